@@ -1,0 +1,35 @@
+# snowflake: 64-bit, time-sortable Snowflake IDs
+
+EXTENSION = snowflake
+EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(srcdir)/snowflake.control)
+DATA = sql/snowflake--1.0.sql
+
+MODULE_big = snowflake
+OBJS = \
+	src/compare.o \
+	src/control.o \
+	src/decode.o \
+	src/generator.o \
+	src/io.o \
+	src/keeper.o \
+	src/layout.o \
+	src/settings.o \
+	src/snowflake.o \
+	src/status.o
+SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h)
+
+PG_CPPFLAGS = -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
+
+# Regression tests need a server that preloads the library and has a node ID;
+# test/run.sh starts one.
+REGRESS = type operators index layout vectors decode mint
+REGRESS_OPTS = --inputdir=test
+TAP_TESTS = 1
+PROVE_TESTS = test/t/*.pl
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+$(OBJS) $(OBJS:.o=.bc): $(SNOWFLAKE_HEADERS) snowflake.control

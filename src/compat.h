@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  What differs between the supported versions of PostgreSQL.
+ *
+ * The only file that names PG_VERSION_NUM.  Where a newer version has a
+ * better interface, the code uses that one and this file makes it from what
+ * the older versions have.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_COMPAT_H
+#define SNOWFLAKE_COMPAT_H
+
+#if PG_VERSION_NUM < 150000
+#error "snowflake needs PostgreSQL 15 or later"
+#endif
+
+/* 16 (commit d9f7f5d32f2): input functions can report errors softly. */
+#if PG_VERSION_NUM < 160000
+#define ereturn(context, dummy_value, ...) \
+	do { \
+		(void) (context); \
+		ereport(ERROR, __VA_ARGS__); \
+		return (dummy_value); \
+	} while (0)
+#endif
+
+/* 16 (commit 407b50f2d42): a check hook's "extra" is guc_malloc'd. */
+#if PG_VERSION_NUM < 160000
+#define guc_malloc(elevel, size)	malloc(size)
+#endif
+
+/* 17 (commit 8ecb1c5e7b4): named wait events for extensions. */
+#if PG_VERSION_NUM < 170000
+#define WaitEventExtensionNew(name)	PG_WAIT_EXTENSION
+#endif
+
+/* 18 (commit 9324c8c5806): a module tells its name and version. */
+#if PG_VERSION_NUM < 180000
+#define PG_MODULE_MAGIC_EXT(...)	PG_MODULE_MAGIC
+#endif
+
+#endif							/* SNOWFLAKE_COMPAT_H */

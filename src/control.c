@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * control.c
+ *	  What an operator does: functions that ask the keeper for something and
+ *	  wait for it.
+ *
+ * Both are revoked from PUBLIC by the script.  Like a mint they wait for at
+ * most snowflake.max_wait.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/condition_variable.h"
+
+#include "clock.h"
+#include "generator.h"
+#include "settings.h"
+
+PG_FUNCTION_INFO_V1(snowflake_advance);
+PG_FUNCTION_INFO_V1(snowflake_accept_layout);
+
+static int64
+deadline(void)
+{
+	return snowflake_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
+}
+
+static void pg_attribute_noreturn()
+no_answer_error(const char *what)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("%s was not done within %d ms", what, snowflake_max_wait_ms),
+			errdetail("The gate is %s.", snowflake_gate_reason()),
+			errhint("The server log has the reason."));
+}
+
+/*
+ * Never mint at or below an ID: on return this is durable.
+ *
+ * The whole tick of the ID counts as used, because in most layouts the node
+ * stands above the sequence, so a later sequence number of the same tick can
+ * make a smaller ID.
+ */
+Datum
+snowflake_advance(PG_FUNCTION_ARGS)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeGenerator *gen;
+	int64		id = PG_GETARG_INT64(0);
+	int64		tick = snowflake_get_tick(layout, id);
+	int64		ends = deadline();
+	uint64		floor,
+				old;
+	int64		lead_usec;
+
+	snowflake_require_generator("snowflake_advance()");
+	gen = snowflake_generator;
+
+	if (tick >= layout->max_tick)
+		ereport(ERROR,
+				errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				errmsg("cannot advance to snowflake " INT64_FORMAT, id),
+				errdetail("The largest snowflake of the layout is " INT64_FORMAT ", so none could be minted after it.",
+						  layout->max_id));
+
+	floor = snowflake_last_position(layout, tick);
+	old = pg_atomic_read_u64(&gen->floor);
+	while (old < floor &&
+		   !pg_atomic_compare_exchange_u64(&gen->floor, &old, floor))
+		;
+
+	while (pg_atomic_read_u32(&gen->gate) != GATE_OPEN ||
+		   pg_atomic_read_u64(&gen->last) < floor)
+	{
+		CHECK_FOR_INTERRUPTS();
+		snowflake_request(SNOWFLAKE_WANT_FLOOR);
+		if (!snowflake_wait_for_keeper(ends))
+			no_answer_error("snowflake_advance()");
+	}
+	ConditionVariableCancelSleep();
+
+	lead_usec = snowflake_position_time(layout, pg_atomic_read_u64(&gen->last)) -
+		snowflake_wall_clock();
+	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) + layout->tick_usec)
+		ereport(WARNING,
+				errmsg("the snowflake generator is now %s ahead of the clock",
+					   snowflake_duration(lead_usec)),
+				errdetail("Until the clock has caught up, nothing can be minted."));
+	PG_RETURN_VOID();
+}
+
+/*
+ * Take the configured layout in place of the stored one: on return the gate is
+ * open, or closed for another reason.
+ */
+Datum
+snowflake_accept_layout(PG_FUNCTION_ARGS)
+{
+	int64		ends = deadline();
+
+	snowflake_require_generator("snowflake_accept_layout()");
+
+	if (pg_atomic_read_u32(&snowflake_generator->gate) == GATE_OPEN)
+	{
+		ereport(NOTICE,
+				errmsg("the configured snowflake layout is in force already"));
+		PG_RETURN_VOID();
+	}
+	while (pg_atomic_read_u32(&snowflake_generator->gate) == GATE_LAYOUT_CHANGED)
+	{
+		CHECK_FOR_INTERRUPTS();
+		snowflake_request(SNOWFLAKE_WANT_LAYOUT);
+		if (!snowflake_wait_for_keeper(ends))
+			no_answer_error("snowflake_accept_layout()");
+	}
+	ConditionVariableCancelSleep();
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,688 @@
+/*-------------------------------------------------------------------------
+ *
+ * generator.c
+ *	  The generator that all backends of a server share: its state, minting
+ *	  and the gate.
+ *
+ * The promise: no position (tick, sequence) is issued twice, and every mint
+ * gets a larger one than any mint that returned before it began, whatever the
+ * clock does and whenever the server dies.
+ *
+ * A mint takes max(last + 1, first position of the clock's tick), if that is
+ * not above "limit", and makes it the new "last" by compare-and-swap.  Hence:
+ *
+ * 1. While the server runs, no two mints get the same position: "last" only
+ *	  goes up, and each compare-and-swap that succeeds moves it from a smaller
+ *	  value to the position it issues.  A mint that begins after another one
+ *	  returned reads a "last" at or above the other's.  The clock decides only
+ *	  how far "last" jumps, so a clock that steps back merely leaves the
+ *	  generator ahead of it.
+ *
+ * 2. After a crash, no mint gets a position from before: each was at or below
+ *	  "limit" when it was issued.  The keeper commits a reservation, and waits
+ *	  until the commit is durable (and on the synchronous standbys, if there are
+ *	  any), before it stores the "limit" that follows from it.  So the stored
+ *	  reservation is never below any "limit" that a minter could have read, and
+ *	  the next keeper raises "last" to the end of the stored reservation before
+ *	  it opens the gate.  A crash between the commit and the store only wastes
+ *	  the reserved time.
+ *
+ * 3. No mint slips past a closing gate.  Minters hold the lock shared from
+ *	  before they read the gate until after their compare-and-swap.  The keeper
+ *	  first stores the closed gate and then acquires the lock exclusively.  A
+ *	  mint that had read an open gate holds the lock, so the keeper waits for it
+ *	  to finish; one that acquires the lock after the keeper released it sees
+ *	  the gate closed, since the lock's release and acquisition order the
+ *	  memory.  Thus when snowflake_gate_close() returns, "last" and the node
+ *	  stand still, and the keeper may store "last" as the exact end.
+ *
+ * The lock is held exclusively for what a mint depends on: opening the gate,
+ * and the node.  LWLocks let shared lockers overtake a waiting exclusive one,
+ * which could starve the keeper, so a minter looks at the gate once before it
+ * asks for the lock: a closing gate stops newcomers at once.  Extending the
+ * reservation needs no lock: a minter that still reads the old limit is merely
+ * careful, and waits or looks again.
+ *
+ * Nobody waits, does I/O or raises an error while holding the lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "commands/dbcommands.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/wait_event.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "generator.h"
+#include "settings.h"
+
+PG_FUNCTION_INFO_V1(snowflake_next);
+PG_FUNCTION_INFO_V1(snowflake_current);
+
+SnowflakeGenerator *snowflake_generator = NULL;
+
+static LWLock *generator_lock = NULL;
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+/* The ID that this session minted last, -1 before the first. */
+static int64 session_last_id = -1;
+
+/*
+ * Longest sleep before the clock is looked at again: a clock that was stepped
+ * back may be set right at any moment.
+ */
+#define MAX_CLOCK_SLEEP_MS	100
+
+/*
+ * A generator in normal operation is ahead of the clock by at most max_lead
+ * and one tick.  One that is further ahead by this much needs explaining.
+ */
+#define CLOCK_SLACK_USEC	1000
+
+typedef enum MintResult
+{
+	MINTED,
+	MINT_GATE_CLOSED,
+	MINT_UNRESERVED,			/* the reservation has run out */
+	MINT_AHEAD,					/* the generator is too far ahead of the clock */
+	MINT_ENDED					/* the layout has no later tick */
+} MintResult;
+
+/* What one call has waited for so far. */
+typedef struct MintWait
+{
+	int64		started_usec;	/* on the monotonic clock; 0: did not wait yet */
+	bool		for_clock;
+	bool		for_keeper;
+} MintWait;
+
+
+/*
+ * Shared memory
+ */
+
+static void
+generator_shmem_request(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+
+	RequestAddinShmemSpace(MAXALIGN(sizeof(SnowflakeGenerator)));
+	RequestNamedLWLockTranche("snowflake", 1);
+}
+
+static void
+generator_shmem_startup(void)
+{
+	SnowflakeGenerator *gen;
+	bool		found;
+
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	gen = ShmemInitStruct("snowflake", sizeof(SnowflakeGenerator), &found);
+	if (!found)
+	{
+		/* zero is right for all that is not atomic: closed, no keeper */
+		memset(gen, 0, sizeof(*gen));
+		pg_atomic_init_u64(&gen->last, 0);
+		pg_atomic_init_u64(&gen->limit, 0);
+		pg_atomic_init_u64(&gen->refill, 0);
+		pg_atomic_init_u32(&gen->gate, GATE_NO_KEEPER);
+		pg_atomic_init_u32(&gen->requests, 0);
+		pg_atomic_init_u64(&gen->floor, 0);
+		pg_atomic_init_u64(&gen->raised_to, 0);
+		pg_atomic_init_u32(&gen->raised_by, RAISED_BY_RESERVATION);
+		pg_atomic_init_u32(&gen->keeper_pid, 0);
+		pg_atomic_init_u32(&gen->failure, 0);
+		pg_atomic_init_u64(&gen->clock_waits, 0);
+		pg_atomic_init_u64(&gen->reservation_waits, 0);
+		pg_atomic_init_u64(&gen->reservations, 0);
+		pg_atomic_init_u64(&gen->clock_steps_back, 0);
+		ConditionVariableInit(&gen->changed);
+	}
+	LWLockRelease(AddinShmemInitLock);
+
+	generator_lock = &GetNamedLWLockTranche("snowflake")->lock;
+	snowflake_generator = gen;
+}
+
+/* Ask for shared memory.  Only while the server preloads libraries. */
+void
+snowflake_generator_init(void)
+{
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = generator_shmem_request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = generator_shmem_startup;
+}
+
+/*
+ * Raise an error if there is no generator, because the library was not
+ * preloaded, or if there cannot be one yet, because this is a standby.
+ */
+void
+snowflake_require_generator(const char *function)
+{
+	if (snowflake_generator == NULL)
+	{
+		const char *others = shared_preload_libraries_string;
+
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("%s needs the library \"snowflake\" to be preloaded",
+					   function),
+				errdetail("The setting shared_preload_libraries is \"%s\".",
+						  others ? others : ""),
+				errhint("ALTER SYSTEM SET shared_preload_libraries = %s%ssnowflake; then restart the server.",
+						others ? others : "", others && *others ? ", " : ""));
+	}
+	PreventCommandDuringRecovery(function);
+}
+
+
+/*
+ * Requests to the keeper
+ */
+
+/*
+ * Ask the keeper for something.  Cheap if that was already asked, and without
+ * a keeper the request waits for the next one.
+ */
+void
+snowflake_request(uint32 what)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	Latch	   *latch;
+
+	/* the barrier orders what the request is about before this read */
+	pg_memory_barrier();
+	if ((pg_atomic_read_u32(&gen->requests) & what) == what)
+		return;
+	pg_atomic_fetch_or_u32(&gen->requests, what);
+
+	latch = gen->keeper_latch;
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+/*
+ * Sleep until the keeper changes something, the deadline (on the monotonic
+ * clock) is over, or this backend is interrupted.  False: it is over.
+ *
+ * Call it in a loop that tests a condition first.  The first call may return
+ * at once, so that the condition is tested again when its change can no longer
+ * be missed.  The loop ends with ConditionVariableCancelSleep().
+ */
+bool
+snowflake_wait_for_keeper(int64 deadline_usec)
+{
+	static uint32 wait_event = 0;
+	int64		left_usec = deadline_usec - snowflake_monotonic_usec();
+
+	if (left_usec <= 0)
+		return false;
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("SnowflakeKeeper");
+	ConditionVariableTimedSleep(&snowflake_generator->changed,
+								(long) (left_usec / 1000 + 1), wait_event);
+	return true;
+}
+
+
+/*
+ * The gate
+ */
+
+static const char *const gate_reasons[] = {
+	[GATE_NO_KEEPER] = "closed: the keeper is not running",
+	[GATE_CONNECTING] = "closed: the keeper is connecting to its database",
+	[GATE_WAITING] = "closed: the extension is missing in the keeper's database, the first mint creates it",
+	[GATE_CREATING] = "closed: the keeper is creating the extension in its database",
+	[GATE_OPENING] = "closed: the keeper is reading the reservation",
+	[GATE_NODE_UNSET] = "closed: snowflake.node_id is not set",
+	[GATE_NODE_TOO_LARGE] = "closed: snowflake.node_id is too large for the layout",
+	[GATE_LAYOUT_CHANGED] = "closed: snowflake.layout differs from the stored layout",
+	[GATE_STOPPING] = "closed: the keeper is stopping",
+	[GATE_OPEN] = "open",
+};
+
+const char *
+snowflake_gate_reason(void)
+{
+	return gate_reasons[pg_atomic_read_u32(&snowflake_generator->gate)];
+}
+
+/* Change the reason of a closed gate.  Only the keeper. */
+void
+snowflake_gate_set(SnowflakeGate reason)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+
+	Assert(reason != GATE_OPEN);
+	Assert(pg_atomic_read_u32(&gen->gate) != GATE_OPEN);
+	pg_atomic_write_u32(&gen->gate, reason);
+	ConditionVariableBroadcast(&gen->changed);
+}
+
+/*
+ * Close the gate and wait out the mints in flight: on return "last" stands
+ * still.  Only the keeper.
+ */
+void
+snowflake_gate_close(SnowflakeGate reason)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+
+	Assert(reason != GATE_OPEN);
+	pg_atomic_write_u32(&gen->gate, reason);
+	LWLockAcquire(generator_lock, LW_EXCLUSIVE);
+	LWLockRelease(generator_lock);
+	ConditionVariableBroadcast(&gen->changed);
+}
+
+/* Keep a closed gate closed because another layout is stored.  Only the keeper. */
+void
+snowflake_gate_layout_changed(const char *stored_layout)
+{
+	LWLockAcquire(generator_lock, LW_EXCLUSIVE);
+	strlcpy(snowflake_generator->stored_layout, stored_layout,
+			SNOWFLAKE_LAYOUT_TEXT_SIZE);
+	LWLockRelease(generator_lock);
+	snowflake_gate_set(GATE_LAYOUT_CHANGED);
+}
+
+/*
+ * Open the gate for a node, with "last" raised to a position and a limit that
+ * is durably reserved.  Only the keeper, and only while the gate is closed.
+ */
+void
+snowflake_gate_open(int32 node, uint64 last, uint64 limit, uint64 refill)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+
+	LWLockAcquire(generator_lock, LW_EXCLUSIVE);
+	Assert(pg_atomic_read_u32(&gen->gate) != GATE_OPEN);
+	Assert(last >= pg_atomic_read_u64(&gen->last));
+	gen->node = node;
+	gen->placed_node = snowflake_place_node(&snowflake_server_layout, node);
+	pg_atomic_write_u64(&gen->last, last);
+	pg_atomic_write_u64(&gen->limit, limit);
+	pg_atomic_write_u64(&gen->refill, refill);
+	pg_atomic_write_u32(&gen->gate, GATE_OPEN);
+	LWLockRelease(generator_lock);
+	ConditionVariableBroadcast(&gen->changed);
+}
+
+/*
+ * Raise "last" to a position that is durably reserved, unless it is above it
+ * already.  Only the keeper.
+ */
+void
+snowflake_raise(uint64 position, SnowflakeRaise by)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	uint64		last = pg_atomic_read_u64(&gen->last);
+
+	Assert(position <= pg_atomic_read_u64(&gen->limit));
+	while (last < position)
+	{
+		if (pg_atomic_compare_exchange_u64(&gen->last, &last, position))
+		{
+			pg_atomic_write_u64(&gen->raised_to, position);
+			pg_atomic_write_u32(&gen->raised_by, by);
+			break;
+		}
+	}
+	ConditionVariableBroadcast(&gen->changed);
+}
+
+
+/*
+ * Minting
+ */
+
+/*
+ * The tick of an instant.  Most mints of a busy backend fall into the tick of
+ * the one before, and need no division.
+ */
+static inline int64
+clock_tick(const SnowflakeLayout *layout, TimestampTz now)
+{
+	static TimestampTz start = 0;
+	static int64 tick = 0;
+
+	if (now < start || now - start >= layout->tick_usec || tick == 0)
+	{
+		tick = snowflake_tick_at(layout, now);
+		start = snowflake_tick_start(layout, tick);
+	}
+	return tick;
+}
+
+/*
+ * Mint one ID, if that is possible at once.  Only then is *id set.  For
+ * MINT_AHEAD *excess_usec is set: how much further ahead of the clock than
+ * max_lead the generator would be.
+ *
+ * Takes and releases the lock, shared.  Raises no error.
+ */
+static inline MintResult
+try_mint(TimestampTz now, int64 *id, int64 *excess_usec)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz latest = now + snowflake_max_lead_ms * INT64CONST(1000);
+	int64		now_tick = clock_tick(layout, now);
+	uint64		fresh,
+				last,
+				next;
+	MintResult	result = MINTED;
+
+	/* a closing gate must not be kept waiting by newcomers */
+	if (unlikely(pg_atomic_read_u32(&gen->gate) != GATE_OPEN))
+		return MINT_GATE_CLOSED;
+
+	/* a clock before the epoch leaves the generator ahead of it */
+	fresh = likely(now_tick > 0) ? snowflake_first_position(layout, now_tick) : 0;
+
+	LWLockAcquire(generator_lock, LW_SHARED);
+
+	if (unlikely(pg_atomic_read_u32(&gen->gate) != GATE_OPEN))
+	{
+		LWLockRelease(generator_lock);
+		return MINT_GATE_CLOSED;
+	}
+
+	last = pg_atomic_read_u64(&gen->last);
+	do
+	{
+		int64		tick;
+
+		next = Max(last + 1, fresh);
+		tick = snowflake_position_tick(layout, next);
+
+		if (unlikely(tick > layout->max_tick))
+			result = MINT_ENDED;
+		else if (tick > now_tick && snowflake_tick_start(layout, tick) > latest)
+		{
+			*excess_usec = snowflake_tick_start(layout, tick) - latest;
+			result = MINT_AHEAD;
+		}
+		else if (unlikely(next > pg_atomic_read_u64(&gen->limit)))
+			result = MINT_UNRESERVED;
+		if (result != MINTED)
+			break;
+	} while (!pg_atomic_compare_exchange_u64(&gen->last, &last, next));
+
+	if (likely(result == MINTED))
+		*id = snowflake_pack(layout, snowflake_position_tick(layout, next),
+							 gen->placed_node,
+							 (int32) (next & layout->max_sequence));
+
+	LWLockRelease(generator_lock);
+
+	if (unlikely(next >= pg_atomic_read_u64(&gen->refill)) &&
+		result != MINT_ENDED)
+		snowflake_request(SNOWFLAKE_WANT_TIME);
+	return result;
+}
+
+/* A length of time for a message. */
+char *
+snowflake_duration(int64 usec)
+{
+	if (usec < USECS_PER_SEC)
+		return psprintf("%.3f ms", usec / 1000.0);
+	return psprintf("%.3f s", (double) usec / USECS_PER_SEC);
+}
+
+/* The ID of a position on the present node.  Takes the lock, shared. */
+int64
+snowflake_position_id(uint64 position)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		placed_node;
+
+	LWLockAcquire(generator_lock, LW_SHARED);
+	placed_node = snowflake_generator->placed_node;
+	LWLockRelease(generator_lock);
+	return snowflake_pack(layout, snowflake_position_tick(layout, position),
+						  placed_node,
+						  (int32) (position & layout->max_sequence));
+}
+
+static void pg_attribute_noreturn()
+ended_error(void)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	ereport(ERROR,
+			errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+			errmsg("the snowflake layout has come to its end"),
+			errdetail("Its last tick started at \"%s\".",
+					  timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick))),
+			errhint("Configure a snowflake.layout with a later epoch or more bits of time."));
+}
+
+static void pg_attribute_noreturn()
+ahead_error(int64 excess_usec, int64 waited_usec)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	uint64		last = pg_atomic_read_u64(&gen->last);
+	int64		lead_usec = excess_usec + snowflake_max_lead_ms * INT64CONST(1000);
+	const char *why = "The clock went back.";
+
+	if (last == pg_atomic_read_u64(&gen->raised_to))
+		why = pg_atomic_read_u32(&gen->raised_by) == RAISED_BY_ADVANCE ?
+			"It was advanced by snowflake_advance()." :
+			"It starts above what had been reserved when the server crashed or the clock went back.";
+
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("the snowflake generator is %s ahead of the clock",
+				   snowflake_duration(lead_usec)),
+			errdetail("%s It may be ahead by %d ms (snowflake.max_lead). This call has waited %s, may wait %d ms (snowflake.max_wait), and would have to wait another %s.",
+					  why, snowflake_max_lead_ms,
+					  snowflake_duration(waited_usec), snowflake_max_wait_ms,
+					  snowflake_duration(excess_usec)),
+			errhint("Check the server's clock. Minting goes on as soon as it is %s further.",
+					snowflake_duration(excess_usec)));
+}
+
+static void pg_attribute_noreturn()
+unreserved_error(void)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	uint64		limit = pg_atomic_read_u64(&gen->limit);
+	uint32		failure = pg_atomic_read_u32(&gen->failure);
+	TimestampTz until = snowflake_position_time(&snowflake_server_layout, limit);
+
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("the snowflake reservation was not extended within %d ms",
+				   snowflake_max_wait_ms),
+			failure != 0 ?
+			errdetail("It ends at \"%s\". The keeper's last attempt failed with SQLSTATE %s.",
+					  timestamptz_to_str(until), unpack_sql_state(failure)) :
+			pg_atomic_read_u32(&gen->keeper_pid) == 0 ?
+			errdetail("It ends at \"%s\". The keeper is not running.",
+					  timestamptz_to_str(until)) :
+			errdetail("It ends at \"%s\". The keeper, process %u, is still waiting for its commit.",
+					  timestamptz_to_str(until),
+					  pg_atomic_read_u32(&gen->keeper_pid)),
+			errhint("The server log has the reason."));
+}
+
+/* Say why the gate is closed; return if it has opened meanwhile. */
+static void
+gate_error(void)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	SnowflakeGate gate = pg_atomic_read_u32(&gen->gate);
+	uint32		failure = pg_atomic_read_u32(&gen->failure);
+	char		stored[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	char		configured[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+
+	switch (gate)
+	{
+		case GATE_OPEN:
+			return;
+		case GATE_NODE_UNSET:
+			ereport(ERROR,
+					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("snowflake.node_id is not set"),
+					errdetail("The layout has node IDs from 0 to %d; no two servers that mint may have the same.",
+							  snowflake_server_layout.max_node),
+					errhint("ALTER SYSTEM SET snowflake.node_id = %d; SELECT pg_reload_conf();",
+							Min(1, snowflake_server_layout.max_node)));
+			break;
+		case GATE_NODE_TOO_LARGE:
+			ereport(ERROR,
+					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("snowflake.node_id %d is too large for the layout",
+						   snowflake_node_id),
+					errdetail("The layout has node IDs from 0 to %d.",
+							  snowflake_server_layout.max_node),
+					errhint("ALTER SYSTEM SET snowflake.node_id = %d; SELECT pg_reload_conf();",
+							Min(1, snowflake_server_layout.max_node)));
+			break;
+		case GATE_LAYOUT_CHANGED:
+			LWLockAcquire(generator_lock, LW_SHARED);
+			strlcpy(stored, gen->stored_layout, sizeof(stored));
+			LWLockRelease(generator_lock);
+			snowflake_layout_print(&snowflake_server_layout, configured,
+								   sizeof(configured));
+			ereport(ERROR,
+					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("snowflake.layout differs from the layout that this server has minted with"),
+					errdetail("Configured is \"%s\", stored is \"%s\".",
+							  configured, stored),
+					errhint("Restore the setting, or accept the change with: SELECT snowflake_accept_layout();"));
+			break;
+		default:
+			if (!OidIsValid(get_database_oid(snowflake_database, true)))
+				ereport(ERROR,
+						errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("the database of the snowflake reservation does not exist"),
+						errdetail("The setting snowflake.database is \"%s\".",
+								  snowflake_database),
+						errhint("CREATE DATABASE %s; or change the setting and restart the server.",
+								quote_identifier(snowflake_database)));
+			ereport(ERROR,
+					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("the snowflake generator was not ready within %d ms",
+						   snowflake_max_wait_ms),
+					failure != 0 ?
+					errdetail("The gate is %s. The keeper's last attempt failed with SQLSTATE %s.",
+							  gate_reasons[gate], unpack_sql_state(failure)) :
+					errdetail("The gate is %s.", gate_reasons[gate]),
+					errhint("The server log has the reason."));
+	}
+}
+
+/*
+ * Wait for what stands in the way of a mint, or raise an error if that would
+ * take longer than snowflake.max_wait.  Holds no lock.
+ */
+static void
+wait_for(MintResult obstacle, int64 excess_usec, MintWait *wait)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	static uint32 wait_event = 0;
+	int64		now_usec = snowflake_monotonic_usec();
+	int64		deadline_usec;
+
+	CHECK_FOR_INTERRUPTS();
+
+	if (wait->started_usec == 0)
+		wait->started_usec = now_usec;
+	deadline_usec = wait->started_usec + snowflake_max_wait_ms * INT64CONST(1000);
+
+	switch (obstacle)
+	{
+		case MINT_AHEAD:
+			if (excess_usec > snowflake_server_layout.tick_usec + CLOCK_SLACK_USEC)
+				snowflake_request(SNOWFLAKE_WANT_WATCH);
+			if (now_usec + excess_usec > deadline_usec)
+				ahead_error(excess_usec, now_usec - wait->started_usec);
+			if (!wait->for_clock)
+				pg_atomic_fetch_add_u64(&gen->clock_waits, 1);
+			wait->for_clock = true;
+
+			if (wait_event == 0)
+				wait_event = WaitEventExtensionNew("SnowflakeClock");
+			ConditionVariableCancelSleep();
+			(void) WaitLatch(MyLatch,
+							 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							 Min(excess_usec / 1000 + 1, MAX_CLOCK_SLEEP_MS),
+							 wait_event);
+			ResetLatch(MyLatch);
+			CHECK_FOR_INTERRUPTS();
+			return;
+
+		case MINT_UNRESERVED:
+		case MINT_GATE_CLOSED:
+			PreventCommandDuringRecovery("snowflake_next()");
+			if (!wait->for_keeper)
+				pg_atomic_fetch_add_u64(&gen->reservation_waits, 1);
+			wait->for_keeper = true;
+			snowflake_request(obstacle == MINT_UNRESERVED ?
+							  SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
+			if (snowflake_wait_for_keeper(deadline_usec))
+				return;
+			if (obstacle == MINT_UNRESERVED)
+				unreserved_error();
+			gate_error();
+			return;
+
+		case MINT_ENDED:
+		case MINTED:
+			ended_error();
+	}
+}
+
+Datum
+snowflake_next(PG_FUNCTION_ARGS)
+{
+	MintWait	wait = {0};
+	MintResult	result;
+	int64		excess_usec = 0;
+	int64		id = 0;
+
+	if (unlikely(snowflake_generator == NULL))
+		snowflake_require_generator("snowflake_next()");
+
+	while (unlikely((result = try_mint(snowflake_wall_clock(), &id,
+									   &excess_usec)) != MINTED))
+		wait_for(result, excess_usec, &wait);
+	if (unlikely(wait.for_keeper))
+		ConditionVariableCancelSleep();
+
+	session_last_id = id;
+	PG_RETURN_INT64(id);
+}
+
+/* As currval(): what this session, not another or a parallel worker, minted. */
+Datum
+snowflake_current(PG_FUNCTION_ARGS)
+{
+	if (session_last_id < 0)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("snowflake_current() is not yet defined in this session"),
+				errhint("It is the ID that snowflake_next() returned last."));
+	PG_RETURN_INT64(session_last_id);
+}

@@ -1,0 +1,665 @@
+/*-------------------------------------------------------------------------
+ *
+ * keeper.c
+ *	  The background worker that keeps the reservation and the gate.
+ *
+ * The keeper is the only writer of snowflake_reservation, an ordinary table of
+ * the extension in the database snowflake.database, with a row per node ID.
+ * reserved_until there is the start of the last tick that may have been used.
+ * A row in a table is carried by crash recovery, replication, point-in-time
+ * recovery, base backups and pg_upgrade without a line of code here.
+ *
+ * Its life: connect, then rounds.  A round looks at what changed (settings,
+ * requests of the backends, the clock), and does what follows: open the gate,
+ * close it for another node ID, extend the reservation, raise the floor.
+ * Between rounds it sleeps on its latch, without a timeout unless it watches
+ * the clock, so an idle server has an idle keeper.
+ *
+ * In shared memory it follows one order, which generator.c depends on: commit
+ * first, publish afterwards.  A commit here is always durable: synchronous
+ * replication included, but for the one at the end, which only ever lowers what
+ * is reserved.
+ *
+ * An error ends the process; the postmaster starts another one after
+ * KEEPER_RESTART_SECONDS.  The state of the generator is in shared memory and
+ * complete at every moment, so a new keeper goes on where the old one stood,
+ * and minting meanwhile goes on to the end of the reservation.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_type_d.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "generator.h"
+#include "keeper.h"
+#include "settings.h"
+
+#define KEEPER_NAME				"snowflake keeper"
+#define KEEPER_RESTART_SECONDS	1
+
+/* While the clock is behind, look at it this often. */
+#define WATCH_MS				1000
+
+/*
+ * How long to wait for a lock when the extension is created: somebody else may
+ * be creating it in a transaction that goes on for long, and may be waiting for
+ * us to mint in it.
+ */
+#define CREATE_LOCK_TIMEOUT		"500ms"
+
+/* The row of the node ID, as stored. */
+typedef struct Reservation
+{
+	bool		found;
+	TimestampTz until;			/* DT_NOBEGIN if not found */
+	char	   *other_layout;	/* a layout of any row that is not the
+								 * configured one, or NULL */
+} Reservation;
+
+/* Watching the clock: the last look at both clocks, and whether it is behind. */
+static TimestampTz watch_wall = 0;
+static int64 watch_monotonic_usec = 0;
+static bool clock_is_behind = false;
+static int64 behind_since_usec = 0;
+
+
+/*
+ * Start and end
+ */
+
+/*
+ * The server stops, or somebody terminates the keeper.  Cancel what the
+ * keeper may be waiting for, such as a synchronous standby that is gone.
+ */
+static void
+keeper_sigterm(SIGNAL_ARGS)
+{
+	ShutdownRequestPending = true;
+	StatementCancelHandler(postgres_signal_arg);
+}
+
+static void
+keeper_exit(int code, Datum arg)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	SnowflakeGate gate = pg_atomic_read_u32(&gen->gate);
+
+	gen->keeper_latch = NULL;
+	pg_atomic_write_u32(&gen->keeper_pid, 0);
+
+	/*
+	 * An open gate stays open: what is reserved may be used up.  A state that
+	 * another keeper would only find again is kept for the messages.
+	 */
+	if (gate == GATE_WAITING || gate == GATE_OPENING || gate == GATE_STOPPING)
+		snowflake_gate_set(GATE_NO_KEEPER);
+	else
+		ConditionVariableBroadcast(&gen->changed);
+}
+
+/* Register the keeper.  Only while the server preloads libraries. */
+void
+snowflake_keeper_init(void)
+{
+	BackgroundWorker worker = {0};
+
+	/* pg_upgrade must find the old server as it was left */
+	if (IsBinaryUpgrade)
+		return;
+
+	strlcpy(worker.bgw_name, KEEPER_NAME, BGW_MAXLEN);
+	strlcpy(worker.bgw_type, KEEPER_NAME, BGW_MAXLEN);
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = KEEPER_RESTART_SECONDS;
+	strlcpy(worker.bgw_library_name, "snowflake", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "snowflake_keeper_main", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}
+
+
+/*
+ * The table.  All of these run inside a transaction with SPI connected.
+ */
+
+/* Run a command that must have this result. */
+static void
+run(const char *command, int nargs, Oid *types, Datum *values, int expected)
+{
+	int			result = SPI_execute_with_args(command, nargs, types, values,
+											   NULL, false, 0);
+
+	if (result != expected)
+		elog(ERROR, "\"%s\" returned %s", command, SPI_result_code_string(result));
+}
+
+/*
+ * The schema-qualified name of the table, or NULL if the extension is missing.
+ * It is looked up each time, since an extension can be moved or dropped.
+ */
+static char *
+find_table(void)
+{
+	run("SELECT pg_catalog.quote_ident(n.nspname) || '.snowflake_reservation'"
+		" FROM pg_catalog.pg_extension e"
+		" JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
+		" WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake'",
+		0, NULL, NULL, SPI_OK_SELECT);
+	if (SPI_processed == 0)
+		return NULL;
+	return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+}
+
+/*
+ * Create the extension, in public if there is such a schema.  Somebody may be
+ * doing the same at this moment: then this fails, and the next round finds it.
+ */
+static void
+create_extension(void)
+{
+	const char *schema = "public";
+
+	run("SELECT FROM pg_catalog.pg_namespace"
+		" WHERE nspname OPERATOR(pg_catalog.=) 'public'",
+		0, NULL, NULL, SPI_OK_SELECT);
+	if (SPI_processed == 0)
+	{
+		schema = "snowflake";
+		run("CREATE SCHEMA IF NOT EXISTS snowflake", 0, NULL, NULL, SPI_OK_UTILITY);
+	}
+	run(psprintf("CREATE EXTENSION IF NOT EXISTS snowflake SCHEMA %s", schema),
+		0, NULL, NULL, SPI_OK_UTILITY);
+}
+
+/* Read and lock the row of a node. */
+static Reservation
+read_reservation(const char *table, int32 node, const char *layout)
+{
+	Reservation row = {.found = false};
+	Oid			types[] = {INT4OID, TEXTOID};
+	Datum		values[] = {Int32GetDatum(node), CStringGetTextDatum(layout)};
+	bool		isnull;
+
+	TIMESTAMP_NOBEGIN(row.until);
+	run(psprintf("SELECT reserved_until FROM %s"
+				 " WHERE node OPERATOR(pg_catalog.=) $1 FOR UPDATE", table),
+		1, types, values, SPI_OK_SELECT);
+	if (SPI_processed > 0)
+	{
+		row.found = true;
+		row.until = DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[0],
+													  SPI_tuptable->tupdesc,
+													  1, &isnull));
+	}
+
+	/* the layout is the server's, so every row's counts */
+	run(psprintf("SELECT layout FROM %s"
+				 " WHERE layout OPERATOR(pg_catalog.<>) $2"
+				 " AND $1 IS NOT NULL ORDER BY node LIMIT 1", table),
+		2, types, values, SPI_OK_SELECT);
+	if (SPI_processed > 0)
+		row.other_layout = SPI_getvalue(SPI_tuptable->vals[0],
+										SPI_tuptable->tupdesc, 1);
+	return row;
+}
+
+static void
+write_reservation(const char *table, int32 node, const char *layout,
+				  TimestampTz until)
+{
+	Oid			types[] = {INT4OID, TEXTOID, TIMESTAMPTZOID};
+	Datum		values[] = {Int32GetDatum(node), CStringGetTextDatum(layout),
+	TimestampTzGetDatum(until)};
+
+	run(psprintf("INSERT INTO %s (node, layout, reserved_until) VALUES ($1, $2, $3)"
+				 " ON CONFLICT (node) DO UPDATE SET layout = EXCLUDED.layout,"
+				 " reserved_until = EXCLUDED.reserved_until", table),
+		lengthof(types), types, values, SPI_OK_INSERT);
+}
+
+static void
+begin_transaction(const char *activity)
+{
+	StartTransactionCommand();
+	SPI_connect();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	pgstat_report_activity(STATE_RUNNING, activity);
+}
+
+/*
+ * Commit.  On return the transaction is durable, and is on the synchronous
+ * standbys; or the keeper was told to stop, which is then the caller's first
+ * concern, because that ends the wait for a standby.
+ */
+static void
+commit_transaction(void)
+{
+	SPI_finish();
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	pgstat_report_stat(true);
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+
+/*
+ * The reservation
+ */
+
+/*
+ * The position up to which to reserve, seen from the newest position and the
+ * clock: as far as the setting says, but not past the layout's end.
+ */
+static uint64
+reserve_up_to(uint64 last, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz until = Max(snowflake_position_time(layout, last), now) +
+		snowflake_reservation_ms * INT64CONST(1000);
+	int64		tick = snowflake_tick_at(layout, until);
+
+	/* at least one whole tick more, however long it is */
+	tick = Max(tick, snowflake_position_tick(layout, last) + 1);
+	return snowflake_last_position(layout, Min(tick, layout->max_tick));
+}
+
+/* The position from which on a minter asks for more: half of it is left. */
+static uint64
+refill_from(uint64 limit)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		half = snowflake_reservation_ms * INT64CONST(500) / layout->tick_usec;
+	int64		tick = snowflake_position_tick(layout, limit) - half;
+
+	return snowflake_first_position(layout, Max(tick, 0));
+}
+
+/*
+ * Store the exact end of what was issued, so that the next start waits for
+ * nothing.  The gate is closed, and "last" stands still.
+ *
+ * This lowers what is reserved, so a standby that does not hear of it is on
+ * the safe side, and there is no need to wait for one.
+ */
+static void
+settle(void)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	uint64		last = pg_atomic_read_u64(&gen->last);
+	char		layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	char	   *table;
+
+	snowflake_layout_print(&snowflake_server_layout, layout, sizeof(layout));
+	begin_transaction("settling the reservation");
+	(void) set_config_option("synchronous_commit", "local",
+							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
+							 true, 0, false);
+	table = find_table();
+	if (table != NULL)
+		write_reservation(table, gen->node, layout,
+						  snowflake_position_time(&snowflake_server_layout, last));
+	commit_transaction();
+}
+
+/*
+ * Open the gate for the configured node ID, if that is possible; otherwise
+ * leave it closed with the reason.
+ */
+static void
+open_gate(uint32 requests)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz now = snowflake_wall_clock();
+	uint64		last = pg_atomic_read_u64(&gen->last);
+	int32		node = snowflake_node_id;
+	uint64		limit;
+	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	char	   *table;
+	Reservation row;
+
+	if (node < 0)
+	{
+		snowflake_gate_set(GATE_NODE_UNSET);
+		return;
+	}
+	if (node > layout->max_node)
+	{
+		snowflake_gate_set(GATE_NODE_TOO_LARGE);
+		return;
+	}
+
+	snowflake_layout_print(layout, text, sizeof(text));
+	begin_transaction("opening the gate");
+
+	/*
+	 * Create the extension only when somebody mints: until then its absence
+	 * may mean that an administrator is about to create it.
+	 */
+	table = find_table();
+	if (table == NULL)
+	{
+		if (!(requests & (SNOWFLAKE_WANT_GATE | SNOWFLAKE_WANT_FLOOR)))
+		{
+			commit_transaction();
+			snowflake_gate_set(GATE_WAITING);
+			return;
+		}
+		snowflake_gate_set(GATE_CREATING);
+		create_extension();
+		CommandCounterIncrement();
+		table = find_table();
+		if (table == NULL)
+			elog(ERROR, "extension \"snowflake\" does not exist after its creation");
+		ereport(LOG,
+				errmsg("created extension \"snowflake\" in database \"%s\" for the reservation",
+					   snowflake_database));
+	}
+	snowflake_gate_set(GATE_OPENING);
+
+	row = read_reservation(table, node, text);
+	if (row.other_layout != NULL && !(requests & SNOWFLAKE_WANT_LAYOUT))
+	{
+		snowflake_gate_layout_changed(row.other_layout);
+		ereport(LOG,
+				errmsg("snowflake gate stays closed: snowflake.layout differs from the stored layout"),
+				errdetail("Configured is \"%s\", stored is \"%s\".",
+						  text, row.other_layout));
+		commit_transaction();
+		return;
+	}
+	if (row.other_layout != NULL)
+	{
+		Oid			types[] = {TEXTOID};
+		Datum		values[] = {CStringGetTextDatum(text)};
+
+		run(psprintf("UPDATE %s SET layout = $1", table),
+			lengthof(types), types, values, SPI_OK_UPDATE);
+		ereport(LOG,
+				errmsg("snowflake layout accepted: \"%s\" in place of \"%s\"",
+					   text, row.other_layout));
+	}
+
+	/*
+	 * Resume above the tick of everything that may have been issued: by this
+	 * node before, and by another node ID of this server in this tick, so that
+	 * the IDs keep ascending across the change.
+	 */
+	if (last > 0)
+		last = snowflake_last_position(layout, snowflake_position_tick(layout, last));
+	last = Max(last, pg_atomic_read_u64(&gen->floor));
+	if (row.found)
+	{
+		int64		tick = snowflake_tick_at(layout, row.until);
+
+		if (tick >= 0)
+			last = Max(last, snowflake_last_position(layout,
+													 Min(tick, layout->max_tick)));
+	}
+	limit = reserve_up_to(last, now);
+	write_reservation(table, node, text, snowflake_position_time(layout, limit));
+	commit_transaction();
+	if (ShutdownRequestPending)
+		return;
+
+	pg_atomic_fetch_add_u64(&gen->reservations, 1);
+	pg_atomic_write_u32(&gen->failure, 0);
+	pg_atomic_write_u32(&gen->raised_by, RAISED_BY_RESERVATION);
+	pg_atomic_write_u64(&gen->raised_to, last);
+	snowflake_gate_open(node, last, limit, refill_from(limit));
+
+	ereport(LOG,
+			errmsg("snowflake gate opened for node %d", node),
+			row.found || last > 0 ?
+			errdetail("The layout is \"%s\". Minting resumes after \"%s\".", text,
+					  timestamptz_to_str(snowflake_position_time(layout, last))) :
+			errdetail("The layout is \"%s\". Nothing was minted with this node ID before.",
+					  text));
+}
+
+/*
+ * Reserve more, from the newest position, the clock or the floor on, and then
+ * raise the limit.  The gate is open.
+ */
+static void
+extend(uint64 floor)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		from = Max(pg_atomic_read_u64(&gen->last), floor);
+	uint64		limit = reserve_up_to(from, snowflake_wall_clock());
+	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	char	   *table;
+
+	if (limit <= pg_atomic_read_u64(&gen->limit))
+		return;
+
+	snowflake_layout_print(layout, text, sizeof(text));
+	begin_transaction("extending the reservation");
+	table = find_table();
+	if (table == NULL)
+	{
+		/* somebody dropped the extension under a running generator */
+		create_extension();
+		CommandCounterIncrement();
+		table = find_table();
+		if (table == NULL)
+			elog(ERROR, "extension \"snowflake\" does not exist after its creation");
+		ereport(LOG,
+				errmsg("created extension \"snowflake\" in database \"%s\" anew for the reservation",
+					   snowflake_database));
+	}
+	write_reservation(table, gen->node, text,
+					  snowflake_position_time(layout, limit));
+	commit_transaction();
+	if (ShutdownRequestPending)
+		return;
+
+	pg_atomic_fetch_add_u64(&gen->reservations, 1);
+	pg_atomic_write_u32(&gen->failure, 0);
+
+	/* durable from here on, so minters may use it */
+	pg_atomic_write_u64(&gen->limit, limit);
+	pg_atomic_write_u64(&gen->refill, refill_from(limit));
+	ConditionVariableBroadcast(&gen->changed);
+}
+
+
+/*
+ * The clock
+ */
+
+/*
+ * Compare the clocks with the last look at them, and the wall clock with the
+ * generator; log what an operator wants to know, once.
+ */
+static void
+watch_clock(void)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	TimestampTz wall = snowflake_wall_clock();
+	int64		monotonic_usec = snowflake_monotonic_usec();
+	int64		elapsed_usec = monotonic_usec - watch_monotonic_usec;
+	int64		step_usec = (wall - watch_wall) - elapsed_usec;
+	int64		lead_usec;
+
+	/* slewing changes the clock's speed by up to 0.1 %, and is no step */
+	if (watch_wall != 0 && -step_usec > USECS_PER_SEC / 1000 + elapsed_usec / 1000)
+	{
+		pg_atomic_fetch_add_u64(&gen->clock_steps_back, 1);
+		ereport(LOG,
+				errmsg("the clock went back by %s", snowflake_duration(-step_usec)));
+	}
+	watch_wall = wall;
+	watch_monotonic_usec = monotonic_usec;
+
+	if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
+		return;
+
+	lead_usec = snowflake_position_time(&snowflake_server_layout,
+										pg_atomic_read_u64(&gen->last)) - wall;
+	if (!clock_is_behind &&
+		lead_usec > snowflake_max_lead_ms * INT64CONST(1000) +
+		snowflake_server_layout.tick_usec)
+	{
+		clock_is_behind = true;
+		behind_since_usec = monotonic_usec;
+		ereport(LOG,
+				errmsg("minting snowflakes waits for the clock"),
+				errdetail("The generator is %s ahead of it, and may be by %d ms (snowflake.max_lead).",
+						  snowflake_duration(lead_usec), snowflake_max_lead_ms));
+	}
+	else if (clock_is_behind &&
+			 lead_usec <= snowflake_max_lead_ms * INT64CONST(1000))
+	{
+		clock_is_behind = false;
+		ereport(LOG,
+				errmsg("minting snowflakes no longer waits for the clock, after %s",
+					   snowflake_duration(monotonic_usec - behind_since_usec)));
+	}
+}
+
+
+/*
+ * Rounds
+ */
+
+/* Look at everything that may have changed, and do what follows from it. */
+static void
+keeper_round(void)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	uint32		requests = pg_atomic_exchange_u32(&gen->requests, 0);
+	uint64		floor = pg_atomic_read_u64(&gen->floor);
+
+	/* another node ID: end the present one's work as a clean stop would */
+	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN &&
+		gen->node != snowflake_node_id)
+	{
+		ereport(LOG,
+				errmsg("snowflake gate closed for node %d", gen->node));
+		snowflake_gate_close(GATE_OPENING);
+		settle();
+	}
+
+	if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
+		open_gate(requests);
+	else
+	{
+		if (pg_atomic_read_u64(&gen->last) >= pg_atomic_read_u64(&gen->refill) ||
+			floor > pg_atomic_read_u64(&gen->last) ||
+			(requests & SNOWFLAKE_WANT_TIME))
+			extend(floor);
+		if (!ShutdownRequestPending &&
+			floor > pg_atomic_read_u64(&gen->last) &&
+			floor <= pg_atomic_read_u64(&gen->limit))
+			snowflake_raise(floor, RAISED_BY_ADVANCE);
+	}
+
+	watch_clock();
+}
+
+void
+snowflake_keeper_main(Datum main_arg)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+	MemoryContext round_context;
+
+	before_shmem_exit(keeper_exit, (Datum) 0);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, keeper_sigterm);
+
+	/* a canceled wait for a standby would look like a commit that is there */
+	pqsignal(SIGINT, SIG_IGN);
+	BackgroundWorkerUnblockSignals();
+
+	pg_atomic_write_u32(&gen->keeper_pid, MyProcPid);
+	gen->keeper_latch = MyLatch;
+	if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
+		snowflake_gate_set(GATE_CONNECTING);
+
+	BackgroundWorkerInitializeConnection(snowflake_database, NULL,
+										 BGWORKER_BYPASS_ALLOWCONN);
+
+	/* whatever the server, the database or the role has for defaults */
+	SetConfigOption("synchronous_commit", "on", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_isolation", "read committed", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("lock_timeout", CREATE_LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("search_path", "pg_catalog", PGC_SUSET, PGC_S_OVERRIDE);
+
+	round_context = AllocSetContextCreate(TopMemoryContext, KEEPER_NAME,
+										  ALLOCSET_DEFAULT_SIZES);
+
+	for (;;)
+	{
+		ResetLatch(MyLatch);
+		if (ShutdownRequestPending)
+			break;
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+
+		MemoryContextSwitchTo(round_context);
+		PG_TRY();
+		{
+			keeper_round();
+		}
+		PG_CATCH();
+		{
+			pg_atomic_write_u32(&gen->failure, geterrcode());
+			ConditionVariableBroadcast(&gen->changed);
+			if (!ShutdownRequestPending)
+				PG_RE_THROW();
+
+			/* our own SIGTERM canceled something: settle below */
+			FlushErrorState();
+			AbortCurrentTransaction();
+		}
+		PG_END_TRY();
+		MemoryContextReset(round_context);
+
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
+						 (clock_is_behind ? WL_TIMEOUT : 0),
+						 WATCH_MS, PG_WAIT_EXTENSION);
+	}
+
+	/* our SIGTERM canceled a statement if there was one; it is over */
+	QueryCancelPending = false;
+	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN)
+	{
+		snowflake_gate_close(GATE_STOPPING);
+		settle();
+		ereport(LOG,
+				errmsg("snowflake gate closed"),
+				errdetail("The last tick with an ID started at \"%s\".",
+						  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+																	 pg_atomic_read_u64(&gen->last)))));
+	}
+
+	/* not 0, so that a keeper that was terminated by hand is started again */
+	proc_exit(1);
+}

@@ -1,0 +1,132 @@
+/*-------------------------------------------------------------------------
+ *
+ * layout.h
+ *	  Bit layouts of Snowflake IDs: parse, print, pack, unpack, bounds.
+ *
+ * A layout is pure data.  Nothing here reads a setting, a clock or shared
+ * memory; every function depends on its arguments alone, which is what makes
+ * the SQL functions with an explicit layout argument IMMUTABLE.
+ *
+ * Terms: a "tick" counts the layout's unit of time since its epoch; a
+ * TimestampTz is an instant (usec since 2000-01-01 UTC, as in core).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_LAYOUT_H
+#define SNOWFLAKE_LAYOUT_H
+
+#include "datatype/timestamp.h"
+
+/* An ID is a non-negative int64, so the sign bit carries nothing. */
+#define SNOWFLAKE_ID_BITS			63
+
+/* Node and sequence are SQL integers, so they fit 31 bits each. */
+#define SNOWFLAKE_PART_BITS			31
+
+/* time, sequence, and up to 14 parts of the node ID */
+#define SNOWFLAKE_MAX_FIELDS		16
+
+/* Longest field name, with its terminator */
+#define SNOWFLAKE_FIELD_NAME_SIZE	32
+
+/*
+ * Longest canonical text, with its terminator: all the fields ("name:NN "),
+ * the tick ("tick:" and up to 19 digits and a unit) and the epoch.
+ */
+#define SNOWFLAKE_LAYOUT_TEXT_SIZE	\
+	(SNOWFLAKE_MAX_FIELDS * (SNOWFLAKE_FIELD_NAME_SIZE + 3) + 64)
+
+typedef struct SnowflakeField
+{
+	char		name[SNOWFLAKE_FIELD_NAME_SIZE];
+	int			width;			/* bits */
+	int			shift;			/* distance of its lowest bit from bit 0 */
+} SnowflakeField;
+
+typedef struct SnowflakeLayout
+{
+	int64		tick_usec;		/* length of a tick */
+	TimestampTz epoch;			/* instant of tick 0 */
+
+	/* Derived from the fields, for speed */
+	int64		max_id;
+	int64		max_tick;
+	int32		max_node;
+	int32		max_sequence;
+	int			time_shift;
+	int			sequence_bits;
+	int			sequence_shift;
+	int			node_bits;
+
+	int			nfields;
+	SnowflakeField fields[SNOWFLAKE_MAX_FIELDS];	/* most significant first;
+													 * the first is "time" */
+} SnowflakeLayout;
+
+typedef struct SnowflakePreset
+{
+	const char *name;
+	const char *text;			/* in the grammar of a layout */
+} SnowflakePreset;
+
+extern const SnowflakePreset snowflake_presets[];
+extern const int snowflake_npresets;
+
+extern const char *snowflake_layout_parse(const char *text,
+										  SnowflakeLayout *layout);
+extern void snowflake_layout_print(const SnowflakeLayout *layout,
+								   char *buf, size_t size);
+extern const char *snowflake_layout_name(const SnowflakeLayout *layout);
+extern const SnowflakeField *snowflake_layout_find(const SnowflakeLayout *layout,
+												   const char *name);
+
+extern int64 snowflake_place_node(const SnowflakeLayout *layout, int32 node);
+extern int32 snowflake_get_node(const SnowflakeLayout *layout, int64 id);
+
+extern int64 snowflake_tick_at(const SnowflakeLayout *layout, TimestampTz ts);
+extern int64 snowflake_id_before(const SnowflakeLayout *layout,
+								 TimestampTz ts, bool inclusive);
+
+/* The value of one field of an ID. */
+static inline int64
+snowflake_get_field(const SnowflakeField *field, int64 id)
+{
+	return (id >> field->shift) & ((INT64CONST(1) << field->width) - 1);
+}
+
+/*
+ * The tick of an ID.  Time is the most significant field, so this needs no
+ * mask; for an ID above max_id the result is above max_tick.
+ */
+static inline int64
+snowflake_get_tick(const SnowflakeLayout *layout, int64 id)
+{
+	return id >> layout->time_shift;
+}
+
+static inline int32
+snowflake_get_sequence(const SnowflakeLayout *layout, int64 id)
+{
+	return (int32) (id >> layout->sequence_shift) & layout->max_sequence;
+}
+
+/*
+ * The ID of a tick, a sequence number and a node already in its place.  The
+ * caller has checked the ranges.
+ */
+static inline int64
+snowflake_pack(const SnowflakeLayout *layout, int64 tick, int64 placed_node,
+			   int32 sequence)
+{
+	return (tick << layout->time_shift) | placed_node |
+		((int64) sequence << layout->sequence_shift);
+}
+
+/* The instant at which a tick of 0 .. max_tick starts. */
+static inline TimestampTz
+snowflake_tick_start(const SnowflakeLayout *layout, int64 tick)
+{
+	return layout->epoch + tick * layout->tick_usec;
+}
+
+#endif							/* SNOWFLAKE_LAYOUT_H */

@@ -1,0 +1,134 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.c
+ *	  Every setting of the extension, and its check.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+#include "compat.h"
+#include "settings.h"
+
+int			snowflake_node_id = -1;
+char	   *snowflake_database = NULL;
+int			snowflake_max_lead_ms = 5;
+int			snowflake_max_wait_ms = 1000;
+int			snowflake_reservation_ms = 3000;
+
+SnowflakeLayout snowflake_server_layout;
+
+static char *layout_text = NULL;
+
+/*
+ * Parse the layout here, once per server, so that nothing else ever sees a
+ * text that is not a layout.
+ */
+static bool
+check_layout(char **newval, void **extra, GucSource source)
+{
+	SnowflakeLayout layout;
+	const char *complaint = snowflake_layout_parse(*newval, &layout);
+
+	if (complaint != NULL)
+	{
+		GUC_check_errdetail("%s", complaint);
+		GUC_check_errhint("A layout is a preset, such as twitter, or fields and an epoch, such as time:41 node:10 sequence:12 epoch:2025-01-01T00:00:00Z.");
+		return false;
+	}
+
+	*extra = guc_malloc(LOG, sizeof(layout));
+	if (*extra == NULL)
+		return false;
+	memcpy(*extra, &layout, sizeof(layout));
+	return true;
+}
+
+static void
+assign_layout(const char *newval, void *extra)
+{
+	memcpy(&snowflake_server_layout, extra, sizeof(snowflake_server_layout));
+}
+
+/*
+ * Refuse a node ID that the layout cannot hold, where that can be known.
+ *
+ * While the server starts, the layout may not have its value yet, and a server
+ * that does not start is worse than one that does not mint.  So a bad value in
+ * the configuration file is taken then, and the keeper leaves the gate closed
+ * for it.
+ */
+static bool
+check_node_id(int *newval, void **extra, GucSource source)
+{
+	if (process_shared_preload_libraries_in_progress ||
+		*newval <= snowflake_server_layout.max_node)
+		return true;
+
+	GUC_check_errdetail("The layout has node IDs from 0 to %d.",
+						snowflake_server_layout.max_node);
+	return false;
+}
+
+void
+snowflake_settings_init(void)
+{
+	/*
+	 * What is fixed for the life of a server cannot be defined as such any
+	 * more by a library that is loaded on demand.  There, decoding with the
+	 * server's layout is all these settings are for, and the configuration
+	 * file is still the only place they can come from.
+	 */
+	GucContext	fixed = process_shared_preload_libraries_in_progress ?
+		PGC_POSTMASTER : PGC_SIGHUP;
+
+	/* first, because the check of the node ID uses it */
+	DefineCustomStringVariable("snowflake.layout",
+							   "Sets the bit layout of the snowflakes this server mints.",
+							   "A preset, overrides such as epoch:2025-01-01T00:00:00Z, or both.",
+							   &layout_text,
+							   "twitter",
+							   fixed, 0,
+							   check_layout, assign_layout, NULL);
+	DefineCustomIntVariable("snowflake.node_id",
+							"Sets this server's node ID.",
+							"No two servers that mint may have the same. -1 is unset, and nothing is minted then.",
+							&snowflake_node_id,
+							-1, -1, INT_MAX,
+							PGC_SIGHUP, 0,
+							check_node_id, NULL, NULL);
+	DefineCustomStringVariable("snowflake.database",
+							   "Sets the database in which the reservation is kept.",
+							   NULL,
+							   &snowflake_database,
+							   "postgres",
+							   fixed, 0,
+							   NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_lead",
+							"Sets how far snowflakes may run ahead of the clock.",
+							NULL,
+							&snowflake_max_lead_ms,
+							5, 0, 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_wait",
+							"Sets how long minting one snowflake waits before it gives up with an error.",
+							NULL,
+							&snowflake_max_wait_ms,
+							1000, 0, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.reservation",
+							"Sets how much time is reserved ahead of the newest snowflake.",
+							"After a crash, minting may have to wait for the clock for as long.",
+							&snowflake_reservation_ms,
+							3000, 1000, 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	MarkGUCPrefixReserved("snowflake");
+}

@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.h
+ *	  The extension's settings.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_SETTINGS_H
+#define SNOWFLAKE_SETTINGS_H
+
+#include "layout.h"
+
+extern int	snowflake_node_id;	/* -1: unset */
+extern char *snowflake_database;
+extern int	snowflake_max_lead_ms;
+extern int	snowflake_max_wait_ms;
+extern int	snowflake_reservation_ms;
+
+/* snowflake.layout, parsed; only its assign hook writes it */
+extern SnowflakeLayout snowflake_server_layout;
+
+extern void snowflake_settings_init(void);
+
+#endif							/* SNOWFLAKE_SETTINGS_H */

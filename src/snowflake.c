@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * snowflake.c
+ *	  Snowflake IDs for PostgreSQL: module entry.
+ *
+ * The type, its operators and decoding work in any backend that loads this
+ * library.  Minting needs shared memory and the keeper, and so needs the
+ * library to be preloaded by the server.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+
+#include "compat.h"
+#include "generator.h"
+#include "keeper.h"
+#include "settings.h"
+
+PG_MODULE_MAGIC_EXT(.name = "snowflake", .version = SNOWFLAKE_VERSION);
+
+extern PGDLLEXPORT void _PG_init(void);
+
+void
+_PG_init(void)
+{
+	snowflake_settings_init();
+
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	snowflake_generator_init();
+	snowflake_keeper_init();
+}

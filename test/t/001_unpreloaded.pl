@@ -1,0 +1,93 @@
+# A server that does not preload the library has the type, its indexes and
+# casts, and decodes IDs.  Only minting needs shared memory, and says so.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+my $node =
+  SnowflakeTest::new_node('unpreloaded', preload => 0, node_id => undef);
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+
+# Twitter's own example: 2022-06-28 16:07:40.105 UTC, node 378, sequence 0.
+my $id = '1541815603606036480';
+my $time = '2022-06-28 16:07:40.105+00';
+
+$node->safe_psql(
+	'postgres', qq{
+	CREATE TABLE kept (id snowflake PRIMARY KEY);
+	INSERT INTO kept SELECT ($id + n)::bigint FROM generate_series(0, 999) n;
+	ANALYZE kept;
+});
+is( $node->safe_psql(
+		'postgres', "SELECT id FROM kept WHERE id = '$id'"),
+	$id, 'a snowflake key is found again');
+like(
+	$node->safe_psql(
+		'postgres', "EXPLAIN (COSTS OFF) SELECT id FROM kept WHERE id = '$id'"),
+	qr/Index.* Scan using kept_pkey/,
+	'the key has an index that works');
+is( $node->safe_psql(
+		'postgres',
+		"SELECT '$id'::snowflake::bigint = $id, ${id}::bigint::snowflake = '$id'::snowflake"
+	),
+	't|t',
+	'casts to and from bigint');
+is( $node->safe_psql(
+		'postgres',
+		"SELECT '$id'::snowflake::timestamptz = '$time', @ '$id'::snowflake = '$time'"
+	),
+	't|t',
+	'an ID is decoded to its time');
+is( $node->safe_psql(
+		'postgres',
+		qq{SELECT "timestamp" = '$time', node, sequence FROM snowflake_decode('$id')}
+	),
+	't|378|0',
+	'an ID is decoded to its fields');
+is( $node->safe_psql('postgres', "SELECT make_snowflake('$time', 378, 0)"),
+	$id, 'an ID is made from its fields');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_layout()'),
+	'1', 'the layout is known');
+
+# Both in a session that has loaded the library by then, as those above have,
+# and in one that loads it for this call.
+foreach my $sql ("SELECT '$id'::snowflake; SELECT snowflake_next()",
+	'SELECT snowflake_next()')
+{
+	my $error = SnowflakeTest::error_of($node, 'postgres', $sql);
+
+	is($error->{sqlstate}, '55000', "not minted: $sql");
+	like("$error->{message} $error->{detail} $error->{hint}",
+		qr/shared_preload_libraries/, 'the error names the setting');
+}
+
+# The hint is there to be pasted: do that, and see whether it helps.
+my $hint =
+  SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()')
+  ->{hint};
+if ($hint =~ /(ALTER SYSTEM SET shared_preload_libraries = .*?(?:;|'(?!\w)))/)
+{
+	$node->safe_psql('postgres', $1);
+}
+elsif ($hint =~ /(shared_preload_libraries\s*=\s*'[^']*')/)
+{
+	$node->append_conf('postgresql.conf', $1);
+}
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 378');
+$node->restart;
+SnowflakeTest::wait_for_mint($node, 'postgres');
+is( $node->safe_psql(
+		'postgres',
+		'SELECT snowflake_node(id), abs(extract(epoch FROM @ id - now())) < 60 FROM snowflake_next() id'
+	),
+	'378|t',
+	'with the line from the hint the server mints');
+
+$node->stop;
+done_testing();

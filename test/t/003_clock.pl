@@ -1,0 +1,248 @@
+# The clock of a running server steps back and forth.  By less than max_lead
+# nobody notices; by more, minting waits, if that takes no longer than
+# max_wait; otherwise it is an error at once.  Never is an ID smaller than, or
+# equal to, one minted before.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+my $hour = 3_600_000;    # all times are in ms
+my $max_lead = 500;
+my $max_wait = 3_000;
+
+# How much later than it could have been an answer may come on a machine that
+# has other things to do as well.
+my $slack = 300;
+
+my $node = SnowflakeTest::new_node(
+	'main', conf => qq{
+	snowflake.max_lead = '${max_lead}ms'
+	snowflake.max_wait = '${max_wait}ms'
+});
+my $clock = SnowflakeTest::new_clock('main');
+
+SnowflakeTest::start_with_clock($node, $clock);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+$session->query_safe('\set VERBOSITY verbose');
+
+# Every ID that this test ever gets, in the order in which it gets them.
+my @ids;
+
+sub now_ms
+{
+	return clock_gettime(CLOCK_MONOTONIC) * 1000;
+}
+
+# Run a query; returns its output, what it printed as an error, and how long
+# it took by a clock that is not stepped.
+sub timed
+{
+	my ($sql) = @_;
+
+	$session->{stderr} = '';
+	my $start = now_ms();
+	my $output = $session->query($sql);
+	my $elapsed = now_ms() - $start;
+	return ($output, $session->{stderr}, $elapsed);
+}
+
+sub mint
+{
+	my ($output, $error, $elapsed) = timed('SELECT snowflake_next()');
+
+	push @ids, $output if $error eq '';
+	return ($error, $elapsed);
+}
+
+# How far the newest ID is ahead of the server's clock.
+sub lead
+{
+	my ($output) = timed(
+		"SELECT extract(epoch FROM @ '$ids[-1]'::snowflake - clock_timestamp()) * 1000"
+	);
+	return $output;
+}
+
+# The shim works: the server sees a step, and sees it in a running session.
+mint();
+SnowflakeTest::step_clock($clock, 2 * $hour);
+cmp_ok(lead(), '<', -1.9 * $hour, 'a running session sees the clock step');
+SnowflakeTest::step_clock($clock, -2 * $hour);
+
+# Less than max_lead: it goes on.  It would have to wait 400 ms otherwise.
+mint();
+SnowflakeTest::step_clock($clock, -400);
+my ($error, $elapsed) = mint();
+is($error, '', 'clock back by less than max_lead: minting goes on');
+cmp_ok($elapsed, '<', 200, 'without waiting');
+cmp_ok(lead(), '>', 0, 'ahead of the clock');
+
+# More than max_lead: it waits until the lead is down to max_lead.
+SnowflakeTest::step_clock($clock, -1000);
+my $start = now_ms();
+my $expected = lead() - $max_lead;
+cmp_ok($expected, '>', 300, 'clock back by more than max_lead');
+($error) = mint();
+$elapsed = now_ms() - $start;
+is($error, '', 'minting goes on');
+cmp_ok($elapsed, '>', $expected - 5, 'after the lead is down to max_lead');
+cmp_ok($elapsed, '<', $expected + $slack, 'and no later');
+
+# The same, but the session has less patience than that.
+SnowflakeTest::step_clock($clock, -1000);
+timed("SET snowflake.max_wait = '100ms'");
+($error, $elapsed) = mint();
+like($error, qr/ERROR/, 'a wait longer than max_wait is an error');
+cmp_ok($elapsed, '<', 300, 'and not waited for');
+timed('RESET snowflake.max_wait');
+SnowflakeTest::step_clock($clock, 1000);
+
+# An hour back.
+($error) = mint();
+is($error, '', 'clock put right: minting goes on');
+SnowflakeTest::step_clock($clock, -$hour);
+foreach my $try ('first', 'second')
+{
+	($error, $elapsed) = mint();
+	like($error, qr/ERROR:  [0-9A-Z]{5}:/,
+		"clock back by an hour: an error, $try try");
+	like($error, qr/\b(?:3600|3599|1:00:00|0?0:59:59)|\b(?:3600|3599)\d{3}\b/,
+		'which says how far the IDs are ahead of the clock');
+	unlike($error, qr/ERROR:  XX000/, 'and is not an internal error');
+	cmp_ok($elapsed, '<', 1000, 'at once');
+}
+my ($current) = timed('SELECT snowflake_current()');
+is($current, $ids[-1],
+	'what could not be minted is not the ID that this session minted last');
+SnowflakeTest::step_clock($clock, $hour);
+($error) = mint();
+is($error, '', 'clock put right: minting goes on');
+
+# An hour forward, and back again.
+SnowflakeTest::step_clock($clock, $hour);
+($error) = mint();
+is($error, '', 'clock forward by an hour: minting goes on');
+my $from_the_future = lead();
+cmp_ok(abs($from_the_future), '<', 1000, 'with the new time in its IDs');
+SnowflakeTest::step_clock($clock, -$hour);
+($error, $elapsed) = mint();
+like($error, qr/ERROR/, 'and back: an error');
+cmp_ok($elapsed, '<', 1000, 'at once');
+SnowflakeTest::step_clock($clock, $hour);
+($error) = mint();
+is($error, '', 'and forward again: minting goes on');
+
+# Waiting can be interrupted.  psql's own timing is finer than ours.
+SnowflakeTest::step_clock($clock, -8_000);
+my ($output) = timed(
+	q{
+	SET snowflake.max_wait = '20s';
+	SET statement_timeout = '200ms';
+	\timing on
+	SELECT snowflake_next();
+	\timing off
+	RESET statement_timeout});
+like($session->{stderr}, qr/ERROR:  57014/, 'a wait ends at statement_timeout');
+my ($waited) = $output =~ /^Time: ([0-9.]+) ms/m;
+cmp_ok($waited, '>=', 200, 'not before');
+cmp_ok($waited, '<', 300, 'and at most 100 ms after');
+
+# For pg_cancel_backend() start the clock when the server runs it.
+my $pid = $session->query_safe('SELECT pg_backend_pid()');
+my $canceller = $node->background_psql('postgres');
+$session->{stderr} = '';
+$session->{stdin} .= "SELECT snowflake_next();\n";
+$session->{run}->pump_nb;
+$node->poll_query_until('postgres',
+	"SELECT state = 'active' AND wait_event IS NOT NULL AND query LIKE '%snowflake_next()%' FROM pg_stat_activity WHERE pid = $pid"
+) or die "session does not wait";
+$start = now_ms();
+$canceller->query_safe("SELECT pg_cancel_backend($pid)");
+$session->{run}->pump until $session->{stderr} =~ /ERROR:.*\n/;
+$elapsed = now_ms() - $start;
+like($session->{stderr}, qr/ERROR:  57014/, 'a wait ends at pg_cancel_backend');
+cmp_ok($elapsed, '<', 100, 'within 100 ms');
+$canceller->quit;
+
+SnowflakeTest::step_clock($clock, 8_000);
+timed('RESET snowflake.max_wait');
+($error, $elapsed) = mint();
+is($error, '', 'clock put right: the interrupted session mints');
+cmp_ok($elapsed, '<', $slack, 'without waiting');
+$session->quit;
+
+is_deeply(
+	[ grep { $ids[$_] <= $ids[ $_ - 1 ] } 1 .. $#ids ],
+	[], scalar(@ids) . ' IDs, each larger than the one before');
+
+# Four sessions mint while the clock jumps between its true time and up to a
+# second before it.  No wall clock can order their calls, but a sequence can:
+# it is drawn from before and after each.
+$node->safe_psql(
+	'postgres', q{
+	CREATE SEQUENCE moment;
+	CREATE TABLE stop ();
+	CREATE TABLE minted (session int, before bigint, id snowflake, after bigint);
+	CREATE PROCEDURE mint_until_stopped(session int) LANGUAGE plpgsql AS $$
+	BEGIN
+		LOOP
+			INSERT INTO minted VALUES
+				(session, nextval('moment'), snowflake_next(), nextval('moment'));
+			COMMIT;
+			EXIT WHEN to_regclass('stop') IS NULL;
+		END LOOP;
+	END $$;
+});
+my @minters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 4;
+foreach my $n (1 .. @minters)
+{
+	$minters[ $n - 1 ]->{stdin} .= "CALL mint_until_stopped($n);\n";
+	$minters[ $n - 1 ]->{run}->pump_nb;
+}
+
+my $true = SnowflakeTest::get_clock($clock);
+foreach my $back (0, 450, 0, 900, 300, 1000, 100, 0, 700, 1, 999, 500)
+{
+	SnowflakeTest::set_clock($clock, $true - $back);
+
+	# go on when each session has minted under this clock
+	my $moment = $node->safe_psql('postgres', q{SELECT nextval('moment')});
+	$node->poll_query_until('postgres',
+		"SELECT count(DISTINCT session) = 4 FROM minted WHERE before > $moment")
+	  or die "sessions do not mint";
+}
+SnowflakeTest::set_clock($clock, $true);
+$node->safe_psql('postgres', 'DROP TABLE stop');
+foreach my $minter (@minters)
+{
+	is($minter->query('SELECT 1'), '1', 'session finished');
+	is($minter->{stderr}, '', 'without an error');
+	$minter->quit;
+}
+
+my ($count, $equal, $disorder) = split /\|/, $node->safe_psql(
+	'postgres', q{
+	SELECT count(*),
+		   count(*) FILTER (WHERE id = previous),
+		   count(*) FILTER (WHERE after < latest_start)
+	  FROM (SELECT id, after, lag(id) OVER in_order AS previous,
+				   max(before) OVER in_order AS latest_start
+			  FROM minted
+			WINDOW in_order AS (ORDER BY id ROWS UNBOUNDED PRECEDING)) AS ordered});
+cmp_ok($count, '>=', 12 * 4, "$count IDs while the clock was jumping");
+is($equal, 0, 'all distinct');
+is($disorder, 0, 'a call that starts after another has returned has a larger ID');
+is( $node->safe_psql('postgres', "SELECT min(id) > '$ids[-1]' FROM minted"),
+	't', 'and larger than all before');
+
+$node->stop;
+done_testing();

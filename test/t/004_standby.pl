@@ -1,0 +1,80 @@
+# A standby decodes and compares IDs as its primary does, and refuses to mint
+# with the reason that nextval() gives.  Once promoted it mints, above
+# everything it has received.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Cluster;
+use Test::More;
+
+my $primary = SnowflakeTest::new_node('primary',
+	init => { allows_streaming => 1 });
+$primary->start;
+$primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($primary, 'postgres');
+$primary->backup('base');
+
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->start;
+
+$primary->safe_psql(
+	'postgres', q{
+	CREATE TABLE orders (
+		id snowflake PRIMARY KEY DEFAULT snowflake_next(),
+		reference bigint UNIQUE DEFAULT snowflake_next(),
+		n int);
+	INSERT INTO orders (n) SELECT generate_series(1, 1000);
+	CREATE SEQUENCE counter;
+});
+$primary->wait_for_catchup($standby);
+
+my $everything = q{
+	SELECT count(*), min(id), max(id),
+		   md5(string_agg(id::text || ' ' || reference || ' ' || n, ',' ORDER BY id))
+	  FROM orders};
+is( $standby->safe_psql('postgres', $everything),
+	$primary->safe_psql('postgres', $everything),
+	'IDs read the same on the standby');
+
+my $decoded = q{
+	SELECT md5(string_agg(concat_ws(' ', @ id, snowflake_node(id), snowflake_sequence(id),
+									snowflake_decode(id), id -> 'time'), ',' ORDER BY id))
+	  FROM orders};
+is( $standby->safe_psql('postgres', $decoded),
+	$primary->safe_psql('postgres', $decoded),
+	'IDs decode the same on the standby');
+
+# nextval() sets the example
+my $nextval =
+  SnowflakeTest::error_of($standby, 'postgres', q{SELECT nextval('counter')});
+my $refused =
+  SnowflakeTest::error_of($standby, 'postgres', 'SELECT snowflake_next()');
+
+is($refused->{sqlstate}, '25006', 'minting is refused on the standby');
+is($refused->{sqlstate}, $nextval->{sqlstate}, 'as nextval() is');
+(my $expected = $nextval->{message}) =~ s/nextval\(\)/snowflake_next()/;
+is($refused->{message}, $expected, 'with the reason');
+
+# Promote it while the primary is down, so that there is only ever one server
+# with this node ID.
+my $newest = $primary->safe_psql('postgres', 'SELECT snowflake_next()');
+$primary->stop;
+$standby->promote;
+SnowflakeTest::wait_for_mint($standby, 'postgres');
+is( $standby->safe_psql('postgres', "SELECT snowflake_next() > '$newest'"),
+	't', 'the promoted standby mints larger IDs');
+$standby->safe_psql('postgres', 'INSERT INTO orders (n) VALUES (1001)');
+is( $standby->safe_psql(
+		'postgres',
+		'SELECT (SELECT n FROM orders ORDER BY id DESC LIMIT 1), count(DISTINCT id) FROM orders'
+	),
+	'1001|1001',
+	'and the next row sorts last');
+
+$standby->stop;
+done_testing();

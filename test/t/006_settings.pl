@@ -1,0 +1,171 @@
+# Settings: what is missing or wrong is said in a way that helps, at the
+# earliest moment, and a session cannot change what must be the same for all.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = SnowflakeTest::new_node('main', node_id => undef);
+my $offset;
+
+$node->start;
+$node->safe_psql('postgres',
+	'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
+
+# No node ID: nothing is minted, and the hint says what to do.  Do just that.
+my $unset =
+  SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()');
+is($unset->{sqlstate}, '55000', 'node ID unset: minting is refused');
+like($unset->{message} . $unset->{detail},
+	qr/snowflake\.node_id/, 'the error names the setting');
+like($unset->{hint}, qr/ALTER SYSTEM SET snowflake\.node_id = /,
+	'the hint can be pasted');
+my ($command) = $unset->{hint} =~ /(ALTER SYSTEM SET snowflake\.node_id = \S+?)[\s;".]/;
+$command = 'ALTER SYSTEM SET snowflake.node_id = 1'
+  unless defined $command && $command =~ /= \d+$/;
+$node->safe_psql('postgres', $command);
+$node->reload;
+SnowflakeTest::wait_for_mint($node, 'postgres');
+my ($node_id) = $command =~ /= (\d+)$/;
+is( $node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+	$node_id, 'a node ID set by ALTER SYSTEM and reload is used');
+
+# Another one by reload, the largest that the layout can take
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 1023');
+$node->reload;
+$node->poll_query_until('postgres',
+	'SELECT snowflake_node(snowflake_next()) = 1023')
+  or die "node ID is not taken over";
+pass('the largest node ID of the layout is used');
+
+# One more is too large.  ALTER SYSTEM does not take it, a reload keeps the
+# old one, and both say what is possible.
+my $large = SnowflakeTest::error_of($node, 'postgres',
+	'ALTER SYSTEM SET snowflake.node_id = 1024');
+is($large->{sqlstate}, '22023', 'ALTER SYSTEM refuses a node ID that is too large');
+like($large->{detail}, qr/\b1023\b/, 'and states the largest');
+
+$offset = -s $node->logfile;
+$node->append_conf('postgresql.auto.conf', 'snowflake.node_id = 1024');
+$node->reload;
+$node->wait_for_log(qr/invalid value for parameter "snowflake\.node_id": 1024/,
+	$offset);
+is( $node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+	'1023', 'a reload does not take it either');
+
+# At start, there is nothing to keep: the server comes up, but does not mint.
+$node->restart;
+$large = SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()');
+is($large->{sqlstate}, '55000', 'started with it: minting is refused');
+like("$large->{message} $large->{detail} $large->{hint}",
+	qr/\b1024\b.*\b1023\b|\b1023\b.*\b1024\b/,
+	'the error states the node ID and the largest possible one');
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 7');
+$node->reload;
+$node->poll_query_until('postgres',
+	'SELECT snowflake_node(snowflake_next()) = 7')
+  or die "node ID is not taken over";
+pass('and goes on with one that fits');
+
+# What a session must not change
+foreach my $role ('superuser', 'ordinary')
+{
+	my $set_role = $role eq 'ordinary' ? 'SET ROLE ordinary;' : '';
+
+	foreach my $setting (
+		'node_id = 8', q{layout = 'discord'},
+		q{database = 'template1'}, q{max_lead = '1s'},
+		q{reservation = '9s'})
+	{
+		my $error = SnowflakeTest::error_of($node, 'postgres',
+			"$set_role SET snowflake.$setting");
+
+		is($error->{sqlstate}, '55P02',
+			"$role cannot SET snowflake.$setting for a session");
+	}
+	is( $node->safe_psql(
+			'postgres',
+			"$set_role SET snowflake.max_wait = '7s'; SHOW snowflake.max_wait"),
+		'7s',
+		"$role can SET snowflake.max_wait");
+}
+is( $node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+	'7', 'none of that had an effect');
+is( SnowflakeTest::error_of($node, 'postgres',
+		"SET snowflake.max_wait = '-1ms'")->{sqlstate},
+	'22023',
+	'max_wait cannot be negative');
+is( SnowflakeTest::error_of($node, 'postgres', "SET snowflake.no_such = 1")
+	  ->{sqlstate},
+	'42602',
+	'the prefix is reserved');
+
+$node->stop;
+
+# A layout that cannot be: the server does not start, and the log says why.
+foreach my $bad (
+	[ 'twiter', qr/"?twiter"?/ ],
+	[ 'time:41 node:10 sequence:13', qr/6[34]/ ],
+	[ 'time:41 time:10 sequence:10', qr/time/ ],
+	[ 'time:41 node:10 sequence:12 tick:0', qr/tick/ ])
+{
+	my ($layout, $reason) = @$bad;
+
+	$node->adjust_conf('postgresql.conf', 'snowflake.layout', "'$layout'");
+	$offset = -s $node->logfile;
+	is($node->start(fail_ok => 1),
+		0, "the server does not start with the layout \"$layout\"");
+	my $log = substr(slurp_file($node->logfile), $offset);
+	like(
+		$log,
+		qr/(?:FATAL|ERROR|LOG): [^\n]*snowflake\.layout/,
+		'the log names the setting');
+	like($log, $reason, 'and the reason');
+}
+
+# Layouts that can be, each of which mints IDs that decode to what is known.
+# (A stored reservation may be tied to the layout it was made with, so each
+# gets a server of its own.)
+foreach my $good (
+	[
+		'sonyflake', 0x1234, 10, 'sonyflake'
+	],
+	[
+		'time:41 shard:13 sequence:10 epoch:1314220021721',
+		8191, 1, 'instagram'
+	])
+{
+	my ($layout, $id, $tick, $name) = @$good;
+	my $other = SnowflakeTest::new_node($name,
+		node_id => $id,
+		conf => "snowflake.layout = '$layout'");
+
+	$other->start;
+	$other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	SnowflakeTest::wait_for_mint($other, 'postgres');
+	is( $other->safe_psql(
+			'postgres', qq{
+			SELECT snowflake_node(id),
+				   snowflake_node(id, '$layout'),
+				   @ id = snowflake_timestamp(id, '$name'),
+				   @ id BETWEEN before - interval '$tick ms' AND clock_timestamp() + interval '5 ms' + interval '$tick ms',
+				   make_snowflake(@ id, snowflake_node(id), snowflake_sequence(id)) = id
+			  FROM (SELECT clock_timestamp() AS before, snowflake_next() AS id) AS minted}),
+		"$id|$id|t|t|t",
+		"layout $layout: IDs decode to what went in");
+	is( $other->safe_psql(
+			'postgres', qq{
+			SELECT count(DISTINCT id), count(DISTINCT snowflake_sequence(id)) > 1,
+				   bool_and(snowflake_node(id) = $id)
+			  FROM (SELECT snowflake_next() AS id FROM generate_series(1, 1000)) AS minted}),
+		'1000|t|t',
+		"layout $layout: a thousand of them are distinct");
+	$other->stop;
+}
+
+done_testing();

@@ -1,0 +1,596 @@
+"""The fault injector: one fault after the other, chosen by a seeded generator, with time to mint in between.
+
+The clock.  base_ns is how far the primary's clock is ahead of the machine's when no fault is on.  It only grows: a step
+forward is kept, because the IDs minted meanwhile cannot be taken back; a step back is undone after some seconds, because
+the generator rightly refuses to mint far ahead of the clock.
+
+The standby is synchronous while it exists.  A promotion is only begun when it is known to be: a commit made before is
+on it.
+"""
+
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import time
+
+import psycopg2
+
+import clients
+from servers import Backup, Down, Server, wait_for
+
+NODES = (1, 2, 3, 700)
+STOPS = ('kill', 'immediate', 'fast')
+NO_MINT_LIMIT_S = 90
+
+NAIVE = """
+CREATE SEQUENCE naive_seq;
+CREATE FUNCTION naive_next() RETURNS bigint VOLATILE LANGUAGE plpgsql AS $$
+DECLARE
+    ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1288834974657;
+BEGIN
+    RETURN (ms << 22) | ({node} << 12) | (nextval('naive_seq') % 4096);
+END $$;
+"""
+
+
+def span(ns):
+    """A length of time for people."""
+    for unit, size in (('h', 3600e9), ('min', 60e9), ('s', 1e9), ('ms', 1e6)):
+        if ns >= size:
+            return f'{ns / size:.1f} {unit}'
+    return f'{ns / 1e3:.0f} us'
+
+
+class Injector:
+    def __init__(self, site, options, shared):
+        self.site = site
+        self.options = options
+        self.shared = shared
+        self.rng = random.Random(options.seed)
+        self.naive = site.generator == 'naive'
+        self.base_ns = 0
+        self.node = NODES[0]
+        self.events = []
+        self.primary = None
+        self.standby = None
+        self.backup = None
+        self.restore_points = 0
+        self.began = None
+        # Several of a kind stand for a heavier weight: cheap faults come twice a round.
+        self.bag = [
+            ('kill postmaster', self.kill_postmaster), ('kill postmaster', self.kill_postmaster),
+            ('kill postmaster while it opens', self.kill_at_opening),
+            ('kill backend', self.kill_backend),
+            ('stop immediate', lambda e: self.restart(e, 'immediate')),
+            ('stop fast', lambda e: self.restart(e, 'fast')),
+            ('clock forward', self.clock_forward), ('clock forward', self.clock_forward),
+            ('clock back', self.clock_back), ('clock back', self.clock_back),
+            ('clock jitter', self.clock_jitter),
+            ('clock back while down', self.clock_back_while_down),
+            ('promotion with clock behind', self.promotion),
+            ('promotion of cut-off standby', self.promotion_after_cut),
+            ('restore to the end of WAL', self.restore_to_end),
+            ('restore to an earlier point', self.restore_to_point),
+        ]
+        if not self.naive:
+            self.bag += [
+                ('kill keeper', self.kill_keeper), ('terminate keeper', self.terminate_keeper),
+                ('node change', self.node_change), ('node change', self.node_change),
+            ]
+        if options.small_disks:
+            self.bag.append(('full disk of WAL', self.full_wal))
+            if not self.naive:
+                self.bag.append(('full disk of reservation', self.full_reservation))
+        if options.only:
+            unknown = set(options.only).difference(name for name, _ in self.bag)
+            if unknown:
+                raise Down(f'no such kind of fault here: {", ".join(sorted(unknown))}')
+            self.bag = [(name, method) for name, method in self.bag if name in options.only]
+
+    # --- set-up
+
+    def set_up(self):
+        self.primary = Server(self.site, 0)
+        self.primary.initdb()
+        self.primary.configure()
+        self.primary.start()
+        p = self.primary
+        p.query('CREATE TABLE torture_pulse (n int)')
+        p.query('INSERT INTO torture_pulse VALUES (0)')
+        for i, db in enumerate(clients.DATABASES):
+            p.query(f'CREATE DATABASE {db}')
+            if self.naive:
+                # A node for each database: without a fault this recipe is good enough not to collide.
+                p.query(NAIVE.format(node=i + 1), dbname=db)
+                column = 'bigint'
+            else:
+                p.query('CREATE EXTENSION snowflake', dbname=db)
+                column = ('snowflake', 'bigint')[i]
+            p.query(f'CREATE TABLE minted (id {column} PRIMARY KEY DEFAULT {self.function()}, note text)', dbname=db)
+        if not self.naive:
+            p.query(f'SELECT {self.function()}', dbname=clients.DATABASES[0])
+            if self.options.small_disks:
+                os.mkdir(p.tablespace)
+                p.query(f"CREATE TABLESPACE small LOCATION '{p.tablespace}'")
+                p.query('ALTER TABLE snowflake_reservation SET TABLESPACE small')
+        self.open_to_clients()
+        self.build_standby()
+
+    def function(self):
+        return 'naive_next()' if self.naive else 'snowflake_next()'
+
+    def build_standby(self):
+        """Take a base backup of the primary and start a synchronous standby from it."""
+        self.drop_standby()
+        self.backup = Backup(self.primary)
+        self.standby = Server(self.site, 1 - self.primary.slot)
+        self.backup.copy_to(self.standby)
+        self.standby.step_clock(self.base_ns)
+        self.standby.configure(follow=self.primary)
+        open(os.path.join(self.standby.data, 'standby.signal'), 'w').close()
+        self.standby.start()
+        wait_for(lambda: self.standby_state() is not None, 60, 'the standby does not stream')
+        self.primary.configure(sync=True)
+        self.primary.reload()
+        wait_for(lambda: self.standby_state() == 'sync', 60, 'the standby is not synchronous')
+        # That view shows the WAL sender's opinion; backends wait once the checkpointer has read the setting, too.
+        self.primary.query('CHECKPOINT')
+        if not self.pulse():
+            raise Down('a commit does not reach the standby')
+
+    def drop_standby(self):
+        if self.standby is None:
+            return
+        if self.primary.alive():
+            self.primary.configure(sync=False)
+            self.primary.reload()
+        self.standby.remove()
+        self.standby = None
+
+    def standby_state(self):
+        try:
+            rows = self.primary.query("SELECT sync_state FROM pg_stat_replication"
+                                      " WHERE application_name = 'standby' AND state = 'streaming'")
+        except psycopg2.Error:
+            return None
+        return rows[0][0] if rows else None
+
+    def pulse(self):
+        """Commit something that has to be on the standby when this returns."""
+        try:
+            conn = self.primary.connect()
+        except psycopg2.Error:
+            return False
+        try:
+            with conn.cursor() as cur:
+                cur.execute('SET synchronous_commit = on')
+                cur.execute('UPDATE torture_pulse SET n = n + 1')
+            return True
+        except psycopg2.Error:
+            return False
+        finally:
+            conn.close()
+
+    # --- the campaign
+
+    def run(self):
+        self.began = time.monotonic()
+        end = self.began + self.options.minutes * 60
+        round_of_faults = []
+        while time.monotonic() < end and not self.options.interrupted():
+            if not round_of_faults:
+                round_of_faults = self.bag[:]
+                self.rng.shuffle(round_of_faults)
+            name, method = round_of_faults.pop()
+            # what a fault does depends on the seed and its number only, not on how long those before it took
+            self.rng.seed(f'{self.options.seed}/{len(self.events)}/{self.rng.random()}')
+            self.one(name, method)
+        time.sleep(1)
+
+    def one(self, name, method):
+        event = {'kind': name, 'detail': [], 'at': time.monotonic_ns(), 'applied': False}
+        self.events.append(event)
+        event['applied'] = method(event) is not False
+        self.settle(event)
+        if self.options.verbose:
+            print(f'{time.monotonic() - self.began:7.1f} s  {name}: {", ".join(event["detail"])}'
+                  f'{"" if event["applied"] else " (not applied)"}  [{sum(self.shared.ids)} IDs]', flush=True)
+        time.sleep(clients.log_uniform(self.rng, 0.2, 2.5))
+
+    def settle(self, event):
+        """Come back to a primary that mints and a standby that follows it."""
+        self.primary.bring_up()
+        event['over'] = time.monotonic_ns()
+        self.open_to_clients()
+        if self.standby and not self.standby.alive():
+            self.standby.start(must=False)
+        self.wait_for_ids(event)
+        if self.standby:
+            try:
+                wait_for(lambda: self.standby_state() == 'sync', 20, '')
+            except Down:
+                event['detail'].append('standby rebuilt')
+                self.build_standby()
+        else:
+            self.build_standby()
+        for db in clients.DATABASES:
+            try:
+                if self.primary.query("SELECT pg_total_relation_size('minted') > 48000000", dbname=db)[0][0]:
+                    self.primary.query('TRUNCATE minted', dbname=db)
+            except psycopg2.Error:
+                pass
+
+    def wait_for_ids(self, event):
+        """Wait for a call that began after the fault was over and brought an ID."""
+        end = time.monotonic() + NO_MINT_LIMIT_S
+        while not any(start > event['over'] for start in self.shared.last_start):
+            if time.monotonic() > end:
+                raise Down(f'no ID for {NO_MINT_LIMIT_S} s after "{event["kind"]}", see {self.primary.log}')
+            # something may still go down: an aborted start, a crash that follows from the fault
+            if not self.primary.alive():
+                self.primary.bring_up()
+            if self.standby and not self.standby.alive():
+                self.standby.start(must=False)
+            time.sleep(0.02)
+
+    def open_to_clients(self):
+        self.shared.endpoint.value = self.primary.number
+
+    def close_to_clients(self):
+        self.shared.endpoint.value = -1
+
+    def stop_primary(self, event, how=None):
+        how = how or self.rng.choice(STOPS)
+        event['detail'].append(how)
+        event['at'] = time.monotonic_ns()
+        self.primary.stop(how)
+
+    def some_step(self, low=1e6, high=3600e9):
+        return int(clients.log_uniform(self.rng, low, high))
+
+    def hold(self, low, high):
+        time.sleep(self.rng.uniform(low, high))
+
+    def undo_clock(self):
+        self.primary.step_clock(self.base_ns)
+
+    # --- kinds of fault: processes
+
+    def restart(self, event, how):
+        self.stop_primary(event, how)
+        if self.rng.random() < 0.3:
+            self.hold(0.5, 3)
+        self.primary.start(must=False)
+
+    def kill_postmaster(self, event):
+        self.restart(event, 'kill')
+
+    def kill_at_opening(self, event):
+        """Kill it again, and perhaps once more, just after it has begun to serve."""
+        self.restart(event, 'kill')
+        for _ in range(self.rng.randrange(1, 3)):
+            self.hold(0, 0.3)
+            self.restart(event, self.rng.choice(('kill', 'kill', 'immediate')))
+
+    def victims(self, where):
+        try:
+            return [row[0] for row in self.primary.query(f'SELECT pid FROM pg_stat_activity WHERE {where} ORDER BY pid')]
+        except psycopg2.Error:
+            return []
+
+    def kill_backend(self, event):
+        pids = self.victims("backend_type = 'client backend' AND pid <> pg_backend_pid()")
+        return self.kill_one(event, pids)
+
+    def keepers(self):
+        pids = []
+        for _ in range(100):
+            pids = self.victims("backend_type LIKE 'snowflake%'")
+            if pids:
+                break
+            time.sleep(0.05)
+        return pids
+
+    def kill_keeper(self, event):
+        return self.kill_one(event, self.keepers())
+
+    def kill_one(self, event, pids):
+        if not pids:
+            return False
+        event['at'] = time.monotonic_ns()
+        try:
+            os.kill(self.rng.choice(pids), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        # until the postmaster notices, the server still answers
+        time.sleep(0.05)
+        return True
+
+    def terminate_keeper(self, event):
+        times = self.rng.choice((1, 1, 2, 4))
+        for i in range(times):
+            pids = self.keepers()
+            if not pids:
+                return i > 0
+            if i == 0:
+                event['at'] = time.monotonic_ns()
+            try:
+                self.primary.query('SELECT pg_terminate_backend(%s)', (pids[0],))
+            except psycopg2.Error:
+                return i > 0
+            self.hold(0, 0.5)
+        event['detail'].append(f'{times} times')
+        return True
+
+    # --- kinds of fault: the clock
+
+    def clock_forward(self, event):
+        step = self.some_step()
+        event['detail'].append(span(step))
+        self.base_ns += step
+        self.primary.step_clock(self.base_ns)
+        # a step that nobody mints in is none
+        self.hold(0.1, 1)
+
+    def clock_back(self, event):
+        step = self.some_step()
+        event['detail'].append(span(step))
+        self.primary.step_clock(self.base_ns - step)
+        self.hold(0.5, 3)
+        self.undo_clock()
+
+    def clock_jitter(self, event):
+        for _ in range(20):
+            if self.rng.random() < 0.5:
+                self.base_ns += self.some_step(1e5, 2e7)
+                self.primary.step_clock(self.base_ns)
+            else:
+                self.primary.step_clock(self.base_ns - self.some_step(1e5, 5e7))
+            self.hold(0.005, 0.08)
+        self.undo_clock()
+
+    def clock_back_while_down(self, event):
+        self.stop_primary(event)
+        step = self.some_step()
+        event['detail'].append(span(step))
+        self.primary.step_clock(self.base_ns - step)
+        self.primary.bring_up()
+        self.hold(0.3, 3)
+        self.undo_clock()
+
+    # --- kinds of fault: another server takes over
+
+    def promotion(self, event):
+        if self.standby is None or not self.pulse():
+            return False
+        old, new = self.primary, self.standby
+        step = self.some_step()
+        self.stop_primary(event)
+        self.close_to_clients()
+        event['detail'].append(f'{span(step)} behind')
+        new.step_clock(self.base_ns - step)
+        new.configure()
+        new.reload()
+        new.promote()
+        self.take_over(old, new)
+        self.hold(0.3, 2.5)
+        self.undo_clock()
+
+    def promotion_after_cut(self, event):
+        """The standby is cut off for a while before the primary dies: no commit of that time may count as durable.
+
+        Not even that of a keeper which is told to end while it waits for the standby.  The standby must not read the
+        primary's archive then, since that would give it what it missed.
+        """
+        if self.standby is None or not self.pulse():
+            return False
+        old, new = self.primary, self.standby
+        step = self.some_step()
+        event['at'] = time.monotonic_ns()
+        new.stop('immediate')
+        terminated = 0
+        for _ in range(self.rng.randrange(1, 5)):
+            self.hold(0.3, 1.5)
+            if not self.naive:
+                pids = self.victims("backend_type LIKE 'snowflake%'")
+                if pids:
+                    old.query('SELECT pg_terminate_backend(%s)', (pids[0],))
+                    terminated += 1
+        self.close_to_clients()
+        how = self.rng.choice(STOPS[:2])
+        old.stop(how)
+        event['detail'] += [how, f'{span(step)} behind', f'keeper terminated {terminated} times']
+        new.step_clock(self.base_ns - step)
+        new.configure()
+        new.start()
+        new.promote()
+        self.take_over(old, new)
+        self.hold(0.3, 2.5)
+        self.undo_clock()
+
+    def take_over(self, old, new):
+        self.primary, self.standby = new, None
+        self.open_to_clients()
+        if self.backup and self.backup.of is old:
+            self.backup = None
+        old.remove()
+
+    def restore(self, event, target, clock_ns):
+        """Restore the stopped primary from its base backup, its archive and what is left of its WAL."""
+        old = self.primary
+        if self.standby:
+            self.standby.remove()
+            self.standby = None
+        new = Server(self.site, 1 - old.slot)
+        self.backup.copy_to(new)
+        for name in os.listdir(old.wal):
+            if re.fullmatch(r'[0-9A-F]{24}|[0-9A-F]{8}\.history', name):
+                shutil.copy2(os.path.join(old.wal, name), new.wal)
+        new.configure(restore_from=[old], target=target)
+        # settings are not in the WAL: the operator sets the node ID the server had
+        shutil.copy2(os.path.join(old.data, 'postgresql.auto.conf'), new.data)
+        open(os.path.join(new.data, 'recovery.signal'), 'w').close()
+        new.step_clock(clock_ns)
+        new.start()
+        wait_for(new.answers, 60, f'server {new.number} does not end its recovery, see {new.log}', 0.01)
+        new.configure()
+        new.reload()
+        return old, new
+
+    def restore_to_end(self, event):
+        if self.backup is None or self.backup.of is not self.primary:
+            return False
+        self.stop_primary(event)
+        self.close_to_clients()
+        step = self.rng.choice((0, self.some_step()))
+        if step:
+            event['detail'].append(f'{span(step)} behind')
+        self.take_over(*self.restore(event, None, self.base_ns - step))
+        if step:
+            self.hold(0.3, 2.5)
+            self.undo_clock()
+
+    def restore_to_point(self, event):
+        """What was minted after the target is unknown to the restored database.
+
+        Two things keep such IDs from being issued again: a clock that is not behind, or an operator who names the
+        newest ID known outside to snowflake_advance() before anybody mints.
+        """
+        if self.backup is None or self.backup.of is not self.primary:
+            return False
+        self.restore_points += 1
+        target = f'torture{self.restore_points}'
+        try:
+            self.primary.query('SELECT pg_create_restore_point(%s)', (target,))
+        except psycopg2.Error:
+            return False
+        if not self.pulse():
+            return False
+        self.hold(0.5, 2)
+        step = 0
+        if not self.naive and self.rng.random() < 0.6:
+            step = self.some_step()
+            event['detail'].append(f'advance, {span(step)} behind')
+        self.stop_primary(event)
+        self.close_to_clients()
+        wait_for(lambda: not any(self.shared.connected), 30, 'clients do not notice that the server has gone')
+        old, new = self.restore(event, target, self.base_ns - step)
+        if step:
+            self.advance(new, max(self.shared.newest))
+        self.take_over(old, new)
+        if step:
+            self.hold(0.3, 2.5)
+            self.undo_clock()
+
+    def advance(self, server, newest):
+        end = time.monotonic() + 20
+        while True:
+            try:
+                server.query(f"SELECT snowflake_advance('{newest}')", dbname=clients.DATABASES[0])
+                return
+            except psycopg2.Error as error:
+                if time.monotonic() > end:
+                    raise Down(f'snowflake_advance({newest}) is refused: {error}') from error
+                time.sleep(0.1)
+
+    # --- kinds of fault: settings and disks
+
+    def set_node(self, node):
+        """Set the node ID of the primary and of its standby."""
+        for server in (self.primary, self.standby):
+            if server:
+                try:
+                    server.query(f'ALTER SYSTEM SET snowflake.node_id = {node}')
+                    server.query('SELECT pg_reload_conf()')
+                except psycopg2.Error:
+                    return False
+        self.node = node
+        return True
+
+    def node_change(self, event):
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            before = self.node
+            if self.rng.random() < 0.2:
+                event['detail'].append('unset')
+                self.set_node(-1)
+                self.hold(0.1, 1.5)
+            node = self.rng.choice([n for n in NODES if n != before])
+            event['detail'].append(f'{before} to {node}')
+            if not self.set_node(node):
+                return False
+            self.hold(0, 1)
+        return True
+
+    def fill(self, directory):
+        """Leave no free block on the file system of a directory."""
+        with open(os.path.join(directory, '..', 'ballast'), 'ab', buffering=0) as f:
+            for chunk in (1 << 20, 4096):
+                try:
+                    while True:
+                        f.write(bytes(chunk))
+                except OSError:
+                    pass
+
+    def unfill(self, directory):
+        try:
+            os.remove(os.path.join(directory, '..', 'ballast'))
+        except FileNotFoundError:
+            pass
+
+    def full_wal(self, event):
+        """The server panics when it needs a segment more, and cannot recover before there is room."""
+        server = self.primary
+        self.fill(server.wal)
+        try:
+            end = time.monotonic() + 6
+            while time.monotonic() < end and server.answers():
+                try:
+                    server.query('INSERT INTO torture_pulse VALUES (0)')
+                    server.query('SELECT pg_switch_wal()')
+                except psycopg2.Error:
+                    pass
+                time.sleep(0.05)
+                self.fill(server.wal)
+            event['detail'].append('went on' if server.answers() else 'went down')
+            self.hold(0.2, 1.5)
+        finally:
+            self.unfill(server.wal)
+
+    def full_reservation(self, event):
+        """The reservation's table is full, and its disk has no block for one more row version."""
+        server = self.primary
+        conn = None
+        try:
+            conn = server.connect()
+            conn.autocommit = False
+            cur = conn.cursor()
+            # with a transaction ID from before, nothing that dies from now on can be pruned away
+            cur.execute('SELECT pg_current_xact_id()')
+            server.query('VACUUM snowflake_reservation')
+            self.fill(server.tablespace)
+            rows = 0
+            for node in range(1023, 0, -1):
+                if node in NODES:
+                    continue
+                cur.execute('SAVEPOINT row')
+                try:
+                    cur.execute('INSERT INTO snowflake_reservation (node, layout, reserved_until)'
+                                ' SELECT %s, layout, reserved_until FROM snowflake_reservation LIMIT 1', (node,))
+                except psycopg2.errors.DiskFull:
+                    cur.execute('ROLLBACK TO SAVEPOINT row')
+                    break
+                rows += cur.rowcount
+            event['detail'].append(f'{rows} rows fill it')
+            event['at'] = time.monotonic_ns()
+            self.hold(3.5, 6)
+        except psycopg2.Error as error:
+            event['detail'].append(str(error).split('\n')[0])
+            return False
+        finally:
+            self.unfill(server.tablespace)
+            if conn is not None:
+                conn.close()
+        return True
