@@ -23,7 +23,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.
-REGRESS = type operators index layout vectors decode mint
+REGRESS = setup type operators index layout vectors decode mint
 REGRESS_OPTS = --inputdir=test
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl

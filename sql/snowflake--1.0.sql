@@ -556,7 +556,11 @@ ALTER OPERATOR FAMILY snowflake_minmax_ops USING brin ADD
 	OPERATOR 1 < (bigint, integer), OPERATOR 2 <= (bigint, integer), OPERATOR 3 = (bigint, integer),
 	OPERATOR 4 >= (bigint, integer), OPERATOR 5 > (bigint, integer),
 	OPERATOR 1 < (bigint, smallint), OPERATOR 2 <= (bigint, smallint), OPERATOR 3 = (bigint, smallint),
-	OPERATOR 4 >= (bigint, smallint), OPERATOR 5 > (bigint, smallint);
+	OPERATOR 4 >= (bigint, smallint), OPERATOR 5 > (bigint, smallint),
+	FUNCTION 1 (bigint, bigint) brin_minmax_opcinfo(internal),
+	FUNCTION 2 (bigint, bigint) brin_minmax_add_value(internal, internal, internal, internal),
+	FUNCTION 3 (bigint, bigint) brin_minmax_consistent(internal, internal, internal),
+	FUNCTION 4 (bigint, bigint) brin_minmax_union(internal, internal, internal);
 
 CREATE OPERATOR FAMILY snowflake_minmax_multi_ops USING brin;
 COMMENT ON OPERATOR FAMILY snowflake_minmax_multi_ops USING brin IS 'several ranges of snowflakes of each block range';
@@ -586,7 +590,13 @@ ALTER OPERATOR FAMILY snowflake_minmax_multi_ops USING brin ADD
 	OPERATOR 1 < (bigint, integer), OPERATOR 2 <= (bigint, integer), OPERATOR 3 = (bigint, integer),
 	OPERATOR 4 >= (bigint, integer), OPERATOR 5 > (bigint, integer),
 	OPERATOR 1 < (bigint, smallint), OPERATOR 2 <= (bigint, smallint), OPERATOR 3 = (bigint, smallint),
-	OPERATOR 4 >= (bigint, smallint), OPERATOR 5 > (bigint, smallint);
+	OPERATOR 4 >= (bigint, smallint), OPERATOR 5 > (bigint, smallint),
+	FUNCTION 1 (bigint, bigint) brin_minmax_multi_opcinfo(internal),
+	FUNCTION 2 (bigint, bigint) brin_minmax_multi_add_value(internal, internal, internal, internal),
+	FUNCTION 3 (bigint, bigint) brin_minmax_multi_consistent(internal, internal, internal, integer),
+	FUNCTION 4 (bigint, bigint) brin_minmax_multi_union(internal, internal, internal),
+	FUNCTION 5 (bigint, bigint) brin_minmax_multi_options(internal),
+	FUNCTION 11 (bigint, bigint) brin_minmax_multi_distance_int8(internal, internal);
 
 CREATE OPERATOR FAMILY snowflake_bloom_ops USING brin;
 COMMENT ON OPERATOR FAMILY snowflake_bloom_ops USING brin IS 'Bloom filter of the snowflakes of each block range';
@@ -602,7 +612,13 @@ CREATE OPERATOR CLASS snowflake_bloom_ops FOR TYPE snowflake USING brin
 COMMENT ON OPERATOR CLASS snowflake_bloom_ops USING brin IS 'Bloom filter of the snowflakes of each block range';
 ALTER OPERATOR FAMILY snowflake_bloom_ops USING brin ADD
 	OPERATOR 1 = (snowflake, bigint),
-	OPERATOR 1 = (bigint, bigint);
+	OPERATOR 1 = (bigint, bigint),
+	FUNCTION 1 (bigint, bigint) brin_bloom_opcinfo(internal),
+	FUNCTION 2 (bigint, bigint) brin_bloom_add_value(internal, internal, internal, internal),
+	FUNCTION 3 (bigint, bigint) brin_bloom_consistent(internal, internal, internal, integer),
+	FUNCTION 4 (bigint, bigint) brin_bloom_union(internal, internal, internal),
+	FUNCTION 5 (bigint, bigint) brin_bloom_options(internal),
+	FUNCTION 11 (bigint, bigint) hashint8(bigint);
 
 -- Aggregates
 

@@ -272,20 +272,21 @@ derive(SnowflakeLayout *layout)
 	if (snowflake_layout_find(layout, "node") != NULL && layout->nfields > 3)
 		return "A field \"node\" is the whole node ID, so there can be no other part beside it.";
 
-	layout->max_id = (int64) ((UINT64CONST(1) << bits) - 1);
-	layout->max_tick = (INT64CONST(1) << layout->fields[0].width) - 1;
 	layout->max_sequence = (int32) ((INT64CONST(1) << layout->sequence_bits) - 1);
 	layout->max_node = (int32) ((INT64CONST(1) << layout->node_bits) - 1);
 
 	/*
-	 * Every instant must be a timestamptz, so that no later computation with
-	 * ticks can overflow.  END_TIMESTAMP is the first that is none.
+	 * Every tick starts at a timestamptz, so that nothing computed from a tick
+	 * can overflow.  A time field that reaches further ends where timestamptz
+	 * does, or where the distance from the epoch ceases to fit an int64.
 	 */
-	if (pg_mul_s64_overflow(layout->max_tick, layout->tick_usec, &span_usec) ||
-		pg_add_s64_overflow(span_usec, layout->epoch, &span_usec) ||
-		span_usec > END_TIMESTAMP - layout->tick_usec)
-		return psprintf("The time field of %d bits reaches beyond the year 294276, where timestamptz ends.",
-						layout->fields[0].width);
+	if (pg_sub_s64_overflow(END_TIMESTAMP - 1, layout->epoch, &span_usec))
+		span_usec = PG_INT64_MAX;
+	layout->max_tick = Min(span_usec / layout->tick_usec,
+						   (INT64CONST(1) << layout->fields[0].width) - 1);
+	if (layout->max_tick < 1)
+		return "The tick is so long that the second one starts after the year 294276, where timestamptz ends.";
+	layout->max_id = (int64) (((uint64) layout->max_tick + 1) << layout->time_shift) - 1;
 	return NULL;
 }
 
@@ -483,13 +484,17 @@ snowflake_get_node(const SnowflakeLayout *layout, int64 id)
 
 /*
  * The tick in which a finite instant lies, counted from the epoch: negative
- * before it, and not limited by the layout's end.
+ * before it, and above max_tick after the layout's end.
  */
 int64
 snowflake_tick_at(const SnowflakeLayout *layout, TimestampTz ts)
 {
-	int64		usec = ts - layout->epoch;
-	int64		tick = usec / layout->tick_usec;
+	int64		usec;
+	int64		tick;
+
+	if (pg_sub_s64_overflow(ts, layout->epoch, &usec))
+		return PG_INT64_MAX;
+	tick = usec / layout->tick_usec;
 
 	/* C rounds toward zero, time runs one way only */
 	if (usec < 0 && usec % layout->tick_usec != 0)

@@ -88,7 +88,7 @@ heading "ORDER BY id is ORDER BY created_at, as far as eight racing connections 
 sql "SELECT count(*) AS orders,
        count(*) FILTER (WHERE created_at < previous) AS placed_before_their_predecessor,
        coalesce(max(previous - created_at) FILTER (WHERE created_at < previous), '0') AS by_at_most,
-       max(abs(extract(epoch FROM @ id - created_at)))::numeric(9,6) AS id_off_by_at_most_s
+       max(abs(extract(epoch FROM (@ id) - created_at)))::numeric(9,6) AS id_off_by_at_most_s
   FROM (SELECT id, created_at, lag(created_at) OVER (ORDER BY id) AS previous
           FROM orders) AS in_order_of_id;"
 

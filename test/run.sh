@@ -132,6 +132,9 @@ count_results()
 	[ "$bad" = 0 ]
 }
 
+# A condition that has not come true after a minute never will.
+export PG_TEST_TIMEOUT_DEFAULT=${PG_TEST_TIMEOUT_DEFAULT:-60}
+
 # make installcheck, less what the arguments switch off.
 installcheck()
 {

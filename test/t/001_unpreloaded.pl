@@ -84,7 +84,7 @@ $node->restart;
 SnowflakeTest::wait_for_mint($node, 'postgres');
 is( $node->safe_psql(
 		'postgres',
-		'SELECT snowflake_node(id), abs(extract(epoch FROM @ id - now())) < 60 FROM snowflake_next() id'
+		'SELECT snowflake_node(id), abs(extract(epoch FROM (@ id) - now())) < 60 FROM snowflake_next() id'
 	),
 	'378|t',
 	'with the line from the hint the server mints');

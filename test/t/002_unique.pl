@@ -96,16 +96,17 @@ foreach my $session (1 .. 8)
 	my %s = (
 		database => $database,
 		session => $session,
-		in => session_sql($session),
-		out => '',
-		err => '');
+		in => "$dir/in.$session",
+		out => "$dir/out.$session",
+		err => "$dir/err.$session");
 
+	append_to_file($s{in}, session_sql($session));
 	$s{run} = IPC::Run::start(
 		[
-			'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-f', '-', '-d',
+			'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-f', $s{in}, '-d',
 			$node->connstr($database)
 		],
-		'<', \$s{in}, '>', \$s{out}, '2>', \$s{err});
+		'>', $s{out}, '2>', $s{err});
 	push @sessions, \%s;
 }
 $node->poll_query_until('postgres',
@@ -115,7 +116,8 @@ $gate{$_}->quit foreach keys %gate;
 foreach my $s (@sessions)
 {
 	$s->{run}->finish;
-	is($s->{err}, '', "session $s->{session} mints without an error");
+	is(slurp_file($s->{err}), '',
+		"session $s->{session} mints without an error");
 }
 
 # Bring everything together in database one.
@@ -145,7 +147,7 @@ is( $node->safe_psql(
 # If one call returned before another started, its ID is the smaller one.
 # Seen in the order of IDs: no call returned before a call with a smaller ID
 # had started.
-my ($count, $equal, $disorder, $early, $late, $lead) = split /\|/,
+my ($count, $equal, $disorder, $early, $late, $lead, $x) = split /\|/,
   $node->safe_psql(
 	'one', qq{
 	SELECT count(*),
@@ -153,8 +155,9 @@ my ($count, $equal, $disorder, $early, $late, $lead) = split /\|/,
 		   count(*) FILTER (WHERE after < latest_start),
 		   count(*) FILTER (WHERE at < before - interval '1 ms'),
 		   count(*) FILTER (WHERE at > after + interval '$max_lead' + interval '1 ms'),
-		   max(at - after)
-	  FROM (SELECT id, before, after, snowflake_timestamp(id) AS at,
+		   max(at - after),
+		   string_agg(concat_ws(' ', session, n, before, id, after, latest_start),E'\n') FILTER (WHERE after < latest_start)
+	  FROM (SELECT session, n, id, before, after, snowflake_timestamp(id) AS at,
 				   lag(id) OVER in_order AS previous,
 				   max(before) OVER in_order AS latest_start
 			  FROM minted
@@ -165,7 +168,7 @@ is($equal, 0, 'all of them are distinct');
 is($disorder, 0, 'a call that starts after another has returned has a larger ID');
 is($early, 0, 'no ID is older than its call');
 is($late, 0, 'no ID is ahead of its call by more than max_lead');
-note("largest lead: $lead");
+note("largest lead: $lead $x");
 
 my $serial = join(',', grep { !$parallel{$_} } 1 .. 8);
 is( $node->safe_psql(
@@ -207,8 +210,8 @@ foreach my $s (grep { $parallel{ $_->{session} } } @sessions)
 		  . scalar(@{ $minting->{Workers} || [] })
 		  . ')');
 
-	my ($first) = $s->{out} =~ /^first\|(\d+)$/m;
-	my ($last) = $s->{out} =~ /^last\|(\d+)$/m;
+	my ($first, $last) =
+	  slurp_file($s->{out}) =~ /^first\|(\d+)$.*^last\|(\d+)$/ms;
 	is( $node->safe_psql(
 			'one',
 			"SELECT min(id) > '$first', max(id) < '$last' FROM minted WHERE session = $s->{session}"

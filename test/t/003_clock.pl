@@ -67,7 +67,7 @@ sub mint
 sub lead
 {
 	my ($output) = timed(
-		"SELECT extract(epoch FROM @ '$ids[-1]'::snowflake - clock_timestamp()) * 1000"
+		"SELECT extract(epoch FROM (@ '$ids[-1]'::snowflake) - clock_timestamp()) * 1000"
 	);
 	return $output;
 }
@@ -157,7 +157,7 @@ cmp_ok($waited, '>=', 200, 'not before');
 cmp_ok($waited, '<', 300, 'and at most 100 ms after');
 
 # For pg_cancel_backend() start the clock when the server runs it.
-my $pid = $session->query_safe('SELECT pg_backend_pid()');
+my ($pid) = timed('SELECT pg_backend_pid()');
 my $canceller = $node->background_psql('postgres');
 $session->{stderr} = '';
 $session->{stdin} .= "SELECT snowflake_next();\n";

@@ -1,5 +1,5 @@
 # A standby decodes and compares IDs as its primary does, and refuses to mint
-# with the reason that nextval() gives.  Once promoted it mints, above
+# as it refuses nextval().  Once promoted it mints, above
 # everything it has received.
 
 use strict;
@@ -57,8 +57,9 @@ my $refused =
 
 is($refused->{sqlstate}, '25006', 'minting is refused on the standby');
 is($refused->{sqlstate}, $nextval->{sqlstate}, 'as nextval() is');
-(my $expected = $nextval->{message}) =~ s/nextval\(\)/snowflake_next()/;
-is($refused->{message}, $expected, 'with the reason');
+is($refused->{message},
+	'cannot execute snowflake_next() during recovery',
+	'with the reason');
 
 # Promote it while the primary is down, so that there is only ever one server
 # with this node ID.

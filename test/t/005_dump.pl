@@ -178,7 +178,8 @@ foreach my $mode ('simple', 'extended', 'prepared')
 				INSERT INTO customers (name) VALUES ('pgbench') RETURNING id AS minted \gset
 				SELECT 1 / count(*) AS found FROM customers WHERE id = :minted AND id > :id;
 			}
-		});
+		},
+		'shop');
 }
 is( $node->safe_psql(
 		'shop', q{SELECT count(DISTINCT id) FROM customers WHERE name = 'pgbench'}),

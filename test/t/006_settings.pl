@@ -126,6 +126,7 @@ foreach my $bad (
 		qr/(?:FATAL|ERROR|LOG): [^\n]*snowflake\.layout/,
 		'the log names the setting');
 	like($log, $reason, 'and the reason');
+	$node->stop;
 }
 
 # Layouts that can be, each of which mints IDs that decode to what is known.

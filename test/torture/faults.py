@@ -79,6 +79,7 @@ class Injector:
             self.bag += [
                 ('kill keeper', self.kill_keeper), ('terminate keeper', self.terminate_keeper),
                 ('node change', self.node_change), ('node change', self.node_change),
+                ('node change while down', self.node_change_while_down),
             ]
         if options.small_disks:
             self.bag.append(('full disk of WAL', self.full_wal))
@@ -225,16 +226,35 @@ class Injector:
 
     def wait_for_ids(self, event):
         """Wait for a call that began after the fault was over and brought an ID."""
-        end = time.monotonic() + NO_MINT_LIMIT_S
+        began = time.monotonic()
+        looked = False
         while not any(start > event['over'] for start in self.shared.last_start):
-            if time.monotonic() > end:
-                raise Down(f'no ID for {NO_MINT_LIMIT_S} s after "{event["kind"]}", see {self.primary.log}')
+            waited = time.monotonic() - began
+            if waited > NO_MINT_LIMIT_S / 3 and not looked:
+                looked = True
+                self.look_at_stall(event)
+            if waited > NO_MINT_LIMIT_S:
+                raise Down(f'no ID for {NO_MINT_LIMIT_S} s after "{event["kind"]}", see stall.txt and {self.primary.log}')
             # something may still go down: an aborted start, a crash that follows from the fault
             if not self.primary.alive():
                 self.primary.bring_up()
             if self.standby and not self.standby.alive():
                 self.standby.start(must=False)
             time.sleep(0.02)
+
+    def look_at_stall(self, event):
+        """Write down what the primary says of itself while nothing is minted."""
+        questions = ['SELECT pid, backend_type, state, wait_event_type, wait_event, query FROM pg_stat_activity',
+                     'SELECT *, pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn() FROM pg_stat_replication']
+        if not self.naive:
+            questions += ['SELECT * FROM snowflake_status()', 'SELECT * FROM snowflake_reservation']
+        with open(self.site.path('stall.txt'), 'a') as f:
+            f.write(f'# {event["kind"]}: {event["detail"]}\n')
+            for question in questions:
+                try:
+                    f.writelines(f'{row}\n' for row in self.primary.query(question))
+                except psycopg2.Error as error:
+                    f.write(f'{question}: {error}')
 
     def open_to_clients(self):
         self.shared.endpoint.value = self.primary.number
@@ -353,11 +373,25 @@ class Injector:
         self.undo_clock()
 
     def clock_back_while_down(self, event):
-        self.stop_primary(event)
+        self.back_while_down(event, None)
+
+    def node_change_while_down(self, event):
+        """The same with another node ID in the settings: its IDs still have to sort after those of the one before."""
+        self.back_while_down(event, self.rng.choice([n for n in NODES if n != self.node]))
+
+    def back_while_down(self, event, node):
         step = self.some_step()
+        self.stop_primary(event)
         event['detail'].append(span(step))
+        if node is not None:
+            event['detail'].append(f'{self.node} to {node}')
+            with open(os.path.join(self.primary.data, 'postgresql.auto.conf'), 'w') as f:
+                f.write(f"snowflake.node_id = '{node}'\n")
+            self.node = node
         self.primary.step_clock(self.base_ns - step)
         self.primary.bring_up()
+        if node is not None:
+            self.set_node(node)
         self.hold(0.3, 3)
         self.undo_clock()
 

@@ -1,0 +1,58 @@
+-- Layouts: presets, the grammar, what it refuses.
+SET timezone = 'UTC';
+SELECT name, layout, nodes, ids_per_second FROM snowflake_layouts();
+SELECT name, time_bits, node_bits, sequence_bits, tick, epoch, last_instant FROM snowflake_layouts();
+SELECT name, layout, time_bits, node_bits, sequence_bits FROM snowflake_layout();
+
+-- However it is written, the same layout has the same name and text.
+SELECT name, layout FROM unnest(ARRAY[
+	'twitter',
+	'  twitter	epoch:1288834974657 ',
+	'time:41 datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z',
+	'epoch:1288834974657 tick:1000us time:41 datacenter:5 worker:5 sequence:12 ',
+	'twitter datacenter:4 worker:6 worker:5 datacenter:5',
+	'twitter epoch:2025-01-01T00:00:00Z',
+	'twitter epoch:2025-01-01T00:00:00.500Z',
+	'twitter time:31 tick:1024ms epoch:0',
+	'discord epoch:2015-01-01T00:00:00.000Z',
+	'time:39 sequence:8 machine:16 tick:10ms epoch:2014-09-01T00:00:00Z',
+	'time:51 sequence:12 tick:2us epoch:0',
+	'time:40 sequence:12 epoch:2000-02-29T23:59:59.999Z']) WITH ORDINALITY AS l(written, n),
+	LATERAL snowflake_layout(written) ORDER BY n;
+
+-- Printing and reading again changes nothing.
+SELECT count(*), bool_and(l.layout = again.layout) AS same
+	FROM snowflake_layouts() l, LATERAL snowflake_layout(l.layout) again;
+
+-- Bad layouts.
+SELECT code, detail FROM unnest(ARRAY[
+	'', '   ', 'twiter', 'Twitter', 'epoch:0 twitter', 'twitter discord',
+	'time:41 node:10 sequence:12',
+	'node:10 time:41 sequence:12 epoch:0',
+	'time:41 node:10 epoch:0',
+	'time:41 time:2 sequence:12 epoch:0',
+	'time:41 sequence:2 sequence:12 epoch:0',
+	'time:0 sequence:12 epoch:0', 'time:41 node:0 sequence:12 epoch:0', 'time:41 sequence:-1 epoch:0',
+	'time:41 sequence: epoch:0', 'time:41 sequence:1x epoch:0', 'time:41 sequence:99999999999999999999 epoch:0',
+	'time:41 node:11 sequence:12 epoch:0',
+	'time:30 node:32 sequence:1 epoch:0', 'time:30 sequence:32 epoch:0',
+	'twitter tick:9223372036854s',
+	'time:41 node:5 worker:5 sequence:12 epoch:0',
+	'time:41 Node:10 sequence:12 epoch:0', 'time:41 1st:10 sequence:12 epoch:0',
+	'time:41 :10 sequence:12 epoch:0',
+	'time:41 a234567890123456789012345678901x:10 sequence:12 epoch:0',
+	'time:20 a:1 b:1 c:1 d:1 e:1 f:1 g:1 h:1 i:1 j:1 k:1 l:1 m:1 n:1 o:1 sequence:1 epoch:0',
+	'twitter tick:0ms', 'twitter tick:1', 'twitter tick:ms', 'twitter tick:1h', 'twitter tick:-1ms',
+	'twitter tick:9223372036854775807s', 'twitter tick:99999999999999999999s', 'twitter tick:1ms tick:1ms',
+	'twitter epoch:-1', 'twitter epoch:1.5', 'twitter epoch:253402300800000', 'twitter epoch:0 epoch:0', 'twitter epoch:',
+	'twitter epoch:2025-01-01', 'twitter epoch:2025-01-01T00:00:00', 'twitter epoch:2025-01-01T00:00:00+02:00',
+	'twitter epoch:2025-01-01T00:00:00z', 'twitter epoch:2025-01-01T00:00:00.5Z', 'twitter epoch:2025-01-01 00:00:00Z',
+	'twitter epoch:2025-02-29T00:00:00Z', 'twitter epoch:2025-13-01T00:00:00Z', 'twitter epoch:2025-01-01T24:00:00Z',
+	'twitter epoch:1969-12-31T23:59:59Z',
+	'twitter shard:3', 'twitter sequence:13', 'mastodon node:3']) WITH ORDINALITY AS l(written, n),
+	LATERAL outcome(format('SELECT snowflake_layout(%L)', written)) ORDER BY n;
+SELECT message, hint FROM outcome($$SELECT snowflake_layout('twiter')$$);
+
+-- A time field that reaches further than timestamptz ends with it.
+SELECT layout, last_instant, snowflake_upper_bound('infinity', layout)
+	FROM snowflake_layout('time:62 sequence:1 epoch:0');

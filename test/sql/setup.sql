@@ -1,0 +1,37 @@
+-- What the other tests use.
+CREATE EXTENSION snowflake;
+
+-- What a statement's error says; a statement without an error gives its result.
+CREATE FUNCTION outcome(command text)
+	RETURNS TABLE (statement text, code text, message text, detail text, hint text)
+	LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	statement := command;
+	EXECUTE command INTO result;
+	message := result;
+	RETURN NEXT;
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+		detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	RETURN NEXT;
+END $$;
+
+-- Every object of the extension is described.
+SELECT pg_describe_object(classid, objid, 0)
+	FROM pg_depend
+	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
+		AND obj_description(objid, classid::regclass::name) IS NULL
+	ORDER BY 1;
+
+-- Functions that are not stable, strict and parallel safe at the least.
+SELECT oid::regprocedure, provolatile, proisstrict, proparallel
+	FROM pg_proc
+	WHERE oid IN (SELECT objid FROM pg_depend
+				  WHERE classid = 'pg_proc'::regclass AND deptype = 'e'
+				  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
+		AND (NOT proisstrict OR proparallel <> 's' OR provolatile = 'v')
+		AND prokind = 'f'
+	ORDER BY 1;

@@ -1,0 +1,67 @@
+-- The type: text, casts, JSON, and what it refuses.
+SELECT '0'::snowflake, '9223372036854775807'::snowflake, '0042'::snowflake;
+SELECT 42::snowflake, 4294967296::snowflake, '42'::snowflake::bigint, '42'::snowflake::text;
+SELECT snowflake '1541815603606036480' = 1541815603606036480 AS equal;
+
+-- NULL stays NULL.
+SELECT NULL::snowflake IS NULL AND NULL::bigint::snowflake IS NULL
+	AND snowflake_timestamp(NULL) IS NULL AND make_snowflake(now(), NULL, 1) IS NULL
+	AND snowflake_node('1', NULL) IS NULL AS null_stays_null;
+
+-- Bad text: each with its own SQLSTATE and reason.
+SELECT code, message, detail FROM unnest(ARRAY[
+	'', ' ', ' 42', '42 ', '4 2', '-', '-1', '-0', '+1', '1e5', '1.0', 'NaN', 'Infinity', '0x10', '1_000', 'abc', '١',
+	'9223372036854775808', '-9223372036854775808', '18446744073709551615',
+	'10000000000000000000', '99999999999999999999', repeat('9', 60)]) WITH ORDINALITY AS bad(input, n),
+	LATERAL outcome(format('SELECT %L::snowflake', input)) ORDER BY n;
+
+-- Numbers that are no snowflake.
+SELECT code, message, detail FROM outcome('SELECT (-1)::snowflake');
+SELECT code, message, detail FROM outcome('SELECT (-9223372036854775808)::snowflake');
+SELECT code, message FROM outcome('SELECT 9223372036854775808::snowflake');
+
+-- Assignment, from columns of both integer types and from a literal.
+CREATE TABLE assigned (id snowflake);
+INSERT INTO assigned VALUES (1), ('2'), (3::bigint), (4::int);
+INSERT INTO assigned SELECT g FROM generate_series(5::bigint, 6) g;
+SELECT code, message FROM outcome('INSERT INTO assigned VALUES (-7)');
+SELECT array_agg(id ORDER BY id) FROM assigned;
+CREATE TABLE assigned_bigint (id bigint);
+INSERT INTO assigned_bigint SELECT id FROM assigned;
+SELECT sum(id) FROM assigned_bigint;
+
+-- JSON gets a string: JavaScript would round the number.
+SELECT to_json('9223372036854775807'::snowflake), to_jsonb('9223372036854775807'::snowflake),
+	row_to_json(t) FROM (SELECT '9223372036854775806'::snowflake AS id) t;
+SELECT id FROM jsonb_to_record('{"id": "9223372036854775807"}') AS r(id snowflake);
+SELECT id FROM jsonb_to_record('{"id": 9223372036854775807}') AS r(id snowflake);
+
+-- Arrays, composite types, domains.
+SELECT '{1,2,NULL}'::snowflake[], ARRAY[1::snowflake, 2::snowflake] @> ARRAY[2::snowflake];
+CREATE DOMAIN order_id AS snowflake CHECK (VALUE > 0);
+SELECT '5'::order_id = 5 AS equal, '5'::order_id < '6'::snowflake AS less;
+SELECT code, message FROM outcome($$SELECT '0'::order_id$$);
+CREATE TYPE pair AS (a snowflake, b snowflake);
+SELECT '(1,2)'::pair < '(1,3)'::pair AS less;
+
+-- A prepared statement infers the type of its parameter.
+PREPARE by_id AS SELECT id FROM assigned WHERE id = $1;
+EXECUTE by_id('3');
+EXECUTE by_id(4);
+SELECT name, parameter_types FROM pg_prepared_statements WHERE name = 'by_id';
+DEALLOCATE by_id;
+
+-- COPY as text and CSV.
+COPY assigned FROM STDIN;
+101
+9223372036854775807
+\.
+COPY assigned FROM STDIN;
+9223372036854775808
+\.
+COPY (SELECT id FROM assigned WHERE id > 100 ORDER BY id) TO STDOUT;
+COPY (SELECT id FROM assigned WHERE id > 100 ORDER BY id) TO STDOUT (FORMAT csv, FORCE_QUOTE *);
+
+DROP TABLE assigned, assigned_bigint;
+DROP TYPE pair;
+DROP DOMAIN order_id;
