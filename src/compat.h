@@ -36,6 +36,11 @@
 #define WaitEventExtensionNew(name)	PG_WAIT_EXTENSION
 #endif
 
+/* 18 (commit 3691edfab97): pg_noreturn comes before the declaration. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn					pg_attribute_noreturn()
+#endif
+
 /* 18 (commit 9324c8c5806): a module tells its name and version. */
 #if PG_VERSION_NUM < 180000
 #define PG_MODULE_MAGIC_EXT(...)	PG_MODULE_MAGIC

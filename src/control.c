@@ -16,6 +16,7 @@
 #include "storage/condition_variable.h"
 
 #include "clock.h"
+#include "compat.h"
 #include "generator.h"
 #include "settings.h"
 
@@ -28,7 +29,7 @@ deadline(void)
 	return snowflake_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
 }
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 no_answer_error(const char *what)
 {
 	ereport(ERROR,

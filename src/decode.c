@@ -15,6 +15,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_timestamp);
@@ -185,7 +186,7 @@ snowflake_decode(PG_FUNCTION_ARGS)
  * Refuse an instant for which the layout has no tick, or no tick on the side
  * that was asked for.
  */
-static void pg_attribute_noreturn()
+pg_noreturn static void
 instant_error(const SnowflakeLayout *layout, TimestampTz ts)
 {
 	/* timestamptz_to_str() has one static buffer */

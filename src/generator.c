@@ -464,7 +464,7 @@ snowflake_position_id(uint64 position)
 						  (int32) (position & layout->max_sequence));
 }
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 ended_error(void)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
@@ -477,7 +477,7 @@ ended_error(void)
 			errhint("Configure a snowflake.layout with a later epoch or more bits of time."));
 }
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 ahead_error(int64 excess_usec, int64 waited_usec)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
@@ -502,7 +502,7 @@ ahead_error(int64 excess_usec, int64 waited_usec)
 					snowflake_duration(excess_usec)));
 }
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 unreserved_error(void)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
