@@ -95,13 +95,39 @@ snowflake_advance(PG_FUNCTION_ARGS)
 }
 
 /*
+ * Warn if the IDs of the configured layout are smaller than those of the
+ * stored one: they sort before the existing IDs, and will reach them one day.
+ */
+static void
+compare_layouts(const char *stored_text)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz now = snowflake_wall_clock();
+	SnowflakeLayout stored;
+	int64		new_id,
+				old_id;
+
+	if (snowflake_layout_parse(stored_text, &stored) != NULL)
+		return;
+	new_id = snowflake_id_before(layout, now, true);
+	old_id = snowflake_id_before(&stored, now, true);
+	if (new_id <= old_id)
+		ereport(WARNING,
+				errmsg("snowflakes of the configured layout are smaller than those minted so far"),
+				errdetail("At this moment the stored layout gives " INT64_FORMAT ", the configured one " INT64_FORMAT ".",
+						  old_id, new_id),
+				errhint("New snowflakes will not sort after the old ones, and may equal them when they reach them."));
+}
+
+/*
  * Take the configured layout in place of the stored one: on return the gate is
- * open, or closed for another reason.
+ * open.
  */
 Datum
 snowflake_accept_layout(PG_FUNCTION_ARGS)
 {
 	int64		ends = deadline();
+	char		stored[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
 	snowflake_require_generator("snowflake_accept_layout()");
 
@@ -111,7 +137,10 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 				errmsg("the configured snowflake layout is in force already"));
 		PG_RETURN_VOID();
 	}
-	while (pg_atomic_read_u32(&snowflake_generator->gate) == GATE_LAYOUT_CHANGED)
+	if (snowflake_get_stored_layout(stored, sizeof(stored)))
+		compare_layouts(stored);
+
+	while (pg_atomic_read_u32(&snowflake_generator->gate) != GATE_OPEN)
 	{
 		CHECK_FOR_INTERRUPTS();
 		snowflake_request(SNOWFLAKE_WANT_LAYOUT);

@@ -265,7 +265,12 @@ snowflake_gate_reason(void)
 	return gate_reasons[pg_atomic_read_u32(&snowflake_generator->gate)];
 }
 
-/* Change the reason of a closed gate.  Only the keeper. */
+/*
+ * Change the reason of a closed gate.  Only the keeper.
+ *
+ * Nobody is woken for the reason that was there already: those who wait would
+ * ask the keeper again, which would find the same reason, and so forth.
+ */
 void
 snowflake_gate_set(SnowflakeGate reason)
 {
@@ -273,7 +278,8 @@ snowflake_gate_set(SnowflakeGate reason)
 
 	Assert(reason != GATE_OPEN);
 	Assert(pg_atomic_read_u32(&gen->gate) != GATE_OPEN);
-	pg_atomic_write_u32(&gen->gate, reason);
+	if (pg_atomic_exchange_u32(&gen->gate, reason) == reason)
+		return;
 	ConditionVariableBroadcast(&gen->changed);
 }
 
@@ -440,6 +446,23 @@ try_mint(TimestampTz now, int64 *id, int64 *excess_usec)
 	return result;
 }
 
+/*
+ * Copy the stored layout's text, if the gate is closed because it differs;
+ * otherwise return false.  Takes the lock, shared.
+ */
+bool
+snowflake_get_stored_layout(char *text, size_t size)
+{
+	SnowflakeGenerator *gen = snowflake_generator;
+
+	if (pg_atomic_read_u32(&gen->gate) != GATE_LAYOUT_CHANGED)
+		return false;
+	LWLockAcquire(generator_lock, LW_SHARED);
+	strlcpy(text, gen->stored_layout, size);
+	LWLockRelease(generator_lock);
+	return true;
+}
+
 /* A length of time for a message. */
 char *
 snowflake_duration(int64 usec)
@@ -560,9 +583,8 @@ gate_error(void)
 							Min(1, snowflake_server_layout.max_node)));
 			break;
 		case GATE_LAYOUT_CHANGED:
-			LWLockAcquire(generator_lock, LW_SHARED);
-			strlcpy(stored, gen->stored_layout, sizeof(stored));
-			LWLockRelease(generator_lock);
+			if (!snowflake_get_stored_layout(stored, sizeof(stored)))
+				return;
 			snowflake_layout_print(&snowflake_server_layout, configured,
 								   sizeof(configured));
 			ereport(ERROR,

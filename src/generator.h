@@ -155,6 +155,7 @@ extern void snowflake_raise(uint64 position, SnowflakeRaise by);
 extern void snowflake_request(uint32 what);
 extern bool snowflake_wait_for_keeper(int64 deadline_usec);
 extern const char *snowflake_gate_reason(void);
+extern bool snowflake_get_stored_layout(char *text, size_t size);
 extern int64 snowflake_position_id(uint64 position);
 extern char *snowflake_duration(int64 usec);
 

@@ -59,6 +59,16 @@
 /* While the clock is behind, look at it this often. */
 #define WATCH_MS				1000
 
+/* After a failure, and while nobody asks, try again this often. */
+#define RETRY_MS				10000
+
+/*
+ * A look at both clocks that took longer than this says nothing about how they
+ * stand to each other.
+ */
+#define WATCH_PRECISION_USEC	200
+#define WATCH_ATTEMPTS			10
+
 /*
  * How long to wait for a lock when the extension is created: somebody else may
  * be creating it in a transaction that goes on for long, and may be waiting for
@@ -170,13 +180,15 @@ find_table(void)
 }
 
 /*
- * Create the extension, in public if there is such a schema.  Somebody may be
- * doing the same at this moment: then this fails, and the next round finds it.
+ * Create the extension, in public if there is such a schema, and return the
+ * table's name.  Somebody may be doing the same at this moment: then this
+ * fails, and a later round finds what they made.
  */
-static void
-create_extension(void)
+static char *
+create_table(void)
 {
 	const char *schema = "public";
+	char	   *table;
 
 	run("SELECT FROM pg_catalog.pg_namespace"
 		" WHERE nspname OPERATOR(pg_catalog.=) 'public'",
@@ -188,6 +200,14 @@ create_extension(void)
 	}
 	run(psprintf("CREATE EXTENSION IF NOT EXISTS snowflake SCHEMA %s", schema),
 		0, NULL, NULL, SPI_OK_UTILITY);
+
+	table = find_table();
+	if (table == NULL)
+		elog(ERROR, "extension \"snowflake\" does not exist after its creation");
+	ereport(LOG,
+			errmsg("created extension \"snowflake\" in database \"%s\" for the reservation",
+				   snowflake_database));
+	return table;
 }
 
 /* Read and lock the row of a node. */
@@ -365,25 +385,19 @@ open_gate(uint32 requests)
 			return;
 		}
 		snowflake_gate_set(GATE_CREATING);
-		create_extension();
-		CommandCounterIncrement();
-		table = find_table();
-		if (table == NULL)
-			elog(ERROR, "extension \"snowflake\" does not exist after its creation");
-		ereport(LOG,
-				errmsg("created extension \"snowflake\" in database \"%s\" for the reservation",
-					   snowflake_database));
+		table = create_table();
 	}
-	snowflake_gate_set(GATE_OPENING);
 
 	row = read_reservation(table, node, text);
 	if (row.other_layout != NULL && !(requests & SNOWFLAKE_WANT_LAYOUT))
 	{
+		/* to the log once, not for each mint that meets the gate */
+		if (pg_atomic_read_u32(&gen->gate) != GATE_LAYOUT_CHANGED)
+			ereport(LOG,
+					errmsg("snowflake gate stays closed: snowflake.layout differs from the stored layout"),
+					errdetail("Configured is \"%s\", stored is \"%s\".",
+							  text, row.other_layout));
 		snowflake_gate_layout_changed(row.other_layout);
-		ereport(LOG,
-				errmsg("snowflake gate stays closed: snowflake.layout differs from the stored layout"),
-				errdetail("Configured is \"%s\", stored is \"%s\".",
-						  text, row.other_layout));
 		commit_transaction();
 		return;
 	}
@@ -457,17 +471,7 @@ extend(uint64 floor)
 	begin_transaction("extending the reservation");
 	table = find_table();
 	if (table == NULL)
-	{
-		/* somebody dropped the extension under a running generator */
-		create_extension();
-		CommandCounterIncrement();
-		table = find_table();
-		if (table == NULL)
-			elog(ERROR, "extension \"snowflake\" does not exist after its creation");
-		ereport(LOG,
-				errmsg("created extension \"snowflake\" in database \"%s\" anew for the reservation",
-					   snowflake_database));
-	}
+		table = create_table(); /* it was dropped under a running generator */
 	write_reservation(table, gen->node, text,
 					  snowflake_position_time(layout, limit));
 	commit_transaction();
@@ -496,14 +500,26 @@ static void
 watch_clock(void)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
-	TimestampTz wall = snowflake_wall_clock();
-	int64		monotonic_usec = snowflake_monotonic_usec();
-	int64		elapsed_usec = monotonic_usec - watch_monotonic_usec;
-	int64		step_usec = (wall - watch_wall) - elapsed_usec;
+	TimestampTz wall;
+	int64		monotonic_usec;
+	int64		elapsed_usec;
+	int64		step_usec;
 	int64		lead_usec;
+	int			attempts = 0;
+
+	do
+	{
+		if (attempts++ == WATCH_ATTEMPTS)
+			return;
+		monotonic_usec = snowflake_monotonic_usec();
+		wall = snowflake_wall_clock();
+	} while (snowflake_monotonic_usec() - monotonic_usec > WATCH_PRECISION_USEC);
+
+	elapsed_usec = monotonic_usec - watch_monotonic_usec;
+	step_usec = (wall - watch_wall) - elapsed_usec;
 
 	/* slewing changes the clock's speed by up to 0.1 %, and is no step */
-	if (watch_wall != 0 && -step_usec > USECS_PER_SEC / 1000 + elapsed_usec / 1000)
+	if (watch_wall != 0 && -step_usec > 1000 + elapsed_usec / 1000)
 	{
 		pg_atomic_fetch_add_u64(&gen->clock_steps_back, 1);
 		ereport(LOG,
@@ -583,6 +599,7 @@ snowflake_keeper_main(Datum main_arg)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
 	MemoryContext round_context;
+	bool		failed;
 
 	before_shmem_exit(keeper_exit, (Datum) 0);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
@@ -592,10 +609,31 @@ snowflake_keeper_main(Datum main_arg)
 	pqsignal(SIGINT, SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 
+	failed = pg_atomic_read_u32(&gen->failure) != 0 ||
+		pg_atomic_read_u32(&gen->gate) == GATE_CONNECTING;
 	pg_atomic_write_u32(&gen->keeper_pid, MyProcPid);
 	gen->keeper_latch = MyLatch;
+
+	/*
+	 * What was asked of an earlier keeper may have been given up since: those
+	 * who are still waiting ask again when they are woken.
+	 */
+	pg_atomic_write_u32(&gen->requests, 0);
 	if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
 		snowflake_gate_set(GATE_CONNECTING);
+	ConditionVariableBroadcast(&gen->changed);
+
+	/* if the last keeper failed, do not fill the log unless somebody asks */
+	while (failed && !ShutdownRequestPending &&
+		   pg_atomic_read_u32(&gen->requests) == 0)
+	{
+		failed = WaitLatch(MyLatch,
+						   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						   RETRY_MS, PG_WAIT_EXTENSION) & WL_LATCH_SET;
+		ResetLatch(MyLatch);
+	}
+	if (ShutdownRequestPending)
+		proc_exit(1);
 
 	BackgroundWorkerInitializeConnection(snowflake_database, NULL,
 										 BGWORKER_BYPASS_ALLOWCONN);
@@ -615,16 +653,16 @@ snowflake_keeper_main(Datum main_arg)
 		ResetLatch(MyLatch);
 		if (ShutdownRequestPending)
 			break;
-		CHECK_FOR_INTERRUPTS();
-		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
 
 		MemoryContextSwitchTo(round_context);
 		PG_TRY();
 		{
+			CHECK_FOR_INTERRUPTS();
+			if (ConfigReloadPending)
+			{
+				ConfigReloadPending = false;
+				ProcessConfigFile(PGC_SIGHUP);
+			}
 			keeper_round();
 		}
 		PG_CATCH();
