@@ -16,6 +16,11 @@
 #error "snowflake needs PostgreSQL 15 or later"
 #endif
 
+/* 16 (commit d952373a987): the macros of varlena types left postgres.h. */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 /* 16 (commit d9f7f5d32f2): input functions can report errors softly. */
 #if PG_VERSION_NUM < 160000
 #define ereturn(context, dummy_value, ...) \

@@ -10,10 +10,12 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "compat.h"
 #include "settings.h"
@@ -76,7 +78,7 @@ get_layout(FunctionCallInfo fcinfo, int argno)
 				errmsg("invalid snowflake layout: \"%s\"",
 					   text_to_cstring(arg)),
 				errdetail_internal("%s", complaint),
-				errhint("A layout is a preset, such as twitter, or fields and an epoch, such as time:41 node:10 sequence:12 epoch:2025-01-01T00:00:00Z."));
+				errhint(SNOWFLAKE_LAYOUT_HINT));
 
 	cache->text =
 		MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, VARSIZE_ANY(arg));

@@ -38,7 +38,7 @@ check_layout(char **newval, void **extra, GucSource source)
 	if (complaint != NULL)
 	{
 		GUC_check_errdetail("%s", complaint);
-		GUC_check_errhint("A layout is a preset, such as twitter, or fields and an epoch, such as time:41 node:10 sequence:12 epoch:2025-01-01T00:00:00Z.");
+		GUC_check_errhint(SNOWFLAKE_LAYOUT_HINT);
 		return false;
 	}
 
@@ -75,6 +75,32 @@ check_node_id(int *newval, void **extra, GucSource source)
 	return false;
 }
 
+/*
+ * Refuse to start with a layout in the configuration file that is none.
+ *
+ * A custom setting's bad value only gets a warning when the setting is defined,
+ * and the default in its place.  Here that would be IDs of a layout that nobody
+ * wanted, which cannot be taken back.
+ */
+static void
+check_configured_layout(void)
+{
+	const char *configured = GetConfigOption("snowflake.layout", true, false);
+	SnowflakeLayout layout;
+	const char *complaint;
+
+	if (configured == NULL)
+		return;
+	complaint = snowflake_layout_parse(configured, &layout);
+	if (complaint != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid value for parameter \"%s\": \"%s\"",
+					   "snowflake.layout", configured),
+				errdetail_internal("%s", complaint),
+				errhint(SNOWFLAKE_LAYOUT_HINT));
+}
+
 void
 snowflake_settings_init(void)
 {
@@ -86,6 +112,9 @@ snowflake_settings_init(void)
 	 */
 	GucContext	fixed = process_shared_preload_libraries_in_progress ?
 		PGC_POSTMASTER : PGC_SIGHUP;
+
+	if (process_shared_preload_libraries_in_progress)
+		check_configured_layout();
 
 	/* first, because the check of the node ID uses it */
 	DefineCustomStringVariable("snowflake.layout",

@@ -10,6 +10,10 @@
 
 #include "layout.h"
 
+/* For every message about a text that is no layout */
+#define SNOWFLAKE_LAYOUT_HINT \
+	"A layout is a preset, such as twitter, or fields and an epoch, such as time:41 node:10 sequence:12 epoch:2025-01-01T00:00:00Z."
+
 extern int	snowflake_node_id;	/* -1: unset */
 extern char *snowflake_database;
 extern int	snowflake_max_lead_ms;
