@@ -40,7 +40,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
-#include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -103,8 +102,13 @@ static int64 behind_since_usec = 0;
 static void
 keeper_sigterm(SIGNAL_ARGS)
 {
+	int			save_errno = errno;
+
 	ShutdownRequestPending = true;
-	StatementCancelHandler(postgres_signal_arg);
+	QueryCancelPending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
 }
 
 static void
@@ -606,7 +610,7 @@ snowflake_keeper_main(Datum main_arg)
 	pqsignal(SIGTERM, keeper_sigterm);
 
 	/* a canceled wait for a standby would look like a commit that is there */
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, PG_SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 
 	failed = pg_atomic_read_u32(&gen->failure) != 0 ||
