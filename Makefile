@@ -15,7 +15,8 @@ OBJS = \
 	src/layout.o \
 	src/settings.o \
 	src/snowflake.o \
-	src/status.o
+	src/status.o \
+	src/timerange.o
 SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h)
 
 PG_CPPFLAGS = -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'
@@ -23,7 +24,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.
-REGRESS = setup type operators index layout vectors decode mint
+REGRESS = setup type operators index layout vectors decode mint timerange
 REGRESS_OPTS = --inputdir=test
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl

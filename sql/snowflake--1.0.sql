@@ -4,7 +4,7 @@
 \echo Use "CREATE EXTENSION snowflake" to load this file. \quit
 
 -- In reading order: the type, its casts and comparisons, index support,
--- decoding, minting, and what an operator needs.  Where int8 is right for an
+-- decoding, comparison with times, minting, and what an operator needs.  Where int8 is right for an
 -- ID, the function is core's own, named here with LANGUAGE internal.
 
 
@@ -717,6 +717,108 @@ COMMENT ON FUNCTION snowflake_lower_bound(timestamptz) IS 'smallest snowflake at
 COMMENT ON FUNCTION snowflake_lower_bound(timestamptz, text) IS 'smallest snowflake at or after an instant, by the given layout';
 COMMENT ON FUNCTION snowflake_upper_bound(timestamptz) IS 'largest snowflake at or before an instant, by the server''s layout';
 COMMENT ON FUNCTION snowflake_upper_bound(timestamptz, text) IS 'largest snowflake at or before an instant, by the given layout';
+
+
+-- Comparison with times
+--
+-- An operator's body is put into its place by the planner, which then sees a
+-- comparison of integers with a bound: src/timerange.c says more.
+
+CREATE FUNCTION snowflake_bound_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_before(ts timestamptz) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
+	SUPPORT snowflake_bound_support;
+CREATE FUNCTION snowflake_until(ts timestamptz) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
+	SUPPORT snowflake_bound_support;
+CREATE FUNCTION snowflake_before(period tstzrange) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_before_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
+	SUPPORT snowflake_bound_support;
+CREATE FUNCTION snowflake_until(period tstzrange) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_until_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
+	SUPPORT snowflake_bound_support;
+
+COMMENT ON FUNCTION snowflake_bound_support(internal) IS 'planner support for bounds';
+COMMENT ON FUNCTION snowflake_before(timestamptz) IS 'largest snowflake before an instant, as bigint, -1 if there is none';
+COMMENT ON FUNCTION snowflake_until(timestamptz) IS 'largest snowflake at or before an instant, as bigint, -1 if there is none';
+COMMENT ON FUNCTION snowflake_before(tstzrange) IS 'largest snowflake before a range of time, as bigint, -1 if there is none';
+COMMENT ON FUNCTION snowflake_until(tstzrange) IS 'largest snowflake not after a range of time, as bigint, -1 if there is none';
+
+CREATE FUNCTION snowflake_lt(id snowflake, ts timestamptz) RETURNS boolean
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	RETURN id::bigint <= snowflake_before(ts);
+CREATE FUNCTION snowflake_le(id snowflake, ts timestamptz) RETURNS boolean
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	RETURN id::bigint <= snowflake_until(ts);
+CREATE FUNCTION snowflake_ge(id snowflake, ts timestamptz) RETURNS boolean
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	RETURN id::bigint > snowflake_before(ts);
+CREATE FUNCTION snowflake_gt(id snowflake, ts timestamptz) RETURNS boolean
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	RETURN id::bigint > snowflake_until(ts);
+CREATE FUNCTION snowflake_lt(ts timestamptz, id snowflake) RETURNS boolean
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	RETURN id::bigint > snowflake_until(ts);
+CREATE FUNCTION snowflake_le(ts timestamptz, id snowflake) RETURNS boolean
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	RETURN id::bigint > snowflake_before(ts);
+CREATE FUNCTION snowflake_ge(ts timestamptz, id snowflake) RETURNS boolean
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	RETURN id::bigint <= snowflake_until(ts);
+CREATE FUNCTION snowflake_gt(ts timestamptz, id snowflake) RETURNS boolean
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	RETURN id::bigint <= snowflake_before(ts);
+
+-- not strict, because AND is not: it could not be put into the operator's place
+CREATE FUNCTION snowflake_contained(id snowflake, period tstzrange) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE LEAKPROOF
+	RETURN id::bigint > snowflake_before(period) AND id::bigint <= snowflake_until(period);
+CREATE FUNCTION snowflake_contains(period tstzrange, id snowflake) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE LEAKPROOF
+	RETURN id::bigint > snowflake_before(period) AND id::bigint <= snowflake_until(period);
+
+CREATE OPERATOR < (LEFTARG = snowflake, RIGHTARG = timestamptz, FUNCTION = snowflake_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+CREATE OPERATOR <= (LEFTARG = snowflake, RIGHTARG = timestamptz, FUNCTION = snowflake_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+CREATE OPERATOR >= (LEFTARG = snowflake, RIGHTARG = timestamptz, FUNCTION = snowflake_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
+CREATE OPERATOR > (LEFTARG = snowflake, RIGHTARG = timestamptz, FUNCTION = snowflake_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+CREATE OPERATOR < (LEFTARG = timestamptz, RIGHTARG = snowflake, FUNCTION = snowflake_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+CREATE OPERATOR <= (LEFTARG = timestamptz, RIGHTARG = snowflake, FUNCTION = snowflake_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+CREATE OPERATOR >= (LEFTARG = timestamptz, RIGHTARG = snowflake, FUNCTION = snowflake_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
+CREATE OPERATOR > (LEFTARG = timestamptz, RIGHTARG = snowflake, FUNCTION = snowflake_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+CREATE OPERATOR <@ (LEFTARG = snowflake, RIGHTARG = tstzrange, FUNCTION = snowflake_contained,
+	COMMUTATOR = @>);
+CREATE OPERATOR @> (LEFTARG = tstzrange, RIGHTARG = snowflake, FUNCTION = snowflake_contains,
+	COMMUTATOR = <@);
+
+COMMENT ON FUNCTION snowflake_lt(snowflake, timestamptz) IS 'implementation of < operator';
+COMMENT ON FUNCTION snowflake_le(snowflake, timestamptz) IS 'implementation of <= operator';
+COMMENT ON FUNCTION snowflake_ge(snowflake, timestamptz) IS 'implementation of >= operator';
+COMMENT ON FUNCTION snowflake_gt(snowflake, timestamptz) IS 'implementation of > operator';
+COMMENT ON OPERATOR < (snowflake, timestamptz) IS 'less than, by the snowflake''s time';
+COMMENT ON OPERATOR <= (snowflake, timestamptz) IS 'less than or equal, by the snowflake''s time';
+COMMENT ON OPERATOR >= (snowflake, timestamptz) IS 'greater than or equal, by the snowflake''s time';
+COMMENT ON OPERATOR > (snowflake, timestamptz) IS 'greater than, by the snowflake''s time';
+COMMENT ON FUNCTION snowflake_lt(timestamptz, snowflake) IS 'implementation of < operator';
+COMMENT ON FUNCTION snowflake_le(timestamptz, snowflake) IS 'implementation of <= operator';
+COMMENT ON FUNCTION snowflake_ge(timestamptz, snowflake) IS 'implementation of >= operator';
+COMMENT ON FUNCTION snowflake_gt(timestamptz, snowflake) IS 'implementation of > operator';
+COMMENT ON OPERATOR < (timestamptz, snowflake) IS 'less than, by the snowflake''s time';
+COMMENT ON OPERATOR <= (timestamptz, snowflake) IS 'less than or equal, by the snowflake''s time';
+COMMENT ON OPERATOR >= (timestamptz, snowflake) IS 'greater than or equal, by the snowflake''s time';
+COMMENT ON OPERATOR > (timestamptz, snowflake) IS 'greater than, by the snowflake''s time';
+COMMENT ON FUNCTION snowflake_contained(snowflake, tstzrange) IS 'implementation of <@ operator';
+COMMENT ON FUNCTION snowflake_contains(tstzrange, snowflake) IS 'implementation of @> operator';
+COMMENT ON OPERATOR <@ (snowflake, tstzrange) IS 'the snowflake''s time is contained by';
+COMMENT ON OPERATOR @> (tstzrange, snowflake) IS 'contains the snowflake''s time';
 
 
 -- Layouts

@@ -247,7 +247,7 @@ snowflake_lower_bound(PG_FUNCTION_ARGS)
 	const SnowflakeLayout *layout = get_layout(fcinfo, 1);
 	int64		before = snowflake_id_before(layout, ts, false);
 
-	if (before == layout->max_id)
+	if (before >= layout->max_id)
 		instant_error(layout, ts);
 	PG_RETURN_INT64(before + 1);
 }
@@ -262,7 +262,7 @@ snowflake_upper_bound(PG_FUNCTION_ARGS)
 
 	if (id < 0)
 		instant_error(layout, ts);
-	PG_RETURN_INT64(id);
+	PG_RETURN_INT64(Min(id, layout->max_id));
 }
 
 /* A layout as a row of snowflake_layout(). */

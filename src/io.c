@@ -58,7 +58,10 @@ snowflake_in(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 				errmsg("invalid input syntax for type %s: \"%s\"",
 					   "snowflake", text),
-				errdetail("A snowflake is written in decimal digits only."));
+				errdetail("A snowflake is written in decimal digits only."),
+				strpbrk(digits, "-:") == NULL ? 0 :
+				errhint("To compare a snowflake with a time, write timestamptz '%s'.",
+						text));
 
 	for (const char *p = digits; *p != '\0' && !overflow; p++)
 		overflow = pg_mul_s64_overflow(value, 10, &value) ||

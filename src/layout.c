@@ -504,11 +504,11 @@ snowflake_tick_at(const SnowflakeLayout *layout, TimestampTz ts)
 
 /*
  * The largest ID whose instant is before ts, or with "inclusive", not after
- * it: -1 if there is none, and max_id if that is true of all.  An ID's instant
- * is the start of its tick.
+ * it.  An ID's instant is the start of its tick.
  *
- * Every bound is made of this: the result lies in -1 .. max_id for each
- * possible ts, infinities included, so a comparison never needs an error.
+ * Every bound is made of this.  The result is -1 if there is no such ID, max_id
+ * if that is true of all, and for infinity the largest number at all: there is
+ * one for each possible ts, so a comparison never needs an error.
  */
 int64
 snowflake_id_before(const SnowflakeLayout *layout, TimestampTz ts,
@@ -519,7 +519,7 @@ snowflake_id_before(const SnowflakeLayout *layout, TimestampTz ts,
 	if (TIMESTAMP_IS_NOBEGIN(ts))
 		return -1;
 	if (TIMESTAMP_IS_NOEND(ts))
-		return layout->max_id;
+		return PG_INT64_MAX;
 
 	tick = snowflake_tick_at(layout, inclusive ? ts : ts - 1);
 	if (tick < 0)

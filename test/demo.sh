@@ -31,8 +31,11 @@ heading()
 # Show some SQL and what comes of it.
 sql()
 {
+	local result
+
 	say "$1"
-	printf '%s\n' "$1" | "$bindir/psql" -X -q -v ON_ERROR_STOP=1 -P footer=off -f -
+	result=$(printf '%s\n' "$1" | "$bindir/psql" -X -q -v ON_ERROR_STOP=1 -P footer=off -f -)
+	[ -z "$result" ] || say "$result"
 }
 
 say "== Building snowflake and starting a server in a temporary directory"
@@ -46,10 +49,7 @@ say "$("$bindir/postgres" --version), shared_preload_libraries = 'snowflake', sn
 
 heading "A shop: the keys are IDs; a plain bigint column can hold them, too"
 sql "CREATE EXTENSION snowflake;
-CREATE TABLE customers (
-    id         snowflake PRIMARY KEY DEFAULT snowflake_next(),
-    name       text NOT NULL
-);
+CREATE TABLE customers (id snowflake PRIMARY KEY DEFAULT snowflake_next(), name text NOT NULL);
 CREATE TABLE orders (
     id         snowflake PRIMARY KEY DEFAULT snowflake_next(),
     customer   bigint NOT NULL REFERENCES customers,
@@ -86,15 +86,16 @@ SELECT * FROM snowflake_decode((SELECT max(id) FROM orders));"
 
 heading "ORDER BY id is ORDER BY created_at, as far as eight racing connections can tell"
 sql "SELECT count(*) AS orders,
-       count(*) FILTER (WHERE created_at < previous) AS placed_before_their_predecessor,
+       count(*) FILTER (WHERE created_at < previous) AS in_another_order,
        coalesce(max(previous - created_at) FILTER (WHERE created_at < previous), '0') AS by_at_most,
-       max(abs(extract(epoch FROM (@ id) - created_at)))::numeric(9,6) AS id_off_by_at_most_s
+       max(abs(extract(epoch FROM (@ id) - created_at)))::numeric(9,6) AS largest_difference_s
   FROM (SELECT id, created_at, lag(created_at) OVER (ORDER BY id) AS previous
           FROM orders) AS in_order_of_id;"
 
-heading "So the primary key answers questions about time"
-sql "EXPLAIN (COSTS OFF) SELECT * FROM orders
-  WHERE id >= snowflake_lower_bound(now() - interval '1 minute');"
+heading "So the primary key also finds rows by time"
+sql "ANALYZE orders;
+EXPLAIN (COSTS OFF) SELECT * FROM orders
+  WHERE id >= snowflake_lower_bound(now() - interval '10 ms');"
 
 heading "The layout of these IDs"
 sql "\\x on

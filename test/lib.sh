@@ -260,8 +260,14 @@ stop_server()
 
 cleanup()
 {
+	local pid_file
+
 	[ -n "$work" ] || return 0
 	stop_server || true
+	# servers of a TAP test that was interrupted
+	while read -r pid_file; do
+		as_user "$bindir/pg_ctl" -D "${pid_file%/*}" -m immediate -w stop >/dev/null || true
+	done < <(compgen -G "$work/tree/tmp_check/*/pgdata/postmaster.pid")
 	cd /
 	rm -rf "$work"
 	work=

@@ -28,10 +28,13 @@ use warnings;
 
 use File::Basename;
 use File::Spec;
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Time::HiRes;
 
 my $shim;
+my $minters = 0;
 
 # A node that preloads the library and has a node ID, not yet started.
 # node_id => undef leaves the setting out, preload => 0 the library, conf is
@@ -154,6 +157,136 @@ sub error_of
 	$error{hint} = $1 if $stderr =~ /^HINT:  (.*)/m;
 	$error{stdout} = $stdout;
 	return \%error;
+}
+
+# Wait until a condition, a function, is true.
+sub wait_until
+{
+	my ($what, $condition) = @_;
+
+	foreach my $try (1 .. 20 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return if $condition->();
+		Time::HiRes::usleep(50_000);
+	}
+	die "timed out waiting until $what";
+}
+
+# SIGKILL the postmaster, and wait until it is gone.  Its children follow as
+# soon as they notice.
+sub kill_postmaster
+{
+	my ($node) = @_;
+	my $pid = $node->{_pid};
+
+	$node->kill9;
+
+	# until its new parent has taken note of its end it counts as running
+	wait_until("postmaster $pid is gone", sub { !kill(0, $pid) });
+	return;
+}
+
+# Start a node after kill_postmaster(), as soon as no child of the old
+# postmaster is left that would stand in the way.
+sub start_after_kill
+{
+	my ($node, $file) = @_;
+
+	wait_until(
+		'server starts',
+		sub {
+			return 1
+			  if defined $file
+			  ? start_with_clock($node, $file, fail_ok => 1)
+			  : $node->start(fail_ok => 1);
+			$node->stop('fast', fail_ok => 1);
+			return 0;
+		});
+	return;
+}
+
+# A column of snowflake_status().
+sub status
+{
+	my ($node, $dbname, $column) = @_;
+
+	return $node->safe_psql($dbname, "SELECT $column FROM snowflake_status()");
+}
+
+# What a node that is stopped has stored for a node ID, from single-user mode,
+# where no keeper runs: a column of snowflake_reservation, or an expression.
+# This ends crash recovery, if the node has crashed.
+sub stored
+{
+	my ($node, $dbname, $node_id, $column) = @_;
+	my ($stdout, $stderr);
+
+	local %ENV = $node->_get_env();
+	IPC::Run::run(
+		[
+			$node->installed_command('postgres'), '--single',
+			'-D', $node->data_dir,
+			'-c', 'shared_preload_libraries=', $dbname
+		],
+		'<',
+		\"SELECT ($column)::text AS stored FROM snowflake_reservation WHERE node = $node_id\n",
+		'>',
+		\$stdout,
+		'2>',
+		\$stderr) or die "single-user mode failed: $stderr";
+	my ($value) = $stdout =~ /stored = "(.*?)"\t/;
+	return $value;
+}
+
+# Start a session that mints one ID after the other, each in a transaction of
+# its own, until it has minted so many or has lost its server.
+sub start_minter
+{
+	my ($node, $dbname, $count) = @_;
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/minter' . ++$minters;
+	my $minter = { ids => "$script.ids", errors => '' };
+
+	# a file, so that psql needs nobody to feed it
+	PostgreSQL::Test::Utils::append_to_file($script,
+		"SELECT snowflake_next();\n" x $count);
+
+	local %ENV = $node->_get_env();
+	$minter->{run} = IPC::Run::start(
+		[
+			$node->installed_command('psql'), '-XAtq', '-d',
+			$node->connstr($dbname), '-f', $script
+		],
+		'>', $minter->{ids}, '2>', \$minter->{errors});
+	return $minter;
+}
+
+# Wait until a session of start_minter() has ended; returns its IDs, in the
+# order in which it got them.
+sub finish_minter
+{
+	my ($minter) = @_;
+
+	$minter->{run}->finish;
+	my $ids = PostgreSQL::Test::Utils::slurp_file($minter->{ids});
+	return [ split /\n/, $ids ];
+}
+
+# How many of these IDs are not larger than the one before.
+sub disorder
+{
+	my ($ids) = @_;
+
+	return scalar(grep { $ids->[$_] <= $ids->[ $_ - 1 ] } 1 .. $#$ids);
+}
+
+# How many lines of the log, from an offset on, match a regular expression.
+sub log_count
+{
+	my ($node, $regexp, $offset) = @_;
+	my $log = substr(PostgreSQL::Test::Utils::slurp_file($node->logfile),
+		$offset || 0);
+
+	return scalar(grep { /$regexp/ } split /\n/, $log);
 }
 
 1;

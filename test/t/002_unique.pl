@@ -49,8 +49,12 @@ my %parallel = (2 => 1, 5 => 1, 8 => 1);
 sub session_sql
 {
 	my ($session) = @_;
+
+	# The columns are evaluated from left to right.  The two readings of the
+	# clock must differ as expressions, because a Gather node takes what it
+	# finds twice in its workers' output from the first of them.
 	my $columns =
-	  "$session AS session, n, clock_timestamp() AS before, snowflake_next() AS id, clock_timestamp() AS after";
+	  "$session AS session, n, clock_timestamp() AS before, snowflake_next() AS id, clock_timestamp() + interval '0' AS after";
 
 	return qq{
 		SELECT pg_advisory_lock_shared(1);
@@ -147,7 +151,7 @@ is( $node->safe_psql(
 # If one call returned before another started, its ID is the smaller one.
 # Seen in the order of IDs: no call returned before a call with a smaller ID
 # had started.
-my ($count, $equal, $disorder, $early, $late, $lead, $x) = split /\|/,
+my ($count, $equal, $disorder, $early, $late, $lead) = split /\|/,
   $node->safe_psql(
 	'one', qq{
 	SELECT count(*),
@@ -155,9 +159,8 @@ my ($count, $equal, $disorder, $early, $late, $lead, $x) = split /\|/,
 		   count(*) FILTER (WHERE after < latest_start),
 		   count(*) FILTER (WHERE at < before - interval '1 ms'),
 		   count(*) FILTER (WHERE at > after + interval '$max_lead' + interval '1 ms'),
-		   max(at - after),
-		   string_agg(concat_ws(' ', session, n, before, id, after, latest_start),E'\n') FILTER (WHERE after < latest_start)
-	  FROM (SELECT session, n, id, before, after, snowflake_timestamp(id) AS at,
+		   max(at - after)
+	  FROM (SELECT id, before, after, snowflake_timestamp(id) AS at,
 				   lag(id) OVER in_order AS previous,
 				   max(before) OVER in_order AS latest_start
 			  FROM minted
@@ -168,7 +171,7 @@ is($equal, 0, 'all of them are distinct');
 is($disorder, 0, 'a call that starts after another has returned has a larger ID');
 is($early, 0, 'no ID is older than its call');
 is($late, 0, 'no ID is ahead of its call by more than max_lead');
-note("largest lead: $lead $x");
+note("largest lead: $lead");
 
 my $serial = join(',', grep { !$parallel{$_} } 1 .. 8);
 is( $node->safe_psql(
@@ -211,7 +214,7 @@ foreach my $s (grep { $parallel{ $_->{session} } } @sessions)
 		  . ')');
 
 	my ($first, $last) =
-	  slurp_file($s->{out}) =~ /^first\|(\d+)$.*^last\|(\d+)$/ms;
+	  slurp_file($s->{out}) =~ /^first\|(\d+)\n.*^last\|(\d+)$/ms;
 	is( $node->safe_psql(
 			'one',
 			"SELECT min(id) > '$first', max(id) < '$last' FROM minted WHERE session = $s->{session}"

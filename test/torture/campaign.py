@@ -34,7 +34,6 @@ def arguments():
     parser.add_argument('--only', type=lambda s: [k.strip() for k in s.split(',')])
     parser.add_argument('--fsync', action='store_true')
     parser.add_argument('--small-disks', action='store_true')
-    parser.add_argument('--verbose', action='store_true', default=True)
     options = parser.parse_args()
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1 << 31)

@@ -8,7 +8,6 @@ The standby is synchronous while it exists.  A promotion is only begun when it i
 on it.
 """
 
-import math
 import os
 import random
 import re
@@ -49,7 +48,8 @@ class Injector:
         self.site = site
         self.options = options
         self.shared = shared
-        self.rng = random.Random(options.seed)
+        self.order = random.Random(options.seed)    # which fault comes next
+        self.rng = random.Random()                  # what it does
         self.naive = site.generator == 'naive'
         self.base_ns = 0
         self.node = NODES[0]
@@ -184,10 +184,10 @@ class Injector:
         while time.monotonic() < end and not self.options.interrupted():
             if not round_of_faults:
                 round_of_faults = self.bag[:]
-                self.rng.shuffle(round_of_faults)
+                self.order.shuffle(round_of_faults)
             name, method = round_of_faults.pop()
             # what a fault does depends on the seed and its number only, not on how long those before it took
-            self.rng.seed(f'{self.options.seed}/{len(self.events)}/{self.rng.random()}')
+            self.rng.seed(f'{self.options.seed}/{len(self.events)}')
             self.one(name, method)
         time.sleep(1)
 
@@ -196,9 +196,9 @@ class Injector:
         self.events.append(event)
         event['applied'] = method(event) is not False
         self.settle(event)
-        if self.options.verbose:
-            print(f'{time.monotonic() - self.began:7.1f} s  {name}: {", ".join(event["detail"])}'
-                  f'{"" if event["applied"] else " (not applied)"}  [{sum(self.shared.ids)} IDs]', flush=True)
+        print(f'{time.monotonic() - self.began:7.1f} s  {name}{": " if event["detail"] else ""}'
+              f'{", ".join(event["detail"])}{"" if event["applied"] else " (not applied)"}'
+              f'  [{sum(self.shared.ids)} IDs]', flush=True)
         time.sleep(clients.log_uniform(self.rng, 0.2, 2.5))
 
     def settle(self, event):

@@ -1,0 +1,118 @@
+# A clean stop stores the exact tick of the last ID.  The next start therefore
+# mints at once, above everything before, and needs neither the clock nor time
+# that was reserved and not used.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+# An hour: who waited for it would be noticed.
+my $node = SnowflakeTest::new_node('main',
+	conf => q{snowflake.reservation = '1h'});
+
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+
+# When the server wrote the first line that matches, in seconds of its day.
+sub logged_at
+{
+	my ($regexp, $offset) = @_;
+	my $log = substr(
+		PostgreSQL::Test::Utils::slurp_file($node->logfile), $offset);
+	my ($hour, $minute, $second) =
+	  $log =~ /^\S+ (\d\d):(\d\d):(\d\d\.\d+) [^\n]*$regexp/m
+	  or die "the log has no $regexp";
+
+	return $hour * 3600 + $minute * 60 + $second;
+}
+
+my @ids = $node->safe_psql('postgres', 'SELECT snowflake_next()');
+my (@first_ms, @gate_ms);
+
+foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
+{
+	push @ids,
+	  split /\n/,
+	  $node->safe_psql('postgres',
+		'SELECT snowflake_next() FROM generate_series(1, 10)');
+	is( $node->safe_psql(
+			'postgres',
+			q{SELECT reserved_until - clock_timestamp() > interval '59 min' FROM snowflake_reservation}
+		),
+		't',
+		"an hour is reserved before the $mode stop");
+
+	$node->stop($mode);
+	is( SnowflakeTest::stored(
+			$node, 'postgres',
+			1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
+		'true',
+		'what is stored after it is the tick of the last ID');
+
+	my $offset = -s $node->logfile;
+	$node->start;
+
+	# psql's own timing leaves out what starting psql takes
+	my $output = $node->safe_psql(
+		'postgres', q{
+		\timing on
+		SELECT snowflake_next();
+		\timing off
+		SELECT clock_waits FROM snowflake_status()});
+	my ($id, $ms, $waits) =
+	  $output =~ /^(\d+)\nTime: ([0-9.]+) ms.*?\n(\d+)$/s
+	  or die "unexpected output: $output";
+
+	cmp_ok($id, '>', $ids[-1], 'the first ID is larger than all before');
+	is($waits, 0, 'it did not wait for the clock');
+	push @ids, $id;
+	push @first_ms, $ms;
+	push @gate_ms,
+	  (logged_at('snowflake gate opened', $offset) -
+		  logged_at('ready to accept connections', $offset)) * 1000;
+}
+
+# One in five may be disturbed by whatever else the machine does.
+@first_ms = sort { $a <=> $b } @first_ms;
+@gate_ms = sort { $a <=> $b } @gate_ms;
+note("first ID after (ms): @first_ms; gate open after (ms): @gate_ms");
+cmp_ok($first_ms[-2], '<', 100, 'the first ID takes less than 100 ms');
+cmp_ok($gate_ms[-2], '<', 100,
+	'the gate is open 100 ms after the server accepts connections');
+
+# A smart stop waits for sessions, and they mint until their end.
+$node->safe_psql('postgres',
+	q{ALTER SYSTEM SET snowflake.reservation = '1s'});
+$node->restart;
+my $session = $node->background_psql('postgres');
+push @ids, $session->query_safe('SELECT snowflake_next()');
+kill 'TERM', $node->{_pid};
+$node->wait_for_log(qr/received smart shutdown request/);
+
+# further than what was reserved when the server was told to stop
+push @ids, split /\n/, $session->query_safe(
+	q{
+	DO $$
+	DECLARE
+		enough bigint := (SELECT reservations + 2 FROM snowflake_status());
+	BEGIN
+		WHILE (SELECT reservations FROM snowflake_status()) < enough LOOP
+			PERFORM snowflake_next();
+		END LOOP;
+	END $$;
+	SELECT snowflake_next()});
+pass('during a smart stop the reservation is extended for the sessions left');
+$session->quit;
+$node->stop('smart');
+is( SnowflakeTest::stored(
+		$node, 'postgres', 1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
+	'true',
+	'and the tick of the last of their IDs is stored');
+
+is(SnowflakeTest::disorder(\@ids), 0, 'all IDs ascend');
+
+done_testing();

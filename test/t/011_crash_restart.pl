@@ -1,0 +1,170 @@
+# After a crash, minting resumes above what had been reserved: it waits for
+# the clock, for no longer than snowflake.reservation, or says that it would
+# have to.  What was promised to minters before the crash is always stored.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+# The keeper reserves anew when half of this is left, so at any moment
+# minting is at least half of it away from the end of the reservation.
+my $reservation = 2_000;    # ms
+my $slack = 500;
+
+my $node = SnowflakeTest::new_node(
+	'main', conf => qq{
+	snowflake.reservation = '${reservation}ms'
+	wal_writer_delay = 10s
+	synchronous_commit = off
+});
+my $clock = SnowflakeTest::new_clock('main');
+
+sub start
+{
+	SnowflakeTest::start_with_clock($node, $clock);
+	return;
+}
+
+start();
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+my @seen;    # every ID that anybody got, of ended sessions
+my @crashes = (
+	[ 'an immediate stop', sub { $node->stop('immediate') } ],
+	[ 'SIGKILL of the postmaster', sub { SnowflakeTest::kill_postmaster($node) } ]);
+
+foreach my $crash (@crashes)
+{
+	my ($name, $do_it) = @$crash;
+
+	# Minting goes on until after the keeper has extended the reservation.
+	my @minters =
+	  map { SnowflakeTest::start_minter($node, 'postgres', 1_000_000) } 1 .. 2;
+	my $reservations =
+	  SnowflakeTest::status($node, 'postgres', 'reservations');
+	$node->poll_query_until('postgres',
+		"SELECT reservations > $reservations FROM snowflake_status()")
+	  or die "reservation is not extended";
+
+	# The newest promise must be stored although nothing else is flushed: the
+	# crash follows at once.
+	my $promised =
+	  SnowflakeTest::status($node, 'postgres', 'reserved_until');
+	$do_it->();
+	my $crashed = clock_gettime(CLOCK_MONOTONIC);
+
+	foreach my $minter (@minters)
+	{
+		my $ids = SnowflakeTest::finish_minter($minter);
+
+		cmp_ok(scalar(@$ids), '>', 100, "a session mints until $name");
+		is(SnowflakeTest::disorder($ids), 0, 'in order');
+		push @seen, @$ids;
+	}
+
+	# However long the machine takes to get here, to the server it is as if it
+	# were started at the instant of the crash.
+	SnowflakeTest::step_clock($clock,
+		-(clock_gettime(CLOCK_MONOTONIC) - $crashed) * 1000);
+	SnowflakeTest::start_after_kill($node, $clock);
+	my $start = clock_gettime(CLOCK_MONOTONIC);
+
+	# No patience: an error that says why.
+	my $error = SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
+	is($error->{sqlstate}, '55000', 'a mint that cannot wait is refused');
+
+	# the first time perhaps only because the keeper was not ready
+	$node->poll_query_until('postgres',
+		q{SELECT gate = 'open' FROM snowflake_status()})
+	  or die "gate does not open";
+	$error = SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
+	is($error->{sqlstate}, '55000', 'also when the gate is open');
+	my $lead_ms = milliseconds($error->{message});
+	cmp_ok($lead_ms, '>', 0, 'the error states the lead');
+	cmp_ok($lead_ms, '<=', $reservation, 'which is at most the reservation');
+	like($error->{detail},
+		qr/^It starts above what had been reserved/, 'and the reason');
+	is(SnowflakeTest::status($node, 'postgres', 'last_id IS NULL'),
+		't', 'snowflake_status() shows no last ID where none was minted');
+
+	# Patience: the first ID comes when the clock gets there.
+	my $id = $node->safe_psql('postgres',
+		q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
+	my $waited_ms = (clock_gettime(CLOCK_MONOTONIC) - $start) * 1000;
+	cmp_ok($waited_ms, '<', $reservation + $slack,
+		'a mint that can wait does so for no longer than the reservation');
+	is( $node->safe_psql(
+			'postgres', "SELECT snowflake_timestamp('$id') > '$promised'"),
+		't',
+		'the first ID is above what was reserved before the crash');
+	is(scalar(grep { $_ >= $id } @seen), 0, 'and above all IDs from before');
+	is(SnowflakeTest::status($node, 'postgres', 'clock_waits'),
+		1, 'it was the only one to wait for the clock');
+	push @seen, $id;
+}
+
+my %seen;
+$seen{$_}++ foreach @seen;
+is(scalar(keys %seen), scalar(@seen), scalar(@seen) . ' IDs, all distinct');
+
+# The crash of a server that had just resumed after a crash, twice: it does
+# not forget what it has not used yet.
+my $until;
+foreach my $n (1 .. 2)
+{
+	$node->stop('immediate');
+	start();
+	$node->poll_query_until('postgres',
+		q{SELECT gate = 'open' FROM snowflake_status()})
+	  or die "gate does not open";
+	my $next = SnowflakeTest::status($node, 'postgres', 'reserved_until');
+	is( $node->safe_psql(
+			'postgres', "SELECT timestamptz '$next' > '$until'"),
+		't',
+		'crash after crash: it reserves above what was reserved')
+	  if defined $until;
+	$until = $next;
+}
+
+# A clean stop after a crash, without an ID in between, keeps that as well.
+my $lead_ms = milliseconds(
+	SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = 0; SELECT snowflake_next()})->{message});
+cmp_ok($lead_ms, '>', $reservation, 'two crashes add up');
+$node->stop('fast');
+start();
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'open' FROM snowflake_status()})
+  or die "gate does not open";
+my $error = SnowflakeTest::error_of($node, 'postgres',
+	q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
+like($error->{message}, qr/ahead of the clock/,
+	'a clean stop between does not forget what was reserved');
+
+# A clock that is right about the time when that is over
+SnowflakeTest::step_clock($clock, 60_000);
+is( $node->safe_psql('postgres',
+		"SELECT snowflake_timestamp(snowflake_next()) > '$until'"),
+	't',
+	'and minting goes on when the clock has passed it');
+
+$node->stop;
+done_testing();
+
+# The time in a message, in milliseconds.
+sub milliseconds
+{
+	my ($message) = @_;
+	my ($number, $unit) = $message =~ /is ([0-9.]+) (ms|s) ahead/;
+
+	return 0 unless defined $number;
+	return $unit eq 's' ? $number * 1000 : $number;
+}

@@ -1,0 +1,130 @@
+# The clock goes back while the server is down: after a clean stop as well as
+# after a crash, the first ID is larger than all before.  If that is not far,
+# minting waits for the clock; if it is, it says so at once.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+my $back = 2_000;               # both in ms
+my $far_back = 10 * 60_000;
+my $slack = 500;
+
+my $node = SnowflakeTest::new_node(
+	'main', conf => q{
+	snowflake.reservation = '1s'
+	snowflake.max_wait = '10s'
+});
+my $clock = SnowflakeTest::new_clock('main');
+
+SnowflakeTest::start_with_clock($node, $clock);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+
+my @ids;
+
+sub mint
+{
+	push @ids, split /\n/,
+	  $node->safe_psql('postgres',
+		'SELECT snowflake_next() FROM generate_series(1, 100)');
+	return;
+}
+
+# Stop, step the clock, start.  To the server it is as if that took no time.
+sub restart
+{
+	my ($mode, $step_ms) = @_;
+
+	mint();
+	my $stopped = clock_gettime(CLOCK_MONOTONIC);
+	$node->stop($mode);
+	SnowflakeTest::step_clock($clock,
+		$step_ms - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
+	SnowflakeTest::start_with_clock($node, $clock);
+	$node->poll_query_until('postgres',
+		q{SELECT gate = 'open' FROM snowflake_status()})
+	  or die "gate does not open";
+	return;
+}
+
+foreach my $mode ('fast', 'immediate')
+{
+	my $name = $mode eq 'fast' ? 'a clean stop' : 'a crash';
+
+	# A crash puts up to the reservation on top, which is 1 s.
+	my $reserved = $mode eq 'fast' ? 0 : 1_000;
+
+	# Not far
+	restart($mode, -$back);
+	my ($id, $waits, $waited_ms) = split /\n/, $node->safe_psql(
+		'postgres', q{
+		SELECT clock_timestamp() AS start \gset
+		SELECT snowflake_next();
+		SELECT clock_waits FROM snowflake_status();
+		SELECT extract(epoch FROM clock_timestamp() - :'start') * 1000});
+
+	cmp_ok($id, '>', $ids[-1],
+		"clock back by $back ms during $name: the first ID is larger than all before");
+	is($waits, 1, 'it waited for the clock');
+	cmp_ok($waited_ms, '>', $back - 1_500, 'for about the step');
+	cmp_ok($waited_ms, '<', $back + $reserved + $slack, 'and no longer');
+	push @ids, $id;
+
+	# Far
+	restart($mode, -$far_back);
+	foreach my $try ('first', 'second')
+	{
+		my $start = clock_gettime(CLOCK_MONOTONIC);
+		my $error = SnowflakeTest::error_of($node, 'postgres',
+			'SELECT snowflake_next()');
+		my $elapsed_ms = (clock_gettime(CLOCK_MONOTONIC) - $start) * 1000;
+
+		is($error->{sqlstate}, '55000',
+			"clock back by ten minutes during $name: an error, $try try");
+		cmp_ok($elapsed_ms, '<', 1000, 'at once');
+		my ($lead_s) = $error->{message} =~ /is ([0-9.]+) s ahead of the clock/;
+		cmp_ok($lead_s || 0, '>', $far_back / 1000 - 5, 'with the lead');
+		cmp_ok($lead_s || 0, '<=', ($far_back + $reserved) / 1000,
+			'which is right');
+		like($error->{detail}, qr/^It starts above what had been reserved/,
+			'and the reason');
+	}
+
+	# Another restart does not make it forget.
+	$node->stop($mode);
+	SnowflakeTest::start_with_clock($node, $clock);
+	$node->poll_query_until('postgres',
+		q{SELECT gate = 'open' FROM snowflake_status()})
+	  or die "gate does not open";
+	like(
+		SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()')
+		  ->{message},
+		qr/ahead of the clock/,
+		'another restart changes nothing');
+
+	# Set right, while the server runs; crashes have reserved some more
+	SnowflakeTest::step_clock($clock, $far_back);
+	mint();
+	pass('the clock is set right: minting goes on');
+}
+
+# The clock that stands before the layout's epoch
+restart('fast', -40 * 365 * 24 * 3600 * 1000);
+my $error =
+  SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()');
+is($error->{sqlstate}, '55000',
+	'clock before the epoch of the layout: an error');
+like($error->{message}, qr/ahead of the clock/, 'that says so');
+SnowflakeTest::step_clock($clock, 40 * 365 * 24 * 3600 * 1000);
+mint();
+
+is(SnowflakeTest::disorder(\@ids),
+	0, scalar(@ids) . ' IDs, each larger than the one before');
+
+$node->stop;
+done_testing();

@@ -1,0 +1,161 @@
+# A synchronous standby with the primary's node ID takes over when the primary
+# is gone.  Although its clock is behind, its first ID is larger than every ID
+# that the primary gave to anybody, because the reservation came with the WAL.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Cluster;
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+my $behind = 2_000;    # ms
+
+my $primary = SnowflakeTest::new_node(
+	'primary',
+	init => { allows_streaming => 1 },
+	conf => q{
+	snowflake.reservation = '1s'
+	snowflake.max_wait = '30s'
+});
+my $clock = SnowflakeTest::new_clock('primary');
+SnowflakeTest::start_with_clock($primary, $clock);
+$primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($primary, 'postgres');
+$primary->backup('base');
+
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+my $standby_clock = SnowflakeTest::new_clock('standby');
+SnowflakeTest::set_clock($standby_clock, -$behind);
+SnowflakeTest::start_with_clock($standby, $standby_clock);
+
+# not before the backup, or the standby would want one as well
+$primary->safe_psql('postgres',
+	q{ALTER SYSTEM SET synchronous_standby_names = 'standby'});
+$primary->reload;
+$primary->poll_query_until('postgres',
+	q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'})
+  or die "no synchronous standby";
+
+# What a standby shows and refuses
+$primary->wait_for_catchup($standby);
+is( $standby->safe_psql('postgres',
+		'SELECT reserved_until FROM snowflake_reservation WHERE node = 1'),
+	$primary->safe_psql(
+		'postgres',
+		'SELECT reserved_until FROM snowflake_reservation WHERE node = 1'),
+	'the reservation shows on the standby');
+foreach my $function ('snowflake_next()', q{snowflake_advance('1')},
+	'snowflake_accept_layout()')
+{
+	my ($name) = $function =~ /(\w+)/;
+	my $error =
+	  SnowflakeTest::error_of($standby, 'postgres', "SELECT $function");
+
+	is($error->{sqlstate}, '25006', "a standby refuses $name()");
+	is( $error->{message},
+		"cannot execute $name() during recovery",
+		'and says why');
+}
+is(SnowflakeTest::status($standby, 'postgres', 'gate'),
+	'closed: the server is in recovery',
+	'so does its status');
+is( $standby->safe_psql('postgres',
+		q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}
+	),
+	0,
+	'and it has no keeper');
+
+# The primary's reservation cannot be extended while the standby does not
+# confirm it: minting ends with the reservation, and the error says why.
+$standby->stop;
+my $sessions = $primary->background_psql('postgres', on_error_stop => 0);
+$sessions->query_safe('\set VERBOSITY verbose');
+$sessions->query_safe(q{SET snowflake.max_wait = '500ms'});
+$primary->poll_query_until('postgres',
+	q{SELECT count(*) = 0 FROM pg_stat_replication})
+  or die "standby is still there";
+my $output = $sessions->query(
+	q{
+	DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
+like($sessions->{stderr}, qr/ERROR:  55000:.*reservation was not extended/,
+	'no standby confirms: minting ends with the reservation');
+like($sessions->{stderr}, qr/still waiting for its commit/, 'with the reason');
+$sessions->{stderr} = '';
+is( $primary->safe_psql(
+		'postgres',
+		q{SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}
+	),
+	'SyncRep',
+	'the keeper waits for the standby');
+
+# Neither the server's stop nor that of the keeper waits for a standby.
+$sessions->quit;
+{
+	local $ENV{PGCTLTIMEOUT} = 20;
+	ok($primary->stop('fast', fail_ok => 1),
+		'a fast stop does not wait for the standby');
+}
+SnowflakeTest::start_with_clock($primary, $clock);
+my $start = clock_gettime(CLOCK_MONOTONIC);
+my $unconfirmed = SnowflakeTest::error_of($primary, 'postgres',
+	q{SET snowflake.max_wait = '500ms'; SELECT snowflake_next()});
+is($unconfirmed->{sqlstate}, '55000',
+	'after a start without the standby nothing is minted');
+
+SnowflakeTest::start_with_clock($standby, $standby_clock);
+foreach my $try (1 .. 2)
+{
+	# each needs another reservation, so another confirmation
+	my $reservations =
+	  SnowflakeTest::status($primary, 'postgres', 'reservations');
+	$primary->poll_query_until('postgres',
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_status()"
+	) or die "server does not mint";
+	pass("the standby is back: minting goes on, reservation $try");
+}
+
+# The failover.  The IDs of its sessions outlive the primary.
+my @minters =
+  map { SnowflakeTest::start_minter($primary, 'postgres', 1_000_000) } 1 .. 2;
+my $reservations = SnowflakeTest::status($primary, 'postgres', 'reservations');
+$primary->poll_query_until('postgres',
+	"SELECT reservations > $reservations FROM snowflake_status()")
+  or die "reservation is not extended";
+my $promised = SnowflakeTest::status($primary, 'postgres', 'reserved_until');
+$primary->stop('immediate');
+my $stopped = clock_gettime(CLOCK_MONOTONIC);
+
+my @seen;
+foreach my $minter (@minters)
+{
+	my $ids = SnowflakeTest::finish_minter($minter);
+
+	cmp_ok(scalar(@$ids), '>', 100,
+		'a session mints until the primary is stopped');
+	push @seen, @$ids;
+}
+@seen = sort { $a <=> $b } @seen;
+
+$standby->promote;
+SnowflakeTest::set_clock($standby_clock,
+	-$behind - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
+my ($id, $waits) = split /\n/,
+  $standby->safe_psql('postgres',
+	'SELECT snowflake_next(); SELECT clock_waits FROM snowflake_status()');
+cmp_ok($id, '>', $seen[-1],
+	'the first ID of the promoted standby is larger than all of the primary');
+is( $standby->safe_psql('postgres',
+		"SELECT snowflake_timestamp('$id') > '$promised'"),
+	't',
+	'and above what the primary had promised');
+is($waits, 1, 'it waited for the clock, which is behind');
+is($standby->safe_psql('postgres', "SELECT snowflake_node('$id')"),
+	1, 'it has the same node ID');
+
+$standby->stop;
+done_testing();

@@ -1,0 +1,154 @@
+# A server that is configured with another layout than it has minted with does
+# not mint until a superuser accepts that, because the IDs of two layouts can
+# collide.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+# The new one has an earlier epoch, so its IDs are larger.
+my $old = 'time:41 node:10 sequence:12 epoch:2015-01-01T00:00:00Z';
+my $new = 'time:41 node:9 sequence:13 epoch:2010-01-01T00:00:00Z';
+
+my $node = SnowflakeTest::new_node('main',
+	conf => "snowflake.layout = '$old'\nsnowflake.reservation = '1s'");
+
+$node->start;
+$node->safe_psql('postgres',
+	'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+my @ids = $node->safe_psql('postgres', 'SELECT snowflake_next()');
+my $canonical_old = SnowflakeTest::status($node, 'postgres', 'layout');
+
+# A mint that ought to be refused; the reason does not go away by waiting.
+sub refused
+{
+	return SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+}
+
+sub configure
+{
+	my ($layout, $gate) = @_;
+
+	$node->stop('fast');
+	$node->append_conf('postgresql.conf', "snowflake.layout = '$layout'");
+	$node->start;
+	$node->poll_query_until('postgres',
+		"SELECT gate ~ '$gate' FROM snowflake_status()")
+	  or die "gate is not $gate";
+	return;
+}
+
+sub stored
+{
+	return $node->safe_psql('postgres',
+		'SELECT layout FROM snowflake_reservation');
+}
+
+# The same layout in other words
+configure('time:41 node:10 sequence:12 tick:1ms epoch:1420070400000', 'open');
+push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');
+pass('the same layout in other words is no change');
+
+# Another one
+my $offset = -s $node->logfile;
+configure($new, 'differs');
+my $canonical_new = SnowflakeTest::status($node, 'postgres', 'layout');
+isnt($canonical_new, $canonical_old, 'the server has the new layout');
+foreach my $try ('first', 'second', 'third')
+{
+	my $error = refused();
+
+	is($error->{sqlstate}, '55000',
+		"another layout: minting is refused, $try try");
+	like($error->{detail},
+		qr/^Configured is "\Q$canonical_new\E", stored is "\Q$canonical_old\E"\.$/,
+		'the error states both layouts');
+	like($error->{hint}, qr/SELECT snowflake_accept_layout\(\);/,
+		'and how to accept');
+}
+is( SnowflakeTest::log_count($node,
+		qr/LOG:  snowflake gate stays closed: snowflake\.layout differs/,
+		$offset),
+	1, 'the log says so, once');
+is(stored(), $canonical_old, 'the old layout stays stored');
+
+# Who may accept
+my $error = SnowflakeTest::error_of($node, 'postgres',
+	'SET ROLE ordinary; SELECT snowflake_accept_layout()');
+is($error->{sqlstate}, '42501', 'an ordinary user may not accept the change');
+is(refused()->{sqlstate}, '55000', 'and has not');
+
+# Back to the old one, without having accepted
+configure($old, 'open');
+push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');
+pass('back to the stored layout: minting goes on without being asked');
+
+# Accepted
+configure($new, 'differs');
+$node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
+push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');
+pass('the change is accepted: minting goes on');
+is(stored(), $canonical_new, 'the new layout is stored');
+is( $node->safe_psql('postgres',
+		"SELECT abs(extract(epoch FROM snowflake_timestamp('$ids[-1]', '$new') - clock_timestamp())) < 5"
+	),
+	't',
+	'the ID has it');
+my ($ret, $stdout, $stderr) =
+  $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+is($ret, 0, 'accepting again');
+like($stderr, qr/^psql:.*NOTICE:  .*in force already/, 'does nothing');
+
+# It stays accepted, also across a crash.
+$node->stop('immediate');
+$node->start;
+$node->poll_query_until('postgres', 'SELECT snowflake_next() IS NOT NULL')
+  or die "server does not mint";
+push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');
+pass('a crash does not take it back');
+
+# Going back is a change like any other.  IDs of the old layout are smaller
+# than those of the new one, which is worth a warning.
+configure($old, 'differs');
+$error = refused();
+like($error->{detail},
+	qr/^Configured is "\Q$canonical_old\E", stored is "\Q$canonical_new\E"\.$/,
+	'going back: minting is refused');
+($ret, $stdout, $stderr) =
+  $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+is($ret, 0, 'until it is accepted');
+like($stderr, qr/WARNING:  snowflakes of the configured layout are smaller/,
+	'with a warning that the IDs become smaller');
+my $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
+is(stored(), $canonical_old, 'the old layout is stored');
+cmp_ok($id, '<', $ids[-1], 'which is so');
+
+is(SnowflakeTest::disorder(\@ids), 0, 'all IDs before ascend');
+
+# Rows of other node IDs count: they are of the same server.  They are
+# rewritten together.
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 2');
+$node->reload;
+$node->poll_query_until('postgres',
+	'SELECT snowflake_node(snowflake_next()) = 2')
+  or die "node ID is not taken over";
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 3');
+configure($new, 'differs');
+$error = refused();
+is($error->{sqlstate}, '55000',
+	'another layout and another node ID: minting is refused all the same');
+$node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
+is( $node->safe_psql('postgres',
+		'SELECT node, layout FROM snowflake_reservation ORDER BY node'),
+	join("\n", map { "$_|$canonical_new" } 1 .. 3),
+	'accepted: all rows have the new layout');
+
+$node->stop;
+done_testing();

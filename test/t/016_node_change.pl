@@ -1,0 +1,218 @@
+# snowflake.node_id can be set and changed by a reload.  The IDs ascend across
+# the change, the old node ID's reservation is settled, and a node ID that had
+# been used before resumes where it left off.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = SnowflakeTest::new_node(
+	'main',
+	node_id => undef,
+	conf => q{
+	snowflake.reservation = '1h'
+	snowflake.max_wait = '10s'
+});
+
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+
+my @ids;
+
+sub mint
+{
+	push @ids, split /\n/,
+	  $node->safe_psql('postgres',
+		'SELECT snowflake_next() FROM generate_series(1, 100)');
+	return;
+}
+
+sub refused
+{
+	return SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+}
+
+# Change the node ID by a reload, and wait until the keeper knows.
+sub change_node
+{
+	my ($node_id) = @_;
+
+	$node->safe_psql('postgres',
+		"ALTER SYSTEM SET snowflake.node_id = $node_id");
+	$node->reload;
+	$node->poll_query_until(
+		'postgres',
+		$node_id < 0
+		? q{SELECT gate ~ 'not set' FROM snowflake_status()}
+		: "SELECT gate = 'open' AND node = $node_id FROM snowflake_status()")
+	  or die "node ID $node_id is not taken over";
+	return;
+}
+
+sub node_of_newest
+{
+	return $node->safe_psql('postgres', "SELECT snowflake_node('$ids[-1]')");
+}
+
+# Unset
+my $error = refused();
+is($error->{sqlstate}, '55000', 'node ID unset: minting is refused');
+like($error->{message}, qr/snowflake\.node_id/, 'the error names the setting');
+like($error->{hint},
+	qr/ALTER SYSTEM SET snowflake\.node_id = .*pg_reload_conf/,
+	'the hint says how to set it');
+is( $node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_reservation'),
+	0, 'nothing is reserved');
+
+# Somebody who waits for it gets an ID as soon as it is set.
+my $session = $node->background_psql('postgres');
+$session->{stdin} .= "SELECT snowflake_next();\n";
+$session->{run}->pump_nb;
+$node->poll_query_until('postgres',
+	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%snowflake_next()%' AND wait_event_type = 'Extension'}
+) or die "session does not wait";
+change_node(1);
+$session->{run}->pump until $session->{stdout} =~ /^(\d+)\n/m;
+push @ids, $session->{stdout} =~ /^(\d+)\n/m;
+$session->{stdout} = '';
+is(node_of_newest(), 1, 'set by reload: a mint that waited gets its ID');
+mint();
+
+# Changed.  Node 1's row is settled: an hour had been reserved.
+change_node(2);
+is( $node->safe_psql('postgres',
+		"SELECT reserved_until = snowflake_timestamp('$ids[-1]') FROM snowflake_reservation WHERE node = 1"
+	),
+	't',
+	q{changed: the old node ID's row holds the tick of its last ID});
+mint();
+is(node_of_newest(), 2, 'the new one is used');
+is(SnowflakeTest::disorder(\@ids), 0, 'the IDs ascend across the change');
+
+# And back, within the same tick if the machine is fast enough
+change_node(1);
+mint();
+is(node_of_newest(), 1, 'changed back');
+is(SnowflakeTest::disorder(\@ids), 0, 'the IDs ascend');
+
+# Many times, with as little time in between as can be
+foreach my $n (1 .. 10)
+{
+	change_node(2 + $n % 2);
+	mint();
+}
+is(SnowflakeTest::disorder(\@ids), 0, 'ten more changes: the IDs ascend');
+
+# Unset while it runs
+change_node(-1);
+is(refused()->{sqlstate}, '55000', 'unset by reload: minting is refused');
+change_node(1);
+mint();
+pass('and set again: minting goes on, without a restart');
+
+# A node ID resumes above its row, also when the server has seen no other ID
+# since its start: let node 1 be an hour ahead, and return to it later.
+my $ahead = $node->safe_psql('postgres',
+	q{SELECT snowflake_upper_bound(clock_timestamp() + interval '1 hour')});
+$node->safe_psql('postgres', "SELECT snowflake_advance('$ahead')");
+is(refused()->{sqlstate}, '55000', 'node 1 is an hour ahead of the clock');
+$node->stop('fast');
+$node->append_conf('postgresql.auto.conf', 'snowflake.node_id = 4');
+$node->start;
+mint();
+is(node_of_newest(), 4, 'another node ID is not, after a restart');
+change_node(1);
+$error = refused();
+like($error->{message}, qr/ahead of the clock/,
+	'back on node 1, the server remembers');
+like($error->{detail}, qr/^It starts above what had been reserved/, 'why');
+
+# IDs must ascend on this server, so the other nodes are ahead as well now.
+change_node(4);
+is(refused()->{sqlstate}, '55000',
+	'and it does not go back below that with another node ID');
+$node->stop('fast');
+$node->append_conf('postgresql.auto.conf', 'snowflake.node_id = 5');
+$node->start;
+mint();
+
+# Too large
+$error = SnowflakeTest::error_of($node, 'postgres',
+	'ALTER SYSTEM SET snowflake.node_id = 1024');
+is($error->{sqlstate}, '22023', 'ALTER SYSTEM refuses a node ID that is too large');
+$node->stop('fast');
+$node->append_conf('postgresql.auto.conf', 'snowflake.node_id = 1024');
+$node->start;
+$error = refused();
+is($error->{sqlstate}, '55000',
+	'started with it: the server runs, but does not mint');
+like("$error->{message} $error->{detail}", qr/\b1024\b.*\b1023\b/,
+	'the error states it and the largest possible one');
+change_node(1023);
+mint();
+is(node_of_newest(), 1023, 'the largest is taken by reload');
+
+# Under load: the change is an event for nobody but those who look at the node.
+$node->safe_psql(
+	'postgres', q{
+	CREATE SEQUENCE moment;
+	CREATE TABLE minted (before bigint, id snowflake, after bigint)});
+$node->safe_psql('postgres',
+	q{ALTER SYSTEM SET snowflake.reservation = '1s'});
+my $script = PostgreSQL::Test::Utils::tempdir() . '/mint.sql';
+append_to_file($script,
+	"INSERT INTO minted VALUES (nextval('moment'), snowflake_next(), nextval('moment'));\n"
+);
+my ($output, $errors);
+{
+	local %ENV = $node->_get_env();
+	my $pgbench = IPC::Run::start(
+		[
+			$node->installed_command('pgbench'), '-n', '-c', 4, '-T', 60,
+			'-f', $script, $node->connstr('postgres')
+		],
+		'>', \$output, '2>', \$errors);
+
+	foreach my $node_id (1 .. 8)
+	{
+		change_node($node_id);
+		$node->poll_query_until('postgres',
+			"SELECT count(*) >= 20 FROM minted WHERE snowflake_node(id) = $node_id"
+		) or die "nothing is minted on node $node_id";
+	}
+
+	# pgbench reports, and ends well, when it is told to stop like this
+	$node->safe_psql('postgres', 'ALTER TABLE minted RENAME TO done');
+	$pgbench->finish;
+}
+unlike($errors, qr/snowflake|gate|reservation/,
+	'eight changes under load: no mint fails');
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT count(*) >= 160, count(*) - count(DISTINCT id),
+			   count(*) FILTER (WHERE after < latest_start)
+		  FROM (SELECT id, after,
+					   max(before) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS latest_start
+				  FROM done) AS ordered}),
+	't|0|0',
+	'no duplicate, and who starts after another has returned gets a larger ID');
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT count(*)
+		  FROM (SELECT snowflake_node(id), max(id) AS newest FROM done GROUP BY 1) AS nodes(node, newest)
+		  JOIN snowflake_reservation r USING (node)
+		 WHERE node < 8 AND reserved_until <> snowflake_timestamp(newest)}),
+	0,
+	'each old node ID is settled at the tick of its last ID');
+
+is(SnowflakeTest::disorder(\@ids), 0,
+	scalar(@ids) . ' other IDs, all ascend');
+
+$node->stop;
+done_testing();
