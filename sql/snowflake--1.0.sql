@@ -726,6 +726,12 @@ COMMENT ON FUNCTION snowflake_upper_bound(timestamptz, text) IS 'largest snowfla
 
 CREATE FUNCTION snowflake_bound_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_since_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_after_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_range_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION snowflake_before(ts timestamptz) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
 	SUPPORT snowflake_bound_support;
@@ -740,6 +746,9 @@ CREATE FUNCTION snowflake_until(period tstzrange) RETURNS bigint
 	SUPPORT snowflake_bound_support;
 
 COMMENT ON FUNCTION snowflake_bound_support(internal) IS 'planner support for bounds';
+COMMENT ON FUNCTION snowflake_since_support(internal) IS 'planner support for >= of a snowflake and a time';
+COMMENT ON FUNCTION snowflake_after_support(internal) IS 'planner support for > of a snowflake and a time';
+COMMENT ON FUNCTION snowflake_range_support(internal) IS 'planner support for <@ of a snowflake and a range of time';
 COMMENT ON FUNCTION snowflake_before(timestamptz) IS 'largest snowflake before an instant, as bigint, -1 if there is none';
 COMMENT ON FUNCTION snowflake_until(timestamptz) IS 'largest snowflake at or before an instant, as bigint, -1 if there is none';
 COMMENT ON FUNCTION snowflake_before(tstzrange) IS 'largest snowflake before a range of time, as bigint, -1 if there is none';
@@ -752,16 +761,16 @@ CREATE FUNCTION snowflake_le(id snowflake, ts timestamptz) RETURNS boolean
 	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
 	RETURN id::bigint <= snowflake_until(ts);
 CREATE FUNCTION snowflake_ge(id snowflake, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_since_support
 	RETURN id::bigint > snowflake_before(ts);
 CREATE FUNCTION snowflake_gt(id snowflake, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_after_support
 	RETURN id::bigint > snowflake_until(ts);
 CREATE FUNCTION snowflake_lt(ts timestamptz, id snowflake) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_after_support
 	RETURN id::bigint > snowflake_until(ts);
 CREATE FUNCTION snowflake_le(ts timestamptz, id snowflake) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_since_support
 	RETURN id::bigint > snowflake_before(ts);
 CREATE FUNCTION snowflake_ge(ts timestamptz, id snowflake) RETURNS boolean
 	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
@@ -772,10 +781,10 @@ CREATE FUNCTION snowflake_gt(ts timestamptz, id snowflake) RETURNS boolean
 
 -- not strict, because AND is not: it could not be put into the operator's place
 CREATE FUNCTION snowflake_contained(id snowflake, period tstzrange) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE LEAKPROOF
+	LANGUAGE sql STABLE PARALLEL SAFE LEAKPROOF SUPPORT snowflake_range_support
 	RETURN id::bigint > snowflake_before(period) AND id::bigint <= snowflake_until(period);
 CREATE FUNCTION snowflake_contains(period tstzrange, id snowflake) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE LEAKPROOF
+	LANGUAGE sql STABLE PARALLEL SAFE LEAKPROOF SUPPORT snowflake_range_support
 	RETURN id::bigint > snowflake_before(period) AND id::bigint <= snowflake_until(period);
 
 CREATE OPERATOR < (LEFTARG = snowflake, RIGHTARG = timestamptz, FUNCTION = snowflake_lt,

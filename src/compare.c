@@ -22,13 +22,14 @@
  *
  * Equality of two snowflakes is left alone: the order of an index on a
  * snowflake column is known in terms of that operator, so a merge join and an
- * ORDER BY can use it.
+ * ORDER BY can use it.  For the same reason "id = 5" becomes that operator, with
+ * the constant as a snowflake: then the planner knows that it is 5 wherever it
+ * is joined to as well.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/stratnum.h"
 #include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
 #include "fmgr.h"
@@ -36,12 +37,27 @@
 #include "nodes/nodeFuncs.h"
 #include "nodes/supportnodes.h"
 #include "utils/lsyscache.h"
+#include "utils/typcache.h"
+
+#include "compare.h"
 
 PG_FUNCTION_INFO_V1(snowflake_lt_support);
 PG_FUNCTION_INFO_V1(snowflake_le_support);
 PG_FUNCTION_INFO_V1(snowflake_eq_support);
 PG_FUNCTION_INFO_V1(snowflake_ge_support);
 PG_FUNCTION_INFO_V1(snowflake_gt_support);
+
+static Node *
+make_comparison(Oid opno, Node *left, Node *right)
+{
+	OpExpr	   *comparison;
+
+	comparison = (OpExpr *) make_opclause(opno, BOOLOID, false,
+										  (Expr *) left, (Expr *) right,
+										  InvalidOid, InvalidOid);
+	set_opfuncid(comparison);
+	return (Node *) comparison;
+}
 
 /* An argument as an integer: a snowflake is relabelled to bigint. */
 static Node *
@@ -60,17 +76,67 @@ as_integer(Node *arg)
 }
 
 /*
- * The comparison as one of integers by core's operator of that btree
- * strategy, or NULL if the request is of another kind.
+ * If one side of an equality is a constant that could be a snowflake, the
+ * comparison as one of snowflakes, or NULL.
  */
+static Node *
+equal_constant(Node *id, Node *constant)
+{
+	Oid			type = exprType(id);
+	Const	   *number = (Const *) constant;
+	int64		value;
+
+	if (!IsA(constant, Const) || number->constisnull)
+		return NULL;
+	switch (number->consttype)
+	{
+		case INT2OID:
+			value = DatumGetInt16(number->constvalue);
+			break;
+		case INT4OID:
+			value = DatumGetInt32(number->constvalue);
+			break;
+		case INT8OID:
+			value = DatumGetInt64(number->constvalue);
+			break;
+		default:
+			return NULL;
+	}
+	if (value < 0)
+		return NULL;
+
+	return make_comparison(lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr, id,
+						   (Node *) makeConst(type, -1, InvalidOid, sizeof(int64),
+											  Int64GetDatum(value), false,
+											  FLOAT8PASSBYVAL));
+}
+
+/*
+ * "left OP right" by core's operator of integers of that btree strategy, where
+ * either side is an integer or a snowflake.  NULL if core has none.
+ */
+Node *
+snowflake_compare_integers(Node *left, Node *right, StrategyNumber strategy)
+{
+	Oid			opno;
+
+	left = as_integer(left);
+	right = as_integer(right);
+	opno = get_opfamily_member(INTEGER_BTREE_FAM_OID,
+							   exprType(left), exprType(right), strategy);
+	if (!OidIsValid(opno))
+		return NULL;
+	return make_comparison(opno, left, right);
+}
+
+/* What the support function of that strategy answers to a request. */
 static Node *
 simplify(Node *request, StrategyNumber strategy)
 {
 	FuncExpr   *call;
 	Node	   *left,
-			   *right;
-	Oid			opno;
-	OpExpr	   *comparison;
+			   *right,
+			   *equal;
 
 	if (!IsA(request, SupportRequestSimplify))
 		return NULL;
@@ -79,18 +145,13 @@ simplify(Node *request, StrategyNumber strategy)
 	if (list_length(call->args) != 2)
 		return NULL;
 
-	left = as_integer(linitial(call->args));
-	right = as_integer(lsecond(call->args));
-	opno = get_opfamily_member(INTEGER_BTREE_FAM_OID,
-							   exprType(left), exprType(right), strategy);
-	if (!OidIsValid(opno))
-		return NULL;
-
-	comparison = (OpExpr *) make_opclause(opno, BOOLOID, false,
-										  (Expr *) left, (Expr *) right,
-										  InvalidOid, InvalidOid);
-	set_opfuncid(comparison);
-	return (Node *) comparison;
+	left = linitial(call->args);
+	right = lsecond(call->args);
+	if (strategy == BTEqualStrategyNumber &&
+		((equal = equal_constant(left, right)) != NULL ||
+		 (equal = equal_constant(right, left)) != NULL))
+		return equal;
+	return snowflake_compare_integers(left, right, strategy);
 }
 
 Datum

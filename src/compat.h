@@ -51,9 +51,5 @@
 #define PG_MODULE_MAGIC_EXT(...)	PG_MODULE_MAGIC
 #endif
 
-/* 19: a signal handler has another type than the C library's SIG_IGN. */
-#if PG_VERSION_NUM < 190000
-#define PG_SIG_IGN					SIG_IGN
-#endif
 
 #endif							/* SNOWFLAKE_COMPAT_H */

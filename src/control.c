@@ -40,7 +40,8 @@ no_answer_error(const char *what)
 }
 
 /*
- * Never mint at or below an ID: on return this is durable.
+ * Never mint at or below an ID: on return this is durable.  If it is canceled,
+ * it may be done all the same.
  *
  * The whole tick of the ID counts as used, because in most layouts the node
  * stands above the sequence, so a later sequence number of the same tick can
@@ -68,14 +69,22 @@ snowflake_advance(PG_FUNCTION_ARGS)
 				errdetail("The largest snowflake of the layout is " INT64_FORMAT ", so none could be minted after it.",
 						  layout->max_id));
 
+	/* nothing is asked for unless it can be done */
+	while (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
+	{
+		CHECK_FOR_INTERRUPTS();
+		snowflake_request(SNOWFLAKE_WANT_GATE);
+		if (!snowflake_wait_for_keeper(ends))
+			no_answer_error("snowflake_advance()");
+	}
+
 	floor = snowflake_last_position(layout, tick);
 	old = pg_atomic_read_u64(&gen->floor);
 	while (old < floor &&
 		   !pg_atomic_compare_exchange_u64(&gen->floor, &old, floor))
 		;
 
-	while (pg_atomic_read_u32(&gen->gate) != GATE_OPEN ||
-		   pg_atomic_read_u64(&gen->last) < floor)
+	while (pg_atomic_read_u64(&gen->last) < floor)
 	{
 		CHECK_FOR_INTERRUPTS();
 		snowflake_request(SNOWFLAKE_WANT_FLOOR);

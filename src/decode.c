@@ -213,7 +213,7 @@ check_part(const char *name, int32 value, int32 max)
 				errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				errmsg("%s %d is out of range for the snowflake layout",
 					   name, value),
-				errdetail("The layout has %ss from 0 to %d.", name, max));
+				errdetail("In this layout, a %s is from 0 to %d.", name, max));
 }
 
 /* The ID of the tick in which an instant lies, with that node and sequence. */

@@ -49,6 +49,8 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
+
 #include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
@@ -178,18 +180,11 @@ void
 snowflake_require_generator(const char *function)
 {
 	if (snowflake_generator == NULL)
-	{
-		const char *others = shared_preload_libraries_string;
-
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("%s needs the library \"snowflake\" to be preloaded",
 					   function),
-				errdetail("The setting shared_preload_libraries is \"%s\".",
-						  others ? others : ""),
-				errhint("ALTER SYSTEM SET shared_preload_libraries = %s%ssnowflake; then restart the server.",
-						others ? others : "", others && *others ? ", " : ""));
-	}
+				errhint("ALTER SYSTEM SET shared_preload_libraries = snowflake; beside the libraries that are there already, then restart the server."));
 	PreventCommandDuringRecovery(function);
 }
 
@@ -238,7 +233,8 @@ snowflake_wait_for_keeper(int64 deadline_usec)
 	if (wait_event == 0)
 		wait_event = WaitEventExtensionNew("SnowflakeKeeper");
 	ConditionVariableTimedSleep(&snowflake_generator->changed,
-								(long) (left_usec / 1000 + 1), wait_event);
+								(long) Min(left_usec / 1000 + 1, INT_MAX),
+								wait_event);
 	return true;
 }
 
@@ -402,8 +398,12 @@ try_mint(TimestampTz now, int64 *id, int64 *excess_usec)
 	if (unlikely(pg_atomic_read_u32(&gen->gate) != GATE_OPEN))
 		return MINT_GATE_CLOSED;
 
-	/* a clock before the epoch leaves the generator ahead of it */
-	fresh = likely(now_tick > 0) ? snowflake_first_position(layout, now_tick) : 0;
+	/*
+	 * A clock before the epoch leaves the generator ahead of it.  One far past
+	 * the layout's end must not overflow.
+	 */
+	fresh = likely(now_tick > 0) ?
+		snowflake_first_position(layout, Min(now_tick, layout->max_tick + 1)) : 0;
 
 	LWLockAcquire(generator_lock, LW_SHARED);
 

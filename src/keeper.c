@@ -20,10 +20,10 @@
  * replication included, but for the one at the end, which only ever lowers what
  * is reserved.
  *
- * An error ends the process; the postmaster starts another one after
- * KEEPER_RESTART_SECONDS.  The state of the generator is in shared memory and
- * complete at every moment, so a new keeper goes on where the old one stood,
- * and minting meanwhile goes on to the end of the reservation.
+ * An error ends the process, and the postmaster starts another one.  The state
+ * of the generator is in shared memory and complete at every moment, so a new
+ * keeper goes on where the old one stood, and minting meanwhile goes on to the
+ * end of the reservation.
  *
  *-------------------------------------------------------------------------
  */
@@ -53,13 +53,18 @@
 #include "settings.h"
 
 #define KEEPER_NAME				"snowflake keeper"
-#define KEEPER_RESTART_SECONDS	1
+
+/*
+ * The postmaster restarts the keeper at once, and it is the keeper that waits
+ * after a failure.  The postmaster would count the seconds by the wall clock,
+ * which may go back by an hour just then.
+ */
+#define KEEPER_RESTART_SECONDS	0
+#define RETRY_ASKED_MS			1000	/* if somebody asked for something */
+#define RETRY_UNASKED_MS		10000
 
 /* While the clock is behind, look at it this often. */
 #define WATCH_MS				1000
-
-/* After a failure, and while nobody asks, try again this often. */
-#define RETRY_MS				10000
 
 /*
  * A look at both clocks that took longer than this says nothing about how they
@@ -69,17 +74,16 @@
 #define WATCH_ATTEMPTS			10
 
 /*
- * How long to wait for a lock when the extension is created: somebody else may
- * be creating it in a transaction that goes on for long, and may be waiting for
- * us to mint in it.
+ * How long to wait for a lock: somebody else may be creating the extension, or
+ * moving the table, in a transaction that waits for us because it mints.
  */
-#define CREATE_LOCK_TIMEOUT		"500ms"
+#define LOCK_TIMEOUT			"500ms"
 
-/* The row of the node ID, as stored. */
+/* What the rows of all node IDs say. */
 typedef struct Reservation
 {
 	bool		found;
-	TimestampTz until;			/* DT_NOBEGIN if not found */
+	TimestampTz until;			/* the latest of all */
 	char	   *other_layout;	/* a layout of any row that is not the
 								 * configured one, or NULL */
 } Reservation;
@@ -90,10 +94,33 @@ static int64 watch_monotonic_usec = 0;
 static bool clock_is_behind = false;
 static int64 behind_since_usec = 0;
 
+/* What a round allocates outside of transactions. */
+static MemoryContext round_context;
+
+/* A signal arrived that ends a wait for a synchronous standby. */
+static volatile sig_atomic_t cancel_arrived = false;
+
 
 /*
  * Start and end
  */
+
+/*
+ * A lock timeout, or pg_cancel_backend().  Besides what it is meant for, it
+ * ends a wait for a synchronous standby as if the commit had got there: see
+ * commit_transaction().
+ */
+static void
+keeper_sigint(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	cancel_arrived = true;
+	QueryCancelPending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
 
 /*
  * The server stops, or somebody terminates the keeper.  Cancel what the
@@ -105,6 +132,7 @@ keeper_sigterm(SIGNAL_ARGS)
 	int			save_errno = errno;
 
 	ShutdownRequestPending = true;
+	cancel_arrived = true;
 	QueryCancelPending = true;
 	InterruptPending = true;
 	SetLatch(MyLatch);
@@ -124,7 +152,8 @@ keeper_exit(int code, Datum arg)
 	 * An open gate stays open: what is reserved may be used up.  A state that
 	 * another keeper would only find again is kept for the messages.
 	 */
-	if (gate == GATE_WAITING || gate == GATE_OPENING || gate == GATE_STOPPING)
+	if (gate == GATE_WAITING || gate == GATE_CREATING ||
+		gate == GATE_OPENING || gate == GATE_STOPPING)
 		snowflake_gate_set(GATE_NO_KEEPER);
 	else
 		ConditionVariableBroadcast(&gen->changed);
@@ -202,48 +231,42 @@ create_table(void)
 		schema = "snowflake";
 		run("CREATE SCHEMA IF NOT EXISTS snowflake", 0, NULL, NULL, SPI_OK_UTILITY);
 	}
+	ereport(LOG,
+			errmsg("creating extension \"snowflake\" in database \"%s\" for the reservation",
+				   snowflake_database));
 	run(psprintf("CREATE EXTENSION IF NOT EXISTS snowflake SCHEMA %s", schema),
 		0, NULL, NULL, SPI_OK_UTILITY);
 
 	table = find_table();
 	if (table == NULL)
 		elog(ERROR, "extension \"snowflake\" does not exist after its creation");
-	ereport(LOG,
-			errmsg("created extension \"snowflake\" in database \"%s\" for the reservation",
-				   snowflake_database));
 	return table;
 }
 
-/* Read and lock the row of a node. */
+/*
+ * Read the rows.  Those of other node IDs count as well: a server's IDs ascend
+ * also if its node ID changed while it was down.  And they all are of one
+ * layout, the server's.
+ */
 static Reservation
-read_reservation(const char *table, int32 node, const char *layout)
+read_reservation(const char *table, const char *layout)
 {
-	Reservation row = {.found = false};
-	Oid			types[] = {INT4OID, TEXTOID};
-	Datum		values[] = {Int32GetDatum(node), CStringGetTextDatum(layout)};
+	Reservation stored;
+	Oid			types[] = {TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(layout)};
 	bool		isnull;
+	Datum		until;
 
-	TIMESTAMP_NOBEGIN(row.until);
-	run(psprintf("SELECT reserved_until FROM %s"
-				 " WHERE node OPERATOR(pg_catalog.=) $1 FOR UPDATE", table),
-		1, types, values, SPI_OK_SELECT);
-	if (SPI_processed > 0)
-	{
-		row.found = true;
-		row.until = DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[0],
-													  SPI_tuptable->tupdesc,
-													  1, &isnull));
-	}
-
-	/* the layout is the server's, so every row's counts */
-	run(psprintf("SELECT layout FROM %s"
-				 " WHERE layout OPERATOR(pg_catalog.<>) $2"
-				 " AND $1 IS NOT NULL ORDER BY node LIMIT 1", table),
-		2, types, values, SPI_OK_SELECT);
-	if (SPI_processed > 0)
-		row.other_layout = SPI_getvalue(SPI_tuptable->vals[0],
-										SPI_tuptable->tupdesc, 1);
-	return row;
+	run(psprintf("SELECT pg_catalog.max(reserved_until),"
+				 " pg_catalog.min(layout) FILTER (WHERE layout OPERATOR(pg_catalog.<>) $1)"
+				 " FROM %s", table),
+		lengthof(types), types, values, SPI_OK_SELECT);
+	until = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+	stored.found = !isnull;
+	stored.until = isnull ? 0 : DatumGetTimestampTz(until);
+	stored.other_layout = SPI_getvalue(SPI_tuptable->vals[0],
+									   SPI_tuptable->tupdesc, 2);
+	return stored;
 }
 
 static void
@@ -263,6 +286,10 @@ write_reservation(const char *table, int32 node, const char *layout,
 static void
 begin_transaction(const char *activity)
 {
+	/* a cancel that came while there was nothing to cancel */
+	cancel_arrived = false;
+	QueryCancelPending = false;
+
 	StartTransactionCommand();
 	SPI_connect();
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -270,9 +297,9 @@ begin_transaction(const char *activity)
 }
 
 /*
- * Commit.  On return the transaction is durable, and is on the synchronous
- * standbys; or the keeper was told to stop, which is then the caller's first
- * concern, because that ends the wait for a standby.
+ * Commit.  On return the transaction is durable, on the synchronous standbys
+ * too.  If a signal ended the wait for them, the commit stands, but that is not
+ * known, and it is an error: nothing that depends on it may be published.
  */
 static void
 commit_transaction(void)
@@ -280,8 +307,15 @@ commit_transaction(void)
 	SPI_finish();
 	PopActiveSnapshot();
 	CommitTransactionCommand();
+	MemoryContextSwitchTo(round_context);
 	pgstat_report_stat(true);
 	pgstat_report_activity(STATE_IDLE, NULL);
+
+	/* the postmaster's death ends the wait as well, and sets the latter */
+	if (cancel_arrived || ProcDiePending)
+		ereport(ERROR,
+				errcode(ERRCODE_QUERY_CANCELED),
+				errmsg("canceled a commit of the snowflake reservation"));
 }
 
 
@@ -290,19 +324,28 @@ commit_transaction(void)
  */
 
 /*
- * The position up to which to reserve, seen from the newest position and the
- * clock: as far as the setting says, but not past the layout's end.
+ * How far minters can get within a time: their IDs may be ahead of the clock.
+ */
+static TimestampTz
+reach(TimestampTz now, int64 ms)
+{
+	return now + (snowflake_max_lead_ms + ms) * INT64CONST(1000);
+}
+
+/*
+ * The position up to which to reserve: as far from the clock as the setting
+ * says, and not below what was issued.  A generator that is ahead of the clock
+ * reserves nothing more, or a series of crashes would take it further and
+ * further ahead.
  */
 static uint64
 reserve_up_to(uint64 last, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	TimestampTz until = Max(snowflake_position_time(layout, last), now) +
-		snowflake_reservation_ms * INT64CONST(1000);
-	int64		tick = snowflake_tick_at(layout, until);
+	int64		tick = snowflake_tick_at(layout,
+										 reach(now, snowflake_reservation_ms));
 
-	/* at least one whole tick more, however long it is */
-	tick = Max(tick, snowflake_position_tick(layout, last) + 1);
+	tick = Max(tick, snowflake_position_tick(layout, last));
 	return snowflake_last_position(layout, Min(tick, layout->max_tick));
 }
 
@@ -338,9 +381,10 @@ settle(void)
 							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
 							 true, 0, false);
 	table = find_table();
-	if (table != NULL)
-		write_reservation(table, gen->node, layout,
-						  snowflake_position_time(&snowflake_server_layout, last));
+	if (table == NULL)
+		table = create_table(); /* it was dropped under a running generator */
+	write_reservation(table, gen->node, layout,
+					  snowflake_position_time(&snowflake_server_layout, last));
 	commit_transaction();
 }
 
@@ -359,7 +403,7 @@ open_gate(uint32 requests)
 	uint64		limit;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	char	   *table;
-	Reservation row;
+	Reservation stored;
 
 	if (node < 0)
 	{
@@ -392,20 +436,20 @@ open_gate(uint32 requests)
 		table = create_table();
 	}
 
-	row = read_reservation(table, node, text);
-	if (row.other_layout != NULL && !(requests & SNOWFLAKE_WANT_LAYOUT))
+	stored = read_reservation(table, text);
+	if (stored.other_layout != NULL && !(requests & SNOWFLAKE_WANT_LAYOUT))
 	{
 		/* to the log once, not for each mint that meets the gate */
 		if (pg_atomic_read_u32(&gen->gate) != GATE_LAYOUT_CHANGED)
 			ereport(LOG,
 					errmsg("snowflake gate stays closed: snowflake.layout differs from the stored layout"),
 					errdetail("Configured is \"%s\", stored is \"%s\".",
-							  text, row.other_layout));
-		snowflake_gate_layout_changed(row.other_layout);
+							  text, stored.other_layout));
+		snowflake_gate_layout_changed(stored.other_layout);
 		commit_transaction();
 		return;
 	}
-	if (row.other_layout != NULL)
+	if (stored.other_layout != NULL)
 	{
 		Oid			types[] = {TEXTOID};
 		Datum		values[] = {CStringGetTextDatum(text)};
@@ -413,8 +457,8 @@ open_gate(uint32 requests)
 		run(psprintf("UPDATE %s SET layout = $1", table),
 			lengthof(types), types, values, SPI_OK_UPDATE);
 		ereport(LOG,
-				errmsg("snowflake layout accepted: \"%s\" in place of \"%s\"",
-					   text, row.other_layout));
+				errmsg("accepting the snowflake layout \"%s\" in place of \"%s\"",
+					   text, stored.other_layout));
 	}
 
 	/*
@@ -425,9 +469,9 @@ open_gate(uint32 requests)
 	if (last > 0)
 		last = snowflake_last_position(layout, snowflake_position_tick(layout, last));
 	last = Max(last, pg_atomic_read_u64(&gen->floor));
-	if (row.found)
+	if (stored.found)
 	{
-		int64		tick = snowflake_tick_at(layout, row.until);
+		int64		tick = snowflake_tick_at(layout, stored.until);
 
 		if (tick >= 0)
 			last = Max(last, snowflake_last_position(layout,
@@ -436,8 +480,6 @@ open_gate(uint32 requests)
 	limit = reserve_up_to(last, now);
 	write_reservation(table, node, text, snowflake_position_time(layout, limit));
 	commit_transaction();
-	if (ShutdownRequestPending)
-		return;
 
 	pg_atomic_fetch_add_u64(&gen->reservations, 1);
 	pg_atomic_write_u32(&gen->failure, 0);
@@ -447,7 +489,7 @@ open_gate(uint32 requests)
 
 	ereport(LOG,
 			errmsg("snowflake gate opened for node %d", node),
-			row.found || last > 0 ?
+			stored.found || last > 0 ?
 			errdetail("The layout is \"%s\". Minting resumes after \"%s\".", text,
 					  timestamptz_to_str(snowflake_position_time(layout, last))) :
 			errdetail("The layout is \"%s\". Nothing was minted with this node ID before.",
@@ -463,13 +505,24 @@ extend(uint64 floor)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	uint64		from = Max(pg_atomic_read_u64(&gen->last), floor);
-	uint64		limit = reserve_up_to(from, snowflake_wall_clock());
+	TimestampTz now = snowflake_wall_clock();
+	uint64		old_limit = pg_atomic_read_u64(&gen->limit);
+	uint64		limit = reserve_up_to(Max(pg_atomic_read_u64(&gen->last), floor), now);
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	char	   *table;
 
-	if (limit <= pg_atomic_read_u64(&gen->limit))
+	/*
+	 * More than half of it is left: who asks is waiting for the clock, or had
+	 * asked before the last extension, or the setting was lowered.
+	 */
+	if (limit <= old_limit ||
+		(floor <= old_limit &&
+		 snowflake_position_time(layout, old_limit) >=
+		 reach(now, snowflake_reservation_ms / 2)))
+	{
+		pg_atomic_write_u64(&gen->refill, refill_from(old_limit));
 		return;
+	}
 
 	snowflake_layout_print(layout, text, sizeof(text));
 	begin_transaction("extending the reservation");
@@ -479,8 +532,6 @@ extend(uint64 floor)
 	write_reservation(table, gen->node, text,
 					  snowflake_position_time(layout, limit));
 	commit_transaction();
-	if (ShutdownRequestPending)
-		return;
 
 	pg_atomic_fetch_add_u64(&gen->reservations, 1);
 	pg_atomic_write_u32(&gen->failure, 0);
@@ -589,9 +640,7 @@ keeper_round(void)
 			floor > pg_atomic_read_u64(&gen->last) ||
 			(requests & SNOWFLAKE_WANT_TIME))
 			extend(floor);
-		if (!ShutdownRequestPending &&
-			floor > pg_atomic_read_u64(&gen->last) &&
-			floor <= pg_atomic_read_u64(&gen->limit))
+		if (floor > pg_atomic_read_u64(&gen->last))
 			snowflake_raise(floor, RAISED_BY_ADVANCE);
 	}
 
@@ -602,15 +651,14 @@ void
 snowflake_keeper_main(Datum main_arg)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
-	MemoryContext round_context;
+	int64		started_usec = snowflake_monotonic_usec();
 	bool		failed;
 
 	before_shmem_exit(keeper_exit, (Datum) 0);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, keeper_sigterm);
 
-	/* a canceled wait for a standby would look like a commit that is there */
-	pqsignal(SIGINT, PG_SIG_IGN);
+	pqsignal(SIGINT, keeper_sigint);
 	BackgroundWorkerUnblockSignals();
 
 	failed = pg_atomic_read_u32(&gen->failure) != 0 ||
@@ -627,13 +675,18 @@ snowflake_keeper_main(Datum main_arg)
 		snowflake_gate_set(GATE_CONNECTING);
 	ConditionVariableBroadcast(&gen->changed);
 
-	/* if the last keeper failed, do not fill the log unless somebody asks */
-	while (failed && !ShutdownRequestPending &&
-		   pg_atomic_read_u32(&gen->requests) == 0)
+	/* if the last keeper failed, do not fill the log */
+	while (failed && !ShutdownRequestPending)
 	{
-		failed = WaitLatch(MyLatch,
-						   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						   RETRY_MS, PG_WAIT_EXTENSION) & WL_LATCH_SET;
+		bool		asked = pg_atomic_read_u32(&gen->requests) != 0;
+		int64		left_ms = (asked ? RETRY_ASKED_MS : RETRY_UNASKED_MS) -
+			(snowflake_monotonic_usec() - started_usec) / 1000;
+
+		if (left_ms <= 0)
+			break;
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 left_ms, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 	}
 	if (ShutdownRequestPending)
@@ -646,7 +699,7 @@ snowflake_keeper_main(Datum main_arg)
 	SetConfigOption("synchronous_commit", "on", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("lock_timeout", CREATE_LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("lock_timeout", LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("search_path", "pg_catalog", PGC_SUSET, PGC_S_OVERRIDE);
 
 	round_context = AllocSetContextCreate(TopMemoryContext, KEEPER_NAME,
@@ -661,6 +714,7 @@ snowflake_keeper_main(Datum main_arg)
 		MemoryContextSwitchTo(round_context);
 		PG_TRY();
 		{
+			QueryCancelPending = false;
 			CHECK_FOR_INTERRUPTS();
 			if (ConfigReloadPending)
 			{
@@ -676,12 +730,22 @@ snowflake_keeper_main(Datum main_arg)
 			if (!ShutdownRequestPending)
 				PG_RE_THROW();
 
-			/* our own SIGTERM canceled something: settle below */
+			/* told to stop, and probably canceled by that: settle below */
+			if (geterrcode() != ERRCODE_QUERY_CANCELED)
+				EmitErrorReport();
 			FlushErrorState();
 			AbortCurrentTransaction();
 		}
 		PG_END_TRY();
 		MemoryContextReset(round_context);
+
+		/*
+		 * A wait inside the round, such as that for a synchronous standby, may
+		 * have taken the latch that was set for us.
+		 */
+		if (ShutdownRequestPending || ConfigReloadPending || InterruptPending ||
+			pg_atomic_read_u32(&gen->requests) != 0)
+			continue;
 
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
@@ -689,8 +753,6 @@ snowflake_keeper_main(Datum main_arg)
 						 WATCH_MS, PG_WAIT_EXTENSION);
 	}
 
-	/* our SIGTERM canceled a statement if there was one; it is over */
-	QueryCancelPending = false;
 	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN)
 	{
 		snowflake_gate_close(GATE_STOPPING);

@@ -192,10 +192,13 @@ parse_tick(const char *value, int64 *tick_usec)
 					value);
 }
 
-/* Read a field's width and add the field, or change it in a preset. */
+/*
+ * Read a field's width and add the field, or change it in a preset.  *seen has
+ * a bit for each field that the text has named so far.
+ */
 static const char *
 parse_field(const char *name, const char *value, bool has_preset,
-			SnowflakeLayout *layout)
+			SnowflakeLayout *layout, uint32 *seen)
 {
 	SnowflakeField *field;
 	const char *pos = value;
@@ -216,15 +219,17 @@ parse_field(const char *name, const char *value, bool has_preset,
 		if (field == NULL)
 			return psprintf("The preset has no field \"%s\".", name);
 	}
-	else
+	else if (field == NULL)
 	{
-		if (field != NULL)
-			return psprintf("There are two fields \"%s\".", name);
 		if (layout->nfields == SNOWFLAKE_MAX_FIELDS)
 			return psprintf("There are more than %d fields.", SNOWFLAKE_MAX_FIELDS);
 		field = &layout->fields[layout->nfields++];
 		strlcpy(field->name, name, SNOWFLAKE_FIELD_NAME_SIZE);
 	}
+
+	if (*seen & (1U << (field - layout->fields)))
+		return psprintf("There are two fields \"%s\".", name);
+	*seen |= 1U << (field - layout->fields);
 	field->width = (int) width;
 	return NULL;
 }
@@ -286,7 +291,8 @@ derive(SnowflakeLayout *layout)
 						   (INT64CONST(1) << layout->fields[0].width) - 1);
 	if (layout->max_tick < 1)
 		return "The tick is so long that the second one starts after the year 294276, where timestamptz ends.";
-	layout->max_id = (int64) (((uint64) layout->max_tick + 1) << layout->time_shift) - 1;
+	layout->max_id = (int64)
+		((((uint64) layout->max_tick + 1) << layout->time_shift) - 1);
 	return NULL;
 }
 
@@ -306,7 +312,10 @@ snowflake_layout_parse(const char *text, SnowflakeLayout *layout)
 	bool		has_preset = false;
 	bool		has_tick = false;
 	bool		has_epoch = false;
+	uint32		seen = 0;
 	const char *complaint;
+
+	StaticAssertStmt(SNOWFLAKE_MAX_FIELDS <= 32, "fields must fit a bitmap");
 
 	memset(layout, 0, sizeof(*layout));
 	layout->tick_usec = 1000;
@@ -351,7 +360,7 @@ snowflake_layout_parse(const char *text, SnowflakeLayout *layout)
 				complaint = parse_epoch(value, &layout->epoch);
 			}
 			else
-				complaint = parse_field(item, value, has_preset, layout);
+				complaint = parse_field(item, value, has_preset, layout, &seen);
 			if (complaint != NULL)
 				return complaint;
 		}

@@ -9,6 +9,7 @@
 
 #include <limits.h>
 
+#include "access/parallel.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 
@@ -60,13 +61,14 @@ assign_layout(const char *newval, void *extra)
  *
  * While the server starts, the layout may not have its value yet, and a server
  * that does not start is worse than one that does not mint.  So a bad value in
- * the configuration file is taken then, and the keeper leaves the gate closed
- * for it.
+ * the configuration file is taken then, by parallel workers as well, and the
+ * keeper leaves the gate closed for it.
  */
 static bool
 check_node_id(int *newval, void **extra, GucSource source)
 {
 	if (process_shared_preload_libraries_in_progress ||
+		InitializingParallelWorker ||
 		*newval <= snowflake_server_layout.max_node)
 		return true;
 

@@ -24,7 +24,8 @@ PG_FUNCTION_INFO_V1(snowflake_status);
 
 /*
  * The state of the generator.  Its parts are read one after the other, while
- * minting goes on; each is right for its moment.
+ * minting goes on; each is right for its moment, and so is the node without the
+ * lock.
  */
 Datum
 snowflake_status(PG_FUNCTION_ARGS)

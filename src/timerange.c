@@ -20,8 +20,14 @@
  * body in the operator's place, and what it then sees is core's comparison of
  * integers with a stable expression: it matches indexes, prunes partitions,
  * takes parameters and columns of other tables for the bound, and estimates it
- * with core's estimators.  All that is left to do here is to fold a bound that
- * is constant, so that partitions are pruned already in planning.
+ * with core's estimators.
+ *
+ * What is left to do here is for constants, so that partitions are pruned
+ * already in planning.  A constant bound is folded.  And a constant lower bound
+ * is written as "id::bigint >= bound + 1": to the planner there might be
+ * something between the last ID of one partition and the first of the next, so
+ * with ">" it would keep the earlier partition, too.  That form cannot say
+ * "after the largest bigint", so it is none for bounds that are not known yet.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,9 +37,13 @@
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "nodes/supportnodes.h"
+#include "optimizer/clauses.h"
+#include "optimizer/optimizer.h"
 #include "utils/rangetypes.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 
+#include "compare.h"
 #include "generator.h"
 #include "settings.h"
 
@@ -42,6 +52,9 @@ PG_FUNCTION_INFO_V1(snowflake_until);
 PG_FUNCTION_INFO_V1(snowflake_before_range);
 PG_FUNCTION_INFO_V1(snowflake_until_range);
 PG_FUNCTION_INFO_V1(snowflake_bound_support);
+PG_FUNCTION_INFO_V1(snowflake_since_support);
+PG_FUNCTION_INFO_V1(snowflake_after_support);
+PG_FUNCTION_INFO_V1(snowflake_range_support);
 
 /* The largest ID before an instant, -1 if there is none. */
 Datum
@@ -64,10 +77,10 @@ snowflake_until(PG_FUNCTION_ARGS)
  * them.
  */
 static void
-range_bounds(FunctionCallInfo fcinfo, int64 *before, int64 *until)
+range_bounds(RangeType *range, int64 *before, int64 *until)
 {
-	RangeType  *range = PG_GETARG_RANGE_P(0);
-	TypeCacheEntry *typcache = range_get_typcache(fcinfo, RangeTypeGetOid(range));
+	TypeCacheEntry *typcache = lookup_type_cache(RangeTypeGetOid(range),
+												 TYPECACHE_RANGE_INFO);
 	RangeBound	lower,
 				upper;
 	bool		empty;
@@ -98,7 +111,7 @@ snowflake_before_range(PG_FUNCTION_ARGS)
 	int64		before,
 				until;
 
-	range_bounds(fcinfo, &before, &until);
+	range_bounds(PG_GETARG_RANGE_P(0), &before, &until);
 	PG_RETURN_INT64(before);
 }
 
@@ -109,17 +122,54 @@ snowflake_until_range(PG_FUNCTION_ARGS)
 	int64		before,
 				until;
 
-	range_bounds(fcinfo, &before, &until);
+	range_bounds(PG_GETARG_RANGE_P(0), &before, &until);
 	PG_RETURN_INT64(until);
 }
 
 /*
- * Fold a bound of a constant.
+ * Is that argument of a call a constant of the given type?  And may what
+ * depends on the layout be folded into a plan?
  *
- * The bound depends on the server's layout and is therefore not immutable.
- * But a preloaded library's layout changes with a restart only, which no plan
+ * It depends on the server's layout and is therefore not immutable.  But a
+ * preloaded library's layout changes with a restart only, which no plan
  * survives.
  */
+static Const *
+constant_argument(FuncExpr *call, int n, Oid type)
+{
+	Const	   *argument = list_nth(call->args, n);
+
+	if (snowflake_generator == NULL || !IsA(argument, Const) ||
+		argument->constisnull || argument->consttype != type)
+		return NULL;
+	return argument;
+}
+
+static Const *
+make_bound(int64 bound)
+{
+	return makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
+					 Int64GetDatum(bound), false, FLOAT8PASSBYVAL);
+}
+
+/* "id OP bound", with core's operator of that btree strategy. */
+static Node *
+compare_id(Node *id, StrategyNumber strategy, int64 bound)
+{
+	return snowflake_compare_integers(copyObject(id), (Node *) make_bound(bound),
+									  strategy);
+}
+
+/* "id is larger than bound", in the form that prunes best. */
+static Node *
+compare_lower(Node *id, int64 before)
+{
+	if (before == PG_INT64_MAX)
+		return compare_id(id, BTGreaterStrategyNumber, before);
+	return compare_id(id, BTGreaterEqualStrategyNumber, before + 1);
+}
+
+/* Fold a bound of a constant. */
 Datum
 snowflake_bound_support(PG_FUNCTION_ARGS)
 {
@@ -127,20 +177,87 @@ snowflake_bound_support(PG_FUNCTION_ARGS)
 	FuncExpr   *call;
 	Const	   *argument;
 
-	if (!IsA(request, SupportRequestSimplify) || snowflake_generator == NULL)
+	if (!IsA(request, SupportRequestSimplify))
 		PG_RETURN_POINTER(NULL);
 
 	call = ((SupportRequestSimplify *) request)->fcall;
-	if (list_length(call->args) != 1 || !IsA(linitial(call->args), Const) ||
-		call->funcresulttype != INT8OID)
+	argument = constant_argument(call, 0, TIMESTAMPTZOID);
+	if (argument == NULL)
+		argument = constant_argument(call, 0, TSTZRANGEOID);
+	if (argument == NULL)
 		PG_RETURN_POINTER(NULL);
 
-	argument = linitial_node(Const, call->args);
-	if (argument->constisnull)
+	PG_RETURN_POINTER(make_bound(DatumGetInt64(OidFunctionCall1(call->funcid,
+																argument->constvalue))));
+}
+
+/*
+ * Simplify "id >= ts", or with "inclusive", which is as in
+ * snowflake_id_before(), "id > ts", or one of these the other way round, if ts
+ * is a constant.
+ */
+static Node *
+simplify_lower(Node *request, bool inclusive)
+{
+	FuncExpr   *call;
+
+	if (!IsA(request, SupportRequestSimplify))
+		return NULL;
+
+	call = ((SupportRequestSimplify *) request)->fcall;
+	for (int n = 0; n < 2; n++)
+	{
+		Const	   *ts = constant_argument(call, n, TIMESTAMPTZOID);
+
+		if (ts != NULL)
+			return compare_lower(list_nth(call->args, 1 - n),
+								 snowflake_id_before(&snowflake_server_layout,
+													 DatumGetTimestampTz(ts->constvalue),
+													 inclusive));
+	}
+	return NULL;
+}
+
+Datum
+snowflake_since_support(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(simplify_lower((Node *) PG_GETARG_POINTER(0), false));
+}
+
+Datum
+snowflake_after_support(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(simplify_lower((Node *) PG_GETARG_POINTER(0), true));
+}
+
+/* Simplify "id <@ range" and "range @> id", if the range is a constant. */
+Datum
+snowflake_range_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	FuncExpr   *call;
+
+	if (!IsA(request, SupportRequestSimplify))
 		PG_RETURN_POINTER(NULL);
 
-	PG_RETURN_POINTER(makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
-								OidFunctionCall1(call->funcid,
-												 argument->constvalue),
-								false, FLOAT8PASSBYVAL));
+	call = ((SupportRequestSimplify *) request)->fcall;
+	for (int n = 0; n < 2; n++)
+	{
+		Const	   *range = constant_argument(call, n, TSTZRANGEOID);
+		Node	   *id = list_nth(call->args, 1 - n);
+		int64		before,
+					until;
+
+		if (range == NULL)
+			continue;
+
+		/* the ID would be computed twice */
+		if (contain_volatile_functions(id) || contain_subplans(id))
+			break;
+		range_bounds(DatumGetRangeTypeP(range->constvalue), &before, &until);
+		PG_RETURN_POINTER(make_andclause(list_make2(compare_lower(id, before),
+													compare_id(id, BTLessEqualStrategyNumber,
+															   until))));
+	}
+	PG_RETURN_POINTER(NULL);
 }

@@ -97,6 +97,7 @@ step()
 	fi
 	# apt-get's part is worth showing, the rest is not
 	grep '^apt-get' "$step_log" || true
+	: >"$step_log"
 }
 
 # Add up the results in a log.  $1: the log, $2: the name of what ran, $3: its

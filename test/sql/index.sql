@@ -58,6 +58,13 @@ ANALYZE whole;
 EXPLAIN (COSTS OFF) SELECT * FROM whole x JOIN whole y ON x.a = y.a WHERE x.a = 5;
 EXPLAIN (COSTS OFF) SELECT a FROM whole ORDER BY a LIMIT 1;
 
+-- And so they are about snowflakes, however the constant is written; one that no
+-- snowflake can be stays an integer.
+EXPLAIN (COSTS OFF) SELECT * FROM orders x JOIN orders y ON x.id = y.id WHERE x.id = 5;
+EXPLAIN (COSTS OFF) SELECT * FROM orders x JOIN orders y ON x.id = y.id WHERE 5::bigint = x.id;
+EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE id = -5;
+SELECT count(*) FROM orders WHERE id = -5 OR id > -1;
+
 -- A foreign key from bigint, with a cascade.
 CREATE TABLE lines (order_id bigint REFERENCES orders ON DELETE CASCADE, id snowflake);
 CREATE INDEX ON lines (order_id);

@@ -10,7 +10,7 @@ SELECT name, layout FROM unnest(ARRAY[
 	'  twitter	epoch:1288834974657 ',
 	'time:41 datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z',
 	'epoch:1288834974657 tick:1000us time:41 datacenter:5 worker:5 sequence:12 ',
-	'twitter datacenter:4 worker:6 worker:5 datacenter:5',
+	'twitter worker:5 datacenter:5',
 	'twitter epoch:2025-01-01T00:00:00Z',
 	'twitter epoch:2025-01-01T00:00:00.500Z',
 	'twitter time:31 tick:1024ms epoch:0',
@@ -49,7 +49,7 @@ SELECT code, detail FROM unnest(ARRAY[
 	'twitter epoch:2025-01-01T00:00:00z', 'twitter epoch:2025-01-01T00:00:00.5Z', 'twitter epoch:2025-01-01 00:00:00Z',
 	'twitter epoch:2025-02-29T00:00:00Z', 'twitter epoch:2025-13-01T00:00:00Z', 'twitter epoch:2025-01-01T24:00:00Z',
 	'twitter epoch:1969-12-31T23:59:59Z',
-	'twitter shard:3', 'twitter sequence:13', 'mastodon node:3']) WITH ORDINALITY AS l(written, n),
+	'twitter shard:3', 'twitter worker:6 worker:5', 'twitter sequence:13', 'mastodon node:3']) WITH ORDINALITY AS l(written, n),
 	LATERAL outcome(format('SELECT snowflake_layout(%L)', written)) ORDER BY n;
 SELECT message, hint FROM outcome($$SELECT snowflake_layout('twiter')$$);
 

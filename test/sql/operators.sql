@@ -45,13 +45,15 @@ SELECT o.oid::regoperator
 	LEFT JOIN pg_operator com ON com.oid = o.oprcom
 	LEFT JOIN pg_operator neg ON neg.oid = o.oprnegate
 	WHERE 'snowflake'::regtype IN (o.oprleft, o.oprright) AND o.oprname ~ '^[<>=]+$'
+		AND 'timestamptz'::regtype NOT IN (o.oprleft, o.oprright)
 		AND (o.oprrest <> c.oprrest OR o.oprjoin <> c.oprjoin
 			 OR o.oprcanmerge <> c.oprcanmerge OR o.oprcanhash <> c.oprcanhash
 			 OR com.oprleft IS DISTINCT FROM o.oprright OR neg.oprleft IS DISTINCT FROM o.oprleft
 			 OR neg.oprname <> (SELECT oprname FROM pg_operator WHERE oid = c.oprnegate)
 			 OR com.oprname <> (SELECT oprname FROM pg_operator WHERE oid = c.oprcom));
 SELECT count(*) FROM pg_operator
-	WHERE 'snowflake'::regtype IN (oprleft, oprright) AND oprname ~ '^[<>=]+$';
+	WHERE 'snowflake'::regtype IN (oprleft, oprright) AND oprname ~ '^[<>=]+$'
+		AND 'timestamptz'::regtype NOT IN (oprleft, oprright);
 
 -- Every operator class is valid.
 SELECT opcname, amname, amvalidate(c.oid)

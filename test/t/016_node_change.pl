@@ -158,7 +158,7 @@ change_node(1023);
 mint();
 is(node_of_newest(), 1023, 'the largest is taken by reload');
 
-# Under load: the change is an event for nobody but those who look at the node.
+# Under load, with node IDs that have not been used before
 $node->safe_psql(
 	'postgres', q{
 	CREATE SEQUENCE moment;
@@ -179,7 +179,7 @@ my ($output, $errors);
 		],
 		'>', \$output, '2>', \$errors);
 
-	foreach my $node_id (1 .. 8)
+	foreach my $node_id (11 .. 18)
 	{
 		change_node($node_id);
 		$node->poll_query_until('postgres',
@@ -187,11 +187,11 @@ my ($output, $errors);
 		) or die "nothing is minted on node $node_id";
 	}
 
-	# pgbench reports, and ends well, when it is told to stop like this
+	# its sessions end with an error that no mint raises
 	$node->safe_psql('postgres', 'ALTER TABLE minted RENAME TO done');
 	$pgbench->finish;
 }
-unlike($errors, qr/snowflake|gate|reservation/,
+unlike($errors, qr/ERROR:  (?!relation "minted" does not exist)/,
 	'eight changes under load: no mint fails');
 is( $node->safe_psql(
 		'postgres', q{
@@ -207,7 +207,7 @@ is( $node->safe_psql(
 		SELECT count(*)
 		  FROM (SELECT snowflake_node(id), max(id) AS newest FROM done GROUP BY 1) AS nodes(node, newest)
 		  JOIN snowflake_reservation r USING (node)
-		 WHERE node < 8 AND reserved_until <> snowflake_timestamp(newest)}),
+		 WHERE node < 18 AND reserved_until <> snowflake_timestamp(newest)}),
 	0,
 	'each old node ID is settled at the tick of its last ID');
 

@@ -88,8 +88,8 @@ private_installation() {
 
 # The variant without the promise: the keeper writes its reservation as ever, but a server that starts does not look at it.
 bypass_reservation() {
-	sed -i 's/^\tif (row\.found)$/\tif (false \&\& row.found)/' "$1/src/keeper.c"
-	[ "$(grep -c 'false && row\.found' "$1/src/keeper.c")" = 1 ] ||
+	sed -i 's/^\tif (stored\.found)$/\tif (false \&\& stored.found)/' "$1/src/keeper.c"
+	[ "$(grep -c 'false && stored\.found' "$1/src/keeper.c")" = 1 ] ||
 		die "src/keeper.c no longer has the line that is to be bypassed"
 }
 

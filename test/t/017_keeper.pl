@@ -1,0 +1,196 @@
+# Whatever happens to the keeper, it comes back by itself, and the IDs ascend:
+# terminated, canceled, killed, kept from its table.  It shows by its name.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+my $node = SnowflakeTest::new_node(
+	'main', conf => q{
+	snowflake.reservation = '1s'
+	restart_after_crash = on
+});
+my @ids;
+
+sub mint
+{
+	push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');
+	return;
+}
+
+# Mint until the keeper has reserved anew.
+sub extend
+{
+	my $reservations =
+	  SnowflakeTest::status($node, 'postgres', 'reservations');
+
+	$node->poll_query_until('postgres',
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_status()"
+	) or die "reservation is not extended";
+	mint();
+	return;
+}
+
+sub keeper_pid
+{
+	return $node->safe_psql('postgres',
+		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'});
+}
+
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+mint();
+extend();
+
+# Seen
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT count(*), bool_and(datname = 'postgres'), bool_and(state IS NOT NULL)
+		  FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}),
+	'1|t|t',
+	'the keeper shows in pg_stat_activity, in its database');
+is(SnowflakeTest::status($node, 'postgres', 'keeper_pid'),
+	keeper_pid(), 'snowflake_status() has the same process');
+
+# Canceled: nothing happens.
+my $pid = keeper_pid();
+my $offset = -s $node->logfile;
+is($node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)"),
+	't', 'pg_cancel_backend');
+extend();
+is(keeper_pid(), $pid, 'does nothing to the keeper');
+is(SnowflakeTest::log_count($node, qr/\[$pid\] (?:ERROR|FATAL)/, $offset),
+	0, 'which does not complain');
+
+# Terminated, twice
+foreach my $n (1 .. 2)
+{
+	$pid = keeper_pid();
+	mint();
+	my $start = clock_gettime(CLOCK_MONOTONIC);
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 5000)");
+	push @ids,
+	  $node->safe_psql('postgres',
+		q{SET snowflake.max_wait = '30s'; SELECT snowflake_next()});
+	my $gap = clock_gettime(CLOCK_MONOTONIC) - $start;
+
+	cmp_ok($gap, '<', 3, 'pg_terminate_backend: a gap of no more than 3 s');
+	isnt(keeper_pid(), $pid, 'then there is another keeper');
+}
+extend();
+is(SnowflakeTest::disorder(\@ids), 0, 'the IDs ascend');
+
+# Killed: PostgreSQL restarts all processes, as for any backend.
+{
+	$pid = keeper_pid();
+	$offset = -s $node->logfile;
+	mint();
+	my $reserved_until =
+	  SnowflakeTest::status($node, 'postgres', 'reserved_until');
+	kill 'KILL', $pid;
+	$node->wait_for_log(qr/database system is ready to accept connections/,
+		$offset);
+	$node->poll_query_until('postgres', 'SELECT snowflake_next() IS NOT NULL')
+	  or die "server does not mint";
+	mint();
+	is( $node->safe_psql('postgres',
+			"SELECT snowflake_timestamp('$ids[-1]') > '$reserved_until'"),
+		't',
+		'SIGKILL of the keeper: IDs resume above what was reserved');
+}
+is(SnowflakeTest::disorder(\@ids), 0, 'the IDs ascend');
+
+# A backend that is killed while it mints takes no lock along.
+my $minter = SnowflakeTest::start_minter($node, 'postgres', 1_000_000);
+$node->poll_query_until('postgres',
+	q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();' AND pid <> pg_backend_pid()}
+) or die "session does not mint";
+$pid = $node->safe_psql('postgres',
+	q{SELECT pid FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();' AND pid <> pg_backend_pid()}
+);
+$offset = -s $node->logfile;
+kill 'KILL', $pid;
+my $minted = SnowflakeTest::finish_minter($minter);
+$node->wait_for_log(qr/database system is ready to accept connections/,
+	$offset);
+$node->poll_query_until('postgres', 'SELECT snowflake_next() IS NOT NULL')
+  or die "server does not mint";
+mint();
+is(scalar(grep { $_ >= $ids[-1] } @$minted),
+	0, 'SIGKILL of a minting backend: IDs resume above its own');
+
+# Kept from its table: minting goes on to the end of what is reserved, and the
+# keeper tries again and again.
+my $session = $node->background_psql('postgres');
+$session->query_safe('BEGIN; LOCK TABLE snowflake_reservation');
+$offset = -s $node->logfile;
+my $error = SnowflakeTest::error_of($node, 'postgres',
+	q{DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
+is($error->{sqlstate}, '55000', 'the table is locked: minting ends');
+like($error->{message}, qr/reservation was not extended within 1000 ms/,
+	'with the reservation');
+like($error->{detail}, qr/SQLSTATE 55P03|keeper is not running/,
+	'the error has the keeper\'s');
+$node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/,
+	$offset);
+pass('the log says why');
+$session->query_safe('COMMIT');
+$session->quit;
+$node->poll_query_until('postgres', 'SELECT snowflake_next() IS NOT NULL')
+  or die "server does not mint";
+extend();
+pass('it is unlocked: minting goes on');
+
+# The row is gone, or the table is empty: what is in memory counts.
+$node->safe_psql('postgres', 'DELETE FROM snowflake_reservation');
+extend();
+is( $node->safe_psql('postgres',
+		'SELECT reserved_until > clock_timestamp() FROM snowflake_reservation WHERE node = 1'
+	),
+	't',
+	'the row was deleted: the next reservation writes it anew');
+
+is(SnowflakeTest::disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
+
+# No keeper, no IDs: single-user mode
+$node->stop('fast');
+my ($stdout, $stderr);
+{
+	local %ENV = $node->_get_env();
+	IPC::Run::run(
+		[
+			$node->installed_command('postgres'), '--single',
+			'-D', $node->data_dir, 'postgres'
+		],
+		'<', \"SELECT snowflake_next()\n", '>', \$stdout, '2>', \$stderr);
+}
+like($stderr,
+	qr/ERROR:  the snowflake generator was not ready.*keeper is not running/s,
+	'single-user mode has no keeper, and says so');
+
+# Nor under pg_upgrade, which must find the server as it was left
+$node->append_conf('postgresql.conf', 'autovacuum = off');
+{
+	local %ENV = $node->_get_env();
+	PostgreSQL::Test::Utils::system_or_bail(
+		'pg_ctl', '-w', '-D', $node->data_dir, '-l', $node->logfile,
+		'-o', '-b', 'start');
+	$node->_update_pid(1);
+}
+is(SnowflakeTest::status($node, 'postgres', 'gate'),
+	'closed: the keeper is not running',
+	'under pg_upgrade no keeper runs');
+is(keeper_pid(), '', 'none is waiting either');
+$node->stop;
+
+$node->start;
+mint();
+is(SnowflakeTest::disorder(\@ids), 0, 'after that the IDs ascend');
+
+$node->stop;
+done_testing();

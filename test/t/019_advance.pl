@@ -1,0 +1,208 @@
+# snowflake_advance(id): no ID at or below that one will be minted, which is
+# durable when the function returns.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+my $node = SnowflakeTest::new_node('main',
+	conf => q{snowflake.reservation = '1s'});
+my $clock = SnowflakeTest::new_clock('main');
+
+sub start
+{
+	SnowflakeTest::start_with_clock($node, $clock);
+	return;
+}
+
+sub mint
+{
+	return $node->safe_psql('postgres', 'SELECT snowflake_next()');
+}
+
+# The last ID of the tick that is so far from now
+sub future
+{
+	my ($interval) = @_;
+
+	return $node->safe_psql('postgres',
+		"SELECT snowflake_upper_bound(clock_timestamp() + interval '$interval')");
+}
+
+sub refused
+{
+	return SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+}
+
+start();
+$node->safe_psql('postgres',
+	'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
+
+# Before anything has been minted, and within what is reserved: the first ID
+# waits for the clock and is above.
+my $id = future('300 ms');
+$node->safe_psql('postgres', "SELECT snowflake_advance('$id')");
+cmp_ok(mint(), '>', $id, 'before the first mint: the first ID is above');
+
+# A little, further than what is reserved, with the clock passing it meanwhile
+$id = future('2 s');
+my ($ret, $stdout, $stderr) =
+  $node->psql('postgres', "SELECT snowflake_advance('$id')");
+is($ret, 0, 'further than what is reserved');
+like($stderr, qr/WARNING:  the snowflake generator is now .* ahead of the clock/,
+	'a warning says how far ahead of the clock that is');
+SnowflakeTest::step_clock($clock, 3_000);
+cmp_ok(mint(), '>', $id, 'the next ID is above');
+
+# Below: nothing happens.
+my $newest = mint();
+($ret, $stdout, $stderr) =
+  $node->psql('postgres', "SELECT snowflake_advance('$id')");
+is("$ret$stderr", '0', 'to the past: no error, no warning');
+($ret, $stdout, $stderr) =
+  $node->psql('postgres', q{SELECT snowflake_advance('0')});
+is("$ret$stderr", '0', 'to 0: no error, no warning');
+$id = mint();
+cmp_ok($id, '>', $newest, 'IDs ascend');
+is( $node->safe_psql('postgres',
+		"SELECT snowflake_timestamp('$id') - snowflake_timestamp('$newest') < interval '5 s'"
+	),
+	't',
+	'by no more than the time that passes');
+
+# The tick of a given ID counts as used, so that IDs of any sequence number
+# in it are below, and with any node ID.
+$id = $node->safe_psql('postgres',
+	q{SELECT make_snowflake(clock_timestamp() + interval '1 s', 0, 0)});
+$node->safe_psql('postgres', "SELECT snowflake_advance('$id')");
+SnowflakeTest::step_clock($clock, 2_000);
+is( $node->safe_psql('postgres',
+		"SELECT snowflake_timestamp(snowflake_next()) > snowflake_timestamp('$id')"
+	),
+	't',
+	'the next ID is of a later tick than the given one');
+
+# Far
+$id = future('10 min');
+($ret, $stdout, $stderr) =
+  $node->psql('postgres', "SELECT snowflake_advance('$id')");
+like($stderr,
+	qr/WARNING:  the snowflake generator is now (?:600|599)\.\d+ s ahead of the clock/,
+	'ten minutes ahead: a warning');
+my $error = refused();
+is($error->{sqlstate}, '55000', 'then minting is refused');
+like($error->{detail}, qr/^It was advanced by snowflake_advance\(\)\./,
+	'for that reason');
+is(SnowflakeTest::status($node, 'postgres', 'last_id IS NULL'),
+	't', 'snowflake_status() does not show what was never minted');
+
+# Durable: nothing but the function's return comes before the crash.
+$id = future('20 min');
+$node->psql('postgres', "SELECT snowflake_advance('$id')");
+$node->stop('immediate');
+start();
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'open' FROM snowflake_status()})
+  or die "gate does not open";
+$error = refused();
+like($error->{detail}, qr/^It starts above what had been reserved/,
+	'a crash right after: minting is refused still');
+SnowflakeTest::step_clock($clock, 21 * 60_000);
+cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
+
+# It does not return, and raises nothing, before that can be stored.
+$id = future('10 min');
+my $session = $node->background_psql('postgres');
+$session->query_safe('BEGIN; LOCK TABLE snowflake_reservation');
+$error = SnowflakeTest::error_of($node, 'postgres',
+	"SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id')");
+is($error->{sqlstate}, '55000', 'the table is locked: an error');
+like($error->{message}, qr/snowflake_advance\(\) was not done within 300 ms/,
+	'that says so');
+is( $node->safe_psql('postgres',
+		q{SELECT lead < interval '1 min' FROM snowflake_status()}),
+	't',
+	'the generator is not raised before that is stored');
+$session->query_safe('COMMIT');
+$session->quit;
+$node->poll_query_until('postgres',
+	q{SELECT lead > interval '9 min' FROM snowflake_status()})
+  or die "generator is not raised";
+pass('but afterwards, although its caller has given up');
+SnowflakeTest::step_clock($clock, 11 * 60_000);
+cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
+
+# Durable across a clean stop, too
+$id = future('10 min');
+$node->psql('postgres', "SELECT snowflake_advance('$id')");
+$node->stop('fast');
+start();
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'open' FROM snowflake_status()})
+  or die "gate does not open";
+is(refused()->{sqlstate}, '55000',
+	'a clean stop right after: minting is refused still');
+SnowflakeTest::step_clock($clock, 11 * 60_000);
+cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
+
+# While others mint.  (Not all of them fail at the same instant.)
+my $minter = SnowflakeTest::start_minter($node, 'postgres', 20_000);
+$id = future('100 ms');
+my $after = $node->safe_psql('postgres',
+	"SELECT snowflake_advance('$id'); SELECT snowflake_next()");
+$after =~ s/^\n//;
+cmp_ok($after, '>', $id, 'while others mint: the next ID is above');
+my $minted = SnowflakeTest::finish_minter($minter);
+is(scalar(@$minted), 20_000, 'nobody is disturbed');
+is(SnowflakeTest::disorder($minted), 0, 'and the IDs ascend');
+
+# The end of the layout
+foreach my $where (
+	[ 'the last ID', q{SELECT snowflake_advance('9223372036854775807')} ],
+	[
+		'the last tick',
+		q{SELECT snowflake_advance(snowflake_lower_bound(last_instant)) FROM snowflake_layout()}
+	])
+{
+	my ($name, $sql) = @$where;
+
+	$error = SnowflakeTest::error_of($node, 'postgres', $sql);
+	is($error->{sqlstate}, '22003', "to $name of the layout: an error");
+	like($error->{detail}, qr/\b9223372036854775807\b/,
+		'that states the largest ID');
+}
+$newest = mint();
+pass('and nothing has happened');
+
+# Who may
+$error = SnowflakeTest::error_of($node, 'postgres',
+	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
+is($error->{sqlstate}, '42501', 'an ordinary user may not advance');
+$node->safe_psql('postgres',
+	'GRANT EXECUTE ON FUNCTION snowflake_advance(snowflake) TO ordinary');
+($ret) = $node->psql('postgres',
+	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
+is($ret, 0, 'unless granted');
+
+# One tick before the end: that is possible, and the end of this server
+$error = SnowflakeTest::error_of(
+	$node,
+	'postgres',
+	q{SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick)) FROM snowflake_layout()}
+);
+is($error->{sqlstate}, '', 'to the last tick but one');
+is(refused()->{sqlstate}, '55000', 'then minting is refused');
+$node->stop('fast');
+start();
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'open' FROM snowflake_status()})
+  or die "gate does not open";
+is(refused()->{sqlstate}, '55000', 'for good');
+
+$node->stop;
+done_testing();
