@@ -66,6 +66,22 @@ sub restart
 	return;
 }
 
+# Restart with the extension missing in the keeper's database.  It has to go
+# while nothing is minted, or the keeper would create it for what it stores at
+# the end.
+sub restart_without_extension
+{
+	$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
+	$node->reload;
+	$node->poll_query_until('one',
+		q{SELECT gate ~ 'not set' FROM snowflake_status()})
+	  or die "gate does not close";
+	$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+	$node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
+	restart('missing');
+	return;
+}
+
 # The extension is missing in the keeper's database.
 $node->poll_query_until('one',
 	q{SELECT gate ~ 'missing' FROM snowflake_status()})
@@ -122,9 +138,22 @@ is( $node->safe_psql('postgres',
 		'SELECT reserved_until > clock_timestamp() FROM snowflake_reservation'),
 	't',
 	'and stores that');
-is(SnowflakeTest::log_count($node, qr/LOG:  created extension "snowflake"/,
+is( SnowflakeTest::log_count($node, qr/LOG:  creat(?:ed|ing) extension "snowflake"/,
 		$offset),
 	1, 'the log says so');
+
+# Dropped, and the server stopped before the next reservation
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+mint('one');
+$node->stop('fast');
+is( SnowflakeTest::stored(
+		$node, 'postgres',
+		1, "reserved_until >= snowflake_timestamp('$ids[-1]')"
+	),
+	'true',
+	'DROP EXTENSION and a clean stop: what was minted is stored all the same');
+$node->start;
+mint('one');
 
 # Defaults of the database, which are not for the keeper
 $node->safe_psql(
@@ -161,8 +190,7 @@ mint('one');
 $node->safe_psql('one', 'ALTER DATABASE postgres RESET ALL');
 
 # Created by hand before the first mint, in another schema
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
-restart('missing');
+restart_without_extension();
 $node->safe_psql(
 	'postgres', q{
 	CREATE SCHEMA ours;
@@ -175,9 +203,8 @@ is( $node->safe_psql('postgres',
 	'CREATE EXTENSION by hand, before the first mint: the keeper uses it');
 
 # Being created by hand while the first mint comes
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
 $offset = -s $node->logfile;
-restart('missing');
+restart_without_extension();
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; CREATE EXTENSION snowflake;');
 my $start = clock_gettime(CLOCK_MONOTONIC);
@@ -199,8 +226,7 @@ mint('one');
 pass('and has committed: minting goes on');
 
 # The same, but they roll back.
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
-restart('missing');
+restart_without_extension();
 $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; CREATE EXTENSION snowflake;');
 is( SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()')->{sqlstate},
