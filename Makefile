@@ -9,6 +9,7 @@ OBJS = \
 	src/compare.o \
 	src/control.o \
 	src/decode.o \
+	src/encode.o \
 	src/generator.o \
 	src/io.o \
 	src/keeper.o \
@@ -24,7 +25,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.
-REGRESS = setup type operators index layout vectors decode mint timerange
+REGRESS = setup type operators index layout vectors decode mint timerange encode
 REGRESS_OPTS = --inputdir=test
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl

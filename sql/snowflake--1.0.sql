@@ -719,6 +719,17 @@ COMMENT ON FUNCTION snowflake_upper_bound(timestamptz) IS 'largest snowflake at 
 COMMENT ON FUNCTION snowflake_upper_bound(timestamptz, text) IS 'largest snowflake at or before an instant, by the given layout';
 
 
+-- Texts
+
+CREATE FUNCTION snowflake_encode(id snowflake, format text) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_parse(id text, format text) RETURNS snowflake
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_encode(snowflake, text) IS 'snowflake as a text in base32, base32z, base36, base58, base58flickr, base62 or hex';
+COMMENT ON FUNCTION snowflake_parse(text, text) IS 'snowflake from such a text';
+
+
 -- Comparison with times
 --
 -- An operator's body is put into its place by the planner, which then sees a
@@ -861,10 +872,17 @@ COMMENT ON FUNCTION snowflake_layouts() IS 'every preset layout';
 
 CREATE FUNCTION snowflake_next() RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_next_batch_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_next_batch(count integer) RETURNS SETOF snowflake
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE
+	SUPPORT snowflake_next_batch_support;
 CREATE FUNCTION snowflake_current() RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION snowflake_next() IS 'mint a snowflake';
+COMMENT ON FUNCTION snowflake_next_batch_support(internal) IS 'planner support for snowflake_next_batch';
+COMMENT ON FUNCTION snowflake_next_batch(integer) IS 'mint that many snowflakes, in ascending order';
 COMMENT ON FUNCTION snowflake_current() IS 'the snowflake that this session minted last';
 
 

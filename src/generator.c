@@ -55,7 +55,11 @@
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/supportnodes.h"
+#include "optimizer/optimizer.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -69,6 +73,8 @@
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_next);
+PG_FUNCTION_INFO_V1(snowflake_next_batch);
+PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
 PG_FUNCTION_INFO_V1(snowflake_current);
 
 SnowflakeGenerator *snowflake_generator = NULL;
@@ -93,6 +99,9 @@ static int64 session_last_id = -1;
  */
 #define CLOCK_SLACK_USEC	1000
 
+/* IDs of a batch that are issued in one step */
+#define BATCH_CHUNK			4096
+
 typedef enum MintResult
 {
 	MINTED,
@@ -101,6 +110,14 @@ typedef enum MintResult
 	MINT_AHEAD,					/* the generator is too far ahead of the clock */
 	MINT_ENDED					/* the layout has no later tick */
 } MintResult;
+
+/* Positions that were issued, and the node's bits in their IDs. */
+typedef struct Minted
+{
+	uint64		next;
+	uint64		end;			/* the last of them */
+	int64		placed_node;
+} Minted;
 
 /* What one call has waited for so far. */
 typedef struct MintWait
@@ -376,14 +393,14 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
 }
 
 /*
- * Mint one ID, if that is possible at once.  Only then is *id set.  For
- * MINT_AHEAD *excess_usec is set: how much further ahead of the clock than
- * max_lead the generator would be.
+ * Issue up to "want" consecutive positions, as many as are possible at once.
+ * Only for MINTED the result is set.  For MINT_AHEAD *excess_usec is: how much
+ * further ahead of the clock than max_lead the generator would be.
  *
  * Takes and releases the lock, shared.  Raises no error.
  */
-static inline MintResult
-try_mint(TimestampTz now, int64 *id, int64 *excess_usec)
+static pg_attribute_always_inline MintResult
+try_mint(TimestampTz now, uint64 want, Minted *minted, int64 *excess_usec)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
 	const SnowflakeLayout *layout = &snowflake_server_layout;
@@ -391,7 +408,8 @@ try_mint(TimestampTz now, int64 *id, int64 *excess_usec)
 	int64		now_tick = clock_tick(layout, now);
 	uint64		fresh,
 				last,
-				next;
+				next,
+				end;
 	MintResult	result = MINTED;
 
 	/* a closing gate must not be kept waiting by newcomers */
@@ -416,9 +434,10 @@ try_mint(TimestampTz now, int64 *id, int64 *excess_usec)
 	last = pg_atomic_read_u64(&gen->last);
 	do
 	{
+		uint64		limit = pg_atomic_read_u64(&gen->limit);
 		int64		tick;
 
-		next = Max(last + 1, fresh);
+		next = end = Max(last + 1, fresh);
 		tick = snowflake_position_tick(layout, next);
 
 		if (unlikely(tick > layout->max_tick))
@@ -428,20 +447,30 @@ try_mint(TimestampTz now, int64 *id, int64 *excess_usec)
 			*excess_usec = snowflake_tick_start(layout, tick) - latest;
 			result = MINT_AHEAD;
 		}
-		else if (unlikely(next > pg_atomic_read_u64(&gen->limit)))
+		else if (unlikely(next > limit))
 			result = MINT_UNRESERVED;
 		if (result != MINTED)
 			break;
-	} while (!pg_atomic_compare_exchange_u64(&gen->last, &last, next));
+
+		/* the limit does not exceed the layout's end */
+		if (want > 1)
+		{
+			tick = Min(snowflake_tick_at(layout, latest), layout->max_tick);
+			end = Min(next + want - 1,
+					  Min(limit, snowflake_last_position(layout, tick)));
+		}
+	} while (!pg_atomic_compare_exchange_u64(&gen->last, &last, end));
 
 	if (likely(result == MINTED))
-		*id = snowflake_pack(layout, snowflake_position_tick(layout, next),
-							 gen->placed_node,
-							 (int32) (next & layout->max_sequence));
+	{
+		minted->next = next;
+		minted->end = end;
+		minted->placed_node = gen->placed_node;
+	}
 
 	LWLockRelease(generator_lock);
 
-	if (unlikely(next >= pg_atomic_read_u64(&gen->refill)) &&
+	if (unlikely(end >= pg_atomic_read_u64(&gen->refill)) &&
 		result != MINT_ENDED)
 		snowflake_request(SNOWFLAKE_WANT_TIME);
 	return result;
@@ -621,7 +650,7 @@ gate_error(void)
  * take longer than snowflake.max_wait.  Holds no lock.
  */
 static void
-wait_for(MintResult obstacle, int64 excess_usec, MintWait *wait)
+wait_for(const char *function, MintResult obstacle, int64 excess_usec, MintWait *wait)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
 	static uint32 wait_event = 0;
@@ -658,7 +687,7 @@ wait_for(MintResult obstacle, int64 excess_usec, MintWait *wait)
 
 		case MINT_UNRESERVED:
 		case MINT_GATE_CLOSED:
-			PreventCommandDuringRecovery("snowflake_next()");
+			PreventCommandDuringRecovery(function);
 			if (!wait->for_keeper)
 				pg_atomic_fetch_add_u64(&gen->reservation_waits, 1);
 			wait->for_keeper = true;
@@ -677,25 +706,105 @@ wait_for(MintResult obstacle, int64 excess_usec, MintWait *wait)
 	}
 }
 
-Datum
-snowflake_next(PG_FUNCTION_ARGS)
+/* Issue up to "want" positions; wait for what stands in the way. */
+static pg_attribute_always_inline void
+mint(const char *function, uint64 want, Minted *minted)
 {
 	MintWait	wait = {0};
 	MintResult	result;
 	int64		excess_usec = 0;
-	int64		id = 0;
 
 	if (unlikely(snowflake_generator == NULL))
-		snowflake_require_generator("snowflake_next()");
+		snowflake_require_generator(function);
 
-	while (unlikely((result = try_mint(snowflake_wall_clock(), &id,
+	while (unlikely((result = try_mint(snowflake_wall_clock(), want, minted,
 									   &excess_usec)) != MINTED))
-		wait_for(result, excess_usec, &wait);
+		wait_for(function, result, excess_usec, &wait);
 	if (unlikely(wait.for_keeper))
 		ConditionVariableCancelSleep();
+}
 
-	session_last_id = id;
-	PG_RETURN_INT64(id);
+/* The next ID of those issued. */
+static inline int64
+take_id(Minted *minted)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		position = minted->next++;
+
+	session_last_id = snowflake_pack(layout,
+									 snowflake_position_tick(layout, position),
+									 minted->placed_node,
+									 (int32) (position & layout->max_sequence));
+	return session_last_id;
+}
+
+Datum
+snowflake_next(PG_FUNCTION_ARGS)
+{
+	Minted		minted;
+
+	mint("snowflake_next()", 1, &minted);
+	PG_RETURN_INT64(take_id(&minted));
+}
+
+/*
+ * Mint several IDs, one for each row: the same rules, fewer steps.
+ *
+ * Positions are issued as they are needed, up to BATCH_CHUNK at a time.  If the
+ * query stops early, the rest of the chunk is never used.
+ */
+Datum
+snowflake_next_batch(PG_FUNCTION_ARGS)
+{
+	FuncCallContext *context;
+	Minted	   *minted;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		int32		count = PG_GETARG_INT32(0);
+
+		if (count < 0)
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("number of snowflakes must not be negative, but is %d",
+						   count));
+		context = SRF_FIRSTCALL_INIT();
+		context->max_calls = count;
+		minted = MemoryContextAlloc(context->multi_call_memory_ctx, sizeof(Minted));
+		minted->next = 1;
+		minted->end = 0;		/* none yet */
+		context->user_fctx = minted;
+	}
+
+	context = SRF_PERCALL_SETUP();
+	if (context->call_cntr >= context->max_calls)
+		SRF_RETURN_DONE(context);
+
+	minted = context->user_fctx;
+	if (minted->next > minted->end)
+		mint("snowflake_next_batch()",
+			 Min(context->max_calls - context->call_cntr, BATCH_CHUNK), minted);
+	SRF_RETURN_NEXT(context, Int64GetDatum(take_id(minted)));
+}
+
+/* Planner support: the number of rows, if it is a constant. */
+Datum
+snowflake_next_batch_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	SupportRequestRows *rows = (SupportRequestRows *) request;
+	Node	   *count;
+
+	if (!IsA(request, SupportRequestRows) || !is_funcclause(rows->node))
+		PG_RETURN_POINTER(NULL);
+
+	count = estimate_expression_value(rows->root,
+									  linitial(((FuncExpr *) rows->node)->args));
+	if (!IsA(count, Const) || ((Const *) count)->constisnull)
+		PG_RETURN_POINTER(NULL);
+
+	rows->rows = Max(DatumGetInt32(((Const *) count)->constvalue), 0);
+	PG_RETURN_POINTER(request);
 }
 
 /* As currval(): what this session, not another or a parallel worker, minted. */

@@ -18,6 +18,20 @@ SELECT bool_and(snowflake_node(id) = 1) AS of_node_1,
 	bool_and(@ id BETWEEN now() - interval '1 minute' AND clock_timestamp() + interval '6 ms') AS of_now
 	FROM orders;
 
+-- Several at once: as many as asked for, distinct and ascending, above the one
+-- before and below the one after; also if the query stops early.
+SELECT snowflake_next() AS before \gset
+SELECT count(*), count(DISTINCT id), bool_and(id > previous) AS ascending, min(id) > :before AS above
+	FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous
+		  FROM snowflake_next_batch(20000) WITH ORDINALITY AS b(id, n)) b;
+SELECT snowflake_next_batch(3) > :before::bigint AS above;
+SELECT count(*) FROM (SELECT snowflake_next_batch(1000000) LIMIT 5) b;
+SELECT snowflake_current() < snowflake_next() AS above;
+SELECT snowflake_next_batch(0);
+SELECT * FROM snowflake_next_batch(NULL);
+SELECT code, message FROM outcome('SELECT snowflake_next_batch(-1)');
+SELECT count(*), count(DISTINCT id) FROM (SELECT snowflake_next_batch(g) AS id FROM generate_series(0, 100) g) b;
+
 -- A rollback gives nothing back, and ends nothing.
 CREATE TEMP TABLE seen (id snowflake);
 INSERT INTO seen SELECT snowflake_next();
