@@ -77,7 +77,7 @@
  * How long to wait for a lock: somebody else may be creating the extension, or
  * moving the table, in a transaction that waits for us because it mints.
  */
-#define LOCK_TIMEOUT			"500ms"
+#define KEEPER_LOCK_TIMEOUT		"500ms"
 
 /* What the rows of all node IDs say. */
 typedef struct Reservation
@@ -699,8 +699,12 @@ snowflake_keeper_main(Datum main_arg)
 	SetConfigOption("synchronous_commit", "on", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("lock_timeout", LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("lock_timeout", KEEPER_LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("search_path", "pg_catalog", PGC_SUSET, PGC_S_OVERRIDE);
+
+	/* quietly, because only 17 and later have it */
+	(void) set_config_option("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE,
+							 GUC_ACTION_SET, true, DEBUG2, false);
 
 	round_context = AllocSetContextCreate(TopMemoryContext, KEEPER_NAME,
 										  ALLOCSET_DEFAULT_SIZES);

@@ -12,8 +12,7 @@
 #                                         the fault campaign, with its options
 
 set -euo pipefail
-# The fault campaign is one more kind, which joins the others here.
-everything="regress isolation tap"
+everything="regress isolation tap torture"
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 passed=0

@@ -8,7 +8,7 @@
 #
 #   bash test/clients/run.sh                  every client
 #   bash test/clients/run.sh jdbc node        some of them
-#   bash test/clients/run.sh --installed …    with the extension that is installed
+#   bash test/clients/run.sh --installed ...  with the extension that is installed
 
 set -euo pipefail
 everything="psql psycopg2 psycopg3 sqlalchemy jdbc node sequelize"

@@ -58,8 +58,8 @@ foreach my $crash (@crashes)
 	# crash follows at once.
 	my $promised =
 	  SnowflakeTest::status($node, 'postgres', 'reserved_until');
-	$do_it->();
 	my $crashed = clock_gettime(CLOCK_MONOTONIC);
+	$do_it->();
 
 	foreach my $minter (@minters)
 	{

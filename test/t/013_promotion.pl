@@ -73,19 +73,20 @@ is( $standby->safe_psql('postgres',
 # The primary's reservation cannot be extended while the standby does not
 # confirm it: minting ends with the reservation, and the error says why.
 $standby->stop;
-my $sessions = $primary->background_psql('postgres', on_error_stop => 0);
-$sessions->query_safe('\set VERBOSITY verbose');
-$sessions->query_safe(q{SET snowflake.max_wait = '500ms'});
+my $session = $primary->background_psql('postgres', on_error_stop => 0);
+$session->query_safe('\set VERBOSITY verbose');
+$session->query_safe(q{SET snowflake.max_wait = '500ms'});
+$session->query_safe(q{SET statement_timeout = '20s'});
 $primary->poll_query_until('postgres',
 	q{SELECT count(*) = 0 FROM pg_stat_replication})
   or die "standby is still there";
-my $output = $sessions->query(
+my $output = $session->query(
 	q{
 	DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
-like($sessions->{stderr}, qr/ERROR:  55000:.*reservation was not extended/,
+like($session->{stderr}, qr/ERROR:  55000:.*reservation was not extended/,
 	'no standby confirms: minting ends with the reservation');
-like($sessions->{stderr}, qr/still waiting for its commit/, 'with the reason');
-$sessions->{stderr} = '';
+like($session->{stderr}, qr/still waiting for its commit/, 'with the reason');
+$session->{stderr} = '';
 is( $primary->safe_psql(
 		'postgres',
 		q{SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}
@@ -94,7 +95,7 @@ is( $primary->safe_psql(
 	'the keeper waits for the standby');
 
 # Neither the server's stop nor that of the keeper waits for a standby.
-$sessions->quit;
+$session->quit;
 {
 	local $ENV{PGCTLTIMEOUT} = 20;
 	ok($primary->stop('fast', fail_ok => 1),

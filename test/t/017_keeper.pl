@@ -130,7 +130,7 @@ my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_reservation');
 $offset = -s $node->logfile;
 my $error = SnowflakeTest::error_of($node, 'postgres',
-	q{DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
+	q{SET statement_timeout = '20s'; DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
 is($error->{sqlstate}, '55000', 'the table is locked: minting ends');
 like($error->{message}, qr/reservation was not extended within 1000 ms/,
 	'with the reservation');

@@ -1,0 +1,226 @@
+import java.math.BigDecimal;
+import java.sql.Array;
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.sql.Timestamp;
+import java.sql.Types;
+import java.time.Instant;
+import java.time.OffsetDateTime;
+import java.util.Objects;
+import org.postgresql.util.PGobject;
+
+/** PostgreSQL's JDBC driver.  To be run by run.sh. */
+public class JdbcClient {
+    private static final long BIG = (1L << 53) + 1;
+    private static final OffsetDateTime HOUR_AGO = OffsetDateTime.now().minusHours(1);
+
+    private static int count;
+
+    private static void ok(boolean condition, String name) {
+        count++;
+        System.out.printf("%s %d - %s%n", condition ? "ok" : "not ok", count, name);
+    }
+
+    private static void is(Object got, Object expected, String name) {
+        ok(Objects.equals(got, expected), name);
+        if (!Objects.equals(got, expected))
+            System.out.printf("# got: %s%n# expected: %s%n", got, expected);
+    }
+
+    private interface Setter {
+        void set(PreparedStatement statement) throws SQLException;
+    }
+
+    private interface Getter {
+        Object get(ResultSet row) throws SQLException;
+    }
+
+    private interface Action {
+        Object run() throws SQLException;
+    }
+
+    /** The only row's columns, as the getter sees them. */
+    private static Object row(Connection db, String sql, Setter parameters, Getter getter)
+            throws SQLException {
+        try (PreparedStatement statement = db.prepareStatement(sql)) {
+            parameters.set(statement);
+            try (ResultSet rows = statement.executeQuery()) {
+                if (!rows.next())
+                    throw new SQLException("no row: " + sql);
+                Object result = getter.get(rows);
+                if (rows.next())
+                    throw new SQLException("more than one row: " + sql);
+                return result;
+            }
+        }
+    }
+
+    private static void finds(Connection db, String condition, Setter parameters, String name)
+            throws SQLException {
+        is(row(db, "SELECT item FROM orders WHERE " + condition, parameters, r -> r.getString(1)),
+                "default", name);
+    }
+
+    private static void counts(Connection db, String condition, Setter parameters, long expected,
+            String name) throws SQLException {
+        is(row(db, "SELECT count(*) FROM orders WHERE " + condition, parameters, r -> r.getLong(1)),
+                expected, name);
+    }
+
+    /** The action must fail with this SQLSTATE. */
+    private static void fails(Action action, String state, String name) {
+        try {
+            is(action.run(), "an error " + state, name);
+        } catch (SQLException e) {
+            is(e.getSQLState(), state, name);
+        }
+    }
+
+    private static PGobject object(long id) throws SQLException {
+        PGobject object = new PGobject();
+
+        object.setType("snowflake");
+        object.setValue(Long.toString(id));
+        return object;
+    }
+
+    private static Connection connect(String options) throws SQLException {
+        return DriverManager.getConnection(String.format("jdbc:postgresql://127.0.0.1:%s/%s?user=%s%s",
+                System.getenv("PGPORT"), System.getenv("PGDATABASE"), System.getenv("PGUSER"), options));
+    }
+
+    /** What must work with parameters and results as text and in binary. */
+    private static void test(String options, String how) throws SQLException {
+        try (Connection db = connect(options); Statement statement = db.createStatement()) {
+            statement.execute("DROP TABLE IF EXISTS orders");
+            statement.execute("CREATE TABLE orders ("
+                    + " id snowflake PRIMARY KEY DEFAULT snowflake_next(),"
+                    + " ref bigint NOT NULL UNIQUE DEFAULT snowflake_next(),"
+                    + " item text)");
+
+            // minting
+            long id, ref;
+            try (PreparedStatement insert = db.prepareStatement(
+                    "INSERT INTO orders (item) VALUES (?)", Statement.RETURN_GENERATED_KEYS)) {
+                insert.setString(1, "default");
+                insert.executeUpdate();
+                try (ResultSet keys = insert.getGeneratedKeys()) {
+                    keys.next();
+                    id = keys.getLong("id");
+                    ref = keys.getLong("ref");
+                }
+            }
+            ok(id > BIG && ref > id, how + "both columns get an ID by default, getGeneratedKeys()");
+
+            // reading
+            String select = "SELECT id FROM orders WHERE item = 'default'";
+            Setter none = s -> { };
+            is(row(db, select, none, r -> r.getLong(1)), id, how + "getLong()");
+            is(row(db, select, none, r -> r.getString(1)), Long.toString(id), how + "getString()");
+            is(row(db, select, none, r -> r.getBigDecimal(1)), new BigDecimal(id), how + "getBigDecimal()");
+            is(row(db, select, none, r -> r.getObject(1)), object(id),
+                    how + "getObject() is a PGobject");
+            is(row(db, select, none, r -> r.getMetaData().getColumnType(1)), Types.OTHER,
+                    how + "the column has the JDBC type OTHER");
+            fails(() -> row(db, select, none, r -> r.getObject(1, Long.class)), "22023",
+                    how + "getObject(1, Long.class) is refused by the driver");
+            is(row(db, "SELECT id::bigint FROM orders", none, r -> r.getObject(1, Long.class)), id,
+                    how + "getObject(1, Long.class) of a bigint");
+            is(row(db, "SELECT ref FROM orders", none, r -> r.getObject(1)), ref,
+                    how + "getObject() of the bigint column");
+            is(row(db, "SELECT array_agg(id) FROM orders", none,
+                    r -> ((Object[]) r.getArray(1).getArray())[0]), object(id),
+                    how + "an array is one of PGobjects");
+            is(row(db, "SELECT array_agg(id::bigint) FROM orders", none,
+                    r -> ((Long[]) r.getArray(1).getArray())[0]), id,
+                    how + "an array of bigint is one of Longs");
+
+            // filtering by ID
+            finds(db, "id = ?", s -> s.setLong(1, id), how + "setLong()");
+            finds(db, "id = ?", s -> s.setObject(1, id), how + "setObject() of a Long");
+            finds(db, "id = ?", s -> s.setObject(1, object(id)), how + "setObject() of a PGobject");
+            finds(db, "id = ?", s -> s.setObject(1, Long.toString(id), Types.OTHER),
+                    how + "setObject() of a String as OTHER");
+            finds(db, "id = ?::snowflake", s -> s.setString(1, Long.toString(id)),
+                    how + "setString() with a cast");
+            fails(() -> row(db, "SELECT FROM orders WHERE id = ?",
+                    s -> s.setString(1, Long.toString(id)), r -> 0), "42883",
+                    how + "setString() without a cast is refused");
+            finds(db, "ref = ?", s -> s.setLong(1, ref), how + "setLong() for the bigint column");
+            counts(db, "id = ?", s -> s.setInt(1, 5), 0, how + "setInt()");
+            for (String type : new String[] {"bigint", "snowflake"}) {
+                Array array = db.createArrayOf(type, new Long[] {5L, id});
+                finds(db, "id = ANY (?)", s -> s.setArray(1, array), how + "setArray() of " + type);
+            }
+            finds(db, "id = ANY (?)", s -> s.setObject(1, new long[] {5L, id}),
+                    how + "setObject() of a long[]");
+
+            // filtering by time
+            counts(db, "id >= ?", s -> s.setObject(1, HOUR_AGO), 1, how + "setObject() of a time");
+            counts(db, "id < ?", s -> s.setObject(1, HOUR_AGO), 0, how + "the rest");
+            counts(db, "ref >= snowflake_lower_bound(?)", s -> s.setObject(1, HOUR_AGO), 1,
+                    how + "setObject() of a time for the bigint column");
+            Timestamp timestamp = Timestamp.from(Instant.now().minusSeconds(3600));
+            counts(db, "id >= ?::timestamptz", s -> s.setTimestamp(1, timestamp), 1,
+                    how + "setTimestamp() with a cast");
+            fails(() -> row(db, "SELECT FROM orders WHERE id >= ?",
+                    s -> s.setTimestamp(1, timestamp), r -> 0), "22P02",
+                    how + "setTimestamp() without a cast is refused");
+
+            // explicit IDs
+            is(row(db, "INSERT INTO orders VALUES (?, ?) RETURNING id", s -> {
+                s.setLong(1, BIG);
+                s.setLong(2, BIG);
+            }, r -> r.getLong(1)), BIG, how + "insert a long beyond 2^53");
+            is(row(db, "INSERT INTO orders VALUES (?::snowflake, ?) RETURNING id", s -> {
+                s.setString(1, Long.toString(Long.MAX_VALUE));
+                s.setLong(2, Long.MAX_VALUE);
+            }, r -> r.getLong(1)), Long.MAX_VALUE, how + "insert the largest ID as a String");
+
+            // a batch, of which the driver makes one statement if it may
+            try (PreparedStatement insert = db.prepareStatement("INSERT INTO orders (item) VALUES (?)")) {
+                for (int i = 0; i < 20; i++) {
+                    insert.setString(1, "batch");
+                    insert.addBatch();
+                }
+                insert.executeBatch();
+            }
+            counts(db, "item = 'batch' AND id >= ?", s -> s.setObject(1, HOUR_AGO), 20,
+                    how + "a batch mints an ID for each row");
+        }
+    }
+
+    public static void main(String[] arguments) throws SQLException {
+        int oid;
+
+        try (Connection db = connect("")) {
+            System.out.printf("# client: JDBC %s, Java %s%n", db.getMetaData().getDriverVersion(),
+                    System.getProperty("java.version"));
+        }
+        test("", "text: ");
+        // -1 has the driver prepare, and use binary where it can, from the first execution
+        test("&prepareThreshold=-1&reWriteBatchedInserts=true", "binary: ");
+
+        try (Connection db = connect("&stringtype=unspecified")) {
+            counts(db, "id = ?", s -> s.setString(1, Long.toString(BIG)), 1,
+                    "stringtype=unspecified: setString() without a cast");
+        }
+
+        // forcing results into binary, for a type that the driver does not know
+        try (Connection db = connect("")) {
+            oid = (Integer) row(db, "SELECT 'snowflake'::regtype::oid::integer", s -> { },
+                    r -> r.getInt(1));
+        }
+        try (Connection db = connect("&prepareThreshold=-1&binaryTransferEnable=" + oid)) {
+            is(row(db, "SELECT id FROM orders WHERE id = " + BIG, s -> { }, r -> r.getString(1)), null,
+                    "binaryTransferEnable: getString() is null");
+            fails(() -> row(db, "SELECT id FROM orders WHERE id = " + BIG, s -> { }, r -> r.getLong(1)),
+                    "22003", "binaryTransferEnable: getLong() is refused by the driver");
+        }
+        System.out.printf("1..%d%n", count);
+    }
+}

@@ -1,0 +1,105 @@
+// node-postgres.  To be run by run.sh.
+
+const { Client, types } = require('pg');
+const { client, ok, is, fails, run } = require('./tap');
+
+const BIG = 2n ** 53n + 1n;
+const hourAgo = new Date(Date.now() - 3600 * 1000);
+
+run(async () => {
+  const db = new Client();
+
+  await db.connect();
+  client(`node-postgres ${require('pg/package.json').version}, Node.js ${process.versions.node}`);
+
+  // The only column of the only row.
+  const value = async (text, values) => {
+    const { rows } = await db.query({ text, values, rowMode: 'array' });
+    if (rows.length !== 1) {
+      throw new Error(`${rows.length} rows: ${text}`);
+    }
+    return rows[0][0];
+  };
+
+  await db.query(`
+    CREATE TABLE orders (
+      id   snowflake PRIMARY KEY DEFAULT snowflake_next(),
+      ref  bigint NOT NULL UNIQUE DEFAULT snowflake_next(),
+      item text
+    )`);
+
+  // without any preparation
+  const { rows: [order] } = await db.query(
+    'INSERT INTO orders (item) VALUES ($1) RETURNING id, ref', ['default']);
+  is(typeof order.id, 'string', 'a snowflake is a string');
+  is(typeof order.ref, 'string', 'so is a bigint');
+  ok(BigInt(order.ref) > BigInt(order.id), 'both columns get an ID by default');
+  is(await value('SELECT item FROM orders WHERE id = $1', [order.id]), 'default',
+    'filter by a string');
+  is(await value('SELECT item FROM orders WHERE id = $1', [BigInt(order.id)]), 'default',
+    'filter by a BigInt');
+  is(await value('SELECT item FROM orders WHERE ref = $1', [order.ref]), 'default',
+    'filter the bigint column');
+  is(await value('SELECT item FROM orders WHERE id = ANY($1)', [['5', order.id]]), 'default',
+    'filter by an array of strings');
+  is(await value('SELECT item FROM orders WHERE id = ANY($1)', [[5n, BigInt(order.id)]]), 'default',
+    'filter by an array of BigInts');
+  is(await value('SELECT count(*) FROM orders WHERE id >= $1::timestamptz', [hourAgo]), '1',
+    'filter by a Date, with a cast');
+  is(await value('SELECT count(*) FROM orders WHERE id < $1::timestamptz', [hourAgo]), '0',
+    'filter by a Date, the rest');
+  is(await value('SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound($1)', [hourAgo]),
+    '1', 'filter the bigint column by a Date');
+  await fails(db.query('SELECT FROM orders WHERE id >= $1', [hourAgo]), '22P02',
+    'a Date without a cast is refused');
+  is(await value('INSERT INTO orders VALUES ($1, $2) RETURNING id', [BIG, BIG]), String(BIG),
+    'insert a BigInt beyond 2^53');
+  is(await value('INSERT INTO orders VALUES ($1, $2) RETURNING id',
+    [String(BIG + 2n), String(BIG + 2n)]), String(BIG + 2n), 'insert a string beyond 2^53');
+
+  // rounding
+  is(await value('SELECT count(*) FROM orders WHERE id = $1', [Number(BIG)]), '0',
+    'a number is rounded before it is sent, and finds nothing');
+  is(await value('SELECT row_to_json(o) FROM orders o WHERE id = $1', [BIG]),
+    { id: String(BIG), ref: Number(BIG - 1n), item: null },
+    'in JSON a snowflake is exact, a bigint is rounded');
+
+  // prepared
+  for (const time of [1, 2]) {
+    const { rows: [row] } = await db.query({
+      name: 'mint', text: 'INSERT INTO orders (item) VALUES ($1) RETURNING id', values: ['prepared'],
+    });
+    ok(BigInt(row.id) > BIG, `a prepared statement mints, time ${time}`);
+  }
+
+  // as BigInt, once parsers have been set
+  const oid = Number(await value("SELECT 'snowflake'::regtype::oid"));
+  const arrayOid = Number(await value("SELECT 'snowflake[]'::regtype::oid"));
+  const parseArray = types.getTypeParser(1009);   // text[]
+
+  is(await value('SELECT array_agg(id) FROM orders WHERE id = $1', [BIG]), `{${BIG}}`,
+    'an array of snowflakes is a string');
+  types.setTypeParser(oid, BigInt);
+  types.setTypeParser(arrayOid, (text) => parseArray(text).map(BigInt));
+  is(await value('SELECT id FROM orders WHERE id = $1', [BIG]), BIG, 'parser set: a BigInt');
+  is(await value('SELECT array_agg(id) FROM orders WHERE id = $1', [BIG]), [BIG],
+    'parser set: an array of BigInt');
+  is(await value('SELECT NULL::snowflake'), null, 'parser set: a null is null');
+
+  // The binary protocol: not to be used with this client, which takes all that
+  // it receives for UTF-8 before a parser sees it, and so loses bytes from 0x80
+  // on, of a bigint like of a snowflake.
+  const parseBinary = (buffer) => buffer.readBigInt64BE();
+  const id = BIG + 0x80n;
+
+  types.setTypeParser(oid, 'binary', parseBinary);
+  types.setTypeParser(types.builtins.INT8, 'binary', parseBinary);
+  for (const type of ['snowflake', 'bigint']) {
+    const { rows: [row] } = await db.query({
+      text: `SELECT ($1::text)::${type} AS id`, values: [id], binary: true,
+    });
+    ok(typeof row.id === 'bigint' && row.id !== id, `binary: true destroys a ${type}`);
+  }
+
+  await db.end();
+});

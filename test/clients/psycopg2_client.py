@@ -1,0 +1,83 @@
+"""psycopg2.  To be run by run.sh."""
+
+import datetime
+import io
+
+import psycopg2
+import psycopg2.extensions
+
+from tap import client, done, is_, ok, raises
+
+BIG = 2**53 + 1
+HOUR_AGO = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
+
+connection = psycopg2.connect("")
+connection.autocommit = True
+cursor = connection.cursor()
+
+
+def value(sql, *parameters):
+    """The only column of the only row."""
+    cursor.execute(sql, parameters)
+    ((result,),) = cursor.fetchall()
+    return result
+
+
+client(f"psycopg2 {psycopg2.__version__.split()[0]}")
+cursor.execute("""
+    CREATE TABLE orders (
+        id   snowflake PRIMARY KEY DEFAULT snowflake_next(),
+        ref  bigint NOT NULL UNIQUE DEFAULT snowflake_next(),
+        item text
+    )""")
+
+# without any preparation
+cursor.execute("INSERT INTO orders (item) VALUES (%s) RETURNING id, ref", ["default"])
+text, number = cursor.fetchone()
+is_(type(text), str, "a snowflake is a str")
+is_(type(number), int, "a bigint is an int")
+is_(value("SELECT item FROM orders WHERE id = %s", text), "default", "filter by a str")
+is_(value("SELECT item FROM orders WHERE id = %s", int(text)), "default", "filter by an int")
+is_(value("SELECT item FROM orders WHERE ref = %s", number), "default", "filter the bigint column")
+is_(value("SELECT item FROM orders WHERE id = ANY(%s)", [5, int(text)]), "default",
+    "filter by a list of int")
+is_(value("SELECT item FROM orders WHERE id IN %s", ("5", text)), "default",
+    "filter by a tuple of str")
+is_(value("SELECT item FROM orders WHERE id = ANY(%s::snowflake[])", ["5", text]), "default",
+    "filter by a list of str, with a cast")
+raises(psycopg2.errors.UndefinedFunction,
+       lambda: value("SELECT item FROM orders WHERE id = ANY(%s)", ["5", text]),
+       "a list of str without a cast is refused")
+is_(value("SELECT count(*) FROM orders WHERE id >= %s", HOUR_AGO), 1, "filter by a datetime")
+is_(value("SELECT count(*) FROM orders WHERE id < %s", HOUR_AGO), 0, "filter by a datetime, the rest")
+is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", HOUR_AGO), 1,
+    "filter the bigint column by a datetime")
+is_(value("INSERT INTO orders VALUES (%s, %s) RETURNING id", BIG, BIG), str(BIG),
+    "insert an int beyond 2^53")
+is_(value("INSERT INTO orders VALUES (%s, %s) RETURNING id", str(BIG + 1), BIG + 1), str(BIG + 1),
+    "insert a str beyond 2^53")
+is_(value("SELECT row_to_json(o) FROM orders o WHERE id = %s", BIG),
+    {"id": str(BIG), "ref": BIG, "item": None}, "JSON has a string for snowflake")
+
+# as int, once these have been registered
+oid, array_oid = value("SELECT ARRAY[oid::bigint, typarray::bigint] FROM pg_type WHERE oid = 'snowflake'::regtype")
+is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG), "{%d}" % BIG,
+    "an array of snowflakes is a str")
+SNOWFLAKE = psycopg2.extensions.new_type(
+    (oid,), "SNOWFLAKE", lambda value, cursor: None if value is None else int(value))
+psycopg2.extensions.register_type(SNOWFLAKE, connection)
+psycopg2.extensions.register_type(
+    psycopg2.extensions.new_array_type((array_oid,), "SNOWFLAKE[]", SNOWFLAKE), connection)
+is_(value("SELECT id FROM orders WHERE id = %s", BIG), BIG, "registered: an int")
+is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG), [BIG], "registered: a list of int")
+is_(value("SELECT NULL::snowflake"), None, "registered: a null is None")
+
+# the binary protocol: COPY only
+copy = io.BytesIO()
+cursor.copy_expert("COPY (SELECT id FROM orders WHERE ref = %d) TO STDOUT (FORMAT binary)" % BIG, copy)
+ok(BIG.to_bytes(8, "big") in copy.getvalue(), "COPY BINARY writes 8 bytes, as for a bigint")
+cursor.execute("CREATE TABLE copies (id snowflake)")
+cursor.copy_expert("COPY copies FROM STDIN (FORMAT binary)", io.BytesIO(copy.getvalue()))
+is_(value("SELECT id FROM copies"), BIG, "COPY BINARY reads them")
+
+done()

@@ -1,0 +1,110 @@
+"""psycopg 3.  To be run by run.sh."""
+
+import datetime
+
+import psycopg
+from psycopg.types import TypeInfo
+from psycopg.types.numeric import Int8BinaryDumper, Int8BinaryLoader, IntLoader
+
+from tap import client, done, is_, ok, raises
+
+BIG = 2**53 + 1
+HOUR_AGO = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
+
+connection = psycopg.connect("", autocommit=True)
+
+
+def value(sql, *parameters, binary=False):
+    """The only column of the only row."""
+    ((result,),) = connection.execute(sql, parameters, binary=binary).fetchall()
+    return result
+
+
+client(f"psycopg {psycopg.__version__}, {psycopg.pq.__impl__} implementation")
+connection.execute("""
+    CREATE TABLE orders (
+        id   snowflake PRIMARY KEY DEFAULT snowflake_next(),
+        ref  bigint NOT NULL UNIQUE DEFAULT snowflake_next(),
+        item text
+    )""")
+
+# without any preparation
+text, number = connection.execute(
+    "INSERT INTO orders (item) VALUES (%s) RETURNING id, ref", ["default"]).fetchone()
+is_(type(text), str, "a snowflake is a str")
+is_(type(number), int, "a bigint is an int")
+is_(value("SELECT item FROM orders WHERE id = %s", text), "default", "filter by a str")
+is_(value("SELECT item FROM orders WHERE id = %s", int(text)), "default", "filter by an int")
+is_(value("SELECT item FROM orders WHERE id = %b", int(text)), "default", "filter by a binary int")
+is_(value("SELECT item FROM orders WHERE ref = %s", number), "default", "filter the bigint column")
+is_(value("SELECT count(*) FROM orders WHERE id = %s", 5), 0, "filter by a small int")
+is_(value("SELECT count(*) FROM orders WHERE id = %b", 5), 0, "filter by a small binary int")
+is_(value("SELECT item FROM orders WHERE id = ANY(%s)", [5, int(text)]), "default",
+    "filter by a list of int")
+is_(value("SELECT item FROM orders WHERE id = ANY(%b)", [5, int(text)]), "default",
+    "filter by a binary list of int")
+is_(value("SELECT item FROM orders WHERE id = ANY(%s)", ["5", text]), "default",
+    "filter by a list of str")
+raises(psycopg.errors.UndefinedFunction,
+       lambda: value("SELECT item FROM orders WHERE id = %b", text), "a binary str is refused")
+is_(value("SELECT item FROM orders WHERE id = %b::snowflake", text), "default",
+    "a binary str with a cast")
+is_(value("SELECT count(*) FROM orders WHERE id >= %s", HOUR_AGO), 1, "filter by a datetime")
+is_(value("SELECT count(*) FROM orders WHERE id >= %b", HOUR_AGO), 1, "filter by a binary datetime")
+is_(value("SELECT count(*) FROM orders WHERE id < %b", HOUR_AGO), 0,
+    "filter by a binary datetime, the rest")
+is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", HOUR_AGO), 1,
+    "filter the bigint column by a datetime")
+is_(value("INSERT INTO orders VALUES (%s, %s) RETURNING id", BIG, BIG), str(BIG),
+    "insert an int beyond 2^53")
+is_(value("INSERT INTO orders VALUES (%b, %b) RETURNING id", BIG + 1, BIG + 1), str(BIG + 1),
+    "insert a binary int beyond 2^53")
+is_(value("INSERT INTO orders VALUES (%s::bigint, %s) RETURNING id", 5, 5), "5",
+    "insert a small int, with a cast")
+is_(value("SELECT row_to_json(o) FROM orders o WHERE id = %s", BIG),
+    {"id": str(BIG), "ref": BIG, "item": None}, "JSON has a string for snowflake")
+is_(value("SELECT id FROM orders WHERE id = %s", BIG, binary=True), BIG.to_bytes(8, "big"),
+    "in binary, a snowflake is bytes")
+
+# as int, once these have been registered
+info = TypeInfo.fetch(connection, "snowflake")
+info.register(connection)
+is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG), [str(BIG)],
+    "type registered: an array is a list of str")
+connection.adapters.register_loader("snowflake", IntLoader)
+connection.adapters.register_loader("snowflake", Int8BinaryLoader)
+for binary in False, True:
+    how = "binary" if binary else "text"
+    is_(value("SELECT id FROM orders WHERE id = %s", BIG, binary=binary), BIG,
+        f"loaders registered: an int from {how}")
+    is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG, binary=binary), [BIG],
+        f"loaders registered: a list of int from {how}")
+    is_(value("SELECT NULL::snowflake", binary=binary), None,
+        f"loaders registered: a null from {how} is None")
+
+# prepared, in binary
+for round in range(2):
+    (prepared,) = connection.execute("INSERT INTO orders (item) VALUES (%b) RETURNING id",
+                                     ["prepared"], prepare=True, binary=True).fetchone()
+    ok(prepared > BIG, f"a prepared statement mints, time {round + 1}")
+
+# a class of its own, for COPY BINARY and for whoever wants parameters typed
+class Snowflake(int):
+    pass
+
+
+class SnowflakeDumper(Int8BinaryDumper):
+    oid = info.oid
+
+
+connection.adapters.register_dumper(Snowflake, SnowflakeDumper)
+is_(value("SELECT pg_typeof(%b)::text", Snowflake(BIG)), "snowflake", "dumper registered: a parameter has the type")
+connection.execute("CREATE TABLE copies (id snowflake PRIMARY KEY, item text)")
+with connection.cursor().copy("COPY copies FROM STDIN (FORMAT binary)") as copy:
+    copy.set_types(["snowflake", "text"])
+    copy.write_row((Snowflake(BIG), "copied"))
+with connection.cursor().copy("COPY copies TO STDOUT (FORMAT binary)") as copy:
+    copy.set_types(["snowflake", "text"])
+    is_(list(copy.rows()), [(BIG, "copied")], "COPY BINARY writes and reads rows")
+
+done()

@@ -1,0 +1,94 @@
+"""SQLAlchemy, with psycopg2 below it.  To be run by run.sh."""
+
+import datetime
+import warnings
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.orm import Session, declarative_base
+from sqlalchemy.types import UserDefinedType
+
+from tap import client, done, is_, ok
+
+BIG = 2**53 + 1
+HOUR_AGO = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
+
+
+class Snowflake(UserDefinedType):
+    cache_ok = True
+
+    def get_col_spec(self, **kw):
+        return "snowflake"
+
+    def result_processor(self, dialect, coltype):
+        return lambda value: None if value is None else int(value)
+
+    # a datetime stays one when a snowflake is compared with it
+    def coerce_compared_value(self, op, value):
+        if isinstance(value, datetime.datetime):
+            return sa.DateTime(timezone=True)
+        return self
+
+
+Base = declarative_base()
+
+
+class Order(Base):
+    __tablename__ = "orders"
+    id = sa.Column(Snowflake, primary_key=True, server_default=sa.func.snowflake_next())
+    ref = sa.Column(sa.BigInteger, nullable=False, unique=True, server_default=sa.func.snowflake_next())
+    item = sa.Column(sa.Text)
+
+
+client(f"SQLAlchemy {sa.__version__}")
+engine = sa.create_engine("postgresql+psycopg2://")
+Base.metadata.create_all(engine)
+
+with Session(engine) as session:
+    def count(condition):
+        return session.query(Order).filter(condition).count()
+
+    order = Order(item="default")
+    session.add(order)
+    session.commit()
+    is_(type(order.id), int, "a snowflake is an int")
+    is_(type(order.ref), int, "so is a bigint")
+    ok(order.ref > order.id, "both columns get an ID by default")
+
+    several = [Order(item="bulk") for _ in range(3)]
+    session.add_all(several)
+    session.commit()
+    is_(len({order.id for order in several}), 3, "add_all() mints an ID for each row")
+
+    key = order.id
+    session.expunge_all()
+    order = session.get(Order, key)
+    is_(order.item, "default", "get()")
+    is_(count(Order.id == order.id), 1, "filter by an int")
+    is_(count(Order.id == str(order.id)), 1, "filter by a str")
+    is_(count(Order.ref == order.ref), 1, "filter the bigint column")
+    is_(count(Order.id.in_([5, order.id])), 1, "filter by a list of int")
+    is_(count(Order.id == sa.any_(sa.literal([5, order.id], sa.ARRAY(sa.BigInteger)))), 1,
+        "filter by an array of int")
+    is_(count(Order.id >= HOUR_AGO), 4, "filter by a datetime")
+    is_(count(Order.id < HOUR_AGO), 0, "filter by a datetime, the rest")
+    is_(count(Order.ref >= sa.func.snowflake_lower_bound(HOUR_AGO)), 4,
+        "filter the bigint column by a datetime")
+
+    session.add(Order(id=BIG, ref=BIG, item="explicit"))
+    session.commit()
+    is_(session.query(Order.id, Order.ref).filter_by(item="explicit").one()[:], (BIG, BIG),
+        "insert an int beyond 2^53")
+    is_(session.execute(sa.select(sa.func.to_json(Order.id)).filter_by(item="explicit")).scalar(),
+        str(BIG), "JSON has a string for snowflake")
+
+# reflection
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    column = sa.Table("orders", sa.MetaData(), autoload_with=engine).c.id
+is_([type(column.type), len(caught)], [sa.types.NullType, 1], "reflection warns of a type it does not know")
+postgresql.base.ischema_names["snowflake"] = Snowflake
+column = sa.Table("orders", sa.MetaData(), autoload_with=engine).c.id
+is_(type(column.type), Snowflake, "type registered: reflection knows it")
+
+done()

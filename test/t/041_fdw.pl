@@ -1,0 +1,246 @@
+# A foreign table of postgres_fdw with a snowflake key: whatever is sent to the
+# other server and whatever is compared here, the rows are the same; what can
+# be sent is sent, once the server's options say that the other one has the
+# extension, too; and defaults are those of the foreign table.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $local = SnowflakeTest::new_node('local', node_id => 1, conf => "timezone = 'UTC'");
+my $remote = SnowflakeTest::new_node('remote', node_id => 2, conf => "timezone = 'UTC'");
+
+$remote->start;
+$remote->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($remote, 'postgres');
+$remote->safe_psql(
+	'postgres', q{
+	CREATE TABLE items (id snowflake PRIMARY KEY DEFAULT snowflake_next(), n integer);
+	INSERT INTO items SELECT make_snowflake(timestamptz '2026-01-01 UTC' + n * interval '1 hour', 2, n), n
+	  FROM generate_series(1, 1000) n;
+	INSERT INTO items (id, n) VALUES ('0', 0), ('5', 5), ('9223372036854775807', -1);
+	INSERT INTO items (n) SELECT 2000 + n FROM generate_series(1, 100) n;
+	ANALYZE items;
+});
+
+$local->start;
+$local->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($local, 'postgres');
+$local->safe_psql(
+	'postgres', 'CREATE EXTENSION postgres_fdw'
+	  . join '',
+	map {
+		my ($server, $option) = @$_;
+		my ($host, $port) = ($remote->host, $remote->port);
+
+		qq{
+		; CREATE SERVER $server FOREIGN DATA WRAPPER postgres_fdw
+			OPTIONS (host '$host', port '$port', dbname 'postgres' $option);
+		CREATE USER MAPPING FOR PUBLIC SERVER $server;
+		CREATE FOREIGN TABLE items_$server (id snowflake DEFAULT snowflake_next(), n integer)
+			SERVER $server OPTIONS (table_name 'items');
+		ANALYZE items_$server}
+	} ([ 'knowing', q{, extensions 'snowflake'} ], [ 'unknowing', '' ]));
+
+# Conditions, and whether they are sent to a server that is known to have the
+# extension.  Sent is what is immutable: of a constant time the bound is known
+# when the query is planned, that of now() is not.  A sub-select makes a
+# parameter of it, which can be sent.
+#
+# An array of snowflakes is never sent, because an array type is no member of
+# the extension; the list is one unless its elements are numbers.
+my $id = $remote->safe_psql('postgres', 'SELECT id FROM items WHERE n = 500');
+my $after = $remote->safe_psql('postgres', 'SELECT id FROM items WHERE n = 510');
+my @conditions = (
+	[ "id = '$id'", 1 ],
+	[ "id = $id", 1 ],
+	[ "$id = id", 1 ],
+	[ "id = 5", 1 ],
+	[ "id <> $id", 1 ],
+	[ "id <> '$id'", 1 ],
+	[ "id < '$id'", 1 ],
+	[ "id <= '$id'", 1 ],
+	[ "id > '$id'", 1 ],
+	[ "id >= '$id'", 1 ],
+	[ "id < $id", 1 ],
+	[ "$id >= id", 1 ],
+	[ "id > 5", 1 ],
+	[ "id BETWEEN '$id' AND '$after'", 1 ],
+	[ "id::bigint % 2 = 1", 1 ],
+	[ "NOT id < '$id'", 1 ],
+	[ "id >= timestamptz '2026-01-15 12:00 UTC'", 1 ],
+	[ "id > timestamptz '2026-01-15 12:00 UTC'", 1 ],
+	[ "id < timestamptz '2026-01-15 12:00 UTC'", 1 ],
+	[ "id <= timestamptz '2026-01-15 12:00 UTC'", 1 ],
+	[ "date '2026-01-15' <= id", 0 ],
+	[ "id <@ tstzrange('2026-01-10 UTC', '2026-01-15 UTC')", 1 ],
+	[ "id >= timestamptz 'infinity'", 1 ],
+	[ "id < timestamptz '-infinity'", 1 ],
+	[ "id >= now() - interval '1 day'", 0 ],
+	[ "id >= (SELECT snowflake_lower_bound(now() - interval '1 day'))", 1 ],
+	[ "id IN ('$id', '$after', '6')", 0 ],
+	[ "id IN ($id, $after, 6)", 1 ],
+	[ "id NOT IN ($id, $after, 6)", 1 ],
+	[ "id = ANY ('{$id,$after,6}'::bigint[])", 1 ],
+	[ "id = ANY ('{$id,$after,6}'::snowflake[])", 0 ],
+	[ "\@ id >= '2026-01-15 12:00 UTC'", 0 ],
+	[ "snowflake_sequence(id) = 17", 0 ],
+	[ "id IS NOT NULL", 1 ]);
+
+sub plan_of
+{
+	my ($query) = @_;
+
+	return $local->safe_psql('postgres',
+		"EXPLAIN (VERBOSE, COSTS OFF) $query");
+}
+
+# Is a condition compared by the other server alone?
+sub is_sent
+{
+	my ($plan) = @_;
+
+	return $plan !~ /Filter:/ && $plan =~ /Remote SQL: .* WHERE /;
+}
+
+foreach my $condition (@conditions)
+{
+	my ($where, $can_be_sent) = @$condition;
+	my $rows = q{count(*), count(*) < 1103, md5(string_agg(id || ':' || n, ',' ORDER BY n))};
+	my $expected = $remote->safe_psql('postgres', "SELECT $rows FROM items WHERE $where");
+
+	foreach my $server ('knowing', 'unknowing')
+	{
+		my $plan = plan_of("SELECT id, n FROM items_$server WHERE $where");
+		my $sent = $can_be_sent && $server eq 'knowing';
+
+		my ($ret, $stdout, $stderr) =
+		  $local->psql('postgres', "SELECT $rows FROM items_$server WHERE $where");
+		is($stdout . $stderr, $expected, "$server: rows with $where");
+		is(is_sent($plan) ? 'sent' : 'not sent', $sent ? 'sent' : 'not sent', "$server: $where")
+		  or diag($plan);
+	}
+}
+
+foreach my $server ('knowing', 'unknowing')
+{
+	my $table = "items_$server";
+	my $sent = $server eq 'knowing';
+
+	# Parameters, with a plan for all values
+	my $prepare = qq{
+		SET plan_cache_mode = force_generic_plan;
+		PREPARE one (snowflake) AS SELECT n FROM $table WHERE id = \$1;
+		PREPARE page (snowflake) AS SELECT n FROM $table WHERE id < \$1 ORDER BY id DESC LIMIT 3;
+		PREPARE since (timestamptz) AS SELECT count(*) FROM $table WHERE id >= \$1;};
+	my ($ret, $stdout, $stderr) = $local->psql(
+		'postgres', qq{
+		$prepare
+		EXECUTE one ('$id');
+		EXECUTE page ('$id');
+		EXECUTE since ('2026-01-15 12:00 UTC')});
+	is( $stdout . $stderr,
+		"500\n499\n498\n497\n"
+		  . $remote->safe_psql('postgres',
+			q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC'}),
+		"$server: rows by parameters");
+	foreach my $statement ("one ('$id')", "page ('$id')")
+	{
+		my $plan = $local->safe_psql('postgres',
+			"$prepare EXPLAIN (VERBOSE, COSTS OFF) EXECUTE $statement");
+		is(!!is_sent($plan), $sent, "$server: parameters of $statement")
+		  or diag($plan);
+	}
+
+	# The order of the key, and its ends
+	my $plan = plan_of("SELECT * FROM $table ORDER BY id DESC LIMIT 10");
+	is($plan =~ /Remote SQL: .* ORDER BY id DESC/ ? 1 : 0, $sent ? 1 : 0, "$server: ORDER BY id")
+	  or diag($plan);
+	is( $local->safe_psql('postgres', "SELECT min(id), max(id) FROM $table"),
+		'0|9223372036854775807', "$server: min and max");
+
+	# Joins: with a table of this server, and of the other one with itself
+	is( $local->safe_psql(
+			'postgres', qq{
+			CREATE TEMP TABLE wanted AS SELECT id, id::bigint AS number FROM $table WHERE n BETWEEN 400 AND 500;
+			ANALYZE wanted;
+			SELECT count(*), sum(n) FROM $table JOIN wanted USING (id);
+			SELECT count(*), sum(n) FROM $table f JOIN wanted w ON f.id = w.number;
+			SELECT count(*) FROM $table a JOIN $table b ON a.id = b.id JOIN $table c ON c.id > b.id
+			 WHERE a.n = 500 AND c.id < '$after';
+			SELECT count(*) FROM wanted w JOIN $table f ON f.id < w.id AND f.n = 450}),
+		"101|45450\n101|45450\n9\n50",
+		"$server: joins");
+
+	# Changes, which are sent as they are where their condition is
+	my $update = qq{UPDATE $table SET n = n + 10000 WHERE id > '$id' AND id < timestamptz '2026-01-22 UTC'};
+	like(
+		plan_of($update),
+		$sent ? qr/Foreign Update on [^\n]*\n\s+Remote SQL: UPDATE / : qr/Filter: /,
+		"$server: UPDATE");
+	is( $local->safe_psql(
+			'postgres', qq{
+			BEGIN;
+			$update;
+			SELECT sum(CASE WHEN n > 10000 THEN 1 END) FROM $table;
+			DELETE FROM $table WHERE id <= '$after' AND id > $id;
+			SELECT sum(CASE WHEN n > 10000 THEN 1 END), count(*) FROM $table;
+			ROLLBACK}),
+		"3\n|1093",
+		"$server: UPDATE and DELETE by ranges of IDs");
+}
+
+# Defaults.  postgres_fdw sends a value for each column that the foreign table
+# has, and where INSERT names none, that is the foreign table's default, or null.
+#
+# So with the default in the foreign table the ID is minted by this server, and
+# has its node ID;
+is( $local->safe_psql(
+		'postgres', q{
+		INSERT INTO items_knowing (n) VALUES (-2) RETURNING snowflake_node(id);
+		INSERT INTO items_unknowing (n) VALUES (-3), (-4) RETURNING snowflake_node(id)}),
+	"1\n1\n1",
+	'default of the foreign table: IDs of the local server');
+is( $local->safe_psql('postgres', "COPY items_knowing (n) FROM stdin;\n-5\n\\.\n")
+	  . $remote->safe_psql('postgres', 'SELECT snowflake_node(id) FROM items WHERE n IN (-2, -3, -4, -5)'),
+	"1\n1\n1\n1",
+	'they arrive, from COPY as well');
+
+# without one it is null, which the key of the other server refuses;
+$local->safe_psql('postgres', 'ALTER TABLE items_knowing ALTER id DROP DEFAULT');
+is( SnowflakeTest::error_of(
+		$local, 'postgres', 'INSERT INTO items_knowing (n) VALUES (-6)')->{sqlstate},
+	'23502',
+	'no default in the foreign table: null');
+
+# and for the other server's default to count, and its node ID, the foreign
+# table that is inserted into must not have the column.
+is( $local->safe_psql(
+		'postgres', q{
+		CREATE FOREIGN TABLE new_items (n integer) SERVER knowing OPTIONS (table_name 'items');
+		INSERT INTO new_items (n) VALUES (-7);
+		SELECT snowflake_node(id) FROM items_knowing WHERE n = -7}),
+	'2',
+	'foreign table without the column: IDs of the remote server');
+
+# IMPORT FOREIGN SCHEMA knows the type, and takes over the default if asked to
+is( $local->safe_psql(
+		'postgres', q{
+		CREATE SCHEMA imported;
+		IMPORT FOREIGN SCHEMA public LIMIT TO (items) FROM SERVER knowing INTO imported
+			OPTIONS (import_default 'true');
+		INSERT INTO imported.items (n) VALUES (-8) RETURNING pg_typeof(id), snowflake_node(id);
+		SELECT count(*) FROM imported.items WHERE id >= timestamptz '2026-01-15 12:00 UTC' AND n > -2}),
+	"snowflake|1\n"
+	  . $remote->safe_psql('postgres',
+		q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC' AND n > -2}),
+	'IMPORT FOREIGN SCHEMA');
+
+$local->stop;
+$remote->stop;
+done_testing();
