@@ -219,7 +219,7 @@ public class JdbcClient {
             is(row(db, "SELECT id FROM orders WHERE id = " + BIG, s -> { }, r -> r.getString(1)), null,
                     "binaryTransferEnable: getString() is null");
             fails(() -> row(db, "SELECT id FROM orders WHERE id = " + BIG, s -> { }, r -> r.getLong(1)),
-                    "22003", "binaryTransferEnable: getLong() is refused by the driver");
+                    "42821", "binaryTransferEnable: getLong() is refused by the driver");
         }
         System.out.printf("1..%d%n", count);
     }

@@ -11,7 +11,7 @@
 #   bash test/clients/run.sh --installed ...  with the extension that is installed
 
 set -euo pipefail
-everything="psql psycopg2 psycopg3 sqlalchemy jdbc node sequelize"
+everything="psql psycopg2 psycopg3 sqlalchemy django jdbc node sequelize"
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 # Debian's Python packages belong to Debian's Python, whatever PATH finds first.
@@ -98,8 +98,8 @@ missing_packages()
 		psycopg3)
 			has_module psycopg || say python3 python3-psycopg
 			;;
-		sqlalchemy)
-			has_module sqlalchemy || say python3 python3-sqlalchemy
+		sqlalchemy | django)
+			has_module "$1" || say python3 "python3-$1"
 			has_module psycopg2 || say python3-psycopg2
 			;;
 		jdbc)
@@ -186,7 +186,7 @@ program()
 {
 	case $1 in
 		psql) as_user bash psql_client.sh ;;
-		psycopg2 | psycopg3 | sqlalchemy) as_user "$python" -B "$1_client.py" ;;
+		psycopg2 | psycopg3 | sqlalchemy | django) as_user "$python" -B "$1_client.py" ;;
 		jdbc) as_user java -XX:TieredStopAtLevel=1 -cp "$jdbc_jar:$jdbc_class" JdbcClient ;;
 		node | sequelize) as_user node "$1_client.js" ;;
 	esac

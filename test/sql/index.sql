@@ -45,8 +45,11 @@ SELECT count(*) FROM orders JOIN items ON order_id = id;
 SET enable_hashjoin = off;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM orders JOIN items ON order_id = id;
 SELECT count(*) FROM orders JOIN items ON order_id = id;
-EXPLAIN (COSTS OFF) SELECT count(*) FROM orders a JOIN orders b ON a.id = b.id;
-SELECT count(*) FROM orders a JOIN orders b ON a.id = b.id;
+CREATE TABLE parcels (id snowflake PRIMARY KEY);
+INSERT INTO parcels SELECT id FROM orders;
+ANALYZE parcels;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM orders o JOIN parcels p ON o.id = p.id;
+SELECT count(*) FROM orders o JOIN parcels p ON o.id = p.id;
 RESET enable_hashjoin;
 RESET enable_nestloop;
 
@@ -54,14 +57,16 @@ RESET enable_nestloop;
 -- tables are searched for 5, not one of them scanned.
 CREATE TABLE whole (a bigint PRIMARY KEY, i int);
 INSERT INTO whole SELECT g, g FROM generate_series(1, 1000) g;
-ANALYZE whole;
-EXPLAIN (COSTS OFF) SELECT * FROM whole x JOIN whole y ON x.a = y.a WHERE x.a = 5;
+CREATE TABLE other (a bigint PRIMARY KEY);
+INSERT INTO other SELECT a FROM whole;
+ANALYZE whole, other;
+EXPLAIN (COSTS OFF) SELECT * FROM whole x JOIN other y ON x.a = y.a WHERE x.a = 5;
 EXPLAIN (COSTS OFF) SELECT a FROM whole ORDER BY a LIMIT 1;
 
 -- And so they are about snowflakes, however the constant is written; one that no
 -- snowflake can be stays an integer.
-EXPLAIN (COSTS OFF) SELECT * FROM orders x JOIN orders y ON x.id = y.id WHERE x.id = 5;
-EXPLAIN (COSTS OFF) SELECT * FROM orders x JOIN orders y ON x.id = y.id WHERE 5::bigint = x.id;
+EXPLAIN (COSTS OFF) SELECT * FROM orders x JOIN parcels y ON x.id = y.id WHERE x.id = 5;
+EXPLAIN (COSTS OFF) SELECT * FROM orders x JOIN parcels y ON x.id = y.id WHERE 5::bigint = x.id;
 EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE id = -5;
 SELECT count(*) FROM orders WHERE id = -5 OR id > -1;
 
@@ -135,5 +140,5 @@ CREATE TABLE listed_1 PARTITION OF listed FOR VALUES IN (1, '2');
 INSERT INTO listed VALUES (1), (2);
 SELECT code FROM outcome('INSERT INTO listed VALUES (3)');
 
-DROP TABLE lines, orders, items, whole, measured, ranged, hashed, listed;
+DROP TABLE lines, parcels, orders, items, whole, other, measured, ranged, hashed, listed;
 DROP FUNCTION estimate, plan_has;

@@ -18,12 +18,14 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN NEXT;
 END $$;
 
--- Every object of the extension is described.
+-- Every object of the extension is described; array and row types come along
+-- with others.
 SELECT pg_describe_object(classid, objid, 0)
 	FROM pg_depend
 	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
 		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
 		AND obj_description(objid, classid::regclass::name) IS NULL
+		AND (classid <> 'pg_type'::regclass OR objid = 'snowflake'::regtype)
 	ORDER BY 1;
 
 -- Functions that are not stable, strict and parallel safe at the least.

@@ -34,7 +34,10 @@ $source->safe_psql(
 	CREATE TYPE order_line AS (item snowflake, others snowflake[], amount integer);
 	CREATE TYPE id_range AS RANGE (subtype = snowflake);
 
-	-- generated columns, indexes of each kind, checks, statistics
+	-- Generated columns, indexes of each kind, checks, statistics.  pg_dump cannot
+	-- say which schema the operator of IS DISTINCT FROM is in (nor that of NULLIF,
+	-- of CASE id WHEN, or of JOIN USING in a view), whatever the extension; so
+	-- these are for core's own types.
 	CREATE TABLE base (
 		id snowflake PRIMARY KEY DEFAULT snowflake_next(),
 		made timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id, 'twitter')) STORED,
