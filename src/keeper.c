@@ -106,12 +106,11 @@ static volatile sig_atomic_t cancel_arrived = false;
  */
 
 /*
- * A lock timeout, or pg_cancel_backend().  Besides what it is meant for, it
- * ends a wait for a synchronous standby as if the commit had got there: see
- * commit_transaction().
+ * End whatever the keeper is waiting for.  That ends a wait for a synchronous
+ * standby as if the commit had got there: see commit_transaction().
  */
 static void
-keeper_sigint(SIGNAL_ARGS)
+cancel_waits(void)
 {
 	int			save_errno = errno;
 
@@ -122,21 +121,19 @@ keeper_sigint(SIGNAL_ARGS)
 	errno = save_errno;
 }
 
-/*
- * The server stops, or somebody terminates the keeper.  Cancel what the
- * keeper may be waiting for, such as a synchronous standby that is gone.
- */
+/* A lock timeout, or pg_cancel_backend(). */
+static void
+keeper_sigint(SIGNAL_ARGS)
+{
+	cancel_waits();
+}
+
+/* The server stops, or somebody terminates the keeper. */
 static void
 keeper_sigterm(SIGNAL_ARGS)
 {
-	int			save_errno = errno;
-
 	ShutdownRequestPending = true;
-	cancel_arrived = true;
-	QueryCancelPending = true;
-	InterruptPending = true;
-	SetLatch(MyLatch);
-	errno = save_errno;
+	cancel_waits();
 }
 
 static void
@@ -462,9 +459,9 @@ open_gate(uint32 requests)
 	}
 
 	/*
-	 * Resume above the tick of everything that may have been issued: by this
-	 * node before, and by another node ID of this server in this tick, so that
-	 * the IDs keep ascending across the change.
+	 * Resume above the tick of everything that may have been issued, by any
+	 * node ID of this server: in most layouts the node stands above the
+	 * sequence, so the IDs of one tick do not ascend across a change of node.
 	 */
 	if (last > 0)
 		last = snowflake_last_position(layout, snowflake_position_tick(layout, last));
@@ -492,7 +489,7 @@ open_gate(uint32 requests)
 			stored.found || last > 0 ?
 			errdetail("The layout is \"%s\". Minting resumes after \"%s\".", text,
 					  timestamptz_to_str(snowflake_position_time(layout, last))) :
-			errdetail("The layout is \"%s\". Nothing was minted with this node ID before.",
+			errdetail("The layout is \"%s\". Nothing was minted before.",
 					  text));
 }
 
@@ -657,7 +654,6 @@ snowflake_keeper_main(Datum main_arg)
 	before_shmem_exit(keeper_exit, (Datum) 0);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, keeper_sigterm);
-
 	pqsignal(SIGINT, keeper_sigint);
 	BackgroundWorkerUnblockSignals();
 

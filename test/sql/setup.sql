@@ -18,6 +18,15 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN NEXT;
 END $$;
 
+-- How many rows the planner expects of a query.
+CREATE FUNCTION estimate(query text) RETURNS float LANGUAGE plpgsql AS $$
+DECLARE
+	plan jsonb;
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT json) ' || query INTO plan;
+	RETURN plan->0->'Plan'->>'Plan Rows';
+END $$;
+
 -- Every object of the extension is described; array and row types come along
 -- with others.
 SELECT pg_describe_object(classid, objid, 0)

@@ -159,13 +159,6 @@ CREATE TABLE million (id snowflake);
 INSERT INTO million
 	SELECT make_snowflake(timestamptz '2026-01-01' + g * interval '31.536 s', 1, 1) FROM generate_series(0, 999999) g;
 ANALYZE million;
-CREATE FUNCTION estimate(query text) RETURNS float LANGUAGE plpgsql AS $$
-DECLARE
-	plan jsonb;
-BEGIN
-	EXECUTE 'EXPLAIN (FORMAT json) ' || query INTO plan;
-	RETURN plan->0->'Plan'->>'Plan Rows';
-END $$;
 CREATE FUNCTION rows(query text) RETURNS float LANGUAGE plpgsql AS $$
 DECLARE
 	n float;
@@ -205,4 +198,4 @@ SELECT buffers($$SELECT id FROM million
 	AS not_more;
 
 DROP TABLE events, shifts, log, million, million_created_at;
-DROP FUNCTION estimate, rows, buffers;
+DROP FUNCTION rows, buffers;
