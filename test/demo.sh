@@ -95,7 +95,7 @@ sql "SELECT count(*) AS orders,
 heading "So the primary key also finds rows by time"
 sql "ANALYZE orders;
 EXPLAIN (COSTS OFF) SELECT * FROM orders
-  WHERE id >= snowflake_lower_bound(now() - interval '10 ms');"
+  WHERE id >= now() - interval '10 ms';"
 
 heading "The layout of these IDs"
 sql "\\x on
