@@ -897,9 +897,16 @@ CREATE TABLE snowflake_reservation (
 	layout text NOT NULL,
 	reserved_until timestamptz NOT NULL
 );
+CREATE FUNCTION snowflake_reservation_not_replicated() RETURNS trigger
+	AS 'MODULE_PATHNAME' LANGUAGE C;
+CREATE TRIGGER not_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reservation
+	FOR EACH ROW EXECUTE FUNCTION snowflake_reservation_not_replicated();
+ALTER TABLE snowflake_reservation ENABLE REPLICA TRIGGER not_replicated;
 REVOKE ALL ON snowflake_reservation FROM PUBLIC;
 GRANT SELECT ON snowflake_reservation TO pg_monitor;
 
+COMMENT ON FUNCTION snowflake_reservation_not_replicated() IS 'keeps logical replication out of snowflake_reservation';
+COMMENT ON TRIGGER not_replicated ON snowflake_reservation IS 'drops what logical replication brings from another server';
 COMMENT ON TABLE snowflake_reservation IS 'how far ahead snowflakes may have been minted, by node ID';
 COMMENT ON COLUMN snowflake_reservation.node IS 'node ID';
 COMMENT ON COLUMN snowflake_reservation.layout IS 'layout of the snowflakes, canonical';

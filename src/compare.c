@@ -59,7 +59,11 @@ make_comparison(Oid opno, Node *left, Node *right)
 	return (Node *) comparison;
 }
 
-/* An argument as an integer: a snowflake is relabelled to bigint. */
+/*
+ * An argument as an integer: a snowflake is relabelled to bigint.  As an
+ * explicit cast, so that it is one in a query that is sent to another server,
+ * where our operators may not be found.
+ */
 static Node *
 as_integer(Node *arg)
 {
@@ -71,7 +75,7 @@ as_integer(Node *arg)
 			return arg;
 		default:
 			return applyRelabelType(arg, INT8OID, -1, InvalidOid,
-									COERCE_IMPLICIT_CAST, -1, false);
+									COERCE_EXPLICIT_CAST, -1, false);
 	}
 }
 

@@ -32,7 +32,9 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_type_d.h"
+#include "commands/trigger.h"
 #include "executor/spi.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -51,6 +53,8 @@
 #include "generator.h"
 #include "keeper.h"
 #include "settings.h"
+
+PG_FUNCTION_INFO_V1(snowflake_reservation_not_replicated);
 
 #define KEEPER_NAME				"snowflake keeper"
 
@@ -278,6 +282,25 @@ write_reservation(const char *table, int32 node, const char *layout,
 				 " ON CONFLICT (node) DO UPDATE SET layout = EXCLUDED.layout,"
 				 " reserved_until = EXCLUDED.reserved_until", table),
 		lengthof(types), types, values, SPI_OK_INSERT);
+
+	/* a rule or a trigger that swallows it must not go unnoticed */
+	if (SPI_processed != 1)
+		elog(ERROR, "the reservation was not written to %s", table);
+}
+
+/*
+ * Trigger of the table for what logical replication brings from another server:
+ * drop it.  The row is this server's own, even if somebody publishes all tables.
+ */
+Datum
+snowflake_reservation_not_replicated(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				errmsg("%s was not called by a trigger",
+					   "snowflake_reservation_not_replicated()"));
+	return PointerGetDatum(NULL);
 }
 
 static void
@@ -697,6 +720,7 @@ snowflake_keeper_main(Datum main_arg)
 	SetConfigOption("default_transaction_isolation", "read committed", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("lock_timeout", KEEPER_LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("search_path", "pg_catalog", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("session_replication_role", "origin", PGC_SUSET, PGC_S_OVERRIDE);
 
 	/* quietly, because only 17 and later have it */
 	(void) set_config_option("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE,

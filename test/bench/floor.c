@@ -32,6 +32,9 @@ PG_FUNCTION_INFO_V1(bench_latency);
 #define SUB_BUCKETS (1 << SUB_BITS)
 #define BUCKETS		((64 - SUB_BITS + 1) * SUB_BUCKETS)
 
+/* A longer delay is a stall: the pace starts anew. */
+#define STALL_NSEC	100000
+
 static inline uint64
 monotonic_nsec(void)
 {
@@ -67,8 +70,8 @@ bench_floor(PG_FUNCTION_ARGS)
  * one appended.  The argument is for functions that take one.
  *
  * The pace is kept by spinning: a sleep would end in a wakeup and cold caches,
- * which are not the function's fault.  A call that is late is followed by the
- * next one at once.
+ * which are not the function's fault.  Time lost to a long stall is not made up
+ * for, since that would be a burst above the pace.
  */
 Datum
 bench_latency(PG_FUNCTION_ARGS)
@@ -78,7 +81,7 @@ bench_latency(PG_FUNCTION_ARGS)
 	double		interval_nsec = 1e9 / PG_GETARG_FLOAT8(3);
 	int64	   *counts = palloc0((BUCKETS + 1) * sizeof(int64));
 	Datum	   *result = palloc((BUCKETS + 1) * sizeof(Datum));
-	uint64		start_nsec = monotonic_nsec();
+	double		due_nsec = monotonic_nsec();
 	FmgrInfo	flinfo;
 
 	LOCAL_FCINFO(call, 1);
@@ -93,7 +96,6 @@ bench_latency(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < calls; i++)
 	{
-		uint64		due_nsec = start_nsec + (uint64) (i * interval_nsec);
 		uint64		before_nsec;
 		uint64		took_nsec;
 
@@ -101,6 +103,7 @@ bench_latency(PG_FUNCTION_ARGS)
 		do
 			before_nsec = monotonic_nsec();
 		while (before_nsec < due_nsec);
+		due_nsec = (before_nsec - due_nsec > STALL_NSEC ? before_nsec : due_nsec) + interval_nsec;
 
 		(void) FunctionCallInvoke(call);
 

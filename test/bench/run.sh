@@ -10,7 +10,7 @@
 #   bash test/bench/run.sh --full insert         10,000,000 rows as well
 #   bash test/bench/run.sh --pgedge DIR mint     beside pgEdge's snowflake too, of
 #                                                which DIR is the source
-#   bash test/bench/run.sh --keep                publish: copy the report to doc/
+#   bash test/bench/run.sh --publish             everything, and copy the report to doc/
 
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -18,15 +18,15 @@ set -euo pipefail
 report=$root/test/bench/report
 options=()
 pgedge=
-keep=
+publish=
 while [ $# -gt 0 ]; do
 	case $1 in
 		--pgedge)
 			pgedge=$(realpath -e "${2:?--pgedge needs a directory}")
 			shift
 			;;
-		--keep)
-			keep=yes
+		--publish)
+			publish=yes
 			;;
 		--quick | --full | mint | bare | tail | insert | decode | range)
 			options+=("$1")
@@ -39,12 +39,16 @@ while [ $# -gt 0 ]; do
 	shift
 done
 
+# The verdict goes to the terminal, wherever the output of the step that died
+# was going.
+exec 3>&1 4>&2
 child=
 finish()
 {
 	local status=$? pid_file
 
 	trap - EXIT INT TERM
+	exec >&3 2>&4
 	if [ -n "$child" ]; then
 		kill -TERM "$child" 2>/dev/null && wait "$child" 2>/dev/null || true
 	fi
@@ -80,7 +84,7 @@ private_installation()
 	for dir in "$("$pg_config" --pkglibdir)" "$("$pg_config" --sharedir)"; do
 		as_user mkdir -p "$inst$dir"
 		as_user cp -rs "$dir/." "$inst$dir/"
-		as_user find "$inst$dir" -name 'snowflake*' -delete
+		as_user find "$inst$dir" -name 'snowflake*' -prune -exec rm -rf {} +
 	done
 	as_user mkdir -p "$inst$bindir"
 	as_user cp -L "$bindir"/{postgres,initdb,pg_ctl,psql,pgbench} "$inst$bindir/"
@@ -118,7 +122,7 @@ rm -rf "$report"
 mkdir -p "$report"
 cp -r "$work/report/." "$report/"
 say "report: test/bench/report/benchmarks.md"
-if [ -n "$keep" ]; then
+if [ -n "$publish" ]; then
 	mkdir -p "$root/doc/benchmarks"
 	rm -f "$root/doc/benchmarks"/*.svg
 	cp "$report/benchmarks.md" "$root/doc/"

@@ -150,6 +150,8 @@ public class JdbcClient {
             fails(() -> row(db, "SELECT FROM orders WHERE id = ?",
                     s -> s.setString(1, Long.toString(id)), r -> 0), "42883",
                     how + "setString() without a cast is refused");
+            finds(db, "id = ?::bigint", s -> s.setBigDecimal(1, new BigDecimal(id)),
+                    how + "setBigDecimal() with a cast");
             finds(db, "ref = ?", s -> s.setLong(1, ref), how + "setLong() for the bigint column");
             counts(db, "id = ?", s -> s.setInt(1, 5), 0, how + "setInt()");
             for (String type : new String[] {"bigint", "snowflake"}) {

@@ -85,6 +85,19 @@ EXECUTE mint('prepared again');
 SQL
 )" $'explicit\nexplicit\n2\n2\nt\nt' 'prepared statements take IDs, lists of IDs and times'
 
+is "$(run <<'SQL' | grep -o 'Index Cond: (.* [<>]=\?'
+SET enable_seqscan = off;
+SET plan_cache_mode = force_generic_plan;
+PREPARE by_time(timestamptz) AS SELECT item FROM orders WHERE id >= $1;
+PREPARE by_bound(timestamptz) AS SELECT item FROM orders WHERE id >= snowflake_lower_bound($1);
+PREPARE bigint_by_bound(timestamptz) AS SELECT item FROM orders WHERE ref >= snowflake_lower_bound($1);
+EXPLAIN (COSTS OFF) EXECUTE by_time(now());
+EXPLAIN (COSTS OFF) EXECUTE by_bound(now());
+EXPLAIN (COSTS OFF) EXECUTE bigint_by_bound(now());
+SQL
+)" $'Index Cond: ((id)::bigint >\nIndex Cond: ((id)::bigint >=\nIndex Cond: (ref >=' \
+	'a time as parameter is a range of the index'
+
 run <<'SQL'
 \cd :files
 \copy (SELECT id FROM orders WHERE item = 'explicit') TO 'snowflake' (FORMAT binary)

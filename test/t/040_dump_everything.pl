@@ -13,7 +13,8 @@ use Test::More;
 
 # The reservation is kept in the database that is dumped, so that there is one
 # to be left out of the dumps.
-my %conf = (conf => q{
+my %conf = (
+	conf => q{
 snowflake.database = 'everything'
 timezone = 'UTC'
 });
@@ -47,12 +48,14 @@ $source->safe_psql(
 		CHECK (id <> 5 AND previous::bigint IS DISTINCT FROM id::bigint),
 		EXCLUDE (previous WITH =));
 	COMMENT ON COLUMN base.id IS 'a snowflake';
-	CREATE INDEX base_sequence ON base (snowflake_sequence(id, 'twitter'), (snowflake_field(id, 'worker', 'twitter')));
+	CREATE INDEX base_sequence ON base
+		(snowflake_sequence(id, 'twitter'), (snowflake_field(id, 'worker', 'twitter')));
 	CREATE INDEX base_hash ON base USING hash (previous);
 	CREATE INDEX base_brin ON base USING brin (id, previous snowflake_minmax_multi_ops);
 	CREATE INDEX base_bloom ON base USING brin (previous snowflake_bloom_ops);
 	CREATE INDEX base_young ON base (note)
-		WHERE id >= snowflake_lower_bound(timestamptz '2026-01-01 UTC', 'twitter') AND previous < 9223372036854775807;
+		WHERE id >= snowflake_lower_bound(timestamptz '2026-01-01 UTC', 'twitter')
+		  AND previous < 9223372036854775807;
 	CREATE STATISTICS base_dependent ON node, note FROM base;
 
 	CREATE TABLE likeness (LIKE base INCLUDING ALL);
@@ -75,13 +78,16 @@ $source->safe_psql(
 	CREATE INDEX orders_item ON orders (((first).item));
 
 	-- partitions: by time, and by hash
-	CREATE TABLE log (id snowflake PRIMARY KEY DEFAULT snowflake_next(), line text) PARTITION BY RANGE (id);
+	CREATE TABLE log (id snowflake PRIMARY KEY DEFAULT snowflake_next(), line text)
+		PARTITION BY RANGE (id);
 	CREATE TABLE log_past PARTITION OF log
 		FOR VALUES FROM (MINVALUE) TO (snowflake_lower_bound('2025-12-01 UTC'));
 	CREATE TABLE log_2025_12 PARTITION OF log
-		FOR VALUES FROM (snowflake_lower_bound('2025-12-01 UTC')) TO (snowflake_lower_bound('2026-01-01 UTC'));
+		FOR VALUES FROM (snowflake_lower_bound('2025-12-01 UTC'))
+		TO (snowflake_lower_bound('2026-01-01 UTC'));
 	CREATE TABLE log_2026_01 PARTITION OF log
-		FOR VALUES FROM (snowflake_lower_bound('2026-01-01 UTC')) TO (snowflake_lower_bound('2026-02-01 UTC'));
+		FOR VALUES FROM (snowflake_lower_bound('2026-01-01 UTC'))
+		TO (snowflake_lower_bound('2026-02-01 UTC'));
 	CREATE TABLE log_rest PARTITION OF log DEFAULT;
 	CREATE TABLE shards (id order_id, n integer) PARTITION BY HASH (id);
 	CREATE TABLE shards_0 PARTITION OF shards FOR VALUES WITH (MODULUS 2, REMAINDER 0);
@@ -91,10 +97,12 @@ $source->safe_psql(
 	CREATE VIEW december AS
 		SELECT id, @ id AS at, id -> 'sequence' AS number, id::bigint AS plain, line
 		  FROM log
-		 WHERE id >= timestamptz '2025-12-01 UTC' AND date '2026-01-01' > id AND id <@ tstzrange('-infinity', '2027-01-01 UTC')
+		 WHERE id >= timestamptz '2025-12-01 UTC' AND date '2026-01-01' > id
+		   AND id <@ tstzrange('-infinity', '2027-01-01 UTC')
 		   AND id > 5 AND id NOT IN ('7', '8');
 	CREATE MATERIALIZED VIEW hours AS
-		SELECT date_trunc('hour', id::timestamptz) AS hour, count(*), min(id) AS first, max(id) AS last
+		SELECT date_trunc('hour', id::timestamptz) AS hour, count(*),
+			   min(id) AS first, max(id) AS last
 		  FROM log WHERE tstzrange('2025-01-01 UTC', '2027-01-01 UTC') @> id GROUP BY 1;
 	CREATE UNIQUE INDEX ON hours (first);
 
@@ -107,7 +115,8 @@ $source->safe_psql(
 			checked order_id := minted;
 		BEGIN
 			same := listed[1]::bigint;
-			IF same IS DISTINCT FROM checked::snowflake OR minted < timestamptz '2026-01-01 UTC' THEN
+			IF same IS DISTINCT FROM checked::snowflake
+			   OR minted < timestamptz '2026-01-01 UTC' THEN
 				RAISE 'no order in %', listed;
 			END IF;
 			NEW.recorded := same;
@@ -126,16 +135,23 @@ $source->safe_psql(
 		WITH CHECK (id >= now() - interval '1 day' AND snowflake_node(id) = 9);
 
 	-- rows: of the past, of all sizes, and by default
-	INSERT INTO base (id, previous) VALUES ('0', '9223372036854775807'), ('9223372036854775807', NULL);
-	INSERT INTO base (previous, note) SELECT snowflake_next(), 'note ' || n % 7 FROM generate_series(1, 300) n;
-	INSERT INTO likeness (previous, note) SELECT snowflake_next(), 'like ' || n FROM generate_series(1, 300) n;
-	INSERT INTO heir (previous, note) SELECT snowflake_next(), 'heir ' || n FROM generate_series(1, 100) n;
+	INSERT INTO base (id, previous)
+		VALUES ('0', '9223372036854775807'), ('9223372036854775807', NULL);
+	INSERT INTO base (previous, note)
+		SELECT snowflake_next(), 'note ' || n % 7 FROM generate_series(1, 300) n;
+	INSERT INTO likeness (previous, note)
+		SELECT snowflake_next(), 'like ' || n FROM generate_series(1, 300) n;
+	INSERT INTO heir (previous, note)
+		SELECT snowflake_next(), 'heir ' || n FROM generate_series(1, 100) n;
 	INSERT INTO orders (customer, seller, tags, history, ids, first, lines)
-		SELECT b.id, b.id, ARRAY[b.id, NULL, '42'], ARRAY[b.previous::order_id], id_range(b.previous, b.id),
-			   ROW(b.id, ARRAY[b.previous], 1)::order_line, ARRAY[ROW(b.previous, NULL, 2)::order_line]
+		SELECT b.id, b.id, ARRAY[b.id, NULL, '42'], ARRAY[b.previous::order_id],
+			   id_range(b.previous, b.id), ROW(b.id, ARRAY[b.previous], 1)::order_line,
+			   ARRAY[ROW(b.previous, NULL, 2)::order_line]
 		  FROM ONLY base b WHERE note IS NOT NULL;
 	UPDATE orders SET parent = (SELECT min(id) FROM orders);
-	INSERT INTO log SELECT make_snowflake(timestamptz '2025-11-15 UTC' + n * interval '1 hour', 3, n), 'past ' || n
+	INSERT INTO log
+		SELECT make_snowflake(timestamptz '2025-11-15 UTC' + n * interval '1 hour', 3, n),
+			   'past ' || n
 		  FROM generate_series(1, 1500) n;
 	INSERT INTO log (line) SELECT 'now ' || n FROM generate_series(1, 100) n;
 	INSERT INTO shards (n) SELECT n FROM generate_series(1, 200) n;
@@ -148,8 +164,9 @@ sub contents
 	my ($node, $dbname) = @_;
 	my $query = $node->safe_psql(
 		$dbname, q{
-		SELECT string_agg(format('SELECT %L, count(*), md5(string_agg(t::text, E''\n'' ORDER BY t::text)) FROM ONLY %s t',
-								 oid::regclass, oid::regclass), ' UNION ALL ' ORDER BY oid::regclass::text)
+		SELECT string_agg(format(
+				   'SELECT %L, count(*), md5(string_agg(t::text, E''\n'' ORDER BY t::text)) FROM ONLY %s t',
+				   oid::regclass, oid::regclass), ' UNION ALL ' ORDER BY oid::regclass::text)
 		  FROM pg_class
 		 WHERE relkind IN ('r', 'v', 'm') AND relnamespace = 'public'::regnamespace
 		   AND relname <> 'snowflake_reservation'});
@@ -161,8 +178,8 @@ sub contents
 sub dump_of
 {
 	my ($node, $dbname) = @_;
-	my ($dump, $stderr) = run_command(
-		[ 'pg_dump', '--no-sync', '-d', $node->connstr($dbname) ]);
+	my ($dump, $stderr) =
+	  run_command([ 'pg_dump', '--no-sync', '-d', $node->connstr($dbname) ]);
 
 	$dump =~ s/^\\(un)?restrict .*\n//mg;
 	return $dump;
@@ -172,8 +189,11 @@ my $contents = contents($source, 'everything');
 my $dump = dump_of($source, 'everything');
 
 is(scalar(() = $contents =~ /^/mg), 12, 'all tables and views are compared');
-like($contents, qr/^december\|744\|/m, 'the view finds the rows of its period');
-is( $source->safe_psql('everything',
+like($dump, qr/^CREATE TABLE public\.orders /m, 'and all definitions');
+like($contents, qr/^december\|744\|/m,
+	'the view finds the rows of its period');
+is( $source->safe_psql(
+		'everything',
 		'SELECT count(*) FROM snowflake_reservation WHERE node = 3'),
 	'1',
 	'the database that is dumped has a reservation');
@@ -191,23 +211,25 @@ command_ok(
 	'pg_dump to an archive');
 command_ok(
 	[
-		'pg_dump', '--no-sync', '-Fd', '-j', '2', '-d', $source_connstr, '-f',
+		'pg_dump', '--no-sync', '-Fd', '-j',
+		'2', '-d', $source_connstr, '-f',
 		"$dir/directory"
 	],
 	'pg_dump to a directory, with jobs');
 command_ok(
 	[
-		'pg_dumpall', '--no-sync', '-d', $source->connstr('postgres'), '-f',
-		"$dir/all.sql"
+		'pg_dumpall', '--no-sync',
+		'-d', $source->connstr('postgres'),
+		'-f', "$dir/all.sql"
 	],
 	'pg_dumpall');
 foreach my $archive ('custom.dump', 'directory')
 {
-	command_ok(
-		[ 'pg_restore', '-f', "$dir/$archive.sql", "$dir/$archive" ],
+	command_ok([ 'pg_restore', '-f', "$dir/$archive.sql", "$dir/$archive" ],
 		"$archive as a script");
 }
-foreach my $script ('plain.sql', 'custom.dump.sql', 'directory.sql', 'all.sql')
+foreach
+  my $script ('plain.sql', 'custom.dump.sql', 'directory.sql', 'all.sql')
 {
 	my $text = slurp_file("$dir/$script");
 
@@ -220,9 +242,12 @@ $source->stop;
 # In: first everything, roles included, with one error to be expected
 $target->start;
 my ($stdout, $stderr) = run_command(
-	[ 'psql', '-X', '-q', '-d', $target->connstr('postgres'), '-f', "$dir/all.sql" ]
-);
-my @errors = grep { /ERROR|FATAL/ && !/role ".*" already exists$/ } split /\n/,
+	[
+		'psql', '-X', '-q', '-d', $target->connstr('postgres'),
+		'-f', "$dir/all.sql"
+	]);
+my @errors =
+  grep { /ERROR|FATAL/ && !/role ".*" already exists$/ } split /\n/,
   $stderr;
 is("@errors", '', 'restore of pg_dumpall');
 
@@ -232,24 +257,28 @@ foreach my $database ('plain', 'custom', 'directory')
 }
 $target->command_ok(
 	[
-		'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d',
-		$target->connstr('plain'), '-f', "$dir/plain.sql"
+		'psql', '-X', '-q', '-v',
+		'ON_ERROR_STOP=1', '-d', $target->connstr('plain'), '-f',
+		"$dir/plain.sql"
 	],
 	'restore from the script');
 $target->command_ok(
 	[
-		'pg_restore', '--exit-on-error', '-d', $target->connstr('custom'),
+		'pg_restore', '--exit-on-error',
+		'-d', $target->connstr('custom'),
 		"$dir/custom.dump"
 	],
 	'restore from the archive');
 $target->command_ok(
 	[
 		'pg_restore', '--exit-on-error', '-j', '2', '-d',
-		$target->connstr('directory'), "$dir/directory"
+		$target->connstr('directory'),
+		"$dir/directory"
 	],
 	'restore from the directory, with jobs');
 
-is( $target->safe_psql('everything', 'SELECT count(*) FROM snowflake_reservation'),
+is( $target->safe_psql(
+		'everything', 'SELECT count(*) FROM snowflake_reservation'),
 	'0',
 	'no reservation has come along');
 
@@ -269,7 +298,8 @@ sub plan_of
 }
 
 SnowflakeTest::wait_for_mint($target, 'everything');
-is( $target->safe_psql('everything', 'SELECT node FROM snowflake_reservation'),
+is( $target->safe_psql(
+		'everything', 'SELECT node FROM snowflake_reservation'),
 	'9',
 	'the new server has a reservation for its own node ID');
 
@@ -283,20 +313,24 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 			INSERT INTO base (note) VALUES ('new');
 			INSERT INTO likeness (note) VALUES ('new');
 			INSERT INTO heir (note) VALUES ('new');
-			INSERT INTO orders (customer, parent) SELECT id, (SELECT max(id) FROM orders) FROM base WHERE note = 'new' LIMIT 1;
+			INSERT INTO orders (customer, parent)
+				SELECT id, (SELECT max(id) FROM orders) FROM base WHERE note = 'new' LIMIT 1;
 			INSERT INTO log (line) VALUES ('new');
 			INSERT INTO shards (n) VALUES (0);
-			SELECT bool_and(id > all_before AND snowflake_node(id) = 9), count(*), count(DISTINCT id)
+			SELECT bool_and(id > all_before AND snowflake_node(id) = 9),
+				   count(*), count(DISTINCT id)
 			  FROM (SELECT id FROM base WHERE note = 'new'
 					UNION ALL SELECT id FROM likeness WHERE note = 'new'
 					UNION ALL SELECT twin FROM heir WHERE note = 'new'
 					UNION ALL SELECT id FROM orders WHERE parent <> (SELECT min(id) FROM orders)
-					UNION ALL SELECT recorded FROM orders WHERE parent <> (SELECT min(id) FROM orders)
+					UNION ALL SELECT recorded FROM orders
+							   WHERE parent <> (SELECT min(id) FROM orders)
 					UNION ALL SELECT id FROM log WHERE line = 'new'
 					UNION ALL SELECT id FROM shards WHERE n = 0) new,
 				   (SELECT greatest(max(b.id), max(o.id), max(o.recorded)) AS all_before
 					  FROM base b, orders o
-					 WHERE b.note LIKE 'note%' AND o.parent = (SELECT min(id) FROM orders)) old}),
+					 WHERE b.note LIKE 'note%' AND o.parent = (SELECT min(id) FROM orders)) old}
+		),
 		't|8|8',
 		"$database: every default goes on, with new and larger IDs of the new node ID"
 	);
@@ -310,16 +344,21 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 	# constraints
 	my %refusals = (
 		"INSERT INTO orders (customer) VALUES (1)" => '23503',
-		"INSERT INTO orders (customer, seller) SELECT min(id), '1' FROM base" => '23503',
+		"INSERT INTO orders (customer, seller) SELECT min(id), '1' FROM base"
+		  => '23503',
 		"DELETE FROM base WHERE note = 'note 1'" => '23503',
-		"INSERT INTO orders (id, customer) SELECT '0', min(id) FROM base" => '23514',
+		"INSERT INTO orders (id, customer) SELECT '0', min(id) FROM base" =>
+		  '23514',
 		"INSERT INTO likeness (id) VALUES ('5')" => '23514',
-		"INSERT INTO base (previous) SELECT max(previous) FROM ONLY base" => '23P01',
+		"INSERT INTO base (previous) SELECT max(previous) FROM ONLY base" =>
+		  '23P01',
 		"INSERT INTO log_past (id) SELECT snowflake_next()" => '23514',
-		"SET ROLE writer; INSERT INTO log (id) VALUES (make_snowflake(now(), 3, 0))" => '42501');
+		"SET ROLE writer; INSERT INTO log (id) VALUES (make_snowflake(now(), 3, 0))"
+		  => '42501');
 	foreach my $statement (sort keys %refusals)
 	{
-		is( SnowflakeTest::error_of($target, $database, $statement)->{sqlstate},
+		is( SnowflakeTest::error_of($target, $database, $statement)
+			  ->{sqlstate},
 			$refusals{$statement},
 			"$database: refuses $statement");
 	}
@@ -331,7 +370,8 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 			  SET ROLE reader; SELECT min(id) >= timestamptz '2026-01-01 UTC', count(*) FROM log}
 		),
 		't|475',
-		"$database: a policy that compares with a time lets through what it should");
+		"$database: a policy that compares with a time lets through what it should"
+	);
 
 	# indexes
 	my %plans = (
@@ -339,13 +379,16 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 		  qr/Bitmap Index Scan on orders_tags/,
 		"SELECT FROM orders WHERE history && ARRAY[$id]::order_id[]" =>
 		  qr/Bitmap Index Scan on orders_history/,
-		"SELECT FROM orders WHERE (first).item = $id" => qr/Index.* (on|using) orders_item/,
-		"SELECT FROM orders WHERE id = $id" => qr/Index.* (on|using) orders_pkey/,
-		"SELECT FROM ONLY base WHERE snowflake_sequence(id, 'twitter') = 4000" =>
-		  qr/Index.* (on|using) base_sequence/);
+		"SELECT FROM orders WHERE (first).item = $id" =>
+		  qr/Index.* (on|using) orders_item/,
+		"SELECT FROM orders WHERE id = $id" =>
+		  qr/Index.* (on|using) orders_pkey/,
+		"SELECT FROM ONLY base WHERE snowflake_sequence(id, 'twitter') = 4000"
+		  => qr/Index.* (on|using) base_sequence/);
 	foreach my $query (sort keys %plans)
 	{
-		like(plan_of($database, $query), $plans{$query}, "$database: index for $query");
+		like(plan_of($database, $query),
+			$plans{$query}, "$database: index for $query");
 	}
 	is( $target->safe_psql(
 			$database, q{
@@ -355,15 +398,19 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 			  FROM orders o}),
 		'300|300',
 		"$database: which find what they should");
-	my $pruned =
-	  plan_of($database, q{SELECT FROM log WHERE id < timestamptz '2026-01-01 UTC' AND id >= timestamptz '2025-12-01 UTC'});
+	my $pruned = plan_of(
+		$database, q{
+		SELECT FROM log
+		 WHERE id < timestamptz '2026-01-01 UTC' AND id >= timestamptz '2025-12-01 UTC'}
+	);
 	like($pruned, qr/log_2025_12/, "$database: partition of a period");
 	unlike($pruned, qr/log_(past|2026_01|rest)/, "$database: and no other");
 
 	# functions, views
 	is( $target->safe_psql(
 			$database, q{
-			SELECT lines_since('2026-01-01 UTC') = count(*) FROM log WHERE @ id >= '2026-01-01 UTC'}),
+			SELECT lines_since('2026-01-01 UTC') = count(*) FROM log
+			 WHERE @ id >= '2026-01-01 UTC'}),
 		't',
 		"$database: an SQL function");
 	is( $target->safe_psql(
@@ -374,7 +421,8 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 		"$database: a materialized view is refreshed");
 }
 
-is( $target->safe_psql('everything', 'SELECT node FROM snowflake_reservation'),
+is( $target->safe_psql(
+		'everything', 'SELECT node FROM snowflake_reservation'),
 	'9',
 	'the reservation of the old server never came along');
 

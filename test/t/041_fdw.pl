@@ -12,8 +12,10 @@ use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $local = SnowflakeTest::new_node('local', node_id => 1, conf => "timezone = 'UTC'");
-my $remote = SnowflakeTest::new_node('remote', node_id => 2, conf => "timezone = 'UTC'");
+my $local =
+  SnowflakeTest::new_node('local', node_id => 1, conf => "timezone = 'UTC'");
+my $remote =
+  SnowflakeTest::new_node('remote', node_id => 2, conf => "timezone = 'UTC'");
 
 $remote->start;
 $remote->safe_psql('postgres', 'CREATE EXTENSION snowflake');
@@ -21,7 +23,8 @@ SnowflakeTest::wait_for_mint($remote, 'postgres');
 $remote->safe_psql(
 	'postgres', q{
 	CREATE TABLE items (id snowflake PRIMARY KEY DEFAULT snowflake_next(), n integer);
-	INSERT INTO items SELECT make_snowflake(timestamptz '2026-01-01 UTC' + n * interval '1 hour', 2, n), n
+	INSERT INTO items
+		SELECT make_snowflake(timestamptz '2026-01-01 UTC' + n * interval '1 hour', 2, n), n
 	  FROM generate_series(1, 1000) n;
 	INSERT INTO items (id, n) VALUES ('0', 0), ('5', 5), ('9223372036854775807', -1);
 	INSERT INTO items (n) SELECT 2000 + n FROM generate_series(1, 100) n;
@@ -32,8 +35,8 @@ $local->start;
 $local->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 SnowflakeTest::wait_for_mint($local, 'postgres');
 $local->safe_psql(
-	'postgres', 'CREATE EXTENSION postgres_fdw'
-	  . join '',
+	'postgres',
+	'CREATE EXTENSION postgres_fdw' . join '',
 	map {
 		my ($server, $option) = @$_;
 		my ($host, $port) = ($remote->host, $remote->port);
@@ -55,7 +58,8 @@ $local->safe_psql(
 # An array of snowflakes is never sent, because an array type is no member of
 # the extension; the list is one unless its elements are numbers.
 my $id = $remote->safe_psql('postgres', 'SELECT id FROM items WHERE n = 500');
-my $after = $remote->safe_psql('postgres', 'SELECT id FROM items WHERE n = 510');
+my $after =
+  $remote->safe_psql('postgres', 'SELECT id FROM items WHERE n = 510');
 my @conditions = (
 	[ "id = '$id'", 1 ],
 	[ "id = $id", 1 ],
@@ -111,8 +115,10 @@ sub is_sent
 foreach my $condition (@conditions)
 {
 	my ($where, $can_be_sent) = @$condition;
-	my $rows = q{count(*), count(*) < 1103, md5(string_agg(id || ':' || n, ',' ORDER BY n))};
-	my $expected = $remote->safe_psql('postgres', "SELECT $rows FROM items WHERE $where");
+	my $rows =
+	  q{count(*), count(*) < 1103, md5(string_agg(id || ':' || n, ',' ORDER BY n))};
+	my $expected =
+	  $remote->safe_psql('postgres', "SELECT $rows FROM items WHERE $where");
 
 	foreach my $server ('knowing', 'unknowing')
 	{
@@ -120,10 +126,12 @@ foreach my $condition (@conditions)
 		my $sent = $can_be_sent && $server eq 'knowing';
 
 		my ($ret, $stdout, $stderr) =
-		  $local->psql('postgres', "SELECT $rows FROM items_$server WHERE $where");
+		  $local->psql('postgres',
+			"SELECT $rows FROM items_$server WHERE $where");
 		is($stdout . $stderr, $expected, "$server: rows with $where");
-		is(is_sent($plan) ? 'sent' : 'not sent', $sent ? 'sent' : 'not sent', "$server: $where")
-		  or diag($plan);
+		is( is_sent($plan) ? 'sent' : 'not sent',
+			$sent          ? 'sent' : 'not sent',
+			"$server: $where") or diag($plan);
 	}
 }
 
@@ -146,8 +154,10 @@ foreach my $server ('knowing', 'unknowing')
 		EXECUTE since ('2026-01-15 12:00 UTC')});
 	is( $stdout . $stderr,
 		"500\n499\n498\n497\n"
-		  . $remote->safe_psql('postgres',
-			q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC'}),
+		  . $remote->safe_psql(
+			'postgres',
+			q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC'}
+		  ),
 		"$server: rows by parameters");
 	foreach my $statement ("one ('$id')", "page ('$id')")
 	{
@@ -159,15 +169,18 @@ foreach my $server ('knowing', 'unknowing')
 
 	# The order of the key, and its ends
 	my $plan = plan_of("SELECT * FROM $table ORDER BY id DESC LIMIT 10");
-	is($plan =~ /Remote SQL: .* ORDER BY id DESC/ ? 1 : 0, $sent ? 1 : 0, "$server: ORDER BY id")
-	  or diag($plan);
+	is( $plan =~ /Remote SQL: .* ORDER BY id DESC/ ? 1 : 0,
+		$sent                                      ? 1 : 0,
+		"$server: ORDER BY id") or diag($plan);
 	is( $local->safe_psql('postgres', "SELECT min(id), max(id) FROM $table"),
-		'0|9223372036854775807', "$server: min and max");
+		'0|9223372036854775807',
+		"$server: min and max");
 
 	# Joins: with a table of this server, and of the other one with itself
 	is( $local->safe_psql(
 			'postgres', qq{
-			CREATE TEMP TABLE wanted AS SELECT id, id::bigint AS number FROM $table WHERE n BETWEEN 400 AND 500;
+			CREATE TEMP TABLE wanted AS
+				SELECT id, id::bigint AS number FROM $table WHERE n BETWEEN 400 AND 500;
 			ANALYZE wanted;
 			SELECT count(*), sum(n) FROM $table JOIN wanted USING (id);
 			SELECT count(*), sum(n) FROM $table f JOIN wanted w ON f.id = w.number;
@@ -178,10 +191,14 @@ foreach my $server ('knowing', 'unknowing')
 		"$server: joins");
 
 	# Changes, which are sent as they are where their condition is
-	my $update = qq{UPDATE $table SET n = n + 10000 WHERE id > '$id' AND id < timestamptz '2026-01-22 UTC'};
+	my $update = qq{
+		UPDATE $table SET n = n + 10000
+		 WHERE id > '$id' AND id < timestamptz '2026-01-22 UTC'};
 	like(
 		plan_of($update),
-		$sent ? qr/Foreign Update on [^\n]*\n\s+Remote SQL: UPDATE / : qr/Filter: /,
+		$sent
+		? qr/Foreign Update on [^\n]*\n\s+Remote SQL: UPDATE /
+		: qr/Filter: /,
 		"$server: UPDATE");
 	is( $local->safe_psql(
 			'postgres', qq{
@@ -203,18 +220,23 @@ foreach my $server ('knowing', 'unknowing')
 is( $local->safe_psql(
 		'postgres', q{
 		INSERT INTO items_knowing (n) VALUES (-2) RETURNING snowflake_node(id);
-		INSERT INTO items_unknowing (n) VALUES (-3), (-4) RETURNING snowflake_node(id)}),
+		INSERT INTO items_unknowing (n) VALUES (-3), (-4) RETURNING snowflake_node(id)}
+	),
 	"1\n1\n1",
 	'default of the foreign table: IDs of the local server');
-is( $local->safe_psql('postgres', "COPY items_knowing (n) FROM stdin;\n-5\n\\.\n")
-	  . $remote->safe_psql('postgres', 'SELECT snowflake_node(id) FROM items WHERE n IN (-2, -3, -4, -5)'),
+is( $local->safe_psql('postgres',
+		"COPY items_knowing (n) FROM stdin;\n-5\n\\.\n")
+	  . $remote->safe_psql(
+		'postgres',
+		'SELECT snowflake_node(id) FROM items WHERE n BETWEEN -5 AND -2'),
 	"1\n1\n1\n1",
 	'they arrive, from COPY as well');
 
 # without one it is null, which the key of the other server refuses;
-$local->safe_psql('postgres', 'ALTER TABLE items_knowing ALTER id DROP DEFAULT');
-is( SnowflakeTest::error_of(
-		$local, 'postgres', 'INSERT INTO items_knowing (n) VALUES (-6)')->{sqlstate},
+$local->safe_psql('postgres',
+	'ALTER TABLE items_knowing ALTER id DROP DEFAULT');
+is( SnowflakeTest::error_of($local, 'postgres',
+		'INSERT INTO items_knowing (n) VALUES (-6)')->{sqlstate},
 	'23502',
 	'no default in the foreign table: null');
 
@@ -235,10 +257,13 @@ is( $local->safe_psql(
 		IMPORT FOREIGN SCHEMA public LIMIT TO (items) FROM SERVER knowing INTO imported
 			OPTIONS (import_default 'true');
 		INSERT INTO imported.items (n) VALUES (-8) RETURNING pg_typeof(id), snowflake_node(id);
-		SELECT count(*) FROM imported.items WHERE id >= timestamptz '2026-01-15 12:00 UTC' AND n > -2}),
+		SELECT count(*) FROM imported.items
+		 WHERE id >= timestamptz '2026-01-15 12:00 UTC' AND n > -2}),
 	"snowflake|1\n"
-	  . $remote->safe_psql('postgres',
-		q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC' AND n > -2}),
+	  . $remote->safe_psql(
+		'postgres',
+		q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC' AND n > -2}
+	  ),
 	'IMPORT FOREIGN SCHEMA');
 
 $local->stop;

@@ -34,11 +34,14 @@ wal_retrieve_retry_interval = 100ms
 # From 16 on, a subscription can leave out what its publisher has not inserted
 # itself, so that one table is replicated in both directions.  Otherwise rows
 # would come back; so there is a table for each direction, and a view of both.
-my $has_origin = $node{ada}->safe_psql('postgres',
-	q{SELECT current_setting('server_version_num')::integer >= 160000}) eq 't';
+my $has_origin =
+  $node{ada}->safe_psql('postgres',
+	q{SELECT current_setting('server_version_num')::integer >= 160000}) eq
+  't';
 
 # The type has another OID on one server, and so have its array and its domain.
-$node{bob}->safe_psql('shop', 'CREATE TABLE first (n integer); DROP TABLE first');
+$node{bob}
+  ->safe_psql('shop', 'CREATE TABLE first (n integer); DROP TABLE first');
 foreach my $name ('ada', 'bob')
 {
 	$node{$name}->safe_psql(
@@ -61,7 +64,8 @@ foreach my $name ('ada', 'bob')
 
 	# what is there before the subscription is copied
 	$node{$name}->safe_psql('shop',
-		"INSERT INTO rows_of_$name (note) SELECT 'before ' || n FROM generate_series(1, 500) n");
+		"INSERT INTO rows_of_$name (note) SELECT 'before ' || n FROM generate_series(1, 500) n"
+	);
 }
 isnt(
 	$node{ada}->safe_psql('shop', q{SELECT 'snowflake'::regtype::oid}),
@@ -85,13 +89,17 @@ sub subscribe
 
 foreach my $name ('ada', 'bob')
 {
-	$node{$name}->safe_psql('shop',
-		"CREATE PUBLICATION own FOR TABLE rows_of_$name; CREATE PUBLICATION shared FOR TABLE rows_of_both");
+	$node{$name}->safe_psql(
+		'shop',
+		qq{
+		CREATE PUBLICATION own FOR TABLE rows_of_$name;
+		CREATE PUBLICATION shared FOR TABLE rows_of_both});
 }
 foreach my $name ('ada', 'bob')
 {
 	subscribe($name, 'own', '');
-	subscribe($name, 'shared', ', copy_data = false, origin = none') if $has_origin;
+	subscribe($name, 'shared', ', copy_data = false, origin = none')
+	  if $has_origin;
 }
 
 # Wait until everything that was committed on both is on both.
@@ -103,8 +111,8 @@ sub catch_up
 	{
 		$node{$name}->poll_query_until(
 			$dbname, q{
-			SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('s', 'r')})
-		  or die 'timed out waiting for the initial copies';
+			SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('s', 'r')}
+		) or die 'timed out waiting for the initial copies';
 	}
 	foreach my $name ('ada', 'bob')
 	{
@@ -154,17 +162,21 @@ foreach my $round (1, 2)
 {
 	foreach my $name ('ada', 'bob')
 	{
-		my $tables = $has_origin ? '(TABLE all_rows UNION ALL TABLE rows_of_both)' : 'all_rows';
+		my $tables =
+		  $has_origin
+		  ? '(TABLE all_rows UNION ALL TABLE rows_of_both)'
+		  : 'all_rows';
 		my $count = 100 * $round;
 
 		$node{$name}->poll_query_until(
 			'shop', qq{
 			SELECT count(*) FILTER (WHERE note = 'of ada') >= $count
-			   AND count(*) FILTER (WHERE note = 'of bob') >= $count FROM $tables rows})
-		  or die "timed out waiting for rows on $name";
+			   AND count(*) FILTER (WHERE note = 'of bob') >= $count FROM $tables rows}
+		) or die "timed out waiting for rows on $name";
 	}
 }
-$node{$_}->safe_psql('shop', 'INSERT INTO halt VALUES (1)') foreach 'ada', 'bob';
+$node{$_}->safe_psql('shop', 'INSERT INTO halt VALUES (1)')
+  foreach 'ada', 'bob';
 foreach my $session (@sessions)
 {
 	$session->{run}->finish;
@@ -190,8 +202,12 @@ foreach my $view ('all_rows', $has_origin ? 'rows_of_both' : ())
 	my $of_ada = $node{ada}->safe_psql('shop', $contents);
 	my ($rows, @distinct) = split /\|/, $of_ada;
 
-	is($of_ada, $node{bob}->safe_psql('shop', $contents), "$view: the same rows on both servers");
-	is("@distinct[0 .. 2]", "$rows $rows $rows", "$view: $rows rows, each with IDs of its own");
+	is( $of_ada,
+		$node{bob}->safe_psql('shop', $contents),
+		"$view: the same rows on both servers");
+	is( "@distinct[0 .. 2]",
+		"$rows $rows $rows",
+		"$view: $rows rows, each with IDs of its own");
 
 	# where and when a row was born, on the server where it was not
 	foreach my $name ('ada', 'bob')
@@ -200,18 +216,24 @@ foreach my $view ('all_rows', $has_origin ? 'rows_of_both' : ())
 				'shop', qq{
 				SELECT count(*) >= 100, count(*) = count(*) FILTER (WHERE note = 'of $name')
 				  FROM $view
-				 WHERE snowflake_node(id) = $node_id{$name} AND snowflake_node(number::snowflake) = $node_id{$name}
-				   AND snowflake_node(ids[1]) = $node_id{$name} AND snowflake_node(checked) = $node_id{$name}
+				 WHERE snowflake_node(id) = $node_id{$name}
+				   AND snowflake_node(number::snowflake) = $node_id{$name}
+				   AND snowflake_node(ids[1]) = $node_id{$name}
+				   AND snowflake_node(checked) = $node_id{$name}
 				   AND made = \@ id AND note LIKE 'of %'})
-			  . $node{ $other{$name} }->safe_psql('shop',
-				"SELECT count(*) FROM $view WHERE note = 'of $name' AND snowflake_node(id) <> $node_id{$name}"),
+			  . $node{ $other{$name} }->safe_psql(
+				'shop',
+				qq{
+				SELECT count(*) FROM $view
+				 WHERE note = 'of $name' AND snowflake_node(id) <> $node_id{$name}}),
 			't|t0',
 			"$view: $other{$name} sees which rows were born on $name");
 	}
 	is( $node{ada}->safe_psql(
 			'shop', qq{
 			SELECT max(first) < min(last)
-			  FROM (SELECT min(id) AS first, max(id) AS last FROM $view WHERE note LIKE 'of %' GROUP BY note) born}),
+			  FROM (SELECT min(id) AS first, max(id) AS last FROM $view
+					 WHERE note LIKE 'of %' GROUP BY note) born}),
 		't',
 		"$view: both inserted at once");
 }
@@ -223,25 +245,36 @@ is( $node{bob}->safe_psql(
 	'2|2|2',
 	'updates and deletes of both have arrived');
 
-# A publication of all tables carries the reservation along, if it is in that
-# database: it is a row for another node ID, and does no harm.
+# A publication of all tables includes the reservation, if it is in that
+# database.  The subscriber drops that, and mints with its own node ID as before.
 foreach my $name ('ada', 'bob')
 {
-	$node{$name}->safe_psql('postgres', 'CREATE TABLE things (id snowflake PRIMARY KEY DEFAULT snowflake_next())');
+	$node{$name}->safe_psql('postgres',
+		'CREATE TABLE things (id snowflake PRIMARY KEY DEFAULT snowflake_next())'
+	);
 }
-$node{ada}->safe_psql('postgres', 'CREATE PUBLICATION everything FOR ALL TABLES');
+$node{ada}
+  ->safe_psql('postgres', 'CREATE PUBLICATION everything FOR ALL TABLES');
 my $connstr = $node{ada}->connstr . ' dbname=postgres';
 $node{bob}->safe_psql('postgres',
-	"CREATE SUBSCRIPTION everything CONNECTION '$connstr' PUBLICATION everything");
+	"CREATE SUBSCRIPTION everything CONNECTION '$connstr' PUBLICATION everything"
+);
 $node{ada}->safe_psql('postgres', 'INSERT INTO things DEFAULT VALUES');
 catch_up('postgres');
-my $newest = $node{bob}->safe_psql('postgres',
-	'INSERT INTO things DEFAULT VALUES; SELECT max(id) FROM things WHERE snowflake_node(id) = 2');
-is( $node{bob}->safe_psql('postgres',
-		q{SELECT string_agg(node::text, ' ' ORDER BY node), (SELECT string_agg(snowflake_node(id)::text, ' ' ORDER BY id) FROM things)
-			FROM snowflake_reservation}),
-	'1 2|1 2',
-	'the reservation of the other server has come along');
+my $newest = $node{bob}->safe_psql(
+	'postgres', q{
+	INSERT INTO things DEFAULT VALUES;
+	SELECT max(id) FROM things WHERE snowflake_node(id) = 2});
+is( $node{bob}->safe_psql(
+		'postgres', q{
+		SELECT string_agg(snowflake_node(id)::text, ' ' ORDER BY snowflake_node(id)) FROM things}
+	),
+	'1 2',
+	'a publication of all tables');
+is( $node{bob}->safe_psql(
+		'postgres', 'SELECT string_agg(node::text, $$ $$) FROM snowflake_reservation'),
+	'2',
+	'the subscriber has dropped the publisher\'s reservation');
 
 # No conflict: neither an error nor a row that was skipped
 foreach my $name ('ada', 'bob')
@@ -254,15 +287,18 @@ foreach my $name ('ada', 'bob')
 		't|0',
 		"$name: no error and no conflict in any subscription");
 	is( SnowflakeTest::log_count(
-			$node{$name}, 'conflict|duplicate key|did not find row|binary data has'),
+			$node{$name},
+			'conflict|duplicate key|did not find row|binary data has'),
 		0,
 		"$name: no conflict in the log");
 }
 
 $node{bob}->restart;
 SnowflakeTest::wait_for_mint($node{bob}, 'postgres');
-is( $node{bob}->safe_psql('postgres',
-		"SELECT snowflake_next() > '$newest', snowflake_node(snowflake_next())"),
+is( $node{bob}->safe_psql(
+		'postgres',
+		"SELECT snowflake_next() > '$newest', snowflake_node(snowflake_next())"
+	),
 	't|2',
 	'minting goes on with the own node ID');
 catch_up('postgres');
