@@ -46,16 +46,21 @@ CREATE FUNCTION snowflake(bigint) RETURNS snowflake
 	AS 'MODULE_PATHNAME', 'snowflake_from_int8' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION snowflake(integer) RETURNS snowflake
 	AS 'MODULE_PATHNAME', 'snowflake_from_int4' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake(smallint) RETURNS snowflake
+	AS 'MODULE_PATHNAME', 'snowflake_from_int2' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 CREATE CAST (snowflake AS bigint) WITHOUT FUNCTION AS ASSIGNMENT;
 CREATE CAST (bigint AS snowflake) WITH FUNCTION snowflake(bigint) AS ASSIGNMENT;
 CREATE CAST (integer AS snowflake) WITH FUNCTION snowflake(integer) AS ASSIGNMENT;
+CREATE CAST (smallint AS snowflake) WITH FUNCTION snowflake(smallint) AS ASSIGNMENT;
 
 COMMENT ON FUNCTION snowflake(bigint) IS 'convert int8 to snowflake';
 COMMENT ON FUNCTION snowflake(integer) IS 'convert int4 to snowflake';
+COMMENT ON FUNCTION snowflake(smallint) IS 'convert int2 to snowflake';
 COMMENT ON CAST (snowflake AS bigint) IS 'the same number';
 COMMENT ON CAST (bigint AS snowflake) IS 'the same number, if it is not negative';
 COMMENT ON CAST (integer AS snowflake) IS 'the same number, if it is not negative';
+COMMENT ON CAST (smallint AS snowflake) IS 'the same number, if it is not negative';
 
 
 -- Comparison

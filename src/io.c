@@ -24,6 +24,7 @@
 
 PG_FUNCTION_INFO_V1(snowflake_in);
 PG_FUNCTION_INFO_V1(snowflake_recv);
+PG_FUNCTION_INFO_V1(snowflake_from_int2);
 PG_FUNCTION_INFO_V1(snowflake_from_int4);
 PG_FUNCTION_INFO_V1(snowflake_from_int8);
 
@@ -84,6 +85,12 @@ snowflake_recv(PG_FUNCTION_ARGS)
 	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
 
 	PG_RETURN_INT64(check_sign(pq_getmsgint64(buf)));
+}
+
+Datum
+snowflake_from_int2(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(check_sign(PG_GETARG_INT16(0)));
 }
 
 Datum

@@ -6,13 +6,13 @@
 # of a TAP test.  A step that dies before it has results is one failure.
 #
 #   bash test/run.sh                      everything
-#   bash test/run.sh regress              one kind: regress, isolation, tap, torture
+#   bash test/run.sh regress              one kind: regress, isolation, tap, clients, torture
 #   bash test/run.sh tap 003_clock        some tests of one kind
 #   bash test/run.sh torture --minutes 30 --seed 1
 #                                         the fault campaign, with its options
 
 set -euo pipefail
-everything="regress isolation tap torture"
+everything="regress isolation tap clients torture"
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 passed=0
@@ -57,17 +57,17 @@ progress()
 
 # Which kinds of tests, and which of each, from the command line.
 kinds=
-declare -A only=([regress]= [isolation]= [tap]= [torture]=)
+declare -A only=([regress]= [isolation]= [tap]= [clients]= [torture]=)
 kind=
 for argument in "$@"; do
 	case $argument in
-		regress | isolation | tap | torture)
+		regress | isolation | tap | clients | torture)
 			kind=$argument
 			kinds+=" $kind"
 			;;
 		*)
 			if [ -z "$kind" ]; then
-				say "say which kind of test \"$argument\" is: regress, isolation, tap or torture"
+				say "say which kind of test \"$argument\" is: regress, isolation, tap, clients or torture"
 				exit 2
 			fi
 			if [ "$kind" != torture ]; then
@@ -206,6 +206,29 @@ run_tap()
 			done
 		fi
 	done
+}
+
+# The client programs have a server of their own.  Their script ends with a
+# verdict like ours, whose numbers are results here.
+run_clients()
+{
+	local status=0 ok=0 bad=0
+
+	progress "clients"
+	env PG_CONFIG="$pg_config" TMPDIR="$work/tmp" \
+		bash "$work/tree/test/clients/run.sh" --installed \
+		${only[clients]} >"$work/clients.log" 2>&1 || status=$?
+	read -r ok bad < <(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' \
+		"$work/clients.log") || status=1
+	if [ "$status" != 0 ] && [ "${bad:-0}" = 0 ]; then
+		bad=1
+	fi
+	passed=$((passed + ${ok:-0}))
+	failed=$((failed + ${bad:-0}))
+	progress "clients: ${ok:-0} passed, ${bad:-0} failed"
+	if [ "${bad:-0}" != 0 ]; then
+		cat "$work/clients.log"
+	fi
 }
 
 # The fault campaign judges itself and says so with its exit status: one

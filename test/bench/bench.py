@@ -295,7 +295,7 @@ def tail(bench):
         for i, count in reversed(list(enumerate(map(sum, zip(*(histogram[:-1] for histogram in rounds)))))):
             left += count
             if count:
-                points.append((bucket_end(i), left / total))
+                points.append((bucket_end(i - 1) + 1 if i else 0, left / total))
         curves[name] = points
     tails(bench.plot("tail"), "How long calls took, at half the cap, 1 connection", curves)
 

@@ -132,14 +132,15 @@ def bars(path, title, unit, groups, series, mark=None):
             plot.line(middle, y(min(values[g])), middle, y(max(values[g])), "#000")
     if mark:
         plot.line(plot.left, y(mark[0]), plot.right, y(mark[0]), "#c00", 1.5, "6 4")
-        plot.text(plot.right, y(mark[0]) - 5, mark[1], "end")
+        plot.line(plot.right - 190, plot.top - 12, plot.right - 160, plot.top - 12, "#c00", 1.5, "6 4")
+        plot.text(plot.right - 154, plot.top - 8, mark[1])
     if len(series) > 1:
         plot.legend(series, plot.bottom + 42)
     plot.save(path)
 
 
 def tails(path, title, series):
-    """For each name the share of calls that took longer than x.  series: {name: [(nanoseconds, share), …]}"""
+    """For each name the share of calls that took x or longer.  series: {name: [(nanoseconds, share), …]}"""
     plot = Plot(title)
     longest = max(x for points in series.values() for x, _ in points)
     decades_x, decades_y = math.ceil(math.log10(longest)) - 1, 8
@@ -157,8 +158,8 @@ def tails(path, title, series):
         plot.text(x_of(nsec), plot.bottom + 16, label, "middle")
     for i in range(0, decades_y + 1):
         plot.line(plot.left, y_of(10 ** -i), plot.right, y_of(10 ** -i))
-        plot.text(plot.left - 6, y_of(10 ** -i) + 4, "1" if i == 0 else f"10^-{i}", "end")
-    plot.text(18, (plot.top + plot.bottom) / 2, "share of calls that took longer", "middle", rotate=-90)
+        plot.text(plot.left - 6, y_of(10 ** -i) + 4, "1" if i == 0 else "10⁻" + "⁰¹²³⁴⁵⁶⁷⁸"[i], "end")
+    plot.text(18, (plot.top + plot.bottom) / 2, "share of calls that took at least as long", "middle", rotate=-90)
     for colour, points in zip(COLOURS, series.values()):
         path_points = " ".join(f"{x_of(x):.1f},{y_of(share):.1f}" for x, share in points if share > 10 ** -decades_y)
         plot.parts.append(f'<polyline points="{path_points}" fill="none" stroke="{colour}" stroke-width="2"/>')

@@ -38,6 +38,11 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
+if [ -n "$publish" ]; then
+	for option in "${options[@]:+${options[@]}}"; do
+		[ -z "$option" ] || [ "$option" = --full ] || die "only the whole report is worth publishing, without $option"
+	done
+fi
 
 # The verdict goes to the terminal, wherever the output of the step that died
 # was going.

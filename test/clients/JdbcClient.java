@@ -152,6 +152,9 @@ public class JdbcClient {
                     how + "setString() without a cast is refused");
             finds(db, "id = ?::bigint", s -> s.setBigDecimal(1, new BigDecimal(id)),
                     how + "setBigDecimal() with a cast");
+            fails(() -> row(db, "SELECT FROM orders WHERE id = ?",
+                    s -> s.setBigDecimal(1, new BigDecimal(id)), r -> 0), "42883",
+                    how + "setBigDecimal() without a cast is refused");
             finds(db, "ref = ?", s -> s.setLong(1, ref), how + "setLong() for the bigint column");
             counts(db, "id = ?", s -> s.setInt(1, 5), 0, how + "setInt()");
             for (String type : new String[] {"bigint", "snowflake"}) {

@@ -18,6 +18,7 @@ everything="psql psycopg2 psycopg3 sqlalchemy django jdbc node sequelize"
 python=/usr/bin/python3
 jdbc_jar=/usr/share/java/postgresql.jar
 jdbc_class=
+npm_failed=
 
 passed=0
 failed=0
@@ -116,12 +117,13 @@ missing_packages()
 # that one package that is not to be had costs one client only.
 install_clients()
 {
-	local client packages=()
+	local client more packages=()
 
 	for client in $clients; do
 		read -r -d '' -a more < <(missing_packages "$client") || true
 		packages+=(${more[@]+"${more[@]}"})
 	done
+	read -r -d '' -a packages < <(printf '%s\n' ${packages[@]+"${packages[@]}"} | sort -u) || true
 	[ "${#packages[@]}" -gt 0 ] || return 0
 	if ! command -v apt-get >/dev/null; then
 		say "no apt-get here, and missing: ${packages[*]}"
@@ -148,20 +150,23 @@ apt_install()
 	return "$status"
 }
 
-# The packages of package.json, for all JavaScript programs together.  npm runs
-# as whoever started us, since its configuration is theirs, but none of the
-# packages may run a program of its own.
+# The packages of package.json, for all JavaScript programs together, unless the
+# checkout has them, for want of a network.  npm runs as whoever started us, since
+# its configuration is theirs, but none of the packages may run a program of its
+# own.  One attempt, since npm takes minutes to find out that it cannot be done.
 install_node_modules()
 {
 	local status=0
 
+	[ -z "$npm_failed" ] || return
 	[ ! -e "$work/clients/node_modules" ] || return 0
 	progress "npm install"
 	(cd "$work/clients" && umask 022 && npm install --ignore-scripts --no-audit \
-		--no-fund --no-package-lock --loglevel=error) >"$work/npm.log" 2>&1 || status=$?
+		--no-fund --no-package-lock --fetch-retries=1 --loglevel=error) \
+		>"$work/npm.log" 2>&1 || status=$?
 	if [ "$status" != 0 ]; then
 		tail -n 20 "$work/npm.log"
-		rm -rf "$work/clients/node_modules"
+		npm_failed=yes
 	fi
 	return "$status"
 }

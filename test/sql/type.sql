@@ -22,9 +22,12 @@ SELECT code, message FROM outcome('SELECT 9223372036854775808::snowflake');
 
 -- Assignment, from columns of both integer types and from a literal.
 CREATE TABLE assigned (id snowflake);
-INSERT INTO assigned VALUES (1), ('2'), (3::bigint), (4::int);
+INSERT INTO assigned VALUES (1), ('2');
+INSERT INTO assigned VALUES (3::bigint);
+INSERT INTO assigned VALUES (4::smallint);
 INSERT INTO assigned SELECT g FROM generate_series(5::bigint, 6) g;
 SELECT code, message FROM outcome('INSERT INTO assigned VALUES (-7)');
+SELECT code, message FROM outcome('INSERT INTO assigned VALUES (-7::smallint)');
 SELECT array_agg(id ORDER BY id) FROM assigned;
 CREATE TABLE assigned_bigint (id bigint);
 INSERT INTO assigned_bigint SELECT id FROM assigned;
