@@ -79,8 +79,6 @@ PG_FUNCTION_INFO_V1(snowflake_current);
 
 SnowflakeGenerator *snowflake_generator = NULL;
 
-static LWLock *generator_lock = NULL;
-
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
@@ -139,6 +137,8 @@ generator_shmem_request(void)
 		prev_shmem_request_hook();
 
 	RequestAddinShmemSpace(MAXALIGN(sizeof(SnowflakeGenerator)));
+
+	/* for the name; our lock itself lies beside what it guards */
 	RequestNamedLWLockTranche("snowflake", 1);
 }
 
@@ -157,6 +157,8 @@ generator_shmem_startup(void)
 	{
 		/* zero is right for all that is not atomic: closed, no keeper */
 		memset(gen, 0, sizeof(*gen));
+		LWLockInitialize(&gen->lock,
+						 GetNamedLWLockTranche("snowflake")->lock.tranche);
 		pg_atomic_init_u64(&gen->last, 0);
 		pg_atomic_init_u64(&gen->limit, 0);
 		pg_atomic_init_u64(&gen->refill, 0);
@@ -175,7 +177,6 @@ generator_shmem_startup(void)
 	}
 	LWLockRelease(AddinShmemInitLock);
 
-	generator_lock = &GetNamedLWLockTranche("snowflake")->lock;
 	snowflake_generator = gen;
 }
 
@@ -308,8 +309,8 @@ snowflake_gate_close(SnowflakeGate reason)
 
 	Assert(reason != GATE_OPEN);
 	pg_atomic_write_u32(&gen->gate, reason);
-	LWLockAcquire(generator_lock, LW_EXCLUSIVE);
-	LWLockRelease(generator_lock);
+	LWLockAcquire(&snowflake_generator->lock, LW_EXCLUSIVE);
+	LWLockRelease(&snowflake_generator->lock);
 	ConditionVariableBroadcast(&gen->changed);
 }
 
@@ -317,10 +318,10 @@ snowflake_gate_close(SnowflakeGate reason)
 void
 snowflake_gate_layout_changed(const char *stored_layout)
 {
-	LWLockAcquire(generator_lock, LW_EXCLUSIVE);
+	LWLockAcquire(&snowflake_generator->lock, LW_EXCLUSIVE);
 	strlcpy(snowflake_generator->stored_layout, stored_layout,
 			SNOWFLAKE_LAYOUT_TEXT_SIZE);
-	LWLockRelease(generator_lock);
+	LWLockRelease(&snowflake_generator->lock);
 	snowflake_gate_set(GATE_LAYOUT_CHANGED);
 }
 
@@ -333,7 +334,7 @@ snowflake_gate_open(int32 node, uint64 last, uint64 limit, uint64 refill)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
 
-	LWLockAcquire(generator_lock, LW_EXCLUSIVE);
+	LWLockAcquire(&snowflake_generator->lock, LW_EXCLUSIVE);
 	Assert(pg_atomic_read_u32(&gen->gate) != GATE_OPEN);
 	Assert(last >= pg_atomic_read_u64(&gen->last));
 	gen->node = node;
@@ -342,7 +343,7 @@ snowflake_gate_open(int32 node, uint64 last, uint64 limit, uint64 refill)
 	pg_atomic_write_u64(&gen->limit, limit);
 	pg_atomic_write_u64(&gen->refill, refill);
 	pg_atomic_write_u32(&gen->gate, GATE_OPEN);
-	LWLockRelease(generator_lock);
+	LWLockRelease(&snowflake_generator->lock);
 	ConditionVariableBroadcast(&gen->changed);
 }
 
@@ -423,11 +424,11 @@ try_mint(TimestampTz now, uint64 want, Minted *minted, int64 *excess_usec)
 	fresh = likely(now_tick > 0) ?
 		snowflake_first_position(layout, Min(now_tick, layout->max_tick + 1)) : 0;
 
-	LWLockAcquire(generator_lock, LW_SHARED);
+	LWLockAcquire(&snowflake_generator->lock, LW_SHARED);
 
 	if (unlikely(pg_atomic_read_u32(&gen->gate) != GATE_OPEN))
 	{
-		LWLockRelease(generator_lock);
+		LWLockRelease(&snowflake_generator->lock);
 		return MINT_GATE_CLOSED;
 	}
 
@@ -468,7 +469,7 @@ try_mint(TimestampTz now, uint64 want, Minted *minted, int64 *excess_usec)
 		minted->placed_node = gen->placed_node;
 	}
 
-	LWLockRelease(generator_lock);
+	LWLockRelease(&snowflake_generator->lock);
 
 	if (unlikely(end >= pg_atomic_read_u64(&gen->refill)) &&
 		result != MINT_ENDED)
@@ -487,9 +488,9 @@ snowflake_get_stored_layout(char *text, size_t size)
 
 	if (pg_atomic_read_u32(&gen->gate) != GATE_LAYOUT_CHANGED)
 		return false;
-	LWLockAcquire(generator_lock, LW_SHARED);
+	LWLockAcquire(&snowflake_generator->lock, LW_SHARED);
 	strlcpy(text, gen->stored_layout, size);
-	LWLockRelease(generator_lock);
+	LWLockRelease(&snowflake_generator->lock);
 	return true;
 }
 
@@ -509,9 +510,9 @@ snowflake_position_id(uint64 position)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		placed_node;
 
-	LWLockAcquire(generator_lock, LW_SHARED);
+	LWLockAcquire(&snowflake_generator->lock, LW_SHARED);
 	placed_node = snowflake_generator->placed_node;
-	LWLockRelease(generator_lock);
+	LWLockRelease(&snowflake_generator->lock);
 	return snowflake_pack(layout, snowflake_position_tick(layout, position),
 						  placed_node,
 						  (int32) (position & layout->max_sequence));

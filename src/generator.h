@@ -58,15 +58,17 @@ typedef enum SnowflakeRaise
 typedef struct SnowflakeGenerator
 {
 	/*
-	 * Newest position issued.  Minters advance it by compare-and-swap while
-	 * they hold the lock shared; the keeper raises it the same way, or with
-	 * the lock held exclusively.  It never goes down.
+	 * The lock, and the newest position issued.  Minters advance "last" by
+	 * compare-and-swap while they hold the lock shared; the keeper raises it
+	 * the same way, or with the lock held exclusively.  It never goes down.
 	 *
-	 * Every mint writes it, so it has a cache line of its own: what follows is
-	 * read by every mint and must not be invalidated by the others.
+	 * Every mint writes both, so they share a cache line, and have it for
+	 * themselves: what follows is read by every mint and must not be
+	 * invalidated by the others.
 	 */
+	LWLock		lock;
 	pg_atomic_uint64 last;
-	char		pad_last[PG_CACHE_LINE_SIZE - sizeof(pg_atomic_uint64)];
+	char		pad_last[PG_CACHE_LINE_SIZE - sizeof(LWLock) - sizeof(pg_atomic_uint64)];
 
 	/*
 	 * Newest position that may be issued, and the one from which on the keeper
