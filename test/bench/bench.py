@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
+import os
 import pathlib
 import signal
 import statistics
@@ -207,7 +208,8 @@ def bare(bench):
             + "\nThe time of the query over that of the query with the empty C function:\n\n"
             + table(["query time, ratio"] + [plural(n) for n in connections], rows)
             + "\n![IDs a second](benchmarks/bare.svg)\n\n"
-            f"Batches: `{queries['snowflake_next_batch']}` beside `{queries['generate_series']}`, million rows a second:\n\n"
+            f"Batches: `{queries['snowflake_next_batch']}` beside `{queries['generate_series']}`, "
+            "million rows a second:\n\n"
             + table(["connections", *queries, "ratio"],
                     [[n, *(spread(batches[n][name], 1e-6) for name in queries), spread(speeds[n])] for n in batches]))
     return Section("The bare cost of a mint", text, targets)
@@ -260,8 +262,8 @@ def tail(bench):
             if name == SNOWFLAKE.name:
                 server.psql("SELECT snowflake_next()")      # after an idle time the first mint waits for the keeper
             before = counters()
-            running = [server.start_psql(f"SELECT unnest(bench_latency('{function}', {argument}, {calls}, {CAP / 2 / clients}))")
-                       for _ in range(clients)]
+            query = f"SELECT unnest(bench_latency('{function}', {argument}, {calls}, {CAP / 2 / clients}))"
+            running = [server.start_psql(query) for _ in range(clients)]
             parts = [[int(row[0]) for row in wait()] for wait in running]
             if name == SNOWFLAKE.name:
                 counted("half the cap", calls * clients, before, counters())
@@ -285,8 +287,9 @@ def tail(bench):
         counted("the cap, 8 connections", transactions * SNOWFLAKE.count, before, counters())
 
     first = []
+    reserved = server.value("SELECT extract(epoch FROM current_setting('snowflake.reservation')::interval)")
     for _ in range(bench.few(3)):
-        time.sleep(1.1 * float(server.value("SELECT extract(epoch FROM current_setting('snowflake.reservation')::interval)")))
+        time.sleep(1.1 * float(reserved))
         first.append(int(server.psql(f"SELECT (bench_latency('snowflake_next()', 0, 1, 1))[{HISTOGRAM_MAX}]")[0][0]))
 
     curves = {}
@@ -307,8 +310,8 @@ def tail(bench):
             "In steady state, over all rounds:\n\n"
             + table(["rate", "mints", "reservations", "waited for the keeper", "waited for the clock"],
                     [[name, *(f"{x:,}" for x in numbers)] for name, numbers in waits.items()])
-            + "\nAt the cap, mints wait for the clock: that is what a cap is. The first mint after an idle time longer than "
-            f"the reservation waits for the keeper's commit: {spread(first, 1e-6)} ms.\n")
+            + "\nAt the cap, mints wait for the clock: that is what a cap is. The first mint after an idle time "
+            f"longer than the reservation waits for the keeper's commit: {spread(first, 1e-6)} ms.\n")
     return Section("Tail", text)
 
 
@@ -316,7 +319,8 @@ def tail(bench):
 
 KEYS = {"snowflake": "id snowflake PRIMARY KEY DEFAULT snowflake_next()", "bigserial": "id bigserial PRIMARY KEY",
         "UUIDv4": "id uuid PRIMARY KEY DEFAULT gen_random_uuid()",
-        "UUIDv7": "id uuid PRIMARY KEY DEFAULT bench_uuidv7()", "ULID as text": "id text PRIMARY KEY DEFAULT bench_ulid()"}
+        "UUIDv7": "id uuid PRIMARY KEY DEFAULT bench_uuidv7()",
+        "ULID as text": "id text PRIMARY KEY DEFAULT bench_ulid()"}
 
 
 def insert_once(server, key, rows):
@@ -339,21 +343,25 @@ def insert(bench):
     if int(server.value("SHOW server_version_num")) >= 180000:
         KEYS["UUIDv7"] = KEYS["UUIDv7"].replace("bench_uuidv7", "uuidv7")
     texts, targets = [], []
-    for rows, most in [(bench.rows(1_000_000), 9)] + [(10_000_000, 3)] * bench.full:
+    for rows, most, least in [(bench.rows(1_000_000), 9, 3)] + [(10_000_000, 2, 1)] * bench.full:
         progress(f"insert, {rows:,} rows")
         insert_once(server, "snowflake", rows)      # the WAL's files exist after this
-        fewer = {key: bench.few(3) for key in list(KEYS)[2:]}
+        fewer = {key: bench.few(least) for key in ("UUIDv4", "UUIDv7", "ULID as text")}
         samples = in_turns(bench.few(most), list(KEYS), lambda key, rows=rows: insert_once(server, key, rows), fewer)
         rates, wal, size, density = ({key: [sample[i] for sample in samples[key]] for key in KEYS} for i in range(4))
         texts.append(
             f"{rows:,} rows, one `INSERT … SELECT` into a new table of a key and an integer, after a checkpoint, with "
-            "full-page writes:\n\n" + table(
-                ["key", "thousand rows a second", "over bigserial's", "WAL bytes per row", "index, MB", "leaf density, %"],
+            f"full-page writes; {bench.few(most)} rounds, with the slower keys in {bench.few(least)} of them:\n\n"
+            + table(
+                ["key", "thousand rows a second", "over bigserial's", "WAL bytes per row", "index, MB",
+                 "leaf density, %"],
                 [[key, spread(rates[key], 1e-3), spread(ratios(rates[key], rates["bigserial"])), spread(wal[key]),
                   spread(size[key], 1e-6), spread(density[key])] for key in KEYS]))
         targets += [
-            Target(f"insert rate over bigserial's, {rows:,} rows", "≥", 0.97, ratios(rates["snowflake"], rates["bigserial"])),
-            Target(f"WAL per row over bigserial's, {rows:,} rows", "≤", 1.02, ratios(wal["snowflake"], wal["bigserial"])),
+            Target(f"insert rate over bigserial's, {rows:,} rows", "≥", 0.97,
+                   ratios(rates["snowflake"], rates["bigserial"])),
+            Target(f"WAL per row over bigserial's, {rows:,} rows", "≤", 1.02,
+                   ratios(wal["snowflake"], wal["bigserial"])),
             Target(f"index size over UUIDv4's, {rows:,} rows", "≤", 0.56, ratios(size["snowflake"], size["UUIDv4"]))]
     bars(bench.plot("insert"), f"Rows a second, {rows:,} rows", "thousand rows a second", list(KEYS),
          {"rate": [[x / 1e3 for x in rates[key]] for key in KEYS]})
@@ -385,8 +393,8 @@ def insert_large(bench):
             table_name = f"bench_large_{list(KEYS).index(key)}"
             plan = server.psql(f"""
                 CHECKPOINT;
-                SET enable_seqscan = off;
-                EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) INSERT INTO {table_name} (n) SELECT n FROM generate_series(1, {new}) n""")
+                EXPLAIN (ANALYZE, BUFFERS, TIMING OFF)
+                INSERT INTO {table_name} (n) SELECT n FROM generate_series(1, {new}) n""")
             lines = [row[0].strip() for row in plan]
             counts = dict(part.split("=") for part in next(x for x in lines if x.startswith("Buffers:")).split()
                           if "=" in part)
@@ -396,11 +404,13 @@ def insert_large(bench):
     rates, read, written = ({key: [sample[i] for sample in samples[key]] for key in KEYS} for i in range(3))
     bars(bench.plot("buffers"), f"Buffers per 1000 rows, shared_buffers = {buffers_mb} MB", "buffers", list(KEYS),
          {"read": [read[key] for key in KEYS], "written": [written[key] for key in KEYS]})
-    return (f"With shared_buffers = {buffers_mb} MB, {new:,} rows more in each round into a table of {old:,}; buffers of the "
-            "heap and the index, read into shared buffers and written out (or added at the end of a file) by the "
+    return (f"With shared_buffers = {buffers_mb} MB, {new:,} rows more in each round into a table of {old:,}; buffers "
+            "of the heap and the index, read into shared buffers and written out (or added at the end of a file) by the "
             "statement:\n\n" + table(
-                ["key", "index before, MB", "thousand rows a second", "over bigserial's", "read per 1000 rows", "written per 1000 rows"],
-                [[key, number(sizes[key] / 1e6), spread(rates[key], 1e-3), spread(ratios(rates[key], rates["bigserial"])),
+                ["key", "index before, MB", "thousand rows a second", "over bigserial's", "read per 1000 rows",
+                 "written per 1000 rows"],
+                [[key, number(sizes[key] / 1e6), spread(rates[key], 1e-3),
+                  spread(ratios(rates[key], rates["bigserial"])),
                   spread(read[key]), spread(written[key])] for key in KEYS])
             + "\n![Buffers](benchmarks/buffers.svg)\n")
 
@@ -431,8 +441,8 @@ def decode(bench):
         for name, shift in shifts.items():
             targets.append(Target(f"time of `{expression}` over the shift by hand, {name}", "≤", 1.5,
                                   ratios(samples["bench_ids", expression], samples["bench_bigints", shift])))
-    text = (f"`SELECT count(…) FROM` a table of {rows:,} rows in shared buffers, 1 connection. With a plain `id` it is the "
-            "scan. By hand there are three ways to write the division by 1000: `/ 1000.0`, the usual one, is numeric "
+    text = (f"`SELECT count(…) FROM` a table of {rows:,} rows in shared buffers, 1 connection. With a plain `id` it is "
+            "the scan. By hand there are three ways to write the division by 1000: `/ 1000.0`, the usual one, is numeric "
             "arithmetic; double precision is faster and, at times, a microsecond off; an interval has no division.\n\n"
             + table(["expression", "column", "ns per row", "over `/ 1000.0`"],
                     [[f"`{x}`", "snowflake" if name == "bench_ids" else "bigint", spread(samples[name, x]),
@@ -479,15 +489,17 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--bindir", required=True)
+    parser.add_argument("--tree", required=True)
     parser.add_argument("--pgedge-bindir")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--full", action="store_true")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])      # none: all
     options = parser.parse_args()
     bench = Bench(options.bindir, options.work, options.quick, options.full)
 
     # a signal unwinds the stack, which stops the servers
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    (bench.work / "bench.pid").write_text(str(os.getpid()), encoding="ascii")
     progress("start a server")
     with contextlib.ExitStack() as servers:
         bench.main = servers.enter_context(bench.server("main"))
@@ -496,7 +508,7 @@ def main():
             bench.pgedge = servers.enter_context(Server(options.pgedge_bindir, bench.work / "pgedge-data", {
                 **SETTINGS, "shared_preload_libraries": "snowflake", "snowflake.node": 1}))
             bench.pgedge.psql("CREATE EXTENSION snowflake")
-        facts = machine(bench.main)
+        facts = machine(bench.main) + [("tree", options.tree)]
         sections = [part(bench) for name, part in PARTS.items() if not options.parts or name in options.parts]
     write_report(bench, sections, facts)
     progress("done")

@@ -3,11 +3,11 @@
 # on throw-away servers, and write test/bench/report/benchmarks.md with plots.
 # Leaves the installed PostgreSQL as it is.  Runs as root or as a user with sudo.
 #
-#   bash test/bench/run.sh                       everything, about 15 minutes
+#   bash test/bench/run.sh                       everything, about 9 minutes
 #   bash test/bench/run.sh --quick               everything, small: does it work?
 #   bash test/bench/run.sh mint bare             some parts of: mint bare tail
 #                                                insert decode range
-#   bash test/bench/run.sh --full insert         10,000,000 rows as well
+#   bash test/bench/run.sh --full insert         10,000,000 rows as well: 4 more
 #   bash test/bench/run.sh --pgedge DIR mint     beside pgEdge's snowflake too, of
 #                                                which DIR is the source
 #   bash test/bench/run.sh --publish             everything, and copy the report to doc/
@@ -19,30 +19,6 @@ report=$root/test/bench/report
 options=()
 pgedge=
 publish=
-while [ $# -gt 0 ]; do
-	case $1 in
-		--pgedge)
-			pgedge=$(realpath -e "${2:?--pgedge needs a directory}")
-			shift
-			;;
-		--publish)
-			publish=yes
-			;;
-		--quick | --full | mint | bare | tail | insert | decode | range)
-			options+=("$1")
-			;;
-		*)
-			sed -n '2,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-			[ "$1" = --help ] && exit 0 || exit 2
-			;;
-	esac
-	shift
-done
-if [ -n "$publish" ]; then
-	for option in "${options[@]:+${options[@]}}"; do
-		[ -z "$option" ] || [ "$option" = --full ] || die "only the whole report is worth publishing, without $option"
-	done
-fi
 
 # The verdict goes to the terminal, wherever the output of the step that died
 # was going.
@@ -54,8 +30,10 @@ finish()
 
 	trap - EXIT INT TERM
 	exec >&3 2>&4
-	if [ -n "$child" ]; then
-		kill -TERM "$child" 2>/dev/null && wait "$child" 2>/dev/null || true
+	if [ -n "$child" ] && [ -e "$work/bench.pid" ]; then
+		# it stops its servers
+		as_user kill -TERM "$(cat "$work/bench.pid")" 2>/dev/null || true
+		wait "$child" || true
 	fi
 	if [ -n "$work" ]; then
 		[ "$status" = 0 ] || [ ! -e "$work/step.log" ] || tail -n 40 "$work/step.log"
@@ -97,40 +75,81 @@ private_installation()
 	as_user "${make[@]}" -C "$tree" DESTDIR="$inst" install
 }
 
-say "install what is missing"
-install_missing
-install_python
-make_workspace
-bindir=$("$pg_config" --bindir)
-
-say "build"
+read_options()
 {
-	private_installation "$work/inst" "$work/tree"
-	as_user cc -O2 -Wall -Werror -shared -fPIC -I"$("$pg_config" --includedir-server)" \
-		-o "$work/floor.so" "$work/tree/test/bench/floor.c"
-	if [ -n "$pgedge" ]; then
-		as_user mkdir "$work/pgedge"
-		tar -C "$pgedge" -cf - --exclude=./.git . | as_user tar -C "$work/pgedge" -xf - --no-same-owner
-		private_installation "$work/inst-pgedge" "$work/pgedge"
-		options+=(--pgedge-bindir "$work/inst-pgedge$bindir")
+	local option
+
+	while [ $# -gt 0 ]; do
+		case $1 in
+			--pgedge)
+				pgedge=$(realpath -e "${2:?--pgedge needs a directory}")
+				shift
+				;;
+			--publish)
+				publish=yes
+				;;
+			--quick | --full | mint | bare | tail | insert | decode | range)
+				options+=("$1")
+				;;
+			*)
+				sed -n '2,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+				[ "$1" = --help ] && exit 0 || exit 2
+				;;
+		esac
+		shift
+	done
+	if [ -n "$publish" ]; then
+		for option in "${options[@]:+${options[@]}}"; do
+			[ -z "$option" ] || [ "$option" = --full ] || die "only the whole report is worth publishing, without $option"
+		done
 	fi
-} >"$work/step.log" 2>&1
+}
 
-as_user env PYTHONDONTWRITEBYTECODE=1 python3 "$work/tree/test/bench/bench.py" \
-	--work "$work" --bindir "$work/inst$bindir" "${options[@]:+${options[@]}}" &
-child=$!
-: >"$work/step.log"
-wait "$child"
-child=
+main()
+{
+	local tree
 
-rm -rf "$report"
-mkdir -p "$report"
-cp -r "$work/report/." "$report/"
-say "report: test/bench/report/benchmarks.md"
-if [ -n "$publish" ]; then
-	mkdir -p "$root/doc/benchmarks"
-	rm -f "$root/doc/benchmarks"/*.svg
-	cp "$report/benchmarks.md" "$root/doc/"
-	cp "$report/benchmarks"/*.svg "$root/doc/benchmarks/"
-	say "published: doc/benchmarks.md"
-fi
+	# which state of the tree is measured
+	tree=$(git -C "$root" describe --always --dirty 2>/dev/null) || tree=unknown
+	say "install what is missing"
+	install_missing
+	install_python
+	make_workspace
+	bindir=$("$pg_config" --bindir)
+
+	say "build"
+	{
+		private_installation "$work/inst" "$work/tree"
+		as_user cc -O2 -Wall -Werror -shared -fPIC -I"$("$pg_config" --includedir-server)" \
+			-o "$work/floor.so" "$work/tree/test/bench/floor.c"
+		if [ -n "$pgedge" ]; then
+			as_user mkdir "$work/pgedge"
+			tar -C "$pgedge" -cf - --exclude=./.git . | as_user tar -C "$work/pgedge" -xf - --no-same-owner
+			private_installation "$work/inst-pgedge" "$work/pgedge"
+			options+=(--pgedge-bindir "$work/inst-pgedge$bindir")
+		fi
+	} >"$work/step.log" 2>&1
+
+	as_user env PYTHONDONTWRITEBYTECODE=1 python3 "$work/tree/test/bench/bench.py" \
+		--work "$work" --bindir "$work/inst$bindir" --tree "$tree" "${options[@]:+${options[@]}}" &
+	child=$!
+	: >"$work/step.log"
+	wait "$child"
+	child=
+
+	rm -rf "$report"
+	mkdir -p "$report"
+	cp -r "$work/report/." "$report/"
+	say "report: test/bench/report/benchmarks.md"
+	if [ -n "$publish" ]; then
+		mkdir -p "$root/doc/benchmarks"
+		rm -f "$root/doc/benchmarks"/*.svg
+		cp "$report/benchmarks.md" "$root/doc/"
+		cp "$report/benchmarks"/*.svg "$root/doc/benchmarks/"
+		say "published: doc/benchmarks.md"
+	fi
+}
+
+# In one line, so that nothing is read from this file any more while it runs:
+# it may be edited meanwhile.
+read_options "$@"; main; exit

@@ -92,7 +92,8 @@ def machine(server):
     system = os.uname()
     settings = server.psql("""
         SELECT name || ' = ' || current_setting(name) FROM pg_settings
-        WHERE source = 'configuration file' AND name !~ 'listen|unix_socket|port|^lc_|DateStyle|TimeZone|log_|dynamic|search_config'
+        WHERE source = 'configuration file'
+            AND name !~ 'listen|unix_socket|port|^lc_|DateStyle|TimeZone|log_|dynamic|search_config'
         ORDER BY name""")
     return [
         ("CPU", f"{os.cpu_count()} × {model[1] if model else system.machine}"
