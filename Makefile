@@ -14,6 +14,7 @@ OBJS = \
 	src/io.o \
 	src/keeper.o \
 	src/layout.o \
+	src/mint.o \
 	src/settings.o \
 	src/snowflake.o \
 	src/status.o \

@@ -285,7 +285,11 @@ write_reservation(const char *table, int32 node, const char *layout,
 
 	/* a rule or a trigger that swallows it must not go unnoticed */
 	if (SPI_processed != 1)
-		elog(ERROR, "the reservation was not written to %s", table);
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("the reservation was not written to %s", table),
+				errdetail("Something swallowed the row of node %d.", node),
+				errhint("Drop rules and triggers that were added to the table."));
 }
 
 /*
