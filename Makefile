@@ -8,6 +8,7 @@ MODULE_big = snowflake
 OBJS = \
 	src/compare.o \
 	src/control.o \
+	src/counters.o \
 	src/decode.o \
 	src/encode.o \
 	src/generator.o \
@@ -15,10 +16,12 @@ OBJS = \
 	src/keeper.o \
 	src/layout.o \
 	src/mint.o \
+	src/reservation.o \
 	src/settings.o \
 	src/snowflake.o \
 	src/status.o \
-	src/timerange.o
+	src/timerange.o \
+	src/watch.o
 SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h)
 
 PG_CPPFLAGS = -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'

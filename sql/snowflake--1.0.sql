@@ -921,19 +921,30 @@ COMMENT ON COLUMN snowflake_reservation.reserved_until IS 'no snowflake of a lat
 -- Operation
 
 CREATE FUNCTION snowflake_status(
-	OUT gate text, OUT node integer, OUT layout text,
-	OUT last_id snowflake, OUT lead interval, OUT reserved_until timestamptz,
-	OUT keeper_pid integer,
-	OUT clock_waits bigint, OUT reservation_waits bigint,
-	OUT reservations bigint, OUT clock_steps_back bigint)
+	OUT gate text, OUT advice text,
+	OUT node integer, OUT layout text, OUT layout_ends timestamptz,
+	OUT last_id snowflake, OUT last_time timestamptz,
+	OUT lead interval, OUT reserved_until timestamptz, OUT keeper_pid integer,
+	OUT minted bigint,
+	OUT clock_waits bigint, OUT clock_wait_total interval, OUT clock_wait_longest interval,
+	OUT keeper_waits bigint, OUT keeper_wait_total interval, OUT keeper_wait_longest interval,
+	OUT reservations bigint,
+	OUT clock_steps_back bigint, OUT clock_step_back_largest interval,
+	OUT refused_node bigint, OUT refused_layout bigint, OUT refused_keeper bigint,
+	OUT refused_clock bigint, OUT refused_end bigint, OUT refused_standby bigint,
+	OUT stats_reset timestamptz)
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_status_reset() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 CREATE FUNCTION snowflake_advance(id snowflake) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 CREATE FUNCTION snowflake_accept_layout() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+REVOKE ALL ON FUNCTION snowflake_status_reset() FROM PUBLIC;
 REVOKE ALL ON FUNCTION snowflake_advance(snowflake) FROM PUBLIC;
 REVOKE ALL ON FUNCTION snowflake_accept_layout() FROM PUBLIC;
 
-COMMENT ON FUNCTION snowflake_status() IS 'state of the server''s generator';
+COMMENT ON FUNCTION snowflake_status() IS 'state of the server''s generator, what to do about it, and what it has done';
+COMMENT ON FUNCTION snowflake_status_reset() IS 'count from zero again in snowflake_status()';
 COMMENT ON FUNCTION snowflake_advance(snowflake) IS 'never mint at or below this snowflake';
 COMMENT ON FUNCTION snowflake_accept_layout() IS 'take the configured layout in place of the stored one';

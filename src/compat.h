@@ -41,6 +41,11 @@
 #define WaitEventExtensionNew(name)	PG_WAIT_EXTENSION
 #endif
 
+/* 17 (commit 024c5211175): a process knows its number in the process array. */
+#if PG_VERSION_NUM < 170000
+#define MyProcNumber				(MyProc->pgprocno)
+#endif
+
 /* 18 (commit 3691edfab97): pg_noreturn comes before the declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn					pg_attribute_noreturn()
@@ -50,6 +55,5 @@
 #if PG_VERSION_NUM < 180000
 #define PG_MODULE_MAGIC_EXT(...)	PG_MODULE_MAGIC
 #endif
-
 
 #endif							/* SNOWFLAKE_COMPAT_H */

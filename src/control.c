@@ -14,6 +14,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
+#include "tcop/utility.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -35,7 +36,7 @@ no_answer_error(const char *what)
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("%s was not done within %d ms", what, snowflake_max_wait_ms),
-			errdetail("The gate is %s.", snowflake_gate_reason()),
+			errdetail("The gate is %s.", snowflake_gate_reason(pg_atomic_read_u32(&snowflake_generator->gate))),
 			errhint("The server log has the reason."));
 }
 
@@ -60,6 +61,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	int64		lead_usec;
 
 	snowflake_require_generator("snowflake_advance()");
+	PreventCommandDuringRecovery("snowflake_advance()");
 	gen = snowflake_generator;
 
 	if (tick >= layout->max_tick)
@@ -139,6 +141,7 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 	char		stored[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
 	snowflake_require_generator("snowflake_accept_layout()");
+	PreventCommandDuringRecovery("snowflake_accept_layout()");
 
 	if (pg_atomic_read_u32(&snowflake_generator->gate) == GATE_OPEN)
 	{

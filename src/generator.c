@@ -54,11 +54,11 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "tcop/utility.h"
 #include "utils/wait_event.h"
 
 #include "clock.h"
 #include "compat.h"
+#include "counters.h"
 #include "generator.h"
 #include "settings.h"
 
@@ -79,6 +79,7 @@ generator_shmem_request(void)
 		prev_shmem_request_hook();
 
 	RequestAddinShmemSpace(MAXALIGN(sizeof(SnowflakeGenerator)));
+	RequestAddinShmemSpace(snowflake_counters_size());
 
 	/* for the name; our lock itself lies beside what it guards */
 	RequestNamedLWLockTranche("snowflake", 1);
@@ -111,12 +112,9 @@ generator_shmem_startup(void)
 		pg_atomic_init_u32(&gen->raised_by, RAISED_BY_RESERVATION);
 		pg_atomic_init_u32(&gen->keeper_pid, 0);
 		pg_atomic_init_u32(&gen->failure, 0);
-		pg_atomic_init_u64(&gen->clock_waits, 0);
-		pg_atomic_init_u64(&gen->reservation_waits, 0);
-		pg_atomic_init_u64(&gen->reservations, 0);
-		pg_atomic_init_u64(&gen->clock_steps_back, 0);
 		ConditionVariableInit(&gen->changed);
 	}
+	snowflake_counters_attach();
 	LWLockRelease(AddinShmemInitLock);
 
 	snowflake_generator = gen;
@@ -132,10 +130,7 @@ snowflake_generator_init(void)
 	shmem_startup_hook = generator_shmem_startup;
 }
 
-/*
- * Raise an error if there is no generator, because the library was not
- * preloaded, or if there cannot be one yet, because this is a standby.
- */
+/* Raise an error if there is no generator: the library was not preloaded. */
 void
 snowflake_require_generator(const char *function)
 {
@@ -145,7 +140,6 @@ snowflake_require_generator(const char *function)
 				errmsg("%s needs the library \"snowflake\" to be preloaded",
 					   function),
 				errhint("ALTER SYSTEM SET shared_preload_libraries = snowflake; beside the libraries that are there already, then restart the server."));
-	PreventCommandDuringRecovery(function);
 }
 
 
@@ -216,10 +210,11 @@ static const char *const gate_reasons[] = {
 	[GATE_OPEN] = "open",
 };
 
+/* What a gate says of itself, for messages. */
 const char *
-snowflake_gate_reason(void)
+snowflake_gate_reason(SnowflakeGate gate)
 {
-	return gate_reasons[pg_atomic_read_u32(&snowflake_generator->gate)];
+	return gate_reasons[gate];
 }
 
 /*

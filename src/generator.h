@@ -126,12 +126,6 @@ typedef struct SnowflakeGenerator
 	/* Broadcast when the gate, the limit or "last" was changed by the keeper. */
 	ConditionVariable changed;
 
-	/* Counters since the server's start.  Atomic. */
-	pg_atomic_uint64 clock_waits;	/* mints that waited for the clock */
-	pg_atomic_uint64 reservation_waits; /* mints that waited for the keeper */
-	pg_atomic_uint64 reservations;	/* reservations that the keeper committed */
-	pg_atomic_uint64 clock_steps_back;	/* seen by the keeper */
-
 	/*
 	 * Canonical text of the stored layout, while the gate is
 	 * GATE_LAYOUT_CHANGED.  The lock.
@@ -156,7 +150,7 @@ extern void snowflake_raise(uint64 position, SnowflakeRaise by);
 /* Everybody's part */
 extern void snowflake_request(uint32 what);
 extern bool snowflake_wait_for_keeper(int64 deadline_usec);
-extern const char *snowflake_gate_reason(void);
+extern const char *snowflake_gate_reason(SnowflakeGate gate);
 extern bool snowflake_get_stored_layout(char *text, size_t size);
 extern int64 snowflake_position_id(uint64 position);
 extern char *snowflake_duration(int64 usec);

@@ -3,17 +3,14 @@
  * keeper.c
  *	  The background worker that keeps the reservation and the gate.
  *
- * The keeper is the only writer of snowflake_reservation, an ordinary table of
- * the extension in the database snowflake.database, with a row per node ID.
- * reserved_until there is the start of the last tick that may have been used.
- * A row in a table is carried by crash recovery, replication, point-in-time
- * recovery, base backups and pg_upgrade without a line of code here.
+ * The keeper is the only writer of the reservation, which is in a table in the
+ * database snowflake.database: see reservation.c.
  *
  * Its life: connect, then rounds.  A round looks at what changed (settings,
  * requests of the backends, the clock), and does what follows: open the gate,
  * close it for another node ID, extend the reservation, raise the floor.
- * Between rounds it sleeps on its latch, without a timeout unless it watches
- * the clock, so an idle server has an idle keeper.
+ * Between rounds it sleeps on its latch, for up to a day unless it watches the
+ * clock, so an idle server has an idle keeper.
  *
  * In shared memory it follows one order, which generator.c depends on: commit
  * first, publish afterwards.  A commit here is always durable: synchronous
@@ -31,8 +28,6 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/pg_type_d.h"
-#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -50,11 +45,12 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "counters.h"
 #include "generator.h"
 #include "keeper.h"
+#include "reservation.h"
 #include "settings.h"
-
-PG_FUNCTION_INFO_V1(snowflake_reservation_not_replicated);
+#include "watch.h"
 
 #define KEEPER_NAME				"snowflake keeper"
 
@@ -67,36 +63,11 @@ PG_FUNCTION_INFO_V1(snowflake_reservation_not_replicated);
 #define RETRY_ASKED_MS			1000	/* if somebody asked for something */
 #define RETRY_UNASKED_MS		10000
 
-/* While the clock is behind, look at it this often. */
-#define WATCH_MS				1000
-
-/*
- * A look at both clocks that took longer than this says nothing about how they
- * stand to each other.
- */
-#define WATCH_PRECISION_USEC	200
-#define WATCH_ATTEMPTS			10
-
 /*
  * How long to wait for a lock: somebody else may be creating the extension, or
  * moving the table, in a transaction that waits for us because it mints.
  */
 #define KEEPER_LOCK_TIMEOUT		"500ms"
-
-/* What the rows of all node IDs say. */
-typedef struct Reservation
-{
-	bool		found;
-	TimestampTz until;			/* the latest of all */
-	char	   *other_layout;	/* a layout of any row that is not the
-								 * configured one, or NULL */
-} Reservation;
-
-/* Watching the clock: the last look at both clocks, and whether it is behind. */
-static TimestampTz watch_wall = 0;
-static int64 watch_monotonic_usec = 0;
-static bool clock_is_behind = false;
-static int64 behind_since_usec = 0;
 
 /* What a round allocates outside of transactions. */
 static MemoryContext round_context;
@@ -182,130 +153,8 @@ snowflake_keeper_init(void)
 
 
 /*
- * The table.  All of these run inside a transaction with SPI connected.
+ * Transactions
  */
-
-/* Run a command that must have this result. */
-static void
-run(const char *command, int nargs, Oid *types, Datum *values, int expected)
-{
-	int			result = SPI_execute_with_args(command, nargs, types, values,
-											   NULL, false, 0);
-
-	if (result != expected)
-		elog(ERROR, "\"%s\" returned %s", command, SPI_result_code_string(result));
-}
-
-/*
- * The schema-qualified name of the table, or NULL if the extension is missing.
- * It is looked up each time, since an extension can be moved or dropped.
- */
-static char *
-find_table(void)
-{
-	run("SELECT pg_catalog.quote_ident(n.nspname) || '.snowflake_reservation'"
-		" FROM pg_catalog.pg_extension e"
-		" JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
-		" WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake'",
-		0, NULL, NULL, SPI_OK_SELECT);
-	if (SPI_processed == 0)
-		return NULL;
-	return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-}
-
-/*
- * Create the extension, in public if there is such a schema, and return the
- * table's name.  Somebody may be doing the same at this moment: then this
- * fails, and a later round finds what they made.
- */
-static char *
-create_table(void)
-{
-	const char *schema = "public";
-	char	   *table;
-
-	run("SELECT FROM pg_catalog.pg_namespace"
-		" WHERE nspname OPERATOR(pg_catalog.=) 'public'",
-		0, NULL, NULL, SPI_OK_SELECT);
-	if (SPI_processed == 0)
-	{
-		schema = "snowflake";
-		run("CREATE SCHEMA IF NOT EXISTS snowflake", 0, NULL, NULL, SPI_OK_UTILITY);
-	}
-	ereport(LOG,
-			errmsg("creating extension \"snowflake\" in database \"%s\" for the reservation",
-				   snowflake_database));
-	run(psprintf("CREATE EXTENSION IF NOT EXISTS snowflake SCHEMA %s", schema),
-		0, NULL, NULL, SPI_OK_UTILITY);
-
-	table = find_table();
-	if (table == NULL)
-		elog(ERROR, "extension \"snowflake\" does not exist after its creation");
-	return table;
-}
-
-/*
- * Read the rows.  Those of other node IDs count as well: a server's IDs ascend
- * also if its node ID changed while it was down.  And they all are of one
- * layout, the server's.
- */
-static Reservation
-read_reservation(const char *table, const char *layout)
-{
-	Reservation stored;
-	Oid			types[] = {TEXTOID};
-	Datum		values[] = {CStringGetTextDatum(layout)};
-	bool		isnull;
-	Datum		until;
-
-	run(psprintf("SELECT pg_catalog.max(reserved_until),"
-				 " pg_catalog.min(layout) FILTER (WHERE layout OPERATOR(pg_catalog.<>) $1)"
-				 " FROM %s", table),
-		lengthof(types), types, values, SPI_OK_SELECT);
-	until = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	stored.found = !isnull;
-	stored.until = isnull ? 0 : DatumGetTimestampTz(until);
-	stored.other_layout = SPI_getvalue(SPI_tuptable->vals[0],
-									   SPI_tuptable->tupdesc, 2);
-	return stored;
-}
-
-static void
-write_reservation(const char *table, int32 node, const char *layout,
-				  TimestampTz until)
-{
-	Oid			types[] = {INT4OID, TEXTOID, TIMESTAMPTZOID};
-	Datum		values[] = {Int32GetDatum(node), CStringGetTextDatum(layout),
-	TimestampTzGetDatum(until)};
-
-	run(psprintf("INSERT INTO %s (node, layout, reserved_until) VALUES ($1, $2, $3)"
-				 " ON CONFLICT (node) DO UPDATE SET layout = EXCLUDED.layout,"
-				 " reserved_until = EXCLUDED.reserved_until", table),
-		lengthof(types), types, values, SPI_OK_INSERT);
-
-	/* a rule or a trigger that swallows it must not go unnoticed */
-	if (SPI_processed != 1)
-		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("the reservation was not written to %s", table),
-				errdetail("Something swallowed the row of node %d.", node),
-				errhint("Drop rules and triggers that were added to the table."));
-}
-
-/*
- * Trigger of the table for what logical replication brings from another server:
- * drop it.  The row is this server's own, even if somebody publishes all tables.
- */
-Datum
-snowflake_reservation_not_replicated(PG_FUNCTION_ARGS)
-{
-	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				errmsg("%s was not called by a trigger",
-					   "snowflake_reservation_not_replicated()"));
-	return PointerGetDatum(NULL);
-}
 
 static void
 begin_transaction(const char *activity)
@@ -396,19 +245,14 @@ settle(void)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
 	uint64		last = pg_atomic_read_u64(&gen->last);
-	char		layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	char	   *table;
 
-	snowflake_layout_print(&snowflake_server_layout, layout, sizeof(layout));
 	begin_transaction("settling the reservation");
 	(void) set_config_option("synchronous_commit", "local",
 							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
 							 true, 0, false);
-	table = find_table();
-	if (table == NULL)
-		table = create_table(); /* it was dropped under a running generator */
-	write_reservation(table, gen->node, layout,
-					  snowflake_position_time(&snowflake_server_layout, last));
+	snowflake_reservation_write(gen->node,
+								snowflake_position_time(&snowflake_server_layout,
+														last));
 	commit_transaction();
 }
 
@@ -426,8 +270,7 @@ open_gate(uint32 requests)
 	int32		node = snowflake_node_id;
 	uint64		limit;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	char	   *table;
-	Reservation stored;
+	SnowflakeReservation stored;
 
 	if (node < 0)
 	{
@@ -447,8 +290,7 @@ open_gate(uint32 requests)
 	 * Create the extension only when somebody mints: until then its absence
 	 * may mean that an administrator is about to create it.
 	 */
-	table = find_table();
-	if (table == NULL)
+	if (!snowflake_reservation_exists())
 	{
 		if (!(requests & (SNOWFLAKE_WANT_GATE | SNOWFLAKE_WANT_FLOOR)))
 		{
@@ -457,10 +299,10 @@ open_gate(uint32 requests)
 			return;
 		}
 		snowflake_gate_set(GATE_CREATING);
-		table = create_table();
+		snowflake_reservation_create();
 	}
 
-	stored = read_reservation(table, text);
+	stored = snowflake_reservation_read();
 	if (stored.other_layout != NULL && !(requests & SNOWFLAKE_WANT_LAYOUT))
 	{
 		/* to the log once, not for each mint that meets the gate */
@@ -475,11 +317,7 @@ open_gate(uint32 requests)
 	}
 	if (stored.other_layout != NULL)
 	{
-		Oid			types[] = {TEXTOID};
-		Datum		values[] = {CStringGetTextDatum(text)};
-
-		run(psprintf("UPDATE %s SET layout = $1", table),
-			lengthof(types), types, values, SPI_OK_UPDATE);
+		snowflake_reservation_accept_layout();
 		ereport(LOG,
 				errmsg("accepting the snowflake layout \"%s\" in place of \"%s\"",
 					   text, stored.other_layout));
@@ -502,10 +340,10 @@ open_gate(uint32 requests)
 													 Min(tick, layout->max_tick)));
 	}
 	limit = reserve_up_to(last, now);
-	write_reservation(table, node, text, snowflake_position_time(layout, limit));
+	snowflake_reservation_write(node, snowflake_position_time(layout, limit));
 	commit_transaction();
 
-	pg_atomic_fetch_add_u64(&gen->reservations, 1);
+	snowflake_count(&snowflake_counters->reservations);
 	pg_atomic_write_u32(&gen->failure, 0);
 	pg_atomic_write_u32(&gen->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_write_u64(&gen->raised_to, last);
@@ -532,8 +370,6 @@ extend(uint64 floor)
 	TimestampTz now = snowflake_wall_clock();
 	uint64		old_limit = pg_atomic_read_u64(&gen->limit);
 	uint64		limit = reserve_up_to(Max(pg_atomic_read_u64(&gen->last), floor), now);
-	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	char	   *table;
 
 	/*
 	 * More than half of it is left: who asks is waiting for the clock, or had
@@ -548,16 +384,12 @@ extend(uint64 floor)
 		return;
 	}
 
-	snowflake_layout_print(layout, text, sizeof(text));
 	begin_transaction("extending the reservation");
-	table = find_table();
-	if (table == NULL)
-		table = create_table(); /* it was dropped under a running generator */
-	write_reservation(table, gen->node, text,
-					  snowflake_position_time(layout, limit));
+	snowflake_reservation_write(gen->node,
+								snowflake_position_time(layout, limit));
 	commit_transaction();
 
-	pg_atomic_fetch_add_u64(&gen->reservations, 1);
+	snowflake_count(&snowflake_counters->reservations);
 	pg_atomic_write_u32(&gen->failure, 0);
 
 	/* durable from here on, so minters may use it */
@@ -568,78 +400,14 @@ extend(uint64 floor)
 
 
 /*
- * The clock
- */
-
-/*
- * Compare the clocks with the last look at them, and the wall clock with the
- * generator; log what an operator wants to know, once.
- */
-static void
-watch_clock(void)
-{
-	SnowflakeGenerator *gen = snowflake_generator;
-	TimestampTz wall;
-	int64		monotonic_usec;
-	int64		elapsed_usec;
-	int64		step_usec;
-	int64		lead_usec;
-	int			attempts = 0;
-
-	do
-	{
-		if (attempts++ == WATCH_ATTEMPTS)
-			return;
-		monotonic_usec = snowflake_monotonic_usec();
-		wall = snowflake_wall_clock();
-	} while (snowflake_monotonic_usec() - monotonic_usec > WATCH_PRECISION_USEC);
-
-	elapsed_usec = monotonic_usec - watch_monotonic_usec;
-	step_usec = (wall - watch_wall) - elapsed_usec;
-
-	/* slewing changes the clock's speed by up to 0.1 %, and is no step */
-	if (watch_wall != 0 && -step_usec > 1000 + elapsed_usec / 1000)
-	{
-		pg_atomic_fetch_add_u64(&gen->clock_steps_back, 1);
-		ereport(LOG,
-				errmsg("the clock went back by %s", snowflake_duration(-step_usec)));
-	}
-	watch_wall = wall;
-	watch_monotonic_usec = monotonic_usec;
-
-	if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
-		return;
-
-	lead_usec = snowflake_position_time(&snowflake_server_layout,
-										pg_atomic_read_u64(&gen->last)) - wall;
-	if (!clock_is_behind &&
-		lead_usec > snowflake_max_lead_ms * INT64CONST(1000) +
-		snowflake_server_layout.tick_usec)
-	{
-		clock_is_behind = true;
-		behind_since_usec = monotonic_usec;
-		ereport(LOG,
-				errmsg("minting snowflakes waits for the clock"),
-				errdetail("The generator is %s ahead of it, and may be by %d ms (snowflake.max_lead).",
-						  snowflake_duration(lead_usec), snowflake_max_lead_ms));
-	}
-	else if (clock_is_behind &&
-			 lead_usec <= snowflake_max_lead_ms * INT64CONST(1000))
-	{
-		clock_is_behind = false;
-		ereport(LOG,
-				errmsg("minting snowflakes no longer waits for the clock, after %s",
-					   snowflake_duration(monotonic_usec - behind_since_usec)));
-	}
-}
-
-
-/*
  * Rounds
  */
 
-/* Look at everything that may have changed, and do what follows from it. */
-static void
+/*
+ * Look at everything that may have changed, and do what follows from it.
+ * Returns the ms after which to do so again, if nobody asks before.
+ */
+static long
 keeper_round(void)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
@@ -668,7 +436,7 @@ keeper_round(void)
 			snowflake_raise(floor, RAISED_BY_ADVANCE);
 	}
 
-	watch_clock();
+	return snowflake_watch();
 }
 
 void
@@ -676,6 +444,8 @@ snowflake_keeper_main(Datum main_arg)
 {
 	SnowflakeGenerator *gen = snowflake_generator;
 	int64		started_usec = snowflake_monotonic_usec();
+	uint32		idle_event = WaitEventExtensionNew("SnowflakeMain");
+	volatile long sleep_ms = 0;
 	bool		failed;
 
 	before_shmem_exit(keeper_exit, (Datum) 0);
@@ -709,7 +479,7 @@ snowflake_keeper_main(Datum main_arg)
 			break;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 left_ms, PG_WAIT_EXTENSION);
+						 left_ms, idle_event);
 		ResetLatch(MyLatch);
 	}
 	if (ShutdownRequestPending)
@@ -749,7 +519,7 @@ snowflake_keeper_main(Datum main_arg)
 				ConfigReloadPending = false;
 				ProcessConfigFile(PGC_SIGHUP);
 			}
-			keeper_round();
+			sleep_ms = keeper_round();
 		}
 		PG_CATCH();
 		{
@@ -776,9 +546,8 @@ snowflake_keeper_main(Datum main_arg)
 			continue;
 
 		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
-						 (clock_is_behind ? WL_TIMEOUT : 0),
-						 WATCH_MS, PG_WAIT_EXTENSION);
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 sleep_ms, idle_event);
 	}
 
 	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN)

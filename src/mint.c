@@ -28,6 +28,7 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "counters.h"
 #include "generator.h"
 #include "settings.h"
 
@@ -38,6 +39,9 @@ PG_FUNCTION_INFO_V1(snowflake_current);
 
 /* The ID that this session minted last, -1 before the first. */
 static int64 session_last_id = -1;
+
+/* Where this backend counts what it mints, NULL before the first. */
+static pg_atomic_uint64 *mint_counter = NULL;
 
 /*
  * Longest sleep before the clock is looked at again: a clock that was stepped
@@ -77,6 +81,8 @@ typedef struct MintWait
 	int64		started_usec;	/* on the monotonic clock; 0: did not wait yet */
 	bool		for_clock;
 	bool		for_keeper;
+	int64		for_clock_usec;
+	int64		for_keeper_usec;
 } MintWait;
 
 
@@ -182,11 +188,22 @@ try_mint(TimestampTz now, uint64 want, Minted *minted, int64 *excess_usec)
 	return result;
 }
 
+/* As nextval() does. */
+static void
+refuse_in_recovery(const char *function)
+{
+	if (!RecoveryInProgress())
+		return;
+	snowflake_count_refusal(REFUSED_STANDBY);
+	PreventCommandDuringRecovery(function);
+}
+
 pg_noreturn static void
 ended_error(void)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
+	snowflake_count_refusal(REFUSED_END);
 	ereport(ERROR,
 			errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 			errmsg("the snowflake layout has come to its end"),
@@ -208,6 +225,7 @@ ahead_error(int64 excess_usec, int64 waited_usec)
 			"It was advanced by snowflake_advance()." :
 			"It starts above what had been reserved when the server crashed or the clock went back.";
 
+	snowflake_count_refusal(REFUSED_CLOCK);
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake generator is %s ahead of the clock",
@@ -228,6 +246,7 @@ unreserved_error(void)
 	uint32		failure = pg_atomic_read_u32(&gen->failure);
 	TimestampTz until = snowflake_position_time(&snowflake_server_layout, limit);
 
+	snowflake_count_refusal(REFUSED_KEEPER);
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake reservation was not extended within %d ms",
@@ -259,6 +278,7 @@ gate_error(void)
 		case GATE_OPEN:
 			return;
 		case GATE_NODE_UNSET:
+			snowflake_count_refusal(REFUSED_NODE);
 			ereport(ERROR,
 					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					errmsg("snowflake.node_id is not set"),
@@ -268,6 +288,7 @@ gate_error(void)
 							Min(1, snowflake_server_layout.max_node)));
 			break;
 		case GATE_NODE_TOO_LARGE:
+			snowflake_count_refusal(REFUSED_NODE);
 			ereport(ERROR,
 					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					errmsg("snowflake.node_id %d is too large for the layout",
@@ -282,6 +303,7 @@ gate_error(void)
 				return;
 			snowflake_layout_print(&snowflake_server_layout, configured,
 								   sizeof(configured));
+			snowflake_count_refusal(REFUSED_LAYOUT);
 			ereport(ERROR,
 					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					errmsg("snowflake.layout differs from the layout that this server has minted with"),
@@ -290,6 +312,7 @@ gate_error(void)
 					errhint("Restore the setting, or accept the change with: SELECT snowflake_accept_layout();"));
 			break;
 		default:
+			snowflake_count_refusal(REFUSED_KEEPER);
 			if (!OidIsValid(get_database_oid(snowflake_database, true)))
 				ereport(ERROR,
 						errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -304,8 +327,8 @@ gate_error(void)
 						   snowflake_max_wait_ms),
 					failure != 0 ?
 					errdetail("The gate is %s. The keeper's last attempt failed with SQLSTATE %s.",
-							  snowflake_gate_reason(), unpack_sql_state(failure)) :
-					errdetail("The gate is %s.", snowflake_gate_reason()),
+							  snowflake_gate_reason(gate), unpack_sql_state(failure)) :
+					errdetail("The gate is %s.", snowflake_gate_reason(gate)),
 					errhint("The server log has the reason."));
 	}
 }
@@ -317,7 +340,6 @@ gate_error(void)
 static void
 wait_for(const char *function, MintResult obstacle, int64 excess_usec, MintWait *wait)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
 	static uint32 wait_event = 0;
 	int64		now_usec = snowflake_monotonic_usec();
 	int64		deadline_usec;
@@ -336,7 +358,7 @@ wait_for(const char *function, MintResult obstacle, int64 excess_usec, MintWait 
 			if (now_usec + excess_usec > deadline_usec)
 				ahead_error(excess_usec, now_usec - wait->started_usec);
 			if (!wait->for_clock)
-				pg_atomic_fetch_add_u64(&gen->clock_waits, 1);
+				snowflake_count(&snowflake_counters->clock_waits.mints);
 			wait->for_clock = true;
 
 			if (wait_event == 0)
@@ -347,19 +369,27 @@ wait_for(const char *function, MintResult obstacle, int64 excess_usec, MintWait 
 							 Min(excess_usec / 1000 + 1, MAX_CLOCK_SLEEP_MS),
 							 wait_event);
 			ResetLatch(MyLatch);
+			snowflake_count_sleep(&snowflake_counters->clock_waits,
+								  snowflake_monotonic_usec() - now_usec,
+								  &wait->for_clock_usec);
 			CHECK_FOR_INTERRUPTS();
 			return;
 
 		case MINT_UNRESERVED:
 		case MINT_GATE_CLOSED:
-			PreventCommandDuringRecovery(function);
+			refuse_in_recovery(function);
 			if (!wait->for_keeper)
-				pg_atomic_fetch_add_u64(&gen->reservation_waits, 1);
+				snowflake_count(&snowflake_counters->keeper_waits.mints);
 			wait->for_keeper = true;
 			snowflake_request(obstacle == MINT_UNRESERVED ?
 							  SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
 			if (snowflake_wait_for_keeper(deadline_usec))
+			{
+				snowflake_count_sleep(&snowflake_counters->keeper_waits,
+									  snowflake_monotonic_usec() - now_usec,
+									  &wait->for_keeper_usec);
 				return;
+			}
 			if (obstacle == MINT_UNRESERVED)
 				unreserved_error();
 			gate_error();
@@ -371,6 +401,15 @@ wait_for(const char *function, MintResult obstacle, int64 excess_usec, MintWait 
 	}
 }
 
+/* What the first mint of a backend looks at. */
+static pg_noinline pg_atomic_uint64 *
+begin_minting(const char *function)
+{
+	snowflake_require_generator(function);
+	refuse_in_recovery(function);
+	return snowflake_my_mint_counter();
+}
+
 /* Issue up to "want" positions; wait for what stands in the way. */
 static pg_attribute_always_inline void
 mint(const char *function, uint64 want, Minted *minted)
@@ -379,8 +418,8 @@ mint(const char *function, uint64 want, Minted *minted)
 	MintResult	result;
 	int64		excess_usec = 0;
 
-	if (unlikely(snowflake_generator == NULL))
-		snowflake_require_generator(function);
+	if (unlikely(mint_counter == NULL))
+		mint_counter = begin_minting(function);
 
 	while (unlikely((result = try_mint(snowflake_wall_clock(), want, minted,
 									   &excess_usec)) != MINTED))
@@ -396,6 +435,8 @@ take_id(Minted *minted)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		position = minted->next++;
 
+	/* nobody else writes it, so this need not be one step */
+	pg_atomic_write_u64(mint_counter, pg_atomic_read_u64(mint_counter) + 1);
 	session_last_id = snowflake_pack(layout,
 									 snowflake_position_tick(layout, position),
 									 minted->placed_node,

@@ -85,14 +85,15 @@ sub build_shim
 	return $shim = $library;
 }
 
-# A new clock file, which says the true time; returns its path.
+# A new clock file, which says the true time; returns its path.  The second
+# number in it is the monotonic clock's, for pass_days().
 sub new_clock
 {
 	my ($name) = @_;
 	my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.clock";
 
 	open my $fh, '>:raw', $file or die "could not create \"$file\": $!";
-	print $fh pack('q', 0);
+	print $fh pack('qq', 0, 0);
 	close $fh or die "could not write \"$file\": $!";
 	return $file;
 }
@@ -138,6 +139,21 @@ sub step_clock
 	my ($file, $ms) = @_;
 
 	set_clock($file, get_clock($file) + $ms);
+	return;
+}
+
+# Let both clocks of the server go on by so many days.
+sub pass_days
+{
+	my ($file, $days) = @_;
+
+	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
+	read($fh, my $bytes, 16) == 16 or die "could not read \"$file\"";
+	seek($fh, 0, 0);
+	syswrite($fh,
+		pack('q2', map { $_ + $days * 86_400 * 1_000_000_000 } unpack('q2', $bytes))) == 16
+	  or die "could not write \"$file\": $!";
+	close $fh;
 	return;
 }
 

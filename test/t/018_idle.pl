@@ -83,7 +83,7 @@ $node->safe_psql(
 SnowflakeTest::wait_for_mint($node, 'postgres');
 my @minters = map { $node->background_psql('postgres') } 1 .. 2;
 my $counters =
-  'SELECT reservations, reservation_waits, extract(epoch FROM clock_timestamp()) FROM snowflake_status()';
+  'SELECT reservations, keeper_waits, extract(epoch FROM clock_timestamp()) FROM snowflake_status()';
 my ($reservations, $waits, $time) = split /\|/,
   $node->safe_psql('postgres', $counters);
 

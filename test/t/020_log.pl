@@ -21,8 +21,8 @@ my $offset = 0;
 
 my $opened = qr/LOG:  snowflake gate opened for node/;
 my $closed = qr/LOG:  snowflake gate closed/;
-my $went_back = qr/LOG:  the clock went back by/;
-my $waits = qr/LOG:  minting snowflakes waits for the clock/;
+my $went_back = qr/WARNING:  the clock went back by/;
+my $waits = qr/WARNING:  minting snowflakes waits for the clock/;
 my $waits_no_longer =
   qr/LOG:  minting snowflakes no longer waits for the clock, after/;
 
@@ -47,7 +47,7 @@ sub logged_are
 
 	# the directory of the tests may have the name, too
 	my @lines = grep {
-		/LOG: .*(?:snowflake|clock went)/
+		/(?:LOG|WARNING): .*(?:snowflake|clock went)/
 		  && !/exited with exit code|listening on/
 	} split /\n/, logged();
 

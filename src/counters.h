@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * counters.h
+ *	  What the generator has done since the counters were last reset.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_COUNTERS_H
+#define SNOWFLAKE_COUNTERS_H
+
+#include "port/atomics.h"
+
+/* Why a mint was refused. */
+typedef enum SnowflakeRefusal
+{
+	REFUSED_NODE,				/* the node ID is unset or too large */
+	REFUSED_LAYOUT,				/* another layout is stored */
+	REFUSED_KEEPER,				/* it was not ready, or has not reserved in time */
+	REFUSED_CLOCK,				/* the generator is too far ahead of it */
+	REFUSED_END,				/* the layout has no later tick */
+	REFUSED_STANDBY				/* the server is in recovery */
+} SnowflakeRefusal;
+
+#define SNOWFLAKE_REFUSALS	(REFUSED_STANDBY + 1)
+
+/* Mints that waited for something, and how long. */
+typedef struct SnowflakeWaits
+{
+	pg_atomic_uint64 mints;
+	pg_atomic_uint64 total_usec;
+	pg_atomic_uint64 longest_usec;	/* of one mint */
+} SnowflakeWaits;
+
+/*
+ * IDs that one backend minted.  Only that backend writes it, so it costs a mint
+ * a store to a cache line of its own.  Whoever has the same place in the
+ * process array later goes on counting.
+ */
+typedef union SnowflakeMintCounter
+{
+	pg_atomic_uint64 ids;
+	char		pad[PG_CACHE_LINE_SIZE];
+} SnowflakeMintCounter;
+
+/* All atomic, and none of them read together: each is right for its moment. */
+typedef struct SnowflakeCounters
+{
+	SnowflakeWaits clock_waits;
+	SnowflakeWaits keeper_waits;
+	pg_atomic_uint64 refused[SNOWFLAKE_REFUSALS];
+
+	/* Only the keeper writes these, but for a reset. */
+	pg_atomic_uint64 reservations;	/* committed */
+	pg_atomic_uint64 clock_steps_back;
+	pg_atomic_uint64 clock_step_back_largest_usec;
+
+	pg_atomic_uint64 reset_at;	/* a TimestampTz */
+	pg_atomic_uint64 minted_before; /* the sum of "minted" at the reset */
+
+	/* By number in the process array; nobody mints but regular backends. */
+	int			nminted;
+	SnowflakeMintCounter minted[FLEXIBLE_ARRAY_MEMBER];
+} SnowflakeCounters;
+
+/* NULL if the library was not preloaded. */
+extern SnowflakeCounters *snowflake_counters;
+
+extern Size snowflake_counters_size(void);
+extern void snowflake_counters_attach(void);
+extern void snowflake_counters_reset(void);
+
+extern pg_atomic_uint64 *snowflake_my_mint_counter(void);
+extern uint64 snowflake_minted(void);
+extern void snowflake_count_sleep(SnowflakeWaits *waits, int64 usec,
+								  int64 *mint_usec);
+extern void snowflake_count_step_back(int64 usec);
+
+static inline void
+snowflake_count(pg_atomic_uint64 *counter)
+{
+	pg_atomic_fetch_add_u64(counter, 1);
+}
+
+static inline void
+snowflake_count_refusal(SnowflakeRefusal reason)
+{
+	snowflake_count(&snowflake_counters->refused[reason]);
+}
+
+#endif							/* SNOWFLAKE_COUNTERS_H */

@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * reservation.h
+ *	  The table in which the keeper keeps the reservation.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_RESERVATION_H
+#define SNOWFLAKE_RESERVATION_H
+
+#include "datatype/timestamp.h"
+
+/* What the rows of all node IDs say. */
+typedef struct SnowflakeReservation
+{
+	bool		found;
+	TimestampTz until;			/* the latest of all */
+	char	   *other_layout;	/* a layout of any row that is not the
+								 * configured one, or NULL */
+} SnowflakeReservation;
+
+extern bool snowflake_reservation_exists(void);
+extern void snowflake_reservation_create(void);
+extern SnowflakeReservation snowflake_reservation_read(void);
+extern void snowflake_reservation_write(int32 node, TimestampTz until);
+extern void snowflake_reservation_accept_layout(void);
+
+#endif							/* SNOWFLAKE_RESERVATION_H */

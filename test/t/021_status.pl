@@ -1,0 +1,241 @@
+# snowflake_status() agrees with what has happened: mints of several sessions,
+# waits, refusals, steps of the clock, a keeper that was killed; it says what to
+# do, and tells each user no more than he may know.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+# Few IDs in a tick, so that one session can mint at the limit.
+my $node = SnowflakeTest::new_node(
+	'main', conf => q{
+	snowflake.layout = 'time:41 node:10 sequence:4 epoch:2024-01-01T00:00:00Z'
+	snowflake.reservation = '1s'
+});
+my $clock = SnowflakeTest::new_clock('main');
+SnowflakeTest::start_with_clock($node, $clock);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+sub status
+{
+	return SnowflakeTest::status($node, 'postgres', shift);
+}
+
+sub reset_counters
+{
+	$node->safe_psql('postgres', 'SELECT snowflake_status_reset()');
+	return;
+}
+
+sub refused
+{
+	my ($sql) = @_;
+
+	return SnowflakeTest::error_of($node, 'postgres', $sql)->{sqlstate};
+}
+
+# How a session of backend_type waits.  Only 17 and later have names for it.
+sub waits_for
+{
+	my ($backend_type, $name) = @_;
+
+	return $node->poll_query_until(
+		'postgres', qq{
+		SELECT count(*) > 0 FROM pg_stat_activity
+		 WHERE backend_type = '$backend_type' AND wait_event_type = 'Extension'
+		   AND wait_event = CASE WHEN current_setting('server_version_num')::int >= 170000
+				THEN '$name' ELSE 'Extension' END});
+}
+
+my $refusals =
+  q{concat_ws(' ', refused_node, refused_layout, refused_keeper, refused_clock, refused_end, refused_standby)};
+
+# Healthy
+is(status('concat(gate, advice)'),
+	'open', 'a healthy server is open and has no advice');
+is( status(
+		q{last_time = snowflake_timestamp(last_id) AND last_time <= clock_timestamp() + interval '10 ms'
+		  AND layout_ends = (snowflake_layout()).last_instant AND last_time < reserved_until}
+	),
+	't',
+	'the times are those of the ID, the layout and the reservation');
+ok(waits_for('snowflake keeper', 'SnowflakeMain'), 'the keeper is idle');
+
+# Minted
+my $before = status('stats_reset');
+$node->safe_psql('postgres', 'SELECT snowflake_next()');
+reset_counters();
+is( status(
+		"concat_ws(' ', minted, clock_waits, clock_wait_total, clock_wait_longest, keeper_waits, keeper_wait_total, keeper_wait_longest, reservations, clock_steps_back, clock_step_back_largest, $refusals)"
+	),
+	'0 0 00:00:00 00:00:00 0 00:00:00 00:00:00 0 0 00:00:00 0 0 0 0 0 0',
+	'after a reset all is zero');
+is(status("stats_reset > '$before'"), 't', 'and the time of it is known');
+
+my @minters =
+  map { SnowflakeTest::start_minter($node, 'postgres', 500) } 1 .. 4;
+SnowflakeTest::finish_minter($_) foreach @minters;
+is(status('minted'), 2000, 'four sessions minted 500 each');
+$node->safe_psql('postgres',
+	'SELECT count(*) FROM snowflake_next_batch(5000)');
+is(status('minted'), 7000, 'a batch counts its IDs');
+$node->safe_psql('postgres',
+	'SELECT count(*) FROM (SELECT snowflake_next_batch(1000) LIMIT 10) b');
+is(status('minted'), 7010, 'but not those that nobody fetched');
+
+# Waits for the clock, which is behind by less than max_wait
+reset_counters();
+SnowflakeTest::step_clock($clock, -600);
+my $waiting = $node->background_psql('postgres');
+$waiting->query_until(qr/go/, "\\echo go\nSET snowflake.max_wait = '1min'; SELECT snowflake_next();\n");
+ok(waits_for('client backend', 'SnowflakeClock'), 'a session waits for the clock');
+$waiting->quit;
+is( status(
+		q{clock_waits = 1 AND clock_wait_total = clock_wait_longest
+		  AND clock_wait_total BETWEEN '50 ms' AND '1 min' AND minted = 1 AND keeper_waits = 0}
+	),
+	't',
+	'one mint waited for the clock') or diag(status('*'));
+is( status(
+		q{clock_steps_back = 1 AND clock_step_back_largest BETWEEN '500 ms' AND '700 ms'}
+	),
+	't',
+	'because of one step of the clock') or diag(status('*'));
+
+# Refused because of the clock, with advice
+SnowflakeTest::step_clock($clock, -60_000);
+is(refused('SELECT snowflake_next()'), '55000', 'the clock is a minute behind');
+like(status('advice'), qr/^Check the server's clock: minting goes on when it is [56]\d\.\d{3} s further\.$/,
+	'the advice says so');
+$node->poll_query_until('postgres',
+	q{SELECT clock_steps_back = 2 AND clock_step_back_largest BETWEEN '59 s' AND '61 s' FROM snowflake_status()}
+) or die "keeper does not see the step";
+is(status($refusals), '0 0 0 1 0 0', 'one mint was refused because of the clock');
+ok( SnowflakeTest::log_count(
+		$node, qr/WARNING:  the clock went back by 60\.\d+ s/) == 1,
+	'and the log has a warning with the size of the step');
+SnowflakeTest::set_clock($clock, 0);
+SnowflakeTest::wait_for_mint($node, 'postgres');
+is(status('advice'), '', 'no advice when the clock is right again');
+
+# The keeper is killed, and then kept from its table
+reset_counters();
+my $keeper_pid = status('keeper_pid');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($keeper_pid)");
+$node->poll_query_until('postgres',
+	"SELECT keeper_pid <> $keeper_pid AND gate = 'open' FROM snowflake_status()")
+  or die "no new keeper";
+is(status('minted = 0 AND reservations > 0'),
+	't', 'a new keeper reserves, and the counters are kept');
+
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE snowflake_reservation');
+$node->poll_query_until(
+	'postgres', q{
+	SELECT reserved_until < clock_timestamp() AND advice ~ 'SQLSTATE' FROM snowflake_status(),
+		LATERAL (SELECT count(snowflake_next()) FROM generate_series(1, 10)
+				 WHERE reserved_until > clock_timestamp() + interval '10 ms') m}
+) or die "reservation does not run out";
+is(refused('SELECT snowflake_next()'), '55000', 'the reservation has run out');
+is(status("$refusals || ' ' || (keeper_waits > 0)::text"),
+	'0 0 1 0 0 0 true', 'a mint waited for the keeper and was refused');
+like( status('advice'),
+	qr/^The keeper's last attempt failed with SQLSTATE 55P03: see the server log\.$/,
+	'the advice is to look into the log');
+$waiting = $node->background_psql('postgres');
+$waiting->query_until(qr/go/, "\\echo go\nSET snowflake.max_wait = '1min'; SELECT snowflake_next();\n");
+ok(waits_for('client backend', 'SnowflakeKeeper'), 'a session waits for the keeper');
+$locker->quit;
+$waiting->quit;
+is(status(q{keeper_wait_longest > '0' AND keeper_wait_total >= keeper_wait_longest AND advice IS NULL}),
+	't', 'it was served, and all is well');
+
+# No node ID
+reset_counters();
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'closed: snowflake.node_id is not set' FROM snowflake_status()})
+  or die "gate does not close";
+is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'no node ID');
+is(status($refusals), '1 0 0 0 0 0', 'which is counted');
+like(status('advice'), qr/^Set snowflake\.node_id to a number/, 'and explained');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
+$node->reload;
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+# What whom concerns
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE watcher LOGIN IN ROLE pg_monitor;
+	CREATE ROLE stranger LOGIN;
+});
+my @all = split /\|/, $node->safe_psql('postgres', q{
+	SELECT * FROM (SELECT string_agg(attname, '|' ORDER BY attnum) FROM
+		(SELECT unnest(proargnames) AS attname, generate_subscripts(proargnames, 1) AS attnum
+		   FROM pg_proc WHERE proname = 'snowflake_status') a) b});
+my $not_null = q{
+	SELECT string_agg(key, ' ' ORDER BY position) FROM snowflake_status() s,
+		json_each_text(row_to_json(s)) WITH ORDINALITY AS j(key, value, position)
+	 WHERE value IS NOT NULL};
+is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]),
+	'gate node layout layout_ends keeper_pid stats_reset',
+	'everybody sees what tells nothing about others');
+is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ]),
+	join(' ', grep { $_ ne 'advice' } @all),
+	'pg_monitor sees everything');
+my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_status_reset()',
+	extra_params => [ '-U', 'watcher', '-v', 'VERBOSITY=verbose' ]);
+like($stderr, qr/ERROR:  42501/, 'but may not reset the counters');
+
+# At the limit of the layout for ten reservations' time
+$waiting = $node->background_psql('postgres');
+$waiting->query_until(qr/go/,
+	"\\echo go\nSET application_name = 'flood'; SELECT count(snowflake_next()) FROM generate_series(1, 10000000);\n");
+SnowflakeTest::wait_until('the log has the limit', sub {
+	SnowflakeTest::log_count($node,
+		qr/WARNING:  snowflakes have been minted at the limit of the layout for 1\d\.\d+ s/) == 1;
+});
+pass('minting at the limit for long gives a warning');
+$node->safe_psql('postgres',
+	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'flood'});
+eval { $waiting->quit };
+
+# A layout that ends this year, and the day after
+my $offset = -s $node->logfile;
+$node->stop;
+my $epoch = (time() - 86_400) * 1000;
+$node->append_conf('postgresql.conf',
+	"snowflake.layout = 'time:32 node:10 sequence:12 epoch:$epoch'");
+SnowflakeTest::start_with_clock($node, $clock);
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'closed: snowflake.layout differs from the stored layout' FROM snowflake_status()})
+  or die "gate is not closed";
+is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'another layout');
+is(status($refusals), '0 1 0 0 0 0', 'is counted');
+like(status('advice'), qr/snowflake_accept_layout\(\)/, 'and explained');
+$node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+my $ends = qr/WARNING:  the snowflake layout ends at "[^"]*", in 4[789] days/;
+SnowflakeTest::wait_until('the log has the end', sub { SnowflakeTest::log_count($node, $ends, $offset) == 1 });
+pass('the end of the layout is announced at the start');
+like(status('advice'), qr/^Plan for a snowflake\.layout/, 'and in the advice');
+
+# The keeper looks again when it next has something to do
+SnowflakeTest::pass_days($clock, 1);
+SnowflakeTest::wait_for_mint($node, 'postgres');
+SnowflakeTest::wait_until('the log has the end again', sub { SnowflakeTest::log_count($node, $ends, $offset) == 2 });
+pass('and a day later');
+
+SnowflakeTest::pass_days($clock, 50);
+is(refused('SELECT snowflake_next()'), '2200H', 'it has ended');
+is(status($refusals), '0 1 0 0 1 0', 'which is counted');
+
+$node->stop;
+done_testing();
