@@ -25,7 +25,8 @@ OBJS = \
 SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h)
 
 PG_CPPFLAGS = -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'
-PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
+# PostgreSQL 15 would export every symbol, later versions do as is said here
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.

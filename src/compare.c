@@ -40,6 +40,7 @@
 #include "utils/typcache.h"
 
 #include "compare.h"
+#include "compat.h"
 
 PG_FUNCTION_INFO_V1(snowflake_lt_support);
 PG_FUNCTION_INFO_V1(snowflake_le_support);

@@ -31,6 +31,29 @@
 	} while (0)
 #endif
 
+/*
+ * 16 (commit 089480c0770): a library exports only what is marked, and
+ * PG_FUNCTION_INFO_V1 marks the function as well.  The Makefile asks for the
+ * former everywhere, so a file with that macro needs this one.
+ */
+#if PG_VERSION_NUM < 160000
+#include "fmgr.h"
+
+#undef PGDLLEXPORT
+#define PGDLLEXPORT					__attribute__((visibility("default")))
+#undef PG_FUNCTION_INFO_V1
+#define PG_FUNCTION_INFO_V1(funcname) \
+	extern PGDLLEXPORT Datum funcname(PG_FUNCTION_ARGS); \
+	extern PGDLLEXPORT const Pg_finfo_record *CppConcat(pg_finfo_, funcname) (void); \
+	const Pg_finfo_record * \
+	CppConcat(pg_finfo_, funcname) (void) \
+	{ \
+		static const Pg_finfo_record finfo = {1}; \
+		return &finfo; \
+	} \
+	extern int	no_such_variable
+#endif
+
 /* 16 (commit 407b50f2d42): a check hook's "extra" is guc_malloc'd. */
 #if PG_VERSION_NUM < 160000
 #define guc_malloc(elevel, size)	malloc(size)

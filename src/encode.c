@@ -16,6 +16,8 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 
+#include "compat.h"
+
 PG_FUNCTION_INFO_V1(snowflake_encode);
 PG_FUNCTION_INFO_V1(snowflake_parse);
 

@@ -20,6 +20,7 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
+#include "compat.h"
 #include "counters.h"
 #include "generator.h"
 #include "settings.h"

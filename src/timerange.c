@@ -44,6 +44,7 @@
 #include "utils/typcache.h"
 
 #include "compare.h"
+#include "compat.h"
 #include "generator.h"
 #include "settings.h"
 

@@ -1,0 +1,74 @@
+
+# The library exports what the server looks up in it, and nothing else, so that
+# it cannot clash with another library's symbols.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use SnowflakeTest;
+
+if (system('nm --version >/dev/null 2>&1') != 0)
+{
+	plan skip_all => 'nm is not installed';
+}
+
+my $node = SnowflakeTest::new_node('main');
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+
+# What SQL calls, by its name in the catalog; and what the server itself does:
+# the keeper's entry is the name in the only worker that is registered.
+my @functions = split /\n/,
+  $node->safe_psql('postgres',
+	q{SELECT DISTINCT prosrc FROM pg_proc WHERE probin = '$libdir/snowflake'});
+cmp_ok(scalar @functions, '>', 0, 'the script has functions in C');
+
+my ($pkglibdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+my ($listing, $errors) =
+  run_command([ 'nm', '-D', '--defined-only', "$pkglibdir/snowflake.so" ]);
+is($errors, '', 'nm reads the library');
+
+# the linker's own, which old ones export
+my @exported =
+  grep { !/^(?:_init|_fini|_edata|_end|__bss_start)$/ }
+  map { (split)[-1] } split /\n/, $listing;
+my @expected = (
+	@functions,
+	map({ "pg_finfo_$_" } @functions),
+	qw(Pg_magic_func _PG_init snowflake_keeper_main));
+is_deeply([ sort @exported ], [ sort @expected ],
+	'exported are the functions of the script and the entries of the server');
+
+# The JIT compiler may take a function's body out of the library; what that
+# refers to is not to be found by its name any more.
+SKIP:
+{
+	skip 'no JIT compilation here', 1
+	  if $node->safe_psql('postgres', 'SELECT pg_jit_available()') ne 't';
+
+	SnowflakeTest::wait_for_mint($node, 'postgres');
+	is( $node->safe_psql(
+			'postgres', q{
+			SET jit_above_cost = 0;
+			SET jit_inline_above_cost = 0;
+			SET jit_optimize_above_cost = 0;
+			CREATE TABLE t AS SELECT snowflake_next() AS id FROM generate_series(1, 10);
+			SELECT count(*) FROM t
+			WHERE snowflake_node(id) = 1 AND id -> 'worker' = 1
+			AND id < now() + interval '1 hour'
+			AND snowflake_lower_bound(@ id, 'twitter') <= id
+			AND snowflake_parse(snowflake_encode(id, 'hex'), 'hex') = id}),
+		'10',
+		'functions work when they are compiled into a query');
+}
+
+$node->stop;
+
+done_testing();
