@@ -496,9 +496,9 @@ ALTER OPERATOR FAMILY snowflake_ops USING btree ADD
 	FUNCTION 1 btint2cmp(smallint, smallint);
 
 CREATE FUNCTION snowflake_hash(snowflake) RETURNS integer
-	AS 'hashint8' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF;
+	AS 'hashint8' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION snowflake_hash_extended(snowflake, bigint) RETURNS bigint
-	AS 'hashint8extended' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF;
+	AS 'hashint8extended' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_hash(snowflake) IS 'hash';
 COMMENT ON FUNCTION snowflake_hash_extended(snowflake, bigint) IS 'hash with a seed';
 

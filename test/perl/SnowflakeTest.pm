@@ -38,11 +38,13 @@ my $minters = 0;
 
 # A node that preloads the library and has a node ID, not yet started.
 # node_id => undef leaves the setting out, preload => 0 the library, conf is
-# further lines for postgresql.conf, init further parameters for init().
+# further lines for postgresql.conf, new and init are further parameters for
+# new() and init().
 sub new_node
 {
 	my ($name, %params) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node =
+	  PostgreSQL::Test::Cluster->new($name, %{ $params{new} || {} });
 	my $node_id = exists $params{node_id} ? $params{node_id} : 1;
 
 	$node->init(%{ $params{init} || {} });
@@ -173,6 +175,17 @@ sub error_of
 	$error{hint} = $1 if $stderr =~ /^HINT:  (.*)/m;
 	$error{stdout} = $stdout;
 	return \%error;
+}
+
+# For a FROM: the rows of a catalog, as "m", that are members of the extension.
+sub members
+{
+	my ($catalog) = @_;
+
+	return qq{$catalog m JOIN pg_catalog.pg_depend d
+		ON d.classid = 'pg_catalog.$catalog'::pg_catalog.regclass AND d.objid = m.oid
+		AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.deptype = 'e'
+		JOIN pg_catalog.pg_extension x ON x.oid = d.refobjid AND x.extname = 'snowflake'};
 }
 
 # Wait until a condition, a function, is true.

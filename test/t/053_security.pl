@@ -1,0 +1,315 @@
+
+# What an ordinary user may do, and what the user may do who created the
+# extension without being a superuser.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# Every other function is for everybody.
+my @restricted = (
+	'public.snowflake_accept_layout()',
+	'public.snowflake_advance(public.snowflake)');
+
+my $node = SnowflakeTest::new_node('main');
+$node->start;
+
+sub rows
+{
+	my ($dbname, $sql) = @_;
+
+	return split /\n/,
+	  $node->safe_psql($dbname, "SET search_path = pg_catalog; $sql");
+}
+
+sub sqlstate
+{
+	my ($role, $dbname, $sql) = @_;
+
+	return SnowflakeTest::error_of($node, $dbname,
+		"SET SESSION AUTHORIZATION $role; $sql")->{sqlstate};
+}
+
+$node->safe_psql('postgres', 'CREATE ROLE nobody');
+$node->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(plain trusted);
+$node->safe_psql('plain', 'CREATE EXTENSION snowflake');
+
+
+# Ordinary users: functions.  A new one is for everybody, or it is in the list.
+my @functions =
+  rows('plain',
+	'SELECT m.oid::regprocedure FROM ' . SnowflakeTest::members('pg_proc'));
+is_deeply(
+	[
+		rows(
+			'plain',
+			'SELECT m.oid::regprocedure FROM '
+			  . SnowflakeTest::members('pg_proc')
+			  . q{ WHERE NOT has_function_privilege('nobody', m.oid, 'EXECUTE') ORDER BY proname}
+		)
+	],
+	\@restricted,
+	'only what is listed is restricted');
+
+# Call each one that SQL can call.  An argument that the planner cannot see to
+# be null has it check the privilege in any case.
+my %calls = map { split /\t/ } rows(
+	'plain',
+	q{SELECT m.oid::regprocedure || E'\t' || format('%I.%I(%s)', pronamespace::regnamespace, proname,
+		(SELECT string_agg(format('CASE WHEN random() >= 0 THEN NULL::%s END',
+			format_type(a.type, NULL)), ', ' ORDER BY a.n)
+		 FROM unnest(proargtypes) WITH ORDINALITY a (type, n)))
+	FROM }
+	  . SnowflakeTest::members('pg_proc')
+	  . q{ WHERE prorettype <> 'trigger'::regtype
+	AND NOT proargtypes::oid[] && ARRAY['internal', 'cstring']::regtype[]::oid[]}
+);
+my %refused = map { $_ => 1 } @restricted;
+my @wrong;
+foreach my $function (sort keys %calls)
+{
+	my $state = sqlstate('nobody', 'plain', "SELECT $calls{$function}");
+
+	push @wrong, "$function: \"$state\""
+	  if ($state eq '42501') != exists $refused{$function};
+}
+cmp_ok(
+	scalar keys %calls,
+	'>',
+	@functions / 2,
+	'most functions can be called');
+is(join(', ', @wrong), '',
+	'an ordinary user is refused those, and no others');
+
+
+# Ordinary users: the reservation.
+my @touch = (
+	'SELECT node FROM %s',
+	'INSERT INTO %s DEFAULT VALUES',
+	'UPDATE %s SET node = 1',
+	'DELETE FROM %s',
+	'TRUNCATE %s',
+	'BEGIN; LOCK TABLE %s IN ACCESS SHARE MODE',
+	'ALTER TABLE %s ADD COLUMN c integer',
+	'ALTER TABLE %s DISABLE TRIGGER ALL',
+	'CREATE INDEX ON %s (node)',
+	'CREATE RULE r AS ON INSERT TO %s DO INSTEAD NOTHING',
+	'CREATE TRIGGER t BEFORE INSERT ON %s EXECUTE FUNCTION suppress_redundant_updates_trigger()',
+	'CREATE POLICY p ON %s',
+	'CREATE TABLE child () INHERITS (%s)',
+	'CREATE TABLE child (node integer REFERENCES %s)',
+	'DROP TABLE %s');
+
+# What the role can do to a relation of the extension.
+sub touched
+{
+	my ($role, $dbname) = @_;
+	my @relations = rows($dbname,
+			"SELECT m.oid::regclass FROM "
+		  . SnowflakeTest::members('pg_class')
+		  . ' WHERE relkind = \'r\'');
+	my @touched;
+
+	push @touched, 'no relations' if !@relations;
+	foreach my $relation (@relations)
+	{
+		# 2BP01 is that it belongs to the extension
+		push @touched,
+		  grep { sqlstate($role, $dbname, $_) !~ /^(?:42501|2BP01)$/ }
+		  map { sprintf $_, $relation } @touch;
+	}
+	return join('; ', @touched);
+}
+
+# may create whatever the commands above need beside the relation
+$node->safe_psql('plain', 'GRANT CREATE ON SCHEMA public TO nobody');
+is(touched('nobody', 'plain'),
+	'', 'an ordinary user cannot touch the reservation');
+$node->safe_psql('postgres',
+	'CREATE ROLE monitor; GRANT pg_monitor TO monitor');
+like(
+	touched('monitor', 'plain'),
+	qr/^SELECT[^;]*; BEGIN; LOCK TABLE[^;]*ACCESS SHARE MODE$/,
+	'who monitors can look at it');
+
+
+# Attributes
+is( join(
+		', ',
+		rows(
+			'plain',
+			'SELECT m.oid::regprocedure FROM '
+			  . SnowflakeTest::members('pg_proc')
+			  . ' WHERE prosecdef')),
+	'',
+	'no function runs with the rights of its owner');
+
+# Core's own functions are as leakproof under our name.
+is( join(
+		', ',
+		rows(
+			'plain',
+			'SELECT m.oid::regprocedure FROM '
+			  . SnowflakeTest::members('pg_proc')
+			  . q{ JOIN pg_proc core ON core.proname = m.prosrc AND core.pronamespace = 'pg_catalog'::regnamespace
+			WHERE m.prolang = (SELECT oid FROM pg_language WHERE lanname = 'internal')
+			AND m.proleakproof <> core.proleakproof})),
+	'',
+	'core functions are as leakproof as core says');
+
+# Of the others these must not tell anything about their arguments: no error,
+# whatever the arguments are.
+my %extreme = (
+	'snowflake' => [qw(0 1 9223372036854775807)],
+	'timestamp with time zone' => [
+		'-infinity', '4714-11-24 00:00:00 BC +0',
+		'2026-01-01', '294276-12-31 23:59:59.999999+0',
+		'infinity'
+	],
+	'tstzrange' => [
+		'empty', '(,)', '[-infinity,infinity]', '(infinity,)',
+		'[4714-11-24 00:00:00 BC +0,294276-12-31 23:59:59.999999+0]'
+	]);
+my @leakproof = rows(
+	'plain',
+	q{SELECT format('%I.%I', pronamespace::regnamespace, proname) || E'\t' ||
+		(SELECT string_agg(format_type(a.type, NULL), E'\t' ORDER BY a.n)
+		 FROM unnest(proargtypes) WITH ORDINALITY a (type, n))
+	FROM } . SnowflakeTest::members('pg_proc') . q{ WHERE m.proleakproof
+	AND prolang <> (SELECT oid FROM pg_language WHERE lanname = 'internal')});
+my @told;
+foreach my $function (@leakproof)
+{
+	my ($name, @types) = split /\t/, $function;
+	my $arguments = join ', ', map { "a$_.v" } 0 .. $#types;
+	my $from = join ', ', map {
+		my $samples = $extreme{ $types[$_] =~ s/^public\.//r } || [];
+
+		"(SELECT s::$types[$_] AS v FROM unnest('{"
+		  . join(',', map { "\"$_\"" } @$samples)
+		  . "}'::text[]) s) a$_"
+	} 0 .. $#types;
+	my ($ret, $count, $error) = $node->psql('plain',
+		"SELECT count(*) FROM (SELECT $name($arguments) FROM $from OFFSET 0) r"
+	);
+
+	push @told, "$function: $count $error" if !$count;
+}
+cmp_ok(scalar @leakproof, '>', 0, 'functions of ours are leakproof');
+is(join("\n", @told), '', 'which never fail, whatever their arguments');
+
+
+# Settings: each is open to whom the README says.
+my $readme = slurp_file("$FindBin::RealBin/../../README.md");
+my %documented =
+  map { /^\| `(snowflake\.\w+)` \|[^|]*\| (\w+) \|/ ? ($1 => $2) : () }
+  split /\n/, $readme;
+my %contexts = map { split /\|/ } rows(
+	'plain', q{SELECT name,
+	CASE context WHEN 'postmaster' THEN 'restart' WHEN 'sighup' THEN 'reload'
+	WHEN 'user' THEN 'session' ELSE context END
+	FROM pg_settings WHERE name LIKE 'snowflake.%'});
+is_deeply(\%contexts, \%documented, 'settings change as the README says');
+
+foreach my $name (sort keys %contexts)
+{
+	my $set =
+	  "DO \$\$ BEGIN PERFORM set_config('$name', current_setting('$name'), false); END \$\$";
+	my @states = map { sqlstate($_, 'plain', $set) } 'nobody', 'DEFAULT';
+
+	is_deeply(
+		\@states,
+		$contexts{$name} eq 'session' ? [ '', '' ] : [ '55P02', '55P02' ],
+		"$name is set by "
+		  . ($contexts{$name} eq 'session' ? 'everybody' : 'nobody')
+		  . ' in a session');
+	is(sqlstate('nobody', 'plain', "ALTER SYSTEM SET $name = DEFAULT"),
+		'42501', "$name in the configuration is the superuser's");
+}
+
+
+# A user who may create objects in a database creates the extension there.
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE owner;
+	CREATE ROLE other;
+	GRANT CREATE ON DATABASE trusted TO owner;
+});
+$node->safe_psql('trusted', 'GRANT CREATE ON SCHEMA public TO owner');
+is( $node->safe_psql(
+		'trusted', q{
+		SET SESSION AUTHORIZATION owner;
+		CREATE SCHEMA mine;
+		CREATE EXTENSION snowflake SCHEMA mine;
+		SET search_path = mine;
+		CREATE TABLE t (id snowflake PRIMARY KEY DEFAULT snowflake_next());
+		INSERT INTO t SELECT FROM generate_series(1, 10);
+		SELECT count(*) FROM t WHERE id > now() - interval '1 hour' AND snowflake_node(id) = 1}
+	),
+	'10',
+	'who may create objects creates the extension and mints');
+is(touched('owner', 'trusted'),
+	'', 'but cannot touch its reservation, in a schema of their own neither');
+is(sqlstate('owner', 'trusted', "SELECT $_"),
+	'42501', "nor do what is restricted: $_")
+  foreach "mine.snowflake_advance('1')", 'mine.snowflake_accept_layout()';
+
+# With a table or a function of one's own in the place of the extension's,
+# the keeper would be led astray.
+foreach my $sql (
+	'ALTER EXTENSION snowflake DROP TABLE mine.snowflake_reservation',
+	'ALTER EXTENSION snowflake DROP FUNCTION mine.snowflake_next()',
+	'ALTER EXTENSION snowflake SET SCHEMA public',
+	'CREATE OR REPLACE FUNCTION mine.snowflake_next() RETURNS mine.snowflake LANGUAGE sql RETURN NULL',
+	'ALTER TABLE mine.snowflake_reservation RENAME TO r')
+{
+	is(sqlstate('owner', 'trusted', $sql), '42501', "nor $sql");
+}
+is( $node->safe_psql(
+		'trusted', q{
+		SET SESSION AUTHORIZATION owner;
+		DROP TABLE mine.t;
+		DROP EXTENSION snowflake;
+		SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'}),
+	'0',
+	'who created the extension drops it');
+
+
+# What is there already is not taken over.
+foreach my $object (
+	[ 'TABLE', 'snowflake_reservation (node integer)' ],
+	[ 'FUNCTION', 'snowflake_next() RETURNS integer LANGUAGE sql RETURN 1' ],
+	[ 'TYPE', 'snowflake' ],
+	[ 'TABLE', 'snowflake ()' ])
+{
+	my ($kind, $definition) = @$object;
+
+	$node->safe_psql('trusted', "CREATE $kind $definition");
+	like(
+		SnowflakeTest::error_of($node, 'trusted',
+			'CREATE EXTENSION snowflake')->{sqlstate},
+		qr/^42P07|42723|42710$/,
+		"the script fails over somebody's $kind $definition");
+	$node->safe_psql('trusted',
+		"DROP $kind $definition" =~ s/ (RETURNS|\().*//r =~ s/\(node.*//r);
+}
+my ($sharedir) = run_command([ 'pg_config', '--sharedir' ]);
+foreach my $script (glob "$sharedir/extension/snowflake--*.sql")
+{
+	# comments speak of anything
+	my $sql = slurp_file($script) =~ s/--.*//gr =~ s{/\*.*?\*/}{}gsr;
+
+	unlike(
+		$sql,
+		qr/\b(?:OR\s+REPLACE|IF\s+(?:NOT\s+)?EXISTS|SECURITY\s+DEFINER|search_path|DO)\b\s*(?!INSTEAD|NOTHING|UPDATE)/i,
+		(split m{/}, $script)[-1]
+		  . ' has nothing that could take over an object');
+}
+$node->stop;
+
+done_testing();
