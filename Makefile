@@ -2,7 +2,9 @@
 
 EXTENSION = snowflake
 EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(srcdir)/snowflake.control)
-DATA = sql/snowflake--1.0.sql
+# Every script that was released, as it was then.  A new version adds one that
+# updates, such as sql/snowflake--1.0--1.1.sql; CREATE EXTENSION runs it as well.
+DATA = $(sort $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/sql/snowflake--*.sql)))
 
 MODULE_big = snowflake
 OBJS = \

@@ -1,0 +1,215 @@
+
+# ALTER EXTENSION UPDATE: from every version that was ever released to every
+# later one, and to a made-up next one, under load.  And the library serves the
+# scripts of all those versions, since it is replaced before they are updated,
+# and in many a database never.
+
+use strict;
+use warnings;
+
+use File::Basename;
+use File::Path;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# The script to the next version goes into a copy of the installation, which
+# finds its files relative to its programs.  Those have to be copied, the rest
+# can be links.
+sub copy_installation
+{
+	my $prefix = PostgreSQL::Test::Utils::tempdir();
+	my %dir = map {
+		my ($path) = run_command([ 'pg_config', "--$_" ]);
+		($_ => $path)
+	} qw(bindir sharedir pkglibdir libdir);
+	my $extension = "$prefix$dir{sharedir}/extension";
+
+	mkpath([ "$prefix$dir{bindir}", $extension ]);
+	system_or_bail('sh', '-c',
+		qq{cp -pL "$dir{bindir}"/* "$prefix$dir{bindir}/"});
+	foreach my $entry (glob "$dir{sharedir}/* $dir{sharedir}/extension/*")
+	{
+		my $link = $prefix . $entry;
+
+		-e $link or symlink($entry, $link) or die "could not link $link: $!";
+	}
+	foreach my $name ('pkglibdir', 'libdir')
+	{
+		my $link = $prefix . $dir{$name};
+
+		mkpath(dirname($link));
+		-e $link
+		  or symlink($dir{$name}, $link)
+		  or die "could not link $link: $!";
+	}
+	return (dirname("$prefix$dir{bindir}"), $extension);
+}
+
+my ($installation, $scripts) = copy_installation();
+my ($version) =
+  slurp_file("$scripts/snowflake.control") =~ /^default_version = '(.*)'$/m;
+append_to_file("$scripts/snowflake--$version--next.sql", <<'END');
+\echo Use "ALTER EXTENSION snowflake UPDATE" to load this file. \quit
+
+CREATE FUNCTION snowflake_yet_another() RETURNS snowflake
+	AS 'MODULE_PATHNAME', 'snowflake_next' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_yet_another() IS 'mint a snowflake in the next version';
+END
+
+my $node =
+  SnowflakeTest::new_node('main', new => { install_path => $installation });
+$node->start;
+
+# Everything in the extension, with all that a script says about it.
+sub contents
+{
+	my ($dbname) = @_;
+
+	return $node->safe_psql(
+		$dbname, q{
+		SELECT pg_describe_object(d.classid, d.objid, 0),
+			coalesce(obj_description(d.objid, d.classid::regclass::text::name),
+				shobj_description(d.objid, d.classid::regclass::text::name)),
+			prosrc, probin, provolatile, proisstrict, proparallel, proleakproof, prosupport, proacl,
+			pg_get_function_sqlbody(p.oid), relacl, relkind, x.extconfig,
+			(SELECT array_agg((attname, atttypid::regtype, attnotnull)::text ORDER BY attnum)
+				FROM pg_attribute WHERE d.classid = 'pg_class'::regclass AND attrelid = d.objid)
+		FROM pg_depend d JOIN pg_extension x ON x.oid = d.refobjid
+		LEFT JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+		LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+		WHERE d.refclassid = 'pg_extension'::regclass AND x.extname = 'snowflake' AND d.deptype = 'e'
+		ORDER BY pg_describe_object(d.classid, d.objid, 0) COLLATE "C"});
+}
+
+sub installed_version
+{
+	my ($dbname) = @_;
+
+	return $node->safe_psql($dbname,
+		q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake'});
+}
+
+# That IDs can be minted, stored and decoded.
+sub works
+{
+	my ($dbname) = @_;
+
+	return $node->safe_psql(
+		$dbname, q{
+		CREATE TABLE IF NOT EXISTS kept (id snowflake PRIMARY KEY DEFAULT snowflake_next());
+		INSERT INTO kept SELECT FROM generate_series(1, 100);
+		SELECT count(*) % 100 FROM kept
+		WHERE id > now() - interval '1 day' AND snowflake_node(id) = 1}) eq '0';
+}
+
+
+# The keeper lives with the oldest version, and through its updates.
+my @released = split /\n/, $node->safe_psql(
+	'postgres',
+	q{SELECT version FROM pg_available_extension_versions WHERE name = 'snowflake' AND version <> 'next'
+	ORDER BY string_to_array(version, '.')::integer[]});
+is($released[-1], $version, 'the newest script is that of the control file');
+$node->safe_psql('postgres',
+	"CREATE EXTENSION snowflake VERSION '$released[0]'");
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+my %contents;
+foreach my $installed (@released, 'next')
+{
+	my $dbname = "fresh_$installed" =~ tr/./_/r;
+
+	# this looks up every function in the library
+	$node->safe_psql('postgres', "CREATE DATABASE $dbname");
+	$node->safe_psql($dbname,
+		"CREATE EXTENSION snowflake VERSION '$installed'");
+	ok(works($dbname), "the library serves version $installed");
+	$contents{$installed} = contents($dbname);
+}
+isnt($contents{next}, $contents{$version}, 'the next version differs');
+
+# every update there is, also in several steps
+my @updates = map { [ split /\|/ ] } split /\n/,
+  $node->safe_psql('postgres',
+	q{SELECT source, target FROM pg_extension_update_paths('snowflake') WHERE path IS NOT NULL}
+  );
+is( join(
+		' ',
+		grep {
+			my $source = $_;
+			!grep { $_->[0] eq $source && $_->[1] eq 'next' } @updates
+		} @released),
+	'',
+	'every version can be updated to the next');
+foreach my $update (@updates)
+{
+	my ($source, $target) = @$update;
+	my $dbname = "update_${source}_$target" =~ tr/./_/r;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $dbname");
+	$node->safe_psql($dbname, "CREATE EXTENSION snowflake VERSION '$source'");
+	works($dbname);
+	$node->safe_psql($dbname,
+		"ALTER EXTENSION snowflake UPDATE TO '$target'");
+	is(installed_version($dbname), $target, "$source is updated to $target");
+	is(contents($dbname), $contents{$target},
+		'and then has what a new one of that version has');
+	ok(works($dbname), 'and works, with the rows from before');
+}
+
+
+# In the keeper's own database, while somebody mints
+my $reserved =
+  q{SELECT string_agg((node, layout)::text, ' ') FROM snowflake_reservation};
+my $rows = $node->safe_psql('postgres', $reserved);
+my $before = $node->safe_psql('postgres', 'SELECT snowflake_next()');
+my $pid = SnowflakeTest::status($node, 'postgres', 'keeper_pid');
+my $minter = SnowflakeTest::start_minter($node, 'fresh_next', 20000);
+
+SnowflakeTest::wait_until('IDs are minted', sub { -s $minter->{ids} });
+$node->safe_psql('postgres', q{ALTER EXTENSION snowflake UPDATE TO 'next'});
+my $ids = SnowflakeTest::finish_minter($minter);
+is(installed_version('postgres'),
+	'next', 'the extension of the keeper is updated');
+is($minter->{errors}, '', 'no mint failed meanwhile');
+is(scalar @$ids, 20000, 'and none is missing');
+is(SnowflakeTest::disorder([ $before, @$ids ]), 0, 'IDs ascend');
+is($node->safe_psql('postgres', $reserved), $rows, 'the reservation is kept');
+is(SnowflakeTest::status($node, 'postgres', 'keeper_pid'),
+	$pid, 'by the same keeper');
+ok(works('postgres'), 'and the server mints');
+
+# the reservation is read again, and goes with no dump
+my $last = $node->safe_psql('postgres', 'SELECT snowflake_yet_another()');
+$node->stop('immediate');
+$node->start;
+SnowflakeTest::wait_for_mint($node, 'postgres');
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_next()'),
+	'>', $last, 'IDs ascend across a crash after the update');
+my ($dump) = run_command(
+	[ $node->installed_command('pg_dump'), '-d', $node->connstr('postgres') ]
+);
+like(
+	$dump,
+	qr/^CREATE EXTENSION IF NOT EXISTS snowflake/m,
+	'a dump has the extension');
+unlike(
+	$dump,
+	qr/snowflake_reservation|snowflake_yet_another/,
+	'but nothing that belongs to it');
+
+# a user who created the extension updates it, with rights that they lack
+$node->safe_psql('postgres',
+	'CREATE ROLE owner; CREATE DATABASE theirs OWNER owner');
+$node->safe_psql(
+	'theirs', qq{
+	SET SESSION AUTHORIZATION owner;
+	CREATE EXTENSION snowflake VERSION '$released[0]';
+	ALTER EXTENSION snowflake UPDATE TO 'next';
+});
+is(installed_version('theirs'), 'next', 'who created it updates it');
+$node->stop;
+
+done_testing();
