@@ -42,3 +42,11 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 $(OBJS) $(OBJS:.o=.bc): $(SNOWFLAKE_HEADERS) snowflake.control
+
+# What PGXN wants, of the last commit
+DISTNAME = $(EXTENSION)-$(shell sed -n 's/^\t"version": "\(.*\)",$$/\1/p' $(srcdir)/META.json)
+
+.PHONY: dist
+dist:
+	git -C $(srcdir) archive --prefix=$(DISTNAME)/ -o '$(CURDIR)/$(DISTNAME).zip' HEAD
+	git -C $(srcdir) archive --prefix=$(DISTNAME)/ -o '$(CURDIR)/$(DISTNAME).tar.gz' HEAD

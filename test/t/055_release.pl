@@ -1,0 +1,142 @@
+
+# What is given to others says the same version everywhere, which is that of
+# snowflake.control; and META.json is what PGXN's specification 1.0.0 asks for:
+# https://pgxn.org/meta/spec.txt
+
+use strict;
+use warnings;
+
+use FindBin;
+use JSON::PP;
+use Test::More;
+
+my $root = "$FindBin::RealBin/../..";
+
+sub slurp
+{
+	my ($name) = @_;
+
+	open my $fh, '<:raw', "$root/$name" or die "could not open \"$name\": $!";
+	local $/;
+	return <$fh>;
+}
+
+my $meta = JSON::PP->new->utf8->decode(slurp('META.json'));
+my ($default_version) =
+  slurp('snowflake.control') =~ /^default_version = '(.*)'$/m;
+my ($newest_change) = slurp('CHANGELOG.md') =~ /^## ([^ \n]+)/m;
+
+# Versions
+
+# the control file leaves out a patch level of 0
+is($meta->{version} =~ s/^(\d+\.\d+)\.0$/$1/r,
+	$default_version, 'META.json has the version of snowflake.control');
+is($newest_change, $default_version, 'and so has CHANGELOG.md');
+is($meta->{provides}{snowflake}{version},
+	$meta->{version}, 'the extension has the version of its distribution');
+SKIP:
+{
+	skip 'there is no debian/', 1 if !-e "$root/debian";
+
+	my ($packaged) = slurp('debian/changelog') =~ /^\S+ \(([^)]*)-[^-)]*\)/;
+	is($packaged, $meta->{version}, 'the package has it too');
+}
+ok( -e "$root/sql/snowflake--$default_version.sql"
+	  || glob("$root/sql/snowflake--*--$default_version.sql"),
+	'there is a script for it');
+
+# META.json: http://semver.org, as of version 1.0.0
+my $semver =
+  qr{^(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Za-z-]+)?$};
+
+# a term: two or more characters, none of which is a slash or invisible
+my $term = qr{^[^\s/\\\p{Cntrl}]{2,}$};
+
+my %valid = (
+	text => sub { defined $_[0] && !ref $_[0] && $_[0] =~ /\S/ },
+	list => sub {
+		my @l = ref $_[0] eq 'ARRAY' ? @{ $_[0] } : $_[0];
+		@l && !grep { ref || !/\S/ } @l;
+	},
+	file => sub { defined $_[0] && -f "$root/$_[0]" });
+
+foreach
+  my $key (qw(name version abstract license maintainer provides meta-spec))
+{
+	ok(exists $meta->{$key}, "META.json has $key");
+}
+my @keys = qw(name version abstract description license maintainer provides
+  meta-spec generated_by prereqs tags no_index release_status resources);
+is( join(
+		', ',
+		grep {
+				 !/^x_/i
+			  && !{ map { $_ => 1 } @keys }->{$_}
+		} sort keys %$meta),
+	'',
+	'META.json has no unknown keys');
+like($meta->{name}, $term, 'name is a term');
+like($meta->{version}, $semver, 'version is a semantic version');
+ok($valid{text}->($meta->{$_}), "$_ is a text")
+  foreach qw(abstract description);
+ok( $valid{list}->($meta->{maintainer}),
+	'maintainer is a text or a list of texts');
+is( scalar(
+		grep { !/<\S+@\S+>$/ }
+		  ref $meta->{maintainer}
+		? @{ $meta->{maintainer} }
+		: $meta->{maintainer}),
+	0,
+	'each with an address');
+my %licenses = map { $_ => 1 } qw(agpl_3 apache_1_1 apache_2_0 artistic_1
+  artistic_2 bsd freebsd gfdl_1_2 gfdl_1_3 gpl_1 gpl_2 gpl_3 lgpl_2_1 lgpl_3_0
+  mit mozilla_1_0 mozilla_1_1 openssl perl_5 postgresql qpl_1_0 ssleay sun
+  zlib open_source restricted unrestricted unknown);
+ok($licenses{ $meta->{license} }, 'license is one of the list');
+is($meta->{'meta-spec'}{version}, '1.0.0', 'meta-spec is 1.0.0');
+like(
+	$meta->{release_status} // 'stable',
+	qr/^(?:stable|testing|unstable)$/,
+	'release_status is one of the list');
+ok( ref $meta->{tags} eq 'ARRAY'
+	  && !
+	  grep({ ref || length > 255 || m{[/\\\p{Cntrl}]} || !/\S/ }
+		@{ $meta->{tags} }),
+	'tags are texts without slashes');
+
+is(join(', ', sort keys %{ $meta->{provides} }),
+	'snowflake', 'it provides the extension');
+foreach my $name (keys %{ $meta->{provides} })
+{
+	my $extension = $meta->{provides}{$name};
+
+	like($name, $term, "$name is a term");
+	like($extension->{version}, $semver,
+		"version of $name is a semantic version");
+	ok($valid{text}->($extension->{abstract}), "abstract of $name is a text");
+	ok($valid{file}->($extension->{$_}), "$_ of $name is a file")
+	  foreach qw(file docfile);
+}
+foreach my $phase (sort keys %{ $meta->{prereqs} })
+{
+	like(
+		$phase,
+		qr/^(?:configure|build|test|runtime|develop)$/,
+		"$phase is a phase");
+	foreach my $relation (sort keys %{ $meta->{prereqs}{$phase} })
+	{
+		my $of = $meta->{prereqs}{$phase}{$relation};
+
+		like(
+			$relation,
+			qr/^(?:requires|recommends|suggests|conflicts)$/,
+			"$relation is a relation");
+		is( join(', ',
+				grep { $of->{$_} !~ $semver && $of->{$_} ne '0' }
+				sort keys %$of),
+			'',
+			"which $phase $relation are of semantic versions");
+	}
+}
+
+done_testing();
