@@ -33,7 +33,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.
 REGRESS = setup type operators index layout vectors decode mint timerange encode
-REGRESS_OPTS = --inputdir=test
+REGRESS_OPTS = --inputdir=test --encoding=UTF8
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
 

@@ -27,7 +27,8 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 # the keeper's entry is the name in the only worker that is registered.
 my @functions = split /\n/,
   $node->safe_psql('postgres',
-	q{SELECT DISTINCT prosrc FROM pg_proc WHERE probin = '$libdir/snowflake'});
+	q{SELECT DISTINCT prosrc FROM pg_proc WHERE probin = '$libdir/snowflake'}
+  );
 cmp_ok(scalar @functions, '>', 0, 'the script has functions in C');
 
 my ($pkglibdir) = run_command([ 'pg_config', '--pkglibdir' ]);
@@ -43,7 +44,9 @@ my @expected = (
 	@functions,
 	map({ "pg_finfo_$_" } @functions),
 	qw(Pg_magic_func _PG_init snowflake_keeper_main));
-is_deeply([ sort @exported ], [ sort @expected ],
+is_deeply(
+	[ sort @exported ],
+	[ sort @expected ],
 	'exported are the functions of the script and the entries of the server');
 
 # The JIT compiler may take a function's body out of the library; what that
