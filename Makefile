@@ -13,6 +13,7 @@ OBJS = \
 	src/counters.o \
 	src/decode.o \
 	src/encode.o \
+	src/explain.o \
 	src/generator.o \
 	src/io.o \
 	src/keeper.o \
@@ -32,7 +33,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.
-REGRESS = setup type operators index layout vectors decode mint timerange encode
+REGRESS = setup type operators index layout vectors decode mint timerange encode explain
 REGRESS_OPTS = --inputdir=test --encoding=UTF8
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl

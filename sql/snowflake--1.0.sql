@@ -680,6 +680,10 @@ CREATE FUNCTION snowflake_decode(id snowflake,
 CREATE FUNCTION snowflake_decode(id snowflake, layout text,
 	OUT "timestamp" timestamptz, OUT node integer, OUT sequence integer)
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_explain(id snowflake) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_explain(id snowflake, layout text) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_timestamp(snowflake) IS 'when the snowflake was minted, by the server''s layout';
 COMMENT ON FUNCTION snowflake_timestamp(snowflake, text) IS 'when the snowflake was minted, by the given layout';
@@ -691,6 +695,8 @@ COMMENT ON FUNCTION snowflake_field(snowflake, text) IS 'any field of the snowfl
 COMMENT ON FUNCTION snowflake_field(snowflake, text, text) IS 'any field of the snowflake by its name, by the given layout';
 COMMENT ON FUNCTION snowflake_decode(snowflake) IS 'time, node and sequence of the snowflake, by the server''s layout';
 COMMENT ON FUNCTION snowflake_decode(snowflake, text) IS 'time, node and sequence of the snowflake, by the given layout';
+COMMENT ON FUNCTION snowflake_explain(snowflake) IS 'the snowflake''s bits and fields for people to read, by the server''s layout';
+COMMENT ON FUNCTION snowflake_explain(snowflake, text) IS 'the snowflake''s bits and fields for people to read, by the given layout';
 
 CREATE OPERATOR @ (RIGHTARG = snowflake, FUNCTION = snowflake_timestamp);
 CREATE OPERATOR -> (LEFTARG = snowflake, RIGHTARG = text, FUNCTION = snowflake_field);

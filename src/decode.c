@@ -18,6 +18,7 @@
 #include "utils/tuplestore.h"
 
 #include "compat.h"
+#include "decode.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_timestamp);
@@ -43,10 +44,11 @@ typedef struct LayoutCache
  * if the function has no such argument.
  *
  * The parsed layout is kept with the function call's FmgrInfo, so a query with
- * a constant layout parses it once.
+ * a constant layout parses it once.  That takes fn_extra.  A text that is no
+ * layout is an error.
  */
-static const SnowflakeLayout *
-get_layout(FunctionCallInfo fcinfo, int argno)
+const SnowflakeLayout *
+snowflake_get_layout(FunctionCallInfo fcinfo, int argno)
 {
 	LayoutCache *cache = fcinfo->flinfo->fn_extra;
 	text	   *arg;
@@ -119,7 +121,7 @@ id_timestamp(const SnowflakeLayout *layout, int64 id)
 Datum
 snowflake_timestamp(PG_FUNCTION_ARGS)
 {
-	const SnowflakeLayout *layout = get_layout(fcinfo, 1);
+	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
 
 	PG_RETURN_TIMESTAMPTZ(id_timestamp(layout, get_id(fcinfo, layout)));
 }
@@ -127,7 +129,7 @@ snowflake_timestamp(PG_FUNCTION_ARGS)
 Datum
 snowflake_node(PG_FUNCTION_ARGS)
 {
-	const SnowflakeLayout *layout = get_layout(fcinfo, 1);
+	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
 
 	PG_RETURN_INT32(snowflake_get_node(layout, get_id(fcinfo, layout)));
 }
@@ -135,7 +137,7 @@ snowflake_node(PG_FUNCTION_ARGS)
 Datum
 snowflake_sequence(PG_FUNCTION_ARGS)
 {
-	const SnowflakeLayout *layout = get_layout(fcinfo, 1);
+	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
 
 	PG_RETURN_INT32(snowflake_get_sequence(layout, get_id(fcinfo, layout)));
 }
@@ -144,7 +146,7 @@ snowflake_sequence(PG_FUNCTION_ARGS)
 Datum
 snowflake_field(PG_FUNCTION_ARGS)
 {
-	const SnowflakeLayout *layout = get_layout(fcinfo, 2);
+	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 2);
 	int64		id = get_id(fcinfo, layout);
 	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	const SnowflakeField *field = snowflake_layout_find(layout, name);
@@ -168,7 +170,7 @@ snowflake_field(PG_FUNCTION_ARGS)
 Datum
 snowflake_decode(PG_FUNCTION_ARGS)
 {
-	const SnowflakeLayout *layout = get_layout(fcinfo, 1);
+	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
 	int64		id = get_id(fcinfo, layout);
 	TupleDesc	tupdesc;
 	Datum		values[3];
@@ -223,7 +225,7 @@ make_snowflake(PG_FUNCTION_ARGS)
 	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(0);
 	int32		node = PG_GETARG_INT32(1);
 	int32		sequence = PG_GETARG_INT32(2);
-	const SnowflakeLayout *layout = get_layout(fcinfo, 3);
+	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 3);
 	int64		tick;
 
 	if (TIMESTAMP_NOT_FINITE(ts))
@@ -244,7 +246,7 @@ Datum
 snowflake_lower_bound(PG_FUNCTION_ARGS)
 {
 	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(0);
-	const SnowflakeLayout *layout = get_layout(fcinfo, 1);
+	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
 	int64		before = snowflake_id_before(layout, ts, false);
 
 	if (before >= layout->max_id)
@@ -257,7 +259,7 @@ Datum
 snowflake_upper_bound(PG_FUNCTION_ARGS)
 {
 	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(0);
-	const SnowflakeLayout *layout = get_layout(fcinfo, 1);
+	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
 	int64		id = snowflake_id_before(layout, ts, true);
 
 	if (id < 0)
@@ -304,7 +306,7 @@ snowflake_layout(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	layout_row(get_layout(fcinfo, 0), values, nulls);
+	layout_row(snowflake_get_layout(fcinfo, 0), values, nulls);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
 }
