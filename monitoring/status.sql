@@ -1,0 +1,52 @@
+-- The state of the server's snowflake generator, for people, in psql:
+--
+--   \i monitoring/status.sql
+--
+-- Anybody may run it.  Without pg_read_all_stats (pg_monitor has it) the
+-- numbers are not shown.  It changes nothing, psql's settings included.
+
+SELECT string_agg(line, E'\n' ORDER BY n) AS snowflake_report
+	FROM snowflake_status() s,
+		LATERAL (SELECT pg_has_role('pg_read_all_stats', 'USAGE')) r (may_see),
+		LATERAL unnest(ARRAY[
+			'snowflake: ' || CASE WHEN advice IS NOT NULL THEN advice
+								WHEN gate = 'open' THEN 'healthy'
+								ELSE gate END,
+			CASE WHEN NOT may_see THEN '(Numbers are for members of pg_monitor.)' END,
+			'',
+			'Generator',
+			format('  %-16s%s', 'gate', gate),
+			format('  %-16s%s', 'node ID', coalesce(node::text, '-')),
+			format('  %-16s%s', 'layout', layout),
+			format('  %-16s%s', 'layout ends', coalesce(layout_ends::text, '-')),
+			format('  %-16s%s', 'keeper', coalesce('process ' || keeper_pid, '-')),
+			format('  %-16s%s', 'newest ID of', coalesce(last_time::text, '-')),
+			format('  %-16s%s', 'lead', coalesce(lead::text, '-')),
+			format('  %-16s%s', 'reserved until', coalesce(reserved_until::text, '-')),
+			'',
+			'Counters since ' || coalesce(stats_reset::text, '-'),
+			format('  %-16s%12s', 'minted', coalesce(minted::text, '-')),
+			format('  %-16s%12s', 'reservations', coalesce(reservations::text, '-')),
+			'',
+			format('  %-16s%12s  %-16s  %s', 'Waits', 'mints', 'time', 'longest'),
+			format('  %-16s%12s  %-16s  %s', 'for the clock', coalesce(clock_waits::text, '-'),
+				coalesce(clock_wait_total::text, '-'), coalesce(clock_wait_longest::text, '-')),
+			format('  %-16s%12s  %-16s  %s', 'for the keeper', coalesce(keeper_waits::text, '-'),
+				coalesce(keeper_wait_total::text, '-'), coalesce(keeper_wait_longest::text, '-')),
+			'',
+			format('  %-16s%12s', 'Refusals', 'mints'),
+			format('  %-16s%12s  %s', 'node', coalesce(refused_node::text, '-'), 'node ID unset or too large'),
+			format('  %-16s%12s  %s', 'layout', coalesce(refused_layout::text, '-'), 'another layout is stored'),
+			format('  %-16s%12s  %s', 'keeper', coalesce(refused_keeper::text, '-'), 'nothing reserved within max_wait'),
+			format('  %-16s%12s  %s', 'clock', coalesce(refused_clock::text, '-'), 'too far ahead of the clock'),
+			format('  %-16s%12s  %s', 'end', coalesce(refused_end::text, '-'), 'the layout has ended'),
+			format('  %-16s%12s  %s', 'standby', coalesce(refused_standby::text, '-'), 'the server is in recovery'),
+			'',
+			format('  %-16s%12s  %-16s  %s', 'Clock', 'times', '', 'largest'),
+			format('  %-16s%12s  %-16s  %s', 'went back', coalesce(clock_steps_back::text, '-'), '',
+				coalesce(clock_step_back_largest::text, '-')),
+			CASE WHEN last_id IS NOT NULL THEN E'\nThe newest ID' END,
+			regexp_replace(snowflake_explain(last_id), '^(?=.)', '  ', 'gn')]) WITH ORDINALITY l (line, n)
+\gset
+\echo :snowflake_report
+\unset snowflake_report
