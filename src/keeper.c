@@ -75,6 +75,9 @@ static MemoryContext round_context;
 /* A signal arrived that ends a wait for a synchronous standby. */
 static volatile sig_atomic_t cancel_arrived = false;
 
+/* The end is being stored, which waits for nobody. */
+static volatile sig_atomic_t storing_end = false;
+
 
 /*
  * Start and end
@@ -103,12 +106,18 @@ keeper_sigint(SIGNAL_ARGS)
 	cancel_waits();
 }
 
-/* The server stops, or somebody terminates the keeper. */
+/*
+ * The server stops, or somebody terminates the keeper.
+ *
+ * A stop sends this twice, to the process and to its group.  The second one
+ * may come when the first has already led to the end, and must not cancel it.
+ */
 static void
 keeper_sigterm(SIGNAL_ARGS)
 {
 	ShutdownRequestPending = true;
-	cancel_waits();
+	if (!storing_end)
+		cancel_waits();
 }
 
 static void
@@ -552,6 +561,7 @@ snowflake_keeper_main(Datum main_arg)
 
 	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN)
 	{
+		storing_end = true;
 		snowflake_gate_close(GATE_STOPPING);
 		settle();
 		ereport(LOG,

@@ -85,6 +85,27 @@ foreach my $n (1 .. 2)
 extend();
 is(SnowflakeTest::disorder(\@ids), 0, 'the IDs ascend');
 
+# Told again while it stores the end, which it does not get to at once.  (A stop
+# of the server sends each signal twice.)
+$pid = keeper_pid();
+$offset = -s $node->logfile;
+$node->safe_psql(
+	'postgres', qq{
+	BEGIN;
+	LOCK TABLE snowflake_reservation IN EXCLUSIVE MODE;
+	SELECT pg_terminate_backend($pid);
+	DO \$\$ BEGIN WHILE (SELECT gate FROM snowflake_status()) = 'open' LOOP END LOOP; END \$\$;
+	SELECT pg_terminate_backend($pid);
+	COMMIT;
+});
+SnowflakeTest::wait_for_mint($node, 'postgres');
+is( SnowflakeTest::log_count(
+		$node, qr/\[$pid\] ERROR:  cancel(?:ing statement due to user|ed a commit)/,
+		$offset),
+	0,
+	'terminated again while it stores the end: the end is stored');
+mint();
+
 # Killed: PostgreSQL restarts all processes, as for any backend.
 {
 	$pid = keeper_pid();
