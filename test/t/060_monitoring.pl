@@ -1,0 +1,217 @@
+# What monitoring/ offers fits snowflake_status(): the queries for
+# postgres_exporter run as a member of pg_monitor and give just the columns they
+# declare, no column of the status is forgotten, alerts are about metrics that
+# exist, and the report for people runs as anybody.
+
+use strict;
+use warnings;
+
+use CPAN::Meta::YAML;
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $monitoring = "$FindBin::RealBin/../../monitoring";
+
+# Columns of snowflake_status() that no query needs, and why.
+my %left_out = (
+	last_id => 'a double cannot hold it; last_time has its time');
+
+my %numeric = map { $_ => 1 } ('integer', 'bigint', 'double precision');
+
+my $node = SnowflakeTest::new_node('main', node_id => 7);
+
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION snowflake;
+	CREATE ROLE watcher LOGIN IN ROLE pg_monitor;
+	CREATE ROLE ordinary LOGIN;
+});
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+# The columns of a query, with their types.
+sub columns_of
+{
+	my ($query) = @_;
+
+	return map { split /\|/ } split /\n/,
+	  $node->safe_psql('postgres', "$query \\gdesc",
+		extra_params => [ '-U', 'watcher' ]);
+}
+
+# The rows of a query as the role that monitors sees them, NULL as undef.
+sub rows_of
+{
+	my ($query) = @_;
+	my $rows = $node->safe_psql('postgres', $query,
+		extra_params => [ '-U', 'watcher', '-P', 'null=NULL' ]);
+
+	return map {
+		[ map { $_ eq 'NULL' ? undef : $_ } split /\|/, $_, -1 ]
+	} split /\n/, $rows;
+}
+
+# The status of the report for people, run as a role; returns its lines.
+sub report
+{
+	my ($server, $role) = @_;
+	my ($ret, $stdout, $stderr) = $server->psql(
+		'postgres', undef,
+		on_error_die => 0,
+		extra_params => [
+			'-v', 'ON_ERROR_STOP=1', '-U', $role, '-f', "$monitoring/status.sql"
+		]);
+
+	is("$ret|$stderr", '0|', "the report runs as $role");
+	return $stdout;
+}
+
+
+# The metrics
+my $exporter = CPAN::Meta::YAML->read("$monitoring/postgres_exporter.yaml")->[0];
+my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
+my @queries;
+my %exported;
+my %value;
+
+foreach my $name (sort keys %$exporter)
+{
+	my $namespace = $exporter->{$name};
+	my %columns = columns_of($namespace->{query});
+	my %declared = map { %$_ } @{ $namespace->{metrics} };
+	my @names = split /\n/, $node->safe_psql('postgres',
+		"SELECT * FROM (SELECT * FROM ($namespace->{query}) q WHERE false) q \\gdesc");
+	my @wrong;
+
+	push @queries, $namespace->{query};
+	is(join(' ', sort keys %columns),
+		join(' ', sort keys %declared),
+		"$name: the query has the columns that are declared");
+	is(scalar(@{ $namespace->{metrics} }),
+		scalar(keys %declared), "$name: each is declared once");
+	is($namespace->{master}, 'true', "$name: asked once for each server");
+
+	foreach my $column (sort keys %declared)
+	{
+		my $usage = $declared{$column}{usage};
+		my $type = $columns{$column} || '';
+
+		push @wrong, "$column is described badly"
+		  unless $declared{$column}{description} =~ /^\S.{5,}[^.]$/;
+		if ($usage eq 'LABEL')
+		{
+			push @wrong, "$column is a label, but of type $type"
+			  unless $type eq 'text';
+			next;
+		}
+		push @wrong, "$column has the usage $usage"
+		  unless $usage eq 'GAUGE' || $usage eq 'COUNTER';
+		push @wrong, "$column is of type $type" unless $numeric{$type};
+		push @wrong, "$column has the name of another usage"
+		  if ($usage eq 'COUNTER') != ($column =~ /(?:^|_)total$/);
+		$exported{"${name}_$column"} = $usage;
+	}
+	is("@wrong", '', "$name: each has a description and a fitting type");
+
+	@names = map { (split /\|/)[0] } @names;
+	my @rows = rows_of($namespace->{query});
+	cmp_ok(scalar(@rows), '>', 0, "$name: there are rows");
+	$value{$name} = { map { $names[$_] => $rows[0][$_] } 0 .. $#names };
+}
+
+my $status = $value{snowflake};
+is( join(' ', map { $status->{$_} } qw(gate_open in_recovery keeper_running node)),
+	'1 0 1 7', 'the gate, the server and the keeper as numbers');
+is( join(' ', grep { !defined $status->{$_} } sort keys %$status),
+	'', 'to a member of pg_monitor each of them is known');
+cmp_ok($status->{minted_total}, '>', 0, 'what was minted is counted');
+cmp_ok(abs($status->{last_timestamp_seconds} - time()),
+	'<', 600, 'instants are in seconds since 1970');
+is( join(' ', map { $_->[0] } rows_of($exporter->{snowflake_refused}{query})),
+	join(' ',
+		$node->safe_psql('postgres',
+			q{SELECT string_agg(substr(name, 9), ' ' ORDER BY n)
+				FROM pg_proc, unnest(proargnames) WITH ORDINALITY a (name, n)
+				WHERE proname = 'snowflake_status' AND name LIKE 'refused\_%'})),
+	'there is a row for each reason to refuse');
+
+my @columns = split /\n/, $node->safe_psql('postgres',
+	q{SELECT unnest(proargnames) FROM pg_proc WHERE proname = 'snowflake_status'});
+my @forgotten = grep {
+	my $column = $_;
+	!exists $left_out{$column} && !grep { /\b$column\b/ } @queries
+} @columns;
+is("@forgotten", '', 'no column of snowflake_status() is forgotten');
+my %is_column = map { $_ => 1 } @columns;
+is(join(' ', grep { !$is_column{$_} } sort keys %left_out),
+	'', 'what is left out exists');
+
+
+# The alerts
+my $alerts = CPAN::Meta::YAML->read("$monitoring/alerts.yaml")->[0];
+my @unknown;
+my %about;
+
+foreach my $rule (map { @{ $_->{rules} } } @{ $alerts->{groups} })
+{
+	my @metrics = $rule->{expr} =~ /\b(snowflake_\w+)/g;
+
+	push @unknown, "$rule->{alert}: no metric" unless @metrics;
+	push @unknown, map { "$rule->{alert}: $_" } grep { !$exported{$_} } @metrics;
+	$about{$rule->{alert}} = 1;
+
+	# increase() and rate() are for counters
+	while ($rule->{expr} =~ /\b(?:increase|rate)\((\w+)/g)
+	{
+		push @unknown, "$rule->{alert}: rate of $1"
+		  unless ($exported{$1} || '') eq 'COUNTER';
+	}
+}
+is("@unknown", '', 'alerts are about metrics that are exported');
+my $doc = slurp_file("$FindBin::RealBin/../../doc/operating.md");
+is( join(' ', sort keys %about),
+	join(' ', sort($doc =~ /^\| (Snowflake\w+) /mg)),
+	'doc/operating.md has all of them');
+
+
+# The report
+my $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
+
+foreach my $role ($superuser, 'watcher')
+{
+	my $report = report($node, $role);
+
+	like($report, qr/\Asnowflake: healthy\n/, "$role: with a headline");
+	like($report, qr/^  node ID +7$/m, "$role: the node ID");
+	like($report, qr/^  minted +[1-9]/m, "$role: numbers");
+	like($report, qr/^  snowflake  $id\n.*^  d  sequence /ms,
+		"$role: and the newest ID");
+}
+my $report = report($node, 'ordinary');
+like($report, qr/\Asnowflake: healthy\n.*pg_monitor/,
+	'ordinary: with the same headline, and why there is less');
+unlike($report, qr/$id|^  minted +[0-9]/m, 'ordinary: no numbers');
+
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT gate ~ 'node_id' FROM snowflake_status()})
+  or die "gate does not close";
+my $advice = SnowflakeTest::status($node, 'postgres', 'advice');
+isnt($advice, '', 'there is something to do');
+like(report($node, 'ordinary'),
+	qr/\Asnowflake: \Q$advice\E\n/, 'then that is the headline');
+$node->stop;
+
+# A server that does not preload the library
+my $other = SnowflakeTest::new_node('other', preload => 0, node_id => undef);
+$other->start;
+$other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+like(report($other, $superuser),
+	qr/preload/, 'the library is not preloaded: the report says so');
+$other->stop;
+
+done_testing();
