@@ -108,6 +108,9 @@ snowflake_advance(PG_FUNCTION_ARGS)
 /*
  * Warn if the IDs of the configured layout are smaller than those of the
  * stored one: they sort before the existing IDs, and will reach them one day.
+ *
+ * If they are equal at this moment, the time is in the same place, and the new
+ * ones ascend from the old: minting resumes in a later tick.
  */
 static void
 compare_layouts(const char *stored_text)
@@ -122,7 +125,7 @@ compare_layouts(const char *stored_text)
 		return;
 	new_id = snowflake_id_before(layout, now, true);
 	old_id = snowflake_id_before(&stored, now, true);
-	if (new_id <= old_id)
+	if (new_id < old_id)
 		ereport(WARNING,
 				errmsg("snowflakes of the configured layout are smaller than those minted so far"),
 				errdetail("At this moment the stored layout gives " INT64_FORMAT ", the configured one " INT64_FORMAT ".",

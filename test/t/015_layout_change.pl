@@ -150,5 +150,20 @@ is( $node->safe_psql('postgres',
 	join("\n", map { "$_|$canonical_new" } 1 .. 3),
 	'accepted: all rows have the new layout');
 
+# More bits of time above what there is: the IDs stay what they are.
+my $narrow = 'time:41 node:5 sequence:7 epoch:2025-01-01T00:00:00Z';
+my $wide = 'time:45 node:5 sequence:7 epoch:2025-01-01T00:00:00Z';
+configure($narrow, 'differs');
+$node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
+$id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
+configure($wide, 'differs');
+($ret, $stdout, $stderr) =
+  $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+is("$ret|$stderr", '0|', 'more bits of time: accepted without a warning');
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_next()'),
+	'>', $id, 'the IDs ascend');
+is( $node->safe_psql('postgres', "SELECT snowflake_timestamp('$id') = snowflake_timestamp('$id', '$narrow')"),
+	't', 'and the old ones say what they said');
+
 $node->stop;
 done_testing();
