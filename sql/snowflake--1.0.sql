@@ -950,7 +950,7 @@ REVOKE ALL ON FUNCTION snowflake_status_reset() FROM PUBLIC;
 REVOKE ALL ON FUNCTION snowflake_advance(snowflake) FROM PUBLIC;
 REVOKE ALL ON FUNCTION snowflake_accept_layout() FROM PUBLIC;
 
-COMMENT ON FUNCTION snowflake_status() IS 'state of the server''s generator, what to do about it, and what it has done';
+COMMENT ON FUNCTION snowflake_status() IS 'state of the server''s generator, advice, and counters';
 COMMENT ON FUNCTION snowflake_status_reset() IS 'count from zero again in snowflake_status()';
 COMMENT ON FUNCTION snowflake_advance(snowflake) IS 'never mint at or below this snowflake';
 COMMENT ON FUNCTION snowflake_accept_layout() IS 'take the configured layout in place of the stored one';

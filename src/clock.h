@@ -12,7 +12,8 @@
 #ifndef SNOWFLAKE_CLOCK_H
 #define SNOWFLAKE_CLOCK_H
 
-#include "portability/instr_time.h"
+#include <time.h>
+
 #include "utils/timestamp.h"
 
 /* The wall clock. */
@@ -22,14 +23,20 @@ snowflake_wall_clock(void)
 	return GetCurrentTimestamp();
 }
 
-/* The monotonic clock, in microseconds since an arbitrary start. */
+/*
+ * The monotonic clock, in microseconds since an arbitrary start.
+ *
+ * Not by instr_time, which may read the processor's counter instead: slewing
+ * changes the speed of this clock as it does that of the wall clock, so what
+ * is left between the two are steps.
+ */
 static inline int64
 snowflake_monotonic_usec(void)
 {
-	instr_time	now;
+	struct timespec now;
 
-	INSTR_TIME_SET_CURRENT(now);
-	return (int64) INSTR_TIME_GET_MICROSEC(now);
+	(void) clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64) now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
 }
 
 #endif							/* SNOWFLAKE_CLOCK_H */

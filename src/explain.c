@@ -22,6 +22,7 @@
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "decode.h"
 
 PG_FUNCTION_INFO_V1(snowflake_explain);

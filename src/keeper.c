@@ -78,6 +78,9 @@ static volatile sig_atomic_t cancel_arrived = false;
 /* The end is being stored, which waits for nobody. */
 static volatile sig_atomic_t storing_end = false;
 
+/* The gate was closed, but the exact end is not stored yet. */
+static bool unsettled = false;
+
 
 /*
  * Start and end
@@ -172,6 +175,10 @@ begin_transaction(const char *activity)
 	cancel_arrived = false;
 	QueryCancelPending = false;
 
+	/* but told to stop, begin nothing that may have to wait */
+	if (ShutdownRequestPending && !storing_end)
+		cancel_waits();
+
 	StartTransactionCommand();
 	SPI_connect();
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -263,6 +270,7 @@ settle(void)
 								snowflake_position_time(&snowflake_server_layout,
 														last));
 	commit_transaction();
+	unsettled = false;
 }
 
 /*
@@ -430,6 +438,7 @@ keeper_round(void)
 		ereport(LOG,
 				errmsg("snowflake gate closed for node %d", gen->node));
 		snowflake_gate_close(GATE_OPENING);
+		unsettled = true;
 		settle();
 	}
 
@@ -559,7 +568,8 @@ snowflake_keeper_main(Datum main_arg)
 						 sleep_ms, idle_event);
 	}
 
-	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN)
+	/* the gate is closed already if a change of the node ID was cut short */
+	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN || unsettled)
 	{
 		storing_end = true;
 		snowflake_gate_close(GATE_STOPPING);

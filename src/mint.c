@@ -209,7 +209,7 @@ ended_error(void)
 			errmsg("the snowflake layout has come to its end"),
 			errdetail("Its last tick started at \"%s\".",
 					  timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick))),
-			errhint("Configure a snowflake.layout with a later epoch or more bits of time."));
+			errhint("Configure another snowflake.layout: doc/operating.md says which can follow."));
 }
 
 pg_noreturn static void
@@ -218,7 +218,7 @@ ahead_error(int64 excess_usec, int64 waited_usec)
 	SnowflakeGenerator *gen = snowflake_generator;
 	uint64		last = pg_atomic_read_u64(&gen->last);
 	int64		lead_usec = excess_usec + snowflake_max_lead_ms * INT64CONST(1000);
-	const char *why = "The clock went back.";
+	const char *why = "The clock went back, or snowflake.max_lead was lowered.";
 
 	if (last == pg_atomic_read_u64(&gen->raised_to))
 		why = pg_atomic_read_u32(&gen->raised_by) == RAISED_BY_ADVANCE ?

@@ -47,7 +47,7 @@ run(const char *command, int nargs, Oid *types, Datum *values, int expected)
 static char *
 find_table(void)
 {
-	run("SELECT pg_catalog.quote_ident(n.nspname) || '.snowflake_reservation'"
+	run("SELECT pg_catalog.quote_ident(n.nspname) OPERATOR(pg_catalog.||) '.snowflake_reservation'"
 		" FROM pg_catalog.pg_extension e"
 		" JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
 		" WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake'",

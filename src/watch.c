@@ -30,8 +30,11 @@
 #define LOOK_PRECISION_USEC		200
 #define LOOK_ATTEMPTS			10
 
-/* Slewing changes the clock's speed by up to 0.1 %, and is no step. */
-#define SLEW_USEC(elapsed_usec)	(1000 + (elapsed_usec) / 1000)
+/*
+ * What counts as a step.  Slewing changes the speed of both clocks, at least on
+ * Linux; elsewhere it may be that of one, by up to 0.1 %.
+ */
+#define STEP_USEC(elapsed_usec)	(1000 + (elapsed_usec) / 1000)
 
 /* Minting at the limit is worth a warning after so many reservations of time. */
 #define LONG_RESERVATIONS		10
@@ -64,7 +67,7 @@ watch_steps(const Look *look)
 	int64		elapsed_usec = look->monotonic_usec - last.monotonic_usec;
 	int64		back_usec = elapsed_usec - (look->wall - last.wall);
 
-	if (last.wall != 0 && back_usec > SLEW_USEC(elapsed_usec))
+	if (last.wall != 0 && back_usec > STEP_USEC(elapsed_usec))
 	{
 		snowflake_count_step_back(back_usec);
 		ereport(WARNING,
@@ -174,7 +177,7 @@ watch_layout(const Look *look)
 					   timestamptz_to_str(end),
 					   (int) ((end - look->wall) / USECS_PER_DAY)),
 				errdetail("No snowflake can be minted after that."),
-				errhint("Plan for a snowflake.layout with a later epoch or more bits of time."));
+				errhint("Plan for another snowflake.layout: doc/operating.md says which can follow."));
 	return DAY_MS;
 }
 

@@ -106,6 +106,33 @@ is( SnowflakeTest::log_count(
 	'terminated again while it stores the end: the end is stored');
 mint();
 
+# Told while it stores the end of a node ID that is being changed.
+$pid = keeper_pid();
+$offset = -s $node->logfile;
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 2');
+$node->safe_psql(
+	'postgres', qq{
+	BEGIN;
+	LOCK TABLE snowflake_reservation IN EXCLUSIVE MODE;
+	SELECT pg_reload_conf();
+	DO \$\$ BEGIN WHILE (SELECT gate FROM snowflake_status()) = 'open' LOOP END LOOP; END \$\$;
+	SELECT pg_terminate_backend($pid);
+	COMMIT;
+});
+$node->poll_query_until('postgres',
+	'SELECT snowflake_node(snowflake_next()) = 2')
+  or die "node ID does not change";
+is( SnowflakeTest::log_count(
+		$node, qr/\[$pid\] LOG:  snowflake gate closed$/, $offset),
+	1,
+	'terminated while the node ID is changed: the end is stored');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
+$node->reload;
+$node->poll_query_until('postgres',
+	'SELECT snowflake_node(snowflake_next()) = 1')
+  or die "node ID does not change back";
+mint();
+
 # Killed: PostgreSQL restarts all processes, as for any backend.
 {
 	$pid = keeper_pid();

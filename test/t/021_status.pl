@@ -225,7 +225,7 @@ SnowflakeTest::wait_for_mint($node, 'postgres');
 my $ends = qr/WARNING:  the snowflake layout ends at "[^"]*", in 4[789] days/;
 SnowflakeTest::wait_until('the log has the end', sub { SnowflakeTest::log_count($node, $ends, $offset) == 1 });
 pass('the end of the layout is announced at the start');
-like(status('advice'), qr/^Plan for a snowflake\.layout/, 'and in the advice');
+like(status('advice'), qr/^Plan for another snowflake\.layout/, 'and in the advice');
 
 # The keeper looks again when it next has something to do
 SnowflakeTest::pass_days($clock, 1);

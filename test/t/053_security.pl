@@ -14,7 +14,8 @@ use Test::More;
 # Every other function is for everybody.
 my @restricted = (
 	'public.snowflake_accept_layout()',
-	'public.snowflake_advance(public.snowflake)');
+	'public.snowflake_advance(public.snowflake)',
+	'public.snowflake_status_reset()');
 
 my $node = SnowflakeTest::new_node('main');
 $node->start;
