@@ -10,6 +10,8 @@ MODULE_big = snowflake
 OBJS = \
 	src/compare.o \
 	src/control.o \
+	src/convert.o \
+	src/convert_facts.o \
 	src/counters.o \
 	src/decode.o \
 	src/encode.o \
@@ -33,7 +35,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.
-REGRESS = setup type operators index layout vectors decode mint timerange encode explain
+REGRESS = setup type operators index layout vectors decode mint timerange encode explain convert
 REGRESS_OPTS = --inputdir=test --encoding=UTF8
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl

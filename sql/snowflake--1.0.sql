@@ -954,3 +954,16 @@ COMMENT ON FUNCTION snowflake_status() IS 'state of the server''s generator, adv
 COMMENT ON FUNCTION snowflake_status_reset() IS 'count from zero again in snowflake_status()';
 COMMENT ON FUNCTION snowflake_advance(snowflake) IS 'never mint at or below this snowflake';
 COMMENT ON FUNCTION snowflake_accept_layout() IS 'take the configured layout in place of the stored one';
+
+
+-- Migration
+--
+-- The rights are checked by the statements that it executes.
+
+CREATE FUNCTION snowflake_convert_column(relation regclass, column_name name,
+	type regtype DEFAULT 'pg_catalog.int8', dry_run boolean DEFAULT false)
+	RETURNS SETOF text
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 10;
+
+COMMENT ON FUNCTION snowflake_convert_column(regclass, name, regtype, boolean) IS
+	'fill a serial, identity or integer column with snowflakes from now on';

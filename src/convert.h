@@ -1,0 +1,106 @@
+/*-------------------------------------------------------------------------
+ *
+ * convert.h
+ *	  A conversion of an integer key: what is known about it.
+ *
+ * convert_facts.c finds the facts and locks what they are about; convert.c makes
+ * statements of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_CONVERT_H
+#define SNOWFLAKE_CONVERT_H
+
+#include "access/attnum.h"
+#include "nodes/pg_list.h"
+
+/*
+ * A column that hangs together with the key: in one of the key's own tables
+ * (the table itself, its partitions and children), or in a table that
+ * references it, directly or through others.
+ */
+typedef struct KeyColumn
+{
+	Oid			relid;
+	AttrNumber	attnum;
+	char	   *name;
+	char	   *relname;
+	char	   *table;			/* quoted and qualified */
+	char		relkind;
+	bool		is_key;			/* of the key's own tables */
+	bool		is_top;			/* inherited from no other table */
+	Oid			top;			/* where it is altered, if it is */
+	bool		is_owner;		/* whether the caller is */
+	Oid			type;
+	Oid			new_type;		/* InvalidOid: stays as it is */
+	char	   *type_name;
+	char		identity;
+	char		generated;
+	char	   *default_expr;	/* NULL: none */
+	bool		fills_itself;	/* by snowflake_next() */
+	char	   *references;		/* a table that it references, or NULL */
+	char	   *obstacle;		/* why its type cannot be changed, or NULL */
+} KeyColumn;
+
+/* A sequence that the key owns or is filled from. */
+typedef struct KeySequence
+{
+	Oid			relid;
+	char	   *name;			/* quoted and qualified */
+	Oid			identity_of;	/* the table whose identity it is, or InvalidOid */
+	bool		is_owned;
+	bool		is_used;		/* by a default of the key */
+	char	   *dependents;		/* what else uses it, or NULL */
+} KeySequence;
+
+typedef struct Conversion
+{
+	/* What was asked for */
+	Oid			relid;
+	char	   *column;
+	Oid			type;			/* bigint or snowflake */
+	bool		dry_run;
+
+	/* The extension */
+	char	   *schema;			/* quoted */
+	Oid			snowflake_type;
+	Oid			next_function;
+
+	/* What was found: KeyColumn, in the order of relid and attnum */
+	List	   *columns;
+	KeyColumn  *key;			/* the one asked for */
+	List	   *sequences;		/* KeySequence */
+	bool		sets_default;
+
+	/* What is locked: OIDs */
+	List	   *locked;
+
+	/* What comes of it: C strings */
+	List	   *statements;
+	List	   *notices;
+} Conversion;
+
+extern void snowflake_conversion_collect(Conversion *conv);
+extern bool snowflake_conversion_lock(Conversion *conv);
+extern void snowflake_conversion_query(const char *sql, int nargs, Oid *types,
+									   Datum *values);
+pg_noreturn extern void snowflake_conversion_refuse(Conversion *conv, int sqlstate,
+										const char *reason, const char *hint);
+
+/* Whether a column is where an ALTER TABLE has to start. */
+static inline bool
+snowflake_conversion_alters(const Conversion *conv, const KeyColumn *column)
+{
+	return column->is_top &&
+		(OidIsValid(column->new_type) || (column->is_key && conv->sets_default));
+}
+
+/* Whether a sequence is of no use when the key does not need it any more. */
+static inline bool
+snowflake_conversion_drops(const KeySequence *sequence)
+{
+	return sequence->is_owned && !OidIsValid(sequence->identity_of) && sequence->is_used &&
+		sequence->dependents == NULL;
+}
+
+#endif							/* SNOWFLAKE_CONVERT_H */

@@ -1,0 +1,285 @@
+# snowflake_convert_column() among other sessions: readers and writers go on
+# after it, a failure leaves everything as it was, two conversions do not block
+# each other, and a dump carries the result.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = SnowflakeTest::new_node(
+	'main',
+	node_id => 3,
+	conf => 'client_min_messages = warning');
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE owner');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+# A key with rows, references from two tables, and a partitioned table
+sub create_tables
+{
+	$node->safe_psql(
+		'postgres', q{
+		DROP TABLE IF EXISTS orders, items, payments, log CASCADE;
+		CREATE TABLE orders (id serial PRIMARY KEY, note text);
+		CREATE TABLE items (id serial PRIMARY KEY, order_id int NOT NULL REFERENCES orders);
+		CREATE TABLE payments (order_id int REFERENCES orders, item_id int REFERENCES items);
+		CREATE TABLE log (id int GENERATED ALWAYS AS IDENTITY, at date, order_id int REFERENCES orders)
+			PARTITION BY RANGE (at);
+		CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM ('2026-01-01') TO ('2026-07-01');
+		CREATE TABLE log_2 PARTITION OF log FOR VALUES FROM ('2026-07-01') TO ('2027-01-01');
+		INSERT INTO orders (note) SELECT md5(g::text) FROM generate_series(1, 100000) g;
+		INSERT INTO items (order_id) SELECT id FROM orders;
+		INSERT INTO payments SELECT order_id, id FROM items;
+		INSERT INTO log (at, order_id) SELECT date '2026-01-01' + (id % 365)::int, id FROM orders});
+	return;
+}
+
+# All the rows, and all that the catalogs say about the tables
+my $rows = q{
+	SELECT md5(string_agg(r, ',' ORDER BY r)) FROM (
+		SELECT o::text FROM orders o UNION ALL SELECT i::text FROM items i
+		UNION ALL SELECT p::text FROM payments p UNION ALL SELECT l::text FROM log l) t (r)};
+
+sub schema
+{
+	return run_dump('--schema-only');
+}
+
+sub run_dump
+{
+	my ($stdout, $stderr) = run_command(
+		[ 'pg_dump', '--no-sync', @_, '-d', $node->connstr('postgres') ]);
+
+	# random, in the newest minor versions
+	$stdout =~ s/^\\(?:un)?restrict .*$//mg;
+	return $stdout;
+}
+
+# Wait until a session waits for a lock on that table, or for one of a mode.
+sub wait_for_waiter
+{
+	my ($table, $mode) = @_;
+
+	$node->poll_query_until(
+		'postgres', qq{
+		SELECT count(*) > 0 FROM pg_locks
+		 WHERE NOT granted AND relation = '$table'::regclass AND mode = '$mode'})
+	  or die "nobody waits for $mode on $table";
+	return;
+}
+
+create_tables();
+my $old_rows = $node->safe_psql('postgres', $rows);
+my $old_schema = schema();
+
+# A dry run changes and locks nothing, and what it says can be run
+my $dry = $node->safe_psql('postgres',
+	q{BEGIN; SELECT snowflake_convert_column('orders', 'id', dry_run => true);
+	SELECT count(*) FROM pg_locks WHERE relation = 'orders'::regclass AND mode <> 'AccessShareLock'; COMMIT});
+like($dry, qr/^LOCK TABLE .*\nDROP SEQUENCE public\.orders_id_seq\n0$/s,
+	'a dry run says what it would do, and has no lock that disturbs');
+is(schema(), $old_schema, 'and changes nothing');
+
+# Failures: of a statement in the middle, a time limit at the last moment,
+# a lock that another session has, the server
+my $error = SnowflakeTest::error_of(
+	$node,
+	'postgres', q{
+	CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF tg_tag = 'DROP SEQUENCE' THEN RAISE EXCEPTION 'not this one'; END IF;
+	END $$;
+	CREATE EVENT TRIGGER refuse ON ddl_command_start EXECUTE FUNCTION refuse();
+	SELECT snowflake_convert_column('orders', 'id')});
+is($error->{message}, 'not this one', 'an event trigger sees the statements');
+$node->safe_psql('postgres', 'DROP EVENT TRIGGER refuse; DROP FUNCTION refuse');
+is(schema(), $old_schema, 'after a failure of the last statement all is as it was');
+is($node->safe_psql('postgres', $rows), $old_rows, 'and so are the rows');
+
+my $writer = $node->background_psql('postgres', on_error_stop => 0);
+$writer->query_safe(q{BEGIN; UPDATE payments SET item_id = item_id WHERE order_id = 7});
+$error = SnowflakeTest::error_of($node, 'postgres',
+	q{SET lock_timeout = '10ms'; SELECT snowflake_convert_column('orders', 'id')});
+is($error->{sqlstate}, '55P03', 'a lock_timeout holds for tables that reference it');
+is(schema(), $old_schema, 'and changes nothing');
+
+# A conversion that waits for the last of its tables is canceled
+my $converter = $node->background_psql('postgres', on_error_stop => 0);
+$converter->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('orders', 'id');\n");
+wait_for_waiter('payments', 'AccessExclusiveLock');
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT count(DISTINCT relation) FROM pg_locks WHERE granted AND mode = 'AccessExclusiveLock'
+		   AND relation IN ('orders'::regclass, 'items'::regclass)}),
+	'2',
+	'it has the locks of the tables before');
+$node->safe_psql('postgres',
+	q{SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted AND relation = 'payments'::regclass});
+$writer->query_safe('COMMIT');
+$converter->quit;
+is(schema(), $old_schema, 'a canceled one has changed nothing');
+is($node->safe_psql('postgres', $rows), $old_rows, 'nor any row');
+
+# Readers and writers: they hold it up, then wait for it, and go on
+my $reader = $node->background_psql('postgres', on_error_stop => 0);
+my $all = 'SELECT count(*), sum(id) FROM orders WHERE id <= 100000';
+$reader->query_safe(q{PREPARE j AS SELECT count(*) FROM orders o JOIN items i ON i.order_id = o.id WHERE o.id = 77});
+is($reader->query_safe("BEGIN; $all"), '100000|5000050000', 'a reader reads');
+$converter = $node->background_psql('postgres', on_error_stop => 0);
+$converter->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('orders', 'id');\n\\echo converted\n");
+wait_for_waiter('orders', 'AccessExclusiveLock');
+is($reader->query_safe('EXECUTE j'), '1', 'it reads on while the conversion waits for it');
+my $waiting = $node->background_psql('postgres', on_error_stop => 0);
+$waiting->query_until(qr/started/,
+	"\\echo started\nINSERT INTO orders (note) VALUES ('waited') RETURNING id > 1000000000000000;\n");
+wait_for_waiter('orders', 'RowExclusiveLock');
+$reader->query_safe('COMMIT');
+is($reader->query_safe($all), '100000|5000050000', 'then it sees all rows');
+is($reader->query_safe('EXECUTE j'), '1', 'in a join as well');
+like($waiting->query_safe('SELECT true'), qr/t/, 'a writer that waited goes on');
+is($node->safe_psql('postgres', q{SELECT count(*), min(snowflake_node(id::snowflake)) FROM orders WHERE id > 100000}),
+	'1|3', 'and its row has a snowflake');
+$_->quit for $reader, $writer, $waiting, $converter;
+
+is( $node->safe_psql('postgres', q{DELETE FROM orders WHERE note = 'waited'; } . $rows),
+	$old_rows, 'all old rows are as they were');
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT string_agg(format('%s.%s %s', attrelid::regclass, attname, format_type(atttypid, NULL)), ', '
+						  ORDER BY attrelid, attnum)
+		  FROM pg_attribute WHERE attname IN ('id', 'order_id', 'item_id')
+		   AND attrelid IN ('orders'::regclass, 'items'::regclass, 'payments'::regclass, 'log_2'::regclass)}),
+	'orders.id bigint, items.id integer, items.order_id bigint, payments.order_id bigint, '
+	  . 'payments.item_id integer, log_2.id integer, log_2.order_id bigint',
+	'references are wide enough, other keys are left alone');
+$node->safe_psql(
+	'postgres', q{
+	INSERT INTO orders DEFAULT VALUES;
+	INSERT INTO items (order_id) SELECT max(id) FROM orders;
+	INSERT INTO payments SELECT order_id, id FROM items ORDER BY id DESC LIMIT 1;
+	INSERT INTO log (at, order_id) SELECT '2026-12-31', max(id) FROM orders});
+is(SnowflakeTest::error_of($node, 'postgres', 'INSERT INTO items (order_id) VALUES (200000)')->{sqlstate},
+	'23503', 'and still are references');
+
+# Keys that were committed after the snapshot of the transaction was taken
+$node->safe_psql('postgres', 'CREATE TABLE late (id bigint)');
+my $old = $node->background_psql('postgres', on_error_stop => 0);
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM items');
+$node->safe_psql('postgres',
+	'INSERT INTO late VALUES (-1); CREATE TABLE later (late_id int); CREATE UNIQUE INDEX u ON late (id); '
+	  . 'ALTER TABLE late ADD PRIMARY KEY USING INDEX u; ALTER TABLE later ADD FOREIGN KEY (late_id) REFERENCES late');
+is($old->query_safe(q{SELECT string_agg(s, E'\n') FROM snowflake_convert_column('late', 'id', dry_run => true) s}),
+	"LOCK TABLE public.late, public.later IN ACCESS EXCLUSIVE MODE\n"
+	  . "ALTER TABLE public.late ALTER COLUMN id SET DEFAULT public.snowflake_next()\n"
+	  . 'ALTER TABLE public.later ALTER COLUMN late_id TYPE bigint',
+	'an older snapshot does not hide a reference');
+$old->query(q{SELECT snowflake_convert_column('late', 'id', 'snowflake')});
+like($old->{stderr}, qr/ERROR:  cannot convert column "id" of table "late"/, 'nor a key');
+$old->quit;
+
+# It has all locks before it writes anything: relations that nobody else sees
+# yet would be tables being written anew
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE wide (id bigserial PRIMARY KEY);
+	CREATE TABLE first (wide_id int REFERENCES wide);
+	CREATE TABLE second (wide_id int REFERENCES wide);
+	INSERT INTO wide DEFAULT VALUES;
+	INSERT INTO first VALUES (1)});
+$writer = $node->background_psql('postgres', on_error_stop => 0);
+$writer->query_safe('BEGIN; INSERT INTO second VALUES (NULL)');
+$converter = $node->background_psql('postgres', on_error_stop => 0);
+$converter->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('wide', 'id');\n");
+wait_for_waiter('second', 'AccessExclusiveLock');
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT count(*) FROM pg_locks l WHERE locktype = 'relation'
+		   AND pid = (SELECT pid FROM pg_locks WHERE NOT granted AND relation = 'second'::regclass)
+		   AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = l.relation)}),
+	'0',
+	'nothing is written before all locks are there');
+$writer->query_safe('COMMIT');
+like($converter->query_safe('SELECT 1'), qr/^5\n/, 'then it goes on');
+$_->quit for $writer, $converter;
+
+# Two conversions at once, of tables that reference each other's
+create_tables();
+$writer = $node->background_psql('postgres', on_error_stop => 0);
+$writer->query_safe('BEGIN; LOCK TABLE payments');
+my @converters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+$converters[0]->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('items', 'id');\n");
+wait_for_waiter('payments', 'AccessExclusiveLock');
+$converters[1]->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('orders', 'id');\n");
+wait_for_waiter('items', 'AccessExclusiveLock');
+$writer->query_safe('COMMIT');
+foreach my $c (@converters)
+{
+	$c->query_safe('SELECT 1');
+	unlike($c->{stderr}, qr/ERROR/, 'a conversion beside another succeeds');
+	$c->quit;
+}
+$writer->quit;
+is($node->safe_psql('postgres', $rows), $old_rows, 'with all the rows');
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT string_agg(format_type(atttypid, NULL), ',') FROM pg_attribute
+		 WHERE attrelid = 'payments'::regclass AND attnum > 0}),
+	'bigint,bigint',
+	'both references are wide enough');
+
+# A partitioned table with rows, as its owner, who may not do more than that
+$node->safe_psql('postgres',
+	'ALTER TABLE log OWNER TO owner; ALTER TABLE log_1 OWNER TO owner; ALTER TABLE log_2 OWNER TO owner');
+$node->safe_psql('postgres', q{SET ROLE owner; SELECT snowflake_convert_column('log', 'id', 'snowflake')});
+is( $node->safe_psql(
+		'postgres', q{
+		INSERT INTO log (at, order_id) VALUES ('2026-01-01', 1), ('2026-12-31', 2);
+		SELECT tableoid::regclass, count(*), count(*) FILTER (WHERE @ id > '2026-01-01') FROM log GROUP BY 1 ORDER BY 1}),
+	"log_1|" . $node->safe_psql('postgres', 'SELECT count(*) FROM log_1') . "|1\nlog_2|"
+	  . $node->safe_psql('postgres', 'SELECT count(*) FROM log_2') . '|1',
+	'partitions are converted by their owner');
+
+# A dump has it all, and an extension in a schema of its own is found
+$node->safe_psql('postgres', 'CREATE SCHEMA "My ext"; ALTER EXTENSION snowflake SET SCHEMA "My ext"; '
+	  . 'CREATE TABLE after (id serial); '
+	  . q{SELECT "My ext".snowflake_convert_column('after', 'id', '"My ext".snowflake')});
+my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
+append_to_file($dump, run_dump());
+$node->safe_psql('postgres', 'CREATE DATABASE restored');
+$node->command_ok(
+	[ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('restored'), '-f', $dump ],
+	'a dump is restored');
+is( $node->safe_psql('restored', $rows),
+	$node->safe_psql('postgres', $rows),
+	'with all the rows');
+is( $node->safe_psql('restored',
+		'INSERT INTO orders DEFAULT VALUES; INSERT INTO after DEFAULT VALUES; '
+		  . 'SELECT (SELECT max(id) FROM orders) < (SELECT id::bigint FROM after)'),
+	't',
+	'and the defaults');
+
+# Without a generator: a dry run only
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+$node->safe_psql('restored', 'CREATE TABLE more (id serial)');
+is( SnowflakeTest::error_of(
+		$node, 'restored', q{SELECT "My ext".snowflake_convert_column('more', 'id')})->{sqlstate},
+	'55000',
+	'refused where nothing is minted');
+my ($ret, $stdout, $stderr) = $node->psql('restored',
+	q{SELECT count(*) FROM "My ext".snowflake_convert_column('more', 'id', dry_run => true)});
+is($stdout, '3', 'a dry run says what it would do all the same');
+like($stderr, qr/WARNING:  nothing can be minted/, 'and warns');
+
+$node->stop;
+done_testing();
