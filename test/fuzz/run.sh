@@ -1,0 +1,147 @@
+#!/bin/bash
+# Fuzz the layout parser and every text decoder: libFuzzer with AddressSanitizer
+# and UndefinedBehaviorSanitizer, on the sources of the extension as they are,
+# with stand-ins for the server.  Needs PostgreSQL's server headers, but no
+# server.  A rejected text is fine; a crash, a report of a sanitizer or a broken
+# invariant is a finding.  One result for each target; the last line of the
+# output is "N passed, N failed".
+#
+#   bash test/fuzz/run.sh                    200000 executions of each target
+#   bash test/fuzz/run.sh --runs 5000000     so many of each
+#   bash test/fuzz/run.sh --keep DIR base58  of one target; keep corpus and
+#                                            findings of this run in a directory
+#
+# To repeat a finding: FORMAT=base58 DIR/text DIR/finding.base58.crash-...
+
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+runs=200000
+keep=
+targets=()
+while [ $# -gt 0 ]; do
+	case $1 in
+		--runs)
+			runs=$2
+			shift
+			;;
+		--keep)
+			keep=$2
+			shift
+			;;
+		-*)
+			die "unknown option: $1"
+			;;
+		*)
+			targets+=("$1")
+			;;
+	esac
+	shift
+done
+if [ "${#targets[@]}" = 0 ]; then
+	targets=(layout decimal base32 base32z base36 base58 base58flickr base62 hex)
+fi
+
+passed=0
+failed=0
+executions=0
+dir=$keep
+finish()
+{
+	[ -n "$keep" ] || rm -rf "$dir"
+	say "$executions executions"
+	say "$passed passed, $failed failed"
+	[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}
+
+# The runtime of the sanitizers has a package of its own.
+link_check()
+{
+	echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return 0; }' |
+		clang -x c - -fsanitize=fuzzer,address,undefined -o /dev/null 2>/dev/null
+}
+
+install_missing
+if ! link_check; then
+	say "apt-get install clang"
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+		--no-install-recommends clang >/dev/null
+	link_check || as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+		--no-install-recommends "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" >/dev/null
+fi
+
+if [ -n "$dir" ]; then
+	mkdir -p "$dir"
+else
+	dir=$(mktemp -d "${TMPDIR:-/tmp}/snowflake_fuzz.XXXXXX")
+fi
+
+# Without the server's -fwrapv, so that an overflow is reported even where the
+# server would wrap around.
+compile()
+{
+	clang -O1 -g -Wall -Wno-ignored-attributes -D_GNU_SOURCE -DUSE_ASSERT_CHECKING=1 \
+		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+		-I"$root/src" -I"$("$pg_config" --includedir-server)" "$@"
+}
+compile -o "$dir/layout" "$root"/test/fuzz/{layout,server}.c "$root/src/layout.c"
+compile -o "$dir/text" "$root"/test/fuzz/{text,server}.c "$root"/src/{encode,io}.c
+
+# Seeds: the layouts and encodings that others have published.
+mkdir -p "$dir"/seeds/{layout,text}
+awk -F '\t' -v dir="$dir/seeds/layout/" 'NR > 1 {
+		fields = $2
+		sub(/time/, "time:" $3, fields)
+		if ($4 > 0)
+			sub(/node/, "node:" $4, fields)
+		else
+			sub(/\|node/, "", fields)
+		sub(/seq/, "sequence:" $5, fields)
+		gsub(/\|/, " ", fields)
+		printf "%s tick:%dms epoch:%s", fields, $6, $7 >dir NR
+		close(dir NR)
+	}' "$root/test/data/layouts.tsv"
+sed -n 's/^	{"\([a-z0-9]*\)", "\(.*\)"},$/\1\n\2/p' "$root/src/layout.c" |
+	split -l 1 - "$dir/seeds/layout/preset"
+
+# ... and those at the limits of what is possible, which mutations reach rarely.
+{
+	printf 'time:30 sequence:19'
+	printf ' %s:1' {a..n}
+	printf ' epoch:0'
+} >"$dir/seeds/layout/most_fields"
+printf 'time:41 %s:10 sequence:12 epoch:0' abcdefghijklmnopqrstuvwxyz12345 \
+	>"$dir/seeds/layout/longest_name"
+
+fuzz()
+{
+	local target=$1 program=text max_len=64 status=0 done
+	local options=()
+
+	if [ "$target" = layout ]; then
+		program=layout
+		max_len=400
+		options=(-dict="$root/test/fuzz/layout.dict")
+	fi
+	mkdir -p "$dir/corpus/$target"
+	FORMAT=$target ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		"$dir/$program" -runs="$runs" -max_len="$max_len" -timeout=10 \
+		-print_final_stats=1 -artifact_prefix="$dir/finding.$target." \
+		"${options[@]}" "$dir/corpus/$target" "$dir/seeds/$program" \
+		>"$dir/$target.log" 2>&1 || status=$?
+	done=$(sed -n 's/^stat::number_of_executed_units: *//p' "$dir/$target.log")
+	executions=$((executions + ${done:-0}))
+	if [ "$status" = 0 ] && [ "${done:-0}" -ge "$runs" ]; then
+		passed=$((passed + 1))
+		say "$target: $done executions, no finding"
+	else
+		failed=$((failed + 1))
+		say "$target: FINDING after ${done:-0} executions (exit status $status)"
+		grep -vE '^#[0-9]+	(NEW|REDUCE|pulse)' "$dir/$target.log" | tail -n 40
+	fi
+}
+
+trap finish EXIT
+trap 'exit 130' INT TERM
+for target in "${targets[@]}"; do
+	fuzz "$target"
+done
