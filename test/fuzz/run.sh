@@ -47,10 +47,13 @@ executions=0
 dir=$keep
 finish()
 {
+	[ $? = 0 ] || failed=$((failed + 1))
+	trap - EXIT
 	[ -n "$keep" ] || rm -rf "$dir"
 	say "$executions executions"
 	say "$passed passed, $failed failed"
-	[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+	[ "$failed" = 0 ] && [ "$passed" -gt 0 ] || exit 1
+	exit 0
 }
 
 # The runtime of the sanitizers has a package of its own.
