@@ -117,7 +117,7 @@ printf 'time:41 %s:10 sequence:12 epoch:0' abcdefghijklmnopqrstuvwxyz12345 \
 
 fuzz()
 {
-	local target=$1 program=text max_len=64 status=0 done
+	local target=$1 program=text max_len=64 status=0 ran
 	local options=()
 
 	if [ "$target" = layout ]; then
@@ -131,14 +131,14 @@ fuzz()
 		-print_final_stats=1 -artifact_prefix="$dir/finding.$target." \
 		"${options[@]}" "$dir/corpus/$target" "$dir/seeds/$program" \
 		>"$dir/$target.log" 2>&1 || status=$?
-	done=$(sed -n 's/^stat::number_of_executed_units: *//p' "$dir/$target.log")
-	executions=$((executions + ${done:-0}))
-	if [ "$status" = 0 ] && [ "${done:-0}" -ge "$runs" ]; then
+	ran=$(sed -n 's/^stat::number_of_executed_units: *//p' "$dir/$target.log")
+	executions=$((executions + ${ran:-0}))
+	if [ "$status" = 0 ] && [ "${ran:-0}" -ge "$runs" ]; then
 		passed=$((passed + 1))
-		say "$target: $done executions, no finding"
+		say "$target: $ran executions, no finding"
 	else
 		failed=$((failed + 1))
-		say "$target: FINDING after ${done:-0} executions (exit status $status)"
+		say "$target: FINDING after ${ran:-0} executions (exit status $status)"
 		grep -vE '^#[0-9]+	(NEW|REDUCE|pulse)' "$dir/$target.log" | tail -n 40
 	fi
 }

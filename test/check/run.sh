@@ -1,0 +1,292 @@
+#!/bin/bash
+# Check the sources without running them in a server: cppcheck, clang-tidy,
+# clang's and gcc's static analyzers, indentation, shellcheck, rules of this
+# project that a machine can check, and a short run of the fuzzers.  One result
+# for each; the last line of the output is "N passed, N failed".
+#
+#   bash test/check/run.sh
+#   bash test/check/run.sh --indent     indent src as pgindent would, in place
+#
+# What is suppressed is in .clang-tidy, test/check/cppcheck.txt and below, with
+# its reason.
+
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+passed=0
+failed=0
+finish()
+{
+	[ $? = 0 ] || failed=$((failed + 1))
+	trap - EXIT
+	cleanup || true
+	say "$passed passed, $failed failed"
+	[ "$failed" = 0 ] && [ "$passed" -gt 0 ] || exit 1
+	exit 0
+}
+
+# One result: run a command that is silent and succeeds if there is nothing to
+# report.
+check()
+{
+	local name=$1 status=0
+
+	shift
+	"$@" >"$work/check.log" 2>&1 || status=$?
+	if [ "$status" = 0 ] && [ ! -s "$work/check.log" ]; then
+		passed=$((passed + 1))
+		say "ok: $name"
+	else
+		failed=$((failed + 1))
+		say "FAILED: $name"
+		head -n 60 "$work/check.log"
+	fi
+}
+
+# Each tool, and the package that has it.
+install_tools()
+{
+	local missing=() tool
+
+	for tool in cppcheck clang-tidy clang shellcheck objdump:binutils \
+		scan-build:clang-tools pg_bsd_indent:pg-bsd-indent; do
+		command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
+	done
+	[ "${#missing[@]}" = 0 ] && return
+	apt_update_once
+	say "apt-get install ${missing[*]}"
+	for tool in "${missing[@]}"; do
+		as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			--no-install-recommends "$tool" >/dev/null ||
+			say "not available: $tool"
+	done
+}
+
+build()
+{
+	local make_args=(-s with_llvm=no "$@")
+
+	tree_make as_user
+	make_args=(-s clean)
+	tree_make as_user
+}
+
+run_cppcheck()
+{
+	cppcheck --quiet --error-exitcode=1 --std=c99 --max-configs=1 \
+		--enable=warning,style,performance,portability \
+		--suppressions-list=test/check/cppcheck.txt --suppress="*:$include/*" \
+		--suppress=unmatchedSuppression -D__GNUC__=12 -D__x86_64__ -D__linux__ \
+		-D'SNOWFLAKE_VERSION=""' -Isrc -I"$include" src
+}
+
+run_clang_tidy()
+{
+	# it counts the warnings of the server's headers, which it does not show
+	clang-tidy --quiet src/*.c -- -D_GNU_SOURCE -Isrc -I"$include" \
+		-D'SNOWFLAKE_VERSION=""' -Wno-ignored-attributes 2>"$work/clang-tidy.log" || {
+		cat "$work/clang-tidy.log"
+		return 1
+	}
+}
+
+# scan-build builds with its own compiler, and writes a report for each finding.
+run_scan_build()
+{
+	as_user scan-build --status-bugs -o "$work/reports" make -s -C "$work/tree" \
+		"PG_CONFIG=$pg_config" with_llvm=no CC=clang >"$work/scan-build.log" 2>&1 || {
+		cat "$work/scan-build.log"
+		return 1
+	}
+	build
+}
+
+run_gcc_analyzer()
+{
+	build CC=gcc "PG_CFLAGS=-fanalyzer -Wall -Wextra -Wno-unused-parameter -Werror"
+}
+
+# Warnings that PostgreSQL's own flags leave out.
+run_more_warnings()
+{
+	build CC=gcc "PG_CFLAGS=-Wall -Wextra -Wno-unused-parameter -Wshadow=local \
+		-Wmissing-declarations -Wvla -Wduplicated-cond -Wduplicated-branches \
+		-Wlogical-op -Wnull-dereference -Wwrite-strings -Werror"
+}
+
+# What pgindent does, as far as this code needs it.  $1: input, $2: output
+indent_file()
+{
+	pg_bsd_indent -bad -bap -bbb -bc -bl -cli1 -cp33 -cdb -nce -d0 -di12 -nfc1 \
+		-i4 -l79 -lp -lpl -nip -npro -sac -tpg -ts4 -U"$work/typedefs" "$1" "$2"
+	sed -i -E 's/^([A-Za-z_][^[:space:]]*)[[:blank:]]+\*$/\1 */
+		s/\(text \* /(text */' "$2"
+}
+
+# The types are those that the objects know of.  "text" is left out: as the name
+# of a variable it would be taken for the type.
+find_typedefs()
+{
+	local make_args=(-s with_llvm=no "PG_CFLAGS=-g -O0")
+
+	tree_make as_user
+	objdump -Wi src/*.o 2>/dev/null |
+		awk '/DW_TAG_typedef/ { found = 1 }
+			found && /DW_AT_name/ { print $NF; found = 0 }' |
+		sort -u - typedefs.list | grep -vx text >"$work/typedefs"
+	make_args=(-s clean)
+	tree_make as_user
+}
+
+check_indentation()
+{
+	local file
+
+	for file in src/*.[ch]; do
+		indent_file "$file" "$work/indented"
+		diff -u --label "$file" --label "$file, indented" "$file" "$work/indented" || true
+	done
+}
+
+# -S warning: below that, shellcheck notes functions that only a trap calls,
+# lists of options that are meant to be split, and the like.  SC2192: an empty
+# value in an associative array is what is meant.
+run_shellcheck()
+{
+	find . -name '*.sh' -exec shellcheck -x -P SCRIPTDIR -s bash -S warning -e SC2192 {} +
+}
+
+#
+# Rules of this project
+#
+
+versions_in_compat_only()
+{
+	! grep -n PG_VERSION_NUM src/*.[ch] | grep -v '^src/compat\.h:'
+}
+
+# /*----, the file's name, what it is for
+files_have_headers()
+{
+	local file
+
+	for file in src/*.[ch]; do
+		sed -n 1p "$file" | grep -q '^/\*-----' &&
+			[ "$(sed -n 3p "$file")" = " * ${file#src/}" ] &&
+			sed -n 4p "$file" | grep -q '^ \*	  [A-Z]' || say "$file"
+	done
+}
+
+# snowflake.control has the version; a name or a line that repeats it agrees.
+one_version()
+{
+	local version
+
+	version=$(sed -n "s/^default_version *= *'\(.*\)'/\1/p" snowflake.control)
+	[ -e "sql/snowflake--$version.sql" ] || say "there is no sql/snowflake--$version.sql"
+	grep -n '"version":' META.json | grep -vF "\"$version." | grep -v meta-spec || true
+	grep -nF "\"$version\"" src/*.[ch] Makefile || true
+}
+
+no_trailing_space()
+{
+	! grep -rnIE '[[:blank:]]+$' --exclude-dir=expected --exclude-dir=.git \
+		--exclude='*.tsv' --exclude='*.svg' . | cut -c 1-120 | grep .
+}
+
+tabs_in_c()
+{
+	! grep -nE '^ {2,}|	 {4,}|^	* 	' src/*.[ch] | grep .
+}
+
+# A message is one line, however long, so that it can be searched for.
+no_long_lines()
+{
+	awk '{ line = $0; gsub(/\t/, "    ", line) }
+		length(line) > 110 && !/"/ { print FILENAME ":" FNR ": " length(line) " columns" }' src/*.[ch]
+}
+
+# Symbols that the library exports are its own.
+symbols_have_prefix()
+{
+	local make_args=(-s with_llvm=no)
+
+	tree_make as_user
+	nm -D --defined-only snowflake.so | awk '{ print $3 }' |
+		grep -vE '^(snowflake_|make_snowflake$|pg_finfo_|_PG_init$|Pg_magic_func$)' || true
+	make_args=(-s clean)
+	tree_make as_user
+}
+
+# C functions of the script and of the sources are the same.
+functions_are_declared()
+{
+	diff <(sed -n "s/.*PG_FUNCTION_INFO_V1(\(.*\));/\1/p" src/*.c | sort -u) \
+		<(grep -ohE "'MODULE_PATHNAME'(, *'[a-z0-9_]+')?|FUNCTION [a-z0-9_]+" sql/*.sql |
+			awk '/^FUNCTION/ { name = $2 }
+				/^.MODULE/ { n = split($0, part, "\047"); print (n > 3 ? part[4] : name) }' | sort -u)
+}
+
+# elog() is for what cannot happen; an error with a message has a SQLSTATE.
+errors_have_codes()
+{
+	awk '/(ereport\(ERROR|ereturn\(|errsave\()/ && !/#define/ { open = FILENAME ":" FNR ": " $0; next }
+		open != "" { if (!/errcode/) print open; open = "" }' src/*.c
+}
+
+fuzz()
+{
+	local last status=0
+
+	PG_CONFIG=$pg_config TMPDIR=$work/tmp bash test/fuzz/run.sh >"$work/fuzz.log" 2>&1 || status=$?
+	last=$(tail -n 1 "$work/fuzz.log")
+	if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+		passed=$((passed + BASH_REMATCH[1]))
+		failed=$((failed + BASH_REMATCH[2]))
+	else
+		failed=$((failed + 1))
+	fi
+	[ "$status" = 0 ] || cat "$work/fuzz.log"
+	say "fuzzers: $(tail -n 2 "$work/fuzz.log" | paste -s -d ';')"
+}
+
+install_missing
+install_tools
+make_workspace
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+cd "$work/tree"
+include=$("$pg_config" --includedir-server)
+
+if [ "${1:-}" = --indent ]; then
+	find_typedefs
+	for file in src/*.[ch]; do
+		indent_file "$file" "$work/indented"
+		cmp -s "$file" "$work/indented" || cat "$work/indented" >"$root/$file"
+	done
+	passed=1
+	exit
+fi
+
+check "cppcheck" run_cppcheck
+check "clang-tidy" run_clang_tidy
+check "scan-build" run_scan_build
+check "gcc -fanalyzer" run_gcc_analyzer
+check "more warnings of gcc" run_more_warnings
+if command -v pg_bsd_indent >/dev/null; then
+	find_typedefs
+	check "indentation" check_indentation
+else
+	say "skipped: indentation, for want of pg_bsd_indent"
+fi
+check "shellcheck" run_shellcheck
+check "only src/compat.h names a version of PostgreSQL" versions_in_compat_only
+check "each file in src says what it is for" files_have_headers
+check "one version" one_version
+check "no space at the end of a line" no_trailing_space
+check "tabs indent C" tabs_in_c
+check "no long lines" no_long_lines
+check "exported symbols have our prefix" symbols_have_prefix
+check "C functions are in the script and the other way round" functions_are_declared
+check "errors have SQLSTATEs" errors_have_codes
+fuzz
