@@ -40,12 +40,15 @@ SELECT snowflake_lower_bound('2026-01-01Z') = make_snowflake('2026-01-01Z', 0, 0
 SELECT snowflake_lower_bound('-infinity'), snowflake_lower_bound('1970-01-01Z'),
 	snowflake_upper_bound('infinity'), snowflake_upper_bound('2999-01-01Z');
 SELECT snowflake_lower_bound('2080-07-10 17:30:30.208Z'), snowflake_upper_bound('2010-11-04 01:42:54.657Z');
+-- Further from an epoch than a bigint of microseconds reaches.
+SELECT snowflake_upper_bound('294276-12-31 23:59:59.999999Z', 'clickhouse') = snowflake_upper_bound('infinity', 'clickhouse') AS last;
 SELECT snowflake_upper_bound('infinity', 'javascript') < 1::bigint << 53 AS fits_javascript;
 
 -- What cannot be.
 SELECT statement, code, message, detail FROM unnest(ARRAY[
 	$$SELECT make_snowflake('2010-11-04 01:42:54.656Z', 1, 1)$$,
 	$$SELECT make_snowflake('2080-07-10 17:30:30.209Z', 1, 1)$$,
+	$$SELECT make_snowflake('294276-12-31Z', 1, 1, 'clickhouse')$$,
 	$$SELECT make_snowflake('infinity', 1, 1)$$,
 	$$SELECT make_snowflake('-infinity', 1, 1)$$,
 	$$SELECT make_snowflake('4714-11-24 00:00:00 BC Z', 1, 1)$$,

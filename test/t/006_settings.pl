@@ -56,6 +56,23 @@ my ($node_id) = $command =~ /= (\d+)$/;
 is( $node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
 	$node_id, 'a node ID set by ALTER SYSTEM and reload is used');
 
+# Nobody who waits for the gate waits longer than allowed.
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT gate ~ 'node_id is not set' FROM snowflake_status()})
+  or die "gate does not close";
+foreach my $function (q{snowflake_advance('1')}, 'snowflake_accept_layout()')
+{
+	my $error = SnowflakeTest::error_of($node, 'postgres',
+		"SET snowflake.max_wait = '100ms'; SELECT $function");
+
+	is($error->{sqlstate}, '55000', "node ID unset: $function is refused");
+	like($error->{message}, qr/was not done within 100 ms/, 'for that reason');
+	like($error->{detail}, qr/snowflake\.node_id is not set/,
+		'and says why the gate is closed');
+}
+
 # Another one by reload, the largest that the layout can take
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 1023');
 $node->reload;
@@ -63,6 +80,13 @@ $node->poll_query_until('postgres',
 	'SELECT snowflake_node(snowflake_next()) = 1023')
   or die "node ID is not taken over";
 pass('the largest node ID of the layout is used');
+
+# A layout that is none is not taken into the configuration.
+my $bad_layout = SnowflakeTest::error_of($node, 'postgres',
+	q{ALTER SYSTEM SET snowflake.layout = 'twiter'});
+is($bad_layout->{sqlstate}, '22023', 'ALTER SYSTEM refuses a layout that is none');
+like($bad_layout->{detail}, qr/"twiter" is not a preset/, 'and states the reason');
+like($bad_layout->{hint}, qr/^A layout is /, 'and what would be one');
 
 # One more is too large.  ALTER SYSTEM does not take it, a reload keeps the
 # old one, and both say what is possible.

@@ -1,0 +1,105 @@
+# A layout ends: its last ID is minted, and then none, whatever the clock says
+# and however often the server is restarted.  Nothing wraps around.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+# 2^33 ms of time, so that the end is ten minutes from now; minting may run ahead
+# of the clock that far.  16 IDs in a tick.
+my $epoch = (time() + 600) * 1000 - 2**33;
+my $node = SnowflakeTest::new_node('main',
+	node_id => 5,
+	conf => "snowflake.layout = 'time:33 node:3 sequence:4 epoch:$epoch'\n"
+	  . 'snowflake.max_lead = 1h');
+
+# Mint until it fails: how many IDs there were, the last of them, the error.
+my $exhaust = <<'EOS';
+DO $$
+DECLARE
+	id snowflake;
+	n integer := 0;
+BEGIN
+	LOOP
+		id := snowflake_next();
+		n := n + 1;
+	END LOOP;
+EXCEPTION WHEN OTHERS THEN
+	RAISE NOTICE '% % %', n, id, SQLSTATE;
+END
+$$
+EOS
+
+sub ended
+{
+	my ($name) = @_;
+	my $error =
+	  SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()');
+
+	is($error->{sqlstate}, '2200H', "$name: an error");
+	like($error->{detail}, qr/^Its last tick started at "\d{4}-\d\d-\d\d /,
+		'that says when the layout ended');
+	like($error->{hint}, qr/snowflake\.layout/, 'and what to do');
+	return;
+}
+
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+# The tick of the given ID counts as used, so there are two more.
+$node->psql('postgres',
+	'SELECT snowflake_advance(snowflake_lower_bound(last_instant - 2 * tick)) FROM snowflake_layout()');
+my (undef, undef, $stderr) = $node->psql('postgres', $exhaust);
+my ($count, $last, $sqlstate) = $stderr =~ /NOTICE:  (\d+) (\d+) (\w+)/;
+is($count, 32, 'every ID of the last two ticks is minted');
+is( $node->safe_psql('postgres',
+		"SELECT '$last' = make_snowflake(last_instant, 5, 15) FROM snowflake_layout()"
+	),
+	't',
+	'the last one is the last that this node can have');
+is($sqlstate, '2200H', 'then there are none');
+ended('after the last ID');
+
+my $error = SnowflakeTest::error_of($node, 'postgres',
+	'SELECT snowflake_next_batch(10)');
+is($error->{sqlstate}, '2200H', 'nor a batch of them');
+is(SnowflakeTest::status($node, 'postgres', 'last_id'),
+	$last, 'snowflake_status() shows the last ID');
+
+$node->restart;
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'open' FROM snowflake_status()})
+  or die "gate does not open";
+ended('after a restart');
+$node->stop('immediate');
+$node->start;
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'open' FROM snowflake_status()})
+  or die "gate does not open";
+ended('after a crash');
+$node->stop;
+
+# A layout that had ended before the server was created
+$node = SnowflakeTest::new_node('late', conf => q{snowflake.layout = 'baidu'});
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_until(
+	'the gate is open',
+	sub {
+		return SnowflakeTest::error_of($node, 'postgres',
+			'SELECT snowflake_next()')->{sqlstate} ne '55000';
+	});
+ended('the clock is past the end');
+is( $node->safe_psql('postgres',
+		q{SELECT snowflake_timestamp('33969564322693120')}),
+	$node->safe_psql('postgres',
+		q{SELECT snowflake_timestamp('33969564322693120', 'baidu')}),
+	'existing IDs are decoded all the same');
+$node->stop;
+
+done_testing();
