@@ -195,8 +195,8 @@ instant_error(const SnowflakeLayout *layout, TimestampTz ts)
 {
 	/* timestamptz_to_str() has one static buffer */
 	char	   *first = pstrdup(timestamptz_to_str(layout->epoch));
-	char	   *last = pstrdup(timestamptz_to_str(snowflake_tick_start(layout,
-																   layout->max_tick)));
+	TimestampTz end = snowflake_tick_start(layout, layout->max_tick);
+	char	   *last = pstrdup(timestamptz_to_str(end));
 
 	ereport(ERROR,
 			errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),

@@ -41,7 +41,7 @@ typedef enum SnowflakeGate
 #define SNOWFLAKE_WANT_TIME			0x02	/* the reservation runs out */
 #define SNOWFLAKE_WANT_WATCH		0x04	/* the clock seems to be behind */
 #define SNOWFLAKE_WANT_FLOOR		0x08	/* "floor" was raised */
-#define SNOWFLAKE_WANT_LAYOUT		0x10	/* the configured layout is accepted */
+#define SNOWFLAKE_WANT_LAYOUT		0x10	/* take the configured layout */
 
 /* Why "last" was raised without minting: see SnowflakeGenerator.raised_by. */
 typedef enum SnowflakeRaise
@@ -71,10 +71,10 @@ typedef struct SnowflakeGenerator
 	char		pad_last[PG_CACHE_LINE_SIZE - sizeof(LWLock) - sizeof(pg_atomic_uint64)];
 
 	/*
-	 * Newest position that may be issued, and the one from which on the keeper
-	 * has to be asked for more.  Only the keeper writes them.  While the gate
-	 * is open they only go up, and are set without the lock: to a minter that
-	 * reads an old value less is allowed, never more.
+	 * Newest position that may be issued, and the one from which on the
+	 * keeper has to be asked for more.  Only the keeper writes them.  While
+	 * the gate is open they only go up, and are set without the lock: to a
+	 * minter that reads an old value less is allowed, never more.
 	 */
 	pg_atomic_uint64 limit;
 	pg_atomic_uint64 refill;
@@ -87,7 +87,7 @@ typedef struct SnowflakeGenerator
 	 */
 	pg_atomic_uint32 gate;
 
-	int32		node;			/* this and the next: the lock; only the keeper */
+	int32		node;			/* these two: the lock; only the keeper */
 	int64		placed_node;	/* writes, and only while the gate is closed */
 
 	/* What is above is read by every mint, what is below changes now and then */
@@ -97,8 +97,8 @@ typedef struct SnowflakeGenerator
 	pg_atomic_uint32 requests;
 
 	/*
-	 * Largest position that snowflake_advance() asked for.  Anybody raises it,
-	 * atomically.
+	 * Largest position that snowflake_advance() asked for.  Anybody raises
+	 * it, atomically.
 	 */
 	pg_atomic_uint64 floor;
 
@@ -111,15 +111,16 @@ typedef struct SnowflakeGenerator
 
 	/*
 	 * The keeper's latch and PID, NULL and 0 while there is none.  Only the
-	 * keeper writes them, at its start and end.  The latch is that of a PGPROC
-	 * and thus valid memory for ever: a late reader wakes somebody in vain.
+	 * keeper writes them, at its start and end.  The latch is that of a
+	 * PGPROC and thus valid memory for ever: a late reader wakes somebody in
+	 * vain.
 	 */
 	Latch	   *volatile keeper_latch;
 	pg_atomic_uint32 keeper_pid;
 
 	/*
-	 * SQLSTATE of the error that ended the keeper's last round, 0 if none did.
-	 * Only the keeper writes it, atomically.
+	 * SQLSTATE of the error that ended the keeper's last round, 0 if none
+	 * did. Only the keeper writes it, atomically.
 	 */
 	pg_atomic_uint32 failure;
 

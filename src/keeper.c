@@ -490,8 +490,8 @@ snowflake_keeper_main(Datum main_arg)
 	while (failed && !ShutdownRequestPending)
 	{
 		bool		asked = pg_atomic_read_u32(&gen->requests) != 0;
-		int64		left_ms = (asked ? RETRY_ASKED_MS : RETRY_UNASKED_MS) -
-			(snowflake_monotonic_usec() - started_usec) / 1000;
+		int64		waited_ms = (snowflake_monotonic_usec() - started_usec) / 1000;
+		int64		left_ms = (asked ? RETRY_ASKED_MS : RETRY_UNASKED_MS) - waited_ms;
 
 		if (left_ms <= 0)
 			break;
@@ -556,8 +556,8 @@ snowflake_keeper_main(Datum main_arg)
 		MemoryContextReset(round_context);
 
 		/*
-		 * A wait inside the round, such as that for a synchronous standby, may
-		 * have taken the latch that was set for us.
+		 * A wait inside the round, such as that for a synchronous standby,
+		 * may have taken the latch that was set for us.
 		 */
 		if (ShutdownRequestPending || ConfigReloadPending || InterruptPending ||
 			pg_atomic_read_u32(&gen->requests) != 0)

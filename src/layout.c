@@ -28,6 +28,10 @@
 /* The last millisecond that ISO 8601 writes with a four-digit year. */
 #define MAX_EPOCH_MS	INT64CONST(253402300799999)
 
+/* The start of timestamptz, in Unix milliseconds. */
+#define PG_EPOCH_MS		\
+	((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * INT64CONST(86400000))
+
 /*
  * Field orders and epochs as their projects publish them.  Where the original
  * uses all 64 bits (discord, instagram, mastodon, tsid), the sign bit is taken
@@ -64,12 +68,13 @@ const SnowflakePreset snowflake_presets[] = {
 
 const int	snowflake_npresets = lengthof(snowflake_presets);
 
-static const struct
+typedef struct TickUnit
 {
 	const char *name;
 	int64		usec;
-}			tick_units[] =
-{
+} TickUnit;
+
+static const TickUnit tick_units[] = {
 	/* longest first: the printer takes the first that divides the tick */
 	{"s", INT64CONST(1000000)},
 	{"ms", INT64CONST(1000)},
@@ -163,8 +168,7 @@ parse_epoch(const char *value, TimestampTz *epoch)
 		ms = ms * 1000 + fraction;
 	}
 
-	*epoch = ms * 1000 -
-		(int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+	*epoch = (ms - PG_EPOCH_MS) * 1000;
 	return NULL;
 }
 
@@ -281,9 +285,10 @@ derive(SnowflakeLayout *layout)
 	layout->max_node = (int32) ((INT64CONST(1) << layout->node_bits) - 1);
 
 	/*
-	 * Every tick starts at a timestamptz, so that nothing computed from a tick
-	 * can overflow.  A time field that reaches further ends where timestamptz
-	 * does, or where the distance from the epoch ceases to fit an int64.
+	 * Every tick starts at a timestamptz, so that nothing computed from a
+	 * tick can overflow.  A time field that reaches further ends where
+	 * timestamptz does, or where the distance from the epoch ceases to fit an
+	 * int64.
 	 */
 	if (pg_sub_s64_overflow(END_TIMESTAMP - 1, layout->epoch, &span_usec))
 		span_usec = PG_INT64_MAX;
@@ -381,8 +386,7 @@ snowflake_layout_parse(const char *text, SnowflakeLayout *layout)
 void
 snowflake_layout_print(const SnowflakeLayout *layout, char *buf, size_t size)
 {
-	int64		unix_ms = layout->epoch / 1000 +
-		(int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000;
+	int64		unix_ms = layout->epoch / 1000 + PG_EPOCH_MS;
 	int			second_of_day = (int) (unix_ms / 1000 % SECS_PER_DAY);
 	int			year,
 				month,

@@ -129,8 +129,8 @@ try_mint(TimestampTz now, uint64 want, Minted *minted, int64 *excess_usec)
 		return MINT_GATE_CLOSED;
 
 	/*
-	 * A clock before the epoch leaves the generator ahead of it.  One far past
-	 * the layout's end must not overflow.
+	 * A clock before the epoch leaves the generator ahead of it.  One far
+	 * past the layout's end must not overflow.
 	 */
 	fresh = likely(now_tick > 0) ?
 		snowflake_first_position(layout, Min(now_tick, layout->max_tick + 1)) : 0;

@@ -112,10 +112,10 @@ snowflake_settings_init(void)
 	 * server's layout is all these settings are for, and the configuration
 	 * file is still the only place they can come from.
 	 */
-	GucContext	fixed = process_shared_preload_libraries_in_progress ?
-		PGC_POSTMASTER : PGC_SIGHUP;
+	bool		preloading = process_shared_preload_libraries_in_progress;
+	GucContext	fixed = preloading ? PGC_POSTMASTER : PGC_SIGHUP;
 
-	if (process_shared_preload_libraries_in_progress)
+	if (preloading)
 		check_configured_layout();
 
 	/* first, because the check of the node ID uses it */

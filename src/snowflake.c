@@ -19,7 +19,10 @@
 #include "keeper.h"
 #include "settings.h"
 
-PG_MODULE_MAGIC_EXT(.name = "snowflake", .version = SNOWFLAKE_VERSION);
+PG_MODULE_MAGIC_EXT(
+					.name = "snowflake",
+					.version = SNOWFLAKE_VERSION
+);
 
 extern PGDLLEXPORT void _PG_init(void);
 
