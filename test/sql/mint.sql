@@ -72,5 +72,6 @@ SELECT snowflake_next() > 0 AS mints;
 RESET ROLE;
 DROP ROLE regress_snowflake_user;
 SELECT snowflake_accept_layout();
+SELECT code, message FROM outcome('SELECT snowflake_reservation_not_replicated()');
 
 DROP TABLE orders, counted, seen;
