@@ -61,12 +61,13 @@ install_tools()
 	done
 }
 
+# Build from nothing, with these variables for make.
 build()
 {
-	local make_args=(-s with_llvm=no "$@")
+	local make_args=(-s clean)
 
 	tree_make as_user
-	make_args=(-s clean)
+	make_args=(-s with_llvm=no "$@")
 	tree_make as_user
 }
 
@@ -92,12 +93,12 @@ run_clang_tidy()
 # scan-build builds with its own compiler, and writes a report for each finding.
 run_scan_build()
 {
+	build clean
 	as_user scan-build --status-bugs -o "$work/reports" make -s -C "$work/tree" \
 		"PG_CONFIG=$pg_config" with_llvm=no CC=clang >"$work/scan-build.log" 2>&1 || {
 		cat "$work/scan-build.log"
 		return 1
 	}
-	build
 }
 
 run_gcc_analyzer()
@@ -126,15 +127,11 @@ indent_file()
 # of a variable it would be taken for the type.
 find_typedefs()
 {
-	local make_args=(-s with_llvm=no "PG_CFLAGS=-g -O0")
-
-	tree_make as_user
+	build "PG_CFLAGS=-g -O0"
 	objdump -Wi src/*.o 2>/dev/null |
 		awk '/DW_TAG_typedef/ { found = 1 }
 			found && /DW_AT_name/ { print $NF; found = 0 }' |
 		sort -u - typedefs.list | grep -vx text >"$work/typedefs"
-	make_args=(-s clean)
-	tree_make as_user
 }
 
 check_indentation()
@@ -208,13 +205,9 @@ no_long_lines()
 # Symbols that the library exports are its own.
 symbols_have_prefix()
 {
-	local make_args=(-s with_llvm=no)
-
-	tree_make as_user
+	build
 	nm -D --defined-only snowflake.so | awk '{ print $3 }' |
 		grep -vE '^(snowflake_|make_snowflake$|pg_finfo_|_PG_init$|Pg_magic_func$)' || true
-	make_args=(-s clean)
-	tree_make as_user
 }
 
 # C functions of the script and of the sources are the same.
