@@ -15,7 +15,7 @@ typedef enum SnowflakeRefusal
 {
 	REFUSED_NODE,				/* the node ID is unset or too large */
 	REFUSED_LAYOUT,				/* another layout is stored */
-	REFUSED_KEEPER,				/* it was not ready, or has not reserved in time */
+	REFUSED_KEEPER,				/* it was not ready, or reserved too late */
 	REFUSED_CLOCK,				/* the generator is too far ahead of it */
 	REFUSED_END,				/* the layout has no later tick */
 	REFUSED_STANDBY				/* the server is in recovery */

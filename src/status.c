@@ -125,8 +125,7 @@ static const char *
 advice(SnowflakeGate gate, int64 lead_usec)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		allowed_usec = snowflake_max_lead_ms * INT64CONST(1000) +
-		layout->tick_usec;
+	int64		allowed_usec = layout->tick_usec + snowflake_max_lead_ms * INT64CONST(1000);
 	TimestampTz layout_ends = snowflake_tick_start(layout, layout->max_tick);
 	const char *on_keeper;
 
@@ -196,8 +195,8 @@ snowflake_status(PG_FUNCTION_ARGS)
 		SnowflakeGate gate = pg_atomic_read_u32(&gen->gate);
 		uint64		last = pg_atomic_read_u64(&gen->last);
 		uint32		keeper_pid = pg_atomic_read_u32(&gen->keeper_pid);
-		int64		lead_usec = snowflake_position_time(layout, last) -
-			snowflake_wall_clock();
+		TimestampTz now = snowflake_wall_clock();
+		int64		lead_usec = snowflake_position_time(layout, last) - now;
 
 		put_text(&row, GATE, in_recovery ? "closed: the server is in recovery" :
 				 snowflake_gate_reason(gate));

@@ -202,11 +202,11 @@ no_long_lines()
 		length(line) > 110 && !/"/ { print FILENAME ":" FNR ": " length(line) " columns" }' src/*.[ch]
 }
 
-# Symbols that the library exports are its own.
+# What the files of src share has a name of its own.
 symbols_have_prefix()
 {
 	build
-	nm -D --defined-only snowflake.so | awk '{ print $3 }' |
+	nm -g --defined-only src/*.o | awk 'NF == 3 { print $3 }' |
 		grep -vE '^(snowflake_|make_snowflake$|pg_finfo_|_PG_init$|Pg_magic_func$)' || true
 }
 
@@ -279,7 +279,7 @@ check "one version" one_version
 check "no space at the end of a line" no_trailing_space
 check "tabs indent C" tabs_in_c
 check "no long lines" no_long_lines
-check "exported symbols have our prefix" symbols_have_prefix
+check "shared symbols have our prefix" symbols_have_prefix
 check "C functions are in the script and the other way round" functions_are_declared
 check "errors have SQLSTATEs" errors_have_codes
 fuzz
