@@ -45,7 +45,7 @@ trap 'exit 143' TERM
 # Each process of a server adds its counts to the files beside the objects when
 # it exits, so the directory belongs to the user who runs the server.  Those who
 # are killed add nothing.
-coverage=("PG_CFLAGS=--coverage -O0" "SHLIB_LINK=--coverage" with_llvm=no)
+coverage=("COPT=--coverage -O0" with_llvm=no)
 make_args=(-s "${coverage[@]}")
 tree_make as_user
 make_args=(-s "${coverage[@]}" install)

@@ -103,13 +103,13 @@ run_scan_build()
 
 run_gcc_analyzer()
 {
-	build CC=gcc "PG_CFLAGS=-fanalyzer -Wall -Wextra -Wno-unused-parameter -Werror"
+	build CC=gcc "COPT=-fanalyzer -Werror"
 }
 
 # Warnings that PostgreSQL's own flags leave out.
 run_more_warnings()
 {
-	build CC=gcc "PG_CFLAGS=-Wall -Wextra -Wno-unused-parameter -Wshadow=local \
+	build CC=gcc "COPT=-Wshadow=local \
 		-Wmissing-declarations -Wvla -Wduplicated-cond -Wduplicated-branches \
 		-Wlogical-op -Wnull-dereference -Wwrite-strings -Werror"
 }
@@ -127,7 +127,7 @@ indent_file()
 # of a variable it would be taken for the type.
 find_typedefs()
 {
-	build "PG_CFLAGS=-g -O0"
+	build "COPT=-g -O0"
 	objdump -Wi src/*.o 2>/dev/null |
 		awk '/DW_TAG_typedef/ { found = 1 }
 			found && /DW_AT_name/ { print $NF; found = 0 }' |
