@@ -66,7 +66,8 @@ fi
 stop_server
 
 status=0
-tests="test/t/*.pl"
+# this library exports symbols of gcov's, so the test of the symbols is left out
+tests=$(cd "$work/tree" && find test/t -name '*.pl' ! -name '*_symbols.pl' | sort | tr '\n' ' ')
 [ $# = 0 ] || tests=$(printf 'test/t/%s.pl ' "$@")
 make_args=(installcheck "${coverage[@]}" REGRESS= ISOLATION= TAP_TESTS=1 "PROVE_TESTS=$tests")
 tree_make as_user env TMPDIR="$work/tmp" PG_TEST_TIMEOUT_DEFAULT=60 >"$work/tap.log" 2>&1 || status=$?
