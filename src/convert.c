@@ -70,13 +70,13 @@ altered_tables(Conversion *conv)
 	Oid			last = InvalidOid;
 	ListCell   *lc;
 
-	if (snowflake_conversion_alters(conv, conv->key))
+	if (snowflake_alters(conv, conv->key))
 		tables = lappend(tables, conv->key);
 	foreach(lc, conv->columns)
 	{
 		KeyColumn  *column = lfirst(lc);
 
-		if (!snowflake_conversion_alters(conv, column) || column->relid == last ||
+		if (!snowflake_alters(conv, column) || column->relid == last ||
 			(tables != NIL && column->relid == conv->relid))
 			continue;
 		tables = lappend(tables, column);
@@ -98,7 +98,7 @@ plan_table(Conversion *conv, KeyColumn *table)
 		KeyColumn  *column = lfirst(lc);
 		char	   *alter;
 
-		if (column->relid != table->relid || !snowflake_conversion_alters(conv, column))
+		if (column->relid != table->relid || !snowflake_alters(conv, column))
 			continue;
 
 		alter = psprintf("%s ALTER COLUMN %s", statement.len == 0 ? "" : ",",
@@ -194,7 +194,7 @@ plan(Conversion *conv)
 
 		if (OidIsValid(sequence->identity_of))
 			continue;
-		if (snowflake_conversion_drops(sequence))
+		if (snowflake_drops(sequence))
 		{
 			add_statement(conv, psprintf("DROP SEQUENCE %s", sequence->name));
 			add_notice(conv, psprintf("sequence %s is dropped", sequence->name));
@@ -260,8 +260,8 @@ next_id(Conversion *conv)
 				errhint("The conversion itself needs a server that mints: SELECT snowflake_next();"));
 		return snowflake_id_before(&snowflake_server_layout, snowflake_wall_clock(), true);
 	}
-	snowflake_conversion_query(psprintf("SELECT %s.snowflake_next()::pg_catalog.int8", conv->schema),
-		  0, NULL, NULL);
+	snowflake_query(psprintf("SELECT %s.snowflake_next()::pg_catalog.int8", conv->schema),
+					0, NULL, NULL);
 	return bigint_value(1, &isnull);
 }
 
@@ -289,8 +289,8 @@ check_keys(Conversion *conv)
 
 	GetUserIdAndSecContext(&user, &context);
 	SetUserIdAndSecContext(user, context | SECURITY_NOFORCE_RLS);
-	snowflake_conversion_query(psprintf("SELECT %s.min(%s)::pg_catalog.int8, %s.max(%s)::pg_catalog.int8 FROM %s",
-				   schema, name, schema, name, key->table), 0, NULL, NULL);
+	snowflake_query(psprintf("SELECT %s.min(%s)::pg_catalog.int8, %s.max(%s)::pg_catalog.int8 FROM %s",
+							 schema, name, schema, name, key->table), 0, NULL, NULL);
 	SetUserIdAndSecContext(user, context);
 
 	smallest = bigint_value(1, &isnull);
@@ -299,18 +299,18 @@ check_keys(Conversion *conv)
 		smallest = largest = 0; /* no keys */
 
 	if (smallest < 0 && key->new_type == conv->snowflake_type)
-		snowflake_conversion_refuse(conv, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-			   psprintf("The smallest key is " INT64_FORMAT ", and a snowflake is never negative.", smallest),
-			   "As a bigint the column can keep it.");
+		snowflake_refuse(conv, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+						 psprintf("The smallest key is " INT64_FORMAT ", and a snowflake is never negative.", smallest),
+						 "As a bigint the column can keep it.");
 
 	next = next_id(conv);
 	if (largest < next)
 		return;
 	if (snowflake_get_tick(layout, largest) > layout->max_tick)
-		snowflake_conversion_refuse(conv, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-			   psprintf("The largest key is " INT64_FORMAT ", but the largest snowflake of the layout is " INT64_FORMAT ".",
-						largest, layout->max_id),
-			   "Give the rows keys in a new column: doc/migrating.md shows how.");
+		snowflake_refuse(conv, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						 psprintf("The largest key is " INT64_FORMAT ", but the largest snowflake of the layout is " INT64_FORMAT ".",
+								  largest, layout->max_id),
+						 "Give the rows keys in a new column: doc/migrating.md shows how.");
 
 	at = snowflake_tick_start(layout, snowflake_get_tick(layout, largest));
 	ereport(ERROR,
@@ -373,9 +373,9 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 
 	do
 	{
-		snowflake_conversion_collect(&conv);
+		snowflake_collect(&conv);
 		plan(&conv);
-	} while (conv.statements != NIL && snowflake_conversion_lock(&conv));
+	} while (conv.statements != NIL && snowflake_lock_collected(&conv));
 
 	if (conv.statements == NIL)
 		ereport(NOTICE,

@@ -47,7 +47,8 @@ typedef struct KeySequence
 {
 	Oid			relid;
 	char	   *name;			/* quoted and qualified */
-	Oid			identity_of;	/* the table whose identity it is, or InvalidOid */
+	Oid			identity_of;	/* the table whose identity it is, or
+								 * InvalidOid */
 	bool		is_owned;
 	bool		is_used;		/* by a default of the key */
 	char	   *dependents;		/* what else uses it, or NULL */
@@ -80,16 +81,16 @@ typedef struct Conversion
 	List	   *notices;
 } Conversion;
 
-extern void snowflake_conversion_collect(Conversion *conv);
-extern bool snowflake_conversion_lock(Conversion *conv);
-extern void snowflake_conversion_query(const char *sql, int nargs, Oid *types,
-									   Datum *values);
-pg_noreturn extern void snowflake_conversion_refuse(Conversion *conv, int sqlstate,
-										const char *reason, const char *hint);
+extern void snowflake_collect(Conversion *conv);
+extern bool snowflake_lock_collected(Conversion *conv);
+extern void snowflake_query(const char *sql, int nargs, Oid *types,
+							Datum *values);
+pg_noreturn extern void snowflake_refuse(Conversion *conv, int sqlstate,
+										 const char *reason, const char *hint);
 
 /* Whether a column is where an ALTER TABLE has to start. */
 static inline bool
-snowflake_conversion_alters(const Conversion *conv, const KeyColumn *column)
+snowflake_alters(const Conversion *conv, const KeyColumn *column)
 {
 	return column->is_top &&
 		(OidIsValid(column->new_type) || (column->is_key && conv->sets_default));
@@ -97,7 +98,7 @@ snowflake_conversion_alters(const Conversion *conv, const KeyColumn *column)
 
 /* Whether a sequence is of no use when the key does not need it any more. */
 static inline bool
-snowflake_conversion_drops(const KeySequence *sequence)
+snowflake_drops(const KeySequence *sequence)
 {
 	return sequence->is_owned && !OidIsValid(sequence->identity_of) && sequence->is_used &&
 		sequence->dependents == NULL;

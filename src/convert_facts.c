@@ -41,7 +41,7 @@
  * sees what is committed now, even if the transaction's own snapshot is older.
  */
 void
-snowflake_conversion_query(const char *sql, int nargs, Oid *types, Datum *values)
+snowflake_query(const char *sql, int nargs, Oid *types, Datum *values)
 {
 	SPIPlanPtr	plan = SPI_prepare(sql, nargs, types);
 
@@ -86,8 +86,12 @@ text_value(uint64 row, int column)
 	return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column + 1);
 }
 
+/*
+ * Raise the error that a column cannot be converted, with the reason as its
+ * detail; the hint may be NULL.
+ */
 void
-snowflake_conversion_refuse(Conversion *conv, int sqlstate, const char *reason, const char *hint)
+snowflake_refuse(Conversion *conv, int sqlstate, const char *reason, const char *hint)
 {
 	ereport(ERROR,
 			errcode(sqlstate),
@@ -246,7 +250,7 @@ query_columns(Conversion *conv, const char *sql, bool of_key)
 												true, TYPALIGN_INT));
 	values[1] = PointerGetDatum(construct_array(attnums, n, INT2OID, sizeof(int16),
 												true, TYPALIGN_SHORT));
-	snowflake_conversion_query(sql, 2, types, values);
+	snowflake_query(sql, 2, types, values);
 }
 
 static bool
@@ -282,7 +286,7 @@ collect_columns(Conversion *conv)
 	values[0] = ObjectIdGetDatum(conv->relid);
 	values[1] = NameGetDatum(&name);
 	values[2] = ObjectIdGetDatum(conv->next_function);
-	snowflake_conversion_query(columns_query, 3, types, values);
+	snowflake_query(columns_query, 3, types, values);
 
 	conv->columns = NIL;
 	conv->key = NULL;
@@ -364,15 +368,15 @@ check_table(Conversion *conv)
 				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				errmsg("permission denied: \"%s\" is a system catalog", relname));
 	if (isOtherTempNamespace(get_rel_namespace(conv->relid)))
-		snowflake_conversion_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
-			   "It is a temporary table of another session.", NULL);
+		snowflake_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
+						 "It is a temporary table of another session.", NULL);
 	if (get_attnum(conv->relid, conv->column) == InvalidAttrNumber)
 		ereport(ERROR,
 				errcode(ERRCODE_UNDEFINED_COLUMN),
 				errmsg("column \"%s\" of relation \"%s\" does not exist",
 					   conv->column, relname));
 	if (get_attnum(conv->relid, conv->column) < 0)
-		snowflake_conversion_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, "It is a system column.", NULL);
+		snowflake_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, "It is a system column.", NULL);
 }
 
 /*
@@ -390,7 +394,7 @@ check_inheritance(Conversion *conv)
 		KeyColumn  *top = lfirst(lc);
 		List	   *relids;
 
-		if (!snowflake_conversion_alters(conv, top))
+		if (!snowflake_alters(conv, top))
 			continue;
 		relids = find_all_inheritors(top->relid, NoLock, NULL);
 		foreach(lc2, conv->columns)
@@ -401,9 +405,9 @@ check_inheritance(Conversion *conv)
 				!list_member_oid(relids, column->relid))
 				continue;
 			if (OidIsValid(column->top))
-				snowflake_conversion_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
-					   psprintf("Column \"%s\" of table %s is inherited from several tables.",
-								column->name, column->table), NULL);
+				snowflake_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
+								 psprintf("Column \"%s\" of table %s is inherited from several tables.",
+										  column->name, column->table), NULL);
 			column->top = top->relid;
 		}
 	}
@@ -420,71 +424,73 @@ check_columns(Conversion *conv)
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, key->relname);
 
 	if (!key->is_top)
+	{
 		foreach(lc, conv->columns)
 		{
 			KeyColumn  *column = lfirst(lc);
 
 			if (column->is_key && column->is_top)
-				snowflake_conversion_refuse(conv, ERRCODE_WRONG_OBJECT_TYPE,
-					   psprintf("The column is inherited from table %s.", column->table),
-					   psprintf("Convert the column of table %s: that includes this one.",
-								column->table));
+				snowflake_refuse(conv, ERRCODE_WRONG_OBJECT_TYPE,
+								 psprintf("The column is inherited from table %s.", column->table),
+								 psprintf("Convert the column of table %s: that includes this one.",
+										  column->table));
 		}
+	}
 	if (key->generated != '\0')
-		snowflake_conversion_refuse(conv, ERRCODE_WRONG_OBJECT_TYPE, "It is a generated column.", NULL);
+		snowflake_refuse(conv, ERRCODE_WRONG_OBJECT_TYPE, "It is a generated column.", NULL);
 	if (!is_small_integer(key->type) && key->type != INT8OID &&
 		key->type != conv->snowflake_type)
-		snowflake_conversion_refuse(conv, ERRCODE_DATATYPE_MISMATCH,
-			   psprintf("Its type is %s, not smallint, integer, bigint or snowflake.",
-						key->type_name), NULL);
+		snowflake_refuse(conv, ERRCODE_DATATYPE_MISMATCH,
+						 psprintf("Its type is %s, not smallint, integer, bigint or snowflake.",
+								  key->type_name), NULL);
 
 	foreach(lc, conv->columns)
 	{
 		KeyColumn  *column = lfirst(lc);
 
 		if (column->is_key && column->references != NULL)
-			snowflake_conversion_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
-				   psprintf("The column references table %s, so its values come from there.",
-							column->references),
-				   "Convert the column that it references: that includes this one, as far as needed.");
+			snowflake_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
+							 psprintf("The column references table %s, so its values come from there.",
+									  column->references),
+							 "Convert the column that it references: that includes this one, as far as needed.");
 		if (column->is_key && column->relkind == RELKIND_FOREIGN_TABLE)
-			snowflake_conversion_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, column->obstacle, NULL);
+			snowflake_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, column->obstacle, NULL);
 		if (!column->is_owner &&
 			(OidIsValid(column->new_type) || (column->is_key && conv->sets_default)))
 			aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, column->relname);
 		if (!OidIsValid(column->new_type))
 			continue;
 		if (!column->is_key && getBaseType(column->type) != column->type)
-			snowflake_conversion_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
-				   psprintf("Column \"%s\" of table %s, which references it, is of the domain %s over %s.",
-							column->name, column->table, column->type_name,
-							format_type_be(getBaseType(column->type))),
-				   "Change the type of that column to bigint first, or to a domain over bigint.");
+			snowflake_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
+							 psprintf("Column \"%s\" of table %s, which references it, is of the domain %s over %s.",
+									  column->name, column->table, column->type_name,
+									  format_type_be(getBaseType(column->type))),
+							 "Change the type of that column to bigint first, or to a domain over bigint.");
 		if (column->obstacle != NULL)
-			snowflake_conversion_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, column->obstacle, NULL);
+			snowflake_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, column->obstacle, NULL);
 	}
 
 	check_inheritance(conv);
 
 	query_columns(conv, obstacles_query, false);
 	if (text_value(0, 0) != NULL)
-		snowflake_conversion_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, text_value(0, 0),
-			   "Types of columns would have to change. Drop what depends on them, convert, and create it again, in one transaction.");
+		snowflake_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, text_value(0, 0),
+						 "Types of columns would have to change. Drop what depends on them, convert, and create it again, in one transaction.");
 
 	foreach(lc, conv->sequences)
 	{
 		KeySequence *sequence = lfirst(lc);
 
 		if (OidIsValid(sequence->identity_of) && sequence->dependents != NULL)
-			snowflake_conversion_refuse(conv, ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
-				   psprintf("It is an identity column, and its sequence %s is also used by: %s.",
-							sequence->name, sequence->dependents), NULL);
+			snowflake_refuse(conv, ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+							 psprintf("It is an identity column, and its sequence %s is also used by: %s.",
+									  sequence->name, sequence->dependents), NULL);
 	}
 }
 
 /* Find out all that there is to know, with a safe search_path. */
 void
-snowflake_conversion_collect(Conversion *conv)
+snowflake_collect(Conversion *conv)
 {
 	int			nest_level = NewGUCNestLevel();
 
@@ -520,7 +526,7 @@ lock(Conversion *conv, Oid relid)
  * by that.  Returns whether anything was not locked before.
  */
 bool
-snowflake_conversion_lock(Conversion *conv)
+snowflake_lock_collected(Conversion *conv)
 {
 	LOCKMODE	mode = conv->dry_run ? AccessShareLock : AccessExclusiveLock;
 	List	   *tops = NIL;
@@ -531,7 +537,7 @@ snowflake_conversion_lock(Conversion *conv)
 	{
 		KeyColumn  *column = lfirst(lc);
 
-		if (snowflake_conversion_alters(conv, column))
+		if (snowflake_alters(conv, column))
 			tops = list_append_unique_oid(tops, column->relid);
 	}
 	query_columns(conv, foreign_keys_query, false);
@@ -566,7 +572,7 @@ snowflake_conversion_lock(Conversion *conv)
 	{
 		KeySequence *sequence = lfirst(lc);
 
-		if (OidIsValid(sequence->identity_of) || snowflake_conversion_drops(sequence))
+		if (OidIsValid(sequence->identity_of) || snowflake_drops(sequence))
 			locked_any |= lock(conv, sequence->relid);
 	}
 	return locked_any;

@@ -166,7 +166,18 @@ $node->poll_query_until('postgres',
 is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'no node ID');
 is(status($refusals), '1 0 0 0 0 0', 'which is counted');
 like(status('advice'), qr/^Set snowflake\.node_id to a number/, 'and explained');
+
+# One that is too large gets past the start only
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
+$node->stop;
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 1024');
+SnowflakeTest::start_with_clock($node, $clock);
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'closed: snowflake.node_id is too large for the layout' FROM snowflake_status()})
+  or die "gate is not closed";
+is(status('advice'), 'Set snowflake.node_id to at most 1023, and reload the configuration.',
+	'a node ID that is too large');
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $node->reload;
 SnowflakeTest::wait_for_mint($node, 'postgres');
 
@@ -227,6 +238,20 @@ SnowflakeTest::wait_until('the log has the end', sub { SnowflakeTest::log_count(
 pass('the end of the layout is announced at the start');
 like(status('advice'), qr/^Plan for another snowflake\.layout/, 'and in the advice');
 
+# No database for the keeper
+$node->stop;
+$node->append_conf('postgresql.conf', "snowflake.database = 'nowhere'");
+SnowflakeTest::start_with_clock($node, $clock);
+is( status('advice'),
+	'Create the database "nowhere", or change snowflake.database and restart the server.',
+	'the database is missing');
+$node->stop;
+$node->append_conf('postgresql.conf', "snowflake.database = 'postgres'");
+$offset = -s $node->logfile;
+SnowflakeTest::start_with_clock($node, $clock);
+SnowflakeTest::wait_for_mint($node, 'postgres');
+SnowflakeTest::wait_until('the log has the end', sub { SnowflakeTest::log_count($node, $ends, $offset) == 1 });
+
 # The keeper looks again when it next has something to do
 SnowflakeTest::pass_days($clock, 1);
 SnowflakeTest::wait_for_mint($node, 'postgres');
@@ -235,7 +260,7 @@ pass('and a day later');
 
 SnowflakeTest::pass_days($clock, 50);
 is(refused('SELECT snowflake_next()'), '2200H', 'it has ended');
-is(status($refusals), '0 1 0 0 1 0', 'which is counted');
+is(status($refusals), '0 0 0 0 1 0', 'which is counted');
 
 $node->stop;
 done_testing();
