@@ -30,6 +30,13 @@ die()
 	exit 1
 }
 
+# A line for a step, with the seconds since the start.  A script that starts
+# another one hands it SECONDS, so that both count from the same moment.
+progress()
+{
+	printf '[%4d s] %s\n' "$SECONDS" "$*"
+}
+
 # Run a command as root: directly, or with sudo.
 as_root()
 {
@@ -115,7 +122,7 @@ apt_update_once()
 
 # Install what is missing, and nothing when nothing is.  With the argument
 # "tests" that includes what the TAP tests need, with "torture" what the fault
-# campaign needs.
+# campaign needs, with "clang" that compiler, with "chroots" what makes them.
 install_missing()
 {
 	local conf_dir=/etc/postgresql-common/createcluster.d
@@ -135,6 +142,19 @@ install_missing()
 		*" torture "*)
 			{ python3 -c 'import psycopg2' || /usr/bin/python3 -c 'import psycopg2'; } 2>/dev/null ||
 				missing+=(python3 python3-psycopg2)
+			;;
+	esac
+	case " $* " in
+		*" clang "*)
+			[ -n "$(find_clang)" ] || missing+=(clang)
+			;;
+	esac
+	case " $* " in
+		*" chroots "*)
+			command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
+			# its answer depends on what apt-get update has brought
+			[ -n "$(apt-get indextargets 'Created-By: Packages')" ] ||
+				apt_update_once || return
 			;;
 	esac
 	if ! find_pg_config; then
@@ -186,6 +206,18 @@ make_workspace()
 	tar -C "$root" -cf - --exclude=./.git --exclude='*.o' --exclude='*.so' \
 		--exclude='*.bc' --exclude=./results --exclude=./tmp_check \
 		--exclude=./output_iso . | as_user tar -C tree -xf - --no-same-owner
+}
+
+# A clang: the one that the server was built with, or any, or none.
+find_clang()
+{
+	local clang=
+
+	if [ -n "$pg_config" ] || find_pg_config; then
+		clang=$(sed -n 's/^CLANG *= *//p' \
+			"$(dirname "$("$pg_config" --pgxs)")/../Makefile.global")
+	fi
+	command -v ${clang:+"$clang"} clang | head -n 1 || true
 }
 
 # make in the copy.  clang is only needed to make inlinable bitcode, so a

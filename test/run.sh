@@ -5,14 +5,24 @@
 # results: one for each regression and isolation test, one for each assertion
 # of a TAP test.  A step that dies before it has results is one failure.
 #
-#   bash test/run.sh                      everything
-#   bash test/run.sh regress              one kind: regress, isolation, tap, clients, torture
+#   bash test/run.sh                      everything, in about 15 minutes
+#   bash test/run.sh build regress isolation tap
+#                                         some kinds: what one PostgreSQL version is tested with
 #   bash test/run.sh tap 003_clock        some tests of one kind
 #   bash test/run.sh torture --minutes 30 --seed 1
 #                                         the fault campaign, with its options
+#
+# The kinds, in the order of everything:
+#   build      no warnings with gcc and with clang
+#   regress isolation tap
+#   clients    programs in several languages: test/clients/run.sh
+#   torture    the fault campaign: test/torture/run.sh
+#   check      static and dynamic checks: test/check/run.sh
+#   matrix     the first four kinds on the other versions: test/matrix.sh
+#   upgrade    pg_upgrade: test/upgrade.sh
 
 set -euo pipefail
-everything="regress isolation tap clients torture"
+everything="build regress isolation tap clients torture check matrix upgrade"
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 passed=0
@@ -20,6 +30,8 @@ failed=0
 skipped=0
 finished=
 step_log=
+notes=
+declare -A child=()
 
 # Print the verdict, whatever has happened before, and wherever the output of
 # the step that died was going.
@@ -33,8 +45,13 @@ finish()
 		say "the run ended early"
 		failed=$((failed + 1))
 	fi
+	for kind in "${!child[@]}"; do
+		as_root kill -- "-${child[$kind]}" 2>/dev/null || true
+		wait "${child[$kind]}" || true
+	done
 	cleanup || true
 	[ -z "$step_log" ] || rm -f "$step_log"
+	printf '%s' "$notes"
 	if [ "$skipped" -gt 0 ]; then
 		say "$skipped skipped"
 	fi
@@ -50,33 +67,26 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-progress()
-{
-	printf '[%4d s] %s\n' "$SECONDS" "$*"
-}
-
 # Which kinds of tests, and which of each, from the command line.
 kinds=
-declare -A only=([regress]= [isolation]= [tap]= [clients]= [torture]=)
+declare -A only=()
 kind=
 for argument in "$@"; do
-	case $argument in
-		regress | isolation | tap | clients | torture)
-			kind=$argument
-			kinds+=" $kind"
-			;;
-		*)
-			if [ -z "$kind" ]; then
-				say "say which kind of test \"$argument\" is: regress, isolation, tap, clients or torture"
-				exit 2
-			fi
-			if [ "$kind" != torture ]; then
+	if [[ " $everything " == *" $argument "* ]]; then
+		kind=$argument
+		kinds+=" $kind"
+	elif [ -z "$kind" ]; then
+		say "say which kind of test \"$argument\" is: ${everything// /, }"
+		exit 2
+	else
+		case $kind in
+			regress | isolation | tap | clients)
 				argument=${argument##*/}
 				argument=${argument%.*}
-			fi
-			only[$kind]+=" $argument"
-			;;
-	esac
+				;;
+		esac
+		only[$kind]="${only[$kind]:-} $argument"
+	fi
 done
 [ -n "$kinds" ] || kinds=$everything
 
@@ -186,7 +196,7 @@ run_isolation()
 # timings are not disturbed by a neighbour.
 run_tap()
 {
-	local names=${only[tap]} name status log
+	local names=${only[tap]:-} name status log
 
 	if [ -z "$names" ]; then
 		names=$(cd "$work/tree/test/t" && ls -- *.pl)
@@ -208,67 +218,141 @@ run_tap()
 	done
 }
 
-# The client programs have a server of their own.  Their script ends with a
-# verdict like ours, whose numbers are results here.
-run_clients()
+# No warning, with either compiler, whichever the server was built with: what is
+# silenced for clang are the options of gcc that it does not know.
+run_build()
 {
-	local status=0 ok=0 bad=0
+	local compiler name status
 
-	progress "clients"
-	env PG_CONFIG="$pg_config" TMPDIR="$work/tmp" \
-		bash "$work/tree/test/clients/run.sh" --installed \
-		${only[clients]} >"$work/clients.log" 2>&1 || status=$?
-	read -r ok bad < <(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' \
-		"$work/clients.log") || status=1
-	if [ "$status" != 0 ] && [ "${bad:-0}" = 0 ]; then
-		bad=1
-	fi
-	passed=$((passed + ${ok:-0}))
-	failed=$((failed + ${bad:-0}))
-	progress "clients: ${ok:-0} passed, ${bad:-0} failed"
-	if [ "${bad:-0}" != 0 ]; then
-		cat "$work/clients.log"
-	fi
+	for name in gcc clang; do
+		compiler=$name
+		[ "$name" = gcc ] || compiler=$(find_clang)
+		status=0
+		rm -rf "$work/build"
+		as_user cp -a "$work/tree" "$work/build"
+		as_user make -s --no-print-directory -C "$work/build" PG_CONFIG="$pg_config" \
+			clean >/dev/null 2>&1 || true
+		as_user make -s --no-print-directory -C "$work/build" -j "$(nproc)" \
+			PG_CONFIG="$pg_config" with_llvm=no CC="$compiler" \
+			COPT="-Werror $([ "$name" = gcc ] ||
+				echo "-Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes")" \
+			>"$work/build.log" 2>&1 || status=$?
+		if [ "$status" = 0 ] && [ ! -s "$work/build.log" ]; then
+			passed=$((passed + 1))
+			progress "build with $name: 1 passed, 0 failed"
+		else
+			failed=$((failed + 1))
+			progress "build with $name: 0 passed, 1 failed"
+			cat "$work/build.log"
+		fi
+	done
+	rm -rf "$work/build"
 }
 
-# The fault campaign judges itself and says so with its exit status: one
-# result.  What it prints is worth seeing in any case.  It switches users on
-# its own, because some of its faults need root.
-run_torture()
+# Start a script in a process group of its own, so that it can be ended with all
+# that it started.  $1: a name, further: the command
+start_child()
 {
-	local status=0
+	local name=$1
 
-	if [ ! -e "$work/tree/test/torture/run.sh" ]; then
-		progress "torture: there is no fault campaign"
+	shift
+	set -m
+	"$@" &
+	child[$name]=$!
+	set +m
+}
+
+# A script of ours that runs tests by itself.  Its last line is a verdict like
+# ours, whose numbers are results here; if there is none, its exit status is one
+# result.  What it prints is worth seeing in any case.
+# $1: the kind, further: the script, below test, and its arguments
+run_script()
+{
+	local name=$1 log=$work/$1.log script=$work/tree/test/$2 status=0 ok bad skip note
+
+	shift 2
+	if [ ! -e "$script" ]; then
+		progress "$name: there is no ${script#"$work/tree/"}"
 		return 0
 	fi
-	progress "torture"
-	env PG_CONFIG="$pg_config" TMPDIR="$work/tmp" \
-		bash "$work/tree/test/torture/run.sh" \
-		${only[torture]:---minutes 2 --seed 1} 2>&1 || status=$?
-	if [ "$status" = 0 ]; then
-		passed=$((passed + 1))
-	else
-		failed=$((failed + 1))
+	progress "$name"
+	start_child "$name" env PG_CONFIG="$pg_config" TMPDIR="$work/tmp" SECONDS="$SECONDS" \
+		bash -c 'set -o pipefail
+			bash "$@" 2>&1 | tee "$0" |
+				{ grep --line-buffered -vE "^[0-9]+ (passed, [0-9]+ failed|skipped)$" || true; }' \
+		"$log" "$script" "$@"
+	wait "${child[$name]}" || status=$?
+	unset "child[$name]"
+
+	read -r ok bad < <(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log") ||
+		{ ok=$((status == 0)) bad=0; }
+	if [ "$status" != 0 ] && [ "$bad" = 0 ]; then
+		bad=1
 	fi
-	progress "torture: exit status $status"
+	note=$(sed -n 's/^\(\[ *[0-9]* s\] \)\{0,1\}\(.*: could not be set up: .*\)/\2/p' "$log")
+	[ -z "$note" ] || notes+=$note$'\n'
+	skip=$(tail -n 2 "$log" | sed -n 's/^\([0-9]*\) skipped$/\1/p')
+	passed=$((passed + ok))
+	failed=$((failed + bad))
+	skipped=$((skipped + ${skip:-0}))
+	progress "$name: $ok passed, $bad failed${skip:+, $skip skipped}"
+}
+
+run_clients()
+{
+	run_script clients clients/run.sh --installed ${only[clients]:-}
+}
+
+# It switches users on its own, because some of its faults need root.
+run_torture()
+{
+	run_script torture torture/run.sh ${only[torture]:---minutes 2 --seed 1}
+}
+
+run_check()
+{
+	run_script check check/run.sh ${only[check]:-}
+}
+
+# All versions but the one that is tested here.
+matrix_arguments()
+{
+	say "${only[matrix]:---except "$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')"}"
+}
+
+run_matrix()
+{
+	run_script matrix matrix.sh $(matrix_arguments)
+}
+
+run_upgrade()
+{
+	run_script upgrade upgrade.sh
 }
 
 step_log=$(mktemp)
-case $kinds in
-	*torture*)
-		step "install what is missing" install_missing tests torture
-		;;
-	*)
-		step "install what is missing" install_missing tests
-		;;
-esac
+needs=tests
+case $kinds in *torture*) needs+=" torture" ;; esac
+case $kinds in *build*) needs+=" clang" ;; esac
+case $kinds in *matrix* | *upgrade*) needs+=" chroots" ;; esac
+step "install what is missing" install_missing $needs
 rm -f "$step_log"
 make_workspace
 step_log=$work/step.log
 progress "$("$pg_config" --version), as user $(test_user)"
 step "build with warnings as errors" build_extension
 step "install" install_extension
+
+# What the last kinds need takes minutes to make, when it is not there, and most
+# of these are the network's.
+case $kinds in
+	*" matrix" | *" upgrade")
+		start_child prepare nice -n 19 bash -c '
+			[[ $1 != *matrix* ]] || bash "$0/matrix.sh" --prepare $2
+			[[ $1 != *upgrade* ]] || bash "$0/upgrade.sh" --prepare' \
+			"$work/tree/test" "$kinds" "$(matrix_arguments)" >"$work/prepare.log" 2>&1
+		;;
+esac
 case $kinds in
 	*regress* | *isolation*)
 		step "start a server" start_server

@@ -1,0 +1,348 @@
+# pg_upgrade: keys decode the same afterwards, and minting goes on above the
+# last ID, for which there is only the reservation to go by: the generator is
+# far ahead of the clock each time the old server stops.
+#
+# SNOWFLAKE_UPGRADE_PATHS names the installations, oldest first.  The framework
+# is that of the newest.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+my @paths = split ' ', $ENV{SNOWFLAKE_UPGRADE_PATHS};
+my $layout = 'discord';
+
+# Each server is told the same.
+my $conf = qq{
+snowflake.layout = '$layout'
+snowflake.max_lead = '1h'
+};
+
+# pg_upgrade wants both clusters alike in this, and initdb's default differs.
+my $init = { extra => [ '--data-checksums', '--locale=C', '--encoding=UTF8' ] };
+
+my $preload = "shared_preload_libraries = 'snowflake'\n";
+my $no_preload = "shared_preload_libraries = ''\n";
+
+# A cluster of that installation, preloading the library or not.
+sub new_cluster
+{
+	my ($path, $preloads) = @_;
+	my ($version) = $path =~ /(\d+)\/*$/;
+
+	return SnowflakeTest::new_node(
+		"v$version",
+		new => { install_path => $path },
+		node_id => 5,
+		init => $init,
+		preload => $preloads,
+		conf => $conf);
+}
+
+# Run pg_upgrade, with further arguments; returns whether it went well.
+sub pg_upgrade
+{
+	my ($old, $new, @arguments) = @_;
+	my ($stdout, $stderr);
+
+	# it leaves files behind where it runs
+	chdir $PostgreSQL::Test::Utils::tmp_check or die "could not chdir: $!";
+	local %ENV = $new->_get_env();
+	my $ok = IPC::Run::run(
+		[
+			$new->installed_command('pg_upgrade'), '--no-sync',
+			'-d', $old->data_dir,
+			'-D', $new->data_dir,
+			'-b', $old->{_install_path} . '/bin',
+			'-B', $new->{_install_path} . '/bin',
+			'-s', $new->host,
+			'-p', $old->port,
+			'-P', $new->port,
+			@arguments
+		],
+		'>', \$stdout, '2>', \$stderr);
+
+	unless ($ok)
+	{
+		diag($stdout, $stderr);
+		foreach my $log (
+			map { glob $new->data_dir . "/pg_upgrade_output.d/*/$_" }
+			'log/*.log', '*.txt')
+		{
+			my $text = slurp_file($log);
+			diag("--- $log\n", substr($text, -3000));
+		}
+	}
+	return $ok;
+}
+
+# What must be the same before and after.  (pg_upgrade makes array and row types
+# members, of any extension, and 17 has one more privilege.)
+my %same = (
+	'the extension' => q{
+		SELECT extversion, extnamespace::regnamespace, extrelocatable
+		FROM pg_extension WHERE extname = 'snowflake'},
+	"the extension's members" => q{
+		SELECT what FROM (SELECT concat_ws(' ', pg_describe_object(classid, objid, objsubid),
+				p.proacl, p.provolatile, p.proparallel, p.proisstrict, p.prosupport,
+				replace(c.relacl::text, 'arwdDxtm', 'arwdDxt'), obj_description(objid, classid::regclass::text::name)) AS what
+			FROM pg_depend d
+				JOIN pg_extension e ON e.oid = refobjid AND deptype = 'e'
+				LEFT JOIN pg_proc p ON p.oid = objid AND classid = 'pg_proc'::regclass
+				LEFT JOIN pg_class c ON c.oid = objid AND classid = 'pg_class'::regclass
+				LEFT JOIN pg_type y ON y.oid = objid AND classid = 'pg_type'::regclass
+			WHERE extname = 'snowflake' AND coalesce(typrelid, 0) = 0 AND coalesce(typelem, 0) = 0
+			) members},
+	'operator families' => q{
+		SELECT what
+		FROM (SELECT a.amname || amopstrategy || amopopr::regoperator AS what
+			FROM pg_amop JOIN pg_am a ON a.oid = amopmethod
+			WHERE 'snowflake'::regtype IN (amoplefttype, amoprighttype)
+			UNION ALL
+			SELECT a.amname || amprocnum || amproc::regprocedure
+			FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily
+				JOIN pg_am a ON a.oid = opfmethod
+			WHERE 'snowflake'::regtype IN (amproclefttype, amprocrighttype)) members},
+	'the trigger that keeps replication out' => q{
+		SELECT tgname, tgenabled FROM pg_trigger
+		WHERE tgrelid = 'snowflake_reservation'::regclass},
+	(
+		map {
+			(
+				"keys of $_->[0], decoded" => qq{
+		SELECT count(*), md5(string_agg(
+			concat_ws(' ', tableoid::regclass, $_->[1],
+				extract(epoch FROM snowflake_timestamp($_->[1]::snowflake, '$layout')),
+				snowflake_node($_->[1]::snowflake, '$layout'),
+				snowflake_sequence($_->[1]::snowflake, '$layout'),
+				t::text),
+			E'\\n' ORDER BY $_->[1]))
+		FROM $_->[0] t},
+				"keys of $_->[0], by index" => qq{
+		SET enable_seqscan = off; SET enable_bitmapscan = off;
+		SELECT count(*), min($_->[1]), max($_->[1]) FROM $_->[0] WHERE $_->[1] > '1'})
+		} [ 'orders', 'id' ],
+		[ 'items', 'id' ], [ 'log', 'id' ], [ 'spread', 'id' ]),
+	'by hash index' => q{
+		SET enable_seqscan = off;
+		SELECT count(*) FROM orders o, unnest(
+			(SELECT array_agg(order_id) FROM items)) AS i(id) WHERE o.id = i.id},
+	'by BRIN' => q{
+		SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off;
+		SELECT count(*) FROM brin WHERE id >= timestamptz '2020-01-01'},
+	'by an index on a part of the key' => qq{
+		SET enable_seqscan = off;
+		SELECT count(*) FROM orders WHERE snowflake_node(id, '$layout') = 5},
+	'a view' => q{
+		SELECT count(*), md5(string_agg(r::text, E'\n' ORDER BY id)) FROM recent r},
+	'defaults, generated columns and partition bounds' => q{
+		SELECT string_agg(what, E'\n' ORDER BY what COLLATE "C")
+		FROM (SELECT adrelid::regclass || ' ' || pg_get_expr(adbin, adrelid) AS what
+			FROM pg_attrdef
+			UNION ALL
+			SELECT oid::regclass || ' ' || pg_get_expr(relpartbound, oid) FROM pg_class
+			WHERE relispartition AND relkind = 'r') defs},
+);
+
+sub digest
+{
+	my ($node) = @_;
+
+	return { map { $_ => $node->safe_psql('app', $same{$_}) } keys %same };
+}
+
+# The lines that only one of two results has.
+sub differences
+{
+	my ($before, $after) = @_;
+	my %count;
+
+	$count{$_}-- foreach split /\n/, $before;
+	$count{$_}++ foreach split /\n/, $after;
+	return join("\n", map { ($count{$_} < 0 ? '-' : '+') . $_ }
+		  grep { $count{$_} } sort keys %count);
+}
+
+# The largest of these IDs and of all in the tables
+sub newest
+{
+	my ($node, @ids) = @_;
+
+	return $node->safe_psql('app',
+		'SELECT greatest(max(id), '
+		  . join(', ', 0, @ids)
+		  . ') FROM (SELECT id::bigint FROM orders UNION ALL'
+		  . ' SELECT id FROM items UNION ALL SELECT id::bigint FROM log UNION ALL'
+		  . ' SELECT id::bigint FROM spread UNION ALL SELECT id::bigint FROM brin) ids');
+}
+
+# Rows for each table, from the defaults
+sub insert_rows
+{
+	my ($node) = @_;
+
+	$node->safe_psql(
+		'app', q{
+		INSERT INTO orders (customer) SELECT 'customer ' || i FROM generate_series(1, 1000) i;
+		INSERT INTO items (order_id, related)
+			SELECT id, ARRAY[id, snowflake_next()] FROM orders ORDER BY id DESC LIMIT 1000;
+		INSERT INTO log (line) SELECT 'line ' || i FROM generate_series(1, 1000) i;
+		INSERT INTO spread SELECT FROM generate_series(1, 1000);
+		INSERT INTO brin (line) SELECT repeat('x', 100) FROM generate_series(1, 5000);
+		INSERT INTO log (id, line)
+			SELECT make_snowflake(timestamptz '2026-01-01' + i * interval '1 day', 1, i), 'past'
+			FROM generate_series(0, 100) i ON CONFLICT DO NOTHING});
+	return;
+}
+
+# Take the generator some time ahead of the clock; returns the last ID of the
+# tick to which it was taken.
+sub advance
+{
+	my ($node, $interval) = @_;
+	my $id = $node->safe_psql('postgres',
+		"SELECT snowflake_upper_bound(clock_timestamp() + interval '$interval')");
+
+	# the warning says how far ahead that is
+	$node->psql('postgres', "SELECT snowflake_advance('$id')");
+	return $id;
+}
+
+my $old = new_cluster($paths[0], 1);
+$old->start;
+SnowflakeTest::wait_for_mint($old, 'postgres')
+  if $old->psql('postgres', 'CREATE EXTENSION snowflake') == 0;
+$old->safe_psql('postgres', 'CREATE DATABASE app');
+$old->safe_psql(
+	'app', qq{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE orders (
+		id snowflake PRIMARY KEY DEFAULT snowflake_next(),
+		customer text,
+		created timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id, '$layout')) STORED);
+	CREATE INDEX ON orders USING hash (id);
+	CREATE INDEX ON orders (snowflake_node(id, '$layout'));
+	CREATE TABLE items (
+		id bigint PRIMARY KEY DEFAULT snowflake_next(),
+		order_id snowflake NOT NULL REFERENCES orders,
+		related snowflake[]);
+	CREATE TABLE log (id snowflake PRIMARY KEY DEFAULT snowflake_next(), line text)
+		PARTITION BY RANGE (id);
+	CREATE TABLE log_old PARTITION OF log FOR VALUES
+		FROM (snowflake_lower_bound('2026-01-01', '$layout'))
+		TO (snowflake_lower_bound('2026-02-01', '$layout'));
+	CREATE TABLE log_rest PARTITION OF log DEFAULT;
+	CREATE TABLE spread (id snowflake PRIMARY KEY DEFAULT snowflake_next())
+		PARTITION BY HASH (id);
+	CREATE TABLE spread_0 PARTITION OF spread FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+	CREATE TABLE spread_1 PARTITION OF spread FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+	CREATE TABLE brin (id snowflake DEFAULT snowflake_next(), line text);
+	CREATE INDEX ON brin USING brin (id);
+	CREATE INDEX ON brin USING brin (id snowflake_minmax_multi_ops);
+	CREATE VIEW recent AS SELECT id, @ id AS created, id -> 'worker' AS worker FROM orders
+		WHERE id >= timestamptz '2020-01-01'});
+
+my $lead_minutes = 0;
+foreach my $step (1 .. $#paths)
+{
+	my ($from, $to) = map { s/.*?(\d+)\/*$/$1/r } @paths[ $step - 1, $step ];
+	my $name = "$from to $to";
+	my $first = $step == 1;
+
+	# The last IDs before the upgrade.  The first time the server is stopped
+	# while sessions mint as fast as they can; later it has only heard of an
+	# ID, and has stopped before it minted another one.
+	my @minted;
+	$lead_minutes += 15;
+	insert_rows($old);
+	my $newest = newest($old);
+	if ($first)
+	{
+		advance($old, "$lead_minutes min");
+		my @minters = map
+		{
+			SnowflakeTest::start_minter($old, 'app', 500_000)
+		} 1 .. 2;
+		SnowflakeTest::wait_until('sessions mint',
+			sub { !grep { !-s $_->{ids} } @minters });
+		$newest = newest($old);
+		insert_rows($old);
+		my $before = digest($old);
+		$old->stop('fast');
+		foreach my $minter (@minters)
+		{
+			eval { $minter->{run}->finish; 1 } or note($@);
+			push @minted, split /\n/, slurp_file($minter->{ids});
+		}
+
+		# the last line may be half a line
+		my ($longest) = sort { $b <=> $a } map { length } @minted;
+		@minted = grep { length == $longest } @minted;
+		$old->{digest} = $before;
+	}
+	else
+	{
+		push @minted, advance($old, "$lead_minutes min");
+		$old->{digest} = digest($old);
+		$old->stop('fast');
+	}
+	foreach my $id (@minted)
+	{
+		$newest = $id if $id > $newest;
+	}
+
+	my $stored = SnowflakeTest::stored($old, 'postgres', 5,
+		q{concat_ws(' ', layout, extract(epoch FROM reserved_until))});
+	like($stored, qr/^\Q$layout\E |^time/, "$name: the old server has settled its reservation");
+
+	# The library preloaded in both servers, or in neither: pg_upgrade works.
+	my $new = new_cluster($paths[$step], $first);
+	$old->append_conf('postgresql.conf', $no_preload) unless $first;
+	ok(pg_upgrade($old, $new, '--check'),
+		"$name: pg_upgrade --check, library " . ($first ? 'preloaded' : 'not preloaded'));
+	ok(pg_upgrade($old, $new, $first ? () : ('--link')),
+		"$name: pg_upgrade" . ($first ? '' : ' --link'));
+
+	is( SnowflakeTest::stored(
+			$new, 'postgres', 5,
+			q{concat_ws(' ', layout, extract(epoch FROM reserved_until))}),
+		$stored,
+		"$name: the reservation is intact");
+
+	$new->append_conf('postgresql.conf', $preload) unless $first;
+	$new->start;
+	is($new->safe_psql('postgres', 'SHOW server_version_num') =~ s/\d{4}$//r,
+		$to, "$name: the new server runs");
+	my $id = $new->safe_psql('app', 'SELECT snowflake_next()');
+	cmp_ok($id, '>', $newest, "$name: minting goes on above the last ID");
+	is( $new->safe_psql('app',
+			"SELECT snowflake_timestamp('$id') > now() + interval '1 min'"),
+		't',
+		"$name: and only the reservation could have said so");
+	is( $new->safe_psql(
+			'postgres', 'SELECT gate, node, layout FROM snowflake_status()'),
+		"open|5|" . $new->safe_psql('postgres', 'SELECT layout FROM snowflake_layout()'),
+		"$name: the gate is open for the same node ID and layout");
+
+	my $after = digest($new);
+	foreach my $what (sort keys %same)
+	{
+		is(differences($old->{digest}{$what}, $after->{$what}), '', "$name: $what");
+	}
+	insert_rows($new);
+	is( $new->safe_psql(
+			'app', "SELECT count(*) FROM orders WHERE id > '$newest'"),
+		'1000',
+		"$name: defaults mint above, too");
+	$old = $new;
+}
+
+$old->stop;
+
+done_testing();
