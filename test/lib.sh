@@ -180,7 +180,8 @@ install_missing()
 		fi
 		log=$(mktemp)
 		as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
-			--no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}" >"$log" 2>&1 || status=$?
+			--no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 \
+			"${missing[@]}" >"$log" 2>&1 || status=$?
 		if [ -n "$conf" ]; then
 			as_root rm -f "$conf"
 			as_root rmdir --ignore-fail-on-non-empty "$conf_dir"

@@ -334,7 +334,6 @@ step_log=$(mktemp)
 needs=tests
 case $kinds in *torture*) needs+=" torture" ;; esac
 case $kinds in *build*) needs+=" clang" ;; esac
-case $kinds in *matrix* | *upgrade*) needs+=" chroots" ;; esac
 step "install what is missing" install_missing $needs
 rm -f "$step_log"
 make_workspace
@@ -343,14 +342,18 @@ progress "$("$pg_config" --version), as user $(test_user)"
 step "build with warnings as errors" build_extension
 step "install" install_extension
 
-# What the last kinds need takes minutes to make, when it is not there, and most
-# of these are the network's.
+# The chroots take minutes to make if they are not there, most of it waiting for
+# the network, so they are made while other tests run.  If that fails, the tests
+# that need them try again, and say so.
 case $kinds in
-	*" matrix" | *" upgrade")
-		start_child prepare nice -n 19 bash -c '
+	" matrix"* | " upgrade"*) ;;
+	*matrix* | *upgrade*)
+		progress "install what makes chroots"
+		install_missing chroots >"$step_log" 2>&1 || tail -n 3 "$step_log"
+		start_child chroots nice -n 19 bash -c '
 			[[ $1 != *matrix* ]] || bash "$0/matrix.sh" --prepare $2
 			[[ $1 != *upgrade* ]] || bash "$0/upgrade.sh" --prepare' \
-			"$work/tree/test" "$kinds" "$(matrix_arguments)" >"$work/prepare.log" 2>&1
+			"$work/tree/test" "$kinds" "$(matrix_arguments)" >"$work/chroots.log" 2>&1
 		;;
 esac
 case $kinds in

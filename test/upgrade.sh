@@ -56,6 +56,7 @@ run_here()
 		[ "$failed" != 0 ] || failed=1
 		grep -v '^ok [0-9]' "$log" | tail -n 200
 		for log in "$work/tree/tmp_check/log"/*; do
+			[ -f "$log" ] || continue
 			say "--- end of ${log##*/}"
 			tail -n 30 "$log"
 		done

@@ -25,11 +25,6 @@ failed=0
 skipped=0
 finished=
 
-progress()
-{
-	printf '[%4d s] %s\n' "$SECONDS" "$*"
-}
-
 # Print the verdict, whatever has happened before.
 finish()
 {

@@ -89,46 +89,45 @@ my %same = (
 		SELECT extversion, extnamespace::regnamespace, extrelocatable
 		FROM pg_extension WHERE extname = 'snowflake'},
 	"the extension's members" => q{
-		SELECT what FROM (SELECT concat_ws(' ', pg_describe_object(classid, objid, objsubid),
-				p.proacl, p.provolatile, p.proparallel, p.proisstrict, p.prosupport,
-				replace(c.relacl::text, 'arwdDxtm', 'arwdDxt'), obj_description(objid, classid::regclass::text::name)) AS what
-			FROM pg_depend d
-				JOIN pg_extension e ON e.oid = refobjid AND deptype = 'e'
-				LEFT JOIN pg_proc p ON p.oid = objid AND classid = 'pg_proc'::regclass
-				LEFT JOIN pg_class c ON c.oid = objid AND classid = 'pg_class'::regclass
-				LEFT JOIN pg_type y ON y.oid = objid AND classid = 'pg_type'::regclass
-			WHERE extname = 'snowflake' AND coalesce(typrelid, 0) = 0 AND coalesce(typelem, 0) = 0
-			) members},
+		SELECT concat_ws(' ', pg_describe_object(classid, objid, objsubid),
+			proacl, provolatile, proparallel, proisstrict, prosupport,
+			replace(relacl::text, 'arwdDxtm', 'arwdDxt'),
+			obj_description(objid, classid::regclass::text::name))
+		FROM pg_depend
+			JOIN pg_extension e ON e.oid = refobjid AND deptype = 'e'
+			LEFT JOIN pg_proc p ON p.oid = objid AND classid = 'pg_proc'::regclass
+			LEFT JOIN pg_class c ON c.oid = objid AND classid = 'pg_class'::regclass
+			LEFT JOIN pg_type t ON t.oid = objid AND classid = 'pg_type'::regclass
+		WHERE extname = 'snowflake'
+			AND coalesce(typrelid, 0) = 0 AND coalesce(typelem, 0) = 0},
 	'operator families' => q{
-		SELECT what
-		FROM (SELECT a.amname || amopstrategy || amopopr::regoperator AS what
-			FROM pg_amop JOIN pg_am a ON a.oid = amopmethod
-			WHERE 'snowflake'::regtype IN (amoplefttype, amoprighttype)
-			UNION ALL
-			SELECT a.amname || amprocnum || amproc::regprocedure
-			FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily
-				JOIN pg_am a ON a.oid = opfmethod
-			WHERE 'snowflake'::regtype IN (amproclefttype, amprocrighttype)) members},
+		SELECT amname || ' ' || amopstrategy || ' ' || amopopr::regoperator
+		FROM pg_amop JOIN pg_am a ON a.oid = amopmethod
+		WHERE 'snowflake'::regtype IN (amoplefttype, amoprighttype)
+		UNION ALL
+		SELECT amname || ' ' || amprocnum || ' ' || amproc::regprocedure
+		FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily
+			JOIN pg_am a ON a.oid = opfmethod
+		WHERE 'snowflake'::regtype IN (amproclefttype, amprocrighttype)},
 	'the trigger that keeps replication out' => q{
 		SELECT tgname, tgenabled FROM pg_trigger
 		WHERE tgrelid = 'snowflake_reservation'::regclass},
 	(
 		map {
 			(
-				"keys of $_->[0], decoded" => qq{
+				"keys of $_, decoded" => qq{
 		SELECT count(*), md5(string_agg(
-			concat_ws(' ', tableoid::regclass, $_->[1],
-				extract(epoch FROM snowflake_timestamp($_->[1]::snowflake, '$layout')),
-				snowflake_node($_->[1]::snowflake, '$layout'),
-				snowflake_sequence($_->[1]::snowflake, '$layout'),
-				t::text),
-			E'\\n' ORDER BY $_->[1]))
-		FROM $_->[0] t},
-				"keys of $_->[0], by index" => qq{
+			concat_ws(' ', tableoid::regclass,
+				extract(epoch FROM snowflake_timestamp(id::snowflake, '$layout')),
+				snowflake_node(id::snowflake, '$layout'),
+				snowflake_sequence(id::snowflake, '$layout'),
+				t),
+			E'\\n' ORDER BY id))
+		FROM $_ t},
+				"keys of $_, by index" => qq{
 		SET enable_seqscan = off; SET enable_bitmapscan = off;
-		SELECT count(*), min($_->[1]), max($_->[1]) FROM $_->[0] WHERE $_->[1] > '1'})
-		} [ 'orders', 'id' ],
-		[ 'items', 'id' ], [ 'log', 'id' ], [ 'spread', 'id' ]),
+		SELECT count(*), min(id), max(id) FROM $_ WHERE id > '1'})
+		} qw(orders items log spread)),
 	'by hash index' => q{
 		SET enable_seqscan = off;
 		SELECT count(*) FROM orders o, unnest(
@@ -142,19 +141,20 @@ my %same = (
 	'a view' => q{
 		SELECT count(*), md5(string_agg(r::text, E'\n' ORDER BY id)) FROM recent r},
 	'defaults, generated columns and partition bounds' => q{
-		SELECT string_agg(what, E'\n' ORDER BY what COLLATE "C")
-		FROM (SELECT adrelid::regclass || ' ' || pg_get_expr(adbin, adrelid) AS what
-			FROM pg_attrdef
-			UNION ALL
-			SELECT oid::regclass || ' ' || pg_get_expr(relpartbound, oid) FROM pg_class
-			WHERE relispartition AND relkind = 'r') defs},
+		SELECT adrelid::regclass || ' ' || pg_get_expr(adbin, adrelid) FROM pg_attrdef
+		UNION ALL
+		SELECT oid::regclass || ' ' || pg_get_expr(relpartbound, oid) FROM pg_class
+		WHERE relispartition AND relkind = 'r'},
 );
 
 sub digest
 {
 	my ($node) = @_;
 
-	return { map { $_ => $node->safe_psql('app', $same{$_}) } keys %same };
+	my %digest = map { $_ => $node->safe_psql('app', $same{$_}) } keys %same;
+
+	die "nothing to compare" if grep { $_ eq '' } values %digest;
+	return \%digest;
 }
 
 # The lines that only one of two results has.
@@ -169,17 +169,35 @@ sub differences
 		  grep { $count{$_} } sort keys %count);
 }
 
-# The largest of these IDs and of all in the tables
+# The largest key
 sub newest
 {
-	my ($node, @ids) = @_;
+	my ($node) = @_;
 
-	return $node->safe_psql('app',
-		'SELECT greatest(max(id), '
-		  . join(', ', 0, @ids)
-		  . ') FROM (SELECT id::bigint FROM orders UNION ALL'
-		  . ' SELECT id FROM items UNION ALL SELECT id::bigint FROM log UNION ALL'
-		  . ' SELECT id::bigint FROM spread UNION ALL SELECT id::bigint FROM brin) ids');
+	return $node->safe_psql(
+		'app', q{
+		SELECT greatest((SELECT max(id) FROM orders), (SELECT max(id)::snowflake FROM items),
+			(SELECT max(id) FROM log), (SELECT max(id) FROM spread),
+			(SELECT max(id) FROM brin))});
+}
+
+# What a server that is stopped has stored
+sub stored
+{
+	my ($node) = @_;
+
+	return SnowflakeTest::stored($node, 'postgres', 5,
+		q{concat_ws(' ', layout, extract(epoch FROM reserved_until))});
+}
+
+# The IDs of a minter whose server has stopped.  Its last line may be cut off.
+sub complete_ids
+{
+	my ($minter) = @_;
+
+	# it ends with the connection's error
+	eval { SnowflakeTest::finish_minter($minter) };
+	return slurp_file($minter->{ids}) =~ /^(\d+)\n/mg;
 }
 
 # Rows for each table, from the defaults
@@ -216,8 +234,7 @@ sub advance
 
 my $old = new_cluster($paths[0], 1);
 $old->start;
-SnowflakeTest::wait_for_mint($old, 'postgres')
-  if $old->psql('postgres', 'CREATE EXTENSION snowflake') == 0;
+$old->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $old->safe_psql('postgres', 'CREATE DATABASE app');
 $old->safe_psql(
 	'app', qq{
@@ -248,76 +265,50 @@ $old->safe_psql(
 	CREATE VIEW recent AS SELECT id, @ id AS created, id -> 'worker' AS worker FROM orders
 		WHERE id >= timestamptz '2020-01-01'});
 
-my $lead_minutes = 0;
 foreach my $step (1 .. $#paths)
 {
-	my ($from, $to) = map { s/.*?(\d+)\/*$/$1/r } @paths[ $step - 1, $step ];
+	my ($from, $to) = map { /(\d+)\/*$/ } @paths[ $step - 1, $step ];
 	my $name = "$from to $to";
 	my $first = $step == 1;
-
-	# The last IDs before the upgrade.  The first time the server is stopped
-	# while sessions mint as fast as they can; later it has only heard of an
-	# ID, and has stopped before it minted another one.
 	my @minted;
-	$lead_minutes += 15;
+
+	# Take the generator further ahead than the step before, so that neither the
+	# clock nor the tables tell how far it is.  The first time the server stops
+	# while sessions mint as fast as they can; later it has heard of an ID, and
+	# stops before it has minted another one.
 	insert_rows($old);
-	my $newest = newest($old);
+	my $before = digest($old);
+	push @minted, newest($old);
+	push @minted, advance($old, 15 * $step . ' min');
 	if ($first)
 	{
-		advance($old, "$lead_minutes min");
 		my @minters = map
 		{
 			SnowflakeTest::start_minter($old, 'app', 500_000)
 		} 1 .. 2;
 		SnowflakeTest::wait_until('sessions mint',
 			sub { !grep { !-s $_->{ids} } @minters });
-		$newest = newest($old);
-		insert_rows($old);
-		my $before = digest($old);
 		$old->stop('fast');
-		foreach my $minter (@minters)
-		{
-			eval { $minter->{run}->finish; 1 } or note($@);
-			push @minted, split /\n/, slurp_file($minter->{ids});
-		}
-
-		# the last line may be half a line
-		my ($longest) = sort { $b <=> $a } map { length } @minted;
-		@minted = grep { length == $longest } @minted;
-		$old->{digest} = $before;
+		push @minted, map { complete_ids($_) } @minters;
 	}
 	else
 	{
-		push @minted, advance($old, "$lead_minutes min");
-		$old->{digest} = digest($old);
 		$old->stop('fast');
 	}
-	foreach my $id (@minted)
-	{
-		$newest = $id if $id > $newest;
-	}
+	my ($newest) = sort { $b <=> $a } @minted;
+	my $stored = stored($old);
 
-	my $stored = SnowflakeTest::stored($old, 'postgres', 5,
-		q{concat_ws(' ', layout, extract(epoch FROM reserved_until))});
-	like($stored, qr/^\Q$layout\E |^time/, "$name: the old server has settled its reservation");
-
-	# The library preloaded in both servers, or in neither: pg_upgrade works.
+	# With the library preloaded in both servers, and in neither
 	my $new = new_cluster($paths[$step], $first);
 	$old->append_conf('postgresql.conf', $no_preload) unless $first;
-	ok(pg_upgrade($old, $new, '--check'),
-		"$name: pg_upgrade --check, library " . ($first ? 'preloaded' : 'not preloaded'));
-	ok(pg_upgrade($old, $new, $first ? () : ('--link')),
-		"$name: pg_upgrade" . ($first ? '' : ' --link'));
-
-	is( SnowflakeTest::stored(
-			$new, 'postgres', 5,
-			q{concat_ws(' ', layout, extract(epoch FROM reserved_until))}),
-		$stored,
-		"$name: the reservation is intact");
+	my @arguments = $first ? () : ('--link');
+	ok(pg_upgrade($old, $new, @arguments, '--check'), "$name: pg_upgrade --check");
+	ok(pg_upgrade($old, $new, @arguments), "$name: pg_upgrade @arguments");
+	is(stored($new), $stored, "$name: the reservation is intact");
 
 	$new->append_conf('postgresql.conf', $preload) unless $first;
 	$new->start;
-	is($new->safe_psql('postgres', 'SHOW server_version_num') =~ s/\d{4}$//r,
+	is($new->safe_psql('app', 'SHOW server_version_num') =~ s/\d{4}$//r,
 		$to, "$name: the new server runs");
 	my $id = $new->safe_psql('app', 'SELECT snowflake_next()');
 	cmp_ok($id, '>', $newest, "$name: minting goes on above the last ID");
@@ -326,15 +317,16 @@ foreach my $step (1 .. $#paths)
 		't',
 		"$name: and only the reservation could have said so");
 	is( $new->safe_psql(
-			'postgres', 'SELECT gate, node, layout FROM snowflake_status()'),
-		"open|5|" . $new->safe_psql('postgres', 'SELECT layout FROM snowflake_layout()'),
-		"$name: the gate is open for the same node ID and layout");
+			'postgres',
+			q{SELECT gate, node, layout = (SELECT layout FROM snowflake_layout())
+			  FROM snowflake_status()}),
+		'open|5|t',
+		"$name: the gate is open for the same node ID");
 
 	my $after = digest($new);
-	foreach my $what (sort keys %same)
-	{
-		is(differences($old->{digest}{$what}, $after->{$what}), '', "$name: $what");
-	}
+	is(differences($before->{$_}, $after->{$_}), '', "$name: the same: $_")
+	  foreach sort keys %same;
+
 	insert_rows($new);
 	is( $new->safe_psql(
 			'app', "SELECT count(*) FROM orders WHERE id > '$newest'"),
