@@ -125,7 +125,7 @@ make_chroot()
 	fi
 
 	rm -rf --one-file-system "$dir" "$dir.part"
-	timeout 900 mmdebstrap --mode=root --variant=apt --format=directory \
+	timeout --foreground 900 mmdebstrap --mode=root --variant=apt --format=directory \
 		--aptopt='Acquire::Check-Valid-Until "false"' \
 		--setup-hook='mkdir -p "$1/etc/apt/preferences.d"' "${options[@]}" \
 		--include="${packages// /,}" "${suites%% *}" "$dir.part" "${sources[@]}" \

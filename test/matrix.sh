@@ -11,8 +11,8 @@
 #   bash test/matrix.sh 17 18             some of them
 #   bash test/matrix.sh --except 15       all but this one
 #   bash test/matrix.sh --prepare 17 18   only make the chroots
-#   bash test/matrix.sh --jobs 3          so many at a time; as many as there are processors
-#                                         if not given
+#   bash test/matrix.sh --jobs 1          so many at a time; one more than there are
+#                                         processors if not given, for most tests wait
 #
 # Needs root, or sudo without a password.  The last line of the output is "N
 # passed, N failed".  A version that could not be set up is neither, and named
@@ -23,7 +23,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/chroots.sh"
 
 kinds="build regress isolation tap"
-jobs=$(nproc)
+jobs=$(($(nproc) + 1))
 prepare=
 versions=
 except=

@@ -264,7 +264,8 @@ start_child()
 
 # A script of ours that runs tests by itself.  Its last line is a verdict like
 # ours, whose numbers are results here; if there is none, its exit status is one
-# result.  What it prints is worth seeing in any case.
+# result.  What it prints is worth seeing in any case.  When it is told to end, the
+# pipeline around it lives on until it has.
 # $1: the kind, further: the script, below test, and its arguments
 run_script()
 {
@@ -277,9 +278,14 @@ run_script()
 	fi
 	progress "$name"
 	start_child "$name" env PG_CONFIG="$pg_config" TMPDIR="$work/tmp" SECONDS="$SECONDS" \
-		bash -c 'set -o pipefail
-			bash "$@" 2>&1 | tee "$0" |
-				{ grep --line-buffered -vE "^[0-9]+ (passed, [0-9]+ failed|skipped)$" || true; }' \
+		bash -c '
+			set -o pipefail
+			trap : TERM
+			bash "$@" 2>&1 | {
+				trap "" TERM
+				tee "$0" | grep --line-buffered -vE "^[0-9]+ (passed, [0-9]+ failed|skipped)$"
+				true
+			}' \
 		"$log" "$script" "$@"
 	wait "${child[$name]}" || status=$?
 	unset "child[$name]"
