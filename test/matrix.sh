@@ -93,19 +93,23 @@ finish()
 	exit 0
 }
 
-# Each job is the leader of a process group.  A run of run.sh stops its servers
-# when it is told to end.
+# Each job is the leader of a process group, which is gone when its last server
+# has stopped: a run of run.sh stops them when it is told to end.
 kill_jobs()
 {
-	local pid attempt signal=TERM
+	local groups left group attempt signal=TERM
 
-	for attempt in {1..15}; do
-		[ -n "$(jobs -p)" ] || break
-		for pid in $(jobs -p); do
-			kill -"$signal" -- "-$pid" 2>/dev/null || true
+	groups=$(jobs -p)
+	disown -a
+	for attempt in {1..20}; do
+		left=
+		for group in $groups; do
+			! kill -"$signal" -- "-$group" 2>/dev/null || left+=" $group"
 		done
-		signal=CONT
-		[ "$attempt" -lt 14 ] || signal=KILL
+		groups=$left
+		[ -n "$groups" ] || break
+		signal=0
+		[ "$attempt" -lt 19 ] || signal=KILL
 		sleep 1
 	done
 }
