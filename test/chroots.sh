@@ -100,7 +100,7 @@ chroot_is_whole()
 make_chroot()
 {
 	local name=$1 suites=$2 versions=$3 dir=$cache/$1 log=$cache/$1.log
-	local packages=$chroot_packages what suite version source status=0 options=() sources=()
+	local packages=$chroot_packages what suite version source option status=0 options=() sources=()
 
 	for version in $versions; do
 		packages+=" postgresql-$version postgresql-server-dev-$version"
@@ -115,8 +115,8 @@ make_chroot()
 	done
 
 	# what this machine has for proxies and certificates
-	while read -r suite; do
-		options+=("--aptopt=$suite")
+	while read -r option; do
+		options+=("--aptopt=$option")
 	done < <(apt-config dump | grep -E '^Acquire::https?::[^ ]+ ".+"')
 
 	# Experimental has only what it is asked for; libpq has to be the server's.

@@ -77,6 +77,9 @@ finish()
 			passed=$((passed + ok))
 			failed=$((failed + bad))
 			skipped=$((skipped + skip))
+		elif [ -n "$finished" ] && [ -z "$prepare" ]; then
+			say "PostgreSQL $version: no results"
+			failed=$((failed + 1))
 		fi
 	done
 	rm -rf "$results"
@@ -172,12 +175,7 @@ run_version()
 		progress "PostgreSQL $version: $kinds"
 		command=(in_chroot "$version" bash /src/test/run.sh $kinds)
 	fi
-	"${command[@]}" 2>&1 | fold "$version" || true
-
-	if [ ! -e "$results/$version.count" ]; then
-		progress "PostgreSQL $version: ended without results"
-		say "0 1 0" >"$results/$version.count"
-	fi
+	"${command[@]}" 2>&1 | fold "$version"
 }
 
 trap finish EXIT
