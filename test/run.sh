@@ -362,7 +362,7 @@ case $kinds in
 	*matrix* | *upgrade*)
 		progress "install what makes chroots"
 		install_missing chroots >"$step_log" 2>&1 || tail -n 3 "$step_log"
-		start_child chroots nice -n 10 bash -c '
+		start_child chroots bash -c '
 			[[ $1 != *matrix* ]] || bash "$0/matrix.sh" --prepare $2
 			[[ $1 != *upgrade* ]] || bash "$0/upgrade.sh" --prepare' \
 			"$work/tree/test" "$kinds" "$(matrix_arguments)" >"$work/chroots.log" 2>&1
