@@ -79,4 +79,26 @@
 #define PG_MODULE_MAGIC_EXT(...)	PG_MODULE_MAGIC
 #endif
 
+/*
+ * 17 (commit d86d20f0ba7): injection points, in servers that were built with
+ * them.  18 (commit 4b211003ecc): such that are loaded beforehand, for where
+ * nothing may be allocated.  18 (commit 371f2db8b05): they have an argument.
+ */
+#ifdef USE_INJECTION_POINTS
+#include "utils/injection_point.h"
+#if PG_VERSION_NUM >= 180000
+#define SNOWFLAKE_INJECTION_POINT(name)			INJECTION_POINT(name, NULL)
+#define SNOWFLAKE_INJECTION_POINT_LOAD(name)	INJECTION_POINT_LOAD(name)
+#define SNOWFLAKE_INJECTION_POINT_CACHED(name)	INJECTION_POINT_CACHED(name, NULL)
+#else
+#define SNOWFLAKE_INJECTION_POINT(name)			INJECTION_POINT(name)
+#define SNOWFLAKE_INJECTION_POINT_LOAD(name)	((void) 0)
+#define SNOWFLAKE_INJECTION_POINT_CACHED(name)	INJECTION_POINT(name)
+#endif
+#else
+#define SNOWFLAKE_INJECTION_POINT(name)			((void) 0)
+#define SNOWFLAKE_INJECTION_POINT_LOAD(name)	((void) 0)
+#define SNOWFLAKE_INJECTION_POINT_CACHED(name)	((void) 0)
+#endif
+
 #endif							/* SNOWFLAKE_COMPAT_H */

@@ -246,6 +246,7 @@ snowflake_gate_close(SnowflakeGate reason)
 
 	Assert(reason != GATE_OPEN);
 	pg_atomic_write_u32(&gen->gate, reason);
+	SNOWFLAKE_INJECTION_POINT("snowflake-gate-closing");
 	LWLockAcquire(&snowflake_generator->lock, LW_EXCLUSIVE);
 	LWLockRelease(&snowflake_generator->lock);
 	ConditionVariableBroadcast(&gen->changed);

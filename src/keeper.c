@@ -193,6 +193,7 @@ begin_transaction(const char *activity)
 static void
 commit_transaction(void)
 {
+	SNOWFLAKE_INJECTION_POINT("snowflake-before-commit");
 	SPI_finish();
 	PopActiveSnapshot();
 	CommitTransactionCommand();
@@ -205,6 +206,7 @@ commit_transaction(void)
 		ereport(ERROR,
 				errcode(ERRCODE_QUERY_CANCELED),
 				errmsg("canceled a commit of the snowflake reservation"));
+	SNOWFLAKE_INJECTION_POINT("snowflake-after-commit");
 }
 
 

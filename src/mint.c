@@ -135,6 +135,8 @@ try_mint(TimestampTz now, uint64 want, Minted *minted, int64 *excess_usec)
 	fresh = likely(now_tick > 0) ?
 		snowflake_first_position(layout, Min(now_tick, layout->max_tick + 1)) : 0;
 
+	SNOWFLAKE_INJECTION_POINT("snowflake-mint");
+	SNOWFLAKE_INJECTION_POINT_LOAD("snowflake-mint-locked");
 	LWLockAcquire(&snowflake_generator->lock, LW_SHARED);
 
 	if (unlikely(pg_atomic_read_u32(&gen->gate) != GATE_OPEN))
@@ -144,6 +146,7 @@ try_mint(TimestampTz now, uint64 want, Minted *minted, int64 *excess_usec)
 	}
 
 	last = pg_atomic_read_u64(&gen->last);
+	SNOWFLAKE_INJECTION_POINT_CACHED("snowflake-mint-locked");
 	do
 	{
 		uint64		limit = pg_atomic_read_u64(&gen->limit);
@@ -377,6 +380,7 @@ wait_for(const char *function, MintResult obstacle, int64 excess_usec, MintWait 
 
 		case MINT_UNRESERVED:
 		case MINT_GATE_CLOSED:
+			SNOWFLAKE_INJECTION_POINT("snowflake-wait-for-keeper");
 			refuse_in_recovery(function);
 			if (!wait->for_keeper)
 				snowflake_count(&snowflake_counters->keeper_waits.mints);
@@ -447,7 +451,7 @@ take_id(Minted *minted)
 Datum
 snowflake_next(PG_FUNCTION_ARGS)
 {
-	Minted		minted;
+	Minted		minted = {0};
 
 	mint("snowflake_next()", 1, &minted);
 	PG_RETURN_INT64(take_id(&minted));
