@@ -1,0 +1,476 @@
+# Races, forced by injection points: a mint that holds what it has read while
+# the gate closes, the node ID changes, the reservation is extended, the floor
+# is raised or another mint overtakes it; a reservation that is committed but
+# not published when the keeper or the server dies.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+# A wake-up that gets lost must show: nobody gives up waiting before the test.
+my $node = SnowflakeTest::new_node(
+	'main', conf => q{
+	snowflake.reservation = '10s'
+	snowflake.max_lead = '1min'
+	snowflake.max_wait = '5min'
+	restart_after_crash = on
+	autovacuum = off
+});
+my $clock = SnowflakeTest::new_clock('main');
+
+SnowflakeTest::start_with_clock($node, $clock);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+if ($node->psql('postgres',
+		q{CREATE EXTENSION injection_points; SELECT injection_points_attach('test', 'notice'), injection_points_detach('test')}
+	) != 0)
+{
+	$node->stop;
+	plan skip_all =>
+	  'the server has no injection points, or the extension of that name is not installed';
+}
+
+# All IDs, in the order in which they were issued
+my @ids;
+
+sub attach
+{
+	my ($point) = @_;
+
+	$node->safe_psql('postgres',
+		"SELECT injection_points_attach('$point', 'wait')");
+	return;
+}
+
+sub detach
+{
+	my ($point) = @_;
+
+	$node->safe_psql('postgres', "SELECT injection_points_detach('$point')");
+	return;
+}
+
+# How many processes wait at these points, or for something else of that name.
+sub waiting
+{
+	my ($where, @events) = @_;
+	my $events = join ', ', map { "'$_'" } @events;
+
+	return $node->safe_psql('postgres',
+		"SELECT count(*) FROM pg_stat_activity WHERE ($where) AND wait_event IN ($events)"
+	);
+}
+
+my $keeper = q{backend_type = 'snowflake keeper'};
+my $minter = q{backend_type = 'client backend'};
+
+sub wait_for
+{
+	my ($where, @events) = @_;
+
+	SnowflakeTest::wait_until("somebody is at @events",
+		sub { waiting($where, @events) > 0 });
+	return;
+}
+
+# Let everybody go on who waits at a point.
+sub wake_all
+{
+	my ($point) = @_;
+
+	SnowflakeTest::wait_until(
+		"nobody is at $point",
+		sub {
+			return 1 if waiting('true', $point) == 0;
+
+			# may fail, because who was woken may not have left yet
+			$node->psql('postgres', "SELECT injection_points_wakeup('$point')");
+			return 0;
+		});
+	return;
+}
+
+# So, and those who come after them.
+sub release
+{
+	my ($point) = @_;
+
+	detach($point);
+	wake_all($point);
+	return;
+}
+
+# Start a mint, which stops at a point.
+sub start_mint
+{
+	my ($point) = @_;
+
+	attach($point);
+	my $mint = SnowflakeTest::start_minter($node, 'postgres', 1);
+	wait_for($minter, $point);
+	return $mint;
+}
+
+sub finish_mint
+{
+	my ($mint) = @_;
+
+	SnowflakeTest::wait_until('it has an ID', sub { -s $mint->{ids} });
+	my $ids = SnowflakeTest::finish_minter($mint);
+	return $ids->[0];
+}
+
+# Wait until a mint waits for the keeper; it may have an ID instead.
+sub wait_for_wait
+{
+	my ($mint) = @_;
+
+	SnowflakeTest::wait_until('the mint waits or has an ID',
+		sub { -s $mint->{ids} || waiting($minter, 'SnowflakeKeeper') });
+	return;
+}
+
+sub mint
+{
+	return $node->safe_psql('postgres', 'SELECT snowflake_next()');
+}
+
+# Try to mint, where that has to wait for the keeper: it is asked.
+sub refused
+{
+	return SnowflakeTest::error_of($node, 'postgres',
+		'SET snowflake.max_wait = 0; SELECT snowflake_next()');
+}
+
+# Start a process that mints until the server is gone.
+sub start_minting
+{
+	my $minting = SnowflakeTest::start_minter($node, 'postgres', 1_000_000);
+
+	SnowflakeTest::wait_until('it has an ID', sub { -s $minting->{ids} });
+	return $minting;
+}
+
+sub node_of
+{
+	my ($id) = @_;
+
+	return $node->safe_psql('postgres', "SELECT snowflake_node('$id')");
+}
+
+# The last ID of the tick of an ID
+sub upper_bound
+{
+	my ($id) = @_;
+
+	return $node->safe_psql('postgres',
+		"SELECT snowflake_upper_bound(snowflake_timestamp('$id'))");
+}
+
+# The last ID of the time that mints may use.
+sub published
+{
+	return SnowflakeTest::status($node, 'postgres',
+		'snowflake_upper_bound(reserved_until)');
+}
+
+# What is stored for a node ID, as the last ID of that time.
+sub stored
+{
+	my ($node_id) = @_;
+
+	return $node->safe_psql('postgres',
+		"SELECT snowflake_upper_bound(reserved_until) FROM snowflake_reservation WHERE node = $node_id"
+	);
+}
+
+sub set_node
+{
+	my ($node_id) = @_;
+
+	$node->safe_psql('postgres',
+		"ALTER SYSTEM SET snowflake.node_id = $node_id");
+	$node->reload;
+	return;
+}
+
+sub wait_for_gate
+{
+	my ($node_id) = @_;
+
+	$node->poll_query_until('postgres',
+		"SELECT gate = 'open' AND node = $node_id FROM snowflake_status()")
+	  or die "gate does not open for node $node_id";
+	return;
+}
+
+sub terminate_keeper
+{
+	$node->safe_psql('postgres',
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE $keeper");
+	return;
+}
+
+my $offset_ms = 0;
+
+sub advance_clock
+{
+	my ($ms) = @_;
+
+	$offset_ms += $ms;
+	SnowflakeTest::set_clock($clock, $offset_ms);
+	return;
+}
+
+# Kill the server, and start it with another clock.
+sub crash
+{
+	my ($ms) = @_;
+
+	SnowflakeTest::kill_postmaster($node);
+	advance_clock($ms);
+	SnowflakeTest::start_after_kill($node, $clock);
+	SnowflakeTest::wait_for_mint($node, 'postgres');
+	return;
+}
+
+my $mint;
+my $id;
+
+# Two mints that have read the same newest position.  The clock is behind, so
+# each takes the next one.
+push @ids, mint();
+advance_clock(-30_000);
+$mint = start_mint('snowflake-mint-locked');
+detach('snowflake-mint-locked');
+push @ids, mint();
+is($ids[1], $ids[0] + 1, 'a mint overtakes another one');
+$node->safe_psql('postgres',
+	q{SELECT injection_points_wakeup('snowflake-mint-locked')});
+push @ids, finish_mint($mint);
+is($ids[2], $ids[1] + 1, 'which takes the position after that');
+
+# The floor is raised while a mint is in flight.
+$mint = start_mint('snowflake-mint-locked');
+my $floor =
+  $node->safe_psql('postgres',
+	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')"
+  );
+$node->safe_psql('postgres', "SELECT snowflake_advance('$floor')");
+pass('snowflake_advance() does not wait for a mint in flight');
+release('snowflake-mint-locked');
+push @ids, finish_mint($mint);
+cmp_ok($ids[-1], '>', $floor, 'which does not get an ID below the floor');
+
+# The reservation is extended while a mint is in flight.
+$mint = start_mint('snowflake-mint-locked');
+my $limit = published();
+$floor = $limit + 1;
+$node->safe_psql('postgres', "SELECT snowflake_advance('$floor')");
+cmp_ok(published(), '>', $floor,
+	'the reservation is extended while a mint is in flight');
+advance_clock(60_000);
+release('snowflake-mint-locked');
+push @ids, finish_mint($mint);
+cmp_ok($ids[-1], '>', $floor, 'which sees it');
+
+# It is extended after a mint has found it too short, and before that mint
+# waits for it.
+attach('snowflake-after-commit');
+$limit = published();
+advance_clock(120_000);
+refused();
+wait_for($keeper, 'snowflake-after-commit');
+$mint = start_mint('snowflake-wait-for-keeper');
+release('snowflake-after-commit');
+$node->poll_query_until('postgres',
+	"SELECT snowflake_upper_bound(reserved_until) > '$limit' FROM snowflake_status()"
+) or die "limit is not published";
+release('snowflake-wait-for-keeper');
+push @ids, finish_mint($mint);
+cmp_ok($ids[-1], '>', $limit,
+	'an extension that comes before the wait for it is not missed');
+
+# So with a gate that opens after a mint has found it closed.
+set_node(-1);
+$node->poll_query_until('postgres',
+	q{SELECT gate ~ 'not set' FROM snowflake_status()})
+  or die "gate does not close";
+$mint = start_mint('snowflake-wait-for-keeper');
+set_node(1);
+wait_for_gate(1);
+release('snowflake-wait-for-keeper');
+push @ids, finish_mint($mint);
+is(node_of($ids[-1]), 1, 'nor is a gate that opens');
+
+# The node ID changes while a mint is in flight, in a tick that has no ID yet.
+# The keeper waits for it before it stores where the old node ID ends, and
+# nobody else gets in.
+advance_clock(1_000);
+$mint = start_mint('snowflake-mint-locked');
+detach('snowflake-mint-locked');
+attach('snowflake-gate-closing');
+attach('snowflake-after-commit');
+set_node(2);
+wait_for($keeper, 'snowflake-gate-closing');
+my $newcomer = SnowflakeTest::start_minter($node, 'postgres', 1);
+wait_for_wait($newcomer);
+is(-s $newcomer->{ids}, 0, 'the gate is closing: a new mint waits');
+release('snowflake-gate-closing');
+wait_for($keeper, 'snowflake', 'snowflake-after-commit');
+is(waiting($keeper, 'snowflake'),
+	1, 'the keeper waits for the one in flight');
+$node->safe_psql('postgres',
+	q{SELECT injection_points_wakeup('snowflake-mint-locked')});
+push @ids, finish_mint($mint);
+is(node_of($ids[-1]), 1, 'which has the old node ID');
+wait_for($keeper, 'snowflake-after-commit');
+is(stored(1), upper_bound($ids[-1]),
+	'and its tick is the last that is stored for that');
+is(-s $newcomer->{ids}, 0, 'the gate is still closed');
+release('snowflake-after-commit');
+push @ids, finish_mint($newcomer);
+is(node_of($ids[-1]), 2, 'the other mint has the new node ID');
+
+# A mint that has read the clock, and an open gate, but not locked it yet.
+$mint = start_mint('snowflake-mint');
+attach('snowflake-after-commit');
+set_node(3);
+wait_for($keeper, 'snowflake-after-commit');
+release('snowflake-mint');
+wait_for_wait($mint);
+is(-s $mint->{ids}, 0,
+	'a mint that looked at the gate before it closed looks again');
+is(stored(2), upper_bound($ids[-1]),
+	'the last tick of the old node ID is stored');
+release('snowflake-after-commit');
+push @ids, finish_mint($mint);
+is(node_of($ids[-1]), 3, 'and the mint has the new one');
+
+# The same, but the gate has closed and opened in between.
+$mint = start_mint('snowflake-mint');
+detach('snowflake-mint');
+set_node(1);
+wait_for_gate(1);
+push @ids, mint();
+$node->safe_psql('postgres',
+	q{SELECT injection_points_wakeup('snowflake-mint')});
+push @ids, finish_mint($mint);
+is(node_of($ids[-1]), 1,
+	'a mint that slept through a change of the node ID has the new one');
+is(SnowflakeTest::disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
+
+# A clean stop, as far as the keeper is concerned, while a mint is in flight:
+# it waits for that before it stores the exact end, and even if the server dies
+# right then nothing comes twice.
+advance_clock(1_000);
+$mint = start_mint('snowflake-mint-locked');
+attach('snowflake-after-commit');
+terminate_keeper();
+wait_for($keeper, 'snowflake', 'snowflake-after-commit');
+release('snowflake-mint-locked');
+push @ids, finish_mint($mint);
+wait_for($keeper, 'snowflake-after-commit');
+is(stored(1), upper_bound($ids[-1]),
+	'the keeper stops: the stored end is the tick of the mint in flight');
+crash(-30_000);
+push @ids, mint();
+cmp_ok($ids[-1], '>', $ids[-2], 'after a crash just then, IDs resume above it');
+
+# The keeper dies with a reservation that is not committed, or is but has not
+# been published: no ID has made use of it.  Others mint all the time.  The
+# next clock is behind what was stored, so nothing but that keeps the new IDs
+# above the old ones; and not by more than max_lead, so nobody has to wait.
+foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
+{
+	my $ms = $point =~ /before/ ? -30_000 : 30_000;
+
+	foreach my $how ('keeper terminated', 'keeper killed', 'server killed')
+	{
+		my $minting = start_minting();
+		my $old_limit = published();
+
+		attach($point);
+		advance_clock(75_000);
+		refused();
+		wait_for($keeper, $point);
+		is(published(), $old_limit, "$point, $how: it is not published");
+		cmp_ok(stored(1), $point =~ /before/ ? '==' : '>',
+			$old_limit,
+			$point =~ /before/ ? 'it is not stored' : 'it is stored');
+		SnowflakeTest::wait_until('the others are at the limit',
+			sub { waiting($minter, 'SnowflakeKeeper') });
+		my $reserved = stored(1);
+
+		if ($how eq 'keeper terminated')
+		{
+			detach($point);
+			terminate_keeper();
+			SnowflakeTest::wait_until('the others mint',
+				sub { (published() || 0) > $old_limit });
+			$node->safe_psql('postgres',
+				q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
+			);
+		}
+		elsif ($how eq 'keeper killed')
+		{
+			my $offset = -s $node->logfile;
+			kill 'KILL',
+			  $node->safe_psql('postgres',
+				"SELECT pid FROM pg_stat_activity WHERE $keeper");
+			advance_clock($ms);
+			$node->wait_for_log(
+				qr/database system is ready to accept connections/, $offset);
+			SnowflakeTest::wait_for_mint($node, 'postgres');
+		}
+		else
+		{
+			crash($ms);
+		}
+		my $minted = SnowflakeTest::finish_minter($minting);
+		cmp_ok(scalar(@$minted), '>', 0, 'IDs have been minted');
+		cmp_ok($minted->[0], '>', $ids[-1], 'after the others');
+		is(SnowflakeTest::disorder($minted), 0, 'and ascend');
+		cmp_ok($minted->[-1], '<=', $old_limit, 'up to the limit')
+		  unless $how eq 'keeper terminated';
+		push @ids, $minted->[-1], mint();
+		cmp_ok($ids[-1], '>', $ids[-2], 'IDs go on above them');
+		cmp_ok($ids[-1], '>', $reserved, 'and above what was stored')
+		  unless $how eq 'keeper terminated';
+	}
+}
+is(SnowflakeTest::disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
+
+# Again and again, with several mints in flight at each change of the node ID
+my @minting = map { start_minting() } 1 .. 4;
+foreach my $node_id (11 .. 18)
+{
+	attach('snowflake-mint-locked');
+	wait_for($minter, 'snowflake-mint-locked');
+	detach('snowflake-mint-locked');
+	set_node($node_id);
+	wait_for($keeper, 'snowflake');
+	wake_all('snowflake-mint-locked');
+	wait_for_gate($node_id);
+	$node->poll_query_until('postgres',
+		"SELECT snowflake_node(last_id) = $node_id FROM snowflake_status()")
+	  or die "nothing is minted on node $node_id";
+}
+$node->stop('immediate');
+my @all;
+foreach my $minting (@minting)
+{
+	my $minted = SnowflakeTest::finish_minter($minting);
+
+	is(SnowflakeTest::disorder($minted), 0,
+		scalar(@$minted) . ' IDs of a session ascend');
+	push @all, @$minted;
+}
+my %count;
+$count{$_}++ foreach @all;
+is(scalar(grep { $_ > 1 } values %count), 0, 'no ID is there twice');
+
+done_testing();
