@@ -37,6 +37,8 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 # test/run.sh starts one.
 REGRESS = setup type operators index layout vectors decode mint timerange encode explain convert
 REGRESS_OPTS = --inputdir=test --encoding=UTF8
+ISOLATION = concurrent_keys session_order
+ISOLATION_OPTS = --inputdir=test --outputdir=.
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
 
