@@ -43,7 +43,7 @@ PG_FUNCTION_INFO_V1(snowflake_convert_column);
  * What will be done
  */
 
-static char *
+static const char *
 new_type_name(Conversion *conv, KeyColumn *column)
 {
 	return column->new_type == INT8OID ? "bigint" :

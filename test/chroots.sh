@@ -5,11 +5,14 @@
 # lies under its own name is whole; a file in it says what it was made of.  All
 # of this needs root: see become_root().
 
+: "${root:?lib.sh comes first}"
 cache=${SNOWFLAKE_MATRIX_CACHE:-${XDG_CACHE_HOME:-/var/cache}/snowflake-matrix}
 
 # Which suite carries which version, its first one being the base.
+# shellcheck disable=SC2034 # used by those who source this
 declare -A suites_of=([15]=bookworm [17]=trixie [18]=forky [19]="sid experimental")
 
+# shellcheck disable=SC2034 # likewise
 default_versions="15 17 18 19"
 
 # What the tests need, besides the server.
@@ -99,7 +102,7 @@ chroot_is_whole()
 # versions.  On failure, prints why on one line.  The caller holds the lock.
 make_chroot()
 {
-	local name=$1 suites=$2 versions=$3 dir=$cache/$1 log=$cache/$1.log
+	local suites=$2 versions=$3 dir=$cache/$1 log=$cache/$1.log
 	local packages=$chroot_packages what suite version source option status=0 options=() sources=()
 
 	for version in $versions; do
@@ -165,9 +168,9 @@ open_chroot()
 }
 
 # Run a command in a chroot that is open, beside a copy of the tree in /src.  Its
-# mounts and processes are
-# in namespaces of their own, so that none of them outlives the command, whatever
-# ends it.  (SIGTERM does not end unshare, SIGKILL does.)  $1: the chroot's name
+# mounts and processes are in namespaces of their own, so that none of them
+# outlives the command, whatever ends it.  (SIGTERM does not end unshare, SIGKILL
+# does.)  $1: the chroot's name
 in_chroot()
 {
 	local dir=$cache/$1

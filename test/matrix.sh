@@ -22,7 +22,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/chroots.sh"
 
-kinds="build regress isolation tap"
+kinds=(build regress isolation tap)
 jobs=$(($(nproc) + 1))
 prepare=
 versions=
@@ -64,13 +64,13 @@ finished=
 # Print the verdict, whatever has happened before.
 finish()
 {
-	local version passed=0 failed=0 skipped=0 ok bad skip tested= missing=
+	local version passed=0 failed=0 skipped=0 ok bad skip tested='' absent=''
 
 	trap - EXIT
 	kill_jobs
 	for version in $versions; do
 		if [ -e "$results/$version.missing" ]; then
-			missing+=" $version"
+			absent+=" $version"
 		elif [ -e "$results/$version.count" ]; then
 			tested+=" $version"
 			read -r ok bad skip <"$results/$version.count"
@@ -89,7 +89,7 @@ finish()
 	elif [ -z "$prepare" ] && [ -z "$tested" ]; then
 		failed=$((failed + 1))
 	fi
-	say "tested:${tested:- none}${missing:+; could not be set up:$missing}"
+	say "tested:${tested:- none}${absent:+; could not be set up:$absent}"
 	[ "$skipped" = 0 ] || say "$skipped skipped"
 	say "$passed passed, $failed failed"
 	[ "$failed" = 0 ] || exit 1
@@ -121,7 +121,7 @@ kill_jobs()
 # details of what failed.
 fold()
 {
-	local version=$1 line kind= last= ok=0 bad=0 skip=0
+	local version=$1 line kind='' last='' ok=0 bad=0 skip=0
 	local result='^\[ *[0-9]+ s\] ([a-z]+)( [^:]*)?: ([0-9]+) passed, ([0-9]+) failed(, ([0-9]+) skipped)?$'
 
 	while IFS= read -r line; do
@@ -151,13 +151,13 @@ fold()
 # Set up a version and test it.
 run_version()
 {
-	local version=$1 pg_config= why= command=()
+	local version=$1 pg_config='' why='' command=()
 
 	set +m
 	if pg_config=$(installed_pg_config "$version"); then
 		[ -z "$prepare" ] || return 0
-		progress "PostgreSQL $version: here, $kinds"
-		command=(env PG_CONFIG="$pg_config" SECONDS="$SECONDS" bash "$root/test/run.sh" $kinds)
+		progress "PostgreSQL $version: here, ${kinds[*]}"
+		command=(env PG_CONFIG="$pg_config" SECONDS="$SECONDS" bash "$root/test/run.sh" "${kinds[@]}")
 	else
 		progress "PostgreSQL $version: set up"
 		if [ -z "${suites_of[$version]:-}" ]; then
@@ -172,8 +172,8 @@ run_version()
 			return 0
 		fi
 		[ -z "$prepare" ] || return 0
-		progress "PostgreSQL $version: $kinds"
-		command=(in_chroot "$version" bash /src/test/run.sh $kinds)
+		progress "PostgreSQL $version: ${kinds[*]}"
+		command=(in_chroot "$version" bash /src/test/run.sh "${kinds[@]}")
 	fi
 	"${command[@]}" 2>&1 | fold "$version"
 }

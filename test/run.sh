@@ -334,7 +334,10 @@ matrix_arguments()
 
 run_matrix()
 {
-	run_script matrix matrix.sh $(matrix_arguments)
+	local arguments
+
+	read -ra arguments <<<"$(matrix_arguments)"
+	run_script matrix matrix.sh "${arguments[@]}"
 }
 
 run_upgrade()

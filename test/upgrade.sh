@@ -31,7 +31,7 @@ finish()
 # Install the extension in every version, and run the test with the newest.
 run_here()
 {
-	local version paths= log status=0
+	local version paths='' log status=0
 
 	make_workspace
 	for version in $versions; do

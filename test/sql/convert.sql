@@ -96,10 +96,10 @@ INSERT INTO parts_of (k) VALUES (1);
 INSERT INTO parts_of_1 (k) VALUES (1);
 
 -- Inheritance: children with a default, an identity or a reference of their own
-CREATE TABLE cities (id serial PRIMARY KEY, name text);
-CREATE TABLE capitals (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY) INHERITS (cities);
-CREATE TABLE villages (id int DEFAULT 7) INHERITS (cities);
-CREATE TABLE flags (city int REFERENCES capitals);
+CREATE TABLE cities (id bigserial PRIMARY KEY, name text);
+CREATE TABLE capitals (id bigint GENERATED ALWAYS AS IDENTITY UNIQUE) INHERITS (cities);
+CREATE TABLE villages (id bigint DEFAULT 7) INHERITS (cities);
+CREATE TABLE flags (city int REFERENCES capitals (id));
 INSERT INTO cities (name) VALUES ('one');
 INSERT INTO capitals (name) VALUES ('two');
 INSERT INTO flags VALUES (1);
