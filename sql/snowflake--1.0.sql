@@ -958,7 +958,7 @@ COMMENT ON FUNCTION snowflake_accept_layout() IS 'take the configured layout in 
 
 -- Migration
 --
--- The rights are checked by the statements that it executes.
+-- It checks the caller's rights before it locks, and its statements do again.
 
 CREATE FUNCTION snowflake_convert_column(relation regclass, column_name name,
 	type regtype DEFAULT 'pg_catalog.int8', dry_run boolean DEFAULT false)

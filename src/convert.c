@@ -68,16 +68,17 @@ altered_tables(Conversion *conv)
 {
 	List	   *tables = NIL;
 	Oid			last = InvalidOid;
+	bool		key_first = snowflake_alters(conv, conv->key);
 	ListCell   *lc;
 
-	if (snowflake_alters(conv, conv->key))
+	if (key_first)
 		tables = lappend(tables, conv->key);
 	foreach(lc, conv->columns)
 	{
 		KeyColumn  *column = lfirst(lc);
 
 		if (!snowflake_alters(conv, column) || column->relid == last ||
-			(tables != NIL && column->relid == conv->relid))
+			(key_first && column->relid == conv->relid))
 			continue;
 		tables = lappend(tables, column);
 		last = column->relid;
@@ -302,6 +303,12 @@ check_keys(Conversion *conv)
 		snowflake_refuse(conv, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
 						 psprintf("The smallest key is " INT64_FORMAT ", and a snowflake is never negative.", smallest),
 						 "As a bigint the column can keep it.");
+
+	if (key->bounds_partitions)
+		ereport(WARNING,
+				errmsg("table \"%s\" is partitioned by column \"%s\"",
+					   key->relname, conv->column),
+				errhint("New rows need a partition that takes snowflakes: snowflake_lower_bound() gives bounds."));
 
 	next = next_id(conv);
 	if (largest < next)

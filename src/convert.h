@@ -40,6 +40,7 @@ typedef struct KeyColumn
 	bool		fills_itself;	/* by snowflake_next() */
 	char	   *references;		/* a table that it references, or NULL */
 	char	   *obstacle;		/* why its type cannot be changed, or NULL */
+	bool		bounds_partitions;	/* by range or list */
 } KeyColumn;
 
 /* A sequence that the key owns or is filled from. */

@@ -149,7 +149,9 @@ static const char *columns_query =
 "						AND p.deptype = 'i')"
 "			THEN format('Its type would change, and column %I is part of the partition key of %I.%I.',"
 "						a.attname, n.nspname, c.relname)"
-"	END "
+"	END,"
+"	EXISTS (SELECT FROM pg_partitioned_table p"
+"			WHERE p.partrelid = c.oid AND p.partstrat <> 'h' AND a.attnum = ANY (p.partattrs)) "
 "FROM (SELECT relid, name, bool_or(is_key) AS is_key FROM touched GROUP BY relid, name) t"
 "	JOIN pg_attribute a ON a.attrelid = t.relid AND a.attname = t.name"
 "	JOIN pg_class c ON c.oid = a.attrelid"
@@ -313,6 +315,7 @@ collect_columns(Conversion *conv)
 		column->fills_itself = bool_value(row, 14) && column->identity == '\0';
 		column->references = text_value(row, 15);
 		column->obstacle = text_value(row, 16);
+		column->bounds_partitions = bool_value(row, 17);
 		column->new_type = needed_type(conv, column);
 
 		conv->columns = lappend(conv->columns, column);

@@ -112,8 +112,10 @@ snowflake_my_mint_counter(void)
 uint64
 snowflake_minted(void)
 {
-	return minted_since_start() -
-		pg_atomic_read_u64(&snowflake_counters->minted_before);
+	/* in this order: what is minted meanwhile adds to it */
+	uint64		before = pg_atomic_read_u64(&snowflake_counters->minted_before);
+
+	return minted_since_start() - before;
 }
 
 static void

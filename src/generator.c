@@ -296,15 +296,13 @@ snowflake_raise(uint64 position, SnowflakeRaise by)
 	uint64		last = pg_atomic_read_u64(&gen->last);
 
 	Assert(position <= pg_atomic_read_u64(&gen->limit));
-	while (last < position)
-	{
-		if (pg_atomic_compare_exchange_u64(&gen->last, &last, position))
-		{
-			pg_atomic_write_u64(&gen->raised_to, position);
-			pg_atomic_write_u32(&gen->raised_by, by);
-			break;
-		}
-	}
+
+	/* first, so that nobody takes the position for an ID */
+	pg_atomic_write_u32(&gen->raised_by, by);
+	pg_atomic_write_u64(&gen->raised_to, position);
+	while (last < position &&
+		   !pg_atomic_compare_exchange_u64(&gen->last, &last, position))
+		;
 	ConditionVariableBroadcast(&gen->changed);
 }
 

@@ -104,7 +104,7 @@ typedef struct SnowflakeGenerator
 
 	/*
 	 * Position and reason of the last raise without minting.  Only the keeper
-	 * writes them, atomically; they serve messages only.
+	 * writes them, atomically; they serve messages and the status only.
 	 */
 	pg_atomic_uint64 raised_to;
 	pg_atomic_uint32 raised_by;
@@ -117,6 +117,13 @@ typedef struct SnowflakeGenerator
 	 */
 	Latch	   *volatile keeper_latch;
 	pg_atomic_uint32 keeper_pid;
+
+	/*
+	 * The gate was closed, and the exact end, which stands still since, is
+	 * not stored yet.  Only the keeper, which does that before it opens the
+	 * gate again; if it fails, its successor does.
+	 */
+	bool		unsettled;
 
 	/*
 	 * SQLSTATE of the error that ended the keeper's last round, 0 if none

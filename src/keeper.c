@@ -14,8 +14,8 @@
  *
  * In shared memory it follows one order, which generator.c depends on: commit
  * first, publish afterwards.  A commit here is always durable: synchronous
- * replication included, but for the one at the end, which only ever lowers what
- * is reserved.
+ * replication included, but for that of an exact end, which only ever lowers
+ * what is reserved.
  *
  * An error ends the process, and the postmaster starts another one.  The state
  * of the generator is in shared memory and complete at every moment, so a new
@@ -77,9 +77,6 @@ static volatile sig_atomic_t cancel_arrived = false;
 
 /* The end is being stored, which waits for nobody. */
 static volatile sig_atomic_t storing_end = false;
-
-/* The gate was closed, but the exact end is not stored yet. */
-static bool unsettled = false;
 
 
 /*
@@ -272,7 +269,7 @@ settle(void)
 								snowflake_position_time(&snowflake_server_layout,
 														last));
 	commit_transaction();
-	unsettled = false;
+	gen->unsettled = false;
 }
 
 /*
@@ -440,12 +437,15 @@ keeper_round(void)
 		ereport(LOG,
 				errmsg("snowflake gate closed for node %d", gen->node));
 		snowflake_gate_close(GATE_OPENING);
-		unsettled = true;
-		settle();
+		gen->unsettled = true;
 	}
 
 	if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
+	{
+		if (gen->unsettled)
+			settle();
 		open_gate(requests);
+	}
 	else
 	{
 		if (pg_atomic_read_u64(&gen->last) >= pg_atomic_read_u64(&gen->refill) ||
@@ -503,7 +503,14 @@ snowflake_keeper_main(Datum main_arg)
 		ResetLatch(MyLatch);
 	}
 	if (ShutdownRequestPending)
-		proc_exit(1);
+	{
+		if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN && !gen->unsettled)
+			proc_exit(1);
+
+		/* there is an end to be stored, and a connection needed for that */
+		storing_end = true;
+		QueryCancelPending = false;
+	}
 
 	BackgroundWorkerInitializeConnection(snowflake_database, NULL,
 										 BGWORKER_BYPASS_ALLOWCONN);
@@ -571,10 +578,11 @@ snowflake_keeper_main(Datum main_arg)
 	}
 
 	/* the gate is closed already if a change of the node ID was cut short */
-	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN || unsettled)
+	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN || gen->unsettled)
 	{
 		storing_end = true;
 		snowflake_gate_close(GATE_STOPPING);
+		gen->unsettled = true;
 		settle();
 		ereport(LOG,
 				errmsg("snowflake gate closed"),

@@ -9,7 +9,7 @@
  * point-in-time recovery, base backups and pg_upgrade without a line of code
  * here.
  *
- * All functions run in the keeper, inside a transaction with SPI connected.
+ * All but the trigger run in the keeper, inside a transaction with SPI connected.
  * When that is durable, and what may be published then, is for keeper.c to
  * say.  The table is looked up each time, since an extension can be moved or
  * dropped.
@@ -57,16 +57,6 @@ find_table(void)
 	return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 }
 
-/* The configured layout, canonical, as a datum. */
-static Datum
-configured_layout(void)
-{
-	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-
-	snowflake_layout_print(&snowflake_server_layout, text, sizeof(text));
-	return CStringGetTextDatum(text);
-}
-
 /* The same for those who know that it is there. */
 static char *
 get_table(void)
@@ -76,6 +66,16 @@ get_table(void)
 	if (table == NULL)
 		elog(ERROR, "extension \"snowflake\" does not exist");
 	return table;
+}
+
+/* The configured layout, canonical, as a datum. */
+static Datum
+configured_layout(void)
+{
+	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+
+	snowflake_layout_print(&snowflake_server_layout, text, sizeof(text));
+	return CStringGetTextDatum(text);
 }
 
 bool

@@ -149,7 +149,7 @@ advice(SnowflakeGate gate, int64 lead_usec)
 	if (lead_usec > allowed_usec)
 		return psprintf("Check the server's clock: minting goes on when it is %s further.",
 						snowflake_duration(lead_usec - allowed_usec));
-	if (layout_ends - snowflake_wall_clock() < SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
+	if (snowflake_wall_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		return "Plan for another snowflake.layout: doc/operating.md says which can follow.";
 	return NULL;
 }

@@ -119,14 +119,18 @@ watch_limit(const Look *look, int64 lead_usec)
 	int64		reservation_usec = snowflake_reservation_ms * INT64CONST(1000);
 	uint64		waits = pg_atomic_read_u64(&snowflake_counters->clock_waits.mints);
 	int64		since_last_usec = look->monotonic_usec - last_usec;
+	int64		max_lead_usec = snowflake_max_lead_ms * INT64CONST(1000);
+	int64		tick_usec = snowflake_server_layout.tick_usec;
 	bool		at_limit;
 
 	/* a request that came during the last round says nothing new */
 	if (since_last_usec < reservation_usec / 8)
 		return;
 
-	at_limit = waits > last_waits &&
-		lead_usec + snowflake_server_layout.tick_usec >= snowflake_max_lead_ms * INT64CONST(500) &&
+	/* a clock that went back is another matter, as is a reset of the counters */
+	at_limit = waits != last_waits &&
+		lead_usec + tick_usec >= max_lead_usec / 2 &&
+		lead_usec <= max_lead_usec + tick_usec &&
 		since_last_usec <= reservation_usec;
 	last_usec = look->monotonic_usec;
 	last_waits = waits;
@@ -171,7 +175,7 @@ watch_layout(const Look *look)
 		ereport(WARNING,
 				errmsg("the snowflake layout ended at \"%s\"",
 					   timestamptz_to_str(end)));
-	else if (end - look->wall < SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
+	else if (look->wall > end - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		ereport(WARNING,
 				errmsg("the snowflake layout ends at \"%s\", in %d days",
 					   timestamptz_to_str(end),

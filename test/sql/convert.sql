@@ -110,6 +110,19 @@ INSERT INTO villages (name) VALUES ('four');
 INSERT INTO flags SELECT id FROM capitals WHERE name = 'three';
 SELECT name, id > 1000000 AS new FROM cities ORDER BY id;
 
+-- A key that fills itself already, with a reference in its own table, and one in
+-- a table that is older
+CREATE TABLE older (k int);
+CREATE TABLE tree (id bigint PRIMARY KEY DEFAULT snowflake_next(), parent int REFERENCES tree);
+ALTER TABLE older ADD FOREIGN KEY (k) REFERENCES tree;
+SELECT * FROM snowflake_convert_column('tree', 'id');
+
+-- Partitions that take no snowflake, and those that take any
+CREATE TABLE ranges (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE hashes (id bigint PRIMARY KEY) PARTITION BY HASH (id);
+SELECT * FROM snowflake_convert_column('ranges', 'id');
+SELECT * FROM snowflake_convert_column('hashes', 'id');
+
 -- Inherited from the same table on two ways, and from two tables
 CREATE TABLE top (id int);
 CREATE TABLE a () INHERITS (top);
@@ -243,7 +256,7 @@ RESET ROLE;
 
 SET client_min_messages = warning;
 DROP SCHEMA hostile, "Odd ""S" CASCADE;
-DROP TABLE orders, items, parts, notes, small, big, always, by_default, plain, random, unowned, shared, sharing,
+DROP TABLE older, tree, ranges, hashes, orders, items, parts, notes, small, big, always, by_default, plain, random, unowned, shared, sharing,
 	shared_identity, sharing_identity, log, seen, cities, capitals, villages, flags, parts_of, top, a, b, bottom, one, two,
 	both_of_them, for_now, kept, watched, domains, integers, of_domain, by_id, by_expression, of_type, negative,
 	large, used, owned, owners_other CASCADE;

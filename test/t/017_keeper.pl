@@ -133,6 +133,27 @@ $node->poll_query_until('postgres',
   or die "node ID does not change back";
 mint();
 
+# A stop while it pauses after a failure: the end is stored all the same.
+$node->safe_psql('postgres', 'SELECT snowflake_next()');
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE snowflake_reservation IN EXCLUSIVE MODE');
+SnowflakeTest::wait_until(
+	'the keeper fails and pauses',
+	sub {
+		$node->psql('postgres', 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
+		return $node->safe_psql('postgres',
+			q{SELECT keeper_pid IS NOT NULL AND coalesce(advice ~ '55P03', false) FROM snowflake_status()}
+		) eq 't';
+	});
+$locker->quit;
+$offset = -s $node->logfile;
+$node->stop;
+is( SnowflakeTest::log_count($node, qr/LOG:  snowflake gate closed$/, $offset),
+	1, 'stopped while it pauses after a failure: the end is stored');
+$node->start;
+SnowflakeTest::wait_for_mint($node, 'postgres');
+mint();
+
 # Killed: PostgreSQL restarts all processes, as for any backend.
 {
 	$pid = keeper_pid();
