@@ -57,7 +57,10 @@ typedef struct SnowflakeCounters
 	pg_atomic_uint64 reset_at;	/* a TimestampTz */
 	pg_atomic_uint64 minted_before; /* the sum of "minted" at the reset */
 
-	/* By number in the process array; nobody mints but regular backends. */
+	/*
+	 * By number in the process array; nobody mints but regular backends.  How
+	 * many there are is set when the server starts.
+	 */
 	int			nminted;
 	SnowflakeMintCounter minted[FLEXIBLE_ARRAY_MEMBER];
 } SnowflakeCounters;

@@ -46,8 +46,8 @@ installed_pg_config()
 }
 
 # Where this machine gets Debian from, as a one-line source has it: "[options]
-# URI".  apt itself says which of its sources that is; only the options that
-# say whom to trust have to be looked up there.
+# URI"; fails if there is none.  apt itself says which of its sources that is;
+# only the options that say whom to trust have to be looked up there.
 debian_source()
 {
 	local uri entry options=
@@ -55,7 +55,7 @@ debian_source()
 	read -r uri entry < <(apt-get indextargets --format '$(REPO_URI) $(SOURCESENTRY)' \
 		'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' |
 		grep -v '^cdrom:') || true
-	uri=${uri:-http://deb.debian.org/debian}
+	[ -n "${uri:-}" ] || return 1
 	uri=${uri%/}
 	case ${entry:-} in
 		*.sources:*)
@@ -112,7 +112,7 @@ make_chroot()
 	! chroot_is_whole "$dir" "$what" || return 0
 
 	command -v mmdebstrap >/dev/null || { say "mmdebstrap is missing"; return 1; }
-	source=$(debian_source)
+	source=$(debian_source) || { say "apt has no source of Debian"; return 1; }
 	for suite in $suites; do
 		sources+=("deb $source $suite main")
 	done

@@ -12,18 +12,6 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 goal=95
-passed=0
-failed=0
-finish()
-{
-	[ $? = 0 ] || failed=$((failed + 1))
-	trap - EXIT
-	cleanup || true
-	say "$passed passed, $failed failed"
-	[ "$failed" = 0 ] && [ "$passed" -gt 0 ] || exit 1
-	exit 0
-}
-
 # One result.  $1: what, $2: its exit status
 result()
 {

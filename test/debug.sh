@@ -91,10 +91,9 @@ get_source()
 	done < <(
 		apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' |
 			sed -n '/security/d; s/^Debian //p' | sort -u
-		echo http://deb.debian.org/debian
 	)
 	tarball=$(compgen -G "$cache/source.part/*.orig.tar.*") ||
-		die "no mirror has the source of PostgreSQL $version"
+		die "none of apt's sources has the source of PostgreSQL $version"
 	tar -C "$cache/source.part" -xf "$tarball" --strip-components=1 --no-same-owner
 	rm -f "$cache"/source.part/*.tar.* "$cache"/source.part/*.dsc
 	rm -rf "$cache/apt"

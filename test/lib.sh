@@ -19,6 +19,21 @@ apt_updated=
 unset PGHOST PGPORT PGUSER PGDATABASE PGPASSWORD PGSERVICE PGOPTIONS PGDATA
 export LC_ALL=C
 
+# What the EXIT trap of a script does that has nothing else to say at its end:
+# the verdict, of results that it counts here.  Others have a finish() of their
+# own.
+passed=0
+failed=0
+finish()
+{
+	[ $? = 0 ] || failed=$((failed + 1))
+	trap - EXIT
+	cleanup || true
+	say "$passed passed, $failed failed"
+	[ "$failed" = 0 ] && [ "$passed" -gt 0 ] || exit 1
+	exit 0
+}
+
 say()
 {
 	printf '%s\n' "$*"

@@ -21,18 +21,6 @@ while [ $# -gt 0 ]; do
 	shift 2
 done
 
-passed=0
-failed=0
-finish()
-{
-	[ $? = 0 ] || failed=$((failed + 1))
-	trap - EXIT
-	cleanup || true
-	say "$passed passed, $failed failed"
-	[ "$failed" = 0 ] && [ "$passed" -gt 0 ] || exit 1
-	exit 0
-}
-
 # One result.  $1: what, $2: true or the like
 check()
 {
