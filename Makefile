@@ -12,6 +12,7 @@ OBJS = \
 	src/convert.o \
 	src/convert_facts.o \
 	src/counters.o \
+	src/current.o \
 	src/decode.o \
 	src/encode.o \
 	src/explain.o \
