@@ -19,6 +19,7 @@ extern char *snowflake_database;
 extern int	snowflake_max_lead_ms;
 extern int	snowflake_max_wait_ms;
 extern int	snowflake_reservation_ms;
+extern char *snowflake_kept_in;
 
 /* snowflake.layout, parsed; only its assign hook writes it */
 extern SnowflakeLayout snowflake_server_layout;
