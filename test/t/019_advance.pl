@@ -118,7 +118,7 @@ cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 # It does not return, and raises nothing, before that can be stored.
 $id = future('10 min');
 my $session = $node->background_psql('postgres');
-$session->query_safe('BEGIN; LOCK TABLE snowflake_reservation');
+$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $error = SnowflakeTest::error_of($node, 'postgres',
 	"SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id')");
 is($error->{sqlstate}, '55000', 'the table is locked: an error');

@@ -168,8 +168,7 @@ sub contents
 				   'SELECT %L, count(*), md5(string_agg(t::text, E''\n'' ORDER BY t::text)) FROM ONLY %s t',
 				   oid::regclass, oid::regclass), ' UNION ALL ' ORDER BY oid::regclass::text)
 		  FROM pg_class
-		 WHERE relkind IN ('r', 'v', 'm') AND relnamespace = 'public'::regnamespace
-		   AND relname <> 'snowflake_reservation'});
+		 WHERE relkind IN ('r', 'v', 'm') AND relnamespace = 'public'::regnamespace});
 
 	return $node->safe_psql($dbname, $query);
 }
@@ -194,7 +193,7 @@ like($contents, qr/^december\|744\|/m,
 	'the view finds the rows of its period');
 is( $source->safe_psql(
 		'everything',
-		'SELECT count(*) FROM snowflake_reservation WHERE node = 3'),
+		'SELECT count(*) FROM snowflake_keeper.reservation WHERE node = 3'),
 	'1',
 	'the database that is dumped has a reservation');
 
@@ -234,7 +233,7 @@ foreach
 	my $text = slurp_file("$dir/$script");
 
 	like($text, qr/^COPY public\.base /m, "$script has the rows of tables");
-	unlike($text, qr/snowflake_reservation/,
+	unlike($text, qr/snowflake_keeper\.reservation|reserved_until|kept_in/,
 		"$script does not mention the reservation");
 }
 $source->stop;
@@ -278,7 +277,7 @@ $target->command_ok(
 	'restore from the directory, with jobs');
 
 is( $target->safe_psql(
-		'everything', 'SELECT count(*) FROM snowflake_reservation'),
+		'everything', 'SELECT count(*) FROM snowflake_keeper.reservation'),
 	'0',
 	'no reservation has come along');
 
@@ -299,7 +298,7 @@ sub plan_of
 
 SnowflakeTest::wait_for_mint($target, 'everything');
 is( $target->safe_psql(
-		'everything', 'SELECT node FROM snowflake_reservation'),
+		'everything', 'SELECT node FROM snowflake_keeper.reservation'),
 	'9',
 	'the new server has a reservation for its own node ID');
 
@@ -422,7 +421,7 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 }
 
 is( $target->safe_psql(
-		'everything', 'SELECT node FROM snowflake_reservation'),
+		'everything', 'SELECT node FROM snowflake_keeper.reservation'),
 	'9',
 	'the reservation of the old server never came along');
 

@@ -256,7 +256,7 @@ $node->safe_psql('plain', 'SELECT snowflake_advance(snowflake_next())');
 $node->restart;
 SnowflakeTest::wait_for_mint($node, 'plain');
 is( join('',
-		rows('kept', 'SELECT count(*) FROM public.snowflake_reservation')),
+		rows('kept', 'SELECT count(*) FROM snowflake_keeper.reservation')),
 	'2',
 	'the keeper has kept its reservation');
 $node->stop;
