@@ -184,7 +184,7 @@ $error = SnowflakeTest::error_of($node, 'postgres',
 	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($error->{sqlstate}, '42501', 'an ordinary user may not advance');
 $node->safe_psql('postgres',
-	'GRANT EXECUTE ON FUNCTION snowflake_advance(snowflake) TO ordinary');
+	'GRANT EXECUTE ON FUNCTION snowflake_advance(bigint) TO ordinary');
 ($ret) = $node->psql('postgres',
 	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($ret, 0, 'unless granted');
