@@ -14,6 +14,7 @@ OBJS = \
 	src/counters.o \
 	src/current.o \
 	src/decode.o \
+	src/duration.o \
 	src/encode.o \
 	src/explain.o \
 	src/generator.o \

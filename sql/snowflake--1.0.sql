@@ -206,12 +206,12 @@ COMMENT ON CAST (snowflake_instant AS bigint) IS 'the same number';
 CREATE FUNCTION snowflake_bound_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_bound_support(internal) IS 'planner support for bounds';
-CREATE FUNCTION snowflake_since_support(internal) RETURNS internal
+CREATE FUNCTION snowflake_ge_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_since_support(internal) IS 'planner support for >= of a snowflake and a time';
-CREATE FUNCTION snowflake_after_support(internal) RETURNS internal
+COMMENT ON FUNCTION snowflake_ge_support(internal) IS 'planner support for >= of a snowflake and a time';
+CREATE FUNCTION snowflake_gt_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_after_support(internal) IS 'planner support for > of a snowflake and a time';
+COMMENT ON FUNCTION snowflake_gt_support(internal) IS 'planner support for > of a snowflake and a time';
 CREATE FUNCTION snowflake_range_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_range_support(internal) IS
@@ -253,28 +253,28 @@ CREATE OPERATOR <= (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTIO
 	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
 COMMENT ON OPERATOR <= (snowflake_instant, timestamptz) IS 'less than or equal, by the snowflake''s time';
 CREATE FUNCTION snowflake_ge(id snowflake_instant, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_since_support
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_ge_support
 	RETURN id::bigint > snowflake_before(ts);
 COMMENT ON FUNCTION snowflake_ge(snowflake_instant, timestamptz) IS 'implementation of >= operator';
 CREATE OPERATOR >= (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTION = snowflake_ge,
 	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
 COMMENT ON OPERATOR >= (snowflake_instant, timestamptz) IS 'greater than or equal, by the snowflake''s time';
 CREATE FUNCTION snowflake_gt(id snowflake_instant, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_after_support
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_gt_support
 	RETURN id::bigint > snowflake_until(ts);
 COMMENT ON FUNCTION snowflake_gt(snowflake_instant, timestamptz) IS 'implementation of > operator';
 CREATE OPERATOR > (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTION = snowflake_gt,
 	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
 COMMENT ON OPERATOR > (snowflake_instant, timestamptz) IS 'greater than, by the snowflake''s time';
 CREATE FUNCTION snowflake_lt(ts timestamptz, id snowflake_instant) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_after_support
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_gt_support
 	RETURN id::bigint > snowflake_until(ts);
 COMMENT ON FUNCTION snowflake_lt(timestamptz, snowflake_instant) IS 'implementation of < operator';
 CREATE OPERATOR < (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION = snowflake_lt,
 	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
 COMMENT ON OPERATOR < (timestamptz, snowflake_instant) IS 'less than, by the snowflake''s time';
 CREATE FUNCTION snowflake_le(ts timestamptz, id snowflake_instant) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_since_support
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_ge_support
 	RETURN id::bigint > snowflake_before(ts);
 COMMENT ON FUNCTION snowflake_le(timestamptz, snowflake_instant) IS 'implementation of <= operator';
 CREATE OPERATOR <= (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION = snowflake_le,

@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "duration.h"
 #include "generator.h"
 #include "io.h"
 #include "settings.h"
@@ -133,8 +134,8 @@ compare_layouts(const char *stored_text)
 
 	if (snowflake_layout_parse(stored_text, &stored) != NULL)
 		return;
-	new_id = snowflake_id_before(layout, now, true);
-	old_id = snowflake_id_before(&stored, now, true);
+	new_id = snowflake_id_until(layout, now);
+	old_id = snowflake_id_until(&stored, now);
 	if (new_id < old_id)
 		ereport(WARNING,
 				errmsg("snowflakes of the configured layout are smaller than those minted so far"),

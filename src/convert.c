@@ -259,7 +259,7 @@ next_id(Conversion *conv)
 						  snowflake_generator == NULL ? "closed: the library is not preloaded" :
 						  snowflake_gate_reason(pg_atomic_read_u32(&snowflake_generator->gate))),
 				errhint("The conversion itself needs a server that mints: SELECT snowflake_next();"));
-		return snowflake_id_before(&snowflake_server_layout, snowflake_wall_clock(), true);
+		return snowflake_id_until(&snowflake_server_layout, snowflake_wall_clock());
 	}
 	snowflake_query(psprintf("SELECT %s.snowflake_next()::pg_catalog.int8", conv->schema),
 					0, NULL, NULL);

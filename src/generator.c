@@ -341,15 +341,6 @@ snowflake_get_stored_layout(char *text, size_t size)
 	return true;
 }
 
-/* A length of time for a message. */
-char *
-snowflake_duration(int64 usec)
-{
-	if (usec < USECS_PER_SEC)
-		return psprintf("%.3f ms", usec / 1000.0);
-	return psprintf("%.3f s", (double) usec / USECS_PER_SEC);
-}
-
 /* The ID of a position on the present node.  Takes the lock, shared. */
 int64
 snowflake_position_id(uint64 position)

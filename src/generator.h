@@ -52,11 +52,6 @@ typedef enum SnowflakeRaise
 	RAISED_BY_ADVANCE			/* by snowflake_advance() */
 } SnowflakeRaise;
 
-/*
- * A "position" is a tick and a sequence number in one word: tick <<
- * sequence_bits | sequence.  Whatever the order of the layout's fields,
- * positions are consecutive, so a full sequence carries into the next tick.
- */
 typedef struct SnowflakeGenerator
 {
 	/*
@@ -170,33 +165,5 @@ extern bool snowflake_wait_for_keeper(int64 deadline_usec);
 extern const char *snowflake_gate_reason(SnowflakeGate gate);
 extern bool snowflake_get_stored_layout(char *text, size_t size);
 extern int64 snowflake_position_id(uint64 position);
-extern char *snowflake_duration(int64 usec);
-
-/* The first and the last position of a tick. */
-static inline uint64
-snowflake_first_position(const SnowflakeLayout *layout, int64 tick)
-{
-	return (uint64) tick << layout->sequence_bits;
-}
-
-static inline uint64
-snowflake_last_position(const SnowflakeLayout *layout, int64 tick)
-{
-	return snowflake_first_position(layout, tick) | layout->max_sequence;
-}
-
-/* The tick of a position, and the instant at which it starts. */
-static inline int64
-snowflake_position_tick(const SnowflakeLayout *layout, uint64 position)
-{
-	return (int64) (position >> layout->sequence_bits);
-}
-
-static inline TimestampTz
-snowflake_position_time(const SnowflakeLayout *layout, uint64 position)
-{
-	return snowflake_tick_start(layout,
-								snowflake_position_tick(layout, position));
-}
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

@@ -30,6 +30,7 @@
 #include "compat.h"
 #include "counters.h"
 #include "current.h"
+#include "duration.h"
 #include "generator.h"
 #include "settings.h"
 

@@ -24,6 +24,7 @@ int			snowflake_reservation_ms = 3000;
 char	   *snowflake_kept_in = NULL;
 
 SnowflakeLayout snowflake_server_layout;
+bool		snowflake_layout_is_fixed = false;
 
 static char *layout_text = NULL;
 
@@ -113,10 +114,11 @@ snowflake_settings_init(void)
 	 * server's layout is all these settings are for, and the configuration
 	 * file is still the only place they can come from.
 	 */
-	bool		preloading = process_shared_preload_libraries_in_progress;
-	GucContext	fixed = preloading ? PGC_POSTMASTER : PGC_SIGHUP;
+	GucContext	fixed;
 
-	if (preloading)
+	snowflake_layout_is_fixed = process_shared_preload_libraries_in_progress;
+	fixed = snowflake_layout_is_fixed ? PGC_POSTMASTER : PGC_SIGHUP;
+	if (snowflake_layout_is_fixed)
 		check_configured_layout();
 
 	/* first, because the check of the node ID uses it */

@@ -22,9 +22,9 @@
 #include "clock.h"
 #include "compat.h"
 #include "counters.h"
+#include "duration.h"
 #include "generator.h"
 #include "settings.h"
-#include "watch.h"
 
 PG_FUNCTION_INFO_V1(snowflake_status);
 PG_FUNCTION_INFO_V1(snowflake_status_reset);

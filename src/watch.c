@@ -15,6 +15,7 @@
 
 #include "clock.h"
 #include "counters.h"
+#include "duration.h"
 #include "generator.h"
 #include "settings.h"
 #include "watch.h"
