@@ -24,6 +24,7 @@ OBJS = \
 	src/mint.o \
 	src/reservation.o \
 	src/settings.o \
+	src/slot.o \
 	src/snowflake.o \
 	src/status.o \
 	src/timerange.o \

@@ -61,6 +61,7 @@
 #include "counters.h"
 #include "generator.h"
 #include "settings.h"
+#include "slot.h"
 
 SnowflakeGenerator *snowflake_generator = NULL;
 
@@ -80,6 +81,7 @@ generator_shmem_request(void)
 
 	RequestAddinShmemSpace(MAXALIGN(sizeof(SnowflakeGenerator)));
 	RequestAddinShmemSpace(snowflake_counters_size());
+	RequestAddinShmemSpace(snowflake_slots_size());
 
 	/* for the name; our lock itself lies beside what it guards */
 	RequestNamedLWLockTranche("snowflake", 1);
@@ -116,6 +118,7 @@ generator_shmem_startup(void)
 		ConditionVariableInit(&gen->changed);
 	}
 	snowflake_counters_attach();
+	snowflake_slots_attach();
 	LWLockRelease(AddinShmemInitLock);
 
 	snowflake_generator = gen;

@@ -33,13 +33,11 @@
 #include "duration.h"
 #include "generator.h"
 #include "settings.h"
+#include "slot.h"
 
 PG_FUNCTION_INFO_V1(snowflake_next);
 PG_FUNCTION_INFO_V1(snowflake_next_batch);
 PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
-
-/* Where this backend counts what it mints, NULL before the first. */
-static pg_atomic_uint64 *mint_counter = NULL;
 
 /*
  * Longest sleep before the clock is looked at again: a clock that was stepped
@@ -421,12 +419,12 @@ wait_for(const char *function, MintResult obstacle, int64 excess_usec, MintWait 
 }
 
 /* What the first mint of a backend looks at. */
-static pg_noinline pg_atomic_uint64 *
+static pg_noinline void
 begin_minting(const char *function)
 {
 	snowflake_require_generator(function);
 	refuse_in_recovery(function);
-	return snowflake_my_mint_counter();
+	snowflake_slot_take();
 }
 
 /* Issue up to "want" positions; wait for what stands in the way. */
@@ -437,8 +435,8 @@ mint(const char *function, uint64 want, Minted *minted)
 	MintResult	result;
 	int64		excess_usec = 0;
 
-	if (unlikely(mint_counter == NULL))
-		mint_counter = begin_minting(function);
+	if (unlikely(snowflake_my_slot == NULL))
+		begin_minting(function);
 
 	while (unlikely((result = try_mint(snowflake_wall_clock(), want, minted,
 									   &excess_usec)) != MINTED))
@@ -454,8 +452,7 @@ take_id(Minted *minted)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		position = minted->next++;
 
-	/* nobody else writes it, so this need not be one step */
-	pg_atomic_write_u64(mint_counter, pg_atomic_read_u64(mint_counter) + 1);
+	snowflake_slot_count();
 	snowflake_current_id = snowflake_pack(layout,
 										  snowflake_position_tick(layout, position),
 										  minted->placed_node,
