@@ -33,6 +33,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "convert.h"
+#include "gate.h"
 #include "generator.h"
 #include "settings.h"
 
@@ -250,14 +251,12 @@ next_id(Conversion *conv)
 	bool		isnull;
 
 	if (conv->dry_run &&
-		(snowflake_generator == NULL ||
-		 pg_atomic_read_u32(&snowflake_generator->gate) != GATE_OPEN))
+		(!snowflake_generator_exists() || snowflake_gate() != GATE_OPEN))
 	{
 		ereport(WARNING,
 				errmsg("nothing can be minted at present"),
 				errdetail("The gate is %s.",
-						  snowflake_generator == NULL ? "closed: the library is not preloaded" :
-						  snowflake_gate_reason(pg_atomic_read_u32(&snowflake_generator->gate))),
+						  snowflake_gate_reason_now()),
 				errhint("The conversion itself needs a server that mints: SELECT snowflake_next();"));
 		return snowflake_id_until(&snowflake_server_layout, snowflake_wall_clock());
 	}
