@@ -10,6 +10,7 @@ MODULE_big = snowflake
 OBJS = \
 	src/admin.o \
 	src/bits.o \
+	src/clock.o \
 	src/convert.o \
 	src/convert_facts.o \
 	src/counters.o \

@@ -45,6 +45,9 @@ SELECT string_agg(line, E'\n' ORDER BY n) AS snowflake_report
 			format('%-18s%12s  %-16s  %s', 'Clock', 'times', '', 'largest'),
 			format('  %-16s%12s  %-16s  %s', 'went back', coalesce(clock_steps_back::text, '-'), '',
 				coalesce(clock_step_back_largest::text, '-')),
+			format('  %-16s%12s  %-16s  %s', 'went ahead', coalesce(clock_steps_ahead::text, '-'), '',
+				coalesce(clock_step_ahead_largest::text, '-')),
+			format('  %-16s%12s', 'state', clock_state),
 			CASE WHEN last_id IS NOT NULL THEN E'\nThe newest ID' END,
 			regexp_replace(snowflake_explain(last_id), '^(?=.)', '  ', 'gn')]) WITH ORDINALITY l (line, n)
 \gset

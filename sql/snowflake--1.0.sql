@@ -364,7 +364,9 @@ CREATE FUNCTION snowflake_status(
 	OUT clock_waits bigint, OUT clock_wait_total interval, OUT clock_wait_longest interval,
 	OUT keeper_waits bigint, OUT keeper_wait_total interval, OUT keeper_wait_longest interval,
 	OUT reservations bigint,
+	OUT clock_state text, OUT clock_error interval, OUT clock_jump interval,
 	OUT clock_steps_back bigint, OUT clock_step_back_largest interval,
+	OUT clock_steps_ahead bigint, OUT clock_step_ahead_largest interval,
 	OUT refused_node bigint, OUT refused_layout bigint, OUT refused_keeper bigint,
 	OUT refused_clock bigint, OUT refused_end bigint, OUT refused_standby bigint,
 	OUT stats_reset timestamptz)
@@ -373,19 +375,21 @@ COMMENT ON FUNCTION snowflake_status() IS 'state of the server''s generator, adv
 CREATE FUNCTION snowflake_status_reset() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_status_reset() IS 'count from zero again in snowflake_status()';
-CREATE FUNCTION snowflake_advance(id bigint) RETURNS void
+CREATE FUNCTION snowflake_advance(id bigint, force boolean DEFAULT false) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_advance(bigint) IS 'never mint at or below this snowflake';
+COMMENT ON FUNCTION snowflake_advance(bigint, boolean) IS 'never mint at or below this snowflake';
 CREATE FUNCTION snowflake_accept_layout() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION snowflake_accept_layout() IS 'take the configured layout in place of the stored one';
 CREATE FUNCTION snowflake_accept_database() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION snowflake_status() IS 'state of the server''s generator, advice, and counters';
-COMMENT ON FUNCTION snowflake_status_reset() IS 'count from zero again in snowflake_status()';
-COMMENT ON FUNCTION snowflake_advance(bigint) IS 'never mint at or below this snowflake';
-COMMENT ON FUNCTION snowflake_accept_layout() IS 'take the configured layout in place of the stored one';
 COMMENT ON FUNCTION snowflake_accept_database() IS 'keep a new reservation in the configured database, the old one being lost';
+CREATE FUNCTION snowflake_accept_clock() RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION snowflake_accept_clock() IS 'believe the clock, which has jumped';
+CREATE FUNCTION snowflake_reset(node integer) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION snowflake_reset(integer) IS 'take a generator that is ahead for good back to the clock, with a new node ID';
 
 -- These are restricted, and default privileges may have granted them to others
 -- than PUBLIC.
@@ -404,8 +408,10 @@ BEGIN
 				coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner)))) AS a
 		WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
 				'snowflake_status_reset()',
-				'snowflake_advance(bigint)',
+				'snowflake_advance(bigint, boolean)',
 				'snowflake_accept_layout()',
+				'snowflake_accept_clock()',
+				'snowflake_reset(integer)',
 				'snowflake_accept_database()']::pg_catalog.regprocedure[]::pg_catalog.oid[])
 			AND a.grantee OPERATOR(pg_catalog.<>) p.proowner
 	LOOP

@@ -30,12 +30,14 @@ $$;
 CREATE TABLE snowflake_keeper.reservation (
 	node pg_catalog.int4 PRIMARY KEY,
 	layout pg_catalog.text NOT NULL,
-	reserved_until pg_catalog.timestamptz NOT NULL
+	reserved_until pg_catalog.timestamptz NOT NULL,
+	in_order pg_catalog.bool NOT NULL DEFAULT true
 );
 COMMENT ON TABLE snowflake_keeper.reservation IS 'how far ahead snowflakes may have been minted, by node ID';
 COMMENT ON COLUMN snowflake_keeper.reservation.node IS 'node ID';
 COMMENT ON COLUMN snowflake_keeper.reservation.layout IS 'layout of the snowflakes, canonical';
 COMMENT ON COLUMN snowflake_keeper.reservation.reserved_until IS 'no snowflake of a later tick was ever minted';
+COMMENT ON COLUMN snowflake_keeper.reservation.in_order IS 'snowflakes of other node IDs are minted after these; false once snowflake_reset() gave that up';
 
 -- A publication of all tables would carry the rows of another server here, and
 -- those of the same node ID over this server's own.  Nothing but the apply worker

@@ -28,6 +28,8 @@
 PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_accept_layout);
 PG_FUNCTION_INFO_V1(snowflake_accept_database);
+PG_FUNCTION_INFO_V1(snowflake_accept_clock);
+PG_FUNCTION_INFO_V1(snowflake_reset);
 
 static int64
 deadline(void)
@@ -88,6 +90,16 @@ snowflake_advance(PG_FUNCTION_ARGS)
 				errdetail("The largest snowflake of the layout is " INT64_FORMAT ", so none could be minted after it.",
 						  layout->max_id));
 
+	/* a slip of the finger is a generator that is ahead for years */
+	lead_usec = snowflake_tick_start(layout, tick) - snowflake_corrected_clock();
+	if (lead_usec > USECS_PER_DAY && !PG_GETARG_BOOL(1))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("snowflake " INT64_FORMAT " is %s ahead of the clock", id,
+					   snowflake_duration(lead_usec)),
+				errdetail("Nothing could be minted until the clock has caught up."),
+				errhint("If that is what you want, call snowflake_advance() with force => true."));
+
 	/* nothing is asked for unless it can be done */
 	ask_until_open("snowflake_advance()", SNOWFLAKE_WANT_GATE, ends);
 
@@ -102,8 +114,10 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	}
 	ConditionVariableCancelSleep();
 
-	lead_usec = snowflake_position_time(layout, view.last) - snowflake_wall_clock();
-	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) + layout->tick_usec)
+	lead_usec = snowflake_position_time(layout, view.last) -
+		snowflake_corrected_clock();
+	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) +
+		snowflake_early_usec(layout))
 		ereport(WARNING,
 				errmsg("the snowflake generator is now %s ahead of the clock",
 					   snowflake_duration(lead_usec)),
@@ -181,5 +195,106 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 		ereport(NOTICE,
 				errmsg("the snowflake reservation is in the configured database already"));
 	ask_until_open("snowflake_accept_database()", SNOWFLAKE_WANT_DATABASE, ends);
+	PG_RETURN_VOID();
+}
+
+/*
+ * Believe the clock, which has jumped: on return minting follows it.  What is
+ * left of a step back is no longer added to it either.
+ */
+Datum
+snowflake_accept_clock(PG_FUNCTION_ARGS)
+{
+	int64		ends = deadline();
+	uint64		looks;
+	int64		jump_usec,
+				lasted_usec;
+
+	snowflake_require_generator("snowflake_accept_clock()");
+	PreventCommandDuringRecovery("snowflake_accept_clock()");
+
+	/* the keeper may not have seen the jump yet, so it is asked in any case */
+	looks = snowflake_looks();
+	while (snowflake_looks() == looks || snowflake_clock_jump(&jump_usec, &lasted_usec))
+	{
+		CHECK_FOR_INTERRUPTS();
+		snowflake_request(SNOWFLAKE_WANT_CLOCK);
+		if (!snowflake_wait_for_keeper(ends))
+			no_answer_error("snowflake_accept_clock()");
+	}
+	ConditionVariableCancelSleep();
+	PG_RETURN_VOID();
+}
+
+/*
+ * Is the generator ahead of the clock, and can it be taken back under the node ID
+ * that it has?  If not, an error says what can be done.
+ */
+static void
+check_reset(int32 node, const SnowflakeView *view)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz now = snowflake_corrected_clock();
+	TimestampTz last_time = snowflake_position_time(layout, view->last);
+
+	if (view->node != node || snowflake_node_id != node)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("snowflakes are not minted with node ID %d", node),
+				errdetail("The node ID is %d.", view->node),
+				errhint("Set snowflake.node_id to %d, reload the configuration, and call snowflake_reset() again.",
+						node));
+	if (last_time - now <= USECS_PER_MINUTE)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("the snowflake generator is not ahead of the clock by more than a minute"),
+				errdetail("It is ahead by %s.",
+						  snowflake_duration(Max(last_time - now, 0))));
+	if (!snowflake_is_untouched(view) ||
+		snowflake_position_time(layout, view->own_last) > now)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("node ID %d may have minted snowflakes that are ahead of the clock",
+					   node),
+				errdetail("They could come again."),
+				errhint("Set snowflake.node_id to a number that this server has not used, reload the configuration, and call snowflake_reset() with that."));
+}
+
+/*
+ * Take a generator back to the clock, which it is far ahead of for good, by giving
+ * up the order: snowflakes are smaller than some of before.  None comes again,
+ * since the node ID was not used there.  The caller names it, so that nobody does
+ * this by accident.
+ */
+Datum
+snowflake_reset(PG_FUNCTION_ARGS)
+{
+	int32		node = PG_GETARG_INT32(0);
+	int64		ends = deadline();
+	SnowflakeView view;
+	uint64		before;
+
+	snowflake_require_generator("snowflake_reset()");
+	PreventCommandDuringRecovery("snowflake_reset()");
+	ask_until_open("snowflake_reset()", SNOWFLAKE_WANT_GATE, ends);
+
+	snowflake_generator_view(&view);
+	check_reset(node, &view);
+	before = view.last;
+	while (view.gate != GATE_OPEN || view.last >= before)
+	{
+		CHECK_FOR_INTERRUPTS();
+		snowflake_request(SNOWFLAKE_WANT_RESET);
+		if (!snowflake_wait_for_keeper(ends))
+			no_answer_error("snowflake_reset()");
+		snowflake_generator_view(&view);
+	}
+	ConditionVariableCancelSleep();
+
+	ereport(NOTICE,
+			errmsg("snowflakes are minted from the clock on again, with node ID %d", node),
+			errdetail("They are smaller than those that were minted before, whose times are up to \"%s\".",
+					  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+																 before))));
 	PG_RETURN_VOID();
 }

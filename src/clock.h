@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * clock.h
- *	  The only reader of the clocks.
+ *	  The only reader of the clocks, and the judge of the wall clock.
  *
- * Everything else takes the time as an argument.  Two clocks matter: the wall
- * clock, which dates the IDs and can be stepped by anybody at any time, and
- * the monotonic clock, which measures how long something took and cannot.
+ * Everything else takes the time as an argument.  Three clocks matter: the wall
+ * clock, which dates the IDs and can be stepped by anybody at any time; the boot
+ * clock, which cannot, and goes on while the machine is suspended; and the
+ * monotonic clock, which measures how long something took.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,6 +17,46 @@
 
 #include "utils/timestamp.h"
 
+/* Linux only; elsewhere a suspension looks like a jump of the wall clock. */
+#ifndef CLOCK_BOOTTIME
+#define CLOCK_BOOTTIME	CLOCK_MONOTONIC
+#endif
+
+/* The wall clock and the boot clock at (nearly) the same instant. */
+typedef struct SnowflakeLook
+{
+	TimestampTz wall;
+	int64		boot_usec;
+	int64		precision_usec; /* how far they may be apart */
+} SnowflakeLook;
+
+/* What the judge found new at a look. */
+typedef enum SnowflakeClockNews
+{
+	CLOCK_NO_NEWS,
+	CLOCK_STEPPED,				/* and is believed at once */
+	CLOCK_JUMPED,				/* by more: not believed yet */
+	CLOCK_RETURNED,				/* it is where it was before the jump */
+	CLOCK_BELIEVED				/* the jump has lasted, or was accepted */
+} SnowflakeClockNews;
+
+typedef struct SnowflakeVerdict
+{
+	int64		correction_usec;	/* to be added to the wall clock */
+	SnowflakeClockNews news;
+	int64		moved_usec;		/* by how much the clock stepped or jumped */
+	int64		lasted_usec;	/* how long a jump has been coasted through */
+	long		look_again_ms;	/* 0: when there is a reason to */
+} SnowflakeVerdict;
+
+extern Size snowflake_clock_size(void);
+extern void snowflake_clock_attach(void);
+extern void snowflake_look(SnowflakeLook *look);
+extern SnowflakeVerdict snowflake_judge(const SnowflakeLook *look,
+										TimestampTz newest, bool accept);
+extern bool snowflake_clock_jump(int64 *jump_usec, int64 *lasted_usec);
+extern bool snowflake_clock_error(bool *synchronized, int64 *error_usec);
+
 /* The wall clock. */
 static inline TimestampTz
 snowflake_wall_clock(void)
@@ -23,20 +64,25 @@ snowflake_wall_clock(void)
 	return GetCurrentTimestamp();
 }
 
+static inline int64
+snowflake_clock_usec(clockid_t clock)
+{
+	struct timespec now;
+
+	(void) clock_gettime(clock, &now);
+	return (int64) now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
+}
+
 /*
  * The monotonic clock, in microseconds since an arbitrary start.
  *
  * Not by instr_time, which may read the processor's counter instead: slewing
- * changes the speed of this clock as it does that of the wall clock, so what
- * is left between the two are steps.
+ * changes the speed of this clock as it does that of the wall clock.
  */
 static inline int64
 snowflake_monotonic_usec(void)
 {
-	struct timespec now;
-
-	(void) clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64) now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
+	return snowflake_clock_usec(CLOCK_MONOTONIC);
 }
 
 #endif							/* SNOWFLAKE_CLOCK_H */

@@ -48,8 +48,10 @@ snowflake_counters_attach(void)
 		for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
 			pg_atomic_init_u64(&counters->refused[i], 0);
 		pg_atomic_init_u64(&counters->reservations, 0);
-		pg_atomic_init_u64(&counters->clock_steps_back, 0);
-		pg_atomic_init_u64(&counters->clock_step_back_largest_usec, 0);
+		pg_atomic_init_u64(&counters->steps_back.steps, 0);
+		pg_atomic_init_u64(&counters->steps_back.largest_usec, 0);
+		pg_atomic_init_u64(&counters->steps_ahead.steps, 0);
+		pg_atomic_init_u64(&counters->steps_ahead.largest_usec, 0);
 		pg_atomic_init_u64(&counters->reset_at, snowflake_wall_clock());
 		pg_atomic_init_u64(&counters->minted_before, 0);
 	}
@@ -79,8 +81,10 @@ snowflake_counters_reset(void)
 	for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
 		pg_atomic_write_u64(&counters->refused[i], 0);
 	pg_atomic_write_u64(&counters->reservations, 0);
-	pg_atomic_write_u64(&counters->clock_steps_back, 0);
-	pg_atomic_write_u64(&counters->clock_step_back_largest_usec, 0);
+	pg_atomic_write_u64(&counters->steps_back.steps, 0);
+	pg_atomic_write_u64(&counters->steps_back.largest_usec, 0);
+	pg_atomic_write_u64(&counters->steps_ahead.steps, 0);
+	pg_atomic_write_u64(&counters->steps_ahead.largest_usec, 0);
 	pg_atomic_write_u64(&counters->reset_at, snowflake_wall_clock());
 }
 
@@ -116,10 +120,13 @@ snowflake_count_sleep(SnowflakeWaits *waits, int64 usec, int64 *mint_usec)
 	raise_to(&waits->longest_usec, *mint_usec);
 }
 
-/* Count a step of the clock. */
+/* Count a step of the clock, ahead or (if it is negative) back. */
 void
-snowflake_count_step_back(int64 usec)
+snowflake_count_step(int64 usec)
 {
-	snowflake_count(&snowflake_counters->clock_steps_back);
-	raise_to(&snowflake_counters->clock_step_back_largest_usec, usec);
+	SnowflakeSteps *steps = usec > 0 ? &snowflake_counters->steps_ahead :
+	&snowflake_counters->steps_back;
+
+	snowflake_count(&steps->steps);
+	raise_to(&steps->largest_usec, Abs(usec));
 }

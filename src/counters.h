@@ -31,6 +31,13 @@ typedef struct SnowflakeWaits
 	pg_atomic_uint64 longest_usec;	/* of one mint */
 } SnowflakeWaits;
 
+/* Steps of the clock in one direction. */
+typedef struct SnowflakeSteps
+{
+	pg_atomic_uint64 steps;
+	pg_atomic_uint64 largest_usec;
+} SnowflakeSteps;
+
 /* All atomic, and none of them read together: each is right for its moment. */
 typedef struct SnowflakeCounters
 {
@@ -40,8 +47,8 @@ typedef struct SnowflakeCounters
 
 	/* Only the keeper writes these, but for a reset. */
 	pg_atomic_uint64 reservations;	/* committed */
-	pg_atomic_uint64 clock_steps_back;
-	pg_atomic_uint64 clock_step_back_largest_usec;
+	SnowflakeSteps steps_back;
+	SnowflakeSteps steps_ahead;
 
 	pg_atomic_uint64 reset_at;	/* a TimestampTz */
 	pg_atomic_uint64 minted_before; /* what the slots said at the reset */
@@ -57,7 +64,7 @@ extern void snowflake_counters_reset(void);
 extern uint64 snowflake_minted(void);
 extern void snowflake_count_sleep(SnowflakeWaits *waits, int64 usec,
 								  int64 *mint_usec);
-extern void snowflake_count_step_back(int64 usec);
+extern void snowflake_count_step(int64 usec);
 
 static inline void
 snowflake_count(pg_atomic_uint64 *counter)

@@ -38,7 +38,11 @@
  *	  memory.  Thus when snowflake_gate_close() returns, "last" and the node
  *	  stand still, and the keeper may store "last" as the exact end.
  *
- * 4. Who took several positions in one step stops using them when others may
+ * 4. A generator that is far ahead of the clock for good may be taken back, under
+ *	  a node ID with which nothing was issued there: then "last" goes down, once,
+ *	  while the gate is closed.  See snowflake_gate_open_afresh().
+ *
+ * 5. Who took several positions in one step stops using them when others may
  *	  expect larger ones: after an opening of the gate, which may be for another
  *	  node, and at or below the floor of snowflake_advance().
  *
@@ -59,6 +63,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "generator.h"
 #include "request.h"
@@ -70,7 +75,8 @@ typedef struct HotState
 	/*
 	 * The lock, and the newest position issued.  Minters advance "last" by
 	 * compare-and-swap while they hold the lock shared; the keeper raises it
-	 * the same way, or with the lock held exclusively.  It never goes down.
+	 * the same way, or with the lock held exclusively.  It goes down only as
+	 * rule 4 says.
 	 *
 	 * Every mint writes both, so they share a cache line, and have it for
 	 * themselves: what follows is read by every mint and must not be
@@ -96,6 +102,13 @@ typedef struct HotState
 	 * flight.  A minter reads it while it holds the lock.
 	 */
 	pg_atomic_uint32 gate;
+
+	/*
+	 * What is to be added to the wall clock, an int64 in microseconds: see
+	 * clock.c.  Only the keeper writes it, atomically and at any time: like
+	 * the clock, it only says how far "last" may jump.
+	 */
+	pg_atomic_uint64 correction;
 
 	/*
 	 * How often the gate was opened, and for which node.  Only the keeper
@@ -125,6 +138,12 @@ typedef struct KeptState
 	 */
 	pg_atomic_uint64 raised_to;
 	pg_atomic_uint32 raised_by;
+
+	/*
+	 * Newest position that the present node ID may have had before the gate
+	 * was opened for it.  Only the keeper writes it, atomically.
+	 */
+	pg_atomic_uint64 own_last;
 
 	/*
 	 * The gate was closed, and the exact end, which stands still since, is
@@ -188,10 +207,12 @@ snowflake_generator_attach(int tranche)
 	pg_atomic_init_u64(&hot->limit, 0);
 	pg_atomic_init_u64(&hot->refill, 0);
 	pg_atomic_init_u32(&hot->gate, GATE_NO_KEEPER);
+	pg_atomic_init_u64(&hot->correction, 0);
 	pg_atomic_init_u32(&hot->opening, 0);
 	pg_atomic_init_u64(&kept->floor, 0);
 	pg_atomic_init_u64(&kept->raised_to, 0);
 	pg_atomic_init_u32(&kept->raised_by, RAISED_BY_RESERVATION);
+	pg_atomic_init_u64(&kept->own_last, 0);
 	pg_atomic_init_u32(&kept->kept_in, InvalidOid);
 }
 
@@ -239,9 +260,9 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
 
 /*
  * Issue up to "want" consecutive positions, as many as are possible at once.
- * "now" is the clock.  Only for STEP_MINTED *issued is set.  For STEP_AHEAD
- * *excess_usec is: how much further ahead of the clock than max_lead the
- * generator would be.
+ * "now" is the wall clock.  For STEP_MINTED and STEP_EARLY *issued is set.  For
+ * STEP_EARLY and STEP_AHEAD *excess_usec is: how much further ahead of the clock
+ * than max_lead the first of them is, or would be.
  *
  * Takes and releases the lock, shared.  Raises no error.
  */
@@ -250,17 +271,21 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 			   int64 *excess_usec)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	TimestampTz latest = now + snowflake_max_lead_ms * INT64CONST(1000);
-	int64		now_tick = clock_tick(layout, now);
+	TimestampTz latest;
+	int64		now_tick;
 	uint64		fresh,
 				last,
 				next,
 				end;
-	SnowflakeStep result = STEP_MINTED;
+	SnowflakeStep result;
 
 	/* a closing gate must not be kept waiting by newcomers */
 	if (unlikely(pg_atomic_read_u32(&hot->gate) != GATE_OPEN))
 		return STEP_GATE_CLOSED;
+
+	now += (int64) pg_atomic_read_u64(&hot->correction);
+	now_tick = clock_tick(layout, now);
+	latest = now + snowflake_max_lead_ms * INT64CONST(1000);
 
 	/*
 	 * A clock before the epoch leaves the generator ahead of it.  One far
@@ -288,21 +313,30 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 
 		next = end = Max(last + 1, fresh);
 		tick = snowflake_position_tick(layout, next);
+		result = STEP_MINTED;
 
 		if (unlikely(tick > layout->max_tick))
+		{
 			result = STEP_ENDED;
-		else if (tick > now_tick && snowflake_tick_start(layout, tick) > latest)
+			break;
+		}
+		if (tick > now_tick && snowflake_tick_start(layout, tick) > latest)
 		{
 			*excess_usec = snowflake_tick_start(layout, tick) - latest;
-			result = STEP_AHEAD;
+			result = *excess_usec <= Min(snowflake_early_usec(layout),
+										 snowflake_max_wait_ms * INT64CONST(1000)) ?
+				STEP_EARLY : STEP_AHEAD;
+			if (result == STEP_AHEAD)
+				break;
 		}
-		else if (unlikely(next > limit))
+		if (unlikely(next > limit))
+		{
 			result = STEP_UNRESERVED;
-		if (result != STEP_MINTED)
 			break;
+		}
 
 		/* the limit does not exceed the layout's end */
-		if (want > 1)
+		if (want > 1 && result == STEP_MINTED)
 		{
 			tick = Min(snowflake_tick_at(layout, latest), layout->max_tick);
 			end = Min(next + want - 1,
@@ -310,7 +344,7 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 		}
 	} while (!pg_atomic_compare_exchange_u64(&hot->last, &last, end));
 
-	if (likely(result == STEP_MINTED))
+	if (likely(result == STEP_MINTED || result == STEP_EARLY))
 	{
 		issued->next = next;
 		issued->end = end;
@@ -356,8 +390,16 @@ snowflake_generator_view(SnowflakeView *view)
 	view->floor = pg_atomic_read_u64(&kept->floor);
 	view->raised_to = pg_atomic_read_u64(&kept->raised_to);
 	view->raised_by = pg_atomic_read_u32(&kept->raised_by);
+	view->own_last = pg_atomic_read_u64(&kept->own_last);
 	view->unsettled = kept->unsettled;
 	view->kept_in = pg_atomic_read_u32(&kept->kept_in);
+}
+
+/* The clock that IDs follow. */
+TimestampTz
+snowflake_corrected_clock(void)
+{
+	return snowflake_wall_clock() + (int64) pg_atomic_read_u64(&hot->correction);
 }
 
 /* The gate alone. */
@@ -417,6 +459,13 @@ snowflake_raise_floor(uint64 position)
  * Only the keeper calls what follows.
  */
 
+/* What mints are to add to the wall clock. */
+void
+snowflake_set_correction(int64 correction_usec)
+{
+	pg_atomic_write_u64(&hot->correction, (uint64) correction_usec);
+}
+
 /*
  * Change the reason of a closed gate.
  *
@@ -451,21 +500,16 @@ snowflake_gate_set_reservation_lost(Oid kept_in)
 	snowflake_gate_set(GATE_RESERVATION_LOST);
 }
 
-/*
- * Open a closed gate for a node, with "last" raised to the end of what may have
- * been issued before, and a limit that is durably reserved.
- */
-void
-snowflake_gate_open(int32 node, uint64 last, uint64 limit, uint64 refill)
+static void
+open_gate(int32 node, uint64 last, uint64 own_last, uint64 limit, uint64 refill)
 {
 	/* first, so that nobody takes the position for an ID */
 	pg_atomic_write_u32(&kept->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_write_u64(&kept->raised_to, last);
+	pg_atomic_write_u64(&kept->own_last, own_last);
 
 	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
 	Assert(pg_atomic_read_u32(&hot->gate) != GATE_OPEN);
-	Assert(!kept->unsettled);
-	Assert(last >= pg_atomic_read_u64(&hot->last));
 	hot->node = node;
 	hot->placed_node = snowflake_place_node(&snowflake_server_layout, node);
 	pg_atomic_write_u32(&hot->opening, pg_atomic_read_u32(&hot->opening) + 1);
@@ -475,6 +519,38 @@ snowflake_gate_open(int32 node, uint64 last, uint64 limit, uint64 refill)
 	pg_atomic_write_u32(&hot->gate, GATE_OPEN);
 	LWLockRelease(&hot->lock);
 	snowflake_announce();
+}
+
+/*
+ * Open a closed gate for a node, with "last" raised to the end of what may have
+ * been issued before, by any node ID, and a limit that is durably reserved.  The
+ * node itself may have had positions up to "own_last".
+ */
+void
+snowflake_gate_open(int32 node, uint64 last, uint64 own_last, uint64 limit,
+					uint64 refill)
+{
+	Assert(!kept->unsettled);
+	Assert(last >= pg_atomic_read_u64(&hot->last));
+	open_gate(node, last, own_last, limit, refill);
+}
+
+/*
+ * Open a closed gate again, for the same node, with a "last" that may be lower
+ * than it was: the order is given up.  Rule 1 is kept: the node has issued nothing
+ * since the gate was opened for it, and before that nothing above "last", which is
+ * the view's own_last.
+ */
+void
+snowflake_gate_open_afresh(int32 node, uint64 last, uint64 limit, uint64 refill)
+{
+	Assert(node == hot->node);
+	Assert(last == pg_atomic_read_u64(&kept->own_last));
+	Assert(pg_atomic_read_u64(&hot->last) == pg_atomic_read_u64(&kept->raised_to));
+	Assert(pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION);
+	kept->unsettled = false;
+	pg_atomic_write_u64(&kept->floor, 0);
+	open_gate(node, last, last, limit, refill);
 }
 
 /*

@@ -45,6 +45,7 @@ typedef enum SnowflakeRaise
 typedef enum SnowflakeStep
 {
 	STEP_MINTED,
+	STEP_EARLY,					/* minted, to be used when the clock is there */
 	STEP_GATE_CLOSED,
 	STEP_UNRESERVED,			/* the next position is not reserved yet */
 	STEP_AHEAD,					/* it is too far ahead of the clock */
@@ -61,6 +62,18 @@ typedef struct SnowflakeIssued
 } SnowflakeIssued;
 
 /*
+ * A position that is ahead of the clock by so much more than max_lead is issued
+ * all the same, to somebody who waits until it is due.  So those who wait for the
+ * clock are served in the order in which they came.  Nobody can push the
+ * generator further ahead, whatever becomes of the waiting.
+ */
+static inline int64
+snowflake_early_usec(const SnowflakeLayout *layout)
+{
+	return Max(layout->tick_usec, 10 * 1000);
+}
+
+/*
  * The state as others may see it.  Its parts are read one after the other while
  * minting goes on: each is right for its moment.
  */
@@ -73,10 +86,19 @@ typedef struct SnowflakeView
 	uint64		refill;			/* from here on more is asked for */
 	uint64		floor;			/* largest position to be passed */
 	uint64		raised_to;		/* by the last raise without minting */
+	uint64		own_last;		/* newest that the node may have had before
+								 * the gate was opened for it */
 	SnowflakeRaise raised_by;
 	bool		unsettled;		/* the gate was closed, its end is not stored */
 	Oid			kept_in;		/* database that has the lost reservation */
 } SnowflakeView;
+
+/* Has the present node ID issued nothing since the gate was opened for it? */
+static inline bool
+snowflake_is_untouched(const SnowflakeView *view)
+{
+	return view->last == view->raised_to && view->raised_by == RAISED_BY_RESERVATION;
+}
 
 extern Size snowflake_generator_size(void);
 extern void snowflake_generator_attach(int tranche);
@@ -89,16 +111,20 @@ extern SnowflakeStep snowflake_step(TimestampTz now, uint64 want,
 extern bool snowflake_is_outdated(const SnowflakeIssued *issued);
 extern void snowflake_generator_view(SnowflakeView *view);
 extern SnowflakeGate snowflake_gate(void);
+extern TimestampTz snowflake_corrected_clock(void);
 extern bool snowflake_get_stored_layout(char *text, size_t size);
 extern int64 snowflake_position_id(uint64 position);
 extern void snowflake_raise_floor(uint64 position);
 
 /* The keeper's part */
+extern void snowflake_set_correction(int64 correction_usec);
 extern void snowflake_gate_set(SnowflakeGate reason);
 extern void snowflake_gate_set_layout_changed(const char *stored_layout);
 extern void snowflake_gate_set_reservation_lost(Oid kept_in);
-extern void snowflake_gate_open(int32 node, uint64 last, uint64 limit,
-								uint64 refill);
+extern void snowflake_gate_open(int32 node, uint64 last, uint64 own_last,
+								uint64 limit, uint64 refill);
+extern void snowflake_gate_open_afresh(int32 node, uint64 last,
+									   uint64 limit, uint64 refill);
 extern void snowflake_gate_close(SnowflakeGate reason);
 extern void snowflake_gate_leave(void);
 extern void snowflake_settled(void);

@@ -229,6 +229,17 @@ refill_from(uint64 limit)
 	return snowflake_first_position(layout, Max(tick, 0));
 }
 
+/* The last position of the tick in which a stored reservation ends. */
+static uint64
+end_of_reservation(TimestampTz until)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		tick = snowflake_tick_at(layout, until);
+
+	return tick < 0 ? 0 :
+		snowflake_last_position(layout, Min(tick, layout->max_tick));
+}
+
 /*
  * Store the exact end of what was issued, so that the next start waits for
  * nothing.  The gate is closed, and "last" stands still.
@@ -258,16 +269,15 @@ settle(void)
  * leave it closed with the reason.
  */
 static void
-open_gate(uint32 requests)
+open_gate(uint32 requests, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	TimestampTz now = snowflake_wall_clock();
 	SnowflakeView view;
 	uint64		last;
 	int32		node = snowflake_node_id;
 	uint64		limit;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	SnowflakeReservation stored = {false, 0, NULL};
+	SnowflakeReservation stored = {0};
 	Oid			kept_in = snowflake_reservation_database();
 	bool		exists;
 
@@ -289,7 +299,7 @@ open_gate(uint32 requests)
 
 	exists = snowflake_reservation_exists();
 	if (exists)
-		stored = snowflake_reservation_read();
+		stored = snowflake_reservation_read(node);
 
 	/*
 	 * Where nothing was minted yet there is no reservation, and minting
@@ -358,13 +368,7 @@ open_gate(uint32 requests)
 		last = snowflake_last_position(layout, snowflake_position_tick(layout, last));
 	last = Max(last, view.floor);
 	if (stored.found)
-	{
-		int64		tick = snowflake_tick_at(layout, stored.until);
-
-		if (tick >= 0)
-			last = Max(last, snowflake_last_position(layout,
-													 Min(tick, layout->max_tick)));
-	}
+		last = Max(last, end_of_reservation(stored.until));
 	limit = reserve_up_to(last, now);
 	snowflake_reservation_write(node, snowflake_position_time(layout, limit));
 	if (kept_in != MyDatabaseId)
@@ -372,7 +376,9 @@ open_gate(uint32 requests)
 	commit_transaction();
 
 	snowflake_count(&snowflake_counters->reservations);
-	snowflake_gate_open(node, last, limit, refill_from(limit));
+	snowflake_gate_open(node, last,
+						stored.own_found ? end_of_reservation(stored.own_until) : 0,
+						limit, refill_from(limit));
 
 	ereport(LOG,
 			errmsg("snowflake gate opened for node %d", node),
@@ -384,14 +390,49 @@ open_gate(uint32 requests)
 }
 
 /*
+ * Give up the order of a generator that is ahead of the clock for good: open the
+ * gate again at what the node itself has had, if it has issued nothing since it
+ * was opened.  snowflake_reset() has looked at the same before it asked.
+ *
+ * The gate is open, and closed before anything is decided.  If this fails, the
+ * next keeper settles and opens as ever.
+ */
+static void
+reset_order(TimestampTz now)
+{
+	SnowflakeView view;
+	uint64		limit;
+
+	snowflake_gate_close(GATE_OPENING);
+	snowflake_generator_view(&view);
+	if (!snowflake_is_untouched(&view) ||
+		snowflake_position_time(&snowflake_server_layout, view.own_last) > now)
+		return;
+
+	begin_transaction("giving up the order");
+	snowflake_reservation_give_up_order(now);
+	limit = reserve_up_to(view.own_last, now);
+	snowflake_reservation_write(view.node,
+								snowflake_position_time(&snowflake_server_layout, limit));
+	commit_transaction();
+
+	snowflake_count(&snowflake_counters->reservations);
+	snowflake_gate_open_afresh(view.node, view.own_last, limit, refill_from(limit));
+	ereport(LOG,
+			errmsg("snowflake gate opened afresh for node %d", view.node),
+			errdetail("Snowflakes are smaller than those of before, up to \"%s\".",
+					  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+																 view.last))));
+}
+
+/*
  * Reserve more, from the newest position, the clock or the floor on, and then
  * raise the limit.  The gate is open.
  */
 static void
-extend(const SnowflakeView *view)
+extend(const SnowflakeView *view, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	TimestampTz now = snowflake_wall_clock();
 	uint64		limit = reserve_up_to(Max(view->last, view->floor), now);
 
 	/*
@@ -423,6 +464,48 @@ extend(const SnowflakeView *view)
  */
 
 /*
+ * Is far more reserved than is needed?  That comes from a clock that was ahead
+ * for a while, and would have to be waited for after a crash.
+ */
+static bool
+is_reserved_too_far(const SnowflakeView *view, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		needed = reserve_up_to(Max(view->last, view->floor), now);
+
+	return snowflake_position_time(layout, view->limit) -
+		snowflake_position_time(layout, needed) >
+		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000);
+}
+
+/* Look at the clocks, and publish what follows from that. */
+static SnowflakeVerdict
+judge_clock(uint32 requests, TimestampTz *now)
+{
+	SnowflakeView view;
+	SnowflakeLook look;
+	SnowflakeVerdict verdict;
+
+	snowflake_generator_view(&view);
+	snowflake_look(&look);
+	verdict = snowflake_judge(&look,
+							  snowflake_position_time(&snowflake_server_layout,
+													  view.last),
+							  (requests & SNOWFLAKE_WANT_CLOCK) != 0);
+	snowflake_set_correction(verdict.correction_usec);
+
+	/*
+	 * Those who asked for it wait, and so may those who found the clock
+	 * beyond what is reserved.
+	 */
+	if (verdict.news != CLOCK_NO_NEWS ||
+		(requests & (SNOWFLAKE_WANT_LOOK | SNOWFLAKE_WANT_CLOCK)))
+		snowflake_announce_look();
+	*now = look.wall + verdict.correction_usec;
+	return verdict;
+}
+
+/*
  * Look at everything that may have changed, and do what follows from it.
  * Returns the ms after which to do so again, if nobody asks before.
  */
@@ -430,16 +513,32 @@ static long
 keeper_round(void)
 {
 	uint32		requests = snowflake_take_requests();
+	TimestampTz now;
+	SnowflakeVerdict verdict = judge_clock(requests, &now);
 	SnowflakeView view;
 
 	snowflake_generator_view(&view);
 
-	/* another node ID: end the present one's work as a clean stop would */
-	if (view.gate == GATE_OPEN && view.node != snowflake_node_id)
+	/*
+	 * Another node ID: end the present one's work as a clean stop would. That
+	 * is also how too large a reservation becomes a small one.
+	 */
+	if (view.gate == GATE_OPEN &&
+		(view.node != snowflake_node_id || is_reserved_too_far(&view, now)))
 	{
 		ereport(LOG,
-				errmsg("snowflake gate closed for node %d", view.node));
+				errmsg("snowflake gate closed for node %d", view.node),
+				view.node != snowflake_node_id ? 0 :
+				errdetail("More is reserved than is needed, up to \"%s\".",
+						  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+																	 view.limit))));
 		snowflake_gate_close(GATE_OPENING);
+		snowflake_generator_view(&view);
+	}
+
+	if (view.gate == GATE_OPEN && (requests & SNOWFLAKE_WANT_RESET))
+	{
+		reset_order(now);
 		snowflake_generator_view(&view);
 	}
 
@@ -447,18 +546,18 @@ keeper_round(void)
 	{
 		if (view.unsettled)
 			settle();
-		open_gate(requests);
+		open_gate(requests, now);
 	}
 	else
 	{
 		if (view.last >= view.refill || view.floor > view.last ||
 			(requests & SNOWFLAKE_WANT_TIME))
-			extend(&view);
+			extend(&view, now);
 		if (view.floor > view.last)
 			snowflake_raise(view.floor, RAISED_BY_ADVANCE);
 	}
 
-	return snowflake_watch();
+	return snowflake_watch(&verdict, now);
 }
 
 /*

@@ -4,7 +4,7 @@
  *	  Minting: a step of the generator, and the waiting around it.
  *
  * The step is in generator.c, where it is argued why no ID comes twice.  What
- * can stand in its way, and how long to wait for it, is for wait_for() to say,
+ * can stand in its way, and how long to wait for it, is for mint_slowly() to say,
  * without any lock.
  *
  *-------------------------------------------------------------------------
@@ -37,16 +37,15 @@ PG_FUNCTION_INFO_V1(snowflake_next_batch);
 PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
 
 /*
- * Longest sleep before the clock is looked at again: a clock that was stepped
- * back may be set right at any moment.
+ * Sleeps before the clock is looked at again double from the first to the last
+ * of these: a clock that was moved may be set right, or be corrected, at any
+ * moment.
  */
-#define MAX_CLOCK_SLEEP_MS	100
+#define FIRST_SLEEP_MS		10
+#define LAST_SLEEP_MS		100
 
-/*
- * A generator in normal operation is ahead of the clock by at most max_lead
- * and one tick.  One that is further ahead by this much needs explaining.
- */
-#define CLOCK_SLACK_USEC	1000
+/* How long to wait for the keeper's look at the clock before a sleep. */
+#define LOOK_WAIT_USEC		(50 * 1000)
 
 /* IDs of a batch that are issued in one step */
 #define BATCH_CHUNK			4096
@@ -59,23 +58,36 @@ typedef struct MintWait
 	bool		for_keeper;
 	int64		for_clock_usec;
 	int64		for_keeper_usec;
+	int			sleep_ms;		/* the next one for a clock that is far behind */
 } MintWait;
 
 
-/*
- * Sleep until the clock may have caught up, as part of a wait that began at
- * wait->started_usec.  An error if it cannot have within snowflake.max_wait.
- */
+/* When a wait is too long, on the monotonic clock. */
+static int64
+deadline(const MintWait *wait)
+{
+	return wait->started_usec + snowflake_max_wait_ms * INT64CONST(1000);
+}
+
+/* A wait begins, unless it has begun.  Returns the monotonic clock. */
+static int64
+begin_waiting(MintWait *wait)
+{
+	int64		now_usec = snowflake_monotonic_usec();
+
+	CHECK_FOR_INTERRUPTS();
+	if (wait->started_usec == 0)
+		wait->started_usec = now_usec;
+	return now_usec;
+}
+
+/* Sleep because of the clock, interruptibly, for up to so many ms. */
 static void
-wait_for_clock(int64 excess_usec, int64 now_usec, MintWait *wait)
+sleep_for_clock(long ms, MintWait *wait)
 {
 	static uint32 wait_event = 0;
+	int64		started_usec = snowflake_monotonic_usec();
 
-	if (excess_usec > snowflake_server_layout.tick_usec + CLOCK_SLACK_USEC)
-		snowflake_request(SNOWFLAKE_WANT_WATCH);
-	if (now_usec + excess_usec >
-		wait->started_usec + snowflake_max_wait_ms * INT64CONST(1000))
-		snowflake_refuse_ahead(excess_usec, now_usec - wait->started_usec);
 	if (!wait->for_clock)
 		snowflake_count(&snowflake_counters->clock_waits.mints);
 	wait->for_clock = true;
@@ -85,13 +97,83 @@ wait_for_clock(int64 excess_usec, int64 now_usec, MintWait *wait)
 	ConditionVariableCancelSleep();
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 Min(excess_usec / 1000 + 1, MAX_CLOCK_SLEEP_MS),
-					 wait_event);
+					 ms, wait_event);
 	ResetLatch(MyLatch);
 	snowflake_count_sleep(&snowflake_counters->clock_waits,
-						  snowflake_monotonic_usec() - now_usec,
+						  snowflake_monotonic_usec() - started_usec,
 						  &wait->for_clock_usec);
 	CHECK_FOR_INTERRUPTS();
+}
+
+/* Have the keeper look at the clock, which may need a correction. */
+static void
+have_clock_judged(MintWait *wait)
+{
+	int64		started_usec = snowflake_monotonic_usec();
+	int64		until_usec = started_usec + LOOK_WAIT_USEC;
+	uint64		looks = snowflake_looks();
+
+	if (!wait->for_clock)
+		snowflake_count(&snowflake_counters->clock_waits.mints);
+	wait->for_clock = true;
+
+	while (snowflake_looks() == looks)
+	{
+		snowflake_request(SNOWFLAKE_WANT_LOOK);
+		if (!snowflake_wait_for_keeper(until_usec))
+			break;
+		CHECK_FOR_INTERRUPTS();
+	}
+	ConditionVariableCancelSleep();
+	snowflake_count_sleep(&snowflake_counters->clock_waits,
+						  snowflake_monotonic_usec() - started_usec,
+						  &wait->for_clock_usec);
+}
+
+/*
+ * A step found the generator too far ahead of the clock, twice, so that was no
+ * stale reading.  Either the clock went back, and the keeper corrects it; or it
+ * is to be waited for, and an error if that would be too long.
+ */
+static void
+wait_for_clock(int64 excess_usec, MintWait *wait)
+{
+	int64		now_usec = begin_waiting(wait);
+
+	if (wait->sleep_ms == 0)
+	{
+		wait->sleep_ms = FIRST_SLEEP_MS;
+		have_clock_judged(wait);
+		return;
+	}
+	if (now_usec + excess_usec > deadline(wait))
+		snowflake_refuse_ahead(excess_usec, now_usec - wait->started_usec);
+	snowflake_request(SNOWFLAKE_WANT_LOOK);
+	sleep_for_clock(Min(excess_usec / 1000 + 1, wait->sleep_ms), wait);
+	wait->sleep_ms = Min(wait->sleep_ms * 2, LAST_SLEEP_MS);
+}
+
+/*
+ * Wait until a position that was issued early is due: the clock is to be no more
+ * than max_lead behind it.  If the clock goes back meanwhile, that may take too
+ * long: then the position is lost.
+ */
+static void
+wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
+{
+	TimestampTz due = snowflake_position_time(&snowflake_server_layout, issued->next) -
+	snowflake_max_lead_ms * INT64CONST(1000);
+
+	for (; excess_usec > 0; excess_usec = due - snowflake_corrected_clock())
+	{
+		if (excess_usec > snowflake_early_usec(&snowflake_server_layout))
+			wait_for_clock(excess_usec, wait);
+		else
+		{
+			(void) begin_waiting(wait);
+			sleep_for_clock(excess_usec / 1000 + 1, wait);
+		}
+	}
 }
 
 /*
@@ -99,9 +181,10 @@ wait_for_clock(int64 excess_usec, int64 now_usec, MintWait *wait)
  * An error if it has not done so within snowflake.max_wait.
  */
 static void
-wait_for_keeper(const char *function, SnowflakeStep lacks, int64 now_usec,
-				MintWait *wait)
+wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 {
+	int64		now_usec = begin_waiting(wait);
+
 	SNOWFLAKE_INJECTION_POINT("snowflake-wait-for-keeper");
 	snowflake_refuse_in_recovery(function);
 	if (!wait->for_keeper)
@@ -109,8 +192,7 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, int64 now_usec,
 	wait->for_keeper = true;
 	snowflake_request(lacks == STEP_UNRESERVED ?
 					  SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
-	if (snowflake_wait_for_keeper(wait->started_usec +
-								  snowflake_max_wait_ms * INT64CONST(1000)))
+	if (snowflake_wait_for_keeper(deadline(wait)))
 	{
 		snowflake_count_sleep(&snowflake_counters->keeper_waits,
 							  snowflake_monotonic_usec() - now_usec,
@@ -124,37 +206,6 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, int64 now_usec,
 	snowflake_gate_refuse(snowflake_gate());
 }
 
-/*
- * Wait for what stands in the way of a mint, or raise an error if that would
- * take longer than snowflake.max_wait.  Holds no lock.
- */
-static void
-wait_for(const char *function, SnowflakeStep obstacle, int64 excess_usec,
-		 MintWait *wait)
-{
-	int64		now_usec = snowflake_monotonic_usec();
-
-	CHECK_FOR_INTERRUPTS();
-
-	if (wait->started_usec == 0)
-		wait->started_usec = now_usec;
-
-	switch (obstacle)
-	{
-		case STEP_AHEAD:
-			wait_for_clock(excess_usec, now_usec, wait);
-			break;
-		case STEP_UNRESERVED:
-		case STEP_GATE_CLOSED:
-			wait_for_keeper(function, obstacle, now_usec, wait);
-			break;
-		case STEP_ENDED:
-			snowflake_refuse_ended();
-		case STEP_MINTED:
-			Assert(false);
-	}
-}
-
 /* What the first mint of a backend looks at. */
 static pg_noinline void
 begin_minting(const char *function)
@@ -164,22 +215,67 @@ begin_minting(const char *function)
 	snowflake_slot_take();
 }
 
-/* Issue up to "want" positions; wait for what stands in the way. */
+/*
+ * Issue up to "want" positions when the first step could not: wait for what
+ * stands in its way, or raise an error if that would take longer than
+ * snowflake.max_wait.  Holds no lock.
+ */
+static pg_noinline void
+mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
+{
+	MintWait	wait = {0};
+	bool		looked_twice = false;
+
+	for (;;)
+	{
+		int64		excess_usec;
+		SnowflakeStep step = snowflake_step(snowflake_wall_clock(), want, issued,
+											&excess_usec);
+
+		switch (step)
+		{
+			case STEP_MINTED:
+				ConditionVariableCancelSleep();
+				return;
+			case STEP_EARLY:
+				ConditionVariableCancelSleep();
+				wait_until_due(issued, excess_usec, &wait);
+				return;
+			case STEP_AHEAD:
+				/* the reading may have been stale: this process had to wait */
+				if (looked_twice)
+					wait_for_clock(excess_usec, &wait);
+				looked_twice = !looked_twice;
+				break;
+			case STEP_UNRESERVED:
+			case STEP_GATE_CLOSED:
+				wait_for_keeper(function, step, &wait);
+				break;
+			case STEP_ENDED:
+				snowflake_refuse_ended();
+		}
+	}
+}
+
+/* Issue up to "want" positions. */
 static pg_attribute_always_inline void
 mint(const char *function, uint64 want, SnowflakeIssued *issued)
 {
-	MintWait	wait = {0};
-	SnowflakeStep result;
-	int64		excess_usec = 0;
+	int64		excess_usec;
+	SnowflakeStep step;
 
 	if (unlikely(snowflake_my_slot == NULL))
 		begin_minting(function);
 
-	while (unlikely((result = snowflake_step(snowflake_wall_clock(), want, issued,
-											 &excess_usec)) != STEP_MINTED))
-		wait_for(function, result, excess_usec, &wait);
-	if (unlikely(wait.for_keeper))
-		ConditionVariableCancelSleep();
+	step = snowflake_step(snowflake_wall_clock(), want, issued, &excess_usec);
+	if (unlikely(step == STEP_EARLY))
+	{
+		MintWait	wait = {0};
+
+		wait_until_due(issued, excess_usec, &wait);
+	}
+	else if (unlikely(step != STEP_MINTED))
+		mint_slowly(function, want, issued);
 }
 
 /* The next ID of those issued. */

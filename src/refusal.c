@@ -73,8 +73,10 @@ snowflake_refuse_ahead(int64 excess_usec, int64 waited_usec)
 					  why, snowflake_max_lead_ms,
 					  snowflake_duration(waited_usec), snowflake_max_wait_ms,
 					  snowflake_duration(excess_usec)),
+			excess_usec < USECS_PER_HOUR ?
 			errhint("Check the server's clock. Minting goes on as soon as it is %s further.",
-					snowflake_duration(excess_usec)));
+					snowflake_duration(excess_usec)) :
+			errhint("Check the server's clock. If it is right, and the generator is ahead for good, set snowflake.node_id to a number that was never used and call snowflake_reset() with it."));
 }
 
 /* The keeper has not reserved more in time. */

@@ -44,6 +44,12 @@ typedef struct Requests
 	 */
 	pg_atomic_uint32 failure;
 
+	/*
+	 * How often the keeper has judged the clock.  Only the keeper,
+	 * atomically.
+	 */
+	pg_atomic_uint64 looks;
+
 	/* Broadcast when the keeper has changed what others may wait for. */
 	ConditionVariable changed;
 } Requests;
@@ -71,6 +77,7 @@ snowflake_requests_attach(void)
 	pg_atomic_init_u32(&shared->wanted, 0);
 	pg_atomic_init_u32(&shared->pid, 0);
 	pg_atomic_init_u32(&shared->failure, 0);
+	pg_atomic_init_u64(&shared->looks, 0);
 	ConditionVariableInit(&shared->changed);
 }
 
@@ -132,6 +139,13 @@ snowflake_keeper_failure(void)
 	return (int) pg_atomic_read_u32(&shared->failure);
 }
 
+/* How often the keeper has judged the clock. */
+uint64
+snowflake_looks(void)
+{
+	return pg_atomic_read_u64(&shared->looks);
+}
+
 
 /*
  * Only the keeper calls what follows.
@@ -179,6 +193,14 @@ void
 snowflake_announce(void)
 {
 	ConditionVariableBroadcast(&shared->changed);
+}
+
+/* The clock was judged, for those who asked for it. */
+void
+snowflake_announce_look(void)
+{
+	pg_atomic_write_u64(&shared->looks, pg_atomic_read_u64(&shared->looks) + 1);
+	snowflake_announce();
 }
 
 /* An error has ended the keeper's attempt: those who wait may want to know. */

@@ -84,7 +84,8 @@ enum
 	COLUMN_NODE = 1,
 	COLUMN_LAYOUT,
 	COLUMN_RESERVED_UNTIL,
-	COLUMNS = COLUMN_RESERVED_UNTIL
+	COLUMN_IN_ORDER,
+	COLUMNS = COLUMN_IN_ORDER
 };
 
 static const struct
@@ -97,6 +98,7 @@ static const struct
 	{"node", INT4OID},
 	{"layout", TEXTOID},
 	{"reserved_until", TIMESTAMPTZOID},
+	{"in_order", BOOLOID},
 };
 
 /* The table, open and locked to the end of the transaction, and its index. */
@@ -265,6 +267,7 @@ form_values(Datum *values, int32 node, TimestampTz until)
 	values[COLUMN_NODE - 1] = Int32GetDatum(node);
 	values[COLUMN_LAYOUT - 1] = configured_layout();
 	values[COLUMN_RESERVED_UNTIL - 1] = TimestampTzGetDatum(until);
+	values[COLUMN_IN_ORDER - 1] = BoolGetDatum(true);
 }
 
 
@@ -324,14 +327,15 @@ snowflake_reservation_create(void)
  */
 
 /*
- * Read the rows.  Those of other node IDs count as well: a server's IDs ascend
- * also if its node ID changed while it was down.  And they all are of one
- * layout, the server's.
+ * Read the rows, for somebody who is to mint with a node ID.  Those of other node
+ * IDs count as well: a server's IDs ascend also if its node ID changed while it
+ * was down.  Unless that order was given up.  And they all are of one layout, the
+ * server's.
  */
 SnowflakeReservation
-snowflake_reservation_read(void)
+snowflake_reservation_read(int32 node)
 {
-	SnowflakeReservation stored = {false, 0, NULL};
+	SnowflakeReservation stored = {0};
 	ReservationTable table = open_table();
 	char	   *configured = TextDatumGetCString(configured_layout());
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -350,8 +354,17 @@ snowflake_reservation_read(void)
 		until = DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]);
 		layout = TextDatumGetCString(values[COLUMN_LAYOUT - 1]);
 
-		stored.until = stored.found ? Max(stored.until, until) : until;
-		stored.found = true;
+		if (DatumGetInt32(values[COLUMN_NODE - 1]) == node)
+		{
+			stored.own_found = true;
+			stored.own_until = until;
+		}
+		if (DatumGetInt32(values[COLUMN_NODE - 1]) == node ||
+			DatumGetBool(values[COLUMN_IN_ORDER - 1]))
+		{
+			stored.until = stored.found ? Max(stored.until, until) : until;
+			stored.found = true;
+		}
 		if (stored.other_layout == NULL && strcmp(layout, configured) != 0)
 			stored.other_layout = layout;
 	}
@@ -399,12 +412,13 @@ snowflake_reservation_write(int32 node, TimestampTz until)
 	CommandCounterIncrement();
 }
 
-/* From now on the rows are of the configured layout. */
-void
-snowflake_reservation_accept_layout(void)
+/* Change one column of the rows for which a function says so. */
+static void
+change_rows(int column, Datum value, bool (*wanted) (const Datum *values, const void *arg),
+			const void *arg)
 {
 	ReservationTable table = open_table();
-	Datum		values[COLUMNS] = {0};
+	Datum		changes[COLUMNS] = {0};
 	bool		nulls[COLUMNS] = {0};
 	bool		replace[COLUMNS] = {0};
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -412,17 +426,54 @@ snowflake_reservation_accept_layout(void)
 										  snapshot, 0, NULL);
 	HeapTuple	tuple;
 
-	values[COLUMN_LAYOUT - 1] = configured_layout();
-	replace[COLUMN_LAYOUT - 1] = true;
+	changes[column - 1] = value;
+	replace[column - 1] = true;
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		CatalogTupleUpdate(table.relation, &tuple->t_self,
-						   heap_modify_tuple(tuple,
-											 RelationGetDescr(table.relation),
-											 values, nulls, replace));
+	{
+		Datum		values[COLUMNS];
+		bool		old_nulls[COLUMNS];
+
+		heap_deform_tuple(tuple, RelationGetDescr(table.relation), values, old_nulls);
+		if (wanted(values, arg))
+			CatalogTupleUpdate(table.relation, &tuple->t_self,
+							   heap_modify_tuple(tuple,
+												 RelationGetDescr(table.relation),
+												 changes, nulls, replace));
+	}
 	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	table_close(table.relation, NoLock);
 	CommandCounterIncrement();
+}
+
+static bool
+is_any(const Datum *values, const void *arg)
+{
+	return true;
+}
+
+static bool
+is_after(const Datum *values, const void *arg)
+{
+	return DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]) >
+		*(const TimestampTz *) arg;
+}
+
+/* From now on the rows are of the configured layout. */
+void
+snowflake_reservation_accept_layout(void)
+{
+	change_rows(COLUMN_LAYOUT, configured_layout(), is_any, NULL);
+}
+
+/*
+ * Give up the order: rows that are ahead of the clock no longer count for other
+ * node IDs than their own.
+ */
+void
+snowflake_reservation_give_up_order(TimestampTz now)
+{
+	change_rows(COLUMN_IN_ORDER, BoolGetDatum(false), is_after, &now);
 }
 
 

@@ -14,16 +14,19 @@
 typedef struct SnowflakeReservation
 {
 	bool		found;
-	TimestampTz until;			/* the latest of all */
+	TimestampTz until;			/* the latest of all that count */
+	bool		own_found;
+	TimestampTz own_until;		/* that of the node ID itself */
 	char	   *other_layout;	/* a layout of any row that is not the
 								 * configured one, or NULL */
 } SnowflakeReservation;
 
 extern bool snowflake_reservation_exists(void);
 extern void snowflake_reservation_create(void);
-extern SnowflakeReservation snowflake_reservation_read(void);
+extern SnowflakeReservation snowflake_reservation_read(int32 node);
 extern void snowflake_reservation_write(int32 node, TimestampTz until);
 extern void snowflake_reservation_accept_layout(void);
+extern void snowflake_reservation_give_up_order(TimestampTz now);
 
 extern Oid	snowflake_reservation_database(void);
 extern void snowflake_reservation_mark_database(void);

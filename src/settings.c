@@ -21,6 +21,8 @@ char	   *snowflake_database = NULL;
 int			snowflake_max_lead_ms = 5;
 int			snowflake_max_wait_ms = 1000;
 int			snowflake_reservation_ms = 3000;
+int			snowflake_max_jump_ms = 10 * 1000;
+int			snowflake_jump_patience_ms = 60 * 1000;
 char	   *snowflake_kept_in = NULL;
 
 SnowflakeLayout snowflake_server_layout;
@@ -174,5 +176,19 @@ snowflake_settings_init(void)
 							   PGC_SUSET,
 							   GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
 							   NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_jump",
+							"Sets by how much the clock may step and be believed at once.",
+							"Minting goes on as if a larger jump had not happened, until it has lasted for snowflake.jump_patience.",
+							&snowflake_max_jump_ms,
+							10 * 1000, 1000, 24 * 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.jump_patience",
+							"Sets how long a jump of the clock must last to be believed.",
+							NULL,
+							&snowflake_jump_patience_ms,
+							60 * 1000, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("snowflake");
 }

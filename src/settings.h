@@ -19,6 +19,8 @@ extern char *snowflake_database;
 extern int	snowflake_max_lead_ms;
 extern int	snowflake_max_wait_ms;
 extern int	snowflake_reservation_ms;
+extern int	snowflake_max_jump_ms;
+extern int	snowflake_jump_patience_ms;
 extern char *snowflake_kept_in;
 
 /*

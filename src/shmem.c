@@ -13,6 +13,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "counters.h"
 #include "generator.h"
@@ -34,6 +35,7 @@ request_shmem(void)
 
 	RequestAddinShmemSpace(snowflake_generator_size());
 	RequestAddinShmemSpace(snowflake_requests_size());
+	RequestAddinShmemSpace(snowflake_clock_size());
 	RequestAddinShmemSpace(snowflake_counters_size());
 	RequestAddinShmemSpace(snowflake_slots_size());
 
@@ -50,6 +52,7 @@ attach_shmem(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	snowflake_generator_attach(GetNamedLWLockTranche(TRANCHE_NAME)->lock.tranche);
 	snowflake_requests_attach();
+	snowflake_clock_attach();
 	snowflake_counters_attach();
 	snowflake_slots_attach();
 	LWLockRelease(AddinShmemInitLock);

@@ -50,8 +50,12 @@ enum
 	COLUMN_KEEPER_WAIT_TOTAL,
 	COLUMN_KEEPER_WAIT_LONGEST,
 	COLUMN_RESERVATIONS,
-	COLUMN_CLOCK_STEPS_BACK,
-	COLUMN_CLOCK_STEP_BACK_LARGEST,
+	COLUMN_CLOCK_STATE,
+	COLUMN_CLOCK_ERROR,
+	COLUMN_CLOCK_JUMP,
+	COLUMN_CLOCK_STEPS_BACK,	/* and the column that follows it */
+	COLUMN_CLOCK_STEPS_AHEAD = COLUMN_CLOCK_STEPS_BACK + 2,
+	COLUMN_CLOCK_STEPS_LAST,
 	COLUMN_REFUSED,				/* one for each SnowflakeRefusal */
 	COLUMN_STATS_RESET = COLUMN_REFUSED + SNOWFLAKE_REFUSALS,
 	STATUS_COLUMNS
@@ -102,21 +106,57 @@ put_waits(StatusRow *row, int column, SnowflakeWaits *waits)
 	put_interval(row, column + 2, pg_atomic_read_u64(&waits->longest_usec));
 }
 
+/* A number of steps and the column that follows it. */
+static void
+put_steps(StatusRow *row, int column, SnowflakeSteps *steps)
+{
+	put_counter(row, column, &steps->steps);
+	put_interval(row, column + 1, pg_atomic_read_u64(&steps->largest_usec));
+}
+
+/* What is known of the clock, by the kernel and by the keeper. */
+static void
+put_clock(StatusRow *row)
+{
+	bool		synchronized = true;
+	int64		error_usec,
+				jump_usec,
+				lasted_usec;
+
+	if (snowflake_clock_error(&synchronized, &error_usec))
+		put_interval(row, COLUMN_CLOCK_ERROR, error_usec);
+	put_text(row, COLUMN_CLOCK_STATE,
+			 synchronized ? "synchronized" : "unsynchronized");
+	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
+	{
+		put_text(row, COLUMN_CLOCK_STATE, "coasting");
+		put_interval(row, COLUMN_CLOCK_JUMP, jump_usec);
+	}
+}
+
 /* What to do, in a sentence; NULL if all is well, or will be in a moment. */
 static const char *
 advice(SnowflakeGate gate, int64 lead_usec)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		allowed_usec = layout->tick_usec + snowflake_max_lead_ms * INT64CONST(1000);
+	int64		allowed_usec = snowflake_early_usec(layout) +
+	snowflake_max_lead_ms * INT64CONST(1000);
+	int64		jump_usec,
+				lasted_usec;
 	TimestampTz layout_ends = snowflake_tick_start(layout, layout->max_tick);
 	const char *on_gate = snowflake_gate_advice(gate);
 
 	if (on_gate != NULL || gate != GATE_OPEN)
 		return on_gate;
+	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
+		return psprintf(jump_usec > 0 ?
+						"The clock went ahead by %s, %s ago: set it right, or believe it with snowflake_accept_clock()." :
+						"The clock went back by %s, %s ago: set it right, or believe it with snowflake_accept_clock().",
+						snowflake_duration(Abs(jump_usec)), snowflake_duration(lasted_usec));
 	if (lead_usec > allowed_usec)
 		return psprintf("Check the server's clock: minting goes on when it is %s further.",
 						snowflake_duration(lead_usec - allowed_usec));
-	if (snowflake_wall_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
+	if (snowflake_corrected_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		return "Plan for another snowflake.layout, whose snowflakes are larger than those of this one.";
 	return NULL;
 }
@@ -164,7 +204,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 
 		snowflake_generator_view(&view);
 		lead_usec = snowflake_position_time(layout, view.last) -
-			snowflake_wall_clock();
+			snowflake_corrected_clock();
 
 		put_text(&row, COLUMN_GATE, in_recovery ? "closed: the server is in recovery" :
 				 snowflake_gate_reason(view.gate));
@@ -173,6 +213,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 			put(&row, COLUMN_NODE, Int32GetDatum(view.node));
 		if (keeper_pid != 0)
 			put(&row, COLUMN_KEEPER_PID, Int32GetDatum(keeper_pid));
+		put_clock(&row);
 		put(&row, COLUMN_STATS_RESET,
 			TimestampTzGetDatum(pg_atomic_read_u64(&counters->reset_at)));
 
@@ -196,9 +237,8 @@ snowflake_status(PG_FUNCTION_ARGS)
 			put_waits(&row, COLUMN_CLOCK_WAITS, &counters->clock_waits);
 			put_waits(&row, COLUMN_KEEPER_WAITS, &counters->keeper_waits);
 			put_counter(&row, COLUMN_RESERVATIONS, &counters->reservations);
-			put_counter(&row, COLUMN_CLOCK_STEPS_BACK, &counters->clock_steps_back);
-			put_interval(&row, COLUMN_CLOCK_STEP_BACK_LARGEST,
-						 pg_atomic_read_u64(&counters->clock_step_back_largest_usec));
+			put_steps(&row, COLUMN_CLOCK_STEPS_BACK, &counters->steps_back);
+			put_steps(&row, COLUMN_CLOCK_STEPS_AHEAD, &counters->steps_ahead);
 			for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
 				put_counter(&row, COLUMN_REFUSED + i, &counters->refused[i]);
 		}

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * watch.c
- *	  What the keeper warns of: a clock that went back, a generator that waits
+ *	  What the keeper warns of: a clock that was moved, a generator that waits
  *	  for it, minting at the limit of the layout, and a layout that ends.
  *
  * Nothing here has a part in minting; it compares, counts and writes to the
@@ -24,82 +24,80 @@
 #define BEHIND_MS				1000
 #define DAY_MS					(24 * 60 * 60 * 1000)
 
-/*
- * A look at both clocks that took longer than this says nothing about how they
- * stand to each other.
- */
-#define LOOK_PRECISION_USEC		200
-#define LOOK_ATTEMPTS			10
-
-/*
- * What counts as a step.  Slewing changes the speed of both clocks, at least on
- * Linux; elsewhere it may be that of one, by up to 0.1 %.
- */
-#define STEP_USEC(elapsed_usec)	(1000 + (elapsed_usec) / 1000)
-
 /* Minting at the limit is worth a warning after so many reservations of time. */
 #define LONG_RESERVATIONS		10
 
-/* Both clocks, at (nearly) the same instant. */
-typedef struct Look
-{
-	TimestampTz wall;
-	int64		monotonic_usec;
-} Look;
-
-static bool
-look_at_clocks(Look *look)
-{
-	for (int i = 0; i < LOOK_ATTEMPTS; i++)
-	{
-		look->monotonic_usec = snowflake_monotonic_usec();
-		look->wall = snowflake_wall_clock();
-		if (snowflake_monotonic_usec() - look->monotonic_usec <= LOOK_PRECISION_USEC)
-			return true;
-	}
-	return false;
-}
-
-/* Did the wall clock go back since the last look? */
+/* Report and count what the judge of the clock has found. */
 static void
-watch_steps(const Look *look)
+watch_clock(const SnowflakeVerdict *verdict)
 {
-	static Look last = {0};
-	int64		elapsed_usec = look->monotonic_usec - last.monotonic_usec;
-	int64		back_usec = elapsed_usec - (look->wall - last.wall);
+	int64		moved_usec = verdict->moved_usec;
+	char	   *by = snowflake_duration(Abs(moved_usec));
+	bool		ahead = moved_usec > 0;
 
-	if (last.wall != 0 && back_usec > STEP_USEC(elapsed_usec))
+	if (verdict->news == CLOCK_STEPPED || verdict->news == CLOCK_JUMPED)
+		snowflake_count_step(moved_usec);
+
+	switch (verdict->news)
 	{
-		snowflake_count_step_back(back_usec);
-		ereport(WARNING,
-				errmsg("the clock went back by %s", snowflake_duration(back_usec)));
+		case CLOCK_NO_NEWS:
+			break;
+		case CLOCK_STEPPED:
+			ereport(WARNING,
+					ahead ? errmsg("the clock went ahead by %s", by) :
+					errmsg("the clock went back by %s", by));
+			break;
+		case CLOCK_JUMPED:
+			ereport(WARNING,
+					ahead ? errmsg("the clock went ahead by %s", by) :
+					errmsg("the clock went back by %s", by),
+					errdetail("Minting snowflakes goes on as if it had not, for up to %s (snowflake.jump_patience).",
+							  snowflake_duration(snowflake_jump_patience_ms * INT64CONST(1000))),
+					errhint("If the clock is right now, believe it with snowflake_accept_clock(), otherwise set it right."));
+			break;
+		case CLOCK_RETURNED:
+			ereport(LOG,
+					ahead ? errmsg("the clock no longer is %s ahead, after %s", by,
+								   snowflake_duration(verdict->lasted_usec)) :
+					errmsg("the clock no longer is %s behind, after %s", by,
+						   snowflake_duration(verdict->lasted_usec)));
+			break;
+		case CLOCK_BELIEVED:
+			ereport(WARNING,
+					ahead ? errmsg("the clock that went ahead by %s is believed, after %s",
+								   by, snowflake_duration(verdict->lasted_usec)) :
+					errmsg("the clock that went back by %s is believed, after %s",
+						   by, snowflake_duration(verdict->lasted_usec)),
+					ahead ? errdetail("Snowflakes follow it.") :
+					errdetail("Minting snowflakes waits for it."));
+			break;
 	}
-	last = *look;
 }
 
 /* Is the generator further ahead of the clock than it may be?  Report changes. */
 static bool
-watch_lead(const Look *look, int64 lead_usec)
+watch_lead(int64 now_usec, int64 lead_usec)
 {
 	static bool behind = false;
 	static int64 since_usec;
 	int64		max_lead_usec = snowflake_max_lead_ms * INT64CONST(1000);
+	int64		early_usec = snowflake_early_usec(&snowflake_server_layout);
 
-	if (!behind && lead_usec > max_lead_usec + snowflake_server_layout.tick_usec)
+	if (!behind && lead_usec > max_lead_usec + early_usec)
 	{
 		behind = true;
-		since_usec = look->monotonic_usec;
+		since_usec = now_usec;
 		ereport(WARNING,
 				errmsg("minting snowflakes waits for the clock"),
 				errdetail("The generator is %s ahead of it, and may be by %d ms (snowflake.max_lead).",
 						  snowflake_duration(lead_usec), snowflake_max_lead_ms));
 	}
-	else if (behind && lead_usec <= max_lead_usec)
+	else if (behind && lead_usec <= max_lead_usec + early_usec)
 	{
 		behind = false;
 		ereport(LOG,
 				errmsg("minting snowflakes no longer waits for the clock, after %s",
-					   snowflake_duration(look->monotonic_usec - since_usec)));
+					   snowflake_duration(now_usec - since_usec)));
 	}
 	return behind;
 }
@@ -111,7 +109,7 @@ watch_lead(const Look *look, int64 lead_usec)
  * reservation, so a longer pause between two of them was a pause of minting.
  */
 static void
-watch_limit(const Look *look, int64 lead_usec)
+watch_limit(int64 now_usec, int64 lead_usec)
 {
 	static int64 since_usec = 0;	/* 0: not at the limit */
 	static int64 last_usec = 0;
@@ -119,7 +117,7 @@ watch_limit(const Look *look, int64 lead_usec)
 	static bool reported = false;
 	int64		reservation_usec = snowflake_reservation_ms * INT64CONST(1000);
 	uint64		waits = pg_atomic_read_u64(&snowflake_counters->clock_waits.mints);
-	int64		since_last_usec = look->monotonic_usec - last_usec;
+	int64		since_last_usec = now_usec - last_usec;
 	int64		max_lead_usec = snowflake_max_lead_ms * INT64CONST(1000);
 	int64		tick_usec = snowflake_server_layout.tick_usec;
 	bool		at_limit;
@@ -131,9 +129,9 @@ watch_limit(const Look *look, int64 lead_usec)
 	/* a clock that went back is another matter, as is a reset of the counters */
 	at_limit = waits != last_waits &&
 		lead_usec + tick_usec >= max_lead_usec / 2 &&
-		lead_usec <= max_lead_usec + tick_usec &&
+		lead_usec <= max_lead_usec + tick_usec + snowflake_early_usec(&snowflake_server_layout) &&
 		since_last_usec <= reservation_usec;
-	last_usec = look->monotonic_usec;
+	last_usec = now_usec;
 	last_waits = waits;
 
 	if (!at_limit)
@@ -143,14 +141,14 @@ watch_limit(const Look *look, int64 lead_usec)
 		return;
 	}
 	if (since_usec == 0)
-		since_usec = look->monotonic_usec;
+		since_usec = now_usec;
 	if (!reported &&
-		look->monotonic_usec - since_usec >= LONG_RESERVATIONS * reservation_usec)
+		now_usec - since_usec >= LONG_RESERVATIONS * reservation_usec)
 	{
 		reported = true;
 		ereport(WARNING,
 				errmsg("snowflakes have been minted at the limit of the layout for %s",
-					   snowflake_duration(look->monotonic_usec - since_usec)),
+					   snowflake_duration(now_usec - since_usec)),
 				errdetail("It has " INT64_FORMAT " in a tick of %s; mints wait for the next.",
 						  snowflake_server_layout.max_sequence + INT64CONST(1),
 						  snowflake_duration(snowflake_server_layout.tick_usec)),
@@ -160,54 +158,55 @@ watch_limit(const Look *look, int64 lead_usec)
 
 /* Does the layout end soon?  Returns in how many ms to look again. */
 static long
-watch_layout(const Look *look)
+watch_layout(int64 now_usec, TimestampTz clock)
 {
 	static int64 checked_usec = 0;	/* 0: not yet */
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		left_ms = DAY_MS - (look->monotonic_usec - checked_usec) / 1000;
+	int64		left_ms = DAY_MS - (now_usec - checked_usec) / 1000;
 	TimestampTz end;
 
 	if (checked_usec != 0 && left_ms > 0)
 		return left_ms;
-	checked_usec = look->monotonic_usec;
+	checked_usec = now_usec;
 
 	end = snowflake_tick_start(layout, layout->max_tick);
-	if (end <= look->wall)
+	if (end <= clock)
 		ereport(WARNING,
 				errmsg("the snowflake layout ended at \"%s\"",
 					   timestamptz_to_str(end)));
-	else if (look->wall > end - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
+	else if (clock > end - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		ereport(WARNING,
 				errmsg("the snowflake layout ends at \"%s\", in %d days",
 					   timestamptz_to_str(end),
-					   (int) ((end - look->wall) / USECS_PER_DAY)),
+					   (int) ((end - clock) / USECS_PER_DAY)),
 				errdetail("No snowflake can be minted after that."),
 				errhint("Plan for another snowflake.layout, whose snowflakes are larger than those of this one."));
 	return DAY_MS;
 }
 
 /*
- * Look, and write to the log what an administrator wants to know.  Returns the ms
- * after which the keeper should look again.  Only the keeper.
+ * Write to the log what an administrator wants to know.  "clock" is the corrected
+ * one, by that verdict.  Returns the ms after which the keeper should look again.
+ * Only the keeper.
  */
 long
-snowflake_watch(void)
+snowflake_watch(const SnowflakeVerdict *verdict, TimestampTz clock)
 {
+	int64		now_usec = snowflake_monotonic_usec();
 	SnowflakeView view;
-	Look		look;
 	int64		lead_usec;
+	long		look_again_ms = DAY_MS;
 
-	if (!look_at_clocks(&look))
-		return BEHIND_MS;
-	watch_steps(&look);
+	watch_clock(verdict);
 
 	snowflake_generator_view(&view);
-	if (view.gate != GATE_OPEN)
-		return DAY_MS;
-	lead_usec = snowflake_position_time(&snowflake_server_layout, view.last) -
-		look.wall;
-	watch_limit(&look, lead_usec);
-	if (watch_lead(&look, lead_usec))
-		return BEHIND_MS;
-	return watch_layout(&look);
+	if (view.gate == GATE_OPEN)
+	{
+		lead_usec = snowflake_position_time(&snowflake_server_layout, view.last) - clock;
+		watch_limit(now_usec, lead_usec);
+		look_again_ms = watch_lead(now_usec, lead_usec) ? BEHIND_MS :
+			watch_layout(now_usec, clock);
+	}
+	return verdict->look_again_ms == 0 ? look_again_ms :
+		Min(verdict->look_again_ms, look_again_ms);
 }

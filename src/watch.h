@@ -8,6 +8,8 @@
 #ifndef SNOWFLAKE_WATCH_H
 #define SNOWFLAKE_WATCH_H
 
-extern long snowflake_watch(void);
+#include "clock.h"
+
+extern long snowflake_watch(const SnowflakeVerdict *verdict, TimestampTz clock);
 
 #endif							/* SNOWFLAKE_WATCH_H */

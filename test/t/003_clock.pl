@@ -24,6 +24,8 @@ my $node = SnowflakeTest::new_node(
 	'main', conf => qq{
 	snowflake.max_lead = '${max_lead}ms'
 	snowflake.max_wait = '${max_wait}ms'
+	snowflake.max_jump = '1s'
+	snowflake.jump_patience = 0
 });
 my $clock = SnowflakeTest::new_clock('main');
 
@@ -87,7 +89,7 @@ cmp_ok($elapsed, '<', 200, 'without waiting');
 cmp_ok(lead(), '>', 0, 'ahead of the clock');
 
 # More than max_lead: it waits until the lead is down to max_lead.
-SnowflakeTest::step_clock($clock, -1000);
+SnowflakeTest::step_clock($clock, -1500);
 my $start = now_ms();
 my $expected = lead() - $max_lead;
 cmp_ok($expected, '>', 300, 'clock back by more than max_lead');
@@ -98,13 +100,13 @@ cmp_ok($elapsed, '>', $expected - 5, 'after the lead is down to max_lead');
 cmp_ok($elapsed, '<', $expected + $slack, 'and no later');
 
 # The same, but the session has less patience than that.
-SnowflakeTest::step_clock($clock, -1000);
+SnowflakeTest::step_clock($clock, -1500);
 timed("SET snowflake.max_wait = '100ms'");
 ($error, $elapsed) = mint();
 like($error, qr/ERROR/, 'a wait longer than max_wait is an error');
 cmp_ok($elapsed, '<', 300, 'and not waited for');
 timed('RESET snowflake.max_wait');
-SnowflakeTest::step_clock($clock, 1000);
+SnowflakeTest::step_clock($clock, 1500);
 
 # An hour back.
 ($error) = mint();

@@ -10,7 +10,10 @@ use SnowflakeTest;
 use Test::More;
 
 my $node = SnowflakeTest::new_node('main',
-	conf => q{snowflake.reservation = '1s'});
+	conf => q{
+	snowflake.reservation = '1s'
+	snowflake.jump_patience = 0
+});
 my $clock = SnowflakeTest::new_clock('main');
 
 sub start
@@ -184,7 +187,7 @@ $error = SnowflakeTest::error_of($node, 'postgres',
 	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($error->{sqlstate}, '42501', 'an ordinary user may not advance');
 $node->safe_psql('postgres',
-	'GRANT EXECUTE ON FUNCTION snowflake_advance(bigint) TO ordinary');
+	'GRANT EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) TO ordinary');
 ($ret) = $node->psql('postgres',
 	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($ret, 0, 'unless granted');
@@ -195,7 +198,14 @@ $error = SnowflakeTest::error_of(
 	'postgres',
 	q{SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick)) FROM snowflake_layout()}
 );
-is($error->{sqlstate}, '', 'to the last tick but one');
+is($error->{sqlstate}, '22023', 'more than a day ahead: an error');
+like($error->{hint}, qr/force => true/, 'which says how to do it all the same');
+$error = SnowflakeTest::error_of(
+	$node,
+	'postgres',
+	q{SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick), force => true) FROM snowflake_layout()}
+);
+is($error->{sqlstate}, '', 'with force: to the last tick but one');
 is(refused()->{sqlstate}, '55000', 'then minting is refused');
 $node->stop('fast');
 start();

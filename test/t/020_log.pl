@@ -1,4 +1,4 @@
-# The server log tells an operator what happens to minting, once per event and
+# The server log tells an administrator what happens to minting, once per event and
 # not once per ID: gate opened and closed, the clock went back, waiting began
 # and ended, the reservation could not be extended.
 
@@ -15,6 +15,8 @@ my $node = SnowflakeTest::new_node(
 	'main', conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '10s'
+	snowflake.max_jump = '1s'
+	snowflake.jump_patience = 0
 });
 my $clock = SnowflakeTest::new_clock('main');
 my $offset = 0;
@@ -22,6 +24,7 @@ my $offset = 0;
 my $opened = qr/LOG:  snowflake gate opened for node/;
 my $closed = qr/LOG:  snowflake gate closed/;
 my $went_back = qr/WARNING:  the clock went back by/;
+my $went_ahead = qr/WARNING:  the clock went ahead by/;
 my $waits = qr/WARNING:  minting snowflakes waits for the clock/;
 my $waits_no_longer =
   qr/LOG:  minting snowflakes no longer waits for the clock, after/;
@@ -41,6 +44,7 @@ sub logged_are
 		$opened => 0,
 		$closed => 0,
 		$went_back => 0,
+		$went_ahead => 0,
 		$waits => 0,
 		$waits_no_longer => 0,
 		%$expected);
@@ -124,7 +128,7 @@ is( $node->safe_psql('postgres',
 	'which is the last ID');
 logged_are({ $opened => 1 }, 'start');
 
-# The clock steps back by a little: four sessions mint on and have to wait.
+# The clock steps back by a little: four sessions mint on, and nobody waits.
 my @minters =
   map { SnowflakeTest::start_minter($node, 'postgres', 5_000) } 1 .. 4;
 SnowflakeTest::step_clock($clock, -900);
@@ -132,15 +136,11 @@ is(scalar(@{ SnowflakeTest::finish_minter($_) }),
 	5_000, 'a session mints while the clock steps back')
   foreach @minters;
 mint(100);
-$node->wait_for_log($waits_no_longer, $offset);
+$node->wait_for_log($went_back, $offset);
 my ($back_ms) = logged() =~ /the clock went back by ([0-9.]+) ms/;
 cmp_ok($back_ms || 0, '>', 898, 'the log tells by how much');
 cmp_ok($back_ms || 0, '<', 902, 'rightly');
-my ($ahead_ms) = logged() =~ /DETAIL:  The generator is ([0-9.]+) ms ahead of it/;
-cmp_ok($ahead_ms || 0, '>', 300, 'and how far ahead the generator is');
-cmp_ok($ahead_ms || 0, '<', 910, 'rightly');
-logged_are({ $went_back => 1, $waits => 1, $waits_no_longer => 1 },
-	'clock back by 900 ms');
+logged_are({ $went_back => 1 }, 'clock back by 900 ms');
 
 # Far back: every mint fails, and still it is told once.
 SnowflakeTest::step_clock($clock, -3_600_000);
@@ -159,7 +159,7 @@ logged_are({ $went_back => 1, $waits => 1 }, 'clock back by an hour');
 # Waiting ends when the clock is set right, also if nobody mints then.
 SnowflakeTest::step_clock($clock, 3_600_000);
 $node->wait_for_log($waits_no_longer, $offset);
-logged_are({ $waits_no_longer => 1 }, 'clock set right');
+logged_are({ $went_ahead => 1, $waits_no_longer => 1 }, 'clock set right');
 is(SnowflakeTest::status($node, 'postgres', 'clock_steps_back'),
 	2, 'snowflake_status() counts the steps');
 

@@ -16,6 +16,8 @@ my $node = SnowflakeTest::new_node(
 	'main', conf => q{
 	snowflake.layout = 'time:41 node:10 sequence:4 epoch:2024-01-01T00:00:00Z'
 	snowflake.reservation = '1s'
+	snowflake.max_jump = '1s'
+	snowflake.jump_patience = 0
 });
 my $clock = SnowflakeTest::new_clock('main');
 SnowflakeTest::start_with_clock($node, $clock);
@@ -72,9 +74,9 @@ my $before = status('stats_reset');
 $node->safe_psql('postgres', 'SELECT snowflake_next()');
 reset_counters();
 is( status(
-		"concat_ws(' ', minted, clock_waits, clock_wait_total, clock_wait_longest, keeper_waits, keeper_wait_total, keeper_wait_longest, reservations, clock_steps_back, clock_step_back_largest, $refusals)"
+		"concat_ws(' ', minted, clock_waits, clock_wait_total, clock_wait_longest, keeper_waits, keeper_wait_total, keeper_wait_longest, reservations, clock_steps_back, clock_step_back_largest, clock_steps_ahead, clock_step_ahead_largest, $refusals)"
 	),
-	'0 0 00:00:00 00:00:00 0 00:00:00 00:00:00 0 0 00:00:00 0 0 0 0 0 0',
+	'0 0 00:00:00 00:00:00 0 00:00:00 00:00:00 0 0 00:00:00 0 00:00:00 0 0 0 0 0 0',
 	'after a reset all is zero');
 is(status("stats_reset > '$before'"), 't', 'and the time of it is known');
 
@@ -91,7 +93,7 @@ is(status('minted'), 7010, 'but not those that nobody fetched');
 
 # Waits for the clock, which is behind by less than max_wait
 reset_counters();
-SnowflakeTest::step_clock($clock, -600);
+SnowflakeTest::step_clock($clock, -1500);
 my $waiting = $node->background_psql('postgres');
 $waiting->query_until(qr/go/, "\\echo go\nSET snowflake.max_wait = '1min'; SELECT snowflake_next();\n");
 ok(waits_for('client backend', 'SnowflakeClock'), 'a session waits for the clock');
@@ -103,7 +105,7 @@ is( status(
 	't',
 	'one mint waited for the clock') or diag(status('*'));
 is( status(
-		q{clock_steps_back = 1 AND clock_step_back_largest BETWEEN '500 ms' AND '700 ms'}
+		q{clock_steps_back = 1 AND clock_step_back_largest BETWEEN '1400 ms' AND '1600 ms'}
 	),
 	't',
 	'because of one step of the clock') or diag(status('*'));
@@ -196,10 +198,10 @@ my $not_null = q{
 		json_each_text(row_to_json(s)) WITH ORDINALITY AS j(key, value, position)
 	 WHERE value IS NOT NULL};
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]),
-	'gate node layout layout_ends keeper_pid stats_reset',
+	'gate node layout layout_ends keeper_pid clock_state clock_error stats_reset',
 	'everybody sees what tells nothing about others');
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ]),
-	join(' ', grep { $_ ne 'advice' } @all),
+	join(' ', grep { !/^(?:advice|clock_jump)$/ } @all),
 	'pg_monitor sees everything');
 my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_status_reset()',
 	extra_params => [ '-U', 'watcher', '-v', 'VERBOSITY=verbose' ]);

@@ -69,6 +69,7 @@ class Injector:
             ('clock forward', self.clock_forward), ('clock forward', self.clock_forward),
             ('clock back', self.clock_back), ('clock back', self.clock_back),
             ('clock jitter', self.clock_jitter),
+            ('clock lies', self.clock_lies), ('clock lies', self.clock_lies),
             ('clock back while down', self.clock_back_while_down),
             ('promotion with clock behind', self.promotion),
             ('promotion of cut-off standby', self.promotion_after_cut),
@@ -360,6 +361,14 @@ class Injector:
         event['detail'].append(span(step))
         self.primary.step_clock(self.base_ns - step)
         self.hold(0.5, 3)
+        self.undo_clock()
+
+    def clock_lies(self, event):
+        """Seconds to years, either way, for less than snowflake.jump_patience."""
+        step = self.some_step(1e9, 3e16) * self.rng.choice((-1, 1))
+        event['detail'].append(span(step))
+        self.primary.step_clock(self.base_ns + step)
+        self.hold(0.1, 1.2)
         self.undo_clock()
 
     def clock_jitter(self, event):

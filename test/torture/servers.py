@@ -123,6 +123,7 @@ class Server:
         if site.generator != 'naive':
             lines['shared_preload_libraries'] = 'snowflake'
             lines['snowflake.node_id'] = '1'    # ALTER SYSTEM overrides it
+            lines['snowflake.jump_patience'] = '2s'    # so that faults last longer than that, or not
         with open(os.path.join(self.data, 'torture.conf.new'), 'w') as f:
             f.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
         os.replace(os.path.join(self.data, 'torture.conf.new'), os.path.join(self.data, 'torture.conf'))

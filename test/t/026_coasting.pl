@@ -1,0 +1,234 @@
+# The clock lies, in both directions, while IDs are minted.  Nobody waits for
+# long, no mint fails, and IDs stay near the true time, until a jump has lasted
+# or an administrator believes it.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(clock_gettime time CLOCK_MONOTONIC);
+
+my $second = 1_000;    # all times are in ms
+my $hour = 3_600 * $second;
+my $day = 24 * $hour;
+
+my $node = SnowflakeTest::new_node('main',
+	conf => q{snowflake.reservation = '2s'});
+my $clock = SnowflakeTest::new_clock('main');
+my $session;
+my @ids;
+
+sub start
+{
+	SnowflakeTest::start_with_clock($node, $clock);
+	$node->poll_query_until('postgres',
+		q{SELECT gate = 'open' FROM snowflake_status()})
+	  or die "gate does not open";
+	$session = $node->background_psql('postgres', on_error_stop => 0);
+	return;
+}
+
+# Mint; returns how far the ID is ahead of the true time.  The layout's epoch is
+# that of Unix, so that needs no conversion.
+sub mint
+{
+	$session->{stderr} = '';
+	my $id = $session->query('SELECT snowflake_next()');
+	my $error = $session->{stderr};
+
+	BAIL_OUT("a session cannot mint: $error") if $id !~ /^[0-9]+$/ && $error eq '';
+	return undef if $error ne '';
+	push @ids, $id;
+	return ($id >> 22) - time * 1000;
+}
+
+# Mint for so long, and step the clock by each of these in turn meanwhile.  What
+# must hold at all times does so to the end.
+sub mint_while
+{
+	my ($name, $ms, $pause_ms, @steps) = @_;
+	my $start = clock_gettime(CLOCK_MONOTONIC);
+	my $next = 0;
+	my ($failed, $least, $most) = (0, 0, 0);
+	my $load = SnowflakeTest::start_minter($node, 'postgres', 3_000);
+
+	$node->safe_psql('postgres', 'SELECT snowflake_status_reset()');
+	for (;;)
+	{
+		my $elapsed = (clock_gettime(CLOCK_MONOTONIC) - $start) * 1000;
+
+		last if $elapsed > $ms;
+		if (@steps && $elapsed > $next)
+		{
+			SnowflakeTest::step_clock($clock, shift @steps);
+			$next += $pause_ms;
+		}
+		my $ahead = mint();
+		if (defined $ahead)
+		{
+			$least = $ahead if $ahead < $least;
+			$most = $ahead if $ahead > $most;
+		}
+		else
+		{
+			$failed++;
+			diag($session->{stderr});
+		}
+	}
+	is($failed, 0, "$name: no mint fails");
+	cmp_ok($least, '>', -3 * $second, "$name: no ID is far behind the true time");
+	cmp_ok($most, '<', 3 * $second, "$name: or ahead of it");
+	is(SnowflakeTest::disorder(SnowflakeTest::finish_minter($load)),
+		0, "$name: another session's IDs ascend");
+	return;
+}
+
+# The waits of single mints, by the server's own count, are short: they are of
+# 1 to 30 ms, and on a machine that has other things to do as well, more.
+sub waits_are_short
+{
+	my ($name) = @_;
+
+	is( SnowflakeTest::status($node, 'postgres',
+			q{greatest(clock_wait_longest, keeper_wait_longest) < '500 ms'}),
+		't',
+		"$name: no mint waits for long")
+	  or diag(SnowflakeTest::status($node, 'postgres', '*'));
+	return;
+}
+
+sub status
+{
+	return SnowflakeTest::status($node, 'postgres', $_[0]);
+}
+
+$node->append_conf('postgresql.conf',
+	q{snowflake.layout = 'time:41 node:10 sequence:12 epoch:1970-01-01T00:00:00Z'});
+SnowflakeTest::start_with_clock($node, $clock);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+$session = $node->background_psql('postgres', on_error_stop => 0);
+mint();
+
+foreach my $case (
+	[ 'an hour ahead', 2_500, 1_500, $hour, -$hour ],
+	[ 'a day ahead, shortly', 1_200, 200, $day, -$day ],
+	[ 'an hour back', 2_500, 1_500, -$hour, $hour ],
+	[ 'a leap second', 1_200, 0, -$second ],
+	[ 'to and fro', 3_000, 400, (2 * $second, -2 * $second) x 3 ])
+{
+	my ($name, @params) = @$case;
+
+	mint_while($name, @params);
+	waits_are_short($name);
+}
+
+# What the status and the log tell of a jump that is not believed
+SnowflakeTest::step_clock($clock, $hour);
+mint();
+is(status('clock_state'), 'coasting', 'a jump: the clock is coasted through');
+is( status(
+		q{clock_jump BETWEEN interval '59 min 59 s' AND interval '1 h 1 s'}),
+	't', 'by how much it went ahead is shown');
+like(status('advice'),
+	qr/^The clock went ahead by 3\d{3}\.\d+ s, .* ago: set it right, or believe it with snowflake_accept_clock\(\)\.$/,
+	'with advice');
+is( SnowflakeTest::log_count(
+		$node, qr/WARNING:  the clock went ahead by 3[56]\d{2}\.\d+ s$/m),
+	2,
+	'and the log has a warning for each such jump');
+cmp_ok(
+	SnowflakeTest::log_count(
+		$node,
+		qr/DETAIL:  Minting snowflakes goes on as if it had not, for up to 60\.000 s/
+	),
+	'>=', 2,
+	'which says what becomes of it');
+
+# A crash in the middle of it: what is reserved is near the true time.
+$session->quit;
+$node->stop('immediate');
+SnowflakeTest::step_clock($clock, -$hour);
+start();
+my $start = clock_gettime(CLOCK_MONOTONIC);
+$session->query('SET snowflake.max_wait = \'1min\'');
+cmp_ok(abs(mint()), '<', 3 * $second, 'a crash while coasting: IDs of the true time');
+cmp_ok((clock_gettime(CLOCK_MONOTONIC) - $start) * 1000,
+	'<', 3 * $second, 'within the reservation and a second');
+
+# A reservation by a clock that was a day ahead when the server started, and
+# nobody minted: it is lowered when the clock is believed, so that it is not in
+# the way after a crash.
+$session->quit;
+$node->stop('fast');
+SnowflakeTest::step_clock($clock, $day);
+start();
+$session->quit;
+is(status(q{reserved_until > clock_timestamp()}),
+	't', 'a start by a clock that is a day ahead reserves there');
+SnowflakeTest::step_clock($clock, -$day);
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+$node->poll_query_until('postgres',
+	q{SELECT reserved_until < clock_timestamp() + interval '1 min' FROM snowflake_status()})
+  or die "reservation is not lowered";
+$node->stop('immediate');
+start();
+$session->query('SET snowflake.max_wait = \'1min\'');
+cmp_ok(abs(mint()), '<', 3 * $second,
+	'when that was lowered, a crash leaves nothing to wait for');
+
+# A clean stop in the middle of it, by a clock that stays wrong: it is believed,
+# and nothing comes twice.
+SnowflakeTest::step_clock($clock, $hour);
+mint();
+$session->quit;
+$node->stop('fast');
+start();
+cmp_ok(mint(), '>', $hour - 3 * $second, 'a clean stop while coasting: the next start believes the clock');
+SnowflakeTest::step_clock($clock, -$hour);
+cmp_ok(mint(), '>', $hour - 3 * $second, 'a clock that goes back to the truth is not believed at once, either');
+
+# Believed by an administrator: mints wait for the clock, which says since when.
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+is(status(q{clock_state <> 'coasting' AND clock_jump IS NULL}),
+	't', 'snowflake_accept_clock() believes it');
+$session->query(q{SET snowflake.max_wait = '100ms'});
+is(mint(), undef, 'and mints would have to wait');
+like($session->{stderr}, qr/the snowflake generator is 3\d{3}\.\d+ s ahead of the clock/,
+	'for as long as it takes');
+
+# Ahead again, to where IDs have been: that ends the wait, and needs no patience.
+SnowflakeTest::step_clock($clock, $hour);
+isnt(mint(), undef, 'a clock that catches up is believed at once');
+
+# A jump that lasts is believed: IDs follow it ahead, mints wait for it back.
+$node->append_conf('postgresql.conf', q{snowflake.jump_patience = '1s'});
+$node->reload;
+SnowflakeTest::step_clock($clock, $day);
+my $ahead = mint();
+cmp_ok($ahead, '<', $day, 'a day ahead: coasting at first');
+$node->poll_query_until('postgres',
+	q{SELECT clock_state <> 'coasting' AND snowflake_next() IS NOT NULL FROM snowflake_status()})
+  or die "jump is not believed";
+cmp_ok(mint(), '>', $day, 'IDs follow when it has lasted');
+SnowflakeTest::step_clock($clock, -$day);
+cmp_ok(mint(), '>', $day, 'a day back: coasting at first');
+$node->poll_query_until('postgres',
+	q{SELECT clock_state <> 'coasting' FROM snowflake_status()})
+  or die "jump is not believed";
+is(mint(), undef, 'mints wait when it has lasted');
+is( SnowflakeTest::log_count(
+		$node, qr/WARNING:  the clock that went (?:ahead|back) by 8\d{4}\.\d+ s is believed, after \d+\.\d+ s/
+	),
+	2,
+	'the log tells that it is believed');
+
+is_deeply([ grep { $ids[$_] <= $ids[ $_ - 1 ] } 1 .. $#ids ],
+	[], scalar(@ids) . ' IDs, each larger than the one before');
+
+$session->quit;
+$node->stop;
+done_testing();

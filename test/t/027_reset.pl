@@ -1,0 +1,133 @@
+# A generator that is far ahead of the clock for good is taken back by giving up
+# the order, under a node ID that was never there.  No ID comes twice.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+my $node = SnowflakeTest::new_node(
+	'main', node_id => 1, conf => q{
+	snowflake.reservation = '1s'
+	snowflake.max_wait = '5s'
+});
+my %seen;
+
+sub mint
+{
+	my ($count) = @_;
+	my @ids = split /\n/,
+	  $node->safe_psql('postgres',
+		'SELECT snowflake_next() FROM generate_series(1, ' . ($count || 100) . ')');
+
+	is(scalar(grep { $seen{$_}++ } @ids), 0, 'no ID comes twice');
+	return $ids[-1];
+}
+
+sub refused
+{
+	return SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+}
+
+sub reset_error
+{
+	my ($to) = @_;
+
+	return SnowflakeTest::error_of($node, 'postgres',
+		"SELECT snowflake_reset($to)");
+}
+
+# What is minted is of now, and of that node ID.
+sub is_of_now
+{
+	my ($id, $node_id, $name) = @_;
+
+	is( $node->safe_psql(
+			'postgres',
+			"SELECT snowflake_node($id) = $node_id AND snowflake_timestamp($id) BETWEEN now() - interval '1 min' AND now() + interval '5 s'"
+		),
+		't',
+		$name);
+	return;
+}
+
+sub set_node_id
+{
+	my ($to) = @_;
+
+	$node->append_conf('postgresql.conf', "snowflake.node_id = $to");
+	$node->reload;
+	$node->poll_query_until('postgres',
+		"SELECT node = $to FROM snowflake_status()")
+	  or die "node ID does not change";
+	return;
+}
+
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+mint();
+like(reset_error(1)->{message},
+	qr/^the snowflake generator is not ahead of the clock/,
+	'a generator that is not ahead is not reset');
+
+# Poisoned by a year: IDs of it were handed out, and nothing goes any more.
+$node->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '365 days'), force => true)}
+);
+my $error = refused();
+is($error->{sqlstate}, '55000', 'ahead by a year: minting is refused');
+like($error->{hint}, qr/snowflake_reset\(\)/, 'and the error says what the way out is');
+
+# Not with the node ID that may have been there
+$error = reset_error(1);
+is($error->{sqlstate}, '55000', 'not with the same node ID');
+like($error->{message}, qr/^node ID 1 may have minted snowflakes that are ahead of the clock/,
+	'for that reason');
+like(reset_error(2)->{message}, qr/^snowflakes are not minted with node ID 2/,
+	'nor with one that is not configured');
+
+# With another one
+set_node_id(2);
+is(refused()->{sqlstate}, '55000', 'another node ID alone is not enough');
+my ($ret, $stdout, $stderr) =
+  $node->psql('postgres', 'SELECT snowflake_reset(2)');
+is($ret, 0, 'snowflake_reset()') or diag($stderr);
+like($stderr, qr/NOTICE:  snowflakes are minted from the clock on again, with node ID 2\nDETAIL:  They are smaller/,
+	'says what it costs');
+is_of_now(mint(), 2, 'IDs are of the right time, with the new node ID');
+
+# It lasts: across a crash, and a clean stop.
+foreach my $mode ('immediate', 'fast')
+{
+	$node->stop($mode);
+	$node->start;
+	is_of_now(mint(), 2, "after a restart (stop -m $mode), too");
+}
+
+# The old node ID is still ahead; a third one is not.
+set_node_id(1);
+is(refused()->{sqlstate}, '55000', 'the old node ID is still a year ahead');
+$node->stop('immediate');
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 2');
+$node->start;
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'open' FROM snowflake_status()})
+  or die "gate does not open";
+is(refused()->{sqlstate}, '55000',
+	'it was in use again, so others come after it again');
+$node->safe_psql('postgres', 'SELECT snowflake_reset(2)');
+is_of_now(mint(), 2, 'until the next snowflake_reset()');
+
+# Who may
+$node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
+is( SnowflakeTest::error_of($node, 'postgres',
+		'SET ROLE ordinary; SELECT snowflake_reset(2)')->{sqlstate},
+	'42501',
+	'an ordinary user may not');
+
+$node->stop;
+done_testing();
