@@ -249,8 +249,10 @@ is( $node{bob}->safe_psql(
 # database.  The subscriber drops that, and mints with its own node ID as before.
 foreach my $name ('ada', 'bob')
 {
-	$node{$name}->safe_psql('postgres',
-		'CREATE TABLE things (id snowflake PRIMARY KEY DEFAULT snowflake_next())'
+	$node{$name}->safe_psql(
+		'postgres', q{
+		CREATE EXTENSION snowflake;
+		CREATE TABLE things (id snowflake PRIMARY KEY DEFAULT snowflake_next())}
 	);
 }
 $node{ada}
@@ -275,6 +277,20 @@ is( $node{bob}->safe_psql(
 		'postgres', 'SELECT string_agg(node::text, $$ $$) FROM snowflake_keeper.reservation'),
 	'2',
 	'the subscriber has dropped the publisher\'s reservation');
+
+# Nor do rows of the subscriber's own node ID change its own.
+$node{ada}->safe_psql(
+	'postgres', q{
+	INSERT INTO snowflake_keeper.reservation SELECT 2, layout, now() - interval '1 year'
+		FROM snowflake_keeper.reservation WHERE node = 1;
+	UPDATE snowflake_keeper.reservation SET reserved_until = now() - interval '2 years' WHERE node = 2;
+	DELETE FROM snowflake_keeper.reservation WHERE node = 2});
+catch_up('postgres');
+is( $node{bob}->safe_psql(
+		'postgres',
+		"SELECT reserved_until >= snowflake_timestamp('$newest') FROM snowflake_keeper.reservation WHERE node = 2"),
+	't',
+	'also those of the same node ID, which would lower its own');
 
 # No conflict: neither an error nor a row that was skipped.  From 18 on, the rows
 # of the reservation that the subscriber drops count as conflicts.

@@ -21,7 +21,8 @@ if (system('nm --version >/dev/null 2>&1') != 0)
 
 my $node = SnowflakeTest::new_node('main');
 $node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$node->safe_psql('postgres',
+	'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_keeper');
 
 # What SQL calls, by its name in the catalog; and what the server itself does:
 # the keeper's entry is the name in the only worker that is registered.
@@ -29,7 +30,7 @@ my @functions = split /\n/,
   $node->safe_psql('postgres',
 	q{SELECT DISTINCT prosrc FROM pg_proc WHERE probin = '$libdir/snowflake'}
   );
-cmp_ok(scalar @functions, '>', 0, 'the script has functions in C');
+cmp_ok(scalar @functions, '>', 0, 'the scripts have functions in C');
 
 my ($pkglibdir) = run_command([ 'pg_config', '--pkglibdir' ]);
 my ($listing, $errors) =
@@ -47,7 +48,7 @@ my @expected = (
 is_deeply(
 	[ sort @exported ],
 	[ sort @expected ],
-	'exported are the functions of the script and the entries of the server');
+	'exported are the functions of the scripts and the entries of the server');
 
 # The JIT compiler may take a function's body out of the library; what that
 # refers to is not to be found by its name any more.
