@@ -205,7 +205,8 @@ sub use_extension
 	return;
 }
 
-# in "kept" the keeper creates the extension, in "victim" a superuser does
+# in both a superuser creates the extension, in "kept" the keeper creates its own,
+# in a schema that a superuser has, but in which others were
 foreach my $dbname ('kept', 'victim')
 {
 	plant($dbname, 'public', @core, $similar);
@@ -227,8 +228,10 @@ foreach my $dbname ('kept', 'victim')
 my $planted = planted_calls();
 cmp_ok($planted, '>', 0, 'which the log tells');
 
+plant('kept', 'snowflake_keeper', @core, $similar);
 SnowflakeTest::wait_for_mint($node, 'plain');
-$node->safe_psql('victim', 'CREATE EXTENSION snowflake SCHEMA public');
+$node->safe_psql($_, 'CREATE EXTENSION snowflake SCHEMA public')
+  foreach 'kept', 'victim';
 foreach my $dbname ('kept', 'victim')
 {
 	is( join(
