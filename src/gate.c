@@ -14,6 +14,7 @@
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 #include "compat.h"
 #include "counters.h"
