@@ -44,6 +44,14 @@ CREATE CAST (snowflake AS bigint) WITHOUT FUNCTION AS IMPLICIT;
 COMMENT ON CAST (snowflake AS bigint) IS 'the same number';
 CREATE CAST (snowflake AS numeric) WITH FUNCTION pg_catalog.numeric(bigint) AS ASSIGNMENT;
 COMMENT ON CAST (snowflake AS numeric) IS 'the same number';
+CREATE CAST (snowflake AS double precision) WITH FUNCTION pg_catalog.float8(bigint) AS ASSIGNMENT;
+COMMENT ON CAST (snowflake AS double precision) IS 'the nearest number';
+CREATE CAST (snowflake AS real) WITH FUNCTION pg_catalog.float4(bigint) AS ASSIGNMENT;
+COMMENT ON CAST (snowflake AS real) IS 'the nearest number';
+CREATE CAST (snowflake AS integer) WITH FUNCTION pg_catalog.int4(bigint) AS ASSIGNMENT;
+COMMENT ON CAST (snowflake AS integer) IS 'the same number, if it is small enough';
+CREATE CAST (snowflake AS smallint) WITH FUNCTION pg_catalog.int2(bigint) AS ASSIGNMENT;
+COMMENT ON CAST (snowflake AS smallint) IS 'the same number, if it is small enough';
 
 CREATE FUNCTION snowflake(bigint) RETURNS snowflake
 	AS 'MODULE_PATHNAME', 'snowflake_from_int8' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
