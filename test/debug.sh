@@ -18,15 +18,12 @@
 
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/source.sh"
 
 version=${SNOWFLAKE_DEBUG_VERSION:-17}
-cache=${XDG_CACHE_HOME:-/var/cache}/snowflake-debug/$version
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+cache=$source_cache/$version
 mode=assert
 copy=
-
-# Which of Debian's suites has the source of a major version.
-declare -A suites=([17]=trixie [18]=forky)
 
 # What is missing for a build from source, from the distribution.
 install_tools()
@@ -39,65 +36,14 @@ install_tools()
 	[ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
 	command -v bison >/dev/null || missing+=(bison)
 	command -v flex >/dev/null || missing+=(flex)
-	command -v bzip2 >/dev/null || missing+=(bzip2)
 	command -v prove >/dev/null || missing+=(perl)
 	perl -MIPC::Run -e 1 2>/dev/null || missing+=(libipc-run-perl)
-	[ -e "$keyring" ] || missing+=(debian-archive-keyring)
 	if [ "$mode" = valgrind ]; then
 		# without the C library's symbols, valgrind knows too little of it
 		{ command -v valgrind && [ -d /usr/lib/debug/.build-id ]; } >/dev/null ||
 			missing+=(valgrind libc6-dbg)
 	fi
-	[ "${#missing[@]}" -gt 0 ] || return 0
-	apt_update_once
-	say "apt-get install ${missing[*]}"
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
-		--no-install-recommends -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 \
-		"${missing[@]}"
-}
-
-# Run a tool of apt with sources and state of its own, so that the machine's are
-# left alone.  apt verifies the suite's signature, and by that the source.
-private_apt()
-{
-	local tool=$1
-
-	shift
-	"$tool" -o Dir::Etc::SourceList="$cache/apt/debian.sources" \
-		-o Dir::Etc::SourceParts=/dev/null \
-		-o Dir::State::Lists="$cache/apt/lists" -o Dir::Cache="$cache/apt/cache" \
-		-o Acquire::Check-Valid-Until=false -o APT::Sandbox::User="$(id -un)" "$@"
-}
-
-# Get the source, from the mirrors that the machine uses or from Debian's own.
-get_source()
-{
-	local suite=${suites[$version]:-} mirror tarball
-
-	[ ! -d "$cache/source" ] || return 0
-	[ -n "$suite" ] || die "no source is known for PostgreSQL $version"
-	rm -rf "$cache/apt" "$cache/source.part"
-	mkdir -p "$cache"/apt/{lists,cache/archives}/partial "$cache/source.part"
-	while read -r mirror; do
-		# deb822 wants no blank before the field
-		printf '%s\n' 'Types: deb-src' "URIs: $mirror" "Suites: $suite" \
-			'Components: main' "Signed-By: $keyring" >"$cache/apt/debian.sources"
-		say "source of postgresql-$version of $suite"
-		if private_apt apt-get update -qq -o APT::Update::Error-Mode=any &&
-			(cd "$cache/source.part" &&
-				private_apt apt-get source -qq --download-only "postgresql-$version"); then
-			break
-		fi
-	done < <(
-		apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' |
-			sed -n '/security/d; s/^Debian //p' | sort -u
-	)
-	tarball=$(compgen -G "$cache/source.part/*.orig.tar.*") ||
-		die "none of apt's sources has the source of PostgreSQL $version"
-	tar -C "$cache/source.part" -xf "$tarball" --strip-components=1 --no-same-owner
-	rm -f "$cache"/source.part/*.tar.* "$cache"/source.part/*.dsc
-	rm -rf "$cache/apt"
-	mv "$cache/source.part" "$cache/source"
+	install_packages "${missing[@]:+${missing[@]}}"
 }
 
 # Build and install one variant of the server: assert or valgrind.  It is
@@ -110,7 +56,7 @@ build_server()
 	if [ -d "$prefix" ]; then
 		return 0
 	fi
-	get_source
+	get_source "$version"
 	say "building PostgreSQL $version in $prefix"
 	rm -rf "$build" "$prefix.part"
 	mkdir "$build"

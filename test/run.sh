@@ -16,13 +16,14 @@
 #   build      no warnings with gcc and with clang
 #   regress isolation tap
 #   clients    programs in several languages: test/clients/run.sh
+#   differ     core's own tests, with bigint and with snowflake: test/differ/run.sh
 #   torture    the fault campaign: test/torture/run.sh
 #   check      static and dynamic checks: test/check/run.sh
 #   matrix     the first four kinds on the other versions: test/matrix.sh
 #   upgrade    pg_upgrade: test/upgrade.sh
 
 set -euo pipefail
-everything="build regress isolation tap clients torture check matrix upgrade"
+everything="build regress isolation tap clients differ torture check matrix upgrade"
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 passed=0
@@ -313,6 +314,11 @@ run_script()
 run_clients()
 {
 	run_script clients clients/run.sh --installed ${only[clients]:-}
+}
+
+run_differ()
+{
+	run_script differ differ/run.sh --installed ${only[differ]:---quick}
 }
 
 # It switches users on its own, because some of its faults need root.

@@ -463,7 +463,82 @@ def time_range(bench):
     return Section("Time ranges by ID, without a created_at index", text)
 
 
-PARTS = {"mint": mint, "bare": bare, "tail": tail, "insert": insert, "decode": decode, "range": time_range}
+# Part: bigint
+
+SCAN = "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;"
+SHAPES = {                      # settings, and the query of a table {t}; {list}: 1000 IDs of it
+    "1000 literals in `IN`, filter": (SCAN, "SELECT count(*) FROM {t} WHERE id IN ({list})"),
+    "1000 literals in `IN`, by index": ("", "SELECT count(v) FROM {t} WHERE id IN ({list})"),
+    "1000 literals in `NOT IN`": (SCAN, "SELECT count(*) FROM {t} WHERE id NOT IN ({list})"),
+    "`= ANY (bigint[])`, filter": (SCAN, "SELECT count(*) FROM {t} WHERE id = ANY ('{{{list}}}'::bigint[])"),
+    "`= ANY (bigint[])`, by index": ("", "SELECT count(v) FROM {t} WHERE id = ANY ('{{{list}}}'::bigint[])"),
+    "`<> ALL (bigint[])`": (SCAN, "SELECT count(*) FROM {t} WHERE id <> ALL ('{{{list}}}'::bigint[])"),
+    "one row by its key": ("", "SELECT v FROM {t} WHERE id = {one}"),
+    "1000 rows by nested loop": ("", "SELECT count(v) FROM unnest('{{{list}}}'::bigint[]) i, LATERAL "
+                                     "(SELECT v FROM {t} WHERE id = i OFFSET 0) r"),
+    "range of 20,000 rows": ("", "SELECT count(v) FROM {t} WHERE id BETWEEN {one} AND {other}"),
+    "merge join with a `bigint` foreign key": ("SET enable_hashjoin = off; SET enable_nestloop = off;",
+                                               "SELECT count(*) FROM {t} JOIN bench_lines ON order_id = id"),
+    "hash join with it": ("SET enable_mergejoin = off; SET enable_nestloop = off;",
+                          "SELECT count(*) FROM {t} JOIN bench_lines ON order_id = id"),
+    "`ORDER BY`, sort": (SCAN, "SELECT count(*) FROM (SELECT id, v FROM {t} ORDER BY id OFFSET 0) q"),
+    "`ORDER BY`, by index": ("SET enable_sort = off;", "SELECT count(*) FROM (SELECT id, v FROM {t} ORDER BY id OFFSET 0) q"),
+    "page of 20 before an ID": ("", "SELECT id, v FROM {t} WHERE id < {one} ORDER BY id DESC LIMIT 20"),
+    "`min` and `max`": ("", "SELECT min(id), max(id) FROM {t}"),
+    "`DISTINCT`": ("SET enable_sort = off; SET enable_indexonlyscan = off; SET enable_indexscan = off;",
+                   "SELECT count(*) FROM (SELECT DISTINCT id FROM {t} OFFSET 0) q"),
+    "`GROUP BY`": ("SET enable_sort = off; SET enable_indexonlyscan = off; SET enable_indexscan = off;",
+                   "SELECT count(*) FROM (SELECT id, count(*) FROM {t} GROUP BY id OFFSET 0) q")}
+
+
+def beside_bigint(bench):
+    progress("bigint")
+    rows = 200_000
+    bench.main.psql(f"""
+        CREATE TABLE bench_snowflake_keys (id snowflake PRIMARY KEY, v integer);
+        CREATE TABLE bench_bigint_keys (id bigint PRIMARY KEY, v integer);
+        CREATE TABLE bench_lines (order_id bigint, n integer);
+        INSERT INTO bench_bigint_keys SELECT g * 5000000000, g FROM generate_series(1::bigint, {rows}) g ORDER BY hashint8(g);
+        INSERT INTO bench_snowflake_keys SELECT * FROM bench_bigint_keys;
+        INSERT INTO bench_lines SELECT id, v FROM bench_bigint_keys ORDER BY hashint8(id);
+        CREATE INDEX ON bench_lines (order_id);
+        VACUUM ANALYZE bench_snowflake_keys, bench_bigint_keys, bench_lines;
+        CREATE FUNCTION bench_ms(query text) RETURNS float8 LANGUAGE plpgsql AS $$
+        DECLARE
+            began timestamptz := clock_timestamp();
+            run timestamptz;
+            fastest interval := '1 day';
+        BEGIN
+            FOR n IN 1 .. 10000 LOOP
+                run := clock_timestamp();
+                EXECUTE query;
+                fastest := least(fastest, clock_timestamp() - run);
+                EXIT WHEN n >= 4 AND clock_timestamp() > began + interval '50 ms';
+            END LOOP;
+            RETURN extract(epoch FROM fastest) * 1000;
+        END $$""")
+    values = {"list": ",".join(str(g * 5_000_000_000) for g in range(1, rows, rows // 1000)),
+              "one": rows // 2 * 5_000_000_000, "other": (rows // 2 + 20_000) * 5_000_000_000}
+
+    def measure(subject):
+        shape, key = subject
+        settings, query = SHAPES[shape]
+        query = query.format(t=f"bench_{key}_keys", **values)
+        return float(bench.main.value(f"{settings} SELECT bench_ms($query${query}$query$)"))
+    samples = in_turns(bench.few(9), [(shape, key) for shape in SHAPES for key in ("bigint", "snowflake")], measure)
+    over = {shape: ratios(samples[shape, "snowflake"], samples[shape, "bigint"]) for shape in SHAPES}
+    slowest = max(over, key=lambda shape: statistics.median(over[shape]))
+    text = (f"The same query of a table of {rows:,} rows in shared buffers, in random order, whose key is a snowflake or a "
+            "bigint; planned and run several times in each round, of which the fastest counts; 1 connection.\n\n"
+            + table(["query", "bigint, ms", "snowflake, ms", "ratio"],
+                    [[shape, spread(samples[shape, "bigint"]), spread(samples[shape, "snowflake"]), spread(over[shape])]
+                     for shape in SHAPES]))
+    return Section("Beside a bigint key", text,
+                   [Target(f"query time over that of a bigint key, worst of {len(SHAPES)}: {slowest}", "≤", 1.3, over[slowest])])
+
+
+PARTS = {"mint": mint, "bare": bare, "tail": tail, "insert": insert, "decode": decode, "range": time_range,
+         "bigint": beside_bigint}
 
 
 def write_report(bench, sections, facts):

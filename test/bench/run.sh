@@ -6,7 +6,7 @@
 #   bash test/bench/run.sh                       everything, about 9 minutes
 #   bash test/bench/run.sh --quick               everything, small: does it work?
 #   bash test/bench/run.sh mint bare             some parts of: mint bare tail
-#                                                insert decode range
+#                                                insert decode range bigint
 #   bash test/bench/run.sh --full insert         10,000,000 rows as well: 4 more
 #   bash test/bench/run.sh --pgedge DIR mint     beside pgEdge's snowflake too, of
 #                                                which DIR is the source
@@ -88,7 +88,7 @@ read_options()
 			--publish)
 				publish=yes
 				;;
-			--quick | --full | mint | bare | tail | insert | decode | range)
+			--quick | --full | mint | bare | tail | insert | decode | range | bigint)
 				options+=("$1")
 				;;
 			*)
