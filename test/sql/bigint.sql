@@ -8,7 +8,7 @@ SELECT count(*) FROM pg_opclass WHERE opcintype = 'snowflake'::regtype;
 SELECT count(*) FROM pg_aggregate JOIN pg_proc p ON p.oid = aggfnoid WHERE 'snowflake'::regtype = ANY (proargtypes);
 SELECT castsource::regtype, casttarget::regtype, castcontext, castmethod FROM pg_cast
 	WHERE castsource IN ('snowflake'::regtype, 'snowflake_instant'::regtype)
-		OR casttarget IN ('snowflake'::regtype, 'snowflake_instant'::regtype) ORDER BY 1::text COLLATE "C", 2::text COLLATE "C";
+		OR casttarget IN ('snowflake'::regtype, 'snowflake_instant'::regtype) ORDER BY castsource::regtype::text COLLATE "C", casttarget::regtype::text COLLATE "C";
 
 CREATE TABLE orders (id snowflake PRIMARY KEY, v int, customer bigint);
 CREATE TABLE lines (order_id bigint, n int);
@@ -186,8 +186,11 @@ SELECT id FROM measured WHERE id < 3 UNION SELECT 3::bigint ORDER BY 1;
 SELECT nullif(id, 42) IS NULL AS nullif, id IS DISTINCT FROM 42 AS distinct_from, CASE id WHEN 42 THEN 'yes' ELSE 'no' END AS in_case,
 	greatest(id, 43::bigint), id IN (SELECT 42) AS in_query
 	FROM measured WHERE id = 42;
-CREATE TABLE numeric_column (id numeric);
-INSERT INTO numeric_column SELECT id FROM measured WHERE id = 42;
+CREATE TABLE other_numbers (a numeric, b double precision, c real, d integer, e smallint);
+INSERT INTO other_numbers SELECT id, id, id, id, id FROM measured WHERE id = 42;
+SELECT * FROM other_numbers;
+SELECT code, message FROM outcome($$SELECT '5000000000'::snowflake::integer$$);
+SELECT code, message FROM outcome($$SELECT '5000000000'::snowflake + 0.5$$);
 
 -- A table of bigint becomes one of snowflakes, and back, the latter without a
 -- rewrite of table or index.
@@ -208,4 +211,4 @@ DROP FUNCTION files;
 SELECT code, message, detail FROM outcome('CREATE PUBLICATION filtered FOR TABLE changes WHERE (id > 5)');
 
 DROP TABLE orders, lines, partial, checked, parent, child, hashed, listed, numbers, refers_to_bigint, refers_to_snowflake,
-	measured, numeric_column, changes;
+	measured, other_numbers, changes;
