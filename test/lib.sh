@@ -135,6 +135,21 @@ apt_update_once()
 	apt_updated=yes
 }
 
+# Install Debian packages; what apt-get says is shown only if it fails.
+apt_install()
+{
+	local log status=0
+
+	say "apt-get install $*"
+	log=$(mktemp)
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+		--no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 \
+		"$@" >"$log" 2>&1 || status=$?
+	[ "$status" = 0 ] || tail -n 40 "$log"
+	rm -f "$log"
+	return "$status"
+}
+
 # Install what is missing, and nothing when nothing is.  With the argument
 # "tests" that includes what the TAP tests need, with "torture" what the fault
 # campaign needs, with "clang" that compiler, with "chroots" what makes them.
@@ -142,7 +157,7 @@ install_missing()
 {
 	local conf_dir=/etc/postgresql-common/createcluster.d
 	local conf=$conf_dir/snowflake-no-main.conf
-	local missing=() version log status=0
+	local missing=() version status=0
 
 	command -v make >/dev/null || missing+=(make)
 	command -v gcc >/dev/null || missing+=(gcc)
@@ -182,7 +197,6 @@ install_missing()
 
 	if [ "${#missing[@]}" -gt 0 ]; then
 		apt_update_once || return
-		say "apt-get install ${missing[*]}"
 
 		# Debian creates and starts a server when its package is first
 		# installed.  Nobody asked for one here, so say no for the time of
@@ -193,16 +207,11 @@ install_missing()
 		else
 			conf=
 		fi
-		log=$(mktemp)
-		as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
-			--no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 \
-			"${missing[@]}" >"$log" 2>&1 || status=$?
+		apt_install "${missing[@]}" || status=$?
 		if [ -n "$conf" ]; then
 			as_root rm -f "$conf"
 			as_root rmdir --ignore-fail-on-non-empty "$conf_dir"
 		fi
-		[ "$status" = 0 ] || tail -n 40 "$log"
-		rm -f "$log"
 		[ "$status" = 0 ] || return "$status"
 	fi
 	find_pg_config

@@ -6,19 +6,27 @@
 # counted from the results that the programs print, in the TAP format.  A
 # client that cannot be installed, or ends early, is a failure.
 #
-#   bash test/clients/run.sh                  every client
+#   bash test/clients/run.sh                  every client, but go and rust
+#   bash test/clients/run.sh go rust          which take a minute or more each to install and build
 #   bash test/clients/run.sh jdbc node        some of them
 #   bash test/clients/run.sh --installed ...  with the extension that is installed
 
 set -euo pipefail
-everything="psql psycopg2 psycopg3 sqlalchemy django jdbc node sequelize"
+everything="psql psycopg2 psycopg3 asyncpg sqlalchemy django jdbc node sequelize knex typeorm pdo dbd activerecord"
+on_request="go rust"
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-# Debian's Python packages belong to Debian's Python, whatever PATH finds first.
+# Debian's packages belong to Debian's interpreters, whatever PATH finds first.
 python=/usr/bin/python3
+perl=/usr/bin/perl
+ruby=/usr/bin/ruby
 jdbc_jar=/usr/share/java/postgresql.jar
-jdbc_class=
+java_classes=
 npm_failed=
+gocode=/usr/share/gocode/src/github.com
+# Debian's too, since others cannot be run by the unprivileged user
+cargo=/usr/bin/cargo
+crates=/usr/share/cargo/registry
 
 passed=0
 failed=0
@@ -54,10 +62,10 @@ trap 'exit 143' TERM
 installed=
 clients=
 for argument in "$@"; do
-	case " $everything --installed " in
+	case " $everything $on_request --installed " in
 		*" $argument "*) ;;
 		*)
-			say "no such client: $argument; there are: $everything"
+			say "no such client: $argument; there are: $everything $on_request"
 			exit 2
 			;;
 	esac
@@ -94,6 +102,9 @@ missing_packages()
 		psycopg3)
 			has_module psycopg || say python3 python3-psycopg
 			;;
+		asyncpg)
+			has_module asyncpg || say python3 python3-asyncpg
+			;;
 		sqlalchemy | django)
 			has_module "$1" || say python3 "python3-$1"
 			has_module psycopg2 || say python3-psycopg2
@@ -102,8 +113,26 @@ missing_packages()
 			has_jdk || say default-jdk-headless
 			[ -e "$jdbc_jar" ] || say libpostgresql-jdbc-java
 			;;
-		node | sequelize)
+		node | sequelize | knex | typeorm)
 			has_node || say nodejs npm
+			;;
+		pdo)
+			php -m 2>/dev/null | grep -qx pdo_pgsql || say php-cli php-pgsql
+			;;
+		dbd)
+			"$perl" -MDBD::Pg -e 1 2>/dev/null || say perl libdbd-pg-perl
+			;;
+		activerecord)
+			"$ruby" -e 'require "active_record"; require "pg"' 2>/dev/null || say ruby-activerecord ruby-pg
+			;;
+		go)
+			command -v go >/dev/null || say golang-go
+			[ -d "$gocode/lib/pq" ] || say golang-github-lib-pq-dev
+			[ -d "$gocode/jackc/pgx/v4" ] || say golang-github-jackc-pgx-v4-dev
+			;;
+		rust)
+			[ -x "$cargo" ] || say cargo
+			compgen -G "$crates/tokio-postgres-*" >/dev/null || say librust-tokio-postgres-dev
 			;;
 	esac
 }
@@ -130,19 +159,6 @@ install_clients()
 		read -r -d '' -a packages < <(missing_packages "$client") || true
 		[ "${#packages[@]}" = 0 ] || apt_install "${packages[@]}" || true
 	done
-}
-
-apt_install()
-{
-	local log status=0
-
-	say "apt-get install $*"
-	log=$(mktemp)
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
-		--no-install-recommends -o Dpkg::Use-Pty=0 "$@" >"$log" 2>&1 || status=$?
-	[ "$status" = 0 ] || tail -n 20 "$log"
-	rm -f "$log"
-	return "$status"
 }
 
 # The packages of package.json, for all JavaScript programs together, unless the
@@ -172,23 +188,52 @@ prepare()
 	[ -z "$(missing_packages "$1")" ] || return
 	case $1 in
 		jdbc)
-			jdbc_class=$work/clients/class
-			as_user javac -Xlint:all -Werror -cp "$jdbc_jar" -d "$jdbc_class" \
+			java_classes=$work/clients/class
+			as_user javac -Xlint:all -Werror -cp "$jdbc_jar" -d "$java_classes" \
 				"$work/clients/JdbcClient.java"
 			;;
-		node | sequelize)
+		node | sequelize | knex | typeorm)
 			install_node_modules
 			;;
+		go)
+			as_user env GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE="$work/go" \
+				go build -o "$work/clients/go_client" "$work/clients/go_client.go"
+			;;
+		rust)
+			# the lock file is written here, from what Debian has
+			as_user env CARGO_HOME="$work/cargo" "$cargo" build -q --offline \
+				--manifest-path "$work/clients/rust/Cargo.toml" \
+				--config 'source.crates-io.replace-with = "debian"' \
+				--config "source.debian.directory = \"$crates\""
+			;;
 	esac
+}
+
+# The version of a Debian package without what Debian adds, for clients that do
+# not know their own.
+version_of()
+{
+	dpkg-query -W -f '${Version}' "$1" | sed 's/^[0-9]*://; s/-.*//'
 }
 
 program()
 {
 	case $1 in
 		psql) as_user bash psql_client.sh ;;
-		psycopg2 | psycopg3 | sqlalchemy | django) as_user "$python" -B "$1_client.py" ;;
-		jdbc) as_user java -XX:TieredStopAtLevel=1 -cp "$jdbc_jar:$jdbc_class" JdbcClient ;;
-		node | sequelize) as_user node "$1_client.js" ;;
+		psycopg2 | psycopg3 | asyncpg | sqlalchemy | django) as_user "$python" -B "$1_client.py" ;;
+		jdbc) as_user java -XX:TieredStopAtLevel=1 -cp "$jdbc_jar:$java_classes" JdbcClient ;;
+		node | sequelize | knex | typeorm) as_user node "$1_client.js" ;;
+		pdo) as_user php pdo_client.php ;;
+		dbd) as_user "$perl" dbd_client.pl ;;
+		activerecord) as_user "$ruby" activerecord_client.rb ;;
+		go)
+			as_user env PQ_VERSION="$(version_of golang-github-lib-pq-dev)" \
+				PGX_VERSION="$(version_of golang-github-jackc-pgx-v4-dev)" ./go_client
+			;;
+		rust)
+			as_user env TOKIO_POSTGRES_VERSION="$(version_of librust-tokio-postgres-dev)" \
+				rust/target/debug/rust_client
+			;;
 	esac
 }
 

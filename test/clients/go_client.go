@@ -1,0 +1,181 @@
+// Go: database/sql with lib/pq and with pgx, and pgx by itself.  To be run by run.sh.
+
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgtype"
+	"github.com/jackc/pgx/v4"
+	_ "github.com/jackc/pgx/v4/stdlib"
+	"github.com/lib/pq"
+)
+
+const big = 1<<53 + 1
+
+var (
+	count   int
+	hourAgo = time.Now().Add(-time.Hour)
+)
+
+func is(got, expected interface{}, name string) {
+	count++
+	if reflect.DeepEqual(got, expected) {
+		fmt.Printf("ok %d - %s\n", count, name)
+	} else {
+		fmt.Printf("not ok %d - %s\n# got: %#v\n# expected: %#v\n", count, name, got, expected)
+	}
+}
+
+// fails wants an error of the server, with this SQLSTATE, or of the driver, without one.
+func fails(err error, state, name string) {
+	var server interface{ SQLState() string }
+	var old *pq.Error
+	got := "no error"
+
+	if errors.As(err, &server) {
+		got = server.SQLState()
+	} else if errors.As(err, &old) {
+		got = string(old.Code)
+	} else if err != nil {
+		got = ""
+	}
+	is(got, state, name)
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// many is 1000 IDs, of which the last may be in the table, and their places in IN.
+func many(id int64) (ids []int64, arguments []interface{}, places string) {
+	for i := int64(1); i < 1000; i++ {
+		ids = append(ids, i)
+	}
+	ids = append(ids, id)
+	for i, id := range ids {
+		arguments = append(arguments, id)
+		places += ",$" + strconv.Itoa(i+1)
+	}
+	return ids, arguments, places[1:]
+}
+
+// What programs do with database/sql, which is the same with either driver, but for arrays.
+func database(driver string, array func([]int64) interface{}) {
+	db, err := sql.Open(driver, "sslmode=disable")
+	must(err)
+	defer db.Close()
+	value := func(query string, arguments ...interface{}) (n int64) {
+		must(db.QueryRow(query, arguments...).Scan(&n))
+		return
+	}
+	name := func(text string) string { return driver + ": " + text }
+	refused := func(query string, argument interface{}) error {
+		var n int64
+		return db.QueryRow(query, argument).Scan(&n)
+	}
+	const counts = "SELECT count(*) FROM orders WHERE "
+	var text, json string
+	var null sql.NullInt64
+
+	_, err = db.Exec(`
+		DROP TABLE IF EXISTS orders;
+		CREATE TABLE orders (
+			id   snowflake PRIMARY KEY DEFAULT snowflake_next(),
+			ref  bigint NOT NULL UNIQUE DEFAULT snowflake_next(),
+			item text
+		)`)
+	must(err)
+	id := value("INSERT INTO orders (item) VALUES ($1) RETURNING id", "default")
+	ref := value("SELECT ref FROM orders")
+	is(ref > id && id > big, true, name("both columns get an ID by default, read as int64"))
+	must(db.QueryRow("SELECT id, NULL::snowflake FROM orders").Scan(&text, &null))
+	is([]interface{}{text, null.Valid}, []interface{}{strconv.FormatInt(id, 10), false},
+		name("read as string, a null"))
+	is(value(counts+"id = $1", id), int64(1), name("filter by an int64"))
+	is(value(counts+"id = $1", text), int64(1), name("filter by a string"))
+	ids, arguments, places := many(id)
+	is(value(counts+"id = ANY ($1)", array(ids)), int64(1), name("filter by an array of int64"))
+	is(value(counts+"id IN ("+places+")", arguments...), int64(1), name("filter by IN"))
+	is(value(counts+"id >= $1::timestamptz", hourAgo), int64(1), name("filter by a time, with a cast"))
+	is(value(counts+"id < $1::timestamptz", hourAgo), int64(0), name("filter by a time, the rest"))
+	is(value(counts+"ref >= snowflake_lower_bound($1)", hourAgo), int64(1),
+		name("filter the bigint column by a time"))
+	state := map[string]string{"postgres": "22P02", "pgx": ""}
+	fails(refused(counts+"id >= $1", hourAgo), state[driver], name("a time without a cast is refused"))
+	is(value("INSERT INTO orders VALUES ($1, $2) RETURNING id", int64(big), int64(big)), int64(big),
+		name("insert an int64 beyond 2^53"))
+	is(value("INSERT INTO orders VALUES ($1, $2) RETURNING id", strconv.Itoa(big+1), int64(big+1)),
+		int64(big+1), name("insert a string"))
+	is(value("SELECT id FROM orders WHERE id < $1 ORDER BY id DESC LIMIT 1", id), int64(big+1),
+		name("the next page, by key"))
+	is(value("SELECT max(id) FROM orders"), id, name("max()"))
+	must(db.QueryRow("SELECT row_to_json(o) FROM orders o WHERE id = $1", int64(big)).Scan(&json))
+	is(json, fmt.Sprintf(`{"id":"%d","ref":%d,"item":null}`, big, big),
+		name("JSON has a string for snowflake"))
+}
+
+// What is different with pgx by itself.
+func native() {
+	var id int64
+	var oid, arrayOid uint32
+	var text string
+	var ids []int64
+	ctx := context.Background()
+
+	db, err := pgx.Connect(ctx, "")
+	must(err)
+	defer db.Close(ctx)
+	read := func(target interface{}, expression string) error {
+		return db.QueryRow(ctx, "SELECT "+expression+" FROM orders WHERE id = $1", int64(big)).Scan(target)
+	}
+
+	must(read(&text, "id"))
+	is(text, strconv.Itoa(big), "a snowflake is a string")
+	fails(read(&id, "id"), "", "it cannot be read as an int64")
+	must(read(&id, "id::bigint"))
+	is(id, int64(big), "a bigint can")
+	many, _, _ := many(big)
+	must(db.QueryRow(ctx, "SELECT count(*) FROM orders WHERE id = ANY ($1)", many).Scan(&id))
+	is(id, int64(1), "filter by an array of int64")
+	rows := [][]interface{}{{int64(5), int64(5)}}
+	copyRows := func() error {
+		_, err := db.CopyFrom(ctx, pgx.Identifier{"orders"}, []string{"id", "ref"}, pgx.CopyFromRows(rows))
+		return err
+	}
+	is(copyRows() != nil, true, "CopyFrom() does not know the type")
+
+	// as int64, once the type has been registered
+	must(db.QueryRow(ctx, "SELECT oid, typarray FROM pg_type WHERE oid = 'snowflake'::regtype").
+		Scan(&oid, &arrayOid))
+	db.ConnInfo().RegisterDataType(pgtype.DataType{Value: &pgtype.Int8{}, Name: "snowflake", OID: oid})
+	db.ConnInfo().RegisterDataType(pgtype.DataType{Value: &pgtype.Int8Array{}, Name: "_snowflake", OID: arrayOid})
+	must(read(&id, "id"))
+	is(id, int64(big), "type registered: an int64")
+	must(read(&ids, "array_agg(id)"))
+	is(ids, []int64{big}, "type registered: an array of int64")
+	must(copyRows())
+	must(db.QueryRow(ctx, "SELECT id FROM orders WHERE ref = 5").Scan(&id))
+	is(id, int64(5), "type registered: CopyFrom()")
+}
+
+func main() {
+	fmt.Printf("# client: lib/pq %s, pgx %s, %s\n", os.Getenv("PQ_VERSION"), os.Getenv("PGX_VERSION"),
+		strings.Replace(runtime.Version(), "go", "Go ", 1))
+	database("postgres", func(ids []int64) interface{} { return pq.Array(ids) })
+	database("pgx", func(ids []int64) interface{} { return ids })
+	native()
+	fmt.Printf("1..%d\n", count)
+}
