@@ -329,3 +329,30 @@ cleanup()
 	rm -rf "$work"
 	work=
 }
+
+# Run a TAP test of the copy, with the extension that is installed, and add up its
+# results.  $1: a name, $2: the file, further: variables for its environment
+tap_results()
+{
+	local name=$1 log=$work/tap.log status=0 ok bad server_log
+	local make_args=(installcheck REGRESS= ISOLATION= TAP_TESTS=1 PROVE_FLAGS=-v "PROVE_TESTS=$2")
+
+	shift 2
+	# a condition that has not come true after a minute never will
+	tree_make as_user env TMPDIR="$work/tmp" \
+		PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" "$@" >"$log" 2>&1 || status=$?
+	ok=$(grep -c '^ok [0-9]' "$log") || true
+	bad=$(grep -c '^not ok [0-9]' "$log") || true
+	if [ "$status" != 0 ]; then
+		[ "$bad" != 0 ] || bad=1
+		grep -v '^ok [0-9]' "$log" | tail -n 200
+		for server_log in "$work/tree/tmp_check/log"/*; do
+			[ -f "$server_log" ] || continue
+			say "--- end of ${server_log##*/}"
+			tail -n 30 "$server_log"
+		done
+	fi
+	passed=$((passed + ok))
+	failed=$((failed + bad))
+	progress "$name: $ok passed, $bad failed"
+}

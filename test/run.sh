@@ -17,13 +17,14 @@
 #   regress isolation tap
 #   clients    programs in several languages: test/clients/run.sh
 #   differ     core's own tests, with bigint and with snowflake: test/differ/run.sh
+#   tools      poolers and tools that work on tables: test/tools/run.sh
 #   torture    the fault campaign: test/torture/run.sh
 #   check      static and dynamic checks: test/check/run.sh
 #   matrix     the first four kinds on the other versions: test/matrix.sh
 #   upgrade    pg_upgrade: test/upgrade.sh
 
 set -euo pipefail
-everything="build regress isolation tap clients differ torture check matrix upgrade"
+everything="build regress isolation tap clients differ tools torture check matrix upgrade"
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 passed=0
@@ -81,7 +82,7 @@ for argument in "$@"; do
 		exit 2
 	else
 		case $kind in
-			regress | isolation | tap | clients)
+			regress | isolation | tap | clients | tools)
 				argument=${argument##*/}
 				argument=${argument%.*}
 				;;
@@ -319,6 +320,11 @@ run_clients()
 run_differ()
 {
 	run_script differ differ/run.sh --installed ${only[differ]:---quick}
+}
+
+run_tools()
+{
+	run_script tools tools/run.sh --installed ${only[tools]:-}
 }
 
 # It switches users on its own, because some of its faults need root.

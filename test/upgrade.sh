@@ -16,22 +16,10 @@ versions="15 17 18"
 chroot=upgrade
 suites="${suites_of[18]} ${suites_of[17]} ${suites_of[15]}"
 
-# Print the verdict, whatever has happened before.
-passed=0
-failed=1
-finish()
-{
-	trap - EXIT
-	cleanup || true
-	say "$passed passed, $failed failed"
-	[ "$failed" = 0 ] || exit 1
-	exit 0
-}
-
 # Install the extension in every version, and run the test with the newest.
 run_here()
 {
-	local version paths='' log status=0
+	local version paths=''
 
 	make_workspace
 	for version in $versions; do
@@ -44,23 +32,7 @@ run_here()
 		install_extension >"$work/step.log" 2>&1 || { cat "$work/step.log"; return 1; }
 	done
 	progress "upgrade: $versions"
-	log=$work/tap.log
-	export PG_TEST_TIMEOUT_DEFAULT=${PG_TEST_TIMEOUT_DEFAULT:-60}
-	make_args=(installcheck REGRESS= ISOLATION= TAP_TESTS=1 PROVE_FLAGS=-v
-		PROVE_TESTS=test/upgrade/pg_upgrade.pl)
-	tree_make as_user env TMPDIR="$work/tmp" SNOWFLAKE_UPGRADE_PATHS="$paths" \
-		>"$log" 2>&1 || status=$?
-	passed=$(grep -c '^ok [0-9]' "$log") || true
-	failed=$(grep -c '^not ok [0-9]' "$log") || true
-	if [ "$status" != 0 ]; then
-		[ "$failed" != 0 ] || failed=1
-		grep -v '^ok [0-9]' "$log" | tail -n 200
-		for log in "$work/tree/tmp_check/log"/*; do
-			[ -f "$log" ] || continue
-			say "--- end of ${log##*/}"
-			tail -n 30 "$log"
-		done
-	fi
+	tap_results upgrade test/upgrade/pg_upgrade.pl SNOWFLAKE_UPGRADE_PATHS="$paths"
 }
 
 all_here()

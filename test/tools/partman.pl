@@ -1,0 +1,83 @@
+# pg_partman: takes a bigint key that snowflakes fill, by intervals of numbers,
+# and refuses a column of the type.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+# in the default layout a millisecond is 2^22 numbers
+my $day = 24 * 60 * 60 * 1000 << 22;
+
+# partitions begin at multiples of the interval, so at midnight if the epoch does
+my $node = SnowflakeTest::new_node(
+	'main', conf => q{
+snowflake.layout = 'twitter epoch:2026-01-01T00:00:00Z'
+timezone = 'UTC'
+});
+
+# The partitions that have a time: the day each begins, from today, and its rows.
+my $partitions = q{
+	SELECT snowflake_timestamp(split_part(p.partition_tablename, '_p', 2)::bigint) - current_date,
+		   (SELECT count(*) FROM log WHERE tableoid = p.partition_tablename::regclass)
+	FROM partman.show_partitions('public.log') p};
+
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION snowflake;
+	CREATE SCHEMA partman;
+	CREATE EXTENSION pg_partman SCHEMA partman;
+	CREATE TABLE log (id bigint PRIMARY KEY DEFAULT snowflake_next(), line text) PARTITION BY RANGE (id);
+	CREATE TABLE typed (id snowflake PRIMARY KEY DEFAULT snowflake_next()) PARTITION BY RANGE (id);
+});
+SnowflakeTest::wait_for_mint($node, 'postgres');
+diag 'pg_partman '
+  . $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'pg_partman'});
+
+like(
+	SnowflakeTest::error_of(
+		$node, 'postgres', qq{SELECT partman.create_parent('public.typed', 'id', 'native', '$day')}
+	)->{message},
+	qr/only supports partitioning of data types that are integer or date/,
+	'a column of the type is refused');
+
+$node->safe_psql(
+	'postgres', qq{
+	SELECT partman.create_parent('public.log', 'id', 'native', '$day',
+		p_start_partition := snowflake_lower_bound(current_date)::text);
+	INSERT INTO log (line) SELECT 'today' FROM generate_series(1, 10);
+});
+is( $node->safe_psql('postgres', "$partitions ORDER BY 1"),
+	"00:00:00|10\n1 day|0\n2 days|0\n3 days|0\n4 days|0",
+	'a bigint key: each partition is a day in UTC, and what is minted is in that of today');
+
+# maintenance goes by the largest key, whatever the clock says
+$node->safe_psql(
+	'postgres', q{
+	INSERT INTO log VALUES (snowflake_lower_bound(current_date + 2), 'ahead');
+	SELECT partman.run_maintenance('public.log');
+});
+is( $node->safe_psql('postgres', "$partitions ORDER BY 1 DESC LIMIT 1"),
+	'6 days|0', 'run_maintenance() makes the next ones');
+
+$node->safe_psql(
+	'postgres', qq{
+	UPDATE partman.part_config SET retention = '$day', retention_keep_table = false;
+	SELECT partman.run_maintenance('public.log');
+});
+is( $node->safe_psql('postgres', "$partitions ORDER BY 1 LIMIT 1"),
+	'1 day|0', 'retention, as a number, drops those that are older');
+is( $node->safe_psql(
+		'postgres', q{SELECT string_agg(line, ',') FROM log WHERE id >= snowflake_lower_bound(now())}),
+	'ahead', 'what is left can be found by time');
+like(
+	$node->safe_psql(
+		'postgres', q{EXPLAIN SELECT * FROM log WHERE id >= snowflake_lower_bound(current_date + 2)}),
+	qr/Subplans Removed: [1-9]/,
+	'the rest is pruned');
+
+done_testing();
