@@ -330,11 +330,23 @@ cleanup()
 	work=
 }
 
+# The end of what the servers of the last TAP test have logged.
+tap_logs()
+{
+	local log
+
+	for log in "$work/tree/tmp_check/log"/*; do
+		[ -f "$log" ] || continue
+		say "--- end of ${log##*/}"
+		tail -n 30 "$log"
+	done
+}
+
 # Run a TAP test of the copy, with the extension that is installed, and add up its
 # results.  $1: a name, $2: the file, further: variables for its environment
 tap_results()
 {
-	local name=$1 log=$work/tap.log status=0 ok bad server_log
+	local name=$1 log=$work/tap.log status=0 ok bad
 	local make_args=(installcheck REGRESS= ISOLATION= TAP_TESTS=1 PROVE_FLAGS=-v "PROVE_TESTS=$2")
 
 	shift 2
@@ -346,11 +358,7 @@ tap_results()
 	if [ "$status" != 0 ]; then
 		[ "$bad" != 0 ] || bad=1
 		grep -v '^ok [0-9]' "$log" | tail -n 200
-		for server_log in "$work/tree/tmp_check/log"/*; do
-			[ -f "$server_log" ] || continue
-			say "--- end of ${server_log##*/}"
-			tail -n 30 "$server_log"
-		done
+		tap_logs
 	fi
 	passed=$((passed + ok))
 	failed=$((failed + bad))

@@ -198,7 +198,7 @@ run_isolation()
 # timings are not disturbed by a neighbour.
 run_tap()
 {
-	local names=${only[tap]:-} name status log
+	local names=${only[tap]:-} name status
 
 	if [ -z "$names" ]; then
 		names=$(cd "$work/tree/test/t" && ls -- *.pl)
@@ -211,11 +211,7 @@ run_tap()
 			PROVE_TESTS="test/t/$name.pl" >"$work/tap.log" 2>&1 || status=$?
 		if ! count_results "$work/tap.log" "tap $name" "$status" tap; then
 			grep -vE '^ok [0-9]+' "$work/tap.log" | tail -n 60
-			for log in "$work/tree/tmp_check/log"/*; do
-				[ -f "$log" ] || continue
-				say "--- end of ${log##*/}"
-				tail -n 30 "$log"
-			done
+			tap_logs
 		fi
 	done
 }
