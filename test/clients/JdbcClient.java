@@ -10,26 +10,12 @@ import java.sql.Timestamp;
 import java.sql.Types;
 import java.time.Instant;
 import java.time.OffsetDateTime;
-import java.util.Objects;
 import org.postgresql.util.PGobject;
 
 /** PostgreSQL's JDBC driver.  To be run by run.sh. */
 public class JdbcClient {
     private static final long BIG = (1L << 53) + 1;
     private static final OffsetDateTime HOUR_AGO = OffsetDateTime.now().minusHours(1);
-
-    private static int count;
-
-    private static void ok(boolean condition, String name) {
-        count++;
-        System.out.printf("%s %d - %s%n", condition ? "ok" : "not ok", count, name);
-    }
-
-    private static void is(Object got, Object expected, String name) {
-        ok(Objects.equals(got, expected), name);
-        if (!Objects.equals(got, expected))
-            System.out.printf("# got: %s%n# expected: %s%n", got, expected);
-    }
 
     private interface Setter {
         void set(PreparedStatement statement) throws SQLException;
@@ -61,22 +47,22 @@ public class JdbcClient {
 
     private static void finds(Connection db, String condition, Setter parameters, String name)
             throws SQLException {
-        is(row(db, "SELECT item FROM orders WHERE " + condition, parameters, r -> r.getString(1)),
+        Tap.is(row(db, "SELECT item FROM orders WHERE " + condition, parameters, r -> r.getString(1)),
                 "default", name);
     }
 
     private static void counts(Connection db, String condition, Setter parameters, long expected,
             String name) throws SQLException {
-        is(row(db, "SELECT count(*) FROM orders WHERE " + condition, parameters, r -> r.getLong(1)),
+        Tap.is(row(db, "SELECT count(*) FROM orders WHERE " + condition, parameters, r -> r.getLong(1)),
                 expected, name);
     }
 
     /** The action must fail with this SQLSTATE. */
     private static void fails(Action action, String state, String name) {
         try {
-            is(action.run(), "an error " + state, name);
+            Tap.is(action.run(), "an error " + state, name);
         } catch (SQLException e) {
-            is(e.getSQLState(), state, name);
+            Tap.is(e.getSQLState(), state, name);
         }
     }
 
@@ -114,28 +100,28 @@ public class JdbcClient {
                     ref = keys.getLong("ref");
                 }
             }
-            ok(id > BIG && ref > id, how + "both columns get an ID by default, getGeneratedKeys()");
+            Tap.ok(id > BIG && ref > id, how + "both columns get an ID by default, getGeneratedKeys()");
 
             // reading
             String select = "SELECT id FROM orders WHERE item = 'default'";
             Setter none = s -> { };
-            is(row(db, select, none, r -> r.getLong(1)), id, how + "getLong()");
-            is(row(db, select, none, r -> r.getString(1)), Long.toString(id), how + "getString()");
-            is(row(db, select, none, r -> r.getBigDecimal(1)), new BigDecimal(id), how + "getBigDecimal()");
-            is(row(db, select, none, r -> r.getObject(1)), object(id),
+            Tap.is(row(db, select, none, r -> r.getLong(1)), id, how + "getLong()");
+            Tap.is(row(db, select, none, r -> r.getString(1)), Long.toString(id), how + "getString()");
+            Tap.is(row(db, select, none, r -> r.getBigDecimal(1)), new BigDecimal(id), how + "getBigDecimal()");
+            Tap.is(row(db, select, none, r -> r.getObject(1)), object(id),
                     how + "getObject() is a PGobject");
-            is(row(db, select, none, r -> r.getMetaData().getColumnType(1)), Types.OTHER,
+            Tap.is(row(db, select, none, r -> r.getMetaData().getColumnType(1)), Types.OTHER,
                     how + "the column has the JDBC type OTHER");
             fails(() -> row(db, select, none, r -> r.getObject(1, Long.class)), "22023",
                     how + "getObject(1, Long.class) is refused by the driver");
-            is(row(db, "SELECT id::bigint FROM orders", none, r -> r.getObject(1, Long.class)), id,
+            Tap.is(row(db, "SELECT id::bigint FROM orders", none, r -> r.getObject(1, Long.class)), id,
                     how + "getObject(1, Long.class) of a bigint");
-            is(row(db, "SELECT ref FROM orders", none, r -> r.getObject(1)), ref,
+            Tap.is(row(db, "SELECT ref FROM orders", none, r -> r.getObject(1)), ref,
                     how + "getObject() of the bigint column");
-            is(row(db, "SELECT array_agg(id) FROM orders", none,
+            Tap.is(row(db, "SELECT array_agg(id) FROM orders", none,
                     r -> ((Object[]) r.getArray(1).getArray())[0]), object(id),
                     how + "an array is one of PGobjects");
-            is(row(db, "SELECT array_agg(id::bigint) FROM orders", none,
+            Tap.is(row(db, "SELECT array_agg(id::bigint) FROM orders", none,
                     r -> ((Long[]) r.getArray(1).getArray())[0]), id,
                     how + "an array of bigint is one of Longs");
 
@@ -177,11 +163,11 @@ public class JdbcClient {
                     how + "setTimestamp() without a cast is refused");
 
             // explicit IDs
-            is(row(db, "INSERT INTO orders VALUES (?, ?) RETURNING id", s -> {
+            Tap.is(row(db, "INSERT INTO orders VALUES (?, ?) RETURNING id", s -> {
                 s.setLong(1, BIG);
                 s.setLong(2, BIG);
             }, r -> r.getLong(1)), BIG, how + "insert a long beyond 2^53");
-            is(row(db, "INSERT INTO orders VALUES (?::snowflake, ?) RETURNING id", s -> {
+            Tap.is(row(db, "INSERT INTO orders VALUES (?::snowflake, ?) RETURNING id", s -> {
                 s.setString(1, Long.toString(Long.MAX_VALUE));
                 s.setLong(2, Long.MAX_VALUE);
             }, r -> r.getLong(1)), Long.MAX_VALUE, how + "insert the largest ID as a String");
@@ -221,11 +207,11 @@ public class JdbcClient {
                     r -> r.getInt(1));
         }
         try (Connection db = connect("&prepareThreshold=-1&binaryTransferEnable=" + oid)) {
-            is(row(db, "SELECT id FROM orders WHERE id = " + BIG, s -> { }, r -> r.getString(1)), null,
+            Tap.is(row(db, "SELECT id FROM orders WHERE id = " + BIG, s -> { }, r -> r.getString(1)), null,
                     "binaryTransferEnable: getString() is null");
             fails(() -> row(db, "SELECT id FROM orders WHERE id = " + BIG, s -> { }, r -> r.getLong(1)),
                     "42821", "binaryTransferEnable: getLong() is refused by the driver");
         }
-        System.out.printf("1..%d%n", count);
+        Tap.done();
     }
 }

@@ -12,7 +12,7 @@
 #   bash test/clients/run.sh --installed ...  with the extension that is installed
 
 set -euo pipefail
-everything="psql psycopg2 psycopg3 asyncpg sqlalchemy django jdbc node sequelize knex typeorm pdo dbd activerecord"
+everything="psql psycopg2 psycopg3 asyncpg sqlalchemy django jdbc hibernate node sequelize knex typeorm pdo dbd activerecord"
 on_request="go rust"
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
@@ -20,8 +20,9 @@ on_request="go rust"
 python=/usr/bin/python3
 perl=/usr/bin/perl
 ruby=/usr/bin/ruby
-jdbc_jar=/usr/share/java/postgresql.jar
-java_classes=
+jars=/usr/share/java
+hibernate_jars="postgresql hibernate-core hibernate-commons-annotations geronimo-jpa_2.0_spec geronimo-jta-1.2-spec
+	dom4j antlr commons-collections3 javassist slf4j-api slf4j-nop"
 npm_failed=
 gocode=/usr/share/gocode/src/github.com
 # Debian's too, since others cannot be run by the unprivileged user
@@ -111,7 +112,13 @@ missing_packages()
 			;;
 		jdbc)
 			has_jdk || say default-jdk-headless
-			[ -e "$jdbc_jar" ] || say libpostgresql-jdbc-java
+			[ -e "$jars/postgresql.jar" ] || say libpostgresql-jdbc-java
+			;;
+		hibernate)
+			missing_packages jdbc
+			[ -e "$jars/hibernate-core.jar" ] || say libhibernate3-java
+			[ -e "$jars/javassist.jar" ] || say libjavassist-java
+			[ -e "$jars/slf4j-nop.jar" ] || say libslf4j-java
 			;;
 		node | sequelize | knex | typeorm)
 			has_node || say nodejs npm
@@ -182,16 +189,37 @@ install_node_modules()
 	return "$status"
 }
 
+# The Java programs' class path with these jars of Debian's.
+class_path()
+{
+	local jar path=$work/clients/class
+
+	for jar in "$@"; do
+		path+=:$jars/$jar.jar
+	done
+	say "$path"
+}
+
+compile_java()
+{
+	as_user mkdir -p "$work/clients/class"
+	# javac speaks of annotations that its jars refer to and that are not here
+	as_user javac -Xlint:all,-classfile,-processing -Werror -cp "$2" -d "$work/clients/class" \
+		-sourcepath "$work/clients" "$work/clients/$1"
+}
+
+run_java()
+{
+	as_user java -XX:TieredStopAtLevel=1 "$@"
+}
+
 # Make everything that a client needs ready.
 prepare()
 {
 	[ -z "$(missing_packages "$1")" ] || return
 	case $1 in
-		jdbc)
-			java_classes=$work/clients/class
-			as_user javac -Xlint:all -Werror -cp "$jdbc_jar" -d "$java_classes" \
-				"$work/clients/JdbcClient.java"
-			;;
+		jdbc) compile_java JdbcClient.java "$(class_path postgresql)" ;;
+		hibernate) compile_java HibernateClient.java "$(class_path $hibernate_jars)" ;;
 		node | sequelize | knex | typeorm)
 			install_node_modules
 			;;
@@ -221,7 +249,13 @@ program()
 	case $1 in
 		psql) as_user bash psql_client.sh ;;
 		psycopg2 | psycopg3 | asyncpg | sqlalchemy | django) as_user "$python" -B "$1_client.py" ;;
-		jdbc) as_user java -XX:TieredStopAtLevel=1 -cp "$jdbc_jar:$java_classes" JdbcClient ;;
+		jdbc) run_java -cp "$(class_path postgresql)" JdbcClient ;;
+		hibernate)
+			# its proxies are older than the rules of Java 9
+			HIBERNATE_VERSION="$(version_of libhibernate3-java)" run_java \
+				--add-opens java.base/java.lang=ALL-UNNAMED \
+				-cp "$(class_path $hibernate_jars)" HibernateClient
+			;;
 		node | sequelize | knex | typeorm) as_user node "$1_client.js" ;;
 		pdo) as_user php pdo_client.php ;;
 		dbd) as_user "$perl" dbd_client.pl ;;

@@ -1,0 +1,141 @@
+import java.io.Serializable;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Date;
+import java.util.List;
+import javax.persistence.Column;
+import javax.persistence.Entity;
+import javax.persistence.FetchType;
+import javax.persistence.GeneratedValue;
+import javax.persistence.Id;
+import javax.persistence.ManyToOne;
+import javax.persistence.OneToMany;
+import javax.persistence.Table;
+import org.hibernate.HibernateException;
+import org.hibernate.MappingException;
+import org.hibernate.Query;
+import org.hibernate.Session;
+import org.hibernate.annotations.GenericGenerator;
+import org.hibernate.cfg.Configuration;
+import org.hibernate.engine.SessionImplementor;
+import org.hibernate.exception.DataException;
+import org.hibernate.id.IdentifierGenerator;
+import org.hibernate.type.LongType;
+
+/** Hibernate, above PostgreSQL's JDBC driver.  To be run by run.sh. */
+public class HibernateClient {
+    private static final long BIG = (1L << 53) + 1;
+    private static final Date HOUR_AGO = new Date(System.currentTimeMillis() - 3600 * 1000);
+
+    /** Asks the server for the key before the row is inserted. */
+    public static class Minter implements IdentifierGenerator {
+        @Override
+        public Serializable generate(SessionImplementor session, Object entity) {
+            try (PreparedStatement mint = session.connection().prepareStatement("SELECT snowflake_next()");
+                    ResultSet row = mint.executeQuery()) {
+                row.next();
+                return row.getLong(1);
+            } catch (SQLException e) {
+                throw new HibernateException(e);
+            }
+        }
+    }
+
+    @Entity(name = "Purchase")
+    @Table(name = "orders")
+    public static class Order {
+        @Id
+        @GeneratedValue(generator = "minter")
+        @GenericGenerator(name = "minter", strategy = "HibernateClient$Minter")
+        @Column(columnDefinition = "snowflake")
+        Long id;
+        String item;
+        @OneToMany(mappedBy = "order")
+        List<Line> lines;
+    }
+
+    @Entity(name = "Line")
+    @Table(name = "lines")
+    public static class Line {
+        @Id
+        @GeneratedValue(generator = "minter")
+        @GenericGenerator(name = "minter", strategy = "HibernateClient$Minter")
+        Long id;
+        @ManyToOne(fetch = FetchType.LAZY)
+        Order order;
+    }
+
+    private static Object value(Query query) {
+        return query.uniqueResult();
+    }
+
+    public static void main(String[] arguments) {
+        Session session = new Configuration().addAnnotatedClass(Order.class).addAnnotatedClass(Line.class)
+                .setProperty("hibernate.connection.url", String.format("jdbc:postgresql://127.0.0.1:%s/%s?user=%s",
+                        System.getenv("PGPORT"), System.getenv("PGDATABASE"), System.getenv("PGUSER")))
+                .setProperty("hibernate.connection.driver_class", "org.postgresql.Driver")
+                .setProperty("hibernate.dialect", "org.hibernate.dialect.PostgreSQLDialect")
+                .setProperty("hibernate.temp.use_jdbc_metadata_defaults", "false")
+                .setProperty("hibernate.hbm2ddl.auto", "create")
+                .buildSessionFactory().openSession();
+        Order order = new Order();
+        Line line = new Line();
+
+        System.out.printf("# client: Hibernate %s%n", System.getenv("HIBERNATE_VERSION"));
+        session.beginTransaction();
+        Tap.is(session.createSQLQuery("SELECT CAST(string_agg(format_type(atttypid, atttypmod), ' '"
+                + " ORDER BY attrelid, attname) AS text) FROM pg_attribute WHERE attname ~ 'id$' AND attnum > 0"
+                + " AND attrelid IN (CAST('orders' AS regclass), CAST('lines' AS regclass))").uniqueResult(),
+                "bigint snowflake snowflake", "the schema: the key, and what references it, have the type");
+
+        order.item = "default";
+        session.save(order);
+        line.order = order;
+        session.save(line);
+        session.flush();
+        session.clear();
+        Tap.ok(order.id > BIG && line.id > order.id, "save() mints a key");
+
+        Tap.is(((Order) session.get(Order.class, order.id)).item, "default", "get()");
+        Tap.is(value(session.createQuery("SELECT item FROM Purchase WHERE id = :id").setLong("id", order.id)),
+                "default", "filter by a Long");
+        List<Long> many = new ArrayList<>();
+        for (long id = 1; id < 1000; id++)
+            many.add(id);
+        many.add(order.id);
+        Tap.is(value(session.createQuery("SELECT count(*) FROM Purchase WHERE id IN (:many)")
+                .setParameterList("many", many)), 1L, "filter by a list of Longs");
+        Tap.is(session.createQuery("SELECT id FROM Purchase WHERE id < :id ORDER BY id DESC")
+                .setLong("id", order.id + 1).setMaxResults(20).list(), Arrays.asList(order.id),
+                "the next page, by key");
+        Tap.is(value(session.createQuery("SELECT count(*) FROM Purchase WHERE id >= snowflake_lower_bound(:time)")
+                .setTimestamp("time", HOUR_AGO)), 1L, "filter by a time, by a function");
+        Tap.is(value(session.createQuery("SELECT count(*) FROM Purchase WHERE id < CAST(:time AS timestamp)")
+                .setTimestamp("time", HOUR_AGO)), 0L, "filter by a time, with a cast");
+        Tap.is(value(session.createQuery("SELECT max(id) FROM Purchase")), order.id, "max() is a Long");
+
+        Tap.is(value(session.createQuery("SELECT l.order.item FROM Line l")), "default", "a foreign key, with a join");
+        Tap.is(((Line) session.get(Line.class, line.id)).order.id, order.id, "the key of what it references");
+        Tap.is(((Order) session.get(Order.class, order.id)).lines.size(), 1, "the way back");
+
+        Tap.is(value(session.createSQLQuery("SELECT id FROM orders").addScalar("id", LongType.INSTANCE)), order.id,
+                "a native query, of which the type is told");
+        Tap.is(value(session.createSQLQuery("SELECT CAST(to_json(id) AS text) FROM orders")),
+                "\"" + order.id + "\"", "JSON has a string for snowflake");
+        try {
+            Tap.is(value(session.createSQLQuery("SELECT id FROM orders")), "an error", "it is refused otherwise");
+        } catch (MappingException e) {
+            Tap.ok(true, "it is refused otherwise");
+        }
+        try {
+            Tap.is(value(session.createQuery("SELECT count(*) FROM Purchase WHERE id >= :time")
+                    .setTimestamp("time", HOUR_AGO)), "an error", "a time without a cast is refused");
+        } catch (DataException e) {
+            Tap.is(e.getSQLException().getSQLState(), "22P02", "a time without a cast is refused");
+        }
+        Tap.done();
+    }
+}
