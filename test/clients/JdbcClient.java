@@ -150,6 +150,22 @@ public class JdbcClient {
             finds(db, "id = ANY (?)", s -> s.setObject(1, new long[] {5L, id}),
                     how + "setObject() of a long[]");
 
+            // a list, a page
+            Long[] many = new Long[1000];
+            for (int i = 0; i < 999; i++)
+                many[i] = (long) i;
+            many[999] = id;
+            finds(db, "id = ANY (?)", s -> s.setArray(1, db.createArrayOf("bigint", many)),
+                    how + "setArray() of 1000");
+            finds(db, "id IN (?" + ", ?".repeat(999) + ")", s -> {
+                for (int i = 0; i < 1000; i++)
+                    s.setLong(i + 1, many[i]);
+            }, how + "setLong() of 1000");
+            finds(db, "id < ? ORDER BY id DESC LIMIT 20", s -> s.setLong(1, id + 1),
+                    how + "the next page, by key");
+            Tap.is(row(db, "SELECT max(id) FROM orders", none, r -> r.getObject(1)), id,
+                    how + "max() is a Long");
+
             // filtering by time
             counts(db, "id >= ?", s -> s.setObject(1, HOUR_AGO), 1, how + "setObject() of a time");
             counts(db, "id < ?", s -> s.setObject(1, HOUR_AGO), 0, how + "the rest");

@@ -44,6 +44,14 @@ run(async () => {
     'filter by an array of strings');
   is(await value('SELECT item FROM orders WHERE id = ANY($1)', [[5n, BigInt(order.id)]]), 'default',
     'filter by an array of BigInts');
+  const many = [...Array(999).keys(), order.id];
+  const places = many.map((_, i) => `$${i + 1}`).join();
+  is(await value('SELECT item FROM orders WHERE id = ANY($1)', [many]), 'default',
+    'filter by an array of 1000');
+  is(await value(`SELECT item FROM orders WHERE id IN (${places})`, many), 'default',
+    'filter by 1000 parameters');
+  is(await value('SELECT id FROM orders WHERE id < $1 ORDER BY id DESC LIMIT 1', [order.ref]), order.id,
+    'the next page, by key');
   is(await value('SELECT count(*) FROM orders WHERE id >= $1::timestamptz', [hourAgo]), '1',
     'filter by a Date, with a cast');
   is(await value('SELECT count(*) FROM orders WHERE id < $1::timestamptz', [hourAgo]), '0',

@@ -85,6 +85,26 @@ EXECUTE mint('prepared again');
 SQL
 )" $'explicit\nexplicit\n2\n2\nt\nt' 'prepared statements take IDs, lists of IDs and times'
 
+is "$(run <<'SQL'
+PREPARE equal AS SELECT FROM orders WHERE id = $1;
+PREPARE less AS SELECT FROM orders WHERE id < $1;
+PREPARE anything AS SELECT FROM orders WHERE id = ANY ($1);
+PREPARE list AS SELECT FROM orders WHERE id IN ($1, $2);
+PREPARE value AS INSERT INTO orders VALUES ($1, $2);
+SELECT parameter_types FROM pg_prepared_statements
+WHERE name IN ('equal', 'less', 'anything', 'list', 'value') ORDER BY name;
+SQL
+)" $'{bigint[]}\n{bigint}\n{bigint}\n{snowflake,snowflake}\n{snowflake,bigint}' \
+	'a parameter of open type is a bigint, but a snowflake in IN with several and as a value'
+
+is "$(run <<'SQL'
+SELECT string_agg(n::text, ', ') AS many FROM generate_series(9007199254739994, 9007199254740993) n \gset
+SELECT item FROM orders WHERE id IN (:many);
+SELECT item FROM orders WHERE id < 9223372036854775807 ORDER BY id DESC LIMIT 1;
+SELECT pg_typeof(max(id)), max(id) FROM orders;
+SQL
+)" $'explicit\nprepared again\nbigint|9223372036854775807' 'a list of 1000, the next page, the largest, which is a bigint'
+
 is "$(run <<'SQL' | grep -o 'Index Cond: (.* [<>]=\?'
 SET enable_seqscan = off;
 SET plan_cache_mode = force_generic_plan;

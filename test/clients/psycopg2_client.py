@@ -48,6 +48,12 @@ is_(value("SELECT item FROM orders WHERE id = ANY(%s::snowflake[])", ["5", text]
 raises(psycopg2.errors.UndefinedFunction,
        lambda: value("SELECT item FROM orders WHERE id = ANY(%s)", ["5", text]),
        "a list of str without a cast is refused")
+many = [*range(999), int(text)]
+is_(value("SELECT item FROM orders WHERE id = ANY(%s)", many), "default", "filter by a list of 1000")
+is_(value("SELECT item FROM orders WHERE id IN %s", tuple(many)), "default", "filter by a tuple of 1000")
+is_(value("SELECT id FROM orders WHERE id < %s ORDER BY id DESC LIMIT 1", int(text) + 1), text,
+    "the next page, by key")
+is_(value("SELECT max(id) FROM orders"), int(text), "max() is an int")
 is_(value("SELECT count(*) FROM orders WHERE id >= %s", HOUR_AGO), 1, "filter by a datetime")
 is_(value("SELECT count(*) FROM orders WHERE id < %s", HOUR_AGO), 0, "filter by a datetime, the rest")
 is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", HOUR_AGO), 1,

@@ -45,6 +45,13 @@ is_(value("SELECT item FROM orders WHERE id = ANY(%b)", [5, int(text)]), "defaul
     "filter by a binary list of int")
 is_(value("SELECT item FROM orders WHERE id = ANY(%s)", ["5", text]), "default",
     "filter by a list of str")
+many = [*range(999), int(text)]
+is_(value("SELECT item FROM orders WHERE id = ANY(%s)", many), "default", "filter by a list of 1000")
+is_(value(f"SELECT item FROM orders WHERE id IN ({', '.join(['%b'] * 1000)})", *many), "default",
+    "filter by 1000 binary ints")
+is_(value("SELECT id FROM orders WHERE id < %s ORDER BY id DESC LIMIT 1", int(text) + 1), text,
+    "the next page, by key")
+is_(value("SELECT max(id) FROM orders"), int(text), "max() is an int")
 raises(psycopg.errors.UndefinedFunction,
        lambda: value("SELECT item FROM orders WHERE id = %b", text), "a binary str is refused")
 is_(value("SELECT item FROM orders WHERE id = %b::snowflake", text), "default",

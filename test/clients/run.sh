@@ -124,7 +124,8 @@ missing_packages()
 			has_node || say nodejs npm
 			;;
 		pdo)
-			php -m 2>/dev/null | grep -qx pdo_pgsql || say php-cli php-pgsql
+			php -r 'exit(in_array("pgsql", PDO::getAvailableDrivers()) ? 0 : 1);' >/dev/null 2>&1 ||
+				say php-cli php-pgsql
 			;;
 		dbd)
 			"$perl" -MDBD::Pg -e 1 2>/dev/null || say perl libdbd-pg-perl

@@ -39,6 +39,7 @@ run(async () => {
     'filter the bigint column');
   is(await Order.count({ where: { id: ['5', order.id, several[0].id] } }), 2,
     'filter by an array of strings');
+  is(await Order.count({ where: { id: [...Array(999).keys(), order.id] } }), 1, 'filter by an array of 1000');
   await fails(Order.count({ where: { id: { [Op.any]: [order.id] } } }), '42883',
     'Op.any makes an array of text of it, which is refused');
   is((await Order.findOne({ where: { id: { [Op.lt]: several[0].id } }, order: [['id', 'DESC']] })).item,

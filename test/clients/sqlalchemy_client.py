@@ -68,6 +68,10 @@ with Session(engine) as session:
     is_(count(Order.id == str(order.id)), 1, "filter by a str")
     is_(count(Order.ref == order.ref), 1, "filter the bigint column")
     is_(count(Order.id.in_([5, order.id])), 1, "filter by a list of int")
+    is_(count(Order.id.in_([*range(999), order.id])), 1, "filter by a list of 1000")
+    is_(session.query(Order.id).filter(Order.id < several[0].id).order_by(Order.id.desc()).limit(1).scalar(),
+        order.id, "the next page, by key")
+    is_(session.query(sa.func.max(Order.id)).scalar(), max(row.id for row in several), "max()")
     is_(count(Order.id == sa.any_(sa.literal([5, order.id], sa.ARRAY(sa.BigInteger)))), 1,
         "filter by an array of int")
     is_(count(Order.id >= HOUR_AGO), 4, "filter by a datetime")
