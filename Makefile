@@ -10,8 +10,12 @@ MODULE_big = snowflake
 OBJS = \
 	src/compare.o \
 	src/control.o \
-	src/convert.o \
-	src/convert_facts.o \
+	src/convert/convert.o \
+	src/convert/facts.o \
+	src/convert/locks.o \
+	src/convert/obstacles.o \
+	src/convert/plan.o \
+	src/convert/query.o \
 	src/counters.o \
 	src/decode.o \
 	src/encode.o \
@@ -27,9 +31,9 @@ OBJS = \
 	src/status.o \
 	src/timerange.o \
 	src/watch.o
-SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h)
+SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
 
-PG_CPPFLAGS = -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'
+PG_CPPFLAGS = -I$(srcdir)/src -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'
 # PostgreSQL 15 would export every symbol, later versions do as is said here
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 

@@ -3,8 +3,8 @@
  * convert.h
  *	  A conversion of an integer key: what is known about it.
  *
- * convert_facts.c finds the facts and locks what they are about; convert.c makes
- * statements of them.
+ * facts.c finds it out, obstacles.c says what stands in the way, locks.c locks,
+ * plan.c makes statements of it, and convert.c does all that in this order.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,10 @@
 #define SNOWFLAKE_CONVERT_H
 
 #include "access/attnum.h"
+#include "catalog/pg_type.h"
 #include "nodes/pg_list.h"
+
+#include "compat.h"
 
 /*
  * A column that hangs together with the key: in one of the key's own tables
@@ -82,24 +85,41 @@ typedef struct Conversion
 	List	   *notices;
 } Conversion;
 
-extern void snowflake_collect(Conversion *conv);
-extern bool snowflake_lock_collected(Conversion *conv);
-extern void snowflake_query(const char *sql, int nargs, Oid *types,
-							Datum *values);
-pg_noreturn extern void snowflake_refuse(Conversion *conv, int sqlstate,
-										 const char *reason, const char *hint);
+/* facts.c */
+extern void snowflake_convert_collect_columns(Conversion *conv);
+extern void snowflake_convert_collect_sequences(Conversion *conv);
+extern void snowflake_convert_query_columns(Conversion *conv, const char *sql,
+											bool of_key);
+
+/* obstacles.c */
+extern void snowflake_convert_check_table(Conversion *conv);
+extern void snowflake_convert_check_columns(Conversion *conv);
+pg_noreturn extern void snowflake_convert_refuse(Conversion *conv, int sqlstate,
+												 const char *reason, const char *hint);
+
+/* locks.c */
+extern bool snowflake_convert_lock(Conversion *conv);
+
+/* plan.c */
+extern void snowflake_convert_plan(Conversion *conv);
 
 /* Whether a column is where an ALTER TABLE has to start. */
 static inline bool
-snowflake_alters(const Conversion *conv, const KeyColumn *column)
+snowflake_convert_alters(const Conversion *conv, const KeyColumn *column)
 {
 	return column->is_top &&
 		(OidIsValid(column->new_type) || (column->is_key && conv->sets_default));
 }
 
+static inline bool
+snowflake_convert_is_small_integer(Oid type)
+{
+	return type == INT2OID || type == INT4OID;
+}
+
 /* Whether a sequence is of no use when the key does not need it any more. */
 static inline bool
-snowflake_drops(const KeySequence *sequence)
+snowflake_convert_drops(const KeySequence *sequence)
 {
 	return sequence->is_owned && !OidIsValid(sequence->identity_of) && sequence->is_used &&
 		sequence->dependents == NULL;

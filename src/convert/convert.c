@@ -1,0 +1,245 @@
+/*-------------------------------------------------------------------------
+ *
+ * convert.c
+ *	  Turn an integer key into one that is filled with snowflakes.
+ *
+ * Everything is done by ordinary statements, with the rights of the caller, in
+ * the caller's transaction; nothing here writes a catalog.  What this adds is
+ * knowing which statements: facts.c collects the key column and all columns
+ * that hang together with it by inheritance and foreign keys, obstacles.c
+ * refuses what cannot be done, locks.c locks, and plan.c writes statements.
+ *
+ * The statements name everything with its schema and run with the caller's
+ * search_path, as they would by hand.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "convert/convert.h"
+#include "convert/query.h"
+#include "generator.h"
+#include "settings.h"
+
+PG_FUNCTION_INFO_V1(snowflake_convert_column);
+
+
+/* Find out all that there is to know, with a safe search_path. */
+static void
+collect(Conversion *conv)
+{
+	int			nest_level = NewGUCNestLevel();
+
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	snowflake_convert_check_table(conv);
+	snowflake_convert_collect_columns(conv);
+	snowflake_convert_collect_sequences(conv);
+	snowflake_convert_check_columns(conv);
+	AtEOXact_GUC(false, nest_level);
+}
+
+static void
+execute(Conversion *conv)
+{
+	ListCell   *lc;
+
+	/* the first of them takes the locks, which are held already */
+	for_each_from(lc, conv->statements, 1)
+	{
+		int			result = SPI_execute(lfirst(lc), false, 0);
+
+		if (result != SPI_OK_UTILITY)
+			elog(ERROR, "statement failed: %s: %s", SPI_result_code_string(result),
+				 (char *) lfirst(lc));
+	}
+	foreach(lc, conv->notices)
+		ereport(NOTICE, errmsg_internal("%s", (char *) lfirst(lc)));
+}
+
+
+/*
+ * The keys that are there
+ */
+
+/*
+ * The ID that would be minted next.  For a dry run on a server that does not
+ * mint, about that.
+ */
+static int64
+next_id(Conversion *conv)
+{
+	bool		isnull;
+
+	if (conv->dry_run &&
+		(snowflake_generator == NULL ||
+		 pg_atomic_read_u32(&snowflake_generator->gate) != GATE_OPEN))
+	{
+		ereport(WARNING,
+				errmsg("nothing can be minted at present"),
+				errdetail("The gate is %s.",
+						  snowflake_generator == NULL ? "closed: the library is not preloaded" :
+						  snowflake_gate_reason(pg_atomic_read_u32(&snowflake_generator->gate))),
+				errhint("The conversion itself needs a server that mints: SELECT snowflake_next();"));
+		return snowflake_id_before(&snowflake_server_layout, snowflake_wall_clock(), true);
+	}
+	snowflake_convert_query(psprintf("SELECT %s.snowflake_next()::pg_catalog.int8 AS id", conv->schema),
+							0, NULL, NULL);
+	return DatumGetInt64(snowflake_convert_value(0, "id", &isnull));
+}
+
+/*
+ * Check that the keys present are below all that will be minted, and that
+ * something can be.
+ *
+ * The query must see every row.  The caller owns the table, but may have forced
+ * its policies on himself; like a check of a foreign key this is exempt.
+ */
+static void
+check_keys(Conversion *conv)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	KeyColumn  *key = conv->key;
+	const char *name = quote_identifier(key->name);
+	const char *schema = key->type == conv->snowflake_type ? conv->schema : "pg_catalog";
+	Oid			user;
+	int			context;
+	int64		smallest,
+				largest,
+				next;
+	bool		isnull;
+	TimestampTz at;
+
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(user, context | SECURITY_NOFORCE_RLS);
+	snowflake_convert_query(psprintf("SELECT %s.min(%s)::pg_catalog.int8 AS smallest, %s.max(%s)::pg_catalog.int8 AS largest FROM %s",
+									 schema, name, schema, name, key->table), 0, NULL, NULL);
+	SetUserIdAndSecContext(user, context);
+
+	smallest = DatumGetInt64(snowflake_convert_value(0, "smallest", &isnull));
+	largest = DatumGetInt64(snowflake_convert_value(0, "largest", &isnull));
+	if (isnull)
+		smallest = largest = 0; /* no keys */
+
+	if (smallest < 0 && key->new_type == conv->snowflake_type)
+		snowflake_convert_refuse(conv, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+								 psprintf("The smallest key is " INT64_FORMAT ", and a snowflake is never negative.", smallest),
+								 "As a bigint the column can keep it.");
+
+	if (key->bounds_partitions)
+		ereport(WARNING,
+				errmsg("table \"%s\" is partitioned by column \"%s\"",
+					   key->relname, conv->column),
+				errhint("New rows need a partition that takes snowflakes: snowflake_lower_bound() gives bounds."));
+
+	next = next_id(conv);
+	if (largest < next)
+		return;
+	if (snowflake_get_tick(layout, largest) > layout->max_tick)
+		snowflake_convert_refuse(conv, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+								 psprintf("The largest key is " INT64_FORMAT ", but the largest snowflake of the layout is " INT64_FORMAT ".",
+										  largest, layout->max_id),
+								 "Give the rows keys in a new column: doc/migrating.md shows how.");
+
+	at = snowflake_tick_start(layout, snowflake_get_tick(layout, largest));
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("cannot convert column \"%s\" of table \"%s\" to snowflakes",
+				   conv->column, key->relname),
+			errdetail("The largest key is " INT64_FORMAT ", but the next snowflake is " INT64_FORMAT ".",
+					  largest, next),
+			at - snowflake_wall_clock() <= USECS_PER_MINUTE ?
+			errhint("If it is a snowflake of this layout: SELECT snowflake_advance('" INT64_FORMAT "');",
+					largest) :
+			errhint("As a snowflake of this layout it would be of \"%s\". If the keys are of another kind, give the rows keys in a new column: doc/migrating.md shows how.",
+					timestamptz_to_str(at)));
+}
+
+
+/*
+ * Convert a column, or with dry_run say how.  Returns the statements.
+ *
+ * Needs a generator that mints, except for a dry run.
+ */
+Datum
+snowflake_convert_column(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Oid			schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	Conversion	conv = {0};
+	oidvector  *no_arguments = buildoidvector(NULL, 0);
+	ListCell   *lc;
+
+	conv.relid = PG_GETARG_OID(0);
+	conv.column = pstrdup(NameStr(*PG_GETARG_NAME(1)));
+	conv.type = PG_GETARG_OID(2);
+	conv.dry_run = PG_GETARG_BOOL(3);
+	conv.schema = pstrdup(quote_identifier(get_namespace_name(schema)));
+	conv.snowflake_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
+										  CStringGetDatum("snowflake"),
+										  ObjectIdGetDatum(schema));
+	conv.next_function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+										 CStringGetDatum("snowflake_next"),
+										 PointerGetDatum(no_arguments),
+										 ObjectIdGetDatum(schema));
+	if (!OidIsValid(conv.snowflake_type) || !OidIsValid(conv.next_function))
+		elog(ERROR, "could not find the objects of the extension in schema %s", conv.schema);
+
+	if (conv.type != INT8OID && conv.type != conv.snowflake_type)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("a key cannot be converted to type %s", format_type_be(conv.type)),
+				errdetail("Its type can be bigint or snowflake."));
+	if (!conv.dry_run)
+	{
+		PreventCommandIfReadOnly("snowflake_convert_column()");
+		snowflake_require_generator("snowflake_convert_column()");
+	}
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+
+	do
+	{
+		collect(&conv);
+		snowflake_convert_plan(&conv);
+	} while (conv.statements != NIL && snowflake_convert_lock(&conv));
+
+	if (conv.statements == NIL)
+		ereport(NOTICE,
+				errmsg("column \"%s\" of table %s is filled with snowflakes already",
+					   conv.key->name, conv.key->table));
+	else
+	{
+		check_keys(&conv);
+		if (!conv.dry_run)
+			execute(&conv);
+	}
+
+	foreach(lc, conv.statements)
+	{
+		Datum		statement = CStringGetTextDatum(lfirst(lc));
+		bool		isnull = false;
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &statement, &isnull);
+	}
+	SPI_finish();
+	return (Datum) 0;
+}
