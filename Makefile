@@ -16,6 +16,7 @@ OBJS = \
 	src/convert/obstacles.o \
 	src/convert/plan.o \
 	src/convert/query.o \
+	src/convert/roles.o \
 	src/counters.o \
 	src/decode.o \
 	src/encode.o \

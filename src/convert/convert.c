@@ -3,14 +3,12 @@
  * convert.c
  *	  Turn an integer key into one that is filled with snowflakes.
  *
- * Everything is done by ordinary statements, with the rights of the caller, in
- * the caller's transaction; nothing here writes a catalog.  What this adds is
+ * Everything is done by ordinary statements, with the rights of the tables'
+ * owners, in the caller's transaction; nothing here writes a catalog.  What this adds is
  * knowing which statements: facts.c collects the key column and all columns
  * that hang together with it by inheritance and foreign keys, obstacles.c
- * refuses what cannot be done, locks.c locks, and plan.c writes statements.
- *
- * The statements name everything with its schema and run with the caller's
- * search_path, as they would by hand.
+ * refuses what cannot be done, locks.c locks, plan.c writes statements, and
+ * roles.c says why the caller's own rights are not used.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,6 +49,7 @@ collect(Conversion *conv)
 	snowflake_convert_check_table(conv);
 	snowflake_convert_collect_columns(conv);
 	snowflake_convert_collect_sequences(conv);
+	snowflake_convert_collect_references(conv);
 	snowflake_convert_check_columns(conv);
 	AtEOXact_GUC(false, nest_level);
 }
@@ -63,11 +62,16 @@ execute(Conversion *conv)
 	/* the first of them takes the locks, which are held already */
 	for_each_from(lc, conv->statements, 1)
 	{
-		int			result = SPI_execute(lfirst(lc), false, 0);
+		KeyStatement *statement = lfirst(lc);
+		SavedRole	saved;
+		int			result;
 
+		snowflake_convert_become(statement->owner, 0, &saved);
+		result = SPI_execute(statement->command, false, 0);
+		snowflake_convert_return(&saved);
 		if (result != SPI_OK_UTILITY)
 			elog(ERROR, "statement failed: %s: %s", SPI_result_code_string(result),
-				 (char *) lfirst(lc));
+				 statement->command);
 	}
 	foreach(lc, conv->notices)
 		ereport(NOTICE, errmsg_internal("%s", (char *) lfirst(lc)));
@@ -108,8 +112,8 @@ next_id(Conversion *conv)
  * Check that the keys present are below all that will be minted, and that
  * something can be.
  *
- * The query must see every row.  The caller owns the table, but may have forced
- * its policies on himself; like a check of a foreign key this is exempt.
+ * The query must see every row.  The owner of the table may have forced its
+ * policies on himself; like a check of a foreign key this is exempt.
  */
 static void
 check_keys(Conversion *conv)
@@ -118,19 +122,17 @@ check_keys(Conversion *conv)
 	KeyColumn  *key = conv->key;
 	const char *name = quote_identifier(key->name);
 	const char *schema = key->type == conv->snowflake_type ? conv->schema : "pg_catalog";
-	Oid			user;
-	int			context;
+	SavedRole	saved;
 	int64		smallest,
 				largest,
 				next;
 	bool		isnull;
 	TimestampTz at;
 
-	GetUserIdAndSecContext(&user, &context);
-	SetUserIdAndSecContext(user, context | SECURITY_NOFORCE_RLS);
+	snowflake_convert_become(key->owner, SECURITY_NOFORCE_RLS, &saved);
 	snowflake_convert_query(psprintf("SELECT %s.min(%s)::pg_catalog.int8 AS smallest, %s.max(%s)::pg_catalog.int8 AS largest FROM %s",
 									 schema, name, schema, name, key->table), 0, NULL, NULL);
-	SetUserIdAndSecContext(user, context);
+	snowflake_convert_return(&saved);
 
 	smallest = DatumGetInt64(snowflake_convert_value(0, "smallest", &isnull));
 	largest = DatumGetInt64(snowflake_convert_value(0, "largest", &isnull));
@@ -235,10 +237,11 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 
 	foreach(lc, conv.statements)
 	{
-		Datum		statement = CStringGetTextDatum(lfirst(lc));
+		KeyStatement *statement = lfirst(lc);
+		Datum		command = CStringGetTextDatum(statement->command);
 		bool		isnull = false;
 
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &statement, &isnull);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &command, &isnull);
 	}
 	SPI_finish();
 	return (Datum) 0;

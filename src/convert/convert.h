@@ -29,11 +29,12 @@ typedef struct KeyColumn
 	char	   *name;
 	char	   *relname;
 	char	   *table;			/* quoted and qualified */
+	Oid			owner;			/* of the table */
 	char		relkind;
 	bool		is_key;			/* of the key's own tables */
 	bool		is_top;			/* inherited from no other table */
 	Oid			top;			/* where it is altered, if it is */
-	bool		is_owner;		/* whether the caller is */
+	bool		is_owner;		/* whether the caller has its owner's rights */
 	Oid			type;
 	Oid			new_type;		/* InvalidOid: stays as it is */
 	char	   *type_name;
@@ -51,12 +52,46 @@ typedef struct KeySequence
 {
 	Oid			relid;
 	char	   *name;			/* quoted and qualified */
+	Oid			owner;
 	Oid			identity_of;	/* the table whose identity it is, or
 								 * InvalidOid */
 	bool		is_owned;
 	bool		is_used;		/* by a default of the key */
 	char	   *dependents;		/* what else uses it, or NULL */
 } KeySequence;
+
+/*
+ * A foreign key that has to be made anew, because a column at one of its ends
+ * changes its type.
+ */
+typedef struct KeyReference
+{
+	Oid			oid;
+	Oid			relid;			/* the table that references */
+	Oid			referenced;		/* the table that is referenced */
+	Oid			owner;			/* of the table that references */
+	char	   *name;			/* quoted */
+	char	   *table;			/* quoted and qualified */
+	char	   *definition;
+	char	   *comment;		/* quoted, or NULL */
+	bool		is_set_aside;	/* see plan.c */
+	char	   *obstacle;		/* why it cannot be, or NULL */
+} KeyReference;
+
+/* A statement, and the role with whose rights it runs. */
+typedef struct KeyStatement
+{
+	Oid			owner;
+	char	   *command;
+} KeyStatement;
+
+/* The role that was before snowflake_convert_become(). */
+typedef struct SavedRole
+{
+	Oid			role;
+	int			context;
+	int			nest_level;
+} SavedRole;
 
 typedef struct Conversion
 {
@@ -75,19 +110,21 @@ typedef struct Conversion
 	List	   *columns;
 	KeyColumn  *key;			/* the one asked for */
 	List	   *sequences;		/* KeySequence */
+	List	   *references;		/* KeyReference */
 	bool		sets_default;
 
 	/* What is locked: OIDs */
 	List	   *locked;
 
-	/* What comes of it: C strings */
-	List	   *statements;
-	List	   *notices;
+	/* What comes of it */
+	List	   *statements;		/* KeyStatement */
+	List	   *notices;		/* C strings */
 } Conversion;
 
 /* facts.c */
 extern void snowflake_convert_collect_columns(Conversion *conv);
 extern void snowflake_convert_collect_sequences(Conversion *conv);
+extern void snowflake_convert_collect_references(Conversion *conv);
 extern void snowflake_convert_query_columns(Conversion *conv, const char *sql,
 											bool of_key);
 
@@ -96,6 +133,10 @@ extern void snowflake_convert_check_table(Conversion *conv);
 extern void snowflake_convert_check_columns(Conversion *conv);
 pg_noreturn extern void snowflake_convert_refuse(Conversion *conv, int sqlstate,
 												 const char *reason, const char *hint);
+
+/* roles.c */
+extern void snowflake_convert_become(Oid role, int flags, SavedRole *saved);
+extern void snowflake_convert_return(const SavedRole *saved);
 
 /* locks.c */
 extern bool snowflake_convert_lock(Conversion *conv);

@@ -48,7 +48,7 @@ static const char *columns_query =
 "					AND a.attnum > 0 AND NOT a.attisdropped)"
 ") "
 "SELECT a.attrelid AS relid, a.attnum, a.attname, c.relname,"
-"	format('%I.%I', n.nspname, c.relname) AS qualified, c.relkind, t.is_key,"
+"	format('%I.%I', n.nspname, c.relname) AS qualified, c.relowner, c.relkind, t.is_key,"
 "	NOT EXISTS (SELECT FROM pg_inherits i JOIN pg_attribute p ON p.attrelid = i.inhparent"
 "				WHERE i.inhrelid = a.attrelid AND p.attname = a.attname AND NOT p.attisdropped) AS is_top,"
 "	pg_has_role(c.relowner, 'USAGE') AS is_owner, a.atttypid, format_type(a.atttypid, a.atttypmod) AS type_name,"
@@ -95,7 +95,7 @@ static const char *sequences_query =
 "	FROM keys k JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = k.adoid"
 "	WHERE d.refclassid = 'pg_class'::regclass"
 ") "
-"SELECT s.oid AS relid, format('%I.%I', n.nspname, s.relname) AS qualified,"
+"SELECT s.oid AS relid, format('%I.%I', n.nspname, s.relname) AS qualified, s.relowner,"
 "	bool_or(l.owned) AS owned, bool_or(l.used) AS used, max(l.identity_of) AS identity_of,"
 "	(SELECT string_agg(pg_describe_object(d.classid, d.objid, d.objsubid), ', '"
 "					   ORDER BY d.classid, d.objid)"
@@ -105,8 +105,50 @@ static const char *sequences_query =
 "						WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = k.adoid)) AS dependents "
 "FROM linked l JOIN pg_class s ON s.oid = l.seq AND s.relkind = 'S'"
 "	JOIN pg_namespace n ON n.oid = s.relnamespace "
-"GROUP BY s.oid, n.nspname, s.relname "
+"GROUP BY s.oid, n.nspname, s.relname, s.relowner "
 "ORDER BY s.oid";
+
+/*
+ * The foreign keys that the columns are part of, at either end.  Those of
+ * partitions come with their parents'.
+ *
+ * One between tables of different owners is set aside if the caller has the
+ * rights of its owner: plan.c says why.  For that its owner must be able to
+ * make it again, and must not be a superuser: what its check plans and runs is
+ * the business of the owner of the other table as well.  A type of their own
+ * would bring a cast that runs with the rights of that one.
+ */
+static const char *references_query =
+"SELECT f.oid, f.conrelid, f.confrelid, c.relowner, quote_ident(f.conname) AS conname,"
+"	format('%I.%I', n.nspname, c.relname) AS qualified, pg_get_constraintdef(f.oid) AS definition,"
+"	quote_literal(obj_description(f.oid, 'pg_constraint')) AS comment,"
+"	c.relowner <> p.relowner AND pg_has_role(c.relowner, 'USAGE') AS is_set_aside,"
+"	CASE WHEN o.rolsuper"
+"		THEN format('Foreign key %I of table %I.%I has to be made anew, and is checked with the rights of its"
+" owner %I, a superuser, but table %I.%I belongs to %I.',"
+"					f.conname, n.nspname, c.relname, o.rolname, pn.nspname, p.relname, pg_get_userbyid(p.relowner))"
+"		WHEN EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
+"						 JOIN pg_roles r ON r.oid = t.typowner"
+"					 WHERE a.attrelid = c.oid AND a.attnum = ANY (f.conkey) AND NOT r.rolsuper)"
+"		THEN format('Foreign key %I of table %I.%I has to be made anew, and a type of its columns belongs to a role"
+" that is no superuser, but table %I.%I belongs to %I.',"
+"					f.conname, n.nspname, c.relname, pn.nspname, p.relname, pg_get_userbyid(p.relowner))"
+"		WHEN NOT has_schema_privilege(c.relowner, pn.oid, 'USAGE')"
+"			OR EXISTS (SELECT FROM unnest(f.confkey) AS k (attnum)"
+"					   WHERE NOT has_column_privilege(c.relowner, p.oid, k.attnum, 'REFERENCES'))"
+"		THEN format('Foreign key %I of table %I.%I has to be made anew, and its owner %I is not allowed to reference"
+" table %I.%I any more.',"
+"					f.conname, n.nspname, c.relname, o.rolname, pn.nspname, p.relname)"
+"	END AS obstacle "
+"FROM pg_constraint f"
+"	JOIN pg_class c ON c.oid = f.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+"	JOIN pg_class p ON p.oid = f.confrelid JOIN pg_namespace pn ON pn.oid = p.relnamespace"
+"	JOIN pg_roles o ON o.oid = c.relowner "
+"WHERE f.contype = 'f' AND f.conparentid = 0"
+"	AND EXISTS (SELECT FROM ROWS FROM (unnest($1), unnest($2)) AS changing (relid, attnum)"
+"				WHERE f.conrelid = relid AND attnum = ANY (f.conkey)"
+"					OR f.confrelid = relid AND attnum = ANY (f.confkey)) "
+"ORDER BY f.conrelid, f.oid";
 
 /* Run a query over the key's columns, or those whose type changes. */
 void
@@ -178,6 +220,7 @@ snowflake_convert_collect_columns(Conversion *conv)
 		column->name = snowflake_convert_text(row, "attname");
 		column->relname = snowflake_convert_text(row, "relname");
 		column->table = snowflake_convert_text(row, "qualified");
+		column->owner = snowflake_convert_oid(row, "relowner");
 		column->relkind = snowflake_convert_char(row, "relkind");
 		column->is_key = snowflake_convert_bool(row, "is_key");
 		column->is_top = snowflake_convert_bool(row, "is_top");
@@ -215,10 +258,35 @@ snowflake_convert_collect_sequences(Conversion *conv)
 
 		sequence->relid = snowflake_convert_oid(row, "relid");
 		sequence->name = snowflake_convert_text(row, "qualified");
+		sequence->owner = snowflake_convert_oid(row, "relowner");
 		sequence->is_owned = snowflake_convert_bool(row, "owned");
 		sequence->is_used = snowflake_convert_bool(row, "used");
 		sequence->identity_of = snowflake_convert_oid(row, "identity_of");
 		sequence->dependents = snowflake_convert_text(row, "dependents");
 		conv->sequences = lappend(conv->sequences, sequence);
+	}
+}
+
+/* Needs the columns. */
+void
+snowflake_convert_collect_references(Conversion *conv)
+{
+	snowflake_convert_query_columns(conv, references_query, false);
+	conv->references = NIL;
+	for (uint64 row = 0; row < SPI_processed; row++)
+	{
+		KeyReference *reference = palloc0(sizeof(KeyReference));
+
+		reference->oid = snowflake_convert_oid(row, "oid");
+		reference->relid = snowflake_convert_oid(row, "conrelid");
+		reference->referenced = snowflake_convert_oid(row, "confrelid");
+		reference->owner = snowflake_convert_oid(row, "relowner");
+		reference->name = snowflake_convert_text(row, "conname");
+		reference->table = snowflake_convert_text(row, "qualified");
+		reference->definition = snowflake_convert_text(row, "definition");
+		reference->comment = snowflake_convert_text(row, "comment");
+		reference->is_set_aside = snowflake_convert_bool(row, "is_set_aside");
+		reference->obstacle = snowflake_convert_text(row, "obstacle");
+		conv->references = lappend(conv->references, reference);
 	}
 }

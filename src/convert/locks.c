@@ -15,28 +15,9 @@
 #include "postgres.h"
 
 #include "catalog/pg_inherits.h"
-#include "executor/spi.h"
 #include "storage/lmgr.h"
 
 #include "convert/convert.h"
-#include "convert/query.h"
-
-/*
- * The tables at both ends of the foreign keys that the columns are part of.
- * Those of partitions come with their parents'.
- */
-static const char *foreign_keys_query =
-"WITH changing AS (SELECT relid, attnum FROM ROWS FROM (unnest($1), unnest($2)) AS c (relid, attnum)) "
-"SELECT e.relid FROM changing c JOIN pg_constraint f"
-"	ON f.conrelid = c.relid AND c.attnum = ANY (f.conkey),"
-"	LATERAL (VALUES (f.conrelid), (f.confrelid)) AS e (relid) "
-"WHERE f.contype = 'f' AND f.conparentid = 0 "
-"UNION "
-"SELECT e.relid FROM changing c JOIN pg_constraint f"
-"	ON f.confrelid = c.relid AND c.attnum = ANY (f.confkey),"
-"	LATERAL (VALUES (f.conrelid), (f.confrelid)) AS e (relid) "
-"WHERE f.contype = 'f' AND f.conparentid = 0 "
-"ORDER BY 1";
 
 static bool
 lock(Conversion *conv, Oid relid)
@@ -46,6 +27,22 @@ lock(Conversion *conv, Oid relid)
 	LockRelationOid(relid, conv->dry_run ? AccessShareLock : AccessExclusiveLock);
 	conv->locked = lappend_oid(conv->locked, relid);
 	return true;
+}
+
+/* What is altered is locked with the table where it is. */
+static List *
+add_top(Conversion *conv, List *tops, Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, conv->columns)
+	{
+		KeyColumn  *column = lfirst(lc);
+
+		if (column->relid == relid && OidIsValid(column->top))
+			return tops;
+	}
+	return list_append_unique_oid(tops, relid);
 }
 
 /*
@@ -67,22 +64,12 @@ snowflake_convert_lock(Conversion *conv)
 		if (snowflake_convert_alters(conv, column))
 			tops = list_append_unique_oid(tops, column->relid);
 	}
-	snowflake_convert_query_columns(conv, foreign_keys_query, false);
-	for (uint64 row = 0; row < SPI_processed; row++)
+	foreach(lc, conv->references)
 	{
-		Oid			relid = snowflake_convert_oid(row, "relid");
-		bool		below = false;
+		KeyReference *reference = lfirst(lc);
 
-		/* what is altered is locked with the table where it is */
-		foreach(lc, conv->columns)
-		{
-			KeyColumn  *column = lfirst(lc);
-
-			if (column->relid == relid && OidIsValid(column->top))
-				below = true;
-		}
-		if (!below)
-			tops = list_append_unique_oid(tops, relid);
+		tops = add_top(conv, tops, reference->relid);
+		tops = add_top(conv, tops, reference->referenced);
 	}
 	list_sort(tops, list_oid_cmp);
 

@@ -14,7 +14,9 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -88,6 +90,21 @@ snowflake_convert_check_table(Conversion *conv)
 }
 
 /*
+ * A tree of tables is altered and read with the rights of one owner, so it must
+ * have one: what another one says should run there would run with these.
+ */
+static void
+check_owner(Conversion *conv, KeyColumn *top, KeyColumn *column)
+{
+	if (column->owner != top->owner)
+		snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
+								 psprintf("Table %s belongs to %s, but table %s, which inherits from it, to %s.",
+										  top->table, GetUserNameFromId(top->owner, false),
+										  column->table, GetUserNameFromId(column->owner, false)),
+								 "Give both tables the same owner, at least until the conversion is done.");
+}
+
+/*
  * A column that is inherited from two tables at once cannot be altered at one
  * of them.  One that comes from the same table on two ways can.
  */
@@ -117,7 +134,31 @@ check_inheritance(Conversion *conv)
 										 psprintf("Column \"%s\" of table %s is inherited from several tables.",
 												  column->name, column->table), NULL);
 			column->top = top->relid;
+			check_owner(conv, top, column);
 		}
+	}
+}
+
+/* The owners need to find what their statements name. */
+static void
+check_privileges(Conversion *conv)
+{
+	Oid			extension = get_func_namespace(conv->next_function);
+	ListCell   *lc;
+
+	foreach(lc, conv->columns)
+	{
+		KeyColumn  *column = lfirst(lc);
+		Oid			needed[] = {get_rel_namespace(column->relid), extension};
+
+		if (!snowflake_convert_alters(conv, column))
+			continue;
+		for (int i = 0; i < (int) lengthof(needed); i++)
+			if (object_aclcheck(NamespaceRelationId, needed[i], column->owner, ACL_USAGE) != ACLCHECK_OK)
+				snowflake_convert_refuse(conv, ERRCODE_INSUFFICIENT_PRIVILEGE,
+										 psprintf("%s, who owns table %s, has no USAGE privilege on schema %s.",
+												  GetUserNameFromId(column->owner, false), column->table,
+												  get_namespace_name(needed[i])), NULL);
 	}
 }
 
@@ -162,6 +203,8 @@ snowflake_convert_check_columns(Conversion *conv)
 									 psprintf("The column references table %s, so its values come from there.",
 											  column->references),
 									 "Convert the column that it references: that includes this one, as far as needed.");
+		if (column->is_key)
+			check_owner(conv, key, column);
 		if (column->is_key && column->relkind == RELKIND_FOREIGN_TABLE)
 			snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, column->obstacle, NULL);
 		if (!column->is_owner &&
@@ -180,11 +223,21 @@ snowflake_convert_check_columns(Conversion *conv)
 	}
 
 	check_inheritance(conv);
+	check_privileges(conv);
 
 	snowflake_convert_query_columns(conv, obstacles_query, false);
 	if (snowflake_convert_text(0, "obstacles") != NULL)
 		snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, snowflake_convert_text(0, "obstacles"),
 								 "Types of columns would have to change. Drop what depends on them, convert, and create it again, in one transaction.");
+
+	foreach(lc, conv->references)
+	{
+		KeyReference *reference = lfirst(lc);
+
+		if (reference->is_set_aside && reference->obstacle != NULL)
+			snowflake_convert_refuse(conv, ERRCODE_INSUFFICIENT_PRIVILEGE, reference->obstacle,
+									 "Mend that, or drop the foreign key, convert, and create it again, in one transaction.");
+	}
 
 	foreach(lc, conv->sequences)
 	{

@@ -23,8 +23,12 @@ new_type_name(Conversion *conv, KeyColumn *column)
 }
 
 static void
-add_statement(Conversion *conv, char *statement)
+add_statement(Conversion *conv, Oid owner, char *command)
 {
+	KeyStatement *statement = palloc(sizeof(KeyStatement));
+
+	statement->owner = owner;
+	statement->command = command;
 	conv->statements = lappend(conv->statements, statement);
 }
 
@@ -95,7 +99,40 @@ plan_table(Conversion *conv, KeyColumn *table)
 			appendStringInfo(&statement, "%s SET DEFAULT %s.snowflake_next()",
 							 alter, conv->schema);
 	}
-	add_statement(conv, psprintf("ALTER TABLE %s%s", table->table, statement.data));
+	add_statement(conv, table->owner,
+				  psprintf("ALTER TABLE %s%s", table->table, statement.data));
+}
+
+/*
+ * A foreign key between tables of two owners would be made anew by the ALTER
+ * TABLE of the one that is referenced, and so be checked with the rights of that
+ * one's owner, over a table that is not his.  So it is dropped before, and made
+ * again afterwards, with the rights of whoever made it.
+ */
+static void
+plan_set_aside(Conversion *conv, bool before)
+{
+	ListCell   *lc;
+
+	foreach(lc, conv->references)
+	{
+		KeyReference *reference = lfirst(lc);
+
+		if (!reference->is_set_aside)
+			continue;
+		if (before)
+			add_statement(conv, reference->owner,
+						  psprintf("ALTER TABLE %s DROP CONSTRAINT %s",
+								   reference->table, reference->name));
+		else
+			add_statement(conv, reference->owner,
+						  psprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", reference->table,
+								   reference->name, reference->definition));
+		if (!before && reference->comment != NULL)
+			add_statement(conv, reference->owner,
+						  psprintf("COMMENT ON CONSTRAINT %s ON %s IS %s", reference->name,
+								   reference->table, reference->comment));
+	}
 }
 
 /*
@@ -118,8 +155,9 @@ snowflake_convert_plan(Conversion *conv)
 	foreach(lc, tables)
 		appendStringInfo(&lock_list, "%s%s", lock_list.len == 0 ? "" : ", ",
 						 ((KeyColumn *) lfirst(lc))->table);
-	add_statement(conv, psprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE",
-								 lock_list.data));
+	add_statement(conv, InvalidOid,
+				  psprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", lock_list.data));
+	plan_set_aside(conv, true);
 
 	/*
 	 * An identity goes before everything else: it allows neither the type nor
@@ -136,8 +174,9 @@ snowflake_convert_plan(Conversion *conv)
 
 			if (!column->is_key || column->relid != sequence->identity_of)
 				continue;
-			add_statement(conv, psprintf("ALTER TABLE %s ALTER COLUMN %s DROP IDENTITY",
-										 column->table, quote_identifier(column->name)));
+			add_statement(conv, column->owner,
+						  psprintf("ALTER TABLE %s ALTER COLUMN %s DROP IDENTITY",
+								   column->table, quote_identifier(column->name)));
 			add_notice(conv, psprintf("column \"%s\" of table %s was an identity, whose sequence %s is dropped",
 									  column->name, column->table, sequence->name));
 		}
@@ -157,6 +196,7 @@ snowflake_convert_plan(Conversion *conv)
 
 	foreach(lc, tables)
 		plan_table(conv, lfirst(lc));
+	plan_set_aside(conv, false);
 	if (conv->sets_default)
 		add_notice(conv, psprintf("column \"%s\" of table %s has the default %s.snowflake_next() now",
 								  conv->key->name, conv->key->table, conv->schema));
@@ -169,7 +209,8 @@ snowflake_convert_plan(Conversion *conv)
 			continue;
 		if (snowflake_convert_drops(sequence))
 		{
-			add_statement(conv, psprintf("DROP SEQUENCE %s", sequence->name));
+			add_statement(conv, sequence->owner,
+						  psprintf("DROP SEQUENCE %s", sequence->name));
 			add_notice(conv, psprintf("sequence %s is dropped", sequence->name));
 		}
 		else
