@@ -19,6 +19,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "generator.h"
+#include "io.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_advance);
@@ -53,7 +54,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeGenerator *gen;
-	int64		id = PG_GETARG_INT64(0);
+	int64		id = snowflake_check_sign(PG_GETARG_INT64(0));
 	int64		tick = snowflake_get_tick(layout, id);
 	int64		ends = deadline();
 	uint64		floor,

@@ -19,6 +19,7 @@
 
 #include "compat.h"
 #include "decode.h"
+#include "io.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_timestamp);
@@ -89,13 +90,13 @@ snowflake_get_layout(FunctionCallInfo fcinfo, int argno)
 }
 
 /*
- * The ID of a function call.  One that has bits above the layout's is of
- * another layout, and its parts would be nonsense.
+ * The ID of a function call, a bigint.  One below zero is none.  One that has
+ * bits above the layout's is of another layout, and its parts would be nonsense.
  */
 static int64
 get_id(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 {
-	int64		id = PG_GETARG_INT64(0);
+	int64		id = snowflake_check_sign(PG_GETARG_INT64(0));
 
 	if (id > layout->max_id)
 	{

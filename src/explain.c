@@ -24,6 +24,7 @@
 
 #include "compat.h"
 #include "decode.h"
+#include "io.h"
 
 PG_FUNCTION_INFO_V1(snowflake_explain);
 
@@ -81,7 +82,7 @@ append_row(StringInfo buf, char label, const char *name, int name_width,
 Datum
 snowflake_explain(PG_FUNCTION_ARGS)
 {
-	int64		id = PG_GETARG_INT64(0);
+	int64		id = snowflake_check_sign(PG_GETARG_INT64(0));
 	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
 	const SnowflakeField *time = &layout->fields[0];
 	const char *preset = snowflake_layout_name(layout);

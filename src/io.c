@@ -4,7 +4,8 @@
  *	  The type snowflake: input, and the casts that can fail.
  *
  * A snowflake is an int8 from 0 to 2^63-1, and whatever is right for int8 is
- * named from SQL: output, send, comparison, hashing.  Here is what is not.
+ * named from SQL: output and send by name, and all the rest by the implicit cast
+ * to bigint.  Here is what is not.
  *
  * The text form is decimal digits and nothing else.  int8 also takes spaces
  * and a sign, and from version 16 on hexadecimal and underscores; an ID that
@@ -21,6 +22,7 @@
 #include "nodes/nodes.h"
 
 #include "compat.h"
+#include "io.h"
 
 PG_FUNCTION_INFO_V1(snowflake_in);
 PG_FUNCTION_INFO_V1(snowflake_recv);
@@ -32,10 +34,10 @@ PG_FUNCTION_INFO_V1(snowflake_from_int8);
 	errdetail("A snowflake is from 0 to " INT64_FORMAT ".", PG_INT64_MAX)
 
 /*
- * Refuse an integer below zero: no layout uses the sign bit.
+ * An integer as an ID.  One below zero is an error: no layout uses the sign bit.
  */
-static int64
-check_sign(int64 value)
+int64
+snowflake_check_sign(int64 value)
 {
 	if (value < 0)
 		ereport(ERROR,
@@ -61,7 +63,7 @@ snowflake_in(PG_FUNCTION_ARGS)
 					   "snowflake", text),
 				errdetail("A snowflake is written in decimal digits only."),
 				strpbrk(digits, "-:") == NULL ? 0 :
-				errhint("To compare a snowflake with a time, write timestamptz '%s'.",
+				errhint("The first snowflake of a time is snowflake_lower_bound('%s').",
 						text));
 
 	for (const char *p = digits; *p != '\0' && !overflow; p++)
@@ -84,23 +86,23 @@ snowflake_recv(PG_FUNCTION_ARGS)
 {
 	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
 
-	PG_RETURN_INT64(check_sign(pq_getmsgint64(buf)));
+	PG_RETURN_INT64(snowflake_check_sign(pq_getmsgint64(buf)));
 }
 
 Datum
 snowflake_from_int2(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(check_sign(PG_GETARG_INT16(0)));
+	PG_RETURN_INT64(snowflake_check_sign(PG_GETARG_INT16(0)));
 }
 
 Datum
 snowflake_from_int4(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(check_sign(PG_GETARG_INT32(0)));
+	PG_RETURN_INT64(snowflake_check_sign(PG_GETARG_INT32(0)));
 }
 
 Datum
 snowflake_from_int8(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(check_sign(PG_GETARG_INT64(0)));
+	PG_RETURN_INT64(snowflake_check_sign(PG_GETARG_INT64(0)));
 }

@@ -29,16 +29,13 @@
 #include "clock.h"
 #include "compat.h"
 #include "counters.h"
+#include "current.h"
 #include "generator.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_next);
 PG_FUNCTION_INFO_V1(snowflake_next_batch);
 PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
-PG_FUNCTION_INFO_V1(snowflake_current);
-
-/* The ID that this session minted last, -1 before the first. */
-static int64 session_last_id = -1;
 
 /* Where this backend counts what it mints, NULL before the first. */
 static pg_atomic_uint64 *mint_counter = NULL;
@@ -441,11 +438,11 @@ take_id(Minted *minted)
 
 	/* nobody else writes it, so this need not be one step */
 	pg_atomic_write_u64(mint_counter, pg_atomic_read_u64(mint_counter) + 1);
-	session_last_id = snowflake_pack(layout,
-									 snowflake_position_tick(layout, position),
-									 minted->placed_node,
-									 (int32) (position & layout->max_sequence));
-	return session_last_id;
+	snowflake_current_id = snowflake_pack(layout,
+										  snowflake_position_tick(layout, position),
+										  minted->placed_node,
+										  (int32) (position & layout->max_sequence));
+	return snowflake_current_id;
 }
 
 Datum
@@ -515,16 +512,4 @@ snowflake_next_batch_support(PG_FUNCTION_ARGS)
 
 	rows->rows = Max(DatumGetInt32(((Const *) count)->constvalue), 0);
 	PG_RETURN_POINTER(request);
-}
-
-/* As currval(): what this session, not another or a parallel worker, minted. */
-Datum
-snowflake_current(PG_FUNCTION_ARGS)
-{
-	if (session_last_id < 0)
-		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("snowflake_current() is not yet defined in this session"),
-				errhint("It is the ID that snowflake_next() returned last."));
-	PG_RETURN_INT64(session_last_id);
 }

@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 
 #include "compat.h"
+#include "current.h"
 #include "generator.h"
 #include "keeper.h"
 #include "settings.h"
@@ -35,4 +36,5 @@ _PG_init(void)
 		return;
 	snowflake_generator_init();
 	snowflake_keeper_init();
+	snowflake_current_init();
 }

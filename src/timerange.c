@@ -33,17 +33,20 @@
  */
 #include "postgres.h"
 
+#include "access/stratnum.h"
+#include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/supportnodes.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
 #include "utils/rangetypes.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
-#include "compare.h"
 #include "compat.h"
 #include "generator.h"
 #include "settings.h"
@@ -153,12 +156,26 @@ make_bound(int64 bound)
 					 Int64GetDatum(bound), false, FLOAT8PASSBYVAL);
 }
 
-/* "id OP bound", with core's operator of that btree strategy. */
+/*
+ * "id OP bound", with core's operator of bigint of that btree strategy.
+ *
+ * The ID is relabelled by an explicit cast, so that it is one in a query that is
+ * sent to another server.
+ */
 static Node *
 compare_id(Node *id, StrategyNumber strategy, int64 bound)
 {
-	return snowflake_compare_integers(copyObject(id), (Node *) make_bound(bound),
-									  strategy);
+	OpExpr	   *comparison;
+	Oid			opno = get_opfamily_member(INTEGER_BTREE_FAM_OID, INT8OID,
+										   INT8OID, strategy);
+
+	id = applyRelabelType(copyObject(id), INT8OID, -1, InvalidOid,
+						  COERCE_EXPLICIT_CAST, -1, false);
+	comparison = (OpExpr *) make_opclause(opno, BOOLOID, false, (Expr *) id,
+										  (Expr *) make_bound(bound),
+										  InvalidOid, InvalidOid);
+	set_opfuncid(comparison);
+	return (Node *) comparison;
 }
 
 /* "id is larger than bound", in the form that prunes best. */

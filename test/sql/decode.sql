@@ -62,7 +62,11 @@ SELECT statement, code, message, detail FROM unnest(ARRAY[
 	$$SELECT snowflake_upper_bound('-infinity')$$,
 	$$SELECT snowflake_upper_bound('2010-11-04 01:42:54.656999Z')$$,
 	$$SELECT snowflake_timestamp('9223372036854775807', 'javascript')$$,
-	$$SELECT snowflake_node('1', 'nonsense')$$]) WITH ORDINALITY AS b(bad, n),
+	$$SELECT snowflake_node('1', 'nonsense')$$,
+	$$SELECT snowflake_timestamp(-5)$$,
+	$$SELECT snowflake_decode(-5, 'discord')$$,
+	$$SELECT snowflake_explain(-5)$$,
+	$$SELECT snowflake_encode(-5, 'hex')$$]) WITH ORDINALITY AS b(bad, n),
 	LATERAL outcome(bad) ORDER BY n;
 
 -- With a layout, decoding is immutable: it fits indexes and generated columns.

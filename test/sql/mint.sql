@@ -27,6 +27,15 @@ SELECT count(*), count(DISTINCT id), bool_and(id > previous) AS ascending, min(i
 SELECT snowflake_next_batch(3) > :before::bigint AS above;
 SELECT count(*) FROM (SELECT snowflake_next_batch(1000000) LIMIT 5) b;
 SELECT snowflake_current() < snowflake_next() AS above;
+
+-- DISCARD forgets it as it forgets lastval(), and other commands do not.
+DISCARD TEMP;
+SELECT snowflake_current() IS NOT NULL AS defined;
+DISCARD SEQUENCES;
+SELECT code, message FROM outcome('SELECT snowflake_current()');
+SELECT snowflake_next() = snowflake_current() AS defined_again;
+DISCARD ALL;
+SELECT code, message FROM outcome('SELECT snowflake_current()');
 SELECT snowflake_next_batch(0);
 SELECT * FROM snowflake_next_batch(NULL);
 SELECT code, message FROM outcome('SELECT snowflake_next_batch(-1)');

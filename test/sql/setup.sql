@@ -27,6 +27,19 @@ BEGIN
 	RETURN plan->0->'Plan'->>'Plan Rows';
 END $$;
 
+-- Has a query's plan a line like this?
+CREATE FUNCTION plan_has(query text, pattern text) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+		IF line ~ pattern THEN
+			RETURN true;
+		END IF;
+	END LOOP;
+	RETURN false;
+END $$;
+
 -- Every object of the extension is described; array and row types come along
 -- with others.
 SELECT pg_describe_object(classid, objid, 0)
@@ -34,7 +47,7 @@ SELECT pg_describe_object(classid, objid, 0)
 	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
 		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
 		AND obj_description(objid, classid::regclass::name) IS NULL
-		AND (classid <> 'pg_type'::regclass OR objid = 'snowflake'::regtype)
+		AND (classid <> 'pg_type'::regclass OR objid IN ('snowflake'::regtype, 'snowflake_instant'::regtype))
 	ORDER BY 1;
 
 -- Functions that are not stable, strict and parallel safe at the least.

@@ -145,7 +145,7 @@ CREATE FUNCTION log_decode(id text) RETURNS timestamptz IMMUTABLE LANGUAGE sql
 SELECT log_encode('2026-12-01'), log_decode(log_encode('2026-12-01'));
 DROP FUNCTION log_encode, log_decode;
 
--- An unknown literal is a snowflake; the error says how to write a time.
+-- An unknown literal is a bigint beside an ID.
 SELECT code, message, hint FROM outcome($$SELECT * FROM events WHERE id > '2026-01-01'$$);
 SELECT code, message, hint FROM outcome($$SELECT * FROM events WHERE id > '12:00'$$);
 

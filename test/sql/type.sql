@@ -65,6 +65,9 @@ COPY assigned FROM STDIN;
 COPY (SELECT id FROM assigned WHERE id > 100 ORDER BY id) TO STDOUT;
 COPY (SELECT id FROM assigned WHERE id > 100 ORDER BY id) TO STDOUT (FORMAT csv, FORCE_QUOTE *);
 
+-- Where a text is taken for a snowflake and is a time, the error says what is meant.
+SELECT code, message, hint FROM outcome($$SELECT '2026-01-01'::snowflake$$);
+
 DROP TABLE assigned, assigned_bigint;
 DROP TYPE pair;
 DROP DOMAIN order_id;

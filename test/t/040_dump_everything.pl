@@ -51,7 +51,7 @@ $source->safe_psql(
 	CREATE INDEX base_sequence ON base
 		(snowflake_sequence(id, 'twitter'), (snowflake_field(id, 'worker', 'twitter')));
 	CREATE INDEX base_hash ON base USING hash (previous);
-	CREATE INDEX base_brin ON base USING brin (id, previous snowflake_minmax_multi_ops);
+	CREATE INDEX base_brin ON base USING brin (id, previous int8_minmax_multi_ops);
 	CREATE INDEX base_bloom ON base USING brin (previous snowflake_bloom_ops);
 	CREATE INDEX base_young ON base (note)
 		WHERE id >= snowflake_lower_bound(timestamptz '2026-01-01 UTC', 'twitter')

@@ -180,7 +180,7 @@ sub use_extension
 		INSERT INTO public.ids SELECT FROM pg_catalog.generate_series(1, 1000);
 		CREATE INDEX ON public.ids (public.snowflake_node(id, 'twitter'::pg_catalog.text));
 		CREATE INDEX ON public.ids USING brin (id);
-		CREATE INDEX ON public.ids USING brin (id public.snowflake_minmax_multi_ops);
+		CREATE INDEX ON public.ids USING brin (id int8_minmax_multi_ops);
 		CREATE INDEX ON public.ids USING brin (id public.snowflake_bloom_ops);
 		CREATE INDEX ON public.ids USING hash (id);
 		CREATE VIEW public.young AS SELECT * FROM public.ids

@@ -100,15 +100,6 @@ my %same = (
 			LEFT JOIN pg_type t ON t.oid = objid AND classid = 'pg_type'::regclass
 		WHERE extname = 'snowflake'
 			AND coalesce(typrelid, 0) = 0 AND coalesce(typelem, 0) = 0},
-	'operator families' => q{
-		SELECT amname || ' ' || amopstrategy || ' ' || amopopr::regoperator
-		FROM pg_amop JOIN pg_am a ON a.oid = amopmethod
-		WHERE 'snowflake'::regtype IN (amoplefttype, amoprighttype)
-		UNION ALL
-		SELECT amname || ' ' || amprocnum || ' ' || amproc::regprocedure
-		FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily
-			JOIN pg_am a ON a.oid = opfmethod
-		WHERE 'snowflake'::regtype IN (amproclefttype, amprocrighttype)},
 	'the trigger that keeps replication out' => q{
 		SELECT tgname, tgenabled FROM pg_trigger
 		WHERE tgrelid = 'snowflake_reservation'::regclass},
@@ -261,7 +252,7 @@ $old->safe_psql(
 	CREATE TABLE spread_1 PARTITION OF spread FOR VALUES WITH (MODULUS 2, REMAINDER 1);
 	CREATE TABLE brin (id snowflake DEFAULT snowflake_next(), line text);
 	CREATE INDEX ON brin USING brin (id);
-	CREATE INDEX ON brin USING brin (id snowflake_minmax_multi_ops);
+	CREATE INDEX ON brin USING brin (id int8_minmax_multi_ops);
 	CREATE VIEW recent AS SELECT id, @ id AS created, id -> 'worker' AS worker FROM orders
 		WHERE id >= timestamptz '2020-01-01'});
 
