@@ -14,6 +14,8 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
@@ -54,6 +56,69 @@ collect(Conversion *conv)
 	AtEOXact_GUC(false, nest_level);
 }
 
+/*
+ * The tables are locked, so they keep their names, but a schema that is renamed
+ * waits for nobody: the statements would be about other tables then.
+ */
+static void
+fail_renamed(Conversion *conv, const char *relation)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			errmsg("could not convert column \"%s\" of table %s to snowflakes due to concurrent renaming",
+				   conv->column, conv->key->table),
+			errdetail("The statements are not about %s any more. Nothing was changed.", relation),
+			errhint("The conversion can be run again."));
+}
+
+/* A look just before each statement, lest hours are spent on another table. */
+static void
+check_name(Conversion *conv, Oid relid, const char *name)
+{
+	char	   *relation = get_rel_name(relid);
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+
+	if (relation == NULL || schema == NULL ||
+		strcmp(quote_qualified_identifier(schema, relation), name) != 0)
+		fail_renamed(conv, name);
+}
+
+/*
+ * Check that what the statements were for has been done to the relations they
+ * were written for: nothing is left to do, and what was to go or to stay has.
+ */
+static void
+check_result(Conversion *conv)
+{
+	Conversion	after = *conv;
+	ListCell   *lc;
+
+	collect(&after);
+	snowflake_convert_plan(&after);
+	if (after.statements != NIL)
+		fail_renamed(conv, ((KeyStatement *) llast(after.statements))->relation);
+
+	foreach(lc, conv->sequences)
+	{
+		KeySequence *sequence = lfirst(lc);
+
+		if ((OidIsValid(sequence->identity_of) || snowflake_convert_drops(sequence)) &&
+			SearchSysCacheExists1(RELOID, ObjectIdGetDatum(sequence->relid)))
+			fail_renamed(conv, sequence->name);
+	}
+	foreach(lc, conv->references)
+	{
+		KeyReference *reference = lfirst(lc);
+		Oid			oid = get_relation_constraint_oid(reference->relid, reference->name, true);
+		HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(oid));
+
+		if (!HeapTupleIsValid(tuple) ||
+			((Form_pg_constraint) GETSTRUCT(tuple))->confrelid != reference->referenced)
+			fail_renamed(conv, reference->table);
+		ReleaseSysCache(tuple);
+	}
+}
+
 static void
 execute(Conversion *conv)
 {
@@ -66,6 +131,7 @@ execute(Conversion *conv)
 		SavedRole	saved;
 		int			result;
 
+		check_name(conv, statement->relid, statement->relation);
 		snowflake_convert_become(statement->owner, 0, &saved);
 		result = SPI_execute(statement->command, false, 0);
 		snowflake_convert_return(&saved);
@@ -73,6 +139,7 @@ execute(Conversion *conv)
 			elog(ERROR, "statement failed: %s: %s", SPI_result_code_string(result),
 				 statement->command);
 	}
+	check_result(conv);
 	foreach(lc, conv->notices)
 		ereport(NOTICE, errmsg_internal("%s", (char *) lfirst(lc)));
 }

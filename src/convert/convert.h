@@ -70,7 +70,7 @@ typedef struct KeyReference
 	Oid			relid;			/* the table that references */
 	Oid			referenced;		/* the table that is referenced */
 	Oid			owner;			/* of the table that references */
-	char	   *name;			/* quoted */
+	char	   *name;
 	char	   *table;			/* quoted and qualified */
 	char	   *definition;
 	char	   *comment;		/* quoted, or NULL */
@@ -78,9 +78,11 @@ typedef struct KeyReference
 	char	   *obstacle;		/* why it cannot be, or NULL */
 } KeyReference;
 
-/* A statement, and the role with whose rights it runs. */
+/* A statement about a relation, and the role with whose rights it runs. */
 typedef struct KeyStatement
 {
+	Oid			relid;
+	char	   *relation;		/* its name in the command */
 	Oid			owner;
 	char	   *command;
 } KeyStatement;

@@ -119,7 +119,7 @@ static const char *sequences_query =
  * would bring a cast that runs with the rights of that one.
  */
 static const char *references_query =
-"SELECT f.oid, f.conrelid, f.confrelid, c.relowner, quote_ident(f.conname) AS conname,"
+"SELECT f.oid, f.conrelid, f.confrelid, c.relowner, f.conname,"
 "	format('%I.%I', n.nspname, c.relname) AS qualified, pg_get_constraintdef(f.oid) AS definition,"
 "	quote_literal(obj_description(f.oid, 'pg_constraint')) AS comment,"
 "	c.relowner <> p.relowner AND pg_has_role(c.relowner, 'USAGE') AS is_set_aside,"

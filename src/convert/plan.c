@@ -23,10 +23,12 @@ new_type_name(Conversion *conv, KeyColumn *column)
 }
 
 static void
-add_statement(Conversion *conv, Oid owner, char *command)
+add_statement(Conversion *conv, Oid relid, char *relation, Oid owner, char *command)
 {
 	KeyStatement *statement = palloc(sizeof(KeyStatement));
 
+	statement->relid = relid;
+	statement->relation = relation;
 	statement->owner = owner;
 	statement->command = command;
 	conv->statements = lappend(conv->statements, statement);
@@ -99,7 +101,7 @@ plan_table(Conversion *conv, KeyColumn *table)
 			appendStringInfo(&statement, "%s SET DEFAULT %s.snowflake_next()",
 							 alter, conv->schema);
 	}
-	add_statement(conv, table->owner,
+	add_statement(conv, table->relid, table->table, table->owner,
 				  psprintf("ALTER TABLE %s%s", table->table, statement.data));
 }
 
@@ -117,20 +119,21 @@ plan_set_aside(Conversion *conv, bool before)
 	foreach(lc, conv->references)
 	{
 		KeyReference *reference = lfirst(lc);
+		const char *name = quote_identifier(reference->name);
 
 		if (!reference->is_set_aside)
 			continue;
 		if (before)
-			add_statement(conv, reference->owner,
+			add_statement(conv, reference->relid, reference->table, reference->owner,
 						  psprintf("ALTER TABLE %s DROP CONSTRAINT %s",
-								   reference->table, reference->name));
+								   reference->table, name));
 		else
-			add_statement(conv, reference->owner,
+			add_statement(conv, reference->relid, reference->table, reference->owner,
 						  psprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", reference->table,
-								   reference->name, reference->definition));
+								   name, reference->definition));
 		if (!before && reference->comment != NULL)
-			add_statement(conv, reference->owner,
-						  psprintf("COMMENT ON CONSTRAINT %s ON %s IS %s", reference->name,
+			add_statement(conv, reference->relid, reference->table, reference->owner,
+						  psprintf("COMMENT ON CONSTRAINT %s ON %s IS %s", name,
 								   reference->table, reference->comment));
 	}
 }
@@ -155,7 +158,7 @@ snowflake_convert_plan(Conversion *conv)
 	foreach(lc, tables)
 		appendStringInfo(&lock_list, "%s%s", lock_list.len == 0 ? "" : ", ",
 						 ((KeyColumn *) lfirst(lc))->table);
-	add_statement(conv, InvalidOid,
+	add_statement(conv, InvalidOid, NULL, InvalidOid,
 				  psprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", lock_list.data));
 	plan_set_aside(conv, true);
 
@@ -174,7 +177,7 @@ snowflake_convert_plan(Conversion *conv)
 
 			if (!column->is_key || column->relid != sequence->identity_of)
 				continue;
-			add_statement(conv, column->owner,
+			add_statement(conv, column->relid, column->table, column->owner,
 						  psprintf("ALTER TABLE %s ALTER COLUMN %s DROP IDENTITY",
 								   column->table, quote_identifier(column->name)));
 			add_notice(conv, psprintf("column \"%s\" of table %s was an identity, whose sequence %s is dropped",
@@ -209,7 +212,7 @@ snowflake_convert_plan(Conversion *conv)
 			continue;
 		if (snowflake_convert_drops(sequence))
 		{
-			add_statement(conv, sequence->owner,
+			add_statement(conv, sequence->relid, sequence->name, sequence->owner,
 						  psprintf("DROP SEQUENCE %s", sequence->name));
 			add_notice(conv, psprintf("sequence %s is dropped", sequence->name));
 		}

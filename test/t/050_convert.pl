@@ -210,6 +210,46 @@ $writer->query_safe('COMMIT');
 like($converter->query_safe('SELECT 1'), qr/^5\n/, 'then it goes on');
 $_->quit for $writer, $converter;
 
+# A schema is renamed meanwhile, and another one has tables of these names: here
+# by event triggers, when a statement begins or ends, since any session may do it
+# at any time.
+$node->safe_psql(
+	'postgres', q{
+	CREATE SCHEMA shop; CREATE SCHEMA copy;
+	CREATE TABLE shop.orders (id serial PRIMARY KEY);
+	CREATE TABLE shop.items (id int REFERENCES shop.orders);
+	CREATE TABLE copy.orders (id serial PRIMARY KEY);
+	ALTER TABLE copy.orders ALTER id DROP DEFAULT;
+	CREATE TABLE copy.items (id int REFERENCES copy.orders);
+	CREATE FUNCTION swap() RETURNS event_trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF to_regnamespace('old') IS NULL AND tg_tag = current_setting('my.tag')
+			AND (tg_tag <> 'ALTER TABLE' OR EXISTS (
+				SELECT FROM pg_attribute WHERE attrelid = to_regclass('shop.orders') AND attname = 'id' AND atttypid = 'bigint'::regtype)) THEN
+			ALTER SCHEMA shop RENAME TO old;
+			ALTER SCHEMA copy RENAME TO shop;
+		END IF;
+	END $$});
+foreach my $when ('ddl_command_end ALTER TABLE', 'ddl_command_start ALTER TABLE', 'ddl_command_start DROP SEQUENCE')
+{
+	my ($event, $tag) = split / /, $when, 2;
+
+	$node->safe_psql('postgres', "CREATE EVENT TRIGGER swap ON $event EXECUTE FUNCTION swap()");
+	$error = SnowflakeTest::error_of($node, 'postgres',
+		"SET my.tag = '$tag'; SELECT snowflake_convert_column('shop.orders', 'id')");
+	$node->safe_psql('postgres', 'DROP EVENT TRIGGER swap');
+	is($error->{sqlstate}, '40001', "a schema renamed at $when: an error");
+	like($error->{message}, qr/^could not convert column "id" of table shop\.orders .* concurrent renaming/, 'that says so');
+	is( $node->safe_psql(
+			'postgres', q{
+			SELECT string_agg(attrelid::regclass::text, ',' ORDER BY attrelid) FROM pg_attribute
+			 WHERE attname = 'id' AND atttypid = 'int'::regtype
+			   AND attrelid IN ('shop.orders'::regclass, 'shop.items'::regclass, 'copy.orders'::regclass, 'copy.items'::regclass)}),
+		'shop.orders,shop.items,copy.orders,copy.items',
+		'and no table was changed');
+}
+$node->safe_psql('postgres', 'DROP SCHEMA shop, copy CASCADE; DROP FUNCTION swap');
+
 # Two conversions at once, of tables that reference each other's
 create_tables();
 $writer = $node->background_psql('postgres', on_error_stop => 0);
