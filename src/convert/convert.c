@@ -259,6 +259,7 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 	conv.column = pstrdup(NameStr(*PG_GETARG_NAME(1)));
 	conv.type = PG_GETARG_OID(2);
 	conv.dry_run = PG_GETARG_BOOL(3);
+	conv.function = fcinfo->flinfo->fn_oid;
 	conv.schema = pstrdup(quote_identifier(get_namespace_name(schema)));
 	conv.snowflake_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
 										  CStringGetDatum("snowflake"),

@@ -104,6 +104,7 @@ typedef struct Conversion
 	bool		dry_run;
 
 	/* The extension */
+	Oid			function;		/* that converts */
 	char	   *schema;			/* quoted */
 	Oid			snowflake_type;
 	Oid			next_function;

@@ -7,14 +7,18 @@
  * key it will make anew, before anything is altered.  The facts are read
  * without locks first, to know what to lock, and again with them; what turns
  * up only then is locked as well, until nothing new does.  Trees of tables are
- * locked in the order of their topmost tables' OIDs, parents before children,
- * so two conversions cannot block each other.
+ * locked in the order of their topmost tables' OIDs, parents before children.
+ *
+ * No order would keep two conversions from blocking each other: what one of them
+ * has to lock is known only when it has locks.  So there is one at a time in a
+ * database, by a lock of the function itself until the end of the transaction.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
 #include "storage/lmgr.h"
 
 #include "convert/convert.h"
@@ -72,6 +76,9 @@ snowflake_convert_lock(Conversion *conv)
 		tops = add_top(conv, tops, reference->referenced);
 	}
 	list_sort(tops, list_oid_cmp);
+
+	if (!conv->dry_run && conv->locked == NIL)
+		LockDatabaseObject(ProcedureRelationId, conv->function, 0, ShareUpdateExclusiveLock);
 
 	foreach(lc, tops)
 	{

@@ -250,25 +250,56 @@ foreach my $when ('ddl_command_end ALTER TABLE', 'ddl_command_start ALTER TABLE'
 }
 $node->safe_psql('postgres', 'DROP SCHEMA shop, copy CASCADE; DROP FUNCTION swap');
 
+# When the second of two conversions waits, let them go on
+my @converters;
+sub end_converters
+{
+	$node->poll_query_until('postgres', 'SELECT count(DISTINCT pid) = 2 FROM pg_locks WHERE NOT granted')
+	  or die "two conversions do not wait";
+	$writer->query_safe('COMMIT');
+	foreach my $c (@converters)
+	{
+		$c->query_safe('SELECT 1');
+		unlike($c->{stderr}, qr/ERROR/, 'a conversion beside another succeeds');
+		$c->quit;
+	}
+	$writer->quit;
+	return;
+}
+
+# Two conversions, one of which has a table that is a child of one of the other's,
+# and older than both that they have in common
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE child (id int, target_id int);
+	CREATE TABLE common (parent_id int, target_id int);
+	CREATE TABLE parent (id int PRIMARY KEY);
+	ALTER TABLE child ALTER id SET NOT NULL, INHERIT parent;
+	CREATE TABLE target (id int PRIMARY KEY);
+	ALTER TABLE common ADD FOREIGN KEY (parent_id) REFERENCES parent, ADD FOREIGN KEY (target_id) REFERENCES target;
+	ALTER TABLE child ADD FOREIGN KEY (target_id) REFERENCES target});
+$writer = $node->background_psql('postgres', on_error_stop => 0);
+$writer->query_safe('BEGIN; LOCK TABLE ONLY parent');
+@converters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+$converters[0]->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('parent', 'id');\n");
+wait_for_waiter('parent', 'AccessExclusiveLock');
+$converters[1]->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('target', 'id');\n");
+end_converters();
+$node->safe_psql('postgres', 'DROP TABLE child, common, parent, target');
+
 # Two conversions at once, of tables that reference each other's
 create_tables();
 $writer = $node->background_psql('postgres', on_error_stop => 0);
 $writer->query_safe('BEGIN; LOCK TABLE payments');
-my @converters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+@converters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
 $converters[0]->query_until(qr/started/,
 	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('items', 'id');\n");
 wait_for_waiter('payments', 'AccessExclusiveLock');
 $converters[1]->query_until(qr/started/,
 	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('orders', 'id');\n");
-wait_for_waiter('items', 'AccessExclusiveLock');
-$writer->query_safe('COMMIT');
-foreach my $c (@converters)
-{
-	$c->query_safe('SELECT 1');
-	unlike($c->{stderr}, qr/ERROR/, 'a conversion beside another succeeds');
-	$c->quit;
-}
-$writer->quit;
+end_converters();
 is($node->safe_psql('postgres', $rows), $old_rows, 'with all the rows');
 is( $node->safe_psql(
 		'postgres', q{
