@@ -175,11 +175,21 @@ next_id(Conversion *conv)
 	return DatumGetInt64(snowflake_convert_value(0, "id", &isnull));
 }
 
+static char *
+key_aggregate(const char *function, KeyColumn *key)
+{
+	return psprintf("pg_catalog.%s(%s)::pg_catalog.int8", function, quote_identifier(key->name));
+}
+
 /*
  * Check that the keys present are below all that will be minted, and that
  * something can be.
  *
- * The query must see every row.  The owner of the table may have forced its
+ * The smallest is needed for a type that has no negative numbers, the largest
+ * where new keys will be minted.  Each is a look into an index that starts with
+ * the key, or a scan of the table for want of one, under its lock.
+ *
+ * The query must see every row.  The owner of the table may have forced his
  * policies on himself; like a check of a foreign key this is exempt.
  */
 static void
@@ -187,35 +197,37 @@ check_keys(Conversion *conv)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	KeyColumn  *key = conv->key;
-	const char *name = quote_identifier(key->name);
-	const char *schema = key->type == conv->snowflake_type ? conv->schema : "pg_catalog";
+	bool		needs_smallest = key->new_type == conv->snowflake_type;
 	SavedRole	saved;
-	int64		smallest,
-				largest,
+	int64		largest,
 				next;
 	bool		isnull;
 	TimestampTz at;
 
+	if (!needs_smallest && !conv->sets_default)
+		return;
 	snowflake_convert_become(key->owner, SECURITY_NOFORCE_RLS, &saved);
-	snowflake_convert_query(psprintf("SELECT %s.min(%s)::pg_catalog.int8 AS smallest, %s.max(%s)::pg_catalog.int8 AS largest FROM %s",
-									 schema, name, schema, name, key->table), 0, NULL, NULL);
+	snowflake_convert_query(psprintf("SELECT %s AS smallest, %s AS largest FROM %s",
+									 needs_smallest ? key_aggregate("min", key) : "NULL",
+									 conv->sets_default ? key_aggregate("max", key) : "NULL",
+									 key->table), 0, NULL, NULL);
 	snowflake_convert_return(&saved);
 
-	smallest = DatumGetInt64(snowflake_convert_value(0, "smallest", &isnull));
+	if (needs_smallest)
+	{
+		int64		smallest = DatumGetInt64(snowflake_convert_value(0, "smallest", &isnull));
+
+		if (!isnull && smallest < 0)
+			snowflake_convert_refuse(conv, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+									 psprintf("The smallest key is " INT64_FORMAT ", and a snowflake is never negative.",
+											  smallest),
+									 "As a bigint the column can keep it.");
+	}
+	if (!conv->sets_default)
+		return;
 	largest = DatumGetInt64(snowflake_convert_value(0, "largest", &isnull));
 	if (isnull)
-		smallest = largest = 0; /* no keys */
-
-	if (smallest < 0 && key->new_type == conv->snowflake_type)
-		snowflake_convert_refuse(conv, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-								 psprintf("The smallest key is " INT64_FORMAT ", and a snowflake is never negative.", smallest),
-								 "As a bigint the column can keep it.");
-
-	if (key->bounds_partitions)
-		ereport(WARNING,
-				errmsg("table \"%s\" is partitioned by column \"%s\"",
-					   key->relname, conv->column),
-				errhint("New rows need a partition that takes snowflakes: snowflake_lower_bound() gives bounds."));
+		largest = -1;			/* no keys */
 
 	next = next_id(conv);
 	if (largest < next)
@@ -224,7 +236,7 @@ check_keys(Conversion *conv)
 		snowflake_convert_refuse(conv, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 								 psprintf("The largest key is " INT64_FORMAT ", but the largest snowflake of the layout is " INT64_FORMAT ".",
 										  largest, layout->max_id),
-								 "Give the rows keys in a new column: doc/migrating.md shows how.");
+								 "Give the rows keys in a new column.");
 
 	at = snowflake_tick_start(layout, snowflake_get_tick(layout, largest));
 	ereport(ERROR,
@@ -236,8 +248,29 @@ check_keys(Conversion *conv)
 			at - snowflake_wall_clock() <= USECS_PER_MINUTE ?
 			errhint("If it is a snowflake of this layout: SELECT snowflake_advance('" INT64_FORMAT "');",
 					largest) :
-			errhint("As a snowflake of this layout it would be of \"%s\". If the keys are of another kind, give the rows keys in a new column: doc/migrating.md shows how.",
+			errhint("As a snowflake of this layout it would be of \"%s\". If the keys are of another kind, give the rows keys in a new column.",
 					timestamptz_to_str(at)));
+}
+
+/*
+ * Partitions, on any level, whose bounds are of the key or of a reference to it
+ * have been made for other numbers.
+ */
+static void
+warn_of_partitions(Conversion *conv)
+{
+	ListCell   *lc;
+
+	foreach(lc, conv->columns)
+	{
+		KeyColumn  *column = lfirst(lc);
+
+		if (column->bounds_partitions && conv->sets_default)
+			ereport(WARNING,
+					errmsg("table \"%s\" is partitioned by column \"%s\"",
+						   column->relname, column->name),
+					errhint("New rows need a partition that takes snowflakes: snowflake_lower_bound() gives bounds."));
+	}
 }
 
 
@@ -299,6 +332,7 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 	else
 	{
 		check_keys(&conv);
+		warn_of_partitions(&conv);
 		if (!conv.dry_run)
 			execute(&conv);
 	}

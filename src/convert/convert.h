@@ -55,6 +55,8 @@ typedef struct KeySequence
 	Oid			owner;
 	Oid			identity_of;	/* the table whose identity it is, or
 								 * InvalidOid */
+	bool		is_remnant;		/* of an identity, see plan.c */
+	char	   *extension;		/* that it belongs to, or NULL */
 	bool		is_owned;
 	bool		is_used;		/* by a default of the key */
 	char	   *dependents;		/* what else uses it, or NULL */
@@ -166,7 +168,7 @@ static inline bool
 snowflake_convert_drops(const KeySequence *sequence)
 {
 	return sequence->is_owned && !OidIsValid(sequence->identity_of) && sequence->is_used &&
-		sequence->dependents == NULL;
+		!sequence->is_remnant && sequence->extension == NULL && sequence->dependents == NULL;
 }
 
 #endif							/* SNOWFLAKE_CONVERT_H */

@@ -46,6 +46,12 @@ static const char *columns_query =
 "	WHERE EXISTS (SELECT FROM pg_attribute a"
 "				  WHERE a.attrelid = e.relid AND a.attname = e.name"
 "					AND a.attnum > 0 AND NOT a.attisdropped)"
+"), partition_keys (relid, attnum, partstrat) AS ("
+	/* a column of a partition key, also within an expression, depends on its table */
+"	SELECT DISTINCT partrelid, objsubid, partstrat"
+"	FROM pg_partitioned_table JOIN pg_depend"
+"		ON classid = 'pg_class'::regclass AND objid = partrelid AND objsubid <> 0"
+"		AND refclassid = classid AND refobjid = objid AND refobjsubid = 0 AND deptype = 'i'"
 ") "
 "SELECT a.attrelid AS relid, a.attnum, a.attname, c.relname,"
 "	format('%I.%I', n.nspname, c.relname) AS qualified, c.relowner, c.relkind, t.is_key,"
@@ -58,20 +64,17 @@ static const char *columns_query =
 "	 WHERE f.contype = 'f' AND f.conrelid = a.attrelid AND a.attnum = ANY (f.conkey)) AS referenced,"
 "	CASE WHEN c.relkind = 'f' THEN format('%I.%I is a foreign table.', n.nspname, c.relname)"
 "		WHEN c.reloftype <> 0 THEN format('%I.%I is a typed table.', n.nspname, c.relname)"
-"		WHEN EXISTS (SELECT FROM pg_depend p"
-"					 WHERE p.classid = 'pg_class'::regclass AND p.objid = c.oid AND p.objsubid = a.attnum"
-"						AND p.refclassid = p.classid AND p.refobjid = c.oid AND p.refobjsubid = 0"
-"						AND p.deptype = 'i')"
+"		WHEN k.attnum IS NOT NULL"
 "			THEN format('Its type would change, and column %I is part of the partition key of %I.%I.',"
 "						a.attname, n.nspname, c.relname)"
 "	END AS obstacle,"
-"	EXISTS (SELECT FROM pg_partitioned_table p"
-"			WHERE p.partrelid = c.oid AND p.partstrat <> 'h' AND a.attnum = ANY (p.partattrs)) AS bounds_partitions "
+"	k.partstrat <> 'h' AS bounds_partitions "
 "FROM (SELECT relid, name, bool_or(is_key) AS is_key FROM touched GROUP BY relid, name) t"
 "	JOIN pg_attribute a ON a.attrelid = t.relid AND a.attname = t.name"
 "	JOIN pg_class c ON c.oid = a.attrelid"
 "	JOIN pg_namespace n ON n.oid = c.relnamespace"
-"	LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum "
+"	LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum"
+"	LEFT JOIN partition_keys k ON k.relid = a.attrelid AND k.attnum = a.attnum "
 "WHERE a.attnum > 0 AND NOT a.attisdropped "
 "ORDER BY a.attrelid, a.attnum";
 
@@ -81,22 +84,28 @@ static const char *columns_query =
  */
 static const char *sequences_query =
 "WITH keys AS ("
-"	SELECT k.relid, k.attnum, d.oid AS adoid"
+"	SELECT k.relid, k.attnum, d.oid AS adoid, a.attidentity <> '' AS is_identity"
 "	FROM ROWS FROM (unnest($1), unnest($2)) AS k (relid, attnum)"
+"		JOIN pg_attribute a ON a.attrelid = k.relid AND a.attnum = k.attnum"
 "		LEFT JOIN pg_attrdef d ON d.adrelid = k.relid AND d.adnum = k.attnum"
 "), linked AS ("
 "	SELECT d.objid AS seq, true AS owned, false AS used,"
-"		CASE WHEN d.deptype = 'i' THEN k.relid END AS identity_of"
+"		CASE WHEN d.deptype = 'i' AND is_identity THEN k.relid END AS identity_of,"
+"		d.deptype = 'i' AND NOT is_identity AS is_remnant"
 "	FROM keys k JOIN pg_depend d"
 "		ON d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum"
 "	WHERE d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')"
 "  UNION ALL"
-"	SELECT d.refobjid, false, true, NULL"
+"	SELECT d.refobjid, false, true, NULL, false"
 "	FROM keys k JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = k.adoid"
 "	WHERE d.refclassid = 'pg_class'::regclass"
 ") "
 "SELECT s.oid AS relid, format('%I.%I', n.nspname, s.relname) AS qualified, s.relowner,"
 "	bool_or(l.owned) AS owned, bool_or(l.used) AS used, max(l.identity_of) AS identity_of,"
+"	bool_or(l.is_remnant) AS is_remnant,"
+"	(SELECT x.extname FROM pg_depend d JOIN pg_extension x ON x.oid = d.refobjid"
+"	 WHERE d.classid = 'pg_class'::regclass AND d.objid = s.oid"
+"		AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e') AS extension,"
 "	(SELECT string_agg(pg_describe_object(d.classid, d.objid, d.objsubid), ', '"
 "					   ORDER BY d.classid, d.objid)"
 "	 FROM pg_depend d"
@@ -262,6 +271,8 @@ snowflake_convert_collect_sequences(Conversion *conv)
 		sequence->is_owned = snowflake_convert_bool(row, "owned");
 		sequence->is_used = snowflake_convert_bool(row, "used");
 		sequence->identity_of = snowflake_convert_oid(row, "identity_of");
+		sequence->is_remnant = snowflake_convert_bool(row, "is_remnant");
+		sequence->extension = snowflake_convert_text(row, "extension");
 		sequence->dependents = snowflake_convert_text(row, "dependents");
 		conv->sequences = lappend(conv->sequences, sequence);
 	}

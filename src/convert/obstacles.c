@@ -243,6 +243,10 @@ snowflake_convert_check_columns(Conversion *conv)
 	{
 		KeySequence *sequence = lfirst(lc);
 
+		if (OidIsValid(sequence->identity_of) && sequence->extension != NULL)
+			snowflake_convert_refuse(conv, ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+									 psprintf("It is an identity column, and its sequence %s belongs to extension \"%s\".",
+											  sequence->name, sequence->extension), NULL);
 		if (OidIsValid(sequence->identity_of) && sequence->dependents != NULL)
 			snowflake_convert_refuse(conv, ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
 									 psprintf("It is an identity column, and its sequence %s is also used by: %s.",

@@ -139,6 +139,22 @@ plan_set_aside(Conversion *conv, bool before)
 }
 
 /*
+ * What an identity of pgEdge's extension leaves behind is no identity any more,
+ * but its sequence hangs on the column as if it were: no statement can drop it.
+ */
+static char *
+reason_to_keep(KeySequence *sequence)
+{
+	if (sequence->extension)
+		return psprintf("it belongs to extension \"%s\"", sequence->extension);
+	if (sequence->is_remnant)
+		return "the column needs it, though it is no identity";
+	if (sequence->dependents)
+		return psprintf("it is used by %s", sequence->dependents);
+	return sequence->is_owned ? "no default of the column used it" : "the column does not own it";
+}
+
+/*
  * Write down the statements, and what they do in words.  No statement at all:
  * there is nothing to do.
  */
@@ -218,9 +234,6 @@ snowflake_convert_plan(Conversion *conv)
 		}
 		else
 			add_notice(conv, psprintf("sequence %s is kept: %s", sequence->name,
-									  sequence->dependents ?
-									  psprintf("it is used by %s", sequence->dependents) :
-									  !sequence->is_owned ? "the column does not own it" :
-									  "no default of the column used it"));
+									  reason_to_keep(sequence)));
 	}
 }

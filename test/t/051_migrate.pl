@@ -36,13 +36,24 @@ $node->safe_psql(
 			| (7 << 12) | (pg_catalog.nextval($1) & 4095) $$;
 	CREATE TABLE orders (id bigserial PRIMARY KEY, note text DEFAULT 'old');
 	ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowflake.nextval('orders_id_seq');
-	CREATE TABLE items (order_id bigint REFERENCES orders)});
+	CREATE TABLE items (order_id bigint REFERENCES orders);
+	CREATE TABLE parts (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)});
+
+# What snowflake.convert_sequence_to_snowflake() of 2.6.0 does to an identity: the
+# column is none any more, but the sequence's dependency is internal as before
+$node->safe_psql(
+	'postgres', q{
+	UPDATE pg_attribute SET attidentity = '' WHERE attrelid = 'parts'::regclass AND attname = 'id';
+	ALTER TABLE parts ALTER COLUMN id SET DEFAULT snowflake.nextval('parts_id_seq');
+	ALTER SEQUENCE parts_id_seq NO CYCLE MAXVALUE 2});
+$node->safe_psql('postgres', 'INSERT INTO parts DEFAULT VALUES');
 $node->safe_psql('postgres', 'INSERT INTO orders DEFAULT VALUES') foreach 1 .. 20;
 $node->safe_psql('postgres', 'INSERT INTO items SELECT id FROM orders');
 
 is($node->safe_psql('postgres', $find),
-	q{orders|id|snowflake.nextval('orders_id_seq'::regclass)},
+	qq{orders|id|snowflake.nextval('orders_id_seq'::regclass)\nparts|id|snowflake.nextval('parts_id_seq'::regclass)},
 	'the columns of pgEdge\'s extension are found');
+$drop_theirs = "ALTER TABLE parts ALTER COLUMN id DROP DEFAULT; $drop_theirs";
 is($drop_theirs =~ s/DROP EXTENSION snowflake;/DROP FUNCTION snowflake.nextval;/, 1,
 	'what stands for their extension is dropped like it');
 is(SnowflakeTest::error_of($node, 'postgres', 'DROP FUNCTION snowflake.nextval')->{sqlstate},
@@ -56,6 +67,23 @@ my ($create, $go_on) = $create_ours =~ /^(CREATE EXTENSION snowflake;\n)(.*)$/s;
 $node->safe_psql('postgres', $create);
 SnowflakeTest::wait_for_mint($node, 'postgres');
 $node->safe_psql('postgres', $go_on);
+$go_on =~ s/orders/parts/g;
+$node->safe_psql('postgres', $go_on);
+is( $node->safe_psql(
+		'postgres', q{
+		INSERT INTO parts DEFAULT VALUES;
+		SELECT count(*), count(DISTINCT snowflake_node(id)), to_regclass('parts_id_seq') IS NULL FROM parts}),
+	'2|1|t',
+	'so do those of an identity, whose sequence is gone');
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE left_over (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+	UPDATE pg_attribute SET attidentity = '' WHERE attrelid = 'left_over'::regclass AND attname = 'id'});
+my ($result, $output, $notices) = $node->psql('postgres', q{
+	SELECT count(*) FROM snowflake_convert_column('left_over', 'id');
+	INSERT INTO left_over DEFAULT VALUES; SELECT id > 1000000 FROM left_over});
+is($output, "2\nt", 'one whose catalog was left as it is can be converted');
+like($notices, qr/sequence public\.left_over_id_seq is kept: the column needs it/, 'but keeps its sequence');
 $node->safe_psql('postgres', q{INSERT INTO orders (note) SELECT 'new' FROM generate_series(1, 100)});
 is( $node->safe_psql(
 		'postgres', q{
