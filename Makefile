@@ -1,10 +1,10 @@
 # snowflake: 64-bit, time-sortable Snowflake IDs
 
-EXTENSION = snowflake
+EXTENSION = snowflake snowflake_keeper
 EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(srcdir)/snowflake.control)
 # Every script that was released, as it was then.  A new version adds one that
 # updates, such as sql/snowflake--1.0--1.1.sql; CREATE EXTENSION runs it as well.
-DATA = $(sort $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/sql/snowflake--*.sql)))
+DATA = $(sort $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/sql/*.sql)))
 
 MODULE_big = snowflake
 OBJS = \
@@ -19,6 +19,7 @@ OBJS = \
 	src/counters.o \
 	src/current.o \
 	src/decode.o \
+	src/duration.o \
 	src/encode.o \
 	src/explain.o \
 	src/generator.o \
@@ -28,6 +29,7 @@ OBJS = \
 	src/mint.o \
 	src/reservation.o \
 	src/settings.o \
+	src/slot.o \
 	src/snowflake.o \
 	src/status.o \
 	src/timerange.o \
@@ -54,7 +56,7 @@ include $(PGXS)
 $(OBJS) $(OBJS:.o=.bc): $(SNOWFLAKE_HEADERS) snowflake.control
 
 # What PGXN wants, of the last commit
-DISTNAME = $(EXTENSION)-$(shell sed -n 's/^\t"version": "\(.*\)",$$/\1/p' $(srcdir)/META.json)
+DISTNAME = snowflake-$(shell sed -n 's/^\t"version": "\(.*\)",$$/\1/p' $(srcdir)/META.json)
 
 .PHONY: dist
 dist:

@@ -206,12 +206,12 @@ COMMENT ON CAST (snowflake_instant AS bigint) IS 'the same number';
 CREATE FUNCTION snowflake_bound_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_bound_support(internal) IS 'planner support for bounds';
-CREATE FUNCTION snowflake_since_support(internal) RETURNS internal
+CREATE FUNCTION snowflake_ge_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_since_support(internal) IS 'planner support for >= of a snowflake and a time';
-CREATE FUNCTION snowflake_after_support(internal) RETURNS internal
+COMMENT ON FUNCTION snowflake_ge_support(internal) IS 'planner support for >= of a snowflake and a time';
+CREATE FUNCTION snowflake_gt_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_after_support(internal) IS 'planner support for > of a snowflake and a time';
+COMMENT ON FUNCTION snowflake_gt_support(internal) IS 'planner support for > of a snowflake and a time';
 CREATE FUNCTION snowflake_range_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_range_support(internal) IS
@@ -253,28 +253,28 @@ CREATE OPERATOR <= (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTIO
 	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
 COMMENT ON OPERATOR <= (snowflake_instant, timestamptz) IS 'less than or equal, by the snowflake''s time';
 CREATE FUNCTION snowflake_ge(id snowflake_instant, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_since_support
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_ge_support
 	RETURN id::bigint > snowflake_before(ts);
 COMMENT ON FUNCTION snowflake_ge(snowflake_instant, timestamptz) IS 'implementation of >= operator';
 CREATE OPERATOR >= (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTION = snowflake_ge,
 	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
 COMMENT ON OPERATOR >= (snowflake_instant, timestamptz) IS 'greater than or equal, by the snowflake''s time';
 CREATE FUNCTION snowflake_gt(id snowflake_instant, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_after_support
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_gt_support
 	RETURN id::bigint > snowflake_until(ts);
 COMMENT ON FUNCTION snowflake_gt(snowflake_instant, timestamptz) IS 'implementation of > operator';
 CREATE OPERATOR > (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTION = snowflake_gt,
 	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
 COMMENT ON OPERATOR > (snowflake_instant, timestamptz) IS 'greater than, by the snowflake''s time';
 CREATE FUNCTION snowflake_lt(ts timestamptz, id snowflake_instant) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_after_support
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_gt_support
 	RETURN id::bigint > snowflake_until(ts);
 COMMENT ON FUNCTION snowflake_lt(timestamptz, snowflake_instant) IS 'implementation of < operator';
 CREATE OPERATOR < (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION = snowflake_lt,
 	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
 COMMENT ON OPERATOR < (timestamptz, snowflake_instant) IS 'less than, by the snowflake''s time';
 CREATE FUNCTION snowflake_le(ts timestamptz, id snowflake_instant) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_since_support
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_ge_support
 	RETURN id::bigint > snowflake_before(ts);
 COMMENT ON FUNCTION snowflake_le(timestamptz, snowflake_instant) IS 'implementation of <= operator';
 CREATE OPERATOR <= (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION = snowflake_le,
@@ -353,32 +353,6 @@ CREATE FUNCTION snowflake_current() RETURNS snowflake
 COMMENT ON FUNCTION snowflake_current() IS 'the snowflake that this session minted last';
 
 
--- The reservation
---
--- One row per node ID that this server ever had; only the keeper writes it, in
--- the database of the setting snowflake.database.  It belongs to one server, so
--- pg_dump must not carry it to another: its contents are not configuration.
-
-CREATE TABLE snowflake_reservation (
-	node integer PRIMARY KEY,
-	layout text NOT NULL,
-	reserved_until timestamptz NOT NULL
-);
-COMMENT ON TABLE snowflake_reservation IS 'how far ahead snowflakes may have been minted, by node ID';
-COMMENT ON COLUMN snowflake_reservation.node IS 'node ID';
-COMMENT ON COLUMN snowflake_reservation.layout IS 'layout of the snowflakes, canonical';
-COMMENT ON COLUMN snowflake_reservation.reserved_until IS 'no snowflake of a later tick was ever minted';
-CREATE FUNCTION snowflake_reservation_not_replicated() RETURNS trigger
-	AS 'MODULE_PATHNAME' LANGUAGE C;
-COMMENT ON FUNCTION snowflake_reservation_not_replicated() IS 'keeps logical replication out of snowflake_reservation';
-CREATE TRIGGER not_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reservation
-	FOR EACH ROW EXECUTE FUNCTION snowflake_reservation_not_replicated();
-COMMENT ON TRIGGER not_replicated ON snowflake_reservation IS 'drops what logical replication brings from another server';
-ALTER TABLE snowflake_reservation ENABLE REPLICA TRIGGER not_replicated;
-REVOKE ALL ON snowflake_reservation FROM PUBLIC;
-GRANT SELECT ON snowflake_reservation TO pg_monitor;
-
-
 -- Operation
 
 CREATE FUNCTION snowflake_status(
@@ -404,10 +378,41 @@ CREATE FUNCTION snowflake_advance(id bigint) RETURNS void
 COMMENT ON FUNCTION snowflake_advance(bigint) IS 'never mint at or below this snowflake';
 CREATE FUNCTION snowflake_accept_layout() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+CREATE FUNCTION snowflake_accept_database() RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION snowflake_status() IS 'state of the server''s generator, advice, and counters';
+COMMENT ON FUNCTION snowflake_status_reset() IS 'count from zero again in snowflake_status()';
+COMMENT ON FUNCTION snowflake_advance(bigint) IS 'never mint at or below this snowflake';
 COMMENT ON FUNCTION snowflake_accept_layout() IS 'take the configured layout in place of the stored one';
-REVOKE ALL ON FUNCTION snowflake_status_reset() FROM PUBLIC;
-REVOKE ALL ON FUNCTION snowflake_advance(bigint) FROM PUBLIC;
-REVOKE ALL ON FUNCTION snowflake_accept_layout() FROM PUBLIC;
+COMMENT ON FUNCTION snowflake_accept_database() IS 'keep a new reservation in the configured database, the old one being lost';
+
+-- These are restricted, and default privileges may have granted them to others
+-- than PUBLIC.
+
+DO $$
+DECLARE
+	command pg_catalog.text;
+BEGIN
+	FOR command IN
+		SELECT pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE',
+				p.oid::pg_catalog.regprocedure,
+				CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC'
+				ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END)
+		FROM pg_catalog.pg_proc AS p,
+			LATERAL (SELECT DISTINCT grantee FROM pg_catalog.aclexplode(
+				coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner)))) AS a
+		WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
+				'snowflake_status_reset()',
+				'snowflake_advance(bigint)',
+				'snowflake_accept_layout()',
+				'snowflake_accept_database()']::pg_catalog.regprocedure[]::pg_catalog.oid[])
+			AND a.grantee OPERATOR(pg_catalog.<>) p.proowner
+	LOOP
+		EXECUTE command;
+	END LOOP;
+END
+$$;
 
 
 -- Migration

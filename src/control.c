@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * control.c
- *	  What an operator does: functions that ask the keeper for something and
+ *	  What an administrator does: functions that ask the keeper for something and
  *	  wait for it.
  *
- * Both are revoked from PUBLIC by the script.  Like a mint they wait for at
+ * The script revokes them from everybody.  Like a mint they wait for at
  * most snowflake.max_wait.
  *
  *-------------------------------------------------------------------------
@@ -18,12 +18,14 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "duration.h"
 #include "generator.h"
 #include "io.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_accept_layout);
+PG_FUNCTION_INFO_V1(snowflake_accept_database);
 
 static int64
 deadline(void)
@@ -39,6 +41,20 @@ no_answer_error(const char *what)
 			errmsg("%s was not done within %d ms", what, snowflake_max_wait_ms),
 			errdetail("The gate is %s.", snowflake_gate_reason(pg_atomic_read_u32(&snowflake_generator->gate))),
 			errhint("The server log has the reason."));
+}
+
+/* Ask the keeper for something that opens the gate, until it is open. */
+static void
+ask_until_open(const char *function, uint32 what, int64 ends)
+{
+	while (pg_atomic_read_u32(&snowflake_generator->gate) != GATE_OPEN)
+	{
+		CHECK_FOR_INTERRUPTS();
+		snowflake_request(what);
+		if (!snowflake_wait_for_keeper(ends))
+			no_answer_error(function);
+	}
+	ConditionVariableCancelSleep();
 }
 
 /*
@@ -73,13 +89,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 						  layout->max_id));
 
 	/* nothing is asked for unless it can be done */
-	while (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
-	{
-		CHECK_FOR_INTERRUPTS();
-		snowflake_request(SNOWFLAKE_WANT_GATE);
-		if (!snowflake_wait_for_keeper(ends))
-			no_answer_error("snowflake_advance()");
-	}
+	ask_until_open("snowflake_advance()", SNOWFLAKE_WANT_GATE, ends);
 
 	floor = snowflake_last_position(layout, tick);
 	old = pg_atomic_read_u64(&gen->floor);
@@ -124,8 +134,8 @@ compare_layouts(const char *stored_text)
 
 	if (snowflake_layout_parse(stored_text, &stored) != NULL)
 		return;
-	new_id = snowflake_id_before(layout, now, true);
-	old_id = snowflake_id_before(&stored, now, true);
+	new_id = snowflake_id_until(layout, now);
+	old_id = snowflake_id_until(&stored, now);
 	if (new_id < old_id)
 		ereport(WARNING,
 				errmsg("snowflakes of the configured layout are smaller than those minted so far"),
@@ -156,13 +166,25 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 	if (snowflake_get_stored_layout(stored, sizeof(stored)))
 		compare_layouts(stored);
 
-	while (pg_atomic_read_u32(&snowflake_generator->gate) != GATE_OPEN)
-	{
-		CHECK_FOR_INTERRUPTS();
-		snowflake_request(SNOWFLAKE_WANT_LAYOUT);
-		if (!snowflake_wait_for_keeper(ends))
-			no_answer_error("snowflake_accept_layout()");
-	}
-	ConditionVariableCancelSleep();
+	ask_until_open("snowflake_accept_layout()", SNOWFLAKE_WANT_LAYOUT, ends);
+	PG_RETURN_VOID();
+}
+
+/*
+ * Keep a new reservation in the configured database, although this cluster has,
+ * or had, one elsewhere: on return the gate is open.
+ */
+Datum
+snowflake_accept_database(PG_FUNCTION_ARGS)
+{
+	int64		ends = deadline();
+
+	snowflake_require_generator("snowflake_accept_database()");
+	PreventCommandDuringRecovery("snowflake_accept_database()");
+
+	if (pg_atomic_read_u32(&snowflake_generator->gate) == GATE_OPEN)
+		ereport(NOTICE,
+				errmsg("the snowflake reservation is in the configured database already"));
+	ask_until_open("snowflake_accept_database()", SNOWFLAKE_WANT_DATABASE, ends);
 	PG_RETURN_VOID();
 }

@@ -4,8 +4,7 @@
  *	  What the generator has done since the counters were last reset.
  *
  * The counters are in shared memory and take no lock.  Minted IDs are counted
- * by each backend for itself, because one counter for all would be one more
- * cache line that every mint fights for; what is rarer is counted in common.
+ * by each backend in its slot; what is rarer is counted here, in common.
  *
  * They are lost when the server stops.
  *
@@ -13,25 +12,23 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "storage/proc.h"
 #include "storage/shmem.h"
 
 #include "clock.h"
 #include "compat.h"
 #include "counters.h"
+#include "slot.h"
 
 SnowflakeCounters *snowflake_counters = NULL;
 
-/* Shared memory to request.  Only once MaxBackends is known. */
+/* Shared memory to request. */
 Size
 snowflake_counters_size(void)
 {
-	return add_size(offsetof(SnowflakeCounters, minted),
-					mul_size(MaxBackends, sizeof(SnowflakeMintCounter)));
+	return MAXALIGN(sizeof(SnowflakeCounters));
 }
 
-/* Find the counters, or make them.  Holds AddinShmemInitLock. */
+/* Find the counters, or make them.  The caller holds AddinShmemInitLock. */
 void
 snowflake_counters_attach(void)
 {
@@ -42,9 +39,6 @@ snowflake_counters_attach(void)
 							   &found);
 	if (!found)
 	{
-		counters->nminted = MaxBackends;
-		for (int i = 0; i < counters->nminted; i++)
-			pg_atomic_init_u64(&counters->minted[i].ids, 0);
 		pg_atomic_init_u64(&counters->clock_waits.mints, 0);
 		pg_atomic_init_u64(&counters->clock_waits.total_usec, 0);
 		pg_atomic_init_u64(&counters->clock_waits.longest_usec, 0);
@@ -60,16 +54,6 @@ snowflake_counters_attach(void)
 		pg_atomic_init_u64(&counters->minted_before, 0);
 	}
 	snowflake_counters = counters;
-}
-
-static uint64
-minted_since_start(void)
-{
-	uint64		sum = 0;
-
-	for (int i = 0; i < snowflake_counters->nminted; i++)
-		sum += pg_atomic_read_u64(&snowflake_counters->minted[i].ids);
-	return sum;
 }
 
 static void
@@ -89,7 +73,7 @@ snowflake_counters_reset(void)
 {
 	SnowflakeCounters *counters = snowflake_counters;
 
-	pg_atomic_write_u64(&counters->minted_before, minted_since_start());
+	pg_atomic_write_u64(&counters->minted_before, snowflake_slots_minted());
 	reset_waits(&counters->clock_waits);
 	reset_waits(&counters->keeper_waits);
 	for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
@@ -100,14 +84,6 @@ snowflake_counters_reset(void)
 	pg_atomic_write_u64(&counters->reset_at, snowflake_wall_clock());
 }
 
-/* The counter of this process, which nobody else writes. */
-pg_atomic_uint64 *
-snowflake_my_mint_counter(void)
-{
-	Assert(MyProcNumber >= 0 && MyProcNumber < snowflake_counters->nminted);
-	return &snowflake_counters->minted[MyProcNumber].ids;
-}
-
 /* IDs minted since the reset. */
 uint64
 snowflake_minted(void)
@@ -115,7 +91,7 @@ snowflake_minted(void)
 	/* in this order: what is minted meanwhile adds to it */
 	uint64		before = pg_atomic_read_u64(&snowflake_counters->minted_before);
 
-	return minted_since_start() - before;
+	return snowflake_slots_minted() - before;
 }
 
 static void

@@ -31,17 +31,6 @@ typedef struct SnowflakeWaits
 	pg_atomic_uint64 longest_usec;	/* of one mint */
 } SnowflakeWaits;
 
-/*
- * IDs that one backend minted.  Only that backend writes it, so it costs a mint
- * a store to a cache line of its own.  Whoever has the same place in the
- * process array later goes on counting.
- */
-typedef union SnowflakeMintCounter
-{
-	pg_atomic_uint64 ids;
-	char		pad[PG_CACHE_LINE_SIZE];
-} SnowflakeMintCounter;
-
 /* All atomic, and none of them read together: each is right for its moment. */
 typedef struct SnowflakeCounters
 {
@@ -55,14 +44,7 @@ typedef struct SnowflakeCounters
 	pg_atomic_uint64 clock_step_back_largest_usec;
 
 	pg_atomic_uint64 reset_at;	/* a TimestampTz */
-	pg_atomic_uint64 minted_before; /* the sum of "minted" at the reset */
-
-	/*
-	 * By number in the process array; nobody mints but regular backends.  How
-	 * many there are is set when the server starts.
-	 */
-	int			nminted;
-	SnowflakeMintCounter minted[FLEXIBLE_ARRAY_MEMBER];
+	pg_atomic_uint64 minted_before; /* what the slots said at the reset */
 } SnowflakeCounters;
 
 /* NULL if the library was not preloaded. */
@@ -72,7 +54,6 @@ extern Size snowflake_counters_size(void);
 extern void snowflake_counters_attach(void);
 extern void snowflake_counters_reset(void);
 
-extern pg_atomic_uint64 *snowflake_my_mint_counter(void);
 extern uint64 snowflake_minted(void);
 extern void snowflake_count_sleep(SnowflakeWaits *waits, int64 usec,
 								  int64 *mint_usec);

@@ -248,7 +248,7 @@ snowflake_lower_bound(PG_FUNCTION_ARGS)
 {
 	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(0);
 	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
-	int64		before = snowflake_id_before(layout, ts, false);
+	int64		before = snowflake_id_before(layout, ts);
 
 	if (before >= layout->max_id)
 		instant_error(layout, ts);
@@ -261,7 +261,7 @@ snowflake_upper_bound(PG_FUNCTION_ARGS)
 {
 	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(0);
 	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
-	int64		id = snowflake_id_before(layout, ts, true);
+	int64		id = snowflake_id_until(layout, ts);
 
 	if (id < 0)
 		instant_error(layout, ts);

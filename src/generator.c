@@ -61,6 +61,7 @@
 #include "counters.h"
 #include "generator.h"
 #include "settings.h"
+#include "slot.h"
 
 SnowflakeGenerator *snowflake_generator = NULL;
 
@@ -80,6 +81,7 @@ generator_shmem_request(void)
 
 	RequestAddinShmemSpace(MAXALIGN(sizeof(SnowflakeGenerator)));
 	RequestAddinShmemSpace(snowflake_counters_size());
+	RequestAddinShmemSpace(snowflake_slots_size());
 
 	/* for the name; our lock itself lies beside what it guards */
 	RequestNamedLWLockTranche("snowflake", 1);
@@ -112,9 +114,11 @@ generator_shmem_startup(void)
 		pg_atomic_init_u32(&gen->raised_by, RAISED_BY_RESERVATION);
 		pg_atomic_init_u32(&gen->keeper_pid, 0);
 		pg_atomic_init_u32(&gen->failure, 0);
+		pg_atomic_init_u32(&gen->kept_in, InvalidOid);
 		ConditionVariableInit(&gen->changed);
 	}
 	snowflake_counters_attach();
+	snowflake_slots_attach();
 	LWLockRelease(AddinShmemInitLock);
 
 	snowflake_generator = gen;
@@ -139,7 +143,7 @@ snowflake_require_generator(const char *function)
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("%s needs the library \"snowflake\" to be preloaded",
 					   function),
-				errhint("ALTER SYSTEM SET shared_preload_libraries = snowflake; beside the libraries that are there already, then restart the server."));
+				errhint("Add \"snowflake\" to the setting shared_preload_libraries, which may have other libraries already, and restart the server."));
 }
 
 
@@ -200,12 +204,13 @@ snowflake_wait_for_keeper(int64 deadline_usec)
 static const char *const gate_reasons[] = {
 	[GATE_NO_KEEPER] = "closed: the keeper is not running",
 	[GATE_CONNECTING] = "closed: the keeper is connecting to its database",
-	[GATE_WAITING] = "closed: the extension is missing in the keeper's database, the first mint creates it",
-	[GATE_CREATING] = "closed: the keeper is creating the extension in its database",
+	[GATE_WAITING] = "closed: the extension snowflake_keeper is missing in the keeper's database, the first mint creates it",
+	[GATE_CREATING] = "closed: the keeper is creating its extension in its database",
 	[GATE_OPENING] = "closed: the keeper is reading the reservation",
 	[GATE_NODE_UNSET] = "closed: snowflake.node_id is not set",
 	[GATE_NODE_TOO_LARGE] = "closed: snowflake.node_id is too large for the layout",
 	[GATE_LAYOUT_CHANGED] = "closed: snowflake.layout differs from the stored layout",
+	[GATE_RESERVATION_LOST] = "closed: the reservation of this server is not in snowflake.database",
 	[GATE_STOPPING] = "closed: the keeper is stopping",
 	[GATE_OPEN] = "open",
 };
@@ -261,6 +266,17 @@ snowflake_gate_layout_changed(const char *stored_layout)
 			SNOWFLAKE_LAYOUT_TEXT_SIZE);
 	LWLockRelease(&snowflake_generator->lock);
 	snowflake_gate_set(GATE_LAYOUT_CHANGED);
+}
+
+/*
+ * Keep a closed gate closed because the reservation is or was in another place.
+ * Only the keeper.
+ */
+void
+snowflake_gate_reservation_lost(Oid kept_in)
+{
+	pg_atomic_write_u32(&snowflake_generator->kept_in, kept_in);
+	snowflake_gate_set(GATE_RESERVATION_LOST);
 }
 
 /*
@@ -326,15 +342,6 @@ snowflake_get_stored_layout(char *text, size_t size)
 	strlcpy(text, gen->stored_layout, size);
 	LWLockRelease(&snowflake_generator->lock);
 	return true;
-}
-
-/* A length of time for a message. */
-char *
-snowflake_duration(int64 usec)
-{
-	if (usec < USECS_PER_SEC)
-		return psprintf("%.3f ms", usec / 1000.0);
-	return psprintf("%.3f s", (double) usec / USECS_PER_SEC);
 }
 
 /* The ID of a position on the present node.  Takes the lock, shared. */

@@ -25,13 +25,14 @@ typedef enum SnowflakeGate
 {
 	GATE_NO_KEEPER = 0,			/* the keeper has not started, or has ended */
 	GATE_CONNECTING,			/* it connects to its database, or failed to */
-	GATE_WAITING,				/* it waits for the first mint to create the
+	GATE_WAITING,				/* it waits for the first mint to create its
 								 * extension in its database */
 	GATE_CREATING,				/* it creates the extension */
 	GATE_OPENING,				/* it reads and writes the reservation */
 	GATE_NODE_UNSET,
 	GATE_NODE_TOO_LARGE,
 	GATE_LAYOUT_CHANGED,		/* the stored layout is another one */
+	GATE_RESERVATION_LOST,		/* this cluster has one, but not here */
 	GATE_STOPPING,				/* the keeper was told to stop */
 	GATE_OPEN
 } SnowflakeGate;
@@ -42,6 +43,7 @@ typedef enum SnowflakeGate
 #define SNOWFLAKE_WANT_WATCH		0x04	/* the clock seems to be behind */
 #define SNOWFLAKE_WANT_FLOOR		0x08	/* "floor" was raised */
 #define SNOWFLAKE_WANT_LAYOUT		0x10	/* take the configured layout */
+#define SNOWFLAKE_WANT_DATABASE		0x20	/* take the configured database */
 
 /* Why "last" was raised without minting: see SnowflakeGenerator.raised_by. */
 typedef enum SnowflakeRaise
@@ -50,11 +52,6 @@ typedef enum SnowflakeRaise
 	RAISED_BY_ADVANCE			/* by snowflake_advance() */
 } SnowflakeRaise;
 
-/*
- * A "position" is a tick and a sequence number in one word: tick <<
- * sequence_bits | sequence.  Whatever the order of the layout's fields,
- * positions are consecutive, so a full sequence carries into the next tick.
- */
 typedef struct SnowflakeGenerator
 {
 	/*
@@ -131,6 +128,12 @@ typedef struct SnowflakeGenerator
 	 */
 	pg_atomic_uint32 failure;
 
+	/*
+	 * OID of the database that has, or had, the reservation, while the gate
+	 * is GATE_RESERVATION_LOST.  Only the keeper writes it, atomically.
+	 */
+	pg_atomic_uint32 kept_in;
+
 	/* Broadcast when the gate, the limit or "last" was changed by the keeper. */
 	ConditionVariable changed;
 
@@ -151,6 +154,7 @@ extern void snowflake_require_generator(const char *function);
 extern void snowflake_gate_set(SnowflakeGate reason);
 extern void snowflake_gate_close(SnowflakeGate reason);
 extern void snowflake_gate_layout_changed(const char *stored_layout);
+extern void snowflake_gate_reservation_lost(Oid kept_in);
 extern void snowflake_gate_open(int32 node, uint64 last, uint64 limit,
 								uint64 refill);
 extern void snowflake_raise(uint64 position, SnowflakeRaise by);
@@ -161,33 +165,5 @@ extern bool snowflake_wait_for_keeper(int64 deadline_usec);
 extern const char *snowflake_gate_reason(SnowflakeGate gate);
 extern bool snowflake_get_stored_layout(char *text, size_t size);
 extern int64 snowflake_position_id(uint64 position);
-extern char *snowflake_duration(int64 usec);
-
-/* The first and the last position of a tick. */
-static inline uint64
-snowflake_first_position(const SnowflakeLayout *layout, int64 tick)
-{
-	return (uint64) tick << layout->sequence_bits;
-}
-
-static inline uint64
-snowflake_last_position(const SnowflakeLayout *layout, int64 tick)
-{
-	return snowflake_first_position(layout, tick) | layout->max_sequence;
-}
-
-/* The tick of a position, and the instant at which it starts. */
-static inline int64
-snowflake_position_tick(const SnowflakeLayout *layout, uint64 position)
-{
-	return (int64) (position >> layout->sequence_bits);
-}
-
-static inline TimestampTz
-snowflake_position_time(const SnowflakeLayout *layout, uint64 position)
-{
-	return snowflake_tick_start(layout,
-								snowflake_position_tick(layout, position));
-}
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

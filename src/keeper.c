@@ -4,7 +4,7 @@
  *	  The background worker that keeps the reservation and the gate.
  *
  * The keeper is the only writer of the reservation, which is in a table in the
- * database snowflake.database: see reservation.c.
+ * database snowflake.database: see reservation.c, also for why it runs no SQL.
  *
  * Its life: connect, then rounds.  A round looks at what changed (settings,
  * requests of the backends, the clock), and does what follows: open the gate,
@@ -28,7 +28,6 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -60,14 +59,51 @@
  * which may go back by an hour just then.
  */
 #define KEEPER_RESTART_SECONDS	0
+#define RETRY_LOCKED_MS			200		/* if it failed for a lock */
 #define RETRY_ASKED_MS			1000	/* if somebody asked for something */
 #define RETRY_UNASKED_MS		10000
 
 /*
  * How long to wait for a lock: somebody else may be creating the extension, or
- * moving the table, in a transaction that waits for us because it mints.
+ * changing the table, in a transaction that waits for us because it mints.
+ *
+ * With the pause that follows, and the time to start and connect, this is less
+ * than snowflake.max_wait by default, so that a mint outlasts one such failure.
  */
-#define KEEPER_LOCK_TIMEOUT		"500ms"
+#define KEEPER_LOCK_TIMEOUT		"300ms"
+
+/*
+ * What the server or the database may have for a default, and must not be for the
+ * keeper.  Whoever owns the database can set these for it, the last of the first
+ * group to one with which a process cannot start.
+ */
+static const char *const pinned_settings[][2] = {
+	{"synchronous_commit", "on"},
+	{"default_transaction_read_only", "off"},
+	{"default_transaction_isolation", "read committed"},
+	{"default_transaction_deferrable", "off"},
+	{"lock_timeout", KEEPER_LOCK_TIMEOUT},
+	{"transaction_timeout", "0"},	/* 17 */
+	{"exit_on_error", "off"},
+	{"client_encoding", "SQL_ASCII"},
+
+	/* for what is done by SQL, the creation of the extension */
+	{"search_path", "pg_catalog, pg_temp"},
+	{"session_replication_role", "replica"},	/* no triggers */
+	{"event_triggers", "off"},	/* 17 */
+	{"default_table_access_method", "heap"},
+	{"default_tablespace", ""},
+	{"max_parallel_workers_per_gather", "0"},
+	{"max_parallel_maintenance_workers", "0"},
+	{"force_parallel_mode", "off"}, /* until 15 */
+	{"debug_parallel_query", "off"},	/* 16 */
+	{"jit", "off"},
+	{"row_security", "on"},
+	{"check_function_bodies", "on"},
+	{"standard_conforming_strings", "on"},
+	{"transform_null_equals", "off"},
+	{"restrict_nonsystem_relation_kind", ""},	/* 18 */
+};
 
 /* What a round allocates outside of transactions. */
 static MemoryContext round_context;
@@ -140,6 +176,14 @@ keeper_exit(int code, Datum arg)
 		ConditionVariableBroadcast(&gen->changed);
 }
 
+/* Pin a setting; quietly, because not every version has each. */
+static void
+pin_setting(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_SUSET, PGC_S_OVERRIDE,
+							 GUC_ACTION_SET, true, DEBUG2, false);
+}
+
 /* Register the keeper.  Only while the server preloads libraries. */
 void
 snowflake_keeper_init(void)
@@ -177,7 +221,6 @@ begin_transaction(const char *activity)
 		cancel_waits();
 
 	StartTransactionCommand();
-	SPI_connect();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgstat_report_activity(STATE_RUNNING, activity);
 }
@@ -191,7 +234,6 @@ static void
 commit_transaction(void)
 {
 	SNOWFLAKE_INJECTION_POINT("snowflake-before-commit");
-	SPI_finish();
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(round_context);
@@ -286,7 +328,9 @@ open_gate(uint32 requests)
 	int32		node = snowflake_node_id;
 	uint64		limit;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	SnowflakeReservation stored;
+	SnowflakeReservation stored = {false, 0, NULL};
+	Oid			kept_in = snowflake_reservation_database();
+	bool		exists;
 
 	if (node < 0)
 	{
@@ -302,13 +346,38 @@ open_gate(uint32 requests)
 	snowflake_layout_print(layout, text, sizeof(text));
 	begin_transaction("opening the gate");
 
+	exists = snowflake_reservation_exists();
+	if (exists)
+		stored = snowflake_reservation_read();
+
+	/*
+	 * Where nothing was minted yet there is no reservation, and minting starts
+	 * at the clock.  But if this cluster has minted, that would be below the
+	 * IDs that were ahead of it.  Shared memory knows how far they got, unless
+	 * it is new: then an administrator has to say that they are no more.
+	 */
+	if (last == 0 && OidIsValid(kept_in) &&
+		(kept_in != MyDatabaseId || !stored.found) &&
+		!(requests & SNOWFLAKE_WANT_DATABASE))
+	{
+		if (pg_atomic_read_u32(&gen->gate) != GATE_RESERVATION_LOST)
+			ereport(LOG,
+					errmsg("snowflake gate stays closed: the reservation of this server is not in database \"%s\"",
+						   snowflake_database),
+					errdetail("It was last seen in the database with OID %u.", kept_in));
+		snowflake_gate_reservation_lost(kept_in);
+		commit_transaction();
+		return;
+	}
+
 	/*
 	 * Create the extension only when somebody mints: until then its absence
 	 * may mean that an administrator is about to create it.
 	 */
-	if (!snowflake_reservation_exists())
+	if (!exists)
 	{
-		if (!(requests & (SNOWFLAKE_WANT_GATE | SNOWFLAKE_WANT_FLOOR)))
+		if (!(requests & (SNOWFLAKE_WANT_GATE | SNOWFLAKE_WANT_FLOOR |
+						  SNOWFLAKE_WANT_DATABASE)))
 		{
 			commit_transaction();
 			snowflake_gate_set(GATE_WAITING);
@@ -318,7 +387,6 @@ open_gate(uint32 requests)
 		snowflake_reservation_create();
 	}
 
-	stored = snowflake_reservation_read();
 	if (stored.other_layout != NULL && !(requests & SNOWFLAKE_WANT_LAYOUT))
 	{
 		/* to the log once, not for each mint that meets the gate */
@@ -357,10 +425,11 @@ open_gate(uint32 requests)
 	}
 	limit = reserve_up_to(last, now);
 	snowflake_reservation_write(node, snowflake_position_time(layout, limit));
+	if (kept_in != MyDatabaseId)
+		snowflake_reservation_mark_database();
 	commit_transaction();
 
 	snowflake_count(&snowflake_counters->reservations);
-	pg_atomic_write_u32(&gen->failure, 0);
 	pg_atomic_write_u32(&gen->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_write_u64(&gen->raised_to, last);
 	snowflake_gate_open(node, last, limit, refill_from(limit));
@@ -406,7 +475,6 @@ extend(uint64 floor)
 	commit_transaction();
 
 	snowflake_count(&snowflake_counters->reservations);
-	pg_atomic_write_u32(&gen->failure, 0);
 
 	/* durable from here on, so minters may use it */
 	pg_atomic_write_u64(&gen->limit, limit);
@@ -493,7 +561,9 @@ snowflake_keeper_main(Datum main_arg)
 	{
 		bool		asked = pg_atomic_read_u32(&gen->requests) != 0;
 		int64		waited_ms = (snowflake_monotonic_usec() - started_usec) / 1000;
-		int64		left_ms = (asked ? RETRY_ASKED_MS : RETRY_UNASKED_MS) - waited_ms;
+		int64		left_ms = (!asked ? RETRY_UNASKED_MS :
+							   pg_atomic_read_u32(&gen->failure) == ERRCODE_LOCK_NOT_AVAILABLE ?
+							   RETRY_LOCKED_MS : RETRY_ASKED_MS) - waited_ms;
 
 		if (left_ms <= 0)
 			break;
@@ -512,20 +582,11 @@ snowflake_keeper_main(Datum main_arg)
 		QueryCancelPending = false;
 	}
 
+	/* before it connects, so that those of the database are never in force */
+	for (size_t i = 0; i < lengthof(pinned_settings); i++)
+		pin_setting(pinned_settings[i][0], pinned_settings[i][1]);
 	BackgroundWorkerInitializeConnection(snowflake_database, NULL,
 										 BGWORKER_BYPASS_ALLOWCONN);
-
-	/* whatever the server, the database or the role has for defaults */
-	SetConfigOption("synchronous_commit", "on", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("default_transaction_isolation", "read committed", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("lock_timeout", KEEPER_LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("search_path", "pg_catalog", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("session_replication_role", "origin", PGC_SUSET, PGC_S_OVERRIDE);
-
-	/* quietly, because only 17 and later have it */
-	(void) set_config_option("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE,
-							 GUC_ACTION_SET, true, DEBUG2, false);
 
 	round_context = AllocSetContextCreate(TopMemoryContext, KEEPER_NAME,
 										  ALLOCSET_DEFAULT_SIZES);
@@ -547,6 +608,7 @@ snowflake_keeper_main(Datum main_arg)
 				ProcessConfigFile(PGC_SIGHUP);
 			}
 			sleep_ms = keeper_round();
+			pg_atomic_write_u32(&gen->failure, 0);
 		}
 		PG_CATCH();
 		{

@@ -516,16 +516,15 @@ snowflake_tick_at(const SnowflakeLayout *layout, TimestampTz ts)
 }
 
 /*
- * The largest ID whose instant is before ts, or with "inclusive", not after
- * it.  An ID's instant is the start of its tick.
+ * The largest ID whose instant is not after ts.  An ID's instant is the start of
+ * its tick.
  *
- * Every bound is made of this.  The result is -1 if there is no such ID, max_id
- * if that is true of all, and for infinity the largest number at all: there is
- * one for each possible ts, so a comparison never needs an error.
+ * The result is -1 if there is no such ID, max_id if that is true of all, and
+ * for infinity the largest number at all: there is one for each possible ts, so
+ * a comparison never needs an error.
  */
 int64
-snowflake_id_before(const SnowflakeLayout *layout, TimestampTz ts,
-					bool inclusive)
+snowflake_id_until(const SnowflakeLayout *layout, TimestampTz ts)
 {
 	int64		tick;
 
@@ -534,10 +533,17 @@ snowflake_id_before(const SnowflakeLayout *layout, TimestampTz ts,
 	if (TIMESTAMP_IS_NOEND(ts))
 		return PG_INT64_MAX;
 
-	tick = snowflake_tick_at(layout, inclusive ? ts : ts - 1);
+	tick = snowflake_tick_at(layout, ts);
 	if (tick < 0)
 		return -1;
 	if (tick >= layout->max_tick)
 		return layout->max_id;
 	return ((tick + 1) << layout->time_shift) - 1;
+}
+
+/* Likewise, the largest ID whose instant is before ts. */
+int64
+snowflake_id_before(const SnowflakeLayout *layout, TimestampTz ts)
+{
+	return snowflake_id_until(layout, TIMESTAMP_NOT_FINITE(ts) ? ts : ts - 1);
 }

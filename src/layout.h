@@ -8,7 +8,10 @@
  * the SQL functions with an explicit layout argument IMMUTABLE.
  *
  * Terms: a "tick" counts the layout's unit of time since its epoch; a
- * TimestampTz is an instant (usec since 2000-01-01 UTC, as in core).
+ * TimestampTz is an instant (usec since 2000-01-01 UTC, as in core); a
+ * "position" is a tick and a sequence number in one word, tick << sequence_bits
+ * | sequence.  Whatever the order of the fields, positions are consecutive, so a
+ * full sequence carries into the next tick.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,6 +38,9 @@
  */
 #define SNOWFLAKE_LAYOUT_TEXT_SIZE	\
 	(SNOWFLAKE_MAX_FIELDS * (SNOWFLAKE_FIELD_NAME_SIZE + 3) + 64)
+
+/* This long before a layout ends somebody should know. */
+#define SNOWFLAKE_LAYOUT_ENDS_SOON_USEC	(365 * USECS_PER_DAY)
 
 typedef struct SnowflakeField
 {
@@ -84,8 +90,8 @@ extern int64 snowflake_place_node(const SnowflakeLayout *layout, int32 node);
 extern int32 snowflake_get_node(const SnowflakeLayout *layout, int64 id);
 
 extern int64 snowflake_tick_at(const SnowflakeLayout *layout, TimestampTz ts);
-extern int64 snowflake_id_before(const SnowflakeLayout *layout,
-								 TimestampTz ts, bool inclusive);
+extern int64 snowflake_id_before(const SnowflakeLayout *layout, TimestampTz ts);
+extern int64 snowflake_id_until(const SnowflakeLayout *layout, TimestampTz ts);
 
 /* The value of one field of an ID. */
 static inline int64
@@ -127,6 +133,33 @@ static inline TimestampTz
 snowflake_tick_start(const SnowflakeLayout *layout, int64 tick)
 {
 	return layout->epoch + tick * layout->tick_usec;
+}
+
+/* The first and the last position of a tick. */
+static inline uint64
+snowflake_first_position(const SnowflakeLayout *layout, int64 tick)
+{
+	return (uint64) tick << layout->sequence_bits;
+}
+
+static inline uint64
+snowflake_last_position(const SnowflakeLayout *layout, int64 tick)
+{
+	return snowflake_first_position(layout, tick) | layout->max_sequence;
+}
+
+/* The tick of a position, and the instant at which it starts. */
+static inline int64
+snowflake_position_tick(const SnowflakeLayout *layout, uint64 position)
+{
+	return (int64) (position >> layout->sequence_bits);
+}
+
+static inline TimestampTz
+snowflake_position_time(const SnowflakeLayout *layout, uint64 position)
+{
+	return snowflake_tick_start(layout,
+								snowflake_position_tick(layout, position));
 }
 
 #endif							/* SNOWFLAKE_LAYOUT_H */

@@ -30,15 +30,14 @@
 #include "compat.h"
 #include "counters.h"
 #include "current.h"
+#include "duration.h"
 #include "generator.h"
 #include "settings.h"
+#include "slot.h"
 
 PG_FUNCTION_INFO_V1(snowflake_next);
 PG_FUNCTION_INFO_V1(snowflake_next_batch);
 PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
-
-/* Where this backend counts what it mints, NULL before the first. */
-static pg_atomic_uint64 *mint_counter = NULL;
 
 /*
  * Longest sleep before the clock is looked at again: a clock that was stepped
@@ -209,7 +208,7 @@ ended_error(void)
 			errmsg("the snowflake layout has come to its end"),
 			errdetail("Its last tick started at \"%s\".",
 					  timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick))),
-			errhint("Configure another snowflake.layout: doc/operating.md says which can follow."));
+			errhint("Configure another snowflake.layout, whose snowflakes are larger than those of this one."));
 }
 
 pg_noreturn static void
@@ -284,8 +283,7 @@ gate_error(void)
 					errmsg("snowflake.node_id is not set"),
 					errdetail("The layout has node IDs from 0 to %d; no two servers that mint may have the same.",
 							  snowflake_server_layout.max_node),
-					errhint("ALTER SYSTEM SET snowflake.node_id = %d; SELECT pg_reload_conf();",
-							Min(1, snowflake_server_layout.max_node)));
+					errhint("Set snowflake.node_id to a number that no other server has, and reload the configuration."));
 			break;
 		case GATE_NODE_TOO_LARGE:
 			snowflake_count_refusal(REFUSED_NODE);
@@ -295,8 +293,7 @@ gate_error(void)
 						   snowflake_node_id),
 					errdetail("The layout has node IDs from 0 to %d.",
 							  snowflake_server_layout.max_node),
-					errhint("ALTER SYSTEM SET snowflake.node_id = %d; SELECT pg_reload_conf();",
-							Min(1, snowflake_server_layout.max_node)));
+					errhint("Set snowflake.node_id to a number in this range that no other server has, and reload the configuration."));
 			break;
 		case GATE_LAYOUT_CHANGED:
 			if (!snowflake_get_stored_layout(stored, sizeof(stored)))
@@ -310,6 +307,25 @@ gate_error(void)
 					errdetail("Configured is \"%s\", stored is \"%s\".",
 							  configured, stored),
 					errhint("Restore the setting, or accept the change with: SELECT snowflake_accept_layout();"));
+			break;
+		case GATE_RESERVATION_LOST:
+			{
+				Oid			kept_in = pg_atomic_read_u32(&gen->kept_in);
+				char	   *database = get_database_name(kept_in);
+
+				snowflake_count_refusal(REFUSED_KEEPER);
+				ereport(ERROR,
+						errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("the snowflake reservation of this server is not in the database \"%s\"",
+							   snowflake_database),
+						database == NULL ?
+						errdetail("It was in a database that was dropped, with OID %u.",
+								  kept_in) :
+						strcmp(database, snowflake_database) == 0 ?
+						errdetail("It was there before, and was dropped or deleted.") :
+						errdetail("It is, or was, in the database \"%s\".", database),
+						errhint("Restore the setting snowflake.database. If the reservation is gone for good, an administrator can start a new one with snowflake_accept_database()."));
+			}
 			break;
 		default:
 			snowflake_count_refusal(REFUSED_KEEPER);
@@ -403,12 +419,12 @@ wait_for(const char *function, MintResult obstacle, int64 excess_usec, MintWait 
 }
 
 /* What the first mint of a backend looks at. */
-static pg_noinline pg_atomic_uint64 *
+static pg_noinline void
 begin_minting(const char *function)
 {
 	snowflake_require_generator(function);
 	refuse_in_recovery(function);
-	return snowflake_my_mint_counter();
+	snowflake_slot_take();
 }
 
 /* Issue up to "want" positions; wait for what stands in the way. */
@@ -419,8 +435,8 @@ mint(const char *function, uint64 want, Minted *minted)
 	MintResult	result;
 	int64		excess_usec = 0;
 
-	if (unlikely(mint_counter == NULL))
-		mint_counter = begin_minting(function);
+	if (unlikely(snowflake_my_slot == NULL))
+		begin_minting(function);
 
 	while (unlikely((result = try_mint(snowflake_wall_clock(), want, minted,
 									   &excess_usec)) != MINTED))
@@ -436,8 +452,7 @@ take_id(Minted *minted)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		position = minted->next++;
 
-	/* nobody else writes it, so this need not be one step */
-	pg_atomic_write_u64(mint_counter, pg_atomic_read_u64(mint_counter) + 1);
+	snowflake_slot_count();
 	snowflake_current_id = snowflake_pack(layout,
 										  snowflake_position_tick(layout, position),
 										  minted->placed_node,

@@ -3,26 +3,69 @@
  * reservation.c
  *	  The table in which the keeper keeps the reservation.
  *
- * snowflake_reservation is an ordinary table of the extension, with a row per
- * node ID.  reserved_until is the start of the last tick that may have been
- * used.  A row in a table is carried by crash recovery, replication,
- * point-in-time recovery, base backups and pg_upgrade without a line of code
- * here.
+ * snowflake_keeper.reservation is an ordinary table, with a row per node ID, and
+ * the extension snowflake_keeper has nothing else.  reserved_until is the start
+ * of the last tick that may have been used.  A row in a table is carried by crash
+ * recovery, replication, point-in-time recovery, base backups and pg_upgrade
+ * without a line of code here.
  *
- * All but the trigger run in the keeper, inside a transaction with SPI connected.
- * When that is durable, and what may be published then, is for keeper.c to
- * say.  The table is looked up each time, since an extension can be moved or
- * dropped.
+ * The keeper is a superuser in a database in which others may create, drop and
+ * configure what they like, and nothing of that may make it run their code or
+ * write where they want.  So it uses the table as PostgreSQL uses its catalogs:
+ * it locks what the name stands for, looks at what it has got, and then reads
+ * and writes rows through the table and its index.  No statement is parsed or
+ * planned, and no trigger, rule, policy, constraint or default has a part in it.
+ *
+ * What it looks at, under the lock, at each use, in check_table(): that the table
+ * and its schema belong to a superuser and to the extension, so that nobody else
+ * can have made or changed it; and that it is of the form that the code below
+ * takes for granted.  The lock keeps it so until the end of the transaction:
+ * whatever changes the form of a table, drops it or gives it away conflicts with
+ * RowExclusiveLock.  (Not so CREATE INDEX CONCURRENTLY, which is for the owner,
+ * and the owner is a superuser.)  A name that stands for another table after the
+ * wait for the lock is thus an error here, and not a write there.
+ *
+ * SQL is run once, to create the extension.  Then the current user is the
+ * bootstrap superuser, whatever the database has for a role, and the settings
+ * that matter are those of keeper.c.
+ *
+ * All but the trigger run in the keeper, inside a transaction with a snapshot.
+ * When that is durable, and what may be published then, is for keeper.c to say.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_authid_d.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_db_role_setting.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
+#include "commands/extension.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/parsenodes.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -30,41 +73,177 @@
 #include "reservation.h"
 #include "settings.h"
 
+/* The extension, and the schema that its control file names. */
+#define KEEPER_EXTENSION	"snowflake_keeper"
+#define KEEPER_SCHEMA		"snowflake_keeper"
+#define KEEPER_TABLE		"reservation"
+
+/* Its columns. */
+enum
+{
+	COLUMN_NODE = 1,
+	COLUMN_LAYOUT,
+	COLUMN_RESERVED_UNTIL,
+	COLUMNS = COLUMN_RESERVED_UNTIL
+};
+
+static const struct
+{
+	const char *name;
+	Oid			type;
+}			columns[COLUMNS] =
+{
+	{"node", INT4OID},
+	{"layout", TEXTOID},
+	{"reserved_until", TIMESTAMPTZOID},
+};
+
+/* The table, open and locked to the end of the transaction, and its index. */
+typedef struct ReservationTable
+{
+	Relation	relation;
+	Oid			index;
+} ReservationTable;
+
 PG_FUNCTION_INFO_V1(snowflake_reservation_not_replicated);
 
-/* Run a command that must have this result. */
-static void
-run(const char *command, int nargs, Oid *types, Datum *values, int expected)
-{
-	int			result = SPI_execute_with_args(command, nargs, types, values,
-											   NULL, false, 0);
 
-	if (result != expected)
-		elog(ERROR, "\"%s\" returned %s", command, SPI_result_code_string(result));
+/*
+ * What the table must be like
+ */
+
+/*
+ * Is this an index whose upkeep runs core's code only, and which finds the row
+ * of a node ID?
+ */
+static bool
+index_is_plain(Relation index)
+{
+	Form_pg_index form = index->rd_index;
+
+	return index->rd_rel->relam == BTREE_AM_OID &&
+		form->indnatts == 1 &&
+		form->indkey.values[0] == COLUMN_NODE &&
+		form->indisunique && form->indimmediate &&
+		index->rd_opfamily[0] == INTEGER_BTREE_FAM_OID &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
 }
 
-/* The schema-qualified name of the table, or NULL if the extension is missing. */
-static char *
-find_table(void)
+/*
+ * Find the index of a table, and make sure that there are no others that would
+ * have to be kept up.  REINDEX CONCURRENTLY makes a copy, so there may be two,
+ * one of which is not valid.
+ */
+static const char *
+check_indexes(Relation relation, Oid *found)
 {
-	run("SELECT pg_catalog.quote_ident(n.nspname) OPERATOR(pg_catalog.||) '.snowflake_reservation'"
-		" FROM pg_catalog.pg_extension e"
-		" JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
-		" WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake'",
-		0, NULL, NULL, SPI_OK_SELECT);
-	if (SPI_processed == 0)
-		return NULL;
-	return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	List	   *indexes = RelationGetIndexList(relation);
+	ListCell   *cell;
+
+	*found = InvalidOid;
+	foreach(cell, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+		bool		plain = index_is_plain(index);
+
+		if (plain && index->rd_index->indisvalid)
+			*found = lfirst_oid(cell);
+		index_close(index, NoLock);
+		if (!plain)
+			return "It has an index that is not the primary key on \"node\".";
+	}
+	list_free(indexes);
+	return OidIsValid(*found) ? NULL : "Its primary key on \"node\" is missing.";
 }
 
-/* The same for those who know that it is there. */
-static char *
-get_table(void)
+static const char *
+check_columns(TupleDesc desc)
 {
-	char	   *table = find_table();
+	if (desc->natts != COLUMNS)
+		return "Columns were added or dropped.";
+	for (int i = 0; i < COLUMNS; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
 
-	if (table == NULL)
-		elog(ERROR, "extension \"snowflake\" does not exist");
+		if (column->attisdropped || column->atttypid != columns[i].type ||
+			strcmp(NameStr(column->attname), columns[i].name) != 0 ||
+			!column->attnotnull || column->attgenerated != '\0')
+			return "A column was changed.";
+	}
+	return NULL;
+}
+
+static bool
+schema_is_superusers(Oid schema)
+{
+	HeapTuple	tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(schema));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = superuser_arg(((Form_pg_namespace) GETSTRUCT(tuple))->nspowner);
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * Look at a locked table.  Returns what is wrong with it, a sentence, or NULL
+ * and the index by which to find a row.
+ */
+static const char *
+check_table(Relation relation, Oid schema, Oid *index)
+{
+	Form_pg_class form = relation->rd_rel;
+	Oid			extension = get_extension_oid(KEEPER_EXTENSION, true);
+	const char *complaint;
+
+	/* nobody but a superuser had a hand in it */
+	if (!OidIsValid(extension) ||
+		getExtensionOfObject(RelationRelationId, RelationGetRelid(relation)) != extension)
+		return "It is not a member of the extension \"" KEEPER_EXTENSION "\".";
+	if (!superuser_arg(form->relowner))
+		return "Its owner is not a superuser.";
+	if (form->relnamespace != schema)
+		return "It was moved to another schema.";
+	if (!schema_is_superusers(schema))
+		return "The owner of its schema is not a superuser.";
+
+	/* and it is what the keeper can work with, durably */
+	if (form->relkind != RELKIND_RELATION || form->relam != HEAP_TABLE_AM_OID)
+		return "It is not a table of the access method \"heap\".";
+	if (form->relpersistence != RELPERSISTENCE_PERMANENT)
+		return "It does not survive a crash.";
+	complaint = check_columns(RelationGetDescr(relation));
+	return complaint != NULL ? complaint : check_indexes(relation, index);
+}
+
+/*
+ * Lock, open and check the table, or raise an error.
+ *
+ * What the name stands for may change while this waits for the lock; then it was
+ * not the right one, and check_table() says so or it is gone.
+ */
+static ReservationTable
+open_table(void)
+{
+	ReservationTable table = {NULL, InvalidOid};
+	Oid			schema = get_namespace_oid(KEEPER_SCHEMA, true);
+	Oid			relid = OidIsValid(schema) ?
+		get_relname_relid(KEEPER_TABLE, schema) : InvalidOid;
+	const char *complaint;
+
+	if (OidIsValid(relid))
+		table.relation = try_relation_open(relid, RowExclusiveLock);
+	complaint = table.relation == NULL ? "It does not exist." :
+		check_table(table.relation, schema, &table.index);
+	if (complaint != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("table \"%s.%s\" is not fit for the snowflake reservation",
+					   KEEPER_SCHEMA, KEEPER_TABLE),
+				errdetail_internal("%s", complaint),
+				errhint("Undo the change; the keeper will go on by itself."));
 	return table;
 }
 
@@ -78,36 +257,69 @@ configured_layout(void)
 	return CStringGetTextDatum(text);
 }
 
+static void
+form_values(Datum *values, int32 node, TimestampTz until)
+{
+	values[COLUMN_NODE - 1] = Int32GetDatum(node);
+	values[COLUMN_LAYOUT - 1] = configured_layout();
+	values[COLUMN_RESERVED_UNTIL - 1] = TimestampTzGetDatum(until);
+}
+
+
+/*
+ * The extension
+ */
+
+/* Is there an extension, and thus a table? */
 bool
 snowflake_reservation_exists(void)
 {
-	return find_table() != NULL;
+	return OidIsValid(get_extension_oid(KEEPER_EXTENSION, true));
+}
+
+static void
+run(const char *command)
+{
+	int			result = SPI_execute(command, false, 0);
+
+	if (result != SPI_OK_UTILITY)
+		elog(ERROR, "\"%s\" returned %s", command, SPI_result_code_string(result));
 }
 
 /*
- * Create the extension, in public if there is such a schema.  Somebody may be
- * doing the same at this moment: then this fails, and a later round of the
- * keeper finds what they made.
+ * Create the extension.  Somebody may be doing the same at this moment: then this
+ * fails, and a later round of the keeper finds what they made.
+ *
+ * The schema is created first, and not by CREATE EXTENSION, which would use one
+ * that somebody creates after it was looked for.  One that is there already has
+ * an owner, at whom the script looks.
  */
 void
 snowflake_reservation_create(void)
 {
-	const char *schema = "public";
+	Oid			save_user;
+	int			save_context;
 
-	run("SELECT FROM pg_catalog.pg_namespace"
-		" WHERE nspname OPERATOR(pg_catalog.=) 'public'",
-		0, NULL, NULL, SPI_OK_SELECT);
-	if (SPI_processed == 0)
-	{
-		schema = "snowflake";
-		run("CREATE SCHEMA IF NOT EXISTS snowflake", 0, NULL, NULL, SPI_OK_UTILITY);
-	}
 	ereport(LOG,
-			errmsg("creating extension \"snowflake\" in database \"%s\" for the reservation",
-				   snowflake_database));
-	run(psprintf("CREATE EXTENSION IF NOT EXISTS snowflake SCHEMA %s", schema),
-		0, NULL, NULL, SPI_OK_UTILITY);
+			errmsg("creating extension \"%s\" in database \"%s\" for the reservation",
+				   KEEPER_EXTENSION, snowflake_database));
+
+	/* an error ends the transaction, and that takes it back as well */
+	GetUserIdAndSecContext(&save_user, &save_context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID,
+						   save_context | SECURITY_LOCAL_USERID_CHANGE);
+	SPI_connect();
+	if (!OidIsValid(get_namespace_oid(KEEPER_SCHEMA, true)))
+		run("CREATE SCHEMA " KEEPER_SCHEMA);
+	run("CREATE EXTENSION " KEEPER_EXTENSION);
+	SPI_finish();
+	SetUserIdAndSecContext(save_user, save_context);
 }
+
+
+/*
+ * The rows
+ */
 
 /*
  * Read the rows.  Those of other node IDs count as well: a server's IDs ascend
@@ -117,66 +329,153 @@ snowflake_reservation_create(void)
 SnowflakeReservation
 snowflake_reservation_read(void)
 {
-	SnowflakeReservation stored;
-	Oid			types[] = {TEXTOID};
-	Datum		values[] = {configured_layout()};
-	bool		isnull;
-	Datum		until;
+	SnowflakeReservation stored = {false, 0, NULL};
+	ReservationTable table = open_table();
+	char	   *configured = TextDatumGetCString(configured_layout());
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(table.relation, InvalidOid, false,
+										  snapshot, 0, NULL);
+	HeapTuple	tuple;
 
-	run(psprintf("SELECT pg_catalog.max(reserved_until),"
-				 " pg_catalog.min(layout) FILTER (WHERE layout OPERATOR(pg_catalog.<>) $1)"
-				 " FROM %s", get_table()),
-		lengthof(types), types, values, SPI_OK_SELECT);
-	until = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	stored.found = !isnull;
-	stored.until = isnull ? 0 : DatumGetTimestampTz(until);
-	stored.other_layout = SPI_getvalue(SPI_tuptable->vals[0],
-									   SPI_tuptable->tupdesc, 2);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Datum		values[COLUMNS];
+		bool		nulls[COLUMNS];
+		TimestampTz until;
+		char	   *layout;
+
+		heap_deform_tuple(tuple, RelationGetDescr(table.relation), values, nulls);
+		until = DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]);
+		layout = TextDatumGetCString(values[COLUMN_LAYOUT - 1]);
+
+		stored.until = stored.found ? Max(stored.until, until) : until;
+		stored.found = true;
+		if (stored.other_layout == NULL && strcmp(layout, configured) != 0)
+			stored.other_layout = layout;
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(table.relation, NoLock);
 	return stored;
 }
 
 /*
- * Write the row of a node ID, of the configured layout.  If the table is gone,
- * it was dropped under a running generator, and is made again.
+ * Write the row of a node ID, of the configured layout.  If the extension is
+ * gone, it was dropped under a running generator, and is made again.
  */
 void
 snowflake_reservation_write(int32 node, TimestampTz until)
 {
-	Oid			types[] = {INT4OID, TEXTOID, TIMESTAMPTZOID};
-	Datum		values[] = {Int32GetDatum(node), configured_layout(),
-	TimestampTzGetDatum(until)};
-	char	   *table = find_table();
+	ReservationTable table;
+	Datum		values[COLUMNS];
+	bool		nulls[COLUMNS] = {0};
+	ScanKeyData key;
+	Snapshot	snapshot;
+	SysScanDesc scan;
+	HeapTuple	old,
+				new;
 
-	if (table == NULL)
-	{
+	if (!snowflake_reservation_exists())
 		snowflake_reservation_create();
-		table = get_table();
-	}
 
-	run(psprintf("INSERT INTO %s (node, layout, reserved_until) VALUES ($1, $2, $3)"
-				 " ON CONFLICT (node) DO UPDATE SET layout = EXCLUDED.layout,"
-				 " reserved_until = EXCLUDED.reserved_until", table),
-		lengthof(types), types, values, SPI_OK_INSERT);
+	table = open_table();
+	form_values(values, node, until);
+	new = heap_form_tuple(RelationGetDescr(table.relation), values, nulls);
 
-	/* a rule or a trigger that swallows it must not go unnoticed */
-	if (SPI_processed != 1)
-		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("the reservation was not written to %s", table),
-				errdetail("Something swallowed the row of node %d.", node),
-				errhint("Drop rules and triggers that were added to the table."));
+	ScanKeyInit(&key, COLUMN_NODE, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(node));
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = systable_beginscan(table.relation, table.index, true, snapshot, 1, &key);
+	old = systable_getnext(scan);
+	if (HeapTupleIsValid(old))
+		CatalogTupleUpdate(table.relation, &old->t_self, new);
+	else
+		CatalogTupleInsert(table.relation, new);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(table.relation, NoLock);
+	CommandCounterIncrement();
 }
 
 /* From now on the rows are of the configured layout. */
 void
 snowflake_reservation_accept_layout(void)
 {
-	Oid			types[] = {TEXTOID};
-	Datum		values[] = {configured_layout()};
+	ReservationTable table = open_table();
+	Datum		values[COLUMNS] = {0};
+	bool		nulls[COLUMNS] = {0};
+	bool		replace[COLUMNS] = {0};
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(table.relation, InvalidOid, false,
+										  snapshot, 0, NULL);
+	HeapTuple	tuple;
 
-	run(psprintf("UPDATE %s SET layout = $1", get_table()),
-		lengthof(types), types, values, SPI_OK_UPDATE);
+	values[COLUMN_LAYOUT - 1] = configured_layout();
+	replace[COLUMN_LAYOUT - 1] = true;
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		CatalogTupleUpdate(table.relation, &tuple->t_self,
+						   heap_modify_tuple(tuple,
+											 RelationGetDescr(table.relation),
+											 values, nulls, replace));
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(table.relation, NoLock);
+	CommandCounterIncrement();
 }
+
+
+/*
+ * Where the reservation is
+ *
+ * The table cannot tell that it is not the right one: that snowflake.database was
+ * changed, or that the table was dropped and the server crashed before the keeper
+ * could write it again.  So the database that has it is noted down where no
+ * database can lose it, in the shared catalog of settings, as an ALTER ROLE ALL
+ * SET of a setting that is for superusers only.
+ *
+ * Crash recovery, replication and backups carry it.  pg_dumpall does not, which
+ * is as it should be for another server, and hence neither does pg_upgrade: after
+ * that the next opening notes it down anew.
+ */
+
+/* The database in which this cluster's reservation was last seen, or InvalidOid. */
+Oid
+snowflake_reservation_database(void)
+{
+	if (snowflake_kept_in == NULL)
+		return InvalidOid;
+	return (Oid) strtoul(snowflake_kept_in, NULL, 10);
+}
+
+/* It is this one.  Part of the transaction. */
+void
+snowflake_reservation_mark_database(void)
+{
+	VariableSetStmt *set = makeNode(VariableSetStmt);
+	A_Const    *value = makeNode(A_Const);
+	char	   *database = psprintf("%u", MyDatabaseId);
+	Oid			save_user;
+	int			save_context;
+
+	value->val.sval.type = T_String;
+	value->val.sval.sval = database;
+	value->location = -1;
+	set->kind = VAR_SET_VALUE;
+	set->name = "snowflake.kept_in";
+	set->args = list_make1(value);
+
+	/* who may set it is looked at, and the database may have a role for us */
+	GetUserIdAndSecContext(&save_user, &save_context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID,
+						   save_context | SECURITY_LOCAL_USERID_CHANGE);
+	AlterSetting(InvalidOid, InvalidOid, set);
+	SetUserIdAndSecContext(save_user, save_context);
+	(void) set_config_option("snowflake.kept_in", database,
+							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SET,
+							 true, 0, false);
+	CommandCounterIncrement();
+}
+
 
 /*
  * Trigger of the table for what logical replication brings from another server:
@@ -189,6 +488,6 @@ snowflake_reservation_not_replicated(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				errmsg("%s was not called by a trigger",
-					   "snowflake_reservation_not_replicated()"));
+					   "snowflake_keeper.not_replicated()"));
 	return PointerGetDatum(NULL);
 }

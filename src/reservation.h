@@ -25,4 +25,7 @@ extern SnowflakeReservation snowflake_reservation_read(void);
 extern void snowflake_reservation_write(int32 node, TimestampTz until);
 extern void snowflake_reservation_accept_layout(void);
 
+extern Oid	snowflake_reservation_database(void);
+extern void snowflake_reservation_mark_database(void);
+
 #endif							/* SNOWFLAKE_RESERVATION_H */

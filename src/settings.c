@@ -21,8 +21,10 @@ char	   *snowflake_database = NULL;
 int			snowflake_max_lead_ms = 5;
 int			snowflake_max_wait_ms = 1000;
 int			snowflake_reservation_ms = 3000;
+char	   *snowflake_kept_in = NULL;
 
 SnowflakeLayout snowflake_server_layout;
+bool		snowflake_layout_is_fixed = false;
 
 static char *layout_text = NULL;
 
@@ -112,10 +114,11 @@ snowflake_settings_init(void)
 	 * server's layout is all these settings are for, and the configuration
 	 * file is still the only place they can come from.
 	 */
-	bool		preloading = process_shared_preload_libraries_in_progress;
-	GucContext	fixed = preloading ? PGC_POSTMASTER : PGC_SIGHUP;
+	GucContext	fixed;
 
-	if (preloading)
+	snowflake_layout_is_fixed = process_shared_preload_libraries_in_progress;
+	fixed = snowflake_layout_is_fixed ? PGC_POSTMASTER : PGC_SIGHUP;
+	if (snowflake_layout_is_fixed)
 		check_configured_layout();
 
 	/* first, because the check of the node ID uses it */
@@ -161,5 +164,15 @@ snowflake_settings_init(void)
 							3000, 1000, 60 * 60 * 1000,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+
+	/* the keeper's own note, which only it sets: see reservation.c */
+	DefineCustomStringVariable("snowflake.kept_in",
+							   "OID of the database in which this cluster keeps its reservation.",
+							   "The keeper sets it for all roles and databases.",
+							   &snowflake_kept_in,
+							   "",
+							   PGC_SUSET,
+							   GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
+							   NULL, NULL, NULL);
 	MarkGUCPrefixReserved("snowflake");
 }

@@ -19,9 +19,14 @@ extern char *snowflake_database;
 extern int	snowflake_max_lead_ms;
 extern int	snowflake_max_wait_ms;
 extern int	snowflake_reservation_ms;
+extern char *snowflake_kept_in;
 
-/* snowflake.layout, parsed; only its assign hook writes it */
+/*
+ * snowflake.layout, parsed; only its assign hook writes it.  Fixed for the life
+ * of the server if the library was preloaded, so that it may go into plans.
+ */
 extern SnowflakeLayout snowflake_server_layout;
+extern bool snowflake_layout_is_fixed;
 
 extern void snowflake_settings_init(void);
 

@@ -22,9 +22,9 @@
 #include "clock.h"
 #include "compat.h"
 #include "counters.h"
+#include "duration.h"
 #include "generator.h"
 #include "settings.h"
-#include "watch.h"
 
 PG_FUNCTION_INFO_V1(snowflake_status);
 PG_FUNCTION_INFO_V1(snowflake_status_reset);
@@ -138,6 +138,8 @@ advice(SnowflakeGate gate, int64 lead_usec)
 							layout->max_node);
 		case GATE_LAYOUT_CHANGED:
 			return "Restore snowflake.layout, or accept the change with snowflake_accept_layout().";
+		case GATE_RESERVATION_LOST:
+			return "Restore the setting snowflake.database, or start a new reservation with snowflake_accept_database().";
 		default:
 			break;
 	}
@@ -150,7 +152,7 @@ advice(SnowflakeGate gate, int64 lead_usec)
 		return psprintf("Check the server's clock: minting goes on when it is %s further.",
 						snowflake_duration(lead_usec - allowed_usec));
 	if (snowflake_wall_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
-		return "Plan for another snowflake.layout: doc/operating.md says which can follow.";
+		return "Plan for another snowflake.layout, whose snowflakes are larger than those of this one.";
 	return NULL;
 }
 

@@ -48,7 +48,6 @@
 #include "utils/typcache.h"
 
 #include "compat.h"
-#include "generator.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_before);
@@ -56,8 +55,8 @@ PG_FUNCTION_INFO_V1(snowflake_until);
 PG_FUNCTION_INFO_V1(snowflake_before_range);
 PG_FUNCTION_INFO_V1(snowflake_until_range);
 PG_FUNCTION_INFO_V1(snowflake_bound_support);
-PG_FUNCTION_INFO_V1(snowflake_since_support);
-PG_FUNCTION_INFO_V1(snowflake_after_support);
+PG_FUNCTION_INFO_V1(snowflake_ge_support);
+PG_FUNCTION_INFO_V1(snowflake_gt_support);
 PG_FUNCTION_INFO_V1(snowflake_range_support);
 
 /* The largest ID before an instant, -1 if there is none. */
@@ -65,15 +64,23 @@ Datum
 snowflake_before(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(snowflake_id_before(&snowflake_server_layout,
-										PG_GETARG_TIMESTAMPTZ(0), false));
+										PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 /* The largest ID that is not after an instant, -1 if there is none. */
 Datum
 snowflake_until(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_id_before(&snowflake_server_layout,
-										PG_GETARG_TIMESTAMPTZ(0), true));
+	PG_RETURN_INT64(snowflake_id_until(&snowflake_server_layout,
+									   PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+/* The largest ID before an instant, or with "inclusive", not after it. */
+static int64
+instant_bound(TimestampTz ts, bool inclusive)
+{
+	return inclusive ? snowflake_id_until(&snowflake_server_layout, ts) :
+		snowflake_id_before(&snowflake_server_layout, ts);
 }
 
 /*
@@ -98,13 +105,9 @@ range_bounds(RangeType *range, int64 *before, int64 *until)
 	else
 	{
 		if (!lower.infinite)
-			*before = snowflake_id_before(&snowflake_server_layout,
-										  DatumGetTimestampTz(lower.val),
-										  !lower.inclusive);
+			*before = instant_bound(DatumGetTimestampTz(lower.val), !lower.inclusive);
 		if (!upper.infinite)
-			*until = snowflake_id_before(&snowflake_server_layout,
-										 DatumGetTimestampTz(upper.val),
-										 upper.inclusive);
+			*until = instant_bound(DatumGetTimestampTz(upper.val), upper.inclusive);
 	}
 }
 
@@ -143,7 +146,7 @@ constant_argument(FuncExpr *call, int n, Oid type)
 {
 	Const	   *argument = list_nth(call->args, n);
 
-	if (snowflake_generator == NULL || !IsA(argument, Const) ||
+	if (!snowflake_layout_is_fixed || !IsA(argument, Const) ||
 		argument->constisnull || argument->consttype != type)
 		return NULL;
 	return argument;
@@ -210,9 +213,8 @@ snowflake_bound_support(PG_FUNCTION_ARGS)
 }
 
 /*
- * Simplify "id >= ts", or with "inclusive", which is as in
- * snowflake_id_before(), "id > ts", or one of these the other way round, if ts
- * is a constant.
+ * Simplify "id >= ts", or with "inclusive", which is as in instant_bound(),
+ * "id > ts", or one of these the other way round, if ts is a constant.
  */
 static Node *
 simplify_lower(Node *request, bool inclusive)
@@ -229,21 +231,20 @@ simplify_lower(Node *request, bool inclusive)
 
 		if (ts != NULL)
 			return compare_lower(list_nth(call->args, 1 - n),
-								 snowflake_id_before(&snowflake_server_layout,
-													 DatumGetTimestampTz(ts->constvalue),
-													 inclusive));
+								 instant_bound(DatumGetTimestampTz(ts->constvalue),
+											   inclusive));
 	}
 	return NULL;
 }
 
 Datum
-snowflake_since_support(PG_FUNCTION_ARGS)
+snowflake_ge_support(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_POINTER(simplify_lower((Node *) PG_GETARG_POINTER(0), false));
 }
 
 Datum
-snowflake_after_support(PG_FUNCTION_ARGS)
+snowflake_gt_support(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_POINTER(simplify_lower((Node *) PG_GETARG_POINTER(0), true));
 }

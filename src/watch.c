@@ -15,6 +15,7 @@
 
 #include "clock.h"
 #include "counters.h"
+#include "duration.h"
 #include "generator.h"
 #include "settings.h"
 #include "watch.h"
@@ -181,7 +182,7 @@ watch_layout(const Look *look)
 					   timestamptz_to_str(end),
 					   (int) ((end - look->wall) / USECS_PER_DAY)),
 				errdetail("No snowflake can be minted after that."),
-				errhint("Plan for another snowflake.layout: doc/operating.md says which can follow."));
+				errhint("Plan for another snowflake.layout, whose snowflakes are larger than those of this one."));
 	return DAY_MS;
 }
 

@@ -151,24 +151,25 @@ execute(Conversion *conv)
 
 /*
  * The ID that would be minted next.  For a dry run on a server that does not
- * mint, about that.
+ * mint, about that; one that has never minted is well all the same.
  */
 static int64
 next_id(Conversion *conv)
 {
+	SnowflakeGate gate = snowflake_generator == NULL ? GATE_NO_KEEPER :
+		pg_atomic_read_u32(&snowflake_generator->gate);
 	bool		isnull;
 
-	if (conv->dry_run &&
-		(snowflake_generator == NULL ||
-		 pg_atomic_read_u32(&snowflake_generator->gate) != GATE_OPEN))
+	if (conv->dry_run && gate != GATE_OPEN)
 	{
-		ereport(WARNING,
-				errmsg("nothing can be minted at present"),
-				errdetail("The gate is %s.",
-						  snowflake_generator == NULL ? "closed: the library is not preloaded" :
-						  snowflake_gate_reason(pg_atomic_read_u32(&snowflake_generator->gate))),
-				errhint("The conversion itself needs a server that mints: SELECT snowflake_next();"));
-		return snowflake_id_before(&snowflake_server_layout, snowflake_wall_clock(), true);
+		if (gate != GATE_WAITING)
+			ereport(WARNING,
+					errmsg("nothing can be minted at present"),
+					errdetail("The gate is %s.",
+							  snowflake_generator == NULL ? "closed: the library is not preloaded" :
+							  snowflake_gate_reason(gate)),
+					errhint("The conversion itself needs a server that mints: SELECT snowflake_next();"));
+		return snowflake_id_until(&snowflake_server_layout, snowflake_wall_clock());
 	}
 	snowflake_convert_query(psprintf("SELECT %s.snowflake_next()::pg_catalog.int8 AS id", conv->schema),
 							0, NULL, NULL);

@@ -128,12 +128,12 @@ check_id(const SnowflakeLayout *layout, int64 id)
 		REQUIRE(snowflake_tick_at(layout, end) == tick);
 }
 
-/* What the comments of snowflake_id_before() say, for any finite instant. */
+/* What the comments of snowflake_id_until() say, for any finite instant. */
 static void
 check_bounds(const SnowflakeLayout *layout, TimestampTz ts)
 {
-	int64		before = snowflake_id_before(layout, ts, false);
-	int64		until = snowflake_id_before(layout, ts, true);
+	int64		before = snowflake_id_before(layout, ts);
+	int64		until = snowflake_id_until(layout, ts);
 
 	REQUIRE(before >= -1 && before <= until && until <= layout->max_id);
 	REQUIRE(before < 0 || instant(layout, before) < ts);
@@ -150,8 +150,8 @@ check_layout(const SnowflakeLayout *layout)
 
 	check_id(layout, 0);
 	check_id(layout, layout->max_id);
-	REQUIRE(snowflake_id_before(layout, DT_NOBEGIN, true) == -1);
-	REQUIRE(snowflake_id_before(layout, DT_NOEND, false) == PG_INT64_MAX);
+	REQUIRE(snowflake_id_until(layout, DT_NOBEGIN) == -1);
+	REQUIRE(snowflake_id_before(layout, DT_NOEND) == PG_INT64_MAX);
 	check_bounds(layout, MIN_TIMESTAMP);
 	check_bounds(layout, END_TIMESTAMP - 1);
 

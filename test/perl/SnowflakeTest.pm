@@ -243,7 +243,7 @@ sub status
 }
 
 # What a node that is stopped has stored for a node ID, from single-user mode,
-# where no keeper runs: a column of snowflake_reservation, or an expression.
+# where no keeper runs: a column of snowflake_keeper.reservation, or an expression.
 # This ends crash recovery, if the node has crashed.
 sub stored
 {
@@ -258,7 +258,7 @@ sub stored
 			'-c', 'shared_preload_libraries=', $dbname
 		],
 		'<',
-		\"SELECT ($column)::text AS stored FROM snowflake_reservation WHERE node = $node_id\n",
+		\"SELECT ($column)::text AS stored FROM snowflake_keeper.reservation WHERE node = $node_id\n",
 		'>',
 		\$stdout,
 		'2>',

@@ -63,7 +63,7 @@ SELECT code, message FROM outcome('SET snowflake.no_such_setting = 1');
 SET snowflake.max_wait = '50ms';
 SHOW snowflake.max_wait;
 
--- The state, as an operator sees it.
+-- The state, as an administrator sees it.
 SELECT gate, node, layout = (snowflake_layout()).layout AS layout,
 	last_id >= (SELECT max(id) FROM orders) AS last_id,
 	lead < interval '6 ms' AS lead, reserved_until > @ last_id AS reserved,
@@ -76,11 +76,11 @@ CREATE ROLE regress_snowflake_user;
 SET ROLE regress_snowflake_user;
 SELECT code, message FROM outcome($$SELECT snowflake_advance('1')$$);
 SELECT code, message FROM outcome('SELECT snowflake_accept_layout()');
-SELECT code, message FROM outcome('TABLE snowflake_reservation');
+SELECT code, message FROM outcome('SELECT snowflake_accept_database()');
 SELECT snowflake_next() > 0 AS mints;
 RESET ROLE;
 DROP ROLE regress_snowflake_user;
 SELECT snowflake_accept_layout();
-SELECT code, message FROM outcome('SELECT snowflake_reservation_not_replicated()');
+SELECT snowflake_accept_database();
 
 DROP TABLE orders, counted, seen;

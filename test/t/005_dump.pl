@@ -25,7 +25,7 @@ $node->safe_psql(
 		id bigint PRIMARY KEY DEFAULT snowflake_next(),
 		customer bigint NOT NULL REFERENCES customers,
 		previous snowflake REFERENCES customers,
-		made timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id::snowflake, 'twitter')) STORED);
+		made timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id, 'twitter')) STORED);
 	CREATE INDEX ON orders USING hash (previous);
 	CREATE INDEX ON orders USING brin (previous);
 });
@@ -158,7 +158,7 @@ foreach my $mode ('force_custom_plan', 'force_generic_plan')
 			SET enable_seqscan = off;
 			PREPARE by_id (snowflake) AS SELECT name FROM customers WHERE id = \$1;
 			EXPLAIN (COSTS OFF) EXECUTE by_id ('$id')}),
-		qr/Index Scan using customers_pkey.*Index Cond: \(id = /s,
+		qr/Index Scan using customers_pkey.*Index Cond: \(\(id\)::bigint = /s,
 		"which the index takes, $mode");
 }
 

@@ -41,7 +41,7 @@ foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
 		'SELECT snowflake_next() FROM generate_series(1, 10)');
 	is( $node->safe_psql(
 			'postgres',
-			q{SELECT reserved_until - clock_timestamp() > interval '59 min' FROM snowflake_reservation}
+			q{SELECT reserved_until - clock_timestamp() > interval '59 min' FROM snowflake_keeper.reservation}
 		),
 		't',
 		"an hour is reserved before the $mode stop");

@@ -44,10 +44,10 @@ $primary->poll_query_until('postgres',
 # What a standby shows and refuses
 $primary->wait_for_catchup($standby);
 is( $standby->safe_psql('postgres',
-		'SELECT reserved_until FROM snowflake_reservation WHERE node = 1'),
+		'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1'),
 	$primary->safe_psql(
 		'postgres',
-		'SELECT reserved_until FROM snowflake_reservation WHERE node = 1'),
+		'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1'),
 	'the reservation shows on the standby');
 foreach my $function ('snowflake_next()', q{snowflake_advance('1')},
 	'snowflake_accept_layout()')

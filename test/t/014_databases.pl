@@ -1,7 +1,7 @@
 # All databases of a server share one generator, whose reservation is kept in
 # the database snowflake.database.  The keeper copes with what people do there:
-# create, move and drop the extension, drop the schema public, set defaults
-# that would be wrong for it, or create that database only later.
+# create and drop its extension, set defaults that would be wrong for it, name
+# another database, or create that database only later.
 
 use strict;
 use warnings;
@@ -51,7 +51,7 @@ sub has_extension
 	my ($database) = @_;
 
 	return $node->safe_psql($database,
-		q{SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'});
+		q{SELECT count(*) FROM pg_extension WHERE extname = 'snowflake_keeper'});
 }
 
 # Restart, and wait until the keeper has done what it does before a mint.
@@ -66,7 +66,7 @@ sub restart
 	return;
 }
 
-# Restart with the extension missing in the keeper's database.  It has to go
+# Restart as if nothing had been minted before.  The keeper's extension has to go
 # while nothing is minted, or the keeper would create it for what it stores at
 # the end.
 sub restart_without_extension
@@ -76,7 +76,8 @@ sub restart_without_extension
 	$node->poll_query_until('one',
 		q{SELECT gate ~ 'not set' FROM snowflake_status()})
 	  or die "gate does not close";
-	$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+	$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
+	$node->safe_psql('postgres', 'ALTER ROLE ALL RESET snowflake.kept_in');
 	$node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
 	restart('missing');
 	return;
@@ -86,78 +87,100 @@ sub restart_without_extension
 $node->poll_query_until('one',
 	q{SELECT gate ~ 'missing' FROM snowflake_status()})
   or die "keeper does not see that the extension is missing";
-pass('the status says that the extension is missing in the database postgres');
+pass('the status says that its extension is missing in the database postgres');
 is(has_extension('postgres'), 0, 'the keeper does not create it for nothing');
 mint('one');
 is(has_extension('postgres'), 1, 'but for the first mint');
 is( $node->safe_psql('postgres',
-		'SELECT node, reserved_until > clock_timestamp() FROM public.snowflake_reservation'
+		'SELECT node, reserved_until > clock_timestamp() FROM snowflake_keeper.reservation'
 	),
 	'1|t',
-	'in the schema public, and stores the reservation there');
-is($node->safe_psql($_, 'SELECT count(*) FROM snowflake_reservation'),
-	0, "there is none in database $_")
+	'and stores the reservation there');
+is( $node->safe_psql(
+		$_, q{SELECT to_regclass('snowflake_keeper.reservation') IS NULL}),
+	't',
+	"there is none in database $_")
   foreach 'one', 'two';
 foreach my $round (1 .. 3)
 {
-	mint($_) foreach 'one', 'two', 'postgres';
+	mint($_) foreach 'one', 'two';
 }
-is(SnowflakeTest::disorder(\@ids), 0, 'the IDs of three databases ascend');
+is(SnowflakeTest::disorder(\@ids), 0, 'the IDs of two databases ascend');
 
 # The reservation belongs to this server, not to what is in the database.
 my ($dump, $stderr) = run_command(
 	[ 'pg_dump', '-d', $node->connstr('postgres') ]);
-like($dump, qr/CREATE EXTENSION IF NOT EXISTS snowflake/,
+like($dump, qr/CREATE EXTENSION IF NOT EXISTS snowflake_keeper/,
 	'pg_dump dumps the extension');
-unlike($dump, qr/snowflake_reservation|reserved_until/,
+unlike($dump, qr/snowflake_keeper\.reservation|reserved_until|kept_in/,
 	'but not the reservation');
-
-# Moved while the keeper runs
-$node->safe_psql(
-	'postgres', q{
-	CREATE SCHEMA "Else Where";
-	ALTER EXTENSION snowflake SET SCHEMA "Else Where"});
-extend();
-is( $node->safe_psql('postgres',
-		q{SELECT reserved_until > clock_timestamp() FROM "Else Where".snowflake_reservation}
-	),
-	't',
-	'ALTER EXTENSION SET SCHEMA: the keeper follows');
-restart('open');
-mint('one');
-pass('also across a restart');
 
 # Dropped while the keeper runs
 my $offset = -s $node->logfile;
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 mint('one');
 extend();
 is(has_extension('postgres'), 1,
 	'DROP EXTENSION: the keeper creates it again with the next reservation');
 is( $node->safe_psql('postgres',
-		'SELECT reserved_until > clock_timestamp() FROM snowflake_reservation'),
+		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation'),
 	't',
 	'and stores that');
-is( SnowflakeTest::log_count($node, qr/LOG:  creat(?:ed|ing) extension "snowflake"/,
+is( SnowflakeTest::log_count($node, qr/LOG:  creating extension "snowflake_keeper"/,
 		$offset),
 	1, 'the log says so');
 
 # Dropped, and the server stopped before the next reservation
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 mint('one');
+my $minted =
+  $node->safe_psql('one', "SELECT snowflake_timestamp('$ids[-1]')");
 $node->stop('fast');
 is( SnowflakeTest::stored(
-		$node, 'postgres',
-		1, "reserved_until >= snowflake_timestamp('$ids[-1]')"
+		$node, 'postgres', 1, "reserved_until >= '$minted'"
 	),
 	'true',
 	'DROP EXTENSION and a clean stop: what was minted is stored all the same');
 $node->start;
 mint('one');
 
+# Dropped, and the server crashes before the next reservation: it is ahead of the
+# clock, which only the dropped row could have told.
+$node->safe_psql('one',
+	q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '1 hour'))});
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
+$node->stop('immediate');
+$node->start;
+my $error =
+  SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()');
+is($error->{sqlstate}, '55000',
+	'DROP EXTENSION and a crash: nothing is minted');
+like(
+	$error->{message},
+	qr/reservation of this server is not in the database "postgres"/,
+	'since the reservation is lost');
+like($error->{detail}, qr/^It was there before/, 'which the error says');
+like($error->{hint}, qr/snowflake_accept_database\(\)/, 'and what to do');
+is(has_extension('postgres'), 0, 'the keeper does not start a new one');
+like(SnowflakeTest::status($node, 'one', 'advice'),
+	qr/snowflake_accept_database\(\)/, 'the status has the same advice');
+$node->safe_psql('one', 'SELECT snowflake_accept_database()');
+push @ids, $node->safe_psql('one', 'SELECT snowflake_next()');
+pass('until an administrator accepts that');
+
 # Defaults of the database, which are not for the keeper
 $node->safe_psql(
 	'postgres', q{
+	CREATE ROLE app;
+	ALTER DATABASE postgres SET role = app;
+	ALTER DATABASE postgres SET session_authorization = app;
+	ALTER DATABASE postgres SET parallel_setup_cost = 0;
+	ALTER DATABASE postgres SET parallel_tuple_cost = 0;
+	ALTER DATABASE postgres SET min_parallel_table_scan_size = 0;
+	ALTER DATABASE postgres SET jit_above_cost = 0;
+	ALTER DATABASE postgres SET exit_on_error = on;
+	ALTER DATABASE postgres SET lock_timeout = 1;
+	ALTER DATABASE postgres SET idle_in_transaction_session_timeout = 1;
 	ALTER DATABASE postgres SET default_transaction_read_only = on;
 	ALTER DATABASE postgres SET synchronous_commit = off;
 	ALTER DATABASE postgres SET default_transaction_isolation = 'serializable';
@@ -165,7 +188,12 @@ $node->safe_psql(
 	ALTER DATABASE postgres SET search_path = '';
 	ALTER DATABASE postgres SET row_security = off;
 	ALTER DATABASE postgres SET statement_timeout = 1;
-	ALTER DATABASE postgres SET session_replication_role = 'replica'});
+	ALTER DATABASE postgres SET session_replication_role = 'replica';
+	CREATE DATABASE koi8 TEMPLATE template0 ENCODING 'KOI8R' LOCALE 'C'});
+
+# one with which nobody can connect to a database in UTF8
+$node->safe_psql('koi8',
+	q{ALTER DATABASE postgres SET client_encoding = 'MULE_INTERNAL'});
 restart('open');
 $offset = -s $node->logfile;
 extend();
@@ -189,15 +217,12 @@ $node->poll_query_until('one', 'SELECT snowflake_next() IS NOT NULL')
 mint('one');
 $node->safe_psql('one', 'ALTER DATABASE postgres RESET ALL');
 
-# Created by hand before the first mint, in another schema
+# Created by hand before the first mint
 restart_without_extension();
-$node->safe_psql(
-	'postgres', q{
-	CREATE SCHEMA ours;
-	CREATE EXTENSION snowflake SCHEMA ours});
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_keeper');
 mint('one');
 is( $node->safe_psql('postgres',
-		'SELECT reserved_until > clock_timestamp() FROM ours.snowflake_reservation'
+		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation'
 	),
 	't',
 	'CREATE EXTENSION by hand, before the first mint: the keeper uses it');
@@ -206,10 +231,9 @@ is( $node->safe_psql('postgres',
 $offset = -s $node->logfile;
 restart_without_extension();
 my $session = $node->background_psql('postgres');
-$session->query_safe('BEGIN; CREATE EXTENSION snowflake;');
+$session->query_safe('BEGIN; CREATE EXTENSION snowflake_keeper;');
 my $start = clock_gettime(CLOCK_MONOTONIC);
-my $error =
-  SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()');
+$error = SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()');
 my $elapsed = clock_gettime(CLOCK_MONOTONIC) - $start;
 is($error->{sqlstate}, '55000',
 	'somebody is creating the extension: a mint is refused');
@@ -228,7 +252,7 @@ pass('and has committed: minting goes on');
 # The same, but they roll back.
 restart_without_extension();
 $session = $node->background_psql('postgres');
-$session->query_safe('BEGIN; CREATE EXTENSION snowflake;');
+$session->query_safe('BEGIN; CREATE EXTENSION snowflake_keeper;');
 is( SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()')->{sqlstate},
 	'55000',
 	'somebody is creating the extension: a mint is refused');
@@ -240,19 +264,28 @@ mint('one');
 is(has_extension('postgres'), 1,
 	'and has rolled back: the keeper creates it');
 
-# Another database, without a schema public.  What was reserved stays behind
-# in the old one, so the IDs ascend only because the clock does.
+# Another database.  What was reserved stays behind in the old one, so nothing is
+# minted until that is accepted, and then the IDs ascend because the clock does.
 $node->safe_psql('postgres', 'CREATE DATABASE "Bare one"');
 $node->safe_psql('Bare one', 'DROP SCHEMA public');
 $node->append_conf('postgresql.conf', q{snowflake.database = 'Bare one'});
-restart('missing');
+restart('not in snowflake.database');
+$error = SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()');
+is($error->{sqlstate}, '55000', 'another database: nothing is minted');
+is( $error->{detail},
+	'It is, or was, in the database "postgres".',
+	'since the reservation is elsewhere');
+$node->safe_psql('one', 'SELECT snowflake_accept_database()');
 mint('one');
 is( $node->safe_psql('Bare one',
-		'SELECT reserved_until > clock_timestamp() FROM snowflake.snowflake_reservation'
+		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation'
 	),
 	't',
-	'no schema public: the keeper makes one for the extension');
+	'until it is accepted; a schema public is not needed');
 extend();
+restart('open');
+extend();
+pass('also after a restart');
 
 # A database that does not exist
 $node->append_conf('postgresql.conf', q{snowflake.database = 'Later'});
@@ -263,12 +296,16 @@ like("$error->{message} $error->{detail}", qr/"Later"/, 'which names it');
 like($error->{hint}, qr/^CREATE DATABASE "Later";/, 'and says what to do');
 my ($command) = $error->{hint} =~ /^(CREATE DATABASE "Later");/;
 $node->safe_psql('postgres', $command);
+$node->poll_query_until('one',
+	q{SELECT gate ~ 'not in snowflake.database' FROM snowflake_status()})
+  or die "keeper does not connect";
+$node->safe_psql('one', 'SELECT snowflake_accept_database()');
 $node->poll_query_until('one', 'SELECT snowflake_next() IS NOT NULL')
   or die "server does not mint";
 mint('one');
-pass('after that, without a restart, it mints');
+pass('after that, and with the loss accepted, it mints without a restart');
 is( $node->safe_psql('Later',
-		'SELECT reserved_until > clock_timestamp() FROM snowflake_reservation'),
+		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation'),
 	't',
 	'with the reservation there');
 

@@ -48,7 +48,7 @@ sub configure
 sub stored
 {
 	return $node->safe_psql('postgres',
-		'SELECT layout FROM snowflake_reservation');
+		'SELECT layout FROM snowflake_keeper.reservation');
 }
 
 # The same layout in other words
@@ -146,7 +146,7 @@ is($error->{sqlstate}, '55000',
 	'another layout and another node ID: minting is refused all the same');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
 is( $node->safe_psql('postgres',
-		'SELECT node, layout FROM snowflake_reservation ORDER BY node'),
+		'SELECT node, layout FROM snowflake_keeper.reservation ORDER BY node'),
 	join("\n", map { "$_|$canonical_new" } 1 .. 3),
 	'accepted: all rows have the new layout');
 

@@ -74,10 +74,11 @@ my $error = refused();
 is($error->{sqlstate}, '55000', 'node ID unset: minting is refused');
 like($error->{message}, qr/snowflake\.node_id/, 'the error names the setting');
 like($error->{hint},
-	qr/ALTER SYSTEM SET snowflake\.node_id = .*pg_reload_conf/,
+	qr/^Set snowflake\.node_id to a number that no other server has/,
 	'the hint says how to set it');
-is( $node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_reservation'),
-	0, 'nothing is reserved');
+is( $node->safe_psql('postgres',
+		q{SELECT to_regclass('snowflake_keeper.reservation') IS NULL}),
+	't', 'nothing is reserved');
 
 # Somebody who waits for it gets an ID as soon as it is set.
 my $session = $node->background_psql('postgres');
@@ -96,7 +97,7 @@ mint();
 # Changed.  Node 1's row is settled: an hour had been reserved.
 change_node(2);
 is( $node->safe_psql('postgres',
-		"SELECT reserved_until = snowflake_timestamp('$ids[-1]') FROM snowflake_reservation WHERE node = 1"
+		"SELECT reserved_until = snowflake_timestamp('$ids[-1]') FROM snowflake_keeper.reservation WHERE node = 1"
 	),
 	't',
 	q{changed: the old node ID's row holds the tick of its last ID});
@@ -213,7 +214,7 @@ is( $node->safe_psql(
 		'postgres', q{
 		SELECT count(*)
 		  FROM (SELECT snowflake_node(id), max(id) AS newest FROM done GROUP BY 1) AS nodes(node, newest)
-		  JOIN snowflake_reservation r USING (node)
+		  JOIN snowflake_keeper.reservation r USING (node)
 		 WHERE node < 16 AND reserved_until <> snowflake_timestamp(newest)}),
 	0,
 	'each old node ID is settled at the tick of its last ID');

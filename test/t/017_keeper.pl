@@ -92,7 +92,7 @@ $offset = -s $node->logfile;
 $node->safe_psql(
 	'postgres', qq{
 	BEGIN;
-	LOCK TABLE snowflake_reservation IN EXCLUSIVE MODE;
+	LOCK TABLE snowflake_keeper.reservation IN EXCLUSIVE MODE;
 	SELECT pg_terminate_backend($pid);
 	DO \$\$ BEGIN WHILE (SELECT gate FROM snowflake_status()) = 'open' LOOP END LOOP; END \$\$;
 	SELECT pg_terminate_backend($pid);
@@ -113,7 +113,7 @@ $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 2');
 $node->safe_psql(
 	'postgres', qq{
 	BEGIN;
-	LOCK TABLE snowflake_reservation IN EXCLUSIVE MODE;
+	LOCK TABLE snowflake_keeper.reservation IN EXCLUSIVE MODE;
 	SELECT pg_reload_conf();
 	DO \$\$ BEGIN WHILE (SELECT gate FROM snowflake_status()) = 'open' LOOP END LOOP; END \$\$;
 	SELECT pg_terminate_backend($pid);
@@ -136,7 +136,7 @@ mint();
 # A stop while it pauses after a failure: the end is stored all the same.
 $node->safe_psql('postgres', 'SELECT snowflake_next()');
 my $locker = $node->background_psql('postgres');
-$locker->query_safe('BEGIN; LOCK TABLE snowflake_reservation IN EXCLUSIVE MODE');
+$locker->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation IN EXCLUSIVE MODE');
 SnowflakeTest::wait_until(
 	'the keeper fails and pauses',
 	sub {
@@ -196,7 +196,7 @@ is(scalar(grep { $_ >= $ids[-1] } @$minted),
 # Kept from its table: minting goes on to the end of what is reserved, and the
 # keeper tries again and again.
 my $session = $node->background_psql('postgres');
-$session->query_safe('BEGIN; LOCK TABLE snowflake_reservation');
+$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $offset = -s $node->logfile;
 my $error = SnowflakeTest::error_of($node, 'postgres',
 	q{SET statement_timeout = '20s'; DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
@@ -216,10 +216,10 @@ extend();
 pass('it is unlocked: minting goes on');
 
 # The row is gone, or the table is empty: what is in memory counts.
-$node->safe_psql('postgres', 'DELETE FROM snowflake_reservation');
+$node->safe_psql('postgres', 'DELETE FROM snowflake_keeper.reservation');
 extend();
 is( $node->safe_psql('postgres',
-		'SELECT reserved_until > clock_timestamp() FROM snowflake_reservation WHERE node = 1'
+		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation WHERE node = 1'
 	),
 	't',
 	'the row was deleted: the next reservation writes it anew');

@@ -118,7 +118,7 @@ cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 # It does not return, and raises nothing, before that can be stored.
 $id = future('10 min');
 my $session = $node->background_psql('postgres');
-$session->query_safe('BEGIN; LOCK TABLE snowflake_reservation');
+$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $error = SnowflakeTest::error_of($node, 'postgres',
 	"SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id')");
 is($error->{sqlstate}, '55000', 'the table is locked: an error');
@@ -184,7 +184,7 @@ $error = SnowflakeTest::error_of($node, 'postgres',
 	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($error->{sqlstate}, '42501', 'an ordinary user may not advance');
 $node->safe_psql('postgres',
-	'GRANT EXECUTE ON FUNCTION snowflake_advance(snowflake) TO ordinary');
+	'GRANT EXECUTE ON FUNCTION snowflake_advance(bigint) TO ordinary');
 ($ret) = $node->psql('postgres',
 	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($ret, 0, 'unless granted');

@@ -135,7 +135,7 @@ is(status('minted = 0 AND reservations > 0'),
 	't', 'a new keeper reserves, and the counters are kept');
 
 my $locker = $node->background_psql('postgres');
-$locker->query_safe('BEGIN; LOCK TABLE snowflake_reservation');
+$locker->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $node->poll_query_until(
 	'postgres', q{
 	SELECT reserved_until < clock_timestamp() AND advice ~ 'SQLSTATE' FROM snowflake_status(),

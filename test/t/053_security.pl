@@ -14,7 +14,7 @@ use Test::More;
 # Every other function is for everybody.
 my @restricted = (
 	'public.snowflake_accept_layout()',
-	'public.snowflake_advance(public.snowflake)',
+	'public.snowflake_advance(bigint)',
 	'public.snowflake_status_reset()');
 
 my $node = SnowflakeTest::new_node('main');
@@ -167,6 +167,7 @@ is( join(
 # whatever the arguments are.
 my %extreme = (
 	'snowflake' => [qw(0 1 9223372036854775807)],
+	'snowflake_instant' => [qw(0 1 9223372036854775807)],
 	'timestamp with time zone' => [
 		'-infinity', '4714-11-24 00:00:00 BC +0',
 		'2026-01-01', '294276-12-31 23:59:59.999999+0',

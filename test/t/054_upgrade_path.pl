@@ -162,7 +162,7 @@ foreach my $update (@updates)
 
 # In the keeper's own database, while somebody mints
 my $reserved =
-  q{SELECT string_agg((node, layout)::text, ' ') FROM snowflake_reservation};
+  q{SELECT string_agg((node, layout)::text, ' ') FROM snowflake_keeper.reservation};
 my $rows = $node->safe_psql('postgres', $reserved);
 my $before = $node->safe_psql('postgres', 'SELECT snowflake_next()');
 my $pid = SnowflakeTest::status($node, 'postgres', 'keeper_pid');
@@ -197,7 +197,7 @@ like(
 	'a dump has the extension');
 unlike(
 	$dump,
-	qr/snowflake_reservation|snowflake_yet_another/,
+	qr/snowflake_keeper\.reservation|snowflake_yet_another/,
 	'but nothing that belongs to it');
 
 # a user who created the extension updates it, with rights that they lack

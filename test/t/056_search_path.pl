@@ -176,15 +176,15 @@ sub use_extension
 		$dbname, qq{$header
 		CREATE TABLE public.ids (id public.snowflake PRIMARY KEY DEFAULT public.snowflake_next(),
 			small public.snowflake GENERATED ALWAYS AS (public.snowflake_upper_bound('2026-01-01'::pg_catalog.timestamptz, 'twitter'::pg_catalog.text)) STORED,
-			CHECK (id OPERATOR(public.>) 5::pg_catalog.int8 AND id OPERATOR(public.>) '2000-01-01'::pg_catalog.timestamptz));
+			CHECK (id OPERATOR(pg_catalog.>) 5::pg_catalog.int8 AND id::public.snowflake_instant OPERATOR(public.>) '2000-01-01'::pg_catalog.timestamptz));
 		INSERT INTO public.ids SELECT FROM pg_catalog.generate_series(1, 1000);
 		CREATE INDEX ON public.ids (public.snowflake_node(id, 'twitter'::pg_catalog.text));
 		CREATE INDEX ON public.ids USING brin (id);
 		CREATE INDEX ON public.ids USING brin (id int8_minmax_multi_ops);
-		CREATE INDEX ON public.ids USING brin (id public.snowflake_bloom_ops);
+		CREATE INDEX ON public.ids USING brin (id int8_bloom_ops);
 		CREATE INDEX ON public.ids USING hash (id);
 		CREATE VIEW public.young AS SELECT * FROM public.ids
-			WHERE id OPERATOR(public.>=) (pg_catalog.now() OPERATOR(pg_catalog.-) '1 hour'::pg_catalog.interval)
+			WHERE id::public.snowflake_instant OPERATOR(public.>=) (pg_catalog.now() OPERATOR(pg_catalog.-) '1 hour'::pg_catalog.interval)
 			AND id OPERATOR(public.<\@) '[2000-01-01,)'::pg_catalog.tstzrange;
 		CREATE TABLE public.parts (id public.snowflake PRIMARY KEY) PARTITION BY RANGE (id);
 		CREATE TABLE public.part PARTITION OF public.parts
@@ -193,12 +193,12 @@ sub use_extension
 		ANALYZE;
 		REINDEX TABLE public.ids;
 		SELECT DISTINCT id FROM public.young ORDER BY id DESC;
-		SELECT public.min(id), public.max(id) FROM public.ids;
-		SELECT FROM public.ids i JOIN public.parts p ON i.id OPERATOR(public.=) p.id::pg_catalog.int8;
+		SELECT pg_catalog.min(id), pg_catalog.max(id) FROM public.ids;
+		SELECT FROM public.ids i JOIN public.parts p ON i.id OPERATOR(pg_catalog.=) p.id::pg_catalog.int8;
 		SET enable_seqscan = off;
-		SELECT FROM public.parts WHERE id OPERATOR(public.<) pg_catalog.now() AND id OPERATOR(public.>) 7::pg_catalog.int4;
+		SELECT FROM public.parts WHERE id::public.snowflake_instant OPERATOR(public.<) pg_catalog.now() AND id OPERATOR(pg_catalog.>) 7::pg_catalog.int4;
 		SELECT id::pg_catalog.timestamptz, id::pg_catalog.text::public.snowflake AS again FROM public.ids ORDER BY 1;
-		PREPARE q (pg_catalog.timestamptz) AS SELECT FROM public.ids WHERE id OPERATOR(public.<) \$1;
+		PREPARE q (pg_catalog.timestamptz) AS SELECT FROM public.ids WHERE id::public.snowflake_instant OPERATOR(public.<) \$1;
 		SET plan_cache_mode = force_generic_plan;
 		EXECUTE q ('2070-01-01');
 	});
@@ -256,7 +256,7 @@ $node->safe_psql('plain', 'SELECT snowflake_advance(snowflake_next())');
 $node->restart;
 SnowflakeTest::wait_for_mint($node, 'plain');
 is( join('',
-		rows('kept', 'SELECT count(*) FROM public.snowflake_reservation')),
+		rows('kept', 'SELECT count(*) FROM snowflake_keeper.reservation')),
 	'2',
 	'the keeper has kept its reservation');
 $node->stop;

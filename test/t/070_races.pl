@@ -183,7 +183,7 @@ sub stored
 	my ($node_id) = @_;
 
 	return $node->safe_psql('postgres',
-		"SELECT snowflake_upper_bound(reserved_until) FROM snowflake_reservation WHERE node = $node_id"
+		"SELECT snowflake_upper_bound(reserved_until) FROM snowflake_keeper.reservation WHERE node = $node_id"
 	);
 }
 

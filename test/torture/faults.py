@@ -116,7 +116,7 @@ class Injector:
             if self.options.small_disks:
                 os.mkdir(p.tablespace)
                 p.query(f"CREATE TABLESPACE small LOCATION '{p.tablespace}'")
-                p.query('ALTER TABLE snowflake_reservation SET TABLESPACE small')
+                p.query('ALTER TABLE snowflake_keeper.reservation SET TABLESPACE small')
         self.open_to_clients()
         self.build_standby()
 
@@ -247,7 +247,7 @@ class Injector:
         questions = ['SELECT pid, backend_type, state, wait_event_type, wait_event, query FROM pg_stat_activity',
                      'SELECT *, pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn() FROM pg_stat_replication']
         if not self.naive:
-            questions += ['SELECT * FROM snowflake_status()', 'SELECT * FROM snowflake_reservation']
+            questions += ['SELECT * FROM snowflake_status()', 'SELECT * FROM snowflake_keeper.reservation']
         with open(self.site.path('stall.txt'), 'a') as f:
             f.write(f'# {event["kind"]}: {event["detail"]}\n')
             for question in questions:
@@ -603,7 +603,7 @@ class Injector:
             cur = conn.cursor()
             # with a transaction ID from before, nothing that dies from now on can be pruned away
             cur.execute('SELECT pg_current_xact_id()')
-            server.query('VACUUM snowflake_reservation')
+            server.query('VACUUM snowflake_keeper.reservation')
             self.fill(server.tablespace)
             rows = 0
             for node in range(1023, 0, -1):
@@ -611,8 +611,8 @@ class Injector:
                     continue
                 cur.execute('SAVEPOINT row')
                 try:
-                    cur.execute('INSERT INTO snowflake_reservation (node, layout, reserved_until)'
-                                ' SELECT %s, layout, reserved_until FROM snowflake_reservation LIMIT 1', (node,))
+                    cur.execute('INSERT INTO snowflake_keeper.reservation (node, layout, reserved_until)'
+                                ' SELECT %s, layout, reserved_until FROM snowflake_keeper.reservation LIMIT 1', (node,))
                 except psycopg2.errors.DiskFull:
                     cur.execute('ROLLBACK TO SAVEPOINT row')
                     break

@@ -100,9 +100,6 @@ my %same = (
 			LEFT JOIN pg_type t ON t.oid = objid AND classid = 'pg_type'::regclass
 		WHERE extname = 'snowflake'
 			AND coalesce(typrelid, 0) = 0 AND coalesce(typelem, 0) = 0},
-	'the trigger that keeps replication out' => q{
-		SELECT tgname, tgenabled FROM pg_trigger
-		WHERE tgrelid = 'snowflake_reservation'::regclass},
 	(
 		map {
 			(
@@ -313,6 +310,12 @@ foreach my $step (1 .. $#paths)
 			  FROM snowflake_status()}),
 		'open|5|t',
 		"$name: the gate is open for the same node ID");
+	is( $new->safe_psql(
+			'postgres', q{
+			SELECT tgname, tgenabled FROM pg_trigger
+			WHERE tgrelid = 'snowflake_keeper.reservation'::regclass}),
+		'not_replicated|R',
+		"$name: replication is kept out of the reservation");
 
 	my $after = digest($new);
 	is(differences($before->{$_}, $after->{$_}), '', "$name: the same: $_")

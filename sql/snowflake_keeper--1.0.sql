@@ -1,0 +1,85 @@
+/* sql/snowflake_keeper--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION snowflake_keeper" to load this file. \quit
+
+-- The keeper's own place: see src/reservation.c.  Whoever owns the schema could
+-- put something else in the table's place, and what is in it already could be
+-- meant for this script to stumble over, so the schema must be a superuser's.
+-- Every name below is qualified for the same reason.
+
+DO $$
+BEGIN
+	IF NOT (SELECT r.rolsuper
+			FROM pg_catalog.pg_namespace n
+			JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) n.nspowner
+			WHERE n.nspname OPERATOR(pg_catalog.=) 'snowflake_keeper')
+	THEN
+		RAISE insufficient_privilege USING
+			MESSAGE = 'schema "snowflake_keeper" does not belong to a superuser',
+			DETAIL = 'Its owner could replace what the keeper of snowflakes depends on.',
+			HINT = 'Drop the schema, or rename it: the extension creates its own.';
+	END IF;
+END
+$$;
+
+-- One row per node ID that this server ever had; only the keeper writes it.  It
+-- belongs to one server, so pg_dump must not carry it to another: its contents
+-- are not configuration.
+
+CREATE TABLE snowflake_keeper.reservation (
+	node pg_catalog.int4 PRIMARY KEY,
+	layout pg_catalog.text NOT NULL,
+	reserved_until pg_catalog.timestamptz NOT NULL
+);
+COMMENT ON TABLE snowflake_keeper.reservation IS 'how far ahead snowflakes may have been minted, by node ID';
+COMMENT ON COLUMN snowflake_keeper.reservation.node IS 'node ID';
+COMMENT ON COLUMN snowflake_keeper.reservation.layout IS 'layout of the snowflakes, canonical';
+COMMENT ON COLUMN snowflake_keeper.reservation.reserved_until IS 'no snowflake of a later tick was ever minted';
+
+-- A publication of all tables would carry the rows of another server here, and
+-- those of the same node ID over this server's own.  Nothing but the apply worker
+-- of a subscription fires this trigger: the keeper's writes fire none.
+
+CREATE FUNCTION snowflake_keeper.not_replicated() RETURNS trigger
+	AS '$libdir/snowflake', 'snowflake_reservation_not_replicated' LANGUAGE C;
+COMMENT ON FUNCTION snowflake_keeper.not_replicated() IS 'drops what logical replication brings from another server';
+
+CREATE TRIGGER not_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake_keeper.reservation
+	FOR EACH ROW EXECUTE FUNCTION snowflake_keeper.not_replicated();
+COMMENT ON TRIGGER not_replicated ON snowflake_keeper.reservation IS 'keeps logical replication out of the reservation';
+ALTER TABLE snowflake_keeper.reservation ENABLE REPLICA TRIGGER not_replicated;
+
+-- Default privileges may have granted anything to anybody.
+
+DO $$
+DECLARE
+	command pg_catalog.text;
+BEGIN
+	FOR command IN
+		SELECT pg_catalog.format('REVOKE ALL ON %s FROM %s CASCADE', o.name,
+				CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC'
+				ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END)
+		FROM (
+			SELECT 'TABLE snowflake_keeper.reservation', relowner,
+				coalesce(relacl, pg_catalog.acldefault('r', relowner))
+			FROM pg_catalog.pg_class
+			WHERE oid OPERATOR(pg_catalog.=) 'snowflake_keeper.reservation'::pg_catalog.regclass
+			UNION ALL
+			SELECT 'FUNCTION snowflake_keeper.not_replicated()', proowner,
+				coalesce(proacl, pg_catalog.acldefault('f', proowner))
+			FROM pg_catalog.pg_proc
+			WHERE oid OPERATOR(pg_catalog.=) 'snowflake_keeper.not_replicated()'::pg_catalog.regprocedure
+			UNION ALL
+			SELECT 'SCHEMA snowflake_keeper', nspowner, nspacl
+			FROM pg_catalog.pg_namespace
+			WHERE nspname OPERATOR(pg_catalog.=) 'snowflake_keeper') AS o (name, owner, acl),
+			LATERAL (SELECT DISTINCT grantee FROM pg_catalog.aclexplode(o.acl)) AS a
+		WHERE a.grantee OPERATOR(pg_catalog.<>) o.owner
+	LOOP
+		EXECUTE command;
+	END LOOP;
+END
+$$;
+GRANT USAGE ON SCHEMA snowflake_keeper TO pg_monitor;
+GRANT SELECT ON snowflake_keeper.reservation TO pg_monitor;
