@@ -10,6 +10,7 @@ MODULE_big = snowflake
 OBJS = \
 	src/control.o \
 	src/convert/convert.o \
+	src/convert/expressions.o \
 	src/convert/facts.o \
 	src/convert/locks.o \
 	src/convert/obstacles.o \

@@ -53,6 +53,8 @@ collect(Conversion *conv)
 	snowflake_convert_collect_sequences(conv);
 	snowflake_convert_collect_references(conv);
 	snowflake_convert_check_columns(conv);
+	snowflake_convert_check_row_types(conv);
+	snowflake_convert_check_expressions(conv);
 	AtEOXact_GUC(false, nest_level);
 }
 

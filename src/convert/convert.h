@@ -139,6 +139,10 @@ extern void snowflake_convert_check_columns(Conversion *conv);
 pg_noreturn extern void snowflake_convert_refuse(Conversion *conv, int sqlstate,
 												 const char *reason, const char *hint);
 
+/* expressions.c */
+extern void snowflake_convert_check_expressions(Conversion *conv);
+extern void snowflake_convert_check_row_types(Conversion *conv);
+
 /* roles.c */
 extern void snowflake_convert_become(Oid role, int flags, SavedRole *saved);
 extern void snowflake_convert_return(const SavedRole *saved);

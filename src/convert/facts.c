@@ -63,6 +63,8 @@ static const char *columns_query =
 "	(SELECT min(f.confrelid::regclass::text) FROM pg_constraint f"
 "	 WHERE f.contype = 'f' AND f.conrelid = a.attrelid AND a.attnum = ANY (f.conkey)) AS referenced,"
 "	CASE WHEN c.relkind = 'f' THEN format('%I.%I is a foreign table.', n.nspname, c.relname)"
+"		WHEN pg_is_other_temp_schema(n.oid)"
+"			THEN format('%I.%I is a temporary table of another session.', n.nspname, c.relname)"
 "		WHEN c.reloftype <> 0 THEN format('%I.%I is a typed table.', n.nspname, c.relname)"
 "		WHEN k.attnum IS NOT NULL"
 "			THEN format('Its type would change, and column %I is part of the partition key of %I.%I.',"

@@ -236,6 +236,38 @@ SELECT code, message, detail, hint FROM (VALUES
 \x
 SELECT count(*) FROM snowflake_convert_column('watched', NULL);
 
+-- What only the new types would show: a dry run fails as the conversion would
+CREATE TABLE row_type (id int PRIMARY KEY);
+CREATE TABLE uses_row_type (r row_type[]);
+CREATE FUNCTION of_int(int) RETURNS int LANGUAGE sql IMMUTABLE RETURN $1;
+CREATE FUNCTION of_either(int) RETURNS int LANGUAGE sql IMMUTABLE RETURN $1;
+CREATE FUNCTION of_either(bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS 'BEGIN RETURN $1; END';
+CREATE OPERATOR ### (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq, COMMUTATOR = ###);
+CREATE TABLE expression_index (id int PRIMARY KEY);
+CREATE INDEX expression_index_f ON expression_index (of_int(id));
+CREATE TABLE predicate (id int PRIMARY KEY);
+CREATE INDEX predicate_f ON predicate ((1)) WHERE id ### 5;
+CREATE TABLE volatile_index (id int PRIMARY KEY);
+CREATE INDEX volatile_index_f ON volatile_index (of_either(id));
+CREATE TABLE operator_class (id int PRIMARY KEY);
+CREATE INDEX operator_class_o ON operator_class USING brin (id int4_bloom_ops);
+CREATE TABLE exclusion (id int PRIMARY KEY, EXCLUDE USING hash (of_int(id) WITH =));
+CREATE TABLE exclusion_2 (id int PRIMARY KEY, EXCLUDE USING btree (id WITH =) WHERE (id > 5));
+CREATE TABLE check_operator (id int PRIMARY KEY, CHECK (id ### 5 OR true));
+CREATE TABLE statistics_of (id int PRIMARY KEY, k int);
+CREATE STATISTICS statistics_of_s ON (of_int(id)), k FROM statistics_of;
+CREATE TABLE reference_of (id int PRIMARY KEY);
+CREATE TABLE reference_to (r int REFERENCES reference_of CHECK (of_int(r) > 0));
+SELECT d.statement, d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
+	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,check_operator,statistics_of,reference_of}'::text[]) t,
+		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', dry_run => true)', t)) d,
+		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'')', t)) c;
+SELECT snowflake_convert_column('check_operator', 'id', dry_run => true);
+DROP TABLE uses_row_type, row_type, expression_index, predicate, volatile_index, operator_class, exclusion, exclusion_2,
+	check_operator, statistics_of, reference_to, reference_of;
+DROP OPERATOR ### (int, int);
+DROP FUNCTION of_int, of_either(int), of_either(bigint);
+
 -- Keys that are in the way
 CREATE TABLE negative (id int);
 INSERT INTO negative VALUES (-1), (1);

@@ -17,6 +17,11 @@ my $node = SnowflakeTest::new_node(
 	conf => 'client_min_messages = warning');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE owner');
+
+# A healthy server that has not minted yet is no reason for an alarm
+my ($ret, $stdout, $stderr) = $node->psql('postgres',
+	q{CREATE TABLE t (id serial); SELECT count(*) FROM snowflake_convert_column('t', 'id', dry_run => true); DROP TABLE t});
+is("$stdout$stderr", '3', 'a dry run before the first mint warns of nothing');
 SnowflakeTest::wait_for_mint($node, 'postgres');
 
 # A key with rows, references from two tables, and a partitioned table
@@ -347,7 +352,7 @@ is( SnowflakeTest::error_of(
 		$node, 'restored', q{SELECT "My ext".snowflake_convert_column('more', 'id')})->{sqlstate},
 	'55000',
 	'refused where nothing is minted');
-my ($ret, $stdout, $stderr) = $node->psql('restored',
+($ret, $stdout, $stderr) = $node->psql('restored',
 	q{SELECT count(*) FROM "My ext".snowflake_convert_column('more', 'id', dry_run => true)});
 is($stdout, '3', 'a dry run says what it would do all the same');
 like($stderr, qr/WARNING:  nothing can be minted/, 'and warns');
