@@ -24,7 +24,6 @@
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -40,22 +39,34 @@
 PG_FUNCTION_INFO_V1(snowflake_convert_column);
 
 
-/* Find out all that there is to know, with a safe search_path. */
+/*
+ * Find out all that there is to know before locks, with a safe search_path, of
+ * the caller's own role.
+ */
 static void
 collect(Conversion *conv)
 {
-	int			nest_level = NewGUCNestLevel();
+	SavedRole	saved;
 
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	snowflake_convert_become(GetUserId(), 0, &saved);
 	snowflake_convert_check_table(conv);
 	snowflake_convert_collect_columns(conv);
 	snowflake_convert_collect_sequences(conv);
 	snowflake_convert_collect_references(conv);
 	snowflake_convert_check_columns(conv);
+	snowflake_convert_return(&saved);
+}
+
+/* Likewise, with the locks. */
+static void
+check_definitions(Conversion *conv)
+{
+	SavedRole	saved;
+
+	snowflake_convert_become(GetUserId(), 0, &saved);
 	snowflake_convert_check_row_types(conv);
 	snowflake_convert_check_expressions(conv);
-	AtEOXact_GUC(false, nest_level);
+	snowflake_convert_return(&saved);
 }
 
 /*
@@ -334,6 +345,7 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 					   conv.key->name, conv.key->table));
 	else
 	{
+		check_definitions(&conv);
 		check_keys(&conv);
 		warn_of_partitions(&conv);
 		if (!conv.dry_run)

@@ -9,7 +9,8 @@
  * far as that depends on types, while nothing has been changed: the columns of a
  * table in a ParseState are given the types that they will have.
  *
- * Everything is done with the rights of the owner of the table, as it will be.
+ * Everything is done with the rights of the owner of the table, as it will be,
+ * and needs the locks of locks.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -216,7 +217,7 @@ snowflake_convert_check_expressions(Conversion *conv)
 	foreach(lc, definitions)
 	{
 		Definition *definition = lfirst(lc);
-		Relation	rel = table_open(definition->relid, AccessShareLock);
+		Relation	rel = table_open(definition->relid, NoLock);
 		ErrorContextCallback context;
 		SavedRole	saved;
 
@@ -245,7 +246,7 @@ snowflake_convert_check_row_types(Conversion *conv)
 
 		if (!OidIsValid(column->new_type))
 			continue;
-		rel = table_open(column->relid, AccessShareLock);
+		rel = table_open(column->relid, NoLock);
 		find_composite_type_dependencies(rel->rd_rel->reltype, rel, NULL);
 		table_close(rel, NoLock);
 	}
