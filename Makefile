@@ -8,7 +8,8 @@ DATA = $(sort $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/sql/*.sql)))
 
 MODULE_big = snowflake
 OBJS = \
-	src/control.o \
+	src/admin.o \
+	src/bits.o \
 	src/convert/convert.o \
 	src/convert/expressions.o \
 	src/convert/facts.o \
@@ -22,19 +23,23 @@ OBJS = \
 	src/decode.o \
 	src/duration.o \
 	src/encode.o \
-	src/explain.o \
+	src/gate.o \
 	src/generator.o \
 	src/io.o \
 	src/keeper.o \
 	src/layout.o \
 	src/mint.o \
+	src/refusal.o \
+	src/request.o \
 	src/reservation.o \
 	src/settings.o \
+	src/shmem.o \
 	src/slot.o \
 	src/snowflake.o \
 	src/status.o \
 	src/timerange.o \
-	src/watch.o
+	src/watch.o \
+	src/worker.o
 SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
 
 PG_CPPFLAGS = -I$(srcdir)/src -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'

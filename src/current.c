@@ -33,8 +33,8 @@ forget_at_discard(PlannedStmt *pstmt, const char *queryString,
 {
 	/* before the command, which may free its own statement */
 	bool		discards = IsA(pstmt->utilityStmt, DiscardStmt) &&
-		(castNode(DiscardStmt, pstmt->utilityStmt)->target == DISCARD_ALL ||
-		 castNode(DiscardStmt, pstmt->utilityStmt)->target == DISCARD_SEQUENCES);
+	(castNode(DiscardStmt, pstmt->utilityStmt)->target == DISCARD_ALL ||
+	 castNode(DiscardStmt, pstmt->utilityStmt)->target == DISCARD_SEQUENCES);
 
 	(prev_ProcessUtility ? prev_ProcessUtility : standard_ProcessUtility)
 		(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * generator.c
- *	  The generator that all backends of a server share: its state, the gate,
- *	  and requests to the keeper.  mint.c is the minting.
+ *	  The generator that all backends of a server share: its state, and every
+ *	  line that writes it.  So the promise can be checked here.
  *
  * The promise: no position (tick, sequence) is issued twice, and every mint
  * gets a larger one than any mint that returned before it began, whatever the
@@ -21,11 +21,11 @@
  * 2. After a crash, no mint gets a position from before: each was at or below
  *	  "limit" when it was issued.  The keeper commits a reservation, and waits
  *	  until the commit is durable (and on the synchronous standbys, if there are
- *	  any), before it stores the "limit" that follows from it.  So the stored
- *	  reservation is never below any "limit" that a minter could have read, and
- *	  the next keeper raises "last" to the end of the stored reservation before
- *	  it opens the gate.  A crash between the commit and the store only wastes
- *	  the reserved time.
+ *	  any), before it calls snowflake_gate_open() or snowflake_extend() with the
+ *	  limit that follows from it.  So the stored reservation is never below any
+ *	  "limit" that a minter could have read, and the next keeper raises "last" to
+ *	  the end of the stored reservation when it opens the gate.  A crash between
+ *	  the commit and the call only wastes the reserved time.
  *
  * 3. No mint slips past a closing gate.  Minters hold the lock shared from
  *	  before they read the gate until after their compare-and-swap.  The keeper
@@ -35,6 +35,10 @@
  *	  the gate closed, since the lock's release and acquisition order the
  *	  memory.  Thus when snowflake_gate_close() returns, "last" and the node
  *	  stand still, and the keeper may store "last" as the exact end.
+ *
+ * 4. Who took several positions in one step stops using them when others may
+ *	  expect larger ones: after an opening of the gate, which may be for another
+ *	  node, and at or below the floor of snowflake_advance().
  *
  * The lock is held exclusively for what a mint depends on: opening the gate,
  * and the node.  LWLocks let shared lockers overtake a waiting exclusive one,
@@ -49,96 +53,158 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
-
-#include "miscadmin.h"
-#include "storage/ipc.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "utils/wait_event.h"
 
-#include "clock.h"
 #include "compat.h"
-#include "counters.h"
 #include "generator.h"
+#include "request.h"
 #include "settings.h"
-#include "slot.h"
 
-SnowflakeGenerator *snowflake_generator = NULL;
-
-static shmem_request_hook_type prev_shmem_request_hook = NULL;
-static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
-
-
-/*
- * Shared memory
- */
-
-static void
-generator_shmem_request(void)
+/* What every mint touches. */
+typedef struct HotState
 {
-	if (prev_shmem_request_hook)
-		prev_shmem_request_hook();
+	/*
+	 * The lock, and the newest position issued.  Minters advance "last" by
+	 * compare-and-swap while they hold the lock shared; the keeper raises it
+	 * the same way, or with the lock held exclusively.  It never goes down.
+	 *
+	 * Every mint writes both, so they share a cache line, and have it for
+	 * themselves: what follows is read by every mint and must not be
+	 * invalidated by the others.
+	 */
+	LWLock		lock;
+	pg_atomic_uint64 last;
+	char		pad_last[PG_CACHE_LINE_SIZE - sizeof(LWLock) - sizeof(pg_atomic_uint64)];
 
-	RequestAddinShmemSpace(MAXALIGN(sizeof(SnowflakeGenerator)));
-	RequestAddinShmemSpace(snowflake_counters_size());
-	RequestAddinShmemSpace(snowflake_slots_size());
+	/*
+	 * Newest position that may be issued, and the one from which on the
+	 * keeper has to be asked for more.  Only the keeper writes them.  While
+	 * the gate is open they only go up, and are set without the lock: to a
+	 * minter that reads an old value less is allowed, never more.
+	 */
+	pg_atomic_uint64 limit;
+	pg_atomic_uint64 refill;
 
-	/* for the name; our lock itself lies beside what it guards */
-	RequestNamedLWLockTranche("snowflake", 1);
+	/*
+	 * A SnowflakeGate.  Only the keeper writes it: to GATE_OPEN with the lock
+	 * held exclusively; to anything else without, and if it was open, the
+	 * keeper takes the lock exclusively afterwards, to wait out the mints in
+	 * flight.  A minter reads it while it holds the lock.
+	 */
+	pg_atomic_uint32 gate;
+
+	/*
+	 * How often the gate was opened, and for which node.  Only the keeper
+	 * writes them, while the gate is closed and with the lock held
+	 * exclusively.  The number is also read without the lock.
+	 */
+	pg_atomic_uint32 opening;
+	int32		node;
+	int64		placed_node;
+
+	/* What is above is read by every mint, what is below changes now and then */
+	char		pad_limit[PG_CACHE_LINE_SIZE];
+} HotState;
+
+/* What the keeper keeps. */
+typedef struct KeptState
+{
+	/*
+	 * Largest position that snowflake_advance() asked for.  Anybody raises
+	 * it, atomically.
+	 */
+	pg_atomic_uint64 floor;
+
+	/*
+	 * Position and reason of the last raise without minting.  Only the keeper
+	 * writes them, atomically; they serve messages and the status only.
+	 */
+	pg_atomic_uint64 raised_to;
+	pg_atomic_uint32 raised_by;
+
+	/*
+	 * The gate was closed, and the exact end, which stands still since, is
+	 * not stored yet.  Only the keeper, which does that before it opens the
+	 * gate again; if it fails, its successor does.
+	 */
+	bool		unsettled;
+
+	/*
+	 * OID of the database that has, or had, the reservation, while the gate
+	 * is GATE_RESERVATION_LOST.  Only the keeper writes it, atomically; it
+	 * serves messages only.
+	 */
+	pg_atomic_uint32 kept_in;
+
+	/*
+	 * Canonical text of the stored layout, while the gate is
+	 * GATE_LAYOUT_CHANGED.  The lock.
+	 */
+	char		stored_layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+} KeptState;
+
+typedef struct SnowflakeGenerator
+{
+	HotState	hot;
+	KeptState	kept;
+} SnowflakeGenerator;
+
+/* Both NULL if the library was not preloaded. */
+static HotState *hot = NULL;
+static KeptState *kept = NULL;
+
+
+/* Shared memory to request. */
+Size
+snowflake_generator_size(void)
+{
+	return MAXALIGN(sizeof(SnowflakeGenerator));
 }
 
-static void
-generator_shmem_startup(void)
+/*
+ * Find the generator, or make it: closed, and without a keeper.  The caller holds
+ * AddinShmemInitLock.  "tranche" is for the lock.
+ */
+void
+snowflake_generator_attach(int tranche)
 {
 	SnowflakeGenerator *gen;
 	bool		found;
 
-	if (prev_shmem_startup_hook)
-		prev_shmem_startup_hook();
+	gen = ShmemInitStruct("snowflake generator", snowflake_generator_size(), &found);
+	hot = &gen->hot;
+	kept = &gen->kept;
+	if (found)
+		return;
 
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	gen = ShmemInitStruct("snowflake", sizeof(SnowflakeGenerator), &found);
-	if (!found)
-	{
-		/* zero is right for all that is not atomic: closed, no keeper */
-		memset(gen, 0, sizeof(*gen));
-		LWLockInitialize(&gen->lock,
-						 GetNamedLWLockTranche("snowflake")->lock.tranche);
-		pg_atomic_init_u64(&gen->last, 0);
-		pg_atomic_init_u64(&gen->limit, 0);
-		pg_atomic_init_u64(&gen->refill, 0);
-		pg_atomic_init_u32(&gen->gate, GATE_NO_KEEPER);
-		pg_atomic_init_u32(&gen->requests, 0);
-		pg_atomic_init_u64(&gen->floor, 0);
-		pg_atomic_init_u64(&gen->raised_to, 0);
-		pg_atomic_init_u32(&gen->raised_by, RAISED_BY_RESERVATION);
-		pg_atomic_init_u32(&gen->keeper_pid, 0);
-		pg_atomic_init_u32(&gen->failure, 0);
-		pg_atomic_init_u32(&gen->kept_in, InvalidOid);
-		ConditionVariableInit(&gen->changed);
-	}
-	snowflake_counters_attach();
-	snowflake_slots_attach();
-	LWLockRelease(AddinShmemInitLock);
-
-	snowflake_generator = gen;
+	/* zero is right for all that is not atomic */
+	memset(gen, 0, sizeof(*gen));
+	LWLockInitialize(&hot->lock, tranche);
+	pg_atomic_init_u64(&hot->last, 0);
+	pg_atomic_init_u64(&hot->limit, 0);
+	pg_atomic_init_u64(&hot->refill, 0);
+	pg_atomic_init_u32(&hot->gate, GATE_NO_KEEPER);
+	pg_atomic_init_u32(&hot->opening, 0);
+	pg_atomic_init_u64(&kept->floor, 0);
+	pg_atomic_init_u64(&kept->raised_to, 0);
+	pg_atomic_init_u32(&kept->raised_by, RAISED_BY_RESERVATION);
+	pg_atomic_init_u32(&kept->kept_in, InvalidOid);
 }
 
-/* Ask for shared memory.  Only while the server preloads libraries. */
-void
-snowflake_generator_init(void)
+/* Is there a generator, that is, was the library preloaded? */
+bool
+snowflake_generator_exists(void)
 {
-	prev_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = generator_shmem_request;
-	prev_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = generator_shmem_startup;
+	return hot != NULL;
 }
 
-/* Raise an error if there is no generator: the library was not preloaded. */
+/* Raise an error if there is none. */
 void
 snowflake_require_generator(const char *function)
 {
-	if (snowflake_generator == NULL)
+	if (!snowflake_generator_exists())
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("%s needs the library \"snowflake\" to be preloaded",
@@ -148,184 +214,156 @@ snowflake_require_generator(const char *function)
 
 
 /*
- * Requests to the keeper
+ * Minting
  */
 
 /*
- * Ask the keeper for something.  Cheap if that was already asked, and without
- * a keeper the request waits for the next one.
+ * The tick of an instant.  Most mints of a busy backend fall into the tick of
+ * the one before, and need no division.
  */
-void
-snowflake_request(uint32 what)
+static inline int64
+clock_tick(const SnowflakeLayout *layout, TimestampTz now)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
-	Latch	   *latch;
+	static TimestampTz start = 0;
+	static int64 tick = 0;
 
-	/* the barrier orders what the request is about before this read */
-	pg_memory_barrier();
-	if ((pg_atomic_read_u32(&gen->requests) & what) == what)
-		return;
-	pg_atomic_fetch_or_u32(&gen->requests, what);
-
-	latch = gen->keeper_latch;
-	if (latch != NULL)
-		SetLatch(latch);
+	if (now < start || now - start >= layout->tick_usec || tick == 0)
+	{
+		tick = snowflake_tick_at(layout, now);
+		start = snowflake_tick_start(layout, tick);
+	}
+	return tick;
 }
 
 /*
- * Sleep until the keeper changes something, the deadline (on the monotonic
- * clock) is over, or this backend is interrupted.  False: it is over.
+ * Issue up to "want" consecutive positions, as many as are possible at once.
+ * "now" is the clock.  Only for STEP_MINTED *issued is set.  For STEP_AHEAD
+ * *excess_usec is: how much further ahead of the clock than max_lead the
+ * generator would be.
  *
- * Call it in a loop that tests a condition first.  The first call may return
- * at once, so that the condition is tested again when its change can no longer
- * be missed.  The loop ends with ConditionVariableCancelSleep().
+ * Takes and releases the lock, shared.  Raises no error.
+ */
+SnowflakeStep
+snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
+			   int64 *excess_usec)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz latest = now + snowflake_max_lead_ms * INT64CONST(1000);
+	int64		now_tick = clock_tick(layout, now);
+	uint64		fresh,
+				last,
+				next,
+				end;
+	SnowflakeStep result = STEP_MINTED;
+
+	/* a closing gate must not be kept waiting by newcomers */
+	if (unlikely(pg_atomic_read_u32(&hot->gate) != GATE_OPEN))
+		return STEP_GATE_CLOSED;
+
+	/*
+	 * A clock before the epoch leaves the generator ahead of it.  One far
+	 * past the layout's end must not overflow.
+	 */
+	fresh = likely(now_tick > 0) ?
+		snowflake_first_position(layout, Min(now_tick, layout->max_tick + 1)) : 0;
+
+	SNOWFLAKE_INJECTION_POINT("snowflake-mint");
+	SNOWFLAKE_INJECTION_POINT_LOAD("snowflake-mint-locked");
+	LWLockAcquire(&hot->lock, LW_SHARED);
+
+	if (unlikely(pg_atomic_read_u32(&hot->gate) != GATE_OPEN))
+	{
+		LWLockRelease(&hot->lock);
+		return STEP_GATE_CLOSED;
+	}
+
+	last = pg_atomic_read_u64(&hot->last);
+	SNOWFLAKE_INJECTION_POINT_CACHED("snowflake-mint-locked");
+	do
+	{
+		uint64		limit = pg_atomic_read_u64(&hot->limit);
+		int64		tick;
+
+		next = end = Max(last + 1, fresh);
+		tick = snowflake_position_tick(layout, next);
+
+		if (unlikely(tick > layout->max_tick))
+			result = STEP_ENDED;
+		else if (tick > now_tick && snowflake_tick_start(layout, tick) > latest)
+		{
+			*excess_usec = snowflake_tick_start(layout, tick) - latest;
+			result = STEP_AHEAD;
+		}
+		else if (unlikely(next > limit))
+			result = STEP_UNRESERVED;
+		if (result != STEP_MINTED)
+			break;
+
+		/* the limit does not exceed the layout's end */
+		if (want > 1)
+		{
+			tick = Min(snowflake_tick_at(layout, latest), layout->max_tick);
+			end = Min(next + want - 1,
+					  Min(limit, snowflake_last_position(layout, tick)));
+		}
+	} while (!pg_atomic_compare_exchange_u64(&hot->last, &last, end));
+
+	if (likely(result == STEP_MINTED))
+	{
+		issued->next = next;
+		issued->end = end;
+		issued->placed_node = hot->placed_node;
+		issued->opening = pg_atomic_read_u32(&hot->opening);
+	}
+
+	LWLockRelease(&hot->lock);
+
+	if (unlikely(end >= pg_atomic_read_u64(&hot->refill)) && result != STEP_ENDED)
+		snowflake_request(SNOWFLAKE_WANT_TIME);
+	return result;
+}
+
+/*
+ * May positions that are left of a step no longer be used, because others may
+ * have got larger IDs for what came first?
+ *
+ * snowflake_advance() raises the floor before it waits for "last" to pass it, so
+ * whoever asks here after it has returned reads that floor.
  */
 bool
-snowflake_wait_for_keeper(int64 deadline_usec)
+snowflake_is_outdated(const SnowflakeIssued *issued)
 {
-	static uint32 wait_event = 0;
-	int64		left_usec = deadline_usec - snowflake_monotonic_usec();
-
-	if (left_usec <= 0)
-		return false;
-	if (wait_event == 0)
-		wait_event = WaitEventExtensionNew("SnowflakeKeeper");
-	ConditionVariableTimedSleep(&snowflake_generator->changed,
-								(long) Min(left_usec / 1000 + 1, INT_MAX),
-								wait_event);
-	return true;
+	return issued->opening != pg_atomic_read_u32(&hot->opening) ||
+		issued->next <= pg_atomic_read_u64(&kept->floor);
 }
 
 
 /*
- * The gate
+ * What others see
  */
 
-static const char *const gate_reasons[] = {
-	[GATE_NO_KEEPER] = "closed: the keeper is not running",
-	[GATE_CONNECTING] = "closed: the keeper is connecting to its database",
-	[GATE_WAITING] = "closed: the extension snowflake_keeper is missing in the keeper's database, the first mint creates it",
-	[GATE_CREATING] = "closed: the keeper is creating its extension in its database",
-	[GATE_OPENING] = "closed: the keeper is reading the reservation",
-	[GATE_NODE_UNSET] = "closed: snowflake.node_id is not set",
-	[GATE_NODE_TOO_LARGE] = "closed: snowflake.node_id is too large for the layout",
-	[GATE_LAYOUT_CHANGED] = "closed: snowflake.layout differs from the stored layout",
-	[GATE_RESERVATION_LOST] = "closed: the reservation of this server is not in snowflake.database",
-	[GATE_STOPPING] = "closed: the keeper is stopping",
-	[GATE_OPEN] = "open",
-};
-
-/* What a gate says of itself, for messages. */
-const char *
-snowflake_gate_reason(SnowflakeGate gate)
-{
-	return gate_reasons[gate];
-}
-
-/*
- * Change the reason of a closed gate.  Only the keeper.
- *
- * Nobody is woken for the reason that was there already: those who wait would
- * ask the keeper again, which would find the same reason, and so forth.
- */
+/* Read the state.  Takes no lock. */
 void
-snowflake_gate_set(SnowflakeGate reason)
+snowflake_generator_view(SnowflakeView *view)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
-
-	Assert(reason != GATE_OPEN);
-	Assert(pg_atomic_read_u32(&gen->gate) != GATE_OPEN);
-	if (pg_atomic_exchange_u32(&gen->gate, reason) == reason)
-		return;
-	ConditionVariableBroadcast(&gen->changed);
+	view->gate = pg_atomic_read_u32(&hot->gate);
+	view->node = hot->node;
+	view->last = pg_atomic_read_u64(&hot->last);
+	view->limit = pg_atomic_read_u64(&hot->limit);
+	view->refill = pg_atomic_read_u64(&hot->refill);
+	view->floor = pg_atomic_read_u64(&kept->floor);
+	view->raised_to = pg_atomic_read_u64(&kept->raised_to);
+	view->raised_by = pg_atomic_read_u32(&kept->raised_by);
+	view->unsettled = kept->unsettled;
+	view->kept_in = pg_atomic_read_u32(&kept->kept_in);
 }
 
-/*
- * Close the gate and wait out the mints in flight: on return "last" stands
- * still.  Only the keeper.
- */
-void
-snowflake_gate_close(SnowflakeGate reason)
+/* The gate alone. */
+SnowflakeGate
+snowflake_gate(void)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
-
-	Assert(reason != GATE_OPEN);
-	pg_atomic_write_u32(&gen->gate, reason);
-	SNOWFLAKE_INJECTION_POINT("snowflake-gate-closing");
-	LWLockAcquire(&snowflake_generator->lock, LW_EXCLUSIVE);
-	LWLockRelease(&snowflake_generator->lock);
-	ConditionVariableBroadcast(&gen->changed);
+	return pg_atomic_read_u32(&hot->gate);
 }
-
-/* Keep a closed gate closed because another layout is stored.  Only the keeper. */
-void
-snowflake_gate_layout_changed(const char *stored_layout)
-{
-	LWLockAcquire(&snowflake_generator->lock, LW_EXCLUSIVE);
-	strlcpy(snowflake_generator->stored_layout, stored_layout,
-			SNOWFLAKE_LAYOUT_TEXT_SIZE);
-	LWLockRelease(&snowflake_generator->lock);
-	snowflake_gate_set(GATE_LAYOUT_CHANGED);
-}
-
-/*
- * Keep a closed gate closed because the reservation is or was in another place.
- * Only the keeper.
- */
-void
-snowflake_gate_reservation_lost(Oid kept_in)
-{
-	pg_atomic_write_u32(&snowflake_generator->kept_in, kept_in);
-	snowflake_gate_set(GATE_RESERVATION_LOST);
-}
-
-/*
- * Open the gate for a node, with "last" raised to a position and a limit that
- * is durably reserved.  Only the keeper, and only while the gate is closed.
- */
-void
-snowflake_gate_open(int32 node, uint64 last, uint64 limit, uint64 refill)
-{
-	SnowflakeGenerator *gen = snowflake_generator;
-
-	LWLockAcquire(&snowflake_generator->lock, LW_EXCLUSIVE);
-	Assert(pg_atomic_read_u32(&gen->gate) != GATE_OPEN);
-	Assert(last >= pg_atomic_read_u64(&gen->last));
-	gen->node = node;
-	gen->placed_node = snowflake_place_node(&snowflake_server_layout, node);
-	pg_atomic_write_u64(&gen->last, last);
-	pg_atomic_write_u64(&gen->limit, limit);
-	pg_atomic_write_u64(&gen->refill, refill);
-	pg_atomic_write_u32(&gen->gate, GATE_OPEN);
-	LWLockRelease(&snowflake_generator->lock);
-	ConditionVariableBroadcast(&gen->changed);
-}
-
-/*
- * Raise "last" to a position that is durably reserved, unless it is above it
- * already.  Only the keeper.
- */
-void
-snowflake_raise(uint64 position, SnowflakeRaise by)
-{
-	SnowflakeGenerator *gen = snowflake_generator;
-	uint64		last = pg_atomic_read_u64(&gen->last);
-
-	Assert(position <= pg_atomic_read_u64(&gen->limit));
-
-	/* first, so that nobody takes the position for an ID */
-	pg_atomic_write_u32(&gen->raised_by, by);
-	pg_atomic_write_u64(&gen->raised_to, position);
-	while (last < position &&
-		   !pg_atomic_compare_exchange_u64(&gen->last, &last, position))
-		;
-	ConditionVariableBroadcast(&gen->changed);
-}
-
-
-/*
- * What the state means
- */
 
 /*
  * Copy the stored layout's text, if the gate is closed because it differs;
@@ -334,13 +372,11 @@ snowflake_raise(uint64 position, SnowflakeRaise by)
 bool
 snowflake_get_stored_layout(char *text, size_t size)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
-
-	if (pg_atomic_read_u32(&gen->gate) != GATE_LAYOUT_CHANGED)
+	if (pg_atomic_read_u32(&hot->gate) != GATE_LAYOUT_CHANGED)
 		return false;
-	LWLockAcquire(&snowflake_generator->lock, LW_SHARED);
-	strlcpy(text, gen->stored_layout, size);
-	LWLockRelease(&snowflake_generator->lock);
+	LWLockAcquire(&hot->lock, LW_SHARED);
+	strlcpy(text, kept->stored_layout, size);
+	LWLockRelease(&hot->lock);
 	return true;
 }
 
@@ -351,10 +387,164 @@ snowflake_position_id(uint64 position)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		placed_node;
 
-	LWLockAcquire(&snowflake_generator->lock, LW_SHARED);
-	placed_node = snowflake_generator->placed_node;
-	LWLockRelease(&snowflake_generator->lock);
+	LWLockAcquire(&hot->lock, LW_SHARED);
+	placed_node = hot->placed_node;
+	LWLockRelease(&hot->lock);
 	return snowflake_pack(layout, snowflake_position_tick(layout, position),
 						  placed_node,
 						  (int32) (position & layout->max_sequence));
+}
+
+
+/*
+ * From now on nothing at or below a position is to be minted.  That is so when
+ * the keeper, which has to be asked, has raised "last" to it.
+ */
+void
+snowflake_raise_floor(uint64 position)
+{
+	uint64		old = pg_atomic_read_u64(&kept->floor);
+
+	while (old < position &&
+		   !pg_atomic_compare_exchange_u64(&kept->floor, &old, position))
+		;
+}
+
+
+/*
+ * Only the keeper calls what follows.
+ */
+
+/*
+ * Change the reason of a closed gate.
+ *
+ * Nobody is woken for the reason that was there already: those who wait would
+ * ask the keeper again, which would find the same reason, and so forth.
+ */
+void
+snowflake_gate_set(SnowflakeGate reason)
+{
+	Assert(reason != GATE_OPEN);
+	Assert(pg_atomic_read_u32(&hot->gate) != GATE_OPEN);
+	if (pg_atomic_exchange_u32(&hot->gate, reason) == reason)
+		return;
+	snowflake_announce();
+}
+
+/* Keep a closed gate closed because another layout is stored. */
+void
+snowflake_gate_set_layout_changed(const char *stored_layout)
+{
+	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
+	strlcpy(kept->stored_layout, stored_layout, SNOWFLAKE_LAYOUT_TEXT_SIZE);
+	LWLockRelease(&hot->lock);
+	snowflake_gate_set(GATE_LAYOUT_CHANGED);
+}
+
+/* Keep a closed gate closed because the reservation is, or was, elsewhere. */
+void
+snowflake_gate_set_reservation_lost(Oid kept_in)
+{
+	pg_atomic_write_u32(&kept->kept_in, kept_in);
+	snowflake_gate_set(GATE_RESERVATION_LOST);
+}
+
+/*
+ * Open a closed gate for a node, with "last" raised to the end of what may have
+ * been issued before, and a limit that is durably reserved.
+ */
+void
+snowflake_gate_open(int32 node, uint64 last, uint64 limit, uint64 refill)
+{
+	/* first, so that nobody takes the position for an ID */
+	pg_atomic_write_u32(&kept->raised_by, RAISED_BY_RESERVATION);
+	pg_atomic_write_u64(&kept->raised_to, last);
+
+	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
+	Assert(pg_atomic_read_u32(&hot->gate) != GATE_OPEN);
+	Assert(!kept->unsettled);
+	Assert(last >= pg_atomic_read_u64(&hot->last));
+	hot->node = node;
+	hot->placed_node = snowflake_place_node(&snowflake_server_layout, node);
+	pg_atomic_write_u32(&hot->opening, pg_atomic_read_u32(&hot->opening) + 1);
+	pg_atomic_write_u64(&hot->last, last);
+	pg_atomic_write_u64(&hot->limit, limit);
+	pg_atomic_write_u64(&hot->refill, refill);
+	pg_atomic_write_u32(&hot->gate, GATE_OPEN);
+	LWLockRelease(&hot->lock);
+	snowflake_announce();
+}
+
+/*
+ * Close the gate and wait out the mints in flight: on return "last" stands
+ * still.  If it was open, its exact end has yet to be stored.
+ */
+void
+snowflake_gate_close(SnowflakeGate reason)
+{
+	Assert(reason != GATE_OPEN);
+	if (pg_atomic_exchange_u32(&hot->gate, reason) == GATE_OPEN)
+		kept->unsettled = true;
+	SNOWFLAKE_INJECTION_POINT("snowflake-gate-closing");
+	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
+	LWLockRelease(&hot->lock);
+	snowflake_announce();
+}
+
+/*
+ * The keeper ends.  An open gate stays open: what is reserved may be used up.  A
+ * reason that another keeper would only find again is kept for the messages.
+ */
+void
+snowflake_gate_leave(void)
+{
+	SnowflakeGate gate = snowflake_gate();
+
+	if (gate == GATE_WAITING || gate == GATE_CREATING ||
+		gate == GATE_OPENING || gate == GATE_STOPPING)
+		snowflake_gate_set(GATE_NO_KEEPER);
+}
+
+/* The exact end of a closed gate is stored. */
+void
+snowflake_settled(void)
+{
+	kept->unsettled = false;
+}
+
+/* More is durably reserved: minters may use it.  The gate is open. */
+void
+snowflake_extend(uint64 limit, uint64 refill)
+{
+	Assert(limit >= pg_atomic_read_u64(&hot->limit));
+	pg_atomic_write_u64(&hot->limit, limit);
+	pg_atomic_write_u64(&hot->refill, refill);
+	snowflake_announce();
+}
+
+/* From which position on minters are to ask for more. */
+void
+snowflake_set_refill(uint64 refill)
+{
+	pg_atomic_write_u64(&hot->refill, refill);
+}
+
+/*
+ * Raise "last" to a position that is durably reserved, unless it is above it
+ * already.
+ */
+void
+snowflake_raise(uint64 position, SnowflakeRaise by)
+{
+	uint64		last = pg_atomic_read_u64(&hot->last);
+
+	Assert(position <= pg_atomic_read_u64(&hot->limit));
+
+	/* first, so that nobody takes the position for an ID */
+	pg_atomic_write_u32(&kept->raised_by, by);
+	pg_atomic_write_u64(&kept->raised_to, position);
+	while (last < position &&
+		   !pg_atomic_compare_exchange_u64(&hot->last, &last, position))
+		;
+	snowflake_announce();
 }

@@ -47,9 +47,11 @@
 #include "counters.h"
 #include "generator.h"
 #include "keeper.h"
+#include "request.h"
 #include "reservation.h"
 #include "settings.h"
 #include "watch.h"
+#include "worker.h"
 
 #define KEEPER_NAME				"snowflake keeper"
 
@@ -59,51 +61,9 @@
  * which may go back by an hour just then.
  */
 #define KEEPER_RESTART_SECONDS	0
-#define RETRY_LOCKED_MS			200		/* if it failed for a lock */
+#define RETRY_LOCKED_MS			200 /* if it failed for a lock */
 #define RETRY_ASKED_MS			1000	/* if somebody asked for something */
 #define RETRY_UNASKED_MS		10000
-
-/*
- * How long to wait for a lock: somebody else may be creating the extension, or
- * changing the table, in a transaction that waits for us because it mints.
- *
- * With the pause that follows, and the time to start and connect, this is less
- * than snowflake.max_wait by default, so that a mint outlasts one such failure.
- */
-#define KEEPER_LOCK_TIMEOUT		"300ms"
-
-/*
- * What the server or the database may have for a default, and must not be for the
- * keeper.  Whoever owns the database can set these for it, the last of the first
- * group to one with which a process cannot start.
- */
-static const char *const pinned_settings[][2] = {
-	{"synchronous_commit", "on"},
-	{"default_transaction_read_only", "off"},
-	{"default_transaction_isolation", "read committed"},
-	{"default_transaction_deferrable", "off"},
-	{"lock_timeout", KEEPER_LOCK_TIMEOUT},
-	{"transaction_timeout", "0"},	/* 17 */
-	{"exit_on_error", "off"},
-	{"client_encoding", "SQL_ASCII"},
-
-	/* for what is done by SQL, the creation of the extension */
-	{"search_path", "pg_catalog, pg_temp"},
-	{"session_replication_role", "replica"},	/* no triggers */
-	{"event_triggers", "off"},	/* 17 */
-	{"default_table_access_method", "heap"},
-	{"default_tablespace", ""},
-	{"max_parallel_workers_per_gather", "0"},
-	{"max_parallel_maintenance_workers", "0"},
-	{"force_parallel_mode", "off"}, /* until 15 */
-	{"debug_parallel_query", "off"},	/* 16 */
-	{"jit", "off"},
-	{"row_security", "on"},
-	{"check_function_bodies", "on"},
-	{"standard_conforming_strings", "on"},
-	{"transform_null_equals", "off"},
-	{"restrict_nonsystem_relation_kind", ""},	/* 18 */
-};
 
 /* What a round allocates outside of transactions. */
 static MemoryContext round_context;
@@ -159,29 +119,8 @@ keeper_sigterm(SIGNAL_ARGS)
 static void
 keeper_exit(int code, Datum arg)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
-	SnowflakeGate gate = pg_atomic_read_u32(&gen->gate);
-
-	gen->keeper_latch = NULL;
-	pg_atomic_write_u32(&gen->keeper_pid, 0);
-
-	/*
-	 * An open gate stays open: what is reserved may be used up.  A state that
-	 * another keeper would only find again is kept for the messages.
-	 */
-	if (gate == GATE_WAITING || gate == GATE_CREATING ||
-		gate == GATE_OPENING || gate == GATE_STOPPING)
-		snowflake_gate_set(GATE_NO_KEEPER);
-	else
-		ConditionVariableBroadcast(&gen->changed);
-}
-
-/* Pin a setting; quietly, because not every version has each. */
-static void
-pin_setting(const char *name, const char *value)
-{
-	(void) set_config_option(name, value, PGC_SUSET, PGC_S_OVERRIDE,
-							 GUC_ACTION_SET, true, DEBUG2, false);
+	snowflake_gate_leave();
+	snowflake_keeper_detach();
 }
 
 /* Register the keeper.  Only while the server preloads libraries. */
@@ -300,18 +239,18 @@ refill_from(uint64 limit)
 static void
 settle(void)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
-	uint64		last = pg_atomic_read_u64(&gen->last);
+	SnowflakeView view;
 
+	snowflake_generator_view(&view);
 	begin_transaction("settling the reservation");
 	(void) set_config_option("synchronous_commit", "local",
 							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
 							 true, 0, false);
-	snowflake_reservation_write(gen->node,
+	snowflake_reservation_write(view.node,
 								snowflake_position_time(&snowflake_server_layout,
-														last));
+														view.last));
 	commit_transaction();
-	gen->unsettled = false;
+	snowflake_settled();
 }
 
 /*
@@ -321,10 +260,10 @@ settle(void)
 static void
 open_gate(uint32 requests)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	TimestampTz now = snowflake_wall_clock();
-	uint64		last = pg_atomic_read_u64(&gen->last);
+	SnowflakeView view;
+	uint64		last;
 	int32		node = snowflake_node_id;
 	uint64		limit;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
@@ -332,6 +271,8 @@ open_gate(uint32 requests)
 	Oid			kept_in = snowflake_reservation_database();
 	bool		exists;
 
+	snowflake_generator_view(&view);
+	last = view.last;
 	if (node < 0)
 	{
 		snowflake_gate_set(GATE_NODE_UNSET);
@@ -351,21 +292,22 @@ open_gate(uint32 requests)
 		stored = snowflake_reservation_read();
 
 	/*
-	 * Where nothing was minted yet there is no reservation, and minting starts
-	 * at the clock.  But if this cluster has minted, that would be below the
-	 * IDs that were ahead of it.  Shared memory knows how far they got, unless
-	 * it is new: then an administrator has to say that they are no more.
+	 * Where nothing was minted yet there is no reservation, and minting
+	 * starts at the clock.  But if this cluster has minted, that would be
+	 * below the IDs that were ahead of it.  Shared memory knows how far they
+	 * got, unless it is new: then an administrator has to say that they are
+	 * no more.
 	 */
 	if (last == 0 && OidIsValid(kept_in) &&
 		(kept_in != MyDatabaseId || !stored.found) &&
 		!(requests & SNOWFLAKE_WANT_DATABASE))
 	{
-		if (pg_atomic_read_u32(&gen->gate) != GATE_RESERVATION_LOST)
+		if (view.gate != GATE_RESERVATION_LOST)
 			ereport(LOG,
 					errmsg("snowflake gate stays closed: the reservation of this server is not in database \"%s\"",
 						   snowflake_database),
 					errdetail("It was last seen in the database with OID %u.", kept_in));
-		snowflake_gate_reservation_lost(kept_in);
+		snowflake_gate_set_reservation_lost(kept_in);
 		commit_transaction();
 		return;
 	}
@@ -390,12 +332,12 @@ open_gate(uint32 requests)
 	if (stored.other_layout != NULL && !(requests & SNOWFLAKE_WANT_LAYOUT))
 	{
 		/* to the log once, not for each mint that meets the gate */
-		if (pg_atomic_read_u32(&gen->gate) != GATE_LAYOUT_CHANGED)
+		if (view.gate != GATE_LAYOUT_CHANGED)
 			ereport(LOG,
 					errmsg("snowflake gate stays closed: snowflake.layout differs from the stored layout"),
 					errdetail("Configured is \"%s\", stored is \"%s\".",
 							  text, stored.other_layout));
-		snowflake_gate_layout_changed(stored.other_layout);
+		snowflake_gate_set_layout_changed(stored.other_layout);
 		commit_transaction();
 		return;
 	}
@@ -414,7 +356,7 @@ open_gate(uint32 requests)
 	 */
 	if (last > 0)
 		last = snowflake_last_position(layout, snowflake_position_tick(layout, last));
-	last = Max(last, pg_atomic_read_u64(&gen->floor));
+	last = Max(last, view.floor);
 	if (stored.found)
 	{
 		int64		tick = snowflake_tick_at(layout, stored.until);
@@ -430,8 +372,6 @@ open_gate(uint32 requests)
 	commit_transaction();
 
 	snowflake_count(&snowflake_counters->reservations);
-	pg_atomic_write_u32(&gen->raised_by, RAISED_BY_RESERVATION);
-	pg_atomic_write_u64(&gen->raised_to, last);
 	snowflake_gate_open(node, last, limit, refill_from(limit));
 
 	ereport(LOG,
@@ -448,38 +388,33 @@ open_gate(uint32 requests)
  * raise the limit.  The gate is open.
  */
 static void
-extend(uint64 floor)
+extend(const SnowflakeView *view)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	TimestampTz now = snowflake_wall_clock();
-	uint64		old_limit = pg_atomic_read_u64(&gen->limit);
-	uint64		limit = reserve_up_to(Max(pg_atomic_read_u64(&gen->last), floor), now);
+	uint64		limit = reserve_up_to(Max(view->last, view->floor), now);
 
 	/*
 	 * More than half of it is left: who asks is waiting for the clock, or had
 	 * asked before the last extension, or the setting was lowered.
 	 */
-	if (limit <= old_limit ||
-		(floor <= old_limit &&
-		 snowflake_position_time(layout, old_limit) >=
+	if (limit <= view->limit ||
+		(view->floor <= view->limit &&
+		 snowflake_position_time(layout, view->limit) >=
 		 reach(now, snowflake_reservation_ms / 2)))
 	{
-		pg_atomic_write_u64(&gen->refill, refill_from(old_limit));
+		snowflake_set_refill(refill_from(view->limit));
 		return;
 	}
 
 	begin_transaction("extending the reservation");
-	snowflake_reservation_write(gen->node,
+	snowflake_reservation_write(view->node,
 								snowflake_position_time(layout, limit));
 	commit_transaction();
 
+	/* durable from here on */
 	snowflake_count(&snowflake_counters->reservations);
-
-	/* durable from here on, so minters may use it */
-	pg_atomic_write_u64(&gen->limit, limit);
-	pg_atomic_write_u64(&gen->refill, refill_from(limit));
-	ConditionVariableBroadcast(&gen->changed);
+	snowflake_extend(limit, refill_from(limit));
 }
 
 
@@ -494,47 +429,127 @@ extend(uint64 floor)
 static long
 keeper_round(void)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
-	uint32		requests = pg_atomic_exchange_u32(&gen->requests, 0);
-	uint64		floor = pg_atomic_read_u64(&gen->floor);
+	uint32		requests = snowflake_take_requests();
+	SnowflakeView view;
+
+	snowflake_generator_view(&view);
 
 	/* another node ID: end the present one's work as a clean stop would */
-	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN &&
-		gen->node != snowflake_node_id)
+	if (view.gate == GATE_OPEN && view.node != snowflake_node_id)
 	{
 		ereport(LOG,
-				errmsg("snowflake gate closed for node %d", gen->node));
+				errmsg("snowflake gate closed for node %d", view.node));
 		snowflake_gate_close(GATE_OPENING);
-		gen->unsettled = true;
+		snowflake_generator_view(&view);
 	}
 
-	if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
+	if (view.gate != GATE_OPEN)
 	{
-		if (gen->unsettled)
+		if (view.unsettled)
 			settle();
 		open_gate(requests);
 	}
 	else
 	{
-		if (pg_atomic_read_u64(&gen->last) >= pg_atomic_read_u64(&gen->refill) ||
-			floor > pg_atomic_read_u64(&gen->last) ||
+		if (view.last >= view.refill || view.floor > view.last ||
 			(requests & SNOWFLAKE_WANT_TIME))
-			extend(floor);
-		if (floor > pg_atomic_read_u64(&gen->last))
-			snowflake_raise(floor, RAISED_BY_ADVANCE);
+			extend(&view);
+		if (view.floor > view.last)
+			snowflake_raise(view.floor, RAISED_BY_ADVANCE);
 	}
 
 	return snowflake_watch();
 }
 
+/*
+ * Do a round.  Returns what it returns.  An error ends the process, unless that
+ * is about to end anyway: then what is left to do is done.
+ */
+static long
+attempt_round(void)
+{
+	volatile long sleep_ms = 0;
+
+	MemoryContextSwitchTo(round_context);
+	PG_TRY();
+	{
+		QueryCancelPending = false;
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		sleep_ms = keeper_round();
+		snowflake_keeper_succeeded();
+	}
+	PG_CATCH();
+	{
+		snowflake_keeper_failed(geterrcode());
+		if (!ShutdownRequestPending)
+			PG_RE_THROW();
+
+		/* told to stop, and probably canceled by that: settle afterwards */
+		if (geterrcode() != ERRCODE_QUERY_CANCELED)
+			EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextReset(round_context);
+	return sleep_ms;
+}
+
+/* After a failure, pause before the next attempt, so as not to fill the log. */
+static void
+pause_after_failure(void)
+{
+	int64		started_usec = snowflake_monotonic_usec();
+
+	while (!ShutdownRequestPending)
+	{
+		int64		pause_ms = snowflake_pending_requests() == 0 ? RETRY_UNASKED_MS :
+		snowflake_keeper_failure() == ERRCODE_LOCK_NOT_AVAILABLE ?
+		RETRY_LOCKED_MS : RETRY_ASKED_MS;
+
+		if (!snowflake_worker_sleep(started_usec + pause_ms * 1000))
+			break;
+	}
+}
+
+/* Is there an end to be stored before the process ends? */
+static bool
+has_end_to_store(void)
+{
+	SnowflakeView view;
+
+	/* the gate is closed already if a change of the node ID was cut short */
+	snowflake_generator_view(&view);
+	return view.gate == GATE_OPEN || view.unsettled;
+}
+
+/* Close the gate, and store the exact end. */
+static void
+store_end(void)
+{
+	SnowflakeView view;
+
+	storing_end = true;
+	snowflake_gate_close(GATE_STOPPING);
+	settle();
+	snowflake_generator_view(&view);
+	ereport(LOG,
+			errmsg("snowflake gate closed"),
+			errdetail("The last tick with an ID started at \"%s\".",
+					  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+																 view.last))));
+}
+
 void
 snowflake_keeper_main(Datum main_arg)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
-	int64		started_usec = snowflake_monotonic_usec();
-	uint32		idle_event = WaitEventExtensionNew("SnowflakeMain");
-	volatile long sleep_ms = 0;
-	bool		failed;
+	bool		failed = snowflake_keeper_failure() != 0 ||
+	snowflake_gate() == GATE_CONNECTING;
 
 	before_shmem_exit(keeper_exit, (Datum) 0);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
@@ -542,116 +557,49 @@ snowflake_keeper_main(Datum main_arg)
 	pqsignal(SIGINT, keeper_sigint);
 	BackgroundWorkerUnblockSignals();
 
-	failed = pg_atomic_read_u32(&gen->failure) != 0 ||
-		pg_atomic_read_u32(&gen->gate) == GATE_CONNECTING;
-	pg_atomic_write_u32(&gen->keeper_pid, MyProcPid);
-	gen->keeper_latch = MyLatch;
-
-	/*
-	 * What was asked of an earlier keeper may have been given up since: those
-	 * who are still waiting ask again when they are woken.
-	 */
-	pg_atomic_write_u32(&gen->requests, 0);
-	if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
+	snowflake_keeper_attach();
+	if (snowflake_gate() != GATE_OPEN)
 		snowflake_gate_set(GATE_CONNECTING);
-	ConditionVariableBroadcast(&gen->changed);
 
-	/* if the last keeper failed, do not fill the log */
-	while (failed && !ShutdownRequestPending)
-	{
-		bool		asked = pg_atomic_read_u32(&gen->requests) != 0;
-		int64		waited_ms = (snowflake_monotonic_usec() - started_usec) / 1000;
-		int64		left_ms = (!asked ? RETRY_UNASKED_MS :
-							   pg_atomic_read_u32(&gen->failure) == ERRCODE_LOCK_NOT_AVAILABLE ?
-							   RETRY_LOCKED_MS : RETRY_ASKED_MS) - waited_ms;
-
-		if (left_ms <= 0)
-			break;
-		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 left_ms, idle_event);
-		ResetLatch(MyLatch);
-	}
+	if (failed)
+		pause_after_failure();
 	if (ShutdownRequestPending)
 	{
-		if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN && !gen->unsettled)
+		if (!has_end_to_store())
 			proc_exit(1);
 
-		/* there is an end to be stored, and a connection needed for that */
+		/* a connection is needed for that */
 		storing_end = true;
 		QueryCancelPending = false;
 	}
 
-	/* before it connects, so that those of the database are never in force */
-	for (size_t i = 0; i < lengthof(pinned_settings); i++)
-		pin_setting(pinned_settings[i][0], pinned_settings[i][1]);
-	BackgroundWorkerInitializeConnection(snowflake_database, NULL,
-										 BGWORKER_BYPASS_ALLOWCONN);
-
+	snowflake_worker_connect(snowflake_database);
 	round_context = AllocSetContextCreate(TopMemoryContext, KEEPER_NAME,
 										  ALLOCSET_DEFAULT_SIZES);
 
 	for (;;)
 	{
+		long		sleep_ms;
+
 		ResetLatch(MyLatch);
 		if (ShutdownRequestPending)
 			break;
-
-		MemoryContextSwitchTo(round_context);
-		PG_TRY();
-		{
-			QueryCancelPending = false;
-			CHECK_FOR_INTERRUPTS();
-			if (ConfigReloadPending)
-			{
-				ConfigReloadPending = false;
-				ProcessConfigFile(PGC_SIGHUP);
-			}
-			sleep_ms = keeper_round();
-			pg_atomic_write_u32(&gen->failure, 0);
-		}
-		PG_CATCH();
-		{
-			pg_atomic_write_u32(&gen->failure, geterrcode());
-			ConditionVariableBroadcast(&gen->changed);
-			if (!ShutdownRequestPending)
-				PG_RE_THROW();
-
-			/* told to stop, and probably canceled by that: settle below */
-			if (geterrcode() != ERRCODE_QUERY_CANCELED)
-				EmitErrorReport();
-			FlushErrorState();
-			AbortCurrentTransaction();
-		}
-		PG_END_TRY();
-		MemoryContextReset(round_context);
+		sleep_ms = attempt_round();
 
 		/*
 		 * A wait inside the round, such as that for a synchronous standby,
 		 * may have taken the latch that was set for us.
 		 */
 		if (ShutdownRequestPending || ConfigReloadPending || InterruptPending ||
-			pg_atomic_read_u32(&gen->requests) != 0)
+			snowflake_pending_requests() != 0)
 			continue;
 
-		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 sleep_ms, idle_event);
+		(void) snowflake_worker_sleep(snowflake_monotonic_usec() +
+									  sleep_ms * INT64CONST(1000));
 	}
 
-	/* the gate is closed already if a change of the node ID was cut short */
-	if (pg_atomic_read_u32(&gen->gate) == GATE_OPEN || gen->unsettled)
-	{
-		storing_end = true;
-		snowflake_gate_close(GATE_STOPPING);
-		gen->unsettled = true;
-		settle();
-		ereport(LOG,
-				errmsg("snowflake gate closed"),
-				errdetail("The last tick with an ID started at \"%s\".",
-						  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
-																	 pg_atomic_read_u64(&gen->last)))));
-	}
+	if (has_end_to_store())
+		store_end();
 
 	/* not 0, so that a keeper that was terminated by hand is started again */
 	proc_exit(1);

@@ -92,6 +92,7 @@ static const struct
 	const char *name;
 	Oid			type;
 }			columns[COLUMNS] =
+
 {
 	{"node", INT4OID},
 	{"layout", TEXTOID},
@@ -230,7 +231,7 @@ open_table(void)
 	ReservationTable table = {NULL, InvalidOid};
 	Oid			schema = get_namespace_oid(KEEPER_SCHEMA, true);
 	Oid			relid = OidIsValid(schema) ?
-		get_relname_relid(KEEPER_TABLE, schema) : InvalidOid;
+	get_relname_relid(KEEPER_TABLE, schema) : InvalidOid;
 	const char *complaint;
 
 	if (OidIsValid(relid))

@@ -16,9 +16,9 @@
 
 #include "compat.h"
 #include "current.h"
-#include "generator.h"
 #include "keeper.h"
 #include "settings.h"
+#include "shmem.h"
 
 PG_MODULE_MAGIC_EXT(
 					.name = "snowflake",
@@ -34,7 +34,7 @@ _PG_init(void)
 
 	if (!process_shared_preload_libraries_in_progress)
 		return;
-	snowflake_generator_init();
+	snowflake_shmem_init();
 	snowflake_keeper_init();
 	snowflake_current_init();
 }

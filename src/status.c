@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * status.c
- *	  What an operator looks at.
+ *	  The state of the generator, as one row for administrators and monitoring.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,8 +10,6 @@
 #include "access/htup_details.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -23,7 +21,9 @@
 #include "compat.h"
 #include "counters.h"
 #include "duration.h"
+#include "gate.h"
 #include "generator.h"
+#include "request.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_status);
@@ -32,28 +32,28 @@ PG_FUNCTION_INFO_V1(snowflake_status_reset);
 /* The columns of snowflake_status(). */
 enum
 {
-	GATE,
-	ADVICE,
-	NODE,
-	LAYOUT,
-	LAYOUT_ENDS,
-	LAST_ID,
-	LAST_TIME,
-	LEAD,
-	RESERVED_UNTIL,
-	KEEPER_PID,
-	MINTED,
-	CLOCK_WAITS,
-	CLOCK_WAIT_TOTAL,
-	CLOCK_WAIT_LONGEST,
-	KEEPER_WAITS,
-	KEEPER_WAIT_TOTAL,
-	KEEPER_WAIT_LONGEST,
-	RESERVATIONS,
-	CLOCK_STEPS_BACK,
-	CLOCK_STEP_BACK_LARGEST,
-	REFUSED,					/* one for each SnowflakeRefusal */
-	STATS_RESET = REFUSED + SNOWFLAKE_REFUSALS,
+	COLUMN_GATE,
+	COLUMN_ADVICE,
+	COLUMN_NODE,
+	COLUMN_LAYOUT,
+	COLUMN_LAYOUT_ENDS,
+	COLUMN_LAST_ID,
+	COLUMN_LAST_TIME,
+	COLUMN_LEAD,
+	COLUMN_RESERVED_UNTIL,
+	COLUMN_KEEPER_PID,
+	COLUMN_MINTED,
+	COLUMN_CLOCK_WAITS,
+	COLUMN_CLOCK_WAIT_TOTAL,
+	COLUMN_CLOCK_WAIT_LONGEST,
+	COLUMN_KEEPER_WAITS,
+	COLUMN_KEEPER_WAIT_TOTAL,
+	COLUMN_KEEPER_WAIT_LONGEST,
+	COLUMN_RESERVATIONS,
+	COLUMN_CLOCK_STEPS_BACK,
+	COLUMN_CLOCK_STEP_BACK_LARGEST,
+	COLUMN_REFUSED,				/* one for each SnowflakeRefusal */
+	COLUMN_STATS_RESET = COLUMN_REFUSED + SNOWFLAKE_REFUSALS,
 	STATUS_COLUMNS
 };
 
@@ -102,24 +102,6 @@ put_waits(StatusRow *row, int column, SnowflakeWaits *waits)
 	put_interval(row, column + 2, pg_atomic_read_u64(&waits->longest_usec));
 }
 
-/* What to do about a keeper that does not do its work, or NULL. */
-static const char *
-advice_on_keeper(void)
-{
-	SnowflakeGenerator *gen = snowflake_generator;
-	uint32		failure = pg_atomic_read_u32(&gen->failure);
-
-	if (failure != 0)
-		return psprintf("The keeper's last attempt failed with SQLSTATE %s: see the server log.",
-						unpack_sql_state(failure));
-	if (!OidIsValid(get_database_oid(snowflake_database, true)))
-		return psprintf("Create the database \"%s\", or change snowflake.database and restart the server.",
-						snowflake_database);
-	if (pg_atomic_read_u32(&gen->keeper_pid) == 0)
-		return "The keeper is not running: see the server log.";
-	return NULL;
-}
-
 /* What to do, in a sentence; NULL if all is well, or will be in a moment. */
 static const char *
 advice(SnowflakeGate gate, int64 lead_usec)
@@ -127,27 +109,10 @@ advice(SnowflakeGate gate, int64 lead_usec)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		allowed_usec = layout->tick_usec + snowflake_max_lead_ms * INT64CONST(1000);
 	TimestampTz layout_ends = snowflake_tick_start(layout, layout->max_tick);
-	const char *on_keeper;
+	const char *on_gate = snowflake_gate_advice(gate);
 
-	switch (gate)
-	{
-		case GATE_NODE_UNSET:
-			return "Set snowflake.node_id to a number that no other server mints with, and reload the configuration.";
-		case GATE_NODE_TOO_LARGE:
-			return psprintf("Set snowflake.node_id to at most %d, and reload the configuration.",
-							layout->max_node);
-		case GATE_LAYOUT_CHANGED:
-			return "Restore snowflake.layout, or accept the change with snowflake_accept_layout().";
-		case GATE_RESERVATION_LOST:
-			return "Restore the setting snowflake.database, or start a new reservation with snowflake_accept_database().";
-		default:
-			break;
-	}
-
-	on_keeper = advice_on_keeper();
-	if (on_keeper != NULL || gate != GATE_OPEN)
-		return on_keeper;
-
+	if (on_gate != NULL || gate != GATE_OPEN)
+		return on_gate;
 	if (lead_usec > allowed_usec)
 		return psprintf("Check the server's clock: minting goes on when it is %s further.",
 						snowflake_duration(lead_usec - allowed_usec));
@@ -167,7 +132,6 @@ Datum
 snowflake_status(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	SnowflakeGenerator *gen = snowflake_generator;
 	SnowflakeCounters *counters = snowflake_counters;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	TupleDesc	tupdesc;
@@ -180,62 +144,63 @@ snowflake_status(PG_FUNCTION_ARGS)
 	memset(row.nulls, true, sizeof(row.nulls));
 
 	snowflake_layout_print(layout, text, sizeof(text));
-	put_text(&row, LAYOUT, text);
-	put(&row, LAYOUT_ENDS,
+	put_text(&row, COLUMN_LAYOUT, text);
+	put(&row, COLUMN_LAYOUT_ENDS,
 		TimestampTzGetDatum(snowflake_tick_start(layout, layout->max_tick)));
 
-	if (gen == NULL)
+	if (!snowflake_generator_exists())
 	{
-		put_text(&row, GATE, "closed: the library is not preloaded");
-		put_text(&row, ADVICE,
+		put_text(&row, COLUMN_GATE, snowflake_gate_reason_now());
+		put_text(&row, COLUMN_ADVICE,
 				 "Add snowflake to shared_preload_libraries, and restart the server.");
 	}
 	else
 	{
 		bool		in_recovery = RecoveryInProgress();
 		bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-		SnowflakeGate gate = pg_atomic_read_u32(&gen->gate);
-		uint64		last = pg_atomic_read_u64(&gen->last);
-		uint32		keeper_pid = pg_atomic_read_u32(&gen->keeper_pid);
-		TimestampTz now = snowflake_wall_clock();
-		int64		lead_usec = snowflake_position_time(layout, last) - now;
+		int			keeper_pid = snowflake_keeper_pid();
+		SnowflakeView view;
+		int64		lead_usec;
 
-		put_text(&row, GATE, in_recovery ? "closed: the server is in recovery" :
-				 snowflake_gate_reason(gate));
-		put_text(&row, ADVICE, in_recovery ? NULL : advice(gate, lead_usec));
-		if (gate == GATE_OPEN)
-			put(&row, NODE, Int32GetDatum(gen->node));
+		snowflake_generator_view(&view);
+		lead_usec = snowflake_position_time(layout, view.last) -
+			snowflake_wall_clock();
+
+		put_text(&row, COLUMN_GATE, in_recovery ? "closed: the server is in recovery" :
+				 snowflake_gate_reason(view.gate));
+		put_text(&row, COLUMN_ADVICE, in_recovery ? NULL : advice(view.gate, lead_usec));
+		if (view.gate == GATE_OPEN)
+			put(&row, COLUMN_NODE, Int32GetDatum(view.node));
 		if (keeper_pid != 0)
-			put(&row, KEEPER_PID, Int32GetDatum((int32) keeper_pid));
-		put(&row, STATS_RESET,
+			put(&row, COLUMN_KEEPER_PID, Int32GetDatum(keeper_pid));
+		put(&row, COLUMN_STATS_RESET,
 			TimestampTzGetDatum(pg_atomic_read_u64(&counters->reset_at)));
 
-		if (sees_all && gate == GATE_OPEN)
+		if (sees_all && view.gate == GATE_OPEN)
 		{
-			put_interval(&row, LEAD, lead_usec);
-			put(&row, RESERVED_UNTIL,
-				TimestampTzGetDatum(snowflake_position_time(layout,
-															pg_atomic_read_u64(&gen->limit))));
+			put_interval(&row, COLUMN_LEAD, lead_usec);
+			put(&row, COLUMN_RESERVED_UNTIL,
+				TimestampTzGetDatum(snowflake_position_time(layout, view.limit)));
 
 			/* a position to which "last" was merely raised is no ID */
-			if (last != pg_atomic_read_u64(&gen->raised_to))
+			if (view.last != view.raised_to)
 			{
-				put(&row, LAST_ID, Int64GetDatum(snowflake_position_id(last)));
-				put(&row, LAST_TIME,
-					TimestampTzGetDatum(snowflake_position_time(layout, last)));
+				put(&row, COLUMN_LAST_ID, Int64GetDatum(snowflake_position_id(view.last)));
+				put(&row, COLUMN_LAST_TIME,
+					TimestampTzGetDatum(snowflake_position_time(layout, view.last)));
 			}
 		}
 		if (sees_all)
 		{
-			put(&row, MINTED, Int64GetDatum((int64) snowflake_minted()));
-			put_waits(&row, CLOCK_WAITS, &counters->clock_waits);
-			put_waits(&row, KEEPER_WAITS, &counters->keeper_waits);
-			put_counter(&row, RESERVATIONS, &counters->reservations);
-			put_counter(&row, CLOCK_STEPS_BACK, &counters->clock_steps_back);
-			put_interval(&row, CLOCK_STEP_BACK_LARGEST,
+			put(&row, COLUMN_MINTED, Int64GetDatum((int64) snowflake_minted()));
+			put_waits(&row, COLUMN_CLOCK_WAITS, &counters->clock_waits);
+			put_waits(&row, COLUMN_KEEPER_WAITS, &counters->keeper_waits);
+			put_counter(&row, COLUMN_RESERVATIONS, &counters->reservations);
+			put_counter(&row, COLUMN_CLOCK_STEPS_BACK, &counters->clock_steps_back);
+			put_interval(&row, COLUMN_CLOCK_STEP_BACK_LARGEST,
 						 pg_atomic_read_u64(&counters->clock_step_back_largest_usec));
 			for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
-				put_counter(&row, REFUSED + i, &counters->refused[i]);
+				put_counter(&row, COLUMN_REFUSED + i, &counters->refused[i]);
 		}
 	}
 

@@ -187,13 +187,13 @@ watch_layout(const Look *look)
 }
 
 /*
- * Look, and write to the log what an operator wants to know.  Returns the ms
+ * Look, and write to the log what an administrator wants to know.  Returns the ms
  * after which the keeper should look again.  Only the keeper.
  */
 long
 snowflake_watch(void)
 {
-	SnowflakeGenerator *gen = snowflake_generator;
+	SnowflakeView view;
 	Look		look;
 	int64		lead_usec;
 
@@ -201,10 +201,11 @@ snowflake_watch(void)
 		return BEHIND_MS;
 	watch_steps(&look);
 
-	if (pg_atomic_read_u32(&gen->gate) != GATE_OPEN)
+	snowflake_generator_view(&view);
+	if (view.gate != GATE_OPEN)
 		return DAY_MS;
-	lead_usec = snowflake_position_time(&snowflake_server_layout,
-										pg_atomic_read_u64(&gen->last)) - look.wall;
+	lead_usec = snowflake_position_time(&snowflake_server_layout, view.last) -
+		look.wall;
 	watch_limit(&look, lead_usec);
 	if (watch_lead(&look, lead_usec))
 		return BEHIND_MS;

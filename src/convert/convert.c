@@ -33,6 +33,7 @@
 #include "compat.h"
 #include "convert/convert.h"
 #include "convert/query.h"
+#include "gate.h"
 #include "generator.h"
 #include "settings.h"
 
@@ -169,8 +170,7 @@ execute(Conversion *conv)
 static int64
 next_id(Conversion *conv)
 {
-	SnowflakeGate gate = snowflake_generator == NULL ? GATE_NO_KEEPER :
-		pg_atomic_read_u32(&snowflake_generator->gate);
+	SnowflakeGate gate = snowflake_generator_exists() ? snowflake_gate() : GATE_NO_KEEPER;
 	bool		isnull;
 
 	if (conv->dry_run && gate != GATE_OPEN)
@@ -178,9 +178,7 @@ next_id(Conversion *conv)
 		if (gate != GATE_WAITING)
 			ereport(WARNING,
 					errmsg("nothing can be minted at present"),
-					errdetail("The gate is %s.",
-							  snowflake_generator == NULL ? "closed: the library is not preloaded" :
-							  snowflake_gate_reason(gate)),
+					errdetail("The gate is %s.", snowflake_gate_reason_now()),
 					errhint("The conversion itself needs a server that mints: SELECT snowflake_next();"));
 		return snowflake_id_until(&snowflake_server_layout, snowflake_wall_clock());
 	}

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * control.c
+ * admin.c
  *	  What an administrator does: functions that ask the keeper for something and
  *	  wait for it.
  *
@@ -19,8 +19,10 @@
 #include "clock.h"
 #include "compat.h"
 #include "duration.h"
+#include "gate.h"
 #include "generator.h"
 #include "io.h"
+#include "request.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_advance);
@@ -39,7 +41,7 @@ no_answer_error(const char *what)
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("%s was not done within %d ms", what, snowflake_max_wait_ms),
-			errdetail("The gate is %s.", snowflake_gate_reason(pg_atomic_read_u32(&snowflake_generator->gate))),
+			errdetail("The gate is %s.", snowflake_gate_reason(snowflake_gate())),
 			errhint("The server log has the reason."));
 }
 
@@ -47,7 +49,7 @@ no_answer_error(const char *what)
 static void
 ask_until_open(const char *function, uint32 what, int64 ends)
 {
-	while (pg_atomic_read_u32(&snowflake_generator->gate) != GATE_OPEN)
+	while (snowflake_gate() != GATE_OPEN)
 	{
 		CHECK_FOR_INTERRUPTS();
 		snowflake_request(what);
@@ -69,17 +71,15 @@ Datum
 snowflake_advance(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	SnowflakeGenerator *gen;
 	int64		id = snowflake_check_sign(PG_GETARG_INT64(0));
 	int64		tick = snowflake_get_tick(layout, id);
 	int64		ends = deadline();
-	uint64		floor,
-				old;
+	uint64		floor = snowflake_last_position(layout, tick);
 	int64		lead_usec;
+	SnowflakeView view;
 
 	snowflake_require_generator("snowflake_advance()");
 	PreventCommandDuringRecovery("snowflake_advance()");
-	gen = snowflake_generator;
 
 	if (tick >= layout->max_tick)
 		ereport(ERROR,
@@ -91,13 +91,9 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	/* nothing is asked for unless it can be done */
 	ask_until_open("snowflake_advance()", SNOWFLAKE_WANT_GATE, ends);
 
-	floor = snowflake_last_position(layout, tick);
-	old = pg_atomic_read_u64(&gen->floor);
-	while (old < floor &&
-		   !pg_atomic_compare_exchange_u64(&gen->floor, &old, floor))
-		;
-
-	while (pg_atomic_read_u64(&gen->last) < floor)
+	/* what is minted from here on, or left of a batch, is above it */
+	snowflake_raise_floor(floor);
+	while (snowflake_generator_view(&view), view.last < floor)
 	{
 		CHECK_FOR_INTERRUPTS();
 		snowflake_request(SNOWFLAKE_WANT_FLOOR);
@@ -106,8 +102,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	}
 	ConditionVariableCancelSleep();
 
-	lead_usec = snowflake_position_time(layout, pg_atomic_read_u64(&gen->last)) -
-		snowflake_wall_clock();
+	lead_usec = snowflake_position_time(layout, view.last) - snowflake_wall_clock();
 	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) + layout->tick_usec)
 		ereport(WARNING,
 				errmsg("the snowflake generator is now %s ahead of the clock",
@@ -157,7 +152,7 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 	snowflake_require_generator("snowflake_accept_layout()");
 	PreventCommandDuringRecovery("snowflake_accept_layout()");
 
-	if (pg_atomic_read_u32(&snowflake_generator->gate) == GATE_OPEN)
+	if (snowflake_gate() == GATE_OPEN)
 	{
 		ereport(NOTICE,
 				errmsg("the configured snowflake layout is in force already"));
@@ -182,7 +177,7 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 	snowflake_require_generator("snowflake_accept_database()");
 	PreventCommandDuringRecovery("snowflake_accept_database()");
 
-	if (pg_atomic_read_u32(&snowflake_generator->gate) == GATE_OPEN)
+	if (snowflake_gate() == GATE_OPEN)
 		ereport(NOTICE,
 				errmsg("the snowflake reservation is in the configured database already"));
 	ask_until_open("snowflake_accept_database()", SNOWFLAKE_WANT_DATABASE, ends);

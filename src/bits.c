@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * explain.c
+ * bits.c
  *	  What an ID says, bit by bit, for people to read.
  *
  * The other decoding functions refuse an ID that is not of the layout.  This

@@ -1,0 +1,240 @@
+/*-------------------------------------------------------------------------
+ *
+ * gate.c
+ *	  What the states of the gate mean to people: a table with a row for each,
+ *	  which has its reason, what to do about it, and the error of a mint that
+ *	  it refuses.
+ *
+ * generator.c opens and closes the gate.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "utils/builtins.h"
+
+#include "compat.h"
+#include "counters.h"
+#include "gate.h"
+#include "request.h"
+#include "settings.h"
+
+/* The texts of a state.  All but the message may be NULL. */
+typedef struct GateTexts
+{
+	const char *message;
+	const char *detail;
+	const char *hint;
+	const char *advice;			/* for the status */
+} GateTexts;
+
+typedef struct GateRow
+{
+	const char *reason;
+	int			sqlstate;
+	SnowflakeRefusal refusal;	/* how a refused mint is counted */
+	void		(*describe) (SnowflakeGate gate, GateTexts *texts);
+} GateRow;
+
+static void describe_node_unset(SnowflakeGate gate, GateTexts *texts);
+static void describe_node_too_large(SnowflakeGate gate, GateTexts *texts);
+static void describe_layout(SnowflakeGate gate, GateTexts *texts);
+static void describe_reservation(SnowflakeGate gate, GateTexts *texts);
+static void describe_keeper(SnowflakeGate gate, GateTexts *texts);
+
+#define NOT_READY	ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+
+static const GateRow rows[] = {
+	[GATE_NO_KEEPER] = {
+		"closed: the keeper is not running",
+		NOT_READY, REFUSED_KEEPER, describe_keeper
+	},
+	[GATE_CONNECTING] = {
+		"closed: the keeper is connecting to its database",
+		NOT_READY, REFUSED_KEEPER, describe_keeper
+	},
+	[GATE_WAITING] = {
+		"closed: the extension snowflake_keeper is missing in the keeper's database, the first mint creates it",
+		NOT_READY, REFUSED_KEEPER, describe_keeper
+	},
+	[GATE_CREATING] = {
+		"closed: the keeper is creating its extension in its database",
+		NOT_READY, REFUSED_KEEPER, describe_keeper
+	},
+	[GATE_OPENING] = {
+		"closed: the keeper is reading the reservation",
+		NOT_READY, REFUSED_KEEPER, describe_keeper
+	},
+	[GATE_NODE_UNSET] = {
+		"closed: snowflake.node_id is not set",
+		NOT_READY, REFUSED_NODE, describe_node_unset
+	},
+	[GATE_NODE_TOO_LARGE] = {
+		"closed: snowflake.node_id is too large for the layout",
+		NOT_READY, REFUSED_NODE, describe_node_too_large
+	},
+	[GATE_LAYOUT_CHANGED] = {
+		"closed: snowflake.layout differs from the stored layout",
+		NOT_READY, REFUSED_LAYOUT, describe_layout
+	},
+	[GATE_RESERVATION_LOST] = {
+		"closed: the reservation of this server is not in snowflake.database",
+		NOT_READY, REFUSED_KEEPER, describe_reservation
+	},
+	[GATE_STOPPING] = {
+		"closed: the keeper is stopping",
+		NOT_READY, REFUSED_KEEPER, describe_keeper
+	},
+	[GATE_OPEN] = {
+		"open",
+		0, REFUSED_KEEPER, describe_keeper
+	},
+};
+
+static void
+describe_node_unset(SnowflakeGate gate, GateTexts *texts)
+{
+	texts->message = "snowflake.node_id is not set";
+	texts->detail = psprintf("The layout has node IDs from 0 to %d; no two servers that mint may have the same.",
+							 snowflake_server_layout.max_node);
+	texts->hint = "Set snowflake.node_id in this server's configuration to a number that no other server mints with, and reload the configuration.";
+	texts->advice = "Set snowflake.node_id to a number that no other server mints with, and reload the configuration.";
+}
+
+static void
+describe_node_too_large(SnowflakeGate gate, GateTexts *texts)
+{
+	texts->message = psprintf("snowflake.node_id %d is too large for the layout",
+							  snowflake_node_id);
+	texts->detail = psprintf("The layout has node IDs from 0 to %d.",
+							 snowflake_server_layout.max_node);
+	texts->advice = texts->hint =
+		psprintf("Set snowflake.node_id to at most %d, and reload the configuration.",
+				 snowflake_server_layout.max_node);
+}
+
+static void
+describe_layout(SnowflakeGate gate, GateTexts *texts)
+{
+	char		stored[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	char		configured[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+
+	texts->message = "snowflake.layout differs from the layout that this server has minted with";
+	snowflake_layout_print(&snowflake_server_layout, configured, sizeof(configured));
+	if (snowflake_get_stored_layout(stored, sizeof(stored)))
+		texts->detail = psprintf("Configured is \"%s\", stored is \"%s\".",
+								 configured, stored);
+	texts->advice = texts->hint =
+		"Restore snowflake.layout, or accept the change with snowflake_accept_layout().";
+}
+
+static void
+describe_reservation(SnowflakeGate gate, GateTexts *texts)
+{
+	SnowflakeView view;
+	char	   *database;
+
+	snowflake_generator_view(&view);
+	database = get_database_name(view.kept_in);
+	texts->message = psprintf("the snowflake reservation of this server is not in the database \"%s\"",
+							  snowflake_database);
+	if (database == NULL)
+		texts->detail = psprintf("It was in a database that was dropped, with OID %u.",
+								 view.kept_in);
+	else if (strcmp(database, snowflake_database) == 0)
+		texts->detail = "It was there before, and was dropped or deleted.";
+	else
+		texts->detail = psprintf("It is, or was, in the database \"%s\".", database);
+	texts->hint = "Restore the setting snowflake.database. If the reservation is gone for good, an administrator can start a new one with snowflake_accept_database().";
+	texts->advice = "Restore the setting snowflake.database, or start a new reservation with snowflake_accept_database().";
+}
+
+/* The keeper is not ready, or with an open gate may not be doing its work. */
+static void
+describe_keeper(SnowflakeGate gate, GateTexts *texts)
+{
+	int			failure = snowflake_keeper_failure();
+	bool		has_database = OidIsValid(get_database_oid(snowflake_database, true));
+
+	if (has_database)
+	{
+		texts->message = psprintf("the snowflake generator was not ready within %d ms",
+								  snowflake_max_wait_ms);
+		texts->detail = failure != 0 ?
+			psprintf("The gate is %s. The keeper's last attempt failed with SQLSTATE %s.",
+					 snowflake_gate_reason(gate), unpack_sql_state(failure)) :
+			psprintf("The gate is %s.", snowflake_gate_reason(gate));
+		texts->hint = "The server log has the reason.";
+	}
+	else
+	{
+		texts->message = "the database of the snowflake reservation does not exist";
+		texts->detail = psprintf("The setting snowflake.database is \"%s\".",
+								 snowflake_database);
+		texts->hint = "Create that database, or change the setting and restart the server.";
+	}
+
+	if (failure != 0)
+		texts->advice = psprintf("The keeper's last attempt failed with SQLSTATE %s: see the server log.",
+								 unpack_sql_state(failure));
+	else if (!has_database)
+		texts->advice = psprintf("Create the database \"%s\", or change snowflake.database and restart the server.",
+								 snowflake_database);
+	else if (snowflake_keeper_pid() == 0)
+		texts->advice = "The keeper is not running: see the server log.";
+}
+
+static GateTexts
+describe(SnowflakeGate gate)
+{
+	GateTexts	texts = {0};
+
+	rows[gate].describe(gate, &texts);
+	return texts;
+}
+
+/* What a gate says of itself: "open", or "closed:" and why. */
+const char *
+snowflake_gate_reason(SnowflakeGate gate)
+{
+	return rows[gate].reason;
+}
+
+/* What the present gate says of itself, also where the library is not preloaded. */
+const char *
+snowflake_gate_reason_now(void)
+{
+	if (!snowflake_generator_exists())
+		return "closed: the library is not preloaded";
+	return snowflake_gate_reason(snowflake_gate());
+}
+
+/* What to do about a state, in a sentence, or NULL.  Needs a transaction. */
+const char *
+snowflake_gate_advice(SnowflakeGate gate)
+{
+	return describe(gate).advice;
+}
+
+/*
+ * Raise the error of a mint that a closed gate refuses.  Returns only if the gate
+ * is open.  Needs a transaction.
+ */
+void
+snowflake_gate_refuse(SnowflakeGate gate)
+{
+	GateTexts	texts;
+
+	if (gate == GATE_OPEN)
+		return;
+
+	texts = describe(gate);
+	snowflake_count_refusal(rows[gate].refusal);
+	ereport(ERROR,
+			errcode(rows[gate].sqlstate),
+			errmsg_internal("%s", texts.message),
+			texts.detail ? errdetail_internal("%s", texts.detail) : 0,
+			texts.hint ? errhint("%s", texts.hint) : 0);
+}

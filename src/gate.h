@@ -1,0 +1,18 @@
+/*-------------------------------------------------------------------------
+ *
+ * gate.h
+ *	  What the states of the gate mean to people.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_GATE_H
+#define SNOWFLAKE_GATE_H
+
+#include "generator.h"
+
+extern const char *snowflake_gate_reason(SnowflakeGate gate);
+extern const char *snowflake_gate_reason_now(void);
+extern const char *snowflake_gate_advice(SnowflakeGate gate);
+extern void snowflake_gate_refuse(SnowflakeGate gate);
+
+#endif							/* SNOWFLAKE_GATE_H */

@@ -1,0 +1,105 @@
+/*-------------------------------------------------------------------------
+ *
+ * refusal.c
+ *	  Errors of mints that an open gate cannot serve: the layout's end, the
+ *	  clock, the reservation, a server in recovery.  Each is counted.
+ *
+ * What a closed gate refuses is in gate.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "counters.h"
+#include "duration.h"
+#include "generator.h"
+#include "refusal.h"
+#include "request.h"
+#include "settings.h"
+
+/* In recovery, raise an error as nextval() does. */
+void
+snowflake_refuse_in_recovery(const char *function)
+{
+	if (!RecoveryInProgress())
+		return;
+	snowflake_count_refusal(REFUSED_STANDBY);
+	PreventCommandDuringRecovery(function);
+}
+
+/* The layout has no later tick. */
+void
+snowflake_refuse_ended(void)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	snowflake_count_refusal(REFUSED_END);
+	ereport(ERROR,
+			errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+			errmsg("the snowflake layout has come to its end"),
+			errdetail("Its last tick started at \"%s\".",
+					  timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick))),
+			errhint("Configure another snowflake.layout, whose snowflakes are larger than those of this one."));
+}
+
+/*
+ * The generator would be ahead of the clock by "excess_usec" more than it may,
+ * after this call has waited for "waited_usec".
+ */
+void
+snowflake_refuse_ahead(int64 excess_usec, int64 waited_usec)
+{
+	int64		lead_usec = excess_usec + snowflake_max_lead_ms * INT64CONST(1000);
+	const char *why = "The clock went back, or snowflake.max_lead was lowered.";
+	SnowflakeView view;
+
+	snowflake_generator_view(&view);
+	if (view.last == view.raised_to)
+		why = view.raised_by == RAISED_BY_ADVANCE ?
+			"It was advanced by snowflake_advance()." :
+			"It starts above what had been reserved when the server crashed or the clock went back.";
+
+	snowflake_count_refusal(REFUSED_CLOCK);
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("the snowflake generator is %s ahead of the clock",
+				   snowflake_duration(lead_usec)),
+			errdetail("%s It may be ahead by %d ms (snowflake.max_lead). This call has waited %s, may wait %d ms (snowflake.max_wait), and would have to wait another %s.",
+					  why, snowflake_max_lead_ms,
+					  snowflake_duration(waited_usec), snowflake_max_wait_ms,
+					  snowflake_duration(excess_usec)),
+			errhint("Check the server's clock. Minting goes on as soon as it is %s further.",
+					snowflake_duration(excess_usec)));
+}
+
+/* The keeper has not reserved more in time. */
+void
+snowflake_refuse_unreserved(void)
+{
+	int			failure = snowflake_keeper_failure();
+	int			pid = snowflake_keeper_pid();
+	SnowflakeView view;
+	const char *until;
+
+	snowflake_generator_view(&view);
+	until = timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+													   view.limit));
+	snowflake_count_refusal(REFUSED_KEEPER);
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("the snowflake reservation was not extended within %d ms",
+				   snowflake_max_wait_ms),
+			failure != 0 ?
+			errdetail("It ends at \"%s\". The keeper's last attempt failed with SQLSTATE %s.",
+					  until, unpack_sql_state(failure)) :
+			pid == 0 ?
+			errdetail("It ends at \"%s\". The keeper is not running.", until) :
+			errdetail("It ends at \"%s\". The keeper, process %d, is still waiting for its commit.",
+					  until, pid),
+			errhint("The server log has the reason."));
+}

@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * refusal.h
+ *	  Errors of mints that an open gate cannot serve.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_REFUSAL_H
+#define SNOWFLAKE_REFUSAL_H
+
+extern void snowflake_refuse_in_recovery(const char *function);
+pg_noreturn extern void snowflake_refuse_ended(void);
+pg_noreturn extern void snowflake_refuse_ahead(int64 excess_usec,
+											   int64 waited_usec);
+pg_noreturn extern void snowflake_refuse_unreserved(void);
+
+#endif							/* SNOWFLAKE_REFUSAL_H */

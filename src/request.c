@@ -1,0 +1,197 @@
+/*-------------------------------------------------------------------------
+ *
+ * request.c
+ *	  What backends ask of the keeper, and how they hear of it.
+ *
+ * A backend sets a bit and wakes the keeper; the keeper takes the bits, does what
+ * follows, and announces it.  Nothing here has a part in the promise that no ID
+ * comes twice: a request that is lost costs a wait.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
+#include "storage/shmem.h"
+#include "utils/wait_event.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "request.h"
+
+typedef struct Requests
+{
+	/* Anybody sets bits, the keeper takes them.  Atomic. */
+	pg_atomic_uint32 wanted;
+
+	/*
+	 * The keeper's latch and PID, NULL and 0 while there is none.  Only the
+	 * keeper writes them, at its start and end.  The latch is that of a
+	 * PGPROC and thus valid memory for ever: a late reader wakes somebody in
+	 * vain.
+	 */
+	Latch	   *volatile latch;
+	pg_atomic_uint32 pid;
+
+	/*
+	 * SQLSTATE of the error that ended the keeper's last attempt, 0 if none
+	 * did.  Only the keeper writes it, atomically.
+	 */
+	pg_atomic_uint32 failure;
+
+	/* Broadcast when the keeper has changed what others may wait for. */
+	ConditionVariable changed;
+} Requests;
+
+/* NULL if the library was not preloaded. */
+static Requests *shared = NULL;
+
+/* Shared memory to request. */
+Size
+snowflake_requests_size(void)
+{
+	return MAXALIGN(sizeof(Requests));
+}
+
+/* Find the requests, or make them.  The caller holds AddinShmemInitLock. */
+void
+snowflake_requests_attach(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("snowflake requests", snowflake_requests_size(), &found);
+	if (found)
+		return;
+	shared->latch = NULL;
+	pg_atomic_init_u32(&shared->wanted, 0);
+	pg_atomic_init_u32(&shared->pid, 0);
+	pg_atomic_init_u32(&shared->failure, 0);
+	ConditionVariableInit(&shared->changed);
+}
+
+/*
+ * Ask the keeper for something.  Cheap if that was already asked, and without
+ * a keeper the request waits for the next one.
+ */
+void
+snowflake_request(uint32 what)
+{
+	Latch	   *latch;
+
+	/* the barrier orders what the request is about before this read */
+	pg_memory_barrier();
+	if ((pg_atomic_read_u32(&shared->wanted) & what) == what)
+		return;
+	pg_atomic_fetch_or_u32(&shared->wanted, what);
+
+	latch = shared->latch;
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+/*
+ * Sleep until the keeper announces something, the deadline (on the monotonic
+ * clock) is over, or this backend is interrupted.  False: it is over.
+ *
+ * Call it in a loop that tests a condition first.  The first call may return
+ * at once, so that the condition is tested again when its change can no longer
+ * be missed.  The loop ends with ConditionVariableCancelSleep().
+ */
+bool
+snowflake_wait_for_keeper(int64 deadline_usec)
+{
+	static uint32 wait_event = 0;
+	int64		left_usec = deadline_usec - snowflake_monotonic_usec();
+
+	if (left_usec <= 0)
+		return false;
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("SnowflakeKeeper");
+	ConditionVariableTimedSleep(&shared->changed,
+								(long) Min(left_usec / 1000 + 1, INT_MAX),
+								wait_event);
+	return true;
+}
+
+/* The keeper's process, 0 if there is none. */
+int
+snowflake_keeper_pid(void)
+{
+	return (int) pg_atomic_read_u32(&shared->pid);
+}
+
+/* SQLSTATE of the error that ended the keeper's last attempt, 0 if none did. */
+int
+snowflake_keeper_failure(void)
+{
+	return (int) pg_atomic_read_u32(&shared->failure);
+}
+
+
+/*
+ * Only the keeper calls what follows.
+ */
+
+/*
+ * A keeper has started: from now on requests wake it.  What was asked of an
+ * earlier one may have been given up since; those who are still waiting ask
+ * again when they are woken.
+ */
+void
+snowflake_keeper_attach(void)
+{
+	pg_atomic_write_u32(&shared->pid, MyProcPid);
+	shared->latch = MyLatch;
+	pg_atomic_write_u32(&shared->wanted, 0);
+	snowflake_announce();
+}
+
+/* It ends. */
+void
+snowflake_keeper_detach(void)
+{
+	shared->latch = NULL;
+	pg_atomic_write_u32(&shared->pid, 0);
+	snowflake_announce();
+}
+
+/* What was asked for and is not taken yet. */
+uint32
+snowflake_pending_requests(void)
+{
+	return pg_atomic_read_u32(&shared->wanted);
+}
+
+/* Take what was asked for.  What is asked from now on sets the latch again. */
+uint32
+snowflake_take_requests(void)
+{
+	return pg_atomic_exchange_u32(&shared->wanted, 0);
+}
+
+/* Something changed: whoever waits looks again. */
+void
+snowflake_announce(void)
+{
+	ConditionVariableBroadcast(&shared->changed);
+}
+
+/* An error has ended the keeper's attempt: those who wait may want to know. */
+void
+snowflake_keeper_failed(int sqlstate)
+{
+	pg_atomic_write_u32(&shared->failure, sqlstate);
+	snowflake_announce();
+}
+
+/* An attempt has succeeded, so an earlier error is no news any more. */
+void
+snowflake_keeper_succeeded(void)
+{
+	pg_atomic_write_u32(&shared->failure, 0);
+}

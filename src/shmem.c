@@ -1,0 +1,66 @@
+/*-------------------------------------------------------------------------
+ *
+ * shmem.c
+ *	  Shared memory: what each part of the library needs, asked for and attached
+ *	  together.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "compat.h"
+#include "counters.h"
+#include "generator.h"
+#include "request.h"
+#include "shmem.h"
+#include "slot.h"
+
+/* The name of the lock, in wait events. */
+#define TRANCHE_NAME	"snowflake"
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+static void
+request_shmem(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+
+	RequestAddinShmemSpace(snowflake_generator_size());
+	RequestAddinShmemSpace(snowflake_requests_size());
+	RequestAddinShmemSpace(snowflake_counters_size());
+	RequestAddinShmemSpace(snowflake_slots_size());
+
+	/* for the name; the lock itself lies beside what it guards */
+	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
+}
+
+static void
+attach_shmem(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	snowflake_generator_attach(GetNamedLWLockTranche(TRANCHE_NAME)->lock.tranche);
+	snowflake_requests_attach();
+	snowflake_counters_attach();
+	snowflake_slots_attach();
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* Ask for shared memory.  Only while the server preloads libraries. */
+void
+snowflake_shmem_init(void)
+{
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = attach_shmem;
+}

@@ -1,0 +1,14 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.h
+ *	  What the library's background workers have in common.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_WORKER_H
+#define SNOWFLAKE_WORKER_H
+
+extern void snowflake_worker_connect(const char *database);
+extern bool snowflake_worker_sleep(int64 until_usec);
+
+#endif							/* SNOWFLAKE_WORKER_H */
