@@ -146,7 +146,8 @@ execute(Conversion *conv)
 		int			result;
 
 		check_name(conv, statement->relid, statement->relation);
-		snowflake_convert_become(statement->owner, 0, &saved);
+		/* the check of a foreign key must see all rows */
+		snowflake_convert_become(statement->owner, SECURITY_NOFORCE_RLS, &saved);
 		result = SPI_execute(statement->command, false, 0);
 		snowflake_convert_return(&saved);
 		if (result != SPI_OK_UTILITY)

@@ -29,6 +29,7 @@
 #include "parser/parse_oper.h"
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
@@ -86,7 +87,46 @@ future_namespace(Conversion *conv, Relation rel)
 			item->p_nscolumns[column->attnum - 1].p_vartype = column->new_type;
 	}
 	addNSItemToQuery(pstate, item, false, true, true);
+
+	/* for check_range(): there are no hooks */
+	pstate->p_ref_hook_state = rel;
 	return pstate;
+}
+
+/*
+ * An expression of a smallint is often one of an integer, made of it by a cast.
+ * The cast stays, and fails for every snowflake.
+ */
+static bool
+narrows_snowflake(Node *node, void *context)
+{
+	TupleDesc	today = RelationGetDescr((Relation) context);
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, FuncExpr))
+	{
+		FuncExpr   *call = (FuncExpr *) node;
+		Node	   *argument = call->args == NIL ? NULL :
+			strip_implicit_coercions(linitial(call->args));
+
+		if ((call->funcid == F_INT4_INT8 || call->funcid == F_INT2_INT8) &&
+			argument != NULL && IsA(argument, Var) && ((Var *) argument)->varattno > 0 &&
+			((Var *) argument)->vartype !=
+			TupleDescAttr(today, ((Var *) argument)->varattno - 1)->atttypid)
+			return true;
+	}
+	return expression_tree_walker(node, narrows_snowflake, context);
+}
+
+static void
+check_range(ParseState *pstate, Node *expression)
+{
+	if (narrows_snowflake(expression, pstate->p_ref_hook_state))
+		ereport(ERROR,
+				errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				errmsg("an expression would cast snowflakes to a type that is too narrow for them"),
+				errhint("Drop it, convert, and create it again without the cast, in one transaction."));
 }
 
 /* Raises an error unless the expression of an index can be made anew. */
@@ -100,6 +140,7 @@ check_expression(ParseState *pstate, Node *expression, bool is_predicate)
 	else
 		expression = transformExpr(pstate, expression, EXPR_KIND_INDEX_EXPRESSION);
 	assign_expr_collations(pstate, expression);
+	check_range(pstate, expression);
 	if (contain_mutable_functions((Node *) expression_planner((Expr *) copyObject(expression))))
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
@@ -169,7 +210,12 @@ check_definition(ParseState *pstate, const char *sql)
 	else if (IsA(statement, CreateStatsStmt))
 	{
 		foreach(lc, ((CreateStatsStmt *) statement)->exprs)
-			transformExpr(pstate, lfirst_node(StatsElem, lc)->expr, EXPR_KIND_STATS_EXPRESSION);
+		{
+			Node	   *expression = lfirst_node(StatsElem, lc)->expr;
+
+			if (expression != NULL)
+				check_range(pstate, transformExpr(pstate, expression, EXPR_KIND_STATS_EXPRESSION));
+		}
 	}
 	else
 	{
@@ -179,7 +225,8 @@ check_definition(ParseState *pstate, const char *sql)
 		if (constraint->contype == CONSTR_EXCLUSION)
 			check_exclusion(pstate, constraint);
 		else
-			transformWhereClause(pstate, constraint->raw_expr, EXPR_KIND_CHECK_CONSTRAINT, "CHECK");
+			check_range(pstate, transformWhereClause(pstate, constraint->raw_expr,
+											 EXPR_KIND_CHECK_CONSTRAINT, "CHECK"));
 	}
 }
 

@@ -256,17 +256,34 @@ CREATE TABLE exclusion_2 (id int PRIMARY KEY, EXCLUDE USING btree (id WITH =) WH
 CREATE TABLE check_operator (id int PRIMARY KEY, CHECK (id ### 5 OR true));
 CREATE TABLE statistics_of (id int PRIMARY KEY, k int);
 CREATE STATISTICS statistics_of_s ON (of_int(id)), k FROM statistics_of;
+CREATE TABLE narrow (id smallint PRIMARY KEY);
+CREATE INDEX narrow_i ON narrow ((id % 7));
 CREATE TABLE reference_of (id int PRIMARY KEY);
 CREATE TABLE reference_to (r int REFERENCES reference_of CHECK (of_int(r) > 0));
 SELECT d.statement, d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
-	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,check_operator,statistics_of,reference_of}'::text[]) t,
+	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,check_operator,statistics_of,narrow,reference_of}'::text[]) t,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', dry_run => true)', t)) d,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'')', t)) c;
 SELECT snowflake_convert_column('check_operator', 'id', dry_run => true);
 DROP TABLE uses_row_type, row_type, expression_index, predicate, volatile_index, operator_class, exclusion, exclusion_2,
-	check_operator, statistics_of, reference_to, reference_of;
+	check_operator, statistics_of, narrow, reference_to, reference_of;
 DROP OPERATOR ### (int, int);
 DROP FUNCTION of_int, of_either(int), of_either(bigint);
+
+-- An owner whose policies are forced on himself: foreign keys are checked all the same
+CREATE TABLE forced (id int PRIMARY KEY);
+CREATE TABLE forced_too (id int REFERENCES forced);
+INSERT INTO forced VALUES (1);
+INSERT INTO forced_too VALUES (1);
+CREATE ROLE regress_snowflake_forced;
+ALTER TABLE forced OWNER TO regress_snowflake_forced;
+ALTER TABLE forced_too OWNER TO regress_snowflake_forced;
+ALTER TABLE forced ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+SET client_min_messages = warning;
+SELECT count(*) FROM snowflake_convert_column('forced', 'id');
+RESET client_min_messages;
+DROP TABLE forced_too, forced;
+DROP ROLE regress_snowflake_forced;
 
 -- Keys that are in the way
 CREATE TABLE negative (id int);
