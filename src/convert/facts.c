@@ -199,8 +199,8 @@ needed_type(Conversion *conv, KeyColumn *column)
 
 	/*
 	 * A column that references the key must be able to hold its values, and
-	 * bigint is enough for that.  It must not become a snowflake: it might
-	 * reference another key, too, that stays a bigint.
+	 * bigint is enough for that.  As a snowflake it might refuse a negative
+	 * number that another key, which it references as well, has.
 	 */
 	return snowflake_convert_is_small_integer(getBaseType(column->type)) ? INT8OID : InvalidOid;
 }
