@@ -234,7 +234,7 @@ snowflake_convert_check_columns(Conversion *conv)
 	{
 		KeyReference *reference = lfirst(lc);
 
-		if (reference->is_set_aside && reference->obstacle != NULL)
+		if (reference->obstacle != NULL)
 			snowflake_convert_refuse(conv, ERRCODE_INSUFFICIENT_PRIVILEGE, reference->obstacle,
 									 "Mend that, or drop the foreign key, convert, and create it again, in one transaction.");
 	}

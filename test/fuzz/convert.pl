@@ -79,7 +79,7 @@ BEGIN
 		state := concat(state, ' ## ', rel, ' ', rows);
 	END LOOP;
 	-- how a snowflake is written where bigints are compared
-	RETURN regexp_replace(state, '\(?\m(\w+)\M\)?::bigint', '\1', 'g');
+	RETURN regexp_replace(regexp_replace(state, '\((\w+)\)::bigint', '\1', 'g'), '\m(\w+)::bigint', '\1', 'g');
 END $$;
 
 -- Types and defaults as well

@@ -213,6 +213,12 @@ create_tables('app', 'DROP TABLE mal.items');
 run_as('other', q{
 	CREATE TABLE other.wide (order_id bigint REFERENCES app.orders);
 	INSERT INTO other.wide VALUES (1)});
+$node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS 'theirs'});
+$error = SnowflakeTest::error_of($node, 'postgres',
+	q{SET SESSION AUTHORIZATION app; SELECT public.snowflake_convert_column('app.orders', 'id', dry_run => true)});
+like($error->{detail}, qr/comment, which only other may give it/,
+	'a comment that an owner could not give again is said before');
+$node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS NULL});
 run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
 is(SnowflakeTest::error_of($node, 'postgres', 'INSERT INTO other.wide VALUES (3)')->{sqlstate},
 	'23503', 'an owner converts his key, whoever references it');
