@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -20,6 +21,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #include "convert/convert.h"
 #include "convert/query.h"
@@ -89,19 +91,51 @@ snowflake_convert_check_table(Conversion *conv)
 		snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, "It is a system column.", NULL);
 }
 
+/* InvalidOid: the table is gone; that is found out when it is to be locked. */
+static Oid
+table_owner(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Oid			owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
+static char *
+table_name(Oid relid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									  get_rel_name(relid));
+}
+
 /*
  * A tree of tables is altered and read with the rights of one owner, so it must
  * have one: what another one says should run there would run with these.
  */
 static void
-check_owner(Conversion *conv, KeyColumn *top, KeyColumn *column)
+check_owners(Conversion *conv, Oid top)
 {
-	if (column->owner != top->owner)
-		snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
-								 psprintf("Table %s belongs to %s, but table %s, which inherits from it, to %s.",
-										  top->table, GetUserNameFromId(top->owner, false),
-										  column->table, GetUserNameFromId(column->owner, false)),
-								 "Give both tables the same owner, at least until the conversion is done.");
+	Oid			owner = table_owner(top);
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(top, NoLock, NULL))
+	{
+		Oid			relid = lfirst_oid(lc);
+		Oid			other = table_owner(relid);
+
+		if (OidIsValid(other) && other != owner)
+			snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
+									 psprintf("Table %s belongs to %s, but table %s, which inherits from it, to %s.",
+											  table_name(top), GetUserNameFromId(owner, false),
+											  table_name(relid),
+											  GetUserNameFromId(other, false)),
+									 "Give both tables the same owner, at least until the conversion is done.");
+	}
 }
 
 /*
@@ -121,6 +155,7 @@ check_inheritance(Conversion *conv)
 
 		if (!snowflake_convert_alters(conv, top))
 			continue;
+		check_owners(conv, top->relid);
 		relids = find_all_inheritors(top->relid, NoLock, NULL);
 		foreach(lc2, conv->columns)
 		{
@@ -134,7 +169,6 @@ check_inheritance(Conversion *conv)
 										 psprintf("Column \"%s\" of table %s is inherited from several tables.",
 												  column->name, column->table), NULL);
 			column->top = top->relid;
-			check_owner(conv, top, column);
 		}
 	}
 }
@@ -203,8 +237,6 @@ snowflake_convert_check_columns(Conversion *conv)
 									 psprintf("The column references table %s, so its values come from there.",
 											  column->references),
 									 "Convert the column that it references: that includes this one, as far as needed.");
-		if (column->is_key)
-			check_owner(conv, key, column);
 		if (column->is_key && column->relkind == RELKIND_FOREIGN_TABLE)
 			snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, column->obstacle, NULL);
 		if (!column->is_owner &&
@@ -222,6 +254,7 @@ snowflake_convert_check_columns(Conversion *conv)
 			snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, column->obstacle, NULL);
 	}
 
+	check_owners(conv, conv->relid);
 	check_inheritance(conv);
 	check_privileges(conv);
 
@@ -234,6 +267,8 @@ snowflake_convert_check_columns(Conversion *conv)
 	{
 		KeyReference *reference = lfirst(lc);
 
+		check_owners(conv, reference->relid);
+		check_owners(conv, reference->referenced);
 		if (reference->obstacle != NULL)
 			snowflake_convert_refuse(conv, ERRCODE_INSUFFICIENT_PRIVILEGE, reference->obstacle,
 									 "Mend that, or drop the foreign key, convert, and create it again, in one transaction.");

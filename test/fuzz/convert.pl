@@ -204,6 +204,7 @@ sub schema
 	return (\@sql, pick('postgres', 'postgres', 'fuzz_1', 'fuzz_member'), pick('bigint', 'snowflake'), \@references, $composite);
 }
 
+$| = 1;
 srand $seed;
 my ($error) = run($helpers . q{
 	SELECT snowflake_next() \gset

@@ -278,10 +278,10 @@ $node->safe_psql(
 	'postgres', q{
 	CREATE TABLE child (id int, target_id int);
 	CREATE TABLE common (parent_id int, target_id int);
-	CREATE TABLE parent (id int PRIMARY KEY);
-	ALTER TABLE child ALTER id SET NOT NULL, INHERIT parent;
+	CREATE TABLE parent (id int UNIQUE);
+	ALTER TABLE child INHERIT parent;
 	CREATE TABLE target (id int PRIMARY KEY);
-	ALTER TABLE common ADD FOREIGN KEY (parent_id) REFERENCES parent, ADD FOREIGN KEY (target_id) REFERENCES target;
+	ALTER TABLE common ADD FOREIGN KEY (parent_id) REFERENCES parent (id), ADD FOREIGN KEY (target_id) REFERENCES target;
 	ALTER TABLE child ADD FOREIGN KEY (target_id) REFERENCES target});
 $writer = $node->background_psql('postgres', on_error_stop => 0);
 $writer->query_safe('BEGIN; LOCK TABLE ONLY parent');

@@ -184,6 +184,18 @@ is($error->{detail}, 'Table app.orders belongs to app, but table mal.child, whic
 check('a tree of two owners');
 $node->safe_psql('postgres', 'DROP TABLE mal.child');
 
+# A tree that references, of which nothing is altered but the foreign key
+create_tables('app', 'DROP TABLE mal.items');
+$node->safe_psql('postgres', q{
+	CREATE TABLE app.wide (order_id bigint REFERENCES app.orders) PARTITION BY HASH (order_id);
+	CREATE TABLE mal.part PARTITION OF app.wide FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+	ALTER TABLE app.wide OWNER TO app; ALTER TABLE mal.part OWNER TO mal});
+run_as('mal', q{CREATE INDEX ON mal.part ((order_id > 0 AND mal.evil('constant'))); DELETE FROM mal.notes});
+$error = SnowflakeTest::error_of($node, 'postgres', $convert);
+like($error->{detail}, qr/^Table app\.wide belongs to app, but table mal\.part/, 'a tree of two owners that references is refused');
+check('a tree of two owners that references');
+$node->safe_psql('postgres', 'DROP TABLE app.wide');
+
 # A superuser's reference to a key of mal's, and one that could not be declared again
 create_tables('mal', q{CREATE INDEX ON app.orders ((id > 0 AND mal.evil('constant')))});
 $node->safe_psql('postgres', 'CREATE TABLE ours (order_id int REFERENCES app.orders); DELETE FROM mal.notes');
