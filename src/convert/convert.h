@@ -3,8 +3,8 @@
  * convert.h
  *	  A conversion of an integer key: what is known about it.
  *
- * facts.c finds it out, obstacles.c says what stands in the way, locks.c locks,
- * plan.c makes statements of it, and convert.c does all that in this order.
+ * facts.c finds it out, obstacles.c and expressions.c say what stands in the
+ * way, locks.c locks, plan.c makes statements of it, and convert.c does all that.
  *
  *-------------------------------------------------------------------------
  */

@@ -196,6 +196,43 @@ check_privileges(Conversion *conv)
 	}
 }
 
+static void
+check_references(Conversion *conv)
+{
+	ListCell   *lc;
+
+	foreach(lc, conv->references)
+	{
+		KeyReference *reference = lfirst(lc);
+
+		check_owners(conv, reference->relid);
+		check_owners(conv, reference->referenced);
+		if (reference->obstacle != NULL)
+			snowflake_convert_refuse(conv, ERRCODE_INSUFFICIENT_PRIVILEGE, reference->obstacle,
+									 "Mend that, or drop the foreign key, convert, and create it again, in one transaction.");
+	}
+}
+
+static void
+check_sequences(Conversion *conv)
+{
+	ListCell   *lc;
+
+	foreach(lc, conv->sequences)
+	{
+		KeySequence *sequence = lfirst(lc);
+
+		if (OidIsValid(sequence->identity_of) && sequence->extension != NULL)
+			snowflake_convert_refuse(conv, ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+									 psprintf("It is an identity column, and its sequence %s belongs to extension \"%s\".",
+											  sequence->name, sequence->extension), NULL);
+		if (OidIsValid(sequence->identity_of) && sequence->dependents != NULL)
+			snowflake_convert_refuse(conv, ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+									 psprintf("It is an identity column, and its sequence %s is also used by: %s.",
+											  sequence->name, sequence->dependents), NULL);
+	}
+}
+
 /* What can be said of all that was collected. */
 void
 snowflake_convert_check_columns(Conversion *conv)
@@ -263,28 +300,6 @@ snowflake_convert_check_columns(Conversion *conv)
 		snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, snowflake_convert_text(0, "obstacles"),
 								 "Types of columns would have to change. Drop what depends on them, convert, and create it again, in one transaction.");
 
-	foreach(lc, conv->references)
-	{
-		KeyReference *reference = lfirst(lc);
-
-		check_owners(conv, reference->relid);
-		check_owners(conv, reference->referenced);
-		if (reference->obstacle != NULL)
-			snowflake_convert_refuse(conv, ERRCODE_INSUFFICIENT_PRIVILEGE, reference->obstacle,
-									 "Mend that, or drop the foreign key, convert, and create it again, in one transaction.");
-	}
-
-	foreach(lc, conv->sequences)
-	{
-		KeySequence *sequence = lfirst(lc);
-
-		if (OidIsValid(sequence->identity_of) && sequence->extension != NULL)
-			snowflake_convert_refuse(conv, ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
-									 psprintf("It is an identity column, and its sequence %s belongs to extension \"%s\".",
-											  sequence->name, sequence->extension), NULL);
-		if (OidIsValid(sequence->identity_of) && sequence->dependents != NULL)
-			snowflake_convert_refuse(conv, ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
-									 psprintf("It is an identity column, and its sequence %s is also used by: %s.",
-											  sequence->name, sequence->dependents), NULL);
-	}
+	check_references(conv);
+	check_sequences(conv);
 }
