@@ -108,7 +108,7 @@ narrows_snowflake(Node *node, void *context)
 	{
 		FuncExpr   *call = (FuncExpr *) node;
 		Node	   *argument = call->args == NIL ? NULL :
-			strip_implicit_coercions(linitial(call->args));
+		strip_implicit_coercions(linitial(call->args));
 
 		if ((call->funcid == F_INT4_INT8 || call->funcid == F_INT2_INT8) &&
 			argument != NULL && IsA(argument, Var) && ((Var *) argument)->varattno > 0 &&
@@ -181,7 +181,7 @@ check_exclusion(ParseState *pstate, Constraint *constraint)
 		Oid			opclass = check_index_element(pstate, linitial(pair),
 												  constraint->access_method, &type);
 		Oid			operator = list_length(operator_name) == 0 ? InvalidOid :
-			compatible_oper_opid(operator_name, type, type, false);
+		compatible_oper_opid(operator_name, type, type, false);
 
 		if (get_op_opfamily_strategy(operator, get_opclass_family(opclass)) == 0)
 			ereport(ERROR,
@@ -226,7 +226,7 @@ check_definition(ParseState *pstate, const char *sql)
 			check_exclusion(pstate, constraint);
 		else
 			check_range(pstate, transformWhereClause(pstate, constraint->raw_expr,
-											 EXPR_KIND_CHECK_CONSTRAINT, "CHECK"));
+													 EXPR_KIND_CHECK_CONSTRAINT, "CHECK"));
 	}
 }
 

@@ -47,7 +47,11 @@ static const char *columns_query =
 "				  WHERE a.attrelid = e.relid AND a.attname = e.name"
 "					AND a.attnum > 0 AND NOT a.attisdropped)"
 "), partition_keys (relid, attnum, partstrat) AS ("
-	/* a column of a partition key, also within an expression, depends on its table */
+
+ /*
+  * a column of a partition key, also within an expression, depends on its
+  * table
+  */
 "	SELECT DISTINCT partrelid, objsubid, partstrat"
 "	FROM pg_partitioned_table JOIN pg_depend"
 "		ON classid = 'pg_class'::regclass AND objid = partrelid AND objsubid <> 0"
