@@ -24,7 +24,8 @@
 /*
  * The column $2 of table $1 and what hangs together with it.  Going up from a
  * child to its parents matters for the columns that reference the key: their
- * type is changed where it is inherited from.
+ * type is changed where it is inherited from.  A column of a partition key, also
+ * within an expression, depends on its own table.
  */
 static const char *columns_query =
 "WITH RECURSIVE touched (relid, name, is_key) AS ("
@@ -47,11 +48,6 @@ static const char *columns_query =
 "				  WHERE a.attrelid = e.relid AND a.attname = e.name"
 "					AND a.attnum > 0 AND NOT a.attisdropped)"
 "), partition_keys (relid, attnum, partstrat) AS ("
-
- /*
-  * a column of a partition key, also within an expression, depends on its
-  * table
-  */
 "	SELECT DISTINCT partrelid, objsubid, partstrat"
 "	FROM pg_partitioned_table JOIN pg_depend"
 "		ON classid = 'pg_class'::regclass AND objid = partrelid AND objsubid <> 0"
