@@ -173,7 +173,7 @@ describe_keeper(SnowflakeGate gate, GateTexts *texts)
 		texts->message = "the database of the snowflake reservation does not exist";
 		texts->detail = psprintf("The setting snowflake.database is \"%s\".",
 								 snowflake_database);
-		texts->hint = "Create that database, or change the setting and restart the server.";
+		texts->hint = "Create the database, or change the setting and restart the server.";
 	}
 
 	if (failure != 0)

@@ -25,7 +25,9 @@
  *	  limit that follows from it.  So the stored reservation is never below any
  *	  "limit" that a minter could have read, and the next keeper raises "last" to
  *	  the end of the stored reservation when it opens the gate.  A crash between
- *	  the commit and the call only wastes the reserved time.
+ *	  the commit and the call only wastes the reserved time.  And where
+ *	  the stored reservation is gone, or elsewhere, a keeper whose shared memory is
+ *	  new leaves the gate closed: see reservation.c for how it knows.
  *
  * 3. No mint slips past a closing gate.  Minters hold the lock shared from
  *	  before they read the gate until after their compare-and-swap.  The keeper

@@ -244,7 +244,8 @@ open_table(void)
 				errmsg("table \"%s.%s\" is not fit for the snowflake reservation",
 					   KEEPER_SCHEMA, KEEPER_TABLE),
 				errdetail_internal("%s", complaint),
-				errhint("Undo the change; the keeper will go on by itself."));
+				errhint("Undo the change. If that is impossible, drop the extension \"%s\", and the keeper creates it anew.",
+						KEEPER_EXTENSION));
 	return table;
 }
 

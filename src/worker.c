@@ -29,8 +29,8 @@
 
 /*
  * What the server or the database may have for a default, and must not be for a
- * worker of ours.  Whoever owns the database can set these for it, the last of
- * the first group to one with which a process cannot start.
+ * worker of ours.  Whoever owns the database can set most of these for it, the
+ * encoding even to one with which no process can connect.
  */
 static const char *const pinned_settings[][2] = {
 	{"synchronous_commit", "on"},

@@ -177,15 +177,18 @@ sub error_of
 	return \%error;
 }
 
-# For a FROM: the rows of a catalog, as "m", that are members of the extension.
+# For a FROM: the rows of a catalog, as "m", that are members of the extension,
+# or of another one.
 sub members
 {
-	my ($catalog) = @_;
+	my ($catalog, $extension) = @_;
+
+	$extension = 'snowflake' unless defined $extension;
 
 	return qq{$catalog m JOIN pg_catalog.pg_depend d
 		ON d.classid = 'pg_catalog.$catalog'::pg_catalog.regclass AND d.objid = m.oid
 		AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.deptype = 'e'
-		JOIN pg_catalog.pg_extension x ON x.oid = d.refobjid AND x.extname = 'snowflake'};
+		JOIN pg_catalog.pg_extension x ON x.oid = d.refobjid AND x.extname = '$extension'};
 }
 
 # Wait until a condition, a function, is true.

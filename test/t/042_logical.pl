@@ -272,7 +272,7 @@ is( $node{bob}->safe_psql(
 	'1 2',
 	'a publication of all tables');
 is( $node{bob}->safe_psql(
-		'postgres', 'SELECT string_agg(node::text, $$ $$) FROM snowflake_reservation'),
+		'postgres', 'SELECT string_agg(node::text, $$ $$) FROM snowflake_keeper.reservation'),
 	'2',
 	'the subscriber has dropped the publisher\'s reservation');
 
@@ -289,7 +289,7 @@ foreach my $name ('ada', 'bob')
 		"$name: no error and no conflict in any subscription");
 	is( SnowflakeTest::log_count(
 			$node{$name},
-			'conflict detected on relation "(?!public\.snowflake_reservation")|duplicate key|did not find row|binary data has'),
+			'conflict detected on relation "(?!snowflake_keeper\.reservation")|duplicate key|did not find row|binary data has'),
 		0,
 		"$name: no conflict in the log");
 }

@@ -32,6 +32,17 @@ my ($newest_change) = slurp('CHANGELOG.md') =~ /^## ([^ \n]+)/m;
 is($meta->{version} =~ s/^(\d+\.\d+)\.0$/$1/r,
 	$default_version, 'META.json has the version of snowflake.control');
 is($newest_change, $default_version, 'and so has CHANGELOG.md');
+foreach my $name ('snowflake', 'snowflake_keeper')
+{
+	my ($version) = slurp("$name.control") =~ /^default_version = '(.*)'$/m;
+
+	# the keeper's has a version of its own, which changes when its table does
+	is($meta->{provides}{$name}{version} =~ s/^(\d+\.\d+)\.0$/$1/r,
+		$version, "META.json has the version of $name.control");
+	ok( -e "$root/sql/$name--$version.sql"
+		  || glob("$root/sql/$name--*--$version.sql"),
+		'there is a script for it');
+}
 is($meta->{provides}{snowflake}{version},
 	$meta->{version}, 'the extension has the version of its distribution');
 SKIP:
@@ -41,9 +52,6 @@ SKIP:
 	my ($packaged) = slurp('debian/changelog') =~ /^\S+ \(([^)]*)-[^-)]*\)/;
 	is($packaged, $meta->{version}, 'the package has it too');
 }
-ok( -e "$root/sql/snowflake--$default_version.sql"
-	  || glob("$root/sql/snowflake--*--$default_version.sql"),
-	'there is a script for it');
 
 # META.json: http://semver.org, as of version 1.0.0
 my $semver =
@@ -104,8 +112,9 @@ ok( ref $meta->{tags} eq 'ARRAY'
 		@{ $meta->{tags} }),
 	'tags are texts without slashes');
 
-is(join(', ', sort keys %{ $meta->{provides} }),
-	'snowflake', 'it provides the extension');
+is( join(', ', sort keys %{ $meta->{provides} }),
+	'snowflake, snowflake_keeper',
+	'it provides the extension and the keeper\'s');
 foreach my $name (keys %{ $meta->{provides} })
 {
 	my $extension = $meta->{provides}{$name};

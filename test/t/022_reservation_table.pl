@@ -1,0 +1,211 @@
+# The keeper writes to its own table only, and only if it is as it made it: what a
+# superuser attaches to the table is not run, and what a superuser changes about
+# it stops minting at the end of the reservation, with the reason in the log and
+# without a write, until it is repaired.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+my $node = SnowflakeTest::new_node('main',
+	conf => q{snowflake.reservation = '1s'});
+my $newest = 0;
+
+$node->start;
+$node->safe_psql('postgres',
+	'CREATE EXTENSION snowflake; CREATE ROLE app');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+my $table = $node->safe_psql('postgres',
+	q{SELECT 'snowflake_keeper.reservation'::regclass::oid});
+
+# What the table has, whatever it is called by now.
+sub stored
+{
+	my $name =
+	  $node->safe_psql('postgres', "SELECT $table\::regclass");
+
+	return $node->safe_psql('postgres',
+		"SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM $name t");
+}
+
+# Mint until the keeper has reserved anew.
+sub extend
+{
+	my $reservations =
+	  SnowflakeTest::status($node, 'postgres', 'reservations');
+
+	$node->poll_query_until('postgres',
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_status()"
+	) or die "reservation is not extended";
+	return;
+}
+
+# Mint until that fails; returns the error.
+sub exhaust
+{
+	my $error;
+
+	SnowflakeTest::wait_until(
+		'minting stops',
+		sub {
+			$error = SnowflakeTest::error_of($node, 'postgres',
+				q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+			$newest = $1 if $error->{stdout} =~ /(\d+)/;
+			return $error->{sqlstate} ne '';
+		});
+	return $error;
+}
+
+
+# What is attached to the table has no part in the keeper's writes.
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE noticed (what text);
+	CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql
+		AS 'BEGIN INSERT INTO noticed VALUES (TG_OP); RETURN NULL; END';
+	CREATE TRIGGER swallow BEFORE INSERT OR UPDATE ON snowflake_keeper.reservation
+		FOR EACH ROW EXECUTE FUNCTION swallow();
+	ALTER TABLE snowflake_keeper.reservation ENABLE ALWAYS TRIGGER swallow;
+	CREATE TRIGGER statement AFTER INSERT OR UPDATE ON snowflake_keeper.reservation
+		EXECUTE FUNCTION swallow();
+	ALTER TABLE snowflake_keeper.reservation ENABLE ALWAYS TRIGGER statement;
+	CREATE RULE nothing AS ON UPDATE TO snowflake_keeper.reservation
+		DO INSTEAD INSERT INTO noticed VALUES ('rule');
+	CREATE POLICY hidden ON snowflake_keeper.reservation USING (false);
+	ALTER TABLE snowflake_keeper.reservation ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+});
+extend();
+my $seen = $node->safe_psql('postgres',
+	q{SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation});
+is($seen, 't', 'triggers, rules and policies: the row is written all the same');
+$node->restart;
+SnowflakeTest::wait_for_mint($node, 'postgres');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM noticed'),
+	'0', 'and none of them is run');
+$node->safe_psql(
+	'postgres', q{
+	DROP TRIGGER swallow ON snowflake_keeper.reservation;
+	DROP TRIGGER statement ON snowflake_keeper.reservation;
+	DROP RULE nothing ON snowflake_keeper.reservation;
+	DROP POLICY hidden ON snowflake_keeper.reservation;
+	ALTER TABLE snowflake_keeper.reservation DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY});
+
+
+# A copy of its index is fine, for as long as it takes to make it.
+my $old = $node->background_psql('postgres');
+$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()');
+{
+	my ($out, $err) = ('', '');
+	local %ENV = $node->_get_env();
+	my $reindex = IPC::Run::start(
+		[
+			$node->installed_command('psql'), '-XAtq', '-d',
+			$node->connstr('postgres'), '-c',
+			'REINDEX TABLE CONCURRENTLY snowflake_keeper.reservation'
+		],
+		'>', \$out, '2>', \$err);
+
+	SnowflakeTest::wait_until(
+		'the index is being copied',
+		sub {
+			return $node->safe_psql('postgres',
+				"SELECT count(*) FROM pg_index WHERE indrelid = $table") eq '2';
+		});
+	extend();
+	pass('REINDEX CONCURRENTLY, which is waiting: the reservation is extended');
+	$old->query_safe('COMMIT');
+	$old->quit;
+	$reindex->finish;
+	is($err, '', 'and it ends well');
+}
+extend();
+
+
+# Changes that matter: each with what undoes it, and the reason.
+my $keeper = 'snowflake_keeper';
+foreach my $change (
+	[
+		"ALTER TABLE $keeper.reservation SET UNLOGGED",
+		"ALTER TABLE $keeper.reservation SET LOGGED",
+		'It does not survive a crash.'
+	],
+	[
+		"ALTER TABLE $keeper.reservation OWNER TO app",
+		"ALTER TABLE $keeper.reservation OWNER TO CURRENT_USER",
+		'Its owner is not a superuser.'
+	],
+	[
+		"ALTER SCHEMA $keeper OWNER TO app",
+		"ALTER SCHEMA $keeper OWNER TO CURRENT_USER",
+		'The owner of its schema is not a superuser.'
+	],
+	[
+		"ALTER SCHEMA $keeper RENAME TO elsewhere",
+		"ALTER SCHEMA elsewhere RENAME TO $keeper",
+		'It does not exist.'
+	],
+	[
+		"ALTER EXTENSION $keeper DROP TABLE $keeper.reservation",
+		"ALTER EXTENSION $keeper ADD TABLE $keeper.reservation",
+		'It is not a member of the extension "snowflake_keeper".'
+	],
+	[
+		"ALTER TABLE $keeper.reservation RENAME TO kept; CREATE TABLE $keeper.reservation (LIKE $keeper.kept INCLUDING ALL)",
+		"DROP TABLE $keeper.reservation; ALTER TABLE $keeper.kept RENAME TO reservation",
+		'It is not a member of the extension "snowflake_keeper".'
+	],
+	[
+		"ALTER TABLE $keeper.reservation DROP CONSTRAINT reservation_pkey",
+		"ALTER TABLE $keeper.reservation ADD PRIMARY KEY (node)",
+		'Its primary key on "node" is missing.'
+	],
+	[
+		"CREATE INDEX extra ON $keeper.reservation (abs(node))",
+		"DROP INDEX $keeper.extra",
+		'It has an index that is not the primary key on "node".'
+	],
+	[
+		"ALTER TABLE $keeper.reservation RENAME reserved_until TO until",
+		"ALTER TABLE $keeper.reservation RENAME until TO reserved_until",
+		'A column was changed.'
+	],
+	[
+		"ALTER TABLE $keeper.reservation ALTER layout TYPE varchar",
+		"ALTER TABLE $keeper.reservation ALTER layout TYPE text",
+		'A column was changed.'
+	],
+	[
+		"ALTER TABLE $keeper.reservation ADD COLUMN extra text",
+		"DROP EXTENSION $keeper CASCADE",
+		'Columns were added or dropped.'
+	])
+{
+	my ($sql, $undo, $reason) = @$change;
+	my $offset = -s $node->logfile;
+
+	$node->safe_psql('postgres', $sql);
+	my $before = stored();
+	my $error = exhaust();
+
+	is($error->{sqlstate}, '55000', "$sql: minting stops");
+	$node->wait_for_log(
+		qr/ERROR:  table "snowflake_keeper\.reservation" is not fit for the snowflake reservation\n.*DETAIL:  \Q$reason\E/,
+		$offset);
+	is(stored(), $before, 'nothing is written');
+	my $start = clock_gettime(CLOCK_MONOTONIC);
+	$node->safe_psql('postgres', $undo);
+	SnowflakeTest::wait_for_mint($node, 'postgres');
+	cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start,
+		'<', 5, 'it goes on when that is repaired');
+	my $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
+	cmp_ok($id, '>', $newest, 'above all before');
+}
+
+$node->stop;
+done_testing();

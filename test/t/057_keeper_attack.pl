@@ -1,0 +1,312 @@
+# Nobody becomes superuser through the keeper, or writes what it keeps: not by
+# putting something in the place of what it uses while it waits for a lock, not by
+# owning the database, not by what was there first.  At worst minting stops, with
+# an error that says why, and goes on when a superuser has cleared up.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+my $node = SnowflakeTest::new_node(
+	'main', conf => q{
+	snowflake.reservation = '1s'
+	snowflake.database = kept
+});
+
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE creator;
+	CREATE ROLE owner;
+	CREATE DATABASE kept OWNER owner;
+	GRANT CREATE ON DATABASE kept TO creator;
+	CREATE DATABASE app;
+});
+$node->safe_psql('app', 'CREATE EXTENSION snowflake');
+my $layout = $node->safe_psql('app', 'SELECT layout FROM snowflake_layout()');
+
+sub as
+{
+	my ($role, $sql) = @_;
+
+	return "SET SESSION AUTHORIZATION $role; $sql";
+}
+
+# What an attacker puts in the place of the keeper's table.
+sub trap
+{
+	my ($role, $table) = @_;
+
+	return qq{
+	CREATE TABLE $table (node integer PRIMARY KEY, layout text NOT NULL, reserved_until timestamptz NOT NULL);
+	INSERT INTO $table VALUES (1, '$layout', now() - interval '1 day');
+	CREATE FUNCTION $table\_trap() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN ALTER ROLE $role SUPERUSER; RETURN NEW; END';
+	CREATE TRIGGER trap BEFORE INSERT OR UPDATE ON $table
+		FOR EACH ROW EXECUTE FUNCTION $table\_trap();
+	CREATE TRIGGER late AFTER INSERT OR UPDATE ON $table
+		EXECUTE FUNCTION $table\_trap();
+	};
+}
+
+# Has the keeper reserved anew, or does it wait for somebody's lock?
+sub extended_or_waiting
+{
+	my ($reservations) = @_;
+
+	return $node->safe_psql('app', qq{
+		SELECT reservations > $reservations
+			OR EXISTS (SELECT FROM pg_locks WHERE pid = keeper_pid AND NOT granted)
+		FROM snowflake_status()}) eq 't';
+}
+
+# Let the keeper reserve more, with these statements in a transaction that is
+# open while it does so.
+sub spring
+{
+	my ($role, $sql) = @_;
+	my $session = $node->background_psql('kept', on_error_stop => 0);
+	my $reservations = SnowflakeTest::status($node, 'app', 'reservations');
+
+	$session->query(as($role, "BEGIN; $sql"));
+	SnowflakeTest::wait_until(
+		'the keeper comes across it',
+		sub {
+			$node->psql('app',
+				q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+			return extended_or_waiting($reservations);
+		});
+	$session->query('COMMIT');
+	$session->quit;
+	$reservations = SnowflakeTest::status($node, 'app', 'reservations');
+	$node->poll_query_until('app',
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 1 FROM snowflake_status()"
+	) or die "reservation is not extended";
+	return;
+}
+
+sub superusers
+{
+	return $node->safe_psql('postgres',
+		q{SELECT string_agg(rolname, ' ') FROM pg_roles WHERE rolsuper AND rolname IN ('creator', 'owner')}
+	);
+}
+
+
+# The place is taken before the keeper comes: nothing of it is used.
+foreach my $trap (
+	as('creator', 'CREATE SCHEMA snowflake_keeper; SET search_path = snowflake_keeper;'
+		. trap('creator', 'reservation')),
+	as('creator', 'CREATE SCHEMA snowflake_keeper'),
+	as('owner', 'CREATE SCHEMA snowflake_keeper'))
+{
+	my $offset = -s $node->logfile;
+
+	$node->safe_psql('kept', $trap);
+	my $error =
+	  SnowflakeTest::error_of($node, 'app', 'SELECT snowflake_next()');
+	is($error->{sqlstate}, '55000',
+		"somebody has a schema of the keeper's name: nothing is minted");
+	$node->wait_for_log(
+		qr/ERROR:  schema "snowflake_keeper" does not belong to a superuser/,
+		$offset);
+	is( $node->safe_psql(
+			'kept', q{SELECT count(*) FROM pg_extension WHERE extname LIKE 'snowflake%'}),
+		'0',
+		'and nothing is put into it');
+	is(superusers(), '', 'nor is anything of it run');
+	$node->safe_psql('kept', 'DROP SCHEMA snowflake_keeper CASCADE');
+}
+my $start = clock_gettime(CLOCK_MONOTONIC);
+SnowflakeTest::wait_for_mint($node, 'app');
+cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start,
+	'<', 5, 'a superuser drops it: minting goes on');
+
+
+# The extension of applications, in the keeper's database: who created it replaces
+# it while the keeper waits.
+foreach my $schema ('mine', 'public')
+{
+	$node->safe_psql('kept', as('creator', 'CREATE SCHEMA IF NOT EXISTS mine'));
+	$node->safe_psql('kept', 'GRANT CREATE ON SCHEMA public TO creator');
+	$node->safe_psql('kept',
+		as('creator', "CREATE EXTENSION snowflake SCHEMA $schema"));
+	SnowflakeTest::wait_for_mint($node, 'app');
+	spring('creator',
+		"DROP EXTENSION snowflake; SET search_path = $schema; "
+		  . trap('creator', 'snowflake_reservation'));
+	is(superusers(), '',
+		"the extension in $schema is replaced by its creator: nothing is run");
+	$node->safe_psql('kept',
+		"DROP TABLE $schema.snowflake_reservation; DROP FUNCTION $schema.snowflake_reservation_trap()"
+	);
+}
+
+# The database's owner replaces the schema, or renames it
+$node->safe_psql('kept', 'CREATE EXTENSION snowflake');
+spring(
+	'owner',
+	'DROP SCHEMA public CASCADE; CREATE SCHEMA public; SET search_path = public; '
+	  . trap('owner', 'snowflake_reservation'));
+is(superusers(), '', "the schema is replaced by the database's owner");
+$node->safe_psql('kept',
+	'DROP SCHEMA public CASCADE; CREATE SCHEMA public; ALTER SCHEMA public OWNER TO owner; CREATE EXTENSION IF NOT EXISTS snowflake'
+);
+spring(
+	'owner',
+	'ALTER SCHEMA public RENAME TO old; CREATE SCHEMA public; SET search_path = public; '
+	  . trap('owner', 'snowflake_reservation'));
+is(superusers(), '', 'or renamed');
+
+
+# What is the keeper's now is nobody else's.
+my @tries = (
+	'DROP EXTENSION snowflake_keeper',
+	'ALTER EXTENSION snowflake_keeper SET SCHEMA public',
+	'ALTER EXTENSION snowflake_keeper UPDATE',
+	'ALTER EXTENSION snowflake_keeper DROP TABLE snowflake_keeper.reservation',
+	'DROP SCHEMA snowflake_keeper CASCADE',
+	'ALTER SCHEMA snowflake_keeper RENAME TO mine_too',
+	'ALTER SCHEMA snowflake_keeper OWNER TO CURRENT_USER',
+	'CREATE TABLE snowflake_keeper.t ()',
+	'CREATE FUNCTION snowflake_keeper.f() RETURNS integer LANGUAGE sql RETURN 1',
+	'DROP TABLE snowflake_keeper.reservation',
+	'ALTER TABLE snowflake_keeper.reservation RENAME TO r',
+	'ALTER TABLE snowflake_keeper.reservation SET SCHEMA public',
+	'ALTER TABLE snowflake_keeper.reservation OWNER TO CURRENT_USER',
+	'ALTER TABLE snowflake_keeper.reservation DISABLE TRIGGER ALL',
+	'CREATE TRIGGER t BEFORE INSERT ON snowflake_keeper.reservation EXECUTE FUNCTION suppress_redundant_updates_trigger()',
+	'CREATE RULE r AS ON UPDATE TO snowflake_keeper.reservation DO INSTEAD NOTHING',
+	'CREATE POLICY p ON snowflake_keeper.reservation',
+	'CREATE INDEX ON snowflake_keeper.reservation (node)',
+	'CREATE STATISTICS snowflake_keeper.s ON node, layout FROM snowflake_keeper.reservation',
+	'GRANT ALL ON snowflake_keeper.reservation TO CURRENT_USER',
+	'TABLE snowflake_keeper.reservation',
+	'UPDATE snowflake_keeper.reservation SET reserved_until = now()',
+	'DELETE FROM snowflake_keeper.reservation',
+	'TRUNCATE snowflake_keeper.reservation',
+	'BEGIN; LOCK TABLE snowflake_keeper.reservation IN ACCESS SHARE MODE',
+	'COMMENT ON TABLE snowflake_keeper.reservation IS NULL',
+	'CREATE PUBLICATION p FOR TABLE snowflake_keeper.reservation',
+	'CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION f()',
+	q{ALTER ROLE ALL SET snowflake.kept_in = '1'},
+	'ALTER ROLE ALL RESET snowflake.kept_in',
+	q{ALTER DATABASE kept SET snowflake.kept_in = '1'},
+	q{SET snowflake.kept_in = '1'});
+foreach my $role ('creator', 'owner')
+{
+	my @done = grep {
+		SnowflakeTest::error_of($node, 'kept', as($role, $_))->{sqlstate} !~
+		  /^(?:42501|42704)$/
+	} @tries;
+
+	is(join("\n", @done), '', "what the $role of something else may not do");
+}
+is( $node->safe_psql(
+		'postgres', q{SELECT setconfig FROM pg_db_role_setting WHERE setdatabase = 0 AND setrole = 0}
+	) =~ /^\{snowflake\.kept_in=\d+\}$/ ? 1 : 0,
+	1,
+	'where the reservation is stays noted down');
+
+
+# What the keeper does by SQL, once, is nobody's to hook into: the database's
+# settings, default privileges, and a superuser's own event triggers.
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
+$node->reload;
+$node->poll_query_until('app', q{SELECT gate ~ 'not set' FROM snowflake_status()})
+  or die "gate does not close";
+$node->safe_psql(
+	'kept', q{
+	DROP EXTENSION snowflake_keeper;
+	DROP SCHEMA snowflake_keeper;
+	CREATE FUNCTION hook() RETURNS event_trigger LANGUAGE plpgsql AS
+		'BEGIN RAISE ''an event trigger is run''; END';
+	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO creator WITH GRANT OPTION;
+	ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO creator WITH GRANT OPTION;
+	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO creator WITH GRANT OPTION;
+	CREATE EVENT TRIGGER hook ON ddl_command_start EXECUTE FUNCTION hook()});
+$node->safe_psql(
+	'kept',
+	as('owner', q{
+	ALTER DATABASE kept SET role = owner;
+	ALTER DATABASE kept SET search_path = public, pg_catalog;
+	ALTER DATABASE kept SET check_function_bodies = off;
+	ALTER DATABASE kept SET quote_all_identifiers = on;
+	ALTER DATABASE kept SET standard_conforming_strings = off;
+	ALTER DATABASE kept SET backslash_quote = off;
+	ALTER DATABASE kept SET transform_null_equals = on;
+	ALTER DATABASE kept SET default_transaction_read_only = on}));
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
+$node->reload;
+SnowflakeTest::wait_for_mint($node, 'app');
+$node->safe_psql('postgres', 'ALTER DATABASE kept RESET ALL');
+$node->safe_psql('kept', 'DROP EVENT TRIGGER hook');
+is( $node->safe_psql('kept', 'SELECT node FROM snowflake_keeper.reservation'),
+	'1', 'settings and event triggers: the extension is created all the same');
+foreach my $role ('creator', 'owner')
+{
+	my @done = grep {
+		SnowflakeTest::error_of($node, 'kept', as($role, $_))->{sqlstate} !~
+		  /^(?:42501|42704)$/
+	} @tries;
+
+	is(join("\n", @done), '', "default privileges: nothing is the $role\'s");
+}
+
+
+# In the steady state the keeper runs no statement at all.
+is(superusers(), '', 'nobody has become superuser');
+$node->stop;
+
+foreach my $library ('pg_stat_statements', 'pgaudit')
+{
+  SKIP:
+	{
+		$node->append_conf(
+			'postgresql.conf', qq{
+			shared_preload_libraries = 'snowflake, $library'
+			pg_stat_statements.track = all
+			pgaudit.log = all
+			pgaudit.log_catalog = on
+			pgaudit.log_relation = on
+			log_line_prefix = '[%p] '});
+		if (!$node->start(fail_ok => 1))
+		{
+			$node->append_conf('postgresql.conf',
+				"shared_preload_libraries = 'snowflake'");
+			skip "$library is not installed", 1;
+		}
+		$node->safe_psql('postgres', "CREATE EXTENSION $library");
+		SnowflakeTest::wait_for_mint($node, 'app');
+		my ($keeper, $reservations) = split /\|/,
+		  $node->safe_psql('app',
+			'SELECT keeper_pid, reservations FROM snowflake_status()');
+
+		$node->poll_query_until('app',
+			"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 3 FROM snowflake_status()"
+		) or die "reservation is not extended";
+		if ($library eq 'pgaudit')
+		{
+			is( SnowflakeTest::log_count($node, qr/^\[$keeper\] .*AUDIT/),
+				0, 'an audit of everything has no statement of the keeper');
+		}
+		else
+		{
+			is( $node->safe_psql(
+					'postgres', q{
+					SELECT count(*) FROM pg_stat_statements JOIN pg_database d ON d.oid = dbid
+					WHERE datname = 'kept'}),
+				'0',
+				'the keeper runs no statement');
+		}
+		$node->stop;
+	}
+}
+
+done_testing();

@@ -1,0 +1,333 @@
+# Three ordinary roles, with what ordinary roles can have, do to the keeper's
+# database whatever comes to mind, while others mint.  Nobody gains a privilege, no
+# ID comes twice, the server stays up, and minting goes on within 5 s when a
+# superuser has cleared up.
+#
+# A short run by default: SNOWFLAKE_HOSTILE_SECONDS=600 is a long one, and
+# SNOWFLAKE_HOSTILE_SEED repeats one, as far as chance allows.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+my $seconds = $ENV{SNOWFLAKE_HOSTILE_SECONDS} || 20;
+my $seed = $ENV{SNOWFLAKE_HOSTILE_SEED} || int(rand(1_000_000));
+my $wave_seconds = 5;
+my @roles = qw(owner creator watcher);
+
+srand($seed);
+note("seed $seed");
+
+my $node = SnowflakeTest::new_node(
+	'main', conf => q{
+	snowflake.reservation = '1s'
+	snowflake.database = kept
+	max_connections = 50
+	log_min_messages = error
+	log_error_verbosity = terse
+});
+
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE owner LOGIN CREATEDB;
+	CREATE ROLE creator LOGIN;
+	CREATE ROLE watcher LOGIN IN ROLE pg_monitor, pg_signal_backend;
+	CREATE DATABASE app});
+$node->safe_psql('app', 'CREATE EXTENSION snowflake');
+my $maintain = $node->safe_psql('postgres',
+	q{SELECT count(*) FROM pg_roles WHERE rolname = 'pg_maintain'});
+$node->safe_psql('postgres', 'GRANT pg_maintain TO watcher') if $maintain;
+
+# What users may set, and to what
+my @settings = map { [ split /\|/, $_, -1 ] } split /\n/, $node->safe_psql(
+	'postgres', q{
+	SELECT name, vartype, coalesce(min_val, ''), coalesce(max_val, ''), array_to_string(enumvals, ',')
+	FROM pg_settings WHERE context = 'user'});
+
+sub one_of
+{
+	return $_[ int(rand(scalar @_)) ];
+}
+
+# What nobody but a superuser may be given, and what the keeper has
+sub privileges
+{
+	return $node->safe_psql(
+		'postgres', q{
+		SELECT rolname, rolsuper, rolcreaterole, rolreplication, rolbypassrls,
+			(SELECT string_agg(roleid::regrole::text, ' ' ORDER BY roleid::regrole::text)
+				FROM pg_auth_members WHERE member = r.oid)
+		FROM pg_roles r WHERE rolname IN ('owner', 'creator', 'watcher') ORDER BY rolname});
+}
+
+# A setting, at some value
+sub setting
+{
+	my ($name, $type, $min, $max, $values) = @{ one_of(@settings) };
+	my $value =
+		$type eq 'bool' ? one_of('on', 'off')
+	  : $type eq 'enum' ? one_of(split /,/, $values)
+	  : $type eq 'string' ? one_of('', 'owner', 'C', 'public', 'nonsense', 'SQL_ASCII', 'pg_catalog')
+	  : one_of($min, $max, 1);
+
+	return "$name = '$value'";
+}
+
+sub schema
+{
+	return one_of(qw(snowflake_keeper snowflake_keeper mine public snowflake));
+}
+
+sub relation
+{
+	return schema() . '.' . one_of(qw(reservation reservation snowflake_reservation));
+}
+
+# A statement that somebody might try.  ROLE is who does.
+sub attempt
+{
+	my $schema = schema();
+	my $relation = relation();
+	my $trap = one_of('mine', 'public') . '.trap';
+	my @attempts = (
+		"CREATE SCHEMA $schema",
+		"DROP SCHEMA $schema CASCADE",
+		"ALTER SCHEMA $schema RENAME TO " . schema(),
+		"ALTER SCHEMA $schema OWNER TO " . one_of(@roles),
+		"GRANT ALL ON SCHEMA $schema TO PUBLIC",
+		"CREATE EXTENSION snowflake SCHEMA $schema",
+		'DROP EXTENSION snowflake CASCADE',
+		"ALTER EXTENSION snowflake SET SCHEMA $schema",
+		'CREATE EXTENSION snowflake_keeper',
+		'DROP EXTENSION snowflake_keeper CASCADE',
+		"CREATE TABLE $relation (node integer PRIMARY KEY, layout text NOT NULL, reserved_until timestamptz NOT NULL)",
+		"CREATE TABLE $relation (id integer)",
+		"CREATE VIEW $relation AS SELECT 1 AS node, 'twitter'::text AS layout, now() AS reserved_until",
+		"DROP TABLE $relation CASCADE",
+		"ALTER TABLE $relation RENAME TO " . one_of('reservation', 'r'),
+		"ALTER TABLE $relation SET SCHEMA " . schema(),
+		"ALTER TABLE $relation OWNER TO " . one_of(@roles),
+		"ALTER TABLE $relation ADD COLUMN c integer DEFAULT $trap()",
+		"CREATE FUNCTION $trap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN ALTER ROLE ROLE SUPERUSER; RETURN NEW; END'",
+		"CREATE FUNCTION $trap() RETURNS integer LANGUAGE plpgsql AS 'BEGIN ALTER ROLE ROLE SUPERUSER; RETURN 1; END'",
+		"CREATE FUNCTION $schema.max(timestamptz) RETURNS timestamptz LANGUAGE plpgsql AS 'BEGIN ALTER ROLE ROLE SUPERUSER; RETURN now(); END'",
+		"CREATE FUNCTION $trap\_equal(oid, oid) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN ALTER ROLE ROLE SUPERUSER; RETURN true; END'",
+		"CREATE OPERATOR $schema.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = $trap\_equal)",
+		"CREATE TRIGGER t BEFORE INSERT OR UPDATE ON $relation FOR EACH ROW EXECUTE FUNCTION $trap()",
+		"CREATE TRIGGER s AFTER INSERT OR UPDATE OR TRUNCATE ON $relation EXECUTE FUNCTION $trap()",
+		"CREATE RULE r AS ON INSERT TO $relation DO INSTEAD NOTHING",
+		"CREATE POLICY p ON $relation USING (false)",
+		"CREATE INDEX ON $relation ($trap())",
+		"ALTER TABLE $relation ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
+		"CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION $trap()",
+		"CREATE PUBLICATION p FOR TABLE $relation",
+		"ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC",
+		"ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO PUBLIC",
+		"ALTER DEFAULT PRIVILEGES FOR ROLE CURRENT_USER GRANT ALL ON SCHEMAS TO PUBLIC",
+		"UPDATE $relation SET reserved_until = now() - interval '1 year'",
+		"DELETE FROM $relation",
+		"TRUNCATE $relation",
+		"INSERT INTO $relation VALUES (1, 'x', now())",
+		"LOCK TABLE $relation IN " . one_of('ACCESS SHARE', 'SHARE', 'ACCESS EXCLUSIVE') . ' MODE',
+		"SELECT * FROM $relation",
+		"VACUUM FULL $relation",
+		"CLUSTER $relation USING reservation_pkey",
+		"ANALYZE $relation",
+		'REINDEX SCHEMA ' . schema(),
+		'REINDEX DATABASE ' . one_of('', 'CONCURRENTLY ') . 'kept',
+		'SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type ~ $$keeper$$',
+		'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type ~ $$keeper$$',
+		'SELECT snowflake_advance((now() + interval $$1 day$$)::text::snowflake)',
+		'SELECT snowflake_accept_database(), snowflake_accept_layout()',
+		q{ALTER ROLE ALL SET snowflake.kept_in = '1'},
+		q{ALTER DATABASE kept SET snowflake.kept_in = '1'},
+		'ALTER DATABASE kept RENAME TO lost',
+		'ALTER DATABASE kept CONNECTION LIMIT ' . one_of(0, -1),
+		'ALTER DATABASE kept ALLOW_CONNECTIONS ' . one_of('false', 'true'),
+		(map { 'ALTER DATABASE kept SET ' . setting() } 1 .. 12),
+		(map { 'ALTER ROLE ROLE IN DATABASE kept SET ' . setting() } 1 .. 3),
+		'ALTER DATABASE kept SET role = owner',
+		'ALTER DATABASE kept SET session_authorization = owner');
+
+	return one_of(@attempts);
+}
+
+# A minute's work for a role: statements, alone or in transactions that take
+# their time.
+sub script
+{
+	my ($role) = @_;
+	my $sql = '';
+
+	foreach my $n (1 .. 2000)
+	{
+		my @statements = map { attempt() =~ s/\bROLE\b(?= (?:SUPERUSER|IN))/$role/gr } 1 .. 1 + int(rand(4));
+
+		if (@statements > 1 && rand() < 0.7)
+		{
+			$sql .= 'BEGIN; '
+			  . join('; ', map { "SAVEPOINT s; $_; ROLLBACK TO s" } splice(@statements, 0, 1))
+			  . '; ' . join('; ', @statements)
+			  . sprintf('; SELECT pg_sleep(%.2f); ', rand(0.5))
+			  . one_of('COMMIT', 'COMMIT', 'ROLLBACK') . ";\n";
+		}
+		else
+		{
+			$sql .= join(";\n", @statements) . ";\n";
+		}
+	}
+	return $sql;
+}
+
+# Start a role on its way, in the keeper's database or beside it.
+sub let_loose
+{
+	my ($role, $dbname, $sql, $wave) = @_;
+	my $script = PostgreSQL::Test::Utils::tempdir() . "/$role.$wave.sql";
+
+	PostgreSQL::Test::Utils::append_to_file($script, $sql);
+	local %ENV = $node->_get_env();
+
+	# a wave must end, whatever the database has for defaults
+	local $ENV{PGOPTIONS} =
+	  '-c statement_timeout=1s -c lock_timeout=500ms -c client_encoding=UTF8';
+	return IPC::Run::start(
+		[
+			$node->installed_command('psql'), '-XAtq', '-U', $role,
+			'-d', $dbname, '-h', $node->host, '-p', $node->port,
+			'-f', $script
+		],
+		'>', '/dev/null', '2>', '/dev/null');
+}
+
+# What a superuser does when it is over
+sub clear_up
+{
+	$node->safe_psql(
+		'postgres', q{
+		SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE usename IN ('owner', 'creator', 'watcher')});
+	$node->poll_query_until('postgres',
+		q{SELECT count(*) = 0 FROM pg_stat_activity WHERE usename IN ('owner', 'creator', 'watcher')}
+	) or die "hostile sessions do not end";
+
+	my $have = $node->safe_psql('postgres',
+		q{SELECT string_agg(datname, ' ') FROM pg_database WHERE datname IN ('kept', 'lost')}
+	);
+	$node->safe_psql('postgres', 'ALTER DATABASE lost RENAME TO kept')
+	  if $have eq 'lost';
+	$node->safe_psql('postgres', 'CREATE DATABASE kept') if $have eq '';
+	$node->safe_psql(
+		'postgres', q{
+		ALTER DATABASE kept OWNER TO owner;
+		ALTER DATABASE kept RESET ALL;
+		ALTER DATABASE kept CONNECTION LIMIT -1;
+		ALTER DATABASE kept ALLOW_CONNECTIONS true;
+		GRANT CREATE, TEMPORARY ON DATABASE kept TO creator});
+	my $schema = $node->safe_psql(
+		'kept', q{
+		SELECT rolsuper FROM pg_namespace n JOIN pg_roles r ON r.oid = nspowner
+		WHERE nspname = 'snowflake_keeper'});
+	$node->safe_psql('kept', 'DROP SCHEMA snowflake_keeper CASCADE')
+	  if $schema eq 'f';
+	return;
+}
+
+clear_up() if $node->safe_psql('postgres', 'CREATE DATABASE kept') eq '';
+my $privileges = privileges();
+my @minted;
+my $slowest = 0;
+my $stopped = 0;
+my $end = clock_gettime(CLOCK_MONOTONIC) + $seconds;
+my $waves = 0;
+my @gained;
+
+while (clock_gettime(CLOCK_MONOTONIC) < $end)
+{
+	my $wave_end = clock_gettime(CLOCK_MONOTONIC) + $wave_seconds;
+
+	$waves++;
+
+	# in some waves the place is theirs from the start
+	if ($waves % 3 == 0)
+	{
+		$node->safe_psql('postgres', 'DROP DATABASE kept WITH (FORCE)');
+		$node->safe_psql('postgres',
+			'CREATE DATABASE kept OWNER owner; GRANT CREATE ON DATABASE kept TO creator');
+	}
+	my @minters = map { SnowflakeTest::start_minter($node, 'app', 30_000) } 1 .. 2;
+	my @hostile = map { let_loose($_, 'kept', script($_), $waves) } @roles;
+
+	push @hostile,
+	  let_loose('owner', 'app',
+		join('', map { "SELECT pg_sleep(0.3);\n$_;\n" }
+			  map {
+				one_of(
+					'DROP DATABASE kept WITH (FORCE)',
+					'CREATE DATABASE kept',
+					'ALTER DATABASE kept RENAME TO lost',
+					'ALTER DATABASE lost RENAME TO kept')
+			  } 1 .. 100),
+		"$waves.beside");
+	SnowflakeTest::wait_until('the wave is over',
+		sub { clock_gettime(CLOCK_MONOTONIC) > $wave_end });
+	$_->kill_kill foreach @hostile;
+	clear_up();
+
+	my $start = clock_gettime(CLOCK_MONOTONIC);
+	SnowflakeTest::wait_for_mint($node, 'app');
+	my $took = clock_gettime(CLOCK_MONOTONIC) - $start;
+	$slowest = $took if $took > $slowest;
+
+	# they go on for as long as they like, but not for longer than needed
+	$node->safe_psql(
+		'postgres', q{
+		SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE query = 'SELECT snowflake_next();' AND pid <> pg_backend_pid()});
+	foreach my $minter (@minters)
+	{
+		eval { $minter->{run}->finish };
+		my $ids = slurp_file($minter->{ids});
+		my @ids = $ids =~ /^(\d+)\n/mg;
+
+		push @minted, \@ids;
+		$stopped++ if $minter->{errors} =~ /ERROR/;
+	}
+	my $id = $node->safe_psql('app', 'SELECT snowflake_next()');
+	push @minted, [$id];
+	push @gained, "wave $waves: " . privileges() if privileges() ne $privileges;
+	last if @gained;
+}
+
+is("@gained", '', "$waves waves: nobody has gained a privilege");
+my %seen;
+my $count = 0;
+my $twice = 0;
+my $disorder = 0;
+foreach my $ids (@minted)
+{
+	$disorder += SnowflakeTest::disorder($ids);
+	foreach my $id (@$ids)
+	{
+		$count++;
+		$twice++ if $seen{$id}++;
+	}
+}
+note("$count IDs; minting had stopped for $stopped of " . 2 * $waves . ' sessions');
+cmp_ok($count, '>', 1000, 'IDs were minted meanwhile');
+is($twice, 0, 'none came twice');
+is($disorder, 0, 'and they ascend');
+cmp_ok($slowest, '<', 5, 'minting goes on within 5 s after a superuser has cleared up');
+is($node->safe_psql('postgres', q{SELECT setconfig[1] ~ '^snowflake\.kept_in=\d+$' FROM pg_db_role_setting WHERE setdatabase = 0 AND setrole = 0}),
+	't', 'where the reservation is stays noted down');
+is(SnowflakeTest::log_count($node, qr/PANIC|terminated by signal|TRAP:/),
+	0, 'no process has crashed, so the server was up all the time');
+$node->stop;
+done_testing();
