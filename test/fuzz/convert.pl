@@ -215,8 +215,10 @@ die "could not set up: $error" if defined $error;
 my %count = (converted => 0, refused => 0, 'not made' => 0);
 my %reasons;
 my $bad = 0;
-foreach my $i (1 .. $schemas)
+my $i = 0;
+while ($count{converted} + $count{refused} < $schemas)
 {
+	$i++;
 	my $s = "fuzz_$i";
 	my ($sql, $caller, $type, $references, $composite) = schema($s);
 	my $convert = "snowflake_convert_column('$s.keys', 'id', '$type'";
@@ -245,8 +247,12 @@ foreach my $i (1 .. $schemas)
 	my (undef, $state, $columns, $dry, $state_dry, $columns_dry, $result, $state_after, $columns_after, $again, $insert, @rest) = @lines;
 	my @problems;
 
-	push @problems, "no result: " . scalar(@lines) . ' lines' unless defined $insert;
-	if (!@problems)
+	if (!defined $insert)
+	{
+		$count{refused}++;
+		push @problems, 'no result, but ' . scalar(@lines) . " lines: $error";
+	}
+	else
 	{
 		push @problems, 'a dry run changes something' if $state ne $state_dry || $columns ne $columns_dry;
 		push @problems, "a dry run says\n$dry\nand the run\n$result" if $dry ne $result;
