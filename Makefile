@@ -11,8 +11,14 @@ OBJS = \
 	src/admin.o \
 	src/bits.o \
 	src/clock.o \
-	src/convert.o \
-	src/convert_facts.o \
+	src/convert/convert.o \
+	src/convert/expressions.o \
+	src/convert/facts.o \
+	src/convert/locks.o \
+	src/convert/obstacles.o \
+	src/convert/plan.o \
+	src/convert/query.o \
+	src/convert/roles.o \
 	src/counters.o \
 	src/current.o \
 	src/decode.o \
@@ -35,9 +41,9 @@ OBJS = \
 	src/timerange.o \
 	src/watch.o \
 	src/worker.o
-SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h)
+SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
 
-PG_CPPFLAGS = -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'
+PG_CPPFLAGS = -I$(srcdir)/src -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'
 # PostgreSQL 15 would export every symbol, later versions do as is said here
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 

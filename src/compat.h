@@ -54,6 +54,12 @@
 	extern int	no_such_variable
 #endif
 
+/* 16 (commit c727f511bd7): one function checks a privilege on any object. */
+#if PG_VERSION_NUM < 160000
+#define object_aclcheck(classid, objectid, roleid, mode) \
+	((void) (classid), pg_namespace_aclcheck(objectid, roleid, mode))
+#endif
+
 /* 16 (commit 407b50f2d42): a check hook's "extra" is guc_malloc'd. */
 #if PG_VERSION_NUM < 160000
 #define guc_malloc(elevel, size)	malloc(size)

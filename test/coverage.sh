@@ -63,7 +63,9 @@ tree_make as_user env TMPDIR="$work/tmp" PG_TEST_TIMEOUT_DEFAULT=60 >"$work/tap.
 result "TAP tests" "$status"
 
 cd "$work/tree"
-as_user gcov -r -o src src/*.c >"$work/gcov.log" 2>&1 || tail "$work/gcov.log"
+for directory in src src/*/; do
+	as_user gcov -r -o "$directory" "$directory"/*.c
+done >"$work/gcov.log" 2>&1 || tail "$work/gcov.log"
 say "--- lines that no test reaches"
 grep -H '#####:' ./*.gcov | sed 's,^\./\(.*\)\.gcov: *#####: *\([0-9]*\):,\1:\2:,'
 say "--- line coverage"

@@ -71,7 +71,7 @@ run_cppcheck()
 run_clang_tidy()
 {
 	# it counts the warnings of the server's headers, which it does not show
-	clang-tidy --quiet src/*.c -- -D_GNU_SOURCE -Isrc -I"$include" \
+	clang-tidy --quiet "${sources[@]}" -- -D_GNU_SOURCE -Isrc -I"$include" \
 		-D'SNOWFLAKE_VERSION=""' -Wno-ignored-attributes 2>"$work/clang-tidy.log" || {
 		cat "$work/clang-tidy.log"
 		return 1
@@ -116,7 +116,7 @@ indent_file()
 find_typedefs()
 {
 	build "COPT=-g -O0"
-	objdump -Wi src/*.o 2>/dev/null |
+	objdump -Wi src/*.o src/*/*.o 2>/dev/null |
 		awk '/DW_TAG_typedef/ { found = 1 }
 			found && /DW_AT_name/ { print $NF; found = 0 }' |
 		sort -u - typedefs.list | grep -vx text >"$work/typedefs"
@@ -126,7 +126,7 @@ check_indentation()
 {
 	local file
 
-	for file in src/*.[ch]; do
+	for file in "${sources[@]}" "${headers[@]}"; do
 		indent_file "$file" "$work/indented"
 		diff -u --label "$file" --label "$file, indented" "$file" "$work/indented" || true
 	done
@@ -146,7 +146,7 @@ run_shellcheck()
 
 versions_in_compat_only()
 {
-	! grep -n PG_VERSION_NUM src/*.[ch] | grep -v '^src/compat\.h:'
+	! grep -n PG_VERSION_NUM "${sources[@]}" "${headers[@]}" | grep -v '^src/compat\.h:'
 }
 
 # /*----, the file's name, what it is for
@@ -154,9 +154,9 @@ files_have_headers()
 {
 	local file
 
-	for file in src/*.[ch]; do
+	for file in "${sources[@]}" "${headers[@]}"; do
 		sed -n 1p "$file" | grep -q '^/\*-----' &&
-			[ "$(sed -n 3p "$file")" = " * ${file#src/}" ] &&
+			[ "$(sed -n 3p "$file")" = " * ${file##*/}" ] &&
 			sed -n 4p "$file" | grep -q '^ \*	  [A-Z]' || say "$file"
 	done
 }
@@ -169,7 +169,7 @@ one_version()
 	version=$(sed -n "s/^default_version *= *'\(.*\)'/\1/p" snowflake.control)
 	[ -e "sql/snowflake--$version.sql" ] || say "there is no sql/snowflake--$version.sql"
 	grep -n '"version":' META.json | grep -vF "\"$version." | grep -v meta-spec || true
-	grep -nF "\"$version\"" src/*.[ch] Makefile || true
+	grep -nF "\"$version\"" "${sources[@]}" "${headers[@]}" Makefile || true
 }
 
 no_trailing_space()
@@ -180,28 +180,28 @@ no_trailing_space()
 
 tabs_in_c()
 {
-	! grep -nE '^ {2,}|	 {4,}|^	* 	' src/*.[ch] | grep .
+	! grep -nE '^ {2,}|	 {4,}|^	* 	' "${sources[@]}" "${headers[@]}" | grep .
 }
 
 # A message is one line, however long, so that it can be searched for.
 no_long_lines()
 {
 	awk '{ line = $0; gsub(/\t/, "    ", line) }
-		length(line) > 110 && !/"/ { print FILENAME ":" FNR ": " length(line) " columns" }' src/*.[ch]
+		length(line) > 110 && !/"/ { print FILENAME ":" FNR ": " length(line) " columns" }' "${sources[@]}" "${headers[@]}"
 }
 
 # What the files of src share has a name of its own.
 symbols_have_prefix()
 {
 	build
-	nm -g --defined-only src/*.o | awk 'NF == 3 { print $3 }' |
+	nm -g --defined-only src/*.o src/*/*.o | awk 'NF == 3 { print $3 }' |
 		grep -vE '^(snowflake_|make_snowflake$|pg_finfo_|_PG_init$|Pg_magic_func$)' || true
 }
 
 # C functions of the script and of the sources are the same.
 functions_are_declared()
 {
-	diff <(sed -n "s/.*PG_FUNCTION_INFO_V1(\(.*\));/\1/p" src/*.c | sort -u) \
+	diff <(sed -n "s/.*PG_FUNCTION_INFO_V1(\(.*\));/\1/p" "${sources[@]}" | sort -u) \
 		<(grep -ohE "'MODULE_PATHNAME'(, *'[a-z0-9_]+')?|FUNCTION [a-z0-9_]+" sql/*.sql |
 			awk '/^FUNCTION/ { name = $2 }
 				/^.MODULE/ { n = split($0, part, "\047"); print (n > 3 ? part[4] : name) }' | sort -u)
@@ -211,7 +211,7 @@ functions_are_declared()
 errors_have_codes()
 {
 	awk '/(ereport\(ERROR|ereturn\(|errsave\()/ && !/#define/ { open = FILENAME ":" FNR ": " $0; next }
-		open != "" { if (!/errcode/) print open; open = "" }' src/*.c
+		open != "" { if (!/errcode/) print open; open = "" }' "${sources[@]}"
 }
 
 fuzz()
@@ -237,11 +237,13 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 cd "$work/tree"
+sources=(src/*.c src/*/*.c)
+headers=(src/*.h src/*/*.h)
 include=$("$pg_config" --includedir-server)
 
 if [ "${1:-}" = --indent ]; then
 	find_typedefs
-	for file in src/*.[ch]; do
+	for file in "${sources[@]}" "${headers[@]}"; do
 		indent_file "$file" "$work/indented"
 		cmp -s "$file" "$work/indented" || cat "$work/indented" >"$root/$file"
 	done

@@ -65,6 +65,17 @@ CREATE TABLE shared_identity (id int GENERATED ALWAYS AS IDENTITY);
 CREATE TABLE sharing_identity (id int DEFAULT nextval('shared_identity_id_seq'));
 SELECT code, detail FROM outcome($$SELECT snowflake_convert_column('shared_identity', 'id')$$);
 
+-- One of an extension is kept as well, one of an identity cannot be
+CREATE TABLE of_extension (id serial PRIMARY KEY);
+CREATE TABLE identity_of_extension (id int GENERATED ALWAYS AS IDENTITY);
+ALTER EXTENSION snowflake ADD SEQUENCE of_extension_id_seq;
+ALTER EXTENSION snowflake ADD SEQUENCE identity_of_extension_id_seq;
+SELECT * FROM snowflake_convert_column('of_extension', 'id');
+SELECT code, detail FROM outcome($$SELECT snowflake_convert_column('identity_of_extension', 'id')$$);
+ALTER EXTENSION snowflake DROP SEQUENCE of_extension_id_seq;
+ALTER EXTENSION snowflake DROP SEQUENCE identity_of_extension_id_seq;
+DROP TABLE of_extension, identity_of_extension;
+
 -- Partitions, on both sides of a foreign key
 CREATE TABLE log (id serial, at date, line text, PRIMARY KEY (id, at)) PARTITION BY RANGE (at);
 CREATE TABLE log_1 PARTITION OF log FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');
@@ -122,6 +133,40 @@ CREATE TABLE ranges (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE hashes (id bigint PRIMARY KEY) PARTITION BY HASH (id);
 SELECT * FROM snowflake_convert_column('ranges', 'id');
 SELECT * FROM snowflake_convert_column('hashes', 'id');
+
+-- The smallest key matters to the type snowflake only, and no key where none will
+-- be minted: an index is looked at once, or not at all
+CREATE TABLE looked_at (id bigint PRIMARY KEY);
+CREATE TABLE not_looked_at (id bigint PRIMARY KEY DEFAULT snowflake_next(), parent int REFERENCES not_looked_at);
+CREATE TABLE of_type_already (id snowflake PRIMARY KEY);
+INSERT INTO looked_at SELECT generate_series(-10, 10);
+INSERT INTO of_type_already VALUES (5);
+ANALYZE looked_at;
+SET client_min_messages = warning;
+SET enable_seqscan = off;
+BEGIN;
+SELECT count(*) FROM snowflake_convert_column('looked_at', 'id');
+SELECT pg_stat_get_xact_numscans('looked_at_pkey'::regclass) AS scans;
+COMMIT;
+BEGIN;
+SELECT count(*) FROM snowflake_convert_column('not_looked_at', 'id', dry_run => true);
+SELECT pg_stat_get_xact_numscans('not_looked_at_pkey'::regclass) AS scans;
+COMMIT;
+RESET enable_seqscan;
+SELECT count(*) FROM snowflake_convert_column('of_type_already', 'id');
+RESET client_min_messages;
+
+-- Partitions of partitions, by expressions, and of references
+CREATE TABLE top_level (id bigint, k int) PARTITION BY LIST (k);
+CREATE TABLE second_level PARTITION OF top_level FOR VALUES IN (1) PARTITION BY RANGE (id);
+CREATE TABLE by_part_of_key (id bigint) PARTITION BY RANGE ((id / 1000), (id % 10));
+CREATE TABLE referenced (id bigint PRIMARY KEY);
+CREATE TABLE by_reference (r bigint REFERENCES referenced) PARTITION BY RANGE (r);
+CREATE TABLE by_hash (r bigint REFERENCES referenced) PARTITION BY HASH (r);
+SELECT count(*) FROM snowflake_convert_column('top_level', 'id', dry_run => true);
+SELECT count(*) FROM snowflake_convert_column('by_part_of_key', 'id', dry_run => true);
+SELECT count(*) FROM snowflake_convert_column('referenced', 'id', dry_run => true);
+DROP TABLE looked_at, not_looked_at, of_type_already, top_level, by_part_of_key, by_reference, by_hash, referenced;
 
 -- Inherited from the same table on two ways, and from two tables
 CREATE TABLE top (id int);
@@ -190,6 +235,55 @@ SELECT code, message, detail, hint FROM (VALUES
 	($$'watched', 'id', 'int'$$)) t (arguments), outcome(format('SELECT snowflake_convert_column(%s)', arguments));
 \x
 SELECT count(*) FROM snowflake_convert_column('watched', NULL);
+
+-- What only the new types would show: a dry run fails as the conversion would
+CREATE TABLE row_type (id int PRIMARY KEY);
+CREATE TABLE uses_row_type (r row_type[]);
+CREATE FUNCTION of_int(int) RETURNS int LANGUAGE sql IMMUTABLE RETURN $1;
+CREATE FUNCTION of_either(int) RETURNS int LANGUAGE sql IMMUTABLE RETURN $1;
+CREATE FUNCTION of_either(bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS 'BEGIN RETURN $1; END';
+CREATE OPERATOR ### (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq, COMMUTATOR = ###);
+CREATE TABLE expression_index (id int PRIMARY KEY);
+CREATE INDEX expression_index_f ON expression_index (of_int(id));
+CREATE TABLE predicate (id int PRIMARY KEY);
+CREATE INDEX predicate_f ON predicate ((1)) WHERE id ### 5;
+CREATE TABLE volatile_index (id int PRIMARY KEY);
+CREATE INDEX volatile_index_f ON volatile_index (of_either(id));
+CREATE TABLE operator_class (id int PRIMARY KEY);
+CREATE INDEX operator_class_o ON operator_class USING brin (id int4_bloom_ops);
+CREATE TABLE exclusion (id int PRIMARY KEY, EXCLUDE USING hash (of_int(id) WITH =));
+CREATE TABLE exclusion_2 (id int PRIMARY KEY, EXCLUDE USING btree (id WITH =) WHERE (id > 5));
+CREATE TABLE check_operator (id int PRIMARY KEY, CHECK (id ### 5 OR true));
+CREATE TABLE statistics_of (id int PRIMARY KEY, k int);
+CREATE STATISTICS statistics_of_s ON (of_int(id)), k FROM statistics_of;
+CREATE TABLE narrow (id smallint PRIMARY KEY);
+CREATE INDEX narrow_i ON narrow ((id % 7));
+CREATE TABLE reference_of (id int PRIMARY KEY);
+CREATE TABLE reference_to (r int REFERENCES reference_of CHECK (of_int(r) > 0));
+SELECT d.statement, d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
+	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,check_operator,statistics_of,narrow,reference_of}'::text[]) t,
+		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', dry_run => true)', t)) d,
+		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'')', t)) c;
+SELECT snowflake_convert_column('operator_class', 'id', dry_run => true);
+DROP TABLE uses_row_type, row_type, expression_index, predicate, volatile_index, operator_class, exclusion, exclusion_2,
+	check_operator, statistics_of, narrow, reference_to, reference_of;
+DROP OPERATOR ### (int, int);
+DROP FUNCTION of_int, of_either(int), of_either(bigint);
+
+-- An owner whose policies are forced on himself: foreign keys are checked all the same
+CREATE TABLE forced (id int PRIMARY KEY);
+CREATE TABLE forced_too (id int REFERENCES forced);
+INSERT INTO forced VALUES (1);
+INSERT INTO forced_too VALUES (1);
+CREATE ROLE regress_snowflake_forced;
+ALTER TABLE forced OWNER TO regress_snowflake_forced;
+ALTER TABLE forced_too OWNER TO regress_snowflake_forced;
+ALTER TABLE forced ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+SET client_min_messages = warning;
+SELECT count(*) FROM snowflake_convert_column('forced', 'id');
+RESET client_min_messages;
+DROP TABLE forced_too, forced;
+DROP ROLE regress_snowflake_forced;
 
 -- Keys that are in the way
 CREATE TABLE negative (id int);

@@ -17,6 +17,11 @@ my $node = SnowflakeTest::new_node(
 	conf => 'client_min_messages = warning');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE owner');
+
+# A healthy server that has not minted yet is no reason for an alarm
+my ($ret, $stdout, $stderr) = $node->psql('postgres',
+	q{CREATE TABLE t (id serial); SELECT count(*) FROM snowflake_convert_column('t', 'id', dry_run => true); DROP TABLE t});
+is("$stdout$stderr", '3', 'a dry run before the first mint warns of nothing');
 SnowflakeTest::wait_for_mint($node, 'postgres');
 
 # A key with rows, references from two tables, and a partitioned table
@@ -210,25 +215,96 @@ $writer->query_safe('COMMIT');
 like($converter->query_safe('SELECT 1'), qr/^5\n/, 'then it goes on');
 $_->quit for $writer, $converter;
 
+# A schema is renamed meanwhile, and another one has tables of these names: here
+# by event triggers, when a statement begins or ends, since any session may do it
+# at any time.
+$node->safe_psql(
+	'postgres', q{
+	CREATE SCHEMA shop; CREATE SCHEMA copy;
+	CREATE TABLE shop.orders (id serial PRIMARY KEY);
+	CREATE TABLE shop.items (id int REFERENCES shop.orders);
+	CREATE TABLE copy.orders (id serial PRIMARY KEY);
+	ALTER TABLE copy.orders ALTER id DROP DEFAULT;
+	CREATE TABLE copy.items (id int REFERENCES copy.orders);
+	CREATE FUNCTION swap() RETURNS event_trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF to_regnamespace('old') IS NULL AND tg_tag = current_setting('my.tag')
+			AND (tg_tag <> 'ALTER TABLE' OR EXISTS (
+				SELECT FROM pg_attribute WHERE attrelid = to_regclass('shop.orders') AND attname = 'id' AND atttypid = 'bigint'::regtype)) THEN
+			ALTER SCHEMA shop RENAME TO old;
+			ALTER SCHEMA copy RENAME TO shop;
+		END IF;
+	END $$});
+foreach my $when ('ddl_command_end ALTER TABLE', 'ddl_command_start ALTER TABLE', 'ddl_command_start DROP SEQUENCE')
+{
+	my ($event, $tag) = split / /, $when, 2;
+
+	$node->safe_psql('postgres', "CREATE EVENT TRIGGER swap ON $event EXECUTE FUNCTION swap()");
+	$error = SnowflakeTest::error_of($node, 'postgres',
+		"SET my.tag = '$tag'; SELECT snowflake_convert_column('shop.orders', 'id')");
+	$node->safe_psql('postgres', 'DROP EVENT TRIGGER swap');
+	is($error->{sqlstate}, '40001', "a schema renamed at $when: an error");
+	like($error->{message}, qr/^could not convert column "id" of table shop\.orders .* concurrent renaming/, 'that says so');
+	is( $node->safe_psql(
+			'postgres', q{
+			SELECT string_agg(attrelid::regclass::text, ',' ORDER BY attrelid) FROM pg_attribute
+			 WHERE attname = 'id' AND atttypid = 'int'::regtype
+			   AND attrelid IN ('shop.orders'::regclass, 'shop.items'::regclass, 'copy.orders'::regclass, 'copy.items'::regclass)}),
+		'shop.orders,shop.items,copy.orders,copy.items',
+		'and no table was changed');
+}
+$node->safe_psql('postgres', 'DROP SCHEMA shop, copy CASCADE; DROP FUNCTION swap');
+
+# When the second of two conversions waits, let them go on
+my @converters;
+sub end_converters
+{
+	$node->poll_query_until('postgres', 'SELECT count(DISTINCT pid) = 2 FROM pg_locks WHERE NOT granted')
+	  or die "two conversions do not wait";
+	$writer->query_safe('COMMIT');
+	foreach my $c (@converters)
+	{
+		$c->query_safe('SELECT 1');
+		unlike($c->{stderr}, qr/ERROR/, 'a conversion beside another succeeds');
+		$c->quit;
+	}
+	$writer->quit;
+	return;
+}
+
+# Two conversions, one of which has a table that is a child of one of the other's,
+# and older than both that they have in common
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE child (id int, target_id int);
+	CREATE TABLE common (parent_id int, target_id int);
+	CREATE TABLE parent (id int UNIQUE);
+	ALTER TABLE child INHERIT parent;
+	CREATE TABLE target (id int PRIMARY KEY);
+	ALTER TABLE common ADD FOREIGN KEY (parent_id) REFERENCES parent (id), ADD FOREIGN KEY (target_id) REFERENCES target;
+	ALTER TABLE child ADD FOREIGN KEY (target_id) REFERENCES target});
+$writer = $node->background_psql('postgres', on_error_stop => 0);
+$writer->query_safe('BEGIN; LOCK TABLE ONLY parent');
+@converters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+$converters[0]->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('parent', 'id');\n");
+wait_for_waiter('parent', 'AccessExclusiveLock');
+$converters[1]->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('target', 'id');\n");
+end_converters();
+$node->safe_psql('postgres', 'DROP TABLE child, common, parent, target');
+
 # Two conversions at once, of tables that reference each other's
 create_tables();
 $writer = $node->background_psql('postgres', on_error_stop => 0);
 $writer->query_safe('BEGIN; LOCK TABLE payments');
-my @converters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+@converters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
 $converters[0]->query_until(qr/started/,
 	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('items', 'id');\n");
 wait_for_waiter('payments', 'AccessExclusiveLock');
 $converters[1]->query_until(qr/started/,
 	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('orders', 'id');\n");
-wait_for_waiter('items', 'AccessExclusiveLock');
-$writer->query_safe('COMMIT');
-foreach my $c (@converters)
-{
-	$c->query_safe('SELECT 1');
-	unlike($c->{stderr}, qr/ERROR/, 'a conversion beside another succeeds');
-	$c->quit;
-}
-$writer->quit;
+end_converters();
 is($node->safe_psql('postgres', $rows), $old_rows, 'with all the rows');
 is( $node->safe_psql(
 		'postgres', q{
@@ -276,7 +352,7 @@ is( SnowflakeTest::error_of(
 		$node, 'restored', q{SELECT "My ext".snowflake_convert_column('more', 'id')})->{sqlstate},
 	'55000',
 	'refused where nothing is minted');
-my ($ret, $stdout, $stderr) = $node->psql('restored',
+($ret, $stdout, $stderr) = $node->psql('restored',
 	q{SELECT count(*) FROM "My ext".snowflake_convert_column('more', 'id', dry_run => true)});
 is($stdout, '3', 'a dry run says what it would do all the same');
 like($stderr, qr/WARNING:  nothing can be minted/, 'and warns');

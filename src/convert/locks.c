@@ -1,0 +1,100 @@
+/*-------------------------------------------------------------------------
+ *
+ * locks.c
+ *	  The locks of a conversion.
+ *
+ * ACCESS EXCLUSIVE on every table that a statement will alter or whose foreign
+ * key it will make anew, before anything is altered.  The facts are read
+ * without locks first, to know what to lock, and again with them; what turns
+ * up only then is locked as well, until nothing new does.  Trees of tables are
+ * locked in the order of their topmost tables' OIDs, parents before children.
+ *
+ * No order would keep two conversions from blocking each other: what one of them
+ * has to lock is known only when it has locks.  So there is one at a time in a
+ * database, by a lock of the function itself until the end of the transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
+#include "storage/lmgr.h"
+
+#include "convert/convert.h"
+
+static bool
+lock(Conversion *conv, Oid relid)
+{
+	if (list_member_oid(conv->locked, relid))
+		return false;
+	LockRelationOid(relid, conv->dry_run ? AccessShareLock : AccessExclusiveLock);
+	conv->locked = lappend_oid(conv->locked, relid);
+	return true;
+}
+
+/* What is altered is locked with the table where it is. */
+static List *
+add_top(Conversion *conv, List *tops, Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, conv->columns)
+	{
+		KeyColumn  *column = lfirst(lc);
+
+		if (column->relid == relid && OidIsValid(column->top))
+			return tops;
+	}
+	return list_append_unique_oid(tops, relid);
+}
+
+/*
+ * Lock what will be altered, and tables whose foreign keys will be made anew
+ * by that.  Returns whether anything was not locked before.
+ */
+bool
+snowflake_convert_lock(Conversion *conv)
+{
+	LOCKMODE	mode = conv->dry_run ? AccessShareLock : AccessExclusiveLock;
+	List	   *tops = NIL;
+	bool		locked_any = false;
+	ListCell   *lc;
+
+	foreach(lc, conv->columns)
+	{
+		KeyColumn  *column = lfirst(lc);
+
+		if (snowflake_convert_alters(conv, column))
+			tops = list_append_unique_oid(tops, column->relid);
+	}
+	foreach(lc, conv->references)
+	{
+		KeyReference *reference = lfirst(lc);
+
+		tops = add_top(conv, tops, reference->relid);
+		tops = add_top(conv, tops, reference->referenced);
+	}
+	list_sort(tops, list_oid_cmp);
+
+	if (!conv->dry_run && conv->locked == NIL)
+		LockDatabaseObject(ProcedureRelationId, conv->function, 0, ShareUpdateExclusiveLock);
+
+	foreach(lc, tops)
+	{
+		Oid			top = lfirst_oid(lc);
+		ListCell   *child;
+
+		locked_any |= lock(conv, top);
+		foreach(child, find_all_inheritors(top, mode, NULL))
+			locked_any |= lock(conv, lfirst_oid(child));
+	}
+	foreach(lc, conv->sequences)
+	{
+		KeySequence *sequence = lfirst(lc);
+
+		if (OidIsValid(sequence->identity_of) || snowflake_convert_drops(sequence))
+			locked_any |= lock(conv, sequence->relid);
+	}
+	return locked_any;
+}

@@ -1,0 +1,239 @@
+# A superuser who converts a key reaches tables of others: what they say should
+# run there, runs with their rights, and has no way out of them.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+my $node = SnowflakeTest::new_node(
+	'main',
+	node_id => 3,
+	conf => 'client_min_messages = warning');
+$node->start;
+
+# In a session of that role: no RESET ROLE leads out of it
+sub run_as
+{
+	my ($role, $sql) = @_;
+
+	return $node->safe_psql('postgres', $sql, extra_params => [ '-U', $role ]);
+}
+
+# What mal wants: to be a superuser.  His function tries it in several ways,
+# and notes whose rights it had.
+$node->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION snowflake;
+	CREATE ROLE app LOGIN; CREATE ROLE other LOGIN; CREATE ROLE mal LOGIN;
+	CREATE SCHEMA app AUTHORIZATION app;
+	CREATE SCHEMA other AUTHORIZATION other;
+	CREATE SCHEMA mal AUTHORIZATION mal;
+	GRANT USAGE ON SCHEMA app TO mal, other});
+SnowflakeTest::wait_for_mint($node, 'postgres');
+run_as('mal', q{
+	CREATE TABLE mal.notes (who name, who_else name, way text);
+	GRANT USAGE ON SCHEMA mal TO PUBLIC;
+	GRANT INSERT ON mal.notes TO PUBLIC;
+	CREATE FUNCTION mal.note() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		BEGIN ALTER ROLE mal SUPERUSER; EXCEPTION WHEN OTHERS THEN NULL; END;
+		INSERT INTO mal.notes VALUES (current_user, session_user, 'trigger');
+		RETURN NULL;
+	END $$;
+	CREATE TABLE mal.late (i int);
+	CREATE CONSTRAINT TRIGGER note AFTER INSERT ON mal.late
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION mal.note();
+	CREATE FUNCTION mal.evil(way text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN mal.try(way); END $$;
+	CREATE FUNCTION mal.try(way text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+	DECLARE
+		command text;
+	BEGIN
+		FOREACH command IN ARRAY ARRAY[
+			'ALTER ROLE mal SUPERUSER', 'SET ROLE postgres', 'RESET ROLE', 'SET SESSION AUTHORIZATION postgres',
+			'RESET SESSION AUTHORIZATION', 'INSERT INTO mal.late VALUES (1)',
+			'SET search_path = mal; ALTER ROLE mal SUPERUSER'] LOOP
+			BEGIN
+				EXECUTE command;
+				EXECUTE 'ALTER ROLE mal SUPERUSER';
+			EXCEPTION WHEN OTHERS THEN NULL;
+			END;
+		END LOOP;
+		INSERT INTO mal.notes VALUES (current_user, session_user, way);
+		RETURN true;
+	END $$});
+
+my $convert = q{SELECT count(*) FROM snowflake_convert_column('app.orders', 'id')};
+
+# A key of one owner, with a reference of mal's, who may do with his own table
+# what he wants.  $1: owner of the key, $2: statements of mal's.
+sub create_tables
+{
+	my ($owner, $sql) = @_;
+
+	$node->safe_psql(
+		'postgres', qq{
+		DROP SCHEMA app CASCADE;
+		CREATE SCHEMA app AUTHORIZATION app;
+		GRANT ALL ON SCHEMA app TO mal, other;
+		CREATE TABLE app.orders (id serial PRIMARY KEY, note text);
+		INSERT INTO app.orders (note) VALUES ('one'), ('two');
+		ALTER TABLE app.orders OWNER TO $owner;
+		SET ROLE $owner;
+		GRANT REFERENCES ON app.orders TO mal, other});
+	run_as('mal', qq{
+		DROP TABLE IF EXISTS mal.items;
+		CREATE TABLE mal.items (order_id int REFERENCES app.orders, n int);
+		INSERT INTO mal.items VALUES (1, 1), (2, 2);
+		$sql;
+		DELETE FROM mal.notes});
+	return;
+}
+
+sub check
+{
+	my ($name) = @_;
+
+	is($node->safe_psql('postgres', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'mal'}),
+		'f', "$name: mal is no superuser");
+	is( $node->safe_psql('postgres', q{SELECT count(*) FROM mal.notes WHERE who <> 'mal'}),
+		'0', "$name: nothing of his ran with the rights of somebody else");
+	$node->safe_psql('postgres', 'ALTER ROLE mal NOSUPERUSER');
+	return;
+}
+
+my %ways = (
+	'a check' => q{ALTER TABLE mal.items ADD CHECK (mal.evil('check' || order_id))},
+	'a check of constants' => q{ALTER TABLE mal.items ADD CHECK (mal.evil('constant'))},
+	'a generated column' =>
+	  q{ALTER TABLE mal.items ADD g boolean GENERATED ALWAYS AS (mal.evil('generated' || n)) STORED},
+	'an expression index' => q{CREATE INDEX ON mal.items ((mal.evil('index' || n)))},
+	'an expression index of constants, and a right to read it' =>
+	  q{CREATE INDEX ON mal.items ((n > 0 AND mal.evil('constant'))); CREATE INDEX ON mal.items (n) WHERE mal.evil('where');
+		GRANT SELECT ON mal.items TO PUBLIC},
+	'statistics' => q{CREATE STATISTICS mal.s ON (mal.evil('statistics' || n)), n FROM mal.items},
+	'a domain' =>
+	  q{DROP DOMAIN IF EXISTS mal.d CASCADE; CREATE DOMAIN mal.d AS int CHECK (mal.evil('domain' || VALUE));
+		ALTER TABLE mal.items ADD d mal.d DEFAULT 5},
+	'triggers' =>
+	  q{CREATE TRIGGER note AFTER INSERT OR UPDATE ON mal.items FOR EACH STATEMENT EXECUTE FUNCTION mal.note()},
+	'a policy' => q{GRANT SELECT ON mal.items TO PUBLIC;
+		ALTER TABLE mal.items ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+		CREATE POLICY p ON mal.items USING (mal.evil('policy'))},
+	'a default' => q{ALTER TABLE mal.items ALTER n SET DEFAULT mal.try('default')::int});
+
+foreach my $way (sort keys %ways)
+{
+	foreach my $owner ('app', 'postgres')
+	{
+		create_tables($owner, $ways{$way});
+		is($node->safe_psql('postgres', $convert), '6', "$way, key of $owner: converted");
+		check("$way, key of $owner");
+		is( $node->safe_psql(
+				'postgres', q{
+				SELECT format_type(atttypid, NULL), pg_get_constraintdef(f.oid), convalidated
+				  FROM pg_attribute JOIN pg_constraint f ON conrelid = attrelid AND contype = 'f'
+				 WHERE attrelid = 'mal.items'::regclass AND attname = 'order_id'}),
+			'bigint|FOREIGN KEY (order_id) REFERENCES app.orders(id)|t',
+			"$way, key of $owner: the reference is wide enough, and declared");
+	}
+}
+
+# The key's own table has an owner as well
+create_tables('mal', 'DROP TABLE mal.items');
+run_as('mal', q{
+	CREATE INDEX ON app.orders ((id > 0 AND mal.evil('constant')));
+	CREATE TABLE mal.child (CHECK (mal.evil('child'))) INHERITS (app.orders); DELETE FROM mal.notes});
+is($node->safe_psql('postgres', $convert), '3', 'a key of mal\'s: converted');
+check('a key of mal\'s');
+$node->safe_psql('postgres', 'DROP TABLE mal.child');
+
+# A cast of a type of his own runs with the rights of the key's owner
+create_tables(
+	'postgres', q{
+	DROP TYPE IF EXISTS mal.number CASCADE;
+	CREATE TYPE mal.number AS (v int);
+	CREATE FUNCTION mal.int(mal.number) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+		$$ BEGIN PERFORM mal.try('cast'); RETURN $1.v; END $$;
+	CREATE CAST (mal.number AS int) WITH FUNCTION mal.int(mal.number) AS IMPLICIT;
+	ALTER TABLE mal.items ADD num mal.number REFERENCES app.orders; UPDATE mal.items SET num = ROW(order_id)});
+# that was the cast, too, without any conversion
+$node->safe_psql('postgres', 'ALTER ROLE mal NOSUPERUSER; DELETE FROM mal.notes');
+my $error = SnowflakeTest::error_of($node, 'postgres', $convert);
+is($error->{sqlstate}, '42501', 'a cast: refused');
+like($error->{detail}, qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/, 'with the reason');
+check('a cast');
+$node->safe_psql('postgres', 'SET ROLE mal; ALTER TABLE mal.items DROP num');
+
+# A tree with two owners
+create_tables('app', '');
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE mal.child () INHERITS (app.orders);
+	ALTER TABLE mal.child OWNER TO mal});
+run_as('mal', q{
+	ALTER TABLE mal.child ADD CHECK (mal.evil('child'));
+	INSERT INTO mal.child VALUES (7);
+	DELETE FROM mal.notes});
+$error = SnowflakeTest::error_of($node, 'postgres', $convert);
+is($error->{detail}, 'Table app.orders belongs to app, but table mal.child, which inherits from it, to mal.',
+	'a tree of two owners is refused');
+check('a tree of two owners');
+$node->safe_psql('postgres', 'DROP TABLE mal.child');
+
+# A tree that references, of which nothing is altered but the foreign key
+create_tables('app', 'DROP TABLE mal.items');
+$node->safe_psql('postgres', q{
+	CREATE TABLE app.wide (order_id bigint REFERENCES app.orders) PARTITION BY HASH (order_id);
+	CREATE TABLE mal.part PARTITION OF app.wide FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+	ALTER TABLE app.wide OWNER TO app; ALTER TABLE mal.part OWNER TO mal});
+run_as('mal', q{CREATE INDEX ON mal.part ((order_id > 0 AND mal.evil('constant'))); DELETE FROM mal.notes});
+$error = SnowflakeTest::error_of($node, 'postgres', $convert);
+like($error->{detail}, qr/^Table app\.wide belongs to app, but table mal\.part/, 'a tree of two owners that references is refused');
+check('a tree of two owners that references');
+$node->safe_psql('postgres', 'DROP TABLE app.wide');
+
+# A superuser's reference to a key of mal's, and one that could not be declared again
+create_tables('mal', q{CREATE INDEX ON app.orders ((id > 0 AND mal.evil('constant')))});
+$node->safe_psql('postgres', 'CREATE TABLE ours (order_id int REFERENCES app.orders); DELETE FROM mal.notes');
+$error = SnowflakeTest::error_of($node, 'postgres', $convert);
+like($error->{detail}, qr/^Foreign key ours_order_id_fkey of table public\.ours .* superuser/,
+	'a superuser\'s reference to a key of another is refused');
+check('a superuser\'s reference');
+$node->safe_psql('postgres', 'DROP TABLE ours');
+
+create_tables('app', q{COMMENT ON CONSTRAINT items_order_id_fkey ON mal.items IS 'it''s a comment'});
+$node->safe_psql('postgres', 'REVOKE REFERENCES ON app.orders FROM mal');
+$error = SnowflakeTest::error_of($node, 'postgres', "$convert;");
+like($error->{detail}, qr/^Foreign key items_order_id_fkey .*owner mal is not allowed to reference table app\.orders/,
+	'a reference that could not be declared again is refused');
+$node->safe_psql('postgres', 'GRANT REFERENCES ON app.orders TO mal; REVOKE USAGE ON SCHEMA public FROM PUBLIC');
+is( SnowflakeTest::error_of($node, 'postgres', $convert)->{detail},
+	'app, who owns table app.orders, has no USAGE privilege on schema public.',
+	'so is an owner who cannot name what is needed');
+$node->safe_psql('postgres', "GRANT USAGE ON SCHEMA public TO PUBLIC; $convert");
+is( $node->safe_psql('postgres',
+		q{SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'items_order_id_fkey'}),
+	q{it's a comment},
+	'a comment is kept');
+
+# References of a role whose rights the caller does not have, which need not change
+create_tables('app', 'DROP TABLE mal.items');
+run_as('other', q{
+	CREATE TABLE other.wide (order_id bigint REFERENCES app.orders);
+	INSERT INTO other.wide VALUES (1)});
+$node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS 'theirs'});
+$error = SnowflakeTest::error_of($node, 'postgres',
+	q{SET SESSION AUTHORIZATION app; SELECT public.snowflake_convert_column('app.orders', 'id', dry_run => true)});
+like($error->{detail}, qr/comment, which only other may give it/,
+	'a comment that an owner could not give again is said before');
+$node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS NULL});
+run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
+is(SnowflakeTest::error_of($node, 'postgres', 'INSERT INTO other.wide VALUES (3)')->{sqlstate},
+	'23503', 'an owner converts his key, whoever references it');
+
+$node->stop;
+done_testing();
