@@ -240,7 +240,6 @@ $node->safe_psql(
 	ALTER DATABASE kept SET search_path = public, pg_catalog;
 	ALTER DATABASE kept SET check_function_bodies = off;
 	ALTER DATABASE kept SET quote_all_identifiers = on;
-	ALTER DATABASE kept SET standard_conforming_strings = off;
 	ALTER DATABASE kept SET backslash_quote = off;
 	ALTER DATABASE kept SET transform_null_equals = on;
 	ALTER DATABASE kept SET default_transaction_read_only = on}));
