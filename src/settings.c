@@ -19,7 +19,7 @@
 int			snowflake_node_id = -1;
 char	   *snowflake_database = NULL;
 int			snowflake_max_lead_ms = 5;
-int			snowflake_max_wait_ms = 1000;
+int			snowflake_max_wait_ms = 5000;
 int			snowflake_reservation_ms = 3000;
 char	   *snowflake_kept_in = NULL;
 
@@ -152,9 +152,9 @@ snowflake_settings_init(void)
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("snowflake.max_wait",
 							"Sets how long minting one snowflake waits before it gives up with an error.",
-							NULL,
+							"If it is longer than snowflake.reservation, nobody sees an error after a crash.",
 							&snowflake_max_wait_ms,
-							1000, 0, INT_MAX,
+							5000, 0, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("snowflake.reservation",

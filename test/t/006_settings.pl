@@ -29,6 +29,13 @@ sub keeper_ticks
 	return $fields[11] + $fields[12];
 }
 
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT bool_and(w.setting::int > r.setting::int) FROM pg_settings w, pg_settings r
+		 WHERE w.name = 'snowflake.max_wait' AND r.name = 'snowflake.reservation'}),
+	't',
+	'by default a mint waits longer than a crash can make it');
+
 # No node ID: nothing is minted, and the hint says what to do.  Do just that.
 my $ticks = keeper_ticks();
 my $unset =

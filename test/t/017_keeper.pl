@@ -201,7 +201,7 @@ $offset = -s $node->logfile;
 my $error = SnowflakeTest::error_of($node, 'postgres',
 	q{SET statement_timeout = '20s'; DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
 is($error->{sqlstate}, '55000', 'the table is locked: minting ends');
-like($error->{message}, qr/reservation was not extended within 1000 ms/,
+like($error->{message}, qr/reservation was not extended within 5000 ms/,
 	'with the reservation');
 like($error->{detail}, qr/SQLSTATE 55P03|keeper is not running/,
 	'the error has the keeper\'s');

@@ -142,7 +142,8 @@ $node->poll_query_until(
 		LATERAL (SELECT count(snowflake_next()) FROM generate_series(1, 10)
 				 WHERE reserved_until > clock_timestamp() + interval '10 ms') m}
 ) or die "reservation does not run out";
-is(refused('SELECT snowflake_next()'), '55000', 'the reservation has run out');
+is(refused(q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}),
+	'55000', 'the reservation has run out');
 is(status("$refusals || ' ' || (keeper_waits > 0)::text"),
 	'0 0 1 0 0 0 true', 'a mint waited for the keeper and was refused');
 like( status('advice'),
