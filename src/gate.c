@@ -2,8 +2,8 @@
  *
  * gate.c
  *	  What the states of the gate mean to people: a table with a row for each,
- *	  which has its reason, what to do about it, and the error of a mint that
- *	  it refuses.
+ *	  which has its reason, what to do about it, the error of a mint that it
+ *	  refuses, and whether waiting can help.
  *
  * generator.c opens and closes the gate.
  *
@@ -13,6 +13,7 @@
 
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "compat.h"
@@ -36,6 +37,12 @@ typedef struct GateRow
 	int			sqlstate;
 	SnowflakeRefusal refusal;	/* how a refused mint is counted */
 	void		(*describe) (SnowflakeGate gate, GateTexts *texts);
+
+	/*
+	 * Does the reason stand as this backend sees the settings?  Then there is
+	 * nothing to wait for.  NULL: it never does, the keeper is at work.
+	 */
+	bool		(*stands) (void);
 } GateRow;
 
 static void describe_node_unset(SnowflakeGate gate, GateTexts *texts);
@@ -44,16 +51,22 @@ static void describe_layout(SnowflakeGate gate, GateTexts *texts);
 static void describe_reservation(SnowflakeGate gate, GateTexts *texts);
 static void describe_keeper(SnowflakeGate gate, GateTexts *texts);
 
+static bool node_is_unset(void);
+static bool node_is_too_large(void);
+static bool always(void);
+static bool keeper_cannot_start(void);
+static bool database_is_missing(void);
+
 #define NOT_READY	ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
 
 static const GateRow rows[] = {
 	[GATE_NO_KEEPER] = {
 		"closed: the keeper is not running",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, keeper_cannot_start
 	},
 	[GATE_CONNECTING] = {
 		"closed: the keeper is connecting to its database",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, database_is_missing
 	},
 	[GATE_WAITING] = {
 		"closed: the extension snowflake_keeper is missing in the keeper's database, the first mint creates it",
@@ -69,19 +82,19 @@ static const GateRow rows[] = {
 	},
 	[GATE_NODE_UNSET] = {
 		"closed: snowflake.node_id is not set",
-		NOT_READY, REFUSED_NODE, describe_node_unset
+		NOT_READY, REFUSED_NODE, describe_node_unset, node_is_unset
 	},
 	[GATE_NODE_TOO_LARGE] = {
 		"closed: snowflake.node_id is too large for the layout",
-		NOT_READY, REFUSED_NODE, describe_node_too_large
+		NOT_READY, REFUSED_NODE, describe_node_too_large, node_is_too_large
 	},
 	[GATE_LAYOUT_CHANGED] = {
 		"closed: snowflake.layout differs from the stored layout",
-		NOT_READY, REFUSED_LAYOUT, describe_layout
+		NOT_READY, REFUSED_LAYOUT, describe_layout, always
 	},
 	[GATE_RESERVATION_LOST] = {
 		"closed: the reservation of this server is not in snowflake.database",
-		NOT_READY, REFUSED_KEEPER, describe_reservation
+		NOT_READY, REFUSED_KEEPER, describe_reservation, always
 	},
 	[GATE_STOPPING] = {
 		"closed: the keeper is stopping",
@@ -92,6 +105,51 @@ static const GateRow rows[] = {
 		0, REFUSED_KEEPER, describe_keeper
 	},
 };
+
+/*
+ * The keeper may not have taken up yet what this backend sees, or the other way
+ * round.
+ */
+static bool
+node_is_unset(void)
+{
+	return snowflake_node_id < 0;
+}
+
+static bool
+node_is_too_large(void)
+{
+	return snowflake_node_id > snowflake_server_layout.max_node;
+}
+
+/*
+ * The layout and the name of the keeper's database are fixed when the server
+ * starts.  If somebody changes what is stored, a reload makes the keeper look.
+ */
+static bool
+always(void)
+{
+	return true;
+}
+
+static bool
+database_is_missing(void)
+{
+	return !OidIsValid(get_database_oid(snowflake_database, true));
+}
+
+/* Single-user mode and pg_upgrade have no keeper at all. */
+static bool
+server_has_no_keeper(void)
+{
+	return !IsUnderPostmaster || IsBinaryUpgrade;
+}
+
+static bool
+keeper_cannot_start(void)
+{
+	return server_has_no_keeper() || database_is_missing();
+}
 
 static void
 describe_node_unset(SnowflakeGate gate, GateTexts *texts)
@@ -156,9 +214,14 @@ static void
 describe_keeper(SnowflakeGate gate, GateTexts *texts)
 {
 	int			failure = snowflake_keeper_failure();
-	bool		has_database = OidIsValid(get_database_oid(snowflake_database, true));
+	bool		has_database = !database_is_missing();
 
-	if (has_database)
+	if (has_database && server_has_no_keeper())
+	{
+		texts->message = "the snowflake generator has no keeper";
+		texts->detail = "It does not run in single-user mode, nor while pg_upgrade does.";
+	}
+	else if (has_database)
 	{
 		texts->message = psprintf("the snowflake generator was not ready within %d ms",
 								  snowflake_max_wait_ms);
@@ -216,6 +279,15 @@ const char *
 snowflake_gate_advice(SnowflakeGate gate)
 {
 	return describe(gate).advice;
+}
+
+/*
+ * Is it in vain to wait until the keeper opens the gate?  Needs a transaction.
+ */
+bool
+snowflake_gate_stays_closed(SnowflakeGate gate)
+{
+	return rows[gate].stands != NULL && rows[gate].stands();
 }
 
 /*

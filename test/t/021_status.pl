@@ -243,6 +243,8 @@ like(status('advice'), qr/^Plan for another snowflake\.layout/, 'and in the advi
 $node->stop;
 $node->append_conf('postgresql.conf', "snowflake.database = 'nowhere'");
 SnowflakeTest::start_with_clock($node, $clock);
+is(refused(q{SET snowflake.max_wait = '1h'; SET statement_timeout = '30s'; SELECT snowflake_next()}),
+	'55000', 'no database for the keeper: a mint is refused at once');
 is( status('advice'),
 	'Create the database "nowhere", or change snowflake.database and restart the server.',
 	'the database is missing');
