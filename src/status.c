@@ -23,6 +23,7 @@
 #include "duration.h"
 #include "gate.h"
 #include "generator.h"
+#include "refusal.h"
 #include "request.h"
 #include "settings.h"
 
@@ -104,18 +105,22 @@ put_waits(StatusRow *row, int column, SnowflakeWaits *waits)
 
 /* What to do, in a sentence; NULL if all is well, or will be in a moment. */
 static const char *
-advice(SnowflakeGate gate, int64 lead_usec)
+advice(const SnowflakeView *view, int64 lead_usec)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		allowed_usec = layout->tick_usec + snowflake_max_lead_ms * INT64CONST(1000);
+	int64		excess_usec = lead_usec - allowed_usec;
 	TimestampTz layout_ends = snowflake_tick_start(layout, layout->max_tick);
-	const char *on_gate = snowflake_gate_advice(gate);
+	const char *on_gate = snowflake_gate_advice(view->gate);
 
-	if (on_gate != NULL || gate != GATE_OPEN)
+	if (on_gate != NULL || view->gate != GATE_OPEN)
 		return on_gate;
-	if (lead_usec > allowed_usec)
+	if (excess_usec > 0 && snowflake_is_in_old_reservation(view, excess_usec))
+		return psprintf("Wait: minting starts in %s, after the end of what was reserved before a crash or a promotion.",
+						snowflake_duration(excess_usec));
+	if (excess_usec > 0)
 		return psprintf("Check the server's clock: minting goes on when it is %s further.",
-						snowflake_duration(lead_usec - allowed_usec));
+						snowflake_duration(excess_usec));
 	if (snowflake_wall_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		return "Plan for another snowflake.layout, whose snowflakes are larger than those of this one.";
 	return NULL;
@@ -168,7 +173,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 
 		put_text(&row, COLUMN_GATE, in_recovery ? "closed: the server is in recovery" :
 				 snowflake_gate_reason(view.gate));
-		put_text(&row, COLUMN_ADVICE, in_recovery ? NULL : advice(view.gate, lead_usec));
+		put_text(&row, COLUMN_ADVICE, in_recovery ? NULL : advice(&view, lead_usec));
 		if (view.gate == GATE_OPEN)
 			put(&row, COLUMN_NODE, Int32GetDatum(view.node));
 		if (keeper_pid != 0)
