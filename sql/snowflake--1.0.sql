@@ -360,6 +360,7 @@ CREATE FUNCTION snowflake_status(
 	OUT node integer, OUT layout text, OUT layout_ends timestamptz,
 	OUT last_id snowflake, OUT last_time timestamptz,
 	OUT lead interval, OUT reserved_until timestamptz, OUT keeper_pid integer,
+	OUT standby_wait interval,
 	OUT minted bigint,
 	OUT clock_waits bigint, OUT clock_wait_total interval, OUT clock_wait_longest interval,
 	OUT keeper_waits bigint, OUT keeper_wait_total interval, OUT keeper_wait_longest interval,

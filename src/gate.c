@@ -18,8 +18,10 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "duration.h"
 #include "gate.h"
 #include "request.h"
+#include "reservation.h"
 #include "settings.h"
 
 /* The texts of a state.  All but the message may be NULL. */
@@ -77,7 +79,7 @@ static const GateRow rows[] = {
 		NOT_READY, REFUSED_KEEPER, describe_keeper
 	},
 	[GATE_OPENING] = {
-		"closed: the keeper is reading the reservation",
+		"closed: the keeper is writing the reservation",
 		NOT_READY, REFUSED_KEEPER, describe_keeper
 	},
 	[GATE_NODE_UNSET] = {
@@ -214,6 +216,7 @@ static void
 describe_keeper(SnowflakeGate gate, GateTexts *texts)
 {
 	int			failure = snowflake_keeper_failure();
+	int64		standby_wait_usec = snowflake_standby_wait_usec();
 	bool		has_database = !database_is_missing();
 
 	if (has_database && server_has_no_keeper())
@@ -225,7 +228,10 @@ describe_keeper(SnowflakeGate gate, GateTexts *texts)
 	{
 		texts->message = psprintf("the snowflake generator was not ready within %d ms",
 								  snowflake_max_wait_ms);
-		texts->detail = failure != 0 ?
+		texts->detail = standby_wait_usec != 0 ?
+			psprintf("The gate is %s. The commit of the reservation has been waiting for a synchronous standby for %s.",
+					 snowflake_gate_reason(gate), snowflake_duration(standby_wait_usec)) :
+			failure != 0 ?
 			psprintf("The gate is %s. The keeper's last attempt failed with SQLSTATE %s.",
 					 snowflake_gate_reason(gate), unpack_sql_state(failure)) :
 			psprintf("The gate is %s.", snowflake_gate_reason(gate));
@@ -239,13 +245,16 @@ describe_keeper(SnowflakeGate gate, GateTexts *texts)
 		texts->hint = "Create that database, or change the setting and restart the server.";
 	}
 
-	if (failure != 0)
+	if (standby_wait_usec != 0)
+		texts->advice = psprintf("Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for %s.",
+								 snowflake_duration(standby_wait_usec));
+	else if (failure != 0)
 		texts->advice = psprintf("The keeper's last attempt failed with SQLSTATE %s: see the server log.",
 								 unpack_sql_state(failure));
 	else if (!has_database)
 		texts->advice = psprintf("Create the database \"%s\", or change snowflake.database and restart the server.",
 								 snowflake_database);
-	else if (snowflake_keeper_pid() == 0)
+	else if (snowflake_keeper_is_missing())
 		texts->advice = "The keeper is not running: see the server log.";
 }
 

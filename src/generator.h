@@ -25,7 +25,7 @@ typedef enum SnowflakeGate
 	GATE_WAITING,				/* it waits for the first mint to create its
 								 * extension in its database */
 	GATE_CREATING,				/* it creates the extension */
-	GATE_OPENING,				/* it reads and writes the reservation */
+	GATE_OPENING,				/* it writes the reservation */
 	GATE_NODE_UNSET,
 	GATE_NODE_TOO_LARGE,
 	GATE_LAYOUT_CHANGED,		/* the stored layout is another one */

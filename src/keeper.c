@@ -174,8 +174,10 @@ commit_transaction(void)
 {
 	SNOWFLAKE_INJECTION_POINT("snowflake-before-commit");
 	PopActiveSnapshot();
+	snowflake_commit_begins();
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(round_context);
+	snowflake_commit_ended();
 	pgstat_report_stat(true);
 	pgstat_report_activity(STATE_IDLE, NULL);
 
@@ -366,6 +368,7 @@ open_gate(uint32 requests)
 													 Min(tick, layout->max_tick)));
 	}
 	limit = reserve_up_to(last, now);
+	snowflake_gate_set(GATE_OPENING);
 	snowflake_reservation_write(node, snowflake_position_time(layout, limit));
 	if (kept_in != MyDatabaseId)
 		snowflake_reservation_mark_database();

@@ -114,6 +114,7 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, int64 now_usec,
 	if (!wait->for_keeper)
 		snowflake_count(&snowflake_counters->keeper_waits.mints);
 	wait->for_keeper = true;
+	snowflake_log_standby_wait();
 	snowflake_request(lacks == STEP_UNRESERVED ?
 					  SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
 	if (snowflake_wait_for_keeper(wait->started_usec +

@@ -107,6 +107,7 @@ snowflake_refuse_unreserved(void)
 {
 	int			failure = snowflake_keeper_failure();
 	int			pid = snowflake_keeper_pid();
+	int64		standby_wait_usec = snowflake_standby_wait_usec();
 	SnowflakeView view;
 	const char *until;
 
@@ -118,6 +119,9 @@ snowflake_refuse_unreserved(void)
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake reservation was not extended within %d ms",
 				   snowflake_max_wait_ms),
+			standby_wait_usec != 0 ?
+			errdetail("It ends at \"%s\". The commit of the next one has been waiting for a synchronous standby for %s.",
+					  until, snowflake_duration(standby_wait_usec)) :
 			failure != 0 ?
 			errdetail("It ends at \"%s\". The keeper's last attempt failed with SQLSTATE %s.",
 					  until, unpack_sql_state(failure)) :

@@ -43,6 +43,7 @@ enum
 	COLUMN_LEAD,
 	COLUMN_RESERVED_UNTIL,
 	COLUMN_KEEPER_PID,
+	COLUMN_STANDBY_WAIT,
 	COLUMN_MINTED,
 	COLUMN_CLOCK_WAITS,
 	COLUMN_CLOCK_WAIT_TOTAL,
@@ -164,6 +165,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 		bool		in_recovery = RecoveryInProgress();
 		bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 		int			keeper_pid = snowflake_keeper_pid();
+		int64		standby_wait_usec = snowflake_standby_wait_usec();
 		SnowflakeView view;
 		int64		lead_usec;
 
@@ -178,6 +180,8 @@ snowflake_status(PG_FUNCTION_ARGS)
 			put(&row, COLUMN_NODE, Int32GetDatum(view.node));
 		if (keeper_pid != 0)
 			put(&row, COLUMN_KEEPER_PID, Int32GetDatum(keeper_pid));
+		if (standby_wait_usec != 0)
+			put_interval(&row, COLUMN_STANDBY_WAIT, standby_wait_usec);
 		put(&row, COLUMN_STATS_RESET,
 			TimestampTzGetDatum(pg_atomic_read_u64(&counters->reset_at)));
 
