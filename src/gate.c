@@ -194,15 +194,18 @@ static void
 describe_reservation(SnowflakeGate gate, GateTexts *texts)
 {
 	SnowflakeView view;
+	Oid			kept_in;
 	char	   *database;
 
+	/* a standby has no keeper that would have published it */
 	snowflake_generator_view(&view);
-	database = get_database_name(view.kept_in);
+	kept_in = OidIsValid(view.kept_in) ? view.kept_in : snowflake_reservation_database();
+	database = get_database_name(kept_in);
 	texts->message = psprintf("the snowflake reservation of this server is not in the database \"%s\"",
 							  snowflake_database);
 	if (database == NULL)
 		texts->detail = psprintf("It was in a database that was dropped, with OID %u.",
-								 view.kept_in);
+								 kept_in);
 	else if (strcmp(database, snowflake_database) == 0)
 		texts->detail = "It was there before, and was dropped or deleted.";
 	else
@@ -288,6 +291,49 @@ const char *
 snowflake_gate_advice(SnowflakeGate gate)
 {
 	return describe(gate).advice;
+}
+
+/*
+ * On a standby: what the gate would be after a promotion, as far as that can be
+ * told from here, or GATE_OPEN if nothing is known to stand in the way.  Needs a
+ * transaction.
+ *
+ * The stored layout is known where the reservation is, in the keeper's database.
+ */
+static SnowflakeGate
+foresee(void)
+{
+	Oid			database = get_database_oid(snowflake_database, true);
+	Oid			kept_in = snowflake_reservation_database();
+
+	if (node_is_unset())
+		return GATE_NODE_UNSET;
+	if (node_is_too_large())
+		return GATE_NODE_TOO_LARGE;
+	if (!OidIsValid(database))
+		return GATE_CONNECTING;
+	if (OidIsValid(kept_in) && kept_in != database)
+		return GATE_RESERVATION_LOST;
+	if (database == MyDatabaseId && snowflake_reservation_is_of_other_layout())
+		return GATE_LAYOUT_CHANGED;
+	return GATE_OPEN;
+}
+
+/*
+ * On a standby: what to do so that it can mint after a promotion, or NULL.  Needs
+ * a transaction.
+ */
+const char *
+snowflake_gate_advice_in_recovery(void)
+{
+	SnowflakeGate gate = foresee();
+	GateTexts	texts;
+
+	if (gate == GATE_OPEN)
+		return NULL;
+	texts = describe(gate);
+	return psprintf("After a promotion nothing could be minted: %s. %s",
+					texts.message, texts.advice);
 }
 
 /*

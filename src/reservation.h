@@ -22,6 +22,7 @@ typedef struct SnowflakeReservation
 extern bool snowflake_reservation_exists(void);
 extern void snowflake_reservation_create(void);
 extern SnowflakeReservation snowflake_reservation_read(void);
+extern bool snowflake_reservation_is_of_other_layout(void);
 extern void snowflake_reservation_write(int32 node, TimestampTz until);
 extern void snowflake_reservation_accept_layout(void);
 

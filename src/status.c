@@ -175,9 +175,14 @@ snowflake_status(PG_FUNCTION_ARGS)
 
 		put_text(&row, COLUMN_GATE, in_recovery ? "closed: the server is in recovery" :
 				 snowflake_gate_reason(view.gate));
-		put_text(&row, COLUMN_ADVICE, in_recovery ? NULL : advice(&view, lead_usec));
+		put_text(&row, COLUMN_ADVICE, in_recovery ? snowflake_gate_advice_in_recovery() :
+				 advice(&view, lead_usec));
+
+		/* a standby has the one that it would mint with */
 		if (view.gate == GATE_OPEN)
 			put(&row, COLUMN_NODE, Int32GetDatum(view.node));
+		else if (in_recovery && snowflake_node_id >= 0)
+			put(&row, COLUMN_NODE, Int32GetDatum(snowflake_node_id));
 		if (keeper_pid != 0)
 			put(&row, COLUMN_KEEPER_PID, Int32GetDatum(keeper_pid));
 		if (standby_wait_usec != 0)
