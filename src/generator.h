@@ -75,6 +75,7 @@ typedef struct SnowflakeView
 	uint64		raised_to;		/* by the last raise without minting */
 	SnowflakeRaise raised_by;
 	bool		unsettled;		/* the gate was closed, its end is not stored */
+	bool		inherited;		/* the server started as a standby or a copy */
 	Oid			kept_in;		/* database that has the lost reservation */
 } SnowflakeView;
 

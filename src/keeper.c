@@ -256,6 +256,28 @@ settle(void)
 }
 
 /*
+ * A standby that was promoted, or a copy, may have got its node ID from the server
+ * that it is a copy of.  If that one still mints, IDs come twice, so tell where
+ * the node ID comes from and who had it, at the first opening.
+ */
+static void
+log_inherited_node(int32 node, const SnowflakeReservation *stored)
+{
+	char	   *origin = snowflake_setting_origin("snowflake.node_id");
+
+	ereport(LOG,
+			errmsg("this server was a standby or a backup before, and now mints with node ID %d",
+				   node),
+			stored->node_found ?
+			errdetail("snowflake.node_id is set %s. The reservation shows node ID %d in use before, up to \"%s\".",
+					  origin, node, timestamptz_to_str(stored->node_until)) :
+			errdetail("snowflake.node_id is set %s. The reservation shows no earlier use of node ID %d.",
+					  origin, node),
+			stored->node_found ?
+			errhint("If another server used it and may still mint, set snowflake.node_id to a number of this server's own.") : 0);
+}
+
+/*
  * Open the gate for the configured node ID, if that is possible; otherwise
  * leave it closed with the reason.
  */
@@ -269,7 +291,7 @@ open_gate(uint32 requests)
 	int32		node = snowflake_node_id;
 	uint64		limit;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	SnowflakeReservation stored = {false, 0, NULL};
+	SnowflakeReservation stored = {0};
 	Oid			kept_in = snowflake_reservation_database();
 	bool		exists;
 
@@ -384,6 +406,8 @@ open_gate(uint32 requests)
 					  timestamptz_to_str(snowflake_position_time(layout, last))) :
 			errdetail("The layout is \"%s\". Nothing was minted before.",
 					  text));
+	if (view.inherited && view.last == 0)
+		log_inherited_node(node, &stored);
 }
 
 /*

@@ -331,7 +331,7 @@ snowflake_reservation_create(void)
 static SnowflakeReservation
 read_rows(Relation relation)
 {
-	SnowflakeReservation stored = {false, 0, NULL};
+	SnowflakeReservation stored = {0};
 	char	   *configured = TextDatumGetCString(configured_layout());
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false,
@@ -351,6 +351,11 @@ read_rows(Relation relation)
 
 		stored.until = stored.found ? Max(stored.until, until) : until;
 		stored.found = true;
+		if (DatumGetInt32(values[COLUMN_NODE - 1]) == snowflake_node_id)
+		{
+			stored.node_found = true;
+			stored.node_until = until;
+		}
 		if (stored.other_layout == NULL && strcmp(layout, configured) != 0)
 			stored.other_layout = layout;
 	}

@@ -15,6 +15,8 @@ typedef struct SnowflakeReservation
 {
 	bool		found;
 	TimestampTz until;			/* the latest of all */
+	bool		node_found;		/* one of the configured node ID */
+	TimestampTz node_until;		/* of that one */
 	char	   *other_layout;	/* a layout of any row that is not the
 								 * configured one, or NULL */
 } SnowflakeReservation;

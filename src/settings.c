@@ -12,6 +12,7 @@
 #include "access/parallel.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 
 #include "compat.h"
 #include "settings.h"
@@ -103,6 +104,21 @@ check_configured_layout(void)
 					   "snowflake.layout", configured),
 				errdetail_internal("%s", complaint),
 				errhint(SNOWFLAKE_LAYOUT_HINT));
+}
+
+/*
+ * Where the value of a setting comes from, such as 'in "postgresql.conf", line 3'.
+ */
+char *
+snowflake_setting_origin(const char *name)
+{
+	struct config_generic *setting = find_option(name, false, false, ERROR);
+
+	/* the file that was read last is noted down even if it was overruled */
+	if (setting->source == PGC_S_FILE && setting->sourcefile != NULL)
+		return psprintf("in \"%s\", line %d",
+						setting->sourcefile, setting->sourceline);
+	return psprintf("by the %s", GucSource_Names[setting->source]);
 }
 
 void

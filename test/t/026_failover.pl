@@ -1,5 +1,6 @@
 # A standby tells what would stand in the way of minting after its promotion, and
-# what it would mint with.
+# what it would mint with.  When it has been promoted, the log says where its node
+# ID comes from and whether it was in use before: it may have come with the data.
 
 use strict;
 use warnings;
@@ -91,13 +92,58 @@ is( $standby->safe_psql(
 	"\n0",
 	'no lock is left behind');
 
-# A copy
+# What the log says at the first opening of the gate, and only then
+my $inherited =
+  qr/LOG:  this server was a standby or a backup before, and now mints with node ID (\d+)\n.*?DETAIL:  (.*)\n(?:.*?HINT:  (.*)\n)?/;
+
+sub inherited
+{
+	my ($node, $offset) = @_;
+
+	return slurp_file($node->logfile, $offset) =~ $inherited;
+}
+
+is(SnowflakeTest::log_count($primary, $inherited), 0, 'nothing in the log of the primary');
 $primary->stop;
+my $offset = -s $standby->logfile;
+$standby->promote;
+SnowflakeTest::wait_for_mint($standby, 'postgres');
+my ($node_id, $detail, $hint) = inherited($standby, $offset);
+is($node_id, 1, 'the log has the node ID of a promoted standby');
+like(
+	$detail,
+	qr/^snowflake\.node_id is set in ".*\/postgresql\.auto\.conf", line \d+\. The reservation shows node ID 1 in use before, up to "[^"]+"\.$/,
+	'and where it comes from, and that it was in use');
+my ($line) = $detail =~ /line (\d+)/;
+my @lines = split /\n/, slurp_file($standby->data_dir . '/postgresql.auto.conf');
+like($lines[ $line - 1 ], qr/^snowflake\.node_id = 1$/, 'which is right');
+like($hint, qr/^If another server used it/, 'and what to do if another server still has it');
+$offset = -s $standby->logfile;
+$standby->restart;
+SnowflakeTest::wait_for_mint($standby, 'postgres');
+is_deeply([ inherited($standby, $offset) ], [], 'but not at the next start');
 $standby->stop;
+
+# A copy, with a node ID of its own on the command line
 my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($primary, 'base');
+{
+	local %ENV = $copy->_get_env();
+	PostgreSQL::Test::Utils::system_or_bail(
+		'pg_ctl', '-w', '-D', $copy->data_dir, '-l', $copy->logfile,
+		'-o', '-c snowflake.node_id=3', 'start');
+	$copy->_update_pid(1);
+}
+SnowflakeTest::wait_for_mint($copy, 'postgres');
+($node_id, $detail, $hint) = inherited($copy, 0);
+is($node_id, 3, 'the log has the node ID of a copy');
+is( $detail,
+	'snowflake.node_id is set by the command line. The reservation shows no earlier use of node ID 3.',
+	'which is its own, whatever came with the data');
+is($hint, undef, 'so there is nothing to do');
 
 # A server that cannot start a keeper.  In its first moment any server has none.
+$copy->stop;
 $copy->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $copy->start;
 is(SnowflakeTest::status($copy, 'postgres', q{concat_ws(' ', gate, advice)}),
