@@ -350,7 +350,8 @@ CREATE FUNCTION snowflake_next_batch(count integer) RETURNS SETOF snowflake
 COMMENT ON FUNCTION snowflake_next_batch(integer) IS 'mint that many snowflakes, in ascending order';
 CREATE FUNCTION snowflake_current() RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION snowflake_current() IS 'the snowflake that this session minted last';
+COMMENT ON FUNCTION snowflake_current() IS
+	'the snowflake that this session minted last; behind a pooler use INSERT ... RETURNING instead';
 
 
 -- Operation

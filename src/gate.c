@@ -159,7 +159,7 @@ describe_node_unset(SnowflakeGate gate, GateTexts *texts)
 	texts->message = "snowflake.node_id is not set";
 	texts->detail = psprintf("The layout has node IDs from 0 to %d; no two servers that mint may have the same.",
 							 snowflake_server_layout.max_node);
-	texts->hint = "Set snowflake.node_id in this server's configuration to a number that no other server mints with, and reload the configuration.";
+	texts->hint = "Set snowflake.node_id in this server's own configuration, outside of the data directory if that is ever copied, to a number that no other server mints with, and reload the configuration.";
 	texts->advice = "Set snowflake.node_id to a number that no other server mints with, and reload the configuration.";
 }
 

@@ -69,18 +69,13 @@ foreach my $sql ("SELECT '$id'::snowflake; SELECT snowflake_next()",
 		qr/shared_preload_libraries/, 'the error names the setting');
 }
 
-# The hint is there to be pasted: do that, and see whether it helps.
+# The hint says what to do: do that.
 my $hint =
   SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()')
   ->{hint};
-if ($hint =~ /(ALTER SYSTEM SET shared_preload_libraries = .*?(?:;|'(?!\w)))/)
-{
-	$node->safe_psql('postgres', $1);
-}
-elsif ($hint =~ /(shared_preload_libraries\s*=\s*'[^']*')/)
-{
-	$node->append_conf('postgresql.conf', $1);
-}
+like($hint, qr/^Add "snowflake" to the setting shared_preload_libraries/,
+	'and the hint says what to do with it');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'");
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 378');
 $node->restart;
 SnowflakeTest::wait_for_mint($node, 'postgres');
@@ -89,7 +84,46 @@ is( $node->safe_psql(
 		'SELECT snowflake_node(id), abs(extract(epoch FROM (@ id) - now())) < 60 FROM snowflake_next() id'
 	),
 	'378|t',
-	'with the line from the hint the server mints');
+	'when that is done the server mints');
 
 $node->stop;
+
+# The steps of the installation, each in a session of its own and the other way
+# round: the settings first.  Up to 16, a setting of a library that is not there
+# is unknown to ALTER SYSTEM, until the session loads it.
+my $other =
+  SnowflakeTest::new_node('other', preload => 0, node_id => undef);
+$other->start;
+my $set = 'ALTER SYSTEM SET snowflake.node_id = 5';
+my $unknown = SnowflakeTest::error_of($other, 'postgres', $set);
+if ($other->safe_psql('postgres', 'SHOW server_version_num') < 170000)
+{
+	is($unknown->{message},
+		'unrecognized configuration parameter "snowflake.node_id"',
+		'ALTER SYSTEM without the library');
+}
+else
+{
+	is($unknown->{message}, '', 'ALTER SYSTEM without the library');
+}
+$other->safe_psql('postgres', "LOAD 'snowflake'; $set");
+$other->safe_psql('postgres',
+	q{ALTER SYSTEM SET shared_preload_libraries = 'snowflake'});
+$other->restart;
+$other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+is( $other->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+	'5', 'the settings, a restart, then the extension: the server mints');
+$other->stop;
+
+my $third =
+  SnowflakeTest::new_node('third', preload => 0, node_id => undef);
+$third->append_conf('postgresql.conf', 'snowflake.node_id = 6');
+$third->start;
+$third->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$third->append_conf('postgresql.conf',
+	q{shared_preload_libraries = 'snowflake'});
+$third->restart;
+is( $third->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+	'6', 'a node ID, the extension, then the library: the server mints');
+$third->stop;
 done_testing();
