@@ -23,6 +23,7 @@ SELECT string_agg(line, E'\n' ORDER BY n) AS snowflake_report
 			format('  %-16s%s', 'newest ID of', coalesce(last_time::text, '-')),
 			format('  %-16s%s', 'lead', coalesce(lead::text, '-')),
 			format('  %-16s%s', 'reserved until', coalesce(reserved_until::text, '-')),
+			format('  %-16s%s', 'standby wait', coalesce(standby_wait::text, '-')),
 			'',
 			'Counters since ' || coalesce(stats_reset::text, '-'),
 			format('  %-16s%12s', 'minted', coalesce(minted::text, '-')),

@@ -358,7 +358,8 @@ CREATE FUNCTION snowflake_next_batch(count integer) RETURNS SETOF snowflake
 COMMENT ON FUNCTION snowflake_next_batch(integer) IS 'mint that many snowflakes, in ascending order';
 CREATE FUNCTION snowflake_current() RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION snowflake_current() IS 'the snowflake that this session minted last';
+COMMENT ON FUNCTION snowflake_current() IS
+	'the snowflake that this session minted last; behind a pooler use INSERT ... RETURNING instead';
 
 
 -- Operation
@@ -368,6 +369,7 @@ CREATE FUNCTION snowflake_status(
 	OUT node integer, OUT layout text, OUT layout_ends timestamptz,
 	OUT last_id snowflake, OUT last_time timestamptz,
 	OUT lead interval, OUT reserved_until timestamptz, OUT keeper_pid integer,
+	OUT standby_wait interval,
 	OUT minted bigint,
 	OUT clock_waits bigint, OUT clock_wait_total interval, OUT clock_wait_longest interval,
 	OUT keeper_waits bigint, OUT keeper_wait_total interval, OUT keeper_wait_longest interval,

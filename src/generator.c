@@ -59,6 +59,9 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
+#include "access/xlog.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -153,6 +156,12 @@ typedef struct KeptState
 	bool		unsettled;
 
 	/*
+	 * The data directory was that of a standby, or came from a backup, when the
+	 * server started.  Set once, for messages only.
+	 */
+	bool		inherited;
+
+	/*
 	 * OID of the database that has, or had, the reservation, while the gate
 	 * is GATE_RESERVATION_LOST.  Only the keeper writes it, atomically; it
 	 * serves messages only.
@@ -200,8 +209,11 @@ snowflake_generator_attach(int tranche)
 	if (found)
 		return;
 
-	/* zero is right for all that is not atomic */
+	/* zero is right for what is neither atomic nor set here */
 	memset(gen, 0, sizeof(*gen));
+	kept->inherited = access(STANDBY_SIGNAL_FILE, F_OK) == 0 ||
+		access(RECOVERY_SIGNAL_FILE, F_OK) == 0 ||
+		access(BACKUP_LABEL_FILE, F_OK) == 0;
 	LWLockInitialize(&hot->lock, tranche);
 	pg_atomic_init_u64(&hot->last, 0);
 	pg_atomic_init_u64(&hot->limit, 0);
@@ -392,6 +404,7 @@ snowflake_generator_view(SnowflakeView *view)
 	view->raised_by = pg_atomic_read_u32(&kept->raised_by);
 	view->own_last = pg_atomic_read_u64(&kept->own_last);
 	view->unsettled = kept->unsettled;
+	view->inherited = kept->inherited;
 	view->kept_in = pg_atomic_read_u32(&kept->kept_in);
 }
 

@@ -25,7 +25,7 @@ typedef enum SnowflakeGate
 	GATE_WAITING,				/* it waits for the first mint to create its
 								 * extension in its database */
 	GATE_CREATING,				/* it creates the extension */
-	GATE_OPENING,				/* it reads and writes the reservation */
+	GATE_OPENING,				/* it writes the reservation */
 	GATE_NODE_UNSET,
 	GATE_NODE_TOO_LARGE,
 	GATE_LAYOUT_CHANGED,		/* the stored layout is another one */
@@ -90,6 +90,7 @@ typedef struct SnowflakeView
 								 * the gate was opened for it */
 	SnowflakeRaise raised_by;
 	bool		unsettled;		/* the gate was closed, its end is not stored */
+	bool		inherited;		/* the server started as a standby or a copy */
 	Oid			kept_in;		/* database that has the lost reservation */
 } SnowflakeView;
 

@@ -174,8 +174,10 @@ commit_transaction(void)
 {
 	SNOWFLAKE_INJECTION_POINT("snowflake-before-commit");
 	PopActiveSnapshot();
+	snowflake_commit_begins();
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(round_context);
+	snowflake_commit_ended();
 	pgstat_report_stat(true);
 	pgstat_report_activity(STATE_IDLE, NULL);
 
@@ -262,6 +264,28 @@ settle(void)
 														view.last));
 	commit_transaction();
 	snowflake_settled();
+}
+
+/*
+ * A standby that was promoted, or a copy, may have got its node ID from the server
+ * that it is a copy of.  If that one still mints, IDs come twice, so tell where
+ * the node ID comes from and who had it, at the first opening.
+ */
+static void
+log_inherited_node(int32 node, const SnowflakeReservation *stored)
+{
+	char	   *origin = snowflake_setting_origin("snowflake.node_id");
+
+	ereport(LOG,
+			errmsg("this server was a standby or a backup before, and now mints with node ID %d",
+				   node),
+			stored->own_found ?
+			errdetail("snowflake.node_id is set %s. The reservation shows node ID %d in use before, up to \"%s\".",
+					  origin, node, timestamptz_to_str(stored->own_until)) :
+			errdetail("snowflake.node_id is set %s. The reservation shows no earlier use of node ID %d.",
+					  origin, node),
+			stored->own_found ?
+			errhint("If another server used it and may still mint, set snowflake.node_id to a number of this server's own.") : 0);
 }
 
 /*
@@ -370,6 +394,7 @@ open_gate(uint32 requests, TimestampTz now)
 	if (stored.found)
 		last = Max(last, end_of_reservation(stored.until));
 	limit = reserve_up_to(last, now);
+	snowflake_gate_set(GATE_OPENING);
 	snowflake_reservation_write(node, snowflake_position_time(layout, limit));
 	if (kept_in != MyDatabaseId)
 		snowflake_reservation_mark_database();
@@ -387,6 +412,8 @@ open_gate(uint32 requests, TimestampTz now)
 					  timestamptz_to_str(snowflake_position_time(layout, last))) :
 			errdetail("The layout is \"%s\". Nothing was minted before.",
 					  text));
+	if (view.inherited && view.last == 0)
+		log_inherited_node(node, &stored);
 }
 
 /*

@@ -178,7 +178,7 @@ wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
 
 /*
  * Ask the keeper for what a step lacks, and sleep until it announces something.
- * An error if it has not done so within snowflake.max_wait.
+ * An error if it has not done so within snowflake.max_wait, or cannot.
  */
 static void
 wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
@@ -187,9 +187,17 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 
 	SNOWFLAKE_INJECTION_POINT("snowflake-wait-for-keeper");
 	snowflake_refuse_in_recovery(function);
+	if (lacks == STEP_GATE_CLOSED)
+	{
+		SnowflakeGate gate = snowflake_gate();
+
+		if (snowflake_gate_stays_closed(gate))
+			snowflake_gate_refuse(gate);
+	}
 	if (!wait->for_keeper)
 		snowflake_count(&snowflake_counters->keeper_waits.mints);
 	wait->for_keeper = true;
+	snowflake_log_standby_wait();
 	snowflake_request(lacks == STEP_UNRESERVED ?
 					  SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
 	if (snowflake_wait_for_keeper(deadline(wait)))
