@@ -23,6 +23,7 @@ OBJS = \
 	src/current.o \
 	src/decode.o \
 	src/duration.o \
+	src/durable.o \
 	src/encode.o \
 	src/gate.o \
 	src/generator.o \
@@ -33,6 +34,7 @@ OBJS = \
 	src/refusal.o \
 	src/request.o \
 	src/reservation.o \
+	src/reserve.o \
 	src/settings.o \
 	src/shmem.o \
 	src/slot.o \

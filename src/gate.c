@@ -73,15 +73,15 @@ static const GateRow rows[] = {
 	},
 	[GATE_WAITING] = {
 		"closed: the extension snowflake_keeper is missing in the keeper's database, the first mint creates it",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_CREATING] = {
 		"closed: the keeper is creating its extension in its database",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_OPENING] = {
 		"closed: the keeper is writing the reservation",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_NODE_UNSET] = {
 		"closed: snowflake.node_id is not set",
@@ -101,11 +101,11 @@ static const GateRow rows[] = {
 	},
 	[GATE_STOPPING] = {
 		"closed: the keeper is stopping",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_OPEN] = {
 		"open",
-		0, REFUSED_KEEPER, describe_keeper
+		0, REFUSED_KEEPER, describe_keeper, NULL
 	},
 };
 
