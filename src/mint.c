@@ -110,7 +110,7 @@ static void
 have_clock_judged(MintWait *wait)
 {
 	int64		started_usec = snowflake_monotonic_usec();
-	int64		until_usec = started_usec + LOOK_WAIT_USEC;
+	int64		until_usec = Min(started_usec + LOOK_WAIT_USEC, deadline(wait));
 	uint64		looks = snowflake_looks();
 
 	if (!wait->for_clock)
@@ -140,7 +140,7 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 {
 	int64		now_usec = begin_waiting(wait);
 
-	if (wait->sleep_ms == 0)
+	if (wait->sleep_ms == 0 && now_usec < deadline(wait))
 	{
 		wait->sleep_ms = FIRST_SLEEP_MS;
 		have_clock_judged(wait);

@@ -163,7 +163,7 @@ like($error->{message}, qr/end of what was reserved before/,
 	'a clean stop between does not forget what was reserved');
 
 # A clock that is right about the time when that is over
-SnowflakeTest::step_clock($clock, 60_000);
+SnowflakeTest::step_clock($clock, 9_000);
 is( $node->safe_psql('postgres',
 		"SELECT snowflake_timestamp(snowflake_next()) > '$until'"),
 	't',
