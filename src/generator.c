@@ -135,8 +135,8 @@ typedef struct KeptState
 	bool		unsettled;
 
 	/*
-	 * The data directory was that of a standby, or came from a backup, when the
-	 * server started.  Set once, for messages only.
+	 * The data directory was that of a standby, or came from a backup, when
+	 * the server started.  Set once, for messages only.
 	 */
 	bool		inherited;
 

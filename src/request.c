@@ -54,17 +54,18 @@ typedef struct Requests
 	pg_atomic_uint32 failure;
 
 	/*
-	 * Since when the keeper is in a commit, on the monotonic clock; 0 if it is
-	 * not.  Only the keeper writes it, atomically.  And whether the log has it
-	 * that this commit waits for a standby: whoever sees that first sets it.
+	 * Since when the keeper is in a commit, on the monotonic clock; 0 if it
+	 * is not.  Only the keeper writes it, atomically.  And whether the log
+	 * has it that this commit waits for a standby: whoever sees that first
+	 * sets it.
 	 */
 	pg_atomic_uint64 commit_since_usec;
 	pg_atomic_uint32 wait_is_logged;
 
 	/*
-	 * Since when there is no keeper, on the monotonic clock; 0 if there is one,
-	 * or nobody has looked since the server can have one.  The keeper writes it,
-	 * and whoever looks first; atomic.
+	 * Since when there is no keeper, on the monotonic clock; 0 if there is
+	 * one, or nobody has looked since the server can have one.  The keeper
+	 * writes it, and whoever looks first; atomic.
 	 */
 	pg_atomic_uint64 absent_since_usec;
 
