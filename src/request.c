@@ -183,7 +183,7 @@ snowflake_looks(void)
 bool
 snowflake_keeper_is_missing(void)
 {
-	uint64		now_usec = snowflake_monotonic_usec();
+	int64		now_usec = snowflake_monotonic_usec();
 	uint64		since_usec = 0;
 
 	if (snowflake_keeper_pid() != 0)
@@ -193,7 +193,7 @@ snowflake_keeper_is_missing(void)
 	if (pg_atomic_compare_exchange_u64(&shared->absent_since_usec, &since_usec,
 									   now_usec))
 		return false;
-	return now_usec - since_usec > MOMENT_USEC;
+	return now_usec - (int64) since_usec > MOMENT_USEC;
 }
 
 /*

@@ -114,7 +114,10 @@ check_configured_layout(void)
 char *
 snowflake_setting_origin(const char *name)
 {
-	struct config_generic *setting = find_option(name, false, false, ERROR);
+	struct config_generic *setting = find_option(name, false, true, ERROR);
+
+	if (setting == NULL)
+		elog(ERROR, "there is no setting \"%s\"", name);
 
 	/* the file that was read last is noted down even if it was overruled */
 	if (setting->source == PGC_S_FILE && setting->sourcefile != NULL)

@@ -75,18 +75,18 @@ my $error = refused();
 is($error->{sqlstate}, '55000', 'node ID unset: minting is refused');
 like($error->{message}, qr/snowflake\.node_id/, 'the error names the setting');
 like($error->{hint},
-	qr/^Set snowflake\.node_id .* to a number that no other server mints with/,
+	qr/^Set snowflake\.node_id in .* to a number that no other server mints with/,
 	'the hint says how to set it');
 is( $node->safe_psql('postgres',
 		q{SELECT to_regclass('snowflake_keeper.reservation') IS NULL}),
 	't', 'nothing is reserved');
 
-# Set.  The first mint makes the keeper create its extension.
+# Set by reload; the first mint has the keeper create its table
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 1');
 $node->reload;
 SnowflakeTest::wait_for_mint($node, 'postgres');
 mint();
-is(node_of_newest(), 1, 'set by reload: minting goes on');
+is(node_of_newest(), 1, 'set by reload: it is minted with');
 
 # Changed.  Node 1's row is settled: an hour had been reserved.
 change_node(2);
