@@ -17,6 +17,7 @@ OBJS = \
 	src/decode.o \
 	src/duration.o \
 	src/encode.o \
+	src/frontier.o \
 	src/gate.o \
 	src/generator.o \
 	src/io.o \
@@ -31,6 +32,7 @@ OBJS = \
 	src/slot.o \
 	src/snowflake.o \
 	src/status.o \
+	src/tail.o \
 	src/timerange.o \
 	src/watch.o \
 	src/worker.o

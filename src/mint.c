@@ -25,6 +25,7 @@
 #include "compat.h"
 #include "counters.h"
 #include "current.h"
+#include "frontier.h"
 #include "gate.h"
 #include "generator.h"
 #include "refusal.h"
@@ -155,13 +156,17 @@ wait_for(const char *function, SnowflakeStep obstacle, int64 excess_usec,
 	}
 }
 
-/* What the first mint of a backend looks at. */
+/* What the first mint of a backend looks at, and what that of a transaction does. */
 static pg_noinline void
 begin_minting(const char *function)
 {
-	snowflake_require_generator(function);
-	snowflake_refuse_in_recovery(function);
-	snowflake_slot_take();
+	if (snowflake_my_slot == NULL)
+	{
+		snowflake_require_generator(function);
+		snowflake_refuse_in_recovery(function);
+		snowflake_slot_take();
+	}
+	snowflake_hold_frontier();
 }
 
 /* Issue up to "want" positions; wait for what stands in the way. */
@@ -172,7 +177,7 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 	SnowflakeStep result;
 	int64		excess_usec = 0;
 
-	if (unlikely(snowflake_my_slot == NULL))
+	if (unlikely(!snowflake_holds_frontier))
 		begin_minting(function);
 
 	while (unlikely((result = snowflake_step(snowflake_wall_clock(), want, issued,
@@ -180,6 +185,7 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 		wait_for(function, result, excess_usec, &wait);
 	if (unlikely(wait.for_keeper))
 		ConditionVariableCancelSleep();
+	SNOWFLAKE_INJECTION_POINT("snowflake-minted");
 }
 
 /* The next ID of those issued. */
