@@ -44,7 +44,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.
-REGRESS = setup type bigint layout vectors decode mint timerange encode explain convert
+REGRESS = setup type bigint layout vectors decode mint timerange encode explain convert tail
 REGRESS_OPTS = --inputdir=test --encoding=UTF8
 ISOLATION = concurrent_keys session_order
 ISOLATION_OPTS = --inputdir=test --outputdir=.

@@ -485,6 +485,7 @@ snowflake_frontier_look(SnowflakeFrontier *frontier)
 	frontier->lag_usec = 0;
 	frontier->holder_pid = 0;
 
+	SNOWFLAKE_INJECTION_POINT("snowflake-frontier");
 	nholds = get_holds(&newest, &holds);
 	for (int i = 0; i < nholds; i++)
 	{
