@@ -240,11 +240,9 @@ class Reader:
         self.name = name
         self.where = where          # 'primary' or 'standby'
         self.delivered = []
+        self.reached = 0            # all up to it is delivered
         self.at = []                # monotonic times, for --compare
         self.position = (0, 0)      # of the reader that goes by xid
-
-    def after(self):
-        return self.delivered[-1] if self.delivered else 0
 
     def read(self):
         conn = getattr(self.campaign, self.where).connect()
@@ -254,6 +252,7 @@ class Reader:
                     rows = getattr(self, 'by_' + self.name)(cur)
                     now = time.monotonic()
                     self.delivered += rows
+                    self.reached = max(rows[-1:] + [self.reached])
                     self.at += [now] * len(rows)
                     if len(rows) < 100:
                         time.sleep(0.01)
@@ -264,29 +263,34 @@ class Reader:
         cur.execute(sql, args)
         return [int(row[0]) for row in cur.fetchall()]
 
+    def rows_up_to(self, cur, up_to):
+        """Goes on from the frontier and not only from the last row, which is as good."""
+        rows = self.rows(cur, 'SELECT id FROM events WHERE id > %s AND id <= %s ORDER BY id LIMIT 100',
+                         self.reached, up_to)
+        if len(rows) < 100:
+            self.reached = max(self.reached, up_to)
+        return rows
+
     def by_frontier(self, cur):
-        cur.execute('SELECT snowflake_frontier()')
-        up_to = cur.fetchone()[0]
-        return self.rows(cur, 'SELECT id FROM events WHERE id > %s AND id <= %s ORDER BY id LIMIT 100', self.after(), up_to)
+        cur.execute('SELECT snowflake_frontier()::bigint')
+        return self.rows_up_to(cur, cur.fetchone()[0])
 
     def by_tail(self, cur):
-        return self.rows(cur, 'SELECT id FROM snowflake_tail(NULL::events, %s, 100)', self.after())
+        return self.rows(cur, 'SELECT id FROM snowflake_tail(NULL::events, %s, 100)', self.reached)
 
     def by_stored(self, cur):
-        cur.execute('SELECT up_to FROM frontiers WHERE node = 1')
+        cur.execute('SELECT up_to::bigint FROM frontiers WHERE node = 1')
         row = cur.fetchone()
-        if row is None:
-            return []
-        return self.rows(cur, 'SELECT id FROM events WHERE id > %s AND id <= %s ORDER BY id LIMIT 100', self.after(), row[0])
+        return self.rows_up_to(cur, row[0]) if row else []
 
     # what others do, and how not to do it
 
     def by_max(self, cur):
-        return self.rows(cur, 'SELECT id FROM events WHERE id > %s ORDER BY id LIMIT 100', self.after())
+        return self.rows(cur, 'SELECT id FROM events WHERE id > %s ORDER BY id LIMIT 100', self.reached)
 
     def by_statement(self, cur):
         return self.rows(cur, """WITH up_to AS MATERIALIZED (SELECT snowflake_frontier() AS id)
-            SELECT e.id FROM events e, up_to WHERE e.id > %s AND e.id <= up_to.id ORDER BY e.id LIMIT 100""", self.after())
+            SELECT e.id FROM events e, up_to WHERE e.id > %s AND e.id <= up_to.id ORDER BY e.id LIMIT 100""", self.reached)
 
     def by_xmin(self, cur):
         cur.execute("""SELECT id, xid::text::bigint FROM events
@@ -458,7 +462,7 @@ def main():
             campaign.primary.query('COMMIT PREPARED %s', (gid,))
         newest = campaign.primary.query('SELECT coalesce(max(id), 0) FROM events')[0][0]
         try:
-            wait_for(lambda: all(reader.after() >= newest for reader in readers if reader.name != 'xmin'), 60,
+            wait_for(lambda: all(reader.reached >= newest for reader in readers if reader.name != 'xmin'), 60,
                      'the readers do not arrive')
         except Down as error:
             broken = broken or str(error)
