@@ -25,8 +25,8 @@
  * 1. The reader's "last" is below p: so is the frontier.
  *
  * 2. It is at or above p, and so what the reader saw came from T's
- *	  compare-and-swap or a later one.  T filled its slot before that, and both
- *	  are full barriers, so the reader sees the slot filled, with p or less: the
+ *	  compare-and-swap or a later one, which are full barriers.  T filled its slot
+ *	  before that, so the reader sees the slot filled, with p or less: the
  *	  frontier is below p.  Or it sees the slot cleared, or filled by a later
  *	  transaction.  Then T had left the process array before, and a snapshot
  *	  taken after the call takes T for ended: its rows are visible, or never
@@ -184,25 +184,34 @@ snowflake_frontier_attach(int tranche)
 /*
  * From now on the running transaction may mint.  The library is preloaded.
  *
- * The compare-and-swap is the full barrier that the argument wants.
+ * Nothing is needed here to order the memory: the lock that the mint takes next,
+ * and its compare-and-swap, are full barriers.
  */
 void
 snowflake_hold_frontier(void)
 {
 	SnowflakeSlot *slot = snowflake_my_slot;
-	uint64		empty = 0;
+	PGPROC	   *leader = MyProc->lockGroupLeader;
 
-	if (MyProc->lockGroupLeader != NULL)
-		slot = snowflake_slot_of(GetNumberFromPGProc(MyProc->lockGroupLeader));
+	snowflake_holds_frontier = true;
+	if (unlikely(leader != NULL))
+		slot = snowflake_slot_of(GetNumberFromPGProc(leader));
+	if (unlikely(pg_atomic_read_u64(&slot->oldest) != 0))
+		return;
 
-	if (pg_atomic_read_u64(&slot->oldest) == 0)
+	pg_atomic_write_u64(&slot->since, GetCurrentTransactionStartTimestamp());
+	pg_atomic_write_u32(&slot->database, MyDatabaseId);
+	pg_write_barrier();
+	if (likely(leader == NULL))
+		pg_atomic_write_u64(&slot->oldest, snowflake_last() + 1);
+	else
 	{
-		pg_atomic_write_u64(&slot->since, GetCurrentTransactionStartTimestamp());
-		pg_atomic_write_u32(&slot->database, MyDatabaseId);
+		/* others of the group may be about to do the same */
+		uint64		empty = 0;
+
 		(void) pg_atomic_compare_exchange_u64(&slot->oldest, &empty,
 											  snowflake_last() + 1);
 	}
-	snowflake_holds_frontier = true;
 }
 
 /* The smallest ID that may have a position, or one above it. */

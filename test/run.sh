@@ -16,7 +16,7 @@
 #   build      no warnings with gcc and with clang
 #   regress isolation tap
 #   clients    programs in several languages: test/clients/run.sh
-#   torture    the fault campaign: test/torture/run.sh
+#   torture    the fault campaigns: test/torture/run.sh
 #   check      static and dynamic checks: test/check/run.sh
 #   matrix     the first four kinds on the other versions: test/matrix.sh
 #   upgrade    pg_upgrade: test/upgrade.sh
@@ -319,6 +319,7 @@ run_clients()
 run_torture()
 {
 	run_script torture torture/run.sh ${only[torture]:---minutes 2 --seed 1}
+	[ -n "${only[torture]:-}" ] || run_script "torture tail" torture/run.sh tail --minutes 1 --seed 1
 }
 
 run_check()

@@ -225,6 +225,22 @@ cmp_ok(
 $elsewhere->query_safe('COMMIT');
 $first->query_safe('COMMIT');
 
+# Another session of the same transaction's author is another transaction.
+SKIP:
+{
+	skip 'dblink is not installed', 2
+	  if $node->psql('postgres', 'CREATE EXTENSION dblink') != 0;
+	$mine->query_safe('BEGIN');
+	$mine->query_safe(
+		'SELECT dblink_exec('
+		  . q{format('host=%s port=%s dbname=postgres', split_part(current_setting('unix_socket_directories'), ',', 1), current_setting('port'))}
+		  . q{, $$INSERT INTO events (what) VALUES ('autonomous')$$)});
+	is_free('what is minted by dblink is committed by dblink');
+	is(sql(q{SELECT what FROM snowflake_tail(NULL::events, (SELECT max(id) - 1 FROM events), 1)}),
+		'autonomous', 'and delivered before the outer transaction ends');
+	$mine->query_safe('ROLLBACK');
+}
+
 # Backends that are told to end, leave, or are killed
 $mine->query_safe('BEGIN; SELECT snowflake_next()');
 is(holders(), 1, 'a transaction is open');
