@@ -89,6 +89,7 @@
 #include "storage/shmem.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/tuplestore.h"
 
 #include "clock.h"
 #include "compat.h"
