@@ -25,6 +25,7 @@ OBJS = \
 	src/duration.o \
 	src/durable.o \
 	src/encode.o \
+	src/frontier.o \
 	src/gate.o \
 	src/generator.o \
 	src/io.o \
@@ -40,6 +41,7 @@ OBJS = \
 	src/slot.o \
 	src/snowflake.o \
 	src/status.o \
+	src/tail.o \
 	src/timerange.o \
 	src/watch.o \
 	src/worker.o
@@ -51,7 +53,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.
-REGRESS = setup type bigint layout vectors decode mint timerange encode explain convert
+REGRESS = setup type bigint layout vectors decode mint timerange encode explain convert tail
 REGRESS_OPTS = --inputdir=test --encoding=UTF8
 ISOLATION = concurrent_keys session_order
 ISOLATION_OPTS = --inputdir=test --outputdir=.

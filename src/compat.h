@@ -93,6 +93,18 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #define MyProcNumber				(MyProc->pgprocno)
 #endif
 
+/* 17 (commit 28f3915b73f): the number of others follows from where they are. */
+#if PG_VERSION_NUM < 170000
+#define GetNumberFromPGProc(proc)	((proc)->pgprocno)
+#endif
+
+/* 17 (commit ab355e3a88d): virtual transaction IDs are fields. */
+#if PG_VERSION_NUM < 170000
+#define LockInstanceLocalXid(instance)	((instance)->lxid)
+#else
+#define LockInstanceLocalXid(instance)	((instance)->vxid.localTransactionId)
+#endif
+
 /* 18 (commit 3691edfab97): pg_noreturn comes before the declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn					pg_attribute_noreturn()

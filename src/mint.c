@@ -25,6 +25,7 @@
 #include "compat.h"
 #include "counters.h"
 #include "current.h"
+#include "frontier.h"
 #include "gate.h"
 #include "generator.h"
 #include "refusal.h"
@@ -214,13 +215,17 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 	snowflake_gate_refuse(snowflake_gate());
 }
 
-/* What the first mint of a backend looks at. */
+/* What the first mint of a backend looks at, and what that of a transaction does. */
 static pg_noinline void
 begin_minting(const char *function)
 {
-	snowflake_require_generator(function);
-	snowflake_refuse_in_recovery(function);
-	snowflake_slot_take();
+	if (snowflake_my_slot == NULL)
+	{
+		snowflake_require_generator(function);
+		snowflake_refuse_in_recovery(function);
+		snowflake_slot_take();
+	}
+	snowflake_hold_frontier();
 }
 
 /*
@@ -272,7 +277,7 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 	int64		excess_usec;
 	SnowflakeStep step;
 
-	if (unlikely(snowflake_my_slot == NULL))
+	if (unlikely(!snowflake_holds_frontier))
 		begin_minting(function);
 
 	step = snowflake_step(snowflake_wall_clock(), want, issued, &excess_usec);
@@ -284,6 +289,7 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 	}
 	else if (unlikely(step != STEP_MINTED))
 		mint_slowly(function, want, issued);
+	SNOWFLAKE_INJECTION_POINT("snowflake-minted");
 }
 
 /* The next ID of those issued. */

@@ -21,6 +21,7 @@
 #include "compat.h"
 #include "counters.h"
 #include "duration.h"
+#include "frontier.h"
 #include "gate.h"
 #include "generator.h"
 #include "refusal.h"
@@ -40,6 +41,9 @@ enum
 	COLUMN_LAYOUT_ENDS,
 	COLUMN_LAST_ID,
 	COLUMN_LAST_TIME,
+	COLUMN_FRONTIER,
+	COLUMN_FRONTIER_LAG,
+	COLUMN_FRONTIER_HOLDER,
 	COLUMN_LEAD,
 	COLUMN_RESERVED_UNTIL,
 	COLUMN_KEEPER_PID,
@@ -134,6 +138,20 @@ put_clock(StatusRow *row)
 		put_text(row, COLUMN_CLOCK_STATE, "coasting");
 		put_interval(row, COLUMN_CLOCK_JUMP, jump_usec);
 	}
+}
+
+/* How far the frontier of this database is, and who holds it back. */
+static void
+put_frontier(StatusRow *row)
+{
+	SnowflakeFrontier frontier;
+
+	if (!snowflake_frontier_look(&frontier) || frontier.id < 0)
+		return;
+	put(row, COLUMN_FRONTIER, Int64GetDatum(frontier.id));
+	put_interval(row, COLUMN_FRONTIER_LAG, frontier.lag_usec);
+	if (frontier.holder_pid != 0)
+		put(row, COLUMN_FRONTIER_HOLDER, Int32GetDatum(frontier.holder_pid));
 }
 
 /* What to do, in a sentence; NULL if all is well, or will be in a moment. */
@@ -245,6 +263,8 @@ snowflake_status(PG_FUNCTION_ARGS)
 					TimestampTzGetDatum(snowflake_position_time(layout, view.last)));
 			}
 		}
+		if (sees_all && !in_recovery)
+			put_frontier(&row);
 		if (sees_all)
 		{
 			put(&row, COLUMN_MINTED, Int64GetDatum((int64) snowflake_minted()));

@@ -17,7 +17,9 @@ my $monitoring = "$FindBin::RealBin/../../monitoring";
 
 # Columns of snowflake_status() that no query needs, and why.
 my %left_out = (
-	last_id => 'a double cannot hold it; last_time has its time');
+	last_id => 'a double cannot hold it; last_time has its time',
+	frontier => 'so with it; frontier_lag has what matters',
+	frontier_holder => 'a process is no number to draw');
 
 my %numeric = map { $_ => 1 } ('integer', 'bigint', 'double precision');
 
