@@ -190,6 +190,7 @@ static void
 wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 {
 	int64		now_usec = begin_waiting(wait);
+	int64		until_usec;
 
 	SNOWFLAKE_INJECTION_POINT("snowflake-wait-for-keeper");
 	snowflake_refuse_in_recovery(function);
@@ -208,9 +209,10 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 					  SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
 
 	/* for time, look again now and then: the clock may make it needless */
-	if (snowflake_wait_for_keeper(lacks == STEP_UNRESERVED ?
-								  Min(deadline(wait), now_usec + LAST_SLEEP_MS * 1000) :
-								  deadline(wait)))
+	until_usec = deadline(wait);
+	if (lacks == STEP_UNRESERVED)
+		until_usec = Min(until_usec, now_usec + LAST_SLEEP_MS * 1000);
+	if (snowflake_wait_for_keeper(until_usec) || until_usec < deadline(wait))
 	{
 		snowflake_count_sleep(&snowflake_counters->keeper_waits,
 							  snowflake_monotonic_usec() - now_usec,
