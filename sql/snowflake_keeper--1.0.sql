@@ -34,7 +34,7 @@ CREATE TABLE snowflake_keeper.reservation (
 	in_order pg_catalog.bool NOT NULL DEFAULT true
 );
 COMMENT ON TABLE snowflake_keeper.reservation IS 'how far ahead snowflakes may have been minted, by node ID';
-COMMENT ON COLUMN snowflake_keeper.reservation.node IS 'node ID';
+COMMENT ON COLUMN snowflake_keeper.reservation.node IS 'node ID; -1 stands for those whose rows were lost';
 COMMENT ON COLUMN snowflake_keeper.reservation.layout IS 'layout of the snowflakes, canonical';
 COMMENT ON COLUMN snowflake_keeper.reservation.reserved_until IS 'no snowflake of a later tick was ever minted';
 COMMENT ON COLUMN snowflake_keeper.reservation.in_order IS 'snowflakes of other node IDs are minted after these; false once snowflake_reset() gave that up';
