@@ -23,7 +23,9 @@ OBJS = \
 	src/current.o \
 	src/decode.o \
 	src/duration.o \
+	src/durable.o \
 	src/encode.o \
+	src/frontier.o \
 	src/gate.o \
 	src/generator.o \
 	src/io.o \
@@ -33,11 +35,13 @@ OBJS = \
 	src/refusal.o \
 	src/request.o \
 	src/reservation.o \
+	src/reserve.o \
 	src/settings.o \
 	src/shmem.o \
 	src/slot.o \
 	src/snowflake.o \
 	src/status.o \
+	src/tail.o \
 	src/timerange.o \
 	src/watch.o \
 	src/worker.o
@@ -49,7 +53,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.
-REGRESS = setup type bigint layout vectors decode mint timerange encode explain convert
+REGRESS = setup type bigint layout vectors decode mint timerange encode explain convert tail
 REGRESS_OPTS = --inputdir=test --encoding=UTF8
 ISOLATION = concurrent_keys session_order
 ISOLATION_OPTS = --inputdir=test --outputdir=.

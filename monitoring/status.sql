@@ -22,8 +22,11 @@ SELECT string_agg(line, E'\n' ORDER BY n) AS snowflake_report
 			format('  %-16s%s', 'keeper', coalesce('process ' || keeper_pid, '-')),
 			format('  %-16s%s', 'last mint', CASE WHEN NOT may_see THEN '-'
 				ELSE coalesce(last_time::text, 'none since the server''s start or promotion') END),
+			format('  %-16s%s', 'frontier', coalesce(frontier_lag || ' behind it' ||
+				coalesce(', held by process ' || frontier_holder, ''), '-')),
 			format('  %-16s%s', 'lead', coalesce(lead::text, '-')),
 			format('  %-16s%s', 'reserved until', coalesce(reserved_until::text, '-')),
+			format('  %-16s%s', 'standby wait', coalesce(standby_wait::text, '-')),
 			'',
 			'Counters since ' || coalesce(stats_reset::text, '-'),
 			format('  %-16s%12s', 'minted', coalesce(minted::text, '-')),

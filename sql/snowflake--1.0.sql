@@ -358,7 +358,28 @@ CREATE FUNCTION snowflake_next_batch(count integer) RETURNS SETOF snowflake
 COMMENT ON FUNCTION snowflake_next_batch(integer) IS 'mint that many snowflakes, in ascending order';
 CREATE FUNCTION snowflake_current() RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION snowflake_current() IS 'the snowflake that this session minted last';
+COMMENT ON FUNCTION snowflake_current() IS
+	'the snowflake that this session minted last; behind a pooler use INSERT ... RETURNING instead';
+
+
+-- Reading in the order of the IDs
+
+CREATE FUNCTION snowflake_frontier() RETURNS snowflake
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_frontier() IS
+	'the snowflake up to which a snapshot taken after the call misses no row of this database';
+CREATE FUNCTION snowflake_frontier_holders(
+	OUT pid integer, OUT prepared xid, OUT since timestamptz, OUT oldest snowflake)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 10;
+COMMENT ON FUNCTION snowflake_frontier_holders() IS
+	'transactions of this database that hold the frontier back';
+CREATE FUNCTION snowflake_tail(relation anyelement, after bigint, max_rows integer,
+	column_name name DEFAULT NULL)
+	RETURNS SETOF anyelement
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION snowflake_tail(anyelement, bigint, integer, name) IS
+	'rows of a table after a snowflake, in their order, up to the frontier';
 
 
 -- Operation
@@ -367,7 +388,9 @@ CREATE FUNCTION snowflake_status(
 	OUT gate text, OUT advice text,
 	OUT node integer, OUT layout text, OUT layout_ends timestamptz,
 	OUT last_id snowflake, OUT last_time timestamptz,
+	OUT frontier snowflake, OUT frontier_lag interval, OUT frontier_holder integer,
 	OUT lead interval, OUT reserved_until timestamptz, OUT keeper_pid integer,
+	OUT standby_wait interval,
 	OUT minted bigint,
 	OUT clock_waits bigint, OUT clock_wait_total interval, OUT clock_wait_longest interval,
 	OUT keeper_waits bigint, OUT keeper_wait_total interval, OUT keeper_wait_longest interval,

@@ -65,6 +65,24 @@
 #define guc_malloc(elevel, size)	malloc(size)
 #endif
 
+/* 16 (commit 0a20ff54f5e): a setting can be looked up by its name. */
+#if PG_VERSION_NUM < 160000
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
+
+static inline struct config_generic *
+find_option(const char *name, bool create_placeholders, bool skip_errors,
+			int elevel)
+{
+	struct config_generic **settings = get_guc_variables();
+
+	for (int i = 0; i < GetNumConfigOptions(); i++)
+		if (pg_strcasecmp(settings[i]->name, name) == 0)
+			return settings[i];
+	return NULL;
+}
+#endif
+
 /* 17 (commit 8ecb1c5e7b4): named wait events for extensions. */
 #if PG_VERSION_NUM < 170000
 #define WaitEventExtensionNew(name)	PG_WAIT_EXTENSION
@@ -73,6 +91,18 @@
 /* 17 (commit 024c5211175): a process knows its number in the process array. */
 #if PG_VERSION_NUM < 170000
 #define MyProcNumber				(MyProc->pgprocno)
+#endif
+
+/* 17 (commit 28f3915b73f): the number of others follows from where they are. */
+#if PG_VERSION_NUM < 170000
+#define GetNumberFromPGProc(proc)	((proc)->pgprocno)
+#endif
+
+/* 17 (commit ab355e3a88d): virtual transaction IDs are fields. */
+#if PG_VERSION_NUM < 170000
+#define LockInstanceLocalXid(instance)	((instance)->lxid)
+#else
+#define LockInstanceLocalXid(instance)	((instance)->vxid.localTransactionId)
 #endif
 
 /* 18 (commit 3691edfab97): pg_noreturn comes before the declaration. */

@@ -2,8 +2,8 @@
  *
  * gate.c
  *	  What the states of the gate mean to people: a table with a row for each,
- *	  which has its reason, what to do about it, and the error of a mint that
- *	  it refuses.
+ *	  which has its reason, what to do about it, the error of a mint that it
+ *	  refuses, and whether waiting can help.
  *
  * generator.c opens and closes the gate.
  *
@@ -13,13 +13,16 @@
 
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
 #include "compat.h"
 #include "counters.h"
+#include "duration.h"
 #include "gate.h"
 #include "request.h"
+#include "reservation.h"
 #include "settings.h"
 
 /* The texts of a state.  All but the message may be NULL. */
@@ -37,6 +40,12 @@ typedef struct GateRow
 	int			sqlstate;
 	SnowflakeRefusal refusal;	/* how a refused mint is counted */
 	void		(*describe) (SnowflakeGate gate, GateTexts *texts);
+
+	/*
+	 * Does the reason stand as this backend sees the settings?  Then there is
+	 * nothing to wait for.  NULL: it never does, the keeper is at work.
+	 */
+	bool		(*stands) (void);
 } GateRow;
 
 static void describe_node_unset(SnowflakeGate gate, GateTexts *texts);
@@ -45,54 +54,105 @@ static void describe_layout(SnowflakeGate gate, GateTexts *texts);
 static void describe_reservation(SnowflakeGate gate, GateTexts *texts);
 static void describe_keeper(SnowflakeGate gate, GateTexts *texts);
 
+static bool node_is_unset(void);
+static bool node_is_too_large(void);
+static bool always(void);
+static bool keeper_cannot_start(void);
+static bool database_is_missing(void);
+
 #define NOT_READY	ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
 
 static const GateRow rows[] = {
 	[GATE_NO_KEEPER] = {
 		"closed: the keeper is not running",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, keeper_cannot_start
 	},
 	[GATE_CONNECTING] = {
 		"closed: the keeper is connecting to its database",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, database_is_missing
 	},
 	[GATE_WAITING] = {
 		"closed: the extension snowflake_keeper is missing in the keeper's database, the first mint creates it",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_CREATING] = {
 		"closed: the keeper is creating its extension in its database",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_OPENING] = {
-		"closed: the keeper is reading the reservation",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		"closed: the keeper is writing the reservation",
+		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_NODE_UNSET] = {
 		"closed: snowflake.node_id is not set",
-		NOT_READY, REFUSED_NODE, describe_node_unset
+		NOT_READY, REFUSED_NODE, describe_node_unset, node_is_unset
 	},
 	[GATE_NODE_TOO_LARGE] = {
 		"closed: snowflake.node_id is too large for the layout",
-		NOT_READY, REFUSED_NODE, describe_node_too_large
+		NOT_READY, REFUSED_NODE, describe_node_too_large, node_is_too_large
 	},
 	[GATE_LAYOUT_CHANGED] = {
 		"closed: snowflake.layout differs from the stored layout",
-		NOT_READY, REFUSED_LAYOUT, describe_layout
+		NOT_READY, REFUSED_LAYOUT, describe_layout, always
 	},
 	[GATE_RESERVATION_LOST] = {
 		"closed: the reservation of this server is not in snowflake.database",
-		NOT_READY, REFUSED_KEEPER, describe_reservation
+		NOT_READY, REFUSED_KEEPER, describe_reservation, always
 	},
 	[GATE_STOPPING] = {
 		"closed: the keeper is stopping",
-		NOT_READY, REFUSED_KEEPER, describe_keeper
+		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_OPEN] = {
 		"open",
-		0, REFUSED_KEEPER, describe_keeper
+		0, REFUSED_KEEPER, describe_keeper, NULL
 	},
 };
+
+/*
+ * The keeper may not have taken up yet what this backend sees, or the other way
+ * round.
+ */
+static bool
+node_is_unset(void)
+{
+	return snowflake_node_id < 0;
+}
+
+static bool
+node_is_too_large(void)
+{
+	return snowflake_node_id > snowflake_server_layout.max_node;
+}
+
+/*
+ * The layout and the name of the keeper's database are fixed when the server
+ * starts.  If somebody changes what is stored, a reload makes the keeper look.
+ */
+static bool
+always(void)
+{
+	return true;
+}
+
+static bool
+database_is_missing(void)
+{
+	return !OidIsValid(get_database_oid(snowflake_database, true));
+}
+
+/* Single-user mode and pg_upgrade have no keeper at all. */
+static bool
+server_has_no_keeper(void)
+{
+	return !IsUnderPostmaster || IsBinaryUpgrade;
+}
+
+static bool
+keeper_cannot_start(void)
+{
+	return server_has_no_keeper() || database_is_missing();
+}
 
 static void
 describe_node_unset(SnowflakeGate gate, GateTexts *texts)
@@ -100,7 +160,7 @@ describe_node_unset(SnowflakeGate gate, GateTexts *texts)
 	texts->message = "snowflake.node_id is not set";
 	texts->detail = psprintf("The layout has node IDs from 0 to %d; no two servers that mint may have the same.",
 							 snowflake_server_layout.max_node);
-	texts->hint = "Set snowflake.node_id in this server's configuration to a number that no other server mints with, and reload the configuration.";
+	texts->hint = "Set snowflake.node_id in this server's own configuration, outside of the data directory if that is ever copied, to a number that no other server mints with, and reload the configuration.";
 	texts->advice = "Set snowflake.node_id to a number that no other server mints with, and reload the configuration.";
 }
 
@@ -135,15 +195,18 @@ static void
 describe_reservation(SnowflakeGate gate, GateTexts *texts)
 {
 	SnowflakeView view;
+	Oid			kept_in;
 	char	   *database;
 
+	/* a standby has no keeper that would have published it */
 	snowflake_generator_view(&view);
-	database = get_database_name(view.kept_in);
+	kept_in = OidIsValid(view.kept_in) ? view.kept_in : snowflake_reservation_database();
+	database = get_database_name(kept_in);
 	texts->message = psprintf("the snowflake reservation of this server is not in the database \"%s\"",
 							  snowflake_database);
 	if (database == NULL)
 		texts->detail = psprintf("It was in a database that was dropped, with OID %u.",
-								 view.kept_in);
+								 kept_in);
 	else if (strcmp(database, snowflake_database) == 0)
 		texts->detail = "It was there before, and was dropped or deleted.";
 	else
@@ -157,13 +220,22 @@ static void
 describe_keeper(SnowflakeGate gate, GateTexts *texts)
 {
 	int			failure = snowflake_keeper_failure();
-	bool		has_database = OidIsValid(get_database_oid(snowflake_database, true));
+	int64		standby_wait_usec = snowflake_standby_wait_usec();
+	bool		has_database = !database_is_missing();
 
-	if (has_database)
+	if (has_database && server_has_no_keeper())
+	{
+		texts->message = "the snowflake generator has no keeper";
+		texts->detail = "It does not run in single-user mode, nor while pg_upgrade does.";
+	}
+	else if (has_database)
 	{
 		texts->message = psprintf("the snowflake generator was not ready within %d ms",
 								  snowflake_max_wait_ms);
-		texts->detail = failure != 0 ?
+		texts->detail = standby_wait_usec != 0 ?
+			psprintf("The gate is %s. The commit of the reservation has been waiting for a synchronous standby for %s.",
+					 snowflake_gate_reason(gate), snowflake_duration(standby_wait_usec)) :
+			failure != 0 ?
 			psprintf("The gate is %s. The keeper's last attempt failed with SQLSTATE %s.",
 					 snowflake_gate_reason(gate), unpack_sql_state(failure)) :
 			psprintf("The gate is %s.", snowflake_gate_reason(gate));
@@ -177,13 +249,16 @@ describe_keeper(SnowflakeGate gate, GateTexts *texts)
 		texts->hint = "Create the database, or change the setting and restart the server.";
 	}
 
-	if (failure != 0)
+	if (standby_wait_usec != 0)
+		texts->advice = psprintf("Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for %s.",
+								 snowflake_duration(standby_wait_usec));
+	else if (failure != 0)
 		texts->advice = psprintf("The keeper's last attempt failed with SQLSTATE %s: see the server log.",
 								 unpack_sql_state(failure));
 	else if (!has_database)
 		texts->advice = psprintf("Create the database \"%s\", or change snowflake.database and restart the server.",
 								 snowflake_database);
-	else if (snowflake_keeper_pid() == 0)
+	else if (snowflake_keeper_is_missing())
 		texts->advice = "The keeper is not running: see the server log.";
 }
 
@@ -217,6 +292,58 @@ const char *
 snowflake_gate_advice(SnowflakeGate gate)
 {
 	return describe(gate).advice;
+}
+
+/*
+ * On a standby: what the gate would be after a promotion, as far as that can be
+ * told from here, or GATE_OPEN if nothing is known to stand in the way.  Needs a
+ * transaction.
+ *
+ * The stored layout is known where the reservation is, in the keeper's database.
+ */
+static SnowflakeGate
+foresee(void)
+{
+	Oid			database = get_database_oid(snowflake_database, true);
+	Oid			kept_in = snowflake_reservation_database();
+
+	if (node_is_unset())
+		return GATE_NODE_UNSET;
+	if (node_is_too_large())
+		return GATE_NODE_TOO_LARGE;
+	if (!OidIsValid(database))
+		return GATE_CONNECTING;
+	if (OidIsValid(kept_in) && kept_in != database)
+		return GATE_RESERVATION_LOST;
+	if (database == MyDatabaseId && snowflake_reservation_is_of_other_layout())
+		return GATE_LAYOUT_CHANGED;
+	return GATE_OPEN;
+}
+
+/*
+ * On a standby: what to do so that it can mint after a promotion, or NULL.  Needs
+ * a transaction.
+ */
+const char *
+snowflake_gate_advice_in_recovery(void)
+{
+	SnowflakeGate gate = foresee();
+	GateTexts	texts;
+
+	if (gate == GATE_OPEN)
+		return NULL;
+	texts = describe(gate);
+	return psprintf("After a promotion nothing could be minted: %s. %s",
+					texts.message, texts.advice);
+}
+
+/*
+ * Is it in vain to wait until the keeper opens the gate?  Needs a transaction.
+ */
+bool
+snowflake_gate_stays_closed(SnowflakeGate gate)
+{
+	return rows[gate].stands != NULL && rows[gate].stands();
 }
 
 /*

@@ -59,6 +59,9 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
+#include "access/xlog.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -153,6 +156,20 @@ typedef struct KeptState
 	bool		unsettled;
 
 	/*
+	 * The data directory was that of a standby, or came from a backup, when
+	 * the server started.  Set once, for messages only.
+	 */
+	bool		inherited;
+
+	/*
+	 * What "last" was raised to when the gate was last opened, and when it
+	 * was first opened.  Only the keeper writes them, with the lock held
+	 * exclusively; they are read with the lock.
+	 */
+	uint64		opened_at;
+	uint64		started_at;
+
+	/*
 	 * OID of the database that has, or had, the reservation, while the gate
 	 * is GATE_RESERVATION_LOST.  Only the keeper writes it, atomically; it
 	 * serves messages only.
@@ -200,8 +217,11 @@ snowflake_generator_attach(int tranche)
 	if (found)
 		return;
 
-	/* zero is right for all that is not atomic */
+	/* zero is right for what is neither atomic nor set here */
 	memset(gen, 0, sizeof(*gen));
+	kept->inherited = access(STANDBY_SIGNAL_FILE, F_OK) == 0 ||
+		access(RECOVERY_SIGNAL_FILE, F_OK) == 0 ||
+		access(BACKUP_LABEL_FILE, F_OK) == 0;
 	LWLockInitialize(&hot->lock, tranche);
 	pg_atomic_init_u64(&hot->last, 0);
 	pg_atomic_init_u64(&hot->limit, 0);
@@ -392,7 +412,15 @@ snowflake_generator_view(SnowflakeView *view)
 	view->raised_by = pg_atomic_read_u32(&kept->raised_by);
 	view->own_last = pg_atomic_read_u64(&kept->own_last);
 	view->unsettled = kept->unsettled;
+	view->inherited = kept->inherited;
 	view->kept_in = pg_atomic_read_u32(&kept->kept_in);
+}
+
+/* The newest position alone. */
+uint64
+snowflake_last(void)
+{
+	return pg_atomic_read_u64(&hot->last);
 }
 
 /* The clock that IDs follow. */
@@ -400,6 +428,26 @@ TimestampTz
 snowflake_corrected_clock(void)
 {
 	return snowflake_wall_clock() + (int64) pg_atomic_read_u64(&hot->correction);
+}
+
+/*
+ * The newest position, with what its ID is made of; false if the gate was not
+ * opened yet since the server's start.  Takes the lock, shared, which makes it
+ * also a full barrier.
+ */
+bool
+snowflake_newest(SnowflakeNewest *newest)
+{
+	bool		opened;
+
+	LWLockAcquire(&hot->lock, LW_SHARED);
+	opened = pg_atomic_read_u32(&hot->opening) != 0;
+	newest->last = pg_atomic_read_u64(&hot->last);
+	newest->placed_node = hot->placed_node;
+	newest->opened_at = kept->opened_at;
+	newest->started_at = kept->started_at;
+	LWLockRelease(&hot->lock);
+	return opened;
 }
 
 /* The gate alone. */
@@ -512,6 +560,9 @@ open_gate(int32 node, uint64 last, uint64 own_last, uint64 limit, uint64 refill)
 	Assert(pg_atomic_read_u32(&hot->gate) != GATE_OPEN);
 	hot->node = node;
 	hot->placed_node = snowflake_place_node(&snowflake_server_layout, node);
+	kept->opened_at = last;
+	if (pg_atomic_read_u32(&hot->opening) == 0)
+		kept->started_at = last;
 	pg_atomic_write_u32(&hot->opening, pg_atomic_read_u32(&hot->opening) + 1);
 	pg_atomic_write_u64(&hot->last, last);
 	pg_atomic_write_u64(&hot->limit, limit);

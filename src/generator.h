@@ -25,7 +25,7 @@ typedef enum SnowflakeGate
 	GATE_WAITING,				/* it waits for the first mint to create its
 								 * extension in its database */
 	GATE_CREATING,				/* it creates the extension */
-	GATE_OPENING,				/* it reads and writes the reservation */
+	GATE_OPENING,				/* it writes the reservation */
 	GATE_NODE_UNSET,
 	GATE_NODE_TOO_LARGE,
 	GATE_LAYOUT_CHANGED,		/* the stored layout is another one */
@@ -90,6 +90,7 @@ typedef struct SnowflakeView
 								 * the gate was opened for it */
 	SnowflakeRaise raised_by;
 	bool		unsettled;		/* the gate was closed, its end is not stored */
+	bool		inherited;		/* the server started as a standby or a copy */
 	Oid			kept_in;		/* database that has the lost reservation */
 } SnowflakeView;
 
@@ -99,6 +100,18 @@ snowflake_is_untouched(const SnowflakeView *view)
 {
 	return view->last == view->raised_to && view->raised_by == RAISED_BY_RESERVATION;
 }
+
+/*
+ * The newest position and what its ID is made of, read together.  Nothing is
+ * known while the gate was never opened since the server's start.
+ */
+typedef struct SnowflakeNewest
+{
+	uint64		last;
+	int64		placed_node;	/* of all positions above "opened_at" */
+	uint64		opened_at;		/* "last" when the gate was last opened */
+	uint64		started_at;		/* and when it was first opened */
+} SnowflakeNewest;
 
 extern Size snowflake_generator_size(void);
 extern void snowflake_generator_attach(int tranche);
@@ -110,6 +123,8 @@ extern SnowflakeStep snowflake_step(TimestampTz now, uint64 want,
 									SnowflakeIssued *issued, int64 *excess_usec);
 extern bool snowflake_is_outdated(const SnowflakeIssued *issued);
 extern void snowflake_generator_view(SnowflakeView *view);
+extern uint64 snowflake_last(void);
+extern bool snowflake_newest(SnowflakeNewest *newest);
 extern SnowflakeGate snowflake_gate(void);
 extern TimestampTz snowflake_corrected_clock(void);
 extern bool snowflake_get_stored_layout(char *text, size_t size);

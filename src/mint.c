@@ -25,6 +25,7 @@
 #include "compat.h"
 #include "counters.h"
 #include "current.h"
+#include "frontier.h"
 #include "gate.h"
 #include "generator.h"
 #include "refusal.h"
@@ -110,7 +111,7 @@ static void
 have_clock_judged(MintWait *wait)
 {
 	int64		started_usec = snowflake_monotonic_usec();
-	int64		until_usec = started_usec + LOOK_WAIT_USEC;
+	int64		until_usec = Min(started_usec + LOOK_WAIT_USEC, deadline(wait));
 	uint64		looks = snowflake_looks();
 
 	if (!wait->for_clock)
@@ -140,7 +141,7 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 {
 	int64		now_usec = begin_waiting(wait);
 
-	if (wait->sleep_ms == 0)
+	if (wait->sleep_ms == 0 && now_usec < deadline(wait))
 	{
 		wait->sleep_ms = FIRST_SLEEP_MS;
 		have_clock_judged(wait);
@@ -178,7 +179,7 @@ wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
 
 /*
  * Ask the keeper for what a step lacks, and sleep until it announces something.
- * An error if it has not done so within snowflake.max_wait.
+ * An error if it has not done so within snowflake.max_wait, or cannot.
  */
 static void
 wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
@@ -187,9 +188,17 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 
 	SNOWFLAKE_INJECTION_POINT("snowflake-wait-for-keeper");
 	snowflake_refuse_in_recovery(function);
+	if (lacks == STEP_GATE_CLOSED)
+	{
+		SnowflakeGate gate = snowflake_gate();
+
+		if (snowflake_gate_stays_closed(gate))
+			snowflake_gate_refuse(gate);
+	}
 	if (!wait->for_keeper)
 		snowflake_count(&snowflake_counters->keeper_waits.mints);
 	wait->for_keeper = true;
+	snowflake_log_standby_wait();
 	snowflake_request(lacks == STEP_UNRESERVED ?
 					  SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
 	if (snowflake_wait_for_keeper(deadline(wait)))
@@ -206,13 +215,17 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 	snowflake_gate_refuse(snowflake_gate());
 }
 
-/* What the first mint of a backend looks at. */
+/* What the first mint of a backend looks at, and what that of a transaction does. */
 static pg_noinline void
 begin_minting(const char *function)
 {
-	snowflake_require_generator(function);
-	snowflake_refuse_in_recovery(function);
-	snowflake_slot_take();
+	if (snowflake_my_slot == NULL)
+	{
+		snowflake_require_generator(function);
+		snowflake_refuse_in_recovery(function);
+		snowflake_slot_take();
+	}
+	snowflake_hold_frontier();
 }
 
 /*
@@ -264,7 +277,7 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 	int64		excess_usec;
 	SnowflakeStep step;
 
-	if (unlikely(snowflake_my_slot == NULL))
+	if (unlikely(!snowflake_holds_frontier))
 		begin_minting(function);
 
 	step = snowflake_step(snowflake_wall_clock(), want, issued, &excess_usec);
@@ -276,6 +289,7 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 	}
 	else if (unlikely(step != STEP_MINTED))
 		mint_slowly(function, want, issued);
+	SNOWFLAKE_INJECTION_POINT("snowflake-minted");
 }
 
 /* The next ID of those issued. */

@@ -48,6 +48,20 @@ snowflake_refuse_ended(void)
 }
 
 /*
+ * Does a generator that may not mint for another "excess_usec" merely wait for the
+ * end of what was reserved before a crash or a promotion?  The clock is as it
+ * should be then: nobody reserves further ahead of it.
+ */
+bool
+snowflake_is_in_old_reservation(const SnowflakeView *view, int64 excess_usec)
+{
+	return view->last == view->raised_to &&
+		view->raised_by == RAISED_BY_RESERVATION &&
+		excess_usec <= snowflake_reservation_ms * INT64CONST(1000) +
+		snowflake_server_layout.tick_usec;
+}
+
+/*
  * The generator would be ahead of the clock by "excess_usec" more than it may,
  * after this call has waited for "waited_usec".
  */
@@ -65,6 +79,16 @@ snowflake_refuse_ahead(int64 excess_usec, int64 waited_usec)
 			"It starts above what had been reserved when the server crashed or the clock went back.";
 
 	snowflake_count_refusal(REFUSED_CLOCK);
+	if (snowflake_is_in_old_reservation(&view, excess_usec))
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("minting snowflakes starts in %s, after the end of what was reserved before",
+					   snowflake_duration(excess_usec)),
+				errdetail("Snowflakes up to \"%s\" may have been issued before. This call has waited %s, and may wait %d ms (snowflake.max_wait).",
+						  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+																	 view.last)),
+						  snowflake_duration(waited_usec), snowflake_max_wait_ms),
+				errhint("With a snowflake.max_wait that is longer than snowflake.reservation, a mint waits for that end."));
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake generator is %s ahead of the clock",
@@ -85,6 +109,7 @@ snowflake_refuse_unreserved(void)
 {
 	int			failure = snowflake_keeper_failure();
 	int			pid = snowflake_keeper_pid();
+	int64		standby_wait_usec = snowflake_standby_wait_usec();
 	SnowflakeView view;
 	const char *until;
 
@@ -96,6 +121,9 @@ snowflake_refuse_unreserved(void)
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake reservation was not extended within %d ms",
 				   snowflake_max_wait_ms),
+			standby_wait_usec != 0 ?
+			errdetail("It ends at \"%s\". The commit of the next one has been waiting for a synchronous standby for %s.",
+					  until, snowflake_duration(standby_wait_usec)) :
 			failure != 0 ?
 			errdetail("It ends at \"%s\". The keeper's last attempt failed with SQLSTATE %s.",
 					  until, unpack_sql_state(failure)) :

@@ -8,6 +8,10 @@
 #ifndef SNOWFLAKE_REFUSAL_H
 #define SNOWFLAKE_REFUSAL_H
 
+#include "generator.h"
+
+extern bool snowflake_is_in_old_reservation(const SnowflakeView *view,
+											int64 excess_usec);
 extern void snowflake_refuse_in_recovery(const char *function);
 pg_noreturn extern void snowflake_refuse_ended(void);
 pg_noreturn extern void snowflake_refuse_ahead(int64 excess_usec,

@@ -11,18 +11,27 @@
  */
 #include "postgres.h"
 
-#include <limits.h>
-
+#include "datatype/timestamp.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "replication/syncrep.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "utils/wait_event.h"
 
 #include "clock.h"
 #include "compat.h"
+#include "duration.h"
 #include "request.h"
+
+/* How often those who wait for the keeper look at what it does. */
+#define LOOK_AGAIN_MS	1000
+
+/* What the keeper may take before it is worth a word. */
+#define MOMENT_USEC		USECS_PER_SEC
 
 typedef struct Requests
 {
@@ -49,6 +58,22 @@ typedef struct Requests
 	 * atomically.
 	 */
 	pg_atomic_uint64 looks;
+
+	/*
+	 * Since when the keeper is in a commit, on the monotonic clock; 0 if it
+	 * is not.  Only the keeper writes it, atomically.  And whether the log
+	 * has it that this commit waits for a standby: whoever sees that first
+	 * sets it.
+	 */
+	pg_atomic_uint64 commit_since_usec;
+	pg_atomic_uint32 wait_is_logged;
+
+	/*
+	 * Since when there is no keeper, on the monotonic clock; 0 if there is
+	 * one, or nobody has looked since the server can have one.  The keeper
+	 * writes it, and whoever looks first; atomic.
+	 */
+	pg_atomic_uint64 absent_since_usec;
 
 	/* Broadcast when the keeper has changed what others may wait for. */
 	ConditionVariable changed;
@@ -78,6 +103,9 @@ snowflake_requests_attach(void)
 	pg_atomic_init_u32(&shared->pid, 0);
 	pg_atomic_init_u32(&shared->failure, 0);
 	pg_atomic_init_u64(&shared->looks, 0);
+	pg_atomic_init_u64(&shared->commit_since_usec, 0);
+	pg_atomic_init_u32(&shared->wait_is_logged, 0);
+	pg_atomic_init_u64(&shared->absent_since_usec, 0);
 	ConditionVariableInit(&shared->changed);
 }
 
@@ -103,7 +131,8 @@ snowflake_request(uint32 what)
 
 /*
  * Sleep until the keeper announces something, the deadline (on the monotonic
- * clock) is over, or this backend is interrupted.  False: it is over.
+ * clock) is over, this backend is interrupted, or some time has passed, so that
+ * the keeper is looked at again.  False: the deadline is over.
  *
  * Call it in a loop that tests a condition first.  The first call may return
  * at once, so that the condition is tested again when its change can no longer
@@ -120,7 +149,7 @@ snowflake_wait_for_keeper(int64 deadline_usec)
 	if (wait_event == 0)
 		wait_event = WaitEventExtensionNew("SnowflakeKeeper");
 	ConditionVariableTimedSleep(&shared->changed,
-								(long) Min(left_usec / 1000 + 1, INT_MAX),
+								(long) Min(left_usec / 1000 + 1, LOOK_AGAIN_MS),
 								wait_event);
 	return true;
 }
@@ -148,6 +177,67 @@ snowflake_looks(void)
 
 
 /*
+ * Has there been no keeper for longer than it takes to start one?  Not in
+ * recovery, where there is none.
+ */
+bool
+snowflake_keeper_is_missing(void)
+{
+	int64		now_usec = snowflake_monotonic_usec();
+	uint64		since_usec = 0;
+
+	if (snowflake_keeper_pid() != 0)
+		return false;
+
+	/* nobody tells when a standby is promoted, so the first look counts */
+	if (pg_atomic_compare_exchange_u64(&shared->absent_since_usec, &since_usec,
+									   now_usec))
+		return false;
+	return now_usec - (int64) since_usec > MOMENT_USEC;
+}
+
+/*
+ * For how many microseconds the keeper's commit has been waiting for a synchronous
+ * standby; 0 if it does not, or has only begun to.
+ *
+ * The state of the wait is the keeper's own, and read without its lock: it may be
+ * the next commit's, for which the time is then right.
+ */
+int64
+snowflake_standby_wait_usec(void)
+{
+	int64		since_usec = pg_atomic_read_u64(&shared->commit_since_usec);
+	int			pid = snowflake_keeper_pid();
+	int64		waited_usec = snowflake_monotonic_usec() - since_usec;
+	PGPROC	   *keeper;
+
+	if (since_usec == 0 || pid == 0 || waited_usec < MOMENT_USEC)
+		return 0;
+	keeper = BackendPidGetProc(pid);
+	return keeper != NULL && keeper->syncRepState == SYNC_REP_WAITING ?
+		waited_usec : 0;
+}
+
+/*
+ * If the keeper's commit waits for a synchronous standby, say so in the log, once.
+ * The keeper cannot: it hears of nothing but the standby until that answers.
+ */
+void
+snowflake_log_standby_wait(void)
+{
+	int64		waited_usec = snowflake_standby_wait_usec();
+
+	if (waited_usec == 0 ||
+		pg_atomic_exchange_u32(&shared->wait_is_logged, 1) != 0)
+		return;
+	ereport(LOG_SERVER_ONLY,
+			errmsg("the commit of the snowflake reservation waits for a synchronous standby"),
+			errdetail("It has been waiting for %s. The setting synchronous_standby_names is \"%s\".",
+					  snowflake_duration(waited_usec), SyncRepStandbyNames));
+}
+
+
+/*
  * Only the keeper calls what follows.
  */
 
@@ -159,7 +249,9 @@ snowflake_looks(void)
 void
 snowflake_keeper_attach(void)
 {
+	pg_atomic_write_u64(&shared->commit_since_usec, 0);
 	pg_atomic_write_u32(&shared->pid, MyProcPid);
+	pg_atomic_write_u64(&shared->absent_since_usec, 0);
 	shared->latch = MyLatch;
 	pg_atomic_write_u32(&shared->wanted, 0);
 	snowflake_announce();
@@ -170,8 +262,29 @@ void
 snowflake_keeper_detach(void)
 {
 	shared->latch = NULL;
+	pg_atomic_write_u64(&shared->absent_since_usec, snowflake_monotonic_usec());
 	pg_atomic_write_u32(&shared->pid, 0);
 	snowflake_announce();
+}
+
+/* It begins a commit, which may have to wait for a synchronous standby. */
+void
+snowflake_commit_begins(void)
+{
+	pg_atomic_write_u32(&shared->wait_is_logged, 0);
+	pg_atomic_write_u64(&shared->commit_since_usec, snowflake_monotonic_usec());
+}
+
+/* The commit has ended.  If it was logged that it waits, log that it does not. */
+void
+snowflake_commit_ended(void)
+{
+	int64		since_usec = pg_atomic_exchange_u64(&shared->commit_since_usec, 0);
+
+	if (pg_atomic_read_u32(&shared->wait_is_logged) != 0)
+		ereport(LOG,
+				errmsg("the commit of the snowflake reservation no longer waits for a synchronous standby, after %s",
+					   snowflake_duration(snowflake_monotonic_usec() - since_usec)));
 }
 
 /* What was asked for and is not taken yet. */

@@ -27,6 +27,9 @@ extern bool snowflake_wait_for_keeper(int64 deadline_usec);
 extern int	snowflake_keeper_pid(void);
 extern int	snowflake_keeper_failure(void);
 extern uint64 snowflake_looks(void);
+extern bool snowflake_keeper_is_missing(void);
+extern int64 snowflake_standby_wait_usec(void);
+extern void snowflake_log_standby_wait(void);
 
 /* The keeper's part */
 extern void snowflake_keeper_attach(void);
@@ -35,6 +38,8 @@ extern uint32 snowflake_pending_requests(void);
 extern uint32 snowflake_take_requests(void);
 extern void snowflake_announce(void);
 extern void snowflake_announce_look(void);
+extern void snowflake_commit_begins(void);
+extern void snowflake_commit_ended(void);
 extern void snowflake_keeper_failed(int sqlstate);
 extern void snowflake_keeper_succeeded(void);
 

@@ -59,6 +59,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
@@ -332,14 +333,13 @@ snowflake_reservation_create(void)
  * was down.  Unless that order was given up.  And they all are of one layout, the
  * server's.
  */
-SnowflakeReservation
-snowflake_reservation_read(int32 node)
+static SnowflakeReservation
+read_rows(Relation relation, int32 node)
 {
 	SnowflakeReservation stored = {0};
-	ReservationTable table = open_table();
 	char	   *configured = TextDatumGetCString(configured_layout());
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(table.relation, InvalidOid, false,
+	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false,
 										  snapshot, 0, NULL);
 	HeapTuple	tuple;
 
@@ -350,7 +350,7 @@ snowflake_reservation_read(int32 node)
 		TimestampTz until;
 		char	   *layout;
 
-		heap_deform_tuple(tuple, RelationGetDescr(table.relation), values, nulls);
+		heap_deform_tuple(tuple, RelationGetDescr(relation), values, nulls);
 		until = DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]);
 		layout = TextDatumGetCString(values[COLUMN_LAYOUT - 1]);
 
@@ -370,8 +370,48 @@ snowflake_reservation_read(int32 node)
 	}
 	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
+	return stored;
+}
+
+SnowflakeReservation
+snowflake_reservation_read(int32 node)
+{
+	ReservationTable table = open_table();
+	SnowflakeReservation stored = read_rows(table.relation, node);
+
 	table_close(table.relation, NoLock);
 	return stored;
+}
+
+/*
+ * For anybody, and quietly: is there a row of another layout than the configured
+ * one?  False also if that cannot be told now.
+ *
+ * Nothing is waited for: on a standby the table may be locked for as long as a
+ * transaction of the primary takes.  A parallel query cannot take a snapshot.
+ */
+bool
+snowflake_reservation_is_of_other_layout(void)
+{
+	Oid			schema = get_namespace_oid(KEEPER_SCHEMA, true);
+	Oid			relid = OidIsValid(schema) ?
+	get_relname_relid(KEEPER_TABLE, schema) : InvalidOid;
+	Relation	relation;
+	bool		result = false;
+
+	if (IsInParallelMode() ||
+		!OidIsValid(relid) || !ConditionalLockRelationOid(relid, AccessShareLock))
+		return false;
+	relation = try_relation_open(relid, NoLock);
+	if (relation == NULL)
+		return false;
+
+	if (relation->rd_rel->relkind == RELKIND_RELATION &&
+		relation->rd_rel->relam == HEAP_TABLE_AM_OID &&
+		check_columns(RelationGetDescr(relation)) == NULL)
+		result = read_rows(relation, -1).other_layout != NULL;
+	relation_close(relation, AccessShareLock);
+	return result;
 }
 
 /*

@@ -24,6 +24,7 @@ typedef struct SnowflakeReservation
 extern bool snowflake_reservation_exists(void);
 extern void snowflake_reservation_create(void);
 extern SnowflakeReservation snowflake_reservation_read(int32 node);
+extern bool snowflake_reservation_is_of_other_layout(void);
 extern void snowflake_reservation_write(int32 node, TimestampTz until);
 extern void snowflake_reservation_accept_layout(void);
 extern void snowflake_reservation_give_up_order(TimestampTz now);

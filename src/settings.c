@@ -12,6 +12,7 @@
 #include "access/parallel.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 
 #include "compat.h"
 #include "settings.h"
@@ -19,7 +20,7 @@
 int			snowflake_node_id = -1;
 char	   *snowflake_database = NULL;
 int			snowflake_max_lead_ms = 5;
-int			snowflake_max_wait_ms = 1000;
+int			snowflake_max_wait_ms = 5000;
 int			snowflake_reservation_ms = 3000;
 int			snowflake_max_jump_ms = 10 * 1000;
 int			snowflake_jump_patience_ms = 60 * 1000;
@@ -107,6 +108,24 @@ check_configured_layout(void)
 				errhint(SNOWFLAKE_LAYOUT_HINT));
 }
 
+/*
+ * Where the value of a setting comes from, such as 'in "postgresql.conf", line 3'.
+ */
+char *
+snowflake_setting_origin(const char *name)
+{
+	struct config_generic *setting = find_option(name, false, true, ERROR);
+
+	if (setting == NULL)
+		elog(ERROR, "there is no setting \"%s\"", name);
+
+	/* the file that was read last is noted down even if it was overruled */
+	if (setting->source == PGC_S_FILE && setting->sourcefile != NULL)
+		return psprintf("in \"%s\", line %d",
+						setting->sourcefile, setting->sourceline);
+	return psprintf("by the %s", GucSource_Names[setting->source]);
+}
+
 void
 snowflake_settings_init(void)
 {
@@ -154,9 +173,9 @@ snowflake_settings_init(void)
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("snowflake.max_wait",
 							"Sets how long minting one snowflake waits before it gives up with an error.",
-							NULL,
+							"If it is longer than snowflake.reservation, nobody sees an error after a crash.",
 							&snowflake_max_wait_ms,
-							1000, 0, INT_MAX,
+							5000, 0, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("snowflake.reservation",

@@ -31,5 +31,6 @@ extern SnowflakeLayout snowflake_server_layout;
 extern bool snowflake_layout_is_fixed;
 
 extern void snowflake_settings_init(void);
+extern char *snowflake_setting_origin(const char *name);
 
 #endif							/* SNOWFLAKE_SETTINGS_H */

@@ -16,12 +16,13 @@
 #include "clock.h"
 #include "compat.h"
 #include "counters.h"
+#include "frontier.h"
 #include "generator.h"
 #include "request.h"
 #include "shmem.h"
 #include "slot.h"
 
-/* The name of the lock, in wait events. */
+/* The name of the locks, in wait events. */
 #define TRANCHE_NAME	"snowflake"
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
@@ -38,23 +39,28 @@ request_shmem(void)
 	RequestAddinShmemSpace(snowflake_clock_size());
 	RequestAddinShmemSpace(snowflake_counters_size());
 	RequestAddinShmemSpace(snowflake_slots_size());
+	RequestAddinShmemSpace(snowflake_frontier_size());
 
-	/* for the name; the lock itself lies beside what it guards */
+	/* for the name; the locks themselves lie beside what they guard */
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
 }
 
 static void
 attach_shmem(void)
 {
+	int			tranche;
+
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 
+	tranche = GetNamedLWLockTranche(TRANCHE_NAME)->lock.tranche;
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	snowflake_generator_attach(GetNamedLWLockTranche(TRANCHE_NAME)->lock.tranche);
+	snowflake_generator_attach(tranche);
 	snowflake_requests_attach();
 	snowflake_clock_attach();
 	snowflake_counters_attach();
 	snowflake_slots_attach();
+	snowflake_frontier_attach(tranche);
 	LWLockRelease(AddinShmemInitLock);
 }
 

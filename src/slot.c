@@ -18,16 +18,25 @@
 #include "compat.h"
 #include "slot.h"
 
+typedef union PaddedSlot
+{
+	SnowflakeSlot slot;
+	char		pad[PG_CACHE_LINE_SIZE];
+} PaddedSlot;
+
 SnowflakeSlot *snowflake_my_slot = NULL;
 
-/* As many as MaxBackends, since nobody mints but regular backends. */
-static SnowflakeSlot *slots = NULL;
+/*
+ * As many as MaxBackends, since nobody mints but regular backends.  NULL if the
+ * library was not preloaded.
+ */
+static PaddedSlot *slots = NULL;
 
 /* Shared memory to request.  Only once MaxBackends is known. */
 Size
 snowflake_slots_size(void)
 {
-	return mul_size(MaxBackends, sizeof(SnowflakeSlot));
+	return mul_size(MaxBackends, sizeof(PaddedSlot));
 }
 
 /* Find the slots, or make them.  The caller holds AddinShmemInitLock. */
@@ -40,15 +49,34 @@ snowflake_slots_attach(void)
 	if (found)
 		return;
 	for (int i = 0; i < MaxBackends; i++)
-		pg_atomic_init_u64(&slots[i].minted, 0);
+	{
+		SnowflakeSlot *slot = &slots[i].slot;
+
+		pg_atomic_init_u64(&slot->minted, 0);
+		pg_atomic_init_u64(&slot->oldest, 0);
+		pg_atomic_init_u64(&slot->since, 0);
+		pg_atomic_init_u32(&slot->database, InvalidOid);
+	}
 }
 
 /* Look up the slot of this process.  The library must be preloaded. */
 void
 snowflake_slot_take(void)
 {
-	Assert(MyProcNumber >= 0 && MyProcNumber < MaxBackends);
-	snowflake_my_slot = &slots[MyProcNumber];
+	snowflake_my_slot = snowflake_slot_of(MyProcNumber);
+	Assert(snowflake_my_slot != NULL);
+}
+
+/*
+ * The slot of the process with this place in the process array; NULL if there is
+ * none, because it is no regular backend or the library was not preloaded.
+ */
+SnowflakeSlot *
+snowflake_slot_of(int procno)
+{
+	if (slots == NULL || procno < 0 || procno >= MaxBackends)
+		return NULL;
+	return &slots[procno].slot;
 }
 
 /* IDs minted since the server's start, by all backends. */
@@ -58,6 +86,6 @@ snowflake_slots_minted(void)
 	uint64		sum = 0;
 
 	for (int i = 0; i < MaxBackends; i++)
-		sum += pg_atomic_read_u64(&slots[i].minted);
+		sum += pg_atomic_read_u64(&slots[i].slot.minted);
 	return sum;
 }

@@ -16,6 +16,7 @@
 
 #include "compat.h"
 #include "current.h"
+#include "frontier.h"
 #include "keeper.h"
 #include "settings.h"
 #include "shmem.h"
@@ -37,4 +38,5 @@ _PG_init(void)
 	snowflake_shmem_init();
 	snowflake_keeper_init();
 	snowflake_current_init();
+	snowflake_frontier_init();
 }

@@ -21,8 +21,10 @@
 #include "compat.h"
 #include "counters.h"
 #include "duration.h"
+#include "frontier.h"
 #include "gate.h"
 #include "generator.h"
+#include "refusal.h"
 #include "request.h"
 #include "settings.h"
 
@@ -39,9 +41,13 @@ enum
 	COLUMN_LAYOUT_ENDS,
 	COLUMN_LAST_ID,
 	COLUMN_LAST_TIME,
+	COLUMN_FRONTIER,
+	COLUMN_FRONTIER_LAG,
+	COLUMN_FRONTIER_HOLDER,
 	COLUMN_LEAD,
 	COLUMN_RESERVED_UNTIL,
 	COLUMN_KEEPER_PID,
+	COLUMN_STANDBY_WAIT,
 	COLUMN_MINTED,
 	COLUMN_CLOCK_WAITS,
 	COLUMN_CLOCK_WAIT_TOTAL,
@@ -134,28 +140,46 @@ put_clock(StatusRow *row)
 	}
 }
 
+/* How far the frontier of this database is, and who holds it back. */
+static void
+put_frontier(StatusRow *row)
+{
+	SnowflakeFrontier frontier;
+
+	if (!snowflake_frontier_look(&frontier) || frontier.id < 0)
+		return;
+	put(row, COLUMN_FRONTIER, Int64GetDatum(frontier.id));
+	put_interval(row, COLUMN_FRONTIER_LAG, frontier.lag_usec);
+	if (frontier.holder_pid != 0)
+		put(row, COLUMN_FRONTIER_HOLDER, Int32GetDatum(frontier.holder_pid));
+}
+
 /* What to do, in a sentence; NULL if all is well, or will be in a moment. */
 static const char *
-advice(SnowflakeGate gate, int64 lead_usec)
+advice(const SnowflakeView *view, int64 lead_usec)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		allowed_usec = snowflake_early_usec(layout) +
 	snowflake_max_lead_ms * INT64CONST(1000);
 	int64		jump_usec,
 				lasted_usec;
+	int64		excess_usec = lead_usec - allowed_usec;
 	TimestampTz layout_ends = snowflake_tick_start(layout, layout->max_tick);
-	const char *on_gate = snowflake_gate_advice(gate);
+	const char *on_gate = snowflake_gate_advice(view->gate);
 
-	if (on_gate != NULL || gate != GATE_OPEN)
+	if (on_gate != NULL || view->gate != GATE_OPEN)
 		return on_gate;
 	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
 		return psprintf(jump_usec > 0 ?
 						"The clock went ahead by %s, %s ago: set it right, or believe it with snowflake_accept_clock()." :
 						"The clock went back by %s, %s ago: set it right, or believe it with snowflake_accept_clock().",
 						snowflake_duration(Abs(jump_usec)), snowflake_duration(lasted_usec));
-	if (lead_usec > allowed_usec)
+	if (excess_usec > 0 && snowflake_is_in_old_reservation(view, excess_usec))
+		return psprintf("Wait: minting starts in %s, after the end of what was reserved before a crash or a promotion.",
+						snowflake_duration(excess_usec));
+	if (excess_usec > 0)
 		return psprintf("Check the server's clock: minting goes on when it is %s further.",
-						snowflake_duration(lead_usec - allowed_usec));
+						snowflake_duration(excess_usec));
 	if (snowflake_corrected_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		return "Plan for another snowflake.layout, whose snowflakes are larger than those of this one.";
 	return NULL;
@@ -199,6 +223,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 		bool		in_recovery = RecoveryInProgress();
 		bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 		int			keeper_pid = snowflake_keeper_pid();
+		int64		standby_wait_usec = snowflake_standby_wait_usec();
 		SnowflakeView view;
 		int64		lead_usec;
 
@@ -208,12 +233,19 @@ snowflake_status(PG_FUNCTION_ARGS)
 
 		put_text(&row, COLUMN_GATE, in_recovery ? "closed: the server is in recovery" :
 				 snowflake_gate_reason(view.gate));
-		put_text(&row, COLUMN_ADVICE, in_recovery ? NULL : advice(view.gate, lead_usec));
+		put_text(&row, COLUMN_ADVICE, in_recovery ? snowflake_gate_advice_in_recovery() :
+				 advice(&view, lead_usec));
+
+		/* a standby has the one that it would mint with */
 		if (view.gate == GATE_OPEN)
 			put(&row, COLUMN_NODE, Int32GetDatum(view.node));
+		else if (in_recovery && snowflake_node_id >= 0)
+			put(&row, COLUMN_NODE, Int32GetDatum(snowflake_node_id));
 		if (keeper_pid != 0)
 			put(&row, COLUMN_KEEPER_PID, Int32GetDatum(keeper_pid));
 		put_clock(&row);
+		if (standby_wait_usec != 0)
+			put_interval(&row, COLUMN_STANDBY_WAIT, standby_wait_usec);
 		put(&row, COLUMN_STATS_RESET,
 			TimestampTzGetDatum(pg_atomic_read_u64(&counters->reset_at)));
 
@@ -231,6 +263,8 @@ snowflake_status(PG_FUNCTION_ARGS)
 					TimestampTzGetDatum(snowflake_position_time(layout, view.last)));
 			}
 		}
+		if (sees_all && !in_recovery)
+			put_frontier(&row);
 		if (sees_all)
 		{
 			put(&row, COLUMN_MINTED, Int64GetDatum((int64) snowflake_minted()));

@@ -194,7 +194,6 @@ snowflake_watch(const SnowflakeVerdict *verdict, TimestampTz clock)
 {
 	int64		now_usec = snowflake_monotonic_usec();
 	SnowflakeView view;
-	int64		lead_usec;
 	long		look_again_ms = DAY_MS;
 
 	watch_clock(verdict);
@@ -202,7 +201,9 @@ snowflake_watch(const SnowflakeVerdict *verdict, TimestampTz clock)
 	snowflake_generator_view(&view);
 	if (view.gate == GATE_OPEN)
 	{
-		lead_usec = snowflake_position_time(&snowflake_server_layout, view.last) - clock;
+		int64		lead_usec = snowflake_position_time(&snowflake_server_layout,
+														view.last) - clock;
+
 		watch_limit(now_usec, lead_usec);
 		look_again_ms = watch_lead(now_usec, lead_usec) ? BEHIND_MS :
 			watch_layout(now_usec, clock);

@@ -18,7 +18,7 @@
 #   clients    programs in several languages: test/clients/run.sh
 #   differ     core's own tests, with bigint and with snowflake: test/differ/run.sh
 #   tools      poolers and tools that work on tables: test/tools/run.sh
-#   torture    the fault campaign: test/torture/run.sh
+#   torture    the fault campaigns: test/torture/run.sh
 #   check      static and dynamic checks: test/check/run.sh
 #   matrix     the first four kinds on the other versions: test/matrix.sh
 #   upgrade    pg_upgrade: test/upgrade.sh
@@ -327,6 +327,7 @@ run_tools()
 run_torture()
 {
 	run_script torture torture/run.sh ${only[torture]:---minutes 2 --seed 1}
+	[ -n "${only[torture]:-}" ] || run_script "torture tail" torture/run.sh tail --minutes 1 --seed 1
 }
 
 run_check()

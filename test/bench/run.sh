@@ -3,7 +3,7 @@
 # on throw-away servers, and write test/bench/report/benchmarks.md with plots.
 # Leaves the installed PostgreSQL as it is.  Runs as root or as a user with sudo.
 #
-#   bash test/bench/run.sh                       everything, about 9 minutes
+#   bash test/bench/run.sh                       everything, about 12 minutes
 #   bash test/bench/run.sh --quick               everything, small: does it work?
 #   bash test/bench/run.sh mint bare             some parts of: mint bare tail
 #                                                insert decode range bigint

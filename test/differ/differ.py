@@ -30,7 +30,8 @@ WITH_LIBRARY = {"shared_preload_libraries": "snowflake", "snowflake.node_id": 1}
 # one that is refused would hide all that comes after it.  What the type refuses
 # is tested elsewhere; what is compared here is how it is resolved and planned.
 WITHOUT_REFUSALS = "".join(
-    f"CREATE OR REPLACE FUNCTION {function} RETURNS snowflake AS '{core}' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;"
+    f"CREATE OR REPLACE FUNCTION {function} RETURNS snowflake AS '{core}' "
+    "LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;"
     for function, core in {"snowflake_in(cstring)": "int8in", "snowflake(bigint)": "int8up",
                            "snowflake(integer)": "int48", "snowflake(smallint)": "int28"}.items())
 
@@ -168,12 +169,14 @@ def statements(sql, output):
 
 
 # In which form lines are compared: where an error is and how wide a column is,
-# casts and parentheses do not count, and either type is a bigint.
+# casts and parentheses do not count, either type is a bigint, and to JSON a
+# snowflake is a string.
 NORMAL = [(re.compile(pattern), replacement) for pattern, replacement in (
     (r"^(LINE \d+: .*|\s*\^|[-+ ]+)$", ""),
     (r"::bigint\b|::(public\.)?snowflake\b", ""),
     (r"\b(public\.)?snowflake\b", "bigint"),
     (r"'(-?\d+)'", r"\1"),
+    (r"(\"\w+\":)\"(-?\d+)\"", r"\1\2"),
     (r"[()]", ""),
     (r"\s*\+?$", ""),
     (r"\s+", " "),
@@ -251,24 +254,29 @@ def read_rules(comparison):
     return rules
 
 
-CHANGED = re.compile(
-    r"\b(?:table|view|index|function|procedure|aggregate|type|domain|publication|statistics|schema|policy|rule|trigger|into|"
-    r"update|from|prepare|operator|on)\s+(?:only\s+)?(?:if\s+(?:not\s+)?exists\s+)?([a-z_][\w.]*)", re.I)
+NAME = r"(?:if\s+(?:not\s+)?exists\s+)?(?:only\s+)?(?:\w+\.)?([a-z_]\w*)"
+CHANGED = [re.compile(r"\s*" + pattern, re.I | re.S) for pattern in (
+    r"(?:create|alter|drop)\s+(?:or\s+replace\s+)?(?:\w+\s+){0,2}?(?:table|view|index|function|procedure|aggregate|type|"
+    r"domain|publication|statistics|schema|sequence|trigger)\s+" + NAME,
+    r"create\s+(?:unique\s+)?(?:index|trigger|policy|statistics)\s.*?\son\s+" + NAME,
+    r"(?:alter|drop)\s+table\s.*?(?:partition|,)\s*" + NAME,
+    r"(?:insert\s+into|merge\s+into|delete\s+from|update|copy|truncate(?:\s+table)?|prepare)\s+" + NAME,
+    r"with\s.*?\b(?:insert\s+into|delete\s+from|update)\s+" + NAME)]
 
 
 def explain(found, rules):
     """Mark what has a reason: a rule, or that a statement before it has failed for one."""
-    changed = set()
+    unchanged = set()
     for difference in found:
         rule = next((rule for rule in rules
                      if rule.file in ("*", difference.file) and rule.pattern.search(difference.text)), None)
         if rule:
             rule.used += 1
-        words = set(re.findall(r"[a-z_]\w*", difference.text.lower()))
-        difference.explained = bool(rule or words & changed) or \
+        names = set(re.findall(r"[a-z_]\w*", difference.text.lower()))
+        difference.explained = bool(rule or names & unchanged) or \
             difference.changes[-1].startswith("+ERROR: current transaction is aborted")
-        if difference.explained and difference.fails() and not re.match(r"\s*(select|explain|with|values)\b", difference.statement, re.I):
-            changed |= {name.split(".")[-1].lower() for name in CHANGED.findall(difference.statement)}
+        if difference.explained and difference.fails():
+            unchanged |= {match[1].lower() for match in (x.match(difference.statement) for x in CHANGED) if match}
 
 
 def compare(options, comparison, directories):

@@ -87,4 +87,43 @@ is( $node->safe_psql(
 	'who follows it has a server that mints');
 
 $node->stop;
+
+# The steps of the installation, each in a session of its own and the other way
+# round: the settings first.  Up to 16, a setting of a library that is not there
+# is unknown to ALTER SYSTEM, until the session loads it.
+my $other =
+  SnowflakeTest::new_node('other', preload => 0, node_id => undef);
+$other->start;
+my $set = 'ALTER SYSTEM SET snowflake.node_id = 5';
+my $unknown = SnowflakeTest::error_of($other, 'postgres', $set);
+if ($other->safe_psql('postgres', 'SHOW server_version_num') < 170000)
+{
+	is($unknown->{message},
+		'unrecognized configuration parameter "snowflake.node_id"',
+		'ALTER SYSTEM without the library');
+}
+else
+{
+	is($unknown->{message}, '', 'ALTER SYSTEM without the library');
+}
+$other->safe_psql('postgres', "LOAD 'snowflake'; $set");
+$other->safe_psql('postgres',
+	q{ALTER SYSTEM SET shared_preload_libraries = 'snowflake'});
+$other->restart;
+$other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+is( $other->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+	'5', 'the settings, a restart, then the extension: the server mints');
+$other->stop;
+
+my $third =
+  SnowflakeTest::new_node('third', preload => 0, node_id => undef);
+$third->append_conf('postgresql.conf', 'snowflake.node_id = 6');
+$third->start;
+$third->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$third->append_conf('postgresql.conf',
+	q{shared_preload_libraries = 'snowflake'});
+$third->restart;
+is( $third->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+	'6', 'a node ID, the extension, then the library: the server mints');
+$third->stop;
 done_testing();

@@ -29,30 +29,55 @@ sub keeper_ticks
 	return $fields[11] + $fields[12];
 }
 
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT bool_and(w.setting::int > r.setting::int) FROM pg_settings w, pg_settings r
+		 WHERE w.name = 'snowflake.max_wait' AND r.name = 'snowflake.reservation'}),
+	't',
+	'by default a mint waits longer than a crash can make it');
+
+# A mint for which waiting is in vain, and which is not to wait
+sub refused_at_once
+{
+	return SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = '1h'; SET statement_timeout = '30s'; SELECT snowflake_next()});
+}
+
 # No node ID: nothing is minted, and the hint says what to do.
 my $ticks = keeper_ticks();
-my $unset =
-  SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()');
+SnowflakeTest::error_of($node, 'postgres',
+	q{SET snowflake.max_wait = '1s'; SELECT snowflake_advance('1')});
 SKIP:
 {
 	skip 'no keeper, or no /proc', 1 unless defined $ticks;
 
-	# The mint above has waited a second.  A tenth of that is plenty.
+	# That has waited a second.  A tenth of that is plenty.
 	cmp_ok(keeper_ticks() - $ticks, '<', 10,
 		'who waits at a closed gate does not keep the keeper busy');
 }
-is($unset->{sqlstate}, '55000', 'node ID unset: minting is refused');
-like($unset->{message} . $unset->{detail},
-	qr/snowflake\.node_id/, 'the error names the setting');
-like(
-	$unset->{hint},
-	qr/^Set snowflake\.node_id to a number that no other server has, [^=;\d]*$/,
-	'the hint gives no number that every server would take');
-$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 3');
+my $unset = refused_at_once();
+is($unset->{sqlstate}, '55000', 'node ID unset: minting is refused at once');
+is($unset->{message}, 'snowflake.node_id is not set', 'with the reason');
+like($unset->{detail}, qr/from 0 to 1023/, 'and what is possible');
+like($unset->{hint}, qr/^Set snowflake\.node_id in .* reload the configuration\.$/,
+	'and what to do');
+
+# But where the keeper has not taken up yet what the session sees, a mint waits.
+my $keeper_pid = SnowflakeTest::status($node, 'postgres', 'keeper_pid');
+kill 'STOP', $keeper_pid;
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $node->reload;
-SnowflakeTest::wait_for_mint($node, 'postgres');
-is( $node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
-	'3', 'a node ID set by ALTER SYSTEM and reload is used');
+$node->poll_query_until('postgres',
+	q{SELECT current_setting('snowflake.node_id') = '1'})
+  or die "reload has no effect";
+my $waiting = $node->background_psql('postgres');
+$waiting->query_until(qr/go/, "\\echo go\nSET snowflake.max_wait = '1h'; SELECT snowflake_node(snowflake_next());\n");
+$node->poll_query_until('postgres',
+	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query ~ 'snowflake_next' AND wait_event_type = 'Extension' AND backend_type = 'client backend'})
+  or die "session does not wait";
+kill 'CONT', $keeper_pid;
+like($waiting->query('SELECT 1'), qr/^1\n/, 'a mint waits for the keeper to take up a node ID that was set');
+$waiting->quit;
 
 # Nobody who waits for the gate waits longer than allowed.
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
@@ -103,8 +128,11 @@ is( $node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
 
 # At start, there is nothing to keep: the server comes up, but does not mint.
 $node->restart;
-$large = SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()');
-is($large->{sqlstate}, '55000', 'started with it: minting is refused');
+$node->poll_query_until('postgres',
+	q{SELECT gate ~ 'too large' FROM snowflake_status()})
+  or die "keeper does not look at the node ID";
+$large = refused_at_once();
+is($large->{sqlstate}, '55000', 'started with it: minting is refused at once');
 like("$large->{message} $large->{detail} $large->{hint}",
 	qr/\b1024\b.*\b1023\b|\b1023\b.*\b1024\b/,
 	'the error states the node ID and the largest possible one');

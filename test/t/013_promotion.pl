@@ -75,7 +75,7 @@ is( $standby->safe_psql('postgres',
 $standby->stop;
 my $session = $primary->background_psql('postgres', on_error_stop => 0);
 $session->query_safe('\set VERBOSITY verbose');
-$session->query_safe(q{SET snowflake.max_wait = '500ms'});
+$session->query_safe(q{SET snowflake.max_wait = '3s'});
 $session->query_safe(q{SET statement_timeout = '20s'});
 $primary->poll_query_until('postgres',
 	q{SELECT count(*) = 0 FROM pg_stat_replication})
@@ -85,14 +85,27 @@ my $output = $session->query(
 	DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
 like($session->{stderr}, qr/ERROR:  55000:.*reservation was not extended/,
 	'no standby confirms: minting ends with the reservation');
-like($session->{stderr}, qr/still waiting for its commit/, 'with the reason');
+like($session->{stderr},
+	qr/DETAIL:  It ends at .* The commit of the next one has been waiting for a synchronous standby for [0-9.]+ s\./,
+	'with the reason');
 $session->{stderr} = '';
+is( SnowflakeTest::log_count(
+		$primary,
+		qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby$/),
+	1,
+	'the log says once that it waits');
 is( $primary->safe_psql(
 		'postgres',
 		q{SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}
 	),
 	'SyncRep',
 	'the keeper waits for the standby');
+is(SnowflakeTest::status($primary, 'postgres', q{concat_ws(' ', gate, standby_wait > '1 s')}),
+	'open t', 'the gate is open, and the status says for how long the keeper waits');
+like(
+	SnowflakeTest::status($primary, 'postgres', 'advice'),
+	qr/^Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for [0-9.]+ s\.$/,
+	'and so does the advice');
 
 # Neither the server's stop nor that of the keeper waits for a standby.
 $session->quit;
@@ -104,9 +117,14 @@ $session->quit;
 SnowflakeTest::start_with_clock($primary, $clock);
 my $start = clock_gettime(CLOCK_MONOTONIC);
 my $unconfirmed = SnowflakeTest::error_of($primary, 'postgres',
-	q{SET snowflake.max_wait = '500ms'; SELECT snowflake_next()});
+	q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()});
 is($unconfirmed->{sqlstate}, '55000',
 	'after a start without the standby nothing is minted');
+like(
+	$unconfirmed->{detail},
+	qr/^The gate is closed: the keeper is writing the reservation\. The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\.$/,
+	'and the error says why');
+my $offset = -s $primary->logfile;
 
 SnowflakeTest::start_with_clock($standby, $standby_clock);
 foreach my $try (1 .. 2)
@@ -119,6 +137,15 @@ foreach my $try (1 .. 2)
 	) or die "server does not mint";
 	pass("the standby is back: minting goes on, reservation $try");
 }
+
+is( SnowflakeTest::log_count(
+		$primary,
+		qr/LOG:  the commit of the snowflake reservation no longer waits for a synchronous standby, after [0-9.]+ s$/,
+		$offset),
+	1,
+	'the log says that the wait is over');
+is(SnowflakeTest::status($primary, 'postgres', 'concat(advice, standby_wait)'),
+	'', 'there is no advice any more');
 
 # The failover.  The IDs of its sessions outlive the primary.
 my @minters =

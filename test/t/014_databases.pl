@@ -233,7 +233,8 @@ restart_without_extension();
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; CREATE EXTENSION snowflake_keeper;');
 my $start = clock_gettime(CLOCK_MONOTONIC);
-$error = SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()');
+$error = SnowflakeTest::error_of($node, 'one',
+	q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 my $elapsed = clock_gettime(CLOCK_MONOTONIC) - $start;
 is($error->{sqlstate}, '55000',
 	'somebody is creating the extension: a mint is refused');
@@ -253,7 +254,8 @@ pass('and has committed: minting goes on');
 restart_without_extension();
 $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; CREATE EXTENSION snowflake_keeper;');
-is( SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()')->{sqlstate},
+is( SnowflakeTest::error_of($node, 'one',
+		q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()})->{sqlstate},
 	'55000',
 	'somebody is creating the extension: a mint is refused');
 $session->query_safe('ROLLBACK');

@@ -144,7 +144,8 @@ $node->poll_query_until(
 		LATERAL (SELECT count(snowflake_next()) FROM generate_series(1, 10)
 				 WHERE reserved_until > clock_timestamp() + interval '10 ms') m}
 ) or die "reservation does not run out";
-is(refused('SELECT snowflake_next()'), '55000', 'the reservation has run out');
+is(refused(q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}),
+	'55000', 'the reservation has run out');
 is(status("$refusals || ' ' || (keeper_waits > 0)::text"),
 	'0 0 1 0 0 0 true', 'a mint waited for the keeper and was refused');
 like( status('advice'),
@@ -201,8 +202,8 @@ is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]
 	'gate node layout layout_ends keeper_pid clock_state clock_error stats_reset',
 	'everybody sees what tells nothing about others');
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ]),
-	join(' ', grep { !/^(?:advice|clock_jump)$/ } @all),
-	'pg_monitor sees everything');
+	join(' ', grep { !/^(?:advice|clock_jump|standby_wait|frontier_holder)$/ } @all),
+	'pg_monitor sees everything, where nobody holds the frontier');
 my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_status_reset()',
 	extra_params => [ '-U', 'watcher', '-v', 'VERBOSITY=verbose' ]);
 like($stderr, qr/ERROR:  42501/, 'but may not reset the counters');
@@ -244,6 +245,8 @@ like(status('advice'), qr/^Plan for another snowflake\.layout/, 'and in the advi
 $node->stop;
 $node->append_conf('postgresql.conf', "snowflake.database = 'nowhere'");
 SnowflakeTest::start_with_clock($node, $clock);
+is(refused(q{SET snowflake.max_wait = '1h'; SET statement_timeout = '30s'; SELECT snowflake_next()}),
+	'55000', 'no database for the keeper: a mint is refused at once');
 is( status('advice'),
 	'Create the database "nowhere", or change snowflake.database and restart the server.',
 	'the database is missing');

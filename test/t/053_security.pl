@@ -13,9 +13,11 @@ use Test::More;
 
 # Every other function is for everybody.
 my @restricted = (
+	'public.snowflake_accept_clock()',
 	'public.snowflake_accept_database()',
 	'public.snowflake_accept_layout()',
-	'public.snowflake_advance(bigint)',
+	'public.snowflake_advance(bigint,boolean)',
+	'public.snowflake_reset(integer)',
 	'public.snowflake_status_reset()');
 
 my $node = SnowflakeTest::new_node('main');

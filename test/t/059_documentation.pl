@@ -44,7 +44,7 @@ sub runs
 		my ($marks, $sql) = ($1, $2);
 
 		next if $marks =~ /<!-- not run here: /;
-		$sql = "$1;\n$sql" if $marks =~ /<!-- given: (.*?) -->/s;
+		$sql = "$1\n$sql" if $marks =~ /<!-- given: (.*?) -->/s;
 		$node->restart if $marks =~ /<!-- restart -->/;
 		my ($status, undef, $error) = $node->psql('postgres', $sql);
 		if ($status != 0)
@@ -60,8 +60,8 @@ sub runs
 	return;
 }
 
-# The reader of README.md starts with a server that knows nothing of this.
-runs('README.md', node_id => undef, preload => 0);
+# The reader of README.md starts with a server that has nothing but the node ID.
+runs('README.md', preload => 0);
 
 foreach my $page (grep { $_ ne 'README.md' && $text{$_} =~ /^```sql$/m } @pages)
 {

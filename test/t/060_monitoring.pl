@@ -17,8 +17,9 @@ my $monitoring = "$FindBin::RealBin/../../monitoring";
 
 # Columns of snowflake_status() that no query needs, and why.
 my %left_out = (
-	advice => 'there are numbers in it, so each look would be another series',
-	last_id => 'a double cannot hold it; last_time has its time');
+	last_id => 'a double cannot hold it; last_time has its time',
+	frontier => 'so with it; frontier_lag has what matters',
+	frontier_holder => 'a process is no number to draw');
 
 my %numeric = map { $_ => 1 } ('integer', 'bigint', 'double precision');
 
@@ -155,6 +156,7 @@ is(join(' ', grep { !$is_column{$_} } sort keys %left_out),
 my $alerts = CPAN::Meta::YAML->read("$monitoring/alerts.yaml")->[0];
 my @unknown;
 my %about;
+my %patience;
 
 foreach my $rule (map { @{ $_->{rules} } } @{ $alerts->{groups} })
 {
@@ -163,6 +165,7 @@ foreach my $rule (map { @{ $_->{rules} } } @{ $alerts->{groups} })
 	push @unknown, "$rule->{alert}: no metric" unless @metrics;
 	push @unknown, map { "$rule->{alert}: $_" } grep { !$exported{$_} } @metrics;
 	$about{$rule->{alert}} = 1;
+	$patience{$rule->{alert}} = $rule->{for};
 
 	# increase() and rate() are for counters
 	while ($rule->{expr} =~ /\b(?:increase|rate)\((\w+)/g)
@@ -172,6 +175,8 @@ foreach my $rule (map { @{ $_->{rules} } } @{ $alerts->{groups} })
 	}
 }
 is("@unknown", '', 'alerts are about metrics that are exported');
+is($patience{SnowflakeNodeIdTwice}, undef,
+	'two servers with one node ID are told at once');
 my $doc = slurp_file("$FindBin::RealBin/../../doc/operating.md");
 is( join(' ', sort keys %about),
 	join(' ', sort($doc =~ /^\| (Snowflake\w+) /mg)),

@@ -4,6 +4,9 @@
 #
 #   bash test/torture/run.sh [--minutes 2] [--seed 42] [--generator snowflake|snowflake-unreserved|naive]
 #                            [--rate IDS_PER_SECOND] [--clients 6] [--only KIND[,KIND...]] [--fsync] [--keep]
+#   bash test/torture/run.sh tail [--minutes 1] [--seed 42] [--reader max|statement] [--mutant early|late] [--compare] [--keep]
+#
+# The second is about the frontier: writers and servers that die, and readers that must miss nothing.
 #
 # Exit status: 0 nothing found, 1 a violation or a campaign too small to mean anything, 2 it could not run.
 # Environment: PG_CONFIG (pg_config), PYTHON (one that has psycopg2), CLOCK_SHIM (test/shim/clock_shim.c), TMPDIR.
@@ -14,18 +17,27 @@ root=$(cd "$here/../.." && pwd)
 pg_config=${PG_CONFIG:-pg_config}
 clock_shim=${CLOCK_SHIM:-$root/test/shim/clock_shim.c}
 generator=snowflake
+campaign=campaign.py
+mutant=
 keep=no
 pass=()
 
 die() { echo "torture: $*" >&2; exit 2; }
 
+if [ "${1:-}" = tail ]; then
+	campaign=tail.py
+	shift
+fi
 while [ $# -gt 0 ]; do
 	case $1 in
+		--mutant) mutant=${2:?--mutant needs a name}; shift 2 ;;
+		--reader) pass+=("$1" "${2:?$1 needs a value}"); shift 2 ;;
+		--compare) pass+=("$1"); shift ;;
 		--generator) generator=${2:?--generator needs a name}; shift 2 ;;
 		--minutes|--seed|--rate|--clients|--only) pass+=("$1" "${2:?$1 needs a value}"); shift 2 ;;
 		--fsync) pass+=("$1"); shift ;;
 		--keep) keep=yes; shift ;;
-		-h|--help) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+		-h|--help) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
 		*) die "unknown option $1" ;;
 	esac
 done
@@ -93,7 +105,25 @@ bypass_reservation() {
 		die "src/keeper.c no longer has the line that is to be bypassed"
 }
 
-echo "campaign in $work, generator $generator"
+# Variants that let the frontier pass rows: the slot is cleared before the commit is visible, or filled after the mint.
+break_frontier() {
+	case $mutant in
+		early)
+			sed -i '/^\t\tcase XACT_EVENT_PRE_COMMIT:$/a\\t\t\trelease_frontier();' "$1/src/frontier.c"
+			grep -q -A1 'case XACT_EVENT_PRE_COMMIT:' "$1/src/frontier.c" &&
+				[ "$(grep -c 'release_frontier();' "$1/src/frontier.c")" = 2 ] || die "src/frontier.c has changed"
+			;;
+		late)
+			sed -i '/^\tsnowflake_hold_frontier();$/d
+				/^\tSNOWFLAKE_INJECTION_POINT("snowflake-minted");$/a\\tif (!snowflake_holds_frontier)\n\t\tsnowflake_hold_frontier();' \
+				"$1/src/mint.c"
+			[ "$(grep -c 'snowflake_hold_frontier();' "$1/src/mint.c")" = 1 ] || die "src/mint.c has changed"
+			;;
+		*) die "unknown mutant $mutant" ;;
+	esac
+}
+
+echo "campaign in $work, ${mutant:+mutant $mutant, }generator $generator"
 private_installation
 cc -O2 -Wall -shared -fPIC -o "$work/clock_shim.so" "$clock_shim" -ldl -pthread
 cp "$here"/*.py "$work/"
@@ -101,6 +131,7 @@ if [ "$generator" != naive ]; then
 	mkdir "$work/src"
 	tar -C "$root" --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude='*.bc' -cf - . | tar -C "$work/src" -xf -
 	[ "$generator" = snowflake ] || bypass_reservation "$work/src"
+	[ -z "$mutant" ] || break_frontier "$work/src"
 	chown -R "$owner" "$work/src" "$work/inst" 2>/dev/null || true
 	as_owner make -s -C "$work/src" PG_CONFIG="$pg_config" with_llvm=no >"$work/build.log" 2>&1 &&
 		as_owner make -s -C "$work/src" PG_CONFIG="$pg_config" with_llvm=no DESTDIR="$work/inst" install \
@@ -111,7 +142,7 @@ chown "$owner" "$work"
 
 # Two small file systems for each of the two servers, one for WAL and one for the reservation's table: they can be
 # filled.  Each server has its own, so that a full disk of the primary leaves its standby alone.
-if [ "$(id -u)" = 0 ]; then
+if [ "$(id -u)" = 0 ] && [ $campaign = campaign.py ]; then
 	for slot in 0 1; do
 		for spec in wal$slot:160m spc$slot:1m; do
 			mkdir "$work/${spec%%:*}"
@@ -124,12 +155,12 @@ if [ "$(id -u)" = 0 ]; then
 fi
 if [ ${#mounts[@]} = 4 ]; then
 	pass+=(--small-disks)
-else
+elif [ $campaign = campaign.py ]; then
 	echo "full disk: left out, a tmpfs cannot be mounted here$([ "$(id -u)" = 0 ] || echo ' (needs root)')"
 fi
 
 status=0
-as_owner "$python" "$work/campaign.py" --work "$work" --bindir "$work/inst$("$pg_config" --bindir)" \
+as_owner "$python" "$work/$campaign" --work "$work" --bindir "$work/inst$("$pg_config" --bindir)" \
 	--generator "$generator" "${pass[@]:+${pass[@]}}" &
 child=$!
 trap 'kill -TERM "$(cat "$work/campaign.pid")" 2>/dev/null || true' INT TERM

@@ -1,0 +1,585 @@
+/*-------------------------------------------------------------------------
+ *
+ * frontier.c
+ *	  How far a table can be read in the order of its IDs.
+ *
+ * A reader that goes on after the largest ID it has seen misses rows: a
+ * transaction that minted earlier may commit later.  The frontier is the ID up
+ * to which that cannot happen any more.
+ *
+ * The promise: every ID at or below the frontier that this server has minted,
+ * and that will ever be visible in this database, is visible to a snapshot taken
+ * after snowflake_frontier() was called.  It is about IDs that are stored by the
+ * transaction that minted them.
+ *
+ * Each backend has a slot.  Before the first mint of a transaction it reads the
+ * newest position, "last", and stores last + 1 there: the transaction mints
+ * nothing below that, because each mint takes a position above the "last" that
+ * its compare-and-swap replaces.  It clears the slot after the transaction has
+ * left the process array.  The frontier is the smaller of "last" and what lies
+ * below the smallest slot, where "last" is read first.
+ *
+ * Why no row is missed: take a position p that a transaction T has minted or
+ * will mint, and a reader that has read "last" and then T's slot.
+ *
+ * 1. The reader's "last" is below p: so is the frontier.
+ *
+ * 2. It is at or above p, and so what the reader saw came from T's
+ *	  compare-and-swap or a later one, which are full barriers.  T filled its slot
+ *	  before that, so the reader sees the slot filled, with p or less: the
+ *	  frontier is below p.  Or it sees the slot cleared, or filled by a later
+ *	  transaction.  Then T had left the process array before, and a snapshot
+ *	  taken after the call takes T for ended: its rows are visible, or never
+ *	  will be.
+ *
+ * A commit becomes visible to others when it leaves the process array, and that
+ * is after it has waited for the synchronous standbys.  XACT_EVENT_COMMIT and
+ * XACT_EVENT_ABORT come directly after that, so the slot is cleared then and not
+ * earlier.  (The lock under which it leaves orders the memory.)  To clear it at
+ * PRE_COMMIT would let a reader pass rows of a commit that still waits.
+ *
+ * A parallel worker fills the slot of its leader, since the commit is the
+ * leader's.  So several processes may fill a slot, each if it finds it empty.
+ * Who finds it filled needs nothing more: "last" had reached the value before,
+ * so what is minted from now on lies above it.  Workers have ended before their
+ * leader's transaction ends, so nobody fills what the leader has cleared.
+ *
+ * Subtransactions need nothing: their rows become visible, if at all, when the
+ * transaction ends.  Nor do backends that die: either they abort their
+ * transaction, or the postmaster resets the shared memory.
+ *
+ * A prepared transaction holds the frontier back until it is committed or rolled
+ * back.  PREPARE enters it into an array with its xid while the slot is still
+ * filled, and clears the slot afterwards; readers look at the slots first, so
+ * they find it in one of the two.  It counts as long as its xid is in progress,
+ * which is, like a snapshot, decided by the process array.
+ *
+ * That array does not survive a crash, but the prepared transaction does, with
+ * its locks.  So it takes a lock that nobody waits for and whose tag is the
+ * oldest ID it may have minted.  After a start, that is, also after the promotion
+ * of a standby, the array is filled from the lock table before it is used.  The
+ * tag is an ID, no position, for the layout may be another one by then.
+ *
+ * Positions and IDs: the IDs of one node are in the order of their positions, but
+ * with another node ID that need not be so within a tick.  A node ID starts in a
+ * tick of its own ("opened_at" is the end of the one before), so a position from
+ * before stands for the whole of its tick.
+ *
+ * The frontier does not only go up: a transaction that read "last" and had not
+ * filled its slot when a reader passed it may hold back the next reader a bit
+ * further below.  Both are right.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/twophase.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/condition_variable.h"
+#include "storage/lock.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/tuplestore.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "frontier.h"
+#include "gate.h"
+#include "generator.h"
+#include "request.h"
+#include "settings.h"
+#include "slot.h"
+
+PG_FUNCTION_INFO_V1(snowflake_frontier);
+PG_FUNCTION_INFO_V1(snowflake_frontier_holders);
+
+/* Our advisory locks have this where those of SQL's functions have 1 or 2. */
+#define LOCK_MARK	0x5F1A
+
+/* A transaction that was, or may become, prepared. */
+typedef struct PreparedHold
+{
+	FullTransactionId xid;
+	Oid			database;
+	int64		oldest_id;		/* it has minted no ID below */
+	TimestampTz since;			/* its start; 0: not known */
+} PreparedHold;
+
+typedef struct PreparedHolds
+{
+	LWLock		lock;			/* protects all but "count" for hasty readers */
+
+	/* Was the array filled with those that a crash had left? */
+	pg_atomic_uint32 is_filled;
+
+	/* How many there are, some of which may have ended. */
+	pg_atomic_uint32 count;
+	PreparedHold holds[FLEXIBLE_ARRAY_MEMBER];
+} PreparedHolds;
+
+/* What holds the frontier of this database back. */
+typedef struct Hold
+{
+	int64		oldest_id;
+	TimestampTz since;			/* 0: not known */
+	int			pid;			/* 0: a prepared transaction */
+	TransactionId prepared;
+} Hold;
+
+bool		snowflake_holds_frontier = false;
+
+/* NULL if the library was not preloaded. */
+static PreparedHolds *prepared = NULL;
+
+/*
+ * As many prepared transactions as there can be, and one that may become one in
+ * each backend.
+ */
+static uint32
+max_prepared_holds(void)
+{
+	return max_prepared_xacts > 0 ? max_prepared_xacts + MaxBackends : 0;
+}
+
+/* Shared memory to request.  Only once MaxBackends is known. */
+Size
+snowflake_frontier_size(void)
+{
+	return add_size(offsetof(PreparedHolds, holds),
+					mul_size(max_prepared_holds(), sizeof(PreparedHold)));
+}
+
+/*
+ * Find the prepared transactions, or make room for them.  The caller holds
+ * AddinShmemInitLock.  "tranche" is for the lock.
+ */
+void
+snowflake_frontier_attach(int tranche)
+{
+	bool		found;
+
+	prepared = ShmemInitStruct("snowflake prepared transactions",
+							   snowflake_frontier_size(), &found);
+	if (found)
+		return;
+	LWLockInitialize(&prepared->lock, tranche);
+	pg_atomic_init_u32(&prepared->is_filled, max_prepared_xacts == 0);
+	pg_atomic_init_u32(&prepared->count, 0);
+}
+
+
+/*
+ * Holding it back
+ */
+
+/*
+ * From now on the running transaction may mint.  The library is preloaded.
+ *
+ * Nothing is needed here to order the memory: the lock that the mint takes next,
+ * and its compare-and-swap, are full barriers.
+ */
+void
+snowflake_hold_frontier(void)
+{
+	SnowflakeSlot *slot = snowflake_my_slot;
+	PGPROC	   *leader = MyProc->lockGroupLeader;
+
+	snowflake_holds_frontier = true;
+	if (unlikely(leader != NULL))
+		slot = snowflake_slot_of(GetNumberFromPGProc(leader));
+	if (unlikely(pg_atomic_read_u64(&slot->oldest) != 0))
+		return;
+
+	pg_atomic_write_u64(&slot->since, GetCurrentTransactionStartTimestamp());
+	pg_atomic_write_u32(&slot->database, MyDatabaseId);
+	pg_write_barrier();
+	if (likely(leader == NULL))
+		pg_atomic_write_u64(&slot->oldest, snowflake_last() + 1);
+	else
+	{
+		/* others of the group may be about to do the same */
+		uint64		empty = 0;
+
+		(void) pg_atomic_compare_exchange_u64(&slot->oldest, &empty,
+											  snowflake_last() + 1);
+	}
+}
+
+/* The smallest ID that may have a position, or one above it. */
+static int64
+lowest_id(const SnowflakeNewest *newest, uint64 position)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		tick = snowflake_position_tick(layout, position);
+
+	if (position > newest->opened_at)
+		return snowflake_pack(layout, tick, newest->placed_node,
+							  (int32) (position & layout->max_sequence));
+	return tick << layout->time_shift;
+}
+
+/* The largest ID that may have a position, or one below it; -1 for none. */
+static int64
+highest_id(const SnowflakeNewest *newest, uint64 position)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		next_tick;
+
+	if (position > newest->opened_at)
+		return lowest_id(newest, position);
+
+	/* unsigned, because it may be the largest tick that there is */
+	next_tick = snowflake_position_tick(layout, position + 1);
+	return (int64) ((next_tick << layout->time_shift) - 1);
+}
+
+/*
+ * Is this transaction in progress?  An xid that ended long ago must not be taken
+ * for one that is yet to come.
+ */
+static bool
+is_running(FullTransactionId xid)
+{
+	uint64		age = U64FromFullTransactionId(ReadNextFullTransactionId()) -
+	U64FromFullTransactionId(xid);
+
+	return age < PG_INT32_MAX && TransactionIdIsInProgress(XidFromFullTransactionId(xid));
+}
+
+/* Forget those that have ended.  The caller holds the lock exclusively. */
+static void
+forget_ended(void)
+{
+	uint32		kept = 0;
+
+	for (uint32 i = 0; i < pg_atomic_read_u32(&prepared->count); i++)
+	{
+		if (is_running(prepared->holds[i].xid))
+			prepared->holds[kept++] = prepared->holds[i];
+	}
+	pg_atomic_write_u32(&prepared->count, kept);
+}
+
+/* The caller holds the lock exclusively. */
+static void
+add_prepared(FullTransactionId xid, Oid database, int64 oldest_id, TimestampTz since)
+{
+	uint32		count = pg_atomic_read_u32(&prepared->count);
+
+	if (count >= max_prepared_holds())
+		elog(ERROR, "more prepared transactions than there can be");
+	prepared->holds[count].xid = xid;
+	prepared->holds[count].database = database;
+	prepared->holds[count].oldest_id = oldest_id;
+	prepared->holds[count].since = since;
+	pg_atomic_write_u32(&prepared->count, count + 1);
+}
+
+/*
+ * Enter the prepared transactions that the server's start has found, by the locks
+ * they hold.  There are no other locks of this kind yet, for who takes one has
+ * been here before.  Not in recovery, before whose end they are not restored.
+ */
+static void
+fill_prepared(void)
+{
+	FullTransactionId next;
+	LockData   *locks;
+
+	if (pg_atomic_read_u32(&prepared->is_filled))
+		return;
+
+	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
+	if (!pg_atomic_read_u32(&prepared->is_filled))
+	{
+		locks = GetLockStatusData();
+		next = ReadNextFullTransactionId();
+
+		/* nobody has seen those that an error may have left here */
+		pg_atomic_write_u32(&prepared->count, 0);
+		for (int i = 0; i < locks->nelements; i++)
+		{
+			LockInstanceData *lock = &locks->locks[i];
+			uint32		xid = LockInstanceLocalXid(lock);
+			uint32		age = XidFromFullTransactionId(next) - xid;
+
+			if (lock->locktag.locktag_type != LOCKTAG_ADVISORY ||
+				lock->locktag.locktag_field4 != LOCK_MARK)
+				continue;
+
+			/* one that was restored has its xid in the place of a local one */
+			add_prepared(FullTransactionIdFromU64(U64FromFullTransactionId(next) - age),
+						 lock->locktag.locktag_field1,
+						 (int64) lock->locktag.locktag_field2 << 32 |
+						 lock->locktag.locktag_field3,
+						 0);
+		}
+		pg_write_barrier();
+		pg_atomic_write_u32(&prepared->is_filled, true);
+	}
+	LWLockRelease(&prepared->lock);
+}
+
+/*
+ * The running transaction, which has an xid, is about to be prepared.  If that
+ * fails, it has ended, which is all there is to undo.
+ */
+static void
+hold_as_prepared(void)
+{
+	SnowflakeSlot *slot = snowflake_slot_of(MyProcNumber);
+	uint64		oldest = slot != NULL ? pg_atomic_read_u64(&slot->oldest) : 0;
+	SnowflakeNewest newest;
+	LOCKTAG		tag;
+	int64		oldest_id;
+
+	if (oldest == 0 || max_prepared_xacts == 0)
+		return;
+	if (!snowflake_newest(&newest))
+		return;					/* it could not mint */
+	oldest_id = lowest_id(&newest, Max(oldest, newest.started_at + 1));
+
+	fill_prepared();
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (oldest_id >> 32),
+						 (uint32) oldest_id, LOCK_MARK);
+	(void) LockAcquire(&tag, ShareLock, false, false);
+
+	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
+	forget_ended();
+	add_prepared(GetTopFullTransactionId(), MyDatabaseId, oldest_id,
+				 GetCurrentTransactionStartTimestamp());
+	LWLockRelease(&prepared->lock);
+}
+
+/*
+ * The transaction has left the process array.  The slot is looked up anew: it
+ * may be that only parallel workers have minted.
+ */
+static void
+release_frontier(void)
+{
+	SnowflakeSlot *slot = snowflake_slot_of(MyProcNumber);
+
+	snowflake_holds_frontier = false;
+	if (slot != NULL && pg_atomic_read_u64(&slot->oldest) != 0)
+		pg_atomic_write_u64(&slot->oldest, 0);
+}
+
+static void
+at_transaction_event(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_PREPARE:
+			hold_as_prepared();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			release_frontier();
+			break;
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			/* the slot is the leader's */
+			snowflake_holds_frontier = false;
+			break;
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+			break;
+	}
+}
+
+/*
+ * Have transactions watched, in all backends: one that has not minted may have
+ * parallel workers that do.  Only while the server preloads libraries.
+ */
+void
+snowflake_frontier_init(void)
+{
+	RegisterXactCallback(at_transaction_event, NULL);
+}
+
+
+/*
+ * Reading it
+ */
+
+/*
+ * All that hold the frontier of this database back; returns their number.  Not in
+ * recovery.
+ */
+static int
+get_holds(const SnowflakeNewest *newest, Hold **holds)
+{
+	int			nholds = 0;
+
+	*holds = palloc(mul_size(MaxBackends + max_prepared_holds(), sizeof(Hold)));
+	fill_prepared();
+
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		SnowflakeSlot *slot = snowflake_slot_of(i);
+		uint64		oldest = pg_atomic_read_u64(&slot->oldest);
+		Hold	   *hold = *holds + nholds;
+
+		if (oldest == 0)
+			continue;
+
+		/*
+		 * If the slot gets filled anew meanwhile, perhaps for another
+		 * database, then the transaction that was read has ended.
+		 */
+		pg_read_barrier();
+		if (pg_atomic_read_u32(&slot->database) != MyDatabaseId)
+			continue;
+
+		/* who came before the gate was opened has minted nothing before that */
+		oldest = Max(oldest, newest->started_at + 1);
+		hold->oldest_id = lowest_id(newest, oldest);
+		hold->since = pg_atomic_read_u64(&slot->since);
+		hold->pid = GetPGProcByNumber(i)->pid;
+		hold->prepared = InvalidTransactionId;
+		nholds++;
+	}
+
+	/* after the slots: see above */
+	pg_read_barrier();
+	if (pg_atomic_read_u32(&prepared->count) == 0)
+		return nholds;
+
+	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
+	forget_ended();
+	for (uint32 i = 0; i < pg_atomic_read_u32(&prepared->count); i++)
+	{
+		PreparedHold *from = &prepared->holds[i];
+		Hold	   *hold = *holds + nholds;
+
+		if (from->database != MyDatabaseId)
+			continue;
+		hold->oldest_id = from->oldest_id;
+		hold->since = from->since;
+		hold->pid = 0;
+		hold->prepared = XidFromFullTransactionId(from->xid);
+		nholds++;
+	}
+	LWLockRelease(&prepared->lock);
+	return nholds;
+}
+
+/*
+ * Read the frontier of this database; false while it is not known, because the
+ * gate was never opened since the server's start.  Not in recovery.
+ */
+bool
+snowflake_frontier_look(SnowflakeFrontier *frontier)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeNewest newest;
+	Hold	   *holds;
+	int			nholds;
+
+	/* first, and a barrier */
+	if (!snowflake_newest(&newest))
+		return false;
+	frontier->id = highest_id(&newest, newest.last);
+	frontier->lag_usec = 0;
+	frontier->holder_pid = 0;
+
+	SNOWFLAKE_INJECTION_POINT("snowflake-frontier");
+	nholds = get_holds(&newest, &holds);
+	for (int i = 0; i < nholds; i++)
+	{
+		if (holds[i].oldest_id - 1 >= frontier->id)
+			continue;
+		frontier->id = holds[i].oldest_id - 1;
+		frontier->holder_pid = holds[i].pid;
+	}
+	pfree(holds);
+	if (frontier->id >= 0)
+		frontier->lag_usec =
+			snowflake_position_time(layout, newest.last) -
+			snowflake_tick_start(layout, snowflake_get_tick(layout, frontier->id));
+	return true;
+}
+
+/*
+ * The frontier of this database, for a function.  Waits for the keeper like a
+ * mint, and raises the same errors, if the gate was never opened.
+ */
+int64
+snowflake_frontier_require(const char *function)
+{
+	int64		ends = snowflake_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
+	SnowflakeFrontier frontier;
+
+	snowflake_require_generator(function);
+	PreventCommandDuringRecovery(function);
+	while (!snowflake_frontier_look(&frontier))
+	{
+		CHECK_FOR_INTERRUPTS();
+		snowflake_request(SNOWFLAKE_WANT_GATE);
+		if (!snowflake_wait_for_keeper(ends))
+			snowflake_gate_refuse(snowflake_gate());
+	}
+	ConditionVariableCancelSleep();
+	return frontier.id;
+}
+
+/* NULL if it lies before the first ID. */
+Datum
+snowflake_frontier(PG_FUNCTION_ARGS)
+{
+	int64		id = snowflake_frontier_require("snowflake_frontier()");
+
+	if (id < 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(id);
+}
+
+/*
+ * Who holds it back.  When others began, and what they may have minted, is for
+ * those who may read statistics.
+ */
+Datum
+snowflake_frontier_holders(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	SnowflakeNewest newest;
+	Hold	   *holds;
+	int			nholds;
+
+	snowflake_require_generator("snowflake_frontier_holders()");
+	PreventCommandDuringRecovery("snowflake_frontier_holders()");
+	InitMaterializedSRF(fcinfo, 0);
+	if (!snowflake_newest(&newest))
+		return (Datum) 0;
+
+	nholds = get_holds(&newest, &holds);
+	for (int i = 0; i < nholds; i++)
+	{
+		Datum		values[4];
+		bool		nulls[4];
+
+		values[0] = Int32GetDatum(holds[i].pid);
+		nulls[0] = holds[i].pid == 0;
+		values[1] = TransactionIdGetDatum(holds[i].prepared);
+		nulls[1] = !TransactionIdIsValid(holds[i].prepared);
+		values[2] = TimestampTzGetDatum(holds[i].since);
+		nulls[2] = holds[i].since == 0 || !(sees_all || holds[i].pid == MyProcPid);
+		values[3] = Int64GetDatum(holds[i].oldest_id);
+		nulls[3] = !(sees_all || holds[i].pid == MyProcPid);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

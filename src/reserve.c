@@ -1,0 +1,367 @@
+/*-------------------------------------------------------------------------
+ *
+ * reserve.c
+ *	  What the keeper does with the reservation and the gate: open, extend, settle,
+ *	  open afresh.
+ *
+ * Each follows one order, which generator.c depends on: commit first, publish
+ * afterwards.  A commit is durable, on the synchronous standbys too, but for that
+ * of an exact end, which only ever lowers what is reserved.
+ *
+ * The clock is an argument, and the corrected one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "counters.h"
+#include "durable.h"
+#include "generator.h"
+#include "request.h"
+#include "reservation.h"
+#include "reserve.h"
+#include "settings.h"
+
+/*
+ * How far minters can get within a time: their IDs may be ahead of the clock.
+ */
+static TimestampTz
+reach(TimestampTz now, int64 ms)
+{
+	return now + (snowflake_max_lead_ms + ms) * INT64CONST(1000);
+}
+
+/*
+ * The position up to which to reserve: as far from the clock as the setting
+ * says, and not below what was issued.  A generator that is ahead of the clock
+ * reserves nothing more, or a series of crashes would take it further and
+ * further ahead.
+ */
+static uint64
+reserve_up_to(uint64 last, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		tick = snowflake_tick_at(layout,
+										 reach(now, snowflake_reservation_ms));
+
+	tick = Max(tick, snowflake_position_tick(layout, last));
+	return snowflake_last_position(layout, Min(tick, layout->max_tick));
+}
+
+/* The position from which on a minter asks for more: half of it is left. */
+static uint64
+refill_from(uint64 limit)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		half = snowflake_reservation_ms * INT64CONST(500) / layout->tick_usec;
+	int64		tick = snowflake_position_tick(layout, limit) - half;
+
+	return snowflake_first_position(layout, Max(tick, 0));
+}
+
+/* The last position of the tick in which a stored reservation ends. */
+static uint64
+end_of_reservation(TimestampTz until)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		tick = snowflake_tick_at(layout, until);
+
+	return tick < 0 ? 0 :
+		snowflake_last_position(layout, Min(tick, layout->max_tick));
+}
+
+/*
+ * Is far more reserved than is needed?  That comes from a clock that was ahead
+ * for a while, and would have to be waited for after a crash.
+ */
+bool
+snowflake_is_reserved_too_far(const SnowflakeView *view, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		needed = reserve_up_to(Max(view->last, view->floor), now);
+
+	return snowflake_position_time(layout, view->limit) -
+		snowflake_position_time(layout, needed) >
+		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000);
+}
+
+/*
+ * Store the exact end of what was issued, so that the next start waits for
+ * nothing.  The gate is closed, and "last" stands still.
+ *
+ * This lowers what is reserved, so a standby that does not hear of it is on
+ * the safe side, and there is no need to wait for one.
+ */
+void
+snowflake_settle(void)
+{
+	SnowflakeView view;
+
+	snowflake_generator_view(&view);
+	snowflake_begin("settling the reservation");
+	(void) set_config_option("synchronous_commit", "local",
+							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
+							 true, 0, false);
+	snowflake_reservation_write(view.node,
+								snowflake_position_time(&snowflake_server_layout,
+														view.last));
+	snowflake_commit();
+	snowflake_settled();
+}
+
+/*
+ * A standby that was promoted, or a copy, may have got its node ID from the server
+ * that it is a copy of.  If that one still mints, IDs come twice, so tell where
+ * the node ID comes from and who had it, at the first opening.
+ */
+static void
+log_inherited_node(int32 node, const SnowflakeReservation *stored)
+{
+	char	   *origin = snowflake_setting_origin("snowflake.node_id");
+
+	ereport(LOG,
+			errmsg("this server was a standby or a backup before, and now mints with node ID %d",
+				   node),
+			stored->own_found ?
+			errdetail("snowflake.node_id is set %s. The reservation shows node ID %d in use before, up to \"%s\".",
+					  origin, node, timestamptz_to_str(stored->own_until)) :
+			errdetail("snowflake.node_id is set %s. The reservation shows no earlier use of node ID %d.",
+					  origin, node),
+			stored->own_found ?
+			errhint("If another server used it and may still mint, set snowflake.node_id to a number of this server's own.") : 0);
+}
+
+/* Can the configured node ID be one?  If not, the gate has the reason. */
+static bool
+check_node(int32 node)
+{
+	if (node >= 0 && node <= snowflake_server_layout.max_node)
+		return true;
+	snowflake_gate_set(node < 0 ? GATE_NODE_UNSET : GATE_NODE_TOO_LARGE);
+	return false;
+}
+
+/*
+ * Is the reservation where it should be?  If not, the gate has the reason.
+ *
+ * Where nothing was minted yet there is none, and minting starts at the clock.
+ * But if this cluster has minted, that would be below the IDs that were ahead of
+ * it.  Shared memory knows how far they got, unless it is new: then an
+ * administrator has to say that they are no more.
+ */
+static bool
+check_place(const SnowflakeView *view, bool found, uint32 requests)
+{
+	Oid			kept_in = snowflake_reservation_database();
+
+	if (view->last > 0 || !OidIsValid(kept_in) ||
+		(kept_in == MyDatabaseId && found) ||
+		(requests & SNOWFLAKE_WANT_DATABASE))
+		return true;
+
+	/* to the log once, not for each mint that meets the gate */
+	if (view->gate != GATE_RESERVATION_LOST)
+		ereport(LOG,
+				errmsg("snowflake gate stays closed: the reservation of this server is not in database \"%s\"",
+					   snowflake_database),
+				errdetail("It was last seen in the database with OID %u.", kept_in));
+	snowflake_gate_set_reservation_lost(kept_in);
+	return false;
+}
+
+/*
+ * Is there a table?  If not, it is created when somebody mints: until then its
+ * absence may mean that an administrator is about to create it, and the gate says
+ * that it is missing.
+ */
+static bool
+check_table(bool exists, uint32 requests)
+{
+	if (exists)
+		return true;
+	if (!(requests & (SNOWFLAKE_WANT_GATE | SNOWFLAKE_WANT_FLOOR |
+					  SNOWFLAKE_WANT_DATABASE)))
+	{
+		snowflake_gate_set(GATE_WAITING);
+		return false;
+	}
+	snowflake_gate_set(GATE_CREATING);
+	snowflake_reservation_create();
+	return true;
+}
+
+/*
+ * Is the stored layout the configured one, or has somebody accepted that it is not?
+ * If not, the gate has the reason.
+ */
+static bool
+check_layout(const SnowflakeView *view, const char *configured, const char *other,
+			 uint32 requests)
+{
+	if (other == NULL)
+		return true;
+	if (requests & SNOWFLAKE_WANT_LAYOUT)
+	{
+		snowflake_reservation_accept_layout();
+		ereport(LOG,
+				errmsg("accepting the snowflake layout \"%s\" in place of \"%s\"",
+					   configured, other));
+		return true;
+	}
+	if (view->gate != GATE_LAYOUT_CHANGED)
+		ereport(LOG,
+				errmsg("snowflake gate stays closed: snowflake.layout differs from the stored layout"),
+				errdetail("Configured is \"%s\", stored is \"%s\".",
+						  configured, other));
+	snowflake_gate_set_layout_changed(other);
+	return false;
+}
+
+/*
+ * Where minting resumes: above the tick of everything that may have been issued,
+ * by any node ID of this server.  In most layouts the node stands above the
+ * sequence, so the IDs of one tick do not ascend across a change of node.
+ */
+static uint64
+resume_after(const SnowflakeView *view, const SnowflakeReservation *stored)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		last = view->last;
+
+	if (last > 0)
+		last = snowflake_last_position(layout, snowflake_position_tick(layout, last));
+	last = Max(last, view->floor);
+	return stored->found ? Max(last, end_of_reservation(stored->until)) : last;
+}
+
+/*
+ * Open the gate for the configured node ID, if that is possible; otherwise
+ * leave it closed with the reason.
+ */
+void
+snowflake_open(uint32 requests, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int32		node = snowflake_node_id;
+	SnowflakeReservation stored = {0};
+	SnowflakeView view;
+	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	bool		exists;
+	uint64		last,
+				limit;
+
+	if (!check_node(node))
+		return;
+
+	snowflake_generator_view(&view);
+	snowflake_layout_print(layout, text, sizeof(text));
+	snowflake_begin("opening the gate");
+	exists = snowflake_reservation_exists();
+	if (exists)
+		stored = snowflake_reservation_read(node);
+	if (!check_place(&view, stored.found, requests) ||
+		!check_table(exists, requests) ||
+		!check_layout(&view, text, stored.other_layout, requests))
+	{
+		snowflake_commit();
+		return;
+	}
+
+	last = resume_after(&view, &stored);
+	limit = reserve_up_to(last, now);
+	snowflake_gate_set(GATE_OPENING);
+	snowflake_reservation_write(node, snowflake_position_time(layout, limit));
+	if (snowflake_reservation_database() != MyDatabaseId)
+		snowflake_reservation_mark_database();
+	snowflake_commit();
+
+	/* durable from here on */
+	snowflake_count(&snowflake_counters->reservations);
+	snowflake_gate_open(node, last,
+						stored.own_found ? end_of_reservation(stored.own_until) : 0,
+						limit, refill_from(limit));
+
+	ereport(LOG,
+			errmsg("snowflake gate opened for node %d", node),
+			stored.found || last > 0 ?
+			errdetail("The layout is \"%s\". Minting resumes after \"%s\".", text,
+					  timestamptz_to_str(snowflake_position_time(layout, last))) :
+			errdetail("The layout is \"%s\". Nothing was minted before.",
+					  text));
+	if (view.inherited && view.last == 0)
+		log_inherited_node(node, &stored);
+}
+
+/*
+ * Give up the order of a generator that is ahead of the clock for good: open the
+ * gate again at what the node itself has had, if it has issued nothing since it
+ * was opened.  snowflake_reset() has looked at the same before it asked.
+ *
+ * The gate is open, and closed before anything is decided.  If this fails, the
+ * next keeper settles and opens as ever.
+ */
+void
+snowflake_reopen_afresh(TimestampTz now)
+{
+	SnowflakeView view;
+	uint64		limit;
+
+	snowflake_gate_close(GATE_OPENING);
+	snowflake_generator_view(&view);
+	if (!snowflake_is_untouched(&view) ||
+		snowflake_position_time(&snowflake_server_layout, view.own_last) > now)
+		return;
+
+	snowflake_begin("giving up the order");
+	snowflake_reservation_give_up_order(now);
+	limit = reserve_up_to(view.own_last, now);
+	snowflake_reservation_write(view.node,
+								snowflake_position_time(&snowflake_server_layout, limit));
+	snowflake_commit();
+
+	snowflake_count(&snowflake_counters->reservations);
+	snowflake_gate_open_afresh(view.node, view.own_last, limit, refill_from(limit));
+	ereport(LOG,
+			errmsg("snowflake gate opened afresh for node %d", view.node),
+			errdetail("Snowflakes are smaller than those of before, up to \"%s\".",
+					  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+																 view.last))));
+}
+
+/*
+ * Reserve more, from the newest position, the clock or the floor on, and then
+ * raise the limit.  The gate is open.
+ */
+void
+snowflake_reserve_more(const SnowflakeView *view, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		limit = reserve_up_to(Max(view->last, view->floor), now);
+
+	/*
+	 * More than half of it is left: who asks is waiting for the clock, or had
+	 * asked before the last extension, or the setting was lowered.
+	 */
+	if (limit <= view->limit ||
+		(view->floor <= view->limit &&
+		 snowflake_position_time(layout, view->limit) >=
+		 reach(now, snowflake_reservation_ms / 2)))
+	{
+		snowflake_set_refill(refill_from(view->limit));
+		return;
+	}
+
+	snowflake_begin("extending the reservation");
+	snowflake_reservation_write(view->node,
+								snowflake_position_time(layout, limit));
+	snowflake_commit();
+
+	/* durable from here on */
+	snowflake_count(&snowflake_counters->reservations);
+	snowflake_extend(limit, refill_from(limit));
+}

@@ -1,0 +1,20 @@
+/*-------------------------------------------------------------------------
+ *
+ * reserve.h
+ *	  What the keeper does with the reservation and the gate.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_RESERVE_H
+#define SNOWFLAKE_RESERVE_H
+
+#include "generator.h"
+
+extern void snowflake_open(uint32 requests, TimestampTz now);
+extern void snowflake_reopen_afresh(TimestampTz now);
+extern void snowflake_reserve_more(const SnowflakeView *view, TimestampTz now);
+extern bool snowflake_is_reserved_too_far(const SnowflakeView *view,
+										  TimestampTz now);
+extern void snowflake_settle(void);
+
+#endif							/* SNOWFLAKE_RESERVE_H */

@@ -1,0 +1,158 @@
+# A standby tells what would stand in the way of minting after its promotion, and
+# what it would mint with.  When it has been promoted, the log says where its node
+# ID comes from and whether it was in use before: it may have come with the data.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $primary = SnowflakeTest::new_node('primary',
+	node_id => undef, init => { allows_streaming => 1 });
+$primary->start;
+$primary->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION snowflake;
+	ALTER SYSTEM SET snowflake.node_id = 1;
+	SELECT pg_reload_conf();
+});
+SnowflakeTest::wait_for_mint($primary, 'postgres');
+$primary->backup('base');
+
+# The node ID of its own is overruled by that which came with the data.
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', 'snowflake.node_id = 2');
+$standby->start;
+$primary->wait_for_catchup($standby);
+
+sub status
+{
+	return SnowflakeTest::status($standby, 'postgres', shift);
+}
+
+# Give the standby a setting in place of the one before, and start it again.
+sub set_on_standby
+{
+	my ($line) = @_;
+
+	$standby->append_conf('postgresql.auto.conf', $line);
+	$standby->restart;
+	return;
+}
+
+# What a standby says
+is(status('gate'), 'closed: the server is in recovery', 'a standby mints nothing');
+is(status(q{concat_ws(' ', node, advice)}),
+	'1', 'all is well for a promotion: its node ID, and no advice');
+is( status('layout'),
+	SnowflakeTest::status($primary, 'postgres', 'layout'),
+	'and its layout');
+
+my $nothing = 'After a promotion nothing could be minted: ';
+set_on_standby('snowflake.node_id = -1');
+like(
+	status(q{concat_ws(' ', node, advice)}),
+	qr/^\Q$nothing\Esnowflake\.node_id is not set\. Set snowflake\.node_id to a number/,
+	'a standby without a node ID');
+set_on_standby('snowflake.node_id = 2000');
+is( status(q{concat_ws(' ', node, advice)}),
+	"2000 ${nothing}snowflake.node_id 2000 is too large for the layout. "
+	  . 'Set snowflake.node_id to at most 1023, and reload the configuration.',
+	'with one that is too large');
+set_on_standby("snowflake.node_id = 1\nsnowflake.layout = 'discord'");
+like(
+	status('advice'),
+	qr/^\Q$nothing\Esnowflake\.layout differs from the layout that this server has minted with\. Restore snowflake\.layout/,
+	'with another layout than the stored one');
+set_on_standby("snowflake.layout = 'twitter'\nsnowflake.database = 'nowhere'");
+is( status('advice'),
+	"${nothing}the database of the snowflake reservation does not exist. "
+	  . 'Create the database "nowhere", or change snowflake.database and restart the server.',
+	'without a database for the keeper');
+set_on_standby("snowflake.database = 'template1'");
+like(
+	status('advice'),
+	qr/^\Q$nothing\Ethe snowflake reservation of this server is not in the database "template1"\. /,
+	'with another one');
+set_on_standby("snowflake.database = 'postgres'");
+is(status('advice'), '', 'and all is well again');
+is( $standby->safe_psql(
+		'postgres', q{
+		BEGIN;
+		SELECT relation::regclass FROM pg_locks WHERE relation = 'snowflake_keeper.reservation'::regclass;
+		SELECT advice FROM snowflake_status();
+		SELECT count(*) FROM pg_locks WHERE relation = 'snowflake_keeper.reservation'::regclass;
+		COMMIT}),
+	"\n0",
+	'no lock is left behind');
+
+# What the log says at the first opening of the gate, and only then
+my $inherited =
+  qr/LOG:  this server was a standby or a backup before, and now mints with node ID (\d+)\n.*?DETAIL:  (.*)\n(?:.*?HINT:  (.*)\n)?/;
+
+sub inherited
+{
+	my ($node, $offset) = @_;
+
+	return slurp_file($node->logfile, $offset) =~ $inherited;
+}
+
+is(SnowflakeTest::log_count($primary, $inherited), 0, 'nothing in the log of the primary');
+$primary->stop;
+my $offset = -s $standby->logfile;
+$standby->promote;
+SnowflakeTest::wait_for_mint($standby, 'postgres');
+my ($node_id, $detail, $hint) = inherited($standby, $offset);
+is($node_id, 1, 'the log has the node ID of a promoted standby');
+like(
+	$detail,
+	qr/^snowflake\.node_id is set in ".*\/postgresql\.auto\.conf", line \d+\. The reservation shows node ID 1 in use before, up to "[^"]+"\.$/,
+	'and where it comes from, and that it was in use');
+my ($line) = $detail =~ /line (\d+)/;
+my @lines = split /\n/, slurp_file($standby->data_dir . '/postgresql.auto.conf');
+like($lines[ $line - 1 ], qr/^snowflake\.node_id = 1$/, 'which is right');
+like($hint, qr/^If another server used it/, 'and what to do if another server still has it');
+$offset = -s $standby->logfile;
+$standby->restart;
+SnowflakeTest::wait_for_mint($standby, 'postgres');
+is_deeply([ inherited($standby, $offset) ], [], 'but not at the next start');
+$standby->stop;
+
+# A copy, with a node ID of its own on the command line
+my $copy = PostgreSQL::Test::Cluster->new('copy');
+$copy->init_from_backup($primary, 'base');
+{
+	local %ENV = $copy->_get_env();
+	PostgreSQL::Test::Utils::system_or_bail(
+		'pg_ctl', '-w', '-D', $copy->data_dir, '-l', $copy->logfile,
+		'-o', '-c snowflake.node_id=3', 'start');
+	$copy->_update_pid(1);
+}
+SnowflakeTest::wait_for_mint($copy, 'postgres');
+($node_id, $detail, $hint) = inherited($copy, 0);
+is($node_id, 3, 'the log has the node ID of a copy');
+is( $detail,
+	'snowflake.node_id is set by the command line. The reservation shows no earlier use of node ID 3.',
+	'which is its own, whatever came with the data');
+is($hint, undef, 'so there is nothing to do');
+
+# A server that cannot start a keeper.  In its first moment any server has none.
+$copy->stop;
+$copy->append_conf('postgresql.conf', 'max_worker_processes = 0');
+$copy->start;
+is(SnowflakeTest::status($copy, 'postgres', q{concat_ws(' ', gate, advice)}),
+	'closed: the keeper is not running',
+	'no keeper: at first there is no advice');
+$copy->poll_query_until('postgres',
+	q{SELECT advice = 'The keeper is not running: see the server log.' FROM snowflake_status()})
+  or die "no advice";
+pass('but there is if it lasts');
+
+$copy->stop;
+done_testing();

@@ -1,0 +1,312 @@
+# The frontier: a transaction that may still commit IDs holds it back, however it
+# minted them and however it ends; nothing else does.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+my $node = SnowflakeTest::new_node(
+	'main', conf => q{
+	snowflake.max_wait = '1min'
+	restart_after_crash = on
+	min_parallel_table_scan_size = 0
+	parallel_setup_cost = 0
+	parallel_tuple_cost = 0
+	max_parallel_workers_per_gather = 2
+	autovacuum = off
+});
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
+	CREATE TABLE thousand AS SELECT n FROM generate_series(1, 1000) n;
+	CREATE DATABASE other;
+	CREATE ROLE stranger LOGIN;
+});
+$node->safe_psql('other', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+my $first = $node->background_psql('postgres');
+my $mine = $node->background_psql('postgres', on_error_stop => 0);
+
+sub sql
+{
+	my ($sql) = @_;
+
+	return $node->safe_psql('postgres', $sql);
+}
+
+# How many transactions hold the frontier back.
+sub holders
+{
+	return sql('SELECT count(*) FROM snowflake_frontier_holders()');
+}
+
+# Does the frontier reach the newest ID?
+sub is_free
+{
+	my ($what) = @_;
+
+	is( sql(q{SELECT count(*) FROM snowflake_frontier_holders()})
+		  . sql(
+			q{SELECT ' ' || (s.frontier = s.last_id) || ' ' || s.frontier_lag FROM snowflake_status() s}
+		  ),
+		'0 true 00:00:00',
+		$what);
+	return;
+}
+
+# The complaint, and the answer
+sql(q{INSERT INTO events (what) VALUES ('before')});
+is_free('nobody holds the frontier back');
+$first->query_safe(q{BEGIN});
+my $early = $first->query_safe(
+	q{INSERT INTO events (what) VALUES ('early') RETURNING id});
+my $late = sql(q{INSERT INTO events (what) VALUES ('late') RETURNING id});
+cmp_ok($early, '<', $late, 'one mints first');
+is(sql('SELECT max(id) FROM events'), $late, 'and another one commits first');
+cmp_ok(sql('SELECT snowflake_frontier()'),
+	'<', $early, 'the frontier lies below what is not committed yet');
+is( sql(q{SELECT string_agg(what, ' ') FROM snowflake_tail(NULL::events, 0, 10)}),
+	'before',
+	'so nothing that was minted later is delivered yet');
+is( sql(q{SELECT pid = frontier_holder AND since <= now() AND oldest > frontier
+		FROM snowflake_status(), snowflake_frontier_holders()}),
+	't',
+	'it can be seen who holds it back');
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT pid IS NOT NULL, since, oldest FROM snowflake_frontier_holders()},
+		extra_params => [ '-U', 'stranger' ]),
+	't||',
+	'since when, and what that one may have minted, is not for everybody');
+$first->query_safe(q{COMMIT});
+is( sql(q{SELECT string_agg(what, ' ') FROM snowflake_tail(NULL::events, 0, 10)}),
+	'before early late',
+	'then they come in the order of their IDs');
+is_free('a commit frees it');
+
+# Who uses it in one statement takes the snapshot first, and misses a row.
+$first->query_safe(q{BEGIN});
+$first->query_safe(
+	q{INSERT INTO events (what) VALUES ('one statement'); SELECT pg_advisory_lock(1)}
+);
+$mine->query_until(
+	qr/start/, qq{
+\\echo start
+SELECT 'late: ' || count(*) FROM (SELECT pg_advisory_lock_shared(1) OFFSET 0) l, events
+	WHERE what = 'one statement' AND id <= snowflake_frontier();
+SELECT 'next: ' || count(*) FROM events
+	WHERE what = 'one statement' AND id <= snowflake_frontier();
+});
+SnowflakeTest::wait_until('the reader has its snapshot',
+	sub { sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'}) });
+$first->query_safe(q{COMMIT});
+$first->query_safe(q{SELECT pg_advisory_unlock(1)});
+like(
+	$mine->query_until(qr/next: \d/, ''),
+	qr/late: 0.*next: 1/s,
+	'a statement has its snapshot before it calls the function');
+$mine->query_safe(q{SELECT pg_advisory_unlock_all()});
+
+# How a transaction can mint and end, and how many hold the frontier then
+foreach my $case (
+	[ 'a mint that writes nothing', 'SELECT snowflake_next()', 1, 'COMMIT' ],
+	[ 'a rollback', 'SELECT snowflake_next()', 1, 'ROLLBACK' ],
+	[
+		'a savepoint that is rolled back',
+		'SAVEPOINT a; SELECT snowflake_next(); ROLLBACK TO a',
+		1,
+		'COMMIT'
+	],
+	[ 'an error', 'SELECT snowflake_next(); SELECT 1/0', 0, 'ROLLBACK' ],
+	[
+		'an error in a savepoint',
+		'SELECT snowflake_next(); SAVEPOINT a; SELECT 1/0',
+		1,
+		'ROLLBACK TO a; COMMIT'
+	],
+	[
+		'an exception that is caught',
+		q{DO $$ BEGIN PERFORM snowflake_next(); PERFORM 1/0; EXCEPTION WHEN division_by_zero THEN NULL; END $$},
+		1,
+		'COMMIT'
+	],
+	[
+		'a batch that a cursor reads',
+		'DECLARE c CURSOR FOR SELECT snowflake_next_batch(10000); FETCH 1 FROM c',
+		1,
+		'COMMIT'
+	],
+	[
+		'a cursor that outlives its transaction',
+		'DECLARE c CURSOR WITH HOLD FOR SELECT snowflake_next_batch(100); FETCH 1 FROM c',
+		1,
+		'COMMIT'
+	],
+	[ 'COPY', q{COPY events (what) FROM PROGRAM 'echo copied'}, 1, 'COMMIT' ],
+	[ 'an xid and no mint', 'SELECT pg_current_xact_id()', 0, 'COMMIT' ],
+	[ 'a snapshot and no mint', 'SELECT count(*) FROM events', 0, 'COMMIT' ])
+{
+	my ($name, $begin, $expected, $end) = @$case;
+
+	$mine->query("BEGIN; $begin");
+	is(holders(), $expected, "$name: $expected");
+	$mine->query($end);
+	$mine->query('CLOSE ALL');
+	is_free("$name: and then nobody");
+}
+
+# a new one, for the errors stick to the session
+$mine->quit;
+$mine = $node->background_psql('postgres', on_error_stop => 0);
+
+# A procedure that commits: a transaction of its own each time
+sql(
+	q{CREATE PROCEDURE twice() LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO events (what) VALUES ('first half');
+		COMMIT;
+		PERFORM pg_advisory_lock_shared(2);
+		PERFORM pg_advisory_unlock_shared(2);
+		INSERT INTO events (what) VALUES ('second half');
+	END $$});
+$first->query_safe('SELECT pg_advisory_lock(2)');
+$mine->query_until(qr/start/, "\\echo start\nCALL twice();\n");
+SnowflakeTest::wait_until('it has committed once',
+	sub { sql(q{SELECT count(*) FROM events WHERE what = 'first half'}) });
+is(holders(), 0, 'a procedure frees it when it commits');
+$first->query_safe('SELECT pg_advisory_unlock(2)');
+SnowflakeTest::wait_until('it has ended',
+	sub { sql(q{SELECT count(*) FROM events WHERE what = 'second half'}) });
+SnowflakeTest::wait_until('it is free', sub { holders() == 0 });
+
+# Parallel workers mint for their leader, which does not.
+foreach my $participates ('on', 'off')
+{
+	my $plan = "SET parallel_leader_participation = $participates";
+
+	sql(q{ALTER TABLE thousand SET (parallel_workers = 2); DROP TABLE IF EXISTS copied});
+	$mine->query_safe("$plan; BEGIN");
+	$mine->query_safe(
+		'CREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand');
+	is( $mine->query_safe(
+			q{SELECT h.pid = pg_backend_pid() AND h.oldest <= (SELECT min(id) FROM copied)
+				AND snowflake_frontier() < (SELECT min(id) FROM copied)
+				FROM snowflake_frontier_holders() h}),
+		't',
+		"parallel workers hold it back by their leader, which takes part: $participates");
+	sql('SELECT snowflake_next()');
+	$mine->query_safe('COMMIT');
+	is_free('until that commits');
+	is( sql(q{SELECT count(*) FROM snowflake_tail(NULL::copied, 0, NULL, 'id')}),
+		1000, 'then all they have minted is there');
+}
+
+# Other databases, and transactions of any kind that mint nothing
+my $elsewhere = $node->background_psql('other');
+$elsewhere->query_safe('BEGIN; SELECT snowflake_next()');
+$first->query_safe('BEGIN; SELECT pg_current_xact_id()');
+sql(q{INSERT INTO events (what) VALUES ('alone')});
+is_free('who mints in another database holds nothing here, nor does who idles');
+is( $node->safe_psql('other', 'SELECT count(*) FROM snowflake_frontier_holders()'),
+	1,
+	'but there');
+cmp_ok(
+	$node->safe_psql('other', 'SELECT snowflake_frontier()'),
+	'<',
+	sql('SELECT snowflake_frontier()'),
+	'there are two frontiers');
+$elsewhere->query_safe('COMMIT');
+$first->query_safe('COMMIT');
+
+# Another session of the same transaction's author is another transaction.
+SKIP:
+{
+	skip 'dblink is not installed', 2
+	  if $node->psql('postgres', 'CREATE EXTENSION dblink') != 0;
+	$mine->query_safe('BEGIN');
+	$mine->query_safe(
+		'SELECT dblink_exec('
+		  . q{format('host=%s port=%s dbname=postgres', split_part(current_setting('unix_socket_directories'), ',', 1), current_setting('port'))}
+		  . q{, $$INSERT INTO events (what) VALUES ('autonomous')$$)});
+	is_free('what is minted by dblink is committed by dblink');
+	is(sql(q{SELECT what FROM snowflake_tail(NULL::events, (SELECT max(id) - 1 FROM events), 1)}),
+		'autonomous', 'and delivered before the outer transaction ends');
+	$mine->query_safe('ROLLBACK');
+}
+
+# Backends that are told to end, leave, or are killed
+$mine->query_safe('BEGIN; SELECT snowflake_next()');
+is(holders(), 1, 'a transaction is open');
+sql('SELECT pg_terminate_backend(pid) FROM snowflake_frontier_holders()');
+SnowflakeTest::wait_until('it is gone', sub { holders() == 0 });
+is_free('a backend that is terminated frees it');
+eval { $mine->quit };
+$mine = $node->background_psql('postgres', on_error_stop => 0);
+$mine->query_safe('BEGIN; SELECT snowflake_next()');
+$mine->quit;
+SnowflakeTest::wait_until('it is gone', sub { holders() == 0 });
+is_free('so does a client that leaves');
+$mine = $node->background_psql('postgres', on_error_stop => 0);
+$mine->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('lost')});
+my $offset = -s $node->logfile;
+kill 'KILL', sql('SELECT pid FROM snowflake_frontier_holders()');
+$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
+SnowflakeTest::wait_for_mint($node, 'postgres');
+eval { $_->quit } foreach $mine, $first, $elsewhere;
+is_free('after a backend was killed, nothing is left of it');
+cmp_ok(sql('SELECT snowflake_frontier()'),
+	'>', sql('SELECT max(id) FROM events'), 'and the frontier goes on above');
+
+# A change of the node ID while a transaction is open: in this layout the node
+# stands above the sequence, so the order within a tick depends on it.
+foreach my $node_id (9, 3)
+{
+	$mine = $node->background_psql('postgres');
+	$mine->query_safe('BEGIN');
+	my $id = $mine->query_safe(
+		q{INSERT INTO events (what) VALUES ('node changes') RETURNING id});
+	$node->append_conf('postgresql.conf', "snowflake.node_id = $node_id");
+	$node->reload;
+	$node->poll_query_until('postgres',
+		"SELECT gate = 'open' AND node = $node_id FROM snowflake_status()")
+	  or die "gate does not open for node $node_id";
+	cmp_ok(sql('SELECT snowflake_frontier()'),
+		'<', $id, "node $node_id: what is open from before holds the frontier");
+	sql(q{INSERT INTO events (what) VALUES ('of the new node')});
+	cmp_ok(sql('SELECT snowflake_frontier()'),
+		'<', $id, 'also when the new node ID has minted');
+	$mine->query_safe('COMMIT');
+	is_free('until it is committed');
+	$mine->quit;
+}
+
+# While the gate was never opened nothing is known.
+$node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
+$node->append_conf('postgresql.conf', 'snowflake.max_wait = 0');
+$node->restart;
+is( SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_frontier()')
+	  ->{sqlstate},
+	'55000',
+	'a gate that was never opened is an error, as for a mint');
+is(sql('SELECT frontier IS NULL FROM snowflake_status()'),
+	't', 'and unknown to the status');
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 3');
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'open' FROM snowflake_status()})
+  or die "gate does not open";
+is( sql(
+		q{SELECT count(*) = (SELECT count(*) FROM events) FROM snowflake_tail(NULL::events, 0, NULL)}
+	),
+	't',
+	'an open one lets everything from before pass, before anything is minted');
+
+$node->stop;
+done_testing();

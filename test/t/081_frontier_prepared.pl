@@ -1,0 +1,201 @@
+# Prepared transactions hold the frontier back until they are committed or rolled
+# back: across crashes, restarts, promotions, and changes of the layout.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Cluster;
+use Test::More;
+
+my $primary = SnowflakeTest::new_node(
+	'primary',
+	init => { allows_streaming => 1 },
+	conf => q{
+	snowflake.max_wait = '1min'
+	max_prepared_transactions = 4
+	autovacuum = off
+});
+$primary->start;
+$primary->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
+	CREATE DATABASE other;
+});
+$primary->safe_psql('other', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($primary, 'postgres');
+
+my $node = $primary;
+
+sub sql
+{
+	my ($sql) = @_;
+
+	return $node->safe_psql('postgres', $sql);
+}
+
+# What is delivered to whoever starts from nothing.
+sub tail
+{
+	return sql(
+		q{SELECT string_agg(what, ' ') FROM snowflake_tail(NULL::events, 0, NULL)});
+}
+
+sub prepared
+{
+	return sql('SELECT count(*) FROM snowflake_frontier_holders() WHERE pid IS NULL');
+}
+
+# Insert a row in a transaction that is prepared; returns its ID.
+sub prepare
+{
+	my ($name) = @_;
+
+	return sql(
+		"BEGIN; INSERT INTO events (what) VALUES ('$name') RETURNING id; PREPARE TRANSACTION '$name'"
+	);
+}
+
+sql(q{INSERT INTO events (what) VALUES ('a')});
+prepare('b');
+sql(q{INSERT INTO events (what) VALUES ('c')});
+is(tail(), 'a', 'a prepared transaction holds the frontier back');
+is( sql(q{SELECT h.since <= p.prepared FROM snowflake_frontier_holders() h
+		JOIN pg_prepared_xacts p ON p.transaction = h.prepared WHERE p.gid = 'b'}),
+	't',
+	'it is named by its xid');
+is( sql(q{SELECT frontier < last_id AND frontier_holder IS NULL FROM snowflake_status()}),
+	't',
+	'and is nobody\'s process');
+sql(q{COMMIT PREPARED 'b'});
+is(tail(), 'a b c', 'until it is committed');
+is(prepared(), 0, 'then it is forgotten');
+prepare('d');
+sql(q{INSERT INTO events (what) VALUES ('e')});
+sql(q{ROLLBACK PREPARED 'd'});
+is(tail(), 'a b c e', 'or rolled back');
+
+# A transaction that cannot be prepared, and one that has not minted
+foreach my $case (
+	[ 'on temporary objects', 'CREATE TEMP TABLE x (); SELECT snowflake_next()', '0A000' ],
+	[ 'because of its name', 'SELECT snowflake_next()', '22023', 'x' x 1000 ],
+	[ 'without a mint', 'SELECT pg_current_xact_id()', '' ])
+{
+	my ($name, $what, $sqlstate, $gid) = @$case;
+
+	$gid = 'x' unless defined $gid;
+	is( SnowflakeTest::error_of($node, 'postgres',
+			"BEGIN; $what; PREPARE TRANSACTION '$gid'")->{sqlstate},
+		$sqlstate,
+		"PREPARE $name");
+	is(prepared(), 0, 'nothing is held');
+}
+sql(q{ROLLBACK PREPARED 'x'});
+
+# More than there may be, over and over
+foreach my $round (1 .. 3)
+{
+	prepare("$_") foreach 1 .. 4;
+	is( SnowflakeTest::error_of($node, 'postgres',
+			q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION '5'})->{sqlstate},
+		'53200',
+		'one too many fails for the server\'s reason');
+	is(prepared(), 4, 'the others hold');
+	sql("ROLLBACK PREPARED '$_'") foreach 1 .. 4;
+}
+is(prepared(), 0, 'and none is left');
+
+# By parallel workers only: PREPARE is the leader's
+sql(q{CREATE TABLE thousand AS SELECT n FROM generate_series(1, 1000) n;
+	ALTER TABLE thousand SET (parallel_workers = 2)});
+sql(q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+	SET parallel_leader_participation = off;
+	BEGIN; CREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand;
+	PREPARE TRANSACTION 'parallel'});
+is(prepared(), 1, 'IDs of parallel workers are held as well');
+sql(q{COMMIT PREPARED 'parallel'});
+is( sql(q{SELECT h.oldest IS NULL FROM (SELECT) x LEFT JOIN snowflake_frontier_holders() h ON true}),
+	't', 'until they are committed');
+
+# A standby takes over, or the server crashes or restarts; another database has
+# one too, which does not count here.
+my $f = prepare('f');
+$node->safe_psql('other',
+	q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'other'});
+sql(q{INSERT INTO events (what) VALUES ('g')});
+my $g = prepare('h');
+sql(q{INSERT INTO events (what) VALUES ('i')});
+my $held = sql('SELECT snowflake_frontier()');
+
+$primary->backup('base');
+foreach my $how ('immediate', 'fast')
+{
+	$node->stop($how);
+	$node->start;
+	SnowflakeTest::wait_for_mint($node, 'postgres');
+	is(tail(), 'a b c e', "after stop $how the frontier is where it was");
+	is(sql('SELECT snowflake_frontier()'), $held, 'exactly');
+	is(prepared(), 2, 'both are known');
+	is( sql(q{SELECT string_agg(p.gid, ' ' ORDER BY h.oldest) FROM snowflake_frontier_holders() h
+			JOIN pg_prepared_xacts p ON p.transaction = h.prepared}),
+		'f h',
+		'by their xids');
+}
+sql('CHECKPOINT');
+$node->stop('immediate');
+$node->start;
+SnowflakeTest::wait_for_mint($node, 'postgres');
+is(sql('SELECT snowflake_frontier()'),
+	$held, 'also when they had been written to disk before the crash');
+
+# The first who asks after a start may be another PREPARE.
+$node->restart;
+prepare('j');
+is(prepared(), 3, 'a PREPARE that comes first does not hide the others');
+sql(q{ROLLBACK PREPARED 'j'});
+
+# Another layout: what is held is an ID.
+$node->append_conf('postgresql.conf', q{snowflake.layout = 'time:42 node:10 sequence:11 epoch:2010-11-04T01:42:54.657Z'});
+$node->restart;
+is(sql('SELECT snowflake_accept_layout()'), '', 'the layout is another one');
+is(prepared(), 2, 'they still hold');
+cmp_ok(sql('SELECT snowflake_frontier()'), '<', $f, 'below their IDs');
+sql(q{COMMIT PREPARED 'f'});
+cmp_ok(sql('SELECT snowflake_frontier()'), '<', $g, 'one is left');
+sql(q{COMMIT PREPARED 'h'});
+is(prepared(), 0, 'none is left');
+$primary->stop;
+
+# A standby that is promoted
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base');
+$standby->set_standby_mode;
+$standby->start;
+foreach my $call ('snowflake_frontier()', 'snowflake_frontier_holders()',
+	'snowflake_tail(NULL::events, 0, 1)')
+{
+	my $error =
+	  SnowflakeTest::error_of($standby, 'postgres', "SELECT $call");
+	my ($name) = $call =~ /(\w+)/;
+
+	is($error->{sqlstate}, '25006', "a standby refuses $name()");
+	is( $error->{message},
+		"cannot execute $name() during recovery",
+		'as nextval() is refused');
+}
+is( $standby->safe_psql('postgres', 'SELECT frontier IS NULL FROM snowflake_status()'),
+	't', 'its status knows none');
+$standby->promote;
+SnowflakeTest::wait_for_mint($standby, 'postgres');
+$node = $standby;
+is(tail(), 'a b c e', 'a promoted standby knows the prepared transactions');
+is(sql('SELECT snowflake_frontier()'), $held, 'and how far the frontier is');
+sql(q{COMMIT PREPARED 'f'});
+is(tail(), 'a b c e f g', 'one is committed');
+sql(q{COMMIT PREPARED 'h'});
+is(tail(), 'a b c e f g h i', 'both are committed');
+
+done_testing();

@@ -1,0 +1,186 @@
+# The moments at which the frontier could pass a row, forced by injection points:
+# between a mint and the end of its statement, between the reading of the
+# frontier and the snapshot, and while a commit waits for a synchronous standby.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+my $node = SnowflakeTest::new_node(
+	'main',
+	init => { allows_streaming => 1 },
+	conf => q{
+	snowflake.max_wait = '5min'
+	max_prepared_transactions = 5
+	autovacuum = off
+});
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
+});
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+sub sql
+{
+	my ($sql) = @_;
+
+	return $node->safe_psql('postgres', $sql);
+}
+
+# What is delivered to whoever starts from nothing
+sub tail
+{
+	return sql(
+		q{SELECT coalesce(string_agg(what, ' '), '') FROM snowflake_tail(NULL::events, 0, NULL)});
+}
+
+# Start a statement that will have to wait; the session runs on.
+sub start
+{
+	my ($statement) = @_;
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+	$session->query_until(qr/started/, "\\echo started\n$statement;\n\\echo ended\n");
+	return $session;
+}
+
+sub finish
+{
+	my ($session) = @_;
+
+	$session->query_until(qr/ended/, '');
+	$session->quit;
+	return;
+}
+
+sub wait_for_event
+{
+	my ($event) = @_;
+
+	$node->poll_query_until('postgres',
+		"SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = '$event'")
+	  or die "nobody waits at $event";
+	return;
+}
+
+# A commit that waits for its standby is not visible, and may be for long.
+sql(q{INSERT INTO events (what) VALUES ('before')});
+sql(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT current_setting('synchronous_standby_names') = 'nobody'})
+  or die "settings are not reloaded";
+my $writer = start(q{INSERT INTO events (what) VALUES ('waits')});
+wait_for_event('SyncRep');
+sql(q{SET synchronous_commit = local; INSERT INTO events (what) VALUES ('after')});
+is( sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
+	'before after',
+	'a commit that waits for its standby is not visible, a later one is');
+is(tail(), 'before', 'the frontier does not pass it');
+my $preparer =
+  start(q{BEGIN; INSERT INTO events (what) VALUES ('prepared'); PREPARE TRANSACTION 'p'});
+$node->poll_query_until('postgres',
+	q{SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'SyncRep'})
+  or die "nothing is prepared";
+is( sql(q{SELECT count(*) FROM snowflake_frontier_holders()}),
+	'3', 'while it is being prepared, a transaction holds twice');
+sql(q{ALTER SYSTEM RESET synchronous_standby_names});
+$node->reload;
+finish($writer);
+finish($preparer);
+is(tail(), 'before waits after', 'when it is over, the row is there');
+sql(q{COMMIT PREPARED 'p'});
+is(tail(), 'before waits after prepared', 'and so is what was prepared');
+
+if ($node->psql('postgres',
+		q{CREATE EXTENSION injection_points; SELECT injection_points_attach('test', 'notice'), injection_points_detach('test')}
+	) != 0)
+{
+	note 'the server has no injection points, or the extension of that name is not installed';
+	done_testing();
+	exit;
+}
+
+sub attach
+{
+	my ($point) = @_;
+
+	sql("SELECT injection_points_attach('$point', 'wait')");
+	return;
+}
+
+sub release
+{
+	my ($point) = @_;
+
+	sql("SELECT injection_points_detach('$point'), injection_points_wakeup('$point')");
+	return;
+}
+
+# Around the compare-and-swap
+sql('TRUNCATE events');
+foreach my $point ('snowflake-mint', 'snowflake-mint-locked', 'snowflake-minted')
+{
+	attach($point);
+	my $mint = start("INSERT INTO events (what) VALUES ('$point')");
+	wait_for_event($point);
+	sql("SELECT injection_points_detach('$point')");
+	sql(q{INSERT INTO events (what) VALUES ('overtakes')});
+	is(sql(q{SELECT count(*) FROM snowflake_frontier_holders()}),
+		1, "$point: the slot is filled");
+
+	# if what stands still has its ID, the other's must not be delivered yet
+	my $delivered = tail();
+	sql("SELECT injection_points_wakeup('$point')");
+	finish($mint);
+	is( substr(
+			sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
+			0, length $delivered),
+		$delivered,
+		'what was delivered before comes first');
+	sql('TRUNCATE events');
+}
+
+# Between the frontier and the snapshot
+sql(q{INSERT INTO events (what) VALUES ('first')});
+my $open = $node->background_psql('postgres');
+$open->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('open')});
+attach('snowflake-tail');
+my $reader = start(q{SELECT string_agg(what, ' ') FROM snowflake_tail(NULL::events, 0, NULL)});
+wait_for_event('snowflake-tail');
+sql(q{INSERT INTO events (what) VALUES ('later')});
+$open->query_safe('COMMIT');
+$open->quit;
+release('snowflake-tail');
+like($reader->query_until(qr/ended/, ''),
+	qr/^first$/m, 'what commits after the frontier was read is left for the next time');
+$reader->quit;
+is(tail(), 'first open later', 'which delivers it in order');
+
+# A row that commits after the frontier's reader has taken note of "last"
+sql('TRUNCATE events');
+attach('snowflake-frontier');
+$open = $node->background_psql('postgres');
+$open->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('open')});
+$reader = start(q{SELECT string_agg(what, ' ') FROM snowflake_tail(NULL::events, 0, NULL)});
+wait_for_event('snowflake-frontier');
+my $early = $node->background_psql('postgres');
+$early->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('early')});
+sql(q{INSERT INTO events (what) VALUES ('late')});
+$open->query_safe('COMMIT');
+release('snowflake-frontier');
+like($reader->query_until(qr/ended/, ''),
+	qr/^open$/m, 'a slot that is cleared after "last" was read is as good as none');
+$reader->quit;
+$early->query_safe('COMMIT');
+is(tail(), 'open early late', 'and nothing else was passed');
+$_->quit foreach $open, $early;
+
+$node->stop;
+done_testing();

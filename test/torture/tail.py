@@ -1,0 +1,491 @@
+"""The campaign of the frontier.  Started by run.sh, which prepares the private installation.
+
+Writers mint, dawdle, and commit, or not; backends and servers are killed, and the synchronous standby is cut off, so that
+commits hang.  Meanwhile readers tail the table.  At the end each must have delivered every row once, in the order of the
+IDs, and none that is not there.
+
+With --compare there are no faults but transactions that idle: it measures how late rows are delivered, by whom.
+"""
+
+import argparse
+import os
+import random
+import signal
+import statistics
+import sys
+import threading
+import time
+import traceback
+
+import psycopg2
+import psycopg2.errors
+
+from servers import Backup, Down, Server, Site, wait_for
+
+WRITERS = 16
+PAUSE_S = 0.05
+
+SCHEMA = """
+CREATE EXTENSION snowflake;
+CREATE TABLE events (
+    id snowflake PRIMARY KEY DEFAULT snowflake_next(),
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    writer int
+);
+CREATE INDEX ON events (xid, id);
+CREATE TABLE frontiers (node int PRIMARY KEY, up_to snowflake NOT NULL);
+CREATE TABLE seeds AS SELECT n FROM generate_series(1, 200) n;
+ALTER TABLE seeds SET (parallel_workers = 2);
+CREATE TABLE unrelated ();
+CREATE DATABASE elsewhere;
+"""
+
+PARALLEL = """
+SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0; SET LOCAL min_parallel_table_scan_size = 0;
+SET LOCAL parallel_leader_participation = off;
+CREATE TEMP TABLE minted ON COMMIT DROP AS SELECT snowflake_next() AS id FROM seeds;
+INSERT INTO events (id, writer) SELECT id, %(writer)s FROM minted;
+"""
+
+CAUGHT = """
+DO $$
+BEGIN
+    INSERT INTO events (writer) VALUES (%(writer)s);
+    PERFORM 1 / 0;
+EXCEPTION WHEN division_by_zero THEN
+    INSERT INTO events (writer) VALUES (%(writer)s);
+END $$
+"""
+
+
+class TailedServer(Server):
+    def configure(self, **options):
+        super().configure(**options)
+        lines = {'max_prepared_transactions': '30', 'synchronous_commit': 'on', 'max_connections': '60',
+                 'max_worker_processes': '24', 'max_parallel_workers': '16', 'hot_standby_feedback': 'on',
+                 'deadlock_timeout': '10s', 'archive_mode': 'off'}
+        with open(os.path.join(self.data, 'torture.conf'), 'a') as f:
+            f.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
+
+
+    def bring_up_standby(self, timeout=60):
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            if self.start(must=False):
+                return
+        raise Down(f'server {self.number} is not up after {timeout} s, see {self.log}')
+
+
+class Campaign:
+    """What all threads share."""
+
+    def __init__(self, options):
+        self.options = options
+        self.site = Site(options.work, options.bindir, 'snowflake', False, False)
+        self.primary = None
+        self.standby = None
+        self.writing = True
+        self.reading = True
+        self.counts = {}
+        self.errors = {}
+        self.committed_at = {}      # ID -> monotonic time at which its commit returned, for --compare
+        self.lock = threading.Lock()
+
+    def count(self, what, by=1):
+        with self.lock:
+            self.counts[what] = self.counts.get(what, 0) + by
+
+    def count_error(self, error):
+        with self.lock:
+            name = type(error).__name__
+            self.errors[name] = self.errors.get(name, 0) + 1
+
+    def set_up(self):
+        self.primary = TailedServer(self.site, 0)
+        self.primary.initdb()
+        self.primary.configure()
+        self.primary.start()
+        for statement in SCHEMA.split(';\n'):
+            if statement.strip():
+                self.primary.query(statement)
+        wait_for(lambda: self.minted_once(), 30, 'the server does not mint')
+        if self.options.compare:
+            return
+        self.standby = TailedServer(self.site, 1)
+        Backup(self.primary).copy_to(self.standby)
+        self.standby.configure(follow=self.primary)
+        with open(os.path.join(self.standby.data, 'standby.signal'), 'w'):
+            pass
+        self.standby.start()
+        self.primary.configure(sync=True)
+        self.primary.reload()
+
+    def minted_once(self):
+        try:
+            return self.primary.query('SELECT snowflake_next()') is not None
+        except psycopg2.Error:
+            return False
+
+    def persist(self, target, *arguments):
+        """Run something that loses its server now and then, again and again."""
+        def loop():
+            while self.writing if target.__name__ == 'write' else self.reading:
+                try:
+                    target(*arguments)
+                except psycopg2.Error as error:
+                    self.count_error(error)
+                    time.sleep(0.05)
+                except Exception:       # the verdict on the rest is still wanted
+                    traceback.print_exc()
+                    self.count('broken threads')
+                    return
+        thread = threading.Thread(target=loop, daemon=True)
+        thread.start()
+        return thread
+
+
+class Writer:
+    """Transactions of all kinds.  Some are left to whoever cleans up."""
+
+    def __init__(self, campaign, number):
+        self.campaign = campaign
+        self.number = number
+        self.rng = random.Random(f'{campaign.options.seed} {number}')
+        self.gids = 0
+
+    def write(self):
+        conn = self.campaign.primary.connect()
+        try:
+            with conn.cursor() as cur:
+                cur.execute('SET application_name = writer')
+                for _ in range(self.rng.randrange(1, 200)):
+                    if not self.campaign.writing:
+                        return
+                    self.transaction(cur)
+        finally:
+            conn.close()
+
+    def pause(self):
+        time.sleep(self.rng.expovariate(1 / PAUSE_S) if self.rng.random() < 0.7 else 0)
+
+    def insert(self, cur, rows=1):
+        cur.execute('INSERT INTO events (writer) SELECT %s FROM generate_series(1, %s) RETURNING id',
+                    (self.number, rows))
+        return [int(row[0]) for row in cur.fetchall()]
+
+    def transaction(self, cur):
+        kinds = ['plain'] * 6 if self.campaign.options.compare else [
+            'plain', 'plain', 'several', 'savepoint', 'roll back', 'caught', 'batch', 'mint only', 'prepare', 'parallel',
+            'leave']
+        kind = self.rng.choice(kinds)
+        ids = []
+        cur.execute('BEGIN')
+        if kind == 'plain':
+            ids = self.insert(cur)
+        elif kind == 'several':
+            for _ in range(self.rng.randrange(2, 6)):
+                self.insert(cur, self.rng.randrange(1, 4))
+                self.pause()
+        elif kind == 'savepoint':
+            self.insert(cur, self.rng.randrange(0, 2))
+            cur.execute('SAVEPOINT a')
+            self.insert(cur)
+            self.pause()
+            cur.execute(self.rng.choice(('ROLLBACK TO a', 'RELEASE a')))
+            self.insert(cur, self.rng.randrange(0, 2))
+        elif kind == 'roll back':
+            self.insert(cur)
+        elif kind == 'caught':
+            cur.execute(CAUGHT, {'writer': self.number})
+        elif kind == 'batch':
+            cur.execute('INSERT INTO events (id, writer) SELECT id, %s FROM snowflake_next_batch(20) id', (self.number,))
+        elif kind == 'mint only':
+            cur.execute('SELECT snowflake_next()')
+        elif kind == 'parallel':
+            cur.execute(PARALLEL, {'writer': self.number})
+        elif kind in ('prepare', 'leave'):
+            self.insert(cur, 2)
+        self.pause()
+        if kind == 'prepare':
+            self.prepare(cur)
+        elif kind == 'leave':
+            # half of them by closing the session, half by an error
+            if self.rng.random() < 0.1:
+                raise psycopg2.OperationalError('left')
+            cur.execute('ROLLBACK')
+        else:
+            cur.execute('ROLLBACK' if kind == 'roll back' else 'COMMIT')
+            if self.campaign.options.compare:
+                now = time.monotonic()
+                for one in ids:
+                    self.campaign.committed_at[one] = now
+        self.campaign.count(kind)
+        self.pause()
+
+    def prepare(self, cur):
+        self.gids += 1
+        gid = f'{self.number} {self.gids} {self.rng.random()}'
+        cur.execute('PREPARE TRANSACTION %s', (gid,))
+        if self.rng.random() < 0.1:
+            return      # somebody else will finish it
+        self.pause()
+        cur.execute(self.rng.choice(('COMMIT', 'COMMIT', 'ROLLBACK')) + ' PREPARED %s', (gid,))
+
+
+class Reader:
+    """Delivers rows in the order of their IDs, from where it has been."""
+
+    def __init__(self, campaign, name, where):
+        self.campaign = campaign
+        self.name = name
+        self.where = where          # 'primary' or 'standby'
+        self.delivered = []
+        self.reached = 0            # all up to it is delivered
+        self.at = []                # monotonic times, for --compare
+        self.position = (0, 0)      # of the reader that goes by xid
+
+    def read(self):
+        conn = getattr(self.campaign, self.where).connect()
+        try:
+            with conn.cursor() as cur:
+                while self.campaign.reading:
+                    rows = getattr(self, 'by_' + self.name)(cur)
+                    now = time.monotonic()
+                    self.delivered += rows
+                    self.reached = max(rows[-1:] + [self.reached])
+                    self.at += [now] * len(rows)
+                    if len(rows) < 100:
+                        time.sleep(0.01)
+        finally:
+            conn.close()
+
+    def rows(self, cur, sql, *args):
+        cur.execute(sql, args)
+        return [int(row[0]) for row in cur.fetchall()]
+
+    def rows_up_to(self, cur, up_to):
+        """Goes on from the frontier and not only from the last row, which is as good."""
+        rows = self.rows(cur, 'SELECT id FROM events WHERE id > %s AND id <= %s ORDER BY id LIMIT 100',
+                         self.reached, up_to)
+        if len(rows) < 100:
+            self.reached = max(self.reached, up_to)
+        return rows
+
+    def by_frontier(self, cur):
+        cur.execute('SELECT snowflake_frontier()::bigint')
+        return self.rows_up_to(cur, cur.fetchone()[0])
+
+    def by_tail(self, cur):
+        return self.rows(cur, 'SELECT id FROM snowflake_tail(NULL::events, %s, 100)', self.reached)
+
+    def by_stored(self, cur):
+        cur.execute('SELECT up_to::bigint FROM frontiers WHERE node = 1')
+        row = cur.fetchone()
+        return self.rows_up_to(cur, row[0]) if row else []
+
+    # what others do, and how not to do it
+
+    def by_max(self, cur):
+        return self.rows(cur, 'SELECT id FROM events WHERE id > %s ORDER BY id LIMIT 100', self.reached)
+
+    def by_statement(self, cur):
+        return self.rows(cur, """WITH up_to AS MATERIALIZED (SELECT snowflake_frontier() AS id)
+            SELECT e.id FROM events e, up_to WHERE e.id > %s AND e.id <= up_to.id ORDER BY e.id LIMIT 100""", self.reached)
+
+    def by_xmin(self, cur):
+        cur.execute("""SELECT id, xid::text::bigint FROM events
+            WHERE (xid, id) > (%s::text::xid8, %s) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY xid, id LIMIT 100""", self.position)
+        rows = cur.fetchall()
+        if rows:
+            self.position = (rows[-1][1], rows[-1][0])
+        return [int(row[0]) for row in rows]
+
+
+class Storer:
+    """Stores the frontier for the standby, by ordinary transactions."""
+
+    def __init__(self, campaign):
+        self.campaign = campaign
+
+    def store(self):
+        conn = self.campaign.primary.connect()
+        try:
+            with conn.cursor() as cur:
+                cur.execute('SET synchronous_commit = local')
+                while self.campaign.reading:
+                    cur.execute("""INSERT INTO frontiers SELECT 1, f FROM snowflake_frontier() f WHERE f IS NOT NULL
+                        ON CONFLICT (node) DO UPDATE SET up_to = excluded.up_to""")
+                    time.sleep(0.05)
+        finally:
+            conn.close()
+
+
+class Faults:
+    def __init__(self, campaign):
+        self.campaign = campaign
+        self.rng = random.Random(campaign.options.seed)
+
+    def backends(self):
+        return [row[0] for row in self.campaign.primary.query(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'writer' AND state <> 'idle'")]
+
+    def terminate(self):
+        for pid in self.rng.sample(self.backends(), 2):
+            self.campaign.primary.query('SELECT pg_terminate_backend(%s)', (pid,))
+
+    def kill_backend(self):
+        os.kill(self.rng.choice(self.backends()), signal.SIGKILL)
+        time.sleep(0.2)
+        self.campaign.primary.bring_up()
+
+    def kill_server(self):
+        self.campaign.primary.stop(self.rng.choice(('kill', 'immediate', 'fast')))
+        self.campaign.primary.bring_up()
+
+    def cut_off(self):
+        """Commits hang until the standby is back, some until they are told to go on without it."""
+        self.campaign.standby.stop('immediate')
+        time.sleep(self.rng.uniform(0.5, 2))
+        for pid in self.rng.sample(self.backends(), 1):
+            self.campaign.primary.query('SELECT pg_cancel_backend(%s)', (pid,))
+        time.sleep(self.rng.uniform(0, 1))
+        if self.rng.random() < 0.3:
+            self.kill_server()
+        self.campaign.standby.bring_up_standby()
+
+    def finish_prepared(self):
+        for (gid,) in self.campaign.primary.query(
+                "SELECT gid FROM pg_prepared_xacts WHERE prepared < now() - interval '3 s'"):
+            try:
+                self.campaign.primary.query(self.rng.choice(('COMMIT', 'ROLLBACK')) + ' PREPARED %s', (gid,))
+            except psycopg2.Error as error:
+                self.campaign.count_error(error)
+
+    def inject(self, until):
+        faults = (self.terminate, self.kill_backend, self.kill_server, self.cut_off)
+        while time.monotonic() < until:
+            time.sleep(self.rng.uniform(1, 3))
+            fault = self.rng.choice(faults)
+            try:
+                fault()
+                self.campaign.count('fault: ' + fault.__name__)
+                self.finish_prepared()
+            except (psycopg2.Error, ValueError, ProcessLookupError, IndexError) as error:
+                self.campaign.count_error(error)
+                self.campaign.primary.bring_up()
+
+
+def idle(campaign, until):
+    """One transaction that has nothing to do with it, in this database for a minute, then one in another."""
+    for dbname, statement in (('postgres', 'INSERT INTO unrelated DEFAULT VALUES'),
+                              ('elsewhere', 'CREATE TABLE unrelated ()')):
+        time.sleep(10)
+        conn = campaign.primary.connect(dbname)
+        with conn.cursor() as cur:
+            cur.execute('BEGIN')
+            cur.execute(statement)
+            time.sleep(60)
+            cur.execute('ROLLBACK')
+        conn.close()
+    time.sleep(max(0, until - time.monotonic()))
+
+
+def judge(campaign, readers):
+    """What went wrong, for each reader: a list of texts."""
+    there = {int(row[0]) for row in campaign.primary.query('SELECT id FROM events')}
+    wrong = []
+    print(f'rows: {len(there)}')
+    for reader in readers:
+        delivered = set(reader.delivered)
+        ascending = reader.name == 'xmin' or all(a < b for a, b in zip(reader.delivered, reader.delivered[1:]))
+        missed, phantoms = len(there - delivered), len(delivered - there)
+        twice = len(reader.delivered) - len(delivered)
+        line = (f'  {reader.name + " on " + reader.where:20} {len(reader.delivered):8} delivered, {missed} missed,'
+                f' {phantoms} that are not there, {twice} twice' + ('' if ascending else ', OUT OF ORDER'))
+        if campaign.options.compare:
+            delays = [max(0, at - campaign.committed_at[one]) * 1000
+                      for one, at in zip(reader.delivered, reader.at) if one in campaign.committed_at]
+            line += f', delay {statistics.median(delays):.0f} ms at the median, {max(delays):.0f} ms at worst'
+        print(line)
+        if missed or phantoms or twice or not ascending:
+            wrong.append(reader.name)
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--work', required=True)
+    parser.add_argument('--bindir', required=True)
+    parser.add_argument('--generator')
+    parser.add_argument('--small-disks', action='store_true')
+    parser.add_argument('--minutes', type=float, default=1)
+    parser.add_argument('--seed', type=int, default=None)
+    parser.add_argument('--reader', help='another one: max, statement')
+    parser.add_argument('--compare', action='store_true')
+    options = parser.parse_args()
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(1 << 31)
+    with open(os.path.join(options.work, 'campaign.pid'), 'w') as f:
+        f.write(str(os.getpid()))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    campaign = Campaign(options)
+    broken = None
+    try:
+        campaign.set_up()
+        writers = [Writer(campaign, n) for n in range(WRITERS)]
+        if options.compare:
+            readers = [Reader(campaign, name, 'primary') for name in ('max', 'xmin', 'frontier', 'tail')]
+        else:
+            readers = [Reader(campaign, 'frontier', 'primary'), Reader(campaign, 'tail', 'primary'),
+                       Reader(campaign, 'stored', 'standby')]
+        if options.reader:
+            readers.append(Reader(campaign, options.reader, 'primary'))
+        threads = [campaign.persist(reader.read) for reader in readers]
+        threads.append(campaign.persist(Storer(campaign).store))
+        write_threads = [campaign.persist(writer.write) for writer in writers]
+        until = time.monotonic() + options.minutes * 60
+        try:
+            if options.compare:
+                idle(campaign, until)
+            else:
+                Faults(campaign).inject(until)
+        except Down as error:
+            broken = str(error)
+
+        # all end, then the readers have some time for the rest
+        campaign.writing = False
+        for thread in write_threads:
+            thread.join(60)
+        campaign.primary.bring_up()
+        for (gid,) in campaign.primary.query('SELECT gid FROM pg_prepared_xacts'):
+            campaign.primary.query('COMMIT PREPARED %s', (gid,))
+        newest = campaign.primary.query('SELECT coalesce(max(id), 0) FROM events')[0][0]
+        try:
+            wait_for(lambda: all(reader.reached >= newest for reader in readers if reader.name != 'xmin'), 60,
+                     'the readers do not arrive')
+        except Down as error:
+            broken = broken or str(error)
+        time.sleep(0.5)
+        campaign.reading = False
+        for thread in threads:
+            thread.join(30)
+        print(f'\nseed {options.seed}, {options.minutes:g} minutes')
+        print('  ' + ', '.join(f'{what} {count}' for what, count in sorted(campaign.counts.items())))
+        print('  errors: ' + ', '.join(f'{what} {count}' for what, count in sorted(campaign.errors.items())))
+        wrong = judge(campaign, readers)
+    finally:
+        campaign.site.stop_all()
+    if campaign.counts.get('broken threads'):
+        broken = broken or 'a thread is broken'
+    if broken:
+        print(f'BROKEN OFF: {broken}')
+    if options.compare:
+        wrong = [name for name in wrong if name not in ('max',)]
+    print('violations: ' + (', '.join(wrong) or 'none'))
+    sys.stdout.flush()
+    os._exit(1 if wrong or broken else 0)
+
+
+if __name__ == '__main__':
+    main()
