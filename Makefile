@@ -55,7 +55,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 # test/run.sh starts one.
 REGRESS = setup type bigint layout vectors decode mint timerange encode explain convert tail
 REGRESS_OPTS = --inputdir=test --encoding=UTF8
-ISOLATION = concurrent_keys session_order
+ISOLATION = concurrent_keys frontier session_order
 ISOLATION_OPTS = --inputdir=test --outputdir=.
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl

@@ -117,7 +117,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	lead_usec = snowflake_position_time(layout, view.last) -
 		snowflake_corrected_clock();
 	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) +
-		snowflake_early_usec(layout))
+		snowflake_early_usec())
 		ereport(WARNING,
 				errmsg("the snowflake generator is now %s ahead of the clock",
 					   snowflake_duration(lead_usec)),
@@ -213,9 +213,13 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 	snowflake_require_generator("snowflake_accept_clock()");
 	PreventCommandDuringRecovery("snowflake_accept_clock()");
 
-	/* the keeper may not have seen the jump yet, so it is asked in any case */
+	/*
+	 * The keeper may not have seen the jump yet, so it is asked in any case.
+	 * A look that is under way has not heard of it, but the next one has.
+	 */
 	looks = snowflake_looks();
-	while (snowflake_looks() == looks || snowflake_clock_jump(&jump_usec, &lasted_usec))
+	while (snowflake_looks() < looks + 2 ||
+		   snowflake_clock_jump(&jump_usec, &lasted_usec))
 	{
 		CHECK_FOR_INTERRUPTS();
 		snowflake_request(SNOWFLAKE_WANT_CLOCK);
@@ -244,14 +248,14 @@ check_reset(int32 node, const SnowflakeView *view)
 				errdetail("The node ID is %d.", view->node),
 				errhint("Set snowflake.node_id to %d, reload the configuration, and call snowflake_reset() again.",
 						node));
-	if (last_time - now <= USECS_PER_MINUTE)
+	if (last_time - now <= SNOWFLAKE_RESET_LEAD_USEC)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("the snowflake generator is not ahead of the clock by more than a minute"),
 				errdetail("It is ahead by %s.",
 						  snowflake_duration(Max(last_time - now, 0))));
 	if (!snowflake_is_untouched(view) ||
-		snowflake_position_time(layout, view->own_last) > now)
+		snowflake_position_time(layout, Max(view->own_last, view->floor)) > now)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("node ID %d may have minted snowflakes that are ahead of the clock",
@@ -279,16 +283,18 @@ snowflake_reset(PG_FUNCTION_ARGS)
 	ask_until_open("snowflake_reset()", SNOWFLAKE_WANT_GATE, ends);
 
 	snowflake_generator_view(&view);
-	check_reset(node, &view);
 	before = view.last;
-	while (view.gate != GATE_OPEN || view.last >= before)
+	do
 	{
+		/* it may be another node ID by now, or have minted */
+		if (view.gate == GATE_OPEN)
+			check_reset(node, &view);
 		CHECK_FOR_INTERRUPTS();
-		snowflake_request(SNOWFLAKE_WANT_RESET);
+		snowflake_request_reset(node);
 		if (!snowflake_wait_for_keeper(ends))
 			no_answer_error("snowflake_reset()");
 		snowflake_generator_view(&view);
-	}
+	} while (view.gate != GATE_OPEN || view.last >= before);
 	ConditionVariableCancelSleep();
 
 	ereport(NOTICE,

@@ -73,6 +73,7 @@ typedef struct ClockMemory
 	int64		ahead_usec;		/* of steps back, what is not worn off */
 	int64		jumped_to_usec; /* "offset" after the jump that is coasted
 								 * through */
+	TimestampTz newest;			/* the newest ID's time at that look */
 
 	/*
 	 * The jump that is not believed, 0 if there is none, and when it was
@@ -149,7 +150,8 @@ jump_lasted(int64 boot_usec)
 
 /* The clock has moved by this much since the last look, and is believed. */
 static void
-believe_step(const SnowflakeLook *look, int64 moved_usec, SnowflakeVerdict *verdict)
+believe_step(const SnowflakeLook *look, TimestampTz newest, int64 moved_usec,
+			 SnowflakeVerdict *verdict)
 {
 	int64		elapsed_usec = look->boot_usec - memory->looked_usec;
 
@@ -160,19 +162,25 @@ believe_step(const SnowflakeLook *look, int64 moved_usec, SnowflakeVerdict *verd
 		verdict->lasted_usec = jump_lasted(look->boot_usec);
 		set_jump(0);
 	}
-	else if (Abs(moved_usec) > STEP_USEC(elapsed_usec, look->precision_usec))
+	else if (i64abs(moved_usec) > STEP_USEC(elapsed_usec, look->precision_usec))
 	{
 		verdict->news = CLOCK_STEPPED;
 		verdict->moved_usec = moved_usec;
 	}
 
 	/*
-	 * A step ahead takes back one that was added before.  What is slow is not
-	 * added: a mint waits less for it than it would take to wear off.
+	 * A step ahead takes back one that was added before, but for what mints
+	 * have used of both until this look: they would have to wait for that.
+	 * What is slow is not added: a mint waits less for it than it would take
+	 * to wear off.
 	 */
 	memory->ahead_usec = Max(memory->ahead_usec - elapsed_usec / WEAR_DIVISOR, 0);
-	if (moved_usec > 0 || verdict->news != CLOCK_NO_NEWS)
-		memory->ahead_usec = Max(memory->ahead_usec - moved_usec, 0);
+	if (moved_usec > 0)
+		memory->ahead_usec = Max(memory->ahead_usec - moved_usec,
+								 Min(memory->ahead_usec, newest - look->wall));
+	else if (verdict->news != CLOCK_NO_NEWS)
+		memory->ahead_usec -= moved_usec;
+	memory->ahead_usec = Max(memory->ahead_usec, 0);
 	memory->ahead_usec = Min(memory->ahead_usec,
 							 snowflake_max_jump_ms * INT64CONST(1000));
 	memory->offset_usec += moved_usec;
@@ -180,8 +188,9 @@ believe_step(const SnowflakeLook *look, int64 moved_usec, SnowflakeVerdict *verd
 
 /*
  * Judge the wall clock by a look at both clocks.  With "accept" it is believed,
- * whatever it says.  So is a jump that leads no further ahead than IDs have been:
- * "newest" is the time of the newest.  Only the keeper.
+ * whatever it says.  So is a jump that leads no further ahead than IDs had been at
+ * the last look, before it could have misled them: "newest" is the time of the
+ * newest.  Only the keeper.
  */
 SnowflakeVerdict
 snowflake_judge(const SnowflakeLook *look, TimestampTz newest, bool accept)
@@ -199,10 +208,10 @@ snowflake_judge(const SnowflakeLook *look, TimestampTz newest, bool accept)
 	}
 
 	moved_usec = offset_usec - memory->offset_usec;
-	if (Abs(moved_usec) <= max_jump_usec)
-		believe_step(look, moved_usec, &verdict);
+	if (i64abs(moved_usec) <= max_jump_usec)
+		believe_step(look, newest, moved_usec, &verdict);
 	else if (get_jump() == 0 ||
-			 Abs(offset_usec - memory->jumped_to_usec) > max_jump_usec)
+			 i64abs(offset_usec - memory->jumped_to_usec) > max_jump_usec)
 	{
 		/* a jump, or another one: it has yet to last */
 		verdict.news = CLOCK_JUMPED;
@@ -214,7 +223,7 @@ snowflake_judge(const SnowflakeLook *look, TimestampTz newest, bool accept)
 
 	if (get_jump() != 0 &&
 		(accept ||
-		 (moved_usec > 0 && look->wall <= newest + max_jump_usec) ||
+		 (moved_usec > 0 && look->wall <= memory->newest + max_jump_usec) ||
 		 jump_lasted(look->boot_usec) >= snowflake_jump_patience_ms * INT64CONST(1000)))
 	{
 		verdict.news = verdict.news == CLOCK_JUMPED ? CLOCK_STEPPED : CLOCK_BELIEVED;
@@ -227,6 +236,7 @@ snowflake_judge(const SnowflakeLook *look, TimestampTz newest, bool accept)
 	if (accept)
 		memory->ahead_usec = 0;
 	memory->looked_usec = look->boot_usec;
+	memory->newest = newest;
 
 	verdict.correction_usec = memory->ahead_usec;
 	if (get_jump() != 0)

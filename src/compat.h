@@ -83,6 +83,11 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 }
 #endif
 
+/* 16 (commit 357cfefb091): the absolute value of an int64; 17 dropped Abs(). */
+#if PG_VERSION_NUM < 160000
+#define i64abs(i)	((int64) Abs(i))
+#endif
+
 /* 17 (commit 8ecb1c5e7b4): named wait events for extensions. */
 #if PG_VERSION_NUM < 170000
 #define WaitEventExtensionNew(name)	PG_WAIT_EXTENSION

@@ -128,5 +128,5 @@ snowflake_count_step(int64 usec)
 	&snowflake_counters->steps_back;
 
 	snowflake_count(&steps->steps);
-	raise_to(&steps->largest_usec, Abs(usec));
+	raise_to(&steps->largest_usec, i64abs(usec));
 }

@@ -149,6 +149,12 @@ typedef struct KeptState
 	pg_atomic_uint64 own_last;
 
 	/*
+	 * What "last" was when it was lowered, 0 if it never was.  Only the
+	 * keeper writes it, atomically.
+	 */
+	pg_atomic_uint64 lowered_from;
+
+	/*
 	 * The gate was closed, and the exact end, which stands still since, is
 	 * not stored yet.  Only the keeper, which does that before it opens the
 	 * gate again; if it fails, its successor does.
@@ -233,6 +239,7 @@ snowflake_generator_attach(int tranche)
 	pg_atomic_init_u64(&kept->raised_to, 0);
 	pg_atomic_init_u32(&kept->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_init_u64(&kept->own_last, 0);
+	pg_atomic_init_u64(&kept->lowered_from, 0);
 	pg_atomic_init_u32(&kept->kept_in, InvalidOid);
 }
 
@@ -276,6 +283,20 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
 		start = snowflake_tick_start(layout, tick);
 	}
 	return tick;
+}
+
+/*
+ * A position that is ahead of the clock by so much more than max_lead is issued
+ * all the same, to somebody who waits until it is due.  So those who wait for the
+ * clock are served in the order in which they came.  Nobody can push the
+ * generator further ahead, whatever becomes of the waiting.  And it is never more
+ * than the keeper reserves beyond max_lead.
+ */
+int64
+snowflake_early_usec(void)
+{
+	return Min(Max(snowflake_server_layout.tick_usec, 10 * 1000),
+			   snowflake_reservation_ms * INT64CONST(500));
 }
 
 /*
@@ -343,7 +364,7 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 		if (tick > now_tick && snowflake_tick_start(layout, tick) > latest)
 		{
 			*excess_usec = snowflake_tick_start(layout, tick) - latest;
-			result = *excess_usec <= Min(snowflake_early_usec(layout),
+			result = *excess_usec <= Min(snowflake_early_usec(),
 										 snowflake_max_wait_ms * INT64CONST(1000)) ?
 				STEP_EARLY : STEP_AHEAD;
 			if (result == STEP_AHEAD)
@@ -405,6 +426,7 @@ snowflake_generator_view(SnowflakeView *view)
 	view->gate = pg_atomic_read_u32(&hot->gate);
 	view->node = hot->node;
 	view->last = pg_atomic_read_u64(&hot->last);
+	view->highest = Max(view->last, pg_atomic_read_u64(&kept->lowered_from));
 	view->limit = pg_atomic_read_u64(&hot->limit);
 	view->refill = pg_atomic_read_u64(&hot->refill);
 	view->floor = pg_atomic_read_u64(&kept->floor);
@@ -551,6 +573,12 @@ snowflake_gate_set_reservation_lost(Oid kept_in)
 static void
 open_gate(int32 node, uint64 last, uint64 own_last, uint64 limit, uint64 refill)
 {
+	uint64		floor = pg_atomic_read_u64(&kept->floor);
+
+	/* a floor that is passed is no more; one that is raised just now stays */
+	if (floor <= last)
+		(void) pg_atomic_compare_exchange_u64(&kept->floor, &floor, 0);
+
 	/* first, so that nobody takes the position for an ID */
 	pg_atomic_write_u32(&kept->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_write_u64(&kept->raised_to, last);
@@ -589,18 +617,21 @@ snowflake_gate_open(int32 node, uint64 last, uint64 own_last, uint64 limit,
 /*
  * Open a closed gate again, for the same node, with a "last" that may be lower
  * than it was: the order is given up.  Rule 1 is kept: the node has issued nothing
- * since the gate was opened for it, and before that nothing above "last", which is
- * the view's own_last.
+ * since the gate was opened for it, and before that nothing above the view's
+ * own_last, which "last" is not below.
  */
 void
 snowflake_gate_open_afresh(int32 node, uint64 last, uint64 limit, uint64 refill)
 {
+	uint64		before = pg_atomic_read_u64(&hot->last);
+
 	Assert(node == hot->node);
-	Assert(last == pg_atomic_read_u64(&kept->own_last));
-	Assert(pg_atomic_read_u64(&hot->last) == pg_atomic_read_u64(&kept->raised_to));
+	Assert(last >= pg_atomic_read_u64(&kept->own_last));
+	Assert(before == pg_atomic_read_u64(&kept->raised_to));
 	Assert(pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION);
 	kept->unsettled = false;
-	pg_atomic_write_u64(&kept->floor, 0);
+	pg_atomic_write_u64(&kept->lowered_from,
+						Max(before, pg_atomic_read_u64(&kept->lowered_from)));
 	open_gate(node, last, last, limit, refill);
 }
 

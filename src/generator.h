@@ -62,18 +62,6 @@ typedef struct SnowflakeIssued
 } SnowflakeIssued;
 
 /*
- * A position that is ahead of the clock by so much more than max_lead is issued
- * all the same, to somebody who waits until it is due.  So those who wait for the
- * clock are served in the order in which they came.  Nobody can push the
- * generator further ahead, whatever becomes of the waiting.
- */
-static inline int64
-snowflake_early_usec(const SnowflakeLayout *layout)
-{
-	return Max(layout->tick_usec, 10 * 1000);
-}
-
-/*
  * The state as others may see it.  Its parts are read one after the other while
  * minting goes on: each is right for its moment.
  */
@@ -82,6 +70,7 @@ typedef struct SnowflakeView
 	SnowflakeGate gate;
 	int32		node;			/* that the gate was opened for */
 	uint64		last;			/* newest position issued, or raised to */
+	uint64		highest;		/* newest that any node ID ever had */
 	uint64		limit;			/* newest position that may be issued */
 	uint64		refill;			/* from here on more is asked for */
 	uint64		floor;			/* largest position to be passed */
@@ -93,6 +82,9 @@ typedef struct SnowflakeView
 	bool		inherited;		/* the server started as a standby or a copy */
 	Oid			kept_in;		/* database that has the lost reservation */
 } SnowflakeView;
+
+/* A generator that is further ahead of the clock than this can be reset. */
+#define SNOWFLAKE_RESET_LEAD_USEC	USECS_PER_MINUTE
 
 /* Has the present node ID issued nothing since the gate was opened for it? */
 static inline bool
@@ -121,6 +113,7 @@ extern void snowflake_require_generator(const char *function);
 /* Everybody's part */
 extern SnowflakeStep snowflake_step(TimestampTz now, uint64 want,
 									SnowflakeIssued *issued, int64 *excess_usec);
+extern int64 snowflake_early_usec(void);
 extern bool snowflake_is_outdated(const SnowflakeIssued *issued);
 extern void snowflake_generator_view(SnowflakeView *view);
 extern uint64 snowflake_last(void);

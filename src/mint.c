@@ -28,6 +28,7 @@
 #include "frontier.h"
 #include "gate.h"
 #include "generator.h"
+#include "mint.h"
 #include "refusal.h"
 #include "request.h"
 #include "settings.h"
@@ -167,11 +168,15 @@ wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
 
 	for (; excess_usec > 0; excess_usec = due - snowflake_corrected_clock())
 	{
-		if (excess_usec > snowflake_early_usec(&snowflake_server_layout))
+		if (excess_usec > snowflake_early_usec())
 			wait_for_clock(excess_usec, wait);
 		else
 		{
-			(void) begin_waiting(wait);
+			int64		now_usec = begin_waiting(wait);
+
+			/* a clock that stands still */
+			if (now_usec > deadline(wait) + snowflake_early_usec())
+				snowflake_refuse_ahead(excess_usec, now_usec - wait->started_usec);
 			sleep_for_clock(excess_usec / 1000 + 1, wait);
 		}
 	}
@@ -201,7 +206,11 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 	snowflake_log_standby_wait();
 	snowflake_request(lacks == STEP_UNRESERVED ?
 					  SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
-	if (snowflake_wait_for_keeper(deadline(wait)))
+
+	/* for time, look again now and then: the clock may make it needless */
+	if (snowflake_wait_for_keeper(lacks == STEP_UNRESERVED ?
+								  Min(deadline(wait), now_usec + LAST_SLEEP_MS * 1000) :
+								  deadline(wait)))
 	{
 		snowflake_count_sleep(&snowflake_counters->keeper_waits,
 							  snowflake_monotonic_usec() - now_usec,
@@ -238,6 +247,7 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 {
 	MintWait	wait = {0};
 	bool		looked_twice = false;
+	bool		judged = false;
 
 	for (;;)
 	{
@@ -265,7 +275,13 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 				wait_for_keeper(function, step, &wait);
 				break;
 			case STEP_ENDED:
-				snowflake_refuse_ended();
+				/* or the clock has jumped there, and is not to be believed */
+				if (judged)
+					snowflake_refuse_ended();
+				(void) begin_waiting(&wait);
+				have_clock_judged(&wait);
+				judged = true;
+				break;
 		}
 	}
 }
@@ -314,6 +330,19 @@ snowflake_next(PG_FUNCTION_ARGS)
 
 	mint("snowflake_next()", 1, &issued);
 	PG_RETURN_INT64(take_id(&issued));
+}
+
+/*
+ * The same for C: an error names the function that is to mint.  Unlike a call by
+ * SQL it looks nothing up, so nobody can put something else in its place.
+ */
+int64
+snowflake_mint(const char *function)
+{
+	SnowflakeIssued issued;
+
+	mint(function, 1, &issued);
+	return take_id(&issued);
 }
 
 /*

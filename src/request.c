@@ -53,6 +53,9 @@ typedef struct Requests
 	 */
 	pg_atomic_uint32 failure;
 
+	/* The node ID that SNOWFLAKE_WANT_RESET is about.  Atomic. */
+	pg_atomic_uint32 reset_node;
+
 	/*
 	 * How often the keeper has judged the clock.  Only the keeper,
 	 * atomically.
@@ -102,6 +105,7 @@ snowflake_requests_attach(void)
 	pg_atomic_init_u32(&shared->wanted, 0);
 	pg_atomic_init_u32(&shared->pid, 0);
 	pg_atomic_init_u32(&shared->failure, 0);
+	pg_atomic_init_u32(&shared->reset_node, 0);
 	pg_atomic_init_u64(&shared->looks, 0);
 	pg_atomic_init_u64(&shared->commit_since_usec, 0);
 	pg_atomic_init_u32(&shared->wait_is_logged, 0);
@@ -127,6 +131,21 @@ snowflake_request(uint32 what)
 	latch = shared->latch;
 	if (latch != NULL)
 		SetLatch(latch);
+}
+
+/* Ask the keeper to give up the order, if it mints with this node ID. */
+void
+snowflake_request_reset(int32 node)
+{
+	pg_atomic_write_u32(&shared->reset_node, node);
+	snowflake_request(SNOWFLAKE_WANT_RESET);
+}
+
+/* The node ID for which that was asked. */
+int32
+snowflake_reset_node(void)
+{
+	return (int32) pg_atomic_read_u32(&shared->reset_node);
 }
 
 /*

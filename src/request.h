@@ -23,6 +23,8 @@ extern void snowflake_requests_attach(void);
 
 /* Everybody's part */
 extern void snowflake_request(uint32 what);
+extern void snowflake_request_reset(int32 node);
+extern int32 snowflake_reset_node(void);
 extern bool snowflake_wait_for_keeper(int64 deadline_usec);
 extern int	snowflake_keeper_pid(void);
 extern int	snowflake_keeper_failure(void);

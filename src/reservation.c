@@ -79,6 +79,12 @@
 #define KEEPER_SCHEMA		"snowflake_keeper"
 #define KEEPER_TABLE		"reservation"
 
+/*
+ * A row with this for a node ID speaks for all that have none: see
+ * snowflake_reservation_create().
+ */
+#define OTHER_NODES			(-1)
+
 /* Its columns. */
 enum
 {
@@ -110,6 +116,8 @@ typedef struct ReservationTable
 } ReservationTable;
 
 PG_FUNCTION_INFO_V1(snowflake_reservation_not_replicated);
+
+static void mark_database(void);
 
 
 /*
@@ -263,12 +271,45 @@ configured_layout(void)
 }
 
 static void
-form_values(Datum *values, int32 node, TimestampTz until)
+form_values(Datum *values, int32 node, TimestampTz until, bool in_order)
 {
 	values[COLUMN_NODE - 1] = Int32GetDatum(node);
 	values[COLUMN_LAYOUT - 1] = configured_layout();
 	values[COLUMN_RESERVED_UNTIL - 1] = TimestampTzGetDatum(until);
-	values[COLUMN_IN_ORDER - 1] = BoolGetDatum(true);
+	values[COLUMN_IN_ORDER - 1] = BoolGetDatum(in_order);
+}
+
+
+/* Insert or update the row of a node ID, of the configured layout. */
+static void
+put_row(int32 node, TimestampTz until, bool in_order)
+{
+	ReservationTable table;
+	Datum		values[COLUMNS];
+	bool		nulls[COLUMNS] = {0};
+	ScanKeyData key;
+	Snapshot	snapshot;
+	SysScanDesc scan;
+	HeapTuple	old,
+				new;
+
+	table = open_table();
+	form_values(values, node, until, in_order);
+	new = heap_form_tuple(RelationGetDescr(table.relation), values, nulls);
+
+	ScanKeyInit(&key, COLUMN_NODE, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(node));
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = systable_beginscan(table.relation, table.index, true, snapshot, 1, &key);
+	old = systable_getnext(scan);
+	if (HeapTupleIsValid(old))
+		CatalogTupleUpdate(table.relation, &old->t_self, new);
+	else
+		CatalogTupleInsert(table.relation, new);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(table.relation, NoLock);
+	CommandCounterIncrement();
 }
 
 
@@ -296,12 +337,16 @@ run(const char *command)
  * Create the extension.  Somebody may be doing the same at this moment: then this
  * fails, and a later round of the keeper finds what they made.
  *
+ * If this server has minted, rows were lost, and nobody knows which node IDs they
+ * were of.  So the new table has a row for all of them, with the time of the
+ * newest snowflake that any had; "highest" is that, or -infinity.
+ *
  * The schema is created first, and not by CREATE EXTENSION, which would use one
  * that somebody creates after it was looked for.  One that is there already has
  * an owner, at whom the script looks.
  */
 void
-snowflake_reservation_create(void)
+snowflake_reservation_create(TimestampTz highest)
 {
 	Oid			save_user;
 	int			save_context;
@@ -320,6 +365,9 @@ snowflake_reservation_create(void)
 	run("CREATE EXTENSION " KEEPER_EXTENSION);
 	SPI_finish();
 	SetUserIdAndSecContext(save_user, save_context);
+
+	if (!TIMESTAMP_IS_NOBEGIN(highest))
+		put_row(OTHER_NODES, highest, false);
 }
 
 
@@ -342,6 +390,7 @@ read_rows(Relation relation, int32 node)
 	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false,
 										  snapshot, 0, NULL);
 	HeapTuple	tuple;
+	TimestampTz others_until = DT_NOBEGIN;
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
@@ -354,7 +403,9 @@ read_rows(Relation relation, int32 node)
 		until = DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]);
 		layout = TextDatumGetCString(values[COLUMN_LAYOUT - 1]);
 
-		if (DatumGetInt32(values[COLUMN_NODE - 1]) == node)
+		if (DatumGetInt32(values[COLUMN_NODE - 1]) == OTHER_NODES)
+			others_until = until;
+		else if (DatumGetInt32(values[COLUMN_NODE - 1]) == node)
 		{
 			stored.own_found = true;
 			stored.own_until = until;
@@ -367,6 +418,13 @@ read_rows(Relation relation, int32 node)
 		}
 		if (stored.other_layout == NULL && strcmp(layout, configured) != 0)
 			stored.other_layout = layout;
+	}
+	if (!stored.own_found && !TIMESTAMP_IS_NOBEGIN(others_until))
+	{
+		stored.own_found = true;
+		stored.own_until = others_until;
+		stored.until = stored.found ? Max(stored.until, others_until) : others_until;
+		stored.found = true;
 	}
 	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
@@ -416,40 +474,17 @@ snowflake_reservation_is_of_other_layout(void)
 
 /*
  * Write the row of a node ID, of the configured layout.  If the extension is
- * gone, it was dropped under a running generator, and is made again.
+ * gone, it was dropped under a running generator, and is made again; "highest" is
+ * as in snowflake_reservation_create().
  */
 void
-snowflake_reservation_write(int32 node, TimestampTz until)
+snowflake_reservation_write(int32 node, TimestampTz until, TimestampTz highest)
 {
-	ReservationTable table;
-	Datum		values[COLUMNS];
-	bool		nulls[COLUMNS] = {0};
-	ScanKeyData key;
-	Snapshot	snapshot;
-	SysScanDesc scan;
-	HeapTuple	old,
-				new;
-
 	if (!snowflake_reservation_exists())
-		snowflake_reservation_create();
-
-	table = open_table();
-	form_values(values, node, until);
-	new = heap_form_tuple(RelationGetDescr(table.relation), values, nulls);
-
-	ScanKeyInit(&key, COLUMN_NODE, BTEqualStrategyNumber, F_INT4EQ,
-				Int32GetDatum(node));
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = systable_beginscan(table.relation, table.index, true, snapshot, 1, &key);
-	old = systable_getnext(scan);
-	if (HeapTupleIsValid(old))
-		CatalogTupleUpdate(table.relation, &old->t_self, new);
-	else
-		CatalogTupleInsert(table.relation, new);
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	table_close(table.relation, NoLock);
-	CommandCounterIncrement();
+		snowflake_reservation_create(highest);
+	put_row(node, until, true);
+	if (snowflake_reservation_database() != MyDatabaseId)
+		mark_database();
 }
 
 /* Change one column of the rows for which a function says so. */
@@ -541,8 +576,8 @@ snowflake_reservation_database(void)
 }
 
 /* It is this one.  Part of the transaction. */
-void
-snowflake_reservation_mark_database(void)
+static void
+mark_database(void)
 {
 	VariableSetStmt *set = makeNode(VariableSetStmt);
 	A_Const    *value = makeNode(A_Const);

@@ -22,14 +22,14 @@ typedef struct SnowflakeReservation
 } SnowflakeReservation;
 
 extern bool snowflake_reservation_exists(void);
-extern void snowflake_reservation_create(void);
+extern void snowflake_reservation_create(TimestampTz highest);
 extern SnowflakeReservation snowflake_reservation_read(int32 node);
 extern bool snowflake_reservation_is_of_other_layout(void);
-extern void snowflake_reservation_write(int32 node, TimestampTz until);
+extern void snowflake_reservation_write(int32 node, TimestampTz until,
+										TimestampTz highest);
 extern void snowflake_reservation_accept_layout(void);
 extern void snowflake_reservation_give_up_order(TimestampTz now);
 
 extern Oid	snowflake_reservation_database(void);
-extern void snowflake_reservation_mark_database(void);
 
 #endif							/* SNOWFLAKE_RESERVATION_H */

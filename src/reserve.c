@@ -90,6 +90,14 @@ snowflake_is_reserved_too_far(const SnowflakeView *view, TimestampTz now)
 		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000);
 }
 
+/* The time of the newest position that any node ID had, for a table made anew. */
+static TimestampTz
+highest_time(const SnowflakeView *view)
+{
+	return view->highest == 0 ? DT_NOBEGIN :
+		snowflake_position_time(&snowflake_server_layout, view->highest);
+}
+
 /*
  * Store the exact end of what was issued, so that the next start waits for
  * nothing.  The gate is closed, and "last" stands still.
@@ -109,7 +117,8 @@ snowflake_settle(void)
 							 true, 0, false);
 	snowflake_reservation_write(view.node,
 								snowflake_position_time(&snowflake_server_layout,
-														view.last));
+														view.last),
+								highest_time(&view));
 	snowflake_commit();
 	snowflake_settled();
 }
@@ -180,7 +189,7 @@ check_place(const SnowflakeView *view, bool found, uint32 requests)
  * that it is missing.
  */
 static bool
-check_table(bool exists, uint32 requests)
+check_table(const SnowflakeView *view, bool exists, uint32 requests)
 {
 	if (exists)
 		return true;
@@ -191,7 +200,7 @@ check_table(bool exists, uint32 requests)
 		return false;
 	}
 	snowflake_gate_set(GATE_CREATING);
-	snowflake_reservation_create();
+	snowflake_reservation_create(highest_time(view));
 	return true;
 }
 
@@ -265,7 +274,7 @@ snowflake_open(uint32 requests, TimestampTz now)
 	if (exists)
 		stored = snowflake_reservation_read(node);
 	if (!check_place(&view, stored.found, requests) ||
-		!check_table(exists, requests) ||
+		!check_table(&view, exists, requests) ||
 		!check_layout(&view, text, stored.other_layout, requests))
 	{
 		snowflake_commit();
@@ -275,9 +284,8 @@ snowflake_open(uint32 requests, TimestampTz now)
 	last = resume_after(&view, &stored);
 	limit = reserve_up_to(last, now);
 	snowflake_gate_set(GATE_OPENING);
-	snowflake_reservation_write(node, snowflake_position_time(layout, limit));
-	if (snowflake_reservation_database() != MyDatabaseId)
-		snowflake_reservation_mark_database();
+	snowflake_reservation_write(node, snowflake_position_time(layout, limit),
+								highest_time(&view));
 	snowflake_commit();
 
 	/* durable from here on */
@@ -298,39 +306,59 @@ snowflake_open(uint32 requests, TimestampTz now)
 }
 
 /*
+ * Can the order be given up: is the generator far ahead of the clock, and has the
+ * node ID not been there?  snowflake_advance() may have been told to pass a
+ * position since the gate was opened.
+ */
+static bool
+can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	return view->node == snowflake_reset_node() &&
+		snowflake_is_untouched(view) &&
+		snowflake_position_time(layout, view->last) - now > SNOWFLAKE_RESET_LEAD_USEC &&
+		snowflake_position_time(layout, Max(view->own_last, view->floor)) <= now;
+}
+
+/*
  * Give up the order of a generator that is ahead of the clock for good: open the
  * gate again at what the node itself has had, if it has issued nothing since it
  * was opened.  snowflake_reset() has looked at the same before it asked.
  *
- * The gate is open, and closed before anything is decided.  If this fails, the
- * next keeper settles and opens as ever.
+ * The gate is open.  It is closed before the last look, so that no mint slips
+ * past.  If this fails, the next keeper settles and opens as ever.
  */
 void
 snowflake_reopen_afresh(TimestampTz now)
 {
+	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeView view;
-	uint64		limit;
+	uint64		last,
+				limit;
 
+	snowflake_generator_view(&view);
+	if (!can_reopen_afresh(&view, now))
+		return;
 	snowflake_gate_close(GATE_OPENING);
 	snowflake_generator_view(&view);
-	if (!snowflake_is_untouched(&view) ||
-		snowflake_position_time(&snowflake_server_layout, view.own_last) > now)
+	if (!can_reopen_afresh(&view, now))
 		return;
 
 	snowflake_begin("giving up the order");
 	snowflake_reservation_give_up_order(now);
-	limit = reserve_up_to(view.own_last, now);
-	snowflake_reservation_write(view.node,
-								snowflake_position_time(&snowflake_server_layout, limit));
+	last = Max(view.own_last, view.floor);
+	limit = reserve_up_to(last, now);
+	snowflake_reservation_write(view.node, snowflake_position_time(layout, limit),
+								highest_time(&view));
 	snowflake_commit();
 
 	snowflake_count(&snowflake_counters->reservations);
-	snowflake_gate_open_afresh(view.node, view.own_last, limit, refill_from(limit));
+	snowflake_gate_open_afresh(view.node, last, limit, refill_from(limit));
 	ereport(LOG,
 			errmsg("snowflake gate opened afresh for node %d", view.node),
 			errdetail("Snowflakes are smaller than those of before, up to \"%s\".",
-					  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
-																 view.last))));
+					  timestamptz_to_str(snowflake_position_time(layout, view.last))));
 }
 
 /*
@@ -358,7 +386,8 @@ snowflake_reserve_more(const SnowflakeView *view, TimestampTz now)
 
 	snowflake_begin("extending the reservation");
 	snowflake_reservation_write(view->node,
-								snowflake_position_time(layout, limit));
+								snowflake_position_time(layout, limit),
+								highest_time(view));
 	snowflake_commit();
 
 	/* durable from here on */

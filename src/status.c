@@ -159,7 +159,7 @@ static const char *
 advice(const SnowflakeView *view, int64 lead_usec)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		allowed_usec = snowflake_early_usec(layout) +
+	int64		allowed_usec = snowflake_early_usec() +
 	snowflake_max_lead_ms * INT64CONST(1000);
 	int64		jump_usec,
 				lasted_usec;
@@ -173,7 +173,7 @@ advice(const SnowflakeView *view, int64 lead_usec)
 		return psprintf(jump_usec > 0 ?
 						"The clock went ahead by %s, %s ago: set it right, or believe it with snowflake_accept_clock()." :
 						"The clock went back by %s, %s ago: set it right, or believe it with snowflake_accept_clock().",
-						snowflake_duration(Abs(jump_usec)), snowflake_duration(lasted_usec));
+						snowflake_duration(i64abs(jump_usec)), snowflake_duration(lasted_usec));
 	if (excess_usec > 0 && snowflake_is_in_old_reservation(view, excess_usec))
 		return psprintf("Wait: minting starts in %s, after the end of what was reserved before a crash or a promotion.",
 						snowflake_duration(excess_usec));

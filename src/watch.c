@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "clock.h"
+#include "compat.h"
 #include "counters.h"
 #include "duration.h"
 #include "generator.h"
@@ -32,7 +33,7 @@ static void
 watch_clock(const SnowflakeVerdict *verdict)
 {
 	int64		moved_usec = verdict->moved_usec;
-	char	   *by = snowflake_duration(Abs(moved_usec));
+	char	   *by = snowflake_duration(i64abs(moved_usec));
 	bool		ahead = moved_usec > 0;
 
 	if (verdict->news == CLOCK_STEPPED || verdict->news == CLOCK_JUMPED)
@@ -81,7 +82,7 @@ watch_lead(int64 now_usec, int64 lead_usec)
 	static bool behind = false;
 	static int64 since_usec;
 	int64		max_lead_usec = snowflake_max_lead_ms * INT64CONST(1000);
-	int64		early_usec = snowflake_early_usec(&snowflake_server_layout);
+	int64		early_usec = snowflake_early_usec();
 
 	if (!behind && lead_usec > max_lead_usec + early_usec)
 	{
@@ -129,7 +130,7 @@ watch_limit(int64 now_usec, int64 lead_usec)
 	/* a clock that went back is another matter, as is a reset of the counters */
 	at_limit = waits != last_waits &&
 		lead_usec + tick_usec >= max_lead_usec / 2 &&
-		lead_usec <= max_lead_usec + tick_usec + snowflake_early_usec(&snowflake_server_layout) &&
+		lead_usec <= max_lead_usec + tick_usec + snowflake_early_usec() &&
 		since_last_usec <= reservation_usec;
 	last_usec = now_usec;
 	last_waits = waits;

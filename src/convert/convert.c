@@ -36,6 +36,7 @@
 #include "convert/query.h"
 #include "gate.h"
 #include "generator.h"
+#include "mint.h"
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(snowflake_convert_column);
@@ -173,7 +174,6 @@ static int64
 next_id(Conversion *conv)
 {
 	SnowflakeGate gate = snowflake_generator_exists() ? snowflake_gate() : GATE_NO_KEEPER;
-	bool		isnull;
 
 	if (conv->dry_run && gate != GATE_OPEN)
 	{
@@ -184,9 +184,7 @@ next_id(Conversion *conv)
 					errhint("The conversion itself needs a server that mints: SELECT snowflake_next();"));
 		return snowflake_id_until(&snowflake_server_layout, snowflake_wall_clock());
 	}
-	snowflake_convert_query(psprintf("SELECT %s.snowflake_next()::pg_catalog.int8 AS id", conv->schema),
-							0, NULL, NULL);
-	return DatumGetInt64(snowflake_convert_value(0, "id", &isnull));
+	return snowflake_mint("snowflake_convert_column()");
 }
 
 static char *

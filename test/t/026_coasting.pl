@@ -118,7 +118,9 @@ foreach my $case (
 	[ 'a day ahead, shortly', 1_200, 200, $day, -$day ],
 	[ 'an hour back', 2_500, 1_500, -$hour, $hour ],
 	[ 'a leap second', 1_200, 0, -$second ],
-	[ 'to and fro', 3_000, 400, (2 * $second, -2 * $second) x 3 ])
+	[ 'to and fro', 3_000, 400, (2 * $second, -2 * $second) x 3 ],
+	[ 'fro and to', 3_000, 400, (-2 * $second, 2 * $second) x 3 ],
+	[ 'beyond the end of the layout, shortly', 1_200, 200, 60 * 365 * $day, -60 * 365 * $day ])
 {
 	my ($name, @params) = @$case;
 

@@ -108,7 +108,7 @@ foreach my $mode ('immediate', 'fast')
 	is_of_now(mint(), 2, "after a restart (stop -m $mode), too");
 }
 
-# The old node ID is still ahead; a third one is not.
+# The old node ID is still ahead.
 set_node_id(1);
 is(refused()->{sqlstate}, '55000', 'the old node ID is still a year ahead');
 $node->stop('immediate');
@@ -121,6 +121,26 @@ is(refused()->{sqlstate}, '55000',
 	'it was in use again, so others come after it again');
 $node->safe_psql('postgres', 'SELECT snowflake_reset(2)');
 is_of_now(mint(), 2, 'until the next snowflake_reset()');
+
+# The table is dropped under a server whose order was given up: nobody knows any
+# more what node 1 had, so it has to wait for all that any node ID had.
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
+$node->poll_query_until('postgres',
+	q{SELECT snowflake_next() IS NOT NULL AND to_regclass('snowflake_keeper.reservation') IS NOT NULL})
+  or die "table is not made again";
+foreach my $restarted (0, 1)
+{
+	$node->restart if $restarted;
+	foreach my $node_id (1, 3)
+	{
+		set_node_id($node_id);
+		is(refused()->{sqlstate}, '55000',
+			"reservation dropped: node ID $node_id, without a row, is ahead"
+			  . ($restarted ? ' after a restart, too' : ''));
+		is(reset_error($node_id)->{sqlstate},
+			'55000', 'and cannot be reset');
+	}
+}
 
 # Who may
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');

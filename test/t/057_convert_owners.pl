@@ -235,5 +235,34 @@ run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
 is(SnowflakeTest::error_of($node, 'postgres', 'INSERT INTO other.wide VALUES (3)')->{sqlstate},
 	'23503', 'an owner converts his key, whoever references it');
 
+# The extension is in a schema of mal's, who puts another in its place while the
+# conversion waits for his lock: what is minted then is not what he says.
+$node->safe_psql('postgres', 'CREATE DATABASE swap');
+$node->safe_psql('swap',
+	'CREATE SCHEMA mal AUTHORIZATION mal; GRANT CREATE ON DATABASE swap TO mal');
+my $mal = $node->background_psql('swap', extra_params => [ '-U', 'mal' ]);
+$mal->query_safe(q{
+	CREATE EXTENSION snowflake SCHEMA mal;
+	CREATE TABLE mal.t (id int PRIMARY KEY);
+	BEGIN;
+	LOCK TABLE mal.t});
+my $converting = $node->background_psql('swap', on_error_stop => 0);
+$converting->query_until(qr/go/,
+	"\\echo go\nSELECT mal.snowflake_convert_column('mal.t'::regclass, 'id'::name, 'bigint'::regtype, true);\n");
+$node->poll_query_until('swap',
+	q{SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'mal.t'::regclass})
+  or die "conversion does not wait";
+$mal->query_safe(q{
+	ALTER SCHEMA mal RENAME TO mal2;
+	CREATE SCHEMA mal;
+	CREATE FUNCTION mal.snowflake_next() RETURNS bigint LANGUAGE plpgsql AS
+		'BEGIN ALTER ROLE mal SUPERUSER; RETURN 9000000000000000000; END';
+	COMMIT});
+$converting->query('SELECT 1');
+is($node->safe_psql('postgres', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'mal'}),
+	'f', 'a schema that is swapped while a conversion waits: nobody becomes superuser');
+$converting->quit;
+$mal->quit;
+
 $node->stop;
 done_testing();

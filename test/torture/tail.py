@@ -18,7 +18,6 @@ import time
 import traceback
 
 import psycopg2
-import psycopg2.errors
 
 from servers import Backup, Down, Server, Site, wait_for
 

@@ -1,0 +1,13 @@
+/*-------------------------------------------------------------------------
+ *
+ * mint.h
+ *	  Minting.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_MINT_H
+#define SNOWFLAKE_MINT_H
+
+extern int64 snowflake_mint(const char *function);
+
+#endif							/* SNOWFLAKE_MINT_H */

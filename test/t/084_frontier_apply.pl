@@ -1,0 +1,64 @@
+# Logical replication's apply worker mints on the subscriber, for a column that
+# the publisher does not have: it holds the frontier back like any session.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Cluster;
+use Test::More;
+
+my $publisher = PostgreSQL::Test::Cluster->new('publisher');
+$publisher->init(allows_streaming => 'logical');
+$publisher->start;
+$publisher->safe_psql('postgres',
+	'CREATE TABLE incoming (n int PRIMARY KEY); CREATE PUBLICATION p FOR TABLE incoming');
+
+my $node = SnowflakeTest::new_node('subscriber');
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE incoming (n int PRIMARY KEY, id snowflake UNIQUE DEFAULT snowflake_next());
+	CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END $$;
+	CREATE TRIGGER linger AFTER INSERT ON incoming FOR EACH ROW
+		WHEN (NEW.n < 100) EXECUTE FUNCTION linger();
+	ALTER TABLE incoming ENABLE ALWAYS TRIGGER linger;
+});
+SnowflakeTest::wait_for_mint($node, 'postgres');
+$node->safe_psql('postgres',
+	sprintf(q{CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p},
+		$publisher->connstr));
+$node->wait_for_subscription_sync($publisher, 's');
+
+sub tail
+{
+	return $node->safe_psql('postgres',
+		q{SELECT coalesce(string_agg(n::text, ' '), '') FROM snowflake_tail(NULL::incoming, 0, NULL, 'id')});
+}
+
+my $lock = $node->background_psql('postgres');
+$lock->query_safe('SELECT pg_advisory_lock(1)');
+$publisher->safe_psql('postgres', 'INSERT INTO incoming SELECT generate_series(1, 3)');
+$node->poll_query_until('postgres',
+	q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted})
+  or die "nothing is applied";
+$node->safe_psql('postgres', 'INSERT INTO incoming VALUES (100)');
+is(tail(), '', 'what the apply worker has minted and not committed holds the frontier back');
+is( $node->safe_psql('postgres',
+		q{SELECT a.backend_type ~ 'logical replication' FROM snowflake_frontier_holders() h JOIN pg_stat_activity a USING (pid)}),
+	't',
+	'by the worker');
+$lock->query_safe('SELECT pg_advisory_unlock(1)');
+$lock->quit;
+$publisher->wait_for_catchup('s');
+is(join(' ', sort { $a <=> $b } split / /, tail()), '1 2 3 100', 'then all rows come');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_frontier_holders()'),
+	0, 'and nobody holds it any more');
+
+$node->safe_psql('postgres', 'DROP SUBSCRIPTION s');
+$_->stop foreach $node, $publisher;
+done_testing();
