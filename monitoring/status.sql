@@ -20,7 +20,8 @@ SELECT string_agg(line, E'\n' ORDER BY n) AS snowflake_report
 			format('  %-16s%s', 'layout', layout),
 			format('  %-16s%s', 'layout ends', coalesce(layout_ends::text, '-')),
 			format('  %-16s%s', 'keeper', coalesce('process ' || keeper_pid, '-')),
-			format('  %-16s%s', 'newest ID of', coalesce(last_time::text, '-')),
+			format('  %-16s%s', 'last mint', CASE WHEN NOT may_see THEN '-'
+				ELSE coalesce(last_time::text, 'none since the server''s start or promotion') END),
 			format('  %-16s%s', 'frontier', coalesce(frontier_lag || ' behind it' ||
 				coalesce(', held by process ' || frontier_holder, ''), '-')),
 			format('  %-16s%s', 'lead', coalesce(lead::text, '-')),

@@ -90,7 +90,8 @@ test_user()
 }
 
 # Set pg_config to the newest installation that can both build an extension
-# and run a server, unless $PG_CONFIG names one; fail if there is none.
+# and run a server, unless $PG_CONFIG names one; fail if there is none.  From
+# 18 on, Debian's package of the client has the makefiles, but not the headers.
 find_pg_config()
 {
 	local candidate
@@ -102,7 +103,8 @@ find_pg_config()
 		# version sort, because 9 would sort behind 15
 		while read -r candidate; do
 			if [ -x "${candidate%/pg_config}/initdb" ] &&
-				[ -f "$("$candidate" --pgxs)" ]; then
+				[ -f "$("$candidate" --pgxs)" ] &&
+				[ -f "$("$candidate" --includedir-server)/postgres.h" ]; then
 				pg_config=$candidate
 			fi
 		done < <(compgen -G '/usr/lib/postgresql/*/bin/pg_config' | sort -V)

@@ -169,6 +169,12 @@ check "lintian has no errors or warnings" inside '
 	runuser -u builder -- lintian --fail-on error,warning \
 		--suppress-tags initial-upload-closes-no-bugs ../*.changes'
 check "packages install" inside 'apt-get install -qq -y $(ls ../postgresql-*-snowflake_*.deb)'
+check "documents are installed as their links say" inside '
+	for package in $(dpkg-query -W -f "\${Package}\n" "postgresql-*-snowflake"); do
+		cd /usr/share/doc/$package
+		grep -oh "](\(doc\|monitoring\|[.][.]/monitoring\)/[^)#]*" README.md doc/*.md |
+			sed "s,^](\([.][.]/\)\?,," | sort -u | xargs ls
+	done'
 check "installed packages pass their tests" inside 'autopkgtest --no-built-binaries . -- null'
 check "packages are removed, and leave nothing behind" inside '
 	apt-get purge -qq -y "postgresql-*-snowflake"

@@ -81,7 +81,7 @@ run(async () => {
   }
 
   // as BigInt, once parsers have been set
-  const oid = Number(await value("SELECT 'snowflake'::regtype::oid"));
+  const oid = await value("SELECT 'snowflake'::regtype::oid");
   const arrayOid = Number(await value("SELECT 'snowflake[]'::regtype::oid"));
   const parseArray = types.getTypeParser(1009);   // text[]
 

@@ -75,7 +75,7 @@ SELECT ours, count(*) FILTER (WHERE encoded COLLATE "C" <= before COLLATE "C") A
 			LATERAL (SELECT ours, snowflake_encode(id, ours) AS encoded FROM formats WHERE ours IN ('base32', 'base62', 'hex')) e) q
 	GROUP BY 1 ORDER BY 1;
 
--- A domain of short links, as the README shows.
+-- A domain of short links, as the documentation shows.
 CREATE DOMAIN slug AS text CHECK (snowflake_parse(VALUE, 'base62') IS NOT NULL);
 SELECT snowflake_parse('2XcBrnzAS0u'::slug, 'base62');
 SELECT code, message FROM outcome($$SELECT 'not a slug'::slug$$);

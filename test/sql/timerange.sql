@@ -127,7 +127,7 @@ DROP POLICY recent ON events;
 REVOKE SELECT ON events FROM regress_snowflake_reader;
 DROP ROLE regress_snowflake_reader;
 
--- What the README shows.
+-- What the documentation shows.
 SELECT date_trunc('day', id::timestamptz) AS day, count(*)
 	FROM events WHERE id < timestamptz '2026-01-04' GROUP BY 1 ORDER BY 1;
 SELECT date_bin('12 hours', id::timestamptz, '2026-01-01') AS half_day, count(*)

@@ -219,17 +219,17 @@ cmp_ok(scalar @leakproof, '>', 0, 'functions of ours are leakproof');
 is(join("\n", @told), '', 'which never fail, whatever their arguments');
 
 
-# Settings: each is open to whom the README says.
-my $readme = slurp_file("$FindBin::RealBin/../../README.md");
+# Settings: each is open to whom the reference says.
+my $reference = slurp_file("$FindBin::RealBin/../../doc/reference.md");
 my %documented =
   map { /^\| `(snowflake\.\w+)` \|[^|]*\| (\w+) \|/ ? ($1 => $2) : () }
-  split /\n/, $readme;
+  split /\n/, $reference;
 my %contexts = map { split /\|/ } rows(
 	'plain', q{SELECT name,
 	CASE context WHEN 'postmaster' THEN 'restart' WHEN 'sighup' THEN 'reload'
 	WHEN 'user' THEN 'session' ELSE context END
 	FROM pg_settings WHERE name LIKE 'snowflake.%'});
-is_deeply(\%contexts, \%documented, 'settings change as the README says');
+is_deeply(\%contexts, \%documented, 'settings change as the reference says');
 
 foreach my $name (sort keys %contexts)
 {

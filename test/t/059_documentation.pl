@@ -1,0 +1,123 @@
+# What README.md and doc/*.md tell works: each SQL statement runs without an
+# error, in the order in which a reader meets it, and each link leads somewhere.
+#
+# A comment above a block, which readers do not see, says what this test needs:
+#
+#   <!-- given: SQL -->             what the reader is supposed to have
+#   <!-- restart -->                the text above told to restart the server
+#   <!-- not run here: reason -->
+#   <!-- run by FILE [FILE] -->     the whole page, by another test
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $root = "$FindBin::RealBin/../..";
+my @pages =
+  map { s,^\Q$root\E/,,r } ("$root/README.md", sort glob("$root/doc/*.md"));
+my %text = map { $_ => slurp_file("$root/$_") } @pages;
+
+cmp_ok(scalar(() = $text{'README.md'} =~ /\n/g), '<=', 200, 'README.md is short');
+
+# Run the blocks of a page on a new server.  The first statement that fails
+# fails the page.  The setting is for machines under load.
+sub runs
+{
+	my ($page, %params) = @_;
+	my $node = SnowflakeTest::new_node(
+		$page =~ s/\W/_/gr,
+		conf => "snowflake.max_wait = '1min'",
+		%params);
+	my $blocks = 0;
+
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake')
+	  unless exists $params{preload};
+	while ($text{$page} =~
+		/^((?:<!-- (?:(?!-->).)*-->\n)*)```sql\n(.*?)^```$/msg)
+	{
+		my ($marks, $sql) = ($1, $2);
+
+		next if $marks =~ /<!-- not run here: /;
+		$sql = "$1\n$sql" if $marks =~ /<!-- given: (.*?) -->/s;
+		$node->restart if $marks =~ /<!-- restart -->/;
+		my ($status, undef, $error) = $node->psql('postgres', $sql);
+		if ($status != 0)
+		{
+			diag("$error\nin\n$sql");
+			$blocks = 0;
+			last;
+		}
+		$blocks++;
+	}
+	$node->stop;
+	cmp_ok($blocks, '>', 0, "$page: statements run");
+	return;
+}
+
+# The reader of README.md starts with a server that has nothing but the node ID.
+runs('README.md', preload => 0);
+
+foreach my $page (grep { $_ ne 'README.md' && $text{$_} =~ /^```sql$/m } @pages)
+{
+	if ($text{$page} =~ /^<!-- run by (.*) -->$/m)
+	{
+		my @silent =
+		  grep { !-e "$root/$_" || slurp_file("$root/$_") !~ /\Q$page\E/ }
+		  split ' ', $1;
+
+		is("@silent", '', "$page: is run by another test");
+	}
+	else
+	{
+		runs($page);
+	}
+}
+
+# A heading's anchor, as GitHub and others make it
+sub anchor
+{
+	my ($heading) = @_;
+
+	$heading =~ s/\[([^]]*)\]\([^)]*\)/$1/g;
+	$heading = lc $heading;
+	$heading =~ s/[^\w\- ]//g;
+	$heading =~ s/ /-/g;
+	return $heading;
+}
+
+my @dead;
+foreach my $page (@pages, map { s,^\Q$root\E/,,r } "$root/CHANGELOG.md",
+	glob("$root/test/README.md $root/test/*/README.md"))
+{
+	my $text = $text{$page} // slurp_file("$root/$page");
+	my ($directory) = $page =~ m,^(.*/|),;
+
+	$text =~ s/^```.*?^```$//msg;
+	foreach my $link ($text =~ /\]\(([^)\s]+)\)/g, $text =~ /\bsrc(?:set)?="([^"]+)"/g)
+	{
+		next if $link =~ /^\w+:/;
+		my ($path, $anchor) = $link =~ /^([^#]*)(?:#(.*))?$/;
+		my $file = $path eq '' ? "$root/$page" : "$root/$directory$path";
+
+		if (!-e $file)
+		{
+			push @dead, "$page: $link";
+		}
+		elsif (defined $anchor)
+		{
+			my $target = slurp_file($file) =~ s/^```.*?^```$//msgr;
+
+			push @dead, "$page: $link"
+			  unless grep { anchor($_) eq $anchor } $target =~ /^#+ +(.*?) *$/mg;
+		}
+	}
+}
+is(join("\n", @dead), '', 'links lead somewhere');
+
+done_testing();
