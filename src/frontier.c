@@ -182,39 +182,6 @@ snowflake_frontier_attach(int tranche)
  * Holding it back
  */
 
-/*
- * From now on the running transaction may mint.  The library is preloaded.
- *
- * Nothing is needed here to order the memory: the lock that the mint takes next,
- * and its compare-and-swap, are full barriers.
- */
-void
-snowflake_hold_frontier(void)
-{
-	SnowflakeSlot *slot = snowflake_my_slot;
-	PGPROC	   *leader = MyProc->lockGroupLeader;
-
-	snowflake_holds_frontier = true;
-	if (unlikely(leader != NULL))
-		slot = snowflake_slot_of(GetNumberFromPGProc(leader));
-	if (unlikely(pg_atomic_read_u64(&slot->oldest) != 0))
-		return;
-
-	pg_atomic_write_u64(&slot->since, GetCurrentTransactionStartTimestamp());
-	pg_atomic_write_u32(&slot->database, MyDatabaseId);
-	pg_write_barrier();
-	if (likely(leader == NULL))
-		pg_atomic_write_u64(&slot->oldest, snowflake_last() + 1);
-	else
-	{
-		/* others of the group may be about to do the same */
-		uint64		empty = 0;
-
-		(void) pg_atomic_compare_exchange_u64(&slot->oldest, &empty,
-											  snowflake_last() + 1);
-	}
-}
-
 /* The smallest ID that may have a position, or one above it. */
 static int64
 lowest_id(const SnowflakeNewest *newest, uint64 position)
@@ -362,17 +329,57 @@ hold_as_prepared(void)
 }
 
 /*
- * The transaction has left the process array.  The slot is looked up anew: it
- * may be that only parallel workers have minted.
+ * From now on the running transaction may mint.  The library is preloaded.
+ *
+ * Nothing is needed here to order the memory: the lock that the mint takes next,
+ * and its compare-and-swap, are full barriers.
  */
-static void
+void
+snowflake_hold_frontier(void)
+{
+	SnowflakeSlot *slot = snowflake_my_slot;
+	PGPROC	   *leader = MyProc->lockGroupLeader;
+
+	snowflake_holds_frontier = true;
+	if (unlikely(leader != NULL))
+		slot = snowflake_slot_of(GetNumberFromPGProc(leader));
+	if (unlikely(pg_atomic_read_u64(&slot->oldest) != 0))
+		return;
+
+	pg_atomic_write_u64(&slot->since, GetCurrentTransactionStartTimestamp());
+	pg_atomic_write_u32(&slot->database, MyDatabaseId);
+	pg_write_barrier();
+	if (likely(leader == NULL))
+		pg_atomic_write_u64(&slot->oldest, snowflake_last() + 1);
+	else
+	{
+		/* others of the group may be about to do the same */
+		uint64		empty = 0;
+
+		(void) pg_atomic_compare_exchange_u64(&slot->oldest, &empty,
+											  snowflake_last() + 1);
+	}
+}
+
+/*
+ * The transaction has left the process array.  If it has not minted itself, it may
+ * have had parallel workers that have.
+ */
+static inline void
 release_frontier(void)
 {
-	SnowflakeSlot *slot = snowflake_slot_of(MyProcNumber);
+	SnowflakeSlot *slot = snowflake_my_slot;
 
+	if (!snowflake_holds_frontier)
+	{
+		if (likely(MyProc->lockGroupLeader == NULL))
+			return;
+		slot = snowflake_slot_of(MyProcNumber);
+		if (slot == NULL)
+			return;
+	}
 	snowflake_holds_frontier = false;
-	if (slot != NULL && pg_atomic_read_u64(&slot->oldest) != 0)
-		pg_atomic_write_u64(&slot->oldest, 0);
+	pg_atomic_write_u64(&slot->oldest, 0);
 }
 
 static void
