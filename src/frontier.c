@@ -65,6 +65,10 @@
  * tick of its own ("opened_at" is the end of the one before), so a position from
  * before stands for the whole of its tick.
  *
+ * snowflake_reset() may take "last" back.  A transaction that filled its slot before
+ * that may mint below it, so the slot says at which opening of the gate it was
+ * filled.
+ *
  * The frontier does not only go up: a transaction that read "last" and had not
  * filled its slot when a reader passed it may hold back the next reader a bit
  * further below.  Both are right.
@@ -211,6 +215,24 @@ highest_id(const SnowflakeNewest *newest, uint64 position)
 }
 
 /*
+ * No position below this one has been minted by the transaction that has filled a
+ * slot with "oldest".
+ *
+ * Who came before the gate was opened first has minted nothing before that.  If
+ * the generator has been taken back since the slot was filled, the transaction
+ * may have minted from there on.
+ */
+static uint64
+oldest_position(const SnowflakeNewest *newest, SnowflakeSlot *slot, uint64 oldest)
+{
+	if (newest->lowered_at == 0)
+		return Max(oldest, newest->started_at + 1);
+	if (pg_atomic_read_u32(&slot->opening) < newest->lowered_at)
+		return Min(oldest, newest->lowered_to + 1);
+	return oldest;
+}
+
+/*
  * Is this transaction in progress?  An xid that ended long ago must not be taken
  * for one that is yet to come.
  */
@@ -314,7 +336,7 @@ hold_as_prepared(void)
 		return;
 	if (!snowflake_newest(&newest))
 		return;					/* it could not mint */
-	oldest_id = lowest_id(&newest, Max(oldest, newest.started_at + 1));
+	oldest_id = lowest_id(&newest, oldest_position(&newest, slot, oldest));
 
 	fill_prepared();
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (oldest_id >> 32),
@@ -339,6 +361,8 @@ snowflake_hold_frontier(void)
 {
 	SnowflakeSlot *slot = snowflake_my_slot;
 	PGPROC	   *leader = MyProc->lockGroupLeader;
+	uint64		last;
+	uint32		opening;
 
 	snowflake_holds_frontier = true;
 	if (unlikely(leader != NULL))
@@ -348,16 +372,20 @@ snowflake_hold_frontier(void)
 
 	pg_atomic_write_u64(&slot->since, GetCurrentTransactionStartTimestamp());
 	pg_atomic_write_u32(&slot->database, MyDatabaseId);
-	pg_write_barrier();
+	last = snowflake_last(&opening);
 	if (likely(leader == NULL))
-		pg_atomic_write_u64(&slot->oldest, snowflake_last() + 1);
+	{
+		pg_atomic_write_u32(&slot->opening, opening);
+		pg_write_barrier();
+		pg_atomic_write_u64(&slot->oldest, last + 1);
+	}
 	else
 	{
 		/* others of the group may be about to do the same */
 		uint64		empty = 0;
 
-		(void) pg_atomic_compare_exchange_u64(&slot->oldest, &empty,
-											  snowflake_last() + 1);
+		pg_atomic_write_u32(&slot->opening, 0);
+		(void) pg_atomic_compare_exchange_u64(&slot->oldest, &empty, last + 1);
 	}
 }
 
@@ -450,9 +478,7 @@ get_holds(const SnowflakeNewest *newest, Hold **holds)
 		if (pg_atomic_read_u32(&slot->database) != MyDatabaseId)
 			continue;
 
-		/* who came before the gate was opened has minted nothing before that */
-		oldest = Max(oldest, newest->started_at + 1);
-		hold->oldest_id = lowest_id(newest, oldest);
+		hold->oldest_id = lowest_id(newest, oldest_position(newest, slot, oldest));
 		hold->since = pg_atomic_read_u64(&slot->since);
 		hold->pid = GetPGProcByNumber(i)->pid;
 		hold->prepared = InvalidTransactionId;

@@ -176,6 +176,13 @@ typedef struct KeptState
 	uint64		started_at;
 
 	/*
+	 * The same for openings that went back: the smallest "last" of them, and
+	 * the number of the newest.
+	 */
+	uint64		lowered_to;
+	uint32		lowered_at;
+
+	/*
 	 * OID of the database that has, or had, the reservation, while the gate
 	 * is GATE_RESERVATION_LOST.  Only the keeper writes it, atomically; it
 	 * serves messages only.
@@ -438,10 +445,15 @@ snowflake_generator_view(SnowflakeView *view)
 	view->kept_in = pg_atomic_read_u32(&kept->kept_in);
 }
 
-/* The newest position alone. */
+/*
+ * The newest position alone, and an opening of the gate that is not later than the
+ * one it belongs to.
+ */
 uint64
-snowflake_last(void)
+snowflake_last(uint32 *opening)
 {
+	*opening = pg_atomic_read_u32(&hot->opening);
+	pg_read_barrier();			/* see open_gate() */
 	return pg_atomic_read_u64(&hot->last);
 }
 
@@ -468,6 +480,8 @@ snowflake_newest(SnowflakeNewest *newest)
 	newest->placed_node = hot->placed_node;
 	newest->opened_at = kept->opened_at;
 	newest->started_at = kept->started_at;
+	newest->lowered_to = kept->lowered_to;
+	newest->lowered_at = kept->lowered_at;
 	LWLockRelease(&hot->lock);
 	return opened;
 }
@@ -591,8 +605,14 @@ open_gate(int32 node, uint64 last, uint64 own_last, uint64 limit, uint64 refill)
 	kept->opened_at = last;
 	if (pg_atomic_read_u32(&hot->opening) == 0)
 		kept->started_at = last;
-	pg_atomic_write_u32(&hot->opening, pg_atomic_read_u32(&hot->opening) + 1);
+	if (last < pg_atomic_read_u64(&hot->last))
+	{
+		kept->lowered_to = kept->lowered_at == 0 ? last : Min(last, kept->lowered_to);
+		kept->lowered_at = pg_atomic_read_u32(&hot->opening) + 1;
+	}
 	pg_atomic_write_u64(&hot->last, last);
+	pg_write_barrier();			/* who sees the new opening sees its "last" */
+	pg_atomic_write_u32(&hot->opening, pg_atomic_read_u32(&hot->opening) + 1);
 	pg_atomic_write_u64(&hot->limit, limit);
 	pg_atomic_write_u64(&hot->refill, refill);
 	pg_atomic_write_u32(&hot->gate, GATE_OPEN);

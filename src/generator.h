@@ -103,6 +103,9 @@ typedef struct SnowflakeNewest
 	int64		placed_node;	/* of all positions above "opened_at" */
 	uint64		opened_at;		/* "last" when the gate was last opened */
 	uint64		started_at;		/* and when it was first opened */
+	uint64		lowered_to;		/* smallest "last" that an opening went back
+								 * to */
+	uint32		lowered_at;		/* the last such opening, by number; 0: none */
 } SnowflakeNewest;
 
 extern Size snowflake_generator_size(void);
@@ -116,7 +119,7 @@ extern SnowflakeStep snowflake_step(TimestampTz now, uint64 want,
 extern int64 snowflake_early_usec(void);
 extern bool snowflake_is_outdated(const SnowflakeIssued *issued);
 extern void snowflake_generator_view(SnowflakeView *view);
-extern uint64 snowflake_last(void);
+extern uint64 snowflake_last(uint32 *opening);
 extern bool snowflake_newest(SnowflakeNewest *newest);
 extern SnowflakeGate snowflake_gate(void);
 extern TimestampTz snowflake_corrected_clock(void);

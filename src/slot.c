@@ -56,6 +56,7 @@ snowflake_slots_attach(void)
 		pg_atomic_init_u64(&slot->oldest, 0);
 		pg_atomic_init_u64(&slot->since, 0);
 		pg_atomic_init_u32(&slot->database, InvalidOid);
+		pg_atomic_init_u32(&slot->opening, 0);
 	}
 }
 

@@ -29,6 +29,9 @@ typedef struct SnowflakeSlot
 	/* Set before "oldest", by whoever fills it: the same for all of them. */
 	pg_atomic_uint64 since;		/* the transaction's start, a TimestampTz */
 	pg_atomic_uint32 database;
+
+	/* Likewise: of the gate, when "oldest" was chosen or before; 0: unknown. */
+	pg_atomic_uint32 opening;
 } SnowflakeSlot;
 
 /* The slot of this process; NULL until it is looked up. */

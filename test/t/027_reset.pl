@@ -93,9 +93,22 @@ like(reset_error(2)->{message}, qr/^snowflakes are not minted with node ID 2/,
 # With another one
 set_node_id(2);
 is(refused()->{sqlstate}, '55000', 'another node ID alone is not enough');
+
+# A transaction that has tried to mint before, and does so after.
+my $open = $node->background_psql('postgres', on_error_stop => 0);
+$open->query(q{SET snowflake.max_wait = '100ms'; BEGIN; SAVEPOINT a; SELECT snowflake_next()});
+$open->query('ROLLBACK TO a');
 my ($ret, $stdout, $stderr) =
   $node->psql('postgres', 'SELECT snowflake_reset(2)');
 is($ret, 0, 'snowflake_reset()') or diag($stderr);
+my $held = $open->query('SELECT snowflake_next()');
+$node->safe_psql('postgres', 'SELECT snowflake_next()');
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
+	'<', $held, 'the frontier does not pass what is open from before');
+$open->query('COMMIT');
+$open->quit;
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
+	'>', $held, 'until it is committed');
 like($stderr, qr/NOTICE:  snowflakes are minted from the clock on again, with node ID 2\nDETAIL:  They are smaller/,
 	'says what it costs');
 is_of_now(mint(), 2, 'IDs are of the right time, with the new node ID');
