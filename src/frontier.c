@@ -5,7 +5,8 @@
  *
  * A reader that goes on after the largest ID it has seen misses rows: a
  * transaction that minted earlier may commit later.  The frontier is the ID up
- * to which that cannot happen any more.
+ * to which that cannot happen any more.  The file is long because a quarter of it
+ * is the argument, and the rest is what that argument is about.
  *
  * The promise: every ID at or below the frontier that this server has minted,
  * and that will ever be visible in this database, is visible to a snapshot taken

@@ -29,6 +29,7 @@
  * bootstrap superuser, whatever the database has for a role, and the settings
  * that matter are those of keeper.c.
  *
+ * The file is long because what must be checked stands beside what it guards.
  * All but the trigger run in the keeper, inside a transaction with a snapshot.
  * When that is durable, and what may be published then, is for keeper.c to say.
  *

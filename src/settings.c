@@ -126,6 +126,47 @@ snowflake_setting_origin(const char *name)
 	return psprintf("by the %s", GucSource_Names[setting->source]);
 }
 
+/* How much time for what. */
+static void
+define_times(void)
+{
+	DefineCustomIntVariable("snowflake.max_lead",
+							"Sets how far snowflakes may run ahead of the clock.",
+							NULL,
+							&snowflake_max_lead_ms,
+							5, 0, 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_wait",
+							"Sets how long minting one snowflake waits before it gives up with an error.",
+							"If it is longer than snowflake.reservation, nobody sees an error after a crash.",
+							&snowflake_max_wait_ms,
+							5000, 0, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.reservation",
+							"Sets how much time is reserved ahead of the newest snowflake.",
+							"After a crash, minting may have to wait for the clock for as long.",
+							&snowflake_reservation_ms,
+							3000, 1000, 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_jump",
+							"Sets by how much the clock may step and be believed at once.",
+							"Minting goes on as if a larger jump had not happened, until it has lasted for snowflake.jump_patience.",
+							&snowflake_max_jump_ms,
+							10 * 1000, 1000, 24 * 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.jump_patience",
+							"Sets how long a jump of the clock must last to be believed.",
+							NULL,
+							&snowflake_jump_patience_ms,
+							60 * 1000, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+}
+
 void
 snowflake_settings_init(void)
 {
@@ -164,28 +205,6 @@ snowflake_settings_init(void)
 							   "postgres",
 							   fixed, 0,
 							   NULL, NULL, NULL);
-	DefineCustomIntVariable("snowflake.max_lead",
-							"Sets how far snowflakes may run ahead of the clock.",
-							NULL,
-							&snowflake_max_lead_ms,
-							5, 0, 60 * 60 * 1000,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("snowflake.max_wait",
-							"Sets how long minting one snowflake waits before it gives up with an error.",
-							"If it is longer than snowflake.reservation, nobody sees an error after a crash.",
-							&snowflake_max_wait_ms,
-							5000, 0, INT_MAX,
-							PGC_USERSET, GUC_UNIT_MS,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("snowflake.reservation",
-							"Sets how much time is reserved ahead of the newest snowflake.",
-							"After a crash, minting may have to wait for the clock for as long.",
-							&snowflake_reservation_ms,
-							3000, 1000, 60 * 60 * 1000,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
-
 	/* the keeper's own note, which only it sets: see reservation.c */
 	DefineCustomStringVariable("snowflake.kept_in",
 							   "OID of the database in which this cluster keeps its reservation.",
@@ -195,19 +214,6 @@ snowflake_settings_init(void)
 							   PGC_SUSET,
 							   GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
 							   NULL, NULL, NULL);
-	DefineCustomIntVariable("snowflake.max_jump",
-							"Sets by how much the clock may step and be believed at once.",
-							"Minting goes on as if a larger jump had not happened, until it has lasted for snowflake.jump_patience.",
-							&snowflake_max_jump_ms,
-							10 * 1000, 1000, 24 * 60 * 60 * 1000,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("snowflake.jump_patience",
-							"Sets how long a jump of the clock must last to be believed.",
-							NULL,
-							&snowflake_jump_patience_ms,
-							60 * 1000, 0, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
+	define_times();
 	MarkGUCPrefixReserved("snowflake");
 }

@@ -185,6 +185,67 @@ advice(const SnowflakeView *view, int64 lead_usec)
 	return NULL;
 }
 
+/* What everybody may see of a generator: whether and how it mints. */
+static void
+put_public(StatusRow *row, const SnowflakeView *view, int64 lead_usec)
+{
+	bool		in_recovery = RecoveryInProgress();
+	int			keeper_pid = snowflake_keeper_pid();
+	int64		standby_wait_usec = snowflake_standby_wait_usec();
+
+	put_text(row, COLUMN_GATE, in_recovery ? "closed: the server is in recovery" :
+			 snowflake_gate_reason(view->gate));
+	put_text(row, COLUMN_ADVICE, in_recovery ? snowflake_gate_advice_in_recovery() :
+			 advice(view, lead_usec));
+
+	/* a standby has the one that it would mint with */
+	if (view->gate == GATE_OPEN)
+		put(row, COLUMN_NODE, Int32GetDatum(view->node));
+	else if (in_recovery && snowflake_node_id >= 0)
+		put(row, COLUMN_NODE, Int32GetDatum(snowflake_node_id));
+	if (keeper_pid != 0)
+		put(row, COLUMN_KEEPER_PID, Int32GetDatum(keeper_pid));
+	if (standby_wait_usec != 0)
+		put_interval(row, COLUMN_STANDBY_WAIT, standby_wait_usec);
+	put_clock(row);
+	put(row, COLUMN_STATS_RESET,
+		TimestampTzGetDatum(pg_atomic_read_u64(&snowflake_counters->reset_at)));
+}
+
+/* How far an open gate has come. */
+static void
+put_position(StatusRow *row, const SnowflakeView *view, int64 lead_usec)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	put_interval(row, COLUMN_LEAD, lead_usec);
+	put(row, COLUMN_RESERVED_UNTIL,
+		TimestampTzGetDatum(snowflake_position_time(layout, view->limit)));
+
+	/* a position to which "last" was merely raised is no ID */
+	if (view->last == view->raised_to)
+		return;
+	put(row, COLUMN_LAST_ID, Int64GetDatum(snowflake_position_id(view->last)));
+	put(row, COLUMN_LAST_TIME,
+		TimestampTzGetDatum(snowflake_position_time(layout, view->last)));
+}
+
+/* What was counted. */
+static void
+put_counters(StatusRow *row)
+{
+	SnowflakeCounters *counters = snowflake_counters;
+
+	put(row, COLUMN_MINTED, Int64GetDatum((int64) snowflake_minted()));
+	put_waits(row, COLUMN_CLOCK_WAITS, &counters->clock_waits);
+	put_waits(row, COLUMN_KEEPER_WAITS, &counters->keeper_waits);
+	put_counter(row, COLUMN_RESERVATIONS, &counters->reservations);
+	put_steps(row, COLUMN_CLOCK_STEPS_BACK, &counters->steps_back);
+	put_steps(row, COLUMN_CLOCK_STEPS_AHEAD, &counters->steps_ahead);
+	for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
+		put_counter(row, COLUMN_REFUSED + i, &counters->refused[i]);
+}
+
 /*
  * The state of the generator.  Its parts are read one after the other, while
  * minting goes on; each is right for its moment, and so is the node without the
@@ -196,7 +257,6 @@ Datum
 snowflake_status(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	SnowflakeCounters *counters = snowflake_counters;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	TupleDesc	tupdesc;
 	StatusRow	row;
@@ -220,61 +280,20 @@ snowflake_status(PG_FUNCTION_ARGS)
 	}
 	else
 	{
-		bool		in_recovery = RecoveryInProgress();
-		bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-		int			keeper_pid = snowflake_keeper_pid();
-		int64		standby_wait_usec = snowflake_standby_wait_usec();
 		SnowflakeView view;
 		int64		lead_usec;
 
 		snowflake_generator_view(&view);
 		lead_usec = snowflake_position_time(layout, view.last) -
 			snowflake_corrected_clock();
-
-		put_text(&row, COLUMN_GATE, in_recovery ? "closed: the server is in recovery" :
-				 snowflake_gate_reason(view.gate));
-		put_text(&row, COLUMN_ADVICE, in_recovery ? snowflake_gate_advice_in_recovery() :
-				 advice(&view, lead_usec));
-
-		/* a standby has the one that it would mint with */
-		if (view.gate == GATE_OPEN)
-			put(&row, COLUMN_NODE, Int32GetDatum(view.node));
-		else if (in_recovery && snowflake_node_id >= 0)
-			put(&row, COLUMN_NODE, Int32GetDatum(snowflake_node_id));
-		if (keeper_pid != 0)
-			put(&row, COLUMN_KEEPER_PID, Int32GetDatum(keeper_pid));
-		put_clock(&row);
-		if (standby_wait_usec != 0)
-			put_interval(&row, COLUMN_STANDBY_WAIT, standby_wait_usec);
-		put(&row, COLUMN_STATS_RESET,
-			TimestampTzGetDatum(pg_atomic_read_u64(&counters->reset_at)));
-
-		if (sees_all && view.gate == GATE_OPEN)
+		put_public(&row, &view, lead_usec);
+		if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 		{
-			put_interval(&row, COLUMN_LEAD, lead_usec);
-			put(&row, COLUMN_RESERVED_UNTIL,
-				TimestampTzGetDatum(snowflake_position_time(layout, view.limit)));
-
-			/* a position to which "last" was merely raised is no ID */
-			if (view.last != view.raised_to)
-			{
-				put(&row, COLUMN_LAST_ID, Int64GetDatum(snowflake_position_id(view.last)));
-				put(&row, COLUMN_LAST_TIME,
-					TimestampTzGetDatum(snowflake_position_time(layout, view.last)));
-			}
-		}
-		if (sees_all && !in_recovery)
-			put_frontier(&row);
-		if (sees_all)
-		{
-			put(&row, COLUMN_MINTED, Int64GetDatum((int64) snowflake_minted()));
-			put_waits(&row, COLUMN_CLOCK_WAITS, &counters->clock_waits);
-			put_waits(&row, COLUMN_KEEPER_WAITS, &counters->keeper_waits);
-			put_counter(&row, COLUMN_RESERVATIONS, &counters->reservations);
-			put_steps(&row, COLUMN_CLOCK_STEPS_BACK, &counters->steps_back);
-			put_steps(&row, COLUMN_CLOCK_STEPS_AHEAD, &counters->steps_ahead);
-			for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
-				put_counter(&row, COLUMN_REFUSED + i, &counters->refused[i]);
+			if (view.gate == GATE_OPEN)
+				put_position(&row, &view, lead_usec);
+			if (!RecoveryInProgress())
+				put_frontier(&row);
+			put_counters(&row);
 		}
 	}
 
