@@ -274,8 +274,16 @@ snowflake_open(uint32 requests, TimestampTz now)
 	if (exists)
 		stored = snowflake_reservation_read(node);
 	if (!check_place(&view, stored.found, requests) ||
-		!check_table(&view, exists, requests) ||
-		!check_layout(&view, text, stored.other_layout, requests))
+		!check_table(&view, exists, requests))
+	{
+		snowflake_commit();
+		return;
+	}
+
+	/* a table that was made just now may have a row for lost ones */
+	if (!exists)
+		stored = snowflake_reservation_read(node);
+	if (!check_layout(&view, text, stored.other_layout, requests))
 	{
 		snowflake_commit();
 		return;

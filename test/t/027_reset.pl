@@ -162,5 +162,35 @@ is( SnowflakeTest::error_of($node, 'postgres',
 	'42501',
 	'an ordinary user may not');
 
+# The same on a second server, where the table is dropped while the gate is closed
+$node->stop;
+$node = SnowflakeTest::new_node('second', node_id => 1,
+	conf => q{snowflake.max_wait = '5s'});
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($node, 'postgres');
+$node->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '1 h'))});
+set_node_id(2);
+$node->safe_psql('postgres', 'SELECT snowflake_reset(2)');
+is_of_now($node->safe_psql('postgres', 'SELECT snowflake_next()'),
+	2, 'a second server, an hour ahead, is reset');
+$node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT gate ~ 'not set' FROM snowflake_status()})
+  or die "gate does not close";
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT current_setting('snowflake.node_id') = '1'})
+  or die "reload has no effect";
+is( SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()})
+	  ->{sqlstate},
+	'55000',
+	'reservation dropped while the gate is closed: the old node ID is ahead');
+
 $node->stop;
 done_testing();
