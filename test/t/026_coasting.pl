@@ -128,6 +128,11 @@ foreach my $case (
 	waits_are_short($name);
 }
 
+# What is left of steps back is worn off, or given up.
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+cmp_ok(abs(mint()), '<', $second,
+	'snowflake_accept_clock() gives up what steps back have left');
+
 # What the status and the log tell of a jump that is not believed
 SnowflakeTest::step_clock($clock, $hour);
 mint();
