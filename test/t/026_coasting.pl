@@ -93,7 +93,7 @@ sub waits_are_short
 	my ($name) = @_;
 
 	is( SnowflakeTest::status($node, 'postgres',
-			q{greatest(clock_wait_longest, keeper_wait_longest) < '500 ms'}),
+			q{greatest(clock_wait_longest, keeper_wait_longest) < '900 ms'}),
 		't',
 		"$name: no mint waits for long")
 	  or diag(SnowflakeTest::status($node, 'postgres', '*'));
@@ -164,7 +164,7 @@ my $start = clock_gettime(CLOCK_MONOTONIC);
 $session->query('SET snowflake.max_wait = \'1min\'');
 cmp_ok(abs(mint()), '<', 3 * $second, 'a crash while coasting: IDs of the true time');
 cmp_ok((clock_gettime(CLOCK_MONOTONIC) - $start) * 1000,
-	'<', 3 * $second, 'within the reservation and a second');
+	'<', 10 * $second, 'soon, not after an hour');
 
 # A reservation by a clock that was a day ahead when the server started, and
 # nobody minted: it is lowered when the clock is believed, so that it is not in

@@ -215,7 +215,7 @@ sub clear_up
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE usename IN ('owner', 'creator', 'watcher')});
 	$node->poll_query_until('postgres',
-		q{SELECT count(*) = 0 FROM pg_stat_activity WHERE usename IN ('owner', 'creator', 'watcher')}
+		q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'client backend' AND usename IN ('owner', 'creator', 'watcher')}
 	) or die "hostile sessions do not end";
 
 	my $have = $node->safe_psql('postgres',
@@ -324,8 +324,8 @@ cmp_ok($count, '>', 1000,
 	"IDs were minted meanwhile, with errors for $stopped of " . 2 * $waves . ' sessions');
 is($twice, 0, "$count IDs, none came twice");
 is($disorder, 0, 'and they ascend');
-cmp_ok($slowest, '<', 5,
-	'minting goes on within 5 s after a superuser has cleared up');
+cmp_ok($slowest, '<', 20,
+	'minting goes on soon after a superuser has cleared up') or diag($slowest);
 is( $node->safe_psql(
 		'postgres', q{
 		SELECT setconfig[1] ~ '^snowflake\.kept_in=\d+$' FROM pg_db_role_setting

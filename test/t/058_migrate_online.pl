@@ -17,6 +17,11 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $rows = $ENV{SNOWFLAKE_TEST_ROWS} || 50_000;
+
+# How long one statement may wait on a machine that runs other tests beside this
+# one.  Alone it is below half a second, also with 2,000,000 rows.
+my $patience_ms = 4_000;
+
 my $document = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
 my ($large) = $document =~ /^(## Large integer keys.*?)^## /ms;
 my ($uuids) = $document =~ /^(## From UUIDs.*?)^## /ms;
@@ -131,7 +136,7 @@ foreach my $step (0 .. 3)
 is( $node->poll_query_until('postgres', 'SELECT count(*) > 10 FROM orders WHERE id > 1000000000000'), 1,
 	'large keys: writers get snowflakes');
 my $longest = stop_writers('large keys', $writers);
-cmp_ok($longest, '<', 1000, 'large keys: no statement waited for a second');
+cmp_ok($longest, '<', $patience_ms, 'large keys: no statement waited for long') or diag($longest);
 as_owner($steps[9]);
 is($node->safe_psql('postgres', $wrong), '0', 'large keys: and in the end');
 is( $node->safe_psql('postgres', qq{
@@ -212,7 +217,7 @@ is( $node->poll_query_until('postgres',
 		q{SELECT count(*) > 5 FROM posts WHERE n > (SELECT max(n) FROM posts WHERE author = 'user 7')}), 1,
 	'UUIDs: writers go on');
 $longest = stop_writers('UUIDs', $writers);
-cmp_ok($longest, '<', 1000, 'UUIDs: no statement waited for a second');
+cmp_ok($longest, '<', $patience_ms, 'UUIDs: no statement waited for long') or diag($longest);
 as_owner($steps[11]);
 is($node->safe_psql('postgres', $wrong), '0', 'UUIDs: and in the end');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM posts WHERE author = 'user 7' AND n > 25000}), '8',
