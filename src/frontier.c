@@ -283,17 +283,14 @@ add_prepared(FullTransactionId xid, Oid database, int64 oldest_id, TimestampTz s
 static void
 fill_prepared(void)
 {
-	FullTransactionId next;
-	LockData   *locks;
-
 	if (pg_atomic_read_u32(&prepared->is_filled))
 		return;
 
 	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
 	if (!pg_atomic_read_u32(&prepared->is_filled))
 	{
-		locks = GetLockStatusData();
-		next = ReadNextFullTransactionId();
+		LockData   *locks = GetLockStatusData();
+		FullTransactionId next = ReadNextFullTransactionId();
 
 		/* nobody has seen those that an error may have left here */
 		pg_atomic_write_u32(&prepared->count, 0);

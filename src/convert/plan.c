@@ -142,7 +142,7 @@ plan_set_aside(Conversion *conv, bool before)
  * What an identity of pgEdge's extension leaves behind is no identity any more,
  * but its sequence hangs on the column as if it were: no statement can drop it.
  */
-static char *
+static const char *
 reason_to_keep(KeySequence *sequence)
 {
 	if (sequence->extension)

@@ -202,9 +202,9 @@ symbols_have_prefix()
 functions_are_declared()
 {
 	diff <(sed -n "s/.*PG_FUNCTION_INFO_V1(\(.*\));/\1/p" "${sources[@]}" | sort -u) \
-		<(grep -ohE "'MODULE_PATHNAME'(, *'[a-z0-9_]+')?|FUNCTION [a-z0-9_]+" sql/*.sql |
+		<(grep -ohE "'(MODULE_PATHNAME|[$]libdir/snowflake)'(, *'[a-z0-9_]+')?|FUNCTION [a-z0-9_]+" sql/*.sql |
 			awk '/^FUNCTION/ { name = $2 }
-				/^.MODULE/ { n = split($0, part, "\047"); print (n > 3 ? part[4] : name) }' | sort -u)
+				/^.(MODULE|[$]libdir)/ { n = split($0, part, "\047"); print (n > 3 ? part[4] : name) }' | sort -u)
 }
 
 # elog() is for what cannot happen; an error with a message has a SQLSTATE.
