@@ -93,26 +93,21 @@ CREATE FUNCTION snowflake_sequence(id bigint) RETURNS integer
 COMMENT ON FUNCTION snowflake_sequence(bigint) IS 'sequence number of the snowflake, by the server''s layout';
 CREATE FUNCTION snowflake_sequence(id bigint, layout text) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_sequence(bigint, text) IS
-	'sequence number of the snowflake, by the given layout';
+COMMENT ON FUNCTION snowflake_sequence(bigint, text) IS 'sequence number of the snowflake, by the given layout';
 CREATE FUNCTION snowflake_field(id bigint, field text) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_field(bigint, text) IS
-	'any field of the snowflake by its name, by the server''s layout';
+COMMENT ON FUNCTION snowflake_field(bigint, text) IS 'any field of the snowflake by its name, by the server''s layout';
 CREATE FUNCTION snowflake_field(id bigint, field text, layout text) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_field(bigint, text, text) IS
-	'any field of the snowflake by its name, by the given layout';
+COMMENT ON FUNCTION snowflake_field(bigint, text, text) IS 'any field of the snowflake by its name, by the given layout';
 CREATE FUNCTION snowflake_decode(id bigint,
 	OUT "timestamp" timestamptz, OUT node integer, OUT sequence integer)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_decode(bigint) IS
-	'time, node and sequence of the snowflake, by the server''s layout';
+COMMENT ON FUNCTION snowflake_decode(bigint) IS 'time, node and sequence of the snowflake, by the server''s layout';
 CREATE FUNCTION snowflake_decode(id bigint, layout text,
 	OUT "timestamp" timestamptz, OUT node integer, OUT sequence integer)
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_decode(bigint, text) IS
-	'time, node and sequence of the snowflake, by the given layout';
+COMMENT ON FUNCTION snowflake_decode(bigint, text) IS 'time, node and sequence of the snowflake, by the given layout';
 CREATE FUNCTION snowflake_explain(id bigint) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_explain(bigint) IS
@@ -150,16 +145,14 @@ COMMENT ON FUNCTION make_snowflake(timestamptz, integer, integer, text) IS
 	'snowflake with this time, node and sequence, by the given layout';
 CREATE FUNCTION snowflake_lower_bound(ts timestamptz) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_lower_bound(timestamptz) IS
-	'smallest snowflake at or after an instant, by the server''s layout';
+COMMENT ON FUNCTION snowflake_lower_bound(timestamptz) IS 'smallest snowflake at or after an instant, by the server''s layout';
 CREATE FUNCTION snowflake_lower_bound(ts timestamptz, layout text) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_lower_bound(timestamptz, text) IS
 	'smallest snowflake at or after an instant, by the given layout';
 CREATE FUNCTION snowflake_upper_bound(ts timestamptz) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_upper_bound(timestamptz) IS
-	'largest snowflake at or before an instant, by the server''s layout';
+COMMENT ON FUNCTION snowflake_upper_bound(timestamptz) IS 'largest snowflake at or before an instant, by the server''s layout';
 CREATE FUNCTION snowflake_upper_bound(ts timestamptz, layout text) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_upper_bound(timestamptz, text) IS
@@ -222,14 +215,12 @@ CREATE FUNCTION snowflake_gt_support(internal) RETURNS internal
 COMMENT ON FUNCTION snowflake_gt_support(internal) IS 'planner support for > of a snowflake and a time';
 CREATE FUNCTION snowflake_range_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_range_support(internal) IS
-	'planner support for <@ of a snowflake and a range of time';
+COMMENT ON FUNCTION snowflake_range_support(internal) IS 'planner support for <@ of a snowflake and a range of time';
 
 CREATE FUNCTION snowflake_before(ts timestamptz) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
 	SUPPORT snowflake_bound_support;
-COMMENT ON FUNCTION snowflake_before(timestamptz) IS
-	'largest snowflake before an instant, as bigint, -1 if there is none';
+COMMENT ON FUNCTION snowflake_before(timestamptz) IS 'largest snowflake before an instant, as bigint, -1 if there is none';
 CREATE FUNCTION snowflake_until(ts timestamptz) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
 	SUPPORT snowflake_bound_support;
@@ -238,8 +229,7 @@ COMMENT ON FUNCTION snowflake_until(timestamptz) IS
 CREATE FUNCTION snowflake_before(period tstzrange) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'snowflake_before_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
 	SUPPORT snowflake_bound_support;
-COMMENT ON FUNCTION snowflake_before(tstzrange) IS
-	'largest snowflake before a range of time, as bigint, -1 if there is none';
+COMMENT ON FUNCTION snowflake_before(tstzrange) IS 'largest snowflake before a range of time, as bigint, -1 if there is none';
 CREATE FUNCTION snowflake_until(period tstzrange) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'snowflake_until_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
 	SUPPORT snowflake_bound_support;
@@ -372,8 +362,7 @@ CREATE FUNCTION snowflake_frontier_holders(
 	OUT pid integer, OUT prepared xid, OUT since timestamptz, OUT oldest snowflake)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 10;
-COMMENT ON FUNCTION snowflake_frontier_holders() IS
-	'transactions of this database that hold the frontier back';
+COMMENT ON FUNCTION snowflake_frontier_holders() IS 'transactions of this database that hold the frontier back';
 CREATE FUNCTION snowflake_tail(relation anyelement, after bigint, max_rows integer,
 	column_name name DEFAULT NULL)
 	RETURNS SETOF anyelement
