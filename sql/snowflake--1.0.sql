@@ -427,12 +427,8 @@ BEGIN
 			LATERAL (SELECT DISTINCT grantee FROM pg_catalog.aclexplode(
 				coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner)))) AS a
 		WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
-				'snowflake_status_reset()',
-				'snowflake_advance(bigint, boolean)',
-				'snowflake_accept_layout()',
-				'snowflake_accept_clock()',
-				'snowflake_reset(integer)',
-				'snowflake_accept_database()']::pg_catalog.regprocedure[]::pg_catalog.oid[])
+				'snowflake_status_reset()', 'snowflake_advance(bigint, boolean)', 'snowflake_reset(integer)',
+				'snowflake_accept_layout()', 'snowflake_accept_clock()', 'snowflake_accept_database()']::pg_catalog.regprocedure[]::pg_catalog.oid[])
 			AND a.grantee OPERATOR(pg_catalog.<>) p.proowner
 	LOOP
 		EXECUTE command;
