@@ -83,6 +83,17 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 }
 #endif
 
+/*
+ * 16 (commit 1c27d16e6e5): walkers are declared with their arguments; before, an
+ * empty list, which C23 takes for none.
+ */
+#if PG_VERSION_NUM < 160000
+#include "nodes/nodeFuncs.h"
+
+#define expression_tree_walker(node, walker, context) \
+	expression_tree_walker(node, (bool (*) ()) (walker), context)
+#endif
+
 /* 16 (commit 357cfefb091): the absolute value of an int64; 17 dropped Abs(). */
 #if PG_VERSION_NUM < 160000
 #define i64abs(i)	((int64) Abs(i))
