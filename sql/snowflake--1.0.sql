@@ -7,7 +7,6 @@
 -- layouts, minting, and what an administrator needs.  Where int8 is right for
 -- an ID, the function is core's own, named here with LANGUAGE internal.
 
-
 -- The type
 --
 -- A snowflake is to bigint what varchar is to text: it has an input function
@@ -42,15 +41,26 @@ COMMENT ON TYPE snowflake IS '64-bit ID made of a time, a node and a sequence nu
 
 CREATE CAST (snowflake AS bigint) WITHOUT FUNCTION AS IMPLICIT;
 COMMENT ON CAST (snowflake AS bigint) IS 'the same number';
-CREATE CAST (snowflake AS numeric) WITH FUNCTION pg_catalog.numeric(bigint) AS ASSIGNMENT;
+-- not core's functions of bigint: pg_upgrade makes casts in an order of its own
+CREATE FUNCTION snowflake_numeric(snowflake) RETURNS numeric AS 'int8_numeric' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_numeric(snowflake) IS 'convert snowflake to numeric';
+CREATE CAST (snowflake AS numeric) WITH FUNCTION snowflake_numeric(snowflake) AS ASSIGNMENT;
 COMMENT ON CAST (snowflake AS numeric) IS 'the same number';
-CREATE CAST (snowflake AS double precision) WITH FUNCTION pg_catalog.float8(bigint) AS ASSIGNMENT;
+CREATE FUNCTION snowflake_float8(snowflake) RETURNS double precision AS 'i8tod' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_float8(snowflake) IS 'convert snowflake to float8';
+CREATE CAST (snowflake AS double precision) WITH FUNCTION snowflake_float8(snowflake) AS ASSIGNMENT;
 COMMENT ON CAST (snowflake AS double precision) IS 'the nearest number';
-CREATE CAST (snowflake AS real) WITH FUNCTION pg_catalog.float4(bigint) AS ASSIGNMENT;
+CREATE FUNCTION snowflake_float4(snowflake) RETURNS real AS 'i8tof' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_float4(snowflake) IS 'convert snowflake to float4';
+CREATE CAST (snowflake AS real) WITH FUNCTION snowflake_float4(snowflake) AS ASSIGNMENT;
 COMMENT ON CAST (snowflake AS real) IS 'the nearest number';
-CREATE CAST (snowflake AS integer) WITH FUNCTION pg_catalog.int4(bigint) AS ASSIGNMENT;
+CREATE FUNCTION snowflake_int4(snowflake) RETURNS integer AS 'int84' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_int4(snowflake) IS 'convert snowflake to int4';
+CREATE CAST (snowflake AS integer) WITH FUNCTION snowflake_int4(snowflake) AS ASSIGNMENT;
 COMMENT ON CAST (snowflake AS integer) IS 'the same number, if it is small enough';
-CREATE CAST (snowflake AS smallint) WITH FUNCTION pg_catalog.int2(bigint) AS ASSIGNMENT;
+CREATE FUNCTION snowflake_int2(snowflake) RETURNS smallint AS 'int82' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_int2(snowflake) IS 'convert snowflake to int2';
+CREATE CAST (snowflake AS smallint) WITH FUNCTION snowflake_int2(snowflake) AS ASSIGNMENT;
 COMMENT ON CAST (snowflake AS smallint) IS 'the same number, if it is small enough';
 
 CREATE FUNCTION snowflake(bigint) RETURNS snowflake
@@ -68,7 +78,6 @@ CREATE FUNCTION snowflake(smallint) RETURNS snowflake
 COMMENT ON FUNCTION snowflake(smallint) IS 'convert int2 to snowflake';
 CREATE CAST (smallint AS snowflake) WITH FUNCTION snowflake(smallint) AS ASSIGNMENT;
 COMMENT ON CAST (smallint AS snowflake) IS 'the same number, if it is not negative';
-
 
 -- Decoding
 --
@@ -132,7 +141,6 @@ COMMENT ON OPERATOR -> (snowflake, text) IS 'field of the snowflake';
 CREATE CAST (snowflake AS timestamptz) WITH FUNCTION snowflake_at(snowflake);
 COMMENT ON CAST (snowflake AS timestamptz) IS 'when the snowflake was minted';
 
-
 -- Snowflakes with given parts, and as texts
 
 CREATE FUNCTION make_snowflake(ts timestamptz, node integer, sequence integer) RETURNS snowflake
@@ -164,7 +172,6 @@ COMMENT ON FUNCTION snowflake_encode(bigint, text) IS
 CREATE FUNCTION snowflake_parse(id text, format text) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_parse(text, text) IS 'snowflake from such a text';
-
 
 -- Comparison with times
 --
@@ -307,7 +314,6 @@ COMMENT ON FUNCTION snowflake_contains(tstzrange, snowflake) IS 'implementation 
 CREATE OPERATOR @> (LEFTARG = tstzrange, RIGHTARG = snowflake, FUNCTION = snowflake_contains, COMMUTATOR = <@);
 COMMENT ON OPERATOR @> (tstzrange, snowflake) IS 'contains the snowflake''s time';
 
-
 -- Layouts
 
 CREATE FUNCTION snowflake_layout(
@@ -333,7 +339,6 @@ CREATE FUNCTION snowflake_layouts(
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_layouts() IS 'every preset layout';
 
-
 -- Minting
 
 CREATE FUNCTION snowflake_next() RETURNS snowflake
@@ -350,7 +355,6 @@ CREATE FUNCTION snowflake_current() RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_current() IS
 	'the snowflake that this session minted last; behind a pooler use INSERT ... RETURNING instead';
-
 
 -- Reading in the order of the IDs
 
@@ -369,7 +373,6 @@ CREATE FUNCTION snowflake_tail(relation anyelement, after bigint, max_rows integ
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_tail(anyelement, bigint, integer, name) IS
 	'rows of a table after a snowflake, in their order, up to the frontier';
-
 
 -- Operation
 
@@ -411,9 +414,7 @@ CREATE FUNCTION snowflake_reset(node integer) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_reset(integer) IS 'take a generator that is ahead for good back to the clock, with a new node ID';
 
--- These are restricted, and default privileges may have granted them to others
--- than PUBLIC.
-
+-- These are restricted, and default privileges may have granted them to anybody.
 DO $$
 DECLARE
 	command pg_catalog.text;
@@ -435,7 +436,6 @@ BEGIN
 	END LOOP;
 END
 $$;
-
 
 -- Migration
 --

@@ -91,7 +91,7 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #include "nodes/nodeFuncs.h"
 
 #define expression_tree_walker(node, walker, context) \
-	expression_tree_walker(node, (bool (*) ()) (walker), context)
+	expression_tree_walker(node, (void *) (walker), context)
 #endif
 
 /* 16 (commit 357cfefb091): the absolute value of an int64; 17 dropped Abs(). */
