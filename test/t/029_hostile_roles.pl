@@ -207,15 +207,16 @@ sub let_loose
 		'>', '/dev/null', '2>', '/dev/null');
 }
 
-# What a superuser does when it is over
+# What a superuser does when it is over.  (The keeper may look like one of them: the
+# owner can set session_authorization for the database.)
 sub clear_up
 {
 	$node->safe_psql(
 		'postgres', q{
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-		WHERE usename IN ('owner', 'creator', 'watcher')});
+		WHERE usename IN ('owner', 'creator', 'watcher') AND backend_type = 'client backend'});
 	$node->poll_query_until('postgres',
-		q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'client backend' AND usename IN ('owner', 'creator', 'watcher')}
+		q{SELECT count(*) = 0 FROM pg_stat_activity WHERE usename IN ('owner', 'creator', 'watcher') AND backend_type = 'client backend'}
 	) or die "hostile sessions do not end";
 
 	my $have = $node->safe_psql('postgres',
