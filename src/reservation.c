@@ -590,7 +590,7 @@ mark_database(void)
 	value->val.sval.sval = database;
 	value->location = -1;
 	set->kind = VAR_SET_VALUE;
-	set->name = "snowflake.kept_in";
+	set->name = pstrdup("snowflake.kept_in");
 	set->args = list_make1(value);
 
 	/* who may set it is looked at, and the database may have a role for us */
