@@ -49,13 +49,21 @@ $node->safe_psql(
 	ALTER ROLE poster SET search_path = ''});
 SnowflakeTest::wait_for_mint($node, 'postgres');
 
+# Run a step.  A swap that does not get its locks is tried again, as it says.
 sub as_owner
 {
 	my ($sql) = @_;
+	my ($status, $output, $error);
 
-	return $node->safe_psql('postgres', $sql,
-		extra_params => [ '-U', 'owner', '-v', 'ON_ERROR_STOP=1' ],
-		timeout => 3600);
+	do
+	{
+		($status, $output, $error) = $node->psql('postgres', $sql,
+			extra_params => [ '-U', 'owner' ],
+			on_error_stop => 1,
+			timeout => 3600);
+	} while ($status == 3 && $sql =~ /^BEGIN;/ && $error =~ /lock timeout/);
+	die $error if $status != 0;
+	return $output;
 }
 
 # Five sessions of a role that run scripts, each of one statement and a pause of
