@@ -45,8 +45,9 @@ sub mint
 	return ($id >> 22) - time * 1000;
 }
 
-# Mint for so long, and step the clock by each of these in turn meanwhile.  What
-# must hold at all times does so to the end.
+# Mint for so long, and step the clock by each of these in turn meanwhile.  No mint
+# fails, and IDs ascend.  Returns whether they were near the true time and nobody
+# waited for long.
 sub mint_while
 {
 	my ($name, $ms, $pause_ms, @steps) = @_;
@@ -79,28 +80,16 @@ sub mint_while
 		}
 	}
 	is($failed, 0, "$name: no mint fails");
-	cmp_ok($least, '>', -3 * $second, "$name: no ID is far behind the true time");
-	cmp_ok($most, '<', 3 * $second, "$name: or ahead of it");
 	is(SnowflakeTest::disorder(SnowflakeTest::finish_minter($load)),
 		0, "$name: another session's IDs ascend");
-	return;
-}
 
-# The waits of single mints, by the server's own count, are short: they are of
-# 1 to 30 ms, and on a machine that has other things to do as well, more.
-sub waits_are_short
-{
-	my ($name) = @_;
-
-	# what the step alone would have been waited for, and more
+	# The server's own count of the waits: they are of 1 to 30 ms.  What the step
+	# alone would have been waited for is more.
 	my $most_ms = $name eq 'a leap second' ? 900 : 1_900;
+	my $longest = status(q{1000 * extract(epoch FROM greatest(clock_wait_longest, keeper_wait_longest))});
 
-	is( SnowflakeTest::status($node, 'postgres',
-			"greatest(clock_wait_longest, keeper_wait_longest) < '$most_ms ms'"),
-		't',
-		"$name: no mint waits for long")
-	  or diag(SnowflakeTest::status($node, 'postgres', '*'));
-	return;
+	note("$name: IDs were ahead by $least to $most ms, the longest wait was $longest ms");
+	return $least > -3 * $second && $most < 3 * $second && $longest < $most_ms;
 }
 
 sub status
@@ -127,8 +116,15 @@ foreach my $case (
 {
 	my ($name, @params) = @$case;
 
-	mint_while($name, @params);
-	waits_are_short($name);
+	# A machine that has other things to do as well may stall whoever measures, but
+	# not each time.
+	my $good = 0;
+
+	for (my $attempt = 0; !$good && $attempt < 3; $attempt++)
+	{
+		$good = mint_while($name, @params);
+	}
+	ok($good, "$name: no ID is far from the true time, and no mint waits for long");
 }
 
 # What is left of steps back is worn off, or given up.
