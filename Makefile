@@ -25,13 +25,17 @@ OBJS = \
 	src/duration.o \
 	src/durable.o \
 	src/encode.o \
+	src/fleet.o \
 	src/frontier.o \
 	src/gate.o \
 	src/generator.o \
 	src/io.o \
 	src/keeper.o \
 	src/layout.o \
+	src/lease.o \
+	src/lessee.o \
 	src/mint.o \
+	src/node_source.o \
 	src/refusal.o \
 	src/request.o \
 	src/reservation.o \
@@ -65,6 +69,31 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 $(OBJS) $(OBJS:.o=.bc): $(SNOWFLAKE_HEADERS) snowflake.control
+
+# Coordinators of fleets, each a module of its own with the libraries that it takes
+COORDINATORS = postgresql
+snowflake_postgresql_LIBS = $(libpq)
+COORDINATOR_OBJS = $(COORDINATORS:%=src/coordinator/%.o)
+COORDINATOR_MODULES = $(COORDINATORS:%=snowflake_%$(DLSUFFIX))
+
+all: $(COORDINATOR_MODULES)
+$(COORDINATOR_OBJS): $(SNOWFLAKE_HEADERS) snowflake.control
+$(COORDINATOR_OBJS): override CPPFLAGS += -I$(shell $(PG_CONFIG) --includedir)
+$(COORDINATOR_MODULES): snowflake_%$(DLSUFFIX): src/coordinator/%.o
+	$(CC) $(CFLAGS) $< $(LDFLAGS) $(LDFLAGS_SL) -shared -o $@ $(snowflake_$*_LIBS)
+
+install: install-coordinators
+uninstall: uninstall-coordinators
+clean: clean-coordinators
+
+.PHONY: install-coordinators uninstall-coordinators clean-coordinators
+install-coordinators: $(COORDINATOR_MODULES)
+	$(MKDIR_P) '$(DESTDIR)$(pkglibdir)'
+	$(INSTALL_SHLIB) $(COORDINATOR_MODULES) '$(DESTDIR)$(pkglibdir)/'
+uninstall-coordinators:
+	rm -f $(addprefix '$(DESTDIR)$(pkglibdir)'/,$(COORDINATOR_MODULES))
+clean-coordinators:
+	rm -f $(COORDINATOR_MODULES) $(COORDINATOR_OBJS)
 
 # What PGXN wants, of the last commit
 DISTNAME = snowflake-$(shell sed -n 's/^\t"version": "\(.*\)",$$/\1/p' $(srcdir)/META.json)

@@ -378,7 +378,9 @@ COMMENT ON FUNCTION snowflake_tail(anyelement, bigint, integer, name) IS
 
 CREATE FUNCTION snowflake_status(
 	OUT gate text, OUT advice text,
-	OUT node integer, OUT layout text, OUT layout_ends timestamptz,
+	OUT node integer, OUT node_source text, OUT node_origin text,
+	OUT lease_until timestamptz, OUT lease_renewed timestamptz, OUT coordinator text,
+	OUT layout text, OUT layout_ends timestamptz,
 	OUT last_id snowflake, OUT last_time timestamptz,
 	OUT frontier snowflake, OUT frontier_lag interval, OUT frontier_holder integer,
 	OUT lead interval, OUT reserved_until timestamptz, OUT keeper_pid integer,
@@ -387,6 +389,7 @@ CREATE FUNCTION snowflake_status(
 	OUT clock_waits bigint, OUT clock_wait_total interval, OUT clock_wait_longest interval,
 	OUT keeper_waits bigint, OUT keeper_wait_total interval, OUT keeper_wait_longest interval,
 	OUT reservations bigint,
+	OUT leases bigint, OUT lease_renewals bigint, OUT lease_errors bigint,
 	OUT clock_state text, OUT clock_error interval, OUT clock_jump interval,
 	OUT clock_steps_back bigint, OUT clock_step_back_largest interval,
 	OUT clock_steps_ahead bigint, OUT clock_step_ahead_largest interval,
@@ -413,6 +416,17 @@ COMMENT ON FUNCTION snowflake_accept_clock() IS 'believe the clock, which has ju
 CREATE FUNCTION snowflake_reset(node integer) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_reset(integer) IS 'take a generator that is ahead for good back to the clock, with a new node ID';
+CREATE FUNCTION snowflake_fleet_create() RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION snowflake_fleet_create() IS 'found a fleet at the coordinator, which then leases node IDs';
+CREATE FUNCTION snowflake_fleet_recover(floor timestamptz DEFAULT NULL) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION snowflake_fleet_recover(timestamptz) IS 'found the fleet again after its coordinator has lost data';
+CREATE FUNCTION snowflake_fleet(
+	OUT node integer, OUT holder text, OUT since timestamptz,
+	OUT leased_from timestamptz, OUT leased_until timestamptz, OUT state text) RETURNS SETOF record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION snowflake_fleet() IS 'the records of the fleet: its own, and one for each node ID that was leased';
 
 -- These are restricted, and default privileges may have granted them to anybody.
 DO $$
@@ -429,7 +443,8 @@ BEGIN
 				coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner)))) AS a
 		WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
 				'snowflake_status_reset()', 'snowflake_advance(bigint, boolean)', 'snowflake_reset(integer)',
-				'snowflake_accept_layout()', 'snowflake_accept_clock()', 'snowflake_accept_database()']::pg_catalog.regprocedure[]::pg_catalog.oid[])
+				'snowflake_accept_layout()', 'snowflake_accept_clock()', 'snowflake_accept_database()',
+				'snowflake_fleet_create()', 'snowflake_fleet_recover(timestamptz)', 'snowflake_fleet()']::pg_catalog.regprocedure[]::pg_catalog.oid[])
 			AND a.grantee OPERATOR(pg_catalog.<>) p.proowner
 	LOOP
 		EXECUTE command;

@@ -22,6 +22,7 @@
 #include "gate.h"
 #include "generator.h"
 #include "io.h"
+#include "node_source.h"
 #include "request.h"
 #include "settings.h"
 
@@ -240,8 +241,10 @@ check_reset(int32 node, const SnowflakeView *view)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	TimestampTz now = snowflake_corrected_clock();
 	TimestampTz last_time = snowflake_position_time(layout, view->last);
+	SnowflakeNode wanted;
 
-	if (view->node != node || snowflake_node_id != node)
+	snowflake_node_wanted(&wanted);
+	if (view->node != node || wanted.node != node)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("snowflakes are not minted with node ID %d", node),

@@ -52,6 +52,9 @@ snowflake_counters_attach(void)
 		pg_atomic_init_u64(&counters->steps_back.largest_usec, 0);
 		pg_atomic_init_u64(&counters->steps_ahead.steps, 0);
 		pg_atomic_init_u64(&counters->steps_ahead.largest_usec, 0);
+		pg_atomic_init_u64(&counters->leases, 0);
+		pg_atomic_init_u64(&counters->lease_renewals, 0);
+		pg_atomic_init_u64(&counters->lease_errors, 0);
 		pg_atomic_init_u64(&counters->reset_at, snowflake_wall_clock());
 		pg_atomic_init_u64(&counters->minted_before, 0);
 	}
@@ -85,6 +88,9 @@ snowflake_counters_reset(void)
 	pg_atomic_write_u64(&counters->steps_back.largest_usec, 0);
 	pg_atomic_write_u64(&counters->steps_ahead.steps, 0);
 	pg_atomic_write_u64(&counters->steps_ahead.largest_usec, 0);
+	pg_atomic_write_u64(&counters->leases, 0);
+	pg_atomic_write_u64(&counters->lease_renewals, 0);
+	pg_atomic_write_u64(&counters->lease_errors, 0);
 	pg_atomic_write_u64(&counters->reset_at, snowflake_wall_clock());
 }
 

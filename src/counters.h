@@ -13,7 +13,7 @@
 /* Why a mint was refused. */
 typedef enum SnowflakeRefusal
 {
-	REFUSED_NODE,				/* the node ID is unset or too large */
+	REFUSED_NODE,				/* there is no node ID, or it is too large */
 	REFUSED_LAYOUT,				/* another layout is stored */
 	REFUSED_KEEPER,				/* it was not ready, or reserved too late */
 	REFUSED_CLOCK,				/* the generator is too far ahead of it */
@@ -49,6 +49,11 @@ typedef struct SnowflakeCounters
 	pg_atomic_uint64 reservations;	/* committed */
 	SnowflakeSteps steps_back;
 	SnowflakeSteps steps_ahead;
+
+	/* Only the lessee writes these, but for a reset. */
+	pg_atomic_uint64 leases;	/* taken */
+	pg_atomic_uint64 lease_renewals;
+	pg_atomic_uint64 lease_errors;	/* attempts that failed */
 
 	pg_atomic_uint64 reset_at;	/* a TimestampTz */
 	pg_atomic_uint64 minted_before; /* what the slots said at the reset */

@@ -16,11 +16,14 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "counters.h"
 #include "duration.h"
 #include "gate.h"
+#include "lease.h"
+#include "node_source.h"
 #include "request.h"
 #include "reservation.h"
 #include "settings.h"
@@ -53,9 +56,11 @@ static void describe_node_too_large(SnowflakeGate gate, GateTexts *texts);
 static void describe_layout(SnowflakeGate gate, GateTexts *texts);
 static void describe_reservation(SnowflakeGate gate, GateTexts *texts);
 static void describe_keeper(SnowflakeGate gate, GateTexts *texts);
+static void describe_lease(SnowflakeGate gate, GateTexts *texts);
 
 static bool node_is_unset(void);
 static bool node_is_too_large(void);
+static bool lease_is_refused(void);
 static bool always(void);
 static bool keeper_cannot_start(void);
 static bool database_is_missing(void);
@@ -84,12 +89,24 @@ static const GateRow rows[] = {
 		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_NODE_UNSET] = {
-		"closed: snowflake.node_id is not set",
+		"closed: the node ID is not set",
 		NOT_READY, REFUSED_NODE, describe_node_unset, node_is_unset
 	},
 	[GATE_NODE_TOO_LARGE] = {
-		"closed: snowflake.node_id is too large for the layout",
+		"closed: the node ID is too large for the layout",
 		NOT_READY, REFUSED_NODE, describe_node_too_large, node_is_too_large
+	},
+	[GATE_LEASE_NONE] = {
+		"closed: no node ID is leased yet",
+		NOT_READY, REFUSED_NODE, describe_lease, lease_is_refused
+	},
+	[GATE_LEASE_ENDED] = {
+		"closed: the lease of the node ID has ended",
+		NOT_READY, REFUSED_NODE, describe_lease, lease_is_refused
+	},
+	[GATE_LEASE_REVOKED] = {
+		"closed: the coordinator went back in time",
+		NOT_READY, REFUSED_NODE, describe_lease, always
 	},
 	[GATE_LAYOUT_CHANGED] = {
 		"closed: snowflake.layout differs from the stored layout",
@@ -114,15 +131,37 @@ static const GateRow rows[] = {
  * round.
  */
 static bool
+node_is(SnowflakeGate obstacle)
+{
+	SnowflakeNode wanted;
+
+	snowflake_node_wanted(&wanted);
+	return wanted.obstacle == obstacle;
+}
+
+static bool
 node_is_unset(void)
 {
-	return snowflake_node_id < 0;
+	return node_is(GATE_NODE_UNSET);
 }
 
 static bool
 node_is_too_large(void)
 {
-	return snowflake_node_id > snowflake_server_layout.max_node;
+	return node_is(GATE_NODE_TOO_LARGE);
+}
+
+/*
+ * A coordinator that cannot be reached may be back in a moment, and one that was
+ * not asked yet answers soon.  What it has said stands until somebody changes it.
+ */
+static bool
+lease_is_refused(void)
+{
+	SnowflakeLeaseView lease;
+
+	snowflake_lease_view(&lease);
+	return lease.trouble != LEASE_NO_TROUBLE && lease.trouble != LEASE_UNREACHABLE;
 }
 
 /*
@@ -157,9 +196,18 @@ keeper_cannot_start(void)
 static void
 describe_node_unset(SnowflakeGate gate, GateTexts *texts)
 {
-	texts->message = "snowflake.node_id is not set";
 	texts->detail = psprintf("The layout has node IDs from 0 to %d; no two servers that mint may have the same.",
 							 snowflake_server_layout.max_node);
+	if (snowflake_node_source != NODE_FROM_SETTING)
+	{
+		texts->message = snowflake_node_source == NODE_FROM_HOSTNAME ?
+			"the host's name does not end with a number" :
+			"the host has no address that is not loopback";
+		texts->advice = texts->hint =
+			"Set snowflake.node_source to where the node ID is to come from, and reload the configuration.";
+		return;
+	}
+	texts->message = "snowflake.node_id is not set";
 	texts->hint = "Set snowflake.node_id in this server's own configuration, outside of the data directory if that is ever copied, to a number that no other server mints with, and reload the configuration.";
 	texts->advice = "Set snowflake.node_id to a number that no other server mints with, and reload the configuration.";
 }
@@ -167,13 +215,68 @@ describe_node_unset(SnowflakeGate gate, GateTexts *texts)
 static void
 describe_node_too_large(SnowflakeGate gate, GateTexts *texts)
 {
-	texts->message = psprintf("snowflake.node_id %d is too large for the layout",
-							  snowflake_node_id);
 	texts->detail = psprintf("The layout has node IDs from 0 to %d.",
 							 snowflake_server_layout.max_node);
+	if (snowflake_node_source != NODE_FROM_SETTING)
+	{
+		SnowflakeNode wanted;
+
+		snowflake_node_wanted(&wanted);
+		texts->message = psprintf("node ID %d is too large for the layout", wanted.node);
+		texts->detail = psprintf("%s It is from the host's %s.", texts->detail,
+								 snowflake_node_source == NODE_FROM_HOSTNAME ? "name" : "address");
+		texts->advice = texts->hint =
+			"Set snowflake.node_source to where the node ID is to come from, or take a layout with more node IDs.";
+		return;
+	}
+	texts->message = psprintf("snowflake.node_id %d is too large for the layout",
+							  snowflake_node_id);
 	texts->advice = texts->hint =
 		psprintf("Set snowflake.node_id to at most %d, and reload the configuration.",
 				 snowflake_server_layout.max_node);
+}
+
+/* Nothing is leased: what the coordinator said, or that it says nothing. */
+static void
+describe_lease(SnowflakeGate gate, GateTexts *texts)
+{
+	SnowflakeLeaseView lease;
+
+	snowflake_lease_view(&lease);
+	texts->message = gate == GATE_LEASE_NONE ? "this server has not leased a node ID" :
+		gate == GATE_LEASE_ENDED ? "the lease of this server's node ID has ended" :
+		"this server's node ID may be leased again by another server";
+	if (lease.grant != 0)
+		texts->detail = psprintf("Node ID %d was leased up to \"%s\".", lease.node,
+								 timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout,
+																		 lease.until)));
+	switch (lease.trouble)
+	{
+		case LEASE_NO_TROUBLE:
+			if (lease.pid == 0)
+				texts->advice = "The lessee is not running: see the server log.";
+			break;
+		case LEASE_UNREACHABLE:
+			texts->advice = psprintf("The coordinator cannot be used since \"%s\": see the server log.",
+									 timestamptz_to_str(lease.trouble_since));
+			break;
+		case LEASE_NO_FLEET:
+			texts->advice = "The coordinator has no fleet: found it with snowflake_fleet_create(), or, if the coordinator has lost its data, with snowflake_fleet_recover().";
+			break;
+		case LEASE_OTHER_LAYOUT:
+			texts->advice = "The fleet has another layout: set snowflake.layout to it, and restart the server.";
+			break;
+		case LEASE_SUSPECT:
+			texts->advice = "The coordinator went back in time: when it is sound again, use snowflake_fleet_recover().";
+			break;
+		case LEASE_NO_FREE_NODE:
+			texts->advice = "No node ID is free: wait for the end of a lease, widen snowflake.lease_nodes, or take a layout with more node IDs.";
+			break;
+		case LEASE_BAD_RECORD:
+			texts->advice = "The record of the fleet is damaged: found it again with snowflake_fleet_recover().";
+			break;
+	}
+	texts->hint = texts->advice;
 }
 
 static void
@@ -306,11 +409,11 @@ foresee(void)
 {
 	Oid			database = get_database_oid(snowflake_database, true);
 	Oid			kept_in = snowflake_reservation_database();
+	SnowflakeNode wanted;
 
-	if (node_is_unset())
-		return GATE_NODE_UNSET;
-	if (node_is_too_large())
-		return GATE_NODE_TOO_LARGE;
+	snowflake_node_wanted(&wanted);
+	if (wanted.obstacle != GATE_OPEN)
+		return wanted.obstacle;
 	if (!OidIsValid(database))
 		return GATE_CONNECTING;
 	if (OidIsValid(kept_in) && kept_in != database)
@@ -333,8 +436,9 @@ snowflake_gate_advice_in_recovery(void)
 	if (gate == GATE_OPEN)
 		return NULL;
 	texts = describe(gate);
-	return psprintf("After a promotion nothing could be minted: %s. %s",
-					texts.message, texts.advice);
+	return psprintf("After a promotion nothing could be minted: %s.%s%s",
+					texts.message, texts.advice == NULL ? "" : " ",
+					texts.advice == NULL ? "" : texts.advice);
 }
 
 /*

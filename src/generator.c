@@ -156,6 +156,12 @@ typedef struct KeptState
 	pg_atomic_uint64 lowered_from;
 
 	/*
+	 * Number of the lease that the node is from, 0 if it is not leased.  Only
+	 * the keeper writes it, atomically; it serves to see that it is another.
+	 */
+	pg_atomic_uint32 grant;
+
+	/*
 	 * The gate was closed, and the exact end, which stands still since, is
 	 * not stored yet.  Only the keeper, which does that before it opens the
 	 * gate again; if it fails, its successor does.
@@ -248,6 +254,7 @@ snowflake_generator_attach(int tranche)
 	pg_atomic_init_u32(&kept->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_init_u64(&kept->own_last, 0);
 	pg_atomic_init_u64(&kept->lowered_from, 0);
+	pg_atomic_init_u32(&kept->grant, 0);
 	pg_atomic_init_u32(&kept->kept_in, InvalidOid);
 }
 
@@ -433,6 +440,7 @@ snowflake_generator_view(SnowflakeView *view)
 {
 	view->gate = pg_atomic_read_u32(&hot->gate);
 	view->node = hot->node;
+	view->grant = pg_atomic_read_u32(&kept->grant);
 	view->last = pg_atomic_read_u64(&hot->last);
 	view->highest = Max(view->last, pg_atomic_read_u64(&kept->lowered_from));
 	view->limit = pg_atomic_read_u64(&hot->limit);
@@ -586,7 +594,8 @@ snowflake_gate_set_reservation_lost(Oid kept_in)
 }
 
 static void
-open_gate(int32 node, uint64 last, uint64 own_last, uint64 limit, uint64 refill)
+open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
+		  uint64 refill)
 {
 	uint64		floor = pg_atomic_read_u64(&kept->floor);
 
@@ -598,6 +607,7 @@ open_gate(int32 node, uint64 last, uint64 own_last, uint64 limit, uint64 refill)
 	pg_atomic_write_u32(&kept->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_write_u64(&kept->raised_to, last);
 	pg_atomic_write_u64(&kept->own_last, own_last);
+	pg_atomic_write_u32(&kept->grant, grant);
 
 	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
 	Assert(pg_atomic_read_u32(&hot->gate) != GATE_OPEN);
@@ -622,17 +632,17 @@ open_gate(int32 node, uint64 last, uint64 own_last, uint64 limit, uint64 refill)
 }
 
 /*
- * Open a closed gate for a node, with "last" raised to the end of what may have
+ * Open a closed gate for a node, which is from a lease with this number, with "last" raised to the end of what may have
  * been issued before, by any node ID, and a limit that is durably reserved.  The
  * node itself may have had positions up to "own_last".
  */
 void
-snowflake_gate_open(int32 node, uint64 last, uint64 own_last, uint64 limit,
-					uint64 refill)
+snowflake_gate_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
+					uint64 limit, uint64 refill)
 {
 	Assert(!kept->unsettled);
 	Assert(last >= pg_atomic_read_u64(&hot->last));
-	open_gate(node, last, own_last, limit, refill);
+	open_gate(node, grant, last, own_last, limit, refill);
 }
 
 /*
@@ -653,7 +663,7 @@ snowflake_gate_open_afresh(int32 node, uint64 last, uint64 limit, uint64 refill)
 	kept->unsettled = false;
 	pg_atomic_write_u64(&kept->lowered_from,
 						Max(before, pg_atomic_read_u64(&kept->lowered_from)));
-	open_gate(node, last, last, limit, refill);
+	open_gate(node, pg_atomic_read_u32(&kept->grant), last, last, limit, refill);
 }
 
 /*

@@ -28,6 +28,9 @@ typedef enum SnowflakeGate
 	GATE_OPENING,				/* it writes the reservation */
 	GATE_NODE_UNSET,
 	GATE_NODE_TOO_LARGE,
+	GATE_LEASE_NONE,			/* no node ID is leased yet */
+	GATE_LEASE_ENDED,			/* it could not be renewed */
+	GATE_LEASE_REVOKED,			/* the coordinator may grant it again */
 	GATE_LAYOUT_CHANGED,		/* the stored layout is another one */
 	GATE_RESERVATION_LOST,		/* this cluster has one, but not here */
 	GATE_STOPPING,				/* the keeper was told to stop */
@@ -69,6 +72,7 @@ typedef struct SnowflakeView
 {
 	SnowflakeGate gate;
 	int32		node;			/* that the gate was opened for */
+	uint32		grant;			/* number of its lease, 0 if it is not leased */
 	uint64		last;			/* newest position issued, or raised to */
 	uint64		highest;		/* newest that any node ID ever had */
 	uint64		limit;			/* newest position that may be issued */
@@ -132,8 +136,8 @@ extern void snowflake_set_correction(int64 correction_usec);
 extern void snowflake_gate_set(SnowflakeGate reason);
 extern void snowflake_gate_set_layout_changed(const char *stored_layout);
 extern void snowflake_gate_set_reservation_lost(Oid kept_in);
-extern void snowflake_gate_open(int32 node, uint64 last, uint64 own_last,
-								uint64 limit, uint64 refill);
+extern void snowflake_gate_open(int32 node, uint32 grant, uint64 last,
+								uint64 own_last, uint64 limit, uint64 refill);
 extern void snowflake_gate_open_afresh(int32 node, uint64 last,
 									   uint64 limit, uint64 refill);
 extern void snowflake_gate_close(SnowflakeGate reason);

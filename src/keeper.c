@@ -38,6 +38,9 @@
 #include "durable.h"
 #include "generator.h"
 #include "keeper.h"
+#include "lease.h"
+#include "lessee.h"
+#include "node_source.h"
 #include "request.h"
 #include "reserve.h"
 #include "settings.h"
@@ -134,20 +137,28 @@ keeper_round(void)
 	uint32		requests = snowflake_take_requests();
 	TimestampTz now;
 	SnowflakeVerdict verdict = judge_clock(requests, &now);
+	SnowflakeNode wanted;
 	SnowflakeView view;
+	bool		is_other_node;
 
+	snowflake_lessee_start();
+	snowflake_node_wanted(&wanted);
+	if (wanted.obstacle == GATE_OPEN && snowflake_lease_has_ended(&wanted, now))
+		wanted.obstacle = GATE_LEASE_ENDED;
 	snowflake_generator_view(&view);
+	is_other_node = wanted.obstacle != GATE_OPEN || view.node != wanted.node ||
+		view.grant != wanted.grant;
 
 	/*
-	 * Another node ID: end the present one's work as a clean stop would. That
-	 * is also how too large a reservation becomes a small one.
+	 * Another node ID, or lease: end the present one's work as a clean stop
+	 * would.  That is also how too large a reservation becomes a small one.
 	 */
 	if (view.gate == GATE_OPEN &&
-		(view.node != snowflake_node_id || snowflake_is_reserved_too_far(&view, now)))
+		(is_other_node || snowflake_is_reserved_too_far(&view, now)))
 	{
 		ereport(LOG,
 				errmsg("snowflake gate closed for node %d", view.node),
-				view.node != snowflake_node_id ? 0 :
+				is_other_node ? 0 :
 				errdetail("More is reserved than is needed, up to \"%s\".",
 						  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
 																	 view.limit))));
@@ -157,7 +168,7 @@ keeper_round(void)
 
 	if (view.gate == GATE_OPEN && (requests & SNOWFLAKE_WANT_RESET))
 	{
-		snowflake_reopen_afresh(now);
+		snowflake_reopen_afresh(&wanted, now);
 		snowflake_generator_view(&view);
 	}
 
@@ -165,14 +176,17 @@ keeper_round(void)
 	{
 		if (view.unsettled)
 			snowflake_settle();
-		snowflake_open(requests, now);
+		snowflake_open(&wanted, requests, now);
 	}
 	else
 	{
 		if (view.last >= view.refill || view.floor > view.last ||
 			(requests & SNOWFLAKE_WANT_TIME))
-			snowflake_reserve_more(&view, now);
-		if (view.floor > view.last)
+			snowflake_reserve_more(&view, &wanted, now);
+
+		/* unless the lease has to be renewed first */
+		snowflake_generator_view(&view);
+		if (view.floor > view.last && view.floor <= view.limit)
 			snowflake_raise(view.floor, RAISED_BY_ADVANCE);
 	}
 

@@ -17,6 +17,7 @@
 #define SNOWFLAKE_WANT_DATABASE		0x20	/* take the configured database */
 #define SNOWFLAKE_WANT_CLOCK		0x40	/* believe the clock */
 #define SNOWFLAKE_WANT_RESET		0x80	/* give up the order */
+#define SNOWFLAKE_WANT_NODE			0x100	/* the lease has changed */
 
 extern Size snowflake_requests_size(void);
 extern void snowflake_requests_attach(void);

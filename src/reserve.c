@@ -22,6 +22,8 @@
 #include "counters.h"
 #include "durable.h"
 #include "generator.h"
+#include "lease.h"
+#include "node_source.h"
 #include "request.h"
 #include "reservation.h"
 #include "reserve.h"
@@ -53,14 +55,31 @@ reserve_up_to(uint64 last, TimestampTz now)
 	return snowflake_last_position(layout, Min(tick, layout->max_tick));
 }
 
+/*
+ * The same, but not beyond the lease, if there is one.  The lessee is told how far
+ * the generator is, which may be ahead of the clock.
+ */
+static uint64
+reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
+{
+	uint64		limit = reserve_up_to(last, now);
+
+	if (wanted->grant != 0)
+		snowflake_lease_need(last);
+	return Min(limit, wanted->end);
+}
+
 /* The position from which on a minter asks for more: half of it is left. */
 static uint64
-refill_from(uint64 limit)
+refill_from(uint64 limit, const SnowflakeNode *wanted)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		half = snowflake_reservation_ms * INT64CONST(500) / layout->tick_usec;
 	int64		tick = snowflake_position_tick(layout, limit) - half;
 
+	/* at the end of a lease nothing comes of asking before */
+	if (limit == wanted->end)
+		return limit;
 	return snowflake_first_position(layout, Max(tick, 0));
 }
 
@@ -131,28 +150,18 @@ snowflake_settle(void)
 static void
 log_inherited_node(int32 node, const SnowflakeReservation *stored)
 {
-	char	   *origin = snowflake_setting_origin("snowflake.node_id");
+	char	   *origin = snowflake_node_origin();
 
 	ereport(LOG,
 			errmsg("this server was a standby or a backup before, and now mints with node ID %d",
 				   node),
 			stored->own_found ?
-			errdetail("snowflake.node_id is set %s. The reservation shows node ID %d in use before, up to \"%s\".",
+			errdetail("It is from %s. The reservation shows node ID %d in use before, up to \"%s\".",
 					  origin, node, timestamptz_to_str(stored->own_until)) :
-			errdetail("snowflake.node_id is set %s. The reservation shows no earlier use of node ID %d.",
+			errdetail("It is from %s. The reservation shows no earlier use of node ID %d.",
 					  origin, node),
-			stored->own_found ?
+			stored->own_found && snowflake_node_source != NODE_FROM_LEASE ?
 			errhint("If another server used it and may still mint, set snowflake.node_id to a number of this server's own.") : 0);
-}
-
-/* Can the configured node ID be one?  If not, the gate has the reason. */
-static bool
-check_node(int32 node)
-{
-	if (node >= 0 && node <= snowflake_server_layout.max_node)
-		return true;
-	snowflake_gate_set(node < 0 ? GATE_NODE_UNSET : GATE_NODE_TOO_LARGE);
-	return false;
 }
 
 /*
@@ -233,11 +242,12 @@ check_layout(const SnowflakeView *view, const char *configured, const char *othe
 
 /*
  * Where minting resumes: above the tick of everything that may have been issued,
- * by any node ID of this server.  In most layouts the node stands above the
+ * by any node ID of this server, and not before the lease.  In most layouts the node stands above the
  * sequence, so the IDs of one tick do not ascend across a change of node.
  */
 static uint64
-resume_after(const SnowflakeView *view, const SnowflakeReservation *stored)
+resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
+			 const SnowflakeNode *wanted)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		last = view->last;
@@ -245,27 +255,33 @@ resume_after(const SnowflakeView *view, const SnowflakeReservation *stored)
 	if (last > 0)
 		last = snowflake_last_position(layout, snowflake_position_tick(layout, last));
 	last = Max(last, view->floor);
+	if (wanted->first > 0)
+		last = Max(last, wanted->first - 1);
 	return stored->found ? Max(last, end_of_reservation(stored->until)) : last;
 }
 
 /*
- * Open the gate for the configured node ID, if that is possible; otherwise
+ * Open the gate for the node ID that is wanted, if that is possible; otherwise
  * leave it closed with the reason.
  */
 void
-snowflake_open(uint32 requests, TimestampTz now)
+snowflake_open(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int32		node = snowflake_node_id;
+	int32		node = wanted->node;
 	SnowflakeReservation stored = {0};
 	SnowflakeView view;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	bool		exists;
 	uint64		last,
+				own_last,
 				limit;
 
-	if (!check_node(node))
+	if (wanted->obstacle != GATE_OPEN)
+	{
+		snowflake_gate_set(wanted->obstacle);
 		return;
+	}
 
 	snowflake_generator_view(&view);
 	snowflake_layout_print(layout, text, sizeof(text));
@@ -289,8 +305,16 @@ snowflake_open(uint32 requests, TimestampTz now)
 		return;
 	}
 
-	last = resume_after(&view, &stored);
-	limit = reserve_up_to(last, now);
+	last = resume_after(&view, &stored, wanted);
+	limit = reserve_within(wanted, last, now);
+	if (last >= wanted->end)
+	{
+		/* what was issued is ahead of the clock, beyond the end of the lease */
+		snowflake_commit();
+		snowflake_gate_set(GATE_LEASE_ENDED);
+		return;
+	}
+
 	snowflake_gate_set(GATE_OPENING);
 	snowflake_reservation_write(node, snowflake_position_time(layout, limit),
 								highest_time(&view));
@@ -298,9 +322,11 @@ snowflake_open(uint32 requests, TimestampTz now)
 
 	/* durable from here on */
 	snowflake_count(&snowflake_counters->reservations);
-	snowflake_gate_open(node, last,
-						stored.own_found ? end_of_reservation(stored.own_until) : 0,
-						limit, refill_from(limit));
+	own_last = stored.own_found ? end_of_reservation(stored.own_until) : 0;
+	if (wanted->first > 0)
+		own_last = Max(own_last, wanted->first - 1);
+	snowflake_gate_open(node, wanted->grant, last, own_last,
+						limit, refill_from(limit, wanted));
 
 	ereport(LOG,
 			errmsg("snowflake gate opened for node %d", node),
@@ -338,7 +364,7 @@ can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
  * past.  If this fails, the next keeper settles and opens as ever.
  */
 void
-snowflake_reopen_afresh(TimestampTz now)
+snowflake_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeView view;
@@ -356,13 +382,13 @@ snowflake_reopen_afresh(TimestampTz now)
 	snowflake_begin("giving up the order");
 	snowflake_reservation_give_up_order(now);
 	last = Max(view.own_last, view.floor);
-	limit = reserve_up_to(last, now);
+	limit = reserve_within(wanted, last, now);
 	snowflake_reservation_write(view.node, snowflake_position_time(layout, limit),
 								highest_time(&view));
 	snowflake_commit();
 
 	snowflake_count(&snowflake_counters->reservations);
-	snowflake_gate_open_afresh(view.node, last, limit, refill_from(limit));
+	snowflake_gate_open_afresh(view.node, last, limit, refill_from(limit, wanted));
 	ereport(LOG,
 			errmsg("snowflake gate opened afresh for node %d", view.node),
 			errdetail("Snowflakes are smaller than those of before, up to \"%s\".",
@@ -374,10 +400,11 @@ snowflake_reopen_afresh(TimestampTz now)
  * raise the limit.  The gate is open.
  */
 void
-snowflake_reserve_more(const SnowflakeView *view, TimestampTz now)
+snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
+					   TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	uint64		limit = reserve_up_to(Max(view->last, view->floor), now);
+	uint64		limit = reserve_within(wanted, Max(view->last, view->floor), now);
 
 	/*
 	 * More than half of it is left: who asks is waiting for the clock, or had
@@ -388,7 +415,7 @@ snowflake_reserve_more(const SnowflakeView *view, TimestampTz now)
 		 snowflake_position_time(layout, view->limit) >=
 		 reach(now, snowflake_reservation_ms / 2)))
 	{
-		snowflake_set_refill(refill_from(view->limit));
+		snowflake_set_refill(refill_from(view->limit, wanted));
 		return;
 	}
 
@@ -400,5 +427,5 @@ snowflake_reserve_more(const SnowflakeView *view, TimestampTz now)
 
 	/* durable from here on */
 	snowflake_count(&snowflake_counters->reservations);
-	snowflake_extend(limit, refill_from(limit));
+	snowflake_extend(limit, refill_from(limit, wanted));
 }

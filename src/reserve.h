@@ -9,10 +9,13 @@
 #define SNOWFLAKE_RESERVE_H
 
 #include "generator.h"
+#include "node_source.h"
 
-extern void snowflake_open(uint32 requests, TimestampTz now);
-extern void snowflake_reopen_afresh(TimestampTz now);
-extern void snowflake_reserve_more(const SnowflakeView *view, TimestampTz now);
+extern void snowflake_open(const SnowflakeNode *wanted, uint32 requests,
+						   TimestampTz now);
+extern void snowflake_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now);
+extern void snowflake_reserve_more(const SnowflakeView *view,
+								   const SnowflakeNode *wanted, TimestampTz now);
 extern bool snowflake_is_reserved_too_far(const SnowflakeView *view,
 										  TimestampTz now);
 extern void snowflake_settle(void);

@@ -17,7 +17,21 @@
 #include "compat.h"
 #include "settings.h"
 
+/* Node IDs that may be leased; none means all. */
+typedef struct NodeRanges
+{
+	int			count;
+	struct
+	{
+		int32		first,
+					last;
+	}			ranges[32];
+} NodeRanges;
+
 int			snowflake_node_id = -1;
+SnowflakeNodeSource snowflake_node_source = NODE_FROM_SETTING;
+char	   *snowflake_node_source_text = NULL;
+int			snowflake_lease_ms = 600 * 1000;
 char	   *snowflake_database = NULL;
 int			snowflake_max_lead_ms = 5;
 int			snowflake_max_wait_ms = 5000;
@@ -30,6 +44,8 @@ SnowflakeLayout snowflake_server_layout;
 bool		snowflake_layout_is_fixed = false;
 
 static char *layout_text = NULL;
+static char *lease_nodes_text = NULL;
+static NodeRanges *lease_nodes = NULL;
 
 /*
  * Parse the layout here, once per server, so that nothing else ever sees a
@@ -83,6 +99,94 @@ check_node_id(int *newval, void **extra, GucSource source)
 }
 
 /*
+ * Where the node ID comes from.  A value that is refused is not repeated, for it
+ * may have a password.
+ */
+static bool
+check_node_source(char **newval, void **extra, GucSource source)
+{
+	SnowflakeNodeSource parsed;
+	const char *complaint = snowflake_node_source_parse(*newval, &parsed);
+
+	if (complaint != NULL)
+	{
+		GUC_check_errmsg("invalid value for parameter \"%s\"", "snowflake.node_source");
+		GUC_check_errdetail("%s", complaint);
+		GUC_check_errhint("Passwords belong into a file that only the server can read, such as a password file of libpq.");
+		return false;
+	}
+	*extra = guc_malloc(LOG, sizeof(parsed));
+	if (*extra == NULL)
+		return false;
+	memcpy(*extra, &parsed, sizeof(parsed));
+	return true;
+}
+
+static void
+assign_node_source(const char *newval, void *extra)
+{
+	memcpy(&snowflake_node_source, extra, sizeof(snowflake_node_source));
+}
+
+/* Ranges of node IDs, such as "0-63, 100". */
+static bool
+check_lease_nodes(char **newval, void **extra, GucSource source)
+{
+	const char *c = *newval;
+	NodeRanges	ranges = {0};
+
+	while (*(c += strspn(c, " ,")) != '\0')
+	{
+		char	   *end;
+		long		first,
+					last;
+
+		errno = 0;
+		first = last = strtol(c, &end, 10);
+		if (end > c && *end == '-')
+		{
+			c = end + 1;
+			last = strtol(c, &end, 10);
+		}
+		if (end == c || errno != 0 || first < 0 || last < first || last > INT_MAX ||
+			(*end != '\0' && *end != ' ' && *end != ',') ||
+			ranges.count == lengthof(ranges.ranges))
+		{
+			GUC_check_errdetail("It is a list of up to %d node IDs or ranges of them.",
+								(int) lengthof(ranges.ranges));
+			GUC_check_errhint("An example is 0-63, 100. If it is empty, all node IDs of the layout may be leased.");
+			return false;
+		}
+		ranges.ranges[ranges.count].first = (int32) first;
+		ranges.ranges[ranges.count].last = (int32) last;
+		ranges.count++;
+		c = end;
+	}
+
+	*extra = guc_malloc(LOG, sizeof(ranges));
+	if (*extra == NULL)
+		return false;
+	memcpy(*extra, &ranges, sizeof(ranges));
+	return true;
+}
+
+static void
+assign_lease_nodes(const char *newval, void *extra)
+{
+	lease_nodes = extra;
+}
+
+/* May this node ID be leased? */
+bool
+snowflake_is_lease_node(int32 node)
+{
+	for (int i = 0; i < lease_nodes->count; i++)
+		if (node >= lease_nodes->ranges[i].first && node <= lease_nodes->ranges[i].last)
+			return true;
+	return lease_nodes->count == 0;
+}
+
+/*
  * Refuse to start with a layout in the configuration file that is none.
  *
  * A custom setting's bad value only gets a warning when the setting is defined,
@@ -124,6 +228,33 @@ snowflake_setting_origin(const char *name)
 		return psprintf("in \"%s\", line %d",
 						setting->sourcefile, setting->sourceline);
 	return psprintf("by the %s", GucSource_Names[setting->source]);
+}
+
+/* Where the node ID comes from. */
+static void
+define_lease(void)
+{
+	DefineCustomStringVariable("snowflake.node_source",
+							   "Sets where the node ID comes from.",
+							   "It is setting (snowflake.node_id), hostname, address, or the URL of a coordinator that leases node IDs.",
+							   &snowflake_node_source_text,
+							   "setting",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_node_source, assign_node_source, NULL);
+	DefineCustomStringVariable("snowflake.lease_nodes",
+							   "Sets which node IDs may be leased.",
+							   "A list of node IDs and ranges, such as 0-63. If it is empty, all of the layout.",
+							   &lease_nodes_text,
+							   "",
+							   PGC_SIGHUP, 0,
+							   check_lease_nodes, assign_lease_nodes, NULL);
+	DefineCustomIntVariable("snowflake.lease",
+							"Sets for how long a node ID is leased.",
+							"It is renewed when half of it is left. Without the coordinator minting goes on to the end of the lease.",
+							&snowflake_lease_ms,
+							600 * 1000, 1000, 24 * 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 }
 
 /* How much time for what. */
@@ -214,6 +345,7 @@ snowflake_settings_init(void)
 							   PGC_SUSET,
 							   GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
 							   NULL, NULL, NULL);
+	define_lease();
 	define_times();
 	MarkGUCPrefixReserved("snowflake");
 }

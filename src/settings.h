@@ -9,12 +9,16 @@
 #define SNOWFLAKE_SETTINGS_H
 
 #include "layout.h"
+#include "node_source.h"
 
 /* For every message about a text that is no layout */
 #define SNOWFLAKE_LAYOUT_HINT \
 	"A layout is a preset, such as twitter, or fields and an epoch, such as time:41 node:10 sequence:12 epoch:2025-01-01T00:00:00Z."
 
 extern int	snowflake_node_id;	/* -1: unset */
+extern SnowflakeNodeSource snowflake_node_source;
+extern char *snowflake_node_source_text;	/* the URL, if that is a lease */
+extern int	snowflake_lease_ms;
 extern char *snowflake_database;
 extern int	snowflake_max_lead_ms;
 extern int	snowflake_max_wait_ms;
@@ -32,5 +36,6 @@ extern bool snowflake_layout_is_fixed;
 
 extern void snowflake_settings_init(void);
 extern char *snowflake_setting_origin(const char *name);
+extern bool snowflake_is_lease_node(int32 node);
 
 #endif							/* SNOWFLAKE_SETTINGS_H */

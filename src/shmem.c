@@ -18,6 +18,7 @@
 #include "counters.h"
 #include "frontier.h"
 #include "generator.h"
+#include "lease.h"
 #include "request.h"
 #include "shmem.h"
 #include "slot.h"
@@ -40,6 +41,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(snowflake_counters_size());
 	RequestAddinShmemSpace(snowflake_slots_size());
 	RequestAddinShmemSpace(snowflake_frontier_size());
+	RequestAddinShmemSpace(snowflake_lease_size());
 
 	/* for the name; the locks themselves lie beside what they guard */
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
@@ -61,6 +63,7 @@ attach_shmem(void)
 	snowflake_counters_attach();
 	snowflake_slots_attach();
 	snowflake_frontier_attach(tranche);
+	snowflake_lease_attach();
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -18,6 +18,7 @@
 #include "current.h"
 #include "frontier.h"
 #include "keeper.h"
+#include "lessee.h"
 #include "settings.h"
 #include "shmem.h"
 
@@ -37,6 +38,7 @@ _PG_init(void)
 		return;
 	snowflake_shmem_init();
 	snowflake_keeper_init();
+	snowflake_lessee_init();
 	snowflake_current_init();
 	snowflake_frontier_init();
 }

@@ -24,6 +24,8 @@
 #include "frontier.h"
 #include "gate.h"
 #include "generator.h"
+#include "lease.h"
+#include "node_source.h"
 #include "refusal.h"
 #include "request.h"
 #include "settings.h"
@@ -37,6 +39,11 @@ enum
 	COLUMN_GATE,
 	COLUMN_ADVICE,
 	COLUMN_NODE,
+	COLUMN_NODE_SOURCE,
+	COLUMN_NODE_ORIGIN,
+	COLUMN_LEASE_UNTIL,
+	COLUMN_LEASE_RENEWED,
+	COLUMN_COORDINATOR,
 	COLUMN_LAYOUT,
 	COLUMN_LAYOUT_ENDS,
 	COLUMN_LAST_ID,
@@ -56,6 +63,9 @@ enum
 	COLUMN_KEEPER_WAIT_TOTAL,
 	COLUMN_KEEPER_WAIT_LONGEST,
 	COLUMN_RESERVATIONS,
+	COLUMN_LEASES,
+	COLUMN_LEASE_RENEWALS,
+	COLUMN_LEASE_ERRORS,
 	COLUMN_CLOCK_STATE,
 	COLUMN_CLOCK_ERROR,
 	COLUMN_CLOCK_JUMP,
@@ -154,6 +164,42 @@ put_frontier(StatusRow *row)
 		put(row, COLUMN_FRONTIER_HOLDER, Int32GetDatum(frontier.holder_pid));
 }
 
+/* The node ID that a standby would mint with. */
+static void
+put_node_after_promotion(StatusRow *row)
+{
+	SnowflakeNode wanted;
+
+	snowflake_node_wanted(&wanted);
+	if (wanted.node >= 0)
+		put(row, COLUMN_NODE, Int32GetDatum(wanted.node));
+}
+
+/* Where the node ID comes from, and what is known of its lease. */
+static void
+put_node_source(StatusRow *row)
+{
+	SnowflakeLeaseView lease;
+
+	put_text(row, COLUMN_NODE_SOURCE, snowflake_node_source_name());
+	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+		put_text(row, COLUMN_NODE_ORIGIN, snowflake_node_origin());
+	if (snowflake_node_source != NODE_FROM_LEASE)
+		return;
+	snowflake_lease_view(&lease);
+	if (lease.grant != 0)
+	{
+		put(row, COLUMN_LEASE_UNTIL,
+			TimestampTzGetDatum(snowflake_tick_start(&snowflake_server_layout, lease.until)));
+		put(row, COLUMN_LEASE_RENEWED, TimestampTzGetDatum(lease.renewed_at));
+	}
+	put_text(row, COLUMN_COORDINATOR,
+			 lease.pid == 0 ? "not asked" :
+			 lease.trouble == LEASE_UNREACHABLE ? "unreachable" :
+			 lease.trouble != LEASE_NO_TROUBLE ? "grants nothing" :
+			 lease.grant == 0 ? "not asked" : "reachable");
+}
+
 /* What to do, in a sentence; NULL if all is well, or will be in a moment. */
 static const char *
 advice(const SnowflakeView *view, int64 lead_usec)
@@ -169,6 +215,8 @@ advice(const SnowflakeView *view, int64 lead_usec)
 
 	if (on_gate != NULL || view->gate != GATE_OPEN)
 		return on_gate;
+	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_gate_advice(GATE_LEASE_ENDED) != NULL)
+		return psprintf("Minting ends with the lease. %s", snowflake_gate_advice(GATE_LEASE_ENDED));
 	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
 		return psprintf(jump_usec > 0 ?
 						"The clock went ahead by %s, %s ago: set it right, or believe it with snowflake_accept_clock()." :
@@ -201,8 +249,9 @@ put_public(StatusRow *row, const SnowflakeView *view, int64 lead_usec)
 	/* a standby has the one that it would mint with */
 	if (view->gate == GATE_OPEN)
 		put(row, COLUMN_NODE, Int32GetDatum(view->node));
-	else if (in_recovery && snowflake_node_id >= 0)
-		put(row, COLUMN_NODE, Int32GetDatum(snowflake_node_id));
+	else if (in_recovery)
+		put_node_after_promotion(row);
+	put_node_source(row);
 	if (keeper_pid != 0)
 		put(row, COLUMN_KEEPER_PID, Int32GetDatum(keeper_pid));
 	if (standby_wait_usec != 0)
@@ -240,6 +289,9 @@ put_counters(StatusRow *row)
 	put_waits(row, COLUMN_CLOCK_WAITS, &counters->clock_waits);
 	put_waits(row, COLUMN_KEEPER_WAITS, &counters->keeper_waits);
 	put_counter(row, COLUMN_RESERVATIONS, &counters->reservations);
+	put_counter(row, COLUMN_LEASES, &counters->leases);
+	put_counter(row, COLUMN_LEASE_RENEWALS, &counters->lease_renewals);
+	put_counter(row, COLUMN_LEASE_ERRORS, &counters->lease_errors);
 	put_steps(row, COLUMN_CLOCK_STEPS_BACK, &counters->steps_back);
 	put_steps(row, COLUMN_CLOCK_STEPS_AHEAD, &counters->steps_ahead);
 	for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)

@@ -61,6 +61,26 @@ sub new_node
 	return $node;
 }
 
+# A started node that is the coordinator of a fleet: an ordinary server, without
+# the library.
+sub new_coordinator
+{
+	my $node = new_node('coordinator', node_id => undef, preload => 0);
+
+	$node->start;
+	return $node;
+}
+
+# What snowflake.node_source is for that.
+sub coordinator_url
+{
+	my ($node) = @_;
+	my $host = $node->host;
+
+	$host =~ s{([^A-Za-z0-9.])}{sprintf '%%%02X', ord $1}ge;
+	return 'postgresql://' . $host . ':' . $node->port . '/postgres';
+}
+
 # Wait until the server mints.  The keeper needs a moment to reserve time
 # after a start, longer than a single mint is prepared to wait after a crash.
 sub wait_for_mint

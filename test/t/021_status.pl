@@ -164,7 +164,7 @@ reset_counters();
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'closed: snowflake.node_id is not set' FROM snowflake_status()})
+	q{SELECT gate = 'closed: the node ID is not set' FROM snowflake_status()})
   or die "gate does not close";
 is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'no node ID');
 is(status($refusals), '1 0 0 0 0 0', 'which is counted');
@@ -176,7 +176,7 @@ $node->stop;
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1024');
 SnowflakeTest::start_with_clock($node, $clock);
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'closed: snowflake.node_id is too large for the layout' FROM snowflake_status()})
+	q{SELECT gate = 'closed: the node ID is too large for the layout' FROM snowflake_status()})
   or die "gate is not closed";
 is(status('advice'), 'Set snowflake.node_id to at most 1023, and reload the configuration.',
 	'a node ID that is too large');

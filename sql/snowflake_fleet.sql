@@ -1,0 +1,9 @@
+/* What snowflake_fleet_create() makes in a PostgreSQL database that is to be the
+ * coordinator of a fleet, for a role that may not.  Afterwards give the role that
+ * the servers of the fleet log in with what it needs, and no more:
+ *
+ *     GRANT USAGE ON SCHEMA snowflake_fleet TO fleet;
+ *     GRANT SELECT, INSERT, UPDATE ON snowflake_fleet.records TO fleet;
+ */
+CREATE SCHEMA IF NOT EXISTS snowflake_fleet;
+CREATE TABLE IF NOT EXISTS snowflake_fleet.records (key text PRIMARY KEY, value text NOT NULL);

@@ -1,0 +1,70 @@
+/*-------------------------------------------------------------------------
+ *
+ * coordinator.h
+ *	  What a coordinator has to be able to do: keep records, and change one if it
+ *	  is what it is expected to be.
+ *
+ * A module per kind of coordinator, snowflake_<kind>, has the libraries that it
+ * takes.  It is loaded by the lessee, and by the sessions of administrators that
+ * found, mend or list a fleet; so no other process links them.
+ *
+ * The module knows nothing of leases: see lease.c for the rules, and fleet.c for
+ * what is in a record.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_COORDINATOR_H
+#define SNOWFLAKE_COORDINATOR_H
+
+#include "nodes/pg_list.h"
+
+/* Keys are short and of a few ASCII characters: letters, digits, and "/". */
+typedef struct SnowflakeRecord
+{
+	char	   *key;
+	char	   *value;			/* no two values that were ever written to a
+								 * key are equal */
+	int64		version;		/* the module's own, 0 if it needs none */
+} SnowflakeRecord;
+
+/*
+ * All functions allocate in the current memory context, whose reset also closes a
+ * connection that was left open by an error.  None of them waits after the
+ * deadline, on the monotonic clock, and all waits can be interrupted.  What
+ * fails raises an error; after an error of compare_and_set() it is not known
+ * whether the record was changed, or will be.
+ *
+ * No error has a password or a token in it.
+ */
+typedef struct SnowflakeCoordinator
+{
+	/* Connect to what snowflake.node_source names, up to a deadline. */
+	void	   *(*connect) (const char *url, int64 deadline_usec);
+
+	/* Make what records are kept in, if it is not there yet. */
+	void		(*prepare) (void *connection);
+
+	/* All records, as a list of SnowflakeRecord, in the order of their keys. */
+	List	   *(*list) (void *connection);
+
+	/*
+	 * Give a record a new value, durably, if it is what the caller expects: NULL
+	 * if it must not exist.  False: it is something else.  On success the
+	 * record is returned in *written, whose key is the caller's.
+	 */
+	bool		(*compare_and_set) (void *connection, const char *key,
+									const SnowflakeRecord *expected,
+									const char *value,
+									SnowflakeRecord *written);
+
+	void		(*close) (void *connection);
+} SnowflakeCoordinator;
+
+/* The symbol that each module exports. */
+#define SNOWFLAKE_COORDINATOR_INIT	"_SnowflakeCoordinatorInit"
+
+typedef const SnowflakeCoordinator *(*SnowflakeCoordinatorInit) (void);
+
+extern PGDLLEXPORT const SnowflakeCoordinator *_SnowflakeCoordinatorInit(void);
+
+#endif							/* SNOWFLAKE_COORDINATOR_H */

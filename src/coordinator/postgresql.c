@@ -1,0 +1,298 @@
+/*-------------------------------------------------------------------------
+ *
+ * postgresql.c
+ *	  Any PostgreSQL database as the coordinator of a fleet.
+ *
+ * The records are the rows of an ordinary table, for which the role needs SELECT,
+ * INSERT and UPDATE.  It is as good a coordinator as its own failover: one that
+ * forgets a commit is what lease.c calls a coordinator that went back in time.
+ *
+ * Names are qualified, so it does not matter what search_path the role has.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "libpq-fe.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "coordinator/coordinator.h"
+
+PG_MODULE_MAGIC_EXT(
+					.name = "snowflake_postgresql",
+					.version = SNOWFLAKE_VERSION
+);
+
+#define TABLE		"snowflake_fleet.records"
+
+/* What sql/snowflake_fleet.sql does, for a role that may not. */
+#define PREPARE_SQL \
+	"CREATE SCHEMA IF NOT EXISTS snowflake_fleet; " \
+	"CREATE TABLE IF NOT EXISTS " TABLE " (key text PRIMARY KEY, value text NOT NULL)"
+
+typedef struct Connection
+{
+	PGconn	   *conn;
+	int64		deadline_usec;
+	bool		warned;			/* the server warned since this was cleared */
+	MemoryContextCallback callback;
+} Connection;
+
+static void
+finish(void *arg)
+{
+	Connection *connection = arg;
+
+	if (connection->conn != NULL)
+		PQfinish(connection->conn);
+	connection->conn = NULL;
+}
+
+/*
+ * A commit that warns may not have got to the synchronous standbys.  Everything
+ * else is not worth a line in the log.
+ */
+static void
+receive_notice(void *arg, const PGresult *result)
+{
+	Connection *connection = arg;
+	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+
+	if (severity != NULL && strcmp(severity, "WARNING") == 0)
+		connection->warned = true;
+}
+
+/* Raise the error of a result, or of the connection if that is NULL. */
+pg_noreturn static void
+fail(Connection *connection, const PGresult *result)
+{
+	const char *sqlstate = result == NULL ? NULL :
+	PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *message = result == NULL ? NULL :
+	PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+	ereport(ERROR,
+			errcode(sqlstate == NULL ? ERRCODE_CONNECTION_FAILURE :
+					MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2],
+								  sqlstate[3], sqlstate[4])),
+			errmsg("could not use the coordinator: %s",
+				   message != NULL ? message :
+				   pchomp(PQerrorMessage(connection->conn))),
+			sqlstate != NULL && strcmp(sqlstate, "42P01") == 0 ?
+			errhint("Found the fleet with snowflake_fleet_create(), or make its table with the script snowflake_fleet.sql.") : 0);
+}
+
+/* Sleep until the socket is ready.  An error if the deadline comes first. */
+static void
+wait_for_socket(Connection *connection, int events)
+{
+	static uint32 wait_event = 0;
+	int64		left_usec = connection->deadline_usec - snowflake_monotonic_usec();
+	int			rc;
+
+	if (left_usec <= 0)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("the coordinator does not answer"));
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("SnowflakeCoordinator");
+	rc = WaitLatchOrSocket(MyLatch,
+						   events | WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						   PQsocket(connection->conn),
+						   (long) (left_usec / 1000 + 1), wait_event);
+	if (rc & WL_LATCH_SET)
+	{
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * Run statements, of which the one by number returns what is returned here: the
+ * others return nothing of interest.
+ */
+static PGresult *
+run(Connection *connection, const char *sql, int number)
+{
+	PGconn	   *conn = connection->conn;
+	PGresult   *wanted = NULL;
+	PGresult   *failed = NULL;
+
+	connection->warned = false;
+	if (!PQsendQuery(conn, sql))
+		fail(connection, NULL);
+	for (;;)
+	{
+		PGresult   *result;
+		ExecStatusType status;
+
+		while (PQisBusy(conn))
+		{
+			wait_for_socket(connection, WL_SOCKET_READABLE);
+			if (!PQconsumeInput(conn))
+				fail(connection, NULL);
+		}
+		result = PQgetResult(conn);
+		if (result == NULL)
+			break;
+		status = PQresultStatus(result);
+		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+		{
+			PQclear(failed);
+			failed = result;
+		}
+		else if (number-- == 0)
+			wanted = result;
+		else
+			PQclear(result);
+	}
+
+	if (failed != NULL)
+		fail(connection, failed);
+	if (wanted == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("the coordinator closed the connection"));
+	return wanted;
+}
+
+/*
+ * The parameters of a connection: the URL's, and that the server can be written,
+ * as one of several may be a standby.
+ */
+static void *
+pg_connect(const char *url, int64 deadline_usec)
+{
+	const char *const keywords[] = {
+		"application_name", "target_session_attrs", "dbname", NULL
+	};
+	const char *const values[] = {"snowflake", "read-write", url, NULL};
+	Connection *connection = palloc0(sizeof(Connection));
+	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+
+	connection->deadline_usec = deadline_usec;
+	connection->callback.func = finish;
+	connection->callback.arg = connection;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &connection->callback);
+
+	connection->conn = PQconnectStartParams(keywords, values, true);
+	if (connection->conn == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OUT_OF_MEMORY),
+				errmsg("out of memory"));
+	if (PQstatus(connection->conn) == CONNECTION_BAD)
+		fail(connection, NULL);
+	PQsetNoticeReceiver(connection->conn, receive_notice, connection);
+
+	while (status != PGRES_POLLING_OK)
+	{
+		wait_for_socket(connection, status == PGRES_POLLING_READING ?
+						WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE);
+		status = PQconnectPoll(connection->conn);
+		if (status == PGRES_POLLING_FAILED)
+			fail(connection, NULL);
+	}
+	return connection;
+}
+
+static void
+pg_close(void *arg)
+{
+	finish(arg);
+}
+
+static void
+pg_prepare(void *arg)
+{
+	PQclear(run(arg, PREPARE_SQL, 0));
+}
+
+static List *
+pg_list(void *arg)
+{
+	PGresult   *result = run(arg, "SELECT key, value FROM " TABLE " ORDER BY key COLLATE \"C\"", 0);
+	List	   *records = NIL;
+
+	for (int i = 0; i < PQntuples(result); i++)
+	{
+		SnowflakeRecord *record = palloc0(sizeof(SnowflakeRecord));
+
+		record->key = pstrdup(PQgetvalue(result, i, 0));
+		record->value = pstrdup(PQgetvalue(result, i, 1));
+		records = lappend(records, record);
+	}
+	PQclear(result);
+	return records;
+}
+
+/* A text as a literal, whatever the server takes a backslash for. */
+static char *
+literal(Connection *connection, const char *text)
+{
+	char	   *escaped = PQescapeLiteral(connection->conn, text, strlen(text));
+	char	   *copy;
+
+	if (escaped == NULL)
+		fail(connection, NULL);
+	copy = pstrdup(escaped);
+	PQfreemem(escaped);
+	return copy;
+}
+
+/*
+ * The new row is durable when this returns, whatever the role has for a default;
+ * and who waits for the row looks at its new value afterwards.
+ */
+static bool
+pg_compare_and_set(void *arg, const char *key, const SnowflakeRecord *expected,
+				   const char *value, SnowflakeRecord *written)
+{
+	Connection *connection = arg;
+	char	   *key_literal = literal(connection, key);
+	char	   *value_literal = literal(connection, value);
+	char	   *statement = expected == NULL ?
+	psprintf("INSERT INTO " TABLE " (key, value) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+			 key_literal, value_literal) :
+	psprintf("UPDATE " TABLE " SET value = %s"
+			 " WHERE key OPERATOR(pg_catalog.=) %s AND value OPERATOR(pg_catalog.=) %s",
+			 value_literal, key_literal, literal(connection, expected->value));
+	PGresult   *result;
+	bool		done;
+
+	result = run(connection,
+				 psprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
+						  " SET LOCAL synchronous_commit = on; %s; COMMIT", statement),
+				 2);
+	done = strcmp(PQcmdTuples(result), "1") == 0;
+	PQclear(result);
+	if (connection->warned)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("the coordinator warned at a commit, which may not be durable on its standbys"));
+	if (done)
+	{
+		written->value = pstrdup(value);
+		written->version = 0;
+	}
+	return done;
+}
+
+const SnowflakeCoordinator *
+_SnowflakeCoordinatorInit(void)
+{
+	static const SnowflakeCoordinator coordinator = {
+		.connect = pg_connect,
+		.prepare = pg_prepare,
+		.list = pg_list,
+		.compare_and_set = pg_compare_and_set,
+		.close = pg_close
+	};
+
+	return &coordinator;
+}

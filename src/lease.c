@@ -1,0 +1,726 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease.c
+ *	  The node ID that this server has leased, and the rules of leases.
+ *
+ * The promise: no two servers of a fleet issue the same (tick, node), whatever
+ * their clocks, pauses and networks do, and whoever copies their data.
+ *
+ * A lease is a range of ticks of a node ID, not of anybody's time.  The node's
+ * record at the coordinator says up to which tick, "until", it is granted, and
+ * every grant starts above the "until" that it replaces; both changes are one
+ * compare-and-set.  So the ranges of a node ID's grants never overlap, and a server
+ * mints within the range of its grant only: "until" bounds the limit of
+ * generator.c, "from" its start.  A grant that is taken over too early, by a
+ * clock that is ahead, costs its holder another node ID, and nothing else.
+ *
+ * 1. A grant belongs to one start of one server.  What identifies it is a token
+ *	  that is made at the start and kept in shared memory only, so whoever has a
+ *	  copy of the data is a stranger to it.  See snowflake_lease_attach().
+ * 2. Taking: take().
+ * 3. Renewing moves "until" ahead, by a compare-and-set on what was last written:
+ *	  renew().  Each write has a nonce, and no two are equal.  An answer may be
+ *	  lost: then the same value is written again, or found, and everything else
+ *	  that is found means that somebody else has it, be it a twin of this process,
+ *	  a virtual machine that was resumed twice: settle_pending(), judge_own().
+ * 4. A stop stores the exact end: snowflake_lease_release().
+ * 5. Without an answer, what is granted can be used up.
+ * 6. A coordinator that has lost its data grants nothing, since the fleet's record
+ *	  is missing.  One that went back in time, as by a restored backup, may grant
+ *	  again what is used already.  Its holders notice: judge_own().
+ *
+ * A grant is known by its number.  The same node ID granted again is another one:
+ * somebody else may have had it in between.
+ *
+ * The protocol is modelled in test/model/lease.pml.
+ *
+ * Only the lessee changes what is here, but for "needed".  It does so under the
+ * spinlock where others look; what only lessees read needs none.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "postmaster/postmaster.h"
+#include "storage/latch.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "counters.h"
+#include "duration.h"
+#include "fleet.h"
+#include "lease.h"
+#include "request.h"
+#include "settings.h"
+
+/* What a lessee knows of its grant. */
+typedef struct Held
+{
+	bool		exists;
+	bool		lost;			/* somebody else has it: not to be renewed */
+	uint32		source;			/* hash of the coordinator's URL */
+	int32		node;
+	int64		version;		/* of the record */
+	char		value[SNOWFLAKE_VALUE_SIZE];	/* that was last written to it */
+} Held;
+
+/* A write of which it is not known whether it was, or will be, done. */
+typedef struct Pending
+{
+	bool		exists;
+	int32		node;
+	char		value[SNOWFLAKE_VALUE_SIZE];
+} Pending;
+
+typedef struct Lease
+{
+	slock_t		mutex;			/* for what is in the view */
+	SnowflakeLeaseView view;
+
+	/*
+	 * The position from which on the generator needs more, if it is ahead of
+	 * the clock.  The keeper writes it, atomically.
+	 */
+	pg_atomic_uint64 needed;
+
+	/*
+	 * The lessee's latch, NULL while there is none.  Only the lessee writes
+	 * it.  It is that of a PGPROC, and valid for ever.
+	 */
+	Latch	   *volatile latch;
+
+	/* The lessee's memory, for its successor if it ends while the server runs */
+	char		token[SNOWFLAKE_NONCE_SIZE];	/* empty: none yet */
+	Held		held;
+	Pending		pending;
+} Lease;
+
+/* NULL if the library was not preloaded. */
+static Lease *shared = NULL;
+
+/* Shared memory to request. */
+Size
+snowflake_lease_size(void)
+{
+	return MAXALIGN(sizeof(Lease));
+}
+
+/*
+ * Find the lease, or make it: without a grant, and without a token.  The caller
+ * holds AddinShmemInitLock.
+ */
+void
+snowflake_lease_attach(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("snowflake lease", snowflake_lease_size(), &found);
+	if (found)
+		return;
+	memset(shared, 0, sizeof(*shared));
+	shared->view.node = -1;
+	SpinLockInit(&shared->mutex);
+	pg_atomic_init_u64(&shared->needed, 0);
+}
+
+
+/*
+ * What others see
+ */
+
+/* Read what is known of the lease. */
+void
+snowflake_lease_view(SnowflakeLeaseView *view)
+{
+	SpinLockAcquire(&shared->mutex);
+	*view = shared->view;
+	SpinLockRelease(&shared->mutex);
+}
+
+/* The node ID that is leased, and its range of positions, or what is missing. */
+void
+snowflake_lease_wanted(SnowflakeNode *wanted)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeLeaseView view;
+
+	snowflake_lease_view(&view);
+	wanted->node = view.node;
+	wanted->grant = view.grant;
+	if (view.grant == 0)
+		wanted->obstacle = GATE_LEASE_NONE;
+	else if (view.revoked)
+		wanted->obstacle = GATE_LEASE_REVOKED;
+	else
+	{
+		wanted->obstacle = GATE_OPEN;
+		wanted->first = snowflake_first_position(layout, view.from);
+		wanted->end = snowflake_last_position(layout, view.until);
+	}
+}
+
+/* Tell the lessee that positions beyond this one are needed. */
+void
+snowflake_lease_need(uint64 position)
+{
+	Latch	   *latch = shared->latch;
+
+	pg_atomic_write_u64(&shared->needed, position);
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+/* Is the clock beyond the end of the lease? */
+bool
+snowflake_lease_has_ended(const SnowflakeNode *wanted, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	return wanted->grant != 0 &&
+		snowflake_tick_at(layout, now) > snowflake_position_tick(layout, wanted->end);
+}
+
+
+/*
+ * Only the lessee calls what follows.
+ */
+
+/* A lessee has started.  False if there is one already. */
+bool
+snowflake_lessee_attach(void)
+{
+	bool		alone;
+
+	SpinLockAcquire(&shared->mutex);
+	alone = shared->view.pid == 0;
+	if (alone)
+		shared->view.pid = MyProcPid;
+	SpinLockRelease(&shared->mutex);
+	if (!alone)
+		return false;
+
+	if (shared->token[0] == '\0')
+		snowflake_nonce(shared->token);
+	shared->latch = MyLatch;
+	return true;
+}
+
+/* It ends. */
+void
+snowflake_lessee_detach(void)
+{
+	shared->latch = NULL;
+	SpinLockAcquire(&shared->mutex);
+	shared->view.pid = 0;
+	SpinLockRelease(&shared->mutex);
+}
+
+/*
+ * Note down what stands in the way of a lease, or that nothing does any more; news
+ * goes to the log.
+ */
+void
+snowflake_lease_trouble(SnowflakeLeaseTrouble trouble)
+{
+	SnowflakeLeaseTrouble before = shared->view.trouble;
+
+	if (trouble == before)
+		return;
+	SpinLockAcquire(&shared->mutex);
+	shared->view.trouble = trouble;
+	shared->view.trouble_since = snowflake_wall_clock();
+	SpinLockRelease(&shared->mutex);
+	snowflake_request(SNOWFLAKE_WANT_NODE);
+
+	switch (trouble)
+	{
+		case LEASE_NO_TROUBLE:
+			ereport(LOG, errmsg("the coordinator of the snowflake fleet grants node IDs again"));
+			break;
+		case LEASE_UNREACHABLE:
+			/* the error itself was reported */
+			break;
+		case LEASE_NO_FLEET:
+			ereport(WARNING,
+					errmsg("the coordinator has no snowflake fleet"),
+					errhint("If there never was one, found it with snowflake_fleet_create(). If the coordinator has lost its data, use snowflake_fleet_recover()."));
+			break;
+		case LEASE_OTHER_LAYOUT:
+			ereport(WARNING,
+					errmsg("the layout of the snowflake fleet is not that of this server"),
+					errhint("Set snowflake.layout to that of the fleet, which snowflake_fleet() shows, and restart the server."));
+			break;
+		case LEASE_SUSPECT:
+			ereport(WARNING,
+					errmsg("the coordinator of the snowflake fleet went back in time, and grants nothing"),
+					errhint("When it is sound again, use snowflake_fleet_recover()."));
+			break;
+		case LEASE_NO_FREE_NODE:
+			ereport(WARNING,
+					errmsg("the snowflake fleet has no free node ID"),
+					errhint("Node IDs get free when their leases end. Widen snowflake.lease_nodes, or take a layout with more of them."));
+			break;
+		case LEASE_BAD_RECORD:
+			ereport(WARNING,
+					errmsg("the record of the snowflake fleet at its coordinator is damaged"),
+					errhint("Found it again with snowflake_fleet_recover()."));
+			break;
+	}
+}
+
+/* This server's name, by which it prefers the node ID that it had before. */
+static void
+own_name(char *name)
+{
+	char		host[256];
+
+	if (gethostname(host, sizeof(host)) != 0)
+		host[0] = '\0';
+	host[sizeof(host) - 1] = '\0';
+	for (char *c = host; *c != '\0'; c++)
+		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
+			*c = '?';
+	snprintf(name, SNOWFLAKE_HOLDER_SIZE, "%s:%d", host, PostPortNumber);
+}
+
+static uint32
+own_source(void)
+{
+	const char *url = snowflake_node_source_text;
+
+	return hash_bytes((const unsigned char *) url, strlen(url));
+}
+
+/* The length of a lease in ticks. */
+static int64
+lease_ticks(void)
+{
+	return Max(1, snowflake_lease_ms * INT64CONST(1000) /
+			   snowflake_server_layout.tick_usec);
+}
+
+/* The tick that the generator is at, by the clock or ahead of it. */
+static int64
+reached_tick(TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	return Max(snowflake_tick_at(layout, now),
+			   snowflake_position_tick(layout, pg_atomic_read_u64(&shared->needed)));
+}
+
+/* Does this server have a grant from this coordinator that it can renew? */
+bool
+snowflake_lease_is_held(void)
+{
+	return shared->held.exists && !shared->held.lost &&
+		shared->held.source == own_source() && !shared->view.revoked;
+}
+
+/*
+ * How long until the next attempt: when half of the lease is left.  0 or less:
+ * now.
+ */
+long
+snowflake_lease_due_ms(TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		left;
+
+	if (!snowflake_lease_is_held() || shared->view.trouble != LEASE_NO_TROUBLE)
+		return 0;
+	left = shared->view.until - reached_tick(now) - lease_ticks() / 2;
+	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
+}
+
+/*
+ * Write to the record of a node.  Whether it was done is not known until this has
+ * returned, so it is noted down before.
+ */
+static bool
+write_record(const SnowflakeCoordinator *coordinator, void *connection,
+			 int32 node, const SnowflakeRecord *expected, const char *value)
+{
+	SnowflakeRecord written = {0};
+	bool		done;
+
+	if (value != shared->pending.value)
+		strlcpy(shared->pending.value, value, SNOWFLAKE_VALUE_SIZE);
+	shared->pending.node = node;
+	shared->pending.exists = true;
+	done = coordinator->compare_and_set(connection, snowflake_node_key(node),
+										expected, shared->pending.value, &written);
+	if (done)
+		shared->held.version = written.version;
+	return done;
+}
+
+/*
+ * What was written is in the record: it is ours.  A grant that is not renewed but
+ * new has another number, and then "until" and "from" become those of the new one
+ * at once.
+ */
+static void
+adopt_pending(TimestampTz now)
+{
+	SnowflakeHolding holding;
+	Held	   *held = &shared->held;
+	bool		renewed;
+	uint32		source = own_source();
+
+	if (!snowflake_holding_parse(shared->pending.value, &holding))
+		elog(ERROR, "could not parse a lease that was just written");
+	renewed = held->exists && !held->lost && held->source == source &&
+		held->node == shared->pending.node && shared->view.from == holding.from;
+
+	/* in this order: if this process ends in between, its successor sees it */
+	strlcpy(held->value, shared->pending.value, SNOWFLAKE_VALUE_SIZE);
+	held->node = shared->pending.node;
+	held->source = source;
+	held->lost = false;
+	held->exists = true;
+	SpinLockAcquire(&shared->mutex);
+	if (!renewed)
+		shared->view.grant++;
+	shared->view.node = held->node;
+	shared->view.from = holding.from;
+	shared->view.until = holding.until;
+	shared->view.revoked = false;
+	shared->view.renewed_at = now;
+	SpinLockRelease(&shared->mutex);
+	shared->pending.exists = false;
+	snowflake_request(SNOWFLAKE_WANT_NODE);
+	snowflake_count(renewed ? &snowflake_counters->lease_renewals :
+					&snowflake_counters->leases);
+
+	if (!renewed)
+		ereport(LOG,
+				errmsg("leased snowflake node ID %d from the coordinator", held->node),
+				errdetail("It is for times from \"%s\" up to \"%s\", and will be renewed.",
+						  pstrdup(timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout, holding.from))),
+						  timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout, holding.until))));
+}
+
+/*
+ * Rule 3: move "until" ahead.  False if the record is not what was last written to
+ * it, or the write that was in doubt.
+ */
+static bool
+renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
+{
+	Held	   *held = &shared->held;
+	SnowflakeRecord expected = {.value = held->value, .version = held->version};
+	SnowflakeHolding holding;
+
+	if (shared->pending.exists && shared->pending.node == held->node)
+	{
+		if (!write_record(coordinator, connection, held->node, &expected,
+						  shared->pending.value))
+			return false;
+	}
+	else
+	{
+		if (!snowflake_holding_parse(held->value, &holding))
+			elog(ERROR, "could not parse a lease that this server wrote");
+		snowflake_nonce(holding.nonce);
+		holding.until = Min(Max(holding.until, reached_tick(now) + lease_ticks()),
+							snowflake_server_layout.max_tick);
+		if (!write_record(coordinator, connection, held->node, &expected,
+						  snowflake_holding_print(&holding)))
+			return false;
+	}
+	adopt_pending(now);
+	return true;
+}
+
+/*
+ * A write whose answer was lost: was it done?  If its record is still what it was,
+ * it may yet be, and renew() repeats it.
+ */
+static bool
+settle_pending(List *records, TimestampTz now)
+{
+	const SnowflakeRecord *record;
+
+	if (!shared->pending.exists)
+		return false;
+	record = snowflake_find_record(records, snowflake_node_key(shared->pending.node));
+	if (record != NULL && strcmp(record->value, shared->pending.value) == 0)
+	{
+		shared->held.version = record->version;
+		adopt_pending(now);
+		return true;
+	}
+	if (!(snowflake_lease_is_held() && shared->pending.node == shared->held.node &&
+		  record != NULL && strcmp(record->value, shared->held.value) == 0))
+		shared->pending.exists = false;
+	return false;
+}
+
+/* The grant must not be used any more. */
+static void
+revoke_grant(void)
+{
+	if (shared->view.revoked)
+		return;
+	SpinLockAcquire(&shared->mutex);
+	shared->view.revoked = true;
+	SpinLockRelease(&shared->mutex);
+	snowflake_request(SNOWFLAKE_WANT_NODE);
+	ereport(WARNING,
+			errmsg("the coordinator of the snowflake fleet went back in time: it does not know what it granted to this server"),
+			errdetail("Node ID %d was leased up to \"%s\". It is given up at once.",
+					  shared->held.node,
+					  timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout,
+															  shared->view.until))));
+}
+
+/*
+ * Is the own grant still what the coordinator knows?  If not, it is lost, which is
+ * no harm: it can be used up to its end, and whoever has the node ID now starts
+ * above that.  Unless the record is from before: then somebody may be granted, or
+ * have been, what this server had.
+ *
+ * Returns true in the latter case.
+ */
+static bool
+knows_less(List *records, const SnowflakeFleet *fleet)
+{
+	Held	   *held = &shared->held;
+	const SnowflakeRecord *record;
+	SnowflakeHolding own,
+				found;
+	bool		less;
+
+	if (!held->exists || held->lost || held->source != own_source() ||
+		!snowflake_holding_parse(held->value, &own))
+		return false;
+
+	record = snowflake_find_record(records, snowflake_node_key(held->node));
+	if (strcmp(fleet->incarnation, own.incarnation) != 0)
+		less = false;			/* founded again since, with a floor above it */
+	else if (record == NULL)
+		less = true;
+	else if (strcmp(record->value, held->value) == 0)
+		return false;			/* all is well */
+	else if (!snowflake_holding_parse(record->value, &found))
+		less = false;			/* nobody takes over what is damaged */
+	else if (strcmp(found.token, own.token) == 0)
+		less = found.until < own.until; /* or a twin has renewed it */
+	else
+		less = found.from <= own.until;
+
+	if (less)
+		return true;
+	held->lost = true;
+	ereport(LOG,
+			errmsg("lost the lease of snowflake node ID %d", held->node),
+			errdetail("What was granted can be used up to \"%s\".",
+					  timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout,
+															  own.until))));
+	return false;
+}
+
+/* Rule 6: nothing is to be granted until an administrator has looked. */
+static void
+mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
+			 const SnowflakeRecord *record, SnowflakeFleet *fleet)
+{
+	SnowflakeRecord written;
+
+	fleet->suspect = true;
+	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record,
+										snowflake_fleet_print(fleet), &written);
+}
+
+/*
+ * Rule 2: which node ID to take.  The one that last had this server's name, or any
+ * other, if its lease has ended by our clock; otherwise one without a record.
+ * *record is its record, or NULL.  -1 if there is none.
+ *
+ * Of those that have ended the one that did first: a server whose clock is ahead
+ * takes those of others for ended.
+ */
+static int32
+choose(List *records, int64 now_tick, const SnowflakeRecord **record,
+	   SnowflakeHolding *holding)
+{
+	char		name[SNOWFLAKE_HOLDER_SIZE];
+	bool	   *taken = palloc0(snowflake_server_layout.max_node + INT64CONST(1));
+	bool		chosen_is_own = false;
+	int32		chosen = -1;
+	ListCell   *cell;
+
+	own_name(name);
+	foreach(cell, records)
+	{
+		const SnowflakeRecord *each = lfirst(cell);
+		int32		node = snowflake_node_of_key(each->key);
+		SnowflakeHolding found;
+		bool		is_own;
+
+		if (node < 0 || node > snowflake_server_layout.max_node)
+			continue;
+		taken[node] = true;
+		if (!snowflake_is_lease_node(node))
+			continue;
+		if (!snowflake_holding_parse(each->value, &found))
+		{
+			ereport(WARNING,
+					errmsg("the record of snowflake node ID %d at its coordinator is damaged", node),
+					errdetail("The node ID is not leased to anybody."));
+			continue;
+		}
+		is_own = strcmp(found.holder, name) == 0;
+		if (found.until >= now_tick || chosen_is_own ||
+			(chosen >= 0 && !is_own && found.until >= holding->until))
+			continue;
+		chosen = node;
+		chosen_is_own = is_own;
+		*record = each;
+		*holding = found;
+	}
+	for (int64 node = 0; chosen < 0 && node <= snowflake_server_layout.max_node; node++)
+		if (!taken[node] && snowflake_is_lease_node((int32) node))
+		{
+			chosen = (int32) node;
+			*record = NULL;
+		}
+	return chosen;
+}
+
+/*
+ * Rule 2: take a grant.  It starts above everything that was granted of the node
+ * ID, above the fleet's floor, and not before our clock.
+ */
+static void
+take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
+	 const SnowflakeFleet *fleet, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	const SnowflakeRecord *record = NULL;
+	SnowflakeHolding holding;
+	int64		now_tick = snowflake_tick_at(layout, now);
+	int32		node;
+
+	memset(&holding, 0, sizeof(holding));
+	holding.until = -1;
+	node = choose(records, now_tick, &record, &holding);
+	if (node < 0)
+	{
+		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
+		return;
+	}
+
+	holding.from = Max(Max(record == NULL ? 0 : holding.until + 1, fleet->floor + 1),
+					   Max(now_tick, 0));
+	if (holding.from > layout->max_tick)
+	{
+		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
+		return;
+	}
+	holding.until = Min(Max(holding.from, reached_tick(now)) + lease_ticks(),
+						layout->max_tick);
+	holding.granted = now_tick;
+	own_name(holding.holder);
+	strlcpy(holding.token, shared->token, SNOWFLAKE_NONCE_SIZE);
+	strlcpy(holding.incarnation, fleet->incarnation, SNOWFLAKE_NONCE_SIZE);
+	snowflake_nonce(holding.nonce);
+
+	/* what an earlier write was about is not wanted any more */
+	shared->held.lost = true;
+	if (write_record(coordinator, connection, node, record,
+					 snowflake_holding_print(&holding)))
+	{
+		adopt_pending(now);
+		snowflake_lease_trouble(LEASE_NO_TROUBLE);
+	}
+	else
+		shared->pending.exists = false; /* somebody was faster: look again */
+}
+
+/*
+ * Do what is due: renew the grant, or take one.  "now" is the corrected clock.
+ */
+void
+snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connection,
+						TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	const SnowflakeRecord *record;
+	SnowflakeFleet fleet;
+	List	   *records;
+
+	/* what has ended may be somebody else's, who starts above it */
+	if (snowflake_lease_is_held() &&
+		snowflake_tick_at(layout, now) <= shared->view.until &&
+		renew(coordinator, connection, now))
+	{
+		snowflake_lease_trouble(LEASE_NO_TROUBLE);
+		return;
+	}
+
+	records = coordinator->list(connection);
+	record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
+	if (settle_pending(records, now))
+	{
+		snowflake_lease_trouble(LEASE_NO_TROUBLE);
+		return;
+	}
+	if (record == NULL)
+	{
+		snowflake_lease_trouble(LEASE_NO_FLEET);
+		return;
+	}
+	if (!snowflake_fleet_parse(record->value, &fleet))
+	{
+		snowflake_lease_trouble(LEASE_BAD_RECORD);
+		return;
+	}
+	if (knows_less(records, &fleet))
+	{
+		revoke_grant();
+		if (!fleet.suspect)
+			mark_suspect(coordinator, connection, record, &fleet);
+	}
+	snowflake_layout_print(layout, text, sizeof(text));
+	if (fleet.suspect)
+		snowflake_lease_trouble(LEASE_SUSPECT);
+	else if (strcmp(fleet.layout, text) != 0)
+		snowflake_lease_trouble(LEASE_OTHER_LAYOUT);
+	else if (!snowflake_lease_is_held() ||
+			 snowflake_tick_at(layout, now) > shared->view.until)
+		take(coordinator, connection, records, &fleet, now);
+}
+
+/*
+ * Rule 4: nothing is minted any more, and "end" is the last tick that was.  The node
+ * ID is free above it.  What is lost, or in doubt, ends by itself.
+ */
+void
+snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connection,
+						int64 end)
+{
+	Held	   *held = &shared->held;
+	SnowflakeRecord expected = {.value = held->value, .version = held->version};
+	SnowflakeHolding holding;
+
+	if (!snowflake_lease_is_held() || shared->pending.exists ||
+		!snowflake_holding_parse(held->value, &holding))
+		return;
+	snowflake_nonce(holding.nonce);
+	holding.until = Min(Max(end, holding.from - 1), holding.until);
+	held->lost = true;
+	if (write_record(coordinator, connection, held->node, &expected,
+					 snowflake_holding_print(&holding)))
+		ereport(LOG,
+				errmsg("gave back snowflake node ID %d", held->node));
+}

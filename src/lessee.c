@@ -1,0 +1,281 @@
+/*-------------------------------------------------------------------------
+ *
+ * lessee.c
+ *	  The background worker that leases a node ID from the coordinator that
+ *	  snowflake.node_source names.
+ *
+ * It runs as soon as the server starts, on standbys too, so that a promotion waits
+ * for nothing; and only where node IDs are leased.  It connects to no database.
+ * All waiting for a network is done here, so that the keeper and minting do not
+ * notice a slow coordinator before the lease ends.
+ *
+ * An attempt connects, does what lease.c says, and closes: that is once in half a
+ * lease.  If it fails it is repeated soon.  What it did is in shared memory, so a
+ * lessee that ends while the server runs is succeeded by another.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/condition_variable.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "counters.h"
+#include "fleet.h"
+#include "lease.h"
+#include "lessee.h"
+#include "node_source.h"
+#include "request.h"
+#include "settings.h"
+#include "worker.h"
+
+#define LESSEE_NAME			"snowflake lessee"
+
+/* How long the coordinator may take for an attempt, and at a stop. */
+#define ANSWER_MS			5000
+#define LAST_ANSWER_MS		3000
+
+/* Between attempts that did not get a lease. */
+#define RETRY_MS			2000
+
+/* How long a stop waits for the keeper, which closes the gate. */
+#define KEEPER_ENDS_MS		3000
+
+/* The postmaster knows of a lessee, which runs, or is started again. */
+static bool is_registered = false;
+
+/* The lease is being given back, which a further signal to stop must not end. */
+static volatile sig_atomic_t giving_back = false;
+
+static void
+lessee_exit(int code, Datum arg)
+{
+	snowflake_lessee_detach();
+}
+
+/* The server stops, or somebody terminates the lessee: end the wait for a network. */
+static void
+lessee_sigterm(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	ShutdownRequestPending = true;
+	if (!giving_back)
+	{
+		QueryCancelPending = true;
+		InterruptPending = true;
+	}
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+
+static void
+describe_worker(BackgroundWorker *worker)
+{
+	memset(worker, 0, sizeof(*worker));
+	strlcpy(worker->bgw_name, LESSEE_NAME, BGW_MAXLEN);
+	strlcpy(worker->bgw_type, LESSEE_NAME, BGW_MAXLEN);
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker->bgw_start_time = BgWorkerStart_PostmasterStart;
+	worker->bgw_restart_time = 1;
+	strlcpy(worker->bgw_library_name, "snowflake", BGW_MAXLEN);
+	strlcpy(worker->bgw_function_name, "snowflake_lessee_main", BGW_MAXLEN);
+}
+
+/*
+ * Register the lessee, if node IDs are leased.  Only while the server preloads
+ * libraries.
+ */
+void
+snowflake_lessee_init(void)
+{
+	BackgroundWorker worker;
+
+	if (IsBinaryUpgrade || snowflake_node_source != NODE_FROM_LEASE)
+		return;
+	describe_worker(&worker);
+	RegisterBackgroundWorker(&worker);
+	is_registered = true;
+}
+
+/*
+ * Start a lessee, if node IDs are leased and there is none: the setting was changed
+ * while the server runs.  Only the keeper.
+ */
+void
+snowflake_lessee_start(void)
+{
+	SnowflakeLeaseView view;
+	BackgroundWorker worker;
+
+	if (snowflake_node_source != NODE_FROM_LEASE)
+	{
+		is_registered = false;	/* it ends by itself, and for good */
+		return;
+	}
+	snowflake_lease_view(&view);
+	if (is_registered || view.pid != 0)
+		return;
+	describe_worker(&worker);
+	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
+		ereport(WARNING,
+				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errmsg("could not start the snowflake lessee"),
+				errhint("You may need to increase max_worker_processes."));
+	is_registered = true;
+}
+
+/* How long an attempt may take: not so long that the lease ends meanwhile. */
+static int64
+answer_usec(int most_ms)
+{
+	return Min(most_ms, Max(snowflake_lease_ms / 4, 250)) * INT64CONST(1000);
+}
+
+/*
+ * Connect and do what is due: renew the lease or take one, or give it back, if
+ * "end" is not NULL.  An error is a warning in the log, unless it is the one of
+ * the time before.
+ */
+static void
+attempt(MemoryContext context, const int64 *end)
+{
+	static int	last_error = 0;
+	MemoryContext outer = MemoryContextSwitchTo(context);
+
+	PG_TRY();
+	{
+		const SnowflakeCoordinator *coordinator = snowflake_load_coordinator();
+		void	   *connection =
+		coordinator->connect(snowflake_node_source_text,
+							 snowflake_monotonic_usec() +
+							 answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS));
+
+		if (end == NULL)
+			snowflake_lease_attempt(coordinator, connection, snowflake_corrected_clock());
+		else
+			snowflake_lease_release(coordinator, connection, *end);
+		coordinator->close(connection);
+		last_error = 0;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		if (!ShutdownRequestPending || end != NULL)
+		{
+			snowflake_count(&snowflake_counters->lease_errors);
+			if (error->sqlerrcode != last_error)
+				ereport(WARNING,
+						errcode(error->sqlerrcode),
+						errmsg_internal("%s", error->message),
+						error->detail ? errdetail_internal("%s", error->detail) : 0,
+						error->hint ? errhint("%s", error->hint) : 0);
+			last_error = error->sqlerrcode;
+			snowflake_lease_trouble(LEASE_UNREACHABLE);
+		}
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(outer);
+	MemoryContextReset(context);
+}
+
+/*
+ * The server stops: wait until the keeper has ended, for then nothing is minted any
+ * more; and give back what was not used.  If the gate was left open, or its end
+ * not stored, the lease ends by itself.
+ */
+static void
+give_back(MemoryContext context)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		ends = snowflake_monotonic_usec() + KEEPER_ENDS_MS * INT64CONST(1000);
+	SnowflakeView view;
+	SnowflakeLeaseView lease;
+	int64		end;
+
+	while (snowflake_keeper_pid() != 0 && snowflake_wait_for_keeper(ends))
+		;
+	ConditionVariableCancelSleep();
+
+	snowflake_generator_view(&view);
+	snowflake_lease_view(&lease);
+	if (snowflake_keeper_pid() != 0 || view.gate == GATE_OPEN || view.unsettled)
+		return;
+	end = view.grant == lease.grant ?
+		snowflake_position_tick(layout, view.last) : lease.from - 1;
+	attempt(context, &end);
+}
+
+void
+snowflake_lessee_main(Datum main_arg)
+{
+	MemoryContext context;
+	int64		retry_usec = 0;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, lessee_sigterm);
+	pqsignal(SIGINT, SIG_IGN);
+	BackgroundWorkerUnblockSignals();
+
+	if (!snowflake_lessee_attach())
+		proc_exit(0);
+	before_shmem_exit(lessee_exit, (Datum) 0);
+	context = AllocSetContextCreate(TopMemoryContext, LESSEE_NAME,
+									ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(context);
+
+	while (!ShutdownRequestPending)
+	{
+		int64		now_usec = snowflake_monotonic_usec();
+		long		due_ms;
+
+		ResetLatch(MyLatch);
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+			retry_usec = 0;
+		}
+		if (snowflake_node_source != NODE_FROM_LEASE)
+			proc_exit(0);
+
+		due_ms = snowflake_lease_due_ms(snowflake_corrected_clock());
+		if (due_ms <= 0 && now_usec >= retry_usec)
+		{
+			attempt(context, NULL);
+			retry_usec = snowflake_monotonic_usec() +
+				Min(RETRY_MS, Max(snowflake_lease_ms / 8, 100)) * INT64CONST(1000);
+			due_ms = snowflake_lease_due_ms(snowflake_corrected_clock());
+		}
+		if (due_ms <= 0)
+		{
+			/* the keeper is to see when a lease ends that is not renewed */
+			snowflake_request(SNOWFLAKE_WANT_NODE);
+			(void) snowflake_worker_sleep(retry_usec);
+		}
+		else
+			(void) snowflake_worker_sleep(snowflake_monotonic_usec() +
+										  due_ms * INT64CONST(1000));
+	}
+
+	giving_back = true;
+	QueryCancelPending = false;
+	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_lease_is_held())
+		give_back(context);
+
+	/* not 0, so that a lessee that was terminated by hand is started again */
+	proc_exit(1);
+}

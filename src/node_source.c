@@ -1,0 +1,256 @@
+/*-------------------------------------------------------------------------
+ *
+ * node_source.c
+ *	  Where the node ID comes from: the setting, the host's name or address, or a
+ *	  lease.
+ *
+ * All but the lease are looked up whenever they are asked for, which is cheap
+ * beside what follows from them, so nothing here has a state.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <ifaddrs.h>
+#include <limits.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include "compat.h"
+#include "lease.h"
+#include "node_source.h"
+#include "settings.h"
+
+/* Schemes of URLs, and the kind of coordinator that each means. */
+static const struct
+{
+	const char *scheme;
+	const char *kind;
+}			schemes[] = {
+	{"postgresql", "postgresql"},
+	{"postgres", "postgresql"},
+	{"etcd", "etcd"},
+	{"etcds", "etcd"},
+	{"zookeeper", "zookeeper"},
+	{"consul", "consul"},
+	{"consuls", "consul"},
+};
+
+/* The kind of coordinator that a URL names, or NULL. */
+static const char *
+kind_of(const char *url)
+{
+	for (size_t i = 0; i < lengthof(schemes); i++)
+	{
+		size_t		length = strlen(schemes[i].scheme);
+
+		if (strncmp(url, schemes[i].scheme, length) == 0 &&
+			strncmp(url + length, "://", 3) == 0)
+			return schemes[i].kind;
+	}
+	return NULL;
+}
+
+/* The same, as part of the name of its module; the URL has been checked. */
+char *
+snowflake_coordinator_kind(const char *url)
+{
+	const char *kind = kind_of(url);
+
+	return pstrdup(kind != NULL ? kind : "unknown");
+}
+
+/*
+ * Does a URL have a password?  Settings are shown and logged in many places, so
+ * it does not belong there.
+ */
+static bool
+has_password(const char *url)
+{
+	const char *authority = strstr(url, "://") + 3;
+	size_t		length = strcspn(authority, "/?");
+	const char *at = memchr(authority, '@', length);
+
+	return (at != NULL && memchr(authority, ':', at - authority) != NULL) ||
+		strstr(url, "password=") != NULL || strstr(url, "token=") != NULL;
+}
+
+/*
+ * Parse a value of snowflake.node_source.  Returns a complaint if it is none,
+ * which does not have the value in it.
+ */
+const char *
+snowflake_node_source_parse(const char *text, SnowflakeNodeSource *source)
+{
+	if (pg_strcasecmp(text, "setting") == 0)
+		*source = NODE_FROM_SETTING;
+	else if (pg_strcasecmp(text, "hostname") == 0)
+		*source = NODE_FROM_HOSTNAME;
+	else if (pg_strcasecmp(text, "address") == 0)
+		*source = NODE_FROM_ADDRESS;
+	else if (kind_of(text) == NULL)
+		return "It is setting, hostname, address, or a URL of a coordinator, such as postgresql://host/database.";
+	else if (has_password(text))
+		return "The URL has a password, which others could read here.";
+	else
+		*source = NODE_FROM_LEASE;
+	return NULL;
+}
+
+/* What the status says of it: no URL, which says more than others need to know. */
+const char *
+snowflake_node_source_name(void)
+{
+	switch (snowflake_node_source)
+	{
+		case NODE_FROM_SETTING:
+			return "setting";
+		case NODE_FROM_HOSTNAME:
+			return "hostname";
+		case NODE_FROM_ADDRESS:
+			return "address";
+		case NODE_FROM_LEASE:
+			return kind_of(snowflake_node_source_text);
+	}
+	return NULL;
+}
+
+/*
+ * The number at the end of the host's name, such as 3 of "db-3.example.org", or -1.
+ * What is larger than any node ID is INT_MAX.
+ */
+static int
+number_of_host(char *name, size_t size)
+{
+	size_t		length,
+				digits = 0;
+	int64		number = 0;
+
+	if (gethostname(name, size) != 0)
+		name[0] = '\0';
+	name[size - 1] = '\0';
+	length = strcspn(name, ".");
+	while (digits < length && isdigit((unsigned char) name[length - digits - 1]))
+		digits++;
+	if (digits == 0)
+		return -1;
+	for (size_t i = length - digits; i < length && number <= INT_MAX; i++)
+		number = number * 10 + (name[i] - '0');
+	return (int) Min(number, INT_MAX);
+}
+
+/* The last 32 bits of an address that can be told from those of other hosts. */
+static bool
+bits_of_address(const struct ifaddrs *interface, int family, uint32 *bits,
+				char *text, size_t size)
+{
+	const struct sockaddr *address = interface->ifa_addr;
+
+	if (address == NULL || address->sa_family != family ||
+		(interface->ifa_flags & IFF_LOOPBACK) || !(interface->ifa_flags & IFF_UP))
+		return false;
+	if (family == AF_INET)
+	{
+		const struct in_addr *in = &((const struct sockaddr_in *) address)->sin_addr;
+
+		*bits = ntohl(in->s_addr);
+		return inet_ntop(family, in, text, size) != NULL;
+	}
+	else
+	{
+		const struct in6_addr *in = &((const struct sockaddr_in6 *) address)->sin6_addr;
+		uint32		last;
+
+		if (IN6_IS_ADDR_LINKLOCAL(in))
+			return false;
+		memcpy(&last, &in->s6_addr[12], sizeof(last));
+		*bits = ntohl(last);
+		return inet_ntop(family, in, text, size) != NULL;
+	}
+}
+
+/*
+ * The low bits of the host's first address that is not loopback, as many as the
+ * layout has for a node, or -1 if there is no such address.  IPv4 comes first.
+ */
+static int
+number_of_address(char *text, size_t size)
+{
+	static const int families[] = {AF_INET, AF_INET6};
+	struct ifaddrs *interfaces;
+	int			number = -1;
+	uint32		bits;
+
+	if (getifaddrs(&interfaces) != 0)
+		return -1;
+	for (size_t i = 0; i < lengthof(families) && number < 0; i++)
+		for (struct ifaddrs *interface = interfaces; interface != NULL && number < 0;
+			 interface = interface->ifa_next)
+			if (bits_of_address(interface, families[i], &bits, text, size))
+				number = (int) (bits & (uint32) snowflake_server_layout.max_node);
+	freeifaddrs(interfaces);
+	return number;
+}
+
+/*
+ * The node ID with which to mint now, or what stands in the way.
+ */
+void
+snowflake_node_wanted(SnowflakeNode *wanted)
+{
+	char		text[256];
+
+	wanted->grant = 0;
+	wanted->first = 0;
+	wanted->end = PG_UINT64_MAX;
+	switch (snowflake_node_source)
+	{
+		case NODE_FROM_SETTING:
+			wanted->node = snowflake_node_id;
+			break;
+		case NODE_FROM_HOSTNAME:
+			wanted->node = number_of_host(text, sizeof(text));
+			if (wanted->node >= 0 && snowflake_node_id > 0)
+				wanted->node = (int32) Min((int64) wanted->node + snowflake_node_id,
+										   INT_MAX);
+			break;
+		case NODE_FROM_ADDRESS:
+			wanted->node = number_of_address(text, sizeof(text));
+			break;
+		case NODE_FROM_LEASE:
+			snowflake_lease_wanted(wanted);
+			return;
+	}
+	wanted->obstacle =
+		wanted->node < 0 ? GATE_NODE_UNSET :
+		wanted->node > snowflake_server_layout.max_node ? GATE_NODE_TOO_LARGE : GATE_OPEN;
+}
+
+/* What the node ID was found in, for the log and the status. */
+char *
+snowflake_node_origin(void)
+{
+	char		text[256];
+
+	switch (snowflake_node_source)
+	{
+		case NODE_FROM_SETTING:
+			return psprintf("snowflake.node_id, which is set %s",
+							snowflake_setting_origin("snowflake.node_id"));
+		case NODE_FROM_HOSTNAME:
+			(void) number_of_host(text, sizeof(text));
+			return snowflake_node_id <= 0 ? psprintf("host name \"%s\"", text) :
+				psprintf("host name \"%s\", plus snowflake.node_id %d",
+						 text, snowflake_node_id);
+		case NODE_FROM_ADDRESS:
+			return number_of_address(text, sizeof(text)) < 0 ?
+				pstrdup("an address that is not loopback, of which there is none") :
+				psprintf("address %s", text);
+		case NODE_FROM_LEASE:
+			return psprintf("a lease from %s", snowflake_node_source_name());
+	}
+	return NULL;
+}

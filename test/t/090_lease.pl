@@ -1,0 +1,106 @@
+# Node IDs are leased: from a PostgreSQL server that does not have the library,
+# by servers of which none has a node ID in its configuration.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $coordinator = SnowflakeTest::new_coordinator();
+my $url = SnowflakeTest::coordinator_url($coordinator);
+
+# A server of the fleet
+sub member
+{
+	my ($name, $conf) = @_;
+
+	return SnowflakeTest::new_node($name,
+		node_id => undef,
+		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '10s'\n" . ($conf // ''));
+}
+
+sub status
+{
+	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
+}
+
+my $one = member('one');
+$one->start;
+$one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+
+# Nothing is granted before the fleet is founded.
+$one->poll_query_until('postgres', q{SELECT gate ~ 'no node ID is leased' AND coordinator = 'unreachable' FROM snowflake_status()})
+  or die 'no refusal';
+my $error = SnowflakeTest::error_of($one, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+is($error->{message}, 'this server has not leased a node ID', 'without a table of the fleet nothing is minted');
+is($error->{sqlstate}, '55000', 'with its SQLSTATE');
+$coordinator->safe_psql('postgres', 'CREATE SCHEMA snowflake_fleet; CREATE TABLE snowflake_fleet.records (key text PRIMARY KEY, value text NOT NULL)');
+$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status()})
+  or die 'no refusal';
+$error = SnowflakeTest::error_of($one, 'postgres', q{SELECT snowflake_next()});
+like($error->{hint}, qr/snowflake_fleet_create\(\)/, 'nor without a fleet, which is refused at once, with a hint');
+$coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
+
+# Founded, by a server of the fleet
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+SnowflakeTest::wait_for_mint($one, 'postgres');
+is(status($one, 'node'), '0', 'the first server gets the first node ID');
+is(status($one, 'node_source'), 'postgresql', 'and says where from');
+is(status($one, q{coordinator = 'reachable' AND lease_until BETWEEN now() + interval '4s' AND now() + interval '10s'}), 't',
+	'for a lease');
+is( SnowflakeTest::error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{message},
+	'the coordinator has a snowflake fleet already',
+	'a fleet is founded once');
+
+# A second server, and a running copy of the first
+my $two = member('two');
+$two->start;
+$two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($two, 'postgres');
+is(status($two, 'node'), '1', 'the second server gets another');
+is( $one->safe_psql('postgres', q{SELECT node, state FROM snowflake_fleet() ORDER BY node NULLS FIRST}),
+	"|fleet\n0|leased\n1|leased", 'the fleet is listed');
+
+# Renewed
+my $until = status($one, 'lease_until');
+$one->poll_query_until('postgres', "SELECT lease_until > timestamptz '$until' + interval '4s' FROM snowflake_status()")
+  or die 'not renewed';
+is(status($one, 'node, leases, lease_renewals > 0, lease_errors > 0'), '0|1|t|t', 'the lease is renewed');
+
+# A clean restart
+my $last = $one->safe_psql('postgres', 'SELECT snowflake_next()');
+$one->stop;
+is( $two->safe_psql('postgres', q{SELECT state FROM snowflake_fleet() WHERE node = 0}), 'free', 'a clean stop gives it back');
+$one->start;
+SnowflakeTest::wait_for_mint($one, 'postgres');
+is(status($one, 'node'), '0', 'a clean restart gets it again');
+cmp_ok($one->safe_psql('postgres', 'SELECT snowflake_next()'), '>', $last, 'and larger IDs');
+
+# A crash
+$one->stop('immediate');
+$one->start;
+SnowflakeTest::wait_for_mint($one, 'postgres');
+is(status($one, 'node'), '2', 'after a crash it gets another');
+
+# The coordinator is gone, and comes back.
+$coordinator->stop('immediate');
+my $errors = status($one, 'lease_errors');
+$one->poll_query_until('postgres', "SELECT coordinator = 'unreachable' FROM snowflake_status()") or die 'not noticed';
+isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'minting goes on without the coordinator');
+like(status($one, 'advice'), qr/^Minting ends with the lease\. The coordinator cannot be used since/, 'with advice');
+$one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status()})
+  or die 'does not end';
+$error = SnowflakeTest::error_of($one, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+is($error->{message}, q{the lease of this server's node ID has ended}, 'up to the end of the lease');
+$coordinator->start;
+SnowflakeTest::wait_for_mint($one, 'postgres');
+SnowflakeTest::wait_for_mint($two, 'postgres');
+pass('it goes on when it is back');
+
+$_->stop foreach $one, $two, $coordinator;
+done_testing();
