@@ -172,8 +172,8 @@ snowflake_lease_need(uint64 position)
 {
 	Latch	   *latch = shared->latch;
 
-	pg_atomic_write_u64(&shared->needed, position);
-	if (latch != NULL)
+	if (pg_atomic_exchange_u64(&shared->needed, position) != position &&
+		latch != NULL)
 		SetLatch(latch);
 }
 
@@ -540,6 +540,28 @@ mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 										snowflake_fleet_print(fleet), &written);
 }
 
+static int
+compare_nodes(const void *a, const void *b)
+{
+	int32		left = *(const int32 *) a;
+	int32		right = *(const int32 *) b;
+
+	return left < right ? -1 : left > right;
+}
+
+/* The smallest node ID that may be leased and is not one of these, or -1. */
+static int32
+smallest_other(int32 *nodes, int count)
+{
+	int32		candidate = snowflake_next_lease_node(0);
+
+	qsort(nodes, count, sizeof(*nodes), compare_nodes);
+	for (int i = 0; i < count && candidate >= 0; i++)
+		if (nodes[i] == candidate)
+			candidate = snowflake_next_lease_node(candidate + 1);
+	return candidate;
+}
+
 /*
  * Rule 2: which node ID to take.  The one that last had this server's name, or any
  * other, if its lease has ended by our clock; otherwise one without a record.
@@ -553,7 +575,8 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 	   SnowflakeHolding *holding)
 {
 	char		name[SNOWFLAKE_HOLDER_SIZE];
-	bool	   *taken = palloc0(snowflake_server_layout.max_node + INT64CONST(1));
+	int32	   *known = palloc(sizeof(int32) * (list_length(records) + 1));
+	int			nknown = 0;
 	bool		chosen_is_own = false;
 	int32		chosen = -1;
 	ListCell   *cell;
@@ -566,10 +589,10 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 		SnowflakeHolding found;
 		bool		is_own;
 
-		if (node < 0 || node > snowflake_server_layout.max_node)
+		if (node < 0)
 			continue;
-		taken[node] = true;
-		if (!snowflake_is_lease_node(node))
+		known[nknown++] = node;
+		if (snowflake_next_lease_node(node) != node)
 			continue;
 		if (!snowflake_holding_parse(each->value, &found))
 		{
@@ -587,13 +610,10 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 		*record = each;
 		*holding = found;
 	}
-	for (int64 node = 0; chosen < 0 && node <= snowflake_server_layout.max_node; node++)
-		if (!taken[node] && snowflake_is_lease_node((int32) node))
-		{
-			chosen = (int32) node;
-			*record = NULL;
-		}
-	return chosen;
+	if (chosen >= 0)
+		return chosen;
+	*record = NULL;
+	return smallest_other(known, nknown);
 }
 
 /*

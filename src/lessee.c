@@ -256,19 +256,16 @@ snowflake_lessee_main(Datum main_arg)
 		if (due_ms <= 0 && now_usec >= retry_usec)
 		{
 			attempt(context, NULL);
+
+			/* the keeper is to see when a lease ends that is not renewed */
+			snowflake_request(SNOWFLAKE_WANT_NODE);
 			retry_usec = snowflake_monotonic_usec() +
 				Min(RETRY_MS, Max(snowflake_lease_ms / 8, 100)) * INT64CONST(1000);
 			due_ms = snowflake_lease_due_ms(snowflake_corrected_clock());
 		}
-		if (due_ms <= 0)
-		{
-			/* the keeper is to see when a lease ends that is not renewed */
-			snowflake_request(SNOWFLAKE_WANT_NODE);
-			(void) snowflake_worker_sleep(retry_usec);
-		}
-		else
-			(void) snowflake_worker_sleep(snowflake_monotonic_usec() +
-										  due_ms * INT64CONST(1000));
+		(void) snowflake_worker_sleep(due_ms <= 0 ? retry_usec :
+									  snowflake_monotonic_usec() +
+									  due_ms * INT64CONST(1000));
 	}
 
 	giving_back = true;

@@ -176,14 +176,20 @@ assign_lease_nodes(const char *newval, void *extra)
 	lease_nodes = extra;
 }
 
-/* May this node ID be leased? */
-bool
-snowflake_is_lease_node(int32 node)
+/* The smallest node ID from this one on that may be leased, or -1. */
+int32
+snowflake_next_lease_node(int32 node)
 {
+	int32		next = lease_nodes->count == 0 ? node : -1;
+
 	for (int i = 0; i < lease_nodes->count; i++)
-		if (node >= lease_nodes->ranges[i].first && node <= lease_nodes->ranges[i].last)
-			return true;
-	return lease_nodes->count == 0;
+	{
+		int32		first = Max(node, lease_nodes->ranges[i].first);
+
+		if (first <= lease_nodes->ranges[i].last && (next < 0 || first < next))
+			next = first;
+	}
+	return next > snowflake_server_layout.max_node ? -1 : next;
 }
 
 /*

@@ -36,6 +36,6 @@ extern bool snowflake_layout_is_fixed;
 
 extern void snowflake_settings_init(void);
 extern char *snowflake_setting_origin(const char *name);
-extern bool snowflake_is_lease_node(int32 node);
+extern int32 snowflake_next_lease_node(int32 node);
 
 #endif							/* SNOWFLAKE_SETTINGS_H */
