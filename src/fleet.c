@@ -19,6 +19,7 @@
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "clock.h"
 #include "compat.h"
