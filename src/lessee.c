@@ -227,7 +227,6 @@ snowflake_lessee_main(Datum main_arg)
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, lessee_sigterm);
-	pqsignal(SIGINT, SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 
 	if (!snowflake_lessee_attach())
