@@ -219,6 +219,27 @@ check_configured_layout(void)
 }
 
 /*
+ * Likewise with a source of node IDs that is none: with the default in its place a
+ * server could mint with the number that is to be added to another.
+ */
+static void
+check_configured_node_source(void)
+{
+	const char *configured = GetConfigOption("snowflake.node_source", true, false);
+	SnowflakeNodeSource source;
+	const char *complaint;
+
+	if (configured == NULL)
+		return;
+	complaint = snowflake_node_source_parse(configured, &source);
+	if (complaint != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid value for parameter \"%s\"", "snowflake.node_source"),
+				errdetail_internal("%s", complaint));
+}
+
+/*
  * Where the value of a setting comes from, such as 'in "postgresql.conf", line 3'.
  */
 char *
@@ -318,7 +339,10 @@ snowflake_settings_init(void)
 	snowflake_layout_is_fixed = process_shared_preload_libraries_in_progress;
 	fixed = snowflake_layout_is_fixed ? PGC_POSTMASTER : PGC_SIGHUP;
 	if (snowflake_layout_is_fixed)
+	{
 		check_configured_layout();
+		check_configured_node_source();
+	}
 
 	/* first, because the check of the node ID uses it */
 	DefineCustomStringVariable("snowflake.layout",
