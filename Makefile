@@ -70,17 +70,31 @@ include $(PGXS)
 
 $(OBJS) $(OBJS:.o=.bc): $(SNOWFLAKE_HEADERS) snowflake.control
 
-# Coordinators of fleets, each a module of its own with the libraries that it takes
+# Coordinators of fleets, each a module of its own with the libraries that it takes.
+# What those need to be built is not everywhere: what is missing is left out.
+CURL_CONFIG ?= curl-config
 COORDINATORS = postgresql
-snowflake_postgresql_LIBS = $(libpq)
-COORDINATOR_OBJS = $(COORDINATORS:%=src/coordinator/%.o)
+coordinator_postgresql_LIBS = $(libpq)
+ifneq ($(shell command -v $(CURL_CONFIG)),)
+COORDINATORS += etcd
+coordinator_etcd_OBJS = src/coordinator/http.o src/coordinator/url.o
+coordinator_etcd_LIBS = $(shell $(CURL_CONFIG) --libs)
+else
+$(info snowflake: without the coordinator etcd, which needs libcurl)
+endif
+
+COORDINATOR_OBJS = $(sort $(foreach kind,$(COORDINATORS),src/coordinator/$(kind).o $(coordinator_$(kind)_OBJS)))
 COORDINATOR_MODULES = $(COORDINATORS:%=snowflake_%$(DLSUFFIX))
 
 all: $(COORDINATOR_MODULES)
 $(COORDINATOR_OBJS): $(SNOWFLAKE_HEADERS) snowflake.control
 $(COORDINATOR_OBJS): override CPPFLAGS += -I$(shell $(PG_CONFIG) --includedir)
-$(COORDINATOR_MODULES): snowflake_%$(DLSUFFIX): src/coordinator/%.o
-	$(CC) $(CFLAGS) $< $(LDFLAGS) $(LDFLAGS_SL) -shared -o $@ $(snowflake_$*_LIBS)
+
+define coordinator_rule
+snowflake_$(1)$(DLSUFFIX): src/coordinator/$(1).o $(coordinator_$(1)_OBJS)
+	$$(CC) $$(CFLAGS) $$^ $$(LDFLAGS) $$(LDFLAGS_SL) -shared -o $$@ $(coordinator_$(1)_LIBS)
+endef
+$(foreach kind,$(COORDINATORS),$(eval $(call coordinator_rule,$(kind))))
 
 install: install-coordinators
 uninstall: uninstall-coordinators

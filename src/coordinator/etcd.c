@@ -1,0 +1,179 @@
+/*-------------------------------------------------------------------------
+ *
+ * etcd.c
+ *	  etcd, version 3, as the coordinator of a fleet, by its JSON gateway.
+ *
+ *	  etcd[s]://[user@]host[:port][,...][/prefix][?passfile=...&cacert=...&cert=...&key=...]
+ *
+ * Keys and values are base64, 64-bit numbers are strings, and what is false or
+ * empty is left out (etcd's documentation, "gRPC gateway").  Reads and
+ * transactions are linearizable, which is etcd's default.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "utils/json.h"
+
+#include "compat.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/http.h"
+#include "coordinator/url.h"
+
+PG_MODULE_MAGIC_EXT(
+					.name = "snowflake_etcd",
+					.version = SNOWFLAKE_VERSION
+);
+
+#define DEFAULT_PORT	2379
+
+typedef struct Connection
+{
+	SnowflakeUrl *url;
+	SnowflakeHttp *http;
+} Connection;
+
+/* Call a method of the gateway; what is no success is an error. */
+static JsonbContainer *
+call(Connection *connection, const char *path, const char *body)
+{
+	long		status;
+	JsonbContainer *answer = snowflake_http_request(connection->http, "POST", path,
+													body, &status);
+	char	   *message;
+
+	if (status == 200 && answer != NULL)
+		return answer;
+	message = snowflake_json_text(answer, "message");
+	ereport(ERROR,
+			errcode(status == 401 || status == 403 || status == 400 ?
+					ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION : ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not use the coordinator: %s",
+				   message != NULL ? message : psprintf("HTTP status %ld", status)));
+}
+
+/* Log in, if the URL has a user: the token goes with each request. */
+static void
+authenticate(Connection *connection)
+{
+	StringInfoData body;
+	char	   *token;
+	char	   *password = snowflake_url_secret(connection->url);
+
+	if (connection->url->user == NULL)
+		return;
+	initStringInfo(&body);
+	appendStringInfoString(&body, "{\"name\": ");
+	escape_json(&body, connection->url->user);
+	appendStringInfoString(&body, ", \"password\": ");
+	escape_json(&body, password == NULL ? "" : password);
+	appendStringInfoChar(&body, '}');
+	token = snowflake_json_text(call(connection, "v3/auth/authenticate", body.data),
+								"token");
+	if (token == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("could not use the coordinator: it sent no token"));
+	snowflake_http_header(connection->http, psprintf("Authorization: %s", token));
+}
+
+static void *
+etcd_connect(const char *text, int64 deadline_usec)
+{
+	static const char *const parameters[] = {"passfile", "cacert", "cert", "key", NULL};
+	Connection *connection = palloc0(sizeof(Connection));
+
+	connection->url = snowflake_url_parse(text, DEFAULT_PORT, "snowflake", parameters);
+	connection->http = snowflake_http_open(connection->url,
+										   strcmp(connection->url->scheme, "etcds") == 0,
+										   deadline_usec);
+	authenticate(connection);
+	return connection;
+}
+
+static void
+etcd_close(void *arg)
+{
+	Connection *connection = arg;
+
+	snowflake_http_close(connection->http);
+}
+
+/* Nothing has to be made before there can be keys. */
+static void
+etcd_prepare(void *arg)
+{
+}
+
+/* The keys of a fleet begin with the path and a slash, "0" follows the slash. */
+static List *
+etcd_list(void *arg)
+{
+	Connection *connection = arg;
+	char	   *prefix = psprintf("%s/", connection->url->path);
+	char	   *body = psprintf("{\"key\": \"%s\", \"range_end\": \"%s\"}",
+								snowflake_base64_encode(prefix),
+								snowflake_base64_encode(psprintf("%s0", connection->url->path)));
+	JsonbContainer *kvs = snowflake_json_child(call(connection, "v3/kv/range", body), "kvs");
+	List	   *records = NIL;
+
+	for (uint32 i = 0; kvs != NULL && i < JsonContainerSize(kvs); i++)
+	{
+		JsonbValue *kv = getIthJsonbValueFromContainer(kvs, i);
+		SnowflakeRecord *record = palloc0(sizeof(SnowflakeRecord));
+		char	   *key,
+				   *value;
+
+		if (kv->type != jbvBinary)
+			continue;
+		key = snowflake_json_text(kv->val.binary.data, "key");
+		value = snowflake_json_text(kv->val.binary.data, "value");
+		if (key == NULL || (key = snowflake_base64_decode(key)) == NULL ||
+			strncmp(key, prefix, strlen(prefix)) != 0)
+			continue;
+		record->key = key + strlen(prefix);
+		record->value = value == NULL ? NULL : snowflake_base64_decode(value);
+		if (record->value == NULL)
+			record->value = pstrdup("");
+		records = lappend(records, record);
+	}
+	return records;
+}
+
+/* A transaction: if the value is the expected one, or there is no key, put. */
+static bool
+etcd_compare_and_set(void *arg, const char *key, const SnowflakeRecord *expected,
+					 const char *value, SnowflakeRecord *written)
+{
+	Connection *connection = arg;
+	char	   *encoded = snowflake_base64_encode(psprintf("%s/%s", connection->url->path, key));
+	char	   *condition = expected == NULL ?
+	psprintf("{\"key\": \"%s\", \"target\": \"CREATE\", \"create_revision\": \"0\"}", encoded) :
+	psprintf("{\"key\": \"%s\", \"target\": \"VALUE\", \"value\": \"%s\"}", encoded,
+			 snowflake_base64_encode(expected->value));
+	char	   *body = psprintf("{\"compare\": [%s],"
+								" \"success\": [{\"request_put\": {\"key\": \"%s\", \"value\": \"%s\"}}]}",
+								condition, encoded, snowflake_base64_encode(value));
+	char	   *succeeded = snowflake_json_text(call(connection, "v3/kv/txn", body), "succeeded");
+
+	if (succeeded == NULL || strcmp(succeeded, "true") != 0)
+		return false;
+	written->value = pstrdup(value);
+	written->version = 0;
+	return true;
+}
+
+const SnowflakeCoordinator *
+_SnowflakeCoordinatorInit(void)
+{
+	static const SnowflakeCoordinator coordinator = {
+		.connect = etcd_connect,
+		.prepare = etcd_prepare,
+		.list = etcd_list,
+		.compare_and_set = etcd_compare_and_set,
+		.close = etcd_close
+	};
+
+	return &coordinator;
+}

@@ -1,0 +1,291 @@
+/*-------------------------------------------------------------------------
+ *
+ * http.c
+ *	  Requests to a coordinator that speaks HTTP and JSON, by libcurl.
+ *
+ * A request goes to one of the hosts after the other until one answers.  So it may
+ * be done more than once, which is no harm: lease.c takes a record for its own by
+ * what is in it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <curl/curl.h>
+
+#include "common/base64.h"
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "coordinator/http.h"
+
+/* How often a request looks whether it is to end. */
+#define LOOK_MS			50
+
+/* The most that a coordinator may send. */
+#define MOST_BYTES		(64 * 1024 * 1024)
+
+struct SnowflakeHttp
+{
+	const SnowflakeUrl *url;
+	bool		tls;
+	int64		deadline_usec;
+	int			host;			/* that answered last, as an index */
+	CURL	   *curl;
+	CURLM	   *multi;
+	struct curl_slist *headers;
+	StringInfoData answer;
+	char		error[CURL_ERROR_SIZE];
+	MemoryContextCallback callback;
+};
+
+static void
+finish(void *arg)
+{
+	SnowflakeHttp *http = arg;
+
+	if (http->multi != NULL && http->curl != NULL)
+		curl_multi_remove_handle(http->multi, http->curl);
+	if (http->curl != NULL)
+		curl_easy_cleanup(http->curl);
+	if (http->multi != NULL)
+		curl_multi_cleanup(http->multi);
+	curl_slist_free_all(http->headers);
+	http->curl = NULL;
+	http->multi = NULL;
+	http->headers = NULL;
+}
+
+/* Called by libcurl, so it must not raise an error: less than "bytes" is one. */
+static size_t
+receive(char *data, size_t size, size_t count, void *arg)
+{
+	SnowflakeHttp *http = arg;
+	size_t		bytes = size * count;
+
+	if (http->answer.len + bytes > MOST_BYTES)
+		return 0;
+	appendBinaryStringInfo(&http->answer, data, (int) bytes);
+	return bytes;
+}
+
+static void
+set_file(SnowflakeHttp *http, CURLoption option, const char *parameter)
+{
+	const char *path = snowflake_url_parameter(http->url, parameter);
+
+	if (path != NULL)
+		(void) curl_easy_setopt(http->curl, option, path);
+}
+
+/*
+ * Prepare for requests up to a deadline.  The parameters cacert, cert and key of the
+ * URL are files, for TLS.
+ */
+SnowflakeHttp *
+snowflake_http_open(const SnowflakeUrl *url, bool tls, int64 deadline_usec)
+{
+	SnowflakeHttp *http = palloc0(sizeof(SnowflakeHttp));
+
+	http->url = url;
+	http->tls = tls;
+	http->deadline_usec = deadline_usec;
+	initStringInfo(&http->answer);
+	http->callback.func = finish;
+	http->callback.arg = http;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &http->callback);
+
+	http->curl = curl_easy_init();
+	http->multi = curl_multi_init();
+	if (http->curl == NULL || http->multi == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OUT_OF_MEMORY),
+				errmsg("out of memory"));
+	(void) curl_easy_setopt(http->curl, CURLOPT_NOSIGNAL, 1L);
+	(void) curl_easy_setopt(http->curl, CURLOPT_ERRORBUFFER, http->error);
+	(void) curl_easy_setopt(http->curl, CURLOPT_WRITEFUNCTION, receive);
+	(void) curl_easy_setopt(http->curl, CURLOPT_WRITEDATA, http);
+	(void) curl_easy_setopt(http->curl, CURLOPT_PROXY, "");
+	set_file(http, CURLOPT_CAINFO, "cacert");
+	set_file(http, CURLOPT_SSLCERT, "cert");
+	set_file(http, CURLOPT_SSLKEY, "key");
+	snowflake_http_header(http, "Content-Type: application/json");
+	return http;
+}
+
+/* Add a header to all requests from now on. */
+void
+snowflake_http_header(SnowflakeHttp *http, const char *header)
+{
+	struct curl_slist *headers = curl_slist_append(http->headers, header);
+
+	if (headers == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OUT_OF_MEMORY),
+				errmsg("out of memory"));
+	http->headers = headers;
+	(void) curl_easy_setopt(http->curl, CURLOPT_HTTPHEADER, headers);
+}
+
+void
+snowflake_http_close(SnowflakeHttp *http)
+{
+	finish(http);
+}
+
+/* Send a request to one host, and wait for the answer. */
+static CURLcode
+perform(SnowflakeHttp *http, int64 until_usec)
+{
+	int			running = 1;
+	int			left;
+	CURLMsg    *message;
+	CURLcode	result = CURLE_OPERATION_TIMEDOUT;
+
+	resetStringInfo(&http->answer);
+	http->error[0] = '\0';
+	(void) curl_multi_add_handle(http->multi, http->curl);
+	while (curl_multi_perform(http->multi, &running) == CURLM_OK && running > 0)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (snowflake_monotonic_usec() > until_usec)
+			break;
+		(void) curl_multi_poll(http->multi, NULL, 0, LOOK_MS, NULL);
+	}
+	while ((message = curl_multi_info_read(http->multi, &left)) != NULL)
+		if (message->msg == CURLMSG_DONE)
+			result = message->data.result;
+	(void) curl_multi_remove_handle(http->multi, http->curl);
+	return result;
+}
+
+/* Parse an answer, or return NULL. */
+static JsonbContainer *
+parse(const char *answer)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Jsonb	   *volatile jsonb = NULL;
+
+	PG_TRY();
+	{
+		jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(answer)));
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		if (geterrcode() != ERRCODE_INVALID_TEXT_REPRESENTATION)
+			PG_RE_THROW();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return jsonb == NULL ? NULL : &jsonb->root;
+}
+
+/*
+ * Send a request and return the answer, or NULL if it is no JSON, and its status.
+ * A host that does not answer, or answers that it cannot (5xx), has the next one
+ * asked; the time that is left is shared by those that are.
+ */
+JsonbContainer *
+snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path,
+					   const char *body, long *status)
+{
+	int			hosts = list_length(http->url->hosts);
+	CURLcode	result = CURLE_OPERATION_TIMEDOUT;
+
+	*status = 0;
+	for (int tried = 0; tried < hosts; tried++)
+	{
+		const char *host = list_nth(http->url->hosts, http->host);
+		char	   *url = psprintf("%s://%s/%s", http->tls ? "https" : "http", host, path);
+		int64		now_usec = snowflake_monotonic_usec();
+
+		(void) curl_easy_setopt(http->curl, CURLOPT_URL, url);
+		(void) curl_easy_setopt(http->curl, CURLOPT_CUSTOMREQUEST, method);
+		(void) curl_easy_setopt(http->curl, CURLOPT_POSTFIELDS, body);
+		if (body == NULL)
+			(void) curl_easy_setopt(http->curl, CURLOPT_HTTPGET, 1L);
+		result = perform(http, now_usec + (http->deadline_usec - now_usec) / (hosts - tried));
+		if (result == CURLE_OK)
+		{
+			(void) curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, status);
+			if (*status < 500)
+				return parse(http->answer.data);
+		}
+		http->host = (http->host + 1) % hosts;
+	}
+	if (result != CURLE_OK)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("could not use the coordinator: %s",
+					   http->error[0] != '\0' ? http->error : curl_easy_strerror(result)));
+	ereport(ERROR,
+			errcode(ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not use the coordinator: HTTP status %ld", *status));
+}
+
+/* A member of an object that is a text, or a number as one; NULL if there is none. */
+char *
+snowflake_json_text(JsonbContainer *object, const char *name)
+{
+	JsonbValue	found;
+
+	if (object == NULL || !JsonContainerIsObject(object) ||
+		getKeyJsonValueFromContainer(object, name, strlen(name), &found) == NULL)
+		return NULL;
+	if (found.type == jbvString)
+		return pnstrdup(found.val.string.val, found.val.string.len);
+	if (found.type == jbvNumeric)
+		return DatumGetCString(DirectFunctionCall1(numeric_out,
+												   NumericGetDatum(found.val.numeric)));
+	if (found.type == jbvBool)
+		return pstrdup(found.val.boolean ? "true" : "false");
+	return NULL;
+}
+
+/* A member of an object that is an object or an array; NULL if there is none. */
+JsonbContainer *
+snowflake_json_child(JsonbContainer *object, const char *name)
+{
+	JsonbValue	found;
+
+	if (object == NULL || !JsonContainerIsObject(object) ||
+		getKeyJsonValueFromContainer(object, name, strlen(name), &found) == NULL ||
+		found.type != jbvBinary)
+		return NULL;
+	return found.val.binary.data;
+}
+
+char *
+snowflake_base64_encode(const char *text)
+{
+	int			length = strlen(text);
+	int			size = pg_b64_enc_len(length) + 1;
+	char	   *encoded = palloc(size);
+	int			written = pg_b64_encode((const void *) text, length, encoded, size);
+
+	if (written < 0)
+		elog(ERROR, "could not encode base64");
+	encoded[written] = '\0';
+	return encoded;
+}
+
+/* NULL if it is none. */
+char *
+snowflake_base64_decode(const char *text)
+{
+	int			length = strlen(text);
+	int			size = pg_b64_dec_len(length) + 1;
+	char	   *decoded = palloc(size);
+	int			written = pg_b64_decode(text, length, (void *) decoded, size);
+
+	if (written < 0)
+		return NULL;
+	decoded[written] = '\0';
+	return decoded;
+}

@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * http.h
+ *	  Requests to a coordinator that speaks HTTP and JSON.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_HTTP_H
+#define SNOWFLAKE_HTTP_H
+
+#include "utils/jsonb.h"
+
+#include "coordinator/url.h"
+
+typedef struct SnowflakeHttp SnowflakeHttp;
+
+extern SnowflakeHttp *snowflake_http_open(const SnowflakeUrl *url, bool tls,
+										  int64 deadline_usec);
+extern void snowflake_http_header(SnowflakeHttp *http, const char *header);
+extern JsonbContainer *snowflake_http_request(SnowflakeHttp *http, const char *method,
+											  const char *path, const char *body,
+											  long *status);
+extern void snowflake_http_close(SnowflakeHttp *http);
+
+extern char *snowflake_json_text(JsonbContainer *object, const char *name);
+extern JsonbContainer *snowflake_json_child(JsonbContainer *object, const char *name);
+
+extern char *snowflake_base64_encode(const char *text);
+extern char *snowflake_base64_decode(const char *text);
+
+#endif							/* SNOWFLAKE_HTTP_H */

@@ -1,0 +1,175 @@
+/*-------------------------------------------------------------------------
+ *
+ * url.c
+ *	  The URL of a coordinator that is not PostgreSQL.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+
+#include "miscadmin.h"
+#include "storage/fd.h"
+
+#include "compat.h"
+#include "coordinator/url.h"
+
+/* Longest password or token. */
+#define SECRET_SIZE		4096
+
+pg_noreturn static void
+malformed(const char *what)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("invalid value for parameter \"%s\"", "snowflake.node_source"),
+			errdetail_internal("%s", what),
+			errhint("An example is etcd://host:2379,host2:2379/snowflake."));
+}
+
+/* Part of a text with its percent-encoded bytes as they are. */
+static char *
+decode(const char *text, size_t length)
+{
+	char	   *decoded = palloc(length + 1);
+	size_t		size = 0;
+
+	for (size_t i = 0; i < length; i++)
+	{
+		if (text[i] == '%')
+		{
+			char		hex[3] = {0};
+			char	   *end;
+
+			strlcpy(hex, text + i + 1, Min(sizeof(hex), length - i));
+			decoded[size] = (char) strtol(hex, &end, 16);
+			if (end != hex + 2 || decoded[size++] == '\0')
+				malformed("A percent sign is to be followed by two hexadecimal digits.");
+			i += 2;
+		}
+		else
+			decoded[size++] = text[i];
+	}
+	decoded[size] = '\0';
+	return decoded;
+}
+
+/*
+ * Parse a URL, whose scheme is known to be right.  Parameters other than these, a
+ * list that ends with NULL, are an error.
+ */
+SnowflakeUrl *
+snowflake_url_parse(const char *text, int default_port, const char *default_path,
+					const char *const *parameters)
+{
+	SnowflakeUrl *url = palloc0(sizeof(SnowflakeUrl));
+	const char *authority = strstr(text, "://") + 3;
+	size_t		length = strcspn(authority, "/?");
+	const char *rest = authority + length;
+	const char *at = memchr(authority, '@', length);
+	const char *path_end;
+
+	url->scheme = pnstrdup(text, authority - 3 - text);
+	if (at != NULL)
+	{
+		url->user = decode(authority, at - authority);
+		length -= at + 1 - authority;
+		authority = at + 1;
+	}
+	for (;;)
+	{
+		size_t		host_length = strcspn(authority, ",/?");
+		const char *bracket = memchr(authority, ']', host_length);
+		const char *from = bracket != NULL ? bracket : authority;
+
+		if (host_length == 0)
+			malformed("A host is missing.");
+		url->hosts = lappend(url->hosts,
+							 memchr(from, ':', authority + host_length - from) != NULL ?
+							 pnstrdup(authority, host_length) :
+							 psprintf("%.*s:%d", (int) host_length, authority,
+									  default_port));
+		authority += host_length;
+		if (*authority != ',')
+			break;
+		authority++;
+	}
+
+	path_end = rest + strcspn(rest, "?");
+	rest += strspn(rest, "/");
+	if (rest < path_end)
+	{
+		while (path_end[-1] == '/')
+			path_end--;
+		url->path = decode(rest, path_end - rest);
+	}
+	else
+		url->path = pstrdup(default_path);
+
+	rest = path_end + strcspn(path_end, "?");
+	while (*rest != '\0')
+	{
+		size_t		name_length = strcspn(++rest, "=");
+		size_t		parameter_length = strcspn(rest, "&");
+		int			i;
+
+		for (i = 0; parameters[i] != NULL; i++)
+			if (strlen(parameters[i]) == name_length && name_length < parameter_length &&
+				strncmp(parameters[i], rest, name_length) == 0)
+				break;
+		if (parameters[i] == NULL)
+			malformed("The URL has a parameter that this kind of coordinator does not.");
+		url->parameters = lappend(url->parameters, decode(rest, parameter_length));
+		rest += parameter_length;
+	}
+	return url;
+}
+
+/* The value of a parameter, or NULL. */
+const char *
+snowflake_url_parameter(const SnowflakeUrl *url, const char *name)
+{
+	size_t		length = strlen(name);
+	ListCell   *cell;
+
+	foreach(cell, url->parameters)
+	{
+		const char *parameter = lfirst(cell);
+
+		if (strncmp(parameter, name, length) == 0 && parameter[length] == '=')
+			return parameter + length + 1;
+	}
+	return NULL;
+}
+
+/*
+ * The password or token: the first line of the file that the parameter "passfile"
+ * names, or NULL.  As with libpq, others must not be able to read it.
+ */
+char *
+snowflake_url_secret(const SnowflakeUrl *url)
+{
+	const char *path = snowflake_url_parameter(url, "passfile");
+	char		secret[SECRET_SIZE];
+	struct stat attributes;
+	FILE	   *file;
+
+	if (path == NULL)
+		return NULL;
+	file = AllocateFile(path, "r");
+	if (file == NULL || fstat(fileno(file), &attributes) != 0)
+		ereport(ERROR,
+				errcode_for_file_access(),
+				errmsg("could not open file \"%s\": %m", path));
+	if (!S_ISREG(attributes.st_mode) || (attributes.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+		ereport(ERROR,
+				errcode(ERRCODE_CONFIG_FILE_ERROR),
+				errmsg("file \"%s\" must be readable by the server alone", path),
+				errhint("Its permissions should be u=rw (0600) or less."));
+	if (fgets(secret, sizeof(secret), file) == NULL)
+		secret[0] = '\0';
+	FreeFile(file);
+	secret[strcspn(secret, "\r\n")] = '\0';
+	return pstrdup(secret);
+}

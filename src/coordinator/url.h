@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * url.h
+ *	  The URL of a coordinator that is not PostgreSQL:
+ *
+ *	  scheme://[user@]host[:port][,host[:port]...][/path][?name=value[&...]]
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_URL_H
+#define SNOWFLAKE_URL_H
+
+#include "nodes/pg_list.h"
+
+typedef struct SnowflakeUrl
+{
+	char	   *scheme;
+	char	   *user;			/* NULL if there is none */
+	List	   *hosts;			/* of "host:port" */
+	char	   *path;			/* without slashes around it, may be empty */
+	List	   *parameters;		/* of "name=value" */
+} SnowflakeUrl;
+
+extern SnowflakeUrl *snowflake_url_parse(const char *text, int default_port,
+										 const char *default_path,
+										 const char *const *parameters);
+extern const char *snowflake_url_parameter(const SnowflakeUrl *url, const char *name);
+extern char *snowflake_url_secret(const SnowflakeUrl *url);
+
+#endif							/* SNOWFLAKE_URL_H */

@@ -1,0 +1,152 @@
+
+=pod
+
+=head1 NAME
+
+SnowflakeCoordinator - coordinators of fleets for the TAP tests
+
+Each is started on loopback, in a temporary directory, and stopped by its own pid.
+
+=cut
+
+package SnowflakeCoordinator;
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Time::HiRes qw(usleep);
+
+my @running;
+
+# Run a program in the background, with its output in a file.
+sub launch
+{
+	my ($log, @command) = @_;
+	my $pid = fork();
+
+	die "could not fork: $!" unless defined $pid;
+	if ($pid == 0)
+	{
+		open STDIN, '<', '/dev/null';
+		open STDOUT, '>>', $log;
+		open STDERR, '>&', \*STDOUT;
+		exec @command or die "could not run $command[0]: $!";
+	}
+	push @running, $pid;
+	return $pid;
+}
+
+# Stop a program that launch() started.
+sub halt
+{
+	my ($pid, $signal) = @_;
+
+	kill $signal || 'TERM', $pid;
+	waitpid $pid, 0;
+	@running = grep { $_ != $pid } @running;
+	return;
+}
+
+END
+{
+	my $status = $?;
+
+	kill 'KILL', @running;
+	waitpid $_, 0 foreach @running;
+	$? = $status;
+}
+
+# A cluster of etcd, of so many members.  Parameters are further arguments of each.
+sub new_etcd
+{
+	my ($name, $members, @arguments) = @_;
+	my $self = { dir => PostgreSQL::Test::Utils::tempdir(), scheme => 'http' };
+
+	$self->{scheme} = 'https' if grep { /^--cert-file/ } @arguments;
+	foreach my $i (0 .. $members - 1)
+	{
+		push @{ $self->{members} },
+		  {
+			name => "$name$i",
+			client => PostgreSQL::Test::Cluster::get_free_port(),
+			peer => PostgreSQL::Test::Cluster::get_free_port()
+		  };
+	}
+	my $cluster = join ',', map { "$_->{name}=http://127.0.0.1:$_->{peer}" } @{ $self->{members} };
+	foreach my $member (@{ $self->{members} })
+	{
+		$member->{log} = "$PostgreSQL::Test::Utils::log_path/etcd_$member->{name}.log";
+		$member->{command} = [
+			'etcd', '--name', $member->{name}, '--data-dir', "$self->{dir}/$member->{name}",
+			'--listen-client-urls', "$self->{scheme}://127.0.0.1:$member->{client}",
+			'--advertise-client-urls', "$self->{scheme}://127.0.0.1:$member->{client}",
+			'--listen-peer-urls', "http://127.0.0.1:$member->{peer}",
+			'--initial-advertise-peer-urls', "http://127.0.0.1:$member->{peer}",
+			'--initial-cluster', $cluster, '--initial-cluster-state', 'new', @arguments ];
+	}
+	start_etcd($self);
+	return $self;
+}
+
+# Start all members that do not run.
+sub start_etcd
+{
+	my ($self) = @_;
+
+	foreach my $member (grep { !$_->{pid} } @{ $self->{members} })
+	{
+		$member->{pid} = launch($member->{log}, @{ $member->{command} });
+	}
+	return;
+}
+
+# Kill one member, or all.
+sub kill_etcd
+{
+	my ($self, @which) = @_;
+
+	@which = 0 .. $#{ $self->{members} } unless @which;
+	foreach my $member (grep { $_->{pid} } @{ $self->{members} }[@which])
+	{
+		halt($member->{pid}, 'KILL');
+		delete $member->{pid};
+	}
+	return;
+}
+
+# "host:port" of all members, with commas
+sub etcd_hosts
+{
+	my ($self) = @_;
+
+	return join ',', map { "127.0.0.1:$_->{client}" } @{ $self->{members} };
+}
+
+# Run etcdctl; dies if it fails.
+sub etcdctl
+{
+	my ($self, @arguments) = @_;
+
+	local $ENV{ETCDCTL_API} = 3;
+	my $output = PostgreSQL::Test::Utils::run_log(
+		[ 'etcdctl', '--endpoints', join(',', map { "$self->{scheme}://$_" } split /,/, etcd_hosts($self)), @arguments ]);
+	die "etcdctl @arguments failed" unless $output;
+	return;
+}
+
+# Wait until all running members serve.
+sub wait_for_etcd
+{
+	my ($self, @arguments) = @_;
+
+	foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return if eval { etcdctl($self, @arguments, 'endpoint', 'status'); 1 };
+		usleep(100_000);
+	}
+	die 'etcd does not serve';
+}
+
+1;
