@@ -76,11 +76,20 @@ CURL_CONFIG ?= curl-config
 COORDINATORS = postgresql
 coordinator_postgresql_LIBS = $(libpq)
 ifneq ($(shell command -v $(CURL_CONFIG)),)
-COORDINATORS += etcd
-coordinator_etcd_OBJS = src/coordinator/http.o src/coordinator/url.o
-coordinator_etcd_LIBS = $(shell $(CURL_CONFIG) --libs)
+COORDINATORS += consul etcd
+coordinator_consul_OBJS = src/coordinator/http.o src/coordinator/url.o
+coordinator_consul_LIBS = $(shell $(CURL_CONFIG) --libs)
+coordinator_etcd_OBJS = $(coordinator_consul_OBJS)
+coordinator_etcd_LIBS = $(coordinator_consul_LIBS)
 else
-$(info snowflake: without the coordinator etcd, which needs libcurl)
+$(info snowflake: without the coordinators consul and etcd, which need libcurl)
+endif
+ifneq ($(wildcard /usr/include/zookeeper/zookeeper.h),)
+COORDINATORS += zookeeper
+coordinator_zookeeper_OBJS = src/coordinator/url.o
+coordinator_zookeeper_LIBS = -lzookeeper_st
+else
+$(info snowflake: without the coordinator zookeeper, which needs libzookeeper-st)
 endif
 
 COORDINATOR_OBJS = $(sort $(foreach kind,$(COORDINATORS),src/coordinator/$(kind).o $(coordinator_$(kind)_OBJS)))

@@ -290,7 +290,6 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 {
 	FleetSession session = begin_session("snowflake_fleet_create()");
 	SnowflakeFleet fleet = {0};
-	SnowflakeRecord written;
 
 	snowflake_nonce(fleet.incarnation);
 	snowflake_layout_print(&snowflake_server_layout, fleet.layout, sizeof(fleet.layout));
@@ -298,8 +297,7 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 
 	session.coordinator->prepare(session.connection);
 	if (!session.coordinator->compare_and_set(session.connection, SNOWFLAKE_FLEET_KEY,
-											  NULL, snowflake_fleet_print(&fleet),
-											  &written))
+											  NULL, snowflake_fleet_print(&fleet)))
 		ereport(ERROR,
 				errcode(ERRCODE_DUPLICATE_OBJECT),
 				errmsg("the coordinator has a snowflake fleet already"),
@@ -312,16 +310,14 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 static void
 write_fleet(FleetSession *session, SnowflakeFleet *fleet)
 {
-	SnowflakeRecord written;
-
 	for (int round = 0; round < ROUNDS; round++)
 	{
 		List	   *records = session->coordinator->list(session->connection);
+		const SnowflakeRecord *record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
 
-		if (session->coordinator->compare_and_set(session->connection,
-												  SNOWFLAKE_FLEET_KEY,
-												  snowflake_find_record(records, SNOWFLAKE_FLEET_KEY),
-												  snowflake_fleet_print(fleet), &written))
+		if (session->coordinator->compare_and_set(session->connection, SNOWFLAKE_FLEET_KEY,
+												  record == NULL ? NULL : record->value,
+												  snowflake_fleet_print(fleet)))
 			return;
 	}
 	ereport(ERROR,
@@ -346,7 +342,6 @@ renounce_grants(FleetSession *session, const SnowflakeFleet *fleet)
 		foreach(cell, records)
 		{
 			const SnowflakeRecord *record = lfirst(cell);
-			SnowflakeRecord written;
 			SnowflakeHolding holding;
 
 			CHECK_FOR_INTERRUPTS();
@@ -362,9 +357,8 @@ renounce_grants(FleetSession *session, const SnowflakeFleet *fleet)
 			strlcpy(holding.incarnation, fleet->incarnation, SNOWFLAKE_NONCE_SIZE);
 			snowflake_nonce(holding.nonce);
 			if (!session->coordinator->compare_and_set(session->connection,
-													   record->key, record,
-													   snowflake_holding_print(&holding),
-													   &written))
+													   record->key, record->value,
+													   snowflake_holding_print(&holding)))
 				done = false;
 		}
 		if (done)

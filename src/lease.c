@@ -67,7 +67,6 @@ typedef struct Held
 	bool		lost;			/* somebody else has it: not to be renewed */
 	uint32		source;			/* hash of the coordinator's URL */
 	int32		node;
-	int64		version;		/* of the record */
 	char		value[SNOWFLAKE_VALUE_SIZE];	/* that was last written to it */
 } Held;
 
@@ -346,20 +345,14 @@ snowflake_lease_due_ms(TimestampTz now)
  */
 static bool
 write_record(const SnowflakeCoordinator *coordinator, void *connection,
-			 int32 node, const SnowflakeRecord *expected, const char *value)
+			 int32 node, const char *expected, const char *value)
 {
-	SnowflakeRecord written = {0};
-	bool		done;
-
 	if (value != shared->pending.value)
 		strlcpy(shared->pending.value, value, SNOWFLAKE_VALUE_SIZE);
 	shared->pending.node = node;
 	shared->pending.exists = true;
-	done = coordinator->compare_and_set(connection, snowflake_node_key(node),
-										expected, shared->pending.value, &written);
-	if (done)
-		shared->held.version = written.version;
-	return done;
+	return coordinator->compare_and_set(connection, snowflake_node_key(node),
+										expected, shared->pending.value);
 }
 
 /*
@@ -416,12 +409,11 @@ static bool
 renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 {
 	Held	   *held = &shared->held;
-	SnowflakeRecord expected = {.value = held->value, .version = held->version};
 	SnowflakeHolding holding;
 
 	if (shared->pending.exists && shared->pending.node == held->node)
 	{
-		if (!write_record(coordinator, connection, held->node, &expected,
+		if (!write_record(coordinator, connection, held->node, held->value,
 						  shared->pending.value))
 			return false;
 	}
@@ -432,7 +424,7 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 		snowflake_nonce(holding.nonce);
 		holding.until = Min(Max(holding.until, reached_tick(now) + lease_ticks()),
 							snowflake_server_layout.max_tick);
-		if (!write_record(coordinator, connection, held->node, &expected,
+		if (!write_record(coordinator, connection, held->node, held->value,
 						  snowflake_holding_print(&holding)))
 			return false;
 	}
@@ -454,7 +446,6 @@ settle_pending(List *records, TimestampTz now)
 	record = snowflake_find_record(records, snowflake_node_key(shared->pending.node));
 	if (record != NULL && strcmp(record->value, shared->pending.value) == 0)
 	{
-		shared->held.version = record->version;
 		adopt_pending(now);
 		return true;
 	}
@@ -533,11 +524,9 @@ static void
 mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 			 const SnowflakeRecord *record, SnowflakeFleet *fleet)
 {
-	SnowflakeRecord written;
-
 	fleet->suspect = true;
-	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record,
-										snowflake_fleet_print(fleet), &written);
+	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
+										snowflake_fleet_print(fleet));
 }
 
 static int
@@ -656,7 +645,8 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 
 	/* what an earlier write was about is not wanted any more */
 	shared->held.lost = true;
-	if (write_record(coordinator, connection, node, record,
+	if (write_record(coordinator, connection, node,
+					 record == NULL ? NULL : record->value,
 					 snowflake_holding_print(&holding)))
 	{
 		adopt_pending(now);
@@ -730,7 +720,6 @@ snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connectio
 						int64 end)
 {
 	Held	   *held = &shared->held;
-	SnowflakeRecord expected = {.value = held->value, .version = held->version};
 	SnowflakeHolding holding;
 
 	if (!snowflake_lease_is_held() || shared->pending.exists ||
@@ -739,7 +728,7 @@ snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connectio
 	snowflake_nonce(holding.nonce);
 	holding.until = Min(Max(end, holding.from - 1), holding.until);
 	held->lost = true;
-	if (write_record(coordinator, connection, held->node, &expected,
+	if (write_record(coordinator, connection, held->node, held->value,
 					 snowflake_holding_print(&holding)))
 		ereport(LOG,
 				errmsg("gave back snowflake node ID %d", held->node));

@@ -24,7 +24,6 @@ typedef struct SnowflakeRecord
 	char	   *key;
 	char	   *value;			/* no two values that were ever written to a
 								 * key are equal */
-	int64		version;		/* the module's own, 0 if it needs none */
 } SnowflakeRecord;
 
 /*
@@ -48,14 +47,11 @@ typedef struct SnowflakeCoordinator
 	List	   *(*list) (void *connection);
 
 	/*
-	 * Give a record a new value, durably, if it is what the caller expects: NULL
-	 * if it must not exist.  False: it is something else.  On success the
-	 * record is returned in *written, whose key is the caller's.
+	 * Give a record a new value, durably, if it has the expected one: NULL if
+	 * it must not exist.  False: it has another.
 	 */
 	bool		(*compare_and_set) (void *connection, const char *key,
-									const SnowflakeRecord *expected,
-									const char *value,
-									SnowflakeRecord *written);
+									const char *expected, const char *value);
 
 	void		(*close) (void *connection);
 } SnowflakeCoordinator;

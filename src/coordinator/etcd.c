@@ -143,15 +143,15 @@ etcd_list(void *arg)
 
 /* A transaction: if the value is the expected one, or there is no key, put. */
 static bool
-etcd_compare_and_set(void *arg, const char *key, const SnowflakeRecord *expected,
-					 const char *value, SnowflakeRecord *written)
+etcd_compare_and_set(void *arg, const char *key, const char *expected,
+					 const char *value)
 {
 	Connection *connection = arg;
 	char	   *encoded = snowflake_base64_encode(psprintf("%s/%s", connection->url->path, key));
 	char	   *condition = expected == NULL ?
 	psprintf("{\"key\": \"%s\", \"target\": \"CREATE\", \"create_revision\": \"0\"}", encoded) :
 	psprintf("{\"key\": \"%s\", \"target\": \"VALUE\", \"value\": \"%s\"}", encoded,
-			 snowflake_base64_encode(expected->value));
+			 snowflake_base64_encode(expected));
 	char	   *body = psprintf("{\"compare\": [%s],"
 								" \"success\": [{\"request_put\": {\"key\": \"%s\", \"value\": \"%s\"}}]}",
 								condition, encoded, snowflake_base64_encode(value));
@@ -159,8 +159,6 @@ etcd_compare_and_set(void *arg, const char *key, const SnowflakeRecord *expected
 
 	if (succeeded == NULL || strcmp(succeeded, "true") != 0)
 		return false;
-	written->value = pstrdup(value);
-	written->version = 0;
 	return true;
 }
 

@@ -250,8 +250,8 @@ literal(Connection *connection, const char *text)
  * and who waits for the row looks at its new value afterwards.
  */
 static bool
-pg_compare_and_set(void *arg, const char *key, const SnowflakeRecord *expected,
-				   const char *value, SnowflakeRecord *written)
+pg_compare_and_set(void *arg, const char *key, const char *expected,
+					 const char *value)
 {
 	Connection *connection = arg;
 	char	   *key_literal = literal(connection, key);
@@ -261,7 +261,7 @@ pg_compare_and_set(void *arg, const char *key, const SnowflakeRecord *expected,
 			 key_literal, value_literal) :
 	psprintf("UPDATE " TABLE " SET value = %s"
 			 " WHERE key OPERATOR(pg_catalog.=) %s AND value OPERATOR(pg_catalog.=) %s",
-			 value_literal, key_literal, literal(connection, expected->value));
+			 value_literal, key_literal, literal(connection, expected));
 	PGresult   *result;
 	bool		done;
 
@@ -275,11 +275,6 @@ pg_compare_and_set(void *arg, const char *key, const SnowflakeRecord *expected,
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
 				errmsg("the coordinator warned at a commit, which may not be durable on its standbys"));
-	if (done)
-	{
-		written->value = pstrdup(value);
-		written->version = 0;
-	}
 	return done;
 }
 

@@ -1,0 +1,378 @@
+/*-------------------------------------------------------------------------
+ *
+ * zookeeper.c
+ *	  ZooKeeper as the coordinator of a fleet, by its own C client.
+ *
+ *	  zookeeper://[user@]host[:port][,...][/path][?passfile=...]
+ *
+ * The records are ordinary, persistent nodes, so a session that expires is no
+ * matter.  It is the client without threads, driven by our own waits.
+ *
+ * A node's version is a mere count, which starts again where a restored ensemble
+ * stood: so the value is read and compared first, and the version only guards
+ * what is between that and the write.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <zookeeper/zookeeper.h>
+
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/url.h"
+
+PG_MODULE_MAGIC_EXT(
+					.name = "snowflake_zookeeper",
+					.version = SNOWFLAKE_VERSION
+);
+
+#define DEFAULT_PORT	2181
+#define SESSION_MS		10000
+
+/* The most bytes of a record; ZooKeeper allows a megabyte. */
+#define VALUE_SIZE		65536
+
+typedef struct Connection
+{
+	SnowflakeUrl *url;
+	zhandle_t  *handle;
+	struct ACL_vector *acl;		/* of what is made */
+	int64		deadline_usec;
+	MemoryContextCallback callback;
+} Connection;
+
+/* What the client tells of a request; filled in while it is driven. */
+typedef struct Answer
+{
+	bool		done;
+	int			status;
+	int32		version;
+	char	   *value;			/* NULL: none */
+	int			length;
+	List	   *names;			/* of children */
+} Answer;
+
+static void
+finish(void *arg)
+{
+	Connection *connection = arg;
+
+	if (connection->handle != NULL)
+		(void) zookeeper_close(connection->handle);
+	connection->handle = NULL;
+}
+
+pg_noreturn static void
+fail(int status)
+{
+	ereport(ERROR,
+			errcode(status == ZNOAUTH || status == ZAUTHFAILED ?
+					ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION : ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not use the coordinator: %s", zerror(status)));
+}
+
+/* Let the client do what it can, and wait until there is more. */
+static void
+drive(Connection *connection)
+{
+	static uint32 wait_event = 0;
+	int64		left_usec = connection->deadline_usec - snowflake_monotonic_usec();
+	int			socket,
+				interest,
+				status,
+				rc,
+				events;
+	struct timeval wait;
+	long		wait_ms;
+
+	if (left_usec <= 0)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("the coordinator does not answer"));
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("SnowflakeCoordinator");
+
+	/* a server that cannot be reached has the next one tried */
+	status = zookeeper_interest(connection->handle, &socket, &interest, &wait);
+	if (status == ZAUTHFAILED || status == ZINVALIDSTATE)
+		fail(status);
+	wait_ms = Min(wait.tv_sec * 1000 + wait.tv_usec / 1000, left_usec / 1000) + 1;
+	events = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH;
+	if (status != ZOK || socket < 0 || interest == 0)
+		rc = WaitLatch(MyLatch, events, Min(wait_ms, 100), wait_event);
+	else
+		rc = WaitLatchOrSocket(MyLatch,
+							   events |
+							   ((interest & ZOOKEEPER_READ) ? WL_SOCKET_READABLE : 0) |
+							   ((interest & ZOOKEEPER_WRITE) ? WL_SOCKET_WRITEABLE : 0),
+							   socket, wait_ms, wait_event);
+	if (rc & WL_LATCH_SET)
+	{
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	(void) zookeeper_process(connection->handle,
+							 ((rc & WL_SOCKET_READABLE) ? ZOOKEEPER_READ : 0) |
+							 ((rc & WL_SOCKET_WRITEABLE) ? ZOOKEEPER_WRITE : 0));
+}
+
+/* Wait for the answer to a request, which was sent if "status" says so. */
+static void
+await(Connection *connection, int status, Answer *answer)
+{
+	if (status != ZOK)
+		fail(status);
+	while (!answer->done)
+		drive(connection);
+}
+
+/*
+ * Completions: called while the client is driven, or closed.  The answer lives as
+ * long as the connection.
+ */
+static void
+got_text(int status, const char *value, const void *data)
+{
+	Answer	   *answer = unconstify(void *, data);
+
+	answer->status = status;
+	answer->done = true;
+}
+
+static void
+got_stat(int status, const struct Stat *stat, const void *data)
+{
+	Answer	   *answer = unconstify(void *, data);
+
+	answer->status = status;
+	answer->version = stat == NULL ? -1 : stat->version;
+	answer->done = true;
+}
+
+static void
+got_data(int status, const char *value, int length, const struct Stat *stat,
+		 const void *data)
+{
+	Answer	   *answer = unconstify(void *, data);
+
+	answer->status = status;
+	if (status == ZOK && value != NULL && length >= 0 && length < VALUE_SIZE)
+		answer->value = pnstrdup(value, length);
+	answer->version = stat == NULL ? -1 : stat->version;
+	answer->done = true;
+}
+
+static void
+got_names(int status, const struct String_vector *names, const void *data)
+{
+	Answer	   *answer = unconstify(void *, data);
+
+	answer->status = status;
+	for (int i = 0; names != NULL && i < names->count; i++)
+		answer->names = lappend(answer->names, pstrdup(names->data[i]));
+	answer->done = true;
+}
+
+/* Its messages are about what raises an error here as well. */
+static void
+ignore_event(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+}
+
+/*
+ * The list of hosts is in the form that the client takes.  With a user, what is made
+ * is for that user alone.
+ */
+static void *
+zk_connect(const char *text, int64 deadline_usec)
+{
+	static const char *const parameters[] = {"passfile", NULL};
+	Connection *connection = palloc0(sizeof(Connection));
+	StringInfoData hosts;
+	ListCell   *cell;
+
+	connection->url = snowflake_url_parse(text, DEFAULT_PORT, "snowflake", parameters);
+	connection->deadline_usec = deadline_usec;
+	connection->acl = &ZOO_OPEN_ACL_UNSAFE;
+	connection->callback.func = finish;
+	connection->callback.arg = connection;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &connection->callback);
+
+	initStringInfo(&hosts);
+	foreach(cell, connection->url->hosts)
+		appendStringInfo(&hosts, "%s%s", hosts.len == 0 ? "" : ",", (char *) lfirst(cell));
+	zoo_set_debug_level(0);
+	connection->handle = zookeeper_init(hosts.data, ignore_event, SESSION_MS, NULL, NULL, 0);
+	if (connection->handle == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("could not use the coordinator: %m"));
+	if (connection->url->user != NULL)
+	{
+		char	   *password = snowflake_url_secret(connection->url);
+		char	   *login = psprintf("%s:%s", connection->url->user,
+									 password == NULL ? "" : password);
+
+		(void) zoo_add_auth(connection->handle, "digest", login, strlen(login), NULL, NULL);
+		connection->acl = &ZOO_CREATOR_ALL_ACL;
+	}
+	while (zoo_state(connection->handle) != ZOO_CONNECTED_STATE)
+		drive(connection);
+	return connection;
+}
+
+static void
+zk_close(void *arg)
+{
+	finish(arg);
+}
+
+static char *
+path_of(Connection *connection, const char *key)
+{
+	return psprintf("/%s/%s", connection->url->path, key);
+}
+
+/* Make a node.  False if it exists. */
+static bool
+create(Connection *connection, const char *path, const char *value)
+{
+	Answer	   *answer = palloc0(sizeof(Answer));
+
+	await(connection, zoo_acreate(connection->handle, path, value, strlen(value),
+								  connection->acl, 0, got_text, answer), answer);
+	if (answer->status != ZOK && answer->status != ZNODEEXISTS)
+		fail(answer->status);
+	return answer->status == ZOK;
+}
+
+/* Make the path to the records. */
+static void
+zk_prepare(void *arg)
+{
+	Connection *connection = arg;
+	char	   *path = path_of(connection, "node");
+
+	for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/'))
+	{
+		*slash = '\0';
+		(void) create(connection, path, "");
+		*slash = '/';
+	}
+	(void) create(connection, path, "");
+}
+
+/* Read a node.  NULL if there is none. */
+static Answer *
+read_node(Connection *connection, const char *path)
+{
+	Answer	   *answer = palloc0(sizeof(Answer));
+
+	await(connection, zoo_aget(connection->handle, path, 0, got_data, answer), answer);
+	if (answer->status == ZNONODE)
+		return NULL;
+	if (answer->status != ZOK)
+		fail(answer->status);
+	if (answer->value == NULL)
+		answer->value = pstrdup("");
+	return answer;
+}
+
+/* Let the server that this is connected to catch up with the others. */
+static void
+catch_up(Connection *connection)
+{
+	Answer	   *answer = palloc0(sizeof(Answer));
+
+	await(connection, zoo_async(connection->handle, psprintf("/%s", connection->url->path),
+								got_text, answer), answer);
+	if (answer->status != ZOK)
+		fail(answer->status);
+}
+
+static List *
+add_record(Connection *connection, List *records, const char *key)
+{
+	Answer	   *answer = read_node(connection, path_of(connection, key));
+	SnowflakeRecord *record;
+
+	if (answer == NULL)
+		return records;
+	record = palloc0(sizeof(SnowflakeRecord));
+	record->key = pstrdup(key);
+	record->value = answer->value;
+	return lappend(records, record);
+}
+
+static List *
+zk_list(void *arg)
+{
+	Connection *connection = arg;
+	Answer	   *answer = palloc0(sizeof(Answer));
+	List	   *records;
+	ListCell   *cell;
+
+	catch_up(connection);
+	records = add_record(connection, NIL, "fleet");
+	await(connection, zoo_aget_children(connection->handle, path_of(connection, "node"), 0,
+										got_names, answer), answer);
+	if (answer->status == ZNONODE)
+		return records;
+	if (answer->status != ZOK)
+		fail(answer->status);
+	foreach(cell, answer->names)
+		records = add_record(connection, records, psprintf("node/%s", (char *) lfirst(cell)));
+	return records;
+}
+
+static bool
+zk_compare_and_set(void *arg, const char *key, const char *expected,
+					 const char *value)
+{
+	Connection *connection = arg;
+	char	   *path = path_of(connection, key);
+
+	if (expected == NULL)
+	{
+		if (!create(connection, path, value))
+			return false;
+	}
+	else
+	{
+		Answer	   *before = read_node(connection, path);
+		Answer	   *answer = palloc0(sizeof(Answer));
+
+		if (before == NULL || strcmp(before->value, expected) != 0)
+			return false;
+		await(connection, zoo_aset(connection->handle, path, value, strlen(value),
+								   before->version, got_stat, answer), answer);
+		if (answer->status == ZBADVERSION || answer->status == ZNONODE)
+			return false;
+		if (answer->status != ZOK)
+			fail(answer->status);
+	}
+	return true;
+}
+
+const SnowflakeCoordinator *
+_SnowflakeCoordinatorInit(void)
+{
+	static const SnowflakeCoordinator coordinator = {
+		.connect = zk_connect,
+		.prepare = zk_prepare,
+		.list = zk_list,
+		.compare_and_set = zk_compare_and_set,
+		.close = zk_close
+	};
+
+	return &coordinator;
+}
