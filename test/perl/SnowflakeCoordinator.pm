@@ -86,12 +86,12 @@ sub new_etcd
 			'--initial-advertise-peer-urls', "http://127.0.0.1:$member->{peer}",
 			'--initial-cluster', $cluster, '--initial-cluster-state', 'new', @arguments ];
 	}
-	start_etcd($self);
+	start_members($self);
 	return $self;
 }
 
 # Start all members that do not run.
-sub start_etcd
+sub start_members
 {
 	my ($self) = @_;
 
@@ -103,7 +103,7 @@ sub start_etcd
 }
 
 # Kill one member, or all.
-sub kill_etcd
+sub kill_members
 {
 	my ($self, @which) = @_;
 
@@ -117,7 +117,7 @@ sub kill_etcd
 }
 
 # "host:port" of all members, with commas
-sub etcd_hosts
+sub hosts
 {
 	my ($self) = @_;
 
@@ -131,7 +131,7 @@ sub etcdctl
 
 	local $ENV{ETCDCTL_API} = 3;
 	my $output = PostgreSQL::Test::Utils::run_log(
-		[ 'etcdctl', '--endpoints', join(',', map { "$self->{scheme}://$_" } split /,/, etcd_hosts($self)), @arguments ]);
+		[ 'etcdctl', '--endpoints', join(',', map { "$self->{scheme}://$_" } split /,/, hosts($self)), @arguments ]);
 	die "etcdctl @arguments failed" unless $output;
 	return;
 }
@@ -147,6 +147,38 @@ sub wait_for_etcd
 		usleep(100_000);
 	}
 	die 'etcd does not serve';
+}
+
+# An ensemble of ZooKeeper, of so many servers
+sub new_zookeeper
+{
+	my ($name, $members) = @_;
+	my $self = { dir => PostgreSQL::Test::Utils::tempdir() };
+	my $servers = '';
+
+	foreach my $i (1 .. $members)
+	{
+		my ($client, $peer, $election) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 3;
+
+		push @{ $self->{members} }, { id => $i, client => $client };
+		$servers .= "server.$i=127.0.0.1:$peer:$election\n" if $members > 1;
+	}
+	foreach my $member (@{ $self->{members} })
+	{
+		my $dir = "$self->{dir}/$member->{id}";
+
+		mkdir $dir or die "could not create \"$dir\": $!";
+		PostgreSQL::Test::Utils::append_to_file("$dir/myid", "$member->{id}\n");
+		PostgreSQL::Test::Utils::append_to_file("$dir/zoo.cfg",
+			"tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir=$dir\nclientPort=$member->{client}\n"
+			  . "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n$servers");
+		$member->{log} = "$PostgreSQL::Test::Utils::log_path/zookeeper_$name$member->{id}.log";
+		$member->{command} = [
+			'java', '-Xmx128m', '-cp', join(':', $dir, glob('/usr/share/java/*.jar')),
+			'org.apache.zookeeper.server.quorum.QuorumPeerMain', "$dir/zoo.cfg" ];
+	}
+	start_members($self);
+	return $self;
 }
 
 1;

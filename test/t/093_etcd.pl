@@ -13,7 +13,7 @@ use Test::More;
 plan skip_all => 'etcd is not installed' if !grep { -x "$_/etcd" } split /:/, $ENV{PATH};
 
 my $etcd = SnowflakeCoordinator::new_etcd('e', 3);
-my $hosts = SnowflakeCoordinator::etcd_hosts($etcd);
+my $hosts = SnowflakeCoordinator::hosts($etcd);
 
 sub member
 {
@@ -47,7 +47,7 @@ is( $one->safe_psql('postgres', q{SELECT node, state FROM snowflake_fleet() ORDE
 
 # One member of three dies, which no server notices.
 my $errors = status($one, 'lease_errors');
-SnowflakeCoordinator::kill_etcd($etcd, 0);
+SnowflakeCoordinator::kill_members($etcd, 0);
 foreach my $node ($one, $two)
 {
 	my $until = status($node, 'lease_until');
@@ -57,11 +57,11 @@ foreach my $node ($one, $two)
 is(status($one, 'coordinator, leases'), 'reachable|1', 'without one of three leases are renewed');
 
 # All die, and come back.
-SnowflakeCoordinator::kill_etcd($etcd);
+SnowflakeCoordinator::kill_members($etcd);
 $one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status()})
   or die 'does not end';
 is(status($one, 'coordinator'), 'unreachable', 'without all of them they end');
-SnowflakeCoordinator::start_etcd($etcd);
+SnowflakeCoordinator::start_members($etcd);
 SnowflakeTest::wait_for_mint($one, 'postgres');
 SnowflakeTest::wait_for_mint($two, 'postgres');
 my @nodes = map { status($_, 'node') } $one, $two;
@@ -72,14 +72,14 @@ $one->restart;
 SnowflakeTest::wait_for_mint($one, 'postgres');
 is(status($one, 'node'), $nodes[0], 'a clean restart keeps the node ID');
 $_->stop foreach $one, $two;
-SnowflakeCoordinator::kill_etcd($etcd);
+SnowflakeCoordinator::kill_members($etcd);
 
 # Users, who may use what they were granted
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/pass';
 append_to_file($passfile, "secret7\n");
 chmod 0600, $passfile;
 $etcd = SnowflakeCoordinator::new_etcd('u', 1);
-$hosts = SnowflakeCoordinator::etcd_hosts($etcd);
+$hosts = SnowflakeCoordinator::hosts($etcd);
 SnowflakeCoordinator::wait_for_etcd($etcd);
 SnowflakeCoordinator::etcdctl($etcd, @$_)
   foreach [ 'user', 'add', 'root:rootpw' ], [ 'user', 'grant-role', 'root', 'root' ],
@@ -103,14 +103,14 @@ is(SnowflakeTest::error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()')-
 my $log = slurp_file($one->logfile);
 unlike($log, qr/secret7|wrong8/, 'no password is in the log');
 $one->stop;
-SnowflakeCoordinator::kill_etcd($etcd);
+SnowflakeCoordinator::kill_members($etcd);
 
 # TLS, with a certificate of each side
 my $dir = PostgreSQL::Test::Utils::tempdir();
 system_or_bail('openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=127.0.0.1',
 	'-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', "$dir/key.pem", '-out', "$dir/cert.pem");
 $etcd = SnowflakeCoordinator::new_etcd('t', 1, "--cert-file=$dir/cert.pem", "--key-file=$dir/key.pem");
-$hosts = SnowflakeCoordinator::etcd_hosts($etcd);
+$hosts = SnowflakeCoordinator::hosts($etcd);
 SnowflakeCoordinator::wait_for_etcd($etcd, "--cacert=$dir/cert.pem");
 $one = member('tls', "etcds://$hosts/fleet?cacert=$dir/cert.pem");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
@@ -122,6 +122,6 @@ $one->poll_query_until('postgres', q{SELECT coordinator = 'unreachable' FROM sno
   or die 'a certificate of nobody known is accepted';
 pass('a certificate that cannot be verified is refused');
 $one->stop;
-SnowflakeCoordinator::kill_etcd($etcd);
+SnowflakeCoordinator::kill_members($etcd);
 
 done_testing();
