@@ -41,6 +41,8 @@ typedef struct Connection
 	PGconn	   *conn;
 	int64		deadline_usec;
 	bool		warned;			/* the server warned since this was cleared */
+	PGresult   *wanted;			/* of the statements that are being run */
+	PGresult   *failed;
 	MemoryContextCallback callback;
 } Connection;
 
@@ -49,6 +51,9 @@ finish(void *arg)
 {
 	Connection *connection = arg;
 
+	PQclear(connection->wanted);
+	PQclear(connection->failed);
+	connection->wanted = connection->failed = NULL;
 	if (connection->conn != NULL)
 		PQfinish(connection->conn);
 	connection->conn = NULL;
@@ -121,8 +126,7 @@ static PGresult *
 run(Connection *connection, const char *sql, int number)
 {
 	PGconn	   *conn = connection->conn;
-	PGresult   *wanted = NULL;
-	PGresult   *failed = NULL;
+	PGresult   *wanted;
 
 	connection->warned = false;
 	if (!PQsendQuery(conn, sql))
@@ -144,17 +148,19 @@ run(Connection *connection, const char *sql, int number)
 		status = PQresultStatus(result);
 		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
 		{
-			PQclear(failed);
-			failed = result;
+			PQclear(connection->failed);
+			connection->failed = result;
 		}
 		else if (number-- == 0)
-			wanted = result;
+			connection->wanted = result;
 		else
 			PQclear(result);
 	}
 
-	if (failed != NULL)
-		fail(connection, failed);
+	if (connection->failed != NULL)
+		fail(connection, connection->failed);
+	wanted = connection->wanted;
+	connection->wanted = NULL;
 	if (wanted == NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
@@ -210,7 +216,13 @@ pg_close(void *arg)
 static void
 pg_prepare(void *arg)
 {
-	PQclear(run(arg, PREPARE_SQL, 0));
+	PGresult   *result = run(arg, "SELECT pg_catalog.to_regclass('" TABLE "') IS NULL", 0);
+	bool		is_missing = strcmp(PQgetvalue(result, 0, 0), "t") == 0;
+
+	/* IF NOT EXISTS alone would need the privileges all the same */
+	PQclear(result);
+	if (is_missing)
+		PQclear(run(arg, PREPARE_SQL, 0));
 }
 
 static List *
