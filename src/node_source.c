@@ -17,6 +17,7 @@
 #include <limits.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "compat.h"
@@ -63,19 +64,49 @@ snowflake_coordinator_kind(const char *url)
 	return pstrdup(kind != NULL ? kind : "unknown");
 }
 
+/* Are these the next characters of a URL, as they are or as their codes? */
+static bool
+spells(const char *url, const char *word)
+{
+	for (; *word != '\0'; word++)
+	{
+		int			c = (unsigned char) *url;
+
+		if (c == '%' && isxdigit((unsigned char) url[1]) && isxdigit((unsigned char) url[2]))
+		{
+			char		code[3] = {url[1], url[2], '\0'};
+
+			c = (int) strtol(code, NULL, 16);
+			url += 2;
+		}
+		if (c != *word)
+			return false;
+		url++;
+	}
+	return true;
+}
+
 /*
  * Does a URL have a password?  Settings are shown and logged in many places, so
- * it does not belong there.
+ * it does not belong there.  As libpq does, take for user and password what is
+ * before an "@" that comes before the first slash.
  */
 static bool
 has_password(const char *url)
 {
+	static const char *const parameters[] = {
+		"password=", "token=", "secret=", "scram_client_key=", "scram_server_key="
+	};
 	const char *authority = strstr(url, "://") + 3;
-	size_t		length = strcspn(authority, "/?");
-	const char *at = memchr(authority, '@', length);
+	const char *at = memchr(authority, '@', strcspn(authority, "/"));
 
-	return (at != NULL && memchr(authority, ':', at - authority) != NULL) ||
-		strstr(url, "password=") != NULL || strstr(url, "token=") != NULL;
+	if (at != NULL && memchr(authority, ':', at - authority) != NULL)
+		return true;
+	for (; *url != '\0'; url++)
+		for (size_t i = 0; i < lengthof(parameters); i++)
+			if (spells(url, parameters[i]))
+				return true;
+	return false;
 }
 
 /*
