@@ -57,12 +57,21 @@ snowflake_nonce(char *nonce)
 	nonce[SNOWFLAKE_NONCE_SIZE - 1] = '\0';
 }
 
-/* Parse a value as an object, or return NULL. */
+/*
+ * Parse a value as an object, or return NULL.  Records are of printable ASCII
+ * characters, and not long, whatever somebody else has written to them.
+ */
 static JsonbContainer *
 parse_object(const char *value)
 {
 	MemoryContext context = CurrentMemoryContext;
 	Jsonb	   *volatile jsonb = NULL;
+
+	if (strlen(value) >= SNOWFLAKE_VALUE_SIZE)
+		return NULL;
+	for (const char *c = value; *c != '\0'; c++)
+		if (*c < ' ' || *c > '~')
+			return NULL;
 
 	PG_TRY();
 	{
@@ -71,7 +80,8 @@ parse_object(const char *value)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(context);
-		if (geterrcode() != ERRCODE_INVALID_TEXT_REPRESENTATION)
+		if (ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_DATA_EXCEPTION &&
+			ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_PROGRAM_LIMIT_EXCEEDED)
 			PG_RE_THROW();
 		FlushErrorState();
 	}
@@ -96,10 +106,13 @@ get_text(JsonbContainer *object, const char *name, char *text, size_t size)
 		return false;
 	memcpy(text, found.val.string.val, found.val.string.len);
 	text[found.val.string.len] = '\0';
+	for (const char *c = text; *c != '\0'; c++)
+		if (*c < ' ' || *c > '~')
+			return false;		/* by an escape */
 	return true;
 }
 
-/* A tick: no fraction, and what a layout can have, or -1 for none. */
+/* A tick: no fraction, and what the layout can have, or -1 for none. */
 static bool
 get_tick(JsonbContainer *object, const char *name, int64 *tick)
 {
@@ -112,7 +125,8 @@ get_tick(JsonbContainer *object, const char *name, int64 *tick)
 	text = numeric_normalize(found.val.numeric);
 	errno = 0;
 	*tick = strtoi64(text, &end, 10);
-	return errno == 0 && *end == '\0' && *tick >= -1;
+	return errno == 0 && *end == '\0' && *tick >= -1 &&
+		*tick <= snowflake_server_layout.max_tick;
 }
 
 /* Parse the record of the fleet.  False if it is none. */
@@ -151,7 +165,6 @@ snowflake_holding_parse(const char *value, SnowflakeHolding *holding)
 	JsonbContainer *object = parse_object(value);
 
 	return object != NULL &&
-		strlen(value) < SNOWFLAKE_VALUE_SIZE &&
 		get_text(object, "holder", holding->holder, SNOWFLAKE_HOLDER_SIZE) &&
 		get_text(object, "token", holding->token, SNOWFLAKE_NONCE_SIZE) &&
 		get_text(object, "nonce", holding->nonce, SNOWFLAKE_NONCE_SIZE) &&
