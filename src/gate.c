@@ -414,6 +414,8 @@ foresee(void)
 	snowflake_node_wanted(&wanted);
 	if (wanted.obstacle != GATE_OPEN)
 		return wanted.obstacle;
+	if (snowflake_lease_has_ended(&wanted, snowflake_corrected_clock()))
+		return GATE_LEASE_ENDED;
 	if (!OidIsValid(database))
 		return GATE_CONNECTING;
 	if (OidIsValid(kept_in) && kept_in != database)

@@ -76,6 +76,9 @@ typedef struct Pending
 	bool		exists;
 	int32		node;
 	char		value[SNOWFLAKE_VALUE_SIZE];
+
+	/* what was found in its place, ours as well; empty: nothing was */
+	char		found[SNOWFLAKE_VALUE_SIZE];
 } Pending;
 
 typedef struct Lease
@@ -228,13 +231,13 @@ snowflake_lessee_detach(void)
 void
 snowflake_lease_trouble(SnowflakeLeaseTrouble trouble)
 {
-	SnowflakeLeaseTrouble before = shared->view.trouble;
+	TimestampTz now = snowflake_wall_clock();
 
-	if (trouble == before)
+	if (trouble == shared->view.trouble)
 		return;
 	SpinLockAcquire(&shared->mutex);
 	shared->view.trouble = trouble;
-	shared->view.trouble_since = snowflake_wall_clock();
+	shared->view.trouble_since = now;
 	SpinLockRelease(&shared->mutex);
 	snowflake_request(SNOWFLAKE_WANT_NODE);
 
@@ -305,6 +308,19 @@ lease_ticks(void)
 			   snowflake_server_layout.tick_usec);
 }
 
+/*
+ * Nothing beyond a tick will be minted with this grant, which is about to be given
+ * back: a keeper that starts from now on finds a lease that has ended.
+ */
+void
+snowflake_lease_shorten(int64 end)
+{
+	SpinLockAcquire(&shared->mutex);
+	shared->view.until = Min(Max(end, shared->view.from - 1), shared->view.until);
+	SpinLockRelease(&shared->mutex);
+	pg_memory_barrier();		/* before the caller looks for a keeper */
+}
+
 /* The tick that the generator is at, by the clock or ahead of it. */
 static int64
 reached_tick(TimestampTz now)
@@ -337,6 +353,14 @@ snowflake_lease_due_ms(TimestampTz now)
 		return 0;
 	left = shared->view.until - reached_tick(now) - lease_ticks() / 2;
 	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
+}
+
+/* What was to be written is, or will never be used. */
+static void
+forget_pending(void)
+{
+	shared->pending.exists = false;
+	shared->pending.found[0] = '\0';
 }
 
 /*
@@ -388,7 +412,7 @@ adopt_pending(TimestampTz now)
 	shared->view.revoked = false;
 	shared->view.renewed_at = now;
 	SpinLockRelease(&shared->mutex);
-	shared->pending.exists = false;
+	forget_pending();
 	snowflake_request(SNOWFLAKE_WANT_NODE);
 	snowflake_count(renewed ? &snowflake_counters->lease_renewals :
 					&snowflake_counters->leases);
@@ -435,23 +459,39 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 /*
  * A write whose answer was lost: was it done?  If its record is still what it was,
  * it may yet be, and renew() repeats it.
+ *
+ * If it was, it is ours, but what can be read need not be durable: the coordinator
+ * may still wait for its standbys, or have given that up.  So it is used only when
+ * it has been written once more, with an answer.
  */
 static bool
-settle_pending(List *records, TimestampTz now)
+settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
+			   List *records, TimestampTz now)
 {
+	Pending    *pending = &shared->pending;
 	const SnowflakeRecord *record;
+	SnowflakeHolding holding;
 
-	if (!shared->pending.exists)
+	if (!pending->exists)
 		return false;
-	record = snowflake_find_record(records, snowflake_node_key(shared->pending.node));
-	if (record != NULL && strcmp(record->value, shared->pending.value) == 0)
+	record = snowflake_find_record(records, snowflake_node_key(pending->node));
+	if (record != NULL && strcmp(record->value, pending->value) == 0)
+	{
+		if (!snowflake_holding_parse(record->value, &holding))
+			elog(ERROR, "could not parse a lease that this server wrote");
+		strlcpy(pending->found, record->value, SNOWFLAKE_VALUE_SIZE);
+		snowflake_nonce(holding.nonce);
+		strlcpy(pending->value, snowflake_holding_print(&holding), SNOWFLAKE_VALUE_SIZE);
+	}
+	if (record != NULL && strcmp(record->value, pending->found) == 0 &&
+		write_record(coordinator, connection, pending->node, record->value, pending->value))
 	{
 		adopt_pending(now);
 		return true;
 	}
-	if (!(snowflake_lease_is_held() && shared->pending.node == shared->held.node &&
+	if (!(snowflake_lease_is_held() && pending->node == shared->held.node &&
 		  record != NULL && strcmp(record->value, shared->held.value) == 0))
-		shared->pending.exists = false;
+		forget_pending();
 	return false;
 }
 
@@ -488,25 +528,26 @@ knows_less(List *records, const SnowflakeFleet *fleet)
 	const SnowflakeRecord *record;
 	SnowflakeHolding own,
 				found;
-	bool		less;
+	bool		is_found,
+				less;
 
 	if (!held->exists || held->lost || held->source != own_source() ||
 		!snowflake_holding_parse(held->value, &own))
 		return false;
 
 	record = snowflake_find_record(records, snowflake_node_key(held->node));
-	if (strcmp(fleet->incarnation, own.incarnation) != 0)
-		less = false;			/* founded again since, with a floor above it */
-	else if (record == NULL)
-		less = true;
-	else if (strcmp(record->value, held->value) == 0)
+	if (record != NULL && strcmp(record->value, held->value) == 0)
 		return false;			/* all is well */
-	else if (!snowflake_holding_parse(record->value, &found))
-		less = false;			/* nobody takes over what is damaged */
-	else if (strcmp(found.token, own.token) == 0)
-		less = found.until < own.until; /* or a twin has renewed it */
-	else
+	is_found = record != NULL && snowflake_holding_parse(record->value, &found);
+	if (is_found && strcmp(found.token, own.token) == 0)
+		less = Max(found.until, fleet->floor) < own.until;	/* or a twin has renewed
+															 * it */
+	else if (strcmp(fleet->incarnation, own.incarnation) != 0)
+		less = fleet->floor < own.until;	/* founded again since, too low */
+	else if (is_found)
 		less = found.from <= own.until;
+	else
+		less = record == NULL;	/* nobody takes over what is damaged */
 
 	if (less)
 		return true;
@@ -519,12 +560,16 @@ knows_less(List *records, const SnowflakeFleet *fleet)
 	return false;
 }
 
-/* Rule 6: nothing is to be granted until an administrator has looked. */
+/*
+ * Rule 6: nothing is to be granted until an administrator has looked, and then
+ * nothing that this server had.
+ */
 static void
 mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 			 const SnowflakeRecord *record, SnowflakeFleet *fleet)
 {
 	fleet->suspect = true;
+	fleet->floor = Max(fleet->floor, shared->view.until);
 	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
 										snowflake_fleet_print(fleet));
 }
@@ -549,6 +594,21 @@ smallest_other(int32 *nodes, int count)
 		if (nodes[i] == candidate)
 			candidate = snowflake_next_lease_node(candidate + 1);
 	return candidate;
+}
+
+/* Tell of a damaged record, unless it was the last one told of. */
+static void
+report_damaged(int32 node)
+{
+	static int32 reported = -1;
+
+	if (node == reported)
+		return;
+	reported = node;
+	ereport(WARNING,
+			errmsg("the record of snowflake node ID %d at its coordinator is damaged", node),
+			errdetail("The node ID is not leased to anybody."),
+			errhint("Replace it with snowflake_fleet_recover()."));
 }
 
 /*
@@ -585,9 +645,7 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 			continue;
 		if (!snowflake_holding_parse(each->value, &found))
 		{
-			ereport(WARNING,
-					errmsg("the record of snowflake node ID %d at its coordinator is damaged", node),
-					errdetail("The node ID is not leased to anybody."));
+			report_damaged(node);
 			continue;
 		}
 		is_own = strcmp(found.holder, name) == 0;
@@ -635,6 +693,17 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
 		return;
 	}
+
+	/*
+	 * It starts later than now if the fleet was founded again.  What is
+	 * granted already is used up first.
+	 */
+	if (holding.from > now_tick && shared->view.grant != 0 &&
+		!shared->view.revoked && now_tick <= shared->view.until)
+	{
+		snowflake_lease_trouble(LEASE_NO_TROUBLE);
+		return;
+	}
 	holding.until = Min(Max(holding.from, reached_tick(now)) + lease_ticks(),
 						layout->max_tick);
 	holding.granted = now_tick;
@@ -653,7 +722,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 		snowflake_lease_trouble(LEASE_NO_TROUBLE);
 	}
 	else
-		shared->pending.exists = false; /* somebody was faster: look again */
+		forget_pending();		/* somebody was faster: look again */
 }
 
 /*
@@ -680,7 +749,7 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 
 	records = coordinator->list(connection);
 	record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
-	if (settle_pending(records, now))
+	if (settle_pending(coordinator, connection, records, now))
 	{
 		snowflake_lease_trouble(LEASE_NO_TROUBLE);
 		return;
@@ -698,7 +767,7 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 	if (knows_less(records, &fleet))
 	{
 		revoke_grant();
-		if (!fleet.suspect)
+		if (!fleet.suspect || fleet.floor < shared->view.until)
 			mark_suspect(coordinator, connection, record, &fleet);
 	}
 	snowflake_layout_print(layout, text, sizeof(text));

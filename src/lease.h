@@ -57,6 +57,7 @@ extern void snowflake_lease_attempt(const SnowflakeCoordinator *coordinator,
 									void *connection, TimestampTz now);
 extern void snowflake_lease_release(const SnowflakeCoordinator *coordinator,
 									void *connection, int64 end);
+extern void snowflake_lease_shorten(int64 end);
 extern bool snowflake_lease_is_held(void);
 extern void snowflake_lease_trouble(SnowflakeLeaseTrouble trouble);
 

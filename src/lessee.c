@@ -149,7 +149,7 @@ answer_usec(int most_ms)
 static void
 attempt(MemoryContext context, const int64 *end)
 {
-	static int	last_error = 0;
+	static char last_error[256] = "";
 	MemoryContext outer = MemoryContextSwitchTo(context);
 
 	PG_TRY();
@@ -165,7 +165,7 @@ attempt(MemoryContext context, const int64 *end)
 		else
 			snowflake_lease_release(coordinator, connection, *end);
 		coordinator->close(connection);
-		last_error = 0;
+		last_error[0] = '\0';
 	}
 	PG_CATCH();
 	{
@@ -177,13 +177,13 @@ attempt(MemoryContext context, const int64 *end)
 		if (!ShutdownRequestPending || end != NULL)
 		{
 			snowflake_count(&snowflake_counters->lease_errors);
-			if (error->sqlerrcode != last_error)
+			if (strncmp(error->message, last_error, sizeof(last_error) - 1) != 0)
 				ereport(WARNING,
 						errcode(error->sqlerrcode),
 						errmsg_internal("%s", error->message),
 						error->detail ? errdetail_internal("%s", error->detail) : 0,
 						error->hint ? errhint("%s", error->hint) : 0);
-			last_error = error->sqlerrcode;
+			strlcpy(last_error, error->message, sizeof(last_error));
 			snowflake_lease_trouble(LEASE_UNREACHABLE);
 		}
 	}
@@ -216,7 +216,11 @@ give_back(MemoryContext context)
 		return;
 	end = view.grant == lease.grant ?
 		snowflake_position_tick(layout, view.last) : lease.from - 1;
-	attempt(context, &end);
+
+	/* if it was only terminated by hand, there may be a keeper again */
+	snowflake_lease_shorten(end);
+	if (snowflake_keeper_pid() == 0)
+		attempt(context, &end);
 }
 
 void
