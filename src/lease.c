@@ -22,12 +22,12 @@
  *	  renew().  Each write has a nonce, and no two are equal.  An answer may be
  *	  lost: then the same value is written again, or found, and everything else
  *	  that is found means that somebody else has it, be it a twin of this process,
- *	  a virtual machine that was resumed twice: settle_pending(), judge_own().
+ *	  a virtual machine that was resumed twice: settle_pending(), knows_less().
  * 4. A stop stores the exact end: snowflake_lease_release().
  * 5. Without an answer, what is granted can be used up.
  * 6. A coordinator that has lost its data grants nothing, since the fleet's record
  *	  is missing.  One that went back in time, as by a restored backup, may grant
- *	  again what is used already.  Its holders notice: judge_own().
+ *	  again what is used already.  Its holders notice: knows_less().
  *
  * A grant is known by its number.  The same node ID granted again is another one:
  * somebody else may have had it in between.
