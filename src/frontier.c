@@ -557,7 +557,11 @@ snowflake_frontier_require(const char *function)
 	PreventCommandDuringRecovery(function);
 	while (!snowflake_frontier_look(&frontier))
 	{
+		SnowflakeGate gate = snowflake_gate();
+
 		CHECK_FOR_INTERRUPTS();
+		if (snowflake_gate_stays_closed(gate))
+			snowflake_gate_refuse(gate);
 		snowflake_request(SNOWFLAKE_WANT_GATE);
 		if (!snowflake_wait_for_keeper(ends))
 			snowflake_gate_refuse(snowflake_gate());

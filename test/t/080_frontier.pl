@@ -289,12 +289,15 @@ foreach my $node_id (9, 3)
 
 # While the gate was never opened nothing is known.
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
-$node->append_conf('postgresql.conf', 'snowflake.max_wait = 0');
 $node->restart;
-is( SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_frontier()')
-	  ->{sqlstate},
-	'55000',
-	'a gate that was never opened is an error, as for a mint');
+SnowflakeTest::wait_until('the keeper has looked',
+	sub { SnowflakeTest::status($node, 'postgres', 'gate') =~ /node_id is not set/ });
+is_deeply(
+	SnowflakeTest::error_of(
+		$node, 'postgres',
+		q{SET statement_timeout = '10s'; SELECT snowflake_frontier()}),
+	SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()'),
+	'a gate that stays closed is an error at once, the same as for a mint');
 is(sql('SELECT frontier IS NULL FROM snowflake_status()'),
 	't', 'and unknown to the status');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 3');
