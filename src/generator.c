@@ -28,7 +28,7 @@
  *	  the end of the stored reservation when it opens the gate.  A crash between
  *	  the commit and the call only wastes the reserved time.  And where
  *	  the stored reservation is gone, or elsewhere, a keeper whose shared memory is
- *	  new leaves the gate closed: see reservation.c for how it knows.
+ *	  new leaves the gate closed: see check_place() in reserve.c.
  *
  * 3. No mint slips past a closing gate.  Minters hold the lock shared from
  *	  before they read the gate until after their compare-and-swap.  The keeper

@@ -27,11 +27,12 @@
  *
  * SQL is run once, to create the extension.  Then the current user is the
  * bootstrap superuser, whatever the database has for a role, and the settings
- * that matter are those of keeper.c.
+ * that matter are those of worker.c.
  *
  * The file is long because what must be checked stands beside what it guards.
  * All but the trigger run in the keeper, inside a transaction with a snapshot.
- * When that is durable, and what may be published then, is for keeper.c to say.
+ * When that is durable is for durable.c to say, and what may be published then
+ * for reserve.c.
  *
  *-------------------------------------------------------------------------
  */
