@@ -14,46 +14,54 @@
  * transaction that minted them.
  *
  * Each backend has a slot.  Before the first mint of a transaction it reads the
- * newest position, "last", and stores last + 1 there: the transaction mints
- * nothing below that, because each mint takes a position above the "last" that
- * its compare-and-swap replaces.  It clears the slot after the transaction has
- * left the process array.  The frontier is the smaller of "last" and what lies
- * below the smallest slot, where "last" is read first.
+ * newest position, "last", and stores last + 1 there, and after that the virtual
+ * ID of the transaction, which mints nothing below: each mint takes a position
+ * above the "last" that its compare-and-swap replaces.  Nobody clears a slot.  It
+ * counts as long as the process array has its virtual ID for the one that runs
+ * there.  The frontier is the smaller of "last" and what lies below the smallest
+ * slot that counts, where "last" is read first.
  *
  * Why no row is missed: take a position p that a transaction T has minted or
- * will mint, and a reader that has read "last" and then T's slot.
+ * will mint, and a reader that has read "last", then T's slot, then the virtual
+ * ID that runs there, and then the rest of the slot.
  *
  * 1. The reader's "last" is below p: so is the frontier.
  *
  * 2. It is at or above p, and so what the reader saw came from T's
  *	  compare-and-swap or a later one, which are full barriers.  T filled its slot
- *	  before that, so the reader sees the slot filled, with p or less: the
- *	  frontier is below p.  Or it sees the slot cleared, or filled by a later
- *	  transaction.  Then T had left the process array before, and a snapshot
- *	  taken after the call takes T for ended: its rows are visible, or never
- *	  will be.
+ *	  before that, so the reader finds it filled by T or a later transaction of
+ *	  that place.  If T is still in the process array, it is T's, runs there, and
+ *	  says p or less: the frontier is below p.  Else T has left it, and a snapshot
+ *	  taken after the call takes T for ended: its rows are visible, or never will
+ *	  be.
  *
  * A commit becomes visible to others when it leaves the process array, and that
- * is after it has waited for the synchronous standbys.  XACT_EVENT_COMMIT and
- * XACT_EVENT_ABORT come directly after that, so the slot is cleared then and not
- * earlier.  (The lock under which it leaves orders the memory.)  To clear it at
- * PRE_COMMIT would let a reader pass rows of a commit that still waits.
+ * is after it has waited for the synchronous standbys.  Then its virtual ID and
+ * its xid go together, under the lock that a snapshot needs.  (Without an xid
+ * there is no lock, and nothing to become visible.)  What shows earlier that a
+ * transaction ends would let a reader pass rows of a commit that still waits; and
+ * the xid alone would not do, for a transaction may mint before it has one.
+ *
+ * Whoever has the same place in the process array later has other virtual IDs.
+ * Only after 2^32 transactions without a mint does one have that of the last that
+ * minted: while it runs it holds the frontier back for nothing.
  *
  * A parallel worker fills the slot of its leader, since the commit is the
- * leader's.  So several processes may fill a slot, each if it finds it empty.
- * Who finds it filled needs nothing more: "last" had reached the value before,
- * so what is minted from now on lies above it.  Workers have ended before their
- * leader's transaction ends, so nobody fills what the leader has cleared.
+ * leader's.  So in parallel mode several processes may fill a slot, each if it
+ * finds it not filled yet, one after the other by a spinlock.  Who finds it filled
+ * needs nothing more: "last" had reached the value before, so what is minted from
+ * now on lies above it.  Workers have ended before their leader's transaction
+ * ends, so nobody fills what belongs to the next one.
  *
  * Subtransactions need nothing: their rows become visible, if at all, when the
  * transaction ends.  Nor do backends that die: either they abort their
  * transaction, or the postmaster resets the shared memory.
  *
  * A prepared transaction holds the frontier back until it is committed or rolled
- * back.  PREPARE enters it into an array with its xid while the slot is still
- * filled, and clears the slot afterwards; readers look at the slots first, so
- * they find it in one of the two.  It counts as long as its xid is in progress,
- * which is, like a snapshot, decided by the process array.
+ * back.  PREPARE enters it into an array with its xid while it still runs;
+ * readers look at the slots first, so they find it in one of the two.  It counts
+ * as long as its xid is in progress, which is, like a snapshot, decided by the
+ * process array.
  *
  * That array does not survive a crash, but the prepared transaction does, with
  * its locks.  So it takes a lock that nobody waits for and whose tag is the
@@ -92,6 +100,7 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
+#include "storage/spin.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/tuplestore.h"
@@ -141,7 +150,8 @@ typedef struct Hold
 	TransactionId prepared;
 } Hold;
 
-bool		snowflake_holds_frontier = false;
+PGPROC	   *snowflake_hold_proc = NULL;
+SnowflakeSlot *snowflake_hold_slot = NULL;
 
 /* NULL if the library was not preloaded. */
 static PreparedHolds *prepared = NULL;
@@ -217,15 +227,17 @@ highest_id(const SnowflakeNewest *newest, uint64 position)
 
 /*
  * No position below this one has been minted by the transaction that has filled a
- * slot with "oldest".
+ * slot.
  *
  * Who came before the gate was opened first has minted nothing before that.  If
  * the generator has been taken back since the slot was filled, the transaction
  * may have minted from there on.
  */
 static uint64
-oldest_position(const SnowflakeNewest *newest, SnowflakeSlot *slot, uint64 oldest)
+oldest_position(const SnowflakeNewest *newest, SnowflakeSlot *slot)
 {
+	uint64		oldest = pg_atomic_read_u64(&slot->oldest);
+
 	if (newest->lowered_at == 0)
 		return Max(oldest, newest->started_at + 1);
 	if (pg_atomic_read_u32(&slot->opening) < newest->lowered_at)
@@ -317,24 +329,68 @@ fill_prepared(void)
 	LWLockRelease(&prepared->lock);
 }
 
+/* The slot says from now on what the running transaction may have minted. */
+static inline void
+fill_slot(SnowflakeSlot *slot)
+{
+	uint32		opening;
+	uint64		last = snowflake_last(&opening);
+
+	pg_atomic_write_u64(&slot->oldest, last + 1);
+	pg_atomic_write_u64(&slot->since, GetCurrentTransactionStartTimestamp());
+	pg_atomic_write_u32(&slot->database, MyDatabaseId);
+	pg_atomic_write_u32(&slot->opening, opening);
+	pg_write_barrier();
+	pg_atomic_write_u64(&slot->holder, snowflake_running(snowflake_hold_proc));
+}
+
+/*
+ * From now on the running transaction may mint.  The library is preloaded.
+ *
+ * Nothing is needed here to order the memory: the lock that the mint takes next,
+ * and its compare-and-swap, are full barriers.
+ */
+void
+snowflake_hold_frontier(void)
+{
+	if (unlikely(snowflake_hold_slot == NULL))
+	{
+		snowflake_hold_proc = MyProc->lockGroupLeader != NULL ?
+			MyProc->lockGroupLeader : MyProc;
+		snowflake_hold_slot = snowflake_slot_of(GetNumberFromPGProc(snowflake_hold_proc));
+	}
+	if (likely(!IsInParallelMode()))
+	{
+		fill_slot(snowflake_hold_slot);
+		return;
+	}
+
+	/* others of the group may be about to do the same */
+	SpinLockAcquire(&snowflake_hold_slot->mutex);
+	if (!snowflake_holds_frontier())
+		fill_slot(snowflake_hold_slot);
+	SpinLockRelease(&snowflake_hold_slot->mutex);
+}
+
 /*
  * The running transaction, which has an xid, is about to be prepared.  If that
- * fails, it has ended, which is all there is to undo.
+ * fails, it has ended, which is all there is to undo.  It may not have minted
+ * itself, but by parallel workers.
  */
 static void
 hold_as_prepared(void)
 {
 	SnowflakeSlot *slot = snowflake_slot_of(MyProcNumber);
-	uint64		oldest = slot != NULL ? pg_atomic_read_u64(&slot->oldest) : 0;
 	SnowflakeNewest newest;
 	LOCKTAG		tag;
 	int64		oldest_id;
 
-	if (oldest == 0 || max_prepared_xacts == 0)
+	if (max_prepared_xacts == 0 || slot == NULL ||
+		pg_atomic_read_u64(&slot->holder) != snowflake_running(MyProc))
 		return;
 	if (!snowflake_newest(&newest))
 		return;					/* it could not mint */
-	oldest_id = lowest_id(&newest, oldest_position(&newest, slot, oldest));
+	oldest_id = lowest_id(&newest, oldest_position(&newest, slot));
 
 	fill_prepared();
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (oldest_id >> 32),
@@ -348,88 +404,11 @@ hold_as_prepared(void)
 	LWLockRelease(&prepared->lock);
 }
 
-/*
- * From now on the running transaction may mint.  The library is preloaded.
- *
- * Nothing is needed here to order the memory: the lock that the mint takes next,
- * and its compare-and-swap, are full barriers.
- */
-void
-snowflake_hold_frontier(void)
-{
-	SnowflakeSlot *slot = snowflake_my_slot;
-	PGPROC	   *leader = MyProc->lockGroupLeader;
-	uint64		last;
-	uint32		opening;
-
-	snowflake_holds_frontier = true;
-	if (unlikely(leader != NULL))
-		slot = snowflake_slot_of(GetNumberFromPGProc(leader));
-	if (unlikely(pg_atomic_read_u64(&slot->oldest) != 0))
-		return;
-
-	pg_atomic_write_u64(&slot->since, GetCurrentTransactionStartTimestamp());
-	pg_atomic_write_u32(&slot->database, MyDatabaseId);
-	last = snowflake_last(&opening);
-	if (likely(leader == NULL))
-	{
-		pg_atomic_write_u32(&slot->opening, opening);
-		pg_write_barrier();
-		pg_atomic_write_u64(&slot->oldest, last + 1);
-	}
-	else
-	{
-		/* others of the group may be about to do the same */
-		uint64		empty = 0;
-
-		pg_atomic_write_u32(&slot->opening, 0);
-		(void) pg_atomic_compare_exchange_u64(&slot->oldest, &empty, last + 1);
-	}
-}
-
-/*
- * The transaction has left the process array.  If it has not minted itself, it may
- * have had parallel workers that have.
- */
-static inline void
-release_frontier(void)
-{
-	SnowflakeSlot *slot = snowflake_my_slot;
-
-	if (!snowflake_holds_frontier)
-	{
-		if (likely(MyProc->lockGroupLeader == NULL))
-			return;
-		slot = snowflake_slot_of(MyProcNumber);
-		if (slot == NULL)
-			return;
-	}
-	snowflake_holds_frontier = false;
-	pg_atomic_write_u64(&slot->oldest, 0);
-}
-
 static void
 at_transaction_event(XactEvent event, void *arg)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_PREPARE:
-			hold_as_prepared();
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PREPARE:
-			release_frontier();
-			break;
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_PARALLEL_ABORT:
-			/* the slot is the leader's */
-			snowflake_holds_frontier = false;
-			break;
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-			break;
-	}
+	if (event == XACT_EVENT_PRE_PREPARE)
+		hold_as_prepared();
 }
 
 /*
@@ -462,23 +441,25 @@ get_holds(const SnowflakeNewest *newest, Hold **holds)
 	for (int i = 0; i < MaxBackends; i++)
 	{
 		SnowflakeSlot *slot = snowflake_slot_of(i);
-		uint64		oldest = pg_atomic_read_u64(&slot->oldest);
+		uint64		holder = pg_atomic_read_u64(&slot->holder);
+		PGPROC	   *proc = GetPGProcByNumber(i);
 		Hold	   *hold = *holds + nholds;
 
-		if (oldest == 0)
+		if (holder == SNOWFLAKE_NO_HOLDER)
 			continue;
 
 		/*
-		 * If the slot gets filled anew meanwhile, perhaps for another
-		 * database, then the transaction that was read has ended.
+		 * What follows is read afterwards.  If the slot gets filled anew
+		 * meanwhile, perhaps for another database, then the holder has ended.
 		 */
 		pg_read_barrier();
-		if (pg_atomic_read_u32(&slot->database) != MyDatabaseId)
+		if (holder != snowflake_running(proc) ||
+			pg_atomic_read_u32(&slot->database) != MyDatabaseId)
 			continue;
 
-		hold->oldest_id = lowest_id(newest, oldest_position(newest, slot, oldest));
+		hold->oldest_id = lowest_id(newest, oldest_position(newest, slot));
 		hold->since = pg_atomic_read_u64(&slot->since);
-		hold->pid = GetPGProcByNumber(i)->pid;
+		hold->pid = proc->pid;
 		hold->prepared = InvalidTransactionId;
 		nholds++;
 	}

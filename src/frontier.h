@@ -9,12 +9,17 @@
 #define SNOWFLAKE_FRONTIER_H
 
 #include "datatype/timestamp.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+
+#include "slot.h"
 
 /*
- * Does the running transaction hold the frontier back, so that it may mint?
- * Only frontier.c writes it.
+ * Whose slot this process has to fill, and the slot; NULL until its first mint.
+ * Only frontier.c writes them.
  */
-extern bool snowflake_holds_frontier;
+extern PGPROC *snowflake_hold_proc;
+extern SnowflakeSlot *snowflake_hold_slot;
 
 typedef struct SnowflakeFrontier
 {
@@ -23,6 +28,28 @@ typedef struct SnowflakeFrontier
 	int			holder_pid;		/* who holds it back; 0: nobody, or a prepared
 								 * transaction */
 } SnowflakeFrontier;
+
+/* The virtual ID of the transaction that runs there, in a word. */
+static inline uint64
+snowflake_running(const volatile PGPROC *proc)
+{
+	VirtualTransactionId vxid;
+	uint64		result;
+
+	StaticAssertDecl(sizeof(vxid) == sizeof(result), "a virtual ID fits into a word");
+	GET_VXID_FROM_PGPROC(vxid, *proc);
+	memcpy(&result, &vxid, sizeof(result));
+	return result;
+}
+
+/* Does the running transaction hold the frontier back, so that it may mint? */
+static inline bool
+snowflake_holds_frontier(void)
+{
+	return snowflake_hold_slot != NULL &&
+		pg_atomic_read_u64(&snowflake_hold_slot->holder) ==
+		snowflake_running(snowflake_hold_proc);
+}
 
 extern Size snowflake_frontier_size(void);
 extern void snowflake_frontier_attach(int tranche);

@@ -295,7 +295,7 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 	int64		excess_usec;
 	SnowflakeStep step;
 
-	if (unlikely(!snowflake_holds_frontier))
+	if (unlikely(!snowflake_holds_frontier()))
 		begin_minting(function);
 
 	step = snowflake_step(snowflake_wall_clock(), want, issued, &excess_usec);

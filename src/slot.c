@@ -53,10 +53,12 @@ snowflake_slots_attach(void)
 		SnowflakeSlot *slot = &slots[i].slot;
 
 		pg_atomic_init_u64(&slot->minted, 0);
+		pg_atomic_init_u64(&slot->holder, SNOWFLAKE_NO_HOLDER);
 		pg_atomic_init_u64(&slot->oldest, 0);
 		pg_atomic_init_u64(&slot->since, 0);
 		pg_atomic_init_u32(&slot->database, InvalidOid);
 		pg_atomic_init_u32(&slot->opening, 0);
+		SpinLockInit(&slot->mutex);
 	}
 }
 

@@ -9,6 +9,7 @@
 #define SNOWFLAKE_SLOT_H
 
 #include "port/atomics.h"
+#include "storage/spin.h"
 
 /*
  * Nearly always the backend that has the slot is the only one that writes it, so
@@ -20,19 +21,23 @@ typedef struct SnowflakeSlot
 	pg_atomic_uint64 minted;	/* IDs minted since the server's start */
 
 	/*
-	 * The transaction that runs here has minted no position below this one;
-	 * 0: it has minted none.  Its parallel workers may fill it as well.
-	 * frontier.c says when.
+	 * The virtual ID of the transaction that the rest is about: the newest
+	 * here that has minted, which may have ended.  It fills the slot once, or
+	 * one of its parallel workers does, and sets this last.  frontier.c says
+	 * when.  They hold the spinlock in parallel mode; readers never do.
 	 */
-	pg_atomic_uint64 oldest;
+	pg_atomic_uint64 holder;
 
-	/* Set before "oldest", by whoever fills it: the same for all of them. */
-	pg_atomic_uint64 since;		/* the transaction's start, a TimestampTz */
+	pg_atomic_uint64 oldest;	/* it has minted no position below */
+	pg_atomic_uint64 since;		/* its start, a TimestampTz */
 	pg_atomic_uint32 database;
-
-	/* Likewise: of the gate, when "oldest" was chosen or before; 0: unknown. */
-	pg_atomic_uint32 opening;
+	pg_atomic_uint32 opening;	/* of the gate, when "oldest" was chosen or
+								 * before */
+	slock_t		mutex;
 } SnowflakeSlot;
+
+/* Not the virtual ID of any transaction. */
+#define SNOWFLAKE_NO_HOLDER		PG_UINT64_MAX
 
 /* The slot of this process; NULL until it is looked up. */
 extern SnowflakeSlot *snowflake_my_slot;

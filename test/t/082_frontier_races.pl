@@ -176,7 +176,7 @@ sql(q{INSERT INTO events (what) VALUES ('late')});
 $open->query_safe('COMMIT');
 release('snowflake-frontier');
 like($reader->query_until(qr/ended/, ''),
-	qr/^open$/m, 'a slot that is cleared after "last" was read is as good as none');
+	qr/^open$/m, 'a transaction that ends after "last" was read is as good as none');
 $reader->quit;
 $early->query_safe('COMMIT');
 is(tail(), 'open early late', 'and nothing else was passed');
