@@ -36,6 +36,7 @@ OBJS = \
 	src/lessee.o \
 	src/mint.o \
 	src/node_source.o \
+	src/prepared.o \
 	src/refusal.o \
 	src/request.o \
 	src/reservation.o \

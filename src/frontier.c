@@ -5,8 +5,7 @@
  *
  * A reader that goes on after the largest ID it has seen misses rows: a
  * transaction that minted earlier may commit later.  The frontier is the ID up
- * to which that cannot happen any more.  The file is long because a quarter of it
- * is the argument, and the rest is what that argument is about.
+ * to which that cannot happen any more.
  *
  * The promise: every ID at or below the frontier that this server has minted,
  * and that will ever be visible in this database, is visible to a snapshot taken
@@ -57,17 +56,9 @@
  * transaction ends.  Nor do backends that die: either they abort their
  * transaction, or the postmaster resets the shared memory.
  *
- * A prepared transaction holds the frontier back until it is committed or rolled
- * back.  PREPARE enters it into an array with its xid while it still runs;
- * readers look at the slots first, so they find it in one of the two.  It counts
- * as long as its xid is in progress, which is, like a snapshot, decided by the
- * process array.
- *
- * That array does not survive a crash, but the prepared transaction does, with
- * its locks.  So it takes a lock that nobody waits for and whose tag is the
- * oldest ID it may have minted.  After a start, that is, also after the promotion
- * of a standby, the array is filled from the lock table before it is used.  The
- * tag is an ID, no position, for the layout may be another one by then.
+ * A prepared transaction is no longer in a slot, but in an array: see prepared.c.
+ * It is entered there while it still runs, and readers look at the slots first, so
+ * they find it in one of the two.
  *
  * Positions and IDs: the IDs of one node are in the order of their positions, but
  * with another node ID that need not be so within a tick.  A node ID starts in a
@@ -87,21 +78,14 @@
 #include "postgres.h"
 
 #include "access/transam.h"
-#include "access/twophase.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
-#include "storage/lock.h"
-#include "storage/lwlock.h"
 #include "storage/proc.h"
-#include "storage/procarray.h"
-#include "storage/shmem.h"
 #include "storage/spin.h"
-#include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/tuplestore.h"
 
@@ -110,36 +94,13 @@
 #include "frontier.h"
 #include "gate.h"
 #include "generator.h"
+#include "prepared.h"
 #include "request.h"
 #include "settings.h"
 #include "slot.h"
 
 PG_FUNCTION_INFO_V1(snowflake_frontier);
 PG_FUNCTION_INFO_V1(snowflake_frontier_holders);
-
-/* Our advisory locks have this where those of SQL's functions have 1 or 2. */
-#define LOCK_MARK	0x5F1A
-
-/* A transaction that was, or may become, prepared. */
-typedef struct PreparedHold
-{
-	FullTransactionId xid;
-	Oid			database;
-	int64		oldest_id;		/* it has minted no ID below */
-	TimestampTz since;			/* its start; 0: not known */
-} PreparedHold;
-
-typedef struct PreparedHolds
-{
-	LWLock		lock;			/* protects all but "count" for hasty readers */
-
-	/* Was the array filled with those that a crash had left? */
-	pg_atomic_uint32 is_filled;
-
-	/* How many there are, some of which may have ended. */
-	pg_atomic_uint32 count;
-	PreparedHold holds[FLEXIBLE_ARRAY_MEMBER];
-} PreparedHolds;
 
 /* What holds the frontier of this database back. */
 typedef struct Hold
@@ -152,45 +113,6 @@ typedef struct Hold
 
 PGPROC	   *snowflake_hold_proc = NULL;
 SnowflakeSlot *snowflake_hold_slot = NULL;
-
-/* NULL if the library was not preloaded. */
-static PreparedHolds *prepared = NULL;
-
-/*
- * As many prepared transactions as there can be, and one that may become one in
- * each backend.
- */
-static uint32
-max_prepared_holds(void)
-{
-	return max_prepared_xacts > 0 ? max_prepared_xacts + MaxBackends : 0;
-}
-
-/* Shared memory to request.  Only once MaxBackends is known. */
-Size
-snowflake_frontier_size(void)
-{
-	return add_size(offsetof(PreparedHolds, holds),
-					mul_size(max_prepared_holds(), sizeof(PreparedHold)));
-}
-
-/*
- * Find the prepared transactions, or make room for them.  The caller holds
- * AddinShmemInitLock.  "tranche" is for the lock.
- */
-void
-snowflake_frontier_attach(int tranche)
-{
-	bool		found;
-
-	prepared = ShmemInitStruct("snowflake prepared transactions",
-							   snowflake_frontier_size(), &found);
-	if (found)
-		return;
-	LWLockInitialize(&prepared->lock, tranche);
-	pg_atomic_init_u32(&prepared->is_filled, max_prepared_xacts == 0);
-	pg_atomic_init_u32(&prepared->count, 0);
-}
 
 
 /*
@@ -245,90 +167,6 @@ oldest_position(const SnowflakeNewest *newest, SnowflakeSlot *slot)
 	return oldest;
 }
 
-/*
- * Is this transaction in progress?  An xid that ended long ago must not be taken
- * for one that is yet to come.
- */
-static bool
-is_running(FullTransactionId xid)
-{
-	uint64		age = U64FromFullTransactionId(ReadNextFullTransactionId()) -
-	U64FromFullTransactionId(xid);
-
-	return age < PG_INT32_MAX && TransactionIdIsInProgress(XidFromFullTransactionId(xid));
-}
-
-/* Forget those that have ended.  The caller holds the lock exclusively. */
-static void
-forget_ended(void)
-{
-	uint32		kept = 0;
-
-	for (uint32 i = 0; i < pg_atomic_read_u32(&prepared->count); i++)
-	{
-		if (is_running(prepared->holds[i].xid))
-			prepared->holds[kept++] = prepared->holds[i];
-	}
-	pg_atomic_write_u32(&prepared->count, kept);
-}
-
-/* The caller holds the lock exclusively. */
-static void
-add_prepared(FullTransactionId xid, Oid database, int64 oldest_id, TimestampTz since)
-{
-	uint32		count = pg_atomic_read_u32(&prepared->count);
-
-	if (count >= max_prepared_holds())
-		elog(ERROR, "more prepared transactions than there can be");
-	prepared->holds[count].xid = xid;
-	prepared->holds[count].database = database;
-	prepared->holds[count].oldest_id = oldest_id;
-	prepared->holds[count].since = since;
-	pg_atomic_write_u32(&prepared->count, count + 1);
-}
-
-/*
- * Enter the prepared transactions that the server's start has found, by the locks
- * they hold.  There are no other locks of this kind yet, for who takes one has
- * been here before.  Not in recovery, before whose end they are not restored.
- */
-static void
-fill_prepared(void)
-{
-	if (pg_atomic_read_u32(&prepared->is_filled))
-		return;
-
-	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
-	if (!pg_atomic_read_u32(&prepared->is_filled))
-	{
-		LockData   *locks = GetLockStatusData();
-		FullTransactionId next = ReadNextFullTransactionId();
-
-		/* nobody has seen those that an error may have left here */
-		pg_atomic_write_u32(&prepared->count, 0);
-		for (int i = 0; i < locks->nelements; i++)
-		{
-			LockInstanceData *lock = &locks->locks[i];
-			uint32		xid = LockInstanceLocalXid(lock);
-			uint32		age = XidFromFullTransactionId(next) - xid;
-
-			if (lock->locktag.locktag_type != LOCKTAG_ADVISORY ||
-				lock->locktag.locktag_field4 != LOCK_MARK)
-				continue;
-
-			/* one that was restored has its xid in the place of a local one */
-			add_prepared(FullTransactionIdFromU64(U64FromFullTransactionId(next) - age),
-						 lock->locktag.locktag_field1,
-						 (int64) lock->locktag.locktag_field2 << 32 |
-						 lock->locktag.locktag_field3,
-						 0);
-		}
-		pg_write_barrier();
-		pg_atomic_write_u32(&prepared->is_filled, true);
-	}
-	LWLockRelease(&prepared->lock);
-}
-
 /* The slot says from now on what the running transaction may have minted. */
 static inline void
 fill_slot(SnowflakeSlot *slot)
@@ -373,52 +211,21 @@ snowflake_hold_frontier(void)
 }
 
 /*
- * The running transaction, which has an xid, is about to be prepared.  If that
- * fails, it has ended, which is all there is to undo.  It may not have minted
- * itself, but by parallel workers.
+ * The smallest ID that the running transaction may have minted, itself or by
+ * parallel workers; false if it has minted none.
  */
-static void
-hold_as_prepared(void)
+bool
+snowflake_may_have_minted(int64 *oldest_id)
 {
 	SnowflakeSlot *slot = snowflake_slot_of(MyProcNumber);
 	SnowflakeNewest newest;
-	LOCKTAG		tag;
-	int64		oldest_id;
 
-	if (max_prepared_xacts == 0 || slot == NULL ||
-		pg_atomic_read_u64(&slot->holder) != snowflake_running(MyProc))
-		return;
-	if (!snowflake_newest(&newest))
-		return;					/* it could not mint */
-	oldest_id = lowest_id(&newest, oldest_position(&newest, slot));
-
-	fill_prepared();
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (oldest_id >> 32),
-						 (uint32) oldest_id, LOCK_MARK);
-	(void) LockAcquire(&tag, ShareLock, false, false);
-
-	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
-	forget_ended();
-	add_prepared(GetTopFullTransactionId(), MyDatabaseId, oldest_id,
-				 GetCurrentTransactionStartTimestamp());
-	LWLockRelease(&prepared->lock);
-}
-
-static void
-at_transaction_event(XactEvent event, void *arg)
-{
-	if (event == XACT_EVENT_PRE_PREPARE)
-		hold_as_prepared();
-}
-
-/*
- * Have transactions watched, in all backends: one that has not minted may have
- * parallel workers that do.  Only while the server preloads libraries.
- */
-void
-snowflake_frontier_init(void)
-{
-	RegisterXactCallback(at_transaction_event, NULL);
+	if (slot == NULL ||
+		pg_atomic_read_u64(&slot->holder) != snowflake_running(MyProc) ||
+		!snowflake_newest(&newest))
+		return false;
+	*oldest_id = lowest_id(&newest, oldest_position(&newest, slot));
+	return true;
 }
 
 
@@ -433,11 +240,11 @@ snowflake_frontier_init(void)
 static int
 get_holds(const SnowflakeNewest *newest, Hold **holds)
 {
+	SnowflakePrepared *prepared = NULL;
+	uint32		nprepared;
 	int			nholds = 0;
 
-	*holds = palloc(mul_size(MaxBackends + max_prepared_holds(), sizeof(Hold)));
-	fill_prepared();
-
+	*holds = palloc(mul_size(MaxBackends, sizeof(Hold)));
 	for (int i = 0; i < MaxBackends; i++)
 	{
 		SnowflakeSlot *slot = snowflake_slot_of(i);
@@ -466,25 +273,18 @@ get_holds(const SnowflakeNewest *newest, Hold **holds)
 
 	/* after the slots: see above */
 	pg_read_barrier();
-	if (pg_atomic_read_u32(&prepared->count) == 0)
-		return nholds;
-
-	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
-	forget_ended();
-	for (uint32 i = 0; i < pg_atomic_read_u32(&prepared->count); i++)
+	nprepared = snowflake_get_prepared(&prepared);
+	if (nprepared > 0)
+		*holds = repalloc(*holds, mul_size(nholds + nprepared, sizeof(Hold)));
+	for (uint32 i = 0; i < nprepared; i++)
 	{
-		PreparedHold *from = &prepared->holds[i];
-		Hold	   *hold = *holds + nholds;
+		Hold	   *hold = *holds + nholds++;
 
-		if (from->database != MyDatabaseId)
-			continue;
-		hold->oldest_id = from->oldest_id;
-		hold->since = from->since;
+		hold->oldest_id = prepared[i].oldest_id;
+		hold->since = prepared[i].since;
 		hold->pid = 0;
-		hold->prepared = XidFromFullTransactionId(from->xid);
-		nholds++;
+		hold->prepared = XidFromFullTransactionId(prepared[i].xid);
 	}
-	LWLockRelease(&prepared->lock);
 	return nholds;
 }
 

@@ -51,11 +51,8 @@ snowflake_holds_frontier(void)
 		snowflake_running(snowflake_hold_proc);
 }
 
-extern Size snowflake_frontier_size(void);
-extern void snowflake_frontier_attach(int tranche);
-extern void snowflake_frontier_init(void);
-
 extern void snowflake_hold_frontier(void);
+extern bool snowflake_may_have_minted(int64 *oldest_id);
 extern bool snowflake_frontier_look(SnowflakeFrontier *frontier);
 extern int64 snowflake_frontier_require(const char *function);
 

@@ -16,9 +16,9 @@
 #include "clock.h"
 #include "compat.h"
 #include "counters.h"
-#include "frontier.h"
 #include "generator.h"
 #include "lease.h"
+#include "prepared.h"
 #include "request.h"
 #include "shmem.h"
 #include "slot.h"
@@ -40,8 +40,8 @@ request_shmem(void)
 	RequestAddinShmemSpace(snowflake_clock_size());
 	RequestAddinShmemSpace(snowflake_counters_size());
 	RequestAddinShmemSpace(snowflake_slots_size());
-	RequestAddinShmemSpace(snowflake_frontier_size());
 	RequestAddinShmemSpace(snowflake_lease_size());
+	RequestAddinShmemSpace(snowflake_prepared_size());
 
 	/* for the name; the locks themselves lie beside what they guard */
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
@@ -62,8 +62,8 @@ attach_shmem(void)
 	snowflake_clock_attach();
 	snowflake_counters_attach();
 	snowflake_slots_attach();
-	snowflake_frontier_attach(tranche);
 	snowflake_lease_attach();
+	snowflake_prepared_attach(tranche);
 	LWLockRelease(AddinShmemInitLock);
 }
 

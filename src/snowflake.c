@@ -16,9 +16,9 @@
 
 #include "compat.h"
 #include "current.h"
-#include "frontier.h"
 #include "keeper.h"
 #include "lessee.h"
+#include "prepared.h"
 #include "settings.h"
 #include "shmem.h"
 
@@ -40,5 +40,5 @@ _PG_init(void)
 	snowflake_keeper_init();
 	snowflake_lessee_init();
 	snowflake_current_init();
-	snowflake_frontier_init();
+	snowflake_prepared_init();
 }
