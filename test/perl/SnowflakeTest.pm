@@ -92,6 +92,18 @@ sub wait_for_mint
 	return;
 }
 
+# Mint until the keeper has reserved anew.
+sub extend
+{
+	my ($node, $dbname) = @_;
+	my $reservations = status($node, $dbname, 'reservations');
+
+	$node->poll_query_until($dbname,
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_status()"
+	) or die "reservation is not extended";
+	return;
+}
+
 # Compile the clock shim, once per test; returns its path.
 sub build_shim
 {

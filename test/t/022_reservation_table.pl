@@ -34,18 +34,6 @@ sub stored
 		"SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM $name t");
 }
 
-# Mint until the keeper has reserved anew.
-sub extend
-{
-	my $reservations =
-	  SnowflakeTest::status($node, 'postgres', 'reservations');
-
-	$node->poll_query_until('postgres',
-		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_status()"
-	) or die "reservation is not extended";
-	return;
-}
-
 # Mint until that fails; returns the error.
 sub exhaust
 {
@@ -80,7 +68,7 @@ $node->safe_psql(
 	CREATE POLICY hidden ON snowflake_keeper.reservation USING (false);
 	ALTER TABLE snowflake_keeper.reservation ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 });
-extend();
+SnowflakeTest::extend($node, 'postgres');
 my $seen = $node->safe_psql('postgres',
 	q{SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation});
 is($seen, 't', 'triggers, rules and policies: the row is written all the same');
@@ -117,14 +105,14 @@ $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_
 			return $node->safe_psql('postgres',
 				"SELECT count(*) FROM pg_index WHERE indrelid = $table") eq '2';
 		});
-	extend();
+	SnowflakeTest::extend($node, 'postgres');
 	pass('REINDEX CONCURRENTLY, which is waiting: the reservation is extended');
 	$old->query_safe('COMMIT');
 	$old->quit;
 	$reindex->finish;
 	is($err, '', 'and it ends well');
 }
-extend();
+SnowflakeTest::extend($node, 'postgres');
 
 
 # Changes that matter: each with what undoes it, and the reason.
