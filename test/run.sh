@@ -5,7 +5,7 @@
 # results: one for each regression and isolation test, one for each assertion
 # of a TAP test.  A step that dies before it has results is one failure.
 #
-#   bash test/run.sh                      everything, in about 15 minutes
+#   bash test/run.sh                      everything, in half an hour
 #   bash test/run.sh build regress isolation tap
 #                                         some kinds: what one PostgreSQL version is tested with
 #   bash test/run.sh tap 003_clock        some tests of one kind
@@ -15,6 +15,7 @@
 # The kinds, in the order of everything:
 #   build      no warnings with gcc and with clang
 #   regress isolation tap
+#   races      the TAP tests that need injection points: test/debug.sh
 #   clients    programs in several languages: test/clients/run.sh
 #   differ     core's own tests, with bigint and with snowflake: test/differ/run.sh
 #   tools      poolers and tools that work on tables: test/tools/run.sh
@@ -24,7 +25,7 @@
 #   upgrade    pg_upgrade: test/upgrade.sh
 
 set -euo pipefail
-everything="build regress isolation tap clients differ tools torture check matrix upgrade"
+everything="build regress isolation tap races clients differ tools torture check matrix upgrade"
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 passed=0
@@ -82,7 +83,7 @@ for argument in "$@"; do
 		exit 2
 	else
 		case $kind in
-			regress | isolation | tap | clients | tools)
+			regress | isolation | tap | races | clients | tools)
 				argument=${argument##*/}
 				argument=${argument%.*}
 				;;
@@ -273,13 +274,20 @@ start_child()
 # $1: the kind, further: the script, below test, and its arguments
 run_script()
 {
-	local name=$1 log=$work/$1.log script=$work/tree/test/$2 status=0 ok bad skip note
-
-	shift 2
-	if [ ! -e "$script" ]; then
-		progress "$name: there is no ${script#"$work/tree/"}"
+	if [ ! -e "$work/tree/test/$2" ]; then
+		progress "$1: there is no test/$2"
 		return 0
 	fi
+	start_script "$@"
+	finish_script "$1"
+}
+
+# The same in two parts, between which other tests run.
+start_script()
+{
+	local name=$1 log=$work/$1.log script=$work/tree/test/$2
+
+	shift 2
 	progress "$name"
 	start_child "$name" env PG_CONFIG="$pg_config" TMPDIR="$work/tmp" SECONDS="$SECONDS" \
 		bash -c '
@@ -291,6 +299,12 @@ run_script()
 				true
 			}' \
 		"$log" "$script" "$@"
+}
+
+finish_script()
+{
+	local name=$1 log=$work/$1.log status=0 ok bad skip note
+
 	wait "${child[$name]}" || status=$?
 	unset "child[$name]"
 
@@ -306,6 +320,17 @@ run_script()
 	failed=$((failed + bad))
 	skipped=$((skipped + ${skip:-0}))
 	progress "$name: $ok passed, $bad failed${skip:+, $skip skipped}"
+}
+
+# Beside the kinds that follow, which mostly wait for others.
+run_races()
+{
+	local names=${only[races]:-}
+
+	if [ -z "$names" ]; then
+		names=$(cd "$work/tree/test/t" && grep -l injection_points -- *.pl)
+	fi
+	start_script races debug.sh tap $names
 }
 
 run_clients()
@@ -380,6 +405,14 @@ case $kinds in
 			"$work/tree/test" "$kinds" "$(matrix_arguments)" >"$work/chroots.log" 2>&1
 		;;
 esac
+# So is the server with injection points: five minutes, the first time.
+case $kinds in
+	" races"*) ;;
+	*races*)
+		start_child "debugging server" nice -n 10 bash "$work/tree/test/debug.sh" build \
+			>"$work/debug.log" 2>&1
+		;;
+esac
 case $kinds in
 	*regress* | *isolation*)
 		step "start a server" start_server
@@ -388,4 +421,5 @@ esac
 for kind in $kinds; do
 	"run_$kind"
 done
+[ -z "${child[races]:-}" ] || finish_script races
 finished=yes
