@@ -409,6 +409,7 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 	}
 
 	LWLockRelease(&hot->lock);
+	SNOWFLAKE_INJECTION_POINT("snowflake-mint-unlocked");
 
 	if (unlikely(end >= pg_atomic_read_u64(&hot->refill)) && result != STEP_ENDED)
 		snowflake_request(SNOWFLAKE_WANT_TIME);
@@ -734,6 +735,7 @@ snowflake_raise(uint64 position, SnowflakeRaise by)
 	/* first, so that nobody takes the position for an ID */
 	pg_atomic_write_u32(&kept->raised_by, by);
 	pg_atomic_write_u64(&kept->raised_to, position);
+	SNOWFLAKE_INJECTION_POINT("snowflake-raise");
 	while (last < position &&
 		   !pg_atomic_compare_exchange_u64(&hot->last, &last, position))
 		;

@@ -267,6 +267,23 @@ release('snowflake-mint-locked');
 push @ids, finish_mint($mint);
 cmp_ok($ids[-1], '>', $floor, 'which does not get an ID below the floor');
 
+# A mint gets past the floor while the keeper is about to raise to it.
+attach('snowflake-raise');
+$floor =
+  $node->safe_psql('postgres',
+	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')"
+  );
+SnowflakeTest::error_of($node, 'postgres',
+	"SET snowflake.max_wait = 0; SELECT snowflake_advance('$floor')");
+wait_for($keeper, 'snowflake-raise');
+advance_clock(31_000);
+push @ids, mint();
+cmp_ok($ids[-1], '>', $floor, 'a mint passes the floor');
+advance_clock(-31_000);
+release('snowflake-raise');
+push @ids, mint();
+cmp_ok($ids[-1], '>', $ids[-2], 'and the keeper does not take that back');
+
 # The reservation is extended while a mint is in flight.
 $mint = start_mint('snowflake-mint-locked');
 my $limit = published();
@@ -295,6 +312,28 @@ release('snowflake-wait-for-keeper');
 push @ids, finish_mint($mint);
 cmp_ok($ids[-1], '>', $limit,
 	'an extension that comes before the wait for it is not missed');
+
+# What is asked of the keeper during its round is for the next one, also if nobody
+# is left who would ask again.
+attach('snowflake-after-commit');
+advance_clock(75_000);
+refused();
+wait_for($keeper, 'snowflake-after-commit');
+$floor =
+  $node->safe_psql('postgres',
+	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '110 s')"
+  );
+is( SnowflakeTest::error_of($node, 'postgres',
+		"SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor')")->{sqlstate},
+	'55000',
+	'the keeper is at work: snowflake_advance() gives up');
+release('snowflake-after-commit');
+ok( $node->poll_query_until('postgres',
+		"SELECT lead > interval '20 s' FROM snowflake_status()"),
+	'but is heard afterwards');
+push @ids, mint();
+cmp_ok($ids[-1], '>', $floor, 'and IDs go on above it');
+advance_clock(60_000);
 
 # So with a gate that opens after a mint has found it closed.
 set_node(-1);
@@ -364,6 +403,16 @@ push @ids, finish_mint($mint);
 is(node_of($ids[-1]), 1,
 	'a mint that slept through a change of the node ID has the new one');
 is(SnowflakeTest::disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
+
+# One that has its position keeps the node ID that it had then.
+$mint = start_mint('snowflake-mint-unlocked');
+set_node(2);
+wait_for_gate(2);
+release('snowflake-mint-unlocked');
+push @ids, finish_mint($mint);
+is(node_of($ids[-1]), 1, 'a mint has the node ID that it had its position with');
+set_node(1);
+wait_for_gate(1);
 
 # A clean stop, as far as the keeper is concerned, while a mint is in flight:
 # it waits for that before it stores the exact end, and even if the server dies
