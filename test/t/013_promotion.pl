@@ -107,6 +107,37 @@ like(
 	qr/^Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for [0-9.]+ s\.$/,
 	'and so does the advice');
 
+# No ID is past the row that others see, which is the last that the standby has
+# confirmed.
+my $confirmed = $primary->safe_psql('postgres',
+	'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
+
+sub is_within
+{
+	my ($name) = @_;
+
+	is( SnowflakeTest::status($primary, 'postgres',
+			"concat_ws(' ', snowflake_timestamp(last_id) <= '$confirmed', reserved_until = '$confirmed')"),
+		't t',
+		$name);
+	return;
+}
+is_within('no ID is past what is confirmed');
+
+# Who cancels the wait has the commit stand, but not confirmed.  (So the row that
+# others see is that of a later time from now on.)
+my $waiting = q{backend_type = 'snowflake keeper' AND wait_event = 'SyncRep'};
+my $pid = $primary->safe_psql('postgres',
+	"SELECT pid FROM pg_stat_activity WHERE $waiting");
+$primary->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+$output = $session->query('SELECT snowflake_next()');
+like($session->{stderr}, qr/ERROR:  55000:.*reservation was not extended/,
+	'the wait is canceled: there is no more to mint');
+is_within('because a canceled wait confirms nothing');
+$primary->poll_query_until('postgres',
+	"SELECT count(*) = 1 FROM pg_stat_activity WHERE $waiting AND pid <> $pid")
+  or die "keeper does not try again";
+
 # Neither the server's stop nor that of the keeper waits for a standby.
 $session->quit;
 {
@@ -146,6 +177,27 @@ is( SnowflakeTest::log_count(
 	'the log says that the wait is over');
 is(SnowflakeTest::status($primary, 'postgres', 'concat(advice, standby_wait)'),
 	'', 'there is no advice any more');
+
+# Who has used up the reservation asks the keeper for more while it waits for the
+# standby.  That is not forgotten when the standby is there again, and nobody wakes
+# the keeper by anything else, such as a reload.
+$standby->stop;
+my $waiter = SnowflakeTest::start_minter($primary, 'postgres', 1_000_000);
+$primary->poll_query_until(
+	'postgres', q{
+	SELECT count(*) = 1 FROM pg_stat_activity
+	 WHERE query = 'SELECT snowflake_next();' AND wait_event IN ('SnowflakeKeeper', 'Extension')})
+  or die "session does not wait";
+my $extended = SnowflakeTest::status($primary, 'postgres', 'reservations');
+SnowflakeTest::start_with_clock($standby, $standby_clock);
+ok( $primary->poll_query_until('postgres',
+		"SELECT reservations >= $extended + 4 FROM snowflake_status()"),
+	'who waited for the standby mints on, reservation after reservation');
+$primary->safe_psql('postgres',
+	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
+);
+SnowflakeTest::finish_minter($waiter);
+unlike($waiter->{errors}, qr/ERROR/, 'without an error');
 
 # The failover.  The IDs of its sessions outlive the primary.
 my @minters =

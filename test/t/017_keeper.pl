@@ -79,6 +79,16 @@ foreach my $n (1 .. 2)
 extend();
 is(SnowflakeTest::disorder(\@ids), 0, 'the IDs ascend');
 
+# Wait, in a transaction that the keeper waits for, until it has closed the gate.
+# It gives up after a moment, so a client would come too late.
+my $until_closed = qq{
+	SET LOCAL statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
+	DO \$\$ BEGIN
+		WHILE (SELECT gate FROM snowflake_status()) = 'open' LOOP
+			PERFORM pg_sleep(0.01);
+		END LOOP;
+	END \$\$};
+
 # Told again while it stores the end, which it does not get to at once.  (A stop
 # of the server sends each signal twice.)
 $pid = keeper_pid();
@@ -88,7 +98,7 @@ $node->safe_psql(
 	BEGIN;
 	LOCK TABLE snowflake_keeper.reservation IN EXCLUSIVE MODE;
 	SELECT pg_terminate_backend($pid);
-	DO \$\$ BEGIN WHILE (SELECT gate FROM snowflake_status()) = 'open' LOOP END LOOP; END \$\$;
+	$until_closed;
 	SELECT pg_terminate_backend($pid);
 	COMMIT;
 });
@@ -109,7 +119,7 @@ $node->safe_psql(
 	BEGIN;
 	LOCK TABLE snowflake_keeper.reservation IN EXCLUSIVE MODE;
 	SELECT pg_reload_conf();
-	DO \$\$ BEGIN WHILE (SELECT gate FROM snowflake_status()) = 'open' LOOP END LOOP; END \$\$;
+	$until_closed;
 	SELECT pg_terminate_backend($pid);
 	COMMIT;
 });
@@ -199,6 +209,12 @@ like($error->{message}, qr/reservation was not extended within 5000 ms/,
 	'with the reservation');
 like($error->{detail}, qr/SQLSTATE 55P03|keeper is not running/,
 	'the error has the keeper\'s');
+my $stored = $session->query_safe(
+	'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
+is( SnowflakeTest::status($node, 'postgres',
+		"concat_ws(' ', snowflake_timestamp(last_id) <= '$stored', reserved_until = '$stored')"),
+	't t',
+	'and no ID is past what is stored');
 $node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/,
 	$offset);
 pass('the log says why');

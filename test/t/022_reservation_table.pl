@@ -115,6 +115,41 @@ $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_
 SnowflakeTest::extend($node, 'postgres');
 
 
+# It is moved while the keeper waits for it, which then has the right table in the
+# wrong place.  The keeper gives up soon, so it may have to be tried again.
+my $moved = 0;
+my $minter = SnowflakeTest::start_minter($node, 'postgres', 1_000_000);
+foreach my $try (1 .. 5)
+{
+	my $offset = -s $node->logfile;
+
+	$node->safe_psql(
+		'postgres', qq{
+		BEGIN;
+		ALTER TABLE snowflake_keeper.reservation SET SCHEMA public;
+		SET LOCAL statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
+		DO \$\$ BEGIN
+			WHILE NOT EXISTS (SELECT FROM pg_locks JOIN snowflake_status() ON keeper_pid = pid WHERE NOT granted) LOOP
+				PERFORM pg_sleep(0.01);
+			END LOOP;
+		END \$\$;
+		COMMIT;
+	});
+	$node->wait_for_log(qr/ERROR:  (?:table "snowflake_keeper|canceling statement)/, $offset);
+	$node->safe_psql('postgres',
+		'ALTER TABLE public.reservation SET SCHEMA snowflake_keeper');
+	$moved = SnowflakeTest::log_count($node,
+		qr/DETAIL:  It was moved to another schema\.$/, $offset);
+	last if $moved;
+	SnowflakeTest::extend($node, 'postgres');
+}
+cmp_ok($moved, '>', 0, 'moved while the keeper waits for it: it is not used there');
+$node->safe_psql('postgres',
+	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'});
+SnowflakeTest::finish_minter($minter);
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+
 # Changes that matter: each with what undoes it, and the reason.
 my $keeper = 'snowflake_keeper';
 foreach my $change (
