@@ -112,5 +112,26 @@ cmp_ok($rate, '>', 0.1, 'the reservation is extended meanwhile');
 cmp_ok($rate, '<=', 2, 'at most twice a second');
 is($waits_then - $waits, 0, 'and no mint waits for it');
 
+# Nor does one that mints now and then: it never is ahead of the clock, so nothing
+# but what is left of the reservation has the keeper asked for more.
+($reservations, $waits) =
+  split /\|/, $node->safe_psql('postgres', $counters);
+$node->safe_psql(
+	'postgres', q{
+	DO $$
+	DECLARE
+		ends timestamptz := clock_timestamp() + interval '7 s';
+	BEGIN
+		PERFORM snowflake_next();
+		WHILE clock_timestamp() < ends LOOP
+			PERFORM pg_sleep(0.02), snowflake_next();
+		END LOOP;
+	END $$});
+($reservations_then, $waits_then) =
+  split /\|/, $node->safe_psql('postgres', $counters);
+cmp_ok($reservations_then - $reservations,
+	'>=', 2, 'minting now and then: the reservation is extended');
+is($waits_then - $waits, 0, 'before anybody waits for it');
+
 $node->stop;
 done_testing();
