@@ -68,6 +68,14 @@ COPY (SELECT id FROM assigned WHERE id > 100 ORDER BY id) TO STDOUT (FORMAT csv,
 -- Where a text is taken for a snowflake and is a time, the error says what is meant.
 SELECT code, message, hint FROM outcome($$SELECT '2026-01-01'::snowflake$$);
 
+-- Its indexes are those of bigint: equal keys are stored once.
+CREATE TABLE repeated AS SELECT '7'::snowflake AS id, 7::bigint AS number FROM generate_series(1, 20000);
+CREATE INDEX repeated_id ON repeated (id);
+CREATE INDEX repeated_number ON repeated (number);
+SELECT pg_relation_size('repeated_id') = pg_relation_size('repeated_number') AS as_small,
+	pg_relation_size('repeated_id') < 10 * 20000 AS deduplicated;
+DROP TABLE repeated;
+
 DROP TABLE assigned, assigned_bigint;
 DROP TYPE pair;
 DROP DOMAIN order_id;

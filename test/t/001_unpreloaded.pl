@@ -69,6 +69,33 @@ foreach my $sql ("SELECT '$id'::snowflake; SELECT snowflake_next()",
 		qr/shared_preload_libraries/, 'the error names the setting');
 }
 
+# Without the library preloaded, a reload brings another layout.  A plan from
+# before follows it: nothing of the layout is folded into it.
+my $session = $node->background_psql('postgres');
+my %queries = (
+	an_operator => "SELECT count(*) FROM kept WHERE id >= timestamptz '$time'",
+	a_range => "SELECT count(*) FROM kept WHERE id <@ tstzrange('$time', NULL)",
+	a_bound => "SELECT count(*) FROM kept WHERE id > snowflake_upper_bound('$time') OR id >= snowflake_lower_bound('$time')");
+foreach my $name (sort keys %queries)
+{
+	$session->query_safe("PREPARE $name AS $queries{$name}");
+	is($session->query_safe("EXECUTE $name"), '1000', "$name finds the rows");
+}
+$node->safe_psql('postgres',
+	q{LOAD 'snowflake'; ALTER SYSTEM SET snowflake.layout = 'twitter epoch:1970-01-01T00:00:00Z'});
+$node->reload;
+SnowflakeTest::wait_until('the layout is another',
+	sub { $session->query_safe('SHOW snowflake.layout') ne 'twitter' });
+foreach my $name (sort keys %queries)
+{
+	is($session->query_safe("EXECUTE $name"),
+		'0', "by a layout of an earlier epoch, $name finds none");
+}
+$session->quit;
+$node->safe_psql('postgres',
+	q{LOAD 'snowflake'; ALTER SYSTEM RESET snowflake.layout});
+$node->reload;
+
 # The hint has nothing that, pasted, would replace the libraries that are there.
 like(
 	SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()')

@@ -102,4 +102,23 @@ is( $node->safe_psql('postgres',
 	'existing IDs are decoded all the same');
 $node->stop;
 
+# One whose ticks are so short that those of the clock do not fit into a position:
+# it ended in 1970.
+$node = SnowflakeTest::new_node('short',
+	node_id => 0,
+	conf => q{snowflake.layout = 'time:32 sequence:31 tick:1us epoch:0'});
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_until(
+	'the gate is open',
+	sub {
+		return SnowflakeTest::error_of($node, 'postgres',
+			'SELECT snowflake_next()')->{sqlstate} ne '55000';
+	});
+ended('the clock is far past the end');
+$error = SnowflakeTest::error_of($node, 'postgres',
+	'SELECT snowflake_next_batch(10)');
+is($error->{sqlstate}, '2200H', 'nor is a batch minted there');
+$node->stop;
+
 done_testing();

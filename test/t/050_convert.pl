@@ -191,6 +191,17 @@ $old->quit;
 
 # It has all locks before it writes anything: relations that nobody else sees
 # yet would be tables being written anew
+sub written_while_waiting
+{
+	my ($table) = @_;
+
+	return $node->safe_psql(
+		'postgres', qq{
+		SELECT count(*) FROM pg_locks l WHERE locktype = 'relation'
+		   AND pid = (SELECT pid FROM pg_locks WHERE NOT granted AND relation = '$table'::regclass)
+		   AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = l.relation)});
+}
+
 $node->safe_psql(
 	'postgres', q{
 	CREATE TABLE wide (id bigserial PRIMARY KEY);
@@ -204,16 +215,37 @@ $converter = $node->background_psql('postgres', on_error_stop => 0);
 $converter->query_until(qr/started/,
 	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('wide', 'id');\n");
 wait_for_waiter('second', 'AccessExclusiveLock');
-is( $node->safe_psql(
-		'postgres', q{
-		SELECT count(*) FROM pg_locks l WHERE locktype = 'relation'
-		   AND pid = (SELECT pid FROM pg_locks WHERE NOT granted AND relation = 'second'::regclass)
-		   AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = l.relation)}),
-	'0',
+is(written_while_waiting('second'), '0',
 	'nothing is written before all locks are there');
 $writer->query_safe('COMMIT');
 like($converter->query_safe('SELECT 1'), qr/^5\n/, 'then it goes on');
 $_->quit for $writer, $converter;
+
+# So with a table that is merely referenced: by a column that references the key as
+# well, and whose foreign keys are made anew
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE crossed (id serial PRIMARY KEY);
+	CREATE TABLE other (id int PRIMARY KEY);
+	CREATE TABLE third (id int REFERENCES crossed REFERENCES other);
+	INSERT INTO crossed DEFAULT VALUES;
+	INSERT INTO other VALUES (1);
+	INSERT INTO third VALUES (1)});
+$writer = $node->background_psql('postgres', on_error_stop => 0);
+$writer->query_safe('BEGIN; INSERT INTO other VALUES (2)');
+$converter = $node->background_psql('postgres', on_error_stop => 0);
+$converter->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('crossed', 'id');\n");
+wait_for_waiter('other', 'AccessExclusiveLock');
+is(written_while_waiting('other'), '0',
+	'a table that is merely referenced is locked before anything is written');
+$writer->query_safe('COMMIT');
+$converter->query_safe('SELECT 1');
+unlike($converter->{stderr}, qr/ERROR/, 'then it goes on');
+is( SnowflakeTest::error_of($node, 'postgres', 'INSERT INTO third SELECT 2')->{sqlstate},
+	'23503', 'and both are references still');
+$_->quit for $writer, $converter;
+$node->safe_psql('postgres', 'DROP TABLE crossed, other, third');
 
 # A schema is renamed meanwhile, and another one has tables of these names: here
 # by event triggers, when a statement begins or ends, since any session may do it

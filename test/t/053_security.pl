@@ -46,7 +46,7 @@ $node->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(plain trusted);
 # Default privileges that would open everything to others.
 $node->safe_psql(
 	$_, q{
-	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO nobody;
+	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO nobody, PUBLIC;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO nobody WITH GRANT OPTION;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO nobody, PUBLIC})
   foreach 'plain', 'postgres';
@@ -144,6 +144,14 @@ sub touched
 $node->safe_psql('postgres', 'GRANT CREATE ON SCHEMA public TO nobody');
 is(touched('nobody', 'postgres'),
 	'', 'an ordinary user cannot touch the reservation');
+is( join(
+		', ',
+		rows('postgres', q{
+			SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END, privilege_type
+			FROM pg_class, aclexplode(relacl)
+			WHERE oid = 'snowflake_keeper.reservation'::regclass AND grantee <> relowner})),
+	'pg_monitor|SELECT',
+	'whatever the default privileges are');
 $node->safe_psql('postgres',
 	'CREATE ROLE monitor; GRANT pg_monitor TO monitor');
 like(

@@ -48,6 +48,21 @@ sub copy_installation
 	return (dirname("$prefix$dir{bindir}"), $extension);
 }
 
+# The next version's script is installed with the others, without a word about it
+# in the Makefile.
+{
+	my $root = "$FindBin::RealBin/../..";
+	my $copy = PostgreSQL::Test::Utils::tempdir();
+
+	system_or_bail('cp', '-R', "$root/Makefile",
+		glob("$root/*.control $root/sql $root/src"), $copy);
+	append_to_file("$copy/sql/snowflake--1.0--next.sql", '');
+	my ($commands) = run_command([ 'make', '-n', '-C', $copy, 'install' ]);
+	like($commands, qr/install.*\bsql\/\Q$_\E'?\s/, "make installs $_")
+	  foreach 'snowflake--1.0--next.sql',
+	  map { basename($_) } glob("$root/sql/*.sql");
+}
+
 my ($installation, $scripts) = copy_installation();
 my ($version) =
   slurp_file("$scripts/snowflake.control") =~ /^default_version = '(.*)'$/m;
