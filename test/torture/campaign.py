@@ -116,6 +116,8 @@ def report(options, injector, broken, seconds, until):
     for code, count in sorted(errors.items(), key=lambda item: -item[1]):
         print(f'  {code}  {count:7}  {samples[code][:120]}')
     print(f'duplicates: {verdict.duplicates}')
+    if verdict.duplicates:
+        print(f'  the first came {verdict.first_duplicate() / 1e9 - injector.began:.0f} s after the beginning')
     for one, sources in verdict.duplicate_sources(fault_at).items() if verdict.duplicates else ():
         print(f'  {one}')
         for source in sources:

@@ -23,6 +23,7 @@ from servers import Backup, Down, Server, wait_for
 NODES = (1, 2, 3, 700)
 STOPS = ('kill', 'immediate', 'fast')
 NO_MINT_LIMIT_S = 90
+REPEATED_NS = 8 * 10**9
 
 NAIVE = """
 CREATE SEQUENCE naive_seq;
@@ -81,11 +82,17 @@ class Injector:
                 ('kill keeper', self.kill_keeper), ('terminate keeper', self.terminate_keeper),
                 ('node change', self.node_change), ('node change', self.node_change),
                 ('node change while down', self.node_change_while_down),
+                ('keeper held by a lock', self.held_by_lock),
+                ('keeper held by its standby', self.held_by_standby),
+                ('keeper held by SIGSTOP', self.held_by_stop),
             ]
         if options.small_disks:
             self.bag.append(('full disk of WAL', self.full_wal))
             if not self.naive:
-                self.bag.append(('full disk of reservation', self.full_reservation))
+                self.bag += [
+                    ('full disk of reservation', self.full_reservation),
+                    ('keeper held by a full disk', self.held_by_disk),
+                ]
         if options.only:
             unknown = set(options.only).difference(name for name, _ in self.bag)
             if unknown:
@@ -181,7 +188,10 @@ class Injector:
     def run(self):
         self.began = time.monotonic()
         end = self.began + self.options.minutes * 60
-        round_of_faults = []
+        # The first round begins with what is aimed, so that the shortest campaign has it.
+        round_of_faults = self.bag[:]
+        self.order.shuffle(round_of_faults)
+        round_of_faults.sort(key=lambda fault: fault[0].startswith('keeper held'))
         while time.monotonic() < end and not self.options.interrupted():
             if not round_of_faults:
                 round_of_faults = self.bag[:]
@@ -195,7 +205,10 @@ class Injector:
     def one(self, name, method):
         event = {'kind': name, 'detail': [], 'at': time.monotonic_ns(), 'applied': False}
         self.events.append(event)
-        event['applied'] = method(event) is not False
+        try:
+            event['applied'] = method(event) is not False
+        except psycopg2.Error as error:
+            event['detail'].append(str(error).split('\n')[0])
         self.settle(event)
         print(f'{time.monotonic() - self.began:7.1f} s  {name}{": " if event["detail"] else ""}'
               f'{", ".join(event["detail"])}{"" if event["applied"] else " (not applied)"}'
@@ -603,6 +616,9 @@ class Injector:
             self.unfill(server.wal)
 
     def full_reservation(self, event):
+        return self.with_full_reservation(event, lambda conn: self.hold(3.5, 6))
+
+    def with_full_reservation(self, event, meanwhile):
         """The reservation's table is full, and its disk has no block for one more row version."""
         server = self.primary
         conn = None
@@ -628,7 +644,7 @@ class Injector:
                 rows += cur.rowcount
             event['detail'].append(f'{rows} rows fill it')
             event['at'] = time.monotonic_ns()
-            self.hold(3.5, 6)
+            meanwhile(conn)
         except psycopg2.Error as error:
             event['detail'].append(str(error).split('\n')[0])
             return False
@@ -637,3 +653,130 @@ class Injector:
             if conn is not None:
                 conn.close()
         return True
+
+    # --- kinds of fault: the keeper is held inside its commit while the server dies
+
+    # Clients mint on to the end of what is stored, and past it if the keeper published what it could not commit.  Then
+    # the server is killed, and the next one's clock is set to just before that end: it goes through the time of those
+    # IDs again, and they come twice unless what is stored keeps them apart.
+
+    def stored_ns(self, query):
+        """Up to when is stored, and shows to others, by the servers' clock: wall clock, in nanoseconds."""
+        return int(query('SELECT (extract(epoch FROM max(reserved_until)) * 1000000)::bigint'
+                         ' FROM snowflake_keeper.reservation')[0][0]) * 1000
+
+    def mint_past(self, stored, how_far_s):
+        """Wait until the primary's clock is past what is stored, whether anything is minted then or not."""
+        left_ns = stored - self.base_ns - time.time_ns()
+        time.sleep(min(max(left_ns, 0), REPEATED_NS) / 1e9 + how_far_s)
+
+    def repeat(self, event, server, stored, ahead_s, start):
+        """Start a server whose clock is so far before the end of what was stored, until it has caught up.
+
+        What was stored may be of a time before a step of the clock; then nobody has minted for long past it.
+        """
+        died = time.monotonic()
+        behind = min(max(self.base_ns + time.time_ns() - stored + int(ahead_s * 1e9), 0), REPEATED_NS)
+        event['detail'].append(f'clock {span(behind)} behind')
+        server.step_clock(self.base_ns - behind)
+        start()
+        self.open_to_clients()
+        time.sleep(max(behind / 1e9 + 0.5 - (time.monotonic() - died), 0))
+        self.undo_clock()
+
+    def die_held(self, event, stored, hows=STOPS[:2], let_go=lambda: None):
+        """Kill the primary while its keeper is held, and start it in the past."""
+        self.mint_past(stored, self.rng.uniform(0.7, 1.5))
+        how = self.rng.choice(hows)
+        event['detail'].append(how)
+        self.primary.stop(how)
+        let_go()
+        self.repeat(event, self.primary, stored, self.rng.uniform(1.5, 3), self.primary.bring_up)
+
+    def held_by_lock(self, event):
+        """By the table, in a mode that stands in its way, or by the row."""
+        conn = self.primary.connect()
+        try:
+            conn.autocommit = False
+            with conn.cursor() as cur:
+                def query(sql):
+                    cur.execute(sql)
+                    return cur.fetchall()
+
+                mode = self.rng.choice(('ACCESS EXCLUSIVE', 'EXCLUSIVE', 'SHARE', 'row'))
+                event['detail'].append(mode)
+                cur.execute('SELECT * FROM snowflake_keeper.reservation FOR UPDATE' if mode == 'row' else
+                            f'LOCK TABLE snowflake_keeper.reservation IN {mode} MODE')
+                self.die_held(event, self.stored_ns(query))
+        finally:
+            conn.close()
+
+    def held_by_disk(self, event):
+        """No block is free for one more version of the row."""
+        def meanwhile(conn):
+            self.die_held(event, self.stored_ns(self.primary.query),
+                          let_go=lambda: self.unfill(self.primary.tablespace))
+
+        return self.with_full_reservation(event, meanwhile)
+
+    def held_by_stop(self, event):
+        """By SIGSTOP, at any moment of its round, or with a commit that only it does not know of yet."""
+        pids = self.keepers()
+        if not pids:
+            return False
+        keeper = pids[0]
+        event['at'] = time.monotonic_ns()
+        if self.standby and self.rng.random() < 0.5:
+            event['detail'].append('after its commit')
+            with self.standby.stopped(self.standby.children(self.standby.postmaster())):
+                if not self.wait_for_sync_rep():
+                    return False
+                Server.signal(keeper, signal.SIGSTOP)
+        else:
+            self.hold(0, 3)
+            Server.signal(keeper, signal.SIGSTOP)
+        try:
+            # pg_ctl would wait for it
+            self.die_held(event, self.stored_ns(self.primary.query), hows=('kill',))
+        finally:
+            Server.signal(keeper, signal.SIGCONT)
+
+    def wait_for_sync_rep(self):
+        """Wait until the keeper's commit waits for the standby."""
+        end = time.monotonic() + 6
+        while time.monotonic() < end:
+            if self.victims("backend_type LIKE 'snowflake%' AND wait_event = 'SyncRep'"):
+                return True
+            time.sleep(0.02)
+        return False
+
+    def held_by_standby(self, event):
+        """The keeper waits for a standby that is cut off; its wait may be canceled.  Then that standby is promoted."""
+        if self.standby is None or not self.pulse():
+            return False
+        old, new = self.primary, self.standby
+        new.stop('immediate')
+        event['at'] = time.monotonic_ns()
+        if not self.wait_for_sync_rep():
+            event['detail'].append('the keeper does not wait for it')
+            return False
+        # the row that shows is the one that the standby has confirmed
+        stored = self.stored_ns(old.query)
+        for _ in range(self.rng.choice((1, 1, 2))):
+            for pid in self.victims("backend_type LIKE 'snowflake%' AND wait_event = 'SyncRep'"):
+                old.query('SELECT pg_cancel_backend(%s)', (pid,))
+                event['detail'].append('canceled')
+            self.hold(0, 1.2)
+        self.mint_past(stored, self.rng.uniform(0.7, 1.5))
+        self.close_to_clients()
+        how = self.rng.choice(STOPS[:2])
+        event['detail'].append(how)
+        old.stop(how)
+
+        def start():
+            new.configure()
+            new.start()
+            new.promote()
+            self.take_over(old, new)
+
+        self.repeat(event, new, stored, self.rng.uniform(2.5, 4), start)

@@ -2,8 +2,8 @@
 # Fault campaign: clients mint IDs while servers are killed, their clocks stepped, standbys promoted and backups
 # restored.  Builds the tree it lies in into a temporary directory and leaves the installed PostgreSQL as it is.
 #
-#   bash test/torture/run.sh [--minutes 2] [--seed 42] [--generator snowflake|snowflake-unreserved|naive]
-#                            [--rate IDS_PER_SECOND] [--clients 6] [--only KIND[,KIND...]] [--fsync] [--keep]
+#   bash test/torture/run.sh [--minutes 2] [--seed 42] [--generator snowflake|naive]
+#                            [--mutant published|canceled|ignored] [--rate IDS_PER_SECOND] [--clients 6] [--only KIND[,KIND...]] [--fsync] [--keep]
 #   bash test/torture/run.sh tail [--minutes 1] [--seed 42] [--reader max|statement] [--mutant early|xid|late] [--compare] [--keep]
 #
 # The second is about the frontier: writers and servers that die, and readers that must miss nothing.
@@ -41,7 +41,7 @@ while [ $# -gt 0 ]; do
 		*) die "unknown option $1" ;;
 	esac
 done
-case $generator in snowflake|snowflake-unreserved|naive) ;; *) die "unknown generator $generator" ;; esac
+case $generator in snowflake|naive) ;; *) die "unknown generator $generator" ;; esac
 
 command -v "$pg_config" >/dev/null || die "pg_config is missing (Debian: postgresql-server-dev-15)"
 command -v cc >/dev/null || die "a C compiler is missing (Debian: gcc libc6-dev)"
@@ -98,11 +98,27 @@ private_installation() {
 	cp -L "$dir"/{postgres,initdb,pg_ctl,pg_basebackup} "$work/inst$dir/"
 }
 
-# The variant without the promise: the keeper writes its reservation as ever, but a server that starts does not look at it.
-bypass_reservation() {
-	sed -i 's/^\tif (stored\.found)$/\tif (false \&\& stored.found)/' "$1/src/keeper.c"
-	[ "$(grep -c 'false && stored\.found' "$1/src/keeper.c")" = 1 ] ||
-		die "src/keeper.c no longer has the line that is to be bypassed"
+# Replace a text, a Perl expression, that a file has once.
+replace_once() {
+	perl -0777 -i -pe "\$n = $2; END { exit(\$n != 1) }" "$work/src/$1" || die "$1 has changed"
+}
+
+# Variants without the promise: the limit is published before the reservation is committed, a commit counts although the
+# wait for the standby was canceled, and a server that starts does not look at what is stored.
+break_promise() {
+	case $mutant in
+		published)
+			replace_once src/reserve.c \
+				's/^(\tsnowflake_begin\("extending the reservation"\);\n.*?)(\tsnowflake_extend\(limit, .*?\n)/$2$1/sm'
+			;;
+		canceled)
+			replace_once src/durable.c 's/if \(cancel_arrived \|\| ProcDiePending\)/if (false)/'
+			;;
+		ignored)
+			replace_once src/reserve.c 's/return stored->found \? Max\(last, .*?\) : last;/return last;/'
+			;;
+		*) die "unknown mutant $mutant" ;;
+	esac
 }
 
 # Variants that let the frontier pass rows: the slot of a commit that waits for its standby does not count, or that of
@@ -134,8 +150,11 @@ cp "$here"/*.py "$work/"
 if [ "$generator" != naive ]; then
 	mkdir "$work/src"
 	tar -C "$root" --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude='*.bc' -cf - . | tar -C "$work/src" -xf -
-	[ "$generator" = snowflake ] || bypass_reservation "$work/src"
-	[ -z "$mutant" ] || break_frontier "$work/src"
+	if [ -n "$mutant" ] && [ $campaign = tail.py ]; then
+		break_frontier "$work/src"
+	elif [ -n "$mutant" ]; then
+		break_promise
+	fi
 	chown -R "$owner" "$work/src" "$work/inst" 2>/dev/null || true
 	as_owner make -s -C "$work/src" PG_CONFIG="$pg_config" with_llvm=no >"$work/build.log" 2>&1 &&
 		as_owner make -s -C "$work/src" PG_CONFIG="$pg_config" with_llvm=no DESTDIR="$work/inst" install \

@@ -5,6 +5,7 @@ that number; its WAL and the tablespace of the reservation lie on the small file
 there are any.  A primary and its standby have different slots.
 """
 
+import contextlib
 import mmap
 import os
 import re
@@ -188,9 +189,30 @@ class Server:
         else:
             if self.site.run('pg_ctl', '-D', self.data, '-m', how, '-t', '30', '-w', 'stop') != 0:
                 os.kill(pid, signal.SIGKILL)
+        # who was stopped has to hear of it
+        for child in family:
+            self.signal(child, signal.SIGCONT)
         wait_for(lambda: not any((s := proc_stat(p)) and s[1] == started and s[2] not in STATE_GONE
                                  for p, started in family.items()), 30,
                  f'processes of server {self.number} outlive their postmaster')
+
+    @staticmethod
+    def signal(pid, number):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+    @contextlib.contextmanager
+    def stopped(self, pids):
+        """These processes stand still meanwhile."""
+        for pid in pids:
+            self.signal(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                self.signal(pid, signal.SIGCONT)
 
     def reload(self):
         self.site.run('pg_ctl', '-D', self.data, 'reload')

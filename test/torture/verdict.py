@@ -129,6 +129,15 @@ class Verdict:
                                 f' {KINDS[kind]} row {position + 1} of {len(ids)}, at {end}: {fault_at(end)}')
         return found
 
+    def first_duplicate(self):
+        """When one of the duplicates that are shown, which are the smallest, was received for the second time."""
+        received = {one: [] for one in self.duplicate_ids}
+        for path in self.paths:
+            for _, _, end, _, _, ids in read_calls(path):
+                for one in self.duplicate_ids.intersection(ids):
+                    received[one].append(end)
+        return min(sorted(ends)[1] for ends in received.values())
+
     def gaps(self, events, until):
         """For each kind of fault: the longest time without an ID, and from the fault's end to the first ID."""
         ends = sorted(call[1] for call in self.calls)
