@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * cipher.h
+ *	  FF1: encryption of numbers as numbers of the same range.
+ *
+ * Needs OpenSSL.  SNOWFLAKE_OPENSSL says whether the library is built with it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_CIPHER_H
+#define SNOWFLAKE_CIPHER_H
+
+/* OpenSSL's EVP_CIPHER_CTX: AES with a key */
+typedef struct evp_cipher_ctx_st SnowflakeAes;
+
+#define SNOWFLAKE_AES_BLOCK		16	/* bytes */
+
+/* A key, a tweak and a range, prepared; aes is the caller's. */
+typedef struct SnowflakeFF1
+{
+	SnowflakeAes *aes;
+	uint64		modulus[2];		/* of the upper and the lower half */
+	int			number_bytes;	/* b of the standard */
+	int			random_bytes;	/* d of the standard */
+	uint8		block[SNOWFLAKE_AES_BLOCK]; /* last block, less what changes */
+} SnowflakeFF1;
+
+extern SnowflakeAes *snowflake_aes_make(const uint8 *key, int bits);
+extern void snowflake_aes_free(SnowflakeAes *aes);
+extern bool snowflake_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes,
+								  uint32 radix, int digits,
+								  const void *tweak, size_t tweak_bytes);
+extern bool snowflake_ff1_encrypt(const SnowflakeFF1 *ff1, uint64 half[2]);
+extern bool snowflake_ff1_decrypt(const SnowflakeFF1 *ff1, uint64 half[2]);
+
+#endif							/* SNOWFLAKE_CIPHER_H */
