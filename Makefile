@@ -10,6 +10,7 @@ MODULE_big = snowflake
 OBJS = \
 	src/admin.o \
 	src/bits.o \
+	src/cipher.o \
 	src/clock.o \
 	src/convert/convert.o \
 	src/convert/expressions.o \
@@ -31,12 +32,14 @@ OBJS = \
 	src/generator.o \
 	src/io.o \
 	src/keeper.o \
+	src/keys.o \
 	src/layout.o \
 	src/lease.o \
 	src/lessee.o \
 	src/mint.o \
 	src/node_source.o \
 	src/prepared.o \
+	src/public.o \
 	src/refusal.o \
 	src/request.o \
 	src/reservation.o \
@@ -52,13 +55,20 @@ OBJS = \
 	src/worker.o
 SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
 
-PG_CPPFLAGS = -I$(srcdir)/src -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'
+# The OpenSSL of the server, if it has one and its header is here.  Without it,
+# snowflake_public() and its like only raise an error.
+OPENSSL_HEADER = $(shell $(CC) $(CPPFLAGS) -include openssl/evp.h -E -x c /dev/null >/dev/null 2>&1 && echo yes)
+WITH_OPENSSL = $(and $(filter openssl,$(with_ssl)),$(OPENSSL_HEADER))
+
+PG_CPPFLAGS = -I$(srcdir)/src -DSNOWFLAKE_VERSION='"$(EXTVERSION)"' \
+	$(if $(WITH_OPENSSL),-DSNOWFLAKE_OPENSSL)
+SHLIB_LINK += $(if $(WITH_OPENSSL),-lcrypto)
 # PostgreSQL 15 would export every symbol, later versions do as is said here
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 
 # Regression tests need a server that preloads the library and has a node ID;
 # test/run.sh starts one.
-REGRESS = setup type bigint layout vectors decode mint timerange encode explain convert tail
+REGRESS = setup type bigint layout vectors decode mint timerange encode explain public convert tail
 REGRESS_OPTS = --inputdir=test --encoding=UTF8
 ISOLATION = concurrent_keys frontier session_order
 ISOLATION_OPTS = --inputdir=test --outputdir=.
@@ -70,6 +80,12 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 $(OBJS) $(OBJS:.o=.bc): $(SNOWFLAKE_HEADERS) snowflake.control
+ifeq ($(WITH_OPENSSL),)
+src/cipher.o: | without-openssl
+.PHONY: without-openssl
+without-openssl:
+	@echo 'No OpenSSL, or no header of it: snowflake_public() and its like will only raise an error.'
+endif
 
 # Coordinators of fleets, each a module of its own with the libraries that it takes.
 # What those need to be built is not everywhere: what is missing is left out.

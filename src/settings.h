@@ -26,6 +26,7 @@ extern int	snowflake_reservation_ms;
 extern int	snowflake_max_jump_ms;
 extern int	snowflake_jump_patience_ms;
 extern char *snowflake_kept_in;
+extern char *snowflake_public_key_file;
 
 /*
  * snowflake.layout, parsed; only its assign hook writes it.  Fixed for the life

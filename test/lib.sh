@@ -164,6 +164,7 @@ install_missing()
 	command -v make >/dev/null || missing+=(make)
 	command -v gcc >/dev/null || missing+=(gcc)
 	[ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
+	[ -e /usr/include/openssl/evp.h ] || missing+=(libssl-dev)
 	case " $* " in
 		*" tests "*)
 			command -v prove >/dev/null || missing+=(perl)

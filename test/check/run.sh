@@ -65,14 +65,14 @@ run_cppcheck()
 		--enable=warning,style,performance,portability \
 		--suppressions-list=test/check/cppcheck.txt --suppress="*:$include/*" \
 		--suppress=unmatchedSuppression -D__GNUC__=12 -D__x86_64__ -D__linux__ \
-		-D'SNOWFLAKE_VERSION=""' -Isrc -I"$include" src
+		-D'SNOWFLAKE_VERSION=""' -DSNOWFLAKE_OPENSSL -Isrc -I"$include" src
 }
 
 run_clang_tidy()
 {
 	# it counts the warnings of the server's headers, which it does not show
 	clang-tidy --quiet "${sources[@]}" -- -D_GNU_SOURCE -Isrc -I"$include" \
-		-D'SNOWFLAKE_VERSION=""' -Wno-ignored-attributes 2>"$work/clang-tidy.log" || {
+		-D'SNOWFLAKE_VERSION=""' -DSNOWFLAKE_OPENSSL -Wno-ignored-attributes 2>"$work/clang-tidy.log" || {
 		cat "$work/clang-tidy.log"
 		return 1
 	}

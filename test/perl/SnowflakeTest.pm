@@ -269,6 +269,31 @@ sub start_after_kill
 	return;
 }
 
+# Is the extension, which the database has, built with OpenSSL?
+sub has_openssl
+{
+	my ($node, $dbname) = @_;
+
+	return error_of($node, $dbname, "SELECT snowflake_public(0, 'a')")->{sqlstate} ne '0A000';
+}
+
+# Write a file of keys for a node, which has it as its setting: a list of a number
+# and 64 digits each.  Returns the file's name.
+sub write_keys
+{
+	my ($node, @keys) = @_;
+	my $file = $node->basedir . '/public.keys';
+
+	open my $fh, '>', $file or die "could not create \"$file\": $!";
+	chmod 0600, $file or die "could not change \"$file\": $!";
+	while (my ($number, $key) = splice @keys, 0, 2)
+	{
+		print $fh "$number $key\n";
+	}
+	close $fh or die "could not write \"$file\": $!";
+	return $file;
+}
+
 # A column of snowflake_status().
 sub status
 {

@@ -1,0 +1,25 @@
+-- IDs for the outside.  This server has no keys: test/t/091_public.pl has a server
+-- that has some.
+SELECT p.oid::regprocedure AS function, provolatile, proparallel, proisstrict, proleakproof, prorettype::regtype
+	FROM pg_proc p
+	WHERE proname ~ '^snowflake_(public|private|to_uuid|from_uuid)$' ORDER BY 1::text COLLATE "C";
+SELECT snowflake_public(NULL, 'ord') IS NULL AS public, snowflake_private(NULL) IS NULL AS private,
+	snowflake_to_uuid(1, NULL) IS NULL AS to_uuid, snowflake_from_uuid(NULL, 'ord') IS NULL AS from_uuid;
+
+-- What is wrong whatever the keys are, and what needs one
+SELECT call, code, message, detail, hint
+	FROM unnest(ARRAY[
+		'snowflake_public(-1, ''ord'')',
+		'snowflake_public(1, ''Order'')',
+		'snowflake_public(1, ''ord'')',
+		'snowflake_private(''1234'')',
+		'snowflake_private(''ord_1234'')',
+		'snowflake_private(''ord_1000000000000u'')',
+		'snowflake_private(''ord_10000000000000'', ''usr'')',
+		'snowflake_private(''ord_1g000000000000'')',
+		'snowflake_private(''ord_10000000000000'')',
+		'snowflake_to_uuid(1, ''ord'')',
+		'snowflake_from_uuid(''00000000-0000-7000-8000-000000000000'', ''ord'')',
+		'snowflake_from_uuid(''00000000-0000-8000-8000-000000000000'', ''ord'')']) WITH ORDINALITY AS c(call, n),
+		LATERAL outcome('SELECT ' || call)
+	ORDER BY n;
