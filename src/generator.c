@@ -9,8 +9,9 @@
  * gets a larger one than any mint that returned before it began, whatever the
  * clock does and whenever the server dies.
  *
- * A mint takes max(last + 1, first position of the clock's tick), if that is
- * not above "limit", and makes it the new "last" by compare-and-swap.  Hence:
+ * A mint takes last + 1, or a position of the clock's tick if all of those are
+ * larger, if that is not above "limit", and makes it the new "last" by
+ * compare-and-swap.  Hence:
  *
  * 1. While the server runs, no two mints get the same position: "last" only
  *	  goes up, and each compare-and-swap that succeeds moves it from a smaller
@@ -46,6 +47,10 @@
  * 5. Who took several positions in one step stops using them when others may
  *	  expect larger ones: after an opening of the gate, which may be for another
  *	  node, and at or below the floor of snowflake_advance().
+ *
+ * snowflake.spread says at which sequence number a tick begins.  Any position of a
+ * tick that no mint has reached is above "last", so this is one more way to leave
+ * positions out.  A full tick leaves out none: then "last" is ahead of the clock.
  *
  * The lock is held exclusively for what a mint depends on: opening the gate,
  * and the node.  LWLocks let shared lockers overtake a waiting exclusive one,
@@ -367,7 +372,10 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 		uint64		limit = pg_atomic_read_u64(&hot->limit);
 		int64		tick;
 
-		next = end = Max(last + 1, fresh);
+		next = last + 1;
+		if (next < fresh)
+			next = fresh + (next & snowflake_spread_mask);
+		end = next;
 		tick = snowflake_position_tick(layout, next);
 		result = STEP_MINTED;
 

@@ -40,6 +40,7 @@ int			snowflake_max_jump_ms = 10 * 1000;
 int			snowflake_jump_patience_ms = 60 * 1000;
 char	   *snowflake_kept_in = NULL;
 char	   *snowflake_public_key_file = NULL;
+uint32		snowflake_spread_mask = 0;
 
 SnowflakeLayout snowflake_server_layout;
 bool		snowflake_layout_is_fixed = false;
@@ -47,6 +48,7 @@ bool		snowflake_layout_is_fixed = false;
 static char *layout_text = NULL;
 static char *lease_nodes_text = NULL;
 static NodeRanges *lease_nodes = NULL;
+static int	spread = 0;
 
 /*
  * Parse the layout here, once per server, so that nothing else ever sees a
@@ -191,6 +193,35 @@ snowflake_next_lease_node(int32 node)
 			next = first;
 	}
 	return next > snowflake_server_layout.max_node ? -1 : next;
+}
+
+/*
+ * Refuse a spread that is no power of two, or larger than the sequence.  While the
+ * server starts, the latter may not be known, and then it is cut.
+ */
+static bool
+check_spread(int *newval, void **extra, GucSource source)
+{
+	if ((*newval & (*newval - 1)) != 0)
+	{
+		GUC_check_errdetail("It is 0 or a power of two.");
+		return false;
+	}
+	if (process_shared_preload_libraries_in_progress ||
+		InitializingParallelWorker ||
+		*newval - 1 <= snowflake_server_layout.max_sequence)
+		return true;
+
+	GUC_check_errdetail("The layout has " INT64_FORMAT " sequence numbers in a tick.",
+						snowflake_server_layout.max_sequence + INT64CONST(1));
+	return false;
+}
+
+static void
+assign_spread(int newval, void *extra)
+{
+	snowflake_spread_mask = newval == 0 ? 0 :
+		(newval - 1) & snowflake_server_layout.max_sequence;
 }
 
 /*
@@ -360,6 +391,13 @@ snowflake_settings_init(void)
 							-1, -1, INT_MAX,
 							PGC_SIGHUP, 0,
 							check_node_id, NULL, NULL);
+	DefineCustomIntVariable("snowflake.spread",
+							"Sets how many sequence numbers the first snowflakes of ticks are spread over.",
+							"A power of two. 0 starts each tick at 0.",
+							&spread,
+							0, 0, 1 << 30,
+							PGC_SIGHUP, 0,
+							check_spread, assign_spread, NULL);
 	DefineCustomStringVariable("snowflake.database",
 							   "Sets the database in which the reservation is kept.",
 							   NULL,

@@ -29,6 +29,12 @@ extern char *snowflake_kept_in;
 extern char *snowflake_public_key_file;
 
 /*
+ * snowflake.spread less one, or 0: what of the sequence a new tick takes over from
+ * the one before.  Only the assign hook writes it.
+ */
+extern uint32 snowflake_spread_mask;
+
+/*
  * snowflake.layout, parsed; only its assign hook writes it.  Fixed for the life
  * of the server if the library was preloaded, so that it may go into plans.
  */

@@ -1,0 +1,150 @@
+# snowflake.spread: the low bits of IDs are even, also where ticks have few of them;
+# distinctness and order are as without it.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use IPC::Open2;
+use SnowflakeTest;
+use Test::More;
+
+my $steps = 4096;
+my @moduli = (2, 4, 8, 16, 64, 1000);
+
+my $node = SnowflakeTest::new_node('main',
+	conf => "snowflake.max_wait = '1min'\nsnowflake.reservation = '1h'\nautovacuum = off");
+my $clock = SnowflakeTest::new_clock('main');
+SnowflakeTest::start_with_clock($node, $clock);
+$node->safe_psql('postgres', q{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE minted (n serial, id snowflake);
+
+	-- how far the remainders are from even, in standard deviations of chi-square
+	CREATE FUNCTION unevenness(modulus int) RETURNS numeric LANGUAGE sql AS $$
+		WITH seen AS (SELECT count(id) AS c, (SELECT count(*) FROM minted)::numeric / modulus AS expected
+			FROM generate_series(0, modulus - 1) r LEFT JOIN minted ON id % modulus = r GROUP BY r)
+		SELECT round((sum((c - expected) ^ 2 / expected) - (modulus - 1)) / sqrt(2.0 * (modulus - 1)), 1) FROM seen $$;
+});
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+sub set_spread
+{
+	my ($spread) = @_;
+
+	$node->append_conf('postgresql.conf', "snowflake.spread = $spread");
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('snowflake.spread') = '$spread'")
+	  or die 'reload has no effect';
+	return;
+}
+
+# Mint at a rate of so many a second, by the server's clock: one at a time, or if
+# there are more in a tick, now a few more and now a few less.
+sub mint_at
+{
+	my ($rate) = @_;
+	my ($msec, $per_step) = $rate < 1000 ? (1000 / $rate, 1) : (1, $rate / 1000);
+	my @ids;
+
+	{
+		local %ENV = $node->_get_env();
+		my $pid = open2(my $from, my $to, $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'));
+
+		foreach my $i (1 .. $steps)
+		{
+			my $count = $per_step == 1 ? 1 : $per_step + 7 * $i % 11 - 5;
+
+			SnowflakeTest::pass_days($clock, $msec / 86_400_000);
+			print $to "SELECT snowflake_next() FROM generate_series(1, $count);\n";
+			$to->flush;
+			chomp(my @some = map { scalar <$from> } 1 .. $count);
+			push @ids, @some;
+		}
+		close $to;
+		waitpid $pid, 0;
+	}
+	sql('TRUNCATE minted');
+	$node->psql('postgres', "COPY minted (id) FROM stdin;\n" . join("\n", @ids) . "\n\\.\n");
+	is(sql('SELECT count(DISTINCT id) FROM minted'), scalar @ids, "$rate a second: all are distinct");
+	is(SnowflakeTest::disorder(\@ids), 0, 'and ascend');
+	return;
+}
+
+sub remainders_are
+{
+	my ($even, $rate) = @_;
+
+	foreach my $modulus (@moduli)
+	{
+		my $unevenness = sql("SELECT unevenness($modulus)");
+
+		# less than even is no fault: a counter leaves nothing to chance
+		if ($even)
+		{
+			cmp_ok($unevenness, '<', 4, "$rate: id % $modulus is even");
+		}
+		else
+		{
+			cmp_ok($unevenness, '>', 20, "$rate: id % $modulus is not");
+		}
+	}
+	return;
+}
+
+# Without it, each tick starts at 0.
+foreach my $rate (10, 10_000)
+{
+	mint_at($rate);
+	remainders_are(0, "$rate a second, spread 0");
+}
+set_spread(4096);
+mint_at(10);
+remainders_are(1, '10 a second, spread 4096');
+is(sql(q{SELECT count(DISTINCT id -> 'sequence') FROM minted}), $steps, 'each sequence number comes once');
+mint_at(10_000);
+remainders_are(1, '10000 a second, spread 4096');
+
+# A part of the sequence: a tick begins in that part, and goes on behind it.
+set_spread(16);
+mint_at(10);
+is(sql(q{SELECT min(id -> 'sequence'), max(id -> 'sequence'), count(DISTINCT id -> 'sequence') FROM minted}),
+	'0|15|16', 'spread 16 starts ticks in the first 16 numbers');
+cmp_ok(sql('SELECT unevenness(16)'), '<', 4, 'evenly');
+is(sql(q{SELECT min(id -> 'sequence') < 16, max(id -> 'sequence') FROM snowflake_next_batch(100000) id}), 't|4095', 'which takes nothing from a full tick');
+
+# At the cap a tick goes on where the one before is full: none is left out.
+set_spread(4096);
+is( sql(q{
+		WITH ids AS MATERIALIZED (SELECT n, snowflake_next() AS id FROM generate_series(1, 400000) n),
+			steps AS (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM ids)
+		SELECT count(*) FILTER (WHERE id <= before), count(DISTINCT id) FROM steps}),
+	'0|400000',
+	'IDs ascend at the cap');
+
+# What is no power of two, or larger than the sequence
+my $offset = -s $node->logfile;
+foreach my $bad (3, 8192, -1, 4095)
+{
+	$node->append_conf('postgresql.conf', "snowflake.spread = $bad");
+	$node->reload;
+	$node->wait_for_log(qr/invalid value for parameter "snowflake.spread": $bad|$bad is outside the valid range for parameter "snowflake.spread"/, $offset);
+	is(sql('SHOW snowflake.spread'), '4096', "$bad is refused");
+}
+my $set = SnowflakeTest::error_of($node, 'postgres', 'SET snowflake.spread = 2');
+is($set->{sqlstate}, '55P02', 'a session cannot set it');
+$node->append_conf('postgresql.conf', 'snowflake.spread = 4096');
+
+# A smaller layout and a value that was right for another one: the server starts.
+$node->stop;
+$node->append_conf('postgresql.conf', "snowflake.layout = 'javascript'");
+SnowflakeTest::start_with_clock($node, $clock);
+sql('SELECT snowflake_accept_layout()');
+is(sql(q{SELECT count(*), count(DISTINCT snowflake_next()) FROM generate_series(1, 10000)}), '10000|10000',
+	'a spread that is larger than the sequence does no harm');
+$node->stop;
+
+done_testing();
