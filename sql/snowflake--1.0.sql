@@ -363,6 +363,9 @@ COMMENT ON FUNCTION snowflake_layouts() IS 'every preset layout';
 CREATE FUNCTION snowflake_next() RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_next() IS 'mint a snowflake';
+CREATE FUNCTION snowflake_next(value integer) RETURNS snowflake
+	AS 'MODULE_PATHNAME', 'snowflake_next_value' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_next(integer) IS 'mint a snowflake with a value in the field that the layout has for it';
 CREATE FUNCTION snowflake_next_batch_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_next_batch_support(internal) IS 'planner support for snowflake_next_batch';
@@ -370,6 +373,11 @@ CREATE FUNCTION snowflake_next_batch(count integer) RETURNS SETOF snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE
 	SUPPORT snowflake_next_batch_support;
 COMMENT ON FUNCTION snowflake_next_batch(integer) IS 'mint that many snowflakes, in ascending order';
+CREATE FUNCTION snowflake_next_batch(count integer, value integer) RETURNS SETOF snowflake
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE
+	SUPPORT snowflake_next_batch_support;
+COMMENT ON FUNCTION snowflake_next_batch(integer, integer) IS
+	'mint that many snowflakes, in ascending order, with a value in the field that the layout has for it';
 CREATE FUNCTION snowflake_current() RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_current() IS

@@ -88,7 +88,9 @@ snowflake_explain(PG_FUNCTION_ARGS)
 	const char *preset = snowflake_layout_name(layout);
 	int			bits = time->shift + time->width;
 	int			name_width = strlen(UNUSED_NAME);
-	int			nparts = layout->nfields - 2;	/* of the node ID */
+
+	/* of the node ID */
+	int			nparts = layout->nfields - (layout->value_field != 0 ? 3 : 2);
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	StringInfoData buf;
 

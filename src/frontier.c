@@ -65,6 +65,13 @@
  * tick of its own ("opened_at" is the end of the one before), so a position from
  * before stands for the whole of its tick.
  *
+ * The caller's field makes several IDs of a position possible.  If it stands below
+ * the sequence, they lie between those of the positions beside it, and the largest
+ * counts.  If it stands above, an ID with a small value may come after one with a
+ * large value in the same tick: the frontier passes the latter when the tick has no
+ * position left.  Readers see to that when the clock is past the tick, or the last
+ * IDs would stay behind the frontier until somebody mints again.
+ *
  * snowflake_reset() may take "last" back.  A transaction that filled its slot before
  * that may mint below it, so the slot says at which opening of the gate it was
  * filled.
@@ -139,8 +146,13 @@ highest_id(const SnowflakeNewest *newest, uint64 position)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		next_tick;
 
-	if (position > newest->opened_at)
+	if (position > newest->opened_at && layout->value_field == 0)
 		return lowest_id(newest, position);
+
+	/* what the next position could have, with the least value */
+	if (position > newest->opened_at &&
+		(position & layout->max_sequence) != (uint32) layout->max_sequence)
+		return lowest_id(newest, position + 1) - 1;
 
 	/* unsigned, because it may be the largest tick that there is */
 	next_tick = snowflake_position_tick(layout, position + 1);
@@ -336,6 +348,8 @@ snowflake_frontier_require(const char *function)
 
 	snowflake_require_generator(function);
 	PreventCommandDuringRecovery(function);
+	if (snowflake_value_reorders(&snowflake_server_layout))
+		snowflake_finish_tick();
 	while (!snowflake_frontier_look(&frontier))
 	{
 		SnowflakeGate gate = snowflake_gate();

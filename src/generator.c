@@ -52,6 +52,12 @@
  * tick that no mint has reached is above "last", so this is one more way to leave
  * positions out.  A full tick leaves out none: then "last" is ahead of the clock.
  *
+ * The caller's field, if the layout has one, is filled after the step, beside the
+ * position: all its values share (tick, sequence), so two IDs are distinct whatever
+ * callers pass.  A mint without a value has 0 there, and shares them as well.  What
+ * a value can change is the order of the IDs within a tick, if the field stands
+ * above the sequence: the promise is about positions.
+ *
  * The lock is held exclusively for what a mint depends on: opening the gate,
  * and the node.  LWLocks let shared lockers overtake a waiting exclusive one,
  * which could starve the keeper, so a minter looks at the gate once before it
@@ -422,6 +428,39 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 	if (unlikely(end >= pg_atomic_read_u64(&hot->refill)) && result != STEP_ENDED)
 		snowflake_request(SNOWFLAKE_WANT_TIME);
 	return result;
+}
+
+/*
+ * Give up what is left of the newest position's tick, if the clock is past that: as
+ * a mint does that issues it to nobody, it raises "last" to the end of the tick.
+ *
+ * That is for readers in the order of the IDs.  Where the caller's field stands above
+ * the sequence, they cannot pass an ID while a position of its tick may still be
+ * issued.  Takes and releases the lock, shared.
+ */
+void
+snowflake_finish_tick(void)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		now_tick = snowflake_tick_at(layout, snowflake_corrected_clock());
+
+	LWLockAcquire(&hot->lock, LW_SHARED);
+	if (pg_atomic_read_u32(&hot->gate) == GATE_OPEN)
+	{
+		uint64		last = pg_atomic_read_u64(&hot->last);
+		uint64		end;
+
+		do
+		{
+			int64		tick = snowflake_position_tick(layout, last);
+
+			end = snowflake_last_position(layout, tick);
+			if (last == end || tick >= now_tick ||
+				end > pg_atomic_read_u64(&hot->limit))
+				break;
+		} while (!pg_atomic_compare_exchange_u64(&hot->last, &last, end));
+	}
+	LWLockRelease(&hot->lock);
 }
 
 /*

@@ -120,6 +120,7 @@ extern void snowflake_require_generator(const char *function);
 /* Everybody's part */
 extern SnowflakeStep snowflake_step(TimestampTz now, uint64 want,
 									SnowflakeIssued *issued, int64 *excess_usec);
+extern void snowflake_finish_tick(void);
 extern int64 snowflake_early_usec(void);
 extern bool snowflake_is_outdated(const SnowflakeIssued *issued);
 extern void snowflake_generator_view(SnowflakeView *view);

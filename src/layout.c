@@ -7,8 +7,9 @@
  * the name of a preset; every other item is "name:value".  "tick" is a number
  * with a unit (us, ms or s), "epoch" is Unix milliseconds or an ISO 8601
  * instant in UTC, and any other name is a field with its width in bits, from
- * the most significant field to the least.  After a preset, a field's name
- * changes the width of the preset's field.  Presets are written in the same
+ * the most significant field to the least; one of them may have a "?" behind its
+ * width, which makes it the caller's.  After a preset, a field's name
+ * changes the width of the preset's field, or marks it.  Presets are written in the same
  * grammar.
  *
  * Nothing here raises an error or reads server state.  The parser returns its
@@ -210,13 +211,19 @@ parse_field(const char *name, const char *value, bool has_preset,
 	SnowflakeField *field;
 	const char *pos = value;
 	int64		width;
+	bool		is_width,
+				by_caller;
 
 	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(name) ||
 		!(name[0] >= 'a' && name[0] <= 'z') ||
 		strlen(name) >= SNOWFLAKE_FIELD_NAME_SIZE)
 		return psprintf("\"%s\" cannot name a field: a name has lower-case letters, digits and underscores, starts with a letter, and is at most %d long.",
 						name, SNOWFLAKE_FIELD_NAME_SIZE - 1);
-	if (!read_number(&pos, SNOWFLAKE_ID_BITS, &width) || *pos != '\0' || width == 0)
+	is_width = read_number(&pos, SNOWFLAKE_ID_BITS, &width);
+	by_caller = *pos == '?';
+	if (by_caller)
+		pos++;
+	if (!is_width || *pos != '\0' || width == 0)
 		return psprintf("The width \"%s\" of field \"%s\" is not a number of bits from 1 to %d.",
 						value, name, SNOWFLAKE_ID_BITS);
 
@@ -238,6 +245,7 @@ parse_field(const char *name, const char *value, bool has_preset,
 		return psprintf("There are two fields \"%s\".", name);
 	*seen |= 1U << (field - layout->fields);
 	field->width = (int) width;
+	field->by_caller = by_caller;
 	return NULL;
 }
 
@@ -250,6 +258,7 @@ derive(SnowflakeLayout *layout)
 {
 	const SnowflakeField *sequence = snowflake_layout_find(layout, "sequence");
 	int			bits = 0;
+	int			value_bits = 0;
 	int64		span_usec;
 
 	if (layout->nfields == 0 || strcmp(layout->fields[0].name, "time") != 0)
@@ -261,6 +270,18 @@ derive(SnowflakeLayout *layout)
 	{
 		layout->fields[i].shift = bits;
 		bits += layout->fields[i].width;
+		if (!layout->fields[i].by_caller)
+			continue;
+		if (value_bits > 0)
+			return "There are two fields with a ?.";
+		if (strcmp(layout->fields[i].name, "time") == 0 ||
+			strcmp(layout->fields[i].name, "sequence") == 0 ||
+			strcmp(layout->fields[i].name, "node") == 0)
+			return psprintf("The field \"%s\" cannot have a ?: it is the server's.",
+							layout->fields[i].name);
+		layout->value_field = i;
+		layout->value_shift = layout->fields[i].shift;
+		value_bits = layout->fields[i].width;
 	}
 	if (bits > SNOWFLAKE_ID_BITS)
 		return psprintf("The fields take %d bits, an ID has %d.",
@@ -269,23 +290,29 @@ derive(SnowflakeLayout *layout)
 	layout->time_shift = layout->fields[0].shift;
 	layout->sequence_bits = sequence->width;
 	layout->sequence_shift = sequence->shift;
-	layout->node_bits = bits - layout->fields[0].width - sequence->width;
+	layout->node_bits = bits - layout->fields[0].width - sequence->width - value_bits;
 	if (layout->sequence_bits > SNOWFLAKE_PART_BITS)
 		return psprintf("The sequence takes %d bits, at most %d are possible.",
 						layout->sequence_bits, SNOWFLAKE_PART_BITS);
 	if (layout->node_bits > SNOWFLAKE_PART_BITS)
 		return psprintf("The node ID takes %d bits, at most %d are possible.",
 						layout->node_bits, SNOWFLAKE_PART_BITS);
+	if (value_bits > SNOWFLAKE_PART_BITS)
+		return psprintf("The field \"%s\" takes %d bits, at most %d are possible.",
+						layout->fields[layout->value_field].name, value_bits,
+						SNOWFLAKE_PART_BITS);
 
 	/*
 	 * "node" is the whole node ID to snowflake_field(), so as a field it can
 	 * only be the only part.
 	 */
-	if (snowflake_layout_find(layout, "node") != NULL && layout->nfields > 3)
+	if (snowflake_layout_find(layout, "node") != NULL &&
+		layout->nfields > (value_bits > 0 ? 4 : 3))
 		return "A field \"node\" is the whole node ID, so there can be no other part beside it.";
 
 	layout->max_sequence = (int32) ((INT64CONST(1) << layout->sequence_bits) - 1);
 	layout->max_node = (int32) ((INT64CONST(1) << layout->node_bits) - 1);
+	layout->max_value = (int32) ((INT64CONST(1) << value_bits) - 1);
 
 	/*
 	 * Every tick starts at a timestamptz, so that nothing computed from a
@@ -400,8 +427,9 @@ snowflake_layout_print(const SnowflakeLayout *layout, char *buf, size_t size)
 	Assert(size >= SNOWFLAKE_LAYOUT_TEXT_SIZE);
 
 	for (int i = 0; i < layout->nfields; i++)
-		len += snprintf(buf + len, size - len, "%s:%d ",
-						layout->fields[i].name, layout->fields[i].width);
+		len += snprintf(buf + len, size - len, "%s:%d%s ",
+						layout->fields[i].name, layout->fields[i].width,
+						layout->fields[i].by_caller ? "?" : "");
 
 	while (layout->tick_usec % tick_units[unit].usec != 0)
 		unit++;
@@ -459,7 +487,8 @@ snowflake_layout_find(const SnowflakeLayout *layout, const char *name)
 static bool
 is_node_part(const SnowflakeLayout *layout, int i)
 {
-	return i > 0 && layout->fields[i].shift != layout->sequence_shift;
+	return i > 0 && layout->fields[i].shift != layout->sequence_shift &&
+		!layout->fields[i].by_caller;
 }
 
 /*

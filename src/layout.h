@@ -26,18 +26,18 @@
 /* Node and sequence are SQL integers, so they fit 31 bits each. */
 #define SNOWFLAKE_PART_BITS			31
 
-/* time, sequence, and up to 14 parts of the node ID */
+/* time, sequence, the caller's field, and the parts of the node ID */
 #define SNOWFLAKE_MAX_FIELDS		16
 
 /* Longest field name, with its terminator */
 #define SNOWFLAKE_FIELD_NAME_SIZE	32
 
 /*
- * Longest canonical text, with its terminator: all the fields ("name:NN "),
+ * Longest canonical text, with its terminator: all the fields ("name:NN? "),
  * the tick ("tick:" and up to 19 digits and a unit) and the epoch.
  */
 #define SNOWFLAKE_LAYOUT_TEXT_SIZE	\
-	(SNOWFLAKE_MAX_FIELDS * (SNOWFLAKE_FIELD_NAME_SIZE + 3) + 64)
+	(SNOWFLAKE_MAX_FIELDS * (SNOWFLAKE_FIELD_NAME_SIZE + 4) + 64)
 
 /* This long before a layout ends somebody should know. */
 #define SNOWFLAKE_LAYOUT_ENDS_SOON_USEC	(365 * USECS_PER_DAY)
@@ -47,6 +47,7 @@ typedef struct SnowflakeField
 	char		name[SNOWFLAKE_FIELD_NAME_SIZE];
 	int			width;			/* bits */
 	int			shift;			/* distance of its lowest bit from bit 0 */
+	bool		by_caller;		/* filled by who mints, no part of the node ID */
 } SnowflakeField;
 
 typedef struct SnowflakeLayout
@@ -63,6 +64,9 @@ typedef struct SnowflakeLayout
 	int			sequence_bits;
 	int			sequence_shift;
 	int			node_bits;
+	int			value_field;	/* the caller's field; 0: none, it is "time" */
+	int			value_shift;
+	int32		max_value;
 
 	int			nfields;
 	SnowflakeField fields[SNOWFLAKE_MAX_FIELDS];	/* most significant first;
@@ -126,6 +130,16 @@ snowflake_pack(const SnowflakeLayout *layout, int64 tick, int64 placed_node,
 {
 	return (tick << layout->time_shift) | placed_node |
 		((int64) sequence << layout->sequence_shift);
+}
+
+/*
+ * Can the ID of a position be larger than that of a later one, because of the
+ * caller's field?  Then their order is that of their ticks.
+ */
+static inline bool
+snowflake_value_reorders(const SnowflakeLayout *layout)
+{
+	return layout->value_field != 0 && layout->value_shift > layout->sequence_shift;
 }
 
 /* The instant at which a tick of 0 .. max_tick starts. */

@@ -35,6 +35,7 @@
 #include "slot.h"
 
 PG_FUNCTION_INFO_V1(snowflake_next);
+PG_FUNCTION_INFO_V1(snowflake_next_value);
 PG_FUNCTION_INFO_V1(snowflake_next_batch);
 PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
 
@@ -51,6 +52,13 @@ PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
 
 /* IDs of a batch that are issued in one step */
 #define BATCH_CHUNK			4096
+
+/* What a call of snowflake_next_batch() has left. */
+typedef struct Batch
+{
+	SnowflakeIssued issued;
+	int64		placed_value;	/* the caller's, in its place */
+} Batch;
 
 /* What one call has waited for so far. */
 typedef struct MintWait
@@ -310,9 +318,12 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 	SNOWFLAKE_INJECTION_POINT("snowflake-minted");
 }
 
-/* The next ID of those issued. */
+/*
+ * The next ID of those issued, with a value in the caller's field.  There the
+ * node's bits are zero.
+ */
 static inline int64
-take_id(SnowflakeIssued *issued)
+take_id(SnowflakeIssued *issued, int64 placed_value)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		position = issued->next++;
@@ -320,7 +331,7 @@ take_id(SnowflakeIssued *issued)
 	snowflake_slot_count();
 	snowflake_current_id = snowflake_pack(layout,
 										  snowflake_position_tick(layout, position),
-										  issued->placed_node,
+										  issued->placed_node | placed_value,
 										  (int32) (position & layout->max_sequence));
 	return snowflake_current_id;
 }
@@ -331,7 +342,44 @@ snowflake_next(PG_FUNCTION_ARGS)
 	SnowflakeIssued issued;
 
 	mint("snowflake_next()", 1, &issued);
-	PG_RETURN_INT64(take_id(&issued));
+	PG_RETURN_INT64(take_id(&issued, 0));
+}
+
+/* A value for the caller's field, in its place.  An error if it does not fit. */
+static int64
+place_value(int32 value)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	const char *name = layout->fields[layout->value_field].name;
+
+	if (layout->value_field == 0)
+	{
+		char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+
+		snowflake_layout_print(layout, text, sizeof(text));
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("snowflake.layout has no field for the caller"),
+				errdetail("The layout is \"%s\". Such a field has a ? behind its width.",
+						  text));
+	}
+	if (value < 0 || value > layout->max_value)
+		ereport(ERROR,
+				errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				errmsg("%s %d is out of range for the snowflake layout", name, value),
+				errdetail("In this layout, a %s is from 0 to %d.", name, layout->max_value));
+	return (int64) value << layout->value_shift;
+}
+
+/* Mint an ID with a value in the caller's field. */
+Datum
+snowflake_next_value(PG_FUNCTION_ARGS)
+{
+	int64		placed_value = place_value(PG_GETARG_INT32(0));
+	SnowflakeIssued issued;
+
+	mint("snowflake_next()", 1, &issued);
+	PG_RETURN_INT64(take_id(&issued, placed_value));
 }
 
 /*
@@ -344,7 +392,7 @@ snowflake_mint(const char *function)
 	SnowflakeIssued issued;
 
 	mint(function, 1, &issued);
-	return take_id(&issued);
+	return take_id(&issued, 0);
 }
 
 /*
@@ -352,12 +400,14 @@ snowflake_mint(const char *function)
  *
  * Positions are issued as they are needed, up to BATCH_CHUNK at a time.  If the
  * query stops early, the rest of the chunk is never used; nor is it if that
- * would be out of order.
+ * would be out of order.  The second argument, if there is one, is for the
+ * caller's field.
  */
 Datum
 snowflake_next_batch(PG_FUNCTION_ARGS)
 {
 	FuncCallContext *context;
+	Batch	   *batch;
 	SnowflakeIssued *issued;
 
 	if (SRF_IS_FIRSTCALL())
@@ -371,21 +421,24 @@ snowflake_next_batch(PG_FUNCTION_ARGS)
 						   count));
 		context = SRF_FIRSTCALL_INIT();
 		context->max_calls = count;
-		issued = MemoryContextAllocZero(context->multi_call_memory_ctx,
-										sizeof(SnowflakeIssued));
-		issued->next = 1;		/* past the end: none yet */
-		context->user_fctx = issued;
+		batch = MemoryContextAllocZero(context->multi_call_memory_ctx,
+									   sizeof(Batch));
+		batch->issued.next = 1; /* past the end: none yet */
+		if (PG_NARGS() > 1)
+			batch->placed_value = place_value(PG_GETARG_INT32(1));
+		context->user_fctx = batch;
 	}
 
 	context = SRF_PERCALL_SETUP();
 	if (context->call_cntr >= context->max_calls)
 		SRF_RETURN_DONE(context);
 
-	issued = context->user_fctx;
+	batch = context->user_fctx;
+	issued = &batch->issued;
 	if (issued->next > issued->end || snowflake_is_outdated(issued))
 		mint("snowflake_next_batch()",
 			 Min(context->max_calls - context->call_cntr, BATCH_CHUNK), issued);
-	SRF_RETURN_NEXT(context, Int64GetDatum(take_id(issued)));
+	SRF_RETURN_NEXT(context, Int64GetDatum(take_id(issued, batch->placed_value)));
 }
 
 /* Planner support: the number of rows, if it is a constant. */

@@ -56,3 +56,31 @@ SELECT message, hint FROM outcome($$SELECT snowflake_layout('twiter')$$);
 -- A time field that reaches further than timestamptz ends with it.
 SELECT layout, last_instant, snowflake_upper_bound('infinity', layout)
 	FROM snowflake_layout('time:62 sequence:1 epoch:0');
+
+-- The caller's field is not of the node ID, wherever it stands.
+SELECT name, layout, time_bits, node_bits, sequence_bits, nodes FROM unnest(ARRAY[
+	'time:41 node:5 shard:5? sequence:12 epoch:0',
+	'time:41 node:5 sequence:12 shard:5? epoch:0',
+	'time:41 sequence:12 tag:10? epoch:0',
+	'time:31 a:1 sequence:1 tag:29? b:1 epoch:0',
+	'instagram shard:13?',
+	'twitter worker:4? datacenter:6',
+	'twitter worker:5']) WITH ORDINALITY AS l(written, n),
+	LATERAL snowflake_layout(written) ORDER BY n;
+SELECT bool_and(l.layout = again.layout) AS same
+	FROM snowflake_layout('time:41 node:5 shard:5? sequence:12 epoch:0') l, LATERAL snowflake_layout(l.layout) again;
+SELECT d.*, snowflake_field(id, 'shard', layout), snowflake_field(id, 'node', layout)
+	FROM (SELECT 'time:41 a:2 shard:5? b:3 sequence:12 epoch:0') l (layout),
+		LATERAL (SELECT (1::bigint << 22) + (2 << 20) + (17 << 15) + (5 << 12) + 7) i (id),
+		LATERAL snowflake_decode(id, layout) d;
+SELECT snowflake_field(make_snowflake('2026-01-01', 31, 4095, layout), 'shard', layout)
+	FROM (SELECT 'time:41 node:5 shard:5? sequence:12 epoch:0') l (layout);
+SELECT snowflake_explain(4194304 + 54 * 4096, 'time:41 a:2 shard:5? b:3 sequence:12 epoch:0');
+SELECT code, detail FROM unnest(ARRAY[
+	'time:41? sequence:12 epoch:0', 'time:41 sequence:12? epoch:0', 'time:41 node:10? sequence:12 epoch:0',
+	'time:41 a:5? b:5? sequence:12 epoch:0', 'time:30 tag:32? sequence:1 epoch:0',
+	'time:41 node:5 tag:5? sequence:13 epoch:0', 'time:41 node:5 tag:3? more:2 sequence:12 epoch:0',
+	'time:41 tag:? sequence:12 epoch:0', 'time:41 tag:5?? sequence:12 epoch:0', 'time:41 tag:?5 sequence:12 epoch:0',
+	'time:41 tag:99? sequence:12 epoch:0', 'time:41 tag?:5 sequence:12 epoch:0', 'time:41 tag:0? sequence:12 epoch:0'])
+		WITH ORDINALITY AS l(written, n),
+	LATERAL outcome(format('SELECT snowflake_layout(%L)', written)) ORDER BY n;
