@@ -67,6 +67,8 @@
  *
  * Nobody waits, does I/O or raises an error while holding the lock.
  *
+ * test/model/gate.pml is a model of rules 1 to 3, which is checked exhaustively.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

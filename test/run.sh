@@ -16,6 +16,7 @@
 #   build      no warnings with gcc and with clang
 #   regress isolation tap
 #   races      the TAP tests that need injection points: test/debug.sh
+#   model      the argument why no ID comes twice, checked by spin: test/model/run.sh
 #   clients    programs in several languages: test/clients/run.sh
 #   differ     core's own tests, with bigint and with snowflake: test/differ/run.sh
 #   tools      poolers and tools that work on tables: test/tools/run.sh
@@ -25,7 +26,7 @@
 #   upgrade    pg_upgrade: test/upgrade.sh
 
 set -euo pipefail
-everything="build regress isolation tap races clients differ tools torture check matrix upgrade"
+everything="build regress isolation tap races model clients differ tools torture check matrix upgrade"
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 passed=0
@@ -333,6 +334,11 @@ run_races()
 	start_script races debug.sh tap $names
 }
 
+run_model()
+{
+	start_script model model/run.sh ${only[model]:-}
+}
+
 run_clients()
 {
 	run_script clients clients/run.sh --installed ${only[clients]:-}
@@ -421,5 +427,7 @@ esac
 for kind in $kinds; do
 	"run_$kind"
 done
-[ -z "${child[races]:-}" ] || finish_script races
+for kind in races model; do
+	[ -z "${child[$kind]:-}" ] || finish_script "$kind"
+done
 finished=yes

@@ -83,7 +83,7 @@ $waiting->quit;
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate ~ 'node_id is not set' FROM snowflake_status()})
+	q{SELECT gate ~ 'node ID is not set' FROM snowflake_status()})
   or die "gate does not close";
 foreach my $function (q{snowflake_advance('1')}, 'snowflake_accept_layout()')
 {
@@ -92,7 +92,7 @@ foreach my $function (q{snowflake_advance('1')}, 'snowflake_accept_layout()')
 
 	is($error->{sqlstate}, '55000', "node ID unset: $function is refused");
 	like($error->{message}, qr/was not done within 100 ms/, 'for that reason');
-	like($error->{detail}, qr/snowflake\.node_id is not set/,
+	like($error->{detail}, qr/the node ID is not set/,
 		'and says why the gate is closed');
 }
 

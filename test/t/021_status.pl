@@ -199,7 +199,7 @@ my $not_null = q{
 		json_each_text(row_to_json(s)) WITH ORDINALITY AS j(key, value, position)
 	 WHERE value IS NOT NULL};
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]),
-	'gate node layout layout_ends keeper_pid clock_state clock_error stats_reset',
+	'gate node node_source layout layout_ends keeper_pid clock_state clock_error stats_reset',
 	'everybody sees what tells nothing about others');
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ]),
 	join(' ', grep { !/^(?:advice|clock_jump|standby_wait|frontier_holder)$/ } @all),

@@ -291,7 +291,7 @@ foreach my $node_id (9, 3)
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->restart;
 SnowflakeTest::wait_until('the keeper has looked',
-	sub { SnowflakeTest::status($node, 'postgres', 'gate') =~ /node_id is not set/ });
+	sub { SnowflakeTest::status($node, 'postgres', 'gate') =~ /node ID is not set/ });
 is_deeply(
 	SnowflakeTest::error_of(
 		$node, 'postgres',

@@ -1,0 +1,116 @@
+#!/bin/bash
+# Check the models exhaustively with spin, as they are and with each rule taken out.
+#
+#   bash test/model/run.sh            everything
+#   bash test/model/run.sh lease      one model
+#
+# One result for each: a model as it is must be searched to the end without an error,
+# and one without a rule must break its claim.  The last line of the output is "N
+# passed, N failed".  README.md says what the sizes are.
+
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+wanted=${*:-gate lease}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+missing=()
+command -v spin >/dev/null || missing+=(spin)
+command -v gcc >/dev/null || missing+=(gcc libc6-dev)
+if [ "${#missing[@]}" -gt 0 ]; then
+	apt_update_once
+	apt_install "${missing[@]}"
+fi
+work=$(mktemp -d "${TMPDIR:-/tmp}/snowflake.XXXXXX")
+
+# Search.  $1: the model, $2: how, further: macros.  Breadth first finds the shortest
+# way to an error; what has none is searched depth first, which takes less memory.
+search()
+{
+	local model=$1 how=$2 options=(-DSAFETY -DNOREDUCE)
+
+	shift 2
+	[ "$how" = depth ] || options+=(-DBFS)
+	cd "$work" || return
+	rm -f pan* ./*.trail
+	spin "${@/#/-D}" -a "$root/test/model/$model.pml" >pan.log 2>&1 &&
+		gcc -O2 -w "${options[@]}" -o pan pan.c >>pan.log 2>&1 || return
+	./pan -w22 -m4000000 >pan.log 2>&1
+}
+
+# Count a result.  $1: ok or not, $2: what it is about
+result()
+{
+	if "$1"; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		tail -n 40 "$work/pan.log"
+	fi
+	progress "$2: $(sed -n 's/^ *\([0-9]*\) states, stored.*/\1 states/p' "$work/pan.log")$("$1" || echo ", FAILED")"
+}
+
+# $1: the model, further: macros
+holds()
+{
+	local ok=false
+
+	if search "$1" depth "${@:2}" && grep -q 'errors: 0' "$work/pan.log" &&
+		! grep -qE 'Search not completed|depth too small|out of memory' "$work/pan.log"; then
+		ok=true
+	fi
+	result "$ok" "$1 ${*:2} holds"
+}
+
+breaks()
+{
+	local ok=false
+
+	search "$1" breadth "${@:2}" || true
+	if grep -q '^pan.*: assertion violated' "$work/pan.log"; then
+		ok=true
+	fi
+	result "$ok" "$1 ${*:2} breaks"
+}
+
+run_gate()
+{
+	local rule
+
+	holds gate ALONE TICKS=3
+	holds gate TICKS=2
+	holds gate ASYNC TICKS=1
+	for rule in PUBLISH_BEFORE_COMMIT CLOSE_IN_ONE_STEP LOOK_ONCE IGNORE_ROW; do
+		breaks gate ALONE TICKS=2 "$rule"
+	done
+	breaks gate TICKS=1 COMMIT_NOT_DURABLE
+	breaks gate TICKS=1 ASYNC SAME_NODE
+}
+
+run_lease()
+{
+	local rule size
+	local failing=(COORDINATOR_FAILS SERVERS=2 NODES=1 TICKS=2 LEASE=0 VERSIONS=2)
+
+	holds lease SERVERS=2 NODES=2 TICKS=2 LEASE=1
+	holds lease SERVERS=3 NODES=1 TICKS=3 LEASE=1
+	holds lease SERVERS=2 NODES=1 TICKS=4 LEASE=2
+	holds lease TWINS SERVERS=2 NODES=1 TICKS=3 LEASE=1
+	holds lease "${failing[@]}"
+
+	size=(SERVERS=2 NODES=1 TICKS=3 LEASE=1)
+	for rule in FORGET_UNTIL RENEW_WITHOUT_VERSION RESUME_GRANT NO_NONCE; do
+		breaks lease "${size[@]}" "$rule"
+	done
+	breaks lease SERVERS=2 NODES=1 TICKS=3 LEASE=0 NODE_NOT_GRANT
+	breaks lease TWINS "${size[@]}" EXCUSE_KNOWN_ALONE
+	for rule in BELIEVE_ANSWER NO_FLOOR NO_INCARNATION GO_ON_AFTER_BACK_IN_TIME \
+		GRANTED_BEFORE_NOTICED; do
+		breaks lease "${failing[@]}" "$rule"
+	done
+}
+
+for model in $wanted; do
+	"run_$model"
+done
