@@ -48,11 +48,17 @@ void
 snowflake_nonce(char *nonce)
 {
 	uint8		bytes[(SNOWFLAKE_NONCE_SIZE - 1) / 2];
+	int64		now;
 
 	if (!pg_strong_random(bytes, sizeof(bytes)))
 		ereport(ERROR,
 				errcode(ERRCODE_INTERNAL_ERROR),
 				errmsg("could not generate a random number"));
+
+	/* two copies of a virtual machine may have the same numbers to come */
+	now = snowflake_wall_clock() ^ (int64) MyProcPid << 48;
+	for (size_t i = 0; i < sizeof(now); i++)
+		bytes[i] ^= (uint8) (now >> (8 * i));
 	hex_encode((const char *) bytes, sizeof(bytes), nonce);
 	nonce[SNOWFLAKE_NONCE_SIZE - 1] = '\0';
 }

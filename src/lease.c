@@ -17,7 +17,8 @@
  * 1. A grant belongs to one start of one server.  What identifies it is a token
  *	  that is made at the start and kept in shared memory only, so whoever has a
  *	  copy of the data is a stranger to it.  See snowflake_lease_attach().
- * 2. Taking: take().
+ * 2. Taking: take().  What was taken is used when it has been found, in the fleet
+ *	  as it was: settle_pending().
  * 3. Renewing moves "until" ahead, by a compare-and-set on what was last written:
  *	  renew().  Each write has a nonce, and no two are equal.  An answer may be
  *	  lost: then the same value is written again, or found, and everything else
@@ -59,6 +60,9 @@
 #include "lease.h"
 #include "request.h"
 #include "settings.h"
+
+/* How often an attempt looks at the records, if others are faster. */
+#define LOOKS			4
 
 /* What a lessee knows of its grant. */
 typedef struct Held
@@ -457,8 +461,8 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 }
 
 /*
- * A write whose answer was lost: was it done?  If its record is still what it was,
- * it may yet be, and renew() repeats it.
+ * A take, or a write whose answer was lost: was it done?  If its record is still what
+ * it was, it may yet be, and renew() repeats it.
  *
  * If it was, it is ours, but what can be read need not be durable: the coordinator
  * may still wait for its standbys, or have given that up.  So it is used only when
@@ -466,7 +470,7 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
  */
 static bool
 settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
-			   List *records, TimestampTz now)
+			   List *records, const SnowflakeFleet *fleet, TimestampTz now)
 {
 	Pending    *pending = &shared->pending;
 	const SnowflakeRecord *record;
@@ -474,11 +478,16 @@ settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 
 	if (!pending->exists)
 		return false;
+	if (!snowflake_holding_parse(pending->value, &holding))
+		elog(ERROR, "could not parse a lease that this server wrote");
+	if (fleet->suspect || strcmp(fleet->incarnation, holding.incarnation) != 0)
+	{
+		forget_pending();
+		return false;
+	}
 	record = snowflake_find_record(records, snowflake_node_key(pending->node));
 	if (record != NULL && strcmp(record->value, pending->value) == 0)
 	{
-		if (!snowflake_holding_parse(record->value, &holding))
-			elog(ERROR, "could not parse a lease that this server wrote");
 		strlcpy(pending->found, record->value, SNOWFLAKE_VALUE_SIZE);
 		snowflake_nonce(holding.nonce);
 		strlcpy(pending->value, snowflake_holding_print(&holding), SNOWFLAKE_VALUE_SIZE);
@@ -666,8 +675,13 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 /*
  * Rule 2: take a grant.  It starts above everything that was granted of the node
  * ID, above the fleet's floor, and not before our clock.
+ *
+ * It is not used before it was found: a request that is late may come to a
+ * coordinator that was founded again meanwhile, with a floor above it.  (A renewal
+ * cannot, for then the record that it expects is no more.)  Returns whether there is
+ * something to be found.
  */
-static void
+static bool
 take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	 const SnowflakeFleet *fleet, TimestampTz now)
 {
@@ -683,7 +697,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	if (node < 0)
 	{
 		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
-		return;
+		return false;
 	}
 
 	holding.from = Max(Max(record == NULL ? 0 : holding.until + 1, fleet->floor + 1),
@@ -691,7 +705,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	if (holding.from > layout->max_tick)
 	{
 		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
-		return;
+		return false;
 	}
 
 	/*
@@ -702,7 +716,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 		!shared->view.revoked && now_tick <= shared->view.until)
 	{
 		snowflake_lease_trouble(LEASE_NO_TROUBLE);
-		return;
+		return false;
 	}
 	holding.until = Min(Max(holding.from, reached_tick(now)) + lease_ticks(),
 						layout->max_tick);
@@ -714,55 +728,40 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 
 	/* what an earlier write was about is not wanted any more */
 	shared->held.lost = true;
-	if (write_record(coordinator, connection, node,
-					 record == NULL ? NULL : record->value,
-					 snowflake_holding_print(&holding)))
-	{
-		adopt_pending(now);
-		snowflake_lease_trouble(LEASE_NO_TROUBLE);
-	}
-	else
-		forget_pending();		/* somebody was faster: look again */
+	if (!write_record(coordinator, connection, node,
+					  record == NULL ? NULL : record->value,
+					  snowflake_holding_print(&holding)))
+		forget_pending();		/* somebody was faster */
+	return true;
 }
 
 /*
- * Do what is due: renew the grant, or take one.  "now" is the corrected clock.
+ * Look at the records, and take a grant if there is none.  Returns whether it is
+ * worth to look again.
  */
-void
-snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connection,
-						TimestampTz now)
+static bool
+look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
+	List	   *records = coordinator->list(connection);
+	const SnowflakeRecord *record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	const SnowflakeRecord *record;
 	SnowflakeFleet fleet;
-	List	   *records;
 
-	/* what has ended may be somebody else's, who starts above it */
-	if (snowflake_lease_is_held() &&
-		snowflake_tick_at(layout, now) <= shared->view.until &&
-		renew(coordinator, connection, now))
-	{
-		snowflake_lease_trouble(LEASE_NO_TROUBLE);
-		return;
-	}
-
-	records = coordinator->list(connection);
-	record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
-	if (settle_pending(coordinator, connection, records, now))
-	{
-		snowflake_lease_trouble(LEASE_NO_TROUBLE);
-		return;
-	}
 	if (record == NULL)
 	{
 		snowflake_lease_trouble(LEASE_NO_FLEET);
-		return;
+		return false;
 	}
 	if (!snowflake_fleet_parse(record->value, &fleet))
 	{
 		snowflake_lease_trouble(LEASE_BAD_RECORD);
-		return;
+		return false;
+	}
+	if (settle_pending(coordinator, connection, records, &fleet, now))
+	{
+		snowflake_lease_trouble(LEASE_NO_TROUBLE);
+		return false;
 	}
 	if (knows_less(records, &fleet))
 	{
@@ -777,7 +776,34 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 		snowflake_lease_trouble(LEASE_OTHER_LAYOUT);
 	else if (!snowflake_lease_is_held() ||
 			 snowflake_tick_at(layout, now) > shared->view.until)
-		take(coordinator, connection, records, &fleet, now);
+		return take(coordinator, connection, records, &fleet, now);
+	return false;
+}
+
+/*
+ * Do what is due: renew the grant, or take one.  "now" is the corrected clock.
+ */
+void
+snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connection,
+						TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	/* what has ended may be somebody else's, who starts above it */
+	if (snowflake_lease_is_held() &&
+		snowflake_tick_at(layout, now) <= shared->view.until &&
+		renew(coordinator, connection, now))
+	{
+		snowflake_lease_trouble(LEASE_NO_TROUBLE);
+		return;
+	}
+
+	/* what is taken is found by the next look, if nobody was faster */
+	for (int looks = 0; looks < LOOKS; looks++)
+	{
+		if (!look(coordinator, connection, now))
+			return;
+	}
 }
 
 /*
