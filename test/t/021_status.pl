@@ -202,8 +202,8 @@ is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]
 	'gate node node_source layout layout_ends keeper_pid clock_state clock_error stats_reset',
 	'everybody sees what tells nothing about others');
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ]),
-	join(' ', grep { !/^(?:advice|clock_jump|standby_wait|frontier_holder)$/ } @all),
-	'pg_monitor sees everything, where nobody holds the frontier');
+	join(' ', grep { !/^(?:advice|clock_jump|standby_wait|frontier_holder|lease_until|lease_renewed|coordinator)$/ } @all),
+	'pg_monitor sees everything, where nobody holds the frontier and nothing is leased');
 my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_status_reset()',
 	extra_params => [ '-U', 'watcher', '-v', 'VERBOSITY=verbose' ]);
 like($stderr, qr/ERROR:  42501/, 'but may not reset the counters');
