@@ -239,6 +239,12 @@ $converter->query_until(qr/started/,
 wait_for_waiter('other', 'AccessExclusiveLock');
 is(written_while_waiting('other'), '0',
 	'a table that is merely referenced is locked before anything is written');
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT string_agg(relation::regclass::text, ',') FROM pg_locks
+		 WHERE mode = 'AccessExclusiveLock' AND granted AND relation IN ('crossed'::regclass, 'third'::regclass)}),
+	'crossed',
+	'after older tables and before younger ones');
 $writer->query_safe('COMMIT');
 $converter->query_safe('SELECT 1');
 unlike($converter->{stderr}, qr/ERROR/, 'then it goes on');
