@@ -33,6 +33,7 @@ OBJS = \
 	src/io.o \
 	src/keeper.o \
 	src/keys.o \
+	src/kept_in.o \
 	src/layout.o \
 	src/lease.o \
 	src/lessee.o \

@@ -22,6 +22,7 @@
 #include "counters.h"
 #include "duration.h"
 #include "gate.h"
+#include "kept_in.h"
 #include "lease.h"
 #include "node_source.h"
 #include "request.h"

@@ -7,7 +7,7 @@
  * the extension snowflake_keeper has nothing else.  reserved_until is the start
  * of the last tick that may have been used.  A row in a table is carried by crash
  * recovery, replication, point-in-time recovery, base backups and pg_upgrade
- * without a line of code here.
+ * without a line of code here.  In which database it is, is noted by kept_in.c.
  *
  * The keeper is a superuser in a database in which others may create, drop and
  * configure what they like, and nothing of that may make it run their code or
@@ -50,7 +50,6 @@
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_authid_d.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_db_role_setting.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
@@ -59,12 +58,9 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
-#include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -72,6 +68,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "kept_in.h"
 #include "layout.h"
 #include "reservation.h"
 #include "settings.h"
@@ -118,8 +115,6 @@ typedef struct ReservationTable
 } ReservationTable;
 
 PG_FUNCTION_INFO_V1(snowflake_reservation_not_replicated);
-
-static void mark_database(void);
 
 
 /*
@@ -272,16 +267,6 @@ configured_layout(void)
 	return CStringGetTextDatum(text);
 }
 
-static void
-form_values(Datum *values, int32 node, TimestampTz until, bool in_order)
-{
-	values[COLUMN_NODE - 1] = Int32GetDatum(node);
-	values[COLUMN_LAYOUT - 1] = configured_layout();
-	values[COLUMN_RESERVED_UNTIL - 1] = TimestampTzGetDatum(until);
-	values[COLUMN_IN_ORDER - 1] = BoolGetDatum(in_order);
-}
-
-
 /* Insert or update the row of a node ID, of the configured layout. */
 static void
 put_row(int32 node, TimestampTz until, bool in_order)
@@ -296,7 +281,10 @@ put_row(int32 node, TimestampTz until, bool in_order)
 				new;
 
 	table = open_table();
-	form_values(values, node, until, in_order);
+	values[COLUMN_NODE - 1] = Int32GetDatum(node);
+	values[COLUMN_LAYOUT - 1] = configured_layout();
+	values[COLUMN_RESERVED_UNTIL - 1] = TimestampTzGetDatum(until);
+	values[COLUMN_IN_ORDER - 1] = BoolGetDatum(in_order);
 	new = heap_form_tuple(RelationGetDescr(table.relation), values, nulls);
 
 	ScanKeyInit(&key, COLUMN_NODE, BTEqualStrategyNumber, F_INT4EQ,
@@ -485,8 +473,7 @@ snowflake_reservation_write(int32 node, TimestampTz until, TimestampTz highest)
 	if (!snowflake_reservation_exists())
 		snowflake_reservation_create(highest);
 	put_row(node, until, true);
-	if (snowflake_reservation_database() != MyDatabaseId)
-		mark_database();
+	snowflake_note_database();
 }
 
 /* Change one column of the rows for which a function says so. */
@@ -551,59 +538,6 @@ void
 snowflake_reservation_give_up_order(TimestampTz now)
 {
 	change_rows(COLUMN_IN_ORDER, BoolGetDatum(false), is_after, &now);
-}
-
-
-/*
- * Where the reservation is
- *
- * The table cannot tell that it is not the right one: that snowflake.database was
- * changed, or that the table was dropped and the server crashed before the keeper
- * could write it again.  So the database that has it is noted down where no
- * database can lose it, in the shared catalog of settings, as an ALTER ROLE ALL
- * SET of a setting that is for superusers only.
- *
- * Crash recovery, replication and backups carry it.  pg_dumpall does not, which
- * is as it should be for another server, and hence neither does pg_upgrade: after
- * that the next opening notes it down anew.
- */
-
-/* The database in which this cluster's reservation was last seen, or InvalidOid. */
-Oid
-snowflake_reservation_database(void)
-{
-	if (snowflake_kept_in == NULL)
-		return InvalidOid;
-	return (Oid) strtoul(snowflake_kept_in, NULL, 10);
-}
-
-/* It is this one.  Part of the transaction. */
-static void
-mark_database(void)
-{
-	VariableSetStmt *set = makeNode(VariableSetStmt);
-	A_Const    *value = makeNode(A_Const);
-	char	   *database = psprintf("%u", MyDatabaseId);
-	Oid			save_user;
-	int			save_context;
-
-	value->val.sval.type = T_String;
-	value->val.sval.sval = database;
-	value->location = -1;
-	set->kind = VAR_SET_VALUE;
-	set->name = pstrdup("snowflake.kept_in");
-	set->args = list_make1(value);
-
-	/* who may set it is looked at, and the database may have a role for us */
-	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID,
-						   save_context | SECURITY_LOCAL_USERID_CHANGE);
-	AlterSetting(InvalidOid, InvalidOid, set);
-	SetUserIdAndSecContext(save_user, save_context);
-	(void) set_config_option("snowflake.kept_in", database,
-							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SET,
-							 true, 0, false);
-	CommandCounterIncrement();
 }
 
 

@@ -30,6 +30,4 @@ extern void snowflake_reservation_write(int32 node, TimestampTz until,
 extern void snowflake_reservation_accept_layout(void);
 extern void snowflake_reservation_give_up_order(TimestampTz now);
 
-extern Oid	snowflake_reservation_database(void);
-
 #endif							/* SNOWFLAKE_RESERVATION_H */

@@ -22,6 +22,7 @@
 #include "counters.h"
 #include "durable.h"
 #include "generator.h"
+#include "kept_in.h"
 #include "lease.h"
 #include "node_source.h"
 #include "request.h"
