@@ -120,6 +120,18 @@ sql(q{COMMIT PREPARED 'parallel'});
 is( sql(q{SELECT h.oldest IS NULL FROM (SELECT) x LEFT JOIN snowflake_frontier_holders() h ON true}),
 	't', 'until they are committed');
 
+# The first mint may come after the command, by a deferred trigger.
+sql(q{CREATE TABLE deferred (id bigint);
+	CREATE FUNCTION mint() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN INSERT INTO copied VALUES (snowflake_next()); RETURN NULL; END $$;
+	CREATE CONSTRAINT TRIGGER mint AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION mint()});
+is( sql(q{BEGIN; INSERT INTO deferred VALUES (1); SELECT count(*) FROM snowflake_frontier_holders();
+		PREPARE TRANSACTION 'deferred'}),
+	'0', 'before PREPARE nothing is minted');
+is(prepared(), 1, 'what a deferred trigger mints at PREPARE is held');
+sql(q{ROLLBACK PREPARED 'deferred'});
+
 # A standby takes over, or the server crashes or restarts; another database has
 # one too, which does not count here.
 my $f = prepare('f');

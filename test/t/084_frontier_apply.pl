@@ -1,5 +1,6 @@
 # Logical replication's apply worker mints on the subscriber, for a column that
-# the publisher does not have: it holds the frontier back like any session.
+# the publisher does not have: it holds the frontier back like any session, and so
+# does what it prepares.
 
 use strict;
 use warnings;
@@ -12,11 +13,13 @@ use Test::More;
 
 my $publisher = PostgreSQL::Test::Cluster->new('publisher');
 $publisher->init(allows_streaming => 'logical');
+$publisher->append_conf('postgresql.conf', 'max_prepared_transactions = 1');
 $publisher->start;
 $publisher->safe_psql('postgres',
 	'CREATE TABLE incoming (n int PRIMARY KEY); CREATE PUBLICATION p FOR TABLE incoming');
 
-my $node = SnowflakeTest::new_node('subscriber');
+my $node =
+  SnowflakeTest::new_node('subscriber', conf => 'max_prepared_transactions = 1');
 $node->start;
 $node->safe_psql(
 	'postgres', q{
@@ -30,7 +33,7 @@ $node->safe_psql(
 });
 SnowflakeTest::wait_for_mint($node, 'postgres');
 $node->safe_psql('postgres',
-	sprintf(q{CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p},
+	sprintf(q{CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p WITH (two_phase)},
 		$publisher->connstr));
 $node->wait_for_subscription_sync($publisher, 's');
 
@@ -58,6 +61,23 @@ $publisher->wait_for_catchup('s');
 is(join(' ', sort { $a <=> $b } split / /, tail()), '1 2 3 100', 'then all rows come');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_frontier_holders()'),
 	0, 'and nobody holds it any more');
+
+# It prepares transactions as well, and not by a command.
+$node->poll_query_until('postgres',
+	q{SELECT subtwophasestate = 'e' FROM pg_subscription})
+  or die "two-phase commit is not enabled";
+$publisher->safe_psql('postgres',
+	q{BEGIN; INSERT INTO incoming VALUES (200); PREPARE TRANSACTION 'p'});
+$publisher->wait_for_catchup('s');
+$node->safe_psql('postgres', 'INSERT INTO incoming VALUES (201)');
+is( $node->safe_psql('postgres',
+		'SELECT count(*) FROM snowflake_frontier_holders() h JOIN pg_prepared_xacts p ON p.transaction = h.prepared'),
+	1,
+	'what the worker has prepared holds the frontier back');
+unlike(tail(), qr/20/, 'and nothing from there on is delivered');
+$publisher->safe_psql('postgres', q{COMMIT PREPARED 'p'});
+$publisher->wait_for_catchup('s');
+like(tail(), qr/200 201$/, 'until it is committed');
 
 $node->safe_psql('postgres', 'DROP SUBSCRIPTION s');
 $_->stop foreach $node, $publisher;

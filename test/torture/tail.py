@@ -174,8 +174,8 @@ class Writer:
 
     def transaction(self, cur):
         kinds = ['plain'] * 6 if self.campaign.options.compare else [
-            'plain', 'plain', 'several', 'savepoint', 'roll back', 'caught', 'batch', 'mint only', 'prepare', 'parallel',
-            'leave']
+            'plain', 'plain', 'several', 'savepoint', 'roll back', 'caught', 'batch', 'mint only', 'mint first', 'prepare',
+            'parallel', 'leave']
         kind = self.rng.choice(kinds)
         ids = []
         cur.execute('BEGIN')
@@ -200,6 +200,12 @@ class Writer:
             cur.execute('INSERT INTO events (id, writer) SELECT id, %s FROM snowflake_next_batch(20) id', (self.number,))
         elif kind == 'mint only':
             cur.execute('SELECT snowflake_next()')
+        elif kind == 'mint first':
+            # and has no xid until it writes
+            cur.execute('SELECT snowflake_next()::bigint')
+            minted = cur.fetchone()[0]
+            self.pause()
+            cur.execute('INSERT INTO events (id, writer) VALUES (%s, %s)', (minted, self.number))
         elif kind == 'parallel':
             cur.execute(PARALLEL, {'writer': self.number})
         elif kind in ('prepare', 'leave'):
