@@ -264,6 +264,27 @@ is_free('after a backend was killed, nothing is left of it');
 cmp_ok(sql('SELECT snowflake_frontier()'),
 	'>', sql('SELECT max(id) FROM events'), 'and the frontier goes on above');
 
+# Nobody clears a slot.  Until 15 the place of a session that ended is that of the
+# next one, whose transactions may have its numbers: they are not taken for its own.
+my @sessions = map { $node->background_psql('postgres') } 1 .. 2;
+my $number_query =
+  q{SELECT split_part(virtualtransaction, '/', 2) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'virtualxid'};
+my $burn = 'DO $$ BEGIN FOR i IN 1 .. %d LOOP COMMIT; END LOOP; END $$';
+$sessions[1]->query_safe(sprintf($burn, 5000));
+$sessions[1]->query_safe('BEGIN; SELECT snowflake_next()');
+my $number = $sessions[1]->query_safe($number_query);
+$sessions[1]->query_safe('COMMIT');
+$_->quit foreach @sessions;
+SnowflakeTest::wait_until('they are gone',
+	sub { sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'}) == 1 });
+my $heir = $node->background_psql('postgres');
+my $behind = $number - $heir->query_safe($number_query);
+$heir->query_safe(sprintf($burn, $behind - 20)) if $behind > 20;
+$heir->query_safe('COMMIT') while $heir->query_safe("BEGIN; $number_query") < $number;
+is(holders(), 0, 'a session that comes later to the same place holds nothing');
+$heir->query_safe('COMMIT');
+$heir->quit;
+
 # A change of the node ID while a transaction is open: in this layout the node
 # stands above the sequence, so the order within a tick depends on it.
 foreach my $node_id (9, 3)
