@@ -46,7 +46,7 @@
  * minted: while it runs it holds the frontier back for nothing.
  *
  * A parallel worker fills the slot of its leader, since the commit is the
- * leader's.  So in parallel mode several processes may fill a slot, each if it
+ * leader's.  So several processes of a lock group may fill a slot, each if it
  * finds it not filled yet, one after the other by a spinlock.  Who finds it filled
  * needs nothing more: "last" had reached the value before, so what is minted from
  * now on lies above it.  Workers have ended before their leader's transaction
@@ -209,13 +209,13 @@ snowflake_hold_frontier(void)
 			MyProc->lockGroupLeader : MyProc;
 		snowflake_hold_slot = snowflake_slot_of(GetNumberFromPGProc(snowflake_hold_proc));
 	}
-	if (likely(!IsInParallelMode()))
+	if (likely(MyProc->lockGroupLeader == NULL))
 	{
 		fill_slot(snowflake_hold_slot);
 		return;
 	}
 
-	/* others of the group may be about to do the same */
+	/* others of the lock group may be about to do the same */
 	SpinLockAcquire(&snowflake_hold_slot->mutex);
 	if (!snowflake_holds_frontier())
 		fill_slot(snowflake_hold_slot);

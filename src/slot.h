@@ -24,7 +24,8 @@ typedef struct SnowflakeSlot
 	 * The virtual ID of the transaction that the rest is about: the newest
 	 * here that has minted, which may have ended.  It fills the slot once, or
 	 * one of its parallel workers does, and sets this last.  frontier.c says
-	 * when.  They hold the spinlock in parallel mode; readers never do.
+	 * when.  Members of a lock group hold the spinlock for that; readers
+	 * never do.
 	 */
 	pg_atomic_uint64 holder;
 
