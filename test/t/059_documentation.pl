@@ -7,6 +7,8 @@
 #   <!-- restart -->                the text above told to restart the server
 #   <!-- not run here: reason -->
 #   <!-- run by FILE [FILE] -->     the whole page, by another test
+#   <!-- conf: LINE -->             a setting of the whole page's server
+#   <!-- needs OpenSSL -->          a whole page that an extension without it cannot run
 
 use strict;
 use warnings;
@@ -29,15 +31,30 @@ cmp_ok(scalar(() = $text{'README.md'} =~ /\n/g), '<=', 200, 'README.md is short'
 sub runs
 {
 	my ($page, %params) = @_;
+	my ($conf) = $text{$page} =~ /^<!-- conf: (.*?) -->$/m;
 	my $node = SnowflakeTest::new_node(
 		$page =~ s/\W/_/gr,
-		conf => "snowflake.max_wait = '1min'",
+		conf => "snowflake.max_wait = '1min'\n" . ($conf // ''),
 		%params);
-	my $blocks = 0;
 
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake')
 	  unless exists $params{preload};
+  SKIP:
+	{
+		skip 'built without OpenSSL', 1
+		  if $text{$page} =~ /^<!-- needs OpenSSL -->$/m && !SnowflakeTest::has_openssl($node, 'postgres');
+		run_blocks($page, $node);
+	}
+	$node->stop;
+	return;
+}
+
+sub run_blocks
+{
+	my ($page, $node) = @_;
+	my $blocks = 0;
+
 	while ($text{$page} =~
 		/^((?:<!-- (?:(?!-->).)*-->\n)*)```sql\n(.*?)^```$/msg)
 	{
@@ -55,7 +72,6 @@ sub runs
 		}
 		$blocks++;
 	}
-	$node->stop;
 	cmp_ok($blocks, '>', 0, "$page: statements run");
 	return;
 }
