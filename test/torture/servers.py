@@ -6,6 +6,7 @@ there are any.  A primary and its standby have different slots.
 """
 
 import contextlib
+import itertools
 import mmap
 import os
 import re
@@ -44,6 +45,7 @@ class Site:
         self.small_disks = small_disks
         self.fsync = fsync
         self.count = 0
+        self.spreads = itertools.cycle(('4096', '0', '16'))
         self.servers = []
 
     def path(self, name):
@@ -125,6 +127,7 @@ class Server:
             lines['shared_preload_libraries'] = 'snowflake'
             lines['snowflake.node_id'] = '1'    # ALTER SYSTEM overrides it
             lines['snowflake.jump_patience'] = '2s'    # so that faults last longer than that, or not
+            lines['snowflake.spread'] = next(site.spreads)
         with open(os.path.join(self.data, 'torture.conf.new'), 'w') as f:
             f.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
         os.replace(os.path.join(self.data, 'torture.conf.new'), os.path.join(self.data, 'torture.conf'))
