@@ -81,6 +81,26 @@ sub coordinator_url
 	return 'postgresql://' . $host . ':' . $node->port . '/postgres';
 }
 
+# A node that leases its node ID there, not yet started.  lease is the setting;
+# all other parameters are those of new_node().
+sub new_member
+{
+	my ($name, $coordinator, %params) = @_;
+
+	return new_node($name, %params,
+		node_id => undef,
+		conf => member_conf($coordinator, $params{lease}) . ($params{conf} // ''));
+}
+
+# What makes a member of a server.
+sub member_conf
+{
+	my ($coordinator, $lease) = @_;
+
+	return sprintf "snowflake.node_source = '%s'\nsnowflake.lease = '%s'\n",
+	  coordinator_url($coordinator), $lease // '10s';
+}
+
 # Wait until the server mints.  The keeper needs a moment to reserve time
 # after a start, longer than a single mint is prepared to wait after a crash.
 sub wait_for_mint
@@ -366,6 +386,47 @@ sub disorder
 	my ($ids) = @_;
 
 	return scalar(grep { $ids->[$_] <= $ids->[ $_ - 1 ] } 1 .. $#$ids);
+}
+
+# Let nodes mint side by side, in bursts with pauses, for some seconds.  Returns the
+# IDs of each.  They start together: as soon as all of them can.
+sub mint_together
+{
+	my ($seconds, @nodes) = @_;
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/together' . ++$minters;
+	my @runs;
+
+	append_to_file(
+		$script,
+		"DO 'BEGIN PERFORM pg_sleep(0.5 - extract(epoch FROM clock_timestamp())::numeric % 0.5); END';\n" .
+		("SELECT snowflake_next() FROM generate_series(1, 500);\n" .
+			"DO 'BEGIN PERFORM pg_sleep(0.02); END';\n") x ($seconds * 50));
+	wait_for_mint($_, 'postgres') foreach @nodes;
+	foreach my $i (0 .. $#nodes)
+	{
+		local %ENV = $nodes[$i]->_get_env();
+		push @runs,
+		  IPC::Run::start(
+			[
+				$nodes[$i]->installed_command('psql'), '-XAtq', '-v', 'ON_ERROR_STOP=1',
+				'-d', $nodes[$i]->connstr('postgres'), '-f', $script
+			],
+			'>', "$script.$i", '2>', "$script.$i.error");
+	}
+	foreach my $i (0 .. $#nodes)
+	{
+		$runs[$i]->finish
+		  or die 'minting failed: ' . slurp_file("$script.$i.error");
+	}
+	return map { [ split /\n/, slurp_file("$script.$_") ] } 0 .. $#nodes;
+}
+
+# How many IDs of these lists are in one of them already.
+sub duplicates
+{
+	my %seen;
+
+	return scalar(grep { $seen{$_}++ } map { @$_ } @_);
 }
 
 # How many lines of the log, from an offset on, match a regular expression.
