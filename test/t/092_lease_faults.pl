@@ -1,0 +1,138 @@
+# A server that stands still while its node ID is taken over, and a lessee that is
+# terminated: nobody mints what somebody else may mint.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $coordinator = SnowflakeTest::new_coordinator();
+my @lists;
+my @stopped;
+
+sub status
+{
+	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
+}
+
+sub wait_for
+{
+	my ($node, $condition) = @_;
+
+	$node->poll_query_until('postgres', "SELECT $condition FROM snowflake_status()")
+	  or die "timed out waiting for $condition: " . status($node, 'gate, coordinator, advice');
+	return;
+}
+
+sub records
+{
+	return $coordinator->safe_psql('postgres', $_[0]);
+}
+
+# The processes of a server whose titles match.
+sub children
+{
+	my ($node, $regexp) = @_;
+
+	return map { /^\s*(\d+)/ } grep { /$regexp/ }
+	  split /\n/, `ps -o pid=,args= --ppid $node->{_pid}`;
+}
+
+# Signal all processes of a server, the parent first, which would start others.
+sub signal_server
+{
+	my ($node, $signal) = @_;
+
+	kill $signal, $_ foreach @stopped = ($node->{_pid}, children($node, qr/./));
+	@stopped = () if $signal eq 'CONT';
+	return;
+}
+
+END
+{
+	kill 'CONT', @stopped;
+}
+
+sub terminate
+{
+	my ($node, $regexp) = @_;
+	my @pids = children($node, $regexp) or die 'no such process';
+
+	kill 'TERM', @pids;
+	SnowflakeTest::wait_until('processes end', sub { !kill(0, @pids) });
+	return;
+}
+
+# Two servers and two node IDs
+my ($one, $two, $three) = map {
+	SnowflakeTest::new_member($_, $coordinator, lease => '4s',
+		conf => "snowflake.lease_nodes = '5, 6'",
+		init => { allows_streaming => 1 })
+} qw(one two three);
+$one->start;
+$one->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+$two->start;
+$two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+push @lists, SnowflakeTest::mint_together(1, $one, $two);
+is(join(' ', sort map { status($_, 'node') } $one, $two), '5 6', 'two servers have the two node IDs');
+
+# A third one finds none, says so, and gets that of a server that stands still.
+$three->start;
+$three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for($three, q{advice ~ '^No node ID is free'});
+is(SnowflakeTest::error_of($three, 'postgres', 'SELECT snowflake_next()')->{message},
+	'this server has not leased a node ID', 'no node ID is free');
+my $stopped_with = status($one, 'node');
+my $minter = SnowflakeTest::start_minter($one, 'postgres', 200_000);
+sleep 1;
+signal_server($one, 'STOP');
+push @lists, SnowflakeTest::mint_together(1, $two, $three);
+is(status($three, 'node'), $stopped_with, 'a server that stood still for longer than its lease lost it');
+my $other = SnowflakeTest::start_minter($three, 'postgres', 30_000);
+signal_server($one, 'CONT');
+push @lists, SnowflakeTest::finish_minter($other);
+wait_for($one, q{gate <> 'open'});
+like(status($one, 'advice'), qr/^No node ID is free/, 'it goes on, finds its node ID taken, and closes');
+$three->stop;
+SnowflakeTest::wait_for_mint($one, 'postgres');
+$minter->{run}->kill_kill;
+push @lists, SnowflakeTest::finish_minter($minter);
+push @lists, SnowflakeTest::mint_together(1, $one, $two);
+is(SnowflakeTest::duplicates(@lists), 0, 'no ID twice');
+
+# A lessee that is terminated by hand, on a standby or with the keeper, gives back
+# what nobody may use from then on.
+$_->append_conf('postgresql.conf', "snowflake.lease_nodes = ''") foreach $one, $two;
+$_->reload foreach $one, $two;
+$one->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($one, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "snowflake.lease = '1min'");
+$standby->start;
+wait_for($standby, 'node IS NOT NULL');
+my $node = status($standby, 'node');
+my $key = "key = 'node/$node'";
+my $until = records("SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE $key");
+terminate($standby, qr/snowflake lessee/);
+is(records("SELECT (value::jsonb->>'until')::bigint < $until FROM snowflake_fleet.records WHERE $key"),
+	't', 'a lessee that is terminated gives the node ID back');
+$coordinator->stop('immediate');
+$standby->promote;
+my $error = SnowflakeTest::error_of($standby, 'postgres', q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
+like($error->{message}, qr/^the lease of this server's node ID has ended|^this server has not leased/,
+	'and the standby does not mint with it when it is promoted');
+$coordinator->start;
+SnowflakeTest::wait_for_mint($standby, 'postgres');
+push @lists, SnowflakeTest::mint_together(1, $one, $two, $standby);
+terminate($standby, qr/snowflake (?:lessee|keeper)/);
+push @lists, SnowflakeTest::mint_together(1, $one, $two, $standby);
+is(SnowflakeTest::duplicates(@lists), 0, 'no ID twice');
+$standby->stop;
+$_->stop foreach $one, $two, $coordinator;
+done_testing();

@@ -1,0 +1,102 @@
+# A coordinator that has lost its data, or went back in time: nothing is granted, who
+# has a lease uses it up or closes, and snowflake_fleet_recover() brings all back.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $coordinator = SnowflakeTest::new_coordinator();
+my @lists;
+
+sub status
+{
+	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
+}
+
+sub wait_for
+{
+	my ($node, $condition) = @_;
+
+	$node->poll_query_until('postgres', "SELECT $condition FROM snowflake_status()")
+	  or die "timed out waiting for $condition: " . status($node, 'gate, coordinator, advice');
+	return;
+}
+
+sub records
+{
+	return $coordinator->safe_psql('postgres', $_[0]);
+}
+
+my ($one, $two, $three) = map {
+	SnowflakeTest::new_member($_, $coordinator, lease => '4s')
+} qw(one two three);
+$one->start;
+$one->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+$two->start;
+$two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+push @lists, SnowflakeTest::mint_together(1, $one, $two);
+
+# The coordinator loses its data.
+records('TRUNCATE snowflake_fleet.records');
+$two->stop('immediate');
+$two->start;
+wait_for($two, q{coordinator = 'grants nothing'});
+like(status($two, 'advice'), qr/^The coordinator has no fleet: .*snowflake_fleet_recover/, 'nobody gets a node ID');
+wait_for($one, q{coordinator = 'grants nothing'});
+like(status($one, 'advice'), qr/^Minting ends with the lease\. The coordinator has no fleet/, 'who has one says so');
+isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'and goes on');
+wait_for($one, q{gate = 'closed: the lease of the node ID has ended'});
+is(SnowflakeTest::error_of($one, 'postgres', 'SELECT snowflake_next()')->{hint},
+	status($one, 'advice'), 'up to the end of the lease');
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+push @lists, SnowflakeTest::mint_together(1, $one, $two);
+is(SnowflakeTest::duplicates(@lists), 0, 'snowflake_fleet_recover() brings all back, no ID twice');
+
+# Recovered at once: who has a lease uses it up, while the new ones begin later.
+records('DROP SCHEMA snowflake_fleet CASCADE');
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+foreach my $i (1 .. 20)
+{
+	die 'does not mint' unless $one->safe_psql('postgres', q{SELECT snowflake_next()});
+	last if status($one, q{lease_until < now() + interval '1s'}) eq 't';
+	sleep 0.1;
+}
+pass('who has a lease mints on after snowflake_fleet_recover()');
+push @lists, SnowflakeTest::mint_together(1, $one, $two);
+is(SnowflakeTest::duplicates(@lists), 0, 'and then with another, no ID twice');
+
+# The coordinator goes back in time: the own record is older than is known.
+my $old = records(q{SELECT quote_literal(value) FROM snowflake_fleet.records WHERE key = 'node/} . status($one, 'node') . q{'});
+my $renewed = status($one, 'lease_renewals');
+wait_for($one, "lease_renewals > $renewed");
+records("UPDATE snowflake_fleet.records SET value = $old WHERE key = 'node/" . status($one, 'node') . q{'});
+wait_for($one, q{gate = 'closed: the coordinator went back in time'});
+my $error = SnowflakeTest::error_of($one, 'postgres', 'SELECT snowflake_next()');
+is($error->{message}, q{this server's node ID may be leased again by another server}, 'the holder closes at once');
+like($error->{hint}, qr/snowflake_fleet_recover\(\)/, 'with a hint');
+is( $two->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
+	'fleet, grants nothing until snowflake_fleet_recover()', 'and marks the fleet');
+$three->start;
+$three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for($three, q{advice ~ '^The coordinator went back in time'});
+$two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+push @lists, SnowflakeTest::mint_together(1, $one, $two, $three);
+is(SnowflakeTest::duplicates(@lists), 0, 'after snowflake_fleet_recover() all mint, no ID twice');
+
+# Founded again with a floor that is too low
+records('TRUNCATE snowflake_fleet.records');
+$two->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '1h')});
+wait_for($one, q{gate = 'closed: the coordinator went back in time'});
+pass('a floor below a lease is noticed');
+$two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+SnowflakeTest::wait_for_mint($_, 'postgres') foreach $one, $two, $three;
+
+$_->stop foreach $one, $two, $three, $coordinator;
+done_testing();

@@ -1,0 +1,121 @@
+# Restarts of servers that lease their node IDs: a clean one keeps it, a crash
+# costs it, many crashes in a row do not use them up.  And where nothing is leased,
+# there is nothing of it.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+# as short as a lease can be, for the crashes
+my $lease = 1;
+my $coordinator = SnowflakeTest::new_coordinator();
+my $server = SnowflakeTest::new_member('server', $coordinator,
+	lease => "${lease}s",
+	conf => "snowflake.lease_nodes = '0-15'\nfsync = off\n");
+my @ids;
+
+sub status
+{
+	return SnowflakeTest::status($server, 'postgres', $_[0]);
+}
+
+# Mint; returns how long that took.
+sub first_mint
+{
+	my $began = time;
+
+	push @ids, $server->safe_psql('postgres', q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
+	return time - $began;
+}
+
+$server->start;
+$server->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+SnowflakeTest::wait_for_mint($server, 'postgres');
+
+# Long enough for all that is compared here
+$server->append_conf('postgresql.conf', "snowflake.lease = '1min'");
+$server->reload;
+$server->poll_query_until('postgres', q{SELECT lease_until > now() + interval '50s' FROM snowflake_status()})
+  or die 'not renewed';
+my $node = status('node');
+first_mint();
+$server->restart;
+cmp_ok(my $took = first_mint(), '<', 3, 'after a clean restart it mints at once');
+note("after $took s");
+is(status('node'), $node, 'with the node ID that it had');
+$server->stop('immediate');
+$server->start;
+cmp_ok($took = first_mint(), '<', 3 + 2 + 2, 'after a crash it mints as soon as reservation and lease permit');
+note("after $took s");
+isnt(status('node'), $node, 'with another node ID');
+
+# A hundred crashes
+$server->append_conf('postgresql.conf', "snowflake.lease = '${lease}s'");
+my $longest = 0;
+my $without = 0;
+foreach my $crash (1 .. 100)
+{
+	$server->stop('immediate');
+	$server->start;
+	my $began = time;
+	until ($server->safe_psql('postgres', q{SELECT lease_until IS NOT NULL FROM snowflake_status()}) eq 't')
+	{
+		$without = 1;
+		last if time - $began > 60;
+		sleep 0.02;
+	}
+	$longest = time - $began if time - $began > $longest;
+	next if $crash % 20;
+	first_mint();
+}
+note("without a node ID for up to $longest s");
+cmp_ok($longest, '<', $lease + 2.5, 'a hundred crashes: never without a node ID for longer than the lease');
+is(SnowflakeTest::disorder(\@ids), 0, 'IDs ascend');
+
+# All node IDs are taken, by crashes within a lease.
+$server->append_conf('postgresql.conf', "snowflake.lease = '5s'\nsnowflake.lease_nodes = '20-22'");
+my $refused = 0;
+foreach my $crash (1 .. 4)
+{
+	$server->stop('immediate');
+	$server->start;
+	$server->poll_query_until('postgres', q{SELECT lease_until IS NOT NULL OR advice ~ 'No node ID is free' FROM snowflake_status()})
+	  or die 'not asked';
+	$refused++ if status('advice') =~ /No node ID is free/;
+}
+is($refused, 1, 'with three node IDs the fourth crash within a lease finds none');
+my $began = time;
+SnowflakeTest::wait_for_mint($server, 'postgres');
+cmp_ok(time - $began, '<', 5 + 5, 'until the first lease has ended');
+$server->stop;
+$coordinator->stop;
+
+# With a setting for a node ID there is no lessee, and nothing is loaded for it.
+my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
+chomp $pkglibdir;
+unlike(`ldd $pkglibdir/snowflake.so`, qr/libpq/, 'the library is not linked with libpq');
+my $ordinary = SnowflakeTest::new_node('ordinary');
+$ordinary->start;
+$ordinary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($ordinary, 'postgres');
+my @processes = split /\n/, `ps -o args= --ppid $ordinary->{_pid}`;
+is(scalar(grep { /snowflake keeper/ } @processes), 1, 'a server with a setting has a keeper');
+is(scalar(grep { /snowflake lessee/ } @processes), 0, 'and no lessee');
+unlike($ordinary->safe_psql('postgres',
+		q{SELECT snowflake_next(); SELECT snowflake_status(); SELECT pg_read_file('/proc/' || pg_backend_pid() || '/maps', 0, 1000000, true)}),
+	qr/libpq/, 'no backend loads libpq');
+unlike($ordinary->safe_psql('postgres',
+		q{SELECT pg_read_file('/proc/' || keeper_pid || '/maps', 0, 1000000, true) FROM snowflake_status()}),
+	qr/libpq/, 'nor does the keeper') if -d '/proc/self';
+is(SnowflakeTest::error_of($ordinary, 'postgres', 'SELECT * FROM snowflake_fleet()')->{message},
+	'snowflake_fleet() needs a coordinator', 'there is no fleet to list');
+$ordinary->stop;
+
+done_testing();
