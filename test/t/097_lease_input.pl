@@ -1,0 +1,265 @@
+# What can be wrong between a server and its coordinator: each has its own message,
+# no password gets into a log, an error or a setting, and an answer that is lost
+# neither loses a lease nor doubles it.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use IO::Select;
+use IO::Socket::INET;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $secret = 'xK9-hush-3q';
+my $coordinator = SnowflakeTest::new_node('coordinator',
+	node_id => undef, preload => 0,
+	conf => "listen_addresses = '127.0.0.1'\npassword_encryption = 'scram-sha-256'");
+$coordinator->start;
+my $url = SnowflakeTest::coordinator_url($coordinator);
+my $port = $coordinator->port;
+my $passfile = PostgreSQL::Test::Utils::tempdir() . '/passfile';
+my $server = SnowflakeTest::new_member('server', $coordinator);
+
+$server->start;
+$server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+
+sub records
+{
+	return $coordinator->safe_psql('postgres', $_[0]);
+}
+
+# Take another value for a setting, and wait for what the status says.
+sub set_to
+{
+	my ($name, $value) = @_;
+
+	$server->safe_psql('postgres', "ALTER SYSTEM SET snowflake.$name = '$value'");
+	$server->reload;
+	return;
+}
+
+sub wait_for
+{
+	my ($condition) = @_;
+
+	$server->poll_query_until('postgres', "SELECT $condition FROM snowflake_status()")
+	  or die "timed out waiting for $condition";
+	return;
+}
+
+# The log gets a line.
+sub logs
+{
+	my ($regexp, $what, $action) = @_;
+	my $offset = -s $server->logfile;
+
+	$action->();
+	ok(eval {
+			SnowflakeTest::wait_until($what, sub { SnowflakeTest::log_count($server, $regexp, $offset) > 0 });
+			1;
+		},
+		$what);
+	return;
+}
+
+# URLs
+foreach my $bad ('postgresql', 'mysql://host/db', 'host=127.0.0.1', '://')
+{
+	my $error = SnowflakeTest::error_of($server, 'postgres', "ALTER SYSTEM SET snowflake.node_source = '$bad'");
+	is("$error->{sqlstate} $error->{message}", '22023 invalid value for parameter "snowflake.node_source"', "\"$bad\" is no source");
+}
+foreach my $bad ("fleet:$secret\@127.0.0.1/postgres", "fleet:$secret?\@127.0.0.1/postgres",
+	"127.0.0.1/postgres?password=$secret", "127.0.0.1/postgres?p%61ssword=$secret",
+	"127.0.0.1/postgres?sslpassword=$secret")
+{
+	my $error = SnowflakeTest::error_of($server, 'postgres', "ALTER SYSTEM SET snowflake.node_source = 'postgresql://$bad'");
+	is($error->{detail}, 'The URL has a password, which others could read here.', 'a URL with a password is refused');
+	unlike(join(' ', %$error), qr/\Q$secret/, 'and not repeated');
+}
+
+# In the configuration file, which somebody else wrote
+my $offset = -s $server->logfile;
+$server->append_conf('postgresql.conf', "snowflake.node_source = 'postgresql://fleet:$secret\@127.0.0.1/postgres'");
+$server->reload;
+SnowflakeTest::wait_until('reload', sub { SnowflakeTest::log_count($server, qr/invalid value for parameter "snowflake.node_source"/, $offset) });
+is(SnowflakeTest::log_count($server, qr/\Q$secret/, $offset), 0, 'nor in the log, if it was in the file');
+$server->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
+$server->reload;
+
+# Connections
+logs(qr/could not use the coordinator: .*Connection refused/, 'a refused connection',
+	sub { set_to('node_source', 'postgresql://127.0.0.1:1/postgres') });
+logs(qr/could not use the coordinator: .*invalid connection option|could not use the coordinator: .*invalid URI query parameter/, 'a parameter that there is not',
+	sub { set_to('node_source', 'postgresql://127.0.0.1/postgres?flavour=vanilla') });
+logs(qr/could not use the coordinator: .*database "nowhere" does not exist/, 'a database that there is not',
+	sub { set_to('node_source', $url =~ s/postgres$/nowhere/r) });
+
+# Passwords are in a file.
+records("CREATE ROLE fleet LOGIN PASSWORD '$secret'");
+open my $hba, '>', $coordinator->data_dir . '/pg_hba.conf' or die "could not write: $!";
+print $hba "local all all trust\nhost all fleet 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
+close $hba;
+$coordinator->reload;
+my $with_role = "postgresql://fleet\@127.0.0.1:$port/postgres?passfile=$passfile";
+logs(qr/could not use the coordinator: .*no password supplied/, 'no password', sub { set_to('node_source', $with_role) });
+
+sub write_passfile
+{
+	my ($password) = @_;
+
+	open my $fh, '>', $passfile or die "could not write: $!";
+	print $fh "*:*:*:fleet:$password\n";
+	close $fh;
+	chmod 0600, $passfile or die "could not change the mode: $!";
+	return;
+}
+logs(qr/could not use the coordinator: .*password authentication failed/, 'a wrong password', sub { write_passfile("$secret-not") });
+
+# Rights
+logs(qr/relation "snowflake_fleet.records" does not exist/, 'no table', sub { write_passfile($secret) });
+is(SnowflakeTest::error_of($server, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+	'42501', 'a role that may not create tables cannot found a fleet without the script');
+logs(qr/permission denied for schema snowflake_fleet/, 'a schema that may not be used', sub {
+	$coordinator->safe_psql('postgres', slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql")); });
+logs(qr/permission denied for table records/, 'nor the table', sub { records('GRANT USAGE ON SCHEMA snowflake_fleet TO fleet') });
+records('GRANT SELECT, INSERT, UPDATE ON snowflake_fleet.records TO fleet');
+$server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+SnowflakeTest::wait_for_mint($server, 'postgres');
+is(SnowflakeTest::status($server, 'postgres', 'node'), '0', 'with the script and what it says a fleet is founded, and grants');
+
+# Records that somebody has tampered with.  The server needs another node ID, and
+# passes by those.
+my @damaged = ('no JSON', '[1]', '{}', '{"holder": 1}', 'null', '"x"', '[' x 1000, 'x' x 100_000,
+	"\xff\xfe", '');
+my $good = records(q{SELECT value FROM snowflake_fleet.records WHERE key = 'node/0'});
+foreach my $change ([ until => '-5' ], [ until => '1' ], [ until => '9223372036854775807' ],
+	[ until => '1e9999' ], [ until => '1.5' ], [ until => '"7"' ], [ until => 'null' ],
+	[ from => '99999999999999999999' ], [ holder => '"\\u0000"' ], [ holder => '"\\uffff"' ], [ token => '"' . 'a' x 33 . '"' ])
+{
+	my ($name, $value) = @$change;
+
+	push @damaged, $good =~ s/"$name": (?:"[^"]*"|-?\d+)/"$name": $value/r;
+}
+records('CREATE DATABASE raw ENCODING SQL_ASCII LC_COLLATE "C" LC_CTYPE "C" TEMPLATE template0');
+$coordinator->safe_psql('raw', slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql"));
+set_to('node_source', $url =~ s/postgres$/raw/r);
+wait_for(q{coordinator = 'grants nothing'});
+$server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+wait_for(q{coordinator = 'reachable'});
+foreach my $i (0 .. $#damaged)
+{
+	my $hex = unpack 'H*', $damaged[$i];
+
+	$coordinator->safe_psql('raw', "INSERT INTO snowflake_fleet.records VALUES ('node/$i', convert_from('\\x$hex', 'SQL_ASCII')) ON CONFLICT (key) DO UPDATE SET value = excluded.value");
+}
+$coordinator->safe_psql('raw', q{INSERT INTO snowflake_fleet.records VALUES ('node/x', 'x'), ('node/99999999999', 'x'), ('node/-1', 'x'), ('other', 'x'), ('node/5000', 'x')});
+wait_for('node = ' . scalar(@damaged));
+pass('the next node ID after all damaged records is leased');
+is( $server->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged' AND node < 1024}),
+	scalar(@damaged), 'which are listed as such');
+$server->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+is($server->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged'}), '0', 'and mended by snowflake_fleet_recover()');
+
+# The fleet's own record
+wait_for(q{coordinator = 'reachable'});
+my $fleet = $coordinator->safe_psql('raw', q{SELECT value FROM snowflake_fleet.records WHERE key = 'fleet'});
+sub set_fleet
+{
+	my ($value) = @_;
+
+	$coordinator->safe_psql('raw', "UPDATE snowflake_fleet.records SET value = \$\$$value\$\$ WHERE key = 'fleet'; DELETE FROM snowflake_fleet.records WHERE key ~ 'node'");
+	$server->stop('immediate');
+	$server->start;
+	return;
+}
+set_fleet('{"layout": 7}');
+wait_for(q{advice ~ '^The record of the fleet is damaged'});
+pass('a damaged record of the fleet');
+set_fleet($fleet =~ s/"layout": "[^"]*"/"layout": "time:41 node:4 sequence:18"/r);
+wait_for(q{advice ~ '^The fleet has another layout'});
+pass('a fleet of another layout');
+set_fleet($fleet);
+wait_for(q{coordinator = 'reachable'});
+
+# A coordinator that warns at a commit: its standby may not have it.
+set_to('lease', '2s');
+$coordinator->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
+$coordinator->reload;
+my $warned = qr/the coordinator warned at a commit/;
+logs($warned, 'a commit that was not replicated is in doubt', sub {
+	$coordinator->poll_query_until('postgres', q{SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'snowflake'})
+	  or die 'no wait';
+});
+wait_for(q{gate = 'closed: the lease of the node ID has ended' OR coordinator = 'unreachable'});
+pass('and not used');
+$coordinator->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+$coordinator->reload;
+SnowflakeTest::wait_for_mint($server, 'postgres');
+
+# An answer is lost: what is between the server and the coordinator hangs up when
+# it has passed on a write.
+my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "could not listen: $@";
+my $lost = PostgreSQL::Test::Utils::tempdir() . '/lost';
+my $proxy = fork();
+die "could not fork: $!" unless defined $proxy;
+if ($proxy == 0)
+{
+	while (my $client = $listener->accept)
+	{
+		my $upstream = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port) or next;
+		my $select = IO::Select->new($client, $upstream);
+		my $written = 0;
+
+	  RELAY: while (my @ready = $select->can_read)
+		{
+			foreach my $from (@ready)
+			{
+				last RELAY unless sysread $from, my $bytes, 65536;
+				$written = 1 if $from == $client && $bytes =~ /(?:INSERT INTO|UPDATE) snowflake_fleet/;
+				if ($written && $from == $upstream && -e "$lost.wanted")
+				{
+					unlink "$lost.wanted";
+					last RELAY;
+				}
+				syswrite $from == $client ? $upstream : $client, $bytes;
+			}
+		}
+		close $client;
+		close $upstream;
+	}
+	require POSIX;
+	POSIX::_exit(0);
+}
+END
+{
+	kill 'KILL', $proxy if $proxy;
+}
+sub lose_an_answer
+{
+	append_to_file("$lost.wanted", '');
+	SnowflakeTest::wait_until('an answer is lost', sub { !-e "$lost.wanted" });
+	return;
+}
+my $user = $coordinator->safe_psql('postgres', 'SELECT current_user');
+append_to_file("$lost.wanted", '');
+set_to('node_source', "postgresql://$user\@127.0.0.1:" . $listener->sockport . '/raw');
+lose_an_answer();
+wait_for(q{coordinator = 'reachable' AND gate = 'open'});
+my $leases = SnowflakeTest::status($server, 'postgres', 'node, leases');
+is( $server->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node) FROM snowflake_fleet() WHERE node = (SELECT node FROM snowflake_status()) AND state = \'leased\''),
+	'1|1', 'after the lost answer to a new lease it is used');
+lose_an_answer();
+my $renewals = SnowflakeTest::status($server, 'postgres', 'lease_renewals');
+wait_for("coordinator = 'reachable' AND lease_renewals > $renewals + 1");
+is(SnowflakeTest::status($server, 'postgres', 'node, leases'), $leases, 'the lost answer to a renewal costs nothing');
+
+# Nowhere is a password.
+$server->stop;
+is(scalar(grep { /\Q$secret/ && !/STATEMENT:/ } split /\n/, slurp_file($server->logfile)),
+	0, 'no password is in the log');
+$coordinator->stop;
+done_testing();
