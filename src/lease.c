@@ -605,7 +605,7 @@ smallest_other(int32 *nodes, int count)
 	return candidate;
 }
 
-/* Tell of a damaged record, unless it was the last one told of. */
+/* Tell of the first damaged record, unless it was told of before; -1: there is none. */
 static void
 report_damaged(int32 node)
 {
@@ -614,9 +614,11 @@ report_damaged(int32 node)
 	if (node == reported)
 		return;
 	reported = node;
+	if (node < 0)
+		return;
 	ereport(WARNING,
 			errmsg("the record of snowflake node ID %d at its coordinator is damaged", node),
-			errdetail("The node ID is not leased to anybody."),
+			errdetail("The node ID is not leased to anybody. There may be more: snowflake_fleet() lists them."),
 			errhint("Replace it with snowflake_fleet_recover()."));
 }
 
@@ -637,6 +639,7 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 	int			nknown = 0;
 	bool		chosen_is_own = false;
 	int32		chosen = -1;
+	int32		damaged = -1;
 	ListCell   *cell;
 
 	own_name(name);
@@ -654,7 +657,7 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 			continue;
 		if (!snowflake_holding_parse(each->value, &found))
 		{
-			report_damaged(node);
+			damaged = damaged < 0 ? node : damaged;
 			continue;
 		}
 		is_own = strcmp(found.holder, name) == 0;
@@ -666,6 +669,7 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 		*record = each;
 		*holding = found;
 	}
+	report_damaged(damaged);
 	if (chosen >= 0)
 		return chosen;
 	*record = NULL;
