@@ -102,11 +102,15 @@ class Client:
         with open(f'{self.work}/client{self.number}.json', 'w') as f:
             json.dump({'errors': self.errors, 'samples': self.samples, 'sessions': self.sessions}, f)
 
+    def connect(self, endpoint):
+        """Connect to the server of that number; self.database is what is noted down with each call."""
+        self.database = self.rng.randrange(len(DATABASES))
+        return psycopg2.connect(host=f'{self.work}/s{endpoint}', port=5432, user='postgres',
+                                dbname=DATABASES[self.database])
+
     def one_session(self, endpoint):
         self.shared.connected[self.number] = 1
-        self.database = self.rng.randrange(len(DATABASES))
-        self.conn = psycopg2.connect(host=f'{self.work}/s{endpoint}', port=5432, user='postgres',
-                                     dbname=DATABASES[self.database])
+        self.conn = self.connect(endpoint)
         self.conn.autocommit = True
         self.session = self.number * SESSIONS_PER_CLIENT + self.sessions
         self.sessions += 1

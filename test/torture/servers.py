@@ -68,6 +68,8 @@ class Site:
 
 
 class Server:
+    port = 5432
+
     def __init__(self, site, slot):
         self.site = site
         self.slot = slot
@@ -105,7 +107,7 @@ class Server:
         # synchronous_commit is off for everybody, so that the reservation is durable by the keeper's own care.
         # Timeouts of replication are off: a stepped clock would fire them.
         lines = {
-            'listen_addresses': '', 'unix_socket_directories': self.sock, 'port': '5432', 'max_connections': '40',
+            'listen_addresses': '', 'unix_socket_directories': self.sock, 'port': self.port, 'max_connections': '40',
             'shared_buffers': '32MB', 'fsync': 'on' if site.fsync else 'off', 'synchronous_commit': 'off',
             'wal_level': 'replica', 'max_wal_senders': '6', 'hot_standby': 'on', 'max_wal_size': '48MB',
             'min_wal_size': '8MB', 'wal_keep_size': '16MB', 'wal_sender_timeout': '0', 'wal_receiver_timeout': '0',
@@ -119,18 +121,23 @@ class Server:
         if sources:
             lines['restore_command'] = ' || '.join(f'cp {s}/%f %p 2>/dev/null' for s in sources)
         if follow:
-            lines['primary_conninfo'] = f'host={follow.sock} port=5432 user=postgres application_name=standby'
+            lines['primary_conninfo'] = f'host={follow.sock} port={follow.port} user=postgres application_name=standby'
         if target:
             lines['recovery_target_name'] = target
             lines['recovery_target_action'] = 'promote'
         if site.generator != 'naive':
-            lines['shared_preload_libraries'] = 'snowflake'
-            lines['snowflake.node_id'] = '1'    # ALTER SYSTEM overrides it
-            lines['snowflake.jump_patience'] = '2s'    # so that faults last longer than that, or not
-            lines['snowflake.spread'] = next(site.spreads)
+            lines.update(self.extension_settings())
         with open(os.path.join(self.data, 'torture.conf.new'), 'w') as f:
             f.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
         os.replace(os.path.join(self.data, 'torture.conf.new'), os.path.join(self.data, 'torture.conf'))
+
+    def extension_settings(self):
+        return {
+            'shared_preload_libraries': 'snowflake',
+            'snowflake.node_id': '1',           # ALTER SYSTEM overrides it
+            'snowflake.jump_patience': '2s',    # so that faults last longer than that, or not
+            'snowflake.spread': next(self.site.spreads),
+        }
 
     # --- life and death
 
@@ -221,7 +228,7 @@ class Server:
         self.site.run('pg_ctl', '-D', self.data, 'reload')
 
     def connect(self, dbname='postgres', timeout=5):
-        conn = psycopg2.connect(host=self.sock, port=5432, user='postgres', dbname=dbname, connect_timeout=timeout)
+        conn = psycopg2.connect(host=self.sock, port=self.port, user='postgres', dbname=dbname, connect_timeout=timeout)
         conn.autocommit = True
         return conn
 
@@ -280,7 +287,7 @@ class Backup:
         self.tablespace = site.path('base_spc')
         shutil.rmtree(self.data, ignore_errors=True)
         shutil.rmtree(self.tablespace, ignore_errors=True)
-        args = ['-D', self.data, '-h', server.sock, '-p', '5432', '-U', 'postgres', '-c', 'fast', '-X', 'stream',
+        args = ['-D', self.data, '-h', server.sock, '-p', str(server.port), '-U', 'postgres', '-c', 'fast', '-X', 'stream',
                 '--no-sync', '--no-manifest']
         if os.path.isdir(server.tablespace):
             args += ['-T', f'{server.tablespace}={self.tablespace}']

@@ -30,11 +30,16 @@ def increases(ids):
 
 
 class Verdict:
-    def __init__(self, paths):
+    """places names what a call has as its database; IDs of calls whose places are of one line ascend across sessions."""
+
+    def __init__(self, paths, places=DATABASES, line_of=lambda place: 0):
         self.paths = paths
+        self.places = places
+        self.line_of = line_of
         self.ids = 0
         self.by_kind = [0] * len(KINDS)
         self.sessions = set()
+        self.lines = {}             # that of each session
         self.calls = []             # (start, end, smallest, largest, session)
         self.duplicates = 0
         self.duplicate_ids = set()  # some of them
@@ -59,6 +64,7 @@ class Verdict:
             if session != session_now:
                 session_now, newest = session, 0
                 self.sessions.add(session)
+                self.lines[session] = self.line_of(database)
             if ids[0] <= newest or not increases(ids):
                 before, shown = newest, len(self.session_samples) >= SHOWN
                 for one in ids:
@@ -67,7 +73,7 @@ class Verdict:
                         if not shown:
                             shown = True
                             self.session_samples.append(
-                                f'session {session} ({KINDS[kind]}, {DATABASES[database]}) got {one} after {before}')
+                                f'session {session} ({KINDS[kind]}, {self.places[database]}) got {one} after {before}')
                     before = max(before, one)
             smallest, largest = min(ids), max(ids)
             newest = max(newest, largest)
@@ -101,10 +107,17 @@ class Verdict:
                             self.duplicate_ids.add(a)
 
     def find_disorder(self):
-        """If a call ended before another began, its IDs have to be smaller."""
-        by_end = sorted(self.calls, key=operator.itemgetter(1))
+        """If a call ended before another of its line began, its IDs have to be smaller."""
+        by_line = {}
+        for call in self.calls:
+            by_line.setdefault(self.lines.get(call[4]), []).append(call)
+        for calls in by_line.values():
+            self.find_disorder_in(calls)
+
+    def find_disorder_in(self, calls):
+        by_end = sorted(calls, key=operator.itemgetter(1))
         newest, source, i = -1, None, 0
-        for call in sorted(self.calls):
+        for call in sorted(calls):
             while by_end[i][1] < call[0]:
                 if by_end[i][3] > newest:
                     newest, source = by_end[i][3], by_end[i]
@@ -125,7 +138,7 @@ class Verdict:
                     for position, one in enumerate(ids):
                         if one in found:
                             found[one].append(
-                                f'client {session // SESSIONS_PER_CLIENT} session {session} {DATABASES[database]}'
+                                f'client {session // SESSIONS_PER_CLIENT} session {session} {self.places[database]}'
                                 f' {KINDS[kind]} row {position + 1} of {len(ids)}, at {end}: {fault_at(end)}')
         return found
 

@@ -1,0 +1,554 @@
+"""The fleet and its faults: one after the other, chosen by a seeded generator, with time to mint in between.
+
+Servers.  Five have a place of their own for the whole campaign.  Up to two guests are beside them: copies and promoted
+standbys, with the configuration of the server they come from, so also with its name and its way to the coordinator.
+
+Clocks.  A server's base is how far its clock is ahead of the machine's when no fault is on.  It only grows, because IDs
+cannot be taken back, and stays within an hour of the era's begin.  recover() begins another era: its floor is above all
+that was granted, so clocks that are behind it are set right.
+"""
+
+import datetime
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+import psycopg2
+
+import clients
+import proxy as network
+from servers import Backup, Down, Server, proc_stat, wait_for
+
+MEMBERS, GUESTS = 5, 2
+HOUR_NS = 3600 * 10 ** 9
+NO_MINT_LIMIT_S = 90
+STOPS = ('kill', 'kill', 'immediate', 'fast')
+DATABASE = 'fleet'
+
+
+def span(ns):
+    """A length of time for people."""
+    for unit, size in (('h', 3600e9), ('min', 60e9), ('s', 1e9), ('ms', 1e6)):
+        if ns >= size:
+            return f'{ns / size:.1f} {unit}'
+    return f'{ns / 1e3:.0f} us'
+
+
+class FleetServer(Server):
+    def __init__(self, site, member):
+        super().__init__(site, 0)
+        self.member = member                # whose configuration it has
+        self.port = 6000 + member
+        self.base_ns = 0
+        self.behind = False                 # its clock is behind that of the server it is a copy of
+
+    def extension_settings(self):
+        return {
+            'shared_preload_libraries': 'snowflake', 'archive_mode': 'off', 'snowflake.jump_patience': '2s',
+            'snowflake.node_source': self.site.url(self.member), 'snowflake.lease': f'{self.site.lease_s}s',
+        }
+
+    def set_base(self, ns):
+        self.base_ns = ns
+        self.step_clock(ns)
+
+    def status(self, columns):
+        return self.query(f'SELECT {columns} FROM snowflake_status()', dbname=DATABASE)[0]
+
+    def signal(self, number):
+        pid = self.postmaster()
+        for each in [pid, *self.children(pid)] if pid else []:
+            try:
+                os.kill(each, number)
+            except ProcessLookupError:
+                pass
+
+    def copy_from(self, directory):
+        """Take a data directory of another server, as it lies there, for one's own."""
+        subprocess.run(['cp', '-a', directory, self.data], check=True)
+        wal = os.path.realpath(os.path.join(self.data, 'pg_wal'))
+        os.remove(os.path.join(self.data, 'pg_wal'))
+        subprocess.run(['cp', '-a', wal, self.wal], check=True)
+        os.symlink(self.wal, os.path.join(self.data, 'pg_wal'))
+        for name in ('postmaster.pid', 'postmaster.opts'):
+            if os.path.exists(os.path.join(self.data, name)):
+                os.remove(os.path.join(self.data, name))
+
+
+class Injector:
+    def __init__(self, site, options, coordinator, proxy, places):
+        self.site = site
+        self.options = options
+        self.coordinator = coordinator
+        self.proxy = proxy
+        self.places = places                # of clients; the first MEMBERS are the members'
+        self.order = random.Random(options.seed)    # which fault comes next
+        self.rng = random.Random()                  # what it does
+        self.lease_s = options.lease
+        self.servers = [None] * (MEMBERS + GUESTS)
+        self.era_ns = 0
+        self.granted = None                 # up to when servers had leases that are gone
+        self.events = []
+        self.began = None
+        # Several of a kind stand for a heavier weight.
+        self.bag = [
+            ('kill', lambda e: self.restart(e, 'kill')), ('kill', lambda e: self.restart(e, 'kill')),
+            ('stop immediate', lambda e: self.restart(e, 'immediate')),
+            ('stop fast', lambda e: self.restart(e, 'fast')),
+            ('all at once', self.all_at_once),
+            ('pause', self.pause), ('pause', self.pause),
+            ('kill lessee', self.kill_lessee), ('terminate lessee', self.terminate_lessee),
+            ('clock forward', self.clock_forward), ('clock back', self.clock_back), ('clock jitter', self.clock_jitter),
+            ('clock back while down', self.clock_back_while_down),
+            ('network of one', self.network_of_one), ('network of one', self.network_of_one),
+            ('network of one', self.network_of_one), ('network of some', self.network_of_some),
+            ('kill and network', self.kill_and_network),
+            ('copy of a running server', self.copy_running), ('copy of a running server', self.copy_running),
+            ('copy of a crashed server', self.copy_crashed),
+            ('promotion with the old primary alive', self.promote),
+            ('coordinator restarted', self.coordinator_restart), ('coordinator killed', self.coordinator_kill),
+            ('coordinator lost its data', self.coordinator_loses_data),
+        ]
+        if len(coordinator.members) > 1:
+            self.bag += [('one coordinator lost', self.lose_one), ('majority lost', self.lose_majority)]
+        if options.only:
+            unknown = set(options.only).difference(name for name, _ in self.bag)
+            if unknown:
+                raise Down(f'no such kind of fault here: {", ".join(sorted(unknown))}')
+            self.bag = [(name, method) for name, method in self.bag if name in options.only]
+
+    # --- set-up
+
+    def set_up(self):
+        self.coordinator.start()
+        self.coordinator.wait()
+        self.rng.seed(f'{self.options.seed}/clocks')
+        first = FleetServer(self.site, 0)
+        first.initdb()
+        first.configure()
+        first.start()
+        first.query(f'CREATE DATABASE {DATABASE}')
+        first.query('CREATE EXTENSION snowflake', dbname=DATABASE)
+        first.query('CREATE TABLE minted (id snowflake PRIMARY KEY DEFAULT snowflake_next(), note text)', dbname=DATABASE)
+        first.stop('fast')
+        self.servers[0] = first
+        for i in range(1, MEMBERS):
+            server = self.servers[i] = FleetServer(self.site, i)
+            server.copy_from(first.data)
+            server.configure()
+            # some nearly agree, some are off by up to an hour
+            server.set_base(self.some_step())
+        for server in self.members():
+            server.start()
+        # nothing is granted below the clock of the founder: one that nobody is behind
+        first.query('SELECT snowflake_fleet_create()', dbname=DATABASE)
+        for i in range(MEMBERS):
+            self.open(i)
+        event = self.event('start')
+        self.wait_for_ids(event)
+
+    def members(self):
+        return self.servers[:MEMBERS]
+
+    def present(self):
+        return [server for server in self.servers if server]
+
+    def place_of(self, server):
+        return self.servers.index(server)
+
+    def open(self, place):
+        server = self.servers[place]
+        self.places[place].port.value = server.port
+        self.places[place].endpoint.value = server.number
+
+    def close(self, place):
+        self.places[place].endpoint.value = -1
+
+    # --- the campaign
+
+    def run(self):
+        self.began = time.monotonic()
+        end = self.began + self.options.minutes * 60
+        round_of_faults = []
+        while time.monotonic() < end and not self.options.interrupted():
+            if not round_of_faults:
+                round_of_faults = self.bag[:]
+                self.order.shuffle(round_of_faults)
+            name, method = round_of_faults.pop()
+            # what a fault does depends on the seed and its number only, not on how long those before it took
+            self.rng.seed(f'{self.options.seed}/{len(self.events)}')
+            event = self.event(name)
+            event['applied'] = method(event) is not False
+            self.settle(event)
+            print(f'{time.monotonic() - self.began:7.1f} s  {name}{": " if event["detail"] else ""}'
+                  f'{", ".join(event["detail"])}{"" if event["applied"] else " (not applied)"}'
+                  f'  [{sum(sum(place.ids) for place in self.places)} IDs]', flush=True)
+            time.sleep(clients.log_uniform(self.rng, 0.2, 1.5))
+        time.sleep(1)
+
+    def event(self, name):
+        event = {'kind': name, 'detail': [], 'at': time.monotonic_ns(), 'applied': True, 'until_all_mint': 0}
+        self.events.append(event)
+        return event
+
+    def settle(self, event):
+        """All servers are up, reach the coordinator, and mint."""
+        for slot in range(MEMBERS):
+            self.proxy.set_mode(slot, network.PASS)
+        event['over'] = time.monotonic_ns()
+        self.wait_for_ids(event)
+        for server in self.present():
+            try:
+                if server.query("SELECT pg_total_relation_size('minted') > 48000000", dbname=DATABASE)[0][0]:
+                    server.query('TRUNCATE minted', dbname=DATABASE)
+            except psycopg2.Error:
+                pass
+
+    def wait_for_ids(self, event):
+        """Wait until every server has served a call that began after the fault was over."""
+        began = time.monotonic()
+        over = time.monotonic_ns()
+        looked = False
+        for place, server in enumerate(self.servers):
+            while server and not server.behind and max(self.places[place].last_start) <= over:
+                waited = time.monotonic() - began
+                if waited > NO_MINT_LIMIT_S / 3 and not looked:
+                    looked = True
+                    self.look_at_stall(event)
+                if waited > NO_MINT_LIMIT_S:
+                    raise Down(f'no ID for {NO_MINT_LIMIT_S} s after "{event["kind"]}", see stall.txt and {server.log}')
+                # an aborted start, or a crash that follows from the fault
+                if not server.alive():
+                    server.start(must=False)
+                time.sleep(0.02)
+        event['until_all_mint'] = time.monotonic() - began
+
+    def look_at_stall(self, event):
+        """Write down what the servers say of themselves while one does not mint."""
+        with open(self.site.path('stall.txt'), 'a') as f:
+            f.write(f'# {event["kind"]}: {event["detail"]}\n')
+            for place, server in enumerate(self.servers):
+                if server:
+                    f.write(f'place {place}, server {server.number}, base {span(server.base_ns)}\n')
+                    for question in ('SELECT * FROM snowflake_status()', 'SELECT * FROM snowflake_fleet()',
+                                     'SELECT backend_type, state, wait_event, query FROM pg_stat_activity'):
+                        try:
+                            f.writelines(f'  {row}\n' for row in server.query(question, dbname=DATABASE))
+                        except psycopg2.Error as error:
+                            f.write(f'  {question}: {error}')
+
+    def some_step(self, low=1e6, high=HOUR_NS):
+        return int(clients.log_uniform(self.rng, low, high))
+
+    def hold(self, low, high):
+        time.sleep(self.rng.uniform(low, high))
+
+    def hold_leases(self, low, high):
+        self.hold(low * self.lease_s, high * self.lease_s)
+
+    def any_server(self, event):
+        server = self.rng.choice(self.present())
+        event['detail'].append(f'server {server.number}')
+        return server
+
+    def any_member(self, event):
+        server = self.rng.choice(self.members())
+        event['detail'].append(f'server {server.number}')
+        return server
+
+    # --- kinds of fault: processes
+
+    def restart(self, event, how):
+        server = self.any_server(event)
+        server.stop(how)
+        if self.rng.random() < 0.3:
+            self.hold_leases(0.2, 1.5)
+        server.start(must=False)
+
+    def all_at_once(self, event):
+        how = self.rng.choice(STOPS)
+        event['detail'].append(how)
+        for server in self.present():
+            server.stop(how)
+        for server in self.present():
+            server.start(must=False)
+
+    def pause(self, event):
+        """Stop all processes for longer than the lease, so that its node ID is somebody else's when they go on."""
+        server = self.any_server(event)
+        server.signal(signal.SIGSTOP)
+        try:
+            if self.rng.random() < 0.5:
+                # somebody whose clock is beyond the end of the lease
+                self.hold_leases(0.2, 1)
+                other = self.rng.choice([s for s in self.present() if s is not server])
+                self.keep_step(other, server.base_ns + self.some_step(2e9 * self.lease_s) - other.base_ns)
+                other.stop('kill')
+                other.start(must=False)
+                event['detail'].append(f'{other.number} killed')
+            self.hold_leases(1, 2)
+        finally:
+            server.signal(signal.SIGCONT)
+
+    def lessees(self, server):
+        try:
+            return [row[0] for row in
+                    server.query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake lessee'")]
+        except psycopg2.Error:
+            return []
+
+    def kill_lessee(self, event):
+        for pid in self.lessees(self.any_server(event)):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return False
+            time.sleep(0.1)
+            return True
+        return False
+
+    def terminate_lessee(self, event):
+        server = self.any_server(event)
+        for _ in range(self.rng.randrange(1, 4)):
+            for pid in self.lessees(server):
+                try:
+                    server.query('SELECT pg_terminate_backend(%s)', (pid,))
+                except psycopg2.Error:
+                    return False
+            self.hold(0.1, 1.5)
+        return True
+
+    # --- kinds of fault: clocks
+
+    def keep_step(self, server, step_ns):
+        """A step forward, as far as the era goes."""
+        server.set_base(max(server.base_ns, min(server.base_ns + step_ns, self.era_ns + HOUR_NS)))
+        server.behind = False
+
+    def clock_forward(self, event):
+        server = self.any_server(event)
+        step = self.some_step()
+        event['detail'].append(span(step))
+        self.keep_step(server, step)
+        self.hold(0.1, 1)
+
+    def clock_back(self, event):
+        server = self.any_server(event)
+        step = self.some_step()
+        event['detail'].append(span(step))
+        server.step_clock(server.base_ns - step)
+        self.hold(0.5, 3)
+        server.step_clock(server.base_ns)
+
+    def clock_jitter(self, event):
+        server = self.any_server(event)
+        for _ in range(20):
+            if self.rng.random() < 0.5:
+                self.keep_step(server, self.some_step(1e5, 1e9))
+            else:
+                server.step_clock(server.base_ns - self.some_step(1e5, 1e9))
+            self.hold(0.005, 0.08)
+        server.step_clock(server.base_ns)
+
+    def clock_back_while_down(self, event):
+        server = self.any_server(event)
+        step = self.some_step()
+        event['detail'].append(span(step))
+        server.stop(self.rng.choice(STOPS))
+        server.step_clock(server.base_ns - step)
+        server.start(must=False)
+        self.hold(0.3, 3)
+        server.step_clock(server.base_ns)
+
+    # --- kinds of fault: the network
+
+    def trouble(self, event, slots):
+        mode = self.rng.randrange(network.CUT, network.LATE + 1)
+        delay = self.rng.uniform(0.05, 0.5)
+        for slot in slots:
+            self.proxy.set_mode(slot, mode, delay)
+        event['detail'].append(network.NAMES[mode])
+
+    def network_of_one(self, event):
+        self.trouble(event, [self.any_member(event).member])
+        self.hold_leases(0.3, 2)
+
+    def network_of_some(self, event):
+        slots = self.rng.sample(range(MEMBERS), self.rng.randrange(2, MEMBERS + 1))
+        event['detail'].append(f'{len(slots)} servers')
+        self.trouble(event, slots)
+        self.hold_leases(0.3, 2)
+
+    def kill_and_network(self, event):
+        """A server that starts has its first writes lost, or late."""
+        server = self.any_server(event)
+        server.stop('kill')
+        self.trouble(event, [server.member])
+        server.start(must=False)
+        self.hold_leases(0.3, 1.5)
+
+    # --- kinds of fault: others with the same data
+
+    def guest_place(self, event):
+        """A place for one more; a guest that is there leaves, or replaces the member that it comes from."""
+        for place in range(MEMBERS, MEMBERS + GUESTS):
+            if self.servers[place] is None:
+                return place
+        place = self.rng.randrange(MEMBERS, MEMBERS + GUESTS)
+        guest = self.servers[place]
+        member = self.servers[guest.member]
+        if not guest.behind and self.rng.random() < 0.5:
+            event['detail'].append(f'{guest.number} replaces {member.number}')
+            self.retire(guest.member)
+            self.close(place)
+            self.servers[place] = None
+            self.servers[guest.member] = guest
+            self.open(guest.member)
+        else:
+            event['detail'].append(f'{guest.number} leaves')
+            self.retire(place)
+        return place
+
+    def retire(self, place):
+        server = self.servers[place]
+        self.note_granted(server)
+        self.close(place)
+        server.remove()
+        self.servers[place] = None
+
+    def welcome(self, event, guest, origin, place):
+        """Its clock agrees, nearly, or is off either way."""
+        if self.rng.random() < 0.7:
+            guest.set_base(min(origin.base_ns + self.rng.choice((0, self.some_step())), self.era_ns + HOUR_NS))
+        else:
+            guest.set_base(max(origin.base_ns - self.some_step(), self.era_ns))
+            guest.behind = origin.behind or guest.base_ns < origin.base_ns
+        event['detail'].append(f'server {guest.number} is {"behind" if guest.behind else "there"}')
+        self.servers[place] = guest
+
+    def start_guest(self, guest, place):
+        guest.start(must=False)
+        self.open(place)
+
+    def copy_running(self, event):
+        place = self.guest_place(event)
+        origin = self.any_member(event)
+        backup = Backup(origin)
+        guest = FleetServer(self.site, origin.member)
+        backup.copy_to(guest)
+        guest.configure()
+        self.welcome(event, guest, origin, place)
+        self.start_guest(guest, place)
+
+    def copy_crashed(self, event):
+        """Both start from what a crash left."""
+        place = self.guest_place(event)
+        origin = self.any_member(event)
+        origin.stop('kill')
+        guest = FleetServer(self.site, origin.member)
+        guest.copy_from(origin.data)
+        guest.configure()
+        self.welcome(event, guest, origin, place)
+        first, second = self.rng.sample((origin, guest), 2)
+        first.start(must=False)
+        second.start(must=False)
+        self.open(place)
+
+    def promote(self, event):
+        """An asynchronous standby, whose primary lives on."""
+        place = self.guest_place(event)
+        origin = self.any_member(event)
+        backup = Backup(origin)
+        guest = FleetServer(self.site, origin.member)
+        backup.copy_to(guest)
+        guest.configure(follow=origin)
+        self.welcome(event, guest, origin, place)
+        open(os.path.join(guest.data, 'standby.signal'), 'w').close()
+        guest.start()
+        try:
+            wait_for(lambda: origin.query("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"), 30, 'no stream')
+        except (Down, psycopg2.Error):
+            event['detail'].append('not streaming')
+        self.hold_leases(0, 1)
+        guest.promote()
+        self.open(place)
+
+    # --- kinds of fault: the coordinator
+
+    def coordinator_restart(self, event):
+        self.coordinator.end(self.coordinator.how_to_stop)
+        self.hold_leases(0, 2)
+        self.back(event)
+
+    def coordinator_kill(self, event):
+        self.coordinator.end(signal.SIGKILL)
+        self.hold_leases(0, 2)
+        self.back(event)
+
+    def back(self, event):
+        self.coordinator.start()
+        self.coordinator.wait()
+
+    def lose_one(self, event):
+        member = self.rng.choice(self.coordinator.members)
+        event['detail'].append(member.name)
+        self.coordinator.end(signal.SIGKILL, [member])
+        # nobody may notice: everybody renews, and one that crashes gets another
+        server = self.any_server(event)
+        server.stop('kill')
+        server.start(must=False)
+        self.hold_leases(1, 3)
+        self.wait_for_ids(event)
+        self.back(event)
+
+    def lose_majority(self, event):
+        members = self.rng.sample(self.coordinator.members, len(self.coordinator.members) // 2 + 1)
+        self.coordinator.end(signal.SIGKILL, members)
+        self.hold_leases(0.5, 2)
+        self.back(event)
+
+    def note_granted(self, server):
+        """Remember up to when a server has a lease."""
+        try:
+            until = server.status('lease_until')[0]
+        except psycopg2.Error:
+            until = None
+        if until is None:
+            now = datetime.datetime.now(datetime.timezone.utc)
+            until = now + datetime.timedelta(seconds=server.base_ns / 1e9 + self.lease_s)
+        if self.granted is None or until > self.granted:
+            self.granted = until
+
+    def coordinator_loses_data(self, event):
+        """The floor of the fleet that is founded again is above all that was granted, which all servers know together.
+
+        Clocks that are behind it would mint nothing for as long as they are, so they are set right.
+        """
+        self.coordinator.end(signal.SIGKILL)
+        self.coordinator.lose_data()
+        self.hold_leases(0, 1.5)
+        self.back(event)
+        self.hold_leases(0, 1)
+        for server in self.present():
+            self.note_granted(server)
+        server = self.any_member(event)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                server.query('SELECT snowflake_fleet_recover(%s)', (self.granted,), dbname=DATABASE)
+                break
+            except psycopg2.Error as error:
+                if time.monotonic() > end:
+                    raise Down(f'snowflake_fleet_recover() is refused: {error}') from error
+                event['detail'].append('again')
+                time.sleep(0.5)
+        now = datetime.datetime.now(datetime.timezone.utc)
+        self.era_ns = max(self.era_ns, int((self.granted - now).total_seconds() * 1e9) + 10 ** 8)
+        for server in self.present():
+            if server.base_ns < self.era_ns:
+                server.set_base(self.era_ns + self.some_step())
+                server.behind = False
