@@ -446,6 +446,9 @@ snowflake_finish_tick(void)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		now_tick = snowflake_tick_at(layout, snowflake_corrected_clock());
 
+	/* as a mint does, for the sake of a closing gate */
+	if (pg_atomic_read_u32(&hot->gate) != GATE_OPEN)
+		return;
 	LWLockAcquire(&hot->lock, LW_SHARED);
 	if (pg_atomic_read_u32(&hot->gate) == GATE_OPEN)
 	{
