@@ -28,6 +28,7 @@
 set -euo pipefail
 everything="build regress isolation tap races model clients differ tools torture check matrix upgrade"
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$root/test/coordinators.sh"
 
 passed=0
 failed=0
@@ -390,6 +391,7 @@ needs=tests
 case $kinds in *torture*) needs+=" torture" ;; esac
 case $kinds in *build*) needs+=" clang" ;; esac
 step "install what is missing" install_missing $needs
+case $kinds in *tap* | *build*) step "install coordinators" install_coordinators ;; esac
 rm -f "$step_log"
 make_workspace
 step_log=$work/step.log

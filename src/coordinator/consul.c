@@ -126,6 +126,22 @@ consul_list(void *arg)
 						psprintf("%s/?recurse&consistent", connection->url->path), NULL);
 }
 
+/*
+ * Why a transaction was not done, of its errors the first.  A refused one has the
+ * status of one whose condition is not true.
+ */
+static char *
+reason_of(JsonbContainer *answer)
+{
+	JsonbContainer *errors = snowflake_json_child(answer, "Errors");
+	JsonbValue *first = errors == NULL || !JsonContainerIsArray(errors) ? NULL :
+	getIthJsonbValueFromContainer(errors, 0);
+	char	   *reason = first == NULL || first->type != jbvBinary ? NULL :
+	snowflake_json_text(first->val.binary.data, "What");
+
+	return reason != NULL ? reason : pstrdup("no reason given");
+}
+
 /* An index of 0 means that there must be no key. */
 static bool
 consul_compare_and_set(void *arg, const char *key, const char *expected,
@@ -135,6 +151,7 @@ consul_compare_and_set(void *arg, const char *key, const char *expected,
 	char	   *path = psprintf("%s/%s", connection->url->path, key);
 	int64		index = 0;
 	long		status;
+	JsonbContainer *answer;
 
 	if (expected != NULL)
 	{
@@ -144,14 +161,23 @@ consul_compare_and_set(void *arg, const char *key, const char *expected,
 		if (before == NULL || strcmp(before->value, expected) != 0)
 			return false;
 	}
-	(void) snowflake_http_request(connection->http, "PUT",
-								  "v1/txn",
-								  psprintf("[{\"KV\": {\"Verb\": \"cas\", \"Key\": \"%s\","
-										   " \"Value\": \"%s\", \"Index\": " INT64_FORMAT "}}]",
-										   path, snowflake_base64_encode(value), index),
-								  &status);
+	answer = snowflake_http_request(connection->http, "PUT",
+									"v1/txn",
+									psprintf("[{\"KV\": {\"Verb\": \"cas\", \"Key\": \"%s\","
+											 " \"Value\": \"%s\", \"Index\": " INT64_FORMAT "}}]",
+											 path, snowflake_base64_encode(value), index),
+									&status);
 	if (status == 409)
-		return false;
+	{
+		char	   *reason = reason_of(answer);
+
+		if (strstr(reason, "index is stale") != NULL)
+			return false;
+		ereport(ERROR,
+				errcode(strstr(reason, "Permission denied") != NULL ?
+						ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION : ERRCODE_CONNECTION_FAILURE),
+				errmsg("could not use the coordinator: %s", reason));
+	}
 	if (status != 200)
 		fail(status);
 	return true;

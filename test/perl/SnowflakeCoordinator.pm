@@ -14,6 +14,7 @@ package SnowflakeCoordinator;
 use strict;
 use warnings;
 
+use HTTP::Tiny;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Time::HiRes qw(usleep);
@@ -179,6 +180,84 @@ sub new_zookeeper
 	}
 	start_members($self);
 	return $self;
+}
+
+# The path of Consul, which test/run.sh may have got, or nothing
+sub consul_program
+{
+	return $ENV{CONSUL} if $ENV{CONSUL};
+	return (grep { -x } map { "$_/consul" } split /:/, $ENV{PATH})[0];
+}
+
+# A cluster of Consul, of so many servers.  Further text is for the configuration of
+# each.
+sub new_consul
+{
+	my ($name, $members, $configuration) = @_;
+	my $self = { dir => PostgreSQL::Test::Utils::tempdir() };
+
+	foreach my $i (0 .. $members - 1)
+	{
+		my ($client, $server, $lan, $wan) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 4;
+
+		push @{ $self->{members} },
+		  { name => "$name$i", client => $client, server => $server, lan => $lan, wan => $wan };
+	}
+	my $join = join ', ', map { qq{"127.0.0.1:$_->{lan}"} } @{ $self->{members} };
+	foreach my $member (@{ $self->{members} })
+	{
+		my $file = "$self->{dir}/$member->{name}.hcl";
+
+		PostgreSQL::Test::Utils::append_to_file($file, <<"EOF" . ($configuration // ''));
+server = true
+bootstrap_expect = $members
+node_name = "$member->{name}"
+data_dir = "$self->{dir}/$member->{name}"
+bind_addr = "127.0.0.1"
+client_addr = "127.0.0.1"
+ports { http = $member->{client} server = $member->{server} serf_lan = $member->{lan} serf_wan = $member->{wan} dns = -1 }
+retry_join = [$join]
+retry_interval = "1s"
+performance { raft_multiplier = 1 }
+disable_update_check = true
+EOF
+		$member->{log} = "$PostgreSQL::Test::Utils::log_path/consul_$member->{name}.log";
+		$member->{command} = [ consul_program(), 'agent', '-config-file', $file ];
+	}
+	start_members($self);
+	return $self;
+}
+
+# Send a request to the first member; returns the answer, or dies.
+sub consul_request
+{
+	my ($self, $token, $method, $path, $body) = @_;
+	my $answer = HTTP::Tiny->new(timeout => 5)->request($method,
+		"http://127.0.0.1:$self->{members}[0]{client}/$path",
+		{ headers => { $token ? ('X-Consul-Token' => $token) : () }, content => $body // '' });
+
+	die "$method $path: $answer->{status} $answer->{content}" unless $answer->{success};
+	return $answer->{content};
+}
+
+sub consul_put
+{
+	my ($self, $token, $path, $body) = @_;
+
+	return consul_request($self, $token, 'PUT', $path, $body);
+}
+
+# Wait until all servers of it serve, that is, the first one reaches a leader.
+sub wait_for_consul
+{
+	my ($self, $token) = @_;
+
+	foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return if eval { consul_put($self, $token, 'v1/kv/test', '') };
+		usleep(100_000);
+	}
+	die 'Consul does not serve';
 }
 
 1;
