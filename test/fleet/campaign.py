@@ -143,7 +143,7 @@ class Campaign:
             def status():
                 cur.execute('SELECT lease_renewals, leases FROM snowflake_status()')
                 return cur.fetchone()
-            pid = self.injector.lessees(server)[0]
+            pid = server.lessee()
             start, taken = status()
             done = start
             while done < start + self.options.renewals:

@@ -16,6 +16,7 @@
 # The extension is installed into a private copy of the PostgreSQL installation.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+. "$root/test/coordinators.sh"
 
 coordinator=etcd
 mutant=
@@ -58,13 +59,8 @@ leave()
 	cleanup
 }
 
-. "$(dirname "${BASH_SOURCE[0]}")/../coordinators.sh" 2>/dev/null || true
 step=$(mktemp)
-if ! install_missing torture coordinators "$coordinator" >"$step" 2>&1; then
-	cat "$step"
-	rm -f "$step"
-	die "the coordinator $coordinator cannot be installed here"
-fi
+{ install_missing torture && install_coordinators; } >"$step" 2>&1 || { cat "$step"; rm -f "$step"; exit 1; }
 rm -f "$step"
 # the socket's path may have 107 bytes
 TMPDIR=/tmp make_workspace
