@@ -1,0 +1,51 @@
+# A write that arrives when the coordinator has lost its data meanwhile: there is no
+# record that could tell it that it comes too late, and it grants nothing.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
+
+my $coordinator = SnowflakeTest::new_coordinator();
+my $one = SnowflakeTest::new_node('one',
+	node_id => undef,
+	conf => "snowflake.node_source = '" . SnowflakeTest::coordinator_url($coordinator) . "'\nsnowflake.lease = '20s'\n");
+
+sub status
+{
+	return SnowflakeTest::status($one, 'postgres', $_[0]);
+}
+
+$one->start;
+$one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+SnowflakeTest::wait_for_mint($one, 'postgres');
+$one->stop;
+$coordinator->safe_psql('postgres', q{DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'});
+
+# The server reads the fleet's record, and its own new one waits for a lock that
+# lets others read.
+my $session = $coordinator->background_psql('postgres');
+$session->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records IN SHARE ROW EXCLUSIVE MODE');
+$one->start;
+$coordinator->poll_query_until('postgres',
+	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
+  or die 'nothing is written';
+$session->query_safe('DELETE FROM snowflake_fleet.records; COMMIT');
+$session->quit;
+$coordinator->poll_query_until('postgres', q{SELECT count(*) = 1 FROM snowflake_fleet.records})
+  or die 'the late write is not done';
+$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status()})
+  or die 'the coordinator is not asked';
+is(status('leases'), '0', 'a late write to a coordinator that has lost its data grants nothing');
+
+# Founded again
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(now())');
+SnowflakeTest::wait_for_mint($one, 'postgres');
+is(status('leases'), '1', 'it does when the fleet was founded again');
+
+$_->stop foreach $one, $coordinator;
+done_testing();
