@@ -234,7 +234,7 @@ def arguments():
     parser.add_argument('--members', type=int, help='of the coordinator: three if it can have several')
     parser.add_argument('--minutes', type=float, default=2)
     parser.add_argument('--seed', type=int, default=random.SystemRandom().randrange(1 << 31))
-    parser.add_argument('--lease', type=int, default=4, help='in seconds')
+    parser.add_argument('--lease', type=int, default=6, help='in seconds')
     parser.add_argument('--rate', type=float, default=4000, help='IDs a second asked for while nothing is wrong')
     parser.add_argument('--only', type=lambda s: [k.strip() for k in s.split(',')])
     parser.add_argument('--renewals', type=int, help='no faults, but so many renewals of one lease')

@@ -47,6 +47,7 @@ class FleetServer(Server):
     def extension_settings(self):
         return {
             'shared_preload_libraries': 'snowflake', 'archive_mode': 'off', 'snowflake.jump_patience': '2s',
+            'snowflake.reservation': '1s',      # so that a server that dies is there again before its lease ends
             'snowflake.node_source': self.site.url(self.member), 'snowflake.lease': f'{self.site.lease_s}s',
         }
 
