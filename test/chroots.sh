@@ -15,8 +15,9 @@ declare -A suites_of=([15]=bookworm [17]=trixie [18]=forky [19]="sid experimenta
 # shellcheck disable=SC2034 # likewise
 default_versions="15 17 18 19"
 
-# What the tests need, besides the server.
-chroot_packages="make gcc libc6-dev libipc-run-perl perl procps"
+# What the tests need, besides the server, and what the modules of coordinators are
+# built with.  The coordinators themselves are not there: their tests are skipped.
+chroot_packages="make gcc libc6-dev libcurl4-openssl-dev libipc-run-perl libzookeeper-st-dev perl procps"
 
 # Start the calling script again as root, with its arguments, if there is a way.
 # If there is none, go on: every chroot then says that this is what is missing.

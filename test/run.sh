@@ -24,9 +24,12 @@
 #   check      static and dynamic checks: test/check/run.sh
 #   matrix     the first four kinds on the other versions: test/matrix.sh
 #   upgrade    pg_upgrade: test/upgrade.sh
+# and, if it is asked for, which takes six minutes:
+#   fleet      the campaign over a fleet, with PostgreSQL and etcd: test/fleet/run.sh
 
 set -euo pipefail
 everything="build regress isolation tap races model clients differ tools torture check matrix upgrade"
+known="$everything fleet"
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$root/test/coordinators.sh"
 
@@ -77,11 +80,11 @@ kinds=
 declare -A only=()
 kind=
 for argument in "$@"; do
-	if [[ " $everything " == *" $argument "* ]]; then
+	if [[ " $known " == *" $argument "* ]]; then
 		kind=$argument
 		kinds+=" $kind"
 	elif [ -z "$kind" ]; then
-		say "say which kind of test \"$argument\" is: ${everything// /, }"
+		say "say which kind of test \"$argument\" is: ${known// /, }"
 		exit 2
 	else
 		case $kind in
@@ -362,6 +365,19 @@ run_torture()
 	[ -n "${only[torture]:-}" ] || run_script "torture tail" torture/run.sh tail --minutes 1 --seed 1
 }
 
+run_fleet()
+{
+	local coordinator
+
+	if [ -n "${only[fleet]:-}" ]; then
+		run_script fleet fleet/run.sh ${only[fleet]}
+		return
+	fi
+	for coordinator in postgresql etcd; do
+		run_script "fleet $coordinator" fleet/run.sh --coordinator "$coordinator" --minutes 2 --seed 1
+	done
+}
+
 run_check()
 {
 	run_script check check/run.sh ${only[check]:-}
@@ -388,7 +404,7 @@ run_upgrade()
 
 step_log=$(mktemp)
 needs=tests
-case $kinds in *torture*) needs+=" torture" ;; esac
+case $kinds in *torture* | *fleet*) needs+=" torture" ;; esac
 case $kinds in *build*) needs+=" clang" ;; esac
 step "install what is missing" install_missing $needs
 case $kinds in *tap* | *build*) step "install coordinators" install_coordinators ;; esac
