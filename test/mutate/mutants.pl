@@ -1,0 +1,172 @@
+#!/usr/bin/perl
+# The list of mutants: read it, check it, and apply one of them.
+#
+#   mutants.pl list TREE [NAME | FILE]...   one line for each, its parts separated by \x1f:
+#                                           name, file, tests, reason, what
+#   mutants.pl apply TREE NAME              change the tree
+#
+# The list is in mutants/*.txt.  README.md says how to write one.
+
+use strict;
+use warnings;
+use FindBin;
+
+# A block of lines as one text; how far it is indented is of no account.
+sub text_of
+{
+	return join('', map { s/^\s+|\s+$//gr . "\n" } @_);
+}
+
+# Where a change's old text starts in a file, by line number; it must be once.
+sub place_of
+{
+	my ($lines, $old, $about) = @_;
+	my $wanted = text_of(@$old);
+	my @found =
+	  grep { text_of(@$lines[ $_ .. $_ + $#$old ]) eq $wanted } 0 .. @$lines - @$old;
+
+	die "$about: the old text is there " . @found . " times\n" if @found != 1;
+	return $found[0];
+}
+
+sub read_lines
+{
+	my ($path) = @_;
+
+	open(my $file, '<', $path) or die "$path: $!\n";
+	return [<$file>];
+}
+
+# Returns the changed files of a mutant, by path: their lines.
+sub changed_files
+{
+	my ($tree, $mutant) = @_;
+	my %files;
+
+	for my $hunk (@{ $mutant->{hunks} })
+	{
+		my $lines = $files{ $hunk->{file} } //= read_lines("$tree/$hunk->{file}");
+		my @old = map { substr($_, 1) } grep { !/^\+/ } @{ $hunk->{lines} };
+		my @new = map { substr($_, 1) } grep { !/^-/ } @{ $hunk->{lines} };
+
+		die "$mutant->{name}: a change without a line\n" unless @old;
+		die "$mutant->{name}: nothing is changed\n" if text_of(@old) eq text_of(@new);
+		splice(@$lines, place_of($lines, \@old, $mutant->{name}), @old, @new);
+	}
+	die "$mutant->{name}: nothing is changed\n" unless %files;
+	return \%files;
+}
+
+sub read_mutants
+{
+	my @mutants;
+
+	for my $path (glob("$FindBin::Bin/mutants/*.txt"))
+	{
+		my $mutant;
+		my $hunk;
+
+		for my $line (@{ read_lines($path) })
+		{
+			if ($line =~ /^(name|file|what|first|equivalent): (.*\S)/)
+			{
+				push @mutants, $mutant = { list => $path, hunks => [] } if $1 eq 'name';
+				die "$path: \"$1\" is there before a name\n" unless $mutant;
+				die "$mutant->{name}: two lines \"$1\"\n" if defined $mutant->{$1};
+				$mutant->{$1} = $2;
+				undef $hunk;
+			}
+			elsif ($line =~ /^@@(?: (\S+))?$/)
+			{
+				push @{ $mutant->{hunks} },
+				  $hunk = { file => $1 // $mutant->{file}, lines => [] };
+			}
+			elsif ($hunk && $line =~ /^[-+ ]/)
+			{
+				push @{ $hunk->{lines} }, $line;
+			}
+			elsif ($line !~ /^(#.*)?$/)
+			{
+				die "$path, line $.: what is this? $line";
+			}
+		}
+	}
+	return @mutants;
+}
+
+# What is wrong with a mutant; nothing if all is well.
+sub complaint
+{
+	my ($tree, $mutant) = @_;
+
+	for my $part (qw(file what))
+	{
+		return "$mutant->{name}: there is no line \"$part\"" unless $mutant->{$part};
+	}
+	return "$mutant->{name}: either \"first\" or \"equivalent\" is needed"
+	  unless defined $mutant->{first} xor defined $mutant->{equivalent};
+	return eval { changed_files($tree, $mutant) } ? () : $@ =~ s/\n$//r;
+}
+
+# What is wrong with the list as a whole.
+sub complaints
+{
+	my ($tree, @mutants) = @_;
+	my (@complaints, %seen, %has_mutant);
+
+	for my $mutant (@mutants)
+	{
+		push @complaints, "$mutant->{name}: two mutants have this name" if $seen{ $mutant->{name} }++;
+		$has_mutant{ $mutant->{file} // '' } = 1;
+	}
+	for my $path (glob("$tree/src/*.c $tree/src/*/*.c $tree/sql/*--1.0.sql $tree/Makefile"))
+	{
+		my $file = substr($path, length("$tree/"));
+
+		push @complaints, "$file has no mutant" unless $has_mutant{$file};
+	}
+	return @complaints;
+}
+
+my ($command, $tree, @wanted) = @ARGV;
+my @mutants = read_mutants();
+
+if ($command eq 'list')
+{
+	my @complaints = @wanted ? () : complaints($tree, @mutants);
+	my %unused = map { $_ => 1 } @wanted;
+
+	for my $mutant (@mutants)
+	{
+		my @by = grep { $_ eq $mutant->{name} || $_ eq ($mutant->{file} // '') } @wanted;
+
+		delete @unused{@by};
+		next if @wanted && !@by;
+		if (my $complaint = complaint($tree, $mutant))
+		{
+			push @complaints, $complaint;
+			next;
+		}
+		print join("\x1f", $mutant->{name}, $mutant->{file}, $mutant->{first} // '',
+			$mutant->{equivalent} // '', $mutant->{what}), "\n";
+	}
+	push @complaints, map { "$_: there is no such mutant or file" } sort keys %unused;
+	print STDERR "$_\n" for @complaints;
+	exit(@complaints ? 1 : 0);
+}
+elsif ($command eq 'apply')
+{
+	my ($mutant) = grep { $_->{name} eq $wanted[0] } @mutants;
+	my $files = changed_files($tree, $mutant);
+
+	for my $file (keys %$files)
+	{
+		open(my $out, '>', "$tree/$file") or die "$tree/$file: $!\n";
+		print $out @{ $files->{$file} };
+		close($out) or die "$tree/$file: $!\n";
+	}
+}
+else
+{
+	die "list or apply\n";
+}
