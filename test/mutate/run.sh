@@ -107,6 +107,33 @@ copy_server()
 	bindir=$("$pg_config" --bindir)
 }
 
+# Most of what a TAP test takes is initdb, whose result is the same each time: put
+# a script in its place that copies.  (From 16 on the tests do that by themselves.)
+wrap_initdb()
+{
+	mv "$bindir/initdb" "$bindir/initdb.real"
+	as_user mkdir "$work/initdb"
+	cat >"$bindir/initdb" <<END
+#!/bin/bash
+directory=
+options=()
+for option in "\$@"; do
+	case \$option in
+		-D | --pgdata) directory=next ;;
+		*) if [ "\$directory" = next ]; then directory=\$option; else options+=("\$option"); fi ;;
+	esac
+done
+[ -n "\$directory" ] || exec "$bindir/initdb.real" "\$@"
+kept=$work/initdb/\$(printf '%s\n' "\${options[@]}" | md5sum | cut -c 1-32)
+if [ ! -d "\$kept" ]; then
+	"$bindir/initdb.real" -D "\$kept.part" "\${options[@]}" || exit
+	mv "\$kept.part" "\$kept"
+fi
+cp -aT "\$kept" "\$directory"
+END
+	chmod 755 "$bindir/initdb"
+}
+
 # Go to a bench, and make it if it is not there yet.
 enter_bench()
 {
@@ -122,6 +149,7 @@ enter_bench()
 		chmod 755 "$work"
 		[ "$(id -u)" != 0 ] || chown "$(test_user)": "$work"
 		copy_server "$from" "$work/server"
+		wrap_initdb
 		as_user mkdir "$work/pristine" "$work/tmp"
 		tar -C "$top/source" -cf - . | as_user tar -C "$work/pristine" -xf - --no-same-owner
 		as_user cp -a "$work/pristine" "$work/tree"
@@ -156,7 +184,7 @@ plant()
 	say / >"$work/planted"
 	rm -rf "$work/tree"
 	as_user cp -a "$work/pristine" "$work/tree"
-	[ -z "$mutant" ] || perl "$here/mutants.pl" apply "$work/tree" "$mutant"
+	[ -z "$mutant" ] || perl "$top/source/test/mutate/mutants.pl" apply "$work/tree" "$mutant"
 	bench_make -j 2 >"$work/build.log" 2>&1 || return 1
 	rm -f "$("$pg_config" --sharedir)"/extension/snowflake* "$("$pg_config" --pkglibdir)/snowflake.so"
 	if [ -w "$("$pg_config" --pkglibdir)" ]; then
@@ -190,7 +218,8 @@ start_test()
 	case $1 in
 		regress)
 			# all others need the first one
-			[ -z "$2" ] || tests="REGRESS=setup $2"
+			tests="REGRESS=setup"
+			[ "$2" = setup ] || tests+=" $2"
 			with_server bench_make installcheck ${2:+"$tests"} ISOLATION= TAP_TESTS=
 			;;
 		isolation) with_server bench_make installcheck REGRESS= ${2:+"ISOLATION=$2"} TAP_TESTS= ;;
@@ -222,6 +251,7 @@ run_test()
 	set -m
 	start_test "$1" "${2:-}" >"$work/test.log" 2>&1 &
 	pid=$!
+	running=$pid
 	set +m
 	while kill -0 "$pid" 2>/dev/null; do
 		if [ $((SECONDS - started)) -gt "$limit" ]; then
@@ -239,6 +269,7 @@ run_test()
 		sleep 0.2
 	done
 	wait "$pid" 2>/dev/null || status=$?
+	running=
 	stop_left_servers
 	took=$((SECONDS - started))
 
@@ -352,10 +383,10 @@ try_mutant()
 # Take one mutant after the other.
 work_off()
 {
-	local job=$1 name tests lock
+	local job=$1 running='' name tests lock
 
-	trap 'exit 143' TERM
 	trap - EXIT
+	trap '[ -z "$running" ] || kill -KILL -- "-$running" 2>/dev/null; exit 143' TERM
 	while true; do
 		exec {lock}>"$top/queue.lock"
 		flock "$lock"
@@ -390,36 +421,44 @@ if [ -n "$list_only" ]; then
 	exit
 fi
 
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-install_missing tests
-original_pg_config=$pg_config
-top=$(mktemp -d "${TMPDIR:-/tmp}/snowflake.XXXXXX")
-chmod 755 "$top"
-mkdir "$top/baseline"
-mkdir -m 1777 "$top/ports"
-# what is tested is the tree as it is now
-work=$top
-mkdir "$top/source"
-tar -C "$root" -cf - --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude='*.bc' \
-	--exclude=./results --exclude=./tmp_check --exclude=./output_iso . | tar -C "$top/source" -xf -
-work=
-chmod -R a+rX "$top/source"
-cd "$top"
+# as one command, since bash reads a script while it runs it, and this runs long
+main()
+{
+	trap finish EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	install_missing tests
+	original_pg_config=$pg_config
+	top=$(mktemp -d "${TMPDIR:-/tmp}/snowflake.XXXXXX")
+	chmod 755 "$top"
+	mkdir "$top/baseline"
+	mkdir -m 1777 "$top/ports"
+	# what is tested is the tree as it is now
+	work=$top
+	mkdir "$top/source"
+	tar -C "$root" -cf - --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude='*.bc' \
+		--exclude=./results --exclude=./tmp_check --exclude=./output_iso . | tar -C "$top/source" -xf -
+	work=
+	chmod -R a+rX "$top/source"
+	cd "$top"
 
-perl "$here/mutants.pl" list "$top/source" "${selection[@]}" >"$top/list" 2>"$top/complaints" || true
-cat "$top/complaints"
-failed=$(wc -l <"$top/complaints")
-awk -F '\x1f' '$4 != ""' "$top/list" >"$top/equivalent"
-awk -F '\x1f' '$4 == ""' "$top/list" >"$top/queue"
-awk -F '\x1f' '{ printf "equivalent %s: %s\n", $1, $4 }' "$top/equivalent"
-progress "$(wc -l <"$top/queue") mutants, $jobs at once, $("$pg_config" --version), as user $(test_user)"
-for ((i = 1; i <= jobs; i++)); do
-	work_off "$i" &
-	children+=($!)
-done
-for child in "${children[@]}"; do
-	wait "$child" || failed=$((failed + 1))
-done
-children=()
+	perl "$top/source/test/mutate/mutants.pl" list "$top/source" "${selection[@]}" >"$top/list" 2>"$top/complaints" || true
+	cat "$top/complaints"
+	failed=$(wc -l <"$top/complaints")
+	awk -F '\x1f' '$4 != ""' "$top/list" >"$top/equivalent"
+	# mixed, so that not all jobs wait for the same test without a mutant
+	awk -F '\x1f' '$4 == ""' "$top/list" | shuf >"$top/queue"
+	awk -F '\x1f' '{ printf "equivalent %s: %s\n", $1, $4 }' "$top/equivalent"
+	progress "$(wc -l <"$top/queue") mutants, $jobs at once, $("$pg_config" --version), as user $(test_user)"
+	for ((i = 1; i <= jobs; i++)); do
+		work_off "$i" &
+		children+=($!)
+	done
+	for child in "${children[@]}"; do
+		wait "$child" || failed=$((failed + 1))
+	done
+	children=()
+	exit 0
+}
+
+main

@@ -226,12 +226,16 @@ CREATE TABLE by_id (id int) PARTITION BY RANGE (id);
 CREATE TABLE by_expression (id int) PARTITION BY RANGE ((id / 10));
 CREATE TYPE one_int AS (id int);
 CREATE TABLE of_type OF one_int;
+CREATE TABLE published (id int PRIMARY KEY);
+SET client_min_messages = error;
+CREATE PUBLICATION regress_snowflake_p FOR TABLE published WHERE (id > 0);
+RESET client_min_messages;
 \x
 SELECT code, message, detail, hint FROM (VALUES
 	($$'watched', 'id'$$), ($$'watched', 'twice'$$), ($$'watched', 'nope'$$), ($$'watched', 'ctid'$$),
 	($$'watching', 'id'$$), ($$'pg_class', 'relpages'$$), ($$'lonely', 'last_value'$$),
 	($$'domains', 'id'$$), ($$'domains', 'price'$$), ($$'integers', 'id'$$), ($$'of_domain', 'i'$$),
-	($$'by_id', 'id'$$), ($$'by_expression', 'id'$$), ($$'of_type', 'id'$$),
+	($$'by_id', 'id'$$), ($$'by_expression', 'id'$$), ($$'of_type', 'id'$$), ($$'published', 'id'$$),
 	($$'watched', 'id', 'int'$$)) t (arguments), outcome(format('SELECT snowflake_convert_column(%s)', arguments));
 \x
 SELECT count(*) FROM snowflake_convert_column('watched', NULL);
@@ -258,15 +262,17 @@ CREATE TABLE statistics_of (id int PRIMARY KEY, k int);
 CREATE STATISTICS statistics_of_s ON (of_int(id)), k FROM statistics_of;
 CREATE TABLE narrow (id smallint PRIMARY KEY);
 CREATE INDEX narrow_i ON narrow ((id % 7));
+CREATE TABLE narrower (id int PRIMARY KEY);
+CREATE INDEX narrower_i ON narrower ((id::smallint));
 CREATE TABLE reference_of (id int PRIMARY KEY);
 CREATE TABLE reference_to (r int REFERENCES reference_of CHECK (of_int(r) > 0));
 SELECT d.statement, d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
-	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,check_operator,statistics_of,narrow,reference_of}'::text[]) t,
+	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,check_operator,statistics_of,narrow,narrower,reference_of}'::text[]) t,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', dry_run => true)', t)) d,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'')', t)) c;
 SELECT snowflake_convert_column('operator_class', 'id', dry_run => true);
 DROP TABLE uses_row_type, row_type, expression_index, predicate, volatile_index, operator_class, exclusion, exclusion_2,
-	check_operator, statistics_of, narrow, reference_to, reference_of;
+	check_operator, statistics_of, narrow, narrower, reference_to, reference_of;
 DROP OPERATOR ### (int, int);
 DROP FUNCTION of_int, of_either(int), of_either(bigint);
 
@@ -333,6 +339,7 @@ INSERT INTO owned VALUES (9223372036854775807);
 SET ROLE regress_snowflake_user;
 SELECT code, message FROM outcome($$SELECT snowflake_convert_column('owned', 'id')$$);
 SELECT code, message FROM outcome($$SELECT snowflake_convert_column('owned', 'id', dry_run => true)$$);
+SELECT code, message FROM outcome($$SELECT snowflake_convert_column('domains', 'price')$$);
 SET ROLE regress_snowflake_owner;
 SELECT code, message FROM outcome($$SELECT snowflake_convert_column('owned', 'id')$$);
 RESET ROLE;
@@ -350,7 +357,8 @@ RESET ROLE;
 
 SET client_min_messages = warning;
 DROP SCHEMA hostile, "Odd ""S" CASCADE;
-DROP TABLE older, tree, ranges, hashes, orders, items, parts, notes, small, big, always, by_default, plain, random, unowned, shared, sharing,
+DROP PUBLICATION regress_snowflake_p;
+DROP TABLE published, older, tree, ranges, hashes, orders, items, parts, notes, small, big, always, by_default, plain, random, unowned, shared, sharing,
 	shared_identity, sharing_identity, log, seen, cities, capitals, villages, flags, parts_of, top, a, b, bottom, one, two,
 	both_of_them, for_now, kept, watched, domains, integers, of_domain, by_id, by_expression, of_type, negative,
 	large, used, owned, owners_other CASCADE;

@@ -27,6 +27,11 @@ SELECT count(*), count(DISTINCT id), bool_and(id > previous) AS ascending, min(i
 SELECT snowflake_next_batch(3) > :before::bigint AS above;
 SELECT count(*) FROM (SELECT snowflake_next_batch(1000000) LIMIT 5) b;
 SELECT snowflake_current() < snowflake_next() AS above;
+-- Nobody else mints, so a tick's IDs are without a gap.
+SELECT count(*) AS gaps
+	FROM (SELECT id, lag(id) OVER (ORDER BY id) AS before
+		  FROM (SELECT snowflake_next_batch(3) AS id FROM generate_series(1, 2000)) b) b
+	WHERE @ id = @ before AND snowflake_sequence(id) <> snowflake_sequence(before) + 1;
 
 -- DISCARD forgets it as it forgets lastval(), and other commands do not.
 DISCARD TEMP;

@@ -59,3 +59,13 @@ SELECT oid::regprocedure, provolatile, proisstrict, proparallel
 		AND (NOT proisstrict OR proparallel <> 's' OR provolatile = 'v')
 		AND prokind = 'f'
 	ORDER BY 1;
+
+-- What depends on the server's layout is stable: nothing is immutable that decodes
+-- without a layout argument.
+SELECT oid::regprocedure
+	FROM pg_proc
+	WHERE oid IN (SELECT objid FROM pg_depend
+				  WHERE classid = 'pg_proc'::regclass AND deptype = 'e'
+				  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
+		AND provolatile = 'i' AND proargnames IS NOT NULL AND NOT 'layout' = ANY (proargnames[1:pronargs])
+	ORDER BY 1;

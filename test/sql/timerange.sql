@@ -152,6 +152,11 @@ SELECT code, message, hint FROM outcome($$SELECT * FROM events WHERE id > '12:00
 -- A volatile range is evaluated once for each row, as it was written.
 SELECT count(*) FROM events
 	WHERE id <@ tstzrange('2026-01-01', timestamptz '2026-01-02' + random() * interval '0');
+-- So is an ID that is volatile, or a subquery.
+SELECT plan_has($$SELECT FROM events WHERE snowflake_next() <@ tstzrange '[2026-01-01,)'$$,
+				'snowflake_next.*snowflake_next') AS minted_twice,
+	plan_has($$SELECT FROM events WHERE (SELECT id FROM events ORDER BY id LIMIT 1) <@ tstzrange '[2026-01-01,)'$$,
+			 'InitPlan 2') AS run_twice;
 
 -- Estimates of a million rows: within a factor of 1.5 for an hour, a day and a
 -- month, for times and for a range between snowflakes.

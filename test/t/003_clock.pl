@@ -247,4 +247,23 @@ is( $node->safe_psql('postgres', "SELECT min(id) > '$ids[-1]' FROM minted"),
 	't', 'and larger than all before');
 
 $node->stop;
+# Ticks of a second with four IDs each, and no lead: whoever finds a tick used up
+# gets an ID of the next one, but not before it is due; and none if that is longer
+# than it may wait.
+my $slow = SnowflakeTest::new_node('slow', conf => q{
+	snowflake.layout = 'time:33 node:3 sequence:2 tick:1s epoch:0'
+	snowflake.max_lead = 0
+});
+$slow->start;
+$slow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($slow, 'postgres');
+is( $slow->safe_psql('postgres', q{
+	SELECT count(*) FROM (SELECT snowflake_next() AS id FROM generate_series(1, 9) OFFSET 0) m
+		WHERE @ id > clock_timestamp()}),
+	'0', 'nobody gets an ID before its time');
+is( SnowflakeTest::error_of($slow, 'postgres', q{
+	SET snowflake.max_wait = 0;
+	SELECT count(snowflake_next()) FROM generate_series(1, 9)})->{sqlstate},
+	'55000', 'nor has to wait longer than max_wait for it');
+$slow->stop;
 done_testing();

@@ -75,4 +75,26 @@ is( $batch->query_safe(
 
 $batch->quit;
 $node->stop;
+
+# To the last ID but one of a tick, of which the batch has the last.  Minting may
+# run ahead, so the batch has several ticks of four IDs each.
+my $slow = SnowflakeTest::new_node('slow', conf => q{
+	snowflake.layout = 'time:33 node:3 sequence:2 tick:1s epoch:0'
+	snowflake.max_lead = 1h
+});
+$slow->start;
+$slow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($slow, 'postgres');
+$batch = $slow->background_psql('postgres');
+$first = $batch->query_safe(
+	q{BEGIN; DECLARE batch CURSOR FOR SELECT snowflake_next_batch(40); FETCH 1 FROM batch});
+$first = fetch()
+  while $slow->safe_psql('postgres', "SELECT snowflake_sequence($first)") != 2;
+$slow->safe_psql('postgres', "SELECT snowflake_advance($first)");
+$next = fetch();
+is($slow->safe_psql('postgres',
+		"SELECT snowflake_timestamp($next) > snowflake_timestamp($first)"),
+	't', 'after snowflake_advance() within a tick: above the tick');
+$batch->quit;
+$slow->stop;
 done_testing();
