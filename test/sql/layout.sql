@@ -48,6 +48,7 @@ SELECT code, detail FROM unnest(ARRAY[
 	'twitter epoch:2025-01-01', 'twitter epoch:2025-01-01T00:00:00', 'twitter epoch:2025-01-01T00:00:00+02:00',
 	'twitter epoch:2025-01-01T00:00:00z', 'twitter epoch:2025-01-01T00:00:00.5Z', 'twitter epoch:2025-01-01 00:00:00Z',
 	'twitter epoch:2025-02-29T00:00:00Z', 'twitter epoch:2025-13-01T00:00:00Z', 'twitter epoch:2025-01-01T24:00:00Z',
+	'twitter epoch:2025-01-01T00:60:00Z', 'twitter epoch:2025-01-01T00:00:60Z',
 	'twitter epoch:1969-12-31T23:59:59Z',
 	'twitter shard:3', 'twitter worker:6 worker:5', 'twitter sequence:13', 'mastodon node:3']) WITH ORDINALITY AS l(written, n),
 	LATERAL outcome(format('SELECT snowflake_layout(%L)', written)) ORDER BY n;

@@ -77,6 +77,7 @@ SELECT r.period, count(*) FILTER (WHERE id <@ r.period) = count(*) FILTER (WHERE
 		'[infinity,]', '[1900-01-01,1900-01-02]', '[2200-01-01,2200-01-02]',
 		'[2026-01-05 00:00:00.000001,2026-01-05 00:00:09.999999]']::tstzrange[]) AS r(period)
 	GROUP BY 1 ORDER BY 1;
+SELECT count(*) FILTER (WHERE id > timestamptz 'infinity') AS gt, count(*) FILTER (WHERE id >= timestamptz 'infinity') AS ge FROM events;
 SELECT code, message FROM outcome($$SELECT count(*) FROM events WHERE id < '294276-12-31 23:59:59'::timestamptz$$);
 
 -- NULL is neither inside nor outside.

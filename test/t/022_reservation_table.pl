@@ -230,5 +230,37 @@ foreach my $change (
 	cmp_ok($id, '>', $newest, 'above all before');
 }
 
+# What else the keeper takes for granted is noticed when it is to write.
+$node->safe_psql('postgres',
+	q{CREATE OPERATOR CLASS other_ops FOR TYPE int4 USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =,
+		OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4)});
+my $alter = "ALTER TABLE $keeper.reservation";
+my $index = "CREATE UNIQUE INDEX extra ON $keeper.reservation";
+my $reason = 'It has an index that is not the primary key on "node".';
+foreach my $change (
+	[ "$index (node) WHERE node >= 0", "DROP INDEX $keeper.extra", $reason ],
+	[ "$index (node other_ops)", "DROP INDEX $keeper.extra", $reason ],
+	[ "$index (reserved_until)", "DROP INDEX $keeper.extra", $reason ],
+	[
+		"$alter DROP CONSTRAINT reservation_pkey, ADD PRIMARY KEY (node) DEFERRABLE",
+		"$alter DROP CONSTRAINT reservation_pkey, ADD PRIMARY KEY (node)", $reason
+	],
+	[ "$alter ALTER in_order DROP NOT NULL", "$alter ALTER in_order SET NOT NULL", 'A column was changed.' ])
+{
+	my ($sql, $undo, $detail) = @$change;
+	my $offset = -s $node->logfile;
+
+	$node->safe_psql('postgres', $sql);
+	SnowflakeTest::wait_until(
+		'the keeper is to write',
+		sub {
+			$node->psql('postgres', 'SELECT snowflake_next()');
+			return SnowflakeTest::log_count($node, qr/DETAIL:  \Q$detail\E/, $offset);
+		});
+	pass("$sql: is noticed");
+	$node->safe_psql('postgres', $undo);
+	extend();
+}
+
 $node->stop;
 done_testing();

@@ -291,6 +291,9 @@ foreach my $node_id (9, 3)
 {
 	$mine = $node->background_psql('postgres');
 	$mine->query_safe('BEGIN');
+
+	# ahead of the clock, so that the ID is the one that the slot says
+	sql(q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '200 ms'))});
 	my $id = $mine->query_safe(
 		q{INSERT INTO events (what) VALUES ('node changes') RETURNING id});
 	$node->append_conf('postgresql.conf', "snowflake.node_id = $node_id");
