@@ -34,6 +34,11 @@ foreach my $libraries (
 		),
 		't',
 		'and the other one works');
+	is( $node->safe_psql('postgres',
+			q{SELECT calls FROM pg_stat_statements WHERE query = 'CREATE EXTENSION snowflake'}
+		),
+		'1',
+		'for utility commands as well');
 	$node->stop;
 }
 

@@ -61,7 +61,7 @@ sub mint_while
 	{
 		my $elapsed = (clock_gettime(CLOCK_MONOTONIC) - $start) * 1000;
 
-		last if $elapsed > $ms;
+		last if $elapsed > $ms && !@steps;
 		if (@steps && $elapsed > $next)
 		{
 			SnowflakeTest::step_clock($clock, shift @steps);
