@@ -102,8 +102,6 @@ like(
 	  ->{hint},
 	qr/^Add "snowflake" to the setting shared_preload_libraries, [^;=]*$/,
 	'the hint is a sentence');
-is(SnowflakeTest::log_count($node, qr/snowflake keeper/),
-	0, 'a session that loads the library asks for no keeper');
 $node->append_conf('postgresql.conf',
 	"shared_preload_libraries = 'snowflake'\nsnowflake.node_id = 378");
 $node->restart;
