@@ -48,14 +48,17 @@ time_limit()
 # Servers that a test left behind, each by the PID in its own data directory.
 stop_left_servers()
 {
-	local pid_file pid pids
+	local pid_file data pid children_of
 
 	while read -r pid_file; do
-		if ! as_user "$bindir/pg_ctl" -D "${pid_file%/*}" -m immediate -t 15 -w stop >/dev/null 2>&1; then
-			pid=$(head -n 1 "$pid_file" 2>/dev/null) || continue
-			pids=$(ps -o pid= --ppid "$pid") || true
-			kill -KILL "$pid" $pids 2>/dev/null || true
-		fi
+		data=${pid_file%/*}
+		as_user "$bindir/pg_ctl" -D "$data" -m immediate -t 15 -w stop >/dev/null 2>&1 && continue
+
+		# it hangs, or it is gone and the PID may be somebody else's
+		pid=$(head -n 1 "$pid_file" 2>/dev/null) || continue
+		[ "$(readlink "/proc/$pid/cwd")" = "$data" ] || continue
+		mapfile -t children_of < <(ps -o pid= --ppid "$pid" | tr -d ' ')
+		kill -KILL "$pid" "${children_of[@]}" 2>/dev/null || true
 	done < <(find "$work/tree" "$work/tmp" "$work/data" -name postmaster.pid 2>/dev/null)
 }
 
