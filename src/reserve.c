@@ -273,6 +273,7 @@ snowflake_open(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
 	SnowflakeReservation stored = {0};
 	SnowflakeView view;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	const char *origin;
 	bool		exists;
 	uint64		last,
 				own_last,
@@ -329,13 +330,15 @@ snowflake_open(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
 	snowflake_gate_open(node, wanted->grant, last, own_last,
 						limit, refill_from(limit, wanted));
 
+	origin = snowflake_node_source == NODE_FROM_SETTING ? "" :
+		psprintf(" The node ID is from %s.", snowflake_node_origin());
 	ereport(LOG,
 			errmsg("snowflake gate opened for node %d", node),
 			stored.found || last > 0 ?
-			errdetail("The layout is \"%s\". Minting resumes after \"%s\".", text,
-					  timestamptz_to_str(snowflake_position_time(layout, last))) :
-			errdetail("The layout is \"%s\". Nothing was minted before.",
-					  text));
+			errdetail("The layout is \"%s\". Minting resumes after \"%s\".%s", text,
+					  timestamptz_to_str(snowflake_position_time(layout, last)), origin) :
+			errdetail("The layout is \"%s\". Nothing was minted before.%s",
+					  text, origin));
 	if (view.inherited && view.last == 0)
 		log_inherited_node(node, &stored);
 }
