@@ -17,6 +17,8 @@ SELECT string_agg(line, E'\n' ORDER BY n) AS snowflake_report
 			'Generator',
 			format('  %-16s%s', 'gate', gate),
 			format('  %-16s%s', 'node ID', coalesce(node::text, '-')),
+			'  node ID from    ' || node_source || coalesce(', leased until ' || lease_until, '') ||
+				coalesce(', coordinator ' || coordinator, ''),
 			format('  %-16s%s', 'layout', layout),
 			format('  %-16s%s', 'layout ends', coalesce(layout_ends::text, '-')),
 			format('  %-16s%s', 'keeper', coalesce('process ' || keeper_pid, '-')),
@@ -31,6 +33,9 @@ SELECT string_agg(line, E'\n' ORDER BY n) AS snowflake_report
 			'Counters since ' || coalesce(stats_reset::text, '-'),
 			format('  %-16s%12s', 'minted', coalesce(minted::text, '-')),
 			format('  %-16s%12s', 'reservations', coalesce(reservations::text, '-')),
+			CASE WHEN coordinator IS NOT NULL THEN
+				format('  %-16s%12s  %s renewals, %s errors', 'leases', coalesce(leases::text, '-'),
+					coalesce(lease_renewals::text, '-'), coalesce(lease_errors::text, '-')) END,
 			'',
 			format('%-18s%12s  %-16s  %s', 'Waits', 'mints', 'time', 'longest'),
 			format('  %-16s%12s  %-16s  %s', 'for the clock', coalesce(clock_waits::text, '-'),
