@@ -1,0 +1,90 @@
+# The node ID is from the host's name or address: which number, what the log and the
+# status say of it, and what if there is none or it is too large.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $shim = PostgreSQL::Test::Utils::tempdir() . '/host_shim.so';
+PostgreSQL::Test::Utils::system_or_bail(
+	$ENV{CC} || 'cc', '-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
+	"$FindBin::RealBin/../shim/host_shim.c");
+
+my $server = SnowflakeTest::new_node('server', node_id => undef);
+$server->start;
+$server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+$server->stop;
+
+# Start on a host of that name and with those addresses.
+sub on
+{
+	my ($source, $name, $addresses, @conf) = @_;
+
+	$server->stop('fast', fail_ok => 1);
+	$server->append_conf('postgresql.conf', join "\n", "snowflake.node_source = $source",
+		'snowflake.node_id = -1', 'snowflake.layout = twitter', @conf);
+	local $ENV{LD_PRELOAD} = $shim;
+	local $ENV{SNOWFLAKE_HOST_NAME} = $name;
+	local $ENV{SNOWFLAKE_HOST_ADDRESSES} = $addresses;
+	$server->start;
+	return;
+}
+
+sub status
+{
+	return SnowflakeTest::status($server, 'postgres', $_[0]);
+}
+
+# That node ID, found in that
+sub finds
+{
+	my ($node, $origin, @host) = @_;
+	my $offset = -s $server->logfile;
+
+	on(@host);
+	SnowflakeTest::wait_for_mint($server, 'postgres');
+	is(status(q{concat_ws(', ', node, node_source, node_origin, snowflake_node(snowflake_next()), advice)}),
+		"$node, $host[0], $origin, $node", "$origin: node ID $node");
+	is(SnowflakeTest::log_count($server, qr/The node ID is from \Q$origin\E\.$/, $offset), 1,
+		'the log says so');
+	return;
+}
+
+# No node ID, for that reason
+sub finds_none
+{
+	my ($message, $advice, @host) = @_;
+
+	on(@host);
+	$server->poll_query_until('postgres', q{SELECT gate ~ 'node ID' FROM snowflake_status()}) or die 'gate is not closed';
+	my $error = SnowflakeTest::error_of($server, 'postgres', 'SELECT snowflake_next()');
+	is("$error->{sqlstate} $error->{message}", "55000 $message", $message);
+	like($error->{hint}, $advice, 'with a hint');
+	like(status('advice'), $advice, 'which the status has, too');
+	is(status('node IS NULL'), 't', 'and no node ID');
+	return;
+}
+
+finds(3, 'host name "db-3.example.org"', 'hostname', 'db-3.example.org', '');
+finds(17, 'host name "db17"', 'hostname', 'db17', '');
+finds(7, 'host name "rack2-007"', 'hostname', 'rack2-007', '');
+finds(103, 'host name "db-3", plus snowflake.node_id 100', 'hostname', 'db-3', '', 'snowflake.node_id = 100');
+finds(263, 'address 10.0.1.7', 'address', 'x', '127.0.0.1,10.0.1.7,10.0.1.8');
+finds(9, 'address 2001:db8::9', 'address', 'x', '::1,fe80::5,2001:db8::9');
+
+my $source = qr/^Set snowflake\.node_source to where/;
+finds_none(q{the host's name does not end with a number}, $source, 'hostname', 'db.example.org1', '');
+finds_none(q{the host's name does not end with a number}, $source, 'hostname', '', '');
+finds_none('node ID 4711 is too large for the layout', $source, 'hostname', 'db-4711', '');
+finds_none('node ID 2147483647 is too large for the layout', $source, 'hostname', 'db-99999999999999999999', '');
+finds_none('node ID 1033 is too large for the layout', $source, 'hostname', 'db-33', '', 'snowflake.node_id = 1000');
+finds_none('the host has no address that is not loopback', $source, 'address', 'x', '127.0.0.1,::1,fe80::1');
+finds_none('the host has no address that is not loopback', $source, 'address', 'x', '');
+
+$server->stop;
+done_testing();
