@@ -44,7 +44,7 @@ my @exported =
 my @expected = (
 	@functions,
 	map({ "pg_finfo_$_" } @functions),
-	qw(Pg_magic_func _PG_init snowflake_keeper_main));
+	qw(Pg_magic_func _PG_init snowflake_keeper_main snowflake_lessee_main));
 is_deeply(
 	[ sort @exported ],
 	[ sort @expected ],
