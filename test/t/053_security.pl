@@ -17,6 +17,9 @@ my @restricted = (
 	'public.snowflake_accept_database()',
 	'public.snowflake_accept_layout()',
 	'public.snowflake_advance(bigint,boolean)',
+	'public.snowflake_fleet()',
+	'public.snowflake_fleet_create()',
+	'public.snowflake_fleet_recover(timestamp with time zone)',
 	'public.snowflake_reset(integer)',
 	'public.snowflake_status_reset()');
 
