@@ -2,7 +2,7 @@
 # Plant faults in a copy of the tree, one at a time, and see which test notices.
 # README.md says how the list of them is written.
 #
-#   bash test/mutate/run.sh               all of them, in about an hour
+#   bash test/mutate/run.sh               all of them, which takes hours
 #   bash test/mutate/run.sh NAME src/gate.c
 #                                         some, by their names or their files
 #   --jobs N                              so many at once; 1 if it is not said

@@ -102,6 +102,8 @@ cmp_ok(
 	'most functions can be called');
 is(join(', ', @wrong), '',
 	'an ordinary user is refused those, and no others');
+is(sqlstate('nobody', 'plain', q{SET snowflake.kept_in = '1'}),
+	'42501', 'nor says anybody where the reservation is');
 
 
 # Ordinary users: the reservation.
