@@ -87,7 +87,7 @@ sub read_mutants
 			}
 			elsif ($line !~ /^(#.*)?$/)
 			{
-				die "$path, line $.: what is this? $line";
+				die "$path: what is this? $line";
 			}
 		}
 	}
