@@ -30,6 +30,7 @@ OBJS = \
 	src/frontier.o \
 	src/gate.o \
 	src/generator.o \
+	src/grant.o \
 	src/io.o \
 	src/keeper.o \
 	src/keys.o \

@@ -25,7 +25,7 @@
 #include "compat.h"
 #include "fleet.h"
 #include "generator.h"
-#include "lease.h"
+#include "grant.h"
 #include "node_source.h"
 #include "settings.h"
 

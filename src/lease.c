@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease.c
- *	  The node ID that this server has leased, and the rules of leases.
+ *	  The rules of leases.
  *
  * The promise: no two servers of a fleet issue the same (tick, node), whatever
  * their clocks, pauses and networks do, and whoever copies their data.
@@ -35,8 +35,8 @@
  *
  * The protocol is modelled in test/model/lease.pml.
  *
- * Only the lessee changes what is here, but for "needed".  It does so under the
- * spinlock where others look; what only lessees read needs none.
+ * Only the lessee calls what is here.  What others may see is in grant.c; the rest is
+ * the lessee's memory, for its successor if it ends while the server runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,11 +46,8 @@
 
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
 #include "postmaster/postmaster.h"
-#include "storage/latch.h"
 #include "storage/shmem.h"
-#include "storage/spin.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -85,42 +82,26 @@ typedef struct Pending
 	char		found[SNOWFLAKE_VALUE_SIZE];
 } Pending;
 
-typedef struct Lease
+typedef struct Memory
 {
-	slock_t		mutex;			/* for what is in the view */
-	SnowflakeLeaseView view;
-
-	/*
-	 * The position from which on the generator needs more, if it is ahead of
-	 * the clock.  The keeper writes it, atomically.
-	 */
-	pg_atomic_uint64 needed;
-
-	/*
-	 * The lessee's latch, NULL while there is none.  Only the lessee writes
-	 * it.  It is that of a PGPROC, and valid for ever.
-	 */
-	Latch	   *volatile latch;
-
-	/* The lessee's memory, for its successor if it ends while the server runs */
 	char		token[SNOWFLAKE_NONCE_SIZE];	/* empty: none yet */
 	Held		held;
 	Pending		pending;
-} Lease;
+} Memory;
 
 /* NULL if the library was not preloaded. */
-static Lease *shared = NULL;
+static Memory *shared = NULL;
 
 /* Shared memory to request. */
 Size
 snowflake_lease_size(void)
 {
-	return MAXALIGN(sizeof(Lease));
+	return MAXALIGN(sizeof(Memory));
 }
 
 /*
- * Find the lease, or make it: without a grant, and without a token.  The caller
- * holds AddinShmemInitLock.
+ * Find the lessee's memory, or make it: without a grant, and without a token.  The
+ * caller holds AddinShmemInitLock.
  */
 void
 snowflake_lease_attach(void)
@@ -128,157 +109,8 @@ snowflake_lease_attach(void)
 	bool		found;
 
 	shared = ShmemInitStruct("snowflake lease", snowflake_lease_size(), &found);
-	if (found)
-		return;
-	memset(shared, 0, sizeof(*shared));
-	shared->view.node = -1;
-	SpinLockInit(&shared->mutex);
-	pg_atomic_init_u64(&shared->needed, 0);
-}
-
-
-/*
- * What others see
- */
-
-/* Read what is known of the lease. */
-void
-snowflake_lease_view(SnowflakeLeaseView *view)
-{
-	SpinLockAcquire(&shared->mutex);
-	*view = shared->view;
-	SpinLockRelease(&shared->mutex);
-}
-
-/* The node ID that is leased, and its range of positions, or what is missing. */
-void
-snowflake_lease_wanted(SnowflakeNode *wanted)
-{
-	const SnowflakeLayout *layout = &snowflake_server_layout;
-	SnowflakeLeaseView view;
-
-	snowflake_lease_view(&view);
-	wanted->node = view.node;
-	wanted->grant = view.grant;
-	if (view.grant == 0)
-		wanted->obstacle = GATE_LEASE_NONE;
-	else if (view.revoked)
-		wanted->obstacle = GATE_LEASE_REVOKED;
-	else
-	{
-		wanted->obstacle = GATE_OPEN;
-		wanted->first = snowflake_first_position(layout, view.from);
-		wanted->end = snowflake_last_position(layout, view.until);
-	}
-}
-
-/* Tell the lessee that positions beyond this one are needed. */
-void
-snowflake_lease_need(uint64 position)
-{
-	Latch	   *latch = shared->latch;
-
-	if (pg_atomic_exchange_u64(&shared->needed, position) != position &&
-		latch != NULL)
-		SetLatch(latch);
-}
-
-/* Is the clock beyond the end of the lease? */
-bool
-snowflake_lease_has_ended(const SnowflakeNode *wanted, TimestampTz now)
-{
-	const SnowflakeLayout *layout = &snowflake_server_layout;
-
-	return wanted->grant != 0 &&
-		snowflake_tick_at(layout, now) > snowflake_position_tick(layout, wanted->end);
-}
-
-
-/*
- * Only the lessee calls what follows.
- */
-
-/* A lessee has started.  False if there is one already. */
-bool
-snowflake_lessee_attach(void)
-{
-	bool		alone;
-
-	SpinLockAcquire(&shared->mutex);
-	alone = shared->view.pid == 0;
-	if (alone)
-		shared->view.pid = MyProcPid;
-	SpinLockRelease(&shared->mutex);
-	if (!alone)
-		return false;
-
-	if (shared->token[0] == '\0')
-		snowflake_nonce(shared->token);
-	shared->latch = MyLatch;
-	return true;
-}
-
-/* It ends. */
-void
-snowflake_lessee_detach(void)
-{
-	shared->latch = NULL;
-	SpinLockAcquire(&shared->mutex);
-	shared->view.pid = 0;
-	SpinLockRelease(&shared->mutex);
-}
-
-/*
- * Note down what stands in the way of a lease, or that nothing does any more; news
- * goes to the log.
- */
-void
-snowflake_lease_trouble(SnowflakeLeaseTrouble trouble)
-{
-	TimestampTz now = snowflake_wall_clock();
-
-	if (trouble == shared->view.trouble)
-		return;
-	SpinLockAcquire(&shared->mutex);
-	shared->view.trouble = trouble;
-	shared->view.trouble_since = now;
-	SpinLockRelease(&shared->mutex);
-	snowflake_request(SNOWFLAKE_WANT_NODE);
-
-	switch (trouble)
-	{
-		case LEASE_NO_TROUBLE:
-			ereport(LOG, errmsg("the coordinator of the snowflake fleet grants node IDs again"));
-			break;
-		case LEASE_UNREACHABLE:
-			/* the error itself was reported */
-			break;
-		case LEASE_NO_FLEET:
-			ereport(WARNING,
-					errmsg("the coordinator has no snowflake fleet"),
-					errhint("If there never was one, found it with snowflake_fleet_create(). If the coordinator has lost its data, use snowflake_fleet_recover()."));
-			break;
-		case LEASE_OTHER_LAYOUT:
-			ereport(WARNING,
-					errmsg("the layout of the snowflake fleet is not that of this server"),
-					errhint("Set snowflake.layout to that of the fleet, which snowflake_fleet() shows, and restart the server."));
-			break;
-		case LEASE_SUSPECT:
-			ereport(WARNING,
-					errmsg("the coordinator of the snowflake fleet went back in time, and grants nothing"),
-					errhint("When it is sound again, use snowflake_fleet_recover()."));
-			break;
-		case LEASE_NO_FREE_NODE:
-			ereport(WARNING,
-					errmsg("the snowflake fleet has no free node ID"),
-					errhint("Node IDs get free when their leases end. Widen snowflake.lease_nodes, or take a layout with more of them."));
-			break;
-		case LEASE_BAD_RECORD:
-			ereport(WARNING,
-					errmsg("the record of the snowflake fleet at its coordinator is damaged"),
-					errhint("Found it again with snowflake_fleet_recover()."));
-			break;
-	}
+	if (!found)
+		memset(shared, 0, sizeof(*shared));
 }
 
 /* This server's name, by which it prefers the node ID that it had before. */
@@ -312,27 +144,14 @@ lease_ticks(void)
 			   snowflake_server_layout.tick_usec);
 }
 
-/*
- * Nothing beyond a tick will be minted with this grant, which is about to be given
- * back: a keeper that starts from now on finds a lease that has ended.
- */
-void
-snowflake_lease_shorten(int64 end)
+/* What is granted. */
+static SnowflakeLeaseView
+granted(void)
 {
-	SpinLockAcquire(&shared->mutex);
-	shared->view.until = Min(Max(end, shared->view.from - 1), shared->view.until);
-	SpinLockRelease(&shared->mutex);
-	pg_memory_barrier();		/* before the caller looks for a keeper */
-}
+	SnowflakeLeaseView view;
 
-/* The tick that the generator is at, by the clock or ahead of it. */
-static int64
-reached_tick(TimestampTz now)
-{
-	const SnowflakeLayout *layout = &snowflake_server_layout;
-
-	return Max(snowflake_tick_at(layout, now),
-			   snowflake_position_tick(layout, pg_atomic_read_u64(&shared->needed)));
+	snowflake_lease_view(&view);
+	return view;
 }
 
 /* Does this server have a grant from this coordinator that it can renew? */
@@ -340,7 +159,15 @@ bool
 snowflake_lease_is_held(void)
 {
 	return shared->held.exists && !shared->held.lost &&
-		shared->held.source == own_source() && !shared->view.revoked;
+		shared->held.source == own_source() && !granted().revoked;
+}
+
+/* The same, and has it not ended? */
+static bool
+is_current(TimestampTz now)
+{
+	return snowflake_lease_is_held() &&
+		snowflake_tick_at(&snowflake_server_layout, now) <= granted().until;
 }
 
 /*
@@ -353,9 +180,9 @@ snowflake_lease_due_ms(TimestampTz now)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		left;
 
-	if (!snowflake_lease_is_held() || shared->view.trouble != LEASE_NO_TROUBLE)
+	if (!snowflake_lease_is_held() || granted().trouble != LEASE_NO_TROUBLE)
 		return 0;
-	left = shared->view.until - reached_tick(now) - lease_ticks() / 2;
+	left = granted().until - snowflake_lease_reached(now) - lease_ticks() / 2;
 	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
 }
 
@@ -399,7 +226,7 @@ adopt_pending(TimestampTz now)
 	if (!snowflake_holding_parse(shared->pending.value, &holding))
 		elog(ERROR, "could not parse a lease that was just written");
 	renewed = held->exists && !held->lost && held->source == source &&
-		held->node == shared->pending.node && shared->view.from == holding.from;
+		held->node == shared->pending.node && granted().from == holding.from;
 
 	/* in this order: if this process ends in between, its successor sees it */
 	strlcpy(held->value, shared->pending.value, SNOWFLAKE_VALUE_SIZE);
@@ -407,19 +234,8 @@ adopt_pending(TimestampTz now)
 	held->source = source;
 	held->lost = false;
 	held->exists = true;
-	SpinLockAcquire(&shared->mutex);
-	if (!renewed)
-		shared->view.grant++;
-	shared->view.node = held->node;
-	shared->view.from = holding.from;
-	shared->view.until = holding.until;
-	shared->view.revoked = false;
-	shared->view.renewed_at = now;
-	SpinLockRelease(&shared->mutex);
+	snowflake_lease_publish(held->node, holding.from, holding.until, !renewed, now);
 	forget_pending();
-	snowflake_request(SNOWFLAKE_WANT_NODE);
-	snowflake_count(renewed ? &snowflake_counters->lease_renewals :
-					&snowflake_counters->leases);
 
 	if (!renewed)
 		ereport(LOG,
@@ -450,7 +266,7 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 		if (!snowflake_holding_parse(held->value, &holding))
 			elog(ERROR, "could not parse a lease that this server wrote");
 		snowflake_nonce(holding.nonce);
-		holding.until = Min(Max(holding.until, reached_tick(now) + lease_ticks()),
+		holding.until = Min(Max(holding.until, snowflake_lease_reached(now) + lease_ticks()),
 							snowflake_server_layout.max_tick);
 		if (!write_record(coordinator, connection, held->node, held->value,
 						  snowflake_holding_print(&holding)))
@@ -502,24 +318,6 @@ settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 		  record != NULL && strcmp(record->value, shared->held.value) == 0))
 		forget_pending();
 	return false;
-}
-
-/* The grant must not be used any more. */
-static void
-revoke_grant(void)
-{
-	if (shared->view.revoked)
-		return;
-	SpinLockAcquire(&shared->mutex);
-	shared->view.revoked = true;
-	SpinLockRelease(&shared->mutex);
-	snowflake_request(SNOWFLAKE_WANT_NODE);
-	ereport(WARNING,
-			errmsg("the coordinator of the snowflake fleet went back in time: it does not know what it granted to this server"),
-			errdetail("Node ID %d was leased up to \"%s\". It is given up at once.",
-					  shared->held.node,
-					  timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout,
-															  shared->view.until))));
 }
 
 /*
@@ -578,7 +376,7 @@ mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 			 const SnowflakeRecord *record, SnowflakeFleet *fleet)
 {
 	fleet->suspect = true;
-	fleet->floor = Max(fleet->floor, shared->view.until);
+	fleet->floor = Max(fleet->floor, granted().until);
 	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
 										snowflake_fleet_print(fleet));
 }
@@ -692,6 +490,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	const SnowflakeRecord *record = NULL;
 	SnowflakeHolding holding;
+	SnowflakeLeaseView view = granted();
 	int64		now_tick = snowflake_tick_at(layout, now);
 	int32		node;
 
@@ -716,16 +515,18 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	 * It starts later than now if the fleet was founded again.  What is
 	 * granted already is used up first.
 	 */
-	if (holding.from > now_tick && shared->view.grant != 0 &&
-		!shared->view.revoked && now_tick <= shared->view.until)
+	if (holding.from > now_tick && view.grant != 0 && !view.revoked &&
+		now_tick <= view.until)
 	{
 		snowflake_lease_trouble(LEASE_NO_TROUBLE);
 		return false;
 	}
-	holding.until = Min(Max(holding.from, reached_tick(now)) + lease_ticks(),
+	holding.until = Min(Max(holding.from, snowflake_lease_reached(now)) + lease_ticks(),
 						layout->max_tick);
 	holding.granted = now_tick;
 	own_name(holding.holder);
+	if (shared->token[0] == '\0')
+		snowflake_nonce(shared->token);
 	strlcpy(holding.token, shared->token, SNOWFLAKE_NONCE_SIZE);
 	strlcpy(holding.incarnation, fleet->incarnation, SNOWFLAKE_NONCE_SIZE);
 	snowflake_nonce(holding.nonce);
@@ -769,8 +570,8 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 	}
 	if (knows_less(records, &fleet))
 	{
-		revoke_grant();
-		if (!fleet.suspect || fleet.floor < shared->view.until)
+		snowflake_lease_revoke();
+		if (!fleet.suspect || fleet.floor < granted().until)
 			mark_suspect(coordinator, connection, record, &fleet);
 	}
 	snowflake_layout_print(layout, text, sizeof(text));
@@ -778,8 +579,7 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 		snowflake_lease_trouble(LEASE_SUSPECT);
 	else if (strcmp(fleet.layout, text) != 0)
 		snowflake_lease_trouble(LEASE_OTHER_LAYOUT);
-	else if (!snowflake_lease_is_held() ||
-			 snowflake_tick_at(layout, now) > shared->view.until)
+	else if (!is_current(now))
 		return take(coordinator, connection, records, &fleet, now);
 	return false;
 }
@@ -791,12 +591,8 @@ void
 snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connection,
 						TimestampTz now)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
-
 	/* what has ended may be somebody else's, who starts above it */
-	if (snowflake_lease_is_held() &&
-		snowflake_tick_at(layout, now) <= shared->view.until &&
-		renew(coordinator, connection, now))
+	if (is_current(now) && renew(coordinator, connection, now))
 	{
 		snowflake_lease_trouble(LEASE_NO_TROUBLE);
 		return;

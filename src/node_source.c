@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "compat.h"
-#include "lease.h"
+#include "grant.h"
 #include "node_source.h"
 #include "settings.h"
 

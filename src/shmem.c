@@ -17,6 +17,7 @@
 #include "compat.h"
 #include "counters.h"
 #include "generator.h"
+#include "grant.h"
 #include "lease.h"
 #include "prepared.h"
 #include "request.h"
@@ -40,6 +41,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(snowflake_clock_size());
 	RequestAddinShmemSpace(snowflake_counters_size());
 	RequestAddinShmemSpace(snowflake_slots_size());
+	RequestAddinShmemSpace(snowflake_grant_size());
 	RequestAddinShmemSpace(snowflake_lease_size());
 	RequestAddinShmemSpace(snowflake_prepared_size());
 
@@ -62,6 +64,7 @@ attach_shmem(void)
 	snowflake_clock_attach();
 	snowflake_counters_attach();
 	snowflake_slots_attach();
+	snowflake_grant_attach();
 	snowflake_lease_attach();
 	snowflake_prepared_attach(tranche);
 	LWLockRelease(AddinShmemInitLock);

@@ -24,7 +24,7 @@
 #include "frontier.h"
 #include "gate.h"
 #include "generator.h"
-#include "lease.h"
+#include "grant.h"
 #include "node_source.h"
 #include "refusal.h"
 #include "request.h"
