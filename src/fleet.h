@@ -27,8 +27,8 @@ typedef struct SnowflakeFleet
 	char		nonce[SNOWFLAKE_NONCE_SIZE];	/* of this write */
 	char		layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	int64		floor;			/* tick below or at which nothing is granted */
-	bool		suspect;		/* nothing is granted: the coordinator went back
-								 * in time */
+	bool		suspect;		/* nothing is granted: the coordinator went
+								 * back in time */
 } SnowflakeFleet;
 
 /* The record of a node ID. */

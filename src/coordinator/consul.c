@@ -145,7 +145,7 @@ reason_of(JsonbContainer *answer)
 /* An index of 0 means that there must be no key. */
 static bool
 consul_compare_and_set(void *arg, const char *key, const char *expected,
-					 const char *value)
+					   const char *value)
 {
 	Connection *connection = arg;
 	char	   *path = psprintf("%s/%s", connection->url->path, key);

@@ -263,7 +263,7 @@ literal(Connection *connection, const char *text)
  */
 static bool
 pg_compare_and_set(void *arg, const char *key, const char *expected,
-					 const char *value)
+				   const char *value)
 {
 	Connection *connection = arg;
 	char	   *key_literal = literal(connection, key);

@@ -336,7 +336,7 @@ zk_list(void *arg)
 
 static bool
 zk_compare_and_set(void *arg, const char *key, const char *expected,
-					 const char *value)
+				   const char *value)
 {
 	Connection *connection = arg;
 	char	   *path = path_of(connection, key);
