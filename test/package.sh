@@ -169,6 +169,11 @@ check "lintian has no errors or warnings" inside '
 	runuser -u builder -- lintian --fail-on error,warning \
 		--suppress-tags initial-upload-closes-no-bugs ../*.changes'
 check "packages install" inside 'apt-get install -qq -y $(ls ../postgresql-*-snowflake_*.deb)'
+check "they have the module for fleets on PostgreSQL, and the library that it takes" inside '
+	for module in /usr/lib/postgresql/*/lib/snowflake_postgresql.so; do
+		ldd "$module" | grep "libpq.*=> /"
+	done
+	! ldd /usr/lib/postgresql/*/lib/snowflake.so | grep libpq'
 check "documents are installed as their links say" inside '
 	for package in $(dpkg-query -W -f "\${Package}\n" "postgresql-*-snowflake"); do
 		cd /usr/share/doc/$package
