@@ -93,18 +93,24 @@ fail(Connection *connection, const PGresult *result)
 			errhint("Found the fleet with snowflake_fleet_create(), or make its table with the script snowflake_fleet.sql.") : 0);
 }
 
-/* Sleep until the socket is ready.  An error if the deadline comes first. */
-static void
-wait_for_socket(Connection *connection, int events)
+pg_noreturn static void
+fail_silent(void)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_CONNECTION_FAILURE),
+			errmsg("the coordinator does not answer"));
+}
+
+/* Sleep until the socket is ready.  False if that time comes first. */
+static bool
+wait_for_socket(Connection *connection, int events, int64 until_usec)
 {
 	static uint32 wait_event = 0;
-	int64		left_usec = connection->deadline_usec - snowflake_monotonic_usec();
+	int64		left_usec = until_usec - snowflake_monotonic_usec();
 	int			rc;
 
 	if (left_usec <= 0)
-		ereport(ERROR,
-				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("the coordinator does not answer"));
+		return false;
 	if (wait_event == 0)
 		wait_event = WaitEventExtensionNew("SnowflakeCoordinator");
 	rc = WaitLatchOrSocket(MyLatch,
@@ -116,6 +122,7 @@ wait_for_socket(Connection *connection, int events)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
+	return true;
 }
 
 /*
@@ -138,7 +145,8 @@ run(Connection *connection, const char *sql, int number)
 
 		while (PQisBusy(conn))
 		{
-			wait_for_socket(connection, WL_SOCKET_READABLE);
+			if (!wait_for_socket(connection, WL_SOCKET_READABLE, connection->deadline_usec))
+				fail_silent();
 			if (!PQconsumeInput(conn))
 				fail(connection, NULL);
 		}
@@ -169,23 +177,43 @@ run(Connection *connection, const char *sql, int number)
 }
 
 /*
- * The parameters of a connection: the URL's, and that the server can be written,
- * as one of several may be a standby.
+ * An element of a list with commas; the only one is for all.  What libpq would take
+ * in place of an empty one has to be said, as it ignores that.
  */
-static void *
-pg_connect(const char *url, int64 deadline_usec)
+static const char *
+element(const char *list, int number, const char *if_empty)
+{
+	const char *end;
+
+	if (list == NULL)
+		return NULL;
+	for (; number > 0 && strchr(list, ',') != NULL; number--)
+		list = strchr(list, ',') + 1;
+	end = list + strcspn(list, ",");
+	return end == list ? if_empty : pnstrdup(list, end - list);
+}
+
+/*
+ * Connect to one of the URL's hosts: with its parameters, and to a server that can
+ * be written, as one of several may be a standby.  Returns how libpq ended, or
+ * PGRES_POLLING_READING if that time came first.
+ */
+static PostgresPollingStatusType
+connect_to_host(Connection *connection, const char *url, const char *const *lists,
+				int number, int64 until_usec)
 {
 	const char *const keywords[] = {
-		"application_name", "target_session_attrs", "dbname", NULL
+		"application_name", "target_session_attrs", "dbname",
+		"host", "hostaddr", "port", NULL
 	};
-	const char *const values[] = {"snowflake", "read-write", url, NULL};
-	Connection *connection = palloc0(sizeof(Connection));
+	const char *const values[] = {
+		"snowflake", "read-write", url,
+		element(lists[0], number, DEFAULT_PGSOCKET_DIR),
+		element(lists[1], number, NULL),
+		element(lists[2], number, DEF_PGPORT_STR),
+		NULL
+	};
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
-
-	connection->deadline_usec = deadline_usec;
-	connection->callback.func = finish;
-	connection->callback.arg = connection;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &connection->callback);
 
 	connection->conn = PQconnectStartParams(keywords, values, true);
 	if (connection->conn == NULL)
@@ -193,18 +221,70 @@ pg_connect(const char *url, int64 deadline_usec)
 				errcode(ERRCODE_OUT_OF_MEMORY),
 				errmsg("out of memory"));
 	if (PQstatus(connection->conn) == CONNECTION_BAD)
-		fail(connection, NULL);
+		return PGRES_POLLING_FAILED;
 	PQsetNoticeReceiver(connection->conn, receive_notice, connection);
 
-	while (status != PGRES_POLLING_OK)
+	while (status != PGRES_POLLING_OK && status != PGRES_POLLING_FAILED)
 	{
-		wait_for_socket(connection, status == PGRES_POLLING_READING ?
-						WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE);
+		if (!wait_for_socket(connection, status == PGRES_POLLING_READING ?
+							 WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE, until_usec))
+			return PGRES_POLLING_READING;
 		status = PQconnectPoll(connection->conn);
-		if (status == PGRES_POLLING_FAILED)
-			fail(connection, NULL);
 	}
-	return connection;
+	return status;
+}
+
+/*
+ * Try the hosts one after the other.  libpq would do that by itself, but without
+ * a thought for how long one of them does not answer.
+ */
+static void *
+pg_connect(const char *url, int64 deadline_usec)
+{
+	Connection *connection = palloc0(sizeof(Connection));
+	PQconninfoOption *options = PQconninfoParse(url, NULL);
+	const char *lists[3] = {NULL, NULL, NULL};
+	PostgresPollingStatusType status;
+	int			hosts = 1;
+
+	for (PQconninfoOption *option = options; option && option->keyword; option++)
+	{
+		int			which = strcmp(option->keyword, "host") == 0 ? 0 :
+		strcmp(option->keyword, "hostaddr") == 0 ? 1 :
+		strcmp(option->keyword, "port") == 0 ? 2 : -1;
+		int			elements = 1;
+
+		if (which < 0 || option->val == NULL)
+			continue;
+		lists[which] = pstrdup(option->val);
+		for (const char *c = option->val; *c != '\0'; c++)
+			elements += *c == ',';
+		hosts = Max(hosts, elements);
+	}
+	PQconninfoFree(options);
+	if (hosts == 1)
+		memset(lists, 0, sizeof(lists));
+
+	connection->deadline_usec = deadline_usec;
+	connection->callback.func = finish;
+	connection->callback.arg = connection;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &connection->callback);
+
+	for (int i = 0;; i++)
+	{
+		int64		now_usec = snowflake_monotonic_usec();
+
+		status = connect_to_host(connection, url, lists, i,
+								 now_usec + (deadline_usec - now_usec) / (hosts - i));
+		if (status == PGRES_POLLING_OK)
+			return connection;
+		if (i == hosts - 1)
+			break;
+		finish(connection);
+	}
+	if (status == PGRES_POLLING_FAILED)
+		fail(connection, NULL);
+	fail_silent();
 }
 
 static void

@@ -259,6 +259,13 @@ my $renewals = SnowflakeTest::status($server, 'postgres', 'lease_renewals');
 wait_for("coordinator = 'reachable' AND lease_renewals > $renewals + 1");
 is(SnowflakeTest::status($server, 'postgres', 'node, leases'), $leases, 'the lost answer to a renewal costs nothing');
 
+# Of several coordinators the first one does not answer.
+my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "could not listen: $@";
+$renewals = SnowflakeTest::status($server, 'postgres', 'leases + lease_renewals');
+set_to('node_source', "postgresql://$user\@127.0.0.1:" . $silent->sockport . ",127.0.0.1:$port/raw");
+wait_for("coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1");
+pass('a coordinator that does not answer keeps nobody from the next one');
+
 # Nowhere is a password.
 $server->stop;
 is(scalar(grep { /\Q$secret/ && !/STATEMENT:/ } split /\n/, slurp_file($server->logfile)),
