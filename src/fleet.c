@@ -368,6 +368,7 @@ renounce_grants(FleetSession *session, const SnowflakeFleet *fleet)
 			{
 				memset(&holding, 0, sizeof(holding));
 				holding.until = fleet->floor;
+				holding.from = fleet->floor + 1;
 			}
 			else if (strcmp(holding.incarnation, fleet->incarnation) == 0)
 				continue;

@@ -350,7 +350,15 @@ knows_less(List *records, const SnowflakeFleet *fleet)
 		less = Max(found.until, fleet->floor) < own.until;	/* or a twin has renewed
 															 * it */
 	else if (strcmp(fleet->incarnation, own.incarnation) != 0)
-		less = fleet->floor < own.until;	/* founded again since, too low */
+
+		/*
+		 * Founded again since: too low, or so low before somebody marked it
+		 * that the node ID was granted meanwhile.  Who is closed already has
+		 * a higher floor only to wait for.
+		 */
+		less = fleet->floor < own.until ||
+			(!granted().revoked && is_found &&
+			 found.from <= own.until && found.until >= own.from);
 	else if (is_found)
 		less = found.from <= own.until;
 	else
