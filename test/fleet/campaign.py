@@ -107,7 +107,7 @@ class Campaign:
                         worker.kill()
                         broken = broken or 'a client does not end'
             for server in self.site.servers:
-                server.signal(signal.SIGCONT)
+                server.signal_all(signal.SIGCONT)
             self.site.stop_all()
             self.coordinator.end(signal.SIGKILL)
             self.proxy.stop()

@@ -58,7 +58,7 @@ class FleetServer(Server):
     def status(self, columns):
         return self.query(f'SELECT {columns} FROM snowflake_status()', dbname=DATABASE)[0]
 
-    def signal(self, number):
+    def signal_all(self, number):
         pid = self.postmaster()
         for each in [pid, *self.children(pid)] if pid else []:
             try:
@@ -291,7 +291,7 @@ class Injector:
     def pause(self, event):
         """Stop all processes for longer than the lease, so that its node ID is somebody else's when they go on."""
         server = self.any_server(event)
-        server.signal(signal.SIGSTOP)
+        server.signal_all(signal.SIGSTOP)
         try:
             if self.rng.random() < 0.5:
                 # somebody whose clock is beyond the end of the lease
@@ -303,7 +303,7 @@ class Injector:
                 event['detail'].append(f'{other.number} killed')
             self.hold_leases(1, 2)
         finally:
-            server.signal(signal.SIGCONT)
+            server.signal_all(signal.SIGCONT)
 
     def end_lessee(self, server, number):
         pid = server.lessee()
