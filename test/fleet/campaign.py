@@ -106,8 +106,6 @@ class Campaign:
                     if worker.is_alive():
                         worker.kill()
                         broken = broken or 'a client does not end'
-            for server in self.site.servers:
-                server.signal_all(signal.SIGCONT)
             self.site.stop_all()
             self.coordinator.end(signal.SIGKILL)
             self.proxy.stop()

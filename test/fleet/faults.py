@@ -58,22 +58,17 @@ class FleetServer(Server):
     def status(self, columns):
         return self.query(f'SELECT {columns} FROM snowflake_status()', dbname=DATABASE)[0]
 
-    def signal_all(self, number):
+    def processes(self):
         pid = self.postmaster()
-        for each in [pid, *self.children(pid)] if pid else []:
-            try:
-                os.kill(each, number)
-            except ProcessLookupError:
-                pass
+        return [pid, *self.children(pid)] if pid else []
 
     def lessee(self):
         """Its pid; as it has no database it is not in pg_stat_activity."""
-        pid = self.postmaster()
-        for child in self.children(pid) if pid else ():
+        for pid in self.processes():
             try:
-                with open(f'/proc/{child}/cmdline', 'rb') as f:
+                with open(f'/proc/{pid}/cmdline', 'rb') as f:
                     if b'snowflake lessee' in f.read():
-                        return child
+                        return pid
             except OSError:
                 pass
         return None
@@ -291,8 +286,7 @@ class Injector:
     def pause(self, event):
         """Stop all processes for longer than the lease, so that its node ID is somebody else's when they go on."""
         server = self.any_server(event)
-        server.signal_all(signal.SIGSTOP)
-        try:
+        with server.stopped(server.processes()):
             if self.rng.random() < 0.5:
                 # somebody whose clock is beyond the end of the lease
                 self.hold_leases(0.2, 1)
@@ -302,8 +296,6 @@ class Injector:
                 other.start(must=False)
                 event['detail'].append(f'{other.number} killed')
             self.hold_leases(1, 2)
-        finally:
-            server.signal_all(signal.SIGCONT)
 
     def end_lessee(self, server, number):
         pid = server.lessee()

@@ -22,6 +22,7 @@ import struct
 PASS, CUT, HOLE, SLOW, LOSE, LATE = range(6)
 NAMES = ('pass', 'cut', 'hole', 'slow', 'lose answers', 'late writes')
 LOOK_S = 0.02
+DONE_S = 2
 
 
 class Http:
@@ -130,16 +131,14 @@ class Proxy:
 
     async def connection(self, slot, target, reader, writer):
         self.connections[slot] += 1
-        state = {'lost': False}
         try:
             if self.modes[slot] == CUT:
-                return
+                raise OSError
             up_reader, up_writer = await asyncio.open_connection('127.0.0.1', target)
         except OSError:
+            writer.transport.abort()
             return
-        finally:
-            if self.modes[slot] == CUT or 'up_writer' not in locals():
-                writer.transport.abort()
+        state = {'lost': False, 'late': False}
         await asyncio.gather(self.there(slot, reader, up_writer, state), self.back(slot, up_reader, writer, state),
                              return_exceptions=True)
 
@@ -163,9 +162,13 @@ class Proxy:
                 if any(requests):
                     state['lost'] = self.modes[slot] == LOSE
                     while self.modes[slot] == LATE:
+                        state['late'] = True
                         await asyncio.sleep(LOOK_S)
                 writer.write(data)
                 await writer.drain()
+            if state['late']:
+                # some servers drop the request of a client that has gone
+                await asyncio.sleep(DONE_S)
         except OSError:
             pass
         finally:
