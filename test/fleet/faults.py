@@ -41,6 +41,7 @@ class FleetServer(Server):
         super().__init__(site, 0)
         self.member = member                # whose configuration it has
         self.port = 6000 + member
+        self.leases = True
         self.base_ns = 0
         self.behind = False                 # its clock is behind that of the server it is a copy of
 
@@ -48,7 +49,8 @@ class FleetServer(Server):
         return {
             'shared_preload_libraries': 'snowflake', 'archive_mode': 'off', 'snowflake.jump_patience': '2s',
             'snowflake.reservation': '1s',      # so that a server that dies is there again before its lease ends
-            'snowflake.node_source': self.site.url(self.member), 'snowflake.lease': f'{self.site.lease_s}s',
+            'snowflake.node_source': self.site.url(self.member) if self.leases else 'setting',
+            'snowflake.lease': f'{self.site.lease_s}s',
         }
 
     def set_base(self, ns):
@@ -135,12 +137,15 @@ class Injector:
         self.rng.seed(f'{self.options.seed}/clocks')
         first = FleetServer(self.site, 0)
         first.initdb()
+        first.leases = False        # the others start from its data, and they are no copies of a holder
         first.configure()
         first.start()
         first.query(f'CREATE DATABASE {DATABASE}')
         first.query('CREATE EXTENSION snowflake', dbname=DATABASE)
         first.query('CREATE TABLE minted (id snowflake PRIMARY KEY DEFAULT snowflake_next(), note text)', dbname=DATABASE)
         first.stop('fast')
+        first.leases = True
+        first.configure()
         self.servers[0] = first
         for i in range(1, MEMBERS):
             server = self.servers[i] = FleetServer(self.site, i)
