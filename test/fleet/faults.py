@@ -42,6 +42,7 @@ class FleetServer(Server):
         self.member = member                # whose configuration it has
         self.port = 6000 + member
         self.leases = True
+        self.nodes = ''                     # that it may lease: all
         self.base_ns = 0
         self.behind = False                 # its clock is behind that of the server it is a copy of
 
@@ -50,7 +51,7 @@ class FleetServer(Server):
             'shared_preload_libraries': 'snowflake', 'archive_mode': 'off', 'snowflake.jump_patience': '2s',
             'snowflake.reservation': '1s',      # so that a server that dies is there again before its lease ends
             'snowflake.node_source': self.site.url(self.member) if self.leases else 'setting',
-            'snowflake.lease': f'{self.site.lease_s}s',
+            'snowflake.lease': f'{self.site.lease_s}s', 'snowflake.lease_nodes': self.nodes,
         }
 
     def set_base(self, ns):
@@ -113,7 +114,7 @@ class Injector:
             ('clock forward', self.clock_forward), ('clock back', self.clock_back), ('clock jitter', self.clock_jitter),
             ('clock back while down', self.clock_back_while_down),
             ('network of one', self.network_of_one), ('network of one', self.network_of_one),
-            ('network of one', self.network_of_one), ('network of some', self.network_of_some),
+            ('cut off', self.cut_off), ('cut off', self.cut_off), ('network of some', self.network_of_some),
             ('kill and network', self.kill_and_network),
             ('copy of a running server', self.copy_running), ('copy of a running server', self.copy_running),
             ('copy of a crashed server', self.copy_crashed),
@@ -288,19 +289,36 @@ class Injector:
         for server in self.present():
             server.start(must=False)
 
-    def pause(self, event):
-        """Stop all processes for longer than the lease, so that its node ID is somebody else's when they go on."""
-        server = self.any_server(event)
-        with server.stopped(server.processes()):
-            if self.rng.random() < 0.5:
-                # somebody whose clock is beyond the end of the lease
-                self.hold_leases(0.2, 1)
-                other = self.rng.choice([s for s in self.present() if s is not server])
-                self.keep_step(other, server.base_ns + self.some_step(2e9 * self.lease_s) - other.base_ns)
-                other.stop('kill')
-                other.start(must=False)
-                event['detail'].append(f'{other.number} killed')
+    def node_of(self, server):
+        try:
+            return server.status('node')[0]
+        except psycopg2.Error:
+            return None
+
+    def overtake(self, event, server, node):
+        """While a server is out of reach: half of the time another, whose clock is beyond the lease, is to take its node ID."""
+        other = self.rng.choice([s for s in self.present() if s is not server])
+        ahead_ns = int(self.rng.uniform(1.1, 1.8) * self.lease_s * 1e9)
+        if node is None or self.rng.random() < 0.5:
             self.hold_leases(1, 2)
+            return
+        event['detail'].append(f'{other.number} is to take node ID {node}')
+        other.stop('kill')
+        self.keep_step(other, server.base_ns + ahead_ns - other.base_ns)
+        other.nodes = str(node)
+        other.configure()
+        other.start(must=False)
+        self.hold_leases(1.5, 2.5)
+        other.nodes = ''
+        other.configure()
+        other.reload()
+
+    def pause(self, event):
+        """Stop all processes for longer than the lease, so that its node ID may be somebody else's when they go on."""
+        server = self.any_server(event)
+        node = self.node_of(server)
+        with server.stopped(server.processes()):
+            self.overtake(event, server, node)
 
     def end_lessee(self, server, number):
         pid = server.lessee()
@@ -375,6 +393,13 @@ class Injector:
     def network_of_one(self, event):
         self.trouble(event, [self.any_member(event).member])
         self.hold_leases(0.3, 2)
+
+    def cut_off(self, event):
+        """Longer than the lease, so that its node ID may be somebody else's meanwhile."""
+        server = self.any_member(event)
+        node = self.node_of(server)
+        self.proxy.set_mode(server.member, self.rng.choice((network.CUT, network.HOLE)))
+        self.overtake(event, server, node)
 
     def network_of_some(self, event):
         slots = self.rng.sample(range(MEMBERS), self.rng.randrange(2, MEMBERS + 1))
