@@ -139,7 +139,8 @@ class Campaign:
         first = rss = None
         with conn.cursor() as cur:
             def status():
-                cur.execute('SELECT lease_renewals, leases FROM snowflake_status()')
+                # who mints has the keeper look at the clock: several steps at once would be a jump
+                cur.execute('SELECT lease_renewals, leases, snowflake_next() FROM snowflake_status()')
                 return cur.fetchone()
             pid = server.lessee()
             start, taken = status()
