@@ -122,14 +122,15 @@ class Campaign:
         leases = [server.status('leases')[0] for server in self.injector.members()]
         time.sleep(STEADY_LEASES * self.options.lease)
         per_lease = [(after - b) / STEADY_LEASES for after, b in zip(self.proxy.requests, before)]
-        print(f'requests a lease and server: {", ".join(f"{n:.2f}" for n in per_lease)}; connections: '
-              + ', '.join(f'{(after - b) / STEADY_LEASES:.2f}' for after, b in zip(self.proxy.connections, connections)))
+        connected = [(after - b) / STEADY_LEASES for after, b in zip(self.proxy.connections, connections)]
+        print(f'requests a lease and server: {", ".join(f"{n:.2f}" for n in per_lease)};'
+              f' connections: {", ".join(f"{n:.2f}" for n in connected)}')
         taken = [server.status('leases')[0] for server in self.injector.members()] != leases
         most = 2 * self.coordinator.requests_a_renewal
         # one renewal more falls into the time now and then
         bound = most + self.coordinator.requests_a_renewal / STEADY_LEASES
-        self.check(f'in the steady state {sum(per_lease) / len(per_lease):.2f} requests a lease and server, at most {most}'
-                   + (' (not judged: a lease was taken meanwhile)' if taken else ''),
+        self.check(f'in the steady state {sum(per_lease) / len(per_lease):.2f} requests a lease and server,'
+                   f' at most {most}{" (not judged: a lease was taken meanwhile)" if taken else ""}',
                    taken or max(per_lease) <= bound)
 
     def renew(self):
@@ -176,7 +177,8 @@ class Campaign:
 
         verdict = Verdict(sorted(glob.glob(self.site.path('client*.ids'))), ServerNames(), lambda number: number)
         verdict.judge()
-        print(f'\n{self.options.coordinator}, {len(self.coordinator.members)} of it, seed {self.options.seed}, {seconds:.0f} s')
+        print(f'\n{self.options.coordinator}, {len(self.coordinator.members)} of it, seed {self.options.seed},'
+              f' {seconds:.0f} s')
         kinds = {}
         for event in events:
             kinds.setdefault(event['kind'], []).append(event['until_all_mint'])

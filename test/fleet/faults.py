@@ -143,7 +143,8 @@ class Injector:
         first.start()
         first.query(f'CREATE DATABASE {DATABASE}')
         first.query('CREATE EXTENSION snowflake', dbname=DATABASE)
-        first.query('CREATE TABLE minted (id snowflake PRIMARY KEY DEFAULT snowflake_next(), note text)', dbname=DATABASE)
+        first.query('CREATE TABLE minted (id snowflake PRIMARY KEY DEFAULT snowflake_next(), note text)',
+                    dbname=DATABASE)
         first.stop('fast')
         first.leases = True
         first.configure()
@@ -296,7 +297,7 @@ class Injector:
             return None
 
     def overtake(self, event, server, node):
-        """While a server is out of reach: half of the time another, whose clock is beyond the lease, is to take its node ID."""
+        """While a server is out of reach: half of the time another, whose clock is beyond the lease, takes its node ID."""
         other = self.rng.choice([s for s in self.present() if s is not server])
         ahead_ns = int(self.rng.uniform(1.1, 1.8) * self.lease_s * 1e9)
         if node is None or self.rng.random() < 0.5:
@@ -494,7 +495,8 @@ class Injector:
         open(os.path.join(guest.data, 'standby.signal'), 'w').close()
         guest.start()
         try:
-            wait_for(lambda: origin.query("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"), 30, 'no stream')
+            wait_for(lambda: origin.query("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"), 30,
+                     'no stream')
         except (Down, psycopg2.Error):
             event['detail'].append('not streaming')
         self.hold_leases(0, 1)

@@ -1,4 +1,4 @@
-"""The network between each server and the coordinator: a TCP proxy, in a process of its own, that cuts, delays, or loses.
+"""The network between each server and the coordinator: a TCP proxy, in a process of its own.
 
 Every (server, member of the coordinator) has a port of its own.  What happens to a server's traffic is its mode:
 

@@ -30,7 +30,7 @@ def increases(ids):
 
 
 class Verdict:
-    """places names what a call has as its database; IDs of calls whose places are of one line ascend across sessions."""
+    """places names what a call has as its database; calls whose places are of one line have to ascend across sessions."""
 
     def __init__(self, paths, places=DATABASES, line_of=lambda place: 0):
         self.paths = paths
