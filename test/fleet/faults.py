@@ -297,7 +297,10 @@ class Injector:
             return None
 
     def overtake(self, event, server, node):
-        """While a server is out of reach: half of the time another, whose clock is beyond the lease, takes its node ID."""
+        """While a server is out of reach: half of the time another, whose clock is beyond the lease, takes its node ID.
+
+        The clocks are that near to each other that the one gets to where the other began.
+        """
         other = self.rng.choice([s for s in self.present() if s is not server])
         ahead_ns = int(self.rng.uniform(1.1, 1.8) * self.lease_s * 1e9)
         if node is None or self.rng.random() < 0.5:
@@ -305,7 +308,11 @@ class Injector:
             return
         event['detail'].append(f'{other.number} is to take node ID {node}')
         other.stop('kill')
-        self.keep_step(other, server.base_ns + ahead_ns - other.base_ns)
+        step_ns = server.base_ns + ahead_ns - other.base_ns
+        if step_ns > 0:
+            self.keep_step(other, step_ns)
+        else:
+            self.keep_step(server, -step_ns)
         other.nodes = str(node)
         other.configure()
         other.start(must=False)
