@@ -142,7 +142,7 @@ class Campaign:
             def status():
                 # who mints has the keeper look at the clock: several steps at once would be a jump
                 cur.execute('SELECT lease_renewals, leases, snowflake_next() FROM snowflake_status()')
-                return cur.fetchone()
+                return cur.fetchone()[:2]
             pid = server.lessee()
             start, taken = status()
             done = start
