@@ -259,7 +259,7 @@ foreach my $change (
 		});
 	pass("$sql: is noticed");
 	$node->safe_psql('postgres', $undo);
-	extend();
+	SnowflakeTest::extend($node, 'postgres');
 }
 
 $node->stop;

@@ -112,7 +112,7 @@ my ($node_id, $detail, $hint) = inherited($standby, $offset);
 is($node_id, 1, 'the log has the node ID of a promoted standby');
 like(
 	$detail,
-	qr/^snowflake\.node_id is set in ".*\/postgresql\.auto\.conf", line \d+\. The reservation shows node ID 1 in use before, up to "[^"]+"\.$/,
+	qr/^It is from snowflake\.node_id, which is set in ".*\/postgresql\.auto\.conf", line \d+\. The reservation shows node ID 1 in use before, up to "[^"]+"\.$/,
 	'and where it comes from, and that it was in use');
 my ($line) = $detail =~ /line (\d+)/;
 my @lines = split /\n/, slurp_file($standby->data_dir . '/postgresql.auto.conf');
@@ -138,7 +138,7 @@ SnowflakeTest::wait_for_mint($copy, 'postgres');
 ($node_id, $detail, $hint) = inherited($copy, 0);
 is($node_id, 3, 'the log has the node ID of a copy');
 is( $detail,
-	'snowflake.node_id is set by the command line. The reservation shows no earlier use of node ID 3.',
+	'It is from snowflake.node_id, which is set by the command line. The reservation shows no earlier use of node ID 3.',
 	'which is its own, whatever came with the data');
 is($hint, undef, 'so there is nothing to do');
 
