@@ -413,7 +413,7 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 				errmsg("the floor of a fleet must be within its layout"),
 				errdetail("The layout has times from \"%s\" to \"%s\".",
 						  pstrdup(timestamptz_to_str(layout->epoch)),
-						  timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick))));
+						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick)))));
 
 	snowflake_nonce(fleet.incarnation);
 	snowflake_layout_print(layout, fleet.layout, sizeof(fleet.layout));

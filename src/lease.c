@@ -242,7 +242,7 @@ adopt_pending(TimestampTz now)
 				errmsg("leased snowflake node ID %d from the coordinator", held->node),
 				errdetail("It is for times from \"%s\" up to \"%s\", and will be renewed.",
 						  pstrdup(timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout, holding.from))),
-						  timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout, holding.until))));
+						  pstrdup(timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout, holding.until)))));
 }
 
 /*

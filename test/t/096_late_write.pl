@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest;
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $coordinator = SnowflakeTest::new_coordinator();
@@ -46,6 +47,13 @@ is(status('leases'), '0', 'a late write to a coordinator that has lost its data 
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(now())');
 SnowflakeTest::wait_for_mint($one, 'postgres');
 is(status('leases'), '1', 'it does when the fleet was founded again');
+
+# What is said of times
+my $error = SnowflakeTest::error_of($one, 'postgres', q{SELECT snowflake_fleet_recover('2001-01-01')});
+my ($first, $last) = $error->{detail} =~ /^The layout has times from "(\d+)-.*" to "(\d+)-.*"\.$/;
+cmp_ok($last, '>', $first + 60, 'a floor outside the layout is refused with the times that it has');
+($first, $last) = slurp_file($one->logfile) =~ /It is for times from "(.*)" up to "(.*)", and will be renewed/;
+cmp_ok($last, 'gt', $first, 'the log says for which times a node ID is leased');
 
 $_->stop foreach $one, $coordinator;
 done_testing();
