@@ -263,6 +263,12 @@ class Injector:
     def hold_leases(self, low, high):
         self.hold(low * self.lease_s, high * self.lease_s)
 
+    def start(self, server):
+        """Start it; a postmaster that was killed may be in the way until its new parent has taken note."""
+        end = time.monotonic() + 20
+        while not server.start(must=False) and not server.alive() and time.monotonic() < end:
+            time.sleep(0.05)
+
     def any_server(self, event):
         server = self.rng.choice(self.present())
         event['detail'].append(f'server {server.number}')
@@ -280,7 +286,7 @@ class Injector:
         server.stop(how)
         if self.rng.random() < 0.3:
             self.hold_leases(0.2, 1.5)
-        server.start(must=False)
+        self.start(server)
 
     def all_at_once(self, event):
         how = self.rng.choice(STOPS)
@@ -288,7 +294,7 @@ class Injector:
         for server in self.present():
             server.stop(how)
         for server in self.present():
-            server.start(must=False)
+            self.start(server)
 
     def node_of(self, server):
         try:
@@ -315,7 +321,7 @@ class Injector:
             self.keep_step(server, -step_ns)
         other.nodes = str(node)
         other.configure()
-        other.start(must=False)
+        self.start(other)
         self.hold_leases(1.5, 2.5)
         other.nodes = ''
         other.configure()
@@ -385,7 +391,7 @@ class Injector:
         event['detail'].append(span(step))
         server.stop(self.rng.choice(STOPS))
         server.step_clock(server.base_ns - step)
-        server.start(must=False)
+        self.start(server)
         self.hold(0.3, 3)
         server.step_clock(server.base_ns)
 
@@ -420,7 +426,7 @@ class Injector:
         server = self.any_server(event)
         server.stop('kill')
         self.trouble(event, [server.member])
-        server.start(must=False)
+        self.start(server)
         self.hold_leases(0.3, 1.5)
 
     # --- kinds of fault: others with the same data
@@ -463,7 +469,7 @@ class Injector:
         self.servers[place] = guest
 
     def start_guest(self, guest, place):
-        guest.start(must=False)
+        self.start(guest)
         self.open(place)
 
     def copy_running(self, event):
@@ -486,8 +492,8 @@ class Injector:
         guest.configure()
         self.welcome(event, guest, origin, place)
         first, second = self.rng.sample((origin, guest), 2)
-        first.start(must=False)
-        second.start(must=False)
+        self.start(first)
+        self.start(second)
         self.open(place)
 
     def promote(self, event):
@@ -533,7 +539,7 @@ class Injector:
         # nobody may notice: everybody renews, and one that crashes gets another
         server = self.any_server(event)
         server.stop('kill')
-        server.start(must=False)
+        self.start(server)
         self.hold_leases(1, 3)
         self.wait_for_ids(event)
         self.back(event)
