@@ -238,6 +238,7 @@ def arguments():
     parser.add_argument('--lease', type=int, default=6, help='in seconds')
     parser.add_argument('--rate', type=float, default=4000, help='IDs a second asked for while nothing is wrong')
     parser.add_argument('--only', type=lambda s: [k.strip() for k in s.split(',')])
+    parser.add_argument('--keep', action='store_true')
     parser.add_argument('--renewals', type=int, help='no faults, but so many renewals of one lease')
     return parser.parse_args()
 
@@ -258,6 +259,8 @@ def main():
     campaign.run()
     if stopped:
         campaign.check('interrupted', False)
+    if campaign.failed or options.keep:
+        print(f'kept in {options.work}')
     print(f'{campaign.passed} passed, {campaign.failed} failed')
     return 1 if campaign.failed else 0
 

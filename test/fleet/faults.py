@@ -44,7 +44,7 @@ class FleetServer(Server):
         self.leases = True
         self.nodes = ''                     # that it may lease: all
         self.base_ns = 0
-        self.behind = False                 # its clock is behind that of the server it is a copy of
+        self.reached_ns = 0                 # the base of the server that it is a copy of
 
     def extension_settings(self):
         return {
@@ -53,6 +53,11 @@ class FleetServer(Server):
             'snowflake.node_source': self.site.url(self.member) if self.leases else 'setting',
             'snowflake.lease': f'{self.site.lease_s}s', 'snowflake.lease_nodes': self.nodes,
         }
+
+    @property
+    def behind(self):
+        """It has to wait for its clock, as its data is from a later time."""
+        return self.base_ns < self.reached_ns
 
     def set_base(self, ns):
         self.base_ns = ns
@@ -358,7 +363,6 @@ class Injector:
     def keep_step(self, server, step_ns):
         """A step forward, as far as the era goes."""
         server.set_base(max(server.base_ns, min(server.base_ns + step_ns, self.era_ns + HOUR_NS)))
-        server.behind = False
 
     def clock_forward(self, event):
         server = self.any_server(event)
@@ -464,7 +468,7 @@ class Injector:
             guest.set_base(min(origin.base_ns + self.rng.choice((0, self.some_step())), self.era_ns + HOUR_NS))
         else:
             guest.set_base(max(origin.base_ns - self.some_step(), self.era_ns))
-            guest.behind = origin.behind or guest.base_ns < origin.base_ns
+        guest.reached_ns = max(origin.base_ns, origin.reached_ns)
         event['detail'].append(f'server {guest.number} is {"behind" if guest.behind else "there"}')
         self.servers[place] = guest
 
@@ -590,4 +594,3 @@ class Injector:
         for server in self.present():
             if server.base_ns < self.era_ns:
                 server.set_base(self.era_ns + self.some_step())
-                server.behind = False

@@ -11,7 +11,8 @@
 #                                        no faults: the memory of a lessee
 #   bash test/fleet/run.sh --coordinator etcd --mutant resume
 #                                        a rule is broken (mutants/*.patch): it has to find duplicates
-#   bash test/fleet/run.sh ... --keep    keeps the directory with all logs, events and IDs
+#   bash test/fleet/run.sh ... --keep    keeps the directory with all logs, events and IDs,
+#                                        as a run that fails does
 #
 # The extension is installed into a private copy of the PostgreSQL installation.
 
@@ -25,7 +26,7 @@ arguments=()
 while [ $# -gt 0 ]; do
 	case $1 in
 		--mutant) mutant=${2:?--mutant needs a name}; shift ;;
-		--keep) keep=yes ;;
+		--keep) keep=yes; arguments+=("$1") ;;
 		--coordinator) coordinator=${2:?--coordinator needs a kind}; arguments+=("$1" "$2"); shift ;;
 		*) arguments+=("$1") ;;
 	esac
@@ -52,10 +53,7 @@ private_installation()
 leave()
 {
 	[ -z "${child:-}" ] || ! kill -TERM "$child" 2>/dev/null || wait "$child" || true
-	if [ -n "$keep" ] && [ -n "$work" ]; then
-		say "kept in $work"
-		work=
-	fi
+	[ -z "$keep" ] || work=
 	cleanup
 }
 
@@ -94,4 +92,5 @@ child=$!
 status=0
 wait "$child" || status=$?
 child=
+[ "$status" = 0 ] || keep=yes		# it has said so
 exit "$status"
