@@ -101,7 +101,7 @@ copy_server()
 {
 	local option directory
 
-	for option in --bindir --pkglibdir --sharedir --includedir-server; do
+	for option in --bindir --pkglibdir --sharedir --includedir-server --includedir; do
 		directory=$("$1" "$option")
 		mkdir -p "$2$directory"
 		cp -a "$directory/." "$2$directory"
