@@ -110,7 +110,12 @@ $standby->stop;
 # A restore to an earlier point
 my $until = $original->safe_psql('postgres', 'SELECT now()');
 $original->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 1000)');
-$original->safe_psql('postgres', 'SELECT pg_switch_wal()');
+
+# recovery stops before a commit that is later
+$original->safe_psql('postgres', 'CREATE TABLE later ()');
+my $segment = $original->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
+$original->poll_query_until('postgres', "SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver")
+  or die 'WAL is not archived';
 my $restored = PostgreSQL::Test::Cluster->new('restored');
 $restored->init_from_backup($original, 'base', has_restoring => 1, standby => 0);
 $restored->append_conf('postgresql.conf', "recovery_target_time = '$until'\nrecovery_target_action = promote\nrecovery_target_timeline = current");

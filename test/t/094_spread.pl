@@ -85,7 +85,7 @@ sub remainders_are
 		# less than even is no fault: a counter leaves nothing to chance
 		if ($even)
 		{
-			cmp_ok($unevenness, '<', 4, "$rate: id % $modulus is even");
+			cmp_ok($unevenness, '<', 10, "$rate: id % $modulus is even");
 		}
 		else
 		{
