@@ -208,7 +208,8 @@ class Campaign:
         self.check(f'{verdict.order_violations} order violations within a server', verdict.order_violations == 0)
         self.check(f'{errors.get("23505", 0)} unique violations met by clients', '23505' not in errors)
         if not self.options.only and not self.options.renewals:
-            self.check(f'{len(events)} faults', len(events) >= FAULTS_A_MINUTE * self.options.minutes)
+            count = sum(event['kind'] != 'start' for event in events)
+            self.check(f'{count} faults', count >= FAULTS_A_MINUTE * self.options.minutes)
             self.check(f'{verdict.ids} IDs', verdict.ids >= IDS_A_MINUTE * self.options.minutes)
 
     def first_duplicate(self, verdict, events):
