@@ -1,5 +1,6 @@
 # A write that arrives when the coordinator has lost its data meanwhile: there is no
-# record that could tell it that it comes too late, and it grants nothing.
+# record that could tell it that it comes too late, and it grants nothing.  Nor does it
+# if there is a fleet again.
 
 use strict;
 use warnings;
@@ -54,6 +55,26 @@ my ($first, $last) = $error->{detail} =~ /^The layout has times from "(\d+)-.*" 
 cmp_ok($last, '>', $first + 60, 'a floor outside the layout is refused with the times that it has');
 ($first, $last) = slurp_file($one->logfile) =~ /It is for times from "(.*)" up to "(.*)", and will be renewed/;
 cmp_ok($last, 'gt', $first, 'the log says for which times a node ID is leased');
+# A write that arrives when the fleet was founded again meanwhile: nothing is in its
+# way, but what it says may lie below the new fleet's floor.
+$one->stop;
+$coordinator->safe_psql('postgres', q{DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'});
+$session = $coordinator->background_psql('postgres');
+$session->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records IN SHARE ROW EXCLUSIVE MODE');
+$one->start;
+$coordinator->poll_query_until('postgres',
+	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
+  or die 'nothing is written';
+$session->query_safe(
+	q{UPDATE snowflake_fleet.records SET value = regexp_replace(value, '("incarnation": ")....', '\1none'); COMMIT});
+$session->quit;
+SnowflakeTest::wait_for_mint($one, 'postgres');
+is( $coordinator->safe_psql('postgres', sprintf(q{
+		SELECT node.value::json ->> 'incarnation' = fleet.value::json ->> 'incarnation'
+		FROM snowflake_fleet.records node, snowflake_fleet.records fleet
+		WHERE node.key = 'node/%d' AND fleet.key = 'fleet'}, status('node'))),
+	't',
+	'nor does one to a fleet that was founded again: what is used is of the new one');
 
 $_->stop foreach $one, $coordinator;
 done_testing();
