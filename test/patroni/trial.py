@@ -28,6 +28,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 import psycopg2
@@ -402,11 +403,11 @@ class Trial:
         primary = self.primary()
         others = [node for node in self.nodes if node is not primary]
         try:
-            following = primary and {name for name, in primary.query(
-                "SELECT application_name FROM pg_stat_replication WHERE state = 'streaming'")}
+            following = primary and dict(primary.query(
+                "SELECT application_name, sync_state FROM pg_stat_replication WHERE state = 'streaming'"))
         except psycopg2.Error:
             following = None
-        if following is None:
+        if following is None or self.options.synchronous and 'sync' not in following.values():
             return False
         lost = [node for node in others if node.name not in following]
         if lost and time.monotonic() > self.mend_at:
@@ -456,11 +457,23 @@ class Trial:
     # --- faults
 
     def switchover(self, old):
-        candidate = self.rng.choice([node for node in self.nodes if node is not old])
-        body = json.dumps({'leader': old.name, 'candidate': candidate.name}).encode()
-        request = urllib.request.Request(f'http://127.0.0.1:{old.api}/switchover', body, method='POST')
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            answer.read()
+        body = {'leader': old.name}
+        if not self.options.synchronous:    # otherwise it is the synchronous standby's turn
+            body['candidate'] = self.rng.choice([node for node in self.nodes if node is not old]).name
+        request = urllib.request.Request(f'http://127.0.0.1:{old.api}/switchover', json.dumps(body).encode(),
+                                         method='POST')
+
+        def asked():
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    answer.read()
+            except urllib.error.HTTPError as error:
+                if error.code != 412:       # Patroni does not know yet who is synchronous
+                    raise
+                return False
+            return True
+
+        wait_for(asked, 30, 'Patroni refuses a switchover', 1)
         self.wait_new_primary(old)
 
     def crash(self, old):
