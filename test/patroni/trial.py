@@ -354,6 +354,7 @@ class Trial:
         config['bootstrap']['initdb'].append({'auth': 'trust'})
         config['postgresql'].update({
             'bin_dir': self.options.bindir,
+            'basebackup': {'checkpoint': 'fast'},
             # what pg_rewind cannot mend is copied again
             'remove_data_directory_on_rewind_failure': True, 'remove_data_directory_on_diverged_timelines': True,
             'authentication': {'superuser': user, 'replication': user, 'rewind': user},
@@ -423,7 +424,7 @@ class Trial:
         Patroni 3.0's primary that was frozen takes its lock back from the one that has it meanwhile.  That one, and the
         other standby, are then on a timeline that the primary does not know.
         """
-        request = urllib.request.Request(f'http://127.0.0.1:{node.api}/reinitialize', b'{"force": true}', method='POST')
+        request = urllib.request.Request(f'http://127.0.0.1:{node.api}/reinitialize', b'{}', method='POST')
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 answer.read()
