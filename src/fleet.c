@@ -144,7 +144,7 @@ snowflake_fleet_parse(const char *value, SnowflakeFleet *fleet)
 		!get_text(object, "incarnation", fleet->incarnation, SNOWFLAKE_NONCE_SIZE) ||
 		!get_text(object, "nonce", fleet->nonce, SNOWFLAKE_NONCE_SIZE) ||
 		!get_text(object, "layout", fleet->layout, SNOWFLAKE_LAYOUT_TEXT_SIZE) ||
-		!get_tick(object, "floor", &fleet->floor) ||
+		!get_tick(object, "floor", &fleet->floor) || fleet->floor < 0 ||
 		!get(object, "suspect", jbvBool, &suspect))
 		return false;
 	fleet->suspect = suspect.val.boolean;
@@ -176,7 +176,7 @@ snowflake_holding_parse(const char *value, SnowflakeHolding *holding)
 		get_tick(object, "granted", &holding->granted) &&
 		get_tick(object, "from", &holding->from) &&
 		get_tick(object, "until", &holding->until) &&
-		holding->until >= holding->from - 1;
+		holding->from >= 1 && holding->until >= holding->from - 1;
 }
 
 /* The value of a node's record.  The caller has given it a nonce. */
@@ -215,7 +215,10 @@ snowflake_node_of_key(const char *key)
 		return -1;
 	errno = 0;
 	node = strtol(key + 5, &end, 10);
-	return errno == 0 && *end == '\0' && node <= PG_INT32_MAX ? (int32) node : -1;
+	if (errno != 0 || *end != '\0' || node > PG_INT32_MAX ||
+		(key[5] == '0' && key[6] != '\0'))
+		return -1;
+	return (int32) node;
 }
 
 /* The record with a key, or NULL. */
@@ -298,6 +301,21 @@ highest_known_tick(void)
 	return lease.grant == 0 ? tick : Max(tick, lease.until);
 }
 
+/* An error if nothing could be granted above a floor. */
+static void
+check_floor(int64 floor)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	if (floor < 0 || floor >= layout->max_tick)
+		ereport(ERROR,
+				errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				errmsg("the floor of a fleet must be within its layout"),
+				errdetail("The layout has times from \"%s\" to \"%s\".",
+						  pstrdup(timestamptz_to_str(layout->epoch)),
+						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick)))));
+}
+
 /*
  * Found a fleet: from then on its coordinator grants node IDs.  Nothing is granted
  * before this moment, or the newest ID of this server.
@@ -311,6 +329,7 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 	snowflake_nonce(fleet.incarnation);
 	snowflake_layout_print(&snowflake_server_layout, fleet.layout, sizeof(fleet.layout));
 	fleet.floor = Max(highest_known_tick(), 0);
+	check_floor(fleet.floor);
 
 	session.coordinator->prepare(session.connection);
 	if (!session.coordinator->compare_and_set(session.connection, SNOWFLAKE_FLEET_KEY,
@@ -323,23 +342,19 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Write the fleet's record, whatever it was before. */
-static void
-write_fleet(FleetSession *session, SnowflakeFleet *fleet)
+/* Write the fleet's record in place of another value.  Returns the new one. */
+static char *
+write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
 {
-	for (int round = 0; round < ROUNDS; round++)
-	{
-		List	   *records = session->coordinator->list(session->connection);
-		const SnowflakeRecord *record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
+	char	   *value = snowflake_fleet_print(fleet);
 
-		if (session->coordinator->compare_and_set(session->connection, SNOWFLAKE_FLEET_KEY,
-												  record == NULL ? NULL : record->value,
-												  snowflake_fleet_print(fleet)))
-			return;
-	}
-	ereport(ERROR,
-			errcode(ERRCODE_OBJECT_IN_USE),
-			errmsg("could not write the record of the snowflake fleet: others change it as well"));
+	if (!session->coordinator->compare_and_set(session->connection, SNOWFLAKE_FLEET_KEY,
+											   expected, value))
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_IN_USE),
+				errmsg("the record of the snowflake fleet was changed by somebody else meanwhile"),
+				errhint("Try again."));
+	return value;
 }
 
 /*
@@ -352,7 +367,7 @@ renounce_grants(FleetSession *session, const SnowflakeFleet *fleet)
 {
 	for (int round = 0; round < ROUNDS; round++)
 	{
-		List	   *records = session->coordinator->list(session->connection);
+		List	   *records = session->coordinator->list(session->connection, NULL);
 		bool		done = true;
 		ListCell   *cell;
 
@@ -390,7 +405,8 @@ renounce_grants(FleetSession *session, const SnowflakeFleet *fleet)
 /*
  * Found the fleet again, after its coordinator has lost data, with a floor above
  * all that can have been granted: by default a lease after our clock, and above
- * all that this server knows of.
+ * all that this server knows of.  It is never below what the fleet's record says,
+ * which a server that gave up its lease may have raised.
  *
  * While this is being done, and if it is not done to the end, nothing is granted.
  */
@@ -400,29 +416,37 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	FleetSession session = begin_session("snowflake_fleet_recover()");
 	SnowflakeFleet fleet = {0};
+	SnowflakeFleet before;
+	const SnowflakeRecord *record;
+	char	   *value;
 
+	session.coordinator->prepare(session.connection);
+	record = snowflake_find_record(session.coordinator->list(session.connection,
+															 SNOWFLAKE_FLEET_KEY),
+								   SNOWFLAKE_FLEET_KEY);
+	if (record == NULL || !snowflake_fleet_parse(record->value, &before))
+		before.floor = 0;
 	if (PG_ARGISNULL(0))
-		fleet.floor = Max(snowflake_tick_at(layout, snowflake_corrected_clock() +
+		fleet.floor = Max(before.floor, Max(snowflake_tick_at(layout, snowflake_corrected_clock() +
 											snowflake_lease_ms * INT64CONST(1000)),
-						  highest_known_tick());
+						  highest_known_tick()));
 	else
 		fleet.floor = snowflake_tick_at(layout, PG_GETARG_TIMESTAMPTZ(0));
-	if (fleet.floor < 0 || fleet.floor >= layout->max_tick)
+	check_floor(fleet.floor);
+	if (fleet.floor < before.floor)
 		ereport(ERROR,
-				errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				errmsg("the floor of a fleet must be within its layout"),
-				errdetail("The layout has times from \"%s\" to \"%s\".",
-						  pstrdup(timestamptz_to_str(layout->epoch)),
-						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick)))));
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("the floor of the fleet must not be lowered"),
+				errdetail("It is at \"%s\".",
+						  timestamptz_to_str(snowflake_tick_start(layout, before.floor))));
 
 	snowflake_nonce(fleet.incarnation);
 	snowflake_layout_print(layout, fleet.layout, sizeof(fleet.layout));
-	session.coordinator->prepare(session.connection);
 	fleet.suspect = true;
-	write_fleet(&session, &fleet);
+	value = write_fleet(&session, &fleet, record == NULL ? NULL : record->value);
 	renounce_grants(&session, &fleet);
 	fleet.suspect = false;
-	write_fleet(&session, &fleet);
+	(void) write_fleet(&session, &fleet, value);
 	end_session(&session);
 	PG_RETURN_VOID();
 }
@@ -447,7 +471,7 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 	};
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	FleetSession session = begin_session("snowflake_fleet()");
-	List	   *records = session.coordinator->list(session.connection);
+	List	   *records = session.coordinator->list(session.connection, NULL);
 	ListCell   *cell;
 
 	end_session(&session);

@@ -59,6 +59,9 @@
 #define RETRY_ASKED_MS			1000	/* if somebody asked for something */
 #define RETRY_UNASKED_MS		10000
 
+/* Until there is a lessee, look for it this often. */
+#define LESSEE_LOOK_MS			500
+
 /* What a round allocates outside of transactions. */
 static MemoryContext round_context;
 
@@ -139,9 +142,11 @@ keeper_round(void)
 	SnowflakeVerdict verdict = judge_clock(requests, &now);
 	SnowflakeNode wanted;
 	SnowflakeView view;
-	bool		is_other_node;
+	bool		is_other_node,
+				lacks_lessee;
+	long		sleep_ms;
 
-	snowflake_lessee_start();
+	lacks_lessee = snowflake_lessee_start();
 	snowflake_node_wanted(&wanted);
 	if (wanted.obstacle == GATE_OPEN && snowflake_lease_has_ended(&wanted, now))
 		wanted.obstacle = GATE_LEASE_ENDED;
@@ -190,7 +195,8 @@ keeper_round(void)
 			snowflake_raise(view.floor, RAISED_BY_ADVANCE);
 	}
 
-	return snowflake_watch(&verdict, now);
+	sleep_ms = snowflake_watch(&verdict, now);
+	return lacks_lessee ? Min(sleep_ms, LESSEE_LOOK_MS) : sleep_ms;
 }
 
 /*

@@ -19,8 +19,8 @@
  *	  copy of the data is a stranger to it.  See snowflake_lease_attach().
  * 2. Taking: take().  What was taken is used when it has been found, in the fleet
  *	  as it was: settle_pending().
- * 3. Renewing moves "until" ahead, by a compare-and-set on what was last written:
- *	  renew().  Each write has a nonce, and no two are equal.  An answer may be
+ * 3. Renewing moves "until" ahead, by a compare-and-set on what was last written,
+ *	  if the fleet is as it was: may_renew(), renew().  Each write has a nonce, and no two are equal.  An answer may be
  *	  lost: then the same value is written again, or found, and everything else
  *	  that is found means that somebody else has it, be it a twin of this process,
  *	  a virtual machine that was resumed twice: settle_pending(), knows_less().
@@ -162,12 +162,29 @@ snowflake_lease_is_held(void)
 		shared->held.source == own_source() && !granted().revoked;
 }
 
-/* The same, and has it not ended? */
+/*
+ * Was it taken by a clock that was far ahead of what it is now?  Then there is a
+ * better one.  (One that starts above the fleet's floor is as good as any other.)
+ */
+static bool
+is_from_the_future(TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeHolding own;
+
+	return snowflake_holding_parse(shared->held.value, &own) &&
+		own.from == own.granted &&
+		snowflake_tick_start(layout, own.from) - now >
+		snowflake_max_jump_ms * INT64CONST(1000);
+}
+
+/* Can it be renewed, and is it of use? */
 static bool
 is_current(TimestampTz now)
 {
 	return snowflake_lease_is_held() &&
-		snowflake_tick_at(&snowflake_server_layout, now) <= granted().until;
+		snowflake_tick_at(&snowflake_server_layout, now) <= granted().until &&
+		!is_from_the_future(now);
 }
 
 /*
@@ -180,7 +197,8 @@ snowflake_lease_due_ms(TimestampTz now)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		left;
 
-	if (!snowflake_lease_is_held() || granted().trouble != LEASE_NO_TROUBLE)
+	if (!snowflake_lease_is_held() || granted().trouble != LEASE_NO_TROUBLE ||
+		is_from_the_future(now))
 		return 0;
 	left = granted().until - snowflake_lease_reached(now) - lease_ticks() / 2;
 	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
@@ -294,9 +312,7 @@ settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 
 	if (!pending->exists)
 		return false;
-	if (!snowflake_holding_parse(pending->value, &holding))
-		elog(ERROR, "could not parse a lease that this server wrote");
-	if (fleet->suspect || strcmp(fleet->incarnation, holding.incarnation) != 0)
+	if (!snowflake_holding_parse(pending->value, &holding) || fleet->suspect || strcmp(fleet->incarnation, holding.incarnation) != 0)
 	{
 		forget_pending();
 		return false;
@@ -512,7 +528,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	}
 
 	holding.from = Max(Max(record == NULL ? 0 : holding.until + 1, fleet->floor + 1),
-					   Max(now_tick, 0));
+					   Max(now_tick, 1));
 	if (holding.from > layout->max_tick)
 	{
 		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
@@ -531,7 +547,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	}
 	holding.until = Min(Max(holding.from, snowflake_lease_reached(now)) + lease_ticks(),
 						layout->max_tick);
-	holding.granted = now_tick;
+	holding.granted = Max(now_tick, 1);
 	own_name(holding.holder);
 	if (shared->token[0] == '\0')
 		snowflake_nonce(shared->token);
@@ -556,7 +572,7 @@ static bool
 look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	List	   *records = coordinator->list(connection);
+	List	   *records = coordinator->list(connection, NULL);
 	const SnowflakeRecord *record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	SnowflakeFleet fleet;
@@ -593,6 +609,24 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 }
 
 /*
+ * Is the fleet still what it was when the grant was taken?  A coordinator that has
+ * lost it, or is suspected to have gone back in time, renews nothing either.
+ */
+static bool
+may_renew(const SnowflakeCoordinator *coordinator, void *connection)
+{
+	const SnowflakeRecord *record =
+	snowflake_find_record(coordinator->list(connection, SNOWFLAKE_FLEET_KEY),
+						  SNOWFLAKE_FLEET_KEY);
+	SnowflakeFleet fleet;
+	SnowflakeHolding own;
+
+	return record != NULL && snowflake_fleet_parse(record->value, &fleet) &&
+		snowflake_holding_parse(shared->held.value, &own) &&
+		!fleet.suspect && strcmp(fleet.incarnation, own.incarnation) == 0;
+}
+
+/*
  * Do what is due: renew the grant, or take one.  "now" is the corrected clock.
  */
 void
@@ -600,7 +634,8 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 						TimestampTz now)
 {
 	/* what has ended may be somebody else's, who starts above it */
-	if (is_current(now) && renew(coordinator, connection, now))
+	if (is_current(now) && may_renew(coordinator, connection) &&
+		renew(coordinator, connection, now))
 	{
 		snowflake_lease_trouble(LEASE_NO_TROUBLE);
 		return;

@@ -19,13 +19,17 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/condition_variable.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/wait_event.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -47,11 +51,14 @@
 /* Between attempts that did not get a lease. */
 #define RETRY_MS			2000
 
+/* Without a lessee for as long, another one is started. */
+#define MISSING_USEC		USECS_PER_SEC
+
+/* How long an attempt waits for the keeper to judge the clock. */
+#define JUDGE_USEC			USECS_PER_SEC
+
 /* How long a stop waits for the keeper, which closes the gate. */
 #define KEEPER_ENDS_MS		3000
-
-/* The postmaster knows of a lessee, which runs, or is started again. */
-static bool is_registered = false;
 
 /* The lease is being given back, which a further signal to stop must not end. */
 static volatile sig_atomic_t giving_back = false;
@@ -86,7 +93,7 @@ describe_worker(BackgroundWorker *worker)
 	strlcpy(worker->bgw_type, LESSEE_NAME, BGW_MAXLEN);
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS;
 	worker->bgw_start_time = BgWorkerStart_PostmasterStart;
-	worker->bgw_restart_time = 1;
+	worker->bgw_restart_time = 0;	/* counted by the wall clock */
 	strlcpy(worker->bgw_library_name, "snowflake", BGW_MAXLEN);
 	strlcpy(worker->bgw_function_name, "snowflake_lessee_main", BGW_MAXLEN);
 }
@@ -104,34 +111,43 @@ snowflake_lessee_init(void)
 		return;
 	describe_worker(&worker);
 	RegisterBackgroundWorker(&worker);
-	is_registered = true;
 }
 
 /*
- * Start a lessee, if node IDs are leased and there is none: the setting was changed
- * while the server runs.  Only the keeper.
+ * Start a lessee, if node IDs are leased and there has been none for a moment: the
+ * setting was changed while the server runs.  One too many ends by itself.  Only the
+ * keeper; returns whether it is to look again soon.
  */
-void
+bool
 snowflake_lessee_start(void)
 {
+	static int64 missing_since_usec = 0;
+	int64		now_usec = snowflake_monotonic_usec();
 	SnowflakeLeaseView view;
 	BackgroundWorker worker;
 
-	if (snowflake_node_source != NODE_FROM_LEASE)
-	{
-		is_registered = false;	/* it ends by itself, and for good */
-		return;
-	}
 	snowflake_lease_view(&view);
-	if (is_registered || view.pid != 0)
-		return;
+	if (snowflake_node_source != NODE_FROM_LEASE || view.pid != 0)
+	{
+		missing_since_usec = 0;
+		return false;
+	}
+	if (missing_since_usec == 0)
+		missing_since_usec = now_usec;
+	if (now_usec - missing_since_usec < MISSING_USEC)
+		return true;
+
+	missing_since_usec = now_usec;
 	describe_worker(&worker);
 	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
+	{
+		missing_since_usec += 10 * USECS_PER_SEC;	/* not to fill the log */
 		ereport(WARNING,
 				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				errmsg("could not start the snowflake lessee"),
 				errhint("You may need to increase max_worker_processes."));
-	is_registered = true;
+	}
+	return true;
 }
 
 /* How long an attempt may take: not so long that the lease ends meanwhile. */
@@ -139,6 +155,25 @@ static int64
 answer_usec(int most_ms)
 {
 	return Min(most_ms, Max(snowflake_lease_ms / 4, 250)) * INT64CONST(1000);
+}
+
+/*
+ * Have the keeper look at the clock, if there is one: an hour that nobody believes
+ * must not end a lease, or begin one.
+ */
+static void
+have_clock_judged(void)
+{
+	uint64		looks = snowflake_looks();
+	int64		ends = snowflake_monotonic_usec() + JUDGE_USEC;
+
+	while (snowflake_keeper_pid() != 0 && snowflake_looks() == looks)
+	{
+		snowflake_request(SNOWFLAKE_WANT_LOOK);
+		if (!snowflake_wait_for_keeper(ends))
+			break;
+	}
+	ConditionVariableCancelSleep();
 }
 
 /*
@@ -155,10 +190,13 @@ attempt(MemoryContext context, const int64 *end)
 	PG_TRY();
 	{
 		const SnowflakeCoordinator *coordinator = snowflake_load_coordinator();
-		void	   *connection =
-		coordinator->connect(snowflake_node_source_text,
-							 snowflake_monotonic_usec() +
-							 answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS));
+		void	   *connection;
+
+		if (end == NULL)
+			have_clock_judged();
+		connection = coordinator->connect(snowflake_node_source_text,
+										  snowflake_monotonic_usec() +
+										  answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS));
 
 		if (end == NULL)
 			snowflake_lease_attempt(coordinator, connection, snowflake_corrected_clock());
@@ -174,6 +212,12 @@ attempt(MemoryContext context, const int64 *end)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
+
+		/* what the end of a transaction would do, which there is not */
+		LWLockReleaseAll();
+		ConditionVariableCancelSleep();
+		pgstat_report_wait_end();
+		AtEOXact_Files(false);
 		if (!ShutdownRequestPending || end != NULL)
 		{
 			snowflake_count(&snowflake_counters->lease_errors);

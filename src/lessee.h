@@ -9,7 +9,7 @@
 #define SNOWFLAKE_LESSEE_H
 
 extern void snowflake_lessee_init(void);
-extern void snowflake_lessee_start(void);
+extern bool snowflake_lessee_start(void);
 extern PGDLLEXPORT void snowflake_lessee_main(Datum main_arg);
 
 #endif							/* SNOWFLAKE_LESSEE_H */

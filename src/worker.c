@@ -96,7 +96,7 @@ snowflake_worker_sleep(int64 until_usec)
 		wait_event = WaitEventExtensionNew("SnowflakeMain");
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 (long) (left_usec / 1000 + 1), wait_event);
+					 (long) (Min(left_usec, USECS_PER_DAY) / 1000 + 1), wait_event);
 	ResetLatch(MyLatch);
 	return true;
 }

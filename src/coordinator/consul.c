@@ -118,11 +118,12 @@ read_records(Connection *connection, const char *path, int64 *last_index)
 }
 
 static List *
-consul_list(void *arg)
+consul_list(void *arg, const char *key)
 {
 	Connection *connection = arg;
 
-	return read_records(connection,
+	return read_records(connection, key != NULL ?
+						psprintf("%s/%s?consistent", connection->url->path, key) :
 						psprintf("%s/?recurse&consistent", connection->url->path), NULL);
 }
 

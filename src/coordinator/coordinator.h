@@ -43,8 +43,8 @@ typedef struct SnowflakeCoordinator
 	/* Make what records are kept in, if it is not there yet. */
 	void		(*prepare) (void *connection);
 
-	/* All records, as a list of SnowflakeRecord, in the order of their keys. */
-	List	   *(*list) (void *connection);
+	/* All records, as a list of SnowflakeRecord, or the one with a key. */
+	List	   *(*list) (void *connection, const char *key);
 
 	/*
 	 * Give a record a new value, durably, if it has the expected one: NULL if

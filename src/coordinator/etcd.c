@@ -108,13 +108,16 @@ etcd_prepare(void *arg)
 
 /* The keys of a fleet begin with the path and a slash, "0" follows the slash. */
 static List *
-etcd_list(void *arg)
+etcd_list(void *arg, const char *only)
 {
 	Connection *connection = arg;
 	char	   *prefix = psprintf("%s/", connection->url->path);
-	char	   *body = psprintf("{\"key\": \"%s\", \"range_end\": \"%s\"}",
-								snowflake_base64_encode(prefix),
-								snowflake_base64_encode(psprintf("%s0", connection->url->path)));
+	char	   *body = only != NULL ?
+	psprintf("{\"key\": \"%s\"}",
+			 snowflake_base64_encode(psprintf("%s%s", prefix, only))) :
+	psprintf("{\"key\": \"%s\", \"range_end\": \"%s\"}",
+			 snowflake_base64_encode(prefix),
+			 snowflake_base64_encode(psprintf("%s0", connection->url->path)));
 	JsonbContainer *kvs = snowflake_json_child(call(connection, "v3/kv/range", body), "kvs");
 	List	   *records = NIL;
 

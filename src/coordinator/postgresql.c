@@ -305,24 +305,6 @@ pg_prepare(void *arg)
 		PQclear(run(arg, PREPARE_SQL, 0));
 }
 
-static List *
-pg_list(void *arg)
-{
-	PGresult   *result = run(arg, "SELECT key, value FROM " TABLE " ORDER BY key COLLATE \"C\"", 0);
-	List	   *records = NIL;
-
-	for (int i = 0; i < PQntuples(result); i++)
-	{
-		SnowflakeRecord *record = palloc0(sizeof(SnowflakeRecord));
-
-		record->key = pstrdup(PQgetvalue(result, i, 0));
-		record->value = pstrdup(PQgetvalue(result, i, 1));
-		records = lappend(records, record);
-	}
-	PQclear(result);
-	return records;
-}
-
 /* A text as a literal, whatever the server takes a backslash for. */
 static char *
 literal(Connection *connection, const char *text)
@@ -337,9 +319,31 @@ literal(Connection *connection, const char *text)
 	return copy;
 }
 
+static List *
+pg_list(void *arg, const char *key)
+{
+	const char *all = "SELECT key, value FROM " TABLE;
+	PGresult   *result = run(arg, key == NULL ? all :
+							 psprintf("%s WHERE key OPERATOR(pg_catalog.=) %s", all,
+									  literal(arg, key)), 0);
+	List	   *records = NIL;
+
+	for (int i = 0; i < PQntuples(result); i++)
+	{
+		SnowflakeRecord *record = palloc0(sizeof(SnowflakeRecord));
+
+		record->key = pstrdup(PQgetvalue(result, i, 0));
+		record->value = pstrdup(PQgetvalue(result, i, 1));
+		records = lappend(records, record);
+	}
+	PQclear(result);
+	return records;
+}
+
 /*
  * The new row is durable when this returns, whatever the role has for a default;
- * and who waits for the row looks at its new value afterwards.
+ * and who waits for the row looks at its new value afterwards.  Nobody is left
+ * waiting there when the deadline is over here.
  */
 static bool
 pg_compare_and_set(void *arg, const char *key, const char *expected,
@@ -354,13 +358,17 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 	psprintf("UPDATE " TABLE " SET value = %s"
 			 " WHERE key OPERATOR(pg_catalog.=) %s AND value OPERATOR(pg_catalog.=) %s",
 			 value_literal, key_literal, literal(connection, expected));
+	int64		left_usec = connection->deadline_usec - snowflake_monotonic_usec();
+	long		left_ms = (long) Max(left_usec / 1000, 1);
 	PGresult   *result;
 	bool		done;
 
 	result = run(connection,
 				 psprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
-						  " SET LOCAL synchronous_commit = on; %s; COMMIT", statement),
-				 2);
+						  " SET LOCAL lock_timeout = %ld; SET LOCAL statement_timeout = %ld;"
+						  " SET LOCAL synchronous_commit = on; %s; COMMIT",
+						  left_ms, left_ms, statement),
+				 4);
 	done = strcmp(PQcmdTuples(result), "1") == 0;
 	PQclear(result);
 	if (connection->warned)

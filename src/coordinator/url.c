@@ -158,15 +158,19 @@ snowflake_url_secret(const SnowflakeUrl *url)
 	if (path == NULL)
 		return NULL;
 	file = AllocateFile(path, "r");
-	if (file == NULL || fstat(fileno(file), &attributes) != 0)
+	if (file == NULL)
 		ereport(ERROR,
 				errcode_for_file_access(),
 				errmsg("could not open file \"%s\": %m", path));
-	if (!S_ISREG(attributes.st_mode) || (attributes.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+	if (fstat(fileno(file), &attributes) != 0 || !S_ISREG(attributes.st_mode) ||
+		(attributes.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+	{
+		FreeFile(file);			/* the lessee has no transaction that would */
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
 				errmsg("file \"%s\" must be readable by the server alone", path),
 				errhint("Its permissions should be u=rw (0600) or less."));
+	}
 	if (fgets(secret, sizeof(secret), file) == NULL)
 		secret[0] = '\0';
 	FreeFile(file);

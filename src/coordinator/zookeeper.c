@@ -314,24 +314,25 @@ add_record(Connection *connection, List *records, const char *key)
 }
 
 static List *
-zk_list(void *arg)
+zk_list(void *arg, const char *key)
 {
 	Connection *connection = arg;
 	Answer	   *answer = palloc0(sizeof(Answer));
-	List	   *records;
+	List	   *records = NIL;
 	ListCell   *cell;
 
 	catch_up(connection);
-	records = add_record(connection, NIL, "fleet");
+	if (key != NULL)
+		return add_record(connection, NIL, key);
 	await(connection, zoo_aget_children(connection->handle, path_of(connection, "node"), 0,
 										got_names, answer), answer);
-	if (answer->status == ZNONODE)
-		return records;
-	if (answer->status != ZOK)
+	if (answer->status != ZOK && answer->status != ZNONODE)
 		fail(answer->status);
 	foreach(cell, answer->names)
 		records = add_record(connection, records, psprintf("node/%s", (char *) lfirst(cell)));
-	return records;
+
+	/* last, so that it is not older than what else was read */
+	return add_record(connection, records, "fleet");
 }
 
 static bool
