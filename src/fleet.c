@@ -405,8 +405,8 @@ renounce_grants(FleetSession *session, const SnowflakeFleet *fleet)
 /*
  * Found the fleet again, after its coordinator has lost data, with a floor above
  * all that can have been granted: by default a lease after our clock, and above
- * all that this server knows of.  It is never below what the fleet's record says,
- * which a server that gave up its lease may have raised.
+ * all that this server knows of, and not below what it was.  A server that gave up its
+ * lease may have raised it: then no lower one is taken.
  *
  * While this is being done, and if it is not done to the end, nothing is granted.
  */
@@ -416,7 +416,7 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	FleetSession session = begin_session("snowflake_fleet_recover()");
 	SnowflakeFleet fleet = {0};
-	SnowflakeFleet before;
+	SnowflakeFleet before = {0};
 	const SnowflakeRecord *record;
 	char	   *value;
 
@@ -425,19 +425,19 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 															 SNOWFLAKE_FLEET_KEY),
 								   SNOWFLAKE_FLEET_KEY);
 	if (record == NULL || !snowflake_fleet_parse(record->value, &before))
-		before.floor = 0;
+		memset(&before, 0, sizeof(before));
 	if (PG_ARGISNULL(0))
 		fleet.floor = Max(before.floor, Max(snowflake_tick_at(layout, snowflake_corrected_clock() +
-											snowflake_lease_ms * INT64CONST(1000)),
-						  highest_known_tick()));
+															  snowflake_lease_ms * INT64CONST(1000)),
+											highest_known_tick()));
 	else
 		fleet.floor = snowflake_tick_at(layout, PG_GETARG_TIMESTAMPTZ(0));
 	check_floor(fleet.floor);
-	if (fleet.floor < before.floor)
+	if (before.suspect && fleet.floor < before.floor)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("the floor of the fleet must not be lowered"),
-				errdetail("It is at \"%s\".",
+				errmsg("the floor of the fleet is too low"),
+				errdetail("A server that gave up its lease has raised it to \"%s\".",
 						  timestamptz_to_str(snowflake_tick_start(layout, before.floor))));
 
 	snowflake_nonce(fleet.incarnation);
