@@ -195,7 +195,7 @@ keeper_round(void)
 			snowflake_raise(view.floor, RAISED_BY_ADVANCE);
 	}
 
-	sleep_ms = snowflake_watch(&verdict, now);
+	sleep_ms = snowflake_watch(&verdict);
 	return lacks_lessee ? Min(sleep_ms, LESSEE_LOOK_MS) : sleep_ms;
 }
 

@@ -186,12 +186,11 @@ watch_layout(int64 now_usec, TimestampTz clock)
 }
 
 /*
- * Write to the log what an administrator wants to know.  "clock" is the corrected
- * one, by that verdict.  Returns the ms after which the keeper should look again.
- * Only the keeper.
+ * Write to the log what an administrator wants to know.  Returns the ms after which
+ * the keeper should look again.  Only the keeper.
  */
 long
-snowflake_watch(const SnowflakeVerdict *verdict, TimestampTz clock)
+snowflake_watch(const SnowflakeVerdict *verdict)
 {
 	int64		now_usec = snowflake_monotonic_usec();
 	SnowflakeView view;
@@ -202,6 +201,8 @@ snowflake_watch(const SnowflakeVerdict *verdict, TimestampTz clock)
 	snowflake_generator_view(&view);
 	if (view.gate == GATE_OPEN)
 	{
+		/* after the view: a round can take long, and others mint meanwhile */
+		TimestampTz clock = snowflake_corrected_clock();
 		int64		lead_usec = snowflake_position_time(&snowflake_server_layout,
 														view.last) - clock;
 

@@ -10,6 +10,6 @@
 
 #include "clock.h"
 
-extern long snowflake_watch(const SnowflakeVerdict *verdict, TimestampTz clock);
+extern long snowflake_watch(const SnowflakeVerdict *verdict);
 
 #endif							/* SNOWFLAKE_WATCH_H */
