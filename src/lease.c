@@ -312,7 +312,8 @@ settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 
 	if (!pending->exists)
 		return false;
-	if (!snowflake_holding_parse(pending->value, &holding) || fleet->suspect || strcmp(fleet->incarnation, holding.incarnation) != 0)
+	if (!snowflake_holding_parse(pending->value, &holding) || fleet->suspect ||
+		strcmp(fleet->incarnation, holding.incarnation) != 0)
 	{
 		forget_pending();
 		return false;
