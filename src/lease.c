@@ -20,10 +20,11 @@
  * 2. Taking: take().  What was taken is used when it has been found, in the fleet
  *	  as it was: settle_pending().
  * 3. Renewing moves "until" ahead, by a compare-and-set on what was last written,
- *	  if the fleet is as it was: may_renew(), renew().  Each write has a nonce, and no two are equal.  An answer may be
- *	  lost: then the same value is written again, or found, and everything else
- *	  that is found means that somebody else has it, be it a twin of this process,
- *	  a virtual machine that was resumed twice: settle_pending(), knows_less().
+ *	  if the fleet is as it was: may_renew(), renew().  Each write has a nonce, and
+ *	  no two are equal.  An answer may be lost: then the same value is written
+ *	  again, or found, and everything else that is found means that somebody else
+ *	  has it, be it a twin of this process, a virtual machine that was resumed
+ *	  twice: settle_pending(), knows_less().
  * 4. A stop stores the exact end: snowflake_lease_release().
  * 5. Without an answer, what is granted can be used up.
  * 6. A coordinator that has lost its data grants nothing, since the fleet's record
@@ -236,6 +237,7 @@ write_record(const SnowflakeCoordinator *coordinator, void *connection,
 static void
 adopt_pending(TimestampTz now)
 {
+	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeHolding holding;
 	Held	   *held = &shared->held;
 	bool		renewed;
@@ -259,8 +261,8 @@ adopt_pending(TimestampTz now)
 		ereport(LOG,
 				errmsg("leased snowflake node ID %d from the coordinator", held->node),
 				errdetail("It is for times from \"%s\" up to \"%s\", and will be renewed.",
-						  pstrdup(timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout, holding.from))),
-						  pstrdup(timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout, holding.until)))));
+						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, holding.from))),
+						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, holding.until)))));
 }
 
 /*
