@@ -74,7 +74,6 @@ snowflake_url_parse(const char *text, int default_port, const char *default_path
 	if (at != NULL)
 	{
 		url->user = decode(authority, at - authority);
-		length -= at + 1 - authority;
 		authority = at + 1;
 	}
 	for (;;)
