@@ -72,6 +72,7 @@ run_clang_tidy()
 {
 	# it counts the warnings of the server's headers, which it does not show
 	clang-tidy --quiet "${sources[@]}" -- -D_GNU_SOURCE -Isrc -I"$include" \
+		-I"$("$pg_config" --includedir)" \
 		-D'SNOWFLAKE_VERSION=""' -DSNOWFLAKE_OPENSSL -Wno-ignored-attributes 2>"$work/clang-tidy.log" || {
 		cat "$work/clang-tidy.log"
 		return 1
