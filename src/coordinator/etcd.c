@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * etcd.c
- *	  etcd, version 3, as the coordinator of a fleet, by its JSON gateway.
+ *	  The coordinator etcd, version 3, by its JSON gateway.
  *
  *	  etcd[s]://[user@]host[:port][,...][/prefix][?passfile=...&cacert=...&cert=...&key=...]
  *

@@ -175,7 +175,7 @@ one_version()
 
 no_trailing_space()
 {
-	! grep -rnIE '[[:blank:]]+$' --exclude-dir=expected --exclude-dir=.git \
+	! grep -rnIE '[[:blank:]]+$' --exclude-dir=expected --exclude-dir=mutants --exclude-dir=.git \
 		--exclude='*.tsv' --exclude='*.svg' . | cut -c 1-120 | grep .
 }
 
