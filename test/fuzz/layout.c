@@ -28,7 +28,8 @@ check_fields(const SnowflakeLayout *layout)
 {
 	int			bits = 0,
 				node_bits = 0,
-				sequence_bits = 0;
+				sequence_bits = 0,
+				value_bits = 0;
 
 	REQUIRE(layout->nfields >= 2 && layout->nfields <= SNOWFLAKE_MAX_FIELDS);
 	REQUIRE(strcmp(layout->fields[0].name, "time") == 0);
@@ -43,14 +44,22 @@ check_fields(const SnowflakeLayout *layout)
 		bits += field->width;
 		if (strcmp(field->name, "sequence") == 0)
 			sequence_bits += field->width;
+		else if (field->by_caller)
+		{
+			REQUIRE(i > 0 && layout->value_field == i && value_bits == 0);
+			REQUIRE(layout->value_shift == field->shift);
+			value_bits = field->width;
+		}
 		else if (i > 0)
 			node_bits += field->width;
 	}
 	REQUIRE(bits <= 63);
-	REQUIRE(sequence_bits >= 1 && sequence_bits <= 31 && node_bits <= 31);
+	REQUIRE(sequence_bits >= 1 && sequence_bits <= 31 && node_bits <= 31 && value_bits <= 31);
+	REQUIRE((layout->value_field == 0) == (value_bits == 0));
+	REQUIRE(layout->max_value == (int32) ((UINT64CONST(1) << value_bits) - 1));
 	REQUIRE(layout->sequence_bits == sequence_bits);
 	REQUIRE(layout->node_bits == node_bits);
-	REQUIRE(layout->time_shift == node_bits + sequence_bits);
+	REQUIRE(layout->time_shift == node_bits + sequence_bits + value_bits);
 	REQUIRE(layout->max_sequence == (int32) ((UINT64CONST(1) << sequence_bits) - 1));
 	REQUIRE(layout->max_node == (int32) ((UINT64CONST(1) << node_bits) - 1));
 
@@ -107,6 +116,8 @@ check_id(const SnowflakeLayout *layout, int64 id)
 	int64		tick = snowflake_get_tick(layout, id);
 	int32		node = snowflake_get_node(layout, id);
 	int32		sequence = snowflake_get_sequence(layout, id);
+	int64		value = layout->value_field == 0 ? 0 :
+	id & ((int64) layout->max_value << layout->value_shift);
 	int64		sum = 0;
 	TimestampTz end;
 	int64		distance;
@@ -114,7 +125,8 @@ check_id(const SnowflakeLayout *layout, int64 id)
 	REQUIRE(tick >= 0 && tick <= layout->max_tick);
 	REQUIRE(node >= 0 && node <= layout->max_node);
 	REQUIRE(sequence >= 0 && sequence <= layout->max_sequence);
-	REQUIRE(snowflake_pack(layout, tick, snowflake_place_node(layout, node),
+	REQUIRE((snowflake_place_node(layout, node) & value) == 0);
+	REQUIRE(snowflake_pack(layout, tick, snowflake_place_node(layout, node) | value,
 						   sequence) == id);
 	for (int i = 0; i < layout->nfields; i++)
 		sum += snowflake_get_field(&layout->fields[i], id) << layout->fields[i].shift;
