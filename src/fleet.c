@@ -399,7 +399,9 @@ renounce_grants(FleetSession *session, const SnowflakeFleet *fleet)
 	}
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_IN_USE),
-			errmsg("could not write the records of the snowflake fleet: others change them as well"));
+			errmsg("could not write the records of the snowflake fleet in %d attempts: others change them as well",
+				   ROUNDS),
+			errhint("Try again."));
 }
 
 /*

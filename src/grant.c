@@ -103,14 +103,23 @@ snowflake_lease_wanted(SnowflakeNode *wanted)
 	}
 }
 
-/* Tell the lessee that positions beyond this one are needed. */
+/*
+ * Tell the lessee that positions beyond this one are needed.  It is woken if that is
+ * more than a clock that goes on would tell it: when less than half of the lease is
+ * left.
+ */
 void
 snowflake_lease_need(uint64 position)
 {
+	const SnowflakeLayout *layout = &snowflake_server_layout;
 	Latch	   *latch = shared->latch;
+	SnowflakeLeaseView view;
 
-	if (pg_atomic_exchange_u64(&shared->needed, position) != position &&
-		latch != NULL)
+	if (pg_atomic_exchange_u64(&shared->needed, position) == position || latch == NULL)
+		return;
+	snowflake_lease_view(&view);
+	if (view.until - snowflake_position_tick(layout, position) <
+		snowflake_lease_ms * INT64CONST(500) / layout->tick_usec)
 		SetLatch(latch);
 }
 

@@ -16,7 +16,7 @@
  *
  * 1. A grant belongs to one start of one server.  What identifies it is a token
  *	  that is made at the start and kept in shared memory only, so whoever has a
- *	  copy of the data is a stranger to it.  See snowflake_lease_attach().
+ *	  copy of the data is a stranger to it.
  * 2. Taking: take().  What was taken is used when it has been found, in the fleet
  *	  as it was: settle_pending().
  * 3. Renewing moves "until" ahead, by a compare-and-set on what was last written,
@@ -52,11 +52,8 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "counters.h"
-#include "duration.h"
 #include "fleet.h"
 #include "lease.h"
-#include "request.h"
 #include "settings.h"
 
 /* How often an attempt looks at the records, if others are faster. */

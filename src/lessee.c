@@ -289,6 +289,7 @@ snowflake_lessee_main(Datum main_arg)
 		int64		now_usec = snowflake_monotonic_usec();
 		long		due_ms;
 
+		MemoryContextReset(context);
 		ResetLatch(MyLatch);
 		if (ConfigReloadPending)
 		{

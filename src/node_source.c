@@ -125,7 +125,7 @@ snowflake_node_source_parse(const char *text, SnowflakeNodeSource *source)
 	else if (kind_of(text) == NULL)
 		return "It is setting, hostname, address, or a URL of a coordinator, such as postgresql://host/database.";
 	else if (has_password(text))
-		return "The URL has a password, which others could read here.";
+		return "The URL has a password, which others could read here. It belongs into a file that only the server can read, named by the parameter passfile.";
 	else
 		*source = NODE_FROM_LEASE;
 	return NULL;

@@ -115,7 +115,6 @@ check_node_source(char **newval, void **extra, GucSource source)
 	{
 		GUC_check_errmsg("invalid value for parameter \"%s\"", "snowflake.node_source");
 		GUC_check_errdetail("%s", complaint);
-		GUC_check_errhint("Passwords belong into a file that only the server can read, such as a password file of libpq.");
 		return false;
 	}
 	*extra = guc_malloc(LOG, sizeof(parsed));
