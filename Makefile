@@ -42,6 +42,7 @@ OBJS = \
 	src/node_source.o \
 	src/prepared.o \
 	src/public.o \
+	src/record.o \
 	src/refusal.o \
 	src/request.o \
 	src/reservation.o \

@@ -52,8 +52,8 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "fleet.h"
 #include "lease.h"
+#include "record.h"
 #include "settings.h"
 
 /* How often an attempt looks at the records, if others are faster. */

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * fleet.h
+ * record.h
  *	  The records of a fleet, as its coordinator keeps them.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef SNOWFLAKE_FLEET_H
-#define SNOWFLAKE_FLEET_H
+#ifndef SNOWFLAKE_RECORD_H
+#define SNOWFLAKE_RECORD_H
 
 #include "coordinator/coordinator.h"
 #include "layout.h"
@@ -53,4 +53,4 @@ extern int32 snowflake_node_of_key(const char *key);
 extern const SnowflakeRecord *snowflake_find_record(List *records, const char *key);
 extern const SnowflakeCoordinator *snowflake_load_coordinator(void);
 
-#endif							/* SNOWFLAKE_FLEET_H */
+#endif							/* SNOWFLAKE_RECORD_H */
