@@ -33,9 +33,6 @@ PG_FUNCTION_INFO_V1(snowflake_fleet);
 /* How long an administrator's function waits for the coordinator. */
 #define ANSWER_USEC		(30 * USECS_PER_SEC)
 
-/* Node records that were changed by somebody else meanwhile are read again. */
-#define ROUNDS			10
-
 typedef struct FleetSession
 {
 	const SnowflakeCoordinator *coordinator;
@@ -114,7 +111,7 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 
 	session.coordinator->prepare(session.connection);
 	if (!session.coordinator->compare_and_set(session.connection, SNOWFLAKE_FLEET_KEY,
-											  NULL, snowflake_fleet_print(&fleet)))
+											  NULL, snowflake_fleet_print(&fleet), NULL))
 		ereport(ERROR,
 				errcode(ERRCODE_DUPLICATE_OBJECT),
 				errmsg("the coordinator has a snowflake fleet already"),
@@ -123,66 +120,45 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Write the fleet's record in place of another value.  Returns the new one. */
-static char *
+/* Write the fleet's record in place of another value. */
+static void
 write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
 {
-	char	   *value = snowflake_fleet_print(fleet);
-
 	if (!session->coordinator->compare_and_set(session->connection, SNOWFLAKE_FLEET_KEY,
-											   expected, value))
+											   expected, snowflake_fleet_print(fleet), NULL))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("the record of the snowflake fleet was changed by somebody else meanwhile"),
 				errhint("Try again."));
-	return value;
 }
 
 /*
- * Give every node's record the new incarnation, so that nobody renews a grant
- * from before: its next renewal fails.  What is damaged is replaced by a record
- * that the floor makes harmless.
+ * Replace the records of node IDs that are damaged, which nobody is granted, by such as
+ * the floor makes harmless.
  */
 static void
-renounce_grants(FleetSession *session, const SnowflakeFleet *fleet)
+replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
 {
-	for (int round = 0; round < ROUNDS; round++)
+	List	   *records = session->coordinator->list(session->connection, NULL);
+	ListCell   *cell;
+
+	foreach(cell, records)
 	{
-		List	   *records = session->coordinator->list(session->connection, NULL);
-		bool		done = true;
-		ListCell   *cell;
+		const SnowflakeRecord *record = lfirst(cell);
+		SnowflakeHolding holding;
 
-		foreach(cell, records)
-		{
-			const SnowflakeRecord *record = lfirst(cell);
-			SnowflakeHolding holding;
-
-			CHECK_FOR_INTERRUPTS();
-			if (snowflake_node_of_key(record->key) < 0)
-				continue;
-			if (!snowflake_holding_parse(record->value, &holding))
-			{
-				memset(&holding, 0, sizeof(holding));
-				holding.until = fleet->floor;
-				holding.from = fleet->floor + 1;
-			}
-			else if (strcmp(holding.incarnation, fleet->incarnation) == 0)
-				continue;
-			strlcpy(holding.incarnation, fleet->incarnation, SNOWFLAKE_NONCE_SIZE);
-			snowflake_nonce(holding.nonce);
-			if (!session->coordinator->compare_and_set(session->connection,
-													   record->key, record->value,
-													   snowflake_holding_print(&holding)))
-				done = false;
-		}
-		if (done)
-			return;
+		CHECK_FOR_INTERRUPTS();
+		if (snowflake_node_of_key(record->key) < 0 ||
+			snowflake_holding_parse(record->value, &holding))
+			continue;
+		memset(&holding, 0, sizeof(holding));
+		holding.until = fleet->floor;
+		holding.from = fleet->floor + 1;
+		snowflake_nonce(holding.nonce);
+		(void) session->coordinator->compare_and_set(session->connection,
+													 record->key, record->value,
+													 snowflake_holding_print(&holding), NULL);
 	}
-	ereport(ERROR,
-			errcode(ERRCODE_OBJECT_IN_USE),
-			errmsg("could not write the records of the snowflake fleet in %d attempts: others change them as well",
-				   ROUNDS),
-			errhint("Try again."));
 }
 
 /*
@@ -191,7 +167,7 @@ renounce_grants(FleetSession *session, const SnowflakeFleet *fleet)
  * all that this server knows of, and not below what it was.  A server that gave up its
  * lease may have raised it: then no lower one is taken.
  *
- * While this is being done, and if it is not done to the end, nothing is granted.
+ * From then on no grant from before is renewed: see write_record() of lease.c.
  */
 Datum
 snowflake_fleet_recover(PG_FUNCTION_ARGS)
@@ -201,7 +177,6 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 	SnowflakeFleet fleet = {0};
 	SnowflakeFleet before = {0};
 	const SnowflakeRecord *record;
-	char	   *value;
 
 	session.coordinator->prepare(session.connection);
 	record = snowflake_find_record(session.coordinator->list(session.connection,
@@ -225,11 +200,8 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 
 	snowflake_nonce(fleet.incarnation);
 	snowflake_layout_print(layout, fleet.layout, sizeof(fleet.layout));
-	fleet.suspect = true;
-	value = write_fleet(&session, &fleet, record == NULL ? NULL : record->value);
-	renounce_grants(&session, &fleet);
-	fleet.suspect = false;
-	(void) write_fleet(&session, &fleet, value);
+	write_fleet(&session, &fleet, record == NULL ? NULL : record->value);
+	replace_damaged(&session, &fleet);
 	end_session(&session);
 	PG_RETURN_VOID();
 }

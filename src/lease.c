@@ -17,14 +17,14 @@
  * 1. A grant belongs to one start of one server.  What identifies it is a token
  *	  that is made at the start and kept in shared memory only, so whoever has a
  *	  copy of the data is a stranger to it.
- * 2. Taking: take().  What was taken is used when it has been found, in the fleet
- *	  as it was: settle_pending().
- * 3. Renewing moves "until" ahead, by a compare-and-set on what was last written,
- *	  if the fleet is as it was: may_renew(), renew().  Each write has a nonce, and
- *	  no two are equal.  An answer may be lost: then the same value is written
- *	  again, or found, and everything else that is found means that somebody else
- *	  has it, be it a twin of this process, a virtual machine that was resumed
- *	  twice: settle_pending(), knows_less().
+ * 2. Taking, and renewing, which moves "until" ahead, is a compare-and-set on what
+ *	  was last read or written, done only if the fleet's record is what it was at
+ *	  that moment: take(), renew(), write_record().  So a write that is late does
+ *	  nothing to a fleet that was founded again meanwhile.
+ * 3. Each write has a nonce, and no two are equal.  An answer may be lost: then the
+ *	  same value is written again, or found, and everything else that is found
+ *	  means that somebody else has it, be it a twin of this process, a virtual
+ *	  machine that was resumed twice: settle_pending(), knows_less().
  * 4. A stop stores the exact end: snowflake_lease_release().
  * 5. Without an answer, what is granted can be used up.
  * 6. A coordinator that has lost its data grants nothing, since the fleet's record
@@ -67,6 +67,10 @@ typedef struct Held
 	uint32		source;			/* hash of the coordinator's URL */
 	int32		node;
 	char		value[SNOWFLAKE_VALUE_SIZE];	/* that was last written to it */
+	char		fleet[SNOWFLAKE_VALUE_SIZE];	/* the record that it stands
+												 * on */
+	int64		early;			/* ticks by which it is renewed before half of
+								 * the lease */
 } Held;
 
 /* A write of which it is not known whether it was, or will be, done. */
@@ -75,6 +79,7 @@ typedef struct Pending
 	bool		exists;
 	int32		node;
 	char		value[SNOWFLAKE_VALUE_SIZE];
+	char		fleet[SNOWFLAKE_VALUE_SIZE];	/* what its record has to be */
 
 	/* what was found in its place, ours as well; empty: nothing was */
 	char		found[SNOWFLAKE_VALUE_SIZE];
@@ -198,7 +203,8 @@ snowflake_lease_due_ms(TimestampTz now)
 	if (!snowflake_lease_is_held() || granted().trouble != LEASE_NO_TROUBLE ||
 		is_from_the_future(now))
 		return 0;
-	left = granted().until - snowflake_lease_reached(now) - lease_ticks() / 2;
+	left = granted().until - snowflake_lease_reached(now) - lease_ticks() / 2 -
+		shared->held.early;
 	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
 }
 
@@ -211,25 +217,33 @@ forget_pending(void)
 }
 
 /*
- * Write to the record of a node.  Whether it was done is not known until this has
- * returned, so it is noted down before.
+ * Write to the record of a node, if the fleet's record is what it was.  Whether it was
+ * done is not known until this has returned, so it is noted down before.
  */
 static bool
 write_record(const SnowflakeCoordinator *coordinator, void *connection,
-			 int32 node, const char *expected, const char *value)
+			 int32 node, const char *expected, const char *value, const char *fleet)
 {
-	if (value != shared->pending.value)
-		strlcpy(shared->pending.value, value, SNOWFLAKE_VALUE_SIZE);
-	shared->pending.node = node;
-	shared->pending.exists = true;
+	Pending    *pending = &shared->pending;
+	SnowflakeRecord unchanged = {.key = SNOWFLAKE_FLEET_KEY,.value = pending->fleet};
+
+	if (value != pending->value)
+		strlcpy(pending->value, value, SNOWFLAKE_VALUE_SIZE);
+	if (fleet != pending->fleet)
+		strlcpy(pending->fleet, fleet, SNOWFLAKE_VALUE_SIZE);
+	pending->node = node;
+	pending->exists = true;
 	return coordinator->compare_and_set(connection, snowflake_node_key(node),
-										expected, shared->pending.value);
+										expected, pending->value, &unchanged);
 }
 
 /*
  * What was written is in the record: it is ours.  A grant that is not renewed but
  * new has another number, and then "until" and "from" become those of the new one
  * at once.
+ *
+ * Servers that were all waiting for a coordinator write to it at the same time.  So
+ * that they do not do so for ever, each renews a little earlier the next time.
  */
 static void
 adopt_pending(TimestampTz now)
@@ -247,8 +261,12 @@ adopt_pending(TimestampTz now)
 
 	/* in this order: if this process ends in between, its successor sees it */
 	strlcpy(held->value, shared->pending.value, SNOWFLAKE_VALUE_SIZE);
+	strlcpy(held->fleet, shared->pending.fleet, SNOWFLAKE_VALUE_SIZE);
 	held->node = shared->pending.node;
 	held->source = source;
+	held->early = renewed && granted().trouble == LEASE_NO_TROUBLE ? 0 :
+		hash_bytes((unsigned char *) held->value, strlen(held->value)) %
+		(lease_ticks() / 8 + 1);
 	held->lost = false;
 	held->exists = true;
 	snowflake_lease_publish(held->node, holding.from, holding.until, !renewed, now);
@@ -263,8 +281,8 @@ adopt_pending(TimestampTz now)
 }
 
 /*
- * Rule 3: move "until" ahead.  False if the record is not what was last written to
- * it, or the write that was in doubt.
+ * Rule 2: move "until" ahead.  False if the record is not what was last written to
+ * it, or the write that was in doubt, or the fleet is not what it was.
  */
 static bool
 renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
@@ -275,7 +293,7 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 	if (shared->pending.exists && shared->pending.node == held->node)
 	{
 		if (!write_record(coordinator, connection, held->node, held->value,
-						  shared->pending.value))
+						  shared->pending.value, shared->pending.fleet))
 			return false;
 	}
 	else
@@ -286,7 +304,7 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 		holding.until = Min(Max(holding.until, snowflake_lease_reached(now) + lease_ticks()),
 							snowflake_server_layout.max_tick);
 		if (!write_record(coordinator, connection, held->node, held->value,
-						  snowflake_holding_print(&holding)))
+						  snowflake_holding_print(&holding), held->fleet))
 			return false;
 	}
 	adopt_pending(now);
@@ -294,8 +312,9 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 }
 
 /*
- * A take, or a write whose answer was lost: was it done?  If its record is still what
- * it was, it may yet be, and renew() repeats it.
+ * A write whose answer was lost: was it done?  If its record is still what it was, it
+ * may yet be, and renew() repeats it.  If the fleet's record is another, it never is
+ * any more.
  *
  * If it was, it is ours, but what can be read need not be durable: the coordinator
  * may still wait for its standbys, or have given that up.  So it is used only when
@@ -303,7 +322,7 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
  */
 static bool
 settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
-			   List *records, const SnowflakeFleet *fleet, TimestampTz now)
+			   List *records, TimestampTz now)
 {
 	Pending    *pending = &shared->pending;
 	const SnowflakeRecord *record;
@@ -311,8 +330,9 @@ settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 
 	if (!pending->exists)
 		return false;
-	if (!snowflake_holding_parse(pending->value, &holding) || fleet->suspect ||
-		strcmp(fleet->incarnation, holding.incarnation) != 0)
+	record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
+	if (strcmp(record->value, pending->fleet) != 0 ||
+		!snowflake_holding_parse(pending->value, &holding))
 	{
 		forget_pending();
 		return false;
@@ -325,7 +345,8 @@ settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 		strlcpy(pending->value, snowflake_holding_print(&holding), SNOWFLAKE_VALUE_SIZE);
 	}
 	if (record != NULL && strcmp(record->value, pending->found) == 0 &&
-		write_record(coordinator, connection, pending->node, record->value, pending->value))
+		write_record(coordinator, connection, pending->node, record->value,
+					 pending->value, pending->fleet))
 	{
 		adopt_pending(now);
 		return true;
@@ -349,23 +370,26 @@ knows_less(List *records, const SnowflakeFleet *fleet)
 {
 	Held	   *held = &shared->held;
 	const SnowflakeRecord *record;
+	SnowflakeFleet own_fleet;
 	SnowflakeHolding own,
 				found;
 	bool		is_found,
 				less;
 
 	if (!held->exists || held->lost || held->source != own_source() ||
-		!snowflake_holding_parse(held->value, &own))
+		!snowflake_holding_parse(held->value, &own) ||
+		!snowflake_fleet_parse(held->fleet, &own_fleet))
 		return false;
 
 	record = snowflake_find_record(records, snowflake_node_key(held->node));
-	if (record != NULL && strcmp(record->value, held->value) == 0)
+	if (record != NULL && strcmp(record->value, held->value) == 0 &&
+		strcmp(fleet->incarnation, own_fleet.incarnation) == 0)
 		return false;			/* all is well */
 	is_found = record != NULL && snowflake_holding_parse(record->value, &found);
 	if (is_found && strcmp(found.token, own.token) == 0)
 		less = Max(found.until, fleet->floor) < own.until;	/* or a twin has renewed
 															 * it */
-	else if (strcmp(fleet->incarnation, own.incarnation) != 0)
+	else if (strcmp(fleet->incarnation, own_fleet.incarnation) != 0)
 
 		/*
 		 * Founded again since: too low, or so low before somebody marked it
@@ -402,7 +426,7 @@ mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 	fleet->suspect = true;
 	fleet->floor = Max(fleet->floor, granted().until);
 	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
-										snowflake_fleet_print(fleet));
+										snowflake_fleet_print(fleet), NULL);
 }
 
 static int
@@ -500,12 +524,8 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 
 /*
  * Rule 2: take a grant.  It starts above everything that was granted of the node
- * ID, above the fleet's floor, and not before our clock.
- *
- * It is not used before it was found: a request that is late may come to a
- * coordinator that was founded again meanwhile, with a floor above it.  (A renewal
- * cannot, for then the record that it expects is no more.)  Returns whether there is
- * something to be found.
+ * ID, above the fleet's floor, and not before our clock.  Returns whether somebody
+ * else was faster.
  */
 static bool
 take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
@@ -527,6 +547,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 		return false;
 	}
 
+	snowflake_lease_trouble(LEASE_NO_TROUBLE);
 	holding.from = Max(Max(record == NULL ? 0 : holding.until + 1, fleet->floor + 1),
 					   Max(now_tick, 1));
 	if (holding.from > layout->max_tick)
@@ -541,10 +562,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	 */
 	if (holding.from > now_tick && view.grant != 0 && !view.revoked &&
 		now_tick <= view.until)
-	{
-		snowflake_lease_trouble(LEASE_NO_TROUBLE);
 		return false;
-	}
 	holding.until = Min(Max(holding.from, snowflake_lease_reached(now)) + lease_ticks(),
 						layout->max_tick);
 	holding.granted = Max(now_tick, 1);
@@ -552,16 +570,20 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	if (shared->token[0] == '\0')
 		snowflake_nonce(shared->token);
 	strlcpy(holding.token, shared->token, SNOWFLAKE_NONCE_SIZE);
-	strlcpy(holding.incarnation, fleet->incarnation, SNOWFLAKE_NONCE_SIZE);
 	snowflake_nonce(holding.nonce);
 
 	/* what an earlier write was about is not wanted any more */
 	shared->held.lost = true;
 	if (!write_record(coordinator, connection, node,
 					  record == NULL ? NULL : record->value,
-					  snowflake_holding_print(&holding)))
-		forget_pending();		/* somebody was faster */
-	return true;
+					  snowflake_holding_print(&holding),
+					  snowflake_find_record(records, SNOWFLAKE_FLEET_KEY)->value))
+	{
+		forget_pending();
+		return true;
+	}
+	adopt_pending(now);
+	return false;
 }
 
 /*
@@ -587,7 +609,7 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 		snowflake_lease_trouble(LEASE_BAD_RECORD);
 		return false;
 	}
-	if (settle_pending(coordinator, connection, records, &fleet, now))
+	if (settle_pending(coordinator, connection, records, now))
 	{
 		snowflake_lease_trouble(LEASE_NO_TROUBLE);
 		return false;
@@ -609,24 +631,6 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 }
 
 /*
- * Is the fleet still what it was when the grant was taken?  A coordinator that has
- * lost it, or is suspected to have gone back in time, renews nothing either.
- */
-static bool
-may_renew(const SnowflakeCoordinator *coordinator, void *connection)
-{
-	const SnowflakeRecord *record =
-	snowflake_find_record(coordinator->list(connection, SNOWFLAKE_FLEET_KEY),
-						  SNOWFLAKE_FLEET_KEY);
-	SnowflakeFleet fleet;
-	SnowflakeHolding own;
-
-	return record != NULL && snowflake_fleet_parse(record->value, &fleet) &&
-		snowflake_holding_parse(shared->held.value, &own) &&
-		!fleet.suspect && strcmp(fleet.incarnation, own.incarnation) == 0;
-}
-
-/*
  * Do what is due: renew the grant, or take one.  "now" is the corrected clock.
  */
 void
@@ -634,14 +638,12 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 						TimestampTz now)
 {
 	/* what has ended may be somebody else's, who starts above it */
-	if (is_current(now) && may_renew(coordinator, connection) &&
-		renew(coordinator, connection, now))
+	if (is_current(now) && renew(coordinator, connection, now))
 	{
 		snowflake_lease_trouble(LEASE_NO_TROUBLE);
 		return;
 	}
 
-	/* what is taken is found by the next look, if nobody was faster */
 	for (int looks = 0; looks < LOOKS; looks++)
 	{
 		if (!look(coordinator, connection, now))
@@ -667,7 +669,7 @@ snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connectio
 	holding.until = Min(Max(end, holding.from - 1), holding.until);
 	held->lost = true;
 	if (write_record(coordinator, connection, held->node, held->value,
-					 snowflake_holding_print(&holding)))
+					 snowflake_holding_print(&holding), held->fleet))
 		ereport(LOG,
 				errmsg("gave back snowflake node ID %d", held->node));
 }

@@ -153,7 +153,6 @@ snowflake_holding_parse(const char *value, SnowflakeHolding *holding)
 		get_text(object, "holder", holding->holder, SNOWFLAKE_HOLDER_SIZE) &&
 		get_text(object, "token", holding->token, SNOWFLAKE_NONCE_SIZE) &&
 		get_text(object, "nonce", holding->nonce, SNOWFLAKE_NONCE_SIZE) &&
-		get_text(object, "incarnation", holding->incarnation, SNOWFLAKE_NONCE_SIZE) &&
 		get_tick(object, "granted", &holding->granted) &&
 		get_tick(object, "from", &holding->from) &&
 		get_tick(object, "until", &holding->until) &&
@@ -171,10 +170,9 @@ snowflake_holding_print(const SnowflakeHolding *holding)
 	escape_json(&value, holding->holder);
 	appendStringInfo(&value,
 					 ", \"granted\": " INT64_FORMAT ", \"from\": " INT64_FORMAT
-					 ", \"until\": " INT64_FORMAT ", \"incarnation\": \"%s\""
-					 ", \"token\": \"%s\", \"nonce\": \"%s\"}",
+					 ", \"until\": " INT64_FORMAT ", \"token\": \"%s\", \"nonce\": \"%s\"}",
 					 holding->granted, holding->from, holding->until,
-					 holding->incarnation, holding->token, holding->nonce);
+					 holding->token, holding->nonce);
 	return value.data;
 }
 

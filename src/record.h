@@ -17,7 +17,7 @@
 #define SNOWFLAKE_NONCE_SIZE	33
 #define SNOWFLAKE_HOLDER_SIZE	300
 
-/* Longest value of a node's record, with its terminator */
+/* Longest value of a record, with its terminator */
 #define SNOWFLAKE_VALUE_SIZE	1024
 
 /* The record of the fleet.  "incarnation" changes whenever it is founded anew. */
@@ -37,7 +37,6 @@ typedef struct SnowflakeHolding
 	char		holder[SNOWFLAKE_HOLDER_SIZE];	/* name of the server */
 	char		token[SNOWFLAKE_NONCE_SIZE];	/* of its present start */
 	char		nonce[SNOWFLAKE_NONCE_SIZE];	/* of this write */
-	char		incarnation[SNOWFLAKE_NONCE_SIZE];
 	int64		granted;		/* tick of its clock when it was granted */
 	int64		from;			/* ticks for which it is, inclusive */
 	int64		until;

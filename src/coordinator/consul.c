@@ -34,6 +34,12 @@ typedef struct Connection
 	SnowflakeHttp *http;
 } Connection;
 
+typedef struct Indexed
+{
+	SnowflakeRecord record;
+	int64		index;
+} Indexed;
+
 pg_noreturn static void
 fail(long status)
 {
@@ -74,17 +80,38 @@ consul_prepare(void *arg)
 {
 }
 
-/*
- * The records at or below a path of the store.  *last_index, if not NULL, is set to that of
- * the last one.
- */
-static List *
-read_records(Connection *connection, const char *path, int64 *last_index)
+/* A record as the store has it.  NULL if it is none of ours. */
+static Indexed *
+parse_record(Connection *connection, JsonbContainer *json)
 {
 	char	   *prefix = psprintf("%s/", connection->url->path);
+	Indexed    *indexed = palloc0(sizeof(Indexed));
+	char	   *key,
+			   *value,
+			   *index;
+
+	key = snowflake_json_text(json, "Key");
+	value = snowflake_json_text(json, "Value");
+	index = snowflake_json_text(json, "ModifyIndex");
+	if (key == NULL || index == NULL || strncmp(key, prefix, strlen(prefix)) != 0)
+		return NULL;
+	indexed->record.key = key + strlen(prefix);
+	indexed->record.value = value == NULL ? NULL : snowflake_base64_decode(value);
+	if (indexed->record.value == NULL)
+		indexed->record.value = pstrdup("");
+	indexed->index = strtoi64(index, NULL, 10);
+	return indexed;
+}
+
+static List *
+consul_list(void *arg, const char *key)
+{
+	Connection *connection = arg;
+	const char *path = key != NULL ?
+	psprintf("v1/kv/%s/%s?consistent", connection->url->path, key) :
+	psprintf("v1/kv/%s/?recurse&consistent", connection->url->path);
 	long		status;
-	JsonbContainer *answer = snowflake_http_request(connection->http, "GET",
-													psprintf("v1/kv/%s", path), NULL, &status);
+	JsonbContainer *answer = snowflake_http_request(connection->http, "GET", path, NULL, &status);
 	List	   *records = NIL;
 
 	if (status == 404)
@@ -94,37 +121,13 @@ read_records(Connection *connection, const char *path, int64 *last_index)
 	for (uint32 i = 0; i < JsonContainerSize(answer); i++)
 	{
 		JsonbValue *kv = getIthJsonbValueFromContainer(answer, i);
-		SnowflakeRecord *record = palloc0(sizeof(SnowflakeRecord));
-		char	   *key,
-				   *value,
-				   *index;
+		Indexed    *indexed = kv->type != jbvBinary ? NULL :
+		parse_record(connection, kv->val.binary.data);
 
-		if (kv->type != jbvBinary)
-			continue;
-		key = snowflake_json_text(kv->val.binary.data, "Key");
-		value = snowflake_json_text(kv->val.binary.data, "Value");
-		index = snowflake_json_text(kv->val.binary.data, "ModifyIndex");
-		if (key == NULL || index == NULL || strncmp(key, prefix, strlen(prefix)) != 0)
-			continue;
-		record->key = key + strlen(prefix);
-		record->value = value == NULL ? NULL : snowflake_base64_decode(value);
-		if (record->value == NULL)
-			record->value = pstrdup("");
-		if (last_index != NULL)
-			*last_index = strtoi64(index, NULL, 10);
-		records = lappend(records, record);
+		if (indexed != NULL)
+			records = lappend(records, &indexed->record);
 	}
 	return records;
-}
-
-static List *
-consul_list(void *arg, const char *key)
-{
-	Connection *connection = arg;
-
-	return read_records(connection, key != NULL ?
-						psprintf("%s/%s?consistent", connection->url->path, key) :
-						psprintf("%s/?recurse&consistent", connection->url->path), NULL);
 }
 
 /*
@@ -143,45 +146,96 @@ reason_of(JsonbContainer *answer)
 	return reason != NULL ? reason : pstrdup("no reason given");
 }
 
-/* An index of 0 means that there must be no key. */
-static bool
-consul_compare_and_set(void *arg, const char *key, const char *expected,
-					   const char *value)
+/* Run a transaction.  NULL if one of its conditions is not true. */
+static JsonbContainer *
+transaction(Connection *connection, const char *path, const char *operations)
 {
-	Connection *connection = arg;
-	char	   *path = psprintf("%s/%s", connection->url->path, key);
-	int64		index = 0;
 	long		status;
-	JsonbContainer *answer;
+	JsonbContainer *answer = snowflake_http_request(connection->http, "PUT", path,
+													psprintf("[%s]", operations), &status);
 
-	if (expected != NULL)
-	{
-		List	   *found = read_records(connection, psprintf("%s?consistent", path), &index);
-		SnowflakeRecord *before = found == NIL ? NULL : linitial(found);
-
-		if (before == NULL || strcmp(before->value, expected) != 0)
-			return false;
-	}
-	answer = snowflake_http_request(connection->http, "PUT",
-									"v1/txn",
-									psprintf("[{\"KV\": {\"Verb\": \"cas\", \"Key\": \"%s\","
-											 " \"Value\": \"%s\", \"Index\": " INT64_FORMAT "}}]",
-											 path, snowflake_base64_encode(value), index),
-									&status);
 	if (status == 409)
 	{
 		char	   *reason = reason_of(answer);
 
-		if (strstr(reason, "index is stale") != NULL)
-			return false;
+		if (strstr(reason, "index is stale") != NULL ||
+			strstr(reason, "failed index check") != NULL ||
+			strstr(reason, "doesn't exist") != NULL)
+			return NULL;
 		ereport(ERROR,
 				errcode(strstr(reason, "Permission denied") != NULL ?
 						ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION : ERRCODE_CONNECTION_FAILURE),
 				errmsg("could not use the coordinator: %s", reason));
 	}
-	if (status != 200)
+	if (status != 200 || answer == NULL)
 		fail(status);
-	return true;
+	return answer;
+}
+
+/* An operation of a transaction, and what follows it in a list of them. */
+static char *
+operation(Connection *connection, const char *verb, const char *key, const char *more)
+{
+	return psprintf("{\"KV\": {\"Verb\": \"%s\", \"Key\": \"%s/%s\"%s}}",
+					verb, connection->url->path, key, more);
+}
+
+/* The index of a record that was read, or -1 if it has not the value. */
+static int64
+index_of(Connection *connection, JsonbContainer *results, const char *key, const char *value)
+{
+	for (uint32 i = 0; results != NULL && i < JsonContainerSize(results); i++)
+	{
+		JsonbValue *result = getIthJsonbValueFromContainer(results, i);
+		JsonbContainer *kv = result->type != jbvBinary ? NULL :
+		snowflake_json_child(result->val.binary.data, "KV");
+		Indexed    *indexed = kv == NULL ? NULL : parse_record(connection, kv);
+
+		if (indexed != NULL && strcmp(indexed->record.key, key) == 0 &&
+			strcmp(indexed->record.value, value) == 0)
+			return indexed->index;
+	}
+	return -1;
+}
+
+/* Both records are read in one request.  An index of 0: there must be no key. */
+static bool
+consul_compare_and_set(void *arg, const char *key, const char *expected,
+					   const char *value, const SnowflakeRecord *unchanged)
+{
+	Connection *connection = arg;
+	JsonbContainer *answer = NULL;
+	JsonbContainer *results;
+	int64		index = 0;
+	int64		unchanged_index = 0;
+	char	   *check;
+
+	if (expected != NULL || unchanged != NULL)
+	{
+		answer = transaction(connection, "v1/txn?consistent",
+							 psprintf("%s%s%s",
+									  expected == NULL ? "" : operation(connection, "get", key, ""),
+									  expected == NULL || unchanged == NULL ? "" : ", ",
+									  unchanged == NULL ? "" :
+									  operation(connection, "get", unchanged->key, "")));
+		if (answer == NULL)
+			return false;
+		results = snowflake_json_child(answer, "Results");
+		if (expected != NULL)
+			index = index_of(connection, results, key, expected);
+		if (unchanged != NULL)
+			unchanged_index = index_of(connection, results, unchanged->key, unchanged->value);
+		if (index < 0 || unchanged_index < 0)
+			return false;
+	}
+	check = unchanged == NULL ? "" :
+		psprintf("%s, ", operation(connection, "check-index", unchanged->key,
+								   psprintf(", \"Index\": " INT64_FORMAT, unchanged_index)));
+	return transaction(connection, "v1/txn",
+					   psprintf("%s%s", check,
+								operation(connection, "cas", key,
+										  psprintf(", \"Index\": " INT64_FORMAT ", \"Value\": \"%s\"",
+												   index, snowflake_base64_encode(value))))) != NULL;
 }
 
 const SnowflakeCoordinator *

@@ -47,11 +47,13 @@ typedef struct SnowflakeCoordinator
 	List	   *(*list) (void *connection, const char *key);
 
 	/*
-	 * Give a record a new value, durably, if it has the expected one: NULL if
-	 * it must not exist.  False: it has another.
+	 * Give a record a new value, durably, if it has the expected one (NULL:
+	 * if it does not exist), and if at that moment another record, unless
+	 * NULL, is what it was when it was read.  False: one of them is not.
 	 */
 	bool		(*compare_and_set) (void *connection, const char *key,
-									const char *expected, const char *value);
+									const char *expected, const char *value,
+									const SnowflakeRecord *unchanged);
 
 	void		(*close) (void *connection);
 } SnowflakeCoordinator;

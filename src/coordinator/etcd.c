@@ -144,20 +144,32 @@ etcd_list(void *arg, const char *only)
 	return records;
 }
 
-/* A transaction: if the value is the expected one, or there is no key, put. */
+/* The condition that a record has a value, or is not there if that is NULL. */
+static char *
+condition(Connection *connection, const char *key, const char *value)
+{
+	char	   *encoded = snowflake_base64_encode(psprintf("%s/%s", connection->url->path, key));
+
+	return value == NULL ?
+		psprintf("{\"key\": \"%s\", \"target\": \"CREATE\", \"create_revision\": \"0\"}", encoded) :
+		psprintf("{\"key\": \"%s\", \"target\": \"VALUE\", \"value\": \"%s\"}", encoded,
+				 snowflake_base64_encode(value));
+}
+
+/* A transaction: if the conditions are true, put. */
 static bool
 etcd_compare_and_set(void *arg, const char *key, const char *expected,
-					 const char *value)
+					 const char *value, const SnowflakeRecord *unchanged)
 {
 	Connection *connection = arg;
-	char	   *encoded = snowflake_base64_encode(psprintf("%s/%s", connection->url->path, key));
-	char	   *condition = expected == NULL ?
-	psprintf("{\"key\": \"%s\", \"target\": \"CREATE\", \"create_revision\": \"0\"}", encoded) :
-	psprintf("{\"key\": \"%s\", \"target\": \"VALUE\", \"value\": \"%s\"}", encoded,
-			 snowflake_base64_encode(expected));
-	char	   *body = psprintf("{\"compare\": [%s],"
+	char	   *body = psprintf("{\"compare\": [%s%s%s],"
 								" \"success\": [{\"request_put\": {\"key\": \"%s\", \"value\": \"%s\"}}]}",
-								condition, encoded, snowflake_base64_encode(value));
+								condition(connection, key, expected),
+								unchanged == NULL ? "" : ", ",
+								unchanged == NULL ? "" :
+								condition(connection, unchanged->key, unchanged->value),
+								snowflake_base64_encode(psprintf("%s/%s", connection->url->path, key)),
+								snowflake_base64_encode(value));
 	char	   *succeeded = snowflake_json_text(call(connection, "v3/kv/txn", body), "succeeded");
 
 	if (succeeded == NULL || strcmp(succeeded, "true") != 0)

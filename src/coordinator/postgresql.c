@@ -340,24 +340,36 @@ pg_list(void *arg, const char *key)
 	return records;
 }
 
+/* The condition that a row is that of a key, and has a value. */
+static char *
+condition(Connection *connection, const char *key, const char *value)
+{
+	return psprintf("key OPERATOR(pg_catalog.=) %s AND value OPERATOR(pg_catalog.=) %s",
+					literal(connection, key), literal(connection, value));
+}
+
 /*
  * The new row is durable when this returns, whatever the role has for a default;
- * and who waits for the row looks at its new value afterwards.  Nobody is left
+ * and who waits for a row looks at its new value afterwards.  Nobody is left
  * waiting there when the deadline is over here.
+ *
+ * The row that is to be unchanged is locked until the commit.
  */
 static bool
 pg_compare_and_set(void *arg, const char *key, const char *expected,
-				   const char *value)
+				   const char *value, const SnowflakeRecord *unchanged)
 {
 	Connection *connection = arg;
-	char	   *key_literal = literal(connection, key);
-	char	   *value_literal = literal(connection, value);
+	char	   *guard = unchanged == NULL ? pstrdup("SELECT") :
+	psprintf("SELECT FROM " TABLE " WHERE %s FOR SHARE",
+			 condition(connection, unchanged->key, unchanged->value));
 	char	   *statement = expected == NULL ?
-	psprintf("INSERT INTO " TABLE " (key, value) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-			 key_literal, value_literal) :
-	psprintf("UPDATE " TABLE " SET value = %s"
-			 " WHERE key OPERATOR(pg_catalog.=) %s AND value OPERATOR(pg_catalog.=) %s",
-			 value_literal, key_literal, literal(connection, expected));
+	psprintf("WITH guard AS (%s) INSERT INTO " TABLE " (key, value)"
+			 " SELECT %s, %s FROM guard ON CONFLICT DO NOTHING",
+			 guard, literal(connection, key), literal(connection, value)) :
+	psprintf("WITH guard AS (%s) UPDATE " TABLE " SET value = %s"
+			 " WHERE %s AND EXISTS (SELECT FROM guard)",
+			 guard, literal(connection, value), condition(connection, key, expected));
 	int64		left_usec = connection->deadline_usec - snowflake_monotonic_usec();
 	long		left_ms = (long) Max(left_usec / 1000, 1);
 	PGresult   *result;

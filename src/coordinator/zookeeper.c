@@ -149,12 +149,11 @@ got_text(int status, const char *value, const void *data)
 }
 
 static void
-got_stat(int status, const struct Stat *stat, const void *data)
+got_status(int status, const void *data)
 {
 	Answer	   *answer = unconstify(void *, data);
 
 	answer->status = status;
-	answer->version = stat == NULL ? -1 : stat->version;
 	answer->done = true;
 }
 
@@ -271,20 +270,36 @@ zk_prepare(void *arg)
 	(void) create(connection, path, "");
 }
 
-/* Read a node.  NULL if there is none. */
+/* Ask for what a node has. */
 static Answer *
-read_node(Connection *connection, const char *path)
+ask(Connection *connection, const char *path)
 {
 	Answer	   *answer = palloc0(sizeof(Answer));
+	int			status = zoo_aget(connection->handle, path, 0, got_data, answer);
 
-	await(connection, zoo_aget(connection->handle, path, 0, got_data, answer), answer);
+	if (status != ZOK)
+		fail(status);
+	return answer;
+}
+
+/* Wait for the answer to that.  False: there is no such node. */
+static bool
+exists(Connection *connection, Answer *answer)
+{
+	await(connection, ZOK, answer);
 	if (answer->status == ZNONODE)
-		return NULL;
+		return false;
 	if (answer->status != ZOK)
 		fail(answer->status);
 	if (answer->value == NULL)
 		answer->value = pstrdup("");
-	return answer;
+	return true;
+}
+
+static bool
+has_value(Connection *connection, Answer *answer, const char *value)
+{
+	return exists(connection, answer) && strcmp(answer->value, value) == 0;
 }
 
 /* Let the server that this is connected to catch up with the others. */
@@ -300,67 +315,85 @@ catch_up(Connection *connection)
 }
 
 static List *
-add_record(Connection *connection, List *records, const char *key)
-{
-	Answer	   *answer = read_node(connection, path_of(connection, key));
-	SnowflakeRecord *record;
-
-	if (answer == NULL)
-		return records;
-	record = palloc0(sizeof(SnowflakeRecord));
-	record->key = pstrdup(key);
-	record->value = answer->value;
-	return lappend(records, record);
-}
-
-static List *
 zk_list(void *arg, const char *key)
 {
 	Connection *connection = arg;
-	Answer	   *answer = palloc0(sizeof(Answer));
+	List	   *keys = NIL;
+	List	   *answers = NIL;
 	List	   *records = NIL;
-	ListCell   *cell;
+	ListCell   *cell,
+			   *answer_cell;
 
 	catch_up(connection);
 	if (key != NULL)
-		return add_record(connection, NIL, key);
-	await(connection, zoo_aget_children(connection->handle, path_of(connection, "node"), 0,
-										got_names, answer), answer);
-	if (answer->status != ZOK && answer->status != ZNONODE)
-		fail(answer->status);
-	foreach(cell, answer->names)
-		records = add_record(connection, records, psprintf("node/%s", (char *) lfirst(cell)));
+		keys = list_make1(pstrdup(key));
+	else
+	{
+		Answer	   *answer = palloc0(sizeof(Answer));
 
-	/* last, so that it is not older than what else was read */
-	return add_record(connection, records, "fleet");
+		await(connection, zoo_aget_children(connection->handle, path_of(connection, "node"), 0,
+											got_names, answer), answer);
+		if (answer->status != ZOK && answer->status != ZNONODE)
+			fail(answer->status);
+		foreach(cell, answer->names)
+			keys = lappend(keys, psprintf("node/%s", (char *) lfirst(cell)));
+
+		/* last, so that it is not older than what else is read */
+		keys = lappend(keys, pstrdup("fleet"));
+	}
+
+	foreach(cell, keys)
+		answers = lappend(answers, ask(connection, path_of(connection, lfirst(cell))));
+	forboth(cell, keys, answer_cell, answers)
+	{
+		Answer	   *answer = lfirst(answer_cell);
+		SnowflakeRecord *record;
+
+		if (!exists(connection, answer))
+			continue;
+		record = palloc0(sizeof(SnowflakeRecord));
+		record->key = lfirst(cell);
+		record->value = answer->value;
+		records = lappend(records, record);
+	}
+	return records;
 }
 
+/*
+ * Both records are read without waiting in between.  Then one transaction checks the
+ * version of the one, and writes the other.
+ */
 static bool
 zk_compare_and_set(void *arg, const char *key, const char *expected,
-				   const char *value)
+				   const char *value, const SnowflakeRecord *unchanged)
 {
 	Connection *connection = arg;
 	char	   *path = path_of(connection, key);
+	char	   *unchanged_path = unchanged == NULL ? NULL : path_of(connection, unchanged->key);
+	Answer	   *before = expected == NULL ? NULL : ask(connection, path);
+	Answer	   *other = unchanged == NULL ? NULL : ask(connection, unchanged_path);
+	Answer	   *answer = palloc0(sizeof(Answer));
+	zoo_op_t   *operations = palloc0(2 * sizeof(zoo_op_t));
+	zoo_op_result_t *results = palloc0(2 * sizeof(zoo_op_result_t));
+	int			count = 0;
 
-	if (expected == NULL)
-	{
-		if (!create(connection, path, value))
-			return false;
-	}
+	if ((before != NULL && !has_value(connection, before, expected)) ||
+		(other != NULL && !has_value(connection, other, unchanged->value)))
+		return false;
+	if (other != NULL)
+		zoo_check_op_init(&operations[count++], unchanged_path, other->version);
+	if (before != NULL)
+		zoo_set_op_init(&operations[count++], path, value, strlen(value), before->version, NULL);
 	else
-	{
-		Answer	   *before = read_node(connection, path);
-		Answer	   *answer = palloc0(sizeof(Answer));
-
-		if (before == NULL || strcmp(before->value, expected) != 0)
-			return false;
-		await(connection, zoo_aset(connection->handle, path, value, strlen(value),
-								   before->version, got_stat, answer), answer);
-		if (answer->status == ZBADVERSION || answer->status == ZNONODE)
-			return false;
-		if (answer->status != ZOK)
-			fail(answer->status);
-	}
+		zoo_create_op_init(&operations[count++], path, value, strlen(value),
+						   connection->acl, 0, NULL, 0);
+	await(connection, zoo_amulti(connection->handle, count, operations, results,
+								 got_status, answer), answer);
+	if (answer->status == ZBADVERSION || answer->status == ZNONODE ||
+		answer->status == ZNODEEXISTS)
+		return false;
+	if (answer->status != ZOK)
+		fail(answer->status);
 	return true;
 }
 

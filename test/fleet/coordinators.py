@@ -65,7 +65,7 @@ class Coordinator:
     """What all kinds have in common.  how_to_stop: the signal of a clean stop."""
 
     how_to_stop = signal.SIGTERM
-    requests_a_renewal = 2          # the fleet's record is read first, see src/lease.c
+    requests_a_renewal = 1
 
     def __init__(self, site, count):
         self.site = site
@@ -162,7 +162,7 @@ class Zookeeper(Coordinator):
     kind = 'zookeeper'
     ports_a_member = 3
     most_members = 3
-    requests_a_renewal = 4          # two to read, and a record is read before it is written, see src/coordinator/zookeeper.c
+    requests_a_renewal = 3          # what is compared is read before, see src/coordinator/zookeeper.c
 
     def prepare(self, i, member):
         os.mkdir(member.dir, 0o700)
@@ -193,7 +193,7 @@ class Consul(Coordinator):
     kind = 'consul'
     ports_a_member = 4
     most_members = 3
-    requests_a_renewal = 3          # likewise, see src/coordinator/consul.c
+    requests_a_renewal = 2          # likewise, see src/coordinator/consul.c
 
     def prepare(self, i, member):
         os.mkdir(member.dir, 0o700)

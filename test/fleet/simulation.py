@@ -52,7 +52,7 @@ class Record:
 
 class Server:
     __slots__ = ("number", "off", "life", "up_since", "record", "until", "due", "known_lost", "no_node_since",
-                 "waits_from", "own", "start", "stolen")
+                 "waits_from", "own", "start", "stolen", "in_step")
 
     def __init__(self, number, off):
         self.number, self.off, self.life, self.own = number, off, 0, set()
@@ -62,6 +62,7 @@ class Server:
     def forget(self):
         """Memory is lost."""
         self.record, self.until, self.due, self.start = None, -1, None, None
+        self.in_step = False            # with others, after an outage
         self.stolen = False             # the record is somebody else's, which the server need not know yet
         self.no_node_since = None       # when the gate closes, or did, if nothing happens
 
@@ -72,6 +73,7 @@ class Simulation:
         self.random = random.Random(options.seed)
         self.lease = max(1, round(options.lease * 60 * SECOND))
         self.half = self.lease // 2
+        self.spread = self.lease // 8
         self.retry = min(RETRY, max(self.lease // 8, 100))
         self.begin, self.end = round(options.join * 60 * SECOND), round(options.days * DAY)
         self.near = round(6 * options.clock_sigma) + 10     # no ordinary clock is off by more
@@ -213,10 +215,20 @@ class Simulation:
     def settle(self, server, time):
         """Do what an undisturbed holder has done up to some time."""
         if server.record is not None and not server.stolen and server.due <= time:
-            renewals = (time - server.due) // self.half + 1
-            server.due += renewals * self.half
-            server.until = self.tick(server, server.due - self.half) + self.lease
-            self.requests += renewals
+            if server.in_step:
+                self.requests += 1
+                server.until = self.tick(server, server.due) + self.lease
+                server.due += self.half - self.early()
+                server.in_step = False
+            if server.due <= time:
+                renewals = (time - server.due) // self.half + 1
+                server.due += renewals * self.half
+                server.until = self.tick(server, server.due - self.half) + self.lease
+                self.requests += renewals
+
+    def early(self):
+        """By how much the renewal after a disturbance is before half of the lease."""
+        return self.random.randrange(self.spread + 1)
 
     def begin_outage(self, time, length):
         self.outage_end = time + length
@@ -230,6 +242,7 @@ class Simulation:
             if server.record is None or server.stolen or server.due >= self.outage_end:
                 continue
             server.due = self.after_outage(server.due)
+            server.in_step = True
             left = server.until - self.tick(server, server.due)
             if left < 0:
                 server.no_node_since = self.time_of(server, server.until) + 1
@@ -343,10 +356,13 @@ class Simulation:
                 record.holder.own.discard(record.node)
             server.own.add(record.node)
             record.holder, record.start, record.until = server, start, start + self.lease
-            record.live, record.version = False, record.version + 1
             record.grants.append([record.start, record.until])
-            self.add_ended(time, record)
-            self.at(time + self.options.round_trip, self.find, server, life, now, looks + 1, record, record.version)
+            self.leave(time, server, None)
+            self.node_is_back(min(time, self.end), server)
+            record.live, record.version = True, record.version + 1
+            server.record, server.start, server.until, server.stolen = record, record.start, record.until, False
+            server.due = max(time + 1, self.time_of(server, server.until) - self.half - self.early())
+            server.in_step = False
         else:
             self.look_again(time, server, life, now, looks)
 
@@ -365,23 +381,6 @@ class Simulation:
         holder.stolen = True
         holder.no_node_since = self.time_of(holder, holder.until) + 1
         self.at(holder.due, self.attempt, holder, holder.life)
-
-    def find(self, time, server, life, now, looks, record, version):
-        """What was taken is looked for, and written once more."""
-        if server.life != life:
-            return
-        self.ask(time)
-        time += self.options.round_trip
-        self.ask(time)
-        if record.version != version:
-            self.look_again(time, server, life, now, looks)
-            return
-        self.leave(time, server, None)
-        self.node_is_back(min(time, self.end), server)
-        record.version += 1
-        record.live = True
-        server.record, server.start, server.until, server.stolen = record, record.start, record.until, False
-        server.due = max(time + 1, self.time_of(server, server.until) - self.half)
 
     # Waiting for a node ID
 

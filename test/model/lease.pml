@@ -10,9 +10,9 @@
  * a server may stop at any point and go on later.  At most one request at a time is late,
  * for as long as it pleases; the others arrive at once or never.
  *
- * A request's answer is not believed: what counts is a list after it that shows the nonce
- * of the request, and the fleet's record with the incarnation that was read before it.
- * (-DBELIEVE_ANSWER: a take that is late passes a recover(), and begins below its floor.)
+ * A write is done only if the fleet's record is what it was when the grant was taken, or
+ * the records were read.  So its answer counts.  If that was lost, a list tells: by the
+ * nonce of the request.
  *
  * With -DCOORDINATOR_FAILS the coordinator may lose everything, or go back to a backup,
  * and snowflake_fleet_recover() is called.  With -DTWINS the memory of a server is copied
@@ -34,8 +34,8 @@
  * and how a server changes its node ID, which is in gate.pml.
  *
  * A rule is taken out by -DFORGET_UNTIL, -DRENEW_WITHOUT_VERSION, -DRESUME_GRANT,
- * -DNODE_NOT_GRANT, -DNO_NONCE, -DNO_FLOOR, -DNO_INCARNATION,
- * -DGO_ON_AFTER_BACK_IN_TIME, -DBELIEVE_ANSWER.
+ * -DNODE_NOT_GRANT, -DNO_NONCE, -DNO_FLOOR, -DFLEET_READ_BEFORE, -DNO_INCARNATION,
+ * -DGO_ON_AFTER_BACK_IN_TIME.
  */
 
 #ifndef SERVERS
@@ -179,11 +179,16 @@ bool excused;
 #else
 #define POSSIBLE(q) true
 #endif
+#if defined(COORDINATOR_FAILS) && !defined(NO_INCARNATION) && !defined(FLEET_READ_BEFORE)
+#define UNCHANGED(q) (GRANTS && fleet.incarnation == q.incarnation)
+#else
+#define UNCHANGED(q) true
+#endif
 #define FITS(q) (q.expected == NO_RECORD -> !record[q.node].exists : IS_AS_READ(q))
 #ifdef RENEW_WITHOUT_VERSION
-#define APPLIES(q) (POSSIBLE(q) && (FITS(q) || q.kind == RENEW))
+#define APPLIES(q) (POSSIBLE(q) && UNCHANGED(q) && (FITS(q) || q.kind == RENEW))
 #else
-#define APPLIES(q) (POSSIBLE(q) && FITS(q))
+#define APPLIES(q) (POSSIBLE(q) && UNCHANGED(q) && FITS(q))
 #endif
 
 inline forget_request(q)
@@ -304,14 +309,8 @@ inline arrive(q)
 	fi
 }
 
-#ifdef BELIEVE_ANSWER
-#define ANSWERED(s) count_as_granted(s)
-#else
-#define ANSWERED(s) skip
-#endif
-
-/* One arrives that was late; somebody may remember it still. */
-inline arrive_late()
+/* One arrives that was late; somebody may remember it still, and hear the answer. */
+inline arrive_late(IS_HEARD)
 {
 	if
 	:: APPLIES(late) ->
@@ -320,7 +319,10 @@ inline arrive_late()
 			if
 			:: asked[i].nonce & IN_LATE ->
 				asked[i].nonce = asked[i].nonce | IN_RECORD;
-				ANSWERED(i)
+				if
+				:: IS_HEARD -> count_as_granted(i)
+				:: else
+				fi
 			:: else
 			fi
 		}
@@ -388,10 +390,8 @@ inline request(S, KIND)
 #ifdef COORDINATOR_FAILS
 #ifdef NO_INCARNATION
 #define GRANTS_TO(s) GRANTS
-#define MAY_RENEW(s) GRANTS
 #else
 #define GRANTS_TO(s) (GRANTS && fleet.incarnation == asked[s].incarnation)
-#define MAY_RENEW(s) (GRANTS && fleet.incarnation == grant[s].incarnation)
 #endif
 #define MINE(s) record[grant[s].node]
 #define WENT_BACK(s) (GRANTS && grant[s].held && \
@@ -399,8 +399,13 @@ inline request(S, KIND)
 	 (MINE(s).token != token[s] && MINE(s).from <= grant[s].until)))
 #else
 #define GRANTS_TO(s) true
-#define MAY_RENEW(s) true
 #define WENT_BACK(s) false
+#endif
+
+#ifdef FLEET_READ_BEFORE
+#define MAY_RENEW(s) (GRANTS && fleet.incarnation == grant[s].incarnation)
+#else
+#define MAY_RENEW(s) true
 #endif
 
 #ifdef FORGET_UNTIL
@@ -422,15 +427,16 @@ inline or_later(T, END)
 }
 
 /*
- * A request is on its way: it arrives, is lost, or is late.  Its answer says nothing that
- * a list does not say, so none is modeled.
+ * A request is on its way: it arrives, with or without an answer, is lost, or is late.
+ * That it was refused is not modeled: a list says so as well.
  */
 inline send(s)
 {
 	if
 	:: d_step { APPLIES(asked[s]) ->
 		arrive(asked[s]);
-		ANSWERED(s) }
+		count_as_granted(s) }
+	:: d_step { APPLIES(asked[s]) -> arrive(asked[s]) }
 	:: skip
 	:: d_step { late.kind == NOTHING -> delay(asked[s]) }
 	fi
@@ -577,7 +583,8 @@ proctype world()
 end:
 	do
 		/* what is late arrives, or is lost */
-	:: d_step { late.kind != NOTHING -> arrive_late() }
+	:: d_step { late.kind != NOTHING -> arrive_late(true) }
+	:: d_step { late.kind != NOTHING -> arrive_late(false) }
 	:: d_step { late.kind != NOTHING -> end_late() }
 
 #ifdef RESUME_GRANT

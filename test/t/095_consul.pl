@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
+use SnowflakeFleet;
 use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -15,63 +16,8 @@ plan skip_all => 'Consul is not installed' if !SnowflakeCoordinator::consul_prog
 my $consul = SnowflakeCoordinator::new_consul('c', 3);
 my $hosts = SnowflakeCoordinator::hosts($consul);
 
-sub member
-{
-	my ($name, $url) = @_;
-	my $node = SnowflakeTest::new_node($name,
-		node_id => undef,
-		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '10s'\n");
-
-	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-	return $node;
-}
-
-sub status
-{
-	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
-}
-
 SnowflakeCoordinator::wait_for_consul($consul);
-my $one = member('one', "consul://$hosts/fleet/a");
-my $two = member('two', "consul://$hosts/fleet/a");
-$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status()})
-  or die 'Consul is not asked';
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-is(SnowflakeTest::error_of($two, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
-	'42710', 'a fleet is founded once');
-SnowflakeTest::wait_for_mint($one, 'postgres');
-SnowflakeTest::wait_for_mint($two, 'postgres');
-is_deeply([ sort map { status($_, 'node') } $one, $two ], [ 0, 1 ], 'two servers get two node IDs');
-is( $two->safe_psql('postgres', q{SELECT node, state FROM snowflake_fleet() ORDER BY node NULLS FIRST}),
-	"|fleet\n0|leased\n1|leased", 'the fleet is listed');
-
-# One of three dies: a lease is renewed all the same.
-SnowflakeCoordinator::kill_members($consul, 0);
-foreach my $node ($one, $two)
-{
-	my $until = status($node, 'lease_until');
-	$node->poll_query_until('postgres', "SELECT lease_until > timestamptz '$until' + interval '4s' FROM snowflake_status()")
-	  or die 'not renewed';
-	is(status($node, 'gate, leases'), 'open|1', 'without one of three leases are renewed');
-}
-
-# All die, and come back.
-SnowflakeCoordinator::kill_members($consul);
-$one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status()})
-  or die 'does not end';
-is(status($one, 'coordinator'), 'unreachable', 'without all of them they end');
-SnowflakeCoordinator::start_members($consul);
-SnowflakeTest::wait_for_mint($one, 'postgres');
-SnowflakeTest::wait_for_mint($two, 'postgres');
-my @nodes = map { status($_, 'node') } $one, $two;
-isnt($nodes[0], $nodes[1], 'and are granted again when they are back');
-
-# A clean restart keeps the node ID.
-$one->restart;
-SnowflakeTest::wait_for_mint($one, 'postgres');
-is(status($one, 'node'), $nodes[0], 'a clean restart keeps the node ID');
-$_->stop foreach $one, $two;
+check_fleet($consul, "consul://$hosts/fleet/a");
 SnowflakeCoordinator::kill_members($consul);
 
 # With access control, only who has a token for the prefix may read and write it.
@@ -87,7 +33,7 @@ my $answer = SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/token', 
 my ($token) = $answer =~ /"SecretID":\s*"([^"]+)"/ or die "no token: $answer";
 append_to_file($passfile, "$token\n");
 chmod 0600, $passfile;
-$one = member('with_token', "consul://$hosts/fleet/b?passfile=$passfile");
+my $one = new_member('with_token', "consul://$hosts/fleet/b?passfile=$passfile");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 SnowflakeTest::wait_for_mint($one, 'postgres');
 is(status($one, 'node'), '0', 'with a token a node ID is leased');
