@@ -28,7 +28,7 @@ DONE_S = 2
 class Http:
     """etcd and Consul: (method and path, is it a write) for each request."""
 
-    WRITES = (b'POST /v3/kv/txn', b'PUT /v1/')
+    WRITES = (b'POST /v3/kv/txn', b'PUT /v1/txn ')
 
     def requests(self, data):
         return [line.startswith(self.WRITES) for line in data.split(b'\r\n') if line.endswith(b' HTTP/1.1')]
@@ -69,12 +69,13 @@ class Postgresql(Frames):
         return 1 if self.greeted else 0
 
     def is_write(self, frame):
-        return None if frame[:1] != b'Q' else b'SELECT' not in frame
+        return None if frame[:1] != b'Q' else b'BEGIN' in frame
 
 
 class Zookeeper(Frames):
     LENGTH_IS_OUTSIDE = 4
-    KINDS = {1: True, 5: True, 4: False, 8: False, 9: False, 12: False}    # create, setData; getData, children, sync
+    # create, setData, multi; getData, children, sync
+    KINDS = {1: True, 5: True, 14: True, 4: False, 8: False, 9: False, 12: False}
 
     def length_at(self):
         return 0
