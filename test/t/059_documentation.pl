@@ -108,8 +108,8 @@ sub anchor
 }
 
 my @dead;
-foreach my $page (@pages, map { s,^\Q$root\E/,,r } "$root/CHANGELOG.md",
-	glob("$root/test/README.md $root/test/*/README.md"))
+foreach my $page (@pages, map { s,^\Q$root\E/,,r }
+	glob("$root/{CHANGELOG,CONTRIBUTING,SECURITY,test/README}.md $root/test/*/README.md"))
 {
 	my $text = $text{$page} // slurp_file("$root/$page");
 	my ($directory) = $page =~ m,^(.*/|),;
