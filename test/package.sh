@@ -169,11 +169,18 @@ check "lintian has no errors or warnings" inside '
 	runuser -u builder -- lintian --fail-on error,warning \
 		--suppress-tags initial-upload-closes-no-bugs ../*.changes'
 check "packages install" inside 'apt-get install -qq -y $(ls ../postgresql-*-snowflake_*.deb)'
-check "they have the module for fleets on PostgreSQL, and the library that it takes" inside '
-	for module in /usr/lib/postgresql/*/lib/snowflake_postgresql.so; do
-		ldd "$module" | grep "libpq.*=> /"
-	done
-	! ldd /usr/lib/postgresql/*/lib/snowflake.so | grep libpq'
+check "that of the extension has the module for fleets on PostgreSQL alone" inside '
+	ls /usr/lib/postgresql/*/lib/snowflake_postgresql.so
+	! ls /usr/lib/postgresql/*/lib/snowflake_{consul,etcd,zookeeper}.so
+	! dpkg-query -W -f "\${Depends}\n" "postgresql-*-snowflake" | grep -E "curl|zookeeper"'
+check "the others install" inside 'apt-get install -qq -y $(ls ../postgresql-*-snowflake-*.deb | grep -v dbgsym)'
+check "each module finds the library that it takes" inside '
+	cd /usr/lib/postgresql/*/lib
+	ldd snowflake_postgresql.so | grep "libpq.*=> /"
+	ldd snowflake_consul.so | grep "libcurl.*=> /"
+	ldd snowflake_etcd.so | grep "libcurl.*=> /"
+	ldd snowflake_zookeeper.so | grep "libzookeeper_st.*=> /"
+	! ldd snowflake.so | grep -E "libpq|libcurl|libzookeeper"'
 check "documents are installed as their links say" inside '
 	for package in $(dpkg-query -W -f "\${Package}\n" "postgresql-*-snowflake"); do
 		cd /usr/share/doc/$package
@@ -182,7 +189,7 @@ check "documents are installed as their links say" inside '
 	done'
 check "installed packages pass their tests" inside 'autopkgtest --no-built-binaries . -- null'
 check "packages are removed, and leave nothing behind" inside '
-	apt-get purge -qq -y "postgresql-*-snowflake"
+	apt-get purge -qq -y "postgresql-*-snowflake" "postgresql-*-snowflake-*"
 	[ -z "$(find /usr -name "snowflake*" -o -name "*-snowflake")" ]'
 cp "$dist.zip" "$chroot/build/"
 check "PGXN's client installs $dist.zip" inside '

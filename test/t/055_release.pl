@@ -47,10 +47,12 @@ is($meta->{provides}{snowflake}{version},
 	$meta->{version}, 'the extension has the version of its distribution');
 SKIP:
 {
-	skip 'there is no debian/', 1 if !-e "$root/debian";
+	skip 'there is no debian/', 2 if !-e "$root/debian";
 
-	my ($packaged) = slurp('debian/changelog') =~ /^\S+ \(([^)]*)-[^-)]*\)/;
-	is($packaged, $meta->{version}, 'the package has it too');
+	my ($debian) = slurp('debian/changelog') =~ /^\S+ \(([^)]*)-[^-)]*\)/;
+	my ($rpm) = slurp('packaging/snowflake.spec') =~ /^Version: +(\S+)$/m;
+	is($debian, $meta->{version}, "Debian's package has it too");
+	is($rpm, $meta->{version}, 'and so has the RPM');
 }
 
 # META.json: http://semver.org, as of version 1.0.0
