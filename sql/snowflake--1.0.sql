@@ -42,15 +42,15 @@ COMMENT ON TYPE snowflake IS '64-bit ID made of a time, a node and a sequence nu
 CREATE CAST (snowflake AS bigint) WITHOUT FUNCTION AS IMPLICIT;
 COMMENT ON CAST (snowflake AS bigint) IS 'the same number';
 -- not core's functions of bigint: pg_upgrade makes casts in an order of its own
-CREATE FUNCTION snowflake_numeric(snowflake) RETURNS numeric AS 'int8_numeric' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_numeric(snowflake) RETURNS numeric AS 'int8_numeric' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_numeric(snowflake) IS 'convert snowflake to numeric';
 CREATE CAST (snowflake AS numeric) WITH FUNCTION snowflake_numeric(snowflake) AS ASSIGNMENT;
 COMMENT ON CAST (snowflake AS numeric) IS 'the same number';
-CREATE FUNCTION snowflake_float8(snowflake) RETURNS double precision AS 'i8tod' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_float8(snowflake) RETURNS double precision AS 'i8tod' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_float8(snowflake) IS 'convert snowflake to float8';
 CREATE CAST (snowflake AS double precision) WITH FUNCTION snowflake_float8(snowflake) AS ASSIGNMENT;
 COMMENT ON CAST (snowflake AS double precision) IS 'the nearest number';
-CREATE FUNCTION snowflake_float4(snowflake) RETURNS real AS 'i8tof' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_float4(snowflake) RETURNS real AS 'i8tof' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_float4(snowflake) IS 'convert snowflake to float4';
 CREATE CAST (snowflake AS real) WITH FUNCTION snowflake_float4(snowflake) AS ASSIGNMENT;
 COMMENT ON CAST (snowflake AS real) IS 'the nearest number';

@@ -176,18 +176,21 @@ is( join(
 	'',
 	'no function runs with the rights of its owner');
 
-# Core's own functions are as leakproof under our name.
+# Core's own functions are what they are under our name, too; so wants opr_sanity,
+# which looks at what C function they are.
 is( join(
 		', ',
 		rows(
 			'plain',
 			'SELECT m.oid::regprocedure FROM '
 			  . SnowflakeTest::members('pg_proc')
-			  . q{ JOIN pg_proc core ON core.proname = m.prosrc AND core.pronamespace = 'pg_catalog'::regnamespace
+			  . q{ JOIN pg_proc core ON core.prosrc = m.prosrc AND core.pronamespace = 'pg_catalog'::regnamespace
+				AND core.prolang = m.prolang
 			WHERE m.prolang = (SELECT oid FROM pg_language WHERE lanname = 'internal')
-			AND m.proleakproof <> core.proleakproof})),
+			AND (m.proleakproof, m.provolatile, m.proisstrict, m.proparallel)
+				<> (core.proleakproof, core.provolatile, core.proisstrict, core.proparallel)})),
 	'',
-	'core functions are as leakproof as core says');
+	'core functions are as leakproof, strict, volatile and parallel as core says');
 
 # Of the others these must not tell anything about their arguments: no error,
 # whatever the arguments are.
