@@ -95,7 +95,8 @@ future_namespace(Conversion *conv, Relation rel)
 
 /*
  * An expression of a smallint is often one of an integer, made of it by a cast.
- * The cast stays, and fails for every snowflake.
+ * The cast stays, by whatever function leads from the new type to the old one,
+ * and fails for every snowflake.
  */
 static bool
 narrows_snowflake(Node *node, void *context)
@@ -109,8 +110,11 @@ narrows_snowflake(Node *node, void *context)
 		FuncExpr   *call = (FuncExpr *) node;
 		Node	   *argument = call->args == NIL ? NULL :
 		strip_implicit_coercions(linitial(call->args));
+		bool		is_cast = call->funcformat != COERCE_EXPLICIT_CALL ||
+			call->funcid == F_INT4_INT8 || call->funcid == F_INT2_INT8;
 
-		if ((call->funcid == F_INT4_INT8 || call->funcid == F_INT2_INT8) &&
+		if (is_cast &&
+			(call->funcresulttype == INT4OID || call->funcresulttype == INT2OID) &&
 			argument != NULL && IsA(argument, Var) && ((Var *) argument)->varattno > 0 &&
 			((Var *) argument)->vartype !=
 			TupleDescAttr(today, ((Var *) argument)->varattno - 1)->atttypid)

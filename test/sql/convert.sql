@@ -270,6 +270,10 @@ SELECT d.statement, d.code, d.message, d.code = c.code AND d.message = c.message
 	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,check_operator,statistics_of,narrow,narrower,reference_of}'::text[]) t,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', dry_run => true)', t)) d,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'')', t)) c;
+SELECT d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
+	FROM unnest('{narrow,narrower,reference_of}'::text[]) t,
+		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', ''snowflake'', dry_run => true)', t)) d,
+		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', ''snowflake'')', t)) c;
 SELECT snowflake_convert_column('operator_class', 'id', dry_run => true);
 DROP TABLE uses_row_type, row_type, expression_index, predicate, volatile_index, operator_class, exclusion, exclusion_2,
 	check_operator, statistics_of, narrow, narrower, reference_to, reference_of;
