@@ -201,6 +201,21 @@ public class JdbcClient {
         }
     }
 
+    /** In a row, as a program has it. */
+    private static void mintAndSelect(Connection db, PreparedStatement insert) throws SQLException {
+        PreparedStatement select;
+
+        insert.executeUpdate();
+        ResultSet keys = insert.getGeneratedKeys();
+        keys.next();
+        long id = keys.getLong("id");
+
+        select = db.prepareStatement("SELECT * FROM orders WHERE id = ANY (?) AND id >= ?");
+        select.setArray(1, db.createArrayOf("bigint", new Long[] {id}));
+        select.setObject(2, OffsetDateTime.now().minusHours(1));
+        Tap.ok(select.executeQuery().next(), "the row of a generated key, in a list, since a time");
+    }
+
     public static void main(String[] arguments) throws SQLException {
         int oid;
 
@@ -212,6 +227,10 @@ public class JdbcClient {
         // -1 has the driver prepare, and use binary where it can, from the first execution
         test("&prepareThreshold=-1&reWriteBatchedInserts=true", "binary: ");
 
+        try (Connection db = connect("")) {
+            mintAndSelect(db, db.prepareStatement("INSERT INTO orders (item) VALUES ('generated')",
+                    Statement.RETURN_GENERATED_KEYS));
+        }
         try (Connection db = connect("&stringtype=unspecified")) {
             counts(db, "id = ?", s -> s.setString(1, Long.toString(BIG)), 1,
                     "stringtype=unspecified: setString() without a cast");

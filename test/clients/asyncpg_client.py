@@ -8,7 +8,7 @@ import asyncpg
 from tap import client, done, is_, ok
 
 BIG = 2**53 + 1
-HOUR_AGO = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
+hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
 
 
 async def main():
@@ -48,15 +48,15 @@ async def main():
     is_(await db.fetchval(f"SELECT count(*) FROM orders WHERE id IN ({places})", *map(str, many)), 1,
         "IN of parameters with str")
     is_(await db.fetchval("SELECT max(id) FROM orders"), key, "max() is an int")
-    is_(await db.fetchval("SELECT snowflake_timestamp($1) > $2", key, HOUR_AGO), True, "decode an int")
+    is_(await db.fetchval("SELECT snowflake_timestamp($1) > $2", key, hour_ago), True, "decode an int")
 
     # time
-    await refused("SELECT FROM orders WHERE id >= $1", HOUR_AGO, name="a datetime without a cast is refused")
-    is_(await db.fetchval("SELECT count(*) FROM orders WHERE id >= $1::timestamptz", HOUR_AGO), 1,
+    await refused("SELECT FROM orders WHERE id >= $1", hour_ago, name="a datetime without a cast is refused")
+    is_(await db.fetchval("SELECT count(*) FROM orders WHERE id >= $1::timestamptz", hour_ago), 1,
         "filter by a datetime, with a cast")
-    is_(await db.fetchval("SELECT count(*) FROM orders WHERE id <@ $1", asyncpg.Range(None, HOUR_AGO)), 0,
+    is_(await db.fetchval("SELECT count(*) FROM orders WHERE id <@ $1", asyncpg.Range(None, hour_ago)), 0,
         "filter by a range")
-    is_(await db.fetchval("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound($1)", HOUR_AGO), 1,
+    is_(await db.fetchval("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound($1)", hour_ago), 1,
         "filter the bigint column by a datetime")
 
     # explicit IDs
@@ -76,6 +76,9 @@ async def main():
     is_(await db.fetchval("SELECT id FROM orders WHERE id = $1", BIG), BIG, "codec set: an int")
     is_(await db.fetchval("SELECT array_agg(id) FROM orders WHERE id = $1", BIG), [BIG],
         "codec set: a list of int")
+    key1, key2 = BIG, key
+    rows = await db.fetch("SELECT * FROM orders WHERE id = ANY($1) AND id >= $2::timestamptz", [key1, key2], hour_ago)
+    is_([row["id"] for row in rows], [key2], "codec set: rows of a list since a time")
     is_(await db.fetchval(insert, BIG + 2, BIG + 2), BIG + 2, "codec set: insert an int")
     is_(await db.fetchval(f"SELECT count(*) FROM orders WHERE id IN ({places})", *many), 1,
         "codec set: IN of parameters")

@@ -73,6 +73,14 @@ is(value('SELECT array_agg(id) FROM orders WHERE id = ?', BIG), '{' . BIG . '}',
 is_deeply(value('SELECT array_agg(id::bigint) FROM orders WHERE id = ?', BIG), [BIG], 'that of bigint is a list');
 is(value('SELECT row_to_json(o) FROM orders o WHERE id = ?', BIG),
 	sprintf('{"id":"%d","ref":%d,"item":null}', BIG, BIG), 'JSON has a string for snowflake');
+{
+	my $other = $id;
+	my ($id) = $db->selectrow_array('INSERT INTO orders (item) VALUES (?) RETURNING id', undef, 'tea');
+	my $rows =
+	  $db->selectall_arrayref('SELECT * FROM orders WHERE id = ANY (?)', undef, [ $id, $other ]);
+
+	is_deeply([ sort map { $_->[2] } @$rows ], [ 'default', 'tea' ], 'rows of a list');
+}
 
 $db->disconnect;
 done_testing();

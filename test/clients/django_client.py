@@ -11,7 +11,7 @@ from django.db.models import Func, Value
 from tap import client, done, is_, ok
 
 BIG = 2**53 + 1
-HOUR_AGO = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
+hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
 
 settings.configure(
     DATABASES={
@@ -28,24 +28,24 @@ settings.configure(
 django.setup()
 
 
-class BigintSnowflakeField(models.BigAutoField):
-    """A bigint key that is made by the database, like BigAutoField's."""
-
-    def db_type(self, connection):
-        return "bigint"
-
-    def db_type_suffix(self, connection):
-        return "DEFAULT snowflake_next()"
-
-
-class SnowflakeField(BigintSnowflakeField):
-    """The same, of the type snowflake."""
+class SnowflakeField(models.BigAutoField):
+    """A key that is made by the database, like BigAutoField's."""
 
     def db_type(self, connection):
         return "snowflake"
 
+    def db_type_suffix(self, connection):
+        return "DEFAULT snowflake_next()"
+
     def from_db_value(self, value, expression, connection):
         return None if value is None else int(value)
+
+
+class BigintSnowflakeField(SnowflakeField):
+    """The same, of the type bigint, for which from_db_value() has nothing to do."""
+
+    def db_type(self, connection):
+        return "bigint"
 
 
 class Order(models.Model):
@@ -94,10 +94,12 @@ is_(Order.objects.filter(id__in=[5, order.id]).count(), 1, "filter by a list of 
 is_(Order.objects.filter(id__in=[*range(999), order.id]).count(), 1, "filter by a list of 1000")
 is_(Order.objects.filter(id__lt=several[0]).latest("id").id, order.id, "the next page, by key")
 is_(Order.objects.aggregate(models.Max("id")), {"id__max": several[1]}, "aggregate()")
-is_(Order.objects.filter(id__gte=Value(HOUR_AGO, models.DateTimeField())).count(), 3,
+is_(Order.objects.filter(id__gte=Value(hour_ago, models.DateTimeField())).count(), 3,
     "filter by a datetime that is said to be one")
-is_(Order.objects.filter(id__gte=lower_bound(HOUR_AGO)).count(), 3, "filter by a datetime")
-is_(Order.objects.filter(id__lt=lower_bound(HOUR_AGO)).count(), 0, "filter by a datetime, the rest")
+is_(Order.objects.filter(
+    id__gte=Func(Value(hour_ago), function="snowflake_lower_bound", output_field=SnowflakeField())).count(), 3,
+    "filter by a datetime")
+is_(Order.objects.filter(id__lt=lower_bound(hour_ago)).count(), 0, "filter by a datetime, the rest")
 Order.objects.create(id=BIG, item="explicit")
 is_(Order.objects.values_list("id", flat=True).get(item="explicit"), BIG, "insert an int beyond 2^53")
 order.item = "changed"
@@ -108,6 +110,6 @@ line = Line.objects.create(order=order)
 is_(type(line.id), int, "a bigint key is an int as soon as it has been minted")
 is_(Line.objects.get(order__item="changed"), line, "a foreign key, with a join")
 is_(order.line_set.get(), line, "the way back")
-is_(Line.objects.filter(id__gte=lower_bound(HOUR_AGO)).count(), 1, "filter the bigint column by a datetime")
+is_(Line.objects.filter(id__gte=lower_bound(hour_ago)).count(), 1, "filter the bigint column by a datetime")
 
 done()

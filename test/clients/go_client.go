@@ -122,6 +122,8 @@ func database(driver string, array func([]int64) interface{}) {
 	is(value("SELECT id FROM orders WHERE id < $1 ORDER BY id DESC LIMIT 1", id), int64(big+1),
 		name("the next page, by key"))
 	is(value("SELECT max(id) FROM orders"), id, name("max()"))
+	must(db.QueryRow("INSERT INTO orders (item) VALUES ($1) RETURNING id", "tea").Scan(&id))
+	is(value("SELECT id FROM orders WHERE item = 'tea'"), id, name("the ID that RETURNING gives"))
 	must(db.QueryRow("SELECT row_to_json(o) FROM orders o WHERE id = $1", int64(big)).Scan(&json))
 	is(json, fmt.Sprintf(`{"id":"%d","ref":%d,"item":null}`, big, big),
 		name("JSON has a string for snowflake"))
@@ -135,11 +137,11 @@ func native() {
 	var ids []int64
 	ctx := context.Background()
 
-	db, err := pgx.Connect(ctx, "")
+	conn, err := pgx.Connect(ctx, "")
 	must(err)
-	defer db.Close(ctx)
+	defer conn.Close(ctx)
 	read := func(target interface{}, expression string) error {
-		return db.QueryRow(ctx, "SELECT "+expression+" FROM orders WHERE id = $1", int64(big)).Scan(target)
+		return conn.QueryRow(ctx, "SELECT "+expression+" FROM orders WHERE id = $1", int64(big)).Scan(target)
 	}
 
 	must(read(&text, "id"))
@@ -148,26 +150,26 @@ func native() {
 	must(read(&id, "id::bigint"))
 	is(id, int64(big), "a bigint can")
 	many, _, _ := many(big)
-	must(db.QueryRow(ctx, "SELECT count(*) FROM orders WHERE id = ANY ($1)", many).Scan(&id))
+	must(conn.QueryRow(ctx, "SELECT count(*) FROM orders WHERE id = ANY ($1)", many).Scan(&id))
 	is(id, int64(1), "filter by an array of int64")
 	rows := [][]interface{}{{int64(5), int64(5)}}
 	copyRows := func() error {
-		_, err := db.CopyFrom(ctx, pgx.Identifier{"orders"}, []string{"id", "ref"}, pgx.CopyFromRows(rows))
+		_, err := conn.CopyFrom(ctx, pgx.Identifier{"orders"}, []string{"id", "ref"}, pgx.CopyFromRows(rows))
 		return err
 	}
 	is(copyRows() != nil, true, "CopyFrom() does not know the type")
 
 	// as int64, once the type has been registered
-	must(db.QueryRow(ctx, "SELECT oid, typarray FROM pg_type WHERE oid = 'snowflake'::regtype").
+	must(conn.QueryRow(ctx, "SELECT oid, typarray FROM pg_type WHERE oid = 'snowflake'::regtype").
 		Scan(&oid, &arrayOid))
-	db.ConnInfo().RegisterDataType(pgtype.DataType{Value: &pgtype.Int8{}, Name: "snowflake", OID: oid})
-	db.ConnInfo().RegisterDataType(pgtype.DataType{Value: &pgtype.Int8Array{}, Name: "_snowflake", OID: arrayOid})
+	conn.ConnInfo().RegisterDataType(pgtype.DataType{Value: &pgtype.Int8{}, Name: "snowflake", OID: oid})
+	conn.ConnInfo().RegisterDataType(pgtype.DataType{Value: &pgtype.Int8Array{}, Name: "_snowflake", OID: arrayOid})
 	must(read(&id, "id"))
 	is(id, int64(big), "type registered: an int64")
 	must(read(&ids, "array_agg(id)"))
 	is(ids, []int64{big}, "type registered: an array of int64")
 	must(copyRows())
-	must(db.QueryRow(ctx, "SELECT id FROM orders WHERE ref = 5").Scan(&id))
+	must(conn.QueryRow(ctx, "SELECT id FROM orders WHERE ref = 5").Scan(&id))
 	is(id, int64(5), "type registered: CopyFrom()")
 }
 

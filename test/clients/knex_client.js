@@ -35,8 +35,8 @@ run(async () => {
   is(await count(orders().whereRaw('id = ANY(?)', [many])), '1', 'filter by an array');
   is(await orders().where('id', '<', several[1].id).orderBy('id', 'desc').limit(1).pluck('id'),
     [several[0].id], 'the next page, by key');
-  is(await count(orders().where('id', '>=', db.raw('?::timestamptz', [hourAgo]))), '3',
-    'filter by a Date, with a cast');
+  const since = await db('orders').where('id', '>=', db.raw('?::timestamptz', [hourAgo]));
+  is(since.length, 3, 'filter by a Date, with a cast');
   is(await count(orders().where('ref', '>=', db.raw('snowflake_lower_bound(?)', [hourAgo]))), '3',
     'filter the bigint column by a Date');
   await fails(orders().where('id', '>=', hourAgo), '22P02', 'a Date without a cast is refused');

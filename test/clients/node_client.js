@@ -1,5 +1,7 @@
 // node-postgres.  To be run by run.sh.
 
+const { spawnSync } = require('child_process');
+const { readFileSync } = require('fs');
 const { Client, types } = require('pg');
 const { client, ok, is, fails, run } = require('./tap');
 
@@ -108,6 +110,11 @@ run(async () => {
     });
     ok(typeof row.id === 'bigint' && row.id !== id, `binary: true destroys a ${type}`);
   }
+
+  // a program of its own
+  const page = readFileSync('../tree/doc/clients.md', 'utf8');
+  const [, block] = /^## node-postgres.*?^```javascript\n(.*?)^```$/ms.exec(page);
+  is(spawnSync(process.execPath, ['-e', block]).stderr.toString(), '', 'the program of doc/clients.md runs');
 
   await db.end();
 });

@@ -87,4 +87,9 @@ is(value('SELECT id::bigint FROM orders WHERE id = ?', $id), (int) $id, 'so is w
 is(json_decode(value('SELECT row_to_json(o) FROM orders o WHERE id = ?', BIG), true),
     ['id' => (string) BIG, 'ref' => BIG, 'item' => null], 'JSON has a string for snowflake');
 
+$insert = $db->prepare('INSERT INTO orders (item) VALUES (?) RETURNING id');
+$insert->execute(['tea']);
+$id = (int) $insert->fetchColumn();
+is(value('SELECT item FROM orders WHERE id = ?', $id), 'tea', 'the ID that RETURNING gives, as an integer');
+
 printf("1..%d\n", $count);

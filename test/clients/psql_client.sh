@@ -143,4 +143,19 @@ SELECT to_json(id), to_json(ref) FROM orders WHERE item = 'explicit';
 SQL
 )" '"9007199254740993"|9007199254740993' 'JSON has a string for snowflake, a number for bigint'
 
+is "$(run <<'SQL' | sed 's/[0-9]\{16,\}/N/g'
+\cd :files
+INSERT INTO orders (item) VALUES ('tea') RETURNING id \gset
+SELECT * FROM orders WHERE id = :id;
+\copy orders TO 'orders.bin' (FORMAT binary)
+PREPARE by_time AS
+SELECT * FROM orders WHERE id >= $1::timestamptz;
+PREPARE by_bound AS
+SELECT * FROM orders WHERE id >= snowflake_lower_bound($1);
+EXECUTE by_time(now());
+EXECUTE by_bound(now());
+SQL
+)" $'N|N|tea\nN|N|largest\nN|N|largest' 'a row of its own, and those after now'
+is "$(head -c 6 "$files/orders.bin")" PGCOPY 'COPY BINARY to a file'
+
 printf '1..%d\n' "$count"

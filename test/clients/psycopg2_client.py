@@ -9,7 +9,7 @@ import psycopg2.extensions
 from tap import client, done, is_, ok, raises
 
 BIG = 2**53 + 1
-HOUR_AGO = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
+hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
 
 connection = psycopg2.connect("")
 connection.autocommit = True
@@ -54,9 +54,9 @@ is_(value("SELECT item FROM orders WHERE id IN %s", tuple(many)), "default", "fi
 is_(value("SELECT id FROM orders WHERE id < %s ORDER BY id DESC LIMIT 1", int(text) + 1), text,
     "the next page, by key")
 is_(value("SELECT max(id) FROM orders"), int(text), "max() is an int")
-is_(value("SELECT count(*) FROM orders WHERE id >= %s", HOUR_AGO), 1, "filter by a datetime")
-is_(value("SELECT count(*) FROM orders WHERE id < %s", HOUR_AGO), 0, "filter by a datetime, the rest")
-is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", HOUR_AGO), 1,
+is_(value("SELECT count(*) FROM orders WHERE id >= %s", hour_ago), 1, "filter by a datetime")
+is_(value("SELECT count(*) FROM orders WHERE id < %s", hour_ago), 0, "filter by a datetime, the rest")
+is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", hour_ago), 1,
     "filter the bigint column by a datetime")
 is_(value("INSERT INTO orders VALUES (%s, %s) RETURNING id", BIG, BIG), str(BIG),
     "insert an int beyond 2^53")
@@ -66,9 +66,10 @@ is_(value("SELECT row_to_json(o) FROM orders o WHERE id = %s", BIG),
     {"id": str(BIG), "ref": BIG, "item": None}, "JSON has a string for snowflake")
 
 # as int, once these have been registered
-oid, array_oid = value("SELECT ARRAY[oid::bigint, typarray::bigint] FROM pg_type WHERE oid = 'snowflake'::regtype")
 is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG), "{%d}" % BIG,
     "an array of snowflakes is a str")
+cursor.execute("SELECT oid::bigint, typarray::bigint FROM pg_type WHERE oid = 'snowflake'::regtype")
+oid, array_oid = cursor.fetchone()
 SNOWFLAKE = psycopg2.extensions.new_type(
     (oid,), "SNOWFLAKE", lambda value, cursor: None if value is None else int(value))
 psycopg2.extensions.register_type(SNOWFLAKE, connection)
@@ -77,6 +78,9 @@ psycopg2.extensions.register_type(
 is_(value("SELECT id FROM orders WHERE id = %s", BIG), BIG, "registered: an int")
 is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG), [BIG], "registered: a list of int")
 is_(value("SELECT NULL::snowflake"), None, "registered: a null is None")
+key1, key2 = BIG, int(text)
+cursor.execute("SELECT * FROM orders WHERE id = ANY(%s) AND id >= %s", ([key1, key2], hour_ago))
+is_(cursor.fetchall(), [(key2, number, "default")], "registered: rows of a list since a time")
 
 # the binary protocol: COPY only
 copy = io.BytesIO()

@@ -9,7 +9,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8BinaryLoader, IntLoader
 from tap import client, done, is_, ok, raises
 
 BIG = 2**53 + 1
-HOUR_AGO = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
+hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
 
 connection = psycopg.connect("", autocommit=True)
 
@@ -56,11 +56,11 @@ raises(psycopg.errors.UndefinedFunction,
        lambda: value("SELECT item FROM orders WHERE id = %b", text), "a binary str is refused")
 is_(value("SELECT item FROM orders WHERE id = %b::snowflake", text), "default",
     "a binary str with a cast")
-is_(value("SELECT count(*) FROM orders WHERE id >= %s", HOUR_AGO), 1, "filter by a datetime")
-is_(value("SELECT count(*) FROM orders WHERE id >= %b", HOUR_AGO), 1, "filter by a binary datetime")
-is_(value("SELECT count(*) FROM orders WHERE id < %b", HOUR_AGO), 0,
+is_(value("SELECT count(*) FROM orders WHERE id >= %s", hour_ago), 1, "filter by a datetime")
+is_(value("SELECT count(*) FROM orders WHERE id >= %b", hour_ago), 1, "filter by a binary datetime")
+is_(value("SELECT count(*) FROM orders WHERE id < %b", hour_ago), 0,
     "filter by a binary datetime, the rest")
-is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", HOUR_AGO), 1,
+is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", hour_ago), 1,
     "filter the bigint column by a datetime")
 is_(value("INSERT INTO orders VALUES (%s, %s) RETURNING id", BIG, BIG), str(BIG),
     "insert an int beyond 2^53")
@@ -74,8 +74,7 @@ is_(value("SELECT id FROM orders WHERE id = %s", BIG, binary=True), BIG.to_bytes
     "in binary, a snowflake is bytes")
 
 # as int, once these have been registered
-info = TypeInfo.fetch(connection, "snowflake")
-info.register(connection)
+TypeInfo.fetch(connection, "snowflake").register(connection)
 is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG), [str(BIG)],
     "type registered: an array is a list of str")
 connection.adapters.register_loader("snowflake", IntLoader)
@@ -88,6 +87,9 @@ for binary in False, True:
         f"loaders registered: a list of int from {how}")
     is_(value("SELECT NULL::snowflake", binary=binary), None,
         f"loaders registered: a null from {how} is None")
+key = int(text)
+rows = connection.execute("SELECT * FROM orders WHERE id = %b AND id >= %b", (key, hour_ago), binary=True)
+is_(rows.fetchall(), [(key, number, "default")], "loaders registered: the row of an ID since a time")
 
 # prepared, in binary
 for round in range(2):
@@ -101,7 +103,7 @@ class Snowflake(int):
 
 
 class SnowflakeDumper(Int8BinaryDumper):
-    oid = info.oid
+    oid = TypeInfo.fetch(connection, "snowflake").oid
 
 
 connection.adapters.register_dumper(Snowflake, SnowflakeDumper)

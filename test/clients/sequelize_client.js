@@ -45,8 +45,8 @@ run(async () => {
   is((await Order.findOne({ where: { id: { [Op.lt]: several[0].id } }, order: [['id', 'DESC']] })).item,
     'default', 'the next page, by key');
 
-  is(await Order.count({ where: { id: { [Op.gte]: db.cast(hourAgo, 'timestamptz') } } }), 3,
-    'filter by a Date, with a cast');
+  const since = await Order.findAll({ where: { id: { [Op.gte]: db.cast(hourAgo, 'timestamptz') } } });
+  is(since.length, 3, 'filter by a Date, with a cast');
   is(await Order.count({ where: { id: { [Op.lt]: db.cast(hourAgo, 'timestamptz') } } }), 0,
     'filter by a Date, the rest');
   is(await Order.count({ where: { ref: { [Op.gte]: db.fn('snowflake_lower_bound', hourAgo) } } }), 3,

@@ -67,8 +67,9 @@ run(async () => {
     where: { id: LessThan(identifiers[1].id) }, order: { id: 'DESC' }, take: 1,
   });
   is(page.map((row) => row.id), [identifiers[0].id], 'the next page, by key');
-  is(await orders.countBy({ id: Raw((id) => `${id} >= :time::timestamptz`, { time: hourAgo }) }), 3,
-    'filter by a Date, with a cast');
+  const since = await
+  orders.find({ where: { id: Raw((id) => `${id} >= :time::timestamptz`, { time: hourAgo }) } });
+  is(since.length, 3, 'filter by a Date, with a cast');
   is(await orders.countBy({ ref: Raw((ref) => `${ref} >= snowflake_lower_bound(:time)`, { time: hourAgo }) }),
     3, 'filter the bigint column by a Date');
   await fails(orders.countBy({ id: MoreThanOrEqual(hourAgo) }), '22P02', 'a Date without a cast is refused');

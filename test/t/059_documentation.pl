@@ -95,6 +95,53 @@ foreach my $page (grep { $_ ne 'README.md' && $text{$_} =~ /^```sql$/m } @pages)
 	}
 }
 
+# The programs of test/clients have the lines that their page shows, so that these
+# are compiled and run: their order and surroundings are for the reader.
+my %client = (
+	'Rules that hold everywhere' => 'psql_client.sh',
+	'psql' => 'psql_client.sh',
+	'psycopg2' => 'psycopg2_client.py',
+	'psycopg 3' => 'psycopg3_client.py',
+	'asyncpg' => 'asyncpg_client.py',
+	'SQLAlchemy' => 'sqlalchemy_client.py',
+	'Django' => 'django_client.py',
+	'JDBC' => 'JdbcClient.java',
+	'Hibernate' => 'HibernateClient.java',
+	'Sequelize' => 'sequelize_client.js',
+	'Knex' => 'knex_client.js',
+	'TypeORM' => 'typeorm_client.js',
+	'PHP PDO' => 'pdo_client.php',
+	'Perl DBD::Pg' => 'dbd_client.pl',
+	'Active Record' => 'activerecord_client.rb',
+	'Go' => 'go_client.go',
+	'Rust' => 'rust/main.rs');
+
+# what a program of one file has in another form
+my @instead = (
+	[ 'public class Minter', 'public static class Minter' ],
+	[ 'com.example.Minter', 'HibernateClient$Minter' ]);
+my @missing;
+foreach my $section (split /^## /m, $text{'doc/clients.md'})
+{
+	my ($name) = $section =~ /^(.*?)(?:: tried)?$/m;
+	my @lines = map { split /\n/ } $section =~ /^```\w+\n(.*?)^```$/msg;
+
+	next if !@lines;
+	# that program is run as it is
+	next if $name eq 'node-postgres';
+	my $program = slurp_file("$root/test/clients/" . ($client{$name} // 'none of ' . $name));
+	$program =~ s/\s//g;
+	foreach my $line (grep { !/…/ } @lines)
+	{
+		my $code = $line =~ s,\s+(?://|\#|--) .*,,r;
+
+		$code =~ s/\Q$_->[0]\E/$_->[1]/ foreach @instead;
+		$code =~ s/^(?:#|--) .*|\s//g;
+		push @missing, "$name: $line" if index($program, $code) < 0;
+	}
+}
+is(join("\n", @missing), '', 'what doc/clients.md shows is what test/clients runs');
+
 # A heading's anchor, as GitHub and others make it
 sub anchor
 {
