@@ -33,6 +33,13 @@ $node->safe_psql(
 	CREATE ROLE watcher LOGIN IN ROLE pg_monitor;
 	CREATE ROLE ordinary LOGIN;
 });
+
+# Before the first mint ever the gate is closed, which is no alarm
+my $exporter = CPAN::Meta::YAML->read("$monitoring/postgres_exporter.yaml")->[0];
+$node->poll_query_until('postgres', q{SELECT gate LIKE 'closed: %' FROM snowflake_status()})
+  or die "the gate is not closed";
+is($node->safe_psql('postgres', "SELECT gate_open, advised FROM ($exporter->{snowflake}{query}) q"),
+	'1|0', 'no alarm and no advice before the first mint');
 SnowflakeTest::wait_for_mint($node, 'postgres');
 
 # The columns of a query, with their types.
@@ -74,7 +81,6 @@ sub report
 
 
 # The metrics
-my $exporter = CPAN::Meta::YAML->read("$monitoring/postgres_exporter.yaml")->[0];
 my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
 my @queries;
 my %exported;
