@@ -1,0 +1,109 @@
+#!/bin/bash
+# README.md as a newcomer follows it: the commands and statements of "Install" and
+# "The first ID" are pasted, in their order, into a fresh Debian in a directory,
+# once from source and once as packages.  None may fail, and the first IDs in a
+# table of one's own are there within five minutes, most of which apt-get takes.
+# Needs root and a mirror.  The last line of the output is "N passed, N failed".
+#
+#   bash test/newcomer.sh                  bookworm, which has PostgreSQL 15
+#   bash test/newcomer.sh bookworm forky   which has 18
+#
+# SNOWFLAKE_TEST_SECONDS is another limit than 300, for a machine that has other work.
+
+set -euo pipefail
+# shellcheck source=test/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=test/chroots.sh
+. "$root/test/chroots.sh"
+become_root "$@"
+[ "$(id -u)" = 0 ] || die "this makes a system in a directory, and needs root for that"
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# What the page tells to do, as a script.  $1: the bold words over the way to install
+pasted()
+{
+	WAY=$1 perl -0777 -ne '
+		my ($install) = /^\*\*\Q$ENV{WAY}\E\*\*(.*?)^\*\*/ms or die "no $ENV{WAY}";
+		my ($first) = /^## The first ID\n(.*?)^## /ms or die "no first ID";
+		my ($start) = $first =~ /If yours is not running: `(.*?)`/ or die "no start";
+		my $open = "";		# what ends the input of psql
+		$install .= "\n    $start\n";
+		foreach my $text ($install, $first)
+		{
+			while ($text =~ /^ {4}(\S[^\n]*)$|^```sql\n(.*?)^```$/msg)
+			{
+				my ($command, $sql) = ($1, $2);
+
+				print $sql // $open;
+				next if defined $sql;
+				$open = $command =~ /\bpsql\b/ ? "SQL\n" : "";
+				print $open ? "$command -v ON_ERROR_STOP=1 <<\"SQL\"\n" : "$command\n";
+			}
+		}
+		print $open' "$root/README.md"
+}
+
+# Only what any Debian has, and a user with sudo.  $1: the suite, $2: the directory
+fresh_system()
+{
+	local source option options=()
+
+	source=$(debian_source)
+	while read -r option; do
+		options+=("--aptopt=$option")
+	done < <(apt-config dump | grep -E '^Acquire::https?::[^ ]+ ".+"')
+	mmdebstrap --mode=root --variant=apt --format=directory --include=ca-certificates,passwd,sudo \
+		--aptopt='APT::Get::Assume-Yes "true"' --aptopt='Acquire::Check-Valid-Until "false"' \
+		--customize-hook='chroot "$1" /usr/sbin/useradd --create-home --shell /bin/bash newcomer' \
+		--customize-hook='echo "newcomer ALL=(ALL) NOPASSWD:SETENV: ALL" >"$1/etc/sudoers.d/newcomer"' \
+		--customize-hook='echo "127.0.0.1 localhost $(hostname)" >>"$1/etc/hosts"' \
+		${options[@]+"${options[@]}"} \
+		"$1" "$2" "deb $source $1 main" </dev/null
+}
+
+# $1: the suite, $2: the way to install
+follow()
+{
+	local log=$work/log began status=0 took
+
+	rm -rf --one-file-system "$cache/fresh"
+	cp -a "$cache/$1" "$cache/fresh"
+	pasted "$2" >"$work/commands"
+	began=$SECONDS
+	in_chroot fresh env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 bash -c '
+		apt-get update -qq
+		cp -r /src /home/newcomer/snowflake
+		chown -R newcomer: /home/newcomer/snowflake
+		cd /home/newcomer/snowflake
+		exec runuser -u newcomer -- bash -ex -c "$0"' "$(<"$work/commands")" >"$log" 2>&1 || status=$?
+	took=$((SECONDS - began))
+	if [ "$status" != 0 ] || ! grep -qE '^ [0-9]{19} \| .* \| Grace$' "$log"; then
+		tail -n 60 "$log"
+		failed=$((failed + 1))
+		progress "not ok: $1, $2: exit status $status after $took s"
+	elif [ "$took" -ge "$limit" ]; then
+		failed=$((failed + 1))
+		progress "not ok: $1, $2: works, but takes $took s"
+	else
+		passed=$((passed + 1))
+		progress "ok: $1, $2: $took s"
+	fi
+}
+
+limit=${SNOWFLAKE_TEST_SECONDS:-300}
+command -v mmdebstrap >/dev/null || install_missing chroots
+work=$(mktemp -d /var/tmp/snowflake-newcomer.XXXXXX)
+cache=$work
+for suite in "${@:-bookworm}"; do
+	progress "$suite: a fresh system"
+	if ! fresh_system "$suite" "$cache/$suite" >"$work/log" 2>&1; then
+		failed=$((failed + 1))
+		tail -n 20 "$work/log"
+		continue
+	fi
+	follow "$suite" "As Debian packages"
+	follow "$suite" "From source"
+	rm -rf --one-file-system "${cache:?}/$suite"
+done
