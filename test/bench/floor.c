@@ -2,7 +2,7 @@
  *
  * floor.c
  *	  What the benchmarks need inside the server: a function that does nothing,
- *	  and a stopwatch for single calls.
+ *	  a stopwatch for single calls, and one for the time on a processor.
  *
  * A module of its own, so that nothing of it is in the extension.
  *
@@ -21,6 +21,7 @@
 
 PG_MODULE_MAGIC;
 
+PG_FUNCTION_INFO_V1(bench_cpu);
 PG_FUNCTION_INFO_V1(bench_floor);
 PG_FUNCTION_INFO_V1(bench_latency);
 
@@ -54,6 +55,19 @@ bucket(uint64 nsec)
 	exponent = pg_leftmost_one_pos64(nsec);
 	return (exponent - SUB_BITS + 1) * SUB_BUCKETS +
 		(int) ((nsec >> (exponent - SUB_BITS)) & (SUB_BUCKETS - 1));
+}
+
+/*
+ * bench_cpu(): the nanoseconds that this process has spent on a processor, so
+ * that what else runs on the machine does not count.
+ */
+Datum
+bench_cpu(PG_FUNCTION_ARGS)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	PG_RETURN_INT64((int64) now.tv_sec * 1000000000 + now.tv_nsec);
 }
 
 /* The executor's price of calling any C function. */

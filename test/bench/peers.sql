@@ -4,12 +4,54 @@
 CREATE EXTENSION IF NOT EXISTS snowflake;
 CREATE EXTENSION IF NOT EXISTS pgstattuple;
 
--- The executor's floor, and a stopwatch: see floor.c
+-- The executor's floor, and stopwatches: see floor.c
+CREATE FUNCTION bench_cpu() RETURNS bigint AS :'floor' LANGUAGE C VOLATILE STRICT;
 CREATE FUNCTION bench_floor() RETURNS bigint
 	AS :'floor' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 CREATE FUNCTION bench_latency(function regprocedure, argument oid, calls integer,
 							  calls_per_second double precision) RETURNS bigint[]
 	AS :'floor' LANGUAGE C VOLATILE STRICT;
+
+-- The milliseconds on a processor that each of some queries takes.  They are run
+-- in turns of 2 ms until each has had its time; what a query changes is undone
+-- by the end of a subtransaction.
+CREATE FUNCTION bench_ms(queries text[], undo boolean, ms_each float8) RETURNS SETOF float8 LANGUAGE plpgsql AS $$
+DECLARE
+	count constant integer := cardinality(queries);
+	runs integer[] := array_fill(0, ARRAY[count]);
+	batch integer[] := array_fill(1, ARRAY[count]);
+	spent float8[] := array_fill(0, ARRAY[count]);
+	began bigint;
+	took float8;
+BEGIN
+	FOR turn IN 0 .. 1000000 LOOP
+		FOR i IN 1 .. count LOOP
+			began := bench_cpu();
+			FOR run IN 1 .. batch[i] LOOP
+				IF undo THEN
+					BEGIN
+						EXECUTE queries[i];
+						RAISE SQLSTATE 'BE001';
+					EXCEPTION WHEN SQLSTATE 'BE001' THEN
+						NULL;
+					END;
+				ELSE
+					EXECUTE queries[i];
+				END IF;
+			END LOOP;
+			took := (bench_cpu() - began) / 1e6;
+			-- the first turns fill caches and find out how many runs take 2 ms
+			IF turn < 3 THEN
+				batch[i] := greatest(1, 2 / took * batch[i]);
+			ELSE
+				spent[i] := spent[i] + took;
+				runs[i] := runs[i] + batch[i];
+			END IF;
+		END LOOP;
+		EXIT WHEN ms_each < ALL (spent);
+	END LOOP;
+	RETURN QUERY SELECT s / r FROM unnest(spent, runs) u(s, r);
+END $$;
 
 CREATE SEQUENCE bench_sequence;
 CREATE SEQUENCE bench_sequence_cache CACHE 1000;

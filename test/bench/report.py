@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import math
+import re
 import statistics
 
 # Paul Tol's "muted" qualitative colours
@@ -58,6 +59,11 @@ class Section:
     title: str
     text: str
     targets: list = dataclasses.field(default_factory=list)
+    short: list = dataclasses.field(default_factory=list)      # [question, answer]
+
+    def anchor(self):
+        """The heading's, as GitHub makes it."""
+        return re.sub(r"[^\w -]", "", self.title.lower()).replace(" ", "-")
 
 
 class Plot:
@@ -102,8 +108,9 @@ def nice_step(top):
     return next(step * power for step in (0.1, 0.2, 0.25, 0.5, 1, 2) if top / (step * power) <= 8)
 
 
-def bars(path, title, unit, groups, series, mark=None):
-    """Grouped bars with their spread.  series: {name: [samples of each group]}; mark: (value, label) of a line."""
+def bars(path, title, unit, groups, series, mark=None, below=""):
+    """Grouped bars with their spread.  series: {name: [samples of each group]}; mark: (value, label) of a line; below:
+    what the groups are."""
     plot = Plot(title, height=420, bottom=90)
     top = max(max(samples) for values in series.values() for samples in values if samples)
     top = max(top, mark[0] if mark else 0) * 1.05
@@ -135,7 +142,8 @@ def bars(path, title, unit, groups, series, mark=None):
         plot.line(plot.right - 190, plot.top - 12, plot.right - 160, plot.top - 12, "#c00", 1.5, "6 4")
         plot.text(plot.right - 154, plot.top - 8, mark[1])
     if len(series) > 1:
-        plot.legend(series, plot.bottom + 42)
+        plot.legend(series, plot.bottom + 50)
+    plot.text((plot.left + plot.right) / 2, plot.bottom + 32, below, "middle")
     plot.save(path)
 
 

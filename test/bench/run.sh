@@ -3,22 +3,31 @@
 # on throw-away servers, and write test/bench/report/benchmarks.md with plots.
 # Leaves the installed PostgreSQL as it is.  Runs as root or as a user with sudo.
 #
-#   bash test/bench/run.sh                       everything, about 12 minutes
+#   bash test/bench/run.sh                       everything, about 20 minutes
 #   bash test/bench/run.sh --quick               everything, small: does it work?
-#   bash test/bench/run.sh mint bare             some parts of: mint bare tail
-#                                                insert decode range bigint
+#   bash test/bench/run.sh mint bare             some parts of: mint bare tail insert
+#                                                bulk shapes range decode public
 #   bash test/bench/run.sh --full insert         10,000,000 rows as well: 4 more
+#   bash test/bench/run.sh --version 18          with that PostgreSQL, in a chroot as
+#                                                for test/matrix.sh if it is not here
 #   bash test/bench/run.sh --pgedge DIR mint     beside pgEdge's snowflake too, of
 #                                                which DIR is the source
+#   bash test/bench/run.sh --note TEXT           and say so at the top of the report
 #   bash test/bench/run.sh --publish             everything, and copy the report to doc/
 
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../chroots.sh"
 
 report=$root/test/bench/report
 options=()
+arguments=("$@")
+note=()
 pgedge=
 publish=
+version=
+# which state of the tree is measured
+tree=$(git -C "$root" describe --always --dirty 2>/dev/null) || tree=unknown
 
 # The verdict goes to the terminal, wherever the output of the step that died
 # was going.
@@ -30,7 +39,9 @@ finish()
 
 	trap - EXIT INT TERM
 	exec >&3 2>&4
-	if [ -n "$child" ] && [ -e "$work/bench.pid" ]; then
+	if [ -n "$child" ] && [ -z "$work" ]; then
+		kill -KILL -- "-$child" 2>/dev/null || true
+	elif [ -n "$child" ] && [ -e "$work/bench.pid" ]; then
 		# it stops its servers
 		as_user kill -TERM "$(cat "$work/bench.pid")" 2>/dev/null || true
 		wait "$child" || true
@@ -88,7 +99,19 @@ read_options()
 			--publish)
 				publish=yes
 				;;
-			--quick | --full | mint | bare | tail | insert | decode | range | bigint)
+			--version)
+				version=${2:?--version needs a number}
+				shift
+				;;
+			--note)
+				note=("$1" "${2:?--note needs a text}")
+				shift
+				;;
+			--tree)
+				tree=${2:?--tree needs a name}
+				shift
+				;;
+			--quick | --full | mint | bare | tail | insert | bulk | shapes | range | decode | public)
 				options+=("$1")
 				;;
 			*)
@@ -105,12 +128,53 @@ read_options()
 	fi
 }
 
+# In the chroot that has the version: the same script, beside a copy of the tree,
+# which takes pgEdge's source along.
+measure_in_chroot()
+{
+	local also=()
+
+	rm -rf "$report"
+	mkdir -p "$report"
+	if [ -n "$pgedge" ]; then
+		cp -r "$pgedge" "$report/pgedge"
+		also=(--pgedge /src/test/bench/report/pgedge)
+	fi
+	open_chroot "$version" "${suites_of[$version]:-}" "$version" || return
+	in_chroot "$version" bash /src/test/bench/run.sh --tree "$tree" "${also[@]:+${also[@]}}" \
+		"${note[@]:+${note[@]}}" "${options[@]:+${options[@]}}" || return
+	rm -rf "$report"
+	cp -r "$cache/$version/src/test/bench/report" "$report"
+}
+
 main()
 {
-	local tree
+	if [ -n "$version" ] && ! PG_CONFIG=$(installed_pg_config "$version"); then
+		become_root "${arguments[@]}"
+		install_missing chroots
+		# a group of its own, which can be ended as a whole
+		set -m
+		measure_in_chroot &
+		child=$!
+		set +m
+		wait "$child"
+		child=
+	else
+		[ -z "$version" ] || export PG_CONFIG
+		measure
+	fi
+	say "report: test/bench/report/benchmarks.md"
+	if [ -n "$publish" ]; then
+		mkdir -p "$root/doc/benchmarks"
+		rm -f "$root/doc/benchmarks"/*.svg
+		cp "$report/benchmarks.md" "$root/doc/"
+		cp "$report/benchmarks"/*.svg "$root/doc/benchmarks/"
+		say "published: doc/benchmarks.md"
+	fi
+}
 
-	# which state of the tree is measured
-	tree=$(git -C "$root" describe --always --dirty 2>/dev/null) || tree=unknown
+measure()
+{
 	say "install what is missing"
 	install_missing
 	install_python
@@ -131,7 +195,8 @@ main()
 	} >"$work/step.log" 2>&1
 
 	as_user env PYTHONDONTWRITEBYTECODE=1 python3 "$work/tree/test/bench/bench.py" \
-		--work "$work" --bindir "$work/inst$bindir" --tree "$tree" "${options[@]:+${options[@]}}" &
+		--work "$work" --bindir "$work/inst$bindir" --tree "$tree" \
+		"${note[@]:+${note[@]}}" "${options[@]:+${options[@]}}" &
 	child=$!
 	: >"$work/step.log"
 	wait "$child"
@@ -140,14 +205,6 @@ main()
 	rm -rf "$report"
 	mkdir -p "$report"
 	cp -r "$work/report/." "$report/"
-	say "report: test/bench/report/benchmarks.md"
-	if [ -n "$publish" ]; then
-		mkdir -p "$root/doc/benchmarks"
-		rm -f "$root/doc/benchmarks"/*.svg
-		cp "$report/benchmarks.md" "$root/doc/"
-		cp "$report/benchmarks"/*.svg "$root/doc/benchmarks/"
-		say "published: doc/benchmarks.md"
-	fi
 }
 
 # In one line, so that nothing is read from this file any more while it runs:

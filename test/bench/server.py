@@ -1,5 +1,6 @@
 """A throw-away server, and what runs against it.  Standard library only."""
 
+import copy
 import os
 import pathlib
 import re
@@ -28,6 +29,13 @@ class Server:
     def stop(self):
         if (self.directory / "postmaster.pid").exists():
             self._run("pg_ctl", "-D", self.directory, "-m", "fast", "-w", "stop")
+
+    def database(self, name):
+        """The same server, with its new database of that name."""
+        self.psql(f"CREATE DATABASE {name}")
+        other = copy.copy(self)
+        other.environment = {**self.environment, "PGDATABASE": name}
+        return other
 
     def __enter__(self):
         return self
@@ -72,12 +80,13 @@ class Server:
             return [line.split("\t") for line in output.splitlines()]
         return wait
 
-    def pgbench(self, sql, clients, seconds):
-        """(transactions, seconds they took), less the time to connect."""
+    def pgbench(self, sql, clients, seconds, each=None):
+        """(transactions, seconds they took), less the time to connect.  With many connections the time is up before all are
+        made, so that each of them runs a number of transactions then."""
         script = self.directory.with_suffix(".pgbench")
         script.write_text(sql + ";\n", encoding="ascii")
         output = self._run("pgbench", "-n", "-M", "prepared", "-c", clients, "-j", min(clients, 2),
-                           "-T", seconds, "-f", script)
+                           *(["-t", each] if each else ["-T", seconds]), "-f", script)
         transactions = int(re.search(r"^number of transactions actually processed: (\d+)", output, re.M)[1])
         per_second = float(re.search(r"^tps = ([\d.]+) \(without initial connection time\)", output, re.M)[1])
         return transactions, transactions / per_second
