@@ -52,6 +52,18 @@ CREATE TRIGGER not_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake_kee
 COMMENT ON TRIGGER not_replicated ON snowflake_keeper.reservation IS 'keeps logical replication out of the reservation';
 ALTER TABLE snowflake_keeper.reservation ENABLE REPLICA TRIGGER not_replicated;
 
+-- A row that is lowered is IDs that come twice, and there are rights to write any
+-- table: pg_write_all_data.  Only a superuser may, and nobody may truncate it,
+-- since a subscriber could not drop that.
+
+CREATE FUNCTION snowflake_keeper.keeper_only() RETURNS trigger
+	AS '$libdir/snowflake', 'snowflake_reservation_keeper_only' LANGUAGE C;
+COMMENT ON FUNCTION snowflake_keeper.keeper_only() IS 'refuses statements that write the reservation';
+
+CREATE TRIGGER keeper_only BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON snowflake_keeper.reservation
+	FOR EACH STATEMENT EXECUTE FUNCTION snowflake_keeper.keeper_only();
+COMMENT ON TRIGGER keeper_only ON snowflake_keeper.reservation IS 'keeps those who may write any table out of the reservation';
+
 -- Default privileges may have granted anything to anybody.
 
 DO $$
@@ -72,6 +84,11 @@ BEGIN
 				coalesce(proacl, pg_catalog.acldefault('f', proowner))
 			FROM pg_catalog.pg_proc
 			WHERE oid OPERATOR(pg_catalog.=) 'snowflake_keeper.not_replicated()'::pg_catalog.regprocedure
+			UNION ALL
+			SELECT 'FUNCTION snowflake_keeper.keeper_only()', proowner,
+				coalesce(proacl, pg_catalog.acldefault('f', proowner))
+			FROM pg_catalog.pg_proc
+			WHERE oid OPERATOR(pg_catalog.=) 'snowflake_keeper.keeper_only()'::pg_catalog.regprocedure
 			UNION ALL
 			SELECT 'SCHEMA snowflake_keeper', nspowner, nspacl
 			FROM pg_catalog.pg_namespace

@@ -30,7 +30,7 @@
  * that matter are those of worker.c.
  *
  * The file is long because what must be checked stands beside what it guards.
- * All but the trigger run in the keeper, inside a transaction with a snapshot.
+ * All but the triggers run in the keeper, inside a transaction with a snapshot.
  * When that is durable is for durable.c to say, and what may be published then
  * for reserve.c.
  *
@@ -115,6 +115,7 @@ typedef struct ReservationTable
 } ReservationTable;
 
 PG_FUNCTION_INFO_V1(snowflake_reservation_not_replicated);
+PG_FUNCTION_INFO_V1(snowflake_reservation_keeper_only);
 
 
 /*
@@ -197,15 +198,14 @@ schema_is_superusers(Oid schema)
 }
 
 /*
- * Look at a locked table.  Returns what is wrong with it, a sentence, or NULL
- * and the index by which to find a row.
+ * Look at a locked table, but not at its indexes.  Returns what is wrong with it,
+ * a sentence, or NULL.
  */
 static const char *
-check_table(Relation relation, Oid schema, Oid *index)
+check_table(Relation relation, Oid schema)
 {
 	Form_pg_class form = relation->rd_rel;
 	Oid			extension = get_extension_oid(KEEPER_EXTENSION, true);
-	const char *complaint;
 
 	/* nobody but a superuser had a hand in it */
 	if (!OidIsValid(extension) ||
@@ -223,8 +223,7 @@ check_table(Relation relation, Oid schema, Oid *index)
 		return "It is not a table of the access method \"heap\".";
 	if (form->relpersistence != RELPERSISTENCE_PERMANENT)
 		return "It does not survive a crash.";
-	complaint = check_columns(RelationGetDescr(relation));
-	return complaint != NULL ? complaint : check_indexes(relation, index);
+	return check_columns(RelationGetDescr(relation));
 }
 
 /*
@@ -245,7 +244,9 @@ open_table(void)
 	if (OidIsValid(relid))
 		table.relation = try_relation_open(relid, RowExclusiveLock);
 	complaint = table.relation == NULL ? "It does not exist." :
-		check_table(table.relation, schema, &table.index);
+		check_table(table.relation, schema);
+	if (complaint == NULL)
+		complaint = check_indexes(table.relation, &table.index);
 	if (complaint != NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -454,9 +455,7 @@ snowflake_reservation_is_of_other_layout(void)
 	if (relation == NULL)
 		return false;
 
-	if (relation->rd_rel->relkind == RELKIND_RELATION &&
-		relation->rd_rel->relam == HEAP_TABLE_AM_OID &&
-		check_columns(RelationGetDescr(relation)) == NULL)
+	if (check_table(relation, schema) == NULL)
 		result = read_rows(relation, -1).other_layout != NULL;
 	relation_close(relation, AccessShareLock);
 	return result;
@@ -553,5 +552,29 @@ snowflake_reservation_not_replicated(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				errmsg("%s was not called by a trigger",
 					   "snowflake_keeper.not_replicated()"));
+	return PointerGetDatum(NULL);
+}
+
+/*
+ * Trigger of the table for statements: refuse them.  The keeper's own writes fire no
+ * trigger.  A superuser, who could do worse, may write all the same, but not
+ * truncate, for a subscriber to a publication of all tables would do so as well.
+ */
+Datum
+snowflake_reservation_keeper_only(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				errmsg("%s was not called by a trigger",
+					   "snowflake_keeper.keeper_only()"));
+	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event) || !superuser())
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied for table %s",
+					   RelationGetRelationName(trigger->tg_relation)),
+				errdetail("Only the keeper of snowflakes writes it: a row that is lowered or lost is snowflakes that come twice."));
 	return PointerGetDatum(NULL);
 }

@@ -38,7 +38,7 @@ $node->safe_psql(
 	'postgres', q{
 	CREATE ROLE owner LOGIN CREATEDB;
 	CREATE ROLE creator LOGIN;
-	CREATE ROLE watcher LOGIN IN ROLE pg_monitor, pg_signal_backend;
+	CREATE ROLE watcher LOGIN IN ROLE pg_monitor, pg_signal_backend, pg_read_all_data, pg_write_all_data;
 	CREATE DATABASE app});
 $node->safe_psql('app', 'CREATE EXTENSION snowflake');
 my $maintain = $node->safe_psql('postgres',
@@ -137,6 +137,7 @@ sub attempt
 		"INSERT INTO $relation VALUES (1, 'x', now())",
 		"LOCK TABLE $relation IN " . one_of('ACCESS SHARE', 'SHARE', 'ACCESS EXCLUSIVE') . ' MODE',
 		"SELECT * FROM $relation",
+		"SELECT * FROM $relation FOR UPDATE",
 		"VACUUM FULL $relation",
 		"CLUSTER $relation USING reservation_pkey",
 		"ANALYZE $relation",

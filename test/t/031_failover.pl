@@ -15,9 +15,30 @@ use Test::More;
 my $primary = SnowflakeTest::new_node('primary',
 	node_id => undef, init => { allows_streaming => 1 });
 $primary->start;
+
+# Nothing was minted yet, and somebody has put a table in the place of the keeper's
+# which a standby cannot read.  It is not looked into.
 $primary->safe_psql(
 	'postgres', q{
 	CREATE EXTENSION snowflake;
+	CREATE ROLE creator;
+	GRANT CREATE ON DATABASE postgres TO creator;
+	SET SESSION AUTHORIZATION creator;
+	CREATE SCHEMA snowflake_keeper;
+	CREATE UNLOGGED TABLE snowflake_keeper.reservation
+		(node integer NOT NULL, layout text NOT NULL, reserved_until timestamptz NOT NULL, in_order boolean NOT NULL);
+});
+$primary->backup('bare');
+my $bare = PostgreSQL::Test::Cluster->new('bare');
+$bare->init_from_backup($primary, 'bare', has_streaming => 1);
+$bare->append_conf('postgresql.conf', 'snowflake.node_id = 2');
+$bare->start;
+is( SnowflakeTest::status($bare, 'postgres', q{concat_ws(' ', node, advice)}),
+	'2', 'a standby whose keeper has no table, but somebody else');
+$bare->stop;
+$primary->safe_psql(
+	'postgres', q{
+	DROP SCHEMA snowflake_keeper CASCADE;
 	ALTER SYSTEM SET snowflake.node_id = 1;
 	SELECT pg_reload_conf();
 });

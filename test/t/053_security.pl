@@ -112,6 +112,7 @@ my @touch = (
 	'INSERT INTO %s DEFAULT VALUES',
 	'UPDATE %s SET node = 1',
 	'DELETE FROM %s',
+	'MERGE INTO %s USING (SELECT 1) s ON true WHEN MATCHED THEN DELETE',
 	'TRUNCATE %s',
 	'BEGIN; LOCK TABLE %s IN ACCESS SHARE MODE',
 	'ALTER TABLE %s ADD COLUMN c integer',
@@ -163,6 +164,37 @@ like(
 	touched('monitor', 'postgres'),
 	qr/^SELECT[^;]*; BEGIN; LOCK TABLE[^;]*ACCESS SHARE MODE$/,
 	'who monitors can look at it');
+
+# Every right that there is, short of a superuser's, and of those by which one reads
+# and writes files or runs programs as the server does.
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE all_rights CREATEDB CREATEROLE REPLICATION BYPASSRLS;
+	DO $$
+	DECLARE
+		predefined name;
+	BEGIN
+		FOR predefined IN
+			SELECT rolname FROM pg_roles
+			WHERE rolname ~ '^pg_' AND rolname !~ '_server_|^pg_database_owner$'
+		LOOP
+			EXECUTE format('GRANT %I TO all_rights', predefined);
+		END LOOP;
+	END $$});
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT pg_has_role('all_rights', 'pg_write_all_data', 'USAGE'),
+			has_table_privilege('all_rights', 'snowflake_keeper.reservation', 'UPDATE')}),
+	't|t',
+	'who may write any table');
+like(
+	touched('all_rights', 'postgres'),
+	qr/^SELECT[^;]*; BEGIN; LOCK TABLE[^;]*ACCESS SHARE MODE$/,
+	'can look at it, too, but not write it');
+my $truncate = SnowflakeTest::error_of($node, 'postgres', 'TRUNCATE snowflake_keeper.reservation');
+is($truncate->{sqlstate}, '42501',
+	'nor does a superuser truncate it, which subscribers would do as well');
+like($truncate->{detail}, qr/^Only the keeper of snowflakes writes it/, 'for that reason');
 
 
 # Attributes
