@@ -40,6 +40,7 @@ OBJS = \
 	src/lessee.o \
 	src/mint.o \
 	src/node_source.o \
+	src/node_source_text.o \
 	src/prepared.o \
 	src/public.o \
 	src/record.o \

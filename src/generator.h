@@ -37,6 +37,17 @@ typedef enum SnowflakeGate
 	GATE_OPEN
 } SnowflakeGate;
 
+/* The node ID with which to mint, and how far. */
+typedef struct SnowflakeNode
+{
+	SnowflakeGate obstacle;		/* GATE_OPEN if there is a node ID to mint
+								 * with */
+	int32		node;			/* -1: there is none */
+	uint32		grant;			/* its number, if it is leased; otherwise 0 */
+	uint64		first;			/* smallest and largest position to be issued */
+	uint64		end;
+} SnowflakeNode;
+
 /* Why the newest position was raised without minting. */
 typedef enum SnowflakeRaise
 {

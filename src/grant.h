@@ -8,7 +8,7 @@
 #ifndef SNOWFLAKE_GRANT_H
 #define SNOWFLAKE_GRANT_H
 
-#include "node_source.h"
+#include "generator.h"
 
 /* Why nothing is granted, or renewed. */
 typedef enum SnowflakeLeaseTrouble

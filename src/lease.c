@@ -34,7 +34,8 @@
  * A grant is known by its number.  The same node ID granted again is another one:
  * somebody else may have had it in between.
  *
- * The protocol is modelled in test/model/lease.pml.
+ * The protocol is modelled in test/model/lease.pml.  The file is long because the
+ * rules lean on each other, and are to be checked together.
  *
  * Only the lessee calls what is here.  What others may see is in grant.c; the rest is
  * the lessee's memory, for its successor if it ends while the server runs.

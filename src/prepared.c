@@ -27,7 +27,6 @@
 #include "storage/shmem.h"
 
 #include "compat.h"
-#include "frontier.h"
 #include "prepared.h"
 
 /* Our advisory locks have this where those of SQL's functions have 1 or 2. */
@@ -47,6 +46,9 @@ typedef struct PreparedArray
 
 /* NULL if the library was not preloaded. */
 static PreparedArray *prepared = NULL;
+
+/* What the transaction that is about to be prepared may have minted. */
+static bool (*may_have_minted) (int64 *oldest_id);
 
 /*
  * As many prepared transactions as there can be, and one that may become one in
@@ -204,7 +206,7 @@ hold_as_prepared(void)
 	LOCKTAG		tag;
 	int64		oldest_id;
 
-	if (max_prepared_xacts == 0 || !snowflake_may_have_minted(&oldest_id))
+	if (max_prepared_xacts == 0 || !may_have_minted(&oldest_id))
 		return;
 
 	fill();
@@ -228,10 +230,13 @@ at_transaction_event(XactEvent event, void *arg)
 
 /*
  * Have PREPARE watched, in all backends: one that has not minted may have had
- * parallel workers that did.  Only while the server preloads libraries.
+ * parallel workers that did.  The function says the smallest ID that the running
+ * transaction may have minted, or that there is none.  Only while the server
+ * preloads libraries.
  */
 void
-snowflake_prepared_init(void)
+snowflake_prepared_init(bool (*asked) (int64 *oldest_id))
 {
+	may_have_minted = asked;
 	RegisterXactCallback(at_transaction_event, NULL);
 }

@@ -20,7 +20,7 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "node_source.h"
+#include "node_source_text.h"
 #include "record.h"
 #include "settings.h"
 

@@ -9,7 +9,6 @@
 #define SNOWFLAKE_RESERVE_H
 
 #include "generator.h"
-#include "node_source.h"
 
 extern void snowflake_open(const SnowflakeNode *wanted, uint32 requests,
 						   TimestampTz now);

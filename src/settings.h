@@ -9,7 +9,7 @@
 #define SNOWFLAKE_SETTINGS_H
 
 #include "layout.h"
-#include "node_source.h"
+#include "node_source_text.h"
 
 /* For every message about a text that is no layout */
 #define SNOWFLAKE_LAYOUT_HINT \

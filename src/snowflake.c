@@ -16,6 +16,7 @@
 
 #include "compat.h"
 #include "current.h"
+#include "frontier.h"
 #include "keeper.h"
 #include "lessee.h"
 #include "prepared.h"
@@ -40,5 +41,5 @@ _PG_init(void)
 	snowflake_keeper_init();
 	snowflake_lessee_init();
 	snowflake_current_init();
-	snowflake_prepared_init();
+	snowflake_prepared_init(snowflake_may_have_minted);
 }

@@ -208,6 +208,30 @@ functions_are_declared()
 				/^.(MODULE|[$]libdir)/ { n = split($0, part, "\047"); print (n > 3 ? part[4] : name) }' | sort -u)
 }
 
+# What a file, or its header, includes may not lead back to it.  compat.h and the
+# server's headers include none of ours.
+includes_have_no_cycle()
+{
+	awk -F'"' '/^#include "/ && ($2 !~ /\// || $2 ~ /^(convert|coordinator)\//) {
+		to = $2; from = FILENAME
+		gsub(/.*\/|\.h$/, "", to); gsub(/.*\/|\.[ch]$/, "", from)
+		if (from != to) print from, to
+	}' "${sources[@]}" "${headers[@]}" | tsort >/dev/null
+}
+
+# No file above 500 lines and no function above 80, unless the head of the file says
+# why: "the file is long", "and so is name()".
+nothing_is_too_long()
+{
+	awk 'FNR == 1 { head = "" }
+		FNR <= 80 { head = head $0 }
+		FNR == 501 && head !~ /file is +long/ { print FILENAME ": " "longer than 500 lines" }
+		/^[a-z_]+\(/ { name = $0; sub(/\(.*/, "", name) }
+		/^{/ { start = FNR }
+		/^}/ && start && FNR - start > 81 && head !~ "so is " name { print FILENAME ": " name ": " FNR - start - 1 " lines" }
+		/^}/ { start = 0 }' "${sources[@]}" "${headers[@]}"
+}
+
 # elog() is for what cannot happen; an error with a message has a SQLSTATE.
 errors_have_codes()
 {
@@ -273,4 +297,6 @@ check "no long lines" no_long_lines
 check "shared symbols have our prefix" symbols_have_prefix
 check "C functions are in the script and the other way round" functions_are_declared
 check "errors have SQLSTATEs" errors_have_codes
+check "what is included never leads back" includes_have_no_cycle
+check "nothing is too long" nothing_is_too_long
 fuzz
