@@ -23,6 +23,7 @@ import org.hibernate.cfg.Configuration;
 import org.hibernate.engine.SessionImplementor;
 import org.hibernate.exception.DataException;
 import org.hibernate.id.IdentifierGenerator;
+import org.hibernate.tool.hbm2ddl.SchemaValidator;
 import org.hibernate.type.LongType;
 
 /** Hibernate, above PostgreSQL's JDBC driver.  To be run by run.sh. */
@@ -66,18 +67,30 @@ public class HibernateClient {
         Order order;
     }
 
+    /** Does not say of which type the column is. */
+    @Entity
+    @Table(name = "orders")
+    public static class Undeclared {
+        @Id
+        Long id;
+    }
+
     private static Object value(Query query) {
         return query.uniqueResult();
     }
 
-    public static void main(String[] arguments) {
-        Session session = new Configuration().addAnnotatedClass(Order.class).addAnnotatedClass(Line.class)
+    private static Configuration configure() {
+        return new Configuration()
                 .setProperty("hibernate.connection.url", String.format("jdbc:postgresql://127.0.0.1:%s/%s?user=%s",
                         System.getenv("PGPORT"), System.getenv("PGDATABASE"), System.getenv("PGUSER")))
                 .setProperty("hibernate.connection.driver_class", "org.postgresql.Driver")
                 .setProperty("hibernate.dialect", "org.hibernate.dialect.PostgreSQLDialect")
-                .setProperty("hibernate.temp.use_jdbc_metadata_defaults", "false")
-                .setProperty("hibernate.hbm2ddl.auto", "create")
+                .setProperty("hibernate.temp.use_jdbc_metadata_defaults", "false");
+    }
+
+    public static void main(String[] arguments) {
+        Configuration configuration = configure().addAnnotatedClass(Order.class).addAnnotatedClass(Line.class);
+        Session session = configuration.setProperty("hibernate.hbm2ddl.auto", "create")
                 .buildSessionFactory().openSession();
         Order order = new Order();
         Line line = new Line();
@@ -134,6 +147,14 @@ public class HibernateClient {
                     .setTimestamp("time", hourAgo)), "an error", "a time without a cast is refused");
         } catch (DataException e) {
             Tap.is(e.getSQLException().getSQLState(), "22P02", "a time without a cast is refused");
+        }
+        new SchemaValidator(configuration).validate();
+        Tap.ok(true, "hbm2ddl.auto=validate takes the columns");
+        try {
+            new SchemaValidator(configure().addAnnotatedClass(Undeclared.class)).validate();
+            Tap.ok(false, "but not without the columnDefinition");
+        } catch (HibernateException e) {
+            Tap.ok(e.getMessage().endsWith("Found: snowflake, expected: int8"), "but not without the columnDefinition");
         }
         Tap.done();
     }
