@@ -82,6 +82,13 @@ typedef struct ClockMemory
 	 */
 	pg_atomic_uint64 jump_usec;
 	pg_atomic_uint64 jump_since_usec;
+
+	/*
+	 * The jump back that mints wait for, since it was believed: by how much, 0
+	 * if the clock is past the newest ID, and when it was found.  Likewise.
+	 */
+	pg_atomic_uint64 back_usec;
+	pg_atomic_uint64 back_since_usec;
 } ClockMemory;
 
 /* NULL if the library was not preloaded. */
@@ -106,6 +113,8 @@ snowflake_clock_attach(void)
 	memset(memory, 0, sizeof(*memory));
 	pg_atomic_init_u64(&memory->jump_usec, 0);
 	pg_atomic_init_u64(&memory->jump_since_usec, 0);
+	pg_atomic_init_u64(&memory->back_usec, 0);
+	pg_atomic_init_u64(&memory->back_since_usec, 0);
 }
 
 /* Look at both clocks, as precisely as a few attempts allow. */
@@ -229,10 +238,15 @@ snowflake_judge(const SnowflakeLook *look, TimestampTz newest, bool accept)
 		verdict.news = verdict.news == CLOCK_JUMPED ? CLOCK_STEPPED : CLOCK_BELIEVED;
 		verdict.moved_usec = moved_usec;
 		verdict.lasted_usec = jump_lasted(look->boot_usec);
+		pg_atomic_write_u64(&memory->back_since_usec,
+							pg_atomic_read_u64(&memory->jump_since_usec));
+		pg_atomic_write_u64(&memory->back_usec, Max(-moved_usec, 0));
 		memory->offset_usec = offset_usec;
 		set_jump(0);
 		memory->ahead_usec = 0;
 	}
+	if (newest <= look->wall)
+		pg_atomic_write_u64(&memory->back_usec, 0);
 	if (accept)
 		memory->ahead_usec = 0;
 	memory->looked_usec = look->boot_usec;
@@ -261,6 +275,21 @@ snowflake_clock_jump(int64 *jump_usec, int64 *lasted_usec)
 		return false;
 	*jump_usec = get_jump();
 	*lasted_usec = jump_lasted(snowflake_clock_usec(CLOCK_BOOTTIME));
+	return true;
+}
+
+/*
+ * Has the clock gone back to where IDs have been, and was believed?  By how much,
+ * and how long ago.  For messages.
+ */
+bool
+snowflake_clock_went_back(int64 *back_usec, int64 *ago_usec)
+{
+	*back_usec = memory == NULL ? 0 : (int64) pg_atomic_read_u64(&memory->back_usec);
+	if (*back_usec == 0)
+		return false;
+	*ago_usec = snowflake_clock_usec(CLOCK_BOOTTIME) -
+		(int64) pg_atomic_read_u64(&memory->back_since_usec);
 	return true;
 }
 

@@ -55,6 +55,7 @@ extern void snowflake_look(SnowflakeLook *look);
 extern SnowflakeVerdict snowflake_judge(const SnowflakeLook *look,
 										TimestampTz newest, bool accept);
 extern bool snowflake_clock_jump(int64 *jump_usec, int64 *lasted_usec);
+extern bool snowflake_clock_went_back(int64 *back_usec, int64 *ago_usec);
 extern bool snowflake_clock_error(bool *synchronized, int64 *error_usec);
 
 /* The wall clock. */

@@ -14,6 +14,7 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "counters.h"
 #include "duration.h"
@@ -71,12 +72,18 @@ snowflake_refuse_ahead(int64 excess_usec, int64 waited_usec)
 	int64		lead_usec = excess_usec + snowflake_max_lead_ms * INT64CONST(1000);
 	const char *why = "The clock went back, or snowflake.max_lead was lowered.";
 	SnowflakeView view;
+	int64		back_usec,
+				ago_usec;
 
 	snowflake_generator_view(&view);
 	if (view.last == view.raised_to)
 		why = view.raised_by == RAISED_BY_ADVANCE ?
 			"It was advanced by snowflake_advance()." :
 			"It starts above what had been reserved when the server crashed or the clock went back.";
+	if ((view.last != view.raised_to || view.raised_by != RAISED_BY_ADVANCE) &&
+		snowflake_clock_went_back(&back_usec, &ago_usec))
+		why = psprintf("The clock went back by %s, %s ago.",
+					   snowflake_duration(back_usec), snowflake_duration(ago_usec));
 
 	snowflake_count_refusal(REFUSED_CLOCK);
 	if (snowflake_is_in_old_reservation(&view, excess_usec))

@@ -225,6 +225,10 @@ advice(const SnowflakeView *view, int64 lead_usec)
 	if (excess_usec > 0 && snowflake_is_in_old_reservation(view, excess_usec))
 		return psprintf("Wait: minting starts in %s, after the end of what was reserved before a crash or a promotion.",
 						snowflake_duration(excess_usec));
+	if (excess_usec > 0 && snowflake_clock_went_back(&jump_usec, &lasted_usec))
+		return psprintf("Check the server's clock, which went back by %s, %s ago: minting goes on when it is %s further.",
+						snowflake_duration(jump_usec), snowflake_duration(lasted_usec),
+						snowflake_duration(excess_usec));
 	if (excess_usec > 0)
 		return psprintf("Check the server's clock: minting goes on when it is %s further.",
 						snowflake_duration(excess_usec));
