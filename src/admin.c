@@ -188,6 +188,9 @@ Datum
 snowflake_accept_database(PG_FUNCTION_ARGS)
 {
 	int64		ends = deadline();
+	uint64		looks;
+	int64		jump_usec,
+				lasted_usec;
 
 	snowflake_require_generator("snowflake_accept_database()");
 	PreventCommandDuringRecovery("snowflake_accept_database()");
@@ -195,7 +198,25 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 	if (snowflake_gate() == GATE_OPEN)
 		ereport(NOTICE,
 				errmsg("the snowflake reservation is in the configured database already"));
-	ask_until_open("snowflake_accept_database()", SNOWFLAKE_WANT_DATABASE, ends);
+	looks = snowflake_looks();
+	while (snowflake_gate() != GATE_OPEN)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (snowflake_looks() != looks && snowflake_clock_jump(&jump_usec, &lasted_usec))
+			ereport(ERROR,
+					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					jump_usec > 0 ?
+					errmsg("the clock went ahead by %s, which is not believed",
+						   snowflake_duration(jump_usec)) :
+					errmsg("the clock went back by %s, which is not believed",
+						   snowflake_duration(-jump_usec)),
+					errdetail("A new reservation starts at the clock that is believed, and has to start above all snowflakes that were minted."),
+					errhint("If the clock is right now, believe it with snowflake_accept_clock() first, otherwise set it right."));
+		snowflake_request(SNOWFLAKE_WANT_DATABASE | SNOWFLAKE_WANT_LOOK);
+		if (!snowflake_wait_for_keeper(ends))
+			no_answer_error("snowflake_accept_database()");
+	}
+	ConditionVariableCancelSleep();
 	PG_RETURN_VOID();
 }
 

@@ -18,6 +18,7 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "counters.h"
 #include "durable.h"
@@ -171,16 +172,20 @@ log_inherited_node(int32 node, const SnowflakeReservation *stored)
  * Where nothing was minted yet there is none, and minting starts at the clock.
  * But if this cluster has minted, that would be below the IDs that were ahead of
  * it.  Shared memory knows how far they got, unless it is new: then an
- * administrator has to say that they are no more.
+ * administrator has to say that they are no more.  That is said of the clock that
+ * can be seen, so not while IDs follow another one.
  */
 static bool
 check_place(const SnowflakeView *view, bool found, uint32 requests)
 {
 	Oid			kept_in = snowflake_reservation_database();
+	int64		jump_usec,
+				lasted_usec;
 
 	if (view->last > 0 || !OidIsValid(kept_in) ||
 		(kept_in == MyDatabaseId && found) ||
-		(requests & SNOWFLAKE_WANT_DATABASE))
+		((requests & SNOWFLAKE_WANT_DATABASE) &&
+		 !snowflake_clock_jump(&jump_usec, &lasted_usec)))
 		return true;
 
 	/* to the log once, not for each mint that meets the gate */

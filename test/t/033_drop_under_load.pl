@@ -1,0 +1,126 @@
+# A superuser drops the keeper's extension, or its database, while others mint, and
+# the server dies some IDs later.  Minting goes on, or ends with an error that says
+# why; after the crash, by a clock that is behind, no ID comes that is not above all
+# from before, whoever accepts the loss as soon as the clock is right.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+my $behind_ms = 30_000;
+my $node = SnowflakeTest::new_node(
+	'main', conf => q{
+	snowflake.reservation = '1s'
+	snowflake.database = kept
+});
+my $clock = SnowflakeTest::new_clock('main');
+my @ids;
+my $too_early = 0;
+
+SnowflakeTest::start_with_clock($node, $clock);
+$node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'kept', 'app';
+$node->safe_psql('app', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($node, 'app');
+
+sub try_to_mint
+{
+	my $error = SnowflakeTest::error_of($node, 'app',
+		q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
+
+	push @ids, $error->{stdout} =~ /^(\d+)$/m;
+	return $error;
+}
+
+# How many IDs the sessions have written down.
+sub minted
+{
+	my (@minters) = @_;
+	my $count = 0;
+
+	$count += () = slurp_file($_->{ids}) =~ /\n/g foreach @minters;
+	return $count;
+}
+
+# Errors that say why
+my $clear = qr/^(?:
+	the\ database\ of\ the\ snowflake\ reservation\ does\ not\ exist
+	|the\ snowflake\ reservation\ of\ this\ server\ is\ not\ in\ the\ database\ "kept"
+	|the\ snowflake\ generator\ was\ not\ ready\ within\ \d+\ ms
+	|the\ snowflake\ reservation\ was\ not\ extended\ within\ \d+\ ms
+	|the\ snowflake\ generator\ is\ [0-9.]+\ s\ ahead\ of\ the\ clock
+	|minting\ snowflakes\ starts\ in\ [0-9.]+\ s,\ after\ the\ end\ of\ what\ was\ reserved\ before
+	)/x;
+
+# "more" is how many more IDs there are between the drop and the crash: none, some,
+# and as many as take longer than the keeper needs to find out.
+foreach my $case (map { my $sql = $_; map { [ $sql, $_ ] } 0, 50, 5_000 }
+	'DROP EXTENSION snowflake_keeper', 'DROP DATABASE kept WITH (FORCE)')
+{
+	my ($sql, $more) = @$case;
+	my @minters = map { SnowflakeTest::start_minter($node, 'app', 100_000) } 1 .. 2;
+
+	SnowflakeTest::wait_until('IDs are minted', sub { minted(@minters) > 200 });
+	$node->safe_psql($sql =~ /DATABASE/ ? 'postgres' : 'kept', $sql);
+
+	my $then = minted(@minters);
+	SnowflakeTest::wait_until('they go on, or not',
+		sub {
+			return minted(@minters) >= $then + $more
+			  || grep { $_->{run}->pump_nb; $_->{errors} =~ /ERROR/ } @minters;
+		});
+	SnowflakeTest::kill_postmaster($node);
+	my @errors;
+	foreach my $minter (@minters)
+	{
+		push @ids, @{ SnowflakeTest::finish_minter($minter) };
+		push @errors, grep { !/$clear/ } $minter->{errors} =~ /ERROR:  (.*)/g;
+	}
+	is("@errors", '', "$sql, $more more IDs: minting goes on, or says why not");
+
+	# both sessions ran side by side
+	@ids = sort { $a <=> $b } @ids;
+	my $newest = $ids[-1];
+
+	SnowflakeTest::step_clock($clock, -$behind_ms);
+	SnowflakeTest::start_after_kill($node, $clock);
+	my $error = try_to_mint();
+	like("$error->{sqlstate} $error->{message}", qr/^55000 /,
+		'after a crash, the clock being behind: no ID');
+	like($error->{message}, $clear, 'but the reason');
+	SnowflakeTest::step_clock($clock, $behind_ms);
+
+	# what an administrator does
+	$node->safe_psql('postgres', 'CREATE DATABASE kept') if $sql =~ /DATABASE/;
+	SnowflakeTest::wait_until(
+		'minting goes on',
+		sub {
+			$error = try_to_mint();
+			return 1 if $error->{sqlstate} eq '';
+			if ($error->{message} =~ /is not in the database/)
+			{
+				my $accept = SnowflakeTest::error_of($node, 'app',
+					'SELECT snowflake_accept_database()');
+
+				# the keeper has seen the jump of the clock, and nobody may go by it yet
+				if ($accept->{message} =~ /^the clock went ahead by [0-9.]+ s, which is not believed$/)
+				{
+					$too_early++;
+					$node->safe_psql('app',
+						'SELECT snowflake_accept_clock(); SELECT snowflake_accept_database()');
+				}
+			}
+			return 0;
+		});
+	cmp_ok($ids[-1], '>', $newest, 'when the clock is right and the loss accepted, all go on above');
+}
+
+cmp_ok($too_early, '>', 0, 'a loss is not accepted by a clock that is not believed');
+my %seen;
+is(scalar(grep { $seen{$_}++ } @ids), 0, scalar(@ids) . ' IDs, none came twice');
+$node->stop;
+done_testing();
