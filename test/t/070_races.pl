@@ -242,6 +242,28 @@ sub crash
 my $mint;
 my $id;
 
+# A mint that has read the clock and is stalled, while others go on by far more than
+# max_lead: that is no clock that went back, and nothing to wait for.
+push @ids, mint();
+{
+	local $ENV{PGOPTIONS} = '-c snowflake.max_wait=0';
+
+	$mint = start_mint('snowflake-mint');
+}
+detach('snowflake-mint');
+foreach (1 .. 4)
+{
+	advance_clock(20_000);
+	push @ids, mint();
+}
+wake_all('snowflake-mint');
+SnowflakeTest::wait_until('it has an ID, or an error',
+	sub { $mint->{run}->pump_nb; -s $mint->{ids} || $mint->{errors} ne '' });
+$id = SnowflakeTest::finish_minter($mint)->[0];
+is($mint->{errors}, '', 'a mint that was stalled looks at the clock again');
+cmp_ok($id, '>', $ids[-1], 'and ascends');
+@ids = ();
+
 # Two mints that have read the same newest position.  The clock is behind, so
 # each takes the next one.
 push @ids, mint();
