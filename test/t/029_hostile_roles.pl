@@ -1,7 +1,7 @@
 # Three ordinary roles, with what ordinary roles can have, do to the keeper's
 # database whatever comes to mind, while others mint.  Nobody gains a privilege, no
 # ID comes twice, the server stays up, and minting goes on within 5 s when a
-# superuser has cleared up.
+# superuser has cleared up; a machine that is busy with other tests gets 20.
 #
 # A short run by default: SNOWFLAKE_HOSTILE_SECONDS=600 is a long one, and
 # SNOWFLAKE_HOSTILE_SEED repeats one, as far as chance allows.
@@ -330,7 +330,7 @@ cmp_ok($count, '>', 1000,
 is($twice, 0, "$count IDs, none came twice");
 is($disorder, 0, 'and they ascend');
 cmp_ok($slowest, '<', 20,
-	'minting goes on soon after a superuser has cleared up') or diag($slowest);
+	sprintf 'minting goes on soon after a superuser has cleared up: within %.1f s', $slowest);
 is( $node->safe_psql(
 		'postgres', q{
 		SELECT setconfig[1] ~ '^snowflake\.kept_in=\d+$' FROM pg_db_role_setting
