@@ -84,8 +84,8 @@ typedef struct ClockMemory
 	pg_atomic_uint64 jump_since_usec;
 
 	/*
-	 * The jump back that mints wait for, since it was believed: by how much, 0
-	 * if the clock is past the newest ID, and when it was found.  Likewise.
+	 * The jump back that mints wait for, since it was believed: by how much,
+	 * 0 if the clock is past the newest ID, and when it was found.  Likewise.
 	 */
 	pg_atomic_uint64 back_usec;
 	pg_atomic_uint64 back_since_usec;
