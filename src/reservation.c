@@ -576,5 +576,5 @@ snowflake_reservation_keeper_only(PG_FUNCTION_ARGS)
 				errmsg("permission denied for table %s",
 					   RelationGetRelationName(trigger->tg_relation)),
 				errdetail("Only the keeper of snowflakes writes it: a row that is lowered or lost is snowflakes that come twice."));
-	return PointerGetDatum(NULL);
+	PG_RETURN_POINTER(NULL);
 }
