@@ -271,6 +271,9 @@ isnt(mint(), undef, 'a clock that catches up is believed at once');
 # A jump that lasts is believed: IDs follow it ahead, mints wait for it back.
 $node->append_conf('postgresql.conf', q{snowflake.jump_patience = '3s'});
 $node->reload;
+
+# the keeper is to see one step after the other
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 SnowflakeTest::step_clock($clock, $day);
 my $ahead = mint();
 cmp_ok($ahead, '<', $day, 'a day ahead: coasting at first');
