@@ -105,12 +105,13 @@ coordinator_etcd_LIBS = $(coordinator_consul_LIBS)
 else
 $(info snowflake: without the coordinators consul and etcd, which need libcurl)
 endif
-ifneq ($(wildcard /usr/include/zookeeper/zookeeper.h),)
+# before 3.5 it aborts the process when a transaction ends without an answer (ZOOKEEPER-1636)
+ifneq ($(shell grep -Ls 'ZOO_MINOR_VERSION 4' /usr/include/zookeeper/zookeeper_version.h),)
 COORDINATORS += zookeeper
 coordinator_zookeeper_OBJS = src/coordinator/url.o
 coordinator_zookeeper_LIBS = -lzookeeper_st
 else
-$(info snowflake: without the coordinator zookeeper, which needs libzookeeper-st)
+$(info snowflake: without the coordinator zookeeper, which needs libzookeeper-st from 3.5 on)
 endif
 
 COORDINATOR_OBJS = $(sort $(foreach kind,$(COORDINATORS),src/coordinator/$(kind).o $(coordinator_$(kind)_OBJS)))

@@ -94,6 +94,31 @@ check_floor(int64 floor)
 						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick)))));
 }
 
+static const SnowflakeRecord *
+read_fleet(FleetSession *session)
+{
+	return snowflake_find_record(session->coordinator->list(session->connection,
+															SNOWFLAKE_FLEET_KEY),
+								 SNOWFLAKE_FLEET_KEY);
+}
+
+/*
+ * Write the fleet's record, in place of another value or NULL.  False if it has another
+ * one: not what this wrote, which may be so if the request was repeated.
+ */
+static bool
+write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
+{
+	const char *value = snowflake_fleet_print(fleet);
+	const SnowflakeRecord *record;
+
+	if (session->coordinator->compare_and_set(session->connection, SNOWFLAKE_FLEET_KEY,
+											  expected, value, NULL))
+		return true;
+	record = read_fleet(session);
+	return record != NULL && strcmp(record->value, value) == 0;
+}
+
 /*
  * Found a fleet: from then on its coordinator grants node IDs.  Nothing is granted
  * before this moment, or the newest ID of this server.
@@ -110,26 +135,13 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 	check_floor(fleet.floor);
 
 	session.coordinator->prepare(session.connection);
-	if (!session.coordinator->compare_and_set(session.connection, SNOWFLAKE_FLEET_KEY,
-											  NULL, snowflake_fleet_print(&fleet), NULL))
+	if (!write_fleet(&session, &fleet, NULL))
 		ereport(ERROR,
 				errcode(ERRCODE_DUPLICATE_OBJECT),
 				errmsg("the coordinator has a snowflake fleet already"),
 				errhint("If it has lost data, use snowflake_fleet_recover()."));
 	end_session(&session);
 	PG_RETURN_VOID();
-}
-
-/* Write the fleet's record in place of another value. */
-static void
-write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
-{
-	if (!session->coordinator->compare_and_set(session->connection, SNOWFLAKE_FLEET_KEY,
-											   expected, snowflake_fleet_print(fleet), NULL))
-		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_IN_USE),
-				errmsg("the record of the snowflake fleet was changed by somebody else meanwhile"),
-				errhint("Try again."));
 }
 
 /*
@@ -179,9 +191,7 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 	const SnowflakeRecord *record;
 
 	session.coordinator->prepare(session.connection);
-	record = snowflake_find_record(session.coordinator->list(session.connection,
-															 SNOWFLAKE_FLEET_KEY),
-								   SNOWFLAKE_FLEET_KEY);
+	record = read_fleet(&session);
 	if (record == NULL || !snowflake_fleet_parse(record->value, &before))
 		memset(&before, 0, sizeof(before));
 	if (PG_ARGISNULL(0))
@@ -200,7 +210,11 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 
 	snowflake_nonce(fleet.incarnation);
 	snowflake_layout_print(layout, fleet.layout, sizeof(fleet.layout));
-	write_fleet(&session, &fleet, record == NULL ? NULL : record->value);
+	if (!write_fleet(&session, &fleet, record == NULL ? NULL : record->value))
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_IN_USE),
+				errmsg("the record of the snowflake fleet was changed by somebody else meanwhile"),
+				errhint("Try again."));
 	replace_damaged(&session, &fleet);
 	end_session(&session);
 	PG_RETURN_VOID();

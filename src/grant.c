@@ -123,6 +123,19 @@ snowflake_lease_need(uint64 position)
 		SetLatch(latch);
 }
 
+/*
+ * The clock has gone beyond the lease, which the lessee may not expect yet: it sleeps
+ * by the clock that was believed when it looked.
+ */
+void
+snowflake_lease_look(void)
+{
+	Latch	   *latch = shared->latch;
+
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
 /* Is the clock beyond the end of the lease? */
 bool
 snowflake_lease_has_ended(const SnowflakeNode *wanted, TimestampTz now)

@@ -45,6 +45,7 @@ extern void snowflake_lease_wanted(SnowflakeNode *wanted);
 
 /* The keeper's part */
 extern void snowflake_lease_need(uint64 position);
+extern void snowflake_lease_look(void);
 extern bool snowflake_lease_has_ended(const SnowflakeNode *wanted,
 									  TimestampTz now);
 

@@ -149,7 +149,10 @@ keeper_round(void)
 	lacks_lessee = snowflake_lessee_start();
 	snowflake_node_wanted(&wanted);
 	if (wanted.obstacle == GATE_OPEN && snowflake_lease_has_ended(&wanted, now))
+	{
 		wanted.obstacle = GATE_LEASE_ENDED;
+		snowflake_lease_look();
+	}
 	snowflake_generator_view(&view);
 	is_other_node = wanted.obstacle != GATE_OPEN || view.node != wanted.node ||
 		view.grant != wanted.grant;

@@ -96,6 +96,9 @@ typedef struct Memory
 /* NULL if the library was not preloaded. */
 static Memory *shared = NULL;
 
+/* Until when an answer counts, on the monotonic clock. */
+static int64 answer_deadline_usec;
+
 /* Shared memory to request. */
 Size
 snowflake_lease_size(void)
@@ -219,7 +222,11 @@ forget_pending(void)
 
 /*
  * Write to the record of a node, if the fleet's record is what it was.  Whether it was
- * done is not known until this has returned, so it is noted down before.
+ * done is not known until this has returned, so it is noted down before.  False: it was
+ * not, or it was and the request was repeated.
+ *
+ * An answer that was heard too late, because this process stood still, is none: the
+ * fleet may have been founded again since, by somebody who could not know of this.
  */
 static bool
 write_record(const SnowflakeCoordinator *coordinator, void *connection,
@@ -229,13 +236,22 @@ write_record(const SnowflakeCoordinator *coordinator, void *connection,
 	SnowflakeRecord unchanged = {.key = SNOWFLAKE_FLEET_KEY,.value = pending->fleet};
 
 	if (value != pending->value)
+	{
 		strlcpy(pending->value, value, SNOWFLAKE_VALUE_SIZE);
+		pending->found[0] = '\0';
+	}
 	if (fleet != pending->fleet)
 		strlcpy(pending->fleet, fleet, SNOWFLAKE_VALUE_SIZE);
 	pending->node = node;
 	pending->exists = true;
-	return coordinator->compare_and_set(connection, snowflake_node_key(node),
-										expected, pending->value, &unchanged);
+	if (!coordinator->compare_and_set(connection, snowflake_node_key(node),
+									  expected, pending->value, &unchanged))
+		return false;
+	if (snowflake_monotonic_usec() > answer_deadline_usec)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("the answer of the coordinator was heard too late"));
+	return true;
 }
 
 /*
@@ -312,16 +328,24 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 	return true;
 }
 
+/* What became of a write in doubt. */
+typedef enum Doubt
+{
+	DOUBT_NONE,					/* nothing that is ours */
+	DOUBT_OURS,					/* it was done, and is used */
+	DOUBT_REMAINS				/* to be seen at the next look */
+} Doubt;
+
 /*
- * A write whose answer was lost: was it done?  If its record is still what it was, it
- * may yet be, and renew() repeats it.  If the fleet's record is another, it never is
+ * A write whose answer was lost, or which was done and repeated: whose is its record?
+ * If that is still what it was, the write may yet be done, and renew() repeats it.  If the fleet's record is another, it never is
  * any more.
  *
  * If it was, it is ours, but what can be read need not be durable: the coordinator
  * may still wait for its standbys, or have given that up.  So it is used only when
  * it has been written once more, with an answer.
  */
-static bool
+static Doubt
 settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 			   List *records, TimestampTz now)
 {
@@ -330,13 +354,13 @@ settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 	SnowflakeHolding holding;
 
 	if (!pending->exists)
-		return false;
+		return DOUBT_NONE;
 	record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
 	if (strcmp(record->value, pending->fleet) != 0 ||
 		!snowflake_holding_parse(pending->value, &holding))
 	{
 		forget_pending();
-		return false;
+		return DOUBT_NONE;
 	}
 	record = snowflake_find_record(records, snowflake_node_key(pending->node));
 	if (record != NULL && strcmp(record->value, pending->value) == 0)
@@ -345,17 +369,19 @@ settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 		snowflake_nonce(holding.nonce);
 		strlcpy(pending->value, snowflake_holding_print(&holding), SNOWFLAKE_VALUE_SIZE);
 	}
-	if (record != NULL && strcmp(record->value, pending->found) == 0 &&
-		write_record(coordinator, connection, pending->node, record->value,
-					 pending->value, pending->fleet))
+	if (record != NULL && pending->found[0] != '\0' &&
+		strcmp(record->value, pending->found) == 0)
 	{
+		if (!write_record(coordinator, connection, pending->node, record->value,
+						  pending->value, pending->fleet))
+			return DOUBT_REMAINS;
 		adopt_pending(now);
-		return true;
+		return DOUBT_OURS;
 	}
 	if (!(snowflake_lease_is_held() && pending->node == shared->held.node &&
 		  record != NULL && strcmp(record->value, shared->held.value) == 0))
 		forget_pending();
-	return false;
+	return DOUBT_NONE;
 }
 
 /*
@@ -548,7 +574,6 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 		return false;
 	}
 
-	snowflake_lease_trouble(LEASE_NO_TROUBLE);
 	holding.from = Max(Max(record == NULL ? 0 : holding.until + 1, fleet->floor + 1),
 					   Max(now_tick, 1));
 	if (holding.from > layout->max_tick)
@@ -556,6 +581,8 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
 		return false;
 	}
+
+	snowflake_lease_trouble(LEASE_NO_TROUBLE);
 
 	/*
 	 * It starts later than now if the fleet was founded again.  What is
@@ -579,10 +606,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 					  record == NULL ? NULL : record->value,
 					  snowflake_holding_print(&holding),
 					  snowflake_find_record(records, SNOWFLAKE_FLEET_KEY)->value))
-	{
-		forget_pending();
 		return true;
-	}
 	adopt_pending(now);
 	return false;
 }
@@ -599,6 +623,7 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 	const SnowflakeRecord *record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	SnowflakeFleet fleet;
+	Doubt		doubt;
 
 	if (record == NULL)
 	{
@@ -610,10 +635,11 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 		snowflake_lease_trouble(LEASE_BAD_RECORD);
 		return false;
 	}
-	if (settle_pending(coordinator, connection, records, now))
+	doubt = settle_pending(coordinator, connection, records, now);
+	if (doubt != DOUBT_NONE)
 	{
 		snowflake_lease_trouble(LEASE_NO_TROUBLE);
-		return false;
+		return doubt == DOUBT_REMAINS;
 	}
 	if (knows_less(records, &fleet))
 	{
@@ -632,12 +658,15 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 }
 
 /*
- * Do what is due: renew the grant, or take one.  "now" is the corrected clock.
+ * Do what is due: renew the grant, or take one.  "now" is the corrected clock; no
+ * answer counts after the deadline, which is on the monotonic one.
  */
 void
 snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connection,
-						TimestampTz now)
+						int64 deadline_usec, TimestampTz now)
 {
+	answer_deadline_usec = deadline_usec;
+
 	/* what has ended may be somebody else's, who starts above it */
 	if (is_current(now) && renew(coordinator, connection, now))
 	{
@@ -658,11 +687,12 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
  */
 void
 snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connection,
-						int64 end)
+						int64 deadline_usec, int64 end)
 {
 	Held	   *held = &shared->held;
 	SnowflakeHolding holding;
 
+	answer_deadline_usec = deadline_usec;
 	if (!snowflake_lease_is_held() || shared->pending.exists ||
 		!snowflake_holding_parse(held->value, &holding))
 		return;
@@ -671,6 +701,9 @@ snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connectio
 	held->lost = true;
 	if (write_record(coordinator, connection, held->node, held->value,
 					 snowflake_holding_print(&holding), held->fleet))
+	{
+		forget_pending();
 		ereport(LOG,
 				errmsg("gave back snowflake node ID %d", held->node));
+	}
 }

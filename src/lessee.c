@@ -191,17 +191,18 @@ attempt(MemoryContext context, const int64 *end)
 	{
 		const SnowflakeCoordinator *coordinator = snowflake_load_coordinator();
 		void	   *connection;
+		int64		deadline_usec;
 
 		if (end == NULL)
 			have_clock_judged();
-		connection = coordinator->connect(snowflake_node_source_text,
-										  snowflake_monotonic_usec() +
-										  answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS));
-
+		deadline_usec = snowflake_monotonic_usec() +
+			answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
+		connection = coordinator->connect(snowflake_node_source_text, deadline_usec);
 		if (end == NULL)
-			snowflake_lease_attempt(coordinator, connection, snowflake_corrected_clock());
+			snowflake_lease_attempt(coordinator, connection, deadline_usec,
+									snowflake_corrected_clock());
 		else
-			snowflake_lease_release(coordinator, connection, *end);
+			snowflake_lease_release(coordinator, connection, deadline_usec, *end);
 		coordinator->close(connection);
 		last_error[0] = '\0';
 	}

@@ -111,7 +111,7 @@ narrows_snowflake(Node *node, void *context)
 		Node	   *argument = call->args == NIL ? NULL :
 		strip_implicit_coercions(linitial(call->args));
 		bool		is_cast = call->funcformat != COERCE_EXPLICIT_CALL ||
-			call->funcid == F_INT4_INT8 || call->funcid == F_INT2_INT8;
+		call->funcid == F_INT4_INT8 || call->funcid == F_INT2_INT8;
 
 		if (is_cast &&
 			(call->funcresulttype == INT4OID || call->funcresulttype == INT2OID) &&

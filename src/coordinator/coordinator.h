@@ -49,7 +49,9 @@ typedef struct SnowflakeCoordinator
 	/*
 	 * Give a record a new value, durably, if it has the expected one (NULL:
 	 * if it does not exist), and if at that moment another record, unless
-	 * NULL, is what it was when it was read.  False: one of them is not.
+	 * NULL, is what it was when it was read.  False: one of them is not; also
+	 * when it was done, but the answer did not come and another member was
+	 * asked for the same.
 	 */
 	bool		(*compare_and_set) (void *connection, const char *key,
 									const char *expected, const char *value,

@@ -353,13 +353,16 @@ condition(Connection *connection, const char *key, const char *value)
  * and who waits for a row looks at its new value afterwards.  Nobody is left
  * waiting there when the deadline is over here.
  *
- * The row that is to be unchanged is locked until the commit.
+ * The row that is to be unchanged is locked until the commit.  Many may share that
+ * lock, and whoever writes that row would wait for a moment without any of them: so
+ * who writes without such a condition locks the table, for which they queue.
  */
 static bool
 pg_compare_and_set(void *arg, const char *key, const char *expected,
 				   const char *value, const SnowflakeRecord *unchanged)
 {
 	Connection *connection = arg;
+	const char *lock = unchanged == NULL ? " LOCK TABLE " TABLE " IN SHARE ROW EXCLUSIVE MODE;" : "";
 	char	   *guard = unchanged == NULL ? pstrdup("SELECT") :
 	psprintf("SELECT FROM " TABLE " WHERE %s FOR SHARE",
 			 condition(connection, unchanged->key, unchanged->value));
@@ -378,9 +381,9 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 	result = run(connection,
 				 psprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
 						  " SET LOCAL lock_timeout = %ld; SET LOCAL statement_timeout = %ld;"
-						  " SET LOCAL synchronous_commit = on; %s; COMMIT",
-						  left_ms, left_ms, statement),
-				 4);
+						  " SET LOCAL synchronous_commit = on;%s %s; COMMIT",
+						  left_ms, left_ms, lock, statement),
+				 unchanged == NULL ? 5 : 4);
 	done = strcmp(PQcmdTuples(result), "1") == 0;
 	PQclear(result);
 	if (connection->warned)

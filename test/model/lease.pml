@@ -21,8 +21,10 @@
  * Assumed:
  *
  * - Nonces are distinct, also those of twins.
- * - The floor of recover() is not below the end of any grant, and no incarnation is used
- *   twice.
+ * - The floor of recover() is not below the end of any grant, also of one of which its
+ *   server has not heard yet, and no incarnation is used twice.
+ *   (-DFLOOR_OF_WHAT_WAS_HEARD: if it is?  An answer that is heard after recover()
+ *   counts.  In src/lease.c it does for the seconds that an attempt may take.)
  * - After the coordinator went back in time, no write of a grant arrives, neither a take
  *   nor a renewal, until a holder has noticed or recover() was called.
  *   (-DGRANTED_BEFORE_NOTICED: if one does?  Who had lost a grant may find the record of
@@ -105,7 +107,8 @@ typedef Request {
 	byte version;
 	byte incarnation;
 #endif
-	byte nonce
+	byte nonce;
+	bool answered				/* it was done, and that will be heard */
 };
 Request late;					/* one that the network still has */
 
@@ -159,16 +162,7 @@ bool excused;
 #define excused false
 #endif
 
-#ifdef COORDINATOR_FAILS
-#define VERSION_FITS(q) (record[q.node].exists && record[q.node].version == q.version)
-#ifdef VERSION_ALONE
-#define IS_AS_READ(q) VERSION_FITS(q)
-#else
 #define IS_AS_READ(q) (q.expected & IN_RECORD)
-#endif
-#else
-#define IS_AS_READ(q) (q.expected & IN_RECORD)
-#endif
 #ifdef COORDINATOR_FAILS
 #ifdef GRANTED_BEFORE_NOTICED
 #define NOTICED true
@@ -205,7 +199,8 @@ inline forget_request(q)
 	q.version = 0;
 	q.incarnation = 0;
 #endif
-	q.nonce = 0
+	q.nonce = 0;
+	q.answered = false
 }
 
 inline forget_grant(s)
@@ -244,7 +239,9 @@ inline count_as_granted(s)
 	grant[s].until = asked[s].until;
 #ifdef COORDINATOR_FAILS
 	grant[s].version = asked[s].version + 1;
+#ifdef FLOOR_OF_WHAT_WAS_HEARD
 	granted_until = MAX(granted_until, asked[s].until);
+#endif
 #endif
 	grant[s].nonce = asked[s].nonce;
 	forget_request(asked[s])
@@ -295,6 +292,9 @@ inline write_record(q)
 #ifdef COORDINATOR_FAILS
 	record[q.node].from = q.from;
 	record[q.node].version++
+#ifndef FLOOR_OF_WHAT_WAS_HEARD
+	; granted_until = MAX(granted_until, q.until)
+#endif
 #endif
 }
 
@@ -319,10 +319,7 @@ inline arrive_late(IS_HEARD)
 			if
 			:: asked[i].nonce & IN_LATE ->
 				asked[i].nonce = asked[i].nonce | IN_RECORD;
-				if
-				:: IS_HEARD -> count_as_granted(i)
-				:: else
-				fi
+				asked[i].answered = IS_HEARD
 			:: else
 			fi
 		}
@@ -428,14 +425,15 @@ inline or_later(T, END)
 
 /*
  * A request is on its way: it arrives, with or without an answer, is lost, or is late.
- * That it was refused is not modeled: a list says so as well.
+ * The answer may be heard at any time.  That it was refused is not modeled: a list says so
+ * as well.
  */
 inline send(s)
 {
 	if
 	:: d_step { APPLIES(asked[s]) ->
 		arrive(asked[s]);
-		count_as_granted(s) }
+		asked[s].answered = true }
 	:: d_step { APPLIES(asked[s]) -> arrive(asked[s]) }
 	:: skip
 	:: d_step { late.kind == NOTHING -> delay(asked[s]) }
@@ -497,6 +495,9 @@ end:
 		asked[s].until = t;
 		t = 0;
 		send(s) }
+
+		/* the answer */
+	:: d_step { asked[s].answered -> count_as_granted(s) }
 
 		/* no answer, or a refusal: list again, and see */
 	:: d_step { asked[s].kind != NOTHING && !WENT_BACK(s) ->

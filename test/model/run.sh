@@ -106,7 +106,7 @@ run_lease()
 	breaks lease SERVERS=2 NODES=1 TICKS=3 LEASE=0 NODE_NOT_GRANT
 	breaks lease TWINS "${size[@]}" EXCUSE_KNOWN_ALONE
 	for rule in FLEET_READ_BEFORE NO_FLOOR NO_INCARNATION GO_ON_AFTER_BACK_IN_TIME \
-		GRANTED_BEFORE_NOTICED; do
+		GRANTED_BEFORE_NOTICED FLOOR_OF_WHAT_WAS_HEARD; do
 		breaks lease "${failing[@]}" "$rule"
 	done
 }

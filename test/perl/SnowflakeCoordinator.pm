@@ -15,6 +15,8 @@ use strict;
 use warnings;
 
 use HTTP::Tiny;
+use IO::Socket::INET;
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Time::HiRes qw(usleep);
@@ -135,6 +137,39 @@ sub etcdctl
 		[ 'etcdctl', '--endpoints', join(',', map { "$self->{scheme}://$_" } split /,/, hosts($self)), @arguments ]);
 	die "etcdctl @arguments failed" unless $output;
 	return;
+}
+
+# A proxy before the first member, which does what it is asked for, and answers to each
+# transaction that it did not.  Returns its "host:port".
+sub new_doubtful_proxy
+{
+	my ($self) = @_;
+	my $target = "http://127.0.0.1:$self->{members}[0]{client}";
+	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp')
+	  or die "could not listen: $!";
+	my $pid = fork() // die "could not fork: $!";
+
+	if ($pid != 0)
+	{
+		push @running, $pid;
+		return '127.0.0.1:' . $listener->sockport;
+	}
+	while (my $client = $listener->accept)
+	{
+		my $request = '';
+
+		$request .= <$client> // last while $request !~ /\r\n\r\n\z/;
+		my ($path) = $request =~ /^POST (\S+)/;
+		my ($length) = $request =~ /^content-length: (\d+)/im;
+		read $client, my $body, $length // 0;
+		my $answer = HTTP::Tiny->new(timeout => 5)->post("$target$path", { content => $body });
+		my $content = $path =~ /txn/ ? '{"message": "proposal timed out"}' : $answer->{content};
+
+		printf $client "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		  $path =~ /txn/ ? '503 Unavailable' : '200 OK', length $content, $content;
+		close $client;
+	}
+	POSIX::_exit(0);
 }
 
 # Wait until all running members serve.

@@ -119,10 +119,15 @@ wait_for($standby, 'node IS NOT NULL');
 my $node = status($standby, 'node');
 my $key = "key = 'node/$node'";
 my $until = records("SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE $key");
-terminate($standby, qr/snowflake lessee/);
-is(records("SELECT (value::jsonb->>'until')::bigint < $until FROM snowflake_fleet.records WHERE $key"),
-	't', 'a lessee that is terminated gives the node ID back');
+@stopped = ($standby->{_pid});		# which would start another one at once
+kill 'STOP', @stopped;
+kill 'TERM', children($standby, qr/snowflake lessee/);
+ok( $coordinator->poll_query_until('postgres',
+		"SELECT (value::jsonb->>'until')::bigint < $until FROM snowflake_fleet.records WHERE $key"),
+	'a lessee that is terminated gives the node ID back');
 $coordinator->stop('immediate');
+kill 'CONT', @stopped;
+@stopped = ();
 $standby->promote;
 my $error = SnowflakeTest::error_of($standby, 'postgres', q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 like($error->{message}, qr/^the lease of this server's node ID has ended|^this server has not leased/,
@@ -134,5 +139,17 @@ terminate($standby, qr/snowflake (?:lessee|keeper)/);
 push @lists, SnowflakeTest::mint_together(1, $one, $two, $standby);
 is(SnowflakeTest::duplicates(@lists), 0, 'no ID twice');
 $standby->stop;
+
+# A clock that is set ahead, beyond a lease that would be renewed in a minute by it
+my $clock = SnowflakeTest::new_clock('ahead');
+$two->stop;
+$two->append_conf('postgresql.conf', "snowflake.lease = '2min'");
+SnowflakeTest::start_with_clock($two, $clock);
+SnowflakeTest::wait_for_mint($two, 'postgres');
+SnowflakeTest::step_clock($clock, 300_000);
+$two->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+my $began = time;
+wait_for($two, q{gate = 'open' AND leases = 2});
+cmp_ok(time - $began, '<', 30, 'a server whose clock went beyond its lease leases at once');
 $_->stop foreach $one, $two, $coordinator;
 done_testing();

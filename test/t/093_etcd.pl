@@ -20,6 +20,23 @@ SnowflakeCoordinator::wait_for_etcd($etcd);
 check_fleet($etcd, "etcd://$hosts/fleet/a");
 SnowflakeCoordinator::kill_members($etcd);
 
+# A member that does what it is asked for, and says that it did not: the next one, which
+# is asked for the same, refuses it, and yet nobody else was faster.
+$etcd = SnowflakeCoordinator::new_etcd('d', 1);
+$hosts = SnowflakeCoordinator::new_doubtful_proxy($etcd) . ',' . SnowflakeCoordinator::hosts($etcd);
+SnowflakeCoordinator::wait_for_etcd($etcd);
+my $one = new_member('doubtful', "etcd://$hosts/fleet");
+$one->append_conf('postgresql.conf', "snowflake.lease_nodes = '3'\nsnowflake.lease = '1min'");
+$one->reload;
+is($one->safe_psql('postgres', 'SELECT snowflake_fleet_create()'), '', 'a fleet is founded that it says it did not found');
+SnowflakeTest::wait_for_mint($one, 'postgres');
+is(status($one, 'node, leases'), '3|1', 'and leases the node ID that it says it did not lease');
+$one->restart;
+SnowflakeTest::wait_for_mint($one, 'postgres');
+is(status($one, 'node, leases'), '3|1', 'and once more');
+$one->stop;
+SnowflakeCoordinator::kill_members($etcd);
+
 # Users, who may use what they were granted
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/pass';
 append_to_file($passfile, "secret7\n");
@@ -32,7 +49,7 @@ SnowflakeCoordinator::etcdctl($etcd, @$_)
   [ 'user', 'add', 'fleet:secret7' ], [ 'role', 'add', 'fleet' ],
   [ 'role', 'grant-permission', 'fleet', 'readwrite', 'fleet/', '--prefix=true' ],
   [ 'user', 'grant-role', 'fleet', 'fleet' ], [ 'auth', 'enable' ];
-my $one = new_member('with_user', "etcd://fleet\@$hosts/fleet?passfile=$passfile");
+$one = new_member('with_user', "etcd://fleet\@$hosts/fleet?passfile=$passfile");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 SnowflakeTest::wait_for_mint($one, 'postgres');
 is(status($one, 'node'), '0', 'a user with a password gets a node ID');

@@ -78,5 +78,69 @@ cmp_ok(
 		q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'}, status('node'))),
 	'>', $floor, 'nor does one to a fleet that was founded again: what is used is above the new floor');
 
+# An answer that is there, but is heard when the fleet was founded again: the lessee
+# stood still.
+$one->stop;
+$coordinator->safe_psql('postgres', q{DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'});
+$session = $coordinator->background_psql('postgres');
+$session->query_safe(q{BEGIN; SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE});
+$one->start;
+$coordinator->poll_query_until('postgres',
+	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
+  or die 'nothing is written';
+my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,args= --ppid $one->{_pid}`;
+kill 'STOP', $lessee;
+$session->query_safe('COMMIT');
+$coordinator->poll_query_until('postgres', q{SELECT count(*) = 1 FROM snowflake_fleet.records WHERE key ~ '^node/'})
+  or die 'it is not granted';
+$floor = $one->safe_psql('postgres', q{SELECT snowflake_lower_bound(now() + interval '8s')::bigint >> 22});
+$session->query_safe(sprintf(
+	q{BEGIN; DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'; UPDATE snowflake_fleet.records SET value = regexp_replace(
+		regexp_replace(value, '"floor": \d+', '"floor": %s'), '("incarnation": ")....', '\1gone'); COMMIT}, $floor));
+$session->quit;
+sleep 6;		# longer than an answer counts
+kill 'CONT', $lessee;
+SnowflakeTest::wait_for_mint($one, 'postgres');
+like(slurp_file($one->logfile), qr/the answer of the coordinator was heard too late/, 'an answer that is heard late does not count');
+is(status('leases'), '1', 'what it said was granted is not used');
+cmp_ok(
+	$coordinator->safe_psql('postgres', sprintf(
+		q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'}, status('node'))),
+	'>', $floor, 'but what the fleet grants that was founded since');
+
+# A write that is in doubt, and whose record somebody empties meanwhile: that is nobody's.
+$one->stop;
+$coordinator->safe_psql('postgres', q{DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'});
+$session = $coordinator->background_psql('postgres');
+$session->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records IN SHARE ROW EXCLUSIVE MODE');
+my $logged = -s $one->logfile;
+$one->start;
+$one->wait_for_log(qr/could not use the coordinator: canceling statement/, $logged);
+$session->query_safe(q{INSERT INTO snowflake_fleet.records VALUES ('node/0', ''); COMMIT});
+$session->quit;
+SnowflakeTest::wait_for_mint($one, 'postgres');
+is(status('node'), '1', 'an emptied record is not taken for what was in doubt');
+
+# Who founds the fleet again does not wait for a moment in which nobody renews.
+$coordinator->safe_psql('postgres',
+	q{CREATE PROCEDURE renew(n int) LANGUAGE plpgsql AS $$BEGIN
+		FOR i IN 1 .. 100 LOOP
+			PERFORM FROM snowflake_fleet.records WHERE key = 'fleet' FOR SHARE;
+			UPDATE snowflake_fleet.records SET value = value WHERE key = 'node/100' || n;
+			PERFORM pg_sleep(0.2);
+			COMMIT;
+		END LOOP; END$$});
+my @handles;
+foreach my $n (1 .. 3)
+{
+	push @handles, IPC::Run::start([ 'psql', '-XqAt', '-d', $coordinator->connstr('postgres'), '-c', "SELECT pg_sleep(0.07 * $n)", '-c', "CALL renew($n)" ],
+		'<', \undef, '>', \my $out, '2>', \my $err);
+}
+sleep 1;
+my $began = time;
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+cmp_ok(time - $began, '<', 8, 'while others renew all the time, a fleet is founded again');
+$_->kill_kill foreach @handles;
+
 $_->stop foreach $one, $coordinator;
 done_testing();
