@@ -2,13 +2,17 @@
 # The list of mutants: read it, check it, and apply one of them.
 #
 #   mutants.pl list TREE [NAME | FILE]...   one line for each, its parts separated by \x1f:
-#                                           name, file, tests, reason, what
+#                                           name, file, tests, reason, what, digest
 #   mutants.pl apply TREE NAME              change the tree
+#   mutants.pl record TREE [NAME DIGEST RESULT]
+#                                           put a result into results.txt, and add it up
 #
-# The list is in mutants/*.txt.  README.md says how to write one.
+# The list is in mutants/*.txt, results.txt is beside it.  README.md says how to
+# write the former; the latter is not for hands.
 
 use strict;
 use warnings;
+use Digest::MD5 qw(md5_hex);
 use FindBin;
 
 # A block of lines as one text; how far it is indented is of no account.
@@ -22,8 +26,10 @@ sub place_of
 {
 	my ($lines, $old, $about) = @_;
 	my $wanted = text_of(@$old);
+	my ($first) = $old->[0] =~ /^\s*(.*?)\s*$/;
 	my @found =
-	  grep { text_of(@$lines[ $_ .. $_ + $#$old ]) eq $wanted } 0 .. @$lines - @$old;
+	  grep { index($lines->[$_], $first) >= 0 && text_of(@$lines[ $_ .. $_ + $#$old ]) eq $wanted }
+	  0 .. @$lines - @$old;
 
 	die "$about: the old text is there " . @found . " times\n" if @found != 1;
 	return $found[0];
@@ -37,11 +43,26 @@ sub read_lines
 	return [<$file>];
 }
 
-# Returns the changed files of a mutant, by path: their lines.
+# The function around a line, as far as a "}" at the start of a line tells: what is
+# behind the one before it, to the next one.
+sub function_around
+{
+	my ($lines, $place) = @_;
+	my ($from, $to) = ($place, $place);
+
+	$from-- while $from > 0 && $lines->[ $from - 1 ] !~ /^}/;
+	$to++ while $to < $#$lines && $lines->[$to] !~ /^}/;
+	return text_of(@$lines[ $from .. $to ]);
+}
+
+# Returns the changed files of a mutant, by path: their lines.  Sets its digest, of
+# the change and of the functions that it is in: with another one, what was measured
+# is of no account.
 sub changed_files
 {
 	my ($tree, $mutant) = @_;
 	my %files;
+	my $text = '';
 
 	for my $hunk (@{ $mutant->{hunks} })
 	{
@@ -51,9 +72,12 @@ sub changed_files
 
 		die "$mutant->{name}: a change without a line\n" unless @old;
 		die "$mutant->{name}: nothing is changed\n" if text_of(@old) eq text_of(@new);
-		splice(@$lines, place_of($lines, \@old, $mutant->{name}), @old, @new);
+		my $place = place_of($lines, \@old, $mutant->{name});
+		$text .= function_around($lines, $place) . text_of(@new);
+		splice(@$lines, $place, @old, @new);
 	}
 	die "$mutant->{name}: nothing is changed\n" unless %files;
+	$mutant->{digest} = substr(md5_hex($text), 0, 8);
 	return \%files;
 }
 
@@ -128,6 +152,37 @@ sub complaints
 	return @complaints;
 }
 
+# Write results.txt: of each mutant what was measured, with the last result that is
+# given here, less what is no longer true of the tree; and the score.
+sub record
+{
+	my ($tree, $mutants, @result) = @_;
+	my $path = "$FindBin::Bin/results.txt";
+	my %measured = map { /^(\S+ \S+) (.*)/ ? ($1 => $2) : () } -e $path ? @{ read_lines($path) } : ();
+	my %count = map { $_ => 0 } qw(killed survived equivalent unmeasured);
+	my @lines;
+
+	$measured{"$result[0] $result[1]"} = $result[2] if @result;
+	for my $mutant (@$mutants)
+	{
+		next if complaint($tree, $mutant);
+		my $digest = $mutant->{digest};
+		my $result =
+			defined $mutant->{equivalent} ? 'equivalent'
+		  : $measured{"$mutant->{name} $digest"} // 'unmeasured';
+
+		$count{ $result =~ s/ .*//r }++;
+		push @lines, "$mutant->{name} $digest $result\n";
+	}
+	open(my $out, '>', "$path.new") or die "$path.new: $!\n";
+	print $out sort @lines;
+	printf $out "\nscore %.3f: %d killed, %d survived, %d not measured, %d equivalent\n",
+	  $count{killed} / (($count{killed} + $count{survived}) || 1),
+	  @count{qw(killed survived unmeasured equivalent)};
+	close($out) or die "$path.new: $!\n";
+	rename("$path.new", $path) or die "$path: $!\n";
+}
+
 my ($command, $tree, @wanted) = @ARGV;
 my @mutants = read_mutants();
 
@@ -148,7 +203,7 @@ if ($command eq 'list')
 			next;
 		}
 		print join("\x1f", $mutant->{name}, $mutant->{file}, $mutant->{first} // '',
-			$mutant->{equivalent} // '', $mutant->{what}), "\n";
+			$mutant->{equivalent} // '', $mutant->{what}, $mutant->{digest}), "\n";
 	}
 	push @complaints, map { "$_: there is no such mutant or file" } sort keys %unused;
 	print STDERR "$_\n" for @complaints;
@@ -166,7 +221,11 @@ elsif ($command eq 'apply')
 		close($out) or die "$tree/$file: $!\n";
 	}
 }
+elsif ($command eq 'record')
+{
+	record($tree, \@mutants, @wanted);
+}
 else
 {
-	die "list or apply\n";
+	die "list, apply or record\n";
 }

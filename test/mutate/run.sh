@@ -7,18 +7,22 @@
 #                                         some, by their names or their files
 #   --jobs N                              so many at once; 1 if it is not said
 #   --first                               only the tests that ought to see a mutant
+#   --new                                 only mutants that results.txt has no result for
 #   --list                                show them, and check that they apply
 #
 # A mutant is built, and tested with the tests that ought to see it, until one of
 # them fails; if none does, with all others.  It is killed if a test fails that
 # passes without it, or takes far longer than without it.  One that does not
-# apply exactly once, or does not build, is an error of the list.  The last line
-# is "N passed, N failed": killed is passed; survived, or an error, is failed.
+# apply exactly once, or does not build, is an error of the list.  What comes of it
+# is put into results.txt at once.  The last line is "N passed, N failed": killed is
+# passed; survived, or an error, is failed.  The order is random, but always the same:
+# where a run ends early, what it has tried is a sample.
 #
 # The tests are those of run.sh; "debug" before one of them means the server that
 # debug.sh builds, with assertions and injection points.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+. "$root/test/coordinators.sh"
 
 here=$root/test/mutate
 top=
@@ -26,12 +30,14 @@ children=()
 
 jobs=1
 first_only=
+new_only=
 list_only=
 selection=()
 while [ $# -gt 0 ]; do
 	case $1 in
 		--jobs) jobs=$2; shift ;;
 		--first) first_only=yes ;;
+		--new) new_only=yes ;;
 		--list) list_only=yes ;;
 		-*) die "unknown option: $1" ;;
 		*) selection+=("$1") ;;
@@ -189,7 +195,7 @@ plant()
 	as_user cp -a "$work/pristine" "$work/tree"
 	[ -z "$mutant" ] || perl "$top/source/test/mutate/mutants.pl" apply "$work/tree" "$mutant"
 	bench_make -j 2 >"$work/build.log" 2>&1 || return 1
-	rm -f "$("$pg_config" --sharedir)"/extension/snowflake* "$("$pg_config" --pkglibdir)/snowflake.so"
+	rm -f "$("$pg_config" --sharedir)"/extension/snowflake* "$("$pg_config" --pkglibdir)"/snowflake*.so
 	if [ -w "$("$pg_config" --pkglibdir)" ]; then
 		tree_make env >>"$work/build.log" 2>&1 || return 1
 	else
@@ -332,6 +338,9 @@ sees()
 		problem="it does not build: $(grep -m 1 -iE 'error' "$work/build.log" || true)"
 	else
 		run_test "$(time_limit "$baseline")" "$@"
+		# what fails without an assertion may have been the machine: once more
+		[[ $outcome != "exit status"* && $outcome != "no end"* ]] ||
+			run_test "$(time_limit "$baseline")" "$@"
 		[ "$outcome" = passed ] || killer="$where$*: $outcome"
 	fi
 }
@@ -351,10 +360,10 @@ all_tests()
 }
 
 # Try one mutant, and write down what came of it.
-# $1: its name, $2: the tests that ought to see it, separated by commas
+# $1: its name, $2: the tests that ought to see it, separated by commas, $3: its digest
 try_mutant()
 {
-	local name=$1 tests=() others=() test started=$SECONDS killer='' problem='' result
+	local name=$1 tests=() others=() test started=$SECONDS killer='' problem='' result lock
 
 	mapfile -t tests < <(tr ',' '\n' <<<"$2" | sed 's/^ *//; s/ *$//')
 	for test in "${tests[@]}"; do
@@ -373,30 +382,36 @@ try_mutant()
 	fi
 
 	if [ -n "$killer" ]; then
-		result="killed $name by $killer"
+		result="$name: killed by $killer"
 	elif [ -n "$problem" ]; then
-		result="ERROR $name: $problem"
+		result="$name: ERROR: $problem"
 	else
-		result="SURVIVED $name"
+		result="$name: survived"
 	fi
 	say "$result" >>"$top/results"
+	if [[ $result != *": ERROR: "* ]]; then
+		exec {lock}>"$top/results.lock"
+		flock "$lock"
+		perl "$here/mutants.pl" record "$root" "$name" "$3" "${result#*: }" || say "$name: not recorded" >>"$top/notes"
+		exec {lock}>&-
+	fi
 	progress "$result ($((SECONDS - started)) s)"
 }
 
 # Take one mutant after the other.
 work_off()
 {
-	local job=$1 running='' name tests lock
+	local job=$1 running='' name tests digest lock
 
 	trap - EXIT
 	trap '[ -z "$running" ] || kill -KILL -- "-$running" 2>/dev/null; exit 143' TERM
 	while true; do
 		exec {lock}>"$top/queue.lock"
 		flock "$lock"
-		IFS=$'\x1f' read -r name _ tests _ <"$top/queue" || break
+		IFS=$'\x1f' read -r name _ tests _ _ digest <"$top/queue" || break
 		sed -i 1d "$top/queue"
 		exec {lock}>&-
-		try_mutant "$name" "$tests"
+		try_mutant "$name" "$tests" "$digest"
 	done
 }
 
@@ -406,12 +421,12 @@ verdict()
 	local killed survived errors equivalent
 
 	touch "$top/results" "$top/notes"
-	killed=$(grep -c '^killed ' "$top/results") || true
-	survived=$(grep -c '^SURVIVED ' "$top/results") || true
-	errors=$(grep -c '^ERROR ' "$top/results") || true
+	killed=$(grep -c ': killed by ' "$top/results") || true
+	survived=$(grep -c ': survived$' "$top/results") || true
+	errors=$(grep -c ': ERROR: ' "$top/results") || true
 	equivalent=$(wc -l <"$top/equivalent")
 	cat "$top/notes"
-	grep -vE '^killed ' "$top/results" | sort || true
+	grep -v ': killed by ' "$top/results" | sort || true
 	passed=$((passed + killed))
 	failed=$((failed + survived + errors))
 	[ $((killed + survived)) = 0 ] ||
@@ -431,6 +446,7 @@ main()
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
 	install_missing tests
+	install_coordinators
 	original_pg_config=$pg_config
 	top=$(mktemp -d "${TMPDIR:-/tmp}/snowflake.XXXXXX")
 	chmod 755 "$top"
@@ -449,8 +465,14 @@ main()
 	cat "$top/complaints"
 	failed=$(wc -l <"$top/complaints")
 	awk -F '\x1f' '$4 != ""' "$top/list" >"$top/equivalent"
-	# mixed, so that not all jobs wait for the same test without a mutant
-	awk -F '\x1f' '$4 == ""' "$top/list" | shuf >"$top/queue"
+	# by the digests, so mixed: not all jobs wait for the same test without a mutant
+	awk -F '\x1f' '$4 == ""' "$top/list" | sort -t $'\x1f' -k 6 >"$top/queue"
+	if [ -n "$new_only" ]; then
+		perl "$here/mutants.pl" record "$root"
+		grep -oP '^\S+(?= \S+ unmeasured$)' "$here/results.txt" >"$top/unmeasured" || true
+		awk -F '\x1f' 'NR == FNR { wanted[$1]; next } $1 in wanted' "$top/unmeasured" "$top/queue" >"$top/queue.new"
+		mv "$top/queue.new" "$top/queue"
+	fi
 	awk -F '\x1f' '{ printf "equivalent %s: %s\n", $1, $4 }' "$top/equivalent"
 	progress "$(wc -l <"$top/queue") mutants, $jobs at once, $("$pg_config" --version), as user $(test_user)"
 	for ((i = 1; i <= jobs; i++)); do
