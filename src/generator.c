@@ -595,6 +595,7 @@ snowflake_raise_floor(uint64 position)
 {
 	uint64		old = pg_atomic_read_u64(&kept->floor);
 
+	SNOWFLAKE_INJECTION_POINT("snowflake-raise-floor");
 	while (old < position &&
 		   !pg_atomic_compare_exchange_u64(&kept->floor, &old, position))
 		;
@@ -677,6 +678,7 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
 	pg_atomic_write_u64(&hot->last, last);
 	pg_write_barrier();			/* who sees the new opening sees its "last" */
 	pg_atomic_write_u32(&hot->opening, pg_atomic_read_u32(&hot->opening) + 1);
+	SNOWFLAKE_INJECTION_POINT("snowflake-gate-opening");
 	pg_atomic_write_u64(&hot->limit, limit);
 	pg_atomic_write_u64(&hot->refill, refill);
 	pg_atomic_write_u32(&hot->gate, GATE_OPEN);

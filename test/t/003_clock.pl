@@ -266,4 +266,18 @@ is( SnowflakeTest::error_of($slow, 'postgres', q{
 	SELECT count(snowflake_next()) FROM generate_series(1, 9)})->{sqlstate},
 	'55000', 'nor has to wait longer than max_wait for it');
 $slow->stop;
+
+# A tick that is longer than what is reserved is not minted in early, so whoever
+# advances into the next one is told.
+my $slower = SnowflakeTest::new_node('slower', conf => q{
+	snowflake.layout = 'time:17 node:3 sequence:2 tick:86400s epoch:0'
+});
+$slower->start;
+$slower->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+SnowflakeTest::wait_for_mint($slower, 'postgres');
+(undef, undef, my $warning) = $slower->psql('postgres',
+	q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '1 day'), force => true)});
+like($warning, qr/WARNING:  the snowflake generator is now .* ahead of the clock/,
+	'the next tick is a day away: a warning');
+$slower->stop;
 done_testing();

@@ -189,15 +189,17 @@ $node->safe_psql(
 # one with which nobody can connect to a database in UTF8; 19 has none any more
 $node->psql('koi8',
 	q{ALTER DATABASE postgres SET client_encoding = 'MULE_INTERNAL'});
+$node->safe_psql('one', 'ALTER DATABASE postgres ALLOW_CONNECTIONS false');
 restart('open');
 $offset = -s $node->logfile;
 extend();
-pass('defaults of the database: the reservation is extended');
+pass('defaults of the database, and no connections to it: the reservation is extended');
 is( SnowflakeTest::log_count(
 		$node, qr/snowflake keeper.*exited|terminating background worker/,
 		$offset),
 	0,
 	'by a keeper that goes on');
+$node->safe_psql('one', 'ALTER DATABASE postgres ALLOW_CONNECTIONS true');
 
 # Nothing else writes WAL after the keeper's commit, and the WAL writer sleeps.
 my $promised = SnowflakeTest::status($node, 'one', 'reserved_until');

@@ -85,6 +85,18 @@ my $error = SnowflakeTest::error_of($node, 'postgres',
 is($error->{sqlstate}, '42501', 'an ordinary user may not accept the change');
 is(refused()->{sqlstate}, '55000', 'and has not');
 
+# Nor has a superuser who gave up before the keeper heard of it.
+my $pid = SnowflakeTest::status($node, 'postgres', 'keeper_pid');
+kill 'STOP', $pid;
+$error = SnowflakeTest::error_of($node, 'postgres',
+	'SET snowflake.max_wait = 0; SELECT snowflake_accept_layout()');
+is($error->{sqlstate}, '55000', 'the keeper does not answer: an error');
+$offset = -s $node->logfile;
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+kill 'CONT', $pid;
+$node->wait_for_log(qr/LOG:  snowflake gate (?:stays closed|opened)/, $offset);
+is(refused()->{sqlstate}, '55000', 'and the next keeper does not do it');
+
 # Back to the old one, without having accepted
 configure($old, 'open');
 push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');

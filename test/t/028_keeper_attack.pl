@@ -243,6 +243,7 @@ $node->safe_psql(
 	ALTER DATABASE kept SET backslash_quote = off;
 	ALTER DATABASE kept SET transform_null_equals = on;
 	ALTER DATABASE kept SET default_transaction_read_only = on}));
+$node->safe_psql('app', 'SELECT pg_terminate_backend(keeper_pid) FROM snowflake_status()');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
 $node->reload;
 SnowflakeTest::wait_for_mint($node, 'app');

@@ -221,7 +221,23 @@ $writer->query_safe('COMMIT');
 like($converter->query_safe('SELECT 1'), qr/^5\n/, 'then it goes on');
 $_->quit for $writer, $converter;
 
-# So with a table that is merely referenced: by a column that references the key as
+# What it does not see before it has a lock
+$node->safe_psql('postgres', 'CREATE TABLE keys (id serial PRIMARY KEY)');
+$writer = $node->background_psql('postgres', on_error_stop => 0);
+$writer->query_safe('BEGIN; CREATE TABLE unseen (key_id int REFERENCES keys)');
+$converter = $node->background_psql('postgres', on_error_stop => 0);
+$converter->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('keys', 'id');\n");
+wait_for_waiter('keys', 'AccessExclusiveLock');
+$writer->query_safe('COMMIT');
+$converter->query('SELECT 1');
+is( $node->safe_psql('postgres',
+		q{SELECT string_agg(atttypid::regtype::text, ' ') FROM pg_attribute WHERE attname IN ('id', 'key_id') AND attrelid IN ('keys'::regclass, 'unseen'::regclass)}),
+	'bigint bigint',
+	'a reference that is committed while it waits is converted as well');
+$_->quit for $writer, $converter;
+
+# All locks come first also with a table that is merely referenced: by a column that references the key as
 # well, and whose foreign keys are made anew
 $node->safe_psql(
 	'postgres', q{

@@ -336,26 +336,48 @@ cmp_ok($ids[-1], '>', $limit,
 	'an extension that comes before the wait for it is not missed');
 
 # What is asked of the keeper during its round is for the next one, also if nobody
-# is left who would ask again.
-attach('snowflake-after-commit');
-advance_clock(75_000);
-refused();
-wait_for($keeper, 'snowflake-after-commit');
-$floor =
-  $node->safe_psql('postgres',
-	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '110 s')"
-  );
-is( SnowflakeTest::error_of($node, 'postgres',
-		"SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor')")->{sqlstate},
-	'55000',
-	'the keeper is at work: snowflake_advance() gives up');
-release('snowflake-after-commit');
-ok( $node->poll_query_until('postgres',
-		"SELECT lead > interval '20 s' FROM snowflake_status()"),
-	'but is heard afterwards');
-push @ids, mint();
-cmp_ok($ids[-1], '>', $floor, 'and IDs go on above it');
-advance_clock(60_000);
+# is left who would ask again, or if that changes the node ID first, or if somebody
+# asks for less.
+foreach my $meanwhile ('nothing', 'another node ID', 'a lower floor')
+{
+	my $lower;
+
+	attach('snowflake-after-commit');
+	advance_clock(75_000);
+	refused();
+	wait_for($keeper, 'snowflake-after-commit');
+	if ($meanwhile eq 'a lower floor')
+	{
+		attach('snowflake-raise-floor');
+		$lower = $node->background_psql('postgres');
+		$lower->query_until(qr/started/,
+			"\\echo started\nSELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '5 s'));\n");
+		wait_for($minter, 'snowflake-raise-floor');
+		detach('snowflake-raise-floor');
+	}
+	$floor = $node->safe_psql('postgres',
+		q{SELECT snowflake_upper_bound(clock_timestamp() + interval '35 s')});
+	is( SnowflakeTest::error_of($node, 'postgres',
+			"SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor')")->{sqlstate},
+		'55000',
+		'the keeper is at work: snowflake_advance() gives up');
+	set_node(4) if $meanwhile eq 'another node ID';
+	if (defined $lower)
+	{
+		wake_all('snowflake-raise-floor');
+		wait_for($minter, 'SnowflakeKeeper');
+	}
+	release('snowflake-after-commit');
+	ok( $node->poll_query_until('postgres',
+			"SELECT lead > interval '20 s' FROM snowflake_status()"),
+		"but is heard afterwards; meanwhile: $meanwhile");
+	push @ids, mint();
+	cmp_ok($ids[-1], '>', $floor, 'and IDs go on above it');
+	advance_clock(60_000);
+	$lower->quit if defined $lower;
+}
+set_node(1);
+wait_for_gate(1);
 
 # So with a gate that opens after a mint has found it closed.
 set_node(-1);
@@ -413,6 +435,18 @@ release('snowflake-after-commit');
 push @ids, finish_mint($mint);
 is(node_of($ids[-1]), 3, 'and the mint has the new one');
 
+# The gate opens: nobody gets in before it says how far.
+push @ids, mint();
+attach('snowflake-gate-opening');
+set_node(4);
+wait_for($keeper, 'snowflake-gate-opening');
+$mint = SnowflakeTest::start_minter($node, 'postgres', 1);
+wait_for_wait($mint);
+is(-s $mint->{ids}, 0, 'the gate is opening: a mint waits');
+release('snowflake-gate-opening');
+push @ids, finish_mint($mint);
+is(node_of($ids[-1]), 4, 'and has the new node ID');
+
 # The same, but the gate has closed and opened in between.
 $mint = start_mint('snowflake-mint');
 detach('snowflake-mint');
@@ -452,6 +486,36 @@ is(stored(1), upper_bound($ids[-1]),
 crash(-30_000);
 push @ids, mint();
 cmp_ok($ids[-1], '>', $ids[-2], 'after a crash just then, IDs resume above it');
+
+# The keeper is terminated before the end of a node ID is committed: it stores that
+# all the same.
+attach('snowflake-before-commit');
+set_node(2);
+wait_for($keeper, 'snowflake-before-commit');
+detach('snowflake-before-commit');
+terminate_keeper();
+wait_for_gate(2);
+is(stored(1), upper_bound($ids[-1]),
+	'terminated before the end of a node ID is committed: it is stored');
+push @ids, mint();
+
+# It is told to stop while it waits for a mint in flight: what it begins then waits
+# for no standby.
+$mint = start_mint('snowflake-mint-locked');
+$node->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
+set_node(1);
+wait_for($keeper, 'snowflake');
+my $pid = SnowflakeTest::status($node, 'postgres', 'keeper_pid');
+terminate_keeper();
+release('snowflake-mint-locked');
+push @ids, finish_mint($mint);
+ok( $node->poll_query_until('postgres',
+		"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"),
+	'told to stop, the keeper waits for no standby');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
+$node->reload;
+wait_for_gate(1);
+push @ids, mint();
 
 # The keeper dies with a reservation that is not committed, or is but has not
 # been published: no ID has made use of it.  Others mint all the time.  The

@@ -221,6 +221,21 @@ is( result(qq{
 	"$text\nt|t",
 	'a session takes a new key at a reload, and not before');
 
+# So does a cursor that is open, also if the number is the same.
+set_keys(7, '07' x 32);
+is( result(qq{
+		BEGIN;
+		DECLARE c CURSOR FOR SELECT snowflake_public($id, 'ord') FROM generate_series(1, 2);
+		FETCH c;
+		SELECT pg_conf_load_time() AS before \\gset
+		\\! echo '7 ${\ ('09' x 32)}' >'$file'
+		DO 'BEGIN PERFORM pg_reload_conf(); END';
+		${\ ($wait_for_reload x 100)}
+		FETCH c \\gset
+		SELECT :'snowflake_public' = snowflake_public($id, 'ord'), :'snowflake_public' <> '$text'}),
+	"$text\nt|t",
+	'a cursor takes it as well, also under the number of the old one');
+
 # Files that are refused
 
 sub refused
