@@ -149,5 +149,21 @@ cmp_ok($reservations_then - $reservations,
 	'>=', 2, 'minting now and then: the reservation is extended');
 is($waits_then - $waits, 0, 'before anybody waits for it');
 
+# Who waits for a gate that stays closed has the keeper look now and then.
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status()})
+  or die "gate does not close";
+$slept = sleeps();
+is( SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = '2s'; SELECT snowflake_advance('0')})->{sqlstate},
+	'55000',
+	'the gate stays closed: an error');
+SKIP:
+{
+	skip 'no /proc here', 1 if !defined $slept;
+	cmp_ok(sleeps() - $slept, '<', 50, 'for which the keeper is not woken all the time');
+}
+
 $node->stop;
 done_testing();

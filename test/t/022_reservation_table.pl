@@ -159,6 +159,11 @@ foreach my $change (
 		'It does not survive a crash.'
 	],
 	[
+		"CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler; ALTER TABLE $keeper.reservation SET ACCESS METHOD other",
+		"ALTER TABLE $keeper.reservation SET ACCESS METHOD heap; DROP ACCESS METHOD other",
+		'It is not a table of the access method "heap".'
+	],
+	[
 		"ALTER TABLE $keeper.reservation OWNER TO app",
 		"ALTER TABLE $keeper.reservation OWNER TO CURRENT_USER",
 		'Its owner is not a superuser.'

@@ -307,7 +307,25 @@ foreach my $when ('ddl_command_end ALTER TABLE', 'ddl_command_start ALTER TABLE'
 		'shop.orders,shop.items,copy.orders,copy.items',
 		'and no table was changed');
 }
-$node->safe_psql('postgres', 'DROP SCHEMA shop, copy CASCADE; DROP FUNCTION swap');
+
+# So if there is none of that name afterwards
+$node->safe_psql(
+	'postgres', q{
+	CREATE FUNCTION rename() RETURNS event_trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF tg_tag = 'ALTER TABLE' AND to_regnamespace('old') IS NULL THEN
+			ALTER SCHEMA shop RENAME TO old;
+		END IF;
+	END $$;
+	CREATE EVENT TRIGGER rename ON ddl_command_end EXECUTE FUNCTION rename()});
+$error = SnowflakeTest::error_of($node, 'postgres',
+	q{SELECT snowflake_convert_column('shop.orders', 'id')});
+is($error->{sqlstate}, '40001', 'a schema renamed, and none in its place: the same error');
+$node->safe_psql(
+	'postgres', q{
+	DROP EVENT TRIGGER rename;
+	DROP SCHEMA shop, copy CASCADE;
+	DROP FUNCTION rename, swap});
 
 # When the second of two conversions waits, let them go on
 my @converters;

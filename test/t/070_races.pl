@@ -470,6 +470,30 @@ is(node_of($ids[-1]), 1, 'a mint has the node ID that it had its position with')
 set_node(1);
 wait_for_gate(1);
 
+# The order is to be given up while a mint is in flight, which makes that impossible.
+$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.max_lead = '3min'});
+push @ids, mint();
+advance_clock(-120_000);
+set_node(5);
+wait_for_gate(5);
+$mint = start_mint('snowflake-mint-locked');
+detach('snowflake-mint-locked');
+my $reset = $node->background_psql('postgres', on_error_stop => 0);
+$reset->query_until(qr/started/, "\\echo started\nSELECT snowflake_reset(5);\n");
+wait_for($keeper, 'snowflake');
+wake_all('snowflake-mint-locked');
+push @ids, finish_mint($mint);
+$reset->query('SELECT 1');
+like($reset->{stderr}, qr/ERROR:  node ID 5 may have minted snowflakes that are ahead of the clock/,
+	'a mint in flight is noticed by who gives up the order');
+$reset->quit;
+push @ids, mint();
+cmp_ok($ids[-1], '>', $ids[-2], 'and IDs ascend');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.max_lead');
+advance_clock(120_000);
+set_node(1);
+wait_for_gate(1);
+
 # A clean stop, as far as the keeper is concerned, while a mint is in flight:
 # it waits for that before it stores the exact end, and even if the server dies
 # right then nothing comes twice.

@@ -49,14 +49,17 @@ sub prepared
 	return sql('SELECT count(*) FROM snowflake_frontier_holders() WHERE pid IS NULL');
 }
 
-# Insert a row in a transaction that is prepared; returns its ID.
+# Insert a row in a transaction that is prepared; returns its ID.  It has an advisory
+# lock of its own, which says nothing about IDs.
 sub prepare
 {
 	my ($name) = @_;
 
-	return sql(
-		"BEGIN; INSERT INTO events (what) VALUES ('$name') RETURNING id; PREPARE TRANSACTION '$name'"
-	);
+	return sql(qq{
+		BEGIN;
+		DO 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); END';
+		INSERT INTO events (what) VALUES ('$name') RETURNING id;
+		PREPARE TRANSACTION '$name'});
 }
 
 sql(q{INSERT INTO events (what) VALUES ('a')});
