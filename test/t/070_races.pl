@@ -13,7 +13,9 @@ use Test::More;
 
 # A wake-up that gets lost must show: nobody gives up waiting before the test.
 my $node = SnowflakeTest::new_node(
-	'main', conf => q{
+	'main',
+	init => { allows_streaming => 1 },
+	conf => q{
 	snowflake.reservation = '10s'
 	snowflake.max_lead = '1min'
 	snowflake.max_jump = '29s'
@@ -242,6 +244,37 @@ sub crash
 my $mint;
 my $id;
 
+# What is asked of the keeper during its round is for the next one, though nobody
+# asks again and there is nothing that would wake it.
+push @ids, mint();
+$node->safe_psql('postgres', qq{ALTER SYSTEM SET snowflake.$_})
+  foreach q{max_lead = '5ms'}, q{reservation = '1s'};
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'open' AND reserved_until < clock_timestamp() + interval '3 s' FROM snowflake_status()})
+  or die "reservation is not made smaller";
+attach('snowflake-after-commit');
+SnowflakeTest::wait_until(
+	'the reservation is extended',
+	sub {
+		refused();
+		return waiting($keeper, 'snowflake-after-commit');
+	});
+is( SnowflakeTest::error_of($node, 'postgres',
+		q{SET snowflake.max_wait = '100ms';
+		SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '35 s'))})->{sqlstate},
+	'55000',
+	'the keeper is extending the reservation: snowflake_advance() gives up');
+release('snowflake-after-commit');
+ok( $node->poll_query_until('postgres',
+		"SELECT lead > interval '20 s' FROM snowflake_status()"),
+	'but is heard in the next round');
+$node->safe_psql('postgres', "ALTER SYSTEM RESET snowflake.$_")
+  foreach 'max_lead', 'reservation';
+$node->reload;
+advance_clock(40_000);
+SnowflakeTest::wait_for_mint($node, 'postgres');
+
 # A mint that has read the clock and is stalled, while others go on by far more than
 # max_lead: that is no clock that went back, and nothing to wait for.
 push @ids, mint();
@@ -262,7 +295,7 @@ SnowflakeTest::wait_until('it has an ID, or an error',
 $id = SnowflakeTest::finish_minter($mint)->[0];
 is($mint->{errors}, '', 'a mint that was stalled looks at the clock again');
 cmp_ok($id, '>', $ids[-1], 'and ascends');
-@ids = ();
+push @ids, $id;
 
 # Two mints that have read the same newest position.  The clock is behind, so
 # each takes the next one.
@@ -271,11 +304,11 @@ advance_clock(-30_000);
 $mint = start_mint('snowflake-mint-locked');
 detach('snowflake-mint-locked');
 push @ids, mint();
-is($ids[1], $ids[0] + 1, 'a mint overtakes another one');
+is($ids[-1], $ids[-2] + 1, 'a mint overtakes another one');
 $node->safe_psql('postgres',
 	q{SELECT injection_points_wakeup('snowflake-mint-locked')});
 push @ids, finish_mint($mint);
-is($ids[2], $ids[1] + 1, 'which takes the position after that');
+is($ids[-1], $ids[-2] + 1, 'which takes the position after that');
 
 # The floor is raised while a mint is in flight.
 $mint = start_mint('snowflake-mint-locked');
