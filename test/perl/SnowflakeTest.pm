@@ -140,14 +140,15 @@ sub build_shim
 }
 
 # A new clock file, which says the true time; returns its path.  The second
-# number in it is the monotonic clock's, for pass_days().
+# number in it is the monotonic clock's, for pass_days(), the third is for
+# stop_clock().
 sub new_clock
 {
 	my ($name) = @_;
 	my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.clock";
 
 	open my $fh, '>:raw', $file or die "could not create \"$file\": $!";
-	print $fh pack('qq', 0, 0);
+	print $fh pack('qqq', 0, 0, 0);
 	close $fh or die "could not write \"$file\": $!";
 	return $file;
 }
@@ -193,6 +194,21 @@ sub step_clock
 	my ($file, $ms) = @_;
 
 	set_clock($file, get_clock($file) + $ms);
+	return;
+}
+
+# Stop the clock at the present time, or with 0 have it go on.  While it stands, no
+# timeout of the server comes, such as that of a lock or of a statement.
+sub stop_clock
+{
+	my ($file, $stop) = @_;
+	my $now = Time::HiRes::time() * 1_000_000_000 + get_clock($file) * 1_000_000;
+
+	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
+	seek($fh, 16, 0);
+	syswrite($fh, pack('q', $stop ? int($now) : 0)) == 8
+	  or die "could not write \"$file\": $!";
+	close $fh;
 	return;
 }
 

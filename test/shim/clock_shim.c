@@ -12,8 +12,9 @@
  *
  * CLOCK_MONOTONIC is left alone, as it is when an administrator sets the
  * clock, unless the file has eight more bytes, which are its offset: so a test
- * can let a day pass.  A reading costs about 15 ns more than without the shim,
- * so a server under it still runs at full speed.
+ * can let a day pass.  Where yet another eight are not 0, the real-time clock
+ * stands still at that many nanoseconds.  A reading costs about 15 ns more than
+ * without the shim, so a server under it still runs at full speed.
  *
  *		cc -shared -fPIC -O2 -o clock_shim.so clock_shim.c -ldl
  *
@@ -36,6 +37,7 @@ static int	(*real_clock_gettime) (clockid_t, struct timespec *);
 static const int64_t no_offset_nsec = 0;
 static const int64_t *offset_nsec = &no_offset_nsec;
 static const int64_t *monotonic_offset_nsec = &no_offset_nsec;
+static const int64_t *stopped_at_nsec = &no_offset_nsec;
 
 /*
  * Other libraries' constructors may ask for the time before ours has run, so
@@ -70,6 +72,8 @@ clock_shim_init(void)
 					offset_nsec = map;
 					if (size >= (off_t) (2 * sizeof(int64_t)))
 						monotonic_offset_nsec = map + 1;
+					if (size >= (off_t) (3 * sizeof(int64_t)))
+						stopped_at_nsec = map + 2;
 				}
 			}
 			close(fd);
@@ -92,7 +96,15 @@ clock_gettime(clockid_t clock, struct timespec *ts)
 		int64_t		offset = __atomic_load_n(clock == CLOCK_MONOTONIC ?
 											 monotonic_offset_nsec : offset_nsec,
 											 __ATOMIC_RELAXED);
+		int64_t		stopped_at = clock == CLOCK_MONOTONIC ? 0 :
+		__atomic_load_n(stopped_at_nsec, __ATOMIC_RELAXED);
 
+		if (stopped_at != 0)
+		{
+			ts->tv_sec = stopped_at / NSEC_PER_SEC;
+			ts->tv_nsec = stopped_at % NSEC_PER_SEC;
+			return result;
+		}
 		ts->tv_sec += offset / NSEC_PER_SEC;
 		ts->tv_nsec += offset % NSEC_PER_SEC;
 		if (ts->tv_nsec < 0)

@@ -254,7 +254,8 @@ my $slow = SnowflakeTest::new_node('slow', conf => q{
 	snowflake.layout = 'time:33 node:3 sequence:2 tick:1s epoch:0'
 	snowflake.max_lead = 0
 });
-$slow->start;
+my $slow_clock = SnowflakeTest::new_clock('slow');
+SnowflakeTest::start_with_clock($slow, $slow_clock);
 $slow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 SnowflakeTest::wait_for_mint($slow, 'postgres');
 is( $slow->safe_psql('postgres', q{
@@ -265,6 +266,17 @@ is( SnowflakeTest::error_of($slow, 'postgres', q{
 	SET snowflake.max_wait = 0;
 	SELECT count(snowflake_next()) FROM generate_series(1, 9)})->{sqlstate},
 	'55000', 'nor has to wait longer than max_wait for it');
+
+# The clock stands still, and the keeper, which would correct that, as well.
+my $slow_keeper = SnowflakeTest::status($slow, 'postgres', 'keeper_pid');
+kill 'STOP', $slow_keeper;
+SnowflakeTest::stop_clock($slow_clock, 1);
+is( SnowflakeTest::error_of($slow, 'postgres', q{
+	SET snowflake.max_wait = '1s';
+	SELECT count(snowflake_next()) FROM generate_series(1, 9)})->{sqlstate},
+	'55000', 'a clock that stands still is not waited for');
+SnowflakeTest::stop_clock($slow_clock, 0);
+kill 'CONT', $slow_keeper;
 $slow->stop;
 
 # A tick that is longer than what is reserved is not minted in early, so whoever

@@ -223,6 +223,9 @@ SnowflakeTest::wait_until('the log has the limit', sub {
 		qr/WARNING:  snowflakes have been minted at the limit of the layout for 1\d\.\d+ s/) == 1;
 });
 pass('minting at the limit for long gives a warning');
+my $reservations = status('reservations');
+SnowflakeTest::wait_until('minting goes on', sub { status('reservations') > $reservations + 3 });
+is(SnowflakeTest::log_count($node, qr/WARNING:  snowflakes have been minted at the limit/), 1, 'one');
 $node->safe_psql('postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'flood'});
 eval { $waiting->quit };
