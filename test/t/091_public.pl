@@ -236,6 +236,18 @@ is( result(qq{
 	"$text\nt|t",
 	'a cursor takes it as well, also under the number of the old one');
 
+# A file that is refused leaves no keys of before in use, however often they are wanted.
+set_keys(7, '07' x 32);
+(undef, my $shown, my $complaints) = $node->psql('postgres', qq{
+	SELECT snowflake_public($id, 'ord'), pg_conf_load_time() AS before \\gset
+	\\! echo 'x' >>'$file'
+	DO 'BEGIN PERFORM pg_reload_conf(); END';
+	${\ ($wait_for_reload x 100)}
+	SELECT snowflake_public($id, 'ord');
+	SELECT snowflake_public($id, 'ord')}, on_error_stop => 0);
+is(scalar(() = $complaints =~ /ERROR:  line 2 of the file/g), 2, 'a file that is refused: no keys');
+is($shown, '', 'nor any text');
+
 # Files that are refused
 
 sub refused
