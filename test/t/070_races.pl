@@ -491,14 +491,23 @@ release('snowflake-after-commit');
 push @ids, finish_mint($mint);
 is(node_of($ids[-1]), 3, 'and the mint has the new one');
 
-# The gate opens: nobody gets in before it says how far.
+# The gate opens: nobody gets in before what it allows is committed, nor before it
+# says how far.
 push @ids, mint();
+attach('snowflake-before-commit');
 attach('snowflake-gate-opening');
 set_node(4);
-wait_for($keeper, 'snowflake-gate-opening');
+wait_for($keeper, 'snowflake-before-commit');
+$node->safe_psql('postgres', q{SELECT injection_points_wakeup('snowflake-before-commit')});
+SnowflakeTest::wait_until('the end of the old node ID is stored',
+	sub { stored(3) eq upper_bound($ids[-1]) });
+wait_for($keeper, 'snowflake-before-commit');
 $mint = SnowflakeTest::start_minter($node, 'postgres', 1);
 wait_for_wait($mint);
-is(-s $mint->{ids}, 0, 'the gate is opening: a mint waits');
+is(-s $mint->{ids}, 0, 'the reservation is not committed: a mint waits');
+release('snowflake-before-commit');
+wait_for($keeper, 'snowflake-gate-opening');
+is(-s $mint->{ids}, 0, 'the gate is opening: it still does');
 release('snowflake-gate-opening');
 push @ids, finish_mint($mint);
 is(node_of($ids[-1]), 4, 'and has the new node ID');
