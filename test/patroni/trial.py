@@ -405,11 +405,11 @@ class Trial:
         primary = self.primary()
         others = [node for node in self.nodes if node is not primary]
         try:
-            following = primary and dict(primary.query(
-                "SELECT application_name, sync_state FROM pg_stat_replication WHERE state = 'streaming'"))
+            following = primary and [name for name, in primary.query(
+                "SELECT application_name FROM pg_stat_replication WHERE state = 'streaming'")]
         except psycopg2.Error:
             following = None
-        if following is None or self.options.synchronous and 'sync' not in following.values():
+        if following is None or self.options.synchronous and not self.has_synchronous(primary):
             return False
         lost = [node for node in others if node.name not in following]
         if lost and time.monotonic() > self.mend_at:
@@ -417,6 +417,15 @@ class Trial:
             for node in lost:
                 self.reinitialize(node)
         return not lost and all(node.role() == 'replica' for node in others)
+
+    @staticmethod
+    def has_synchronous(primary):
+        """Does Patroni know which standby is synchronous?  PostgreSQL does earlier, but no other is promoted."""
+        try:
+            with urllib.request.urlopen(f'http://127.0.0.1:{primary.api}/cluster', timeout=10) as answer:
+                return any(member['role'] == 'sync_standby' for member in json.load(answer)['members'])
+        except OSError:
+            return False
 
     @staticmethod
     def reinitialize(node):
