@@ -409,14 +409,15 @@ class Trial:
                 "SELECT application_name FROM pg_stat_replication WHERE state = 'streaming'")]
         except psycopg2.Error:
             following = None
-        if following is None or self.options.synchronous and not self.has_synchronous(primary):
+        if following is None:
             return False
         lost = [node for node in others if node.name not in following]
         if lost and time.monotonic() > self.mend_at:
             self.mend_at = time.monotonic() + MEND_AFTER_S
             for node in lost:
                 self.reinitialize(node)
-        return not lost and all(node.role() == 'replica' for node in others)
+        return (not lost and all(node.role() == 'replica' for node in others) and
+                (not self.options.synchronous or self.has_synchronous(primary)))
 
     @staticmethod
     def has_synchronous(primary):

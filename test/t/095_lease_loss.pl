@@ -103,6 +103,7 @@ SnowflakeTest::wait_for_mint($_, 'postgres') foreach $one, $two, $three;
 # record of it again.  Its floor may be somebody's who has closed above it.
 my $mark = q{UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{suspect}', '%s'), '{floor}',
 	to_jsonb((value::jsonb ->> 'floor')::bigint + %d))::text WHERE key = 'fleet'};
+$_->stop foreach $two, $three;
 records(sprintf $mark, 'true', 3_600_000);
 my $until = status($one, 'lease_until');
 wait_for($one, q{coordinator = 'grants nothing'});
@@ -111,15 +112,18 @@ wait_for($one, q{gate = 'closed: the lease of the node ID has ended'});
 is(status($one, 'lease_until'), $until, 'a fleet that is suspect renews nothing');
 $error = SnowflakeTest::error_of($one, 'postgres', 'SELECT snowflake_fleet_recover(now())');
 is($error->{message}, 'the floor of the fleet is too low', 'its floor is not lowered');
+# nobody is to lease above that floor
+my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,args= --ppid $one->{_pid}`;
+kill 'STOP', $lessee;
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 is($one->safe_psql('postgres', q{SELECT leased_from > now() + interval '30 min' FROM snowflake_fleet() WHERE node IS NULL}),
 	't', 'also not by default');
 records(sprintf $mark, 'false', -3_600_000);
+kill 'CONT', $lessee;
 wait_for($one, q{gate = 'open'});
 
 # A server whose clock is before the layout's epoch gets a node ID all the same.
 my $clock = SnowflakeTest::new_clock('early');
-$three->stop;
 SnowflakeTest::set_clock($clock, -20 * 365 * 86_400_000);
 SnowflakeTest::start_with_clock($three, $clock);
 wait_for($three, q{lease_until IS NOT NULL AND coordinator = 'reachable'});
@@ -129,5 +133,5 @@ SnowflakeTest::start_with_clock($three, $clock);
 SnowflakeTest::wait_for_mint($three, 'postgres');
 pass('a clock before the epoch is no end of leasing');
 
-$_->stop foreach $one, $two, $three, $coordinator;
+$_->stop foreach $one, $three, $coordinator;
 done_testing();
