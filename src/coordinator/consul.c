@@ -204,20 +204,21 @@ consul_compare_and_set(void *arg, const char *key, const char *expected,
 					   const char *value, const SnowflakeRecord *unchanged)
 {
 	Connection *connection = arg;
-	JsonbContainer *answer = NULL;
-	JsonbContainer *results;
 	int64		index = 0;
 	int64		unchanged_index = 0;
-	char	   *check;
+	const char *check;
 
 	if (expected != NULL || unchanged != NULL)
 	{
-		answer = transaction(connection, "v1/txn?consistent",
-							 psprintf("%s%s%s",
-									  expected == NULL ? "" : operation(connection, "get", key, ""),
-									  expected == NULL || unchanged == NULL ? "" : ", ",
-									  unchanged == NULL ? "" :
-									  operation(connection, "get", unchanged->key, "")));
+		JsonbContainer *results;
+		JsonbContainer *answer =
+		transaction(connection, "v1/txn?consistent",
+					psprintf("%s%s%s",
+							 expected == NULL ? "" : operation(connection, "get", key, ""),
+							 expected == NULL || unchanged == NULL ? "" : ", ",
+							 unchanged == NULL ? "" :
+							 operation(connection, "get", unchanged->key, "")));
+
 		if (answer == NULL)
 			return false;
 		results = snowflake_json_child(answer, "Results");

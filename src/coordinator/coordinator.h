@@ -21,8 +21,8 @@
 /* Keys are short and of a few ASCII characters: letters, digits, and "/". */
 typedef struct SnowflakeRecord
 {
-	char	   *key;
-	char	   *value;			/* no two values that were ever written to a
+	const char *key;
+	const char *value;			/* no two values that were ever written to a
 								 * key are equal */
 } SnowflakeRecord;
 

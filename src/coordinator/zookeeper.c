@@ -321,8 +321,7 @@ zk_list(void *arg, const char *key)
 	List	   *keys = NIL;
 	List	   *answers = NIL;
 	List	   *records = NIL;
-	ListCell   *cell,
-			   *answer_cell;
+	ListCell   *cell;
 
 	catch_up(connection);
 	if (key != NULL)
@@ -344,15 +343,15 @@ zk_list(void *arg, const char *key)
 
 	foreach(cell, keys)
 		answers = lappend(answers, ask(connection, path_of(connection, lfirst(cell))));
-	forboth(cell, keys, answer_cell, answers)
+	for (int i = 0; i < list_length(keys); i++)
 	{
-		Answer	   *answer = lfirst(answer_cell);
+		Answer	   *answer = list_nth(answers, i);
 		SnowflakeRecord *record;
 
 		if (!exists(connection, answer))
 			continue;
 		record = palloc0(sizeof(SnowflakeRecord));
-		record->key = lfirst(cell);
+		record->key = list_nth(keys, i);
 		record->value = answer->value;
 		records = lappend(records, record);
 	}
