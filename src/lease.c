@@ -338,10 +338,10 @@ typedef enum Doubt
 
 /*
  * A write whose answer was lost, or which was done and repeated: whose is its record?
- * If that is still what it was, the write may yet be done, and renew() repeats it.  If the fleet's record is another, it never is
- * any more.
+ * If that is still what it was, the write may yet be done, and renew() repeats it.
+ * If the fleet's record is another, it never is any more.
  *
- * If it was, it is ours, but what can be read need not be durable: the coordinator
+ * If it was done, it is ours, but what can be read need not be durable: the coordinator
  * may still wait for its standbys, or have given that up.  So it is used only when
  * it has been written once more, with an answer.
  */
