@@ -20,7 +20,9 @@
  * 2. Taking, and renewing, which moves "until" ahead, is a compare-and-set on what
  *	  was last read or written, done only if the fleet's record is what it was at
  *	  that moment: take(), renew(), write_record().  So a write that is late does
- *	  nothing to a fleet that was founded again meanwhile.
+ *	  nothing to a fleet that was founded again meanwhile.  (With Consul and
+ *	  ZooKeeper as far as an index or a version tells, which begin again with an
+ *	  empty store.)
  * 3. Each write has a nonce, and no two are equal.  An answer may be lost: then the
  *	  same value is written again, or found, and everything else that is found
  *	  means that somebody else has it, be it a twin of this process, a virtual

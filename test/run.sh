@@ -5,7 +5,7 @@
 # results: one for each regression and isolation test, one for each assertion
 # of a TAP test.  A step that dies before it has results is one failure.
 #
-#   bash test/run.sh                      everything, in half an hour
+#   bash test/run.sh                      everything, in three quarters of an hour
 #   bash test/run.sh build regress isolation tap
 #                                         some kinds: what one PostgreSQL version is tested with
 #   bash test/run.sh tap 003_clock        some tests of one kind

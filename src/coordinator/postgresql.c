@@ -363,7 +363,7 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 {
 	Connection *connection = arg;
 	const char *lock = unchanged == NULL ? " LOCK TABLE " TABLE " IN SHARE ROW EXCLUSIVE MODE;" : "";
-	char	   *guard = unchanged == NULL ? pstrdup("SELECT") :
+	const char *guard = unchanged == NULL ? "SELECT" :
 	psprintf("SELECT FROM " TABLE " WHERE %s FOR SHARE",
 			 condition(connection, unchanged->key, unchanged->value));
 	char	   *statement = expected == NULL ?

@@ -21,6 +21,16 @@ sub status
 	return SnowflakeTest::status($one, 'postgres', $_[0]);
 }
 
+# Its write waits for whoever has locked something.
+sub start_until_it_waits
+{
+	$one->start;
+	$coordinator->poll_query_until('postgres',
+		q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
+	  or die 'the write does not wait';
+	return;
+}
+
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
@@ -32,10 +42,7 @@ $coordinator->safe_psql('postgres', q{DELETE FROM snowflake_fleet.records WHERE 
 # lets others read.
 my $session = $coordinator->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records IN SHARE ROW EXCLUSIVE MODE');
-$one->start;
-$coordinator->poll_query_until('postgres',
-	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
-  or die 'nothing is written';
+start_until_it_waits();
 $session->query_safe('DELETE FROM snowflake_fleet.records; COMMIT');
 $session->quit;
 $one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status()})
@@ -66,10 +73,7 @@ $session->query_safe(sprintf(
 	q{BEGIN; UPDATE snowflake_fleet.records SET value = regexp_replace(
 		regexp_replace(value, '"floor": \d+', '"floor": %s'), '("incarnation": ")....', '\1none')
 	  WHERE key = 'fleet'}, $floor));
-$one->start;
-$coordinator->poll_query_until('postgres',
-	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
-  or die 'it does not wait for who founds the fleet again';
+start_until_it_waits();
 $session->query_safe('COMMIT');
 $session->quit;
 SnowflakeTest::wait_for_mint($one, 'postgres');
@@ -84,10 +88,7 @@ $one->stop;
 $coordinator->safe_psql('postgres', q{DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'});
 $session = $coordinator->background_psql('postgres');
 $session->query_safe(q{BEGIN; SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE});
-$one->start;
-$coordinator->poll_query_until('postgres',
-	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
-  or die 'nothing is written';
+start_until_it_waits();
 my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,args= --ppid $one->{_pid}`;
 kill 'STOP', $lessee;
 $session->query_safe('COMMIT');
@@ -136,7 +137,9 @@ foreach my $n (1 .. 3)
 	push @handles, IPC::Run::start([ 'psql', '-XqAt', '-d', $coordinator->connstr('postgres'), '-c', "SELECT pg_sleep(0.07 * $n)", '-c', "CALL renew($n)" ],
 		'<', \undef, '>', \my $out, '2>', \my $err);
 }
-sleep 1;
+$coordinator->poll_query_until('postgres',
+	q{SELECT count(*) = 3 FROM pg_stat_activity WHERE query ~ '^CALL renew'})
+  or die 'nobody renews';
 my $began = time;
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 cmp_ok(time - $began, '<', 8, 'while others renew all the time, a fleet is founded again');
