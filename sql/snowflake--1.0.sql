@@ -230,9 +230,12 @@ COMMENT ON CAST (snowflake AS snowflake_instant) IS 'for comparisons with times'
 CREATE CAST (snowflake_instant AS bigint) WITHOUT FUNCTION;
 COMMENT ON CAST (snowflake_instant AS bigint) IS 'the same number';
 
-CREATE FUNCTION snowflake_bound_support(internal) RETURNS internal
+CREATE FUNCTION snowflake_lt_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_bound_support(internal) IS 'planner support for bounds';
+COMMENT ON FUNCTION snowflake_lt_support(internal) IS 'planner support for < of a snowflake and a time';
+CREATE FUNCTION snowflake_le_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_le_support(internal) IS 'planner support for <= of a snowflake and a time';
 CREATE FUNCTION snowflake_ge_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_ge_support(internal) IS 'planner support for >= of a snowflake and a time';
@@ -244,33 +247,29 @@ CREATE FUNCTION snowflake_range_support(internal) RETURNS internal
 COMMENT ON FUNCTION snowflake_range_support(internal) IS 'planner support for <@ of a snowflake and a range of time';
 
 CREATE FUNCTION snowflake_before(ts timestamptz) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
-	SUPPORT snowflake_bound_support;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_before(timestamptz) IS 'largest snowflake before an instant, as bigint, -1 if there is none';
 CREATE FUNCTION snowflake_until(ts timestamptz) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
-	SUPPORT snowflake_bound_support;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_until(timestamptz) IS
 	'largest snowflake at or before an instant, as bigint, -1 if there is none';
 CREATE FUNCTION snowflake_before(period tstzrange) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_before_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
-	SUPPORT snowflake_bound_support;
+	AS 'MODULE_PATHNAME', 'snowflake_before_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_before(tstzrange) IS 'largest snowflake before a range of time, as bigint, -1 if there is none';
 CREATE FUNCTION snowflake_until(period tstzrange) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_until_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF
-	SUPPORT snowflake_bound_support;
+	AS 'MODULE_PATHNAME', 'snowflake_until_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_until(tstzrange) IS
 	'largest snowflake not after a range of time, as bigint, -1 if there is none';
 
 CREATE FUNCTION snowflake_lt(id snowflake_instant, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_lt_support
 	RETURN id::bigint <= snowflake_before(ts);
 COMMENT ON FUNCTION snowflake_lt(snowflake_instant, timestamptz) IS 'implementation of < operator';
 CREATE OPERATOR < (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTION = snowflake_lt,
 	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
 COMMENT ON OPERATOR < (snowflake_instant, timestamptz) IS 'less than, by the snowflake''s time';
 CREATE FUNCTION snowflake_le(id snowflake_instant, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_le_support
 	RETURN id::bigint <= snowflake_until(ts);
 COMMENT ON FUNCTION snowflake_le(snowflake_instant, timestamptz) IS 'implementation of <= operator';
 CREATE OPERATOR <= (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTION = snowflake_le,
@@ -305,14 +304,14 @@ CREATE OPERATOR <= (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTIO
 	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
 COMMENT ON OPERATOR <= (timestamptz, snowflake_instant) IS 'less than or equal, by the snowflake''s time';
 CREATE FUNCTION snowflake_ge(ts timestamptz, id snowflake_instant) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_le_support
 	RETURN id::bigint <= snowflake_until(ts);
 COMMENT ON FUNCTION snowflake_ge(timestamptz, snowflake_instant) IS 'implementation of >= operator';
 CREATE OPERATOR >= (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION = snowflake_ge,
 	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
 COMMENT ON OPERATOR >= (timestamptz, snowflake_instant) IS 'greater than or equal, by the snowflake''s time';
 CREATE FUNCTION snowflake_gt(ts timestamptz, id snowflake_instant) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_lt_support
 	RETURN id::bigint <= snowflake_before(ts);
 COMMENT ON FUNCTION snowflake_gt(timestamptz, snowflake_instant) IS 'implementation of > operator';
 CREATE OPERATOR > (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION = snowflake_gt,

@@ -22,12 +22,13 @@
  * takes parameters and columns of other tables for the bound, and estimates it
  * with core's estimators.
  *
- * What is left to do here is for constants, so that partitions are pruned
- * already in planning.  A constant bound is folded.  And a constant lower bound
- * is written as "id::bigint >= bound + 1": to the planner there might be
- * something between the last ID of one partition and the first of the next, so
- * with ">" it would keep the earlier partition, too.  That form cannot say
- * "after the largest bigint", so it is none for bounds that are not known yet.
+ * What is left to do here is for constants: the comparison with a constant bound
+ * is made at once, which takes the planner less time than the body, and prunes
+ * partitions already in planning.  A lower bound is written as "id::bigint >=
+ * bound + 1": to the planner there might be something between the last ID of one
+ * partition and the first of the next, so with ">" it would keep the earlier
+ * partition, too.  That form cannot say "after the largest bigint", so it is none
+ * for bounds that are not known yet.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,7 +55,8 @@ PG_FUNCTION_INFO_V1(snowflake_before);
 PG_FUNCTION_INFO_V1(snowflake_until);
 PG_FUNCTION_INFO_V1(snowflake_before_range);
 PG_FUNCTION_INFO_V1(snowflake_until_range);
-PG_FUNCTION_INFO_V1(snowflake_bound_support);
+PG_FUNCTION_INFO_V1(snowflake_lt_support);
+PG_FUNCTION_INFO_V1(snowflake_le_support);
 PG_FUNCTION_INFO_V1(snowflake_ge_support);
 PG_FUNCTION_INFO_V1(snowflake_gt_support);
 PG_FUNCTION_INFO_V1(snowflake_range_support);
@@ -190,34 +192,13 @@ compare_lower(Node *id, int64 before)
 	return compare_id(id, BTGreaterEqualStrategyNumber, before + 1);
 }
 
-/* Fold a bound of a constant. */
-Datum
-snowflake_bound_support(PG_FUNCTION_ARGS)
-{
-	Node	   *request = (Node *) PG_GETARG_POINTER(0);
-	FuncExpr   *call;
-	Const	   *argument;
-
-	if (!IsA(request, SupportRequestSimplify))
-		PG_RETURN_POINTER(NULL);
-
-	call = ((SupportRequestSimplify *) request)->fcall;
-	argument = constant_argument(call, 0, TIMESTAMPTZOID);
-	if (argument == NULL)
-		argument = constant_argument(call, 0, TSTZRANGEOID);
-	if (argument == NULL)
-		PG_RETURN_POINTER(NULL);
-
-	PG_RETURN_POINTER(make_bound(DatumGetInt64(OidFunctionCall1(call->funcid,
-																argument->constvalue))));
-}
-
 /*
- * Simplify "id >= ts", or with "inclusive", which is as in instant_bound(),
- * "id > ts", or one of these the other way round, if ts is a constant.
+ * Simplify a comparison of an ID and a time, whichever comes first, if the time
+ * is a constant.  "lower" is whether it is a lower bound, "inclusive" is as in
+ * instant_bound().
  */
 static Node *
-simplify_lower(Node *request, bool inclusive)
+simplify_comparison(Node *request, bool lower, bool inclusive)
 {
 	FuncExpr   *call;
 
@@ -228,25 +209,40 @@ simplify_lower(Node *request, bool inclusive)
 	for (int n = 0; n < 2; n++)
 	{
 		Const	   *ts = constant_argument(call, n, TIMESTAMPTZOID);
+		Node	   *id = list_nth(call->args, 1 - n);
+		int64		bound;
 
-		if (ts != NULL)
-			return compare_lower(list_nth(call->args, 1 - n),
-								 instant_bound(DatumGetTimestampTz(ts->constvalue),
-											   inclusive));
+		if (ts == NULL)
+			continue;
+		bound = instant_bound(DatumGetTimestampTz(ts->constvalue), inclusive);
+		return lower ? compare_lower(id, bound) :
+			compare_id(id, BTLessEqualStrategyNumber, bound);
 	}
 	return NULL;
 }
 
 Datum
+snowflake_lt_support(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), false, false));
+}
+
+Datum
+snowflake_le_support(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), false, true));
+}
+
+Datum
 snowflake_ge_support(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_POINTER(simplify_lower((Node *) PG_GETARG_POINTER(0), false));
+	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), true, false));
 }
 
 Datum
 snowflake_gt_support(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_POINTER(simplify_lower((Node *) PG_GETARG_POINTER(0), true));
+	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), true, true));
 }
 
 /* Simplify "id <@ range" and "range @> id", if the range is a constant. */
