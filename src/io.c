@@ -1,11 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * io.c
- *	  The type snowflake: input, and the casts that can fail.
+ *	  The type snowflake: input and output, and the casts that can fail.
  *
  * A snowflake is an int8 from 0 to 2^63-1, and whatever is right for int8 is
- * named from SQL: output and send by name, and all the rest by the implicit cast
- * to bigint.  Here is what is not.
+ * taken by the implicit cast to bigint, or named from SQL.  Here is what is not
+ * right, and output: where it is looked up for each value, as for JSON and logical
+ * replication, a function of core's under another name is searched for among all
+ * of core's.
  *
  * The text form is decimal digits and nothing else.  int8 also takes spaces
  * and a sign, and from version 16 on hexadecimal and underscores; an ID that
@@ -20,12 +22,15 @@
 #include "fmgr.h"
 #include "libpq/pqformat.h"
 #include "nodes/nodes.h"
+#include "utils/fmgrprotos.h"
 
 #include "compat.h"
 #include "io.h"
 
 PG_FUNCTION_INFO_V1(snowflake_in);
+PG_FUNCTION_INFO_V1(snowflake_out);
 PG_FUNCTION_INFO_V1(snowflake_recv);
+PG_FUNCTION_INFO_V1(snowflake_send);
 PG_FUNCTION_INFO_V1(snowflake_from_int2);
 PG_FUNCTION_INFO_V1(snowflake_from_int4);
 PG_FUNCTION_INFO_V1(snowflake_from_int8);
@@ -80,6 +85,12 @@ snowflake_in(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(value);
 }
 
+Datum
+snowflake_out(PG_FUNCTION_ARGS)
+{
+	return int8out(fcinfo);
+}
+
 /* The binary form is that of int8. */
 Datum
 snowflake_recv(PG_FUNCTION_ARGS)
@@ -87,6 +98,12 @@ snowflake_recv(PG_FUNCTION_ARGS)
 	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
 
 	PG_RETURN_INT64(snowflake_check_sign(pq_getmsgint64(buf)));
+}
+
+Datum
+snowflake_send(PG_FUNCTION_ARGS)
+{
+	return int8send(fcinfo);
 }
 
 Datum
