@@ -101,8 +101,11 @@ fail_silent(void)
 			errmsg("the coordinator does not answer"));
 }
 
-/* Sleep until the socket is ready.  False if that time comes first. */
-static bool
+/*
+ * Sleep until the socket is ready for one of the events, or something else has
+ * happened.  Returns what ended the sleep, or 0 if that time has come.
+ */
+static int
 wait_for_socket(Connection *connection, int events, int64 until_usec)
 {
 	static uint32 wait_event = 0;
@@ -110,7 +113,7 @@ wait_for_socket(Connection *connection, int events, int64 until_usec)
 	int			rc;
 
 	if (left_usec <= 0)
-		return false;
+		return 0;
 	if (wait_event == 0)
 		wait_event = WaitEventExtensionNew("SnowflakeCoordinator");
 	rc = WaitLatchOrSocket(MyLatch,
@@ -122,7 +125,7 @@ wait_for_socket(Connection *connection, int events, int64 until_usec)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
-	return true;
+	return rc;
 }
 
 /*
@@ -145,7 +148,7 @@ run(Connection *connection, const char *sql, int number)
 
 		while (PQisBusy(conn))
 		{
-			if (!wait_for_socket(connection, WL_SOCKET_READABLE, connection->deadline_usec))
+			if (wait_for_socket(connection, WL_SOCKET_READABLE, connection->deadline_usec) == 0)
 				fail_silent();
 			if (!PQconsumeInput(conn))
 				fail(connection, NULL);
@@ -226,10 +229,20 @@ connect_to_host(Connection *connection, const char *url, const char *const *list
 
 	while (status != PGRES_POLLING_OK && status != PGRES_POLLING_FAILED)
 	{
-		if (!wait_for_socket(connection, status == PGRES_POLLING_READING ?
-							 WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE, until_usec))
+		int			wanted = status == PGRES_POLLING_READING ?
+		WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE;
+		int			events = wait_for_socket(connection, wanted, until_usec);
+
+		if (events == 0)
 			return PGRES_POLLING_READING;
-		status = PQconnectPoll(connection->conn);
+
+		/*
+		 * Not before: it takes the socket for connected when it is called,
+		 * and would wait for it itself, without regard to time and
+		 * interrupts.
+		 */
+		if (events & wanted)
+			status = PQconnectPoll(connection->conn);
 	}
 	return status;
 }
