@@ -15,7 +15,6 @@
 
 #include "common/base64.h"
 #include "fmgr.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -39,7 +38,8 @@ struct SnowflakeHttp
 	CURL	   *curl;
 	CURLM	   *multi;
 	struct curl_slist *headers;
-	StringInfoData answer;
+	char	   *answer;			/* in malloc's memory; NULL: nothing yet */
+	size_t		answer_bytes;
 	char		error[CURL_ERROR_SIZE];
 	MemoryContextCallback callback;
 };
@@ -56,21 +56,32 @@ finish(void *arg)
 	if (http->multi != NULL)
 		curl_multi_cleanup(http->multi);
 	curl_slist_free_all(http->headers);
+	free(http->answer);
 	http->curl = NULL;
 	http->multi = NULL;
 	http->headers = NULL;
+	http->answer = NULL;
 }
 
-/* Called by libcurl, so it must not raise an error: less than "bytes" is one. */
+/*
+ * Called by libcurl, so it must not raise an error, as palloc() would: less than
+ * "bytes" is one.
+ */
 static size_t
 receive(char *data, size_t size, size_t count, void *arg)
 {
 	SnowflakeHttp *http = arg;
 	size_t		bytes = size * count;
+	char	   *answer = NULL;
 
-	if (http->answer.len + bytes > MOST_BYTES)
+	if (http->answer_bytes + bytes <= MOST_BYTES)
+		answer = realloc(http->answer, http->answer_bytes + bytes + 1);
+	if (answer == NULL)
 		return 0;
-	appendBinaryStringInfo(&http->answer, data, (int) bytes);
+	memcpy(answer + http->answer_bytes, data, bytes);
+	http->answer_bytes += bytes;
+	answer[http->answer_bytes] = '\0';
+	http->answer = answer;
 	return bytes;
 }
 
@@ -95,7 +106,6 @@ snowflake_http_open(const SnowflakeUrl *url, bool tls, int64 deadline_usec)
 	http->url = url;
 	http->tls = tls;
 	http->deadline_usec = deadline_usec;
-	initStringInfo(&http->answer);
 	http->callback.func = finish;
 	http->callback.arg = http;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &http->callback);
@@ -147,7 +157,9 @@ perform(SnowflakeHttp *http, int64 until_usec)
 	CURLMsg    *message;
 	CURLcode	result = CURLE_OPERATION_TIMEDOUT;
 
-	resetStringInfo(&http->answer);
+	free(http->answer);
+	http->answer = NULL;
+	http->answer_bytes = 0;
 	http->error[0] = '\0';
 	(void) curl_multi_add_handle(http->multi, http->curl);
 	while (curl_multi_perform(http->multi, &running) == CURLM_OK && running > 0)
@@ -164,13 +176,15 @@ perform(SnowflakeHttp *http, int64 until_usec)
 	return result;
 }
 
-/* Parse an answer, or return NULL. */
+/* Parse an answer; NULL if it is none, or there is none. */
 static JsonbContainer *
 parse(const char *answer)
 {
 	MemoryContext context = CurrentMemoryContext;
 	Jsonb	   *volatile jsonb = NULL;
 
+	if (answer == NULL)
+		return NULL;
 	PG_TRY();
 	{
 		jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(answer)));
@@ -215,7 +229,7 @@ snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path
 		{
 			(void) curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, status);
 			if (*status < 500)
-				return parse(http->answer.data);
+				return parse(http->answer);
 		}
 		http->host = (http->host + 1) % hosts;
 	}
