@@ -18,7 +18,9 @@
 #include "compat.h"
 #include "counters.h"
 #include "duration.h"
+#include "gate.h"
 #include "generator.h"
+#include "node_source.h"
 #include "refusal.h"
 #include "request.h"
 #include "settings.h"
@@ -56,8 +58,7 @@ snowflake_refuse_ended(void)
 bool
 snowflake_is_in_old_reservation(const SnowflakeView *view, int64 excess_usec)
 {
-	return view->last == view->raised_to &&
-		view->raised_by == RAISED_BY_RESERVATION &&
+	return snowflake_is_untouched(view) &&
 		excess_usec <= snowflake_reservation_ms * INT64CONST(1000) +
 		snowflake_server_layout.tick_usec;
 }
@@ -117,10 +118,17 @@ snowflake_refuse_unreserved(void)
 	int			failure = snowflake_keeper_failure();
 	int			pid = snowflake_keeper_pid();
 	int64		standby_wait_usec = snowflake_standby_wait_usec();
+	SnowflakeNode wanted;
 	SnowflakeView view;
 	const char *until;
 
 	snowflake_generator_view(&view);
+
+	/* beyond a lease nothing can be reserved */
+	snowflake_node_wanted(&wanted);
+	if (view.limit >= wanted.end)
+		snowflake_gate_refuse(GATE_LEASE_ENDED);
+
 	until = timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
 													   view.limit));
 	snowflake_count_refusal(REFUSED_KEEPER);

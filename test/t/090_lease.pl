@@ -87,8 +87,15 @@ $one->start;
 SnowflakeTest::wait_for_mint($one, 'postgres');
 is(status($one, 'node'), '2', 'after a crash it gets another');
 
-# The coordinator is gone, and comes back.
+# The coordinator is gone, and comes back.  A generator that is ahead of the clock
+# gets to the end of its lease before the clock does.
+$two->append_conf('postgresql.conf', "snowflake.max_lead = '1h'");
+$two->reload;
+$two->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_lead') = '1h'}) or die 'no reload';
 $coordinator->stop('immediate');
+$two->safe_psql('postgres', 'SELECT snowflake_advance(snowflake_lower_bound(lease_until)) FROM snowflake_status()');
+$error = SnowflakeTest::error_of($two, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+is($error->{message}, q{the lease of this server's node ID has ended}, 'nothing is minted beyond a lease, ahead of the clock');
 my $errors = status($one, 'lease_errors');
 $one->poll_query_until('postgres', "SELECT coordinator = 'unreachable' FROM snowflake_status()") or die 'not noticed';
 isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'minting goes on without the coordinator');
