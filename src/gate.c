@@ -3,7 +3,7 @@
  * gate.c
  *	  What the states of the gate mean to people: a table with a row for each,
  *	  which has its reason, what to do about it, the error of a mint that it
- *	  refuses, and whether waiting can help.
+ *	  refuses and how that is counted, and whether waiting can help.
  *
  * generator.c opens and closes the gate.
  *
@@ -41,7 +41,6 @@ typedef struct GateTexts
 typedef struct GateRow
 {
 	const char *reason;
-	int			sqlstate;
 	SnowflakeRefusal refusal;	/* how a refused mint is counted */
 	void		(*describe) (SnowflakeGate gate, GateTexts *texts);
 
@@ -66,64 +65,62 @@ static bool always(void);
 static bool keeper_cannot_start(void);
 static bool database_is_missing(void);
 
-#define NOT_READY	ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
-
 static const GateRow rows[] = {
 	[GATE_NO_KEEPER] = {
 		"closed: the keeper is not running",
-		NOT_READY, REFUSED_KEEPER, describe_keeper, keeper_cannot_start
+		REFUSED_KEEPER, describe_keeper, keeper_cannot_start
 	},
 	[GATE_CONNECTING] = {
 		"closed: the keeper is connecting to its database",
-		NOT_READY, REFUSED_KEEPER, describe_keeper, database_is_missing
+		REFUSED_KEEPER, describe_keeper, database_is_missing
 	},
 	[GATE_WAITING] = {
 		"closed: the extension snowflake_keeper is missing in the keeper's database, the first mint creates it",
-		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
+		REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_CREATING] = {
 		"closed: the keeper is creating its extension in its database",
-		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
+		REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_OPENING] = {
 		"closed: the keeper is writing the reservation",
-		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
+		REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_NODE_UNSET] = {
 		"closed: the node ID is not set",
-		NOT_READY, REFUSED_NODE, describe_node_unset, node_is_unset
+		REFUSED_NODE, describe_node_unset, node_is_unset
 	},
 	[GATE_NODE_TOO_LARGE] = {
 		"closed: the node ID is too large for the layout",
-		NOT_READY, REFUSED_NODE, describe_node_too_large, node_is_too_large
+		REFUSED_NODE, describe_node_too_large, node_is_too_large
 	},
 	[GATE_LEASE_NONE] = {
 		"closed: no node ID is leased yet",
-		NOT_READY, REFUSED_NODE, describe_lease, lease_is_refused
+		REFUSED_NODE, describe_lease, lease_is_refused
 	},
 	[GATE_LEASE_ENDED] = {
 		"closed: the lease of the node ID has ended",
-		NOT_READY, REFUSED_NODE, describe_lease, lease_is_refused
+		REFUSED_NODE, describe_lease, lease_is_refused
 	},
 	[GATE_LEASE_REVOKED] = {
 		"closed: the coordinator went back in time",
-		NOT_READY, REFUSED_NODE, describe_lease, always
+		REFUSED_NODE, describe_lease, always
 	},
 	[GATE_LAYOUT_CHANGED] = {
 		"closed: snowflake.layout differs from the stored layout",
-		NOT_READY, REFUSED_LAYOUT, describe_layout, always
+		REFUSED_LAYOUT, describe_layout, always
 	},
 	[GATE_RESERVATION_LOST] = {
 		"closed: the reservation of this server is not in snowflake.database",
-		NOT_READY, REFUSED_KEEPER, describe_reservation, always
+		REFUSED_KEEPER, describe_reservation, always
 	},
 	[GATE_STOPPING] = {
 		"closed: the keeper is stopping",
-		NOT_READY, REFUSED_KEEPER, describe_keeper, NULL
+		REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_OPEN] = {
 		"open",
-		0, REFUSED_KEEPER, describe_keeper, NULL
+		REFUSED_KEEPER, describe_keeper, NULL
 	},
 };
 
@@ -168,6 +165,7 @@ lease_is_refused(void)
 /*
  * The layout and the name of the keeper's database are fixed when the server
  * starts.  If somebody changes what is stored, a reload makes the keeper look.
+ * What the coordinator has forgotten waits for an administrator as well.
  */
 static bool
 always(void)
@@ -468,7 +466,7 @@ snowflake_gate_refuse(SnowflakeGate gate)
 	texts = describe(gate);
 	snowflake_count_refusal(rows[gate].refusal);
 	ereport(ERROR,
-			errcode(rows[gate].sqlstate),
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg_internal("%s", texts.message),
 			texts.detail ? errdetail_internal("%s", texts.detail) : 0,
 			texts.hint ? errhint("%s", texts.hint) : 0);
