@@ -14,7 +14,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
-#include "tcop/utility.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -32,6 +31,7 @@ PG_FUNCTION_INFO_V1(snowflake_accept_database);
 PG_FUNCTION_INFO_V1(snowflake_accept_clock);
 PG_FUNCTION_INFO_V1(snowflake_reset);
 
+/* When the wait of a call that begins now is too long, on the monotonic clock. */
 static int64
 deadline(void)
 {
@@ -48,17 +48,26 @@ no_answer_error(const char *what)
 			errhint("The server log has the reason."));
 }
 
+/*
+ * Ask the keeper for something, and wait until it has announced something; an error
+ * if the deadline, on the monotonic clock, is over.  As for
+ * snowflake_wait_for_keeper(), in a loop that tests a condition first.
+ */
+static void
+ask(const char *function, uint32 what, int64 deadline_usec)
+{
+	CHECK_FOR_INTERRUPTS();
+	snowflake_request(what);
+	if (!snowflake_wait_for_keeper(deadline_usec))
+		no_answer_error(function);
+}
+
 /* Ask the keeper for something that opens the gate, until it is open. */
 static void
-ask_until_open(const char *function, uint32 what, int64 ends)
+ask_until_open(const char *function, uint32 what, int64 deadline_usec)
 {
 	while (snowflake_gate() != GATE_OPEN)
-	{
-		CHECK_FOR_INTERRUPTS();
-		snowflake_request(what);
-		if (!snowflake_wait_for_keeper(ends))
-			no_answer_error(function);
-	}
+		ask(function, what, deadline_usec);
 	ConditionVariableCancelSleep();
 }
 
@@ -76,7 +85,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		id = snowflake_check_sign(PG_GETARG_INT64(0));
 	int64		tick = snowflake_get_tick(layout, id);
-	int64		ends = deadline();
+	int64		deadline_usec = deadline();
 	uint64		floor = snowflake_last_position(layout, tick);
 	int64		lead_usec;
 	SnowflakeView view;
@@ -102,17 +111,12 @@ snowflake_advance(PG_FUNCTION_ARGS)
 				errhint("If that is what you want, call snowflake_advance() with force => true."));
 
 	/* nothing is asked for unless it can be done */
-	ask_until_open("snowflake_advance()", SNOWFLAKE_WANT_GATE, ends);
+	ask_until_open("snowflake_advance()", SNOWFLAKE_WANT_GATE, deadline_usec);
 
 	/* what is minted from here on, or left of a batch, is above it */
 	snowflake_raise_floor(floor);
 	while (snowflake_generator_view(&view), view.last < floor)
-	{
-		CHECK_FOR_INTERRUPTS();
-		snowflake_request(SNOWFLAKE_WANT_FLOOR);
-		if (!snowflake_wait_for_keeper(ends))
-			no_answer_error("snowflake_advance()");
-	}
+		ask("snowflake_advance()", SNOWFLAKE_WANT_FLOOR, deadline_usec);
 	ConditionVariableCancelSleep();
 
 	lead_usec = snowflake_position_time(layout, view.last) -
@@ -161,7 +165,7 @@ compare_layouts(const char *stored_text)
 Datum
 snowflake_accept_layout(PG_FUNCTION_ARGS)
 {
-	int64		ends = deadline();
+	int64		deadline_usec = deadline();
 	char		stored[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
 	snowflake_require_generator("snowflake_accept_layout()");
@@ -176,7 +180,7 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 	if (snowflake_get_stored_layout(stored, sizeof(stored)))
 		compare_layouts(stored);
 
-	ask_until_open("snowflake_accept_layout()", SNOWFLAKE_WANT_LAYOUT, ends);
+	ask_until_open("snowflake_accept_layout()", SNOWFLAKE_WANT_LAYOUT, deadline_usec);
 	PG_RETURN_VOID();
 }
 
@@ -187,7 +191,7 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 Datum
 snowflake_accept_database(PG_FUNCTION_ARGS)
 {
-	int64		ends = deadline();
+	int64		deadline_usec = deadline();
 	uint64		looks;
 	int64		jump_usec,
 				lasted_usec;
@@ -201,7 +205,6 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 	looks = snowflake_looks();
 	while (snowflake_gate() != GATE_OPEN)
 	{
-		CHECK_FOR_INTERRUPTS();
 		if (snowflake_looks() != looks && snowflake_clock_jump(&jump_usec, &lasted_usec))
 			ereport(ERROR,
 					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -212,9 +215,8 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 						   snowflake_duration(-jump_usec)),
 					errdetail("A new reservation starts at the clock that is believed, and has to start above all snowflakes that were minted."),
 					errhint("If the clock is right now, believe it with snowflake_accept_clock() first, otherwise set it right."));
-		snowflake_request(SNOWFLAKE_WANT_DATABASE | SNOWFLAKE_WANT_LOOK);
-		if (!snowflake_wait_for_keeper(ends))
-			no_answer_error("snowflake_accept_database()");
+		ask("snowflake_accept_database()", SNOWFLAKE_WANT_DATABASE | SNOWFLAKE_WANT_LOOK,
+			deadline_usec);
 	}
 	ConditionVariableCancelSleep();
 	PG_RETURN_VOID();
@@ -227,7 +229,7 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 Datum
 snowflake_accept_clock(PG_FUNCTION_ARGS)
 {
-	int64		ends = deadline();
+	int64		deadline_usec = deadline();
 	uint64		looks;
 	int64		jump_usec,
 				lasted_usec;
@@ -242,12 +244,7 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 	looks = snowflake_looks();
 	while (snowflake_looks() < looks + 2 ||
 		   snowflake_clock_jump(&jump_usec, &lasted_usec))
-	{
-		CHECK_FOR_INTERRUPTS();
-		snowflake_request(SNOWFLAKE_WANT_CLOCK);
-		if (!snowflake_wait_for_keeper(ends))
-			no_answer_error("snowflake_accept_clock()");
-	}
+		ask("snowflake_accept_clock()", SNOWFLAKE_WANT_CLOCK, deadline_usec);
 	ConditionVariableCancelSleep();
 	PG_RETURN_VOID();
 }
@@ -298,13 +295,13 @@ Datum
 snowflake_reset(PG_FUNCTION_ARGS)
 {
 	int32		node = PG_GETARG_INT32(0);
-	int64		ends = deadline();
+	int64		deadline_usec = deadline();
 	SnowflakeView view;
 	uint64		before;
 
 	snowflake_require_generator("snowflake_reset()");
 	PreventCommandDuringRecovery("snowflake_reset()");
-	ask_until_open("snowflake_reset()", SNOWFLAKE_WANT_GATE, ends);
+	ask_until_open("snowflake_reset()", SNOWFLAKE_WANT_GATE, deadline_usec);
 
 	snowflake_generator_view(&view);
 	before = view.last;
@@ -315,7 +312,7 @@ snowflake_reset(PG_FUNCTION_ARGS)
 			check_reset(node, &view);
 		CHECK_FOR_INTERRUPTS();
 		snowflake_request_reset(node);
-		if (!snowflake_wait_for_keeper(ends))
+		if (!snowflake_wait_for_keeper(deadline_usec))
 			no_answer_error("snowflake_reset()");
 		snowflake_generator_view(&view);
 	} while (view.gate != GATE_OPEN || view.last >= before);

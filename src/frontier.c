@@ -343,7 +343,7 @@ snowflake_frontier_look(SnowflakeFrontier *frontier)
 int64
 snowflake_frontier_require(const char *function)
 {
-	int64		ends = snowflake_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
+	int64		deadline_usec = snowflake_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
 	SnowflakeFrontier frontier;
 
 	snowflake_require_generator(function);
@@ -358,7 +358,7 @@ snowflake_frontier_require(const char *function)
 		if (snowflake_gate_stays_closed(gate))
 			snowflake_gate_refuse(gate);
 		snowflake_request(SNOWFLAKE_WANT_GATE);
-		if (!snowflake_wait_for_keeper(ends))
+		if (!snowflake_wait_for_keeper(deadline_usec))
 			snowflake_gate_refuse(snowflake_gate());
 	}
 	ConditionVariableCancelSleep();
