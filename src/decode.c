@@ -208,8 +208,8 @@ instant_error(const SnowflakeLayout *layout, TimestampTz ts)
 }
 
 /* Refuse a part of an ID that does not fit its field. */
-static void
-check_part(const char *name, int32 value, int32 max)
+void
+snowflake_check_part(const char *name, int32 value, int32 max)
 {
 	if (value < 0 || value > max)
 		ereport(ERROR,
@@ -234,8 +234,8 @@ make_snowflake(PG_FUNCTION_ARGS)
 	tick = snowflake_tick_at(layout, ts);
 	if (tick < 0 || tick > layout->max_tick)
 		instant_error(layout, ts);
-	check_part("node", node, layout->max_node);
-	check_part("sequence", sequence, layout->max_sequence);
+	snowflake_check_part("node", node, layout->max_node);
+	snowflake_check_part("sequence", sequence, layout->max_sequence);
 
 	PG_RETURN_INT64(snowflake_pack(layout, tick,
 								   snowflake_place_node(layout, node),
@@ -331,5 +331,5 @@ snowflake_layouts(PG_FUNCTION_ARGS)
 		layout_row(&layout, values, nulls);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
-	PG_RETURN_VOID();
+	return (Datum) 0;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * decode.h
- *	  The layout argument of the decoding functions.
+ *	  Arguments of the decoding functions, and of those that make IDs.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,5 +14,6 @@
 
 extern const SnowflakeLayout *snowflake_get_layout(FunctionCallInfo fcinfo,
 												   int argno);
+extern void snowflake_check_part(const char *name, int32 value, int32 max);
 
 #endif							/* SNOWFLAKE_DECODE_H */

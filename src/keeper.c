@@ -49,12 +49,7 @@
 
 #define KEEPER_NAME				"snowflake keeper"
 
-/*
- * The postmaster restarts the keeper at once, and it is the keeper that waits
- * after a failure.  The postmaster would count the seconds by the wall clock,
- * which may go back by an hour just then.
- */
-#define KEEPER_RESTART_SECONDS	0
+/* How long to wait after a failure. */
 #define RETRY_LOCKED_MS			200 /* if it failed for a lock */
 #define RETRY_ASKED_MS			1000	/* if somebody asked for something */
 #define RETRY_UNASKED_MS		10000
@@ -64,7 +59,6 @@
 
 /* What a round allocates outside of transactions. */
 static MemoryContext round_context;
-
 
 
 /*
@@ -82,19 +76,15 @@ keeper_exit(int code, Datum arg)
 void
 snowflake_keeper_init(void)
 {
-	BackgroundWorker worker = {0};
+	BackgroundWorker worker;
 
 	/* pg_upgrade must find the old server as it was left */
 	if (IsBinaryUpgrade)
 		return;
 
-	strlcpy(worker.bgw_name, KEEPER_NAME, BGW_MAXLEN);
-	strlcpy(worker.bgw_type, KEEPER_NAME, BGW_MAXLEN);
+	snowflake_worker_describe(&worker, KEEPER_NAME, "snowflake_keeper_main");
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = KEEPER_RESTART_SECONDS;
-	strlcpy(worker.bgw_library_name, "snowflake", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "snowflake_keeper_main", BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
 }
 

@@ -88,14 +88,9 @@ lessee_sigterm(SIGNAL_ARGS)
 static void
 describe_worker(BackgroundWorker *worker)
 {
-	memset(worker, 0, sizeof(*worker));
-	strlcpy(worker->bgw_name, LESSEE_NAME, BGW_MAXLEN);
-	strlcpy(worker->bgw_type, LESSEE_NAME, BGW_MAXLEN);
+	snowflake_worker_describe(worker, LESSEE_NAME, "snowflake_lessee_main");
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS;
 	worker->bgw_start_time = BgWorkerStart_PostmasterStart;
-	worker->bgw_restart_time = 0;	/* counted by the wall clock */
-	strlcpy(worker->bgw_library_name, "snowflake", BGW_MAXLEN);
-	strlcpy(worker->bgw_function_name, "snowflake_lessee_main", BGW_MAXLEN);
 }
 
 /*
@@ -158,25 +153,6 @@ answer_usec(int most_ms)
 }
 
 /*
- * Have the keeper look at the clock, if there is one: an hour that nobody believes
- * must not end a lease, or begin one.
- */
-static void
-have_clock_judged(void)
-{
-	uint64		looks = snowflake_looks();
-	int64		ends = snowflake_monotonic_usec() + JUDGE_USEC;
-
-	while (snowflake_keeper_pid() != 0 && snowflake_looks() == looks)
-	{
-		snowflake_request(SNOWFLAKE_WANT_LOOK);
-		if (!snowflake_wait_for_keeper(ends))
-			break;
-	}
-	ConditionVariableCancelSleep();
-}
-
-/*
  * Connect and do what is due: renew the lease or take one, or give it back, if
  * "end" is not NULL.  An error is a warning in the log, unless it is the one of
  * the time before.
@@ -193,8 +169,9 @@ attempt(MemoryContext context, const int64 *end)
 		void	   *connection;
 		int64		deadline_usec;
 
-		if (end == NULL)
-			have_clock_judged();
+		/* an hour that nobody believes must not end a lease, or begin one */
+		if (end == NULL && snowflake_keeper_pid() != 0)
+			snowflake_have_clock_judged(snowflake_monotonic_usec() + JUDGE_USEC);
 		deadline_usec = snowflake_monotonic_usec() +
 			answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
 		connection = coordinator->connect(snowflake_node_source_text, deadline_usec);
@@ -246,12 +223,12 @@ static void
 give_back(MemoryContext context)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		ends = snowflake_monotonic_usec() + KEEPER_ENDS_MS * INT64CONST(1000);
+	int64		deadline_usec = snowflake_monotonic_usec() + KEEPER_ENDS_MS * INT64CONST(1000);
 	SnowflakeView view;
 	SnowflakeLeaseView lease;
 	int64		end;
 
-	while (snowflake_keeper_pid() != 0 && snowflake_wait_for_keeper(ends))
+	while (snowflake_keeper_pid() != 0 && snowflake_wait_for_keeper(deadline_usec))
 		;
 	ConditionVariableCancelSleep();
 

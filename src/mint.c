@@ -25,6 +25,7 @@
 #include "compat.h"
 #include "counters.h"
 #include "current.h"
+#include "decode.h"
 #include "frontier.h"
 #include "gate.h"
 #include "generator.h"
@@ -120,21 +121,12 @@ static void
 have_clock_judged(MintWait *wait)
 {
 	int64		started_usec = snowflake_monotonic_usec();
-	int64		until_usec = Min(started_usec + LOOK_WAIT_USEC, deadline(wait));
-	uint64		looks = snowflake_looks();
 
 	if (!wait->for_clock)
 		snowflake_count(&snowflake_counters->clock_waits.mints);
 	wait->for_clock = true;
 
-	while (snowflake_looks() == looks)
-	{
-		snowflake_request(SNOWFLAKE_WANT_LOOK);
-		if (!snowflake_wait_for_keeper(until_usec))
-			break;
-		CHECK_FOR_INTERRUPTS();
-	}
-	ConditionVariableCancelSleep();
+	snowflake_have_clock_judged(Min(started_usec + LOOK_WAIT_USEC, deadline(wait)));
 	snowflake_count_sleep(&snowflake_counters->clock_waits,
 						  snowflake_monotonic_usec() - started_usec,
 						  &wait->for_clock_usec);
@@ -350,7 +342,6 @@ static int64
 place_value(int32 value)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	const char *name = layout->fields[layout->value_field].name;
 
 	if (layout->value_field == 0)
 	{
@@ -363,11 +354,7 @@ place_value(int32 value)
 				errdetail("The layout is \"%s\". Such a field has a ? behind its width.",
 						  text));
 	}
-	if (value < 0 || value > layout->max_value)
-		ereport(ERROR,
-				errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				errmsg("%s %d is out of range for the snowflake layout", name, value),
-				errdetail("In this layout, a %s is from 0 to %d.", name, layout->max_value));
+	snowflake_check_part(layout->fields[layout->value_field].name, value, layout->max_value);
 	return (int64) value << layout->value_shift;
 }
 

@@ -31,9 +31,9 @@ static const struct
 	{"consuls", "consul"},
 };
 
-/* The kind of coordinator that a URL names, or NULL. */
-static const char *
-kind_of(const char *url)
+/* The kind of coordinator that a URL names, which its module is named after, or NULL. */
+const char *
+snowflake_coordinator_kind(const char *url)
 {
 	for (size_t i = 0; i < lengthof(schemes); i++)
 	{
@@ -44,15 +44,6 @@ kind_of(const char *url)
 			return schemes[i].kind;
 	}
 	return NULL;
-}
-
-/* The same, as part of the name of its module; the URL has been checked. */
-char *
-snowflake_coordinator_kind(const char *url)
-{
-	const char *kind = kind_of(url);
-
-	return pstrdup(kind != NULL ? kind : "unknown");
 }
 
 /* Are these the next characters of a URL, as they are or as their codes? */
@@ -113,10 +104,10 @@ snowflake_node_source_parse(const char *text, SnowflakeNodeSource *source)
 		*source = NODE_FROM_HOSTNAME;
 	else if (pg_strcasecmp(text, "address") == 0)
 		*source = NODE_FROM_ADDRESS;
-	else if (kind_of(text) == NULL)
+	else if (snowflake_coordinator_kind(text) == NULL)
 		return "It is setting, hostname, address, or a URL of a coordinator, such as postgresql://host/database.";
 	else if (has_password(text))
-		return "The URL has a password, which others could read here. It belongs into a file that only the server can read, named by the parameter passfile.";
+		return "The URL has a password, which others could read here. It belongs in a file that only the server can read, named by the parameter passfile.";
 	else
 		*source = NODE_FROM_LEASE;
 	return NULL;

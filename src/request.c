@@ -194,6 +194,24 @@ snowflake_looks(void)
 	return pg_atomic_read_u64(&shared->looks);
 }
 
+/*
+ * Have the keeper judge the clock, and wait for that until a deadline, on the
+ * monotonic clock.
+ */
+void
+snowflake_have_clock_judged(int64 deadline_usec)
+{
+	uint64		looks = snowflake_looks();
+
+	while (snowflake_looks() == looks)
+	{
+		snowflake_request(SNOWFLAKE_WANT_LOOK);
+		if (!snowflake_wait_for_keeper(deadline_usec))
+			break;
+		CHECK_FOR_INTERRUPTS();
+	}
+	ConditionVariableCancelSleep();
+}
 
 /*
  * Has there been no keeper for longer than it takes to start one?  Not in

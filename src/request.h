@@ -30,6 +30,7 @@ extern bool snowflake_wait_for_keeper(int64 deadline_usec);
 extern int	snowflake_keeper_pid(void);
 extern int	snowflake_keeper_failure(void);
 extern uint64 snowflake_looks(void);
+extern void snowflake_have_clock_judged(int64 deadline_usec);
 extern bool snowflake_keeper_is_missing(void);
 extern int64 snowflake_standby_wait_usec(void);
 extern void snowflake_log_standby_wait(void);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  What the library's background workers have in common: how they connect,
- *	  and how they pause.
+ *	  What the library's background workers have in common: how they are
+ *	  described to the postmaster, how one connects, and how they pause.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,6 +66,26 @@ pin_setting(const char *name, const char *value)
 {
 	(void) set_config_option(name, value, PGC_SUSET, PGC_S_OVERRIDE,
 							 GUC_ACTION_SET, true, DEBUG2, false);
+}
+
+/*
+ * Fill in what a worker of ours is registered with, but for its flags and the time
+ * of its start.
+ *
+ * The postmaster is to start it again at once, and it is the worker that waits after
+ * a failure.  The postmaster would count the seconds by the wall clock, which may go
+ * back by an hour just then.
+ */
+void
+snowflake_worker_describe(BackgroundWorker *worker, const char *name,
+						  const char *function)
+{
+	memset(worker, 0, sizeof(*worker));
+	strlcpy(worker->bgw_name, name, BGW_MAXLEN);
+	strlcpy(worker->bgw_type, name, BGW_MAXLEN);
+	worker->bgw_restart_time = 0;
+	strlcpy(worker->bgw_library_name, "snowflake", BGW_MAXLEN);
+	strlcpy(worker->bgw_function_name, function, BGW_MAXLEN);
 }
 
 /*

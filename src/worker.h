@@ -8,6 +8,10 @@
 #ifndef SNOWFLAKE_WORKER_H
 #define SNOWFLAKE_WORKER_H
 
+#include "postmaster/bgworker.h"
+
+extern void snowflake_worker_describe(BackgroundWorker *worker, const char *name,
+									  const char *function);
 extern void snowflake_worker_connect(const char *database);
 extern bool snowflake_worker_sleep(int64 until_usec);
 
