@@ -27,9 +27,9 @@
  *	  limit that follows from it.  So the stored reservation is never below any
  *	  "limit" that a minter could have read, and the next keeper raises "last" to
  *	  the end of the stored reservation when it opens the gate.  A crash between
- *	  the commit and the call only wastes the reserved time.  And where
- *	  the stored reservation is gone, or elsewhere, a keeper whose shared memory is
- *	  new leaves the gate closed: see check_place() in reserve.c.
+ *	  the commit and the call only wastes the reserved time.  And where the stored
+ *	  reservation is gone, or elsewhere, a keeper whose shared memory is new leaves
+ *	  the gate closed: see check_place() in reserve.c.
  *
  * 3. No mint slips past a closing gate.  Minters hold the lock shared from
  *	  before they read the gate until after their compare-and-swap.  The keeper
@@ -130,7 +130,7 @@ typedef struct HotState
 	/*
 	 * How often the gate was opened, and for which node.  Only the keeper
 	 * writes them, while the gate is closed and with the lock held
-	 * exclusively.  The number is also read without the lock.
+	 * exclusively.  The first two are also read without the lock.
 	 */
 	pg_atomic_uint32 opening;
 	int32		node;
@@ -687,9 +687,10 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
 }
 
 /*
- * Open a closed gate for a node, which is from a lease with this number, with "last" raised to the end of what may have
- * been issued before, by any node ID, and a limit that is durably reserved.  The
- * node itself may have had positions up to "own_last".
+ * Open a closed gate for a node, which is from the lease with the number "grant" (0:
+ * from none), with "last" raised to the end of what may have been issued before, by
+ * any node ID, and a limit that is durably reserved.  The node itself may have had
+ * positions up to "own_last".
  */
 void
 snowflake_gate_open(int32 node, uint32 grant, uint64 last, uint64 own_last,

@@ -282,7 +282,7 @@ snowflake_lease_trouble(SnowflakeLeaseTrouble trouble)
 		case LEASE_NO_FREE_NODE:
 			ereport(WARNING,
 					errmsg("the snowflake fleet has no free node ID"),
-					errhint("Node IDs get free when their leases end. Widen snowflake.lease_nodes, or take a layout with more of them."));
+					errhint("Node IDs become free when their leases end. Widen snowflake.lease_nodes, or take a layout with more of them."));
 			break;
 		case LEASE_BAD_RECORD:
 			ereport(WARNING,

@@ -8,8 +8,8 @@
  * with a unit (us, ms or s), "epoch" is Unix milliseconds or an ISO 8601
  * instant in UTC, and any other name is a field with its width in bits, from
  * the most significant field to the least; one of them may have a "?" behind its
- * width, which makes it the caller's.  After a preset, a field's name
- * changes the width of the preset's field, or marks it.  Presets are written in the same
+ * width, which makes it the caller's.  After a preset, a field's name changes the
+ * width of the preset's field, or marks it.  Presets are written in the same
  * grammar.
  *
  * Nothing here raises an error or reads server state.  The parser returns its

@@ -415,16 +415,17 @@ knows_less(List *records, const SnowflakeFleet *fleet)
 		strcmp(fleet->incarnation, own_fleet.incarnation) == 0)
 		return false;			/* all is well */
 	is_found = record != NULL && snowflake_holding_parse(record->value, &found);
-	if (is_found && strcmp(found.token, own.token) == 0)
-		less = Max(found.until, fleet->floor) < own.until;	/* or a twin has renewed
-															 * it */
-	else if (strcmp(fleet->incarnation, own_fleet.incarnation) != 0)
 
-		/*
-		 * Founded again since: too low, or so low before somebody marked it
-		 * that the node ID was granted meanwhile.  Who is closed already has
-		 * a higher floor only to wait for.
-		 */
+	/* our own grant: it is from before, or a twin has renewed it */
+	if (is_found && strcmp(found.token, own.token) == 0)
+		less = Max(found.until, fleet->floor) < own.until;
+
+	/*
+	 * Founded again since: too low, or so low before somebody marked it that
+	 * the node ID was granted meanwhile.  Who is closed already has a higher
+	 * floor only to wait for.
+	 */
+	else if (strcmp(fleet->incarnation, own_fleet.incarnation) != 0)
 		less = fleet->floor < own.until ||
 			(!granted().revoked && is_found &&
 			 found.from <= own.until && found.until >= own.from);

@@ -248,8 +248,9 @@ check_layout(const SnowflakeView *view, const char *configured, const char *othe
 
 /*
  * Where minting resumes: above the tick of everything that may have been issued,
- * by any node ID of this server, and not before the lease.  In most layouts the node stands above the
- * sequence, so the IDs of one tick do not ascend across a change of node.
+ * by any node ID of this server, and not before the lease.  In most layouts the node
+ * stands above the sequence, so the IDs of one tick do not ascend across a change of
+ * node.
  */
 static uint64
 resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,

@@ -404,7 +404,8 @@ snowflake_settings_init(void)
 							   "postgres",
 							   fixed, 0,
 							   NULL, NULL, NULL);
-	/* the keeper's own note, which only it sets: see reservation.c */
+
+	/* the keeper's own note, which only it sets: see kept_in.c */
 	DefineCustomStringVariable("snowflake.kept_in",
 							   "OID of the database in which this cluster keeps its reservation.",
 							   "The keeper sets it for all roles and databases.",

@@ -76,7 +76,7 @@ check_definitions(Conversion *conv)
  * The tables are locked, so they keep their names, but a schema that is renamed
  * waits for nobody: the statements would be about other tables then.
  */
-static void
+pg_noreturn static void
 fail_renamed(Conversion *conv, const char *relation)
 {
 	ereport(ERROR,
@@ -201,8 +201,8 @@ key_aggregate(const char *function, KeyColumn *key)
  * where new keys will be minted.  Each is a look into an index that starts with
  * the key, or a scan of the table for want of one, under its lock.
  *
- * The query must see every row.  The owner of the table may have forced his
- * policies on himself; like a check of a foreign key this is exempt.
+ * The query must see every row.  The owner of the table may be subject to its
+ * policies as well; like a check of a foreign key this is exempt.
  */
 static void
 check_keys(Conversion *conv)

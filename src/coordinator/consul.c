@@ -180,7 +180,7 @@ operation(Connection *connection, const char *verb, const char *key, const char 
 					verb, connection->url->path, key, more);
 }
 
-/* The index of a record that was read, or -1 if it has not the value. */
+/* The index of a record that was read, or -1 if its value is another. */
 static int64
 index_of(Connection *connection, JsonbContainer *results, const char *key, const char *value)
 {

@@ -172,9 +172,7 @@ etcd_compare_and_set(void *arg, const char *key, const char *expected,
 								snowflake_base64_encode(value));
 	char	   *succeeded = snowflake_json_text(call(connection, "v3/kv/txn", body), "succeeded");
 
-	if (succeeded == NULL || strcmp(succeeded, "true") != 0)
-		return false;
-	return true;
+	return succeeded != NULL && strcmp(succeeded, "true") == 0;
 }
 
 const SnowflakeCoordinator *

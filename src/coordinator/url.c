@@ -118,7 +118,7 @@ snowflake_url_parse(const char *text, int default_port, const char *default_path
 				strncmp(parameters[i], rest, name_length) == 0)
 				break;
 		if (parameters[i] == NULL)
-			malformed("The URL has a parameter that this kind of coordinator does not.");
+			malformed("The URL has a parameter that this kind of coordinator does not have.");
 		url->parameters = lappend(url->parameters, decode(rest, parameter_length));
 		rest += parameter_length;
 	}
