@@ -70,12 +70,13 @@ SHLIB_LINK += $(if $(WITH_OPENSSL),-lcrypto)
 # PostgreSQL 15 would export every symbol, later versions do as is said here
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 
-# Regression tests need a server that preloads the library and has a node ID;
-# test/run.sh starts one.
+# Regression and isolation tests have a server of their own, which preloads the
+# library and has a node ID.  TEMP_INSTANCE= is for a server that runs already.
+TEMP_INSTANCE = --temp-instance=$(1) --temp-config='$(srcdir)/test/server.conf'
 REGRESS = setup type bigint layout vectors decode mint timerange encode explain public convert tail
-REGRESS_OPTS = --inputdir=test --encoding=UTF8
+REGRESS_OPTS = --inputdir=test --encoding=UTF8 $(call TEMP_INSTANCE,tmp_check)
 ISOLATION = concurrent_keys frontier session_order
-ISOLATION_OPTS = --inputdir=test --outputdir=.
+ISOLATION_OPTS = --inputdir=test --outputdir=. $(call TEMP_INSTANCE,tmp_check_iso)
 TAP_TESTS = 1
 PROVE_TESTS = test/t/*.pl
 

@@ -24,8 +24,7 @@ chroot_packages="make gcc libc6-dev libcurl4-openssl-dev libipc-run-perl libzook
 become_root()
 {
 	if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then
-		exec sudo -n -- env SECONDS="$SECONDS" SNOWFLAKE_MATRIX_CACHE="$cache" \
-			${PG_CONFIG:+"PG_CONFIG=$PG_CONFIG"} bash "$0" "$@"
+		exec sudo -n --preserve-env -- bash "$0" "$@"
 	fi
 }
 
@@ -112,7 +111,9 @@ make_chroot()
 	what="$suites: $packages"
 	! chroot_is_whole "$dir" "$what" || return 0
 
-	command -v mmdebstrap >/dev/null || { say "mmdebstrap is missing"; return 1; }
+	# its answer depends on what apt-get update has brought
+	[ -n "$(apt-get indextargets 'Created-By: Packages')" ] || apt_update_once >&2 || true
+	install_packages mmdebstrap >&2 || { say "mmdebstrap is missing"; return 1; }
 	source=$(debian_source) || { say "apt has no source of Debian"; return 1; }
 	for suite in $suites; do
 		sources+=("deb $source $suite main")
@@ -156,6 +157,10 @@ open_chroot()
 		say "a chroot needs root, or sudo without a password"
 		return 1
 	fi
+	if [ -z "$2" ]; then
+		say "no suite of Debian that has it is known here"
+		return 1
+	fi
 	if ! mkdir -p "$cache" 2>/dev/null || ! exec 9>"$cache/$1.lock"; then
 		say "cannot write to $cache"
 		return 1
@@ -179,15 +184,14 @@ in_chroot()
 	shift
 	rm -rf --one-file-system "$dir/src" "$dir"/tmp/*
 	mkdir -p "$dir/src"
-	tar -C "$root" -cf - --exclude=./.git --exclude='*.o' --exclude='*.so' \
-		--exclude='*.bc' --exclude=./tmp_check --exclude=node_modules . |
+	pack_tree --exclude=node_modules |
 		tar -C "$dir/src" -xf - --no-same-owner
-	SECONDS=$SECONDS unshare --mount --pid --ipc --fork --kill-child -- bash -e -c '
+	unshare --mount --pid --ipc --fork --kill-child -- bash -e -c '
 		dir=$1
 		shift
 		mount -t proc proc "$dir/proc"
 		mount --rbind /dev "$dir/dev"
 		mount --rbind /sys "$dir/sys"
 		exec chroot "$dir" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
-			SECONDS="$SECONDS" "$@"' bash "$dir" "$@" </dev/null
+			HARNESS_TAP=1 SNOWFLAKE_JOBS=1 "$@"' bash "$dir" "$@" </dev/null
 }

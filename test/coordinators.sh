@@ -7,28 +7,12 @@
 : "${root:?lib.sh comes first}"
 . "$root/test/chroots.sh"
 
-is_installed()
-{
-	dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'
-}
-
 # Install what is missing.  A chroot of matrix.sh has what it has.
 install_coordinators()
 {
-	local package missing=()
-
 	[ ! -e /etc/snowflake-matrix ] || return 0
-	command -v curl-config >/dev/null || missing+=(libcurl4-openssl-dev)
-	for package in libzookeeper-st-dev etcd-server etcd-client zookeeper default-jre-headless; do
-		is_installed "$package" || missing+=("$package")
-	done
-	if [ "${#missing[@]}" -gt 0 ]; then
-		apt_update_once || true
-		# at this run level Debian starts no server that is installed
-		for package in "${missing[@]}"; do
-			RUNLEVEL=1 apt_install "$package" || say "without $package"
-		done
-	fi
+	install_packages libcurl4-openssl-dev libzookeeper-st-dev etcd-server etcd-client zookeeper \
+		default-jre-headless || true
 	if [ -z "${CONSUL:-}" ]; then
 		CONSUL=$(find_consul) || { say "without consul: $CONSUL"; CONSUL=; }
 		export CONSUL

@@ -1,9 +1,8 @@
 #!/bin/bash
 # Run the tests on a PostgreSQL that is built from source for them: with
 # assertions and injection points, under the sanitizers, or under valgrind.
-# Runs as root or as a user with sudo.  The last line of the output is
-# "N passed, N failed"; each report of a checker is one failure.  Where the source
-# cannot be had, nothing is tested, and the output says so.
+# run.sh runs them, and adds up; each report of a checker is one failure.  Where the
+# source cannot be had, nothing is tested, and the output says so.
 #
 #   bash test/debug.sh                    assertions and injection points
 #   bash test/debug.sh asan               the same server, and the library built with
@@ -17,35 +16,13 @@
 # The tests use a copy, so that several runs, or several checkouts, do not meet.
 # SNOWFLAKE_DEBUG_VERSION says which major version; it is 17 if unset.
 
-set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/source.sh"
 
 version=${SNOWFLAKE_DEBUG_VERSION:-17}
 cache=$source_cache/$version
 mode=assert
-copy=
-
-# What is missing for a build from source, from the distribution.
-install_tools()
-{
-	local missing=()
-
-	command -v make >/dev/null || missing+=(make)
-	command -v gcc >/dev/null || missing+=(gcc)
-	[ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
-	[ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
-	command -v bison >/dev/null || missing+=(bison)
-	command -v flex >/dev/null || missing+=(flex)
-	command -v prove >/dev/null || missing+=(perl)
-	perl -MIPC::Run -e 1 2>/dev/null || missing+=(libipc-run-perl)
-	if [ "$mode" = valgrind ]; then
-		# without the C library's symbols, valgrind knows too little of it
-		{ command -v valgrind && [ -d /usr/lib/debug/.build-id ]; } >/dev/null ||
-			missing+=(valgrind libc6-dbg)
-	fi
-	install_packages "${missing[@]:+${missing[@]}}"
-}
+variant=assert
 
 # Build and install one variant of the server: assert or valgrind.  It is
 # installed beside its place and renamed, so that it is there as a whole or not
@@ -54,9 +31,6 @@ build_server()
 {
 	local variant=$1 prefix=$cache/$1 build=$cache/$1.build cppflags=() module
 
-	if [ -d "$prefix" ]; then
-		return 0
-	fi
 	say "building PostgreSQL $version in $prefix"
 	rm -rf "$build" "$prefix.part"
 	mkdir "$build"
@@ -125,62 +99,42 @@ END
 	chmod 755 "$server"
 }
 
-# What the checkers have to say about us, and how many reports these are.
-# valgrind sees the whole server: what has none of our functions is shown, but
-# is not counted.
-reports=0
+# What the checkers have to say about us, as TAP.  valgrind sees the whole server:
+# what has none of our functions is shown, but does not count.
 collect_reports()
 {
-	local file
+	local file count
 
 	for file in "$copy"/reports/*; do
 		[ -s "$file" ] || continue
 		case $mode in
-			asan)
-				reports=$((reports + $(grep -cE 'ERROR: |runtime error:' "$file" || true)))
-				say "--- ${file##*/}"
-				head -n 100 "$file"
-				;;
+			asan) count=$(grep -cE 'ERROR: |runtime error:' "$file") || true ;;
 			valgrind)
-				awk -v file="${file##*/}" '
-					/SNOWFLAKE-BEGIN/ { report = ""; ours = 0; next }
-					/SNOWFLAKE-END/ {
-						if (ours) count++
-						if (report != "") printf "--- %s\n%s", file, report
-						report = ""
-						next
-					}
-					{ report = report $0 "\n" }
-					/snowflake\.so|\/tree\/src\// { ours = 1 }
-					END { exit count > 250 ? 250 : count }' "$file" ||
-					reports=$((reports + $?))
+				count=$(awk '/SNOWFLAKE-BEGIN/ { ours = 0 } /SNOWFLAKE-END/ { n += ours }
+					/snowflake\.so|\/tree\/src\// { ours = 1 } END { print n + 0 }' "$file")
 				;;
 		esac
+		for ((; count > 0; count--)); do
+			result 1 "${file##*/}"
+		done
+		head -n 300 "$file" | sed "s/^/# /"
 	done
+	result 0 "$mode has come to its end"
+	say "1..$results"
 }
 
-finish()
-{
-	trap - EXIT
-	cd /
-	[ -z "$copy" ] || rm -rf "$copy"
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
+if [ "${1:-}" = reports ]; then
+	mode=$2 copy=$3
+	collect_reports
+	exit
+fi
 case ${1:-} in
 	asan | valgrind | build)
 		mode=$1
 		shift
 		;;
 esac
-what=("$@")
-
-case $mode in
-	valgrind) variant=valgrind ;;
-	*) variant=assert ;;
-esac
+[ "$mode" != valgrind ] || variant=valgrind
 
 # One at a time.  Where the source cannot be had there is nothing to test with,
 # which is no failure of what is tested.
@@ -191,20 +145,20 @@ set +e
 why=$(
 	set -e
 	exec 2>&1
-	install_tools
+	packages=(make gcc libc6-dev zlib1g-dev bison flex perl libipc-run-perl)
+	# without the C library's symbols, valgrind knows too little of it
+	[ "$mode" != valgrind ] || packages+=(valgrind libc6-dbg)
+	install_packages "${packages[@]}"
 	[ -d "$cache/$variant" ] || get_source "$version"
 )
 status=$?
 set -e
-[ -z "$why" ] || say "$why"
 if [ "$status" != 0 ]; then
+	say "$why"
 	[ "$mode" != build ] || exit 1
-	say "debugging server: could not be set up: ${why##*$'\n'}"
-	say "1 skipped"
-	say "0 passed, 0 failed"
-	exit 0
+	skip_all "debugging server: could not be set up: ${why##*$'\n'}"
 fi
-build_server "$variant"
+[ -d "$cache/$variant" ] || build_server "$variant" >&2
 exec 9>&-
 if [ "$mode" = build ]; then
 	say "$cache/$variant/bin/pg_config"
@@ -212,15 +166,15 @@ if [ "$mode" = build ]; then
 fi
 
 copy=$(mktemp -d "${TMPDIR:-/tmp}/snowflake-debug.XXXXXX")
+trap 'cd /; rm -rf "$copy"' EXIT
+# whoever ends this ends the tests as well, which need the server to stop theirs
+trap 'kill "$child" 2>/dev/null || true' INT TERM
 chmod 755 "$copy"
 mkdir -m 1777 "$copy/reports"
 cp -a "$cache/$variant" "$copy/server"
+[ $# -gt 0 ] || set -- regress isolation tap
 case $mode in
-	assert)
-		[ "${#what[@]}" -gt 0 ] || what=(regress isolation tap)
-		;;
 	asan)
-		[ "${#what[@]}" -gt 0 ] || what=(regress isolation tap)
 		wrap_server
 		# The server's makefiles add this to what compiles and what links.
 		# They have -fwrapv, but an overflow here would hardly be meant.
@@ -230,21 +184,16 @@ case $mode in
 		;;
 	valgrind)
 		# those whose outcome does not depend on how fast the server is
-		[ "${#what[@]}" -gt 0 ] ||
-			what=(regress isolation tap 015_layout_change 070_races)
+		[ "$*" != "regress isolation tap" ] || set -- regress isolation tap 015_layout_change 070_races
 		wrap_server
 		export PG_TEST_TIMEOUT_DEFAULT=900 PGCTLTIMEOUT=900
 		;;
 esac
-
-PG_CONFIG=$copy/server/bin/pg_config bash "$root/test/run.sh" "${what[@]}" |
-	tee "$copy/output" | sed -u '$d' || true
-collect_reports
-[ "$mode" = assert ] || say "$mode: $reports reports"
-if ! read -r passed failed < <(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$copy/output"); then
-	passed=0
-	failed=1
-fi
-failed=$((failed + reports))
-say "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+[ "$mode" = assert ] ||
+	export SNOWFLAKE_LAST="reports"$'\t'"bash '$root/test/debug.sh' reports $mode '$copy'"
+PG_CONFIG=$copy/server/bin/pg_config bash "$root/test/run.sh" "$@" &
+child=$!
+status=0
+wait "$child" || status=$?
+while kill -0 "$child" 2>/dev/null; do wait "$child" || status=$?; done
+exit "$status"

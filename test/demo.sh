@@ -3,7 +3,6 @@
 # for.  Runs as root or as a user with sudo; leaves nothing behind but the
 # installed packages and the installed extension.
 
-set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 finish()
@@ -11,12 +10,9 @@ finish()
 	local status=$?
 
 	trap - EXIT
-	if [ "$status" != 0 ] && [ -n "$work" ]; then
-		[ ! -e "$work/step.log" ] || tail -n 40 "$work/step.log"
-		server_log
-		say "the demonstration failed"
-	fi
+	[ "$status" = 0 ] || tail -n 40 "$work"/{step,server}.log 2>/dev/null || true
 	cleanup
+	[ "$status" = 0 ] || say "the demonstration failed"
 	exit "$status"
 }
 trap finish EXIT

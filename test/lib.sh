@@ -1,10 +1,10 @@
-# Shared by demo.sh and run.sh: what has to be installed, a copy of the tree
-# to build in, and a throw-away server.  To be sourced by bash, not run.
+# Shared by all scripts here: what has to be installed, a copy of the tree to build
+# in, a throw-away server, and results.  To be sourced by bash, not run.
 #
 # Everything happens in one new temporary directory, $work, which belongs to
 # an unprivileged user, because initdb refuses root and because the checkout
-# itself need not be readable by that user.  cleanup() stops the server and
-# removes the directory; the scripts call it from their EXIT trap.
+# itself need not be readable by that user.  cleanup() stops the servers in it and
+# removes it; the EXIT trap calls it.
 
 set -euo pipefail
 
@@ -12,27 +12,13 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=
 pg_config=
 bindir=
-apt_updated=
+# shellcheck disable=SC2034 # mutate/run.sh counts by itself
+passed=0 failed=0
 
 # The caller's connection settings are meant for another server, and Debian's
 # make and perl are to speak a language that can be parsed.
 unset PGHOST PGPORT PGUSER PGDATABASE PGPASSWORD PGSERVICE PGOPTIONS PGDATA
 export LC_ALL=C
-
-# What the EXIT trap of a script does that has nothing else to say at its end:
-# the verdict, of results that it counts here.  Others have a finish() of their
-# own.
-passed=0
-failed=0
-finish()
-{
-	[ $? = 0 ] || failed=$((failed + 1))
-	trap - EXIT
-	cleanup || true
-	say "$passed passed, $failed failed"
-	[ "$failed" = 0 ] && [ "$passed" -gt 0 ] || exit 1
-	exit 0
-}
 
 say()
 {
@@ -45,8 +31,7 @@ die()
 	exit 1
 }
 
-# A line for a step, with the seconds since the start.  A script that starts
-# another one hands it SECONDS, so that both count from the same moment.
+# A line for a step, with the seconds since the start.
 progress()
 {
 	printf '[%4d s] %s\n' "$SECONDS" "$*"
@@ -131,65 +116,75 @@ wanted_version()
 
 apt_update_once()
 {
-	[ -z "$apt_updated" ] || return 0
-	say "apt-get update"
+	local mark=${SNOWFLAKE_WORK:+$SNOWFLAKE_WORK/apt-updated}
+
+	[ -z "$mark" ] || [ ! -e "$mark" ] || return 0
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq || return
-	apt_updated=yes
+	[ -z "$mark" ] || : >"$mark"
 }
 
-# Install Debian packages; what apt-get says is shown only if it fails.
-apt_install()
+is_installed()
 {
-	local log status=0
-
-	say "apt-get install $*"
-	log=$(mktemp)
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
-		--no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 \
-		"$@" >"$log" 2>&1 || status=$?
-	[ "$status" = 0 ] || tail -n 40 "$log"
-	rm -f "$log"
-	return "$status"
+	dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'
 }
 
-# Install what is missing, and nothing when nothing is.  With the argument
-# "tests" that includes what the TAP tests need, with "torture" what the fault
-# campaign needs, with "clang" that compiler, with "chroots" what makes them.
+# Install those of these Debian packages that are missing, all in one go; if that
+# fails, one by one, so that one that is not to be had costs no other.  What apt-get
+# says is shown if it fails.  Debian starts servers when it installs them, and at each
+# start of the machine; nobody asked for one here.
+install_packages()
+{
+	local package missing=() policy=/usr/sbin/policy-rc.d conf_dir=/etc/postgresql-common/createcluster.d
+	local conf=$conf_dir/snowflake-no-main.conf log status=0
+	local apt=(as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
+		-o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300)
+
+	for package in "$@"; do
+		is_installed "$package" || missing+=("$package")
+	done
+	[ "${#missing[@]}" -gt 0 ] || return 0
+	command -v apt-get >/dev/null || { say "# no apt-get here, and missing: ${missing[*]}"; return 1; }
+	(
+		# one at a time
+		[ -z "${SNOWFLAKE_WORK:-}" ] || { exec 8>"$SNOWFLAKE_WORK/apt.lock"; flock 8; }
+		apt_update_once || exit
+		say "# apt-get install ${missing[*]}"
+		[ ! -e "$policy" ] || policy=
+		[ -z "$policy" ] || printf '#!/bin/sh\nexit 101\n' | as_root install -m 755 /dev/stdin "$policy"
+		[ ! -e "$conf" ] && [ -z "$(compgen -G '/etc/postgresql/*/*')" ] || conf=
+		[ -z "$conf" ] || echo 'create_main_cluster = false' | as_root install -D -m 644 /dev/stdin "$conf"
+		log=$(mktemp)
+		"${apt[@]}" "${missing[@]}" >"$log" 2>&1 || {
+			[ "${#missing[@]}" -gt 1 ] || status=1
+			for package in "${missing[@]}"; do
+				"${apt[@]}" "$package" >>"$log" 2>&1 || status=1
+			done
+			tail -n 40 "$log" | sed 's/^/# /'
+		}
+		rm -f "$log"
+		[ -z "$policy" ] || as_root rm -f "$policy"
+		[ -z "$conf" ] || { as_root rm -f "$conf"; as_root rmdir --ignore-fail-on-non-empty "$conf_dir"; }
+		for package in "${missing[@]}"; do
+			! command -v systemctl >/dev/null || as_root systemctl -q disable "${package%-server}" 2>/dev/null || true
+		done
+		exit "$status"
+	)
+}
+
+# Install what it takes to build, to run a server and, with the argument "tests", to
+# run the TAP tests; nothing when nothing is missing.
 install_missing()
 {
-	local conf_dir=/etc/postgresql-common/createcluster.d
-	local conf=$conf_dir/snowflake-no-main.conf
-	local missing=() version status=0
+	local missing=() version
 
 	command -v make >/dev/null || missing+=(make)
 	command -v gcc >/dev/null || missing+=(gcc)
 	[ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 	[ -e /usr/include/openssl/evp.h ] || missing+=(libssl-dev)
-	case " $* " in
-		*" tests "*)
-			command -v prove >/dev/null || missing+=(perl)
-			perl -MIPC::Run -e 1 2>/dev/null || missing+=(libipc-run-perl)
-			;;
-	esac
-	case " $* " in
-		*" torture "*)
-			{ python3 -c 'import psycopg2' || /usr/bin/python3 -c 'import psycopg2'; } 2>/dev/null ||
-				missing+=(python3 python3-psycopg2)
-			;;
-	esac
-	case " $* " in
-		*" clang "*)
-			[ -n "$(find_clang)" ] || missing+=(clang)
-			;;
-	esac
-	case " $* " in
-		*" chroots "*)
-			command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
-			# its answer depends on what apt-get update has brought
-			[ -n "$(apt-get indextargets 'Created-By: Packages')" ] ||
-				apt_update_once || return
-			;;
-	esac
+	if [ "${1:-}" = tests ]; then
+		command -v prove >/dev/null || missing+=(perl)
+		perl -MIPC::Run -e 1 2>/dev/null || missing+=(libipc-run-perl)
+	fi
 	if ! find_pg_config; then
 		command -v apt-get >/dev/null ||
 			die "no PostgreSQL with development files found; set PG_CONFIG"
@@ -197,27 +192,18 @@ install_missing()
 		version=$(wanted_version) || return
 		missing+=("postgresql-$version" "postgresql-server-dev-$version")
 	fi
-
-	if [ "${#missing[@]}" -gt 0 ]; then
-		apt_update_once || return
-
-		# Debian creates and starts a server when its package is first
-		# installed.  Nobody asked for one here, so say no for the time of
-		# this installation.
-		if [ ! -e "$conf" ] && [ -z "$(compgen -G '/etc/postgresql/*/*')" ]; then
-			as_root mkdir -p "$conf_dir" || return
-			echo 'create_main_cluster = false' | as_root tee "$conf" >/dev/null
-		else
-			conf=
-		fi
-		apt_install "${missing[@]}" || status=$?
-		if [ -n "$conf" ]; then
-			as_root rm -f "$conf"
-			as_root rmdir --ignore-fail-on-non-empty "$conf_dir"
-		fi
-		[ "$status" = 0 ] || return "$status"
-	fi
+	[ "${#missing[@]}" = 0 ] || install_packages "${missing[@]}" || return
 	find_pg_config
+}
+
+# A Python with psycopg2: that of PATH, or Debian's
+find_python()
+{
+	install_packages python3 python3-psycopg2 >&2 || true
+	for python in ${PYTHON:-python3 /usr/bin/python3}; do
+		! "$python" -c 'import psycopg2' 2>/dev/null || return 0
+	done
+	die "no Python with psycopg2 (Debian: python3-psycopg2)"
 }
 
 # Create $work and copy the tree, less what a build leaves behind, to
@@ -230,10 +216,23 @@ make_workspace()
 	fi
 	# the unprivileged user may not enter the directory we were started in
 	cd "$work"
-	as_user mkdir tree tmp
-	tar -C "$root" -cf - --exclude=./.git --exclude='*.o' --exclude='*.so' \
-		--exclude='*.bc' --exclude=./results --exclude=./tmp_check \
-		--exclude=./output_iso . | as_user tar -C tree -xf - --no-same-owner
+	as_user mkdir tmp
+	copy_tree tree
+}
+
+# The tree as an archive, less what builds and tests leave behind, and what the
+# arguments exclude
+# shellcheck disable=SC2120
+pack_tree()
+{
+	tar -C "$root" -cf - --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude=./results \
+		--exclude='./tmp_check*' --exclude='./regression.*' --exclude=./log --exclude=./output_iso "$@" .
+}
+
+copy_tree()
+{
+	as_user mkdir "$1"
+	pack_tree | as_user tar -C "$1" -xf - --no-same-owner
 }
 
 # A clang: the one that the server was built with, or any, or none.
@@ -272,7 +271,7 @@ build_extension()
 # the copy.
 install_extension()
 {
-	local make_args=(COPT=-Werror install)
+	local make_args=("${@:-COPT=-Werror}" install)
 
 	if [ -w "$("$pg_config" --pkglibdir)" ]; then
 		tree_make env
@@ -281,89 +280,113 @@ install_extension()
 	fi
 }
 
+# The programs of the PostgreSQL that is tested, and links to all that they load: they
+# find it relative to themselves, so that whatever is installed below $1 is theirs alone.
+private_installation()
+{
+	local dir
+
+	for dir in "$("$pg_config" --pkglibdir)" "$("$pg_config" --sharedir)"; do
+		as_user mkdir -p "$1$dir"
+		as_user cp -rs "$dir/." "$1$dir/"
+	done
+	rm -rf "$1$("$pg_config" --pkglibdir)"/snowflake* "$1$("$pg_config" --sharedir)"/extension/snowflake*
+	as_user mkdir -p "$1$bindir"
+	as_user cp -L "$bindir"/{postgres,initdb,pg_ctl,pg_basebackup} "$1$bindir/"
+}
+
 # Start a server in $work that is reachable through a socket there only, and
 # point libpq at it.  Further arguments are lines for postgresql.conf.
 start_server()
 {
-	if ! as_user "$bindir/initdb" -D "$work/data" -U postgres -A trust \
-		-E UTF8 --no-locale >"$work/initdb.log" 2>&1; then
-		cat "$work/initdb.log"
-		return 1
-	fi
-	printf '%s\n' "listen_addresses = ''" "unix_socket_directories = '$work'" \
-		"shared_preload_libraries = 'snowflake'" "snowflake.node_id = 1" "$@" |
+	as_user "$bindir/initdb" -D "$work/data" -U postgres -A trust -E UTF8 --no-locale \
+		>"$work/initdb.log" 2>&1 || { cat "$work/initdb.log"; return 1; }
+	printf '%s\n' "listen_addresses = ''" "unix_socket_directories = '$work'" "$@" |
 		as_user tee -a "$work/data/postgresql.conf" >/dev/null
-	if ! as_user "$bindir/pg_ctl" -D "$work/data" -l "$work/server.log" -w start >"$work/pg_ctl.log" 2>&1; then
-		cat "$work/pg_ctl.log"
-		server_log
-		return 1
-	fi
+	as_user bash -c 'cat "$1" >>"$2"' - "$work/tree/test/server.conf" "$work/data/postgresql.conf"
+	as_user "$bindir/pg_ctl" -D "$work/data" -l "$work/server.log" -w start >/dev/null ||
+		{ tail -n 40 "$work/server.log"; return 1; }
 	export PGHOST=$work PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
 }
 
-# The end of the server's log, for whoever has to find out what went wrong.
-server_log()
-{
-	if [ -e "$work/server.log" ]; then
-		say "--- end of the server's log"
-		tail -n 40 "$work/server.log"
-	fi
-}
-
-stop_server()
-{
-	if [ -e "$work/data/postmaster.pid" ]; then
-		as_user "$bindir/pg_ctl" -D "$work/data" -m fast -w stop >/dev/null ||
-			as_user "$bindir/pg_ctl" -D "$work/data" -m immediate -w stop >/dev/null
-	fi
-}
-
+# Stop the servers in $work, each by the PID in its own data directory, and remove it.
 cleanup()
 {
 	local pid_file
 
 	[ -n "$work" ] || return 0
-	stop_server || true
-	# servers of a TAP test that was interrupted
-	while read -r pid_file; do
-		as_user "$bindir/pg_ctl" -D "${pid_file%/*}" -m immediate -w stop >/dev/null || true
-	done < <(compgen -G "$work/tree/tmp_check/*/pgdata/postmaster.pid")
 	cd /
+	while read -r pid_file; do
+		as_user "$bindir/pg_ctl" -D "${pid_file%/*}" -m fast -t 20 -w stop >/dev/null 2>&1 ||
+			as_user "$bindir/pg_ctl" -D "${pid_file%/*}" -m immediate -w stop >/dev/null 2>&1 || true
+	done < <(find "$work" -name postmaster.pid 2>/dev/null)
 	rm -rf "$work"
 	work=
 }
 
-# The end of what the servers of the last TAP test have logged.
-tap_logs()
-{
-	local log
+#
+# Results
+#
+# A kind of test that is a script prints TAP, for harness.pl.
+#
 
-	for log in "$work/tree/tmp_check/log"/*; do
-		[ -f "$log" ] || continue
-		say "--- end of ${log##*/}"
-		tail -n 30 "$log"
-	done
+results=0
+
+# $1: 0 if it is as it should be, $2: what
+result()
+{
+	results=$((results + 1))
+	say "$([ "$1" = 0 ] || printf 'not ')ok $results - $2"
 }
 
-# Run a TAP test of the copy, with the extension that is installed, and add up its
-# results.  $1: a name, $2: the file, further: variables for its environment
-tap_results()
+# Run a command that is silent and succeeds if there is nothing to report.
+check()
 {
-	local name=$1 log=$work/tap.log status=0 ok bad
-	local make_args=(installcheck REGRESS= ISOLATION= TAP_TESTS=1 PROVE_FLAGS=-v "PROVE_TESTS=$2")
+	local what=$1 status=0
 
-	shift 2
-	# a condition that has not come true after a minute never will
-	tree_make as_user env TMPDIR="$work/tmp" \
-		PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" "$@" >"$log" 2>&1 || status=$?
-	ok=$(grep -c '^ok [0-9]' "$log") || true
-	bad=$(grep -c '^not ok [0-9]' "$log") || true
-	if [ "$status" != 0 ]; then
-		[ "$bad" != 0 ] || bad=1
-		grep -v '^ok [0-9]' "$log" | tail -n 200
-		tap_logs
-	fi
-	passed=$((passed + ok))
-	failed=$((failed + bad))
-	progress "$name: $ok passed, $bad failed"
+	shift
+	"$@" >"$work/check.log" 2>&1 || status=$?
+	[ ! -s "$work/check.log" ] || status=1
+	result "$status" "$what"
+	[ "$status" = 0 ] || head -n 100 "$work/check.log" | sed 's/^/# /'
+}
+
+skip_all()
+{
+	say "1..0 # SKIP $*"
+	exit 0
+}
+
+# The results of others as TAP: those of ours, and pg_regress up to PostgreSQL 15.
+as_tap()
+{
+	sed -u -E 's/^(test|  ) *([^ ]+) +\.\.\. ok\b/ok - \2/; s/^(test|  ) *([^ ]+) +\.\.\. FAILED\b/not ok - \2/
+		s/^ok: /ok - /; s/^FAILED: /not ok - /
+		s/^ All ([0-9]+) tests passed.*/1..\1/; s/^ [0-9]+ of ([0-9]+) tests failed.*/1..\1/' |
+		awk '/^[0-9]+ passed, [0-9]+ failed$/ { $0 = "1.." $1 + $3 } { print; fflush() }'
+}
+
+# What a script that is a kind of test begins with: its kind and its arguments.  If
+# run.sh has started it, there is a tree that is built and installed; if not, run.sh
+# is what it is to be run by.
+begin()
+{
+	[ -n "${SNOWFLAKE_WORK:-}" ] || exec bash "$root/test/run.sh" "$@"
+	find_pg_config
+	work=$(mktemp -d "$SNOWFLAKE_WORK/XXXXXX")
+	chmod 755 "$work"
+	[ "$(id -u)" != 0 ] || chown "$(test_user)": "$work"
+	ln -s "$root" "$work/tree"
+	as_user mkdir "$work/tmp"
+	cd "$work"
+	trap 'status=$?; trap - EXIT; [ $status != 0 ] || [ $results = 0 ] || say "1..$results"; cleanup; exit $status' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+}
+
+# For a kind that builds the tree in another way: a copy of its own
+own_tree()
+{
+	rm "$work/tree"
+	copy_tree tree
 }

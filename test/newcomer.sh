@@ -3,23 +3,18 @@
 # "The first ID" are pasted, in their order, into a fresh Debian in a directory,
 # once from source and once as packages.  None may fail, and the first IDs in a
 # table of one's own are there within five minutes, most of which apt-get takes.
-# Needs root and a mirror.  The last line of the output is "N passed, N failed".
+# Needs root and a mirror.
 #
 #   bash test/newcomer.sh                  bookworm, which has PostgreSQL 15
 #   bash test/newcomer.sh bookworm forky   which has 18
 #
 # SNOWFLAKE_TEST_SECONDS is another limit than 300, for a machine that has other work.
 
-set -euo pipefail
-# shellcheck source=test/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-# shellcheck source=test/chroots.sh
 . "$root/test/chroots.sh"
-become_root "$@"
-[ "$(id -u)" = 0 ] || die "this makes a system in a directory, and needs root for that"
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+[ -z "${SNOWFLAKE_WORK:-}" ] || become_root "$@"
+begin newcomer "$@"
+[ "$(id -u)" = 0 ] || skip_all "this makes a system in a directory, and needs root for that"
 
 # What the page tells to do, as a script.  $1: the bold words over the way to install
 pasted()
@@ -79,30 +74,17 @@ follow()
 		cd /home/newcomer/snowflake
 		exec runuser -u newcomer -- bash -ex -c "$0"' "$(<"$work/commands")" >"$log" 2>&1 || status=$?
 	took=$((SECONDS - began))
-	if [ "$status" != 0 ] || ! grep -qE '^ [0-9]{19} \| .* \| Grace$' "$log"; then
-		tail -n 60 "$log"
-		failed=$((failed + 1))
-		progress "not ok: $1, $2: exit status $status after $took s"
-	elif [ "$took" -ge "$limit" ]; then
-		failed=$((failed + 1))
-		progress "not ok: $1, $2: works, but takes $took s"
-	else
-		passed=$((passed + 1))
-		progress "ok: $1, $2: $took s"
-	fi
+	grep -qE '^ [0-9]{19} \| .* \| Grace$' "$log" || status=1
+	[ "$status" = 0 ] || tail -n 60 "$log" | sed 's/^/# /'
+	result "$status" "$1, $2, after $took s"
+	result "$((took >= limit))" "$1, $2: within $limit s"
 }
 
 limit=${SNOWFLAKE_TEST_SECONDS:-300}
-command -v mmdebstrap >/dev/null || install_missing chroots
-work=$(mktemp -d /var/tmp/snowflake-newcomer.XXXXXX)
+install_packages mmdebstrap
 cache=$work
 for suite in "${@:-bookworm}"; do
-	progress "$suite: a fresh system"
-	if ! fresh_system "$suite" "$cache/$suite" >"$work/log" 2>&1; then
-		failed=$((failed + 1))
-		tail -n 20 "$work/log"
-		continue
-	fi
+	fresh_system "$suite" "$cache/$suite" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; exit 1; }
 	follow "$suite" "As Debian packages"
 	follow "$suite" "From source"
 	rm -rf --one-file-system "${cache:?}/$suite"

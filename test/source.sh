@@ -10,16 +10,6 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 # Which of Debian's suites has the source of a major version.
 declare -A source_suites=([15]=bookworm [17]=trixie [18]=forky)
 
-# Install packages of the distribution, if there are any.
-install_packages()
-{
-	[ $# -gt 0 ] || return 0
-	apt_update_once
-	say "apt-get install $*"
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
-		--no-install-recommends -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"
-}
-
 # Run a tool of apt with sources and state of its own, below $cache, so that the
 # machine's are left alone.  apt verifies the suite's signature, and by that the source.
 private_apt()
@@ -37,13 +27,11 @@ private_apt()
 # mirrors that apt uses.  The caller holds a lock.  $1: the version
 get_source()
 {
-	local version=$1 cache=$source_cache/$1 suite=${source_suites[$1]:-} mirror tarball tools=()
+	local version=$1 cache=$source_cache/$1 suite=${source_suites[$1]:-} mirror tarball
 
 	[ ! -d "$cache/source" ] || return 0
 	[ -n "$suite" ] || die "no source is known for PostgreSQL $version"
-	command -v bzip2 >/dev/null || tools+=(bzip2)
-	[ -e "$keyring" ] || tools+=(debian-archive-keyring)
-	install_packages "${tools[@]:+${tools[@]}}"
+	install_packages bzip2 debian-archive-keyring
 	rm -rf "$cache/apt" "$cache/source.part"
 	mkdir -p "$cache"/apt/{lists,cache/archives}/partial "$cache/source.part"
 	while read -r mirror; do

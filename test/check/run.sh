@@ -1,8 +1,7 @@
 #!/bin/bash
 # Check the sources without running them in a server: cppcheck, clang-tidy,
-# clang's and gcc's static analyzers, indentation, shellcheck, rules of this
-# project that a machine can check, and a short run of the fuzzers.  One result
-# for each; the last line of the output is "N passed, N failed".
+# clang's and gcc's static analyzers, indentation, shellcheck, and rules of this
+# project that a machine can check.  One result for each.
 #
 #   bash test/check/run.sh
 #   bash test/check/run.sh --indent     indent src as pgindent would, in place
@@ -11,43 +10,11 @@
 # its reason.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-
-# One result: run a command that is silent and succeeds if there is nothing to
-# report.
-check()
-{
-	local name=$1 status=0
-
-	shift
-	"$@" >"$work/check.log" 2>&1 || status=$?
-	if [ "$status" = 0 ] && [ ! -s "$work/check.log" ]; then
-		passed=$((passed + 1))
-		say "ok: $name"
-	else
-		failed=$((failed + 1))
-		say "FAILED: $name"
-		head -n 60 "$work/check.log"
-	fi
-}
-
-# Each tool, and the package that has it.
-install_tools()
-{
-	local missing=() tool
-
-	for tool in cppcheck clang-tidy clang shellcheck objdump:binutils \
-		scan-build:clang-tools pg_bsd_indent:pg-bsd-indent; do
-		command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
-	done
-	[ "${#missing[@]}" = 0 ] && return
-	apt_update_once
-	say "apt-get install ${missing[*]}"
-	for tool in "${missing[@]}"; do
-		as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
-			--no-install-recommends "$tool" >/dev/null ||
-			say "not available: $tool"
-	done
-}
+checkout=${SNOWFLAKE_CHECKOUT:-$root}
+begin check "$@"
+install_packages cppcheck clang-tidy clang shellcheck binutils clang-tools pg-bsd-indent || true
+own_tree
+cd "$work/tree"
 
 # Build from nothing, with these variables for make.
 build()
@@ -239,29 +206,6 @@ errors_have_codes()
 		open != "" { if (!/errcode/) print open; open = "" }' "${sources[@]}"
 }
 
-fuzz()
-{
-	local last status=0
-
-	PG_CONFIG=$pg_config TMPDIR=$work/tmp bash test/fuzz/run.sh >"$work/fuzz.log" 2>&1 || status=$?
-	last=$(tail -n 1 "$work/fuzz.log")
-	if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-		passed=$((passed + BASH_REMATCH[1]))
-		failed=$((failed + BASH_REMATCH[2]))
-	else
-		failed=$((failed + 1))
-	fi
-	[ "$status" = 0 ] || cat "$work/fuzz.log"
-	say "fuzzers: $(tail -n 2 "$work/fuzz.log" | paste -s -d ';')"
-}
-
-install_missing
-install_tools
-make_workspace
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-cd "$work/tree"
 sources=(src/*.c src/*/*.c)
 headers=(src/*.h src/*/*.h)
 include=$("$pg_config" --includedir-server)
@@ -270,9 +214,9 @@ if [ "${1:-}" = --indent ]; then
 	find_typedefs
 	for file in "${sources[@]}" "${headers[@]}"; do
 		indent_file "$file" "$work/indented"
-		cmp -s "$file" "$work/indented" || cat "$work/indented" >"$root/$file"
+		cmp -s "$file" "$work/indented" || cat "$work/indented" >"$checkout/$file"
 	done
-	passed=1
+	result 0 "indented"
 	exit
 fi
 
@@ -285,7 +229,7 @@ if command -v pg_bsd_indent >/dev/null; then
 	find_typedefs
 	check "indentation" check_indentation
 else
-	say "skipped: indentation, for want of pg_bsd_indent"
+	result 0 "indentation # SKIP there is no pg_bsd_indent"
 fi
 check "shellcheck" run_shellcheck
 check "only src/compat.h names a version of PostgreSQL" versions_in_compat_only
@@ -299,4 +243,3 @@ check "C functions are in the script and the other way round" functions_are_decl
 check "errors have SQLSTATEs" errors_have_codes
 check "what is included never leads back" includes_have_no_cycle
 check "nothing is too long" nothing_is_too_long
-fuzz

@@ -1,173 +1,41 @@
 #!/bin/bash
 # Real clients against a server with the extension: one small program for each,
 # in this directory, that inserts, reads back and filters, and that asserts
-# what doc/clients.md says about that client, the traps included.  Runs as root
-# or as a user with sudo.  The last line of the output is "N passed, N failed",
-# counted from the results that the programs print, in the TAP format.  A
-# client that cannot be installed, or ends early, is a failure.
+# what doc/clients.md says about that client, the traps included.  A client that
+# cannot be installed, or ends early, is a failure.
 #
 #   bash test/clients/run.sh                  every client, but go and rust
 #   bash test/clients/run.sh go rust          which take a minute or more each to install and build
 #   bash test/clients/run.sh jdbc node        some of them
-#   bash test/clients/run.sh --installed ...  with the extension that is installed
 
-set -euo pipefail
-everything="psql psycopg2 psycopg3 asyncpg sqlalchemy django jdbc hibernate node sequelize knex typeorm pdo dbd activerecord"
-on_request="go rust"
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+begin clients "$@"
 
 # Debian's packages belong to Debian's interpreters, whatever PATH finds first.
 python=/usr/bin/python3
-perl=/usr/bin/perl
-ruby=/usr/bin/ruby
 jars=/usr/share/java
 hibernate_jars="postgresql hibernate-core hibernate-commons-annotations geronimo-jpa_2.0_spec geronimo-jta-1.2-spec
 	dom4j antlr commons-collections3 javassist slf4j-api slf4j-nop"
-npm_failed=
-gocode=/usr/share/gocode/src/github.com
-# Debian's too, since others cannot be run by the unprivileged user
-cargo=/usr/bin/cargo
 crates=/usr/share/cargo/registry
 
-passed=0
-failed=0
-skipped=0
-finished=
+# which some have from elsewhere
+jdk=$({ command -v java && command -v javac; } >/dev/null || say default-jdk-headless)
+nodejs=$({ command -v node && command -v npm; } >/dev/null || say nodejs npm)
 
-# Print the verdict, whatever has happened before.
-finish()
-{
-	trap - EXIT
-	if [ -z "$finished" ]; then
-		if [ -n "$work" ] && [ -s "$work/step.log" ]; then
-			tail -n 40 "$work/step.log"
-		fi
-		say "the run ended early"
-		failed=$((failed + 1))
-	fi
-	if [ "$failed" != 0 ] && [ -n "$work" ]; then
-		server_log
-	fi
-	cleanup || true
-	if [ "$skipped" != 0 ]; then
-		say "$skipped skipped"
-	fi
-	say "$passed passed, $failed failed"
-	[ "$failed" = 0 ] || exit 1
-	exit 0
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-installed=
-clients=
-for argument in "$@"; do
-	case " $everything $on_request --installed " in
-		*" $argument "*) ;;
-		*)
-			say "no such client: $argument; there are: $everything $on_request"
-			exit 2
-			;;
-	esac
-	case $argument in
-		--installed) installed=yes ;;
-		*) clients+=" $argument" ;;
-	esac
+declare -A packages=(
+	[psql]= [psycopg2]=python3-psycopg2 [psycopg3]=python3-psycopg [asyncpg]=python3-asyncpg
+	[sqlalchemy]="python3-sqlalchemy python3-psycopg2" [django]="python3-django python3-psycopg2"
+	[jdbc]="$jdk libpostgresql-jdbc-java"
+	[hibernate]="$jdk libpostgresql-jdbc-java libhibernate3-java libjavassist-java libslf4j-java"
+	[node]=$nodejs [sequelize]=$nodejs [knex]=$nodejs [typeorm]=$nodejs
+	[pdo]="php-cli php-pgsql" [dbd]=libdbd-pg-perl [activerecord]="ruby-activerecord ruby-pg"
+	[go]="golang-go golang-github-lib-pq-dev golang-github-jackc-pgx-v4-dev"
+	[rust]="cargo librust-tokio-postgres-dev"
+)
+clients=${*:-psql psycopg2 psycopg3 asyncpg sqlalchemy django jdbc hibernate node sequelize knex typeorm pdo dbd activerecord}
+for client in $clients; do
+	[ -n "${packages[$client]+x}" ] || die "no such client: $client; there are: ${!packages[*]}"
 done
-clients=${clients:-$everything}
-
-# What a client needs, and whether it is here.
-has_jdk()
-{
-	command -v java >/dev/null && command -v javac >/dev/null
-}
-
-has_node()
-{
-	command -v node >/dev/null && command -v npm >/dev/null
-}
-
-has_module()
-{
-	[ -x "$python" ] && "$python" -c "import $1" 2>/dev/null
-}
-
-# Print the Debian packages that a client still needs.
-missing_packages()
-{
-	case $1 in
-		psycopg2)
-			has_module psycopg2 || say python3 python3-psycopg2
-			;;
-		psycopg3)
-			has_module psycopg || say python3 python3-psycopg
-			;;
-		asyncpg)
-			has_module asyncpg || say python3 python3-asyncpg
-			;;
-		sqlalchemy | django)
-			has_module "$1" || say python3 "python3-$1"
-			has_module psycopg2 || say python3-psycopg2
-			;;
-		jdbc)
-			has_jdk || say default-jdk-headless
-			[ -e "$jars/postgresql.jar" ] || say libpostgresql-jdbc-java
-			;;
-		hibernate)
-			missing_packages jdbc
-			[ -e "$jars/hibernate-core.jar" ] || say libhibernate3-java
-			[ -e "$jars/javassist.jar" ] || say libjavassist-java
-			[ -e "$jars/slf4j-nop.jar" ] || say libslf4j-java
-			;;
-		node | sequelize | knex | typeorm)
-			has_node || say nodejs npm
-			;;
-		pdo)
-			php -r 'exit(in_array("pgsql", PDO::getAvailableDrivers()) ? 0 : 1);' >/dev/null 2>&1 ||
-				say php-cli php-pgsql
-			;;
-		dbd)
-			"$perl" -MDBD::Pg -e 1 2>/dev/null || say perl libdbd-pg-perl
-			;;
-		activerecord)
-			"$ruby" -e 'require "active_record"; require "pg"' 2>/dev/null || say ruby-activerecord ruby-pg
-			;;
-		go)
-			command -v go >/dev/null || say golang-go
-			[ -d "$gocode/lib/pq" ] || say golang-github-lib-pq-dev
-			[ -d "$gocode/jackc/pgx/v4" ] || say golang-github-jackc-pgx-v4-dev
-			;;
-		rust)
-			[ -x "$cargo" ] || say cargo
-			compgen -G "$crates/tokio-postgres-*" >/dev/null || say librust-tokio-postgres-dev
-			;;
-	esac
-}
-
-# Install what is missing, all in one go; if that fails, client by client, so
-# that one package that is not to be had costs one client only.
-install_clients()
-{
-	local client more packages=()
-
-	for client in $clients; do
-		read -r -d '' -a more < <(missing_packages "$client") || true
-		packages+=(${more[@]+"${more[@]}"})
-	done
-	read -r -d '' -a packages < <(printf '%s\n' ${packages[@]+"${packages[@]}"} | sort -u) || true
-	[ "${#packages[@]}" -gt 0 ] || return 0
-	if ! command -v apt-get >/dev/null; then
-		say "no apt-get here, and missing: ${packages[*]}"
-		return 0
-	fi
-	apt_update_once || return 0
-	apt_install "${packages[@]}" && return
-	for client in $clients; do
-		read -r -d '' -a packages < <(missing_packages "$client") || true
-		[ "${#packages[@]}" = 0 ] || apt_install "${packages[@]}" || true
-	done
-}
 
 # The packages of package.json, for all JavaScript programs together, unless the
 # checkout has them, for want of a network.  npm runs as whoever started us, since
@@ -175,19 +43,12 @@ install_clients()
 # own.  One attempt, since npm takes minutes to find out that it cannot be done.
 install_node_modules()
 {
-	local status=0
-
-	[ -z "$npm_failed" ] || return
+	[ ! -e "$work/npm.log" ] || return 1
 	[ ! -e "$work/clients/node_modules" ] || return 0
-	progress "npm install"
 	(cd "$work/clients" && umask 022 && npm install --ignore-scripts --no-audit \
 		--no-fund --no-package-lock --fetch-retries=1 --loglevel=error) \
-		>"$work/npm.log" 2>&1 || status=$?
-	if [ "$status" != 0 ]; then
-		tail -n 20 "$work/npm.log"
-		npm_failed=yes
-	fi
-	return "$status"
+		>"$work/npm.log" 2>&1 || { tail -n 20 "$work/npm.log"; return 1; }
+	rm "$work/npm.log"
 }
 
 # The Java programs' class path with these jars of Debian's.
@@ -217,7 +78,11 @@ run_java()
 # Make everything that a client needs ready.
 prepare()
 {
-	[ -z "$(missing_packages "$1")" ] || return
+	local package
+
+	for package in ${packages[$1]}; do
+		is_installed "$package" || { say "there is no $package"; return 1; }
+	done
 	case $1 in
 		jdbc) compile_java JdbcClient.java "$(class_path postgresql)" ;;
 		hibernate) compile_java HibernateClient.java "$(class_path $hibernate_jars)" ;;
@@ -230,7 +95,7 @@ prepare()
 			;;
 		rust)
 			# the lock file is written here, from what Debian has
-			as_user env CARGO_HOME="$work/cargo" "$cargo" build -q --offline \
+			as_user env CARGO_HOME="$work/cargo" /usr/bin/cargo build -q --offline \
 				--manifest-path "$work/clients/rust/Cargo.toml" \
 				--config 'source.crates-io.replace-with = "debian"' \
 				--config "source.debian.directory = \"$crates\""
@@ -259,8 +124,8 @@ program()
 			;;
 		node | sequelize | knex | typeorm) as_user node "$1_client.js" ;;
 		pdo) as_user php pdo_client.php ;;
-		dbd) as_user "$perl" dbd_client.pl ;;
-		activerecord) as_user "$ruby" activerecord_client.rb ;;
+		dbd) as_user /usr/bin/perl dbd_client.pl ;;
+		activerecord) as_user /usr/bin/ruby activerecord_client.rb ;;
 		go)
 			as_user env PQ_VERSION="$(version_of golang-github-lib-pq-dev)" \
 				PGX_VERSION="$(version_of golang-github-jackc-pgx-v4-dev)" ./go_client
@@ -272,53 +137,35 @@ program()
 	esac
 }
 
-# Run one client in a database of its own, as a user who owns that and is
-# nothing more, and add up its results.
+# Run one client in a database of its own, as a user who owns that and is nothing more.
+# Its results are ours, and its plan has to have announced them.
 run_client()
 {
-	local client=$1 log=$work/$1.log status=0 ok bad skip plan
+	local client=$1 status=0 line planned=none first=$results
 
-	if ! prepare "$client"; then
-		say "not ok - $client could not be installed"
-		failed=$((failed + 1))
+	if ! prepare "$client" >"$work/prepare.log" 2>&1; then
+		result 1 "$client can be installed"
+		sed 's/^/# /' "$work/prepare.log"
 		return
 	fi
 	createdb -O app "$client"
 	export PGUSER=app PGDATABASE=$client
 	psql -X -q -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION snowflake'
-	(cd "$work/clients" && program "$client") >"$log" 2>&1 </dev/null || status=$?
+	(cd "$work/clients" && program "$client") >"$work/$client.log" 2>&1 </dev/null || status=$?
 	export PGUSER=postgres PGDATABASE=postgres
-
-	read -r ok bad skip plan < <(awk '
-		/^ok [0-9]+/ && !/# *[Ss][Kk][Ii][Pp]/ { ok++ }
-		/^ok [0-9]+.*# *[Ss][Kk][Ii][Pp]/ { skip++ }
-		/^not ok [0-9]+/ { bad++ }
-		/^1\.\.[0-9]+$/ { plan = substr($0, 4) }
-		END { print ok + 0, bad + 0, skip + 0, plan + 0 }' "$log")
-	# what the client is, and of which version; then whatever is not as expected
-	sed -n 's/^# client: //p' "$log"
-	grep -E '# *[Ss][Kk][Ii][Pp]' "$log" || true
-	if [ "$status" != 0 ] || [ "$plan" != $((ok + bad + skip)) ] || [ "$plan" = 0 ]; then
-		say "$client: exit status $status, $((ok + bad + skip)) results, $plan planned"
-		# a result for the end that is missing, if nothing else has failed
-		[ "$bad" != 0 ] || bad=1
-	fi
-	if [ "$bad" != 0 ]; then
-		grep -vE '^ok [0-9]+' "$log" | tail -n 60
-	fi
-	passed=$((passed + ok))
-	failed=$((failed + bad))
-	skipped=$((skipped + skip))
-	progress "$client: $ok passed, $bad failed$([ "$skip" = 0 ] || echo ", $skip skipped")"
-}
-
-# A step that everything needs: if it fails, nothing can run.
-step()
-{
-	progress "$1"
-	shift
-	"$@" >"$work/step.log" 2>&1
-	: >"$work/step.log"
+	while read -r line; do
+		case $line in
+			1..*) planned=${line#1..} ;;
+			"ok "* | "not ok "*)
+				results=$((results + 1))
+				say "$(sed -E "s/ok [0-9]+( - )?/ok $results - $client: /" <<<"$line")"
+				;;
+			"#"*) say "$line" ;;
+			*) say "# $line" ;;
+		esac
+	done <"$work/$client.log"
+	[ "$status:$planned" = "0:$((results - first))" ] ||
+		result 1 "$client: exit status $status, $planned results planned"
 }
 
 # The psql and the createdb of the server, not those that PATH finds first.
@@ -339,24 +186,15 @@ free_port()
 		Listen => 1, LocalAddr => "127.0.0.1", LocalPort => 0)->sockport'
 }
 
-progress "install what is missing"
-install_missing
-install_clients
-make_workspace
-progress "$("$pg_config" --version), as user $(test_user)"
-if ! grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then
-	say "this is not Debian 12: the clients have other versions than in doc/clients.md"
-fi
-if [ -z "$installed" ]; then
-	step "build with warnings as errors" build_extension
-	step "install" install_extension
-fi
+read -r -d '' -a wanted < <(for client in $clients; do say "${packages[$client]}"; done) || true
+install_packages "${wanted[@]}" || true
+grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release ||
+	say "# this is not Debian 12: the clients have other versions than in doc/clients.md"
 as_user cp -R "$work/tree/test/clients" "$work/clients"
 port=$(free_port)
-step "start a server" start_server "listen_addresses = '127.0.0.1'" "port = $port"
+start_server "listen_addresses = '127.0.0.1'" "port = $port"
 export PGPORT=$port PATH=$bindir:$PATH
 psql -X -q -c 'CREATE ROLE app LOGIN'
 for client in $clients; do
 	run_client "$client"
 done
-finished=yes

@@ -293,12 +293,13 @@ def compare(options, comparison, directories):
         explained += len(found) - len(unexplained)
         good += not unexplained
         bad += bool(unexplained)
+        print(f"{'not ' * bool(unexplained)}ok - {comparison}: {path.stem}")
         for difference in unexplained:
             print(difference)
     for rule in rules:
         # an explanation of nothing misleads the reader
         if not rule.used and not options.files:
-            print(f"explained.txt: nothing is explained by: {rule.file} {rule.pattern.pattern}")
+            print(f"not ok - explained.txt: nothing is explained by: {rule.file} {rule.pattern.pattern}")
             bad += 1
     print(f"{comparison}: {total} statements of {good + bad} files, {explained} differences explained", flush=True)
     return good, bad
@@ -327,7 +328,7 @@ def main():
             directories = list(pool.map(lambda x: run(options, *x), zip(COMPARISONS[comparison], ("", options.damage))))
         more_good, more_bad = compare(options, comparison, directories)
         good, bad = good + more_good, bad + more_bad
-    print(f"{time.monotonic() - started:.0f} s\n{good} passed, {bad} failed")
+    print(f"{time.monotonic() - started:.0f} s\n1..{good + bad}")
     return bad > 0 or good == 0
 
 

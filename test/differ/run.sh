@@ -13,52 +13,29 @@
 # For it the type is without its refusal of negative numbers, of which core's
 # files have many.
 #
-#   bash test/differ/run.sh                    both, all files, about 4 minutes
-#   bash test/differ/run.sh --quick            "type", the files that matter most
+#   bash test/differ/run.sh                    "type", the files that matter most
+#   bash test/differ/run.sh --comparison presence --comparison type
+#                                              both, all files, about 4 minutes
 #   bash test/differ/run.sh --comparison type join window
-#                                              one of them, some files, with what
-#                                              these need already in --quick
-#   bash test/differ/run.sh --installed ...    of the extension that is installed
+#                                              one of them, some files, with what these need
 #   bash test/differ/run.sh --quick --damage "UPDATE pg_cast SET castcontext = 'a'
 #       WHERE castsource = 'snowflake'::regtype AND casttarget = 'bigint'::regtype"
 #                                              can it fail?  It should, in most files
 #
 # A difference is shown unless explained.txt has a reason for it, or it follows
-# from one that has.  One result for each file; the last line of the output is
-# "N passed, N failed".  The source is Debian's, of the server's major version,
+# from one that has.  One result for each file.  The source is Debian's, of the server's major version,
 # and kept: see test/source.sh.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/../source.sh"
 
-installed=
-arguments=()
-for argument in "$@"; do
-	case $argument in
-		--installed) installed=yes ;;
-		*) arguments+=("$argument") ;;
-	esac
-done
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-install_missing tests
-command -v python3 >/dev/null || install_packages python3
+begin differ "$@"
+[ $# -gt 0 ] || set -- --quick
+install_packages python3
 version=$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 mkdir -p "$source_cache/$version"
-progress "source of PostgreSQL $version"
-if ! why=$(exec 2>&1; flock 9; get_source "$version") 9>"$source_cache/$version/lock"; then
-	trap - EXIT
-	say "differ: could not be set up: $(tail -n 1 <<<"$why")"
-	say "0 passed, 0 failed"
-	exit 0
-fi
-make_workspace
-if [ -z "$installed" ]; then
-	progress "build and install"
-	{ build_extension && install_extension; } >"$work/step.log" 2>&1 || { cat "$work/step.log"; exit 1; }
-fi
+why=$(exec 2>&1; flock 9; get_source "$version") 9>"$source_cache/$version/lock" ||
+	skip_all "the source of PostgreSQL $version could not be had: $(tail -n 1 <<<"$why")"
 
 # core's files, where the user can read them; their functions in C, and what they
 # load from contrib
@@ -68,10 +45,7 @@ as_user cc -O1 -fPIC -shared -I"$("$pg_config" --includedir-server)" \
 	-o "$work/libraries/regress.so" "$work/regress/regress.c"
 as_user ln -s "$("$pg_config" --pkglibdir)"/{autoinc,refint}.so "$work/libraries/"
 
-progress "run and compare"
 as_user env PYTHONDONTWRITEBYTECODE=1 python3 "$work/tree/test/differ/differ.py" \
 	--work "$work/runs" --bindir "$bindir" --source "$work/regress" \
 	--pg-regress "$(dirname "$("$pg_config" --pgxs)")/../test/regress/pg_regress" \
-	--libraries "$work/libraries" "${arguments[@]:+${arguments[@]}}" | tee "$work/differ.log" || true
-read -r passed failed < <(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$work/differ.log") ||
-	{ passed=0 failed=1; }
+	--libraries "$work/libraries" "$@"

@@ -1,8 +1,7 @@
 #!/bin/bash
 # A campaign over a fleet: five servers, each with a clock of its own, whose node
 # IDs are leased from a coordinator; clients that record every ID; and faults of
-# servers, clocks, networks and the coordinator.  No ID may come twice.  The last
-# line of the output is "N passed, N failed".
+# servers, clocks, networks and the coordinator.  No ID may come twice.
 #
 #   bash test/fleet/run.sh --coordinator etcd            two minutes; postgresql, zookeeper, consul
 #   bash test/fleet/run.sh --coordinator etcd --minutes 15 --seed 7
@@ -19,6 +18,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 . "$root/test/coordinators.sh"
 
+[ -n "${SNOWFLAKE_WORK:-}" ] || exec bash "$root/test/run.sh" fleet "$@"
 coordinator=etcd
 mutant=
 keep=
@@ -33,22 +33,6 @@ while [ $# -gt 0 ]; do
 	shift
 done
 
-# A private copy of the PostgreSQL installation: its programs find their libraries
-# and scripts relative to themselves.
-private_installation()
-{
-	local dir
-
-	for dir in "$("$pg_config" --pkglibdir)" "$("$pg_config" --sharedir)"; do
-		mkdir -p "$work/inst$dir"
-		cp -rs "$dir/." "$work/inst$dir/"
-	done
-	rm -f "$work/inst$("$pg_config" --pkglibdir)"/snowflake*
-	rm -f "$work/inst$("$pg_config" --sharedir)"/extension/snowflake*
-	mkdir -p "$work/inst$bindir"
-	cp -L "$bindir"/{postgres,initdb,pg_ctl,pg_basebackup} "$work/inst$bindir/"
-}
-
 # The campaign stops its servers by itself.
 leave()
 {
@@ -57,9 +41,8 @@ leave()
 	cleanup
 }
 
-step=$(mktemp)
-{ install_missing torture && install_coordinators; } >"$step" 2>&1 || { cat "$step"; rm -f "$step"; exit 1; }
-rm -f "$step"
+find_pg_config
+install_coordinators
 # the socket's path may have 107 bytes
 TMPDIR=/tmp make_workspace
 trap leave EXIT
@@ -70,24 +53,18 @@ if [ -n "$mutant" ]; then
 	patch -s -d "$work/tree" -p1 <"$work/tree/test/fleet/mutants/$mutant.patch"
 	say "mutant $mutant"
 fi
-private_installation
+private_installation "$work/inst"
 make_args=(-s COPT=)
 tree_make as_user >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 make_args=(-s "DESTDIR=$work/inst" install)
 tree_make env >>"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 if [ ! -e "$work/inst$("$pg_config" --pkglibdir)/snowflake_$coordinator.so" ]; then
-	say "the module of $coordinator was not built here"
-	say "0 passed, 1 failed"
-	exit 1
+	die "the module of $coordinator was not built here"
 fi
 as_user cc -O2 -Wall -shared -fPIC -o "$work/clock_shim.so" "$work/tree/test/shim/clock_shim.c" -ldl -pthread
 
-python=
-for candidate in ${PYTHON:-python3 /usr/bin/python3}; do
-	if "$candidate" -c 'import psycopg2' 2>/dev/null; then python=$candidate; break; fi
-done
-[ -n "$python" ] || die "no Python with psycopg2 (Debian: python3-psycopg2)"
-as_user "$python" "$work/tree/test/fleet/campaign.py" --work "$work" --bindir "$work/inst$bindir" "${arguments[@]}" &
+find_python
+as_user "$python" "$work/tree/test/fleet/campaign.py" --work "$work" --bindir "$work/inst$bindir" "${arguments[@]}" > >(as_tap) &
 child=$!
 status=0
 wait "$child" || status=$?

@@ -8,19 +8,26 @@
 #   was, new keys are snowflakes and can be referenced, what is no key cannot,
 #   and there is nothing left to do.
 #
-#   perl test/fuzz/convert.pl --schemas 1000 --seed 1 -- psql and its options
-#
-# test/convert_fuzz.sh starts a server for it.
+#   bash test/run.sh convert                            1000 schemas, in some minutes
+#   bash test/run.sh convert --schemas 100 --seed 7
 
 use strict;
 use warnings;
 
+use FindBin;
 use Getopt::Long;
 use IPC::Run;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest;
+use Test::More;
 
 my ($schemas, $seed) = (1000, 1);
+local @ARGV = split ' ', $ENV{SNOWFLAKE_FUZZ} || '';
 GetOptions('schemas=i' => \$schemas, 'seed=i' => \$seed) or die "usage";
-my @psql = @ARGV;
+
+my $node = SnowflakeTest::new_node('main', conf => 'max_locks_per_transaction = 256');
+$node->start;
+my @psql = ($node->installed_command('psql'), '-d', $node->connstr('postgres'));
 
 sub pick { return $_[ int rand @_ ]; }
 sub chance { return rand() < $_[0]; }
@@ -279,10 +286,10 @@ while ($count{converted} + $count{refused} < $schemas)
 	}
 	next unless @problems;
 	$bad++;
-	print "schema $i of seed $seed, by $caller to $type:\n", join(";\n", @$sql), "\n",
+	diag "schema $i of seed $seed, by $caller to $type:\n", join(";\n", @$sql), "\n",
 	  map({ "--> $_\n" } @problems), "\n";
 	run("DROP SCHEMA IF EXISTS $s CASCADE");
 }
-print "$reasons{$_} times: $_\n" foreach sort { $reasons{$b} <=> $reasons{$a} } keys %reasons;
-print join(', ', map { "$count{$_} $_" } sort keys %count), ", $bad with differences\n";
-exit($bad > 0);
+note "$reasons{$_} times: $_" foreach sort { $reasons{$b} <=> $reasons{$a} } keys %reasons;
+is($bad, 0, "$schemas schemas of seed $seed: " . join(', ', map { "$count{$_} $_" } sort keys %count));
+done_testing();

@@ -3,8 +3,7 @@
 # and UndefinedBehaviorSanitizer, on the sources of the extension as they are,
 # with stand-ins for the server.  Needs PostgreSQL's server headers, but no
 # server.  A rejected text is fine; a crash, a report of a sanitizer or a broken
-# invariant is a finding.  One result for each target; the last line of the
-# output is "N passed, N failed".
+# invariant is a finding.  One result for each target.
 #
 #   bash test/fuzz/run.sh                    200000 executions of each target
 #   bash test/fuzz/run.sh --runs 5000000     so many of each
@@ -14,6 +13,7 @@
 # To repeat a finding: FORMAT=base58 DIR/text DIR/finding.base58.crash-...
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+begin fuzz "$@"
 
 runs=200000
 keep=
@@ -41,20 +41,8 @@ if [ "${#targets[@]}" = 0 ]; then
 	targets=(layout decimal base32 base32z base36 base58 base58flickr base62 hex)
 fi
 
-passed=0
-failed=0
-executions=0
-dir=$keep
-finish()
-{
-	[ $? = 0 ] || failed=$((failed + 1))
-	trap - EXIT
-	[ -n "$keep" ] || rm -rf "$dir"
-	say "$executions executions"
-	say "$passed passed, $failed failed"
-	[ "$failed" = 0 ] && [ "$passed" -gt 0 ] || exit 1
-	exit 0
-}
+dir=${keep:-$work}
+mkdir -p "$dir"
 
 # The runtime of the sanitizers has a package of its own.
 link_check()
@@ -63,20 +51,8 @@ link_check()
 		clang -x c - -fsanitize=fuzzer,address,undefined -o /dev/null 2>/dev/null
 }
 
-install_missing
-if ! link_check; then
-	say "apt-get install clang"
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
-		--no-install-recommends clang >/dev/null
-	link_check || as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
-		--no-install-recommends "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" >/dev/null
-fi
-
-if [ -n "$dir" ]; then
-	mkdir -p "$dir"
-else
-	dir=$(mktemp -d "${TMPDIR:-/tmp}/snowflake_fuzz.XXXXXX")
-fi
+install_packages clang || true
+link_check || install_packages "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
 
 # Without the server's -fwrapv, so that an overflow is reported even where the
 # server would wrap around.
@@ -132,19 +108,11 @@ fuzz()
 		"${options[@]}" "$dir/corpus/$target" "$dir/seeds/$program" \
 		>"$dir/$target.log" 2>&1 || status=$?
 	ran=$(sed -n 's/^stat::number_of_executed_units: *//p' "$dir/$target.log")
-	executions=$((executions + ${ran:-0}))
-	if [ "$status" = 0 ] && [ "${ran:-0}" -ge "$runs" ]; then
-		passed=$((passed + 1))
-		say "$target: $ran executions, no finding"
-	else
-		failed=$((failed + 1))
-		say "$target: FINDING after ${ran:-0} executions (exit status $status)"
-		grep -vE '^#[0-9]+	(NEW|REDUCE|pulse)' "$dir/$target.log" | tail -n 40
-	fi
+	[ "$status" = 0 ] && [ "${ran:-0}" -ge "$runs" ] || status=1
+	result "$status" "$target: ${ran:-0} executions"
+	[ "$status" = 0 ] || grep -vE '^#[0-9]+	(NEW|REDUCE|pulse)' "$dir/$target.log" | tail -n 40 | sed 's/^/# /'
 }
 
-trap finish EXIT
-trap 'exit 130' INT TERM
 for target in "${targets[@]}"; do
 	fuzz "$target"
 done

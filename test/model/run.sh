@@ -5,24 +5,13 @@
 #   bash test/model/run.sh lease      one model
 #
 # One result for each: a model as it is must be searched to the end without an error,
-# and one without a rule must break its claim.  The last line of the output is "N
-# passed, N failed".  README.md says what the sizes are.
+# and one without a rule must break its claim.  README.md says what the sizes are.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
+begin model "$@"
 wanted=${*:-gate lease}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-missing=()
-command -v spin >/dev/null || missing+=(spin)
-command -v gcc >/dev/null || missing+=(gcc libc6-dev)
-if [ "${#missing[@]}" -gt 0 ]; then
-	apt_update_once
-	apt_install "${missing[@]}"
-fi
-work=$(mktemp -d "${TMPDIR:-/tmp}/snowflake.XXXXXX")
+install_packages spin
 
 # Search.  $1: the model, $2: how, further: macros.  Breadth first finds the shortest
 # way to an error; what has none is searched depth first, which takes less memory.
@@ -39,16 +28,14 @@ search()
 	./pan -w22 -m4000000 >pan.log 2>&1
 }
 
-# Count a result.  $1: ok or not, $2: what it is about
-result()
+# A result.  $1: true or false, $2: what it is about
+judge()
 {
-	if "$1"; then
-		passed=$((passed + 1))
-	else
-		failed=$((failed + 1))
-		tail -n 40 "$work/pan.log"
-	fi
-	progress "$2: $(sed -n 's/^ *\([0-9]*\) states, stored.*/\1 states/p' "$work/pan.log")$("$1" || echo ", FAILED")"
+	local status=0
+
+	"$1" || status=1
+	result "$status" "$2: $(sed -n 's/^ *\([0-9]*\) states, stored.*/\1 states/p' "$work/pan.log")"
+	[ "$status" = 0 ] || tail -n 40 "$work/pan.log" | sed 's/^/# /'
 }
 
 # $1: the model, further: macros
@@ -60,7 +47,7 @@ holds()
 		! grep -qE 'Search not completed|depth too small|out of memory' "$work/pan.log"; then
 		ok=true
 	fi
-	result "$ok" "$1 ${*:2} holds"
+	judge "$ok" "$1 ${*:2} holds"
 }
 
 breaks()
@@ -71,7 +58,7 @@ breaks()
 	if grep -q '^pan.*: assertion violated' "$work/pan.log"; then
 		ok=true
 	fi
-	result "$ok" "$1 ${*:2} breaks"
+	judge "$ok" "$1 ${*:2} breaks"
 }
 
 run_gate()

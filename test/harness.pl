@@ -1,0 +1,162 @@
+# Runs tests that speak TAP, several at once, and adds up what they say.
+#
+#   perl test/harness.pl DIRECTORY <LIST
+#
+# LIST has a line for each program: its lane, its name and its command, a line of
+# shell, with tabs between.  Those of one lane run one after the other, those of the
+# lane "any" whenever there is room, and those of the lane "last" after all others.  Below DIRECTORY, NAME/tmp_check/log has what the
+# servers of a program have logged.
+#
+# The output of a program is shown if it fails; that of one alone as it comes.  The
+# last line is "N passed, N failed": each result is one, and so is a program that dies
+# without one that failed.  With HARNESS_TAP, all of it is TAP, for another harness.
+
+use strict;
+use warnings;
+
+use TAP::Harness;
+use TAP::Parser::Aggregator;
+
+my $directory = shift;
+my $jobs = $ENV{SNOWFLAKE_JOBS};
+my $as_tap = $ENV{HARNESS_TAP};
+my (%command, %lane, @names, %log, @skipped);
+my ($passed, $failed, $skipped, $number) = (0, 0, 0, 0);
+
+$| = 1;
+while (<STDIN>)
+{
+	chomp;
+	my ($lane, $name, $command) = split /\t/, $_, 3;
+	$name .= ' again' while exists $command{$name};
+	push @names, $name;
+	push @{ $lane{$lane} }, $name;
+	$command{$name} = $command;
+}
+my $alone = @names == 1;
+my @any = @{ delete $lane{any} || [] };
+my @last = @{ delete $lane{last} || [] };
+
+# A name is a pattern to the rules, and none of ours has one's characters.  Lanes come
+# first, of which each test takes longer; a sequence of one is no less deep than they,
+# for what is less deep comes first.
+my $harness = TAP::Harness->new(
+	{
+		jobs => $jobs,
+		merge => 1,
+		timer => 1,
+		verbosity => $as_tap || $alone ? -3 : 0,
+		exec => sub { return [ 'bash', '-o', 'pipefail', '-c', $command{ $_[1] } ]; },
+		rules => {
+			seq => [ { par => [ map { { seq => $_ } } (map { $lane{$_} } sort keys %lane), map { [$_] } @any ] }, @last ] }
+	});
+
+sub show
+{
+	my ($text) = @_;
+
+	$text =~ s/^/# /mg if $as_tap;
+	print $text;
+}
+
+# What matters of an output: what is said after each result that is bad, and the end;
+# not the results that are as they should be.
+sub extract
+{
+	my ($count, @lines) = @_;
+	my ($from, @bad) = (0);
+
+	@lines = grep { !/^(\[[^\]]*\]\([^)]*\) *)?ok \d/ } @lines;
+	$from = @lines - $count if @lines > $count;
+	foreach my $i (0 .. $from - 1)
+	{
+		push @bad, $lines[$i] if grep { /\bnot ok \d/ } @lines[ ($i > 10 ? $i - 10 : 0) .. $i ];
+	}
+	return join '', @bad, @lines[ $from .. $#lines ];
+}
+
+sub verdict
+{
+	print "$skipped skipped", @skipped ? ":\n" : "\n", map { "  $_\n" } @skipped if $skipped && !$as_tap;
+	print $as_tap ? "1..$number\n" : "$passed passed, $failed failed\n";
+	exit($failed > 0);
+}
+
+$harness->callback(
+	made_parser => sub {
+		my ($parser, $job) = @_;
+		my $name = $job->[1];
+
+		$parser->callback(
+			ALL => sub {
+				my $line = $_[0]->raw . "\n";
+				push @{ $log{$name} }, $line;
+				show($line) if $alone && !$as_tap;
+			});
+		$parser->callback(
+			test => sub {
+				my ($result) = @_;
+				printf "%s %d - %s %s%s\n", $result->is_ok ? 'ok' : 'not ok', ++$number, $name,
+				  $result->description, $result->has_skip ? ' # SKIP ' . $result->explanation : ''
+				  if $as_tap;
+			});
+	});
+
+$harness->callback(
+	after_test => sub {
+		my ($job, $parser) = @_;
+		my $name = $job->[1];
+		my $bad = $parser->failed;
+
+		$bad = 1 if !$bad && $parser->has_problems;
+		$failed += $bad;
+		$skipped += $parser->skipped;
+		$passed += $parser->passed - $parser->skipped;
+		if (defined $parser->skip_all)
+		{
+			$skipped++;
+			push @skipped, "$name: " . $parser->skip_all;
+			print 'ok ', ++$number, " - $name # SKIP " . $parser->skip_all . "\n" if $as_tap;
+		}
+		if ($bad)
+		{
+			print 'not ok ', ++$number, " - $name has come to its end\n" if $as_tap && !$parser->failed;
+			show("--- $name: exit status " . $parser->exit . join('', map { "; $_" } $parser->parse_errors) . "\n");
+			show(extract(60, @{ $log{$name} || [] })) unless $alone && !$as_tap;
+			foreach my $file (glob "$directory/$name/tmp_check/log/*.log")
+			{
+				open my $fh, '<', $file or next;
+				my @lines = <$fh>;
+				show("--- $name: end of ${\ $file =~ s,.*/,,r}\n" . extract(30, @lines));
+			}
+		}
+		delete $log{$name};
+	});
+
+# What runs is ended by whoever has told us to end.
+foreach my $signal (qw(INT TERM))
+{
+	$SIG{$signal} = sub {
+		show("the run was ended early\n");
+		print 'not ok ', ++$number, " - ended early\n" if $as_tap;
+		$failed++;
+		verdict();
+	};
+}
+
+if (!@names)
+{
+	show("nothing was tested\n");
+	$failed = 1;
+}
+else
+{
+	eval { $harness->aggregate_tests(TAP::Parser::Aggregator->new, map { [ $_, $_ ] } @names); 1 }
+	  or do
+	{
+		show("the harness died: $@");
+		print 'not ok ', ++$number, " - the harness died\n" if $as_tap;
+		$failed++;
+	};
+}
+verdict();
