@@ -18,14 +18,14 @@ use FindBin;
 use Getopt::Long;
 use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(new_node);
 use Test::More;
 
 my ($schemas, $seed) = (1000, 1);
 local @ARGV = split ' ', $ENV{SNOWFLAKE_FUZZ} || '';
 GetOptions('schemas=i' => \$schemas, 'seed=i' => \$seed) or die "usage";
 
-my $node = SnowflakeTest::new_node('main', conf => 'max_locks_per_transaction = 256');
+my $node = new_node('main', conf => 'max_locks_per_transaction = 256');
 $node->start;
 my @psql = ($node->installed_command('psql'), '-d', $node->connstr('postgres'));
 

@@ -14,7 +14,7 @@ use FindBin;
 use Getopt::Long;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(new_node);
 use Test::More;
 
 my ($queries, $seed) = (5000, 1);
@@ -22,7 +22,7 @@ local @ARGV = split ' ', $ENV{SNOWFLAKE_FUZZ} || '';
 GetOptions('queries=i' => \$queries, 'seed=i' => \$seed) or die "usage";
 
 # Locations of errors tell ours from those of the server.
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main',
 	conf => q{
 log_error_verbosity = verbose

@@ -14,7 +14,7 @@ use warnings;
 
 use Exporter qw(import);
 use SnowflakeCoordinator;
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use Test::More;
 
 our @EXPORT = qw(check_fleet new_member status);
@@ -23,7 +23,7 @@ our @EXPORT = qw(check_fleet new_member status);
 sub new_member
 {
 	my ($name, $url) = @_;
-	my $node = SnowflakeTest::new_node($name,
+	my $node = new_node($name,
 		node_id => undef,
 		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '10s'\n");
 
@@ -46,9 +46,9 @@ sub check_fleet
 	$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status()})
 	  or die 'the coordinator is not asked';
 	$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-	is(SnowflakeTest::error_of($two, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+	is(error_of($two, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
 		'42710', 'a fleet is founded once');
-	SnowflakeTest::wait_for_mint($_, 'postgres') foreach @nodes;
+	wait_for_mint($_, 'postgres') foreach @nodes;
 	is_deeply([ sort map { status($_, 'node') } @nodes ], [ 0, 1 ], 'two servers get two node IDs');
 	is( $two->safe_psql('postgres', q{SELECT node, state FROM snowflake_fleet() ORDER BY node NULLS FIRST}),
 		"|fleet\n0|leased\n1|leased", 'the fleet is listed');
@@ -81,13 +81,13 @@ sub check_fleet
 	  or die 'does not end';
 	is(status($one, 'coordinator'), 'unreachable', 'without all of them they end');
 	SnowflakeCoordinator::start_members($cluster);
-	SnowflakeTest::wait_for_mint($_, 'postgres') foreach @nodes;
+	wait_for_mint($_, 'postgres') foreach @nodes;
 	my $held = status($one, 'node');
 	isnt($held, status($two, 'node'), 'and are granted again when they are back');
 
 	# A clean restart keeps the node ID.
 	$one->restart;
-	SnowflakeTest::wait_for_mint($one, 'postgres');
+	wait_for_mint($one, 'postgres');
 	is(status($one, 'node'), $held, 'a clean restart keeps the node ID');
 	$_->stop foreach @nodes;
 	return;

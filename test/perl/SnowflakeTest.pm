@@ -9,14 +9,14 @@ SnowflakeTest - what the TAP tests of snowflake have in common
 
   use FindBin;
   use lib "$FindBin::RealBin/../perl";
-  use SnowflakeTest;
+  use SnowflakeTest qw(error_of new_clock new_node start_with_clock step_clock);
 
-  my $node = SnowflakeTest::new_node('main', node_id => 7);
-  my $clock = SnowflakeTest::new_clock('main');
-  SnowflakeTest::start_with_clock($node, $clock);
-  SnowflakeTest::step_clock($clock, -250);
+  my $node = new_node('main', node_id => 7);
+  my $clock = new_clock('main');
+  start_with_clock($node, $clock);
+  step_clock($clock, -250);
 
-  my $error = SnowflakeTest::error_of($node, 'postgres', 'SELECT 1/0');
+  my $error = error_of($node, 'postgres', 'SELECT 1/0');
   is($error->{sqlstate}, '22012');
 
 =cut
@@ -26,12 +26,22 @@ package SnowflakeTest;
 use strict;
 use warnings;
 
+use Exporter 'import';
 use File::Basename;
 use File::Spec;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Time::HiRes;
+
+# A test imports what it uses.
+our @EXPORT_OK = qw(
+	build_shim coordinator_url disorder duplicates error_of extend
+	finish_minter get_clock has_openssl kill_postmaster log_count member_conf
+	members mint_together new_clock new_coordinator new_member new_node
+	pass_days set_clock start_after_kill start_minter start_with_clock status
+	step_clock stop_clock stored wait_for_mint wait_until write_keys
+);
 
 my $shim;
 my $minters = 0;

@@ -6,11 +6,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node status wait_for_mint wait_until);
 use Test::More;
 
 my $node =
-  SnowflakeTest::new_node('unpreloaded', preload => 0, node_id => undef);
+  new_node('unpreloaded', preload => 0, node_id => undef);
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 
@@ -54,7 +54,7 @@ is( $node->safe_psql('postgres', "SELECT make_snowflake('$time', 378, 0)"),
 	$id, 'an ID is made from its fields');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_layout()'),
 	'1', 'the layout is known');
-is(SnowflakeTest::status($node, 'postgres', 'gate'),
+is(status($node, 'postgres', 'gate'),
 	'closed: the library is not preloaded', 'snowflake_status() says so');
 
 # Both in a session that has loaded the library by then, as those above have,
@@ -62,7 +62,7 @@ is(SnowflakeTest::status($node, 'postgres', 'gate'),
 foreach my $sql ("SELECT '$id'::snowflake; SELECT snowflake_next()",
 	'SELECT snowflake_next()')
 {
-	my $error = SnowflakeTest::error_of($node, 'postgres', $sql);
+	my $error = error_of($node, 'postgres', $sql);
 
 	is($error->{sqlstate}, '55000', "not minted: $sql");
 	like("$error->{message} $error->{detail} $error->{hint}",
@@ -84,7 +84,7 @@ foreach my $name (sort keys %queries)
 $node->safe_psql('postgres',
 	q{LOAD 'snowflake'; ALTER SYSTEM SET snowflake.layout = 'twitter epoch:1970-01-01T00:00:00Z'});
 $node->reload;
-SnowflakeTest::wait_until('the layout is another',
+wait_until('the layout is another',
 	sub { $session->query_safe('SHOW snowflake.layout') ne 'twitter' });
 foreach my $name (sort keys %queries)
 {
@@ -98,14 +98,14 @@ $node->reload;
 
 # The hint has nothing that, pasted, would replace the libraries that are there.
 like(
-	SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()')
+	error_of($node, 'postgres', 'SELECT snowflake_next()')
 	  ->{hint},
 	qr/^Add "snowflake" to the setting shared_preload_libraries, [^;=]*$/,
 	'the hint is a sentence');
 $node->append_conf('postgresql.conf',
 	"shared_preload_libraries = 'snowflake'\nsnowflake.node_id = 378");
 $node->restart;
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 is( $node->safe_psql(
 		'postgres',
 		'SELECT snowflake_node(id), abs(extract(epoch FROM (@ id) - now())) < 60 FROM snowflake_next() id'
@@ -119,10 +119,10 @@ $node->stop;
 # round: the settings first.  Up to 16, a setting of a library that is not there
 # is unknown to ALTER SYSTEM, until the session loads it.
 my $other =
-  SnowflakeTest::new_node('other', preload => 0, node_id => undef);
+  new_node('other', preload => 0, node_id => undef);
 $other->start;
 my $set = 'ALTER SYSTEM SET snowflake.node_id = 5';
-my $unknown = SnowflakeTest::error_of($other, 'postgres', $set);
+my $unknown = error_of($other, 'postgres', $set);
 if ($other->safe_psql('postgres', 'SHOW server_version_num') < 170000)
 {
 	is($unknown->{message},
@@ -143,7 +143,7 @@ is( $other->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
 $other->stop;
 
 my $third =
-  SnowflakeTest::new_node('third', preload => 0, node_id => undef);
+  new_node('third', preload => 0, node_id => undef);
 $third->append_conf('postgresql.conf', 'snowflake.node_id = 6');
 $third->start;
 $third->safe_psql('postgres', 'CREATE EXTENSION snowflake');

@@ -10,7 +10,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(new_node wait_for_mint);
 use IPC::Run;
 use JSON::PP;
 use PostgreSQL::Test::Utils;
@@ -18,7 +18,7 @@ use Test::More;
 
 my $per_session = 250_000;
 my $max_lead = '5 milliseconds';
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.max_lead = '5ms'
 	max_worker_processes = 20
@@ -40,7 +40,7 @@ foreach my $database ('one', 'two')
 		CREATE TABLE source AS SELECT generate_series(1, $per_session) AS n;
 		ANALYZE source});
 }
-SnowflakeTest::wait_for_mint($node, 'one');
+wait_for_mint($node, 'one');
 
 # Three of the eight sessions mint in parallel workers.  The leader takes no
 # part, so each of their IDs comes from a worker if any could be had.
@@ -271,7 +271,7 @@ $node->stop;
 
 # The same with a sixteenth of the sequence numbers, which any machine runs out
 # of: here it is the lead that holds minters back.
-my $narrow = SnowflakeTest::new_node(
+my $narrow = new_node(
 	'narrow', conf => q{
 	snowflake.max_lead = '5ms'
 	snowflake.layout = 'time:41 worker:14 sequence:8 epoch:2020-01-01T00:00:00Z'
@@ -279,7 +279,7 @@ my $narrow = SnowflakeTest::new_node(
 });
 $narrow->start;
 $narrow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($narrow, 'postgres');
+wait_for_mint($narrow, 'postgres');
 full_speed($narrow, 1);
 is( $narrow->safe_psql(
 		'postgres', "SELECT max(lead) > interval '$max_lead' - interval '2 ms' FROM leads"),

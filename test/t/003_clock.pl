@@ -8,7 +8,10 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	error_of get_clock new_clock new_node set_clock start_with_clock status
+	step_clock stop_clock wait_for_mint
+);
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
@@ -20,18 +23,18 @@ my $max_wait = 3_000;
 # has other things to do as well.
 my $slack = 300;
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => qq{
 	snowflake.max_lead = '${max_lead}ms'
 	snowflake.max_wait = '${max_wait}ms'
 	snowflake.max_jump = '1s'
 	snowflake.jump_patience = 0
 });
-my $clock = SnowflakeTest::new_clock('main');
+my $clock = new_clock('main');
 
-SnowflakeTest::start_with_clock($node, $clock);
+start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 $session->query_safe('\set VERBOSITY verbose');
@@ -76,20 +79,20 @@ sub lead
 
 # The shim works: the server sees a step, and sees it in a running session.
 mint();
-SnowflakeTest::step_clock($clock, 2 * $hour);
+step_clock($clock, 2 * $hour);
 cmp_ok(lead(), '<', -1.9 * $hour, 'a running session sees the clock step');
-SnowflakeTest::step_clock($clock, -2 * $hour);
+step_clock($clock, -2 * $hour);
 
 # Less than max_lead: it goes on.  It would have to wait 400 ms otherwise.
 mint();
-SnowflakeTest::step_clock($clock, -400);
+step_clock($clock, -400);
 my ($error, $elapsed) = mint();
 is($error, '', 'clock back by less than max_lead: minting goes on');
 cmp_ok($elapsed, '<', 200, 'without waiting');
 cmp_ok(lead(), '>', 0, 'ahead of the clock');
 
 # More than max_lead: it waits until the lead is down to max_lead.
-SnowflakeTest::step_clock($clock, -1500);
+step_clock($clock, -1500);
 my $start = now_ms();
 my $expected = lead() - $max_lead;
 cmp_ok($expected, '>', 300, 'clock back by more than max_lead');
@@ -100,18 +103,18 @@ cmp_ok($elapsed, '>', $expected - 5, 'after the lead is down to max_lead');
 cmp_ok($elapsed, '<', $expected + $slack, 'and no later');
 
 # The same, but the session has less patience than that.
-SnowflakeTest::step_clock($clock, -1500);
+step_clock($clock, -1500);
 timed("SET snowflake.max_wait = '100ms'");
 ($error, $elapsed) = mint();
 like($error, qr/ERROR/, 'a wait longer than max_wait is an error');
 cmp_ok($elapsed, '<', 300, 'and not waited for');
 timed('RESET snowflake.max_wait');
-SnowflakeTest::step_clock($clock, 1500);
+step_clock($clock, 1500);
 
 # An hour back.
 ($error) = mint();
 is($error, '', 'clock put right: minting goes on');
-SnowflakeTest::step_clock($clock, -$hour);
+step_clock($clock, -$hour);
 foreach my $try ('first', 'second')
 {
 	($error, $elapsed) = mint();
@@ -125,26 +128,26 @@ foreach my $try ('first', 'second')
 my ($current) = timed('SELECT snowflake_current()');
 is($current, $ids[-1],
 	'what could not be minted is not the ID that this session minted last');
-SnowflakeTest::step_clock($clock, $hour);
+step_clock($clock, $hour);
 ($error) = mint();
 is($error, '', 'clock put right: minting goes on');
 
 # An hour forward, and back again.
-SnowflakeTest::step_clock($clock, $hour);
+step_clock($clock, $hour);
 ($error) = mint();
 is($error, '', 'clock forward by an hour: minting goes on');
 my $from_the_future = lead();
 cmp_ok(abs($from_the_future), '<', 1000, 'with the new time in its IDs');
-SnowflakeTest::step_clock($clock, -$hour);
+step_clock($clock, -$hour);
 ($error, $elapsed) = mint();
 like($error, qr/ERROR/, 'and back: an error');
 cmp_ok($elapsed, '<', 1000, 'at once');
-SnowflakeTest::step_clock($clock, $hour);
+step_clock($clock, $hour);
 ($error) = mint();
 is($error, '', 'and forward again: minting goes on');
 
 # Waiting can be interrupted.  psql's own timing is finer than ours.
-SnowflakeTest::step_clock($clock, -8_000);
+step_clock($clock, -8_000);
 my ($output) = timed(
 	q{
 	SET snowflake.max_wait = '20s';
@@ -175,7 +178,7 @@ like($session->{stderr}, qr/ERROR:  57014/, 'a wait ends at pg_cancel_backend');
 cmp_ok($elapsed, '<', 100, 'within 100 ms');
 $canceller->quit;
 
-SnowflakeTest::step_clock($clock, 8_000);
+step_clock($clock, 8_000);
 timed('RESET snowflake.max_wait');
 ($error, $elapsed) = mint();
 is($error, '', 'clock put right: the interrupted session mints');
@@ -211,10 +214,10 @@ foreach my $n (1 .. @minters)
 	$minters[ $n - 1 ]->{run}->pump_nb;
 }
 
-my $true = SnowflakeTest::get_clock($clock);
+my $true = get_clock($clock);
 foreach my $back (0, 450, 0, 900, 300, 1000, 100, 0, 700, 1, 999, 500)
 {
-	SnowflakeTest::set_clock($clock, $true - $back);
+	set_clock($clock, $true - $back);
 
 	# go on when each session has minted under this clock
 	my $moment = $node->safe_psql('postgres', q{SELECT nextval('moment')});
@@ -222,7 +225,7 @@ foreach my $back (0, 450, 0, 900, 300, 1000, 100, 0, 700, 1, 999, 500)
 		"SELECT count(DISTINCT session) = 4 FROM minted WHERE before > $moment")
 	  or die "sessions do not mint";
 }
-SnowflakeTest::set_clock($clock, $true);
+set_clock($clock, $true);
 $node->safe_psql('postgres', 'DROP TABLE stop');
 foreach my $minter (@minters)
 {
@@ -250,43 +253,43 @@ $node->stop;
 # Ticks of a second with four IDs each, and no lead: whoever finds a tick used up
 # gets an ID of the next one, but not before it is due; and none if that is longer
 # than it may wait.
-my $slow = SnowflakeTest::new_node('slow', conf => q{
+my $slow = new_node('slow', conf => q{
 	snowflake.layout = 'time:33 node:3 sequence:2 tick:1s epoch:0'
 	snowflake.max_lead = 0
 });
-my $slow_clock = SnowflakeTest::new_clock('slow');
-SnowflakeTest::start_with_clock($slow, $slow_clock);
+my $slow_clock = new_clock('slow');
+start_with_clock($slow, $slow_clock);
 $slow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($slow, 'postgres');
+wait_for_mint($slow, 'postgres');
 is( $slow->safe_psql('postgres', q{
 	SELECT count(*) FROM (SELECT snowflake_next() AS id FROM generate_series(1, 9) OFFSET 0) m
 		WHERE @ id > clock_timestamp()}),
 	'0', 'nobody gets an ID before its time');
-is( SnowflakeTest::error_of($slow, 'postgres', q{
+is( error_of($slow, 'postgres', q{
 	SET snowflake.max_wait = 0;
 	SELECT count(snowflake_next()) FROM generate_series(1, 9)})->{sqlstate},
 	'55000', 'nor has to wait longer than max_wait for it');
 
 # The clock stands still, and the keeper, which would correct that, as well.
-my $slow_keeper = SnowflakeTest::status($slow, 'postgres', 'keeper_pid');
+my $slow_keeper = status($slow, 'postgres', 'keeper_pid');
 kill 'STOP', $slow_keeper;
-SnowflakeTest::stop_clock($slow_clock, 1);
-is( SnowflakeTest::error_of($slow, 'postgres', q{
+stop_clock($slow_clock, 1);
+is( error_of($slow, 'postgres', q{
 	SET snowflake.max_wait = '1s';
 	SELECT count(snowflake_next()) FROM generate_series(1, 9)})->{sqlstate},
 	'55000', 'a clock that stands still is not waited for');
-SnowflakeTest::stop_clock($slow_clock, 0);
+stop_clock($slow_clock, 0);
 kill 'CONT', $slow_keeper;
 $slow->stop;
 
 # A tick that is longer than what is reserved is not minted in early, so whoever
 # advances into the next one is told.
-my $slower = SnowflakeTest::new_node('slower', conf => q{
+my $slower = new_node('slower', conf => q{
 	snowflake.layout = 'time:17 node:3 sequence:2 tick:86400s epoch:0'
 });
 $slower->start;
 $slower->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($slower, 'postgres');
+wait_for_mint($slower, 'postgres');
 (undef, undef, my $warning) = $slower->psql('postgres',
 	'SELECT snowflake_advance(snowflake_lower_bound(now()))');
 like($warning, qr/WARNING:  the snowflake generator is now .* ahead of the clock/,

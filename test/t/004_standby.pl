@@ -7,15 +7,15 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-my $primary = SnowflakeTest::new_node('primary',
+my $primary = new_node('primary',
 	init => { allows_streaming => 1 });
 $primary->start;
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($primary, 'postgres');
+wait_for_mint($primary, 'postgres');
 $primary->backup('base');
 
 my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -51,9 +51,9 @@ is( $standby->safe_psql('postgres', $decoded),
 
 # nextval() sets the example
 my $nextval =
-  SnowflakeTest::error_of($standby, 'postgres', q{SELECT nextval('counter')});
+  error_of($standby, 'postgres', q{SELECT nextval('counter')});
 my $refused =
-  SnowflakeTest::error_of($standby, 'postgres', 'SELECT snowflake_next()');
+  error_of($standby, 'postgres', 'SELECT snowflake_next()');
 
 is($refused->{sqlstate}, '25006', 'minting is refused on the standby');
 is($refused->{sqlstate}, $nextval->{sqlstate}, 'as nextval() is');
@@ -66,7 +66,7 @@ is($refused->{message},
 my $newest = $primary->safe_psql('postgres', 'SELECT snowflake_next()');
 $primary->stop;
 $standby->promote;
-SnowflakeTest::wait_for_mint($standby, 'postgres');
+wait_for_mint($standby, 'postgres');
 is( $standby->safe_psql('postgres', "SELECT snowflake_next() > '$newest'"),
 	't', 'the promoted standby mints larger IDs');
 $standby->safe_psql('postgres', 'INSERT INTO orders (n) VALUES (1001)');

@@ -6,11 +6,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = SnowflakeTest::new_node('main', node_id => 5);
+my $node = new_node('main', node_id => 5);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
 $node->start;
@@ -29,7 +29,7 @@ $node->safe_psql(
 	CREATE INDEX ON orders USING hash (previous);
 	CREATE INDEX ON orders USING brin (previous);
 });
-SnowflakeTest::wait_for_mint($node, 'shop');
+wait_for_mint($node, 'shop');
 $node->safe_psql(
 	'shop', q{
 	INSERT INTO customers (name) SELECT 'customer ' || n FROM generate_series(1, 500) n;
@@ -129,7 +129,7 @@ is( $node->safe_psql(
 		  FROM ids}),
 	'502|0',
 	'binary COPY through bigint and back');
-my $error = SnowflakeTest::error_of(
+my $error = error_of(
 	$node, 'shop', qq{
 	CREATE TEMP TABLE ids (id snowflake);
 	COPY (SELECT (-1)::bigint) TO '$dir/negative.binary' (FORMAT binary);

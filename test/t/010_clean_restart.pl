@@ -7,11 +7,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(disorder new_node stored);
 use Test::More;
 
 # An hour: who waited for it would be noticed.
-my $node = SnowflakeTest::new_node('main',
+my $node = new_node('main',
 	conf => q{snowflake.reservation = '1h'});
 
 $node->start;
@@ -47,7 +47,7 @@ foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
 		"an hour is reserved before the $mode stop");
 
 	$node->stop($mode);
-	is( SnowflakeTest::stored(
+	is( stored(
 			$node, 'postgres',
 			1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
 		'true',
@@ -110,11 +110,11 @@ $session->quit;
 
 # it may have ended by itself already
 $node->stop('smart', fail_ok => 1);
-is( SnowflakeTest::stored(
+is( stored(
 		$node, 'postgres', 1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
 	'true',
 	'and the tick of the last of their IDs is stored');
 
-is(SnowflakeTest::disorder(\@ids), 0, 'all IDs ascend');
+is(disorder(\@ids), 0, 'all IDs ascend');
 
 done_testing();

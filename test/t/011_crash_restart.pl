@@ -7,7 +7,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder error_of finish_minter kill_postmaster new_clock new_node
+	start_after_kill start_minter start_with_clock status step_clock
+	wait_for_mint
+);
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
@@ -17,28 +21,28 @@ my $reservation = 2_000;    # all in ms
 my $tick = 1;
 my $slack = 500;
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => qq{
 	snowflake.reservation = '${reservation}ms'
 	wal_writer_delay = 10s
 	synchronous_commit = off
 });
-my $clock = SnowflakeTest::new_clock('main');
+my $clock = new_clock('main');
 
 sub start
 {
-	SnowflakeTest::start_with_clock($node, $clock);
+	start_with_clock($node, $clock);
 	return;
 }
 
 start();
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 my @seen;    # every ID that anybody got, of ended sessions
 my @crashes = (
 	[ 'an immediate stop', sub { $node->stop('immediate') } ],
-	[ 'SIGKILL of the postmaster', sub { SnowflakeTest::kill_postmaster($node) } ]);
+	[ 'SIGKILL of the postmaster', sub { kill_postmaster($node) } ]);
 
 foreach my $crash (@crashes)
 {
@@ -46,9 +50,9 @@ foreach my $crash (@crashes)
 
 	# Minting goes on until after the keeper has extended the reservation.
 	my @minters =
-	  map { SnowflakeTest::start_minter($node, 'postgres', 1_000_000) } 1 .. 2;
+	  map { start_minter($node, 'postgres', 1_000_000) } 1 .. 2;
 	my $reservations =
-	  SnowflakeTest::status($node, 'postgres', 'reservations');
+	  status($node, 'postgres', 'reservations');
 	$node->poll_query_until('postgres',
 		"SELECT reservations > $reservations FROM snowflake_status()")
 	  or die "reservation is not extended";
@@ -56,28 +60,28 @@ foreach my $crash (@crashes)
 	# The newest promise must be stored although nothing else is flushed: the
 	# crash follows at once.
 	my $promised =
-	  SnowflakeTest::status($node, 'postgres', 'reserved_until');
+	  status($node, 'postgres', 'reserved_until');
 	my $crashed = clock_gettime(CLOCK_MONOTONIC);
 	$do_it->();
 
 	foreach my $minter (@minters)
 	{
-		my $ids = SnowflakeTest::finish_minter($minter);
+		my $ids = finish_minter($minter);
 
 		cmp_ok(scalar(@$ids), '>', 100, "a session mints until $name");
-		is(SnowflakeTest::disorder($ids), 0, 'in order');
+		is(disorder($ids), 0, 'in order');
 		push @seen, @$ids;
 	}
 
 	# However long the machine takes to get here, to the server it is as if it
 	# were started at the instant of the crash.
-	SnowflakeTest::step_clock($clock,
+	step_clock($clock,
 		-(clock_gettime(CLOCK_MONOTONIC) - $crashed) * 1000);
-	SnowflakeTest::start_after_kill($node, $clock);
+	start_after_kill($node, $clock);
 	my $start = clock_gettime(CLOCK_MONOTONIC);
 
 	# No patience: an error that says why.
-	my $error = SnowflakeTest::error_of($node, 'postgres',
+	my $error = error_of($node, 'postgres',
 		q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
 	is($error->{sqlstate}, '55000', 'a mint that cannot wait is refused');
 
@@ -85,7 +89,7 @@ foreach my $crash (@crashes)
 	$node->poll_query_until('postgres',
 		q{SELECT gate = 'open' FROM snowflake_status()})
 	  or die "gate does not open";
-	$error = SnowflakeTest::error_of($node, 'postgres',
+	$error = error_of($node, 'postgres',
 		q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
 	is($error->{sqlstate}, '55000', 'also when the gate is open');
 	my $lead_ms = milliseconds($error->{message});
@@ -100,10 +104,10 @@ foreach my $crash (@crashes)
 		'and when that is');
 	unlike("@{[ %$error ]}", qr/clock/, 'the clock is not blamed');
 	like(
-		SnowflakeTest::status($node, 'postgres', 'advice'),
+		status($node, 'postgres', 'advice'),
 		qr/^Wait: minting starts in [0-9.]+ m?s, after the end of what was reserved before a crash or a promotion\.$/,
 		'nor is it by the advice');
-	is(SnowflakeTest::status($node, 'postgres', 'last_id IS NULL'),
+	is(status($node, 'postgres', 'last_id IS NULL'),
 		't', 'snowflake_status() shows no last ID where none was minted');
 
 	# Patience, as much as there is by default: the first ID comes when the clock
@@ -117,7 +121,7 @@ foreach my $crash (@crashes)
 		't',
 		'the first ID is above what was reserved before the crash');
 	is(scalar(grep { $_ >= $id } @seen), 0, 'and above all IDs from before');
-	is(SnowflakeTest::status($node, 'postgres', 'clock_waits'),
+	is(status($node, 'postgres', 'clock_waits'),
 		1, 'it was the only one to wait for the clock');
 	push @seen, $id;
 }
@@ -136,7 +140,7 @@ foreach my $n (1 .. 2)
 	$node->poll_query_until('postgres',
 		q{SELECT gate = 'open' FROM snowflake_status()})
 	  or die "gate does not open";
-	my $next = SnowflakeTest::status($node, 'postgres', 'reserved_until');
+	my $next = status($node, 'postgres', 'reserved_until');
 	is( $node->safe_psql(
 			'postgres', "SELECT timestamptz '$next' >= '$until'"),
 		't',
@@ -147,7 +151,7 @@ foreach my $n (1 .. 2)
 
 # A clean stop after a crash, without an ID in between, keeps that as well.
 my $lead_ms = milliseconds(
-	SnowflakeTest::error_of($node, 'postgres',
+	error_of($node, 'postgres',
 		q{SET snowflake.max_wait = 0; SELECT snowflake_next()})->{message});
 cmp_ok($lead_ms, '>', 0, 'the generator is ahead of the clock');
 cmp_ok($lead_ms, '<=', $reservation + $tick,
@@ -157,13 +161,13 @@ start();
 $node->poll_query_until('postgres',
 	q{SELECT gate = 'open' FROM snowflake_status()})
   or die "gate does not open";
-my $error = SnowflakeTest::error_of($node, 'postgres',
+my $error = error_of($node, 'postgres',
 	q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
 like($error->{message}, qr/end of what was reserved before/,
 	'a clean stop between does not forget what was reserved');
 
 # A clock that is right about the time when that is over
-SnowflakeTest::step_clock($clock, 9_000);
+step_clock($clock, 9_000);
 is( $node->safe_psql('postgres',
 		"SELECT snowflake_timestamp(snowflake_next()) > '$until'"),
 	't',

@@ -7,7 +7,9 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder error_of new_clock new_node start_with_clock step_clock
+);
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
@@ -15,14 +17,14 @@ my $back = 2_000;               # both in ms
 my $far_back = 10 * 60_000;
 my $slack = 500;
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '10s'
 });
-my $clock = SnowflakeTest::new_clock('main');
+my $clock = new_clock('main');
 
-SnowflakeTest::start_with_clock($node, $clock);
+start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 
 my @ids;
@@ -43,9 +45,9 @@ sub restart
 	mint();
 	my $stopped = clock_gettime(CLOCK_MONOTONIC);
 	$node->stop($mode);
-	SnowflakeTest::step_clock($clock,
+	step_clock($clock,
 		$step_ms - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
-	SnowflakeTest::start_with_clock($node, $clock);
+	start_with_clock($node, $clock);
 	$node->poll_query_until('postgres',
 		q{SELECT gate = 'open' FROM snowflake_status()})
 	  or die "gate does not open";
@@ -80,7 +82,7 @@ foreach my $mode ('fast', 'immediate')
 	foreach my $try ('first', 'second')
 	{
 		my $start = clock_gettime(CLOCK_MONOTONIC);
-		my $error = SnowflakeTest::error_of($node, 'postgres',
+		my $error = error_of($node, 'postgres',
 			'SELECT snowflake_next()');
 		my $elapsed_ms = (clock_gettime(CLOCK_MONOTONIC) - $start) * 1000;
 
@@ -97,18 +99,18 @@ foreach my $mode ('fast', 'immediate')
 
 	# Another restart does not make it forget.
 	$node->stop($mode);
-	SnowflakeTest::start_with_clock($node, $clock);
+	start_with_clock($node, $clock);
 	$node->poll_query_until('postgres',
 		q{SELECT gate = 'open' FROM snowflake_status()})
 	  or die "gate does not open";
 	like(
-		SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()')
+		error_of($node, 'postgres', 'SELECT snowflake_next()')
 		  ->{message},
 		qr/ahead of the clock/,
 		'another restart changes nothing');
 
 	# Set right, while the server runs; crashes have reserved some more
-	SnowflakeTest::step_clock($clock, $far_back);
+	step_clock($clock, $far_back);
 	mint();
 	pass('the clock is set right: minting goes on');
 }
@@ -116,14 +118,14 @@ foreach my $mode ('fast', 'immediate')
 # The clock that stands before the layout's epoch
 restart('fast', -40 * 365 * 24 * 3600 * 1000);
 my $error =
-  SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()');
+  error_of($node, 'postgres', 'SELECT snowflake_next()');
 is($error->{sqlstate}, '55000',
 	'clock before the epoch of the layout: an error');
 like($error->{message}, qr/ahead of the clock/, 'that says so');
-SnowflakeTest::step_clock($clock, 40 * 365 * 24 * 3600 * 1000);
+step_clock($clock, 40 * 365 * 24 * 3600 * 1000);
 mint();
 
-is(SnowflakeTest::disorder(\@ids),
+is(disorder(\@ids),
 	0, scalar(@ids) . ' IDs, each larger than the one before');
 
 $node->stop;

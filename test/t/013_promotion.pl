@@ -7,31 +7,34 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	error_of finish_minter log_count new_clock new_node set_clock
+	start_minter start_with_clock status wait_for_mint
+);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 my $behind = 2_000;    # ms
 
-my $primary = SnowflakeTest::new_node(
+my $primary = new_node(
 	'primary',
 	init => { allows_streaming => 1 },
 	conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '30s'
 });
-my $clock = SnowflakeTest::new_clock('primary');
-SnowflakeTest::start_with_clock($primary, $clock);
+my $clock = new_clock('primary');
+start_with_clock($primary, $clock);
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($primary, 'postgres');
+wait_for_mint($primary, 'postgres');
 $primary->backup('base');
 
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
-my $standby_clock = SnowflakeTest::new_clock('standby');
-SnowflakeTest::set_clock($standby_clock, -$behind);
-SnowflakeTest::start_with_clock($standby, $standby_clock);
+my $standby_clock = new_clock('standby');
+set_clock($standby_clock, -$behind);
+start_with_clock($standby, $standby_clock);
 
 # not before the backup, or the standby would want one as well
 $primary->safe_psql('postgres',
@@ -54,14 +57,14 @@ foreach my $function ('snowflake_next()', q{snowflake_advance('1')},
 {
 	my ($name) = $function =~ /(\w+)/;
 	my $error =
-	  SnowflakeTest::error_of($standby, 'postgres', "SELECT $function");
+	  error_of($standby, 'postgres', "SELECT $function");
 
 	is($error->{sqlstate}, '25006', "a standby refuses $name()");
 	is( $error->{message},
 		"cannot execute $name() during recovery",
 		'and says why');
 }
-is(SnowflakeTest::status($standby, 'postgres', 'gate'),
+is(status($standby, 'postgres', 'gate'),
 	'closed: the server is in recovery',
 	'so does its status');
 is( $standby->safe_psql('postgres',
@@ -89,7 +92,7 @@ like($session->{stderr},
 	qr/DETAIL:  It ends at .* The commit of the next one has been waiting for a synchronous standby for [0-9.]+ s\./,
 	'with the reason');
 $session->{stderr} = '';
-is( SnowflakeTest::log_count(
+is( log_count(
 		$primary,
 		qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby$/),
 	1,
@@ -100,10 +103,10 @@ is( $primary->safe_psql(
 	),
 	'SyncRep',
 	'the keeper waits for the standby');
-is(SnowflakeTest::status($primary, 'postgres', q{concat_ws(' ', gate, standby_wait > '1 s')}),
+is(status($primary, 'postgres', q{concat_ws(' ', gate, standby_wait > '1 s')}),
 	'open t', 'the gate is open, and the status says for how long the keeper waits');
 like(
-	SnowflakeTest::status($primary, 'postgres', 'advice'),
+	status($primary, 'postgres', 'advice'),
 	qr/^Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for [0-9.]+ s\.$/,
 	'and so does the advice');
 
@@ -116,7 +119,7 @@ sub is_within
 {
 	my ($name) = @_;
 
-	is( SnowflakeTest::status($primary, 'postgres',
+	is( status($primary, 'postgres',
 			"concat_ws(' ', snowflake_timestamp(last_id) <= '$confirmed', reserved_until = '$confirmed')"),
 		't t',
 		$name);
@@ -145,9 +148,9 @@ $session->quit;
 	ok($primary->stop('fast', fail_ok => 1),
 		'a fast stop does not wait for the standby');
 }
-SnowflakeTest::start_with_clock($primary, $clock);
+start_with_clock($primary, $clock);
 my $start = clock_gettime(CLOCK_MONOTONIC);
-my $unconfirmed = SnowflakeTest::error_of($primary, 'postgres',
+my $unconfirmed = error_of($primary, 'postgres',
 	q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()});
 is($unconfirmed->{sqlstate}, '55000',
 	'after a start without the standby nothing is minted');
@@ -157,63 +160,63 @@ like(
 	'and the error says why');
 my $offset = -s $primary->logfile;
 
-SnowflakeTest::start_with_clock($standby, $standby_clock);
+start_with_clock($standby, $standby_clock);
 foreach my $try (1 .. 2)
 {
 	# each needs another reservation, so another confirmation
 	my $reservations =
-	  SnowflakeTest::status($primary, 'postgres', 'reservations');
+	  status($primary, 'postgres', 'reservations');
 	$primary->poll_query_until('postgres',
 		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_status()"
 	) or die "server does not mint";
 	pass("the standby is back: minting goes on, reservation $try");
 }
 
-is( SnowflakeTest::log_count(
+is( log_count(
 		$primary,
 		qr/LOG:  the commit of the snowflake reservation no longer waits for a synchronous standby, after [0-9.]+ s$/,
 		$offset),
 	1,
 	'the log says that the wait is over');
-is(SnowflakeTest::status($primary, 'postgres', 'concat(advice, standby_wait)'),
+is(status($primary, 'postgres', 'concat(advice, standby_wait)'),
 	'', 'there is no advice any more');
 
 # Who has used up the reservation asks the keeper for more while it waits for the
 # standby.  That is not forgotten when the standby is there again, and nobody wakes
 # the keeper by anything else, such as a reload.
 $standby->stop;
-my $waiter = SnowflakeTest::start_minter($primary, 'postgres', 1_000_000);
+my $waiter = start_minter($primary, 'postgres', 1_000_000);
 $primary->poll_query_until(
 	'postgres', q{
 	SELECT count(*) = 1 FROM pg_stat_activity
 	 WHERE query = 'SELECT snowflake_next();' AND wait_event IN ('SnowflakeKeeper', 'Extension')})
   or die "session does not wait";
-my $extended = SnowflakeTest::status($primary, 'postgres', 'reservations');
-SnowflakeTest::start_with_clock($standby, $standby_clock);
+my $extended = status($primary, 'postgres', 'reservations');
+start_with_clock($standby, $standby_clock);
 ok( $primary->poll_query_until('postgres',
 		"SELECT reservations >= $extended + 4 FROM snowflake_status()"),
 	'who waited for the standby mints on, reservation after reservation');
 $primary->safe_psql('postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
 );
-SnowflakeTest::finish_minter($waiter);
+finish_minter($waiter);
 unlike($waiter->{errors}, qr/ERROR/, 'without an error');
 
 # The failover.  The IDs of its sessions outlive the primary.
 my @minters =
-  map { SnowflakeTest::start_minter($primary, 'postgres', 1_000_000) } 1 .. 2;
-my $reservations = SnowflakeTest::status($primary, 'postgres', 'reservations');
+  map { start_minter($primary, 'postgres', 1_000_000) } 1 .. 2;
+my $reservations = status($primary, 'postgres', 'reservations');
 $primary->poll_query_until('postgres',
 	"SELECT reservations > $reservations FROM snowflake_status()")
   or die "reservation is not extended";
-my $promised = SnowflakeTest::status($primary, 'postgres', 'reserved_until');
+my $promised = status($primary, 'postgres', 'reserved_until');
 $primary->stop('immediate');
 my $stopped = clock_gettime(CLOCK_MONOTONIC);
 
 my @seen;
 foreach my $minter (@minters)
 {
-	my $ids = SnowflakeTest::finish_minter($minter);
+	my $ids = finish_minter($minter);
 
 	cmp_ok(scalar(@$ids), '>', 100,
 		'a session mints until the primary is stopped');
@@ -222,7 +225,7 @@ foreach my $minter (@minters)
 @seen = sort { $a <=> $b } @seen;
 
 $standby->promote;
-SnowflakeTest::set_clock($standby_clock,
+set_clock($standby_clock,
 	-$behind - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
 my ($id, $waits) = split /\n/,
   $standby->safe_psql('postgres',

@@ -8,12 +8,12 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(disorder error_of log_count new_node status stored);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.reservation = '1s'
 	wal_writer_delay = 10s
@@ -100,7 +100,7 @@ foreach my $round (1 .. 3)
 {
 	mint($_) foreach 'one', 'two';
 }
-is(SnowflakeTest::disorder(\@ids), 0, 'the IDs of two databases ascend');
+is(disorder(\@ids), 0, 'the IDs of two databases ascend');
 
 # The reservation belongs to this server, not to what is in the database.
 my ($dump, $stderr) = run_command(
@@ -121,7 +121,7 @@ is( $node->safe_psql('postgres',
 		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation WHERE node >= 0'),
 	't',
 	'and stores that');
-is( SnowflakeTest::log_count($node, qr/LOG:  creating extension "snowflake_keeper"/,
+is( log_count($node, qr/LOG:  creating extension "snowflake_keeper"/,
 		$offset),
 	1, 'the log says so');
 
@@ -131,7 +131,7 @@ mint('one');
 my $minted =
   $node->safe_psql('one', "SELECT snowflake_timestamp('$ids[-1]')");
 $node->stop('fast');
-is( SnowflakeTest::stored(
+is( stored(
 		$node, 'postgres', 1, "reserved_until >= '$minted'"
 	),
 	'true',
@@ -147,7 +147,7 @@ $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 $node->stop('immediate');
 $node->start;
 my $error =
-  SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()');
+  error_of($node, 'one', 'SELECT snowflake_next()');
 is($error->{sqlstate}, '55000',
 	'DROP EXTENSION and a crash: nothing is minted');
 like(
@@ -157,7 +157,7 @@ like(
 like($error->{detail}, qr/^It was there before/, 'which the error says');
 like($error->{hint}, qr/snowflake_accept_database\(\)/, 'and what to do');
 is(has_extension('postgres'), 0, 'the keeper does not start a new one');
-like(SnowflakeTest::status($node, 'one', 'advice'),
+like(status($node, 'one', 'advice'),
 	qr/snowflake_accept_database\(\)/, 'the status has the same advice');
 $node->safe_psql('one', 'SELECT snowflake_accept_database()');
 push @ids, $node->safe_psql('one', 'SELECT snowflake_next()');
@@ -194,7 +194,7 @@ restart('open');
 $offset = -s $node->logfile;
 extend();
 pass('defaults of the database, and no connections to it: the reservation is extended');
-is( SnowflakeTest::log_count(
+is( log_count(
 		$node, qr/snowflake keeper.*exited|terminating background worker/,
 		$offset),
 	0,
@@ -202,9 +202,9 @@ is( SnowflakeTest::log_count(
 $node->safe_psql('one', 'ALTER DATABASE postgres ALLOW_CONNECTIONS true');
 
 # Nothing else writes WAL after the keeper's commit, and the WAL writer sleeps.
-my $promised = SnowflakeTest::status($node, 'one', 'reserved_until');
+my $promised = status($node, 'one', 'reserved_until');
 $node->stop('immediate');
-is( SnowflakeTest::stored(
+is( stored(
 		$node, 'postgres', 1, "reserved_until >= '$promised'"),
 	'true',
 	'what the keeper promised survives a crash all the same');
@@ -230,7 +230,7 @@ restart_without_extension();
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; CREATE EXTENSION snowflake_keeper;');
 my $start = clock_gettime(CLOCK_MONOTONIC);
-$error = SnowflakeTest::error_of($node, 'one',
+$error = error_of($node, 'one',
 	q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 my $elapsed = clock_gettime(CLOCK_MONOTONIC) - $start;
 is($error->{sqlstate}, '55000',
@@ -251,7 +251,7 @@ pass('and has committed: minting goes on');
 restart_without_extension();
 $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; CREATE EXTENSION snowflake_keeper;');
-is( SnowflakeTest::error_of($node, 'one',
+is( error_of($node, 'one',
 		q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()})->{sqlstate},
 	'55000',
 	'somebody is creating the extension: a mint is refused');
@@ -269,7 +269,7 @@ $node->safe_psql('postgres', 'CREATE DATABASE "Bare one"');
 $node->safe_psql('Bare one', 'DROP SCHEMA public');
 $node->append_conf('postgresql.conf', q{snowflake.database = 'Bare one'});
 restart('not in snowflake.database');
-$error = SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()');
+$error = error_of($node, 'one', 'SELECT snowflake_next()');
 is($error->{sqlstate}, '55000', 'another database: nothing is minted');
 is( $error->{detail},
 	'It is, or was, in the database "postgres".',
@@ -289,7 +289,7 @@ pass('also after a restart');
 # A database that does not exist
 $node->append_conf('postgresql.conf', q{snowflake.database = 'Later'});
 $node->restart;
-$error = SnowflakeTest::error_of($node, 'one', 'SELECT snowflake_next()');
+$error = error_of($node, 'one', 'SELECT snowflake_next()');
 is($error->{sqlstate}, '55000', 'the database does not exist: an error');
 like("$error->{message} $error->{detail}", qr/"Later"/, 'which names it');
 like($error->{hint}, qr/^Create the database, or /, 'and says what to do');
@@ -307,7 +307,7 @@ is( $node->safe_psql('Later',
 	't',
 	'with the reservation there');
 
-is(SnowflakeTest::disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
+is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 $node->stop;
 done_testing();

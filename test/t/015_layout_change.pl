@@ -7,28 +7,30 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder error_of log_count new_node status wait_for_mint
+);
 use Test::More;
 
 # The new one has an earlier epoch, so its IDs are larger.
 my $old = 'time:41 node:10 sequence:12 epoch:2015-01-01T00:00:00Z';
 my $new = 'time:41 node:9 sequence:13 epoch:2010-01-01T00:00:00Z';
 
-my $node = SnowflakeTest::new_node('main',
+my $node = new_node('main',
 	conf => "snowflake.layout = '$old'\nsnowflake.reservation = '1s'");
 
 $node->start;
 $node->safe_psql('postgres',
 	'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 my @ids = $node->safe_psql('postgres', 'SELECT snowflake_next()');
-my $canonical_old = SnowflakeTest::status($node, 'postgres', 'layout');
+my $canonical_old = status($node, 'postgres', 'layout');
 
 # A mint that ought to be refused; the reason does not go away by waiting.
 sub refused
 {
-	return SnowflakeTest::error_of($node, 'postgres',
+	return error_of($node, 'postgres',
 		q{SET snowflake.max_wait = '1h'; SET statement_timeout = '30s'; SELECT snowflake_next()});
 }
 
@@ -59,7 +61,7 @@ pass('the same layout in other words is no change');
 # Another one
 my $offset = -s $node->logfile;
 configure($new, 'differs');
-my $canonical_new = SnowflakeTest::status($node, 'postgres', 'layout');
+my $canonical_new = status($node, 'postgres', 'layout');
 isnt($canonical_new, $canonical_old, 'the server has the new layout');
 foreach my $try ('first', 'second', 'third')
 {
@@ -73,22 +75,22 @@ foreach my $try ('first', 'second', 'third')
 	like($error->{hint}, qr/snowflake_accept_layout\(\)/,
 		'and how to accept');
 }
-is( SnowflakeTest::log_count($node,
+is( log_count($node,
 		qr/LOG:  snowflake gate stays closed: snowflake\.layout differs/,
 		$offset),
 	1, 'the log says so, once');
 is(stored(), $canonical_old, 'the old layout stays stored');
 
 # Who may accept
-my $error = SnowflakeTest::error_of($node, 'postgres',
+my $error = error_of($node, 'postgres',
 	'SET ROLE ordinary; SELECT snowflake_accept_layout()');
 is($error->{sqlstate}, '42501', 'an ordinary user may not accept the change');
 is(refused()->{sqlstate}, '55000', 'and has not');
 
 # Nor has a superuser who gave up before the keeper heard of it.
-my $pid = SnowflakeTest::status($node, 'postgres', 'keeper_pid');
+my $pid = status($node, 'postgres', 'keeper_pid');
 kill 'STOP', $pid;
-$error = SnowflakeTest::error_of($node, 'postgres',
+$error = error_of($node, 'postgres',
 	'SET snowflake.max_wait = 0; SELECT snowflake_accept_layout()');
 is($error->{sqlstate}, '55000', 'the keeper does not answer: an error');
 $offset = -s $node->logfile;
@@ -142,7 +144,7 @@ my $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
 is(stored(), $canonical_old, 'the old layout is stored');
 cmp_ok($id, '<', $ids[-1], 'which is so');
 
-is(SnowflakeTest::disorder(\@ids), 0, 'all IDs before ascend');
+is(disorder(\@ids), 0, 'all IDs before ascend');
 
 # Rows of other node IDs count: they are of the same server.  They are
 # rewritten together.

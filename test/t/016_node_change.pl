@@ -6,12 +6,15 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder error_of new_clock new_node start_with_clock step_clock
+	wait_for_mint
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 # The tick is long enough for a change to happen within one.
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main',
 	node_id => undef,
 	conf => q{
@@ -21,11 +24,11 @@ my $node = SnowflakeTest::new_node(
 	snowflake.jump_patience = 0
 });
 
-my $clock = SnowflakeTest::new_clock('main');
+my $clock = new_clock('main');
 
 sub start
 {
-	SnowflakeTest::start_with_clock($node, $clock);
+	start_with_clock($node, $clock);
 	return;
 }
 
@@ -44,7 +47,7 @@ sub mint
 
 sub refused
 {
-	return SnowflakeTest::error_of($node, 'postgres',
+	return error_of($node, 'postgres',
 		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 }
 
@@ -84,7 +87,7 @@ is( $node->safe_psql('postgres',
 # Set by reload; the first mint has the keeper create its table
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 1');
 $node->reload;
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 mint();
 is(node_of_newest(), 1, 'set by reload: it is minted with');
 
@@ -97,13 +100,13 @@ is( $node->safe_psql('postgres',
 	q{changed: the old node ID's row holds the tick of its last ID});
 mint();
 is(node_of_newest(), 2, 'the new one is used');
-is(SnowflakeTest::disorder(\@ids), 0, 'the IDs ascend across the change');
+is(disorder(\@ids), 0, 'the IDs ascend across the change');
 
 # And back
 change_node(1);
 mint();
 is(node_of_newest(), 1, 'changed back');
-is(SnowflakeTest::disorder(\@ids), 0, 'the IDs ascend');
+is(disorder(\@ids), 0, 'the IDs ascend');
 
 # Many times, with as little time in between as can be
 foreach my $n (1 .. 6)
@@ -111,7 +114,7 @@ foreach my $n (1 .. 6)
 	change_node(2 + $n % 2);
 	mint();
 }
-is(SnowflakeTest::disorder(\@ids), 0, 'six more changes: the IDs ascend');
+is(disorder(\@ids), 0, 'six more changes: the IDs ascend');
 
 # Unset while it runs
 change_node(-1);
@@ -140,12 +143,12 @@ like($error->{message}, qr/after the end of what was reserved before$/, 'which s
 change_node(1);
 $error = refused();
 is($error->{sqlstate}, '55000', 'and node 1 itself after that restart');
-SnowflakeTest::step_clock($clock, 3_700_000);
+step_clock($clock, 3_700_000);
 mint();
 cmp_ok($ids[-100], '>', $ahead, 'when the clock has passed it, IDs resume above');
 
 # Too large
-$error = SnowflakeTest::error_of($node, 'postgres',
+$error = error_of($node, 'postgres',
 	'ALTER SYSTEM SET snowflake.node_id = 1024');
 is($error->{sqlstate}, '22023', 'ALTER SYSTEM refuses a node ID that is too large');
 $node->stop('fast');
@@ -213,7 +216,7 @@ is( $node->safe_psql(
 	0,
 	'each old node ID is settled at the tick of its last ID');
 
-is(SnowflakeTest::disorder(\@ids), 0,
+is(disorder(\@ids), 0,
 	scalar(@ids) . ' other IDs, all ascend');
 
 $node->stop;

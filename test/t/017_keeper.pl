@@ -6,11 +6,14 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder error_of finish_minter log_count new_node start_minter status
+	wait_for_mint wait_until
+);
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.reservation = '1s'
 	restart_after_crash = on
@@ -48,7 +51,7 @@ is( $node->safe_psql(
 		  FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}),
 	'1|t|t',
 	'the keeper shows in pg_stat_activity, in its database');
-is(SnowflakeTest::status($node, 'postgres', 'keeper_pid'),
+is(status($node, 'postgres', 'keeper_pid'),
 	keeper_pid(), 'snowflake_status() has the same process');
 
 # Canceled: nothing happens.
@@ -58,7 +61,7 @@ is($node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)"),
 	't', 'pg_cancel_backend');
 extend();
 is(keeper_pid(), $pid, 'does nothing to the keeper');
-is(SnowflakeTest::log_count($node, qr/\[$pid\] (?:ERROR|FATAL)/, $offset),
+is(log_count($node, qr/\[$pid\] (?:ERROR|FATAL)/, $offset),
 	0, 'which does not complain');
 
 # Terminated, twice
@@ -77,7 +80,7 @@ foreach my $n (1 .. 2)
 	isnt(keeper_pid(), $pid, 'then there is another keeper');
 }
 extend();
-is(SnowflakeTest::disorder(\@ids), 0, 'the IDs ascend');
+is(disorder(\@ids), 0, 'the IDs ascend');
 
 # Wait, in a transaction that the keeper waits for, until it has closed the gate.
 # It gives up after a moment, so a client would come too late.
@@ -102,8 +105,8 @@ $node->safe_psql(
 	SELECT pg_terminate_backend($pid);
 	COMMIT;
 });
-SnowflakeTest::wait_for_mint($node, 'postgres');
-is( SnowflakeTest::log_count(
+wait_for_mint($node, 'postgres');
+is( log_count(
 		$node, qr/\[$pid\] ERROR:  cancel(?:ing statement due to user|ed a commit)/,
 		$offset),
 	0,
@@ -126,7 +129,7 @@ $node->safe_psql(
 $node->poll_query_until('postgres',
 	'SELECT snowflake_node(snowflake_next()) = 2')
   or die "node ID does not change";
-is( SnowflakeTest::log_count(
+is( log_count(
 		$node, qr/\[$pid\] LOG:  snowflake gate closed$/, $offset),
 	1,
 	'terminated while the node ID is changed: the end is stored');
@@ -141,7 +144,7 @@ mint();
 $node->safe_psql('postgres', 'SELECT snowflake_next()');
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation IN EXCLUSIVE MODE');
-SnowflakeTest::wait_until(
+wait_until(
 	'the keeper fails and pauses',
 	sub {
 		$node->psql('postgres', 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
@@ -152,10 +155,10 @@ SnowflakeTest::wait_until(
 $locker->quit;
 $offset = -s $node->logfile;
 $node->stop;
-is( SnowflakeTest::log_count($node, qr/LOG:  snowflake gate closed$/, $offset),
+is( log_count($node, qr/LOG:  snowflake gate closed$/, $offset),
 	1, 'stopped while it pauses after a failure: the end is stored');
 $node->start;
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 mint();
 
 # Killed: PostgreSQL restarts all processes, as for any backend.
@@ -164,7 +167,7 @@ mint();
 	$offset = -s $node->logfile;
 	mint();
 	my $reserved_until =
-	  SnowflakeTest::status($node, 'postgres', 'reserved_until');
+	  status($node, 'postgres', 'reserved_until');
 	kill 'KILL', $pid;
 	$node->wait_for_log(qr/database system is ready to accept connections/,
 		$offset);
@@ -176,10 +179,10 @@ mint();
 		't',
 		'SIGKILL of the keeper: IDs resume above what was reserved');
 }
-is(SnowflakeTest::disorder(\@ids), 0, 'the IDs ascend');
+is(disorder(\@ids), 0, 'the IDs ascend');
 
 # A backend that is killed while it mints takes no lock along.
-my $minter = SnowflakeTest::start_minter($node, 'postgres', 1_000_000);
+my $minter = start_minter($node, 'postgres', 1_000_000);
 $node->poll_query_until('postgres',
 	q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();' AND pid <> pg_backend_pid()}
 ) or die "session does not mint";
@@ -188,7 +191,7 @@ $pid = $node->safe_psql('postgres',
 );
 $offset = -s $node->logfile;
 kill 'KILL', $pid;
-my $minted = SnowflakeTest::finish_minter($minter);
+my $minted = finish_minter($minter);
 $node->wait_for_log(qr/database system is ready to accept connections/,
 	$offset);
 $node->poll_query_until('postgres', 'SELECT snowflake_next() IS NOT NULL')
@@ -202,7 +205,7 @@ is(scalar(grep { $_ >= $ids[-1] } @$minted),
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $offset = -s $node->logfile;
-my $error = SnowflakeTest::error_of($node, 'postgres',
+my $error = error_of($node, 'postgres',
 	q{SET statement_timeout = '20s'; DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
 is($error->{sqlstate}, '55000', 'the table is locked: minting ends');
 like($error->{message}, qr/reservation was not extended within 5000 ms/,
@@ -211,7 +214,7 @@ like($error->{detail}, qr/SQLSTATE 55P03|keeper is not running/,
 	'the error has the keeper\'s');
 my $stored = $session->query_safe(
 	'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
-is( SnowflakeTest::status($node, 'postgres',
+is( status($node, 'postgres',
 		"concat_ws(' ', snowflake_timestamp(last_id) <= '$stored', reserved_until = '$stored')"),
 	't t',
 	'and no ID is past what is stored');
@@ -234,7 +237,7 @@ is( $node->safe_psql('postgres',
 	't',
 	'the row was deleted: the next reservation writes it anew');
 
-is(SnowflakeTest::disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
+is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 # No keeper, no IDs: single-user mode
 $node->stop('fast');
@@ -261,7 +264,7 @@ $node->append_conf('postgresql.conf', 'autovacuum = off');
 		'-o', '-b', 'start');
 	$node->_update_pid(1);
 }
-is(SnowflakeTest::status($node, 'postgres', 'gate'),
+is(status($node, 'postgres', 'gate'),
 	'closed: the keeper is not running',
 	'under pg_upgrade no keeper runs');
 is(keeper_pid(), '', 'none is waiting either');
@@ -269,7 +272,7 @@ $node->stop;
 
 $node->start;
 mint();
-is(SnowflakeTest::disorder(\@ids), 0, 'after that the IDs ascend');
+is(disorder(\@ids), 0, 'after that the IDs ascend');
 
 $node->stop;
 done_testing();

@@ -7,18 +7,18 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node status wait_for_mint);
 use Test::More;
 
 # Nothing else shall write WAL.
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	autovacuum = off
 	checkpoint_timeout = 1h
 });
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 # Half of the reservation after the last mint the keeper would have something
 # to do, if it was not for the idleness.  It has not when it is asleep.
@@ -80,13 +80,13 @@ $node->safe_psql(
 		END LOOP;
 	END $$;
 });
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 my @minters = map { $node->background_psql('postgres') } 1 .. 2;
 
 # How often the keeper has gone to sleep, where the system tells.
 sub sleeps
 {
-	my $pid = SnowflakeTest::status($node, 'postgres', 'keeper_pid');
+	my $pid = status($node, 'postgres', 'keeper_pid');
 
 	open(my $file, '<', "/proc/$pid/status") or return;
 	return (join('', <$file>) =~ /^voluntary_ctxt_switches:\s*(\d+)/m)[0];
@@ -155,7 +155,7 @@ $node->reload;
 $node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status()})
   or die "gate does not close";
 $slept = sleeps();
-is( SnowflakeTest::error_of($node, 'postgres',
+is( error_of($node, 'postgres',
 		q{SET snowflake.max_wait = '2s'; SELECT snowflake_advance('0')})->{sqlstate},
 	'55000',
 	'the gate stays closed: an error');

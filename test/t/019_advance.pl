@@ -6,19 +6,22 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder error_of finish_minter new_clock new_node start_minter
+	start_with_clock status step_clock
+);
 use Test::More;
 
-my $node = SnowflakeTest::new_node('main',
+my $node = new_node('main',
 	conf => q{
 	snowflake.reservation = '1s'
 	snowflake.jump_patience = 0
 });
-my $clock = SnowflakeTest::new_clock('main');
+my $clock = new_clock('main');
 
 sub start
 {
-	SnowflakeTest::start_with_clock($node, $clock);
+	start_with_clock($node, $clock);
 	return;
 }
 
@@ -38,7 +41,7 @@ sub future
 
 sub refused
 {
-	return SnowflakeTest::error_of($node, 'postgres',
+	return error_of($node, 'postgres',
 		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 }
 
@@ -59,7 +62,7 @@ my ($ret, $stdout, $stderr) =
 is($ret, 0, 'further than what is reserved');
 like($stderr, qr/WARNING:  the snowflake generator is now .* ahead of the clock/,
 	'a warning says how far ahead of the clock that is');
-SnowflakeTest::step_clock($clock, 3_000);
+step_clock($clock, 3_000);
 cmp_ok(mint(), '>', $id, 'the next ID is above');
 
 # Below: nothing happens.
@@ -101,7 +104,7 @@ my $error = refused();
 is($error->{sqlstate}, '55000', 'then minting is refused');
 like($error->{detail}, qr/^It was advanced by snowflake_advance\(\)\./,
 	'for that reason');
-is(SnowflakeTest::status($node, 'postgres', 'last_id IS NULL'),
+is(status($node, 'postgres', 'last_id IS NULL'),
 	't', 'snowflake_status() does not show what was never minted');
 
 # Durable: nothing but the function's return comes before the crash.
@@ -115,14 +118,14 @@ $node->poll_query_until('postgres',
 $error = refused();
 like($error->{detail}, qr/^It starts above what had been reserved/,
 	'a crash right after: minting is refused still');
-SnowflakeTest::step_clock($clock, 21 * 60_000);
+step_clock($clock, 21 * 60_000);
 cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 
 # It does not return, and raises nothing, before that can be stored.
 $id = future('10 min');
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
-$error = SnowflakeTest::error_of($node, 'postgres',
+$error = error_of($node, 'postgres',
 	"SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id')");
 is($error->{sqlstate}, '55000', 'the table is locked: an error');
 like($error->{message}, qr/snowflake_advance\(\) was not done within 300 ms/,
@@ -137,7 +140,7 @@ $node->poll_query_until('postgres',
 	q{SELECT lead > interval '9 min' FROM snowflake_status()})
   or die "generator is not raised";
 pass('but afterwards, although its caller has given up');
-SnowflakeTest::step_clock($clock, 11 * 60_000);
+step_clock($clock, 11 * 60_000);
 cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 
 # Durable across a clean stop, too
@@ -150,19 +153,19 @@ $node->poll_query_until('postgres',
   or die "gate does not open";
 is(refused()->{sqlstate}, '55000',
 	'a clean stop right after: minting is refused still');
-SnowflakeTest::step_clock($clock, 11 * 60_000);
+step_clock($clock, 11 * 60_000);
 cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 
 # While others mint.  (Not all of them fail at the same instant.)
-my $minter = SnowflakeTest::start_minter($node, 'postgres', 20_000);
+my $minter = start_minter($node, 'postgres', 20_000);
 $id = future('100 ms');
 my $after = $node->safe_psql('postgres',
 	"SELECT snowflake_advance('$id'); SELECT snowflake_next()");
 $after =~ s/^\n//;
 cmp_ok($after, '>', $id, 'while others mint: the next ID is above');
-my $minted = SnowflakeTest::finish_minter($minter);
+my $minted = finish_minter($minter);
 is(scalar(@$minted), 20_000, 'nobody is disturbed');
-is(SnowflakeTest::disorder($minted), 0, 'and the IDs ascend');
+is(disorder($minted), 0, 'and the IDs ascend');
 
 # The end of the layout
 foreach my $where (
@@ -174,7 +177,7 @@ foreach my $where (
 {
 	my ($name, $sql) = @$where;
 
-	$error = SnowflakeTest::error_of($node, 'postgres', $sql);
+	$error = error_of($node, 'postgres', $sql);
 	is($error->{sqlstate}, '22003', "to $name of the layout: an error");
 	like($error->{detail}, qr/\b9223372036854775807\b/,
 		'that states the largest ID');
@@ -183,7 +186,7 @@ $newest = mint();
 pass('and nothing has happened');
 
 # Who may
-$error = SnowflakeTest::error_of($node, 'postgres',
+$error = error_of($node, 'postgres',
 	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($error->{sqlstate}, '42501', 'an ordinary user may not advance');
 $node->safe_psql('postgres',
@@ -193,7 +196,7 @@ $node->safe_psql('postgres',
 is($ret, 0, 'unless granted');
 
 # One tick before the end: that is possible, and the end of this server
-$error = SnowflakeTest::error_of(
+$error = error_of(
 	$node,
 	'postgres',
 	q{SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick)) FROM snowflake_layout()}
@@ -202,7 +205,7 @@ is($error->{sqlstate}, '22023', 'more than a day ahead: an error');
 like($error->{hint}, qr/force => true/, 'which says how to do it all the same');
 
 # Just after an extension, so that nothing else makes the keeper reserve more
-$error = SnowflakeTest::error_of(
+$error = error_of(
 	$node,
 	'postgres',
 	q{DO $$

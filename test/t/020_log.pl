@@ -7,18 +7,21 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	error_of finish_minter new_clock new_node start_minter start_with_clock
+	status step_clock
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '10s'
 	snowflake.max_jump = '1s'
 	snowflake.jump_patience = 0
 });
-my $clock = SnowflakeTest::new_clock('main');
+my $clock = new_clock('main');
 my $offset = 0;
 
 my $opened = qr/LOG:  snowflake gate opened for node/;
@@ -70,7 +73,7 @@ sub logged_are
 
 sub start
 {
-	SnowflakeTest::start_with_clock($node, $clock);
+	start_with_clock($node, $clock);
 	$node->poll_query_until('postgres',
 		q{SELECT gate = 'open' FROM snowflake_status()})
 	  or die "gate does not open";
@@ -87,7 +90,7 @@ sub mint
 
 # The first start ever.  The keeper's extension is not there yet, and the first
 # mint makes the keeper create it.
-SnowflakeTest::start_with_clock($node, $clock);
+start_with_clock($node, $clock);
 $node->safe_psql('template1', 'CREATE EXTENSION snowflake');
 $node->safe_psql('template1', 'SELECT snowflake_next()') foreach 1 .. 3;
 like(
@@ -103,7 +106,7 @@ logged_are(
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 
 # Normal operation has nothing to tell, nor has one reservation after another.
-my $reservations = SnowflakeTest::status($node, 'postgres', 'reservations');
+my $reservations = status($node, 'postgres', 'reservations');
 $node->poll_query_until('postgres',
 	"SELECT count(snowflake_next()) = 1000 AND max(reservations) > $reservations + 1 FROM generate_series(1, 1000), snowflake_status()"
 ) or die "reservation is not extended";
@@ -130,9 +133,9 @@ logged_are({ $opened => 1 }, 'start');
 
 # The clock steps back by a little: four sessions mint on, and nobody waits.
 my @minters =
-  map { SnowflakeTest::start_minter($node, 'postgres', 5_000) } 1 .. 4;
-SnowflakeTest::step_clock($clock, -900);
-is(scalar(@{ SnowflakeTest::finish_minter($_) }),
+  map { start_minter($node, 'postgres', 5_000) } 1 .. 4;
+step_clock($clock, -900);
+is(scalar(@{ finish_minter($_) }),
 	5_000, 'a session mints while the clock steps back')
   foreach @minters;
 mint(100);
@@ -143,10 +146,10 @@ cmp_ok($back_ms || 0, '<', 902, 'rightly');
 logged_are({ $went_back => 1 }, 'clock back by 900 ms');
 
 # Far back: every mint fails, and still it is told once.
-SnowflakeTest::step_clock($clock, -3_600_000);
+step_clock($clock, -3_600_000);
 foreach my $n (1 .. 20)
 {
-	is( SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()')
+	is( error_of($node, 'postgres', 'SELECT snowflake_next()')
 		  ->{sqlstate},
 		'55000',
 		'clock back by an hour: a mint is refused');
@@ -157,10 +160,10 @@ cmp_ok($back_s || 0, '<', 3600.1, 'rightly');
 logged_are({ $went_back => 1, $waits => 1 }, 'clock back by an hour');
 
 # Waiting ends when the clock is set right, also if nobody mints then.
-SnowflakeTest::step_clock($clock, 3_600_000);
+step_clock($clock, 3_600_000);
 $node->wait_for_log($waits_no_longer, $offset);
 logged_are({ $went_ahead => 1, $waits_no_longer => 1 }, 'clock set right');
-is(SnowflakeTest::status($node, 'postgres', 'clock_steps_back'),
+is(status($node, 'postgres', 'clock_steps_back'),
 	2, 'snowflake_status() counts the steps');
 
 # Another node ID
@@ -201,7 +204,7 @@ $node->poll_query_until('postgres',
   or die "node ID is not taken over";
 foreach my $n (1 .. 5)
 {
-	is( SnowflakeTest::error_of($node, 'postgres',
+	is( error_of($node, 'postgres',
 			q{SET snowflake.max_wait = '10ms'; SELECT snowflake_next()})
 		  ->{sqlstate},
 		'55000',

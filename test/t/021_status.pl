@@ -8,21 +8,24 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(
+	error_of finish_minter log_count new_clock new_node pass_days set_clock
+	start_minter start_with_clock step_clock wait_for_mint wait_until
+);
 use Test::More;
 
 # Few IDs in a tick, so that one session can mint at the limit.
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.layout = 'time:41 node:10 sequence:4 epoch:2024-01-01T00:00:00Z'
 	snowflake.reservation = '1s'
 	snowflake.max_jump = '1s'
 	snowflake.jump_patience = 0
 });
-my $clock = SnowflakeTest::new_clock('main');
-SnowflakeTest::start_with_clock($node, $clock);
+my $clock = new_clock('main');
+start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 sub status
 {
@@ -39,7 +42,7 @@ sub refused
 {
 	my ($sql) = @_;
 
-	return SnowflakeTest::error_of($node, 'postgres', $sql)->{sqlstate};
+	return error_of($node, 'postgres', $sql)->{sqlstate};
 }
 
 # How a session of backend_type waits.  Only 17 and later have names for it.
@@ -81,8 +84,8 @@ is( status(
 is(status("stats_reset > '$before'"), 't', 'and the time of it is known');
 
 my @minters =
-  map { SnowflakeTest::start_minter($node, 'postgres', 500) } 1 .. 4;
-SnowflakeTest::finish_minter($_) foreach @minters;
+  map { start_minter($node, 'postgres', 500) } 1 .. 4;
+finish_minter($_) foreach @minters;
 is(status('minted'), 2000, 'four sessions minted 500 each');
 $node->safe_psql('postgres',
 	'SELECT count(*) FROM snowflake_next_batch(5000)');
@@ -93,7 +96,7 @@ is(status('minted'), 7010, 'but not those that nobody fetched');
 
 # Waits for the clock, which is behind by less than max_wait
 reset_counters();
-SnowflakeTest::step_clock($clock, -1500);
+step_clock($clock, -1500);
 my $waiting = $node->background_psql('postgres');
 $waiting->query_until(qr/go/, "\\echo go\nSET snowflake.max_wait = '1min'; SELECT snowflake_next();\n");
 ok(waits_for('client backend', 'SnowflakeClock'), 'a session waits for the clock');
@@ -111,23 +114,23 @@ is( status(
 	'because of one step of the clock') or diag(status('*'));
 
 # Refused because of the clock, with advice
-SnowflakeTest::step_clock($clock, -60_000);
+step_clock($clock, -60_000);
 is(refused('SELECT snowflake_next()'), '55000', 'the clock is a minute behind');
 like(status('advice'), qr/^Check the server's clock, which went back by [56]\d\.\d{3} s, \d+\.\d{3} m?s ago: minting goes on when it is [56]\d\.\d{3} s further\.$/,
 	'the advice says so');
 $node->poll_query_until('postgres',
 	q{SELECT clock_steps_back = 2 AND clock_step_back_largest BETWEEN '59 s' AND '61 s' FROM snowflake_status()}
 ) or die "keeper does not see the step";
-SnowflakeTest::step_clock($clock, -1500);
+step_clock($clock, -1500);
 $node->poll_query_until('postgres', 'SELECT clock_steps_back = 3 FROM snowflake_status()')
   or die "keeper does not see the smaller step";
 is(status(q{clock_step_back_largest BETWEEN '59 s' AND '61 s'}), 't', 'a smaller step is not the largest');
 is(status($refusals), '0 0 0 1 0 0', 'one mint was refused because of the clock');
-ok( SnowflakeTest::log_count(
+ok( log_count(
 		$node, qr/WARNING:  the clock went back by 60\.\d+ s/) == 1,
 	'and the log has a warning with the size of the step');
-SnowflakeTest::set_clock($clock, 0);
-SnowflakeTest::wait_for_mint($node, 'postgres');
+set_clock($clock, 0);
+wait_for_mint($node, 'postgres');
 is(status('advice'), '', 'no advice when the clock is right again');
 
 # The keeper is killed, and then kept from its table
@@ -180,7 +183,7 @@ like(status('advice'), qr/^Set snowflake\.node_id to a number/, 'and explained')
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
 $node->stop;
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1024');
-SnowflakeTest::start_with_clock($node, $clock);
+start_with_clock($node, $clock);
 $node->poll_query_until('postgres',
 	q{SELECT gate = 'closed: the node ID is too large for the layout' FROM snowflake_status()})
   or die "gate is not closed";
@@ -188,7 +191,7 @@ is(status('advice'), 'Set snowflake.node_id to at most 1023, and reload the conf
 	'a node ID that is too large');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $node->reload;
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 # What whom concerns
 $node->safe_psql(
@@ -218,14 +221,14 @@ like($stderr, qr/ERROR:  42501/, 'but may not reset the counters');
 $waiting = $node->background_psql('postgres');
 $waiting->query_until(qr/go/,
 	"\\echo go\nSET application_name = 'flood'; SELECT count(snowflake_next()) FROM generate_series(1, 10000000);\n");
-SnowflakeTest::wait_until('the log has the limit', sub {
-	SnowflakeTest::log_count($node,
+wait_until('the log has the limit', sub {
+	log_count($node,
 		qr/WARNING:  snowflakes have been minted at the limit of the layout for 1\d\.\d+ s/) == 1;
 });
 pass('minting at the limit for long gives a warning');
 my $reservations = status('reservations');
-SnowflakeTest::wait_until('minting goes on', sub { status('reservations') > $reservations + 3 });
-is(SnowflakeTest::log_count($node, qr/WARNING:  snowflakes have been minted at the limit/), 1, 'one');
+wait_until('minting goes on', sub { status('reservations') > $reservations + 3 });
+is(log_count($node, qr/WARNING:  snowflakes have been minted at the limit/), 1, 'one');
 $node->safe_psql('postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'flood'});
 eval { $waiting->quit };
@@ -236,7 +239,7 @@ $node->stop;
 my $epoch = (time() - 86_400) * 1000;
 $node->append_conf('postgresql.conf',
 	"snowflake.layout = 'time:32 node:10 sequence:12 epoch:$epoch'");
-SnowflakeTest::start_with_clock($node, $clock);
+start_with_clock($node, $clock);
 $node->poll_query_until('postgres',
 	q{SELECT gate = 'closed: snowflake.layout differs from the stored layout' FROM snowflake_status()})
   or die "gate is not closed";
@@ -244,16 +247,16 @@ is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'an
 is(status($refusals), '0 1 0 0 0 0', 'is counted');
 like(status('advice'), qr/snowflake_accept_layout\(\)/, 'and explained');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 my $ends = qr/WARNING:  the snowflake layout ends at "[^"]*", in 4[789] days/;
-SnowflakeTest::wait_until('the log has the end', sub { SnowflakeTest::log_count($node, $ends, $offset) == 1 });
+wait_until('the log has the end', sub { log_count($node, $ends, $offset) == 1 });
 pass('the end of the layout is announced at the start');
 like(status('advice'), qr/^Plan for another snowflake\.layout/, 'and in the advice');
 
 # No database for the keeper
 $node->stop;
 $node->append_conf('postgresql.conf', "snowflake.database = 'nowhere'");
-SnowflakeTest::start_with_clock($node, $clock);
+start_with_clock($node, $clock);
 is(refused(q{SET snowflake.max_wait = '1h'; SET statement_timeout = '30s'; SELECT snowflake_next()}),
 	'55000', 'no database for the keeper: a mint is refused at once');
 is( status('advice'),
@@ -262,17 +265,17 @@ is( status('advice'),
 $node->stop;
 $node->append_conf('postgresql.conf', "snowflake.database = 'postgres'");
 $offset = -s $node->logfile;
-SnowflakeTest::start_with_clock($node, $clock);
-SnowflakeTest::wait_for_mint($node, 'postgres');
-SnowflakeTest::wait_until('the log has the end', sub { SnowflakeTest::log_count($node, $ends, $offset) == 1 });
+start_with_clock($node, $clock);
+wait_for_mint($node, 'postgres');
+wait_until('the log has the end', sub { log_count($node, $ends, $offset) == 1 });
 
 # The keeper looks again when it next has something to do
-SnowflakeTest::pass_days($clock, 1);
-SnowflakeTest::wait_for_mint($node, 'postgres');
-SnowflakeTest::wait_until('the log has the end again', sub { SnowflakeTest::log_count($node, $ends, $offset) == 2 });
+pass_days($clock, 1);
+wait_for_mint($node, 'postgres');
+wait_until('the log has the end again', sub { log_count($node, $ends, $offset) == 2 });
 pass('and a day later');
 
-SnowflakeTest::pass_days($clock, 50);
+pass_days($clock, 50);
 is(refused('SELECT snowflake_next()'), '2200H', 'it has ended');
 is(status($refusals), '0 0 0 0 1 0', 'which is counted');
 

@@ -8,19 +8,22 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	error_of extend finish_minter log_count new_node start_minter
+	wait_for_mint wait_until
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
-my $node = SnowflakeTest::new_node('main',
+my $node = new_node('main',
 	conf => q{snowflake.reservation = '1s'});
 my $newest = 0;
 
 $node->start;
 $node->safe_psql('postgres',
 	'CREATE EXTENSION snowflake; CREATE ROLE app');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 my $table = $node->safe_psql('postgres',
 	q{SELECT 'snowflake_keeper.reservation'::regclass::oid});
 
@@ -39,10 +42,10 @@ sub exhaust
 {
 	my $error;
 
-	SnowflakeTest::wait_until(
+	wait_until(
 		'minting stops',
 		sub {
-			$error = SnowflakeTest::error_of($node, 'postgres',
+			$error = error_of($node, 'postgres',
 				q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 			$newest = $1 if $error->{stdout} =~ /(\d+)/;
 			return $error->{sqlstate} ne '';
@@ -68,12 +71,12 @@ $node->safe_psql(
 	CREATE POLICY hidden ON snowflake_keeper.reservation USING (false);
 	ALTER TABLE snowflake_keeper.reservation ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 });
-SnowflakeTest::extend($node, 'postgres');
+extend($node, 'postgres');
 my $seen = $node->safe_psql('postgres',
 	q{SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation});
 is($seen, 't', 'triggers, rules and policies: the row is written all the same');
 $node->restart;
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM noticed'),
 	'0', 'and none of them is run');
 $node->safe_psql(
@@ -99,26 +102,26 @@ $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_
 		],
 		'>', \$out, '2>', \$err);
 
-	SnowflakeTest::wait_until(
+	wait_until(
 		'the index is being copied',
 		sub {
 			return $node->safe_psql('postgres',
 				"SELECT count(*) FROM pg_index WHERE indrelid = $table") eq '2';
 		});
-	SnowflakeTest::extend($node, 'postgres');
+	extend($node, 'postgres');
 	pass('REINDEX CONCURRENTLY, which is waiting: the reservation is extended');
 	$old->query_safe('COMMIT');
 	$old->quit;
 	$reindex->finish;
 	is($err, '', 'and it ends well');
 }
-SnowflakeTest::extend($node, 'postgres');
+extend($node, 'postgres');
 
 
 # It is moved while the keeper waits for it, which then has the right table in the
 # wrong place.  The keeper gives up soon, so it may have to be tried again.
 my $moved = 0;
-my $minter = SnowflakeTest::start_minter($node, 'postgres', 1_000_000);
+my $minter = start_minter($node, 'postgres', 1_000_000);
 foreach my $try (1 .. 5)
 {
 	my $offset = -s $node->logfile;
@@ -138,16 +141,16 @@ foreach my $try (1 .. 5)
 	$node->wait_for_log(qr/ERROR:  (?:table "snowflake_keeper|canceling statement)/, $offset);
 	$node->safe_psql('postgres',
 		'ALTER TABLE public.reservation SET SCHEMA snowflake_keeper');
-	$moved = SnowflakeTest::log_count($node,
+	$moved = log_count($node,
 		qr/DETAIL:  It was moved to another schema\.$/, $offset);
 	last if $moved;
-	SnowflakeTest::extend($node, 'postgres');
+	extend($node, 'postgres');
 }
 cmp_ok($moved, '>', 0, 'moved while the keeper waits for it: it is not used there');
 $node->safe_psql('postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'});
-SnowflakeTest::finish_minter($minter);
-SnowflakeTest::wait_for_mint($node, 'postgres');
+finish_minter($minter);
+wait_for_mint($node, 'postgres');
 
 
 # Changes that matter: each with what undoes it, and the reason.
@@ -228,7 +231,7 @@ foreach my $change (
 	is(stored(), $before, 'nothing is written');
 	my $start = clock_gettime(CLOCK_MONOTONIC);
 	$node->safe_psql('postgres', $undo);
-	SnowflakeTest::wait_for_mint($node, 'postgres');
+	wait_for_mint($node, 'postgres');
 	cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start,
 		'<', 20, 'it goes on when that is repaired');
 	my $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
@@ -256,15 +259,15 @@ foreach my $change (
 	my $offset = -s $node->logfile;
 
 	$node->safe_psql('postgres', $sql);
-	SnowflakeTest::wait_until(
+	wait_until(
 		'the keeper is to write',
 		sub {
 			$node->psql('postgres', 'SELECT snowflake_next()');
-			return SnowflakeTest::log_count($node, qr/DETAIL:  \Q$detail\E/, $offset);
+			return log_count($node, qr/DETAIL:  \Q$detail\E/, $offset);
 		});
 	pass("$sql: is noticed");
 	$node->safe_psql('postgres', $undo);
-	SnowflakeTest::extend($node, 'postgres');
+	extend($node, 'postgres');
 }
 
 $node->stop;

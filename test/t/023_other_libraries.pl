@@ -5,25 +5,25 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(log_count new_node wait_for_mint);
 use Test::More;
 
 foreach my $libraries (
 	'snowflake, pg_stat_statements', 'pg_stat_statements, snowflake')
 {
-	my $node = SnowflakeTest::new_node('main' . ($libraries =~ /^s/ ? 1 : 2),
+	my $node = new_node('main' . ($libraries =~ /^s/ ? 1 : 2),
 		conf => "shared_preload_libraries = '$libraries'");
 
 	if (!$node->start(fail_ok => 1))
 	{
 		plan skip_all => 'pg_stat_statements is not installed'
-		  if SnowflakeTest::log_count($node,
+		  if log_count($node,
 			qr/could not access file "pg_stat_statements"/);
 		die "server does not start";
 	}
 	$node->safe_psql('postgres',
 		'CREATE EXTENSION snowflake; CREATE EXTENSION pg_stat_statements');
-	SnowflakeTest::wait_for_mint($node, 'postgres');
+	wait_for_mint($node, 'postgres');
 	is( $node->safe_psql(
 			'postgres',
 			'SELECT count(DISTINCT id) FROM snowflake_next_batch(10000) id'),

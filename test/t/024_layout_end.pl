@@ -6,13 +6,13 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node status wait_for_mint wait_until);
 use Test::More;
 
 # 2^33 ms of time, so that the end is ten minutes from now; minting may run ahead
 # of the clock that far.  16 IDs in a tick.
 my $epoch = (time() + 600) * 1000 - 2**33;
-my $node = SnowflakeTest::new_node('main',
+my $node = new_node('main',
 	node_id => 5,
 	conf => "snowflake.layout = 'time:33 node:3 sequence:4 epoch:$epoch'\n"
 	  . 'snowflake.max_lead = 1h');
@@ -38,7 +38,7 @@ sub ended
 {
 	my ($name) = @_;
 	my $error =
-	  SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()');
+	  error_of($node, 'postgres', 'SELECT snowflake_next()');
 
 	is($error->{sqlstate}, '2200H', "$name: an error");
 	like($error->{detail}, qr/^Its last tick started at "\d{4}-\d\d-\d\d /,
@@ -49,7 +49,7 @@ sub ended
 
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 # The tick of the given ID counts as used, so there are two more.
 $node->psql('postgres',
@@ -65,10 +65,10 @@ is( $node->safe_psql('postgres',
 is($sqlstate, '2200H', 'then there are none');
 ended('after the last ID');
 
-my $error = SnowflakeTest::error_of($node, 'postgres',
+my $error = error_of($node, 'postgres',
 	'SELECT snowflake_next_batch(10)');
 is($error->{sqlstate}, '2200H', 'nor a batch of them');
-is(SnowflakeTest::status($node, 'postgres', 'last_id'),
+is(status($node, 'postgres', 'last_id'),
 	$last, 'snowflake_status() shows the last ID');
 
 $node->restart;
@@ -85,13 +85,13 @@ ended('after a crash');
 $node->stop;
 
 # A layout that had ended before the server was created
-$node = SnowflakeTest::new_node('late', conf => q{snowflake.layout = 'baidu'});
+$node = new_node('late', conf => q{snowflake.layout = 'baidu'});
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_until(
+wait_until(
 	'the gate is open',
 	sub {
-		return SnowflakeTest::error_of($node, 'postgres',
+		return error_of($node, 'postgres',
 			'SELECT snowflake_next()')->{sqlstate} ne '55000';
 	});
 ended('the clock is past the end');
@@ -104,19 +104,19 @@ $node->stop;
 
 # One whose ticks are so short that those of the clock do not fit into a position:
 # it ended in 1970.
-$node = SnowflakeTest::new_node('short',
+$node = new_node('short',
 	node_id => 0,
 	conf => q{snowflake.layout = 'time:32 sequence:31 tick:1us epoch:0'});
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_until(
+wait_until(
 	'the gate is open',
 	sub {
-		return SnowflakeTest::error_of($node, 'postgres',
+		return error_of($node, 'postgres',
 			'SELECT snowflake_next()')->{sqlstate} ne '55000';
 	});
 ended('the clock is far past the end');
-$error = SnowflakeTest::error_of($node, 'postgres',
+$error = error_of($node, 'postgres',
 	'SELECT snowflake_next_batch(10)');
 is($error->{sqlstate}, '2200H', 'nor is a batch minted there');
 $node->stop;

@@ -7,14 +7,14 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(new_node wait_for_mint);
 use Test::More;
 
-my $node = SnowflakeTest::new_node('main', node_id => 1);
+my $node = new_node('main', node_id => 1);
 
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 # A session with a batch from which one ID was fetched
 my $batch = $node->background_psql('postgres');
@@ -78,13 +78,13 @@ $node->stop;
 
 # To the last ID but one of a tick, of which the batch has the last.  Minting may
 # run ahead, so the batch has several ticks of four IDs each.
-my $slow = SnowflakeTest::new_node('slow', conf => q{
+my $slow = new_node('slow', conf => q{
 	snowflake.layout = 'time:33 node:3 sequence:2 tick:1s epoch:0'
 	snowflake.max_lead = 1h
 });
 $slow->start;
 $slow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($slow, 'postgres');
+wait_for_mint($slow, 'postgres');
 $batch = $slow->background_psql('postgres');
 $first = $batch->query_safe(
 	q{BEGIN; DECLARE batch CURSOR FOR SELECT snowflake_next_batch(40); FETCH 1 FROM batch});

@@ -16,7 +16,10 @@ use FindBin;
 use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder finish_minter get_clock log_count new_clock new_node
+	start_minter start_with_clock step_clock wait_for_mint
+);
 use Test::More;
 use Time::HiRes qw(clock_gettime time CLOCK_MONOTONIC);
 
@@ -25,15 +28,15 @@ my $hour = 3_600 * $second;
 my $day = 24 * $hour;
 my $full = $ENV{SNOWFLAKE_CLOCK_FULL};
 
-my $node = SnowflakeTest::new_node('main',
+my $node = new_node('main',
 	conf => q{snowflake.reservation = '2s'});
-my $clock = SnowflakeTest::new_clock('main');
+my $clock = new_clock('main');
 my $session;
 my @ids;
 
 sub start
 {
-	SnowflakeTest::start_with_clock($node, $clock);
+	start_with_clock($node, $clock);
 	$node->poll_query_until('postgres',
 		q{SELECT gate = 'open' FROM snowflake_status()})
 	  or die "gate does not open";
@@ -84,7 +87,7 @@ sub mint_while
 	my $start = clock_gettime(CLOCK_MONOTONIC);
 	my $next = 0;
 	my ($failed, $least, $most) = (0, 0, 0);
-	my $load = SnowflakeTest::start_minter($node, 'postgres', 3_000);
+	my $load = start_minter($node, 'postgres', 3_000);
 	my $half = $full && half_load($ms / 1000);
 
 	$node->safe_psql('postgres', 'SELECT snowflake_status_reset()');
@@ -95,7 +98,7 @@ sub mint_while
 		last if $elapsed > $ms && !@steps;
 		if (@steps && $elapsed > $next)
 		{
-			SnowflakeTest::step_clock($clock, shift @steps);
+			step_clock($clock, shift @steps);
 			$next += $pause_ms;
 		}
 		my $ahead = mint();
@@ -111,7 +114,7 @@ sub mint_while
 		}
 	}
 	is($failed, 0, "$name: no mint fails");
-	is(SnowflakeTest::disorder(SnowflakeTest::finish_minter($load)),
+	is(disorder(finish_minter($load)),
 		0, "$name: another session's IDs ascend");
 
 	if ($half)
@@ -143,9 +146,9 @@ sub status
 
 $node->append_conf('postgresql.conf',
 	q{snowflake.layout = 'time:41 node:10 sequence:12 epoch:1970-01-01T00:00:00Z'});
-SnowflakeTest::start_with_clock($node, $clock);
+start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 $session = $node->background_psql('postgres', on_error_stop => 0);
 mint();
 
@@ -180,14 +183,14 @@ foreach my $case (
 }
 
 # What is left of steps back, one of which was for good, is worn off, or given up.
-my ($ahead) = sort { $b <=> $a } map { mint() - SnowflakeTest::get_clock($clock) } 1 .. 3;
+my ($ahead) = sort { $b <=> $a } map { mint() - get_clock($clock) } 1 .. 3;
 cmp_ok($ahead, '>', 500, 'IDs are ahead of a clock that stepped back');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
-cmp_ok(mint() - SnowflakeTest::get_clock($clock), '<', 100,
+cmp_ok(mint() - get_clock($clock), '<', 100,
 	'snowflake_accept_clock() gives up what steps back have left');
 
 # What the status and the log tell of a jump that is not believed
-SnowflakeTest::step_clock($clock, $hour);
+step_clock($clock, $hour);
 mint();
 is(status('clock_state'), 'coasting', 'a jump: the clock is coasted through');
 is( status(
@@ -197,12 +200,12 @@ like(status('advice'),
 	qr/^The clock went ahead by 3\d{3}\.\d+ s, .* ago: set it right, or believe it with snowflake_accept_clock\(\)\.$/,
 	'with advice');
 cmp_ok(
-	SnowflakeTest::log_count(
+	log_count(
 		$node, qr/WARNING:  the clock went ahead by 3[56]\d{2}\.\d+ s$/m),
 	'>=', 1,
 	'and the log has a warning');
 cmp_ok(
-	SnowflakeTest::log_count(
+	log_count(
 		$node,
 		qr/DETAIL:  Minting snowflakes goes on as if it had not, for up to 60\.000 s/
 	),
@@ -212,7 +215,7 @@ cmp_ok(
 # A crash in the middle of it: what is reserved is near the true time.
 $session->quit;
 $node->stop('immediate');
-SnowflakeTest::step_clock($clock, -$hour);
+step_clock($clock, -$hour);
 start();
 my $start = clock_gettime(CLOCK_MONOTONIC);
 $session->query('SET snowflake.max_wait = \'1min\'');
@@ -225,12 +228,12 @@ cmp_ok((clock_gettime(CLOCK_MONOTONIC) - $start) * 1000,
 # the way after a crash.
 $session->quit;
 $node->stop('fast');
-SnowflakeTest::step_clock($clock, $day);
+step_clock($clock, $day);
 start();
 $session->quit;
 is(status(q{reserved_until > clock_timestamp()}),
 	't', 'a start by a clock that is a day ahead reserves there');
-SnowflakeTest::step_clock($clock, -$day);
+step_clock($clock, -$day);
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 $node->poll_query_until('postgres',
 	q{SELECT reserved_until < clock_timestamp() + interval '1 min' FROM snowflake_status()})
@@ -243,13 +246,13 @@ cmp_ok(abs(mint()), '<', 3 * $second,
 
 # A clean stop in the middle of it, by a clock that stays wrong: it is believed,
 # and nothing comes twice.
-SnowflakeTest::step_clock($clock, $hour);
+step_clock($clock, $hour);
 mint();
 $session->quit;
 $node->stop('fast');
 start();
 cmp_ok(mint(), '>', $hour - 3 * $second, 'a clean stop while coasting: the next start believes the clock');
-SnowflakeTest::step_clock($clock, -$hour);
+step_clock($clock, -$hour);
 cmp_ok(mint(), '>', $hour - 3 * $second, 'a clock that goes back to the truth is not believed at once, either');
 
 # Believed by an administrator: mints wait for the clock, which says since when.
@@ -267,7 +270,7 @@ like(status('advice'),
 	'as does the advice');
 
 # Ahead again, to where IDs have been: that ends the wait, and needs no patience.
-SnowflakeTest::step_clock($clock, $hour);
+step_clock($clock, $hour);
 isnt(mint(), undef, 'a clock that catches up is believed at once');
 
 # A jump that lasts is believed: IDs follow it ahead, mints wait for it back.
@@ -276,14 +279,14 @@ $node->reload;
 
 # the keeper is to see one step after the other
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
-SnowflakeTest::step_clock($clock, $day);
+step_clock($clock, $day);
 my $ahead = mint();
 cmp_ok($ahead, '<', $day, 'a day ahead: coasting at first');
 $node->poll_query_until('postgres',
 	q{SELECT clock_state <> 'coasting' AND snowflake_next() IS NOT NULL FROM snowflake_status()})
   or die "jump is not believed";
 cmp_ok(mint(), '>', $day, 'IDs follow when it has lasted');
-SnowflakeTest::step_clock($clock, -$day);
+step_clock($clock, -$day);
 cmp_ok(mint(), '>', $day, 'a day back: coasting at first');
 $node->poll_query_until('postgres',
 	q{SELECT clock_state <> 'coasting' FROM snowflake_status()})
@@ -291,7 +294,7 @@ $node->poll_query_until('postgres',
 is(mint(), undef, 'mints wait when it has lasted');
 like($session->{stderr}, qr/DETAIL:  The clock went back by \d+\.\d+ s, [3-9]\d*\.\d+ s ago\. /,
 	'and say for how long it has been back');
-is( SnowflakeTest::log_count(
+is( log_count(
 		$node, qr/WARNING:  the clock that went (?:ahead|back) by (?:86400|90000)\.\d+ s is believed, after \d+\.\d+ s/
 	),
 	2,

@@ -6,10 +6,10 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use Test::More;
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', node_id => 1, conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '5s'
@@ -29,7 +29,7 @@ sub mint
 
 sub refused
 {
-	return SnowflakeTest::error_of($node, 'postgres',
+	return error_of($node, 'postgres',
 		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 }
 
@@ -37,7 +37,7 @@ sub reset_error
 {
 	my ($to) = @_;
 
-	return SnowflakeTest::error_of($node, 'postgres',
+	return error_of($node, 'postgres',
 		"SELECT snowflake_reset($to)");
 }
 
@@ -157,18 +157,18 @@ foreach my $restarted (0, 1)
 
 # Who may
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
-is( SnowflakeTest::error_of($node, 'postgres',
+is( error_of($node, 'postgres',
 		'SET ROLE ordinary; SELECT snowflake_reset(2)')->{sqlstate},
 	'42501',
 	'an ordinary user may not');
 
 # The same on a second server, where the table is dropped while the gate is closed
 $node->stop;
-$node = SnowflakeTest::new_node('second', node_id => 1,
+$node = new_node('second', node_id => 1,
 	conf => q{snowflake.max_wait = '5s'});
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 $node->safe_psql('postgres',
 	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '1 h'))});
 set_node_id(2);
@@ -186,7 +186,7 @@ $node->reload;
 $node->poll_query_until('postgres',
 	q{SELECT current_setting('snowflake.node_id') = '1'})
   or die "reload has no effect";
-is( SnowflakeTest::error_of($node, 'postgres',
+is( error_of($node, 'postgres',
 		q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()})
 	  ->{sqlstate},
 	'55000',

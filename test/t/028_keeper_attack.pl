@@ -8,12 +8,14 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	error_of log_count new_node status wait_for_mint wait_until
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.reservation = '1s'
 	snowflake.database = kept
@@ -72,10 +74,10 @@ sub spring
 {
 	my ($role, $sql) = @_;
 	my $session = $node->background_psql('kept', on_error_stop => 0);
-	my $reservations = SnowflakeTest::status($node, 'app', 'reservations');
+	my $reservations = status($node, 'app', 'reservations');
 
 	$session->query(as($role, "BEGIN; $sql"));
-	SnowflakeTest::wait_until(
+	wait_until(
 		'the keeper comes across it',
 		sub {
 			$node->psql('app',
@@ -84,7 +86,7 @@ sub spring
 		});
 	$session->query('COMMIT');
 	$session->quit;
-	$reservations = SnowflakeTest::status($node, 'app', 'reservations');
+	$reservations = status($node, 'app', 'reservations');
 	$node->poll_query_until('app',
 		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 1 FROM snowflake_status()"
 	) or die "reservation is not extended";
@@ -112,7 +114,7 @@ foreach my $trap (
 	$node->safe_psql('kept',
 		"BEGIN; DROP SCHEMA IF EXISTS snowflake_keeper CASCADE; $trap; COMMIT");
 	my $error =
-	  SnowflakeTest::error_of($node, 'app', 'SELECT snowflake_next()');
+	  error_of($node, 'app', 'SELECT snowflake_next()');
 	is($error->{sqlstate}, '55000',
 		"somebody has a schema of the keeper's name: nothing is minted");
 	$node->wait_for_log(
@@ -126,7 +128,7 @@ foreach my $trap (
 }
 $node->safe_psql('kept', 'DROP SCHEMA snowflake_keeper CASCADE');
 my $start = clock_gettime(CLOCK_MONOTONIC);
-SnowflakeTest::wait_for_mint($node, 'app');
+wait_for_mint($node, 'app');
 cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start,
 	'<', 20, 'a superuser drops it: minting goes on');
 
@@ -139,7 +141,7 @@ foreach my $schema ('mine', 'public')
 	$node->safe_psql('kept', 'GRANT CREATE ON SCHEMA public TO creator');
 	$node->safe_psql('kept',
 		as('creator', "CREATE EXTENSION snowflake SCHEMA $schema"));
-	SnowflakeTest::wait_for_mint($node, 'app');
+	wait_for_mint($node, 'app');
 	spring('creator',
 		"DROP EXTENSION snowflake; SET search_path = $schema; "
 		  . trap('creator', 'snowflake_reservation'));
@@ -204,7 +206,7 @@ my @tries = (
 foreach my $role ('creator', 'owner')
 {
 	my @done = grep {
-		SnowflakeTest::error_of($node, 'kept', as($role, $_))->{sqlstate} !~
+		error_of($node, 'kept', as($role, $_))->{sqlstate} !~
 		  /^(?:42501|42704)$/
 	} @tries;
 
@@ -246,7 +248,7 @@ $node->safe_psql(
 $node->safe_psql('app', 'SELECT pg_terminate_backend(keeper_pid) FROM snowflake_status()');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
 $node->reload;
-SnowflakeTest::wait_for_mint($node, 'app');
+wait_for_mint($node, 'app');
 $node->safe_psql('postgres', 'ALTER DATABASE kept RESET ALL');
 $node->safe_psql('kept', 'DROP EVENT TRIGGER hook');
 is( $node->safe_psql('kept', 'SELECT node FROM snowflake_keeper.reservation WHERE node >= 0'),
@@ -254,7 +256,7 @@ is( $node->safe_psql('kept', 'SELECT node FROM snowflake_keeper.reservation WHER
 foreach my $role ('creator', 'owner')
 {
 	my @done = grep {
-		SnowflakeTest::error_of($node, 'kept', as($role, $_))->{sqlstate} !~
+		error_of($node, 'kept', as($role, $_))->{sqlstate} !~
 		  /^(?:42501|42704)$/
 	} @tries;
 
@@ -285,7 +287,7 @@ foreach my $library ('pg_stat_statements', 'pgaudit')
 			skip "$library is not installed", 1;
 		}
 		$node->safe_psql('postgres', "CREATE EXTENSION $library");
-		SnowflakeTest::wait_for_mint($node, 'app');
+		wait_for_mint($node, 'app');
 		my ($keeper, $reservations) = split /\|/,
 		  $node->safe_psql('app',
 			'SELECT keeper_pid, reservations FROM snowflake_status()');
@@ -295,7 +297,7 @@ foreach my $library ('pg_stat_statements', 'pgaudit')
 		) or die "reservation is not extended";
 		if ($library eq 'pgaudit')
 		{
-			is( SnowflakeTest::log_count($node, qr/^\[$keeper\] .*AUDIT/),
+			is( log_count($node, qr/^\[$keeper\] .*AUDIT/),
 				0, 'an audit of everything has no statement of the keeper');
 		}
 		else

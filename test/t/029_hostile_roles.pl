@@ -11,7 +11,9 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder log_count new_node start_minter wait_for_mint wait_until
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -24,7 +26,7 @@ my @roles = qw(owner creator watcher);
 srand($seed);
 note("seed $seed");
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.reservation = '1s'
 	snowflake.database = kept
@@ -266,7 +268,7 @@ while (clock_gettime(CLOCK_MONOTONIC) < $end)
 		$node->safe_psql('postgres',
 			'CREATE DATABASE kept OWNER owner; GRANT CREATE ON DATABASE kept TO creator');
 	}
-	my @minters = map { SnowflakeTest::start_minter($node, 'app', 30_000) } 1 .. 2;
+	my @minters = map { start_minter($node, 'app', 30_000) } 1 .. 2;
 	my @hostile = map { let_loose($_, 'kept', script($_), $waves) } @roles;
 
 	# and the database comes and goes: at once, or when minting goes on
@@ -281,13 +283,13 @@ while (clock_gettime(CLOCK_MONOTONIC) < $end)
 					'ALTER DATABASE lost RENAME TO kept')
 			  } 1 .. 400),
 		"$waves.beside");
-	SnowflakeTest::wait_until('the wave is over',
+	wait_until('the wave is over',
 		sub { clock_gettime(CLOCK_MONOTONIC) > $wave_end });
 	$_->kill_kill foreach @hostile;
 	clear_up();
 
 	my $start = clock_gettime(CLOCK_MONOTONIC);
-	SnowflakeTest::wait_for_mint($node, 'app');
+	wait_for_mint($node, 'app');
 	my $took = clock_gettime(CLOCK_MONOTONIC) - $start;
 	$slowest = $took if $took > $slowest;
 
@@ -318,7 +320,7 @@ my $twice = 0;
 my $disorder = 0;
 foreach my $ids (@minted)
 {
-	$disorder += SnowflakeTest::disorder($ids);
+	$disorder += disorder($ids);
 	foreach my $id (@$ids)
 	{
 		$count++;
@@ -337,7 +339,7 @@ is( $node->safe_psql(
 		WHERE setdatabase = 0 AND setrole = 0}),
 	't',
 	'where the reservation is stays noted down');
-is(SnowflakeTest::log_count($node, qr/PANIC|terminated by signal|TRAP:/),
+is(log_count($node, qr/PANIC|terminated by signal|TRAP:/),
 	0, 'no process has crashed, so the server was up all the time');
 $node->stop;
 done_testing();

@@ -10,13 +10,13 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(new_node);
 use Test::More;
 
 my $rows = 15_000;
 my $constants = 60;
 
-my $node = SnowflakeTest::new_node('main', node_id => undef);
+my $node = new_node('main', node_id => undef);
 $node->start;
 $node->safe_psql('postgres', q{
 CREATE EXTENSION snowflake;

@@ -7,12 +7,12 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(log_count new_node wait_for_mint);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $primary = SnowflakeTest::new_node('primary',
+my $primary = new_node('primary',
 	node_id => undef, init => { allows_streaming => 1 });
 $primary->start;
 
@@ -42,7 +42,7 @@ $primary->safe_psql(
 	ALTER SYSTEM SET snowflake.node_id = 1;
 	SELECT pg_reload_conf();
 });
-SnowflakeTest::wait_for_mint($primary, 'postgres');
+wait_for_mint($primary, 'postgres');
 $primary->backup('base');
 
 # The node ID of its own is overruled by that which came with the data.
@@ -124,11 +124,11 @@ sub inherited
 	return slurp_file($node->logfile, $offset) =~ $inherited;
 }
 
-is(SnowflakeTest::log_count($primary, $inherited), 0, 'nothing in the log of the primary');
+is(log_count($primary, $inherited), 0, 'nothing in the log of the primary');
 $primary->stop;
 my $offset = -s $standby->logfile;
 $standby->promote;
-SnowflakeTest::wait_for_mint($standby, 'postgres');
+wait_for_mint($standby, 'postgres');
 my ($node_id, $detail, $hint) = inherited($standby, $offset);
 is($node_id, 1, 'the log has the node ID of a promoted standby');
 like(
@@ -141,7 +141,7 @@ like($lines[ $line - 1 ], qr/^snowflake\.node_id = 1$/, 'which is right');
 like($hint, qr/^If another server used it/, 'and what to do if another server still has it');
 $offset = -s $standby->logfile;
 $standby->restart;
-SnowflakeTest::wait_for_mint($standby, 'postgres');
+wait_for_mint($standby, 'postgres');
 is_deeply([ inherited($standby, $offset) ], [], 'but not at the next start');
 $standby->stop;
 
@@ -155,7 +155,7 @@ $copy->init_from_backup($primary, 'base');
 		'-o', '-c snowflake.node_id=3', 'start');
 	$copy->_update_pid(1);
 }
-SnowflakeTest::wait_for_mint($copy, 'postgres');
+wait_for_mint($copy, 'postgres');
 ($node_id, $detail, $hint) = inherited($copy, 0);
 is($node_id, 3, 'the log has the node ID of a copy');
 is( $detail,

@@ -6,11 +6,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node status wait_for_mint);
 use Test::More;
 
 # Four IDs in a tick of a millisecond, so that whoever mints meets every tick.
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.layout = 'time:43 node:18 sequence:2 epoch:2020-01-01T00:00:00Z'
 	snowflake.max_lead = '5s'
@@ -19,7 +19,7 @@ my $node = SnowflakeTest::new_node(
 
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 # A batch of seven seconds gets more than max_lead ahead of where it began, and
 # has to wait.
@@ -39,7 +39,7 @@ foreach my $how (
 	my ($name, $sql) = @$how;
 	my $session = $node->background_psql('postgres');
 
-	SnowflakeTest::wait_for_mint($node, 'postgres');
+	wait_for_mint($node, 'postgres');
 	$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 	my $stored = $session->query_safe(
 		'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
@@ -48,13 +48,13 @@ foreach my $how (
 	$node->poll_query_until('postgres',
 		"SELECT clock_timestamp() + interval '4500 ms' > '$stored'")
 	  or die "clock stands still";
-	my $error = SnowflakeTest::error_of($node, 'postgres', qq{
+	my $error = error_of($node, 'postgres', qq{
 		SET snowflake.max_wait = '100ms';
 		SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
 		DO \$\$ BEGIN LOOP $sql; END LOOP; END \$\$});
 	is($error->{sqlstate}, '55000', "$name: minting ends");
 	like($error->{message}, qr/reservation was not extended/, 'with the reservation');
-	is( SnowflakeTest::status($node, 'postgres',
+	is( status($node, 'postgres',
 			"concat_ws(' ', snowflake_timestamp(last_id), snowflake_sequence(last_id))"),
 		"$stored 3",
 		'the last ID is the last of what is stored');

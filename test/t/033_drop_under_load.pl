@@ -9,27 +9,31 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(
+	error_of finish_minter kill_postmaster new_clock new_node
+	start_after_kill start_minter start_with_clock step_clock wait_for_mint
+	wait_until
+);
 use Test::More;
 
 my $behind_ms = 30_000;
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.reservation = '1s'
 	snowflake.database = kept
 });
-my $clock = SnowflakeTest::new_clock('main');
+my $clock = new_clock('main');
 my @ids;
 my $too_early = 0;
 
-SnowflakeTest::start_with_clock($node, $clock);
+start_with_clock($node, $clock);
 $node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'kept', 'app';
 $node->safe_psql('app', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'app');
+wait_for_mint($node, 'app');
 
 sub try_to_mint
 {
-	my $error = SnowflakeTest::error_of($node, 'app',
+	my $error = error_of($node, 'app',
 		q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 
 	push @ids, $error->{stdout} =~ /^(\d+)$/m;
@@ -62,22 +66,22 @@ foreach my $case (map { my $sql = $_; map { [ $sql, $_ ] } 0, 50, 5_000 }
 	'DROP EXTENSION snowflake_keeper', 'DROP DATABASE kept WITH (FORCE)')
 {
 	my ($sql, $more) = @$case;
-	my @minters = map { SnowflakeTest::start_minter($node, 'app', 100_000) } 1 .. 2;
+	my @minters = map { start_minter($node, 'app', 100_000) } 1 .. 2;
 
-	SnowflakeTest::wait_until('IDs are minted', sub { minted(@minters) > 200 });
+	wait_until('IDs are minted', sub { minted(@minters) > 200 });
 	$node->safe_psql($sql =~ /DATABASE/ ? 'postgres' : 'kept', $sql);
 
 	my $then = minted(@minters);
-	SnowflakeTest::wait_until('they go on, or not',
+	wait_until('they go on, or not',
 		sub {
 			return minted(@minters) >= $then + $more
 			  || grep { $_->{run}->pump_nb; $_->{errors} =~ /ERROR/ } @minters;
 		});
-	SnowflakeTest::kill_postmaster($node);
+	kill_postmaster($node);
 	my @errors;
 	foreach my $minter (@minters)
 	{
-		push @ids, @{ SnowflakeTest::finish_minter($minter) };
+		push @ids, @{ finish_minter($minter) };
 		push @errors, grep { !/$clear/ } $minter->{errors} =~ /ERROR:  (.*)/g;
 	}
 	is("@errors", '', "$sql, $more more IDs: minting goes on, or says why not");
@@ -86,24 +90,24 @@ foreach my $case (map { my $sql = $_; map { [ $sql, $_ ] } 0, 50, 5_000 }
 	@ids = sort { $a <=> $b } @ids;
 	my $newest = $ids[-1];
 
-	SnowflakeTest::step_clock($clock, -$behind_ms);
-	SnowflakeTest::start_after_kill($node, $clock);
+	step_clock($clock, -$behind_ms);
+	start_after_kill($node, $clock);
 	my $error = try_to_mint();
 	like("$error->{sqlstate} $error->{message}", qr/^55000 /,
 		'after a crash, the clock being behind: no ID');
 	like($error->{message}, $clear, 'but the reason');
-	SnowflakeTest::step_clock($clock, $behind_ms);
+	step_clock($clock, $behind_ms);
 
 	# what an administrator does
 	$node->safe_psql('postgres', 'CREATE DATABASE kept') if $sql =~ /DATABASE/;
-	SnowflakeTest::wait_until(
+	wait_until(
 		'minting goes on',
 		sub {
 			$error = try_to_mint();
 			return 1 if $error->{sqlstate} eq '';
 			if ($error->{message} =~ /is not in the database/)
 			{
-				my $accept = SnowflakeTest::error_of($node, 'app',
+				my $accept = error_of($node, 'app',
 					'SELECT snowflake_accept_database()');
 
 				# the keeper has seen the jump of the clock, and nobody may go by it yet

@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -18,15 +18,15 @@ my %conf = (
 snowflake.database = 'everything'
 timezone = 'UTC'
 });
-my $source = SnowflakeTest::new_node('source', node_id => 3, %conf);
-my $target = SnowflakeTest::new_node('target', node_id => 9, %conf);
+my $source = new_node('source', node_id => 3, %conf);
+my $target = new_node('target', node_id => 9, %conf);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
 $source->start;
 $source->safe_psql('postgres',
 	'CREATE DATABASE everything; CREATE ROLE reader; CREATE ROLE writer');
 $source->safe_psql('everything', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($source, 'everything');
+wait_for_mint($source, 'everything');
 
 $source->safe_psql(
 	'everything', q{
@@ -299,7 +299,7 @@ sub plan_of
 		"SET enable_seqscan = off; EXPLAIN (COSTS OFF) $query");
 }
 
-SnowflakeTest::wait_for_mint($target, 'everything');
+wait_for_mint($target, 'everything');
 is( $target->safe_psql(
 		'everything', 'SELECT node FROM snowflake_keeper.reservation'),
 	'9',
@@ -359,7 +359,7 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 		  => '42501');
 	foreach my $statement (sort keys %refusals)
 	{
-		is( SnowflakeTest::error_of($target, $database, $statement)
+		is( error_of($target, $database, $statement)
 			  ->{sqlstate},
 			$refusals{$statement},
 			"$database: refuses $statement");

@@ -8,18 +8,18 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $local =
-  SnowflakeTest::new_node('local', node_id => 1, conf => "timezone = 'UTC'");
+  new_node('local', node_id => 1, conf => "timezone = 'UTC'");
 my $remote =
-  SnowflakeTest::new_node('remote', node_id => 2, conf => "timezone = 'UTC'");
+  new_node('remote', node_id => 2, conf => "timezone = 'UTC'");
 
 $remote->start;
 $remote->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($remote, 'postgres');
+wait_for_mint($remote, 'postgres');
 $remote->safe_psql(
 	'postgres', q{
 	CREATE TABLE items (id snowflake PRIMARY KEY DEFAULT snowflake_next(), n integer);
@@ -33,7 +33,7 @@ $remote->safe_psql(
 
 $local->start;
 $local->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($local, 'postgres');
+wait_for_mint($local, 'postgres');
 $local->safe_psql(
 	'postgres',
 	'CREATE EXTENSION postgres_fdw' . join '',
@@ -232,7 +232,7 @@ is( $local->safe_psql('postgres',
 # without one it is null, which the key of the other server refuses;
 $local->safe_psql('postgres',
 	'ALTER TABLE items_knowing ALTER id DROP DEFAULT');
-is( SnowflakeTest::error_of($local, 'postgres',
+is( error_of($local, 'postgres',
 		'INSERT INTO items_knowing (n) VALUES (-6)')->{sqlstate},
 	'23502',
 	'no default in the foreign table: null');

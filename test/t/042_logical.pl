@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(log_count new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -18,7 +18,7 @@ my %node;
 
 foreach my $name ('ada', 'bob')
 {
-	$node{$name} = SnowflakeTest::new_node(
+	$node{$name} = new_node(
 		$name,
 		node_id => $node_id{$name},
 		init => { allows_streaming => 'logical' },
@@ -60,7 +60,7 @@ foreach my $name ('ada', 'bob')
 		CREATE VIEW all_rows AS TABLE rows_of_ada UNION ALL TABLE rows_of_bob;
 		CREATE TABLE halt (n integer);
 	});
-	SnowflakeTest::wait_for_mint($node{$name}, 'shop');
+	wait_for_mint($node{$name}, 'shop');
 
 	# what is there before the subscription is copied
 	$node{$name}->safe_psql('shop',
@@ -303,7 +303,7 @@ foreach my $name ('ada', 'bob')
 			 WHERE key LIKE '%_error_count' OR key LIKE 'confl_%' AND subname <> 'everything'}),
 		't|0',
 		"$name: no error and no conflict in any subscription");
-	is( SnowflakeTest::log_count(
+	is( log_count(
 			$node{$name},
 			'conflict detected on relation "(?!snowflake_keeper\.reservation")|duplicate key|did not find row|binary data has'),
 		0,
@@ -311,7 +311,7 @@ foreach my $name ('ada', 'bob')
 }
 
 $node{bob}->restart;
-SnowflakeTest::wait_for_mint($node{bob}, 'postgres');
+wait_for_mint($node{bob}, 'postgres');
 is( $node{bob}->safe_psql(
 		'postgres',
 		"SELECT snowflake_next() > '$newest', snowflake_node(snowflake_next())"

@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -98,14 +98,14 @@ sub dense
 		  FROM generate_series(1, $size) n};
 }
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'twitter',
 	node_id => 5,
 	conf => "timezone = 'UTC'");
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $node->safe_psql('postgres', $model);
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 # Few rows in each tick
 foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
@@ -148,7 +148,7 @@ foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
 		q{
 		INSERT INTO events (created_at, snowflake_id)
 			VALUES ('2025-07-01 UTC', NULL), ('2025-08-01 UTC', NULL)});
-	is(SnowflakeTest::error_of($node, 'postgres', $sql)->{sqlstate},
+	is(error_of($node, 'postgres', $sql)->{sqlstate},
 		'23505', "$name recipe: refuses to give an ID twice");
 	is( $node->safe_psql(
 			'postgres',
@@ -188,7 +188,7 @@ like(
 # More rows in a tick than the sequence can count
 create_events($node, dense(4096, '1 ms'));
 my $rows = 4096 + 4095 + 4097 + 1 + 10240 + 4096;
-my $error = SnowflakeTest::error_of($node, 'postgres', $few);
+my $error = error_of($node, 'postgres', $few);
 is($error->{sqlstate}, '22003',
 	'dense: the first recipe does not wrap around');
 like(
@@ -227,29 +227,29 @@ is( $node->safe_psql(
 # A time that the layout does not have is an error, with either
 create_events($node,
 	q{SELECT timestamptz '2001-01-01 UTC' UNION ALL SELECT '2025-01-01 UTC'});
-is(SnowflakeTest::error_of($node, 'postgres', $_)->{sqlstate},
+is(error_of($node, 'postgres', $_)->{sqlstate},
 	'22008', 'a time before the epoch')
   foreach $few, $many;
 create_events($node,
 	q{SELECT timestamptz '2101-01-01 UTC' UNION ALL SELECT '2025-01-01 UTC'});
-is(SnowflakeTest::error_of($node, 'postgres', $_)->{sqlstate},
+is(error_of($node, 'postgres', $_)->{sqlstate},
 	'22008', "a time after the layout's end")
   foreach $few, $many;
 $node->stop;
 
 # A layout of another order of fields, tick and epoch
-my $sony = SnowflakeTest::new_node(
+my $sony = new_node(
 	'sonyflake',
 	node_id => 5,
 	conf => "timezone = 'UTC'\nsnowflake.layout = 'sonyflake'");
 $sony->start;
 $sony->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $sony->safe_psql('postgres', $model);
-SnowflakeTest::wait_for_mint($sony, 'postgres');
+wait_for_mint($sony, 'postgres');
 
 create_events($sony, dense(256, '10 ms'));
 $rows = 256 + 255 + 257 + 1 + 640 + 256;
-is(SnowflakeTest::error_of($sony, 'postgres', $few)->{sqlstate},
+is(error_of($sony, 'postgres', $few)->{sqlstate},
 	'22003', 'sonyflake: the first recipe does not wrap around');
 $sony->safe_psql('postgres', $many);
 is($sony->safe_psql('postgres', $filled),

@@ -8,13 +8,13 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(new_node wait_for_mint);
 use Test::More;
 
 my %node;
 foreach my $name ('publisher', 'subscriber')
 {
-	$node{$name} = SnowflakeTest::new_node($name,
+	$node{$name} = new_node($name,
 		node_id => 7, init => { allows_streaming => 'logical' });
 	$node{$name}->start;
 	$node{$name}->safe_psql(
@@ -22,7 +22,7 @@ foreach my $name ('publisher', 'subscriber')
 		CREATE EXTENSION snowflake;
 		CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next());
 	});
-	SnowflakeTest::wait_for_mint($node{$name}, 'postgres');
+	wait_for_mint($node{$name}, 'postgres');
 }
 
 my $doc = slurp_file("$FindBin::RealBin/../../doc/operating.md");

@@ -7,11 +7,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main',
 	node_id => 3,
 	conf => 'client_min_messages = warning');
@@ -22,7 +22,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE owner');
 my ($ret, $stdout, $stderr) = $node->psql('postgres',
 	q{CREATE TABLE t (id serial); SELECT count(*) FROM snowflake_convert_column('t', 'id', dry_run => true); DROP TABLE t});
 is("$stdout$stderr", '3', 'a dry run before the first mint warns of nothing');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 # A key with rows, references from two tables, and a partitioned table
 sub create_tables
@@ -92,7 +92,7 @@ is(schema(), $old_schema, 'and changes nothing');
 
 # Failures: of a statement in the middle, a time limit at the last moment,
 # a lock that another session has, the server
-my $error = SnowflakeTest::error_of(
+my $error = error_of(
 	$node,
 	'postgres', q{
 	CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$
@@ -108,7 +108,7 @@ is($node->safe_psql('postgres', $rows), $old_rows, 'and so are the rows');
 
 my $writer = $node->background_psql('postgres', on_error_stop => 0);
 $writer->query_safe(q{BEGIN; UPDATE payments SET item_id = item_id WHERE order_id = 7});
-$error = SnowflakeTest::error_of($node, 'postgres',
+$error = error_of($node, 'postgres',
 	q{SET lock_timeout = '10ms'; SELECT snowflake_convert_column('orders', 'id')});
 is($error->{sqlstate}, '55P03', 'a lock_timeout holds for tables that reference it');
 is(schema(), $old_schema, 'and changes nothing');
@@ -170,7 +170,7 @@ $node->safe_psql(
 	INSERT INTO items (order_id) SELECT max(id) FROM orders;
 	INSERT INTO payments SELECT order_id, id FROM items ORDER BY id DESC LIMIT 1;
 	INSERT INTO log (at, order_id) SELECT '2026-12-31', max(id) FROM orders});
-is(SnowflakeTest::error_of($node, 'postgres', 'INSERT INTO items (order_id) VALUES (200000)')->{sqlstate},
+is(error_of($node, 'postgres', 'INSERT INTO items (order_id) VALUES (200000)')->{sqlstate},
 	'23503', 'and still are references');
 
 # Keys that were committed after the snapshot of the transaction was taken
@@ -264,7 +264,7 @@ is( $node->safe_psql(
 $writer->query_safe('COMMIT');
 $converter->query_safe('SELECT 1');
 unlike($converter->{stderr}, qr/ERROR/, 'then it goes on');
-is( SnowflakeTest::error_of($node, 'postgres', 'INSERT INTO third SELECT 2')->{sqlstate},
+is( error_of($node, 'postgres', 'INSERT INTO third SELECT 2')->{sqlstate},
 	'23503', 'and both are references still');
 $_->quit for $writer, $converter;
 $node->safe_psql('postgres', 'DROP TABLE crossed, other, third');
@@ -294,7 +294,7 @@ foreach my $when ('ddl_command_end ALTER TABLE', 'ddl_command_start ALTER TABLE'
 	my ($event, $tag) = split / /, $when, 2;
 
 	$node->safe_psql('postgres', "CREATE EVENT TRIGGER swap ON $event EXECUTE FUNCTION swap()");
-	$error = SnowflakeTest::error_of($node, 'postgres',
+	$error = error_of($node, 'postgres',
 		"SET my.tag = '$tag'; SELECT snowflake_convert_column('shop.orders', 'id')");
 	$node->safe_psql('postgres', 'DROP EVENT TRIGGER swap');
 	is($error->{sqlstate}, '40001', "a schema renamed at $when: an error");
@@ -318,7 +318,7 @@ $node->safe_psql(
 		END IF;
 	END $$;
 	CREATE EVENT TRIGGER rename ON ddl_command_end EXECUTE FUNCTION rename()});
-$error = SnowflakeTest::error_of($node, 'postgres',
+$error = error_of($node, 'postgres',
 	q{SELECT snowflake_convert_column('shop.orders', 'id')});
 is($error->{sqlstate}, '40001', 'a schema renamed, and none in its place: the same error');
 $node->safe_psql(
@@ -420,7 +420,7 @@ is( $node->safe_psql('restored',
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;
 $node->safe_psql('restored', 'CREATE TABLE more (id serial)');
-is( SnowflakeTest::error_of(
+is( error_of(
 		$node, 'restored', q{SELECT "My ext".snowflake_convert_column('more', 'id')})->{sqlstate},
 	'55000',
 	'refused where nothing is minted');

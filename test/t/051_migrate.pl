@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -15,7 +15,7 @@ my ($dry_run, $convert, $find, $drop_theirs, $create_ours) =
   $document =~ /^```sql\n(.*?)^```$/msg;
 my ($conf) = $document =~ /^```\n(#.*?)^```$/ms;
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main',
 	node_id => undef,
 	preload => 0,
@@ -53,16 +53,16 @@ is($node->safe_psql('postgres', $find),
 $drop_theirs = "ALTER TABLE parts ALTER COLUMN id DROP DEFAULT; $drop_theirs";
 is($drop_theirs =~ s/DROP EXTENSION snowflake;/DROP FUNCTION snowflake.nextval;/, 1,
 	'what stands for their extension is dropped like it');
-is(SnowflakeTest::error_of($node, 'postgres', 'DROP FUNCTION snowflake.nextval')->{sqlstate},
+is(error_of($node, 'postgres', 'DROP FUNCTION snowflake.nextval')->{sqlstate},
 	'2BP01', 'not while a default is left');
 $node->safe_psql('postgres', $drop_theirs);
-is(SnowflakeTest::error_of($node, 'postgres', 'INSERT INTO orders DEFAULT VALUES')->{sqlstate},
+is(error_of($node, 'postgres', 'INSERT INTO orders DEFAULT VALUES')->{sqlstate},
 	'23502', 'meanwhile nothing is inserted');
 $node->append_conf('postgresql.conf', $conf);
 $node->restart;
 my ($create, $go_on) = $create_ours =~ /^(CREATE EXTENSION snowflake;\n)(.*)$/s;
 $node->safe_psql('postgres', $create);
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 $node->safe_psql('postgres', $go_on);
 $go_on =~ s/orders/parts/g;
 $node->safe_psql('postgres', $go_on);

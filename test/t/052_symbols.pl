@@ -12,14 +12,14 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-use SnowflakeTest;
+use SnowflakeTest qw(new_node wait_for_mint);
 
 if (system('nm --version >/dev/null 2>&1') != 0)
 {
 	plan skip_all => 'nm is not installed';
 }
 
-my $node = SnowflakeTest::new_node('main');
+my $node = new_node('main');
 $node->start;
 $node->safe_psql('postgres',
 	'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_keeper');
@@ -57,7 +57,7 @@ SKIP:
 	skip 'no JIT compilation here', 1
 	  if $node->safe_psql('postgres', 'SELECT pg_jit_available()') ne 't';
 
-	SnowflakeTest::wait_for_mint($node, 'postgres');
+	wait_for_mint($node, 'postgres');
 	is( $node->safe_psql(
 			'postgres', q{
 			SET jit_above_cost = 0;

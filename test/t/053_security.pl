@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of members new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -23,7 +23,7 @@ my @restricted = (
 	'public.snowflake_reset(integer)',
 	'public.snowflake_status_reset()');
 
-my $node = SnowflakeTest::new_node('main');
+my $node = new_node('main');
 $node->start;
 
 sub rows
@@ -38,7 +38,7 @@ sub sqlstate
 {
 	my ($role, $dbname, $sql) = @_;
 
-	return SnowflakeTest::error_of($node, $dbname,
+	return error_of($node, $dbname,
 		"SET SESSION AUTHORIZATION $role; $sql")->{sqlstate};
 }
 
@@ -54,19 +54,19 @@ $node->safe_psql(
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO nobody, PUBLIC})
   foreach 'plain', 'postgres';
 $node->safe_psql('plain', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'plain');
+wait_for_mint($node, 'plain');
 
 
 # Ordinary users: functions.  A new one is for everybody, or it is in the list.
 my @functions =
   rows('plain',
-	'SELECT m.oid::regprocedure FROM ' . SnowflakeTest::members('pg_proc'));
+	'SELECT m.oid::regprocedure FROM ' . members('pg_proc'));
 is_deeply(
 	[
 		rows(
 			'plain',
 			'SELECT m.oid::regprocedure FROM '
-			  . SnowflakeTest::members('pg_proc')
+			  . members('pg_proc')
 			  . q{ WHERE NOT has_function_privilege('nobody', m.oid, 'EXECUTE') ORDER BY proname}
 		)
 	],
@@ -82,7 +82,7 @@ my %calls = map { split /\t/ } rows(
 			format_type(a.type, NULL)), ', ' ORDER BY a.n)
 		 FROM unnest(proargtypes) WITH ORDINALITY a (type, n)))
 	FROM }
-	  . SnowflakeTest::members('pg_proc')
+	  . members('pg_proc')
 	  . q{ WHERE prorettype <> 'trigger'::regtype
 	AND NOT proargtypes::oid[] && ARRAY['internal', 'cstring']::regtype[]::oid[]}
 );
@@ -131,7 +131,7 @@ sub touched
 	my ($role, $dbname) = @_;
 	my @relations = rows($dbname,
 			"SELECT m.oid::regclass FROM "
-		  . SnowflakeTest::members('pg_class', 'snowflake_keeper')
+		  . members('pg_class', 'snowflake_keeper')
 		  . ' WHERE relkind = \'r\'');
 	my @touched;
 
@@ -191,7 +191,7 @@ like(
 	touched('all_rights', 'postgres'),
 	qr/^SELECT[^;]*; BEGIN; LOCK TABLE[^;]*ACCESS SHARE MODE$/,
 	'can look at it, too, but not write it');
-my $truncate = SnowflakeTest::error_of($node, 'postgres', 'TRUNCATE snowflake_keeper.reservation');
+my $truncate = error_of($node, 'postgres', 'TRUNCATE snowflake_keeper.reservation');
 is($truncate->{sqlstate}, '42501',
 	'nor does a superuser truncate it, which subscribers would do as well');
 like($truncate->{detail}, qr/^Only the keeper of snowflakes writes it/, 'for that reason');
@@ -203,7 +203,7 @@ is( join(
 		rows(
 			'plain',
 			'SELECT m.oid::regprocedure FROM '
-			  . SnowflakeTest::members('pg_proc')
+			  . members('pg_proc')
 			  . ' WHERE prosecdef')),
 	'',
 	'no function runs with the rights of its owner');
@@ -215,7 +215,7 @@ is( join(
 		rows(
 			'plain',
 			'SELECT m.oid::regprocedure FROM '
-			  . SnowflakeTest::members('pg_proc')
+			  . members('pg_proc')
 			  . q{ JOIN pg_proc core ON core.prosrc = m.prosrc AND core.pronamespace = 'pg_catalog'::regnamespace
 				AND core.prolang = m.prolang
 			WHERE m.prolang = (SELECT oid FROM pg_language WHERE lanname = 'internal')
@@ -243,7 +243,7 @@ my @leakproof = rows(
 	q{SELECT format('%I.%I', pronamespace::regnamespace, proname) || E'\t' ||
 		(SELECT string_agg(format_type(a.type, NULL), E'\t' ORDER BY a.n)
 		 FROM unnest(proargtypes) WITH ORDINALITY a (type, n))
-	FROM } . SnowflakeTest::members('pg_proc') . q{ WHERE m.proleakproof
+	FROM } . members('pg_proc') . q{ WHERE m.proleakproof
 	AND prolang <> (SELECT oid FROM pg_language WHERE lanname = 'internal')});
 my @told;
 foreach my $function (@leakproof)
@@ -320,7 +320,7 @@ is( $node->safe_psql(
 	'who may create objects creates the extension and mints');
 is( $node->safe_psql(
 		'trusted',
-		'SELECT count(*) FROM ' . SnowflakeTest::members('pg_class')),
+		'SELECT count(*) FROM ' . members('pg_class')),
 	'0',
 	'the extension has no table, for dumps and replication to trip over');
 is(sqlstate('owner', 'trusted', "SELECT $_"),
@@ -355,7 +355,7 @@ foreach my $object (
 
 	$node->safe_psql('trusted', "CREATE $kind $definition");
 	like(
-		SnowflakeTest::error_of($node, 'trusted',
+		error_of($node, 'trusted',
 			'CREATE EXTENSION snowflake')->{sqlstate},
 		qr/^42P07|42723|42710$/,
 		"the script fails over somebody's $kind $definition");

@@ -11,7 +11,10 @@ use File::Basename;
 use File::Path;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder finish_minter new_node start_minter status wait_for_mint
+	wait_until
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -75,7 +78,7 @@ COMMENT ON FUNCTION snowflake_yet_another() IS 'mint a snowflake in the next ver
 END
 
 my $node =
-  SnowflakeTest::new_node('main', new => { install_path => $installation });
+  new_node('main', new => { install_path => $installation });
 $node->start;
 
 # Everything in the extension, with all that a script says about it.
@@ -129,7 +132,7 @@ my @released = split /\n/, $node->safe_psql(
 is($released[-1], $version, 'the newest script is that of the control file');
 $node->safe_psql('postgres',
 	"CREATE EXTENSION snowflake VERSION '$released[0]'");
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 my %contents;
 foreach my $installed (@released, 'next')
@@ -180,19 +183,19 @@ my $reserved =
   q{SELECT string_agg((node, layout)::text, ' ') FROM snowflake_keeper.reservation};
 my $rows = $node->safe_psql('postgres', $reserved);
 my $before = $node->safe_psql('postgres', 'SELECT snowflake_next()');
-my $pid = SnowflakeTest::status($node, 'postgres', 'keeper_pid');
-my $minter = SnowflakeTest::start_minter($node, 'fresh_next', 20000);
+my $pid = status($node, 'postgres', 'keeper_pid');
+my $minter = start_minter($node, 'fresh_next', 20000);
 
-SnowflakeTest::wait_until('IDs are minted', sub { -s $minter->{ids} });
+wait_until('IDs are minted', sub { -s $minter->{ids} });
 $node->safe_psql('postgres', q{ALTER EXTENSION snowflake UPDATE TO 'next'});
-my $ids = SnowflakeTest::finish_minter($minter);
+my $ids = finish_minter($minter);
 is(installed_version('postgres'),
 	'next', 'the extension of the keeper is updated');
 is($minter->{errors}, '', 'no mint failed meanwhile');
 is(scalar @$ids, 20000, 'and none is missing');
-is(SnowflakeTest::disorder([ $before, @$ids ]), 0, 'IDs ascend');
+is(disorder([ $before, @$ids ]), 0, 'IDs ascend');
 is($node->safe_psql('postgres', $reserved), $rows, 'the reservation is kept');
-is(SnowflakeTest::status($node, 'postgres', 'keeper_pid'),
+is(status($node, 'postgres', 'keeper_pid'),
 	$pid, 'by the same keeper');
 ok(works('postgres'), 'and the server mints');
 
@@ -200,7 +203,7 @@ ok(works('postgres'), 'and the server mints');
 my $last = $node->safe_psql('postgres', 'SELECT snowflake_yet_another()');
 $node->stop('immediate');
 $node->start;
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_next()'),
 	'>', $last, 'IDs ascend across a crash after the update');
 my ($dump) = run_command(

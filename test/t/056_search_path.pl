@@ -13,11 +13,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of log_count members new_node wait_for_mint);
 use Test::More;
 
 my $node =
-  SnowflakeTest::new_node('main', conf => "snowflake.database = kept");
+  new_node('main', conf => "snowflake.database = kept");
 $node->start;
 
 sub rows
@@ -96,11 +96,11 @@ my $signatures = join ', ',
   map { my ($name, $n) = split /\|/; "('$name', $n)" } rows(
 	'plain',
 	'SELECT DISTINCT proname, pronargs FROM '
-	  . SnowflakeTest::members('pg_proc'));
+	  . members('pg_proc'));
 my $taken = join ', ',
   map { "'$_'" } rows('plain',
 	q{SELECT proname || '(' || oidvectortypes(proargtypes) || ')' FROM }
-	  . SnowflakeTest::members('pg_proc'));
+	  . members('pg_proc'));
 my $similar =
   qq{SELECT pg_temp.plant_function(:SCHEMA, name, arguments, 'bigint')
 	FROM (VALUES $signatures) s (name, n),
@@ -111,14 +111,14 @@ my $similar =
 # Those that the extension has.
 my @same = (
 	q{SELECT pg_temp.plant_function(:SCHEMA, proname, oidvectortypes(proargtypes), 'bigint') FROM }
-	  . SnowflakeTest::members('pg_proc'),
+	  . members('pg_proc'),
 	q{SELECT pg_temp.plant_operator(:SCHEMA, oprname, nullif(format_type(oprleft, NULL), '-'),
 		format_type(oprright, NULL), format_type(oprresult, NULL)) FROM }
-	  . SnowflakeTest::members('pg_operator'));
+	  . members('pg_operator'));
 
 sub planted_calls
 {
-	return SnowflakeTest::log_count($node, qr/planted function called/);
+	return log_count($node, qr/planted function called/);
 }
 
 # Everything in use, from a session that searches the planted objects first.
@@ -130,10 +130,10 @@ sub use_extension
 		$dbname,
 		q{SELECT concat_ws(' ', CASE WHEN oprleft <> 0 THEN 'v.' || (oprleft::regtype::oid) END,
 			format('OPERATOR(%I.%s)', oprnamespace::regnamespace, oprname), 'v.' || (oprright::regtype::oid)) FROM }
-		  . SnowflakeTest::members('pg_operator'));
+		  . members('pg_operator'));
 	my @types = rows($dbname,
 		q{SELECT DISTINCT t.oid || E'\t' || format('%I.%I', typnamespace::regnamespace, typname) FROM }
-		  . SnowflakeTest::members('pg_proc')
+		  . members('pg_proc')
 		  . q{, unnest(proargtypes) a JOIN pg_type t ON t.oid = a WHERE typtype <> 'p'}
 	);
 	my @calls = rows(
@@ -141,7 +141,7 @@ sub use_extension
 		q{SELECT format('%I.%I(%s)', pronamespace::regnamespace, proname,
 		(SELECT string_agg('v.' || a.type, ', ' ORDER BY a.n)
 		 FROM unnest(proargtypes) WITH ORDINALITY a (type, n))) FROM }
-		  . SnowflakeTest::members('pg_proc')
+		  . members('pg_proc')
 		  . q{ WHERE prorettype <> 'trigger'::regtype
 		AND NOT proargtypes::oid[] && ARRAY['internal', 'cstring']::regtype[]::oid[]}
 	);
@@ -222,14 +222,14 @@ foreach my $dbname ('kept', 'victim')
 			)),
 		'>', 2000,
 		"$dbname: functions are planted");
-	is(SnowflakeTest::error_of($node, $dbname, 'SELECT now()')->{sqlstate},
+	is(error_of($node, $dbname, 'SELECT now()')->{sqlstate},
 		'P0001', "$dbname: and would be found");
 }
 my $planted = planted_calls();
 cmp_ok($planted, '>', 0, 'which the log tells');
 
 plant('kept', 'snowflake_keeper', @core, $similar);
-SnowflakeTest::wait_for_mint($node, 'plain');
+wait_for_mint($node, 'plain');
 $node->safe_psql($_, 'CREATE EXTENSION snowflake SCHEMA public')
   foreach 'kept', 'victim';
 foreach my $dbname ('kept', 'victim')
@@ -257,7 +257,7 @@ $node->poll_query_until('plain', 'SELECT node = 2 FROM snowflake_status()')
   or die 'node ID does not change';
 $node->safe_psql('plain', 'SELECT snowflake_advance(snowflake_next())');
 $node->restart;
-SnowflakeTest::wait_for_mint($node, 'plain');
+wait_for_mint($node, 'plain');
 is( join('',
 		rows('kept', 'SELECT count(*) FROM snowflake_keeper.reservation')),
 	'2',

@@ -6,10 +6,10 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use Test::More;
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main',
 	node_id => 3,
 	conf => 'client_min_messages = warning');
@@ -33,7 +33,7 @@ $node->safe_psql(
 	CREATE SCHEMA other AUTHORIZATION other;
 	CREATE SCHEMA mal AUTHORIZATION mal;
 	GRANT USAGE ON SCHEMA app TO mal, other});
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 run_as('mal', q{
 	CREATE TABLE mal.notes (who name, who_else name, way text);
 	GRANT USAGE ON SCHEMA mal TO PUBLIC;
@@ -162,7 +162,7 @@ create_tables(
 	ALTER TABLE mal.items ADD num mal.number REFERENCES app.orders; UPDATE mal.items SET num = ROW(order_id)});
 # that was the cast, too, without any conversion
 $node->safe_psql('postgres', 'ALTER ROLE mal NOSUPERUSER; DELETE FROM mal.notes');
-my $error = SnowflakeTest::error_of($node, 'postgres', $convert);
+my $error = error_of($node, 'postgres', $convert);
 is($error->{sqlstate}, '42501', 'a cast: refused');
 like($error->{detail}, qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/, 'with the reason');
 check('a cast');
@@ -178,7 +178,7 @@ run_as('mal', q{
 	ALTER TABLE mal.child ADD CHECK (mal.evil('child'));
 	INSERT INTO mal.child VALUES (7);
 	DELETE FROM mal.notes});
-$error = SnowflakeTest::error_of($node, 'postgres', $convert);
+$error = error_of($node, 'postgres', $convert);
 is($error->{detail}, 'Table app.orders belongs to app, but table mal.child, which inherits from it, to mal.',
 	'a tree of two owners is refused');
 check('a tree of two owners');
@@ -191,7 +191,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE mal.part PARTITION OF app.wide FOR VALUES WITH (MODULUS 1, REMAINDER 0);
 	ALTER TABLE app.wide OWNER TO app; ALTER TABLE mal.part OWNER TO mal});
 run_as('mal', q{CREATE INDEX ON mal.part ((order_id > 0 AND mal.evil('constant'))); DELETE FROM mal.notes});
-$error = SnowflakeTest::error_of($node, 'postgres', $convert);
+$error = error_of($node, 'postgres', $convert);
 like($error->{detail}, qr/^Table app\.wide belongs to app, but table mal\.part/, 'a tree of two owners that references is refused');
 check('a tree of two owners that references');
 $node->safe_psql('postgres', 'DROP TABLE app.wide');
@@ -199,7 +199,7 @@ $node->safe_psql('postgres', 'DROP TABLE app.wide');
 # A superuser's reference to a key of mal's, and one that could not be declared again
 create_tables('mal', q{CREATE INDEX ON app.orders ((id > 0 AND mal.evil('constant')))});
 $node->safe_psql('postgres', 'CREATE TABLE ours (order_id int REFERENCES app.orders); DELETE FROM mal.notes');
-$error = SnowflakeTest::error_of($node, 'postgres', $convert);
+$error = error_of($node, 'postgres', $convert);
 like($error->{detail}, qr/^Foreign key ours_order_id_fkey of table public\.ours .* superuser/,
 	'a superuser\'s reference to a key of another is refused');
 check('a superuser\'s reference');
@@ -207,11 +207,11 @@ $node->safe_psql('postgres', 'DROP TABLE ours');
 
 create_tables('app', q{COMMENT ON CONSTRAINT items_order_id_fkey ON mal.items IS 'it''s a comment'});
 $node->safe_psql('postgres', 'REVOKE REFERENCES ON app.orders FROM mal');
-$error = SnowflakeTest::error_of($node, 'postgres', "$convert;");
+$error = error_of($node, 'postgres', "$convert;");
 like($error->{detail}, qr/^Foreign key items_order_id_fkey .*owner mal is not allowed to reference table app\.orders/,
 	'a reference that could not be declared again is refused');
 $node->safe_psql('postgres', 'GRANT REFERENCES ON app.orders TO mal; REVOKE USAGE ON SCHEMA public FROM PUBLIC');
-is( SnowflakeTest::error_of($node, 'postgres', $convert)->{detail},
+is( error_of($node, 'postgres', $convert)->{detail},
 	'app, who owns table app.orders, has no USAGE privilege on schema public.',
 	'so is an owner who cannot name what is needed');
 $node->safe_psql('postgres', "GRANT USAGE ON SCHEMA public TO PUBLIC; $convert");
@@ -226,13 +226,13 @@ run_as('other', q{
 	CREATE TABLE other.wide (order_id bigint REFERENCES app.orders);
 	INSERT INTO other.wide VALUES (1)});
 $node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS 'theirs'});
-$error = SnowflakeTest::error_of($node, 'postgres',
+$error = error_of($node, 'postgres',
 	q{SET SESSION AUTHORIZATION app; SELECT public.snowflake_convert_column('app.orders', 'id', dry_run => true)});
 like($error->{detail}, qr/comment, which only other may give it/,
 	'a comment that an owner could not give again is said before');
 $node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS NULL});
 run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
-is(SnowflakeTest::error_of($node, 'postgres', 'INSERT INTO other.wide VALUES (3)')->{sqlstate},
+is(error_of($node, 'postgres', 'INSERT INTO other.wide VALUES (3)')->{sqlstate},
 	'23503', 'an owner converts his key, whoever references it');
 
 # The extension is in a schema of mal's, who puts another in its place while the

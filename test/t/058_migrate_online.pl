@@ -12,7 +12,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
 use List::Util qw(max);
-use SnowflakeTest;
+use SnowflakeTest qw(new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -35,7 +35,7 @@ sub steps
 	return $recipe =~ /^\*\*(\d)\. .*?^```sql\n(.*?)^```$/msg;
 }
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main',
 	node_id => 7,
 	conf => "timezone = 'UTC'\nlog_lock_waits = on");
@@ -47,7 +47,7 @@ $node->safe_psql(
 	GRANT CREATE ON SCHEMA public TO owner;
 	ALTER ROLE writer SET search_path = '';
 	ALTER ROLE poster SET search_path = ''});
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 # Run a step.  A swap that does not get its locks is tried again, as it says.
 sub as_owner

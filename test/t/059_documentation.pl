@@ -15,7 +15,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(has_openssl new_node);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -32,7 +32,7 @@ sub runs
 {
 	my ($page, %params) = @_;
 	my ($conf) = $text{$page} =~ /^<!-- conf: (.*?) -->$/m;
-	my $node = SnowflakeTest::new_node(
+	my $node = new_node(
 		$page =~ s/\W/_/gr,
 		conf => "snowflake.max_wait = '1min'\n" . ($conf // ''),
 		%params);
@@ -43,7 +43,7 @@ sub runs
   SKIP:
 	{
 		skip 'built without OpenSSL', 1
-		  if $text{$page} =~ /^<!-- needs OpenSSL -->$/m && !SnowflakeTest::has_openssl($node, 'postgres');
+		  if $text{$page} =~ /^<!-- needs OpenSSL -->$/m && !has_openssl($node, 'postgres');
 		run_blocks($page, $node);
 	}
 	$node->stop;

@@ -9,7 +9,7 @@ use warnings;
 use CPAN::Meta::YAML;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(new_node status wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -24,7 +24,7 @@ my %left_out = (
 
 my %numeric = map { $_ => 1 } ('integer', 'bigint', 'double precision');
 
-my $node = SnowflakeTest::new_node('main', node_id => 7);
+my $node = new_node('main', node_id => 7);
 
 $node->start;
 $node->safe_psql(
@@ -40,7 +40,7 @@ $node->poll_query_until('postgres', q{SELECT gate LIKE 'closed: %' FROM snowflak
   or die "the gate is not closed";
 is($node->safe_psql('postgres', "SELECT gate_open, advised FROM ($exporter->{snowflake}{query}) q"),
 	'1|0', 'no alarm and no advice before the first mint');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 # The columns of a query, with their types.
 sub columns_of
@@ -213,14 +213,14 @@ $node->reload;
 $node->poll_query_until('postgres',
 	q{SELECT gate ~ 'node ID' FROM snowflake_status()})
   or die "gate does not close";
-my $advice = SnowflakeTest::status($node, 'postgres', 'advice');
+my $advice = status($node, 'postgres', 'advice');
 isnt($advice, '', 'there is something to do');
 like(report($node, 'ordinary'),
 	qr/\Asnowflake: \Q$advice\E\n/, 'then that is the headline');
 $node->stop;
 
 # A server that does not preload the library
-my $other = SnowflakeTest::new_node('other', preload => 0, node_id => undef);
+my $other = new_node('other', preload => 0, node_id => undef);
 $other->start;
 $other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $report = report($other, $superuser);

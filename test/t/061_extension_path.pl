@@ -9,7 +9,7 @@ use warnings;
 use File::Copy;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -25,7 +25,7 @@ mkdir "$dir/$_" or die "could not create \"$dir/$_\": $!" foreach 'extension', '
 copy($_, "$dir/extension") or die "could not copy $_: $!" foreach glob("$sharedir/extension/snowflake*");
 copy($_, "$dir/lib") or die "could not copy $_: $!" foreach glob("$libdir/snowflake*.so");
 
-my $node = SnowflakeTest::new_node('path', conf => <<"EOF");
+my $node = new_node('path', conf => <<"EOF");
 extension_control_path = '$dir:\$system'
 dynamic_library_path = '$dir/lib:\$libdir'
 snowflake.node_source = 'postgresql:///nowhere'
@@ -33,7 +33,7 @@ EOF
 
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-like(SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_fleet_create()')->{message},
+like(error_of($node, 'postgres', 'SELECT snowflake_fleet_create()')->{message},
 	qr/could not use the coordinator/, 'the module of a coordinator is found');
 my $libraries = $node->safe_psql('postgres', q{
 	SELECT DISTINCT path FROM regexp_matches(pg_read_file('/proc/self/maps'), '/[^\n]*/snowflake\w*[.]so', 'g') m, unnest(m) path
@@ -43,7 +43,7 @@ unlike($libraries, qr{^\Q$libdir\E}m, 'and of no other');
 
 $node->append_conf('postgresql.conf', "snowflake.node_source = 'setting'");
 $node->reload;
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 $node->safe_psql('postgres', 'CREATE TABLE t (id snowflake PRIMARY KEY DEFAULT snowflake_next()); INSERT INTO t DEFAULT VALUES');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE id > now() - interval \'1 hour\''),
 	'1', 'and everything works');

@@ -8,11 +8,15 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder error_of finish_minter kill_postmaster new_clock new_node
+	set_clock start_after_kill start_minter start_with_clock status
+	wait_for_mint wait_until
+);
 use Test::More;
 
 # A wake-up that gets lost must show: nobody gives up waiting before the test.
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main',
 	init => { allows_streaming => 1 },
 	conf => q{
@@ -24,9 +28,9 @@ my $node = SnowflakeTest::new_node(
 	restart_after_crash = on
 	autovacuum = off
 });
-my $clock = SnowflakeTest::new_clock('main');
+my $clock = new_clock('main');
 
-SnowflakeTest::start_with_clock($node, $clock);
+start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 if ($node->psql('postgres',
 		q{CREATE EXTENSION injection_points; SELECT injection_points_attach('test', 'notice'), injection_points_detach('test')}
@@ -75,7 +79,7 @@ sub wait_for
 {
 	my ($where, @events) = @_;
 
-	SnowflakeTest::wait_until("somebody is at @events",
+	wait_until("somebody is at @events",
 		sub { waiting($where, @events) > 0 });
 	return;
 }
@@ -85,7 +89,7 @@ sub wake_all
 {
 	my ($point) = @_;
 
-	SnowflakeTest::wait_until(
+	wait_until(
 		"nobody is at $point",
 		sub {
 			return 1 if waiting('true', $point) == 0;
@@ -113,7 +117,7 @@ sub start_mint
 	my ($point) = @_;
 
 	attach($point);
-	my $mint = SnowflakeTest::start_minter($node, 'postgres', 1);
+	my $mint = start_minter($node, 'postgres', 1);
 	wait_for($minter, $point);
 	return $mint;
 }
@@ -122,8 +126,8 @@ sub finish_mint
 {
 	my ($mint) = @_;
 
-	SnowflakeTest::wait_until('it has an ID', sub { -s $mint->{ids} });
-	my $ids = SnowflakeTest::finish_minter($mint);
+	wait_until('it has an ID', sub { -s $mint->{ids} });
+	my $ids = finish_minter($mint);
 	return $ids->[0];
 }
 
@@ -132,7 +136,7 @@ sub wait_for_wait
 {
 	my ($mint) = @_;
 
-	SnowflakeTest::wait_until('the mint waits or has an ID',
+	wait_until('the mint waits or has an ID',
 		sub { -s $mint->{ids} || waiting($minter, 'SnowflakeKeeper') });
 	return;
 }
@@ -145,16 +149,16 @@ sub mint
 # Try to mint, where that has to wait for the keeper: it is asked.
 sub refused
 {
-	return SnowflakeTest::error_of($node, 'postgres',
+	return error_of($node, 'postgres',
 		'SET snowflake.max_wait = 0; SELECT snowflake_next()');
 }
 
 # Start a process that mints until the server is gone.
 sub start_minting
 {
-	my $minting = SnowflakeTest::start_minter($node, 'postgres', 1_000_000);
+	my $minting = start_minter($node, 'postgres', 1_000_000);
 
-	SnowflakeTest::wait_until('it has an ID', sub { -s $minting->{ids} });
+	wait_until('it has an ID', sub { -s $minting->{ids} });
 	return $minting;
 }
 
@@ -177,7 +181,7 @@ sub upper_bound
 # The last ID of the time that mints may use.
 sub published
 {
-	return SnowflakeTest::status($node, 'postgres',
+	return status($node, 'postgres',
 		'snowflake_upper_bound(reserved_until)');
 }
 
@@ -225,7 +229,7 @@ sub advance_clock
 	my ($ms) = @_;
 
 	$offset_ms += $ms;
-	SnowflakeTest::set_clock($clock, $offset_ms);
+	set_clock($clock, $offset_ms);
 	return;
 }
 
@@ -234,10 +238,10 @@ sub crash
 {
 	my ($ms) = @_;
 
-	SnowflakeTest::kill_postmaster($node);
+	kill_postmaster($node);
 	advance_clock($ms);
-	SnowflakeTest::start_after_kill($node, $clock);
-	SnowflakeTest::wait_for_mint($node, 'postgres');
+	start_after_kill($node, $clock);
+	wait_for_mint($node, 'postgres');
 	return;
 }
 
@@ -254,13 +258,13 @@ $node->poll_query_until('postgres',
 	q{SELECT gate = 'open' AND reserved_until < clock_timestamp() + interval '3 s' FROM snowflake_status()})
   or die "reservation is not made smaller";
 attach('snowflake-after-commit');
-SnowflakeTest::wait_until(
+wait_until(
 	'the reservation is extended',
 	sub {
 		refused();
 		return waiting($keeper, 'snowflake-after-commit');
 	});
-is( SnowflakeTest::error_of($node, 'postgres',
+is( error_of($node, 'postgres',
 		q{SET snowflake.max_wait = '100ms';
 		SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '35 s'))})->{sqlstate},
 	'55000',
@@ -273,7 +277,7 @@ $node->safe_psql('postgres', "ALTER SYSTEM RESET snowflake.$_")
   foreach 'max_lead', 'reservation';
 $node->reload;
 advance_clock(40_000);
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 # A mint that has read the clock and is stalled, while others go on by far more than
 # max_lead: that is no clock that went back, and nothing to wait for.
@@ -290,9 +294,9 @@ foreach (1 .. 4)
 	push @ids, mint();
 }
 wake_all('snowflake-mint');
-SnowflakeTest::wait_until('it has an ID, or an error',
+wait_until('it has an ID, or an error',
 	sub { $mint->{run}->pump_nb; -s $mint->{ids} || $mint->{errors} ne '' });
-$id = SnowflakeTest::finish_minter($mint)->[0];
+$id = finish_minter($mint)->[0];
 is($mint->{errors}, '', 'a mint that was stalled looks at the clock again');
 cmp_ok($id, '>', $ids[-1], 'and ascends');
 push @ids, $id;
@@ -328,7 +332,7 @@ $floor =
   $node->safe_psql('postgres',
 	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')"
   );
-SnowflakeTest::error_of($node, 'postgres',
+error_of($node, 'postgres',
 	"SET snowflake.max_wait = 0; SELECT snowflake_advance('$floor')");
 wait_for($keeper, 'snowflake-raise');
 advance_clock(31_000);
@@ -389,7 +393,7 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 	}
 	$floor = $node->safe_psql('postgres',
 		q{SELECT snowflake_upper_bound(clock_timestamp() + interval '35 s')});
-	is( SnowflakeTest::error_of($node, 'postgres',
+	is( error_of($node, 'postgres',
 			"SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor')")->{sqlstate},
 		'55000',
 		'the keeper is at work: snowflake_advance() gives up');
@@ -420,7 +424,7 @@ attach('snowflake-after-commit');
 set_node(6);
 wait_for($keeper, 'snowflake-after-commit');
 $node->safe_psql('postgres', q{SELECT injection_points_wakeup('snowflake-after-commit')});
-SnowflakeTest::wait_until('the next node ID has a reservation', sub { stored(6) });
+wait_until('the next node ID has a reservation', sub { stored(6) });
 wait_for($keeper, 'snowflake-after-commit');
 wake_all('snowflake-raise-floor');
 wait_for($minter, 'SnowflakeKeeper');
@@ -457,7 +461,7 @@ attach('snowflake-gate-closing');
 attach('snowflake-after-commit');
 set_node(2);
 wait_for($keeper, 'snowflake-gate-closing');
-my $newcomer = SnowflakeTest::start_minter($node, 'postgres', 1);
+my $newcomer = start_minter($node, 'postgres', 1);
 wait_for_wait($newcomer);
 is(-s $newcomer->{ids}, 0, 'the gate is closing: a new mint waits');
 release('snowflake-gate-closing');
@@ -499,10 +503,10 @@ attach('snowflake-gate-opening');
 set_node(4);
 wait_for($keeper, 'snowflake-before-commit');
 $node->safe_psql('postgres', q{SELECT injection_points_wakeup('snowflake-before-commit')});
-SnowflakeTest::wait_until('the end of the old node ID is stored',
+wait_until('the end of the old node ID is stored',
 	sub { stored(3) eq upper_bound($ids[-1]) });
 wait_for($keeper, 'snowflake-before-commit');
-$mint = SnowflakeTest::start_minter($node, 'postgres', 1);
+$mint = start_minter($node, 'postgres', 1);
 wait_for_wait($mint);
 is(-s $mint->{ids}, 0, 'the reservation is not committed: a mint waits');
 release('snowflake-before-commit');
@@ -523,7 +527,7 @@ $node->safe_psql('postgres',
 push @ids, finish_mint($mint);
 is(node_of($ids[-1]), 1,
 	'a mint that slept through a change of the node ID has the new one');
-is(SnowflakeTest::disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
+is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 # One that has its position keeps the node ID that it had then.
 $mint = start_mint('snowflake-mint-unlocked');
@@ -594,7 +598,7 @@ $mint = start_mint('snowflake-mint-locked');
 $node->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 set_node(1);
 wait_for($keeper, 'snowflake');
-my $pid = SnowflakeTest::status($node, 'postgres', 'keeper_pid');
+my $pid = status($node, 'postgres', 'keeper_pid');
 terminate_keeper();
 release('snowflake-mint-locked');
 push @ids, finish_mint($mint);
@@ -627,7 +631,7 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 		cmp_ok(stored(1), $point =~ /before/ ? '==' : '>',
 			$old_limit,
 			$point =~ /before/ ? 'it is not stored' : 'it is stored');
-		SnowflakeTest::wait_until('the others are at the limit',
+		wait_until('the others are at the limit',
 			sub { waiting($minter, 'SnowflakeKeeper') });
 		my $reserved = stored(1);
 
@@ -635,7 +639,7 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 		{
 			detach($point);
 			terminate_keeper();
-			SnowflakeTest::wait_until('the others mint',
+			wait_until('the others mint',
 				sub { (published() || 0) > $old_limit });
 			$node->safe_psql('postgres',
 				q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
@@ -650,16 +654,16 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 			advance_clock($ms);
 			$node->wait_for_log(
 				qr/database system is ready to accept connections/, $offset);
-			SnowflakeTest::wait_for_mint($node, 'postgres');
+			wait_for_mint($node, 'postgres');
 		}
 		else
 		{
 			crash($ms);
 		}
-		my $minted = SnowflakeTest::finish_minter($minting);
+		my $minted = finish_minter($minting);
 		cmp_ok(scalar(@$minted), '>', 0, 'IDs have been minted');
 		cmp_ok($minted->[0], '>', $ids[-1], 'after the others');
-		is(SnowflakeTest::disorder($minted), 0, 'and ascend');
+		is(disorder($minted), 0, 'and ascend');
 		cmp_ok($minted->[-1], '<=', $old_limit, 'up to the limit')
 		  unless $how eq 'keeper terminated';
 		push @ids, $minted->[-1], mint();
@@ -668,7 +672,7 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 		  unless $how eq 'keeper terminated';
 	}
 }
-is(SnowflakeTest::disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
+is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 # Again and again, with several mints in flight at each change of the node ID
 my @minting = map { start_minting() } 1 .. 4;
@@ -689,9 +693,9 @@ $node->stop('immediate');
 my @all;
 foreach my $minting (@minting)
 {
-	my $minted = SnowflakeTest::finish_minter($minting);
+	my $minted = finish_minter($minting);
 
-	is(SnowflakeTest::disorder($minted), 0,
+	is(disorder($minted), 0,
 		scalar(@$minted) . ' IDs of a session ascend');
 	push @all, @$minted;
 }

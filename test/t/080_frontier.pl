@@ -6,10 +6,10 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node status wait_for_mint wait_until);
 use Test::More;
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 	snowflake.max_wait = '1min'
 	restart_after_crash = on
@@ -29,7 +29,7 @@ $node->safe_psql(
 	CREATE ROLE stranger LOGIN;
 });
 $node->safe_psql('other', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 my $first = $node->background_psql('postgres');
 my $mine = $node->background_psql('postgres', on_error_stop => 0);
@@ -104,7 +104,7 @@ SELECT 'late: ' || count(*) FROM (SELECT pg_advisory_lock_shared(1) OFFSET 0) l,
 SELECT 'next: ' || count(*) FROM events
 	WHERE what = 'one statement' AND id <= snowflake_frontier();
 });
-SnowflakeTest::wait_until('the reader has its snapshot',
+wait_until('the reader has its snapshot',
 	sub { sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'}) });
 $first->query_safe(q{COMMIT});
 $first->query_safe(q{SELECT pg_advisory_unlock(1)});
@@ -178,13 +178,13 @@ sql(
 	END $$});
 $first->query_safe('SELECT pg_advisory_lock(2)');
 $mine->query_until(qr/start/, "\\echo start\nCALL twice();\n");
-SnowflakeTest::wait_until('it has committed once',
+wait_until('it has committed once',
 	sub { sql(q{SELECT count(*) FROM events WHERE what = 'first half'}) });
 is(holders(), 0, 'a procedure frees it when it commits');
 $first->query_safe('SELECT pg_advisory_unlock(2)');
-SnowflakeTest::wait_until('it has ended',
+wait_until('it has ended',
 	sub { sql(q{SELECT count(*) FROM events WHERE what = 'second half'}) });
-SnowflakeTest::wait_until('it is free', sub { holders() == 0 });
+wait_until('it is free', sub { holders() == 0 });
 
 # Parallel workers mint for their leader, which does not.
 foreach my $participates ('on', 'off')
@@ -245,20 +245,20 @@ SKIP:
 $mine->query_safe('BEGIN; SELECT snowflake_next()');
 is(holders(), 1, 'a transaction is open');
 sql('SELECT pg_terminate_backend(pid) FROM snowflake_frontier_holders()');
-SnowflakeTest::wait_until('it is gone', sub { holders() == 0 });
+wait_until('it is gone', sub { holders() == 0 });
 is_free('a backend that is terminated frees it');
 eval { $mine->quit };
 $mine = $node->background_psql('postgres', on_error_stop => 0);
 $mine->query_safe('BEGIN; SELECT snowflake_next()');
 $mine->quit;
-SnowflakeTest::wait_until('it is gone', sub { holders() == 0 });
+wait_until('it is gone', sub { holders() == 0 });
 is_free('so does a client that leaves');
 $mine = $node->background_psql('postgres', on_error_stop => 0);
 $mine->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('lost')});
 my $offset = -s $node->logfile;
 kill 'KILL', sql('SELECT pid FROM snowflake_frontier_holders()');
 $node->wait_for_log(qr/database system is ready to accept connections/, $offset);
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 eval { $_->quit } foreach $mine, $first, $elsewhere;
 is_free('after a backend was killed, nothing is left of it');
 cmp_ok(sql('SELECT snowflake_frontier()'),
@@ -275,7 +275,7 @@ $sessions[1]->query_safe('BEGIN; SELECT snowflake_next()');
 my $number = $sessions[1]->query_safe($number_query);
 $sessions[1]->query_safe('COMMIT');
 $_->quit foreach @sessions;
-SnowflakeTest::wait_until('they are gone',
+wait_until('they are gone',
 	sub { sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'}) == 1 });
 my $heir = $node->background_psql('postgres');
 my $behind = $number - $heir->query_safe($number_query);
@@ -314,13 +314,13 @@ foreach my $node_id (9, 3)
 # While the gate was never opened nothing is known.
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->restart;
-SnowflakeTest::wait_until('the keeper has looked',
-	sub { SnowflakeTest::status($node, 'postgres', 'gate') =~ /node ID is not set/ });
+wait_until('the keeper has looked',
+	sub { status($node, 'postgres', 'gate') =~ /node ID is not set/ });
 is_deeply(
-	SnowflakeTest::error_of(
+	error_of(
 		$node, 'postgres',
 		q{SET statement_timeout = '10s'; SELECT snowflake_frontier()}),
-	SnowflakeTest::error_of($node, 'postgres', 'SELECT snowflake_next()'),
+	error_of($node, 'postgres', 'SELECT snowflake_next()'),
 	'a gate that stays closed is an error at once, the same as for a mint');
 is(sql('SELECT frontier IS NULL FROM snowflake_status()'),
 	't', 'and unknown to the status');

@@ -6,11 +6,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-my $primary = SnowflakeTest::new_node(
+my $primary = new_node(
 	'primary',
 	init => { allows_streaming => 1 },
 	conf => q{
@@ -26,7 +26,7 @@ $primary->safe_psql(
 	CREATE DATABASE other;
 });
 $primary->safe_psql('other', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($primary, 'postgres');
+wait_for_mint($primary, 'postgres');
 
 my $node = $primary;
 
@@ -90,7 +90,7 @@ foreach my $case (
 	my ($name, $what, $sqlstate, $gid) = @$case;
 
 	$gid = 'x' unless defined $gid;
-	is( SnowflakeTest::error_of($node, 'postgres',
+	is( error_of($node, 'postgres',
 			"BEGIN; $what; PREPARE TRANSACTION '$gid'")->{sqlstate},
 		$sqlstate,
 		"PREPARE $name");
@@ -102,7 +102,7 @@ sql(q{ROLLBACK PREPARED 'x'});
 foreach my $round (1 .. 3)
 {
 	prepare("$_") foreach 1 .. 4;
-	is( SnowflakeTest::error_of($node, 'postgres',
+	is( error_of($node, 'postgres',
 			q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION '5'})->{sqlstate},
 		'53200',
 		'one too many fails for the server\'s reason');
@@ -150,7 +150,7 @@ foreach my $how ('immediate', 'fast')
 {
 	$node->stop($how);
 	$node->start;
-	SnowflakeTest::wait_for_mint($node, 'postgres');
+	wait_for_mint($node, 'postgres');
 	is(tail(), 'a b c e', "after stop $how the frontier is where it was");
 	is(sql('SELECT snowflake_frontier()'), $held, 'exactly');
 	is(prepared(), 2, 'both are known');
@@ -162,7 +162,7 @@ foreach my $how ('immediate', 'fast')
 sql('CHECKPOINT');
 $node->stop('immediate');
 $node->start;
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 is(sql('SELECT snowflake_frontier()'),
 	$held, 'also when they had been written to disk before the crash');
 
@@ -193,7 +193,7 @@ foreach my $call ('snowflake_frontier()', 'snowflake_frontier_holders()',
 	'snowflake_tail(NULL::events, 0, 1)')
 {
 	my $error =
-	  SnowflakeTest::error_of($standby, 'postgres', "SELECT $call");
+	  error_of($standby, 'postgres', "SELECT $call");
 	my ($name) = $call =~ /(\w+)/;
 
 	is($error->{sqlstate}, '25006', "a standby refuses $name()");
@@ -204,7 +204,7 @@ foreach my $call ('snowflake_frontier()', 'snowflake_frontier_holders()',
 is( $standby->safe_psql('postgres', 'SELECT frontier IS NULL FROM snowflake_status()'),
 	't', 'its status knows none');
 $standby->promote;
-SnowflakeTest::wait_for_mint($standby, 'postgres');
+wait_for_mint($standby, 'postgres');
 $node = $standby;
 is(tail(), 'a b c e', 'a promoted standby knows the prepared transactions');
 is(sql('SELECT snowflake_frontier()'), $held, 'and how far the frontier is');

@@ -7,10 +7,10 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(new_node wait_for_mint);
 use Test::More;
 
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main',
 	init => { allows_streaming => 1 },
 	conf => q{
@@ -24,7 +24,7 @@ $node->safe_psql(
 	CREATE EXTENSION snowflake;
 	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
 });
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 sub sql
 {

@@ -6,12 +6,12 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $consumers = "$FindBin::RealBin/../../doc/tailing";
-my $node = SnowflakeTest::new_node('main');
+my $node = new_node('main');
 
 $node->start;
 $node->safe_psql(
@@ -19,7 +19,7 @@ $node->safe_psql(
 	CREATE EXTENSION snowflake;
 	CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), customer text NOT NULL);
 });
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 sub sql
 {
@@ -81,7 +81,7 @@ check('c1 c2 c3 c4 c5 early late', 'the rest in order');
 # A transaction of the consumer that fails leaves the position where it was.
 sql(q{INSERT INTO orders (customer) VALUES ('last');
 	ALTER TABLE handled_orders ADD CONSTRAINT failing CHECK (customer <> 'last') NOT VALID});
-is( SnowflakeTest::error_of($node, 'postgres', q{CALL consume_orders('test')})
+is( error_of($node, 'postgres', q{CALL consume_orders('test')})
 	  ->{sqlstate},
 	'23514',
 	'a row cannot be handled');

@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(new_node wait_for_mint);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
@@ -19,7 +19,7 @@ $publisher->safe_psql('postgres',
 	'CREATE TABLE incoming (n int PRIMARY KEY); CREATE PUBLICATION p FOR TABLE incoming');
 
 my $node =
-  SnowflakeTest::new_node('subscriber', conf => 'max_prepared_transactions = 1');
+  new_node('subscriber', conf => 'max_prepared_transactions = 1');
 $node->start;
 $node->safe_psql(
 	'postgres', q{
@@ -31,7 +31,7 @@ $node->safe_psql(
 		WHEN (NEW.n < 100) EXECUTE FUNCTION linger();
 	ALTER TABLE incoming ENABLE ALWAYS TRIGGER linger;
 });
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 $node->safe_psql('postgres',
 	sprintf(q{CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p WITH (two_phase)},
 		$publisher->connstr));

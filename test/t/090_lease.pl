@@ -6,20 +6,22 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	coordinator_url error_of new_coordinator new_node wait_for_mint
+);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $coordinator = SnowflakeTest::new_coordinator();
-my $url = SnowflakeTest::coordinator_url($coordinator);
+my $coordinator = new_coordinator();
+my $url = coordinator_url($coordinator);
 
 # A server of the fleet
 sub member
 {
 	my ($name, $conf) = @_;
 
-	return SnowflakeTest::new_node($name,
+	return new_node($name,
 		node_id => undef,
 		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '10s'\n" . ($conf // ''));
 }
@@ -36,24 +38,24 @@ $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 # Nothing is granted before the fleet is founded.
 $one->poll_query_until('postgres', q{SELECT gate ~ 'no node ID is leased' AND coordinator = 'unreachable' FROM snowflake_status()})
   or die 'no refusal';
-my $error = SnowflakeTest::error_of($one, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+my $error = error_of($one, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is($error->{message}, 'this server has not leased a node ID', 'without a table of the fleet nothing is minted');
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
 $coordinator->safe_psql('postgres', 'CREATE SCHEMA snowflake_fleet; CREATE TABLE snowflake_fleet.records (key text PRIMARY KEY, value text NOT NULL)');
 $one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status()})
   or die 'no refusal';
-$error = SnowflakeTest::error_of($one, 'postgres', q{SELECT snowflake_next()});
+$error = error_of($one, 'postgres', q{SELECT snowflake_next()});
 like($error->{hint}, qr/snowflake_fleet_create\(\)/, 'nor without a fleet, which is refused at once, with a hint');
 $coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
 
 # Founded, by a server of the fleet
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 is(status($one, 'node'), '0', 'the first server gets the first node ID');
 is(status($one, 'node_source'), 'postgresql', 'and says where from');
 is(status($one, q{coordinator = 'reachable' AND lease_until BETWEEN now() + interval '4s' AND now() + interval '10s'}), 't',
 	'for a lease');
-is( SnowflakeTest::error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{message},
+is( error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{message},
 	'the coordinator has a snowflake fleet already',
 	'a fleet is founded once');
 
@@ -61,7 +63,7 @@ is( SnowflakeTest::error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')
 my $two = member('two');
 $two->start;
 $two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($two, 'postgres');
+wait_for_mint($two, 'postgres');
 is(status($two, 'node'), '1', 'the second server gets another');
 is( $one->safe_psql('postgres', q{SELECT node, state FROM snowflake_fleet() ORDER BY node NULLS FIRST}),
 	"|fleet\n0|leased\n1|leased", 'the fleet is listed');
@@ -77,14 +79,14 @@ my $last = $one->safe_psql('postgres', 'SELECT snowflake_next()');
 $one->stop;
 is( $two->safe_psql('postgres', q{SELECT state FROM snowflake_fleet() WHERE node = 0}), 'free', 'a clean stop gives it back');
 $one->start;
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 is(status($one, 'node'), '0', 'a clean restart gets it again');
 cmp_ok($one->safe_psql('postgres', 'SELECT snowflake_next()'), '>', $last, 'and larger IDs');
 
 # A crash
 $one->stop('immediate');
 $one->start;
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 is(status($one, 'node'), '2', 'after a crash it gets another');
 
 # The coordinator is gone, and comes back.  A generator that is ahead of the clock
@@ -102,11 +104,11 @@ isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'minting goes o
 like(status($one, 'advice'), qr/^Minting ends with the lease\. The coordinator cannot be used since/, 'with advice');
 $one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status()})
   or die 'does not end';
-$error = SnowflakeTest::error_of($one, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+$error = error_of($one, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is($error->{message}, q{the lease of this server's node ID has ended}, 'up to the end of the lease');
 $coordinator->start;
-SnowflakeTest::wait_for_mint($one, 'postgres');
-SnowflakeTest::wait_for_mint($two, 'postgres');
+wait_for_mint($one, 'postgres');
+wait_for_mint($two, 'postgres');
 pass('it goes on when it is back');
 
 $_->stop foreach $one, $two, $coordinator;

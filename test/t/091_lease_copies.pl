@@ -7,14 +7,17 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	duplicates error_of mint_together new_clock new_coordinator new_member
+	set_clock start_with_clock wait_for_mint
+);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $coordinator = SnowflakeTest::new_coordinator();
-my $clock = SnowflakeTest::new_clock('copy');
-my $original = SnowflakeTest::new_member('original', $coordinator,
+my $coordinator = new_coordinator();
+my $clock = new_clock('copy');
+my $original = new_member('original', $coordinator,
 	init => { allows_streaming => 1, has_archiving => 1 });
 my @lists;
 
@@ -27,17 +30,17 @@ sub status
 sub differ
 {
 	my ($copy, $what) = @_;
-	my @both = SnowflakeTest::mint_together(1, $original, $copy);
+	my @both = mint_together(1, $original, $copy);
 
 	push @lists, @both;
-	is(SnowflakeTest::duplicates(@both), 0, "$what: no ID twice");
+	is(duplicates(@both), 0, "$what: no ID twice");
 	isnt(status($original, 'node'), status($copy, 'node'), "$what: two node IDs");
 	return;
 }
 
 $original->start;
 $original->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
-SnowflakeTest::wait_for_mint($original, 'postgres');
+wait_for_mint($original, 'postgres');
 
 # Low enough for a clock that is behind: a grant starts above the floor.
 $original->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '3 hours')});
@@ -58,13 +61,13 @@ sub reset_behind
 # A copy that runs beside it, its clock behind and ahead by an hour
 my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($original, 'base');
-SnowflakeTest::set_clock($clock, -3_600_000);
-SnowflakeTest::start_with_clock($copy, $clock);
+set_clock($clock, -3_600_000);
+start_with_clock($copy, $clock);
 reset_behind($copy);
 differ($copy, 'a copy, an hour behind');
 $copy->stop;
-SnowflakeTest::set_clock($clock, 3_600_000);
-SnowflakeTest::start_with_clock($copy, $clock);
+set_clock($clock, 3_600_000);
+start_with_clock($copy, $clock);
 differ($copy, 'a copy, an hour ahead');
 $copy->stop('immediate');
 
@@ -83,14 +86,14 @@ $clone->stop;
 # An asynchronous standby, promoted while the old primary goes on
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($original, 'base', has_streaming => 1);
-SnowflakeTest::set_clock($clock, -3_600_000);
-SnowflakeTest::start_with_clock($standby, $clock);
+set_clock($clock, -3_600_000);
+start_with_clock($standby, $clock);
 $standby->poll_query_until('postgres', 'SELECT node IS NOT NULL FROM snowflake_status()')
   or die 'the standby has no lease';
 my $node = status($standby, 'node');
 isnt($node, status($original, 'node'), 'a standby has a node ID of its own');
 is(status($standby, 'coordinator, advice, lease_until IS NOT NULL'), 'reachable||t', 'leased already');
-SnowflakeTest::set_clock($clock, 0);
+set_clock($clock, 0);
 $standby->stop;
 $standby->start;
 $standby->poll_query_until('postgres', 'SELECT node IS NOT NULL FROM snowflake_status()')
@@ -100,7 +103,7 @@ $node = status($standby, 'node');
 # with nobody to ask, so that it is what it leased before
 $coordinator->stop('immediate');
 $standby->promote;
-my $error = SnowflakeTest::error_of($standby, 'postgres', q{SET snowflake.max_wait = '4s'; SELECT snowflake_next()});
+my $error = error_of($standby, 'postgres', q{SET snowflake.max_wait = '4s'; SELECT snowflake_next()});
 is($error->{message}, '', 'it mints as soon as it is promoted');
 is(status($standby, 'node'), $node, 'with that node ID');
 $coordinator->start;
@@ -119,12 +122,12 @@ $original->poll_query_until('postgres', "SELECT last_archived_wal >= '$segment' 
 my $restored = PostgreSQL::Test::Cluster->new('restored');
 $restored->init_from_backup($original, 'base', has_restoring => 1, standby => 0);
 $restored->append_conf('postgresql.conf', "recovery_target_time = '$until'\nrecovery_target_action = promote\nrecovery_target_timeline = current");
-SnowflakeTest::set_clock($clock, -3_600_000);
-SnowflakeTest::start_with_clock($restored, $clock);
+set_clock($clock, -3_600_000);
+start_with_clock($restored, $clock);
 $restored->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'recovery does not end';
 reset_behind($restored);
 differ($restored, 'a restore to an earlier point');
-is(SnowflakeTest::duplicates(@lists), 0, 'no ID twice in all of them');
+is(duplicates(@lists), 0, 'no ID twice in all of them');
 
 # This test is able to fail.
 foreach my $server ($original, $restored)
@@ -132,11 +135,11 @@ foreach my $server ($original, $restored)
 	$server->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 7');
 	$server->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_source = setting');
 }
-SnowflakeTest::set_clock($clock, 0);
+set_clock($clock, 0);
 $restored->restart;
 $original->reload;
 $_->poll_query_until('postgres', 'SELECT node = 7 FROM snowflake_status()') or die 'no node ID' foreach $original, $restored;
-cmp_ok(SnowflakeTest::duplicates(SnowflakeTest::mint_together(1, $original, $restored)),
+cmp_ok(duplicates(mint_together(1, $original, $restored)),
 	'>', 0, 'with one node ID that was set on both IDs come twice');
 
 $_->stop foreach $original, $restored, $coordinator;

@@ -7,23 +7,23 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(error_of has_openssl new_node write_keys);
 use Test::More;
 
-my $node = SnowflakeTest::new_node('main', conf => 'jit = off');
-my $file = SnowflakeTest::write_keys($node, 7, '07' x 32);
+my $node = new_node('main', conf => 'jit = off');
+my $file = write_keys($node, 7, '07' x 32);
 $node->append_conf('postgresql.conf', "snowflake.public_key_file = '$file'");
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 plan skip_all => 'the extension is built without OpenSSL'
-  unless SnowflakeTest::has_openssl($node, 'postgres');
+  unless has_openssl($node, 'postgres');
 
 sub result { return $node->safe_psql('postgres', $_[0]); }
-sub error { return SnowflakeTest::error_of($node, 'postgres', $_[0]); }
+sub error { return error_of($node, 'postgres', $_[0]); }
 
 sub set_keys
 {
-	SnowflakeTest::write_keys($node, @_);
+	write_keys($node, @_);
 	$node->reload;
 	return;
 }
@@ -281,7 +281,7 @@ refused('no key', "# none yet\n\n", qr/has no key$/);
 refused('an empty file', '', qr/has no key$/);
 refused('a large file', "#\n" x 10000, qr/is longer than/);
 
-SnowflakeTest::write_keys($node, map { $_ => sprintf('%02x', $_) x 32 } 1 .. 16);
+write_keys($node, map { $_ => sprintf('%02x', $_) x 32 } 1 .. 16);
 is(result("SELECT snowflake_public($id, 'ord') LIKE 'ord\\_g%'"), 't', '16 keys are not too many');
 open my $fh, '>', $file or die;
 print $fh "  # comment\r\n\t7\t" . '07' x 32 . " \r\n\n";

@@ -7,12 +7,12 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(error_of has_openssl log_count new_node write_keys);
 use Test::More;
 
 # Keys whose hexadecimal digits and bytes are told from everything else
 my @secrets = ('0123456789abcdef' x 4, 'c0ffee1234567890' x 4, 'deadbeef90abcdef' x 4);
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main',
 	conf => q{
 log_statement = all
@@ -25,12 +25,12 @@ debug_print_plan = on
 log_min_duration_statement = 0
 log_executor_stats = on
 });
-my $file = SnowflakeTest::write_keys($node, 1, $secrets[0], 2, uc $secrets[1]);
+my $file = write_keys($node, 1, $secrets[0], 2, uc $secrets[1]);
 $node->append_conf('postgresql.conf', "snowflake.public_key_file = '$file'");
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 plan skip_all => 'the extension is built without OpenSSL'
-  unless SnowflakeTest::has_openssl($node, 'postgres');
+  unless has_openssl($node, 'postgres');
 
 my $seen = '';
 
@@ -89,7 +89,7 @@ look($use);
 look($settings);
 
 # What is in a file by mistake is not in the setting of its name.
-SnowflakeTest::write_keys($node, 1, $secrets[0]);
+write_keys($node, 1, $secrets[0]);
 $node->reload;
 look($use);
 
@@ -104,14 +104,14 @@ my $ordinary = $node->safe_psql('postgres', q{
 	SELECT snowflake_public(1, 'ord')});
 like($ordinary, qr/ord_1/, 'an ordinary user encrypts');
 unlike($ordinary, qr/public\.keys/, 'and does not see where the keys are');
-my $denied = SnowflakeTest::error_of($node, 'postgres', 'SET ROLE ordinary; SHOW snowflake.public_key_file');
+my $denied = error_of($node, 'postgres', 'SET ROLE ordinary; SHOW snowflake.public_key_file');
 is($denied->{sqlstate}, '42501', 'nor when asking for it');
 chmod 0644, $file;
-my $refused = SnowflakeTest::error_of($node, 'postgres', q{SET ROLE ordinary; SELECT snowflake_public(1, 'ord')});
+my $refused = error_of($node, 'postgres', q{SET ROLE ordinary; SELECT snowflake_public(1, 'ord')});
 is($refused->{sqlstate}, 'F0000', 'nor by an error: SQLSTATE');
 unlike(join(' ', values %$refused), qr/public\.keys/, 'nor by an error');
 $node->stop;
-cmp_ok(SnowflakeTest::log_count($node, qr/FUNCEXPR/), '>', 0, 'the log has plans');
+cmp_ok(log_count($node, qr/FUNCEXPR/), '>', 0, 'the log has plans');
 
 my %where = (
 	'what clients saw' => $seen,

@@ -6,13 +6,17 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	duplicates error_of finish_minter mint_together new_clock new_coordinator
+	new_member start_minter start_with_clock step_clock wait_for_mint
+	wait_until
+);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-my $coordinator = SnowflakeTest::new_coordinator();
+my $coordinator = new_coordinator();
 my @lists;
 my @stopped;
 
@@ -65,13 +69,13 @@ sub terminate
 	my @pids = children($node, $regexp) or die 'no such process';
 
 	kill 'TERM', @pids;
-	SnowflakeTest::wait_until('processes end', sub { !kill(0, @pids) });
+	wait_until('processes end', sub { !kill(0, @pids) });
 	return;
 }
 
 # Two servers and two node IDs
 my ($one, $two, $three) = map {
-	SnowflakeTest::new_member($_, $coordinator, lease => '4s',
+	new_member($_, $coordinator, lease => '4s',
 		conf => "snowflake.lease_nodes = '5, 6'",
 		init => { allows_streaming => 1 })
 } qw(one two three);
@@ -79,32 +83,32 @@ $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
 $two->start;
 $two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-push @lists, SnowflakeTest::mint_together(1, $one, $two);
+push @lists, mint_together(1, $one, $two);
 is(join(' ', sort map { status($_, 'node') } $one, $two), '5 6', 'two servers have the two node IDs');
 
 # A third one finds none, says so, and gets that of a server that stands still.
 $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for($three, q{advice ~ '^No node ID is free'});
-is(SnowflakeTest::error_of($three, 'postgres', 'SELECT snowflake_next()')->{message},
+is(error_of($three, 'postgres', 'SELECT snowflake_next()')->{message},
 	'this server has not leased a node ID', 'no node ID is free');
 my $stopped_with = status($one, 'node');
-my $minter = SnowflakeTest::start_minter($one, 'postgres', 200_000);
+my $minter = start_minter($one, 'postgres', 200_000);
 sleep 1;
 signal_server($one, 'STOP');
-push @lists, SnowflakeTest::mint_together(1, $two, $three);
+push @lists, mint_together(1, $two, $three);
 is(status($three, 'node'), $stopped_with, 'a server that stood still for longer than its lease lost it');
-my $other = SnowflakeTest::start_minter($three, 'postgres', 30_000);
+my $other = start_minter($three, 'postgres', 30_000);
 signal_server($one, 'CONT');
-push @lists, SnowflakeTest::finish_minter($other);
+push @lists, finish_minter($other);
 wait_for($one, q{gate <> 'open'});
 like(status($one, 'advice'), qr/^No node ID is free/, 'it goes on, finds its node ID taken, and closes');
 $three->stop;
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 $minter->{run}->kill_kill;
-push @lists, SnowflakeTest::finish_minter($minter);
-push @lists, SnowflakeTest::mint_together(1, $one, $two);
-is(SnowflakeTest::duplicates(@lists), 0, 'no ID twice');
+push @lists, finish_minter($minter);
+push @lists, mint_together(1, $one, $two);
+is(duplicates(@lists), 0, 'no ID twice');
 
 # A lessee that is terminated by hand, on a standby or with the keeper, gives back
 # what nobody may use from then on.
@@ -129,24 +133,24 @@ $coordinator->stop('immediate');
 kill 'CONT', @stopped;
 @stopped = ();
 $standby->promote;
-my $error = SnowflakeTest::error_of($standby, 'postgres', q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
+my $error = error_of($standby, 'postgres', q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 like($error->{message}, qr/^the lease of this server's node ID has ended|^this server has not leased/,
 	'and the standby does not mint with it when it is promoted');
 $coordinator->start;
-SnowflakeTest::wait_for_mint($standby, 'postgres');
-push @lists, SnowflakeTest::mint_together(1, $one, $two, $standby);
+wait_for_mint($standby, 'postgres');
+push @lists, mint_together(1, $one, $two, $standby);
 terminate($standby, qr/snowflake (?:lessee|keeper)/);
-push @lists, SnowflakeTest::mint_together(1, $one, $two, $standby);
-is(SnowflakeTest::duplicates(@lists), 0, 'no ID twice');
+push @lists, mint_together(1, $one, $two, $standby);
+is(duplicates(@lists), 0, 'no ID twice');
 $standby->stop;
 
 # A clock that is set ahead, beyond a lease that would be renewed in a minute by it
-my $clock = SnowflakeTest::new_clock('ahead');
+my $clock = new_clock('ahead');
 $two->stop;
 $two->append_conf('postgresql.conf', "snowflake.lease = '2min'");
-SnowflakeTest::start_with_clock($two, $clock);
-SnowflakeTest::wait_for_mint($two, 'postgres');
-SnowflakeTest::step_clock($clock, 300_000);
+start_with_clock($two, $clock);
+wait_for_mint($two, 'postgres');
+step_clock($clock, 300_000);
 $two->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 my $began = time;
 wait_for($two, q{gate = 'open' AND leases = 2});

@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node status wait_for_mint);
 use Test::More;
 
 my $rounds = 3000;				# of each connection
@@ -16,13 +16,13 @@ my $epoch = 'epoch:2026-01-01T00:00:00Z';
 my $node;
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
-sub error { return SnowflakeTest::error_of($node, 'postgres', $_[0]); }
+sub error { return error_of($node, 'postgres', $_[0]); }
 
 sub start_with
 {
 	my ($name, $layout, $node_id) = @_;
 
-	$node = SnowflakeTest::new_node($name, node_id => $node_id,
+	$node = new_node($name, node_id => $node_id,
 		conf => "snowflake.layout = '$layout'\nsnowflake.max_wait = '1min'\nautovacuum = off");
 	$node->start;
 	sql(q{
@@ -30,7 +30,7 @@ sub start_with
 		CREATE TABLE minted (session int, n int, value int, id snowflake);
 		CREATE TABLE events (id snowflake PRIMARY KEY, what text);
 	});
-	SnowflakeTest::wait_for_mint($node, 'postgres');
+	wait_for_mint($node, 'postgres');
 	return;
 }
 
@@ -160,10 +160,10 @@ is(sql(q{SELECT count(*) FROM (SELECT id -> 'time' AS tick, id, lag(id) OVER (PA
 
 # An idle server is asked for nothing: the frontier stays where it is.
 my $idle = sql('SELECT snowflake_frontier()');
-my $reservations = SnowflakeTest::status($node, 'postgres', 'reservations');
+my $reservations = status($node, 'postgres', 'reservations');
 sql('SELECT snowflake_frontier() FROM generate_series(1, 1000)');
 is(sql('SELECT snowflake_frontier()'), $idle, 'reading the frontier again does not move it');
-is(SnowflakeTest::status($node, 'postgres', 'reservations'), $reservations, 'nor reserve anything');
+is(status($node, 'postgres', 'reservations'), $reservations, 'nor reserve anything');
 $node->stop;
 
 # Below it, IDs ascend as without the field.

@@ -7,16 +7,19 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Open2;
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder error_of new_clock new_node pass_days start_with_clock
+	wait_for_mint
+);
 use Test::More;
 
 my $steps = 4096;
 my @moduli = (2, 4, 8, 16, 64, 1000);
 
-my $node = SnowflakeTest::new_node('main',
+my $node = new_node('main',
 	conf => "snowflake.max_wait = '1min'\nsnowflake.reservation = '1h'\nautovacuum = off");
-my $clock = SnowflakeTest::new_clock('main');
-SnowflakeTest::start_with_clock($node, $clock);
+my $clock = new_clock('main');
+start_with_clock($node, $clock);
 $node->safe_psql('postgres', q{
 	CREATE EXTENSION snowflake;
 	CREATE TABLE minted (n serial, id snowflake);
@@ -27,7 +30,7 @@ $node->safe_psql('postgres', q{
 			FROM generate_series(0, modulus - 1) r LEFT JOIN minted ON id % modulus = r GROUP BY r)
 		SELECT round((sum((c - expected) ^ 2 / expected) - (modulus - 1)) / sqrt(2.0 * (modulus - 1)), 1) FROM seen $$;
 });
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 
@@ -58,7 +61,7 @@ sub mint_at
 		{
 			my $count = $per_step == 1 ? 1 : $per_step + 7 * $i % 11 - 5;
 
-			SnowflakeTest::pass_days($clock, $msec / 86_400_000);
+			pass_days($clock, $msec / 86_400_000);
 			print $to "SELECT snowflake_next() FROM generate_series(1, $count);\n";
 			$to->flush;
 			chomp(my @some = map { scalar <$from> } 1 .. $count);
@@ -70,7 +73,7 @@ sub mint_at
 	sql('TRUNCATE minted');
 	$node->psql('postgres', "COPY minted (id) FROM stdin;\n" . join("\n", @ids) . "\n\\.\n");
 	is(sql('SELECT count(DISTINCT id) FROM minted'), scalar @ids, "$rate a second: all are distinct");
-	is(SnowflakeTest::disorder(\@ids), 0, 'and ascend');
+	is(disorder(\@ids), 0, 'and ascend');
 	return;
 }
 
@@ -138,14 +141,14 @@ foreach my $bad (3, 8192, -1, 4095)
 	$node->wait_for_log(qr/invalid value for parameter "snowflake.spread": $bad|$bad is outside the valid range for parameter "snowflake.spread"/, $offset);
 	is(sql('SHOW snowflake.spread'), '4096', "$bad is refused");
 }
-my $set = SnowflakeTest::error_of($node, 'postgres', 'SET snowflake.spread = 2');
+my $set = error_of($node, 'postgres', 'SET snowflake.spread = 2');
 is($set->{sqlstate}, '55P02', 'a session cannot set it');
 $node->append_conf('postgresql.conf', 'snowflake.spread = 4096');
 
 # A smaller layout and a value that was right for another one: the server starts.
 $node->stop;
 $node->append_conf('postgresql.conf', "snowflake.layout = 'javascript'");
-SnowflakeTest::start_with_clock($node, $clock);
+start_with_clock($node, $clock);
 sql('SELECT snowflake_accept_layout()');
 is(sql(q{SELECT count(*), count(DISTINCT snowflake_next()) FROM generate_series(1, 10000)}), '10000|10000',
 	'a spread that is larger than the sequence does no harm');

@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet;
-use SnowflakeTest;
+use SnowflakeTest qw(error_of wait_for_mint wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -26,13 +26,13 @@ check_fleet($zookeeper, "zookeeper://$hosts/fleet/a");
 # What a user makes is for that user alone.
 my $one = new_member('with_user', "zookeeper://fleet\@$hosts/fleet/b?passfile=$passfile");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 is(status($one, 'node'), '0', 'a user with a password gets a node ID');
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'zookeeper://$hosts/fleet/b'");
 $one->reload;
 my $error;
-SnowflakeTest::wait_until('the setting is in force', sub {
-	$error = SnowflakeTest::error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()');
+wait_until('the setting is in force', sub {
+	$error = error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()');
 	return $error->{sqlstate} ne '';
 });
 is($error->{sqlstate}, '28000', 'nobody else may read it');

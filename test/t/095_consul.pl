@@ -7,7 +7,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet;
-use SnowflakeTest;
+use SnowflakeTest qw(error_of wait_for_mint wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -35,7 +35,7 @@ append_to_file($passfile, "$token\n");
 chmod 0600, $passfile;
 my $one = new_member('with_token', "consul://$hosts/fleet/b?passfile=$passfile");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 is(status($one, 'node'), '0', 'with a token a node ID is leased');
 is( $one->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet()}), '2', 'and the fleet is listed');
 
@@ -43,17 +43,17 @@ is( $one->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet()}), '2',
 open my $fh, '>', $passfile or die;
 print $fh "99999999-2222-3333-4444-555555555555\n";
 close $fh;
-my $error = SnowflakeTest::error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()');
+my $error = error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, '28000', 'a wrong token is an error');
 like($error->{message}, qr/HTTP status 403/, 'which says so');
 
 # Without one nobody may, which Consul does not say where it is asked for a list.
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'consul://$hosts/fleet/b'");
 $one->reload;
-SnowflakeTest::wait_until('the setting is in force', sub {
+wait_until('the setting is in force', sub {
 	return $one->safe_psql('postgres', 'SHOW snowflake.node_source') !~ /passfile/;
 });
-is( SnowflakeTest::error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+is( error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'28000', 'without a token nothing is written');
 unlike(slurp_file($one->logfile), qr/$token|99999999-/, 'no token is in the log');
 $one->stop;

@@ -6,13 +6,16 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	duplicates error_of mint_together new_clock new_coordinator new_member
+	set_clock start_with_clock wait_for_mint
+);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-my $coordinator = SnowflakeTest::new_coordinator();
+my $coordinator = new_coordinator();
 my @lists;
 
 sub status
@@ -35,13 +38,13 @@ sub records
 }
 
 my ($one, $two, $three) = map {
-	SnowflakeTest::new_member($_, $coordinator, lease => '4s')
+	new_member($_, $coordinator, lease => '4s')
 } qw(one two three);
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
 $two->start;
 $two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-push @lists, SnowflakeTest::mint_together(1, $one, $two);
+push @lists, mint_together(1, $one, $two);
 
 # The coordinator loses its data.
 records('TRUNCATE snowflake_fleet.records');
@@ -53,11 +56,11 @@ wait_for($one, q{coordinator = 'grants nothing'});
 like(status($one, 'advice'), qr/^Minting ends with the lease\. The coordinator has no fleet/, 'who has one says so');
 isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'and goes on');
 wait_for($one, q{gate = 'closed: the lease of the node ID has ended'});
-is(SnowflakeTest::error_of($one, 'postgres', 'SELECT snowflake_next()')->{hint},
+is(error_of($one, 'postgres', 'SELECT snowflake_next()')->{hint},
 	status($one, 'advice'), 'up to the end of the lease');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-push @lists, SnowflakeTest::mint_together(1, $one, $two);
-is(SnowflakeTest::duplicates(@lists), 0, 'snowflake_fleet_recover() brings all back, no ID twice');
+push @lists, mint_together(1, $one, $two);
+is(duplicates(@lists), 0, 'snowflake_fleet_recover() brings all back, no ID twice');
 
 # Recovered at once: who has a lease uses it up, while the new ones begin later.
 records('DROP SCHEMA snowflake_fleet CASCADE');
@@ -69,8 +72,8 @@ foreach my $i (1 .. 20)
 	sleep 0.1;
 }
 pass('who has a lease mints on after snowflake_fleet_recover()');
-push @lists, SnowflakeTest::mint_together(1, $one, $two);
-is(SnowflakeTest::duplicates(@lists), 0, 'and then with another, no ID twice');
+push @lists, mint_together(1, $one, $two);
+is(duplicates(@lists), 0, 'and then with another, no ID twice');
 
 # The coordinator goes back in time: the own record is older than is known.
 my $old = records(q{SELECT quote_literal(value) FROM snowflake_fleet.records WHERE key = 'node/} . status($one, 'node') . q{'});
@@ -78,7 +81,7 @@ my $renewed = status($one, 'lease_renewals');
 wait_for($one, "lease_renewals > $renewed");
 records("UPDATE snowflake_fleet.records SET value = $old WHERE key = 'node/" . status($one, 'node') . q{'});
 wait_for($one, q{gate = 'closed: the coordinator went back in time'});
-my $error = SnowflakeTest::error_of($one, 'postgres', 'SELECT snowflake_next()');
+my $error = error_of($one, 'postgres', 'SELECT snowflake_next()');
 is($error->{message}, q{this server's node ID may be leased again by another server}, 'the holder closes at once');
 like($error->{hint}, qr/snowflake_fleet_recover\(\)/, 'with a hint');
 is( $two->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
@@ -87,8 +90,8 @@ $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for($three, q{advice ~ '^The coordinator went back in time'});
 $two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-push @lists, SnowflakeTest::mint_together(1, $one, $two, $three);
-is(SnowflakeTest::duplicates(@lists), 0, 'after snowflake_fleet_recover() all mint, no ID twice');
+push @lists, mint_together(1, $one, $two, $three);
+is(duplicates(@lists), 0, 'after snowflake_fleet_recover() all mint, no ID twice');
 
 # Founded again with a floor that is too low
 records('TRUNCATE snowflake_fleet.records');
@@ -97,7 +100,7 @@ $two->poll_query_until('postgres', q{SELECT state ~ 'grants nothing' FROM snowfl
   or die 'not noticed';
 pass('a floor below a lease is noticed');
 $two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-SnowflakeTest::wait_for_mint($_, 'postgres') foreach $one, $two, $three;
+wait_for_mint($_, 'postgres') foreach $one, $two, $three;
 
 # A fleet that is suspect renews nothing either, for who has lost a grant may find the
 # record of it again.  Its floor may be somebody's who has closed above it.
@@ -110,7 +113,7 @@ wait_for($one, q{coordinator = 'grants nothing'});
 $until = status($one, 'lease_until');
 wait_for($one, q{gate = 'closed: the lease of the node ID has ended'});
 is(status($one, 'lease_until'), $until, 'a fleet that is suspect renews nothing');
-$error = SnowflakeTest::error_of($one, 'postgres', 'SELECT snowflake_fleet_recover(now())');
+$error = error_of($one, 'postgres', 'SELECT snowflake_fleet_recover(now())');
 is($error->{message}, 'the floor of the fleet is too low', 'its floor is not lowered');
 # nobody is to lease above that floor
 my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,args= --ppid $one->{_pid}`;
@@ -123,14 +126,14 @@ kill 'CONT', $lessee;
 wait_for($one, q{gate = 'open'});
 
 # A server whose clock is before the layout's epoch gets a node ID all the same.
-my $clock = SnowflakeTest::new_clock('early');
-SnowflakeTest::set_clock($clock, -20 * 365 * 86_400_000);
-SnowflakeTest::start_with_clock($three, $clock);
+my $clock = new_clock('early');
+set_clock($clock, -20 * 365 * 86_400_000);
+start_with_clock($three, $clock);
 wait_for($three, q{lease_until IS NOT NULL AND coordinator = 'reachable'});
 $three->stop;
-SnowflakeTest::set_clock($clock, 0);
-SnowflakeTest::start_with_clock($three, $clock);
-SnowflakeTest::wait_for_mint($three, 'postgres');
+set_clock($clock, 0);
+start_with_clock($three, $clock);
+wait_for_mint($three, 'postgres');
 pass('a clock before the epoch is no end of leasing');
 
 $_->stop foreach $one, $three, $coordinator;

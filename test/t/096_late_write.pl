@@ -7,14 +7,16 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	coordinator_url error_of new_coordinator new_node wait_for_mint
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $coordinator = SnowflakeTest::new_coordinator();
-my $one = SnowflakeTest::new_node('one',
+my $coordinator = new_coordinator();
+my $one = new_node('one',
 	node_id => undef,
-	conf => "snowflake.node_source = '" . SnowflakeTest::coordinator_url($coordinator) . "'\nsnowflake.lease = '20s'\n");
+	conf => "snowflake.node_source = '" . coordinator_url($coordinator) . "'\nsnowflake.lease = '20s'\n");
 
 sub status
 {
@@ -34,7 +36,7 @@ sub start_until_it_waits
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 $one->stop;
 $coordinator->safe_psql('postgres', q{DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'});
 
@@ -52,11 +54,11 @@ is($coordinator->safe_psql('postgres', 'SELECT count(*) FROM snowflake_fleet.rec
 
 # Founded again
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(now())');
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 is(status('leases'), '1', 'it does when the fleet was founded again');
 
 # What is said of times
-my $error = SnowflakeTest::error_of($one, 'postgres', q{SELECT snowflake_fleet_recover('2001-01-01')});
+my $error = error_of($one, 'postgres', q{SELECT snowflake_fleet_recover('2001-01-01')});
 my ($first, $last) = $error->{detail} =~ /^The layout has times from "(\d+)-.*" to "(\d+)-.*"\.$/;
 cmp_ok($last, '>', $first + 60, 'a floor outside the layout is refused with the times that it has');
 ($first, $last) = slurp_file($one->logfile) =~ /It is for times from "(.*)" up to "(.*)", and will be renewed/;
@@ -76,7 +78,7 @@ $session->query_safe(sprintf(
 start_until_it_waits();
 $session->query_safe('COMMIT');
 $session->quit;
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 cmp_ok(
 	$coordinator->safe_psql('postgres', sprintf(
 		q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'}, status('node'))),
@@ -101,7 +103,7 @@ $session->query_safe(sprintf(
 $session->quit;
 sleep 6;		# longer than an answer counts
 kill 'CONT', $lessee;
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 like(slurp_file($one->logfile), qr/the answer of the coordinator was heard too late/, 'an answer that is heard late does not count');
 is(status('leases'), '1', 'what it said was granted is not used');
 cmp_ok(
@@ -119,7 +121,7 @@ $one->start;
 $one->wait_for_log(qr/could not use the coordinator: canceling statement/, $logged);
 $session->query_safe(q{INSERT INTO snowflake_fleet.records VALUES ('node/0', ''); COMMIT});
 $session->quit;
-SnowflakeTest::wait_for_mint($one, 'postgres');
+wait_for_mint($one, 'postgres');
 is(status('node'), '1', 'an emptied record is not taken for what was in doubt');
 
 # Who founds the fleet again does not wait for a moment in which nobody renews.

@@ -7,7 +7,9 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	disorder error_of new_coordinator new_member new_node wait_for_mint
+);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -15,8 +17,8 @@ use Time::HiRes qw(sleep time);
 
 # as short as a lease can be, for the crashes
 my $lease = 1;
-my $coordinator = SnowflakeTest::new_coordinator();
-my $server = SnowflakeTest::new_member('server', $coordinator,
+my $coordinator = new_coordinator();
+my $server = new_member('server', $coordinator,
 	lease => "${lease}s",
 	conf => "snowflake.lease_nodes = '0-15'\nfsync = off\n");
 my @ids;
@@ -37,7 +39,7 @@ sub first_mint
 
 $server->start;
 $server->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
-SnowflakeTest::wait_for_mint($server, 'postgres');
+wait_for_mint($server, 'postgres');
 
 # Long enough for all that is compared here
 $server->append_conf('postgresql.conf', "snowflake.lease = '1min'");
@@ -77,7 +79,7 @@ foreach my $crash (1 .. 100)
 }
 note("without a node ID for up to $longest s");
 cmp_ok($longest, '<', $lease + 2.5, 'a hundred crashes: never without a node ID for longer than the lease');
-is(SnowflakeTest::disorder(\@ids), 0, 'IDs ascend');
+is(disorder(\@ids), 0, 'IDs ascend');
 
 # All node IDs are taken, by crashes within a lease.
 $server->append_conf('postgresql.conf', "snowflake.lease = '5s'\nsnowflake.lease_nodes = '20-22'");
@@ -92,7 +94,7 @@ foreach my $crash (1 .. 4)
 }
 is($refused, 1, 'with three node IDs the fourth crash within a lease finds none');
 my $began = time;
-SnowflakeTest::wait_for_mint($server, 'postgres');
+wait_for_mint($server, 'postgres');
 cmp_ok(time - $began, '<', 5 + 5, 'until the first lease has ended');
 $server->stop;
 $coordinator->stop;
@@ -101,10 +103,10 @@ $coordinator->stop;
 my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
 chomp $pkglibdir;
 unlike(`ldd $pkglibdir/snowflake.so`, qr/libpq/, 'the library is not linked with libpq');
-my $ordinary = SnowflakeTest::new_node('ordinary');
+my $ordinary = new_node('ordinary');
 $ordinary->start;
 $ordinary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-SnowflakeTest::wait_for_mint($ordinary, 'postgres');
+wait_for_mint($ordinary, 'postgres');
 my @processes = split /\n/, `ps -o args= --ppid $ordinary->{_pid}`;
 is(scalar(grep { /snowflake keeper/ } @processes), 1, 'a server with a setting has a keeper');
 is(scalar(grep { /snowflake lessee/ } @processes), 0, 'and no lessee');
@@ -114,7 +116,7 @@ unlike($ordinary->safe_psql('postgres',
 unlike($ordinary->safe_psql('postgres',
 		q{SELECT pg_read_file('/proc/' || keeper_pid || '/maps', 0, 1000000, true) FROM snowflake_status()}),
 	qr/libpq/, 'nor does the keeper') if -d '/proc/self';
-is(SnowflakeTest::error_of($ordinary, 'postgres', 'SELECT * FROM snowflake_fleet()')->{message},
+is(error_of($ordinary, 'postgres', 'SELECT * FROM snowflake_fleet()')->{message},
 	'snowflake_fleet() needs a coordinator', 'there is no fleet to list');
 $ordinary->stop;
 

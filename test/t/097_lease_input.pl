@@ -7,7 +7,10 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	coordinator_url error_of log_count new_member new_node status
+	wait_for_mint wait_until
+);
 use IO::Select;
 use IO::Socket::INET;
 use PostgreSQL::Test::Cluster;
@@ -15,15 +18,15 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $secret = 'xK9-hush-3q';
-my $coordinator = SnowflakeTest::new_node('coordinator',
+my $coordinator = new_node('coordinator',
 	node_id => undef, preload => 0,
 	init => { allows_streaming => 1 },
 	conf => "listen_addresses = '127.0.0.1'\npassword_encryption = 'scram-sha-256'");
 $coordinator->start;
-my $url = SnowflakeTest::coordinator_url($coordinator);
+my $url = coordinator_url($coordinator);
 my $port = $coordinator->port;
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/passfile';
-my $server = SnowflakeTest::new_member('server', $coordinator);
+my $server = new_member('server', $coordinator);
 
 $server->start;
 $server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
@@ -60,7 +63,7 @@ sub logs
 
 	$action->();
 	ok(eval {
-			SnowflakeTest::wait_until($what, sub { SnowflakeTest::log_count($server, $regexp, $offset) > 0 });
+			wait_until($what, sub { log_count($server, $regexp, $offset) > 0 });
 			1;
 		},
 		$what);
@@ -70,14 +73,14 @@ sub logs
 # URLs
 foreach my $bad ('postgresql', 'mysql://host/db', 'host=127.0.0.1', '://')
 {
-	my $error = SnowflakeTest::error_of($server, 'postgres', "ALTER SYSTEM SET snowflake.node_source = '$bad'");
+	my $error = error_of($server, 'postgres', "ALTER SYSTEM SET snowflake.node_source = '$bad'");
 	is("$error->{sqlstate} $error->{message}", '22023 invalid value for parameter "snowflake.node_source"', "\"$bad\" is no source");
 }
 foreach my $bad ("fleet:$secret\@127.0.0.1/postgres", "fleet:$secret?\@127.0.0.1/postgres",
 	"127.0.0.1/postgres?password=$secret", "127.0.0.1/postgres?p%61ssword=$secret",
 	"127.0.0.1/postgres?sslpassword=$secret")
 {
-	my $error = SnowflakeTest::error_of($server, 'postgres', "ALTER SYSTEM SET snowflake.node_source = 'postgresql://$bad'");
+	my $error = error_of($server, 'postgres', "ALTER SYSTEM SET snowflake.node_source = 'postgresql://$bad'");
 	like($error->{detail}, qr/^The URL has a password, which others could read here\. .* passfile\.$/, 'a URL with a password is refused');
 	unlike(join(' ', %$error), qr/\Q$secret/, 'and not repeated');
 }
@@ -86,8 +89,8 @@ foreach my $bad ("fleet:$secret\@127.0.0.1/postgres", "fleet:$secret?\@127.0.0.1
 my $offset = -s $server->logfile;
 $server->append_conf('postgresql.conf', "snowflake.node_source = 'postgresql://fleet:$secret\@127.0.0.1/postgres'");
 $server->reload;
-SnowflakeTest::wait_until('reload', sub { SnowflakeTest::log_count($server, qr/invalid value for parameter "snowflake.node_source"/, $offset) });
-is(SnowflakeTest::log_count($server, qr/\Q$secret/, $offset), 0, 'nor in the log, if it was in the file');
+wait_until('reload', sub { log_count($server, qr/invalid value for parameter "snowflake.node_source"/, $offset) });
+is(log_count($server, qr/\Q$secret/, $offset), 0, 'nor in the log, if it was in the file');
 $server->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
 $server->reload;
 
@@ -122,15 +125,15 @@ logs(qr/could not use the coordinator: .*password authentication failed/, 'a wro
 
 # Rights
 logs(qr/relation "snowflake_fleet.records" does not exist/, 'no table', sub { write_passfile($secret) });
-is(SnowflakeTest::error_of($server, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+is(error_of($server, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'42501', 'a role that may not create tables cannot found a fleet without the script');
 logs(qr/permission denied for schema snowflake_fleet/, 'a schema that may not be used', sub {
 	$coordinator->safe_psql('postgres', slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql")); });
 logs(qr/permission denied for table records/, 'nor the table', sub { records('GRANT USAGE ON SCHEMA snowflake_fleet TO fleet') });
 records('GRANT SELECT, INSERT, UPDATE ON snowflake_fleet.records TO fleet');
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-SnowflakeTest::wait_for_mint($server, 'postgres');
-is(SnowflakeTest::status($server, 'postgres', 'node'), '0', 'with the script and what it says a fleet is founded, and grants');
+wait_for_mint($server, 'postgres');
+is(status($server, 'postgres', 'node'), '0', 'with the script and what it says a fleet is founded, and grants');
 
 # Records that somebody has tampered with.  The server needs another node ID, and
 # passes by those.
@@ -196,10 +199,10 @@ logs(qr/the coordinator warned at a commit/, 'a commit that was not replicated i
 	$coordinator->poll_query_until('postgres', q{SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'snowflake'})
 	  or die 'no wait';
 });
-is(SnowflakeTest::status($server, 'postgres', q{coordinator, lease_until}), 'unreachable|', 'and not used');
+is(status($server, 'postgres', q{coordinator, lease_until}), 'unreachable|', 'and not used');
 $coordinator->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 $coordinator->reload;
-SnowflakeTest::wait_for_mint($server, 'postgres');
+wait_for_mint($server, 'postgres');
 set_to('lease', '4s');
 
 # An answer is lost: what is between the server and the coordinator hangs up when
@@ -243,7 +246,7 @@ END
 sub lose_an_answer
 {
 	append_to_file("$lost.wanted", '');
-	SnowflakeTest::wait_until('an answer is lost', sub { !-e "$lost.wanted" });
+	wait_until('an answer is lost', sub { !-e "$lost.wanted" });
 	return;
 }
 my $user = $coordinator->safe_psql('postgres', 'SELECT current_user');
@@ -251,17 +254,17 @@ append_to_file("$lost.wanted", '');
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $listener->sockport . '/raw');
 lose_an_answer();
 wait_for(q{coordinator = 'reachable' AND gate = 'open'});
-my $leases = SnowflakeTest::status($server, 'postgres', 'node, leases');
+my $leases = status($server, 'postgres', 'node, leases');
 is( $server->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node) FROM snowflake_fleet() WHERE node = (SELECT node FROM snowflake_status()) AND state = \'leased\''),
 	'1|1', 'after the lost answer to a new lease it is used');
 lose_an_answer();
-my $renewals = SnowflakeTest::status($server, 'postgres', 'lease_renewals');
+my $renewals = status($server, 'postgres', 'lease_renewals');
 wait_for("coordinator = 'reachable' AND lease_renewals > $renewals + 1");
-is(SnowflakeTest::status($server, 'postgres', 'node, leases'), $leases, 'the lost answer to a renewal costs nothing');
+is(status($server, 'postgres', 'node, leases'), $leases, 'the lost answer to a renewal costs nothing');
 
 # Of several coordinators the first one does not answer.
 my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "could not listen: $@";
-$renewals = SnowflakeTest::status($server, 'postgres', 'leases + lease_renewals');
+$renewals = status($server, 'postgres', 'leases + lease_renewals');
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $silent->sockport . ",127.0.0.1:$port/raw");
 wait_for("coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1");
 pass('a coordinator that does not answer keeps nobody from the next one');

@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of log_count new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -15,7 +15,7 @@ PostgreSQL::Test::Utils::system_or_bail(
 	$ENV{CC} || 'cc', '-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
 	"$FindBin::RealBin/../shim/host_shim.c");
 
-my $server = SnowflakeTest::new_node('server', node_id => undef);
+my $server = new_node('server', node_id => undef);
 $server->start;
 $server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $server->stop;
@@ -47,10 +47,10 @@ sub finds
 	my $offset = -s $server->logfile;
 
 	on(@host);
-	SnowflakeTest::wait_for_mint($server, 'postgres');
+	wait_for_mint($server, 'postgres');
 	is(status(q{concat_ws(', ', node, node_source, node_origin, snowflake_node(snowflake_next()), advice)}),
 		"$node, $host[0], $origin, $node", "$origin: node ID $node");
-	is(SnowflakeTest::log_count($server, qr/The node ID is from \Q$origin\E\.$/, $offset), 1,
+	is(log_count($server, qr/The node ID is from \Q$origin\E\.$/, $offset), 1,
 		'the log says so');
 	return;
 }
@@ -62,7 +62,7 @@ sub finds_none
 
 	on(@host);
 	$server->poll_query_until('postgres', q{SELECT gate ~ 'node ID' FROM snowflake_status()}) or die 'gate is not closed';
-	my $error = SnowflakeTest::error_of($server, 'postgres', 'SELECT snowflake_next()');
+	my $error = error_of($server, 'postgres', 'SELECT snowflake_next()');
 	is("$error->{sqlstate} $error->{message}", "55000 $message", $message);
 	like($error->{hint}, $advice, 'with a hint');
 	like(status('advice'), $advice, 'which the status has, too');

@@ -6,17 +6,19 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(
+	coordinator_url new_coordinator new_node status wait_for_mint
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $page = slurp_file("$FindBin::RealBin/../../doc/fleet.md");
 my $script = slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql");
-my $coordinator = SnowflakeTest::new_coordinator();
-my $server = SnowflakeTest::new_node('server',
+my $coordinator = new_coordinator();
+my $server = new_node('server',
 	node_id => undef,
 	conf => "snowflake.max_wait = '1min'\nsnowflake.lease = '5s'\nsnowflake.node_source = '"
-	  . SnowflakeTest::coordinator_url($coordinator) =~ s{//}{//fleet@}r . "'");
+	  . coordinator_url($coordinator) =~ s{//}{//fleet@}r . "'");
 my %run = (coordinator => 0, server => 0);
 
 $server->start;
@@ -31,8 +33,8 @@ while ($page =~ /^(<!-- at the coordinator -->\n)?```sql\n(.*?)^```$/msg)
 	$run{$where}++;
 }
 cmp_ok($run{$_}, '>', 0, "statements at the $_") foreach sort keys %run;
-SnowflakeTest::wait_for_mint($server, 'postgres');
-is(SnowflakeTest::status($server, 'postgres', 'node, coordinator'), '0|reachable', 'the server mints with a lease');
+wait_for_mint($server, 'postgres');
+is(status($server, 'postgres', 'node, coordinator'), '0|reachable', 'the server mints with a lease');
 
 # The page and the script that is installed say the same.
 like($page, qr/^\Q$_\E$/m, "the page has: $_") foreach grep { /^CREATE/ } split /\n/, $script;

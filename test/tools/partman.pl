@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use Test::More;
 
 my ($partman) = slurp_file("$FindBin::RealBin/../../doc/tools.md") =~ /^(## pg_partman.*?)^## /ms;
@@ -18,7 +18,7 @@ my ($create, $encoder) = $partman =~ /^```sql\n(.*?)^```$/msg;
 my $day = 24 * 60 * 60 * 1000 << 22;
 
 # partitions begin at multiples of the interval, so at midnight if the epoch does
-my $node = SnowflakeTest::new_node(
+my $node = new_node(
 	'main', conf => q{
 snowflake.layout = 'twitter epoch:2026-01-01T00:00:00Z'
 timezone = 'UTC'
@@ -38,12 +38,12 @@ $node->safe_psql(
 	CREATE EXTENSION pg_partman SCHEMA partman;
 	CREATE TABLE typed (id snowflake PRIMARY KEY DEFAULT snowflake_next()) PARTITION BY RANGE (id);
 });
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 diag 'pg_partman '
   . $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'pg_partman'});
 
 like(
-	SnowflakeTest::error_of(
+	error_of(
 		$node, 'postgres', qq{SELECT partman.create_parent('public.typed', 'id', 'native', '$day')}
 	)->{message},
 	qr/only supports partitioning of data types that are integer or date/,

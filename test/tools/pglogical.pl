@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use Test::More;
 
 my %node;
@@ -22,7 +22,7 @@ my $table = q{
 
 foreach my $name ('provider', 'subscriber')
 {
-	$node{$name} = SnowflakeTest::new_node(
+	$node{$name} = new_node(
 		$name,
 		node_id => $name eq 'provider' ? 1 : 2,
 		init => { allows_streaming => 'logical' },
@@ -46,7 +46,7 @@ foreach my $name ('provider', 'subscriber')
 		CREATE EXTENSION pglogical;
 		$table;
 		SELECT pglogical.create_node('$name', \$dsn\$@{[ $node{$name}->connstr('postgres') ]}\$dsn\$)});
-	SnowflakeTest::wait_for_mint($node{$name}, 'postgres');
+	wait_for_mint($node{$name}, 'postgres');
 }
 my $oid = q{SELECT 'snowflake'::regtype::oid};
 isnt($provider->safe_psql('postgres', $oid), $subscriber->safe_psql('postgres', $oid), 'the OIDs of the type differ');
@@ -99,7 +99,7 @@ $provider->safe_psql(
 catch_up();
 is( $subscriber->safe_psql('postgres', q{SELECT id = snowflake_lower_bound('2026-01-02') FROM filtered}),
 	't', 'a row filter by time');
-is( SnowflakeTest::error_of(
+is( error_of(
 		$provider, 'postgres', q{CREATE PUBLICATION p FOR TABLE filtered WHERE (id > 5)})->{sqlstate},
 	'0A000', q{one of core's is refused});
 

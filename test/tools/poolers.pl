@@ -11,13 +11,13 @@ use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(new_node wait_for_mint wait_until);
 use Test::More;
 
 my $user = getpwuid($<);
 my %pooler;
 
-my $primary = SnowflakeTest::new_node('primary', init => { allows_streaming => 1 });
+my $primary = new_node('primary', init => { allows_streaming => 1 });
 $primary->start;
 $primary->safe_psql(
 	'postgres', q{
@@ -26,7 +26,7 @@ $primary->safe_psql(
 		id snowflake PRIMARY KEY DEFAULT snowflake_next(),
 		item text);
 });
-SnowflakeTest::wait_for_mint($primary, 'postgres');
+wait_for_mint($primary, 'postgres');
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
@@ -58,7 +58,7 @@ sub start_pooler
 		connstr => "host=$host port=$port user=$user dbname=postgres",
 		handle => IPC::Run::start(\@command, '<', \undef, '>', $log, '2>&1')
 	};
-	SnowflakeTest::wait_until("$name serves", sub { through($pooler{$name}, 'SELECT 1') eq '1' });
+	wait_until("$name serves", sub { through($pooler{$name}, 'SELECT 1') eq '1' });
 	return $pooler{$name};
 }
 

@@ -6,10 +6,10 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use Test::More;
 
-my $node = SnowflakeTest::new_node('main');
+my $node = new_node('main');
 my $content = q{SELECT count(*), md5(string_agg(o::text, ',' ORDER BY id)) FROM orders o};
 
 $node->start;
@@ -25,7 +25,7 @@ $node->safe_psql(
 		order_id bigint REFERENCES orders);
 	CREATE INDEX ON orders (item, id);
 });
-SnowflakeTest::wait_for_mint($node, 'postgres');
+wait_for_mint($node, 'postgres');
 $node->safe_psql(
 	'postgres', q{
 	INSERT INTO orders (item) SELECT n FROM generate_series(1, 10000) n;
@@ -47,7 +47,7 @@ is( $node->safe_psql(
 		INSERT INTO orders (item) VALUES ('after')
 		RETURNING id > (SELECT max(order_id) FROM lines)}),
 	't', 'it mints as before');
-is( SnowflakeTest::error_of($node, 'postgres', 'INSERT INTO lines (order_id) VALUES (5)')->{sqlstate},
+is( error_of($node, 'postgres', 'INSERT INTO lines (order_id) VALUES (5)')->{sqlstate},
 	'23503', 'the foreign key holds as before');
 
 done_testing();

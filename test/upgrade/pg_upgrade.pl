@@ -12,7 +12,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use SnowflakeTest;
+use SnowflakeTest qw(finish_minter new_node start_minter wait_until);
 use Test::More;
 
 my @paths = split ' ', $ENV{SNOWFLAKE_UPGRADE_PATHS};
@@ -36,7 +36,7 @@ sub new_cluster
 	my ($path, $preloads) = @_;
 	my ($version) = $path =~ /(\d+)\/*$/;
 
-	return SnowflakeTest::new_node(
+	return new_node(
 		"v$version",
 		new => { install_path => $path },
 		node_id => 5,
@@ -184,7 +184,7 @@ sub complete_ids
 	my ($minter) = @_;
 
 	# it ends with the connection's error
-	eval { SnowflakeTest::finish_minter($minter) };
+	eval { finish_minter($minter) };
 	return slurp_file($minter->{ids}) =~ /^(\d+)\n/mg;
 }
 
@@ -272,9 +272,9 @@ foreach my $step (1 .. $#paths)
 	{
 		my @minters = map
 		{
-			SnowflakeTest::start_minter($old, 'app', 500_000)
+			start_minter($old, 'app', 500_000)
 		} 1 .. 2;
-		SnowflakeTest::wait_until('sessions mint',
+		wait_until('sessions mint',
 			sub { !grep { !-s $_->{ids} } @minters });
 		$old->stop('fast');
 		push @minted, map { complete_ids($_) } @minters;
