@@ -1,6 +1,6 @@
 #!/bin/bash
 # Check the sources without running them in a server: cppcheck, clang-tidy,
-# clang's and gcc's static analyzers, indentation, shellcheck, and rules of this
+# which has clang's static analyzer, that of gcc, indentation, shellcheck, and rules of this
 # project that a machine can check.  One result for each.
 #
 #   bash test/check/run.sh
@@ -12,7 +12,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 checkout=${SNOWFLAKE_CHECKOUT:-$root}
 begin check "$@"
-install_packages cppcheck clang-tidy clang shellcheck binutils clang-tools pg-bsd-indent || true
+install_packages cppcheck clang-tidy clang shellcheck binutils pg-bsd-indent || true
 own_tree
 cd "$work/tree"
 
@@ -42,17 +42,6 @@ run_clang_tidy()
 		-I"$("$pg_config" --includedir)" \
 		-D'SNOWFLAKE_VERSION=""' -DSNOWFLAKE_OPENSSL -Wno-ignored-attributes 2>"$work/clang-tidy.log" || {
 		cat "$work/clang-tidy.log"
-		return 1
-	}
-}
-
-# scan-build builds with its own compiler, and writes a report for each finding.
-run_scan_build()
-{
-	build clean
-	as_user scan-build --status-bugs -o "$work/reports" make -s -C "$work/tree" \
-		"PG_CONFIG=$pg_config" with_llvm=no CC=clang >"$work/scan-build.log" 2>&1 || {
-		cat "$work/scan-build.log"
 		return 1
 	}
 }
@@ -161,7 +150,6 @@ no_long_lines()
 # What the files of src share has a name of its own.
 symbols_have_prefix()
 {
-	build
 	nm -g --defined-only src/*.o src/*/*.o | awk 'NF == 3 { print $3 }' |
 		grep -vE '^(snowflake_|make_snowflake$|pg_finfo_|_PG_init$|_SnowflakeCoordinatorInit$|Pg_magic_func$)' || true
 }
@@ -222,11 +210,12 @@ fi
 
 check "cppcheck" run_cppcheck
 check "clang-tidy" run_clang_tidy
-check "scan-build" run_scan_build
 check "gcc -fanalyzer" run_gcc_analyzer
 check "more warnings of gcc" run_more_warnings
+# a build without optimization is enough for these
+find_typedefs
+check "shared symbols have our prefix" symbols_have_prefix
 if command -v pg_bsd_indent >/dev/null; then
-	find_typedefs
 	check "indentation" check_indentation
 else
 	result 0 "indentation # SKIP there is no pg_bsd_indent"
@@ -238,7 +227,6 @@ check "one version" one_version
 check "no space at the end of a line" no_trailing_space
 check "tabs indent C" tabs_in_c
 check "no long lines" no_long_lines
-check "shared symbols have our prefix" symbols_have_prefix
 check "C functions are in the script and the other way round" functions_are_declared
 check "errors have SQLSTATEs" errors_have_codes
 check "what is included never leads back" includes_have_no_cycle
