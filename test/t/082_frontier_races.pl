@@ -64,7 +64,7 @@ sub wait_for_event
 	my ($event) = @_;
 
 	$node->poll_query_until('postgres',
-		"SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = '$event'")
+		"SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = 'client backend'")
 	  or die "nobody waits at $event";
 	return;
 }
@@ -86,7 +86,7 @@ is(tail(), 'before', 'the frontier does not pass it');
 my $preparer =
   start(q{BEGIN; INSERT INTO events (what) VALUES ('prepared'); PREPARE TRANSACTION 'p'});
 $node->poll_query_until('postgres',
-	q{SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'SyncRep'})
+	q{SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'})
   or die "nothing is prepared";
 is( sql(q{SELECT count(*) FROM snowflake_frontier_holders()}),
 	'3', 'while it is being prepared, a transaction holds twice');
