@@ -280,7 +280,7 @@ $node->reload;
 # the keeper is to see one step after the other
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 step_clock($clock, $day);
-my $ahead = mint();
+$ahead = mint();
 cmp_ok($ahead, '<', $day, 'a day ahead: coasting at first');
 $node->poll_query_until('postgres',
 	q{SELECT clock_state <> 'coasting' AND snowflake_next() IS NOT NULL FROM snowflake_status()})
