@@ -300,6 +300,19 @@ is( log_count(
 	2,
 	'the log tells that it is believed');
 
+# A jump within what is reserved, which IDs follow before the keeper has looked: that
+# they did is no reason to believe it.
+$session->quit;
+$node->append_conf('postgresql.conf', "snowflake.reservation = '1min'\nsnowflake.jump_patience = '1min'");
+$node->stop('fast');
+step_clock($clock, $day + 2 * $hour);
+start();
+mint();
+step_clock($clock, 40 * $second);
+cmp_ok(mint() - get_clock($clock), '>', -$second, 'IDs follow a jump within what is reserved');
+ok($node->poll_query_until('postgres', q{SELECT clock_state = 'coasting' FROM snowflake_status()}),
+	'but the keeper does not believe it for that');
+
 is_deeply([ grep { $ids[$_] <= $ids[ $_ - 1 ] } 1 .. $#ids ],
 	[], scalar(@ids) . ' IDs, each larger than the one before');
 

@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(error_of new_node status wait_for_mint);
 use Test::More;
@@ -15,6 +16,8 @@ my $node = new_node(
 	snowflake.layout = 'time:43 node:18 sequence:2 epoch:2020-01-01T00:00:00Z'
 	snowflake.max_lead = '5s'
 	snowflake.reservation = '2s'
+	wal_level = replica
+	max_wal_senders = 1
 });
 
 $node->start;
@@ -62,5 +65,40 @@ foreach my $how (
 	$session->quit;
 }
 
-$node->stop;
+# The postmaster dies while the keeper's commit waits for a standby, which ends the wait.
+# Who is busy mints on for a while, to the end of what was stored before and no further.
+$node->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
+$node->reload;
+wait_for_mint($node, 'postgres');
+my $output = '';
+my $busy;
+{
+	local %ENV = $node->_get_env();
+	$busy = IPC::Run::start(
+		[
+			$node->installed_command('psql'), '-XAtq', '-c', 'SET snowflake.max_wait = 0', '-c', q{
+			DO $$
+			DECLARE
+				last snowflake;
+				ends timestamptz := clock_timestamp() + interval '6 s';
+			BEGIN
+				WHILE clock_timestamp() < ends LOOP
+					BEGIN
+						last := snowflake_next();
+					EXCEPTION WHEN OTHERS THEN
+					END;
+				END LOOP;
+				RAISE NOTICE 'last %', extract(epoch FROM snowflake_timestamp(last));
+			END $$}, 'postgres'
+		],
+		'>', \$output, '2>', \$output);
+}
+$node->poll_query_until('postgres',
+	q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'})
+  or die "keeper does not wait for a standby";
+my $stored = status($node, 'postgres', 'extract(epoch FROM reserved_until)');
+$node->kill9;
+$busy->finish;
+is($output =~ /last ([\d.]+)/ ? $1 : $output, $stored, 'a dead postmaster: the last ID is the last of what is stored');
+
 done_testing();
