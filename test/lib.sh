@@ -9,11 +9,10 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-work=
+export work=
 pg_config=
 bindir=
-# shellcheck disable=SC2034 # mutate/run.sh counts by itself
-passed=0 failed=0
+major=
 
 # The caller's connection settings are meant for another server, and Debian's
 # make and perl are to speak a language that can be parsed.
@@ -75,8 +74,9 @@ test_user()
 }
 
 # Set pg_config to the newest installation that can both build an extension
-# and run a server, unless $PG_CONFIG names one; fail if there is none.  From
-# 18 on, Debian's package of the client has the makefiles, but not the headers.
+# and run a server, unless $PG_CONFIG names one, and bindir and major to its programs
+# and its version; fail if there is none.  From 18 on, Debian's package of the client
+# has the makefiles, but not the headers.
 find_pg_config()
 {
 	local candidate
@@ -96,6 +96,8 @@ find_pg_config()
 	fi
 	[ -n "$pg_config" ] || return 1
 	bindir=$("$pg_config" --bindir)
+	# shellcheck disable=SC2034 # used by those who source this
+	major=$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 }
 
 # The major version to install: that of the newest server that is here already
@@ -280,19 +282,66 @@ install_extension()
 	fi
 }
 
-# The programs of the PostgreSQL that is tested, and links to all that they load: they
-# find it relative to themselves, so that whatever is installed below $1 is theirs alone.
+# Build the tree and install it at $work/inst, with the programs of PostgreSQL, and links
+# to all that they load: they find it relative to themselves, so this library is theirs alone.
 private_installation()
 {
-	local dir
+	local inst=$work/inst make_args=(-s -j 2 with_llvm=no) option dir
 
-	for dir in "$("$pg_config" --pkglibdir)" "$("$pg_config" --sharedir)"; do
-		as_user mkdir -p "$1$dir"
-		as_user cp -rs "$dir/." "$1$dir/"
-	done
-	rm -rf "$1$("$pg_config" --pkglibdir)"/snowflake* "$1$("$pg_config" --sharedir)"/extension/snowflake*
-	as_user mkdir -p "$1$bindir"
-	as_user cp -L "$bindir"/{postgres,initdb,pg_ctl,pg_basebackup} "$1$bindir/"
+	if [ ! -e "$inst" ]; then
+		for option in --pkglibdir --sharedir --includedir-server; do
+			dir=$("$pg_config" "$option")
+			as_user mkdir -p "$inst$dir"
+			as_user cp -rs "$dir/." "$inst$dir/"
+		done
+		dir=$("$pg_config" --bindir)
+		as_user mkdir -p "$inst$dir"
+		as_user cp -L "$dir"/* "$inst$dir/"
+	fi
+	rm -rf "$inst$("$pg_config" --pkglibdir)"/snowflake* "$inst$("$pg_config" --sharedir)"/extension/snowflake*
+	tree_make as_user || return
+	make_args+=("DESTDIR=$inst" install)
+	tree_make as_user
+}
+
+# A data directory that tests copy, at $work/template: from 16 on by themselves, where
+# INITDB_TEMPLATE says so; before, this puts a program of its own in place of initdb.
+make_template()
+{
+	as_user mkdir "$work/bin"
+	as_user "$bindir/initdb" -D "$work/template" -A trust --no-sync
+	[ "$major" -lt 16 ] || return 0
+	as_user tee "$work/bin/initdb" <<END
+#!/bin/bash
+[ "\$*" = "-D \$2 -A trust -N" ] || exec "$bindir/initdb" "\$@"
+cp -a "$work/template" "\$2"
+END
+	chmod 755 "$work/bin/initdb"
+}
+
+# Print the command that is make installcheck, of which the arguments leave one kind.  TAP
+# tests should not know of that make, nor find other programs than those in $bindir.
+# $1: the directory to run it in, $2: regress, isolation or the file of a TAP test, further:
+# names, or all of the kind
+installcheck()
+{
+	local command=(make -s --no-print-directory -C "$1" -f "$work/tree/Makefile" "VPATH=$work/tree"
+		"PG_CONFIG=$pg_config" "bindir=$bindir" installcheck)
+	local directory=$1 kind=$2
+
+	as_user mkdir -p "$directory"
+	shift 2
+	case $kind in
+		regress) command+=(ISOLATION= TAP_TESTS= ${1:+"REGRESS=setup ${*#setup}"}) ;;
+		isolation) command+=(REGRESS= TAP_TESTS= ${1:+"ISOLATION=$*"}) ;;
+		*)
+			command+=(REGRESS= ISOLATION= TAP_TESTS=1 PROVE_FLAGS= "PROVE_TESTS=$kind"
+				"PROVE=env -u MAKEFLAGS -u VPATH PG_CONFIG=$bindir/pg_config PATH=$work/bin:$bindir:$PATH perl")
+			;;
+	esac
+	# pg_regress writes beside its files, while others copy the tree
+	[[ $kind == *.pl || -e $directory/test ]] || as_user ln -s "$work"/tree/{test,expected} "$directory/"
+	say "as_user ${command[*]@Q} 2>&1 | as_tap"
 }
 
 # Start a server in $work that is reachable through a socket there only, and
@@ -309,17 +358,29 @@ start_server()
 	export PGHOST=$work PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
 }
 
-# Stop the servers in $work, each by the PID in its own data directory, and remove it.
+# Stop the servers in $work, each by the PID in its own data directory.
+stop_servers()
+{
+	local pid_file data pid
+
+	while read -r pid_file; do
+		data=${pid_file%/*}
+		! as_user "$bindir/pg_ctl" -D "$data" -m immediate -t 20 -w stop >/dev/null 2>&1 || continue
+
+		# it hangs, or it is gone and the PID may be somebody else's
+		pid=$(head -n 1 "$pid_file" 2>/dev/null) || continue
+		[ "$(readlink "/proc/$pid/cwd")" = "$data" ] || continue
+		# shellcheck disable=SC2046 # one word each
+		kill -KILL "$pid" $(ps -o pid= --ppid "$pid") 2>/dev/null || true
+	done < <(find "$work" -name postmaster.pid 2>/dev/null)
+}
+
+# Stop the servers in $work, and remove it.
 cleanup()
 {
-	local pid_file
-
 	[ -n "$work" ] || return 0
 	cd /
-	while read -r pid_file; do
-		as_user "$bindir/pg_ctl" -D "${pid_file%/*}" -m fast -t 20 -w stop >/dev/null 2>&1 ||
-			as_user "$bindir/pg_ctl" -D "${pid_file%/*}" -m immediate -w stop >/dev/null 2>&1 || true
-	done < <(find "$work" -name postmaster.pid 2>/dev/null)
+	stop_servers
 	rm -rf "$work"
 	work=
 }
@@ -365,6 +426,8 @@ as_tap()
 		s/^ All ([0-9]+) tests passed.*/1..\1/; s/^ [0-9]+ of ([0-9]+) tests failed.*/1..\1/' |
 		awk '/^[0-9]+ passed, [0-9]+ failed$/ { $0 = "1.." $1 + $3 } { print; fflush() }'
 }
+
+export -f as_user as_tap say test_user
 
 # What a script that is a kind of test begins with: its kind and its arguments.  If
 # run.sh has started it, there is a tree that is built and installed; if not, run.sh

@@ -30,6 +30,7 @@
 #   patroni    a Patroni cluster under faults: test/patroni/run.sh
 #   newcomer   README.md, pasted into a fresh Debian: test/newcomer.sh
 #   coverage   lines of src that the tests reach: test/coverage.sh
+#   mutate     faults that the tests ought to notice, which takes hours: test/mutate/run.sh
 #
 # SNOWFLAKE_JOBS says how many at once: one more than there are processors if unset,
 # for most of them wait.
@@ -37,7 +38,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$root/test/coordinators.sh"
 everything="build regress isolation tap races model clients differ tools torture fleet check matrix upgrade"
-known="$everything fuzz sqlsmith convert patroni newcomer coverage"
+known="$everything fuzz sqlsmith convert patroni newcomer coverage mutate"
 
 # Which kinds of tests, and which of each or what options, from the command line.
 kinds=
@@ -61,31 +62,19 @@ for argument in "$@"; do
 done
 kinds=" ${kinds:-$everything}"
 
-version=
 HARNESS_TAP=${HARNESS_TAP:-}
 
-# A line of the harness's list.  $1: lane, $2: name, further: the command
+# A line of the harness's list.  $1: lane, $2: name, further: the command, as one word or several
 job()
 {
 	local lane=$1 name=$2
 
 	shift 2
-	printf '%s\t%s\t%s\n' "$lane" "$name" "${*@Q}"
+	[ $# = 1 ] || set -- "${*@Q}"
+	printf '%s\t%s\t%s\n' "$lane" "$name" "$1"
 }
 
-# make installcheck, of which the variables leave one kind.
-# $1: lane, $2: name, $3: directory, further: variables
-installcheck()
-{
-	local command=(make -s --no-print-directory -C "$3" -f "$work/tree/Makefile" "VPATH=$work/tree"
-		"PG_CONFIG=$pg_config" "${@:4}" installcheck)
-
-	as_user mkdir -p "$3"
-	printf '%s\t%s\t%s\n' "$1" "$2" "as_user ${command[*]@Q} 2>&1 | as_tap"
-}
-
-# TAP tests, each in a directory of its own, of which a make that one of them calls
-# should not know.
+# TAP tests, each in a directory of its own.
 # $1: the directory that has them, $2: lane, $3: the kind, further: their names; all if there are none
 tap_tests()
 {
@@ -93,8 +82,7 @@ tap_tests()
 
 	[ $# -gt 3 ] || mapfile -t names < <(cd "$1" && compgen -G '*.pl' | sort)
 	for name in "${names[@]%.pl}"; do
-		installcheck "$2" "$3/$name" "$work/log/$3/$name" REGRESS= ISOLATION= TAP_TESTS=1 \
-			PROVE="env -u MAKEFLAGS -u VPATH PATH=$work/bin:$bindir:$PATH perl" PROVE_FLAGS= "PROVE_TESTS=$1/$name.pl"
+		job "$2" "$3/$name" "$(installcheck "$work/log/$3/$name" "$1/$name.pl")"
 	done
 }
 
@@ -106,11 +94,10 @@ list()
 	shift
 	case $kind in
 		build) job any build bash test/check/build.sh ;;
-		regress) installcheck regress regress "$work/regress" ISOLATION= TAP_TESTS= ${1:+"REGRESS=setup ${*#setup}"} ;;
-		isolation) installcheck regress isolation "$work/regress" REGRESS= TAP_TESTS= ${1:+"ISOLATION=$*"} ;;
+		regress | isolation) job regress "$kind" "$(installcheck "$work/regress" "$kind" "$@")" ;;
 		tap) tap_tests test/t any tap "$@" ;;
 		tools)
-			install_packages pgbouncer pgpool2 "postgresql-$version-"{partman,repack,pglogical,hypopg} >&2 || true
+			install_packages pgbouncer pgpool2 "postgresql-$major-"{partman,repack,pglogical,hypopg} >&2 || true
 			tap_tests test/tools any tools "$@"
 			;;
 		sqlsmith | convert)
@@ -142,7 +129,7 @@ list()
 			;;
 		patroni) job campaigns patroni bash test/patroni/run.sh "$@" ;;
 		matrix)
-			[ $# -gt 0 ] || set -- ${default_versions/$version/}
+			[ $# -gt 0 ] || set -- ${default_versions/$major/}
 			for name; do
 				job any "matrix $name" bash test/matrix.sh "$name"
 			done
@@ -151,23 +138,9 @@ list()
 			job processor "$kind" nice bash "test/$kind/run.sh" "$@"
 			[[ "$kind $# $kinds" != "check 0 "* || $kinds == *fuzz* ]] || list fuzz
 			;;
-		clients | differ) job any "$kind" bash "test/$kind/run.sh" "$@" ;;
+		clients | differ | mutate) job any "$kind" bash "test/$kind/run.sh" "$@" ;;
 		upgrade | newcomer | coverage) job any "$kind" bash "test/$kind.sh" "$@" ;;
 	esac
-}
-
-# From 16 on, the tests copy what initdb makes by themselves; before, this does.
-make_template()
-{
-	as_user mkdir "$work/bin"
-	as_user "$bindir/initdb" -D "$work/template" -A trust --no-sync
-	[ "$version" -lt 16 ] || return 0
-	as_user tee "$work/bin/initdb" <<END
-#!/bin/bash
-[ "\$*" = "-D \$2 -A trust -N" ] || exec "$bindir/initdb" "\$@"
-cp -a "$work/template" "\$2"
-END
-	chmod 755 "$work/bin/initdb"
 }
 
 # A step that the tests need: if it fails, they cannot run.
@@ -210,9 +183,8 @@ trap 'exit 143' TERM
 
 step "install what is missing" install_missing tests
 find_pg_config
-version=$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 case "$kinds " in
-	*" build "* | *" tap "*) install_coordinators ;;
+	*" build "* | *" tap "* | *" mutate "*) install_coordinators ;;
 esac
 make_workspace
 case "$kinds " in
@@ -229,12 +201,7 @@ export INITDB_TEMPLATE=$work/template SNOWFLAKE_JOBS="${SNOWFLAKE_JOBS:-$(($(npr
 export PG_TEST_TIMEOUT_DEFAULT=${PG_TEST_TIMEOUT_DEFAULT:-60}
 # where Debian has the poolers
 export PATH=$PATH:/usr/sbin
-export -f as_user as_tap say test_user
-export work
 cd "$work/tree"
-# pg_regress writes beside its files, while others copy the tree
-as_user mkdir "$work/regress"
-as_user ln -s "$work"/tree/{test,expected} "$work/regress/"
 for kind in $kinds; do
 	eval "list $kind ${only[$kind]:-}"
 done >"$work/list"

@@ -53,11 +53,7 @@ if [ -n "$mutant" ]; then
 	patch -s -d "$work/tree" -p1 <"$work/tree/test/fleet/mutants/$mutant.patch"
 	say "mutant $mutant"
 fi
-private_installation "$work/inst"
-make_args=(-s COPT=)
-tree_make as_user >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
-make_args=(-s "DESTDIR=$work/inst" install)
-tree_make env >>"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
+private_installation >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 if [ ! -e "$work/inst$("$pg_config" --pkglibdir)/snowflake_$coordinator.so" ]; then
 	die "the module of $coordinator was not built here"
 fi

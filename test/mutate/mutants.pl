@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 # The list of mutants: read it, check it, and apply one of them.
 #
-#   mutants.pl list TREE [NAME | FILE]...   one line for each, its parts separated by \x1f:
+#   mutants.pl list TREE [--new] [NAME | FILE]...
+#                                           one line for each, its parts separated by \x1f:
 #                                           name, file, tests, reason, what, digest
 #   mutants.pl apply TREE NAME              change the tree
 #   mutants.pl record TREE [NAME DIGEST RESULT]
@@ -152,13 +153,20 @@ sub complaints
 	return @complaints;
 }
 
+my $results = "$FindBin::Bin/results.txt";
+
+# What results.txt has, by name and digest
+sub measured
+{
+	return map { /^(\S+ \S+) (?!unmeasured)(.*)/ ? ($1 => $2) : () } -e $results ? @{ read_lines($results) } : ();
+}
+
 # Write results.txt: of each mutant what was measured, with the last result that is
 # given here, less what is no longer true of the tree; and the score.
 sub record
 {
 	my ($tree, $mutants, @result) = @_;
-	my $path = "$FindBin::Bin/results.txt";
-	my %measured = map { /^(\S+ \S+) (.*)/ ? ($1 => $2) : () } -e $path ? @{ read_lines($path) } : ();
+	my %measured = measured();
 	my %count = map { $_ => 0 } qw(killed survived equivalent unmeasured);
 	my @lines;
 
@@ -174,13 +182,13 @@ sub record
 		$count{ $result =~ s/ .*//r }++;
 		push @lines, "$mutant->{name} $digest $result\n";
 	}
-	open(my $out, '>', "$path.new") or die "$path.new: $!\n";
+	open(my $out, '>', "$results.new") or die "$results.new: $!\n";
 	print $out sort @lines;
 	printf $out "\nscore %.3f: %d killed, %d survived, %d not measured, %d equivalent\n",
 	  $count{killed} / (($count{killed} + $count{survived}) || 1),
 	  @count{qw(killed survived unmeasured equivalent)};
-	close($out) or die "$path.new: $!\n";
-	rename("$path.new", $path) or die "$path: $!\n";
+	close($out) or die "$results.new: $!\n";
+	rename("$results.new", $results) or die "$results: $!\n";
 }
 
 my ($command, $tree, @wanted) = @ARGV;
@@ -188,6 +196,9 @@ my @mutants = read_mutants();
 
 if ($command eq 'list')
 {
+	my $new = grep { $_ eq '--new' } @wanted;
+	my %measured = $new ? measured() : ();
+	@wanted = grep { $_ ne '--new' } @wanted;
 	my @complaints = @wanted ? () : complaints($tree, @mutants);
 	my %unused = map { $_ => 1 } @wanted;
 
@@ -202,6 +213,7 @@ if ($command eq 'list')
 			push @complaints, $complaint;
 			next;
 		}
+		next if $measured{"$mutant->{name} $mutant->{digest}"};
 		print join("\x1f", $mutant->{name}, $mutant->{file}, $mutant->{first} // '',
 			$mutant->{equivalent} // '', $mutant->{what}, $mutant->{digest}), "\n";
 	}

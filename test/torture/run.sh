@@ -64,17 +64,9 @@ trap leave EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 chmod 755 "$work"
-private_installation "$work/inst"
 as_user cc -O2 -Wall -shared -fPIC -o "$work/clock_shim.so" "$work/tree/test/shim/clock_shim.c" -ldl -pthread
-if [ "$generator" != naive ]; then
-	[ -z "$mutant" ] || as_user patch -s -d "$work/tree" -p1 <"$root/test/torture/mutants/$mutant.patch"
-	{
-		make_args=(-s COPT= with_llvm=no)
-		tree_make as_user
-		make_args+=("DESTDIR=$work/inst" install)
-		tree_make env
-	} >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
-fi
+[ -z "$mutant" ] || as_user patch -s -d "$work/tree" -p1 <"$root/test/torture/mutants/$mutant.patch"
+private_installation >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 
 # Two small file systems for each of the two servers, one for WAL and one for the reservation's table: they can be
 # filled.  Each server has its own, so that a full disk of the primary leaves its standby alone.
