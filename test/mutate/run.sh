@@ -6,7 +6,8 @@
 #   bash test/mutate/run.sh NAME src/gate.c
 #                                         some, by their names or their files
 #   --jobs N                              so many at once; 1 if it is not said
-#   --first                               only the tests that ought to see a mutant
+#   --first                               only the tests that ought to see a mutant; who is not
+#                                         seen by them is not recorded
 #   --new                                 only mutants that results.txt has no result for
 #   --list                                show them, and check that they apply
 #
@@ -206,7 +207,10 @@ try_mutant()
 	fi
 	say "$name: $result" >>"$top/results"
 	say "$([ -n "$killer" ] || say 'not ')ok - $name: $result ($((SECONDS - started)) s)"
-	[ -n "$problem" ] || record "$name" "$digest" "$result"
+	# who only asks the first tests does not know who survives
+	if [ -z "$problem" ] && [ -n "$killer" ] || [ -z "$problem$first_only" ]; then
+		record "$name" "$digest" "$result"
+	fi
 }
 
 record()
