@@ -96,7 +96,7 @@ $two->reload;
 $two->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_lead') = '1h'}) or die 'no reload';
 $coordinator->stop('immediate');
 $two->safe_psql('postgres', 'SELECT snowflake_advance(snowflake_lower_bound(lease_until)) FROM snowflake_status()');
-$error = SnowflakeTest::error_of($two, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+$error = error_of($two, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is($error->{message}, q{the lease of this server's node ID has ended}, 'nothing is minted beyond a lease, ahead of the clock');
 my $errors = status($one, 'lease_errors');
 $one->poll_query_until('postgres', "SELECT coordinator = 'unreachable' FROM snowflake_status()") or die 'not noticed';

@@ -274,11 +274,11 @@ pass('a coordinator that does not answer keeps nobody from the next one');
 my $full = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1') or die "could not listen: $@";
 my @queue = map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $full->sockport, Blocking => 0) } 1 .. 4;
 my $started = time;
-$renewals = SnowflakeTest::status($server, 'postgres', 'leases + lease_renewals');
+$renewals = status($server, 'postgres', 'leases + lease_renewals');
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $full->sockport . ",127.0.0.1:$port/raw");
-SnowflakeTest::wait_until('renewals', sub {
+wait_until('renewals', sub {
 	$server->reload;
-	return SnowflakeTest::status($server, 'postgres', "coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1") eq 't';
+	return status($server, 'postgres', "coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1") eq 't';
 });
 cmp_ok(time - $started, '<', 60, 'nor does one that loses packets, whatever wakes the lessee');
 
