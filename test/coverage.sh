@@ -17,17 +17,13 @@ own_tree
 # it exits, so the directory belongs to the user who runs the server.  Those who
 # are killed add nothing.
 coverage=("COPT=--coverage -O0" with_llvm=no)
-make_args=(-s "${coverage[@]}")
-tree_make as_user >&2
-install_extension -s "${coverage[@]}" >"$work/install.log"
+build_extension "${coverage[@]}"
+install_extension "${coverage[@]}" >"$work/install.log"
 # this library exports symbols of gcov's, so the test of the symbols is left out
 tests=$(cd tree && find test/t -name '*.pl' ! -name '*_symbols.pl' | sort | tr '\n' ' ')
-make_args=(installcheck "${coverage[@]}" "PROVE_TESTS=$tests")
-[ $# = 0 ] || make_args=(installcheck "${coverage[@]}" REGRESS= ISOLATION= "PROVE_TESTS=$(printf 'test/t/%s.pl ' "$@")")
-status=0
-tree_make as_user >"$work/tests.log" 2>&1 || status=$?
-[ "$status" = 0 ] || tail -n 40 "$work/tests.log"
-result "$status" "all tests pass"
+[ $# = 0 ] || tests=$(printf 'test/t/%s.pl ' "$@")
+[ $# = 0 ] || coverage+=(REGRESS= ISOLATION=)
+check "all tests pass" tree_make installcheck "${coverage[@]}" "PROVE_TESTS=$tests"
 
 cd "$work/tree"
 for directory in src src/*/; do

@@ -17,20 +17,21 @@
 # SNOWFLAKE_DEBUG_VERSION says which major version; it is 17 if unset.
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$(dirname "${BASH_SOURCE[0]}")/source.sh"
+. "$root/test/debian.sh"
 
 version=${SNOWFLAKE_DEBUG_VERSION:-17}
 cache=$source_cache/$version
 mode=assert
 variant=assert
 
-# Build and install one variant of the server: assert or valgrind.  It is
+# Build and install the variant of the server: assert or valgrind.  It is
 # installed beside its place and renamed, so that it is there as a whole or not
 # at all; configured for its final place all the same.
 build_server()
 {
-	local variant=$1 prefix=$cache/$1 build=$cache/$1.build cppflags=() module
+	local prefix=$cache/$variant build=$cache/$variant.build cppflags=() module
 
+	[ ! -d "$prefix" ] || return 0
 	say "building PostgreSQL $version in $prefix"
 	rm -rf "$build" "$prefix.part"
 	mkdir "$build"
@@ -50,82 +51,28 @@ build_server()
 	rm -rf "$prefix.part" "$build"
 }
 
-# Put a script in the place of the copy's server that starts it with a checker.
+# Put a script, from standard input, in the place of the copy's server.
 wrap_server()
 {
-	local server=$copy/server/bin/postgres
-
 	mv "$server" "$server.real"
-	case $mode in
-		asan)
-			# GCC's UBSan heeds no log_path where ASan is loaded as well: each
-			# calls the other's function for it.
-			gcc -x c -shared -fPIC -o "$copy/reports.so" - <<END
-#include <dlfcn.h>
-static void __attribute__((constructor)) set_report_path(void)
-{
-	void	   *ubsan = dlopen("libubsan.so.1", RTLD_NOW);
-	void		(*set) (const char *) =
-		(void (*) (const char *)) dlsym(ubsan, "__sanitizer_set_report_path");
-
-	set("$copy/reports/ubsan");
-}
-END
-			# Ahead of the library that steps the clock, because it must come
-			# first.  Under the script's name, which pg_ctl keeps for a restart.
-			cat >"$server" <<END
-#!/bin/bash
-export LD_PRELOAD=$(gcc -print-file-name=libasan.so):$copy/reports.so\${LD_PRELOAD:+:\$LD_PRELOAD}
-exec -a "\${BASH_SOURCE[0]}" "$server.real" "\$@"
-END
-			;;
-		valgrind)
-			# What initdb runs takes long and is none of ours.  pg_ctl restart
-			# leaves valgrind behind, which no test here does.  A second is not
-			# long enough for the keeper.
-			cat >"$server" <<END
-#!/bin/bash
-case \${1:-} in
-	--boot | --check | --single | -C | -V | --version) exec "$server.real" "\$@" ;;
-esac
-exec valgrind --quiet --leak-check=no --trace-children=yes --num-callers=40 --fullpath-after= \\
-	--error-markers=SNOWFLAKE-BEGIN,SNOWFLAKE-END \\
-	--suppressions=$cache/source/src/tools/valgrind.supp \\
-	--log-file=$copy/reports/valgrind.%p \\
-	"$server.real" "\$@" -c snowflake.max_wait=5min
-END
-			;;
-	esac
+	cat >"$server"
 	chmod 755 "$server"
 }
 
 # What the checkers have to say about us, as TAP.  valgrind sees the whole server:
 # what has none of our functions is shown, but does not count.
-collect_reports()
-{
-	local file count
-
-	for file in "$copy"/reports/*; do
+if [ "${1:-}" = reports ]; then
+	for file in "$2"/*; do
 		[ -s "$file" ] || continue
-		case $mode in
-			asan) count=$(grep -cE 'ERROR: |runtime error:' "$file") || true ;;
-			valgrind)
-				count=$(awk '/SNOWFLAKE-BEGIN/ { ours = 0 } /SNOWFLAKE-END/ { n += ours }
-					/snowflake\.so|\/tree\/src\// { ours = 1 } END { print n + 0 }' "$file")
-				;;
-		esac
+		count=$(awk '/ERROR: |runtime error:/ { n++ }
+			/SNOWFLAKE-BEGIN/ { ours = 0 } /SNOWFLAKE-END/ { n += ours }
+			/snowflake\.so|\/tree\/src\// { ours = 1 } END { print n + 0 }' "$file")
 		for ((; count > 0; count--)); do
 			result 1 "${file##*/}"
 		done
 		head -n 300 "$file" | sed "s/^/# /"
 	done
-	result 0 "$mode has come to its end"
-	say "1..$results"
-}
-
-if [ "${1:-}" = reports ]; then
-	mode=$2 copy=$3
-	collect_reports
+	result 0 "the checker has come to its end"
 	exit
 fi
 case ${1:-} in
@@ -141,59 +88,81 @@ esac
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
-set +e
-why=$(
-	set -e
-	exec 2>&1
-	packages=(make gcc libc6-dev zlib1g-dev bison flex perl libipc-run-perl)
-	# without the C library's symbols, valgrind knows too little of it
-	[ "$mode" != valgrind ] || packages+=(valgrind libc6-dbg)
-	install_packages "${packages[@]}"
-	[ -d "$cache/$variant" ] || get_source "$version"
-)
-status=$?
-set -e
-if [ "$status" != 0 ]; then
+packages=(make gcc libc6-dev zlib1g-dev bison flex perl libipc-run-perl)
+# without the C library's symbols, valgrind knows too little of it
+[ "$mode" != valgrind ] || packages+=(valgrind libc6-dbg)
+why=$({ install_packages "${packages[@]}" && get_source "$version"; } 2>&1) || {
 	say "$why"
 	[ "$mode" != build ] || exit 1
 	skip_all "debugging server: could not be set up: ${why##*$'\n'}"
-fi
-[ -d "$cache/$variant" ] || build_server "$variant" >&2
+}
+build_server >&2
 exec 9>&-
 if [ "$mode" = build ]; then
 	say "$cache/$variant/bin/pg_config"
 	exit 0
 fi
 
-copy=$(mktemp -d "${TMPDIR:-/tmp}/snowflake-debug.XXXXXX")
-trap 'cd /; rm -rf "$copy"' EXIT
-# whoever ends this ends the tests as well, which need the server to stop theirs
-trap 'kill "$child" 2>/dev/null || true' INT TERM
-chmod 755 "$copy"
-mkdir -m 1777 "$copy/reports"
-cp -a "$cache/$variant" "$copy/server"
+make_work "${TMPDIR:-/tmp}"
+as_user mkdir reports
+cp -a "$cache/$variant" "$work/server"
+server=$work/server/bin/postgres
 [ $# -gt 0 ] || set -- regress isolation tap
 case $mode in
 	asan)
-		wrap_server
+		# GCC's UBSan heeds no log_path where ASan is loaded as well: each
+		# calls the other's function for it.
+		gcc -x c -shared -fPIC -o "$work/reports.so" - <<END
+#include <dlfcn.h>
+static void __attribute__((constructor)) set_report_path(void)
+{
+	void	   *ubsan = dlopen("libubsan.so.1", RTLD_NOW);
+	void		(*set) (const char *) =
+		(void (*) (const char *)) dlsym(ubsan, "__sanitizer_set_report_path");
+
+	set("$work/reports/ubsan");
+}
+END
+		# Ahead of the library that steps the clock, because it must come
+		# first.  Under the script's name, which pg_ctl keeps for a restart.
+		wrap_server <<END
+#!/bin/bash
+export LD_PRELOAD=$(gcc -print-file-name=libasan.so):$work/reports.so\${LD_PRELOAD:+:\$LD_PRELOAD}
+exec -a "\${BASH_SOURCE[0]}" "$server.real" "\$@"
+END
 		# The server's makefiles add this to what compiles and what links.
 		# They have -fwrapv, but an overflow here would hardly be meant.
 		export PROFILE='-fsanitize=address,undefined -fno-omit-frame-pointer -fno-wrapv'
-		export ASAN_OPTIONS="detect_leaks=0:log_path=$copy/reports/asan"
+		export ASAN_OPTIONS="detect_leaks=0:log_path=$work/reports/asan"
 		export UBSAN_OPTIONS=print_stacktrace=1
 		;;
 	valgrind)
 		# those whose outcome does not depend on how fast the server is
 		[ "$*" != "regress isolation tap" ] || set -- regress isolation tap 015_layout_change 070_races
-		wrap_server
+		# What initdb runs takes long and is none of ours.  pg_ctl restart
+		# leaves valgrind behind, which no test here does.  A second is not
+		# long enough for the keeper.
+		wrap_server <<END
+#!/bin/bash
+case \${1:-} in
+	--boot | --check | --single | -C | -V | --version) exec "$server.real" "\$@" ;;
+esac
+exec valgrind --quiet --leak-check=no --trace-children=yes --num-callers=40 --fullpath-after= \\
+	--error-markers=SNOWFLAKE-BEGIN,SNOWFLAKE-END \\
+	--suppressions=$cache/source/src/tools/valgrind.supp \\
+	--log-file=$work/reports/valgrind.%p \\
+	"$server.real" "\$@" -c snowflake.max_wait=5min
+END
 		export PG_TEST_TIMEOUT_DEFAULT=900 PGCTLTIMEOUT=900
 		;;
 esac
 [ "$mode" = assert ] ||
-	export SNOWFLAKE_LAST="reports"$'\t'"bash '$root/test/debug.sh' reports $mode '$copy'"
-PG_CONFIG=$copy/server/bin/pg_config bash "$root/test/run.sh" "$@" &
-child=$!
-status=0
-wait "$child" || status=$?
-while kill -0 "$child" 2>/dev/null; do wait "$child" || status=$?; done
-exit "$status"
+	export SNOWFLAKE_LAST="reports"$'\t'"bash '$root/test/debug.sh' reports '$work'/reports"
+PG_CONFIG=$work/server/bin/pg_config bash "$root/test/run.sh" "$@" &
+# whoever ends this ends the tests as well, which need the server to stop theirs
+leave()
+{
+	kill $! 2>/dev/null || true
+	wait
+}
+wait $!

@@ -5,19 +5,12 @@
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-finish()
+leave()
 {
-	local status=$?
-
-	trap - EXIT
-	[ "$status" = 0 ] || tail -n 40 "$work"/{step,server}.log 2>/dev/null || true
-	cleanup
-	[ "$status" = 0 ] || say "the demonstration failed"
-	exit "$status"
+	[ "$1" != 0 ] || return 0
+	tail -n 40 "$work"/{step,server}.log 2>/dev/null || true
+	say "the demonstration failed"
 }
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
 
 heading()
 {

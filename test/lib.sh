@@ -3,8 +3,8 @@
 #
 # Everything happens in one new temporary directory, $work, which belongs to
 # an unprivileged user, because initdb refuses root and because the checkout
-# itself need not be readable by that user.  cleanup() stops the servers in it and
-# removes it; the EXIT trap calls it.
+# itself need not be readable by that user.  However a script ends, the servers in it
+# are stopped, and it is removed.
 
 set -euo pipefail
 
@@ -30,12 +30,6 @@ die()
 	exit 1
 }
 
-# A line for a step, with the seconds since the start.
-progress()
-{
-	printf '[%4d s] %s\n' "$SECONDS" "$*"
-}
-
 # Run a command as root: directly, or with sudo.
 as_root()
 {
@@ -50,7 +44,7 @@ as_root()
 }
 
 # Run a command as the unprivileged user: postgres if we are root, otherwise
-# whoever we are.  SNOWFLAKE_TEST_USER names another one.
+# whoever we are.
 as_user()
 {
 	if [ "$(id -u)" = 0 ]; then
@@ -64,8 +58,6 @@ test_user()
 {
 	if [ "$(id -u)" != 0 ]; then
 		id -un
-	elif [ -n "${SNOWFLAKE_TEST_USER:-}" ]; then
-		say "$SNOWFLAKE_TEST_USER"
 	elif getent passwd postgres >/dev/null; then
 		say postgres
 	else
@@ -98,22 +90,6 @@ find_pg_config()
 	bindir=$("$pg_config" --bindir)
 	# shellcheck disable=SC2034 # used by those who source this
 	major=$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
-}
-
-# The major version to install: that of the newest server that is here already
-# (and lacks only what is needed to build), or else the distribution's own.
-wanted_version()
-{
-	local version
-
-	version=$(compgen -G '/usr/lib/postgresql/*/bin/initdb' | sort -V | tail -n 1 |
-		sed 's,^/usr/lib/postgresql/\([0-9]*\)/.*,\1,') || true
-	if [ -z "$version" ]; then
-		version=$(apt-cache depends postgresql |
-			sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p' | tail -n 1)
-	fi
-	[ -n "$version" ] || die "apt-get offers no postgresql package"
-	say "$version"
 }
 
 apt_update_once()
@@ -191,7 +167,10 @@ install_missing()
 		command -v apt-get >/dev/null ||
 			die "no PostgreSQL with development files found; set PG_CONFIG"
 		apt_update_once || return
-		version=$(wanted_version) || return
+		# that of the newest server that is here already, or else the distribution's own
+		version=$({ apt-cache depends postgresql | grep -o 'postgresql-[0-9]*$'
+			compgen -G '/usr/lib/postgresql/*/bin/initdb' | sort -V; } | tail -n 1 | tr -dc 0-9) || true
+		[ -n "$version" ] || die "apt-get offers no postgresql package"
 		missing+=("postgresql-$version" "postgresql-server-dev-$version")
 	fi
 	[ "${#missing[@]}" = 0 ] || install_packages "${missing[@]}" || return
@@ -208,17 +187,20 @@ find_python()
 	die "no Python with psycopg2 (Debian: python3-psycopg2)"
 }
 
-# Create $work and copy the tree, less what a build leaves behind, to
-# $work/tree.
-make_workspace()
+# Create $work, in the directory $1.
+make_work()
 {
-	work=$(mktemp -d "${TMPDIR:-/tmp}/snowflake.XXXXXX")
-	if [ "$(id -u)" = 0 ]; then
-		chown "$(test_user)": "$work"
-	fi
+	work=$(mktemp -d "$1/snowflake.XXXXXX")
+	[ "$(id -u)" != 0 ] || chown "$(test_user)": "$work"
 	# the unprivileged user may not enter the directory we were started in
 	cd "$work"
 	as_user mkdir tmp
+}
+
+# ... with a copy of the tree, $work/tree.
+make_workspace()
+{
+	make_work "${TMPDIR:-/tmp}"
 	copy_tree tree
 }
 
@@ -237,56 +219,44 @@ copy_tree()
 	pack_tree | as_user tar -C "$1" -xf - --no-same-owner
 }
 
-# A clang: the one that the server was built with, or any, or none.
-find_clang()
+# The clang that the server was built with, if it was
+server_clang()
 {
-	local clang=
-
-	if [ -n "$pg_config" ] || find_pg_config; then
-		clang=$(sed -n 's/^CLANG *= *//p' \
-			"$(dirname "$("$pg_config" --pgxs)")/../Makefile.global")
-	fi
-	command -v ${clang:+"$clang"} clang | head -n 1 || true
+	sed -n 's/^CLANG *= *//p' "$(dirname "$("$pg_config" --pgxs)")/../Makefile.global"
 }
 
 # make in the copy.  clang is only needed to make inlinable bitcode, so a
 # machine without the clang that the server was built with does without.
 tree_make()
 {
-	local options=("PG_CONFIG=$pg_config") clang
+	local clang
 
-	clang=$(sed -n 's/^CLANG *= *//p' "$(dirname "$("$pg_config" --pgxs)")/../Makefile.global")
-	if [ -n "$clang" ] && ! command -v "$clang" >/dev/null; then
-		options+=(with_llvm=no)
-	fi
-	"$@" make --no-print-directory -C "$work/tree" "${options[@]}" "${make_args[@]}"
+	clang=$(server_clang)
+	[ -z "$clang" ] || command -v "$clang" >/dev/null || set -- with_llvm=no "$@"
+	"${make_as:-as_user}" make -s --no-print-directory -C "$work/tree" "PG_CONFIG=$pg_config" "$@"
 }
 
 build_extension()
 {
-	local make_args=(-s -j "$(nproc)" COPT=-Werror)
-
-	tree_make as_user
+	tree_make -j "$(nproc)" COPT=-Werror "$@"
 }
 
-# The build must be complete before this: root would leave its own files in
-# the copy.
+# The build must be complete before this, with the same arguments: root would leave its
+# own files in the copy.
 install_extension()
 {
-	local make_args=("${@:-COPT=-Werror}" install)
+	local make_as=env
 
-	if [ -w "$("$pg_config" --pkglibdir)" ]; then
-		tree_make env
-	else
-		tree_make as_root
-	fi
+	[ -w "$("$pg_config" --pkglibdir)" ] || make_as=as_root
+	tree_make COPT=-Werror "$@" install
 }
 
 # Build the tree and install it at $work/inst, with the programs of PostgreSQL, and links
 # to all that they load: they find it relative to themselves, so this library is theirs alone.
+# The arguments are variables for make.
 private_installation()
 {
-	local inst=$work/inst make_args=(-s -j 2 with_llvm=no) option dir
+	local inst=$work/inst option dir
 
 	if [ ! -e "$inst" ]; then
 		for option in --pkglibdir --sharedir --includedir-server; do
@@ -299,9 +269,7 @@ private_installation()
 		as_user cp -L "$dir"/* "$inst$dir/"
 	fi
 	rm -rf "$inst$("$pg_config" --pkglibdir)"/snowflake* "$inst$("$pg_config" --sharedir)"/extension/snowflake*
-	tree_make as_user || return
-	make_args+=("DESTDIR=$inst" install)
-	tree_make as_user
+	tree_make -j 2 with_llvm=no "$@" && tree_make with_llvm=no "$@" "DESTDIR=$inst" install
 }
 
 # A data directory that tests copy, at $work/template: from 16 on by themselves, where
@@ -351,8 +319,7 @@ start_server()
 	as_user "$bindir/initdb" -D "$work/data" -U postgres -A trust -E UTF8 --no-locale \
 		>"$work/initdb.log" 2>&1 || { cat "$work/initdb.log"; return 1; }
 	printf '%s\n' "listen_addresses = ''" "unix_socket_directories = '$work'" "$@" |
-		as_user tee -a "$work/data/postgresql.conf" >/dev/null
-	as_user bash -c 'cat "$1" >>"$2"' - "$work/tree/test/server.conf" "$work/data/postgresql.conf"
+		cat - "$work/tree/test/server.conf" | as_user tee -a "$work/data/postgresql.conf" >/dev/null
 	as_user "$bindir/pg_ctl" -D "$work/data" -l "$work/server.log" -w start >/dev/null ||
 		{ tail -n 40 "$work/server.log"; return 1; }
 	export PGHOST=$work PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
@@ -375,15 +342,29 @@ stop_servers()
 	done < <(find "$work" -name postmaster.pid 2>/dev/null)
 }
 
-# Stop the servers in $work, and remove it.
-cleanup()
+# What a script does at its end, with its exit status, before its servers are stopped
+leave()
 {
-	[ -n "$work" ] || return 0
-	cd /
-	stop_servers
-	rm -rf "$work"
-	work=
+	:
 }
+
+finish()
+{
+	local status=$?
+
+	trap - EXIT INT TERM
+	[ "$status" != 0 ] || [ "$results" = 0 ] || say "1..$results"
+	leave "$status"
+	cd /
+	if [ -n "$work" ]; then
+		stop_servers
+		rm -rf "$work"
+	fi
+	exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 #
 # Results
@@ -393,23 +374,21 @@ cleanup()
 
 results=0
 
-# $1: 0 if it is as it should be, $2: what
+# $1: 0 if it is as it should be, $2: what, $3: a file, of which the end is shown if it is not
 result()
 {
 	results=$((results + 1))
 	say "$([ "$1" = 0 ] || printf 'not ')ok $results - $2"
+	[ "$1" = 0 ] || [ -z "${3:-}" ] || tail -n 60 "$3" | sed 's/^/# /'
 }
 
-# Run a command that is silent and succeeds if there is nothing to report.
+# Run a command, or a function that its first error ends.  $1: what is so if it succeeds.  Sets status.
 check()
 {
-	local what=$1 status=0
-
-	shift
-	"$@" >"$work/check.log" 2>&1 || status=$?
-	[ ! -s "$work/check.log" ] || status=1
-	result "$status" "$what"
-	[ "$status" = 0 ] || head -n 100 "$work/check.log" | sed 's/^/# /'
+	status=0
+	"${@:2}" >"$work/check.log" 2>&1 &
+	wait $! || status=$?
+	result "$status" "$1" "$work/check.log"
 }
 
 skip_all()
@@ -436,15 +415,8 @@ begin()
 {
 	[ -n "${SNOWFLAKE_WORK:-}" ] || exec bash "$root/test/run.sh" "$@"
 	find_pg_config
-	work=$(mktemp -d "$SNOWFLAKE_WORK/XXXXXX")
-	chmod 755 "$work"
-	[ "$(id -u)" != 0 ] || chown "$(test_user)": "$work"
+	make_work "$SNOWFLAKE_WORK"
 	ln -s "$root" "$work/tree"
-	as_user mkdir "$work/tmp"
-	cd "$work"
-	trap 'status=$?; trap - EXIT; [ $status != 0 ] || [ $results = 0 ] || say "1..$results"; cleanup; exit $status' EXIT
-	trap 'exit 130' INT
-	trap 'exit 143' TERM
 }
 
 # For a kind that builds the tree in another way: a copy of its own

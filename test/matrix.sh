@@ -14,7 +14,7 @@
 # Needs root, or sudo without a password.  A version that cannot be set up is skipped.
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$root/test/chroots.sh"
+. "$root/test/debian.sh"
 [ $# = 1 ] && [ -n "${SNOWFLAKE_WORK:-}" ] || exec bash "$root/test/run.sh" matrix "$@"
 
 # What is about time, clocks, numbers or files alone does not depend on the version:

@@ -11,7 +11,7 @@
 # SNOWFLAKE_TEST_SECONDS is another limit than 300, for a machine that has other work.
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$root/test/chroots.sh"
+. "$root/test/debian.sh"
 [ -z "${SNOWFLAKE_WORK:-}" ] || become_root "$@"
 begin newcomer "$@"
 [ "$(id -u)" = 0 ] || skip_all "this makes a system in a directory, and needs root for that"
@@ -43,19 +43,10 @@ pasted()
 # Only what any Debian has, and a user with sudo.  $1: the suite, $2: the directory
 fresh_system()
 {
-	local source option options=()
-
-	source=$(debian_source)
-	while read -r option; do
-		options+=("--aptopt=$option")
-	done < <(apt-config dump | grep -E '^Acquire::https?::[^ ]+ ".+"')
-	mmdebstrap --mode=root --variant=apt --format=directory --include=ca-certificates,passwd,sudo \
-		--aptopt='APT::Get::Assume-Yes "true"' --aptopt='Acquire::Check-Valid-Until "false"' \
+	make_system "$2" "$1" "ca-certificates passwd sudo" --aptopt='APT::Get::Assume-Yes "true"' \
 		--customize-hook='chroot "$1" /usr/sbin/useradd --create-home --shell /bin/bash newcomer' \
 		--customize-hook='echo "newcomer ALL=(ALL) NOPASSWD:SETENV: ALL" >"$1/etc/sudoers.d/newcomer"' \
-		--customize-hook='echo "127.0.0.1 localhost $(hostname)" >>"$1/etc/hosts"' \
-		${options[@]+"${options[@]}"} \
-		"$1" "$2" "deb $source $1 main" </dev/null
+		--customize-hook='echo "127.0.0.1 localhost $(hostname)" >>"$1/etc/hosts"'
 }
 
 # $1: the suite, $2: the way to install
@@ -75,13 +66,11 @@ follow()
 		exec runuser -u newcomer -- bash -ex -c "$0"' "$(<"$work/commands")" >"$log" 2>&1 || status=$?
 	took=$((SECONDS - began))
 	grep -qE '^ [0-9]{19} \| .* \| Grace$' "$log" || status=1
-	[ "$status" = 0 ] || tail -n 60 "$log" | sed 's/^/# /'
-	result "$status" "$1, $2, after $took s"
+	result "$status" "$1, $2, after $took s" "$log"
 	result "$((took >= limit))" "$1, $2: within $limit s"
 }
 
 limit=${SNOWFLAKE_TEST_SECONDS:-300}
-install_packages mmdebstrap
 cache=$work
 for suite in "${@:-bookworm}"; do
 	fresh_system "$suite" "$cache/$suite" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; exit 1; }

@@ -10,35 +10,15 @@
 #   bash test/run.sh torture --minutes 30 --seed 1
 #                                         the fault campaign, with its options
 #
-# The kinds of everything:
-#   build      no warnings with gcc and with clang
-#   regress isolation tap
-#   races      the TAP tests that need injection points: test/debug.sh
-#   model      the argument why no ID comes twice, checked by spin: test/model/run.sh
-#   clients    programs in several languages: test/clients/run.sh
-#   differ     core's own tests, with bigint and with snowflake: test/differ/run.sh
-#   tools      poolers and tools that work on tables, as doc/tools.md says: test/tools
-#   torture    the fault campaigns: test/torture/run.sh
-#   fleet      the campaign over a fleet, with PostgreSQL and etcd: test/fleet/run.sh
-#   check      static checks and a short run of the fuzzers: test/check/run.sh
-#   matrix     the first four kinds on the other versions: test/matrix.sh
-#   upgrade    pg_upgrade: test/upgrade.sh
-# and, if they are asked for:
-#   fuzz       the fuzzers alone: test/fuzz/run.sh
-#   sqlsmith   random queries: test/fuzz/sqlsmith.pl
-#   convert    random schemas whose keys are converted: test/fuzz/convert.pl
-#   patroni    a Patroni cluster under faults: test/patroni/run.sh
-#   newcomer   README.md, pasted into a fresh Debian: test/newcomer.sh
-#   coverage   lines of src that the tests reach: test/coverage.sh
-#   mutate     faults that the tests ought to notice, which takes hours: test/mutate/run.sh
+# README.md says what the kinds are, of which some are no part of everything.
 #
 # SNOWFLAKE_JOBS says how many at once: one more than there are processors if unset,
 # for most of them wait.
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-. "$root/test/coordinators.sh"
+. "$root/test/debian.sh"
 everything="build regress isolation tap races model clients differ tools torture fleet check matrix upgrade"
-known="$everything fuzz sqlsmith convert patroni newcomer coverage mutate"
+known="$everything fuzz sqlsmith convert patroni newcomer package coverage mutate"
 
 # Which kinds of tests, and which of each or what options, from the command line.
 kinds=
@@ -139,7 +119,7 @@ list()
 			[[ "$kind $# $kinds" != "check 0 "* || $kinds == *fuzz* ]] || list fuzz
 			;;
 		clients | differ | mutate) job any "$kind" bash "test/$kind/run.sh" "$@" ;;
-		upgrade | newcomer | coverage) job any "$kind" bash "test/$kind.sh" "$@" ;;
+		upgrade | newcomer | package | coverage) job any "$kind" bash "test/$kind.sh" "$@" ;;
 	esac
 }
 
@@ -148,7 +128,7 @@ step()
 {
 	local log
 
-	[ -n "$HARNESS_TAP" ] || progress "$1"
+	[ -n "$HARNESS_TAP" ] || printf '[%4d s] %s\n' "$SECONDS" "$1"
 	log=$("${@:2}" 2>&1) || {
 		tail -n 60 <<<"$log"
 		say "$1 failed"
@@ -162,9 +142,8 @@ step()
 harness=
 leave()
 {
-	local status=$? signal=TERM
+	local status=$1 signal=TERM
 
-	trap - EXIT INT TERM
 	if [ -n "$harness" ]; then
 		for _ in {1..25}; do
 			as_root kill -"$signal" -- "-$harness" 2>/dev/null || break
@@ -173,24 +152,18 @@ leave()
 		done
 		as_root kill -KILL -- "-$harness" 2>/dev/null || true
 	fi
-	cleanup
 	[ "$status" = 0 ] || [ -n "$harness$HARNESS_TAP" ] || say "0 passed, 1 failed"
-	exit "$status"
 }
-trap leave EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
 
 step "install what is missing" install_missing tests
 find_pg_config
 case "$kinds " in
-	*" build "* | *" tap "* | *" mutate "*) install_coordinators ;;
+	*" build "* | *" tap "* | *" fleet "* | *" mutate "*) install_coordinators ;;
 esac
 make_workspace
 case "$kinds " in
 	*" build "* | *" regress "* | *" isolation "* | *" tap "* | *" clients "* | *" differ "* | *" tools "* | *" sqlsmith "* | *" convert "*)
-		[ -n "$HARNESS_TAP" ] || progress "$("$pg_config" --version), as user $(test_user)"
-		step "build with warnings as errors" build_extension
+		step "build for $("$pg_config" --version), warnings are errors" build_extension
 		step "install" install_extension
 		step "initdb" make_template
 		;;

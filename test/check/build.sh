@@ -6,20 +6,15 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 begin build "$@"
 
-build()
-{
-	as_user make -s --no-print-directory -C copy PG_CONFIG="$pg_config" with_llvm=no "$@"
-}
-
-copy_tree copy
+own_tree
 for name in gcc clang; do
 	if [[ $("$pg_config" --cc) == *"$name"* ]]; then
 		result 0 "no warnings of $name"
 	elif [ $name = gcc ]; then
-		check "no warnings of gcc" build CC=gcc COPT=-Werror
+		check "no warnings of gcc" tree_make with_llvm=no CC=gcc COPT=-Werror
 	else
-		[ -n "$(find_clang)" ] || install_packages clang
-		check "no warnings of clang" build CC="$(find_clang)" \
+		command -v "$(server_clang)" clang >/dev/null || install_packages clang
+		check "no warnings of clang" tree_make with_llvm=no CC="$(command -v "$(server_clang)" clang | head -n 1)" \
 			COPT="-Werror -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes"
 	fi
 done

@@ -16,14 +16,23 @@ install_packages cppcheck clang-tidy clang shellcheck binutils pg-bsd-indent || 
 own_tree
 cd "$work/tree"
 
+# A result, of a command that is silent and succeeds if there is nothing to report.
+# $1: what is so then, further: the command
+report()
+{
+	check "$1" silent "${@:2}"
+}
+
+silent()
+{
+	"$@" 2>&1 | { ! grep .; }
+}
+
 # Build from nothing, with these variables for make.
 build()
 {
-	local make_args=(-s clean)
-
-	tree_make as_user
-	make_args=(-s with_llvm=no "$@")
-	tree_make as_user
+	tree_make clean
+	tree_make with_llvm=no "$@"
 }
 
 run_cppcheck()
@@ -208,26 +217,26 @@ if [ "${1:-}" = --indent ]; then
 	exit
 fi
 
-check "cppcheck" run_cppcheck
-check "clang-tidy" run_clang_tidy
-check "gcc -fanalyzer" run_gcc_analyzer
-check "more warnings of gcc" run_more_warnings
+report "cppcheck" run_cppcheck
+report "clang-tidy" run_clang_tidy
+report "gcc -fanalyzer" run_gcc_analyzer
+report "more warnings of gcc" run_more_warnings
 # a build without optimization is enough for these
 find_typedefs
-check "shared symbols have our prefix" symbols_have_prefix
+report "shared symbols have our prefix" symbols_have_prefix
 if command -v pg_bsd_indent >/dev/null; then
-	check "indentation" check_indentation
+	report "indentation" check_indentation
 else
 	result 0 "indentation # SKIP there is no pg_bsd_indent"
 fi
-check "shellcheck" run_shellcheck
-check "only src/compat.h names a version of PostgreSQL" versions_in_compat_only
-check "each file in src says what it is for" files_have_headers
-check "one version" one_version
-check "no space at the end of a line" no_trailing_space
-check "tabs indent C" tabs_in_c
-check "no long lines" no_long_lines
-check "C functions are in the script and the other way round" functions_are_declared
-check "errors have SQLSTATEs" errors_have_codes
-check "what is included never leads back" includes_have_no_cycle
-check "nothing is too long" nothing_is_too_long
+report "shellcheck" run_shellcheck
+report "only src/compat.h names a version of PostgreSQL" versions_in_compat_only
+report "each file in src says what it is for" files_have_headers
+report "one version" one_version
+report "no space at the end of a line" no_trailing_space
+report "tabs indent C" tabs_in_c
+report "no long lines" no_long_lines
+report "C functions are in the script and the other way round" functions_are_declared
+report "errors have SQLSTATEs" errors_have_codes
+report "what is included never leads back" includes_have_no_cycle
+report "nothing is too long" nothing_is_too_long

@@ -13,10 +13,8 @@ begin clients "$@"
 
 # Debian's packages belong to Debian's interpreters, whatever PATH finds first.
 python=/usr/bin/python3
-jars=/usr/share/java
-hibernate_jars="postgresql hibernate-core hibernate-commons-annotations geronimo-jpa_2.0_spec geronimo-jta-1.2-spec
-	dom4j antlr commons-collections3 javassist slf4j-api slf4j-nop"
-crates=/usr/share/cargo/registry
+hibernate_jars=({postgresql,hibernate-core,hibernate-commons-annotations,geronimo-jpa_2.0_spec,geronimo-jta-1.2-spec}.jar
+	{dom4j,antlr,commons-collections3,javassist,slf4j-api,slf4j-nop}.jar)
 
 # which some have from elsewhere
 jdk=$({ command -v java && command -v javac; } >/dev/null || say default-jdk-headless)
@@ -33,8 +31,11 @@ declare -A packages=(
 	[rust]="cargo librust-tokio-postgres-dev"
 )
 clients=${*:-psql psycopg2 psycopg3 asyncpg sqlalchemy django jdbc hibernate node sequelize knex typeorm pdo dbd activerecord}
+wanted=()
 for client in $clients; do
 	[ -n "${packages[$client]+x}" ] || die "no such client: $client; there are: ${!packages[*]}"
+	# shellcheck disable=SC2206 # its words
+	wanted+=(${packages[$client]})
 done
 
 # The packages of package.json, for all JavaScript programs together, unless the
@@ -54,12 +55,7 @@ install_node_modules()
 # The Java programs' class path with these jars of Debian's.
 class_path()
 {
-	local jar path=$work/clients/class
-
-	for jar in "$@"; do
-		path+=:$jars/$jar.jar
-	done
-	say "$path"
+	printf '%s' "$work/clients/class" "${@/#/:/usr/share/java/}"
 }
 
 compile_java()
@@ -84,11 +80,9 @@ prepare()
 		is_installed "$package" || { say "there is no $package"; return 1; }
 	done
 	case $1 in
-		jdbc) compile_java JdbcClient.java "$(class_path postgresql)" ;;
-		hibernate) compile_java HibernateClient.java "$(class_path $hibernate_jars)" ;;
-		node | sequelize | knex | typeorm)
-			install_node_modules
-			;;
+		jdbc) compile_java JdbcClient.java "$(class_path postgresql.jar)" ;;
+		hibernate) compile_java HibernateClient.java "$(class_path "${hibernate_jars[@]}")" ;;
+		node | sequelize | knex | typeorm) install_node_modules ;;
 		go)
 			as_user env GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE="$work/go" \
 				go build -o "$work/clients/go_client" "$work/clients/go_client.go"
@@ -98,7 +92,7 @@ prepare()
 			as_user env CARGO_HOME="$work/cargo" /usr/bin/cargo build -q --offline \
 				--manifest-path "$work/clients/rust/Cargo.toml" \
 				--config 'source.crates-io.replace-with = "debian"' \
-				--config "source.debian.directory = \"$crates\""
+				--config 'source.debian.directory = "/usr/share/cargo/registry"'
 			;;
 	esac
 }
@@ -115,12 +109,12 @@ program()
 	case $1 in
 		psql) as_user bash psql_client.sh ;;
 		psycopg2 | psycopg3 | asyncpg | sqlalchemy | django) as_user "$python" -B "$1_client.py" ;;
-		jdbc) run_java -cp "$(class_path postgresql)" JdbcClient ;;
+		jdbc) run_java -cp "$(class_path postgresql.jar)" JdbcClient ;;
 		hibernate)
 			# its proxies are older than the rules of Java 9
 			HIBERNATE_VERSION="$(version_of libhibernate3-java)" run_java \
 				--add-opens java.base/java.lang=ALL-UNNAMED \
-				-cp "$(class_path $hibernate_jars)" HibernateClient
+				-cp "$(class_path "${hibernate_jars[@]}")" HibernateClient
 			;;
 		node | sequelize | knex | typeorm) as_user node "$1_client.js" ;;
 		pdo) as_user php pdo_client.php ;;
@@ -141,60 +135,29 @@ program()
 # Its results are ours, and its plan has to have announced them.
 run_client()
 {
-	local client=$1 status=0 line planned=none first=$results
+	local client=$1 log=$work/$1.log status=0 count
 
-	if ! prepare "$client" >"$work/prepare.log" 2>&1; then
-		result 1 "$client can be installed"
-		sed 's/^/# /' "$work/prepare.log"
-		return
-	fi
-	createdb -O app "$client"
+	prepare "$client" >"$log" 2>&1 || { result 1 "$client can be installed" "$log"; return; }
+	as_user createdb -O app "$client"
 	export PGUSER=app PGDATABASE=$client
-	psql -X -q -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION snowflake'
-	(cd "$work/clients" && program "$client") >"$work/$client.log" 2>&1 </dev/null || status=$?
+	as_user psql -X -q -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION snowflake'
+	(cd "$work/clients" && program "$client") >"$log" 2>&1 </dev/null || status=$?
 	export PGUSER=postgres PGDATABASE=postgres
-	while read -r line; do
-		case $line in
-			1..*) planned=${line#1..} ;;
-			"ok "* | "not ok "*)
-				results=$((results + 1))
-				say "$(sed -E "s/ok [0-9]+( - )?/ok $results - $client: /" <<<"$line")"
-				;;
-			"#"*) say "$line" ;;
-			*) say "# $line" ;;
-		esac
-	done <"$work/$client.log"
-	[ "$status:$planned" = "0:$((results - first))" ] ||
-		result 1 "$client: exit status $status, $planned results planned"
+	sed -E "s/^((not )?ok) [0-9]+( - )?/\1 - $client: /; t; s/^[^#]/# &/" "$log"
+	count=$(grep -cE '^(not )?ok ' "$log") || true
+	results=$((results + count))
+	[ "$status" = 0 ] && grep -qx "1\.\.$count" "$log" || result 1 "$client: exit status $status, and $count results as planned"
 }
 
-# The psql and the createdb of the server, not those that PATH finds first.
-psql()
-{
-	as_user "$bindir/psql" "$@"
-}
-
-createdb()
-{
-	as_user "$bindir/createdb" "$@"
-}
-
-# A port that is free now.  JDBC knows no Unix sockets.
-free_port()
-{
-	perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(
-		Listen => 1, LocalAddr => "127.0.0.1", LocalPort => 0)->sockport'
-}
-
-read -r -d '' -a wanted < <(for client in $clients; do say "${packages[$client]}"; done) || true
 install_packages "${wanted[@]}" || true
 grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release ||
 	say "# this is not Debian 12: the clients have other versions than in doc/clients.md"
 as_user cp -R "$work/tree/test/clients" "$work/clients"
-port=$(free_port)
+# JDBC knows no Unix sockets
+port=$(perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport')
 start_server "listen_addresses = '127.0.0.1'" "port = $port"
 export PGPORT=$port PATH=$bindir:$PATH
-psql -X -q -c 'CREATE ROLE app LOGIN'
+as_user psql -X -q -c 'CREATE ROLE app LOGIN'
 for client in $clients; do
 	run_client "$client"
 done

@@ -24,23 +24,22 @@
 #
 # A difference is shown unless explained.txt has a reason for it, or it follows
 # from one that has.  One result for each file.  The source is Debian's, of the server's major version,
-# and kept: see test/source.sh.
+# and kept: see test/debian.sh.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-. "$(dirname "${BASH_SOURCE[0]}")/../source.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../debian.sh"
 
 begin differ "$@"
 [ $# -gt 0 ] || set -- --quick
 install_packages python3
-version=$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
-mkdir -p "$source_cache/$version"
-why=$(exec 2>&1; flock 9; get_source "$version") 9>"$source_cache/$version/lock" ||
-	skip_all "the source of PostgreSQL $version could not be had: $(tail -n 1 <<<"$why")"
+mkdir -p "$source_cache/$major"
+why=$(exec 2>&1; flock 9; get_source "$major") 9>"$source_cache/$major/lock" ||
+	skip_all "the source of PostgreSQL $major could not be had: $(tail -n 1 <<<"$why")"
 
 # core's files, where the user can read them; their functions in C, and what they
 # load from contrib
 as_user mkdir "$work/libraries" "$work/runs"
-tar -C "$source_cache/$version/source/src/test" -cf - regress | as_user tar -C "$work" -xf -
+tar -C "$source_cache/$major/source/src/test" -cf - regress | as_user tar -C "$work" -xf -
 as_user cc -O1 -fPIC -shared -I"$("$pg_config" --includedir-server)" \
 	-o "$work/libraries/regress.so" "$work/regress/regress.c"
 as_user ln -s "$("$pg_config" --pkglibdir)"/{autoinc,refint}.so "$work/libraries/"

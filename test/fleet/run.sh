@@ -16,9 +16,7 @@
 # The extension is installed into a private copy of the PostgreSQL installation.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-. "$root/test/coordinators.sh"
-
-[ -n "${SNOWFLAKE_WORK:-}" ] || exec bash "$root/test/run.sh" fleet "$@"
+begin fleet "$@"
 coordinator=etcd
 mutant=
 keep=
@@ -33,22 +31,13 @@ while [ $# -gt 0 ]; do
 	shift
 done
 
-# The campaign stops its servers by itself.
 leave()
 {
-	[ -z "${child:-}" ] || ! kill -TERM "$child" 2>/dev/null || wait "$child" || true
 	[ -z "$keep" ] || work=
-	cleanup
 }
 
-find_pg_config
-install_coordinators
 # the socket's path may have 107 bytes
 TMPDIR=/tmp make_workspace
-trap leave EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
 if [ -n "$mutant" ]; then
 	patch -s -d "$work/tree" -p1 <"$work/tree/test/fleet/mutants/$mutant.patch"
 	say "mutant $mutant"
@@ -60,10 +49,7 @@ fi
 as_user cc -O2 -Wall -shared -fPIC -o "$work/clock_shim.so" "$work/tree/test/shim/clock_shim.c" -ldl -pthread
 
 find_python
-as_user "$python" "$work/tree/test/fleet/campaign.py" --work "$work" --bindir "$work/inst$bindir" "${arguments[@]}" > >(as_tap) &
-child=$!
 status=0
-wait "$child" || status=$?
-child=
+as_user "$python" "$work/tree/test/fleet/campaign.py" --work "$work" --bindir "$work/inst$bindir" "${arguments[@]}" | as_tap || status=$?
 [ "$status" = 0 ] || keep=yes		# it has said so
 exit "$status"

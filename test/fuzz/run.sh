@@ -16,43 +16,24 @@
 begin fuzz "$@"
 
 runs=200000
-keep=
+dir=$work
 targets=()
 while [ $# -gt 0 ]; do
 	case $1 in
-		--runs)
-			runs=$2
-			shift
-			;;
-		--keep)
-			keep=$2
-			shift
-			;;
-		-*)
-			die "unknown option: $1"
-			;;
-		*)
-			targets+=("$1")
-			;;
+		--runs) runs=$2; shift ;;
+		--keep) dir=$2; shift ;;
+		-*) die "unknown option: $1" ;;
+		*) targets+=("$1") ;;
 	esac
 	shift
 done
-if [ "${#targets[@]}" = 0 ]; then
-	targets=(layout decimal base32 base32z base36 base58 base58flickr base62 hex)
-fi
-
-dir=${keep:-$work}
+[ "${#targets[@]}" -gt 0 ] || targets=(layout decimal base32 base32z base36 base58 base58flickr base62 hex)
 mkdir -p "$dir"
 
-# The runtime of the sanitizers has a package of its own.
-link_check()
-{
-	echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return 0; }' |
-		clang -x c - -fsanitize=fuzzer,address,undefined -o /dev/null 2>/dev/null
-}
-
 install_packages clang || true
-link_check || install_packages "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
+# the runtime of the sanitizers has a package of its own
+compgen -G "$(clang -print-runtime-dir)/libclang_rt.fuzzer*" >/dev/null ||
+	install_packages "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
 
 # Without the server's -fwrapv, so that an overflow is reported even where the
 # server would wrap around.
@@ -83,36 +64,25 @@ sed -n 's/^	{"\([a-z0-9]*\)", "\(.*\)"},$/\1\n\2/p' "$root/src/layout.c" |
 	split -l 1 - "$dir/seeds/layout/preset"
 
 # ... and those at the limits of what is possible, which mutations reach rarely.
-{
-	printf 'time:30 sequence:19'
-	printf ' %s:1' {a..n}
-	printf ' epoch:0'
-} >"$dir/seeds/layout/most_fields"
+printf '%s ' time:30 sequence:19 {a..n}:1 epoch:0 >"$dir/seeds/layout/most_fields"
 printf 'time:41 %s:10 sequence:12 epoch:0' abcdefghijklmnopqrstuvwxyz12345 \
 	>"$dir/seeds/layout/longest_name"
 
-fuzz()
-{
-	local target=$1 program=text max_len=64 status=0 ran
-	local options=()
-
+for target in "${targets[@]}"; do
+	program=text
+	options=(-max_len=64)
 	if [ "$target" = layout ]; then
 		program=layout
-		max_len=400
-		options=(-dict="$root/test/fuzz/layout.dict")
+		options=(-max_len=400 -dict="$root/test/fuzz/layout.dict")
 	fi
+	status=0
 	mkdir -p "$dir/corpus/$target"
 	FORMAT=$target ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-		"$dir/$program" -runs="$runs" -max_len="$max_len" -timeout=10 \
+		"$dir/$program" -runs="$runs" -timeout=10 \
 		-print_final_stats=1 -artifact_prefix="$dir/finding.$target." \
 		"${options[@]}" "$dir/corpus/$target" "$dir/seeds/$program" \
 		>"$dir/$target.log" 2>&1 || status=$?
 	ran=$(sed -n 's/^stat::number_of_executed_units: *//p' "$dir/$target.log")
 	[ "$status" = 0 ] && [ "${ran:-0}" -ge "$runs" ] || status=1
-	result "$status" "$target: ${ran:-0} executions"
-	[ "$status" = 0 ] || grep -vE '^#[0-9]+	(NEW|REDUCE|pulse)' "$dir/$target.log" | tail -n 40 | sed 's/^/# /'
-}
-
-for target in "${targets[@]}"; do
-	fuzz "$target"
+	result "$status" "$target: ${ran:-0} executions" <(grep -vE '^#[0-9]+	(NEW|REDUCE|pulse)' "$dir/$target.log")
 done

@@ -13,52 +13,36 @@ begin model "$@"
 wanted=${*:-gate lease}
 install_packages spin
 
-# Search.  $1: the model, $2: how, further: macros.  Breadth first finds the shortest
-# way to an error; what has none is searched depth first, which takes less memory.
-search()
-{
-	local model=$1 how=$2 options=(-DSAFETY -DNOREDUCE)
-
-	shift 2
-	[ "$how" = depth ] || options+=(-DBFS)
-	cd "$work" || return
-	rm -f pan* ./*.trail
-	spin "${@/#/-D}" -a "$root/test/model/$model.pml" >pan.log 2>&1 &&
-		gcc -O2 -w "${options[@]}" -o pan pan.c >>pan.log 2>&1 || return
-	./pan -w22 -m4000000 >pan.log 2>&1
-}
-
-# A result.  $1: true or false, $2: what it is about
+# A search, and whether it comes to what it should.  Breadth first finds the shortest way to
+# an error; what has none is searched depth first, which takes less memory.
+# $1: holds or breaks, $2: the model, further: macros
 judge()
 {
-	local status=0
+	local verdict=$1 model=$2 status=0 options=(-DSAFETY -DNOREDUCE)
 
-	"$1" || status=1
-	result "$status" "$2: $(sed -n 's/^ *\([0-9]*\) states, stored.*/\1 states/p' "$work/pan.log")"
-	[ "$status" = 0 ] || tail -n 40 "$work/pan.log" | sed 's/^/# /'
+	shift 2
+	[ "$verdict" = holds ] || options+=(-DBFS)
+	cd "$work"
+	rm -f pan* ./*.trail
+	spin "${@/#/-D}" -a "$root/test/model/$model.pml" >pan.log 2>&1 &&
+		gcc -O2 -w "${options[@]}" -o pan pan.c >>pan.log 2>&1 &&
+		./pan -w22 -m4000000 >pan.log 2>&1 || status=$?
+	if [ "$verdict" = breaks ]; then
+		grep -q '^pan.*: assertion violated' pan.log && status=0 || status=1
+	elif ! grep -q 'errors: 0' pan.log || grep -qE 'Search not completed|depth too small|out of memory' pan.log; then
+		status=1
+	fi
+	result "$status" "$model $* $verdict: $(sed -n 's/^ *\([0-9]*\) states, stored.*/\1 states/p' pan.log)" pan.log
 }
 
-# $1: the model, further: macros
 holds()
 {
-	local ok=false
-
-	if search "$1" depth "${@:2}" && grep -q 'errors: 0' "$work/pan.log" &&
-		! grep -qE 'Search not completed|depth too small|out of memory' "$work/pan.log"; then
-		ok=true
-	fi
-	judge "$ok" "$1 ${*:2} holds"
+	judge holds "$@"
 }
 
 breaks()
 {
-	local ok=false
-
-	search "$1" breadth "${@:2}" || true
-	if grep -q '^pan.*: assertion violated' "$work/pan.log"; then
-		ok=true
-	fi
-	judge "$ok" "$1 ${*:2} breaks"
+	judge breaks "$@"
 }
 
 run_gate()

@@ -26,7 +26,7 @@ def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument('--work', required=True)
     parser.add_argument('--bindir', required=True)
-    parser.add_argument('--generator', required=True)
+    parser.add_argument('--generator', choices=['snowflake', 'naive'], default='snowflake')
     parser.add_argument('--minutes', type=float, default=2)
     parser.add_argument('--seed', type=int, default=None)
     parser.add_argument('--rate', type=float, default=16000, help='IDs per second asked for while nothing is wrong')
@@ -152,8 +152,6 @@ def main():
     options.interrupted = lambda: bool(stopped)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.append(True))
-    with open(os.path.join(options.work, 'campaign.pid'), 'w') as f:
-        f.write(str(os.getpid()))
     print(f'seed {options.seed}, {options.minutes:g} minutes', flush=True)
 
     site = Site(options.work, options.bindir, options.generator, options.small_disks, options.fsync)

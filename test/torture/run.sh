@@ -13,11 +13,10 @@
 # Environment: PG_CONFIG, PYTHON (one that has psycopg2).
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-[ -n "${SNOWFLAKE_WORK:-}" ] || exec bash "$root/test/run.sh" torture "${@:---minutes=2}"
+begin torture "${@:---minutes=2}"
 
 title="torture $*"
 campaign=campaign.py
-generator=snowflake
 mutant=
 keep=
 pass=()
@@ -29,40 +28,28 @@ while [ $# -gt 0 ]; do
 	case $1 in
 		--mutant) mutant=${2:?--mutant needs a name}; shift ;;
 		--keep) keep=yes ;;
-		--generator) generator=${2:?--generator needs a name}; shift ;;
 		*) pass+=("$1") ;;
 	esac
 	shift
 done
 
-# The campaign stops its servers by itself.
 mounts=()
-child=
 leave()
 {
 	local dir
 
-	trap - EXIT
-	[ -z "$child" ] || ! as_root kill -TERM "$(cat "$work/campaign.pid")" 2>/dev/null || wait "$child" || true
 	cd /
 	for dir in "${mounts[@]}"; do
 		[ -z "$keep" ] || cp -a "$dir" "$dir.kept"
 		umount "$dir" 2>/dev/null || umount -l "$dir" || true
 	done
-	if [ -n "$keep" ]; then
-		say "# evidence kept in $work"
-	else
-		cleanup
-	fi
+	[ -z "$keep" ] || say "# evidence kept in $work"
+	[ -z "$keep" ] || work=
 }
 
-find_pg_config
 find_python
 # the socket's path may have 107 bytes
 TMPDIR=/tmp make_workspace
-trap leave EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
 chmod 755 "$work"
 as_user cc -O2 -Wall -shared -fPIC -o "$work/clock_shim.so" "$work/tree/test/shim/clock_shim.c" -ldl -pthread
 [ -z "$mutant" ] || as_user patch -s -d "$work/tree" -p1 <"$root/test/torture/mutants/$mutant.patch"
@@ -83,12 +70,9 @@ elif [ $campaign = campaign.py ]; then
 	say "# full disk: left out, a tmpfs cannot be mounted here$([ "$(id -u)" = 0 ] || echo ' (needs root)')"
 fi
 
+# it stops its servers by itself
 status=0
 as_user env PYTHONDONTWRITEBYTECODE=1 "$python" "$work/tree/test/torture/$campaign" --work "$work" --bindir "$work/inst$bindir" \
-	--generator "$generator" "${pass[@]}" &
-child=$!
-wait "$child" || status=$?
-child=
+	"${pass[@]}" || status=$?
 [ "$status" != 1 ] || keep=yes
 result "$status" "$title"
-say 1..1

@@ -422,7 +422,6 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--work', required=True)
     parser.add_argument('--bindir', required=True)
-    parser.add_argument('--generator')
     parser.add_argument('--small-disks', action='store_true')
     parser.add_argument('--minutes', type=float, default=1)
     parser.add_argument('--seed', type=int, default=None)
@@ -431,8 +430,6 @@ def main():
     options = parser.parse_args()
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1 << 31)
-    with open(os.path.join(options.work, 'campaign.pid'), 'w') as f:
-        f.write(str(os.getpid()))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     campaign = Campaign(options)
     broken = None

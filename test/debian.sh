@@ -1,0 +1,269 @@
+# What is had from Debian, and kept: chroots with the PostgreSQL versions of its suites,
+# PostgreSQL's source, coordinators of fleets.  To be sourced after lib.sh, not run.
+#
+# What is kept is made under another name and renamed when it is complete, so what
+# lies under its own name is whole; a file in a chroot says what it was made of.  A
+# function that fails says why on its last line.
+
+cache=${SNOWFLAKE_MATRIX_CACHE:-${XDG_CACHE_HOME:-/var/cache}/snowflake-matrix}
+
+# Which suite carries which version, its first one being the base.
+# shellcheck disable=SC2034 # used by those who source this
+declare -A suites_of=([15]=bookworm [17]=trixie [18]=forky [19]="sid experimental")
+
+# shellcheck disable=SC2034 # likewise
+default_versions="15 17 18 19"
+
+source_cache=${XDG_CACHE_HOME:-/var/cache}/snowflake-debug
+
+# What the tests need, besides the server, and what the modules of coordinators are
+# built with.  The coordinators themselves are not there: their tests are skipped.
+chroot_packages="make gcc libc6-dev libcurl4-openssl-dev libipc-run-perl libzookeeper-st-dev perl procps"
+
+# Start the calling script again as root, with its arguments, if there is a way.
+# If there is none, go on: every chroot then says that this is what is missing.
+become_root()
+{
+	if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then
+		exec sudo -n --preserve-env -- bash "$0" "$@"
+	fi
+}
+
+# Is this version installed here, with what it takes to build and to test?
+# Prints its pg_config.
+installed_pg_config()
+{
+	local candidate
+
+	for candidate in "${PG_CONFIG:-}" "/usr/lib/postgresql/$1/bin/pg_config"; do
+		if [ -x "$candidate" ] && [ -x "${candidate%/*}/initdb" ] &&
+			[ -f "$("$candidate" --pgxs)" ] &&
+			[[ $("$candidate" --version) =~ ^PostgreSQL\ $1[^0-9] ]]; then
+			say "$candidate"
+			return 0
+		fi
+	done
+	return 1
+}
+
+# Where this machine gets Debian from, as a one-line source has it: "[options]
+# URI".  apt itself says which of its sources that is; only the options that say whom
+# to trust have to be looked up there.
+debian_source()
+{
+	local uri entry options=
+
+	# its answer depends on what apt-get update has brought
+	[ -n "$(apt-get indextargets 'Created-By: Packages')" ] || apt_update_once >&2 || true
+	read -r uri entry < <(apt-get indextargets --format '$(REPO_URI) $(SOURCESENTRY)' \
+		'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' |
+		grep -v '^cdrom:') || true
+	[ -n "${uri:-}" ] || { say "apt has no source of Debian"; return 1; }
+	uri=${uri%/}
+	case ${entry:-} in
+		*.sources:*)
+			options=$(awk -v uri="$uri" '
+				BEGIN { RS = ""; FS = "\n" }
+				!done {
+					options = ""
+					for (i = 1; i <= NF; i++)
+					{
+						count = split($i, word, /[ \t]+/)
+						name = tolower(word[1])
+						for (j = 2; name == "uris:" && j <= count; j++)
+							done = done || word[j] == uri || word[j] == uri "/"
+						if (name == "trusted:" && word[2] == "yes")
+							options = options "trusted=yes "
+						if (name == "signed-by:" && word[2] ~ /^\//)
+							options = options "signed-by=" word[2] " "
+					}
+				}
+				END { if (done) print options }' "${entry%:*}")
+			;;
+		*:*)
+			[[ ! $(sed -n "${entry##*:}p" "${entry%:*}") =~ \[([^]]*)\] ]] ||
+				options=${BASH_REMATCH[1]}
+			;;
+	esac
+	say "${options:+[$options] }$uri"
+}
+
+# Make a system in a directory.  $1: the directory, $2: suites, the first of which is its
+# base, $3: packages, further: options of mmdebstrap
+make_system()
+{
+	local dir=$1 suites=$2 packages=$3 suite source option options=() sources=()
+
+	shift 3
+	install_packages mmdebstrap || return
+	source=$(debian_source) || { say "$source"; return 1; }
+	for suite in $suites; do
+		sources+=("deb $source $suite main")
+	done
+	# what this machine has for proxies and certificates
+	while read -r option; do
+		options+=("--aptopt=$option")
+	done < <(apt-config dump | grep -E '^Acquire::https?::[^ ]+ ".+"')
+	timeout --foreground 900 mmdebstrap --mode=root --variant=apt --format=directory \
+		--aptopt='Acquire::Check-Valid-Until "false"' "${options[@]}" "$@" \
+		--include="${packages// /,}" "${suites%% *}" "$dir" "${sources[@]}" </dev/null
+}
+
+# Is the chroot whole?  $1: its directory, $2: what it should be made of
+chroot_is_whole()
+{
+	[ "$(cat "$1/etc/snowflake-matrix" 2>/dev/null)" = "$2" ] &&
+		chroot "$1" /bin/sh -e -c '
+			for postgres in /usr/lib/postgresql/*/bin/postgres; do
+				$postgres --version
+				test -f ${postgres%/bin/postgres}/lib/pgxs/src/makefiles/pgxs.mk
+			done
+			gcc --version && perl -MIPC::Run -e 1 && test -z "$(dpkg --audit)"' \
+			>/dev/null 2>&1
+}
+
+# Make a chroot, unless it is there and whole.  $1: its name, $2: suites, $3:
+# versions.  The caller holds the lock.
+make_chroot()
+{
+	local suites=$2 versions=$3 dir=$cache/$1 log=$cache/$1.log
+	local packages=$chroot_packages what version preferences=()
+
+	for version in $versions; do
+		packages+=" postgresql-$version postgresql-server-dev-$version"
+	done
+	what="$suites: $packages"
+	! chroot_is_whole "$dir" "$what" || return 0
+
+	# Experimental has only what it is asked for; libpq has to be the server's.
+	[[ $suites != *experimental* ]] || preferences=('--setup-hook=mkdir -p "$1/etc/apt/preferences.d"'
+		"--setup-hook=printf 'Package: libpq5 libpq-dev postgresql-$versions postgresql-*-$versions\nPin: release a=experimental\nPin-Priority: 990\n' >\"\$1/etc/apt/preferences.d/snowflake\"")
+	rm -rf --one-file-system "$dir" "$dir.part"
+	if ! make_system "$dir.part" "$suites" "$packages" "${preferences[@]}" >"$log" 2>&1; then
+		rm -rf --one-file-system "$dir.part"
+		say "$({ grep -m 1 '^E: ' "$log" || tail -n 1 "$log"; } | cut -c 1-300)"
+		return 1
+	fi
+	say "$what" >"$dir.part/etc/snowflake-matrix"
+	mv "$dir.part" "$dir"
+	chroot_is_whole "$dir" "$what" || { say "its chroot does not work: see $log"; return 1; }
+}
+
+# Take a chroot's lock, and make it if need be.  The lock is held until the
+# (sub)shell ends.  $1, $2, $3: as for make_chroot().
+open_chroot()
+{
+	if [ "$(id -u)" != 0 ]; then
+		say "a chroot needs root, or sudo without a password"
+		return 1
+	fi
+	if [ -z "$2" ]; then
+		say "no suite of Debian that has it is known here"
+		return 1
+	fi
+	if ! mkdir -p "$cache" 2>/dev/null || ! exec 9>"$cache/$1.lock"; then
+		say "cannot write to $cache"
+		return 1
+	fi
+	flock 9
+	make_chroot "$@" || return 1
+	if ! unshare --mount --pid --ipc --fork --kill-child true 2>/dev/null; then
+		say "this machine does not allow private namespaces (unshare)"
+		return 1
+	fi
+}
+
+# Run a command in a system.  Its mounts and processes are in namespaces of their own,
+# so that none of them outlives the command, whatever ends it.  (SIGTERM does not end
+# unshare, SIGKILL does.)  $1: the directory
+in_system()
+{
+	unshare --mount --pid --ipc --fork --kill-child -- bash -e -c '
+		dir=$1
+		shift
+		mount -t proc proc "$dir/proc"
+		mount --rbind /dev "$dir/dev"
+		mount --rbind /sys "$dir/sys"
+		exec chroot "$dir" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+			HARNESS_TAP=1 SNOWFLAKE_JOBS=1 "$@"' bash "$@" </dev/null
+}
+
+# ... in a chroot that is open, beside a copy of the tree in /src.  $1: its name
+in_chroot()
+{
+	local dir=$cache/$1
+
+	shift
+	rm -rf --one-file-system "$dir/src" "$dir"/tmp/*
+	mkdir -p "$dir/src"
+	pack_tree --exclude=node_modules | tar -C "$dir/src" -xf - --no-same-owner
+	in_system "$dir" "$@"
+}
+
+# Run apt-get with a source and a state of its own, in a directory, so that the machine's
+# are left alone.  $1: the directory, where it puts what it gets, $2: the type of the
+# source, $3: the suite, further: the command
+private_apt()
+{
+	local dir=$1 source options
+
+	source=$(debian_source) || { say "$source"; return 1; }
+	mkdir -p "$dir"/{lists,archives}/partial
+	say "$2 $source $3 main" >"$dir/sources.list"
+	options=(-qq -o "Dir::Etc::SourceList=$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
+		-o "Dir::State::Lists=$dir/lists" -o "Dir::Cache=$dir" -o APT::Update::Error-Mode=any
+		-o Acquire::Check-Valid-Until=false -o APT::Sandbox::User="$(id -un)")
+	apt-get "${options[@]}" update && (cd "$dir" && apt-get "${options[@]}" "${@:4}")
+}
+
+# Get PostgreSQL's source into $source_cache/VERSION/source.  The caller holds a lock.
+# $1: the major version
+get_source()
+{
+	local dir=$source_cache/$1 suite=${suites_of[$1]:-}
+
+	[ ! -d "$dir/source" ] || return 0
+	[ -n "$suite" ] || { say "no source is known for PostgreSQL $1"; return 1; }
+	rm -rf "$dir"/{apt,source.part}
+	mkdir -p "$dir/source.part"
+	install_packages bzip2 &&
+		private_apt "$dir/apt" deb-src "${suite##* }" source --download-only "postgresql-$1" &&
+		tar -C "$dir/source.part" -xf "$dir"/apt/*.orig.tar.* --strip-components=1 --no-same-owner || return
+	mv "$dir/source.part" "$dir/source"
+	rm -rf "$dir/apt"
+}
+
+# Install what the modules of coordinators are built with, and what runs them.  A chroot
+# has what it has.  What cannot be had is left out: the Makefile says which modules it
+# does not build, and the tests of a coordinator that is not installed are skipped.
+install_coordinators()
+{
+	[ ! -e /etc/snowflake-matrix ] || return 0
+	install_packages libcurl4-openssl-dev libzookeeper-st-dev etcd-server etcd-client zookeeper \
+		default-jre-headless || true
+	if [ -z "${CONSUL:-}" ]; then
+		CONSUL=$(find_consul) || { say "without consul: $CONSUL"; CONSUL=; }
+		export CONSUL
+	fi
+}
+
+# Prints the path of Consul.  Debian had it up to version 11, whose package is
+# unpacked; it needs nothing but libc.
+find_consul()
+{
+	local dir=$cache/consul
+
+	command -v consul && return
+	mkdir -p "$cache" 2>/dev/null && [ -w "$cache" ] || { say "cannot write to $cache"; return 1; }
+	(
+		flock 9
+		[ ! -x "$dir/usr/bin/consul" ] || exit 0
+		rm -rf --one-file-system "$dir" "$dir.part"
+		private_apt "$dir.part" deb bullseye download consul &&
+			dpkg -x "$dir.part"/consul_*.deb "$dir.part/root" &&
+			"$dir.part/root/usr/bin/consul" version &&
+			mv "$dir.part/root" "$dir" &&
+			rm -rf --one-file-system "$dir.part"
+	) 9>"$dir.lock" >"$dir.log" 2>&1 || { tail -n 1 "$dir.log"; return 1; }
+	say "$dir/usr/bin/consul"
+}
