@@ -116,7 +116,10 @@ list()
 			;;
 		check | model | fuzz)
 			job processor "$kind" nice bash "test/$kind/run.sh" "$@"
-			[[ "$kind $# $kinds" != "check 0 "* || $kinds == *fuzz* ]] || list fuzz
+			if [ "$kind $#" = "check 0" ]; then
+				job any rules perl test/check/rules.pl
+				[[ $kinds == *fuzz* ]] || list fuzz
+			fi
 			;;
 		clients | differ | mutate) job any "$kind" bash "test/$kind/run.sh" "$@" ;;
 		upgrade | newcomer | package | coverage) job any "$kind" bash "test/$kind.sh" "$@" ;;

@@ -1,0 +1,117 @@
+#!/usr/bin/perl
+# Rules of this project that a machine can check, as TAP.
+
+use strict;
+use warnings;
+
+use FindBin;
+use Test::More;
+
+chdir "$FindBin::RealBin/../.." or die "could not change directory: $!";
+
+sub slurp
+{
+	my ($name) = @_;
+
+	open my $fh, '<', $name or die "could not open \"$name\": $!";
+	local $/;
+	return <$fh>;
+}
+
+# What breaks the rule, one a line, is to be nothing.
+sub rule
+{
+	my ($what, @broken) = @_;
+
+	is(join('', map { "$_\n" } @broken), '', $what);
+	return;
+}
+
+my %text = map { $_ => slurp($_) } sort glob('src/*.[ch] src/*/*.[ch]');
+my @sources = grep { /\.c$/ } sort keys %text;
+
+# The lines of src of which a function of the file and the line is true
+sub lines
+{
+	my ($is_wanted) = @_;
+	my @found;
+
+	foreach my $file (sort keys %text)
+	{
+		my @lines = split /\n/, $text{$file};
+
+		push @found, map { "$file:" . ($_ + 1) . ": $lines[$_]" } grep { $is_wanted->($file, $lines[$_]) } 0 .. $#lines;
+	}
+	return @found;
+}
+
+my ($version) = slurp('snowflake.control') =~ /^default_version *= *'(.*)'/m;
+rule('the version is in snowflake.control alone', lines(sub { $_[1] =~ /"\Q$version\E"/ }),
+	grep { /"\Q$version\E"/ } split /\n/, slurp('Makefile'));
+rule('only src/compat.h names a version of PostgreSQL',
+	lines(sub { $_[0] ne 'src/compat.h' && $_[1] =~ /PG_VERSION_NUM/ }));
+rule('tabs indent C', lines(sub { $_[1] =~ /^ {2}|\t {4}|^\t* \t/ }));
+
+# A message is one line, however long, so that it can be searched for.
+rule('no long lines', lines(sub { $_[1] !~ /"/ && length($_[1] =~ s/\t/    /gr) > 110 }));
+
+rule(
+	'each file of src says what it is for',
+	grep {
+		my ($name) = m{([^/]*)$};
+		$text{$_} !~ m{\A/\*-----.*\n.*\n \* \Q$name\E\n \*\t  [A-Z]}
+	} sort keys %text);
+
+rule(
+	'no space at the end of a line',
+	grep { !m{^\./(expected|\.git)/|/mutants/|\.(tsv|svg)$} && -T $_ && slurp($_) =~ /[ \t]$/m }
+	  split /\n/, `find . -type f`);
+
+# elog() is for what cannot happen; an error with a message has a SQLSTATE.
+rule('errors have SQLSTATEs',
+	map { my $file = $_; map { "$file: $_" } $text{$_} =~ /^(?!#define)(.*(?:ereport\(ERROR|ereturn\(|errsave\().*)\n(?!.*errcode)/mg } @sources);
+
+# C functions of the scripts and of the sources are the same.
+my %called;
+my $scripts = join '', map { slurp($_) } glob 'sql/*.sql';
+while ($scripts =~
+	/FUNCTION (\w+)(?:(?!FUNCTION ).)*?'(?:MODULE_PATHNAME|\$libdir\/snowflake)'(?:, *'(\w+)')?/sg)
+{
+	$called{ $2 // $1 } = 1;
+}
+my %defined = map { $_ => 1 } map { $text{$_} =~ /PG_FUNCTION_INFO_V1\((\w+)\)/g } @sources;
+rule('C functions are in a script and the other way round',
+	grep { !$called{$_} || !$defined{$_} } sort keys %{ { %called, %defined } });
+
+# What a file, or its header, includes may not lead back to it: it can be taken away when
+# what it includes has gone.  The server's headers include none of ours.
+my %includes;
+foreach my $file (keys %text)
+{
+	my ($name) = $file =~ m{([^/]*)\.[ch]$};
+
+	$includes{$name}{$_} = 1 foreach grep { $_ ne $name } $text{$file} =~ m{^#include "(?:(?:convert|coordinator)/)?(\w+)\.h"}mg;
+}
+while (my @leaves = grep { my $of = $includes{$_}; !grep { $includes{$_} } keys %$of } keys %includes)
+{
+	delete @includes{@leaves};
+}
+rule('what is included never leads back', sort keys %includes);
+
+# Unless the head of the file says why: "the file is long", "and so is name()"
+my @too_long;
+foreach my $file (sort keys %text)
+{
+	my ($head) = $text{$file} =~ /\A((?:.*\n){0,80})/;
+
+	push @too_long, $file if $text{$file} =~ tr/\n// > 500 && $head !~ /file is\s+long/;
+	while ($text{$file} =~ /^([a-z_]+)\(.*\n(?:.+\n)*?\{\n((?:(?!\}).*\n)*)\}/mg)
+	{
+		my ($name, $lines) = ($1, $2 =~ tr/\n//);
+
+		push @too_long, "$file: $name: $lines lines" if $lines > 80 && $head !~ /so is $name/;
+	}
+}
+rule('no file above 500 lines, no function above 80', @too_long);
+
+done_testing();
