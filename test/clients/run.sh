@@ -107,7 +107,7 @@ version_of()
 program()
 {
 	case $1 in
-		psql) as_user bash psql_client.sh ;;
+		psql) as_user psql -X -A -t -q -f psql_client.sql ;;
 		psycopg2 | psycopg3 | asyncpg | sqlalchemy | django) as_user "$python" -B "$1_client.py" ;;
 		jdbc) run_java -cp "$(class_path postgresql.jar)" JdbcClient ;;
 		hibernate)

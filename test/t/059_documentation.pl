@@ -98,8 +98,8 @@ foreach my $page (grep { $_ ne 'README.md' && $text{$_} =~ /^```sql$/m } @pages)
 # The programs of test/clients have the lines that their page shows, so that these
 # are compiled and run: their order and surroundings are for the reader.
 my %client = (
-	'Rules that hold everywhere' => 'psql_client.sh',
-	'psql' => 'psql_client.sh',
+	'Rules that hold everywhere' => 'psql_client.sql',
+	'psql' => 'psql_client.sql',
 	'psycopg2' => 'psycopg2_client.py',
 	'psycopg 3' => 'psycopg3_client.py',
 	'asyncpg' => 'asyncpg_client.py',

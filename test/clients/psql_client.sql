@@ -1,0 +1,131 @@
+-- psql: variables, prepared statements, COPY in its text and binary formats.
+-- To be run by run.sh, with psql -X -A -t -q.
+
+\echo '#' client: psql :VERSION_NAME
+CREATE TEMP SEQUENCE results;
+CREATE FUNCTION pg_temp.is(got text, expected text, what text) RETURNS text
+BEGIN ATOMIC
+    SELECT CASE WHEN got IS NOT DISTINCT FROM expected THEN 'ok ' ELSE 'not ok ' END ||
+        nextval('results') || ' - ' || what ||
+        CASE WHEN got IS NOT DISTINCT FROM expected THEN '' ELSE format(E'\n# got: %s\n# expected: %s', got, expected) END;
+END;
+
+CREATE TABLE orders (
+    id   snowflake PRIMARY KEY DEFAULT snowflake_next(),
+    ref  bigint NOT NULL UNIQUE DEFAULT snowflake_next(),
+    item text
+);
+
+INSERT INTO orders (item) VALUES ('default') RETURNING id, ref \gset
+SELECT pg_temp.is(concat_ws(' ', pg_typeof(id), pg_typeof(ref), ref > id), 'snowflake bigint t',
+    'both columns get an ID by default')
+FROM orders WHERE id = :id;
+
+SELECT item AS bare FROM orders WHERE id = :id \gset
+SELECT item AS quoted FROM orders WHERE id = :'id' \gset
+SELECT item AS listed FROM orders WHERE id = ANY (ARRAY[5, :id]) \gset
+SELECT pg_temp.is(concat_ws(' ', :'bare', :'quoted', :'listed'), 'default default default', 'an ID in a variable filters, quoted or not');
+SELECT item FROM orders WHERE id = ANY (:'id');
+SELECT pg_temp.is(:'SQLSTATE', '22P02', 'but is no list');
+
+SELECT now() - interval '1 hour' AS since \gset
+SELECT pg_temp.is(concat_ws(' ',
+    (SELECT count(*) FROM orders WHERE id >= :'since'::timestamptz),
+    (SELECT count(*) FROM orders WHERE id >= snowflake_lower_bound(:'since')),
+    (SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(:'since')),
+    (SELECT count(*) FROM orders WHERE id < :'since'::timestamptz)), '1 1 1 0', 'a time filters');
+SELECT count(*) FROM orders WHERE id >= :'since';
+SELECT pg_temp.is(:'SQLSTATE', '22P02', 'if it is said to be a time');
+
+INSERT INTO orders VALUES (9007199254740993, 9007199254740993, 'explicit');
+INSERT INTO orders VALUES ('9223372036854775807', '9223372036854775807', 'largest');
+SELECT pg_temp.is(string_agg(concat_ws(' ', id, ref, item), ', ' ORDER BY id),
+    '9007199254740993 9007199254740993 explicit, 9223372036854775807 9223372036854775807 largest',
+    'explicit IDs beyond 2^53 and up to 2^63 - 1 are exact')
+FROM orders WHERE item <> 'default';
+INSERT INTO orders VALUES (-1, -1, 'negative');
+SELECT pg_temp.is(:'SQLSTATE', '22003', 'a negative one is refused');
+
+PREPARE by_id(snowflake) AS SELECT item AS by_id FROM orders WHERE id = $1;
+PREPARE by_number(bigint) AS SELECT item AS by_number FROM orders WHERE id = $1;
+PREPARE by_list(bigint[]) AS SELECT count(*) AS by_list FROM orders WHERE id = ANY ($1);
+PREPARE by_time(timestamptz) AS SELECT count(*) AS by_time FROM orders WHERE id <= $1;
+PREPARE mint(text) AS INSERT INTO orders (item) VALUES ($1) RETURNING id > '9007199254740993' AS minted;
+EXECUTE by_id('9007199254740993') \gset
+EXECUTE by_number(9007199254740993) \gset
+EXECUTE by_list('{5,9007199254740993,9223372036854775807}') \gset
+EXECUTE by_time(now() + interval '1 hour') \gset
+EXECUTE mint('prepared') \gset
+EXECUTE mint('prepared again') \gset again_
+SELECT pg_temp.is(concat_ws(' ', :'by_id', :'by_number', :'by_list', :'by_time', :'minted', :'again_minted'),
+    'explicit explicit 2 2 t t', 'prepared statements take IDs, lists of IDs and times');
+
+PREPARE equal AS SELECT FROM orders WHERE id = $1;
+PREPARE less AS SELECT FROM orders WHERE id < $1;
+PREPARE anything AS SELECT FROM orders WHERE id = ANY ($1);
+PREPARE list AS SELECT FROM orders WHERE id IN ($1, $2);
+PREPARE value AS INSERT INTO orders VALUES ($1, $2);
+SELECT pg_temp.is(string_agg(parameter_types::text, ' ' ORDER BY name),
+    '{bigint[]} {bigint} {bigint} {snowflake,snowflake} {snowflake,bigint}',
+    'a parameter of open type is a bigint, but a snowflake in IN with several and as a value')
+FROM pg_prepared_statements WHERE name IN ('equal', 'less', 'anything', 'list', 'value');
+
+SELECT string_agg(n::text, ', ') AS many FROM generate_series(9007199254739994, 9007199254740993) n \gset
+SELECT item AS listed FROM orders WHERE id IN (:many) \gset
+SELECT item AS next_page FROM orders WHERE id < 9223372036854775807 ORDER BY id DESC LIMIT 1 \gset
+SELECT pg_temp.is(concat_ws(', ', :'listed', :'next_page', pg_typeof(max(id)), max(id)),
+    'explicit, prepared again, bigint, 9223372036854775807', 'a list of 1000, the next page, the largest, which is a bigint')
+FROM orders;
+
+DEALLOCATE ALL;
+SET enable_seqscan = off;
+SET plan_cache_mode = force_generic_plan;
+PREPARE by_time(timestamptz) AS SELECT item FROM orders WHERE id >= $1;
+PREPARE by_bound(timestamptz) AS SELECT item FROM orders WHERE id >= snowflake_lower_bound($1);
+PREPARE bigint_by_bound(timestamptz) AS SELECT item FROM orders WHERE ref >= snowflake_lower_bound($1);
+\o |grep -o 'Index Cond: (.* [<>]=\?' >plans
+EXPLAIN (COSTS OFF) EXECUTE by_time(now());
+EXPLAIN (COSTS OFF) EXECUTE by_bound(now());
+EXPLAIN (COSTS OFF) EXECUTE bigint_by_bound(now());
+\o
+RESET ALL;
+\set plans `cat plans`
+SELECT pg_temp.is(:'plans', E'Index Cond: ((id)::bigint >\nIndex Cond: ((id)::bigint >=\nIndex Cond: (ref >=',
+    'a time as parameter is a range of the index');
+
+\copy (SELECT id FROM orders WHERE item = 'explicit') TO 'snowflake' (FORMAT binary)
+\copy (SELECT ref FROM orders WHERE item = 'explicit') TO 'bigint' (FORMAT binary)
+\copy orders TO 'orders.bin' (FORMAT binary)
+\copy orders TO 'orders.csv' (FORMAT csv)
+CREATE TABLE from_binary (LIKE orders INCLUDING ALL);
+CREATE TABLE from_csv (LIKE orders INCLUDING ALL);
+\copy from_binary FROM 'orders.bin' (FORMAT binary)
+\copy from_csv FROM 'orders.csv' (FORMAT csv)
+\copy from_csv (item) FROM PROGRAM 'echo copied'
+\set same `cmp snowflake bigint && head -c 6 orders.bin`
+SELECT pg_temp.is(:'same', 'PGCOPY', 'COPY BINARY has the same bytes for snowflake and bigint');
+SELECT pg_temp.is(concat_ws(' ',
+    (SELECT count(*) FROM orders NATURAL JOIN from_binary),
+    (SELECT count(*) FROM orders NATURAL JOIN from_csv),
+    (SELECT count(*) FROM from_csv WHERE item = 'copied' AND id >= now() - interval '1 hour')), '5 5 1',
+    'COPY loads IDs, as text and as binary, and mints those that are missing');
+
+SELECT pg_temp.is(concat_ws(' ', to_json(id), to_json(ref)), '"9007199254740993" 9007199254740993',
+    'JSON has a string for snowflake, a number for bigint')
+FROM orders WHERE item = 'explicit';
+
+DEALLOCATE ALL;
+INSERT INTO orders (item) VALUES ('tea') RETURNING id \gset
+\o row
+SELECT * FROM orders WHERE id = :id;
+\o
+\set item `cut -d '|' -f 3 row`
+PREPARE by_time AS
+SELECT * FROM orders WHERE id >= $1::timestamptz;
+PREPARE by_bound AS
+SELECT * FROM orders WHERE id >= snowflake_lower_bound($1);
+EXECUTE by_time(now()) \gset time_
+EXECUTE by_bound(now()) \gset bound_
+SELECT pg_temp.is(concat_ws(' ', :'item', :'time_item', :'bound_item'), 'tea largest largest', 'a row of its own, and those after now');
+
+\echo 1..15
