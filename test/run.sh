@@ -12,7 +12,7 @@
 #
 # README.md says what the kinds are, of which some are no part of everything.
 #
-# SNOWFLAKE_JOBS says how many at once: one more than there are processors if unset,
+# SNOWFLAKE_JOBS says how many at once: two more than there are processors if unset,
 # for most of them wait.
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -172,7 +172,7 @@ case "$kinds " in
 		;;
 esac
 export SNOWFLAKE_CHECKOUT=$root SNOWFLAKE_WORK=$work PG_CONFIG=$pg_config TMPDIR=$work/tmp PG_TEST_PORT_DIR=$work/tmp
-export INITDB_TEMPLATE=$work/template SNOWFLAKE_JOBS="${SNOWFLAKE_JOBS:-$(($(nproc) + 1))}"
+export INITDB_TEMPLATE=$work/template SNOWFLAKE_JOBS="${SNOWFLAKE_JOBS:-$(($(nproc) + 2))}"
 # a condition that has not come true after a minute never will
 export PG_TEST_TIMEOUT_DEFAULT=${PG_TEST_TIMEOUT_DEFAULT:-60}
 # where Debian has the poolers
