@@ -267,8 +267,8 @@ check_reset(int32 node, const SnowflakeView *view)
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("snowflakes are not minted with node ID %d", node),
 				errdetail("The node ID is %d.", view->node),
-				errhint("Set snowflake.node_id to %d, reload the configuration, and call snowflake_reset() again.",
-						node));
+				errhint("Set %s to %d, reload the configuration, and call snowflake_reset() again.",
+						snowflake_node_settings(), node));
 	if (last_time - now <= SNOWFLAKE_RESET_LEAD_USEC)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -282,7 +282,8 @@ check_reset(int32 node, const SnowflakeView *view)
 				errmsg("node ID %d may have minted snowflakes that are ahead of the clock",
 					   node),
 				errdetail("They could come again."),
-				errhint("Set snowflake.node_id to a number that this server has not used, reload the configuration, and call snowflake_reset() with that."));
+				errhint("Set %s to a number that this server has not used, reload the configuration, and call snowflake_reset() with that.",
+						snowflake_node_settings()));
 }
 
 /*

@@ -178,3 +178,11 @@ snowflake_node_origin(void)
 	}
 	return NULL;
 }
+
+/* What is to be set for another node ID, for hints. */
+const char *
+snowflake_node_settings(void)
+{
+	return snowflake_node_source == NODE_FROM_SETTING ? "snowflake.node_id" :
+		"snowflake.node_source to setting and snowflake.node_id";
+}

@@ -162,7 +162,8 @@ snowflake_tail(PG_FUNCTION_ARGS)
 
 	/* not read-only, so that it takes a snapshot of its own, now */
 	SPI_connect();
-	SPI_execute_extended(query, &options);
+	if (SPI_execute_extended(query, &options) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the table: %s", query);
 	SPI_finish();
 
 	options.dest->rDestroy(options.dest);

@@ -40,11 +40,10 @@ decode(const char *text, size_t length)
 		if (text[i] == '%')
 		{
 			char		hex[3] = {0};
-			char	   *end;
 
 			strlcpy(hex, text + i + 1, Min(sizeof(hex), length - i));
-			decoded[size] = (char) strtol(hex, &end, 16);
-			if (end != hex + 2 || decoded[size++] == '\0')
+			decoded[size] = (char) strtol(hex, NULL, 16);
+			if (strspn(hex, "0123456789abcdefABCDEF") != 2 || decoded[size++] == '\0')
 				malformed("A percent sign is to be followed by two hexadecimal digits.");
 			i += 2;
 		}

@@ -111,5 +111,18 @@ wait_for_mint($one, 'postgres');
 wait_for_mint($two, 'postgres');
 pass('it goes on when it is back');
 
+# A generator that is ahead for good gets back to the clock with a node ID that was
+# never leased.
+$error = error_of($two, 'postgres', q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '2 days'), true)});
+$error = error_of($two, 'postgres', 'SELECT snowflake_next()');
+like($error->{hint}, qr/set snowflake\.node_source to setting and snowflake\.node_id to a number that was never used/,
+	'far ahead: what to do with a lease');
+$two->append_conf('postgresql.conf', "snowflake.node_source = 'setting'\nsnowflake.node_id = 900");
+$two->reload;
+$two->poll_query_until('postgres', q{SELECT node = 900 AND gate = 'open' FROM snowflake_status()}) or die 'node ID is not taken';
+$two->safe_psql('postgres', 'SELECT snowflake_reset(900)');
+is( $two->safe_psql('postgres', q{SELECT snowflake_timestamp(snowflake_next()) < now() + interval '1min'}),
+	't', 'it is done, and IDs are of the true time');
+
 $_->stop foreach $one, $two, $coordinator;
 done_testing();
