@@ -17,7 +17,7 @@
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$root/test/debian.sh"
-everything="build regress isolation tap races model clients differ tools torture fleet check matrix upgrade"
+everything="matrix upgrade build regress isolation tap races model clients differ tools torture fleet check"
 known="$everything fuzz sqlsmith convert patroni newcomer package coverage mutate"
 
 # Which kinds of tests, and which of each or what options, from the command line.
