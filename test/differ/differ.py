@@ -283,17 +283,18 @@ def compare(options, comparison, directories):
     """(files without an unexplained difference, files with one)"""
     rules = read_rules(comparison)
     good, bad, total, explained = 0, 0, 0, 0
-    for path in sorted((directories[0] / "results").glob("*.out")):
-        if options.files and path.stem not in options.files:
-            continue
-        found, count = differences(path.stem, *directories)
+    # all that were to run, so that none is missing unseen
+    names = [name for line in (directories[0] / "schedule").read_text(encoding="ascii").splitlines()
+             for name in line.split()[1:]]
+    for name in sorted(options.files or names):
+        found, count = differences(name, *directories)
         explain(found, rules)
         unexplained = [difference for difference in found if not difference.explained]
         total += count
         explained += len(found) - len(unexplained)
         good += not unexplained
         bad += bool(unexplained)
-        print(f"{'not ' * bool(unexplained)}ok - {comparison}: {path.stem}")
+        print(f"{'not ' * bool(unexplained)}ok - {comparison}: {name}")
         for difference in unexplained:
             print(difference)
     for rule in rules:

@@ -33,7 +33,7 @@ begin differ "$@"
 [ $# -gt 0 ] || set -- --quick
 install_packages python3
 mkdir -p "$source_cache/$major"
-why=$(exec 2>&1; flock 9; get_source "$major") 9>"$source_cache/$major/lock" ||
+why=$({ flock 9 && get_source "$major"; } 2>&1 9>"$source_cache/$major/lock") ||
 	skip_all "the source of PostgreSQL $major could not be had: $(tail -n 1 <<<"$why")"
 
 # core's files, where the user can read them; their functions in C, and what they
