@@ -4,8 +4,8 @@
 #
 # LIST has a line for each program: its lane, its name and its command, a line of
 # shell, with tabs between.  Those of one lane run one after the other, those of the
-# lane "any" whenever there is room, and those of the lane "last" after all others.  Below DIRECTORY, NAME/tmp_check/log has what the
-# servers of a program have logged.
+# lane "any" whenever there is room, and those of the lane "last" after all others.
+# Below DIRECTORY, NAME/tmp_check/log has what the servers of a program have logged.
 #
 # The output of a program is shown if it fails; that of one alone as it comes.  The
 # last line is "N passed, N failed": each result is one, and so is a program that dies
@@ -108,7 +108,8 @@ $harness->callback(
 		my $name = $job->[1];
 		my $bad = $parser->failed;
 
-		$bad = 1 if !$bad && $parser->has_problems;
+		# who plans nothing has to say why
+		$bad = 1 if !$bad && ($parser->has_problems || ($parser->skip_all // '') eq '(no reason given)');
 		$failed += $bad;
 		$skipped += $parser->skipped;
 		$passed += $parser->passed - $parser->skipped;

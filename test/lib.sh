@@ -397,11 +397,14 @@ skip_all()
 	exit 0
 }
 
-# The results of others as TAP: those of ours, and pg_regress up to PostgreSQL 15.
+# The results of others as TAP: those of ours, and pg_regress up to PostgreSQL 15, whose
+# "ok" may have a psql that crashed behind it.  Who bails out fails by his exit status:
+# the harness would end all others as well.
 as_tap()
 {
-	sed -u -E 's/^(test|  ) *([^ ]+) +\.\.\. ok\b/ok - \2/; s/^(test|  ) *([^ ]+) +\.\.\. FAILED\b/not ok - \2/
-		s/^ok: /ok - /; s/^FAILED: /not ok - /
+	sed -u -E 's/^(test|  ) *([^ ]+) +\.\.\. (FAILED\b|ok +\()/not ok - \2 /
+		s/^(test|  ) *([^ ]+) +\.\.\. ok\b/ok - \2/
+		s/^ok: /ok - /; s/^FAILED: /not ok - /; s/^Bail out!/# &/
 		s/^ All ([0-9]+) tests passed.*/1..\1/; s/^ [0-9]+ of ([0-9]+) tests failed.*/1..\1/' |
 		awk '/^[0-9]+ passed, [0-9]+ failed$/ { $0 = "1.." $1 + $3 } { print; fflush() }'
 }

@@ -118,6 +118,7 @@ list()
 			job processor "$kind" nice bash "test/$kind/run.sh" "$@"
 			if [ "$kind $#" = "check 0" ]; then
 				job any rules perl test/check/rules.pl
+				job any harness perl test/check/harness.pl
 				[[ $kinds == *fuzz* ]] || list fuzz
 			fi
 			;;

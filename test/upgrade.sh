@@ -32,4 +32,4 @@ for version in $versions; do
 	install_extension >/dev/null
 done
 export SNOWFLAKE_UPGRADE_PATHS=$paths
-tree_make installcheck REGRESS= ISOLATION= PROVE=perl PROVE_FLAGS= PROVE_TESTS=test/upgrade/pg_upgrade.pl 2>&1
+tree_make installcheck REGRESS= ISOLATION= PROVE=perl PROVE_FLAGS= PROVE_TESTS=test/upgrade/pg_upgrade.pl 2>&1 | as_tap

@@ -1,0 +1,94 @@
+# The harness and what speaks TAP for others: what fails, dies or says nothing must
+# not pass, nor end what runs beside it.  run.sh runs this.
+
+use strict;
+use warnings;
+
+use File::Temp;
+use Test::More;
+
+my $harness = 'test/harness.pl';
+my $dir = File::Temp->newdir;
+
+delete $ENV{HARNESS_TAP};
+$ENV{SNOWFLAKE_JOBS} = 1;
+
+# What the harness says last of these commands, and how it ends
+sub harness
+{
+	open my $list, '>', "$dir/list" or die;
+	print $list map { "any\tprogram\t$_\n" } @_;
+	close $list or die;
+	# not by way of a shell that drops exported functions
+	open my $output, '-|', 'bash', '-c', "perl $harness $dir <$dir/list 2>&1" or die;
+	my @lines = <$output>;
+	close $output;
+	return (@lines ? $lines[-1] =~ s/\n//r : '') . ($? ? ', fails' : '');
+}
+
+sub like_tap
+{
+	my ($output) = @_;
+
+	open my $file, '>', "$dir/output" or die;
+	print $file $output;
+	close $file or die;
+	return "as_tap <$dir/output";
+}
+
+my $two = 'echo 1..2; echo ok 1; echo ok 2';
+
+foreach my $case (
+	[ 'good', '2 passed, 0 failed', $two ],
+	[ 'a reason to skip', '0 passed, 0 failed', 'echo "1..0 # SKIP why"' ],
+	[ 'one that fails', '1 passed, 1 failed, fails', 'echo 1..2; echo ok 1; echo not ok 2' ],
+	[ 'dies after its plan', '2 passed, 1 failed, fails', "$two; exit 1" ],
+	[ 'is killed after its plan', '2 passed, 1 failed, fails', "$two; kill -KILL \$\$" ],
+	[ 'fails in a pipe', '2 passed, 1 failed, fails', "{ $two; exit 1; } | as_tap" ],
+	[ 'ends before its plan', '2 passed, 1 failed, fails', 'echo ok 1; echo ok 2' ],
+	[ 'fewer than planned', '1 passed, 1 failed, fails', 'echo 1..2; echo ok 1' ],
+	[ 'skips, and dies', '0 passed, 1 failed, fails', 'echo "1..0 # SKIP why"; exit 1' ],
+	[ 'plans nothing', '0 passed, 1 failed, fails', 'echo 1..0' ],
+	[ 'counts nothing', '0 passed, 1 failed, fails', 'echo "0 passed, 0 failed" | as_tap' ],
+	[ 'says something else', '0 passed, 1 failed, fails', 'echo hello' ],
+	[ 'says nothing', '0 passed, 1 failed, fails', 'true' ],
+	[ 'an empty list', '0 passed, 1 failed, fails' ],
+	[ 'bails out beside another', '3 passed, 1 failed, fails', '{ echo ok 1; echo "Bail out!  no"; exit 255; } | as_tap', $two ])
+{
+	my ($name, $expected, @commands) = @$case;
+
+	is(harness(@commands), $expected, $name);
+}
+
+# pg_regress up to 15, and from 16 on
+is( harness(like_tap(<<'END')),
+test setup                        ... ok          123 ms
+parallel group (2 tests):  one two
+     one                          ... ok           12 ms
+     two                          ... FAILED (test process exited with exit code 2)       12 ms
+test three                        ... ok     (test process was terminated by signal 11: Segmentation fault)       12 ms
+ 1 of 4 tests failed.
+END
+	'2 passed, 2 failed, fails',
+	'pg_regress before 16');
+is( harness(like_tap(<<'END')),
+test setup                        ... ok          123 ms
+test one                          ... psql: a warning
+FAILED       12 ms
+ 1 of 2 tests failed.
+END
+	'1 passed, 1 failed, fails',
+	'a line of pg_regress that is torn');
+is( harness(like_tap(<<'END')),
+ok 1         - setup                                      70 ms
+# parallel group (2 tests):  one two
+ok 2         + one                                        70 ms
+not ok 3     + two                                        70 ms
+# (test process exited with exit code 2)
+1..3
+# 1 of 3 tests failed.
+END
+	'2 passed, 1 failed, fails',
+	'pg_regress from 16 on');
+
+done_testing();
