@@ -7,8 +7,9 @@
 # lane "any" whenever there is room, and those of the lane "last" after all others.
 # Below DIRECTORY, NAME/tmp_check/log has what the servers of a program have logged.
 #
-# The output of a program is shown if it fails; that of one alone as it comes.  The
-# last line is "N passed, N failed": each result is one, and so is a program that dies
+# The output of a program is shown if it fails; that of one alone as it comes.  Before
+# the end, what was skipped is listed, by a harness among the programs as well.  The last
+# line is "N passed, N failed": each result is one, and so is a program that dies
 # without one that failed.  With HARNESS_TAP, all of it is TAP, for another harness.
 
 use strict;
@@ -77,7 +78,9 @@ sub extract
 
 sub verdict
 {
-	print "$skipped skipped", @skipped ? ":\n" : "\n", map { "  $_\n" } @skipped if $skipped && !$as_tap;
+	my %seen;
+
+	print "$skipped skipped:\n", map { "  $_\n" } grep { !$seen{$_}++ } @skipped if $skipped && !$as_tap;
 	print $as_tap ? "1..$number\n" : "$passed passed, $failed failed\n";
 	exit($failed > 0);
 }
@@ -99,6 +102,8 @@ $harness->callback(
 				printf "%s %d - %s %s%s\n", $result->is_ok ? 'ok' : 'not ok', ++$number, $name,
 				  $result->description, $result->has_skip ? ' # SKIP ' . $result->explanation : ''
 				  if $as_tap;
+				push @skipped, join(' ', $name, $result->description || ()) . ': ' . $result->explanation
+				  if $result->has_skip;
 			});
 	});
 
