@@ -113,6 +113,7 @@ snowflake_tail(PG_FUNCTION_ARGS)
 	const char *column;
 	char	   *query;
 	int64		values[3];
+	int			spi_result;
 
 	if (max_rows < 0)
 		ereport(ERROR,
@@ -162,8 +163,10 @@ snowflake_tail(PG_FUNCTION_ARGS)
 
 	/* not read-only, so that it takes a snapshot of its own, now */
 	SPI_connect();
-	if (SPI_execute_extended(query, &options) != SPI_OK_SELECT)
-		elog(ERROR, "could not read the table: %s", query);
+	spi_result = SPI_execute_extended(query, &options);
+	if (spi_result != SPI_OK_SELECT)
+		elog(ERROR, "SPI_execute_extended failed: %s",
+			 SPI_result_code_string(spi_result));
 	SPI_finish();
 
 	options.dest->rDestroy(options.dest);

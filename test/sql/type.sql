@@ -3,6 +3,12 @@ SELECT '0'::snowflake, '9223372036854775807'::snowflake, '0042'::snowflake;
 SELECT 42::snowflake, 4294967296::snowflake, '42'::snowflake::bigint, '42'::snowflake::text;
 SELECT snowflake '1541815603606036480' = 1541815603606036480 AS equal;
 
+-- Where these are looked up for each value, as for JSON, an internal function under
+-- another name would be searched for among all of core's.
+SELECT string_agg(lanname, ' ' ORDER BY p.oid) AS languages
+FROM pg_type t JOIN pg_proc p ON p.oid IN (typinput, typoutput, typreceive, typsend) JOIN pg_language l ON l.oid = prolang
+WHERE t.oid = 'snowflake'::regtype;
+
 -- NULL stays NULL.
 SELECT NULL::snowflake IS NULL AND NULL::bigint::snowflake IS NULL
 	AND snowflake_timestamp(NULL) IS NULL AND make_snowflake(now(), NULL, 1) IS NULL
