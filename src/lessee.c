@@ -225,7 +225,6 @@ give_back(MemoryContext context)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		deadline_usec = snowflake_monotonic_usec() + KEEPER_ENDS_MS * INT64CONST(1000);
 	SnowflakeView view;
-	SnowflakeLeaseView lease;
 	int64		end;
 
 	while (snowflake_keeper_pid() != 0 && snowflake_wait_for_keeper(deadline_usec))
@@ -233,11 +232,11 @@ give_back(MemoryContext context)
 	ConditionVariableCancelSleep();
 
 	snowflake_generator_view(&view);
-	snowflake_lease_view(&lease);
 	if (snowflake_keeper_pid() != 0 || view.gate == GATE_OPEN || view.unsettled)
 		return;
-	end = view.grant == lease.grant ?
-		snowflake_position_tick(layout, view.last) : lease.from - 1;
+
+	/* below the lease, if it has not been used: nothing of it is kept then */
+	end = snowflake_position_tick(layout, view.last);
 
 	/* if it was only terminated by hand, there may be a keeper again */
 	snowflake_lease_shorten(end);
