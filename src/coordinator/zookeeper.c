@@ -241,8 +241,8 @@ path_of(Connection *connection, const char *key)
 	return psprintf("/%s/%s", connection->url->path, key);
 }
 
-/* Make a node.  False if it exists. */
-static bool
+/* Make a node, unless it exists. */
+static void
 create(Connection *connection, const char *path, const char *value)
 {
 	Answer	   *answer = palloc0(sizeof(Answer));
@@ -251,7 +251,6 @@ create(Connection *connection, const char *path, const char *value)
 								  connection->acl, 0, got_text, answer), answer);
 	if (answer->status != ZOK && answer->status != ZNODEEXISTS)
 		fail(answer->status);
-	return answer->status == ZOK;
 }
 
 /* Make the path to the records. */
@@ -264,10 +263,10 @@ zk_prepare(void *arg)
 	for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/'))
 	{
 		*slash = '\0';
-		(void) create(connection, path, "");
+		create(connection, path, "");
 		*slash = '/';
 	}
-	(void) create(connection, path, "");
+	create(connection, path, "");
 }
 
 /* Ask for what a node has. */
