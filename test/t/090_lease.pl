@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	coordinator_url error_of new_coordinator new_node wait_for_mint
+	coordinator_url error_of log_count new_coordinator new_node wait_for_mint
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -94,16 +94,19 @@ is(status($one, 'node'), '2', 'after a crash it gets another');
 $two->append_conf('postgresql.conf', "snowflake.max_lead = '1h'");
 $two->reload;
 $two->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_lead') = '1h'}) or die 'no reload';
+my $offset = -s $one->logfile;
+my $errors = status($one, 'lease_errors');
 $coordinator->stop('immediate');
 $two->safe_psql('postgres', 'SELECT snowflake_advance(snowflake_lower_bound(lease_until)) FROM snowflake_status()');
 $error = error_of($two, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is($error->{message}, q{the lease of this server's node ID has ended}, 'nothing is minted beyond a lease, ahead of the clock');
-my $errors = status($one, 'lease_errors');
 $one->poll_query_until('postgres', "SELECT coordinator = 'unreachable' FROM snowflake_status()") or die 'not noticed';
 isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'minting goes on without the coordinator');
 like(status($one, 'advice'), qr/^Minting ends with the lease\. The coordinator cannot be used since/, 'with advice');
 $one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status()})
   or die 'does not end';
+cmp_ok(status($one, 'lease_errors'), '>', $errors + 2, 'the coordinator is asked again and again');
+is(log_count($one, qr/WARNING:  could not use the coordinator/, $offset), 1, 'which is logged once');
 $error = error_of($one, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is($error->{message}, q{the lease of this server's node ID has ended}, 'up to the end of the lease');
 $coordinator->start;
@@ -123,6 +126,7 @@ $two->poll_query_until('postgres', q{SELECT node = 900 AND gate = 'open' FROM sn
 $two->safe_psql('postgres', 'SELECT snowflake_reset(900)');
 is( $two->safe_psql('postgres', q{SELECT snowflake_timestamp(snowflake_next()) < now() + interval '1min'}),
 	't', 'it is done, and IDs are of the true time');
+unlike(`ps -o args= --ppid $two->{_pid}`, qr/snowflake lessee/, 'and there is no lessee any more');
 
 $_->stop foreach $one, $two, $coordinator;
 done_testing();
