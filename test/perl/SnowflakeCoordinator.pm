@@ -15,6 +15,7 @@ use strict;
 use warnings;
 
 use HTTP::Tiny;
+use IO::Select;
 use IO::Socket::INET;
 use POSIX ();
 use PostgreSQL::Test::Cluster;
@@ -170,6 +171,67 @@ sub new_doubtful_proxy
 		close $client;
 	}
 	POSIX::_exit(0);
+}
+
+# A relay before the first member.  While there is a file, what matches an expression
+# and comes from a client is held; then there is another file, with ".held" behind its
+# name.  Returns its "host:port".
+sub new_relay
+{
+	my ($self, $regexp, $file) = @_;
+	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp')
+	  or die "could not listen: $!";
+	my $select = IO::Select->new($listener);
+	my (%to, %is_client, @held);
+	my $pid = fork() // die "could not fork: $!";
+
+	if ($pid != 0)
+	{
+		push @running, $pid;
+		return '127.0.0.1:' . $listener->sockport;
+	}
+	$SIG{PIPE} = 'IGNORE';
+	for (;;)
+	{
+		foreach my $from ($select->can_read(0.05))
+		{
+			if ($from == $listener)
+			{
+				my $client = $listener->accept or next;
+				my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $self->{members}[0]{client}) or next;
+
+				@to{ $client, $server } = ($server, $client);
+				$is_client{$client} = 1;
+				$select->add($client, $server);
+			}
+			elsif (!sysread $from, my $bytes, 65536)
+			{
+				# what is held for the other side is written all the same
+				$to{$from}->shutdown(1) if !grep { $_->[0] == $to{$from} } @held;
+				$select->remove($from);
+			}
+			elsif ($is_client{$from} && $bytes =~ $regexp && -e $file)
+			{
+				push @held, [ $to{$from}, $bytes ];
+				PostgreSQL::Test::Utils::append_to_file("$file.held", '');
+			}
+			else
+			{
+				syswrite $to{$from}, $bytes;
+			}
+		}
+		next if -e $file;
+		syswrite $_->[0], $_->[1] foreach splice @held;
+	}
+}
+
+# Let a relay pass on what it has held.
+sub release
+{
+	my ($file) = @_;
+
+	unlink $file, "$file.held";
+	return;
 }
 
 # Wait until all running members serve.

@@ -14,19 +14,22 @@ use warnings;
 
 use Exporter qw(import);
 use SnowflakeCoordinator;
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest qw(error_of new_node wait_for_mint wait_until);
+use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(check_fleet new_member status);
+our @EXPORT = qw(check_fleet check_late_writes new_member status);
 
-# A server, started, that leases its node ID from a coordinator.
+# A server, started, that leases its node ID from a coordinator.  A proxy that its
+# environment names is not to be used: it would read the passwords.
 sub new_member
 {
-	my ($name, $url) = @_;
+	my ($name, $url, $conf) = @_;
 	my $node = new_node($name,
 		node_id => undef,
-		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '10s'\n");
+		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '10s'\n" . ($conf // ''));
 
+	local @ENV{qw(http_proxy https_proxy all_proxy)} = ('http://127.0.0.1:1') x 3;
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 	return $node;
@@ -67,11 +70,14 @@ sub check_fleet
 
 	# Founded again: nobody renews what is from before.
 	$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(now())');
+	my %until = map { $_->name => status($_, 'lease_until') } @nodes;
 	foreach my $node (@nodes)
 	{
 		$node->poll_query_until('postgres', 'SELECT leases = 2 FROM snowflake_status()')
 		  or die 'the old lease is renewed';
 		is(status($node, 'coordinator, gate'), 'reachable|open', 'a fleet that is founded again grants anew');
+		is( $node->safe_psql('postgres', "SELECT since < timestamptz '$until{$node->name}' FROM snowflake_fleet() JOIN snowflake_status() USING (node)"),
+			't', 'before the old lease has ended');
 	}
 	isnt(status($one, 'node'), status($two, 'node'), 'and two node IDs');
 
@@ -95,6 +101,47 @@ sub check_fleet
 	wait_for_mint($one, 'postgres');
 	is(status($one, 'node'), $held, 'a clean restart keeps the node ID');
 	$_->stop foreach @nodes;
+	return;
+}
+
+# What a coordinator has to be good for that is asked for records first, and written to
+# then: a write that was held up on its way, by a relay, and is late.  The expression is
+# for it, the URL has "HOSTS" for the hosts.
+sub check_late_writes
+{
+	my ($cluster, $url, $regexp) = @_;
+	my $hold = PostgreSQL::Test::Utils::tempdir() . '/hold';
+	my $relay = SnowflakeCoordinator::new_relay($cluster, $regexp, $hold);
+	my $direct = SnowflakeCoordinator::hosts($cluster);
+	my $one = new_member('in_time', $url =~ s/HOSTS/$direct/r, "snowflake.lease_nodes = '7'");
+
+	$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+	wait_for_mint($one, 'postgres');
+	$one->stop;
+	append_to_file($hold, '');
+	my $late = new_member('late', $url =~ s/HOSTS/$relay/r, "snowflake.lease_nodes = '7'");
+	wait_until('a write is held up', sub { -e "$hold.held" });
+	$one->start;
+	wait_for_mint($one, 'postgres');
+	SnowflakeCoordinator::release($hold);
+	$late->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status()})
+	  or die 'the coordinator is not asked';
+	is($one->safe_psql('postgres', sprintf q{SELECT holder ~ ':%d$', state FROM snowflake_fleet() WHERE node = 7}, $one->port),
+		't|leased', 'a write that comes after another one does nothing');
+
+	# The fleet is founded again meanwhile.
+	append_to_file($hold, '');
+	$one->append_conf('postgresql.conf', "snowflake.lease_nodes = '8'");
+	$one->restart;
+	wait_until('a write is held up', sub { -e "$hold.held" });
+	$one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '5s')});
+	SnowflakeCoordinator::release($hold);
+	$late->poll_query_until('postgres', q{SELECT state = 'leased' FROM snowflake_fleet() WHERE node = 7})
+	  or die 'nothing is leased';
+	is( $late->safe_psql('postgres', q{SELECT own.leased_from > fleet.leased_from
+		FROM snowflake_fleet() AS own, snowflake_fleet() AS fleet WHERE own.node = 7 AND fleet.node IS NULL}),
+		't', 'nor does one that comes after the fleet was founded again');
+	$_->stop foreach $one, $late;
 	return;
 }
 

@@ -38,6 +38,9 @@ wait_until('the setting is in force', sub {
 is($error->{sqlstate}, '28000', 'nobody else may read it');
 unlike(slurp_file($one->logfile), qr/secret7/, 'no password is in the log');
 $one->stop;
+
+# a request of several operations
+check_late_writes($zookeeper, 'zookeeper://HOSTS/fleet/c', qr/\0\0\0\x0e\0\0\0[\x01\x05\x0d]/);
 SnowflakeCoordinator::kill_members($zookeeper);
 
 done_testing();

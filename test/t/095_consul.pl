@@ -57,6 +57,12 @@ is( error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'28000', 'without a token nothing is written');
 unlike(slurp_file($one->logfile), qr/$token|99999999-/, 'no token is in the log');
 $one->stop;
+
+# with the token again
+open $fh, '>', $passfile or die;
+print $fh "$token\n";
+close $fh;
+check_late_writes($consul, "consul://HOSTS/fleet/c?passfile=$passfile", qr/"cas"/);
 SnowflakeCoordinator::kill_members($consul);
 
 done_testing();
