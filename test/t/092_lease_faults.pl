@@ -144,6 +144,26 @@ push @lists, mint_together(1, $one, $two, $standby);
 is(duplicates(@lists), 0, 'no ID twice');
 $standby->stop;
 
+# A lease is not given back while sessions may mint with it: the keeper has failed, and
+# left the gate open.
+my $session = $one->background_psql('postgres', on_error_stop => 0);
+$session->query_safe(q{ALTER TABLE snowflake_keeper.reservation ADD COLUMN extra text; SET snowflake.max_wait = '100ms'});
+$key = q{key = 'node/} . status($one, 'node') . q{'};
+@stopped = ($one->{_pid});
+kill 'STOP', @stopped;
+$session->query('DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$');
+wait_until('the keeper has failed', sub { !children($one, qr/snowflake keeper/) });
+$until = records("SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE $key");
+kill 'TERM', children($one, qr/snowflake lessee/);
+wait_until('the lessee ends', sub { !children($one, qr/snowflake lessee/) });
+cmp_ok(records("SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE $key"),
+	'>=', $until, 'a lease is not given back while the gate is open');
+kill 'CONT', @stopped;
+@stopped = ();
+$session->quit;
+$one->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
+wait_for_mint($one, 'postgres');
+
 # A clock that is set ahead, beyond a lease that would be renewed in a minute by it
 my $clock = new_clock('ahead');
 $two->stop;
