@@ -308,6 +308,18 @@ $node->stop('fast');
 step_clock($clock, $day + 2 * $hour);
 start();
 mint();
+
+# A step ahead before the correction of one back is worn off: what mints have made of
+# both by the time that the keeper looks is not to be waited for.
+$session->query('SET snowflake.max_wait = \'10s\'');
+my $load = start_minter($node, 'postgres', 20_000);
+step_clock($clock, -3 * $second);
+cmp_ok(mint() - get_clock($clock), '>', 2 * $second, 'a step back is corrected');
+$node->safe_psql('postgres', 'SELECT snowflake_status_reset()');
+step_clock($clock, 3 * $second);
+is(disorder(finish_minter($load)), 0, 'and taken back, under load: IDs ascend');
+cmp_ok(status('1000 * extract(epoch FROM clock_wait_longest)'), '<', $second,
+	'and nobody has waited for what was used of it');
 step_clock($clock, 40 * $second);
 cmp_ok(mint() - get_clock($clock), '>', -$second, 'IDs follow a jump within what is reserved');
 ok($node->poll_query_until('postgres', q{SELECT clock_state = 'coasting' FROM snowflake_status()}),
