@@ -150,7 +150,7 @@ sub build_shim
 }
 
 # A new clock file, which says the true time; returns its path.  The second
-# number in it is the monotonic clock's, for pass_days(), the third is for
+# number in it is that of the clocks nobody sets, for pass_days(), the third is for
 # stop_clock().
 sub new_clock
 {
@@ -222,7 +222,7 @@ sub stop_clock
 	return;
 }
 
-# Let both clocks of the server go on by so many days.
+# Let all clocks of the server go on by so many days.
 sub pass_days
 {
 	my ($file, $days) = @_;

@@ -10,11 +10,12 @@
  * running server at once, between one reading and the next.  Without the
  * variable, or without the file, the offset is 0.
  *
- * CLOCK_MONOTONIC is left alone, as it is when an administrator sets the
- * clock, unless the file has eight more bytes, which are its offset: so a test
- * can let a day pass.  Where yet another eight are not 0, the real-time clock
- * stands still at that many nanoseconds.  A reading costs about 15 ns more than
- * without the shim, so a server under it still runs at full speed.
+ * CLOCK_MONOTONIC and CLOCK_BOOTTIME are left alone, as they are when an
+ * administrator sets the clock, unless the file has eight more bytes, which are
+ * their offset: so a test can let a day pass.  Where yet another eight are not
+ * 0, the real-time clock stands still at that many nanoseconds.  A reading costs
+ * about 15 ns more than without the shim, so a server under it still runs at full
+ * speed.
  *
  *		cc -shared -fPIC -O2 -o clock_shim.so clock_shim.c -ldl
  *
@@ -91,12 +92,12 @@ clock_gettime(clockid_t clock, struct timespec *ts)
 	result = real_clock_gettime(clock, ts);
 	if (result == 0 &&
 		(clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ||
-		 clock == CLOCK_MONOTONIC))
+		 clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME))
 	{
-		int64_t		offset = __atomic_load_n(clock == CLOCK_MONOTONIC ?
-											 monotonic_offset_nsec : offset_nsec,
+		int			steady = clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE;
+		int64_t		offset = __atomic_load_n(steady ? monotonic_offset_nsec : offset_nsec,
 											 __ATOMIC_RELAXED);
-		int64_t		stopped_at = clock == CLOCK_MONOTONIC ? 0 :
+		int64_t		stopped_at = steady ? 0 :
 		__atomic_load_n(stopped_at_nsec, __ATOMIC_RELAXED);
 
 		if (stopped_at != 0)

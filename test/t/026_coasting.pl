@@ -18,10 +18,10 @@ use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(
 	disorder finish_minter get_clock log_count new_clock new_node
-	start_minter start_with_clock step_clock wait_for_mint
+	pass_days start_minter start_with_clock step_clock wait_for_mint
 );
 use Test::More;
-use Time::HiRes qw(clock_gettime time CLOCK_MONOTONIC);
+use Time::HiRes qw(clock_gettime sleep time CLOCK_MONOTONIC);
 
 my $second = 1_000;    # all times are in ms
 my $hour = 3_600 * $second;
@@ -139,6 +139,13 @@ sub mint_while
 	return $least > -3 * $second && $most < 3 * $second && $longest < $most_ms;
 }
 
+# Let so many seconds pass.
+sub pass_seconds
+{
+	pass_days($clock, $_[0] / 86_400);
+	return;
+}
+
 sub status
 {
 	return SnowflakeTest::status($node, 'postgres', $_[0]);
@@ -181,6 +188,10 @@ foreach my $case (
 	}
 	ok($good, "$name: no ID is far from the true time, and no mint waits for long");
 }
+
+cmp_ok(log_count($node, qr/the clock no longer is \d{4,}\.\d+ s (?:ahead|behind), after [\d.]+ m?s$/),
+	'>=', 4, 'the log tells that jumps are over');
+is(log_count($node, qr/the clock no longer is \d{1,3}\./), 0, 'and nothing of the kind of steps');
 
 # What is left of steps back, one of which was for good, is worn off, or given up.
 my ($ahead) = sort { $b <=> $a } map { mint() - get_clock($clock) } 1 .. 3;
@@ -308,22 +319,50 @@ $node->stop('fast');
 step_clock($clock, $day + 2 * $hour);
 start();
 mint();
+step_clock($clock, 40 * $second);
+cmp_ok(mint() - get_clock($clock), '>', -$second, 'IDs follow a jump within what is reserved');
+ok($node->poll_query_until('postgres', q{SELECT clock_state = 'coasting' FROM snowflake_status()}),
+	'but the keeper does not believe it for that');
+
+# Another jump meanwhile has to last as well.
+pass_seconds(40);
+step_clock($clock, $hour);
+$node->poll_query_until('postgres', q{SELECT clock_jump > '30 min' FROM snowflake_status()})
+  or die "jump is not seen";
+pass_seconds(40);
+mint();
+is(status('clock_state'), 'coasting', 'the patience begins anew with another jump');
+pass_seconds(40);
+ok($node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM snowflake_status()}),
+	'and ends as well');
 
 # A step ahead before the correction of one back is worn off: what mints have made of
 # both by the time that the keeper looks is not to be waited for.
 $session->query('SET snowflake.max_wait = \'10s\'');
-my $load = start_minter($node, 'postgres', 20_000);
+mint();
+my $load = start_minter($node, 'postgres', 10_000);
 step_clock($clock, -3 * $second);
 cmp_ok(mint() - get_clock($clock), '>', 2 * $second, 'a step back is corrected');
+pass_seconds(20);
+foreach (1 .. 50)
+{
+	$ahead = mint() - get_clock($clock);
+	last if $ahead < 2.1 * $second;
+	sleep 0.1;    # until the keeper has looked
+}
+cmp_ok($ahead, '<', 2.1 * $second, 'which is worn off by a twentieth of the time');
 $node->safe_psql('postgres', 'SELECT snowflake_status_reset()');
 step_clock($clock, 3 * $second);
 is(disorder(finish_minter($load)), 0, 'and taken back, under load: IDs ascend');
 cmp_ok(status('1000 * extract(epoch FROM clock_wait_longest)'), '<', $second,
 	'and nobody has waited for what was used of it');
-step_clock($clock, 40 * $second);
-cmp_ok(mint() - get_clock($clock), '>', -$second, 'IDs follow a jump within what is reserved');
-ok($node->poll_query_until('postgres', q{SELECT clock_state = 'coasting' FROM snowflake_status()}),
-	'but the keeper does not believe it for that');
+
+# What steps back add up to is no more than snowflake.max_jump.
+$session->query('SET snowflake.max_wait = \'100ms\'');
+step_clock($clock, -7 * $second);
+isnt(mint(), undef, 'a step back of less than snowflake.max_jump is corrected');
+step_clock($clock, -7 * $second);
+is(mint(), undef, 'another one as well, as far as that goes');
 
 is_deeply([ grep { $ids[$_] <= $ids[ $_ - 1 ] } 1 .. $#ids ],
 	[], scalar(@ids) . ' IDs, each larger than the one before');
