@@ -35,7 +35,7 @@ $node->safe_psql(
 	GRANT USAGE ON SCHEMA app TO mal, other});
 wait_for_mint($node, 'postgres');
 run_as('mal', q{
-	CREATE TABLE mal.notes (who name, who_else name, way text);
+	CREATE TABLE mal.notes (who name, who_else name, way text, path text DEFAULT current_setting('search_path'));
 	GRANT USAGE ON SCHEMA mal TO PUBLIC;
 	GRANT INSERT ON mal.notes TO PUBLIC;
 	CREATE FUNCTION mal.note() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -101,6 +101,8 @@ sub check
 		'f', "$name: mal is no superuser");
 	is( $node->safe_psql('postgres', q{SELECT count(*) FROM mal.notes WHERE who <> 'mal'}),
 		'0', "$name: nothing of his ran with the rights of somebody else");
+	is($node->safe_psql('postgres', q{SELECT DISTINCT path FROM mal.notes WHERE path <> 'pg_catalog, pg_temp'}),
+		'', "$name: nor with the caller's search_path");
 	$node->safe_psql('postgres', 'ALTER ROLE mal NOSUPERUSER');
 	return;
 }
