@@ -238,10 +238,12 @@ is( $node->safe_psql('postgres',
 $_->quit for $writer, $converter;
 
 # All locks come first also with a table that is merely referenced: by a column that references the key as
-# well, and whose foreign keys are made anew
+# well, and whose foreign keys are made anew; and with one of which nothing but a foreign key is
 $node->safe_psql(
 	'postgres', q{
+	CREATE TABLE elder (id bigint);
 	CREATE TABLE crossed (id serial PRIMARY KEY);
+	ALTER TABLE elder ADD FOREIGN KEY (id) REFERENCES crossed;
 	CREATE TABLE other (id int PRIMARY KEY);
 	CREATE TABLE third (id int REFERENCES crossed REFERENCES other);
 	INSERT INTO crossed DEFAULT VALUES;
@@ -249,9 +251,16 @@ $node->safe_psql(
 	INSERT INTO third VALUES (1)});
 $writer = $node->background_psql('postgres', on_error_stop => 0);
 $writer->query_safe('BEGIN; INSERT INTO other VALUES (2)');
+$reader = $node->background_psql('postgres', on_error_stop => 0);
+$reader->query_safe('BEGIN; LOCK TABLE elder IN ROW EXCLUSIVE MODE');
 $converter = $node->background_psql('postgres', on_error_stop => 0);
 $converter->query_until(qr/started/,
 	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('crossed', 'id');\n");
+$node->poll_query_until('postgres', 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted')
+  or die "a conversion does not wait";
+is( $node->safe_psql('postgres', 'SELECT relation::regclass FROM pg_locks WHERE NOT granted'),
+	'elder', 'one whose column stays, but whose foreign key does not, is locked as well');
+$reader->query_safe('COMMIT');
 wait_for_waiter('other', 'AccessExclusiveLock');
 is(written_while_waiting('other'), '0',
 	'a table that is merely referenced is locked before anything is written');
@@ -266,8 +275,8 @@ $converter->query_safe('SELECT 1');
 unlike($converter->{stderr}, qr/ERROR/, 'then it goes on');
 is( error_of($node, 'postgres', 'INSERT INTO third SELECT 2')->{sqlstate},
 	'23503', 'and both are references still');
-$_->quit for $writer, $converter;
-$node->safe_psql('postgres', 'DROP TABLE crossed, other, third');
+$_->quit for $reader, $writer, $converter;
+$node->safe_psql('postgres', 'DROP TABLE elder, crossed, other, third');
 
 # A schema is renamed meanwhile, and another one has tables of these names: here
 # by event triggers, when a statement begins or ends, since any session may do it
