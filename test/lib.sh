@@ -409,7 +409,7 @@ as_tap()
 		awk '/^[0-9]+ passed, [0-9]+ failed$/ { $0 = "1.." $1 + $3 } { print; fflush() }'
 }
 
-export -f as_user as_tap say test_user
+export -f apt_update_once as_root as_tap as_user install_packages is_installed say test_user
 
 # What a script that is a kind of test begins with: its kind and its arguments.  If
 # run.sh has started it, there is a tree that is built and installed; if not, run.sh

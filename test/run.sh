@@ -66,6 +66,16 @@ tap_tests()
 	done
 }
 
+# A program that needs no server.  $1: lane, $2: its name, $3: packages that it takes,
+# further: its arguments
+program()
+{
+	local lane=$1 name=$2 packages=$3
+
+	shift 3
+	job "$lane" "$name" "install_packages $packages; nice perl test/$name/$name.pl ${*@Q}"
+}
+
 # What is to run.  $1: a kind, further: its arguments
 list()
 {
@@ -73,7 +83,7 @@ list()
 
 	shift
 	case $kind in
-		build) job any build bash test/check/build.sh ;;
+		build) job any build "command -v $(server_clang) clang >/dev/null || install_packages clang; as_user perl test/check/check.pl --build" ;;
 		regress | isolation) job regress "$kind" "$(installcheck "$work/regress" "$kind" "$@")" ;;
 		tap) tap_tests test/t any tap "$@" ;;
 		tools)
@@ -114,9 +124,11 @@ list()
 				job any "matrix $name" bash test/matrix.sh "$name"
 			done
 			;;
-		check | model | fuzz)
-			job processor "$kind" nice bash "test/$kind/run.sh" "$@"
-			if [ "$kind $#" = "check 0" ]; then
+		model) program processor model spin "$@" ;;
+		fuzz) program processor fuzz "clang libclang-rt-dev" "$@" ;;
+		check)
+			program processor check "cppcheck clang-tidy clang shellcheck binutils pg-bsd-indent" "$@"
+			if [ $# = 0 ]; then
 				job any rules perl test/check/rules.pl
 				job any harness perl test/check/harness.pl
 				[[ $kinds == *fuzz* ]] || list fuzz
