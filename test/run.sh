@@ -106,7 +106,7 @@ list()
 				list torture --minutes 2 --seed 1
 				list torture tail --minutes 1 --seed 1
 			else
-				job campaigns "torture $*" bash test/torture/run.sh "$@"
+				job campaigns "torture $*" bash test/python.sh torture "$@"
 			fi
 			;;
 		fleet)
@@ -114,10 +114,13 @@ list()
 				list fleet --coordinator postgresql --minutes 2 --seed 1
 				list fleet --coordinator etcd --minutes 2 --seed 1
 			else
-				job campaigns "fleet $*" bash test/fleet/run.sh "$@"
+				job campaigns "fleet $*" bash test/python.sh fleet "$@"
 			fi
 			;;
-		patroni) job campaigns patroni bash test/patroni/run.sh "$@" ;;
+		patroni)
+			job campaigns patroni "install_packages libcurl4-openssl-dev patroni etcd-server pgbouncer python3-yaml \
+				python3-psycopg2; PYTHON=/usr/bin/python3 bash test/python.sh patroni ${*@Q}"
+			;;
 		matrix)
 			[ $# -gt 0 ] || set -- ${default_versions/$major/}
 			for name; do
@@ -134,7 +137,8 @@ list()
 				[[ $kinds == *fuzz* ]] || list fuzz
 			fi
 			;;
-		clients | differ | mutate) job any "$kind" bash "test/$kind/run.sh" "$@" ;;
+		differ) job any differ bash test/python.sh differ "${@:---quick}" ;;
+		clients | mutate) job any "$kind" bash "test/$kind/run.sh" "$@" ;;
 		upgrade | newcomer | package | coverage) job any "$kind" bash "test/$kind.sh" "$@" ;;
 	esac
 }

@@ -1,6 +1,29 @@
-"""Core's regression files, each run twice: does the extension, or its type, make a difference?
+"""Does the extension change what PostgreSQL does with anything else, and does its
+type do what bigint does?  Core's own regression files, which nobody here wrote,
+are run and what they give is compared, statement by statement: results, plans
+and errors.
 
-run.sh starts this, and says what it compares and why.
+  presence   as they are, in a server without the extension and in one with the
+             library loaded and the extension in the database
+  type       with all integer columns of tables as bigint, and as snowflake
+
+As they are, these files have few columns of bigint, and none in most of those
+about partitions, joins and foreign keys; so "type" makes them all bigint first.
+For it the type is without its refusal of negative numbers, of which core's
+files have many.
+
+  bash test/run.sh differ                    "type", the files that matter most
+  bash test/run.sh differ --comparison presence --comparison type
+                                             both, all files, about 4 minutes
+  bash test/run.sh differ --comparison type join window
+                                             one of them, some files, with what these need
+  bash test/run.sh differ --quick --damage "UPDATE pg_cast SET castcontext = 'a'
+      WHERE castsource = 'snowflake'::regtype AND casttarget = 'bigint'::regtype"
+                                             can it fail?  It should, in most files
+
+A difference is shown unless explained.txt has a reason for it, or it follows
+from one that has.  One result for each file.  ../python.sh starts this, with the
+source that Debian has of the server's major version.
 """
 
 import argparse
@@ -308,16 +331,16 @@ def compare(options, comparison, directories):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--work", type=pathlib.Path, required=True, help="has core's src/test/regress, and regress.so")
     parser.add_argument("--bindir", required=True)
-    parser.add_argument("--source", type=pathlib.Path, required=True, help="core's src/test/regress")
     parser.add_argument("--pg-regress", required=True)
-    parser.add_argument("--libraries", required=True, help="directory with regress.so")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--comparison", choices=COMPARISONS, action="append")
     parser.add_argument("--damage", default="", help="SQL for the second server")
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
+    options.source, options.libraries = options.work / "regress", options.work / "libraries"
+    options.work /= "runs"
     if options.quick:
         options.files = QUICK
         options.comparison = options.comparison or ["type"]

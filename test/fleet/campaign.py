@@ -1,4 +1,4 @@
-"""The campaign over a fleet: see run.sh and README.md.
+"""The campaign over a fleet: see README.md.
 
 The clients write down what they receive as those of test/torture do, and its verdict judges that.
 """
@@ -55,6 +55,8 @@ class Campaign:
     def __init__(self, options):
         self.options = options
         self.passed = self.failed = 0
+        if not glob.glob(f'{options.work}/inst/**/snowflake_{options.coordinator}.so', recursive=True):
+            raise Down(f'the module of {options.coordinator} was not built here')
         self.context = multiprocessing.get_context('fork')
         kind = KINDS[options.coordinator]
         self.site = FleetSite(options, options.bindir, self.url)
@@ -240,7 +242,6 @@ def arguments():
     parser.add_argument('--lease', type=int, default=6, help='in seconds')
     parser.add_argument('--rate', type=float, default=4000, help='IDs a second asked for while nothing is wrong')
     parser.add_argument('--only', type=lambda s: [k.strip() for k in s.split(',')])
-    parser.add_argument('--keep', action='store_true')
     parser.add_argument('--renewals', type=int, help='no faults, but so many renewals of one lease')
     return parser.parse_args()
 
@@ -261,8 +262,6 @@ def main():
     campaign.run()
     if stopped:
         campaign.check('interrupted', False)
-    if campaign.failed or options.keep:
-        print(f'kept in {options.work}')
     print(f'{campaign.passed} passed, {campaign.failed} failed')
     return 1 if campaign.failed else 0
 

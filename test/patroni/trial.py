@@ -1,4 +1,16 @@
-"""A Patroni cluster under faults: see run.sh.
+"""Minting in a Patroni cluster: three nodes with one configuration, that of
+doc/fleet.md, which lease their node IDs from Patroni's own etcd; PgBouncer in
+front of them, all on the loopback interface; six clients, and faults that make
+the primary change.  No ID may come twice or out of order, clients may see the
+end of their server but no error of the extension's, and the first ID has to come
+soon after a promotion.
+
+  bash test/run.sh patroni                       10 faults, which takes some five minutes
+  bash test/run.sh patroni --faults 4 --seed 7
+  bash test/run.sh patroni --faults 3 --only switchover,freeze
+  bash test/run.sh patroni --synchronous         replication is asynchronous otherwise
+  bash test/run.sh patroni --own-node-ids        each node has one in its own configuration
+  bash test/run.sh patroni --one-node-id         the same for all: it has to find duplicates
 
 All nodes have one configuration, the patroni.yml of doc/fleet.md with other addresses.  What a node has for itself, its
 name, ports and directories, is in its environment.

@@ -1,4 +1,4 @@
-"""The fault campaign.  Started by run.sh, which prepares the private installation and the small file systems."""
+"""The fault campaign.  Started by ../python.sh, which prepares the private installation and the small file systems."""
 
 import argparse
 import glob
@@ -142,7 +142,7 @@ def report(options, injector, broken, seconds, until):
     if verdict.ids < need_ids:
         print(f'TOO FEW IDS: {verdict.ids}, at least {need_ids} make a campaign')
         failed = True
-    print('FAILED' if failed else 'passed: never twice, always in order')
+    print('not ok' if failed else 'ok', '- never twice, always in order\n1..1')
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""The campaign of the frontier.  Started by run.sh, which prepares the private installation.
+"""The campaign of the frontier.  Started by ../python.sh, which prepares the private installation.
 
 Writers mint, dawdle, and commit, or not; backends and servers are killed, and the synchronous standby is cut off, so that
 commits hang.  Meanwhile readers tail the table.  At the end each must have delivered every row once, in the order of the
@@ -485,6 +485,7 @@ def main():
     if options.compare:
         wrong = [name for name in wrong if name not in ('max',)]
     print('violations: ' + (', '.join(wrong) or 'none'))
+    print('not ok' if wrong or broken else 'ok', '- each row once, in order\n1..1')
     sys.stdout.flush()
     os._exit(1 if wrong or broken else 0)
 
