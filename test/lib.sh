@@ -290,7 +290,7 @@ END
 # Print the command that is make installcheck, of which the arguments leave one kind.  TAP
 # tests should not know of that make, nor find other programs than those in $bindir.
 # $1: the directory to run it in, $2: regress, isolation or the file of a TAP test, further:
-# names, or all of the kind
+# names, or all of the kind; the arguments of a TAP test
 installcheck()
 {
 	local command=(make -s --no-print-directory -C "$1" -f "$work/tree/Makefile" "VPATH=$work/tree"
@@ -303,7 +303,7 @@ installcheck()
 		regress) command+=(ISOLATION= TAP_TESTS= ${1:+"REGRESS=setup ${*#setup}"}) ;;
 		isolation) command+=(REGRESS= TAP_TESTS= ${1:+"ISOLATION=$*"}) ;;
 		*)
-			command+=(REGRESS= ISOLATION= TAP_TESTS=1 PROVE_FLAGS= "PROVE_TESTS=$kind"
+			command+=(REGRESS= ISOLATION= TAP_TESTS=1 PROVE_FLAGS= "PROVE_TESTS=$kind${*:+ $*}"
 				"PROVE=env -u MAKEFLAGS -u VPATH PG_CONFIG=$bindir/pg_config PATH=$work/bin:$bindir:$PATH perl")
 			;;
 	esac

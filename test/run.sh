@@ -76,6 +76,21 @@ program()
 	job "$lane" "$name" "install_packages $packages; nice perl test/$name/$name.pl ${*@Q}"
 }
 
+# The packages of package.json, for all JavaScript programs together, unless the
+# checkout has them, for want of a network.  npm runs as whoever started us, since
+# its configuration is theirs, but none of the packages may run a program of its
+# own.  One attempt, since npm takes minutes to find out that it cannot be done.
+install_node_modules()
+(
+	[ ! -e test/clients/node_modules ] || exit 0
+	umask 022
+	mkdir "$SNOWFLAKE_WORK/npm"
+	cp test/clients/package.json "$SNOWFLAKE_WORK/npm/"
+	cd "$SNOWFLAKE_WORK/npm"
+	npm install --ignore-scripts --no-audit --no-fund --no-package-lock --fetch-retries=1 --loglevel=error 2>&1 | sed 's/^/# /'
+)
+export -f install_node_modules
+
 # What is to run.  $1: a kind, further: its arguments
 list()
 {
@@ -92,8 +107,7 @@ list()
 			;;
 		sqlsmith | convert)
 			[ "$kind" = convert ] || install_packages sqlsmith >&2
-			export SNOWFLAKE_FUZZ="$*"
-			tap_tests test/fuzz any fuzz "$kind"
+			job any "fuzz/$kind" "$(installcheck "$work/log/fuzz/$kind" "test/fuzz/$kind.pl" "$@")"
 			;;
 		races)
 			local names=("$@")
@@ -138,7 +152,15 @@ list()
 			fi
 			;;
 		differ) job any differ bash test/python.sh differ "${@:---quick}" ;;
-		clients | mutate) job any "$kind" bash "test/$kind/run.sh" "$@" ;;
+		clients)
+			local packages npm=:
+
+			packages=$(perl test/clients/clients.pl --packages "$@")
+			[[ -n "$*" && " $* " != *\ @(node|sequelize|knex|typeorm)\ * ]] || npm=install_node_modules
+			job any clients "install_packages ${packages//$'\n'/ }; $npm; \
+				$(installcheck "$work/log/clients" test/clients/clients.pl "$@")"
+			;;
+		mutate) job any mutate bash test/mutate/run.sh "$@" ;;
 		upgrade | newcomer | package | coverage) job any "$kind" bash "test/$kind.sh" "$@" ;;
 	esac
 }

@@ -26,7 +26,7 @@ import org.hibernate.id.IdentifierGenerator;
 import org.hibernate.tool.hbm2ddl.SchemaValidator;
 import org.hibernate.type.LongType;
 
-/** Hibernate, above PostgreSQL's JDBC driver.  To be run by run.sh. */
+/** Hibernate, above PostgreSQL's JDBC driver.  To be run by clients.pl. */
 public class HibernateClient {
     private static final long BIG = (1L << 53) + 1;
     private static final Date hourAgo = new Date(System.currentTimeMillis() - 3600 * 1000);

@@ -12,7 +12,7 @@ import java.time.Instant;
 import java.time.OffsetDateTime;
 import org.postgresql.util.PGobject;
 
-/** PostgreSQL's JDBC driver.  To be run by run.sh. */
+/** PostgreSQL's JDBC driver.  To be run by clients.pl. */
 public class JdbcClient {
     private static final long BIG = (1L << 53) + 1;
     private static final OffsetDateTime HOUR_AGO = OffsetDateTime.now().minusHours(1);

@@ -1,4 +1,4 @@
-# Active Record, the models of Rails.  To be run by run.sh.
+# Active Record, the models of Rails.  To be run by clients.pl.
 
 require 'active_record'
 require 'json'

@@ -1,4 +1,4 @@
-"""asyncpg, which asks the server for the type of each parameter.  To be run by run.sh."""
+"""asyncpg, which asks the server for the type of each parameter.  To be run by clients.pl."""
 
 import asyncio
 import datetime

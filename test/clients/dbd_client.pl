@@ -1,4 +1,4 @@
-# Perl's DBD::Pg.  To be run by run.sh.
+# Perl's DBD::Pg.  To be run by clients.pl.
 
 use strict;
 use warnings;

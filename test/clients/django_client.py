@@ -1,4 +1,4 @@
-"""Django, with psycopg2 below it.  To be run by run.sh."""
+"""Django, with psycopg2 below it.  To be run by clients.pl."""
 
 import datetime
 import os

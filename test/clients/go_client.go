@@ -1,4 +1,4 @@
-// Go: database/sql with lib/pq and with pgx, and pgx by itself.  To be run by run.sh.
+// Go: database/sql with lib/pq and with pgx, and pgx by itself.  To be run by clients.pl.
 
 package main
 

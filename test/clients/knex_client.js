@@ -1,4 +1,4 @@
-// Knex, with node-postgres below it.  To be run by run.sh.
+// Knex, with node-postgres below it.  To be run by clients.pl.
 
 const knex = require('knex');
 const { client, ok, is, fails, run } = require('./tap');

@@ -1,4 +1,4 @@
-// node-postgres.  To be run by run.sh.
+// node-postgres.  To be run by clients.pl.
 
 const { spawnSync } = require('child_process');
 const { readFileSync } = require('fs');

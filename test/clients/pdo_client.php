@@ -1,5 +1,5 @@
 <?php
-// PHP's PDO.  To be run by run.sh.
+// PHP's PDO.  To be run by clients.pl.
 
 const BIG = 2 ** 53 + 1;
 $hour_ago = date('c', time() - 3600);

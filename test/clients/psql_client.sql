@@ -1,5 +1,5 @@
 -- psql: variables, prepared statements, COPY in its text and binary formats.
--- To be run by run.sh, with psql -X -A -t -q.
+-- To be run by clients.pl, with psql -X -A -t -q.
 
 \echo '#' client: psql :VERSION_NAME
 CREATE TEMP SEQUENCE results;

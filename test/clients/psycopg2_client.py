@@ -1,4 +1,4 @@
-"""psycopg2.  To be run by run.sh."""
+"""psycopg2.  To be run by clients.pl."""
 
 import datetime
 import io

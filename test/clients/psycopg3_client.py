@@ -1,4 +1,4 @@
-"""psycopg 3.  To be run by run.sh."""
+"""psycopg 3.  To be run by clients.pl."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-// Sequelize, with node-postgres below it.  To be run by run.sh.
+// Sequelize, with node-postgres below it.  To be run by clients.pl.
 
 const { Sequelize, DataTypes, Op, QueryTypes } = require('sequelize');
 const { client, ok, is, fails, run } = require('./tap');

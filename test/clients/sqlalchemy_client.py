@@ -1,4 +1,4 @@
-"""SQLAlchemy, with psycopg2 below it.  To be run by run.sh."""
+"""SQLAlchemy, with psycopg2 below it.  To be run by clients.pl."""
 
 import datetime
 import warnings

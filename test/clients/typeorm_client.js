@@ -1,4 +1,4 @@
-// TypeORM, with node-postgres below it.  To be run by run.sh.
+// TypeORM, with node-postgres below it.  To be run by clients.pl.
 
 const { DataSource, EntitySchema, Any, In, LessThan, MoreThanOrEqual, Raw } = require('typeorm');
 const { client, ok, is, fails, run } = require('./tap');

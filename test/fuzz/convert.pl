@@ -22,7 +22,6 @@ use SnowflakeTest qw(new_node);
 use Test::More;
 
 my ($schemas, $seed) = (1000, 1);
-local @ARGV = split ' ', $ENV{SNOWFLAKE_FUZZ} || '';
 GetOptions('schemas=i' => \$schemas, 'seed=i' => \$seed) or die "usage";
 
 my $node = new_node('main', conf => 'max_locks_per_transaction = 256');

@@ -52,14 +52,6 @@ sub seed
 	return;
 }
 
-sub read_lines
-{
-	my ($name) = @_;
-
-	open my $file, '<', $name or die "could not open \"$name\": $!";
-	return <$file>;
-}
-
 make_path("$dir/seeds/layout", "$dir/seeds/text", map { "$dir/corpus/$_" } @targets);
 compile('layout', qw(test/fuzz/layout.c test/fuzz/server.c src/layout.c));
 compile('text', qw(test/fuzz/text.c test/fuzz/server.c src/encode.c src/io.c));

@@ -18,7 +18,6 @@ use SnowflakeTest qw(new_node);
 use Test::More;
 
 my ($queries, $seed) = (5000, 1);
-local @ARGV = split ' ', $ENV{SNOWFLAKE_FUZZ} || '';
 GetOptions('queries=i' => \$queries, 'seed=i' => \$seed) or die "usage";
 
 # Locations of errors tell ours from those of the server.

@@ -1,4 +1,4 @@
-// tokio-postgres, which the crate postgres wraps.  To be run by ../run.sh.
+// tokio-postgres, which the crate postgres wraps.  To be run by ../clients.pl.
 
 use std::env;
 use std::error::Error;
