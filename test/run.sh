@@ -160,7 +160,7 @@ list()
 			job any clients "install_packages ${packages//$'\n'/ }; $npm; \
 				$(installcheck "$work/log/clients" test/clients/clients.pl "$@")"
 			;;
-		mutate) job any mutate bash test/mutate/run.sh "$@" ;;
+		mutate) job any mutate perl test/mutate/mutate.pl "$@" ;;
 		upgrade | newcomer | package | coverage) job any "$kind" bash "test/$kind.sh" "$@" ;;
 	esac
 }

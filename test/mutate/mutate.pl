@@ -1,0 +1,518 @@
+# Plant faults in a copy of the tree, one at a time, and see which test notices.
+# README.md says how the list of them is written.
+#
+#   bash test/run.sh mutate               all of them, which takes hours
+#   bash test/run.sh mutate NAME src/gate.c
+#                                         some, by their names or their files
+#   --jobs N                              so many at once; 1 if it is not said
+#   --first                               only the tests that ought to see a mutant; who is not
+#                                         seen by them is not recorded
+#   --new                                 only mutants that results.txt has no result for
+#
+#   perl test/mutate/mutate.pl --list     show them, and check that they apply
+#   perl test/mutate/mutate.pl --record   measure nothing, but add up results.txt again
+#
+# A mutant is built, and tested with the tests that ought to see it, until one of
+# them fails; if none does, with all others.  It is killed if a test fails, a TAP
+# test twice, that passes without it, or takes far longer than without it.  One that does not
+# apply exactly once, or does not build, is an error of the list.  What comes of it
+# is put into results.txt at once.  One result for each: killed is ok; survived, or
+# an error, is not.  The order is random, but always the same: where a run ends early,
+# what it has tried is a sample.
+#
+# The tests are those of run.sh; "debug" before one of them means the server that
+# debug.sh builds, with assertions and injection points.
+
+use strict;
+use warnings;
+
+use Cwd 'abs_path';
+use Digest::MD5 'md5_hex';
+use Fcntl ':flock';
+use FindBin;
+use Getopt::Long;
+use lib "$FindBin::RealBin/../perl";
+use POSIX ':sys_wait_h';
+use SnowflakeProgram;
+use Test::More;
+use Time::HiRes 'sleep';
+
+my $root = abs_path("$FindBin::RealBin/../..");
+my $checkout = $ENV{SNOWFLAKE_CHECKOUT} // $root;
+my $results = "$checkout/test/mutate/results.txt";
+my ($jobs, $first_only, $new, $list_only, $record_only) = (1);
+GetOptions('jobs=i' => \$jobs, first => \$first_only, new => \$new, list => \$list_only, record => \$record_only)
+  or die "usage: --jobs N, --first, --new, --list, --record, names and files\n";
+
+#
+# The list
+#
+
+# A block of lines as one text; how far it is indented is of no account.
+sub text_of
+{
+	return join('', map { s/^\s+|\s+$//gr . "\n" } @_);
+}
+
+# Where a change's old text starts in a file, by line number; it must be once.
+sub place_of
+{
+	my ($lines, $old, $about) = @_;
+	my $wanted = text_of(@$old);
+	my ($first) = $old->[0] =~ /^\s*(.*?)\s*$/;
+	my @found =
+	  grep { index($lines->[$_], $first) >= 0 && text_of(@$lines[ $_ .. $_ + $#$old ]) eq $wanted }
+	  0 .. @$lines - @$old;
+
+	die "$about: the old text is there " . @found . " times\n" if @found != 1;
+	return $found[0];
+}
+
+# The function around a line, as far as a "}" at the start of a line tells: what is
+# behind the one before it, to the next one.
+sub function_around
+{
+	my ($lines, $place) = @_;
+	my ($from, $to) = ($place, $place);
+
+	$from-- while $from > 0 && $lines->[ $from - 1 ] !~ /^}/;
+	$to++ while $to < $#$lines && $lines->[$to] !~ /^}/;
+	return text_of(@$lines[ $from .. $to ]);
+}
+
+# Returns the changed files of a mutant, by path: their lines.  Sets its digest, of
+# the change and of the functions that it is in: with another one, what was measured
+# is of no account.
+sub changed_files
+{
+	my ($tree, $mutant) = @_;
+	my %files;
+	my $text = '';
+
+	for my $hunk (@{ $mutant->{hunks} })
+	{
+		my $lines = $files{ $hunk->{file} } //= [ read_lines("$tree/$hunk->{file}") ];
+		my @old = map { substr($_, 1) } grep { !/^\+/ } @{ $hunk->{lines} };
+		my @new = map { substr($_, 1) } grep { !/^-/ } @{ $hunk->{lines} };
+
+		die "$mutant->{name}: a change without a line\n" unless @old;
+		die "$mutant->{name}: nothing is changed\n" if text_of(@old) eq text_of(@new);
+		my $place = place_of($lines, \@old, $mutant->{name});
+		$text .= function_around($lines, $place) . text_of(@new);
+		splice(@$lines, $place, @old, @new);
+	}
+	die "$mutant->{name}: nothing is changed\n" unless %files;
+	$mutant->{digest} = substr(md5_hex($text), 0, 8);
+	return \%files;
+}
+
+sub read_mutants
+{
+	my ($tree) = @_;
+	my @mutants;
+
+	for my $path (glob("$tree/test/mutate/mutants/*.txt"))
+	{
+		my $mutant;
+		my $hunk;
+
+		for my $line (read_lines($path))
+		{
+			if ($line =~ /^(name|file|what|first|equivalent): (.*\S)/)
+			{
+				push @mutants, $mutant = { list => $path, hunks => [] } if $1 eq 'name';
+				die "$path: \"$1\" is there before a name\n" unless $mutant;
+				die "$mutant->{name}: two lines \"$1\"\n" if defined $mutant->{$1};
+				$mutant->{$1} = $2;
+				undef $hunk;
+			}
+			elsif ($line =~ /^@@(?: (\S+))?$/)
+			{
+				push @{ $mutant->{hunks} },
+				  $hunk = { file => $1 // $mutant->{file}, lines => [] };
+			}
+			elsif ($hunk && $line =~ /^[-+ ]/)
+			{
+				push @{ $hunk->{lines} }, $line;
+			}
+			elsif ($line !~ /^(#.*)?$/)
+			{
+				die "$path: what is this? $line";
+			}
+		}
+	}
+	return @mutants;
+}
+
+# What is wrong with a mutant; nothing if all is well.
+sub complaint
+{
+	my ($tree, $mutant) = @_;
+
+	for my $part (qw(file what))
+	{
+		return "$mutant->{name}: there is no line \"$part\"" unless $mutant->{$part};
+	}
+	return "$mutant->{name}: either \"first\" or \"equivalent\" is needed"
+	  unless defined $mutant->{first} xor defined $mutant->{equivalent};
+	return eval { changed_files($tree, $mutant) } ? () : $@ =~ s/\n$//r;
+}
+
+# What is wrong with the list as a whole.
+sub complaints
+{
+	my ($tree, @mutants) = @_;
+	my (@complaints, %seen, %has_mutant);
+
+	for my $mutant (@mutants)
+	{
+		push @complaints, "$mutant->{name}: two mutants have this name" if $seen{ $mutant->{name} }++;
+		$has_mutant{ $mutant->{file} // '' } = 1;
+	}
+	for my $path (glob("$tree/src/*.c $tree/src/*/*.c $tree/sql/*--1.0.sql $tree/Makefile"))
+	{
+		my $file = substr($path, length("$tree/"));
+
+		push @complaints, "$file has no mutant" unless $has_mutant{$file};
+	}
+	return @complaints;
+}
+
+# What results.txt has, by name and digest
+sub measured
+{
+	return map { /^(\S+ \S+) (?!unmeasured)(.*)/ ? ($1 => $2) : () } -e $results ? read_lines($results) : ();
+}
+
+# Write results.txt: of each mutant what was measured, with a result that is
+# given here, less what is no longer true of the tree; and the score.
+sub record
+{
+	my (@result) = @_;
+	my %count = map { $_ => 0 } qw(killed survived equivalent unmeasured);
+	my @lines;
+
+	# one at a time
+	open(my $lock, '<', "$checkout/test/mutate/mutate.pl") or die "$!\n";
+	flock($lock, LOCK_EX) or die "$!\n";
+	my %measured = measured();
+	$measured{"$result[0] $result[1]"} = $result[2] if @result;
+	for my $mutant (read_mutants($checkout))
+	{
+		next if complaint($checkout, $mutant);
+		my $digest = $mutant->{digest};
+		my $result =
+			defined $mutant->{equivalent} ? 'equivalent'
+		  : $measured{"$mutant->{name} $digest"} // 'unmeasured';
+
+		$count{ $result =~ s/ .*//r }++;
+		push @lines, "$mutant->{name} $digest $result\n";
+	}
+	open(my $out, '>', "$results.new") or die "$results.new: $!\n";
+	print $out sort @lines;
+	printf $out "\nscore %.3f: %d killed, %d survived, %d not measured, %d equivalent\n",
+	  $count{killed} / (($count{killed} + $count{survived}) || 1),
+	  @count{qw(killed survived unmeasured equivalent)};
+	close($out) or die "$results.new: $!\n";
+	rename("$results.new", $results) or die "$results: $!\n";
+	return;
+}
+
+# The mutants that are wanted, and what is wrong with the list
+sub list
+{
+	my (@wanted) = @_;
+	my @all = read_mutants($root);
+	my @complaints = @wanted ? () : complaints($root, @all);
+	my %measured = $new ? measured() : ();
+	my %unused = map { $_ => 1 } @wanted;
+	my @mutants;
+
+	for my $mutant (@all)
+	{
+		my @by = grep { $_ eq $mutant->{name} || $_ eq ($mutant->{file} // '') } @wanted;
+
+		delete @unused{@by};
+		next if @wanted && !@by;
+		my $complaint = complaint($root, $mutant);
+		push @complaints, $complaint // ();
+		push @mutants, $mutant unless $complaint || $measured{"$mutant->{name} $mutant->{digest}"};
+	}
+	return (\@mutants, @complaints, map { "$_: there is no such mutant or file" } sort keys %unused);
+}
+
+#
+# The bench: what mutants are tested on, which is a private installation and a tree that
+# is built for it.  There is one of each kind, plain or debug, for each job.
+#
+
+my $top = ($ENV{SNOWFLAKE_WORK} // '') . '/mutate';
+my %server = (plain => $ENV{PG_CONFIG});
+
+# A command that runs a script on a bench, with what lib.sh has
+sub on_bench
+{
+	my ($bench, $script, @arguments) = @_;
+
+	return with_lib("work=\$1 PG_CONFIG=\$2; shift 2; find_pg_config; bindir=\$work/inst\$bindir
+		export INITDB_TEMPLATE=\$work/template TMPDIR=\$work/tmp; $script",
+		$bench->{work}, $server{ $bench->{kind} }, @arguments);
+}
+
+sub enter_bench
+{
+	my ($job, $kind) = @_;
+	my $bench = { kind => $kind, work => "$top/$job/$kind", log => "$top/$job/$kind/test.log" };
+
+	-e $bench->{work} || system(on_bench($bench, q{
+		as_user mkdir -p "$work/tmp"
+		copy_tree "$work/tree"
+		private_installation >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
+		as_user cp -a "$work/tree" "$work/pristine"
+		make_template >"$work/initdb.log" 2>&1})) == 0 or die "there is no bench to test on\n";
+	return $bench;
+}
+
+# Build and install the tree with a mutant, or without one.  Objects do not depend on the Makefile.
+sub plant
+{
+	my ($bench, $mutant) = @_;
+	my ($work, $name) = ($bench->{work}, $mutant ? $mutant->{name} : '');
+
+	return 1 if -e "$work/planted" && (read_lines("$work/planted"))[0] eq "with $name\n";
+	unlink "$work/planted";
+	system(on_bench($bench, q{rm -rf "$work/tree"; as_user cp -a "$work/pristine" "$work/tree"})) == 0 or die;
+	my $files = $mutant ? changed_files("$work/tree", $mutant) : {};
+	write_file("$work/tree/$_", @{ $files->{$_} }) for keys %$files;
+	return 0 if system(on_bench($bench, q{
+		cmp -s "$work"/{pristine,tree}/Makefile || tree_make clean
+		private_installation >"$work/build.log" 2>&1}));
+	write_file("$work/planted", "with $name\n");
+	return 1;
+}
+
+sub write_file
+{
+	my ($path, @lines) = @_;
+
+	open(my $out, '>', $path) or die "$path: $!\n";
+	print $out @lines;
+	close($out) or die "$path: $!\n";
+	return;
+}
+
+# A line that says what failed
+sub reason_of_failure
+{
+	my ($bench) = @_;
+	my ($line) = grep { /^not ok/ && !/# *TODO/ } read_lines($bench->{log});
+
+	return $line && $line =~ s/ *\d+ ms$|\n//gr =~ tr/ //sr;
+}
+
+# A test and its shell are a process group: does it end within this many seconds?
+my $running;
+
+sub ends
+{
+	my ($seconds, $until) = @_;
+
+	for (my $end = time + $seconds; time <= $end; sleep 0.2)
+	{
+		return 1 if waitpid($running, WNOHANG) == $running;
+		return 0 if $until && $until->();
+	}
+	return 0;
+}
+
+sub end_test
+{
+	kill 'TERM', -$running;
+	return if ends(5);
+	kill 'KILL', -$running;
+	waitpid $running, 0;
+	return;
+}
+
+# Run a test until it ends, or something of it fails, or it has taken too long.  Returns
+# "passed", "skipped" or why it failed, and the seconds it took.
+sub run_test
+{
+	my ($bench, $limit, $kind, @names) = @_;
+	my $started = time;
+
+	$kind = 'test/t/' . shift(@names) . '.pl' if $kind eq 'tap';
+	write_file($bench->{log});
+	$running = fork // die "fork: $!\n";
+	if (!$running)
+	{
+		setpgrp;
+		open(STDOUT, '>', $bench->{log}) && open(STDERR, '>&', \*STDOUT) or die;
+		exec on_bench($bench, 'rm -rf "$work/run"; eval "$(installcheck "$work/run" "$@")"', $kind, @names) or die;
+	}
+	my $ended = ends($limit, sub { reason_of_failure($bench) });
+	my $status = $?;
+	my $reason = reason_of_failure($bench);
+	end_test() unless $ended;
+	undef $running;
+	system(on_bench($bench, 'stop_servers'));
+
+	$reason ||=
+		!$ended ? "no end after $limit s"
+	  : $status != 0 ? 'exit status ' . ($status >> 8)
+	  : (grep { /^ok/ } read_lines($bench->{log})) ? 'passed'
+	  : 'skipped';
+	return ($reason, time - $started);
+}
+
+# How long a test takes here without a mutant, and why it is of no use if it does not
+# pass; once for all jobs.
+sub measure
+{
+	my ($bench, $test) = @_;
+	my $file = "$top/baseline/$test" =~ tr/ /_/r;
+
+	open(my $lock, '>', "$file.lock") or die "$file.lock: $!\n";
+	flock($lock, LOCK_EX) or die "$file.lock: $!\n";
+	if (!-e $file)
+	{
+		plant($bench) or die "the tree does not build\n";
+		my ($outcome, $took) = run_test($bench, 900, split / /, $test);
+		if ($outcome !~ /^(passed|skipped)$/)
+		{
+			# once more: it may have been the machine
+			print "# without a mutant, $test: $outcome\n";
+			($outcome, $took) = run_test($bench, 900, split / /, $test);
+		}
+		write_file($file, "$took\n", $outcome eq 'passed' ? () : $outcome);
+	}
+	return map { s/\n//r } read_lines($file);
+}
+
+# Does a test fail with a mutant?  Returns what failed, or nothing, and why that cannot
+# be told.
+sub sees
+{
+	my ($job, $mutant, $test) = @_;
+	my $words = $test =~ s/^debug //r;
+	my $bench = enter_bench($job, $words eq $test ? 'plain' : 'debug');
+	my ($baseline, $why_not) = measure($bench, $words);
+
+	return (undef, "without it, $test: $why_not") if $why_not;
+	if (!plant($bench, $mutant))
+	{
+		my ($error) = grep { /error/i } read_lines("$bench->{work}/build.log");
+		return (undef, 'it does not build: ' . ($error // '') =~ s/\n//r);
+	}
+	my @run = ($bench, 2 * $baseline + 60, split / /, $words);
+	my ($outcome) = run_test(@run);
+
+	# it may have been the machine, if time matters: once more
+	($outcome) = run_test(@run) if $outcome ne 'passed' && $words =~ /^tap /;
+	return $outcome eq 'passed' ? () : "$test: $outcome";
+}
+
+# All tests.  Those with injection points are run where these are.
+sub all_tests
+{
+	my @tap = map { m{([^/]*)\.pl$} } glob "$root/test/t/*.pl";
+
+	return ('regress', 'isolation', (map { "tap $_" } @tap),
+		map { "debug tap $_" } grep { grep { /injection_points/ } read_lines("$root/test/t/$_.pl") } @tap);
+}
+
+# Try one mutant, and write down what came of it.  Returns that.
+sub try_mutant
+{
+	my ($job, $mutant) = @_;
+	my @first = map { s/^ +| +$//gr } split /,/, $mutant->{first};
+	my ($killer, $problem);
+
+	for my $test (@first)
+	{
+		($killer, $problem) = sees($job, $mutant, $test);
+		last if $killer || $problem;
+	}
+	if (!$killer && !$problem && !$first_only)
+	{
+		my %tried = map { $_ => 1 } @first;
+
+		# a test that does not pass anyway says nothing
+		for my $test (grep { !$tried{$_} } all_tests())
+		{
+			($killer) = sees($job, $mutant, $test);
+			last if $killer;
+		}
+	}
+	my $result = $problem ? "ERROR: $problem" : $killer ? "killed by $killer" : 'survived';
+
+	# who only asks the first tests does not know who survives
+	if ($killer || (!$problem && !$first_only))
+	{
+		eval { record($mutant->{name}, $mutant->{digest}, $result); 1 } or print "# $mutant->{name}: not recorded: $@";
+	}
+	return $result;
+}
+
+if ($record_only)
+{
+	record();
+	exit;
+}
+my ($mutants, @complaints) = list(@ARGV);
+if ($list_only)
+{
+	printf "%s (%s): %s\n    %s\n", @$_{qw(name file what)}, $_->{first} // "equivalent: $_->{equivalent}" for @$mutants;
+	print STDERR "$_\n" for @complaints;
+	exit(@complaints > 0);
+}
+
+$| = 1;
+fail($_) for @complaints;
+note("equivalent $_->{name}: $_->{equivalent}") for grep { defined $_->{equivalent} } @$mutants;
+
+# by the digests, so mixed: not all jobs wait for the same test without a mutant
+my @queue = sort { $a->{digest} cmp $b->{digest} } grep { defined $_->{first} } @$mutants;
+mkdir $_ || die "$_: $!\n" for $top, "$top/baseline";
+system(with_lib('chown -R "$(test_user)": "$1"', $top)) == 0 or die;
+note(scalar(@queue) . " mutants, $jobs at once, " . `$server{plain} --version`);
+if (!$first_only || grep { $_->{first} =~ /debug/ } @queue)
+{
+	my ($debug) = `bash $root/test/debug.sh build` =~ m{(.*)/bin/pg_config\n\z} or die "there is no server for debugging\n";
+
+	system('cp', '-a', $debug, "$top/debug") == 0 or die;
+	$server{debug} = "$top/debug/bin/pg_config";
+}
+
+# One process for each mutant, which tells its result by a file
+my (%working, %count, @others);
+my @free = 1 .. $jobs;
+while (@queue || %working)
+{
+	if (@queue && @free)
+	{
+		my ($job, $mutant) = (shift @free, shift @queue);
+		my $pid = fork // die "fork: $!\n";
+
+		if (!$pid)
+		{
+			local $SIG{TERM} = sub { end_test() if $running; POSIX::_exit(143); };
+			my $result = eval { try_mutant($job, $mutant) } // "ERROR: $@" =~ s/\n//r;
+			write_file("$top/$job.result", $result);
+			POSIX::_exit(0);
+		}
+		$working{$pid} = [ $job, $mutant->{name}, time ];
+		next;
+	}
+	my ($job, $name, $started) = @{ delete $working{ my $pid = wait } };
+	my ($result) = read_lines("$top/$job.result");
+	ok($result =~ /^killed/, sprintf '%s: %s (%d s)', $name, $result, time - $started);
+	$count{ $result =~ s/\W.*//r }++;
+	push @others, "$name: $result" unless $result =~ /^killed/;
+	push @free, $job;
+}
+note($_) for sort @others;
+my ($killed, $survived, $errors) = map { $_ // 0 } @count{qw(killed survived ERROR)};
+note(($killed + $survived ? sprintf('score %.3f: ', $killed / ($killed + $survived)) : '')
+	. "$killed killed, $survived survived, $errors in error");
+done_testing();
