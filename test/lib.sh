@@ -353,7 +353,6 @@ finish()
 	local status=$?
 
 	trap - EXIT INT TERM
-	[ "$status" != 0 ] || [ "$results" = 0 ] || say "1..$results"
 	leave "$status"
 	cd /
 	if [ -n "$work" ]; then
@@ -365,31 +364,6 @@ finish()
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-
-#
-# Results
-#
-# A kind of test that is a script prints TAP, for harness.pl.
-#
-
-results=0
-
-# $1: 0 if it is as it should be, $2: what, $3: a file, of which the end is shown if it is not
-result()
-{
-	results=$((results + 1))
-	say "$([ "$1" = 0 ] || printf 'not ')ok $results - $2"
-	[ "$1" = 0 ] || [ -z "${3:-}" ] || tail -n 60 "$3" | sed 's/^/# /'
-}
-
-# Run a command, or a function that its first error ends.  $1: what is so if it succeeds.  Sets status.
-check()
-{
-	status=0
-	"${@:2}" >"$work/check.log" 2>&1 &
-	wait $! || status=$?
-	result "$status" "$1" "$work/check.log"
-}
 
 skip_all()
 {
@@ -412,19 +386,10 @@ as_tap()
 export -f apt_update_once as_root as_tap as_user install_packages is_installed say test_user
 
 # What a script that is a kind of test begins with: its kind and its arguments.  If
-# run.sh has started it, there is a tree that is built and installed; if not, run.sh
-# is what it is to be run by.
+# run.sh has not started it, run.sh is what it is to be run by.
 begin()
 {
 	[ -n "${SNOWFLAKE_WORK:-}" ] || exec bash "$root/test/run.sh" "$@"
 	find_pg_config
-	make_work "$SNOWFLAKE_WORK"
-	ln -s "$root" "$work/tree"
-}
-
-# For a kind that builds the tree in another way: a copy of its own
-own_tree()
-{
-	rm "$work/tree"
-	copy_tree tree
+	make_workspace
 }

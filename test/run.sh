@@ -161,7 +161,8 @@ list()
 				$(installcheck "$work/log/clients" test/clients/clients.pl "$@")"
 			;;
 		mutate) job any mutate perl test/mutate/mutate.pl "$@" ;;
-		upgrade | newcomer | package | coverage) job any "$kind" bash "test/$kind.sh" "$@" ;;
+		newcomer | package | coverage) job any "$kind" perl "test/$kind.pl" "$@" ;;
+		upgrade) job any upgrade bash test/upgrade.sh ;;
 	esac
 }
 

@@ -23,7 +23,6 @@ if [ -z "$here" ]; then
 fi
 
 # Install the extension in every version, and run the test with the newest.
-own_tree
 for version in $versions; do
 	pg_config=$(installed_pg_config "$version")
 	paths+=" $(dirname "$("$pg_config" --bindir)")"
