@@ -60,8 +60,11 @@ def main():
     parser.add_argument("--pgedge-bindir")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--publish", action="store_true")
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []])      # none: all
     options = parser.parse_args()
+    if options.publish and (options.quick or options.parts):
+        parser.error("only the whole report is worth publishing")
     bench = Bench(options.bindir, options.work, options.quick, options.full)
 
     # a signal unwinds the stack, which stops the servers

@@ -21,7 +21,6 @@
 report=$root/test/bench/report
 options=()
 arguments=("$@")
-note=()
 pgedge=
 publish=
 version=
@@ -40,22 +39,17 @@ leave()
 	fi
 }
 
+# The others are options of bench.py.
 while [ $# -gt 0 ]; do
 	case $1 in
 		--pgedge) pgedge=$(realpath -e "${2:?--pgedge needs a directory}"); shift ;;
-		--publish) publish=yes ;;
+		--publish) publish=yes; options+=("$1") ;;
 		--version) version=${2:?--version needs a number}; shift ;;
-		--note) note=("$1" "${2:?--note needs a text}"); shift ;;
-		--tree) tree=${2:?--tree needs a name}; shift ;;
-		--quick | --full | mint | bare | tail | insert | bulk | shapes | range | decode | public) options+=("$1") ;;
-		*)
-			sed -n '2,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-			[ "$1" = --help ] && exit 0 || exit 2
-			;;
+		--help) sed -n '2,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
+		*) options+=("$1") ;;
 	esac
 	shift
 done
-[ -z "$publish" ] || [[ "${options[*]}" =~ ^(--full)?$ ]] || die "only the whole report is worth publishing, without ${options[*]}"
 
 # In the chroot that has the version: the same script, beside a copy of the tree,
 # which takes pgEdge's source along.
@@ -70,7 +64,7 @@ measure_in_chroot()
 		also=(--pgedge /src/test/bench/report/pgedge)
 	fi
 	open_chroot "$version" "${suites_of[$version]:-}" "$version" || return
-	in_chroot "$version" bash /src/test/bench/run.sh --tree "$tree" "${also[@]}" "${note[@]}" "${options[@]}" || return
+	in_chroot "$version" bash /src/test/bench/run.sh --tree "$tree" "${also[@]}" "${options[@]}" || return
 	rm -rf "$report"
 	cp -r "$cache/$version/src/test/bench/report" "$report"
 }
@@ -125,7 +119,7 @@ measure()
 	[ -z "$pgedge" ] || options+=(--pgedge-bindir "$work/pgedge/inst$bindir")
 
 	as_user env PYTHONDONTWRITEBYTECODE=1 python3 "$work/tree/test/bench/bench.py" \
-		--work "$work" --bindir "$work/inst$bindir" --tree "$tree" "${note[@]}" "${options[@]}" &
+		--work "$work" --bindir "$work/inst$bindir" --tree "$tree" "${options[@]}" &
 	child=$!
 	wait "$child"
 	child=
