@@ -67,6 +67,7 @@ foreach my $how (
 
 # The postmaster dies while the keeper's commit waits for a standby, which ends the wait.
 # Who is busy mints on for a while, to the end of what was stored before and no further.
+wait_for_mint($node, 'postgres');
 $node->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 $node->reload;
 wait_for_mint($node, 'postgres');
