@@ -199,6 +199,9 @@ foreach my $bad (
 	like($log, $reason, 'and the reason');
 	$node->stop;
 }
+$node->append_conf('postgresql.conf', "snowflake.layout = 'twitter'\nsnowflake.node_source = 'zoo://keeper'");
+is($node->start(fail_ok => 1), 0, 'nor with a source of node IDs that is none');
+$node->stop;
 
 # Layouts that can be, each of which mints IDs that decode to what is known.
 # (A stored reservation may be tied to the layout it was made with, so each

@@ -202,6 +202,7 @@ is( log_count(
 $node->safe_psql('one', 'ALTER DATABASE postgres ALLOW_CONNECTIONS true');
 
 # Nothing else writes WAL after the keeper's commit, and the WAL writer sleeps.
+extend();
 my $promised = status($node, 'one', 'reserved_until');
 $node->stop('immediate');
 is( stored(

@@ -160,6 +160,7 @@ cmp_ok(records("SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.rec
 	'>=', $until, 'a lease is not given back while the gate is open');
 kill 'CONT', @stopped;
 @stopped = ();
+wait_until('the lessee is back', sub { children($one, qr/snowflake lessee/) });
 $session->quit;
 $one->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 wait_for_mint($one, 'postgres');
