@@ -21,8 +21,8 @@ use Test::More;
 use if !@ARGV || $ARGV[0] ne '--packages', 'SnowflakeTest', 'new_node';
 
 # which some have from elsewhere
-my $jdk = system('command -v java javac >/dev/null') ? 'default-jdk-headless' : '';
-my $nodejs = system('command -v node npm >/dev/null') ? 'nodejs npm' : '';
+my $jdk = system('{ command -v java && command -v javac; } >/dev/null') ? 'default-jdk-headless' : '';
+my $nodejs = system('{ command -v node && command -v npm; } >/dev/null') ? 'nodejs npm' : '';
 
 sub class_path
 {
