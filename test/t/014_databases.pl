@@ -13,8 +13,11 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
+# in an encoding that not every other can be converted to
 my $node = new_node(
-	'main', conf => q{
+	'main',
+	init => { extra => [ '--encoding=UTF8', '--locale=C' ] },
+	conf => q{
 	snowflake.reservation = '1s'
 	wal_writer_delay = 10s
 });
@@ -47,6 +50,13 @@ sub has_extension
 
 	return $node->safe_psql($database,
 		q{SELECT count(*) FROM pg_extension WHERE extname = 'snowflake_keeper'});
+}
+
+# The transaction that last noted down which database has the reservation
+sub noted_by
+{
+	return $node->safe_psql('one',
+		q{SELECT xmin FROM pg_db_role_setting WHERE setdatabase = 0 AND setrole = 0});
 }
 
 # Restart, and wait until the keeper has done what it does before a mint.
@@ -101,6 +111,9 @@ foreach my $round (1 .. 3)
 	mint($_) foreach 'one', 'two';
 }
 is(disorder(\@ids), 0, 'the IDs of two databases ascend');
+my $noted_by = noted_by();
+extend();
+is(noted_by(), $noted_by, 'which database has it is noted down once');
 
 # The reservation belongs to this server, not to what is in the database.
 my ($dump, $stderr) = run_command(
