@@ -187,8 +187,8 @@ foreach my $change (
 		'It is not a member of the extension "snowflake_keeper".'
 	],
 	[
-		"ALTER TABLE $keeper.reservation RENAME TO kept; CREATE TABLE $keeper.reservation (LIKE $keeper.kept INCLUDING ALL)",
-		"DROP TABLE $keeper.reservation; ALTER TABLE $keeper.kept RENAME TO reservation",
+		"ALTER TABLE $keeper.reservation RENAME TO kept; CREATE TABLE $keeper.reservation (LIKE $keeper.kept INCLUDING ALL); ALTER EXTENSION snowflake ADD TABLE $keeper.reservation",
+		"ALTER EXTENSION snowflake DROP TABLE $keeper.reservation; DROP TABLE $keeper.reservation; ALTER TABLE $keeper.kept RENAME TO reservation",
 		'It is not a member of the extension "snowflake_keeper".'
 	],
 	[
