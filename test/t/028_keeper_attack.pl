@@ -93,6 +93,13 @@ sub spring
 	return;
 }
 
+# Where the reservation is noted down to be
+sub noted
+{
+	return $node->safe_psql('postgres',
+		q{SELECT setconfig FROM pg_db_role_setting WHERE setdatabase = 0 AND setrole = 0});
+}
+
 sub superusers
 {
 	return $node->safe_psql('postgres',
@@ -212,15 +219,11 @@ foreach my $role ('creator', 'owner')
 
 	is(join("\n", @done), '', "what the $role of something else may not do");
 }
-is( $node->safe_psql(
-		'postgres', q{SELECT setconfig FROM pg_db_role_setting WHERE setdatabase = 0 AND setrole = 0}
-	) =~ /^\{snowflake\.kept_in=\d+\}$/ ? 1 : 0,
-	1,
-	'where the reservation is stays noted down');
+like(noted(), qr/^\{snowflake\.kept_in=\d+\}$/, 'where the reservation is stays noted down');
 
 
-# What the keeper does by SQL, once, is nobody's to hook into: the database's
-# settings, default privileges, and a superuser's own event triggers.
+# What the keeper does once, by SQL or as a superuser, is nobody's to hook into: the
+# database's settings, default privileges, and a superuser's own event triggers.
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('app', q{SELECT gate ~ 'not set' FROM snowflake_status()})
@@ -229,6 +232,8 @@ $node->safe_psql(
 	'kept', q{
 	DROP EXTENSION snowflake_keeper;
 	DROP SCHEMA snowflake_keeper;
+	ALTER ROLE ALL RESET snowflake.kept_in;
+	CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler;
 	CREATE FUNCTION hook() RETURNS event_trigger LANGUAGE plpgsql AS
 		'BEGIN RAISE ''an event trigger is run''; END';
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO creator WITH GRANT OPTION;
@@ -240,6 +245,7 @@ $node->safe_psql(
 	as('owner', q{
 	ALTER DATABASE kept SET role = owner;
 	ALTER DATABASE kept SET search_path = public, pg_catalog;
+	ALTER DATABASE kept SET default_table_access_method = other;
 	ALTER DATABASE kept SET check_function_bodies = off;
 	ALTER DATABASE kept SET quote_all_identifiers = on;
 	ALTER DATABASE kept SET backslash_quote = off;
@@ -253,6 +259,7 @@ $node->safe_psql('postgres', 'ALTER DATABASE kept RESET ALL');
 $node->safe_psql('kept', 'DROP EVENT TRIGGER hook');
 is( $node->safe_psql('kept', 'SELECT node FROM snowflake_keeper.reservation WHERE node >= 0'),
 	'1', 'settings and event triggers: the extension is created all the same');
+like(noted(), qr/^\{snowflake\.kept_in=\d+\}$/, 'and where it is noted down');
 foreach my $role ('creator', 'owner')
 {
 	my @done = grep {
