@@ -46,21 +46,39 @@ wait_for_mint($original, 'postgres');
 $original->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '3 hours')});
 $original->backup('base');
 
+# Wait until it is open, by the reservation that it was copied with.
+sub wait_until_ahead
+{
+	my ($node) = @_;
+
+	$node->poll_query_until('postgres', q{SELECT gate = 'open' AND lead > '50min' FROM snowflake_status()})
+	  or die 'it is not ahead';
+	return;
+}
+
 # A server whose clock is behind has the reservation of one whose clock is not, and
 # waits for that, unless somebody gives up the order.
 sub reset_behind
 {
 	my ($node) = @_;
 
-	$node->poll_query_until('postgres', q{SELECT gate = 'open' AND lead > '50min' FROM snowflake_status()})
-	  or die 'it is not ahead';
+	wait_until_ahead($node);
 	$node->safe_psql('postgres', 'SELECT snowflake_reset(node) FROM snowflake_status()');
 	return;
 }
 
-# A copy that runs beside it, its clock behind and ahead by an hour
+# A copy whose clock is behind even the floor: its grant starts ahead of that clock.
 my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($original, 'base');
+set_clock($clock, -4 * 3_600_000);
+start_with_clock($copy, $clock);
+wait_until_ahead($copy);
+like(error_of($copy, 'postgres', 'SELECT snowflake_reset(node) FROM snowflake_status()')->{message},
+	qr/^node ID \d+ may have minted snowflakes that are ahead of the clock/,
+	'a clock before the start of the lease: the generator does not go back to it');
+$copy->stop('immediate');
+
+# A copy that runs beside it, its clock behind and ahead by an hour
 set_clock($clock, -3_600_000);
 start_with_clock($copy, $clock);
 reset_behind($copy);
