@@ -37,8 +37,8 @@ use Time::HiRes;
 # A test imports what it uses.
 our @EXPORT_OK = qw(
 	build_shim coordinator_url disorder duplicates error_of extend
-	finish_minter get_clock has_openssl kill_postmaster log_count member_conf
-	members mint_together new_clock new_coordinator new_member new_node
+	finish_minter get_clock has_openssl keeper_sleeps kill_postmaster log_count
+	member_conf members mint_together new_clock new_coordinator new_member new_node
 	pass_days set_clock start_after_kill start_minter start_with_clock status
 	step_clock stop_clock stored wait_for_mint wait_until write_keys
 );
@@ -346,6 +346,16 @@ sub status
 	my ($node, $dbname, $column) = @_;
 
 	return $node->safe_psql($dbname, "SELECT $column FROM snowflake_status()");
+}
+
+# How often the keeper has gone to sleep, where the system tells.
+sub keeper_sleeps
+{
+	my ($node) = @_;
+	my $pid = status($node, 'postgres', 'keeper_pid');
+
+	open(my $file, '<', "/proc/$pid/status") or return;
+	return (join('', <$file>) =~ /^voluntary_ctxt_switches:\s*(\d+)/m)[0];
 }
 
 # What a node that is stopped has stored for a node ID, from single-user mode,

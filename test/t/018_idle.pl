@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node status wait_for_mint);
+use SnowflakeTest qw(error_of keeper_sleeps new_node wait_for_mint);
 use Test::More;
 
 # Nothing else shall write WAL.
@@ -83,16 +83,7 @@ $node->safe_psql(
 wait_for_mint($node, 'postgres');
 my @minters = map { $node->background_psql('postgres') } 1 .. 2;
 
-# How often the keeper has gone to sleep, where the system tells.
-sub sleeps
-{
-	my $pid = status($node, 'postgres', 'keeper_pid');
-
-	open(my $file, '<', "/proc/$pid/status") or return;
-	return (join('', <$file>) =~ /^voluntary_ctxt_switches:\s*(\d+)/m)[0];
-}
-
-my $slept = sleeps();
+my $slept = keeper_sleeps($node);
 my $counters =
   'SELECT reservations, keeper_waits, extract(epoch FROM clock_timestamp()) FROM snowflake_status()';
 my ($reservations, $waits, $time) = split /\|/,
@@ -125,7 +116,7 @@ is($waits_then - $waits, 0, 'and no mint waits for it');
 SKIP:
 {
 	skip 'no /proc here', 1 if !defined $slept;
-	cmp_ok((sleeps() - $slept) / $seconds, '<', 50, 'the keeper is not woken all the time');
+	cmp_ok((keeper_sleeps($node) - $slept) / $seconds, '<', 50, 'the keeper is not woken all the time');
 }
 
 # Nor does one that mints now and then: it never is ahead of the clock, so nothing
@@ -154,7 +145,7 @@ $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status()})
   or die "gate does not close";
-$slept = sleeps();
+$slept = keeper_sleeps($node);
 is( error_of($node, 'postgres',
 		q{SET snowflake.max_wait = '2s'; SELECT snowflake_advance('0')})->{sqlstate},
 	'55000',
@@ -162,7 +153,7 @@ is( error_of($node, 'postgres',
 SKIP:
 {
 	skip 'no /proc here', 1 if !defined $slept;
-	cmp_ok(sleeps() - $slept, '<', 50, 'for which the keeper is not woken all the time');
+	cmp_ok(keeper_sleeps($node) - $slept, '<', 50, 'for which the keeper is not woken all the time');
 }
 
 $node->stop;

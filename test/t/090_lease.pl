@@ -7,11 +7,13 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	coordinator_url error_of log_count new_coordinator new_node wait_for_mint
+	coordinator_url error_of keeper_sleeps log_count new_coordinator new_node
+	wait_for_mint
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(time);
 
 my $coordinator = new_coordinator();
 my $url = coordinator_url($coordinator);
@@ -58,15 +60,26 @@ is(status($one, q{coordinator = 'reachable' AND lease_until BETWEEN now() + inte
 is( error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{message},
 	'the coordinator has a snowflake fleet already',
 	'a fleet is founded once');
+is( $one->safe_psql('postgres', q{SELECT leased_from BETWEEN now() - interval '1h' AND now() FROM snowflake_fleet() WHERE node IS NULL}),
+	't', 'and grants nothing from before');
 
-# A second server, and a running copy of the first
-my $two = member('two');
+# A second server, which would reserve more than it has leased
+my $two = member('two', "snowflake.reservation = '1min'\n");
 $two->start;
 $two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($two, 'postgres');
 is(status($two, 'node'), '1', 'the second server gets another');
 is( $one->safe_psql('postgres', q{SELECT node, state FROM snowflake_fleet() ORDER BY node NULLS FIRST}),
 	"|fleet\n0|leased\n1|leased", 'the fleet is listed');
+SKIP:
+{
+	my $slept = keeper_sleeps($two);
+
+	skip 'no /proc here', 1 if !defined $slept;
+	$two->safe_psql('postgres',
+		'DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM pg_sleep(0.001), snowflake_next(); END LOOP; END $$');
+	cmp_ok(keeper_sleeps($two) - $slept, '<', 100, 'the keeper is not asked for more than is leased all the time');
+}
 
 # Renewed
 my $until = status($one, 'lease_until');
@@ -107,8 +120,10 @@ $one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the nod
   or die 'does not end';
 cmp_ok(status($one, 'lease_errors'), '>', $errors + 2, 'the coordinator is asked again and again');
 is(log_count($one, qr/WARNING:  could not use the coordinator/, $offset), 1, 'which is logged once');
-$error = error_of($one, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+my $began = time;
+$error = error_of($one, 'postgres', q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 is($error->{message}, q{the lease of this server's node ID has ended}, 'up to the end of the lease');
+cmp_ok(time - $began, '>=', 1, 'from when on a mint waits for the coordinator');
 $coordinator->start;
 wait_for_mint($one, 'postgres');
 wait_for_mint($two, 'postgres');
