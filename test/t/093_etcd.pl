@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet;
 use SnowflakeTest qw(error_of wait_for_mint);
+use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -79,6 +80,16 @@ $one = new_member('tls', "etcds://$hosts/fleet?cacert=$dir/cert.pem");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($one, 'postgres');
 is(status($one, 'node'), '0', 'with TLS a node ID is leased');
+
+# One of two members is connected to, and does not answer.
+my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "could not listen: $@";
+$one->append_conf('postgresql.conf',
+	"snowflake.node_source = 'etcds://127.0.0.1:" . $silent->sockport . ",$hosts/fleet?cacert=$dir/cert.pem'");
+$one->reload;
+$one->poll_query_until('postgres', q{SELECT leases = 2 OR gate = 'closed: the lease of the node ID has ended' FROM snowflake_status()})
+  or die 'nothing is leased';
+is(status($one, 'leases'), '2', 'a member that does not answer keeps nobody from the next one');
+
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'etcds://$hosts/fleet'");
 $one->reload;
 $one->poll_query_until('postgres', q{SELECT coordinator = 'unreachable' FROM snowflake_status()})
