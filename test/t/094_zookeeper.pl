@@ -41,6 +41,18 @@ $one->stop;
 
 # a request of several operations
 check_late_writes($zookeeper, 'zookeeper://HOSTS/fleet/c', qr/\0\0\0\x0e\0\0\0[\x01\x05\x0d]/);
+
+# A member may lag behind the others: it is told to catch up before it is asked.
+my $hold = PostgreSQL::Test::Utils::tempdir() . '/hold';
+my $relay = SnowflakeCoordinator::new_relay($zookeeper, qr{\0\0\0\x09\0\0\0\x08/fleet/b}, $hold);
+append_to_file($hold, '');
+$one->append_conf('postgresql.conf', "snowflake.node_source = 'zookeeper://fleet\@$relay/fleet/b?passfile=$passfile'");
+$one->start;
+wait_until('the coordinator is asked', sub { -e "$hold.held" || status($one, 'leases') > 0 });
+is(status($one, 'leases'), '0', 'without catching up a member tells nothing');
+SnowflakeCoordinator::release($hold);
+wait_for_mint($one, 'postgres');
+$one->stop;
 SnowflakeCoordinator::kill_members($zookeeper);
 
 done_testing();
