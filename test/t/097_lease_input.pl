@@ -105,7 +105,7 @@ logs(qr/could not use the coordinator: .*database "nowhere" does not exist/, 'a 
 # Passwords are in a file.
 records("CREATE ROLE fleet LOGIN PASSWORD '$secret'");
 open my $hba, '>', $coordinator->data_dir . '/pg_hba.conf' or die "could not write: $!";
-print $hba "local all all trust\nhost all fleet 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
+print $hba "local all,replication all trust\nhost all fleet 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
 close $hba;
 $coordinator->reload;
 my $with_role = "postgresql://fleet\@127.0.0.1:$port/postgres?passfile=$passfile";
@@ -160,7 +160,7 @@ foreach my $i (0 .. $#damaged)
 
 	$coordinator->safe_psql('raw', "INSERT INTO snowflake_fleet.records VALUES ('node/$i', convert_from('\\x$hex', 'SQL_ASCII')) ON CONFLICT (key) DO UPDATE SET value = excluded.value");
 }
-$coordinator->safe_psql('raw', q{INSERT INTO snowflake_fleet.records VALUES ('node/x', 'x'), ('node/99999999999', 'x'), ('node/-1', 'x'), ('other', 'x'), ('node/5000', 'x')});
+$coordinator->safe_psql('raw', q{INSERT INTO snowflake_fleet.records VALUES ('node/x', 'x'), ('node/99999999999', 'x'), ('node/-1', 'x'), ('other', 'x'), ('node/5000', 'x'), ('node/5x', 'x')});
 wait_for('node = ' . scalar(@damaged));
 pass('the next node ID after all damaged records is leased');
 is( $server->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged' AND node < 1024}),
@@ -269,6 +269,17 @@ set_to('node_source', "postgresql://$user\@127.0.0.1:" . $silent->sockport . ",1
 wait_for("coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1");
 pass('a coordinator that does not answer keeps nobody from the next one');
 
+# Nor does a standby, which can be asked, but not written to.
+$coordinator->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($coordinator, 'base', has_streaming => 1);
+$standby->start;
+set_to('node_source', "postgresql://$user\@127.0.0.1:" . $standby->port . ",127.0.0.1:$port/raw");
+wait_until('the setting is in force', sub { $server->safe_psql('postgres', 'SHOW snowflake.node_source') =~ /,/ });
+is(error_of($server, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+	'42710', 'nor does a standby');
+$standby->stop;
+
 # Nor does one that cannot even be connected to, because its queue is full and so
 # the packets are dropped, while the lessee is woken again and again.
 my $full = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1') or die "could not listen: $@";
@@ -281,6 +292,12 @@ wait_until('renewals', sub {
 	return status($server, 'postgres', "coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1") eq 't';
 });
 cmp_ok(time - $started, '<', 60, 'nor does one that loses packets, whatever wakes the lessee');
+
+# If there is no other, an attempt ends before a lease would.
+$started = time;
+set_to('node_source', "postgresql://$user\@127.0.0.1:" . $silent->sockport . '/raw');
+wait_for(q{coordinator = 'unreachable'});
+cmp_ok(time - $started, '<', 4, 'a coordinator that does not answer is given up within a lease');
 
 # Nowhere is a password.
 $server->stop;
