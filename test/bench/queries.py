@@ -228,8 +228,8 @@ def shapes(bench):
                     [[shape, spread([r["bigint"] for r in samples[shape]]), spread(over[shape]["snowflake"]),
                       spread(over[shape]["uuid"]) if over[shape]["uuid"] else "", reasons[shape]] for shape in SHAPES])
             + "\nThe bounds of the partitions and the times of the rows are the same, and so are the plans of `bigint` and "
-            "`snowflake`, but for what reads a time. The nested loop over a foreign key has the plan of `bigint`, too, and by the "
-            "fastest of 150 runs takes as long.\n")
+            "`snowflake`, but for what reads a time. The nested loops over a foreign key have the plan of `bigint`, too, and by the "
+            "fastest of 150 runs take as long; the medians go up and down: in another run of 2026-11-22 they were 1.04 and 1.07.\n")
     middle = {key: statistics.median(statistics.median(x[key]) for x in over.values() if x[key]) for key in ("snowflake", "uuid")}
     return Section("What an application asks", text, [
         Target(f"time over that of a bigint key, worst of {len(unexplained)} without a reason below: {slowest}", "≤", 1.05,
