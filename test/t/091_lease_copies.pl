@@ -157,8 +157,12 @@ set_clock($clock, 0);
 $restored->restart;
 $original->reload;
 $_->poll_query_until('postgres', 'SELECT node = 7 FROM snowflake_status()') or die 'no node ID' foreach $original, $restored;
-cmp_ok(duplicates(mint_together(1, $original, $restored)),
-	'>', 0, 'with one node ID that was set on both IDs come twice');
+my $twice = 0;
+for (my $attempt = 0; $attempt < 10 && $twice == 0; $attempt++)
+{
+	$twice = duplicates(mint_together(1, $original, $restored));
+}
+cmp_ok($twice, '>', 0, 'with one node ID that was set on both IDs come twice');
 
 $_->stop foreach $original, $restored, $coordinator;
 done_testing();
