@@ -122,8 +122,8 @@ the rate was 1.20 (0.88–1.50) times the present one with 1 connection, 1.21 (0
 alone is not safe: a model found a position issued above the stored end of its node when an opening leaves `last` as it was, and
 when `snowflake_reset()` takes it back. With a second look at the number of the opening no ID comes twice, also in a model of
 weak memory. But a mint that finds another number there has raised `last` above the limit, to a position that nobody has: what a
-frontier and `snowflake_advance()` promise would then be lost in a crash, unless each reader of `last` takes that into account. So
-the proof is no shorter than the present one, for a gain that the cap hides in most layouts: a mint keeps the lock.
+frontier and `snowflake_advance()` promise would then be lost in a crash, unless each reader of `last` takes that into account. With
+that the proof would be about as long as the present one, for a gain that the cap hides in most layouts: a mint keeps the lock.
 """
 
 

@@ -76,6 +76,7 @@ SKIP:
 	my $slept = keeper_sleeps($two);
 
 	skip 'no /proc here', 1 if !defined $slept;
+	# slowly, so that each could find the keeper asleep
 	$two->safe_psql('postgres',
 		'DO $$ BEGIN FOR i IN 1 .. 1000 LOOP PERFORM pg_sleep(0.001), snowflake_next(); END LOOP; END $$');
 	cmp_ok(keeper_sleeps($two) - $slept, '<', 100, 'the keeper is not asked for more than is leased all the time');
