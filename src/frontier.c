@@ -216,6 +216,7 @@ snowflake_hold_frontier(void)
 	}
 
 	/* others of the lock group may be about to do the same */
+	SNOWFLAKE_INJECTION_POINT("snowflake-hold");
 	SpinLockAcquire(&snowflake_hold_slot->mutex);
 	if (!snowflake_holds_frontier())
 		fill_slot(snowflake_hold_slot);
@@ -257,6 +258,7 @@ get_holds(const SnowflakeNewest *newest, Hold **holds)
 	int			nholds = 0;
 
 	*holds = palloc(mul_size(MaxBackends, sizeof(Hold)));
+	SNOWFLAKE_INJECTION_POINT("snowflake-frontier");
 	for (int i = 0; i < MaxBackends; i++)
 	{
 		SnowflakeSlot *slot = snowflake_slot_of(i);
@@ -319,7 +321,6 @@ snowflake_frontier_look(SnowflakeFrontier *frontier)
 	frontier->lag_usec = 0;
 	frontier->holder_pid = 0;
 
-	SNOWFLAKE_INJECTION_POINT("snowflake-frontier");
 	nholds = get_holds(&newest, &holds);
 	for (int i = 0; i < nholds; i++)
 	{

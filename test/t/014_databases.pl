@@ -307,6 +307,11 @@ $error = error_of($node, 'one', 'SELECT snowflake_next()');
 is($error->{sqlstate}, '55000', 'the database does not exist: an error');
 like("$error->{message} $error->{detail}", qr/"Later"/, 'which names it');
 like($error->{hint}, qr/^Create the database, or /, 'and says what to do');
+$node->poll_query_until('one', q{SELECT gate ~ 'connecting' FROM snowflake_status()})
+  or die "keeper does not try to connect";
+my $waits = status($node, 'one', 'keeper_waits');
+error_of($node, 'one', 'SELECT snowflake_next()');
+is(status($node, 'one', 'keeper_waits'), $waits, 'no mint waits for the keeper, which cannot connect');
 $node->safe_psql('postgres', 'CREATE DATABASE "Later"');
 $node->poll_query_until('one',
 	q{SELECT gate ~ 'not in snowflake.database' FROM snowflake_status()})

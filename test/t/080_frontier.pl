@@ -296,6 +296,8 @@ foreach my $node_id (9, 3)
 	sql(q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '200 ms'))});
 	my $id = $mine->query_safe(
 		q{INSERT INTO events (what) VALUES ('node changes') RETURNING id});
+	cmp_ok(sql('SELECT snowflake_frontier()'),
+		'<', $id, "node $node_id: the first ID behind the newest is held as well");
 	$node->append_conf('postgresql.conf', "snowflake.node_id = $node_id");
 	$node->reload;
 	$node->poll_query_until('postgres',

@@ -182,5 +182,60 @@ $early->query_safe('COMMIT');
 is(tail(), 'open early late', 'and nothing else was passed');
 $_->quit foreach $open, $early;
 
+# A transaction that is prepared while the frontier's reader looks at the slots
+sql('TRUNCATE events');
+my $moving = $node->background_psql('postgres');
+$moving->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('moving')});
+sql(q{INSERT INTO events (what) VALUES ('late')});
+attach('snowflake-frontier');
+$reader = start(q{SELECT 'read: ' || count(*) FROM snowflake_tail(NULL::events, 0, NULL)});
+wait_for_event('snowflake-frontier');
+$moving->query_safe(q{PREPARE TRANSACTION 'moving'});
+$moving->quit;
+release('snowflake-frontier');
+like($reader->query_until(qr/ended/, ''),
+	qr/^read: 0$/m, 'a transaction that leaves its slot to be prepared is not overlooked');
+$reader->quit;
+sql(q{COMMIT PREPARED 'moving'});
+is(tail(), 'moving late', 'and its row comes first');
+
+# Two parallel workers are about to fill the slot of their leader: the first one's
+# stays.
+sql(q{CREATE TABLE thousand AS SELECT n FROM generate_series(1, 1000) n;
+	ALTER TABLE thousand SET (parallel_workers = 2)});
+attach('snowflake-hold');
+my $leader = $node->background_psql('postgres');
+$leader->query_safe(q{
+	SET min_parallel_table_scan_size = 0;
+	SET parallel_setup_cost = 0;
+	SET parallel_tuple_cost = 0;
+	SET parallel_leader_participation = off;
+	BEGIN});
+$leader->query_until(qr/started/,
+	"\\echo started\nCREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand;\n\\echo copied\n");
+
+sub workers_wait
+{
+	my ($number) = @_;
+
+	$node->poll_query_until('postgres',
+		"SELECT count(*) = $number FROM pg_stat_activity WHERE wait_event = 'snowflake-hold' AND backend_type = 'parallel worker'")
+	  or die "not $number workers wait";
+	return;
+}
+workers_wait(2);
+sql(q{SELECT injection_points_wakeup('snowflake-hold')});
+workers_wait(1);
+$node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM snowflake_frontier_holders()')
+  or die "slot is not filled";
+my $before = sql('SELECT snowflake_next()');
+release('snowflake-hold');
+$leader->query_until(qr/copied/, '');
+cmp_ok(sql('SELECT snowflake_frontier()'),
+	'<', $before, 'who comes second to the slot of its leader leaves what the first has filled');
+$leader->query_safe('COMMIT');
+cmp_ok(sql("SELECT count(*) FROM copied WHERE id < $before"), '>', 0, 'which has minted by then');
+$leader->quit;
+
 $node->stop;
 done_testing();

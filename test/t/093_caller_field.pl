@@ -130,19 +130,27 @@ sub tails
 
 	# nothing minted from now on may lie at or below a frontier that was told
 	sql(q{
-		CREATE PROCEDURE mint_below(rounds int, INOUT bad int) LANGUAGE plpgsql AS $$
+		CREATE PROCEDURE mint_below(rounds int, INOUT bad int, INOUT in_same_tick int) LANGUAGE plpgsql AS $$
 		DECLARE
+			before snowflake;
+			after snowflake;
 			frontier bigint;
 		BEGIN
 			FOR i IN 1 .. rounds LOOP
-				PERFORM snowflake_next(31);
+				-- now and then in the tick of the clock, which is not over
+				PERFORM pg_sleep(0.02) WHERE i % 100 = 0;
+				before := snowflake_next(31);
 				COMMIT;
 				frontier := snowflake_frontier();
-				bad := bad + (snowflake_next(0) <= frontier)::int;
+				after := snowflake_next(0);
+				bad := bad + (after <= frontier)::int;
+				in_same_tick := in_same_tick + (i % 100 = 0 AND before -> 'time' = after -> 'time')::int;
 				COMMIT;
 			END LOOP;
 		END $$});
-	is(sql('CALL mint_below(2000, 0)'), '0', 'no ID comes below a frontier that was told');
+	my ($bad, $in_same_tick) = split /\|/, sql('CALL mint_below(2000, 0, 0)');
+	is($bad, '0', 'no ID comes below a frontier that was told');
+	cmp_ok($in_same_tick, '>', 0, 'nor gives up the rest of a tick that is not over');
 	return;
 }
 
