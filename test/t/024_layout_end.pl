@@ -50,6 +50,7 @@ sub ended
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($node, 'postgres');
+is(status($node, 'postgres', 'reserved_until <= layout_ends'), 't', 'no more is reserved than the layout has');
 
 # The tick of the given ID counts as used, so there are two more.
 $node->psql('postgres',

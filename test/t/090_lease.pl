@@ -143,6 +143,10 @@ $two->safe_psql('postgres', 'SELECT snowflake_reset(900)');
 is( $two->safe_psql('postgres', q{SELECT snowflake_timestamp(snowflake_next()) < now() + interval '1min'}),
 	't', 'it is done, and IDs are of the true time');
 unlike(`ps -o args= --ppid $two->{_pid}`, qr/snowflake lessee/, 'and there is no lessee any more');
+$two->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
+$two->reload;
+ok($two->poll_query_until('postgres', q{SELECT node <> 900 AND gate = 'open' FROM snowflake_status()}),
+	'until a reload has node IDs leased again');
 
 $_->stop foreach $one, $two, $coordinator;
 done_testing();

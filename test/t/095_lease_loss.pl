@@ -86,6 +86,9 @@ is($error->{message}, q{this server's node ID may be leased again by another ser
 like($error->{hint}, qr/snowflake_fleet_recover\(\)/, 'with a hint');
 is( $two->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
 	'fleet, grants nothing until snowflake_fleet_recover()', 'and marks the fleet');
+is( $two->safe_psql('postgres',
+		q{SELECT leased_from >= '} . status($one, 'lease_until') . q{' FROM snowflake_fleet() WHERE node IS NULL}),
+	't', 'of which nothing is leased anew below the end of its own lease');
 $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for($three, q{advice ~ '^The coordinator went back in time'});
