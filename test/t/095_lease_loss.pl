@@ -96,6 +96,11 @@ $two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 push @lists, mint_together(1, $one, $two, $three);
 is(duplicates(@lists), 0, 'after snowflake_fleet_recover() all mint, no ID twice');
 
+# or the record is gone
+records(q{DELETE FROM snowflake_fleet.records WHERE key = 'node/} . status($two, 'node') . q{'});
+wait_for($two, q{gate = 'closed: the coordinator went back in time'});
+pass('so does the holder of a node ID whose record is gone');
+
 # Founded again with a floor that is too low
 records('TRUNCATE snowflake_fleet.records');
 $two->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '1h')});
@@ -127,6 +132,26 @@ is($one->safe_psql('postgres', q{SELECT leased_from > now() + interval '30 min' 
 records(sprintf $mark, 'false', -3_600_000);
 kill 'CONT', $lessee;
 wait_for($one, q{gate = 'open'});
+
+# The same node ID leased again is another lease.  The keeper, which did not see that
+# the one before had ended, does not go on there: it may have been somebody else's.
+my $node = status($one, 'node');
+my $keeper = status($one, 'keeper_pid');
+$one->append_conf('postgresql.conf', "snowflake.lease_nodes = '$node'");
+$one->reload;
+kill 'STOP', $keeper, $lessee;
+$until = status($one, 'lease_until');
+$coordinator->poll_query_until('postgres', "SELECT clock_timestamp() > '$until'") or die 'clock stands still';
+records('TRUNCATE snowflake_fleet.records');
+$one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '8s')});
+my $floor = $one->safe_psql('postgres', 'SELECT leased_from FROM snowflake_fleet() WHERE node IS NULL');
+kill 'CONT', $lessee;
+$coordinator->poll_query_until('postgres', "SELECT count(*) = 1 FROM snowflake_fleet.records WHERE key = 'node/$node'")
+  or die 'not leased again';
+kill 'CONT', $keeper;
+is( $one->safe_psql('postgres',
+		"SET snowflake.max_wait = '1min'; SELECT snowflake_timestamp(snowflake_next()) > '$floor'"),
+	't', 'the same node ID, leased again, begins where the new lease does');
 
 # A server whose clock is before the layout's epoch gets a node ID all the same.
 my $clock = new_clock('early');

@@ -48,7 +48,12 @@ $server->poll_query_until('postgres', q{SELECT lease_until > now() + interval '5
   or die 'not renewed';
 my $node = status('node');
 first_mint();
-$server->restart;
+my $tick = $server->safe_psql('postgres', "SELECT snowflake '$ids[-1]' -> 'time'");
+$server->stop;
+is( $coordinator->safe_psql('postgres',
+		"SELECT value::jsonb ->> 'until' FROM snowflake_fleet.records WHERE key = 'node/$node'"),
+	$tick, 'a clean stop keeps the node ID up to the last tick with an ID');
+$server->start;
 cmp_ok(my $took = first_mint(), '<', 3, 'after a clean restart it mints at once');
 note("after $took s");
 is(status('node'), $node, 'with the node ID that it had');
