@@ -130,6 +130,38 @@ wait_for_mint($one, 'postgres');
 wait_for_mint($two, 'postgres');
 pass('it goes on when it is back');
 
+# Renewed after the setting has become smaller: for no less than it was
+sub set_lease
+{
+	my ($lease, $condition) = @_;
+
+	$one->append_conf('postgresql.conf', "snowflake.lease = '$lease'");
+	$one->reload;
+	$one->poll_query_until('postgres', "SELECT $condition FROM snowflake_status()") or die "not $condition";
+	return;
+}
+set_lease('1min', q{lease_until > now() + interval '50s'});
+$coordinator->stop('immediate');
+set_lease('10min', q{coordinator = 'unreachable'});
+$until = status($one, 'lease_until');
+my $renewals = status($one, 'lease_renewals');
+$coordinator->start;
+set_lease('10s', "lease_renewals > $renewals");
+is(status($one, "lease_until >= '$until'"), 't', 'no renewal makes a lease shorter');
+
+# Of another coordinator: what the one before has granted is not renewed there
+$coordinator->safe_psql('postgres', 'CREATE DATABASE another');
+$until = status($one, 'lease_until');
+$one->append_conf('postgresql.conf', q{snowflake.node_source = '} . ($url =~ s/postgres$/another/r) . q{'});
+$one->reload;
+$one->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_source') ~ 'another'}) or die 'no reload';
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+$coordinator->safe_psql('another',
+	q{UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{floor}', '1')::text});
+$one->poll_query_until('postgres', q{SELECT count(*) = 1 FROM snowflake_fleet() WHERE node IS NOT NULL}) or die 'not leased';
+is($one->safe_psql('postgres', "SELECT leased_from < '$until' FROM snowflake_fleet() WHERE node IS NOT NULL"),
+	't', 'from another coordinator a node ID is leased at once');
+
 # A generator that is ahead for good gets back to the clock with a node ID that was
 # never leased.
 $error = error_of($two, 'postgres', q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '2 days'), true)});
@@ -139,7 +171,19 @@ like($error->{hint}, qr/set snowflake\.node_source to setting and snowflake\.nod
 $two->append_conf('postgresql.conf', "snowflake.node_source = 'setting'\nsnowflake.node_id = 900");
 $two->reload;
 $two->poll_query_until('postgres', q{SELECT node = 900 AND gate = 'open' FROM snowflake_status()}) or die 'node ID is not taken';
-$two->safe_psql('postgres', 'SELECT snowflake_reset(900)');
+
+# A lease from before is of no use to a generator that has gone beyond its end.
+$two->safe_psql('postgres', q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '3 days'), true)});
+$coordinator->stop('immediate');
+$two->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
+$two->reload;
+$two->poll_query_until('postgres', q{SELECT gate <> 'open' OR node <> 900 FROM snowflake_status()}) or die 'no reload';
+is(status($two, 'gate'), 'closed: the lease of the node ID has ended', 'the gate does not open beyond the end of a lease');
+$coordinator->start;
+$two->append_conf('postgresql.conf', "snowflake.node_source = 'setting'\nsnowflake.node_id = 901");
+$two->reload;
+$two->poll_query_until('postgres', q{SELECT node = 901 AND gate = 'open' FROM snowflake_status()}) or die 'node ID is not taken';
+$two->safe_psql('postgres', 'SELECT snowflake_reset(901)');
 is( $two->safe_psql('postgres', q{SELECT snowflake_timestamp(snowflake_next()) < now() + interval '1min'}),
 	't', 'it is done, and IDs are of the true time');
 sub lessees { return scalar grep { /snowflake lessee/ } `ps -o args= --ppid $two->{_pid}`; }

@@ -133,6 +133,15 @@ records(sprintf $mark, 'false', -3_600_000);
 kill 'CONT', $lessee;
 wait_for($one, q{gate = 'open'});
 
+# Somebody has changed the fleet's record: who has a lease uses it up, and then takes
+# another.
+records(sprintf $mark, 'false', 1);
+$until = status($one, 'lease_until');
+my $leases = status($one, 'leases');
+wait_for($one, "leases > $leases");
+is($one->safe_psql('postgres', "SELECT max(leased_from) > '$until' FROM snowflake_fleet()"),
+	't', 'no other lease is taken before the end of one');
+
 # The same node ID leased again is another lease.  The keeper, which did not see that
 # the one before had ended, does not go on there: it may have been somebody else's.
 my $node = status($one, 'node');
@@ -152,6 +161,27 @@ kill 'CONT', $keeper;
 is( $one->safe_psql('postgres',
 		"SET snowflake.max_wait = '1min'; SELECT snowflake_timestamp(snowflake_next()) > '$floor'"),
 	't', 'the same node ID, leased again, begins where the new lease does');
+
+# Founded again, and by the time that the holder looks somebody else has had the same,
+# and raised the floor
+$leases = status($one, 'leases');
+records(qq{
+	UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{token}', '"somebody else"')::text WHERE key = 'node/$node';
+	UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{incarnation}', '"another"'), '{floor}',
+		to_jsonb((value::jsonb ->> 'floor')::bigint + 60000))::text WHERE key = 'fleet'});
+wait_for($one, q{gate <> 'open'});
+is(status($one, 'gate'), 'closed: the coordinator went back in time', 'a lease that somebody else had as well is noticed');
+
+# Founded again, with a floor below the lease of the only server
+records('TRUNCATE snowflake_fleet.records');
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+wait_for_mint($one, 'postgres');
+$leases = status($one, 'leases');
+records('TRUNCATE snowflake_fleet.records');
+$one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '1h')});
+wait_for($one, "gate <> 'open' OR leases > $leases");
+is(status($one, 'gate'), 'closed: the coordinator went back in time', 'also by the only server');
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 
 # A server whose clock is before the layout's epoch gets a node ID all the same.
 my $clock = new_clock('early');

@@ -98,8 +98,8 @@ $coordinator->poll_query_until('postgres', q{SELECT count(*) = 1 FROM snowflake_
   or die 'it is not granted';
 $floor = $one->safe_psql('postgres', q{SELECT snowflake_lower_bound(now() + interval '8s')::bigint >> 22});
 $session->query_safe(sprintf(
-	q{BEGIN; DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'; UPDATE snowflake_fleet.records SET value = regexp_replace(
-		regexp_replace(value, '"floor": \d+', '"floor": %s'), '("incarnation": ")....', '\1gone'); COMMIT}, $floor));
+	q{UPDATE snowflake_fleet.records SET value = regexp_replace(
+		regexp_replace(value, '"floor": \d+', '"floor": %s'), '("incarnation": ")....', '\1gone') WHERE key = 'fleet'}, $floor));
 $session->quit;
 sleep 6;		# longer than an answer counts
 kill 'CONT', $lessee;
