@@ -75,6 +75,8 @@ foreach my $try ('first', 'second', 'third')
 	like($error->{hint}, qr/snowflake_accept_layout\(\)/,
 		'and how to accept');
 }
+# The keeper looks at it once more.
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 is( log_count($node,
 		qr/LOG:  snowflake gate stays closed: snowflake\.layout differs/,
 		$offset),

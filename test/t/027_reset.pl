@@ -141,6 +141,15 @@ $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 $node->poll_query_until('postgres',
 	q{SELECT snowflake_next() IS NOT NULL AND to_regclass('snowflake_keeper.reservation') IS NOT NULL})
   or die "table is not made again";
+
+# Not so the one that goes on, which has a row, even when it is opened again.
+$node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT gate ~ 'not set' FROM snowflake_status()})
+  or die "gate does not close";
+set_node_id(2);
+is_of_now(mint(), 2, 'reservation dropped: the node ID that goes on is not ahead');
 foreach my $restarted (0, 1)
 {
 	$node->restart if $restarted;
