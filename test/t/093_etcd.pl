@@ -7,7 +7,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet;
-use SnowflakeTest qw(error_of wait_for_mint);
+use SnowflakeTest qw(error_of wait_for_mint wait_until);
 use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -66,6 +66,21 @@ is(error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()')->{sqlstate}, 'F
 	'a file that others can read is refused');
 my $log = slurp_file($one->logfile);
 unlike($log, qr/secret7|wrong8/, 'no password is in the log');
+
+# URLs that are none
+foreach my $bad (
+	[ "etcd://$hosts,/fleet", 'A host is missing.' ],
+	[ "etcd://$hosts/fleet?pasfile=x", 'The URL has a parameter that this kind of coordinator does not have.' ],
+	[ "etcd://$hosts/fl%ext", 'A percent sign is to be followed by two hexadecimal digits.' ])
+{
+	my ($url, $detail) = @$bad;
+
+	$one->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
+	$one->reload;
+	wait_until('the setting is in force', sub { $one->safe_psql('postgres', 'SHOW snowflake.node_source') eq $url });
+	$error = error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()');
+	is("$error->{sqlstate} $error->{detail}", "22023 $detail", $detail);
+}
 $one->stop;
 SnowflakeCoordinator::kill_members($etcd);
 

@@ -29,8 +29,13 @@ $hosts = SnowflakeCoordinator::hosts($consul);
 SnowflakeCoordinator::wait_for_consul($consul, $master);
 SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/policy',
 	'{"Name": "fleet", "Rules": "key_prefix \"fleet/\" { policy = \"write\" }"}');
-my $answer = SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/token', '{"Policies": [{"Name": "fleet"}]}');
-my ($token) = $answer =~ /"SecretID":\s*"([^"]+)"/ or die "no token: $answer";
+SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/policy',
+	'{"Name": "reader", "Rules": "key_prefix \"fleet/\" { policy = \"read\" }"}');
+my ($token, $read_token) = map {
+	my $answer = SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/token', qq({"Policies": [{"Name": "$_"}]}));
+
+	$answer =~ /"SecretID":\s*"([^"]+)"/ ? $1 : die "no token: $answer";
+} 'fleet', 'reader';
 append_to_file($passfile, "$token\n");
 chmod 0600, $passfile;
 my $one = new_member('with_token', "consul://$hosts/fleet/b?passfile=$passfile");
@@ -47,6 +52,14 @@ my $error = error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, '28000', 'a wrong token is an error');
 like($error->{message}, qr/HTTP status 403/, 'which says so');
 
+# One that may only read
+open $fh, '>', $passfile or die;
+print $fh "$read_token\n";
+close $fh;
+is($one->safe_psql('postgres', q{SELECT count(*) > 1 FROM snowflake_fleet()}), 't', 'a token that may read lists the fleet');
+is(error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+	'28000', 'a token that may not write is no fleet that is there already');
+
 # Without one nobody may, which Consul does not say where it is asked for a list.
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'consul://$hosts/fleet/b'");
 $one->reload;
@@ -55,7 +68,7 @@ wait_until('the setting is in force', sub {
 });
 is( error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'28000', 'without a token nothing is written');
-unlike(slurp_file($one->logfile), qr/$token|99999999-/, 'no token is in the log');
+unlike(slurp_file($one->logfile), qr/$token|$read_token|99999999-/, 'no token is in the log');
 $one->stop;
 
 # with the token again

@@ -142,7 +142,7 @@ my @damaged = ('no JSON', '[1]', '{}', '{"holder": 1}', 'null', '"x"', '[' x 100
 my $good = records(q{SELECT value FROM snowflake_fleet.records WHERE key = 'node/0'});
 foreach my $change ([ until => '-5' ], [ until => '1' ], [ until => '9223372036854775807' ],
 	[ until => '1e9999' ], [ until => '1.5' ], [ until => '"7"' ], [ until => 'null' ],
-	[ from => '99999999999999999999' ], [ holder => '"\\u0000"' ], [ holder => '"\\uffff"' ], [ token => '"' . 'a' x 33 . '"' ])
+	[ from => '1.5' ], [ from => '99999999999999999999' ], [ holder => '"\\u0000"' ], [ holder => '"\\uffff"' ], [ token => '"' . 'a' x 33 . '"' ])
 {
 	my ($name, $value) = @$change;
 
@@ -165,8 +165,16 @@ wait_for('node = ' . scalar(@damaged));
 pass('the next node ID after all damaged records is leased');
 is( $server->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged' AND node < 1024}),
 	scalar(@damaged), 'which are listed as such');
+
+# They are mended, also where what is found first under the name "=" is something else.
+$coordinator->safe_psql('raw', q{
+	CREATE FUNCTION public.never(text, text) RETURNS boolean LANGUAGE sql RETURN false;
+	CREATE OPERATOR public.= (LEFTARG = text, RIGHTARG = text, FUNCTION = public.never);
+	ALTER DATABASE raw SET search_path = public, pg_catalog});
+is($coordinator->safe_psql('raw', q{SELECT 'x'::text = 'x'}), 'f', 'a database with an operator of its own');
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 is($server->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged'}), '0', 'and mended by snowflake_fleet_recover()');
+$coordinator->safe_psql('raw', 'ALTER DATABASE raw RESET search_path');
 
 # The fleet's own record
 wait_for(q{coordinator = 'reachable'});
