@@ -197,8 +197,10 @@ pass('a fleet of another layout');
 set_fleet($fleet);
 wait_for(q{coordinator = 'reachable'});
 
-# A coordinator that warns at a commit: its standby may not have it.
+# A coordinator that warns at a commit: its standby may not have it.  That is waited
+# for whatever the database has for a default.
 set_to('lease', '20s');
+$coordinator->safe_psql('raw', 'ALTER DATABASE raw SET synchronous_commit = off');
 $coordinator->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
 $coordinator->reload;
 $server->stop('immediate');
@@ -269,6 +271,20 @@ lose_an_answer();
 my $renewals = status($server, 'postgres', 'lease_renewals');
 wait_for("coordinator = 'reachable' AND lease_renewals > $renewals + 1");
 is(status($server, 'postgres', 'node, leases'), $leases, 'the lost answer to a renewal costs nothing');
+
+# A write that has to wait for another one looks at what that has written, whatever the
+# database has for a default.
+$coordinator->safe_psql('raw', q{ALTER DATABASE raw SET default_transaction_isolation = 'repeatable read'});
+my $session = $coordinator->background_psql('raw');
+$session->query_safe(q{BEGIN; UPDATE snowflake_fleet.records SET value = value WHERE key = 'fleet'});
+$coordinator->poll_query_until('postgres',
+	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
+  or die 'the write does not wait';
+$renewals = status($server, 'postgres', 'lease_renewals');
+$session->query_safe('COMMIT');
+$session->quit;
+wait_for("coordinator = 'reachable' AND lease_renewals > $renewals");
+is(log_count($server, qr/could not serialize access/), 0, 'a write that had to wait is done');
 
 # Of several coordinators the first one does not answer.
 my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "could not listen: $@";
