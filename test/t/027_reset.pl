@@ -142,7 +142,7 @@ $node->poll_query_until('postgres',
 	q{SELECT snowflake_next() IS NOT NULL AND to_regclass('snowflake_keeper.reservation') IS NOT NULL})
   or die "table is not made again";
 
-# Not so the one that goes on, which has a row, even when it is opened again.
+# Not so the one that goes on, which has a row, even when the gate is opened for it again.
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres',

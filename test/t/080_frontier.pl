@@ -12,6 +12,7 @@ use Test::More;
 my $node = new_node(
 	'main', conf => q{
 	snowflake.max_wait = '1min'
+	snowflake.max_lead = '1s'
 	restart_after_crash = on
 	min_parallel_table_scan_size = 0
 	parallel_setup_cost = 0
@@ -297,7 +298,7 @@ foreach my $node_id (9, 3)
 	my $id = $mine->query_safe(
 		q{INSERT INTO events (what) VALUES ('node changes') RETURNING id});
 	cmp_ok(sql('SELECT snowflake_frontier()'),
-		'<', $id, "node $node_id: the first ID behind the newest is held as well");
+		'<', $id, "node $node_id: a transaction whose ID is the very next one holds the frontier back");
 	$node->append_conf('postgresql.conf', "snowflake.node_id = $node_id");
 	$node->reload;
 	$node->poll_query_until('postgres',

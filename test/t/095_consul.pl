@@ -58,7 +58,7 @@ print $fh "$read_token\n";
 close $fh;
 is($one->safe_psql('postgres', q{SELECT count(*) > 1 FROM snowflake_fleet()}), 't', 'a token that may read lists the fleet');
 is(error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
-	'28000', 'a token that may not write is no fleet that is there already');
+	'28000', 'a refused write is not taken for a fleet that is there already');
 
 # Without one nobody may, which Consul does not say where it is asked for a list.
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'consul://$hosts/fleet/b'");

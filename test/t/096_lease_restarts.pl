@@ -52,7 +52,7 @@ my $tick = $server->safe_psql('postgres', "SELECT snowflake '$ids[-1]' -> 'time'
 $server->stop;
 is( $coordinator->safe_psql('postgres',
 		"SELECT value::jsonb ->> 'until' FROM snowflake_fleet.records WHERE key = 'node/$node'"),
-	$tick, 'a clean stop keeps the node ID up to the last tick with an ID');
+	$tick, 'a clean stop gives back all above the last tick with an ID');
 $server->start;
 cmp_ok(my $took = first_mint(), '<', 3, 'after a clean restart it mints at once');
 note("after $took s");

@@ -277,10 +277,10 @@ is(status($server, 'postgres', 'node, leases'), $leases, 'the lost answer to a r
 $coordinator->safe_psql('raw', q{ALTER DATABASE raw SET default_transaction_isolation = 'repeatable read'});
 my $session = $coordinator->background_psql('raw');
 $session->query_safe(q{BEGIN; UPDATE snowflake_fleet.records SET value = value WHERE key = 'fleet'});
+$renewals = status($server, 'postgres', 'lease_renewals');
 $coordinator->poll_query_until('postgres',
 	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
   or die 'the write does not wait';
-$renewals = status($server, 'postgres', 'lease_renewals');
 $session->query_safe('COMMIT');
 $session->quit;
 wait_for("coordinator = 'reachable' AND lease_renewals > $renewals");
