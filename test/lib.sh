@@ -161,6 +161,7 @@ install_missing()
 	[ -e /usr/include/openssl/evp.h ] || missing+=(libssl-dev)
 	if [ "${1:-}" = tests ]; then
 		command -v prove >/dev/null || missing+=(perl)
+		command -v ps >/dev/null || missing+=(procps)
 		perl -MIPC::Run -e 1 2>/dev/null || missing+=(libipc-run-perl)
 	fi
 	if ! find_pg_config; then

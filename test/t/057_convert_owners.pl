@@ -25,6 +25,7 @@ sub run_as
 
 # What mal wants: to be a superuser.  His function tries it in several ways,
 # and notes whose rights it had.
+$node->psql('postgres', 'CREATE ROLE postgres SUPERUSER');	# if nobody of that name has made the cluster
 $node->safe_psql(
 	'postgres', q{
 	CREATE EXTENSION snowflake;
