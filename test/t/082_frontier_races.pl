@@ -60,13 +60,16 @@ sub finish
 	return;
 }
 
+# Until so many processes of a kind wait for it; one client if that is not said
 sub wait_for_event
 {
-	my ($event) = @_;
+	my ($event, $number, $kind) = @_;
 
+	$number //= 1;
+	$kind //= 'client backend';
 	$node->poll_query_until('postgres',
-		"SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = 'client backend'")
-	  or die "nobody waits at $event";
+		"SELECT count(*) = $number FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = '$kind'")
+	  or die "not $number wait at $event";
 	return;
 }
 
@@ -86,9 +89,7 @@ is( sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
 is(tail(), 'before', 'the frontier does not pass it');
 my $preparer =
   start(q{BEGIN; INSERT INTO events (what) VALUES ('prepared'); PREPARE TRANSACTION 'p'});
-$node->poll_query_until('postgres',
-	q{SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'})
-  or die "nothing is prepared";
+wait_for_event('SyncRep', 2);
 is( sql(q{SELECT count(*) FROM snowflake_frontier_holders()}),
 	'3', 'while it is being prepared, a transaction holds twice');
 sql(q{ALTER SYSTEM RESET synchronous_standby_names});
@@ -214,22 +215,12 @@ $leader->query_safe(q{
 	BEGIN});
 $leader->query_until(qr/started/,
 	"\\echo started\nCREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand;\n\\echo copied\n");
-
-sub workers_wait
-{
-	my ($number) = @_;
-
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = $number FROM pg_stat_activity WHERE wait_event = 'snowflake-hold' AND backend_type = 'parallel worker'")
-	  or die "not $number workers wait";
-	return;
-}
-workers_wait(2);
+wait_for_event('snowflake-hold', 2, 'parallel worker');
 my $minted = sql('SELECT minted FROM snowflake_status()');
 sql(q{SELECT injection_points_wakeup('snowflake-hold')});
 $node->poll_query_until('postgres', "SELECT minted > $minted FROM snowflake_status()")
   or die "the first worker does not mint";
-workers_wait(1);
+wait_for_event('snowflake-hold', 1, 'parallel worker');
 my $before = sql('SELECT snowflake_next()');
 release('snowflake-hold');
 $leader->query_until(qr/copied/, '');
