@@ -9,9 +9,10 @@ DATA = $(sort $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/sql/*.sql)))
 MODULE_big = snowflake
 OBJS = \
 	src/admin.o \
-	src/bits.o \
-	src/cipher.o \
-	src/clock.o \
+	src/base/clock.o \
+	src/base/duration.o \
+	src/base/settings.o \
+	src/base/worker.o \
 	src/convert/convert.o \
 	src/convert/expressions.o \
 	src/convert/facts.o \
@@ -20,43 +21,42 @@ OBJS = \
 	src/convert/plan.o \
 	src/convert/query.o \
 	src/convert/roles.o \
-	src/counters.o \
-	src/current.o \
-	src/decode.o \
-	src/duration.o \
-	src/durable.o \
-	src/encode.o \
-	src/fleet.o \
-	src/frontier.o \
-	src/gate.o \
-	src/generator.o \
-	src/grant.o \
-	src/io.o \
-	src/keeper.o \
-	src/keys.o \
-	src/kept_in.o \
-	src/layout.o \
-	src/lease.o \
-	src/lessee.o \
-	src/mint.o \
-	src/node_source.o \
-	src/node_source_text.o \
-	src/prepared.o \
-	src/public.o \
-	src/record.o \
-	src/refusal.o \
-	src/request.o \
-	src/reservation.o \
-	src/reserve.o \
-	src/settings.o \
+	src/generator/counters.o \
+	src/generator/generator.o \
+	src/generator/keeper_state.o \
+	src/generator/last_id.o \
+	src/generator/slot.o \
+	src/keeper/gate_text.o \
+	src/keeper/keeper.o \
+	src/keeper/keeper_log.o \
+	src/keeper/keeper_transaction.o \
+	src/keeper/reservation_home.o \
+	src/keeper/reservation_table.o \
+	src/keeper/reserve.o \
+	src/layout/decode.o \
+	src/layout/encode.o \
+	src/layout/explain.o \
+	src/layout/io.o \
+	src/layout/layout.o \
+	src/layout/timerange.o \
+	src/lease/fleet.o \
+	src/lease/lease.o \
+	src/lease/lease_record.o \
+	src/lease/lease_state.o \
+	src/lease/lessee.o \
+	src/lease/node_source.o \
+	src/lease/node_source_text.o \
+	src/mint/frontier.o \
+	src/mint/mint.o \
+	src/mint/mint_error.o \
+	src/mint/prepared.o \
+	src/mint/tail.o \
+	src/public/cipher.o \
+	src/public/keys.o \
+	src/public/public.o \
 	src/shmem.o \
-	src/slot.o \
 	src/snowflake.o \
-	src/status.o \
-	src/tail.o \
-	src/timerange.o \
-	src/watch.o \
-	src/worker.o
+	src/status.o
 SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
 
 # The OpenSSL of the server, if it has one and its header is here.  Without it,
@@ -86,7 +86,7 @@ include $(PGXS)
 
 $(OBJS) $(OBJS:.o=.bc): $(SNOWFLAKE_HEADERS) snowflake.control
 ifeq ($(WITH_OPENSSL),)
-src/cipher.o: | without-openssl
+src/public/cipher.o: | without-openssl
 .PHONY: without-openssl
 without-openssl:
 	@echo 'No OpenSSL, or no header of it: snowflake_public() and its like will only raise an error.'

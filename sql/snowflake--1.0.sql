@@ -195,7 +195,7 @@ COMMENT ON FUNCTION snowflake_from_uuid(uuid, text) IS 'the snowflake that a UUI
 -- Comparison with times
 --
 -- An operator's body is put into its place by the planner, which then sees a
--- comparison of bigint with a bound: src/timerange.c says more.
+-- comparison of bigint with a bound: src/layout/timerange.c says more.
 
 -- What stands beside a time in a comparison.  If it were the snowflake itself,
 -- the parser would take every literal and every parameter of open type beside an

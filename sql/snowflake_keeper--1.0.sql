@@ -3,7 +3,7 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowflake_keeper" to load this file. \quit
 
--- The keeper's own place: see src/reservation.c.  Whoever owns the schema could
+-- The keeper's own place: see src/keeper/reservation_table.c.  Whoever owns the schema could
 -- put something else in the table's place, and what is in it already could be
 -- meant for this script to stumble over, so the schema must be a superuser's.
 -- Every name below is qualified for the same reason.

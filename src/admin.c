@@ -15,15 +15,15 @@
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
 
-#include "clock.h"
-#include "compat.h"
-#include "duration.h"
-#include "gate.h"
-#include "generator.h"
-#include "io.h"
-#include "node_source.h"
-#include "request.h"
-#include "settings.h"
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/duration.h"
+#include "base/settings.h"
+#include "generator/generator.h"
+#include "generator/keeper_state.h"
+#include "keeper/gate_text.h"
+#include "layout/io.h"
+#include "lease/node_source.h"
 
 PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_accept_layout);

@@ -14,13 +14,13 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "compat.h"
-#include "current.h"
-#include "frontier.h"
-#include "keeper.h"
-#include "lessee.h"
-#include "prepared.h"
-#include "settings.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "generator/last_id.h"
+#include "keeper/keeper.h"
+#include "lease/lessee.h"
+#include "mint/frontier.h"
+#include "mint/prepared.h"
 #include "shmem.h"
 
 PG_MODULE_MAGIC_EXT(

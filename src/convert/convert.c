@@ -30,14 +30,14 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "clock.h"
-#include "compat.h"
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
 #include "convert/convert.h"
 #include "convert/query.h"
-#include "gate.h"
-#include "generator.h"
-#include "mint.h"
-#include "settings.h"
+#include "generator/generator.h"
+#include "keeper/gate_text.h"
+#include "mint/mint.h"
 
 PG_FUNCTION_INFO_V1(snowflake_convert_column);
 

@@ -15,7 +15,7 @@
 #include "catalog/pg_type.h"
 #include "nodes/pg_list.h"
 
-#include "compat.h"
+#include "base/compat.h"
 
 /*
  * A column that hangs together with the key: in one of the key's own tables

@@ -33,7 +33,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "convert/convert.h"
 #include "convert/query.h"
 

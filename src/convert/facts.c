@@ -17,7 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "convert/convert.h"
 #include "convert/query.h"
 

@@ -8,7 +8,7 @@
  * takes.  It is loaded by the lessee, and by the sessions of administrators that
  * found, mend or list a fleet; so no other process links them.
  *
- * The module knows nothing of leases: see lease.c for the rules, and record.c for
+ * The module knows nothing of leases: see lease.c for the rules, and lease_record.c for
  * what is in a record.
  *
  *-------------------------------------------------------------------------

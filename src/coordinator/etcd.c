@@ -16,7 +16,7 @@
 #include "fmgr.h"
 #include "utils/json.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http.h"
 #include "coordinator/url.h"

@@ -19,8 +19,8 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
-#include "clock.h"
-#include "compat.h"
+#include "base/clock.h"
+#include "base/compat.h"
 #include "coordinator/http.h"
 
 /* How often a request looks whether it is to end. */

@@ -20,8 +20,8 @@
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
-#include "clock.h"
-#include "compat.h"
+#include "base/clock.h"
+#include "base/compat.h"
 #include "coordinator/coordinator.h"
 
 PG_MODULE_MAGIC_EXT(

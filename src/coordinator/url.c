@@ -12,7 +12,7 @@
 #include "miscadmin.h"
 #include "storage/fd.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "coordinator/url.h"
 
 /* Longest password or token. */

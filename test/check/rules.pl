@@ -48,8 +48,8 @@ sub lines
 my ($version) = slurp('snowflake.control') =~ /^default_version *= *'(.*)'/m;
 rule('the version is in snowflake.control alone', lines(sub { $_[1] =~ /"\Q$version\E"/ }),
 	grep { /"\Q$version\E"/ } split /\n/, slurp('Makefile'));
-rule('only src/compat.h names a version of PostgreSQL',
-	lines(sub { $_[0] ne 'src/compat.h' && $_[1] =~ /PG_VERSION_NUM/ }));
+rule('only src/base/compat.h names a version of PostgreSQL',
+	lines(sub { $_[0] ne 'src/base/compat.h' && $_[1] =~ /PG_VERSION_NUM/ }));
 rule('tabs indent C', lines(sub { $_[1] =~ /^ {2}|\t {4}|^\t* \t/ }));
 
 # A message is one line, however long, so that it can be searched for.

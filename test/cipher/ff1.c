@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ff1.c
- *	  Tests of src/cipher.c without a server: what 090_cipher.pl builds and runs.
+ *	  Tests of src/public/cipher.c without a server: what 090_cipher.pl builds and runs.
  *
  * Writes TAP, and at the end how long an ID takes.
  *
@@ -11,7 +11,7 @@
 
 #include <time.h>
 
-#include "cipher.h"
+#include "public/cipher.h"
 
 /* the C library's own, since nothing of the server is linked */
 #undef printf

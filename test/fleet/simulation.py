@@ -1,4 +1,4 @@
-"""A fleet of servers that lease node IDs, simulated: the rules of src/lease.c and src/lessee.c.
+"""A fleet of servers that lease node IDs, simulated: the rules of src/lease/lease.c and src/lease/lessee.c.
 
 Times are integers: ms, which are also the ticks.  A server's clock is the true time plus what it is off by.
 

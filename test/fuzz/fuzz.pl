@@ -53,8 +53,8 @@ sub seed
 }
 
 make_path("$dir/seeds/layout", "$dir/seeds/text", map { "$dir/corpus/$_" } @targets);
-compile('layout', qw(test/fuzz/layout.c test/fuzz/server.c src/layout.c));
-compile('text', qw(test/fuzz/text.c test/fuzz/server.c src/encode.c src/io.c));
+compile('layout', qw(test/fuzz/layout.c test/fuzz/server.c src/layout/layout.c));
+compile('text', qw(test/fuzz/text.c test/fuzz/server.c src/layout/encode.c src/layout/io.c));
 
 # Seeds: the layouts and encodings that others have published.
 foreach (grep { /\d\t/ } read_lines("$root/test/data/layouts.tsv"))

@@ -14,7 +14,7 @@
 #include "common/int.h"
 #include "utils/timestamp.h"
 
-#include "../../src/layout.h"
+#include "../../src/layout/layout.h"
 
 /* The instant of an ID that the layout has. */
 static TimestampTz

@@ -2,7 +2,7 @@
  * The gate and the reservation, within one server and across its crashes, the
  * deaths of its keeper, changes of its node ID, and the promotion of its standby.
  *
- * The argument that this checks is at the head of src/generator.c, and in
+ * The argument that this checks is at the head of src/generator/generator.c, and in
  * doc/design.md.  Claimed: no node ID issues a position twice, and each mint gets
  * a larger one than every mint that returned before it began.
  *
@@ -52,7 +52,7 @@ mtype = { IDLE, LOCK, LOOK, READ, SWAP, UNLOCK };	/* a backend's next step */
 mtype = { ROUND, WROTE, PUBLISH, DRAIN, SETTLED };	/* a keeper's */
 
 /*
- * HotState and KeptState in src/generator.c: lost by a crash.  Nobody waits while
+ * HotState and KeptState in src/generator/generator.c: lost by a crash.  Nobody waits while
  * holding the lock exclusively, so that takes one step here, and how many hold it
  * shared is all there is to know.
  */
@@ -73,7 +73,7 @@ byte to_node[2];
 byte to_last[2];
 byte to_limit[2];
 
-/* The rows of snowflake_keeper.reservation, see src/reservation.c: durable. */
+/* The rows of snowflake_keeper.reservation, see src/keeper/reservation_table.c: durable. */
 #define ROW(s, n) row[(s) * NODES + (n)]
 #define LATEST_ROW(s) MAX(ROW(s, 0), ROW(s, 1))
 byte row[2 * NODES];
@@ -99,7 +99,7 @@ bool began_after[MINTERS];
 #define RETURNED(s) (returned[s] || (s == 1 && returned[0]))
 #endif
 
-/* Is a commit done, which src/durable.c waits for?  If canceled, it never is. */
+/* Is a commit done, which src/keeper/keeper_transaction.c waits for?  If canceled, it never is. */
 #if defined(ALONE) || defined(ASYNC) || defined(COMMIT_NOT_DURABLE)
 #define IS_DURABLE(s) true
 #else
@@ -153,7 +153,7 @@ inline open_gate(s)
 	gate_open[s] = true
 }
 
-/* Mints: snowflake_step() in src/generator.c. */
+/* Mints: snowflake_step() in src/generator/generator.c. */
 proctype minter(byte s; byte m)
 {
 	do
@@ -205,7 +205,7 @@ proctype minter(byte s; byte m)
 	od
 }
 
-/* keeper_round() in src/keeper.c, and what it calls of src/reserve.c. */
+/* keeper_round() in src/keeper/keeper.c, and what it calls of src/keeper/reserve.c. */
 proctype keeps(byte s)
 {
 	do

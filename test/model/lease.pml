@@ -2,7 +2,7 @@
  * Leases of node IDs: servers that take, renew and lose grants, over list and
  * compare-and-set, through a network that loses and delays.
  *
- * The argument that this checks is at the head of src/lease.c, and in doc/design.md.
+ * The argument that this checks is at the head of src/lease/lease.c, and in doc/design.md.
  * Claimed: no (node, tick) is minted twice by anybody.
  *
  * A grant is a range of ticks with a node ID.  Each clock is arbitrary, so where a take
@@ -24,7 +24,7 @@
  * - The floor of recover() is not below the end of any grant, also of one of which its
  *   server has not heard yet, and no incarnation is used twice.
  *   (-DFLOOR_OF_WHAT_WAS_HEARD: if it is?  An answer that is heard after recover()
- *   counts.  In src/lease.c it does for the seconds that an attempt may take.)
+ *   counts.  In src/lease/lease.c it does for the seconds that an attempt may take.)
  * - After the coordinator went back in time, no write of a grant arrives, neither a take
  *   nor a renewal, until a holder has noticed or recover() was called.
  *   (-DGRANTED_BEFORE_NOTICED: if one does?  Who had lost a grant may find the record of

@@ -2,7 +2,7 @@
 # README.md says how the list of them is written.
 #
 #   bash test/run.sh mutate               all of them, which takes hours
-#   bash test/run.sh mutate NAME src/gate.c
+#   bash test/run.sh mutate NAME src/keeper/gate_text.c
 #                                         some, by their names or their files
 #   --jobs N                              so many at once; 1 if it is not said
 #   --first                               only the tests that ought to see a mutant; who is not

@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  What the library's background workers have in common: how they are
+ *	  described to the postmaster, how one connects, and how they pause.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/wait_event.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/worker.h"
+
+/*
+ * How long to wait for a lock: somebody else may be creating the extension, or
+ * changing the table, in a transaction that waits for us because it mints.
+ *
+ * With the pause that follows, and the time to start and connect, this is less
+ * than snowflake.max_wait by default, so that a mint outlasts one such failure.
+ */
+#define LOCK_TIMEOUT			"300ms"
+
+/*
+ * What the server or the database may have for a default, and must not be for a
+ * worker of ours.  Whoever owns the database can set most of these for it, the
+ * encoding even to one with which no process can connect.
+ */
+static const char *const pinned_settings[][2] = {
+	{"synchronous_commit", "on"},
+	{"default_transaction_read_only", "off"},
+	{"default_transaction_isolation", "read committed"},
+	{"default_transaction_deferrable", "off"},
+	{"lock_timeout", LOCK_TIMEOUT},
+	{"transaction_timeout", "0"},	/* 17 */
+	{"exit_on_error", "off"},
+	{"client_encoding", "SQL_ASCII"},
+
+	/* for what is done by SQL, the creation of the extension */
+	{"search_path", "pg_catalog, pg_temp"},
+	{"session_replication_role", "replica"},	/* no triggers */
+	{"event_triggers", "off"},	/* 17 */
+	{"default_table_access_method", "heap"},
+	{"default_tablespace", ""},
+	{"max_parallel_workers_per_gather", "0"},
+	{"max_parallel_maintenance_workers", "0"},
+	{"force_parallel_mode", "off"}, /* until 15 */
+	{"debug_parallel_query", "off"},	/* 16 */
+	{"jit", "off"},
+	{"row_security", "on"},
+	{"check_function_bodies", "on"},
+	{"standard_conforming_strings", "on"},
+	{"transform_null_equals", "off"},
+	{"restrict_nonsystem_relation_kind", ""},	/* 18 */
+};
+
+/* Pin a setting; quietly, because not every version has each. */
+static void
+pin_setting(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_SUSET, PGC_S_OVERRIDE,
+							 GUC_ACTION_SET, true, DEBUG2, false);
+}
+
+/*
+ * Fill in what a worker of ours is registered with, but for its flags and the time
+ * of its start.
+ *
+ * The postmaster is to start it again at once, and it is the worker that waits after
+ * a failure.  The postmaster would count the seconds by the wall clock, which may go
+ * back by an hour just then.
+ */
+void
+snowflake_worker_describe(BackgroundWorker *worker, const char *name,
+						  const char *function)
+{
+	memset(worker, 0, sizeof(*worker));
+	strlcpy(worker->bgw_name, name, BGW_MAXLEN);
+	strlcpy(worker->bgw_type, name, BGW_MAXLEN);
+	worker->bgw_restart_time = 0;
+	strlcpy(worker->bgw_library_name, "snowflake", BGW_MAXLEN);
+	strlcpy(worker->bgw_function_name, function, BGW_MAXLEN);
+}
+
+/*
+ * Connect to a database as the bootstrap superuser.  The settings are pinned
+ * before, so that those of the database are never in force.
+ */
+void
+snowflake_worker_connect(const char *database)
+{
+	for (size_t i = 0; i < lengthof(pinned_settings); i++)
+		pin_setting(pinned_settings[i][0], pinned_settings[i][1]);
+	BackgroundWorkerInitializeConnection(database, NULL, BGWORKER_BYPASS_ALLOWCONN);
+}
+
+/*
+ * Sleep until the latch is set or an instant of the monotonic clock has come.
+ * False if it has.  Interrupts are for the caller to look at.
+ */
+bool
+snowflake_worker_sleep(int64 until_usec)
+{
+	static uint32 wait_event = 0;
+	int64		left_usec = until_usec - snowflake_monotonic_usec();
+
+	if (left_usec <= 0)
+		return false;
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("SnowflakeMain");
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 (long) (Min(left_usec, USECS_PER_DAY) / 1000 + 1), wait_event);
+	ResetLatch(MyLatch);
+	return true;
+}

@@ -1,0 +1,798 @@
+/*-------------------------------------------------------------------------
+ *
+ * generator.c
+ *	  The generator that all backends of a server share: its state, and every
+ *	  line that writes it.  So the promise can be checked here: the file is long
+ *	  because it is not to be split, and so is snowflake_step().
+ *
+ * The promise: no position (tick, sequence) is issued twice, and every mint
+ * gets a larger one than any mint that returned before it began, whatever the
+ * clock does and whenever the server dies.
+ *
+ * A mint takes last + 1, or a position of the clock's tick if all of those are
+ * larger, if that is not above "limit", and makes it the new "last" by
+ * compare-and-swap.  Hence:
+ *
+ * 1. While the server runs, no two mints get the same position: "last" only
+ *	  goes up, and each compare-and-swap that succeeds moves it from a smaller
+ *	  value to the position it issues.  A mint that begins after another one
+ *	  returned reads a "last" at or above the other's.  The clock decides only
+ *	  how far "last" jumps, so a clock that steps back merely leaves the
+ *	  generator ahead of it.
+ *
+ * 2. After a crash, no mint gets a position from before: each was at or below
+ *	  "limit" when it was issued.  The keeper commits a reservation, and waits
+ *	  until the commit is durable (and on the synchronous standbys, if there are
+ *	  any), before it calls snowflake_gate_open() or snowflake_extend() with the
+ *	  limit that follows from it.  So the stored reservation is never below any
+ *	  "limit" that a minter could have read, and the next keeper raises "last" to
+ *	  the end of the stored reservation when it opens the gate.  A crash between
+ *	  the commit and the call only wastes the reserved time.  And where the stored
+ *	  reservation is gone, or elsewhere, a keeper whose shared memory is new leaves
+ *	  the gate closed: see check_place() in reserve.c.
+ *
+ * 3. No mint slips past a closing gate.  Minters hold the lock shared from
+ *	  before they read the gate until after their compare-and-swap.  The keeper
+ *	  first stores the closed gate and then acquires the lock exclusively.  A
+ *	  mint that had read an open gate holds the lock, so the keeper waits for it
+ *	  to finish; one that acquires the lock after the keeper released it sees
+ *	  the gate closed, since the lock's release and acquisition order the
+ *	  memory.  Thus when snowflake_gate_close() returns, "last" and the node
+ *	  stand still, and the keeper may store "last" as the exact end.
+ *
+ * 4. A generator that is far ahead of the clock for good may be taken back, under
+ *	  a node ID with which nothing was issued there: then "last" goes down, once,
+ *	  while the gate is closed.  See snowflake_gate_open_afresh().
+ *
+ * 5. Who took several positions in one step stops using them when others may
+ *	  expect larger ones: after an opening of the gate, which may be for another
+ *	  node, and at or below the floor of snowflake_advance().
+ *
+ * snowflake.spread says at which sequence number a tick begins.  Any position of a
+ * tick that no mint has reached is above "last", so this is one more way to leave
+ * positions out.  A full tick leaves out none: then "last" is ahead of the clock.
+ *
+ * The caller's field, if the layout has one, is filled after the step, beside the
+ * position: all its values share (tick, sequence), so two IDs are distinct whatever
+ * callers pass.  A mint without a value has 0 there, and shares them as well.  What
+ * a value can change is the order of the IDs within a tick, if the field stands
+ * above the sequence: the promise is about positions.
+ *
+ * The lock is held exclusively for what a mint depends on: opening the gate,
+ * and the node.  LWLocks let shared lockers overtake a waiting exclusive one,
+ * which could starve the keeper, so a minter looks at the gate once before it
+ * asks for the lock: a closing gate stops newcomers at once.  Extending the
+ * reservation needs no lock: a minter that still reads the old limit is merely
+ * careful, and waits or looks again.
+ *
+ * Nobody waits, does I/O or raises an error while holding the lock.
+ *
+ * test/model/gate.pml is a model of rules 1 to 3, which is checked exhaustively.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "generator/generator.h"
+#include "generator/keeper_state.h"
+
+/* What every mint touches. */
+typedef struct HotState
+{
+	/*
+	 * The lock, and the newest position issued.  Minters advance "last" by
+	 * compare-and-swap while they hold the lock shared; the keeper raises it
+	 * the same way, or with the lock held exclusively.  It goes down only as
+	 * rule 4 says.
+	 *
+	 * Every mint writes both, so they share a cache line, and have it for
+	 * themselves: what follows is read by every mint and must not be
+	 * invalidated by the others.
+	 */
+	LWLock		lock;
+	pg_atomic_uint64 last;
+	char		pad_last[PG_CACHE_LINE_SIZE - sizeof(LWLock) - sizeof(pg_atomic_uint64)];
+
+	/*
+	 * Newest position that may be issued, and the one from which on the
+	 * keeper has to be asked for more.  Only the keeper writes them.  While
+	 * the gate is open they only go up, and are set without the lock: to a
+	 * minter that reads an old value less is allowed, never more.
+	 */
+	pg_atomic_uint64 limit;
+	pg_atomic_uint64 refill;
+
+	/*
+	 * A SnowflakeGate.  Only the keeper writes it: to GATE_OPEN with the lock
+	 * held exclusively; to anything else without, and if it was open, the
+	 * keeper takes the lock exclusively afterwards, to wait out the mints in
+	 * flight.  A minter reads it while it holds the lock.
+	 */
+	pg_atomic_uint32 gate;
+
+	/*
+	 * What is to be added to the wall clock, an int64 in microseconds: see
+	 * clock.c.  Only the keeper writes it, atomically and at any time: like
+	 * the clock, it only says how far "last" may jump.
+	 */
+	pg_atomic_uint64 correction;
+
+	/*
+	 * How often the gate was opened, and for which node.  Only the keeper
+	 * writes them, while the gate is closed and with the lock held
+	 * exclusively.  The first two are also read without the lock.
+	 */
+	pg_atomic_uint32 opening;
+	int32		node;
+	int64		placed_node;
+
+	/* What is above is read by every mint, what is below changes now and then */
+	char		pad_limit[PG_CACHE_LINE_SIZE];
+} HotState;
+
+/* What the keeper keeps. */
+typedef struct KeptState
+{
+	/*
+	 * Largest position that snowflake_advance() asked for.  Anybody raises
+	 * it, atomically.
+	 */
+	pg_atomic_uint64 floor;
+
+	/*
+	 * Position and reason of the last raise without minting.  Only the keeper
+	 * writes them, atomically; they serve messages and the status only.
+	 */
+	pg_atomic_uint64 raised_to;
+	pg_atomic_uint32 raised_by;
+
+	/*
+	 * Newest position that the present node ID may have had before the gate
+	 * was opened for it.  Only the keeper writes it, atomically.
+	 */
+	pg_atomic_uint64 own_last;
+
+	/*
+	 * What "last" was when it was lowered, 0 if it never was.  Only the
+	 * keeper writes it, atomically.
+	 */
+	pg_atomic_uint64 lowered_from;
+
+	/*
+	 * Number of the lease that the node is from, 0 if it is not leased.  Only
+	 * the keeper writes it, atomically; it serves to see that it is another.
+	 */
+	pg_atomic_uint32 grant;
+
+	/*
+	 * The gate was closed, and the exact end, which stands still since, is
+	 * not stored yet.  Only the keeper, which does that before it opens the
+	 * gate again; if it fails, its successor does.
+	 */
+	bool		unsettled;
+
+	/*
+	 * The data directory was that of a standby, or came from a backup, when
+	 * the server started.  Set once, for messages only.
+	 */
+	bool		inherited;
+
+	/*
+	 * What "last" was raised to when the gate was last opened, and when it
+	 * was first opened.  Only the keeper writes them, with the lock held
+	 * exclusively; they are read with the lock.
+	 */
+	uint64		opened_at;
+	uint64		started_at;
+
+	/*
+	 * The same for openings that went back: the smallest "last" of them, and
+	 * the number of the newest.
+	 */
+	uint64		lowered_to;
+	uint32		lowered_at;
+
+	/*
+	 * OID of the database that has, or had, the reservation, while the gate
+	 * is GATE_RESERVATION_LOST.  Only the keeper writes it, atomically; it
+	 * serves messages only.
+	 */
+	pg_atomic_uint32 kept_in;
+
+	/*
+	 * Canonical text of the stored layout, while the gate is
+	 * GATE_LAYOUT_CHANGED.  The lock.
+	 */
+	char		stored_layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+} KeptState;
+
+typedef struct SnowflakeGenerator
+{
+	HotState	hot;
+	KeptState	kept;
+} SnowflakeGenerator;
+
+/* Both NULL if the library was not preloaded. */
+static HotState *hot = NULL;
+static KeptState *kept = NULL;
+
+
+/* Shared memory to request. */
+Size
+snowflake_generator_size(void)
+{
+	return MAXALIGN(sizeof(SnowflakeGenerator));
+}
+
+/*
+ * Find the generator, or make it: closed, and without a keeper.  The caller holds
+ * AddinShmemInitLock.  "tranche" is for the lock.
+ */
+void
+snowflake_generator_attach(int tranche)
+{
+	SnowflakeGenerator *gen;
+	bool		found;
+
+	gen = ShmemInitStruct("snowflake generator", snowflake_generator_size(), &found);
+	hot = &gen->hot;
+	kept = &gen->kept;
+	if (found)
+		return;
+
+	/* zero is right for what is neither atomic nor set here */
+	memset(gen, 0, sizeof(*gen));
+	kept->inherited = access(STANDBY_SIGNAL_FILE, F_OK) == 0 ||
+		access(RECOVERY_SIGNAL_FILE, F_OK) == 0 ||
+		access(BACKUP_LABEL_FILE, F_OK) == 0;
+	LWLockInitialize(&hot->lock, tranche);
+	pg_atomic_init_u64(&hot->last, 0);
+	pg_atomic_init_u64(&hot->limit, 0);
+	pg_atomic_init_u64(&hot->refill, 0);
+	pg_atomic_init_u32(&hot->gate, GATE_NO_KEEPER);
+	pg_atomic_init_u64(&hot->correction, 0);
+	pg_atomic_init_u32(&hot->opening, 0);
+	pg_atomic_init_u64(&kept->floor, 0);
+	pg_atomic_init_u64(&kept->raised_to, 0);
+	pg_atomic_init_u32(&kept->raised_by, RAISED_BY_RESERVATION);
+	pg_atomic_init_u64(&kept->own_last, 0);
+	pg_atomic_init_u64(&kept->lowered_from, 0);
+	pg_atomic_init_u32(&kept->grant, 0);
+	pg_atomic_init_u32(&kept->kept_in, InvalidOid);
+}
+
+/* Is there a generator, that is, was the library preloaded? */
+bool
+snowflake_generator_exists(void)
+{
+	return hot != NULL;
+}
+
+/* Raise an error if there is none. */
+void
+snowflake_require_generator(const char *function)
+{
+	if (!snowflake_generator_exists())
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("%s needs the library \"snowflake\" to be preloaded",
+					   function),
+				errhint("Add \"snowflake\" to the setting shared_preload_libraries, which may have other libraries already, and restart the server."));
+}
+
+
+/*
+ * Minting
+ */
+
+/*
+ * The tick of an instant.  Most mints of a busy backend fall into the tick of
+ * the one before, and need no division.
+ */
+static inline int64
+clock_tick(const SnowflakeLayout *layout, TimestampTz now)
+{
+	static TimestampTz start = 0;
+	static int64 tick = 0;
+
+	if (now < start || now - start >= layout->tick_usec || tick == 0)
+	{
+		tick = snowflake_tick_at(layout, now);
+		start = snowflake_tick_start(layout, tick);
+	}
+	return tick;
+}
+
+/*
+ * A position that is ahead of the clock by so much more than max_lead is issued
+ * all the same, to somebody who waits until it is due.  So those who wait for the
+ * clock are served in the order in which they came.  Nobody can push the
+ * generator further ahead, whatever becomes of the waiting.  And it is never more
+ * than the keeper reserves beyond max_lead.
+ */
+int64
+snowflake_early_usec(void)
+{
+	return Min(Max(snowflake_server_layout.tick_usec, 10 * 1000),
+			   snowflake_reservation_ms * INT64CONST(500));
+}
+
+/*
+ * Issue up to "want" consecutive positions, as many as are possible at once.
+ * "now" is the wall clock.  For STEP_MINTED and STEP_EARLY *issued is set.  For
+ * STEP_EARLY and STEP_AHEAD *excess_usec is: how much further ahead of the clock
+ * than max_lead the first of them is, or would be.
+ *
+ * Takes and releases the lock, shared.  Raises no error.
+ */
+SnowflakeStep
+snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
+			   int64 *excess_usec)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz latest;
+	int64		now_tick;
+	uint64		fresh,
+				last,
+				next,
+				end;
+	SnowflakeStep result;
+
+	/* a closing gate must not be kept waiting by newcomers */
+	if (unlikely(pg_atomic_read_u32(&hot->gate) != GATE_OPEN))
+		return STEP_GATE_CLOSED;
+
+	now += (int64) pg_atomic_read_u64(&hot->correction);
+	now_tick = clock_tick(layout, now);
+	latest = now + snowflake_max_lead_ms * INT64CONST(1000);
+
+	/*
+	 * A clock before the epoch leaves the generator ahead of it.  One far
+	 * past the layout's end must not overflow.
+	 */
+	fresh = likely(now_tick > 0) ?
+		snowflake_first_position(layout, Min(now_tick, layout->max_tick + 1)) : 0;
+
+	SNOWFLAKE_INJECTION_POINT("snowflake-mint");
+	SNOWFLAKE_INJECTION_POINT_LOAD("snowflake-mint-locked");
+	LWLockAcquire(&hot->lock, LW_SHARED);
+
+	if (unlikely(pg_atomic_read_u32(&hot->gate) != GATE_OPEN))
+	{
+		LWLockRelease(&hot->lock);
+		return STEP_GATE_CLOSED;
+	}
+
+	last = pg_atomic_read_u64(&hot->last);
+	SNOWFLAKE_INJECTION_POINT_CACHED("snowflake-mint-locked");
+	do
+	{
+		uint64		limit = pg_atomic_read_u64(&hot->limit);
+		int64		tick;
+
+		next = last + 1;
+		if (next < fresh)
+			next = fresh + (next & snowflake_spread_mask);
+		end = next;
+		tick = snowflake_position_tick(layout, next);
+		result = STEP_MINTED;
+
+		if (unlikely(tick > layout->max_tick))
+		{
+			result = STEP_ENDED;
+			break;
+		}
+		if (tick > now_tick && snowflake_tick_start(layout, tick) > latest)
+		{
+			*excess_usec = snowflake_tick_start(layout, tick) - latest;
+			result = *excess_usec <= Min(snowflake_early_usec(),
+										 snowflake_max_wait_ms * INT64CONST(1000)) ?
+				STEP_EARLY : STEP_AHEAD;
+			if (result == STEP_AHEAD)
+				break;
+		}
+		if (unlikely(next > limit))
+		{
+			result = STEP_UNRESERVED;
+			break;
+		}
+
+		/* the limit does not exceed the layout's end */
+		if (want > 1 && result == STEP_MINTED)
+		{
+			tick = Min(snowflake_tick_at(layout, latest), layout->max_tick);
+			end = Min(next + want - 1,
+					  Min(limit, snowflake_last_position(layout, tick)));
+		}
+	} while (!pg_atomic_compare_exchange_u64(&hot->last, &last, end));
+
+	if (likely(result == STEP_MINTED || result == STEP_EARLY))
+	{
+		issued->next = next;
+		issued->end = end;
+		issued->placed_node = hot->placed_node;
+		issued->opening = pg_atomic_read_u32(&hot->opening);
+	}
+
+	LWLockRelease(&hot->lock);
+	SNOWFLAKE_INJECTION_POINT("snowflake-mint-unlocked");
+
+	if (unlikely(end >= pg_atomic_read_u64(&hot->refill)) && result != STEP_ENDED)
+		snowflake_request(SNOWFLAKE_WANT_TIME);
+	return result;
+}
+
+/*
+ * Give up what is left of the newest position's tick, if the clock is past that: as
+ * a mint does that issues it to nobody, it raises "last" to the end of the tick.
+ *
+ * That is for readers in the order of the IDs.  Where the caller's field stands above
+ * the sequence, they cannot pass an ID while a position of its tick may still be
+ * issued.  Takes and releases the lock, shared.
+ */
+void
+snowflake_finish_tick(void)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		now_tick = snowflake_tick_at(layout, snowflake_corrected_clock());
+
+	/* as a mint does, for the sake of a closing gate */
+	if (pg_atomic_read_u32(&hot->gate) != GATE_OPEN)
+		return;
+	LWLockAcquire(&hot->lock, LW_SHARED);
+	if (pg_atomic_read_u32(&hot->gate) == GATE_OPEN)
+	{
+		uint64		last = pg_atomic_read_u64(&hot->last);
+		uint64		end;
+
+		do
+		{
+			int64		tick = snowflake_position_tick(layout, last);
+
+			end = snowflake_last_position(layout, tick);
+			if (last == end || tick >= now_tick ||
+				end > pg_atomic_read_u64(&hot->limit))
+				break;
+		} while (!pg_atomic_compare_exchange_u64(&hot->last, &last, end));
+	}
+	LWLockRelease(&hot->lock);
+}
+
+/*
+ * May positions that are left of a step no longer be used, because others may
+ * have got larger IDs for what came first?
+ *
+ * snowflake_advance() raises the floor before it waits for "last" to pass it, so
+ * whoever asks here after it has returned reads that floor.
+ */
+bool
+snowflake_is_outdated(const SnowflakeIssued *issued)
+{
+	return issued->opening != pg_atomic_read_u32(&hot->opening) ||
+		issued->next <= pg_atomic_read_u64(&kept->floor);
+}
+
+
+/*
+ * What others see
+ */
+
+/* Read the state.  Takes no lock. */
+void
+snowflake_generator_view(SnowflakeView *view)
+{
+	view->gate = pg_atomic_read_u32(&hot->gate);
+	view->node = hot->node;
+	view->grant = pg_atomic_read_u32(&kept->grant);
+	view->last = pg_atomic_read_u64(&hot->last);
+	view->highest = Max(view->last, pg_atomic_read_u64(&kept->lowered_from));
+	view->limit = pg_atomic_read_u64(&hot->limit);
+	view->refill = pg_atomic_read_u64(&hot->refill);
+	view->floor = pg_atomic_read_u64(&kept->floor);
+	view->raised_to = pg_atomic_read_u64(&kept->raised_to);
+	view->raised_by = pg_atomic_read_u32(&kept->raised_by);
+	view->own_last = pg_atomic_read_u64(&kept->own_last);
+	view->unsettled = kept->unsettled;
+	view->inherited = kept->inherited;
+	view->kept_in = pg_atomic_read_u32(&kept->kept_in);
+}
+
+/*
+ * The newest position alone, and an opening of the gate that is not later than the
+ * one it belongs to.
+ */
+uint64
+snowflake_last(uint32 *opening)
+{
+	*opening = pg_atomic_read_u32(&hot->opening);
+	pg_read_barrier();			/* see open_gate() */
+	return pg_atomic_read_u64(&hot->last);
+}
+
+/* The clock that IDs follow. */
+TimestampTz
+snowflake_corrected_clock(void)
+{
+	return snowflake_wall_clock() + (int64) pg_atomic_read_u64(&hot->correction);
+}
+
+/*
+ * The newest position, with what its ID is made of; false if the gate was not
+ * opened yet since the server's start.  Takes the lock, shared, which makes it
+ * also a full barrier.
+ */
+bool
+snowflake_newest(SnowflakeNewest *newest)
+{
+	bool		opened;
+
+	LWLockAcquire(&hot->lock, LW_SHARED);
+	opened = pg_atomic_read_u32(&hot->opening) != 0;
+	newest->last = pg_atomic_read_u64(&hot->last);
+	newest->placed_node = hot->placed_node;
+	newest->opened_at = kept->opened_at;
+	newest->started_at = kept->started_at;
+	newest->lowered_to = kept->lowered_to;
+	newest->lowered_at = kept->lowered_at;
+	LWLockRelease(&hot->lock);
+	return opened;
+}
+
+/* The gate alone. */
+SnowflakeGate
+snowflake_gate(void)
+{
+	return pg_atomic_read_u32(&hot->gate);
+}
+
+/*
+ * Copy the stored layout's text, if the gate is closed because it differs;
+ * otherwise return false.  Takes the lock, shared.
+ */
+bool
+snowflake_get_stored_layout(char *text, size_t size)
+{
+	if (pg_atomic_read_u32(&hot->gate) != GATE_LAYOUT_CHANGED)
+		return false;
+	LWLockAcquire(&hot->lock, LW_SHARED);
+	strlcpy(text, kept->stored_layout, size);
+	LWLockRelease(&hot->lock);
+	return true;
+}
+
+/* The ID of a position on the present node.  Takes the lock, shared. */
+int64
+snowflake_position_id(uint64 position)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		placed_node;
+
+	LWLockAcquire(&hot->lock, LW_SHARED);
+	placed_node = hot->placed_node;
+	LWLockRelease(&hot->lock);
+	return snowflake_pack(layout, snowflake_position_tick(layout, position),
+						  placed_node,
+						  (int32) (position & layout->max_sequence));
+}
+
+
+/*
+ * From now on nothing at or below a position is to be minted.  That is so when
+ * the keeper, which has to be asked, has raised "last" to it.
+ */
+void
+snowflake_raise_floor(uint64 position)
+{
+	uint64		old = pg_atomic_read_u64(&kept->floor);
+
+	SNOWFLAKE_INJECTION_POINT("snowflake-raise-floor");
+	while (old < position &&
+		   !pg_atomic_compare_exchange_u64(&kept->floor, &old, position))
+		;
+}
+
+
+/*
+ * Only the keeper calls what follows.
+ */
+
+/* What mints are to add to the wall clock. */
+void
+snowflake_set_correction(int64 correction_usec)
+{
+	pg_atomic_write_u64(&hot->correction, (uint64) correction_usec);
+}
+
+/*
+ * Change the reason of a closed gate.
+ *
+ * Nobody is woken for the reason that was there already: those who wait would
+ * ask the keeper again, which would find the same reason, and so forth.
+ */
+void
+snowflake_gate_set(SnowflakeGate reason)
+{
+	Assert(reason != GATE_OPEN);
+	Assert(pg_atomic_read_u32(&hot->gate) != GATE_OPEN);
+	if (pg_atomic_exchange_u32(&hot->gate, reason) == reason)
+		return;
+	snowflake_announce();
+}
+
+/* Keep a closed gate closed because another layout is stored. */
+void
+snowflake_gate_set_layout_changed(const char *stored_layout)
+{
+	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
+	strlcpy(kept->stored_layout, stored_layout, SNOWFLAKE_LAYOUT_TEXT_SIZE);
+	LWLockRelease(&hot->lock);
+	snowflake_gate_set(GATE_LAYOUT_CHANGED);
+}
+
+/* Keep a closed gate closed because the reservation is, or was, elsewhere. */
+void
+snowflake_gate_set_reservation_lost(Oid kept_in)
+{
+	pg_atomic_write_u32(&kept->kept_in, kept_in);
+	snowflake_gate_set(GATE_RESERVATION_LOST);
+}
+
+static void
+open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
+		  uint64 refill)
+{
+	uint64		floor = pg_atomic_read_u64(&kept->floor);
+
+	/* a floor that is passed is no more; one that is raised just now stays */
+	if (floor <= last)
+		(void) pg_atomic_compare_exchange_u64(&kept->floor, &floor, 0);
+
+	/* first, so that nobody takes the position for an ID */
+	pg_atomic_write_u32(&kept->raised_by, RAISED_BY_RESERVATION);
+	pg_atomic_write_u64(&kept->raised_to, last);
+	pg_atomic_write_u64(&kept->own_last, own_last);
+	pg_atomic_write_u32(&kept->grant, grant);
+
+	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
+	Assert(pg_atomic_read_u32(&hot->gate) != GATE_OPEN);
+	hot->node = node;
+	hot->placed_node = snowflake_place_node(&snowflake_server_layout, node);
+	kept->opened_at = last;
+	if (pg_atomic_read_u32(&hot->opening) == 0)
+		kept->started_at = last;
+	if (last < pg_atomic_read_u64(&hot->last))
+	{
+		kept->lowered_to = kept->lowered_at == 0 ? last : Min(last, kept->lowered_to);
+		kept->lowered_at = pg_atomic_read_u32(&hot->opening) + 1;
+	}
+	pg_atomic_write_u64(&hot->last, last);
+	pg_write_barrier();			/* who sees the new opening sees its "last" */
+	pg_atomic_write_u32(&hot->opening, pg_atomic_read_u32(&hot->opening) + 1);
+	SNOWFLAKE_INJECTION_POINT("snowflake-gate-opening");
+	pg_atomic_write_u64(&hot->limit, limit);
+	pg_atomic_write_u64(&hot->refill, refill);
+	pg_atomic_write_u32(&hot->gate, GATE_OPEN);
+	LWLockRelease(&hot->lock);
+	snowflake_announce();
+}
+
+/*
+ * Open a closed gate for a node, which is from the lease with the number "grant" (0:
+ * from none), with "last" raised to the end of what may have been issued before, by
+ * any node ID, and a limit that is durably reserved.  The node itself may have had
+ * positions up to "own_last".
+ */
+void
+snowflake_gate_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
+					uint64 limit, uint64 refill)
+{
+	Assert(!kept->unsettled);
+	Assert(last >= pg_atomic_read_u64(&hot->last));
+	open_gate(node, grant, last, own_last, limit, refill);
+}
+
+/*
+ * Open a closed gate again, for the same node, with a "last" that may be lower
+ * than it was: the order is given up.  Rule 1 is kept: the node has issued nothing
+ * since the gate was opened for it, and before that nothing above the view's
+ * own_last, which "last" is not below.
+ */
+void
+snowflake_gate_open_afresh(int32 node, uint64 last, uint64 limit, uint64 refill)
+{
+	uint64		before = pg_atomic_read_u64(&hot->last);
+
+	Assert(node == hot->node);
+	Assert(last >= pg_atomic_read_u64(&kept->own_last));
+	Assert(before == pg_atomic_read_u64(&kept->raised_to));
+	Assert(pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION);
+	kept->unsettled = false;
+	pg_atomic_write_u64(&kept->lowered_from,
+						Max(before, pg_atomic_read_u64(&kept->lowered_from)));
+	open_gate(node, pg_atomic_read_u32(&kept->grant), last, last, limit, refill);
+}
+
+/*
+ * Close the gate and wait out the mints in flight: on return "last" stands
+ * still.  If it was open, its exact end has yet to be stored.
+ */
+void
+snowflake_gate_close(SnowflakeGate reason)
+{
+	Assert(reason != GATE_OPEN);
+	if (pg_atomic_exchange_u32(&hot->gate, reason) == GATE_OPEN)
+		kept->unsettled = true;
+	SNOWFLAKE_INJECTION_POINT("snowflake-gate-closing");
+	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
+	LWLockRelease(&hot->lock);
+	snowflake_announce();
+}
+
+/*
+ * The keeper ends.  An open gate stays open: what is reserved may be used up.  A
+ * reason that another keeper would only find again is kept for the messages.
+ */
+void
+snowflake_gate_leave(void)
+{
+	SnowflakeGate gate = snowflake_gate();
+
+	if (gate == GATE_WAITING || gate == GATE_CREATING ||
+		gate == GATE_OPENING || gate == GATE_STOPPING)
+		snowflake_gate_set(GATE_NO_KEEPER);
+}
+
+/* The exact end of a closed gate is stored. */
+void
+snowflake_settled(void)
+{
+	kept->unsettled = false;
+}
+
+/* More is durably reserved: minters may use it.  The gate is open. */
+void
+snowflake_extend(uint64 limit, uint64 refill)
+{
+	Assert(limit >= pg_atomic_read_u64(&hot->limit));
+	pg_atomic_write_u64(&hot->limit, limit);
+	pg_atomic_write_u64(&hot->refill, refill);
+	snowflake_announce();
+}
+
+/* From which position on minters are to ask for more. */
+void
+snowflake_set_refill(uint64 refill)
+{
+	pg_atomic_write_u64(&hot->refill, refill);
+}
+
+/*
+ * Raise "last" to a position that is durably reserved, unless it is above it
+ * already.
+ */
+void
+snowflake_raise(uint64 position, SnowflakeRaise by)
+{
+	uint64		last = pg_atomic_read_u64(&hot->last);
+
+	Assert(position <= pg_atomic_read_u64(&hot->limit));
+
+	/* first, so that nobody takes the position for an ID */
+	pg_atomic_write_u32(&kept->raised_by, by);
+	pg_atomic_write_u64(&kept->raised_to, position);
+	SNOWFLAKE_INJECTION_POINT("snowflake-raise");
+	while (last < position &&
+		   !pg_atomic_compare_exchange_u64(&hot->last, &last, position))
+		;
+	snowflake_announce();
+}

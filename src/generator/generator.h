@@ -1,0 +1,162 @@
+/*-------------------------------------------------------------------------
+ *
+ * generator.h
+ *	  The generator that all backends of a server share.
+ *
+ * The state itself is private to generator.c, which explains why no ID comes
+ * twice.  Everybody else reads it here, and changes it by what the functions
+ * say.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_GENERATOR_H
+#define SNOWFLAKE_GENERATOR_H
+
+#include "layout/layout.h"
+
+/*
+ * Why nothing can be minted, or GATE_OPEN.  Only the keeper changes it; a
+ * server starts with the first.  gate_text.c says what each means.
+ */
+typedef enum SnowflakeGate
+{
+	GATE_NO_KEEPER = 0,			/* the keeper has not started, or has ended */
+	GATE_CONNECTING,			/* it connects to its database, or failed to */
+	GATE_WAITING,				/* it waits for the first mint to create its
+								 * extension in its database */
+	GATE_CREATING,				/* it creates the extension */
+	GATE_OPENING,				/* it writes the reservation */
+	GATE_NODE_UNSET,
+	GATE_NODE_TOO_LARGE,
+	GATE_LEASE_NONE,			/* no node ID is leased yet */
+	GATE_LEASE_ENDED,			/* it could not be renewed */
+	GATE_LEASE_REVOKED,			/* the coordinator may grant it again */
+	GATE_LAYOUT_CHANGED,		/* the stored layout is another one */
+	GATE_RESERVATION_LOST,		/* this cluster has one, but not here */
+	GATE_STOPPING,				/* the keeper was told to stop */
+	GATE_OPEN
+} SnowflakeGate;
+
+/* The node ID with which to mint, and how far. */
+typedef struct SnowflakeNode
+{
+	SnowflakeGate obstacle;		/* GATE_OPEN if there is a node ID to mint
+								 * with */
+	int32		node;			/* -1: there is none */
+	uint32		grant;			/* its number, if it is leased; otherwise 0 */
+	uint64		first;			/* smallest and largest position to be issued */
+	uint64		end;
+} SnowflakeNode;
+
+/* Why the newest position was raised without minting. */
+typedef enum SnowflakeRaise
+{
+	RAISED_BY_RESERVATION = 0,	/* to the end of what had been reserved */
+	RAISED_BY_ADVANCE			/* by snowflake_advance() */
+} SnowflakeRaise;
+
+/* What came of a step. */
+typedef enum SnowflakeStep
+{
+	STEP_MINTED,
+	STEP_EARLY,					/* minted, to be used when the clock is there */
+	STEP_GATE_CLOSED,
+	STEP_UNRESERVED,			/* the next position is not reserved yet */
+	STEP_AHEAD,					/* it is too far ahead of the clock */
+	STEP_ENDED					/* the layout has no later tick */
+} SnowflakeStep;
+
+/* Positions that were issued in one step and are not used yet. */
+typedef struct SnowflakeIssued
+{
+	uint64		next;
+	uint64		end;			/* the last of them; below "next": none left */
+	int64		placed_node;	/* the node's bits in their IDs */
+	uint32		opening;		/* of the gate, by number */
+} SnowflakeIssued;
+
+/*
+ * The state as others may see it.  Its parts are read one after the other while
+ * minting goes on: each is right for its moment.
+ */
+typedef struct SnowflakeView
+{
+	SnowflakeGate gate;
+	int32		node;			/* that the gate was opened for */
+	uint32		grant;			/* number of its lease, 0 if it is not leased */
+	uint64		last;			/* newest position issued, or raised to */
+	uint64		highest;		/* newest that any node ID ever had */
+	uint64		limit;			/* newest position that may be issued */
+	uint64		refill;			/* from here on more is asked for */
+	uint64		floor;			/* largest position to be passed */
+	uint64		raised_to;		/* by the last raise without minting */
+	uint64		own_last;		/* newest that the node may have had before
+								 * the gate was opened for it */
+	SnowflakeRaise raised_by;
+	bool		unsettled;		/* the gate was closed, its end is not stored */
+	bool		inherited;		/* the server started as a standby or a copy */
+	Oid			kept_in;		/* database that has the lost reservation */
+} SnowflakeView;
+
+/* A generator that is further ahead of the clock than this can be reset. */
+#define SNOWFLAKE_RESET_LEAD_USEC	USECS_PER_MINUTE
+
+/* Has the present node ID issued nothing since the gate was opened for it? */
+static inline bool
+snowflake_is_untouched(const SnowflakeView *view)
+{
+	return view->last == view->raised_to && view->raised_by == RAISED_BY_RESERVATION;
+}
+
+/*
+ * The newest position and what its ID is made of, read together.  Nothing is
+ * known while the gate was never opened since the server's start.
+ */
+typedef struct SnowflakeNewest
+{
+	uint64		last;
+	int64		placed_node;	/* of all positions above "opened_at" */
+	uint64		opened_at;		/* "last" when the gate was last opened */
+	uint64		started_at;		/* and when it was first opened */
+	uint64		lowered_to;		/* smallest "last" that an opening went back
+								 * to */
+	uint32		lowered_at;		/* the last such opening, by number; 0: none */
+} SnowflakeNewest;
+
+extern Size snowflake_generator_size(void);
+extern void snowflake_generator_attach(int tranche);
+extern bool snowflake_generator_exists(void);
+extern void snowflake_require_generator(const char *function);
+
+/* Everybody's part */
+extern SnowflakeStep snowflake_step(TimestampTz now, uint64 want,
+									SnowflakeIssued *issued, int64 *excess_usec);
+extern void snowflake_finish_tick(void);
+extern int64 snowflake_early_usec(void);
+extern bool snowflake_is_outdated(const SnowflakeIssued *issued);
+extern void snowflake_generator_view(SnowflakeView *view);
+extern uint64 snowflake_last(uint32 *opening);
+extern bool snowflake_newest(SnowflakeNewest *newest);
+extern SnowflakeGate snowflake_gate(void);
+extern TimestampTz snowflake_corrected_clock(void);
+extern bool snowflake_get_stored_layout(char *text, size_t size);
+extern int64 snowflake_position_id(uint64 position);
+extern void snowflake_raise_floor(uint64 position);
+
+/* The keeper's part */
+extern void snowflake_set_correction(int64 correction_usec);
+extern void snowflake_gate_set(SnowflakeGate reason);
+extern void snowflake_gate_set_layout_changed(const char *stored_layout);
+extern void snowflake_gate_set_reservation_lost(Oid kept_in);
+extern void snowflake_gate_open(int32 node, uint32 grant, uint64 last,
+								uint64 own_last, uint64 limit, uint64 refill);
+extern void snowflake_gate_open_afresh(int32 node, uint64 last,
+									   uint64 limit, uint64 refill);
+extern void snowflake_gate_close(SnowflakeGate reason);
+extern void snowflake_gate_leave(void);
+extern void snowflake_settled(void);
+extern void snowflake_extend(uint64 limit, uint64 refill);
+extern void snowflake_set_refill(uint64 refill);
+extern void snowflake_raise(uint64 position, SnowflakeRaise by);
+
+#endif							/* SNOWFLAKE_GENERATOR_H */

@@ -1,0 +1,473 @@
+/*-------------------------------------------------------------------------
+ *
+ * gate_text.c
+ *	  What the states of the gate mean to people: a table with a row for each,
+ *	  which has its reason, what to do about it, the error of a mint that it
+ *	  refuses and how that is counted, and whether waiting can help.
+ *
+ * generator.c opens and closes the gate.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "base/duration.h"
+#include "base/settings.h"
+#include "generator/counters.h"
+#include "generator/keeper_state.h"
+#include "keeper/gate_text.h"
+#include "keeper/reservation_home.h"
+#include "keeper/reservation_table.h"
+#include "lease/lease_state.h"
+#include "lease/node_source.h"
+
+/* The texts of a state.  All but the message may be NULL. */
+typedef struct GateTexts
+{
+	const char *message;
+	const char *detail;
+	const char *hint;
+	const char *advice;			/* for the status */
+} GateTexts;
+
+typedef struct GateRow
+{
+	const char *reason;
+	SnowflakeRefusal refusal;	/* how a refused mint is counted */
+	void		(*describe) (SnowflakeGate gate, GateTexts *texts);
+
+	/*
+	 * Does the reason stand as this backend sees the settings?  Then there is
+	 * nothing to wait for.  NULL: it never does, the keeper is at work.
+	 */
+	bool		(*stands) (void);
+} GateRow;
+
+static void describe_node_unset(SnowflakeGate gate, GateTexts *texts);
+static void describe_node_too_large(SnowflakeGate gate, GateTexts *texts);
+static void describe_layout(SnowflakeGate gate, GateTexts *texts);
+static void describe_reservation(SnowflakeGate gate, GateTexts *texts);
+static void describe_keeper(SnowflakeGate gate, GateTexts *texts);
+static void describe_lease(SnowflakeGate gate, GateTexts *texts);
+
+static bool node_is_unset(void);
+static bool node_is_too_large(void);
+static bool lease_is_refused(void);
+static bool always(void);
+static bool keeper_cannot_start(void);
+static bool database_is_missing(void);
+
+static const GateRow rows[] = {
+	[GATE_NO_KEEPER] = {
+		"closed: the keeper is not running",
+		REFUSED_KEEPER, describe_keeper, keeper_cannot_start
+	},
+	[GATE_CONNECTING] = {
+		"closed: the keeper is connecting to its database",
+		REFUSED_KEEPER, describe_keeper, database_is_missing
+	},
+	[GATE_WAITING] = {
+		"closed: the extension snowflake_keeper is missing in the keeper's database, the first mint creates it",
+		REFUSED_KEEPER, describe_keeper, NULL
+	},
+	[GATE_CREATING] = {
+		"closed: the keeper is creating its extension in its database",
+		REFUSED_KEEPER, describe_keeper, NULL
+	},
+	[GATE_OPENING] = {
+		"closed: the keeper is writing the reservation",
+		REFUSED_KEEPER, describe_keeper, NULL
+	},
+	[GATE_NODE_UNSET] = {
+		"closed: the node ID is not set",
+		REFUSED_NODE, describe_node_unset, node_is_unset
+	},
+	[GATE_NODE_TOO_LARGE] = {
+		"closed: the node ID is too large for the layout",
+		REFUSED_NODE, describe_node_too_large, node_is_too_large
+	},
+	[GATE_LEASE_NONE] = {
+		"closed: no node ID is leased yet",
+		REFUSED_NODE, describe_lease, lease_is_refused
+	},
+	[GATE_LEASE_ENDED] = {
+		"closed: the lease of the node ID has ended",
+		REFUSED_NODE, describe_lease, lease_is_refused
+	},
+	[GATE_LEASE_REVOKED] = {
+		"closed: the coordinator went back in time",
+		REFUSED_NODE, describe_lease, always
+	},
+	[GATE_LAYOUT_CHANGED] = {
+		"closed: snowflake.layout differs from the stored layout",
+		REFUSED_LAYOUT, describe_layout, always
+	},
+	[GATE_RESERVATION_LOST] = {
+		"closed: the reservation of this server is not in snowflake.database",
+		REFUSED_KEEPER, describe_reservation, always
+	},
+	[GATE_STOPPING] = {
+		"closed: the keeper is stopping",
+		REFUSED_KEEPER, describe_keeper, NULL
+	},
+	[GATE_OPEN] = {
+		"open",
+		REFUSED_KEEPER, describe_keeper, NULL
+	},
+};
+
+/*
+ * The keeper may not have taken up yet what this backend sees, or the other way
+ * round.
+ */
+static bool
+node_is(SnowflakeGate obstacle)
+{
+	SnowflakeNode wanted;
+
+	snowflake_node_wanted(&wanted);
+	return wanted.obstacle == obstacle;
+}
+
+static bool
+node_is_unset(void)
+{
+	return node_is(GATE_NODE_UNSET);
+}
+
+static bool
+node_is_too_large(void)
+{
+	return node_is(GATE_NODE_TOO_LARGE);
+}
+
+/*
+ * A coordinator that cannot be reached may be back in a moment, and one that was
+ * not asked yet answers soon.  What it has said stands until somebody changes it.
+ */
+static bool
+lease_is_refused(void)
+{
+	SnowflakeLeaseView lease;
+
+	snowflake_lease_view(&lease);
+	return lease.trouble != LEASE_NO_TROUBLE && lease.trouble != LEASE_UNREACHABLE;
+}
+
+/*
+ * The layout and the name of the keeper's database are fixed when the server
+ * starts.  If somebody changes what is stored, a reload makes the keeper look.
+ * What the coordinator has forgotten waits for an administrator as well.
+ */
+static bool
+always(void)
+{
+	return true;
+}
+
+static bool
+database_is_missing(void)
+{
+	return !OidIsValid(get_database_oid(snowflake_database, true));
+}
+
+/* Single-user mode and pg_upgrade have no keeper at all. */
+static bool
+server_has_no_keeper(void)
+{
+	return !IsUnderPostmaster || IsBinaryUpgrade;
+}
+
+static bool
+keeper_cannot_start(void)
+{
+	return server_has_no_keeper() || database_is_missing();
+}
+
+static void
+describe_node_unset(SnowflakeGate gate, GateTexts *texts)
+{
+	texts->detail = psprintf("The layout has node IDs from 0 to %d; no two servers that mint may have the same.",
+							 snowflake_server_layout.max_node);
+	if (snowflake_node_source != NODE_FROM_SETTING)
+	{
+		texts->message = snowflake_node_source == NODE_FROM_HOSTNAME ?
+			"the host's name does not end with a number" :
+			"the host has no address that is not loopback";
+		texts->advice = texts->hint =
+			"Set snowflake.node_source to where the node ID is to come from, and reload the configuration.";
+		return;
+	}
+	texts->message = "snowflake.node_id is not set";
+	texts->hint = "Set snowflake.node_id in this server's own configuration, outside of the data directory if that is ever copied, to a number that no other server mints with, and reload the configuration.";
+	texts->advice = "Set snowflake.node_id to a number that no other server mints with, and reload the configuration.";
+}
+
+static void
+describe_node_too_large(SnowflakeGate gate, GateTexts *texts)
+{
+	texts->detail = psprintf("The layout has node IDs from 0 to %d.",
+							 snowflake_server_layout.max_node);
+	if (snowflake_node_source != NODE_FROM_SETTING)
+	{
+		SnowflakeNode wanted;
+
+		snowflake_node_wanted(&wanted);
+		texts->message = psprintf("node ID %d is too large for the layout", wanted.node);
+		texts->detail = psprintf("%s It is from the host's %s.", texts->detail,
+								 snowflake_node_source == NODE_FROM_HOSTNAME ? "name" : "address");
+		texts->advice = texts->hint =
+			"Set snowflake.node_source to where the node ID is to come from, or take a layout with more node IDs.";
+		return;
+	}
+	texts->message = psprintf("snowflake.node_id %d is too large for the layout",
+							  snowflake_node_id);
+	texts->advice = texts->hint =
+		psprintf("Set snowflake.node_id to at most %d, and reload the configuration.",
+				 snowflake_server_layout.max_node);
+}
+
+/* Nothing is leased: what the coordinator said, or that it says nothing. */
+static void
+describe_lease(SnowflakeGate gate, GateTexts *texts)
+{
+	SnowflakeLeaseView lease;
+
+	snowflake_lease_view(&lease);
+	texts->message = gate == GATE_LEASE_NONE ? "this server has not leased a node ID" :
+		gate == GATE_LEASE_ENDED ? "the lease of this server's node ID has ended" :
+		"this server's node ID may be leased again by another server";
+	if (lease.grant != 0)
+		texts->detail = psprintf("Node ID %d was leased up to \"%s\".", lease.node,
+								 timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout,
+																		 lease.until)));
+	switch (lease.trouble)
+	{
+		case LEASE_NO_TROUBLE:
+			if (lease.pid == 0)
+				texts->advice = "The lessee is not running: see the server log.";
+			break;
+		case LEASE_UNREACHABLE:
+			texts->advice = psprintf("The coordinator cannot be used since \"%s\": see the server log.",
+									 timestamptz_to_str(lease.trouble_since));
+			break;
+		case LEASE_NO_FLEET:
+			texts->advice = "The coordinator has no fleet: found it with snowflake_fleet_create(), or, if the coordinator has lost its data, with snowflake_fleet_recover().";
+			break;
+		case LEASE_OTHER_LAYOUT:
+			texts->advice = "The fleet has another layout: set snowflake.layout to it, and restart the server.";
+			break;
+		case LEASE_SUSPECT:
+			texts->advice = "The coordinator went back in time: when it is sound again, use snowflake_fleet_recover().";
+			break;
+		case LEASE_NO_FREE_NODE:
+			texts->advice = "No node ID is free: wait for the end of a lease, widen snowflake.lease_nodes, or take a layout with more node IDs.";
+			break;
+		case LEASE_BAD_RECORD:
+			texts->advice = "The record of the fleet is damaged: found it again with snowflake_fleet_recover().";
+			break;
+	}
+	texts->hint = texts->advice;
+}
+
+static void
+describe_layout(SnowflakeGate gate, GateTexts *texts)
+{
+	char		stored[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	char		configured[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+
+	texts->message = "snowflake.layout differs from the layout that this server has minted with";
+	snowflake_layout_print(&snowflake_server_layout, configured, sizeof(configured));
+	if (snowflake_get_stored_layout(stored, sizeof(stored)))
+		texts->detail = psprintf("Configured is \"%s\", stored is \"%s\".",
+								 configured, stored);
+	texts->advice = texts->hint =
+		"Restore snowflake.layout, or accept the change with snowflake_accept_layout().";
+}
+
+static void
+describe_reservation(SnowflakeGate gate, GateTexts *texts)
+{
+	SnowflakeView view;
+	Oid			kept_in;
+	char	   *database;
+
+	/* a standby has no keeper that would have published it */
+	snowflake_generator_view(&view);
+	kept_in = OidIsValid(view.kept_in) ? view.kept_in : snowflake_reservation_database();
+	database = get_database_name(kept_in);
+	texts->message = psprintf("the snowflake reservation of this server is not in the database \"%s\"",
+							  snowflake_database);
+	if (database == NULL)
+		texts->detail = psprintf("It was in a database that was dropped, with OID %u.",
+								 kept_in);
+	else if (strcmp(database, snowflake_database) == 0)
+		texts->detail = "It was there before, and was dropped or deleted.";
+	else
+		texts->detail = psprintf("It is, or was, in the database \"%s\".", database);
+	texts->hint = "Restore the setting snowflake.database. If the reservation is gone for good, an administrator can start a new one with snowflake_accept_database().";
+	texts->advice = "Restore the setting snowflake.database, or start a new reservation with snowflake_accept_database().";
+}
+
+/* The keeper is not ready, or with an open gate may not be doing its work. */
+static void
+describe_keeper(SnowflakeGate gate, GateTexts *texts)
+{
+	int			failure = snowflake_keeper_failure();
+	int64		standby_wait_usec = snowflake_standby_wait_usec();
+	bool		has_database = !database_is_missing();
+
+	if (has_database && server_has_no_keeper())
+	{
+		texts->message = "the snowflake generator has no keeper";
+		texts->detail = "It does not run in single-user mode, nor while pg_upgrade does.";
+	}
+	else if (has_database)
+	{
+		texts->message = psprintf("the snowflake generator was not ready within %d ms",
+								  snowflake_max_wait_ms);
+		texts->detail = standby_wait_usec != 0 ?
+			psprintf("The gate is %s. The commit of the reservation has been waiting for a synchronous standby for %s.",
+					 snowflake_gate_reason(gate), snowflake_duration(standby_wait_usec)) :
+			failure != 0 ?
+			psprintf("The gate is %s. The keeper's last attempt failed with SQLSTATE %s.",
+					 snowflake_gate_reason(gate), unpack_sql_state(failure)) :
+			psprintf("The gate is %s.", snowflake_gate_reason(gate));
+		texts->hint = "The server log has the reason.";
+	}
+	else
+	{
+		texts->message = "the database of the snowflake reservation does not exist";
+		texts->detail = psprintf("The setting snowflake.database is \"%s\".",
+								 snowflake_database);
+		texts->hint = "Create the database, or change the setting and restart the server.";
+	}
+
+	if (standby_wait_usec != 0)
+		texts->advice = psprintf("Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for %s.",
+								 snowflake_duration(standby_wait_usec));
+	else if (failure != 0)
+		texts->advice = psprintf("The keeper's last attempt failed with SQLSTATE %s: see the server log.",
+								 unpack_sql_state(failure));
+	else if (!has_database)
+		texts->advice = psprintf("Create the database \"%s\", or change snowflake.database and restart the server.",
+								 snowflake_database);
+	else if (snowflake_keeper_is_missing())
+		texts->advice = "The keeper is not running: see the server log.";
+}
+
+static GateTexts
+describe(SnowflakeGate gate)
+{
+	GateTexts	texts = {0};
+
+	rows[gate].describe(gate, &texts);
+	return texts;
+}
+
+/* What a gate says of itself: "open", or "closed:" and why. */
+const char *
+snowflake_gate_reason(SnowflakeGate gate)
+{
+	return rows[gate].reason;
+}
+
+/* What the present gate says of itself, also where the library is not preloaded. */
+const char *
+snowflake_gate_reason_now(void)
+{
+	if (!snowflake_generator_exists())
+		return "closed: the library is not preloaded";
+	return snowflake_gate_reason(snowflake_gate());
+}
+
+/* What to do about a state, in a sentence, or NULL.  Needs a transaction. */
+const char *
+snowflake_gate_advice(SnowflakeGate gate)
+{
+	return describe(gate).advice;
+}
+
+/*
+ * On a standby: what the gate would be after a promotion, as far as that can be
+ * told from here, or GATE_OPEN if nothing is known to stand in the way.  Needs a
+ * transaction.
+ *
+ * The stored layout is known where the reservation is, in the keeper's database.
+ */
+static SnowflakeGate
+foresee(void)
+{
+	Oid			database = get_database_oid(snowflake_database, true);
+	Oid			kept_in = snowflake_reservation_database();
+	SnowflakeNode wanted;
+
+	snowflake_node_wanted(&wanted);
+	if (wanted.obstacle != GATE_OPEN)
+		return wanted.obstacle;
+	if (snowflake_lease_has_ended(&wanted, snowflake_corrected_clock()))
+		return GATE_LEASE_ENDED;
+	if (!OidIsValid(database))
+		return GATE_CONNECTING;
+	if (OidIsValid(kept_in) && kept_in != database)
+		return GATE_RESERVATION_LOST;
+	if (database == MyDatabaseId && snowflake_reservation_is_of_other_layout())
+		return GATE_LAYOUT_CHANGED;
+	return GATE_OPEN;
+}
+
+/*
+ * On a standby: what to do so that it can mint after a promotion, or NULL.  Needs
+ * a transaction.
+ */
+const char *
+snowflake_gate_advice_in_recovery(void)
+{
+	SnowflakeGate gate = foresee();
+	GateTexts	texts;
+
+	if (gate == GATE_OPEN)
+		return NULL;
+	texts = describe(gate);
+	return psprintf("After a promotion nothing could be minted: %s.%s%s",
+					texts.message, texts.advice == NULL ? "" : " ",
+					texts.advice == NULL ? "" : texts.advice);
+}
+
+/*
+ * Is it in vain to wait until the keeper opens the gate?  Needs a transaction.
+ */
+bool
+snowflake_gate_stays_closed(SnowflakeGate gate)
+{
+	return rows[gate].stands != NULL && rows[gate].stands();
+}
+
+/*
+ * Raise the error of a mint that a closed gate refuses.  Returns only if the gate
+ * is open.  Needs a transaction.
+ */
+void
+snowflake_gate_refuse(SnowflakeGate gate)
+{
+	GateTexts	texts;
+
+	if (gate == GATE_OPEN)
+		return;
+
+	texts = describe(gate);
+	snowflake_count_refusal(rows[gate].refusal);
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg_internal("%s", texts.message),
+			texts.detail ? errdetail_internal("%s", texts.detail) : 0,
+			texts.hint ? errhint("%s", texts.hint) : 0);
+}

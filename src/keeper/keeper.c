@@ -1,0 +1,335 @@
+/*-------------------------------------------------------------------------
+ *
+ * keeper.c
+ *	  The background worker that keeps the reservation and the gate.
+ *
+ * The keeper is the only writer of the reservation, which is in a table in the
+ * database snowflake.database: see reservation_table.c, also for why it runs no SQL.
+ *
+ * Its life: connect, then rounds.  A round looks at what changed (settings,
+ * requests of the backends, the clock), and does what follows: open the gate,
+ * close it for another node ID, extend the reservation, raise the floor.
+ * Between rounds it sleeps on its latch, for up to a day unless it watches the
+ * clock, so an idle server has an idle keeper.
+ *
+ * An error ends the process, and the postmaster starts another one.  The state
+ * of the generator is in shared memory and complete at every moment, so a new
+ * keeper goes on where the old one stood, and minting meanwhile goes on to the
+ * end of the reservation.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "base/worker.h"
+#include "generator/generator.h"
+#include "generator/keeper_state.h"
+#include "keeper/keeper.h"
+#include "keeper/keeper_log.h"
+#include "keeper/keeper_transaction.h"
+#include "keeper/reserve.h"
+#include "lease/lease_state.h"
+#include "lease/lessee.h"
+#include "lease/node_source.h"
+
+#define KEEPER_NAME				"snowflake keeper"
+
+/* How long to wait after a failure. */
+#define RETRY_LOCKED_MS			200 /* if it failed for a lock */
+#define RETRY_ASKED_MS			1000	/* if somebody asked for something */
+#define RETRY_UNASKED_MS		10000
+
+/* Until there is a lessee, look for it this often. */
+#define LESSEE_LOOK_MS			500
+
+/* What a round allocates outside of transactions. */
+static MemoryContext round_context;
+
+
+/*
+ * Start and end
+ */
+
+static void
+keeper_exit(int code, Datum arg)
+{
+	snowflake_gate_leave();
+	snowflake_keeper_detach();
+}
+
+/* Register the keeper.  Only while the server preloads libraries. */
+void
+snowflake_keeper_init(void)
+{
+	BackgroundWorker worker;
+
+	/* pg_upgrade must find the old server as it was left */
+	if (IsBinaryUpgrade)
+		return;
+
+	snowflake_worker_describe(&worker, KEEPER_NAME, "snowflake_keeper_main");
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	RegisterBackgroundWorker(&worker);
+}
+
+
+/*
+ * Rounds
+ */
+
+/* Look at the clocks, and publish what follows from that. */
+static SnowflakeVerdict
+judge_clock(uint32 requests, TimestampTz *now)
+{
+	SnowflakeView view;
+	SnowflakeLook look;
+	SnowflakeVerdict verdict;
+
+	snowflake_generator_view(&view);
+	snowflake_look(&look);
+	verdict = snowflake_judge(&look,
+							  snowflake_position_time(&snowflake_server_layout,
+													  view.last),
+							  (requests & SNOWFLAKE_WANT_CLOCK) != 0);
+	snowflake_set_correction(verdict.correction_usec);
+
+	/*
+	 * Those who asked for it wait, and so may those who found the clock
+	 * beyond what is reserved.
+	 */
+	if (verdict.news != CLOCK_NO_NEWS ||
+		(requests & (SNOWFLAKE_WANT_LOOK | SNOWFLAKE_WANT_CLOCK)))
+		snowflake_announce_look();
+	*now = look.wall + verdict.correction_usec;
+	return verdict;
+}
+
+/*
+ * Look at everything that may have changed, and do what follows from it.
+ * Returns the ms after which to do so again, if nobody asks before.
+ */
+static long
+keeper_round(void)
+{
+	uint32		requests = snowflake_take_requests();
+	TimestampTz now;
+	SnowflakeVerdict verdict = judge_clock(requests, &now);
+	SnowflakeNode wanted;
+	SnowflakeView view;
+	bool		is_other_node,
+				lacks_lessee;
+	long		sleep_ms;
+
+	lacks_lessee = snowflake_lessee_start();
+	snowflake_node_wanted(&wanted);
+	if (wanted.obstacle == GATE_OPEN && snowflake_lease_has_ended(&wanted, now))
+	{
+		wanted.obstacle = GATE_LEASE_ENDED;
+		snowflake_lease_look();
+	}
+	snowflake_generator_view(&view);
+	is_other_node = wanted.obstacle != GATE_OPEN || view.node != wanted.node ||
+		view.grant != wanted.grant;
+
+	/*
+	 * Another node ID, or lease: end the present one's work as a clean stop
+	 * would.  That is also how too large a reservation becomes a small one.
+	 */
+	if (view.gate == GATE_OPEN &&
+		(is_other_node || snowflake_is_reserved_too_far(&view, now)))
+	{
+		ereport(LOG,
+				errmsg("snowflake gate closed for node %d", view.node),
+				is_other_node ? 0 :
+				errdetail("More is reserved than is needed, up to \"%s\".",
+						  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+																	 view.limit))));
+		snowflake_gate_close(GATE_OPENING);
+		snowflake_generator_view(&view);
+	}
+
+	if (view.gate == GATE_OPEN && (requests & SNOWFLAKE_WANT_RESET))
+	{
+		snowflake_reopen_afresh(&wanted, now);
+		snowflake_generator_view(&view);
+	}
+
+	if (view.gate != GATE_OPEN)
+	{
+		if (view.unsettled)
+			snowflake_settle();
+		snowflake_open(&wanted, requests, now);
+	}
+	else
+	{
+		if (view.last >= view.refill || view.floor > view.last ||
+			(requests & SNOWFLAKE_WANT_TIME))
+			snowflake_reserve_more(&view, &wanted, now);
+
+		/* unless the lease has to be renewed first */
+		snowflake_generator_view(&view);
+		if (view.floor > view.last && view.floor <= view.limit)
+			snowflake_raise(view.floor, RAISED_BY_ADVANCE);
+	}
+
+	sleep_ms = snowflake_watch(&verdict);
+	return lacks_lessee ? Min(sleep_ms, LESSEE_LOOK_MS) : sleep_ms;
+}
+
+/*
+ * Do a round.  Returns what it returns.  An error ends the process, unless that
+ * is about to end anyway: then what is left to do is done.
+ */
+static long
+attempt_round(void)
+{
+	volatile long sleep_ms = 0;
+
+	MemoryContextSwitchTo(round_context);
+	PG_TRY();
+	{
+		QueryCancelPending = false;
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		sleep_ms = keeper_round();
+		snowflake_keeper_succeeded();
+	}
+	PG_CATCH();
+	{
+		snowflake_keeper_failed(geterrcode());
+		if (!ShutdownRequestPending)
+			PG_RE_THROW();
+
+		/* told to stop, and probably canceled by that: settle afterwards */
+		if (geterrcode() != ERRCODE_QUERY_CANCELED)
+			EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextReset(round_context);
+	return sleep_ms;
+}
+
+/* After a failure, pause before the next attempt, so as not to fill the log. */
+static void
+pause_after_failure(void)
+{
+	int64		started_usec = snowflake_monotonic_usec();
+
+	while (!ShutdownRequestPending)
+	{
+		int64		pause_ms = snowflake_pending_requests() == 0 ? RETRY_UNASKED_MS :
+		snowflake_keeper_failure() == ERRCODE_LOCK_NOT_AVAILABLE ?
+		RETRY_LOCKED_MS : RETRY_ASKED_MS;
+
+		if (!snowflake_worker_sleep(started_usec + pause_ms * 1000))
+			break;
+	}
+}
+
+/* Is there an end to be stored before the process ends? */
+static bool
+has_end_to_store(void)
+{
+	SnowflakeView view;
+
+	/* the gate is closed already if a change of the node ID was cut short */
+	snowflake_generator_view(&view);
+	return view.gate == GATE_OPEN || view.unsettled;
+}
+
+/* Close the gate, and store the exact end. */
+static void
+store_end(void)
+{
+	SnowflakeView view;
+
+	snowflake_wait_for_nobody();
+	snowflake_gate_close(GATE_STOPPING);
+	snowflake_settle();
+	snowflake_generator_view(&view);
+	ereport(LOG,
+			errmsg("snowflake gate closed"),
+			errdetail("The last tick with an ID started at \"%s\".",
+					  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+																 view.last))));
+}
+
+void
+snowflake_keeper_main(Datum main_arg)
+{
+	bool		failed = snowflake_keeper_failure() != 0 ||
+	snowflake_gate() == GATE_CONNECTING;
+
+	before_shmem_exit(keeper_exit, (Datum) 0);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	snowflake_durable_init();
+	BackgroundWorkerUnblockSignals();
+
+	snowflake_keeper_attach();
+	if (snowflake_gate() != GATE_OPEN)
+		snowflake_gate_set(GATE_CONNECTING);
+
+	if (failed)
+		pause_after_failure();
+	if (ShutdownRequestPending)
+	{
+		if (!has_end_to_store())
+			proc_exit(1);
+
+		/* a connection is needed for that */
+		snowflake_wait_for_nobody();
+	}
+
+	snowflake_worker_connect(snowflake_database);
+	round_context = AllocSetContextCreate(TopMemoryContext, KEEPER_NAME,
+										  ALLOCSET_DEFAULT_SIZES);
+
+	for (;;)
+	{
+		long		sleep_ms;
+
+		ResetLatch(MyLatch);
+		if (ShutdownRequestPending)
+			break;
+		sleep_ms = attempt_round();
+
+		/*
+		 * A wait inside the round, such as that for a synchronous standby,
+		 * may have taken the latch that was set for us.
+		 */
+		if (ShutdownRequestPending || ConfigReloadPending || InterruptPending ||
+			snowflake_pending_requests() != 0)
+			continue;
+
+		(void) snowflake_worker_sleep(snowflake_monotonic_usec() +
+									  sleep_ms * INT64CONST(1000));
+	}
+
+	if (has_end_to_store())
+		store_end();
+
+	/* not 0, so that a keeper that was terminated by hand is started again */
+	proc_exit(1);
+}

@@ -1,0 +1,215 @@
+/*-------------------------------------------------------------------------
+ *
+ * keeper_log.c
+ *	  What the keeper warns of: a clock that was moved, a generator that waits
+ *	  for it, minting at the limit of the layout, and a layout that ends.
+ *
+ * Nothing here has a part in minting; it compares, counts and writes to the
+ * log.  The keeper looks whenever it is awake, that is when the reservation is
+ * extended, when a backend found the generator ahead of the clock, and once a
+ * day.  What lasts is reported once, not at every look.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/duration.h"
+#include "base/settings.h"
+#include "generator/counters.h"
+#include "generator/generator.h"
+#include "keeper/keeper_log.h"
+
+/* While the clock is behind, look at it this often; otherwise once a day. */
+#define BEHIND_MS				1000
+#define DAY_MS					(24 * 60 * 60 * 1000)
+
+/* Minting at the limit is worth a warning after so many reservations of time. */
+#define LONG_RESERVATIONS		10
+
+/* Report and count what the judge of the clock has found. */
+static void
+watch_clock(const SnowflakeVerdict *verdict)
+{
+	int64		moved_usec = verdict->moved_usec;
+	char	   *by = snowflake_duration(i64abs(moved_usec));
+	bool		ahead = moved_usec > 0;
+
+	if (verdict->news == CLOCK_STEPPED || verdict->news == CLOCK_JUMPED)
+		snowflake_count_step(moved_usec);
+
+	switch (verdict->news)
+	{
+		case CLOCK_NO_NEWS:
+			break;
+		case CLOCK_STEPPED:
+			ereport(WARNING,
+					ahead ? errmsg("the clock went ahead by %s", by) :
+					errmsg("the clock went back by %s", by));
+			break;
+		case CLOCK_JUMPED:
+			ereport(WARNING,
+					ahead ? errmsg("the clock went ahead by %s", by) :
+					errmsg("the clock went back by %s", by),
+					errdetail("Minting snowflakes goes on as if it had not, for up to %s (snowflake.jump_patience).",
+							  snowflake_duration(snowflake_jump_patience_ms * INT64CONST(1000))),
+					errhint("If the clock is right now, believe it with snowflake_accept_clock(), otherwise set it right."));
+			break;
+		case CLOCK_RETURNED:
+			ereport(LOG,
+					ahead ? errmsg("the clock no longer is %s ahead, after %s", by,
+								   snowflake_duration(verdict->lasted_usec)) :
+					errmsg("the clock no longer is %s behind, after %s", by,
+						   snowflake_duration(verdict->lasted_usec)));
+			break;
+		case CLOCK_BELIEVED:
+			ereport(WARNING,
+					ahead ? errmsg("the clock that went ahead by %s is believed, after %s",
+								   by, snowflake_duration(verdict->lasted_usec)) :
+					errmsg("the clock that went back by %s is believed, after %s",
+						   by, snowflake_duration(verdict->lasted_usec)),
+					ahead ? errdetail("Snowflakes follow it.") :
+					errdetail("Minting snowflakes waits for it."));
+			break;
+	}
+}
+
+/* Is the generator further ahead of the clock than it may be?  Report changes. */
+static bool
+watch_lead(int64 now_usec, int64 lead_usec)
+{
+	static bool behind = false;
+	static int64 since_usec;
+	int64		max_lead_usec = snowflake_max_lead_ms * INT64CONST(1000);
+	int64		early_usec = snowflake_early_usec();
+
+	if (!behind && lead_usec > max_lead_usec + early_usec)
+	{
+		behind = true;
+		since_usec = now_usec;
+		ereport(WARNING,
+				errmsg("minting snowflakes waits for the clock"),
+				errdetail("The generator is %s ahead of it, and may be by %d ms (snowflake.max_lead).",
+						  snowflake_duration(lead_usec), snowflake_max_lead_ms));
+	}
+	else if (behind && lead_usec <= max_lead_usec + early_usec)
+	{
+		behind = false;
+		ereport(LOG,
+				errmsg("minting snowflakes no longer waits for the clock, after %s",
+					   snowflake_duration(now_usec - since_usec)));
+	}
+	return behind;
+}
+
+/*
+ * Are more IDs wanted than the layout has?  Then mints wait, and the generator
+ * is about as far ahead as it may be (those who wait oversleep a little), at one
+ * look after the other.  Those looks come with the extensions of the
+ * reservation, so a longer pause between two of them was a pause of minting.
+ */
+static void
+watch_limit(int64 now_usec, int64 lead_usec)
+{
+	static int64 since_usec = 0;	/* 0: not at the limit */
+	static int64 last_usec = 0;
+	static uint64 last_waits = 0;
+	static bool reported = false;
+	int64		reservation_usec = snowflake_reservation_ms * INT64CONST(1000);
+	uint64		waits = pg_atomic_read_u64(&snowflake_counters->clock_waits.mints);
+	int64		since_last_usec = now_usec - last_usec;
+	int64		max_lead_usec = snowflake_max_lead_ms * INT64CONST(1000);
+	int64		tick_usec = snowflake_server_layout.tick_usec;
+	bool		at_limit;
+
+	/* a request that came during the last round says nothing new */
+	if (since_last_usec < reservation_usec / 8)
+		return;
+
+	/* a clock that went back is another matter, as is a reset of the counters */
+	at_limit = waits != last_waits &&
+		lead_usec + tick_usec >= max_lead_usec / 2 &&
+		lead_usec <= max_lead_usec + tick_usec + snowflake_early_usec() &&
+		since_last_usec <= reservation_usec;
+	last_usec = now_usec;
+	last_waits = waits;
+
+	if (!at_limit)
+	{
+		since_usec = 0;
+		reported = false;
+		return;
+	}
+	if (since_usec == 0)
+		since_usec = now_usec;
+	if (!reported &&
+		now_usec - since_usec >= LONG_RESERVATIONS * reservation_usec)
+	{
+		reported = true;
+		ereport(WARNING,
+				errmsg("snowflakes have been minted at the limit of the layout for %s",
+					   snowflake_duration(now_usec - since_usec)),
+				errdetail("It has " INT64_FORMAT " in a tick of %s; mints wait for the next.",
+						  snowflake_server_layout.max_sequence + INT64CONST(1),
+						  snowflake_duration(snowflake_server_layout.tick_usec)),
+				errhint("Mint on more servers, or choose a layout with more bits of sequence."));
+	}
+}
+
+/* Does the layout end soon?  Returns in how many ms to look again. */
+static long
+watch_layout(int64 now_usec, TimestampTz clock)
+{
+	static int64 checked_usec = 0;	/* 0: not yet */
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		left_ms = DAY_MS - (now_usec - checked_usec) / 1000;
+	TimestampTz end;
+
+	if (checked_usec != 0 && left_ms > 0)
+		return left_ms;
+	checked_usec = now_usec;
+
+	end = snowflake_tick_start(layout, layout->max_tick);
+	if (end <= clock)
+		ereport(WARNING,
+				errmsg("the snowflake layout ended at \"%s\"",
+					   timestamptz_to_str(end)));
+	else if (clock > end - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
+		ereport(WARNING,
+				errmsg("the snowflake layout ends at \"%s\", in %d days",
+					   timestamptz_to_str(end),
+					   (int) ((end - clock) / USECS_PER_DAY)),
+				errdetail("No snowflake can be minted after that."),
+				errhint("Plan for another snowflake.layout, whose snowflakes are larger than those of this one."));
+	return DAY_MS;
+}
+
+/*
+ * Write to the log what an administrator wants to know.  Returns the ms after which
+ * the keeper should look again.  Only the keeper.
+ */
+long
+snowflake_watch(const SnowflakeVerdict *verdict)
+{
+	int64		now_usec = snowflake_monotonic_usec();
+	SnowflakeView view;
+	long		look_again_ms = DAY_MS;
+
+	watch_clock(verdict);
+
+	snowflake_generator_view(&view);
+	if (view.gate == GATE_OPEN)
+	{
+		/* after the view: a round can take long, and others mint meanwhile */
+		TimestampTz clock = snowflake_corrected_clock();
+		int64		lead_usec = snowflake_position_time(&snowflake_server_layout,
+														view.last) - clock;
+
+		watch_limit(now_usec, lead_usec);
+		look_again_ms = watch_lead(now_usec, lead_usec) ? BEHIND_MS :
+			watch_layout(now_usec, clock);
+	}
+	return verdict->look_again_ms == 0 ? look_again_ms :
+		Min(verdict->look_again_ms, look_again_ms);
+}

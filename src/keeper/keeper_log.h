@@ -1,0 +1,15 @@
+/*-------------------------------------------------------------------------
+ *
+ * keeper_log.h
+ *	  What the keeper warns of.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_KEEPER_LOG_H
+#define SNOWFLAKE_KEEPER_LOG_H
+
+#include "base/clock.h"
+
+extern long snowflake_watch(const SnowflakeVerdict *verdict);
+
+#endif							/* SNOWFLAKE_KEEPER_LOG_H */

@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * keeper_transaction.c
+ *	  The keeper's transactions, whose commits are durable or errors.
+ *
+ * Synchronous replication is the difficulty: a signal ends the wait for a standby
+ * as if the commit had got there.  So the keeper notes down that one came, and
+ * then takes the commit for none, although it stands.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/interrupt.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/snapmgr.h"
+
+#include "base/compat.h"
+#include "generator/keeper_state.h"
+#include "keeper/keeper_transaction.h"
+
+/* A signal arrived that ends a wait for a synchronous standby. */
+static volatile sig_atomic_t cancel_arrived = false;
+
+/* The end is being stored, which waits for nobody. */
+static volatile sig_atomic_t storing_end = false;
+
+/* Where the caller allocates; a transaction has a context of its own. */
+static MemoryContext outer_context;
+
+
+/*
+ * End whatever the keeper is waiting for.  That ends a wait for a synchronous
+ * standby as if the commit had got there: see snowflake_commit().
+ */
+static void
+cancel_waits(void)
+{
+	int			save_errno = errno;
+
+	cancel_arrived = true;
+	QueryCancelPending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+
+/* A lock timeout, or pg_cancel_backend(). */
+static void
+keeper_sigint(SIGNAL_ARGS)
+{
+	cancel_waits();
+}
+
+/*
+ * The server stops, or somebody terminates the keeper.
+ *
+ * A stop sends this twice, to the process and to its group.  The second one
+ * may come when the first has already led to the end, and must not cancel it.
+ */
+static void
+keeper_sigterm(SIGNAL_ARGS)
+{
+	ShutdownRequestPending = true;
+	if (!storing_end)
+		cancel_waits();
+}
+
+/* Take over the signals that end a wait.  Only the keeper, at its start. */
+void
+snowflake_durable_init(void)
+{
+	pqsignal(SIGTERM, keeper_sigterm);
+	pqsignal(SIGINT, keeper_sigint);
+}
+
+/*
+ * From now on nothing but the end is to be stored, which does not wait for a
+ * standby, and which a further signal to stop must not cancel.
+ */
+void
+snowflake_wait_for_nobody(void)
+{
+	storing_end = true;
+	QueryCancelPending = false;
+}
+
+/* Begin a transaction, with a snapshot. */
+void
+snowflake_begin(const char *activity)
+{
+	/* a cancel that came while there was nothing to cancel */
+	cancel_arrived = false;
+	QueryCancelPending = false;
+
+	/* but told to stop, begin nothing that may have to wait */
+	if (ShutdownRequestPending && !storing_end)
+		cancel_waits();
+
+	outer_context = CurrentMemoryContext;
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	pgstat_report_activity(STATE_RUNNING, activity);
+}
+
+/*
+ * Commit.  On return the transaction is durable, on the synchronous standbys
+ * too.  If a signal ended the wait for them, the commit stands, but that is not
+ * known, and it is an error: nothing that depends on it may be published.
+ */
+void
+snowflake_commit(void)
+{
+	SNOWFLAKE_INJECTION_POINT("snowflake-before-commit");
+	PopActiveSnapshot();
+	snowflake_commit_begins();
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(outer_context);
+	snowflake_commit_ended();
+	pgstat_report_stat(true);
+	pgstat_report_activity(STATE_IDLE, NULL);
+
+	/* the postmaster's death ends the wait as well, and sets the latter */
+	if (cancel_arrived || ProcDiePending)
+		ereport(ERROR,
+				errcode(ERRCODE_QUERY_CANCELED),
+				errmsg("canceled a commit of the snowflake reservation"));
+	SNOWFLAKE_INJECTION_POINT("snowflake-after-commit");
+}

@@ -1,0 +1,16 @@
+/*-------------------------------------------------------------------------
+ *
+ * keeper_transaction.h
+ *	  The keeper's transactions, whose commits are durable or errors.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_KEEPER_TRANSACTION_H
+#define SNOWFLAKE_KEEPER_TRANSACTION_H
+
+extern void snowflake_durable_init(void);
+extern void snowflake_begin(const char *activity);
+extern void snowflake_commit(void);
+extern void snowflake_wait_for_nobody(void);
+
+#endif							/* SNOWFLAKE_KEEPER_TRANSACTION_H */

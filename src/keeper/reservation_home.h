@@ -1,0 +1,14 @@
+/*-------------------------------------------------------------------------
+ *
+ * reservation_home.h
+ *	  In which database the reservation is kept.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_RESERVATION_HOME_H
+#define SNOWFLAKE_RESERVATION_HOME_H
+
+extern Oid	snowflake_reservation_database(void);
+extern void snowflake_note_database(void);
+
+#endif							/* SNOWFLAKE_RESERVATION_HOME_H */

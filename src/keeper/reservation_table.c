@@ -1,0 +1,580 @@
+/*-------------------------------------------------------------------------
+ *
+ * reservation_table.c
+ *	  The table in which the keeper keeps the reservation.
+ *
+ * snowflake_keeper.reservation is an ordinary table, with a row per node ID, and
+ * the extension snowflake_keeper has nothing else.  reserved_until is the start
+ * of the last tick that may have been used.  A row in a table is carried by crash
+ * recovery, replication, point-in-time recovery, base backups and pg_upgrade
+ * without a line of code here.  In which database it is, is noted by reservation_home.c.
+ *
+ * The keeper is a superuser in a database in which others may create, drop and
+ * configure what they like, and nothing of that may make it run their code or
+ * write where they want.  So it uses the table as PostgreSQL uses its catalogs:
+ * it locks what the name stands for, looks at what it has got, and then reads
+ * and writes rows through the table and its index.  No statement is parsed or
+ * planned, and no trigger, rule, policy, constraint or default has a part in it.
+ *
+ * What it looks at, under the lock, at each use, in check_table(): that the table
+ * and its schema belong to a superuser and to the extension, so that nobody else
+ * can have made or changed it; and that it is of the form that the code below
+ * takes for granted.  The lock keeps it so until the end of the transaction:
+ * whatever changes the form of a table, drops it or gives it away conflicts with
+ * RowExclusiveLock.  (Not so CREATE INDEX CONCURRENTLY, which is for the owner,
+ * and the owner is a superuser.)  A name that stands for another table after the
+ * wait for the lock is thus an error here, and not a write there.
+ *
+ * SQL is run once, to create the extension.  Then the current user is the
+ * bootstrap superuser, whatever the database has for a role, and the settings
+ * that matter are those of worker.c.
+ *
+ * The file is long because what must be checked stands beside what it guards.
+ * All but the triggers run in the keeper, inside a transaction with a snapshot.
+ * When that is durable is for keeper_transaction.c to say, and what may be published then
+ * for reserve.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_authid_d.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_opfamily_d.h"
+#include "catalog/pg_type_d.h"
+#include "commands/extension.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "base/settings.h"
+#include "keeper/reservation_home.h"
+#include "keeper/reservation_table.h"
+#include "layout/layout.h"
+
+/* The extension, and the schema that its control file names. */
+#define KEEPER_EXTENSION	"snowflake_keeper"
+#define KEEPER_SCHEMA		"snowflake_keeper"
+#define KEEPER_TABLE		"reservation"
+
+/*
+ * A row with this for a node ID speaks for all that have none: see
+ * snowflake_reservation_create().
+ */
+#define OTHER_NODES			(-1)
+
+/* Its columns. */
+enum
+{
+	COLUMN_NODE = 1,
+	COLUMN_LAYOUT,
+	COLUMN_RESERVED_UNTIL,
+	COLUMN_IN_ORDER,
+	COLUMNS = COLUMN_IN_ORDER
+};
+
+static const struct
+{
+	const char *name;
+	Oid			type;
+}			columns[COLUMNS] =
+
+{
+	{"node", INT4OID},
+	{"layout", TEXTOID},
+	{"reserved_until", TIMESTAMPTZOID},
+	{"in_order", BOOLOID},
+};
+
+/* The table, open and locked to the end of the transaction, and its index. */
+typedef struct ReservationTable
+{
+	Relation	relation;
+	Oid			index;
+} ReservationTable;
+
+PG_FUNCTION_INFO_V1(snowflake_reservation_not_replicated);
+PG_FUNCTION_INFO_V1(snowflake_reservation_keeper_only);
+
+
+/*
+ * What the table must be like
+ */
+
+/*
+ * Is this an index whose upkeep runs core's code only, and which finds the row
+ * of a node ID?
+ */
+static bool
+index_is_plain(Relation index)
+{
+	Form_pg_index form = index->rd_index;
+
+	return index->rd_rel->relam == BTREE_AM_OID &&
+		form->indnatts == 1 &&
+		form->indkey.values[0] == COLUMN_NODE &&
+		form->indisunique && form->indimmediate &&
+		index->rd_opfamily[0] == INTEGER_BTREE_FAM_OID &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
+}
+
+/*
+ * Find the index of a table, and make sure that there are no others that would
+ * have to be kept up.  REINDEX CONCURRENTLY makes a copy, so there may be two,
+ * one of which is not valid.
+ */
+static const char *
+check_indexes(Relation relation, Oid *found)
+{
+	List	   *indexes = RelationGetIndexList(relation);
+	ListCell   *cell;
+
+	*found = InvalidOid;
+	foreach(cell, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+		bool		plain = index_is_plain(index);
+
+		if (plain && index->rd_index->indisvalid)
+			*found = lfirst_oid(cell);
+		index_close(index, NoLock);
+		if (!plain)
+			return "It has an index that is not the primary key on \"node\".";
+	}
+	list_free(indexes);
+	return OidIsValid(*found) ? NULL : "Its primary key on \"node\" is missing.";
+}
+
+static const char *
+check_columns(TupleDesc desc)
+{
+	if (desc->natts != COLUMNS)
+		return "Columns were added or dropped.";
+	for (int i = 0; i < COLUMNS; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (column->attisdropped || column->atttypid != columns[i].type ||
+			strcmp(NameStr(column->attname), columns[i].name) != 0 ||
+			!column->attnotnull || column->attgenerated != '\0')
+			return "A column was changed.";
+	}
+	return NULL;
+}
+
+static bool
+schema_is_superusers(Oid schema)
+{
+	HeapTuple	tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(schema));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = superuser_arg(((Form_pg_namespace) GETSTRUCT(tuple))->nspowner);
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * Look at a locked table, but not at its indexes.  Returns what is wrong with it,
+ * a sentence, or NULL.
+ */
+static const char *
+check_table(Relation relation, Oid schema)
+{
+	Form_pg_class form = relation->rd_rel;
+	Oid			extension = get_extension_oid(KEEPER_EXTENSION, true);
+
+	/* nobody but a superuser had a hand in it */
+	if (!OidIsValid(extension) ||
+		getExtensionOfObject(RelationRelationId, RelationGetRelid(relation)) != extension)
+		return "It is not a member of the extension \"" KEEPER_EXTENSION "\".";
+	if (!superuser_arg(form->relowner))
+		return "Its owner is not a superuser.";
+	if (form->relnamespace != schema)
+		return "It was moved to another schema.";
+	if (!schema_is_superusers(schema))
+		return "The owner of its schema is not a superuser.";
+
+	/* and it is what the keeper can work with, durably */
+	if (form->relkind != RELKIND_RELATION || form->relam != HEAP_TABLE_AM_OID)
+		return "It is not a table of the access method \"heap\".";
+	if (form->relpersistence != RELPERSISTENCE_PERMANENT)
+		return "It does not survive a crash.";
+	return check_columns(RelationGetDescr(relation));
+}
+
+/*
+ * Lock, open and check the table, or raise an error.
+ *
+ * What the name stands for may change while this waits for the lock; then it was
+ * not the right one, and check_table() says so or it is gone.
+ */
+static ReservationTable
+open_table(void)
+{
+	ReservationTable table = {NULL, InvalidOid};
+	Oid			schema = get_namespace_oid(KEEPER_SCHEMA, true);
+	Oid			relid = OidIsValid(schema) ?
+	get_relname_relid(KEEPER_TABLE, schema) : InvalidOid;
+	const char *complaint;
+
+	if (OidIsValid(relid))
+		table.relation = try_relation_open(relid, RowExclusiveLock);
+	complaint = table.relation == NULL ? "It does not exist." :
+		check_table(table.relation, schema);
+	if (complaint == NULL)
+		complaint = check_indexes(table.relation, &table.index);
+	if (complaint != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("table \"%s.%s\" is not fit for the snowflake reservation",
+					   KEEPER_SCHEMA, KEEPER_TABLE),
+				errdetail_internal("%s", complaint),
+				errhint("Undo the change. If that is impossible, drop the extension \"%s\", and the keeper creates it anew.",
+						KEEPER_EXTENSION));
+	return table;
+}
+
+/* The configured layout, canonical, as a datum. */
+static Datum
+configured_layout(void)
+{
+	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+
+	snowflake_layout_print(&snowflake_server_layout, text, sizeof(text));
+	return CStringGetTextDatum(text);
+}
+
+/* Insert or update the row of a node ID, of the configured layout. */
+static void
+put_row(int32 node, TimestampTz until, bool in_order)
+{
+	ReservationTable table;
+	Datum		values[COLUMNS];
+	bool		nulls[COLUMNS] = {0};
+	ScanKeyData key;
+	Snapshot	snapshot;
+	SysScanDesc scan;
+	HeapTuple	old,
+				new;
+
+	table = open_table();
+	values[COLUMN_NODE - 1] = Int32GetDatum(node);
+	values[COLUMN_LAYOUT - 1] = configured_layout();
+	values[COLUMN_RESERVED_UNTIL - 1] = TimestampTzGetDatum(until);
+	values[COLUMN_IN_ORDER - 1] = BoolGetDatum(in_order);
+	new = heap_form_tuple(RelationGetDescr(table.relation), values, nulls);
+
+	ScanKeyInit(&key, COLUMN_NODE, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(node));
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = systable_beginscan(table.relation, table.index, true, snapshot, 1, &key);
+	old = systable_getnext(scan);
+	if (HeapTupleIsValid(old))
+		CatalogTupleUpdate(table.relation, &old->t_self, new);
+	else
+		CatalogTupleInsert(table.relation, new);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(table.relation, NoLock);
+	CommandCounterIncrement();
+}
+
+
+/*
+ * The extension
+ */
+
+/* Is there an extension, and thus a table? */
+bool
+snowflake_reservation_exists(void)
+{
+	return OidIsValid(get_extension_oid(KEEPER_EXTENSION, true));
+}
+
+static void
+run(const char *command)
+{
+	int			result = SPI_execute(command, false, 0);
+
+	if (result != SPI_OK_UTILITY)
+		elog(ERROR, "\"%s\" returned %s", command, SPI_result_code_string(result));
+}
+
+/*
+ * Create the extension.  Somebody may be doing the same at this moment: then this
+ * fails, and a later round of the keeper finds what they made.
+ *
+ * If this server has minted, rows were lost, and nobody knows which node IDs they
+ * were of.  So the new table has a row for all of them, with the time of the
+ * newest snowflake that any had; "highest" is that, or -infinity.
+ *
+ * The schema is created first, and not by CREATE EXTENSION, which would use one
+ * that somebody creates after it was looked for.  One that is there already has
+ * an owner, at whom the script looks.
+ */
+void
+snowflake_reservation_create(TimestampTz highest)
+{
+	Oid			save_user;
+	int			save_context;
+
+	ereport(LOG,
+			errmsg("creating extension \"%s\" in database \"%s\" for the reservation",
+				   KEEPER_EXTENSION, snowflake_database));
+
+	/* an error ends the transaction, and that takes it back as well */
+	GetUserIdAndSecContext(&save_user, &save_context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID,
+						   save_context | SECURITY_LOCAL_USERID_CHANGE);
+	SPI_connect();
+	if (!OidIsValid(get_namespace_oid(KEEPER_SCHEMA, true)))
+		run("CREATE SCHEMA " KEEPER_SCHEMA);
+	run("CREATE EXTENSION " KEEPER_EXTENSION);
+	SPI_finish();
+	SetUserIdAndSecContext(save_user, save_context);
+
+	if (!TIMESTAMP_IS_NOBEGIN(highest))
+		put_row(OTHER_NODES, highest, false);
+}
+
+
+/*
+ * The rows
+ */
+
+/*
+ * Read the rows, for somebody who is to mint with a node ID.  Those of other node
+ * IDs count as well: a server's IDs ascend also if its node ID changed while it
+ * was down.  Unless that order was given up.  And they all are of one layout, the
+ * server's.
+ */
+static SnowflakeReservation
+read_rows(Relation relation, int32 node)
+{
+	SnowflakeReservation stored = {0};
+	char	   *configured = TextDatumGetCString(configured_layout());
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false,
+										  snapshot, 0, NULL);
+	HeapTuple	tuple;
+	TimestampTz others_until = DT_NOBEGIN;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Datum		values[COLUMNS];
+		bool		nulls[COLUMNS];
+		TimestampTz until;
+		char	   *layout;
+
+		heap_deform_tuple(tuple, RelationGetDescr(relation), values, nulls);
+		until = DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]);
+		layout = TextDatumGetCString(values[COLUMN_LAYOUT - 1]);
+
+		if (DatumGetInt32(values[COLUMN_NODE - 1]) == OTHER_NODES)
+			others_until = until;
+		else if (DatumGetInt32(values[COLUMN_NODE - 1]) == node)
+		{
+			stored.own_found = true;
+			stored.own_until = until;
+		}
+		if (DatumGetInt32(values[COLUMN_NODE - 1]) == node ||
+			DatumGetBool(values[COLUMN_IN_ORDER - 1]))
+		{
+			stored.until = stored.found ? Max(stored.until, until) : until;
+			stored.found = true;
+		}
+		if (stored.other_layout == NULL && strcmp(layout, configured) != 0)
+			stored.other_layout = layout;
+	}
+	if (!stored.own_found && !TIMESTAMP_IS_NOBEGIN(others_until))
+	{
+		stored.own_found = true;
+		stored.own_until = others_until;
+		stored.until = stored.found ? Max(stored.until, others_until) : others_until;
+		stored.found = true;
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return stored;
+}
+
+SnowflakeReservation
+snowflake_reservation_read(int32 node)
+{
+	ReservationTable table = open_table();
+	SnowflakeReservation stored = read_rows(table.relation, node);
+
+	table_close(table.relation, NoLock);
+	return stored;
+}
+
+/*
+ * For anybody, and quietly: is there a row of another layout than the configured
+ * one?  False also if that cannot be told now.
+ *
+ * Nothing is waited for: on a standby the table may be locked for as long as a
+ * transaction of the primary takes.  A parallel query cannot take a snapshot.
+ */
+bool
+snowflake_reservation_is_of_other_layout(void)
+{
+	Oid			schema = get_namespace_oid(KEEPER_SCHEMA, true);
+	Oid			relid = OidIsValid(schema) ?
+	get_relname_relid(KEEPER_TABLE, schema) : InvalidOid;
+	Relation	relation;
+	bool		result = false;
+
+	if (IsInParallelMode() ||
+		!OidIsValid(relid) || !ConditionalLockRelationOid(relid, AccessShareLock))
+		return false;
+	relation = try_relation_open(relid, NoLock);
+	if (relation == NULL)
+		return false;
+
+	if (check_table(relation, schema) == NULL)
+		result = read_rows(relation, -1).other_layout != NULL;
+	relation_close(relation, AccessShareLock);
+	return result;
+}
+
+/*
+ * Write the row of a node ID, of the configured layout.  If the extension is
+ * gone, it was dropped under a running generator, and is made again; "highest" is
+ * as in snowflake_reservation_create().
+ */
+void
+snowflake_reservation_write(int32 node, TimestampTz until, TimestampTz highest)
+{
+	if (!snowflake_reservation_exists())
+		snowflake_reservation_create(highest);
+	put_row(node, until, true);
+	snowflake_note_database();
+}
+
+/* Change one column of the rows for which a function says so. */
+static void
+change_rows(int column, Datum value, bool (*wanted) (const Datum *values, const void *arg),
+			const void *arg)
+{
+	ReservationTable table = open_table();
+	Datum		changes[COLUMNS] = {0};
+	bool		nulls[COLUMNS] = {0};
+	bool		replace[COLUMNS] = {0};
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(table.relation, InvalidOid, false,
+										  snapshot, 0, NULL);
+	HeapTuple	tuple;
+
+	changes[column - 1] = value;
+	replace[column - 1] = true;
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Datum		values[COLUMNS];
+		bool		old_nulls[COLUMNS];
+
+		heap_deform_tuple(tuple, RelationGetDescr(table.relation), values, old_nulls);
+		if (wanted(values, arg))
+			CatalogTupleUpdate(table.relation, &tuple->t_self,
+							   heap_modify_tuple(tuple,
+												 RelationGetDescr(table.relation),
+												 changes, nulls, replace));
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(table.relation, NoLock);
+	CommandCounterIncrement();
+}
+
+static bool
+is_any(const Datum *values, const void *arg)
+{
+	return true;
+}
+
+static bool
+is_after(const Datum *values, const void *arg)
+{
+	return DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]) >
+		*(const TimestampTz *) arg;
+}
+
+/* From now on the rows are of the configured layout. */
+void
+snowflake_reservation_accept_layout(void)
+{
+	change_rows(COLUMN_LAYOUT, configured_layout(), is_any, NULL);
+}
+
+/*
+ * Give up the order: rows that are ahead of the clock no longer count for other
+ * node IDs than their own.
+ */
+void
+snowflake_reservation_give_up_order(TimestampTz now)
+{
+	change_rows(COLUMN_IN_ORDER, BoolGetDatum(false), is_after, &now);
+}
+
+
+/*
+ * Trigger of the table for what logical replication brings from another server:
+ * drop it.  The row is this server's own, even if somebody publishes all tables.
+ */
+Datum
+snowflake_reservation_not_replicated(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				errmsg("%s was not called by a trigger",
+					   "snowflake_keeper.not_replicated()"));
+	return PointerGetDatum(NULL);
+}
+
+/*
+ * Trigger of the table for statements: refuse them.  The keeper's own writes fire no
+ * trigger.  A superuser, who could do worse, may write all the same, but not
+ * truncate, for a subscriber to a publication of all tables would do so as well.
+ */
+Datum
+snowflake_reservation_keeper_only(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				errmsg("%s was not called by a trigger",
+					   "snowflake_keeper.keeper_only()"));
+	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event) || !superuser())
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied for table %s",
+					   RelationGetRelationName(trigger->tg_relation)),
+				errdetail("Only the keeper of snowflakes writes it: a row that is lowered or lost is snowflakes that come twice."));
+	PG_RETURN_POINTER(NULL);
+}

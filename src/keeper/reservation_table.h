@@ -1,0 +1,33 @@
+/*-------------------------------------------------------------------------
+ *
+ * reservation_table.h
+ *	  The table in which the keeper keeps the reservation.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_RESERVATION_TABLE_H
+#define SNOWFLAKE_RESERVATION_TABLE_H
+
+#include "datatype/timestamp.h"
+
+/* What the rows of all node IDs say. */
+typedef struct SnowflakeReservation
+{
+	bool		found;
+	TimestampTz until;			/* the latest of all that count */
+	bool		own_found;
+	TimestampTz own_until;		/* that of the node ID itself */
+	char	   *other_layout;	/* a layout of any row that is not the
+								 * configured one, or NULL */
+} SnowflakeReservation;
+
+extern bool snowflake_reservation_exists(void);
+extern void snowflake_reservation_create(TimestampTz highest);
+extern SnowflakeReservation snowflake_reservation_read(int32 node);
+extern bool snowflake_reservation_is_of_other_layout(void);
+extern void snowflake_reservation_write(int32 node, TimestampTz until,
+										TimestampTz highest);
+extern void snowflake_reservation_accept_layout(void);
+extern void snowflake_reservation_give_up_order(TimestampTz now);
+
+#endif							/* SNOWFLAKE_RESERVATION_TABLE_H */

@@ -1,0 +1,441 @@
+/*-------------------------------------------------------------------------
+ *
+ * reserve.c
+ *	  What the keeper does with the reservation and the gate: open, extend, settle,
+ *	  open afresh.
+ *
+ * Each follows one order, which generator.c depends on: commit first, publish
+ * afterwards.  A commit is durable, on the synchronous standbys too, but for that
+ * of an exact end, which only ever lowers what is reserved.
+ *
+ * The clock is an argument, and the corrected one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "generator/counters.h"
+#include "generator/generator.h"
+#include "generator/keeper_state.h"
+#include "keeper/keeper_transaction.h"
+#include "keeper/reservation_home.h"
+#include "keeper/reservation_table.h"
+#include "keeper/reserve.h"
+#include "lease/lease_state.h"
+#include "lease/node_source.h"
+
+/*
+ * How far minters can get within a time: their IDs may be ahead of the clock.
+ */
+static TimestampTz
+reach(TimestampTz now, int64 ms)
+{
+	return now + (snowflake_max_lead_ms + ms) * INT64CONST(1000);
+}
+
+/*
+ * The position up to which to reserve: as far from the clock as the setting
+ * says, and not below what was issued.  A generator that is ahead of the clock
+ * reserves nothing more, or a series of crashes would take it further and
+ * further ahead.
+ */
+static uint64
+reserve_up_to(uint64 last, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		tick = snowflake_tick_at(layout,
+										 reach(now, snowflake_reservation_ms));
+
+	tick = Max(tick, snowflake_position_tick(layout, last));
+	return snowflake_last_position(layout, Min(tick, layout->max_tick));
+}
+
+/*
+ * The same, but not beyond the lease, if there is one.  The lessee is told how far
+ * the generator is, which may be ahead of the clock.
+ */
+static uint64
+reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
+{
+	uint64		limit = reserve_up_to(last, now);
+
+	if (wanted->grant != 0)
+		snowflake_lease_need(last);
+	return Min(limit, wanted->end);
+}
+
+/* The position from which on a minter asks for more: half of it is left. */
+static uint64
+refill_from(uint64 limit, const SnowflakeNode *wanted)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		half = snowflake_reservation_ms * INT64CONST(500) / layout->tick_usec;
+	int64		tick = snowflake_position_tick(layout, limit) - half;
+
+	/* at the end of a lease nothing comes of asking before */
+	if (limit == wanted->end)
+		return limit;
+	return snowflake_first_position(layout, Max(tick, 0));
+}
+
+/* The last position of the tick in which a stored reservation ends. */
+static uint64
+end_of_reservation(TimestampTz until)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		tick = snowflake_tick_at(layout, until);
+
+	return tick < 0 ? 0 :
+		snowflake_last_position(layout, Min(tick, layout->max_tick));
+}
+
+/*
+ * Is far more reserved than is needed?  That comes from a clock that was ahead
+ * for a while, and would have to be waited for after a crash.
+ */
+bool
+snowflake_is_reserved_too_far(const SnowflakeView *view, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		needed = reserve_up_to(Max(view->last, view->floor), now);
+
+	return snowflake_position_time(layout, view->limit) -
+		snowflake_position_time(layout, needed) >
+		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000);
+}
+
+/* The time of the newest position that any node ID had, for a table made anew. */
+static TimestampTz
+highest_time(const SnowflakeView *view)
+{
+	return view->highest == 0 ? DT_NOBEGIN :
+		snowflake_position_time(&snowflake_server_layout, view->highest);
+}
+
+/*
+ * Store the exact end of what was issued, so that the next start waits for
+ * nothing.  The gate is closed, and "last" stands still.
+ *
+ * This lowers what is reserved, so a standby that does not hear of it is on
+ * the safe side, and there is no need to wait for one.
+ */
+void
+snowflake_settle(void)
+{
+	SnowflakeView view;
+
+	snowflake_generator_view(&view);
+	snowflake_begin("settling the reservation");
+	(void) set_config_option("synchronous_commit", "local",
+							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
+							 true, 0, false);
+	snowflake_reservation_write(view.node,
+								snowflake_position_time(&snowflake_server_layout,
+														view.last),
+								highest_time(&view));
+	snowflake_commit();
+	snowflake_settled();
+}
+
+/*
+ * A standby that was promoted, or a copy, may have got its node ID from the server
+ * that it is a copy of.  If that one still mints, IDs come twice, so tell where
+ * the node ID comes from and who had it, at the first opening.
+ */
+static void
+log_inherited_node(int32 node, const SnowflakeReservation *stored)
+{
+	char	   *origin = snowflake_node_origin();
+
+	ereport(LOG,
+			errmsg("this server was a standby or a backup before, and now mints with node ID %d",
+				   node),
+			stored->own_found ?
+			errdetail("It is from %s. The reservation shows node ID %d in use before, up to \"%s\".",
+					  origin, node, timestamptz_to_str(stored->own_until)) :
+			errdetail("It is from %s. The reservation shows no earlier use of node ID %d.",
+					  origin, node),
+			stored->own_found && snowflake_node_source != NODE_FROM_LEASE ?
+			errhint("If another server used it and may still mint, set snowflake.node_id to a number of this server's own.") : 0);
+}
+
+/*
+ * Is the reservation where it should be?  If not, the gate has the reason.
+ *
+ * Where nothing was minted yet there is none, and minting starts at the clock.
+ * But if this cluster has minted, that would be below the IDs that were ahead of
+ * it.  Shared memory knows how far they got, unless it is new: then an
+ * administrator has to say that they are no more.  That is said of the clock that
+ * can be seen, so not while IDs follow another one.
+ */
+static bool
+check_place(const SnowflakeView *view, bool found, uint32 requests)
+{
+	Oid			kept_in = snowflake_reservation_database();
+	int64		jump_usec,
+				lasted_usec;
+
+	if (view->last > 0 || !OidIsValid(kept_in) ||
+		(kept_in == MyDatabaseId && found) ||
+		((requests & SNOWFLAKE_WANT_DATABASE) &&
+		 !snowflake_clock_jump(&jump_usec, &lasted_usec)))
+		return true;
+
+	/* to the log once, not for each mint that meets the gate */
+	if (view->gate != GATE_RESERVATION_LOST)
+		ereport(LOG,
+				errmsg("snowflake gate stays closed: the reservation of this server is not in database \"%s\"",
+					   snowflake_database),
+				errdetail("It was last seen in the database with OID %u.", kept_in));
+	snowflake_gate_set_reservation_lost(kept_in);
+	return false;
+}
+
+/*
+ * Is there a table?  If not, it is created when somebody mints: until then its
+ * absence may mean that an administrator is about to create it, and the gate says
+ * that it is missing.
+ */
+static bool
+check_table(const SnowflakeView *view, bool exists, uint32 requests)
+{
+	if (exists)
+		return true;
+	if (!(requests & (SNOWFLAKE_WANT_GATE | SNOWFLAKE_WANT_FLOOR |
+					  SNOWFLAKE_WANT_DATABASE)))
+	{
+		snowflake_gate_set(GATE_WAITING);
+		return false;
+	}
+	snowflake_gate_set(GATE_CREATING);
+	snowflake_reservation_create(highest_time(view));
+	return true;
+}
+
+/*
+ * Is the stored layout the configured one, or has somebody accepted that it is not?
+ * If not, the gate has the reason.
+ */
+static bool
+check_layout(const SnowflakeView *view, const char *configured, const char *other,
+			 uint32 requests)
+{
+	if (other == NULL)
+		return true;
+	if (requests & SNOWFLAKE_WANT_LAYOUT)
+	{
+		snowflake_reservation_accept_layout();
+		ereport(LOG,
+				errmsg("accepting the snowflake layout \"%s\" in place of \"%s\"",
+					   configured, other));
+		return true;
+	}
+	if (view->gate != GATE_LAYOUT_CHANGED)
+		ereport(LOG,
+				errmsg("snowflake gate stays closed: snowflake.layout differs from the stored layout"),
+				errdetail("Configured is \"%s\", stored is \"%s\".",
+						  configured, other));
+	snowflake_gate_set_layout_changed(other);
+	return false;
+}
+
+/*
+ * Where minting resumes: above the tick of everything that may have been issued,
+ * by any node ID of this server, and not before the lease.  In most layouts the node
+ * stands above the sequence, so the IDs of one tick do not ascend across a change of
+ * node.
+ */
+static uint64
+resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
+			 const SnowflakeNode *wanted)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		last = view->last;
+
+	if (last > 0)
+		last = snowflake_last_position(layout, snowflake_position_tick(layout, last));
+	last = Max(last, view->floor);
+	if (wanted->first > 0)
+		last = Max(last, wanted->first - 1);
+	return stored->found ? Max(last, end_of_reservation(stored->until)) : last;
+}
+
+/*
+ * Open the gate for the node ID that is wanted, if that is possible; otherwise
+ * leave it closed with the reason.
+ */
+void
+snowflake_open(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int32		node = wanted->node;
+	SnowflakeReservation stored = {0};
+	SnowflakeView view;
+	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	const char *origin;
+	bool		exists;
+	uint64		last,
+				own_last,
+				limit;
+
+	if (wanted->obstacle != GATE_OPEN)
+	{
+		snowflake_gate_set(wanted->obstacle);
+		return;
+	}
+
+	snowflake_generator_view(&view);
+	snowflake_layout_print(layout, text, sizeof(text));
+	snowflake_begin("opening the gate");
+	exists = snowflake_reservation_exists();
+	if (exists)
+		stored = snowflake_reservation_read(node);
+	if (!check_place(&view, stored.found, requests) ||
+		!check_table(&view, exists, requests))
+	{
+		snowflake_commit();
+		return;
+	}
+
+	/* a table that was made just now may have a row for lost ones */
+	if (!exists)
+		stored = snowflake_reservation_read(node);
+	if (!check_layout(&view, text, stored.other_layout, requests))
+	{
+		snowflake_commit();
+		return;
+	}
+
+	last = resume_after(&view, &stored, wanted);
+	limit = reserve_within(wanted, last, now);
+	if (last >= wanted->end)
+	{
+		/* what was issued is ahead of the clock, beyond the end of the lease */
+		snowflake_commit();
+		snowflake_gate_set(GATE_LEASE_ENDED);
+		return;
+	}
+
+	snowflake_gate_set(GATE_OPENING);
+	snowflake_reservation_write(node, snowflake_position_time(layout, limit),
+								highest_time(&view));
+	snowflake_commit();
+
+	/* durable from here on */
+	snowflake_count(&snowflake_counters->reservations);
+	own_last = stored.own_found ? end_of_reservation(stored.own_until) : 0;
+	if (wanted->first > 0)
+		own_last = Max(own_last, wanted->first - 1);
+	snowflake_gate_open(node, wanted->grant, last, own_last,
+						limit, refill_from(limit, wanted));
+
+	origin = snowflake_node_source == NODE_FROM_SETTING ? "" :
+		psprintf(" The node ID is from %s.", snowflake_node_origin());
+	ereport(LOG,
+			errmsg("snowflake gate opened for node %d", node),
+			stored.found || last > 0 ?
+			errdetail("The layout is \"%s\". Minting resumes after \"%s\".%s", text,
+					  timestamptz_to_str(snowflake_position_time(layout, last)), origin) :
+			errdetail("The layout is \"%s\". Nothing was minted before.%s",
+					  text, origin));
+	if (view.inherited && view.last == 0)
+		log_inherited_node(node, &stored);
+}
+
+/*
+ * Can the order be given up: is the generator far ahead of the clock, and has the
+ * node ID not been there?  snowflake_advance() may have been told to pass a
+ * position since the gate was opened.
+ */
+static bool
+can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	return view->node == snowflake_reset_node() &&
+		snowflake_is_untouched(view) &&
+		snowflake_position_time(layout, view->last) - now > SNOWFLAKE_RESET_LEAD_USEC &&
+		snowflake_position_time(layout, Max(view->own_last, view->floor)) <= now;
+}
+
+/*
+ * Give up the order of a generator that is ahead of the clock for good: open the
+ * gate again at what the node itself has had, if it has issued nothing since it
+ * was opened.  snowflake_reset() has looked at the same before it asked.
+ *
+ * The gate is open.  It is closed before the last look, so that no mint slips
+ * past.  If this fails, the next keeper settles and opens as ever.
+ */
+void
+snowflake_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeView view;
+	uint64		last,
+				limit;
+
+	snowflake_generator_view(&view);
+	if (!can_reopen_afresh(&view, now))
+		return;
+	snowflake_gate_close(GATE_OPENING);
+	snowflake_generator_view(&view);
+	if (!can_reopen_afresh(&view, now))
+		return;
+
+	snowflake_begin("giving up the order");
+	snowflake_reservation_give_up_order(now);
+	last = Max(view.own_last, view.floor);
+	limit = reserve_within(wanted, last, now);
+	snowflake_reservation_write(view.node, snowflake_position_time(layout, limit),
+								highest_time(&view));
+	snowflake_commit();
+
+	snowflake_count(&snowflake_counters->reservations);
+	snowflake_gate_open_afresh(view.node, last, limit, refill_from(limit, wanted));
+	ereport(LOG,
+			errmsg("snowflake gate opened afresh for node %d", view.node),
+			errdetail("Snowflakes are smaller than those of before, up to \"%s\".",
+					  timestamptz_to_str(snowflake_position_time(layout, view.last))));
+}
+
+/*
+ * Reserve more, from the newest position, the clock or the floor on, and then
+ * raise the limit.  The gate is open.
+ */
+void
+snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
+					   TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		limit = reserve_within(wanted, Max(view->last, view->floor), now);
+
+	/*
+	 * More than half of it is left: who asks is waiting for the clock, or had
+	 * asked before the last extension, or the setting was lowered.
+	 */
+	if (limit <= view->limit ||
+		(view->floor <= view->limit &&
+		 snowflake_position_time(layout, view->limit) >=
+		 reach(now, snowflake_reservation_ms / 2)))
+	{
+		snowflake_set_refill(refill_from(view->limit, wanted));
+		return;
+	}
+
+	snowflake_begin("extending the reservation");
+	snowflake_reservation_write(view->node,
+								snowflake_position_time(layout, limit),
+								highest_time(view));
+	snowflake_commit();
+
+	/* durable from here on */
+	snowflake_count(&snowflake_counters->reservations);
+	snowflake_extend(limit, refill_from(limit, wanted));
+}

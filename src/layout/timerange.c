@@ -1,0 +1,278 @@
+/*-------------------------------------------------------------------------
+ *
+ * timerange.c
+ *	  Times as bounds on IDs, so that a comparison with a time is a range of
+ *	  the primary key.
+ *
+ * An ID's instant is the start of its tick, and IDs sort by it.  So "id < ts"
+ * says the same as "id <= the largest ID before ts", and with two such bounds
+ * each of the four comparisons is one of integers:
+ *
+ *		id <  ts	id::bigint <= snowflake_before(ts)
+ *		id <= ts	id::bigint <= snowflake_until(ts)
+ *		id >  ts	id::bigint >  snowflake_until(ts)
+ *		id >= ts	id::bigint >  snowflake_before(ts)
+ *
+ * Bounds are from -1, where no ID is, to the largest bigint, so they exist for
+ * each time: before the epoch, after the layout's end, infinite.
+ *
+ * The operators are SQL functions with just these bodies.  The planner puts the
+ * body in the operator's place, and what it then sees is core's comparison of
+ * integers with a stable expression: it matches indexes, prunes partitions,
+ * takes parameters and columns of other tables for the bound, and estimates it
+ * with core's estimators.
+ *
+ * What is left to do here is for constants: the comparison with a constant bound
+ * is made at once, which takes the planner less time than the body, and prunes
+ * partitions already in planning.  A lower bound is written as "id::bigint >=
+ * bound + 1": to the planner there might be something between the last ID of one
+ * partition and the first of the next, so with ">" it would keep the earlier
+ * partition, too.  That form cannot say "after the largest bigint", so it is none
+ * for bounds that are not known yet.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/stratnum.h"
+#include "catalog/pg_opfamily_d.h"
+#include "catalog/pg_type_d.h"
+#include "fmgr.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/supportnodes.h"
+#include "optimizer/clauses.h"
+#include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
+#include "utils/rangetypes.h"
+#include "utils/timestamp.h"
+#include "utils/typcache.h"
+
+#include "base/compat.h"
+#include "base/settings.h"
+
+PG_FUNCTION_INFO_V1(snowflake_before);
+PG_FUNCTION_INFO_V1(snowflake_until);
+PG_FUNCTION_INFO_V1(snowflake_before_range);
+PG_FUNCTION_INFO_V1(snowflake_until_range);
+PG_FUNCTION_INFO_V1(snowflake_lt_support);
+PG_FUNCTION_INFO_V1(snowflake_le_support);
+PG_FUNCTION_INFO_V1(snowflake_ge_support);
+PG_FUNCTION_INFO_V1(snowflake_gt_support);
+PG_FUNCTION_INFO_V1(snowflake_range_support);
+
+/* The largest ID before an instant, -1 if there is none. */
+Datum
+snowflake_before(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(snowflake_id_before(&snowflake_server_layout,
+										PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+/* The largest ID that is not after an instant, -1 if there is none. */
+Datum
+snowflake_until(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(snowflake_id_until(&snowflake_server_layout,
+									   PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+/* The largest ID before an instant, or with "inclusive", not after it. */
+static int64
+instant_bound(TimestampTz ts, bool inclusive)
+{
+	return inclusive ? snowflake_id_until(&snowflake_server_layout, ts) :
+		snowflake_id_before(&snowflake_server_layout, ts);
+}
+
+/*
+ * The bounds of a tstzrange.  Those of an empty range leave nothing between
+ * them.
+ */
+static void
+range_bounds(RangeType *range, int64 *before, int64 *until)
+{
+	TypeCacheEntry *typcache = lookup_type_cache(RangeTypeGetOid(range),
+												 TYPECACHE_RANGE_INFO);
+	RangeBound	lower,
+				upper;
+	bool		empty;
+
+	range_deserialize(typcache, range, &lower, &upper, &empty);
+
+	*before = -1;
+	*until = PG_INT64_MAX;
+	if (empty)
+		*until = -1;
+	else
+	{
+		if (!lower.infinite)
+			*before = instant_bound(DatumGetTimestampTz(lower.val), !lower.inclusive);
+		if (!upper.infinite)
+			*until = instant_bound(DatumGetTimestampTz(upper.val), upper.inclusive);
+	}
+}
+
+/* The largest ID before a range of time. */
+Datum
+snowflake_before_range(PG_FUNCTION_ARGS)
+{
+	int64		before,
+				until;
+
+	range_bounds(PG_GETARG_RANGE_P(0), &before, &until);
+	PG_RETURN_INT64(before);
+}
+
+/* The largest ID that is not after a range of time. */
+Datum
+snowflake_until_range(PG_FUNCTION_ARGS)
+{
+	int64		before,
+				until;
+
+	range_bounds(PG_GETARG_RANGE_P(0), &before, &until);
+	PG_RETURN_INT64(until);
+}
+
+/*
+ * Is that argument of a call a constant of the given type?  And may what
+ * depends on the layout be folded into a plan?
+ *
+ * It depends on the server's layout and is therefore not immutable.  But a
+ * preloaded library's layout changes with a restart only, which no plan
+ * survives.
+ */
+static Const *
+constant_argument(FuncExpr *call, int n, Oid type)
+{
+	Const	   *argument = list_nth(call->args, n);
+
+	if (!snowflake_layout_is_fixed || !IsA(argument, Const) ||
+		argument->constisnull || argument->consttype != type)
+		return NULL;
+	return argument;
+}
+
+static Const *
+make_bound(int64 bound)
+{
+	return makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
+					 Int64GetDatum(bound), false, FLOAT8PASSBYVAL);
+}
+
+/*
+ * "id OP bound", with core's operator of bigint of that btree strategy.
+ *
+ * The ID is relabelled by an explicit cast, so that it is one in a query that is
+ * sent to another server.
+ */
+static Node *
+compare_id(Node *id, StrategyNumber strategy, int64 bound)
+{
+	OpExpr	   *comparison;
+	Oid			opno = get_opfamily_member(INTEGER_BTREE_FAM_OID, INT8OID,
+										   INT8OID, strategy);
+
+	id = applyRelabelType(copyObject(id), INT8OID, -1, InvalidOid,
+						  COERCE_EXPLICIT_CAST, -1, false);
+	comparison = (OpExpr *) make_opclause(opno, BOOLOID, false, (Expr *) id,
+										  (Expr *) make_bound(bound),
+										  InvalidOid, InvalidOid);
+	set_opfuncid(comparison);
+	return (Node *) comparison;
+}
+
+/* "id is larger than bound", in the form that prunes best. */
+static Node *
+compare_lower(Node *id, int64 before)
+{
+	if (before == PG_INT64_MAX)
+		return compare_id(id, BTGreaterStrategyNumber, before);
+	return compare_id(id, BTGreaterEqualStrategyNumber, before + 1);
+}
+
+/*
+ * Simplify a comparison of an ID and a time, whichever comes first, if the time
+ * is a constant.  "lower" is whether it is a lower bound, "inclusive" is as in
+ * instant_bound().
+ */
+static Node *
+simplify_comparison(Node *request, bool lower, bool inclusive)
+{
+	FuncExpr   *call;
+
+	if (!IsA(request, SupportRequestSimplify))
+		return NULL;
+
+	call = ((SupportRequestSimplify *) request)->fcall;
+	for (int n = 0; n < 2; n++)
+	{
+		Const	   *ts = constant_argument(call, n, TIMESTAMPTZOID);
+		Node	   *id = list_nth(call->args, 1 - n);
+		int64		bound;
+
+		if (ts == NULL)
+			continue;
+		bound = instant_bound(DatumGetTimestampTz(ts->constvalue), inclusive);
+		return lower ? compare_lower(id, bound) :
+			compare_id(id, BTLessEqualStrategyNumber, bound);
+	}
+	return NULL;
+}
+
+Datum
+snowflake_lt_support(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), false, false));
+}
+
+Datum
+snowflake_le_support(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), false, true));
+}
+
+Datum
+snowflake_ge_support(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), true, false));
+}
+
+Datum
+snowflake_gt_support(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), true, true));
+}
+
+/* Simplify "id <@ range" and "range @> id", if the range is a constant. */
+Datum
+snowflake_range_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	FuncExpr   *call;
+
+	if (!IsA(request, SupportRequestSimplify))
+		PG_RETURN_POINTER(NULL);
+
+	call = ((SupportRequestSimplify *) request)->fcall;
+	for (int n = 0; n < 2; n++)
+	{
+		Const	   *range = constant_argument(call, n, TSTZRANGEOID);
+		Node	   *id = list_nth(call->args, 1 - n);
+		int64		before,
+					until;
+
+		if (range == NULL)
+			continue;
+
+		/* the ID would be computed twice */
+		if (contain_volatile_functions(id) || contain_subplans(id))
+			break;
+		range_bounds(DatumGetRangeTypeP(range->constvalue), &before, &until);
+		PG_RETURN_POINTER(make_andclause(list_make2(compare_lower(id, before),
+													compare_id(id, BTLessEqualStrategyNumber,
+															   until))));
+	}
+	PG_RETURN_POINTER(NULL);
+}

@@ -1,0 +1,712 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease.c
+ *	  The rules of leases.
+ *
+ * The promise: no two servers of a fleet issue the same (tick, node), whatever
+ * their clocks, pauses and networks do, and whoever copies their data.
+ *
+ * A lease is a range of ticks of a node ID, not of anybody's time.  The node's
+ * record at the coordinator says up to which tick, "until", it is granted, and
+ * every grant starts above the "until" that it replaces; both changes are one
+ * compare-and-set.  So the ranges of a node ID's grants never overlap, and a server
+ * mints within the range of its grant only: "until" bounds the limit of
+ * generator.c, "from" its start.  A grant that is taken over too early, by a
+ * clock that is ahead, costs its holder another node ID, and nothing else.
+ *
+ * 1. A grant belongs to one start of one server.  What identifies it is a token
+ *	  that is made at the start and kept in shared memory only, so whoever has a
+ *	  copy of the data is a stranger to it.
+ * 2. Taking, and renewing, which moves "until" ahead, is a compare-and-set on what
+ *	  was last read or written, done only if the fleet's record is what it was at
+ *	  that moment: take(), renew(), write_record().  So a write that is late does
+ *	  nothing to a fleet that was founded again meanwhile.  (With Consul and
+ *	  ZooKeeper as far as an index or a version tells, which begin again with an
+ *	  empty store.)
+ * 3. Each write has a nonce, and no two are equal.  An answer may be lost: then the
+ *	  same value is written again, or found, and everything else that is found
+ *	  means that somebody else has it, be it a twin of this process, a virtual
+ *	  machine that was resumed twice: settle_pending(), knows_less().
+ * 4. A stop stores the exact end: snowflake_lease_release().
+ * 5. Without an answer, what is granted can be used up.
+ * 6. A coordinator that has lost its data grants nothing, since the fleet's record
+ *	  is missing.  One that went back in time, as by a restored backup, may grant
+ *	  again what is used already.  Its holders notice: knows_less().
+ *
+ * A grant is known by its number.  The same node ID granted again is another one:
+ * somebody else may have had it in between.
+ *
+ * The protocol is modelled in test/model/lease.pml.  The file is long because the
+ * rules lean on each other, and are to be checked together.
+ *
+ * Only the lessee calls what is here.  What others may see is in lease_state.c; the rest is
+ * the lessee's memory, for its successor if it ends while the server runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "postmaster/postmaster.h"
+#include "storage/shmem.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "lease/lease.h"
+#include "lease/lease_record.h"
+
+/* How often an attempt looks at the records, if others are faster. */
+#define LOOKS			4
+
+/* What a lessee knows of its grant. */
+typedef struct Held
+{
+	bool		exists;
+	bool		lost;			/* somebody else has it: not to be renewed */
+	uint32		source;			/* hash of the coordinator's URL */
+	int32		node;
+	char		value[SNOWFLAKE_VALUE_SIZE];	/* that was last written to it */
+	char		fleet[SNOWFLAKE_VALUE_SIZE];	/* the record that it stands
+												 * on */
+	int64		early;			/* ticks by which it is renewed before half of
+								 * the lease */
+} Held;
+
+/* A write of which it is not known whether it was, or will be, done. */
+typedef struct Pending
+{
+	bool		exists;
+	int32		node;
+	char		value[SNOWFLAKE_VALUE_SIZE];
+	char		fleet[SNOWFLAKE_VALUE_SIZE];	/* what its record has to be */
+
+	/* what was found in its place, ours as well; empty: nothing was */
+	char		found[SNOWFLAKE_VALUE_SIZE];
+} Pending;
+
+typedef struct Memory
+{
+	char		token[SNOWFLAKE_NONCE_SIZE];	/* empty: none yet */
+	Held		held;
+	Pending		pending;
+} Memory;
+
+/* NULL if the library was not preloaded. */
+static Memory *shared = NULL;
+
+/* Until when an answer counts, on the monotonic clock. */
+static int64 answer_deadline_usec;
+
+/* Shared memory to request. */
+Size
+snowflake_lease_size(void)
+{
+	return MAXALIGN(sizeof(Memory));
+}
+
+/*
+ * Find the lessee's memory, or make it: without a grant, and without a token.  The
+ * caller holds AddinShmemInitLock.
+ */
+void
+snowflake_lease_attach(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("snowflake lease", snowflake_lease_size(), &found);
+	if (!found)
+		memset(shared, 0, sizeof(*shared));
+}
+
+/* This server's name, by which it prefers the node ID that it had before. */
+static void
+own_name(char *name)
+{
+	char		host[256];
+
+	if (gethostname(host, sizeof(host)) != 0)
+		host[0] = '\0';
+	host[sizeof(host) - 1] = '\0';
+	for (char *c = host; *c != '\0'; c++)
+		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
+			*c = '?';
+	snprintf(name, SNOWFLAKE_HOLDER_SIZE, "%s:%d", host, PostPortNumber);
+}
+
+static uint32
+own_source(void)
+{
+	const char *url = snowflake_node_source_text;
+
+	return hash_bytes((const unsigned char *) url, strlen(url));
+}
+
+/* The length of a lease in ticks. */
+static int64
+lease_ticks(void)
+{
+	return Max(1, snowflake_lease_ms * INT64CONST(1000) /
+			   snowflake_server_layout.tick_usec);
+}
+
+/* What is granted. */
+static SnowflakeLeaseView
+granted(void)
+{
+	SnowflakeLeaseView view;
+
+	snowflake_lease_view(&view);
+	return view;
+}
+
+/* Does this server have a grant from this coordinator that it can renew? */
+bool
+snowflake_lease_is_held(void)
+{
+	return shared->held.exists && !shared->held.lost &&
+		shared->held.source == own_source() && !granted().revoked;
+}
+
+/*
+ * Was it taken by a clock that was far ahead of what it is now?  Then there is a
+ * better one.  (One that starts above the fleet's floor is as good as any other.)
+ */
+static bool
+is_from_the_future(TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeHolding own;
+
+	return snowflake_holding_parse(shared->held.value, &own) &&
+		own.from == own.granted &&
+		snowflake_tick_start(layout, own.from) - now >
+		snowflake_max_jump_ms * INT64CONST(1000);
+}
+
+/* Can it be renewed, and is it of use? */
+static bool
+is_current(TimestampTz now)
+{
+	return snowflake_lease_is_held() &&
+		snowflake_tick_at(&snowflake_server_layout, now) <= granted().until &&
+		!is_from_the_future(now);
+}
+
+/*
+ * How long until the next attempt: when half of the lease is left.  0 or less:
+ * now.
+ */
+long
+snowflake_lease_due_ms(TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		left;
+
+	if (!snowflake_lease_is_held() || granted().trouble != LEASE_NO_TROUBLE ||
+		is_from_the_future(now))
+		return 0;
+	left = granted().until - snowflake_lease_reached(now) - lease_ticks() / 2 -
+		shared->held.early;
+	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
+}
+
+/* What was to be written is, or will never be used. */
+static void
+forget_pending(void)
+{
+	shared->pending.exists = false;
+	shared->pending.found[0] = '\0';
+}
+
+/*
+ * Write to the record of a node, if the fleet's record is what it was.  Whether it was
+ * done is not known until this has returned, so it is noted down before.  False: it was
+ * not, or it was and the request was repeated.
+ *
+ * An answer that was heard too late, because this process stood still, is none: the
+ * fleet may have been founded again since, by somebody who could not know of this.
+ */
+static bool
+write_record(const SnowflakeCoordinator *coordinator, void *connection,
+			 int32 node, const char *expected, const char *value, const char *fleet)
+{
+	Pending    *pending = &shared->pending;
+	SnowflakeRecord unchanged = {.key = SNOWFLAKE_FLEET_KEY,.value = pending->fleet};
+
+	if (value != pending->value)
+	{
+		strlcpy(pending->value, value, SNOWFLAKE_VALUE_SIZE);
+		pending->found[0] = '\0';
+	}
+	if (fleet != pending->fleet)
+		strlcpy(pending->fleet, fleet, SNOWFLAKE_VALUE_SIZE);
+	pending->node = node;
+	pending->exists = true;
+	if (!coordinator->compare_and_set(connection, snowflake_node_key(node),
+									  expected, pending->value, &unchanged))
+		return false;
+	if (snowflake_monotonic_usec() > answer_deadline_usec)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("the answer of the coordinator was heard too late"));
+	return true;
+}
+
+/*
+ * What was written is in the record: it is ours.  A grant that is not renewed but
+ * new has another number, and then "until" and "from" become those of the new one
+ * at once.
+ *
+ * Servers that were all waiting for a coordinator write to it at the same time.  So
+ * that they do not do so for ever, each renews a little earlier the next time.
+ */
+static void
+adopt_pending(TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeHolding holding;
+	Held	   *held = &shared->held;
+	bool		renewed;
+	uint32		source = own_source();
+
+	if (!snowflake_holding_parse(shared->pending.value, &holding))
+		elog(ERROR, "could not parse a lease that was just written");
+	renewed = held->exists && !held->lost && held->source == source &&
+		held->node == shared->pending.node && granted().from == holding.from;
+
+	/* in this order: if this process ends in between, its successor sees it */
+	strlcpy(held->value, shared->pending.value, SNOWFLAKE_VALUE_SIZE);
+	strlcpy(held->fleet, shared->pending.fleet, SNOWFLAKE_VALUE_SIZE);
+	held->node = shared->pending.node;
+	held->source = source;
+	held->early = renewed && granted().trouble == LEASE_NO_TROUBLE ? 0 :
+		hash_bytes((unsigned char *) held->value, strlen(held->value)) %
+		(lease_ticks() / 8 + 1);
+	held->lost = false;
+	held->exists = true;
+	snowflake_lease_publish(held->node, holding.from, holding.until, !renewed, now);
+	forget_pending();
+
+	if (!renewed)
+		ereport(LOG,
+				errmsg("leased snowflake node ID %d from the coordinator", held->node),
+				errdetail("It is for times from \"%s\" up to \"%s\", and will be renewed.",
+						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, holding.from))),
+						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, holding.until)))));
+}
+
+/*
+ * Rule 2: move "until" ahead.  False if the record is not what was last written to
+ * it, or the write that was in doubt, or the fleet is not what it was.
+ */
+static bool
+renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
+{
+	Held	   *held = &shared->held;
+	SnowflakeHolding holding;
+
+	if (shared->pending.exists && shared->pending.node == held->node)
+	{
+		if (!write_record(coordinator, connection, held->node, held->value,
+						  shared->pending.value, shared->pending.fleet))
+			return false;
+	}
+	else
+	{
+		if (!snowflake_holding_parse(held->value, &holding))
+			elog(ERROR, "could not parse a lease that this server wrote");
+		snowflake_nonce(holding.nonce);
+		holding.until = Min(Max(holding.until, snowflake_lease_reached(now) + lease_ticks()),
+							snowflake_server_layout.max_tick);
+		if (!write_record(coordinator, connection, held->node, held->value,
+						  snowflake_holding_print(&holding), held->fleet))
+			return false;
+	}
+	adopt_pending(now);
+	return true;
+}
+
+/* What became of a write in doubt. */
+typedef enum Doubt
+{
+	DOUBT_NONE,					/* nothing that is ours */
+	DOUBT_OURS,					/* it was done, and is used */
+	DOUBT_REMAINS				/* to be seen at the next look */
+} Doubt;
+
+/*
+ * A write whose answer was lost, or which was done and repeated: whose is its record?
+ * If that is still what it was, the write may yet be done, and renew() repeats it.
+ * If the fleet's record is another, it never is any more.
+ *
+ * If it was done, it is ours, but what can be read need not be durable: the coordinator
+ * may still wait for its standbys, or have given that up.  So it is used only when
+ * it has been written once more, with an answer.
+ */
+static Doubt
+settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
+			   List *records, TimestampTz now)
+{
+	Pending    *pending = &shared->pending;
+	const SnowflakeRecord *record;
+	SnowflakeHolding holding;
+
+	if (!pending->exists)
+		return DOUBT_NONE;
+	record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
+	if (strcmp(record->value, pending->fleet) != 0 ||
+		!snowflake_holding_parse(pending->value, &holding))
+	{
+		forget_pending();
+		return DOUBT_NONE;
+	}
+	record = snowflake_find_record(records, snowflake_node_key(pending->node));
+	if (record != NULL && strcmp(record->value, pending->value) == 0)
+	{
+		strlcpy(pending->found, record->value, SNOWFLAKE_VALUE_SIZE);
+		snowflake_nonce(holding.nonce);
+		strlcpy(pending->value, snowflake_holding_print(&holding), SNOWFLAKE_VALUE_SIZE);
+	}
+	if (record != NULL && pending->found[0] != '\0' &&
+		strcmp(record->value, pending->found) == 0)
+	{
+		if (!write_record(coordinator, connection, pending->node, record->value,
+						  pending->value, pending->fleet))
+			return DOUBT_REMAINS;
+		adopt_pending(now);
+		return DOUBT_OURS;
+	}
+	if (!(snowflake_lease_is_held() && pending->node == shared->held.node &&
+		  record != NULL && strcmp(record->value, shared->held.value) == 0))
+		forget_pending();
+	return DOUBT_NONE;
+}
+
+/*
+ * Is the own grant still what the coordinator knows?  If not, it is lost, which is
+ * no harm: it can be used up to its end, and whoever has the node ID now starts
+ * above that.  Unless the record is from before: then somebody may be granted, or
+ * have been, what this server had.
+ *
+ * Returns true in the latter case.
+ */
+static bool
+knows_less(List *records, const SnowflakeFleet *fleet)
+{
+	Held	   *held = &shared->held;
+	const SnowflakeRecord *record;
+	SnowflakeFleet own_fleet;
+	SnowflakeHolding own,
+				found;
+	bool		is_found,
+				less;
+
+	if (!held->exists || held->lost || held->source != own_source() ||
+		!snowflake_holding_parse(held->value, &own) ||
+		!snowflake_fleet_parse(held->fleet, &own_fleet))
+		return false;
+
+	record = snowflake_find_record(records, snowflake_node_key(held->node));
+	if (record != NULL && strcmp(record->value, held->value) == 0 &&
+		strcmp(fleet->incarnation, own_fleet.incarnation) == 0)
+		return false;			/* all is well */
+	is_found = record != NULL && snowflake_holding_parse(record->value, &found);
+
+	/* our own grant: it is from before, or a twin has renewed it */
+	if (is_found && strcmp(found.token, own.token) == 0)
+		less = Max(found.until, fleet->floor) < own.until;
+
+	/*
+	 * Founded again since: too low, or so low before somebody marked it that
+	 * the node ID was granted meanwhile.  Who is closed already has a higher
+	 * floor only to wait for.
+	 */
+	else if (strcmp(fleet->incarnation, own_fleet.incarnation) != 0)
+		less = fleet->floor < own.until ||
+			(!granted().revoked && is_found &&
+			 found.from <= own.until && found.until >= own.from);
+	else if (is_found)
+		less = found.from <= own.until;
+	else
+		less = record == NULL;	/* nobody takes over what is damaged */
+
+	if (less)
+		return true;
+	held->lost = true;
+	ereport(LOG,
+			errmsg("lost the lease of snowflake node ID %d", held->node),
+			errdetail("What was granted can be used up to \"%s\".",
+					  timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout,
+															  own.until))));
+	return false;
+}
+
+/*
+ * Rule 6: nothing is to be granted until an administrator has looked, and then
+ * nothing that this server had.
+ */
+static void
+mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
+			 const SnowflakeRecord *record, SnowflakeFleet *fleet)
+{
+	fleet->suspect = true;
+	fleet->floor = Max(fleet->floor, granted().until);
+	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
+										snowflake_fleet_print(fleet), NULL);
+}
+
+static int
+compare_nodes(const void *a, const void *b)
+{
+	int32		left = *(const int32 *) a;
+	int32		right = *(const int32 *) b;
+
+	return left < right ? -1 : left > right;
+}
+
+/* The smallest node ID that may be leased and is not one of these, or -1. */
+static int32
+smallest_other(int32 *nodes, int count)
+{
+	int32		candidate = snowflake_next_lease_node(0);
+
+	qsort(nodes, count, sizeof(*nodes), compare_nodes);
+	for (int i = 0; i < count && candidate >= 0; i++)
+		if (nodes[i] == candidate)
+			candidate = snowflake_next_lease_node(candidate + 1);
+	return candidate;
+}
+
+/* Tell of the first damaged record, unless it was told of before; -1: there is none. */
+static void
+report_damaged(int32 node)
+{
+	static int32 reported = -1;
+
+	if (node == reported)
+		return;
+	reported = node;
+	if (node < 0)
+		return;
+	ereport(WARNING,
+			errmsg("the record of snowflake node ID %d at its coordinator is damaged", node),
+			errdetail("The node ID is not leased to anybody. There may be more: snowflake_fleet() lists them."),
+			errhint("Replace it with snowflake_fleet_recover()."));
+}
+
+/*
+ * Rule 2: which node ID to take.  The one that last had this server's name, or any
+ * other, if its lease has ended by our clock; otherwise one without a record.
+ * *record is its record, or NULL.  -1 if there is none.
+ *
+ * Of those that have ended the one that did first: a server whose clock is ahead
+ * takes those of others for ended.
+ */
+static int32
+choose(List *records, int64 now_tick, const SnowflakeRecord **record,
+	   SnowflakeHolding *holding)
+{
+	char		name[SNOWFLAKE_HOLDER_SIZE];
+	int32	   *known = palloc(sizeof(int32) * (list_length(records) + 1));
+	int			nknown = 0;
+	bool		chosen_is_own = false;
+	int32		chosen = -1;
+	int32		damaged = -1;
+	ListCell   *cell;
+
+	own_name(name);
+	foreach(cell, records)
+	{
+		const SnowflakeRecord *each = lfirst(cell);
+		int32		node = snowflake_node_of_key(each->key);
+		SnowflakeHolding found;
+		bool		is_own;
+
+		if (node < 0)
+			continue;
+		known[nknown++] = node;
+		if (snowflake_next_lease_node(node) != node)
+			continue;
+		if (!snowflake_holding_parse(each->value, &found))
+		{
+			damaged = damaged < 0 ? node : damaged;
+			continue;
+		}
+		is_own = strcmp(found.holder, name) == 0;
+		if (found.until >= now_tick || chosen_is_own ||
+			(chosen >= 0 && !is_own && found.until >= holding->until))
+			continue;
+		chosen = node;
+		chosen_is_own = is_own;
+		*record = each;
+		*holding = found;
+	}
+	report_damaged(damaged);
+	if (chosen >= 0)
+		return chosen;
+	*record = NULL;
+	return smallest_other(known, nknown);
+}
+
+/*
+ * Rule 2: take a grant.  It starts above everything that was granted of the node
+ * ID, above the fleet's floor, and not before our clock.  Returns whether somebody
+ * else was faster.
+ */
+static bool
+take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
+	 const SnowflakeFleet *fleet, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	const SnowflakeRecord *record = NULL;
+	SnowflakeHolding holding;
+	SnowflakeLeaseView view = granted();
+	int64		now_tick = snowflake_tick_at(layout, now);
+	int32		node;
+
+	memset(&holding, 0, sizeof(holding));
+	holding.until = -1;
+	node = choose(records, now_tick, &record, &holding);
+	if (node < 0)
+	{
+		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
+		return false;
+	}
+
+	holding.from = Max(Max(record == NULL ? 0 : holding.until + 1, fleet->floor + 1),
+					   Max(now_tick, 1));
+	if (holding.from > layout->max_tick)
+	{
+		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
+		return false;
+	}
+
+	snowflake_lease_trouble(LEASE_NO_TROUBLE);
+
+	/*
+	 * It starts later than now if the fleet was founded again.  What is
+	 * granted already is used up first.
+	 */
+	if (holding.from > now_tick && view.grant != 0 && !view.revoked &&
+		now_tick <= view.until)
+		return false;
+	holding.until = Min(Max(holding.from, snowflake_lease_reached(now)) + lease_ticks(),
+						layout->max_tick);
+	holding.granted = Max(now_tick, 1);
+	own_name(holding.holder);
+	if (shared->token[0] == '\0')
+		snowflake_nonce(shared->token);
+	strlcpy(holding.token, shared->token, SNOWFLAKE_NONCE_SIZE);
+	snowflake_nonce(holding.nonce);
+
+	/* what an earlier write was about is not wanted any more */
+	shared->held.lost = true;
+	if (!write_record(coordinator, connection, node,
+					  record == NULL ? NULL : record->value,
+					  snowflake_holding_print(&holding),
+					  snowflake_find_record(records, SNOWFLAKE_FLEET_KEY)->value))
+		return true;
+	adopt_pending(now);
+	return false;
+}
+
+/*
+ * Look at the records, and take a grant if there is none.  Returns whether it is
+ * worth to look again.
+ */
+static bool
+look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	List	   *records = coordinator->list(connection, NULL);
+	const SnowflakeRecord *record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
+	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	SnowflakeFleet fleet;
+	Doubt		doubt;
+
+	if (record == NULL)
+	{
+		snowflake_lease_trouble(LEASE_NO_FLEET);
+		return false;
+	}
+	if (!snowflake_fleet_parse(record->value, &fleet))
+	{
+		snowflake_lease_trouble(LEASE_BAD_RECORD);
+		return false;
+	}
+	doubt = settle_pending(coordinator, connection, records, now);
+	if (doubt != DOUBT_NONE)
+	{
+		snowflake_lease_trouble(LEASE_NO_TROUBLE);
+		return doubt == DOUBT_REMAINS;
+	}
+	if (knows_less(records, &fleet))
+	{
+		snowflake_lease_revoke();
+		if (!fleet.suspect || fleet.floor < granted().until)
+			mark_suspect(coordinator, connection, record, &fleet);
+	}
+	snowflake_layout_print(layout, text, sizeof(text));
+	if (fleet.suspect)
+		snowflake_lease_trouble(LEASE_SUSPECT);
+	else if (strcmp(fleet.layout, text) != 0)
+		snowflake_lease_trouble(LEASE_OTHER_LAYOUT);
+	else if (!is_current(now))
+		return take(coordinator, connection, records, &fleet, now);
+	return false;
+}
+
+/*
+ * Do what is due: renew the grant, or take one.  "now" is the corrected clock; no
+ * answer counts after the deadline, which is on the monotonic one.
+ */
+void
+snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connection,
+						int64 deadline_usec, TimestampTz now)
+{
+	answer_deadline_usec = deadline_usec;
+
+	/* what has ended may be somebody else's, who starts above it */
+	if (is_current(now) && renew(coordinator, connection, now))
+	{
+		snowflake_lease_trouble(LEASE_NO_TROUBLE);
+		return;
+	}
+
+	for (int looks = 0; looks < LOOKS; looks++)
+	{
+		if (!look(coordinator, connection, now))
+			return;
+	}
+}
+
+/*
+ * Rule 4: nothing is minted any more, and "end" is the last tick that was.  The node
+ * ID is free above it.  What is lost, or in doubt, ends by itself.
+ */
+void
+snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connection,
+						int64 deadline_usec, int64 end)
+{
+	Held	   *held = &shared->held;
+	SnowflakeHolding holding;
+
+	answer_deadline_usec = deadline_usec;
+	if (!snowflake_lease_is_held() || shared->pending.exists ||
+		!snowflake_holding_parse(held->value, &holding))
+		return;
+	snowflake_nonce(holding.nonce);
+	holding.until = Min(Max(end, holding.from - 1), holding.until);
+	held->lost = true;
+	if (write_record(coordinator, connection, held->node, held->value,
+					 snowflake_holding_print(&holding), held->fleet))
+	{
+		forget_pending();
+		ereport(LOG,
+				errmsg("gave back snowflake node ID %d", held->node));
+	}
+}

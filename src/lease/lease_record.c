@@ -1,0 +1,230 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_record.c
+ *	  The records of a fleet, as its coordinator keeps them.
+ *
+ * A record is a JSON object, so that people can read it wherever it is kept.
+ * Ticks are those of the fleet's layout.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+#include "utils/jsonb.h"
+#include "utils/numeric.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "lease/lease_record.h"
+#include "lease/node_source_text.h"
+
+/* A random number that was never used before, as text. */
+void
+snowflake_nonce(char *nonce)
+{
+	uint8		bytes[(SNOWFLAKE_NONCE_SIZE - 1) / 2];
+	int64		now;
+
+	if (!pg_strong_random(bytes, sizeof(bytes)))
+		ereport(ERROR,
+				errcode(ERRCODE_INTERNAL_ERROR),
+				errmsg("could not generate a random number"));
+
+	/* two copies of a virtual machine may have the same numbers to come */
+	now = snowflake_wall_clock() ^ (int64) MyProcPid << 48;
+	for (size_t i = 0; i < sizeof(now); i++)
+		bytes[i] ^= (uint8) (now >> (8 * i));
+	hex_encode((const char *) bytes, sizeof(bytes), nonce);
+	nonce[SNOWFLAKE_NONCE_SIZE - 1] = '\0';
+}
+
+/*
+ * Parse a value as an object, or return NULL.  Records are of printable ASCII
+ * characters without escapes, and not long: what somebody else has written to them
+ * is not even parsed, so that no encoding matters.
+ */
+static JsonbContainer *
+parse_object(const char *value)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Jsonb	   *volatile jsonb = NULL;
+
+	if (strlen(value) >= SNOWFLAKE_VALUE_SIZE)
+		return NULL;
+	for (const char *c = value; *c != '\0'; c++)
+		if (*c < ' ' || *c > '~' || *c == '\\')
+			return NULL;
+
+	PG_TRY();
+	{
+		jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(value)));
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		if (ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_DATA_EXCEPTION &&
+			ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_PROGRAM_LIMIT_EXCEEDED)
+			PG_RE_THROW();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return jsonb != NULL && JB_ROOT_IS_OBJECT(jsonb) ? &jsonb->root : NULL;
+}
+
+static bool
+get(JsonbContainer *object, const char *name, enum jbvType type, JsonbValue *found)
+{
+	return getKeyJsonValueFromContainer(object, name, strlen(name), found) != NULL &&
+		found->type == type;
+}
+
+static bool
+get_text(JsonbContainer *object, const char *name, char *text, size_t size)
+{
+	JsonbValue	found;
+
+	if (!get(object, name, jbvString, &found) ||
+		found.val.string.len >= (int) size)
+		return false;
+	memcpy(text, found.val.string.val, found.val.string.len);
+	text[found.val.string.len] = '\0';
+	return true;
+}
+
+/* A tick: no fraction, and what the layout can have, or -1 for none. */
+static bool
+get_tick(JsonbContainer *object, const char *name, int64 *tick)
+{
+	JsonbValue	found;
+	char	   *text,
+			   *end;
+
+	if (!get(object, name, jbvNumeric, &found))
+		return false;
+	text = numeric_normalize(found.val.numeric);
+	errno = 0;
+	*tick = strtoi64(text, &end, 10);
+	return errno == 0 && *end == '\0' && *tick >= -1 &&
+		*tick <= snowflake_server_layout.max_tick;
+}
+
+/* Parse the record of the fleet.  False if it is none. */
+bool
+snowflake_fleet_parse(const char *value, SnowflakeFleet *fleet)
+{
+	JsonbContainer *object = parse_object(value);
+	JsonbValue	suspect;
+
+	if (object == NULL ||
+		!get_text(object, "incarnation", fleet->incarnation, SNOWFLAKE_NONCE_SIZE) ||
+		!get_text(object, "nonce", fleet->nonce, SNOWFLAKE_NONCE_SIZE) ||
+		!get_text(object, "layout", fleet->layout, SNOWFLAKE_LAYOUT_TEXT_SIZE) ||
+		!get_tick(object, "floor", &fleet->floor) || fleet->floor < 0 ||
+		!get(object, "suspect", jbvBool, &suspect))
+		return false;
+	fleet->suspect = suspect.val.boolean;
+	return true;
+}
+
+/* The value of the fleet's record, with a new nonce. */
+char *
+snowflake_fleet_print(SnowflakeFleet *fleet)
+{
+	snowflake_nonce(fleet->nonce);
+	return psprintf("{\"layout\": \"%s\", \"floor\": " INT64_FORMAT ", \"suspect\": %s,"
+					" \"incarnation\": \"%s\", \"nonce\": \"%s\"}",
+					fleet->layout, fleet->floor, fleet->suspect ? "true" : "false",
+					fleet->incarnation, fleet->nonce);
+}
+
+/* Parse the record of a node ID.  False if it is none. */
+bool
+snowflake_holding_parse(const char *value, SnowflakeHolding *holding)
+{
+	JsonbContainer *object = parse_object(value);
+
+	return object != NULL &&
+		get_text(object, "holder", holding->holder, SNOWFLAKE_HOLDER_SIZE) &&
+		get_text(object, "token", holding->token, SNOWFLAKE_NONCE_SIZE) &&
+		get_text(object, "nonce", holding->nonce, SNOWFLAKE_NONCE_SIZE) &&
+		get_tick(object, "granted", &holding->granted) &&
+		get_tick(object, "from", &holding->from) &&
+		get_tick(object, "until", &holding->until) &&
+		holding->from >= 1 && holding->until >= holding->from - 1;
+}
+
+/* The value of a node's record.  The caller has given it a nonce. */
+char *
+snowflake_holding_print(const SnowflakeHolding *holding)
+{
+	StringInfoData value;
+
+	initStringInfo(&value);
+	appendStringInfoString(&value, "{\"holder\": ");
+	escape_json(&value, holding->holder);
+	appendStringInfo(&value,
+					 ", \"granted\": " INT64_FORMAT ", \"from\": " INT64_FORMAT
+					 ", \"until\": " INT64_FORMAT ", \"token\": \"%s\", \"nonce\": \"%s\"}",
+					 holding->granted, holding->from, holding->until,
+					 holding->token, holding->nonce);
+	return value.data;
+}
+
+/* The key of a node's record. */
+char *
+snowflake_node_key(int32 node)
+{
+	return psprintf("node/%d", node);
+}
+
+/* The node of a key, or -1. */
+int32
+snowflake_node_of_key(const char *key)
+{
+	char	   *end;
+	long		node;
+
+	if (strncmp(key, "node/", 5) != 0 || key[5] < '0' || key[5] > '9')
+		return -1;
+	errno = 0;
+	node = strtol(key + 5, &end, 10);
+	if (errno != 0 || *end != '\0' || node > PG_INT32_MAX ||
+		(key[5] == '0' && key[6] != '\0'))
+		return -1;
+	return (int32) node;
+}
+
+/* The record with a key, or NULL. */
+const SnowflakeRecord *
+snowflake_find_record(List *records, const char *key)
+{
+	ListCell   *cell;
+
+	foreach(cell, records)
+	{
+		const SnowflakeRecord *record = lfirst(cell);
+
+		if (strcmp(record->key, key) == 0)
+			return record;
+	}
+	return NULL;
+}
+
+/* Load the module of the coordinator that snowflake.node_source names. */
+const SnowflakeCoordinator *
+snowflake_load_coordinator(void)
+{
+	char	   *library = psprintf("$libdir/snowflake_%s",
+								   snowflake_coordinator_kind(snowflake_node_source_text));
+	SnowflakeCoordinatorInit init;
+
+	init = (SnowflakeCoordinatorInit)
+		load_external_function(library, SNOWFLAKE_COORDINATOR_INIT, true, NULL);
+	return init();
+}

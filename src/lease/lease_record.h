@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_record.h
+ *	  The records of a fleet, as its coordinator keeps them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_LEASE_RECORD_H
+#define SNOWFLAKE_LEASE_RECORD_H
+
+#include "coordinator/coordinator.h"
+#include "layout/layout.h"
+
+#define SNOWFLAKE_FLEET_KEY		"fleet"
+
+/* A random number as text, with its terminator, and the longest name of a holder */
+#define SNOWFLAKE_NONCE_SIZE	33
+#define SNOWFLAKE_HOLDER_SIZE	300
+
+/* Longest value of a record, with its terminator */
+#define SNOWFLAKE_VALUE_SIZE	1024
+
+/* The record of the fleet.  "incarnation" changes whenever it is founded anew. */
+typedef struct SnowflakeFleet
+{
+	char		incarnation[SNOWFLAKE_NONCE_SIZE];
+	char		nonce[SNOWFLAKE_NONCE_SIZE];	/* of this write */
+	char		layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	int64		floor;			/* tick below or at which nothing is granted */
+	bool		suspect;		/* nothing is granted: the coordinator went
+								 * back in time */
+} SnowflakeFleet;
+
+/* The record of a node ID. */
+typedef struct SnowflakeHolding
+{
+	char		holder[SNOWFLAKE_HOLDER_SIZE];	/* name of the server */
+	char		token[SNOWFLAKE_NONCE_SIZE];	/* of its present start */
+	char		nonce[SNOWFLAKE_NONCE_SIZE];	/* of this write */
+	int64		granted;		/* tick of its clock when it was granted */
+	int64		from;			/* ticks for which it is, inclusive */
+	int64		until;
+} SnowflakeHolding;
+
+extern void snowflake_nonce(char *nonce);
+extern bool snowflake_fleet_parse(const char *value, SnowflakeFleet *fleet);
+extern char *snowflake_fleet_print(SnowflakeFleet *fleet);
+extern bool snowflake_holding_parse(const char *value, SnowflakeHolding *holding);
+extern char *snowflake_holding_print(const SnowflakeHolding *holding);
+extern char *snowflake_node_key(int32 node);
+extern int32 snowflake_node_of_key(const char *key);
+extern const SnowflakeRecord *snowflake_find_record(List *records, const char *key);
+extern const SnowflakeCoordinator *snowflake_load_coordinator(void);
+
+#endif							/* SNOWFLAKE_LEASE_RECORD_H */

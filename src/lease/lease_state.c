@@ -1,0 +1,293 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_state.c
+ *	  The node ID that this server has leased, as others may see it.
+ *
+ * The lessee writes it, under the spinlock, so the keeper and the status read a
+ * node ID and its range together.  Why the range makes IDs distinct is said in
+ * lease.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/latch.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "generator/counters.h"
+#include "generator/keeper_state.h"
+#include "lease/lease_state.h"
+
+typedef struct Grant
+{
+	slock_t		mutex;			/* for what is in the view */
+	SnowflakeLeaseView view;
+
+	/*
+	 * The position from which on the generator needs more, if it is ahead of
+	 * the clock.  The keeper writes it, atomically.
+	 */
+	pg_atomic_uint64 needed;
+
+	/*
+	 * The lessee's latch, NULL while there is none.  Only the lessee writes
+	 * it.  It is that of a PGPROC, and valid for ever.
+	 */
+	Latch	   *volatile latch;
+} Grant;
+
+/* NULL if the library was not preloaded. */
+static Grant *shared = NULL;
+
+/* Shared memory to request. */
+Size
+snowflake_grant_size(void)
+{
+	return MAXALIGN(sizeof(Grant));
+}
+
+/* Find the grant, or make room for one.  The caller holds AddinShmemInitLock. */
+void
+snowflake_grant_attach(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("snowflake grant", snowflake_grant_size(), &found);
+	if (found)
+		return;
+	memset(shared, 0, sizeof(*shared));
+	shared->view.node = -1;
+	SpinLockInit(&shared->mutex);
+	pg_atomic_init_u64(&shared->needed, 0);
+}
+
+
+/*
+ * What others see
+ */
+
+/* Read what is known of the lease. */
+void
+snowflake_lease_view(SnowflakeLeaseView *view)
+{
+	SpinLockAcquire(&shared->mutex);
+	*view = shared->view;
+	SpinLockRelease(&shared->mutex);
+}
+
+/* The node ID that is leased, and its range of positions, or what is missing. */
+void
+snowflake_lease_wanted(SnowflakeNode *wanted)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeLeaseView view;
+
+	snowflake_lease_view(&view);
+	wanted->node = view.node;
+	wanted->grant = view.grant;
+	if (view.grant == 0)
+		wanted->obstacle = GATE_LEASE_NONE;
+	else if (view.revoked)
+		wanted->obstacle = GATE_LEASE_REVOKED;
+	else
+	{
+		wanted->obstacle = GATE_OPEN;
+		wanted->first = snowflake_first_position(layout, view.from);
+		wanted->end = snowflake_last_position(layout, view.until);
+	}
+}
+
+/*
+ * Tell the lessee that positions beyond this one are needed.  It is woken if that is
+ * more than a clock that goes on would tell it: when less than half of the lease is
+ * left.
+ */
+void
+snowflake_lease_need(uint64 position)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	Latch	   *latch = shared->latch;
+	SnowflakeLeaseView view;
+
+	if (pg_atomic_exchange_u64(&shared->needed, position) == position || latch == NULL)
+		return;
+	snowflake_lease_view(&view);
+	if (view.until - snowflake_position_tick(layout, position) <
+		snowflake_lease_ms * INT64CONST(500) / layout->tick_usec)
+		SetLatch(latch);
+}
+
+/*
+ * The clock has gone beyond the lease, which the lessee may not expect yet: it sleeps
+ * by the clock that was believed when it looked.
+ */
+void
+snowflake_lease_look(void)
+{
+	Latch	   *latch = shared->latch;
+
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+/* Is the clock beyond the end of the lease? */
+bool
+snowflake_lease_has_ended(const SnowflakeNode *wanted, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	return wanted->grant != 0 &&
+		snowflake_tick_at(layout, now) > snowflake_position_tick(layout, wanted->end);
+}
+
+/* The tick that the generator is at, by the clock or ahead of it. */
+int64
+snowflake_lease_reached(TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	return Max(snowflake_tick_at(layout, now),
+			   snowflake_position_tick(layout, pg_atomic_read_u64(&shared->needed)));
+}
+
+
+/*
+ * Only the lessee calls what follows.
+ */
+
+/* A lessee has started.  False if there is one already. */
+bool
+snowflake_lessee_attach(void)
+{
+	bool		alone;
+
+	SpinLockAcquire(&shared->mutex);
+	alone = shared->view.pid == 0;
+	if (alone)
+		shared->view.pid = MyProcPid;
+	SpinLockRelease(&shared->mutex);
+	if (alone)
+		shared->latch = MyLatch;
+	return alone;
+}
+
+/* It ends. */
+void
+snowflake_lessee_detach(void)
+{
+	shared->latch = NULL;
+	SpinLockAcquire(&shared->mutex);
+	shared->view.pid = 0;
+	SpinLockRelease(&shared->mutex);
+}
+
+/*
+ * The lease is for these ticks of this node ID from now on.  Unless it was only
+ * renewed it is a new grant, with the next number.
+ */
+void
+snowflake_lease_publish(int32 node, int64 from, int64 until, bool is_new, TimestampTz now)
+{
+	SpinLockAcquire(&shared->mutex);
+	if (is_new)
+		shared->view.grant++;
+	shared->view.node = node;
+	shared->view.from = from;
+	shared->view.until = until;
+	shared->view.revoked = false;
+	shared->view.renewed_at = now;
+	SpinLockRelease(&shared->mutex);
+	snowflake_request(SNOWFLAKE_WANT_NODE);
+	snowflake_count(is_new ? &snowflake_counters->leases :
+					&snowflake_counters->lease_renewals);
+}
+
+/*
+ * Nothing beyond a tick will be minted with this grant, which is about to be given
+ * back: a keeper that starts from now on finds a lease that has ended.
+ */
+void
+snowflake_lease_shorten(int64 end)
+{
+	SpinLockAcquire(&shared->mutex);
+	shared->view.until = Min(Max(end, shared->view.from - 1), shared->view.until);
+	SpinLockRelease(&shared->mutex);
+	pg_memory_barrier();		/* before the caller looks for a keeper */
+}
+
+/* The grant must not be used any more. */
+void
+snowflake_lease_revoke(void)
+{
+	if (shared->view.revoked)
+		return;
+	SpinLockAcquire(&shared->mutex);
+	shared->view.revoked = true;
+	SpinLockRelease(&shared->mutex);
+	snowflake_request(SNOWFLAKE_WANT_NODE);
+	ereport(WARNING,
+			errmsg("the coordinator of the snowflake fleet went back in time: it does not know what it granted to this server"),
+			errdetail("Node ID %d was leased up to \"%s\". It is given up at once.",
+					  shared->view.node,
+					  timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout,
+															  shared->view.until))));
+}
+
+/*
+ * Note down what stands in the way of a lease, or that nothing does any more; news
+ * goes to the log.
+ */
+void
+snowflake_lease_trouble(SnowflakeLeaseTrouble trouble)
+{
+	TimestampTz now = snowflake_wall_clock();
+
+	if (trouble == shared->view.trouble)
+		return;
+	SpinLockAcquire(&shared->mutex);
+	shared->view.trouble = trouble;
+	shared->view.trouble_since = now;
+	SpinLockRelease(&shared->mutex);
+	snowflake_request(SNOWFLAKE_WANT_NODE);
+
+	switch (trouble)
+	{
+		case LEASE_NO_TROUBLE:
+			ereport(LOG, errmsg("the coordinator of the snowflake fleet grants node IDs again"));
+			break;
+		case LEASE_UNREACHABLE:
+			/* the error itself was reported */
+			break;
+		case LEASE_NO_FLEET:
+			ereport(WARNING,
+					errmsg("the coordinator has no snowflake fleet"),
+					errhint("If there never was one, found it with snowflake_fleet_create(). If the coordinator has lost its data, use snowflake_fleet_recover()."));
+			break;
+		case LEASE_OTHER_LAYOUT:
+			ereport(WARNING,
+					errmsg("the layout of the snowflake fleet is not that of this server"),
+					errhint("Set snowflake.layout to that of the fleet, which snowflake_fleet() shows, and restart the server."));
+			break;
+		case LEASE_SUSPECT:
+			ereport(WARNING,
+					errmsg("the coordinator of the snowflake fleet went back in time, and grants nothing"),
+					errhint("When it is sound again, use snowflake_fleet_recover()."));
+			break;
+		case LEASE_NO_FREE_NODE:
+			ereport(WARNING,
+					errmsg("the snowflake fleet has no free node ID"),
+					errhint("Node IDs become free when their leases end. Widen snowflake.lease_nodes, or take a layout with more of them."));
+			break;
+		case LEASE_BAD_RECORD:
+			ereport(WARNING,
+					errmsg("the record of the snowflake fleet at its coordinator is damaged"),
+					errhint("Found it again with snowflake_fleet_recover()."));
+			break;
+	}
+}

@@ -1,0 +1,62 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_state.h
+ *	  The node ID that this server has leased, as others may see it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_LEASE_STATE_H
+#define SNOWFLAKE_LEASE_STATE_H
+
+#include "generator/generator.h"
+
+/* Why nothing is granted, or renewed. */
+typedef enum SnowflakeLeaseTrouble
+{
+	LEASE_NO_TROUBLE = 0,
+	LEASE_UNREACHABLE,			/* the coordinator cannot be used */
+	LEASE_NO_FLEET,				/* it has no fleet, or has lost it */
+	LEASE_OTHER_LAYOUT,			/* the fleet has another layout */
+	LEASE_SUSPECT,				/* it went back in time */
+	LEASE_NO_FREE_NODE,
+	LEASE_BAD_RECORD			/* that of the fleet is none */
+} SnowflakeLeaseTrouble;
+
+/* What others may know of the lease. */
+typedef struct SnowflakeLeaseView
+{
+	uint32		grant;			/* its number; 0: there was none yet */
+	int32		node;
+	int64		from;			/* the first and the last tick it is for */
+	int64		until;
+	bool		revoked;		/* not to be used any more, at once */
+	TimestampTz renewed_at;
+	SnowflakeLeaseTrouble trouble;
+	TimestampTz trouble_since;
+	int			pid;			/* the lessee's, 0 if there is none */
+} SnowflakeLeaseView;
+
+extern Size snowflake_grant_size(void);
+extern void snowflake_grant_attach(void);
+
+/* Everybody's part */
+extern void snowflake_lease_view(SnowflakeLeaseView *view);
+extern void snowflake_lease_wanted(SnowflakeNode *wanted);
+
+/* The keeper's part */
+extern void snowflake_lease_need(uint64 position);
+extern void snowflake_lease_look(void);
+extern bool snowflake_lease_has_ended(const SnowflakeNode *wanted,
+									  TimestampTz now);
+
+/* The lessee's part */
+extern bool snowflake_lessee_attach(void);
+extern void snowflake_lessee_detach(void);
+extern int64 snowflake_lease_reached(TimestampTz now);
+extern void snowflake_lease_publish(int32 node, int64 from, int64 until, bool is_new,
+									TimestampTz now);
+extern void snowflake_lease_shorten(int64 end);
+extern void snowflake_lease_revoke(void);
+extern void snowflake_lease_trouble(SnowflakeLeaseTrouble trouble);
+
+#endif							/* SNOWFLAKE_LEASE_STATE_H */

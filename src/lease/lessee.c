@@ -1,0 +1,303 @@
+/*-------------------------------------------------------------------------
+ *
+ * lessee.c
+ *	  The background worker that leases a node ID from the coordinator that
+ *	  snowflake.node_source names.
+ *
+ * It runs as soon as the server starts, on standbys too, so that a promotion waits
+ * for nothing; and only where node IDs are leased.  It connects to no database.
+ * All waiting for a network is done here, so that the keeper and minting do not
+ * notice a slow coordinator before the lease ends.
+ *
+ * An attempt connects, does what lease.c says, and closes: that is once in half a
+ * lease.  If it fails it is repeated soon.  What it did is in shared memory, so a
+ * lessee that ends while the server runs is succeeded by another.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/condition_variable.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "base/worker.h"
+#include "generator/counters.h"
+#include "generator/keeper_state.h"
+#include "lease/lease.h"
+#include "lease/lease_record.h"
+#include "lease/lessee.h"
+#include "lease/node_source.h"
+
+#define LESSEE_NAME			"snowflake lessee"
+
+/* How long the coordinator may take for an attempt, and at a stop. */
+#define ANSWER_MS			5000
+#define LAST_ANSWER_MS		3000
+
+/* Between attempts that did not get a lease. */
+#define RETRY_MS			2000
+
+/* Without a lessee for as long, another one is started. */
+#define MISSING_USEC		USECS_PER_SEC
+
+/* How long an attempt waits for the keeper to judge the clock. */
+#define JUDGE_USEC			USECS_PER_SEC
+
+/* How long a stop waits for the keeper, which closes the gate. */
+#define KEEPER_ENDS_MS		3000
+
+/* The lease is being given back, which a further signal to stop must not end. */
+static volatile sig_atomic_t giving_back = false;
+
+static void
+lessee_exit(int code, Datum arg)
+{
+	snowflake_lessee_detach();
+}
+
+/* The server stops, or somebody terminates the lessee: end the wait for a network. */
+static void
+lessee_sigterm(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	ShutdownRequestPending = true;
+	if (!giving_back)
+	{
+		QueryCancelPending = true;
+		InterruptPending = true;
+	}
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+
+static void
+describe_worker(BackgroundWorker *worker)
+{
+	snowflake_worker_describe(worker, LESSEE_NAME, "snowflake_lessee_main");
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker->bgw_start_time = BgWorkerStart_PostmasterStart;
+}
+
+/*
+ * Register the lessee, if node IDs are leased.  Only while the server preloads
+ * libraries.
+ */
+void
+snowflake_lessee_init(void)
+{
+	BackgroundWorker worker;
+
+	if (IsBinaryUpgrade || snowflake_node_source != NODE_FROM_LEASE)
+		return;
+	describe_worker(&worker);
+	RegisterBackgroundWorker(&worker);
+}
+
+/*
+ * Start a lessee, if node IDs are leased and there has been none for a moment: the
+ * setting was changed while the server runs.  One too many ends by itself.  Only the
+ * keeper; returns whether it is to look again soon.
+ */
+bool
+snowflake_lessee_start(void)
+{
+	static int64 missing_since_usec = 0;
+	int64		now_usec = snowflake_monotonic_usec();
+	SnowflakeLeaseView view;
+	BackgroundWorker worker;
+
+	snowflake_lease_view(&view);
+	if (snowflake_node_source != NODE_FROM_LEASE || view.pid != 0)
+	{
+		missing_since_usec = 0;
+		return false;
+	}
+	if (missing_since_usec == 0)
+		missing_since_usec = now_usec;
+	if (now_usec - missing_since_usec < MISSING_USEC)
+		return true;
+
+	missing_since_usec = now_usec;
+	describe_worker(&worker);
+	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
+	{
+		missing_since_usec += 10 * USECS_PER_SEC;	/* not to fill the log */
+		ereport(WARNING,
+				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errmsg("could not start the snowflake lessee"),
+				errhint("You may need to increase max_worker_processes."));
+	}
+	return true;
+}
+
+/* How long an attempt may take: not so long that the lease ends meanwhile. */
+static int64
+answer_usec(int most_ms)
+{
+	return Min(most_ms, Max(snowflake_lease_ms / 4, 250)) * INT64CONST(1000);
+}
+
+/*
+ * Connect and do what is due: renew the lease or take one, or give it back, if
+ * "end" is not NULL.  An error is a warning in the log, unless it is the one of
+ * the time before.
+ */
+static void
+attempt(MemoryContext context, const int64 *end)
+{
+	static char last_error[256] = "";
+	MemoryContext outer = MemoryContextSwitchTo(context);
+
+	PG_TRY();
+	{
+		const SnowflakeCoordinator *coordinator = snowflake_load_coordinator();
+		void	   *connection;
+		int64		deadline_usec;
+
+		/* an hour that nobody believes must not end a lease, or begin one */
+		if (end == NULL && snowflake_keeper_pid() != 0)
+			snowflake_have_clock_judged(snowflake_monotonic_usec() + JUDGE_USEC);
+		deadline_usec = snowflake_monotonic_usec() +
+			answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
+		connection = coordinator->connect(snowflake_node_source_text, deadline_usec);
+		if (end == NULL)
+			snowflake_lease_attempt(coordinator, connection, deadline_usec,
+									snowflake_corrected_clock());
+		else
+			snowflake_lease_release(coordinator, connection, deadline_usec, *end);
+		coordinator->close(connection);
+		last_error[0] = '\0';
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+
+		/* what the end of a transaction would do, which there is not */
+		LWLockReleaseAll();
+		ConditionVariableCancelSleep();
+		pgstat_report_wait_end();
+		AtEOXact_Files(false);
+		if (!ShutdownRequestPending || end != NULL)
+		{
+			snowflake_count(&snowflake_counters->lease_errors);
+			if (strncmp(error->message, last_error, sizeof(last_error) - 1) != 0)
+				ereport(WARNING,
+						errcode(error->sqlerrcode),
+						errmsg_internal("%s", error->message),
+						error->detail ? errdetail_internal("%s", error->detail) : 0,
+						error->hint ? errhint("%s", error->hint) : 0);
+			strlcpy(last_error, error->message, sizeof(last_error));
+			snowflake_lease_trouble(LEASE_UNREACHABLE);
+		}
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(outer);
+	MemoryContextReset(context);
+}
+
+/*
+ * The server stops: wait until the keeper has ended, for then nothing is minted any
+ * more; and give back what was not used.  If the gate was left open, or its end
+ * not stored, the lease ends by itself.
+ */
+static void
+give_back(MemoryContext context)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		deadline_usec = snowflake_monotonic_usec() + KEEPER_ENDS_MS * INT64CONST(1000);
+	SnowflakeView view;
+	int64		end;
+
+	while (snowflake_keeper_pid() != 0 && snowflake_wait_for_keeper(deadline_usec))
+		;
+	ConditionVariableCancelSleep();
+
+	snowflake_generator_view(&view);
+	if (snowflake_keeper_pid() != 0 || view.gate == GATE_OPEN || view.unsettled)
+		return;
+
+	/* below the lease, if it has not been used: nothing of it is kept then */
+	end = snowflake_position_tick(layout, view.last);
+
+	/* if it was only terminated by hand, there may be a keeper again */
+	snowflake_lease_shorten(end);
+	if (snowflake_keeper_pid() == 0)
+		attempt(context, &end);
+}
+
+void
+snowflake_lessee_main(Datum main_arg)
+{
+	MemoryContext context;
+	int64		retry_usec = 0;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, lessee_sigterm);
+	BackgroundWorkerUnblockSignals();
+
+	if (!snowflake_lessee_attach())
+		proc_exit(0);
+	before_shmem_exit(lessee_exit, (Datum) 0);
+	context = AllocSetContextCreate(TopMemoryContext, LESSEE_NAME,
+									ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(context);
+
+	while (!ShutdownRequestPending)
+	{
+		int64		now_usec = snowflake_monotonic_usec();
+		long		due_ms;
+
+		MemoryContextReset(context);
+		ResetLatch(MyLatch);
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+			retry_usec = 0;
+		}
+		if (snowflake_node_source != NODE_FROM_LEASE)
+			proc_exit(0);
+
+		due_ms = snowflake_lease_due_ms(snowflake_corrected_clock());
+		if (due_ms <= 0 && now_usec >= retry_usec)
+		{
+			attempt(context, NULL);
+
+			/* the keeper is to see when a lease ends that is not renewed */
+			snowflake_request(SNOWFLAKE_WANT_NODE);
+			retry_usec = snowflake_monotonic_usec() +
+				Min(RETRY_MS, Max(snowflake_lease_ms / 8, 100)) * INT64CONST(1000);
+			due_ms = snowflake_lease_due_ms(snowflake_corrected_clock());
+		}
+		(void) snowflake_worker_sleep(due_ms <= 0 ? retry_usec :
+									  snowflake_monotonic_usec() +
+									  due_ms * INT64CONST(1000));
+	}
+
+	giving_back = true;
+	QueryCancelPending = false;
+	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_lease_is_held())
+		give_back(context);
+
+	/* not 0, so that a lessee that was terminated by hand is started again */
+	proc_exit(1);
+}

@@ -1,0 +1,416 @@
+/*-------------------------------------------------------------------------
+ *
+ * frontier.c
+ *	  How far a table can be read in the order of its IDs.
+ *
+ * A reader that goes on after the largest ID it has seen misses rows: a
+ * transaction that minted earlier may commit later.  The frontier is the ID up
+ * to which that cannot happen any more.
+ *
+ * The promise: every ID at or below the frontier that this server has minted,
+ * and that will ever be visible in this database, is visible to a snapshot taken
+ * after snowflake_frontier() was called.  It is about IDs that are stored by the
+ * transaction that minted them.
+ *
+ * Each backend has a slot.  Before the first mint of a transaction it reads the
+ * newest position, "last", and stores last + 1 there, and after that the virtual
+ * ID of the transaction, which mints nothing below: each mint takes a position
+ * above the "last" that its compare-and-swap replaces.  Nobody clears a slot.  It
+ * counts as long as the process array has its virtual ID for the one that runs
+ * there.  The frontier is the smaller of "last" and what lies below the smallest
+ * slot that counts, where "last" is read first.
+ *
+ * Why no row is missed: take a position p that a transaction T has minted or
+ * will mint, and a reader that has read "last", then T's slot, then the virtual
+ * ID that runs there, and then the rest of the slot.
+ *
+ * 1. The reader's "last" is below p: so is the frontier.
+ *
+ * 2. It is at or above p, and so what the reader saw came from T's
+ *	  compare-and-swap or a later one, which are full barriers.  T filled its slot
+ *	  before that, so the reader finds it filled by T or a later transaction of
+ *	  that place.  If T is still in the process array, it is T's, runs there, and
+ *	  says p or less: the frontier is below p.  Else T has left it, and a snapshot
+ *	  taken after the call takes T for ended: its rows are visible, or never will
+ *	  be.
+ *
+ * A commit becomes visible to others when it leaves the process array, and that
+ * is after it has waited for the synchronous standbys.  Then its virtual ID and
+ * its xid go together, under the lock that a snapshot needs.  (Without an xid
+ * there is no lock, and nothing to become visible.)  What shows earlier that a
+ * transaction ends would let a reader pass rows of a commit that still waits; and
+ * the xid alone would not do, for a transaction may mint before it has one.
+ *
+ * Whoever has the same place in the process array later has other virtual IDs.
+ * Only after 2^32 transactions without a mint does one have that of the last that
+ * minted: while it runs it holds the frontier back for nothing.
+ *
+ * A parallel worker fills the slot of its leader, since the commit is the
+ * leader's.  So several processes of a lock group may fill a slot, each if it
+ * finds it not filled yet, one after the other by a spinlock.  Who finds it filled
+ * needs nothing more: "last" had reached the value before, so what is minted from
+ * now on lies above it.  Workers have ended before their leader's transaction
+ * ends, so nobody fills what belongs to the next one.
+ *
+ * Subtransactions need nothing: their rows become visible, if at all, when the
+ * transaction ends.  Nor do backends that die: either they abort their
+ * transaction, or the postmaster resets the shared memory.
+ *
+ * A prepared transaction is no longer in a slot, but in an array: see prepared.c.
+ * It is entered there while it still runs, and readers look at the slots first, so
+ * they find it in one of the two.
+ *
+ * Positions and IDs: the IDs of one node are in the order of their positions, but
+ * with another node ID that need not be so within a tick.  A node ID starts in a
+ * tick of its own ("opened_at" is the end of the one before), so a position from
+ * before stands for the whole of its tick.
+ *
+ * The caller's field makes several IDs of a position possible.  If it stands below
+ * the sequence, they lie between those of the positions beside it, and the largest
+ * counts.  If it stands above, an ID with a small value may come after one with a
+ * large value in the same tick: the frontier passes the latter when the tick has no
+ * position left.  Readers see to that when the clock is past the tick, or the last
+ * IDs would stay behind the frontier until somebody mints again.
+ *
+ * snowflake_reset() may take "last" back.  A transaction that filled its slot before
+ * that may mint below it, so the slot says at which opening of the gate it was
+ * filled.
+ *
+ * The frontier does not only go up: a transaction that read "last" and had not
+ * filled its slot when a reader passed it may hold back the next reader a bit
+ * further below.  Both are right.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/condition_variable.h"
+#include "storage/proc.h"
+#include "storage/spin.h"
+#include "utils/acl.h"
+#include "utils/tuplestore.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "generator/generator.h"
+#include "generator/keeper_state.h"
+#include "generator/slot.h"
+#include "keeper/gate_text.h"
+#include "mint/frontier.h"
+#include "mint/prepared.h"
+
+PG_FUNCTION_INFO_V1(snowflake_frontier);
+PG_FUNCTION_INFO_V1(snowflake_frontier_holders);
+
+/* What holds the frontier of this database back. */
+typedef struct Hold
+{
+	int64		oldest_id;
+	TimestampTz since;			/* 0: not known */
+	int			pid;			/* 0: a prepared transaction */
+	TransactionId prepared;
+} Hold;
+
+PGPROC	   *snowflake_hold_proc = NULL;
+SnowflakeSlot *snowflake_hold_slot = NULL;
+
+
+/*
+ * Holding it back
+ */
+
+/* The smallest ID that may have a position, or one above it. */
+static int64
+lowest_id(const SnowflakeNewest *newest, uint64 position)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		tick = snowflake_position_tick(layout, position);
+
+	if (position > newest->opened_at)
+		return snowflake_pack(layout, tick, newest->placed_node,
+							  (int32) (position & layout->max_sequence));
+	return tick << layout->time_shift;
+}
+
+/* The largest ID that may have a position, or one below it; -1 for none. */
+static int64
+highest_id(const SnowflakeNewest *newest, uint64 position)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		next_tick;
+
+	if (position > newest->opened_at && layout->value_field == 0)
+		return lowest_id(newest, position);
+
+	/* what the next position could have, with the least value */
+	if (position > newest->opened_at &&
+		(position & layout->max_sequence) != (uint32) layout->max_sequence)
+		return lowest_id(newest, position + 1) - 1;
+
+	/* unsigned, because it may be the largest tick that there is */
+	next_tick = snowflake_position_tick(layout, position + 1);
+	return (int64) ((next_tick << layout->time_shift) - 1);
+}
+
+/*
+ * No position below this one has been minted by the transaction that has filled a
+ * slot.
+ *
+ * Who came before the gate was opened first has minted nothing before that.  If
+ * the generator has been taken back since the slot was filled, the transaction
+ * may have minted from there on.
+ */
+static uint64
+oldest_position(const SnowflakeNewest *newest, SnowflakeSlot *slot)
+{
+	uint64		oldest = pg_atomic_read_u64(&slot->oldest);
+
+	if (newest->lowered_at == 0)
+		return Max(oldest, newest->started_at + 1);
+	if (pg_atomic_read_u32(&slot->opening) < newest->lowered_at)
+		return Min(oldest, newest->lowered_to + 1);
+	return oldest;
+}
+
+/* The slot says from now on what the running transaction may have minted. */
+static inline void
+fill_slot(SnowflakeSlot *slot)
+{
+	uint32		opening;
+	uint64		last = snowflake_last(&opening);
+
+	pg_atomic_write_u64(&slot->oldest, last + 1);
+	pg_atomic_write_u64(&slot->since, GetCurrentTransactionStartTimestamp());
+	pg_atomic_write_u32(&slot->database, MyDatabaseId);
+	pg_atomic_write_u32(&slot->opening, opening);
+	pg_write_barrier();
+	pg_atomic_write_u64(&slot->holder, snowflake_running(snowflake_hold_proc));
+}
+
+/*
+ * From now on the running transaction may mint.  The library is preloaded.
+ *
+ * Nothing is needed here to order the memory: the lock that the mint takes next,
+ * and its compare-and-swap, are full barriers.
+ */
+void
+snowflake_hold_frontier(void)
+{
+	if (unlikely(snowflake_hold_slot == NULL))
+	{
+		snowflake_hold_proc = MyProc->lockGroupLeader != NULL ?
+			MyProc->lockGroupLeader : MyProc;
+		snowflake_hold_slot = snowflake_slot_of(GetNumberFromPGProc(snowflake_hold_proc));
+	}
+	if (likely(MyProc->lockGroupLeader == NULL))
+	{
+		fill_slot(snowflake_hold_slot);
+		return;
+	}
+
+	/* others of the lock group may be about to do the same */
+	SNOWFLAKE_INJECTION_POINT("snowflake-hold");
+	SpinLockAcquire(&snowflake_hold_slot->mutex);
+	if (!snowflake_holds_frontier())
+		fill_slot(snowflake_hold_slot);
+	SpinLockRelease(&snowflake_hold_slot->mutex);
+}
+
+/*
+ * The smallest ID that the running transaction may have minted, itself or by
+ * parallel workers; false if it has minted none.
+ */
+bool
+snowflake_may_have_minted(int64 *oldest_id)
+{
+	SnowflakeSlot *slot = snowflake_slot_of(MyProcNumber);
+	SnowflakeNewest newest;
+
+	if (slot == NULL ||
+		pg_atomic_read_u64(&slot->holder) != snowflake_running(MyProc) ||
+		!snowflake_newest(&newest))
+		return false;
+	*oldest_id = lowest_id(&newest, oldest_position(&newest, slot));
+	return true;
+}
+
+
+/*
+ * Reading it
+ */
+
+/*
+ * All that hold the frontier of this database back; returns their number.  Not in
+ * recovery.
+ */
+static int
+get_holds(const SnowflakeNewest *newest, Hold **holds)
+{
+	SnowflakePrepared *prepared = NULL;
+	uint32		nprepared;
+	int			nholds = 0;
+
+	*holds = palloc(mul_size(MaxBackends, sizeof(Hold)));
+	SNOWFLAKE_INJECTION_POINT("snowflake-frontier");
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		SnowflakeSlot *slot = snowflake_slot_of(i);
+		uint64		holder = pg_atomic_read_u64(&slot->holder);
+		PGPROC	   *proc = GetPGProcByNumber(i);
+		Hold	   *hold = *holds + nholds;
+
+		if (holder == SNOWFLAKE_NO_HOLDER)
+			continue;
+
+		/*
+		 * What follows is read afterwards.  If the slot gets filled anew
+		 * meanwhile, perhaps for another database, then the holder has ended.
+		 */
+		pg_read_barrier();
+		if (holder != snowflake_running(proc) ||
+			pg_atomic_read_u32(&slot->database) != MyDatabaseId)
+			continue;
+
+		hold->oldest_id = lowest_id(newest, oldest_position(newest, slot));
+		hold->since = pg_atomic_read_u64(&slot->since);
+		hold->pid = proc->pid;
+		hold->prepared = InvalidTransactionId;
+		nholds++;
+	}
+
+	/* after the slots: see above */
+	pg_read_barrier();
+	nprepared = snowflake_get_prepared(&prepared);
+	if (nprepared > 0)
+		*holds = repalloc(*holds, mul_size(nholds + nprepared, sizeof(Hold)));
+	for (uint32 i = 0; i < nprepared; i++)
+	{
+		Hold	   *hold = *holds + nholds++;
+
+		hold->oldest_id = prepared[i].oldest_id;
+		hold->since = prepared[i].since;
+		hold->pid = 0;
+		hold->prepared = XidFromFullTransactionId(prepared[i].xid);
+	}
+	return nholds;
+}
+
+/*
+ * Read the frontier of this database; false while it is not known, because the
+ * gate was never opened since the server's start.  Not in recovery.
+ */
+bool
+snowflake_frontier_look(SnowflakeFrontier *frontier)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeNewest newest;
+	Hold	   *holds;
+	int			nholds;
+
+	/* first, and a barrier */
+	if (!snowflake_newest(&newest))
+		return false;
+	frontier->id = highest_id(&newest, newest.last);
+	frontier->lag_usec = 0;
+	frontier->holder_pid = 0;
+
+	nholds = get_holds(&newest, &holds);
+	for (int i = 0; i < nholds; i++)
+	{
+		if (holds[i].oldest_id - 1 >= frontier->id)
+			continue;
+		frontier->id = holds[i].oldest_id - 1;
+		frontier->holder_pid = holds[i].pid;
+	}
+	pfree(holds);
+	if (frontier->id >= 0)
+		frontier->lag_usec =
+			snowflake_position_time(layout, newest.last) -
+			snowflake_tick_start(layout, snowflake_get_tick(layout, frontier->id));
+	return true;
+}
+
+/*
+ * The frontier of this database, for a function.  Waits for the keeper like a
+ * mint, and raises the same errors, if the gate was never opened.
+ */
+int64
+snowflake_frontier_require(const char *function)
+{
+	int64		deadline_usec = snowflake_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
+	SnowflakeFrontier frontier;
+
+	snowflake_require_generator(function);
+	PreventCommandDuringRecovery(function);
+	if (snowflake_value_reorders(&snowflake_server_layout))
+		snowflake_finish_tick();
+	while (!snowflake_frontier_look(&frontier))
+	{
+		SnowflakeGate gate = snowflake_gate();
+
+		CHECK_FOR_INTERRUPTS();
+		if (snowflake_gate_stays_closed(gate))
+			snowflake_gate_refuse(gate);
+		snowflake_request(SNOWFLAKE_WANT_GATE);
+		if (!snowflake_wait_for_keeper(deadline_usec))
+			snowflake_gate_refuse(snowflake_gate());
+	}
+	ConditionVariableCancelSleep();
+	return frontier.id;
+}
+
+/* NULL if it lies before the first ID. */
+Datum
+snowflake_frontier(PG_FUNCTION_ARGS)
+{
+	int64		id = snowflake_frontier_require("snowflake_frontier()");
+
+	if (id < 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(id);
+}
+
+/*
+ * Who holds it back.  When others began, and what they may have minted, is for
+ * those who may read statistics.
+ */
+Datum
+snowflake_frontier_holders(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	SnowflakeNewest newest;
+	Hold	   *holds;
+	int			nholds;
+
+	snowflake_require_generator("snowflake_frontier_holders()");
+	PreventCommandDuringRecovery("snowflake_frontier_holders()");
+	InitMaterializedSRF(fcinfo, 0);
+	if (!snowflake_newest(&newest))
+		return (Datum) 0;
+
+	nholds = get_holds(&newest, &holds);
+	for (int i = 0; i < nholds; i++)
+	{
+		Datum		values[4];
+		bool		nulls[4];
+
+		values[0] = Int32GetDatum(holds[i].pid);
+		nulls[0] = holds[i].pid == 0;
+		values[1] = TransactionIdGetDatum(holds[i].prepared);
+		nulls[1] = !TransactionIdIsValid(holds[i].prepared);
+		values[2] = TimestampTzGetDatum(holds[i].since);
+		nulls[2] = holds[i].since == 0 || !(sees_all || holds[i].pid == MyProcPid);
+		values[3] = Int64GetDatum(holds[i].oldest_id);
+		nulls[3] = !(sees_all || holds[i].pid == MyProcPid);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

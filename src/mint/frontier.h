@@ -1,0 +1,59 @@
+/*-------------------------------------------------------------------------
+ *
+ * frontier.h
+ *	  How far a table can be read in the order of its IDs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_FRONTIER_H
+#define SNOWFLAKE_FRONTIER_H
+
+#include "datatype/timestamp.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+
+#include "generator/slot.h"
+
+/*
+ * Whose slot this process has to fill, and the slot; NULL until its first mint.
+ * Only frontier.c writes them.
+ */
+extern PGPROC *snowflake_hold_proc;
+extern SnowflakeSlot *snowflake_hold_slot;
+
+typedef struct SnowflakeFrontier
+{
+	int64		id;				/* every ID up to it is visible, or never will */
+	int64		lag_usec;		/* from its tick to that of the newest ID */
+	int			holder_pid;		/* who holds it back; 0: nobody, or a prepared
+								 * transaction */
+} SnowflakeFrontier;
+
+/* The virtual ID of the transaction that runs there, in a word. */
+static inline uint64
+snowflake_running(const volatile PGPROC *proc)
+{
+	VirtualTransactionId vxid;
+	uint64		result;
+
+	StaticAssertDecl(sizeof(vxid) == sizeof(result), "a virtual ID fits into a word");
+	GET_VXID_FROM_PGPROC(vxid, *proc);
+	memcpy(&result, &vxid, sizeof(result));
+	return result;
+}
+
+/* Does the running transaction hold the frontier back, so that it may mint? */
+static inline bool
+snowflake_holds_frontier(void)
+{
+	return snowflake_hold_slot != NULL &&
+		pg_atomic_read_u64(&snowflake_hold_slot->holder) ==
+		snowflake_running(snowflake_hold_proc);
+}
+
+extern void snowflake_hold_frontier(void);
+extern bool snowflake_may_have_minted(int64 *oldest_id);
+extern bool snowflake_frontier_look(SnowflakeFrontier *frontier);
+extern int64 snowflake_frontier_require(const char *function);
+
+#endif							/* SNOWFLAKE_FRONTIER_H */

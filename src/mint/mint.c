@@ -1,0 +1,449 @@
+/*-------------------------------------------------------------------------
+ *
+ * mint.c
+ *	  Minting: a step of the generator, and the waiting around it.
+ *
+ * The step is in generator.c, where it is argued why no ID comes twice.  What
+ * can stand in its way, and how long to wait for it, is for mint_slowly() to say,
+ * without any lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/supportnodes.h"
+#include "optimizer/optimizer.h"
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
+#include "utils/wait_event.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "generator/counters.h"
+#include "generator/generator.h"
+#include "generator/keeper_state.h"
+#include "generator/last_id.h"
+#include "generator/slot.h"
+#include "keeper/gate_text.h"
+#include "layout/decode.h"
+#include "mint/frontier.h"
+#include "mint/mint.h"
+#include "mint/mint_error.h"
+
+PG_FUNCTION_INFO_V1(snowflake_next);
+PG_FUNCTION_INFO_V1(snowflake_next_value);
+PG_FUNCTION_INFO_V1(snowflake_next_batch);
+PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
+
+/*
+ * Sleeps before the clock is looked at again double from the first to the last
+ * of these: a clock that was moved may be set right, or be corrected, at any
+ * moment.
+ */
+#define FIRST_SLEEP_MS		10
+#define LAST_SLEEP_MS		100
+
+/* How long to wait for the keeper's look at the clock before a sleep. */
+#define LOOK_WAIT_USEC		(50 * 1000)
+
+/* IDs of a batch that are issued in one step */
+#define BATCH_CHUNK			4096
+
+/* What a call of snowflake_next_batch() has left. */
+typedef struct Batch
+{
+	SnowflakeIssued issued;
+	int64		placed_value;	/* the caller's, in its place */
+} Batch;
+
+/* What one call has waited for so far. */
+typedef struct MintWait
+{
+	int64		started_usec;	/* on the monotonic clock; 0: did not wait yet */
+	bool		for_clock;
+	bool		for_keeper;
+	int64		for_clock_usec;
+	int64		for_keeper_usec;
+	int			sleep_ms;		/* the next one for a clock that is far behind */
+} MintWait;
+
+
+/* When a wait is too long, on the monotonic clock. */
+static int64
+deadline(const MintWait *wait)
+{
+	return wait->started_usec + snowflake_max_wait_ms * INT64CONST(1000);
+}
+
+/* A wait begins, unless it has begun.  Returns the monotonic clock. */
+static int64
+begin_waiting(MintWait *wait)
+{
+	int64		now_usec = snowflake_monotonic_usec();
+
+	CHECK_FOR_INTERRUPTS();
+	if (wait->started_usec == 0)
+		wait->started_usec = now_usec;
+	return now_usec;
+}
+
+/* Sleep because of the clock, interruptibly, for up to so many ms. */
+static void
+sleep_for_clock(long ms, MintWait *wait)
+{
+	static uint32 wait_event = 0;
+	int64		started_usec = snowflake_monotonic_usec();
+
+	if (!wait->for_clock)
+		snowflake_count(&snowflake_counters->clock_waits.mints);
+	wait->for_clock = true;
+
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("SnowflakeClock");
+	ConditionVariableCancelSleep();
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 ms, wait_event);
+	ResetLatch(MyLatch);
+	snowflake_count_sleep(&snowflake_counters->clock_waits,
+						  snowflake_monotonic_usec() - started_usec,
+						  &wait->for_clock_usec);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* Have the keeper look at the clock, which may need a correction. */
+static void
+have_clock_judged(MintWait *wait)
+{
+	int64		started_usec = snowflake_monotonic_usec();
+
+	if (!wait->for_clock)
+		snowflake_count(&snowflake_counters->clock_waits.mints);
+	wait->for_clock = true;
+
+	snowflake_have_clock_judged(Min(started_usec + LOOK_WAIT_USEC, deadline(wait)));
+	snowflake_count_sleep(&snowflake_counters->clock_waits,
+						  snowflake_monotonic_usec() - started_usec,
+						  &wait->for_clock_usec);
+}
+
+/*
+ * A step found the generator too far ahead of the clock, twice, so that was no
+ * stale reading.  Either the clock went back, and the keeper corrects it; or it
+ * is to be waited for, and an error if that would be too long.
+ */
+static void
+wait_for_clock(int64 excess_usec, MintWait *wait)
+{
+	int64		now_usec = begin_waiting(wait);
+
+	if (wait->sleep_ms == 0 && now_usec < deadline(wait))
+	{
+		wait->sleep_ms = FIRST_SLEEP_MS;
+		have_clock_judged(wait);
+		return;
+	}
+	if (now_usec + excess_usec > deadline(wait))
+		snowflake_refuse_ahead(excess_usec, now_usec - wait->started_usec);
+	snowflake_request(SNOWFLAKE_WANT_LOOK);
+	sleep_for_clock(Min(excess_usec / 1000 + 1, wait->sleep_ms), wait);
+	wait->sleep_ms = Min(wait->sleep_ms * 2, LAST_SLEEP_MS);
+}
+
+/*
+ * Wait until a position that was issued early is due: the clock is to be no more
+ * than max_lead behind it.  If the clock goes back meanwhile, that may take too
+ * long: then the position is lost.
+ */
+static void
+wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
+{
+	TimestampTz due = snowflake_position_time(&snowflake_server_layout, issued->next) -
+	snowflake_max_lead_ms * INT64CONST(1000);
+
+	for (; excess_usec > 0; excess_usec = due - snowflake_corrected_clock())
+	{
+		if (excess_usec > snowflake_early_usec())
+			wait_for_clock(excess_usec, wait);
+		else
+		{
+			int64		now_usec = begin_waiting(wait);
+
+			/* a clock that stands still */
+			if (now_usec > deadline(wait) + snowflake_early_usec())
+				snowflake_refuse_ahead(excess_usec, now_usec - wait->started_usec);
+			sleep_for_clock(excess_usec / 1000 + 1, wait);
+		}
+	}
+}
+
+/*
+ * Ask the keeper for what a step lacks, and sleep until it announces something.
+ * An error if it has not done so within snowflake.max_wait, or cannot.
+ */
+static void
+wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
+{
+	int64		now_usec = begin_waiting(wait);
+	int64		until_usec;
+
+	SNOWFLAKE_INJECTION_POINT("snowflake-wait-for-keeper");
+	snowflake_refuse_in_recovery(function);
+	if (lacks == STEP_GATE_CLOSED)
+	{
+		SnowflakeGate gate = snowflake_gate();
+
+		if (snowflake_gate_stays_closed(gate))
+			snowflake_gate_refuse(gate);
+	}
+	if (!wait->for_keeper)
+		snowflake_count(&snowflake_counters->keeper_waits.mints);
+	wait->for_keeper = true;
+	snowflake_log_standby_wait();
+	snowflake_request(lacks == STEP_UNRESERVED ?
+					  SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
+
+	/* for time, look again now and then: the clock may make it needless */
+	until_usec = deadline(wait);
+	if (lacks == STEP_UNRESERVED)
+		until_usec = Min(until_usec, now_usec + LAST_SLEEP_MS * 1000);
+	if (snowflake_wait_for_keeper(until_usec) || until_usec < deadline(wait))
+	{
+		snowflake_count_sleep(&snowflake_counters->keeper_waits,
+							  snowflake_monotonic_usec() - now_usec,
+							  &wait->for_keeper_usec);
+		return;
+	}
+	if (lacks == STEP_UNRESERVED)
+		snowflake_refuse_unreserved();
+
+	/* it may have opened at the last moment */
+	snowflake_gate_refuse(snowflake_gate());
+}
+
+/* What the first mint of a backend looks at, and what that of a transaction does. */
+static pg_noinline void
+begin_minting(const char *function)
+{
+	if (snowflake_my_slot == NULL)
+	{
+		snowflake_require_generator(function);
+		snowflake_refuse_in_recovery(function);
+		snowflake_slot_take();
+	}
+	snowflake_hold_frontier();
+}
+
+/*
+ * Issue up to "want" positions when the first step could not: wait for what
+ * stands in its way, or raise an error if that would take longer than
+ * snowflake.max_wait.  Holds no lock.
+ */
+static pg_noinline void
+mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
+{
+	MintWait	wait = {0};
+	bool		looked_twice = false;
+	bool		judged = false;
+
+	for (;;)
+	{
+		int64		excess_usec;
+		SnowflakeStep step = snowflake_step(snowflake_wall_clock(), want, issued,
+											&excess_usec);
+
+		switch (step)
+		{
+			case STEP_MINTED:
+				ConditionVariableCancelSleep();
+				return;
+			case STEP_EARLY:
+				ConditionVariableCancelSleep();
+				wait_until_due(issued, excess_usec, &wait);
+				return;
+			case STEP_AHEAD:
+				/* the reading may have been stale: this process had to wait */
+				if (looked_twice)
+					wait_for_clock(excess_usec, &wait);
+				looked_twice = !looked_twice;
+				break;
+			case STEP_UNRESERVED:
+			case STEP_GATE_CLOSED:
+				wait_for_keeper(function, step, &wait);
+				break;
+			case STEP_ENDED:
+				/* or the clock has jumped there, and is not to be believed */
+				if (judged)
+					snowflake_refuse_ended();
+				(void) begin_waiting(&wait);
+				have_clock_judged(&wait);
+				judged = true;
+				break;
+		}
+	}
+}
+
+/* Issue up to "want" positions. */
+static pg_attribute_always_inline void
+mint(const char *function, uint64 want, SnowflakeIssued *issued)
+{
+	int64		excess_usec;
+	SnowflakeStep step;
+
+	if (unlikely(!snowflake_holds_frontier()))
+		begin_minting(function);
+
+	step = snowflake_step(snowflake_wall_clock(), want, issued, &excess_usec);
+	if (unlikely(step == STEP_EARLY))
+	{
+		MintWait	wait = {0};
+
+		wait_until_due(issued, excess_usec, &wait);
+	}
+	else if (unlikely(step != STEP_MINTED))
+		mint_slowly(function, want, issued);
+	SNOWFLAKE_INJECTION_POINT("snowflake-minted");
+}
+
+/*
+ * The next ID of those issued, with a value in the caller's field.  There the
+ * node's bits are zero.
+ */
+static inline int64
+take_id(SnowflakeIssued *issued, int64 placed_value)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		position = issued->next++;
+
+	snowflake_slot_count();
+	snowflake_current_id = snowflake_pack(layout,
+										  snowflake_position_tick(layout, position),
+										  issued->placed_node | placed_value,
+										  (int32) (position & layout->max_sequence));
+	return snowflake_current_id;
+}
+
+Datum
+snowflake_next(PG_FUNCTION_ARGS)
+{
+	SnowflakeIssued issued;
+
+	mint("snowflake_next()", 1, &issued);
+	PG_RETURN_INT64(take_id(&issued, 0));
+}
+
+/* A value for the caller's field, in its place.  An error if it does not fit. */
+static int64
+place_value(int32 value)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	if (layout->value_field == 0)
+	{
+		char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+
+		snowflake_layout_print(layout, text, sizeof(text));
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("snowflake.layout has no field for the caller"),
+				errdetail("The layout is \"%s\". Such a field has a ? behind its width.",
+						  text));
+	}
+	snowflake_check_part(layout->fields[layout->value_field].name, value, layout->max_value);
+	return (int64) value << layout->value_shift;
+}
+
+/* Mint an ID with a value in the caller's field. */
+Datum
+snowflake_next_value(PG_FUNCTION_ARGS)
+{
+	int64		placed_value = place_value(PG_GETARG_INT32(0));
+	SnowflakeIssued issued;
+
+	mint("snowflake_next()", 1, &issued);
+	PG_RETURN_INT64(take_id(&issued, placed_value));
+}
+
+/*
+ * The same for C: an error names the function that is to mint.  Unlike a call by
+ * SQL it looks nothing up, so nobody can put something else in its place.
+ */
+int64
+snowflake_mint(const char *function)
+{
+	SnowflakeIssued issued;
+
+	mint(function, 1, &issued);
+	return take_id(&issued, 0);
+}
+
+/*
+ * Mint several IDs, one for each row: the same rules, fewer steps.
+ *
+ * Positions are issued as they are needed, up to BATCH_CHUNK at a time.  If the
+ * query stops early, the rest of the chunk is never used; nor is it if that
+ * would be out of order.  The second argument, if there is one, is for the
+ * caller's field.
+ */
+Datum
+snowflake_next_batch(PG_FUNCTION_ARGS)
+{
+	FuncCallContext *context;
+	Batch	   *batch;
+	SnowflakeIssued *issued;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		int32		count = PG_GETARG_INT32(0);
+
+		if (count < 0)
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("number of snowflakes must not be negative, but is %d",
+						   count));
+		context = SRF_FIRSTCALL_INIT();
+		context->max_calls = count;
+		batch = MemoryContextAllocZero(context->multi_call_memory_ctx,
+									   sizeof(Batch));
+		batch->issued.next = 1; /* past the end: none yet */
+		if (PG_NARGS() > 1)
+			batch->placed_value = place_value(PG_GETARG_INT32(1));
+		context->user_fctx = batch;
+	}
+
+	context = SRF_PERCALL_SETUP();
+	if (context->call_cntr >= context->max_calls)
+		SRF_RETURN_DONE(context);
+
+	batch = context->user_fctx;
+	issued = &batch->issued;
+	if (issued->next > issued->end || snowflake_is_outdated(issued))
+		mint("snowflake_next_batch()",
+			 Min(context->max_calls - context->call_cntr, BATCH_CHUNK), issued);
+	SRF_RETURN_NEXT(context, Int64GetDatum(take_id(issued, batch->placed_value)));
+}
+
+/* Planner support: the number of rows, if it is a constant. */
+Datum
+snowflake_next_batch_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	SupportRequestRows *rows = (SupportRequestRows *) request;
+	Node	   *count;
+
+	if (!IsA(request, SupportRequestRows) || !is_funcclause(rows->node))
+		PG_RETURN_POINTER(NULL);
+
+	count = estimate_expression_value(rows->root,
+									  linitial(((FuncExpr *) rows->node)->args));
+	if (!IsA(count, Const) || ((Const *) count)->constisnull)
+		PG_RETURN_POINTER(NULL);
+
+	rows->rows = Max(DatumGetInt32(((Const *) count)->constvalue), 0);
+	PG_RETURN_POINTER(request);
+}

@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ *
+ * mint_error.c
+ *	  Errors of mints that an open gate cannot serve: the layout's end, the
+ *	  clock, the reservation, a server in recovery.  Each is counted.
+ *
+ * What a closed gate refuses is in gate_text.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/duration.h"
+#include "base/settings.h"
+#include "generator/counters.h"
+#include "generator/generator.h"
+#include "generator/keeper_state.h"
+#include "keeper/gate_text.h"
+#include "lease/node_source.h"
+#include "mint/mint_error.h"
+
+/* In recovery, raise an error as nextval() does. */
+void
+snowflake_refuse_in_recovery(const char *function)
+{
+	if (!RecoveryInProgress())
+		return;
+	snowflake_count_refusal(REFUSED_STANDBY);
+	PreventCommandDuringRecovery(function);
+}
+
+/* The layout has no later tick. */
+void
+snowflake_refuse_ended(void)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	snowflake_count_refusal(REFUSED_END);
+	ereport(ERROR,
+			errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+			errmsg("the snowflake layout has come to its end"),
+			errdetail("Its last tick started at \"%s\".",
+					  timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick))),
+			errhint("Configure another snowflake.layout, whose snowflakes are larger than those of this one."));
+}
+
+/*
+ * Does a generator that may not mint for another "excess_usec" merely wait for the
+ * end of what was reserved before a crash or a promotion?  The clock is as it
+ * should be then: nobody reserves further ahead of it.
+ */
+bool
+snowflake_is_in_old_reservation(const SnowflakeView *view, int64 excess_usec)
+{
+	return snowflake_is_untouched(view) &&
+		excess_usec <= snowflake_reservation_ms * INT64CONST(1000) +
+		snowflake_server_layout.tick_usec;
+}
+
+/*
+ * The generator would be ahead of the clock by "excess_usec" more than it may,
+ * after this call has waited for "waited_usec".
+ */
+void
+snowflake_refuse_ahead(int64 excess_usec, int64 waited_usec)
+{
+	int64		lead_usec = excess_usec + snowflake_max_lead_ms * INT64CONST(1000);
+	const char *why = "The clock went back, or snowflake.max_lead was lowered.";
+	SnowflakeView view;
+	int64		back_usec,
+				ago_usec;
+
+	snowflake_generator_view(&view);
+	if (view.last == view.raised_to)
+		why = view.raised_by == RAISED_BY_ADVANCE ?
+			"It was advanced by snowflake_advance()." :
+			"It starts above what had been reserved when the server crashed or the clock went back.";
+	if ((view.last != view.raised_to || view.raised_by != RAISED_BY_ADVANCE) &&
+		snowflake_clock_went_back(&back_usec, &ago_usec))
+		why = psprintf("The clock went back by %s, %s ago.",
+					   snowflake_duration(back_usec), snowflake_duration(ago_usec));
+
+	snowflake_count_refusal(REFUSED_CLOCK);
+	if (snowflake_is_in_old_reservation(&view, excess_usec))
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("minting snowflakes starts in %s, after the end of what was reserved before",
+					   snowflake_duration(excess_usec)),
+				errdetail("Snowflakes up to \"%s\" may have been issued before. This call has waited %s, and may wait %d ms (snowflake.max_wait).",
+						  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+																	 view.last)),
+						  snowflake_duration(waited_usec), snowflake_max_wait_ms),
+				errhint("With a snowflake.max_wait that is longer than snowflake.reservation, a mint waits for that end."));
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("the snowflake generator is %s ahead of the clock",
+				   snowflake_duration(lead_usec)),
+			errdetail("%s It may be ahead by %d ms (snowflake.max_lead). This call has waited %s, may wait %d ms (snowflake.max_wait), and would have to wait another %s.",
+					  why, snowflake_max_lead_ms,
+					  snowflake_duration(waited_usec), snowflake_max_wait_ms,
+					  snowflake_duration(excess_usec)),
+			excess_usec < USECS_PER_HOUR ?
+			errhint("Check the server's clock. Minting goes on as soon as it is %s further.",
+					snowflake_duration(excess_usec)) :
+			errhint("Check the server's clock. If it is right, and the generator is ahead for good, set %s to a number that was never used and call snowflake_reset() with it.",
+					snowflake_node_settings()));
+}
+
+/* The keeper has not reserved more in time. */
+void
+snowflake_refuse_unreserved(void)
+{
+	int			failure = snowflake_keeper_failure();
+	int			pid = snowflake_keeper_pid();
+	int64		standby_wait_usec = snowflake_standby_wait_usec();
+	SnowflakeNode wanted;
+	SnowflakeView view;
+	const char *until;
+
+	snowflake_generator_view(&view);
+
+	/* beyond a lease nothing can be reserved */
+	snowflake_node_wanted(&wanted);
+	if (view.limit >= wanted.end)
+		snowflake_gate_refuse(GATE_LEASE_ENDED);
+
+	until = timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
+													   view.limit));
+	snowflake_count_refusal(REFUSED_KEEPER);
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("the snowflake reservation was not extended within %d ms",
+				   snowflake_max_wait_ms),
+			standby_wait_usec != 0 ?
+			errdetail("It ends at \"%s\". The commit of the next one has been waiting for a synchronous standby for %s.",
+					  until, snowflake_duration(standby_wait_usec)) :
+			failure != 0 ?
+			errdetail("It ends at \"%s\". The keeper's last attempt failed with SQLSTATE %s.",
+					  until, unpack_sql_state(failure)) :
+			pid == 0 ?
+			errdetail("It ends at \"%s\". The keeper is not running.", until) :
+			errdetail("It ends at \"%s\". The keeper, process %d, is still waiting for its commit.",
+					  until, pid),
+			errhint("The server log has the reason."));
+}

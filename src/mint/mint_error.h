@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * mint_error.h
+ *	  Errors of mints that an open gate cannot serve.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_MINT_ERROR_H
+#define SNOWFLAKE_MINT_ERROR_H
+
+#include "generator/generator.h"
+
+extern bool snowflake_is_in_old_reservation(const SnowflakeView *view,
+											int64 excess_usec);
+extern void snowflake_refuse_in_recovery(const char *function);
+pg_noreturn extern void snowflake_refuse_ended(void);
+pg_noreturn extern void snowflake_refuse_ahead(int64 excess_usec,
+											   int64 waited_usec);
+pg_noreturn extern void snowflake_refuse_unreserved(void);
+
+#endif							/* SNOWFLAKE_MINT_ERROR_H */

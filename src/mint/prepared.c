@@ -1,0 +1,242 @@
+/*-------------------------------------------------------------------------
+ *
+ * prepared.c
+ *	  Prepared transactions hold the frontier back.
+ *
+ * They do until they are committed or rolled back.  PREPARE enters the transaction
+ * into an array, with its xid, while it still runs and so holds the frontier back
+ * itself.  It counts as long as its xid is in progress, which is, like a snapshot,
+ * decided by the process array.
+ *
+ * The array does not survive a crash, but the prepared transaction does, with
+ * its locks.  So it takes a lock that nobody waits for and whose tag is the
+ * oldest ID it may have minted.  After a start, that is, also after the promotion
+ * of a standby, the array is filled from the lock table before it is used.  The
+ * tag is an ID, no position, for the layout may be another one by then.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/twophase.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/lwlock.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+
+#include "base/compat.h"
+#include "mint/prepared.h"
+
+/* Our advisory locks have this where those of SQL's functions have 1 or 2. */
+#define LOCK_MARK	0x5F1A
+
+typedef struct PreparedArray
+{
+	LWLock		lock;			/* protects all but "count" for hasty readers */
+
+	/* Was the array filled with those that a crash had left? */
+	pg_atomic_uint32 is_filled;
+
+	/* How many there are, some of which may have ended. */
+	pg_atomic_uint32 count;
+	SnowflakePrepared holds[FLEXIBLE_ARRAY_MEMBER];
+} PreparedArray;
+
+/* NULL if the library was not preloaded. */
+static PreparedArray *prepared = NULL;
+
+/* What the transaction that is about to be prepared may have minted. */
+static bool (*may_have_minted) (int64 *oldest_id);
+
+/*
+ * As many prepared transactions as there can be, and one that may become one in
+ * each backend.
+ */
+static uint32
+max_prepared(void)
+{
+	return max_prepared_xacts > 0 ? max_prepared_xacts + MaxBackends : 0;
+}
+
+/* Shared memory to request.  Only once MaxBackends is known. */
+Size
+snowflake_prepared_size(void)
+{
+	return add_size(offsetof(PreparedArray, holds),
+					mul_size(max_prepared(), sizeof(SnowflakePrepared)));
+}
+
+/*
+ * Find the array, or make it.  The caller holds AddinShmemInitLock.  "tranche" is
+ * for the lock.
+ */
+void
+snowflake_prepared_attach(int tranche)
+{
+	bool		found;
+
+	prepared = ShmemInitStruct("snowflake prepared transactions",
+							   snowflake_prepared_size(), &found);
+	if (found)
+		return;
+	LWLockInitialize(&prepared->lock, tranche);
+	pg_atomic_init_u32(&prepared->is_filled, max_prepared_xacts == 0);
+	pg_atomic_init_u32(&prepared->count, 0);
+}
+
+/*
+ * Is this transaction in progress?  An xid that ended long ago must not be taken
+ * for one that is yet to come.
+ */
+static bool
+is_running(FullTransactionId xid)
+{
+	uint64		age = U64FromFullTransactionId(ReadNextFullTransactionId()) -
+	U64FromFullTransactionId(xid);
+
+	return age < PG_INT32_MAX && TransactionIdIsInProgress(XidFromFullTransactionId(xid));
+}
+
+/* Forget those that have ended.  The caller holds the lock exclusively. */
+static void
+forget_ended(void)
+{
+	uint32		kept = 0;
+
+	for (uint32 i = 0; i < pg_atomic_read_u32(&prepared->count); i++)
+	{
+		if (is_running(prepared->holds[i].xid))
+			prepared->holds[kept++] = prepared->holds[i];
+	}
+	pg_atomic_write_u32(&prepared->count, kept);
+}
+
+/* The caller holds the lock exclusively. */
+static void
+add(FullTransactionId xid, Oid database, int64 oldest_id, TimestampTz since)
+{
+	uint32		count = pg_atomic_read_u32(&prepared->count);
+
+	if (count >= max_prepared())
+		elog(ERROR, "more prepared transactions than there can be");
+	prepared->holds[count].xid = xid;
+	prepared->holds[count].database = database;
+	prepared->holds[count].oldest_id = oldest_id;
+	prepared->holds[count].since = since;
+	pg_atomic_write_u32(&prepared->count, count + 1);
+}
+
+/*
+ * Enter the prepared transactions that the server's start has found, by the locks
+ * they hold.  There are no other locks of this kind yet, for who takes one has
+ * been here before.  Not in recovery, before whose end they are not restored.
+ */
+static void
+fill(void)
+{
+	if (pg_atomic_read_u32(&prepared->is_filled))
+		return;
+
+	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
+	if (!pg_atomic_read_u32(&prepared->is_filled))
+	{
+		LockData   *locks = GetLockStatusData();
+		FullTransactionId next = ReadNextFullTransactionId();
+
+		/* nobody has seen those that an error may have left here */
+		pg_atomic_write_u32(&prepared->count, 0);
+		for (int i = 0; i < locks->nelements; i++)
+		{
+			LockInstanceData *lock = &locks->locks[i];
+			uint32		xid = LockInstanceLocalXid(lock);
+			uint32		age = XidFromFullTransactionId(next) - xid;
+
+			if (lock->locktag.locktag_type != LOCKTAG_ADVISORY ||
+				lock->locktag.locktag_field4 != LOCK_MARK)
+				continue;
+
+			/* one that was restored has its xid in the place of a local one */
+			add(FullTransactionIdFromU64(U64FromFullTransactionId(next) - age),
+				lock->locktag.locktag_field1,
+				(int64) lock->locktag.locktag_field2 << 32 |
+				lock->locktag.locktag_field3,
+				0);
+		}
+		pg_write_barrier();
+		pg_atomic_write_u32(&prepared->is_filled, true);
+	}
+	LWLockRelease(&prepared->lock);
+}
+
+/*
+ * Those that hold the frontier of this database back; returns their number.  Not
+ * in recovery.
+ */
+uint32
+snowflake_get_prepared(SnowflakePrepared **holds)
+{
+	uint32		found = 0;
+
+	fill();
+	pg_read_barrier();
+	if (pg_atomic_read_u32(&prepared->count) == 0)
+		return 0;
+
+	*holds = palloc(mul_size(max_prepared(), sizeof(SnowflakePrepared)));
+	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
+	forget_ended();
+	for (uint32 i = 0; i < pg_atomic_read_u32(&prepared->count); i++)
+	{
+		if (prepared->holds[i].database == MyDatabaseId)
+			(*holds)[found++] = prepared->holds[i];
+	}
+	LWLockRelease(&prepared->lock);
+	return found;
+}
+
+/*
+ * The running transaction, which has an xid, is about to be prepared.  If that
+ * fails, it has ended, which is all there is to undo.
+ */
+static void
+hold_as_prepared(void)
+{
+	LOCKTAG		tag;
+	int64		oldest_id;
+
+	if (max_prepared_xacts == 0 || !may_have_minted(&oldest_id))
+		return;
+
+	fill();
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (oldest_id >> 32),
+						 (uint32) oldest_id, LOCK_MARK);
+	(void) LockAcquire(&tag, ShareLock, false, false);
+
+	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
+	forget_ended();
+	add(GetTopFullTransactionId(), MyDatabaseId, oldest_id,
+		GetCurrentTransactionStartTimestamp());
+	LWLockRelease(&prepared->lock);
+}
+
+static void
+at_transaction_event(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_PRE_PREPARE)
+		hold_as_prepared();
+}
+
+/*
+ * Have PREPARE watched, in all backends: one that has not minted may have had
+ * parallel workers that did.  The function says the smallest ID that the running
+ * transaction may have minted, or that there is none.  Only while the server
+ * preloads libraries.
+ */
+void
+snowflake_prepared_init(bool (*asked) (int64 *oldest_id))
+{
+	may_have_minted = asked;
+	RegisterXactCallback(at_transaction_event, NULL);
+}

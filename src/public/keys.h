@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * keys.h
+ *	  The keys that encrypt IDs for the outside.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_KEYS_H
+#define SNOWFLAKE_KEYS_H
+
+#include "public/cipher.h"
+
+/*
+ * Numbers of keys fit two digits of base32.  A UUID has room for a number modulo 16
+ * only, so how many keys there are bounds how many are tried for one.
+ */
+#define SNOWFLAKE_MAX_KEY_NUMBER	1023
+#define SNOWFLAKE_MAX_KEYS			16
+
+typedef struct SnowflakeKey
+{
+	int			number;
+	SnowflakeAes *aes;
+} SnowflakeKey;
+
+extern int	snowflake_get_keys(const SnowflakeKey **result, uint32 *result_generation);
+
+#endif							/* SNOWFLAKE_KEYS_H */

@@ -1,0 +1,397 @@
+/*-------------------------------------------------------------------------
+ *
+ * public.c
+ *	  IDs for those who are not to read them: encrypted, as text and as UUID.
+ *
+ * The text is a context, an underscore, and digits of base32: the number of the
+ * key, in one digit or two, and the encrypted ID in 13.  Each text stands for one
+ * ID; that of another key or context stands for another one.  So there is no text
+ * that cannot be decrypted, unless it is no number of 63 bits: it hides what an ID
+ * says, but does not show that it came from here.
+ *
+ * A UUID of version 8 has 122 bits to fill.  Its last four are the number of the
+ * key, modulo 16; the others are encrypted as one number, the ID with 55 zero bits
+ * behind it.  A UUID that was made up decrypts to so many zero bits with a chance
+ * of 2^-55 for each key that is tried, and those are at most 16.
+ *
+ * The context is the tweak of the encryption, so an ID looks different in each.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "port/pg_bswap.h"
+#include "utils/builtins.h"
+#include "utils/uuid.h"
+
+#include "base/compat.h"
+#include "layout/io.h"
+#include "public/keys.h"
+
+PG_FUNCTION_INFO_V1(snowflake_public);
+PG_FUNCTION_INFO_V1(snowflake_private);
+PG_FUNCTION_INFO_V1(snowflake_to_uuid);
+PG_FUNCTION_INFO_V1(snowflake_from_uuid);
+
+#ifdef SNOWFLAKE_OPENSSL
+
+#define CONTEXT_SIZE	17		/* of the longest, with its terminator */
+
+/* Crockford's digits, in lower case */
+#define DIGIT_BITS		5
+static const char base32[] = "0123456789abcdefghjkmnpqrstvwxyz";
+
+/* Digits of an encrypted ID, and of the longest number of a key */
+#define ID_DIGITS		13
+#define KEY_DIGITS		2
+
+/* The halves of an encrypted ID: together 63 bits */
+#define ID_BITS			63
+#define LOWER_BITS		32
+
+/* Those of a UUID: the ID with zero bits behind it */
+#define UUID_BITS		118
+#define UUID_HALF_BITS	(UUID_BITS / 2)
+#define UUID_ZERO_BITS	(UUID_BITS - ID_BITS)
+#define UUID_KEY_BITS	4
+
+#define LOW_BITS(n)		((UINT64CONST(1) << (n)) - 1)
+
+/* What one place in a query encrypts or decrypts with. */
+typedef struct CipherCache
+{
+	uint32		generation;		/* of the keys; 0: empty */
+	int			key_number;
+	char		context[CONTEXT_SIZE];
+	SnowflakeFF1 ff1;
+} CipherCache;
+
+/*
+ * Is this a context: a lower-case letter, and up to 15 more and digits?  It is
+ * part of URLs, and must not be mistaken for the digits behind it.
+ */
+static bool
+is_context(const char *text, size_t length)
+{
+	if (length == 0 || length >= CONTEXT_SIZE || text[0] < 'a' || text[0] > 'z')
+		return false;
+	for (size_t i = 1; i < length; i++)
+	{
+		if (!((text[i] >= 'a' && text[i] <= 'z') || (text[i] >= '0' && text[i] <= '9')))
+			return false;
+	}
+	return true;
+}
+
+/* An argument that is to be a context. */
+static char *
+get_context(text *argument)
+{
+	char	   *context = text_to_cstring(argument);
+
+	if (!is_context(context, strlen(context)))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid context of a public snowflake: \"%s\"", context),
+				errdetail("A context has lower-case letters and digits, starts with a letter, and is at most %d long.",
+						  CONTEXT_SIZE - 1));
+	return context;
+}
+
+/*
+ * A key and a context, ready for numbers of so many bits.  It is kept with the
+ * function call's FmgrInfo, so a query with a constant context prepares it once.
+ * That takes fn_extra.  A function always asks for the same number of bits.
+ */
+static const SnowflakeFF1 *
+get_cipher(FunctionCallInfo fcinfo, const SnowflakeKey *key, uint32 generation,
+		   int bits, const char *context)
+{
+	CipherCache *cache = fcinfo->flinfo->fn_extra;
+
+	if (cache == NULL)
+		fcinfo->flinfo->fn_extra = cache =
+			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(CipherCache));
+	if (cache->generation == generation && cache->key_number == key->number &&
+		strcmp(cache->context, context) == 0)
+		return &cache->ff1;
+
+	/* until the new one is complete, there is none */
+	cache->generation = 0;
+	if (!snowflake_ff1_prepare(&cache->ff1, key->aes, 2, bits, context, strlen(context)))
+		elog(ERROR, "OpenSSL could not encrypt");
+	strlcpy(cache->context, context, CONTEXT_SIZE);
+	cache->key_number = key->number;
+	cache->generation = generation;
+	return &cache->ff1;
+}
+
+static void
+encrypt(const SnowflakeFF1 *ff1, uint64 half[2])
+{
+	if (!snowflake_ff1_encrypt(ff1, half))
+		elog(ERROR, "OpenSSL could not encrypt");
+}
+
+static void
+decrypt(const SnowflakeFF1 *ff1, uint64 half[2])
+{
+	if (!snowflake_ff1_decrypt(ff1, half))
+		elog(ERROR, "OpenSSL could not decrypt");
+}
+
+/* Write a number with so many digits; returns their end. */
+static char *
+write_digits(char *at, uint64 number, int count)
+{
+	for (int i = count - 1; i >= 0; i--, number >>= DIGIT_BITS)
+		at[i] = base32[number & LOW_BITS(DIGIT_BITS)];
+	return at + count;
+}
+
+/* An ID as text for the outside: with the newest key. */
+Datum
+snowflake_public(PG_FUNCTION_ARGS)
+{
+	uint64		id = snowflake_check_sign(PG_GETARG_INT64(0));
+	char	   *context = get_context(PG_GETARG_TEXT_PP(1));
+	uint64		half[2] = {id >> LOWER_BITS, id & LOW_BITS(LOWER_BITS)};
+	char		digits[KEY_DIGITS + ID_DIGITS + 1];
+	char	   *end;
+	const SnowflakeKey *keys,
+			   *key;
+	uint32		generation;
+	int			nkeys = snowflake_get_keys(&keys, &generation);
+
+	key = &keys[nkeys - 1];
+	encrypt(get_cipher(fcinfo, key, generation, ID_BITS, context), half);
+
+	end = write_digits(digits, key->number,
+					   key->number > (int) LOW_BITS(DIGIT_BITS) ? 2 : 1);
+	end = write_digits(end, half[0] << LOWER_BITS | half[1], ID_DIGITS);
+	*end = '\0';
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s_%s", context, digits)));
+}
+
+pg_noreturn static void
+text_error(const char *input, const char *detail)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+			errmsg("invalid public snowflake: \"%s\"", input),
+			errdetail_internal("%s", detail));
+}
+
+/*
+ * Read the digits behind a context: the number of the key, and of the ID.  The
+ * text is for errors.
+ */
+static uint64
+read_digits(const char *input, const char *digits, int *key_number)
+{
+	int			length = (int) strlen(digits);
+	uint64		number = 0;
+
+	for (int i = 0; i < length; i++)
+	{
+		if (strchr(base32, digits[i]) == NULL)
+			text_error(input, psprintf("Its digits are \"%s\".", base32));
+	}
+	if (length != ID_DIGITS + 1 && (length != ID_DIGITS + 2 || digits[0] == '0'))
+		text_error(input, psprintf("Behind the context it has %d digits, the first of which is not 0, or %d.",
+								   ID_DIGITS + 2, ID_DIGITS + 1));
+
+	*key_number = 0;
+	for (int i = 0; i < length; i++)
+	{
+		int			digit = (int) (strchr(base32, digits[i]) - base32);
+
+		if (i < length - ID_DIGITS)
+			*key_number = *key_number << DIGIT_BITS | digit;
+		else if (i == length - ID_DIGITS &&
+				 digit > (int) LOW_BITS(ID_BITS - (ID_DIGITS - 1) * DIGIT_BITS))
+			ereport(ERROR,
+					errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+					errmsg("public snowflake \"%s\" is out of range", input),
+					errdetail("Its last %d digits are a number of more than %d bits.",
+							  ID_DIGITS, ID_BITS));
+		else
+			number = number << DIGIT_BITS | digit;
+	}
+	return number;
+}
+
+/* The ID of such a text, which is to be of a context if there is a second argument. */
+Datum
+snowflake_private(PG_FUNCTION_ARGS)
+{
+	char	   *input = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char	   *underscore = strchr(input, '_');
+	char	   *context;
+	uint64		number;
+	uint64		half[2];
+	const SnowflakeKey *keys,
+			   *key = NULL;
+	uint32		generation;
+	int			nkeys;
+	int			key_number;
+
+	if (underscore == NULL || !is_context(input, underscore - input))
+		text_error(input, "It does not start with a context and an underscore.");
+	context = pnstrdup(input, underscore - input);
+	if (PG_NARGS() > 1)
+	{
+		char	   *wanted = get_context(PG_GETARG_TEXT_PP(1));
+
+		if (strcmp(context, wanted) != 0)
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("public snowflake \"%s\" is not of the context \"%s\"",
+						   input, wanted));
+	}
+	number = read_digits(input, underscore + 1, &key_number);
+
+	nkeys = snowflake_get_keys(&keys, &generation);
+	for (int i = 0; i < nkeys; i++)
+	{
+		if (keys[i].number == key_number)
+			key = &keys[i];
+	}
+	if (key == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("there is no key for the public snowflake \"%s\"", input),
+				errdetail("Its key has the number %d.", key_number));
+
+	half[0] = number >> LOWER_BITS;
+	half[1] = number & LOW_BITS(LOWER_BITS);
+	decrypt(get_cipher(fcinfo, key, generation, ID_BITS, context), half);
+	PG_RETURN_INT64((int64) (half[0] << LOWER_BITS | half[1]));
+}
+
+/* An ID as a UUID for the outside: with the newest key. */
+Datum
+snowflake_to_uuid(PG_FUNCTION_ARGS)
+{
+	uint64		id = snowflake_check_sign(PG_GETARG_INT64(0));
+	char	   *context = get_context(PG_GETARG_TEXT_PP(1));
+	uint64		half[2] = {
+		id >> (ID_BITS - UUID_HALF_BITS),
+		(id & LOW_BITS(ID_BITS - UUID_HALF_BITS)) << UUID_ZERO_BITS
+	};
+	pg_uuid_t  *uuid = palloc(sizeof(pg_uuid_t));
+	uint64		word[2];
+	const SnowflakeKey *keys,
+			   *key;
+	uint32		generation;
+	int			nkeys = snowflake_get_keys(&keys, &generation);
+
+	key = &keys[nkeys - 1];
+	encrypt(get_cipher(fcinfo, key, generation, UUID_BITS, context), half);
+
+	/*
+	 * 48 bits, the version, 12 bits; the variant, 62 bits.  That is one bit
+	 * of the lower half in the first word.
+	 */
+	word[0] = half[0] << 1 | half[1] >> (UUID_HALF_BITS - 1);
+	word[0] = (word[0] >> 12) << 16 | UINT64CONST(8) << 12 | (word[0] & LOW_BITS(12));
+	word[1] = UINT64CONST(2) << 62 |
+		(half[1] & LOW_BITS(UUID_HALF_BITS - 1)) << UUID_KEY_BITS |
+		(key->number & LOW_BITS(UUID_KEY_BITS));
+	word[0] = pg_hton64(word[0]);
+	word[1] = pg_hton64(word[1]);
+	memcpy(uuid->data, word, UUID_LEN);
+	PG_RETURN_UUID_P(uuid);
+}
+
+/* The ID of such a UUID. */
+Datum
+snowflake_from_uuid(PG_FUNCTION_ARGS)
+{
+	Datum		uuid = PG_GETARG_DATUM(0);
+	char	   *context = get_context(PG_GETARG_TEXT_PP(1));
+	uint64		word[2];
+	const SnowflakeKey *keys;
+	uint32		generation;
+	int			nkeys;
+	bool		tried = false;
+
+	memcpy(word, DatumGetUUIDP(uuid)->data, UUID_LEN);
+	word[0] = pg_ntoh64(word[0]);
+	word[1] = pg_ntoh64(word[1]);
+	if ((word[0] >> 12 & LOW_BITS(4)) != 8 || word[1] >> 62 != 2)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("UUID \"%s\" is not that of a snowflake",
+					   DatumGetCString(DirectFunctionCall1(uuid_out, uuid))),
+				errdetail("It is not of version 8 and variant 10."));
+	word[0] = (word[0] >> 16) << 12 | (word[0] & LOW_BITS(12));
+	word[1] &= LOW_BITS(62);
+
+	nkeys = snowflake_get_keys(&keys, &generation);
+	for (int i = nkeys - 1; i >= 0; i--)
+	{
+		uint64		half[2] = {
+			word[0] >> 1,
+			(word[0] & 1) << (UUID_HALF_BITS - 1) | word[1] >> UUID_KEY_BITS
+		};
+
+		if ((keys[i].number & LOW_BITS(UUID_KEY_BITS)) != (word[1] & LOW_BITS(UUID_KEY_BITS)))
+			continue;
+		tried = true;
+		decrypt(get_cipher(fcinfo, &keys[i], generation, UUID_BITS, context), half);
+		if ((half[1] & LOW_BITS(UUID_ZERO_BITS)) == 0)
+			PG_RETURN_INT64((int64) (half[0] << (ID_BITS - UUID_HALF_BITS) |
+									 half[1] >> UUID_ZERO_BITS));
+	}
+	if (!tried)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("there is no key for the UUID \"%s\"",
+					   DatumGetCString(DirectFunctionCall1(uuid_out, uuid))),
+				errdetail("Its key has a number that is %d modulo %d.",
+						  (int) (word[1] & LOW_BITS(UUID_KEY_BITS)), 1 << UUID_KEY_BITS));
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("UUID \"%s\" is not that of a snowflake in the context \"%s\"",
+				   DatumGetCString(DirectFunctionCall1(uuid_out, uuid)), context),
+			errdetail("It is of another context or key, or was made elsewhere."));
+}
+
+#else							/* !SNOWFLAKE_OPENSSL */
+
+static Datum
+not_supported(const char *function)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("%s is not supported by this build", function),
+			errdetail("The extension was built without OpenSSL."));
+}
+
+Datum
+snowflake_public(PG_FUNCTION_ARGS)
+{
+	return not_supported("snowflake_public()");
+}
+
+Datum
+snowflake_private(PG_FUNCTION_ARGS)
+{
+	return not_supported("snowflake_private()");
+}
+
+Datum
+snowflake_to_uuid(PG_FUNCTION_ARGS)
+{
+	return not_supported("snowflake_to_uuid()");
+}
+
+Datum
+snowflake_from_uuid(PG_FUNCTION_ARGS)
+{
+	return not_supported("snowflake_from_uuid()");
+}
+
+#endif							/* SNOWFLAKE_OPENSSL */
