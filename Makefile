@@ -99,7 +99,7 @@ COORDINATORS = postgresql
 coordinator_postgresql_LIBS = $(libpq)
 ifneq ($(shell command -v $(CURL_CONFIG)),)
 COORDINATORS += consul etcd
-coordinator_consul_OBJS = src/coordinator/http.o src/coordinator/url.o
+coordinator_consul_OBJS = src/coordinator/http.o src/coordinator/json.o src/coordinator/url.o
 coordinator_consul_LIBS = $(shell $(CURL_CONFIG) --libs)
 coordinator_etcd_OBJS = $(coordinator_consul_OBJS)
 coordinator_etcd_LIBS = $(coordinator_consul_LIBS)

@@ -35,7 +35,7 @@ PG_FUNCTION_INFO_V1(snowflake_reset);
 static int64
 deadline(void)
 {
-	return snowflake_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
+	return snowflake_clock_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
 }
 
 pg_noreturn static void
@@ -44,21 +44,21 @@ no_answer_error(const char *what)
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("%s was not done within %d ms", what, snowflake_max_wait_ms),
-			errdetail("The gate is %s.", snowflake_gate_reason(snowflake_gate())),
+			errdetail("The gate is %s.", snowflake_gate_text_reason(snowflake_generator_gate())),
 			errhint("The server log has the reason."));
 }
 
 /*
  * Ask the keeper for something, and wait until it has announced something; an error
  * if the deadline, on the monotonic clock, is over.  As for
- * snowflake_wait_for_keeper(), in a loop that tests a condition first.
+ * snowflake_keeper_state_wait(), in a loop that tests a condition first.
  */
 static void
 ask(const char *function, uint32 what, int64 deadline_usec)
 {
 	CHECK_FOR_INTERRUPTS();
-	snowflake_request(what);
-	if (!snowflake_wait_for_keeper(deadline_usec))
+	snowflake_keeper_state_request(what);
+	if (!snowflake_keeper_state_wait(deadline_usec))
 		no_answer_error(function);
 }
 
@@ -66,7 +66,7 @@ ask(const char *function, uint32 what, int64 deadline_usec)
 static void
 ask_until_open(const char *function, uint32 what, int64 deadline_usec)
 {
-	while (snowflake_gate() != GATE_OPEN)
+	while (snowflake_generator_gate() != GATE_OPEN)
 		ask(function, what, deadline_usec);
 	ConditionVariableCancelSleep();
 }
@@ -83,14 +83,14 @@ Datum
 snowflake_advance(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		id = snowflake_check_sign(PG_GETARG_INT64(0));
-	int64		tick = snowflake_get_tick(layout, id);
+	int64		id = snowflake_io_check_sign(PG_GETARG_INT64(0));
+	int64		tick = snowflake_layout_get_tick(layout, id);
 	int64		deadline_usec = deadline();
-	uint64		floor = snowflake_last_position(layout, tick);
+	uint64		floor = snowflake_layout_last_position(layout, tick);
 	int64		lead_usec;
 	SnowflakeView view;
 
-	snowflake_require_generator("snowflake_advance()");
+	snowflake_generator_require("snowflake_advance()");
 	PreventCommandDuringRecovery("snowflake_advance()");
 
 	if (tick >= layout->max_tick)
@@ -101,7 +101,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 						  layout->max_id));
 
 	/* a slip of the finger is a generator that is ahead for years */
-	lead_usec = snowflake_tick_start(layout, tick) - snowflake_corrected_clock();
+	lead_usec = snowflake_layout_tick_start(layout, tick) - snowflake_generator_clock();
 	if (lead_usec > USECS_PER_DAY && !PG_GETARG_BOOL(1))
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -114,15 +114,15 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	ask_until_open("snowflake_advance()", SNOWFLAKE_WANT_GATE, deadline_usec);
 
 	/* what is minted from here on, or left of a batch, is above it */
-	snowflake_raise_floor(floor);
+	snowflake_generator_raise_floor(floor);
 	while (snowflake_generator_view(&view), view.last < floor)
 		ask("snowflake_advance()", SNOWFLAKE_WANT_FLOOR, deadline_usec);
 	ConditionVariableCancelSleep();
 
-	lead_usec = snowflake_position_time(layout, view.last) -
-		snowflake_corrected_clock();
+	lead_usec = snowflake_layout_position_time(layout, view.last) -
+		snowflake_generator_clock();
 	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) +
-		snowflake_early_usec())
+		snowflake_generator_early_usec())
 		ereport(WARNING,
 				errmsg("the snowflake generator is now %s ahead of the clock",
 					   snowflake_duration(lead_usec)),
@@ -141,15 +141,15 @@ static void
 compare_layouts(const char *stored_text)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	TimestampTz now = snowflake_wall_clock();
+	TimestampTz now = snowflake_clock_wall();
 	SnowflakeLayout stored;
 	int64		new_id,
 				old_id;
 
 	if (snowflake_layout_parse(stored_text, &stored) != NULL)
 		return;
-	new_id = snowflake_id_until(layout, now);
-	old_id = snowflake_id_until(&stored, now);
+	new_id = snowflake_layout_id_until(layout, now);
+	old_id = snowflake_layout_id_until(&stored, now);
 	if (new_id < old_id)
 		ereport(WARNING,
 				errmsg("snowflakes of the configured layout are smaller than those minted so far"),
@@ -168,16 +168,16 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 	int64		deadline_usec = deadline();
 	char		stored[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
-	snowflake_require_generator("snowflake_accept_layout()");
+	snowflake_generator_require("snowflake_accept_layout()");
 	PreventCommandDuringRecovery("snowflake_accept_layout()");
 
-	if (snowflake_gate() == GATE_OPEN)
+	if (snowflake_generator_gate() == GATE_OPEN)
 	{
 		ereport(NOTICE,
 				errmsg("the configured snowflake layout is in force already"));
 		PG_RETURN_VOID();
 	}
-	if (snowflake_get_stored_layout(stored, sizeof(stored)))
+	if (snowflake_generator_stored_layout(stored, sizeof(stored)))
 		compare_layouts(stored);
 
 	ask_until_open("snowflake_accept_layout()", SNOWFLAKE_WANT_LAYOUT, deadline_usec);
@@ -196,16 +196,16 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 	int64		jump_usec,
 				lasted_usec;
 
-	snowflake_require_generator("snowflake_accept_database()");
+	snowflake_generator_require("snowflake_accept_database()");
 	PreventCommandDuringRecovery("snowflake_accept_database()");
 
-	if (snowflake_gate() == GATE_OPEN)
+	if (snowflake_generator_gate() == GATE_OPEN)
 		ereport(NOTICE,
 				errmsg("the snowflake reservation is in the configured database already"));
-	looks = snowflake_looks();
-	while (snowflake_gate() != GATE_OPEN)
+	looks = snowflake_keeper_state_judgments();
+	while (snowflake_generator_gate() != GATE_OPEN)
 	{
-		if (snowflake_looks() != looks && snowflake_clock_jump(&jump_usec, &lasted_usec))
+		if (snowflake_keeper_state_judgments() != looks && snowflake_clock_jump(&jump_usec, &lasted_usec))
 			ereport(ERROR,
 					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					jump_usec > 0 ?
@@ -234,15 +234,15 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 	int64		jump_usec,
 				lasted_usec;
 
-	snowflake_require_generator("snowflake_accept_clock()");
+	snowflake_generator_require("snowflake_accept_clock()");
 	PreventCommandDuringRecovery("snowflake_accept_clock()");
 
 	/*
 	 * The keeper may not have seen the jump yet, so it is asked in any case.
 	 * A look that is under way has not heard of it, but the next one has.
 	 */
-	looks = snowflake_looks();
-	while (snowflake_looks() < looks + 2 ||
+	looks = snowflake_keeper_state_judgments();
+	while (snowflake_keeper_state_judgments() < looks + 2 ||
 		   snowflake_clock_jump(&jump_usec, &lasted_usec))
 		ask("snowflake_accept_clock()", SNOWFLAKE_WANT_CLOCK, deadline_usec);
 	ConditionVariableCancelSleep();
@@ -257,33 +257,33 @@ static void
 check_reset(int32 node, const SnowflakeView *view)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	TimestampTz now = snowflake_corrected_clock();
-	TimestampTz last_time = snowflake_position_time(layout, view->last);
+	TimestampTz now = snowflake_generator_clock();
+	TimestampTz last_time = snowflake_layout_position_time(layout, view->last);
 	SnowflakeNode wanted;
 
-	snowflake_node_wanted(&wanted);
+	snowflake_node_source_wanted(&wanted);
 	if (view->node != node || wanted.node != node)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("snowflakes are not minted with node ID %d", node),
 				errdetail("The node ID is %d.", view->node),
 				errhint("Set %s to %d, reload the configuration, and call snowflake_reset() again.",
-						snowflake_node_settings(), node));
-	if (last_time - now <= SNOWFLAKE_RESET_LEAD_USEC)
+						snowflake_node_source_settings(), node));
+	if (last_time - now <= SNOWFLAKE_RESTART_LEAD_USEC)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("the snowflake generator is not ahead of the clock by more than a minute"),
 				errdetail("It is ahead by %s.",
 						  snowflake_duration(Max(last_time - now, 0))));
-	if (!snowflake_is_untouched(view) ||
-		snowflake_position_time(layout, Max(view->own_last, view->floor)) > now)
+	if (!snowflake_generator_is_untouched(view) ||
+		snowflake_layout_position_time(layout, Max(view->own_last, view->floor)) > now)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("node ID %d may have minted snowflakes that are ahead of the clock",
 					   node),
 				errdetail("They could come again."),
 				errhint("Set %s to a number that this server has not used, reload the configuration, and call snowflake_reset() with that.",
-						snowflake_node_settings()));
+						snowflake_node_source_settings()));
 }
 
 /*
@@ -300,7 +300,7 @@ snowflake_reset(PG_FUNCTION_ARGS)
 	SnowflakeView view;
 	uint64		before;
 
-	snowflake_require_generator("snowflake_reset()");
+	snowflake_generator_require("snowflake_reset()");
 	PreventCommandDuringRecovery("snowflake_reset()");
 	ask_until_open("snowflake_reset()", SNOWFLAKE_WANT_GATE, deadline_usec);
 
@@ -312,8 +312,8 @@ snowflake_reset(PG_FUNCTION_ARGS)
 		if (view.gate == GATE_OPEN)
 			check_reset(node, &view);
 		CHECK_FOR_INTERRUPTS();
-		snowflake_request_reset(node);
-		if (!snowflake_wait_for_keeper(deadline_usec))
+		snowflake_keeper_state_request_restart(node);
+		if (!snowflake_keeper_state_wait(deadline_usec))
 			no_answer_error("snowflake_reset()");
 		snowflake_generator_view(&view);
 	} while (view.gate != GATE_OPEN || view.last >= before);
@@ -322,7 +322,7 @@ snowflake_reset(PG_FUNCTION_ARGS)
 	ereport(NOTICE,
 			errmsg("snowflakes are minted from the clock on again, with node ID %d", node),
 			errdetail("They are smaller than those that were minted before, whose times are up to \"%s\".",
-					  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
-																 before))));
+					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
+																		before))));
 	PG_RETURN_VOID();
 }

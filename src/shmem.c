@@ -37,11 +37,11 @@ request_shmem(void)
 		prev_shmem_request_hook();
 
 	RequestAddinShmemSpace(snowflake_generator_size());
-	RequestAddinShmemSpace(snowflake_requests_size());
+	RequestAddinShmemSpace(snowflake_keeper_state_size());
 	RequestAddinShmemSpace(snowflake_clock_size());
 	RequestAddinShmemSpace(snowflake_counters_size());
-	RequestAddinShmemSpace(snowflake_slots_size());
-	RequestAddinShmemSpace(snowflake_grant_size());
+	RequestAddinShmemSpace(snowflake_slot_size());
+	RequestAddinShmemSpace(snowflake_lease_state_size());
 	RequestAddinShmemSpace(snowflake_lease_size());
 	RequestAddinShmemSpace(snowflake_prepared_size());
 
@@ -60,11 +60,11 @@ attach_shmem(void)
 	tranche = GetNamedLWLockTranche(TRANCHE_NAME)->lock.tranche;
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	snowflake_generator_attach(tranche);
-	snowflake_requests_attach();
+	snowflake_keeper_state_attach();
 	snowflake_clock_attach();
 	snowflake_counters_attach();
-	snowflake_slots_attach();
-	snowflake_grant_attach();
+	snowflake_slot_attach();
+	snowflake_lease_state_attach();
 	snowflake_lease_attach();
 	snowflake_prepared_attach(tranche);
 	LWLockRelease(AddinShmemInitLock);

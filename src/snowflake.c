@@ -40,6 +40,6 @@ _PG_init(void)
 	snowflake_shmem_init();
 	snowflake_keeper_init();
 	snowflake_lessee_init();
-	snowflake_current_init();
-	snowflake_prepared_init(snowflake_may_have_minted);
+	snowflake_last_id_init();
+	snowflake_prepared_init(snowflake_frontier_may_have_minted);
 }

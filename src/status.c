@@ -156,7 +156,7 @@ put_frontier(StatusRow *row)
 {
 	SnowflakeFrontier frontier;
 
-	if (!snowflake_frontier_look(&frontier) || frontier.id < 0)
+	if (!snowflake_frontier_compute(&frontier) || frontier.id < 0)
 		return;
 	put(row, COLUMN_FRONTIER, Int64GetDatum(frontier.id));
 	put_interval(row, COLUMN_FRONTIER_LAG, frontier.lag_usec);
@@ -170,7 +170,7 @@ put_node_after_promotion(StatusRow *row)
 {
 	SnowflakeNode wanted;
 
-	snowflake_node_wanted(&wanted);
+	snowflake_node_source_wanted(&wanted);
 	if (wanted.node >= 0)
 		put(row, COLUMN_NODE, Int32GetDatum(wanted.node));
 }
@@ -183,14 +183,14 @@ put_node_source(StatusRow *row)
 
 	put_text(row, COLUMN_NODE_SOURCE, snowflake_node_source_name());
 	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
-		put_text(row, COLUMN_NODE_ORIGIN, snowflake_node_origin());
+		put_text(row, COLUMN_NODE_ORIGIN, snowflake_node_source_origin());
 	if (snowflake_node_source != NODE_FROM_LEASE)
 		return;
-	snowflake_lease_view(&lease);
+	snowflake_lease_state_view(&lease);
 	if (lease.grant != 0)
 	{
 		put(row, COLUMN_LEASE_UNTIL,
-			TimestampTzGetDatum(snowflake_tick_start(&snowflake_server_layout, lease.until)));
+			TimestampTzGetDatum(snowflake_layout_tick_start(&snowflake_server_layout, lease.until)));
 		put(row, COLUMN_LEASE_RENEWED, TimestampTzGetDatum(lease.renewed_at));
 	}
 	put_text(row, COLUMN_COORDINATOR,
@@ -205,24 +205,24 @@ static const char *
 advice(const SnowflakeView *view, int64 lead_usec)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		allowed_usec = snowflake_early_usec() +
+	int64		allowed_usec = snowflake_generator_early_usec() +
 	snowflake_max_lead_ms * INT64CONST(1000);
 	int64		jump_usec,
 				lasted_usec;
 	int64		excess_usec = lead_usec - allowed_usec;
-	TimestampTz layout_ends = snowflake_tick_start(layout, layout->max_tick);
-	const char *on_gate = snowflake_gate_advice(view->gate);
+	TimestampTz layout_ends = snowflake_layout_tick_start(layout, layout->max_tick);
+	const char *on_gate = snowflake_gate_text_advice(view->gate);
 
 	if (on_gate != NULL || view->gate != GATE_OPEN)
 		return on_gate;
-	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_gate_advice(GATE_LEASE_ENDED) != NULL)
-		return psprintf("Minting ends with the lease. %s", snowflake_gate_advice(GATE_LEASE_ENDED));
+	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_gate_text_advice(GATE_LEASE_ENDED) != NULL)
+		return psprintf("Minting ends with the lease. %s", snowflake_gate_text_advice(GATE_LEASE_ENDED));
 	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
 		return psprintf(jump_usec > 0 ?
 						"The clock went ahead by %s, %s ago: set it right, or believe it with snowflake_accept_clock()." :
 						"The clock went back by %s, %s ago: set it right, or believe it with snowflake_accept_clock().",
 						snowflake_duration(i64abs(jump_usec)), snowflake_duration(lasted_usec));
-	if (excess_usec > 0 && snowflake_is_in_old_reservation(view, excess_usec))
+	if (excess_usec > 0 && snowflake_mint_error_in_old_reservation(view, excess_usec))
 		return psprintf("Wait: minting starts in %s, after the end of what was reserved before a crash or a promotion.",
 						snowflake_duration(excess_usec));
 	if (excess_usec > 0 && snowflake_clock_went_back(&jump_usec, &lasted_usec))
@@ -232,7 +232,7 @@ advice(const SnowflakeView *view, int64 lead_usec)
 	if (excess_usec > 0)
 		return psprintf("Check the server's clock: minting goes on when it is %s further.",
 						snowflake_duration(excess_usec));
-	if (snowflake_corrected_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
+	if (snowflake_generator_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		return "Plan for another snowflake.layout, whose snowflakes are larger than those of this one.";
 	return NULL;
 }
@@ -242,12 +242,12 @@ static void
 put_public(StatusRow *row, const SnowflakeView *view, int64 lead_usec)
 {
 	bool		in_recovery = RecoveryInProgress();
-	int			keeper_pid = snowflake_keeper_pid();
-	int64		standby_wait_usec = snowflake_standby_wait_usec();
+	int			keeper_pid = snowflake_keeper_state_pid();
+	int64		standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
 
 	put_text(row, COLUMN_GATE, in_recovery ? "closed: the server is in recovery" :
-			 snowflake_gate_reason(view->gate));
-	put_text(row, COLUMN_ADVICE, in_recovery ? snowflake_gate_advice_in_recovery() :
+			 snowflake_gate_text_reason(view->gate));
+	put_text(row, COLUMN_ADVICE, in_recovery ? snowflake_gate_text_advice_in_recovery() :
 			 advice(view, lead_usec));
 
 	/* a standby has the one that it would mint with */
@@ -273,14 +273,14 @@ put_position(StatusRow *row, const SnowflakeView *view, int64 lead_usec)
 
 	put_interval(row, COLUMN_LEAD, lead_usec);
 	put(row, COLUMN_RESERVED_UNTIL,
-		TimestampTzGetDatum(snowflake_position_time(layout, view->limit)));
+		TimestampTzGetDatum(snowflake_layout_position_time(layout, view->limit)));
 
 	/* a position to which "last" was merely raised is no ID */
 	if (view->last == view->raised_to)
 		return;
-	put(row, COLUMN_LAST_ID, Int64GetDatum(snowflake_position_id(view->last)));
+	put(row, COLUMN_LAST_ID, Int64GetDatum(snowflake_generator_position_id(view->last)));
 	put(row, COLUMN_LAST_TIME,
-		TimestampTzGetDatum(snowflake_position_time(layout, view->last)));
+		TimestampTzGetDatum(snowflake_layout_position_time(layout, view->last)));
 }
 
 /* What was counted. */
@@ -289,7 +289,7 @@ put_counters(StatusRow *row)
 {
 	SnowflakeCounters *counters = snowflake_counters;
 
-	put(row, COLUMN_MINTED, Int64GetDatum((int64) snowflake_minted()));
+	put(row, COLUMN_MINTED, Int64GetDatum((int64) snowflake_counters_minted()));
 	put_waits(row, COLUMN_CLOCK_WAITS, &counters->clock_waits);
 	put_waits(row, COLUMN_KEEPER_WAITS, &counters->keeper_waits);
 	put_counter(row, COLUMN_RESERVATIONS, &counters->reservations);
@@ -326,11 +326,11 @@ snowflake_status(PG_FUNCTION_ARGS)
 	snowflake_layout_print(layout, text, sizeof(text));
 	put_text(&row, COLUMN_LAYOUT, text);
 	put(&row, COLUMN_LAYOUT_ENDS,
-		TimestampTzGetDatum(snowflake_tick_start(layout, layout->max_tick)));
+		TimestampTzGetDatum(snowflake_layout_tick_start(layout, layout->max_tick)));
 
 	if (!snowflake_generator_exists())
 	{
-		put_text(&row, COLUMN_GATE, snowflake_gate_reason_now());
+		put_text(&row, COLUMN_GATE, snowflake_gate_text_reason_now());
 		put_text(&row, COLUMN_ADVICE,
 				 "Add snowflake to shared_preload_libraries, and restart the server.");
 	}
@@ -340,8 +340,8 @@ snowflake_status(PG_FUNCTION_ARGS)
 		int64		lead_usec;
 
 		snowflake_generator_view(&view);
-		lead_usec = snowflake_position_time(layout, view.last) -
-			snowflake_corrected_clock();
+		lead_usec = snowflake_layout_position_time(layout, view.last) -
+			snowflake_generator_clock();
 		put_public(&row, &view, lead_usec);
 		if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 		{
@@ -361,7 +361,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 Datum
 snowflake_status_reset(PG_FUNCTION_ARGS)
 {
-	snowflake_require_generator("snowflake_status_reset()");
+	snowflake_generator_require("snowflake_status_reset()");
 	snowflake_counters_reset();
 	PG_RETURN_VOID();
 }

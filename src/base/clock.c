@@ -119,13 +119,13 @@ snowflake_clock_attach(void)
 
 /* Look at both clocks, as precisely as a few attempts allow. */
 void
-snowflake_look(SnowflakeLook *look)
+snowflake_clock_read(SnowflakeClockReading *look)
 {
 	look->precision_usec = PG_INT64_MAX;
 	for (int i = 0; i < LOOK_ATTEMPTS; i++)
 	{
 		int64		before = snowflake_clock_usec(CLOCK_BOOTTIME);
-		TimestampTz wall = snowflake_wall_clock();
+		TimestampTz wall = snowflake_clock_wall();
 		int64		took = snowflake_clock_usec(CLOCK_BOOTTIME) - before;
 
 		if (took < look->precision_usec)
@@ -159,7 +159,7 @@ jump_lasted(int64 boot_usec)
 
 /* The clock has moved by this much since the last look, and is believed. */
 static void
-believe_step(const SnowflakeLook *look, TimestampTz newest, int64 moved_usec,
+believe_step(const SnowflakeClockReading *look, TimestampTz newest, int64 moved_usec,
 			 SnowflakeVerdict *verdict)
 {
 	int64		elapsed_usec = look->boot_usec - memory->looked_usec;
@@ -202,7 +202,7 @@ believe_step(const SnowflakeLook *look, TimestampTz newest, int64 moved_usec,
  * newest.  Only the keeper.
  */
 SnowflakeVerdict
-snowflake_judge(const SnowflakeLook *look, TimestampTz newest, bool accept)
+snowflake_clock_judge(const SnowflakeClockReading *look, TimestampTz newest, bool accept)
 {
 	SnowflakeVerdict verdict = {0};
 	int64		max_jump_usec = snowflake_max_jump_ms * INT64CONST(1000);

@@ -23,12 +23,12 @@
 #endif
 
 /* The wall clock and the boot clock at (nearly) the same instant. */
-typedef struct SnowflakeLook
+typedef struct SnowflakeClockReading
 {
 	TimestampTz wall;
 	int64		boot_usec;
 	int64		precision_usec; /* how far they may be apart */
-} SnowflakeLook;
+} SnowflakeClockReading;
 
 /* What the judge found new at a look. */
 typedef enum SnowflakeClockNews
@@ -51,16 +51,16 @@ typedef struct SnowflakeVerdict
 
 extern Size snowflake_clock_size(void);
 extern void snowflake_clock_attach(void);
-extern void snowflake_look(SnowflakeLook *look);
-extern SnowflakeVerdict snowflake_judge(const SnowflakeLook *look,
-										TimestampTz newest, bool accept);
+extern void snowflake_clock_read(SnowflakeClockReading *look);
+extern SnowflakeVerdict snowflake_clock_judge(const SnowflakeClockReading *look,
+											  TimestampTz newest, bool accept);
 extern bool snowflake_clock_jump(int64 *jump_usec, int64 *lasted_usec);
 extern bool snowflake_clock_went_back(int64 *back_usec, int64 *ago_usec);
 extern bool snowflake_clock_error(bool *synchronized, int64 *error_usec);
 
 /* The wall clock. */
 static inline TimestampTz
-snowflake_wall_clock(void)
+snowflake_clock_wall(void)
 {
 	return GetCurrentTimestamp();
 }
@@ -81,7 +81,7 @@ snowflake_clock_usec(clockid_t clock)
  * changes the speed of this clock as it does that of the wall clock.
  */
 static inline int64
-snowflake_monotonic_usec(void)
+snowflake_clock_monotonic_usec(void)
 {
 	return snowflake_clock_usec(CLOCK_MONOTONIC);
 }

@@ -274,7 +274,7 @@ check_configured_node_source(void)
  * Where the value of a setting comes from, such as 'in "postgresql.conf", line 3'.
  */
 char *
-snowflake_setting_origin(const char *name)
+snowflake_settings_origin(const char *name)
 {
 	struct config_generic *setting = find_option(name, false, true, ERROR);
 

@@ -42,7 +42,7 @@ extern SnowflakeLayout snowflake_server_layout;
 extern bool snowflake_layout_is_fixed;
 
 extern void snowflake_settings_init(void);
-extern char *snowflake_setting_origin(const char *name);
+extern char *snowflake_settings_origin(const char *name);
 extern int32 snowflake_next_lease_node(int32 node);
 
 #endif							/* SNOWFLAKE_SETTINGS_H */

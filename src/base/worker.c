@@ -108,7 +108,7 @@ bool
 snowflake_worker_sleep(int64 until_usec)
 {
 	static uint32 wait_event = 0;
-	int64		left_usec = until_usec - snowflake_monotonic_usec();
+	int64		left_usec = until_usec - snowflake_clock_monotonic_usec();
 
 	if (left_usec <= 0)
 		return false;

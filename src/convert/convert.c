@@ -173,16 +173,16 @@ execute(Conversion *conv)
 static int64
 next_id(Conversion *conv)
 {
-	SnowflakeGate gate = snowflake_generator_exists() ? snowflake_gate() : GATE_NO_KEEPER;
+	SnowflakeGate gate = snowflake_generator_exists() ? snowflake_generator_gate() : GATE_NO_KEEPER;
 
 	if (conv->dry_run && gate != GATE_OPEN)
 	{
 		if (gate != GATE_WAITING)
 			ereport(WARNING,
 					errmsg("nothing can be minted at present"),
-					errdetail("The gate is %s.", snowflake_gate_reason_now()),
+					errdetail("The gate is %s.", snowflake_gate_text_reason_now()),
 					errhint("The conversion itself needs a server that mints: SELECT snowflake_next();"));
-		return snowflake_id_until(&snowflake_server_layout, snowflake_wall_clock());
+		return snowflake_layout_id_until(&snowflake_server_layout, snowflake_clock_wall());
 	}
 	return snowflake_mint("snowflake_convert_column()");
 }
@@ -244,20 +244,20 @@ check_keys(Conversion *conv)
 	next = next_id(conv);
 	if (largest < next)
 		return;
-	if (snowflake_get_tick(layout, largest) > layout->max_tick)
+	if (snowflake_layout_get_tick(layout, largest) > layout->max_tick)
 		snowflake_convert_refuse(conv, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 								 psprintf("The largest key is " INT64_FORMAT ", but the largest snowflake of the layout is " INT64_FORMAT ".",
 										  largest, layout->max_id),
 								 "Give the rows keys in a new column.");
 
-	at = snowflake_tick_start(layout, snowflake_get_tick(layout, largest));
+	at = snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, largest));
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("cannot convert column \"%s\" of table \"%s\" to snowflakes",
 				   conv->column, key->relname),
 			errdetail("The largest key is " INT64_FORMAT ", but the next snowflake is " INT64_FORMAT ".",
 					  largest, next),
-			at - snowflake_wall_clock() <= USECS_PER_MINUTE ?
+			at - snowflake_clock_wall() <= USECS_PER_MINUTE ?
 			errhint("If it is a snowflake of this layout: SELECT snowflake_advance('" INT64_FORMAT "');",
 					largest) :
 			errhint("As a snowflake of this layout it would be of \"%s\". If the keys are of another kind, give the rows keys in a new column.",
@@ -324,7 +324,7 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 	if (!conv.dry_run)
 	{
 		PreventCommandIfReadOnly("snowflake_convert_column()");
-		snowflake_require_generator("snowflake_convert_column()");
+		snowflake_generator_require("snowflake_convert_column()");
 	}
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);

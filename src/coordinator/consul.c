@@ -19,6 +19,7 @@
 #include "base/compat.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http.h"
+#include "coordinator/json.h"
 #include "coordinator/url.h"
 
 PG_MODULE_MAGIC_EXT(
@@ -96,7 +97,7 @@ parse_record(Connection *connection, JsonbContainer *json)
 	if (key == NULL || index == NULL || strncmp(key, prefix, strlen(prefix)) != 0)
 		return NULL;
 	indexed->record.key = key + strlen(prefix);
-	indexed->record.value = value == NULL ? NULL : snowflake_base64_decode(value);
+	indexed->record.value = value == NULL ? NULL : snowflake_json_base64_decode(value);
 	if (indexed->record.value == NULL)
 		indexed->record.value = pstrdup("");
 	indexed->index = strtoi64(index, NULL, 10);
@@ -236,7 +237,7 @@ consul_compare_and_set(void *arg, const char *key, const char *expected,
 					   psprintf("%s%s", check,
 								operation(connection, "cas", key,
 										  psprintf(", \"Index\": " INT64_FORMAT ", \"Value\": \"%s\"",
-												   index, snowflake_base64_encode(value))))) != NULL;
+												   index, snowflake_json_base64_encode(value))))) != NULL;
 }
 
 const SnowflakeCoordinator *

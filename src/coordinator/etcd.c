@@ -19,6 +19,7 @@
 #include "base/compat.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http.h"
+#include "coordinator/json.h"
 #include "coordinator/url.h"
 
 PG_MODULE_MAGIC_EXT(
@@ -114,10 +115,10 @@ etcd_list(void *arg, const char *only)
 	char	   *prefix = psprintf("%s/", connection->url->path);
 	char	   *body = only != NULL ?
 	psprintf("{\"key\": \"%s\"}",
-			 snowflake_base64_encode(psprintf("%s%s", prefix, only))) :
+			 snowflake_json_base64_encode(psprintf("%s%s", prefix, only))) :
 	psprintf("{\"key\": \"%s\", \"range_end\": \"%s\"}",
-			 snowflake_base64_encode(prefix),
-			 snowflake_base64_encode(psprintf("%s0", connection->url->path)));
+			 snowflake_json_base64_encode(prefix),
+			 snowflake_json_base64_encode(psprintf("%s0", connection->url->path)));
 	JsonbContainer *kvs = snowflake_json_child(call(connection, "v3/kv/range", body), "kvs");
 	List	   *records = NIL;
 
@@ -132,11 +133,11 @@ etcd_list(void *arg, const char *only)
 			continue;
 		key = snowflake_json_text(kv->val.binary.data, "key");
 		value = snowflake_json_text(kv->val.binary.data, "value");
-		if (key == NULL || (key = snowflake_base64_decode(key)) == NULL ||
+		if (key == NULL || (key = snowflake_json_base64_decode(key)) == NULL ||
 			strncmp(key, prefix, strlen(prefix)) != 0)
 			continue;
 		record->key = key + strlen(prefix);
-		record->value = value == NULL ? NULL : snowflake_base64_decode(value);
+		record->value = value == NULL ? NULL : snowflake_json_base64_decode(value);
 		if (record->value == NULL)
 			record->value = pstrdup("");
 		records = lappend(records, record);
@@ -148,12 +149,12 @@ etcd_list(void *arg, const char *only)
 static char *
 condition(Connection *connection, const char *key, const char *value)
 {
-	char	   *encoded = snowflake_base64_encode(psprintf("%s/%s", connection->url->path, key));
+	char	   *encoded = snowflake_json_base64_encode(psprintf("%s/%s", connection->url->path, key));
 
 	return value == NULL ?
 		psprintf("{\"key\": \"%s\", \"target\": \"CREATE\", \"create_revision\": \"0\"}", encoded) :
 		psprintf("{\"key\": \"%s\", \"target\": \"VALUE\", \"value\": \"%s\"}", encoded,
-				 snowflake_base64_encode(value));
+				 snowflake_json_base64_encode(value));
 }
 
 /* A transaction: if the conditions are true, put. */
@@ -168,8 +169,8 @@ etcd_compare_and_set(void *arg, const char *key, const char *expected,
 								unchanged == NULL ? "" : ", ",
 								unchanged == NULL ? "" :
 								condition(connection, unchanged->key, unchanged->value),
-								snowflake_base64_encode(psprintf("%s/%s", connection->url->path, key)),
-								snowflake_base64_encode(value));
+								snowflake_json_base64_encode(psprintf("%s/%s", connection->url->path, key)),
+								snowflake_json_base64_encode(value));
 	char	   *succeeded = snowflake_json_text(call(connection, "v3/kv/txn", body), "succeeded");
 
 	return succeeded != NULL && strcmp(succeeded, "true") == 0;

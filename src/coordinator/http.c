@@ -13,7 +13,6 @@
 
 #include <curl/curl.h>
 
-#include "common/base64.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -165,7 +164,7 @@ perform(SnowflakeHttp *http, int64 until_usec)
 	while (curl_multi_perform(http->multi, &running) == CURLM_OK && running > 0)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (snowflake_monotonic_usec() > until_usec)
+		if (snowflake_clock_monotonic_usec() > until_usec)
 			break;
 		(void) curl_multi_poll(http->multi, NULL, 0, LOOK_MS, NULL);
 	}
@@ -217,7 +216,7 @@ snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path
 	{
 		const char *host = list_nth(http->url->hosts, http->host);
 		char	   *url = psprintf("%s://%s/%s", http->tls ? "https" : "http", host, path);
-		int64		now_usec = snowflake_monotonic_usec();
+		int64		now_usec = snowflake_clock_monotonic_usec();
 
 		(void) curl_easy_setopt(http->curl, CURLOPT_URL, url);
 		(void) curl_easy_setopt(http->curl, CURLOPT_CUSTOMREQUEST, method);
@@ -241,65 +240,4 @@ snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not use the coordinator: HTTP status %ld", *status));
-}
-
-/* A member of an object that is a text, or a number as one; NULL if there is none. */
-char *
-snowflake_json_text(JsonbContainer *object, const char *name)
-{
-	JsonbValue	found;
-
-	if (object == NULL || !JsonContainerIsObject(object) ||
-		getKeyJsonValueFromContainer(object, name, strlen(name), &found) == NULL)
-		return NULL;
-	if (found.type == jbvString)
-		return pnstrdup(found.val.string.val, found.val.string.len);
-	if (found.type == jbvNumeric)
-		return DatumGetCString(DirectFunctionCall1(numeric_out,
-												   NumericGetDatum(found.val.numeric)));
-	if (found.type == jbvBool)
-		return pstrdup(found.val.boolean ? "true" : "false");
-	return NULL;
-}
-
-/* A member of an object that is an object or an array; NULL if there is none. */
-JsonbContainer *
-snowflake_json_child(JsonbContainer *object, const char *name)
-{
-	JsonbValue	found;
-
-	if (object == NULL || !JsonContainerIsObject(object) ||
-		getKeyJsonValueFromContainer(object, name, strlen(name), &found) == NULL ||
-		found.type != jbvBinary)
-		return NULL;
-	return found.val.binary.data;
-}
-
-char *
-snowflake_base64_encode(const char *text)
-{
-	int			length = strlen(text);
-	int			size = pg_b64_enc_len(length) + 1;
-	char	   *encoded = palloc(size);
-	int			written = pg_b64_encode((const void *) text, length, encoded, size);
-
-	if (written < 0)
-		elog(ERROR, "could not encode base64");
-	encoded[written] = '\0';
-	return encoded;
-}
-
-/* NULL if it is none. */
-char *
-snowflake_base64_decode(const char *text)
-{
-	int			length = strlen(text);
-	int			size = pg_b64_dec_len(length) + 1;
-	char	   *decoded = palloc(size);
-	int			written = pg_b64_decode(text, length, (void *) decoded, size);
-
-	if (written < 0)
-		return NULL;
-	decoded[written] = '\0';
-	return decoded;
 }

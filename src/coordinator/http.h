@@ -22,10 +22,4 @@ extern JsonbContainer *snowflake_http_request(SnowflakeHttp *http, const char *m
 											  long *status);
 extern void snowflake_http_close(SnowflakeHttp *http);
 
-extern char *snowflake_json_text(JsonbContainer *object, const char *name);
-extern JsonbContainer *snowflake_json_child(JsonbContainer *object, const char *name);
-
-extern char *snowflake_base64_encode(const char *text);
-extern char *snowflake_base64_decode(const char *text);
-
 #endif							/* SNOWFLAKE_HTTP_H */

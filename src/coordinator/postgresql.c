@@ -109,7 +109,7 @@ static int
 wait_for_socket(Connection *connection, int events, int64 until_usec)
 {
 	static uint32 wait_event = 0;
-	int64		left_usec = until_usec - snowflake_monotonic_usec();
+	int64		left_usec = until_usec - snowflake_clock_monotonic_usec();
 	int			rc;
 
 	if (left_usec <= 0)
@@ -285,7 +285,7 @@ pg_connect(const char *url, int64 deadline_usec)
 
 	for (int i = 0;; i++)
 	{
-		int64		now_usec = snowflake_monotonic_usec();
+		int64		now_usec = snowflake_clock_monotonic_usec();
 
 		status = connect_to_host(connection, url, lists, i,
 								 now_usec + (deadline_usec - now_usec) / (hosts - i));
@@ -386,7 +386,7 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 	psprintf("WITH guard AS (%s) UPDATE " TABLE " SET value = %s"
 			 " WHERE %s AND EXISTS (SELECT FROM guard)",
 			 guard, literal(connection, value), condition(connection, key, expected));
-	int64		left_usec = connection->deadline_usec - snowflake_monotonic_usec();
+	int64		left_usec = connection->deadline_usec - snowflake_clock_monotonic_usec();
 	long		left_ms = (long) Max(left_usec / 1000, 1);
 	PGresult   *result;
 	bool		done;

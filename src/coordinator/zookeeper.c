@@ -85,7 +85,7 @@ static void
 drive(Connection *connection)
 {
 	static uint32 wait_event = 0;
-	int64		left_usec = connection->deadline_usec - snowflake_monotonic_usec();
+	int64		left_usec = connection->deadline_usec - snowflake_clock_monotonic_usec();
 	int			socket,
 				interest,
 				status,

@@ -55,7 +55,7 @@ snowflake_counters_attach(void)
 		pg_atomic_init_u64(&counters->leases, 0);
 		pg_atomic_init_u64(&counters->lease_renewals, 0);
 		pg_atomic_init_u64(&counters->lease_errors, 0);
-		pg_atomic_init_u64(&counters->reset_at, snowflake_wall_clock());
+		pg_atomic_init_u64(&counters->reset_at, snowflake_clock_wall());
 		pg_atomic_init_u64(&counters->minted_before, 0);
 	}
 	snowflake_counters = counters;
@@ -78,7 +78,7 @@ snowflake_counters_reset(void)
 {
 	SnowflakeCounters *counters = snowflake_counters;
 
-	pg_atomic_write_u64(&counters->minted_before, snowflake_slots_minted());
+	pg_atomic_write_u64(&counters->minted_before, snowflake_slot_minted());
 	reset_waits(&counters->clock_waits);
 	reset_waits(&counters->keeper_waits);
 	for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
@@ -91,17 +91,17 @@ snowflake_counters_reset(void)
 	pg_atomic_write_u64(&counters->leases, 0);
 	pg_atomic_write_u64(&counters->lease_renewals, 0);
 	pg_atomic_write_u64(&counters->lease_errors, 0);
-	pg_atomic_write_u64(&counters->reset_at, snowflake_wall_clock());
+	pg_atomic_write_u64(&counters->reset_at, snowflake_clock_wall());
 }
 
 /* IDs minted since the reset. */
 uint64
-snowflake_minted(void)
+snowflake_counters_minted(void)
 {
 	/* in this order: what is minted meanwhile adds to it */
 	uint64		before = pg_atomic_read_u64(&snowflake_counters->minted_before);
 
-	return snowflake_slots_minted() - before;
+	return snowflake_slot_minted() - before;
 }
 
 static void
@@ -119,7 +119,7 @@ raise_to(pg_atomic_uint64 *counter, uint64 value)
  * wait, so that it shows while it does.
  */
 void
-snowflake_count_sleep(SnowflakeWaits *waits, int64 usec, int64 *mint_usec)
+snowflake_counters_add_sleep(SnowflakeWaits *waits, int64 usec, int64 *mint_usec)
 {
 	*mint_usec += usec;
 	pg_atomic_fetch_add_u64(&waits->total_usec, usec);
@@ -128,11 +128,11 @@ snowflake_count_sleep(SnowflakeWaits *waits, int64 usec, int64 *mint_usec)
 
 /* Count a step of the clock, ahead or (if it is negative) back. */
 void
-snowflake_count_step(int64 usec)
+snowflake_counters_add_step(int64 usec)
 {
 	SnowflakeSteps *steps = usec > 0 ? &snowflake_counters->steps_ahead :
 	&snowflake_counters->steps_back;
 
-	snowflake_count(&steps->steps);
+	snowflake_counters_add(&steps->steps);
 	raise_to(&steps->largest_usec, i64abs(usec));
 }

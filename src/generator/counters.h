@@ -66,21 +66,21 @@ extern Size snowflake_counters_size(void);
 extern void snowflake_counters_attach(void);
 extern void snowflake_counters_reset(void);
 
-extern uint64 snowflake_minted(void);
-extern void snowflake_count_sleep(SnowflakeWaits *waits, int64 usec,
-								  int64 *mint_usec);
-extern void snowflake_count_step(int64 usec);
+extern uint64 snowflake_counters_minted(void);
+extern void snowflake_counters_add_sleep(SnowflakeWaits *waits, int64 usec,
+										 int64 *mint_usec);
+extern void snowflake_counters_add_step(int64 usec);
 
 static inline void
-snowflake_count(pg_atomic_uint64 *counter)
+snowflake_counters_add(pg_atomic_uint64 *counter)
 {
 	pg_atomic_fetch_add_u64(counter, 1);
 }
 
 static inline void
-snowflake_count_refusal(SnowflakeRefusal reason)
+snowflake_counters_add_refusal(SnowflakeRefusal reason)
 {
-	snowflake_count(&snowflake_counters->refused[reason]);
+	snowflake_counters_add(&snowflake_counters->refused[reason]);
 }
 
 #endif							/* SNOWFLAKE_COUNTERS_H */

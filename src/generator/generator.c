@@ -3,7 +3,7 @@
  * generator.c
  *	  The generator that all backends of a server share: its state, and every
  *	  line that writes it.  So the promise can be checked here: the file is long
- *	  because it is not to be split, and so is snowflake_step().
+ *	  because it is not to be split, and so is snowflake_generator_step().
  *
  * The promise: no position (tick, sequence) is issued twice, and every mint
  * gets a larger one than any mint that returned before it began, whatever the
@@ -23,7 +23,7 @@
  * 2. After a crash, no mint gets a position from before: each was at or below
  *	  "limit" when it was issued.  The keeper commits a reservation, and waits
  *	  until the commit is durable (and on the synchronous standbys, if there are
- *	  any), before it calls snowflake_gate_open() or snowflake_extend() with the
+ *	  any), before it calls snowflake_generator_open() or snowflake_generator_extend() with the
  *	  limit that follows from it.  So the stored reservation is never below any
  *	  "limit" that a minter could have read, and the next keeper raises "last" to
  *	  the end of the stored reservation when it opens the gate.  A crash between
@@ -37,12 +37,12 @@
  *	  mint that had read an open gate holds the lock, so the keeper waits for it
  *	  to finish; one that acquires the lock after the keeper released it sees
  *	  the gate closed, since the lock's release and acquisition order the
- *	  memory.  Thus when snowflake_gate_close() returns, "last" and the node
+ *	  memory.  Thus when snowflake_generator_close() returns, "last" and the node
  *	  stand still, and the keeper may store "last" as the exact end.
  *
  * 4. A generator that is far ahead of the clock for good may be taken back, under
  *	  a node ID with which nothing was issued there: then "last" goes down, once,
- *	  while the gate is closed.  See snowflake_gate_open_afresh().
+ *	  while the gate is closed.  See snowflake_generator_open_afresh().
  *
  * 5. Who took several positions in one step stops using them when others may
  *	  expect larger ones: after an opening of the gate, which may be for another
@@ -134,7 +134,7 @@ typedef struct HotState
 	 */
 	pg_atomic_uint32 opening;
 	int32		node;
-	int64		placed_node;
+	int64		node_bits;
 
 	/* What is above is read by every mint, what is below changes now and then */
 	char		pad_limit[PG_CACHE_LINE_SIZE];
@@ -179,7 +179,7 @@ typedef struct KeptState
 	 * not stored yet.  Only the keeper, which does that before it opens the
 	 * gate again; if it fails, its successor does.
 	 */
-	bool		unsettled;
+	bool		end_unstored;
 
 	/*
 	 * The data directory was that of a standby, or came from a backup, when
@@ -280,7 +280,7 @@ snowflake_generator_exists(void)
 
 /* Raise an error if there is none. */
 void
-snowflake_require_generator(const char *function)
+snowflake_generator_require(const char *function)
 {
 	if (!snowflake_generator_exists())
 		ereport(ERROR,
@@ -307,8 +307,8 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
 
 	if (now < start || now - start >= layout->tick_usec || tick == 0)
 	{
-		tick = snowflake_tick_at(layout, now);
-		start = snowflake_tick_start(layout, tick);
+		tick = snowflake_layout_tick_at(layout, now);
+		start = snowflake_layout_tick_start(layout, tick);
 	}
 	return tick;
 }
@@ -321,7 +321,7 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
  * than the keeper reserves beyond max_lead.
  */
 int64
-snowflake_early_usec(void)
+snowflake_generator_early_usec(void)
 {
 	return Min(Max(snowflake_server_layout.tick_usec, 10 * 1000),
 			   snowflake_reservation_ms * INT64CONST(500));
@@ -336,8 +336,8 @@ snowflake_early_usec(void)
  * Takes and releases the lock, shared.  Raises no error.
  */
 SnowflakeStep
-snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
-			   int64 *excess_usec)
+snowflake_generator_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
+						 int64 *excess_usec)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	TimestampTz latest;
@@ -361,7 +361,7 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 	 * past the layout's end must not overflow.
 	 */
 	fresh = likely(now_tick > 0) ?
-		snowflake_first_position(layout, Min(now_tick, layout->max_tick + 1)) : 0;
+		snowflake_layout_first_position(layout, Min(now_tick, layout->max_tick + 1)) : 0;
 
 	SNOWFLAKE_INJECTION_POINT("snowflake-mint");
 	SNOWFLAKE_INJECTION_POINT_LOAD("snowflake-mint-locked");
@@ -384,7 +384,7 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 		if (next < fresh)
 			next = fresh + (next & snowflake_spread_mask);
 		end = next;
-		tick = snowflake_position_tick(layout, next);
+		tick = snowflake_layout_position_tick(layout, next);
 		result = STEP_MINTED;
 
 		if (unlikely(tick > layout->max_tick))
@@ -392,10 +392,10 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 			result = STEP_ENDED;
 			break;
 		}
-		if (tick > now_tick && snowflake_tick_start(layout, tick) > latest)
+		if (tick > now_tick && snowflake_layout_tick_start(layout, tick) > latest)
 		{
-			*excess_usec = snowflake_tick_start(layout, tick) - latest;
-			result = *excess_usec <= Min(snowflake_early_usec(),
+			*excess_usec = snowflake_layout_tick_start(layout, tick) - latest;
+			result = *excess_usec <= Min(snowflake_generator_early_usec(),
 										 snowflake_max_wait_ms * INT64CONST(1000)) ?
 				STEP_EARLY : STEP_AHEAD;
 			if (result == STEP_AHEAD)
@@ -410,9 +410,9 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 		/* the limit does not exceed the layout's end */
 		if (want > 1 && result == STEP_MINTED)
 		{
-			tick = Min(snowflake_tick_at(layout, latest), layout->max_tick);
+			tick = Min(snowflake_layout_tick_at(layout, latest), layout->max_tick);
 			end = Min(next + want - 1,
-					  Min(limit, snowflake_last_position(layout, tick)));
+					  Min(limit, snowflake_layout_last_position(layout, tick)));
 		}
 	} while (!pg_atomic_compare_exchange_u64(&hot->last, &last, end));
 
@@ -420,7 +420,7 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 	{
 		issued->next = next;
 		issued->end = end;
-		issued->placed_node = hot->placed_node;
+		issued->node_bits = hot->node_bits;
 		issued->opening = pg_atomic_read_u32(&hot->opening);
 	}
 
@@ -428,7 +428,7 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 	SNOWFLAKE_INJECTION_POINT("snowflake-mint-unlocked");
 
 	if (unlikely(end >= pg_atomic_read_u64(&hot->refill)) && result != STEP_ENDED)
-		snowflake_request(SNOWFLAKE_WANT_TIME);
+		snowflake_keeper_state_request(SNOWFLAKE_WANT_TIME);
 	return result;
 }
 
@@ -441,10 +441,10 @@ snowflake_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
  * issued.  Takes and releases the lock, shared.
  */
 void
-snowflake_finish_tick(void)
+snowflake_generator_finish_tick(void)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		now_tick = snowflake_tick_at(layout, snowflake_corrected_clock());
+	int64		now_tick = snowflake_layout_tick_at(layout, snowflake_generator_clock());
 
 	/* as a mint does, for the sake of a closing gate */
 	if (pg_atomic_read_u32(&hot->gate) != GATE_OPEN)
@@ -457,9 +457,9 @@ snowflake_finish_tick(void)
 
 		do
 		{
-			int64		tick = snowflake_position_tick(layout, last);
+			int64		tick = snowflake_layout_position_tick(layout, last);
 
-			end = snowflake_last_position(layout, tick);
+			end = snowflake_layout_last_position(layout, tick);
 			if (last == end || tick >= now_tick ||
 				end > pg_atomic_read_u64(&hot->limit))
 				break;
@@ -476,7 +476,7 @@ snowflake_finish_tick(void)
  * whoever asks here after it has returned reads that floor.
  */
 bool
-snowflake_is_outdated(const SnowflakeIssued *issued)
+snowflake_generator_is_outdated(const SnowflakeIssued *issued)
 {
 	return issued->opening != pg_atomic_read_u32(&hot->opening) ||
 		issued->next <= pg_atomic_read_u64(&kept->floor);
@@ -502,7 +502,7 @@ snowflake_generator_view(SnowflakeView *view)
 	view->raised_to = pg_atomic_read_u64(&kept->raised_to);
 	view->raised_by = pg_atomic_read_u32(&kept->raised_by);
 	view->own_last = pg_atomic_read_u64(&kept->own_last);
-	view->unsettled = kept->unsettled;
+	view->end_unstored = kept->end_unstored;
 	view->inherited = kept->inherited;
 	view->kept_in = pg_atomic_read_u32(&kept->kept_in);
 }
@@ -512,7 +512,7 @@ snowflake_generator_view(SnowflakeView *view)
  * one it belongs to.
  */
 uint64
-snowflake_last(uint32 *opening)
+snowflake_generator_last(uint32 *opening)
 {
 	*opening = pg_atomic_read_u32(&hot->opening);
 	pg_read_barrier();			/* see open_gate() */
@@ -521,9 +521,9 @@ snowflake_last(uint32 *opening)
 
 /* The clock that IDs follow. */
 TimestampTz
-snowflake_corrected_clock(void)
+snowflake_generator_clock(void)
 {
-	return snowflake_wall_clock() + (int64) pg_atomic_read_u64(&hot->correction);
+	return snowflake_clock_wall() + (int64) pg_atomic_read_u64(&hot->correction);
 }
 
 /*
@@ -532,14 +532,14 @@ snowflake_corrected_clock(void)
  * also a full barrier.
  */
 bool
-snowflake_newest(SnowflakeNewest *newest)
+snowflake_generator_newest(SnowflakeNewest *newest)
 {
 	bool		opened;
 
 	LWLockAcquire(&hot->lock, LW_SHARED);
 	opened = pg_atomic_read_u32(&hot->opening) != 0;
 	newest->last = pg_atomic_read_u64(&hot->last);
-	newest->placed_node = hot->placed_node;
+	newest->node_bits = hot->node_bits;
 	newest->opened_at = kept->opened_at;
 	newest->started_at = kept->started_at;
 	newest->lowered_to = kept->lowered_to;
@@ -550,7 +550,7 @@ snowflake_newest(SnowflakeNewest *newest)
 
 /* The gate alone. */
 SnowflakeGate
-snowflake_gate(void)
+snowflake_generator_gate(void)
 {
 	return pg_atomic_read_u32(&hot->gate);
 }
@@ -560,7 +560,7 @@ snowflake_gate(void)
  * otherwise return false.  Takes the lock, shared.
  */
 bool
-snowflake_get_stored_layout(char *text, size_t size)
+snowflake_generator_stored_layout(char *text, size_t size)
 {
 	if (pg_atomic_read_u32(&hot->gate) != GATE_LAYOUT_CHANGED)
 		return false;
@@ -572,17 +572,17 @@ snowflake_get_stored_layout(char *text, size_t size)
 
 /* The ID of a position on the present node.  Takes the lock, shared. */
 int64
-snowflake_position_id(uint64 position)
+snowflake_generator_position_id(uint64 position)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		placed_node;
+	int64		node_bits;
 
 	LWLockAcquire(&hot->lock, LW_SHARED);
-	placed_node = hot->placed_node;
+	node_bits = hot->node_bits;
 	LWLockRelease(&hot->lock);
-	return snowflake_pack(layout, snowflake_position_tick(layout, position),
-						  placed_node,
-						  (int32) (position & layout->max_sequence));
+	return snowflake_layout_pack(layout, snowflake_layout_position_tick(layout, position),
+								 node_bits,
+								 (int32) (position & layout->max_sequence));
 }
 
 
@@ -591,7 +591,7 @@ snowflake_position_id(uint64 position)
  * the keeper, which has to be asked, has raised "last" to it.
  */
 void
-snowflake_raise_floor(uint64 position)
+snowflake_generator_raise_floor(uint64 position)
 {
 	uint64		old = pg_atomic_read_u64(&kept->floor);
 
@@ -608,7 +608,7 @@ snowflake_raise_floor(uint64 position)
 
 /* What mints are to add to the wall clock. */
 void
-snowflake_set_correction(int64 correction_usec)
+snowflake_generator_set_correction(int64 correction_usec)
 {
 	pg_atomic_write_u64(&hot->correction, (uint64) correction_usec);
 }
@@ -620,31 +620,31 @@ snowflake_set_correction(int64 correction_usec)
  * ask the keeper again, which would find the same reason, and so forth.
  */
 void
-snowflake_gate_set(SnowflakeGate reason)
+snowflake_generator_set_gate(SnowflakeGate reason)
 {
 	Assert(reason != GATE_OPEN);
 	Assert(pg_atomic_read_u32(&hot->gate) != GATE_OPEN);
 	if (pg_atomic_exchange_u32(&hot->gate, reason) == reason)
 		return;
-	snowflake_announce();
+	snowflake_keeper_state_announce();
 }
 
 /* Keep a closed gate closed because another layout is stored. */
 void
-snowflake_gate_set_layout_changed(const char *stored_layout)
+snowflake_generator_set_layout_changed(const char *stored_layout)
 {
 	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
 	strlcpy(kept->stored_layout, stored_layout, SNOWFLAKE_LAYOUT_TEXT_SIZE);
 	LWLockRelease(&hot->lock);
-	snowflake_gate_set(GATE_LAYOUT_CHANGED);
+	snowflake_generator_set_gate(GATE_LAYOUT_CHANGED);
 }
 
 /* Keep a closed gate closed because the reservation is, or was, elsewhere. */
 void
-snowflake_gate_set_reservation_lost(Oid kept_in)
+snowflake_generator_set_reservation_lost(Oid kept_in)
 {
 	pg_atomic_write_u32(&kept->kept_in, kept_in);
-	snowflake_gate_set(GATE_RESERVATION_LOST);
+	snowflake_generator_set_gate(GATE_RESERVATION_LOST);
 }
 
 static void
@@ -666,7 +666,7 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
 	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
 	Assert(pg_atomic_read_u32(&hot->gate) != GATE_OPEN);
 	hot->node = node;
-	hot->placed_node = snowflake_place_node(&snowflake_server_layout, node);
+	hot->node_bits = snowflake_layout_place_node(&snowflake_server_layout, node);
 	kept->opened_at = last;
 	if (pg_atomic_read_u32(&hot->opening) == 0)
 		kept->started_at = last;
@@ -683,7 +683,7 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
 	pg_atomic_write_u64(&hot->refill, refill);
 	pg_atomic_write_u32(&hot->gate, GATE_OPEN);
 	LWLockRelease(&hot->lock);
-	snowflake_announce();
+	snowflake_keeper_state_announce();
 }
 
 /*
@@ -693,10 +693,10 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
  * positions up to "own_last".
  */
 void
-snowflake_gate_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
-					uint64 limit, uint64 refill)
+snowflake_generator_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
+						 uint64 limit, uint64 refill)
 {
-	Assert(!kept->unsettled);
+	Assert(!kept->end_unstored);
 	Assert(last >= pg_atomic_read_u64(&hot->last));
 	open_gate(node, grant, last, own_last, limit, refill);
 }
@@ -708,7 +708,7 @@ snowflake_gate_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
  * own_last, which "last" is not below.
  */
 void
-snowflake_gate_open_afresh(int32 node, uint64 last, uint64 limit, uint64 refill)
+snowflake_generator_open_afresh(int32 node, uint64 last, uint64 limit, uint64 refill)
 {
 	uint64		before = pg_atomic_read_u64(&hot->last);
 
@@ -716,7 +716,7 @@ snowflake_gate_open_afresh(int32 node, uint64 last, uint64 limit, uint64 refill)
 	Assert(last >= pg_atomic_read_u64(&kept->own_last));
 	Assert(before == pg_atomic_read_u64(&kept->raised_to));
 	Assert(pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION);
-	kept->unsettled = false;
+	kept->end_unstored = false;
 	pg_atomic_write_u64(&kept->lowered_from,
 						Max(before, pg_atomic_read_u64(&kept->lowered_from)));
 	open_gate(node, pg_atomic_read_u32(&kept->grant), last, last, limit, refill);
@@ -727,15 +727,15 @@ snowflake_gate_open_afresh(int32 node, uint64 last, uint64 limit, uint64 refill)
  * still.  If it was open, its exact end has yet to be stored.
  */
 void
-snowflake_gate_close(SnowflakeGate reason)
+snowflake_generator_close(SnowflakeGate reason)
 {
 	Assert(reason != GATE_OPEN);
 	if (pg_atomic_exchange_u32(&hot->gate, reason) == GATE_OPEN)
-		kept->unsettled = true;
+		kept->end_unstored = true;
 	SNOWFLAKE_INJECTION_POINT("snowflake-gate-closing");
 	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
 	LWLockRelease(&hot->lock);
-	snowflake_announce();
+	snowflake_keeper_state_announce();
 }
 
 /*
@@ -743,35 +743,35 @@ snowflake_gate_close(SnowflakeGate reason)
  * reason that another keeper would only find again is kept for the messages.
  */
 void
-snowflake_gate_leave(void)
+snowflake_generator_leave(void)
 {
-	SnowflakeGate gate = snowflake_gate();
+	SnowflakeGate gate = snowflake_generator_gate();
 
 	if (gate == GATE_WAITING || gate == GATE_CREATING ||
 		gate == GATE_OPENING || gate == GATE_STOPPING)
-		snowflake_gate_set(GATE_NO_KEEPER);
+		snowflake_generator_set_gate(GATE_NO_KEEPER);
 }
 
 /* The exact end of a closed gate is stored. */
 void
-snowflake_settled(void)
+snowflake_generator_end_stored(void)
 {
-	kept->unsettled = false;
+	kept->end_unstored = false;
 }
 
 /* More is durably reserved: minters may use it.  The gate is open. */
 void
-snowflake_extend(uint64 limit, uint64 refill)
+snowflake_generator_extend(uint64 limit, uint64 refill)
 {
 	Assert(limit >= pg_atomic_read_u64(&hot->limit));
 	pg_atomic_write_u64(&hot->limit, limit);
 	pg_atomic_write_u64(&hot->refill, refill);
-	snowflake_announce();
+	snowflake_keeper_state_announce();
 }
 
 /* From which position on minters are to ask for more. */
 void
-snowflake_set_refill(uint64 refill)
+snowflake_generator_set_refill(uint64 refill)
 {
 	pg_atomic_write_u64(&hot->refill, refill);
 }
@@ -781,7 +781,7 @@ snowflake_set_refill(uint64 refill)
  * already.
  */
 void
-snowflake_raise(uint64 position, SnowflakeRaise by)
+snowflake_generator_raise(uint64 position, SnowflakeRaise by)
 {
 	uint64		last = pg_atomic_read_u64(&hot->last);
 
@@ -794,5 +794,5 @@ snowflake_raise(uint64 position, SnowflakeRaise by)
 	while (last < position &&
 		   !pg_atomic_compare_exchange_u64(&hot->last, &last, position))
 		;
-	snowflake_announce();
+	snowflake_keeper_state_announce();
 }

@@ -71,7 +71,7 @@ typedef struct SnowflakeIssued
 {
 	uint64		next;
 	uint64		end;			/* the last of them; below "next": none left */
-	int64		placed_node;	/* the node's bits in their IDs */
+	int64		node_bits;		/* the node's bits in their IDs */
 	uint32		opening;		/* of the gate, by number */
 } SnowflakeIssued;
 
@@ -93,17 +93,17 @@ typedef struct SnowflakeView
 	uint64		own_last;		/* newest that the node may have had before
 								 * the gate was opened for it */
 	SnowflakeRaise raised_by;
-	bool		unsettled;		/* the gate was closed, its end is not stored */
+	bool		end_unstored;	/* the gate was closed, its end is not stored */
 	bool		inherited;		/* the server started as a standby or a copy */
 	Oid			kept_in;		/* database that has the lost reservation */
 } SnowflakeView;
 
 /* A generator that is further ahead of the clock than this can be reset. */
-#define SNOWFLAKE_RESET_LEAD_USEC	USECS_PER_MINUTE
+#define SNOWFLAKE_RESTART_LEAD_USEC	USECS_PER_MINUTE
 
 /* Has the present node ID issued nothing since the gate was opened for it? */
 static inline bool
-snowflake_is_untouched(const SnowflakeView *view)
+snowflake_generator_is_untouched(const SnowflakeView *view)
 {
 	return view->last == view->raised_to && view->raised_by == RAISED_BY_RESERVATION;
 }
@@ -115,7 +115,7 @@ snowflake_is_untouched(const SnowflakeView *view)
 typedef struct SnowflakeNewest
 {
 	uint64		last;
-	int64		placed_node;	/* of all positions above "opened_at" */
+	int64		node_bits;		/* of all positions above "opened_at" */
 	uint64		opened_at;		/* "last" when the gate was last opened */
 	uint64		started_at;		/* and when it was first opened */
 	uint64		lowered_to;		/* smallest "last" that an opening went back
@@ -126,37 +126,37 @@ typedef struct SnowflakeNewest
 extern Size snowflake_generator_size(void);
 extern void snowflake_generator_attach(int tranche);
 extern bool snowflake_generator_exists(void);
-extern void snowflake_require_generator(const char *function);
+extern void snowflake_generator_require(const char *function);
 
 /* Everybody's part */
-extern SnowflakeStep snowflake_step(TimestampTz now, uint64 want,
-									SnowflakeIssued *issued, int64 *excess_usec);
-extern void snowflake_finish_tick(void);
-extern int64 snowflake_early_usec(void);
-extern bool snowflake_is_outdated(const SnowflakeIssued *issued);
+extern SnowflakeStep snowflake_generator_step(TimestampTz now, uint64 want,
+											  SnowflakeIssued *issued, int64 *excess_usec);
+extern void snowflake_generator_finish_tick(void);
+extern int64 snowflake_generator_early_usec(void);
+extern bool snowflake_generator_is_outdated(const SnowflakeIssued *issued);
 extern void snowflake_generator_view(SnowflakeView *view);
-extern uint64 snowflake_last(uint32 *opening);
-extern bool snowflake_newest(SnowflakeNewest *newest);
-extern SnowflakeGate snowflake_gate(void);
-extern TimestampTz snowflake_corrected_clock(void);
-extern bool snowflake_get_stored_layout(char *text, size_t size);
-extern int64 snowflake_position_id(uint64 position);
-extern void snowflake_raise_floor(uint64 position);
+extern uint64 snowflake_generator_last(uint32 *opening);
+extern bool snowflake_generator_newest(SnowflakeNewest *newest);
+extern SnowflakeGate snowflake_generator_gate(void);
+extern TimestampTz snowflake_generator_clock(void);
+extern bool snowflake_generator_stored_layout(char *text, size_t size);
+extern int64 snowflake_generator_position_id(uint64 position);
+extern void snowflake_generator_raise_floor(uint64 position);
 
 /* The keeper's part */
-extern void snowflake_set_correction(int64 correction_usec);
-extern void snowflake_gate_set(SnowflakeGate reason);
-extern void snowflake_gate_set_layout_changed(const char *stored_layout);
-extern void snowflake_gate_set_reservation_lost(Oid kept_in);
-extern void snowflake_gate_open(int32 node, uint32 grant, uint64 last,
-								uint64 own_last, uint64 limit, uint64 refill);
-extern void snowflake_gate_open_afresh(int32 node, uint64 last,
-									   uint64 limit, uint64 refill);
-extern void snowflake_gate_close(SnowflakeGate reason);
-extern void snowflake_gate_leave(void);
-extern void snowflake_settled(void);
-extern void snowflake_extend(uint64 limit, uint64 refill);
-extern void snowflake_set_refill(uint64 refill);
-extern void snowflake_raise(uint64 position, SnowflakeRaise by);
+extern void snowflake_generator_set_correction(int64 correction_usec);
+extern void snowflake_generator_set_gate(SnowflakeGate reason);
+extern void snowflake_generator_set_layout_changed(const char *stored_layout);
+extern void snowflake_generator_set_reservation_lost(Oid kept_in);
+extern void snowflake_generator_open(int32 node, uint32 grant, uint64 last,
+									 uint64 own_last, uint64 limit, uint64 refill);
+extern void snowflake_generator_open_afresh(int32 node, uint64 last,
+											uint64 limit, uint64 refill);
+extern void snowflake_generator_close(SnowflakeGate reason);
+extern void snowflake_generator_leave(void);
+extern void snowflake_generator_end_stored(void);
+extern void snowflake_generator_extend(uint64 limit, uint64 refill);
+extern void snowflake_generator_set_refill(uint64 refill);
+extern void snowflake_generator_raise(uint64 position, SnowflakeRaise by);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

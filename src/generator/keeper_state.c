@@ -53,7 +53,7 @@ typedef struct Requests
 	 */
 	pg_atomic_uint32 failure;
 
-	/* The node ID that SNOWFLAKE_WANT_RESET is about.  Atomic. */
+	/* The node ID that SNOWFLAKE_WANT_RESTART is about.  Atomic. */
 	pg_atomic_uint32 reset_node;
 
 	/*
@@ -87,18 +87,18 @@ static Requests *shared = NULL;
 
 /* Shared memory to request. */
 Size
-snowflake_requests_size(void)
+snowflake_keeper_state_size(void)
 {
 	return MAXALIGN(sizeof(Requests));
 }
 
 /* Find the requests, or make them.  The caller holds AddinShmemInitLock. */
 void
-snowflake_requests_attach(void)
+snowflake_keeper_state_attach(void)
 {
 	bool		found;
 
-	shared = ShmemInitStruct("snowflake requests", snowflake_requests_size(), &found);
+	shared = ShmemInitStruct("snowflake requests", snowflake_keeper_state_size(), &found);
 	if (found)
 		return;
 	shared->latch = NULL;
@@ -118,7 +118,7 @@ snowflake_requests_attach(void)
  * a keeper the request waits for the next one.
  */
 void
-snowflake_request(uint32 what)
+snowflake_keeper_state_request(uint32 what)
 {
 	Latch	   *latch;
 
@@ -135,15 +135,15 @@ snowflake_request(uint32 what)
 
 /* Ask the keeper to give up the order, if it mints with this node ID. */
 void
-snowflake_request_reset(int32 node)
+snowflake_keeper_state_request_restart(int32 node)
 {
 	pg_atomic_write_u32(&shared->reset_node, node);
-	snowflake_request(SNOWFLAKE_WANT_RESET);
+	snowflake_keeper_state_request(SNOWFLAKE_WANT_RESTART);
 }
 
 /* The node ID for which that was asked. */
 int32
-snowflake_reset_node(void)
+snowflake_keeper_state_restart_node(void)
 {
 	return (int32) pg_atomic_read_u32(&shared->reset_node);
 }
@@ -158,10 +158,10 @@ snowflake_reset_node(void)
  * be missed.  The loop ends with ConditionVariableCancelSleep().
  */
 bool
-snowflake_wait_for_keeper(int64 deadline_usec)
+snowflake_keeper_state_wait(int64 deadline_usec)
 {
 	static uint32 wait_event = 0;
-	int64		left_usec = deadline_usec - snowflake_monotonic_usec();
+	int64		left_usec = deadline_usec - snowflake_clock_monotonic_usec();
 
 	if (left_usec <= 0)
 		return false;
@@ -175,21 +175,21 @@ snowflake_wait_for_keeper(int64 deadline_usec)
 
 /* The keeper's process, 0 if there is none. */
 int
-snowflake_keeper_pid(void)
+snowflake_keeper_state_pid(void)
 {
 	return (int) pg_atomic_read_u32(&shared->pid);
 }
 
 /* SQLSTATE of the error that ended the keeper's last attempt, 0 if none did. */
 int
-snowflake_keeper_failure(void)
+snowflake_keeper_state_failure(void)
 {
 	return (int) pg_atomic_read_u32(&shared->failure);
 }
 
 /* How often the keeper has judged the clock. */
 uint64
-snowflake_looks(void)
+snowflake_keeper_state_judgments(void)
 {
 	return pg_atomic_read_u64(&shared->looks);
 }
@@ -199,14 +199,14 @@ snowflake_looks(void)
  * monotonic clock.
  */
 void
-snowflake_have_clock_judged(int64 deadline_usec)
+snowflake_keeper_state_have_clock_judged(int64 deadline_usec)
 {
-	uint64		looks = snowflake_looks();
+	uint64		looks = snowflake_keeper_state_judgments();
 
-	while (snowflake_looks() == looks)
+	while (snowflake_keeper_state_judgments() == looks)
 	{
-		snowflake_request(SNOWFLAKE_WANT_LOOK);
-		if (!snowflake_wait_for_keeper(deadline_usec))
+		snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
+		if (!snowflake_keeper_state_wait(deadline_usec))
 			break;
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -218,12 +218,12 @@ snowflake_have_clock_judged(int64 deadline_usec)
  * recovery, where there is none.
  */
 bool
-snowflake_keeper_is_missing(void)
+snowflake_keeper_state_is_missing(void)
 {
-	int64		now_usec = snowflake_monotonic_usec();
+	int64		now_usec = snowflake_clock_monotonic_usec();
 	uint64		since_usec = 0;
 
-	if (snowflake_keeper_pid() != 0)
+	if (snowflake_keeper_state_pid() != 0)
 		return false;
 
 	/* nobody tells when a standby is promoted, so the first look counts */
@@ -241,11 +241,11 @@ snowflake_keeper_is_missing(void)
  * the next commit's, for which the time is then right.
  */
 int64
-snowflake_standby_wait_usec(void)
+snowflake_keeper_state_standby_wait_usec(void)
 {
 	int64		since_usec = pg_atomic_read_u64(&shared->commit_since_usec);
-	int			pid = snowflake_keeper_pid();
-	int64		waited_usec = snowflake_monotonic_usec() - since_usec;
+	int			pid = snowflake_keeper_state_pid();
+	int64		waited_usec = snowflake_clock_monotonic_usec() - since_usec;
 	PGPROC	   *keeper;
 
 	if (since_usec == 0 || pid == 0 || waited_usec < MOMENT_USEC)
@@ -260,9 +260,9 @@ snowflake_standby_wait_usec(void)
  * The keeper cannot: it hears of nothing but the standby until that answers.
  */
 void
-snowflake_log_standby_wait(void)
+snowflake_keeper_state_log_standby_wait(void)
 {
-	int64		waited_usec = snowflake_standby_wait_usec();
+	int64		waited_usec = snowflake_keeper_state_standby_wait_usec();
 
 	if (waited_usec == 0 ||
 		pg_atomic_exchange_u32(&shared->wait_is_logged, 1) != 0)
@@ -284,86 +284,86 @@ snowflake_log_standby_wait(void)
  * again when they are woken.
  */
 void
-snowflake_keeper_attach(void)
+snowflake_keeper_state_attach_keeper(void)
 {
 	pg_atomic_write_u64(&shared->commit_since_usec, 0);
 	pg_atomic_write_u32(&shared->pid, MyProcPid);
 	pg_atomic_write_u64(&shared->absent_since_usec, 0);
 	shared->latch = MyLatch;
 	pg_atomic_write_u32(&shared->wanted, 0);
-	snowflake_announce();
+	snowflake_keeper_state_announce();
 }
 
 /* It ends. */
 void
-snowflake_keeper_detach(void)
+snowflake_keeper_state_detach_keeper(void)
 {
 	shared->latch = NULL;
-	pg_atomic_write_u64(&shared->absent_since_usec, snowflake_monotonic_usec());
+	pg_atomic_write_u64(&shared->absent_since_usec, snowflake_clock_monotonic_usec());
 	pg_atomic_write_u32(&shared->pid, 0);
-	snowflake_announce();
+	snowflake_keeper_state_announce();
 }
 
 /* It begins a commit, which may have to wait for a synchronous standby. */
 void
-snowflake_commit_begins(void)
+snowflake_keeper_state_commit_begins(void)
 {
 	pg_atomic_write_u32(&shared->wait_is_logged, 0);
-	pg_atomic_write_u64(&shared->commit_since_usec, snowflake_monotonic_usec());
+	pg_atomic_write_u64(&shared->commit_since_usec, snowflake_clock_monotonic_usec());
 }
 
 /* The commit has ended.  If it was logged that it waits, log that it does not. */
 void
-snowflake_commit_ended(void)
+snowflake_keeper_state_commit_ended(void)
 {
 	int64		since_usec = pg_atomic_exchange_u64(&shared->commit_since_usec, 0);
 
 	if (pg_atomic_read_u32(&shared->wait_is_logged) != 0)
 		ereport(LOG,
 				errmsg("the commit of the snowflake reservation no longer waits for a synchronous standby, after %s",
-					   snowflake_duration(snowflake_monotonic_usec() - since_usec)));
+					   snowflake_duration(snowflake_clock_monotonic_usec() - since_usec)));
 }
 
 /* What was asked for and is not taken yet. */
 uint32
-snowflake_pending_requests(void)
+snowflake_keeper_state_pending(void)
 {
 	return pg_atomic_read_u32(&shared->wanted);
 }
 
 /* Take what was asked for.  What is asked from now on sets the latch again. */
 uint32
-snowflake_take_requests(void)
+snowflake_keeper_state_take(void)
 {
 	return pg_atomic_exchange_u32(&shared->wanted, 0);
 }
 
 /* Something changed: whoever waits looks again. */
 void
-snowflake_announce(void)
+snowflake_keeper_state_announce(void)
 {
 	ConditionVariableBroadcast(&shared->changed);
 }
 
 /* The clock was judged, for those who asked for it. */
 void
-snowflake_announce_look(void)
+snowflake_keeper_state_announce_judgment(void)
 {
 	pg_atomic_write_u64(&shared->looks, pg_atomic_read_u64(&shared->looks) + 1);
-	snowflake_announce();
+	snowflake_keeper_state_announce();
 }
 
 /* An error has ended the keeper's attempt: those who wait may want to know. */
 void
-snowflake_keeper_failed(int sqlstate)
+snowflake_keeper_state_failed(int sqlstate)
 {
 	pg_atomic_write_u32(&shared->failure, sqlstate);
-	snowflake_announce();
+	snowflake_keeper_state_announce();
 }
 
 /* An attempt has succeeded, so an earlier error is no news any more. */
 void
-snowflake_keeper_succeeded(void)
+snowflake_keeper_state_succeeded(void)
 {
 	pg_atomic_write_u32(&shared->failure, 0);
 }

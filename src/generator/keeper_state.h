@@ -16,35 +16,35 @@
 #define SNOWFLAKE_WANT_LAYOUT		0x10	/* take the configured layout */
 #define SNOWFLAKE_WANT_DATABASE		0x20	/* take the configured database */
 #define SNOWFLAKE_WANT_CLOCK		0x40	/* believe the clock */
-#define SNOWFLAKE_WANT_RESET		0x80	/* give up the order */
+#define SNOWFLAKE_WANT_RESTART		0x80	/* give up the order */
 #define SNOWFLAKE_WANT_NODE			0x100	/* the lease has changed */
 
-extern Size snowflake_requests_size(void);
-extern void snowflake_requests_attach(void);
+extern Size snowflake_keeper_state_size(void);
+extern void snowflake_keeper_state_attach(void);
 
 /* Everybody's part */
-extern void snowflake_request(uint32 what);
-extern void snowflake_request_reset(int32 node);
-extern int32 snowflake_reset_node(void);
-extern bool snowflake_wait_for_keeper(int64 deadline_usec);
-extern int	snowflake_keeper_pid(void);
-extern int	snowflake_keeper_failure(void);
-extern uint64 snowflake_looks(void);
-extern void snowflake_have_clock_judged(int64 deadline_usec);
-extern bool snowflake_keeper_is_missing(void);
-extern int64 snowflake_standby_wait_usec(void);
-extern void snowflake_log_standby_wait(void);
+extern void snowflake_keeper_state_request(uint32 what);
+extern void snowflake_keeper_state_request_restart(int32 node);
+extern int32 snowflake_keeper_state_restart_node(void);
+extern bool snowflake_keeper_state_wait(int64 deadline_usec);
+extern int	snowflake_keeper_state_pid(void);
+extern int	snowflake_keeper_state_failure(void);
+extern uint64 snowflake_keeper_state_judgments(void);
+extern void snowflake_keeper_state_have_clock_judged(int64 deadline_usec);
+extern bool snowflake_keeper_state_is_missing(void);
+extern int64 snowflake_keeper_state_standby_wait_usec(void);
+extern void snowflake_keeper_state_log_standby_wait(void);
 
 /* The keeper's part */
-extern void snowflake_keeper_attach(void);
-extern void snowflake_keeper_detach(void);
-extern uint32 snowflake_pending_requests(void);
-extern uint32 snowflake_take_requests(void);
-extern void snowflake_announce(void);
-extern void snowflake_announce_look(void);
-extern void snowflake_commit_begins(void);
-extern void snowflake_commit_ended(void);
-extern void snowflake_keeper_failed(int sqlstate);
-extern void snowflake_keeper_succeeded(void);
+extern void snowflake_keeper_state_attach_keeper(void);
+extern void snowflake_keeper_state_detach_keeper(void);
+extern uint32 snowflake_keeper_state_pending(void);
+extern uint32 snowflake_keeper_state_take(void);
+extern void snowflake_keeper_state_announce(void);
+extern void snowflake_keeper_state_announce_judgment(void);
+extern void snowflake_keeper_state_commit_begins(void);
+extern void snowflake_keeper_state_commit_ended(void);
+extern void snowflake_keeper_state_failed(int sqlstate);
+extern void snowflake_keeper_state_succeeded(void);
 
 #endif							/* SNOWFLAKE_KEEPER_STATE_H */

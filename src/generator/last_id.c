@@ -20,7 +20,7 @@
 
 PG_FUNCTION_INFO_V1(snowflake_current);
 
-int64		snowflake_current_id = -1;
+int64		snowflake_last_id = -1;
 
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 
@@ -39,12 +39,12 @@ forget_at_discard(PlannedStmt *pstmt, const char *queryString,
 	(prev_ProcessUtility ? prev_ProcessUtility : standard_ProcessUtility)
 		(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (discards)
-		snowflake_current_id = -1;
+		snowflake_last_id = -1;
 }
 
 /* Only while the server preloads libraries: nothing else mints. */
 void
-snowflake_current_init(void)
+snowflake_last_id_init(void)
 {
 	prev_ProcessUtility = ProcessUtility_hook;
 	ProcessUtility_hook = forget_at_discard;
@@ -54,10 +54,10 @@ snowflake_current_init(void)
 Datum
 snowflake_current(PG_FUNCTION_ARGS)
 {
-	if (snowflake_current_id < 0)
+	if (snowflake_last_id < 0)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("snowflake_current() is not yet defined in this session"),
 				errhint("It is the ID that snowflake_next() returned last."));
-	PG_RETURN_INT64(snowflake_current_id);
+	PG_RETURN_INT64(snowflake_last_id);
 }

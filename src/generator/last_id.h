@@ -9,8 +9,8 @@
 #define SNOWFLAKE_LAST_ID_H
 
 /* -1 if there is none.  Minting sets it. */
-extern int64 snowflake_current_id;
+extern int64 snowflake_last_id;
 
-extern void snowflake_current_init(void);
+extern void snowflake_last_id_init(void);
 
 #endif							/* SNOWFLAKE_LAST_ID_H */

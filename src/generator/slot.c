@@ -34,18 +34,18 @@ static PaddedSlot *slots = NULL;
 
 /* Shared memory to request.  Only once MaxBackends is known. */
 Size
-snowflake_slots_size(void)
+snowflake_slot_size(void)
 {
 	return mul_size(MaxBackends, sizeof(PaddedSlot));
 }
 
 /* Find the slots, or make them.  The caller holds AddinShmemInitLock. */
 void
-snowflake_slots_attach(void)
+snowflake_slot_attach(void)
 {
 	bool		found;
 
-	slots = ShmemInitStruct("snowflake slots", snowflake_slots_size(), &found);
+	slots = ShmemInitStruct("snowflake slots", snowflake_slot_size(), &found);
 	if (found)
 		return;
 	for (int i = 0; i < MaxBackends; i++)
@@ -84,7 +84,7 @@ snowflake_slot_of(int procno)
 
 /* IDs minted since the server's start, by all backends. */
 uint64
-snowflake_slots_minted(void)
+snowflake_slot_minted(void)
 {
 	uint64		sum = 0;
 

@@ -43,11 +43,11 @@ typedef struct SnowflakeSlot
 /* The slot of this process; NULL until it is looked up. */
 extern SnowflakeSlot *snowflake_my_slot;
 
-extern Size snowflake_slots_size(void);
-extern void snowflake_slots_attach(void);
+extern Size snowflake_slot_size(void);
+extern void snowflake_slot_attach(void);
 extern void snowflake_slot_take(void);
 extern SnowflakeSlot *snowflake_slot_of(int procno);
-extern uint64 snowflake_slots_minted(void);
+extern uint64 snowflake_slot_minted(void);
 
 /* Count one ID.  Nobody else writes the counter, so this need not be one step. */
 static inline void

@@ -48,7 +48,7 @@ typedef struct GateRow
 	 * Does the reason stand as this backend sees the settings?  Then there is
 	 * nothing to wait for.  NULL: it never does, the keeper is at work.
 	 */
-	bool		(*stands) (void);
+	bool		(*applies) (void);
 } GateRow;
 
 static void describe_node_unset(SnowflakeGate gate, GateTexts *texts);
@@ -133,7 +133,7 @@ node_is(SnowflakeGate obstacle)
 {
 	SnowflakeNode wanted;
 
-	snowflake_node_wanted(&wanted);
+	snowflake_node_source_wanted(&wanted);
 	return wanted.obstacle == obstacle;
 }
 
@@ -158,7 +158,7 @@ lease_is_refused(void)
 {
 	SnowflakeLeaseView lease;
 
-	snowflake_lease_view(&lease);
+	snowflake_lease_state_view(&lease);
 	return lease.trouble != LEASE_NO_TROUBLE && lease.trouble != LEASE_UNREACHABLE;
 }
 
@@ -220,7 +220,7 @@ describe_node_too_large(SnowflakeGate gate, GateTexts *texts)
 	{
 		SnowflakeNode wanted;
 
-		snowflake_node_wanted(&wanted);
+		snowflake_node_source_wanted(&wanted);
 		texts->message = psprintf("node ID %d is too large for the layout", wanted.node);
 		texts->detail = psprintf("%s It is from the host's %s.", texts->detail,
 								 snowflake_node_source == NODE_FROM_HOSTNAME ? "name" : "address");
@@ -241,14 +241,14 @@ describe_lease(SnowflakeGate gate, GateTexts *texts)
 {
 	SnowflakeLeaseView lease;
 
-	snowflake_lease_view(&lease);
+	snowflake_lease_state_view(&lease);
 	texts->message = gate == GATE_LEASE_NONE ? "this server has not leased a node ID" :
 		gate == GATE_LEASE_ENDED ? "the lease of this server's node ID has ended" :
 		"this server's node ID may be leased again by another server";
 	if (lease.grant != 0)
 		texts->detail = psprintf("Node ID %d was leased up to \"%s\".", lease.node,
-								 timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout,
-																		 lease.until)));
+								 timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
+																				lease.until)));
 	switch (lease.trouble)
 	{
 		case LEASE_NO_TROUBLE:
@@ -286,7 +286,7 @@ describe_layout(SnowflakeGate gate, GateTexts *texts)
 
 	texts->message = "snowflake.layout differs from the layout that this server has minted with";
 	snowflake_layout_print(&snowflake_server_layout, configured, sizeof(configured));
-	if (snowflake_get_stored_layout(stored, sizeof(stored)))
+	if (snowflake_generator_stored_layout(stored, sizeof(stored)))
 		texts->detail = psprintf("Configured is \"%s\", stored is \"%s\".",
 								 configured, stored);
 	texts->advice = texts->hint =
@@ -302,7 +302,7 @@ describe_reservation(SnowflakeGate gate, GateTexts *texts)
 
 	/* a standby has no keeper that would have published it */
 	snowflake_generator_view(&view);
-	kept_in = OidIsValid(view.kept_in) ? view.kept_in : snowflake_reservation_database();
+	kept_in = OidIsValid(view.kept_in) ? view.kept_in : snowflake_reservation_home_database();
 	database = get_database_name(kept_in);
 	texts->message = psprintf("the snowflake reservation of this server is not in the database \"%s\"",
 							  snowflake_database);
@@ -321,8 +321,8 @@ describe_reservation(SnowflakeGate gate, GateTexts *texts)
 static void
 describe_keeper(SnowflakeGate gate, GateTexts *texts)
 {
-	int			failure = snowflake_keeper_failure();
-	int64		standby_wait_usec = snowflake_standby_wait_usec();
+	int			failure = snowflake_keeper_state_failure();
+	int64		standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
 	bool		has_database = !database_is_missing();
 
 	if (has_database && server_has_no_keeper())
@@ -336,11 +336,11 @@ describe_keeper(SnowflakeGate gate, GateTexts *texts)
 								  snowflake_max_wait_ms);
 		texts->detail = standby_wait_usec != 0 ?
 			psprintf("The gate is %s. The commit of the reservation has been waiting for a synchronous standby for %s.",
-					 snowflake_gate_reason(gate), snowflake_duration(standby_wait_usec)) :
+					 snowflake_gate_text_reason(gate), snowflake_duration(standby_wait_usec)) :
 			failure != 0 ?
 			psprintf("The gate is %s. The keeper's last attempt failed with SQLSTATE %s.",
-					 snowflake_gate_reason(gate), unpack_sql_state(failure)) :
-			psprintf("The gate is %s.", snowflake_gate_reason(gate));
+					 snowflake_gate_text_reason(gate), unpack_sql_state(failure)) :
+			psprintf("The gate is %s.", snowflake_gate_text_reason(gate));
 		texts->hint = "The server log has the reason.";
 	}
 	else
@@ -360,7 +360,7 @@ describe_keeper(SnowflakeGate gate, GateTexts *texts)
 	else if (!has_database)
 		texts->advice = psprintf("Create the database \"%s\", or change snowflake.database and restart the server.",
 								 snowflake_database);
-	else if (snowflake_keeper_is_missing())
+	else if (snowflake_keeper_state_is_missing())
 		texts->advice = "The keeper is not running: see the server log.";
 }
 
@@ -375,23 +375,23 @@ describe(SnowflakeGate gate)
 
 /* What a gate says of itself: "open", or "closed:" and why. */
 const char *
-snowflake_gate_reason(SnowflakeGate gate)
+snowflake_gate_text_reason(SnowflakeGate gate)
 {
 	return rows[gate].reason;
 }
 
 /* What the present gate says of itself, also where the library is not preloaded. */
 const char *
-snowflake_gate_reason_now(void)
+snowflake_gate_text_reason_now(void)
 {
 	if (!snowflake_generator_exists())
 		return "closed: the library is not preloaded";
-	return snowflake_gate_reason(snowflake_gate());
+	return snowflake_gate_text_reason(snowflake_generator_gate());
 }
 
 /* What to do about a state, in a sentence, or NULL.  Needs a transaction. */
 const char *
-snowflake_gate_advice(SnowflakeGate gate)
+snowflake_gate_text_advice(SnowflakeGate gate)
 {
 	return describe(gate).advice;
 }
@@ -407,19 +407,19 @@ static SnowflakeGate
 foresee(void)
 {
 	Oid			database = get_database_oid(snowflake_database, true);
-	Oid			kept_in = snowflake_reservation_database();
+	Oid			kept_in = snowflake_reservation_home_database();
 	SnowflakeNode wanted;
 
-	snowflake_node_wanted(&wanted);
+	snowflake_node_source_wanted(&wanted);
 	if (wanted.obstacle != GATE_OPEN)
 		return wanted.obstacle;
-	if (snowflake_lease_has_ended(&wanted, snowflake_corrected_clock()))
+	if (snowflake_lease_state_has_ended(&wanted, snowflake_generator_clock()))
 		return GATE_LEASE_ENDED;
 	if (!OidIsValid(database))
 		return GATE_CONNECTING;
 	if (OidIsValid(kept_in) && kept_in != database)
 		return GATE_RESERVATION_LOST;
-	if (database == MyDatabaseId && snowflake_reservation_is_of_other_layout())
+	if (database == MyDatabaseId && snowflake_reservation_table_is_of_other_layout())
 		return GATE_LAYOUT_CHANGED;
 	return GATE_OPEN;
 }
@@ -429,7 +429,7 @@ foresee(void)
  * a transaction.
  */
 const char *
-snowflake_gate_advice_in_recovery(void)
+snowflake_gate_text_advice_in_recovery(void)
 {
 	SnowflakeGate gate = foresee();
 	GateTexts	texts;
@@ -446,9 +446,9 @@ snowflake_gate_advice_in_recovery(void)
  * Is it in vain to wait until the keeper opens the gate?  Needs a transaction.
  */
 bool
-snowflake_gate_stays_closed(SnowflakeGate gate)
+snowflake_gate_text_stays_closed(SnowflakeGate gate)
 {
-	return rows[gate].stands != NULL && rows[gate].stands();
+	return rows[gate].applies != NULL && rows[gate].applies();
 }
 
 /*
@@ -456,7 +456,7 @@ snowflake_gate_stays_closed(SnowflakeGate gate)
  * is open.  Needs a transaction.
  */
 void
-snowflake_gate_refuse(SnowflakeGate gate)
+snowflake_gate_text_refuse(SnowflakeGate gate)
 {
 	GateTexts	texts;
 
@@ -464,7 +464,7 @@ snowflake_gate_refuse(SnowflakeGate gate)
 		return;
 
 	texts = describe(gate);
-	snowflake_count_refusal(rows[gate].refusal);
+	snowflake_counters_add_refusal(rows[gate].refusal);
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg_internal("%s", texts.message),

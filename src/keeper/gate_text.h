@@ -10,11 +10,11 @@
 
 #include "generator/generator.h"
 
-extern const char *snowflake_gate_reason(SnowflakeGate gate);
-extern const char *snowflake_gate_reason_now(void);
-extern const char *snowflake_gate_advice(SnowflakeGate gate);
-extern const char *snowflake_gate_advice_in_recovery(void);
-extern bool snowflake_gate_stays_closed(SnowflakeGate gate);
-extern void snowflake_gate_refuse(SnowflakeGate gate);
+extern const char *snowflake_gate_text_reason(SnowflakeGate gate);
+extern const char *snowflake_gate_text_reason_now(void);
+extern const char *snowflake_gate_text_advice(SnowflakeGate gate);
+extern const char *snowflake_gate_text_advice_in_recovery(void);
+extern bool snowflake_gate_text_stays_closed(SnowflakeGate gate);
+extern void snowflake_gate_text_refuse(SnowflakeGate gate);
 
 #endif							/* SNOWFLAKE_GATE_TEXT_H */

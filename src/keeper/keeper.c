@@ -68,8 +68,8 @@ static MemoryContext round_context;
 static void
 keeper_exit(int code, Datum arg)
 {
-	snowflake_gate_leave();
-	snowflake_keeper_detach();
+	snowflake_generator_leave();
+	snowflake_keeper_state_detach_keeper();
 }
 
 /* Register the keeper.  Only while the server preloads libraries. */
@@ -98,16 +98,16 @@ static SnowflakeVerdict
 judge_clock(uint32 requests, TimestampTz *now)
 {
 	SnowflakeView view;
-	SnowflakeLook look;
+	SnowflakeClockReading look;
 	SnowflakeVerdict verdict;
 
 	snowflake_generator_view(&view);
-	snowflake_look(&look);
-	verdict = snowflake_judge(&look,
-							  snowflake_position_time(&snowflake_server_layout,
-													  view.last),
-							  (requests & SNOWFLAKE_WANT_CLOCK) != 0);
-	snowflake_set_correction(verdict.correction_usec);
+	snowflake_clock_read(&look);
+	verdict = snowflake_clock_judge(&look,
+									snowflake_layout_position_time(&snowflake_server_layout,
+																   view.last),
+									(requests & SNOWFLAKE_WANT_CLOCK) != 0);
+	snowflake_generator_set_correction(verdict.correction_usec);
 
 	/*
 	 * Those who asked for it wait, and so may those who found the clock
@@ -115,7 +115,7 @@ judge_clock(uint32 requests, TimestampTz *now)
 	 */
 	if (verdict.news != CLOCK_NO_NEWS ||
 		(requests & (SNOWFLAKE_WANT_LOOK | SNOWFLAKE_WANT_CLOCK)))
-		snowflake_announce_look();
+		snowflake_keeper_state_announce_judgment();
 	*now = look.wall + verdict.correction_usec;
 	return verdict;
 }
@@ -127,7 +127,7 @@ judge_clock(uint32 requests, TimestampTz *now)
 static long
 keeper_round(void)
 {
-	uint32		requests = snowflake_take_requests();
+	uint32		requests = snowflake_keeper_state_take();
 	TimestampTz now;
 	SnowflakeVerdict verdict = judge_clock(requests, &now);
 	SnowflakeNode wanted;
@@ -137,11 +137,11 @@ keeper_round(void)
 	long		sleep_ms;
 
 	lacks_lessee = snowflake_lessee_start();
-	snowflake_node_wanted(&wanted);
-	if (wanted.obstacle == GATE_OPEN && snowflake_lease_has_ended(&wanted, now))
+	snowflake_node_source_wanted(&wanted);
+	if (wanted.obstacle == GATE_OPEN && snowflake_lease_state_has_ended(&wanted, now))
 	{
 		wanted.obstacle = GATE_LEASE_ENDED;
-		snowflake_lease_look();
+		snowflake_lease_state_notice_end();
 	}
 	snowflake_generator_view(&view);
 	is_other_node = wanted.obstacle != GATE_OPEN || view.node != wanted.node ||
@@ -152,29 +152,29 @@ keeper_round(void)
 	 * would.  That is also how too large a reservation becomes a small one.
 	 */
 	if (view.gate == GATE_OPEN &&
-		(is_other_node || snowflake_is_reserved_too_far(&view, now)))
+		(is_other_node || snowflake_reserve_is_too_far(&view, now)))
 	{
 		ereport(LOG,
 				errmsg("snowflake gate closed for node %d", view.node),
 				is_other_node ? 0 :
 				errdetail("More is reserved than is needed, up to \"%s\".",
-						  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
-																	 view.limit))));
-		snowflake_gate_close(GATE_OPENING);
+						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
+																			view.limit))));
+		snowflake_generator_close(GATE_OPENING);
 		snowflake_generator_view(&view);
 	}
 
-	if (view.gate == GATE_OPEN && (requests & SNOWFLAKE_WANT_RESET))
+	if (view.gate == GATE_OPEN && (requests & SNOWFLAKE_WANT_RESTART))
 	{
-		snowflake_reopen_afresh(&wanted, now);
+		snowflake_reserve_reopen_afresh(&wanted, now);
 		snowflake_generator_view(&view);
 	}
 
 	if (view.gate != GATE_OPEN)
 	{
-		if (view.unsettled)
-			snowflake_settle();
-		snowflake_open(&wanted, requests, now);
+		if (view.end_unstored)
+			snowflake_reserve_store_end();
+		snowflake_reserve_open_gate(&wanted, requests, now);
 	}
 	else
 	{
@@ -185,10 +185,10 @@ keeper_round(void)
 		/* unless the lease has to be renewed first */
 		snowflake_generator_view(&view);
 		if (view.floor > view.last && view.floor <= view.limit)
-			snowflake_raise(view.floor, RAISED_BY_ADVANCE);
+			snowflake_generator_raise(view.floor, RAISED_BY_ADVANCE);
 	}
 
-	sleep_ms = snowflake_watch(&verdict);
+	sleep_ms = snowflake_keeper_log_watch(&verdict);
 	return lacks_lessee ? Min(sleep_ms, LESSEE_LOOK_MS) : sleep_ms;
 }
 
@@ -212,11 +212,11 @@ attempt_round(void)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 		sleep_ms = keeper_round();
-		snowflake_keeper_succeeded();
+		snowflake_keeper_state_succeeded();
 	}
 	PG_CATCH();
 	{
-		snowflake_keeper_failed(geterrcode());
+		snowflake_keeper_state_failed(geterrcode());
 		if (!ShutdownRequestPending)
 			PG_RE_THROW();
 
@@ -235,12 +235,12 @@ attempt_round(void)
 static void
 pause_after_failure(void)
 {
-	int64		started_usec = snowflake_monotonic_usec();
+	int64		started_usec = snowflake_clock_monotonic_usec();
 
 	while (!ShutdownRequestPending)
 	{
-		int64		pause_ms = snowflake_pending_requests() == 0 ? RETRY_UNASKED_MS :
-		snowflake_keeper_failure() == ERRCODE_LOCK_NOT_AVAILABLE ?
+		int64		pause_ms = snowflake_keeper_state_pending() == 0 ? RETRY_UNASKED_MS :
+		snowflake_keeper_state_failure() == ERRCODE_LOCK_NOT_AVAILABLE ?
 		RETRY_LOCKED_MS : RETRY_ASKED_MS;
 
 		if (!snowflake_worker_sleep(started_usec + pause_ms * 1000))
@@ -256,7 +256,7 @@ has_end_to_store(void)
 
 	/* the gate is closed already if a change of the node ID was cut short */
 	snowflake_generator_view(&view);
-	return view.gate == GATE_OPEN || view.unsettled;
+	return view.gate == GATE_OPEN || view.end_unstored;
 }
 
 /* Close the gate, and store the exact end. */
@@ -265,31 +265,31 @@ store_end(void)
 {
 	SnowflakeView view;
 
-	snowflake_wait_for_nobody();
-	snowflake_gate_close(GATE_STOPPING);
-	snowflake_settle();
+	snowflake_keeper_transaction_wait_for_nobody();
+	snowflake_generator_close(GATE_STOPPING);
+	snowflake_reserve_store_end();
 	snowflake_generator_view(&view);
 	ereport(LOG,
 			errmsg("snowflake gate closed"),
 			errdetail("The last tick with an ID started at \"%s\".",
-					  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
-																 view.last))));
+					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
+																		view.last))));
 }
 
 void
 snowflake_keeper_main(Datum main_arg)
 {
-	bool		failed = snowflake_keeper_failure() != 0 ||
-	snowflake_gate() == GATE_CONNECTING;
+	bool		failed = snowflake_keeper_state_failure() != 0 ||
+	snowflake_generator_gate() == GATE_CONNECTING;
 
 	before_shmem_exit(keeper_exit, (Datum) 0);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	snowflake_durable_init();
+	snowflake_keeper_transaction_init();
 	BackgroundWorkerUnblockSignals();
 
-	snowflake_keeper_attach();
-	if (snowflake_gate() != GATE_OPEN)
-		snowflake_gate_set(GATE_CONNECTING);
+	snowflake_keeper_state_attach_keeper();
+	if (snowflake_generator_gate() != GATE_OPEN)
+		snowflake_generator_set_gate(GATE_CONNECTING);
 
 	if (failed)
 		pause_after_failure();
@@ -299,7 +299,7 @@ snowflake_keeper_main(Datum main_arg)
 			proc_exit(1);
 
 		/* a connection is needed for that */
-		snowflake_wait_for_nobody();
+		snowflake_keeper_transaction_wait_for_nobody();
 	}
 
 	snowflake_worker_connect(snowflake_database);
@@ -320,10 +320,10 @@ snowflake_keeper_main(Datum main_arg)
 		 * may have taken the latch that was set for us.
 		 */
 		if (ShutdownRequestPending || ConfigReloadPending || InterruptPending ||
-			snowflake_pending_requests() != 0)
+			snowflake_keeper_state_pending() != 0)
 			continue;
 
-		(void) snowflake_worker_sleep(snowflake_monotonic_usec() +
+		(void) snowflake_worker_sleep(snowflake_clock_monotonic_usec() +
 									  sleep_ms * INT64CONST(1000));
 	}
 

@@ -37,7 +37,7 @@ watch_clock(const SnowflakeVerdict *verdict)
 	bool		ahead = moved_usec > 0;
 
 	if (verdict->news == CLOCK_STEPPED || verdict->news == CLOCK_JUMPED)
-		snowflake_count_step(moved_usec);
+		snowflake_counters_add_step(moved_usec);
 
 	switch (verdict->news)
 	{
@@ -82,7 +82,7 @@ watch_lead(int64 now_usec, int64 lead_usec)
 	static bool behind = false;
 	static int64 since_usec;
 	int64		max_lead_usec = snowflake_max_lead_ms * INT64CONST(1000);
-	int64		early_usec = snowflake_early_usec();
+	int64		early_usec = snowflake_generator_early_usec();
 
 	if (!behind && lead_usec > max_lead_usec + early_usec)
 	{
@@ -130,7 +130,7 @@ watch_limit(int64 now_usec, int64 lead_usec)
 	/* a clock that went back is another matter, as is a reset of the counters */
 	at_limit = waits != last_waits &&
 		lead_usec + tick_usec >= max_lead_usec / 2 &&
-		lead_usec <= max_lead_usec + tick_usec + snowflake_early_usec() &&
+		lead_usec <= max_lead_usec + tick_usec + snowflake_generator_early_usec() &&
 		since_last_usec <= reservation_usec;
 	last_usec = now_usec;
 	last_waits = waits;
@@ -170,7 +170,7 @@ watch_layout(int64 now_usec, TimestampTz clock)
 		return left_ms;
 	checked_usec = now_usec;
 
-	end = snowflake_tick_start(layout, layout->max_tick);
+	end = snowflake_layout_tick_start(layout, layout->max_tick);
 	if (end <= clock)
 		ereport(WARNING,
 				errmsg("the snowflake layout ended at \"%s\"",
@@ -190,9 +190,9 @@ watch_layout(int64 now_usec, TimestampTz clock)
  * the keeper should look again.  Only the keeper.
  */
 long
-snowflake_watch(const SnowflakeVerdict *verdict)
+snowflake_keeper_log_watch(const SnowflakeVerdict *verdict)
 {
-	int64		now_usec = snowflake_monotonic_usec();
+	int64		now_usec = snowflake_clock_monotonic_usec();
 	SnowflakeView view;
 	long		look_again_ms = DAY_MS;
 
@@ -202,9 +202,9 @@ snowflake_watch(const SnowflakeVerdict *verdict)
 	if (view.gate == GATE_OPEN)
 	{
 		/* after the view: a round can take long, and others mint meanwhile */
-		TimestampTz clock = snowflake_corrected_clock();
-		int64		lead_usec = snowflake_position_time(&snowflake_server_layout,
-														view.last) - clock;
+		TimestampTz clock = snowflake_generator_clock();
+		int64		lead_usec = snowflake_layout_position_time(&snowflake_server_layout,
+															   view.last) - clock;
 
 		watch_limit(now_usec, lead_usec);
 		look_again_ms = watch_lead(now_usec, lead_usec) ? BEHIND_MS :

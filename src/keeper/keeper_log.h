@@ -10,6 +10,6 @@
 
 #include "base/clock.h"
 
-extern long snowflake_watch(const SnowflakeVerdict *verdict);
+extern long snowflake_keeper_log_watch(const SnowflakeVerdict *verdict);
 
 #endif							/* SNOWFLAKE_KEEPER_LOG_H */

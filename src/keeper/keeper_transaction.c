@@ -35,7 +35,7 @@ static MemoryContext outer_context;
 
 /*
  * End whatever the keeper is waiting for.  That ends a wait for a synchronous
- * standby as if the commit had got there: see snowflake_commit().
+ * standby as if the commit had got there: see snowflake_keeper_transaction_commit().
  */
 static void
 cancel_waits(void)
@@ -72,7 +72,7 @@ keeper_sigterm(SIGNAL_ARGS)
 
 /* Take over the signals that end a wait.  Only the keeper, at its start. */
 void
-snowflake_durable_init(void)
+snowflake_keeper_transaction_init(void)
 {
 	pqsignal(SIGTERM, keeper_sigterm);
 	pqsignal(SIGINT, keeper_sigint);
@@ -83,7 +83,7 @@ snowflake_durable_init(void)
  * standby, and which a further signal to stop must not cancel.
  */
 void
-snowflake_wait_for_nobody(void)
+snowflake_keeper_transaction_wait_for_nobody(void)
 {
 	storing_end = true;
 	QueryCancelPending = false;
@@ -91,7 +91,7 @@ snowflake_wait_for_nobody(void)
 
 /* Begin a transaction, with a snapshot. */
 void
-snowflake_begin(const char *activity)
+snowflake_keeper_transaction_begin(const char *activity)
 {
 	/* a cancel that came while there was nothing to cancel */
 	cancel_arrived = false;
@@ -113,14 +113,14 @@ snowflake_begin(const char *activity)
  * known, and it is an error: nothing that depends on it may be published.
  */
 void
-snowflake_commit(void)
+snowflake_keeper_transaction_commit(void)
 {
 	SNOWFLAKE_INJECTION_POINT("snowflake-before-commit");
 	PopActiveSnapshot();
-	snowflake_commit_begins();
+	snowflake_keeper_state_commit_begins();
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(outer_context);
-	snowflake_commit_ended();
+	snowflake_keeper_state_commit_ended();
 	pgstat_report_stat(true);
 	pgstat_report_activity(STATE_IDLE, NULL);
 

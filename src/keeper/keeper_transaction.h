@@ -8,9 +8,9 @@
 #ifndef SNOWFLAKE_KEEPER_TRANSACTION_H
 #define SNOWFLAKE_KEEPER_TRANSACTION_H
 
-extern void snowflake_durable_init(void);
-extern void snowflake_begin(const char *activity);
-extern void snowflake_commit(void);
-extern void snowflake_wait_for_nobody(void);
+extern void snowflake_keeper_transaction_init(void);
+extern void snowflake_keeper_transaction_begin(const char *activity);
+extern void snowflake_keeper_transaction_commit(void);
+extern void snowflake_keeper_transaction_wait_for_nobody(void);
 
 #endif							/* SNOWFLAKE_KEEPER_TRANSACTION_H */

@@ -30,7 +30,7 @@
 
 /* The database in which this cluster's reservation was last seen, or InvalidOid. */
 Oid
-snowflake_reservation_database(void)
+snowflake_reservation_home_database(void)
 {
 	if (snowflake_kept_in == NULL)
 		return InvalidOid;
@@ -42,7 +42,7 @@ snowflake_reservation_database(void)
  * transaction.
  */
 void
-snowflake_note_database(void)
+snowflake_reservation_home_note(void)
 {
 	VariableSetStmt *set;
 	A_Const    *value;
@@ -50,7 +50,7 @@ snowflake_note_database(void)
 	Oid			save_user;
 	int			save_context;
 
-	if (snowflake_reservation_database() == MyDatabaseId)
+	if (snowflake_reservation_home_database() == MyDatabaseId)
 		return;
 
 	database = psprintf("%u", MyDatabaseId);

@@ -8,7 +8,7 @@
 #ifndef SNOWFLAKE_RESERVATION_HOME_H
 #define SNOWFLAKE_RESERVATION_HOME_H
 
-extern Oid	snowflake_reservation_database(void);
-extern void snowflake_note_database(void);
+extern Oid	snowflake_reservation_home_database(void);
+extern void snowflake_reservation_home_note(void);
 
 #endif							/* SNOWFLAKE_RESERVATION_HOME_H */

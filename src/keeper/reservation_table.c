@@ -80,7 +80,7 @@
 
 /*
  * A row with this for a node ID speaks for all that have none: see
- * snowflake_reservation_create().
+ * snowflake_reservation_table_create().
  */
 #define OTHER_NODES			(-1)
 
@@ -310,7 +310,7 @@ put_row(int32 node, TimestampTz until, bool in_order)
 
 /* Is there an extension, and thus a table? */
 bool
-snowflake_reservation_exists(void)
+snowflake_reservation_table_exists(void)
 {
 	return OidIsValid(get_extension_oid(KEEPER_EXTENSION, true));
 }
@@ -337,7 +337,7 @@ run(const char *command)
  * an owner, at whom the script looks.
  */
 void
-snowflake_reservation_create(TimestampTz highest)
+snowflake_reservation_table_create(TimestampTz highest)
 {
 	Oid			save_user;
 	int			save_context;
@@ -423,7 +423,7 @@ read_rows(Relation relation, int32 node)
 }
 
 SnowflakeReservation
-snowflake_reservation_read(int32 node)
+snowflake_reservation_table_read(int32 node)
 {
 	ReservationTable table = open_table();
 	SnowflakeReservation stored = read_rows(table.relation, node);
@@ -440,7 +440,7 @@ snowflake_reservation_read(int32 node)
  * transaction of the primary takes.  A parallel query cannot take a snapshot.
  */
 bool
-snowflake_reservation_is_of_other_layout(void)
+snowflake_reservation_table_is_of_other_layout(void)
 {
 	Oid			schema = get_namespace_oid(KEEPER_SCHEMA, true);
 	Oid			relid = OidIsValid(schema) ?
@@ -464,15 +464,15 @@ snowflake_reservation_is_of_other_layout(void)
 /*
  * Write the row of a node ID, of the configured layout.  If the extension is
  * gone, it was dropped under a running generator, and is made again; "highest" is
- * as in snowflake_reservation_create().
+ * as in snowflake_reservation_table_create().
  */
 void
-snowflake_reservation_write(int32 node, TimestampTz until, TimestampTz highest)
+snowflake_reservation_table_write(int32 node, TimestampTz until, TimestampTz highest)
 {
-	if (!snowflake_reservation_exists())
-		snowflake_reservation_create(highest);
+	if (!snowflake_reservation_table_exists())
+		snowflake_reservation_table_create(highest);
 	put_row(node, until, true);
-	snowflake_note_database();
+	snowflake_reservation_home_note();
 }
 
 /* Change one column of the rows for which a function says so. */
@@ -524,7 +524,7 @@ is_after(const Datum *values, const void *arg)
 
 /* From now on the rows are of the configured layout. */
 void
-snowflake_reservation_accept_layout(void)
+snowflake_reservation_table_accept_layout(void)
 {
 	change_rows(COLUMN_LAYOUT, configured_layout(), is_any, NULL);
 }
@@ -534,7 +534,7 @@ snowflake_reservation_accept_layout(void)
  * node IDs than their own.
  */
 void
-snowflake_reservation_give_up_order(TimestampTz now)
+snowflake_reservation_table_give_up_order(TimestampTz now)
 {
 	change_rows(COLUMN_IN_ORDER, BoolGetDatum(false), is_after, &now);
 }

@@ -21,13 +21,13 @@ typedef struct SnowflakeReservation
 								 * configured one, or NULL */
 } SnowflakeReservation;
 
-extern bool snowflake_reservation_exists(void);
-extern void snowflake_reservation_create(TimestampTz highest);
-extern SnowflakeReservation snowflake_reservation_read(int32 node);
-extern bool snowflake_reservation_is_of_other_layout(void);
-extern void snowflake_reservation_write(int32 node, TimestampTz until,
-										TimestampTz highest);
-extern void snowflake_reservation_accept_layout(void);
-extern void snowflake_reservation_give_up_order(TimestampTz now);
+extern bool snowflake_reservation_table_exists(void);
+extern void snowflake_reservation_table_create(TimestampTz highest);
+extern SnowflakeReservation snowflake_reservation_table_read(int32 node);
+extern bool snowflake_reservation_table_is_of_other_layout(void);
+extern void snowflake_reservation_table_write(int32 node, TimestampTz until,
+											  TimestampTz highest);
+extern void snowflake_reservation_table_accept_layout(void);
+extern void snowflake_reservation_table_give_up_order(TimestampTz now);
 
 #endif							/* SNOWFLAKE_RESERVATION_TABLE_H */

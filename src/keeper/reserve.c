@@ -50,11 +50,11 @@ static uint64
 reserve_up_to(uint64 last, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		tick = snowflake_tick_at(layout,
-										 reach(now, snowflake_reservation_ms));
+	int64		tick = snowflake_layout_tick_at(layout,
+												reach(now, snowflake_reservation_ms));
 
-	tick = Max(tick, snowflake_position_tick(layout, last));
-	return snowflake_last_position(layout, Min(tick, layout->max_tick));
+	tick = Max(tick, snowflake_layout_position_tick(layout, last));
+	return snowflake_layout_last_position(layout, Min(tick, layout->max_tick));
 }
 
 /*
@@ -67,7 +67,7 @@ reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
 	uint64		limit = reserve_up_to(last, now);
 
 	if (wanted->grant != 0)
-		snowflake_lease_need(last);
+		snowflake_lease_state_need(last);
 	return Min(limit, wanted->end);
 }
 
@@ -77,12 +77,12 @@ refill_from(uint64 limit, const SnowflakeNode *wanted)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		half = snowflake_reservation_ms * INT64CONST(500) / layout->tick_usec;
-	int64		tick = snowflake_position_tick(layout, limit) - half;
+	int64		tick = snowflake_layout_position_tick(layout, limit) - half;
 
 	/* at the end of a lease nothing comes of asking before */
 	if (limit == wanted->end)
 		return limit;
-	return snowflake_first_position(layout, Max(tick, 0));
+	return snowflake_layout_first_position(layout, Max(tick, 0));
 }
 
 /* The last position of the tick in which a stored reservation ends. */
@@ -90,10 +90,10 @@ static uint64
 end_of_reservation(TimestampTz until)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		tick = snowflake_tick_at(layout, until);
+	int64		tick = snowflake_layout_tick_at(layout, until);
 
 	return tick < 0 ? 0 :
-		snowflake_last_position(layout, Min(tick, layout->max_tick));
+		snowflake_layout_last_position(layout, Min(tick, layout->max_tick));
 }
 
 /*
@@ -101,13 +101,13 @@ end_of_reservation(TimestampTz until)
  * for a while, and would have to be waited for after a crash.
  */
 bool
-snowflake_is_reserved_too_far(const SnowflakeView *view, TimestampTz now)
+snowflake_reserve_is_too_far(const SnowflakeView *view, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		needed = reserve_up_to(Max(view->last, view->floor), now);
 
-	return snowflake_position_time(layout, view->limit) -
-		snowflake_position_time(layout, needed) >
+	return snowflake_layout_position_time(layout, view->limit) -
+		snowflake_layout_position_time(layout, needed) >
 		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000);
 }
 
@@ -116,7 +116,7 @@ static TimestampTz
 highest_time(const SnowflakeView *view)
 {
 	return view->highest == 0 ? DT_NOBEGIN :
-		snowflake_position_time(&snowflake_server_layout, view->highest);
+		snowflake_layout_position_time(&snowflake_server_layout, view->highest);
 }
 
 /*
@@ -127,21 +127,21 @@ highest_time(const SnowflakeView *view)
  * the safe side, and there is no need to wait for one.
  */
 void
-snowflake_settle(void)
+snowflake_reserve_store_end(void)
 {
 	SnowflakeView view;
 
 	snowflake_generator_view(&view);
-	snowflake_begin("settling the reservation");
+	snowflake_keeper_transaction_begin("settling the reservation");
 	(void) set_config_option("synchronous_commit", "local",
 							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
 							 true, 0, false);
-	snowflake_reservation_write(view.node,
-								snowflake_position_time(&snowflake_server_layout,
-														view.last),
-								highest_time(&view));
-	snowflake_commit();
-	snowflake_settled();
+	snowflake_reservation_table_write(view.node,
+									  snowflake_layout_position_time(&snowflake_server_layout,
+																	 view.last),
+									  highest_time(&view));
+	snowflake_keeper_transaction_commit();
+	snowflake_generator_end_stored();
 }
 
 /*
@@ -152,7 +152,7 @@ snowflake_settle(void)
 static void
 log_inherited_node(int32 node, const SnowflakeReservation *stored)
 {
-	char	   *origin = snowflake_node_origin();
+	char	   *origin = snowflake_node_source_origin();
 
 	ereport(LOG,
 			errmsg("this server was a standby or a backup before, and now mints with node ID %d",
@@ -178,7 +178,7 @@ log_inherited_node(int32 node, const SnowflakeReservation *stored)
 static bool
 check_place(const SnowflakeView *view, bool found, uint32 requests)
 {
-	Oid			kept_in = snowflake_reservation_database();
+	Oid			kept_in = snowflake_reservation_home_database();
 	int64		jump_usec,
 				lasted_usec;
 
@@ -194,7 +194,7 @@ check_place(const SnowflakeView *view, bool found, uint32 requests)
 				errmsg("snowflake gate stays closed: the reservation of this server is not in database \"%s\"",
 					   snowflake_database),
 				errdetail("It was last seen in the database with OID %u.", kept_in));
-	snowflake_gate_set_reservation_lost(kept_in);
+	snowflake_generator_set_reservation_lost(kept_in);
 	return false;
 }
 
@@ -211,11 +211,11 @@ check_table(const SnowflakeView *view, bool exists, uint32 requests)
 	if (!(requests & (SNOWFLAKE_WANT_GATE | SNOWFLAKE_WANT_FLOOR |
 					  SNOWFLAKE_WANT_DATABASE)))
 	{
-		snowflake_gate_set(GATE_WAITING);
+		snowflake_generator_set_gate(GATE_WAITING);
 		return false;
 	}
-	snowflake_gate_set(GATE_CREATING);
-	snowflake_reservation_create(highest_time(view));
+	snowflake_generator_set_gate(GATE_CREATING);
+	snowflake_reservation_table_create(highest_time(view));
 	return true;
 }
 
@@ -231,7 +231,7 @@ check_layout(const SnowflakeView *view, const char *configured, const char *othe
 		return true;
 	if (requests & SNOWFLAKE_WANT_LAYOUT)
 	{
-		snowflake_reservation_accept_layout();
+		snowflake_reservation_table_accept_layout();
 		ereport(LOG,
 				errmsg("accepting the snowflake layout \"%s\" in place of \"%s\"",
 					   configured, other));
@@ -242,7 +242,7 @@ check_layout(const SnowflakeView *view, const char *configured, const char *othe
 				errmsg("snowflake gate stays closed: snowflake.layout differs from the stored layout"),
 				errdetail("Configured is \"%s\", stored is \"%s\".",
 						  configured, other));
-	snowflake_gate_set_layout_changed(other);
+	snowflake_generator_set_layout_changed(other);
 	return false;
 }
 
@@ -260,7 +260,7 @@ resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
 	uint64		last = view->last;
 
 	if (last > 0)
-		last = snowflake_last_position(layout, snowflake_position_tick(layout, last));
+		last = snowflake_layout_last_position(layout, snowflake_layout_position_tick(layout, last));
 	last = Max(last, view->floor);
 	if (wanted->first > 0)
 		last = Max(last, wanted->first - 1);
@@ -272,7 +272,7 @@ resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
  * leave it closed with the reason.
  */
 void
-snowflake_open(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
+snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int32		node = wanted->node;
@@ -287,29 +287,29 @@ snowflake_open(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
 
 	if (wanted->obstacle != GATE_OPEN)
 	{
-		snowflake_gate_set(wanted->obstacle);
+		snowflake_generator_set_gate(wanted->obstacle);
 		return;
 	}
 
 	snowflake_generator_view(&view);
 	snowflake_layout_print(layout, text, sizeof(text));
-	snowflake_begin("opening the gate");
-	exists = snowflake_reservation_exists();
+	snowflake_keeper_transaction_begin("opening the gate");
+	exists = snowflake_reservation_table_exists();
 	if (exists)
-		stored = snowflake_reservation_read(node);
+		stored = snowflake_reservation_table_read(node);
 	if (!check_place(&view, stored.found, requests) ||
 		!check_table(&view, exists, requests))
 	{
-		snowflake_commit();
+		snowflake_keeper_transaction_commit();
 		return;
 	}
 
 	/* a table that was made just now may have a row for lost ones */
 	if (!exists)
-		stored = snowflake_reservation_read(node);
+		stored = snowflake_reservation_table_read(node);
 	if (!check_layout(&view, text, stored.other_layout, requests))
 	{
-		snowflake_commit();
+		snowflake_keeper_transaction_commit();
 		return;
 	}
 
@@ -318,31 +318,31 @@ snowflake_open(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
 	if (last >= wanted->end)
 	{
 		/* what was issued is ahead of the clock, beyond the end of the lease */
-		snowflake_commit();
-		snowflake_gate_set(GATE_LEASE_ENDED);
+		snowflake_keeper_transaction_commit();
+		snowflake_generator_set_gate(GATE_LEASE_ENDED);
 		return;
 	}
 
-	snowflake_gate_set(GATE_OPENING);
-	snowflake_reservation_write(node, snowflake_position_time(layout, limit),
-								highest_time(&view));
-	snowflake_commit();
+	snowflake_generator_set_gate(GATE_OPENING);
+	snowflake_reservation_table_write(node, snowflake_layout_position_time(layout, limit),
+									  highest_time(&view));
+	snowflake_keeper_transaction_commit();
 
 	/* durable from here on */
-	snowflake_count(&snowflake_counters->reservations);
+	snowflake_counters_add(&snowflake_counters->reservations);
 	own_last = stored.own_found ? end_of_reservation(stored.own_until) : 0;
 	if (wanted->first > 0)
 		own_last = Max(own_last, wanted->first - 1);
-	snowflake_gate_open(node, wanted->grant, last, own_last,
-						limit, refill_from(limit, wanted));
+	snowflake_generator_open(node, wanted->grant, last, own_last,
+							 limit, refill_from(limit, wanted));
 
 	origin = snowflake_node_source == NODE_FROM_SETTING ? "" :
-		psprintf(" The node ID is from %s.", snowflake_node_origin());
+		psprintf(" The node ID is from %s.", snowflake_node_source_origin());
 	ereport(LOG,
 			errmsg("snowflake gate opened for node %d", node),
 			stored.found || last > 0 ?
 			errdetail("The layout is \"%s\". Minting resumes after \"%s\".%s", text,
-					  timestamptz_to_str(snowflake_position_time(layout, last)), origin) :
+					  timestamptz_to_str(snowflake_layout_position_time(layout, last)), origin) :
 			errdetail("The layout is \"%s\". Nothing was minted before.%s",
 					  text, origin));
 	if (view.inherited && view.last == 0)
@@ -359,10 +359,10 @@ can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
-	return view->node == snowflake_reset_node() &&
-		snowflake_is_untouched(view) &&
-		snowflake_position_time(layout, view->last) - now > SNOWFLAKE_RESET_LEAD_USEC &&
-		snowflake_position_time(layout, Max(view->own_last, view->floor)) <= now;
+	return view->node == snowflake_keeper_state_restart_node() &&
+		snowflake_generator_is_untouched(view) &&
+		snowflake_layout_position_time(layout, view->last) - now > SNOWFLAKE_RESTART_LEAD_USEC &&
+		snowflake_layout_position_time(layout, Max(view->own_last, view->floor)) <= now;
 }
 
 /*
@@ -374,7 +374,7 @@ can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
  * past.  If this fails, the next keeper settles and opens as ever.
  */
 void
-snowflake_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
+snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeView view;
@@ -384,25 +384,25 @@ snowflake_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 	snowflake_generator_view(&view);
 	if (!can_reopen_afresh(&view, now))
 		return;
-	snowflake_gate_close(GATE_OPENING);
+	snowflake_generator_close(GATE_OPENING);
 	snowflake_generator_view(&view);
 	if (!can_reopen_afresh(&view, now))
 		return;
 
-	snowflake_begin("giving up the order");
-	snowflake_reservation_give_up_order(now);
+	snowflake_keeper_transaction_begin("giving up the order");
+	snowflake_reservation_table_give_up_order(now);
 	last = Max(view.own_last, view.floor);
 	limit = reserve_within(wanted, last, now);
-	snowflake_reservation_write(view.node, snowflake_position_time(layout, limit),
-								highest_time(&view));
-	snowflake_commit();
+	snowflake_reservation_table_write(view.node, snowflake_layout_position_time(layout, limit),
+									  highest_time(&view));
+	snowflake_keeper_transaction_commit();
 
-	snowflake_count(&snowflake_counters->reservations);
-	snowflake_gate_open_afresh(view.node, last, limit, refill_from(limit, wanted));
+	snowflake_counters_add(&snowflake_counters->reservations);
+	snowflake_generator_open_afresh(view.node, last, limit, refill_from(limit, wanted));
 	ereport(LOG,
 			errmsg("snowflake gate opened afresh for node %d", view.node),
 			errdetail("Snowflakes are smaller than those of before, up to \"%s\".",
-					  timestamptz_to_str(snowflake_position_time(layout, view.last))));
+					  timestamptz_to_str(snowflake_layout_position_time(layout, view.last))));
 }
 
 /*
@@ -422,20 +422,20 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 	 */
 	if (limit <= view->limit ||
 		(view->floor <= view->limit &&
-		 snowflake_position_time(layout, view->limit) >=
+		 snowflake_layout_position_time(layout, view->limit) >=
 		 reach(now, snowflake_reservation_ms / 2)))
 	{
-		snowflake_set_refill(refill_from(view->limit, wanted));
+		snowflake_generator_set_refill(refill_from(view->limit, wanted));
 		return;
 	}
 
-	snowflake_begin("extending the reservation");
-	snowflake_reservation_write(view->node,
-								snowflake_position_time(layout, limit),
-								highest_time(view));
-	snowflake_commit();
+	snowflake_keeper_transaction_begin("extending the reservation");
+	snowflake_reservation_table_write(view->node,
+									  snowflake_layout_position_time(layout, limit),
+									  highest_time(view));
+	snowflake_keeper_transaction_commit();
 
 	/* durable from here on */
-	snowflake_count(&snowflake_counters->reservations);
-	snowflake_extend(limit, refill_from(limit, wanted));
+	snowflake_counters_add(&snowflake_counters->reservations);
+	snowflake_generator_extend(limit, refill_from(limit, wanted));
 }

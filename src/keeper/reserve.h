@@ -10,13 +10,13 @@
 
 #include "generator/generator.h"
 
-extern void snowflake_open(const SnowflakeNode *wanted, uint32 requests,
-						   TimestampTz now);
-extern void snowflake_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now);
+extern void snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests,
+										TimestampTz now);
+extern void snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now);
 extern void snowflake_reserve_more(const SnowflakeView *view,
 								   const SnowflakeNode *wanted, TimestampTz now);
-extern bool snowflake_is_reserved_too_far(const SnowflakeView *view,
-										  TimestampTz now);
-extern void snowflake_settle(void);
+extern bool snowflake_reserve_is_too_far(const SnowflakeView *view,
+										 TimestampTz now);
+extern void snowflake_reserve_store_end(void);
 
 #endif							/* SNOWFLAKE_RESERVE_H */

@@ -49,7 +49,7 @@ typedef struct LayoutCache
  * layout is an error.
  */
 const SnowflakeLayout *
-snowflake_get_layout(FunctionCallInfo fcinfo, int argno)
+snowflake_decode_get_layout(FunctionCallInfo fcinfo, int argno)
 {
 	LayoutCache *cache = fcinfo->flinfo->fn_extra;
 	text	   *arg;
@@ -96,7 +96,7 @@ snowflake_get_layout(FunctionCallInfo fcinfo, int argno)
 static int64
 get_id(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 {
-	int64		id = snowflake_check_sign(PG_GETARG_INT64(0));
+	int64		id = snowflake_io_check_sign(PG_GETARG_INT64(0));
 
 	if (id > layout->max_id)
 	{
@@ -116,13 +116,13 @@ get_id(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 static TimestampTz
 id_timestamp(const SnowflakeLayout *layout, int64 id)
 {
-	return snowflake_tick_start(layout, snowflake_get_tick(layout, id));
+	return snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, id));
 }
 
 Datum
 snowflake_timestamp(PG_FUNCTION_ARGS)
 {
-	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
+	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
 
 	PG_RETURN_TIMESTAMPTZ(id_timestamp(layout, get_id(fcinfo, layout)));
 }
@@ -130,32 +130,32 @@ snowflake_timestamp(PG_FUNCTION_ARGS)
 Datum
 snowflake_node(PG_FUNCTION_ARGS)
 {
-	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
+	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
 
-	PG_RETURN_INT32(snowflake_get_node(layout, get_id(fcinfo, layout)));
+	PG_RETURN_INT32(snowflake_layout_get_node(layout, get_id(fcinfo, layout)));
 }
 
 Datum
 snowflake_sequence(PG_FUNCTION_ARGS)
 {
-	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
+	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
 
-	PG_RETURN_INT32(snowflake_get_sequence(layout, get_id(fcinfo, layout)));
+	PG_RETURN_INT32(snowflake_layout_get_sequence(layout, get_id(fcinfo, layout)));
 }
 
 /* Any field by its name; "node" is the whole node ID in every layout. */
 Datum
 snowflake_field(PG_FUNCTION_ARGS)
 {
-	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 2);
+	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 2);
 	int64		id = get_id(fcinfo, layout);
 	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	const SnowflakeField *field = snowflake_layout_find(layout, name);
 
 	if (field != NULL)
-		PG_RETURN_INT64(snowflake_get_field(field, id));
+		PG_RETURN_INT64(snowflake_layout_get_field(field, id));
 	if (strcmp(name, "node") == 0)
-		PG_RETURN_INT64(snowflake_get_node(layout, id));
+		PG_RETURN_INT64(snowflake_layout_get_node(layout, id));
 
 	{
 		char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
@@ -171,7 +171,7 @@ snowflake_field(PG_FUNCTION_ARGS)
 Datum
 snowflake_decode(PG_FUNCTION_ARGS)
 {
-	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
+	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
 	int64		id = get_id(fcinfo, layout);
 	TupleDesc	tupdesc;
 	Datum		values[3];
@@ -181,8 +181,8 @@ snowflake_decode(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 
 	values[0] = TimestampTzGetDatum(id_timestamp(layout, id));
-	values[1] = Int32GetDatum(snowflake_get_node(layout, id));
-	values[2] = Int32GetDatum(snowflake_get_sequence(layout, id));
+	values[1] = Int32GetDatum(snowflake_layout_get_node(layout, id));
+	values[2] = Int32GetDatum(snowflake_layout_get_sequence(layout, id));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
 }
@@ -196,7 +196,7 @@ instant_error(const SnowflakeLayout *layout, TimestampTz ts)
 {
 	/* timestamptz_to_str() has one static buffer */
 	char	   *first = pstrdup(timestamptz_to_str(layout->epoch));
-	TimestampTz end = snowflake_tick_start(layout, layout->max_tick);
+	TimestampTz end = snowflake_layout_tick_start(layout, layout->max_tick);
 	char	   *last = pstrdup(timestamptz_to_str(end));
 
 	ereport(ERROR,
@@ -209,7 +209,7 @@ instant_error(const SnowflakeLayout *layout, TimestampTz ts)
 
 /* Refuse a part of an ID that does not fit its field. */
 void
-snowflake_check_part(const char *name, int32 value, int32 max)
+snowflake_decode_check_part(const char *name, int32 value, int32 max)
 {
 	if (value < 0 || value > max)
 		ereport(ERROR,
@@ -226,20 +226,20 @@ make_snowflake(PG_FUNCTION_ARGS)
 	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(0);
 	int32		node = PG_GETARG_INT32(1);
 	int32		sequence = PG_GETARG_INT32(2);
-	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 3);
+	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 3);
 	int64		tick;
 
 	if (TIMESTAMP_NOT_FINITE(ts))
 		instant_error(layout, ts);
-	tick = snowflake_tick_at(layout, ts);
+	tick = snowflake_layout_tick_at(layout, ts);
 	if (tick < 0 || tick > layout->max_tick)
 		instant_error(layout, ts);
-	snowflake_check_part("node", node, layout->max_node);
-	snowflake_check_part("sequence", sequence, layout->max_sequence);
+	snowflake_decode_check_part("node", node, layout->max_node);
+	snowflake_decode_check_part("sequence", sequence, layout->max_sequence);
 
-	PG_RETURN_INT64(snowflake_pack(layout, tick,
-								   snowflake_place_node(layout, node),
-								   sequence));
+	PG_RETURN_INT64(snowflake_layout_pack(layout, tick,
+										  snowflake_layout_place_node(layout, node),
+										  sequence));
 }
 
 /* The smallest ID at or after an instant. */
@@ -247,8 +247,8 @@ Datum
 snowflake_lower_bound(PG_FUNCTION_ARGS)
 {
 	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(0);
-	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
-	int64		before = snowflake_id_before(layout, ts);
+	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
+	int64		before = snowflake_layout_id_before(layout, ts);
 
 	if (before >= layout->max_id)
 		instant_error(layout, ts);
@@ -260,8 +260,8 @@ Datum
 snowflake_upper_bound(PG_FUNCTION_ARGS)
 {
 	TimestampTz ts = PG_GETARG_TIMESTAMPTZ(0);
-	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
-	int64		id = snowflake_id_until(layout, ts);
+	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
+	int64		id = snowflake_layout_id_until(layout, ts);
 
 	if (id < 0)
 		instant_error(layout, ts);
@@ -289,7 +289,7 @@ layout_row(const SnowflakeLayout *layout, Datum *values, bool *nulls)
 	values[4] = Int32GetDatum(layout->sequence_bits);
 	values[5] = IntervalPGetDatum(tick);
 	values[6] = TimestampTzGetDatum(layout->epoch);
-	values[7] = TimestampTzGetDatum(snowflake_tick_start(layout, layout->max_tick));
+	values[7] = TimestampTzGetDatum(snowflake_layout_tick_start(layout, layout->max_tick));
 	values[8] = Int64GetDatum((int64) layout->max_node + 1);
 	values[9] = Float8GetDatum(((double) layout->max_sequence + 1) *
 							   USECS_PER_SEC / layout->tick_usec);
@@ -307,7 +307,7 @@ snowflake_layout(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	layout_row(snowflake_get_layout(fcinfo, 0), values, nulls);
+	layout_row(snowflake_decode_get_layout(fcinfo, 0), values, nulls);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
 }
@@ -318,16 +318,16 @@ snowflake_layouts(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; i < snowflake_npresets; i++)
+	for (int i = 0; i < snowflake_layout_npresets; i++)
 	{
 		SnowflakeLayout layout;
 		Datum		values[LAYOUT_COLUMNS];
 		bool		nulls[LAYOUT_COLUMNS] = {0};
-		const char *complaint = snowflake_layout_parse(snowflake_presets[i].text,
+		const char *complaint = snowflake_layout_parse(snowflake_layout_presets[i].text,
 													   &layout);
 
 		if (complaint != NULL)
-			elog(ERROR, "preset \"%s\": %s", snowflake_presets[i].name, complaint);
+			elog(ERROR, "preset \"%s\": %s", snowflake_layout_presets[i].name, complaint);
 		layout_row(&layout, values, nulls);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}

@@ -12,8 +12,8 @@
 
 #include "layout/layout.h"
 
-extern const SnowflakeLayout *snowflake_get_layout(FunctionCallInfo fcinfo,
-												   int argno);
-extern void snowflake_check_part(const char *name, int32 value, int32 max);
+extern const SnowflakeLayout *snowflake_decode_get_layout(FunctionCallInfo fcinfo,
+														  int argno);
+extern void snowflake_decode_check_part(const char *name, int32 value, int32 max);
 
 #endif							/* SNOWFLAKE_DECODE_H */

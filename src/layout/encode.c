@@ -69,7 +69,7 @@ get_format(text *name)
 Datum
 snowflake_encode(PG_FUNCTION_ARGS)
 {
-	int64		id = snowflake_check_sign(PG_GETARG_INT64(0));
+	int64		id = snowflake_io_check_sign(PG_GETARG_INT64(0));
 	const Format *format = get_format(PG_GETARG_TEXT_PP(1));
 	int64		base = strlen(format->digits);
 	char		buf[MAX_WIDTH];

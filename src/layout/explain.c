@@ -82,8 +82,8 @@ append_row(StringInfo buf, char label, const char *name, int name_width,
 Datum
 snowflake_explain(PG_FUNCTION_ARGS)
 {
-	int64		id = snowflake_check_sign(PG_GETARG_INT64(0));
-	const SnowflakeLayout *layout = snowflake_get_layout(fcinfo, 1);
+	int64		id = snowflake_io_check_sign(PG_GETARG_INT64(0));
+	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
 	const SnowflakeField *time = &layout->fields[0];
 	const char *preset = snowflake_layout_name(layout);
 	int			bits = time->shift + time->width;
@@ -132,17 +132,17 @@ snowflake_explain(PG_FUNCTION_ARGS)
 
 		append_row(&buf, 'a' + i, field->name, name_width,
 				   field->shift + field->width - 1, field->shift,
-				   field->width, snowflake_get_field(field, id));
+				   field->width, snowflake_layout_get_field(field, id));
 		if (field == time && id <= layout->max_id)
 		{
 			appendStringInfoString(&buf, "  ");
-			append_instant(&buf, snowflake_tick_start(layout,
-													  snowflake_get_tick(layout, id)));
+			append_instant(&buf, snowflake_layout_tick_start(layout,
+															 snowflake_layout_get_tick(layout, id)));
 		}
 	}
 	if (nparts > 1)
 		append_row(&buf, ' ', "node", name_width, -1, -1,
-				   layout->node_bits, snowflake_get_node(layout, id));
+				   layout->node_bits, snowflake_layout_get_node(layout, id));
 
 	if (id > layout->max_id)
 		appendStringInfo(&buf,

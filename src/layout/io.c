@@ -42,7 +42,7 @@ PG_FUNCTION_INFO_V1(snowflake_from_int8);
  * An integer as an ID.  One below zero is an error: no layout uses the sign bit.
  */
 int64
-snowflake_check_sign(int64 value)
+snowflake_io_check_sign(int64 value)
 {
 	if (value < 0)
 		ereport(ERROR,
@@ -97,7 +97,7 @@ snowflake_recv(PG_FUNCTION_ARGS)
 {
 	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
 
-	PG_RETURN_INT64(snowflake_check_sign(pq_getmsgint64(buf)));
+	PG_RETURN_INT64(snowflake_io_check_sign(pq_getmsgint64(buf)));
 }
 
 Datum
@@ -109,17 +109,17 @@ snowflake_send(PG_FUNCTION_ARGS)
 Datum
 snowflake_from_int2(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_check_sign(PG_GETARG_INT16(0)));
+	PG_RETURN_INT64(snowflake_io_check_sign(PG_GETARG_INT16(0)));
 }
 
 Datum
 snowflake_from_int4(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_check_sign(PG_GETARG_INT32(0)));
+	PG_RETURN_INT64(snowflake_io_check_sign(PG_GETARG_INT32(0)));
 }
 
 Datum
 snowflake_from_int8(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_check_sign(PG_GETARG_INT64(0)));
+	PG_RETURN_INT64(snowflake_io_check_sign(PG_GETARG_INT64(0)));
 }

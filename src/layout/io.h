@@ -8,6 +8,6 @@
 #ifndef SNOWFLAKE_IO_H
 #define SNOWFLAKE_IO_H
 
-extern int64 snowflake_check_sign(int64 value);
+extern int64 snowflake_io_check_sign(int64 value);
 
 #endif							/* SNOWFLAKE_IO_H */

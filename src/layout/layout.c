@@ -42,7 +42,7 @@
  * from the top of its time field: the IDs are the same, the layout ends in
  * half the time.
  */
-const SnowflakePreset snowflake_presets[] = {
+const SnowflakePreset snowflake_layout_presets[] = {
 	/* twitter-archive/snowflake: IdWorker.scala */
 	{"twitter", "time:41 datacenter:5 worker:5 sequence:12 epoch:1288834974657"},
 	/* discord-api-docs: reference, "Snowflakes" */
@@ -70,7 +70,7 @@ const SnowflakePreset snowflake_presets[] = {
 	{"javascript", "time:41 node:5 sequence:7 epoch:1735689600000"},
 };
 
-const int	snowflake_npresets = lengthof(snowflake_presets);
+const int	snowflake_layout_npresets = lengthof(snowflake_layout_presets);
 
 typedef struct TickUnit
 {
@@ -364,10 +364,10 @@ snowflake_layout_parse(const char *text, SnowflakeLayout *layout)
 		{
 			const char *preset = NULL;
 
-			for (int i = 0; i < snowflake_npresets; i++)
+			for (int i = 0; i < snowflake_layout_npresets; i++)
 			{
-				if (strcmp(item, snowflake_presets[i].name) == 0)
-					preset = snowflake_presets[i].text;
+				if (strcmp(item, snowflake_layout_presets[i].name) == 0)
+					preset = snowflake_layout_presets[i].text;
 			}
 			if (preset == NULL)
 				return psprintf("\"%s\" is not a preset.", item);
@@ -458,16 +458,16 @@ snowflake_layout_name(const SnowflakeLayout *layout)
 	char		mine[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
 	snowflake_layout_print(layout, mine, sizeof(mine));
-	for (int i = 0; i < snowflake_npresets; i++)
+	for (int i = 0; i < snowflake_layout_npresets; i++)
 	{
 		SnowflakeLayout preset;
 		char		theirs[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
-		if (snowflake_layout_parse(snowflake_presets[i].text, &preset) != NULL)
+		if (snowflake_layout_parse(snowflake_layout_presets[i].text, &preset) != NULL)
 			continue;
 		snowflake_layout_print(&preset, theirs, sizeof(theirs));
 		if (strcmp(mine, theirs) == 0)
-			return snowflake_presets[i].name;
+			return snowflake_layout_presets[i].name;
 	}
 	return NULL;
 }
@@ -496,7 +496,7 @@ is_node_part(const SnowflakeLayout *layout, int i)
  * every ID of that node.
  */
 int64
-snowflake_place_node(const SnowflakeLayout *layout, int32 node)
+snowflake_layout_place_node(const SnowflakeLayout *layout, int32 node)
 {
 	int64		placed = 0;
 
@@ -514,7 +514,7 @@ snowflake_place_node(const SnowflakeLayout *layout, int32 node)
 
 /* The node ID of an ID: its parts, concatenated in order. */
 int32
-snowflake_get_node(const SnowflakeLayout *layout, int64 id)
+snowflake_layout_get_node(const SnowflakeLayout *layout, int64 id)
 {
 	int64		node = 0;
 
@@ -522,7 +522,7 @@ snowflake_get_node(const SnowflakeLayout *layout, int64 id)
 	{
 		if (is_node_part(layout, i))
 			node = (node << layout->fields[i].width) |
-				snowflake_get_field(&layout->fields[i], id);
+				snowflake_layout_get_field(&layout->fields[i], id);
 	}
 	return (int32) node;
 }
@@ -532,7 +532,7 @@ snowflake_get_node(const SnowflakeLayout *layout, int64 id)
  * before it, and above max_tick after the layout's end.
  */
 int64
-snowflake_tick_at(const SnowflakeLayout *layout, TimestampTz ts)
+snowflake_layout_tick_at(const SnowflakeLayout *layout, TimestampTz ts)
 {
 	int64		usec;
 	int64		tick;
@@ -556,7 +556,7 @@ snowflake_tick_at(const SnowflakeLayout *layout, TimestampTz ts)
  * a comparison never needs an error.
  */
 int64
-snowflake_id_until(const SnowflakeLayout *layout, TimestampTz ts)
+snowflake_layout_id_until(const SnowflakeLayout *layout, TimestampTz ts)
 {
 	int64		tick;
 
@@ -565,7 +565,7 @@ snowflake_id_until(const SnowflakeLayout *layout, TimestampTz ts)
 	if (TIMESTAMP_IS_NOEND(ts))
 		return PG_INT64_MAX;
 
-	tick = snowflake_tick_at(layout, ts);
+	tick = snowflake_layout_tick_at(layout, ts);
 	if (tick < 0)
 		return -1;
 	if (tick >= layout->max_tick)
@@ -575,7 +575,7 @@ snowflake_id_until(const SnowflakeLayout *layout, TimestampTz ts)
 
 /* Likewise, the largest ID whose instant is before ts. */
 int64
-snowflake_id_before(const SnowflakeLayout *layout, TimestampTz ts)
+snowflake_layout_id_before(const SnowflakeLayout *layout, TimestampTz ts)
 {
-	return snowflake_id_until(layout, TIMESTAMP_NOT_FINITE(ts) ? ts : ts - 1);
+	return snowflake_layout_id_until(layout, TIMESTAMP_NOT_FINITE(ts) ? ts : ts - 1);
 }

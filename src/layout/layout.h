@@ -79,8 +79,8 @@ typedef struct SnowflakePreset
 	const char *text;			/* in the grammar of a layout */
 } SnowflakePreset;
 
-extern const SnowflakePreset snowflake_presets[];
-extern const int snowflake_npresets;
+extern const SnowflakePreset snowflake_layout_presets[];
+extern const int snowflake_layout_npresets;
 
 extern const char *snowflake_layout_parse(const char *text,
 										  SnowflakeLayout *layout);
@@ -90,16 +90,16 @@ extern const char *snowflake_layout_name(const SnowflakeLayout *layout);
 extern const SnowflakeField *snowflake_layout_find(const SnowflakeLayout *layout,
 												   const char *name);
 
-extern int64 snowflake_place_node(const SnowflakeLayout *layout, int32 node);
-extern int32 snowflake_get_node(const SnowflakeLayout *layout, int64 id);
+extern int64 snowflake_layout_place_node(const SnowflakeLayout *layout, int32 node);
+extern int32 snowflake_layout_get_node(const SnowflakeLayout *layout, int64 id);
 
-extern int64 snowflake_tick_at(const SnowflakeLayout *layout, TimestampTz ts);
-extern int64 snowflake_id_before(const SnowflakeLayout *layout, TimestampTz ts);
-extern int64 snowflake_id_until(const SnowflakeLayout *layout, TimestampTz ts);
+extern int64 snowflake_layout_tick_at(const SnowflakeLayout *layout, TimestampTz ts);
+extern int64 snowflake_layout_id_before(const SnowflakeLayout *layout, TimestampTz ts);
+extern int64 snowflake_layout_id_until(const SnowflakeLayout *layout, TimestampTz ts);
 
 /* The value of one field of an ID. */
 static inline int64
-snowflake_get_field(const SnowflakeField *field, int64 id)
+snowflake_layout_get_field(const SnowflakeField *field, int64 id)
 {
 	return (id >> field->shift) & ((INT64CONST(1) << field->width) - 1);
 }
@@ -109,13 +109,13 @@ snowflake_get_field(const SnowflakeField *field, int64 id)
  * mask; for an ID above max_id the result is above max_tick.
  */
 static inline int64
-snowflake_get_tick(const SnowflakeLayout *layout, int64 id)
+snowflake_layout_get_tick(const SnowflakeLayout *layout, int64 id)
 {
 	return id >> layout->time_shift;
 }
 
 static inline int32
-snowflake_get_sequence(const SnowflakeLayout *layout, int64 id)
+snowflake_layout_get_sequence(const SnowflakeLayout *layout, int64 id)
 {
 	return (int32) (id >> layout->sequence_shift) & layout->max_sequence;
 }
@@ -125,10 +125,10 @@ snowflake_get_sequence(const SnowflakeLayout *layout, int64 id)
  * caller has checked the ranges.
  */
 static inline int64
-snowflake_pack(const SnowflakeLayout *layout, int64 tick, int64 placed_node,
-			   int32 sequence)
+snowflake_layout_pack(const SnowflakeLayout *layout, int64 tick, int64 node_bits,
+					  int32 sequence)
 {
-	return (tick << layout->time_shift) | placed_node |
+	return (tick << layout->time_shift) | node_bits |
 		((int64) sequence << layout->sequence_shift);
 }
 
@@ -137,43 +137,43 @@ snowflake_pack(const SnowflakeLayout *layout, int64 tick, int64 placed_node,
  * caller's field?  Then their order is that of their ticks.
  */
 static inline bool
-snowflake_value_reorders(const SnowflakeLayout *layout)
+snowflake_layout_value_reorders(const SnowflakeLayout *layout)
 {
 	return layout->value_field != 0 && layout->value_shift > layout->sequence_shift;
 }
 
 /* The instant at which a tick of 0 .. max_tick starts. */
 static inline TimestampTz
-snowflake_tick_start(const SnowflakeLayout *layout, int64 tick)
+snowflake_layout_tick_start(const SnowflakeLayout *layout, int64 tick)
 {
 	return layout->epoch + tick * layout->tick_usec;
 }
 
 /* The first and the last position of a tick. */
 static inline uint64
-snowflake_first_position(const SnowflakeLayout *layout, int64 tick)
+snowflake_layout_first_position(const SnowflakeLayout *layout, int64 tick)
 {
 	return (uint64) tick << layout->sequence_bits;
 }
 
 static inline uint64
-snowflake_last_position(const SnowflakeLayout *layout, int64 tick)
+snowflake_layout_last_position(const SnowflakeLayout *layout, int64 tick)
 {
-	return snowflake_first_position(layout, tick) | layout->max_sequence;
+	return snowflake_layout_first_position(layout, tick) | layout->max_sequence;
 }
 
 /* The tick of a position, and the instant at which it starts. */
 static inline int64
-snowflake_position_tick(const SnowflakeLayout *layout, uint64 position)
+snowflake_layout_position_tick(const SnowflakeLayout *layout, uint64 position)
 {
 	return (int64) (position >> layout->sequence_bits);
 }
 
 static inline TimestampTz
-snowflake_position_time(const SnowflakeLayout *layout, uint64 position)
+snowflake_layout_position_time(const SnowflakeLayout *layout, uint64 position)
 {
-	return snowflake_tick_start(layout,
-								snowflake_position_tick(layout, position));
+	return snowflake_layout_tick_start(layout,
+									   snowflake_layout_position_tick(layout, position));
 }
 
 #endif							/* SNOWFLAKE_LAYOUT_H */

@@ -65,24 +65,24 @@ PG_FUNCTION_INFO_V1(snowflake_range_support);
 Datum
 snowflake_before(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_id_before(&snowflake_server_layout,
-										PG_GETARG_TIMESTAMPTZ(0)));
+	PG_RETURN_INT64(snowflake_layout_id_before(&snowflake_server_layout,
+											   PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 /* The largest ID that is not after an instant, -1 if there is none. */
 Datum
 snowflake_until(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_id_until(&snowflake_server_layout,
-									   PG_GETARG_TIMESTAMPTZ(0)));
+	PG_RETURN_INT64(snowflake_layout_id_until(&snowflake_server_layout,
+											  PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 /* The largest ID before an instant, or with "inclusive", not after it. */
 static int64
 instant_bound(TimestampTz ts, bool inclusive)
 {
-	return inclusive ? snowflake_id_until(&snowflake_server_layout, ts) :
-		snowflake_id_before(&snowflake_server_layout, ts);
+	return inclusive ? snowflake_layout_id_until(&snowflake_server_layout, ts) :
+		snowflake_layout_id_before(&snowflake_server_layout, ts);
 }
 
 /*

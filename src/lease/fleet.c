@@ -44,7 +44,7 @@ begin_session(const char *function)
 {
 	FleetSession session;
 
-	snowflake_require_generator(function);
+	snowflake_generator_require(function);
 	if (snowflake_node_source != NODE_FROM_LEASE)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -52,9 +52,9 @@ begin_session(const char *function)
 				errdetail("The setting snowflake.node_source is \"%s\".",
 						  snowflake_node_source_name()),
 				errhint("Set snowflake.node_source to the URL of a coordinator, such as postgresql://host/database, and reload the configuration."));
-	session.coordinator = snowflake_load_coordinator();
+	session.coordinator = snowflake_lease_record_load_coordinator();
 	session.connection = session.coordinator->connect(snowflake_node_source_text,
-													  snowflake_monotonic_usec() + ANSWER_USEC);
+													  snowflake_clock_monotonic_usec() + ANSWER_USEC);
 	return session;
 }
 
@@ -71,11 +71,11 @@ highest_known_tick(void)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeView view;
 	SnowflakeLeaseView lease;
-	int64		tick = snowflake_tick_at(layout, snowflake_corrected_clock());
+	int64		tick = snowflake_layout_tick_at(layout, snowflake_generator_clock());
 
 	snowflake_generator_view(&view);
-	snowflake_lease_view(&lease);
-	tick = Max(tick, snowflake_position_tick(layout, view.highest));
+	snowflake_lease_state_view(&lease);
+	tick = Max(tick, snowflake_layout_position_tick(layout, view.highest));
 	return lease.grant == 0 ? tick : Max(tick, lease.until);
 }
 
@@ -91,15 +91,15 @@ check_floor(int64 floor)
 				errmsg("the floor of a fleet must be within its layout"),
 				errdetail("The layout has times from \"%s\" to \"%s\".",
 						  pstrdup(timestamptz_to_str(layout->epoch)),
-						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick)))));
+						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, layout->max_tick)))));
 }
 
 static const SnowflakeRecord *
 read_fleet(FleetSession *session)
 {
-	return snowflake_find_record(session->coordinator->list(session->connection,
-															SNOWFLAKE_FLEET_KEY),
-								 SNOWFLAKE_FLEET_KEY);
+	return snowflake_lease_record_find(session->coordinator->list(session->connection,
+																  SNOWFLAKE_FLEET_KEY),
+									   SNOWFLAKE_FLEET_KEY);
 }
 
 /*
@@ -109,7 +109,7 @@ read_fleet(FleetSession *session)
 static bool
 write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
 {
-	const char *value = snowflake_fleet_print(fleet);
+	const char *value = snowflake_lease_record_print_fleet(fleet);
 	const SnowflakeRecord *record;
 
 	if (session->coordinator->compare_and_set(session->connection, SNOWFLAKE_FLEET_KEY,
@@ -129,7 +129,7 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 	FleetSession session = begin_session("snowflake_fleet_create()");
 	SnowflakeFleet fleet = {0};
 
-	snowflake_nonce(fleet.incarnation);
+	snowflake_lease_record_nonce(fleet.incarnation);
 	snowflake_layout_print(&snowflake_server_layout, fleet.layout, sizeof(fleet.layout));
 	fleet.floor = Max(highest_known_tick(), 0);
 	check_floor(fleet.floor);
@@ -157,19 +157,19 @@ replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
 	foreach(cell, records)
 	{
 		const SnowflakeRecord *record = lfirst(cell);
-		SnowflakeHolding holding;
+		SnowflakeLeaseRecord holding;
 
 		CHECK_FOR_INTERRUPTS();
-		if (snowflake_node_of_key(record->key) < 0 ||
-			snowflake_holding_parse(record->value, &holding))
+		if (snowflake_lease_record_node(record->key) < 0 ||
+			snowflake_lease_record_parse(record->value, &holding))
 			continue;
 		memset(&holding, 0, sizeof(holding));
 		holding.until = fleet->floor;
 		holding.from = fleet->floor + 1;
-		snowflake_nonce(holding.nonce);
+		snowflake_lease_record_nonce(holding.nonce);
 		(void) session->coordinator->compare_and_set(session->connection,
 													 record->key, record->value,
-													 snowflake_holding_print(&holding), NULL);
+													 snowflake_lease_record_print(&holding), NULL);
 	}
 }
 
@@ -192,23 +192,23 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 
 	session.coordinator->prepare(session.connection);
 	record = read_fleet(&session);
-	if (record == NULL || !snowflake_fleet_parse(record->value, &before))
+	if (record == NULL || !snowflake_lease_record_parse_fleet(record->value, &before))
 		memset(&before, 0, sizeof(before));
 	if (PG_ARGISNULL(0))
-		fleet.floor = Max(before.floor, Max(snowflake_tick_at(layout, snowflake_corrected_clock() +
-															  snowflake_lease_ms * INT64CONST(1000)),
+		fleet.floor = Max(before.floor, Max(snowflake_layout_tick_at(layout, snowflake_generator_clock() +
+																	 snowflake_lease_ms * INT64CONST(1000)),
 											highest_known_tick()));
 	else
-		fleet.floor = snowflake_tick_at(layout, PG_GETARG_TIMESTAMPTZ(0));
+		fleet.floor = snowflake_layout_tick_at(layout, PG_GETARG_TIMESTAMPTZ(0));
 	check_floor(fleet.floor);
 	if (before.suspect && fleet.floor < before.floor)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("the floor of the fleet is too low"),
 				errdetail("A server that gave up its lease has raised it to \"%s\".",
-						  timestamptz_to_str(snowflake_tick_start(layout, before.floor))));
+						  timestamptz_to_str(snowflake_layout_tick_start(layout, before.floor))));
 
-	snowflake_nonce(fleet.incarnation);
+	snowflake_lease_record_nonce(fleet.incarnation);
 	snowflake_layout_print(layout, fleet.layout, sizeof(fleet.layout));
 	if (!write_fleet(&session, &fleet, record == NULL ? NULL : record->value))
 		ereport(ERROR,
@@ -227,7 +227,7 @@ time_of(int64 tick, bool *null)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
 	*null = tick < 0 || tick > layout->max_tick;
-	return TimestampTzGetDatum(*null ? 0 : snowflake_tick_start(layout, tick));
+	return TimestampTzGetDatum(*null ? 0 : snowflake_layout_tick_start(layout, tick));
 }
 
 /* The fleet's record, as a row without a node, and those of all node IDs. */
@@ -248,11 +248,11 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 	foreach(cell, records)
 	{
 		const SnowflakeRecord *record = lfirst(cell);
-		int32		node = snowflake_node_of_key(record->key);
+		int32		node = snowflake_lease_record_node(record->key);
 		Datum		values[COLUMNS] = {0};
 		bool		nulls[COLUMNS];
 		SnowflakeFleet fleet;
-		SnowflakeHolding holding;
+		SnowflakeLeaseRecord holding;
 		const char *state = "damaged";
 
 		memset(nulls, true, sizeof(nulls));
@@ -260,21 +260,21 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 		{
 			values[NODE] = Int32GetDatum(node);
 			nulls[NODE] = false;
-			if (snowflake_holding_parse(record->value, &holding))
+			if (snowflake_lease_record_parse(record->value, &holding))
 			{
 				values[HOLDER] = CStringGetTextDatum(holding.holder);
 				nulls[HOLDER] = false;
 				values[SINCE] = time_of(holding.granted, &nulls[SINCE]);
 				values[LEASED_FROM] = time_of(holding.from, &nulls[LEASED_FROM]);
 				values[LEASED_UNTIL] = time_of(holding.until, &nulls[LEASED_UNTIL]);
-				state = holding.until < snowflake_tick_at(&snowflake_server_layout,
-														  snowflake_corrected_clock()) ?
+				state = holding.until < snowflake_layout_tick_at(&snowflake_server_layout,
+																 snowflake_generator_clock()) ?
 					"free" : "leased";
 			}
 		}
 		else if (strcmp(record->key, SNOWFLAKE_FLEET_KEY) != 0)
 			continue;
-		else if (snowflake_fleet_parse(record->value, &fleet))
+		else if (snowflake_lease_record_parse_fleet(record->value, &fleet))
 		{
 			values[HOLDER] = CStringGetTextDatum(fleet.layout);
 			nulls[HOLDER] = false;

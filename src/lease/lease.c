@@ -72,8 +72,8 @@ typedef struct Held
 	char		value[SNOWFLAKE_VALUE_SIZE];	/* that was last written to it */
 	char		fleet[SNOWFLAKE_VALUE_SIZE];	/* the record that it stands
 												 * on */
-	int64		early;			/* ticks by which it is renewed before half of
-								 * the lease */
+	int64		renew_early_ticks;	/* ticks by which it is renewed before
+									 * half of the lease */
 } Held;
 
 /* A write of which it is not known whether it was, or will be, done. */
@@ -159,7 +159,7 @@ granted(void)
 {
 	SnowflakeLeaseView view;
 
-	snowflake_lease_view(&view);
+	snowflake_lease_state_view(&view);
 	return view;
 }
 
@@ -179,11 +179,11 @@ static bool
 is_from_the_future(TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	SnowflakeHolding own;
+	SnowflakeLeaseRecord own;
 
-	return snowflake_holding_parse(shared->held.value, &own) &&
+	return snowflake_lease_record_parse(shared->held.value, &own) &&
 		own.from == own.granted &&
-		snowflake_tick_start(layout, own.from) - now >
+		snowflake_layout_tick_start(layout, own.from) - now >
 		snowflake_max_jump_ms * INT64CONST(1000);
 }
 
@@ -192,7 +192,7 @@ static bool
 is_current(TimestampTz now)
 {
 	return snowflake_lease_is_held() &&
-		snowflake_tick_at(&snowflake_server_layout, now) <= granted().until &&
+		snowflake_layout_tick_at(&snowflake_server_layout, now) <= granted().until &&
 		!is_from_the_future(now);
 }
 
@@ -209,8 +209,8 @@ snowflake_lease_due_ms(TimestampTz now)
 	if (!snowflake_lease_is_held() || granted().trouble != LEASE_NO_TROUBLE ||
 		is_from_the_future(now))
 		return 0;
-	left = granted().until - snowflake_lease_reached(now) - lease_ticks() / 2 -
-		shared->held.early;
+	left = granted().until - snowflake_lease_state_reached(now) - lease_ticks() / 2 -
+		shared->held.renew_early_ticks;
 	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
 }
 
@@ -246,10 +246,10 @@ write_record(const SnowflakeCoordinator *coordinator, void *connection,
 		strlcpy(pending->fleet, fleet, SNOWFLAKE_VALUE_SIZE);
 	pending->node = node;
 	pending->exists = true;
-	if (!coordinator->compare_and_set(connection, snowflake_node_key(node),
+	if (!coordinator->compare_and_set(connection, snowflake_lease_record_key(node),
 									  expected, pending->value, &unchanged))
 		return false;
-	if (snowflake_monotonic_usec() > answer_deadline_usec)
+	if (snowflake_clock_monotonic_usec() > answer_deadline_usec)
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
 				errmsg("the answer of the coordinator was heard too late"));
@@ -268,12 +268,12 @@ static void
 adopt_pending(TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	SnowflakeHolding holding;
+	SnowflakeLeaseRecord holding;
 	Held	   *held = &shared->held;
 	bool		renewed;
 	uint32		source = own_source();
 
-	if (!snowflake_holding_parse(shared->pending.value, &holding))
+	if (!snowflake_lease_record_parse(shared->pending.value, &holding))
 		elog(ERROR, "could not parse a lease that was just written");
 	renewed = held->exists && !held->lost && held->source == source &&
 		held->node == shared->pending.node && granted().from == holding.from;
@@ -283,20 +283,20 @@ adopt_pending(TimestampTz now)
 	strlcpy(held->fleet, shared->pending.fleet, SNOWFLAKE_VALUE_SIZE);
 	held->node = shared->pending.node;
 	held->source = source;
-	held->early = renewed && granted().trouble == LEASE_NO_TROUBLE ? 0 :
+	held->renew_early_ticks = renewed && granted().trouble == LEASE_NO_TROUBLE ? 0 :
 		hash_bytes((unsigned char *) held->value, strlen(held->value)) %
 		(lease_ticks() / 8 + 1);
 	held->lost = false;
 	held->exists = true;
-	snowflake_lease_publish(held->node, holding.from, holding.until, !renewed, now);
+	snowflake_lease_state_publish(held->node, holding.from, holding.until, !renewed, now);
 	forget_pending();
 
 	if (!renewed)
 		ereport(LOG,
 				errmsg("leased snowflake node ID %d from the coordinator", held->node),
 				errdetail("It is for times from \"%s\" up to \"%s\", and will be renewed.",
-						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, holding.from))),
-						  pstrdup(timestamptz_to_str(snowflake_tick_start(layout, holding.until)))));
+						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, holding.from))),
+						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, holding.until)))));
 }
 
 /*
@@ -307,7 +307,7 @@ static bool
 renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 {
 	Held	   *held = &shared->held;
-	SnowflakeHolding holding;
+	SnowflakeLeaseRecord holding;
 
 	if (shared->pending.exists && shared->pending.node == held->node)
 	{
@@ -317,13 +317,13 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 	}
 	else
 	{
-		if (!snowflake_holding_parse(held->value, &holding))
+		if (!snowflake_lease_record_parse(held->value, &holding))
 			elog(ERROR, "could not parse a lease that this server wrote");
-		snowflake_nonce(holding.nonce);
-		holding.until = Min(Max(holding.until, snowflake_lease_reached(now) + lease_ticks()),
+		snowflake_lease_record_nonce(holding.nonce);
+		holding.until = Min(Max(holding.until, snowflake_lease_state_reached(now) + lease_ticks()),
 							snowflake_server_layout.max_tick);
 		if (!write_record(coordinator, connection, held->node, held->value,
-						  snowflake_holding_print(&holding), held->fleet))
+						  snowflake_lease_record_print(&holding), held->fleet))
 			return false;
 	}
 	adopt_pending(now);
@@ -353,23 +353,23 @@ settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 {
 	Pending    *pending = &shared->pending;
 	const SnowflakeRecord *record;
-	SnowflakeHolding holding;
+	SnowflakeLeaseRecord holding;
 
 	if (!pending->exists)
 		return DOUBT_NONE;
-	record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
+	record = snowflake_lease_record_find(records, SNOWFLAKE_FLEET_KEY);
 	if (strcmp(record->value, pending->fleet) != 0 ||
-		!snowflake_holding_parse(pending->value, &holding))
+		!snowflake_lease_record_parse(pending->value, &holding))
 	{
 		forget_pending();
 		return DOUBT_NONE;
 	}
-	record = snowflake_find_record(records, snowflake_node_key(pending->node));
+	record = snowflake_lease_record_find(records, snowflake_lease_record_key(pending->node));
 	if (record != NULL && strcmp(record->value, pending->value) == 0)
 	{
 		strlcpy(pending->found, record->value, SNOWFLAKE_VALUE_SIZE);
-		snowflake_nonce(holding.nonce);
-		strlcpy(pending->value, snowflake_holding_print(&holding), SNOWFLAKE_VALUE_SIZE);
+		snowflake_lease_record_nonce(holding.nonce);
+		strlcpy(pending->value, snowflake_lease_record_print(&holding), SNOWFLAKE_VALUE_SIZE);
 	}
 	if (record != NULL && pending->found[0] != '\0' &&
 		strcmp(record->value, pending->found) == 0)
@@ -400,21 +400,21 @@ knows_less(List *records, const SnowflakeFleet *fleet)
 	Held	   *held = &shared->held;
 	const SnowflakeRecord *record;
 	SnowflakeFleet own_fleet;
-	SnowflakeHolding own,
+	SnowflakeLeaseRecord own,
 				found;
 	bool		is_found,
 				less;
 
 	if (!held->exists || held->lost || held->source != own_source() ||
-		!snowflake_holding_parse(held->value, &own) ||
-		!snowflake_fleet_parse(held->fleet, &own_fleet))
+		!snowflake_lease_record_parse(held->value, &own) ||
+		!snowflake_lease_record_parse_fleet(held->fleet, &own_fleet))
 		return false;
 
-	record = snowflake_find_record(records, snowflake_node_key(held->node));
+	record = snowflake_lease_record_find(records, snowflake_lease_record_key(held->node));
 	if (record != NULL && strcmp(record->value, held->value) == 0 &&
 		strcmp(fleet->incarnation, own_fleet.incarnation) == 0)
 		return false;			/* all is well */
-	is_found = record != NULL && snowflake_holding_parse(record->value, &found);
+	is_found = record != NULL && snowflake_lease_record_parse(record->value, &found);
 
 	/* our own grant: it is from before, or a twin has renewed it */
 	if (is_found && strcmp(found.token, own.token) == 0)
@@ -440,8 +440,8 @@ knows_less(List *records, const SnowflakeFleet *fleet)
 	ereport(LOG,
 			errmsg("lost the lease of snowflake node ID %d", held->node),
 			errdetail("What was granted can be used up to \"%s\".",
-					  timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout,
-															  own.until))));
+					  timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
+																	 own.until))));
 	return false;
 }
 
@@ -456,7 +456,7 @@ mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 	fleet->suspect = true;
 	fleet->floor = Max(fleet->floor, granted().until);
 	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
-										snowflake_fleet_print(fleet), NULL);
+										snowflake_lease_record_print_fleet(fleet), NULL);
 }
 
 static int
@@ -508,7 +508,7 @@ report_damaged(int32 node)
  */
 static int32
 choose(List *records, int64 now_tick, const SnowflakeRecord **record,
-	   SnowflakeHolding *holding)
+	   SnowflakeLeaseRecord *holding)
 {
 	char		name[SNOWFLAKE_HOLDER_SIZE];
 	int32	   *known = palloc(sizeof(int32) * (list_length(records) + 1));
@@ -522,8 +522,8 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 	foreach(cell, records)
 	{
 		const SnowflakeRecord *each = lfirst(cell);
-		int32		node = snowflake_node_of_key(each->key);
-		SnowflakeHolding found;
+		int32		node = snowflake_lease_record_node(each->key);
+		SnowflakeLeaseRecord found;
 		bool		is_own;
 
 		if (node < 0)
@@ -531,7 +531,7 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 		known[nknown++] = node;
 		if (snowflake_next_lease_node(node) != node)
 			continue;
-		if (!snowflake_holding_parse(each->value, &found))
+		if (!snowflake_lease_record_parse(each->value, &found))
 		{
 			damaged = damaged < 0 ? node : damaged;
 			continue;
@@ -563,9 +563,9 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	const SnowflakeRecord *record = NULL;
-	SnowflakeHolding holding;
+	SnowflakeLeaseRecord holding;
 	SnowflakeLeaseView view = granted();
-	int64		now_tick = snowflake_tick_at(layout, now);
+	int64		now_tick = snowflake_layout_tick_at(layout, now);
 	int32		node;
 
 	memset(&holding, 0, sizeof(holding));
@@ -573,7 +573,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	node = choose(records, now_tick, &record, &holding);
 	if (node < 0)
 	{
-		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
+		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE);
 		return false;
 	}
 
@@ -581,11 +581,11 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 					   Max(now_tick, 1));
 	if (holding.from > layout->max_tick)
 	{
-		snowflake_lease_trouble(LEASE_NO_FREE_NODE);
+		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE);
 		return false;
 	}
 
-	snowflake_lease_trouble(LEASE_NO_TROUBLE);
+	snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE);
 
 	/*
 	 * It starts later than now if the fleet was founded again.  What is
@@ -594,21 +594,21 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	if (holding.from > now_tick && view.grant != 0 && !view.revoked &&
 		now_tick <= view.until)
 		return false;
-	holding.until = Min(Max(holding.from, snowflake_lease_reached(now)) + lease_ticks(),
+	holding.until = Min(Max(holding.from, snowflake_lease_state_reached(now)) + lease_ticks(),
 						layout->max_tick);
 	holding.granted = Max(now_tick, 1);
 	own_name(holding.holder);
 	if (shared->token[0] == '\0')
-		snowflake_nonce(shared->token);
+		snowflake_lease_record_nonce(shared->token);
 	strlcpy(holding.token, shared->token, SNOWFLAKE_NONCE_SIZE);
-	snowflake_nonce(holding.nonce);
+	snowflake_lease_record_nonce(holding.nonce);
 
 	/* what an earlier write was about is not wanted any more */
 	shared->held.lost = true;
 	if (!write_record(coordinator, connection, node,
 					  record == NULL ? NULL : record->value,
-					  snowflake_holding_print(&holding),
-					  snowflake_find_record(records, SNOWFLAKE_FLEET_KEY)->value))
+					  snowflake_lease_record_print(&holding),
+					  snowflake_lease_record_find(records, SNOWFLAKE_FLEET_KEY)->value))
 		return true;
 	adopt_pending(now);
 	return false;
@@ -623,38 +623,38 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	List	   *records = coordinator->list(connection, NULL);
-	const SnowflakeRecord *record = snowflake_find_record(records, SNOWFLAKE_FLEET_KEY);
+	const SnowflakeRecord *record = snowflake_lease_record_find(records, SNOWFLAKE_FLEET_KEY);
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	SnowflakeFleet fleet;
 	Doubt		doubt;
 
 	if (record == NULL)
 	{
-		snowflake_lease_trouble(LEASE_NO_FLEET);
+		snowflake_lease_state_set_trouble(LEASE_NO_FLEET);
 		return false;
 	}
-	if (!snowflake_fleet_parse(record->value, &fleet))
+	if (!snowflake_lease_record_parse_fleet(record->value, &fleet))
 	{
-		snowflake_lease_trouble(LEASE_BAD_RECORD);
+		snowflake_lease_state_set_trouble(LEASE_BAD_RECORD);
 		return false;
 	}
 	doubt = settle_pending(coordinator, connection, records, now);
 	if (doubt != DOUBT_NONE)
 	{
-		snowflake_lease_trouble(LEASE_NO_TROUBLE);
+		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE);
 		return doubt == DOUBT_REMAINS;
 	}
 	if (knows_less(records, &fleet))
 	{
-		snowflake_lease_revoke();
+		snowflake_lease_state_revoke();
 		if (!fleet.suspect || fleet.floor < granted().until)
 			mark_suspect(coordinator, connection, record, &fleet);
 	}
 	snowflake_layout_print(layout, text, sizeof(text));
 	if (fleet.suspect)
-		snowflake_lease_trouble(LEASE_SUSPECT);
+		snowflake_lease_state_set_trouble(LEASE_SUSPECT);
 	else if (strcmp(fleet.layout, text) != 0)
-		snowflake_lease_trouble(LEASE_OTHER_LAYOUT);
+		snowflake_lease_state_set_trouble(LEASE_OTHER_LAYOUT);
 	else if (!is_current(now))
 		return take(coordinator, connection, records, &fleet, now);
 	return false;
@@ -673,7 +673,7 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 	/* what has ended may be somebody else's, who starts above it */
 	if (is_current(now) && renew(coordinator, connection, now))
 	{
-		snowflake_lease_trouble(LEASE_NO_TROUBLE);
+		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE);
 		return;
 	}
 
@@ -693,17 +693,17 @@ snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connectio
 						int64 deadline_usec, int64 end)
 {
 	Held	   *held = &shared->held;
-	SnowflakeHolding holding;
+	SnowflakeLeaseRecord holding;
 
 	answer_deadline_usec = deadline_usec;
 	if (!snowflake_lease_is_held() || shared->pending.exists ||
-		!snowflake_holding_parse(held->value, &holding))
+		!snowflake_lease_record_parse(held->value, &holding))
 		return;
-	snowflake_nonce(holding.nonce);
+	snowflake_lease_record_nonce(holding.nonce);
 	holding.until = Min(Max(end, holding.from - 1), holding.until);
 	held->lost = true;
 	if (write_record(coordinator, connection, held->node, held->value,
-					 snowflake_holding_print(&holding), held->fleet))
+					 snowflake_lease_record_print(&holding), held->fleet))
 	{
 		forget_pending();
 		ereport(LOG,

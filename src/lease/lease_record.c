@@ -26,7 +26,7 @@
 
 /* A random number that was never used before, as text. */
 void
-snowflake_nonce(char *nonce)
+snowflake_lease_record_nonce(char *nonce)
 {
 	uint8		bytes[(SNOWFLAKE_NONCE_SIZE - 1) / 2];
 	int64		now;
@@ -37,7 +37,7 @@ snowflake_nonce(char *nonce)
 				errmsg("could not generate a random number"));
 
 	/* two copies of a virtual machine may have the same numbers to come */
-	now = snowflake_wall_clock() ^ (int64) MyProcPid << 48;
+	now = snowflake_clock_wall() ^ (int64) MyProcPid << 48;
 	for (size_t i = 0; i < sizeof(now); i++)
 		bytes[i] ^= (uint8) (now >> (8 * i));
 	hex_encode((const char *) bytes, sizeof(bytes), nonce);
@@ -116,7 +116,7 @@ get_tick(JsonbContainer *object, const char *name, int64 *tick)
 
 /* Parse the record of the fleet.  False if it is none. */
 bool
-snowflake_fleet_parse(const char *value, SnowflakeFleet *fleet)
+snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
 {
 	JsonbContainer *object = parse_object(value);
 	JsonbValue	suspect;
@@ -134,9 +134,9 @@ snowflake_fleet_parse(const char *value, SnowflakeFleet *fleet)
 
 /* The value of the fleet's record, with a new nonce. */
 char *
-snowflake_fleet_print(SnowflakeFleet *fleet)
+snowflake_lease_record_print_fleet(SnowflakeFleet *fleet)
 {
-	snowflake_nonce(fleet->nonce);
+	snowflake_lease_record_nonce(fleet->nonce);
 	return psprintf("{\"layout\": \"%s\", \"floor\": " INT64_FORMAT ", \"suspect\": %s,"
 					" \"incarnation\": \"%s\", \"nonce\": \"%s\"}",
 					fleet->layout, fleet->floor, fleet->suspect ? "true" : "false",
@@ -145,7 +145,7 @@ snowflake_fleet_print(SnowflakeFleet *fleet)
 
 /* Parse the record of a node ID.  False if it is none. */
 bool
-snowflake_holding_parse(const char *value, SnowflakeHolding *holding)
+snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *holding)
 {
 	JsonbContainer *object = parse_object(value);
 
@@ -161,7 +161,7 @@ snowflake_holding_parse(const char *value, SnowflakeHolding *holding)
 
 /* The value of a node's record.  The caller has given it a nonce. */
 char *
-snowflake_holding_print(const SnowflakeHolding *holding)
+snowflake_lease_record_print(const SnowflakeLeaseRecord *holding)
 {
 	StringInfoData value;
 
@@ -178,14 +178,14 @@ snowflake_holding_print(const SnowflakeHolding *holding)
 
 /* The key of a node's record. */
 char *
-snowflake_node_key(int32 node)
+snowflake_lease_record_key(int32 node)
 {
 	return psprintf("node/%d", node);
 }
 
 /* The node of a key, or -1. */
 int32
-snowflake_node_of_key(const char *key)
+snowflake_lease_record_node(const char *key)
 {
 	char	   *end;
 	long		node;
@@ -202,7 +202,7 @@ snowflake_node_of_key(const char *key)
 
 /* The record with a key, or NULL. */
 const SnowflakeRecord *
-snowflake_find_record(List *records, const char *key)
+snowflake_lease_record_find(List *records, const char *key)
 {
 	ListCell   *cell;
 
@@ -218,10 +218,10 @@ snowflake_find_record(List *records, const char *key)
 
 /* Load the module of the coordinator that snowflake.node_source names. */
 const SnowflakeCoordinator *
-snowflake_load_coordinator(void)
+snowflake_lease_record_load_coordinator(void)
 {
 	char	   *library = psprintf("$libdir/snowflake_%s",
-								   snowflake_coordinator_kind(snowflake_node_source_text));
+								   snowflake_node_source_coordinator(snowflake_node_source_text));
 	SnowflakeCoordinatorInit init;
 
 	init = (SnowflakeCoordinatorInit)

@@ -32,7 +32,7 @@ typedef struct SnowflakeFleet
 } SnowflakeFleet;
 
 /* The record of a node ID. */
-typedef struct SnowflakeHolding
+typedef struct SnowflakeLeaseRecord
 {
 	char		holder[SNOWFLAKE_HOLDER_SIZE];	/* name of the server */
 	char		token[SNOWFLAKE_NONCE_SIZE];	/* of its present start */
@@ -40,16 +40,16 @@ typedef struct SnowflakeHolding
 	int64		granted;		/* tick of its clock when it was granted */
 	int64		from;			/* ticks for which it is, inclusive */
 	int64		until;
-} SnowflakeHolding;
+} SnowflakeLeaseRecord;
 
-extern void snowflake_nonce(char *nonce);
-extern bool snowflake_fleet_parse(const char *value, SnowflakeFleet *fleet);
-extern char *snowflake_fleet_print(SnowflakeFleet *fleet);
-extern bool snowflake_holding_parse(const char *value, SnowflakeHolding *holding);
-extern char *snowflake_holding_print(const SnowflakeHolding *holding);
-extern char *snowflake_node_key(int32 node);
-extern int32 snowflake_node_of_key(const char *key);
-extern const SnowflakeRecord *snowflake_find_record(List *records, const char *key);
-extern const SnowflakeCoordinator *snowflake_load_coordinator(void);
+extern void snowflake_lease_record_nonce(char *nonce);
+extern bool snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet);
+extern char *snowflake_lease_record_print_fleet(SnowflakeFleet *fleet);
+extern bool snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *holding);
+extern char *snowflake_lease_record_print(const SnowflakeLeaseRecord *holding);
+extern char *snowflake_lease_record_key(int32 node);
+extern int32 snowflake_lease_record_node(const char *key);
+extern const SnowflakeRecord *snowflake_lease_record_find(List *records, const char *key);
+extern const SnowflakeCoordinator *snowflake_lease_record_load_coordinator(void);
 
 #endif							/* SNOWFLAKE_LEASE_RECORD_H */

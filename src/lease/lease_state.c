@@ -47,18 +47,18 @@ static Grant *shared = NULL;
 
 /* Shared memory to request. */
 Size
-snowflake_grant_size(void)
+snowflake_lease_state_size(void)
 {
 	return MAXALIGN(sizeof(Grant));
 }
 
 /* Find the grant, or make room for one.  The caller holds AddinShmemInitLock. */
 void
-snowflake_grant_attach(void)
+snowflake_lease_state_attach(void)
 {
 	bool		found;
 
-	shared = ShmemInitStruct("snowflake grant", snowflake_grant_size(), &found);
+	shared = ShmemInitStruct("snowflake grant", snowflake_lease_state_size(), &found);
 	if (found)
 		return;
 	memset(shared, 0, sizeof(*shared));
@@ -74,7 +74,7 @@ snowflake_grant_attach(void)
 
 /* Read what is known of the lease. */
 void
-snowflake_lease_view(SnowflakeLeaseView *view)
+snowflake_lease_state_view(SnowflakeLeaseView *view)
 {
 	SpinLockAcquire(&shared->mutex);
 	*view = shared->view;
@@ -83,12 +83,12 @@ snowflake_lease_view(SnowflakeLeaseView *view)
 
 /* The node ID that is leased, and its range of positions, or what is missing. */
 void
-snowflake_lease_wanted(SnowflakeNode *wanted)
+snowflake_lease_state_wanted(SnowflakeNode *wanted)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeLeaseView view;
 
-	snowflake_lease_view(&view);
+	snowflake_lease_state_view(&view);
 	wanted->node = view.node;
 	wanted->grant = view.grant;
 	if (view.grant == 0)
@@ -98,8 +98,8 @@ snowflake_lease_wanted(SnowflakeNode *wanted)
 	else
 	{
 		wanted->obstacle = GATE_OPEN;
-		wanted->first = snowflake_first_position(layout, view.from);
-		wanted->end = snowflake_last_position(layout, view.until);
+		wanted->first = snowflake_layout_first_position(layout, view.from);
+		wanted->end = snowflake_layout_last_position(layout, view.until);
 	}
 }
 
@@ -109,7 +109,7 @@ snowflake_lease_wanted(SnowflakeNode *wanted)
  * left.
  */
 void
-snowflake_lease_need(uint64 position)
+snowflake_lease_state_need(uint64 position)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	Latch	   *latch = shared->latch;
@@ -117,8 +117,8 @@ snowflake_lease_need(uint64 position)
 
 	if (pg_atomic_exchange_u64(&shared->needed, position) == position || latch == NULL)
 		return;
-	snowflake_lease_view(&view);
-	if (view.until - snowflake_position_tick(layout, position) <
+	snowflake_lease_state_view(&view);
+	if (view.until - snowflake_layout_position_tick(layout, position) <
 		snowflake_lease_ms * INT64CONST(500) / layout->tick_usec)
 		SetLatch(latch);
 }
@@ -128,7 +128,7 @@ snowflake_lease_need(uint64 position)
  * by the clock that was believed when it looked.
  */
 void
-snowflake_lease_look(void)
+snowflake_lease_state_notice_end(void)
 {
 	Latch	   *latch = shared->latch;
 
@@ -138,22 +138,22 @@ snowflake_lease_look(void)
 
 /* Is the clock beyond the end of the lease? */
 bool
-snowflake_lease_has_ended(const SnowflakeNode *wanted, TimestampTz now)
+snowflake_lease_state_has_ended(const SnowflakeNode *wanted, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
 	return wanted->grant != 0 &&
-		snowflake_tick_at(layout, now) > snowflake_position_tick(layout, wanted->end);
+		snowflake_layout_tick_at(layout, now) > snowflake_layout_position_tick(layout, wanted->end);
 }
 
 /* The tick that the generator is at, by the clock or ahead of it. */
 int64
-snowflake_lease_reached(TimestampTz now)
+snowflake_lease_state_reached(TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
-	return Max(snowflake_tick_at(layout, now),
-			   snowflake_position_tick(layout, pg_atomic_read_u64(&shared->needed)));
+	return Max(snowflake_layout_tick_at(layout, now),
+			   snowflake_layout_position_tick(layout, pg_atomic_read_u64(&shared->needed)));
 }
 
 
@@ -163,7 +163,7 @@ snowflake_lease_reached(TimestampTz now)
 
 /* A lessee has started.  False if there is one already. */
 bool
-snowflake_lessee_attach(void)
+snowflake_lease_state_attach_lessee(void)
 {
 	bool		alone;
 
@@ -179,7 +179,7 @@ snowflake_lessee_attach(void)
 
 /* It ends. */
 void
-snowflake_lessee_detach(void)
+snowflake_lease_state_detach_lessee(void)
 {
 	shared->latch = NULL;
 	SpinLockAcquire(&shared->mutex);
@@ -192,7 +192,7 @@ snowflake_lessee_detach(void)
  * renewed it is a new grant, with the next number.
  */
 void
-snowflake_lease_publish(int32 node, int64 from, int64 until, bool is_new, TimestampTz now)
+snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new, TimestampTz now)
 {
 	SpinLockAcquire(&shared->mutex);
 	if (is_new)
@@ -203,9 +203,9 @@ snowflake_lease_publish(int32 node, int64 from, int64 until, bool is_new, Timest
 	shared->view.revoked = false;
 	shared->view.renewed_at = now;
 	SpinLockRelease(&shared->mutex);
-	snowflake_request(SNOWFLAKE_WANT_NODE);
-	snowflake_count(is_new ? &snowflake_counters->leases :
-					&snowflake_counters->lease_renewals);
+	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
+	snowflake_counters_add(is_new ? &snowflake_counters->leases :
+						   &snowflake_counters->lease_renewals);
 }
 
 /*
@@ -213,7 +213,7 @@ snowflake_lease_publish(int32 node, int64 from, int64 until, bool is_new, Timest
  * back: a keeper that starts from now on finds a lease that has ended.
  */
 void
-snowflake_lease_shorten(int64 end)
+snowflake_lease_state_shorten(int64 end)
 {
 	SpinLockAcquire(&shared->mutex);
 	shared->view.until = Min(Max(end, shared->view.from - 1), shared->view.until);
@@ -223,20 +223,20 @@ snowflake_lease_shorten(int64 end)
 
 /* The grant must not be used any more. */
 void
-snowflake_lease_revoke(void)
+snowflake_lease_state_revoke(void)
 {
 	if (shared->view.revoked)
 		return;
 	SpinLockAcquire(&shared->mutex);
 	shared->view.revoked = true;
 	SpinLockRelease(&shared->mutex);
-	snowflake_request(SNOWFLAKE_WANT_NODE);
+	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
 	ereport(WARNING,
 			errmsg("the coordinator of the snowflake fleet went back in time: it does not know what it granted to this server"),
 			errdetail("Node ID %d was leased up to \"%s\". It is given up at once.",
 					  shared->view.node,
-					  timestamptz_to_str(snowflake_tick_start(&snowflake_server_layout,
-															  shared->view.until))));
+					  timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
+																	 shared->view.until))));
 }
 
 /*
@@ -244,9 +244,9 @@ snowflake_lease_revoke(void)
  * goes to the log.
  */
 void
-snowflake_lease_trouble(SnowflakeLeaseTrouble trouble)
+snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble)
 {
-	TimestampTz now = snowflake_wall_clock();
+	TimestampTz now = snowflake_clock_wall();
 
 	if (trouble == shared->view.trouble)
 		return;
@@ -254,7 +254,7 @@ snowflake_lease_trouble(SnowflakeLeaseTrouble trouble)
 	shared->view.trouble = trouble;
 	shared->view.trouble_since = now;
 	SpinLockRelease(&shared->mutex);
-	snowflake_request(SNOWFLAKE_WANT_NODE);
+	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
 
 	switch (trouble)
 	{

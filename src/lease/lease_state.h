@@ -36,27 +36,27 @@ typedef struct SnowflakeLeaseView
 	int			pid;			/* the lessee's, 0 if there is none */
 } SnowflakeLeaseView;
 
-extern Size snowflake_grant_size(void);
-extern void snowflake_grant_attach(void);
+extern Size snowflake_lease_state_size(void);
+extern void snowflake_lease_state_attach(void);
 
 /* Everybody's part */
-extern void snowflake_lease_view(SnowflakeLeaseView *view);
-extern void snowflake_lease_wanted(SnowflakeNode *wanted);
+extern void snowflake_lease_state_view(SnowflakeLeaseView *view);
+extern void snowflake_lease_state_wanted(SnowflakeNode *wanted);
 
 /* The keeper's part */
-extern void snowflake_lease_need(uint64 position);
-extern void snowflake_lease_look(void);
-extern bool snowflake_lease_has_ended(const SnowflakeNode *wanted,
-									  TimestampTz now);
+extern void snowflake_lease_state_need(uint64 position);
+extern void snowflake_lease_state_notice_end(void);
+extern bool snowflake_lease_state_has_ended(const SnowflakeNode *wanted,
+											TimestampTz now);
 
 /* The lessee's part */
-extern bool snowflake_lessee_attach(void);
-extern void snowflake_lessee_detach(void);
-extern int64 snowflake_lease_reached(TimestampTz now);
-extern void snowflake_lease_publish(int32 node, int64 from, int64 until, bool is_new,
-									TimestampTz now);
-extern void snowflake_lease_shorten(int64 end);
-extern void snowflake_lease_revoke(void);
-extern void snowflake_lease_trouble(SnowflakeLeaseTrouble trouble);
+extern bool snowflake_lease_state_attach_lessee(void);
+extern void snowflake_lease_state_detach_lessee(void);
+extern int64 snowflake_lease_state_reached(TimestampTz now);
+extern void snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new,
+										  TimestampTz now);
+extern void snowflake_lease_state_shorten(int64 end);
+extern void snowflake_lease_state_revoke(void);
+extern void snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble);
 
 #endif							/* SNOWFLAKE_LEASE_STATE_H */

@@ -66,7 +66,7 @@ static volatile sig_atomic_t giving_back = false;
 static void
 lessee_exit(int code, Datum arg)
 {
-	snowflake_lessee_detach();
+	snowflake_lease_state_detach_lessee();
 }
 
 /* The server stops, or somebody terminates the lessee: end the wait for a network. */
@@ -117,11 +117,11 @@ bool
 snowflake_lessee_start(void)
 {
 	static int64 missing_since_usec = 0;
-	int64		now_usec = snowflake_monotonic_usec();
+	int64		now_usec = snowflake_clock_monotonic_usec();
 	SnowflakeLeaseView view;
 	BackgroundWorker worker;
 
-	snowflake_lease_view(&view);
+	snowflake_lease_state_view(&view);
 	if (snowflake_node_source != NODE_FROM_LEASE || view.pid != 0)
 	{
 		missing_since_usec = 0;
@@ -165,19 +165,19 @@ attempt(MemoryContext context, const int64 *end)
 
 	PG_TRY();
 	{
-		const SnowflakeCoordinator *coordinator = snowflake_load_coordinator();
+		const SnowflakeCoordinator *coordinator = snowflake_lease_record_load_coordinator();
 		void	   *connection;
 		int64		deadline_usec;
 
 		/* an hour that nobody believes must not end a lease, or begin one */
-		if (end == NULL && snowflake_keeper_pid() != 0)
-			snowflake_have_clock_judged(snowflake_monotonic_usec() + JUDGE_USEC);
-		deadline_usec = snowflake_monotonic_usec() +
+		if (end == NULL && snowflake_keeper_state_pid() != 0)
+			snowflake_keeper_state_have_clock_judged(snowflake_clock_monotonic_usec() + JUDGE_USEC);
+		deadline_usec = snowflake_clock_monotonic_usec() +
 			answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
 		connection = coordinator->connect(snowflake_node_source_text, deadline_usec);
 		if (end == NULL)
 			snowflake_lease_attempt(coordinator, connection, deadline_usec,
-									snowflake_corrected_clock());
+									snowflake_generator_clock());
 		else
 			snowflake_lease_release(coordinator, connection, deadline_usec, *end);
 		coordinator->close(connection);
@@ -198,7 +198,7 @@ attempt(MemoryContext context, const int64 *end)
 		AtEOXact_Files(false);
 		if (!ShutdownRequestPending || end != NULL)
 		{
-			snowflake_count(&snowflake_counters->lease_errors);
+			snowflake_counters_add(&snowflake_counters->lease_errors);
 			if (strncmp(error->message, last_error, sizeof(last_error) - 1) != 0)
 				ereport(WARNING,
 						errcode(error->sqlerrcode),
@@ -206,7 +206,7 @@ attempt(MemoryContext context, const int64 *end)
 						error->detail ? errdetail_internal("%s", error->detail) : 0,
 						error->hint ? errhint("%s", error->hint) : 0);
 			strlcpy(last_error, error->message, sizeof(last_error));
-			snowflake_lease_trouble(LEASE_UNREACHABLE);
+			snowflake_lease_state_set_trouble(LEASE_UNREACHABLE);
 		}
 	}
 	PG_END_TRY();
@@ -223,24 +223,24 @@ static void
 give_back(MemoryContext context)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		deadline_usec = snowflake_monotonic_usec() + KEEPER_ENDS_MS * INT64CONST(1000);
+	int64		deadline_usec = snowflake_clock_monotonic_usec() + KEEPER_ENDS_MS * INT64CONST(1000);
 	SnowflakeView view;
 	int64		end;
 
-	while (snowflake_keeper_pid() != 0 && snowflake_wait_for_keeper(deadline_usec))
+	while (snowflake_keeper_state_pid() != 0 && snowflake_keeper_state_wait(deadline_usec))
 		;
 	ConditionVariableCancelSleep();
 
 	snowflake_generator_view(&view);
-	if (snowflake_keeper_pid() != 0 || view.gate == GATE_OPEN || view.unsettled)
+	if (snowflake_keeper_state_pid() != 0 || view.gate == GATE_OPEN || view.end_unstored)
 		return;
 
 	/* below the lease, if it has not been used: nothing of it is kept then */
-	end = snowflake_position_tick(layout, view.last);
+	end = snowflake_layout_position_tick(layout, view.last);
 
 	/* if it was only terminated by hand, there may be a keeper again */
-	snowflake_lease_shorten(end);
-	if (snowflake_keeper_pid() == 0)
+	snowflake_lease_state_shorten(end);
+	if (snowflake_keeper_state_pid() == 0)
 		attempt(context, &end);
 }
 
@@ -254,7 +254,7 @@ snowflake_lessee_main(Datum main_arg)
 	pqsignal(SIGTERM, lessee_sigterm);
 	BackgroundWorkerUnblockSignals();
 
-	if (!snowflake_lessee_attach())
+	if (!snowflake_lease_state_attach_lessee())
 		proc_exit(0);
 	before_shmem_exit(lessee_exit, (Datum) 0);
 	context = AllocSetContextCreate(TopMemoryContext, LESSEE_NAME,
@@ -263,7 +263,7 @@ snowflake_lessee_main(Datum main_arg)
 
 	while (!ShutdownRequestPending)
 	{
-		int64		now_usec = snowflake_monotonic_usec();
+		int64		now_usec = snowflake_clock_monotonic_usec();
 		long		due_ms;
 
 		MemoryContextReset(context);
@@ -277,19 +277,19 @@ snowflake_lessee_main(Datum main_arg)
 		if (snowflake_node_source != NODE_FROM_LEASE)
 			proc_exit(0);
 
-		due_ms = snowflake_lease_due_ms(snowflake_corrected_clock());
+		due_ms = snowflake_lease_due_ms(snowflake_generator_clock());
 		if (due_ms <= 0 && now_usec >= retry_usec)
 		{
 			attempt(context, NULL);
 
 			/* the keeper is to see when a lease ends that is not renewed */
-			snowflake_request(SNOWFLAKE_WANT_NODE);
-			retry_usec = snowflake_monotonic_usec() +
+			snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
+			retry_usec = snowflake_clock_monotonic_usec() +
 				Min(RETRY_MS, Max(snowflake_lease_ms / 8, 100)) * INT64CONST(1000);
-			due_ms = snowflake_lease_due_ms(snowflake_corrected_clock());
+			due_ms = snowflake_lease_due_ms(snowflake_generator_clock());
 		}
 		(void) snowflake_worker_sleep(due_ms <= 0 ? retry_usec :
-									  snowflake_monotonic_usec() +
+									  snowflake_clock_monotonic_usec() +
 									  due_ms * INT64CONST(1000));
 	}
 

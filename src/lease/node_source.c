@@ -37,7 +37,7 @@ snowflake_node_source_name(void)
 		case NODE_FROM_ADDRESS:
 			return "address";
 		case NODE_FROM_LEASE:
-			return snowflake_coordinator_kind(snowflake_node_source_text);
+			return snowflake_node_source_coordinator(snowflake_node_source_text);
 	}
 	return NULL;
 }
@@ -123,7 +123,7 @@ number_of_address(char *text, size_t size)
  * The node ID with which to mint now, or what stands in the way.
  */
 void
-snowflake_node_wanted(SnowflakeNode *wanted)
+snowflake_node_source_wanted(SnowflakeNode *wanted)
 {
 	char		text[256];
 
@@ -145,7 +145,7 @@ snowflake_node_wanted(SnowflakeNode *wanted)
 			wanted->node = number_of_address(text, sizeof(text));
 			break;
 		case NODE_FROM_LEASE:
-			snowflake_lease_wanted(wanted);
+			snowflake_lease_state_wanted(wanted);
 			return;
 	}
 	wanted->obstacle =
@@ -155,7 +155,7 @@ snowflake_node_wanted(SnowflakeNode *wanted)
 
 /* What the node ID was found in, for the log and the status. */
 char *
-snowflake_node_origin(void)
+snowflake_node_source_origin(void)
 {
 	char		text[256];
 
@@ -163,7 +163,7 @@ snowflake_node_origin(void)
 	{
 		case NODE_FROM_SETTING:
 			return psprintf("snowflake.node_id, which is set %s",
-							snowflake_setting_origin("snowflake.node_id"));
+							snowflake_settings_origin("snowflake.node_id"));
 		case NODE_FROM_HOSTNAME:
 			(void) number_of_host(text, sizeof(text));
 			return snowflake_node_id <= 0 ? psprintf("host name \"%s\"", text) :
@@ -181,7 +181,7 @@ snowflake_node_origin(void)
 
 /* What is to be set for another node ID, for hints. */
 const char *
-snowflake_node_settings(void)
+snowflake_node_source_settings(void)
 {
 	return snowflake_node_source == NODE_FROM_SETTING ? "snowflake.node_id" :
 		"snowflake.node_source to setting and snowflake.node_id";

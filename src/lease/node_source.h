@@ -12,8 +12,8 @@
 
 extern const char *snowflake_node_source_name(void);
 
-extern void snowflake_node_wanted(SnowflakeNode *wanted);
-extern char *snowflake_node_origin(void);
-extern const char *snowflake_node_settings(void);
+extern void snowflake_node_source_wanted(SnowflakeNode *wanted);
+extern char *snowflake_node_source_origin(void);
+extern const char *snowflake_node_source_settings(void);
 
 #endif							/* SNOWFLAKE_NODE_SOURCE_H */

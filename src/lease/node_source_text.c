@@ -33,7 +33,7 @@ static const struct
 
 /* The kind of coordinator that a URL names, which its module is named after, or NULL. */
 const char *
-snowflake_coordinator_kind(const char *url)
+snowflake_node_source_coordinator(const char *url)
 {
 	for (size_t i = 0; i < lengthof(schemes); i++)
 	{
@@ -104,7 +104,7 @@ snowflake_node_source_parse(const char *text, SnowflakeNodeSource *source)
 		*source = NODE_FROM_HOSTNAME;
 	else if (pg_strcasecmp(text, "address") == 0)
 		*source = NODE_FROM_ADDRESS;
-	else if (snowflake_coordinator_kind(text) == NULL)
+	else if (snowflake_node_source_coordinator(text) == NULL)
 		return "It is setting, hostname, address, or a URL of a coordinator, such as postgresql://host/database.";
 	else if (has_password(text))
 		return "The URL has a password, which others could read here. It belongs in a file that only the server can read, named by the parameter passfile.";

@@ -18,6 +18,6 @@ typedef enum SnowflakeNodeSource
 
 extern const char *snowflake_node_source_parse(const char *text,
 											   SnowflakeNodeSource *source);
-extern const char *snowflake_coordinator_kind(const char *url);
+extern const char *snowflake_node_source_coordinator(const char *url);
 
 #endif							/* SNOWFLAKE_NODE_SOURCE_TEXT_H */

@@ -118,8 +118,8 @@ typedef struct Hold
 	TransactionId prepared;
 } Hold;
 
-PGPROC	   *snowflake_hold_proc = NULL;
-SnowflakeSlot *snowflake_hold_slot = NULL;
+PGPROC	   *snowflake_frontier_proc = NULL;
+SnowflakeSlot *snowflake_frontier_slot = NULL;
 
 
 /*
@@ -131,11 +131,11 @@ static int64
 lowest_id(const SnowflakeNewest *newest, uint64 position)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		tick = snowflake_position_tick(layout, position);
+	int64		tick = snowflake_layout_position_tick(layout, position);
 
 	if (position > newest->opened_at)
-		return snowflake_pack(layout, tick, newest->placed_node,
-							  (int32) (position & layout->max_sequence));
+		return snowflake_layout_pack(layout, tick, newest->node_bits,
+									 (int32) (position & layout->max_sequence));
 	return tick << layout->time_shift;
 }
 
@@ -155,7 +155,7 @@ highest_id(const SnowflakeNewest *newest, uint64 position)
 		return lowest_id(newest, position + 1) - 1;
 
 	/* unsigned, because it may be the largest tick that there is */
-	next_tick = snowflake_position_tick(layout, position + 1);
+	next_tick = snowflake_layout_position_tick(layout, position + 1);
 	return (int64) ((next_tick << layout->time_shift) - 1);
 }
 
@@ -184,14 +184,14 @@ static inline void
 fill_slot(SnowflakeSlot *slot)
 {
 	uint32		opening;
-	uint64		last = snowflake_last(&opening);
+	uint64		last = snowflake_generator_last(&opening);
 
 	pg_atomic_write_u64(&slot->oldest, last + 1);
 	pg_atomic_write_u64(&slot->since, GetCurrentTransactionStartTimestamp());
 	pg_atomic_write_u32(&slot->database, MyDatabaseId);
 	pg_atomic_write_u32(&slot->opening, opening);
 	pg_write_barrier();
-	pg_atomic_write_u64(&slot->holder, snowflake_running(snowflake_hold_proc));
+	pg_atomic_write_u64(&slot->holder, snowflake_frontier_running(snowflake_frontier_proc));
 }
 
 /*
@@ -201,26 +201,26 @@ fill_slot(SnowflakeSlot *slot)
  * and its compare-and-swap, are full barriers.
  */
 void
-snowflake_hold_frontier(void)
+snowflake_frontier_hold(void)
 {
-	if (unlikely(snowflake_hold_slot == NULL))
+	if (unlikely(snowflake_frontier_slot == NULL))
 	{
-		snowflake_hold_proc = MyProc->lockGroupLeader != NULL ?
+		snowflake_frontier_proc = MyProc->lockGroupLeader != NULL ?
 			MyProc->lockGroupLeader : MyProc;
-		snowflake_hold_slot = snowflake_slot_of(GetNumberFromPGProc(snowflake_hold_proc));
+		snowflake_frontier_slot = snowflake_slot_of(GetNumberFromPGProc(snowflake_frontier_proc));
 	}
 	if (likely(MyProc->lockGroupLeader == NULL))
 	{
-		fill_slot(snowflake_hold_slot);
+		fill_slot(snowflake_frontier_slot);
 		return;
 	}
 
 	/* others of the lock group may be about to do the same */
 	SNOWFLAKE_INJECTION_POINT("snowflake-hold");
-	SpinLockAcquire(&snowflake_hold_slot->mutex);
-	if (!snowflake_holds_frontier())
-		fill_slot(snowflake_hold_slot);
-	SpinLockRelease(&snowflake_hold_slot->mutex);
+	SpinLockAcquire(&snowflake_frontier_slot->mutex);
+	if (!snowflake_frontier_is_held())
+		fill_slot(snowflake_frontier_slot);
+	SpinLockRelease(&snowflake_frontier_slot->mutex);
 }
 
 /*
@@ -228,14 +228,14 @@ snowflake_hold_frontier(void)
  * parallel workers; false if it has minted none.
  */
 bool
-snowflake_may_have_minted(int64 *oldest_id)
+snowflake_frontier_may_have_minted(int64 *oldest_id)
 {
 	SnowflakeSlot *slot = snowflake_slot_of(MyProcNumber);
 	SnowflakeNewest newest;
 
 	if (slot == NULL ||
-		pg_atomic_read_u64(&slot->holder) != snowflake_running(MyProc) ||
-		!snowflake_newest(&newest))
+		pg_atomic_read_u64(&slot->holder) != snowflake_frontier_running(MyProc) ||
+		!snowflake_generator_newest(&newest))
 		return false;
 	*oldest_id = lowest_id(&newest, oldest_position(&newest, slot));
 	return true;
@@ -274,7 +274,7 @@ get_holds(const SnowflakeNewest *newest, Hold **holds)
 		 * meanwhile, perhaps for another database, then the holder has ended.
 		 */
 		pg_read_barrier();
-		if (holder != snowflake_running(proc) ||
+		if (holder != snowflake_frontier_running(proc) ||
 			pg_atomic_read_u32(&slot->database) != MyDatabaseId)
 			continue;
 
@@ -287,7 +287,7 @@ get_holds(const SnowflakeNewest *newest, Hold **holds)
 
 	/* after the slots: see above */
 	pg_read_barrier();
-	nprepared = snowflake_get_prepared(&prepared);
+	nprepared = snowflake_prepared_get(&prepared);
 	if (nprepared > 0)
 		*holds = repalloc(*holds, mul_size(nholds + nprepared, sizeof(Hold)));
 	for (uint32 i = 0; i < nprepared; i++)
@@ -307,7 +307,7 @@ get_holds(const SnowflakeNewest *newest, Hold **holds)
  * gate was never opened since the server's start.  Not in recovery.
  */
 bool
-snowflake_frontier_look(SnowflakeFrontier *frontier)
+snowflake_frontier_compute(SnowflakeFrontier *frontier)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeNewest newest;
@@ -315,7 +315,7 @@ snowflake_frontier_look(SnowflakeFrontier *frontier)
 	int			nholds;
 
 	/* first, and a barrier */
-	if (!snowflake_newest(&newest))
+	if (!snowflake_generator_newest(&newest))
 		return false;
 	frontier->id = highest_id(&newest, newest.last);
 	frontier->lag_usec = 0;
@@ -332,8 +332,8 @@ snowflake_frontier_look(SnowflakeFrontier *frontier)
 	pfree(holds);
 	if (frontier->id >= 0)
 		frontier->lag_usec =
-			snowflake_position_time(layout, newest.last) -
-			snowflake_tick_start(layout, snowflake_get_tick(layout, frontier->id));
+			snowflake_layout_position_time(layout, newest.last) -
+			snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, frontier->id));
 	return true;
 }
 
@@ -344,23 +344,23 @@ snowflake_frontier_look(SnowflakeFrontier *frontier)
 int64
 snowflake_frontier_require(const char *function)
 {
-	int64		deadline_usec = snowflake_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
+	int64		deadline_usec = snowflake_clock_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
 	SnowflakeFrontier frontier;
 
-	snowflake_require_generator(function);
+	snowflake_generator_require(function);
 	PreventCommandDuringRecovery(function);
-	if (snowflake_value_reorders(&snowflake_server_layout))
-		snowflake_finish_tick();
-	while (!snowflake_frontier_look(&frontier))
+	if (snowflake_layout_value_reorders(&snowflake_server_layout))
+		snowflake_generator_finish_tick();
+	while (!snowflake_frontier_compute(&frontier))
 	{
-		SnowflakeGate gate = snowflake_gate();
+		SnowflakeGate gate = snowflake_generator_gate();
 
 		CHECK_FOR_INTERRUPTS();
-		if (snowflake_gate_stays_closed(gate))
-			snowflake_gate_refuse(gate);
-		snowflake_request(SNOWFLAKE_WANT_GATE);
-		if (!snowflake_wait_for_keeper(deadline_usec))
-			snowflake_gate_refuse(snowflake_gate());
+		if (snowflake_gate_text_stays_closed(gate))
+			snowflake_gate_text_refuse(gate);
+		snowflake_keeper_state_request(SNOWFLAKE_WANT_GATE);
+		if (!snowflake_keeper_state_wait(deadline_usec))
+			snowflake_gate_text_refuse(snowflake_generator_gate());
 	}
 	ConditionVariableCancelSleep();
 	return frontier.id;
@@ -390,10 +390,10 @@ snowflake_frontier_holders(PG_FUNCTION_ARGS)
 	Hold	   *holds;
 	int			nholds;
 
-	snowflake_require_generator("snowflake_frontier_holders()");
+	snowflake_generator_require("snowflake_frontier_holders()");
 	PreventCommandDuringRecovery("snowflake_frontier_holders()");
 	InitMaterializedSRF(fcinfo, 0);
-	if (!snowflake_newest(&newest))
+	if (!snowflake_generator_newest(&newest))
 		return (Datum) 0;
 
 	nholds = get_holds(&newest, &holds);

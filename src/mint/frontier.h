@@ -18,8 +18,8 @@
  * Whose slot this process has to fill, and the slot; NULL until its first mint.
  * Only frontier.c writes them.
  */
-extern PGPROC *snowflake_hold_proc;
-extern SnowflakeSlot *snowflake_hold_slot;
+extern PGPROC *snowflake_frontier_proc;
+extern SnowflakeSlot *snowflake_frontier_slot;
 
 typedef struct SnowflakeFrontier
 {
@@ -31,7 +31,7 @@ typedef struct SnowflakeFrontier
 
 /* The virtual ID of the transaction that runs there, in a word. */
 static inline uint64
-snowflake_running(const volatile PGPROC *proc)
+snowflake_frontier_running(const volatile PGPROC *proc)
 {
 	VirtualTransactionId vxid;
 	uint64		result;
@@ -44,16 +44,16 @@ snowflake_running(const volatile PGPROC *proc)
 
 /* Does the running transaction hold the frontier back, so that it may mint? */
 static inline bool
-snowflake_holds_frontier(void)
+snowflake_frontier_is_held(void)
 {
-	return snowflake_hold_slot != NULL &&
-		pg_atomic_read_u64(&snowflake_hold_slot->holder) ==
-		snowflake_running(snowflake_hold_proc);
+	return snowflake_frontier_slot != NULL &&
+		pg_atomic_read_u64(&snowflake_frontier_slot->holder) ==
+		snowflake_frontier_running(snowflake_frontier_proc);
 }
 
-extern void snowflake_hold_frontier(void);
-extern bool snowflake_may_have_minted(int64 *oldest_id);
-extern bool snowflake_frontier_look(SnowflakeFrontier *frontier);
+extern void snowflake_frontier_hold(void);
+extern bool snowflake_frontier_may_have_minted(int64 *oldest_id);
+extern bool snowflake_frontier_compute(SnowflakeFrontier *frontier);
 extern int64 snowflake_frontier_require(const char *function);
 
 #endif							/* SNOWFLAKE_FRONTIER_H */

@@ -58,7 +58,7 @@ PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
 typedef struct Batch
 {
 	SnowflakeIssued issued;
-	int64		placed_value;	/* the caller's, in its place */
+	int64		value_bits;		/* the caller's, in its place */
 } Batch;
 
 /* What one call has waited for so far. */
@@ -84,7 +84,7 @@ deadline(const MintWait *wait)
 static int64
 begin_waiting(MintWait *wait)
 {
-	int64		now_usec = snowflake_monotonic_usec();
+	int64		now_usec = snowflake_clock_monotonic_usec();
 
 	CHECK_FOR_INTERRUPTS();
 	if (wait->started_usec == 0)
@@ -97,10 +97,10 @@ static void
 sleep_for_clock(long ms, MintWait *wait)
 {
 	static uint32 wait_event = 0;
-	int64		started_usec = snowflake_monotonic_usec();
+	int64		started_usec = snowflake_clock_monotonic_usec();
 
 	if (!wait->for_clock)
-		snowflake_count(&snowflake_counters->clock_waits.mints);
+		snowflake_counters_add(&snowflake_counters->clock_waits.mints);
 	wait->for_clock = true;
 
 	if (wait_event == 0)
@@ -110,9 +110,9 @@ sleep_for_clock(long ms, MintWait *wait)
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 ms, wait_event);
 	ResetLatch(MyLatch);
-	snowflake_count_sleep(&snowflake_counters->clock_waits,
-						  snowflake_monotonic_usec() - started_usec,
-						  &wait->for_clock_usec);
+	snowflake_counters_add_sleep(&snowflake_counters->clock_waits,
+								 snowflake_clock_monotonic_usec() - started_usec,
+								 &wait->for_clock_usec);
 	CHECK_FOR_INTERRUPTS();
 }
 
@@ -120,16 +120,16 @@ sleep_for_clock(long ms, MintWait *wait)
 static void
 have_clock_judged(MintWait *wait)
 {
-	int64		started_usec = snowflake_monotonic_usec();
+	int64		started_usec = snowflake_clock_monotonic_usec();
 
 	if (!wait->for_clock)
-		snowflake_count(&snowflake_counters->clock_waits.mints);
+		snowflake_counters_add(&snowflake_counters->clock_waits.mints);
 	wait->for_clock = true;
 
-	snowflake_have_clock_judged(Min(started_usec + LOOK_WAIT_USEC, deadline(wait)));
-	snowflake_count_sleep(&snowflake_counters->clock_waits,
-						  snowflake_monotonic_usec() - started_usec,
-						  &wait->for_clock_usec);
+	snowflake_keeper_state_have_clock_judged(Min(started_usec + LOOK_WAIT_USEC, deadline(wait)));
+	snowflake_counters_add_sleep(&snowflake_counters->clock_waits,
+								 snowflake_clock_monotonic_usec() - started_usec,
+								 &wait->for_clock_usec);
 }
 
 /*
@@ -149,8 +149,8 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 		return;
 	}
 	if (now_usec + excess_usec > deadline(wait))
-		snowflake_refuse_ahead(excess_usec, now_usec - wait->started_usec);
-	snowflake_request(SNOWFLAKE_WANT_LOOK);
+		snowflake_mint_error_ahead(excess_usec, now_usec - wait->started_usec);
+	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
 	sleep_for_clock(Min(excess_usec / 1000 + 1, wait->sleep_ms), wait);
 	wait->sleep_ms = Min(wait->sleep_ms * 2, LAST_SLEEP_MS);
 }
@@ -163,20 +163,20 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 static void
 wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
 {
-	TimestampTz due = snowflake_position_time(&snowflake_server_layout, issued->next) -
+	TimestampTz due = snowflake_layout_position_time(&snowflake_server_layout, issued->next) -
 	snowflake_max_lead_ms * INT64CONST(1000);
 
-	for (; excess_usec > 0; excess_usec = due - snowflake_corrected_clock())
+	for (; excess_usec > 0; excess_usec = due - snowflake_generator_clock())
 	{
-		if (excess_usec > snowflake_early_usec())
+		if (excess_usec > snowflake_generator_early_usec())
 			wait_for_clock(excess_usec, wait);
 		else
 		{
 			int64		now_usec = begin_waiting(wait);
 
 			/* a clock that stands still */
-			if (now_usec > deadline(wait) + snowflake_early_usec())
-				snowflake_refuse_ahead(excess_usec, now_usec - wait->started_usec);
+			if (now_usec > deadline(wait) + snowflake_generator_early_usec())
+				snowflake_mint_error_ahead(excess_usec, now_usec - wait->started_usec);
 			sleep_for_clock(excess_usec / 1000 + 1, wait);
 		}
 	}
@@ -193,37 +193,37 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 	int64		until_usec;
 
 	SNOWFLAKE_INJECTION_POINT("snowflake-wait-for-keeper");
-	snowflake_refuse_in_recovery(function);
+	snowflake_mint_error_in_recovery(function);
 	if (lacks == STEP_GATE_CLOSED)
 	{
-		SnowflakeGate gate = snowflake_gate();
+		SnowflakeGate gate = snowflake_generator_gate();
 
-		if (snowflake_gate_stays_closed(gate))
-			snowflake_gate_refuse(gate);
+		if (snowflake_gate_text_stays_closed(gate))
+			snowflake_gate_text_refuse(gate);
 	}
 	if (!wait->for_keeper)
-		snowflake_count(&snowflake_counters->keeper_waits.mints);
+		snowflake_counters_add(&snowflake_counters->keeper_waits.mints);
 	wait->for_keeper = true;
-	snowflake_log_standby_wait();
-	snowflake_request(lacks == STEP_UNRESERVED ?
-					  SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
+	snowflake_keeper_state_log_standby_wait();
+	snowflake_keeper_state_request(lacks == STEP_UNRESERVED ?
+								   SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
 
 	/* for time, look again now and then: the clock may make it needless */
 	until_usec = deadline(wait);
 	if (lacks == STEP_UNRESERVED)
 		until_usec = Min(until_usec, now_usec + LAST_SLEEP_MS * 1000);
-	if (snowflake_wait_for_keeper(until_usec) || until_usec < deadline(wait))
+	if (snowflake_keeper_state_wait(until_usec) || until_usec < deadline(wait))
 	{
-		snowflake_count_sleep(&snowflake_counters->keeper_waits,
-							  snowflake_monotonic_usec() - now_usec,
-							  &wait->for_keeper_usec);
+		snowflake_counters_add_sleep(&snowflake_counters->keeper_waits,
+									 snowflake_clock_monotonic_usec() - now_usec,
+									 &wait->for_keeper_usec);
 		return;
 	}
 	if (lacks == STEP_UNRESERVED)
-		snowflake_refuse_unreserved();
+		snowflake_mint_error_unreserved();
 
 	/* it may have opened at the last moment */
-	snowflake_gate_refuse(snowflake_gate());
+	snowflake_gate_text_refuse(snowflake_generator_gate());
 }
 
 /* What the first mint of a backend looks at, and what that of a transaction does. */
@@ -232,11 +232,11 @@ begin_minting(const char *function)
 {
 	if (snowflake_my_slot == NULL)
 	{
-		snowflake_require_generator(function);
-		snowflake_refuse_in_recovery(function);
+		snowflake_generator_require(function);
+		snowflake_mint_error_in_recovery(function);
 		snowflake_slot_take();
 	}
-	snowflake_hold_frontier();
+	snowflake_frontier_hold();
 }
 
 /*
@@ -254,8 +254,8 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 	for (;;)
 	{
 		int64		excess_usec;
-		SnowflakeStep step = snowflake_step(snowflake_wall_clock(), want, issued,
-											&excess_usec);
+		SnowflakeStep step = snowflake_generator_step(snowflake_clock_wall(), want, issued,
+													  &excess_usec);
 
 		switch (step)
 		{
@@ -279,7 +279,7 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 			case STEP_ENDED:
 				/* or the clock has jumped there, and is not to be believed */
 				if (judged)
-					snowflake_refuse_ended();
+					snowflake_mint_error_ended();
 				(void) begin_waiting(&wait);
 				have_clock_judged(&wait);
 				judged = true;
@@ -295,10 +295,10 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 	int64		excess_usec;
 	SnowflakeStep step;
 
-	if (unlikely(!snowflake_holds_frontier()))
+	if (unlikely(!snowflake_frontier_is_held()))
 		begin_minting(function);
 
-	step = snowflake_step(snowflake_wall_clock(), want, issued, &excess_usec);
+	step = snowflake_generator_step(snowflake_clock_wall(), want, issued, &excess_usec);
 	if (unlikely(step == STEP_EARLY))
 	{
 		MintWait	wait = {0};
@@ -315,17 +315,17 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
  * node's bits are zero.
  */
 static inline int64
-take_id(SnowflakeIssued *issued, int64 placed_value)
+take_id(SnowflakeIssued *issued, int64 value_bits)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		position = issued->next++;
 
 	snowflake_slot_count();
-	snowflake_current_id = snowflake_pack(layout,
-										  snowflake_position_tick(layout, position),
-										  issued->placed_node | placed_value,
-										  (int32) (position & layout->max_sequence));
-	return snowflake_current_id;
+	snowflake_last_id = snowflake_layout_pack(layout,
+											  snowflake_layout_position_tick(layout, position),
+											  issued->node_bits | value_bits,
+											  (int32) (position & layout->max_sequence));
+	return snowflake_last_id;
 }
 
 Datum
@@ -354,7 +354,7 @@ place_value(int32 value)
 				errdetail("The layout is \"%s\". Such a field has a ? behind its width.",
 						  text));
 	}
-	snowflake_check_part(layout->fields[layout->value_field].name, value, layout->max_value);
+	snowflake_decode_check_part(layout->fields[layout->value_field].name, value, layout->max_value);
 	return (int64) value << layout->value_shift;
 }
 
@@ -362,11 +362,11 @@ place_value(int32 value)
 Datum
 snowflake_next_value(PG_FUNCTION_ARGS)
 {
-	int64		placed_value = place_value(PG_GETARG_INT32(0));
+	int64		value_bits = place_value(PG_GETARG_INT32(0));
 	SnowflakeIssued issued;
 
 	mint("snowflake_next()", 1, &issued);
-	PG_RETURN_INT64(take_id(&issued, placed_value));
+	PG_RETURN_INT64(take_id(&issued, value_bits));
 }
 
 /*
@@ -412,7 +412,7 @@ snowflake_next_batch(PG_FUNCTION_ARGS)
 									   sizeof(Batch));
 		batch->issued.next = 1; /* past the end: none yet */
 		if (PG_NARGS() > 1)
-			batch->placed_value = place_value(PG_GETARG_INT32(1));
+			batch->value_bits = place_value(PG_GETARG_INT32(1));
 		context->user_fctx = batch;
 	}
 
@@ -422,10 +422,10 @@ snowflake_next_batch(PG_FUNCTION_ARGS)
 
 	batch = context->user_fctx;
 	issued = &batch->issued;
-	if (issued->next > issued->end || snowflake_is_outdated(issued))
+	if (issued->next > issued->end || snowflake_generator_is_outdated(issued))
 		mint("snowflake_next_batch()",
 			 Min(context->max_calls - context->call_cntr, BATCH_CHUNK), issued);
-	SRF_RETURN_NEXT(context, Int64GetDatum(take_id(issued, batch->placed_value)));
+	SRF_RETURN_NEXT(context, Int64GetDatum(take_id(issued, batch->value_bits)));
 }
 
 /* Planner support: the number of rows, if it is a constant. */

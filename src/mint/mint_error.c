@@ -27,26 +27,26 @@
 
 /* In recovery, raise an error as nextval() does. */
 void
-snowflake_refuse_in_recovery(const char *function)
+snowflake_mint_error_in_recovery(const char *function)
 {
 	if (!RecoveryInProgress())
 		return;
-	snowflake_count_refusal(REFUSED_STANDBY);
+	snowflake_counters_add_refusal(REFUSED_STANDBY);
 	PreventCommandDuringRecovery(function);
 }
 
 /* The layout has no later tick. */
 void
-snowflake_refuse_ended(void)
+snowflake_mint_error_ended(void)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
-	snowflake_count_refusal(REFUSED_END);
+	snowflake_counters_add_refusal(REFUSED_END);
 	ereport(ERROR,
 			errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 			errmsg("the snowflake layout has come to its end"),
 			errdetail("Its last tick started at \"%s\".",
-					  timestamptz_to_str(snowflake_tick_start(layout, layout->max_tick))),
+					  timestamptz_to_str(snowflake_layout_tick_start(layout, layout->max_tick))),
 			errhint("Configure another snowflake.layout, whose snowflakes are larger than those of this one."));
 }
 
@@ -56,9 +56,9 @@ snowflake_refuse_ended(void)
  * should be then: nobody reserves further ahead of it.
  */
 bool
-snowflake_is_in_old_reservation(const SnowflakeView *view, int64 excess_usec)
+snowflake_mint_error_in_old_reservation(const SnowflakeView *view, int64 excess_usec)
 {
-	return snowflake_is_untouched(view) &&
+	return snowflake_generator_is_untouched(view) &&
 		excess_usec <= snowflake_reservation_ms * INT64CONST(1000) +
 		snowflake_server_layout.tick_usec;
 }
@@ -68,7 +68,7 @@ snowflake_is_in_old_reservation(const SnowflakeView *view, int64 excess_usec)
  * after this call has waited for "waited_usec".
  */
 void
-snowflake_refuse_ahead(int64 excess_usec, int64 waited_usec)
+snowflake_mint_error_ahead(int64 excess_usec, int64 waited_usec)
 {
 	int64		lead_usec = excess_usec + snowflake_max_lead_ms * INT64CONST(1000);
 	const char *why = "The clock went back, or snowflake.max_lead was lowered.";
@@ -86,15 +86,15 @@ snowflake_refuse_ahead(int64 excess_usec, int64 waited_usec)
 		why = psprintf("The clock went back by %s, %s ago.",
 					   snowflake_duration(back_usec), snowflake_duration(ago_usec));
 
-	snowflake_count_refusal(REFUSED_CLOCK);
-	if (snowflake_is_in_old_reservation(&view, excess_usec))
+	snowflake_counters_add_refusal(REFUSED_CLOCK);
+	if (snowflake_mint_error_in_old_reservation(&view, excess_usec))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("minting snowflakes starts in %s, after the end of what was reserved before",
 					   snowflake_duration(excess_usec)),
 				errdetail("Snowflakes up to \"%s\" may have been issued before. This call has waited %s, and may wait %d ms (snowflake.max_wait).",
-						  timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
-																	 view.last)),
+						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
+																			view.last)),
 						  snowflake_duration(waited_usec), snowflake_max_wait_ms),
 				errhint("With a snowflake.max_wait that is longer than snowflake.reservation, a mint waits for that end."));
 	ereport(ERROR,
@@ -109,16 +109,16 @@ snowflake_refuse_ahead(int64 excess_usec, int64 waited_usec)
 			errhint("Check the server's clock. Minting goes on as soon as it is %s further.",
 					snowflake_duration(excess_usec)) :
 			errhint("Check the server's clock. If it is right, and the generator is ahead for good, set %s to a number that was never used and call snowflake_reset() with it.",
-					snowflake_node_settings()));
+					snowflake_node_source_settings()));
 }
 
 /* The keeper has not reserved more in time. */
 void
-snowflake_refuse_unreserved(void)
+snowflake_mint_error_unreserved(void)
 {
-	int			failure = snowflake_keeper_failure();
-	int			pid = snowflake_keeper_pid();
-	int64		standby_wait_usec = snowflake_standby_wait_usec();
+	int			failure = snowflake_keeper_state_failure();
+	int			pid = snowflake_keeper_state_pid();
+	int64		standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
 	SnowflakeNode wanted;
 	SnowflakeView view;
 	const char *until;
@@ -126,13 +126,13 @@ snowflake_refuse_unreserved(void)
 	snowflake_generator_view(&view);
 
 	/* beyond a lease nothing can be reserved */
-	snowflake_node_wanted(&wanted);
+	snowflake_node_source_wanted(&wanted);
 	if (view.limit >= wanted.end)
-		snowflake_gate_refuse(GATE_LEASE_ENDED);
+		snowflake_gate_text_refuse(GATE_LEASE_ENDED);
 
-	until = timestamptz_to_str(snowflake_position_time(&snowflake_server_layout,
-													   view.limit));
-	snowflake_count_refusal(REFUSED_KEEPER);
+	until = timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
+															  view.limit));
+	snowflake_counters_add_refusal(REFUSED_KEEPER);
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake reservation was not extended within %d ms",

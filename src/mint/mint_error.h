@@ -10,12 +10,12 @@
 
 #include "generator/generator.h"
 
-extern bool snowflake_is_in_old_reservation(const SnowflakeView *view,
-											int64 excess_usec);
-extern void snowflake_refuse_in_recovery(const char *function);
-pg_noreturn extern void snowflake_refuse_ended(void);
-pg_noreturn extern void snowflake_refuse_ahead(int64 excess_usec,
-											   int64 waited_usec);
-pg_noreturn extern void snowflake_refuse_unreserved(void);
+extern bool snowflake_mint_error_in_old_reservation(const SnowflakeView *view,
+													int64 excess_usec);
+extern void snowflake_mint_error_in_recovery(const char *function);
+pg_noreturn extern void snowflake_mint_error_ended(void);
+pg_noreturn extern void snowflake_mint_error_ahead(int64 excess_usec,
+												   int64 waited_usec);
+pg_noreturn extern void snowflake_mint_error_unreserved(void);
 
 #endif							/* SNOWFLAKE_MINT_ERROR_H */

@@ -175,7 +175,7 @@ fill(void)
  * in recovery.
  */
 uint32
-snowflake_get_prepared(SnowflakePrepared **holds)
+snowflake_prepared_get(SnowflakePrepared **holds)
 {
 	uint32		found = 0;
 

@@ -31,9 +31,9 @@
 
 #define ROUNDS	10
 
-/* AES with a key of 128, 192 or 256 bits, until snowflake_aes_free(). */
+/* AES with a key of 128, 192 or 256 bits, until snowflake_cipher_aes_free(). */
 SnowflakeAes *
-snowflake_aes_make(const uint8 *key, int bits)
+snowflake_cipher_aes_make(const uint8 *key, int bits)
 {
 	const EVP_CIPHER *cipher = bits == 128 ? EVP_aes_128_ecb() :
 	bits == 192 ? EVP_aes_192_ecb() : EVP_aes_256_ecb();
@@ -49,7 +49,7 @@ snowflake_aes_make(const uint8 *key, int bits)
 
 /* Wipes the key as well.  NULL is nothing to do. */
 void
-snowflake_aes_free(SnowflakeAes *aes)
+snowflake_cipher_aes_free(SnowflakeAes *aes)
 {
 	EVP_CIPHER_CTX_free(aes);
 }
@@ -69,8 +69,8 @@ encrypt_block(SnowflakeAes *aes, uint8 *block)
  * to it that the halves are not too large, and that there are at most 255 digits.
  */
 bool
-snowflake_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes, uint32 radix, int digits,
-					  const void *tweak, size_t tweak_bytes)
+snowflake_cipher_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes, uint32 radix, int digits,
+							 const void *tweak, size_t tweak_bytes)
 {
 	int			upper_digits = digits / 2;
 	int			tail;
@@ -152,7 +152,7 @@ round_number(const SnowflakeFF1 *ff1, int round, uint64 other, uint64 modulus,
 
 /* Encrypt a number: its upper and its lower half, each below its modulus. */
 bool
-snowflake_ff1_encrypt(const SnowflakeFF1 *ff1, uint64 half[2])
+snowflake_cipher_ff1_encrypt(const SnowflakeFF1 *ff1, uint64 half[2])
 {
 	for (int round = 0; round < ROUNDS; round++)
 	{
@@ -170,7 +170,7 @@ snowflake_ff1_encrypt(const SnowflakeFF1 *ff1, uint64 half[2])
 
 /* Decrypt one. */
 bool
-snowflake_ff1_decrypt(const SnowflakeFF1 *ff1, uint64 half[2])
+snowflake_cipher_ff1_decrypt(const SnowflakeFF1 *ff1, uint64 half[2])
 {
 	for (int round = ROUNDS - 1; round >= 0; round--)
 	{

@@ -25,12 +25,12 @@ typedef struct SnowflakeFF1
 	uint8		block[SNOWFLAKE_AES_BLOCK]; /* last block, less what changes */
 } SnowflakeFF1;
 
-extern SnowflakeAes *snowflake_aes_make(const uint8 *key, int bits);
-extern void snowflake_aes_free(SnowflakeAes *aes);
-extern bool snowflake_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes,
-								  uint32 radix, int digits,
-								  const void *tweak, size_t tweak_bytes);
-extern bool snowflake_ff1_encrypt(const SnowflakeFF1 *ff1, uint64 half[2]);
-extern bool snowflake_ff1_decrypt(const SnowflakeFF1 *ff1, uint64 half[2]);
+extern SnowflakeAes *snowflake_cipher_aes_make(const uint8 *key, int bits);
+extern void snowflake_cipher_aes_free(SnowflakeAes *aes);
+extern bool snowflake_cipher_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes,
+										 uint32 radix, int digits,
+										 const void *tweak, size_t tweak_bytes);
+extern bool snowflake_cipher_ff1_encrypt(const SnowflakeFF1 *ff1, uint64 half[2]);
+extern bool snowflake_cipher_ff1_decrypt(const SnowflakeFF1 *ff1, uint64 half[2]);
 
 #endif							/* SNOWFLAKE_CIPHER_H */

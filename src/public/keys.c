@@ -236,7 +236,7 @@ static void
 forget_keys(void)
 {
 	while (nkeys > 0)
-		snowflake_aes_free(keys[--nkeys].aes);
+		snowflake_cipher_aes_free(keys[--nkeys].aes);
 	keys_of_reload = 0;
 }
 
@@ -265,7 +265,7 @@ load_keys(void)
 	for (int i = 0; i < lines.count && complaint == NULL && !refused; i++)
 	{
 		keys[i].number = lines.numbers[i];
-		keys[i].aes = snowflake_aes_make(lines.keys[i], KEY_BYTES * 8);
+		keys[i].aes = snowflake_cipher_aes_make(lines.keys[i], KEY_BYTES * 8);
 		if (keys[i].aes == NULL)
 			refused = true;
 		else
@@ -297,7 +297,7 @@ load_keys(void)
  * All errors of the file are raised here.
  */
 int
-snowflake_get_keys(const SnowflakeKey **result, uint32 *result_generation)
+snowflake_keys_get(const SnowflakeKey **result, uint32 *result_generation)
 {
 	if (unlikely(nkeys == 0 || keys_of_reload != PgReloadTime))
 		load_keys();

@@ -23,6 +23,6 @@ typedef struct SnowflakeKey
 	SnowflakeAes *aes;
 } SnowflakeKey;
 
-extern int	snowflake_get_keys(const SnowflakeKey **result, uint32 *result_generation);
+extern int	snowflake_keys_get(const SnowflakeKey **result, uint32 *result_generation);
 
 #endif							/* SNOWFLAKE_KEYS_H */

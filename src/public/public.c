@@ -119,7 +119,7 @@ get_cipher(FunctionCallInfo fcinfo, const SnowflakeKey *key, uint32 generation,
 
 	/* until the new one is complete, there is none */
 	cache->generation = 0;
-	if (!snowflake_ff1_prepare(&cache->ff1, key->aes, 2, bits, context, strlen(context)))
+	if (!snowflake_cipher_ff1_prepare(&cache->ff1, key->aes, 2, bits, context, strlen(context)))
 		elog(ERROR, "OpenSSL could not encrypt");
 	strlcpy(cache->context, context, CONTEXT_SIZE);
 	cache->key_number = key->number;
@@ -130,14 +130,14 @@ get_cipher(FunctionCallInfo fcinfo, const SnowflakeKey *key, uint32 generation,
 static void
 encrypt(const SnowflakeFF1 *ff1, uint64 half[2])
 {
-	if (!snowflake_ff1_encrypt(ff1, half))
+	if (!snowflake_cipher_ff1_encrypt(ff1, half))
 		elog(ERROR, "OpenSSL could not encrypt");
 }
 
 static void
 decrypt(const SnowflakeFF1 *ff1, uint64 half[2])
 {
-	if (!snowflake_ff1_decrypt(ff1, half))
+	if (!snowflake_cipher_ff1_decrypt(ff1, half))
 		elog(ERROR, "OpenSSL could not decrypt");
 }
 
@@ -154,7 +154,7 @@ write_digits(char *at, uint64 number, int count)
 Datum
 snowflake_public(PG_FUNCTION_ARGS)
 {
-	uint64		id = snowflake_check_sign(PG_GETARG_INT64(0));
+	uint64		id = snowflake_io_check_sign(PG_GETARG_INT64(0));
 	char	   *context = get_context(PG_GETARG_TEXT_PP(1));
 	uint64		half[2] = {id >> LOWER_BITS, id & LOW_BITS(LOWER_BITS)};
 	char		digits[KEY_DIGITS + ID_DIGITS + 1];
@@ -162,7 +162,7 @@ snowflake_public(PG_FUNCTION_ARGS)
 	const SnowflakeKey *keys,
 			   *key;
 	uint32		generation;
-	int			nkeys = snowflake_get_keys(&keys, &generation);
+	int			nkeys = snowflake_keys_get(&keys, &generation);
 
 	key = &keys[nkeys - 1];
 	encrypt(get_cipher(fcinfo, key, generation, ID_BITS, context), half);
@@ -252,7 +252,7 @@ snowflake_private(PG_FUNCTION_ARGS)
 	}
 	number = read_digits(input, underscore + 1, &key_number);
 
-	nkeys = snowflake_get_keys(&keys, &generation);
+	nkeys = snowflake_keys_get(&keys, &generation);
 	for (int i = 0; i < nkeys; i++)
 	{
 		if (keys[i].number == key_number)
@@ -274,7 +274,7 @@ snowflake_private(PG_FUNCTION_ARGS)
 Datum
 snowflake_to_uuid(PG_FUNCTION_ARGS)
 {
-	uint64		id = snowflake_check_sign(PG_GETARG_INT64(0));
+	uint64		id = snowflake_io_check_sign(PG_GETARG_INT64(0));
 	char	   *context = get_context(PG_GETARG_TEXT_PP(1));
 	uint64		half[2] = {
 		id >> (ID_BITS - UUID_HALF_BITS),
@@ -285,7 +285,7 @@ snowflake_to_uuid(PG_FUNCTION_ARGS)
 	const SnowflakeKey *keys,
 			   *key;
 	uint32		generation;
-	int			nkeys = snowflake_get_keys(&keys, &generation);
+	int			nkeys = snowflake_keys_get(&keys, &generation);
 
 	key = &keys[nkeys - 1];
 	encrypt(get_cipher(fcinfo, key, generation, UUID_BITS, context), half);
@@ -329,7 +329,7 @@ snowflake_from_uuid(PG_FUNCTION_ARGS)
 	word[0] = (word[0] >> 16) << 12 | (word[0] & LOW_BITS(12));
 	word[1] &= LOW_BITS(62);
 
-	nkeys = snowflake_get_keys(&keys, &generation);
+	nkeys = snowflake_keys_get(&keys, &generation);
 	for (int i = nkeys - 1; i >= 0; i--)
 	{
 		uint64		half[2] = {

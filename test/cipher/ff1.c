@@ -84,7 +84,7 @@ static void
 test_sample(int i)
 {
 	const Sample *sample = &samples[i];
-	SnowflakeAes *aes = snowflake_aes_make(sample_key, sample->key_bits);
+	SnowflakeAes *aes = snowflake_cipher_aes_make(sample_key, sample->key_bits);
 	SnowflakeFF1 ff1;
 	uint64		plain[2],
 				wanted[2],
@@ -97,32 +97,32 @@ test_sample(int i)
 	halves_of(sample->encrypted, sample->radix, wanted);
 	memcpy(half, plain, sizeof(half));
 	encrypts = aes != NULL &&
-		snowflake_ff1_prepare(&ff1, aes, sample->radix, (int) strlen(sample->plain),
+		snowflake_cipher_ff1_prepare(&ff1, aes, sample->radix, (int) strlen(sample->plain),
 							  sample->tweak, strlen(sample->tweak)) &&
-		snowflake_ff1_encrypt(&ff1, half) &&
+		snowflake_cipher_ff1_encrypt(&ff1, half) &&
 		memcmp(half, wanted, sizeof(half)) == 0;
-	decrypts = encrypts && snowflake_ff1_decrypt(&ff1, half) &&
+	decrypts = encrypts && snowflake_cipher_ff1_decrypt(&ff1, half) &&
 		memcmp(half, plain, sizeof(half)) == 0;
 	snprintf(name, sizeof(name), "NIST's FF1 sample %d", i + 1);
 	ok(encrypts && decrypts, name);
-	snowflake_aes_free(aes);
+	snowflake_cipher_aes_free(aes);
 }
 
 static void
 test_samples_tell_keys_apart(void)
 {
-	SnowflakeAes *aes = snowflake_aes_make(sample_key, 128);
+	SnowflakeAes *aes = snowflake_cipher_aes_make(sample_key, 128);
 	SnowflakeFF1 ff1;
 	uint64		half[2],
 				wanted[2];
 
 	halves_of(samples[0].plain, 10, half);
 	halves_of(samples[1].encrypted, 10, wanted);
-	ok(snowflake_ff1_prepare(&ff1, aes, 10, 10, "", 0) &&
-	   snowflake_ff1_encrypt(&ff1, half) &&
+	ok(snowflake_cipher_ff1_prepare(&ff1, aes, 10, 10, "", 0) &&
+	   snowflake_cipher_ff1_encrypt(&ff1, half) &&
 	   memcmp(half, wanted, sizeof(half)) != 0,
 	   "without its tweak, a sample is not reached");
-	snowflake_aes_free(aes);
+	snowflake_cipher_aes_free(aes);
 }
 
 /*
@@ -132,7 +132,7 @@ test_samples_tell_keys_apart(void)
 static void
 test_bijection(uint32 radix, int digits)
 {
-	SnowflakeAes *aes = snowflake_aes_make(sample_key, 256);
+	SnowflakeAes *aes = snowflake_cipher_aes_make(sample_key, 256);
 	const char *tweak = "a tweak that is longer than two blocks";
 	bool		success = true;
 	char		name[64];
@@ -143,7 +143,7 @@ test_bijection(uint32 radix, int digits)
 		uint64		size;
 		bool	   *reached;
 
-		success &= snowflake_ff1_prepare(&ff1, aes, radix, digits, tweak, tweak_bytes);
+		success &= snowflake_cipher_ff1_prepare(&ff1, aes, radix, digits, tweak, tweak_bytes);
 		size = ff1.modulus[0] * ff1.modulus[1];
 		reached = calloc(size, sizeof(bool));
 		for (uint64 n = 0; n < size; n++)
@@ -151,18 +151,18 @@ test_bijection(uint32 radix, int digits)
 			uint64		half[2] = {n / ff1.modulus[1], n % ff1.modulus[1]};
 			uint64		image;
 
-			success &= snowflake_ff1_encrypt(&ff1, half);
+			success &= snowflake_cipher_ff1_encrypt(&ff1, half);
 			image = half[0] * ff1.modulus[1] + half[1];
 			success &= image < size && !reached[image];
 			reached[image % size] = true;
-			success &= snowflake_ff1_decrypt(&ff1, half);
+			success &= snowflake_cipher_ff1_decrypt(&ff1, half);
 			success &= half[0] * ff1.modulus[1] + half[1] == n;
 		}
 		free(reached);
 	}
 	snprintf(name, sizeof(name), "a permutation of %d digits in radix %u", digits, radix);
 	ok(success, name);
-	snowflake_aes_free(aes);
+	snowflake_cipher_aes_free(aes);
 }
 
 /* Encrypt and decrypt an ID; its encrypted form, or UINT64_MAX for a failure. */
@@ -172,10 +172,10 @@ round_trip(const SnowflakeFF1 *ff1, uint64 id)
 	uint64		half[2] = {id / ff1->modulus[1], id % ff1->modulus[1]};
 	uint64		image;
 
-	if (!snowflake_ff1_encrypt(ff1, half))
+	if (!snowflake_cipher_ff1_encrypt(ff1, half))
 		return UINT64_MAX;
 	image = half[0] * ff1->modulus[1] + half[1];
-	if (image >> ID_BITS != 0 || !snowflake_ff1_decrypt(ff1, half) ||
+	if (image >> ID_BITS != 0 || !snowflake_cipher_ff1_decrypt(ff1, half) ||
 		half[0] * ff1->modulus[1] + half[1] != id)
 		return UINT64_MAX;
 	return image;
@@ -241,7 +241,7 @@ test_random_ids(const SnowflakeFF1 *ff1)
 int
 main(void)
 {
-	SnowflakeAes *aes = snowflake_aes_make(sample_key, 256);
+	SnowflakeAes *aes = snowflake_cipher_aes_make(sample_key, 256);
 	SnowflakeFF1 ff1;
 
 	for (int i = 0; i < (int) lengthof(samples); i++)
@@ -252,13 +252,13 @@ main(void)
 	test_bijection(3, 5);
 	test_bijection(10, 3);
 
-	ok(snowflake_ff1_prepare(&ff1, aes, 2, ID_BITS, "ord", 3), "a context for IDs");
+	ok(snowflake_cipher_ff1_prepare(&ff1, aes, 2, ID_BITS, "ord", 3), "a context for IDs");
 	test_corner(&ff1, 0, "the 65536 smallest IDs come back, and stay distinct");
 	test_corner(&ff1, UINT64CONST(1) << 62, "so do those at the middle");
 	test_corner(&ff1, PG_INT64_MAX - 0xFFFF, "and the largest");
 	test_random_ids(&ff1);
 
-	snowflake_aes_free(aes);
+	snowflake_cipher_aes_free(aes);
 	printf("1..%d\n", tests);
 	return 0;
 }

@@ -20,7 +20,7 @@
 static TimestampTz
 instant(const SnowflakeLayout *layout, int64 id)
 {
-	return snowflake_tick_start(layout, snowflake_get_tick(layout, id));
+	return snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, id));
 }
 
 static void
@@ -71,7 +71,7 @@ check_fields(const SnowflakeLayout *layout)
 	REQUIRE(layout->max_id == PG_INT64_MAX ||
 			((layout->max_id + 1) >> layout->time_shift) > layout->max_tick);
 	REQUIRE(IS_VALID_TIMESTAMP(layout->epoch));
-	REQUIRE(IS_VALID_TIMESTAMP(snowflake_tick_start(layout, layout->max_tick)));
+	REQUIRE(IS_VALID_TIMESTAMP(snowflake_layout_tick_start(layout, layout->max_tick)));
 }
 
 /* Without a preset, the fields are those that the text names. */
@@ -113,9 +113,9 @@ check_text(const SnowflakeLayout *layout)
 static void
 check_id(const SnowflakeLayout *layout, int64 id)
 {
-	int64		tick = snowflake_get_tick(layout, id);
-	int32		node = snowflake_get_node(layout, id);
-	int32		sequence = snowflake_get_sequence(layout, id);
+	int64		tick = snowflake_layout_get_tick(layout, id);
+	int32		node = snowflake_layout_get_node(layout, id);
+	int32		sequence = snowflake_layout_get_sequence(layout, id);
 	int64		value = layout->value_field == 0 ? 0 :
 	id & ((int64) layout->max_value << layout->value_shift);
 	int64		sum = 0;
@@ -125,27 +125,27 @@ check_id(const SnowflakeLayout *layout, int64 id)
 	REQUIRE(tick >= 0 && tick <= layout->max_tick);
 	REQUIRE(node >= 0 && node <= layout->max_node);
 	REQUIRE(sequence >= 0 && sequence <= layout->max_sequence);
-	REQUIRE((snowflake_place_node(layout, node) & value) == 0);
-	REQUIRE(snowflake_pack(layout, tick, snowflake_place_node(layout, node) | value,
+	REQUIRE((snowflake_layout_place_node(layout, node) & value) == 0);
+	REQUIRE(snowflake_layout_pack(layout, tick, snowflake_layout_place_node(layout, node) | value,
 						   sequence) == id);
 	for (int i = 0; i < layout->nfields; i++)
-		sum += snowflake_get_field(&layout->fields[i], id) << layout->fields[i].shift;
+		sum += snowflake_layout_get_field(&layout->fields[i], id) << layout->fields[i].shift;
 	REQUIRE(sum == id);
 
 	/* its tick starts where it starts, and not a microsecond earlier */
-	REQUIRE(snowflake_tick_at(layout, instant(layout, id)) == tick);
-	REQUIRE(snowflake_tick_at(layout, instant(layout, id) - 1) == tick - 1);
+	REQUIRE(snowflake_layout_tick_at(layout, instant(layout, id)) == tick);
+	REQUIRE(snowflake_layout_tick_at(layout, instant(layout, id) - 1) == tick - 1);
 	if (!pg_add_s64_overflow(instant(layout, id), layout->tick_usec - 1, &end) &&
 		!pg_sub_s64_overflow(end, layout->epoch, &distance))
-		REQUIRE(snowflake_tick_at(layout, end) == tick);
+		REQUIRE(snowflake_layout_tick_at(layout, end) == tick);
 }
 
-/* What the comments of snowflake_id_until() say, for any finite instant. */
+/* What the comments of snowflake_layout_id_until() say, for any finite instant. */
 static void
 check_bounds(const SnowflakeLayout *layout, TimestampTz ts)
 {
-	int64		before = snowflake_id_before(layout, ts);
-	int64		until = snowflake_id_until(layout, ts);
+	int64		before = snowflake_layout_id_before(layout, ts);
+	int64		until = snowflake_layout_id_until(layout, ts);
 
 	REQUIRE(before >= -1 && before <= until && until <= layout->max_id);
 	REQUIRE(before < 0 || instant(layout, before) < ts);
@@ -162,8 +162,8 @@ check_layout(const SnowflakeLayout *layout)
 
 	check_id(layout, 0);
 	check_id(layout, layout->max_id);
-	REQUIRE(snowflake_id_until(layout, DT_NOBEGIN) == -1);
-	REQUIRE(snowflake_id_before(layout, DT_NOEND) == PG_INT64_MAX);
+	REQUIRE(snowflake_layout_id_until(layout, DT_NOBEGIN) == -1);
+	REQUIRE(snowflake_layout_id_before(layout, DT_NOEND) == PG_INT64_MAX);
 	check_bounds(layout, MIN_TIMESTAMP);
 	check_bounds(layout, END_TIMESTAMP - 1);
 

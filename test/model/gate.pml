@@ -153,7 +153,7 @@ inline open_gate(s)
 	gate_open[s] = true
 }
 
-/* Mints: snowflake_step() in src/generator/generator.c. */
+/* Mints: snowflake_generator_step() in src/generator/generator.c. */
 proctype minter(byte s; byte m)
 {
 	do
@@ -221,7 +221,7 @@ proctype keeps(byte s)
 		keeper[s] = WROTE }
 
 		/*
-		 * snowflake_gate_close(): for another node ID, for a clean stop, or because
+		 * snowflake_generator_close(): for another node ID, for a clean stop, or because
 		 * far too much is reserved.  First the gate, then the mints in flight.
 		 */
 	:: atomic { keeper[s] == ROUND && gate_open[s] ->
@@ -231,15 +231,15 @@ proctype keeps(byte s)
 	:: atomic { keeper[s] == DRAIN && DRAINED(s) ->	/* LWLockAcquire(LW_EXCLUSIVE) */
 		keeper[s] = ROUND }
 
-		/* snowflake_settle(): the exact end, for which no standby is waited */
+		/* snowflake_reserve_store_end(): the exact end, for which no standby is waited */
 	:: atomic { keeper[s] == ROUND && !gate_open[s] && unsettled[s] ->
 		ROW(s, node[s]) = last[s];
 		keeper[s] = SETTLED }
-	:: atomic { keeper[s] == SETTLED ->	/* snowflake_settled() */
+	:: atomic { keeper[s] == SETTLED ->	/* snowflake_generator_end_stored() */
 		unsettled[s] = false;
 		keeper[s] = ROUND }
 
-		/* snowflake_open(): resume_after(), reserve_up_to() */
+		/* snowflake_reserve_open_gate(): resume_after(), reserve_up_to() */
 	:: atomic { keeper[s] == ROUND && IS_UP(s) && !gate_open[s] && !unsettled[s] ->
 		opens[s] = true;
 		to_node[s] = setting[s];
@@ -257,11 +257,11 @@ proctype keeps(byte s)
 #endif
 		keeper[s] = WROTE }
 
-		/* snowflake_commit(): the row is flushed, and the standby waited for */
+		/* snowflake_keeper_transaction_commit(): the row is flushed, and the standby waited for */
 	:: atomic { keeper[s] == WROTE && IS_DURABLE(s) ->
 		keeper[s] = PUBLISH }
 
-		/* snowflake_gate_open() with the lock held exclusively; snowflake_extend() */
+		/* snowflake_generator_open() with the lock held exclusively; snowflake_generator_extend() */
 	:: atomic { keeper[s] == PUBLISH && (!opens[s] || lock_shared[s] == 0) ->
 #ifdef PUBLISH_BEFORE_COMMIT
 		ROW(s, to_node[s]) = to_limit[s];
