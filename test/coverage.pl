@@ -3,7 +3,7 @@
 # reaches.  Below 95 % is a failure.
 #
 #   bash test/run.sh coverage
-#   bash test/run.sh coverage 003_clock 017_keeper      only these TAP tests
+#   bash test/run.sh coverage 100_clock 200_keeper      only these TAP tests
 #
 # test/check/README.md says why some lines are not reached.
 

@@ -8,7 +8,7 @@
 #   bash test/debug.sh asan               the same server, and the library built with
 #                                         AddressSanitizer and UBSan
 #   bash test/debug.sh valgrind           a server built for valgrind, and under it
-#   bash test/debug.sh [MODE] tap 070_races
+#   bash test/debug.sh [MODE] tap 080_races
 #                                         what to run, as for run.sh
 #   bash test/debug.sh build              no tests: build and say where it is
 #
@@ -141,7 +141,7 @@ END
 		;;
 	valgrind)
 		# those whose outcome does not depend on how fast the server is
-		[ "$*" != "regress isolation tap" ] || set -- regress isolation tap 015_layout_change 070_races
+		[ "$*" != "regress isolation tap" ] || set -- regress isolation tap 030_layout_change 080_races
 		# What initdb runs takes long and is none of ours.  pg_ctl restart
 		# leaves valgrind behind, which no test here does.  A second is not
 		# long enough for the keeper.

@@ -19,9 +19,9 @@
 
 # What is about time, clocks, numbers or files alone does not depend on the version:
 # it is tested with the one that is installed and with the newest.
-timeless="012_clock_back_across_restart 018_idle 024_layout_end 026_coasting 030_timerange_exact
-	032_limit 055_release 059_documentation 090_cipher 091_lease_copies 092_lease_faults 094_spread
-	095_lease_loss 096_late_write 096_lease_restarts 097_lease_input 099_fleet_page"
+timeless="102_clock_back_across_restart 201_idle 031_layout_end 101_coasting 300_timerange_exact
+	042_limit 902_release 904_documentation 700_cipher 501_lease_copies 502_lease_faults 071_spread
+	503_lease_loss 505_late_write 504_lease_restarts 506_lease_input 520_fleet_page"
 version=$1
 tests=(build regress isolation tap)
 if [ "$version" != "${default_versions##* }" ]; then

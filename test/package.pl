@@ -62,7 +62,7 @@ program_ok('what is in them builds and installs' => with_lib(q{
 	build_extension
 	tree_make "DESTDIR=$work/root" install
 	[ -f "$work/root/$("$pg_config" --pkglibdir)/snowflake.so" ]}, $dist));
-program_ok('META.json is valid, and the version the same everywhere' => 'perl', "$FindBin::RealBin/t/055_release.pl");
+program_ok('META.json is valid, and the version the same everywhere' => 'perl', "$FindBin::RealBin/t/902_release.pl");
 
 needed("a system to build in, Debian $suite" => with_lib('make_system "$@"', $system, $suite,
 	'autopkgtest build-essential debhelper lintian postgresql-server-dev-all')) unless -e "$system/usr/bin/pg_buildext";

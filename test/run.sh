@@ -6,7 +6,7 @@
 #   bash test/run.sh                      everything, in half an hour
 #   bash test/run.sh build regress isolation tap
 #                                         some kinds: what one PostgreSQL version is tested with
-#   bash test/run.sh tap 003_clock        some tests of one kind
+#   bash test/run.sh tap 100_clock        some tests of one kind
 #   bash test/run.sh torture --minutes 30 --seed 1
 #                                         the fault campaign, with its options
 #

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ff1.c
- *	  Tests of src/public/cipher.c without a server: what 090_cipher.pl builds and runs.
+ *	  Tests of src/public/cipher.c without a server: what 700_cipher.pl builds and runs.
  *
  * Writes TAP, and at the end how long an ID takes.
  *

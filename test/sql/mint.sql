@@ -90,7 +90,7 @@ SELECT snowflake_accept_database();
 
 DROP TABLE orders, counted, seen;
 
--- A value for the caller's field needs a layout that has one: 093_caller_field.pl.
+-- A value for the caller's field needs a layout that has one: 070_caller_field.pl.
 SELECT code, message, detail FROM outcome('SELECT snowflake_next(0)');
 SELECT code, message FROM outcome('SELECT snowflake_next_batch(3, 1)');
 SELECT snowflake_next(NULL) IS NULL AS next, count(*) FROM snowflake_next_batch(3, NULL);

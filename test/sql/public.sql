@@ -1,4 +1,4 @@
--- IDs for the outside.  This server has no keys: test/t/091_public.pl has a server
+-- IDs for the outside.  This server has no keys: test/t/701_public.pl has a server
 -- that has some.
 SELECT p.oid::regprocedure AS function, provolatile, proparallel, proisstrict, proleakproof, prorettype::regtype
 	FROM pg_proc p

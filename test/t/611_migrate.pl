@@ -1,5 +1,5 @@
 # The recipes of doc/migrating.md that need the tables for themselves, run as
-# they are written there.  058_migrate_online.pl has the others.
+# they are written there.  612_migrate_online.pl has the others.
 
 use strict;
 use warnings;
