@@ -165,13 +165,13 @@ CREATE FUNCTION snowflake_upper_bound(ts timestamptz, layout text) RETURNS snowf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_upper_bound(timestamptz, text) IS
 	'largest snowflake at or before an instant, by the given layout';
-CREATE FUNCTION snowflake_encode(id bigint, format text) RETURNS text
+CREATE FUNCTION snowflake_to_text(id bigint, format text) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_encode(bigint, text) IS
+COMMENT ON FUNCTION snowflake_to_text(bigint, text) IS
 	'snowflake as a text in base32, base32z, base36, base58, base58flickr, base62 or hex';
-CREATE FUNCTION snowflake_parse(id text, format text) RETURNS snowflake
+CREATE FUNCTION snowflake_from_text(id text, format text) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_parse(text, text) IS 'snowflake from such a text';
+COMMENT ON FUNCTION snowflake_from_text(text, text) IS 'snowflake from such a text';
 
 -- Encrypted, for the outside.  Stable, because the keys are a setting.
 
@@ -185,12 +185,12 @@ CREATE FUNCTION snowflake_private(public text, context text) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_private(text, text) IS
 	'the snowflake that a text of snowflake_public() hides, an error if the text is of another context';
-CREATE FUNCTION snowflake_to_uuid(id bigint, context text) RETURNS uuid
+CREATE FUNCTION snowflake_public_uuid(id bigint, context text) RETURNS uuid
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_to_uuid(bigint, text) IS 'a snowflake encrypted as a UUID, which cannot be made up';
-CREATE FUNCTION snowflake_from_uuid(uuid uuid, context text) RETURNS snowflake
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_from_uuid(uuid, text) IS 'the snowflake that a UUID of snowflake_to_uuid() hides';
+COMMENT ON FUNCTION snowflake_public_uuid(bigint, text) IS 'a snowflake encrypted as a UUID, which cannot be made up';
+CREATE FUNCTION snowflake_private(uuid uuid, context text) RETURNS snowflake
+	AS 'MODULE_PATHNAME', 'snowflake_private_uuid' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_private(uuid, text) IS 'the snowflake that a UUID of snowflake_public_uuid() hides';
 
 -- Comparison with times
 --
@@ -439,9 +439,9 @@ COMMENT ON FUNCTION snowflake_accept_database() IS 'keep a new reservation in th
 CREATE FUNCTION snowflake_accept_clock() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_accept_clock() IS 'believe the clock, which has jumped';
-CREATE FUNCTION snowflake_reset(node integer) RETURNS void
+CREATE FUNCTION snowflake_restart_at_clock(node integer) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_reset(integer) IS 'take a generator that is ahead for good back to the clock, with a new node ID';
+COMMENT ON FUNCTION snowflake_restart_at_clock(integer) IS 'take a generator that is ahead for good back to the clock, with a new node ID';
 CREATE FUNCTION snowflake_fleet_create() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_fleet_create() IS 'found a fleet at the coordinator, which then leases node IDs';
@@ -468,7 +468,7 @@ BEGIN
 			LATERAL (SELECT DISTINCT grantee FROM pg_catalog.aclexplode(
 				coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner)))) AS a
 		WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
-				'snowflake_status_reset()', 'snowflake_advance(bigint, boolean)', 'snowflake_reset(integer)',
+				'snowflake_status_reset()', 'snowflake_advance(bigint, boolean)', 'snowflake_restart_at_clock(integer)',
 				'snowflake_accept_layout()', 'snowflake_accept_clock()', 'snowflake_accept_database()',
 				'snowflake_fleet_create()', 'snowflake_fleet_recover(timestamptz)', 'snowflake_fleet()']::pg_catalog.regprocedure[]::pg_catalog.oid[])
 			AND a.grantee OPERATOR(pg_catalog.<>) p.proowner

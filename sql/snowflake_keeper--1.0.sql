@@ -37,7 +37,7 @@ COMMENT ON TABLE snowflake_keeper.reservation IS 'how far ahead snowflakes may h
 COMMENT ON COLUMN snowflake_keeper.reservation.node IS 'node ID; -1 stands for those whose rows were lost';
 COMMENT ON COLUMN snowflake_keeper.reservation.layout IS 'layout of the snowflakes, canonical';
 COMMENT ON COLUMN snowflake_keeper.reservation.reserved_until IS 'no snowflake of a later tick was ever minted';
-COMMENT ON COLUMN snowflake_keeper.reservation.in_order IS 'snowflakes of other node IDs are minted after these; false once snowflake_reset() gave that up';
+COMMENT ON COLUMN snowflake_keeper.reservation.in_order IS 'snowflakes of other node IDs are minted after these; false once snowflake_restart_at_clock() gave that up';
 
 -- A publication of all tables would carry the rows of another server here, and
 -- those of the same node ID over this server's own.  Nothing but the apply worker

@@ -29,7 +29,7 @@ PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_accept_layout);
 PG_FUNCTION_INFO_V1(snowflake_accept_database);
 PG_FUNCTION_INFO_V1(snowflake_accept_clock);
-PG_FUNCTION_INFO_V1(snowflake_reset);
+PG_FUNCTION_INFO_V1(snowflake_restart_at_clock);
 
 /* When the wait of a call that begins now is too long, on the monotonic clock. */
 static int64
@@ -267,7 +267,7 @@ check_reset(int32 node, const SnowflakeView *view)
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("snowflakes are not minted with node ID %d", node),
 				errdetail("The node ID is %d.", view->node),
-				errhint("Set %s to %d, reload the configuration, and call snowflake_reset() again.",
+				errhint("Set %s to %d, reload the configuration, and call snowflake_restart_at_clock() again.",
 						snowflake_node_source_settings(), node));
 	if (last_time - now <= SNOWFLAKE_RESTART_LEAD_USEC)
 		ereport(ERROR,
@@ -282,7 +282,7 @@ check_reset(int32 node, const SnowflakeView *view)
 				errmsg("node ID %d may have minted snowflakes that are ahead of the clock",
 					   node),
 				errdetail("They could come again."),
-				errhint("Set %s to a number that this server has not used, reload the configuration, and call snowflake_reset() with that.",
+				errhint("Set %s to a number that this server has not used, reload the configuration, and call snowflake_restart_at_clock() with that.",
 						snowflake_node_source_settings()));
 }
 
@@ -293,16 +293,16 @@ check_reset(int32 node, const SnowflakeView *view)
  * this by accident.
  */
 Datum
-snowflake_reset(PG_FUNCTION_ARGS)
+snowflake_restart_at_clock(PG_FUNCTION_ARGS)
 {
 	int32		node = PG_GETARG_INT32(0);
 	int64		deadline_usec = deadline();
 	SnowflakeView view;
 	uint64		before;
 
-	snowflake_generator_require("snowflake_reset()");
-	PreventCommandDuringRecovery("snowflake_reset()");
-	ask_until_open("snowflake_reset()", SNOWFLAKE_WANT_GATE, deadline_usec);
+	snowflake_generator_require("snowflake_restart_at_clock()");
+	PreventCommandDuringRecovery("snowflake_restart_at_clock()");
+	ask_until_open("snowflake_restart_at_clock()", SNOWFLAKE_WANT_GATE, deadline_usec);
 
 	snowflake_generator_view(&view);
 	before = view.last;
@@ -314,7 +314,7 @@ snowflake_reset(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		snowflake_keeper_state_request_restart(node);
 		if (!snowflake_keeper_state_wait(deadline_usec))
-			no_answer_error("snowflake_reset()");
+			no_answer_error("snowflake_restart_at_clock()");
 		snowflake_generator_view(&view);
 	} while (view.gate != GATE_OPEN || view.last >= before);
 	ConditionVariableCancelSleep();

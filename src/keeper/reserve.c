@@ -368,7 +368,7 @@ can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
 /*
  * Give up the order of a generator that is ahead of the clock for good: open the
  * gate again at what the node itself has had, if it has issued nothing since it
- * was opened.  snowflake_reset() has looked at the same before it asked.
+ * was opened.  snowflake_restart_at_clock() has looked at the same before it asked.
  *
  * The gate is open.  It is closed before the last look, so that no mint slips
  * past.  If this fails, the next keeper settles and opens as ever.

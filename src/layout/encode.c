@@ -19,8 +19,8 @@
 #include "base/compat.h"
 #include "layout/io.h"
 
-PG_FUNCTION_INFO_V1(snowflake_encode);
-PG_FUNCTION_INFO_V1(snowflake_parse);
+PG_FUNCTION_INFO_V1(snowflake_to_text);
+PG_FUNCTION_INFO_V1(snowflake_from_text);
 
 typedef struct Format
 {
@@ -67,7 +67,7 @@ get_format(text *name)
 }
 
 Datum
-snowflake_encode(PG_FUNCTION_ARGS)
+snowflake_to_text(PG_FUNCTION_ARGS)
 {
 	int64		id = snowflake_io_check_sign(PG_GETARG_INT64(0));
 	const Format *format = get_format(PG_GETARG_TEXT_PP(1));
@@ -101,7 +101,7 @@ digit_value(const Format *format, char c)
 }
 
 Datum
-snowflake_parse(PG_FUNCTION_ARGS)
+snowflake_from_text(PG_FUNCTION_ARGS)
 {
 	char	   *input = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	const Format *format = get_format(PG_GETARG_TEXT_PP(1));

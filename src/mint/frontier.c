@@ -72,7 +72,7 @@
  * position left.  Readers see to that when the clock is past the tick, or the last
  * IDs would stay behind the frontier until somebody mints again.
  *
- * snowflake_reset() may take "last" back.  A transaction that filled its slot before
+ * snowflake_restart_at_clock() may take "last" back.  A transaction that filled its slot before
  * that may mint below it, so the slot says at which opening of the gate it was
  * filled.
  *

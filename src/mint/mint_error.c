@@ -108,7 +108,7 @@ snowflake_mint_error_ahead(int64 excess_usec, int64 waited_usec)
 			excess_usec < USECS_PER_HOUR ?
 			errhint("Check the server's clock. Minting goes on as soon as it is %s further.",
 					snowflake_duration(excess_usec)) :
-			errhint("Check the server's clock. If it is right, and the generator is ahead for good, set %s to a number that was never used and call snowflake_reset() with it.",
+			errhint("Check the server's clock. If it is right, and the generator is ahead for good, set %s to a number that was never used and call snowflake_restart_at_clock() with it.",
 					snowflake_node_source_settings()));
 }
 

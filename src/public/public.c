@@ -31,8 +31,8 @@
 
 PG_FUNCTION_INFO_V1(snowflake_public);
 PG_FUNCTION_INFO_V1(snowflake_private);
-PG_FUNCTION_INFO_V1(snowflake_to_uuid);
-PG_FUNCTION_INFO_V1(snowflake_from_uuid);
+PG_FUNCTION_INFO_V1(snowflake_public_uuid);
+PG_FUNCTION_INFO_V1(snowflake_private_uuid);
 
 #ifdef SNOWFLAKE_OPENSSL
 
@@ -272,7 +272,7 @@ snowflake_private(PG_FUNCTION_ARGS)
 
 /* An ID as a UUID for the outside: with the newest key. */
 Datum
-snowflake_to_uuid(PG_FUNCTION_ARGS)
+snowflake_public_uuid(PG_FUNCTION_ARGS)
 {
 	uint64		id = snowflake_io_check_sign(PG_GETARG_INT64(0));
 	char	   *context = get_context(PG_GETARG_TEXT_PP(1));
@@ -307,7 +307,7 @@ snowflake_to_uuid(PG_FUNCTION_ARGS)
 
 /* The ID of such a UUID. */
 Datum
-snowflake_from_uuid(PG_FUNCTION_ARGS)
+snowflake_private_uuid(PG_FUNCTION_ARGS)
 {
 	Datum		uuid = PG_GETARG_DATUM(0);
 	char	   *context = get_context(PG_GETARG_TEXT_PP(1));
@@ -383,15 +383,15 @@ snowflake_private(PG_FUNCTION_ARGS)
 }
 
 Datum
-snowflake_to_uuid(PG_FUNCTION_ARGS)
+snowflake_public_uuid(PG_FUNCTION_ARGS)
 {
-	return not_supported("snowflake_to_uuid()");
+	return not_supported("snowflake_public_uuid()");
 }
 
 Datum
-snowflake_from_uuid(PG_FUNCTION_ARGS)
+snowflake_private_uuid(PG_FUNCTION_ARGS)
 {
-	return not_supported("snowflake_from_uuid()");
+	return not_supported("snowflake_private_uuid()");
 }
 
 #endif							/* SNOWFLAKE_OPENSSL */

@@ -120,7 +120,7 @@ Without the lock? A mint takes the shared lock and does a compare-and-swap. An e
 bit of `last`, so that a mint takes no lock: closing makes every compare-and-swap fail. On PostgreSQL 15, 20 rounds in turns,
 the rate was 1.20 (0.88–1.50) times the present one with 1 connection, 1.21 (0.93–1.37) with 2, 1.22 (1.08–1.36) with 8. The bit
 alone is not safe: a model found a position issued above the stored end of its node when an opening leaves `last` as it was, and
-when `snowflake_reset()` takes it back. With a second look at the number of the opening no ID comes twice, also in a model of
+when `snowflake_restart_at_clock()` takes it back. With a second look at the number of the opening no ID comes twice, also in a model of
 weak memory. But a mint that finds another number there has raised `last` above the limit, to a position that nobody has: what a
 frontier and `snowflake_advance()` promise would then be lost in a crash, unless each reader of `last` takes that into account. With
 that the proof would be about as long as the present one, for a gain that the cap hides in most layouts: a mint keeps the lock.

@@ -21,13 +21,13 @@ def public(bench):
         INSERT INTO bench_public SELECT snowflake_next(), n FROM generate_series(1, {rows}) n""")
     server.psql("""
         CREATE TABLE bench_faces AS
-            SELECT id, id::bigint AS n, snowflake_encode(id, 'base62') AS base62, snowflake_public(id, 'ord') AS public,
-                snowflake_to_uuid(id, 'ord') AS uuid FROM bench_public;
+            SELECT id, id::bigint AS n, snowflake_to_text(id, 'base62') AS base62, snowflake_public(id, 'ord') AS public,
+                snowflake_public_uuid(id, 'ord') AS uuid FROM bench_public;
         VACUUM ANALYZE bench_public, bench_faces""")
     faces = {"the scan alone": "id",
-             "as text": "id::text", "as base62": "snowflake_encode(id, 'base62')", "base62 back": "snowflake_parse(base62, 'base62')",
+             "as text": "id::text", "as base62": "snowflake_to_text(id, 'base62')", "base62 back": "snowflake_from_text(base62, 'base62')",
              "encrypted": "snowflake_public(id, 'ord')", "decrypted": "snowflake_private(public, 'ord')",
-             "as UUID": "snowflake_to_uuid(id, 'ord')", "UUID back": "snowflake_from_uuid(uuid, 'ord')",
+             "as UUID": "snowflake_public_uuid(id, 'ord')", "UUID back": "snowflake_private(uuid, 'ord')",
              "a random UUID, to compare": "gen_random_uuid()",
              "pgcrypto's AES, to compare": "encode(encrypt(int8send(n), '\\x5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e', 'aes'), 'hex')"}
 
@@ -38,7 +38,7 @@ def public(bench):
 
     one, text, uuid = server.psql("SELECT id, public, uuid FROM bench_faces LIMIT 1")[0]
     lookups = {"the ID": one, "its encrypted text": f"snowflake_private('{text}', 'ord')",
-               "its UUID": f"snowflake_from_uuid('{uuid}', 'ord')"}
+               "its UUID": f"snowflake_private('{uuid}', 'ord')"}
     array = ", ".join(f"$query$SELECT v FROM bench_public WHERE id = {x}$query$" for x in lookups.values())
     took = list(zip(*([float(row[0]) for row in server.psql(f"SELECT bench_ms(ARRAY[{array}], false, 40)")]
                       for _ in range(bench.few(5)))))

@@ -4,7 +4,7 @@ SET ROLE smith;
 CREATE TABLE customers (
 	id snowflake PRIMARY KEY DEFAULT snowflake_next(),
 	name text,
-	code text GENERATED ALWAYS AS (snowflake_encode(id, 'base58')) STORED
+	code text GENERATED ALWAYS AS (snowflake_to_text(id, 'base58')) STORED
 );
 CREATE TABLE orders (
 	id snowflake PRIMARY KEY DEFAULT snowflake_next(),
@@ -47,8 +47,8 @@ CREATE VIEW decoded AS
 		snowflake_field(id, 'time') AS its_time,
 		make_snowflake(placed, d.node, d.sequence) AS made,
 		snowflake_lower_bound(placed) AS first, snowflake_upper_bound(placed, 'twitter') AS last,
-		snowflake_encode(id, 'base62') AS code,
-		snowflake_parse(snowflake_encode(id, 'hex'), 'hex') AS parsed,
+		snowflake_to_text(id, 'base62') AS code,
+		snowflake_from_text(snowflake_to_text(id, 'hex'), 'hex') AS parsed,
 		id < placed AS before, id <@ valid AS during, id = previous AS same, id::bigint AS number
 	FROM orders, snowflake_decode(id) AS d;
 CREATE VIEW extremes AS
@@ -70,7 +70,7 @@ INSERT INTO events (id, kind) SELECT make_snowflake('2011-01-01'::timestamptz + 
 INSERT INTO spread (n) SELECT g FROM generate_series(1, 500) g;
 INSERT INTO legacy (customer, n) SELECT id, 1 FROM customers;
 INSERT INTO texts
-	SELECT f, l.name, snowflake_encode(c.id, f)
+	SELECT f, l.name, snowflake_to_text(c.id, f)
 	FROM unnest('{base32,base32z,base36,base58,base58flickr,base62,hex}'::text[]) f,
 		snowflake_layouts() l, (SELECT id FROM customers LIMIT 5) c;
 INSERT INTO parcels SELECT id, previous::snowflake, placed FROM orders;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * text.c
- *	  Fuzzer of the text decoders: the type's input, and snowflake_parse() in
+ *	  Fuzzer of the text decoders: the type's input, and snowflake_from_text() in
  *	  each of its formats.  $FORMAT says which: "decimal", or a format's name.
  *
  * What is accepted must be the number that the digits say, by an arithmetic
@@ -15,8 +15,8 @@
 #include "utils/builtins.h"
 
 extern Datum snowflake_in(PG_FUNCTION_ARGS);
-extern Datum snowflake_parse(PG_FUNCTION_ARGS);
-extern Datum snowflake_encode(PG_FUNCTION_ARGS);
+extern Datum snowflake_from_text(PG_FUNCTION_ARGS);
+extern Datum snowflake_to_text(PG_FUNCTION_ARGS);
 
 static const char *format;
 static bool decimal;
@@ -42,7 +42,7 @@ decode(const char *string, int64 *id)
 	{
 		args[0] = PointerGetDatum(cstring_to_text_with_len(string, strlen(string)));
 		args[1] = PointerGetDatum(cstring_to_text_with_len(format, strlen(format)));
-		ok = fuzz_call(snowflake_parse, 2, args, &result);
+		ok = fuzz_call(snowflake_from_text, 2, args, &result);
 	}
 	*id = DatumGetInt64(result);
 	return ok;
@@ -58,7 +58,7 @@ encode(int64 id)
 		return psprintf(INT64_FORMAT, id);
 	args[0] = Int64GetDatum(id);
 	args[1] = PointerGetDatum(cstring_to_text_with_len(format, strlen(format)));
-	REQUIRE(fuzz_call(snowflake_encode, 2, args, &result));
+	REQUIRE(fuzz_call(snowflake_to_text, 2, args, &result));
 	return text_to_cstring((text *) DatumGetPointer(result));
 }
 

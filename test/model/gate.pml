@@ -25,7 +25,7 @@
  *
  * A position is a tick here.  The clock is arbitrary: what it decides, how far a mint
  * or a reservation goes, is any number.  Not modeled: snowflake_advance(),
- * snowflake_reset(), batches, and a reservation that is lost.
+ * snowflake_restart_at_clock(), batches, and a reservation that is lost.
  *
  * A rule is taken out by -DPUBLISH_BEFORE_COMMIT, -DCLOSE_IN_ONE_STEP, -DLOOK_ONCE,
  * -DIGNORE_ROW, -DCOMMIT_NOT_DURABLE.

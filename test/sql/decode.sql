@@ -66,7 +66,7 @@ SELECT statement, code, message, detail FROM unnest(ARRAY[
 	$$SELECT snowflake_timestamp(-5)$$,
 	$$SELECT snowflake_decode(-5, 'discord')$$,
 	$$SELECT snowflake_explain(-5)$$,
-	$$SELECT snowflake_encode(-5, 'hex')$$]) WITH ORDINALITY AS b(bad, n),
+	$$SELECT snowflake_to_text(-5, 'hex')$$]) WITH ORDINALITY AS b(bad, n),
 	LATERAL outcome(bad) ORDER BY n;
 
 -- With a layout, decoding is immutable: it fits indexes and generated columns.

@@ -15,12 +15,12 @@ CREATE TABLE encoded AS
 	WHERE n > 1 AND c[6] <> '';
 SELECT theirs, count(*) FROM encoded WHERE theirs NOT IN (SELECT theirs FROM formats) GROUP BY 1 ORDER BY 1;
 SELECT ours, count(*),
-		bool_and(snowflake_encode(id::bigint::snowflake, ours) = encoded) AS encoded,
-		bool_and(snowflake_parse(encoded, ours) = id::bigint) AS parsed
+		bool_and(snowflake_to_text(id::bigint::snowflake, ours) = encoded) AS encoded,
+		bool_and(snowflake_from_text(encoded, ours) = id::bigint) AS parsed
 	FROM encoded JOIN formats USING (theirs) WHERE id <= 9223372036854775807 GROUP BY 1 ORDER BY 1;
 SELECT ours, encoded, code, message
 	FROM encoded JOIN formats USING (theirs),
-		LATERAL outcome(format('SELECT snowflake_parse(%L, %L)', encoded, ours))
+		LATERAL outcome(format('SELECT snowflake_from_text(%L, %L)', encoded, ours))
 	WHERE id > 9223372036854775807 ORDER BY 1, 2;
 
 -- Published refusals. The ones of decimal texts are those of the type's input.
@@ -28,43 +28,43 @@ SELECT c[1] AS encoding, c[2] AS input, o.code, o.message, o.detail
 	FROM string_to_table(:'negatives', E'\n') WITH ORDINALITY AS l(line, n),
 		LATERAL string_to_array(line, E'\t') c LEFT JOIN formats ON theirs = c[1],
 		LATERAL outcome(CASE WHEN ours IS NULL THEN format('SELECT %L::snowflake', c[2])
-			ELSE format('SELECT snowflake_parse(%L, %L)', c[2], ours) END) o
+			ELSE format('SELECT snowflake_from_text(%L, %L)', c[2], ours) END) o
 	WHERE n > 1 AND line <> '' AND c[2] NOT LIKE '(VALID)%' ORDER BY n;
-SELECT snowflake_parse('0123456789ABi', 'base32') = snowflake_parse('0123456789AB1', 'base32') AS i,
-	snowflake_parse('0123456789ABL', 'base32') = snowflake_parse('0123456789ab1', 'base32') AS l,
-	snowflake_parse('o123456789ABO', 'base32') = snowflake_parse('0123456789AB0', 'base32') AS o;
+SELECT snowflake_from_text('0123456789ABi', 'base32') = snowflake_from_text('0123456789AB1', 'base32') AS i,
+	snowflake_from_text('0123456789ABL', 'base32') = snowflake_from_text('0123456789ab1', 'base32') AS l,
+	snowflake_from_text('o123456789ABO', 'base32') = snowflake_from_text('0123456789AB0', 'base32') AS o;
 
 -- The limits of each format, and one more.
-SELECT ours, snowflake_encode(0::snowflake, ours), snowflake_encode('9223372036854775807', ours),
-		snowflake_parse(snowflake_encode(0::snowflake, ours), ours) AS zero,
-		snowflake_parse(snowflake_encode('9223372036854775807', ours), ours) AS largest
+SELECT ours, snowflake_to_text(0::snowflake, ours), snowflake_to_text('9223372036854775807', ours),
+		snowflake_from_text(snowflake_to_text(0::snowflake, ours), ours) AS zero,
+		snowflake_from_text(snowflake_to_text('9223372036854775807', ours), ours) AS largest
 	FROM formats ORDER BY ours COLLATE "C";
 SELECT input, code, message FROM (VALUES (1, 'base32', '8000000000000'), (2, 'base32z', 'eyyyyyyyyyyyy'), (3, 'base36', '1y2p0ij32e8e8'),
 		(4, 'base36', 'zzzzzzzzzzzzz'), (5, 'base58', 'NQm6nKp8qFC8'), (6, 'base58', 'NQm6nKp8qFD'), (7, 'base58', 'zzzzzzzzzzz'),
 		(8, 'base62', 'AzL8n0Y58m8'), (9, 'base62', 'zzzzzzzzzzz'), (10, 'hex', '8000000000000000'), (11, 'hex', 'FFFFFFFFFFFFFFFF')) v(n, format, input),
-	LATERAL outcome(format('SELECT snowflake_parse(%L, %L)', input, format)) ORDER BY n;
+	LATERAL outcome(format('SELECT snowflake_from_text(%L, %L)', input, format)) ORDER BY n;
 
 -- Nothing, white space, other alphabets, an unknown format.
 SELECT ours, count(*), array_agg(DISTINCT code) AS codes
 	FROM formats, unnest(ARRAY['', ' ', '-1', 'ä', '１２３', '1.2', E'1\n', repeat('1', 64), '€uro', '=']) AS bad(input),
-		LATERAL outcome(format('SELECT snowflake_parse(%L, %L)', input, ours))
+		LATERAL outcome(format('SELECT snowflake_from_text(%L, %L)', input, ours))
 	GROUP BY 1 ORDER BY ours COLLATE "C";
-SELECT code, message, hint FROM outcome($$SELECT snowflake_encode('1', 'base64')$$);
-SELECT code, message FROM outcome($$SELECT snowflake_parse('1', 'Base32')$$);
-SELECT snowflake_encode(NULL, 'hex') IS NULL AND snowflake_parse(NULL, 'hex') IS NULL
-	AND snowflake_parse('1', NULL) IS NULL AS null_stays_null;
+SELECT code, message, hint FROM outcome($$SELECT snowflake_to_text('1', 'base64')$$);
+SELECT code, message FROM outcome($$SELECT snowflake_from_text('1', 'Base32')$$);
+SELECT snowflake_to_text(NULL, 'hex') IS NULL AND snowflake_from_text(NULL, 'hex') IS NULL
+	AND snowflake_from_text('1', NULL) IS NULL AS null_stays_null;
 
 -- A million IDs come back from every format.
 CREATE TABLE ids AS
 	SELECT (('x' || left(md5(g::text), 16))::bit(64) >> 1)::bigint::snowflake AS id FROM generate_series(1, 1000000) g;
 SELECT count(*), count(DISTINCT id) > 999990 AS distinct_ids FROM ids;
-SELECT count(*) FILTER (WHERE snowflake_parse(snowflake_encode(id, 'base32'), 'base32') <> id) AS base32,
-	count(*) FILTER (WHERE snowflake_parse(snowflake_encode(id, 'base32z'), 'base32z') <> id) AS base32z,
-	count(*) FILTER (WHERE snowflake_parse(snowflake_encode(id, 'base36'), 'base36') <> id) AS base36,
-	count(*) FILTER (WHERE snowflake_parse(snowflake_encode(id, 'base58'), 'base58') <> id) AS base58,
-	count(*) FILTER (WHERE snowflake_parse(snowflake_encode(id, 'base58flickr'), 'base58flickr') <> id) AS base58flickr,
-	count(*) FILTER (WHERE snowflake_parse(snowflake_encode(id, 'base62'), 'base62') <> id) AS base62,
-	count(*) FILTER (WHERE snowflake_parse(snowflake_encode(id, 'hex'), 'hex') <> id) AS hex
+SELECT count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base32'), 'base32') <> id) AS base32,
+	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base32z'), 'base32z') <> id) AS base32z,
+	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base36'), 'base36') <> id) AS base36,
+	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base58'), 'base58') <> id) AS base58,
+	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base58flickr'), 'base58flickr') <> id) AS base58flickr,
+	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base62'), 'base62') <> id) AS base62,
+	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'hex'), 'hex') <> id) AS hex
 	FROM ids;
 
 -- Texts of fixed width sort like the IDs.
@@ -72,12 +72,12 @@ SELECT ours, count(*) FILTER (WHERE encoded COLLATE "C" <= before COLLATE "C") A
 		min(length(encoded)) = max(length(encoded)) AS fixed_width
 	FROM (SELECT ours, encoded, lag(encoded) OVER (PARTITION BY ours ORDER BY id) AS before
 		  FROM (SELECT DISTINCT id FROM ids LIMIT 20000) i,
-			LATERAL (SELECT ours, snowflake_encode(id, ours) AS encoded FROM formats WHERE ours IN ('base32', 'base62', 'hex')) e) q
+			LATERAL (SELECT ours, snowflake_to_text(id, ours) AS encoded FROM formats WHERE ours IN ('base32', 'base62', 'hex')) e) q
 	GROUP BY 1 ORDER BY 1;
 
 -- A domain of short links, as the documentation shows.
-CREATE DOMAIN slug AS text CHECK (snowflake_parse(VALUE, 'base62') IS NOT NULL);
-SELECT snowflake_parse('2XcBrnzAS0u'::slug, 'base62');
+CREATE DOMAIN slug AS text CHECK (snowflake_from_text(VALUE, 'base62') IS NOT NULL);
+SELECT snowflake_from_text('2XcBrnzAS0u'::slug, 'base62');
 SELECT code, message FROM outcome($$SELECT 'not a slug'::slug$$);
 
 -- JSON: strings out, strings and whole numbers in; what is no snowflake is refused.

@@ -4,7 +4,7 @@ SELECT p.oid::regprocedure AS function, provolatile, proparallel, proisstrict, p
 	FROM pg_proc p
 	WHERE proname ~ '^snowflake_(public|private|to_uuid|from_uuid)$' ORDER BY 1::text COLLATE "C";
 SELECT snowflake_public(NULL, 'ord') IS NULL AS public, snowflake_private(NULL) IS NULL AS private,
-	snowflake_to_uuid(1, NULL) IS NULL AS to_uuid, snowflake_from_uuid(NULL, 'ord') IS NULL AS from_uuid;
+	snowflake_public_uuid(1, NULL) IS NULL AS to_uuid, snowflake_private(NULL::uuid, 'ord') IS NULL AS from_uuid;
 
 -- What is wrong whatever the keys are, and what needs one
 SELECT call, code, message, detail, hint
@@ -18,8 +18,8 @@ SELECT call, code, message, detail, hint
 		'snowflake_private(''ord_10000000000000'', ''usr'')',
 		'snowflake_private(''ord_1g000000000000'')',
 		'snowflake_private(''ord_10000000000000'')',
-		'snowflake_to_uuid(1, ''ord'')',
-		'snowflake_from_uuid(''00000000-0000-7000-8000-000000000000'', ''ord'')',
-		'snowflake_from_uuid(''00000000-0000-8000-8000-000000000000'', ''ord'')']) WITH ORDINALITY AS c(call, n),
+		'snowflake_public_uuid(1, ''ord'')',
+		'snowflake_private(''00000000-0000-7000-8000-000000000000''::uuid, ''ord'')',
+		'snowflake_private(''00000000-0000-8000-8000-000000000000''::uuid, ''ord'')']) WITH ORDINALITY AS c(call, n),
 		LATERAL outcome('SELECT ' || call)
 	ORDER BY n;

@@ -38,7 +38,7 @@ sub reset_error
 	my ($to) = @_;
 
 	return error_of($node, 'postgres',
-		"SELECT snowflake_reset($to)");
+		"SELECT snowflake_restart_at_clock($to)");
 }
 
 # What is minted is of now, and of that node ID.
@@ -80,7 +80,7 @@ $node->safe_psql('postgres',
 );
 my $error = refused();
 is($error->{sqlstate}, '55000', 'ahead by a year: minting is refused');
-like($error->{hint}, qr/snowflake_reset\(\)/, 'and the error says what the way out is');
+like($error->{hint}, qr/snowflake_restart_at_clock\(\)/, 'and the error says what the way out is');
 
 # Not with the node ID that may have been there
 $error = reset_error(1);
@@ -99,8 +99,8 @@ my $open = $node->background_psql('postgres', on_error_stop => 0);
 $open->query(q{SET snowflake.max_wait = '100ms'; BEGIN; SAVEPOINT a; SELECT snowflake_next()});
 $open->query('ROLLBACK TO a');
 my ($ret, $stdout, $stderr) =
-  $node->psql('postgres', 'SELECT snowflake_reset(2)');
-is($ret, 0, 'snowflake_reset()') or diag($stderr);
+  $node->psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
+is($ret, 0, 'snowflake_restart_at_clock()') or diag($stderr);
 my $held = $open->query('SELECT snowflake_next()');
 $node->safe_psql('postgres', 'SELECT snowflake_next()');
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
@@ -132,8 +132,8 @@ $node->poll_query_until('postgres',
   or die "gate does not open";
 is(refused()->{sqlstate}, '55000',
 	'it was in use again, so others come after it again');
-$node->safe_psql('postgres', 'SELECT snowflake_reset(2)');
-is_of_now(mint(), 2, 'until the next snowflake_reset()');
+$node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
+is_of_now(mint(), 2, 'until the next snowflake_restart_at_clock()');
 
 # The table is dropped under a server whose order was given up: nobody knows any
 # more what node 1 had, so it has to wait for all that any node ID had.
@@ -167,7 +167,7 @@ foreach my $restarted (0, 1)
 # Who may
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 is( error_of($node, 'postgres',
-		'SET ROLE ordinary; SELECT snowflake_reset(2)')->{sqlstate},
+		'SET ROLE ordinary; SELECT snowflake_restart_at_clock(2)')->{sqlstate},
 	'42501',
 	'an ordinary user may not');
 
@@ -181,7 +181,7 @@ wait_for_mint($node, 'postgres');
 $node->safe_psql('postgres',
 	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '1 h'))});
 set_node_id(2);
-$node->safe_psql('postgres', 'SELECT snowflake_reset(2)');
+$node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
 is_of_now($node->safe_psql('postgres', 'SELECT snowflake_next()'),
 	2, 'a second server, an hour ahead, is reset');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');

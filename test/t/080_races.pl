@@ -548,7 +548,7 @@ wait_for_gate(5);
 $mint = start_mint('snowflake-mint-locked');
 detach('snowflake-mint-locked');
 my $reset = $node->background_psql('postgres', on_error_stop => 0);
-$reset->query_until(qr/started/, "\\echo started\nSELECT snowflake_reset(5);\n");
+$reset->query_until(qr/started/, "\\echo started\nSELECT snowflake_restart_at_clock(5);\n");
 wait_for($keeper, 'snowflake');
 wake_all('snowflake-mint-locked');
 push @ids, finish_mint($mint);

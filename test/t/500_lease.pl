@@ -185,7 +185,7 @@ $coordinator->start;
 $two->append_conf('postgresql.conf', "snowflake.node_source = 'setting'\nsnowflake.node_id = 901");
 $two->reload;
 $two->poll_query_until('postgres', q{SELECT node = 901 AND gate = 'open' FROM snowflake_status()}) or die 'node ID is not taken';
-$two->safe_psql('postgres', 'SELECT snowflake_reset(901)');
+$two->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(901)');
 is( $two->safe_psql('postgres', q{SELECT snowflake_timestamp(snowflake_next()) < now() + interval '1min'}),
 	't', 'it is done, and IDs are of the true time');
 sub lessees { return scalar grep { /snowflake lessee/ } `ps -o args= --ppid $two->{_pid}`; }

@@ -63,7 +63,7 @@ sub reset_behind
 	my ($node) = @_;
 
 	wait_until_ahead($node);
-	$node->safe_psql('postgres', 'SELECT snowflake_reset(node) FROM snowflake_status()');
+	$node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(node) FROM snowflake_status()');
 	return;
 }
 
@@ -73,7 +73,7 @@ $copy->init_from_backup($original, 'base');
 set_clock($clock, -4 * 3_600_000);
 start_with_clock($copy, $clock);
 wait_until_ahead($copy);
-like(error_of($copy, 'postgres', 'SELECT snowflake_reset(node) FROM snowflake_status()')->{message},
+like(error_of($copy, 'postgres', 'SELECT snowflake_restart_at_clock(node) FROM snowflake_status()')->{message},
 	qr/^node ID \d+ may have minted snowflakes that are ahead of the clock/,
 	'a clock before the start of the lease: the generator does not go back to it');
 $copy->stop('immediate');

@@ -32,28 +32,28 @@ sub set_keys
 
 my $id = '2124072316831797248';
 my $text = result("SELECT snowflake_public($id, 'ord')");
-my $uuid = result("SELECT snowflake_to_uuid($id, 'ord')");
+my $uuid = result("SELECT snowflake_public_uuid($id, 'ord')");
 
 like($text, qr/^ord_7[0-9a-hjkmnp-tv-z]{13}$/, 'a text is its context, the number of the key and 13 digits');
 like(
 	$uuid,
 	qr/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{11}7$/,
 	'a UUID is of version 8, and ends with the number of the key');
-is(result("SELECT snowflake_private('$text'), snowflake_private('$text', 'ord'), snowflake_from_uuid('$uuid', 'ord')"),
+is(result("SELECT snowflake_private('$text'), snowflake_private('$text', 'ord'), snowflake_private('$uuid'::uuid, 'ord')"),
 	"$id|$id|$id", 'both come back');
-is(result("SELECT pg_typeof(snowflake_private('$text')), pg_typeof(snowflake_from_uuid('$uuid', 'ord'))"),
+is(result("SELECT pg_typeof(snowflake_private('$text')), pg_typeof(snowflake_private('$uuid'::uuid, 'ord'))"),
 	'snowflake|snowflake', 'as snowflakes');
 is( result(q{
-		SELECT count(DISTINCT snowflake_public(id, 'ord')), count(DISTINCT snowflake_to_uuid(id, 'ord')),
+		SELECT count(DISTINCT snowflake_public(id, 'ord')), count(DISTINCT snowflake_public_uuid(id, 'ord')),
 			bool_and(snowflake_private(snowflake_public(id, 'ord')) = id
-				AND snowflake_from_uuid(snowflake_to_uuid(id, 'ord'), 'ord') = id)
+				AND snowflake_private(snowflake_public_uuid(id, 'ord'), 'ord') = id)
 		FROM (SELECT generate_series(0, 65535)
 			UNION ALL SELECT 9223372036854775807 - generate_series(0, 65535)) s (id)}),
 	'131072|131072|t',
 	'the smallest and the largest IDs come back, and stay distinct');
 is( result(q{
 		SELECT bool_and(snowflake_private(snowflake_public(id, context)) = id
-				AND snowflake_from_uuid(snowflake_to_uuid(id, context), context) = id)
+				AND snowflake_private(snowflake_public_uuid(id, context), context) = id)
 		FROM (SELECT (random() * 9e18)::bigint, left('abcdefgh90123456', 1 + n % 16)
 			FROM generate_series(1, 100000) n) s (id, context)}),
 	't',
@@ -64,7 +64,7 @@ is( result(qq{
 	'16',
 	'an ID looks different in each context');
 is(result(q{SELECT snowflake_public(NULL, 'a') IS NULL AND snowflake_private(NULL) IS NULL
-		AND snowflake_to_uuid(1, NULL) IS NULL AND snowflake_from_uuid(NULL, 'a') IS NULL}),
+		AND snowflake_public_uuid(1, NULL) IS NULL AND snowflake_private(NULL, 'a') IS NULL}),
 	't', 'NULL gives NULL');
 
 # What an ID and its neighbour have in common is what chance makes them have: half
@@ -72,7 +72,7 @@ is(result(q{SELECT snowflake_public(NULL, 'a') IS NULL AND snowflake_private(NUL
 cmp_ok(
 	result(q{
 		WITH bits AS (
-			SELECT id, (('x' || right(replace(snowflake_to_uuid(id, 'ord')::text, '-', ''), 16))::bit(64)) AS b
+			SELECT id, (('x' || right(replace(snowflake_public_uuid(id, 'ord')::text, '-', ''), 16))::bit(64)) AS b
 			FROM generate_series(1, 2000) id)
 		SELECT abs(avg(length(replace((p.b # n.b)::text, '0', ''))) - 29) < 0.5
 		FROM bits p JOIN bits n ON n.id = p.id + 1}),
@@ -87,8 +87,8 @@ foreach my $case (
 	[ "snowflake_public(1, '1rd')", '22023', qr/invalid context/ ],
 	[ "snowflake_public(1, 'o_d')", '22023', qr/invalid context/ ],
 	[ "snowflake_public(1, 'abcdefghijklmnopq')", '22023', qr/invalid context/ ],
-	[ "snowflake_to_uuid(-1, 'ord')", '22003', qr/out of range for type snowflake/ ],
-	[ "snowflake_to_uuid(1, 'O')", '22023', qr/invalid context/ ],
+	[ "snowflake_public_uuid(-1, 'ord')", '22003', qr/out of range for type snowflake/ ],
+	[ "snowflake_public_uuid(1, 'O')", '22023', qr/invalid context/ ],
 	[ "snowflake_private('$text', 'usr')", '22023', qr/is not of the context "usr"/ ],
 	[ "snowflake_private('')", '22P02', qr/invalid public snowflake/ ],
 	[ "snowflake_private('$id')", '22P02', qr/invalid public snowflake/ ],
@@ -102,11 +102,11 @@ foreach my $case (
 	[ "snowflake_private('ord_78000000000000')", '22003', qr/out of range/ ],
 	[ "snowflake_private('ord_60000000000000')", '42704', qr/there is no key/ ],
 	[ "snowflake_private('ord_170000000000000')", '42704', qr/there is no key/ ],
-	[ "snowflake_from_uuid('$uuid', 'usr')", '22023', qr/in the context "usr"/ ],
-	[ "snowflake_from_uuid('$uuid', 'U')", '22023', qr/invalid context/ ],
-	[ "snowflake_from_uuid(overlay('$uuid' PLACING '4' FROM 15)::uuid, 'ord')", '22023', qr/not that of a snowflake$/ ],
-	[ "snowflake_from_uuid(overlay('$uuid' PLACING 'c' FROM 20)::uuid, 'ord')", '22023', qr/not that of a snowflake$/ ],
-	[ "snowflake_from_uuid(overlay('$uuid' PLACING '6' FROM 36)::uuid, 'ord')", '42704', qr/there is no key/ ])
+	[ "snowflake_private('$uuid'::uuid, 'usr')", '22023', qr/in the context "usr"/ ],
+	[ "snowflake_private('$uuid'::uuid, 'U')", '22023', qr/invalid context/ ],
+	[ "snowflake_private(overlay('$uuid' PLACING '4' FROM 15)::uuid, 'ord')", '22023', qr/not that of a snowflake$/ ],
+	[ "snowflake_private(overlay('$uuid' PLACING 'c' FROM 20)::uuid, 'ord')", '22023', qr/not that of a snowflake$/ ],
+	[ "snowflake_private(overlay('$uuid' PLACING '6' FROM 36)::uuid, 'ord')", '42704', qr/there is no key/ ])
 {
 	my ($call, $sqlstate, $message) = @$case;
 	my $error = error("SELECT $call");
@@ -122,7 +122,7 @@ $node->safe_psql(
 	'postgres', q{
 	CREATE FUNCTION accepts(uuid uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 	BEGIN
-		PERFORM snowflake_from_uuid(uuid, 'ord');
+		PERFORM snowflake_private(uuid, 'ord');
 		RETURN true;
 	EXCEPTION WHEN OTHERS THEN
 		RETURN false;
@@ -154,7 +154,7 @@ $node->safe_psql(
 foreach my $condition (
 	"id = snowflake_private('$text')",
 	"id = snowflake_private('$text', 'ord')",
-	"id = snowflake_from_uuid('$uuid', 'ord')",
+	"id = snowflake_private('$uuid'::uuid, 'ord')",
 	"id = ANY (ARRAY[snowflake_private('$text'), snowflake_private('$text')])")
 {
 	like(result("EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE $condition"),
@@ -186,18 +186,18 @@ is(result("$parallel $all"), '1000000', 'parallel workers have the keys');
 
 set_keys(7, '07' x 32, 12, '0C' x 32);
 my $newer = result("SELECT snowflake_public($id, 'ord')");
-my $newer_uuid = result("SELECT snowflake_to_uuid($id, 'ord')");
+my $newer_uuid = result("SELECT snowflake_public_uuid($id, 'ord')");
 like($newer, qr/^ord_c/, 'the highest number encrypts');
-is(result("SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_from_uuid('$uuid', 'ord'), snowflake_from_uuid('$newer_uuid', 'ord')"),
+is(result("SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$uuid'::uuid, 'ord'), snowflake_private('$newer_uuid'::uuid, 'ord')"),
 	"$id|$id|$id|$id", 'all numbers decrypt');
 set_keys(1023, 'ff' x 32, 12, '0C' x 32, 7, '07' x 32, 23, '17' x 32);
 my $newest = result("SELECT snowflake_public($id, 'ord')");
 like($newest, qr/^ord_zz[0-9a-hjkmnp-tv-z]{13}$/, 'in whatever order they stand, and with two digits');
-is(result("SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$newest'), snowflake_from_uuid('$uuid', 'ord')"),
+is(result("SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$newest'), snowflake_private('$uuid'::uuid, 'ord')"),
 	"$id|$id|$id|$id", 'all numbers decrypt, also where a UUID cannot tell two apart');
 set_keys(12, '0c' x 32);
 is(error("SELECT snowflake_private('$text')")->{sqlstate}, '42704', 'a key that is gone decrypts no text');
-is(error("SELECT snowflake_from_uuid('$uuid', 'ord')")->{sqlstate}, '42704', 'and no UUID');
+is(error("SELECT snowflake_private('$uuid'::uuid, 'ord')")->{sqlstate}, '42704', 'and no UUID');
 is(result("SELECT snowflake_private('$newer')"), $id, 'upper and lower case are one key');
 set_keys(12, '0d' x 32);
 isnt(result("SELECT snowflake_private('$newer')"), $id, 'with another key of that number the text is another ID');

@@ -46,17 +46,17 @@ sub look
 }
 
 my $use = q{
-	CREATE TABLE IF NOT EXISTS t AS SELECT snowflake_public(1, 'ord') AS text, snowflake_to_uuid(1, 'ord') AS uuid;
+	CREATE TABLE IF NOT EXISTS t AS SELECT snowflake_public(1, 'ord') AS text, snowflake_public_uuid(1, 'ord') AS uuid;
 	CREATE OR REPLACE VIEW v AS SELECT snowflake_public(1, 'ord') AS text, snowflake_private(text) AS id FROM t;
 	SELECT * FROM v;
-	EXPLAIN (ANALYZE, VERBOSE) SELECT snowflake_public(1, 'ord'), snowflake_private(text), snowflake_from_uuid(uuid, 'ord') FROM t;
+	EXPLAIN (ANALYZE, VERBOSE) SELECT snowflake_public(1, 'ord'), snowflake_private(text), snowflake_private(uuid, 'ord') FROM t;
 	EXPLAIN (VERBOSE) SELECT * FROM v WHERE text = snowflake_public(1, 'ord') AND id = snowflake_private('ord_1000000000000');
 	PREPARE p (text) AS SELECT snowflake_private($1);
 	EXECUTE p ('ord_10000000000000');
 	EXECUTE p ('ord_90000000000000');
 	SELECT * FROM pg_prepared_statements;
-	SELECT snowflake_from_uuid(uuid, 'usr') FROM t;
-	SELECT snowflake_from_uuid('00000000-0000-8000-8000-000000000001', 'usr');
+	SELECT snowflake_private(uuid, 'usr') FROM t;
+	SELECT snowflake_private('00000000-0000-8000-8000-000000000001'::uuid, 'usr');
 	SELECT query FROM pg_stat_activity;
 };
 my $settings = q{

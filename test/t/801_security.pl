@@ -20,7 +20,7 @@ my @restricted = (
 	'public.snowflake_fleet()',
 	'public.snowflake_fleet_create()',
 	'public.snowflake_fleet_recover(timestamp with time zone)',
-	'public.snowflake_reset(integer)',
+	'public.snowflake_restart_at_clock(integer)',
 	'public.snowflake_status_reset()');
 
 my $node = new_node('main');

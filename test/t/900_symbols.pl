@@ -68,7 +68,7 @@ SKIP:
 			WHERE snowflake_node(id) = 1 AND id -> 'worker' = 1
 			AND id < now() + interval '1 hour'
 			AND snowflake_lower_bound(@ id, 'twitter') <= id
-			AND snowflake_parse(snowflake_encode(id, 'hex'), 'hex') = id}),
+			AND snowflake_from_text(snowflake_to_text(id, 'hex'), 'hex') = id}),
 		'10',
 		'functions work when they are compiled into a query');
 }
