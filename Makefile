@@ -11,6 +11,7 @@ OBJS = \
 	src/admin.o \
 	src/base/clock.o \
 	src/base/duration.o \
+	src/base/row.o \
 	src/base/settings.o \
 	src/base/worker.o \
 	src/convert/convert.o \
@@ -56,6 +57,7 @@ OBJS = \
 	src/public/public.o \
 	src/shmem.o \
 	src/snowflake.o \
+	src/stats.o \
 	src/status.o
 SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
 

@@ -6,7 +6,7 @@
 -- numbers are not shown.  It changes nothing, psql's settings included.
 
 SELECT string_agg(line, E'\n' ORDER BY n) AS snowflake_report
-	FROM snowflake_status() s,
+	FROM snowflake_status, snowflake_stats,
 		LATERAL (SELECT pg_has_role('pg_read_all_stats', 'USAGE')) r (may_see),
 		LATERAL unnest(ARRAY[
 			'snowflake: ' || CASE WHEN advice IS NOT NULL THEN advice

@@ -1,17 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * status.c
- *	  The state of the generator, as one row for administrators and monitoring.
+ *	  The state of the generator, for the view snowflake_status.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -20,8 +19,8 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/duration.h"
+#include "base/row.h"
 #include "base/settings.h"
-#include "generator/counters.h"
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
 #include "keeper/gate_text.h"
@@ -30,10 +29,9 @@
 #include "mint/frontier.h"
 #include "mint/mint_error.h"
 
-PG_FUNCTION_INFO_V1(snowflake_status);
-PG_FUNCTION_INFO_V1(snowflake_status_reset);
+PG_FUNCTION_INFO_V1(snowflake_get_status);
 
-/* The columns of snowflake_status(). */
+/* The columns of the view snowflake_status. */
 enum
 {
 	COLUMN_GATE,
@@ -41,98 +39,54 @@ enum
 	COLUMN_NODE,
 	COLUMN_NODE_SOURCE,
 	COLUMN_NODE_ORIGIN,
+	COLUMN_COORDINATOR,
 	COLUMN_LEASE_UNTIL,
 	COLUMN_LEASE_RENEWED,
-	COLUMN_COORDINATOR,
 	COLUMN_LAYOUT,
 	COLUMN_LAYOUT_ENDS,
 	COLUMN_LAST_ID,
 	COLUMN_LAST_TIME,
+	COLUMN_LEAD,
 	COLUMN_FRONTIER,
 	COLUMN_FRONTIER_LAG,
 	COLUMN_FRONTIER_HOLDER,
-	COLUMN_LEAD,
-	COLUMN_RESERVED_UNTIL,
 	COLUMN_KEEPER_PID,
+	COLUMN_RESERVED_UNTIL,
 	COLUMN_STANDBY_WAIT,
-	COLUMN_MINTED,
-	COLUMN_CLOCK_WAITS,
-	COLUMN_CLOCK_WAIT_TOTAL,
-	COLUMN_CLOCK_WAIT_LONGEST,
-	COLUMN_KEEPER_WAITS,
-	COLUMN_KEEPER_WAIT_TOTAL,
-	COLUMN_KEEPER_WAIT_LONGEST,
-	COLUMN_RESERVATIONS,
-	COLUMN_LEASES,
-	COLUMN_LEASE_RENEWALS,
-	COLUMN_LEASE_ERRORS,
 	COLUMN_CLOCK_STATE,
 	COLUMN_CLOCK_ERROR,
 	COLUMN_CLOCK_JUMP,
-	COLUMN_CLOCK_STEPS_BACK,	/* and the column that follows it */
-	COLUMN_CLOCK_STEPS_AHEAD = COLUMN_CLOCK_STEPS_BACK + 2,
-	COLUMN_CLOCK_STEPS_LAST,
-	COLUMN_REFUSED,				/* one for each SnowflakeRefusal */
-	COLUMN_STATS_RESET = COLUMN_REFUSED + SNOWFLAKE_REFUSALS,
 	STATUS_COLUMNS
 };
 
-/* A row under construction: all columns are null until they are put. */
-typedef struct StatusRow
-{
-	Datum		values[STATUS_COLUMNS];
-	bool		nulls[STATUS_COLUMNS];
-} StatusRow;
-
-static void
-put(StatusRow *row, int column, Datum value)
-{
-	row->values[column] = value;
-	row->nulls[column] = false;
-}
-
-static void
-put_text(StatusRow *row, int column, const char *text)
-{
-	if (text != NULL)
-		put(row, column, CStringGetTextDatum(text));
-}
-
-static void
-put_counter(StatusRow *row, int column, pg_atomic_uint64 *counter)
-{
-	put(row, column, Int64GetDatum((int64) pg_atomic_read_u64(counter)));
-}
-
-static void
-put_interval(StatusRow *row, int column, int64 usec)
-{
-	Interval   *interval = palloc0(sizeof(Interval));
-
-	interval->time = usec;
-	put(row, column, IntervalPGetDatum(interval));
-}
-
-/* A number of waits and the two columns that follow it. */
-static void
-put_waits(StatusRow *row, int column, SnowflakeWaits *waits)
-{
-	put_counter(row, column, &waits->mints);
-	put_interval(row, column + 1, pg_atomic_read_u64(&waits->total_usec));
-	put_interval(row, column + 2, pg_atomic_read_u64(&waits->longest_usec));
-}
-
-/* A number of steps and the column that follows it. */
-static void
-put_steps(StatusRow *row, int column, SnowflakeSteps *steps)
-{
-	put_counter(row, column, &steps->steps);
-	put_interval(row, column + 1, pg_atomic_read_u64(&steps->largest_usec));
-}
+static const SnowflakeColumn columns[STATUS_COLUMNS] = {
+	[COLUMN_GATE] = {"gate", TEXTOID},
+	[COLUMN_ADVICE] = {"advice", TEXTOID},
+	[COLUMN_NODE] = {"node", INT4OID},
+	[COLUMN_NODE_SOURCE] = {"node_source", TEXTOID},
+	[COLUMN_NODE_ORIGIN] = {"node_origin", TEXTOID},
+	[COLUMN_COORDINATOR] = {"coordinator", TEXTOID},
+	[COLUMN_LEASE_UNTIL] = {"lease_until", TIMESTAMPTZOID},
+	[COLUMN_LEASE_RENEWED] = {"lease_renewed", TIMESTAMPTZOID},
+	[COLUMN_LAYOUT] = {"layout", TEXTOID},
+	[COLUMN_LAYOUT_ENDS] = {"layout_ends", TIMESTAMPTZOID},
+	[COLUMN_LAST_ID] = {"last_id", INT8OID},
+	[COLUMN_LAST_TIME] = {"last_time", TIMESTAMPTZOID},
+	[COLUMN_LEAD] = {"lead", INTERVALOID},
+	[COLUMN_FRONTIER] = {"frontier", INT8OID},
+	[COLUMN_FRONTIER_LAG] = {"frontier_lag", INTERVALOID},
+	[COLUMN_FRONTIER_HOLDER] = {"frontier_holder", INT4OID},
+	[COLUMN_KEEPER_PID] = {"keeper_pid", INT4OID},
+	[COLUMN_RESERVED_UNTIL] = {"reserved_until", TIMESTAMPTZOID},
+	[COLUMN_STANDBY_WAIT] = {"standby_wait", INTERVALOID},
+	[COLUMN_CLOCK_STATE] = {"clock_state", TEXTOID},
+	[COLUMN_CLOCK_ERROR] = {"clock_error", INTERVALOID},
+	[COLUMN_CLOCK_JUMP] = {"clock_jump", INTERVALOID}
+};
 
 /* What is known of the clock, by the kernel and by the keeper. */
 static void
-put_clock(StatusRow *row)
+put_clock(SnowflakeRow *row)
 {
 	bool		synchronized = true;
 	int64		error_usec,
@@ -140,64 +94,64 @@ put_clock(StatusRow *row)
 				lasted_usec;
 
 	if (snowflake_clock_error(&synchronized, &error_usec))
-		put_interval(row, COLUMN_CLOCK_ERROR, error_usec);
-	put_text(row, COLUMN_CLOCK_STATE,
-			 synchronized ? "synchronized" : "unsynchronized");
+		snowflake_row_put_interval(row, COLUMN_CLOCK_ERROR, error_usec);
+	snowflake_row_put_text(row, COLUMN_CLOCK_STATE,
+						   synchronized ? "synchronized" : "unsynchronized");
 	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
 	{
-		put_text(row, COLUMN_CLOCK_STATE, "coasting");
-		put_interval(row, COLUMN_CLOCK_JUMP, jump_usec);
+		snowflake_row_put_text(row, COLUMN_CLOCK_STATE, "coasting");
+		snowflake_row_put_interval(row, COLUMN_CLOCK_JUMP, jump_usec);
 	}
 }
 
 /* How far the frontier of this database is, and who holds it back. */
 static void
-put_frontier(StatusRow *row)
+put_frontier(SnowflakeRow *row)
 {
 	SnowflakeFrontier frontier;
 
 	if (!snowflake_frontier_compute(&frontier) || frontier.id < 0)
 		return;
-	put(row, COLUMN_FRONTIER, Int64GetDatum(frontier.id));
-	put_interval(row, COLUMN_FRONTIER_LAG, frontier.lag_usec);
+	snowflake_row_put(row, COLUMN_FRONTIER, Int64GetDatum(frontier.id));
+	snowflake_row_put_interval(row, COLUMN_FRONTIER_LAG, frontier.lag_usec);
 	if (frontier.holder_pid != 0)
-		put(row, COLUMN_FRONTIER_HOLDER, Int32GetDatum(frontier.holder_pid));
+		snowflake_row_put(row, COLUMN_FRONTIER_HOLDER, Int32GetDatum(frontier.holder_pid));
 }
 
 /* The node ID that a standby would mint with. */
 static void
-put_node_after_promotion(StatusRow *row)
+put_node_after_promotion(SnowflakeRow *row)
 {
 	SnowflakeNode wanted;
 
 	snowflake_node_source_wanted(&wanted);
 	if (wanted.node >= 0)
-		put(row, COLUMN_NODE, Int32GetDatum(wanted.node));
+		snowflake_row_put(row, COLUMN_NODE, Int32GetDatum(wanted.node));
 }
 
 /* Where the node ID comes from, and what is known of its lease. */
 static void
-put_node_source(StatusRow *row)
+put_node_source(SnowflakeRow *row)
 {
 	SnowflakeLeaseView lease;
 
-	put_text(row, COLUMN_NODE_SOURCE, snowflake_node_source_name());
+	snowflake_row_put_text(row, COLUMN_NODE_SOURCE, snowflake_node_source_name());
 	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
-		put_text(row, COLUMN_NODE_ORIGIN, snowflake_node_source_origin());
+		snowflake_row_put_text(row, COLUMN_NODE_ORIGIN, snowflake_node_source_origin());
 	if (snowflake_node_source != NODE_FROM_LEASE)
 		return;
 	snowflake_lease_state_view(&lease);
 	if (lease.grant != 0)
 	{
-		put(row, COLUMN_LEASE_UNTIL,
-			TimestampTzGetDatum(snowflake_layout_tick_start(&snowflake_server_layout, lease.until)));
-		put(row, COLUMN_LEASE_RENEWED, TimestampTzGetDatum(lease.renewed_at));
+		snowflake_row_put(row, COLUMN_LEASE_UNTIL,
+						  TimestampTzGetDatum(snowflake_layout_tick_start(&snowflake_server_layout, lease.until)));
+		snowflake_row_put(row, COLUMN_LEASE_RENEWED, TimestampTzGetDatum(lease.renewed_at));
 	}
-	put_text(row, COLUMN_COORDINATOR,
-			 lease.pid == 0 ? "not asked" :
-			 lease.trouble == LEASE_UNREACHABLE ? "unreachable" :
-			 lease.trouble != LEASE_NO_TROUBLE ? "grants nothing" :
-			 lease.grant == 0 ? "not asked" : "reachable");
+	snowflake_row_put_text(row, COLUMN_COORDINATOR,
+						   lease.pid == 0 ? "not asked" :
+						   lease.trouble == LEASE_UNREACHABLE ? "unreachable" :
+						   lease.trouble != LEASE_NO_TROUBLE ? "grants nothing" :
+						   lease.grant == 0 ? "not asked" : "reachable");
 }
 
 /* What to do, in a sentence; NULL if all is well, or will be in a moment. */
@@ -239,67 +193,46 @@ advice(const SnowflakeView *view, int64 lead_usec)
 
 /* What everybody may see of a generator: whether and how it mints. */
 static void
-put_public(StatusRow *row, const SnowflakeView *view, int64 lead_usec)
+put_public(SnowflakeRow *row, const SnowflakeView *view, int64 lead_usec)
 {
 	bool		in_recovery = RecoveryInProgress();
 	int			keeper_pid = snowflake_keeper_state_pid();
 	int64		standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
 
-	put_text(row, COLUMN_GATE, in_recovery ? "closed: the server is in recovery" :
-			 snowflake_gate_text_reason(view->gate));
-	put_text(row, COLUMN_ADVICE, in_recovery ? snowflake_gate_text_advice_in_recovery() :
-			 advice(view, lead_usec));
+	snowflake_row_put_text(row, COLUMN_GATE, in_recovery ? "closed: the server is in recovery" :
+						   snowflake_gate_text_reason(view->gate));
+	snowflake_row_put_text(row, COLUMN_ADVICE, in_recovery ? snowflake_gate_text_advice_in_recovery() :
+						   advice(view, lead_usec));
 
 	/* a standby has the one that it would mint with */
 	if (view->gate == GATE_OPEN)
-		put(row, COLUMN_NODE, Int32GetDatum(view->node));
+		snowflake_row_put(row, COLUMN_NODE, Int32GetDatum(view->node));
 	else if (in_recovery)
 		put_node_after_promotion(row);
 	put_node_source(row);
 	if (keeper_pid != 0)
-		put(row, COLUMN_KEEPER_PID, Int32GetDatum(keeper_pid));
+		snowflake_row_put(row, COLUMN_KEEPER_PID, Int32GetDatum(keeper_pid));
 	if (standby_wait_usec != 0)
-		put_interval(row, COLUMN_STANDBY_WAIT, standby_wait_usec);
+		snowflake_row_put_interval(row, COLUMN_STANDBY_WAIT, standby_wait_usec);
 	put_clock(row);
-	put(row, COLUMN_STATS_RESET,
-		TimestampTzGetDatum(pg_atomic_read_u64(&snowflake_counters->reset_at)));
 }
 
 /* How far an open gate has come. */
 static void
-put_position(StatusRow *row, const SnowflakeView *view, int64 lead_usec)
+put_position(SnowflakeRow *row, const SnowflakeView *view, int64 lead_usec)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
-	put_interval(row, COLUMN_LEAD, lead_usec);
-	put(row, COLUMN_RESERVED_UNTIL,
-		TimestampTzGetDatum(snowflake_layout_position_time(layout, view->limit)));
+	snowflake_row_put_interval(row, COLUMN_LEAD, lead_usec);
+	snowflake_row_put(row, COLUMN_RESERVED_UNTIL,
+					  TimestampTzGetDatum(snowflake_layout_position_time(layout, view->limit)));
 
 	/* a position to which "last" was merely raised is no ID */
 	if (view->last == view->raised_to)
 		return;
-	put(row, COLUMN_LAST_ID, Int64GetDatum(snowflake_generator_position_id(view->last)));
-	put(row, COLUMN_LAST_TIME,
-		TimestampTzGetDatum(snowflake_layout_position_time(layout, view->last)));
-}
-
-/* What was counted. */
-static void
-put_counters(StatusRow *row)
-{
-	SnowflakeCounters *counters = snowflake_counters;
-
-	put(row, COLUMN_MINTED, Int64GetDatum((int64) snowflake_counters_minted()));
-	put_waits(row, COLUMN_CLOCK_WAITS, &counters->clock_waits);
-	put_waits(row, COLUMN_KEEPER_WAITS, &counters->keeper_waits);
-	put_counter(row, COLUMN_RESERVATIONS, &counters->reservations);
-	put_counter(row, COLUMN_LEASES, &counters->leases);
-	put_counter(row, COLUMN_LEASE_RENEWALS, &counters->lease_renewals);
-	put_counter(row, COLUMN_LEASE_ERRORS, &counters->lease_errors);
-	put_steps(row, COLUMN_CLOCK_STEPS_BACK, &counters->steps_back);
-	put_steps(row, COLUMN_CLOCK_STEPS_AHEAD, &counters->steps_ahead);
-	for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
-		put_counter(row, COLUMN_REFUSED + i, &counters->refused[i]);
+	snowflake_row_put(row, COLUMN_LAST_ID, Int64GetDatum(snowflake_generator_position_id(view->last)));
+	snowflake_row_put(row, COLUMN_LAST_TIME,
+					  TimestampTzGetDatum(snowflake_layout_position_time(layout, view->last)));
 }
 
 /*
@@ -310,29 +243,23 @@ put_counters(StatusRow *row)
  * How much and when others mint is for those who may read statistics.
  */
 Datum
-snowflake_status(PG_FUNCTION_ARGS)
+snowflake_get_status(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	TupleDesc	tupdesc;
-	StatusRow	row;
+	SnowflakeRow row;
 
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-
-	memset(row.values, 0, sizeof(row.values));
-	memset(row.nulls, true, sizeof(row.nulls));
-
+	snowflake_row_begin(&row, fcinfo, columns, STATUS_COLUMNS);
 	snowflake_layout_print(layout, text, sizeof(text));
-	put_text(&row, COLUMN_LAYOUT, text);
-	put(&row, COLUMN_LAYOUT_ENDS,
-		TimestampTzGetDatum(snowflake_layout_tick_start(layout, layout->max_tick)));
+	snowflake_row_put_text(&row, COLUMN_LAYOUT, text);
+	snowflake_row_put(&row, COLUMN_LAYOUT_ENDS,
+					  TimestampTzGetDatum(snowflake_layout_tick_start(layout, layout->max_tick)));
 
 	if (!snowflake_generator_exists())
 	{
-		put_text(&row, COLUMN_GATE, snowflake_gate_text_reason_now());
-		put_text(&row, COLUMN_ADVICE,
-				 "Add snowflake to shared_preload_libraries, and restart the server.");
+		snowflake_row_put_text(&row, COLUMN_GATE, snowflake_gate_text_reason_now());
+		snowflake_row_put_text(&row, COLUMN_ADVICE,
+							   "Add snowflake to shared_preload_libraries, and restart the server.");
 	}
 	else
 	{
@@ -349,19 +276,8 @@ snowflake_status(PG_FUNCTION_ARGS)
 				put_position(&row, &view, lead_usec);
 			if (!RecoveryInProgress())
 				put_frontier(&row);
-			put_counters(&row);
 		}
 	}
 
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  row.values, row.nulls)));
-}
-
-/* Count from zero again.  The script revokes it from PUBLIC. */
-Datum
-snowflake_status_reset(PG_FUNCTION_ARGS)
-{
-	snowflake_generator_require("snowflake_status_reset()");
-	snowflake_counters_reset();
-	PG_RETURN_VOID();
+	PG_RETURN_DATUM(snowflake_row_end(&row));
 }

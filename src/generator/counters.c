@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "port/atomics.h"
 #include "storage/shmem.h"
 
 #include "base/clock.h"
@@ -19,54 +20,60 @@
 #include "generator/counters.h"
 #include "generator/slot.h"
 
-SnowflakeCounters *snowflake_counters = NULL;
+/* All atomic, and none of them read together: each is right for its moment. */
+typedef struct Counters
+{
+	pg_atomic_uint64 counters[SNOWFLAKE_COUNTERS];
+	pg_atomic_uint64 reset_at;	/* a TimestampTz */
+	pg_atomic_uint64 minted_before; /* what the slots said at the reset */
+} Counters;
+
+const SnowflakeCounterColumn snowflake_counters_columns[SNOWFLAKE_COUNTERS] = {
+	[COUNTER_CLOCK_WAITS] = {"clock_waits", false},
+	[COUNTER_CLOCK_WAIT_TOTAL] = {"clock_wait_total", true},
+	[COUNTER_CLOCK_WAIT_LONGEST] = {"clock_wait_longest", true},
+	[COUNTER_KEEPER_WAITS] = {"keeper_waits", false},
+	[COUNTER_KEEPER_WAIT_TOTAL] = {"keeper_wait_total", true},
+	[COUNTER_KEEPER_WAIT_LONGEST] = {"keeper_wait_longest", true},
+	[COUNTER_RESERVATIONS] = {"reservations", false},
+	[COUNTER_CLOCK_STEPS_BACK] = {"clock_steps_back", false},
+	[COUNTER_CLOCK_STEP_BACK_LARGEST] = {"clock_step_back_largest", true},
+	[COUNTER_CLOCK_STEPS_AHEAD] = {"clock_steps_ahead", false},
+	[COUNTER_CLOCK_STEP_AHEAD_LARGEST] = {"clock_step_ahead_largest", true},
+	[COUNTER_LEASES] = {"leases", false},
+	[COUNTER_LEASE_RENEWALS] = {"lease_renewals", false},
+	[COUNTER_LEASE_ERRORS] = {"lease_errors", false},
+	[COUNTER_REFUSED_NODE] = {"refused_node", false},
+	[COUNTER_REFUSED_LAYOUT] = {"refused_layout", false},
+	[COUNTER_REFUSED_KEEPER] = {"refused_keeper", false},
+	[COUNTER_REFUSED_CLOCK] = {"refused_clock", false},
+	[COUNTER_REFUSED_END] = {"refused_end", false},
+	[COUNTER_REFUSED_STANDBY] = {"refused_standby", false}
+};
+
+/* NULL if the library was not preloaded. */
+static Counters *shared = NULL;
 
 /* Shared memory to request. */
 Size
 snowflake_counters_size(void)
 {
-	return MAXALIGN(sizeof(SnowflakeCounters));
+	return MAXALIGN(sizeof(Counters));
 }
 
 /* Find the counters, or make them.  The caller holds AddinShmemInitLock. */
 void
 snowflake_counters_attach(void)
 {
-	SnowflakeCounters *counters;
 	bool		found;
 
-	counters = ShmemInitStruct("snowflake counters", snowflake_counters_size(),
-							   &found);
-	if (!found)
-	{
-		pg_atomic_init_u64(&counters->clock_waits.mints, 0);
-		pg_atomic_init_u64(&counters->clock_waits.total_usec, 0);
-		pg_atomic_init_u64(&counters->clock_waits.longest_usec, 0);
-		pg_atomic_init_u64(&counters->keeper_waits.mints, 0);
-		pg_atomic_init_u64(&counters->keeper_waits.total_usec, 0);
-		pg_atomic_init_u64(&counters->keeper_waits.longest_usec, 0);
-		for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
-			pg_atomic_init_u64(&counters->refused[i], 0);
-		pg_atomic_init_u64(&counters->reservations, 0);
-		pg_atomic_init_u64(&counters->steps_back.steps, 0);
-		pg_atomic_init_u64(&counters->steps_back.largest_usec, 0);
-		pg_atomic_init_u64(&counters->steps_ahead.steps, 0);
-		pg_atomic_init_u64(&counters->steps_ahead.largest_usec, 0);
-		pg_atomic_init_u64(&counters->leases, 0);
-		pg_atomic_init_u64(&counters->lease_renewals, 0);
-		pg_atomic_init_u64(&counters->lease_errors, 0);
-		pg_atomic_init_u64(&counters->reset_at, snowflake_clock_wall());
-		pg_atomic_init_u64(&counters->minted_before, 0);
-	}
-	snowflake_counters = counters;
-}
-
-static void
-reset_waits(SnowflakeWaits *waits)
-{
-	pg_atomic_write_u64(&waits->mints, 0);
-	pg_atomic_write_u64(&waits->total_usec, 0);
-	pg_atomic_write_u64(&waits->longest_usec, 0);
+	shared = ShmemInitStruct("snowflake counters", snowflake_counters_size(), &found);
+	if (found)
+		return;
+	for (int i = 0; i < SNOWFLAKE_COUNTERS; i++)
+		pg_atomic_init_u64(&shared->counters[i], 0);
+	pg_atomic_init_u64(&shared->reset_at, snowflake_clock_wall());
+	pg_atomic_init_u64(&shared->minted_before, 0);
 }
 
 /*
@@ -76,22 +83,24 @@ reset_waits(SnowflakeWaits *waits)
 void
 snowflake_counters_reset(void)
 {
-	SnowflakeCounters *counters = snowflake_counters;
+	pg_atomic_write_u64(&shared->minted_before, snowflake_slot_minted());
+	for (int i = 0; i < SNOWFLAKE_COUNTERS; i++)
+		pg_atomic_write_u64(&shared->counters[i], 0);
+	pg_atomic_write_u64(&shared->reset_at, snowflake_clock_wall());
+}
 
-	pg_atomic_write_u64(&counters->minted_before, snowflake_slot_minted());
-	reset_waits(&counters->clock_waits);
-	reset_waits(&counters->keeper_waits);
-	for (int i = 0; i < SNOWFLAKE_REFUSALS; i++)
-		pg_atomic_write_u64(&counters->refused[i], 0);
-	pg_atomic_write_u64(&counters->reservations, 0);
-	pg_atomic_write_u64(&counters->steps_back.steps, 0);
-	pg_atomic_write_u64(&counters->steps_back.largest_usec, 0);
-	pg_atomic_write_u64(&counters->steps_ahead.steps, 0);
-	pg_atomic_write_u64(&counters->steps_ahead.largest_usec, 0);
-	pg_atomic_write_u64(&counters->leases, 0);
-	pg_atomic_write_u64(&counters->lease_renewals, 0);
-	pg_atomic_write_u64(&counters->lease_errors, 0);
-	pg_atomic_write_u64(&counters->reset_at, snowflake_clock_wall());
+/* What was counted since the reset. */
+uint64
+snowflake_counters_get(SnowflakeCounter counter)
+{
+	return pg_atomic_read_u64(&shared->counters[counter]);
+}
+
+/* When the counters were last reset. */
+TimestampTz
+snowflake_counters_reset_at(void)
+{
+	return (TimestampTz) pg_atomic_read_u64(&shared->reset_at);
 }
 
 /* IDs minted since the reset. */
@@ -99,7 +108,7 @@ uint64
 snowflake_counters_minted(void)
 {
 	/* in this order: what is minted meanwhile adds to it */
-	uint64		before = pg_atomic_read_u64(&snowflake_counters->minted_before);
+	uint64		before = pg_atomic_read_u64(&shared->minted_before);
 
 	return snowflake_slot_minted() - before;
 }
@@ -113,26 +122,32 @@ raise_to(pg_atomic_uint64 *counter, uint64 value)
 		;
 }
 
+/* Count one. */
+void
+snowflake_counters_add(SnowflakeCounter counter)
+{
+	pg_atomic_fetch_add_u64(&shared->counters[counter], 1);
+}
+
 /*
  * Count one sleep of a mint that waits.  "mint_usec" adds up the sleeps of this
  * mint, and is 0 before the first.  The mint itself was counted when it began to
  * wait, so that it shows while it does.
  */
 void
-snowflake_counters_add_sleep(SnowflakeWaits *waits, int64 usec, int64 *mint_usec)
+snowflake_counters_add_sleep(SnowflakeCounter waits, int64 usec, int64 *mint_usec)
 {
 	*mint_usec += usec;
-	pg_atomic_fetch_add_u64(&waits->total_usec, usec);
-	raise_to(&waits->longest_usec, *mint_usec);
+	pg_atomic_fetch_add_u64(&shared->counters[waits + 1], usec);
+	raise_to(&shared->counters[waits + 2], *mint_usec);
 }
 
 /* Count a step of the clock, ahead or (if it is negative) back. */
 void
 snowflake_counters_add_step(int64 usec)
 {
-	SnowflakeSteps *steps = usec > 0 ? &snowflake_counters->steps_ahead :
-	&snowflake_counters->steps_back;
+	SnowflakeCounter steps = usec > 0 ? COUNTER_CLOCK_STEPS_AHEAD : COUNTER_CLOCK_STEPS_BACK;
 
-	snowflake_counters_add(&steps->steps);
-	raise_to(&steps->largest_usec, i64abs(usec));
+	snowflake_counters_add(steps);
+	raise_to(&shared->counters[steps + 1], i64abs(usec));
 }

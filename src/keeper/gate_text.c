@@ -41,7 +41,7 @@ typedef struct GateTexts
 typedef struct GateRow
 {
 	const char *reason;
-	SnowflakeRefusal refusal;	/* how a refused mint is counted */
+	SnowflakeCounter refusal;	/* how a refused mint is counted */
 	void		(*describe) (SnowflakeGate gate, GateTexts *texts);
 
 	/*
@@ -68,59 +68,59 @@ static bool database_is_missing(void);
 static const GateRow rows[] = {
 	[GATE_NO_KEEPER] = {
 		"closed: the keeper is not running",
-		REFUSED_KEEPER, describe_keeper, keeper_cannot_start
+		COUNTER_REFUSED_KEEPER, describe_keeper, keeper_cannot_start
 	},
 	[GATE_CONNECTING] = {
 		"closed: the keeper is connecting to its database",
-		REFUSED_KEEPER, describe_keeper, database_is_missing
+		COUNTER_REFUSED_KEEPER, describe_keeper, database_is_missing
 	},
 	[GATE_WAITING] = {
 		"closed: the extension snowflake_keeper is missing in the keeper's database, the first mint creates it",
-		REFUSED_KEEPER, describe_keeper, NULL
+		COUNTER_REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_CREATING] = {
 		"closed: the keeper is creating its extension in its database",
-		REFUSED_KEEPER, describe_keeper, NULL
+		COUNTER_REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_OPENING] = {
 		"closed: the keeper is writing the reservation",
-		REFUSED_KEEPER, describe_keeper, NULL
+		COUNTER_REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_NODE_UNSET] = {
 		"closed: the node ID is not set",
-		REFUSED_NODE, describe_node_unset, node_is_unset
+		COUNTER_REFUSED_NODE, describe_node_unset, node_is_unset
 	},
 	[GATE_NODE_TOO_LARGE] = {
 		"closed: the node ID is too large for the layout",
-		REFUSED_NODE, describe_node_too_large, node_is_too_large
+		COUNTER_REFUSED_NODE, describe_node_too_large, node_is_too_large
 	},
 	[GATE_LEASE_NONE] = {
 		"closed: no node ID is leased yet",
-		REFUSED_NODE, describe_lease, lease_is_refused
+		COUNTER_REFUSED_NODE, describe_lease, lease_is_refused
 	},
 	[GATE_LEASE_ENDED] = {
 		"closed: the lease of the node ID has ended",
-		REFUSED_NODE, describe_lease, lease_is_refused
+		COUNTER_REFUSED_NODE, describe_lease, lease_is_refused
 	},
 	[GATE_LEASE_REVOKED] = {
 		"closed: the coordinator went back in time",
-		REFUSED_NODE, describe_lease, always
+		COUNTER_REFUSED_NODE, describe_lease, always
 	},
 	[GATE_LAYOUT_CHANGED] = {
 		"closed: snowflake.layout differs from the stored layout",
-		REFUSED_LAYOUT, describe_layout, always
+		COUNTER_REFUSED_LAYOUT, describe_layout, always
 	},
 	[GATE_RESERVATION_LOST] = {
 		"closed: the reservation of this server is not in snowflake.database",
-		REFUSED_KEEPER, describe_reservation, always
+		COUNTER_REFUSED_KEEPER, describe_reservation, always
 	},
 	[GATE_STOPPING] = {
 		"closed: the keeper is stopping",
-		REFUSED_KEEPER, describe_keeper, NULL
+		COUNTER_REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_OPEN] = {
 		"open",
-		REFUSED_KEEPER, describe_keeper, NULL
+		COUNTER_REFUSED_KEEPER, describe_keeper, NULL
 	},
 };
 
@@ -464,7 +464,7 @@ snowflake_gate_text_refuse(SnowflakeGate gate)
 		return;
 
 	texts = describe(gate);
-	snowflake_counters_add_refusal(rows[gate].refusal);
+	snowflake_counters_add(rows[gate].refusal);
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg_internal("%s", texts.message),

@@ -117,7 +117,7 @@ watch_limit(int64 now_usec, int64 lead_usec)
 	static uint64 last_waits = 0;
 	static bool reported = false;
 	int64		reservation_usec = snowflake_reservation_ms * INT64CONST(1000);
-	uint64		waits = pg_atomic_read_u64(&snowflake_counters->clock_waits.mints);
+	uint64		waits = snowflake_counters_get(COUNTER_CLOCK_WAITS);
 	int64		since_last_usec = now_usec - last_usec;
 	int64		max_lead_usec = snowflake_max_lead_ms * INT64CONST(1000);
 	int64		tick_usec = snowflake_server_layout.tick_usec;

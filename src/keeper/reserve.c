@@ -329,7 +329,7 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	snowflake_keeper_transaction_commit();
 
 	/* durable from here on */
-	snowflake_counters_add(&snowflake_counters->reservations);
+	snowflake_counters_add(COUNTER_RESERVATIONS);
 	own_last = stored.own_found ? end_of_reservation(stored.own_until) : 0;
 	if (wanted->first > 0)
 		own_last = Max(own_last, wanted->first - 1);
@@ -397,7 +397,7 @@ snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 									  highest_time(&view));
 	snowflake_keeper_transaction_commit();
 
-	snowflake_counters_add(&snowflake_counters->reservations);
+	snowflake_counters_add(COUNTER_RESERVATIONS);
 	snowflake_generator_open_afresh(view.node, last, limit, refill_from(limit, wanted));
 	ereport(LOG,
 			errmsg("snowflake gate opened afresh for node %d", view.node),
@@ -436,6 +436,6 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 	snowflake_keeper_transaction_commit();
 
 	/* durable from here on */
-	snowflake_counters_add(&snowflake_counters->reservations);
+	snowflake_counters_add(COUNTER_RESERVATIONS);
 	snowflake_generator_extend(limit, refill_from(limit, wanted));
 }

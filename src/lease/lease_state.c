@@ -204,8 +204,8 @@ snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new, 
 	shared->view.renewed_at = now;
 	SpinLockRelease(&shared->mutex);
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
-	snowflake_counters_add(is_new ? &snowflake_counters->leases :
-						   &snowflake_counters->lease_renewals);
+	snowflake_counters_add(is_new ? COUNTER_LEASES :
+						   COUNTER_LEASE_RENEWALS);
 }
 
 /*

@@ -198,7 +198,7 @@ attempt(MemoryContext context, const int64 *end)
 		AtEOXact_Files(false);
 		if (!ShutdownRequestPending || end != NULL)
 		{
-			snowflake_counters_add(&snowflake_counters->lease_errors);
+			snowflake_counters_add(COUNTER_LEASE_ERRORS);
 			if (strncmp(error->message, last_error, sizeof(last_error) - 1) != 0)
 				ereport(WARNING,
 						errcode(error->sqlerrcode),

@@ -100,7 +100,7 @@ sleep_for_clock(long ms, MintWait *wait)
 	int64		started_usec = snowflake_clock_monotonic_usec();
 
 	if (!wait->for_clock)
-		snowflake_counters_add(&snowflake_counters->clock_waits.mints);
+		snowflake_counters_add(COUNTER_CLOCK_WAITS);
 	wait->for_clock = true;
 
 	if (wait_event == 0)
@@ -110,7 +110,7 @@ sleep_for_clock(long ms, MintWait *wait)
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 ms, wait_event);
 	ResetLatch(MyLatch);
-	snowflake_counters_add_sleep(&snowflake_counters->clock_waits,
+	snowflake_counters_add_sleep(COUNTER_CLOCK_WAITS,
 								 snowflake_clock_monotonic_usec() - started_usec,
 								 &wait->for_clock_usec);
 	CHECK_FOR_INTERRUPTS();
@@ -123,11 +123,11 @@ have_clock_judged(MintWait *wait)
 	int64		started_usec = snowflake_clock_monotonic_usec();
 
 	if (!wait->for_clock)
-		snowflake_counters_add(&snowflake_counters->clock_waits.mints);
+		snowflake_counters_add(COUNTER_CLOCK_WAITS);
 	wait->for_clock = true;
 
 	snowflake_keeper_state_have_clock_judged(Min(started_usec + LOOK_WAIT_USEC, deadline(wait)));
-	snowflake_counters_add_sleep(&snowflake_counters->clock_waits,
+	snowflake_counters_add_sleep(COUNTER_CLOCK_WAITS,
 								 snowflake_clock_monotonic_usec() - started_usec,
 								 &wait->for_clock_usec);
 }
@@ -202,7 +202,7 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 			snowflake_gate_text_refuse(gate);
 	}
 	if (!wait->for_keeper)
-		snowflake_counters_add(&snowflake_counters->keeper_waits.mints);
+		snowflake_counters_add(COUNTER_KEEPER_WAITS);
 	wait->for_keeper = true;
 	snowflake_keeper_state_log_standby_wait();
 	snowflake_keeper_state_request(lacks == STEP_UNRESERVED ?
@@ -214,7 +214,7 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 		until_usec = Min(until_usec, now_usec + LAST_SLEEP_MS * 1000);
 	if (snowflake_keeper_state_wait(until_usec) || until_usec < deadline(wait))
 	{
-		snowflake_counters_add_sleep(&snowflake_counters->keeper_waits,
+		snowflake_counters_add_sleep(COUNTER_KEEPER_WAITS,
 									 snowflake_clock_monotonic_usec() - now_usec,
 									 &wait->for_keeper_usec);
 		return;

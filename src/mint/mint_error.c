@@ -31,7 +31,7 @@ snowflake_mint_error_in_recovery(const char *function)
 {
 	if (!RecoveryInProgress())
 		return;
-	snowflake_counters_add_refusal(REFUSED_STANDBY);
+	snowflake_counters_add(COUNTER_REFUSED_STANDBY);
 	PreventCommandDuringRecovery(function);
 }
 
@@ -41,7 +41,7 @@ snowflake_mint_error_ended(void)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
-	snowflake_counters_add_refusal(REFUSED_END);
+	snowflake_counters_add(COUNTER_REFUSED_END);
 	ereport(ERROR,
 			errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 			errmsg("the snowflake layout has come to its end"),
@@ -86,7 +86,7 @@ snowflake_mint_error_ahead(int64 excess_usec, int64 waited_usec)
 		why = psprintf("The clock went back by %s, %s ago.",
 					   snowflake_duration(back_usec), snowflake_duration(ago_usec));
 
-	snowflake_counters_add_refusal(REFUSED_CLOCK);
+	snowflake_counters_add(COUNTER_REFUSED_CLOCK);
 	if (snowflake_mint_error_in_old_reservation(&view, excess_usec))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -132,7 +132,7 @@ snowflake_mint_error_unreserved(void)
 
 	until = timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
 															  view.limit));
-	snowflake_counters_add_refusal(REFUSED_KEEPER);
+	snowflake_counters_add(COUNTER_REFUSED_KEEPER);
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake reservation was not extended within %d ms",

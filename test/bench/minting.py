@@ -217,7 +217,7 @@ def tail(bench):
 
     def counters():
         return [int(x) for x in server.psql(
-            "SELECT reservations, keeper_waits, clock_waits FROM snowflake_status()")[0]]
+            "SELECT reservations, keeper_waits, clock_waits FROM snowflake_stats")[0]]
 
     def counted(name, minted, before, after):
         differences = [b - a for a, b in zip(before, after)]

@@ -143,7 +143,7 @@ class Campaign:
         with conn.cursor() as cur:
             def status():
                 # who mints has the keeper look at the clock: several steps at once would be a jump
-                cur.execute('SELECT lease_renewals, leases, snowflake_next() FROM snowflake_status()')
+                cur.execute('SELECT lease_renewals, leases, snowflake_next() FROM snowflake_stats')
                 return cur.fetchone()[:2]
             pid = server.lessee()
             start, taken = status()

@@ -64,7 +64,7 @@ class FleetServer(Server):
         self.step_clock(ns)
 
     def status(self, columns):
-        return self.query(f'SELECT {columns} FROM snowflake_status()', dbname=DATABASE)[0]
+        return self.query(f'SELECT {columns} FROM snowflake_status', dbname=DATABASE)[0]
 
     def processes(self):
         pid = self.postmaster()
@@ -252,7 +252,7 @@ class Injector:
             for place, server in enumerate(self.servers):
                 if server:
                     f.write(f'place {place}, server {server.number}, base {span(server.base_ns)}\n')
-                    for question in ('SELECT * FROM snowflake_status()', 'SELECT * FROM snowflake_fleet()',
+                    for question in ('SELECT * FROM snowflake_status', 'SELECT * FROM snowflake_fleet()',
                                      'SELECT backend_type, state, wait_event, query FROM pg_stat_activity'):
                         try:
                             f.writelines(f'  {row}\n' for row in server.query(question, dbname=DATABASE))

@@ -39,7 +39,7 @@ CREATE TABLE parcels (id order_id, contents snowflake, at timestamptz);
 
 CREATE VIEW layouts AS SELECT * FROM snowflake_layouts();
 CREATE VIEW layout AS SELECT * FROM snowflake_layout();
-CREATE VIEW status AS SELECT * FROM snowflake_status();
+CREATE VIEW status AS SELECT * FROM snowflake_status;
 CREATE VIEW batch AS SELECT id FROM snowflake_next_batch(100) AS id;
 CREATE VIEW decoded AS
 	SELECT id, @ id AS at, id -> 'worker' AS worker, d.*,

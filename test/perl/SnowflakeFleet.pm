@@ -46,7 +46,7 @@ sub check_fleet
 	my ($cluster, $url) = @_;
 	my ($one, $two) = my @nodes = map { new_member($_, $url) } 'one', 'two';
 
-	$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status()})
+	$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status})
 	  or die 'the coordinator is not asked';
 	$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 	is(error_of($two, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
@@ -62,7 +62,7 @@ sub check_fleet
 	{
 		my $until = status($node, 'lease_until');
 
-		$node->poll_query_until('postgres', "SELECT lease_until > timestamptz '$until' + interval '4s' FROM snowflake_status()")
+		$node->poll_query_until('postgres', "SELECT lease_until > timestamptz '$until' + interval '4s' FROM snowflake_status")
 		  or die 'not renewed';
 		is(status($node, 'gate, leases'), 'open|1', 'without one of three leases are renewed');
 	}
@@ -73,10 +73,10 @@ sub check_fleet
 	my %until = map { $_->name => status($_, 'lease_until') } @nodes;
 	foreach my $node (@nodes)
 	{
-		$node->poll_query_until('postgres', 'SELECT leases = 2 FROM snowflake_status()')
+		$node->poll_query_until('postgres', 'SELECT leases = 2 FROM snowflake_stats')
 		  or die 'the old lease is renewed';
 		is(status($node, 'coordinator, gate'), 'reachable|open', 'a fleet that is founded again grants anew');
-		is( $node->safe_psql('postgres', "SELECT since < timestamptz '$until{$node->name}' FROM snowflake_fleet() JOIN snowflake_status() USING (node)"),
+		is( $node->safe_psql('postgres', "SELECT since < timestamptz '$until{$node->name}' FROM snowflake_fleet() JOIN snowflake_status USING (node)"),
 			't', 'before the old lease has ended');
 	}
 	isnt(status($one, 'node'), status($two, 'node'), 'and two node IDs');
@@ -88,7 +88,7 @@ sub check_fleet
 
 	# All members die, and come back.
 	SnowflakeCoordinator::kill_members($cluster);
-	$one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status()})
+	$one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status})
 	  or die 'does not end';
 	is(status($one, 'coordinator'), 'unreachable', 'without all of them they end');
 	SnowflakeCoordinator::start_members($cluster);
@@ -124,7 +124,7 @@ sub check_late_writes
 	$one->start;
 	wait_for_mint($one, 'postgres');
 	SnowflakeCoordinator::release($hold);
-	$late->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status()})
+	$late->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status, snowflake_stats})
 	  or die 'the coordinator is not asked';
 	is($one->safe_psql('postgres', sprintf q{SELECT holder ~ ':%d$', state FROM snowflake_fleet() WHERE node = 7}, $one->port),
 		't|leased', 'a write that comes after another one does nothing');

@@ -129,7 +129,7 @@ sub extend
 	my $reservations = status($node, $dbname, 'reservations');
 
 	$node->poll_query_until($dbname,
-		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_status()"
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_stats"
 	) or die "reservation is not extended";
 	return;
 }
@@ -340,12 +340,12 @@ sub write_keys
 	return $file;
 }
 
-# A column of snowflake_status().
+# A column of snowflake_status or of snowflake_stats.
 sub status
 {
 	my ($node, $dbname, $column) = @_;
 
-	return $node->safe_psql($dbname, "SELECT $column FROM snowflake_status()");
+	return $node->safe_psql($dbname, "SELECT $column FROM snowflake_status, snowflake_stats");
 }
 
 # How often the keeper has gone to sleep, where the system tells.

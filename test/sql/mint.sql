@@ -74,7 +74,7 @@ SELECT gate, node, layout = (snowflake_layout()).layout AS layout,
 	lead < interval '6 ms' AS lead, reserved_until > @ last_id AS reserved,
 	keeper_pid = (SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake keeper') AS keeper,
 	reservations > 0 AS reservations
-	FROM snowflake_status();
+	FROM snowflake_status, snowflake_stats;
 
 -- What may not be done by everybody.
 CREATE ROLE regress_snowflake_user;

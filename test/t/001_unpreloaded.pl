@@ -55,7 +55,7 @@ is( $node->safe_psql('postgres', "SELECT make_snowflake('$time', 378, 0)"),
 is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_layout()'),
 	'1', 'the layout is known');
 is(status($node, 'postgres', 'gate'),
-	'closed: the library is not preloaded', 'snowflake_status() says so');
+	'closed: the library is not preloaded', 'snowflake_status says so');
 
 # Both in a session that has loaded the library by then, as those above have,
 # and in one that loads it for this call.

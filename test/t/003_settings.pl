@@ -83,7 +83,7 @@ $waiting->quit;
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate ~ 'node ID is not set' FROM snowflake_status()})
+	q{SELECT gate ~ 'node ID is not set' FROM snowflake_status})
   or die "gate does not close";
 foreach my $function (q{snowflake_advance('1')}, 'snowflake_accept_layout()')
 {
@@ -129,7 +129,7 @@ is( $node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
 # At start, there is nothing to keep: the server comes up, but does not mint.
 $node->restart;
 $node->poll_query_until('postgres',
-	q{SELECT gate ~ 'too large' FROM snowflake_status()})
+	q{SELECT gate ~ 'too large' FROM snowflake_status})
   or die "keeper does not look at the node ID";
 $large = refused_at_once();
 is($large->{sqlstate}, '55000', 'started with it: minting is refused at once');

@@ -62,7 +62,7 @@ foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
 		\timing on
 		SELECT snowflake_next();
 		\timing off
-		SELECT clock_waits FROM snowflake_status()});
+		SELECT clock_waits FROM snowflake_stats});
 	my ($id, $ms, $waits) =
 	  $output =~ /^(\d+)\nTime: ([0-9.]+) ms.*?\n(\d+)$/s
 	  or die "unexpected output: $output";
@@ -98,9 +98,9 @@ push @ids, split /\n/, $session->query_safe(
 	q{
 	DO $$
 	DECLARE
-		enough bigint := (SELECT reservations + 2 FROM snowflake_status());
+		enough bigint := (SELECT reservations + 2 FROM snowflake_stats);
 	BEGIN
-		WHILE (SELECT reservations FROM snowflake_status()) < enough LOOP
+		WHILE (SELECT reservations FROM snowflake_stats) < enough LOOP
 			PERFORM snowflake_next();
 		END LOOP;
 	END $$;

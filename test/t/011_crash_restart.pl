@@ -54,7 +54,7 @@ foreach my $crash (@crashes)
 	my $reservations =
 	  status($node, 'postgres', 'reservations');
 	$node->poll_query_until('postgres',
-		"SELECT reservations > $reservations FROM snowflake_status()")
+		"SELECT reservations > $reservations FROM snowflake_stats")
 	  or die "reservation is not extended";
 
 	# The newest promise must be stored although nothing else is flushed: the
@@ -87,7 +87,7 @@ foreach my $crash (@crashes)
 
 	# the first time perhaps only because the keeper was not ready
 	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status()})
+		q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	$error = error_of($node, 'postgres',
 		q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
@@ -108,7 +108,7 @@ foreach my $crash (@crashes)
 		qr/^Wait: minting starts in [0-9.]+ m?s, after the end of what was reserved before a crash or a promotion\.$/,
 		'nor is it by the advice');
 	is(status($node, 'postgres', 'last_id IS NULL'),
-		't', 'snowflake_status() shows no last ID where none was minted');
+		't', 'snowflake_status shows no last ID where none was minted');
 
 	# Patience, as much as there is by default: the first ID comes when the clock
 	# gets there.
@@ -138,7 +138,7 @@ foreach my $n (1 .. 2)
 	$node->stop('immediate');
 	start();
 	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status()})
+		q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	my $next = status($node, 'postgres', 'reserved_until');
 	is( $node->safe_psql(
@@ -159,7 +159,7 @@ cmp_ok($lead_ms, '<=', $reservation + $tick,
 $node->stop('fast');
 start();
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status()})
+	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 my $error = error_of($node, 'postgres',
 	q{SET snowflake.max_wait = 0; SELECT snowflake_next()});

@@ -61,7 +61,7 @@ open_batch();
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 2');
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT node = 2 FROM snowflake_status()})
+	q{SELECT node = 2 FROM snowflake_status})
   or die "node ID does not change";
 $other = mint();
 $next = fetch();

@@ -42,7 +42,7 @@ sub configure
 	$node->append_conf('postgresql.conf', "snowflake.layout = '$layout'");
 	$node->start;
 	$node->poll_query_until('postgres',
-		"SELECT gate ~ '$gate' FROM snowflake_status()")
+		"SELECT gate ~ '$gate' FROM snowflake_status")
 	  or die "gate is not $gate";
 	return;
 }

@@ -70,17 +70,17 @@ my $error = error_of($node, 'postgres',
 	'SELECT snowflake_next_batch(10)');
 is($error->{sqlstate}, '2200H', 'nor a batch of them');
 is(status($node, 'postgres', 'last_id'),
-	$last, 'snowflake_status() shows the last ID');
+	$last, 'snowflake_status shows the last ID');
 
 $node->restart;
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status()})
+	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 ended('after a restart');
 $node->stop('immediate');
 $node->start;
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status()})
+	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 ended('after a crash');
 $node->stop;

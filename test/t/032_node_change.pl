@@ -62,8 +62,8 @@ sub change_node
 	$node->poll_query_until(
 		'postgres',
 		$node_id < 0
-		? q{SELECT gate ~ 'not set' FROM snowflake_status()}
-		: "SELECT gate = 'open' AND node = $node_id FROM snowflake_status()")
+		? q{SELECT gate ~ 'not set' FROM snowflake_status}
+		: "SELECT gate = 'open' AND node = $node_id FROM snowflake_status")
 	  or die "node ID $node_id is not taken over";
 	return;
 }
@@ -135,7 +135,7 @@ $node->stop('fast');
 $node->append_conf('postgresql.auto.conf', 'snowflake.node_id = 5');
 start();
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status()})
+	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 $error = refused();
 is($error->{sqlstate}, '55000', 'and another one by a restart');

@@ -61,7 +61,7 @@ sub finds_none
 	my ($message, $advice, @host) = @_;
 
 	on(@host);
-	$server->poll_query_until('postgres', q{SELECT gate ~ 'node ID' FROM snowflake_status()}) or die 'gate is not closed';
+	$server->poll_query_until('postgres', q{SELECT gate ~ 'node ID' FROM snowflake_status}) or die 'gate is not closed';
 	my $error = error_of($server, 'postgres', 'SELECT snowflake_next()');
 	is("$error->{sqlstate} $error->{message}", "55000 $message", $message);
 	like($error->{hint}, $advice, 'with a hint');

@@ -105,7 +105,7 @@ is($error->{sqlstate}, '55000', 'then minting is refused');
 like($error->{detail}, qr/^It was advanced by snowflake_advance\(\)\./,
 	'for that reason');
 is(status($node, 'postgres', 'last_id IS NULL'),
-	't', 'snowflake_status() does not show what was never minted');
+	't', 'snowflake_status does not show what was never minted');
 
 # Durable: nothing but the function's return comes before the crash.
 $id = future('20 min');
@@ -113,7 +113,7 @@ $node->psql('postgres', "SELECT snowflake_advance('$id')");
 $node->stop('immediate');
 start();
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status()})
+	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 $error = refused();
 like($error->{detail}, qr/^It starts above what had been reserved/,
@@ -131,13 +131,13 @@ is($error->{sqlstate}, '55000', 'the table is locked: an error');
 like($error->{message}, qr/snowflake_advance\(\) was not done within 300 ms/,
 	'that says so');
 is( $node->safe_psql('postgres',
-		q{SELECT lead < interval '1 min' FROM snowflake_status()}),
+		q{SELECT lead < interval '1 min' FROM snowflake_status}),
 	't',
 	'the generator is not raised before that is stored');
 $session->query_safe('COMMIT');
 $session->quit;
 $node->poll_query_until('postgres',
-	q{SELECT lead > interval '9 min' FROM snowflake_status()})
+	q{SELECT lead > interval '9 min' FROM snowflake_status})
   or die "generator is not raised";
 pass('but afterwards, although its caller has given up');
 step_clock($clock, 11 * 60_000);
@@ -149,7 +149,7 @@ $node->psql('postgres', "SELECT snowflake_advance('$id')");
 $node->stop('fast');
 start();
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status()})
+	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 is(refused()->{sqlstate}, '55000',
 	'a clean stop right after: minting is refused still');
@@ -212,7 +212,7 @@ $error = error_of(
 	BEGIN
 		LOOP
 			PERFORM snowflake_next();
-			EXIT WHEN (SELECT reserved_until > clock_timestamp() + interval '800 ms' FROM snowflake_status());
+			EXIT WHEN (SELECT reserved_until > clock_timestamp() + interval '800 ms' FROM snowflake_status);
 		END LOOP;
 	END $$;
 	SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick), force => true) FROM snowflake_layout()}
@@ -225,7 +225,7 @@ is(refused()->{sqlstate}, '55000', 'then minting is refused');
 $node->stop('fast');
 start();
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status()})
+	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 is(refused()->{sqlstate}, '55000', 'for good');
 

@@ -62,7 +62,7 @@ sub set_node_id
 	$node->append_conf('postgresql.conf', "snowflake.node_id = $to");
 	$node->reload;
 	$node->poll_query_until('postgres',
-		"SELECT node = $to FROM snowflake_status()")
+		"SELECT node = $to FROM snowflake_status")
 	  or die "node ID does not change";
 	return;
 }
@@ -128,7 +128,7 @@ $node->stop('immediate');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 2');
 $node->start;
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status()})
+	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 is(refused()->{sqlstate}, '55000',
 	'it was in use again, so others come after it again');
@@ -146,7 +146,7 @@ $node->poll_query_until('postgres',
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate ~ 'not set' FROM snowflake_status()})
+	q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 set_node_id(2);
 is_of_now(mint(), 2, 'reservation dropped: the node ID that goes on is not ahead');
@@ -187,7 +187,7 @@ is_of_now($node->safe_psql('postgres', 'SELECT snowflake_next()'),
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate ~ 'not set' FROM snowflake_status()})
+	q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');

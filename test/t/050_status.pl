@@ -1,4 +1,4 @@
-# snowflake_status() agrees with what has happened: mints of several sessions,
+# snowflake_status agrees with what has happened: mints of several sessions,
 # waits, refusals, steps of the clock, a keeper that was killed; it says what to
 # do, and tells each user no more than he may know.
 
@@ -34,7 +34,7 @@ sub status
 
 sub reset_counters
 {
-	$node->safe_psql('postgres', 'SELECT snowflake_status_reset()');
+	$node->safe_psql('postgres', 'SELECT snowflake_stats_reset()');
 	return;
 }
 
@@ -119,10 +119,10 @@ is(refused('SELECT snowflake_next()'), '55000', 'the clock is a minute behind');
 like(status('advice'), qr/^Check the server's clock, which went back by [56]\d\.\d{3} s, \d+\.\d{3} m?s ago: minting goes on when it is [56]\d\.\d{3} s further\.$/,
 	'the advice says so');
 $node->poll_query_until('postgres',
-	q{SELECT clock_steps_back = 2 AND clock_step_back_largest BETWEEN '59 s' AND '61 s' FROM snowflake_status()}
+	q{SELECT clock_steps_back = 2 AND clock_step_back_largest BETWEEN '59 s' AND '61 s' FROM snowflake_stats}
 ) or die "keeper does not see the step";
 step_clock($clock, -1500);
-$node->poll_query_until('postgres', 'SELECT clock_steps_back = 3 FROM snowflake_status()')
+$node->poll_query_until('postgres', 'SELECT clock_steps_back = 3 FROM snowflake_stats')
   or die "keeper does not see the smaller step";
 is(status(q{clock_step_back_largest BETWEEN '59 s' AND '61 s'}), 't', 'a smaller step is not the largest');
 is(status($refusals), '0 0 0 1 0 0', 'one mint was refused because of the clock');
@@ -138,7 +138,7 @@ reset_counters();
 my $keeper_pid = status('keeper_pid');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($keeper_pid)");
 $node->poll_query_until('postgres',
-	"SELECT keeper_pid <> $keeper_pid AND gate = 'open' FROM snowflake_status()")
+	"SELECT keeper_pid <> $keeper_pid AND gate = 'open' FROM snowflake_status")
   or die "no new keeper";
 is(status('minted = 0 AND reservations > 0'),
 	't', 'a new keeper reserves, and the counters are kept');
@@ -147,7 +147,7 @@ my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $node->poll_query_until(
 	'postgres', q{
-	SELECT reserved_until < clock_timestamp() FROM snowflake_status(),
+	SELECT reserved_until < clock_timestamp() FROM snowflake_status,
 		LATERAL (SELECT count(snowflake_next()) FROM generate_series(1, 10)
 				 WHERE reserved_until > clock_timestamp() + interval '10 ms') m}
 ) or die "reservation does not run out";
@@ -161,7 +161,7 @@ ok(waits_for('client backend', 'SnowflakeKeeper'), 'a session waits for the keep
 
 # as long as somebody asks; a keeper that is asked for nothing succeeds
 ok( $node->poll_query_until('postgres',
-		q{SELECT advice = 'The keeper''s last attempt failed with SQLSTATE 55P03: see the server log.' FROM snowflake_status()}),
+		q{SELECT advice = 'The keeper''s last attempt failed with SQLSTATE 55P03: see the server log.' FROM snowflake_status}),
 	'the advice is to look into the log');
 $locker->quit;
 $waiting->quit;
@@ -173,7 +173,7 @@ reset_counters();
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'closed: the node ID is not set' FROM snowflake_status()})
+	q{SELECT gate = 'closed: the node ID is not set' FROM snowflake_status})
   or die "gate does not close";
 is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'no node ID');
 is(status($refusals), '1 0 0 0 0 0', 'which is counted');
@@ -185,7 +185,7 @@ $node->stop;
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1024');
 start_with_clock($node, $clock);
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'closed: the node ID is too large for the layout' FROM snowflake_status()})
+	q{SELECT gate = 'closed: the node ID is too large for the layout' FROM snowflake_status})
   or die "gate is not closed";
 is(status('advice'), 'Set snowflake.node_id to at most 1023, and reload the configuration.',
 	'a node ID that is too large');
@@ -200,11 +200,10 @@ $node->safe_psql(
 	CREATE ROLE stranger LOGIN;
 });
 my @all = split /\|/, $node->safe_psql('postgres', q{
-	SELECT * FROM (SELECT string_agg(attname, '|' ORDER BY attnum) FROM
-		(SELECT unnest(proargnames) AS attname, generate_subscripts(proargnames, 1) AS attnum
-		   FROM pg_proc WHERE proname = 'snowflake_status') a) b});
+	SELECT string_agg(attname, '|' ORDER BY attrelid::regclass::text DESC, attnum) FROM pg_attribute
+	 WHERE attnum > 0 AND attrelid IN ('snowflake_status'::regclass, 'snowflake_stats'::regclass)});
 my $not_null = q{
-	SELECT string_agg(key, ' ' ORDER BY position) FROM snowflake_status() s,
+	SELECT string_agg(key, ' ' ORDER BY position) FROM (SELECT * FROM snowflake_status, snowflake_stats) s,
 		json_each_text(row_to_json(s)) WITH ORDINALITY AS j(key, value, position)
 	 WHERE value IS NOT NULL};
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]),
@@ -213,7 +212,16 @@ is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ]),
 	join(' ', grep { !/^(?:advice|clock_jump|standby_wait|frontier_holder|lease_until|lease_renewed|coordinator)$/ } @all),
 	'pg_monitor sees everything, where nobody holds the frontier and nothing is leased');
-my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_status_reset()',
+foreach (
+	[ 'SELECT snowflake_get_stats()', '0A000', 'no columns' ],
+	[ 'SELECT * FROM snowflake_get_status() AS s(gate text)', '42804', 'fewer columns' ],
+	[ 'SELECT * FROM snowflake_get_stats() AS s(' . join(', ', map { "c$_ text" } 1 .. 22) . ')', '42804', 'columns of another type' ])
+{
+	my ($sql, $sqlstate, $what) = @$_;
+
+	is(error_of($node, 'postgres', $sql)->{sqlstate}, $sqlstate, "what implements a view is an error for a query that expects $what");
+}
+my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_stats_reset()',
 	extra_params => [ '-U', 'watcher', '-v', 'VERBOSITY=verbose' ]);
 like($stderr, qr/ERROR:  42501/, 'but may not reset the counters');
 
@@ -241,7 +249,7 @@ $node->append_conf('postgresql.conf',
 	"snowflake.layout = 'time:32 node:10 sequence:12 epoch:$epoch'");
 start_with_clock($node, $clock);
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'closed: snowflake.layout differs from the stored layout' FROM snowflake_status()})
+	q{SELECT gate = 'closed: snowflake.layout differs from the stored layout' FROM snowflake_status})
   or die "gate is not closed";
 is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'another layout');
 is(status($refusals), '0 1 0 0 0 0', 'is counted');

@@ -75,7 +75,7 @@ sub start
 {
 	start_with_clock($node, $clock);
 	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status()})
+		q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	return;
 }
@@ -108,7 +108,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 # Normal operation has nothing to tell, nor has one reservation after another.
 my $reservations = status($node, 'postgres', 'reservations');
 $node->poll_query_until('postgres',
-	"SELECT count(snowflake_next()) = 1000 AND max(reservations) > $reservations + 1 FROM generate_series(1, 1000), snowflake_status()"
+	"SELECT count(snowflake_next()) = 1000 AND max(reservations) > $reservations + 1 FROM generate_series(1, 1000), snowflake_stats"
 ) or die "reservation is not extended";
 logged_are({}, 'minting');
 
@@ -164,7 +164,7 @@ step_clock($clock, 3_600_000);
 $node->wait_for_log($waits_no_longer, $offset);
 logged_are({ $went_ahead => 1, $waits_no_longer => 1 }, 'clock set right');
 is(status($node, 'postgres', 'clock_steps_back'),
-	2, 'snowflake_status() counts the steps');
+	2, 'snowflake_status counts the steps');
 
 # Another node ID
 mint(100);
@@ -190,7 +190,7 @@ logged_are({}, 'crash');
 start();
 mint(100);
 $node->poll_query_until('postgres',
-	q{SELECT lead < interval '0' FROM snowflake_status()})
+	q{SELECT lead < interval '0' FROM snowflake_status})
   or die "generator stays ahead";
 $node->wait_for_log($waits_no_longer, $offset);
 logged_are({ $opened => 1, $waits => 1, $waits_no_longer => 1 },
@@ -200,7 +200,7 @@ logged_are({ $opened => 1, $waits => 1, $waits_no_longer => 1 },
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate ~ 'not set' FROM snowflake_status()})
+	q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "node ID is not taken over";
 foreach my $n (1 .. 5)
 {

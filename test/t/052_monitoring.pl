@@ -1,4 +1,4 @@
-# What monitoring/ offers fits snowflake_status(): the queries for
+# What monitoring/ offers fits snowflake_status: the queries for
 # postgres_exporter run as a member of pg_monitor and give just the columns they
 # declare, no column of the status is forgotten, alerts are about metrics that
 # exist, and the report for people runs as anybody.
@@ -15,7 +15,7 @@ use Test::More;
 
 my $monitoring = "$FindBin::RealBin/../../monitoring";
 
-# Columns of snowflake_status() that no query needs, and why.
+# Columns of snowflake_status that no query needs, and why.
 my %left_out = (
 	last_id => 'a double cannot hold it; last_time has its time',
 	frontier => 'so with it; frontier_lag has what matters',
@@ -36,7 +36,7 @@ $node->safe_psql(
 
 # Before the first mint ever the gate is closed, which is no alarm
 my $exporter = CPAN::Meta::YAML->read("$monitoring/postgres_exporter.yaml")->[0];
-$node->poll_query_until('postgres', q{SELECT gate LIKE 'closed: %' FROM snowflake_status()})
+$node->poll_query_until('postgres', q{SELECT gate LIKE 'closed: %' FROM snowflake_status})
   or die "the gate is not closed";
 is($node->safe_psql('postgres', "SELECT gate_open, advised FROM ($exporter->{snowflake}{query}) q"),
 	'1|0', 'no alarm and no advice before the first mint');
@@ -143,17 +143,17 @@ is( join(' ', map { $_->[0] } rows_of($exporter->{snowflake_refused}{query})),
 	join(' ',
 		$node->safe_psql('postgres',
 			q{SELECT string_agg(substr(name, 9), ' ' ORDER BY n)
-				FROM pg_proc, unnest(proargnames) WITH ORDINALITY a (name, n)
-				WHERE proname = 'snowflake_status' AND name LIKE 'refused\_%'})),
+				FROM (SELECT attname, attnum FROM pg_attribute WHERE attrelid = 'snowflake_stats'::regclass) a (name, n)
+				WHERE name LIKE 'refused\_%'})),
 	'there is a row for each reason to refuse');
 
 my @columns = split /\n/, $node->safe_psql('postgres',
-	q{SELECT unnest(proargnames) FROM pg_proc WHERE proname = 'snowflake_status'});
+	q{SELECT attname FROM pg_attribute WHERE attnum > 0 AND attrelid IN ('snowflake_status'::regclass, 'snowflake_stats'::regclass)});
 my @forgotten = grep {
 	my $column = $_;
 	!exists $left_out{$column} && !grep { /\b$column\b/ } @queries
 } @columns;
-is("@forgotten", '', 'no column of snowflake_status() is forgotten');
+is("@forgotten", '', 'no column of snowflake_status is forgotten');
 my %is_column = map { $_ => 1 } @columns;
 is(join(' ', grep { !$is_column{$_} } sort keys %left_out),
 	'', 'what is left out exists');
@@ -211,7 +211,7 @@ unlike($report, qr/$id|^  minted +[0-9]/m, 'ordinary: no numbers');
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate ~ 'node ID' FROM snowflake_status()})
+	q{SELECT gate ~ 'node ID' FROM snowflake_status})
   or die "gate does not close";
 my $advice = status($node, 'postgres', 'advice');
 isnt($advice, '', 'there is something to do');

@@ -210,7 +210,7 @@ sub wait_for_gate
 	my ($node_id) = @_;
 
 	$node->poll_query_until('postgres',
-		"SELECT gate = 'open' AND node = $node_id FROM snowflake_status()")
+		"SELECT gate = 'open' AND node = $node_id FROM snowflake_status")
 	  or die "gate does not open for node $node_id";
 	return;
 }
@@ -255,7 +255,7 @@ $node->safe_psql('postgres', qq{ALTER SYSTEM SET snowflake.$_})
   foreach q{max_lead = '5ms'}, q{reservation = '1s'};
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' AND reserved_until < clock_timestamp() + interval '3 s' FROM snowflake_status()})
+	q{SELECT gate = 'open' AND reserved_until < clock_timestamp() + interval '3 s' FROM snowflake_status})
   or die "reservation is not made smaller";
 attach('snowflake-after-commit');
 wait_until(
@@ -271,7 +271,7 @@ is( error_of($node, 'postgres',
 	'the keeper is extending the reservation: snowflake_advance() gives up');
 release('snowflake-after-commit');
 ok( $node->poll_query_until('postgres',
-		"SELECT lead > interval '20 s' FROM snowflake_status()"),
+		"SELECT lead > interval '20 s' FROM snowflake_status"),
 	'but is heard in the next round');
 $node->safe_psql('postgres', "ALTER SYSTEM RESET snowflake.$_")
   foreach 'max_lead', 'reservation';
@@ -365,7 +365,7 @@ wait_for($keeper, 'snowflake-after-commit');
 $mint = start_mint('snowflake-wait-for-keeper');
 release('snowflake-after-commit');
 $node->poll_query_until('postgres',
-	"SELECT snowflake_upper_bound(reserved_until) > '$limit' FROM snowflake_status()"
+	"SELECT snowflake_upper_bound(reserved_until) > '$limit' FROM snowflake_status"
 ) or die "limit is not published";
 release('snowflake-wait-for-keeper');
 push @ids, finish_mint($mint);
@@ -404,7 +404,7 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 	}
 	release('snowflake-after-commit');
 	ok( $node->poll_query_until('postgres',
-			"SELECT lead > interval '20 s' FROM snowflake_status()"),
+			"SELECT lead > interval '20 s' FROM snowflake_status"),
 		"but is heard afterwards; meanwhile: $meanwhile");
 	push @ids, mint();
 	cmp_ok($ids[-1], '>', $floor, 'and IDs go on above it');
@@ -430,7 +430,7 @@ wake_all('snowflake-raise-floor');
 wait_for($minter, 'SnowflakeKeeper');
 release('snowflake-after-commit');
 ok( $node->poll_query_until('postgres',
-		"SELECT lead > interval '20 s' FROM snowflake_status()"),
+		"SELECT lead > interval '20 s' FROM snowflake_status"),
 	'a floor that is raised while the gate opens is heeded');
 $advance->quit;
 push @ids, mint();
@@ -442,7 +442,7 @@ wait_for_gate(1);
 # So with a gate that opens after a mint has found it closed.
 set_node(-1);
 $node->poll_query_until('postgres',
-	q{SELECT gate ~ 'not set' FROM snowflake_status()})
+	q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 $mint = start_mint('snowflake-wait-for-keeper');
 set_node(1);
@@ -686,7 +686,7 @@ foreach my $node_id (11 .. 18)
 	wake_all('snowflake-mint-locked');
 	wait_for_gate($node_id);
 	$node->poll_query_until('postgres',
-		"SELECT snowflake_node(last_id) = $node_id FROM snowflake_status()")
+		"SELECT snowflake_node(last_id) = $node_id FROM snowflake_status")
 	  or die "nothing is minted on node $node_id";
 }
 $node->stop('immediate');

@@ -38,7 +38,7 @@ sub start
 {
 	start_with_clock($node, $clock);
 	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status()})
+		q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	$session = $node->background_psql('postgres', on_error_stop => 0);
 	return;
@@ -90,7 +90,7 @@ sub mint_while
 	my $load = start_minter($node, 'postgres', 3_000);
 	my $half = $full && half_load($ms / 1000);
 
-	$node->safe_psql('postgres', 'SELECT snowflake_status_reset()');
+	$node->safe_psql('postgres', 'SELECT snowflake_stats_reset()');
 	for (;;)
 	{
 		my $elapsed = (clock_gettime(CLOCK_MONOTONIC) - $start) * 1000;
@@ -247,7 +247,7 @@ is(status(q{reserved_until > clock_timestamp()}),
 step_clock($clock, -$day);
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 $node->poll_query_until('postgres',
-	q{SELECT reserved_until < clock_timestamp() + interval '1 min' FROM snowflake_status()})
+	q{SELECT reserved_until < clock_timestamp() + interval '1 min' FROM snowflake_status})
   or die "reservation is not lowered";
 $node->stop('immediate');
 start();
@@ -294,13 +294,13 @@ step_clock($clock, $day);
 $ahead = mint();
 cmp_ok($ahead, '<', $day, 'a day ahead: coasting at first');
 $node->poll_query_until('postgres',
-	q{SELECT clock_state <> 'coasting' AND snowflake_next() IS NOT NULL FROM snowflake_status()})
+	q{SELECT clock_state <> 'coasting' AND snowflake_next() IS NOT NULL FROM snowflake_status})
   or die "jump is not believed";
 cmp_ok(mint(), '>', $day, 'IDs follow when it has lasted');
 step_clock($clock, -$day);
 cmp_ok(mint(), '>', $day, 'a day back: coasting at first');
 $node->poll_query_until('postgres',
-	q{SELECT clock_state <> 'coasting' FROM snowflake_status()})
+	q{SELECT clock_state <> 'coasting' FROM snowflake_status})
   or die "jump is not believed";
 is(mint(), undef, 'mints wait when it has lasted');
 like($session->{stderr}, qr/DETAIL:  The clock went back by \d+\.\d+ s, [3-9]\d*\.\d+ s ago\. /,
@@ -321,19 +321,19 @@ start();
 mint();
 step_clock($clock, 40 * $second);
 cmp_ok(mint() - get_clock($clock), '>', -$second, 'IDs follow a jump within what is reserved');
-ok($node->poll_query_until('postgres', q{SELECT clock_state = 'coasting' FROM snowflake_status()}),
+ok($node->poll_query_until('postgres', q{SELECT clock_state = 'coasting' FROM snowflake_status}),
 	'but the keeper does not believe it for that');
 
 # Another jump meanwhile has to last as well.
 pass_seconds(40);
 step_clock($clock, $hour);
-$node->poll_query_until('postgres', q{SELECT clock_jump > '30 min' FROM snowflake_status()})
+$node->poll_query_until('postgres', q{SELECT clock_jump > '30 min' FROM snowflake_status})
   or die "jump is not seen";
 pass_seconds(40);
 mint();
 is(status('clock_state'), 'coasting', 'the patience begins anew with another jump');
 pass_seconds(40);
-ok($node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM snowflake_status()}),
+ok($node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM snowflake_status}),
 	'and ends as well');
 
 # A step ahead before the correction of one back is worn off: what mints have made of
@@ -352,7 +352,7 @@ foreach (1 .. 50)
 	sleep 0.1;    # until the keeper has looked
 }
 cmp_ok($ahead, '<', 2.1 * $second, 'which is worn off by a twentieth of the time');
-$node->safe_psql('postgres', 'SELECT snowflake_status_reset()');
+$node->safe_psql('postgres', 'SELECT snowflake_stats_reset()');
 step_clock($clock, 3 * $second);
 is(disorder(finish_minter($load)), 0, 'and taken back, under load: IDs ascend');
 cmp_ok(status('1000 * extract(epoch FROM clock_wait_longest)'), '<', $second,

@@ -49,7 +49,7 @@ sub restart
 		$step_ms - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
 	start_with_clock($node, $clock);
 	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status()})
+		q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	return;
 }
@@ -67,7 +67,7 @@ foreach my $mode ('fast', 'immediate')
 		'postgres', q{
 		SELECT clock_timestamp() AS start \gset
 		SELECT snowflake_next();
-		SELECT clock_waits FROM snowflake_status();
+		SELECT clock_waits FROM snowflake_stats;
 		SELECT extract(epoch FROM clock_timestamp() - :'start') * 1000});
 
 	cmp_ok($id, '>', $ids[-1],
@@ -101,7 +101,7 @@ foreach my $mode ('fast', 'immediate')
 	$node->stop($mode);
 	start_with_clock($node, $clock);
 	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status()})
+		q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	like(
 		error_of($node, 'postgres', 'SELECT snowflake_next()')

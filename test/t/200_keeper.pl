@@ -52,7 +52,7 @@ is( $node->safe_psql(
 	'1|t|t',
 	'the keeper shows in pg_stat_activity, in its database');
 is(status($node, 'postgres', 'keeper_pid'),
-	keeper_pid(), 'snowflake_status() has the same process');
+	keeper_pid(), 'snowflake_status has the same process');
 
 # Canceled: nothing happens.
 my $pid = keeper_pid();
@@ -87,7 +87,7 @@ is(disorder(\@ids), 0, 'the IDs ascend');
 my $until_closed = qq{
 	SET LOCAL statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
 	DO \$\$ BEGIN
-		WHILE (SELECT gate FROM snowflake_status()) = 'open' LOOP
+		WHILE (SELECT gate FROM snowflake_status) = 'open' LOOP
 			PERFORM pg_sleep(0.01);
 		END LOOP;
 	END \$\$};
@@ -149,7 +149,7 @@ wait_until(
 	sub {
 		$node->psql('postgres', 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
 		return $node->safe_psql('postgres',
-			q{SELECT keeper_pid IS NOT NULL AND coalesce(advice ~ '55P03', false) FROM snowflake_status()}
+			q{SELECT keeper_pid IS NOT NULL AND coalesce(advice ~ '55P03', false) FROM snowflake_status}
 		) eq 't';
 	});
 $locker->quit;

@@ -34,7 +34,7 @@ sub asleep
 # respect: "state_change" is in shared memory.
 my $traces = q{
 	SELECT pg_current_wal_insert_lsn(), reservations, a.state_change
-	  FROM snowflake_status() AS s, pg_stat_activity AS a
+	  FROM snowflake_stats AS s, pg_stat_activity AS a
 	 WHERE a.backend_type = 'snowflake keeper'};
 
 # Idle for longer than is ever reserved
@@ -52,7 +52,7 @@ is($session->query_safe($traces), $before,
 $session->quit;
 $node->restart;
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status()})
+	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 asleep();
 $session = $node->background_psql('postgres');
@@ -85,7 +85,7 @@ my @minters = map { $node->background_psql('postgres') } 1 .. 2;
 
 my $slept = keeper_sleeps($node);
 my $counters =
-  'SELECT reservations, keeper_waits, extract(epoch FROM clock_timestamp()) FROM snowflake_status()';
+  'SELECT reservations, keeper_waits, extract(epoch FROM clock_timestamp()) FROM snowflake_stats';
 my ($reservations, $waits, $time) = split /\|/,
   $node->safe_psql('postgres', $counters);
 
@@ -143,7 +143,7 @@ is($waits_then - $waits, 0, 'before anybody waits for it');
 # Who waits for a gate that stays closed has the keeper look now and then.
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
-$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status()})
+$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 $slept = keeper_sleeps($node);
 is( error_of($node, 'postgres',

@@ -132,7 +132,7 @@ foreach my $try (1 .. 5)
 		ALTER TABLE snowflake_keeper.reservation SET SCHEMA public;
 		SET LOCAL statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
 		DO \$\$ BEGIN
-			WHILE NOT EXISTS (SELECT FROM pg_locks JOIN snowflake_status() ON keeper_pid = pid WHERE NOT granted) LOOP
+			WHILE NOT EXISTS (SELECT FROM pg_locks JOIN snowflake_status ON keeper_pid = pid WHERE NOT granted) LOOP
 				PERFORM pg_sleep(0.01);
 			END LOOP;
 		END \$\$;

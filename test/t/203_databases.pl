@@ -66,7 +66,7 @@ sub restart
 
 	$node->restart;
 	$node->poll_query_until('one',
-		"SELECT gate ~ '$gate' FROM snowflake_status()")
+		"SELECT gate ~ '$gate' FROM snowflake_status")
 	  or die "gate is not $gate";
 	return;
 }
@@ -79,7 +79,7 @@ sub restart_without_extension
 	$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 	$node->reload;
 	$node->poll_query_until('one',
-		q{SELECT gate ~ 'not set' FROM snowflake_status()})
+		q{SELECT gate ~ 'not set' FROM snowflake_status})
 	  or die "gate does not close";
 	$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 	$node->safe_psql('postgres', 'ALTER ROLE ALL RESET snowflake.kept_in');
@@ -90,7 +90,7 @@ sub restart_without_extension
 
 # The extension is missing in the keeper's database.
 $node->poll_query_until('one',
-	q{SELECT gate ~ 'missing' FROM snowflake_status()})
+	q{SELECT gate ~ 'missing' FROM snowflake_status})
   or die "keeper does not see that the extension is missing";
 pass('the status says that its extension is missing in the database postgres');
 is(has_extension('postgres'), 0, 'the keeper does not create it for nothing');
@@ -307,14 +307,14 @@ $error = error_of($node, 'one', 'SELECT snowflake_next()');
 is($error->{sqlstate}, '55000', 'the database does not exist: an error');
 like("$error->{message} $error->{detail}", qr/"Later"/, 'which names it');
 like($error->{hint}, qr/^Create the database, or /, 'and says what to do');
-$node->poll_query_until('one', q{SELECT gate ~ 'connecting' FROM snowflake_status()})
+$node->poll_query_until('one', q{SELECT gate ~ 'connecting' FROM snowflake_status})
   or die "keeper does not try to connect";
 my $waits = status($node, 'one', 'keeper_waits');
 error_of($node, 'one', 'SELECT snowflake_next()');
 is(status($node, 'one', 'keeper_waits'), $waits, 'no mint waits for the keeper, which cannot connect');
 $node->safe_psql('postgres', 'CREATE DATABASE "Later"');
 $node->poll_query_until('one',
-	q{SELECT gate ~ 'not in snowflake.database' FROM snowflake_status()})
+	q{SELECT gate ~ 'not in snowflake.database' FROM snowflake_status})
   or die "keeper does not connect";
 $node->safe_psql('one', 'SELECT snowflake_accept_database()');
 $node->poll_query_until('one', 'SELECT snowflake_next() IS NOT NULL')

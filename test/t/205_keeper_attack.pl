@@ -65,7 +65,7 @@ sub extended_or_waiting
 	return $node->safe_psql('app', qq{
 		SELECT reservations > $reservations
 			OR EXISTS (SELECT FROM pg_locks WHERE pid = keeper_pid AND NOT granted)
-		FROM snowflake_status()}) eq 't';
+		FROM snowflake_status}) eq 't';
 }
 
 # Let the keeper reserve more, with these statements in a transaction that is
@@ -88,7 +88,7 @@ sub spring
 	$session->quit;
 	$reservations = status($node, 'app', 'reservations');
 	$node->poll_query_until('app',
-		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 1 FROM snowflake_status()"
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 1 FROM snowflake_stats"
 	) or die "reservation is not extended";
 	return;
 }
@@ -226,7 +226,7 @@ like(noted(), qr/^\{snowflake\.kept_in=\d+\}$/, 'where the reservation is stays 
 # database's settings, default privileges, and a superuser's own event triggers.
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
-$node->poll_query_until('app', q{SELECT gate ~ 'not set' FROM snowflake_status()})
+$node->poll_query_until('app', q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 $node->safe_psql(
 	'kept', q{
@@ -251,7 +251,7 @@ $node->safe_psql(
 	ALTER DATABASE kept SET backslash_quote = off;
 	ALTER DATABASE kept SET transform_null_equals = on;
 	ALTER DATABASE kept SET default_transaction_read_only = on}));
-$node->safe_psql('app', 'SELECT pg_terminate_backend(keeper_pid) FROM snowflake_status()');
+$node->safe_psql('app', 'SELECT pg_terminate_backend(keeper_pid) FROM snowflake_status');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
 $node->reload;
 wait_for_mint($node, 'app');
@@ -297,10 +297,10 @@ foreach my $library ('pg_stat_statements', 'pgaudit')
 		wait_for_mint($node, 'app');
 		my ($keeper, $reservations) = split /\|/,
 		  $node->safe_psql('app',
-			'SELECT keeper_pid, reservations FROM snowflake_status()');
+			'SELECT keeper_pid, reservations FROM snowflake_status, snowflake_stats');
 
 		$node->poll_query_until('app',
-			"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 3 FROM snowflake_status()"
+			"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 3 FROM snowflake_stats"
 		) or die "reservation is not extended";
 		if ($library eq 'pgaudit')
 		{

@@ -165,7 +165,7 @@ foreach my $try (1 .. 2)
 	my $reservations =
 	  status($primary, 'postgres', 'reservations');
 	$primary->poll_query_until('postgres',
-		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_status()"
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_stats"
 	) or die "server does not mint";
 	pass("the standby is back: minting goes on, reservation $try");
 }
@@ -192,7 +192,7 @@ $primary->poll_query_until(
 my $extended = status($primary, 'postgres', 'reservations');
 start_with_clock($standby, $standby_clock);
 ok( $primary->poll_query_until('postgres',
-		"SELECT reservations >= $extended + 4 FROM snowflake_status()"),
+		"SELECT reservations >= $extended + 4 FROM snowflake_stats"),
 	'who waited for the standby mints on, reservation after reservation');
 $primary->safe_psql('postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
@@ -205,7 +205,7 @@ my @minters =
   map { start_minter($primary, 'postgres', 1_000_000) } 1 .. 2;
 my $reservations = status($primary, 'postgres', 'reservations');
 $primary->poll_query_until('postgres',
-	"SELECT reservations > $reservations FROM snowflake_status()")
+	"SELECT reservations > $reservations FROM snowflake_stats")
   or die "reservation is not extended";
 my $promised = status($primary, 'postgres', 'reserved_until');
 $primary->stop('immediate');
@@ -227,7 +227,7 @@ set_clock($standby_clock,
 	-$behind - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
 my ($id, $waits) = split /\n/,
   $standby->safe_psql('postgres',
-	'SELECT snowflake_next(); SELECT clock_waits FROM snowflake_status()');
+	'SELECT snowflake_next(); SELECT clock_waits FROM snowflake_stats');
 cmp_ok($id, '>', $seen[-1],
 	'the first ID of the promoted standby is larger than all of the primary');
 is( $standby->safe_psql('postgres',

@@ -107,7 +107,7 @@ is( $standby->safe_psql(
 		'postgres', q{
 		BEGIN;
 		SELECT relation::regclass FROM pg_locks WHERE relation = 'snowflake_keeper.reservation'::regclass;
-		SELECT advice FROM snowflake_status();
+		SELECT advice FROM snowflake_status;
 		SELECT count(*) FROM pg_locks WHERE relation = 'snowflake_keeper.reservation'::regclass;
 		COMMIT}),
 	"\n0",
@@ -171,7 +171,7 @@ is(SnowflakeTest::status($copy, 'postgres', q{concat_ws(' ', gate, advice)}),
 	'closed: the keeper is not running',
 	'no keeper: at first there is no advice');
 $copy->poll_query_until('postgres',
-	q{SELECT advice = 'The keeper is not running: see the server log.' FROM snowflake_status()})
+	q{SELECT advice = 'The keeper is not running: see the server log.' FROM snowflake_status})
   or die "no advice";
 pass('but there is if it lasts');
 

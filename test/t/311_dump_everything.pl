@@ -159,7 +159,7 @@ $source->safe_psql(
 	REFRESH MATERIALIZED VIEW hours;
 });
 
-# Every relation that has rows: its name, how many, and their checksum.
+# Every relation that has rows, but for the extension's views: its name, how many, and their checksum.
 sub contents
 {
 	my ($node, $dbname) = @_;
@@ -169,7 +169,8 @@ sub contents
 				   'SELECT %L, count(*), md5(string_agg(t::text, E''\n'' ORDER BY t::text)) FROM ONLY %s t',
 				   oid::regclass, oid::regclass), ' UNION ALL ' ORDER BY oid::regclass::text)
 		  FROM pg_class
-		 WHERE relkind IN ('r', 'v', 'm') AND relnamespace = 'public'::regnamespace});
+		 WHERE relkind IN ('r', 'v', 'm') AND relnamespace = 'public'::regnamespace
+		   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = pg_class.oid AND d.deptype = 'e')});
 
 	return $node->safe_psql($dbname, $query);
 }

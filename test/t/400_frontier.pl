@@ -55,7 +55,7 @@ sub is_free
 
 	is( sql(q{SELECT count(*) FROM snowflake_frontier_holders()})
 		  . sql(
-			q{SELECT ' ' || (s.frontier = s.last_id) || ' ' || s.frontier_lag FROM snowflake_status() s}
+			q{SELECT ' ' || (s.frontier = s.last_id) || ' ' || s.frontier_lag FROM snowflake_status s}
 		  ),
 		'0 true 00:00:00',
 		$what);
@@ -77,7 +77,7 @@ is( sql(q{SELECT string_agg(what, ' ') FROM snowflake_tail(NULL::events, 0, 10)}
 	'before',
 	'so nothing that was minted later is delivered yet');
 is( sql(q{SELECT pid = frontier_holder AND since <= now() AND oldest > frontier
-		FROM snowflake_status(), snowflake_frontier_holders()}),
+		FROM snowflake_status, snowflake_frontier_holders()}),
 	't',
 	'it can be seen who holds it back');
 is( $node->safe_psql(
@@ -302,7 +302,7 @@ foreach my $node_id (9, 3)
 	$node->append_conf('postgresql.conf', "snowflake.node_id = $node_id");
 	$node->reload;
 	$node->poll_query_until('postgres',
-		"SELECT gate = 'open' AND node = $node_id FROM snowflake_status()")
+		"SELECT gate = 'open' AND node = $node_id FROM snowflake_status")
 	  or die "gate does not open for node $node_id";
 	cmp_ok(sql('SELECT snowflake_frontier()'),
 		'<', $id, "node $node_id: what is open from before holds the frontier");
@@ -325,12 +325,12 @@ is_deeply(
 		q{SET statement_timeout = '10s'; SELECT snowflake_frontier()}),
 	error_of($node, 'postgres', 'SELECT snowflake_next()'),
 	'a gate that stays closed is an error at once, the same as for a mint');
-is(sql('SELECT frontier IS NULL FROM snowflake_status()'),
+is(sql('SELECT frontier IS NULL FROM snowflake_status'),
 	't', 'and unknown to the status');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 3');
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status()})
+	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 is( sql(
 		q{SELECT count(*) = (SELECT count(*) FROM events) FROM snowflake_tail(NULL::events, 0, NULL)}

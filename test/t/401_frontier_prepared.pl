@@ -70,7 +70,7 @@ is( sql(q{SELECT h.since <= p.prepared FROM snowflake_frontier_holders() h
 		JOIN pg_prepared_xacts p ON p.transaction = h.prepared WHERE p.gid = 'b'}),
 	't',
 	'it is named by its xid');
-is( sql(q{SELECT frontier < last_id AND frontier_holder IS NULL FROM snowflake_status()}),
+is( sql(q{SELECT frontier < last_id AND frontier_holder IS NULL FROM snowflake_status}),
 	't',
 	'and is nobody\'s process');
 sql(q{COMMIT PREPARED 'b'});
@@ -201,7 +201,7 @@ foreach my $call ('snowflake_frontier()', 'snowflake_frontier_holders()',
 		"cannot execute $name() during recovery",
 		'as nextval() is refused');
 }
-is( $standby->safe_psql('postgres', 'SELECT frontier IS NULL FROM snowflake_status()'),
+is( $standby->safe_psql('postgres', 'SELECT frontier IS NULL FROM snowflake_status'),
 	't', 'its status knows none');
 $standby->promote;
 wait_for_mint($standby, 'postgres');

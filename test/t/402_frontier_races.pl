@@ -216,9 +216,9 @@ $leader->query_safe(q{
 $leader->query_until(qr/started/,
 	"\\echo started\nCREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand;\n\\echo copied\n");
 wait_for_event('snowflake-hold', 2, 'parallel worker');
-my $minted = sql('SELECT minted FROM snowflake_status()');
+my $minted = sql('SELECT minted FROM snowflake_stats');
 sql(q{SELECT injection_points_wakeup('snowflake-hold')});
-$node->poll_query_until('postgres', "SELECT minted > $minted FROM snowflake_status()")
+$node->poll_query_until('postgres', "SELECT minted > $minted FROM snowflake_stats")
   or die "the first worker does not mint";
 wait_for_event('snowflake-hold', 1, 'parallel worker');
 my $before = sql('SELECT snowflake_next()');

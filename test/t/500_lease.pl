@@ -38,13 +38,13 @@ $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 
 # Nothing is granted before the fleet is founded.
-$one->poll_query_until('postgres', q{SELECT gate ~ 'no node ID is leased' AND coordinator = 'unreachable' FROM snowflake_status()})
+$one->poll_query_until('postgres', q{SELECT gate ~ 'no node ID is leased' AND coordinator = 'unreachable' FROM snowflake_status})
   or die 'no refusal';
 my $error = error_of($one, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is($error->{message}, 'this server has not leased a node ID', 'without a table of the fleet nothing is minted');
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
 $coordinator->safe_psql('postgres', 'CREATE SCHEMA snowflake_fleet; CREATE TABLE snowflake_fleet.records (key text PRIMARY KEY, value text NOT NULL)');
-$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status()})
+$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status})
   or die 'no refusal';
 $error = error_of($one, 'postgres', q{SELECT snowflake_next()});
 like($error->{hint}, qr/snowflake_fleet_create\(\)/, 'nor without a fleet, which is refused at once, with a hint');
@@ -84,7 +84,7 @@ SKIP:
 
 # Renewed
 my $until = status($one, 'lease_until');
-$one->poll_query_until('postgres', "SELECT lease_until > timestamptz '$until' + interval '4s' FROM snowflake_status()")
+$one->poll_query_until('postgres', "SELECT lease_until > timestamptz '$until' + interval '4s' FROM snowflake_status")
   or die 'not renewed';
 is(status($one, 'node, leases, lease_renewals > 0, lease_errors > 0'), '0|1|t|t', 'the lease is renewed');
 
@@ -111,13 +111,13 @@ $two->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_lead'
 my $offset = -s $one->logfile;
 my $errors = status($one, 'lease_errors');
 $coordinator->stop('immediate');
-$two->safe_psql('postgres', 'SELECT snowflake_advance(snowflake_lower_bound(lease_until)) FROM snowflake_status()');
+$two->safe_psql('postgres', 'SELECT snowflake_advance(snowflake_lower_bound(lease_until)) FROM snowflake_status');
 $error = error_of($two, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is($error->{message}, q{the lease of this server's node ID has ended}, 'nothing is minted beyond a lease, ahead of the clock');
-$one->poll_query_until('postgres', "SELECT coordinator = 'unreachable' FROM snowflake_status()") or die 'not noticed';
+$one->poll_query_until('postgres', "SELECT coordinator = 'unreachable' FROM snowflake_status") or die 'not noticed';
 isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'minting goes on without the coordinator');
 like(status($one, 'advice'), qr/^Minting ends with the lease\. The coordinator cannot be used since/, 'with advice');
-$one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status()})
+$one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status})
   or die 'does not end';
 cmp_ok(status($one, 'lease_errors'), '>', $errors + 2, 'the coordinator is asked again and again');
 is(log_count($one, qr/WARNING:  could not use the coordinator/, $offset), 1, 'which is logged once');
@@ -137,7 +137,7 @@ sub set_lease
 
 	$one->append_conf('postgresql.conf', "snowflake.lease = '$lease'");
 	$one->reload;
-	$one->poll_query_until('postgres', "SELECT $condition FROM snowflake_status()") or die "not $condition";
+	$one->poll_query_until('postgres', "SELECT $condition FROM snowflake_status") or die "not $condition";
 	return;
 }
 set_lease('1min', q{lease_until > now() + interval '50s'});
@@ -148,7 +148,7 @@ set_lease('10s', "lease_errors > $errors + 1");
 $until = status($one, 'lease_until');
 my $renewals = status($one, 'lease_renewals');
 $coordinator->start;
-$one->poll_query_until('postgres', "SELECT lease_renewals > $renewals FROM snowflake_status()") or die 'not renewed';
+$one->poll_query_until('postgres', "SELECT lease_renewals > $renewals FROM snowflake_stats") or die 'not renewed';
 is(status($one, "lease_until >= '$until'"), 't', 'no renewal makes a lease shorter');
 
 # Of another coordinator: what the one before has granted is not renewed there
@@ -172,19 +172,19 @@ like($error->{hint}, qr/set snowflake\.node_source to setting and snowflake\.nod
 	'far ahead: what to do with a lease');
 $two->append_conf('postgresql.conf', "snowflake.node_source = 'setting'\nsnowflake.node_id = 900");
 $two->reload;
-$two->poll_query_until('postgres', q{SELECT node = 900 AND gate = 'open' FROM snowflake_status()}) or die 'node ID is not taken';
+$two->poll_query_until('postgres', q{SELECT node = 900 AND gate = 'open' FROM snowflake_status}) or die 'node ID is not taken';
 
 # A lease from before is of no use to a generator that has gone beyond its end.
 $two->safe_psql('postgres', q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '3 days'), true)});
 $coordinator->stop('immediate');
 $two->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
 $two->reload;
-$two->poll_query_until('postgres', q{SELECT gate ~ 'lease of the node ID has ended' OR gate = 'open' AND node <> 900 FROM snowflake_status()}) or die 'no reload';
+$two->poll_query_until('postgres', q{SELECT gate ~ 'lease of the node ID has ended' OR gate = 'open' AND node <> 900 FROM snowflake_status}) or die 'no reload';
 is(status($two, 'gate'), 'closed: the lease of the node ID has ended', 'the gate does not open beyond the end of a lease');
 $coordinator->start;
 $two->append_conf('postgresql.conf', "snowflake.node_source = 'setting'\nsnowflake.node_id = 901");
 $two->reload;
-$two->poll_query_until('postgres', q{SELECT node = 901 AND gate = 'open' FROM snowflake_status()}) or die 'node ID is not taken';
+$two->poll_query_until('postgres', q{SELECT node = 901 AND gate = 'open' FROM snowflake_status}) or die 'node ID is not taken';
 $two->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(901)');
 is( $two->safe_psql('postgres', q{SELECT snowflake_timestamp(snowflake_next()) < now() + interval '1min'}),
 	't', 'it is done, and IDs are of the true time');

@@ -51,7 +51,7 @@ sub wait_until_ahead
 {
 	my ($node) = @_;
 
-	$node->poll_query_until('postgres', q{SELECT gate = 'open' AND lead > '50min' FROM snowflake_status()})
+	$node->poll_query_until('postgres', q{SELECT gate = 'open' AND lead > '50min' FROM snowflake_status})
 	  or die 'it is not ahead';
 	return;
 }
@@ -63,7 +63,7 @@ sub reset_behind
 	my ($node) = @_;
 
 	wait_until_ahead($node);
-	$node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(node) FROM snowflake_status()');
+	$node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(node) FROM snowflake_status');
 	return;
 }
 
@@ -73,7 +73,7 @@ $copy->init_from_backup($original, 'base');
 set_clock($clock, -4 * 3_600_000);
 start_with_clock($copy, $clock);
 wait_until_ahead($copy);
-like(error_of($copy, 'postgres', 'SELECT snowflake_restart_at_clock(node) FROM snowflake_status()')->{message},
+like(error_of($copy, 'postgres', 'SELECT snowflake_restart_at_clock(node) FROM snowflake_status')->{message},
 	qr/^node ID \d+ may have minted snowflakes that are ahead of the clock/,
 	'a clock before the start of the lease: the generator does not go back to it');
 $copy->stop('immediate');
@@ -106,7 +106,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($original, 'base', has_streaming => 1);
 set_clock($clock, -3_600_000);
 start_with_clock($standby, $clock);
-$standby->poll_query_until('postgres', 'SELECT node IS NOT NULL FROM snowflake_status()')
+$standby->poll_query_until('postgres', 'SELECT node IS NOT NULL FROM snowflake_status')
   or die 'the standby has no lease';
 my $node = status($standby, 'node');
 isnt($node, status($original, 'node'), 'a standby has a node ID of its own');
@@ -114,7 +114,7 @@ is(status($standby, 'coordinator, advice, lease_until IS NOT NULL'), 'reachable|
 set_clock($clock, 0);
 $standby->stop;
 $standby->start;
-$standby->poll_query_until('postgres', 'SELECT node IS NOT NULL FROM snowflake_status()')
+$standby->poll_query_until('postgres', 'SELECT node IS NOT NULL FROM snowflake_status')
   or die 'the standby has no lease';
 $node = status($standby, 'node');
 
@@ -156,7 +156,7 @@ foreach my $server ($original, $restored)
 set_clock($clock, 0);
 $restored->restart;
 $original->reload;
-$_->poll_query_until('postgres', 'SELECT node = 7 FROM snowflake_status()') or die 'no node ID' foreach $original, $restored;
+$_->poll_query_until('postgres', 'SELECT node = 7 FROM snowflake_status') or die 'no node ID' foreach $original, $restored;
 my $twice = 0;
 for (my $attempt = 0; $attempt < 10 && $twice == 0; $attempt++)
 {

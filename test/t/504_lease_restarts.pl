@@ -44,7 +44,7 @@ wait_for_mint($server, 'postgres');
 # Long enough for all that is compared here
 $server->append_conf('postgresql.conf', "snowflake.lease = '1min'");
 $server->reload;
-$server->poll_query_until('postgres', q{SELECT lease_until > now() + interval '50s' FROM snowflake_status()})
+$server->poll_query_until('postgres', q{SELECT lease_until > now() + interval '50s' FROM snowflake_status})
   or die 'not renewed';
 my $node = status('node');
 first_mint();
@@ -72,7 +72,7 @@ foreach my $crash (1 .. 100)
 	$server->stop('immediate');
 	$server->start;
 	my $began = time;
-	until ($server->safe_psql('postgres', q{SELECT lease_until IS NOT NULL FROM snowflake_status()}) eq 't')
+	until ($server->safe_psql('postgres', q{SELECT lease_until IS NOT NULL FROM snowflake_status}) eq 't')
 	{
 		$without = 1;
 		last if time - $began > 60;
@@ -93,7 +93,7 @@ foreach my $crash (1 .. 4)
 {
 	$server->stop('immediate');
 	$server->start;
-	$server->poll_query_until('postgres', q{SELECT lease_until IS NOT NULL OR advice ~ 'No node ID is free' FROM snowflake_status()})
+	$server->poll_query_until('postgres', q{SELECT lease_until IS NOT NULL OR advice ~ 'No node ID is free' FROM snowflake_status})
 	  or die 'not asked';
 	$refused++ if status('advice') =~ /No node ID is free/;
 }
@@ -116,10 +116,10 @@ my @processes = split /\n/, `ps -o args= --ppid $ordinary->{_pid}`;
 is(scalar(grep { /snowflake keeper/ } @processes), 1, 'a server with a setting has a keeper');
 is(scalar(grep { /snowflake lessee/ } @processes), 0, 'and no lessee');
 unlike($ordinary->safe_psql('postgres',
-		q{SELECT snowflake_next(); SELECT snowflake_status(); SELECT pg_read_file('/proc/' || pg_backend_pid() || '/maps', 0, 1000000, true)}),
+		q{SELECT snowflake_next(); SELECT gate FROM snowflake_status; SELECT pg_read_file('/proc/' || pg_backend_pid() || '/maps', 0, 1000000, true)}),
 	qr/libpq/, 'no backend loads libpq');
 unlike($ordinary->safe_psql('postgres',
-		q{SELECT pg_read_file('/proc/' || keeper_pid || '/maps', 0, 1000000, true) FROM snowflake_status()}),
+		q{SELECT pg_read_file('/proc/' || keeper_pid || '/maps', 0, 1000000, true) FROM snowflake_status}),
 	qr/libpq/, 'nor does the keeper') if -d '/proc/self';
 is(error_of($ordinary, 'postgres', 'SELECT * FROM snowflake_fleet()')->{message},
 	'snowflake_fleet() needs a coordinator', 'there is no fleet to list');

@@ -50,7 +50,7 @@ sub wait_for
 {
 	my ($condition) = @_;
 
-	$server->poll_query_until('postgres', "SELECT $condition FROM snowflake_status()")
+	$server->poll_query_until('postgres', "SELECT $condition FROM snowflake_status")
 	  or die "timed out waiting for $condition";
 	return;
 }
@@ -265,7 +265,7 @@ set_to('node_source', "postgresql://$user\@127.0.0.1:" . $listener->sockport . '
 lose_an_answer();
 wait_for(q{coordinator = 'reachable' AND gate = 'open'});
 my $leases = status($server, 'postgres', 'node, leases');
-is( $server->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node) FROM snowflake_fleet() WHERE node = (SELECT node FROM snowflake_status()) AND state = \'leased\''),
+is( $server->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node) FROM snowflake_fleet() WHERE node = (SELECT node FROM snowflake_status) AND state = \'leased\''),
 	'1|1', 'after the lost answer to a new lease it is used');
 lose_an_answer();
 my $renewals = status($server, 'postgres', 'lease_renewals');

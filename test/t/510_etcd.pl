@@ -101,13 +101,13 @@ my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die
 $one->append_conf('postgresql.conf',
 	"snowflake.node_source = 'etcds://127.0.0.1:" . $silent->sockport . ",$hosts/fleet?cacert=$dir/cert.pem'");
 $one->reload;
-$one->poll_query_until('postgres', q{SELECT leases = 2 OR gate = 'closed: the lease of the node ID has ended' FROM snowflake_status()})
+$one->poll_query_until('postgres', q{SELECT leases = 2 OR gate = 'closed: the lease of the node ID has ended' FROM snowflake_status, snowflake_stats})
   or die 'nothing is leased';
 is(status($one, 'leases'), '2', 'a member that does not answer keeps nobody from the next one');
 
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'etcds://$hosts/fleet'");
 $one->reload;
-$one->poll_query_until('postgres', q{SELECT coordinator = 'unreachable' FROM snowflake_status()})
+$one->poll_query_until('postgres', q{SELECT coordinator = 'unreachable' FROM snowflake_status})
   or die 'a certificate of nobody known is accepted';
 pass('a certificate that cannot be verified is refused');
 $one->stop;

@@ -253,7 +253,7 @@ foreach my $dbname ('kept', 'victim')
 # the keeper: a restart, a change of node ID, a raised floor
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 2');
 $node->reload;
-$node->poll_query_until('plain', 'SELECT node = 2 FROM snowflake_status()')
+$node->poll_query_until('plain', 'SELECT node = 2 FROM snowflake_status')
   or die 'node ID does not change';
 $node->safe_psql('plain', 'SELECT snowflake_advance(snowflake_next())');
 $node->restart;

@@ -261,7 +261,7 @@ class Injector:
         questions = ['SELECT pid, backend_type, state, wait_event_type, wait_event, query FROM pg_stat_activity',
                      'SELECT *, pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn() FROM pg_stat_replication']
         if not self.naive:
-            questions += ['SELECT * FROM snowflake_status()', 'SELECT * FROM snowflake_keeper.reservation']
+            questions += ['SELECT * FROM snowflake_status', 'SELECT * FROM snowflake_keeper.reservation']
         with open(self.site.path('stall.txt'), 'a') as f:
             f.write(f'# {event["kind"]}: {event["detail"]}\n')
             for question in questions:

@@ -307,7 +307,7 @@ foreach my $step (1 .. $#paths)
 	is( $new->safe_psql(
 			'postgres',
 			q{SELECT gate, node, layout = (SELECT layout FROM snowflake_layout())
-			  FROM snowflake_status()}),
+			  FROM snowflake_status}),
 		'open|5|t',
 		"$name: the gate is open for the same node ID");
 	is( $new->safe_psql(
