@@ -39,14 +39,15 @@ OBJS = \
 	src/layout/explain.o \
 	src/layout/io.o \
 	src/layout/layout.o \
+	src/layout/server_layout.o \
 	src/layout/timerange.o \
 	src/lease/fleet.o \
 	src/lease/lease.o \
 	src/lease/lease_record.o \
 	src/lease/lease_state.o \
 	src/lease/lessee.o \
+	src/lease/node_settings.o \
 	src/lease/node_source.o \
-	src/lease/node_source_text.o \
 	src/mint/frontier.o \
 	src/mint/mint.o \
 	src/mint/mint_error.o \

@@ -23,6 +23,7 @@
 #include "generator/keeper_state.h"
 #include "keeper/gate_text.h"
 #include "layout/io.h"
+#include "layout/server_layout.h"
 #include "lease/node_source.h"
 
 PG_FUNCTION_INFO_V1(snowflake_advance);

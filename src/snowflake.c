@@ -16,9 +16,11 @@
 
 #include "base/compat.h"
 #include "base/settings.h"
+#include "layout/server_layout.h"
 #include "generator/last_id.h"
 #include "keeper/keeper.h"
 #include "lease/lessee.h"
+#include "lease/node_settings.h"
 #include "mint/frontier.h"
 #include "mint/prepared.h"
 #include "shmem.h"
@@ -33,6 +35,8 @@ extern PGDLLEXPORT void _PG_init(void);
 void
 _PG_init(void)
 {
+	snowflake_server_layout_init();
+	snowflake_node_settings_init();
 	snowflake_settings_init();
 
 	if (!process_shared_preload_libraries_in_progress)

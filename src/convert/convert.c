@@ -32,11 +32,11 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/settings.h"
 #include "convert/convert.h"
 #include "convert/query.h"
 #include "generator/generator.h"
 #include "keeper/gate_text.h"
+#include "layout/server_layout.h"
 #include "mint/mint.h"
 
 PG_FUNCTION_INFO_V1(snowflake_convert_column);

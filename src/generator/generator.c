@@ -85,6 +85,7 @@
 #include "base/settings.h"
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
+#include "layout/server_layout.h"
 
 /* What every mint touches. */
 typedef struct HotState

@@ -26,7 +26,9 @@
 #include "keeper/gate_text.h"
 #include "keeper/reservation_home.h"
 #include "keeper/reservation_table.h"
+#include "layout/server_layout.h"
 #include "lease/lease_state.h"
+#include "lease/node_settings.h"
 #include "lease/node_source.h"
 
 /* The texts of a state.  All but the message may be NULL. */

@@ -43,6 +43,7 @@
 #include "keeper/keeper_log.h"
 #include "keeper/keeper_transaction.h"
 #include "keeper/reserve.h"
+#include "layout/server_layout.h"
 #include "lease/lease_state.h"
 #include "lease/lessee.h"
 #include "lease/node_source.h"

@@ -72,6 +72,7 @@
 #include "keeper/reservation_home.h"
 #include "keeper/reservation_table.h"
 #include "layout/layout.h"
+#include "layout/server_layout.h"
 
 /* The extension, and the schema that its control file names. */
 #define KEEPER_EXTENSION	"snowflake_keeper"

@@ -28,7 +28,9 @@
 #include "keeper/reservation_home.h"
 #include "keeper/reservation_table.h"
 #include "keeper/reserve.h"
+#include "layout/server_layout.h"
 #include "lease/lease_state.h"
+#include "lease/node_settings.h"
 #include "lease/node_source.h"
 
 /*

@@ -18,9 +18,9 @@
 #include "utils/tuplestore.h"
 
 #include "base/compat.h"
-#include "base/settings.h"
 #include "layout/decode.h"
 #include "layout/io.h"
+#include "layout/server_layout.h"
 
 PG_FUNCTION_INFO_V1(snowflake_timestamp);
 PG_FUNCTION_INFO_V1(snowflake_node);

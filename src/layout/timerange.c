@@ -49,7 +49,7 @@
 #include "utils/typcache.h"
 
 #include "base/compat.h"
-#include "base/settings.h"
+#include "layout/server_layout.h"
 
 PG_FUNCTION_INFO_V1(snowflake_before);
 PG_FUNCTION_INFO_V1(snowflake_until);

@@ -20,10 +20,11 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/settings.h"
 #include "generator/generator.h"
+#include "layout/server_layout.h"
 #include "lease/lease_record.h"
 #include "lease/lease_state.h"
+#include "lease/node_settings.h"
 #include "lease/node_source.h"
 
 PG_FUNCTION_INFO_V1(snowflake_fleet_create);

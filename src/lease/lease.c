@@ -56,8 +56,10 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/settings.h"
+#include "layout/server_layout.h"
 #include "lease/lease.h"
 #include "lease/lease_record.h"
+#include "lease/node_settings.h"
 
 /* How often an attempt looks at the records, if others are faster. */
 #define LOOKS			4
@@ -472,12 +474,12 @@ compare_nodes(const void *a, const void *b)
 static int32
 smallest_other(int32 *nodes, int count)
 {
-	int32		candidate = snowflake_next_lease_node(0);
+	int32		candidate = snowflake_node_settings_next_lease(0);
 
 	qsort(nodes, count, sizeof(*nodes), compare_nodes);
 	for (int i = 0; i < count && candidate >= 0; i++)
 		if (nodes[i] == candidate)
-			candidate = snowflake_next_lease_node(candidate + 1);
+			candidate = snowflake_node_settings_next_lease(candidate + 1);
 	return candidate;
 }
 
@@ -529,7 +531,7 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 		if (node < 0)
 			continue;
 		known[nknown++] = node;
-		if (snowflake_next_lease_node(node) != node)
+		if (snowflake_node_settings_next_lease(node) != node)
 			continue;
 		if (!snowflake_lease_record_parse(each->value, &found))
 		{

@@ -20,9 +20,9 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/settings.h"
+#include "layout/server_layout.h"
 #include "lease/lease_record.h"
-#include "lease/node_source_text.h"
+#include "lease/node_settings.h"
 
 /* A random number that was never used before, as text. */
 void
@@ -221,7 +221,7 @@ const SnowflakeCoordinator *
 snowflake_lease_record_load_coordinator(void)
 {
 	char	   *library = psprintf("$libdir/snowflake_%s",
-								   snowflake_node_source_coordinator(snowflake_node_source_text));
+								   snowflake_node_settings_coordinator(snowflake_node_source_text));
 	SnowflakeCoordinatorInit init;
 
 	init = (SnowflakeCoordinatorInit)

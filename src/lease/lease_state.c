@@ -19,10 +19,11 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/settings.h"
 #include "generator/counters.h"
 #include "generator/keeper_state.h"
+#include "layout/server_layout.h"
 #include "lease/lease_state.h"
+#include "lease/node_settings.h"
 
 typedef struct Grant
 {

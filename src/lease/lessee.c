@@ -33,13 +33,14 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/settings.h"
 #include "base/worker.h"
 #include "generator/counters.h"
 #include "generator/keeper_state.h"
+#include "layout/server_layout.h"
 #include "lease/lease.h"
 #include "lease/lease_record.h"
 #include "lease/lessee.h"
+#include "lease/node_settings.h"
 #include "lease/node_source.h"
 
 #define LESSEE_NAME			"snowflake lessee"

@@ -21,7 +21,9 @@
 
 #include "base/compat.h"
 #include "base/settings.h"
+#include "layout/server_layout.h"
 #include "lease/lease_state.h"
+#include "lease/node_settings.h"
 #include "lease/node_source.h"
 
 /* What the status says of it: no URL, which says more than others need to know. */
@@ -37,7 +39,7 @@ snowflake_node_source_name(void)
 		case NODE_FROM_ADDRESS:
 			return "address";
 		case NODE_FROM_LEASE:
-			return snowflake_node_source_coordinator(snowflake_node_source_text);
+			return snowflake_node_settings_coordinator(snowflake_node_source_text);
 	}
 	return NULL;
 }

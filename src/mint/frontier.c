@@ -103,6 +103,7 @@
 #include "generator/keeper_state.h"
 #include "generator/slot.h"
 #include "keeper/gate_text.h"
+#include "layout/server_layout.h"
 #include "mint/frontier.h"
 #include "mint/prepared.h"
 

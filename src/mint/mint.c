@@ -31,6 +31,7 @@
 #include "generator/slot.h"
 #include "keeper/gate_text.h"
 #include "layout/decode.h"
+#include "layout/server_layout.h"
 #include "mint/frontier.h"
 #include "mint/mint.h"
 #include "mint/mint_error.h"

@@ -22,6 +22,7 @@
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
 #include "keeper/gate_text.h"
+#include "layout/server_layout.h"
 #include "lease/node_source.h"
 #include "mint/mint_error.h"
 

@@ -65,7 +65,7 @@ sub extended_or_waiting
 	return $node->safe_psql('app', qq{
 		SELECT reservations > $reservations
 			OR EXISTS (SELECT FROM pg_locks WHERE pid = keeper_pid AND NOT granted)
-		FROM snowflake_status}) eq 't';
+		FROM snowflake_status, snowflake_stats}) eq 't';
 }
 
 # Let the keeper reserve more, with these statements in a transaction that is

@@ -137,7 +137,7 @@ sub set_lease
 
 	$one->append_conf('postgresql.conf', "snowflake.lease = '$lease'");
 	$one->reload;
-	$one->poll_query_until('postgres', "SELECT $condition FROM snowflake_status") or die "not $condition";
+	$one->poll_query_until('postgres', "SELECT $condition FROM snowflake_status, snowflake_stats") or die "not $condition";
 	return;
 }
 set_lease('1min', q{lease_until > now() + interval '50s'});

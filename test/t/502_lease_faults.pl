@@ -29,7 +29,7 @@ sub wait_for
 {
 	my ($node, $condition) = @_;
 
-	$node->poll_query_until('postgres', "SELECT $condition FROM snowflake_status")
+	$node->poll_query_until('postgres', "SELECT $condition FROM snowflake_status, snowflake_stats")
 	  or die "timed out waiting for $condition: " . status($node, 'gate, coordinator, advice');
 	return;
 }

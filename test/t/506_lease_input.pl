@@ -50,7 +50,7 @@ sub wait_for
 {
 	my ($condition) = @_;
 
-	$server->poll_query_until('postgres', "SELECT $condition FROM snowflake_status")
+	$server->poll_query_until('postgres', "SELECT $condition FROM snowflake_status, snowflake_stats")
 	  or die "timed out waiting for $condition";
 	return;
 }

@@ -1,0 +1,136 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_layout.c
+ *	  The layout of the snowflakes that this server mints: the settings
+ *	  snowflake.layout and snowflake.spread.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+#include "base/compat.h"
+#include "base/settings.h"
+#include "layout/server_layout.h"
+
+SnowflakeLayout snowflake_server_layout;
+bool		snowflake_layout_is_fixed = false;
+uint32		snowflake_spread_mask = 0;
+
+static char *layout_text = NULL;
+static int	spread = 0;
+
+/*
+ * Parse the layout here, once per server, so that nothing else ever sees a
+ * text that is not a layout.
+ */
+static bool
+check_layout(char **newval, void **extra, GucSource source)
+{
+	SnowflakeLayout layout;
+	const char *complaint = snowflake_layout_parse(*newval, &layout);
+
+	if (complaint != NULL)
+	{
+		GUC_check_errdetail("%s", complaint);
+		GUC_check_errhint(SNOWFLAKE_LAYOUT_HINT);
+		return false;
+	}
+
+	*extra = guc_malloc(LOG, sizeof(layout));
+	if (*extra == NULL)
+		return false;
+	memcpy(*extra, &layout, sizeof(layout));
+	return true;
+}
+
+static void
+assign_layout(const char *newval, void *extra)
+{
+	memcpy(&snowflake_server_layout, extra, sizeof(snowflake_server_layout));
+}
+
+/*
+ * Refuse a spread that is no power of two, or larger than the sequence.  While the
+ * server starts, the latter may not be known, and then it is cut.
+ */
+static bool
+check_spread(int *newval, void **extra, GucSource source)
+{
+	if ((*newval & (*newval - 1)) != 0)
+	{
+		GUC_check_errdetail("It is 0 or a power of two.");
+		return false;
+	}
+	if (process_shared_preload_libraries_in_progress ||
+		InitializingParallelWorker ||
+		*newval - 1 <= snowflake_server_layout.max_sequence)
+		return true;
+
+	GUC_check_errdetail("The layout has " INT64_FORMAT " sequence numbers in a tick.",
+						snowflake_server_layout.max_sequence + INT64CONST(1));
+	return false;
+}
+
+static void
+assign_spread(int newval, void *extra)
+{
+	snowflake_spread_mask = newval == 0 ? 0 :
+		(newval - 1) & snowflake_server_layout.max_sequence;
+}
+
+/*
+ * Refuse to start with a layout in the configuration file that is none.
+ *
+ * A custom setting's bad value only gets a warning when the setting is defined,
+ * and the default in its place.  Here that would be IDs of a layout that nobody
+ * wanted, which cannot be taken back.
+ */
+static void
+check_configured_layout(void)
+{
+	const char *configured = GetConfigOption("snowflake.layout", true, false);
+	SnowflakeLayout layout;
+	const char *complaint;
+
+	if (configured == NULL)
+		return;
+	complaint = snowflake_layout_parse(configured, &layout);
+	if (complaint != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid value for parameter \"%s\": \"%s\"",
+					   "snowflake.layout", configured),
+				errdetail_internal("%s", complaint),
+				errhint(SNOWFLAKE_LAYOUT_HINT));
+}
+
+/*
+ * Define the settings.  First of all, because the check of the node ID uses the
+ * layout.
+ */
+void
+snowflake_server_layout_init(void)
+{
+	snowflake_layout_is_fixed = process_shared_preload_libraries_in_progress;
+	if (snowflake_layout_is_fixed)
+		check_configured_layout();
+
+	DefineCustomStringVariable("snowflake.layout",
+							   "Sets the bit layout of the snowflakes this server mints.",
+							   "A preset, overrides such as epoch:2025-01-01T00:00:00Z, or both.",
+							   &layout_text,
+							   "twitter",
+							   snowflake_settings_fixed(), 0,
+							   check_layout, assign_layout, NULL);
+	DefineCustomIntVariable("snowflake.spread",
+							"Sets how many sequence numbers the first snowflakes of ticks are spread over.",
+							"A power of two. 0 starts each tick at 0.",
+							&spread,
+							0, 0, 1 << 30,
+							PGC_SIGHUP, 0,
+							check_spread, assign_spread, NULL);
+}

@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_layout.h
+ *	  The layout of the snowflakes that this server mints.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_SERVER_LAYOUT_H
+#define SNOWFLAKE_SERVER_LAYOUT_H
+
+#include "layout/layout.h"
+
+/* For every message about a text that is no layout */
+#define SNOWFLAKE_LAYOUT_HINT \
+	"A layout is a preset, such as twitter, or fields and an epoch, such as time:41 node:10 sequence:12 epoch:2025-01-01T00:00:00Z."
+
+/*
+ * snowflake.layout, parsed; only its assign hook writes it.  Fixed for the life
+ * of the server if the library was preloaded, so that it may go into plans.
+ */
+extern SnowflakeLayout snowflake_server_layout;
+extern bool snowflake_layout_is_fixed;
+
+/*
+ * snowflake.spread less one, or 0: what of the sequence a new tick takes over from
+ * the one before.  Only the assign hook writes it.
+ */
+extern uint32 snowflake_spread_mask;
+
+extern void snowflake_server_layout_init(void);
+
+#endif							/* SNOWFLAKE_SERVER_LAYOUT_H */

@@ -1,0 +1,312 @@
+/*-------------------------------------------------------------------------
+ *
+ * node_settings.c
+ *	  The settings of the node ID: the number, where it comes from, and which may
+ *	  be leased for how long.
+ *
+ * What is done with them is in node_source.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "access/parallel.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+#include "base/compat.h"
+#include "layout/server_layout.h"
+#include "lease/node_settings.h"
+
+/* Node IDs that may be leased; none means all. */
+typedef struct NodeRanges
+{
+	int			count;
+	struct
+	{
+		int32		first,
+					last;
+	}			ranges[32];
+} NodeRanges;
+
+int			snowflake_node_id = -1;
+SnowflakeNodeSource snowflake_node_source = NODE_FROM_SETTING;
+char	   *snowflake_node_source_text = NULL;
+int			snowflake_lease_ms = 600 * 1000;
+
+static char *lease_nodes_text = NULL;
+static NodeRanges *lease_nodes = NULL;
+
+/* Schemes of URLs, and the kind of coordinator that each means. */
+static const struct
+{
+	const char *scheme;
+	const char *kind;
+}			schemes[] = {
+	{"postgresql", "postgresql"},
+	{"postgres", "postgresql"},
+	{"etcd", "etcd"},
+	{"etcds", "etcd"},
+	{"zookeeper", "zookeeper"},
+	{"consul", "consul"},
+	{"consuls", "consul"},
+};
+
+/* The kind of coordinator that a URL names, which its module is named after, or NULL. */
+const char *
+snowflake_node_settings_coordinator(const char *url)
+{
+	for (size_t i = 0; i < lengthof(schemes); i++)
+	{
+		size_t		length = strlen(schemes[i].scheme);
+
+		if (strncmp(url, schemes[i].scheme, length) == 0 &&
+			strncmp(url + length, "://", 3) == 0)
+			return schemes[i].kind;
+	}
+	return NULL;
+}
+
+/* Are these the next characters of a URL, as they are or as their codes? */
+static bool
+spells(const char *url, const char *word)
+{
+	for (; *word != '\0'; word++)
+	{
+		int			c = (unsigned char) *url;
+
+		if (c == '%' && isxdigit((unsigned char) url[1]) && isxdigit((unsigned char) url[2]))
+		{
+			char		code[3] = {url[1], url[2], '\0'};
+
+			c = (int) strtol(code, NULL, 16);
+			url += 2;
+		}
+		if (c != *word)
+			return false;
+		url++;
+	}
+	return true;
+}
+
+/*
+ * Does a URL have a password?  Settings are shown and logged in many places, so
+ * it does not belong there.  As libpq does, take for user and password what is
+ * before an "@" that comes before the first slash.
+ */
+static bool
+has_password(const char *url)
+{
+	static const char *const parameters[] = {
+		"password=", "token=", "secret=", "scram_client_key=", "scram_server_key="
+	};
+	const char *authority = strstr(url, "://") + 3;
+	const char *at = memchr(authority, '@', strcspn(authority, "/"));
+
+	if (at != NULL && memchr(authority, ':', at - authority) != NULL)
+		return true;
+	for (; *url != '\0'; url++)
+		for (size_t i = 0; i < lengthof(parameters); i++)
+			if (spells(url, parameters[i]))
+				return true;
+	return false;
+}
+
+/*
+ * Parse a value of snowflake.node_source.  Returns a complaint if it is none,
+ * which does not have the value in it.
+ */
+static const char *
+parse_node_source(const char *text, SnowflakeNodeSource *source)
+{
+	if (pg_strcasecmp(text, "setting") == 0)
+		*source = NODE_FROM_SETTING;
+	else if (pg_strcasecmp(text, "hostname") == 0)
+		*source = NODE_FROM_HOSTNAME;
+	else if (pg_strcasecmp(text, "address") == 0)
+		*source = NODE_FROM_ADDRESS;
+	else if (snowflake_node_settings_coordinator(text) == NULL)
+		return "It is setting, hostname, address, or a URL of a coordinator, such as postgresql://host/database.";
+	else if (has_password(text))
+		return "The URL has a password, which others could read here. It belongs in a file that only the server can read, named by the parameter passfile.";
+	else
+		*source = NODE_FROM_LEASE;
+	return NULL;
+}
+
+/*
+ * Refuse a node ID that the layout cannot hold, where that can be known.
+ *
+ * While the server starts, the layout may not have its value yet, and a server
+ * that does not start is worse than one that does not mint.  So a bad value in
+ * the configuration file is taken then, by parallel workers as well, and the
+ * keeper leaves the gate closed for it.
+ */
+static bool
+check_node_id(int *newval, void **extra, GucSource source)
+{
+	if (process_shared_preload_libraries_in_progress ||
+		InitializingParallelWorker ||
+		*newval <= snowflake_server_layout.max_node)
+		return true;
+
+	GUC_check_errdetail("The layout has node IDs from 0 to %d.",
+						snowflake_server_layout.max_node);
+	return false;
+}
+
+/*
+ * Where the node ID comes from.  A value that is refused is not repeated, for it
+ * may have a password.
+ */
+static bool
+check_node_source(char **newval, void **extra, GucSource source)
+{
+	SnowflakeNodeSource parsed;
+	const char *complaint = parse_node_source(*newval, &parsed);
+
+	if (complaint != NULL)
+	{
+		GUC_check_errmsg("invalid value for parameter \"%s\"", "snowflake.node_source");
+		GUC_check_errdetail("%s", complaint);
+		return false;
+	}
+	*extra = guc_malloc(LOG, sizeof(parsed));
+	if (*extra == NULL)
+		return false;
+	memcpy(*extra, &parsed, sizeof(parsed));
+	return true;
+}
+
+static void
+assign_node_source(const char *newval, void *extra)
+{
+	memcpy(&snowflake_node_source, extra, sizeof(snowflake_node_source));
+}
+
+/* Ranges of node IDs, such as "0-63, 100". */
+static bool
+check_lease_nodes(char **newval, void **extra, GucSource source)
+{
+	const char *c = *newval;
+	NodeRanges	ranges = {0};
+
+	while (*(c += strspn(c, " ,")) != '\0')
+	{
+		char	   *end;
+		long		first,
+					last;
+
+		errno = 0;
+		first = last = strtol(c, &end, 10);
+		if (end > c && *end == '-')
+		{
+			c = end + 1;
+			last = strtol(c, &end, 10);
+		}
+		if (end == c || errno != 0 || first < 0 || last < first || last > INT_MAX ||
+			(*end != '\0' && *end != ' ' && *end != ',') ||
+			ranges.count == lengthof(ranges.ranges))
+		{
+			GUC_check_errdetail("It is a list of up to %d node IDs or ranges of them.",
+								(int) lengthof(ranges.ranges));
+			GUC_check_errhint("An example is 0-63, 100. If it is empty, all node IDs of the layout may be leased.");
+			return false;
+		}
+		ranges.ranges[ranges.count].first = (int32) first;
+		ranges.ranges[ranges.count].last = (int32) last;
+		ranges.count++;
+		c = end;
+	}
+
+	*extra = guc_malloc(LOG, sizeof(ranges));
+	if (*extra == NULL)
+		return false;
+	memcpy(*extra, &ranges, sizeof(ranges));
+	return true;
+}
+
+static void
+assign_lease_nodes(const char *newval, void *extra)
+{
+	lease_nodes = extra;
+}
+
+/* The smallest node ID from this one on that may be leased, or -1. */
+int32
+snowflake_node_settings_next_lease(int32 node)
+{
+	int32		next = lease_nodes->count == 0 ? node : -1;
+
+	for (int i = 0; i < lease_nodes->count; i++)
+	{
+		int32		first = Max(node, lease_nodes->ranges[i].first);
+
+		if (first <= lease_nodes->ranges[i].last && (next < 0 || first < next))
+			next = first;
+	}
+	return next > snowflake_server_layout.max_node ? -1 : next;
+}
+
+/*
+ * Refuse to start with a source of node IDs in the configuration file that is none:
+ * with the default in its place a server could mint with the number that is to be
+ * added to another.
+ */
+static void
+check_configured_node_source(void)
+{
+	const char *configured = GetConfigOption("snowflake.node_source", true, false);
+	SnowflakeNodeSource source;
+	const char *complaint;
+
+	if (configured == NULL)
+		return;
+	complaint = parse_node_source(configured, &source);
+	if (complaint != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid value for parameter \"%s\"", "snowflake.node_source"),
+				errdetail_internal("%s", complaint));
+}
+
+/* Define the settings.  The layout's are defined before, for their checks. */
+void
+snowflake_node_settings_init(void)
+{
+	if (process_shared_preload_libraries_in_progress)
+		check_configured_node_source();
+
+	DefineCustomIntVariable("snowflake.node_id",
+							"Sets this server's node ID.",
+							"No two servers that mint may have the same. -1 is unset, and nothing is minted then.",
+							&snowflake_node_id,
+							-1, -1, INT_MAX,
+							PGC_SIGHUP, 0,
+							check_node_id, NULL, NULL);
+	DefineCustomStringVariable("snowflake.node_source",
+							   "Sets where the node ID comes from.",
+							   "It is setting (snowflake.node_id), hostname, address, or the URL of a coordinator that leases node IDs.",
+							   &snowflake_node_source_text,
+							   "setting",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_node_source, assign_node_source, NULL);
+	DefineCustomStringVariable("snowflake.lease_nodes",
+							   "Sets which node IDs may be leased.",
+							   "A list of node IDs and ranges, such as 0-63. If it is empty, all of the layout.",
+							   &lease_nodes_text,
+							   "",
+							   PGC_SIGHUP, 0,
+							   check_lease_nodes, assign_lease_nodes, NULL);
+	DefineCustomIntVariable("snowflake.lease",
+							"Sets for how long a node ID is leased.",
+							"It is renewed when half of it is left. Without the coordinator minting goes on to the end of the lease.",
+							&snowflake_lease_ms,
+							600 * 1000, 1000, 24 * 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+}
