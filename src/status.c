@@ -145,8 +145,9 @@ put_node_source(SnowflakeRow *row)
 	snowflake_lease_state_view(&lease);
 	if (lease.grant != 0)
 	{
-		snowflake_row_put(row, COLUMN_LEASE_UNTIL,
-						  TimestampTzGetDatum(snowflake_layout_tick_start(&snowflake_server_layout, lease.until)));
+		TimestampTz until = snowflake_layout_tick_start(&snowflake_server_layout, lease.until);
+
+		snowflake_row_put(row, COLUMN_LEASE_UNTIL, TimestampTzGetDatum(until));
 		snowflake_row_put(row, COLUMN_LEASE_RENEWED, TimestampTzGetDatum(lease.renewed_at));
 	}
 	snowflake_row_put_text(row, COLUMN_COORDINATOR,

@@ -85,6 +85,7 @@ static void
 check_floor(int64 floor)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz layout_ends = snowflake_layout_tick_start(layout, layout->max_tick);
 
 	if (floor < 0 || floor >= layout->max_tick)
 		ereport(ERROR,
@@ -92,7 +93,7 @@ check_floor(int64 floor)
 				errmsg("the floor of a fleet must be within its layout"),
 				errdetail("The layout has times from \"%s\" to \"%s\".",
 						  pstrdup(timestamptz_to_str(layout->epoch)),
-						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, layout->max_tick)))));
+						  pstrdup(timestamptz_to_str(layout_ends))));
 }
 
 static const SnowflakeRecord *

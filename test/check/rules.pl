@@ -83,20 +83,53 @@ my %defined = map { $_ => 1 } map { $text{$_} =~ /PG_FUNCTION_INFO_V1\((\w+)\)/g
 rule('C functions are in a script and the other way round',
 	grep { !$called{$_} || !$defined{$_} } sort keys %{ { %called, %defined } });
 
+# The folders of src in layers, the lowest first; src itself is above them all.
+my @layers = qw(base layout coordinator generator lease keeper mint public convert src);
+my %layer = map { $layers[$_] => $_ } 0 .. $#layers;
+
+sub folder_of
+{
+	my ($file) = @_;
+
+	return $file =~ m{^(\w+)/} ? $1 : 'src';
+}
+
+my @upward;
+my %includes;
+foreach my $file (sort keys %text)
+{
+	my ($name) = $file =~ m{^src/(.*)\.[ch]$};
+
+	foreach my $included ($text{$file} =~ /^#include "([^"]+)\.h"/mg)
+	{
+		next unless $text{"src/$included.h"};
+		push @upward, "$file includes $included.h"
+		  if ($layer{ folder_of($included) } // die "$included.h: no layer") > $layer{ folder_of($name) };
+		$includes{$name}{$included} = 1 if $included ne $name;
+	}
+}
+rule('no folder includes from one above it', @upward);
+
 # What a file, or its header, includes may not lead back to it: it can be taken away when
 # what it includes has gone.  The server's headers include none of ours.
-my %includes;
-foreach my $file (keys %text)
-{
-	my ($name) = $file =~ m{([^/]*)\.[ch]$};
-
-	$includes{$name}{$_} = 1 foreach grep { $_ ne $name } $text{$file} =~ m{^#include "(?:(?:convert|coordinator)/)?(\w+)\.h"}mg;
-}
 while (my @leaves = grep { my $of = $includes{$_}; !grep { $includes{$_} } keys %$of } keys %includes)
 {
 	delete @includes{@leaves};
 }
 rule('what is included never leads back', sort keys %includes);
+
+# The name tells the file: what a header declares begins with the file's noun, or in a
+# folder that is one noun with the folder's.
+my @foreign;
+foreach my $file (grep { /\.h$/ && !/compat\.h$/ } sort keys %text)
+{
+	my ($folder, $noun) = $file =~ m{(\w+)/(\w+)\.h$};
+	my $prefix = $folder eq 'convert' ? 'convert' : $noun;
+
+	push @foreign, map { "$file: $_()" } grep { !/^snowflake_\Q$prefix\E(?:_|$)/ }
+	  $text{$file} =~ /^(?:extern [^;(]*?|)\b(snowflake_\w+)\(/mg;
+}
+rule('the name of a function tells its file', @foreign);
 
 # Unless the head of the file says why: "the file is long", "and so is name()"
 my @too_long;
