@@ -1,5 +1,8 @@
 """A fleet of servers that lease node IDs, simulated: the rules of src/lease/lease.c and src/lease/lessee.c.
 
+It makes the figures of doc/fleet.md.  Not simulated: clocks that change, a coordinator that is slow or loses its data,
+answers that are lost, attempts that wait for an answer in an outage, servers that mint ahead of their clock.
+
 Times are integers: ms, which are also the ticks.  A server's clock is the true time plus what it is off by.
 
 A server that renews undisturbed does so every half of a lease, so what it has asked and was granted up to some time is

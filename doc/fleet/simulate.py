@@ -1,10 +1,10 @@
 """How many node IDs, how long a lease: a simulation of fleets.  simulation.py has the rules.
 
-    python3 test/fleet/simulate.py                        the tables of doc/fleet.md, in some minutes
-    python3 test/fleet/simulate.py --plot doc/images      and its plots
-    python3 test/fleet/simulate.py --servers 200 --nodes 256 --lease 5 --crashes 0.1
-    python3 test/fleet/simulate.py --check                the simulation itself: "N passed, N failed"
-    python3 test/fleet/simulate.py --check --ignore-until     a rule is broken: it has to fail
+    python3 doc/fleet/simulate.py                        the tables of doc/fleet.md, in some minutes
+    python3 doc/fleet/simulate.py --plot doc/images      and its plots
+    python3 doc/fleet/simulate.py --servers 200 --nodes 256 --lease 5 --crashes 0.1
+    python3 doc/fleet/simulate.py --check                the simulation itself: "N passed, N failed"
+    python3 doc/fleet/simulate.py --check --ignore-until     a rule is broken: it has to fail
 
 The same arguments give the same output.
 """
