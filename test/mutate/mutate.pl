@@ -13,9 +13,11 @@
 #   perl test/mutate/mutate.pl --record   measure nothing, but add up results.txt again
 #
 # A mutant is built, and tested with the tests that ought to see it, until one of
-# them fails; if none does, with all others.  It is killed if a test fails, a TAP
-# test twice, that passes without it, or takes far longer than without it.  One that does not
-# apply exactly once, or does not build, is an error of the list.  What comes of it
+# them fails; if none does, with all others.  It is killed if a test fails with it, a TAP
+# test twice, and passes at once on the tree without it.  A test that ends by its time limit or
+# by an exit status says nothing about why: that is unclear, and does not count, unless the
+# test has died with last words, or the mutant has a line "why".  One that does not apply exactly once, or does not build, is an
+# error of the list.  What comes of it
 # is put into results.txt at once.  One result for each: killed is ok; survived, or
 # an error, is not.  The order is random, but always the same: where a run ends early,
 # what it has tried is a sample.
@@ -118,7 +120,7 @@ sub read_mutants
 
 		for my $line (read_lines($path))
 		{
-			if ($line =~ /^(name|file|what|first|equivalent): (.*\S)/)
+			if ($line =~ /^(name|file|what|first|why|equivalent): (.*\S)/)
 			{
 				push @mutants, $mutant = { list => $path, hunks => [] } if $1 eq 'name';
 				die "$path: \"$1\" is there before a name\n" unless $mutant;
@@ -184,12 +186,21 @@ sub measured
 	return map { /^(\S+ \S+) (?!unmeasured)(.*)/ ? ($1 => $2) : () } -e $results ? read_lines($results) : ();
 }
 
+# A result, "killed" only where it is known why
+sub judged
+{
+	my ($mutant, $result) = @_;
+
+	return $result unless $result =~ /^(?:killed|unclear)( by .*: (?:no end after .*|exit status \d+))$/;
+	return (defined $mutant->{why} ? 'killed' : 'unclear') . $1;
+}
+
 # Write results.txt: of each mutant what was measured, with a result that is
 # given here, less what is no longer true of the tree; and the score.
 sub record
 {
 	my (@result) = @_;
-	my %count = map { $_ => 0 } qw(killed survived equivalent unmeasured);
+	my %count = map { $_ => 0 } qw(killed unclear survived equivalent unmeasured);
 	my @lines;
 
 	# one at a time
@@ -203,16 +214,16 @@ sub record
 		my $digest = $mutant->{digest};
 		my $result =
 			defined $mutant->{equivalent} ? 'equivalent'
-		  : $measured{"$mutant->{name} $digest"} // 'unmeasured';
+		  : judged($mutant, $measured{"$mutant->{name} $digest"} // 'unmeasured');
 
 		$count{ $result =~ s/ .*//r }++;
 		push @lines, "$mutant->{name} $digest $result\n";
 	}
 	open(my $out, '>', "$results.new") or die "$results.new: $!\n";
 	print $out sort @lines;
-	printf $out "\nscore %.3f: %d killed, %d survived, %d not measured, %d equivalent\n",
-	  $count{killed} / (($count{killed} + $count{survived}) || 1),
-	  @count{qw(killed survived unmeasured equivalent)};
+	printf $out "\nscore %.3f: %d killed, %d survived, %d unclear, %d not measured, %d equivalent\n",
+	  $count{killed} / (($count{killed} + $count{survived} + $count{unclear}) || 1),
+	  @count{qw(killed survived unclear unmeasured equivalent)};
 	close($out) or die "$results.new: $!\n";
 	rename("$results.new", $results) or die "$results: $!\n";
 	return;
@@ -238,7 +249,9 @@ sub list
 		push @complaints, $complaint // ();
 		push @mutants, $mutant unless $complaint || $measured{"$mutant->{name} $mutant->{digest}"};
 	}
-	return (\@mutants, @complaints, map { "$_: there is no such mutant or file" } sort keys %unused);
+	# a file that has none is no fault of the list
+	return (\@mutants, @complaints,
+		map { "$_: there is no such mutant or file" } grep { !-e "$root/$_" } sort keys %unused);
 }
 
 #
@@ -301,6 +314,15 @@ sub write_file
 	return;
 }
 
+# The last words of a test that died, which say why
+sub last_words
+{
+	my ($bench) = @_;
+	my @words = grep { m{ at \S*test/\S+ line \d+\.$} && !/^#   at / } read_lines($bench->{log});
+
+	return @words ? ': ' . $words[-1] =~ s/^# |\n//gr =~ s{ at \S*(test/)}{ at $1}r : '';
+}
+
 # A line that says what failed
 sub reason_of_failure
 {
@@ -359,7 +381,7 @@ sub run_test
 
 	$reason ||=
 		!$ended ? "no end after $limit s"
-	  : $status != 0 ? 'exit status ' . ($status >> 8)
+	  : $status != 0 ? 'exit status ' . ($status >> 8) . last_words($bench)
 	  : (grep { /^ok/ } read_lines($bench->{log})) ? 'passed'
 	  : 'skipped';
 	return ($reason, time - $started);
@@ -405,11 +427,21 @@ sub sees
 		return (undef, 'it does not build: ' . ($error // '') =~ s/\n//r);
 	}
 	my @run = ($bench, 2 * $baseline + 60, split / /, $words);
-	my ($outcome) = run_test(@run);
+	my $outcome;
 
-	# it may have been the machine, if time matters: once more
-	($outcome) = run_test(@run) if $outcome ne 'passed' && $words =~ /^tap /;
-	return $outcome eq 'passed' ? () : "$test: $outcome";
+	# a machine that is busy fails tests as well: then the tree without it fails, too
+	for (1 .. 3)
+	{
+		plant($bench, $mutant) or return (undef, "it does not build a second time");
+		($outcome) = run_test(@run);
+		($outcome) = run_test(@run) if $outcome ne 'passed' && $words =~ /^tap /;
+		return () if $outcome eq 'passed';
+		plant($bench) or return (undef, "the tree does not build");
+		my ($without) = run_test(@run);
+		return "$test: $outcome" if $without eq 'passed';
+		print "# $mutant->{name}: $test: $outcome; without it: $without\n";
+	}
+	return (undef, "$test fails without it, too: $outcome");
 }
 
 # All tests.  Those with injection points are run where these are.
@@ -444,7 +476,7 @@ sub try_mutant
 			last if $killer;
 		}
 	}
-	my $result = $problem ? "ERROR: $problem" : $killer ? "killed by $killer" : 'survived';
+	my $result = $problem ? "ERROR: $problem" : $killer ? judged($mutant, "killed by $killer") : 'survived';
 
 	# who only asks the first tests does not know who survives
 	if ($killer || (!$problem && !$first_only))
@@ -512,7 +544,8 @@ while (@queue || %working)
 	push @free, $job;
 }
 note($_) for sort @others;
-my ($killed, $survived, $errors) = map { $_ // 0 } @count{qw(killed survived ERROR)};
-note(($killed + $survived ? sprintf('score %.3f: ', $killed / ($killed + $survived)) : '')
-	. "$killed killed, $survived survived, $errors in error");
+my ($killed, $survived, $unclear, $errors) = map { $_ // 0 } @count{qw(killed survived unclear ERROR)};
+my $tried = $killed + $survived + $unclear;
+note(($tried ? sprintf('score %.3f: ', $killed / $tried) : '')
+	. "$killed killed, $survived survived, $unclear unclear, $errors in error");
 done_testing();
