@@ -13,6 +13,7 @@
 #
 #   --mutant NAME   a fault in the extension, KIND/mutants/NAME.patch: it has to find that
 #   --keep          the directory with all logs, events and IDs stays, as it does if something is found
+#   --history FILE  all IDs that were received, and the faults, for torture/check.py: see doc/promises.md
 #
 # Environment: PG_CONFIG, PYTHON (one that has psycopg2).
 
@@ -27,6 +28,7 @@ arguments=()
 mounts=()
 mutant=
 keep=
+history=
 case "$kind ${1:-}" in
 	"torture tail") program=torture/tail.py; shift ;;
 	patroni*) program=patroni/trial.py ;;
@@ -36,6 +38,7 @@ while [ $# -gt 0 ]; do
 	case $1 in
 		--mutant) mutant=${2:?--mutant needs a name}; shift ;;
 		--keep) keep=yes ;;
+		--history) history=${2:?--history needs a file}; shift ;;
 		*) arguments+=("$1") ;;
 	esac
 	shift
@@ -98,6 +101,7 @@ if [ $program = torture/campaign.py ]; then
 	{ [ "$(id -u)" = 0 ] && mount_small_disks && arguments+=(--small-disks); } ||
 		say "# full disk: left out, a tmpfs cannot be mounted here$([ "$(id -u)" = 0 ] || echo ' (needs root)')"
 fi
+[ -z "$history" ] || arguments+=(--history "$work/history.gz")
 # It stops its servers by itself, also if we are told to end: not in a pipe, of which a signal would end
 # this side before it has.  Whom we report to may have ended by then.
 trap '' PIPE
@@ -105,5 +109,6 @@ status=0
 as_user env PYTHONDONTWRITEBYTECODE=1 "$python" "tree/test/$program" --work "$work" --bindir "$bindir" "${arguments[@]}" \
 	> >(trap '' TERM; as_tap) || status=$?
 wait $!
+[ -z "$history" ] || cp history.gz "$history"
 [ "$status" != 1 ] || [ "$kind" = differ ] || keep=yes
 exit "$status"

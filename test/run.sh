@@ -148,6 +148,7 @@ list()
 			if [ $# = 0 ]; then
 				job any rules perl test/check/rules.pl
 				job any harness perl test/check/harness.pl
+				job any history perl test/check/history.pl
 				[[ $kinds == *fuzz* ]] || list fuzz
 			fi
 			;;

@@ -23,6 +23,7 @@ import clients                          # noqa: E402
 from coordinators import KINDS          # noqa: E402
 import faults                           # noqa: E402
 from proxy import Proxy                 # noqa: E402
+from history import write_history      # noqa: E402
 from servers import Down, Site      # noqa: E402
 from verdict import Verdict, read_calls     # noqa: E402
 
@@ -113,6 +114,9 @@ class Campaign:
             self.proxy.stop()
         with open(self.site.path('events.jsonl'), 'w') as f:
             f.writelines(json.dumps(event, default=str) + '\n' for event in self.injector.events)
+        if self.options.history:
+            write_history(self.options.history, sorted(glob.glob(self.site.path('client*.ids'))), self.injector.events,
+                          lambda number: f'server{number}')
         self.check(f'it ran to its end: {broken or "yes"}', broken is None)
         self.report(time.monotonic() - began)
 
@@ -242,6 +246,7 @@ def arguments():
     parser.add_argument('--lease', type=int, default=6, help='in seconds')
     parser.add_argument('--rate', type=float, default=4000, help='IDs a second asked for while nothing is wrong')
     parser.add_argument('--only', type=lambda s: [k.strip() for k in s.split(',')])
+    parser.add_argument('--history', help='file for all that was recorded, compressed')
     parser.add_argument('--renewals', type=int, help='no faults, but so many renewals of one lease')
     return parser.parse_args()
 

@@ -14,6 +14,7 @@ import traceback
 import clients
 import faults
 from servers import Down, Site
+from history import write_history
 from verdict import Verdict
 
 # What a campaign of half an hour has to reach on two cores.  A shorter one is held to half of its share: its standby
@@ -34,6 +35,7 @@ def arguments():
     parser.add_argument('--only', type=lambda s: [k.strip() for k in s.split(',')])
     parser.add_argument('--fsync', action='store_true')
     parser.add_argument('--small-disks', action='store_true')
+    parser.add_argument('--history', help='file for all that was recorded, compressed')
     options = parser.parse_args()
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1 << 31)
@@ -171,6 +173,9 @@ def main():
     with open(os.path.join(options.work, 'events.jsonl'), 'w') as f:
         for event in injector.events:
             f.write(json.dumps(event) + '\n')
+    if options.history:
+        write_history(options.history, sorted(glob.glob(os.path.join(options.work, 'client*.ids'))), injector.events,
+                      lambda _: 'server')
     if stopped:
         broken = broken or 'interrupted'
     return report(options, injector, broken, time.monotonic() - began, until)
