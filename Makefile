@@ -1,10 +1,11 @@
 # snowflake: 64-bit, time-sortable Snowflake IDs
 
-EXTENSION = snowflake snowflake_keeper
+EXTENSION = snowflake snowflake_keeper $(if $(WITH_OPENSSL),snowflake_public)
 EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(srcdir)/snowflake.control)
 # Every script that was released, as it was then.  A new version adds one that
 # updates, such as sql/snowflake--1.0--1.1.sql; CREATE EXTENSION runs it as well.
-DATA = $(sort $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/sql/*.sql)))
+DATA = $(filter-out $(if $(WITH_OPENSSL),,sql/snowflake_public--%), \
+	$(sort $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/sql/*.sql))))
 
 MODULE_big = snowflake
 OBJS = \
@@ -53,30 +54,25 @@ OBJS = \
 	src/mint/mint_error.o \
 	src/mint/prepared.o \
 	src/mint/tail.o \
-	src/public/cipher.o \
-	src/public/keys.o \
-	src/public/public.o \
 	src/shmem.o \
 	src/snowflake.o \
 	src/stats.o \
 	src/status.o
 SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
 
-# The OpenSSL of the server, if it has one and its header is here.  Without it,
-# snowflake_public() and its like only raise an error.
+# The OpenSSL of the server, if it has one and its header is here: what snowflake_public
+# needs.  PGXS says which it has, so this is looked up late, and once.
 OPENSSL_HEADER = $(shell $(CC) $(CPPFLAGS) -include openssl/evp.h -E -x c /dev/null >/dev/null 2>&1 && echo yes)
-WITH_OPENSSL = $(and $(filter openssl,$(with_ssl)),$(OPENSSL_HEADER))
+WITH_OPENSSL = $(eval WITH_OPENSSL := $(and $(filter openssl,$(with_ssl)),$(OPENSSL_HEADER)))$(WITH_OPENSSL)
 
-PG_CPPFLAGS = -I$(srcdir)/src -DSNOWFLAKE_VERSION='"$(EXTVERSION)"' \
-	$(if $(WITH_OPENSSL),-DSNOWFLAKE_OPENSSL)
-SHLIB_LINK += $(if $(WITH_OPENSSL),-lcrypto)
+PG_CPPFLAGS = -I$(srcdir)/src -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'
 # PostgreSQL 15 would export every symbol, later versions do as is said here
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 
 # Regression and isolation tests have a server of their own, which preloads the
 # library and has a node ID.  TEMP_INSTANCE= is for a server that runs already.
 TEMP_INSTANCE = --temp-instance=$(1) --temp-config='$(srcdir)/test/server.conf'
-REGRESS = setup type bigint layout vectors decode mint timerange encode explain public convert tail
+REGRESS = setup type bigint layout vectors decode mint timerange encode explain convert tail $(if $(WITH_OPENSSL),public)
 REGRESS_OPTS = --inputdir=test --encoding=UTF8 $(call TEMP_INSTANCE,tmp_check)
 ISOLATION = concurrent_keys frontier session_order
 ISOLATION_OPTS = --inputdir=test --outputdir=. $(call TEMP_INSTANCE,tmp_check_iso)
@@ -88,61 +84,73 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 $(OBJS) $(OBJS:.o=.bc): $(SNOWFLAKE_HEADERS) snowflake.control
-ifeq ($(WITH_OPENSSL),)
-src/public/cipher.o: | without-openssl
-.PHONY: without-openssl
-without-openssl:
-	@echo 'No OpenSSL, or no header of it: snowflake_public() and its like will only raise an error.'
+
+# The extension snowflake_public, and the coordinators of fleets: each is a module of its
+# own, with the libraries that it takes.  What those need to be built is not everywhere:
+# what is missing is left out.
+ifneq ($(WITH_OPENSSL),)
+OTHER_MODULES = public
+public_OBJS = src/public/cipher.o src/public/keys.o src/public/public.o
+public_LIBS = -lcrypto
+else
+$(info snowflake: without the extension snowflake_public, which needs the OpenSSL of the server and its header)
 endif
 
-# Coordinators of fleets, each a module of its own with the libraries that it takes.
-# What those need to be built is not everywhere: what is missing is left out.
 CURL_CONFIG ?= curl-config
-COORDINATORS = postgresql
-coordinator_postgresql_LIBS = $(libpq)
+OTHER_MODULES += postgresql
+postgresql_OBJS = src/coordinator/postgresql.o
+postgresql_LIBS = $(libpq)
 ifneq ($(shell command -v $(CURL_CONFIG)),)
-COORDINATORS += consul etcd
-coordinator_consul_OBJS = src/coordinator/http.o src/coordinator/json.o src/coordinator/url.o
-coordinator_consul_LIBS = $(shell $(CURL_CONFIG) --libs)
-coordinator_etcd_OBJS = $(coordinator_consul_OBJS)
-coordinator_etcd_LIBS = $(coordinator_consul_LIBS)
+OTHER_MODULES += consul etcd
+http_OBJS = src/coordinator/http.o src/coordinator/json.o src/coordinator/url.o
+http_LIBS = $(shell $(CURL_CONFIG) --libs)
+consul_OBJS = src/coordinator/consul.o $(http_OBJS)
+consul_LIBS = $(http_LIBS)
+etcd_OBJS = src/coordinator/etcd.o $(http_OBJS)
+etcd_LIBS = $(http_LIBS)
 else
 $(info snowflake: without the coordinators consul and etcd, which need libcurl)
 endif
 # before 3.5 it aborts the process when a transaction ends without an answer (ZOOKEEPER-1636)
 ifneq ($(shell grep -Ls 'ZOO_MINOR_VERSION 4' /usr/include/zookeeper/zookeeper_version.h),)
-COORDINATORS += zookeeper
-coordinator_zookeeper_OBJS = src/coordinator/url.o
-coordinator_zookeeper_LIBS = -lzookeeper_st
+OTHER_MODULES += zookeeper
+zookeeper_OBJS = src/coordinator/zookeeper.o src/coordinator/url.o
+zookeeper_LIBS = -lzookeeper_st
 else
 $(info snowflake: without the coordinator zookeeper, which needs libzookeeper-st from 3.5 on)
 endif
 
-COORDINATOR_OBJS = $(sort $(foreach kind,$(COORDINATORS),src/coordinator/$(kind).o $(coordinator_$(kind)_OBJS)))
-COORDINATOR_MODULES = $(COORDINATORS:%=snowflake_%$(DLSUFFIX))
+OTHER_OBJS = $(sort $(foreach module,$(OTHER_MODULES),$($(module)_OBJS)))
+OTHER_LIBRARIES = $(OTHER_MODULES:%=snowflake_%$(DLSUFFIX))
 
-all: $(COORDINATOR_MODULES)
-$(COORDINATOR_OBJS): $(SNOWFLAKE_HEADERS) snowflake.control
-$(COORDINATOR_OBJS): override CPPFLAGS += -I$(shell $(PG_CONFIG) --includedir)
+all: $(OTHER_LIBRARIES)
+$(OTHER_OBJS): $(SNOWFLAKE_HEADERS) snowflake.control
+$(filter src/coordinator/%,$(OTHER_OBJS)): override CPPFLAGS += -I$(shell $(PG_CONFIG) --includedir)
 
-define coordinator_rule
-snowflake_$(1)$(DLSUFFIX): src/coordinator/$(1).o $(coordinator_$(1)_OBJS)
-	$$(CC) $$(CFLAGS) $$^ $$(LDFLAGS) $$(LDFLAGS_SL) -shared -o $$@ $(coordinator_$(1)_LIBS)
+define module_rule
+snowflake_$(1)$(DLSUFFIX): $($(1)_OBJS)
+	$$(CC) $$(CFLAGS) $$^ $$(LDFLAGS) $$(LDFLAGS_SL) -shared -o $$@ $($(1)_LIBS)
 endef
-$(foreach kind,$(COORDINATORS),$(eval $(call coordinator_rule,$(kind))))
+$(foreach module,$(OTHER_MODULES),$(eval $(call module_rule,$(module))))
 
-install: install-coordinators
-uninstall: uninstall-coordinators
-clean: clean-coordinators
+# where VPATH has the sources, the directories of the objects are not there yet
+$(OBJS) $(OBJS:.o=.bc) $(OTHER_OBJS): | object-directories
+.PHONY: object-directories
+object-directories:
+	@$(MKDIR_P) $(sort $(dir $(OBJS) $(OTHER_OBJS)))
 
-.PHONY: install-coordinators uninstall-coordinators clean-coordinators
-install-coordinators: $(COORDINATOR_MODULES)
+install: install-modules
+uninstall: uninstall-modules
+clean: clean-modules
+
+.PHONY: install-modules uninstall-modules clean-modules
+install-modules: $(OTHER_LIBRARIES)
 	$(MKDIR_P) '$(DESTDIR)$(pkglibdir)'
-	$(INSTALL_SHLIB) $(COORDINATOR_MODULES) '$(DESTDIR)$(pkglibdir)/'
-uninstall-coordinators:
-	rm -f $(addprefix '$(DESTDIR)$(pkglibdir)'/,$(COORDINATOR_MODULES))
-clean-coordinators:
-	rm -f $(COORDINATOR_MODULES) $(COORDINATOR_OBJS)
+	$(INSTALL_SHLIB) $(OTHER_LIBRARIES) '$(DESTDIR)$(pkglibdir)/'
+uninstall-modules:
+	rm -f $(addprefix '$(DESTDIR)$(pkglibdir)'/,$(OTHER_LIBRARIES))
+clean-modules:
+	rm -f $(OTHER_LIBRARIES) $(OTHER_OBJS)
 
 # What PGXN wants, of the last commit
 DISTNAME = snowflake-$(shell sed -n 's/^\t"version": "\(.*\)",$$/\1/p' $(srcdir)/META.json)

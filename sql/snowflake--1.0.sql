@@ -173,25 +173,6 @@ CREATE FUNCTION snowflake_from_text(id text, format text) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_from_text(text, text) IS 'snowflake from such a text';
 
--- Encrypted, for the outside.  Stable, because the keys are a setting.
-
-CREATE FUNCTION snowflake_public(id bigint, context text) RETURNS text
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_public(bigint, text) IS 'a snowflake encrypted as a short text';
-CREATE FUNCTION snowflake_private(public text) RETURNS snowflake
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_private(text) IS 'the snowflake that a text of snowflake_public() hides';
-CREATE FUNCTION snowflake_private(public text, context text) RETURNS snowflake
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_private(text, text) IS
-	'the snowflake that a text of snowflake_public() hides, an error if the text is of another context';
-CREATE FUNCTION snowflake_public_uuid(id bigint, context text) RETURNS uuid
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_public_uuid(bigint, text) IS 'a snowflake encrypted as a UUID, which cannot be made up';
-CREATE FUNCTION snowflake_private(uuid uuid, context text) RETURNS snowflake
-	AS 'MODULE_PATHNAME', 'snowflake_private_uuid' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_private(uuid, text) IS 'the snowflake that a UUID of snowflake_public_uuid() hides';
-
 -- Comparison with times
 --
 -- An operator's body is put into its place by the planner, which then sees a

@@ -158,6 +158,7 @@ install_missing()
 	command -v make >/dev/null || missing+=(make)
 	command -v gcc >/dev/null || missing+=(gcc)
 	[ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
+	# for snowflake_public alone
 	[ -e /usr/include/openssl/evp.h ] || missing+=(libssl-dev)
 	if [ "${1:-}" = tests ]; then
 		command -v prove >/dev/null || missing+=(perl)

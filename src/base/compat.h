@@ -117,8 +117,10 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 /* 17 (commit ab355e3a88d): virtual transaction IDs are fields. */
 #if PG_VERSION_NUM < 170000
 #define LockInstanceLocalXid(instance)	((instance)->lxid)
+#define MyLocalXid						(MyProc->lxid)
 #else
 #define LockInstanceLocalXid(instance)	((instance)->vxid.localTransactionId)
+#define MyLocalXid						(MyProc->vxid.lxid)
 #endif
 
 /* 18 (commit 3691edfab97): pg_noreturn comes before the declaration. */

@@ -23,7 +23,6 @@ int			snowflake_reservation_ms = 3000;
 int			snowflake_max_jump_ms = 10 * 1000;
 int			snowflake_jump_patience_ms = 60 * 1000;
 char	   *snowflake_kept_in = NULL;
-char	   *snowflake_public_key_file = NULL;
 
 /*
  * Where the value of a setting comes from, such as 'in "postgresql.conf", line 3'.
@@ -120,19 +119,6 @@ snowflake_settings_init(void)
 							   "",
 							   PGC_SUSET,
 							   GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
-							   NULL, NULL, NULL);
-
-	/*
-	 * where it is, is not for everybody; what is in it, for nobody: see
-	 * keys.c
-	 */
-	DefineCustomStringVariable("snowflake.public_key_file",
-							   "Sets the file of the keys that encrypt snowflakes for the outside.",
-							   "Each line is a number from 0 to 1023 and a key of 64 hexadecimal digits. The key of the highest number encrypts.",
-							   &snowflake_public_key_file,
-							   "",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY,
 							   NULL, NULL, NULL);
 	define_times();
 	MarkGUCPrefixReserved("snowflake");

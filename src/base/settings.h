@@ -17,7 +17,6 @@ extern int	snowflake_reservation_ms;
 extern int	snowflake_max_jump_ms;
 extern int	snowflake_jump_patience_ms;
 extern char *snowflake_kept_in;
-extern char *snowflake_public_key_file;
 
 extern void snowflake_settings_init(void);
 extern GucContext snowflake_settings_fixed(void);

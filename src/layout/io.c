@@ -35,24 +35,6 @@ PG_FUNCTION_INFO_V1(snowflake_from_int2);
 PG_FUNCTION_INFO_V1(snowflake_from_int4);
 PG_FUNCTION_INFO_V1(snowflake_from_int8);
 
-#define RANGE_DETAIL \
-	errdetail("A snowflake is from 0 to " INT64_FORMAT ".", PG_INT64_MAX)
-
-/*
- * An integer as an ID.  One below zero is an error: no layout uses the sign bit.
- */
-int64
-snowflake_io_check_sign(int64 value)
-{
-	if (value < 0)
-		ereport(ERROR,
-				errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				errmsg("value \"" INT64_FORMAT "\" is out of range for type %s",
-					   value, "snowflake"),
-				RANGE_DETAIL);
-	return value;
-}
-
 Datum
 snowflake_in(PG_FUNCTION_ARGS)
 {
@@ -80,7 +62,7 @@ snowflake_in(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				errmsg("value \"%s\" is out of range for type %s",
 					   text, "snowflake"),
-				RANGE_DETAIL);
+				SNOWFLAKE_IO_RANGE_DETAIL);
 
 	PG_RETURN_INT64(value);
 }

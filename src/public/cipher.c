@@ -23,11 +23,9 @@
  */
 #include "postgres.h"
 
-#include "public/cipher.h"
-
-#ifdef SNOWFLAKE_OPENSSL
-
 #include <openssl/evp.h>
+
+#include "public/cipher.h"
 
 #define ROUNDS	10
 
@@ -185,5 +183,3 @@ snowflake_cipher_ff1_decrypt(const SnowflakeFF1 *ff1, uint64 half[2])
 	}
 	return true;
 }
-
-#endif							/* SNOWFLAKE_OPENSSL */

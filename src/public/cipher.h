@@ -3,8 +3,6 @@
  * cipher.h
  *	  FF1: encryption of numbers as numbers of the same range.
  *
- * Needs OpenSSL.  SNOWFLAKE_OPENSSL says whether the library is built with it.
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_CIPHER_H

@@ -3,41 +3,59 @@
  * keys.c
  *	  The keys that encrypt IDs for the outside, from a file.
  *
- * A line of the file of snowflake.public_key_file is a number and 256 bits as
+ * A line of the file of snowflake_public.key_file is a number and 256 bits as
  * hexadecimal digits; lines that are empty or start with # do not count.
  *
- * Each process reads the file when it first needs a key, and again after a reload
- * of the configuration.  So keys are never in shared memory, in a setting, in SQL
- * or in the log.  What the file says is not in an error either: that has the
- * number of the line.  Nor is its path, which the setting shows to those who may
- * see it.
+ * Each process looks at the file when a transaction first needs a key, and reads it
+ * if it is not the one that it knows.  So a file that was replaced counts whatever
+ * became of a reload of the configuration, and all of a transaction uses the same
+ * keys.  They are never in shared memory, in a setting, in SQL or in the log.  What
+ * the file says is not in an error either: that has the number of the line.  Nor is
+ * its path, which the setting shows to those who may see it.
  *
- * A file that is refused is an error for whoever needs a key, also after a reload
- * when a key was known before: otherwise sessions would differ in what they do.  It is
+ * A file that was changed a moment ago may be half written, and half a file may be a
+ * file with fewer keys.  So it is read only when it has stood for SETTLE_MS, and does
+ * not change while it is read.  Until then a process that knows keys goes on with
+ * them, and one that knows none waits.  It follows that a change after the file was
+ * read has another time than the change before: what is known tells them apart.
+ *
+ * A file that is refused is an error for whoever needs a key, also if keys were
+ * known before: a key that was taken away must not go on in some sessions.  It is
  * read again until it is right.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "public/keys.h"
-
-#ifdef SNOWFLAKE_OPENSSL
-
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include "miscadmin.h"
 #include "storage/fd.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
-#include "base/settings.h"
+#include "base/compat.h"
+#include "public/keys.h"
+
+#ifdef __APPLE__
+#define st_mtim		st_mtimespec
+#define st_ctim		st_ctimespec
+#endif
 
 #define KEY_BYTES		32
 #define MAX_FILE_BYTES	16384
 
+/* A file that was changed within so much time may be half written. */
+#define SETTLE_MS		500
+
 /* What errors name, in place of the path */
-#define SETTING			"snowflake.public_key_file"
+#define SETTING			"snowflake_public.key_file"
 
 /* What lines say. */
 typedef struct KeyLines
@@ -50,54 +68,115 @@ typedef struct KeyLines
 /* Those of this process, in ascending order of their numbers. */
 static SnowflakeKey keys[SNOWFLAKE_MAX_KEYS];
 static int	nkeys = 0;
-static TimestampTz keys_of_reload = 0;
 static uint32 generation = 0;
 
-/* Refuse a file that others can read, or could have written. */
-static void
-check_file(int fd)
-{
-	struct stat file;
+/* The file that they are from, as it was, and the transaction that looked last. */
+static struct stat keys_file;
+static LocalTransactionId keys_lxid = InvalidLocalTransactionId;
 
-	if (fstat(fd, &file) != 0)
+static char *key_file = NULL;
+
+/*
+ * Is it the same file, unchanged?  Contents are not written and permissions not
+ * changed without the ctime, which nobody sets.
+ */
+static bool
+is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
+		a->st_size == b->st_size &&
+		a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+		a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/*
+ * Was a file changed only now?  One of the future was not: then a clock is wrong, and
+ * nobody is to wait until it is right.
+ */
+static bool
+is_fresh(const struct stat *file)
+{
+	struct timeval now;
+	int64		ms;
+
+	gettimeofday(&now, NULL);
+	ms = ((int64) now.tv_sec - file->st_ctim.tv_sec) * 1000 +
+		(now.tv_usec / 1000 - file->st_ctim.tv_nsec / 1000000);
+	return ms >= 0 && ms < SETTLE_MS;
+}
+
+static void
+stat_file(int fd, struct stat *file)
+{
+	if (fstat(fd, file) != 0)
 		ereport(ERROR,
 				errcode_for_file_access(),
 				errmsg("could not stat the file of \"%s\": %m", SETTING));
-	if (!S_ISREG(file.st_mode))
-		ereport(ERROR,
-				errcode(ERRCODE_CONFIG_FILE_ERROR),
-				errmsg("the file of \"%s\" is not a regular file", SETTING));
+}
 
+/* Wait for a file that may be half written. */
+static void
+wait_a_moment(void)
+{
+	static uint32 wait_event = 0;
+
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("SnowflakePublicKeyFile");
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 SETTLE_MS / 20, wait_event);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* Refuse a file that others can read, or could have written. */
+static void
+check_file(const struct stat *file)
+{
 	/* as the server does with its private key for SSL */
-	if (file.st_uid != geteuid() && file.st_uid != 0)
+	if (file->st_uid != geteuid() && file->st_uid != 0)
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
 				errmsg("the file of \"%s\" belongs to another user", SETTING),
 				errdetail("It must be owned by the user that runs the server, or by root."));
-	if (file.st_mode & (file.st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
-						S_IRWXG | S_IRWXO))
+	if (file->st_mode & (file->st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
+						 S_IRWXG | S_IRWXO))
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
 				errmsg("the file of \"%s\" has group or world access", SETTING),
 				errdetail("It must have permissions u=rw (0600) or less if it is owned by the user that runs the server, or u=rw,g=r (0640) or less if it is owned by root."));
 }
 
-/* Read the file into a new string, which has secrets; sets its length. */
+/*
+ * Read the file into a new string, which has secrets; sets its length and what it
+ * was.  NULL if it may be half written.
+ */
 static char *
-read_file(int *file_bytes)
+read_file(int *file_bytes, struct stat *file)
 {
+	struct stat after;
 	char	   *content;
 	int			length = 0;
 	int			bytes;
 	int			fd;
 
 	/* a pipe is refused, and not waited for */
-	fd = OpenTransientFile(snowflake_public_key_file, O_RDONLY | O_NONBLOCK);
+	fd = OpenTransientFile(key_file, O_RDONLY | O_NONBLOCK);
 	if (fd < 0)
 		ereport(ERROR,
 				errcode_for_file_access(),
 				errmsg("could not open the file of \"%s\": %m", SETTING));
-	check_file(fd);
+	stat_file(fd, file);
+	if (!S_ISREG(file->st_mode))
+		ereport(ERROR,
+				errcode(ERRCODE_CONFIG_FILE_ERROR),
+				errmsg("the file of \"%s\" is not a regular file", SETTING));
+	if (is_fresh(file))
+	{
+		CloseTransientFile(fd);
+		return NULL;
+	}
+	check_file(file);
 
 	content = palloc(MAX_FILE_BYTES + 1);
 	while ((bytes = read(fd, content + length, MAX_FILE_BYTES + 1 - length)) > 0)
@@ -117,13 +196,13 @@ read_file(int *file_bytes)
 				errmsg("the file of \"%s\" is longer than %d bytes",
 					   SETTING, MAX_FILE_BYTES));
 	}
-	if (CloseTransientFile(fd) != 0)
+	if (fstat(fd, &after) != 0 || !is_same_file(file, &after))
 	{
 		explicit_bzero(content, length);
-		ereport(ERROR,
-				errcode_for_file_access(),
-				errmsg("could not close the file of \"%s\": %m", SETTING));
+		CloseTransientFile(fd);
+		return NULL;
 	}
+	CloseTransientFile(fd);
 
 	/* what comes after a zero byte must not be lost in silence */
 	for (int i = 0; i < length; i++)
@@ -237,13 +316,13 @@ forget_keys(void)
 {
 	while (nkeys > 0)
 		snowflake_cipher_aes_free(keys[--nkeys].aes);
-	keys_of_reload = 0;
 }
 
 /* Read the file in place of what is known.  An error leaves no keys. */
 static void
 load_keys(void)
 {
+	struct stat file;
 	KeyLines	lines;
 	const char *complaint;
 	char	   *content;
@@ -253,13 +332,14 @@ load_keys(void)
 
 	forget_keys();
 	generation++;
-	if (snowflake_public_key_file == NULL || snowflake_public_key_file[0] == '\0')
+	if (key_file[0] == '\0')
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("there is no key to encrypt snowflakes with"),
 				errhint("Set \"%s\" to a file of keys, and reload the configuration.", SETTING));
 
-	content = read_file(&length);
+	while ((content = read_file(&length, &file)) == NULL)
+		wait_a_moment();
 	complaint = parse_lines(content, &lines, &line_number);
 	explicit_bzero(content, length);
 	for (int i = 0; i < lines.count && complaint == NULL && !refused; i++)
@@ -288,22 +368,52 @@ load_keys(void)
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
 				errmsg("the file of \"%s\" has no key", SETTING));
 	pfree(content);
-	keys_of_reload = PgReloadTime;
+	keys_file = file;
+}
+
+/*
+ * See to it that the keys are those of the file.  An error leaves none; without one
+ * there is at least one.
+ */
+static void
+look_at_file(void)
+{
+	struct stat file;
+
+	if (nkeys == 0 || key_file[0] == '\0' || stat(key_file, &file) != 0 ||
+		!(is_same_file(&file, &keys_file) || (S_ISREG(file.st_mode) && is_fresh(&file))))
+		load_keys();
+	keys_lxid = MyLocalXid;
 }
 
 /*
  * The keys, in ascending order of their numbers; returns how many there are, at
- * least one.  They are there until the next call; another generation means others.
+ * least one.  They are there until the next call, and the same until the transaction
+ * ends; another generation means others.
  * All errors of the file are raised here.
  */
 int
 snowflake_keys_get(const SnowflakeKey **result, uint32 *result_generation)
 {
-	if (unlikely(nkeys == 0 || keys_of_reload != PgReloadTime))
-		load_keys();
+	if (unlikely(nkeys == 0 || keys_lxid != MyLocalXid))
+		look_at_file();
 	*result = keys;
 	*result_generation = generation;
 	return nkeys;
 }
 
-#endif							/* SNOWFLAKE_OPENSSL */
+/* Define the setting, when the library is loaded. */
+void
+snowflake_keys_init(void)
+{
+	/* where the file is, is not for everybody; what is in it, for nobody */
+	DefineCustomStringVariable(SETTING,
+							   "Sets the file of the keys that encrypt snowflakes for the outside.",
+							   "Each line is a number from 0 to 1023 and a key of 64 hexadecimal digits. The key of the highest number encrypts.",
+							   &key_file,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY,
+							   NULL, NULL, NULL);
+	MarkGUCPrefixReserved("snowflake_public");
+}

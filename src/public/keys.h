@@ -23,6 +23,7 @@ typedef struct SnowflakeKey
 	SnowflakeAes *aes;
 } SnowflakeKey;
 
+extern void snowflake_keys_init(void);
 extern int	snowflake_keys_get(const SnowflakeKey **result, uint32 *result_generation);
 
 #endif							/* SNOWFLAKE_KEYS_H */

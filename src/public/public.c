@@ -2,6 +2,7 @@
  *
  * public.c
  *	  IDs for those who are not to read them: encrypted, as text and as UUID.
+ *	  Also the entry of the library of the extension snowflake_public.
  *
  * The text is a context, an underscore, and digits of base32: the number of the
  * key, in one digit or two, and the encrypted ID in 13.  Each text stands for one
@@ -16,25 +17,37 @@
  *
  * The context is the tweak of the encryption, so an ID looks different in each.
  *
+ * The library needs nothing of that of the extension snowflake: to C a snowflake is
+ * an int8, and what the two have in common is inline in headers.  So neither has to be
+ * loaded before the other, and only this one needs OpenSSL.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "fmgr.h"
 #include "port/pg_bswap.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/uuid.h"
 
 #include "base/compat.h"
 #include "layout/io.h"
 #include "public/keys.h"
 
+PG_MODULE_MAGIC_EXT(
+					.name = "snowflake_public",
+					.version = SNOWFLAKE_VERSION
+);
+
 PG_FUNCTION_INFO_V1(snowflake_public);
 PG_FUNCTION_INFO_V1(snowflake_private);
 PG_FUNCTION_INFO_V1(snowflake_public_uuid);
 PG_FUNCTION_INFO_V1(snowflake_private_uuid);
 
-#ifdef SNOWFLAKE_OPENSSL
+extern PGDLLEXPORT void _PG_init(void);
 
 #define CONTEXT_SIZE	17		/* of the longest, with its terminator */
 
@@ -63,9 +76,16 @@ typedef struct CipherCache
 {
 	uint32		generation;		/* of the keys; 0: empty */
 	int			key_number;
+	int			bits;
 	char		context[CONTEXT_SIZE];
 	SnowflakeFF1 ff1;
 } CipherCache;
+
+void
+_PG_init(void)
+{
+	snowflake_keys_init();
+}
 
 /*
  * Is this a context: a lower-case letter, and up to 15 more and digits?  It is
@@ -102,7 +122,7 @@ get_context(text *argument)
 /*
  * A key and a context, ready for numbers of so many bits.  It is kept with the
  * function call's FmgrInfo, so a query with a constant context prepares it once.
- * That takes fn_extra.  A function always asks for the same number of bits.
+ * That takes fn_extra.
  */
 static const SnowflakeFF1 *
 get_cipher(FunctionCallInfo fcinfo, const SnowflakeKey *key, uint32 generation,
@@ -114,7 +134,7 @@ get_cipher(FunctionCallInfo fcinfo, const SnowflakeKey *key, uint32 generation,
 		fcinfo->flinfo->fn_extra = cache =
 			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(CipherCache));
 	if (cache->generation == generation && cache->key_number == key->number &&
-		strcmp(cache->context, context) == 0)
+		cache->bits == bits && strcmp(cache->context, context) == 0)
 		return &cache->ff1;
 
 	/* until the new one is complete, there is none */
@@ -123,6 +143,7 @@ get_cipher(FunctionCallInfo fcinfo, const SnowflakeKey *key, uint32 generation,
 		elog(ERROR, "OpenSSL could not encrypt");
 	strlcpy(cache->context, context, CONTEXT_SIZE);
 	cache->key_number = key->number;
+	cache->bits = bits;
 	cache->generation = generation;
 	return &cache->ff1;
 }
@@ -222,54 +243,6 @@ read_digits(const char *input, const char *digits, int *key_number)
 	return number;
 }
 
-/* The ID of such a text, which is to be of a context if there is a second argument. */
-Datum
-snowflake_private(PG_FUNCTION_ARGS)
-{
-	char	   *input = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	char	   *underscore = strchr(input, '_');
-	char	   *context;
-	uint64		number;
-	uint64		half[2];
-	const SnowflakeKey *keys,
-			   *key = NULL;
-	uint32		generation;
-	int			nkeys;
-	int			key_number;
-
-	if (underscore == NULL || !is_context(input, underscore - input))
-		text_error(input, "It does not start with a context and an underscore.");
-	context = pnstrdup(input, underscore - input);
-	if (PG_NARGS() > 1)
-	{
-		char	   *wanted = get_context(PG_GETARG_TEXT_PP(1));
-
-		if (strcmp(context, wanted) != 0)
-			ereport(ERROR,
-					errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("public snowflake \"%s\" is not of the context \"%s\"",
-						   input, wanted));
-	}
-	number = read_digits(input, underscore + 1, &key_number);
-
-	nkeys = snowflake_keys_get(&keys, &generation);
-	for (int i = 0; i < nkeys; i++)
-	{
-		if (keys[i].number == key_number)
-			key = &keys[i];
-	}
-	if (key == NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_UNDEFINED_OBJECT),
-				errmsg("there is no key for the public snowflake \"%s\"", input),
-				errdetail("Its key has the number %d.", key_number));
-
-	half[0] = number >> LOWER_BITS;
-	half[1] = number & LOW_BITS(LOWER_BITS);
-	decrypt(get_cipher(fcinfo, key, generation, ID_BITS, context), half);
-	PG_RETURN_INT64((int64) (half[0] << LOWER_BITS | half[1]));
-}
-
 /* An ID as a UUID for the outside: with the newest key. */
 Datum
 snowflake_public_uuid(PG_FUNCTION_ARGS)
@@ -305,12 +278,10 @@ snowflake_public_uuid(PG_FUNCTION_ARGS)
 	PG_RETURN_UUID_P(uuid);
 }
 
-/* The ID of such a UUID. */
-Datum
-snowflake_private_uuid(PG_FUNCTION_ARGS)
+/* The ID of a UUID in a context. */
+static int64
+decrypt_uuid(FunctionCallInfo fcinfo, Datum uuid, const char *context)
 {
-	Datum		uuid = PG_GETARG_DATUM(0);
-	char	   *context = get_context(PG_GETARG_TEXT_PP(1));
 	uint64		word[2];
 	const SnowflakeKey *keys;
 	uint32		generation;
@@ -342,8 +313,8 @@ snowflake_private_uuid(PG_FUNCTION_ARGS)
 		tried = true;
 		decrypt(get_cipher(fcinfo, &keys[i], generation, UUID_BITS, context), half);
 		if ((half[1] & LOW_BITS(UUID_ZERO_BITS)) == 0)
-			PG_RETURN_INT64((int64) (half[0] << (ID_BITS - UUID_HALF_BITS) |
-									 half[1] >> UUID_ZERO_BITS));
+			return (int64) (half[0] << (ID_BITS - UUID_HALF_BITS) |
+							half[1] >> UUID_ZERO_BITS);
 	}
 	if (!tried)
 		ereport(ERROR,
@@ -359,39 +330,95 @@ snowflake_private_uuid(PG_FUNCTION_ARGS)
 			errdetail("It is of another context or key, or was made elsewhere."));
 }
 
-#else							/* !SNOWFLAKE_OPENSSL */
-
-static Datum
-not_supported(const char *function)
+/*
+ * Has a text the digits of a UUID, and nothing else but what may stand around them?
+ * A text of snowflake_public() has an underscore.
+ */
+static bool
+is_uuid(const char *text)
 {
-	ereport(ERROR,
-			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			errmsg("%s is not supported by this build", function),
-			errdetail("The extension was built without OpenSSL."));
+	int			digits = 0;
+
+	for (; *text != '\0'; text++)
+	{
+		if (isxdigit((unsigned char) *text))
+			digits++;
+		else if (*text != '-' && *text != '{' && *text != '}')
+			return false;
+	}
+	return digits == 2 * UUID_LEN;
 }
 
-Datum
-snowflake_public(PG_FUNCTION_ARGS)
-{
-	return not_supported("snowflake_public()");
-}
-
+/*
+ * The ID of a text, which is to be of a context if there is a second argument.  With
+ * one it may be a UUID: a literal whose type nobody has said comes here, not to
+ * snowflake_private_uuid().
+ */
 Datum
 snowflake_private(PG_FUNCTION_ARGS)
 {
-	return not_supported("snowflake_private()");
+	char	   *input = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char	   *underscore = strchr(input, '_');
+	char	   *context;
+	uint64		number;
+	uint64		half[2];
+	const SnowflakeKey *keys,
+			   *key = NULL;
+	uint32		generation;
+	int			nkeys;
+	int			key_number;
+
+	if (is_uuid(input))
+	{
+		if (PG_NARGS() == 1)
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+					errmsg("invalid public snowflake: \"%s\"", input),
+					errdetail("A UUID does not say its context."),
+					errhint("Use snowflake_private() with the context as second argument."));
+		context = get_context(PG_GETARG_TEXT_PP(1));
+		PG_RETURN_INT64(decrypt_uuid(fcinfo,
+									 DirectFunctionCall1(uuid_in, CStringGetDatum(input)),
+									 context));
+	}
+	if (underscore == NULL || !is_context(input, underscore - input))
+		text_error(input, "It does not start with a context and an underscore.");
+	context = pnstrdup(input, underscore - input);
+	if (PG_NARGS() > 1)
+	{
+		char	   *wanted = get_context(PG_GETARG_TEXT_PP(1));
+
+		if (strcmp(context, wanted) != 0)
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("public snowflake \"%s\" is not of the context \"%s\"",
+						   input, wanted));
+	}
+	number = read_digits(input, underscore + 1, &key_number);
+
+	nkeys = snowflake_keys_get(&keys, &generation);
+	for (int i = 0; i < nkeys; i++)
+	{
+		if (keys[i].number == key_number)
+			key = &keys[i];
+	}
+	if (key == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("there is no key for the public snowflake \"%s\"", input),
+				errdetail("Its key has the number %d.", key_number));
+
+	half[0] = number >> LOWER_BITS;
+	half[1] = number & LOW_BITS(LOWER_BITS);
+	decrypt(get_cipher(fcinfo, key, generation, ID_BITS, context), half);
+	PG_RETURN_INT64((int64) (half[0] << LOWER_BITS | half[1]));
 }
 
-Datum
-snowflake_public_uuid(PG_FUNCTION_ARGS)
-{
-	return not_supported("snowflake_public_uuid()");
-}
-
+/* The ID of a UUID of snowflake_public_uuid(). */
 Datum
 snowflake_private_uuid(PG_FUNCTION_ARGS)
 {
-	return not_supported("snowflake_private_uuid()");
-}
+	char	   *context = get_context(PG_GETARG_TEXT_PP(1));
 
-#endif							/* SNOWFLAKE_OPENSSL */
+	PG_RETURN_INT64(decrypt_uuid(fcinfo, PG_GETARG_DATUM(0), context));
+}

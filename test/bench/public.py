@@ -14,7 +14,8 @@ def public(bench):
     keys.write_text(f"1 {'5e' * 32}\n", encoding="ascii")
     keys.chmod(0o600)
     server.psql(f"""
-        ALTER SYSTEM SET snowflake.public_key_file = '{keys}';
+        CREATE EXTENSION IF NOT EXISTS snowflake_public;
+        ALTER SYSTEM SET snowflake_public.key_file = '{keys}';
         SELECT pg_reload_conf();
         CREATE EXTENSION IF NOT EXISTS pgcrypto;
         CREATE TABLE bench_public (id snowflake PRIMARY KEY, v integer);

@@ -111,7 +111,7 @@ if ($mode eq '--indent')
 }
 
 my $include = pg_config('--includedir-server');
-my @defines = ('-DSNOWFLAKE_VERSION=""', '-DSNOWFLAKE_OPENSSL', '-Isrc', "-I$include");
+my @defines = ('-DSNOWFLAKE_VERSION=""', '-Isrc', "-I$include");
 
 silent_ok('cppcheck', 'cppcheck', '--quiet', '--error-exitcode=1', '--std=c99', '--max-configs=1',
 	'--enable=warning,style,performance,portability', '--suppressions-list=test/check/cppcheck.txt',

@@ -75,7 +75,7 @@ rule('errors have SQLSTATEs',
 my %called;
 my $scripts = join '', map { slurp($_) } glob 'sql/*.sql';
 while ($scripts =~
-	/FUNCTION (\w+)(?:(?!FUNCTION ).)*?'(?:MODULE_PATHNAME|\$libdir\/snowflake)'(?:, *'(\w+)')?/sg)
+	/FUNCTION (?:\@extschema\@[.])?(\w+)(?:(?!FUNCTION ).)*?'(?:MODULE_PATHNAME|\$libdir\/snowflake)'(?:, *'(\w+)')?/sg)
 {
 	$called{ $2 // $1 } = 1;
 }

@@ -37,7 +37,7 @@ use Time::HiRes;
 # A test imports what it uses.
 our @EXPORT_OK = qw(
 	build_shim coordinator_url disorder duplicates error_of extend
-	finish_minter get_clock has_openssl keeper_sleeps kill_postmaster log_count
+	finish_minter get_clock has_public keeper_sleeps kill_postmaster log_count
 	member_conf members mint_together new_clock new_coordinator new_member new_node
 	pass_days set_clock start_after_kill start_minter start_with_clock status
 	step_clock stop_clock stored wait_for_mint wait_until write_keys
@@ -315,16 +315,17 @@ sub start_after_kill
 	return;
 }
 
-# Is the extension, which the database has, built with OpenSSL?
-sub has_openssl
+# Is there an extension snowflake_public, for which the build needs OpenSSL?
+sub has_public
 {
-	my ($node, $dbname) = @_;
+	my ($sharedir) = run_command([ 'pg_config', '--sharedir' ]);
 
-	return error_of($node, $dbname, "SELECT snowflake_public(0, 'a')")->{sqlstate} ne '0A000';
+	return -e "$sharedir/extension/snowflake_public.control";
 }
 
 # Write a file of keys for a node, which has it as its setting: a list of a number
-# and 64 digits each.  Returns the file's name.
+# and 64 digits each.  Returns the file's name.  New sessions wait until it has stood
+# for a moment.
 sub write_keys
 {
 	my ($node, @keys) = @_;

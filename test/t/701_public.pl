@@ -7,26 +7,24 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(error_of has_openssl new_node write_keys);
+use POSIX ();
+use SnowflakeTest qw(error_of has_public new_node write_keys);
 use Test::More;
+use Time::HiRes qw(sleep stat time);
+
+plan skip_all => 'there is no snowflake_public, for want of OpenSSL' if !has_public();
 
 my $node = new_node('main', conf => 'jit = off');
 my $file = write_keys($node, 7, '07' x 32);
-$node->append_conf('postgresql.conf', "snowflake.public_key_file = '$file'");
+$node->append_conf('postgresql.conf', "snowflake_public.key_file = '$file'");
 $node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-plan skip_all => 'the extension is built without OpenSSL'
-  unless has_openssl($node, 'postgres');
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_public CASCADE');
 
 sub result { return $node->safe_psql('postgres', $_[0]); }
 sub error { return error_of($node, 'postgres', $_[0]); }
 
-sub set_keys
-{
-	write_keys($node, @_);
-	$node->reload;
-	return;
-}
+# For psql: wait until the file of keys has stood for long enough to be read.
+my $settle = qq(\\! perl -MTime::HiRes=sleep,stat,time -e 'sleep 0.02 while time - (stat \$ARGV[0])[10] < 0.6' '$file'\n);
 
 # Texts and UUIDs
 
@@ -67,6 +65,20 @@ is(result(q{SELECT snowflake_public(NULL, 'a') IS NULL AND snowflake_private(NUL
 		AND snowflake_public_uuid(1, NULL) IS NULL AND snowflake_private(NULL, 'a') IS NULL}),
 	't', 'NULL gives NULL');
 
+# A UUID may be a text as well: that is what a literal is whose type nobody says.
+foreach my $form ($uuid, uc $uuid, "{$uuid}", $uuid =~ s/-//gr)
+{
+	is(result("SELECT snowflake_private('$form', 'ord')"), $id, "a literal: $form");
+}
+is( result(qq{
+		SELECT string_agg(snowflake_private(public, 'ord')::text, ' ')
+		FROM (VALUES ('$text'), ('$uuid'), ('$text'), ('$uuid')) v (public)}),
+	"$id $id $id $id",
+	'texts and UUIDs in one column');
+my $alone = error("SELECT snowflake_private('$uuid')");
+is($alone->{sqlstate}, '22P02', 'a UUID without its context: SQLSTATE');
+like($alone->{hint}, qr/with the context/, 'a UUID without its context: the hint');
+
 # What an ID and its neighbour have in common is what chance makes them have: half
 # of 63 bits, give or take.
 cmp_ok(
@@ -102,6 +114,10 @@ foreach my $case (
 	[ "snowflake_private('ord_78000000000000')", '22003', qr/out of range/ ],
 	[ "snowflake_private('ord_60000000000000')", '42704', qr/there is no key/ ],
 	[ "snowflake_private('ord_170000000000000')", '42704', qr/there is no key/ ],
+	[ "snowflake_private('$uuid', 'usr')", '22023', qr/in the context "usr"/ ],
+	[ "snowflake_private('$uuid', 'U')", '22023', qr/invalid context/ ],
+	[ "snowflake_private('${uuid}0', 'ord')", '22P02', qr/invalid public snowflake/ ],
+	[ "snowflake_private('-$uuid', 'ord')", '22P02', qr/invalid input syntax for type uuid/ ],
 	[ "snowflake_private('$uuid'::uuid, 'usr')", '22023', qr/in the context "usr"/ ],
 	[ "snowflake_private('$uuid'::uuid, 'U')", '22023', qr/invalid context/ ],
 	[ "snowflake_private(overlay('$uuid' PLACING '4' FROM 15)::uuid, 'ord')", '22023', qr/not that of a snowflake$/ ],
@@ -134,6 +150,16 @@ is( result(qq{
 	't|128|0',
 	'a UUID with one bit changed is refused');
 
+$node->safe_psql(
+	'postgres', q{
+	CREATE FUNCTION accepts_text(public text) RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM snowflake_private(public);
+		RETURN true;
+	EXCEPTION WHEN undefined_object THEN
+		RETURN false;
+	END $$});
+
 # A guess that is right about all that can be seen still has to meet 55 zero bits:
 # 2^-55 for a key, of which at most 16 are tried.
 is( result(q{
@@ -155,6 +181,7 @@ foreach my $condition (
 	"id = snowflake_private('$text')",
 	"id = snowflake_private('$text', 'ord')",
 	"id = snowflake_private('$uuid'::uuid, 'ord')",
+	"id = snowflake_private('$uuid', 'ord')",
 	"id = ANY (ARRAY[snowflake_private('$text'), snowflake_private('$text')])")
 {
 	like(result("EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE $condition"),
@@ -175,78 +202,211 @@ $node->poll_query_until('postgres',
   or die 'the primary key was not used';
 pass('by the primary key');
 
-# A parallel worker reads the keys for itself.
+# A parallel worker would look at the file for itself, and might find other keys than
+# the leader.  So the leader alone encrypts, with the keys of its transaction.
 my $parallel = q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 	SET parallel_leader_participation = off;};
-my $all = q{SELECT count(*) FROM asked WHERE snowflake_public(snowflake_private(public), 'ord') = public};
-like(result("$parallel EXPLAIN (COSTS OFF) $all"), qr/Gather/, 'a query in parallel');
-is(result("$parallel $all"), '1000000', 'parallel workers have the keys');
+like(result("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM orders WHERE id % 7 = 3"), qr/Gather/,
+	'a query that does not encrypt is run in parallel');
+is( result(qq{$parallel
+		BEGIN;
+		SELECT left(snowflake_public($id, 'ord'), 5);
+		\\! echo '8 ${\ ('08' x 32)}' >>'$file'
+		$settle
+		SELECT left(snowflake_public(id, 'ord'), 5), count(*) FROM orders GROUP BY 1;
+		SELECT count(*) FROM orders WHERE snowflake_public(id, 'ord') LIKE 'ord\\_8%';
+		COMMIT;
+		SELECT left(snowflake_public($id, 'ord'), 5)}),
+	"ord_7\nord_7|1000000\n0\nord_8",
+	'all rows of a statement, and of a transaction, are encrypted with one key');
 
 # Rotation
 
-set_keys(7, '07' x 32, 12, '0C' x 32);
+write_keys($node, 7, '07' x 32, 12, '0C' x 32);
 my $newer = result("SELECT snowflake_public($id, 'ord')");
 my $newer_uuid = result("SELECT snowflake_public_uuid($id, 'ord')");
 like($newer, qr/^ord_c/, 'the highest number encrypts');
+like($newer_uuid, qr/c$/, 'UUIDs as well');
 is(result("SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$uuid'::uuid, 'ord'), snowflake_private('$newer_uuid'::uuid, 'ord')"),
 	"$id|$id|$id|$id", 'all numbers decrypt');
-set_keys(1023, 'ff' x 32, 12, '0C' x 32, 7, '07' x 32, 23, '17' x 32);
+write_keys($node, 1023, 'ff' x 32, 12, '0C' x 32, 7, '07' x 32, 23, '17' x 32);
 my $newest = result("SELECT snowflake_public($id, 'ord')");
 like($newest, qr/^ord_zz[0-9a-hjkmnp-tv-z]{13}$/, 'in whatever order they stand, and with two digits');
 is(result("SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$newest'), snowflake_private('$uuid'::uuid, 'ord')"),
 	"$id|$id|$id|$id", 'all numbers decrypt, also where a UUID cannot tell two apart');
-set_keys(12, '0c' x 32);
+write_keys($node, 12, '0c' x 32);
 is(error("SELECT snowflake_private('$text')")->{sqlstate}, '42704', 'a key that is gone decrypts no text');
 is(error("SELECT snowflake_private('$uuid'::uuid, 'ord')")->{sqlstate}, '42704', 'and no UUID');
+is(result("SELECT snowflake_private('$newer_uuid', 'ord')"), $id, 'a UUID of the newer key needs no other one');
 is(result("SELECT snowflake_private('$newer')"), $id, 'upper and lower case are one key');
-set_keys(12, '0d' x 32);
+write_keys($node, 12, '0d' x 32);
 isnt(result("SELECT snowflake_private('$newer')"), $id, 'with another key of that number the text is another ID');
 
-# A session that has read the keys reads them again after a reload.
-set_keys(7, '07' x 32);
-my $wait_for_reload = q{
-	SELECT pg_conf_load_time() > :'before' AS loaded \gset
-	\if :loaded
-	\else
-	DO $$BEGIN PERFORM pg_sleep(0.1); END$$;
-	\endif
-};
+# A session that has keys takes others from its next transaction on, whether or not the
+# configuration can be loaded.
+$node->append_conf('postgresql.conf', "work_mem = 'none'");
+$node->reload;
+write_keys($node, 7, '07' x 32);
 is( result(qq{
-		SELECT snowflake_public($id, 'ord'), pg_conf_load_time() AS before \\gset
-		\\! echo '8 ${\ ('08' x 32)}' >>'$file'
 		SELECT snowflake_public($id, 'ord');
-		DO 'BEGIN PERFORM pg_reload_conf(); END';
-		${\ ($wait_for_reload x 100)}
-		SELECT snowflake_public($id, 'ord') LIKE 'ord\\_8%', snowflake_private('$text') = $id}),
-	"$text\nt|t",
-	'a session takes a new key at a reload, and not before');
+		\\! echo '8 ${\ ('08' x 32)}' >>'$file'
+		$settle
+		SELECT snowflake_public($id, 'ord') LIKE 'ord\\_8%', snowflake_private('$text') = $id;
+		\\! echo '8 ${\ ('08' x 32)}' >'$file'
+		$settle
+		SELECT accepts_text('$text'), accepts_text(snowflake_public($id, 'ord'))}),
+	"$text\nt|t\nf|t",
+	'a session takes a new file, whatever became of the configuration');
+$node->adjust_conf('postgresql.conf', 'work_mem', "'4MB'");
+$node->reload;
 
-# So does a cursor that is open, also if the number is the same.
-set_keys(7, '07' x 32);
+# A file in the place of another is told from it, with the same size and time as well.
+write_keys($node, 7, '07' x 32);
+is( result(qq{
+		SELECT snowflake_public($id, 'ord') = '$text';
+		\\! umask 077; echo '7 ${\ ('09' x 32)}' >'$file.new'; touch -r '$file' '$file.new'; mv '$file.new' '$file'
+		$settle
+		SELECT snowflake_public($id, 'ord') = '$text';
+		\\! touch -r '$file' '$file.time'; echo '7 ${\ ('07' x 32)}' >'$file'; touch -r '$file.time' '$file'
+		$settle
+		SELECT snowflake_public($id, 'ord') = '$text'}),
+	"t\nf\nt",
+	'a file that was replaced, and one that was written, with the time of the old one');
+
+# An open cursor belongs to a transaction, and keeps its keys.
+write_keys($node, 7, '07' x 32);
 is( result(qq{
 		BEGIN;
 		DECLARE c CURSOR FOR SELECT snowflake_public($id, 'ord') FROM generate_series(1, 2);
 		FETCH c;
-		SELECT pg_conf_load_time() AS before \\gset
 		\\! echo '7 ${\ ('09' x 32)}' >'$file'
-		DO 'BEGIN PERFORM pg_reload_conf(); END';
-		${\ ($wait_for_reload x 100)}
-		FETCH c \\gset
-		SELECT :'snowflake_public' = snowflake_public($id, 'ord'), :'snowflake_public' <> '$text'}),
-	"$text\nt|t",
-	'a cursor takes it as well, also under the number of the old one');
+		$settle
+		FETCH c;
+		COMMIT;
+		SELECT snowflake_public($id, 'ord') = '$text'}),
+	"$text\n$text\nf",
+	'a cursor goes on with the keys of its transaction');
+
+# One place in a query that is older than the keys, under the number of the old one
+write_keys($node, 7, '07' x 32);
+$node->safe_psql(
+	'postgres', q{
+	CREATE PROCEDURE twice(id bigint, expected text, program text) LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR i IN 1 .. 2 LOOP
+			RAISE WARNING 'same: %', snowflake_public(id, 'ord') = expected;
+			IF i = 1 THEN
+				EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', program);
+				COMMIT;
+			END IF;
+		END LOOP;
+	END $$});
+my (undef, $shown, $complaints) = $node->psql('postgres', qq{
+	CALL twice($id, '$text', \$\$cat >/dev/null; echo '7 ${\ ('09' x 32)}' >'$file'; ${\ ($settle =~ s/^\\! |\n//gr)}\$\$)});
+is(join(' ', $complaints =~ /same: (\w)/g), 't f', 'a procedure takes them after it has committed');
 
 # A file that is refused leaves no keys of before in use, however often they are wanted.
-set_keys(7, '07' x 32);
-(undef, my $shown, my $complaints) = $node->psql('postgres', qq{
-	SELECT snowflake_public($id, 'ord'), pg_conf_load_time() AS before \\gset
+write_keys($node, 7, '07' x 32);
+(undef, $shown, $complaints) = $node->psql('postgres', qq{
+	SELECT snowflake_public($id, 'ord') AS before \\gset
 	\\! echo 'x' >>'$file'
-	DO 'BEGIN PERFORM pg_reload_conf(); END';
-	${\ ($wait_for_reload x 100)}
+	$settle
 	SELECT snowflake_public($id, 'ord');
+	BEGIN;
+	SAVEPOINT s;
+	SELECT snowflake_public($id, 'ord');
+	ROLLBACK TO s;
 	SELECT snowflake_public($id, 'ord')}, on_error_stop => 0);
-is(scalar(() = $complaints =~ /ERROR:  line 2 of the file/g), 2, 'a file that is refused: no keys');
+is(scalar(() = $complaints =~ /ERROR:  line 2 of the file/g), 3, 'a file that is refused: no keys');
 is($shown, '', 'nor any text');
+
+# A file that is being written is not read: half of it may look like a file of fewer keys.
+# While somebody goes on changing it, a session that knows keys goes on with them, and one
+# that knows none waits.  Where the writer was held up for long, the attempt does not count.
+my $session = $node->background_psql('postgres');
+my $found = 'none of 20 attempts was in time';
+foreach my $attempt (1 .. 20)
+{
+	write_keys($node, 7, '07' x 32);
+	$session->query_safe("SELECT snowflake_public($id, 'ord')");
+	write_keys($node, 3, '03' x 32);
+	my $last = time;
+	pipe(my $gaps, my $to_parent) or die "could not create a pipe: $!";
+	my $writer = fork // die "could not fork: $!";
+	if ($writer == 0)
+	{
+		my ($longest, $ends) = (0, 0);
+
+		local $SIG{TERM} = sub { $ends = 1 };
+		until ($ends)
+		{
+			chmod 0600, $file;
+			$longest = time - $last if time - $last > $longest;
+			$last = time;
+			sleep 0.01;
+		}
+		syswrite $to_parent, $longest;
+		POSIX::_exit(0);
+	}
+	close $to_parent;
+	my $known = $session->query_safe("SELECT snowflake_public($id, 'ord')");
+	my $new = $node->background_psql('postgres');
+	$new->query_until(qr/asked/, "\\echo asked\nSELECT snowflake_public($id, 'ord');\n");
+	$node->poll_query_until('postgres',
+		q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Extension'
+			AND query LIKE 'SELECT snowflake_public%'})
+	  or die 'no session waits for the file';
+	kill 'TERM', $writer;
+	waitpid $writer, 0;
+	my $changed = (stat $file)[10];
+	write_keys($node, 3, '03' x 32, 7, '07' x 32);
+	my $gap = time - $changed;
+	my $longest = <$gaps>;
+	my $waited = $new->query_safe('SELECT');
+	$new->quit;
+	next if $gap > 0.4 || $longest > 0.4;
+	$found = "$known $waited";
+	last;
+}
+$session->quit;
+is($found, "$text $text", 'half a file is not read');
+
+# The type is that of the extension snowflake, whatever else is called so in the schema
+# that the functions are to be in; and who may create extensions may create this one.
+$node->safe_psql(
+	'postgres', q{
+	CREATE DATABASE shared;
+	CREATE ROLE owner;
+	CREATE ROLE attacker;
+	GRANT CREATE ON DATABASE shared TO owner});
+$node->safe_psql(
+	'shared', q{
+	CREATE SCHEMA ids;
+	CREATE SCHEMA public_ids;
+	GRANT ALL ON SCHEMA ids, public_ids TO owner;
+	GRANT ALL ON SCHEMA public_ids TO attacker;
+	SET SESSION AUTHORIZATION attacker;
+	CREATE TYPE public_ids.snowflake AS (t text);
+	SET SESSION AUTHORIZATION owner;
+	CREATE EXTENSION snowflake SCHEMA ids;
+	CREATE EXTENSION snowflake_public SCHEMA public_ids});
+is( $node->safe_psql('shared', q{
+		SELECT DISTINCT pronamespace::regnamespace, prorettype::regtype FROM pg_proc
+		WHERE proname = 'snowflake_private'}),
+	'public_ids|ids.snowflake',
+	"the type is the extension's, in another schema as well");
+
+# Nobody else says where the file is, before the library is there either.
+open my $other, '>', "$file.other" or die;
+print $other '7 ', '0f' x 32, "\n";
+close $other;
+chmod 0600, "$file.other";
+(my $ignored, $shown, $complaints) = $node->psql('postgres', qq{
+	SET ROLE attacker;
+	SET snowflake_public.key_file = '$file.other';
+	SELECT snowflake_public($id, 'ord')});
+is($shown, $text, 'a session does not choose the file');
+like($complaints, qr/parameter "snowflake_public.key_file" cannot be changed now/, 'and is told so');
 
 # Files that are refused
 
@@ -257,7 +417,6 @@ sub refused
 	open my $fh, '>', $file or die "could not open \"$file\": $!";
 	print $fh $content;
 	close $fh;
-	$node->reload;
 
 	my $error = error("SELECT snowflake_public($id, 'ord')");
 	is($error->{sqlstate}, 'F0000', "$what: SQLSTATE");
@@ -301,7 +460,7 @@ is(result("SELECT snowflake_public($id, 'ord')"), $text, 'mode 400 will do');
 unlink $file;
 my $error = error("SELECT snowflake_public($id, 'ord')");
 is($error->{sqlstate}, '58P01', 'no file: SQLSTATE');
-like($error->{message}, qr/^could not open the file of "snowflake.public_key_file": No such file/, 'no file: message');
+like($error->{message}, qr/^could not open the file of "snowflake_public.key_file": No such file/, 'no file: message');
 mkdir $file;
 like(error("SELECT snowflake_public($id, 'ord')")->{message}, qr/is not a regular file/, 'a directory is refused');
 rmdir $file;
@@ -309,11 +468,11 @@ system('mkfifo', '-m', '600', $file) == 0 or die;
 like(error("SELECT snowflake_public($id, 'ord')")->{message}, qr/is not a regular file/, 'a pipe is refused, and not waited for');
 unlink $file;
 
-$node->adjust_conf('postgresql.conf', 'snowflake.public_key_file', "''");
+$node->adjust_conf('postgresql.conf', 'snowflake_public.key_file', "''");
 $node->reload;
 $error = error("SELECT snowflake_public($id, 'ord')");
 is($error->{sqlstate}, '55000', 'no setting: SQLSTATE');
-like($error->{hint}, qr/^Set "snowflake.public_key_file"/, 'no setting: the hint');
+like($error->{hint}, qr/^Set "snowflake_public.key_file"/, 'no setting: the hint');
 
 $node->stop;
 done_testing();

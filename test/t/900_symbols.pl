@@ -1,6 +1,6 @@
 
-# The library exports what the server looks up in it, and nothing else, so that
-# it cannot clash with another library's symbols.
+# The libraries export what the server looks up in them, and nothing else, so that
+# they cannot clash with each other's or another library's symbols.
 
 use strict;
 use warnings;
@@ -12,7 +12,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-use SnowflakeTest qw(new_node wait_for_mint);
+use SnowflakeTest qw(has_public new_node wait_for_mint);
 
 if (system('nm --version >/dev/null 2>&1') != 0)
 {
@@ -24,31 +24,38 @@ $node->start;
 $node->safe_psql('postgres',
 	'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_keeper');
 
-# What SQL calls, by its name in the catalog; and what the server itself does:
-# the keeper's entry is the name in the only worker that is registered.
-my @functions = split /\n/,
-  $node->safe_psql('postgres',
-	q{SELECT DISTINCT prosrc FROM pg_proc WHERE probin = '$libdir/snowflake'}
-  );
-cmp_ok(scalar @functions, '>', 0, 'the scripts have functions in C');
-
+# What SQL calls, by its name in the catalog; and what the server itself does: the
+# keeper's entry is the name in the only worker that is registered.
+my %entries = (snowflake => [qw(snowflake_keeper_main snowflake_lessee_main)]);
+$entries{snowflake_public} = [] if has_public();
 my ($pkglibdir) = run_command([ 'pg_config', '--pkglibdir' ]);
-my ($listing, $errors) =
-  run_command([ 'nm', '-D', '--defined-only', "$pkglibdir/snowflake.so" ]);
-is($errors, '', 'nm reads the library');
+foreach my $library (sort keys %entries)
+{
+	$node->safe_psql('postgres', "CREATE EXTENSION IF NOT EXISTS $library");
+	my @functions = split /\n/,
+	  $node->safe_psql('postgres',
+		"SELECT DISTINCT prosrc FROM pg_proc WHERE probin = '\$libdir/$library'");
+	cmp_ok(scalar @functions, '>', 0, "$library: the scripts have functions in C");
 
-# the linker's own, which old ones export
-my @exported =
-  grep { !/^(?:_init|_fini|_edata|_end|__bss_start)$/ }
-  map { (split)[-1] } split /\n/, $listing;
-my @expected = (
-	@functions,
-	map({ "pg_finfo_$_" } @functions),
-	qw(Pg_magic_func _PG_init snowflake_keeper_main snowflake_lessee_main));
-is_deeply(
-	[ sort @exported ],
-	[ sort @expected ],
-	'exported are the functions of the scripts and the entries of the server');
+	my ($listing, $errors) =
+	  run_command([ 'nm', '-D', '--defined-only', "$pkglibdir/$library.so" ]);
+	is($errors, '', "$library: nm reads the library");
+
+	# the linker's own, which old ones export
+	my @exported =
+	  grep { !/^(?:_init|_fini|_edata|_end|__bss_start)$/ }
+	  map { (split)[-1] } split /\n/, $listing;
+	is_deeply(
+		[ sort @exported ],
+		[ sort @functions, (map { "pg_finfo_$_" } @functions), qw(Pg_magic_func _PG_init), @{ $entries{$library} } ],
+		"$library: exported are the functions of the scripts and the entries of the server");
+
+	# nor does it take anything from the other library, which may be loaded later or not at all
+	my ($needed) = run_command([ 'nm', '-D', '--undefined-only', "$pkglibdir/$library.so" ]);
+	unlike($needed, qr/snowflake/, "$library: it needs no other library of ours");
+}
+my ($loads) = run_command([ 'ldd', "$pkglibdir/snowflake.so" ]);
+unlike($loads, qr/libcrypto|libssl/, 'only snowflake_public loads OpenSSL');
 
 # The JIT compiler may take a function's body out of the library; what that
 # refers to is not to be found by its name any more.

@@ -32,11 +32,11 @@ my ($newest_change) = slurp('CHANGELOG.md') =~ /^## ([^ \n]+)/m;
 is($meta->{version} =~ s/^(\d+\.\d+)\.0$/$1/r,
 	$default_version, 'META.json has the version of snowflake.control');
 is($newest_change, $default_version, 'and so has CHANGELOG.md');
-foreach my $name ('snowflake', 'snowflake_keeper')
+foreach my $name ('snowflake', 'snowflake_keeper', 'snowflake_public')
 {
 	my ($version) = slurp("$name.control") =~ /^default_version = '(.*)'$/m;
 
-	# the keeper's has a version of its own, which changes when its table does
+	# the others have versions of their own, which change when their scripts do
 	is($meta->{provides}{$name}{version} =~ s/^(\d+\.\d+)\.0$/$1/r,
 		$version, "META.json has the version of $name.control");
 	ok( -e "$root/sql/$name--$version.sql"
@@ -115,8 +115,8 @@ ok( ref $meta->{tags} eq 'ARRAY'
 	'tags are texts without slashes');
 
 is( join(', ', sort keys %{ $meta->{provides} }),
-	'snowflake, snowflake_keeper',
-	'it provides the extension and the keeper\'s');
+	'snowflake, snowflake_keeper, snowflake_public',
+	'it provides the extension, the keeper\'s, and the one for the outside');
 foreach my $name (keys %{ $meta->{provides} })
 {
 	my $extension = $meta->{provides}{$name};

@@ -8,14 +8,14 @@
 #   <!-- not run here: reason -->
 #   <!-- run by FILE [FILE] -->     the whole page, by another test
 #   <!-- conf: LINE -->             a setting of the whole page's server
-#   <!-- needs OpenSSL -->          a whole page that an extension without it cannot run
+#   <!-- needs snowflake_public --> a whole page that a build without it cannot run
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(has_openssl new_node);
+use SnowflakeTest qw(has_public new_node);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -42,8 +42,8 @@ sub runs
 	  unless exists $params{preload};
   SKIP:
 	{
-		skip 'built without OpenSSL', 1
-		  if $text{$page} =~ /^<!-- needs OpenSSL -->$/m && !has_openssl($node, 'postgres');
+		skip 'there is no snowflake_public', 1
+		  if $text{$page} =~ /^<!-- needs snowflake_public -->$/m && !has_public();
 		run_blocks($page, $node);
 	}
 	$node->stop;
