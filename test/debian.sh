@@ -5,7 +5,11 @@
 # lies under its own name is whole; a file in a chroot says what it was made of.  A
 # function that fails says why on its last line.
 
-cache=${SNOWFLAKE_MATRIX_CACHE:-${XDG_CACHE_HOME:-/var/cache}/snowflake-matrix}
+# Where all of it lies: the system's directory for that, or the user's own where only root
+# may write there.
+caches=${XDG_CACHE_HOME:-/var/cache}
+[ -n "${XDG_CACHE_HOME:-}" ] || [ -w "$caches" ] || caches=${HOME:-}/.cache
+cache=${SNOWFLAKE_MATRIX_CACHE:-$caches/snowflake-matrix}
 
 # Which suite carries which version, its first one being the base.
 # shellcheck disable=SC2034 # used by those who source this
@@ -14,7 +18,7 @@ declare -A suites_of=([15]=bookworm [17]=trixie [18]=forky [19]="sid experimenta
 # shellcheck disable=SC2034 # likewise
 default_versions="15 17 18 19"
 
-source_cache=${XDG_CACHE_HOME:-/var/cache}/snowflake-debug
+source_cache=$caches/snowflake-debug
 
 # What the tests need, besides the server, and what the modules of coordinators are
 # built with.  The coordinators themselves are not there: their tests are skipped.

@@ -12,7 +12,8 @@
 #                                         what to run, as for run.sh
 #   bash test/debug.sh build              no tests: build and say where it is
 #
-# The servers are built once and kept in ${XDG_CACHE_HOME:-/var/cache}/snowflake-debug.
+# The servers are built once and kept in snowflake-debug, in $XDG_CACHE_HOME, or /var/cache,
+# or ~/.cache for a user who may not write there.
 # The tests use a copy, so that several runs, or several checkouts, do not meet.
 # SNOWFLAKE_DEBUG_VERSION says which major version; it is 17 if unset.
 

@@ -3,7 +3,6 @@
 A member can be stopped, killed and started again; all of them together can lose their data.
 """
 
-import glob
 import json
 import os
 import shutil
@@ -174,7 +173,8 @@ class Zookeeper(Coordinator):
             lines += [f'server.{n + 1}=127.0.0.1:{m.ports[1]}:{m.ports[2]}\n' for n, m in enumerate(self.members)]
         with open(os.path.join(member.dir, 'zoo.cfg'), 'w') as f:
             f.writelines(lines)
-        member.command = ['java', '-Xmx128m', '-cp', ':'.join([member.dir, *glob.glob('/usr/share/java/*.jar')]),
+        # zookeeper.jar names what it needs, but nothing that writes its log, of which there may be one only
+        member.command = ['java', '-Xmx128m', '-cp', '/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar',
                           'org.apache.zookeeper.server.quorum.QuorumPeerMain', os.path.join(member.dir, 'zoo.cfg')]
 
     def serves(self, member):

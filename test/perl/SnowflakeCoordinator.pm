@@ -247,7 +247,8 @@ sub wait_for_etcd
 	die 'etcd does not serve';
 }
 
-# An ensemble of ZooKeeper, of so many servers
+# An ensemble of ZooKeeper, of so many servers.  Its archive names those that it needs, but
+# none for what it logs: of these there may be one only.
 sub new_zookeeper
 {
 	my ($name, $members) = @_;
@@ -272,7 +273,7 @@ sub new_zookeeper
 			  . "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n$servers");
 		$member->{log} = "$PostgreSQL::Test::Utils::log_path/zookeeper_$name$member->{id}.log";
 		$member->{command} = [
-			'java', '-Xmx128m', '-cp', join(':', $dir, glob('/usr/share/java/*.jar')),
+			'java', '-Xmx128m', '-cp', join(':', map { "/usr/share/java/$_.jar" } qw(zookeeper slf4j-simple)),
 			'org.apache.zookeeper.server.quorum.QuorumPeerMain', "$dir/zoo.cfg" ];
 	}
 	start_members($self);
