@@ -7,21 +7,24 @@
 # lane "any" whenever there is room, and those of the lane "last" after all others.
 # Below DIRECTORY, NAME/tmp_check/log has what the servers of a program have logged.
 #
-# The output of a program is shown if it fails; that of one alone as it comes.  Before
-# the end, what was skipped is listed, by a harness among the programs as well.  The last
+# The output of a program is shown if it fails, with the ends of what it and its servers
+# have logged; that of one alone as it comes.  Before the end, what was skipped and what
+# failed is listed, with the reason: the last words of a program that died.  The last
 # line is "N passed, N failed": each result is one, and so is a program that dies
 # without one that failed.  With HARNESS_TAP, all of it is TAP, for another harness.
 
 use strict;
 use warnings;
 
+use Config;
+use File::Basename;
 use TAP::Harness;
 use TAP::Parser::Aggregator;
 
 my $directory = shift;
 my $jobs = $ENV{SNOWFLAKE_JOBS};
 my $as_tap = $ENV{HARNESS_TAP};
-my (%command, %lane, @names, %log, @skipped);
+my (%command, %lane, @names, %log, %bad, @skipped, @failures);
 my ($passed, $failed, $skipped, $number) = (0, 0, 0, 0);
 
 $| = 1;
@@ -52,11 +55,19 @@ my $harness = TAP::Harness->new(
 			seq => [ { par => [ map { { seq => $_ } } (map { $lane{$_} } sort keys %lane), map { [$_] } @any ] }, @last ] }
 	});
 
+sub lines_of
+{
+	my ($file) = @_;
+
+	open my $fh, '<', $file // return or return;
+	return <$fh>;
+}
+
 sub show
 {
 	my ($text) = @_;
 
-	$text =~ s/^/# /mg if $as_tap;
+	$text =~ s/^(?!\z)/# /mg if $as_tap;
 	print $text;
 }
 
@@ -76,11 +87,38 @@ sub extract
 	return join '', @bad, @lines[ $from .. $#lines ];
 }
 
+# How a program ended of which no result is bad, and its last words.  What runs it has to be
+# asked: make for the exit status, and bash for the signal.
+sub last_words
+{
+	my ($parser, $output, $log) = @_;
+	my ($status, $signal) = ($parser->wait >> 8, $parser->wait & 127);
+	my ($after, $end, @said) = ('it began', '');
+
+	$status = $1 if join('', @$output) =~ /^make(?:\[\d+\])?: \*\*\* .* Error (\d+)$/m;
+	$signal = $status & 127 if $status > 128 && $status < 128 + 65;
+	foreach (@$log ? @$log : @$output)
+	{
+		my $line = s/^\[[^\]]*\]\([^)]*\) *|\s+\z//gr;
+
+		($after, $end, @said) = (qq("$line"), '') if $line =~ /^(not )?ok \d/;
+		@said = () if $line =~ /^(#|make|(not )?ok \d|\d+\.\.)/;
+		push @said, $line if @said || $line !~ /^(#|make|(not )?ok \d|\d+\.\.|$)/;
+
+		# Perl's own, which the end of the servers follows, or else what was said last
+		last if $end =~ / at \S+ line \d+\.?$/;
+		$end = join ' ', @said[ (@said > 3 ? @said - 3 : 0) .. $#said ] if @said;
+	}
+	return join('; ', $signal ? 'killed by SIG' . (split ' ', $Config{sig_name})[$signal] : "exit status $status",
+		$parser->parse_errors) . ", after $after" . ($end ne '' ? ": $end" : '');
+}
+
 sub verdict
 {
 	my %seen;
 
 	print "$skipped skipped:\n", map { "  $_\n" } grep { !$seen{$_}++ } @skipped if $skipped && !$as_tap;
+	print "$failed failed:\n", map { "  $_\n" } @failures if @failures && !$as_tap;
 	print $as_tap ? "1..$number\n" : "$passed passed, $failed failed\n";
 	exit($failed > 0);
 }
@@ -104,6 +142,7 @@ $harness->callback(
 				  if $as_tap;
 				push @skipped, join(' ', $name, $result->description || ()) . ': ' . $result->explanation
 				  if $result->has_skip;
+				push @{ $bad{$name} }, $result->number . ' ' . $result->description if !$result->is_ok;
 			});
 	});
 
@@ -126,14 +165,16 @@ $harness->callback(
 		}
 		if ($bad)
 		{
+			my ($log) = glob "$directory/$name/tmp_check/log/regress_log_*";
+			my @reasons = $parser->failed ? @{ $bad{$name} } : last_words($parser, $log{$name} || [], [ lines_of($log) ]);
+
 			print 'not ok ', ++$number, " - $name has come to its end\n" if $as_tap && !$parser->failed;
-			show("--- $name: exit status " . $parser->exit . join('', map { "; $_" } $parser->parse_errors) . "\n");
+			push @failures, map { "$name: $_" } @reasons;
+			show("--- $name: $reasons[-1]\n");
 			show(extract(60, @{ $log{$name} || [] })) unless $alone && !$as_tap;
-			foreach my $file (glob "$directory/$name/tmp_check/log/*.log")
+			foreach my $file (grep { -s } glob "$directory/$name/{regression.diffs,tmp_check*/log/{regress_log_*,*.log}}")
 			{
-				open my $fh, '<', $file or next;
-				my @lines = <$fh>;
-				show("--- $name: end of ${\ $file =~ s,.*/,,r}\n" . extract(30, @lines));
+				show(join '', '--- ', "$name: end of ", basename($file), "\n", extract(30, lines_of($file)));
 			}
 		}
 		delete $log{$name};

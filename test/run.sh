@@ -99,7 +99,7 @@ list()
 	shift
 	case $kind in
 		build) job any build "command -v $(server_clang) clang >/dev/null || install_packages clang; as_user perl test/check/check.pl --build" ;;
-		regress | isolation) job regress "$kind" "$(installcheck "$work/regress" "$kind" "$@")" ;;
+		regress | isolation) job regress "$kind" "$(installcheck "$work/log/$kind" "$kind" "$@")" ;;
 		tap) tap_tests test/t any tap "$@" ;;
 		tools)
 			install_packages pgbouncer pgpool2 "postgresql-$major-"{partman,repack,pglogical,hypopg} >&2 || true

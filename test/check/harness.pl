@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use File::Path qw(make_path remove_tree);
 use File::Temp;
 use Test::More;
 
@@ -13,6 +14,8 @@ my $dir = File::Temp->newdir;
 delete $ENV{HARNESS_TAP};
 $ENV{SNOWFLAKE_JOBS} = 1;
 
+my @said;		# by the harness, all of it
+
 # What the harness says last of these commands, and how it ends
 sub harness
 {
@@ -21,9 +24,9 @@ sub harness
 	close $list or die;
 	# not by way of a shell that drops exported functions
 	open my $output, '-|', 'bash', '-c', "perl $harness $dir <$dir/list 2>&1" or die;
-	my @lines = <$output>;
+	@said = <$output>;
 	close $output;
-	return (@lines ? $lines[-1] =~ s/\n//r : '') . ($? ? ', fails' : '');
+	return (@said ? $said[-1] =~ s/\n//r : '') . ($? ? ', fails' : '');
 }
 
 sub like_tap
@@ -90,5 +93,38 @@ not ok 3     + two                                        70 ms
 END
 	'2 passed, 1 failed, fails',
 	'pg_regress from 16 on');
+
+# What is said of a program that dies: how it ended, after what, and why
+sub last_words
+{
+	my ($command, $log) = @_;
+	my $place = "$dir/program/tmp_check/log";
+
+	make_path($place);
+	open my $file, '>', "$place/regress_log_program" or die;
+	print $file $log;
+	close $file or die;
+	harness($command);
+	remove_tree("$dir/program");
+	return $said[-2];
+}
+
+is( last_words('echo ok 1 - first; echo "make: *** [Makefile:7: installcheck] Error 255"; exit 2', <<'END'),
+[12:00:00.000](0.001s) ok 1 - first
+### Starting node "main"
+# Running: pg_ctl start
+waiting for server to start.... done
+# Postmaster PID for node "main" is 1
+error running SQL: 'psql:<stdin>:1: ERROR:  no'
+while running 'psql' with sql 'SELECT' at Cluster.pm line 1.
+### Stopping node "main" using mode immediate
+server stopped
+END
+	qq{  program: exit status 255; No plan found in TAP output, after "ok 1 - first": error running SQL: 'psql:<stdin>:1: ERROR:  no' while running 'psql' with sql 'SELECT' at Cluster.pm line 1.\n},
+	'how a program died, and its last words');
+like(join('', @said), qr/^--- program: end of regress_log_program\n.*^server stopped$/ms, 'the end of its log');
+is(last_words('echo 1..1; kill -KILL $$', ''),
+	"  program: killed by SIGKILL; Bad plan.  You planned 1 tests but ran 0., after it began\n", 'the signal');
+is(last_words('echo 1..2; echo ok 1; echo not ok 2 - second', ''), "  program: 2 - second\n", 'which results are bad');
 
 done_testing();
