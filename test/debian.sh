@@ -24,6 +24,8 @@ source_cache=$caches/snowflake-debug
 # built with.  The coordinators themselves are not there: their tests are skipped.
 chroot_packages="make gcc libc6-dev libcurl4-openssl-dev libipc-run-perl libzookeeper-st-dev perl procps"
 
+coordinator_packages="libcurl4-openssl-dev libzookeeper-st-dev etcd-server etcd-client zookeeper default-jre-headless"
+
 # Start the calling script again as root, with its arguments, if there is a way.
 # If there is none, go on: every chroot then says that this is what is missing.
 become_root()
@@ -243,8 +245,8 @@ get_source()
 install_coordinators()
 {
 	[ ! -e /etc/snowflake-matrix ] || return 0
-	install_packages libcurl4-openssl-dev libzookeeper-st-dev etcd-server etcd-client zookeeper \
-		default-jre-headless || true
+	# shellcheck disable=SC2086 # one word each
+	install_packages $coordinator_packages || true
 	if [ -z "${CONSUL:-}" ]; then
 		CONSUL=$(find_consul) || { say "without consul: $CONSUL"; CONSUL=; }
 		export CONSUL

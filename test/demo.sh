@@ -12,12 +12,14 @@ leave()
 	say "the demonstration failed"
 }
 
-say "== Building snowflake and starting a server in a temporary directory"
+mapfile -t packages < <(missing_packages)
+announce_packages "${packages[@]}"
 install_missing
 make_workspace
+say "== Building snowflake for $("$pg_config" --version)"
 build_extension >"$work/step.log" 2>&1
 install_extension >>"$work/step.log" 2>&1
+say "== Starting a server in a temporary directory: shared_preload_libraries = 'snowflake', snowflake.node_id = 1"
 start_server
 rm -f "$work/step.log"
-say "$("$bindir/postgres" --version), shared_preload_libraries = 'snowflake', snowflake.node_id = 1"
 PATH=$bindir:$PATH psql -X -q -e -v ON_ERROR_STOP=1 -P footer=off -f tree/test/demo.sql

@@ -167,19 +167,26 @@ list()
 	esac
 }
 
-# A step that the tests need: if it fails, they cannot run.
+progress()
+{
+	[ -n "$HARNESS_TAP" ] || printf '[%4d s] %s\n' "$SECONDS" "$1"
+}
+
+# A step that the tests need: if it fails, they cannot run.  What apt-get does is worth
+# showing, the rest is not.
 step()
 {
 	local log
 
-	[ -n "$HARNESS_TAP" ] || printf '[%4d s] %s\n' "$SECONDS" "$1"
-	log=$("${@:2}" 2>&1) || {
-		tail -n 60 <<<"$log"
+	log=$(mktemp)
+	progress "$1"
+	"${@:2}" 2>&1 | tee "$log" | { grep --line-buffered '^# ' || true; } || {
+		tail -n 60 "$log"
+		rm -f "$log"
 		say "$1 failed"
 		exit 1
 	}
-	# what apt-get does is worth showing, the rest is not
-	grep '^# ' <<<"$log" || true
+	rm -f "$log"
 }
 
 # The harness and what it runs is a process group, which ends before its servers do.
@@ -213,11 +220,24 @@ signal_harness()
 	[ "$(id -u)" = 0 ] || as_root kill -"$1" -- "-$harness" 2>/dev/null || true
 }
 
+# What is missing is said before any of it is asked for.  Some tests install more.
+mapfile -t packages < <(missing_packages tests)
+with_coordinators=
+case "$kinds " in
+	*" build "* | *" tap "* | *" fleet "* | *" mutate "*)
+		with_coordinators=yes
+		# shellcheck disable=SC2206 # one word each
+		[ -e /etc/snowflake-matrix ] || packages+=($coordinator_packages)
+		;;
+esac
+[[ "$kinds " != *" build "* ]] || command -v clang >/dev/null || packages+=(clang)
+[ -n "$HARNESS_TAP" ] || announce_packages "${packages[@]}"
 step "install what is missing" install_missing tests
 find_pg_config
-case "$kinds " in
-	*" build "* | *" tap "* | *" fleet "* | *" mutate "*) install_coordinators ;;
-esac
+if [ -n "$with_coordinators" ]; then
+	progress "install coordinators"
+	install_coordinators
+fi
 make_workspace
 case "$kinds " in
 	*" build "* | *" regress "* | *" isolation "* | *" tap "* | *" clients "* | *" differ "* | *" tools "* | *" sqlsmith "* | *" convert "*)
@@ -228,8 +248,8 @@ case "$kinds " in
 esac
 export SNOWFLAKE_CHECKOUT=$root SNOWFLAKE_WORK=$work PG_CONFIG=$pg_config TMPDIR=$work/tmp PG_TEST_PORT_DIR=$work/tmp
 export INITDB_TEMPLATE=$work/template SNOWFLAKE_JOBS="${SNOWFLAKE_JOBS:-$(($(nproc) + 2))}"
-# a condition that has not come true after a minute never will
-export PG_TEST_TIMEOUT_DEFAULT=${PG_TEST_TIMEOUT_DEFAULT:-60}
+# on a busy machine a server may take as long to start as PostgreSQL's tests wait for all else
+export PGCTLTIMEOUT=${PGCTLTIMEOUT:-180}
 # where Debian has the poolers
 export PATH=$PATH:/usr/sbin
 cd "$work/tree"
