@@ -102,8 +102,8 @@ sub last_words
 		my $line = s/^\[[^\]]*\]\([^)]*\) *|\s+\z//gr;
 
 		($after, $end, @said) = (qq("$line"), '') if $line =~ /^(not )?ok \d/;
-		@said = () if $line =~ /^(#|make|(not )?ok \d|\d+\.\.)/;
-		push @said, $line if @said || $line !~ /^(#|make|(not )?ok \d|\d+\.\.|$)/;
+		@said = () if $line =~ /^(#|\+\+\+|make|(not )?ok \d|\d+\.\.)/;
+		push @said, $line if @said || $line !~ /^(#|\+\+\+|make|(not )?ok \d|\d+\.\.|$)/;
 
 		# Perl's own, which the end of the servers follows, or else what was said last
 		last if $end =~ / at \S+ line \d+\.?$/;

@@ -32,15 +32,15 @@ use File::Spec;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use Time::HiRes;
+use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 
 # A test imports what it uses.
 our @EXPORT_OK = qw(
 	build_shim coordinator_url disorder duplicates error_of extend
-	finish_minter get_clock has_public keeper_sleeps kill_postmaster log_count
+	finish_minter get_clock has_public keeper_sleeps kill_postmaster let_pass log_count
 	member_conf members mint_together new_clock new_coordinator new_member new_node
-	pass_days set_clock start_after_kill start_minter start_with_clock status
-	step_clock stop_clock stored wait_for_mint wait_until write_keys
+	pass_days set_clock start_after_kill start_minter start_time start_with_clock status
+	step_clock stop_clock stop_time stored wait_for_mint wait_until write_keys
 );
 
 my $shim;
@@ -151,14 +151,14 @@ sub build_shim
 
 # A new clock file, which says the true time; returns its path.  The second
 # number in it is that of the clocks nobody sets, for pass_days(), the third is for
-# stop_clock().
+# stop_clock(), and the others are for stop_time().
 sub new_clock
 {
 	my ($name) = @_;
 	my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.clock";
 
 	open my $fh, '>:raw', $file or die "could not create \"$file\": $!";
-	print $fh pack('qqq', 0, 0, 0);
+	print $fh pack('q6', (0) x 6);
 	close $fh or die "could not write \"$file\": $!";
 	return $file;
 }
@@ -198,12 +198,13 @@ sub set_clock
 	return;
 }
 
-# Step the clock by that many milliseconds, forward or back.
+# Step the clock by that many milliseconds, forward or back, also while time is stopped.
 sub step_clock
 {
 	my ($file, $ms) = @_;
 
 	set_clock($file, get_clock($file) + $ms);
+	change_stopped($file, $ms, 0, 0);
 	return;
 }
 
@@ -217,6 +218,79 @@ sub stop_clock
 	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
 	seek($fh, 16, 0);
 	syswrite($fh, pack('q', $stop ? int($now) : 0)) == 8
+	  or die "could not write \"$file\": $!";
+	close $fh;
+	return;
+}
+
+# Read the clocks that a server has, in ns, as if in one moment.
+sub read_clocks
+{
+	for (;;)
+	{
+		my @clocks = map { int(1e9 * Time::HiRes::clock_gettime($_)) }
+		  CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME,
+		  CLOCK_REALTIME;
+
+		return @clocks[ 0 .. 2 ] if $clocks[3] - $clocks[0] < 100_000;
+	}
+}
+
+# Stop time for a server: all its clocks stand.  However long a busy machine takes for what
+# is done until start_time(), for the server it takes none.  It works all the same, but no
+# timeout comes, and who sleeps until a time looks at the clock again and again.
+sub stop_time
+{
+	my ($file) = @_;
+
+	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
+	read($fh, my $bytes, 16) == 16 or die "could not read \"$file\"";
+	my ($offset, $steady_offset) = unpack('q2', $bytes);
+	my ($real, $monotonic, $boot) = read_clocks();
+	seek($fh, 24, 0);
+	syswrite($fh, pack('q3', $real + $offset, map { $_ + $steady_offset } $monotonic, $boot)) == 24
+	  or die "could not write \"$file\": $!";
+	close $fh;
+	return;
+}
+
+# Move the clocks that are stopped by so many milliseconds each, if they are.
+sub change_stopped
+{
+	my ($file, @ms) = @_;
+
+	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
+	seek($fh, 24, 0);
+	read($fh, my $bytes, 24) == 24 or die "could not read \"$file\"";
+	my @stopped = unpack('q3', $bytes);
+	return if $stopped[0] == 0;
+	seek($fh, 24, 0);
+	syswrite($fh, pack('q3', map { $stopped[$_] + int($ms[$_] * 1_000_000) } 0 .. 2)) == 24
+	  or die "could not write \"$file\": $!";
+	close $fh;
+	return;
+}
+
+# While time is stopped: let that many milliseconds pass.
+sub let_pass
+{
+	my ($file, $ms) = @_;
+
+	change_stopped($file, ($ms) x 3);
+	return;
+}
+
+# Time goes on, from where it was stopped.
+sub start_time
+{
+	my ($file) = @_;
+
+	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
+	read($fh, my $bytes, 48) == 48 or die "could not read \"$file\"";
+	my @stopped = (unpack('q6', $bytes))[ 3, 4 ];
+	my ($real, $monotonic) = read_clocks();
+	seek($fh, 0, 0);
+	syswrite($fh, pack('q6', $stopped[0] - $real, $stopped[1] - $monotonic, (0) x 4)) == 48
 	  or die "could not write \"$file\": $!";
 	close $fh;
 	return;

@@ -13,9 +13,11 @@
  * CLOCK_MONOTONIC and CLOCK_BOOTTIME are left alone, as they are when an
  * administrator sets the clock, unless the file has eight more bytes, which are
  * their offset: so a test can let a day pass.  Where yet another eight are not
- * 0, the real-time clock stands still at that many nanoseconds.  A reading costs
- * about 15 ns more than without the shim, so a server under it still runs at full
- * speed.
+ * 0, the real-time clock stands still at that many nanoseconds.  Where one of the
+ * next three is not 0, so does CLOCK_REALTIME, CLOCK_MONOTONIC or CLOCK_BOOTTIME: all of
+ * them together, so that a server does not notice how long a busy machine takes for
+ * what is done meanwhile.  A reading costs about 15 ns more than without the shim, so a
+ * server under it still runs at full speed.
  *
  *		cc -shared -fPIC -O2 -o clock_shim.so clock_shim.c -ldl
  *
@@ -39,6 +41,7 @@ static const int64_t no_offset_nsec = 0;
 static const int64_t *offset_nsec = &no_offset_nsec;
 static const int64_t *monotonic_offset_nsec = &no_offset_nsec;
 static const int64_t *stopped_at_nsec = &no_offset_nsec;
+static const int64_t *all_stopped_at_nsec = NULL;	/* of three */
 
 /*
  * Other libraries' constructors may ask for the time before ours has run, so
@@ -75,6 +78,8 @@ clock_shim_init(void)
 						monotonic_offset_nsec = map + 1;
 					if (size >= (off_t) (3 * sizeof(int64_t)))
 						stopped_at_nsec = map + 2;
+					if (size >= (off_t) (6 * sizeof(int64_t)))
+						all_stopped_at_nsec = map + 3;
 				}
 			}
 			close(fd);
@@ -100,6 +105,15 @@ clock_gettime(clockid_t clock, struct timespec *ts)
 		int64_t		stopped_at = steady ? 0 :
 		__atomic_load_n(stopped_at_nsec, __ATOMIC_RELAXED);
 
+		if (all_stopped_at_nsec != NULL)
+		{
+			int			i = !steady ? 0 : clock == CLOCK_MONOTONIC ? 1 : 2;
+			int64_t		all_stopped_at = __atomic_load_n(all_stopped_at_nsec + i,
+														 __ATOMIC_RELAXED);
+
+			if (all_stopped_at != 0)
+				stopped_at = all_stopped_at;
+		}
 		if (stopped_at != 0)
 		{
 			ts->tv_sec = stopped_at / NSEC_PER_SEC;

@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	error_of finish_minter new_clock new_node start_minter start_with_clock
-	status step_clock
+	error_of finish_minter new_clock new_node start_minter start_time start_with_clock
+	status step_clock stop_time
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -183,12 +183,16 @@ logged_are(
 	},
 	'node ID changed');
 
-# Crash
+# Crash.  Time stands, so that the first mint has to wait however long the start takes.
 mint(100);
+stop_time($clock);
 $node->stop('immediate');
 logged_are({}, 'crash');
 start();
-mint(100);
+my $minter = start_minter($node, 'postgres', 100);
+$node->wait_for_log($waits, $offset);
+start_time($clock);
+is(scalar(@{ finish_minter($minter) }), 100, 'a session waits after a crash');
 $node->poll_query_until('postgres',
 	q{SELECT lead < interval '0' FROM snowflake_status})
   or die "generator stays ahead";
