@@ -32,6 +32,7 @@ use File::Spec;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Test::More ();
 use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 
 # A test imports what it uses.
@@ -40,7 +41,8 @@ our @EXPORT_OK = qw(
 	finish_minter get_clock has_public keeper_sleeps kill_postmaster let_pass log_count
 	member_conf members mint_together new_clock new_coordinator new_member new_node
 	pass_days set_clock start_after_kill start_minter start_time start_with_clock status
-	step_clock stop_clock stop_time stored wait_for_mint wait_until write_keys
+	step_clock stop_clock stop_time stored takes_less wait_for_mint wait_until
+	write_keys
 );
 
 my $shim;
@@ -341,6 +343,19 @@ sub members
 		ON d.classid = 'pg_catalog.$catalog'::pg_catalog.regclass AND d.objid = m.oid
 		AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.deptype = 'e'
 		JOIN pg_catalog.pg_extension x ON x.oid = d.refobjid AND x.extname = '$extension'};
+}
+
+# A promise about time, which a busy machine may seem to break: what takes so long is done
+# again then, up to twenty times, and the shortest time counts.  The function does it, and
+# returns what it took.
+sub takes_less
+{
+	my ($limit, $what, $function) = @_;
+	my @took;
+
+	push @took, $function->() until @took == 20 || grep { $_ < $limit } @took;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return Test::More::cmp_ok((sort { $a <=> $b } @took)[0], '<', $limit, $what);
 }
 
 # Wait until a condition, a function, is true.
