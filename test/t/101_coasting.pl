@@ -228,10 +228,9 @@ $session->quit;
 $node->stop('immediate');
 step_clock($clock, -$hour);
 start();
-my $start = clock_gettime(CLOCK_MONOTONIC);
 $session->query('SET snowflake.max_wait = \'1min\'');
 cmp_ok(abs(mint()), '<', 3 * $second, 'a crash while coasting: IDs of the true time');
-cmp_ok((clock_gettime(CLOCK_MONOTONIC) - $start) * 1000,
+cmp_ok(status('1000 * extract(epoch FROM clock_wait_longest)'),
 	'<', 3 * $second, 'within what is reserved, and a second');
 
 # A reservation by a clock that was a day ahead when the server started, and
@@ -345,7 +344,7 @@ step_clock($clock, -3 * $second);
 cmp_ok(mint() - get_clock($clock), '>', 2 * $second, 'a step back is corrected');
 cmp_ok(status('1000 * extract(epoch FROM lead)'), '<', 2 * $second, 'and the lead is by the corrected clock');
 pass_seconds(20);
-foreach (1 .. 50)
+foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 {
 	$ahead = mint() - get_clock($clock);
 	last if $ahead < 2.1 * $second;

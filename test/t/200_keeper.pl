@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
 	disorder error_of finish_minter log_count new_node start_minter status
-	wait_for_mint wait_until
+	takes_less wait_for_mint wait_until
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -67,17 +67,22 @@ is(log_count($node, qr/\[$pid\] (?:ERROR|FATAL)/, $offset),
 # Terminated, twice
 foreach my $n (1 .. 2)
 {
-	$pid = keeper_pid();
-	mint();
-	my $start = clock_gettime(CLOCK_MONOTONIC);
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 5000)");
-	push @ids,
-	  $node->safe_psql('postgres',
-		q{SET snowflake.max_wait = '30s'; SELECT snowflake_next()});
-	my $gap = clock_gettime(CLOCK_MONOTONIC) - $start;
+	takes_less(
+		3,
+		'pg_terminate_backend: a gap of no more than 3 s',
+		sub {
+			$pid = keeper_pid();
+			mint();
+			my $start = clock_gettime(CLOCK_MONOTONIC);
+			$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 60000)");
+			push @ids,
+			  $node->safe_psql('postgres',
+				q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
+			my $gap = clock_gettime(CLOCK_MONOTONIC) - $start;
 
-	cmp_ok($gap, '<', 3, 'pg_terminate_backend: a gap of no more than 3 s');
-	isnt(keeper_pid(), $pid, 'then there is another keeper');
+			isnt(keeper_pid(), $pid, 'then there is another keeper');
+			return $gap;
+		});
 }
 extend();
 is(disorder(\@ids), 0, 'the IDs ascend');
@@ -232,7 +237,7 @@ pass('it is unlocked: minting goes on');
 $node->safe_psql('postgres', 'DELETE FROM snowflake_keeper.reservation');
 extend();
 is( $node->safe_psql('postgres',
-		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation WHERE node = 1'
+		'SELECT r.reserved_until >= last_time FROM snowflake_keeper.reservation r, snowflake_status WHERE r.node = 1'
 	),
 	't',
 	'the row was deleted: the next reservation writes it anew');

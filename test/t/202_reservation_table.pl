@@ -73,7 +73,7 @@ $node->safe_psql(
 });
 extend($node, 'postgres');
 my $seen = $node->safe_psql('postgres',
-	q{SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation});
+	q{SELECT r.reserved_until >= last_time FROM snowflake_keeper.reservation r, snowflake_status});
 is($seen, 't', 'triggers, rules and policies: the row is written all the same');
 $node->restart;
 wait_for_mint($node, 'postgres');
@@ -233,7 +233,7 @@ foreach my $change (
 	$node->safe_psql('postgres', $undo);
 	wait_for_mint($node, 'postgres');
 	cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start,
-		'<', 20, 'it goes on when that is repaired');
+		'<', 45, 'it goes on when that is repaired');
 	my $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
 	cmp_ok($id, '>', $newest, 'above all before');
 }

@@ -8,7 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(disorder error_of log_count new_node status stored);
+use SnowflakeTest qw(disorder error_of log_count new_node status stored takes_less);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -41,6 +41,18 @@ sub extend
 {
 	SnowflakeTest::extend($node, 'one');
 	mint('one');
+	return;
+}
+
+# What is stored in a database covers the newest ID.
+sub reservation_is_in
+{
+	my ($database, $what) = @_;
+	my $newest = $node->safe_psql('one', "SELECT snowflake_timestamp('$ids[-1]')");
+
+	is( $node->safe_psql($database,
+			"SELECT node, reserved_until >= '$newest' FROM snowflake_keeper.reservation WHERE node >= 0"),
+		'1|t', $what);
 	return;
 }
 
@@ -96,11 +108,7 @@ pass('the status says that its extension is missing in the database postgres');
 is(has_extension('postgres'), 0, 'the keeper does not create it for nothing');
 mint('one');
 is(has_extension('postgres'), 1, 'but for the first mint');
-is( $node->safe_psql('postgres',
-		'SELECT node, reserved_until > clock_timestamp() FROM snowflake_keeper.reservation'
-	),
-	'1|t',
-	'and stores the reservation there');
+reservation_is_in('postgres', 'and stores the reservation there');
 is( $node->safe_psql(
 		$_, q{SELECT to_regclass('snowflake_keeper.reservation') IS NULL}),
 	't',
@@ -130,10 +138,7 @@ mint('one');
 extend();
 is(has_extension('postgres'), 1,
 	'DROP EXTENSION: the keeper creates it again with the next reservation');
-is( $node->safe_psql('postgres',
-		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation WHERE node >= 0'),
-	't',
-	'and stores that');
+reservation_is_in('postgres', 'and stores that');
 is( log_count($node, qr/LOG:  creating extension "snowflake_keeper"/,
 		$offset),
 	1, 'the log says so');
@@ -232,25 +237,27 @@ $node->safe_psql('one', 'ALTER DATABASE postgres RESET ALL');
 restart_without_extension();
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_keeper');
 mint('one');
-is( $node->safe_psql('postgres',
-		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation'
-	),
-	't',
-	'CREATE EXTENSION by hand, before the first mint: the keeper uses it');
+reservation_is_in('postgres', 'CREATE EXTENSION by hand, before the first mint: the keeper uses it');
 
 # Being created by hand while the first mint comes
 $offset = -s $node->logfile;
 restart_without_extension();
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; CREATE EXTENSION snowflake_keeper;');
-my $start = clock_gettime(CLOCK_MONOTONIC);
-$error = error_of($node, 'one',
-	q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
-my $elapsed = clock_gettime(CLOCK_MONOTONIC) - $start;
-is($error->{sqlstate}, '55000',
-	'somebody is creating the extension: a mint is refused');
-like($error->{message}, qr/was not ready within 1000 ms/, 'which says so');
-cmp_ok($elapsed, '<', 2, 'within max_wait');
+takes_less(
+	2,
+	'within max_wait',
+	sub {
+		my $start = clock_gettime(CLOCK_MONOTONIC);
+
+		$error = error_of($node, 'one',
+			q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
+		my $elapsed = clock_gettime(CLOCK_MONOTONIC) - $start;
+		is($error->{sqlstate}, '55000',
+			'somebody is creating the extension: a mint is refused');
+		like($error->{message}, qr/was not ready within 1000 ms/, 'which says so');
+		return $elapsed;
+	});
 $node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/,
 	$offset);
 pass('nor does the keeper wait for ever');
@@ -290,11 +297,7 @@ is( $error->{detail},
 	'since the reservation is elsewhere');
 $node->safe_psql('one', 'SELECT snowflake_accept_database()');
 mint('one');
-is( $node->safe_psql('Bare one',
-		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation'
-	),
-	't',
-	'until it is accepted; a schema public is not needed');
+reservation_is_in('Bare one', 'until it is accepted; a schema public is not needed');
 extend();
 restart('open');
 extend();
@@ -321,10 +324,7 @@ $node->poll_query_until('one', 'SELECT snowflake_next() IS NOT NULL')
   or die "server does not mint";
 mint('one');
 pass('after that, and with the loss accepted, it mints without a restart');
-is( $node->safe_psql('Later',
-		'SELECT reserved_until > clock_timestamp() FROM snowflake_keeper.reservation WHERE node >= 0'),
-	't',
-	'with the reservation there');
+reservation_is_in('Later', 'with the reservation there');
 
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
