@@ -105,9 +105,11 @@ sub last_words
 		@said = () if $line =~ /^(#|\+\+\+|make|(not )?ok \d|\d+\.\.)/;
 		push @said, $line if @said || $line !~ /^(#|\+\+\+|make|(not )?ok \d|\d+\.\.|$)/;
 
+		next if !@said;
+		$end = substr(join(' ', @said[ (@said > 9 ? @said - 9 : 0) .. $#said ]), 0, 600);
+
 		# Perl's own, which the end of the servers follows, or else what was said last
-		last if $end =~ / at \S+ line \d+\.?$/;
-		$end = join ' ', @said[ (@said > 3 ? @said - 3 : 0) .. $#said ] if @said;
+		last if $line =~ / at \S+ line \d+\.?$/;
 	}
 	return join('; ', $signal ? 'killed by SIG' . (split ' ', $Config{sig_name})[$signal] : "exit status $status",
 		$parser->parse_errors) . ", after $after" . ($end ne '' ? ": $end" : '');

@@ -66,7 +66,7 @@ END
 sub new_etcd
 {
 	my ($name, $members, @arguments) = @_;
-	my $self = { dir => PostgreSQL::Test::Utils::tempdir(), scheme => 'http' };
+	my $self = { dir => PostgreSQL::Test::Utils::tempdir(), scheme => 'http', serves => \&etcd_serves };
 
 	$self->{scheme} = 'https' if grep { /^--cert-file/ } @arguments;
 	foreach my $i (0 .. $members - 1)
@@ -116,6 +116,24 @@ sub kill_members
 	{
 		halt($member->{pid}, 'KILL');
 		delete $member->{pid};
+	}
+	return;
+}
+
+# Wait until each member that runs serves.  One that was started again has what the others
+# have only then: before, it may not be among those that are killed last.
+sub wait_for_members
+{
+	my ($self) = @_;
+
+	foreach my $member (grep { $_->{pid} } @{ $self->{members} })
+	{
+		foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+		{
+			last if $self->{serves}->($self, $member);
+			die "a member does not serve: see $member->{log}" if $try == 10 * $PostgreSQL::Test::Utils::timeout_default;
+			usleep(100_000);
+		}
 	}
 	return;
 }
@@ -234,6 +252,14 @@ sub release
 	return;
 }
 
+sub etcd_serves
+{
+	my ($self, $member) = @_;
+	my $answer = HTTP::Tiny->new(timeout => 5)->get("$self->{scheme}://127.0.0.1:$member->{client}/health");
+
+	return $answer->{success} && $answer->{content} =~ /"health": *"true"/;
+}
+
 # Wait until all running members serve.
 sub wait_for_etcd
 {
@@ -252,7 +278,7 @@ sub wait_for_etcd
 sub new_zookeeper
 {
 	my ($name, $members) = @_;
-	my $self = { dir => PostgreSQL::Test::Utils::tempdir() };
+	my $self = { dir => PostgreSQL::Test::Utils::tempdir(), serves => \&zookeeper_serves };
 	my $servers = '';
 
 	foreach my $i (1 .. $members)
@@ -280,6 +306,16 @@ sub new_zookeeper
 	return $self;
 }
 
+sub zookeeper_serves
+{
+	my (undef, $member) = @_;
+	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $member->{client}, Timeout => 5)
+	  or return;
+
+	print $socket 'srvr';
+	return grep { /^Mode: / } <$socket>;
+}
+
 # The path of Consul, which test/run.sh may have got, or nothing
 sub consul_program
 {
@@ -292,7 +328,7 @@ sub consul_program
 sub new_consul
 {
 	my ($name, $members, $configuration) = @_;
-	my $self = { dir => PostgreSQL::Test::Utils::tempdir() };
+	my $self = { dir => PostgreSQL::Test::Utils::tempdir(), serves => \&consul_serves };
 
 	foreach my $i (0 .. $members - 1)
 	{
@@ -324,6 +360,15 @@ EOF
 	}
 	start_members($self);
 	return $self;
+}
+
+# It knows a leader, and has what the leader has.
+sub consul_serves
+{
+	my (undef, $member) = @_;
+	my $answer = HTTP::Tiny->new(timeout => 5)->get("http://127.0.0.1:$member->{client}/v1/kv/?keys&consistent");
+
+	return $answer->{success} || $answer->{status} == 404;
 }
 
 # Send a request to the first member; returns the answer, or dies.

@@ -67,6 +67,7 @@ sub check_fleet
 		is(status($node, 'gate, leases'), 'open|1', 'without one of three leases are renewed');
 	}
 	SnowflakeCoordinator::start_members($cluster);
+	SnowflakeCoordinator::wait_for_members($cluster);
 
 	# Founded again: nobody renews what is from before.
 	$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(now())');

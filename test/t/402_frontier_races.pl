@@ -16,6 +16,7 @@ my $node = new_node(
 	init => { allows_streaming => 1 },
 	conf => q{
 	snowflake.max_wait = '5min'
+	snowflake.reservation = '10min'
 	max_prepared_transactions = 5
 	autovacuum = off
 });
@@ -73,7 +74,8 @@ sub wait_for_event
 	return;
 }
 
-# A commit that waits for its standby is not visible, and may be for long.
+# A commit that waits for its standby is not visible, and may be for long.  Enough is
+# reserved meanwhile, for the keeper's own commits would wait as well.
 sql(q{INSERT INTO events (what) VALUES ('before')});
 sql(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 $node->reload;
