@@ -14,7 +14,7 @@ use warnings;
 
 use Exporter qw(import);
 use SnowflakeCoordinator;
-use SnowflakeTest qw(error_of new_node wait_for_mint wait_until);
+use SnowflakeTest qw(error_of new_node patience wait_for_mint wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -27,7 +27,7 @@ sub new_member
 	my ($name, $url, $conf) = @_;
 	my $node = new_node($name,
 		node_id => undef,
-		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '10s'\n" . ($conf // ''));
+		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '" . patience(10) . "s'\n" . ($conf // ''));
 
 	local @ENV{qw(http_proxy https_proxy all_proxy)} = ('http://127.0.0.1:1') x 3;
 	$node->start;

@@ -40,7 +40,7 @@ our @EXPORT_OK = qw(
 	build_shim coordinator_url disorder duplicates error_of extend
 	finish_minter get_clock has_public keeper_sleeps kill_postmaster let_pass log_count
 	member_conf members mint_together new_clock new_coordinator new_member new_node
-	pass_days set_clock start_after_kill start_minter start_time start_with_clock status
+	pass_days patience set_clock start_after_kill start_minter start_time start_with_clock status
 	step_clock stop_clock stop_time stored takes_less wait_for_mint wait_until
 	write_keys
 );
@@ -343,6 +343,21 @@ sub members
 		ON d.classid = 'pg_catalog.$catalog'::pg_catalog.regclass AND d.objid = m.oid
 		AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.deptype = 'e'
 		JOIN pg_catalog.pg_extension x ON x.oid = d.refobjid AND x.extname = '$extension'};
+}
+
+# What takes so many seconds where nothing else runs: longer on a busy machine, by how many
+# processes it has for each processor.
+sub patience
+{
+	my ($seconds) = @_;
+
+	open my $load, '<', '/proc/loadavg' or return $seconds;
+	open my $cpus, '<', '/proc/cpuinfo' or return $seconds;
+	my ($average, $running) = <$load> =~ m{^(\S+) \S+ \S+ (\d+)/};
+	my $processors = grep { /^processor\b/ } <$cpus> or return $seconds;
+	my $busy = ($average > $running ? $average : $running) / $processors;
+
+	return $busy > 4 ? int($seconds * $busy / 4 + 1) : $seconds;
 }
 
 # A promise about time, which a busy machine may seem to break: what takes so long is done

@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
 	coordinator_url error_of keeper_sleeps log_count new_coordinator new_node
-	wait_for_mint wait_until
+	patience wait_for_mint wait_until
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -17,6 +17,7 @@ use Time::HiRes qw(time);
 
 my $coordinator = new_coordinator();
 my $url = coordinator_url($coordinator);
+my $lease = patience(10);
 
 # A server of the fleet
 sub member
@@ -25,7 +26,7 @@ sub member
 
 	return new_node($name,
 		node_id => undef,
-		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '10s'\n" . ($conf // ''));
+		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '${lease}s'\n" . ($conf // ''));
 }
 
 sub status
@@ -55,7 +56,7 @@ $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($one, 'postgres');
 is(status($one, 'node'), '0', 'the first server gets the first node ID');
 is(status($one, 'node_source'), 'postgresql', 'and says where from');
-is(status($one, q{coordinator = 'reachable' AND lease_until BETWEEN now() + interval '4s' AND now() + interval '10s'}), 't',
+is(status($one, "coordinator = 'reachable' AND lease_until BETWEEN now() + 0.4 * interval '$lease s' AND now() + interval '$lease s'"), 't',
 	'for a lease');
 is( error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{message},
 	'the coordinator has a snowflake fleet already',

@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
 	duplicates error_of finish_minter mint_together new_clock new_coordinator
-	new_member start_minter start_with_clock step_clock wait_for_mint
+	new_member patience start_minter start_with_clock step_clock wait_for_mint
 	wait_until
 );
 use PostgreSQL::Test::Cluster;
@@ -75,7 +75,7 @@ sub terminate
 
 # Two servers and two node IDs
 my ($one, $two, $three) = map {
-	new_member($_, $coordinator, lease => '4s',
+	new_member($_, $coordinator, lease => patience(4) . 's',
 		conf => "snowflake.lease_nodes = '5, 6'",
 		init => { allows_streaming => 1 })
 } qw(one two three);
@@ -175,6 +175,6 @@ step_clock($clock, 300_000);
 $two->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 my $began = time;
 wait_for($two, q{gate = 'open' AND leases = 2});
-cmp_ok(time - $began, '<', 30, 'a server whose clock went beyond its lease leases at once');
+cmp_ok(time - $began, '<', patience(30), 'a server whose clock went beyond its lease leases at once');
 $_->stop foreach $one, $two, $coordinator;
 done_testing();

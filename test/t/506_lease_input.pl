@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	coordinator_url error_of log_count new_member new_node status
+	coordinator_url error_of log_count new_member new_node patience status
 	wait_for_mint wait_until
 );
 use IO::Select;
@@ -315,13 +315,13 @@ wait_until('renewals', sub {
 	$server->reload;
 	return status($server, 'postgres', "coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1") eq 't';
 });
-cmp_ok(time - $started, '<', 60, 'nor does one that loses packets, whatever wakes the lessee');
+cmp_ok(time - $started, '<', patience(60), 'nor does one that loses packets, whatever wakes the lessee');
 
 # If there is no other, an attempt ends before a lease would.
 $started = time;
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $silent->sockport . '/raw');
 wait_for(q{coordinator = 'unreachable'});
-cmp_ok(time - $started, '<', 4, 'a coordinator that does not answer is given up within a lease');
+cmp_ok(time - $started, '<', patience(4), 'a coordinator that does not answer is given up within a lease');
 
 # Nowhere is a password.
 $server->stop;
