@@ -17,6 +17,7 @@
 #include "replication/syncrep.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
+#include "storage/pmsignal.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
@@ -25,10 +26,19 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/duration.h"
+#include "base/worker.h"
 #include "generator/keeper_state.h"
 
 /* How often those who wait for the keeper look at what it does. */
 #define LOOK_AGAIN_MS	1000
+
+/*
+ * While there is none: how often, after how long the postmaster is told to look for
+ * workers to start, and after how long another keeper is registered.
+ */
+#define CALL_AGAIN_MS	100
+#define CALL_USEC		(100 * 1000)
+#define REPLACE_USEC	(250 * 1000)
 
 /* What the keeper may take before it is worth a word. */
 #define MOMENT_USEC		USECS_PER_SEC
@@ -78,6 +88,14 @@ typedef struct Requests
 	 */
 	pg_atomic_uint64 absent_since_usec;
 
+	/*
+	 * When the postmaster was last told to look, and when a keeper was last
+	 * registered, on the monotonic clock.  Whoever waits and does it writes
+	 * it before, by compare-and-swap, so that only one does.
+	 */
+	pg_atomic_uint64 called_at_usec;
+	pg_atomic_uint64 replaced_at_usec;
+
 	/* Broadcast when the keeper has changed what others may wait for. */
 	ConditionVariable changed;
 } Requests;
@@ -110,7 +128,19 @@ snowflake_keeper_state_attach(void)
 	pg_atomic_init_u64(&shared->commit_since_usec, 0);
 	pg_atomic_init_u32(&shared->wait_is_logged, 0);
 	pg_atomic_init_u64(&shared->absent_since_usec, 0);
+	pg_atomic_init_u64(&shared->called_at_usec, 0);
+	pg_atomic_init_u64(&shared->replaced_at_usec, 0);
 	ConditionVariableInit(&shared->changed);
+}
+
+/* Wake the keeper, if there is one. */
+static void
+wake_keeper(void)
+{
+	Latch	   *latch = shared->latch;
+
+	if (latch != NULL)
+		SetLatch(latch);
 }
 
 /*
@@ -120,17 +150,14 @@ snowflake_keeper_state_attach(void)
 void
 snowflake_keeper_state_request(uint32 what)
 {
-	Latch	   *latch;
-
 	/* the barrier orders what the request is about before this read */
 	pg_memory_barrier();
 	if ((pg_atomic_read_u32(&shared->wanted) & what) == what)
 		return;
 	pg_atomic_fetch_or_u32(&shared->wanted, what);
 
-	latch = shared->latch;
-	if (latch != NULL)
-		SetLatch(latch);
+	SNOWFLAKE_INJECTION_POINT("snowflake-request");
+	wake_keeper();
 }
 
 /* Ask the keeper to give up the order, if it mints with this node ID. */
@@ -148,6 +175,61 @@ snowflake_keeper_state_restart_node(void)
 	return (int32) pg_atomic_read_u32(&shared->reset_node);
 }
 
+/* Is it so long since then?  Then it is our turn, and nobody else's. */
+static bool
+is_our_turn(pg_atomic_uint64 *last_usec, int64 now_usec, int64 interval_usec)
+{
+	uint64		last = pg_atomic_read_u64(last_usec);
+
+	return now_usec - (int64) last >= interval_usec &&
+		pg_atomic_compare_exchange_u64(last_usec, &last, now_usec);
+}
+
+/* For how many microseconds there has been no keeper; 0 if there is one. */
+static int64
+absent_usec(int64 now_usec)
+{
+	uint64		since_usec = 0;
+
+	if (snowflake_keeper_state_pid() != 0)
+		return 0;
+
+	/* nobody tells when a standby is promoted, so the first look counts */
+	if (pg_atomic_compare_exchange_u64(&shared->absent_since_usec, &since_usec,
+									   now_usec))
+		return 0;
+	return now_usec - (int64) since_usec;
+}
+
+/*
+ * There is no keeper: see to it that one comes.
+ *
+ * The postmaster starts a keeper that has ended at once, with two exceptions.  Until
+ * PostgreSQL 15 it may go on sleeping, for up to a minute, if it heard of the end just
+ * before it went to sleep: a signal has it look.  And it compares the end with the wall
+ * clock, so if that has gone back in between, it waits until the clock returns: then
+ * another worker is registered, whose first start depends on no clock.  A keeper that
+ * finds another one there ends, so one too many does no harm.
+ */
+static void
+call_keeper(int64 now_usec)
+{
+	int64		usec = absent_usec(now_usec);
+
+	if (usec < CALL_USEC || !IsUnderPostmaster)
+		return;
+	if (is_our_turn(&shared->called_at_usec, now_usec, CALL_USEC))
+		SendPostmasterSignal(PMSIGNAL_BACKGROUND_WORKER_CHANGE);
+	if (usec >= REPLACE_USEC &&
+		is_our_turn(&shared->replaced_at_usec, now_usec, MOMENT_USEC))
+	{
+		BackgroundWorker worker;
+
+		snowflake_keeper_state_describe(&worker);
+		(void) RegisterDynamicBackgroundWorker(&worker, NULL);
+	}
+}
+
 /*
  * Sleep until the keeper announces something, the deadline (on the monotonic
  * clock) is over, this backend is interrupted, or some time has passed, so that
@@ -156,19 +238,29 @@ snowflake_keeper_state_restart_node(void)
  * Call it in a loop that tests a condition first.  The first call may return
  * at once, so that the condition is tested again when its change can no longer
  * be missed.  The loop ends with ConditionVariableCancelSleep().
+ *
+ * Whoever waits wakes the keeper: the backend that has set the request may have been
+ * stopped before it did.  And if there is no keeper, it gets one.
  */
 bool
 snowflake_keeper_state_wait(int64 deadline_usec)
 {
 	static uint32 wait_event = 0;
-	int64		left_usec = deadline_usec - snowflake_clock_monotonic_usec();
+	int64		now_usec = snowflake_clock_monotonic_usec();
+	int64		left_usec = deadline_usec - now_usec;
+	bool		absent = snowflake_keeper_state_pid() == 0;
 
 	if (left_usec <= 0)
 		return false;
+	if (absent)
+		call_keeper(now_usec);
+	else if (snowflake_keeper_state_pending() != 0)
+		wake_keeper();
 	if (wait_event == 0)
 		wait_event = WaitEventExtensionNew("SnowflakeKeeper");
 	ConditionVariableTimedSleep(&shared->changed,
-								(long) Min(left_usec / 1000 + 1, LOOK_AGAIN_MS),
+								(long) Min(left_usec / 1000 + 1,
+										   absent ? CALL_AGAIN_MS : LOOK_AGAIN_MS),
 								wait_event);
 	return true;
 }
@@ -220,17 +312,7 @@ snowflake_keeper_state_have_clock_judged(int64 deadline_usec)
 bool
 snowflake_keeper_state_is_missing(void)
 {
-	int64		now_usec = snowflake_clock_monotonic_usec();
-	uint64		since_usec = 0;
-
-	if (snowflake_keeper_state_pid() != 0)
-		return false;
-
-	/* nobody tells when a standby is promoted, so the first look counts */
-	if (pg_atomic_compare_exchange_u64(&shared->absent_since_usec, &since_usec,
-									   now_usec))
-		return false;
-	return now_usec - (int64) since_usec > MOMENT_USEC;
+	return absent_usec(snowflake_clock_monotonic_usec()) > MOMENT_USEC;
 }
 
 /*
@@ -278,20 +360,34 @@ snowflake_keeper_state_log_standby_wait(void)
  * Only the keeper calls what follows.
  */
 
+/* Fill in what a keeper is registered with. */
+void
+snowflake_keeper_state_describe(BackgroundWorker *worker)
+{
+	snowflake_worker_describe(worker, SNOWFLAKE_KEEPER_NAME, "snowflake_keeper_main");
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
+}
+
 /*
  * A keeper has started: from now on requests wake it.  What was asked of an
  * earlier one may have been given up since; those who are still waiting ask
- * again when they are woken.
+ * again when they are woken.  False if there is a keeper already: the caller is one
+ * too many, and ends.
  */
-void
+bool
 snowflake_keeper_state_attach_keeper(void)
 {
+	uint32		nobody = 0;
+
+	if (!pg_atomic_compare_exchange_u32(&shared->pid, &nobody, MyProcPid))
+		return false;
 	pg_atomic_write_u64(&shared->commit_since_usec, 0);
-	pg_atomic_write_u32(&shared->pid, MyProcPid);
 	pg_atomic_write_u64(&shared->absent_since_usec, 0);
 	shared->latch = MyLatch;
 	pg_atomic_write_u32(&shared->wanted, 0);
 	snowflake_keeper_state_announce();
+	return true;
 }
 
 /* It ends. */

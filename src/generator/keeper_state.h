@@ -8,6 +8,10 @@
 #ifndef SNOWFLAKE_KEEPER_STATE_H
 #define SNOWFLAKE_KEEPER_STATE_H
 
+#include "postmaster/bgworker.h"
+
+#define SNOWFLAKE_KEEPER_NAME		"snowflake keeper"
+
 /* What can be asked for: bits of a request. */
 #define SNOWFLAKE_WANT_GATE			0x01	/* a mint met a closed gate */
 #define SNOWFLAKE_WANT_TIME			0x02	/* the reservation runs out */
@@ -36,7 +40,8 @@ extern int64 snowflake_keeper_state_standby_wait_usec(void);
 extern void snowflake_keeper_state_log_standby_wait(void);
 
 /* The keeper's part */
-extern void snowflake_keeper_state_attach_keeper(void);
+extern void snowflake_keeper_state_describe(BackgroundWorker *worker);
+extern bool snowflake_keeper_state_attach_keeper(void);
 extern void snowflake_keeper_state_detach_keeper(void);
 extern uint32 snowflake_keeper_state_pending(void);
 extern uint32 snowflake_keeper_state_take(void);

@@ -48,8 +48,6 @@
 #include "lease/lessee.h"
 #include "lease/node_source.h"
 
-#define KEEPER_NAME				"snowflake keeper"
-
 /* How long to wait after a failure. */
 #define RETRY_LOCKED_MS			200 /* if it failed for a lock */
 #define RETRY_ASKED_MS			1000	/* if somebody asked for something */
@@ -83,9 +81,7 @@ snowflake_keeper_init(void)
 	if (IsBinaryUpgrade)
 		return;
 
-	snowflake_worker_describe(&worker, KEEPER_NAME, "snowflake_keeper_main");
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	snowflake_keeper_state_describe(&worker);
 	RegisterBackgroundWorker(&worker);
 }
 
@@ -283,12 +279,14 @@ snowflake_keeper_main(Datum main_arg)
 	bool		failed = snowflake_keeper_state_failure() != 0 ||
 	snowflake_generator_gate() == GATE_CONNECTING;
 
-	before_shmem_exit(keeper_exit, (Datum) 0);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	snowflake_keeper_transaction_init();
 	BackgroundWorkerUnblockSignals();
 
-	snowflake_keeper_state_attach_keeper();
+	/* one too many: 0, so that the postmaster forgets it */
+	if (!snowflake_keeper_state_attach_keeper())
+		proc_exit(0);
+	before_shmem_exit(keeper_exit, (Datum) 0);
 	if (snowflake_generator_gate() != GATE_OPEN)
 		snowflake_generator_set_gate(GATE_CONNECTING);
 
@@ -304,7 +302,7 @@ snowflake_keeper_main(Datum main_arg)
 	}
 
 	snowflake_worker_connect(snowflake_database);
-	round_context = AllocSetContextCreate(TopMemoryContext, KEEPER_NAME,
+	round_context = AllocSetContextCreate(TopMemoryContext, SNOWFLAKE_KEEPER_NAME,
 										  ALLOCSET_DEFAULT_SIZES);
 
 	for (;;)

@@ -49,9 +49,6 @@ PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
 #define FIRST_SLEEP_MS		10
 #define LAST_SLEEP_MS		100
 
-/* How long to wait for the keeper's look at the clock before a sleep. */
-#define LOOK_WAIT_USEC		(50 * 1000)
-
 /* IDs of a batch that are issued in one step */
 #define BATCH_CHUNK			4096
 
@@ -117,9 +114,13 @@ sleep_for_clock(long ms, MintWait *wait)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* Have the keeper look at the clock, which may need a correction. */
+/*
+ * Have the keeper look at the clock, which may need a correction, and wait until it
+ * has: a mint is refused for the clock only after that, or at its deadline.  But no
+ * longer than the clock would take by itself.
+ */
 static void
-have_clock_judged(MintWait *wait)
+have_clock_judged(int64 excess_usec, MintWait *wait)
 {
 	int64		started_usec = snowflake_clock_monotonic_usec();
 
@@ -127,7 +128,8 @@ have_clock_judged(MintWait *wait)
 		snowflake_counters_add(COUNTER_CLOCK_WAITS);
 	wait->for_clock = true;
 
-	snowflake_keeper_state_have_clock_judged(Min(started_usec + LOOK_WAIT_USEC, deadline(wait)));
+	snowflake_keeper_state_have_clock_judged(started_usec +
+											 Min(excess_usec, deadline(wait) - started_usec));
 	snowflake_counters_add_sleep(COUNTER_CLOCK_WAITS,
 								 snowflake_clock_monotonic_usec() - started_usec,
 								 &wait->for_clock_usec);
@@ -146,7 +148,7 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 	if (wait->sleep_ms == 0 && now_usec < deadline(wait))
 	{
 		wait->sleep_ms = FIRST_SLEEP_MS;
-		have_clock_judged(wait);
+		have_clock_judged(excess_usec, wait);
 		return;
 	}
 	if (now_usec + excess_usec > deadline(wait))
@@ -282,7 +284,7 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 				if (judged)
 					snowflake_mint_error_ended();
 				(void) begin_waiting(&wait);
-				have_clock_judged(&wait);
+				have_clock_judged(PG_INT64_MAX, &wait);
 				judged = true;
 				break;
 		}
