@@ -84,6 +84,18 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #endif
 
 /*
+ * 16 (commit a61b1f74823): what a query may do with its tables is asked apart
+ * from the list of these.
+ */
+#if PG_VERSION_NUM < 160000
+#define CHECK_PERMS_PARAMETERS		List *tables, bool raises
+#define CHECK_PERMS_ARGUMENTS		tables, raises
+#else
+#define CHECK_PERMS_PARAMETERS		List *tables, List *permissions, bool raises
+#define CHECK_PERMS_ARGUMENTS		tables, permissions, raises
+#endif
+
+/*
  * 16 (commit 1c27d16e6e5): walkers are declared with their arguments; before, an
  * empty list, which C23 takes for none.
  */

@@ -144,14 +144,10 @@ execute(Conversion *conv)
 	for_each_from(lc, conv->statements, 1)
 	{
 		KeyStatement *statement = lfirst(lc);
-		SavedRole	saved;
 		int			result;
 
 		check_name(conv, statement->relid, statement->relation);
-		/* the check of a foreign key must see all rows */
-		snowflake_convert_become(statement->owner, SECURITY_NOFORCE_RLS, &saved);
-		result = SPI_execute(statement->command, false, 0);
-		snowflake_convert_return(&saved);
+		result = snowflake_convert_run(statement->owner, statement->command);
 		if (result != SPI_OK_UTILITY)
 			elog(ERROR, "statement failed: %s: %s", SPI_result_code_string(result),
 				 statement->command);

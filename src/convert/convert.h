@@ -136,6 +136,7 @@ extern void snowflake_convert_query_columns(Conversion *conv, const char *sql,
 /* obstacles.c */
 extern void snowflake_convert_check_table(Conversion *conv);
 extern void snowflake_convert_check_columns(Conversion *conv);
+extern Oid	snowflake_convert_table_owner(Oid relid);
 pg_noreturn extern void snowflake_convert_refuse(Conversion *conv, int sqlstate,
 												 const char *reason, const char *hint);
 
@@ -146,6 +147,7 @@ extern void snowflake_convert_check_row_types(Conversion *conv);
 /* roles.c */
 extern void snowflake_convert_become(Oid role, int flags, SavedRole *saved);
 extern void snowflake_convert_return(const SavedRole *saved);
+extern int	snowflake_convert_run(Oid role, const char *command);
 
 /* locks.c */
 extern bool snowflake_convert_lock(Conversion *conv);

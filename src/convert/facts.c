@@ -124,10 +124,11 @@ static const char *sequences_query =
  * partitions come with their parents'.
  *
  * One between tables of different owners is set aside if the caller has the
- * rights of its owner: plan.c says why.  For that its owner must be able to
- * make it again, and must not be a superuser: what its check plans and runs is
- * the business of the owner of the other table as well.  A type of their own
- * would bring a cast that runs with the rights of that one.
+ * rights of its owner: plan.c says why, and roles.c how it is checked.  For that
+ * its owner must be able to make it again.  A type of somebody's own, or a domain
+ * over one, would bring a cast into the check, which runs with the rights of the
+ * other owner.  And a superuser's is refused: what roles.c does keeps the other
+ * owner from his rights as well, but nobody should need to rely on it.
  */
 static const char *references_query =
 "SELECT f.oid, f.conrelid, f.confrelid, c.relowner, f.conname,"
@@ -135,6 +136,15 @@ static const char *references_query =
 "	quote_literal(obj_description(f.oid, 'pg_constraint')) AS comment,"
 "	c.relowner <> p.relowner AND pg_has_role(c.relowner, 'USAGE') AS is_set_aside,"
 "	CASE WHEN c.relowner = p.relowner THEN NULL"
+"		WHEN EXISTS (WITH RECURSIVE types (oid) AS ("
+"						SELECT a.atttypid FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (f.conkey)"
+"					  UNION"
+"						SELECT t.typbasetype FROM types JOIN pg_type t USING (oid) WHERE t.typbasetype <> 0)"
+"					 SELECT FROM types JOIN pg_type t USING (oid) JOIN pg_roles r ON r.oid = t.typowner"
+"					 WHERE NOT r.rolsuper)"
+"		THEN format('Foreign key %I of table %I.%I has to be made anew, and a type of its columns belongs to a role"
+" that is no superuser, but table %I.%I belongs to %I.',"
+"					f.conname, n.nspname, c.relname, pn.nspname, p.relname, pg_get_userbyid(p.relowner))"
 "		WHEN NOT pg_has_role(c.relowner, 'USAGE') THEN"
 "			CASE WHEN obj_description(f.oid, 'pg_constraint') IS NOT NULL AND NOT pg_has_role(p.relowner, c.relowner, 'USAGE')"
 "				THEN format('Foreign key %I of table %I.%I has to be made anew, and has a comment, which only %I may give it.',"
@@ -144,12 +154,6 @@ static const char *references_query =
 "		THEN format('Foreign key %I of table %I.%I has to be made anew, and is checked with the rights of its"
 " owner %I, a superuser, but table %I.%I belongs to %I.',"
 "					f.conname, n.nspname, c.relname, o.rolname, pn.nspname, p.relname, pg_get_userbyid(p.relowner))"
-"		WHEN EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
-"						 JOIN pg_roles r ON r.oid = t.typowner"
-"					 WHERE a.attrelid = c.oid AND a.attnum = ANY (f.conkey) AND NOT r.rolsuper)"
-"		THEN format('Foreign key %I of table %I.%I has to be made anew, and a type of its columns belongs to a role"
-" that is no superuser, but table %I.%I belongs to %I.',"
-"					f.conname, n.nspname, c.relname, pn.nspname, p.relname, pg_get_userbyid(p.relowner))"
 "		WHEN NOT has_schema_privilege(c.relowner, pn.oid, 'USAGE')"
 "			OR EXISTS (SELECT FROM unnest(f.confkey) AS k (attnum)"
 "					   WHERE NOT has_column_privilege(c.relowner, p.oid, k.attnum, 'REFERENCES'))"

@@ -92,8 +92,8 @@ snowflake_convert_check_table(Conversion *conv)
 }
 
 /* InvalidOid: the table is gone; that is found out when it is to be locked. */
-static Oid
-table_owner(Oid relid)
+Oid
+snowflake_convert_table_owner(Oid relid)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	Oid			owner = InvalidOid;
@@ -120,13 +120,13 @@ table_name(Oid relid)
 static void
 check_owners(Conversion *conv, Oid top)
 {
-	Oid			owner = table_owner(top);
+	Oid			owner = snowflake_convert_table_owner(top);
 	ListCell   *lc;
 
 	foreach(lc, find_all_inheritors(top, NoLock, NULL))
 	{
 		Oid			relid = lfirst_oid(lc);
-		Oid			other = table_owner(relid);
+		Oid			other = snowflake_convert_table_owner(relid);
 
 		if (OidIsValid(other) && other != owner)
 			snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,

@@ -14,14 +14,65 @@
  * The owner gets no more than he has: he could run the statement himself.  The
  * caller gets no more either: he has the owner's rights, which was checked.
  *
+ * A foreign key between tables of two owners is the one place where a statement
+ * of one owner would plan a query over the table of another.  PostgreSQL checks
+ * one that is declared by a join of both tables, with the rights of whoever
+ * declares it, if these suffice to read both.  To plan is to run: the planner
+ * computes what is constant in the expressions of indexes, their predicates,
+ * statistics and checks of each table, functions that are called immutable
+ * included.  Otherwise PostgreSQL looks up each row of the referencing table in
+ * the referenced one, as at an INSERT: the rows are read without a plan, and the
+ * query of the look-up is about the referenced table alone, with the rights of
+ * its owner.  So while a statement of a conversion runs, nobody's rights suffice
+ * to read tables of two owners for such a check, and each owner's expressions are
+ * planned with his own rights only.  What the look-up takes from the other side
+ * is a cast of a type of somebody's own: facts.c refuses it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "executor/executor.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
 #include "utils/guc.h"
 
+#include "compat.h"
 #include "convert/convert.h"
+
+/* Of a statement of a conversion that is running */
+static bool keeps_owners_apart = false;
+
+static ExecutorCheckPerms_hook_type next_check_perms = NULL;
+
+/*
+ * May a query read these tables?  Only the check of a foreign key asks without
+ * raising an error; false has it done row by row.
+ */
+static bool
+check_perms(CHECK_PERMS_PARAMETERS)
+{
+	if (keeps_owners_apart && !raises)
+	{
+		Oid			owner = InvalidOid;
+		ListCell   *lc;
+
+		foreach(lc, tables)
+		{
+			RangeTblEntry *table = lfirst_node(RangeTblEntry, lc);
+			Oid			other = table->rtekind != RTE_RELATION ? InvalidOid :
+			snowflake_convert_table_owner(table->relid);
+
+			if (!OidIsValid(other))
+				continue;
+			if (OidIsValid(owner) && other != owner)
+				return false;
+			owner = other;
+		}
+	}
+	return next_check_perms == NULL || next_check_perms(CHECK_PERMS_ARGUMENTS);
+}
 
 /*
  * Go on with the rights of a role, until snowflake_convert_return().  Further
@@ -43,4 +94,37 @@ snowflake_convert_return(const SavedRole *saved)
 {
 	AtEOXact_GUC(false, saved->nest_level);
 	SetUserIdAndSecContext(saved->role, saved->context);
+}
+
+/*
+ * Run a statement with the rights of a role, see above.  The check of a foreign
+ * key must see all rows, whatever policies say.  Returns what SPI_execute() does.
+ */
+int
+snowflake_convert_run(Oid role, const char *command)
+{
+	static bool is_hooked = false;
+	bool		before = keeps_owners_apart;
+	SavedRole	saved;
+	volatile int result = 0;
+
+	if (!is_hooked)
+	{
+		next_check_perms = ExecutorCheckPerms_hook;
+		ExecutorCheckPerms_hook = check_perms;
+		is_hooked = true;
+	}
+	snowflake_convert_become(role, SECURITY_NOFORCE_RLS, &saved);
+	keeps_owners_apart = true;
+	PG_TRY();
+	{
+		result = SPI_execute(command, false, 0);
+	}
+	PG_FINALLY();
+	{
+		keeps_owners_apart = before;
+	}
+	PG_END_TRY();
+	snowflake_convert_return(&saved);
+	return result;
 }

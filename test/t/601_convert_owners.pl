@@ -145,6 +145,97 @@ foreach my $way (sort keys %ways)
 	}
 }
 
+# The other way round: the key is mal's, and others reference it and may read it.
+# Their foreign keys are declared again with their rights, but nothing that mal says
+# of his table is planned with them.
+sub create_key_of_mals
+{
+	my ($reader, $partitioned, $sql) = @_;
+
+	$node->safe_psql(
+		'postgres', q{
+		DROP SCHEMA app CASCADE;
+		CREATE SCHEMA app AUTHORIZATION app;
+		GRANT ALL ON SCHEMA app TO mal, other});
+	run_as('mal', q{
+		DROP TABLE IF EXISTS mal.orders CASCADE;
+		CREATE TABLE mal.orders (id serial, part int DEFAULT 1, note text DEFAULT 'some', PRIMARY KEY (id, part), UNIQUE (part, id)) } .
+		  ($partitioned ?
+			q{PARTITION BY LIST (part); CREATE TABLE mal.orders_1 PARTITION OF mal.orders FOR VALUES IN (1);} : q{;}) .
+		qq{
+		INSERT INTO mal.orders SELECT FROM generate_series(1, 20);
+		GRANT SELECT, REFERENCES ON mal.orders TO PUBLIC;
+		$sql;
+		ANALYZE mal.orders;});
+	$node->safe_psql(
+		'postgres', qq{
+		SET ROLE $reader;
+		CREATE TABLE app.items (order_id int, part int, n int, FOREIGN KEY (order_id, part) REFERENCES mal.orders);
+		INSERT INTO app.items VALUES (1, 1, 1), (2, 1, 2);
+		RESET ROLE;
+		DELETE FROM mal.notes});
+	return;
+}
+
+my %on_the_key = (
+	'statistics' => [ 0, q{CREATE STATISTICS mal.s ON (note <> '' AND mal.evil('told')), note FROM mal.orders} ],
+	'an expression index' => [ 0, q{CREATE INDEX ON mal.orders ((note <> '' AND mal.evil('told')))} ],
+	'a partial index' => [ 0, q{CREATE INDEX ON mal.orders (id) WHERE note <> '' AND mal.evil('told')} ],
+	'a check' => [ 0, q{ALTER TABLE mal.orders ADD CHECK (note <> '' AND mal.evil('told'))} ],
+	'a policy' => [ 0, q{ALTER TABLE mal.orders ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+		CREATE POLICY p ON mal.orders USING (note <> '' AND mal.evil('told'))} ],
+	'a column\'s domain' => [ 0, q{CREATE DOMAIN mal.told AS int CHECK (VALUE > 0 AND mal.evil('told'));
+		ALTER TABLE mal.orders ALTER part TYPE mal.told} ],
+	'a generated column' =>
+	  [ 0, q{ALTER TABLE mal.orders ADD g boolean GENERATED ALWAYS AS (note <> '' AND mal.evil('told')) STORED} ],
+	'statistics of a partition' =>
+	  [ 1, q{CREATE STATISTICS mal.s ON (note <> '' AND mal.evil('told')), note FROM mal.orders_1} ],
+	'an index of a partition' => [ 1, q{CREATE INDEX ON mal.orders_1 ((note <> '' AND mal.evil('told')))} ],
+	'a check of a partition' => [ 1, q{ALTER TABLE mal.orders_1 ADD CHECK (note <> '' AND mal.evil('told'))} ]);
+
+foreach my $way (sort keys %on_the_key)
+{
+	my ($partitioned, $sql) = @{ $on_the_key{$way} };
+
+	create_key_of_mals('app', $partitioned, $sql);
+	is( $node->safe_psql(
+			'postgres', q{
+			SET constraint_exclusion = on;
+			SELECT count(*) FROM snowflake_convert_column('mal.orders', 'id')}),
+		'6', "$way of a key of mal's: converted");
+	check("$way of a key of mal's");
+	is( $node->safe_psql(
+			'postgres', q{
+			SELECT format_type(atttypid, NULL), convalidated
+			  FROM pg_attribute JOIN pg_constraint f ON conrelid = attrelid AND contype = 'f' AND conparentid = 0
+			 WHERE attrelid = 'app.items'::regclass AND attname = 'order_id'}),
+		'bigint|t', "$way of a key of mal's: the reference is declared, and valid");
+	is( error_of($node, 'postgres', 'INSERT INTO app.items VALUES (1000, 1)')->{sqlstate},
+		'23503', "$way of a key of mal's: and checked");
+	$node->safe_psql('postgres', 'DROP TABLE app.items; DROP DOMAIN IF EXISTS mal.told CASCADE; DELETE FROM mal.notes');
+}
+
+# The check finds what does not fit, though each row is looked at for itself.
+create_key_of_mals('app', 0, '');
+$node->safe_psql('postgres', q{
+	SET session_replication_role = replica;
+	INSERT INTO app.items VALUES (1000, 1, 3)});
+is(error_of($node, 'postgres', q{SELECT snowflake_convert_column('mal.orders', 'id')})->{sqlstate},
+	'23503', 'a reference that leads nowhere is found');
+$node->safe_psql('postgres', 'DELETE FROM app.items WHERE order_id = 1000');
+
+# An owner who converts his key himself, and may read what references it: what the
+# owner of that says does not run with his rights either.
+create_tables('app', q{
+	CREATE STATISTICS mal.s ON (n > 0 AND mal.evil('told')), n FROM mal.items;
+	CREATE INDEX ON mal.items ((n > 0 AND mal.evil('told'))) WHERE mal.evil('told');
+	ALTER TABLE mal.items ALTER order_id TYPE bigint;
+	GRANT SELECT ON mal.items TO app});
+run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
+check('an owner on his own');
+is($node->safe_psql('postgres', q{SELECT convalidated FROM pg_constraint WHERE conrelid = 'mal.items'::regclass}),
+	't', 'an owner on his own: the reference is valid');
+
 # The key's own table has an owner as well
 create_tables('mal', 'DROP TABLE mal.items');
 run_as('mal', q{
@@ -169,7 +260,19 @@ my $error = error_of($node, 'postgres', $convert);
 is($error->{sqlstate}, '42501', 'a cast: refused');
 like($error->{detail}, qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/, 'with the reason');
 check('a cast');
-$node->safe_psql('postgres', 'SET ROLE mal; ALTER TABLE mal.items DROP num');
+$node->safe_psql('postgres', q{
+	CREATE DOMAIN public.numbers AS mal.number;
+	ALTER TABLE mal.items DROP CONSTRAINT items_num_fkey;
+	ALTER TABLE mal.items ALTER num TYPE numbers;
+	GRANT USAGE ON TYPE numbers TO PUBLIC;
+	SET ROLE mal;
+	ALTER TABLE mal.items ADD FOREIGN KEY (num) REFERENCES app.orders});
+# as was that
+$node->safe_psql('postgres', 'ALTER ROLE mal NOSUPERUSER; DELETE FROM mal.notes');
+like(error_of($node, 'postgres', $convert)->{detail},
+	qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/, 'so is one of a domain over his type');
+check('a cast of a domain');
+$node->safe_psql('postgres', 'ALTER TABLE mal.items DROP num; DROP DOMAIN numbers');
 
 # A tree with two owners
 create_tables('app', '');
