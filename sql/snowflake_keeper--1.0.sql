@@ -100,5 +100,3 @@ BEGIN
 	END LOOP;
 END
 $$;
-GRANT USAGE ON SCHEMA snowflake_keeper TO pg_monitor;
-GRANT SELECT ON snowflake_keeper.reservation TO pg_monitor;

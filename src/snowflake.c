@@ -18,6 +18,8 @@
 #include "base/settings.h"
 #include "layout/server_layout.h"
 #include "generator/last_id.h"
+#include "guard/column_guard.h"
+#include "guard/reservation_guard.h"
 #include "keeper/keeper.h"
 #include "lease/lessee.h"
 #include "lease/node_settings.h"
@@ -45,5 +47,7 @@ _PG_init(void)
 	snowflake_keeper_init();
 	snowflake_lessee_init();
 	snowflake_last_id_init();
+	snowflake_reservation_guard_init();
+	snowflake_column_guard_init();
 	snowflake_prepared_init(snowflake_frontier_may_have_minted);
 }

@@ -38,7 +38,7 @@
 #include "nodes/parsenodes.h"
 #include "utils/guc.h"
 
-#include "compat.h"
+#include "base/compat.h"
 #include "convert/convert.h"
 
 /* Of a statement of a conversion that is running */

@@ -1,0 +1,263 @@
+/*-------------------------------------------------------------------------
+ *
+ * column_guard.c
+ *	  No column of the extension's types is dropped along with the extension.
+ *
+ * DROP EXTENSION snowflake fails while there are columns of its types, and core's
+ * hint is to add CASCADE.  That drops the columns: the primary keys of all tables,
+ * with a line of notice each.  So do a DROP SCHEMA and a DROP OWNED with CASCADE
+ * that meet the extension.  Here the first has a better hint, and the others are
+ * an error.
+ *
+ * What is dropped is for core to find out: it tells a hook of each object, just
+ * before that is dropped, dependents first.  A column is told of only if its table
+ * stays.  A table that is dropped as a whole, though nobody asked for that, has
+ * something of the extension in its partition key.  So what is told of before the
+ * type is what would be lost with it.  Whoever drops a schema, or what a role
+ * owns, wants to be rid of the tables there.
+ *
+ * No lock is taken.  The error rolls back what was dropped until then.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "base/compat.h"
+#include "guard/column_guard.h"
+
+#define EXTENSION		"snowflake"
+
+/* How many columns and tables an error shows. */
+#define SHOWN_LOSSES	10
+
+/* A statement that drops, while it runs. */
+typedef struct Drop
+{
+	Node	   *statement;
+	int			losses;			/* columns and tables, so far */
+	StringInfoData shown;		/* a line for each of the first */
+	char	   *remedy;			/* a statement for the first column, or NULL */
+} Drop;
+
+static Drop *running_drop = NULL;
+
+static ProcessUtility_hook_type next_process_utility = NULL;
+static object_access_hook_type next_object_access = NULL;
+
+/* Is it a type of this extension, or made of one: a domain, array or range? */
+static bool
+is_of_extension(Oid type, Oid extension)
+{
+	while (OidIsValid(type))
+	{
+		Oid			base = getBaseType(type);
+
+		if (getExtensionOfObject(TypeRelationId, base) == extension)
+			return true;
+		if (OidIsValid(get_element_type(base)))
+			type = get_element_type(base);
+		else if (OidIsValid(get_multirange_range(base)))
+			type = get_multirange_range(base);
+		else
+			type = get_range_subtype(base);
+	}
+	return false;
+}
+
+/* Is a table dropped because it was asked for, and not for its column's sake? */
+static bool
+is_meant(Node *statement, Oid relid)
+{
+	ListCell   *lc;
+
+	if (IsA(statement, DropOwnedStmt))
+	{
+		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+		Oid			owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+
+		ReleaseSysCache(tuple);
+		foreach(lc, castNode(DropOwnedStmt, statement)->roles)
+			if (get_rolespec_oid(lfirst(lc), true) == owner)
+				return true;
+	}
+	else if (castNode(DropStmt, statement)->removeType == OBJECT_SCHEMA)
+	{
+		foreach(lc, castNode(DropStmt, statement)->objects)
+			if (get_namespace_oid(strVal(lfirst(lc)), true) == get_rel_namespace(relid))
+				return true;
+	}
+	return false;
+}
+
+/* Note something that would be lost; what is said of it is a sentence. */
+static void
+note_loss(Drop *drop, const char *sentence)
+{
+	if (drop->losses++ == 0)
+		initStringInfo(&drop->shown);
+	if (drop->losses <= SHOWN_LOSSES)
+		appendStringInfo(&drop->shown, "%s%s", drop->losses == 1 ? "" : "\n", sentence);
+}
+
+static char *
+table_name(Oid relid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									  get_rel_name(relid));
+}
+
+/*
+ * A column is about to be dropped, and its table is not.  What is lost of a
+ * partition is lost of the table that it is a partition of.
+ */
+static void
+note_column(Drop *drop, Oid relid, AttrNumber attnum, Oid extension)
+{
+	Oid			type = get_atttype(relid, attnum);
+	const char *column;
+
+	if (!OidIsValid(type) || !is_of_extension(type, extension) ||
+		get_rel_relispartition(relid) || is_meant(drop->statement, relid))
+		return;
+	column = quote_identifier(get_attname(relid, attnum, false));
+	if (get_rel_relkind(relid) == RELKIND_COMPOSITE_TYPE)
+	{
+		note_loss(drop, psprintf("Attribute %s of type %s would be dropped.", column, table_name(relid)));
+		return;
+	}
+	note_loss(drop, psprintf("Column %s of table %s would be dropped.", column, table_name(relid)));
+	if (drop->remedy == NULL)
+		drop->remedy = psprintf("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT, ALTER COLUMN %s TYPE bigint;",
+								table_name(relid), column, column);
+}
+
+static void
+look_at_dropped(Drop *drop, Oid class, Oid object, int sub)
+{
+	Oid			extension = get_extension_oid(EXTENSION, true);
+
+	if (!OidIsValid(extension))
+		return;
+	if (class == RelationRelationId)
+	{
+		char		kind = get_rel_relkind(object);
+
+		if (sub > 0 && (kind == RELKIND_RELATION || kind == RELKIND_PARTITIONED_TABLE ||
+						kind == RELKIND_COMPOSITE_TYPE))
+			note_column(drop, object, sub, extension);
+		else if (sub == 0 && kind == RELKIND_PARTITIONED_TABLE &&
+				 !get_rel_relispartition(object) && !is_meant(drop->statement, object))
+			note_loss(drop, psprintf("Table %s would be dropped with all partitions, as its partition key depends on what is dropped.",
+									 table_name(object)));
+	}
+	else if (class == TypeRelationId && drop->losses > 0 &&
+			 getExtensionOfObject(TypeRelationId, object) == extension)
+		ereport(ERROR,
+				errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				errmsg("cannot drop extension \"%s\" because data would be dropped with it", EXTENSION),
+				errdetail_internal("%s%s", drop->shown.data,
+								   drop->losses <= SHOWN_LOSSES ? "" :
+								   psprintf("\n(and %d more)", drop->losses - SHOWN_LOSSES)),
+				drop->remedy == NULL ?
+				errhint("Let types of bigint, and tables that are partitioned by it, take their places first.") :
+				errhint("Keep the snowflakes as bigint first, which writes nothing anew: %s", drop->remedy));
+}
+
+static void
+watch_drop(ObjectAccessType access, Oid class, Oid object, int sub, void *argument)
+{
+	if (next_object_access)
+		next_object_access(access, class, object, sub, argument);
+	if (access == OAT_DROP && running_drop != NULL)
+		look_at_dropped(running_drop, class, object, sub);
+}
+
+/* Can the extension be dropped by this statement? */
+static bool
+may_drop_extension(Node *statement)
+{
+	if (IsA(statement, DropOwnedStmt))
+		return true;
+	return IsA(statement, DropStmt) &&
+		(castNode(DropStmt, statement)->removeType == OBJECT_SCHEMA ||
+		 castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION);
+}
+
+/*
+ * For a DROP EXTENSION of this one that fails since something depends on it:
+ * another hint than to add CASCADE.  Nothing is looked up while an error is raised.
+ */
+static void
+replace_hint(void *argument)
+{
+	DropStmt   *drop = argument;
+
+	if (IsA(drop, DropStmt) && drop->removeType == OBJECT_EXTENSION &&
+		drop->behavior == DROP_RESTRICT && list_length(drop->objects) == 1 &&
+		strcmp(strVal(linitial(drop->objects)), EXTENSION) == 0 &&
+		geterrcode() == ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST)
+		errhint("Keep columns of type snowflake as bigint first, which writes nothing anew: ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT, ALTER COLUMN ... TYPE bigint; CASCADE would drop them.");
+}
+
+static void
+run_utility(PlannedStmt *pstmt, const char *queryString,
+			bool readOnlyTree, ProcessUtilityContext context,
+			ParamListInfo params, QueryEnvironment *queryEnv,
+			DestReceiver *dest, QueryCompletion *qc)
+{
+	ProcessUtility_hook_type next = next_process_utility ? next_process_utility :
+	standard_ProcessUtility;
+	Drop	   *outer = running_drop;
+	Drop		drop = {0};
+	ErrorContextCallback hint;
+
+	if (!may_drop_extension(pstmt->utilityStmt))
+	{
+		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		return;
+	}
+
+	drop.statement = pstmt->utilityStmt;
+	hint.callback = replace_hint;
+	hint.arg = pstmt->utilityStmt;
+	hint.previous = error_context_stack;
+	PG_TRY();
+	{
+		error_context_stack = &hint;
+		running_drop = &drop;
+		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	}
+	PG_FINALLY();
+	{
+		running_drop = outer;
+		error_context_stack = hint.previous;
+	}
+	PG_END_TRY();
+}
+
+/* Only while the server preloads libraries, lest a session have it and another not. */
+void
+snowflake_column_guard_init(void)
+{
+	next_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = run_utility;
+	next_object_access = object_access_hook;
+	object_access_hook = watch_drop;
+}

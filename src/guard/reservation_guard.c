@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * reservation_guard.c
+ *	  Nobody but a superuser finds the reservation's table by its name.
+ *
+ * A lock on the table, or on its row, that is held to the end of a transaction
+ * keeps the keeper from reserving, and so stops minting after some seconds.  The
+ * table has no privilege for anybody, but some roles need none: pg_write_all_data
+ * may lock any table and, with pg_read_all_data, any row, and pg_maintain may lock
+ * and reindex any table.  They have USAGE on any schema as well, which is where
+ * they are met: a statement gets to a table by its name, in a schema that is named
+ * or in search_path, and core asks a hook about each schema that it looks in.
+ * To those who are no superusers, this one's answer for the schema of the keeper
+ * is that of a missing USAGE.
+ *
+ * No lock is taken, and no error raised but that.  The keeper itself looks up
+ * neither by this way nor as anybody but a superuser.  What needs no name, such as
+ * REINDEX DATABASE, locks the table for no longer than its one row takes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_namespace.h"
+#include "miscadmin.h"
+#include "replication/logicalworker.h"
+#include "utils/syscache.h"
+
+#include "base/compat.h"
+#include "guard/reservation_guard.h"
+
+static object_access_hook_type next_object_access = NULL;
+
+/*
+ * Is this the keeper's schema?  One of that name that belongs to somebody else is
+ * none of ours, and the keeper does not use it.
+ */
+static bool
+is_keeper_schema(Oid schema)
+{
+	HeapTuple	tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(schema));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = strcmp(NameStr(((Form_pg_namespace) GETSTRUCT(tuple))->nspname),
+					"snowflake_keeper") == 0 &&
+		superuser_arg(((Form_pg_namespace) GETSTRUCT(tuple))->nspowner);
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * The apply worker of a subscription, whose owner need not be a superuser, must
+ * find the table: a trigger drops what arrives for it, and an error would stop
+ * the subscription.
+ */
+static void
+refuse_schema(ObjectAccessType access, Oid class, Oid object, int sub, void *argument)
+{
+	ObjectAccessNamespaceSearch *search = argument;
+
+	if (next_object_access)
+		next_object_access(access, class, object, sub, argument);
+	if (access != OAT_NAMESPACE_SEARCH || !search->result || superuser() ||
+		!is_keeper_schema(object) || IsLogicalWorker())
+		return;
+	search->result = false;
+	if (search->ereport_on_violation)
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied for schema %s", "snowflake_keeper"),
+				errdetail("Only a superuser reaches the reservation of snowflakes: whoever locks it stops minting."));
+}
+
+/* Only while the server preloads libraries: nothing else mints. */
+void
+snowflake_reservation_guard_init(void)
+{
+	next_object_access = object_access_hook;
+	object_access_hook = refuse_schema;
+}

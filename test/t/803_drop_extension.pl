@@ -1,0 +1,142 @@
+# Nobody loses columns by dropping the extension: what fails says what to do, and
+# CASCADE drops no data that was not meant.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(error_of new_node);
+use Test::More;
+
+my $node = new_node('main', conf => 'client_min_messages = warning');
+
+$node->start;
+
+# A database with tables, and what is in it afterwards
+sub create_database
+{
+	my ($name, $sql) = @_;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $name");
+	$node->safe_psql($name, $sql);
+	return;
+}
+
+create_database(
+	'shop', q{
+	CREATE SCHEMA ids; CREATE EXTENSION snowflake SCHEMA ids;
+	CREATE SCHEMA "My shop";
+	CREATE TABLE "My shop"."Orders" ("Id" ids.snowflake PRIMARY KEY DEFAULT ids.snowflake_next(), note text);
+	INSERT INTO "My shop"."Orders" (note) VALUES ('one'), ('two')});
+
+# What an error says would be lost, a line for each
+sub losses
+{
+	my ($dbname, $sql) = @_;
+	my ($ret, $stdout, $stderr) = $node->psql($dbname, $sql);
+
+	return $stderr =~ /^(?:DETAIL:  )?((?:Attribute|Column|Table|\(and) .*)$/mg;
+}
+
+foreach my $behavior ('', ' RESTRICT')
+{
+	my $error = error_of($node, 'shop', "DROP EXTENSION snowflake$behavior");
+
+	is($error->{sqlstate}, '2BP01', "DROP EXTENSION$behavior fails");
+	like($error->{detail}, qr/^column Id of table "My shop"\."Orders" depends on type ids\.snowflake$/m,
+		'and lists the columns');
+	is( $error->{hint},
+		'Keep columns of type snowflake as bigint first, which writes nothing anew: ' .
+		  'ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT, ALTER COLUMN ... TYPE bigint; CASCADE would drop them.',
+		'and does not say CASCADE');
+}
+like(error_of($node, 'shop', 'DROP SCHEMA ids')->{hint}, qr/^Use DROP \.\.\. CASCADE/, 'hints of others stay');
+is($node->psql('shop', 'DROP EXTENSION IF EXISTS snowflake_keeper'), 0, 'so do other extensions');
+
+# What would drop the column
+$node->safe_psql('shop', q{
+	CREATE ROLE seller; CREATE ROLE buyer;
+	GRANT CREATE ON DATABASE shop TO seller});
+my $remedy = 'ALTER TABLE "My shop"."Orders" ALTER COLUMN "Id" DROP DEFAULT, ALTER COLUMN "Id" TYPE bigint;';
+foreach my $drop (
+	'DROP EXTENSION snowflake CASCADE',
+	'DROP EXTENSION plpgsql, snowflake CASCADE',
+	'DROP SCHEMA ids CASCADE',
+	q{DO 'BEGIN DROP EXTENSION snowflake CASCADE; END'})
+{
+	my $error = error_of($node, 'shop', $drop);
+
+	is($error->{sqlstate}, '2BP01', "$drop fails");
+	is($error->{detail}, 'Column "Id" of table "My shop"."Orders" would be dropped.', 'with the reason');
+	is($error->{hint}, "Keep the snowflakes as bigint first, which writes nothing anew: $remedy", 'and with what to do');
+}
+is($node->safe_psql('shop', 'SELECT count("Id") FROM "My shop"."Orders"'), '2', 'nothing is lost');
+is($node->psql('shop', "SET search_path = public; $remedy DROP EXTENSION snowflake"), 0, 'and that works');
+is($node->safe_psql('shop', 'SELECT count("Id") FROM "My shop"."Orders"'), '2', 'the IDs are kept');
+
+# Whoever owns the extension
+create_database('owned', 'GRANT CREATE ON DATABASE owned TO seller; GRANT ALL ON SCHEMA public TO seller, buyer');
+$node->safe_psql('owned', q{
+	SET ROLE seller; CREATE EXTENSION snowflake;
+	CREATE TABLE sales (id snowflake);
+	CREATE TABLE sold (id snowflake) PARTITION BY RANGE (id);
+	SET ROLE buyer; CREATE TABLE bought (id snowflake)});
+is(error_of($node, 'owned', 'DROP OWNED BY seller CASCADE')->{detail},
+	'Column id of table public.bought would be dropped.', 'DROP OWNED, where others have such columns');
+is($node->psql('owned', 'DROP TABLE bought; DROP OWNED BY seller CASCADE'), 0, 'and where they have none');
+is($node->safe_psql('owned', q{SELECT count(*) FROM pg_class WHERE relname IN ('sales', 'sold')}),
+	'0', 'then his own tables are dropped');
+
+# All kinds of columns, and those that are no loss
+create_database(
+	'kinds', q{
+	CREATE EXTENSION snowflake;
+	CREATE DOMAIN d AS snowflake;
+	CREATE TYPE c AS (n int, id snowflake);
+	CREATE TYPE r AS RANGE (subtype = snowflake);
+	CREATE TABLE a (id bigint DEFAULT snowflake_next(), d d, dd d[], m r, mm r_multirange);
+	CREATE TABLE b (c c);
+	CREATE TABLE p (id snowflake) PARTITION BY RANGE (id);
+	CREATE TABLE p1 PARTITION OF p DEFAULT PARTITION BY RANGE (id);
+	CREATE TABLE p2 PARTITION OF p1 DEFAULT;
+	CREATE TABLE e (id bigint) PARTITION BY HASH (snowflake_node(id, 'twitter'));
+	CREATE VIEW v AS SELECT id, snowflake_timestamp(id) AS created_at FROM a;
+	CREATE MATERIALIZED VIEW w AS SELECT id FROM p;
+	CREATE INDEX ON a (snowflake_node(id, 'twitter'))});
+is( join("\n", sort(losses('kinds', 'DROP EXTENSION snowflake CASCADE'))),
+	join("\n",
+		'Attribute id of type public.c would be dropped.',
+		'Column d of table public.a would be dropped.',
+		'Column dd of table public.a would be dropped.',
+		'Column m of table public.a would be dropped.',
+		'Column mm of table public.a would be dropped.',
+		'Table public.e would be dropped with all partitions, as its partition key depends on what is dropped.',
+		'Table public.p would be dropped with all partitions, as its partition key depends on what is dropped.'),
+	'domains, arrays, ranges, row types and partition keys are seen, derived things are not');
+is($node->psql('kinds', 'CREATE SCHEMA other; CREATE TABLE other.p (id snowflake) PARTITION BY RANGE (id)'), 0, 'another schema');
+is(error_of($node, 'kinds', 'DROP SCHEMA public CASCADE')->{detail},
+	'Table public.p would be dropped with all partitions, as its partition key depends on what is dropped.' =~ s/public/other/r,
+	'a schema is dropped with all that is in it, but not with what is elsewhere');
+is($node->psql('kinds', 'DROP TABLE other.p; DROP SCHEMA public CASCADE'), 0, 'a schema is dropped with its extension');
+
+# What was dropped before by its name is not held against anybody
+create_database('before', 'CREATE EXTENSION snowflake; CREATE TABLE t (id snowflake, n int); CREATE TABLE u (id snowflake)');
+is($node->psql('before', 'BEGIN; ALTER TABLE t DROP COLUMN id; DROP TABLE u; DROP EXTENSION snowflake CASCADE; COMMIT'),
+	0, 'columns and tables that are dropped first');
+is($node->safe_psql('before', q{SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'}), '0', 'are no obstacle');
+
+# More than anybody reads
+create_database('many', 'CREATE EXTENSION snowflake; CREATE TABLE t (' . join(', ', map { "c$_ snowflake" } 1 .. 13) . ')');
+is( join(' ', map { s/^Column c.* would be dropped\.$/column/r } losses('many', 'DROP EXTENSION snowflake CASCADE')),
+	'column ' x 10 . '(and 3 more)', 'not all of many are shown');
+
+# Restore with --clean, into a database that has everything
+$node->run_log([ 'pg_dump', '-Fc', '--clean', '-f', $node->basedir . '/many.dump', $node->connstr('many') ]);
+$node->command_ok(
+	[ 'pg_restore', '--clean', '--exit-on-error', '-d', $node->connstr('many'), $node->basedir . '/many.dump' ],
+	'pg_restore --clean drops tables before the extension');
+is($node->psql('postgres', 'DROP DATABASE many'), 0, 'a database is dropped as ever');
+
+$node->stop;
+done_testing();
