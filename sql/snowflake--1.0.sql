@@ -479,3 +479,16 @@ CREATE FUNCTION snowflake_convert_column(relation regclass, column_name name,
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 10;
 COMMENT ON FUNCTION snowflake_convert_column(regclass, name, regtype, boolean) IS
 	'fill a serial, identity or integer column with snowflakes from now on';
+
+-- Without the library in shared memory everything but minting works, and nothing
+-- would say so until then.  CREATE EXTENSION suppresses what is less than a warning.
+
+DO $$
+BEGIN
+	IF (SELECT s.gate OPERATOR(pg_catalog.=) 'closed: the library is not preloaded' FROM snowflake_status AS s)
+	THEN
+		RAISE WARNING 'nothing can be minted yet: this server has not preloaded the library of extension "snowflake"'
+			USING HINT = 'Add snowflake to shared_preload_libraries, beside what is there, and restart the server.';
+	END IF;
+END
+$$;

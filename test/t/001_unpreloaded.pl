@@ -12,7 +12,11 @@ use Test::More;
 my $node =
   new_node('unpreloaded', preload => 0, node_id => undef);
 $node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+my ($ret, $stdout, $stderr) = $node->psql('postgres', 'CREATE EXTENSION snowflake');
+like(
+	$stderr,
+	qr/WARNING:  nothing can be minted yet: .*preloaded.*\nHINT:  Add snowflake to shared_preload_libraries, beside what is there, and restart the server\./,
+	'CREATE EXTENSION says that nothing can be minted, and what to do');
 
 # Twitter's own example: 2022-06-28 16:07:40.105 UTC, node 378, sequence 0.
 my $id = '1541815603606036480';
