@@ -300,7 +300,6 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 	conv.column = pstrdup(NameStr(*PG_GETARG_NAME(1)));
 	conv.type = PG_GETARG_OID(2);
 	conv.dry_run = PG_GETARG_BOOL(3);
-	conv.function = fcinfo->flinfo->fn_oid;
 	conv.schema = pstrdup(quote_identifier(get_namespace_name(schema)));
 	conv.snowflake_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
 										  CStringGetDatum("snowflake"),
@@ -312,6 +311,10 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 	if (!OidIsValid(conv.snowflake_type) || !OidIsValid(conv.next_function))
 		elog(ERROR, "could not find the objects of the extension in schema %s", conv.schema);
 
+	if (!SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(conv.type)))
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("type with OID %u does not exist", conv.type));
 	if (conv.type != INT8OID && conv.type != conv.snowflake_type)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -106,7 +106,6 @@ typedef struct Conversion
 	bool		dry_run;
 
 	/* The extension */
-	Oid			function;		/* that converts */
 	char	   *schema;			/* quoted */
 	Oid			snowflake_type;
 	Oid			next_function;
@@ -118,8 +117,9 @@ typedef struct Conversion
 	List	   *references;		/* KeyReference */
 	bool		sets_default;
 
-	/* What is locked: OIDs */
+	/* What is locked: OIDs of relations, and of owners of tables */
 	List	   *locked;
+	List	   *locked_owners;
 
 	/* What comes of it */
 	List	   *statements;		/* KeyStatement */

@@ -10,16 +10,21 @@
  * locked in the order of their topmost tables' OIDs, parents before children.
  *
  * No order would keep two conversions from blocking each other: what one of them
- * has to lock is known only when it has locks.  So there is one at a time in a
- * database, by a lock of the function itself until the end of the transaction.
+ * has to lock is known only when it has locks.  So for each owner of tables there
+ * is one at a time in a database, by a lock of that name until the end of the
+ * transaction, which is taken before those of the tables, in the order of the
+ * owners' OIDs.  A conversion takes it for the owners whose rights its caller has,
+ * so nobody can hold up conversions of tables that are not his to lock.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "catalog/pg_authid.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_proc.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 
 #include "convert/convert.h"
 
@@ -47,6 +52,30 @@ add_top(Conversion *conv, List *tops, Oid relid)
 			return tops;
 	}
 	return list_append_unique_oid(tops, relid);
+}
+
+/* One conversion at a time for each owner of these tables; none is locked twice. */
+static void
+lock_owners(Conversion *conv, List *tops)
+{
+	List	   *owners = NIL;
+	ListCell   *lc;
+
+	foreach(lc, tops)
+	{
+		Oid			owner = snowflake_convert_table_owner(lfirst_oid(lc));
+
+		if (OidIsValid(owner) && has_privs_of_role(GetUserId(), owner))
+			owners = list_append_unique_oid(owners, owner);
+	}
+	list_sort(owners, list_oid_cmp);
+	foreach(lc, owners)
+	{
+		if (list_member_oid(conv->locked_owners, lfirst_oid(lc)))
+			continue;
+		LockDatabaseObject(AuthIdRelationId, lfirst_oid(lc), 0, ShareUpdateExclusiveLock);
+		conv->locked_owners = lappend_oid(conv->locked_owners, lfirst_oid(lc));
+	}
 }
 
 /*
@@ -77,8 +106,8 @@ snowflake_convert_lock(Conversion *conv)
 	}
 	list_sort(tops, list_oid_cmp);
 
-	if (!conv->dry_run && conv->locked == NIL)
-		LockDatabaseObject(ProcedureRelationId, conv->function, 0, ShareUpdateExclusiveLock);
+	if (!conv->dry_run)
+		lock_owners(conv, tops);
 
 	foreach(lc, tops)
 	{

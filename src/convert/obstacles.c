@@ -44,6 +44,26 @@ static const char *obstacles_query =
 "						WHERE own.oid = d.objid AND own.adrelid = c.relid AND own.adnum = c.attnum))";
 
 /*
+ * TimescaleDB cuts tables into chunks by a column that PostgreSQL knows nothing
+ * of, and fails in the middle if that becomes a snowflake.  Anybody may own
+ * relations of these names, so they have to be that extension's.
+ */
+static const char *has_timescaledb_query =
+"SELECT count(*) = 2 AS has_it "
+"FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+"	JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'"
+"	JOIN pg_extension x ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = x.oid "
+"WHERE n.nspname = '_timescaledb_catalog' AND c.relname IN ('dimension', 'hypertable') AND x.extname = 'timescaledb'";
+
+static const char *dimensions_query =
+"SELECT min(format('TimescaleDB divides table %s by column %I.', a.attrelid::regclass, a.attname)) AS obstacle "
+"FROM ROWS FROM (unnest($1), unnest($2)) AS k (relid, attnum)"
+"	JOIN pg_attribute a ON a.attrelid = k.relid AND a.attnum = k.attnum"
+"	JOIN pg_class c ON c.oid = k.relid JOIN pg_namespace n ON n.oid = c.relnamespace"
+"	JOIN _timescaledb_catalog.hypertable h ON h.schema_name = n.nspname AND h.table_name = c.relname"
+"	JOIN _timescaledb_catalog.dimension d ON d.hypertable_id = h.id AND d.column_name = a.attname";
+
+/*
  * Raise the error that a column cannot be converted, with the reason as its
  * detail; the hint may be NULL.
  */
@@ -233,6 +253,21 @@ check_sequences(Conversion *conv)
 	}
 }
 
+static void
+check_timescaledb(Conversion *conv)
+{
+	if (conv->key->new_type != conv->snowflake_type)
+		return;
+	snowflake_convert_query(has_timescaledb_query, 0, NULL, NULL);
+	if (!snowflake_convert_bool(0, "has_it"))
+		return;
+	snowflake_convert_query_columns(conv, dimensions_query, true);
+	if (snowflake_convert_text(0, "obstacle") != NULL)
+		snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED,
+								 snowflake_convert_text(0, "obstacle"),
+								 "As a bigint the column can be filled with snowflakes.");
+}
+
 /* What can be said of all that was collected. */
 void
 snowflake_convert_check_columns(Conversion *conv)
@@ -300,6 +335,7 @@ snowflake_convert_check_columns(Conversion *conv)
 		snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, snowflake_convert_text(0, "obstacles"),
 								 "Types of columns would have to change. Drop what depends on them, convert, and create it again, in one transaction.");
 
+	check_timescaledb(conv);
 	check_references(conv);
 	check_sequences(conv);
 }

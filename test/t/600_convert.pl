@@ -394,6 +394,53 @@ is( $node->safe_psql(
 	'bigint,bigint',
 	'both references are wide enough');
 
+# What one owner converts does not hold up another, though his key is referenced
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE seller; CREATE ROLE buyer;
+	CREATE SCHEMA sellers AUTHORIZATION seller; CREATE SCHEMA buyers AUTHORIZATION buyer;
+	SET ROLE seller;
+	GRANT USAGE ON SCHEMA sellers TO buyer;
+	CREATE TABLE sellers.keys (id serial PRIMARY KEY);
+	GRANT REFERENCES ON sellers.keys TO buyer;
+	SET ROLE buyer;
+	CREATE TABLE buyers.items (key_id int REFERENCES sellers.keys);
+	ALTER TABLE buyers.items ALTER key_id TYPE bigint;
+	CREATE TABLE buyers.keys (id serial PRIMARY KEY)});
+$converter = $node->background_psql('postgres', on_error_stop => 0);
+$converter->query_safe(q{SET ROLE seller; BEGIN; SELECT snowflake_convert_column('sellers.keys', 'id')});
+is( $node->safe_psql('postgres',
+		q{SET lock_timeout = '10s'; SET ROLE buyer; SELECT count(*) FROM snowflake_convert_column('buyers.keys', 'id')}),
+	'3', 'a conversion does not wait for one of tables of another owner');
+$converter->query_safe('COMMIT');
+$converter->quit;
+
+# Types that are none, and a partition key that PostgreSQL knows nothing of
+my $error_0 = error_of($node, 'postgres', q{SELECT snowflake_convert_column('orders', 'id', 0::oid::regtype)});
+is("$error_0->{sqlstate} $error_0->{message}", '42704 type with OID 0 does not exist', 'a type that does not exist');
+$node->safe_psql('postgres', 'CREATE DATABASE hypertables');
+$node->safe_psql(
+	'hypertables', q{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE points (at bigint, n int);
+	CREATE SCHEMA _timescaledb_catalog;
+	CREATE TABLE _timescaledb_catalog.hypertable (id int, schema_name name, table_name name);
+	CREATE TABLE _timescaledb_catalog.dimension (hypertable_id int, column_name name);
+	INSERT INTO _timescaledb_catalog.hypertable VALUES (1, 'public', 'points');
+	INSERT INTO _timescaledb_catalog.dimension VALUES (1, 'at')});
+my $to_snowflake = q{SELECT count(*) FROM snowflake_convert_column('points', 'at', 'snowflake', dry_run => true)};
+is($node->safe_psql('hypertables', $to_snowflake), '2', 'tables of those names count only if they are TimescaleDB\'s');
+$node->safe_psql(
+	'hypertables', q{
+	INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
+		SELECT 99999, 'timescaledb', 10, 'public'::regnamespace, false, '2';
+	ALTER EXTENSION timescaledb ADD TABLE _timescaledb_catalog.hypertable;
+	ALTER EXTENSION timescaledb ADD TABLE _timescaledb_catalog.dimension});
+is(error_of($node, 'hypertables', $to_snowflake)->{detail},
+	'TimescaleDB divides table public.points by column at.', 'a dimension of TimescaleDB\'s stays a bigint');
+is($node->safe_psql('hypertables', q{SELECT count(*) FROM snowflake_convert_column('points', 'at')}),
+	'2', 'and is filled all the same');
+
 # A partitioned table with rows, as its owner, who may not do more than that
 $node->safe_psql('postgres',
 	'ALTER TABLE log OWNER TO owner; ALTER TABLE log_1 OWNER TO owner; ALTER TABLE log_2 OWNER TO owner');
