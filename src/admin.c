@@ -131,9 +131,57 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* Do two layouts have the same parts of the node ID and sequence in the same places? */
+static bool
+has_same_parts(const SnowflakeLayout *one, const SnowflakeLayout *other)
+{
+	if (one->nfields != other->nfields)
+		return false;
+	for (int i = 1; i < one->nfields; i++)
+	{
+		if (strcmp(one->fields[i].name, other->fields[i].name) != 0 ||
+			one->fields[i].width != other->fields[i].width)
+			return false;
+	}
+	return true;
+}
+
 /*
- * Warn if the IDs of the configured layout are smaller than those of the
- * stored one: they sort before the existing IDs, and will reach them one day.
+ * Warn of what becomes of the IDs that exist: they may be decoded to other times
+ * or other parts.
+ */
+static void
+warn_of_old_ids(const SnowflakeLayout *stored, int64 id)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		tick = snowflake_layout_get_tick(layout, id);
+	TimestampTz time = snowflake_layout_tick_start(stored, snowflake_layout_get_tick(stored, id));
+	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+
+	snowflake_layout_print(stored, text, sizeof(text));
+	if (layout->epoch != stored->epoch || layout->tick_usec != stored->tick_usec ||
+		layout->time_shift != stored->time_shift)
+		ereport(WARNING,
+				errmsg("snowflakes that were minted so far are decoded to other times from now on"),
+				tick > layout->max_tick ?
+				errdetail("The stored layout gives " INT64_FORMAT " at \"%s\"; in the configured one that is after its end.",
+						  id, pstrdup(timestamptz_to_str(time))) :
+				errdetail("The stored layout gives " INT64_FORMAT " at \"%s\"; by the configured one that is of \"%s\".",
+						  id, pstrdup(timestamptz_to_str(time)),
+						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, tick)))),
+				errhint("Decode them with their layout, as in snowflake_timestamp(id, '%s').",
+						text));
+	else if (!has_same_parts(layout, stored))
+		ereport(WARNING,
+				errmsg("snowflakes that were minted so far are decoded to other nodes and sequence numbers from now on"),
+				errdetail("Their times stay what they are."),
+				errhint("Decode them with their layout, as in snowflake_node(id, '%s').", text));
+}
+
+/*
+ * Warn of what a change of the layout does: to the IDs that exist, and if the new
+ * ones are smaller.  Then these sort before the existing ones, and will reach them
+ * one day.
  *
  * If they are equal at this moment, the time is in the same place, and the new
  * ones ascend from the old: minting resumes in a later tick.
@@ -151,6 +199,8 @@ compare_layouts(const char *stored_text)
 		return;
 	new_id = snowflake_layout_id_until(layout, now);
 	old_id = snowflake_layout_id_until(&stored, now);
+	if (old_id >= 0)
+		warn_of_old_ids(&stored, old_id);
 	if (new_id < old_id)
 		ereport(WARNING,
 				errmsg("snowflakes of the configured layout are smaller than those minted so far"),

@@ -292,7 +292,7 @@ describe_layout(SnowflakeGate gate, GateTexts *texts)
 		texts->detail = psprintf("Configured is \"%s\", stored is \"%s\".",
 								 configured, stored);
 	texts->advice = texts->hint =
-		"Restore snowflake.layout, or accept the change with snowflake_accept_layout().";
+		"Restore snowflake.layout, or accept the change with snowflake_accept_layout(). From then on the snowflakes that exist are decoded by the new layout, to other times unless it merely has more bits of time.";
 }
 
 static void

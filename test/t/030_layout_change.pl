@@ -108,7 +108,20 @@ pass('back to the stored layout: minting goes on without being asked');
 
 # Accepted
 configure($new, 'differs');
-$node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
+like(refused()->{hint}, qr/the snowflakes that exist are decoded by the new layout, to other times/,
+	'the refusal says what accepting does to IDs that exist');
+my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+like($stderr, qr/WARNING:  snowflakes that were minted so far are decoded to other times from now on/,
+	'with a warning that old IDs get other times');
+my ($example, $is_of, $would_be_of) = $stderr =~
+  /DETAIL:  The stored layout gives (\d+) at "(.*?)"; by the configured one that is of "(.*?)"\./;
+is( $node->safe_psql('postgres', qq{
+		SELECT abs(extract(epoch FROM '$is_of' - now())) < 60,
+			abs(extract(epoch FROM snowflake_timestamp($example, '$old') - '$is_of')) < 1,
+			abs(extract(epoch FROM snowflake_timestamp($example) - '$would_be_of')) < 1}),
+	't|t|t', 'and with an example of now, which is so');
+like($stderr, qr/HINT:  Decode them with their layout, as in snowflake_timestamp\(id, '\Q$canonical_old\E'\)\./,
+	'and with what to do');
 push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');
 pass('the change is accepted: minting goes on');
 is(stored(), $canonical_new, 'the new layout is stored');
@@ -117,7 +130,7 @@ is( $node->safe_psql('postgres',
 	),
 	't',
 	'the ID has it');
-my ($ret, $stdout, $stderr) =
+($ret, $stdout, $stderr) =
   $node->psql('postgres', 'SELECT snowflake_accept_layout()');
 is($ret, 0, 'accepting again');
 like($stderr, qr/^psql:.*NOTICE:  .*in force already/, 'does nothing');
@@ -180,6 +193,23 @@ cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_next()'),
 	'>', $id, 'the IDs ascend');
 is( $node->safe_psql('postgres', "SELECT snowflake_timestamp('$id') = snowflake_timestamp('$id', '$narrow')"),
 	't', 'and the old ones say what they said');
+
+# Bits moved between node and sequence: the times stay
+my $canonical_wide = status($node, 'postgres', 'layout');
+configure('time:45 node:6 sequence:6 epoch:2025-01-01T00:00:00Z', 'differs');
+($ret, $stdout, $stderr) =
+  $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+like($stderr, qr/\A\S* ?WARNING:  snowflakes that were minted so far are decoded to other nodes and sequence numbers.*
+DETAIL:  Their times stay what they are\.
+HINT:  Decode them with their layout, as in snowflake_node\(id, '\Q$canonical_wide\E'\)\.\n*\z/,
+	'bits moved below the time: a warning that says so');
+
+# A layout in which the old IDs would be after the end
+configure('time:35 node:6 sequence:6 epoch:' . (time() - 86_400) . '000', 'differs');
+($ret, $stdout, $stderr) =
+  $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+like($stderr, qr/in the configured one that is after its end\..*WARNING:  snowflakes of the configured layout are smaller/s,
+	'fewer bits of time: old IDs are after the end, and larger');
 
 $node->stop;
 done_testing();
