@@ -281,6 +281,28 @@ warn_of_partitions(Conversion *conv)
 	}
 }
 
+/*
+ * A bigint is the default, since that writes a bigint key not anew, and is what
+ * clients have read so far.  But what is written for a snowflake fails for it, or
+ * means something else.
+ */
+static void
+tell_forms(Conversion *conv)
+{
+	KeyColumn  *key = conv->key;
+	const char *name = quote_identifier(key->name);
+
+	if ((OidIsValid(key->new_type) ? key->new_type : key->type) != INT8OID)
+		return;
+	ereport(NOTICE,
+			conv->dry_run ?
+			errmsg("column \"%s\" of table %s would be a bigint, not a snowflake", key->name, key->table) :
+			errmsg("column \"%s\" of table %s is a bigint, not a snowflake", key->name, key->table),
+			errdetail("Write snowflake_timestamp(%s) for the time, since @ %s is the absolute value, and %s >= snowflake_lower_bound(now() - interval '1 day') for the rows of a period.",
+					  name, name, name),
+			errhint("With snowflake as the third argument, snowflake_convert_column() makes it a snowflake, and writes the table anew."));
+}
+
 
 /*
  * Convert a column, or with dry_run say how.  Returns the statements.
@@ -347,6 +369,7 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 		warn_of_partitions(&conv);
 		if (!conv.dry_run)
 			execute(&conv);
+		tell_forms(&conv);
 	}
 
 	foreach(lc, conv.statements)
