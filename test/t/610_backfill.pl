@@ -117,7 +117,7 @@ foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
 	is($node->safe_psql('postgres', $filled),
 		'6207|6207', "sparse, $name recipe: each row has an ID");
 	like($node->safe_psql('postgres', $check),
-		qr/^0\|0\|(-00:|00:00:00$)/,
+		qr/^0\|0\|(?:-00:[^|]*|00:00:00)\|0$/,
 		"sparse, $name recipe: passes the document's check, none is late");
 	is($node->safe_psql('postgres', $unlike_model),
 		'0', "sparse, $name recipe: the IDs of the model");
@@ -201,7 +201,7 @@ $node->safe_psql('postgres', $many);
 is($node->safe_psql('postgres', $filled),
 	"$rows|$rows", 'dense: the second recipe gives each row an ID');
 like($node->safe_psql('postgres', $check),
-	qr/^0\|0\|00:00:00\.00\d+$/,
+	qr/^0\|0\|00:00:00\.00\d+\|0$/,
 	"dense: passes the document's check, the latest by milliseconds");
 is($node->safe_psql('postgres', $unlike_model),
 	'0', 'dense: the IDs of the model');
@@ -223,6 +223,22 @@ is( $node->safe_psql(
 	),
 	'4096 4096 2056',
 	'dense: the rows that follow take the places that are left');
+
+# A row without a time is left without an ID, and counted
+foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
+{
+	my ($name, $sql) = @$recipe;
+
+	create_events($node, q{SELECT timestamptz '2025-01-01 UTC' + n * interval '1 minute' FROM generate_series(1, 10) n});
+	$node->safe_psql('postgres', q{
+		ALTER TABLE events ALTER created_at DROP NOT NULL;
+		INSERT INTO events (created_at, snowflake_id) VALUES (NULL, NULL), (NULL, NULL)});
+	$node->safe_psql('postgres', $sql);
+	is($node->safe_psql('postgres', $filled), '12|10', "no time, $name recipe: rows without one get no ID");
+	like($node->safe_psql('postgres', $check), qr/^2\|0\|[^|]*\|2$/, "no time, $name recipe: the check counts them");
+	$node->safe_psql('postgres', 'UPDATE events SET snowflake_id = snowflake_next() WHERE snowflake_id IS NULL');
+	like($node->safe_psql('postgres', $check), qr/^0\|0\|[^|]*\|2$/, "no time, $name recipe: with an ID of today all have one");
+}
 
 # A time that the layout does not have is an error, with either
 create_events($node,
@@ -256,7 +272,7 @@ is($sony->safe_psql('postgres', $filled),
 	"$rows|$rows", 'sonyflake: the second recipe gives each row an ID');
 like(
 	$sony->safe_psql('postgres', $check),
-	qr/^0\|0\|00:00:00\.0\d+$/,
+	qr/^0\|0\|00:00:00\.0\d+\|0$/,
 	"sonyflake: passes the document's check");
 is($sony->safe_psql('postgres', $unlike_model),
 	'0', 'sonyflake: the IDs of the model');
