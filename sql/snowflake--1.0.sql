@@ -140,6 +140,16 @@ CREATE OPERATOR -> (LEFTARG = snowflake, RIGHTARG = text, FUNCTION = snowflake_g
 COMMENT ON OPERATOR -> (snowflake, text) IS 'field of the snowflake';
 CREATE CAST (snowflake AS timestamptz) WITH FUNCTION snowflake_at(snowflake);
 COMMENT ON CAST (snowflake AS timestamptz) IS 'when the snowflake was minted';
+CREATE FUNCTION snowflake_local_timestamp(snowflake) RETURNS timestamp
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_local_timestamp(snowflake) IS 'convert snowflake to timestamp';
+CREATE CAST (snowflake AS timestamp) WITH FUNCTION snowflake_local_timestamp(snowflake);
+COMMENT ON CAST (snowflake AS timestamp) IS 'when the snowflake was minted, in the session''s time zone';
+CREATE FUNCTION snowflake_date(snowflake) RETURNS date
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_date(snowflake) IS 'convert snowflake to date';
+CREATE CAST (snowflake AS date) WITH FUNCTION snowflake_date(snowflake);
+COMMENT ON CAST (snowflake AS date) IS 'on which day the snowflake was minted, in the session''s time zone';
 
 -- Snowflakes with given parts, and as texts
 

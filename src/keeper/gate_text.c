@@ -202,10 +202,11 @@ describe_node_unset(SnowflakeGate gate, GateTexts *texts)
 	if (snowflake_node_source != NODE_FROM_SETTING)
 	{
 		texts->message = snowflake_node_source == NODE_FROM_HOSTNAME ?
-			"the host's name does not end with a number" :
+			psprintf("the host's name does not end with a number: %s", snowflake_node_source_origin()) :
 			"the host has no address that is not loopback";
-		texts->advice = texts->hint =
-			"Set snowflake.node_source to where the node ID is to come from, and reload the configuration.";
+		texts->advice = texts->hint = snowflake_node_source == NODE_FROM_HOSTNAME ?
+			"Give the host a name such as db-3, or set snowflake.node_source to where else the node ID is to come from, and reload the configuration." :
+			"Set snowflake.node_source to where else the node ID is to come from, such as setting, and reload the configuration.";
 		return;
 	}
 	texts->message = "snowflake.node_id is not set";

@@ -23,6 +23,8 @@
 #include "layout/server_layout.h"
 
 PG_FUNCTION_INFO_V1(snowflake_timestamp);
+PG_FUNCTION_INFO_V1(snowflake_date);
+PG_FUNCTION_INFO_V1(snowflake_local_timestamp);
 PG_FUNCTION_INFO_V1(snowflake_node);
 PG_FUNCTION_INFO_V1(snowflake_sequence);
 PG_FUNCTION_INFO_V1(snowflake_field);
@@ -81,7 +83,7 @@ snowflake_decode_get_layout(FunctionCallInfo fcinfo, int argno)
 				errmsg("invalid snowflake layout: \"%s\"",
 					   text_to_cstring(arg)),
 				errdetail_internal("%s", complaint),
-				errhint(SNOWFLAKE_LAYOUT_HINT));
+				errhint("%s", snowflake_layout_hint()));
 
 	cache->text =
 		MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, VARSIZE_ANY(arg));
@@ -125,6 +127,19 @@ snowflake_timestamp(PG_FUNCTION_ARGS)
 	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
 
 	PG_RETURN_TIMESTAMPTZ(id_timestamp(layout, get_id(fcinfo, layout)));
+}
+
+/* The same in the time zone of the session, as a date or without the zone. */
+Datum
+snowflake_date(PG_FUNCTION_ARGS)
+{
+	return DirectFunctionCall1(timestamptz_date, snowflake_timestamp(fcinfo));
+}
+
+Datum
+snowflake_local_timestamp(PG_FUNCTION_ARGS)
+{
+	return DirectFunctionCall1(timestamptz_timestamp, snowflake_timestamp(fcinfo));
 }
 
 Datum

@@ -50,8 +50,8 @@ snowflake_in(PG_FUNCTION_ARGS)
 					   "snowflake", text),
 				errdetail("A snowflake is written in decimal digits only."),
 				strpbrk(digits, "-:") == NULL ? 0 :
-				errhint("The first snowflake of a time is snowflake_lower_bound('%s').",
-						text));
+				errhint("The first snowflake of a time is snowflake_lower_bound('%s'). A comparison takes timestamptz '%s' itself.",
+						text, text));
 
 	for (const char *p = digits; *p != '\0' && !overflow; p++)
 		overflow = pg_mul_s64_overflow(value, 10, &value) ||

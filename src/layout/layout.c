@@ -472,6 +472,18 @@ snowflake_layout_name(const SnowflakeLayout *layout)
 	return NULL;
 }
 
+/* A hint for every message about a text that is no layout, a sentence. */
+const char *
+snowflake_layout_hint(void)
+{
+	char	   *presets = pstrdup(snowflake_layout_presets[0].name);
+
+	for (int i = 1; i < snowflake_layout_npresets; i++)
+		presets = psprintf("%s, %s", presets, snowflake_layout_presets[i].name);
+	return psprintf("A layout is a preset (%s), or fields and an epoch, such as time:41 node:10 sequence:12 epoch:2025-01-01T00:00:00Z.",
+					presets);
+}
+
 /* The field of that name, or NULL. */
 const SnowflakeField *
 snowflake_layout_find(const SnowflakeLayout *layout, const char *name)

@@ -87,6 +87,7 @@ extern const char *snowflake_layout_parse(const char *text,
 extern void snowflake_layout_print(const SnowflakeLayout *layout,
 								   char *buf, size_t size);
 extern const char *snowflake_layout_name(const SnowflakeLayout *layout);
+extern const char *snowflake_layout_hint(void);
 extern const SnowflakeField *snowflake_layout_find(const SnowflakeLayout *layout,
 												   const char *name);
 

@@ -36,7 +36,7 @@ check_layout(char **newval, void **extra, GucSource source)
 	if (complaint != NULL)
 	{
 		GUC_check_errdetail("%s", complaint);
-		GUC_check_errhint(SNOWFLAKE_LAYOUT_HINT);
+		GUC_check_errhint("%s", snowflake_layout_hint());
 		return false;
 	}
 
@@ -105,7 +105,7 @@ check_configured_layout(void)
 				errmsg("invalid value for parameter \"%s\": \"%s\"",
 					   "snowflake.layout", configured),
 				errdetail_internal("%s", complaint),
-				errhint(SNOWFLAKE_LAYOUT_HINT));
+				errhint("%s", snowflake_layout_hint()));
 }
 
 /*

@@ -10,10 +10,6 @@
 
 #include "layout/layout.h"
 
-/* For every message about a text that is no layout */
-#define SNOWFLAKE_LAYOUT_HINT \
-	"A layout is a preset, such as twitter, or fields and an epoch, such as time:41 node:10 sequence:12 epoch:2025-01-01T00:00:00Z."
-
 /*
  * snowflake.layout, parsed; only its assign hook writes it.  Fixed for the life
  * of the server if the library was preloaded, so that it may go into plans.

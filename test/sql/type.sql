@@ -74,6 +74,34 @@ COPY (SELECT id FROM assigned WHERE id > 100 ORDER BY id) TO STDOUT (FORMAT csv,
 -- Where a text is taken for a snowflake and is a time, the error says what is meant.
 SELECT code, message, hint FROM outcome($$SELECT '2026-01-01'::snowflake$$);
 
+-- What people write, and what they see: the table of doc/reference.md.
+SELECT written, code, message FROM unnest(ARRAY[
+	$$SELECT FROM assigned WHERE id > '2026-01-01'$$,
+	$$SELECT FROM assigned WHERE id BETWEEN '2026-01-01' AND '2026-02-01'$$,
+	$$SELECT max(id)::timestamptz FROM assigned$$,
+	$$SELECT date_trunc('day', id) FROM assigned$$,
+	$$SELECT age(id) FROM assigned$$,
+	$$SELECT id + interval '1 day' FROM assigned$$,
+	$$SELECT coalesce(id, 0) FROM assigned$$,
+	$$CREATE TABLE seen (id snowflake GENERATED ALWAYS AS IDENTITY)$$,
+	$$CREATE TABLE seen (id snowflake, at timestamptz GENERATED ALWAYS AS (id::timestamptz) STORED)$$,
+	$$CREATE INDEX ON assigned ((id::timestamptz))$$,
+	$$SET snowflake.node_id = 3$$]) WITH ORDINALITY AS w(written, n), LATERAL outcome(written) ORDER BY n;
+SELECT to_char('7'::snowflake, 'YYYY'), @ max(id) = max(id) AS absolute FROM assigned WHERE id < 1000;
+
+-- And what to write.
+BEGIN;
+SET LOCAL timezone = 'Asia/Tokyo';
+SELECT id::timestamptz, id::timestamp, id::date, date_trunc('day', @ id), extract(year FROM @ id), to_char(@ id, 'YYYY'),
+	(@ id) + interval '1 day' AS next_day, id > timestamptz '2022-06-28 Z' AS later, id BETWEEN date '2022-06-28' AND date '2022-06-30' AS between_them,
+	coalesce(id, 0::bigint) = id AS same
+FROM (SELECT '1541815603606036480'::snowflake) AS t(id);
+SELECT snowflake_timestamp(max(id)) FROM (SELECT '1541815603606036480'::snowflake) AS t(id);
+CREATE TABLE stored (id snowflake, at timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id, 'twitter')) STORED);
+INSERT INTO stored VALUES ('1541815603606036480');
+SELECT at FROM stored;
+ROLLBACK;
+
 -- Its indexes are those of bigint: equal keys are stored once.
 CREATE TABLE repeated AS SELECT '7'::snowflake AS id, 7::bigint AS number FROM generate_series(1, 20000);
 CREATE INDEX repeated_id ON repeated (id);
