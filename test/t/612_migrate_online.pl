@@ -25,7 +25,7 @@ my $patience_ms = 4_000;
 my $document = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
 my ($large) = $document =~ /^(## Large integer keys.*?)^## /ms;
 my ($uuids) = $document =~ /^(## From UUIDs.*?)^## /ms;
-my ($hangs_on) = $document =~ /^## What hangs on.*?^```sql\n(.*?)^```$/ms;
+my ($hangs_on, $hanging) = ($document =~ /^(## What hangs on.*)/ms)[0] =~ /^```sql\n(.*?)^```$/msg;
 
 # The steps of a recipe: their numbers and statements
 sub steps
@@ -127,6 +127,35 @@ as_owner(
 like($node->safe_psql('postgres', $hangs_on), qr/items\.order_id\|index items_two\|CREATE INDEX/,
 	'what hangs on the old columns is listed');
 
+# What would go with the old columns in silence
+as_owner(
+	q{
+	CREATE VIEW open_orders WITH (security_barrier = true) AS SELECT id, note FROM orders WHERE note <> 'closed';
+	COMMENT ON VIEW open_orders IS 'not closed';
+	CREATE VIEW "Newest" AS SELECT max(id) AS id FROM open_orders;
+	GRANT SELECT ON open_orders, "Newest" TO writer WITH GRANT OPTION;
+	CREATE FUNCTION items_of(bigint) RETURNS bigint LANGUAGE sql STABLE RETURN (SELECT count(*) FROM items WHERE order_id = $1);
+	CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+	CREATE TRIGGER moved BEFORE UPDATE OF order_id ON items FOR EACH ROW WHEN (OLD.order_id <> NEW.order_id) EXECUTE FUNCTION nothing();
+	CREATE TRIGGER instead INSTEAD OF INSERT ON open_orders FOR EACH ROW EXECUTE FUNCTION nothing();
+	CREATE RULE never AS ON DELETE TO orders WHERE OLD.id < 0 DO INSTEAD NOTHING;
+	CREATE POLICY positive ON items FOR SELECT TO writer USING (order_id > 0);
+	ALTER TABLE items ENABLE ROW LEVEL SECURITY;
+	CREATE POLICY everything ON items USING (order_id IS NOT NULL) WITH CHECK (true)});
+$node->safe_psql('postgres', 'CREATE PUBLICATION p FOR TABLE items (id, order_id); ALTER PUBLICATION p OWNER TO owner; GRANT CREATE ON DATABASE postgres TO owner');
+as_owner($hanging);
+my $definitions = q{
+	SELECT pg_get_viewdef('open_orders'), reloptions, relacl, obj_description(oid), relowner::regrole FROM pg_class WHERE relname = 'open_orders';
+	SELECT pg_get_viewdef('"Newest"'), relacl FROM pg_class WHERE relname = 'Newest';
+	SELECT pg_get_functiondef('items_of'::regproc);
+	SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname IN ('moved', 'instead') ORDER BY tgname;
+	SELECT definition FROM pg_rules WHERE rulename = 'never';
+	SELECT policyname, roles, cmd, permissive, qual, with_check FROM pg_policies WHERE tablename = 'items' ORDER BY 1;
+	SELECT attnames, rowfilter FROM pg_publication_tables};
+my $before = $node->safe_psql('postgres', $definitions);
+is( $node->safe_psql('postgres', q{SELECT count(*), max(depth) FROM hanging('{orders,items}', '{id,order_id}')}),
+	'9|2', 'what would go with them in silence is found');
+
 # an item knows its order by the note, which is never wrong
 my $writers = start_writers(
 	'large',
@@ -138,11 +167,25 @@ my $writers = start_writers(
 my $wrong = q{SELECT count(*) FROM items LEFT JOIN orders ON orders.id = order_id WHERE orders.note IS DISTINCT FROM items.note};
 foreach my $step (0 .. 3)
 {
+	# what the swap cannot put back stops it
+	if ($step == 3)
+	{
+		as_owner('ALTER TABLE items ADD double bigint GENERATED ALWAYS AS (order_id * 2) STORED');
+		eval { as_owner($steps[ 2 * $step + 1 ]) };
+		like($@, qr/default value for column double of table items has to be dropped before the swap/,
+			'large keys: a generated column stops the swap');
+		as_owner('ALTER TABLE items DROP double');
+	}
 	as_owner($steps[ 2 * $step + 1 ]);
 	is($node->safe_psql('postgres', $wrong), '0', "large keys: all items have their orders after step $steps[2 * $step]");
 }
 is( $node->poll_query_until('postgres', 'SELECT count(*) > 10 FROM orders WHERE id > 1000000000000'), 1,
 	'large keys: writers get snowflakes');
+is($node->safe_psql('postgres', $definitions), $before, 'large keys: what hung on the old columns hangs on the new ones');
+is( $node->safe_psql('postgres', q{
+		SELECT count(*) FILTER (WHERE id IS NULL), max(id) > 1000000000000, (SELECT id > 1000000000000 FROM "Newest"),
+			(SELECT items_of(max(order_id)) > 0 FROM items) FROM open_orders}),
+	'0|t|t|t', 'large keys: and sees new rows');
 my $longest = stop_writers('large keys', $writers);
 cmp_ok($longest, '<', $patience_ms, 'large keys: no statement waited for long') or diag($longest);
 as_owner($steps[9]);
@@ -193,6 +236,8 @@ my @uses = (
 	q{UPDATE public.posts SET (user_id, author) = (SELECT id, name FROM public.users WHERE name = 'user ' || 1000 + :n) WHERE n = :n},
 	q{UPDATE public.posts SET author = author WHERE n = 5000 + :n},
 	q{DELETE FROM public.posts WHERE n = 10000 + :n});
+as_owner('CREATE VIEW authors AS SELECT users.id, count(posts.user_id) AS posts FROM users LEFT JOIN posts ON users.id = user_id GROUP BY 1');
+as_owner($hanging);
 $wrong = q{SELECT count(*) FROM posts LEFT JOIN users ON users.id = user_id WHERE name IS DISTINCT FROM author};
 $writers = start_writers('uuids', @uses);
 my ($late, $since);
@@ -225,6 +270,8 @@ foreach my $step (0 .. 4)
 is( $node->poll_query_until('postgres',
 		q{SELECT count(*) > 5 FROM posts WHERE n > (SELECT max(n) FROM posts WHERE author = 'user 7')}), 1,
 	'UUIDs: writers go on');
+is($node->safe_psql('postgres', q{SELECT count(*) > 5000, count(*) FILTER (WHERE id IS NULL) FROM authors WHERE pg_typeof(id) = 'snowflake'::regtype}),
+	't|0', 'UUIDs: a view has the new keys');
 $longest = stop_writers('UUIDs', $writers);
 cmp_ok($longest, '<', $patience_ms, 'UUIDs: no statement waited for long') or diag($longest);
 as_owner($steps[11]);
