@@ -1,7 +1,7 @@
-# Comparisons of snowflakes with times find the rows that the times in the IDs
-# say, for every kind of layout: as the planner rewrites them for constants, for
-# expressions, with and without an index, against plain comparisons of
-# timestamptz.
+# Comparisons of snowflakes with times, and of the times that they say, find the
+# rows that these times say, for every kind of layout: as the planner rewrites them
+# for constants, for expressions, with and without an index, against plain
+# comparisons of timestamptz.  SNOWFLAKE_TEST_ROWS is the number of IDs of each layout.
 
 use strict;
 use warnings;
@@ -13,7 +13,7 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(new_node);
 use Test::More;
 
-my $rows = 15_000;
+my $rows = $ENV{SNOWFLAKE_TEST_ROWS} || 5_000;
 my $constants = 60;
 
 my $node = new_node('main', node_id => undef);
@@ -32,18 +32,23 @@ CREATE FUNCTION random_id() RETURNS snowflake LANGUAGE sql VOLATILE AS $$
 	FROM (SELECT l.*, snowflake_upper_bound('infinity')::bigint::numeric AS max FROM snowflake_layout() l) l
 $$;
 
+-- A tick or so away, but not past the last timestamptz.
+CREATE FUNCTION random_near(ts timestamptz, tick interval) RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+	SELECT ts + (random() * CASE WHEN ts < '294276-01-01' THEN 3 ELSE 1.5 END - 1.5) * tick
+$$;
+
 -- A time at, before or after that of an ID, or anywhere at all.
 CREATE FUNCTION random_time(id snowflake) RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
 	SELECT CASE floor(random() * 10)
 		WHEN 0 THEN 'infinity'
 		WHEN 1 THEN '-infinity'
-		WHEN 2 THEN epoch + (random() * 3 - 1.5) * tick
-		WHEN 3 THEN last_instant + (random() * 3 - 1.5) * tick
+		WHEN 2 THEN random_near(epoch, tick)
+		WHEN 3 THEN random_near(last_instant, tick)
 		WHEN 4 THEN timestamptz '1900-01-01' + random() * interval '300 years'
 		WHEN 5 THEN @ id
 		WHEN 6 THEN (@ id) + interval '1 us'
 		WHEN 7 THEN (@ id) - interval '1 us'
-		ELSE (@ id) + (random() * 3 - 1.5) * tick END
+		ELSE random_near(@ id, tick) END
 	FROM snowflake_layout()
 $$;
 CREATE FUNCTION random_range(a timestamptz, b timestamptz) RETURNS tstzrange LANGUAGE sql VOLATILE AS $$
@@ -53,8 +58,25 @@ CREATE FUNCTION random_range(a timestamptz, b timestamptz) RETURNS tstzrange LAN
 					   (ARRAY['[]', '[)', '(]', '()'])[1 + floor(random() * 4)]) END
 $$;
 
-CREATE TABLE cases (id snowflake, at timestamptz, ts timestamptz, period tstzrange);
+-- What no timestamptz can say is among them.
+CREATE FUNCTION random_local(ts timestamptz) RETURNS timestamp LANGUAGE sql VOLATILE AS $$
+	SELECT CASE floor(random() * 20)
+		WHEN 0 THEN '4713-01-01 BC'
+		WHEN 1 THEN '294276-12-31 23:59:59.999999'
+		ELSE ts END
+$$;
+CREATE FUNCTION random_day(ts timestamptz) RETURNS date LANGUAGE sql VOLATILE AS $$
+	SELECT CASE floor(random() * 20)
+		WHEN 0 THEN '4713-01-01 BC'
+		WHEN 1 THEN '294277-01-01'
+		WHEN 2 THEN '5874897-12-31'
+		ELSE ts::date END
+$$;
+
+CREATE TABLE cases (id snowflake, number bigint, at timestamptz, ts timestamptz, local timestamp, day date, period tstzrange);
 CREATE INDEX ON cases (id);
+CREATE INDEX ON cases (number);
+CREATE VIEW decoded AS SELECT *, @ id AS t, snowflake_timestamp(number) AS u FROM cases;
 
 -- How often a constant's comparison differs from the plain one, by an index
 -- and without.
@@ -64,11 +86,12 @@ DECLARE
 	q record;
 	plain bigint;
 	found bigint;
+	line text;
 	indexed bool;
 BEGIN
 	tried := 0;
 	wrong := 0;
-	FOR c IN SELECT ts, period FROM cases ORDER BY random() LIMIT n LOOP
+	FOR c IN SELECT * FROM cases ORDER BY random() LIMIT n LOOP
 		FOR q IN SELECT * FROM (VALUES
 				(format('id < %L::timestamptz', c.ts), format('at < %L', c.ts)),
 				(format('id <= %L::timestamptz', c.ts), format('at <= %L', c.ts)),
@@ -76,6 +99,18 @@ BEGIN
 				(format('id >= %L::timestamptz', c.ts), format('at >= %L', c.ts)),
 				(format('%L::timestamptz < id', c.ts), format('at > %L', c.ts)),
 				(format('NOT %L::timestamptz <= id', c.ts), format('at < %L', c.ts)),
+				(format('t < %L', c.ts), format('at < %L', c.ts)),
+				(format('u <= %L', c.ts), format('at <= %L', c.ts)),
+				(format('t = %L', c.ts), format('at = %L', c.ts)),
+				(format('t = %L', c.at), format('at = %L', c.at)),
+				(format('NOT %L = u', c.at), format('at <> %L', c.at)),
+				(format('%L::timestamptz < t', c.ts), format('at > %L', c.ts)),
+				(format('t <= %L::timestamp', c.local), format('at <= %L::timestamp', c.local)),
+				(format('u = %L::timestamp', c.local), format('at = %L::timestamp', c.local)),
+				(format('%L::date <= t', c.day), format('at >= %L::date', c.day)),
+				(format('%L::date > u', c.day), format('at < %L::date', c.day)),
+				(format('t <@ %L::tstzrange', c.period), format('at <@ %L::tstzrange', c.period)),
+				(format('NOT %L::tstzrange @> u', c.period), format('NOT at <@ %L::tstzrange', c.period)),
 				(format('id <@ %L::tstzrange', c.period), format('at <@ %L::tstzrange', c.period)),
 				(format('NOT %L::tstzrange @> id', c.period), format('NOT at <@ %L::tstzrange', c.period)))
 				AS v(by_id, by_time) LOOP
@@ -85,12 +120,19 @@ BEGIN
 					set_config('enable_indexonlyscan', indexed::text, true),
 					set_config('enable_bitmapscan', indexed::text, true),
 					set_config('enable_seqscan', (NOT indexed)::text, true);
-				EXECUTE 'SELECT count(*) FROM cases WHERE ' || q.by_id INTO found;
+				EXECUTE 'SELECT count(*) FROM decoded WHERE ' || q.by_id INTO found;
 				IF found <> plain THEN
 					RAISE WARNING '%: % rows, not %', q.by_id, found, plain;
 					wrong := wrong + 1;
 				END IF;
 				tried := tried + 1;
+				-- otherwise it would be compared with itself
+				FOR line IN EXECUTE 'EXPLAIN SELECT FROM decoded WHERE ' || q.by_id LOOP
+					IF line ~ '(@ id|snowflake_timestamp)' THEN
+						RAISE WARNING '%: decoded in %', q.by_id, line;
+						wrong := wrong + 1;
+					END IF;
+				END LOOP;
 			END LOOP;
 		END LOOP;
 	END LOOP;
@@ -105,13 +147,15 @@ foreach my $layout (
 	'time:51 sequence:12 tick:3us epoch:0',
 	'time:10 node:3 sequence:2 tick:1s epoch:2026-01-01T00:00:00Z')
 {
-	$node->adjust_conf('postgresql.conf', 'snowflake.layout', "'$layout'");
+	$node->append_conf('postgresql.conf', "snowflake.layout = '$layout'");
 	$node->restart;
+	is($node->safe_psql('postgres', 'SHOW snowflake.layout'), $layout, "$layout: it is the server's");
 	$node->safe_psql('postgres', qq{
 		TRUNCATE cases;
 		INSERT INTO cases
-			SELECT id, \@ id, random_time(id), random_range(random_time(id), random_time(id))
-			FROM (SELECT random_id() AS id FROM generate_series(1, $rows) OFFSET 0) r;
+			SELECT id, id, \@ id, ts, random_local(ts), random_day(ts), random_range(random_time(id), random_time(id))
+			FROM (SELECT id, random_time(id) AS ts
+				FROM (SELECT random_id() AS id FROM generate_series(1, $rows) OFFSET 0) r OFFSET 0) r;
 		ANALYZE cases});
 
 	my ($n, $wrong) = split /\|/, $node->safe_psql('postgres', q{
@@ -125,12 +169,33 @@ foreach my $layout (
 	is($wrong, 0, "$layout: $n rows compare with times as their times do");
 	$compared += $n;
 
+	# the time that an ID says, decoded by the server's layout or by that in the call,
+	# beside each type of time, either way round, in a time zone with gaps
+	foreach my $time ('@ id', 'snowflake_timestamp(number)',
+		"snowflake_timestamp(id, '$layout')", "snowflake_timestamp(number, '$layout')")
+	{
+		my @conditions;
+
+		foreach my $op ('<', '<=', '>', '>=')
+		{
+			push @conditions, map { ["($time) $op $_", "at $op $_"], ["$_ $op ($time)", "$_ $op at"] } qw(ts local day);
+		}
+		push @conditions, [ "($time) <\@ period", 'at <@ period' ], [ "period \@> ($time)", 'period @> at' ];
+		my $query = 'SELECT ' . join(' + ', map { "count(*) FILTER (WHERE ($_->[0]) IS DISTINCT FROM ($_->[1]))" } @conditions) . ' FROM cases';
+
+		unlike($node->safe_psql('postgres', "EXPLAIN VERBOSE $query"),
+			qr/\(@ |snowflake_timestamp/, "$layout: $time is decoded in no comparison");
+		is($node->safe_psql('postgres', "SET timezone = 'America/New_York'; $query"), 0,
+			"$layout: $time compares with times as a plain one: " . $n * @conditions . ' comparisons');
+		$compared += $n * @conditions;
+	}
+
 	my ($tried, $different) = split /\|/,
 	  $node->safe_psql('postgres', "SELECT * FROM wrong_constants($constants)");
 	is($different, 0,
 		"$layout: $tried queries with constants find the rows of the plain ones, with and without an index");
 }
-cmp_ok($compared, '>=', 100_000, 'that many IDs, times and ranges were tried');
+cmp_ok($compared, '>=', 1_000_000, "$compared comparisons");
 
 $node->stop;
 done_testing();
