@@ -43,6 +43,8 @@ OBJS = \
 	src/layout/io.o \
 	src/layout/layout.o \
 	src/layout/server_layout.o \
+	src/layout/timefilter.o \
+	src/layout/timeorder.o \
 	src/layout/timerange.o \
 	src/lease/fleet.o \
 	src/lease/lease.o \
@@ -74,7 +76,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 # Regression and isolation tests have a server of their own, which preloads the
 # library and has a node ID.  TEMP_INSTANCE= is for a server that runs already.
 TEMP_INSTANCE = --temp-instance=$(1) --temp-config='$(srcdir)/test/server.conf'
-REGRESS = setup type bigint layout vectors decode mint timerange encode explain convert tail $(if $(WITH_OPENSSL),public)
+REGRESS = setup type bigint layout vectors decode mint timerange timefilter timeorder encode explain convert tail $(if $(WITH_OPENSSL),public)
 REGRESS_OPTS = --inputdir=test --encoding=UTF8 $(call TEMP_INSTANCE,tmp_check)
 ISOLATION = concurrent_keys frontier session_order
 ISOLATION_OPTS = --inputdir=test --outputdir=. $(call TEMP_INSTANCE,tmp_check_iso)

@@ -85,11 +85,19 @@ COMMENT ON CAST (smallint AS snowflake) IS 'the same number, if it is not negati
 -- a layout the result depends on the arguments alone; without, it is of the
 -- server's layout, which a restart can change.
 
-CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_timestamp(bigint) IS 'when the snowflake was minted, by the server''s layout';
-CREATE FUNCTION snowflake_timestamp(id bigint, layout text) RETURNS timestamptz
+-- A time that was decoded.  To clients it is a timestamptz, and so it is for all
+-- but the comparisons below, which look for the ID behind it.
+CREATE DOMAIN snowflake_time AS timestamptz;
+COMMENT ON DOMAIN snowflake_time IS 'time of a snowflake; filters on it use an index on the snowflake';
+
+CREATE FUNCTION snowflake_timestamp_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_timestamp_support(internal) IS 'planner support for the time of a snowflake';
+CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS snowflake_time
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_timestamp_support;
+COMMENT ON FUNCTION snowflake_timestamp(bigint) IS 'when the snowflake was minted, by the server''s layout';
+CREATE FUNCTION snowflake_timestamp(id bigint, layout text) RETURNS snowflake_time
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_timestamp_support;
 COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS 'when the snowflake was minted, by the given layout';
 CREATE FUNCTION snowflake_node(id bigint) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
@@ -128,8 +136,8 @@ COMMENT ON FUNCTION snowflake_explain(bigint, text) IS
 
 -- what only a snowflake has, since for a bigint these mean other things
 
-CREATE FUNCTION snowflake_at(snowflake) RETURNS timestamptz
-	AS 'MODULE_PATHNAME', 'snowflake_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION snowflake_at(snowflake) RETURNS snowflake_time
+	AS 'MODULE_PATHNAME', 'snowflake_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_timestamp_support;
 COMMENT ON FUNCTION snowflake_at(snowflake) IS 'implementation of @ operator';
 CREATE OPERATOR @ (RIGHTARG = snowflake, FUNCTION = snowflake_at);
 COMMENT ON OPERATOR @ (NONE, snowflake) IS 'when the snowflake was minted';
@@ -244,6 +252,22 @@ CREATE FUNCTION snowflake_until(ts timestamptz) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_until(timestamptz) IS
 	'largest snowflake at or before an instant, as bigint, -1 if there is none';
+CREATE FUNCTION snowflake_before(ts timestamp) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_before_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_before(timestamp) IS
+	'likewise, of a timestamp in the session''s time zone';
+CREATE FUNCTION snowflake_until(ts timestamp) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_until_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_until(timestamp) IS
+	'likewise, of a timestamp in the session''s time zone';
+CREATE FUNCTION snowflake_before(day date) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_before_date' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_before(date) IS
+	'likewise, of a date begins in the session''s time zone';
+CREATE FUNCTION snowflake_until(day date) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_until_date' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_until(date) IS
+	'likewise, of a date begins in the session''s time zone';
 CREATE FUNCTION snowflake_before(period tstzrange) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'snowflake_before_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_before(tstzrange) IS 'largest snowflake before a range of time, as bigint, -1 if there is none';
@@ -251,6 +275,30 @@ CREATE FUNCTION snowflake_until(period tstzrange) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'snowflake_until_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_until(tstzrange) IS
 	'largest snowflake not after a range of time, as bigint, -1 if there is none';
+CREATE FUNCTION snowflake_before(ts timestamptz, layout text) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_before(timestamptz, text) IS 'likewise, by the given layout';
+CREATE FUNCTION snowflake_until(ts timestamptz, layout text) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_until(timestamptz, text) IS 'likewise, by the given layout';
+CREATE FUNCTION snowflake_before(ts timestamp, layout text) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_before_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_before(timestamp, text) IS 'likewise, by the given layout';
+CREATE FUNCTION snowflake_until(ts timestamp, layout text) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_until_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_until(timestamp, text) IS 'likewise, by the given layout';
+CREATE FUNCTION snowflake_before(day date, layout text) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_before_date' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_before(date, text) IS 'likewise, by the given layout';
+CREATE FUNCTION snowflake_until(day date, layout text) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_until_date' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_until(date, text) IS 'likewise, by the given layout';
+CREATE FUNCTION snowflake_before(period tstzrange, layout text) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_before_range' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_before(tstzrange, text) IS 'likewise, by the given layout';
+CREATE FUNCTION snowflake_until(period tstzrange, layout text) RETURNS bigint
+	AS 'MODULE_PATHNAME', 'snowflake_until_range' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_until(tstzrange, text) IS 'likewise, by the given layout';
 
 CREATE FUNCTION snowflake_lt(id snowflake_instant, ts timestamptz) RETURNS boolean
 	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_lt_support
@@ -322,6 +370,330 @@ CREATE FUNCTION snowflake_contains(period tstzrange, id snowflake) RETURNS boole
 COMMENT ON FUNCTION snowflake_contains(tstzrange, snowflake) IS 'implementation of @> operator';
 CREATE OPERATOR @> (LEFTARG = tstzrange, RIGHTARG = snowflake, FUNCTION = snowflake_contains, COMMUTATOR = <@);
 COMMENT ON OPERATOR @> (tstzrange, snowflake) IS 'contains the snowflake''s time';
+
+-- Comparison of decoded times
+--
+-- They are core's functions.  The planner puts a comparison of the snowflake, or core's
+-- operator, in their place: src/timefilter.c says more.  A <> needs no such thing, so
+-- core's is found.
+
+CREATE FUNCTION snowflake_time_lt_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_time_lt_support(internal) IS 'planner support for < of a snowflake''s time';
+CREATE FUNCTION snowflake_time_le_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_time_le_support(internal) IS 'planner support for <= of a snowflake''s time';
+CREATE FUNCTION snowflake_time_eq_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_time_eq_support(internal) IS 'planner support for = of a snowflake''s time';
+CREATE FUNCTION snowflake_time_ge_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_time_ge_support(internal) IS 'planner support for >= of a snowflake''s time';
+CREATE FUNCTION snowflake_time_gt_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_time_gt_support(internal) IS 'planner support for > of a snowflake''s time';
+CREATE FUNCTION snowflake_time_range_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_time_range_support(internal) IS 'planner support for <@ of a snowflake''s time and a range';
+
+CREATE FUNCTION snowflake_time_lt(snowflake_time, snowflake_time) RETURNS boolean
+	AS 'timestamp_lt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_lt_support;
+COMMENT ON FUNCTION snowflake_time_lt(snowflake_time, snowflake_time) IS 'implementation of < operator';
+CREATE OPERATOR < (LEFTARG = snowflake_time, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+COMMENT ON OPERATOR < (snowflake_time, snowflake_time) IS 'less than';
+CREATE FUNCTION snowflake_time_le(snowflake_time, snowflake_time) RETURNS boolean
+	AS 'timestamp_le' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_le_support;
+COMMENT ON FUNCTION snowflake_time_le(snowflake_time, snowflake_time) IS 'implementation of <= operator';
+CREATE OPERATOR <= (LEFTARG = snowflake_time, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+COMMENT ON OPERATOR <= (snowflake_time, snowflake_time) IS 'less than or equal';
+CREATE FUNCTION snowflake_time_eq(snowflake_time, snowflake_time) RETURNS boolean
+	AS 'timestamp_eq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_eq_support;
+COMMENT ON FUNCTION snowflake_time_eq(snowflake_time, snowflake_time) IS 'implementation of = operator';
+CREATE OPERATOR = (LEFTARG = snowflake_time, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_eq,
+	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
+COMMENT ON OPERATOR = (snowflake_time, snowflake_time) IS 'equal';
+CREATE FUNCTION snowflake_time_ge(snowflake_time, snowflake_time) RETURNS boolean
+	AS 'timestamp_ge' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_ge_support;
+COMMENT ON FUNCTION snowflake_time_ge(snowflake_time, snowflake_time) IS 'implementation of >= operator';
+CREATE OPERATOR >= (LEFTARG = snowflake_time, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
+COMMENT ON OPERATOR >= (snowflake_time, snowflake_time) IS 'greater than or equal';
+CREATE FUNCTION snowflake_time_gt(snowflake_time, snowflake_time) RETURNS boolean
+	AS 'timestamp_gt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_gt_support;
+COMMENT ON FUNCTION snowflake_time_gt(snowflake_time, snowflake_time) IS 'implementation of > operator';
+CREATE OPERATOR > (LEFTARG = snowflake_time, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+COMMENT ON OPERATOR > (snowflake_time, snowflake_time) IS 'greater than';
+
+CREATE FUNCTION snowflake_time_lt(snowflake_time, timestamptz) RETURNS boolean
+	AS 'timestamp_lt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_lt_support;
+COMMENT ON FUNCTION snowflake_time_lt(snowflake_time, timestamptz) IS 'implementation of < operator';
+CREATE OPERATOR < (LEFTARG = snowflake_time, RIGHTARG = timestamptz, FUNCTION = snowflake_time_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+COMMENT ON OPERATOR < (snowflake_time, timestamptz) IS 'less than';
+CREATE FUNCTION snowflake_time_le(snowflake_time, timestamptz) RETURNS boolean
+	AS 'timestamp_le' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_le_support;
+COMMENT ON FUNCTION snowflake_time_le(snowflake_time, timestamptz) IS 'implementation of <= operator';
+CREATE OPERATOR <= (LEFTARG = snowflake_time, RIGHTARG = timestamptz, FUNCTION = snowflake_time_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+COMMENT ON OPERATOR <= (snowflake_time, timestamptz) IS 'less than or equal';
+CREATE FUNCTION snowflake_time_eq(snowflake_time, timestamptz) RETURNS boolean
+	AS 'timestamp_eq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_eq_support;
+COMMENT ON FUNCTION snowflake_time_eq(snowflake_time, timestamptz) IS 'implementation of = operator';
+CREATE OPERATOR = (LEFTARG = snowflake_time, RIGHTARG = timestamptz, FUNCTION = snowflake_time_eq,
+	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
+COMMENT ON OPERATOR = (snowflake_time, timestamptz) IS 'equal';
+CREATE FUNCTION snowflake_time_ge(snowflake_time, timestamptz) RETURNS boolean
+	AS 'timestamp_ge' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_ge_support;
+COMMENT ON FUNCTION snowflake_time_ge(snowflake_time, timestamptz) IS 'implementation of >= operator';
+CREATE OPERATOR >= (LEFTARG = snowflake_time, RIGHTARG = timestamptz, FUNCTION = snowflake_time_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
+COMMENT ON OPERATOR >= (snowflake_time, timestamptz) IS 'greater than or equal';
+CREATE FUNCTION snowflake_time_gt(snowflake_time, timestamptz) RETURNS boolean
+	AS 'timestamp_gt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_gt_support;
+COMMENT ON FUNCTION snowflake_time_gt(snowflake_time, timestamptz) IS 'implementation of > operator';
+CREATE OPERATOR > (LEFTARG = snowflake_time, RIGHTARG = timestamptz, FUNCTION = snowflake_time_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+COMMENT ON OPERATOR > (snowflake_time, timestamptz) IS 'greater than';
+
+CREATE FUNCTION snowflake_time_lt(timestamptz, snowflake_time) RETURNS boolean
+	AS 'timestamp_lt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_lt_support;
+COMMENT ON FUNCTION snowflake_time_lt(timestamptz, snowflake_time) IS 'implementation of < operator';
+CREATE OPERATOR < (LEFTARG = timestamptz, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+COMMENT ON OPERATOR < (timestamptz, snowflake_time) IS 'less than';
+CREATE FUNCTION snowflake_time_le(timestamptz, snowflake_time) RETURNS boolean
+	AS 'timestamp_le' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_le_support;
+COMMENT ON FUNCTION snowflake_time_le(timestamptz, snowflake_time) IS 'implementation of <= operator';
+CREATE OPERATOR <= (LEFTARG = timestamptz, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+COMMENT ON OPERATOR <= (timestamptz, snowflake_time) IS 'less than or equal';
+CREATE FUNCTION snowflake_time_eq(timestamptz, snowflake_time) RETURNS boolean
+	AS 'timestamp_eq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_eq_support;
+COMMENT ON FUNCTION snowflake_time_eq(timestamptz, snowflake_time) IS 'implementation of = operator';
+CREATE OPERATOR = (LEFTARG = timestamptz, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_eq,
+	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
+COMMENT ON OPERATOR = (timestamptz, snowflake_time) IS 'equal';
+CREATE FUNCTION snowflake_time_ge(timestamptz, snowflake_time) RETURNS boolean
+	AS 'timestamp_ge' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_ge_support;
+COMMENT ON FUNCTION snowflake_time_ge(timestamptz, snowflake_time) IS 'implementation of >= operator';
+CREATE OPERATOR >= (LEFTARG = timestamptz, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
+COMMENT ON OPERATOR >= (timestamptz, snowflake_time) IS 'greater than or equal';
+CREATE FUNCTION snowflake_time_gt(timestamptz, snowflake_time) RETURNS boolean
+	AS 'timestamp_gt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_gt_support;
+COMMENT ON FUNCTION snowflake_time_gt(timestamptz, snowflake_time) IS 'implementation of > operator';
+CREATE OPERATOR > (LEFTARG = timestamptz, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+COMMENT ON OPERATOR > (timestamptz, snowflake_time) IS 'greater than';
+
+CREATE FUNCTION snowflake_time_lt(snowflake_time, timestamp) RETURNS boolean
+	AS 'timestamptz_lt_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_lt_support;
+COMMENT ON FUNCTION snowflake_time_lt(snowflake_time, timestamp) IS 'implementation of < operator';
+CREATE OPERATOR < (LEFTARG = snowflake_time, RIGHTARG = timestamp, FUNCTION = snowflake_time_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+COMMENT ON OPERATOR < (snowflake_time, timestamp) IS 'less than';
+CREATE FUNCTION snowflake_time_le(snowflake_time, timestamp) RETURNS boolean
+	AS 'timestamptz_le_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_le_support;
+COMMENT ON FUNCTION snowflake_time_le(snowflake_time, timestamp) IS 'implementation of <= operator';
+CREATE OPERATOR <= (LEFTARG = snowflake_time, RIGHTARG = timestamp, FUNCTION = snowflake_time_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+COMMENT ON OPERATOR <= (snowflake_time, timestamp) IS 'less than or equal';
+CREATE FUNCTION snowflake_time_eq(snowflake_time, timestamp) RETURNS boolean
+	AS 'timestamptz_eq_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_eq_support;
+COMMENT ON FUNCTION snowflake_time_eq(snowflake_time, timestamp) IS 'implementation of = operator';
+CREATE OPERATOR = (LEFTARG = snowflake_time, RIGHTARG = timestamp, FUNCTION = snowflake_time_eq,
+	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
+COMMENT ON OPERATOR = (snowflake_time, timestamp) IS 'equal';
+CREATE FUNCTION snowflake_time_ge(snowflake_time, timestamp) RETURNS boolean
+	AS 'timestamptz_ge_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_ge_support;
+COMMENT ON FUNCTION snowflake_time_ge(snowflake_time, timestamp) IS 'implementation of >= operator';
+CREATE OPERATOR >= (LEFTARG = snowflake_time, RIGHTARG = timestamp, FUNCTION = snowflake_time_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
+COMMENT ON OPERATOR >= (snowflake_time, timestamp) IS 'greater than or equal';
+CREATE FUNCTION snowflake_time_gt(snowflake_time, timestamp) RETURNS boolean
+	AS 'timestamptz_gt_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_gt_support;
+COMMENT ON FUNCTION snowflake_time_gt(snowflake_time, timestamp) IS 'implementation of > operator';
+CREATE OPERATOR > (LEFTARG = snowflake_time, RIGHTARG = timestamp, FUNCTION = snowflake_time_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+COMMENT ON OPERATOR > (snowflake_time, timestamp) IS 'greater than';
+
+CREATE FUNCTION snowflake_time_lt(timestamp, snowflake_time) RETURNS boolean
+	AS 'timestamp_lt_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_lt_support;
+COMMENT ON FUNCTION snowflake_time_lt(timestamp, snowflake_time) IS 'implementation of < operator';
+CREATE OPERATOR < (LEFTARG = timestamp, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+COMMENT ON OPERATOR < (timestamp, snowflake_time) IS 'less than';
+CREATE FUNCTION snowflake_time_le(timestamp, snowflake_time) RETURNS boolean
+	AS 'timestamp_le_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_le_support;
+COMMENT ON FUNCTION snowflake_time_le(timestamp, snowflake_time) IS 'implementation of <= operator';
+CREATE OPERATOR <= (LEFTARG = timestamp, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+COMMENT ON OPERATOR <= (timestamp, snowflake_time) IS 'less than or equal';
+CREATE FUNCTION snowflake_time_eq(timestamp, snowflake_time) RETURNS boolean
+	AS 'timestamp_eq_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_eq_support;
+COMMENT ON FUNCTION snowflake_time_eq(timestamp, snowflake_time) IS 'implementation of = operator';
+CREATE OPERATOR = (LEFTARG = timestamp, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_eq,
+	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
+COMMENT ON OPERATOR = (timestamp, snowflake_time) IS 'equal';
+CREATE FUNCTION snowflake_time_ge(timestamp, snowflake_time) RETURNS boolean
+	AS 'timestamp_ge_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_ge_support;
+COMMENT ON FUNCTION snowflake_time_ge(timestamp, snowflake_time) IS 'implementation of >= operator';
+CREATE OPERATOR >= (LEFTARG = timestamp, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
+COMMENT ON OPERATOR >= (timestamp, snowflake_time) IS 'greater than or equal';
+CREATE FUNCTION snowflake_time_gt(timestamp, snowflake_time) RETURNS boolean
+	AS 'timestamp_gt_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_gt_support;
+COMMENT ON FUNCTION snowflake_time_gt(timestamp, snowflake_time) IS 'implementation of > operator';
+CREATE OPERATOR > (LEFTARG = timestamp, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+COMMENT ON OPERATOR > (timestamp, snowflake_time) IS 'greater than';
+
+CREATE FUNCTION snowflake_time_lt(snowflake_time, date) RETURNS boolean
+	AS 'timestamptz_lt_date' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_lt_support;
+COMMENT ON FUNCTION snowflake_time_lt(snowflake_time, date) IS 'implementation of < operator';
+CREATE OPERATOR < (LEFTARG = snowflake_time, RIGHTARG = date, FUNCTION = snowflake_time_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+COMMENT ON OPERATOR < (snowflake_time, date) IS 'less than';
+CREATE FUNCTION snowflake_time_le(snowflake_time, date) RETURNS boolean
+	AS 'timestamptz_le_date' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_le_support;
+COMMENT ON FUNCTION snowflake_time_le(snowflake_time, date) IS 'implementation of <= operator';
+CREATE OPERATOR <= (LEFTARG = snowflake_time, RIGHTARG = date, FUNCTION = snowflake_time_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+COMMENT ON OPERATOR <= (snowflake_time, date) IS 'less than or equal';
+CREATE FUNCTION snowflake_time_eq(snowflake_time, date) RETURNS boolean
+	AS 'timestamptz_eq_date' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_eq_support;
+COMMENT ON FUNCTION snowflake_time_eq(snowflake_time, date) IS 'implementation of = operator';
+CREATE OPERATOR = (LEFTARG = snowflake_time, RIGHTARG = date, FUNCTION = snowflake_time_eq,
+	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
+COMMENT ON OPERATOR = (snowflake_time, date) IS 'equal';
+CREATE FUNCTION snowflake_time_ge(snowflake_time, date) RETURNS boolean
+	AS 'timestamptz_ge_date' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_ge_support;
+COMMENT ON FUNCTION snowflake_time_ge(snowflake_time, date) IS 'implementation of >= operator';
+CREATE OPERATOR >= (LEFTARG = snowflake_time, RIGHTARG = date, FUNCTION = snowflake_time_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
+COMMENT ON OPERATOR >= (snowflake_time, date) IS 'greater than or equal';
+CREATE FUNCTION snowflake_time_gt(snowflake_time, date) RETURNS boolean
+	AS 'timestamptz_gt_date' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_gt_support;
+COMMENT ON FUNCTION snowflake_time_gt(snowflake_time, date) IS 'implementation of > operator';
+CREATE OPERATOR > (LEFTARG = snowflake_time, RIGHTARG = date, FUNCTION = snowflake_time_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+COMMENT ON OPERATOR > (snowflake_time, date) IS 'greater than';
+
+CREATE FUNCTION snowflake_time_lt(date, snowflake_time) RETURNS boolean
+	AS 'date_lt_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_lt_support;
+COMMENT ON FUNCTION snowflake_time_lt(date, snowflake_time) IS 'implementation of < operator';
+CREATE OPERATOR < (LEFTARG = date, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_lt,
+	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+COMMENT ON OPERATOR < (date, snowflake_time) IS 'less than';
+CREATE FUNCTION snowflake_time_le(date, snowflake_time) RETURNS boolean
+	AS 'date_le_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_le_support;
+COMMENT ON FUNCTION snowflake_time_le(date, snowflake_time) IS 'implementation of <= operator';
+CREATE OPERATOR <= (LEFTARG = date, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_le,
+	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+COMMENT ON OPERATOR <= (date, snowflake_time) IS 'less than or equal';
+CREATE FUNCTION snowflake_time_eq(date, snowflake_time) RETURNS boolean
+	AS 'date_eq_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_eq_support;
+COMMENT ON FUNCTION snowflake_time_eq(date, snowflake_time) IS 'implementation of = operator';
+CREATE OPERATOR = (LEFTARG = date, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_eq,
+	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
+COMMENT ON OPERATOR = (date, snowflake_time) IS 'equal';
+CREATE FUNCTION snowflake_time_ge(date, snowflake_time) RETURNS boolean
+	AS 'date_ge_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_ge_support;
+COMMENT ON FUNCTION snowflake_time_ge(date, snowflake_time) IS 'implementation of >= operator';
+CREATE OPERATOR >= (LEFTARG = date, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_ge,
+	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
+COMMENT ON OPERATOR >= (date, snowflake_time) IS 'greater than or equal';
+CREATE FUNCTION snowflake_time_gt(date, snowflake_time) RETURNS boolean
+	AS 'date_gt_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_gt_support;
+COMMENT ON FUNCTION snowflake_time_gt(date, snowflake_time) IS 'implementation of > operator';
+CREATE OPERATOR > (LEFTARG = date, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_gt,
+	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+COMMENT ON OPERATOR > (date, snowflake_time) IS 'greater than';
+
+-- core's are for a range of exactly the type beside it
+CREATE FUNCTION snowflake_time_contained(snowflake_time, tstzrange) RETURNS boolean
+	AS 'elem_contained_by_range' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_range_support;
+COMMENT ON FUNCTION snowflake_time_contained(snowflake_time, tstzrange) IS 'implementation of <@ operator';
+CREATE OPERATOR <@ (LEFTARG = snowflake_time, RIGHTARG = tstzrange, FUNCTION = snowflake_time_contained,
+	COMMUTATOR = @>, RESTRICT = rangesel, JOIN = contjoinsel);
+COMMENT ON OPERATOR <@ (snowflake_time, tstzrange) IS 'is contained by';
+CREATE FUNCTION snowflake_time_contains(tstzrange, snowflake_time) RETURNS boolean
+	AS 'range_contains_elem' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_range_support;
+COMMENT ON FUNCTION snowflake_time_contains(tstzrange, snowflake_time) IS 'implementation of @> operator';
+CREATE OPERATOR @> (LEFTARG = tstzrange, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_contains,
+	COMMUTATOR = <@, RESTRICT = rangesel, JOIN = contjoinsel);
+COMMENT ON OPERATOR @> (tstzrange, snowflake_time) IS 'contains';
+CREATE FUNCTION snowflake_time_contained(snowflake_time, tstzmultirange) RETURNS boolean
+	AS 'elem_contained_by_multirange' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_range_support;
+COMMENT ON FUNCTION snowflake_time_contained(snowflake_time, tstzmultirange) IS 'implementation of <@ operator';
+CREATE OPERATOR <@ (LEFTARG = snowflake_time, RIGHTARG = tstzmultirange, FUNCTION = snowflake_time_contained,
+	COMMUTATOR = @>, RESTRICT = multirangesel, JOIN = contjoinsel);
+COMMENT ON OPERATOR <@ (snowflake_time, tstzmultirange) IS 'is contained by';
+CREATE FUNCTION snowflake_time_contains(tstzmultirange, snowflake_time) RETURNS boolean
+	AS 'multirange_contains_elem' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_range_support;
+COMMENT ON FUNCTION snowflake_time_contains(tstzmultirange, snowflake_time) IS 'implementation of @> operator';
+CREATE OPERATOR @> (LEFTARG = tstzmultirange, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_contains,
+	COMMUTATOR = <@, RESTRICT = multirangesel, JOIN = contjoinsel);
+COMMENT ON OPERATOR @> (tstzmultirange, snowflake_time) IS 'contains';
+
+-- For what looks an operator up in a family: (created_at, id) < (…, …), for example.
+-- No index and no sort uses it, since those of a domain are of its base type.
+CREATE OPERATOR FAMILY snowflake_time_ops USING btree;
+COMMENT ON OPERATOR FAMILY snowflake_time_ops USING btree IS 'comparison of a snowflake''s time';
+ALTER OPERATOR FAMILY snowflake_time_ops USING btree ADD
+	OPERATOR 1 < (snowflake_time, snowflake_time),
+	OPERATOR 2 <= (snowflake_time, snowflake_time),
+	OPERATOR 3 = (snowflake_time, snowflake_time),
+	OPERATOR 4 >= (snowflake_time, snowflake_time),
+	OPERATOR 5 > (snowflake_time, snowflake_time),
+	FUNCTION 1 (snowflake_time, snowflake_time) pg_catalog.timestamptz_cmp(timestamptz, timestamptz),
+	OPERATOR 1 < (snowflake_time, timestamptz),
+	OPERATOR 2 <= (snowflake_time, timestamptz),
+	OPERATOR 3 = (snowflake_time, timestamptz),
+	OPERATOR 4 >= (snowflake_time, timestamptz),
+	OPERATOR 5 > (snowflake_time, timestamptz),
+	FUNCTION 1 (snowflake_time, timestamptz) pg_catalog.timestamptz_cmp(timestamptz, timestamptz),
+	OPERATOR 1 < (timestamptz, snowflake_time),
+	OPERATOR 2 <= (timestamptz, snowflake_time),
+	OPERATOR 3 = (timestamptz, snowflake_time),
+	OPERATOR 4 >= (timestamptz, snowflake_time),
+	OPERATOR 5 > (timestamptz, snowflake_time),
+	FUNCTION 1 (timestamptz, snowflake_time) pg_catalog.timestamptz_cmp(timestamptz, timestamptz),
+	OPERATOR 1 < (snowflake_time, timestamp),
+	OPERATOR 2 <= (snowflake_time, timestamp),
+	OPERATOR 3 = (snowflake_time, timestamp),
+	OPERATOR 4 >= (snowflake_time, timestamp),
+	OPERATOR 5 > (snowflake_time, timestamp),
+	FUNCTION 1 (snowflake_time, timestamp) pg_catalog.timestamptz_cmp_timestamp(timestamptz, timestamp),
+	OPERATOR 1 < (timestamp, snowflake_time),
+	OPERATOR 2 <= (timestamp, snowflake_time),
+	OPERATOR 3 = (timestamp, snowflake_time),
+	OPERATOR 4 >= (timestamp, snowflake_time),
+	OPERATOR 5 > (timestamp, snowflake_time),
+	FUNCTION 1 (timestamp, snowflake_time) pg_catalog.timestamp_cmp_timestamptz(timestamp, timestamptz),
+	OPERATOR 1 < (snowflake_time, date),
+	OPERATOR 2 <= (snowflake_time, date),
+	OPERATOR 3 = (snowflake_time, date),
+	OPERATOR 4 >= (snowflake_time, date),
+	OPERATOR 5 > (snowflake_time, date),
+	FUNCTION 1 (snowflake_time, date) pg_catalog.timestamptz_cmp_date(timestamptz, date),
+	OPERATOR 1 < (date, snowflake_time),
+	OPERATOR 2 <= (date, snowflake_time),
+	OPERATOR 3 = (date, snowflake_time),
+	OPERATOR 4 >= (date, snowflake_time),
+	OPERATOR 5 > (date, snowflake_time),
+	FUNCTION 1 (date, snowflake_time) pg_catalog.date_cmp_timestamptz(date, timestamptz);
+CREATE OPERATOR FAMILY snowflake_time_ops USING hash;
+COMMENT ON OPERATOR FAMILY snowflake_time_ops USING hash IS 'equality of a snowflake''s time, for long lists';
+ALTER OPERATOR FAMILY snowflake_time_ops USING hash ADD
+	OPERATOR 1 = (snowflake_time, snowflake_time),
+	OPERATOR 1 = (snowflake_time, timestamptz),
+	OPERATOR 1 = (timestamptz, snowflake_time),
+	FUNCTION 1 (snowflake_time) pg_catalog.timestamp_hash(timestamp),
+	FUNCTION 1 (timestamptz) pg_catalog.timestamp_hash(timestamp);
 
 -- Layouts
 

@@ -17,6 +17,7 @@
 #include "base/compat.h"
 #include "base/settings.h"
 #include "layout/server_layout.h"
+#include "layout/timeorder.h"
 #include "generator/last_id.h"
 #include "guard/column_guard.h"
 #include "guard/reservation_guard.h"
@@ -49,5 +50,6 @@ _PG_init(void)
 	snowflake_last_id_init();
 	snowflake_reservation_guard_init();
 	snowflake_column_guard_init();
+	snowflake_timeorder_init();
 	snowflake_prepared_init(snowflake_frontier_may_have_minted);
 }

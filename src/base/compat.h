@@ -56,8 +56,11 @@
 
 /* 16 (commit c727f511bd7): one function checks a privilege on any object. */
 #if PG_VERSION_NUM < 160000
+#include "catalog/pg_proc_d.h"
+
 #define object_aclcheck(classid, objectid, roleid, mode) \
-	((void) (classid), pg_namespace_aclcheck(objectid, roleid, mode))
+	((classid) == ProcedureRelationId ? pg_proc_aclcheck(objectid, roleid, mode) : \
+	 pg_namespace_aclcheck(objectid, roleid, mode))
 #endif
 
 /* 16 (commit 407b50f2d42): a check hook's "extra" is guc_malloc'd. */
@@ -143,6 +146,13 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 /* 18 (commit 9324c8c5806): a module tells its name and version. */
 #if PG_VERSION_NUM < 180000
 #define PG_MODULE_MAGIC_EXT(...)	PG_MODULE_MAGIC
+#endif
+
+/* 18 (commit 8123e91f): a pathkey has a comparison in place of a btree strategy. */
+#if PG_VERSION_NUM < 180000
+#define PathKeyIsDescending(pathkey)	((pathkey)->pk_strategy == BTGreaterStrategyNumber)
+#else
+#define PathKeyIsDescending(pathkey)	((pathkey)->pk_cmptype == COMPARE_GT)
 #endif
 
 /*

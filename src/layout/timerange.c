@@ -43,16 +43,23 @@
 #include "nodes/supportnodes.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/rangetypes.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
 #include "base/compat.h"
+#include "layout/decode.h"
 #include "layout/server_layout.h"
+#include "layout/timerange.h"
 
 PG_FUNCTION_INFO_V1(snowflake_before);
 PG_FUNCTION_INFO_V1(snowflake_until);
+PG_FUNCTION_INFO_V1(snowflake_before_timestamp);
+PG_FUNCTION_INFO_V1(snowflake_until_timestamp);
+PG_FUNCTION_INFO_V1(snowflake_before_date);
+PG_FUNCTION_INFO_V1(snowflake_until_date);
 PG_FUNCTION_INFO_V1(snowflake_before_range);
 PG_FUNCTION_INFO_V1(snowflake_until_range);
 PG_FUNCTION_INFO_V1(snowflake_lt_support);
@@ -61,28 +68,78 @@ PG_FUNCTION_INFO_V1(snowflake_ge_support);
 PG_FUNCTION_INFO_V1(snowflake_gt_support);
 PG_FUNCTION_INFO_V1(snowflake_range_support);
 
+/* The largest ID before an instant, or with "inclusive", not after it. */
+static int64
+instant_bound(const SnowflakeLayout *layout, TimestampTz ts, bool inclusive)
+{
+	return inclusive ? snowflake_layout_id_until(layout, ts) :
+		snowflake_layout_id_before(layout, ts);
+}
+
 /* The largest ID before an instant, -1 if there is none. */
 Datum
 snowflake_before(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_layout_id_before(&snowflake_server_layout,
-											   PG_GETARG_TIMESTAMPTZ(0)));
+	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
+								  PG_GETARG_TIMESTAMPTZ(0), false));
 }
 
 /* The largest ID that is not after an instant, -1 if there is none. */
 Datum
 snowflake_until(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(snowflake_layout_id_until(&snowflake_server_layout,
-											  PG_GETARG_TIMESTAMPTZ(0)));
+	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
+								  PG_GETARG_TIMESTAMPTZ(0), true));
 }
 
-/* The largest ID before an instant, or with "inclusive", not after it. */
-static int64
-instant_bound(TimestampTz ts, bool inclusive)
+/*
+ * A timestamp or a date in the session's time zone, of which those two functions of
+ * core are the comparison with a timestamptz and the cast to one.  For what no
+ * timestamptz can say, the cast raises an error where the comparison finds that it
+ * lies before or after all of them, as an infinity does.
+ */
+static TimestampTz
+local_time(Datum time, PGFunction compare, PGFunction cast)
 {
-	return inclusive ? snowflake_layout_id_until(&snowflake_server_layout, ts) :
-		snowflake_layout_id_before(&snowflake_server_layout, ts);
+	if (DatumGetInt32(DirectFunctionCall2(compare, time,
+										  TimestampTzGetDatum(MIN_TIMESTAMP))) < 0)
+		return DT_NOBEGIN;
+	if (DatumGetInt32(DirectFunctionCall2(compare, time,
+										  TimestampTzGetDatum(END_TIMESTAMP - 1))) > 0)
+		return DT_NOEND;
+	return DatumGetTimestampTz(DirectFunctionCall1(cast, time));
+}
+
+Datum
+snowflake_before_timestamp(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
+								  local_time(PG_GETARG_DATUM(0), timestamp_cmp_timestamptz,
+											 timestamp_timestamptz), false));
+}
+
+Datum
+snowflake_until_timestamp(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
+								  local_time(PG_GETARG_DATUM(0), timestamp_cmp_timestamptz,
+											 timestamp_timestamptz), true));
+}
+
+Datum
+snowflake_before_date(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
+								  local_time(PG_GETARG_DATUM(0), date_cmp_timestamptz,
+											 date_timestamptz), false));
+}
+
+Datum
+snowflake_until_date(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
+								  local_time(PG_GETARG_DATUM(0), date_cmp_timestamptz,
+											 date_timestamptz), true));
 }
 
 /*
@@ -90,7 +147,8 @@ instant_bound(TimestampTz ts, bool inclusive)
  * them.
  */
 static void
-range_bounds(RangeType *range, int64 *before, int64 *until)
+range_bounds(const SnowflakeLayout *layout, RangeType *range,
+			 int64 *before, int64 *until)
 {
 	TypeCacheEntry *typcache = lookup_type_cache(RangeTypeGetOid(range),
 												 TYPECACHE_RANGE_INFO);
@@ -107,9 +165,11 @@ range_bounds(RangeType *range, int64 *before, int64 *until)
 	else
 	{
 		if (!lower.infinite)
-			*before = instant_bound(DatumGetTimestampTz(lower.val), !lower.inclusive);
+			*before = instant_bound(layout, DatumGetTimestampTz(lower.val),
+									!lower.inclusive);
 		if (!upper.infinite)
-			*until = instant_bound(DatumGetTimestampTz(upper.val), upper.inclusive);
+			*until = instant_bound(layout, DatumGetTimestampTz(upper.val),
+								   upper.inclusive);
 	}
 }
 
@@ -120,7 +180,8 @@ snowflake_before_range(PG_FUNCTION_ARGS)
 	int64		before,
 				until;
 
-	range_bounds(PG_GETARG_RANGE_P(0), &before, &until);
+	range_bounds(snowflake_decode_get_layout(fcinfo, 1), PG_GETARG_RANGE_P(0),
+				 &before, &until);
 	PG_RETURN_INT64(before);
 }
 
@@ -131,34 +192,34 @@ snowflake_until_range(PG_FUNCTION_ARGS)
 	int64		before,
 				until;
 
-	range_bounds(PG_GETARG_RANGE_P(0), &before, &until);
+	range_bounds(snowflake_decode_get_layout(fcinfo, 1), PG_GETARG_RANGE_P(0),
+				 &before, &until);
 	PG_RETURN_INT64(until);
 }
 
 /*
- * Is that argument of a call a constant of the given type?  And may what
- * depends on the layout be folded into a plan?
+ * May a bound by the server's layout be computed at once and go into a plan, and
+ * is the time a constant of the given type?
  *
- * It depends on the server's layout and is therefore not immutable.  But a
- * preloaded library's layout changes with a restart only, which no plan
- * survives.
+ * The bound depends on the server's layout and is therefore not immutable.  But a
+ * preloaded library's layout changes with a restart only, which no plan survives.
  */
 static Const *
-constant_argument(FuncExpr *call, int n, Oid type)
+constant_time(Node *time, Oid type)
 {
-	Const	   *argument = list_nth(call->args, n);
+	Const	   *constant = (Const *) time;
 
-	if (!snowflake_layout_is_fixed || !IsA(argument, Const) ||
-		argument->constisnull || argument->consttype != type)
+	if (!snowflake_layout_is_fixed || !IsA(time, Const) ||
+		constant->constisnull || constant->consttype != type)
 		return NULL;
-	return argument;
+	return constant;
 }
 
-static Const *
+static Node *
 make_bound(int64 bound)
 {
-	return makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
-					 Int64GetDatum(bound), false, FLOAT8PASSBYVAL);
+	return (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
+							  Int64GetDatum(bound), false, FLOAT8PASSBYVAL);
 }
 
 /*
@@ -168,7 +229,7 @@ make_bound(int64 bound)
  * sent to another server.
  */
 static Node *
-compare_id(Node *id, StrategyNumber strategy, int64 bound)
+compare_id(Node *id, StrategyNumber strategy, Node *bound)
 {
 	OpExpr	   *comparison;
 	Oid			opno = get_opfamily_member(INTEGER_BTREE_FAM_OID, INT8OID,
@@ -177,19 +238,53 @@ compare_id(Node *id, StrategyNumber strategy, int64 bound)
 	id = applyRelabelType(copyObject(id), INT8OID, -1, InvalidOid,
 						  COERCE_EXPLICIT_CAST, -1, false);
 	comparison = (OpExpr *) make_opclause(opno, BOOLOID, false, (Expr *) id,
-										  (Expr *) make_bound(bound),
+										  (Expr *) bound,
 										  InvalidOid, InvalidOid);
 	set_opfuncid(comparison);
 	return (Node *) comparison;
 }
 
-/* "id is larger than bound", in the form that prunes best. */
-static Node *
-compare_lower(Node *id, int64 before)
+/*
+ * "id is not larger than a bound", and "id is larger than a bound", in the form
+ * that prunes best.  The ID is an expression of bigint or snowflake, of which a copy
+ * is taken; the bound is one of bigint, and becomes part of the result.
+ */
+Node *
+snowflake_timerange_upper(Node *id, Node *bound)
 {
-	if (before == PG_INT64_MAX)
-		return compare_id(id, BTGreaterStrategyNumber, before);
-	return compare_id(id, BTGreaterEqualStrategyNumber, before + 1);
+	return compare_id(id, BTLessEqualStrategyNumber, bound);
+}
+
+Node *
+snowflake_timerange_lower(Node *id, Node *bound)
+{
+	if (IsA(bound, Const) && !((Const *) bound)->constisnull &&
+		DatumGetInt64(((Const *) bound)->constvalue) != PG_INT64_MAX)
+		return compare_id(id, BTGreaterEqualStrategyNumber,
+						  make_bound(DatumGetInt64(((Const *) bound)->constvalue) + 1));
+	return compare_id(id, BTGreaterStrategyNumber, bound);
+}
+
+/*
+ * The largest ID before a time, or with "inclusive", not after it, by the server's
+ * layout, if it can be said already: a constant, or NULL.
+ */
+Node *
+snowflake_timerange_constant(Node *time, bool inclusive)
+{
+	Const	   *constant;
+	int64		before,
+				until;
+
+	if ((constant = constant_time(time, TIMESTAMPTZOID)) != NULL)
+		return make_bound(instant_bound(&snowflake_server_layout,
+										DatumGetTimestampTz(constant->constvalue),
+										inclusive));
+	if ((constant = constant_time(time, TSTZRANGEOID)) == NULL)
+		return NULL;
+	range_bounds(&snowflake_server_layout,
+				 DatumGetRangeTypeP(constant->constvalue), &before, &until);
+	return make_bound(inclusive ? until : before);
 }
 
 /*
@@ -208,15 +303,13 @@ simplify_comparison(Node *request, bool lower, bool inclusive)
 	call = ((SupportRequestSimplify *) request)->fcall;
 	for (int n = 0; n < 2; n++)
 	{
-		Const	   *ts = constant_argument(call, n, TIMESTAMPTZOID);
+		Node	   *bound = snowflake_timerange_constant(list_nth(call->args, n),
+														 inclusive);
 		Node	   *id = list_nth(call->args, 1 - n);
-		int64		bound;
 
-		if (ts == NULL)
-			continue;
-		bound = instant_bound(DatumGetTimestampTz(ts->constvalue), inclusive);
-		return lower ? compare_lower(id, bound) :
-			compare_id(id, BTLessEqualStrategyNumber, bound);
+		if (bound != NULL)
+			return lower ? snowflake_timerange_lower(id, bound) :
+				snowflake_timerange_upper(id, bound);
 	}
 	return NULL;
 }
@@ -258,21 +351,19 @@ snowflake_range_support(PG_FUNCTION_ARGS)
 	call = ((SupportRequestSimplify *) request)->fcall;
 	for (int n = 0; n < 2; n++)
 	{
-		Const	   *range = constant_argument(call, n, TSTZRANGEOID);
+		Node	   *range = list_nth(call->args, n);
+		Node	   *before = snowflake_timerange_constant(range, false);
+		Node	   *until = snowflake_timerange_constant(range, true);
 		Node	   *id = list_nth(call->args, 1 - n);
-		int64		before,
-					until;
 
-		if (range == NULL)
+		if (before == NULL)
 			continue;
 
 		/* the ID would be computed twice */
 		if (contain_volatile_functions(id) || contain_subplans(id))
 			break;
-		range_bounds(DatumGetRangeTypeP(range->constvalue), &before, &until);
-		PG_RETURN_POINTER(make_andclause(list_make2(compare_lower(id, before),
-													compare_id(id, BTLessEqualStrategyNumber,
-															   until))));
+		PG_RETURN_POINTER(make_andclause(list_make2(snowflake_timerange_lower(id, before),
+													snowflake_timerange_upper(id, until))));
 	}
 	PG_RETURN_POINTER(NULL);
 }

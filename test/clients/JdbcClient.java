@@ -172,6 +172,10 @@ public class JdbcClient {
             counts(db, "ref >= snowflake_lower_bound(?)", s -> s.setObject(1, HOUR_AGO), 1,
                     how + "setObject() of a time for the bigint column");
             Timestamp timestamp = Timestamp.from(Instant.now().minusSeconds(3600));
+            counts(db, "@ id >= ?", s -> s.setTimestamp(1, timestamp), 1,
+                    how + "setTimestamp() for the time of an ID");
+            counts(db, "@ id >= ?", s -> s.setObject(1, HOUR_AGO), 1,
+                    how + "setObject() of a time for the time of an ID");
             counts(db, "id >= ?::timestamptz", s -> s.setTimestamp(1, timestamp), 1,
                     how + "setTimestamp() with a cast");
             fails(() -> row(db, "SELECT FROM orders WHERE id >= ?",

@@ -59,6 +59,15 @@ async def main():
     is_(await db.fetchval("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound($1)", hour_ago), 1,
         "filter the bigint column by a datetime")
 
+    # the time of an ID, and a view's column: in results a timestamptz, as a parameter a domain over it
+    is_(type(await db.fetchval("SELECT @ id FROM orders")), datetime.datetime, "the time of an ID is a datetime")
+    is_(await db.fetchval("SELECT count(*) FROM orders WHERE @ id >= $1 AND @ id < $2", hour_ago,
+                          hour_ago + datetime.timedelta(hours=2)), 1, "filter its time by a datetime")
+    is_(await db.fetchval("SELECT count(*) FROM orders WHERE @ id = ANY($1)", [hour_ago]), 0,
+        "filter its time by a list of datetime")
+    is_([type(at) for at in await db.fetchval("SELECT array_agg(@ id) FROM orders")], [datetime.datetime],
+        "an array of times is a list of datetime")
+
     # explicit IDs
     insert = "INSERT INTO orders VALUES ($1, $2) RETURNING id"
     await refused(insert, BIG, BIG, name="an int for the column itself is refused")

@@ -111,6 +111,10 @@ func database(driver string, array func([]int64) interface{}) {
 	is(value(counts+"id IN ("+places+")", arguments...), int64(1), name("filter by IN"))
 	is(value(counts+"id >= $1::timestamptz", hourAgo), int64(1), name("filter by a time, with a cast"))
 	is(value(counts+"id < $1::timestamptz", hourAgo), int64(0), name("filter by a time, the rest"))
+	var at time.Time
+	must(db.QueryRow("SELECT @ id FROM orders").Scan(&at))
+	is(at.After(hourAgo), true, name("the time of an ID is a time.Time"))
+	is(value(counts+"@ id >= $1", hourAgo), int64(1), name("filter its time by a time.Time"))
 	is(value(counts+"ref >= snowflake_lower_bound($1)", hourAgo), int64(1),
 		name("filter the bigint column by a time"))
 	state := map[string]string{"postgres": "22P02", "pgx": ""}

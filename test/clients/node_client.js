@@ -60,6 +60,11 @@ run(async () => {
     'filter by a Date, the rest');
   is(await value('SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound($1)', [hourAgo]),
     '1', 'filter the bigint column by a Date');
+  ok(await value('SELECT @ id FROM orders') instanceof Date, 'the time of an ID is a Date');
+  is(await value('SELECT count(*) FROM orders WHERE @ id >= $1', [hourAgo]), '1', 'filter its time by a Date');
+  is(typeof await value('SELECT array_agg(@ id) FROM orders'), 'string', 'an array of times is a string');
+  ok((await value('SELECT array_agg((@ id)::timestamptz) FROM orders'))[0] instanceof Date,
+    'an array of timestamptz is one of Dates');
   await fails(db.query('SELECT FROM orders WHERE id >= $1', [hourAgo]), '22P02',
     'a Date without a cast is refused');
   is(await value('INSERT INTO orders VALUES ($1, $2) RETURNING id', [BIG, BIG]), String(BIG),

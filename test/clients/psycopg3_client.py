@@ -60,6 +60,11 @@ is_(value("SELECT count(*) FROM orders WHERE id >= %s", hour_ago), 1, "filter by
 is_(value("SELECT count(*) FROM orders WHERE id >= %b", hour_ago), 1, "filter by a binary datetime")
 is_(value("SELECT count(*) FROM orders WHERE id < %b", hour_ago), 0,
     "filter by a binary datetime, the rest")
+is_(type(value("SELECT @ id FROM orders")), datetime.datetime, "the time of an ID is a datetime")
+is_(value("SELECT count(*) FROM orders WHERE @ id >= %s", hour_ago), 1, "filter its time by a datetime")
+is_(value("SELECT count(*) FROM orders WHERE @ id = ANY(%s)", [hour_ago]), 0, "filter its time by a list")
+is_(type(value("SELECT array_agg(@ id) FROM orders")), str, "an array of times is a str")
+is_(value("SELECT count(*) FROM orders WHERE @ id >= %b", hour_ago), 1, "filter its time by a binary datetime")
 is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", hour_ago), 1,
     "filter the bigint column by a datetime")
 is_(value("INSERT INTO orders VALUES (%s, %s) RETURNING id", BIG, BIG), str(BIG),

@@ -6,15 +6,17 @@ and errors.
   presence   as they are, in a server without the extension and in one with the
              library loaded and the extension in the database
   type       with all integer columns of tables as bigint, and as snowflake
+  time       with all columns of timestamptz as they are, and as snowflake_time, which is what
+             the time of a snowflake is
 
 As they are, these files have few columns of bigint, and none in most of those
 about partitions, joins and foreign keys; so "type" makes them all bigint first.
 For it the type is without its refusal of negative numbers, of which core's
 files have many.
 
-  bash test/run.sh differ                    "type", the files that matter most
-  bash test/run.sh differ --comparison presence --comparison type
-                                             both, all files, about 4 minutes
+  bash test/run.sh differ                    "type" and "time", the files that matter most
+  bash test/run.sh differ --comparison presence --comparison type --comparison time
+                                             all of them, all files, about 6 minutes
   bash test/run.sh differ --comparison type join window
                                              one of them, some files, with what these need
   bash test/run.sh differ --quick --damage "UPDATE pg_cast SET castcontext = 'a'
@@ -42,8 +44,9 @@ sys.path.insert(0, str(HERE.parent / "bench"))
 from server import Server       # noqa: E402
 
 # What is compared in CI, and what these files need of others.
-QUICK = """int8 btree_index hash_index brin brin_multi partition_prune partition_join join equivclass foreign_key
-    insert_conflict merge aggregates select_distinct window incremental_sort""".split()
+QUICK = {"type": """int8 btree_index hash_index brin brin_multi partition_prune partition_join join equivclass foreign_key
+    insert_conflict merge aggregates select_distinct window incremental_sort""".split(),
+         "time": "timestamptz horology brin brin_multi window domain rangetypes partition_prune inherit".split()}
 NEEDED = ["test_setup", "create_index", "create_misc", "create_aggregate"]
 
 SETTINGS = {"fsync": "off", "autovacuum": "off", "max_prepared_transactions": 2, "max_wal_size": "4GB"}
@@ -59,33 +62,41 @@ WITHOUT_REFUSALS = "".join(
                            "snowflake(integer)": "int48", "snowflake(smallint)": "int28"}.items())
 
 
+# Types of columns, as they are written
+INTEGER = r"(int2|int4|int8|smallint|integer|int|bigint)\b(?!\s*[\[(]|\s+array\b)"
+TIMESTAMPTZ = r"(timestamptz|timestamp\s+with\s+time\s+zone)\b(?!\s*[\[(]|\s+array\b)"
+
+
 @dataclasses.dataclass(frozen=True)
 class Subject:
     """What core's files are run with."""
     name: str
     settings: dict
     prepare: str                # SQL
-    column_type: str            # of all integer columns, or none
+    columns_of: str = ""        # pattern of the types of columns that get another one
+    column_type: str = ""
 
     def __hash__(self):
         return hash(self.name)
 
 
 COMPARISONS = {
-    "presence": (Subject("without", {}, "", ""),
-                 Subject("present", WITH_LIBRARY, "CREATE EXTENSION snowflake", "")),
-    "type": (Subject("bigint", WITH_LIBRARY, "CREATE EXTENSION snowflake", "bigint"),
-             Subject("snowflake", WITH_LIBRARY, "CREATE EXTENSION snowflake;" + WITHOUT_REFUSALS, "public.snowflake"))}
+    "presence": (Subject("without", {}, ""),
+                 Subject("present", WITH_LIBRARY, "CREATE EXTENSION snowflake")),
+    "type": (Subject("bigint", WITH_LIBRARY, "CREATE EXTENSION snowflake", INTEGER, "bigint"),
+             Subject("snowflake", WITH_LIBRARY, "CREATE EXTENSION snowflake;" + WITHOUT_REFUSALS, INTEGER,
+                     "public.snowflake")),
+    "time": (Subject("timestamptz", WITH_LIBRARY, "CREATE EXTENSION snowflake"),
+             Subject("time", WITH_LIBRARY, "CREATE EXTENSION snowflake", TIMESTAMPTZ, "public.snowflake_time"))}
 
 
 # Columns get another type
 
-INTEGER = r"(int2|int4|int8|smallint|integer|int|bigint)\b(?!\s*[\[(]|\s+array\b)"
 CREATE_TABLE = re.compile(r"\bcreate\s+(?:(?:global\s+|local\s+)?temp(?:orary)?\s+|unlogged\s+|foreign\s+)?table\s+"
                           r"(?:if\s+not\s+exists\s+)?[\w.\"]+\s*\(", re.I)
-COLUMN = re.compile(r"(?:\s|--[^\n]*\n)*(?:\"[^\"]+\"|[a-z_]\w*)\s+" + INTEGER, re.I)
-ALTER_COLUMN = re.compile(r"(?:\badd\s+(?:column\s+)?(?:if\s+not\s+exists\s+)?\w+\s+"
-                          r"|\balter\s+(?:column\s+)?\w+\s+(?:set\s+data\s+)?type\s+)" + INTEGER, re.I)
+COLUMN = r"(?:\s|--[^\n]*\n)*(?:\"[^\"]+\"|[a-z_]\w*)\s+"
+ALTER_COLUMN = (r"(?:\badd\s+(?:column\s+)?(?:if\s+not\s+exists\s+)?\w+\s+"
+                r"|\balter\s+(?:column\s+)?\w+\s+(?:set\s+data\s+)?type\s+)")
 SKIPPED = re.compile(r"'[^']*'|--[^\n]*")
 
 
@@ -106,17 +117,19 @@ def parts(text, start):
         i += 1
 
 
-def retype(text, column_type):
-    """Give the integer columns of tables a type.  An identity column has to keep its own.
+def retype(text, columns_of, column_type):
+    """Give the columns of tables that are of some type another one.  An identity column has to keep its own.
 
     What makes sequences is a bigserial, so that the columns that reference it are of a type that compares with it.
     """
-    text = re.sub(r"\bserial\b", "bigserial", text, flags=re.I)
-    columns = list(ALTER_COLUMN.finditer(text))
+    if columns_of == INTEGER:
+        text = re.sub(r"\bserial\b", "bigserial", text, flags=re.I)
+    column = re.compile(COLUMN + columns_of, re.I)
+    columns = list(re.finditer(ALTER_COLUMN + columns_of, text, re.I))
     for table in CREATE_TABLE.finditer(text):
         for begin, end in parts(text, table.end()):
             if not re.search(r"\bas\s+identity\b", text[begin:end], re.I):
-                columns += filter(None, [COLUMN.match(text, begin, end)])
+                columns += filter(None, [column.match(text, begin, end)])
     for begin, end in sorted({column.span(1) for column in columns}, reverse=True):
         text = text[:begin] + column_type + text[end:]
     return text
@@ -147,7 +160,8 @@ def run(options, subject, damage):
         (directory / name).symlink_to(options.source / name)
     for path in (options.source / "sql").glob("*.sql"):
         text = read(path)
-        (directory / "sql" / path.name).write_text(retype(text, subject.column_type) if subject.column_type else text,
+        (directory / "sql" / path.name).write_text(retype(text, subject.columns_of, subject.column_type)
+                                                   if subject.columns_of else text,
                                                    encoding="latin-1")
     (directory / "schedule").write_text(schedule(options.source, options.files), encoding="ascii")
     with Server(options.bindir, options.work / f"{subject.name}-data", {**SETTINGS, **subject.settings}) as server:
@@ -197,6 +211,9 @@ def statements(sql, output):
 NORMAL = [(re.compile(pattern), replacement) for pattern, replacement in (
     (r"^(LINE \d+: .*|\s*\^|[-+ ]+)$", ""),
     (r"::bigint\b|::(public\.)?snowflake\b", ""),
+    (r"::(timestamp with time zone|timestamptz|(public\.)?snowflake_time)\b", ""),
+    (r"\b(public\.)?snowflake_time\b", "timestamp with time zone"),
+    (r"OPERATOR\(pg_catalog\.([<>=@]+)\)", r"\1"),
     (r"\b(public\.)?snowflake\b", "bigint"),
     (r"'(-?\d+)'", r"\1"),
     (r"(\"\w+\":)\"(-?\d+)\"", r"\1\2"),
@@ -342,12 +359,13 @@ def main():
     options.source, options.libraries = options.work / "regress", options.work / "libraries"
     options.work /= "runs"
     if options.quick:
-        options.files = QUICK
-        options.comparison = options.comparison or ["type"]
+        options.comparison = options.comparison or list(QUICK)
 
     started = time.monotonic()
     good = bad = 0
+    asked = options.files
     for comparison in options.comparison or COMPARISONS:
+        options.files = asked or (QUICK.get(comparison, QUICK["type"]) if options.quick else [])
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             directories = list(pool.map(lambda x: run(options, *x), zip(COMPARISONS[comparison], ("", options.damage))))
         more_good, more_bad = compare(options, comparison, directories)

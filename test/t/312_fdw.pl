@@ -89,7 +89,8 @@ my @conditions = (
 	[ "id NOT IN ($id, $after, 6)", 1 ],
 	[ "id = ANY ('{$id,$after,6}'::bigint[])", 1 ],
 	[ "id = ANY ('{$id,$after,6}'::snowflake[])", 1 ],
-	[ "\@ id >= '2026-01-15 12:00 UTC'", 0 ],
+	[ "\@ id >= '2026-01-15 12:00 UTC'", 1 ],
+	[ "id::timestamptz >= '2026-01-15 12:00 UTC'", 0 ],
 	[ "snowflake_sequence(id) = 17", 0 ],
 	[ "id IS NOT NULL", 1 ]);
 

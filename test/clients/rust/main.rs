@@ -108,6 +108,12 @@ async fn test() -> Result<(), Box<dyn Error>> {
         "IN of parameters does not take i64");
     tap.is(value::<i64>(&db, &format!("{count} id >= $1::timestamptz"), &[&hour_ago]).await?, 2,
         "filter by a time, with a cast");
+    tap.is(value::<SystemTime>(&db, "SELECT @ id FROM orders LIMIT 1", &[]).await? > hour_ago, true,
+        "the time of an ID is a SystemTime");
+    tap.is(value::<i64>(&db, &format!("{count} @ id >= $1::timestamptz"), &[&hour_ago]).await?, 2,
+        "filter its time by a SystemTime, with a cast");
+    tap.is(value::<i64>(&db, &format!("{count} @ id >= $1"), &[&hour_ago]).await.is_err(), true,
+        "a SystemTime beside it without a cast is refused");
     tap.is(value::<i64>(&db, &format!("{count} id >= $1"), &[&hour_ago]).await.is_err(), true,
         "a time without a cast is refused");
     tap.is(value::<i64>(&db, &format!("{count} ref >= snowflake_lower_bound($1)"), &[&hour_ago]).await?, 2,

@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * timerange.h
+ *	  Bounds on IDs in place of times, for the planner.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_TIMERANGE_H
+#define SNOWFLAKE_TIMERANGE_H
+
+#include "nodes/nodes.h"
+
+extern Node *snowflake_timerange_constant(Node *time, bool inclusive);
+extern Node *snowflake_timerange_upper(Node *id, Node *bound);
+extern Node *snowflake_timerange_lower(Node *id, Node *bound);
+
+#endif							/* SNOWFLAKE_TIMERANGE_H */

@@ -1,0 +1,266 @@
+-- Filters on the time that an ID says: they are planned on the key, and find what the
+-- plain comparison finds.
+SET timezone = 'UTC';
+SET max_parallel_workers_per_gather = 0;
+CREATE TABLE visits (id snowflake PRIMARY KEY, page text, at timestamptz);
+INSERT INTO visits SELECT make_snowflake(ts, n::int % 1024, n::int % 4096), 'page ' || n % 10, ts
+	FROM generate_series(timestamptz '2026-01-01', '2026-01-31', '10 min') WITH ORDINALITY AS g(ts, n);
+CREATE TABLE old_visits (id bigint PRIMARY KEY);
+INSERT INTO old_visits SELECT id FROM visits;
+CREATE TABLE messages (id bigint PRIMARY KEY);
+INSERT INTO messages SELECT make_snowflake(at, 1, 1, 'discord') FROM visits;
+ANALYZE visits, old_visits, messages;
+CREATE VIEW recent AS SELECT id, @ id AS created_at, page, at FROM visits;
+
+-- The conditions of a plan, which say whether they are looked up or tested.
+CREATE FUNCTION conditions(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+	found text[];
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+		IF line ~ '(Cond|Filter):' THEN
+			found := found || trim(line);
+		END IF;
+	END LOOP;
+	RETURN array_to_string(found, ' / ');
+END $$;
+SET enable_bitmapscan = off;
+
+-- The parser takes these for a time of an ID and a time; IN, <> and what has another
+-- type go on as they do for timestamptz.
+SELECT condition, conditions('SELECT FROM recent WHERE ' || condition) FROM unnest(ARRAY[
+	$$created_at < '2026-01-02'$$,
+	$$created_at <= '2026-01-02'$$,
+	$$created_at = '2026-01-02'$$,
+	$$created_at >= '2026-01-30'$$,
+	$$created_at > '2026-01-30'$$,
+	$$'2026-01-02' > created_at$$,
+	$$'2026-01-02' >= created_at$$,
+	$$'2026-01-02' = created_at$$,
+	$$'2026-01-30' <= created_at$$,
+	$$'2026-01-30' < created_at$$,
+	$$created_at > timestamptz '2026-01-30'$$,
+	$$timestamptz '2026-01-30' <= created_at$$,
+	$$created_at > timestamp '2026-01-30'$$,
+	$$timestamp '2026-01-30' <= created_at$$,
+	$$created_at > date '2026-01-30'$$,
+	$$date '2026-01-30' <= created_at$$,
+	$$created_at = date '2026-01-30'$$,
+	$$created_at BETWEEN '2026-01-02' AND '2026-01-03'$$,
+	$$NOT created_at < '2026-01-30'$$,
+	$$created_at >= now() - interval '1 day'$$,
+	$$created_at >= CURRENT_DATE AND created_at < CURRENT_DATE + 1$$,
+	$$created_at <@ tstzrange('2026-01-02', '2026-01-03')$$,
+	$$tstzrange('2026-01-02', '2026-01-03') @> created_at$$,
+	$$created_at <@ tstzrange(now(), NULL)$$,
+	$$created_at >= @ '2017000000000000000'::snowflake$$,
+	$$@ id >= '2026-01-30'$$,
+	$$id::snowflake_time >= '2026-01-30'$$,
+	$$snowflake_timestamp(id) >= '2026-01-30'$$,
+	$$snowflake_timestamp(id, 'twitter') >= '2026-01-30'$$,
+	$$id::timestamptz >= '2026-01-30'$$,
+	$$created_at <> '2026-01-30'$$,
+	$$created_at IN ('2026-01-30', '2026-01-31')$$,
+	$$created_at IS DISTINCT FROM '2026-01-30'$$,
+	$$created_at <@ '{[2026-01-02,2026-01-03)}'::tstzmultirange$$,
+	$$(created_at, id) < ('2026-01-02', 5)$$,
+	$$created_at::date = '2026-01-02'$$]) AS condition;
+
+-- Columns of bigint, and a layout in the call.
+SELECT conditions($$SELECT FROM old_visits WHERE snowflake_timestamp(id) >= '2026-01-30'$$);
+SELECT conditions($$SELECT FROM old_visits WHERE snowflake_timestamp(id) < LOCALTIMESTAMP$$);
+SELECT condition, conditions('SELECT FROM messages WHERE snowflake_timestamp(id, ''discord'') ' || condition) FROM unnest(ARRAY[
+	$$< '2026-01-02'$$, $$>= now()$$, $$>= date '2026-01-30'$$, $$= '2026-01-30'$$, $$<= timestamp '2026-01-02'$$,
+	$$<@ tstzrange('2026-01-02', '2026-01-03')$$]) AS condition;
+SELECT (SELECT count(*) FROM messages WHERE snowflake_timestamp(id, 'discord') BETWEEN '2026-01-02' AND '2026-01-03') AS by_range,
+	(SELECT count(*) FROM visits WHERE at BETWEEN '2026-01-02' AND '2026-01-03') AS plain;
+
+SELECT plan_has($$SELECT FROM recent WHERE created_at > (SELECT now())$$, 'Index Cond: \(id > snowflake_until\(') AS subquery;
+
+-- Parameters: their type, and both kinds of plan.
+PREPARE during AS SELECT count(*) FROM recent WHERE created_at >= $1 AND created_at < $2;
+SELECT parameter_types FROM pg_prepared_statements WHERE name = 'during';
+SELECT conditions($$EXECUTE during('2026-01-02', '2026-01-03')$$);
+SET plan_cache_mode = force_generic_plan;
+SELECT conditions($$EXECUTE during('2026-01-02', '2026-01-03')$$);
+EXECUTE during('2026-01-02', '2026-01-03');
+RESET plan_cache_mode;
+DEALLOCATE during;
+
+-- Joins: the key inside a nested loop; times of two tables are hashed or merged.
+CREATE TABLE days (starts timestamptz, ends timestamptz, during tstzrange);
+INSERT INTO days VALUES ('2026-01-03', '2026-01-04', '[2026-01-03,2026-01-04)'), ('2026-01-05', '2026-01-07', '[2026-01-05,2026-01-07)');
+ANALYZE days;
+EXPLAIN (COSTS OFF) SELECT FROM days JOIN recent ON created_at >= starts AND created_at < ends;
+SELECT starts, count(*) FROM days JOIN recent ON created_at >= starts AND created_at < ends GROUP BY 1 ORDER BY 1;
+SELECT starts, count(*) FROM days LEFT JOIN recent ON created_at <@ during AND created_at > '2026-01-04' GROUP BY 1 ORDER BY 1;
+SELECT conditions($$SELECT FROM days LEFT JOIN recent ON created_at <@ during WHERE created_at > '2026-01-04'$$);
+SET enable_mergejoin = off;
+SELECT conditions($$SELECT FROM recent a JOIN recent b USING (created_at)$$);
+SELECT plan_has($$SELECT FROM recent a FULL JOIN old_visits b ON a.created_at = snowflake_timestamp(b.id)$$, 'Hash Full Join');
+SELECT conditions($$SELECT FROM recent WHERE created_at IN (SELECT starts FROM days)$$);
+RESET enable_mergejoin;
+SELECT count(*) FROM recent a FULL JOIN old_visits b ON a.created_at = snowflake_timestamp(b.id);
+SELECT count(*) FROM recent a JOIN old_visits b ON a.created_at <= snowflake_timestamp(b.id) AND b.id < 2006521000000000000;
+
+-- Subqueries into which the condition is pushed, one by one.
+CREATE VIEW barrier WITH (security_barrier) AS SELECT * FROM recent WHERE page <> 'page 3';
+SELECT query, conditions(query || $$ WHERE created_at < '2026-01-02'$$) FROM unnest(ARRAY[
+	'SELECT FROM barrier',
+	'WITH c AS (SELECT * FROM recent) SELECT FROM c',
+	'SELECT FROM (SELECT created_at, count(*) FROM recent GROUP BY 1) s',
+	'SELECT FROM (SELECT DISTINCT created_at FROM recent) s',
+	'SELECT FROM (SELECT created_at, row_number() OVER (PARTITION BY created_at ORDER BY id) FROM recent) s',
+	'SELECT FROM (SELECT created_at FROM recent UNION ALL SELECT snowflake_timestamp(id) FROM old_visits) s',
+	'SELECT FROM days LEFT JOIN recent ON true']) AS query;
+
+-- Partitions: pruned in planning for constants, at the start for the rest.
+CREATE TABLE visits_by_day (id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE visits_by_day_1 PARTITION OF visits_by_day
+	FOR VALUES FROM (snowflake_lower_bound('2026-01-01')) TO (snowflake_lower_bound('2026-01-02'));
+CREATE TABLE visits_by_day_2 PARTITION OF visits_by_day
+	FOR VALUES FROM (snowflake_lower_bound('2026-01-02')) TO (snowflake_lower_bound('2026-01-03'));
+CREATE TABLE visits_by_day_3 PARTITION OF visits_by_day
+	FOR VALUES FROM (snowflake_lower_bound('2026-01-03')) TO (MAXVALUE);
+SET enable_seqscan = off;
+EXPLAIN (COSTS OFF) SELECT FROM (SELECT @ id AS created_at FROM visits_by_day) v WHERE created_at >= '2026-01-02' AND created_at < '2026-01-03';
+EXPLAIN (COSTS OFF) SELECT FROM (SELECT @ id AS created_at FROM visits_by_day) v WHERE created_at > greatest(now(), '2026-12-01');
+RESET enable_seqscan;
+
+-- The same rows as by a stored time, for times of every kind.
+SELECT b.bound, count(*) FILTER (WHERE created_at < b.bound) = count(*) FILTER (WHERE at < b.bound) AS lt,
+	count(*) FILTER (WHERE created_at <= b.bound) = count(*) FILTER (WHERE at <= b.bound) AS le,
+	count(*) FILTER (WHERE created_at = b.bound) = count(*) FILTER (WHERE at = b.bound) AS eq,
+	count(*) FILTER (WHERE created_at >= b.bound) = count(*) FILTER (WHERE at >= b.bound) AS ge,
+	count(*) FILTER (WHERE created_at > b.bound) = count(*) FILTER (WHERE at > b.bound) AS gt
+	FROM recent, (VALUES (timestamptz '-infinity'), ('4713-01-01 BC'), ('2010-11-04 01:42:54.657'), ('2026-01-02 03:10:00'),
+		('2026-01-02 03:10:00.000001'), ('2026-01-02 03:09:59.999999'), ('2026-01-31'), ('2080-07-10 17:30:30.208'), ('294276-12-31 23:59:59'),
+		('infinity'), (NULL)) AS b(bound)
+	GROUP BY 1 ORDER BY 1;
+-- Dates and timestamps that no timestamptz can say are before or after all of them.
+SELECT b.bound, count(*) FILTER (WHERE created_at < b.bound) = count(*) FILTER (WHERE at < b.bound) AS lt,
+	count(*) FILTER (WHERE created_at <= b.bound) = count(*) FILTER (WHERE at <= b.bound) AS le,
+	count(*) FILTER (WHERE created_at = b.bound) = count(*) FILTER (WHERE at = b.bound) AS eq,
+	count(*) FILTER (WHERE created_at >= b.bound) = count(*) FILTER (WHERE at >= b.bound) AS ge,
+	count(*) FILTER (WHERE b.bound < created_at) = count(*) FILTER (WHERE at > b.bound) AS gt
+	FROM recent, (VALUES (date '-infinity'), ('4713-01-01 BC'), ('2026-01-02'), ('294276-12-31'), ('294277-01-01'), ('5874897-12-31'),
+		('infinity')) AS b(bound)
+	GROUP BY 1 ORDER BY 1;
+SET timezone = 'America/New_York';
+SELECT count(*) FILTER (WHERE created_at <= timestamp '294276-12-31 23:59:59') AS le, count(*) FILTER (WHERE created_at > timestamp '294276-12-31 23:59:59') AS gt
+	FROM recent;
+SELECT snowflake_before(date '5874897-12-31'), snowflake_until(timestamp '-infinity'), snowflake_before(date '5874897-12-31', 'discord') = snowflake_before('infinity'::timestamptz, 'discord') AS same;
+SELECT conditions($$SELECT FROM recent WHERE created_at >= date '2026-01-30'$$),
+	(SELECT count(*) FROM recent WHERE created_at >= date '2026-01-30') = (SELECT count(*) FROM visits WHERE at >= date '2026-01-30') AS same;
+SET timezone = 'UTC';
+-- An ID that is none of the layout is compared as a number: the key does not read what it skips.
+CREATE TABLE numbers (n bigint PRIMARY KEY);
+INSERT INTO numbers VALUES (-5), (7);
+SELECT n FROM numbers WHERE snowflake_timestamp(n) < now() ORDER BY 1;
+SELECT code, message FROM outcome($$SELECT n FROM numbers WHERE snowflake_timestamp(n)::timestamptz < now()$$);
+SELECT code, message FROM outcome($$SELECT snowflake_timestamp(-5) < now()$$);
+
+-- What is volatile or a subquery is evaluated as often as it was written.
+SELECT query, plan_has(query, 'random.*random|InitPlan 2') AS twice
+	FROM unnest(ARRAY[
+	$$SELECT FROM recent WHERE created_at = now() + random() * interval '1 s'$$,
+	$$SELECT FROM visits WHERE snowflake_timestamp(id + random()::int) = '2026-01-02'$$,
+	$$SELECT FROM recent WHERE created_at = (SELECT max(at) FROM visits)$$,
+	$$SELECT FROM recent WHERE created_at <@ (SELECT tstzrange(min(at), max(at)) FROM visits)$$]) AS query;
+
+-- A column of this type is looked up, hashed and sorted as a timestamptz.
+CREATE TABLE copies AS SELECT id, created_at FROM recent;
+CREATE INDEX copies_created_at ON copies (created_at);
+CREATE INDEX days_during ON days USING gist (during);
+ANALYZE copies;
+SELECT condition, conditions('SELECT FROM copies WHERE ' || condition) FROM unnest(ARRAY[
+	$$created_at = '2026-01-02'$$, $$created_at >= '2026-01-30'$$, $$created_at < date '2026-01-02'$$, $$created_at IS NULL$$]) AS condition;
+EXPLAIN (COSTS OFF) SELECT created_at FROM copies ORDER BY created_at DESC LIMIT 3;
+SET enable_seqscan = off;
+SELECT conditions($$SELECT FROM days, copies WHERE during @> created_at$$);
+RESET enable_seqscan;
+
+-- Everything else takes it for a timestamptz.
+SELECT pg_typeof(created_at - interval '1 hour'), pg_typeof(created_at - created_at), pg_typeof(date_trunc('day', created_at)),
+	pg_typeof(created_at AT TIME ZONE 'UTC'), pg_typeof(coalesce(created_at, now())), pg_typeof(CASE WHEN true THEN created_at ELSE now() END),
+	pg_typeof(greatest(created_at, now())), pg_typeof(extract(hour FROM created_at)), pg_typeof(to_char(created_at, 'YYYY')),
+	pg_typeof(nullif(created_at, now())), pg_typeof(tstzrange(created_at, NULL)), pg_typeof((created_at, created_at) OVERLAPS (now(), now()))
+	FROM recent LIMIT 1;
+SELECT min(created_at), max(created_at), count(DISTINCT created_at), pg_typeof(array_agg(created_at)), pg_typeof(array_agg(created_at) || now())
+	FROM recent WHERE created_at < '2026-01-02';
+SELECT count(*) FROM (SELECT created_at FROM recent UNION SELECT at FROM visits UNION SELECT now()) u;
+SELECT created_at, lag(created_at, 1, '2026-01-01') OVER w, count(*) OVER (ORDER BY created_at RANGE '50 min' PRECEDING)
+	FROM recent WHERE created_at <= '2026-01-01 01:40' WINDOW w AS (ORDER BY created_at) ORDER BY created_at DESC LIMIT 2;
+SELECT created_at FROM recent WHERE created_at IN ('2026-01-02', '2026-01-02 00:10') ORDER BY created_at USING >;
+SELECT count(*) FROM recent WHERE (created_at, id) >= ('2026-01-02', 5) AND (created_at, id) < ('2026-01-02 00:50', 0);
+SELECT count(*) FROM recent WHERE (created_at, page) = ('2026-01-02', 'page 1') OR (created_at, page) = ('2026-01-02 00:10', 'page 6');
+SELECT count(*) FROM recent WHERE created_at NOT IN (SELECT at FROM visits WHERE at < '2026-01-30');
+SELECT count(*) FROM recent WHERE created_at > ALL (SELECT created_at FROM recent WHERE created_at < '2026-01-30');
+SELECT count(*) FROM recent WHERE created_at BETWEEN SYMMETRIC '2026-01-03' AND '2026-01-02';
+SELECT count(*) FROM recent WHERE created_at <@ '{[2026-01-02,2026-01-03),[2026-01-04,2026-01-05)}'::tstzmultirange;
+SELECT count(*) FROM recent WHERE created_at = ANY (ARRAY(SELECT timestamptz '2026-01-02' + n * interval '10 min' FROM generate_series(1, 20) n));
+SELECT id, created_at FROM recent WHERE id >= created_at AND created_at > '2026-01-30 23:50';
+SELECT code, message FROM outcome('SELECT count(*) FROM recent WHERE created_at > 5');
+SELECT code, message FROM outcome('SELECT count(*) FROM recent WHERE created_at > localtime');
+
+-- Estimates of an hour, a day and a week are those of the comparison of the ID.
+SELECT count(*), count(*) FILTER (WHERE by_time <> by_id) AS different
+	FROM unnest(ARRAY['2026-01-02', '2026-01-17 05:00', '2026-01-30']::timestamptz[]) starts,
+		unnest(ARRAY['1 hour', '1 day', '1 week']::interval[]) width,
+		LATERAL (SELECT estimate(format('SELECT FROM recent WHERE created_at >= %L AND created_at < %L', starts, starts + width)) AS by_time,
+			estimate(format('SELECT FROM visits WHERE id >= %L::timestamptz AND id < %L::timestamptz', starts, starts + width)) AS by_id) e;
+
+-- Nobody learns by the key what they may not compute.
+CREATE ROLE regress_snowflake_reader;
+GRANT SELECT ON recent, visits TO regress_snowflake_reader;
+REVOKE EXECUTE ON FUNCTION snowflake_at(snowflake) FROM PUBLIC;
+SET ROLE regress_snowflake_reader;
+SELECT code, message FROM outcome($$SELECT count(*) FROM recent WHERE created_at < '2026-01-02'$$);
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION snowflake_at(snowflake) TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_before(timestamptz) FROM PUBLIC;
+SET ROLE regress_snowflake_reader;
+SELECT count(*) FROM recent WHERE created_at < now() AND created_at < '2026-01-02';
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION snowflake_before(timestamptz) TO PUBLIC;
+-- Row-level security: the comparison of the ID leaks nothing, so it may come first.
+ALTER TABLE visits ENABLE ROW LEVEL SECURITY;
+CREATE POLICY most ON visits USING (page <> 'page 3');
+SET ROLE regress_snowflake_reader;
+SELECT conditions($$SELECT FROM visits WHERE @ id < '2026-01-02'$$);
+RESET ROLE;
+DROP POLICY most ON visits;
+ALTER TABLE visits DISABLE ROW LEVEL SECURITY;
+REVOKE SELECT ON recent, visits FROM regress_snowflake_reader;
+DROP ROLE regress_snowflake_reader;
+
+-- The operators, as core looks at its own: nothing is wrong in any of these lists.
+CREATE VIEW operators AS SELECT o.* FROM pg_operator o WHERE 'snowflake_time'::regtype IN (oprleft, oprright);
+SELECT count(*), count(*) FILTER (WHERE oprcom <> 0) AS commuted, count(*) FILTER (WHERE oprnegate <> 0) AS negated FROM operators;
+SELECT o.oid::regoperator FROM operators o JOIN pg_operator c ON c.oid = o.oprcom
+	WHERE c.oprcom <> o.oid OR c.oprleft <> o.oprright OR c.oprright <> o.oprleft;
+SELECT o.oid::regoperator FROM operators o JOIN pg_operator n ON n.oid = o.oprnegate
+	WHERE n.oprnegate <> o.oid OR n.oprleft <> o.oprleft OR n.oprright <> o.oprright;
+SELECT o.oid::regoperator FROM operators o JOIN pg_proc p ON p.oid = o.oprcode
+	WHERE p.proargtypes[0] <> o.oprleft OR p.proargtypes[1] <> o.oprright OR p.prorettype <> o.oprresult;
+-- Each has what core's operator of that name has for timestamptz: its code, volatility, strictness, leaks, cost, estimators.
+SELECT o.oid::regoperator, p.provolatile, p.proleakproof, c.provolatile, c.proleakproof
+	FROM operators o JOIN pg_proc p ON p.oid = o.oprcode
+		LEFT JOIN pg_operator co ON co.oprnamespace = 'pg_catalog'::regnamespace AND co.oprname = o.oprname AND CASE WHEN o.oprname IN ('<@', '@>')
+			THEN co.oprleft IN ('anyelement'::regtype, 'anyrange'::regtype, 'anymultirange'::regtype)
+				AND co.oprcode::regproc::text = p.prosrc
+			ELSE co.oprleft = CASE o.oprleft WHEN 'snowflake_time'::regtype THEN 'timestamptz'::regtype ELSE o.oprleft END
+				AND co.oprright = CASE o.oprright WHEN 'snowflake_time'::regtype THEN 'timestamptz'::regtype ELSE o.oprright END END
+		LEFT JOIN pg_proc c ON c.oid = co.oprcode
+	WHERE (p.prosrc, p.provolatile, p.proisstrict, p.proleakproof, p.procost, p.proparallel, o.oprrest, o.oprjoin)
+		IS DISTINCT FROM (c.prosrc, c.provolatile, c.proisstrict, c.proleakproof, c.procost, c.proparallel, co.oprrest, co.oprjoin);
+-- Each comparison is in the family, with its function; no family of core has any of them.
+SELECT count(*), count(DISTINCT (amoplefttype, amoprighttype)) AS pairs,
+	(SELECT count(*) FROM pg_amproc a WHERE a.amprocfamily = f.oid) AS functions, bool_and(opfname = 'snowflake_time_ops') AS own
+	FROM pg_amop a JOIN pg_opfamily f ON f.oid = a.amopfamily JOIN pg_am ON pg_am.oid = f.opfmethod
+	WHERE a.amopopr IN (SELECT oid FROM operators) GROUP BY f.oid, amname ORDER BY amname;
+
+DROP VIEW recent, barrier, operators CASCADE;
+DROP TABLE visits, old_visits, messages, days, visits_by_day, numbers, copies;
+DROP FUNCTION conditions;

@@ -1,0 +1,75 @@
+-- Rows in the order of the time that their IDs say come from an index on the ID.
+SET timezone = 'UTC';
+SET max_parallel_workers_per_gather = 0;
+CREATE TABLE visits (id snowflake PRIMARY KEY, page int, other snowflake);
+INSERT INTO visits SELECT make_snowflake(ts, n::int % 1024, 0), n % 10, make_snowflake(ts, 1, 1)
+	FROM generate_series(timestamptz '2026-01-01', '2026-02-28', '2 min') WITH ORDINALITY AS g(ts, n);
+CREATE TABLE old_visits (id bigint, page int);
+INSERT INTO old_visits SELECT id, page FROM visits UNION ALL SELECT NULL, 1 FROM generate_series(1, 3);
+CREATE INDEX old_visits_down ON old_visits (id DESC, page);
+CREATE TABLE visits_by_month (id snowflake PRIMARY KEY, page int) PARTITION BY RANGE (id);
+CREATE TABLE visits_1 PARTITION OF visits_by_month
+	FOR VALUES FROM (snowflake_lower_bound('2026-01-01')) TO (snowflake_lower_bound('2026-02-01'));
+CREATE TABLE visits_2 (page int, id snowflake PRIMARY KEY);
+ALTER TABLE visits_by_month ATTACH PARTITION visits_2
+	FOR VALUES FROM (snowflake_lower_bound('2026-02-01')) TO (snowflake_lower_bound('2026-03-01'));
+INSERT INTO visits_by_month SELECT id, page FROM visits WHERE id < timestamptz '2026-02-28';
+ANALYZE visits, old_visits, visits_by_month;
+CREATE VIEW recent AS SELECT id, @ id AS created_at, page, other FROM visits;
+CREATE FUNCTION plan(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN QUERY EXECUTE 'EXPLAIN (COSTS OFF) ' || query;
+END $$;
+
+SELECT plan($$SELECT * FROM recent ORDER BY created_at DESC LIMIT 20$$);
+SELECT plan($$SELECT * FROM recent ORDER BY created_at LIMIT 20$$);
+SELECT plan($$SELECT * FROM recent ORDER BY created_at DESC, id DESC LIMIT 20$$);
+SELECT plan($$SELECT * FROM recent ORDER BY created_at DESC, page LIMIT 20$$);
+SELECT plan($$SELECT * FROM recent WHERE created_at >= '2026-01-10' ORDER BY created_at LIMIT 20$$);
+SELECT plan($$SELECT * FROM recent WHERE page = 3 ORDER BY created_at DESC LIMIT 20$$);
+SELECT plan($$SELECT DISTINCT created_at FROM recent ORDER BY 1 LIMIT 5$$);
+SELECT plan($$SELECT a.created_at FROM recent a JOIN old_visits b USING (page) ORDER BY a.created_at DESC LIMIT 3$$) LIMIT 3;
+SELECT plan($$SELECT id, page FROM old_visits ORDER BY snowflake_timestamp(id) LIMIT 20$$);
+SELECT plan($$SELECT id, page FROM old_visits ORDER BY snowflake_timestamp(id, 'twitter') DESC LIMIT 20$$);
+SELECT plan($$SELECT @ id AS created_at FROM visits_by_month ORDER BY created_at DESC LIMIT 5$$);
+
+-- Not by the index: an order that it has not, or of another column, or of the layouts of rows.
+SELECT query, plan_has(query, ' Sort') AS sorted FROM unnest(ARRAY[
+	$$SELECT FROM recent ORDER BY created_at DESC NULLS LAST LIMIT 20$$,
+	$$SELECT FROM recent ORDER BY created_at DESC, id LIMIT 20$$,
+	$$SELECT FROM recent ORDER BY @ other LIMIT 20$$,
+	$$SELECT FROM recent ORDER BY created_at + interval '1 hour' LIMIT 20$$,
+	$$SELECT FROM recent ORDER BY page, created_at LIMIT 20$$,
+	$$SELECT FROM visits v JOIN (VALUES ('twitter'), ('discord')) l(layout) ON true ORDER BY snowflake_timestamp(id, layout) LIMIT 20$$,
+	$$SELECT FROM visits ORDER BY snowflake_timestamp(id, CASE page WHEN 3 THEN 'discord' ELSE 'twitter' END) LIMIT 20$$,
+	$$SELECT FROM visits v RIGHT JOIN generate_series(1, 3) g ON v.page = g ORDER BY @ v.id LIMIT 20$$]) AS query;
+
+-- The rows are those of the plain order, NULLs included.
+CREATE FUNCTION same_rows(query text) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+	by_index text;
+	by_sort text;
+BEGIN
+	SET LOCAL enable_sort = off;
+	EXECUTE format('SELECT string_agg(r::text, '' '') FROM (%s) r', query) INTO by_index;
+	SET LOCAL enable_sort = on;
+	SET LOCAL enable_indexscan = off;
+	SET LOCAL enable_indexonlyscan = off;
+	EXECUTE format('SELECT string_agg(r::text, '' '') FROM (%s) r', query) INTO by_sort;
+	RESET enable_indexscan;
+	RESET enable_indexonlyscan;
+	RETURN by_index = by_sort;
+END $$;
+SELECT query, same_rows(query) FROM unnest(ARRAY[
+	$$SELECT * FROM recent ORDER BY created_at DESC LIMIT 200$$,
+	$$SELECT * FROM recent WHERE created_at > '2026-01-10' AND page < 5 ORDER BY created_at LIMIT 200$$,
+	$$SELECT created_at, page FROM recent ORDER BY created_at DESC, page DESC LIMIT 200$$,
+	$$SELECT snowflake_timestamp(id) FROM old_visits ORDER BY 1 DESC LIMIT 20$$,
+	$$SELECT snowflake_timestamp(id) FROM old_visits ORDER BY 1 NULLS FIRST LIMIT 20$$,
+	$$SELECT snowflake_timestamp(id) FROM old_visits ORDER BY 1 OFFSET 41700$$,
+	$$SELECT @ id, page FROM visits_by_month WHERE @ id BETWEEN '2026-01-31 23:00' AND '2026-02-01 01:00' ORDER BY 1$$,
+	$$SELECT @ id, page FROM visits_by_month ORDER BY 1 DESC OFFSET 20000$$]) AS query;
+
+DROP VIEW recent;
+DROP TABLE visits, old_visits, visits_by_month;
+DROP FUNCTION plan, same_rows;
