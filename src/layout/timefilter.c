@@ -236,7 +236,7 @@ compare_id_with(SupportRequestSimplify *request, SnowflakeDecodedId *decoded,
 {
 	bool		lower = strategy >= BTGreaterEqualStrategyNumber;
 	bool		inclusive = strategy == BTLessEqualStrategyNumber ||
-		strategy == BTGreaterStrategyNumber;
+	strategy == BTGreaterStrategyNumber;
 	Node	   *bound;
 
 	if (strategy == BTEqualStrategyNumber)
@@ -290,8 +290,8 @@ simplify_comparison(Node *node, StrategyNumber strategy)
 	SupportRequestSimplify *request = (SupportRequestSimplify *) node;
 	Node	   *left;
 	Node	   *right;
-	SnowflakeDecodedId	left_id;
-	SnowflakeDecodedId	right_id;
+	SnowflakeDecodedId left_id;
+	SnowflakeDecodedId right_id;
 	bool		left_decoded;
 	bool		right_decoded;
 	Node	   *simplified = NULL;
@@ -360,7 +360,7 @@ snowflake_time_range_support(PG_FUNCTION_ARGS)
 	bool		multirange;
 	Node	   *time;
 	Node	   *range;
-	SnowflakeDecodedId	decoded;
+	SnowflakeDecodedId decoded;
 	Node	   *simplified;
 	Oid			opno;
 
@@ -408,6 +408,7 @@ snowflake_timestamp_support(PG_FUNCTION_ARGS)
 	FuncExpr   *call;
 	Const	   *id;
 	int64		value;
+	TimestampTz ts;
 
 	if (!IsA(request, SupportRequestSimplify) || !snowflake_layout_is_fixed)
 		PG_RETURN_POINTER(NULL);
@@ -420,8 +421,7 @@ snowflake_timestamp_support(PG_FUNCTION_ARGS)
 	value = DatumGetInt64(id->constvalue);
 	if (value < 0 || value > layout->max_id)
 		PG_RETURN_POINTER(NULL);
-	PG_RETURN_POINTER(makeConst(call->funcresulttype, -1, InvalidOid,
-								sizeof(TimestampTz),
-								TimestampTzGetDatum(snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, value))),
-								false, FLOAT8PASSBYVAL));
+	ts = snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, value));
+	PG_RETURN_POINTER(makeConst(call->funcresulttype, -1, InvalidOid, sizeof(TimestampTz),
+								TimestampTzGetDatum(ts), false, FLOAT8PASSBYVAL));
 }

@@ -77,8 +77,8 @@ is_order_of(PlannerInfo *root, RelOptInfo *rel, PathKey *pathkey, AttrNumber col
 {
 	Relids		relids = rel->top_parent_relids != NULL ? rel->top_parent_relids : rel->relids;
 	Oid			opfamily = decoded ?
-		lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf :
-		INTEGER_BTREE_FAM_OID;
+	lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf :
+	INTEGER_BTREE_FAM_OID;
 	ListCell   *lc;
 
 	if (pathkey->pk_opfamily != opfamily || pathkey->pk_eclass->ec_has_volatile)
