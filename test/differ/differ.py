@@ -86,7 +86,7 @@ COMPARISONS = {
     "type": (Subject("bigint", WITH_LIBRARY, "CREATE EXTENSION snowflake", INTEGER, "bigint"),
              Subject("snowflake", WITH_LIBRARY, "CREATE EXTENSION snowflake;" + WITHOUT_REFUSALS, INTEGER,
                      "public.snowflake")),
-    "time": (Subject("timestamptz", WITH_LIBRARY, "CREATE EXTENSION snowflake"),
+    "time": (Subject("plain", WITH_LIBRARY, "CREATE EXTENSION snowflake"),
              Subject("time", WITH_LIBRARY, "CREATE EXTENSION snowflake", TIMESTAMPTZ, "public.snowflake_time"))}
 
 
