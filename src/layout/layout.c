@@ -62,6 +62,8 @@ const SnowflakePreset snowflake_layout_presets[] = {
 	{"clickhouse", "time:41 machine:10 sequence:12 epoch:0"},
 	/* pgEdge/snowflake, since its fields were put into this order */
 	{"pgedge", "time:41 node:10 sequence:12 epoch:1672531200000"},
+	/* pgdogdev/pgdog: unique_id.rs, the standard form */
+	{"pgdog", "time:41 node:10 sequence:12 epoch:1764184395000"},
 	/* f4b6a3/tsid-creator, with its default of 10 node bits */
 	{"tsid", "time:41 node:10 sequence:12 epoch:1577836800000"},
 	/* yitter/IdGenerator, with its default of 6 bits each */

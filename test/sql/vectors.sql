@@ -49,7 +49,7 @@ SELECT p.name, count(*), bool_and(
 	FROM vectors v JOIN (VALUES ('sonyflake', 'sonyflake1'), ('idgen', 'idgen'), ('twitter', 'twitter'),
 			('twitter', 'bwmarrin'), ('discord', 'discord'), ('instagram', 'instagram'), ('sonyflake2', 'sonyflake2'),
 			('mastodon', 'mastodon'), ('baidu', 'baidu'), ('clickhouse', 'clickhouse'), ('pgedge', 'pgedge'),
-			('tsid', 'tsid'), ('yitter', 'yitter')) AS p(name, theirs) ON p.theirs = v.layout,
+			('tsid', 'tsid'), ('yitter', 'yitter'), ('pgdog', 'pgdog')) AS p(name, theirs) ON p.theirs = v.layout,
 		LATERAL snowflake_decode(v.id::bigint::snowflake, p.name) d
 	WHERE v.id <= 9223372036854775807
 	GROUP BY 1 ORDER BY 1;
