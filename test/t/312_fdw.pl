@@ -133,6 +133,14 @@ foreach my $condition (@conditions)
 	}
 }
 
+# Nor is anything sent of a bigint column but what core knows, which is enough
+$remote->safe_psql('postgres', 'CREATE TABLE numbers (id bigint PRIMARY KEY)');
+$local->safe_psql('postgres', q{CREATE FOREIGN TABLE numbers (id bigint) SERVER unknowing});
+foreach my $where ('id = 5', q{id >= (SELECT snowflake_lower_bound(now() - interval '1 day')::bigint)})
+{
+	ok(is_sent(plan_of("SELECT * FROM numbers WHERE $where")), "a bigint column: $where");
+}
+
 foreach my $server ('knowing', 'unknowing')
 {
 	my $table = "items_$server";
@@ -263,6 +271,21 @@ is( $local->safe_psql(
 		q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC' AND n > -2}
 	  ),
 	'IMPORT FOREIGN SCHEMA');
+
+# What doc/tools.md shows, but for the place of the other server
+my ($section) = slurp_file("$FindBin::RealBin/../../doc/tools.md") =~ /^## postgres_fdw\n(.*?)^## /ms;
+my ($page) = $section =~ /^```sql\n(.*?)^```$/ms;
+my ($host, $port) = ($remote->host, $remote->port);
+$page =~ s/host '[^']*'/host '$host', port '$port'/;
+$page =~ s/dbname '\w+'/dbname 'postgres'/;
+$remote->safe_psql('postgres', q{CREATE TABLE orders (id snowflake PRIMARY KEY, customer text); INSERT INTO orders VALUES ('5', 'Ada')});
+$local->safe_psql('postgres', "DROP EXTENSION postgres_fdw CASCADE; $page");
+is($local->safe_psql('postgres', q{SELECT customer FROM archived_orders WHERE id = 5}), 'Ada', 'as the page has it');
+ok(is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'its condition is sent');
+$local->safe_psql('postgres', q{ALTER SERVER archive OPTIONS (DROP extensions)});
+ok(!is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'but not without the option');
+$local->safe_psql('postgres', $section =~ /^For a server that exists: `(.*)`\.$/m);
+ok(is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'which can be added');
 
 $local->stop;
 $remote->stop;

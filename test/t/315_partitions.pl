@@ -93,6 +93,24 @@ sub names
 	return sql("SELECT string_agg(partition::text, ' ' ORDER BY ids) FROM by_time.existing('$table') WHERE NOT is_default");
 }
 
+# README.md's partitions take a row of any time
+my ($readme) = slurp_file("$FindBin::RealBin/../../README.md") =~ /^(CREATE TABLE log \(.*?)^```$/ms;
+sql("$readme INSERT INTO log VALUES (snowflake_lower_bound('2026-11-30 23:59Z'), 'in November');
+	INSERT INTO log (line) VALUES ('now'); INSERT INTO log VALUES ('5', 'long ago')");
+is(sql(q{SELECT line FROM log_2026_11 LIMIT 1}), 'in November', 'partitions as README.md makes them');
+is(sql(q{SELECT count(*) FROM log}), '3', 'take a row of any time');
+sql(q{DROP TABLE log});
+
+# What doc/partitions.md shows, in its order
+my $page = slurp_file("$FindBin::RealBin/../../doc/partitions.md");
+my @blocks = map { $_ =~ /^```sql\n(.*?)^```$/ms } grep { !/<!-- not run here: / }
+  $page =~ /^((?:<!-- [^\n]*-->\n)*```sql\n.*?^```)$/msg;
+(undef, my $errors) = psql_script(join "\n", shift @blocks, slurp_file($file), @blocks);
+is($errors, '', 'the statements of the page');
+is(sql(q{SELECT string_agg(DISTINCT tableoid::regclass::text, ',') FROM log}), sql(q{SELECT 'log_' || to_char(now() AT TIME ZONE 'Europe/Berlin', 'YYYY_MM')}),
+	'which puts a row into the partition of this month');
+sql(q{DROP SCHEMA by_time CASCADE; DROP TABLE log});
+
 sql(slurp_file($file));
 sql(q{
 	CREATE TABLE log (id snowflake PRIMARY KEY DEFAULT snowflake_next(), line text) PARTITION BY RANGE (id);
