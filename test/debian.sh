@@ -15,6 +15,9 @@ cache=${SNOWFLAKE_MATRIX_CACHE:-$caches/snowflake-matrix}
 # shellcheck disable=SC2034 # used by those who source this
 declare -A suites_of=([15]=bookworm [17]=trixie [18]=forky [19]="sid experimental")
 
+# Which tools test/tools looks at with another version than the installed one
+declare -A tools_of=([18]=postgresql-18-partman)
+
 # shellcheck disable=SC2034 # likewise
 default_versions="15 17 18 19"
 
@@ -136,7 +139,7 @@ make_chroot()
 	local packages=$chroot_packages what version preferences=()
 
 	for version in $versions; do
-		packages+=" postgresql-$version postgresql-server-dev-$version"
+		packages+=" postgresql-$version postgresql-server-dev-$version${tools_of[$version]:+ ${tools_of[$version]}}"
 	done
 	what="$suites: $packages"
 	! chroot_is_whole "$dir" "$what" || return 0

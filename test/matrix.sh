@@ -28,6 +28,8 @@ if [ "$version" != "${default_versions##* }" ]; then
 	mapfile -t -O 4 tests < <(cd "$root/test/t" && compgen -G '*.pl' | sed 's/\.pl$//' |
 		grep -vxF "$(tr -s ' \t' '\n' <<<"$timeless")")
 fi
+# a tool of another generation than the installed version has
+[[ ${tools_of[$version]:-} != *partman* ]] || tests+=(tools partman)
 
 # as one program among others
 export HARNESS_TAP=1 SNOWFLAKE_JOBS=1

@@ -12,7 +12,8 @@ use SnowflakeTest qw(error_of new_node wait_for_mint);
 use Test::More;
 
 my ($partman) = slurp_file("$FindBin::RealBin/../../doc/tools.md") =~ /^(## pg_partman.*?)^## /ms;
-my ($create, $encoder) = $partman =~ /^```sql\n(.*?)^```$/msg;
+my ($create) = $partman =~ /^```sql\n(.*?)^```$/ms;
+my %parent = $partman =~ /^<!-- pg_partman (\d+) -->\n```sql\n(.*?)^```$/msg;
 
 # in the default layout a millisecond is 2^22 numbers
 my $day = 24 * 60 * 60 * 1000 << 22;
@@ -42,11 +43,16 @@ wait_for_mint($node, 'postgres');
 diag 'pg_partman '
   . $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'pg_partman'});
 
+# the next page's version, or what it has for all that came after
+my ($major) = $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'pg_partman'}) =~ /^(\d+)/;
+my $native = $major < 5 ? q{'native', } : '';
+$create .= $parent{$major} // die "the page has no version $major";
+
 like(
 	error_of(
-		$node, 'postgres', qq{SELECT partman.create_parent('public.typed', 'id', 'native', '$day')}
+		$node, 'postgres', qq{SELECT partman.create_parent('public.typed', 'id', $native'$day')}
 	)->{message},
-	qr/only supports partitioning of data types that are integer or date/,
+	qr/only supports partitioning of data types that are integer/,
 	'a column of the type is refused');
 
 like($create, qr/'$day'/, 'the interval of the page is a day');
@@ -80,9 +86,26 @@ like(
 	qr/Subplans Removed: [1-9]/,
 	'the rest is pruned');
 
-# what later versions of pg_partman take; it was not tried with these
-$node->safe_psql('postgres', $encoder);
-is($node->safe_psql('postgres', q{SELECT log_decode(log_encode('2026-12-01'))}),
-	'2026-12-01 00:00:00+00', 'the encoder and the decoder fit each other');
+# by milliseconds
+$node->safe_psql(
+	'postgres', qq{
+	CREATE TABLE wrong (id bigint PRIMARY KEY DEFAULT snowflake_next()) PARTITION BY RANGE (id);
+	SELECT partman.create_parent('public.wrong', 'id', $native} . ($major < 5 ? q{'daily'} : q{'1 day'}) . q{, p_epoch := 'milliseconds');
+	INSERT INTO wrong DEFAULT VALUES});
+is($node->safe_psql('postgres', 'SELECT tableoid::regclass FROM wrong'), 'wrong_default', 'p_epoch: the default partition has the rows');
+
+# encoder and decoder, from 5.2 on
+if ($major >= 5)
+{
+	my $error = error_of(
+		$node, 'postgres', q{
+		CREATE FUNCTION enc(ts timestamptz) RETURNS text IMMUTABLE LANGUAGE sql RETURN snowflake_lower_bound(ts, 'twitter');
+		CREATE FUNCTION dec(id text) RETURNS timestamptz IMMUTABLE LANGUAGE sql RETURN snowflake_timestamp(id::snowflake, 'twitter');
+		CREATE TABLE encoded (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+		SELECT partman.create_parent('public.encoded', 'id', '1 month', p_time_encoder := 'public.enc', p_time_decoder := 'public.dec')});
+
+	isnt($error->{sqlstate}, '', 'no encoder for a bigint column');
+	diag $error->{message};
+}
 
 done_testing();
