@@ -215,6 +215,7 @@ DECLARE
     starts    timestamptz[];
     start     timestamptz;
     next_id   bigint;
+    first     timestamptz;
     last      timestamptz;
     n         integer;
     p         record;
@@ -254,10 +255,11 @@ BEGIN
 
         -- The periods that are to have a partition, and those of rows in the default partition
         starts := '{}';
+        first := CASE WHEN t.since < at THEN greatest(t.since, oldest) ELSE at END;
         last := by_time.period_start(at, t.period, t.time_zone, t.ahead);
         n := 0;
         LOOP
-            start := by_time.period_start(least(at, coalesce(greatest(t.since, oldest), at)), t.period, t.time_zone, n);
+            start := by_time.period_start(first, t.period, t.time_zone, n);
             EXIT WHEN start > last;
             starts := starts || start;
             n := n + 1;

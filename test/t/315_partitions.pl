@@ -109,6 +109,10 @@ my @blocks = map { $_ =~ /^```sql\n(.*?)^```$/ms } grep { !/<!-- not run here: /
 is($errors, '', 'the statements of the page');
 is(sql(q{SELECT string_agg(DISTINCT tableoid::regclass::text, ',') FROM log}), sql(q{SELECT 'log_' || to_char(now() AT TIME ZONE 'Europe/Berlin', 'YYYY_MM')}),
 	'which puts a row into the partition of this month');
+is(sql(q{SELECT count(*) FROM by_time.existing('log') WHERE NOT is_default}), '5', 'that and four more');
+sql(q{UPDATE by_time.tables SET since = '-1000 years'::interval + now(), keep = '3 months', default_rows = 'move'; ALTER TABLE log_rest DROP CONSTRAINT before});
+sql("$maintain)");
+is(sql(q{SELECT count(*) FROM by_time.existing('log') WHERE NOT is_default}), '8', 'those since then that are kept');
 sql(q{DROP SCHEMA by_time CASCADE; DROP TABLE log});
 
 sql(slurp_file($file));

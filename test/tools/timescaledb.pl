@@ -76,7 +76,7 @@ like(
 		q{CREATE MATERIALIZED VIEW typed_per_day WITH (timescaledb.continuous) AS SELECT time_bucket('1 day', event_time(id)) AS day, count(*) FROM typed_events GROUP BY 1}
 	)->{message},
 	qr/custom partitioning functions not supported/, 'snowflake: none');
-is(sql('SELECT first(what, id), last(what, id) FROM events WHERE what <> \'now\''), 'day 4|day 1', 'bigint: first() and last()');
+like(sql('SELECT first(what, id), last(what, id) FROM events'), qr/^day \d\|now$/, 'bigint: first() and last()');
 like(error_of($node, 'postgres', 'SELECT first(what, id) FROM typed_events')->{message}, qr/sort operator/, 'snowflake: not as it is');
 is(sql('SELECT last(what, id::bigint) FROM typed_events'), 'now', 'but as bigint');
 

@@ -1,0 +1,61 @@
+# pg_cron runs by_time.maintain() of doc/partitions/partitions.sql, by the statement of
+# doc/partitions.md.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use PostgreSQL::Test::Utils;
+use SnowflakeTest qw(new_node wait_for_mint);
+use Test::More;
+
+my $doc = "$FindBin::RealBin/../../doc";
+my ($schedule) = slurp_file("$doc/partitions.md") =~ /^(SELECT cron\.schedule\(.*?;)$/ms;
+my $node = new_node('main',
+	conf => "shared_preload_libraries = 'pg_cron, snowflake'\ncron.use_background_workers = on\nmax_worker_processes = 20\n");
+
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE owner LOGIN;
+	CREATE EXTENSION snowflake;
+	CREATE EXTENSION pg_cron;
+	GRANT USAGE ON SCHEMA cron TO owner;
+	GRANT CREATE ON DATABASE postgres TO owner;
+	CREATE SCHEMA app AUTHORIZATION owner;
+});
+wait_for_mint($node, 'postgres');
+
+# as the owner of the table
+sub sql
+{
+	my ($sql) = @_;
+
+	return $node->safe_psql('postgres', "SET search_path = app, public; $sql", connstr => $node->connstr('postgres') . ' user=owner');
+}
+
+sql(slurp_file("$doc/partitions/partitions.sql"));
+sql(q{
+	CREATE TABLE log (id snowflake PRIMARY KEY DEFAULT snowflake_next()) PARTITION BY RANGE (id);
+	CREATE TABLE past PARTITION OF log FOR VALUES FROM (MINVALUE) TO (snowflake_lower_bound('2020-01-01'));
+	INSERT INTO by_time.tables (parent, period, time_zone, ahead, keep, old) VALUES ('log', 'month', 'UTC', 2, '1 year', 'drop')});
+
+# that is once an hour: once a minute is enough for a test
+$schedule =~ s/'17 \* \* \* \*'/'* * * * *'/ or die 'the page has another schedule';
+sql($schedule);
+$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM cron.job_run_details WHERE status IN ('succeeded', 'failed')})
+  for 1 .. 2;
+is( $node->safe_psql('postgres', 'SELECT DISTINCT status, return_message FROM cron.job_run_details WHERE end_time IS NOT NULL'),
+	'succeeded|CALL', 'the job runs');
+is(sql(q{SELECT count(*), to_regclass('past') FROM by_time.existing('log')}), '3|', 'it makes partitions, and detaches and drops others');
+
+# what cannot be done is an error that pg_cron records
+sql(q{CREATE TABLE log_rest PARTITION OF log DEFAULT; INSERT INTO log VALUES ('5')});
+$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM cron.job_run_details WHERE status = 'failed'})
+  for 1 .. 2;
+like($node->safe_psql('postgres', q{SELECT DISTINCT return_message FROM cron.job_run_details WHERE status = 'failed'}),
+	qr/1 of the steps that are due could not be done/, 'what could not be done is recorded');
+
+$node->stop;
+done_testing();
