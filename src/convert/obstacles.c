@@ -17,6 +17,7 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
+#include "commands/extension.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -62,6 +63,30 @@ static const char *dimensions_query =
 "	JOIN pg_class c ON c.oid = k.relid JOIN pg_namespace n ON n.oid = c.relnamespace"
 "	JOIN _timescaledb_catalog.hypertable h ON h.schema_name = n.nspname AND h.table_name = c.relname"
 "	JOIN _timescaledb_catalog.dimension d ON d.hypertable_id = h.id AND d.column_name = a.attname";
+
+/*
+ * What Citus would refuse: to alter the column by which it distributes a table, which
+ * it has written down as the text of a Var, and to change the type of a column that
+ * owns a sequence.
+ */
+static const char *citus_distribution_query =
+"SELECT string_agg(DISTINCT format('Citus distributes table %s by column %I.',"
+"		a.attrelid::regclass, a.attname), E'\n') AS obstacles "
+"FROM ROWS FROM (unnest($1), unnest($2)) AS c (relid, attnum)"
+"	JOIN pg_attribute a ON a.attrelid = c.relid AND a.attnum = c.attnum"
+"	JOIN pg_dist_partition p ON p.logicalrelid = c.relid "
+"WHERE substring(p.partkey FROM ':varattno (\\d+)')::int2 = c.attnum";
+
+static const char *citus_sequence_query =
+"SELECT string_agg(DISTINCT format('Citus has distributed table %s, whose column %I owns a sequence.',"
+"		a.attrelid::regclass, a.attname), E'\n') AS obstacles "
+"FROM ROWS FROM (unnest($1), unnest($2)) AS c (relid, attnum)"
+"	JOIN pg_attribute a ON a.attrelid = c.relid AND a.attnum = c.attnum"
+"	JOIN pg_dist_partition p ON p.logicalrelid = c.relid"
+"	JOIN pg_depend d"
+"		ON d.refclassid = 'pg_class'::regclass AND d.refobjid = c.relid AND d.refobjsubid = c.attnum"
+"		AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')"
+"	JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'";
 
 /*
  * Raise the error that a column cannot be converted, with the reason as its
@@ -268,6 +293,30 @@ check_timescaledb(Conversion *conv)
 								 "As a bigint the column can be filled with snowflakes.");
 }
 
+static void
+check_citus(Conversion *conv)
+{
+	const struct
+	{
+		const char *query;
+		bool		of_key;
+	}			checks[] = {
+		{citus_distribution_query, true},
+		{citus_distribution_query, false},
+		{citus_sequence_query, false},
+	};
+
+	if (!OidIsValid(get_extension_oid("citus", true)))
+		return;
+	for (int i = 0; i < (int) lengthof(checks); i++)
+	{
+		snowflake_convert_query_columns(conv, checks[i].query, checks[i].of_key);
+		if (snowflake_convert_text(0, "obstacles") != NULL)
+			snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, snowflake_convert_text(0, "obstacles"),
+									 "Call undistribute_table(), convert, and distribute the table again.");
+	}
+}
+
 /* What can be said of all that was collected. */
 void
 snowflake_convert_check_columns(Conversion *conv)
@@ -336,6 +385,7 @@ snowflake_convert_check_columns(Conversion *conv)
 								 "Types of columns would have to change. Drop what depends on them, convert, and create it again, in one transaction.");
 
 	check_timescaledb(conv);
+	check_citus(conv);
 	check_references(conv);
 	check_sequences(conv);
 }

@@ -117,8 +117,15 @@ sql(q{
 	CREATE TABLE old (id serial PRIMARY KEY, n serial, m bigserial);
 	INSERT INTO old DEFAULT VALUES;
 	SELECT create_distributed_table('old', 'id')});
-like(error_of($node, 'postgres', "SELECT snowflake_convert_column('old', '$_')")->{sqlstate}, qr/^0A000$/, "column $_ as it is")
-  foreach 'id', 'n';
+foreach my $column ('id', 'n')
+{
+	my $error = error_of($node, 'postgres', "SELECT snowflake_convert_column('old', '$column', dry_run => true)");
+
+	is($error->{sqlstate}, '0A000', "column $column as it is: a dry run says so");
+	like($error->{detail}, $column eq 'id' ? qr/^Citus distributes table public\.old by column id\.$/ :
+		  qr/^Citus has distributed table public\.old, whose column n owns a sequence\.$/, 'and why');
+	like($error->{hint}, qr/undistribute_table/, 'and what to do');
+}
 is($node->psql('postgres', q{SELECT snowflake_convert_column('old', 'm', 'bigint')}), 0, 'column m');
 sql(q{SELECT undistribute_table('old')});
 sql(q{SELECT snowflake_convert_column('old', 'id'), snowflake_convert_column('old', 'n')});
