@@ -26,7 +26,7 @@ my @nodes = map {
 		new => { install_path => $installation },
 		conf => "listen_addresses = '127.0.0.1'\nshared_preload_libraries = 'citus, snowflake'\nmax_prepared_transactions = 100\ntimezone = 'UTC'\n"
 		  . "citus.enable_statistics_collection = off\nsnowflake.max_wait = '1min'\n")
-} ('coordinator', 'worker1', 'worker2');
+} ('head', 'worker1', 'worker2');
 my ($node) = @nodes;
 
 foreach my $server (@nodes)
@@ -66,7 +66,7 @@ wait_for_mint($_, 'postgres') foreach $node, $nodes[1];
 is($node->psql('postgres', s/^CREATE EXTENSION snowflake;.*$//mr), 0, 'what the page has') foreach @blocks;
 sql(sprintf q{SELECT citus_add_node('127.0.0.1', %d)}, $nodes[2]->port);
 wait_for_mint($nodes[2], 'postgres');
-sql('SELECT rebalance_table_shards()');
+sql(q{SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')});
 
 # All nodes mint, and no ID comes twice.
 sql(q{INSERT INTO orders (customer) SELECT 'c' FROM generate_series(1, 833)}, $_) foreach @nodes;
