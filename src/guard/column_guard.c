@@ -95,13 +95,13 @@ is_meant(Node *statement, Oid relid)
 		ReleaseSysCache(tuple);
 		foreach(lc, castNode(DropOwnedStmt, statement)->roles)
 			if (get_rolespec_oid(lfirst(lc), true) == owner)
-				return true;
+			return true;
 	}
 	else if (castNode(DropStmt, statement)->removeType == OBJECT_SCHEMA)
 	{
 		foreach(lc, castNode(DropStmt, statement)->objects)
 			if (get_namespace_oid(strVal(lfirst(lc)), true) == get_rel_namespace(relid))
-				return true;
+			return true;
 	}
 	return false;
 }
