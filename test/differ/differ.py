@@ -46,7 +46,7 @@ from server import Server       # noqa: E402
 # What is compared in CI, and what these files need of others.
 QUICK = {"type": """int8 btree_index hash_index brin brin_multi partition_prune partition_join join equivclass foreign_key
     insert_conflict merge aggregates select_distinct window incremental_sort""".split(),
-         "time": "timestamptz horology brin brin_multi window domain rangetypes partition_prune inherit".split()}
+         "time": "timestamptz horology brin brin_multi brin_bloom window".split()}
 NEEDED = ["test_setup", "create_index", "create_misc", "create_aggregate"]
 
 SETTINGS = {"fsync": "off", "autovacuum": "off", "max_prepared_transactions": 2, "max_wal_size": "4GB"}
