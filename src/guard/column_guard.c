@@ -222,15 +222,14 @@ run_utility(PlannedStmt *pstmt, const char *queryString,
 			ParamListInfo params, QueryEnvironment *queryEnv,
 			DestReceiver *dest, QueryCompletion *qc)
 {
-	ProcessUtility_hook_type next = next_process_utility ? next_process_utility :
-	standard_ProcessUtility;
 	Drop	   *outer = running_drop;
 	Drop		drop = {0};
 	ErrorContextCallback hint;
 
 	if (!may_drop_extension(pstmt->utilityStmt))
 	{
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		next_process_utility(pstmt, queryString, readOnlyTree, context, params,
+							 queryEnv, dest, qc);
 		return;
 	}
 
@@ -242,7 +241,8 @@ run_utility(PlannedStmt *pstmt, const char *queryString,
 	{
 		error_context_stack = &hint;
 		running_drop = &drop;
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		next_process_utility(pstmt, queryString, readOnlyTree, context, params,
+							 queryEnv, dest, qc);
 	}
 	PG_FINALLY();
 	{
@@ -256,7 +256,8 @@ run_utility(PlannedStmt *pstmt, const char *queryString,
 void
 snowflake_column_guard_init(void)
 {
-	next_process_utility = ProcessUtility_hook;
+	next_process_utility = ProcessUtility_hook ? ProcessUtility_hook :
+		standard_ProcessUtility;
 	ProcessUtility_hook = run_utility;
 	next_object_access = object_access_hook;
 	object_access_hook = watch_drop;
