@@ -23,6 +23,8 @@ OBJS = \
 	src/convert/plan.o \
 	src/convert/query.o \
 	src/convert/roles.o \
+	src/frontier/frontier.o \
+	src/frontier/prepared.o \
 	src/generator/counters.o \
 	src/generator/generator.o \
 	src/generator/keeper_state.o \
@@ -53,10 +55,9 @@ OBJS = \
 	src/lease/lessee.o \
 	src/lease/node_settings.o \
 	src/lease/node_source.o \
-	src/mint/frontier.o \
 	src/mint/mint.o \
 	src/mint/mint_error.o \
-	src/mint/prepared.o \
+	src/mint/snapshot_frontier.o \
 	src/mint/tail.o \
 	src/shmem.o \
 	src/snowflake.o \

@@ -15,13 +15,13 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "frontier/prepared.h"
 #include "generator/counters.h"
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
 #include "generator/slot.h"
 #include "lease/lease.h"
 #include "lease/lease_state.h"
-#include "mint/prepared.h"
 #include "shmem.h"
 
 /* The name of the locks, in wait events. */

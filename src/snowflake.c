@@ -16,16 +16,15 @@
 
 #include "base/compat.h"
 #include "base/settings.h"
-#include "layout/server_layout.h"
-#include "layout/timeorder.h"
+#include "frontier/frontier.h"
 #include "generator/last_id.h"
 #include "guard/column_guard.h"
 #include "guard/reservation_guard.h"
 #include "keeper/keeper.h"
+#include "layout/server_layout.h"
+#include "layout/timeorder.h"
 #include "lease/lessee.h"
 #include "lease/node_settings.h"
-#include "mint/frontier.h"
-#include "mint/prepared.h"
 #include "shmem.h"
 
 PG_MODULE_MAGIC_EXT(
@@ -51,5 +50,5 @@ _PG_init(void)
 	snowflake_reservation_guard_init();
 	snowflake_column_guard_init();
 	snowflake_timeorder_init();
-	snowflake_prepared_init(snowflake_frontier_may_have_minted);
+	snowflake_frontier_init();
 }

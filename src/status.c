@@ -21,6 +21,7 @@
 #include "base/duration.h"
 #include "base/row.h"
 #include "base/settings.h"
+#include "frontier/frontier.h"
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
 #include "keeper/gate_text.h"
@@ -28,7 +29,6 @@
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
 #include "lease/node_source.h"
-#include "mint/frontier.h"
 #include "mint/mint_error.h"
 
 PG_FUNCTION_INFO_V1(snowflake_get_status);

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/settings.h"
+#include "frontier/frontier.h"
 #include "generator/counters.h"
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
@@ -32,7 +33,6 @@
 #include "keeper/gate_text.h"
 #include "layout/decode.h"
 #include "layout/server_layout.h"
-#include "mint/frontier.h"
 #include "mint/mint.h"
 #include "mint/mint_error.h"
 
@@ -289,6 +289,21 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 				break;
 		}
 	}
+}
+
+/*
+ * Wait until the gate was opened once since the server's start, which a mint has to
+ * do as well: with the same errors, in the name of "function".
+ */
+void
+snowflake_mint_await_opening(const char *function)
+{
+	MintWait	wait = {0};
+	SnowflakeNewest newest;
+
+	while (!snowflake_generator_newest(&newest))
+		wait_for_keeper(function, STEP_GATE_CLOSED, &wait);
+	ConditionVariableCancelSleep();
 }
 
 /* Issue up to "want" positions. */

@@ -29,7 +29,7 @@
 #include "utils/rel.h"
 
 #include "base/compat.h"
-#include "mint/frontier.h"
+#include "mint/snapshot_frontier.h"
 
 PG_FUNCTION_INFO_V1(snowflake_tail);
 
@@ -131,7 +131,7 @@ snowflake_tail(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 
 	values[0] = after;
-	values[1] = snowflake_frontier_require("snowflake_tail()");
+	values[1] = snowflake_snapshot_frontier_require("snowflake_tail()");
 	values[2] = max_rows;
 	SNOWFLAKE_INJECTION_POINT("snowflake-tail");
 

@@ -84,7 +84,7 @@ rule('C functions are in a script and the other way round',
 	grep { !$called{$_} || !$defined{$_} } sort keys %{ { %called, %defined } });
 
 # The folders of src in layers, the lowest first; src itself is above them all.
-my @layers = qw(base layout coordinator generator lease keeper mint public convert guard src);
+my @layers = qw(base layout coordinator generator frontier lease keeper mint public convert guard src);
 my %layer = map { $layers[$_] => $_ } 0 .. $#layers;
 
 sub folder_of

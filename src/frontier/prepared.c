@@ -27,7 +27,7 @@
 #include "storage/shmem.h"
 
 #include "base/compat.h"
-#include "mint/prepared.h"
+#include "frontier/prepared.h"
 
 /* Our advisory locks have this where those of SQL's functions have 1 or 2. */
 #define LOCK_MARK	0x5F1A
@@ -46,9 +46,6 @@ typedef struct PreparedArray
 
 /* NULL if the library was not preloaded. */
 static PreparedArray *prepared = NULL;
-
-/* What the transaction that is about to be prepared may have minted. */
-static bool (*may_have_minted) (int64 *oldest_id);
 
 /*
  * As many prepared transactions as there can be, and one that may become one in
@@ -197,17 +194,14 @@ snowflake_prepared_get(SnowflakePrepared **holds)
 }
 
 /*
- * The running transaction, which has an xid, is about to be prepared.  If that
- * fails, it has ended, which is all there is to undo.
+ * The running transaction, which has an xid and has minted no ID below
+ * "oldest_id", is about to be prepared.  If that fails, it has ended, which is all
+ * there is to undo.  There may be prepared transactions.
  */
-static void
-hold_as_prepared(void)
+void
+snowflake_prepared_hold(int64 oldest_id)
 {
 	LOCKTAG		tag;
-	int64		oldest_id;
-
-	if (max_prepared_xacts == 0 || !may_have_minted(&oldest_id))
-		return;
 
 	fill();
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (oldest_id >> 32),
@@ -219,24 +213,4 @@ hold_as_prepared(void)
 	add(GetTopFullTransactionId(), MyDatabaseId, oldest_id,
 		GetCurrentTransactionStartTimestamp());
 	LWLockRelease(&prepared->lock);
-}
-
-static void
-at_transaction_event(XactEvent event, void *arg)
-{
-	if (event == XACT_EVENT_PRE_PREPARE)
-		hold_as_prepared();
-}
-
-/*
- * Have PREPARE watched, in all backends: one that has not minted may have had
- * parallel workers that did.  The function says the smallest ID that the running
- * transaction may have minted, or that there is none.  Only while the server
- * preloads libraries.
- */
-void
-snowflake_prepared_init(bool (*asked) (int64 *oldest_id))
-{
-	may_have_minted = asked;
-	RegisterXactCallback(at_transaction_event, NULL);
 }

@@ -51,9 +51,8 @@ snowflake_frontier_is_held(void)
 		snowflake_frontier_running(snowflake_frontier_proc);
 }
 
+extern void snowflake_frontier_init(void);
 extern void snowflake_frontier_hold(void);
-extern bool snowflake_frontier_may_have_minted(int64 *oldest_id);
 extern bool snowflake_frontier_compute(SnowflakeFrontier *frontier);
-extern int64 snowflake_frontier_require(const char *function);
 
 #endif							/* SNOWFLAKE_FRONTIER_H */

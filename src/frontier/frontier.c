@@ -85,29 +85,24 @@
 #include "postgres.h"
 
 #include "access/transam.h"
+#include "access/twophase.h"
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/condition_variable.h"
 #include "storage/proc.h"
 #include "storage/spin.h"
 #include "utils/acl.h"
 #include "utils/tuplestore.h"
 
-#include "base/clock.h"
 #include "base/compat.h"
-#include "base/settings.h"
+#include "frontier/frontier.h"
+#include "frontier/prepared.h"
 #include "generator/generator.h"
-#include "generator/keeper_state.h"
 #include "generator/slot.h"
-#include "keeper/gate_text.h"
 #include "layout/server_layout.h"
-#include "mint/frontier.h"
-#include "mint/prepared.h"
 
-PG_FUNCTION_INFO_V1(snowflake_frontier);
 PG_FUNCTION_INFO_V1(snowflake_frontier_holders);
 
 /* What holds the frontier of this database back. */
@@ -228,8 +223,8 @@ snowflake_frontier_hold(void)
  * The smallest ID that the running transaction may have minted, itself or by
  * parallel workers; false if it has minted none.
  */
-bool
-snowflake_frontier_may_have_minted(int64 *oldest_id)
+static bool
+may_have_minted(int64 *oldest_id)
 {
 	SnowflakeSlot *slot = snowflake_slot_of(MyProcNumber);
 	SnowflakeNewest newest;
@@ -240,6 +235,26 @@ snowflake_frontier_may_have_minted(int64 *oldest_id)
 		return false;
 	*oldest_id = lowest_id(&newest, oldest_position(&newest, slot));
 	return true;
+}
+
+static void
+at_transaction_event(XactEvent event, void *arg)
+{
+	int64		oldest_id;
+
+	if (event == XACT_EVENT_PRE_PREPARE && max_prepared_xacts > 0 &&
+		may_have_minted(&oldest_id))
+		snowflake_prepared_hold(oldest_id);
+}
+
+/*
+ * Have PREPARE watched, in all backends: one that has not minted may have had
+ * parallel workers that did.  Only while the server preloads libraries.
+ */
+void
+snowflake_frontier_init(void)
+{
+	RegisterXactCallback(at_transaction_event, NULL);
 }
 
 
@@ -336,46 +351,6 @@ snowflake_frontier_compute(SnowflakeFrontier *frontier)
 			snowflake_layout_position_time(layout, newest.last) -
 			snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, frontier->id));
 	return true;
-}
-
-/*
- * The frontier of this database, for a function.  Waits for the keeper like a
- * mint, and raises the same errors, if the gate was never opened.
- */
-int64
-snowflake_frontier_require(const char *function)
-{
-	int64		deadline_usec = snowflake_clock_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
-	SnowflakeFrontier frontier;
-
-	snowflake_generator_require(function);
-	PreventCommandDuringRecovery(function);
-	if (snowflake_layout_value_reorders(&snowflake_server_layout))
-		snowflake_generator_finish_tick();
-	while (!snowflake_frontier_compute(&frontier))
-	{
-		SnowflakeGate gate = snowflake_generator_gate();
-
-		CHECK_FOR_INTERRUPTS();
-		if (snowflake_gate_text_stays_closed(gate))
-			snowflake_gate_text_refuse(gate);
-		snowflake_keeper_state_request(SNOWFLAKE_WANT_GATE);
-		if (!snowflake_keeper_state_wait(deadline_usec))
-			snowflake_gate_text_refuse(snowflake_generator_gate());
-	}
-	ConditionVariableCancelSleep();
-	return frontier.id;
-}
-
-/* NULL if it lies before the first ID. */
-Datum
-snowflake_frontier(PG_FUNCTION_ARGS)
-{
-	int64		id = snowflake_frontier_require("snowflake_frontier()");
-
-	if (id < 0)
-		PG_RETURN_NULL();
-	PG_RETURN_INT64(id);
 }
 
 /*

@@ -22,7 +22,7 @@ typedef struct SnowflakePrepared
 
 extern Size snowflake_prepared_size(void);
 extern void snowflake_prepared_attach(int tranche);
-extern void snowflake_prepared_init(bool (*asked) (int64 *oldest_id));
+extern void snowflake_prepared_hold(int64 oldest_id);
 extern uint32 snowflake_prepared_get(SnowflakePrepared **holds);
 
 #endif							/* SNOWFLAKE_PREPARED_H */
