@@ -24,6 +24,7 @@ OBJS = \
 	src/convert/query.o \
 	src/convert/roles.o \
 	src/frontier/frontier.o \
+	src/frontier/frontier_sample.o \
 	src/frontier/prepared.o \
 	src/generator/counters.o \
 	src/generator/generator.o \
@@ -58,7 +59,6 @@ OBJS = \
 	src/mint/mint.o \
 	src/mint/mint_error.o \
 	src/mint/snapshot_frontier.o \
-	src/mint/tail.o \
 	src/shmem.o \
 	src/snowflake.o \
 	src/stats.o \
@@ -77,7 +77,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 # Regression and isolation tests have a server of their own, which preloads the
 # library and has a node ID.  TEMP_INSTANCE= is for a server that runs already.
 TEMP_INSTANCE = --temp-instance=$(1) --temp-config='$(srcdir)/test/server.conf'
-REGRESS = setup type bigint layout vectors decode mint timerange timefilter timeorder encode explain convert tail $(if $(WITH_OPENSSL),public)
+REGRESS = setup type bigint layout vectors decode mint timerange timefilter timeorder encode explain convert settled $(if $(WITH_OPENSSL),public)
 REGRESS_OPTS = --inputdir=test --encoding=UTF8 $(call TEMP_INSTANCE,tmp_check)
 ISOLATION = concurrent_keys frontier session_order
 ISOLATION_OPTS = --inputdir=test --outputdir=. $(call TEMP_INSTANCE,tmp_check_iso)

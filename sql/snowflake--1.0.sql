@@ -748,20 +748,14 @@ COMMENT ON FUNCTION snowflake_current() IS
 -- Reading in the order of the IDs
 
 CREATE FUNCTION snowflake_frontier() RETURNS snowflake
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_frontier() IS
-	'the snowflake up to which a snapshot taken after the call misses no row of this database';
+	'the snowflake up to which the statement misses no row of this database, now or later';
 CREATE FUNCTION snowflake_frontier_holders(
 	OUT pid integer, OUT prepared xid, OUT since timestamptz, OUT oldest snowflake)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 10;
 COMMENT ON FUNCTION snowflake_frontier_holders() IS 'transactions of this database that hold the frontier back';
-CREATE FUNCTION snowflake_tail(relation anyelement, after bigint, max_rows integer,
-	column_name name DEFAULT NULL)
-	RETURNS SETOF anyelement
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_tail(anyelement, bigint, integer, name) IS
-	'rows of a table after a snowflake, in their order, up to the frontier';
 
 -- Operation
 

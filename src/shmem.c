@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "frontier/frontier_sample.h"
 #include "frontier/prepared.h"
 #include "generator/counters.h"
 #include "generator/generator.h"
@@ -44,6 +45,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(snowflake_lease_state_size());
 	RequestAddinShmemSpace(snowflake_lease_size());
 	RequestAddinShmemSpace(snowflake_prepared_size());
+	RequestAddinShmemSpace(snowflake_frontier_sample_size());
 
 	/* for the name; the locks themselves lie beside what they guard */
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
@@ -67,6 +69,7 @@ attach_shmem(void)
 	snowflake_lease_state_attach();
 	snowflake_lease_attach();
 	snowflake_prepared_attach(tranche);
+	snowflake_frontier_sample_attach(tranche);
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -112,7 +112,7 @@ put_frontier(SnowflakeRow *row)
 {
 	SnowflakeFrontier frontier;
 
-	if (!snowflake_frontier_compute(&frontier) || frontier.id < 0)
+	if (!snowflake_frontier_compute(MyDatabaseId, &frontier) || frontier.id < 0)
 		return;
 	snowflake_row_put(row, COLUMN_FRONTIER, Int64GetDatum(frontier.id));
 	snowflake_row_put_interval(row, COLUMN_FRONTIER_LAG, frontier.lag_usec);

@@ -3,12 +3,15 @@
 
     python3 consumer.py 'dbname=shop' orders /var/lib/consumer/orders.position
 
-Its position is in a file, replaced when rows were printed; after a crash in between, these rows come again.  It is woken
-by notifications, which a trigger on the table sends, and looks by itself every five seconds:
+Its position is in a file, replaced when rows were printed; after a crash in between, these rows come again.  It looks
+twice a second.  With --listen it looks every five seconds, and is woken by notifications, which a trigger on the table
+sends; that costs those who write (see "Notifications" in doc/tailing.md):
 
     CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_notify('snowflake_tail', TG_TABLE_NAME); RETURN NULL; END $$;
     CREATE TRIGGER announce AFTER INSERT ON orders FOR EACH STATEMENT EXECUTE FUNCTION announce();
+
+With --once it ends when there is nothing left to print.
 """
 
 import os
@@ -19,8 +22,9 @@ import psycopg2
 from psycopg2 import sql
 
 MAX_ROWS = 1000
-LOOK_AGAIN_S = 5        # a row may become visible without a notification: what held the frontier back may have ended
-LOOK_SOON_S = 0.1       # while something holds the frontier back
+LOOK_AGAIN_S = 0.5
+LOOK_AGAIN_WOKEN_S = 5
+LOOK_SOON_S = 0.1       # while something holds the frontier back, whose end nobody announces
 
 
 def read_position(path):
@@ -39,13 +43,17 @@ def write_position(path, position):
     os.replace(path + '.new', path)
 
 
-def tail(conn, table, path, once=False):
-    query = sql.SQL('SELECT * FROM snowflake_tail(NULL::{}, %s, %s)').format(sql.Identifier(table))
+def tail(conn, table, path, once=False, listen=False):
+    query = sql.SQL('SELECT * FROM {} WHERE id > %s AND id <= snowflake_frontier() ORDER BY id LIMIT %s').format(
+        sql.Identifier(table))
     position = read_position(path)
     with conn.cursor() as cursor:
-        cursor.execute('LISTEN snowflake_tail')
+        if listen:
+            cursor.execute('LISTEN snowflake_tail')
         while True:
-            # READ COMMITTED, and in autocommit: each call has a snapshot of its own
+            # before the rows: who ends between the two has left nothing behind
+            cursor.execute('SELECT count(*) FROM snowflake_frontier_holders()')
+            held = cursor.fetchone()[0] > 0
             cursor.execute(query, (position, MAX_ROWS))
             column = [description.name for description in cursor.description].index('id')
             rows = cursor.fetchall()
@@ -57,20 +65,23 @@ def tail(conn, table, path, once=False):
                 continue
             if once:
                 return
-            cursor.execute('SELECT count(*) FROM snowflake_frontier_holders()')
-            held = cursor.fetchone()[0] > 0
             if not conn.notifies:
-                select.select([conn], [], [], LOOK_SOON_S if held else LOOK_AGAIN_S)
+                select.select([conn], [], [], LOOK_SOON_S if held else LOOK_AGAIN_WOKEN_S if listen else LOOK_AGAIN_S)
                 conn.poll()
             conn.notifies.clear()
 
 
 def main():
-    conninfo, table, path = sys.argv[1:4]
+    options = [argument for argument in sys.argv[1:] if argument.startswith('--')]
+    arguments = [argument for argument in sys.argv[1:] if not argument.startswith('--')]
+    if len(arguments) != 3 or set(options) - {'--once', '--listen'}:
+        print('usage: consumer.py [--once] [--listen] CONNECTION TABLE POSITION_FILE', file=sys.stderr)
+        sys.exit(2)
+    conninfo, table, path = arguments
     conn = psycopg2.connect(conninfo)
-    conn.set_session(isolation_level='READ COMMITTED', autocommit=True)
+    conn.autocommit = True
     try:
-        tail(conn, table, path, once='--once' in sys.argv[4:])
+        tail(conn, table, path, once='--once' in options, listen='--listen' in options)
     except KeyboardInterrupt:
         pass
 

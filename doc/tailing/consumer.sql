@@ -28,7 +28,7 @@ BEGIN
     LOOP
         -- the lock keeps a second consumer of this name waiting
         SELECT position INTO seen FROM consumers WHERE name = consumer FOR UPDATE;
-        FOR o IN SELECT * FROM snowflake_tail(NULL::orders, seen, max_rows) LOOP
+        FOR o IN SELECT * FROM orders WHERE id > seen AND id <= snowflake_frontier() ORDER BY id LIMIT max_rows LOOP
             CALL handle_order(o);
             seen := o.id;
         END LOOP;

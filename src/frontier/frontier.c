@@ -98,6 +98,7 @@
 
 #include "base/compat.h"
 #include "frontier/frontier.h"
+#include "frontier/frontier_sample.h"
 #include "frontier/prepared.h"
 #include "generator/generator.h"
 #include "generator/slot.h"
@@ -263,11 +264,11 @@ snowflake_frontier_init(void)
  */
 
 /*
- * All that hold the frontier of this database back; returns their number.  Not in
- * recovery.
+ * All that hold the frontier of a database back, or of any (InvalidOid); returns
+ * their number.  Not in recovery.
  */
 static int
-get_holds(const SnowflakeNewest *newest, Hold **holds)
+get_holds(const SnowflakeNewest *newest, Oid database, Hold **holds)
 {
 	SnowflakePrepared *prepared = NULL;
 	uint32		nprepared;
@@ -291,7 +292,7 @@ get_holds(const SnowflakeNewest *newest, Hold **holds)
 		 */
 		pg_read_barrier();
 		if (holder != snowflake_frontier_running(proc) ||
-			pg_atomic_read_u32(&slot->database) != MyDatabaseId)
+			(OidIsValid(database) && pg_atomic_read_u32(&slot->database) != database))
 			continue;
 
 		hold->oldest_id = lowest_id(newest, oldest_position(newest, slot));
@@ -303,7 +304,7 @@ get_holds(const SnowflakeNewest *newest, Hold **holds)
 
 	/* after the slots: see above */
 	pg_read_barrier();
-	nprepared = snowflake_prepared_get(&prepared);
+	nprepared = snowflake_prepared_get(database, &prepared);
 	if (nprepared > 0)
 		*holds = repalloc(*holds, mul_size(nholds + nprepared, sizeof(Hold)));
 	for (uint32 i = 0; i < nprepared; i++)
@@ -319,11 +320,12 @@ get_holds(const SnowflakeNewest *newest, Hold **holds)
 }
 
 /*
- * Read the frontier of this database; false while it is not known, because the
- * gate was never opened since the server's start.  Not in recovery.
+ * Compute the frontier of a database, or one that is right for each of them
+ * (InvalidOid); false while it is not known, because the gate was never opened since
+ * the server's start.  Not in recovery.
  */
 bool
-snowflake_frontier_compute(SnowflakeFrontier *frontier)
+snowflake_frontier_compute(Oid database, SnowflakeFrontier *frontier)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeNewest newest;
@@ -334,10 +336,11 @@ snowflake_frontier_compute(SnowflakeFrontier *frontier)
 	if (!snowflake_generator_newest(&newest))
 		return false;
 	frontier->id = highest_id(&newest, newest.last);
+	frontier->lowered_at = newest.lowered_at;
 	frontier->lag_usec = 0;
 	frontier->holder_pid = 0;
 
-	nholds = get_holds(&newest, &holds);
+	nholds = get_holds(&newest, database, &holds);
 	for (int i = 0; i < nholds; i++)
 	{
 		if (holds[i].oldest_id - 1 >= frontier->id)
@@ -351,6 +354,25 @@ snowflake_frontier_compute(SnowflakeFrontier *frontier)
 			snowflake_layout_position_time(layout, newest.last) -
 			snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, frontier->id));
 	return true;
+}
+
+/*
+ * Publish a sample that is right for all databases.  For the keeper, when it has
+ * opened the gate.
+ */
+void
+snowflake_frontier_publish(void)
+{
+	SnowflakeFrontierSample sample;
+	SnowflakeFrontier frontier;
+
+	if (!snowflake_frontier_compute(InvalidOid, &frontier))
+		return;
+	sample.id = frontier.id;
+	sample.lowered_at = frontier.lowered_at;
+	sample.next = ReadNextFullTransactionId();
+	sample.xmax = sample.next;
+	snowflake_frontier_sample_publish(InvalidOid, &sample);
 }
 
 /*
@@ -372,7 +394,7 @@ snowflake_frontier_holders(PG_FUNCTION_ARGS)
 	if (!snowflake_generator_newest(&newest))
 		return (Datum) 0;
 
-	nholds = get_holds(&newest, &holds);
+	nholds = get_holds(&newest, MyDatabaseId, &holds);
 	for (int i = 0; i < nholds; i++)
 	{
 		Datum		values[4];

@@ -23,7 +23,9 @@ extern SnowflakeSlot *snowflake_frontier_slot;
 
 typedef struct SnowflakeFrontier
 {
-	int64		id;				/* every ID up to it is visible, or never will */
+	int64		id;				/* every ID up to it is visible, or never will
+								 * be, to snapshots taken from now on */
+	uint32		lowered_at;		/* the generator's, when this was computed */
 	int64		lag_usec;		/* from its tick to that of the newest ID */
 	int			holder_pid;		/* who holds it back; 0: nobody, or a prepared
 								 * transaction */
@@ -53,6 +55,7 @@ snowflake_frontier_is_held(void)
 
 extern void snowflake_frontier_init(void);
 extern void snowflake_frontier_hold(void);
-extern bool snowflake_frontier_compute(SnowflakeFrontier *frontier);
+extern bool snowflake_frontier_compute(Oid database, SnowflakeFrontier *frontier);
+extern void snowflake_frontier_publish(void);
 
 #endif							/* SNOWFLAKE_FRONTIER_H */

@@ -168,11 +168,11 @@ fill(void)
 }
 
 /*
- * Those that hold the frontier of this database back; returns their number.  Not
- * in recovery.
+ * Those that hold the frontier of a database back, or of any (InvalidOid); returns
+ * their number.  Not in recovery.
  */
 uint32
-snowflake_prepared_get(SnowflakePrepared **holds)
+snowflake_prepared_get(Oid database, SnowflakePrepared **holds)
 {
 	uint32		found = 0;
 
@@ -186,7 +186,7 @@ snowflake_prepared_get(SnowflakePrepared **holds)
 	forget_ended();
 	for (uint32 i = 0; i < pg_atomic_read_u32(&prepared->count); i++)
 	{
-		if (prepared->holds[i].database == MyDatabaseId)
+		if (!OidIsValid(database) || prepared->holds[i].database == database)
 			(*holds)[found++] = prepared->holds[i];
 	}
 	LWLockRelease(&prepared->lock);

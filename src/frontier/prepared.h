@@ -23,6 +23,6 @@ typedef struct SnowflakePrepared
 extern Size snowflake_prepared_size(void);
 extern void snowflake_prepared_attach(int tranche);
 extern void snowflake_prepared_hold(int64 oldest_id);
-extern uint32 snowflake_prepared_get(SnowflakePrepared **holds);
+extern uint32 snowflake_prepared_get(Oid database, SnowflakePrepared **holds);
 
 #endif							/* SNOWFLAKE_PREPARED_H */

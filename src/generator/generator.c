@@ -724,6 +724,26 @@ snowflake_generator_open_afresh(int32 node, uint64 last, uint64 limit, uint64 re
 }
 
 /*
+ * Give up what is left of the newest position's tick, which is not used when the gate
+ * opens again: that is for readers, as in snowflake_generator_finish_tick().  What
+ * was raised to, and has no ID above, stays as it is.  The caller holds the lock
+ * exclusively; the gate is closed.
+ */
+static void
+finish_last_tick(void)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	uint64		last = pg_atomic_read_u64(&hot->last);
+	uint64		end = snowflake_layout_last_position(layout,
+													 snowflake_layout_position_tick(layout, last));
+
+	if (end <= pg_atomic_read_u64(&hot->limit) &&
+		(last != pg_atomic_read_u64(&kept->raised_to) ||
+		 pg_atomic_read_u32(&kept->raised_by) != RAISED_BY_RESERVATION))
+		pg_atomic_write_u64(&hot->last, end);
+}
+
+/*
  * Close the gate and wait out the mints in flight: on return "last" stands
  * still.  If it was open, its exact end has yet to be stored.
  */
@@ -735,6 +755,8 @@ snowflake_generator_close(SnowflakeGate reason)
 		kept->end_unstored = true;
 	SNOWFLAKE_INJECTION_POINT("snowflake-gate-closing");
 	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
+	if (snowflake_layout_value_reorders(&snowflake_server_layout))
+		finish_last_tick();
 	LWLockRelease(&hot->lock);
 	snowflake_keeper_state_announce();
 }

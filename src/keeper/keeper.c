@@ -37,6 +37,7 @@
 #include "base/compat.h"
 #include "base/settings.h"
 #include "base/worker.h"
+#include "frontier/frontier.h"
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
 #include "keeper/keeper.h"
@@ -164,6 +165,7 @@ keeper_round(void)
 	if (view.gate == GATE_OPEN && (requests & SNOWFLAKE_WANT_RESTART))
 	{
 		snowflake_reserve_reopen_afresh(&wanted, now);
+		snowflake_frontier_publish();
 		snowflake_generator_view(&view);
 	}
 
@@ -172,6 +174,8 @@ keeper_round(void)
 		if (view.end_unstored)
 			snowflake_reserve_store_end();
 		snowflake_reserve_open_gate(&wanted, requests, now);
+		if (snowflake_generator_gate() == GATE_OPEN)
+			snowflake_frontier_publish();
 	}
 	else
 	{

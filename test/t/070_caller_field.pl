@@ -121,13 +121,13 @@ sub tails
 
 	$held->query_safe(q{BEGIN; INSERT INTO events VALUES (snowflake_next(1), 'held')});
 	sql(q{INSERT INTO events SELECT snowflake_next(value), 'free' FROM generate_series(0, 31) value, generate_series(1, 20)});
-	is(sql("SELECT count(*) FROM snowflake_tail(NULL::events, $before, 1000)"), '0', 'a transaction that is open holds the frontier back');
+	is(sql("SELECT count(*) FROM events WHERE id > $before AND id <= snowflake_frontier()"), '0', 'a transaction that is open holds the frontier back');
 	$held->query_safe('COMMIT');
 	$held->quit;
 
 	$node->poll_query_until('postgres', "SELECT snowflake_frontier() >= (SELECT max(id) FROM events)")
 	  or die 'the frontier does not come to the last ID';
-	is(sql("SELECT count(*) FROM snowflake_tail(NULL::events, $before, 1000)"), '641', 'all are read when it has ended');
+	is(sql("SELECT count(*) FROM events WHERE id > $before AND id <= snowflake_frontier()"), '641', 'all are read when it has ended');
 
 	# nothing minted from now on may lie at or below a frontier that was told
 	sql(q{

@@ -40,7 +40,7 @@ $node->wait_for_subscription_sync($publisher, 's');
 sub tail
 {
 	return $node->safe_psql('postgres',
-		q{SELECT coalesce(string_agg(n::text, ' '), '') FROM snowflake_tail(NULL::incoming, 0, NULL, 'id')});
+		q{SELECT coalesce(string_agg(n::text, ' ' ORDER BY id), '') FROM incoming WHERE id <= snowflake_frontier()});
 }
 
 my $lock = $node->background_psql('postgres');

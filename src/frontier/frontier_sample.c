@@ -1,0 +1,188 @@
+/*-------------------------------------------------------------------------
+ *
+ * frontier_sample.c
+ *	  Frontiers that were computed, for snapshots that were taken later.
+ *
+ * A frontier is right for every snapshot that was taken after it was computed: see
+ * frontier.c.  Those who compute one publish it here, with two numbers that were read
+ * afterwards, by which others can tell that a snapshot is later still:
+ *
+ * - "next", the next transaction ID.  A snapshot whose xmax is larger was taken
+ *	 after a transaction had ended that had no ID when "next" was read.
+ *
+ * - "xmax", one above the newest transaction that had ended.  A snapshot of this
+ *	 server's process array has that for its xmax, which only goes up: if it is
+ *	 larger, it was taken later.  It is no more than "next", and so tells more.  But
+ *	 a snapshot that a logical slot exported has the next transaction ID of its time
+ *	 for its xmax, so for one that may be imported only "next" tells.
+ *
+ * Larger, and not as large: between two snapshots with the same xmax a transaction
+ * may have ended whose ID is smaller.
+ *
+ * The promise is about one database, and so is a sample.  The keeper's are about all
+ * of them: it publishes one when it has opened the gate, for those who come first.
+ *
+ * When the generator has gone back (snowflake_restart_at_clock()), what was computed
+ * before is void: IDs below it may come.
+ *
+ * Each database has a row of samples, the newest first.  One that is replaced moves on
+ * to the next place if what is there is older by so much, which doubles from place to
+ * place; so a snapshot finds a sample that is not much older than itself, whatever its
+ * age.  If more databases read frontiers than there are rows, the one that has not
+ * published for longest loses its row, and its snapshots find less.
+ *
+ * All of this is protected by one lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "frontier/frontier_sample.h"
+
+#define NUM_ROWS		16		/* the first is that of all databases */
+#define NUM_PLACES		16		/* up to 16 s, and what is older */
+#define FIRST_GAP_USEC	1000
+
+typedef struct Place
+{
+	SnowflakeFrontierSample sample;
+	int64		at_usec;		/* on the monotonic clock; 0: empty */
+} Place;
+
+typedef struct Row
+{
+	Oid			database;		/* InvalidOid: all, or the row is empty */
+	Place		places[NUM_PLACES];
+} Row;
+
+typedef struct Samples
+{
+	LWLock		lock;
+	Row			rows[NUM_ROWS];
+} Samples;
+
+/* NULL if the library was not preloaded. */
+static Samples *samples = NULL;
+
+/* Shared memory to request. */
+Size
+snowflake_frontier_sample_size(void)
+{
+	return MAXALIGN(sizeof(Samples));
+}
+
+/*
+ * Find the samples, or make room for them.  The caller holds AddinShmemInitLock.
+ * "tranche" is for the lock.
+ */
+void
+snowflake_frontier_sample_attach(int tranche)
+{
+	bool		found;
+
+	samples = ShmemInitStruct("snowflake frontier samples",
+							  snowflake_frontier_sample_size(), &found);
+	if (found)
+		return;
+	memset(samples, 0, sizeof(*samples));
+	LWLockInitialize(&samples->lock, tranche);
+}
+
+/*
+ * The row of a database, or the one that is to become its row.  The caller holds the
+ * lock exclusively.
+ */
+static Row *
+row_for(Oid database)
+{
+	Row		   *oldest = &samples->rows[1];
+
+	if (!OidIsValid(database))
+		return &samples->rows[0];
+	for (int i = 1; i < NUM_ROWS; i++)
+	{
+		Row		   *row = &samples->rows[i];
+
+		if (row->database == database)
+			return row;
+		if (row->places[0].at_usec < oldest->places[0].at_usec)
+			oldest = row;
+	}
+	memset(oldest, 0, sizeof(*oldest));
+	oldest->database = database;
+	return oldest;
+}
+
+/* Publish a sample for a database, or for all of them (InvalidOid). */
+void
+snowflake_frontier_sample_publish(Oid database, const SnowflakeFrontierSample *sample)
+{
+	int64		gap_usec = FIRST_GAP_USEC;
+	Place		place;
+	Row		   *row;
+
+	place.sample = *sample;
+	place.at_usec = snowflake_clock_monotonic_usec();
+
+	LWLockAcquire(&samples->lock, LW_EXCLUSIVE);
+	row = row_for(database);
+	for (int i = 0; i < NUM_PLACES; i++)
+	{
+		Place		replaced = row->places[i];
+
+		row->places[i] = place;
+		if (replaced.at_usec == 0)
+			break;
+		place = replaced;
+		if (i + 1 < NUM_PLACES && place.at_usec - row->places[i + 1].at_usec < gap_usec)
+			break;
+		gap_usec *= 2;
+	}
+	LWLockRelease(&samples->lock);
+}
+
+/*
+ * Was a snapshot with this xmax certainly taken after the sample?  "imported": it may
+ * come from elsewhere than this server's process array.
+ */
+bool
+snowflake_frontier_sample_is_before(const SnowflakeFrontierSample *sample,
+									FullTransactionId xmax, bool imported)
+{
+	return FullTransactionIdPrecedes(imported ? sample->next : sample->xmax, xmax);
+}
+
+/*
+ * The largest frontier of a database that is right for such a snapshot, -1 if none is
+ * known.  "lowered_at" is the generator's, read after the snapshot was taken.
+ */
+int64
+snowflake_frontier_sample_find(Oid database, uint32 lowered_at,
+							   FullTransactionId xmax, bool imported)
+{
+	int64		id = -1;
+
+	LWLockAcquire(&samples->lock, LW_SHARED);
+	for (int i = 0; i < NUM_ROWS; i++)
+	{
+		Row		   *row = &samples->rows[i];
+
+		if (i > 0 && row->database != database)
+			continue;
+		for (int j = 0; j < NUM_PLACES && row->places[j].at_usec != 0; j++)
+		{
+			SnowflakeFrontierSample *sample = &row->places[j].sample;
+
+			if (sample->id > id && sample->lowered_at == lowered_at &&
+				snowflake_frontier_sample_is_before(sample, xmax, imported))
+				id = sample->id;
+		}
+	}
+	LWLockRelease(&samples->lock);
+	return id;
+}

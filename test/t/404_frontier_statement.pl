@@ -1,0 +1,290 @@
+# The frontier belongs to the snapshot of the statement that asks for it: whatever
+# the form of the statement, it does not pass a row that is committed after its
+# snapshot was taken.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(error_of new_node wait_for_mint wait_until);
+use Test::More;
+
+my $node = new_node(
+	'main',
+	init => { allows_streaming => 'logical' },
+	conf => q{
+	snowflake.max_wait = '1min'
+	max_prepared_transactions = 5
+	autovacuum = off
+});
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
+	CREATE VIEW settled AS SELECT * FROM events WHERE id <= snowflake_frontier();
+	CREATE FUNCTION in_sql(bigint) RETURNS text STABLE LANGUAGE sql AS
+		$$ SELECT string_agg(what, ' ' ORDER BY id) FROM events WHERE id > $1 AND id <= snowflake_frontier() $$;
+	CREATE FUNCTION in_plpgsql(after bigint) RETURNS text STABLE LANGUAGE plpgsql AS $$
+		DECLARE up_to bigint; found text;
+		BEGIN
+			up_to := snowflake_frontier();
+			SELECT string_agg(what, ' ' ORDER BY id) INTO found FROM events WHERE id > after AND id <= up_to;
+			RETURN found;
+		END $$;
+	CREATE FUNCTION in_a_loop(after bigint) RETURNS text STABLE LANGUAGE plpgsql AS $$
+		DECLARE e events; found text;
+		BEGIN
+			FOR e IN SELECT * FROM settled WHERE id > after ORDER BY id LOOP
+				found := concat_ws(' ', found, e.what);
+			END LOOP;
+			RETURN found;
+		END $$;
+	CREATE PROCEDURE with_commits(after bigint, INOUT result text) LANGUAGE plpgsql AS $$
+		DECLARE more text;
+		BEGIN
+			FOR i IN 1 .. 2 LOOP
+				SELECT string_agg(what, ' ' ORDER BY id) INTO more
+					FROM (SELECT pg_advisory_lock_shared(1) OFFSET 0) l, settled WHERE id > after;
+				result := result || i || ': ' || coalesce(more, '') || ' ';
+				COMMIT;
+			END LOOP;
+		END $$;
+	CREATE TABLE many AS SELECT snowflake_next() AS id FROM generate_series(1, 10000);
+	ALTER TABLE many SET (parallel_workers = 2);
+});
+wait_for_mint($node, 'postgres');
+
+sub sql
+{
+	my ($sql) = @_;
+
+	return $node->safe_psql('postgres', $sql);
+}
+
+# All rows that any consumer has been past are gone, and the next ones are numbered
+# anew.  Returns the position from which to read on.
+my $round = 0;
+
+sub new_round
+{
+	$round++;
+	return sql('SELECT snowflake_next()');
+}
+
+# A row is minted first and still uncommitted, another one is minted later and
+# visible: nobody may deliver the later one before the snapshot has the first.
+sub open_rows
+{
+	my $writer = $node->background_psql('postgres');
+
+	$writer->query_safe(
+		"BEGIN; INSERT INTO events (what) VALUES ('early$round'); DO 'BEGIN PERFORM pg_advisory_lock(1); END'");
+	sql("INSERT INTO events (what) VALUES ('later$round')");
+	return $writer;
+}
+
+# The first row is committed, and whoever waits for the lock goes on.
+sub commit_row
+{
+	my ($writer) = @_;
+
+	$writer->query_safe('COMMIT');
+
+	# another sample for all, and a newer row
+	sql("INSERT INTO events (what) VALUES ('last$round') RETURNING snowflake_frontier()");
+	$writer->query_safe('SELECT pg_advisory_unlock(1)');
+	$writer->quit;
+	return;
+}
+
+my $wait = '(SELECT pg_advisory_lock_shared(1) OFFSET 0) l';
+my $found = q{'found: [' || coalesce(string_agg(what, ' ' ORDER BY id), '') || ']'};
+
+# Statements that wait after they have their snapshot, then ask.  $1 stands for
+# the position.
+my @statements = (
+	[ 'one statement', "SELECT $found FROM $wait, events WHERE id > \$1 AND id <= snowflake_frontier()" ],
+	[ 'a view', "SELECT $found FROM $wait, settled WHERE id > \$1" ],
+	[ 'a subquery', "SELECT $found FROM $wait, events WHERE id > \$1 AND id <= (SELECT snowflake_frontier())" ],
+	[
+		'a CTE',
+		"WITH f AS MATERIALIZED (SELECT snowflake_frontier() AS up_to FROM $wait) SELECT $found FROM f, events WHERE id > \$1 AND id <= up_to"
+	],
+	[ 'a sequential scan', "SELECT $found FROM $wait, events WHERE id > \$1 AND id::text::bigint <= snowflake_frontier()" ],
+	[ 'a function in SQL', "SELECT 'found: [' || coalesce(in_sql(\$1), '') || ']' FROM $wait" ],
+	[ 'a function in PL/pgSQL', "SELECT 'found: [' || coalesce(in_plpgsql(\$1), '') || ']' FROM $wait" ],
+	[ 'a loop in PL/pgSQL', "SELECT 'found: [' || coalesce(in_a_loop(\$1), '') || ']' FROM $wait" ],
+	[
+		'the same snapshot twice',
+		"SELECT $found FROM (SELECT snowflake_frontier() AS before, pg_advisory_lock_shared(1) OFFSET 0) l, events
+			WHERE id > \$1 AND (id <= snowflake_frontier() OR before IS DISTINCT FROM snowflake_frontier())"
+	]);
+
+foreach my $case (@statements)
+{
+	my ($name, $statement) = @$case;
+
+	foreach my $form ('', 'prepared', 'in a cursor')
+	{
+		my $after = new_round();
+		my $writer = open_rows();
+		my $reader = $node->background_psql('postgres');
+		my $first = $statement =~ s/\$1/$after/gr;
+
+		if ($form eq 'prepared')
+		{
+			$reader->query_safe("SET plan_cache_mode = force_generic_plan; PREPARE p(bigint) AS $statement");
+			$first = "EXECUTE p($after)";
+		}
+		if ($form eq 'in a cursor')
+		{
+			$reader->query_safe("BEGIN; DECLARE c CURSOR FOR $first");
+			$first = 'FETCH c';
+		}
+		$reader->query_until(qr/start/, "\\echo start\n$first;\n\\echo end\n");
+		wait_until("$name: the reader has its snapshot",
+			sub { sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'}) });
+		commit_row($writer);
+		my ($got) = $reader->query_until(qr/^end/m, '') =~ /found: \[(.*)\]/;
+		is($got, '', "$name, $form: nothing passes what the snapshot does not see");
+		$reader->query_safe('SELECT pg_advisory_unlock_all()');
+		$reader->quit;
+		my $next = $statement =~ s/\$1/$after/gr;
+		like(sql($next), qr/\[early$round later$round last$round\]/, "$name, $form: the next one has it all");
+	}
+}
+
+# Transactions that keep one snapshot
+foreach my $level ('REPEATABLE READ', 'SERIALIZABLE', 'REPEATABLE READ READ ONLY')
+{
+	my $after = new_round();
+	my $writer = open_rows();
+	my $reader = $node->background_psql('postgres');
+
+	$reader->query_safe("BEGIN ISOLATION LEVEL $level; SELECT count(*) FROM many");
+	commit_row($writer);
+	is( $reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
+		'found: []',
+		"$level: a frontier of the snapshot that the transaction has");
+	sql("INSERT INTO events (what) VALUES ('more$round')");
+	is( $reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
+		'found: []', "$level: and it stays");
+	is($reader->query_safe("SELECT count(DISTINCT snowflake_frontier()) <= 1 FROM many"), 't', "$level: one value");
+	$reader->query_safe('COMMIT');
+	is( $reader->query_safe("BEGIN ISOLATION LEVEL $level; SELECT $found FROM settled WHERE id > $after; COMMIT"),
+		"found: [early$round later$round last$round more$round]",
+		"$level: the next transaction has it all");
+	$reader->quit;
+}
+
+# A snapshot from elsewhere: of another session, or of a logical slot, whose xmax is not
+# that of the process array
+foreach my $from ('another session', 'a logical slot')
+{
+	my $after = new_round();
+	my ($exporter, $snapshot, $writer);
+
+	if ($from eq 'another session')
+	{
+		$writer = open_rows();
+		$exporter = $node->background_psql('postgres');
+		$snapshot = $exporter->query_safe(
+			'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()');
+	}
+	else
+	{
+		# a slot waits for those that write, so the row is written later, by one
+		# that has its number already
+		$exporter = $node->background_psql('postgres');
+		$exporter->query_safe(sprintf q{\connect "%s dbname=postgres replication=database"}, $node->connstr);
+		$snapshot = (split /\|/,
+			$exporter->query_safe(q{CREATE_REPLICATION_SLOT s TEMPORARY LOGICAL test_decoding (SNAPSHOT 'export')}))[2];
+		$writer = open_rows();
+	}
+	commit_row($writer);
+	my $reader = $node->background_psql('postgres');
+	$reader->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
+	is($reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
+		'found: []', "a snapshot from $from: nothing passes what it does not see");
+	is($reader->query_safe("SELECT count(*) FROM events WHERE id > $after AND id <= snowflake_frontier()"),
+		'0', "a snapshot from $from: again");
+	$reader->query_safe('COMMIT');
+	is( $reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
+		"found: [early$round later$round last$round]",
+		"a snapshot from $from: one of the session's own has it all");
+	$_->quit foreach $reader, $exporter;
+}
+
+# A procedure that commits has a snapshot for each statement.
+{
+	my $after = new_round();
+	my $writer = open_rows();
+	my $reader = $node->background_psql('postgres');
+
+	$reader->query_until(qr/start/, "\\echo start\nCALL with_commits($after, '');\n\\echo end\n");
+	wait_until('the procedure has its snapshot',
+		sub { sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'}) });
+	commit_row($writer);
+	like($reader->query_until(qr/^end/m, ''),
+		qr/^1:  2: early$round later$round last$round/m,
+		'a procedure that commits: nothing first, then all');
+	$reader->quit;
+}
+
+# Cursors that are read on by turns, and across other statements, whose rows are
+# compared one by one: each has one value.
+{
+	my $after = new_round();
+
+	sql("INSERT INTO events (what) SELECT 'row' FROM generate_series(1, 20)");
+	my $writer = open_rows();
+	my $reader = $node->background_psql('postgres');
+	$reader->query_safe('BEGIN');
+	$reader->query_safe("DECLARE a CURSOR FOR SELECT snowflake_frontier() FROM events WHERE id > $after");
+	my @values = ([ $reader->query_safe('FETCH a') ], []);
+	$writer->query_safe('COMMIT; SELECT pg_advisory_unlock(1)');
+	$writer->quit;
+	$reader->query_safe("DECLARE b CURSOR FOR SELECT snowflake_frontier() FROM events WHERE id > $after");
+	foreach my $n (1 .. 10)
+	{
+		push @{ $values[0] }, $reader->query_safe('FETCH a');
+		push @{ $values[1] }, $reader->query_safe('FETCH b');
+		sql("INSERT INTO events (what) VALUES ('meanwhile')");
+		$reader->query_safe("SELECT count(*) FROM settled WHERE id > $after");
+	}
+	foreach my $i (0, 1)
+	{
+		my %distinct = map { $_ => 1 } @{ $values[$i] };
+		is(scalar(keys %distinct), 1, 'a cursor that is read on by turns has one value: ' . $i);
+	}
+	cmp_ok($values[0][0], '<', $values[1][0], 'each has its own');
+	$reader->query_safe('COMMIT');
+	$reader->quit;
+}
+
+# Parallel plans: the leader asks, and a worker must not.
+my $parallel = q{SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;};
+like( sql("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM many WHERE id <= (SELECT snowflake_frontier())"),
+	qr/InitPlan.*Parallel Seq Scan/s,
+	'a subquery keeps a scan parallel');
+is(sql("$parallel SELECT count(*) FROM many WHERE id <= (SELECT snowflake_frontier())"), 10000, 'and has all rows');
+unlike( sql("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM many WHERE id <= snowflake_frontier()"),
+	qr/Parallel/,
+	'workers are not asked');
+sql(q{CREATE FUNCTION mislabelled() RETURNS bigint STABLE PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN snowflake_frontier(); END'});
+is( error_of($node, 'postgres',
+		"$parallel SET parallel_leader_participation = off; SELECT count(*) FROM many WHERE id <= mislabelled()")->{message},
+	'cannot execute snowflake_frontier() in a parallel worker',
+	'and refuse if they are');
+
+# The plan of a poller, which is all that it takes
+like(
+	sql(q{INSERT INTO events (what) SELECT 'many' FROM generate_series(1, 2000); ANALYZE events;
+		EXPLAIN (COSTS OFF) SELECT * FROM settled WHERE id > 4711 ORDER BY id LIMIT 10}),
+	qr/^Limit\n  ->  Index Scan using events_pkey on events\n        Index Cond: \(.*<= \(?snowflake_frontier\(\).* AND .*> 4711\)/,
+	'a poller of the view reads by one index scan with both bounds');
+
+$node->stop;
+done_testing();
