@@ -1,7 +1,7 @@
 # The moments at which the frontier could pass a row, forced by injection points:
-# between a mint and the end of its statement, between the reading of the
-# frontier and the snapshot, while a commit waits for a synchronous standby, while
-# a transaction is being prepared, and when parallel workers mint first.
+# between a mint and the end of its statement, between the snapshot of a statement, the
+# frontier and what is taken after it, while a commit waits for a synchronous standby,
+# while a transaction is being prepared, and when parallel workers mint first.
 
 use strict;
 use warnings;
@@ -39,7 +39,7 @@ sub sql
 sub tail
 {
 	return sql(
-		q{SELECT coalesce(string_agg(what, ' '), '') FROM snowflake_tail(NULL::events, 0, NULL)});
+		q{SELECT coalesce(string_agg(what, ' ' ORDER BY id), '') FROM events WHERE id <= snowflake_frontier()});
 }
 
 # Start a statement that will have to wait; the session runs on.
@@ -151,57 +151,77 @@ foreach my $point ('snowflake-mint', 'snowflake-mint-locked', 'snowflake-minted'
 	sql('TRUNCATE events');
 }
 
-# Between the frontier and the snapshot
-sql(q{INSERT INTO events (what) VALUES ('first')});
-my $open = $node->background_psql('postgres');
-$open->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('open')});
-attach('snowflake-tail');
-my $reader = start(q{SELECT string_agg(what, ' ') FROM snowflake_tail(NULL::events, 0, NULL)});
-wait_for_event('snowflake-tail');
-sql(q{INSERT INTO events (what) VALUES ('later')});
-$open->query_safe('COMMIT');
-$open->quit;
-release('snowflake-tail');
-like($reader->query_until(qr/ended/, ''),
-	qr/^first$/m, 'what commits after the frontier was read is left for the next time');
-$reader->quit;
-is(tail(), 'first open later', 'which delivers it in order');
+# A statement that has its snapshot, and is stopped while it asks.  The planner does not
+# ask for this one.
+my $reading = q{SELECT 'read: [' || coalesce(string_agg(what, ' ' ORDER BY id), '') || ']'
+	FROM (SELECT snowflake_frontier() AS up_to OFFSET 0) f, events WHERE id <= up_to};
 
-# A row that commits after the frontier's reader has taken note of "last"
-sql('TRUNCATE events');
-attach('snowflake-frontier');
-$open = $node->background_psql('postgres');
-$open->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('open')});
-$reader = start(q{SELECT string_agg(what, ' ') FROM snowflake_tail(NULL::events, 0, NULL)});
-wait_for_event('snowflake-frontier');
-my $early = $node->background_psql('postgres');
-$early->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('early')});
-sql(q{INSERT INTO events (what) VALUES ('late')});
-$open->query_safe('COMMIT');
-release('snowflake-frontier');
-like($reader->query_until(qr/ended/, ''),
-	qr/^open$/m, 'a transaction that ends after "last" was read is as good as none');
-$reader->quit;
-$early->query_safe('COMMIT');
-is(tail(), 'open early late', 'and nothing else was passed');
-$_->quit foreach $open, $early;
+foreach my $point ('snowflake-snapshot', 'snowflake-frontier', 'snowflake-frontier-computed')
+{
+	sql('TRUNCATE events');
+	sql(q{INSERT INTO events (what) VALUES ('first')});
+	is(tail(), 'first', "$point: a first row");
+	my $open = $node->background_psql('postgres');
+	$open->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('open')});
+	sql(q{INSERT INTO events (what) VALUES ('visible')});
+	attach($point);
+	my $reader = start($reading);
+	wait_for_event($point);
+	my $early = $node->background_psql('postgres');
+	$early->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('early')});
+	sql(q{INSERT INTO events (what) VALUES ('late')});
+	$open->query_safe('COMMIT');
+	release($point);
+	like($reader->query_until(qr/ended/, ''),
+		qr/^read: \[first\]$/m, "$point: what the snapshot does not see is not passed");
+	$reader->quit;
+	is(tail(), 'first open visible', "$point: the next one goes on in order");
+	$early->query_safe('COMMIT');
+	is(tail(), 'first open visible early late', "$point: to the end");
+	$_->quit foreach $open, $early;
+}
 
-# A transaction that is prepared while the frontier's reader looks at the slots
+# A transaction that is prepared while a reader looks at the slots
 sql('TRUNCATE events');
 my $moving = $node->background_psql('postgres');
 $moving->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('moving')});
 sql(q{INSERT INTO events (what) VALUES ('late')});
 attach('snowflake-frontier');
-$reader = start(q{SELECT 'read: ' || count(*) FROM snowflake_tail(NULL::events, 0, NULL)});
+my $reader = start($reading);
 wait_for_event('snowflake-frontier');
 $moving->query_safe(q{PREPARE TRANSACTION 'moving'});
 $moving->quit;
 release('snowflake-frontier');
 like($reader->query_until(qr/ended/, ''),
-	qr/^read: 0$/m, 'a transaction that leaves its slot to be prepared is not overlooked');
+	qr/^read: \[\]$/m, 'a transaction that leaves its slot to be prepared is not overlooked');
 $reader->quit;
+is(tail(), '', 'nor afterwards');
 sql(q{COMMIT PREPARED 'moving'});
 is(tail(), 'moving late', 'and its row comes first');
+
+# A sample must be told by numbers that were read after it was computed: one who asks
+# stands still before it computes, and publishes what it has for others.
+sql('TRUNCATE events');
+foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
+{
+	attach('snowflake-snapshot');
+	my $asking = start('SELECT snowflake_frontier()');
+	wait_for_event('snowflake-snapshot');
+	sql(q{SELECT injection_points_detach('snowflake-snapshot')});
+	my $open = $node->background_psql('postgres');
+	$open->query_safe("BEGIN; INSERT INTO events (what) VALUES ('open')");
+	sql(q{INSERT INTO events (what) VALUES ('visible')});
+	my $old = $node->background_psql('postgres');
+	$old->query_safe("BEGIN ISOLATION LEVEL $level; DECLARE c CURSOR FOR $reading");
+	$open->query_safe('COMMIT');
+	sql(q{SELECT injection_points_wakeup('snowflake-snapshot')});
+	finish($asking);
+	is($old->query_safe('FETCH c'), 'read: []', "$level: a sample that others took later does not count");
+	$old->query_safe('COMMIT');
+	is(tail(), 'open visible', "$level: then both rows come");
+	$_->quit foreach $open, $old;
+	sql('TRUNCATE events');
+}
 
 # Two parallel workers are about to fill the slot of their leader: the first one's
 # stays.

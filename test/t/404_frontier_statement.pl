@@ -200,7 +200,7 @@ foreach my $from ('another session', 'a logical slot')
 		$exporter = $node->background_psql('postgres');
 		$exporter->query_safe(sprintf q{\connect "%s dbname=postgres replication=database"}, $node->connstr);
 		$snapshot = (split /\|/,
-			$exporter->query_safe(q{CREATE_REPLICATION_SLOT s TEMPORARY LOGICAL test_decoding (SNAPSHOT 'export')}))[2];
+			$exporter->query_safe(q{CREATE_REPLICATION_SLOT s TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')}))[2];
 		$writer = open_rows();
 	}
 	commit_row($writer);

@@ -22,6 +22,8 @@ import psycopg2
 from servers import Backup, Down, Server, Site, wait_for
 
 WRITERS = 16
+READERS = ('frontier', 'view', 'statement', 'subquery', 'each_row', 'generic_plan', 'sql_function', 'plpgsql',
+           'repeatable_read', 'serializable', 'cursor')
 PAUSE_S = 0.05
 
 SCHEMA = """
@@ -36,6 +38,11 @@ CREATE TABLE frontiers (node int PRIMARY KEY, up_to snowflake NOT NULL);
 CREATE TABLE seeds AS SELECT n FROM generate_series(1, 200) n;
 ALTER TABLE seeds SET (parallel_workers = 2);
 CREATE TABLE unrelated ();
+CREATE VIEW settled AS SELECT id FROM events WHERE id <= snowflake_frontier();
+CREATE FUNCTION in_sql(after bigint) RETURNS SETOF bigint STABLE LANGUAGE sql AS
+    'SELECT id FROM events WHERE id > after AND id <= snowflake_frontier() ORDER BY id LIMIT 100';
+CREATE FUNCTION in_plpgsql(after bigint) RETURNS SETOF bigint STABLE LANGUAGE plpgsql AS
+    'BEGIN RETURN QUERY SELECT id::bigint FROM settled WHERE id > after ORDER BY id LIMIT 100; END';
 CREATE DATABASE elsewhere;
 """
 
@@ -277,25 +284,90 @@ class Reader:
         return rows
 
     def by_frontier(self, cur):
+        """In two statements."""
         cur.execute('SELECT snowflake_frontier()::bigint')
-        return self.rows_up_to(cur, cur.fetchone()[0])
+        up_to = cur.fetchone()[0]
+        return [] if up_to is None else self.rows_up_to(cur, up_to)
 
-    def by_tail(self, cur):
-        return self.rows(cur, 'SELECT id FROM snowflake_tail(NULL::events, %s, 100)', self.reached)
+    # one statement, in all forms: each reads by one snapshot, whose frontier it asks for
+
+    SETTLED = 'SELECT id FROM settled WHERE id > %s ORDER BY id LIMIT 100'
+
+    def by_view(self, cur):
+        return self.rows(cur, self.SETTLED, self.reached)
+
+    def by_statement(self, cur):
+        return self.rows(cur, """WITH up_to AS MATERIALIZED (SELECT snowflake_frontier() AS id)
+            SELECT e.id FROM events e, up_to WHERE e.id > %s AND e.id <= up_to.id ORDER BY e.id LIMIT 100""", self.reached)
+
+    def by_subquery(self, cur):
+        return self.rows(cur, """SELECT id FROM events WHERE id > %s AND id <= (SELECT snowflake_frontier())
+            ORDER BY id LIMIT 100""", self.reached)
+
+    def by_each_row(self, cur):
+        """Asks for each row: the condition is in no index."""
+        return self.rows(cur, """SELECT id FROM events WHERE id > %s AND id::text::bigint <= snowflake_frontier()
+            ORDER BY id LIMIT 100""", self.reached)
+
+    def by_generic_plan(self, cur):
+        cur.execute("SELECT count(*) FROM pg_prepared_statements WHERE name = 'settled'")
+        if cur.fetchone()[0] == 0:
+            cur.execute('SET plan_cache_mode = force_generic_plan')
+            cur.execute('PREPARE settled(bigint) AS ' + self.SETTLED.replace('%s', '$1'))
+        return self.rows(cur, 'EXECUTE settled(%s)', self.reached)
+
+    def by_sql_function(self, cur):
+        return self.rows(cur, 'SELECT in_sql(%s)', self.reached)
+
+    def by_plpgsql(self, cur):
+        return self.rows(cur, 'SELECT in_plpgsql(%s)', self.reached)
+
+    def in_transaction(self, cur, level):
+        """The snapshot is older than the question."""
+        cur.execute('BEGIN ISOLATION LEVEL ' + level)
+        try:
+            cur.execute('SELECT 1 FROM events LIMIT 1')
+            time.sleep(random.choice((0, 0.005, 0.05)))
+            return self.rows(cur, self.SETTLED, self.reached)
+        finally:
+            cur.execute('ROLLBACK')
+
+    def by_repeatable_read(self, cur):
+        return self.in_transaction(cur, 'REPEATABLE READ')
+
+    def by_serializable(self, cur):
+        return self.in_transaction(cur, 'SERIALIZABLE')
+
+    def by_cursor(self, cur):
+        """Two cursors by turns, the older of which counts."""
+        cur.execute('BEGIN')
+        try:
+            cur.execute('DECLARE a CURSOR FOR SELECT id FROM settled WHERE id > %s ORDER BY id::text::bigint LIMIT 100',
+                        (self.reached,))
+            time.sleep(random.choice((0, 0.005)))
+            cur.execute('DECLARE b CURSOR FOR SELECT id FROM settled WHERE id > %s ORDER BY id', (self.reached,))
+            rows = []
+            for _ in range(4):
+                rows += self.rows(cur, 'FETCH 25 FROM a')
+                self.rows(cur, 'FETCH 5 FROM b')
+                self.rows(cur, 'SELECT snowflake_frontier()::bigint WHERE snowflake_frontier() IS NOT NULL')
+            return rows
+        finally:
+            cur.execute('ROLLBACK')
 
     def by_stored(self, cur):
         cur.execute('SELECT up_to::bigint FROM frontiers WHERE node = 1')
         row = cur.fetchone()
         return self.rows_up_to(cur, row[0]) if row else []
 
+    def by_stored_in_one(self, cur):
+        return self.rows(cur, """SELECT id FROM events WHERE id > %s AND id <= (SELECT up_to FROM frontiers WHERE node = 1)
+            ORDER BY id LIMIT 100""", self.reached)
+
     # what others do, and how not to do it
 
     def by_max(self, cur):
         return self.rows(cur, 'SELECT id FROM events WHERE id > %s ORDER BY id LIMIT 100', self.reached)
-
-    def by_statement(self, cur):
-        return self.rows(cur, """WITH up_to AS MATERIALIZED (SELECT snowflake_frontier() AS id)
-            SELECT e.id FROM events e, up_to WHERE e.id > %s AND e.id <= up_to.id ORDER BY e.id LIMIT 100""", self.reached)
 
     def by_xmin(self, cur):
         cur.execute("""SELECT id, xid::text::bigint FROM events
@@ -425,7 +497,7 @@ def main():
     parser.add_argument('--small-disks', action='store_true')
     parser.add_argument('--minutes', type=float, default=1)
     parser.add_argument('--seed', type=int, default=None)
-    parser.add_argument('--reader', help='another one: max, statement')
+    parser.add_argument('--reader', help='another one: max')
     parser.add_argument('--compare', action='store_true')
     options = parser.parse_args()
     if options.seed is None:
@@ -437,10 +509,10 @@ def main():
         campaign.set_up()
         writers = [Writer(campaign, n) for n in range(WRITERS)]
         if options.compare:
-            readers = [Reader(campaign, name, 'primary') for name in ('max', 'xmin', 'frontier', 'tail')]
+            readers = [Reader(campaign, name, 'primary') for name in ('max', 'xmin', 'frontier', 'view')]
         else:
-            readers = [Reader(campaign, 'frontier', 'primary'), Reader(campaign, 'tail', 'primary'),
-                       Reader(campaign, 'stored', 'standby')]
+            readers = [Reader(campaign, name, 'primary') for name in READERS]
+            readers += [Reader(campaign, 'stored', 'standby'), Reader(campaign, 'stored_in_one', 'standby')]
         if options.reader:
             readers.append(Reader(campaign, options.reader, 'primary'))
         threads = [campaign.persist(reader.read) for reader in readers]

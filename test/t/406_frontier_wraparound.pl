@@ -1,0 +1,84 @@
+# The frontier of a snapshot where transaction IDs come to their end and begin again,
+# and where snapshots are older than all samples.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(new_node wait_for_mint wait_until);
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', conf => "snowflake.max_wait = '1min'\nautovacuum = off\n");
+
+# the next transaction ID is to be a bit below 2^32, of the epoch 1
+my $next = 4294967296 - 150;
+my $segment = sprintf '%s/pg_xact/%04X', $node->data_dir, int($next / 32768 / 32);
+
+command_ok(
+	[
+		$node->installed_command('pg_resetwal'), '-f', '-e', 1, '-x', $next,
+		'-D', $node->data_dir
+	],
+	'the next transaction ID is set');
+open my $fh, '>:raw', $segment or die "could not create \"$segment\": $!";
+print $fh "\0" x (8192 * 32);
+close $fh or die "could not write \"$segment\": $!";
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
+	CREATE VIEW settled AS SELECT * FROM events WHERE id <= snowflake_frontier();
+	CREATE TABLE unrelated ();
+});
+wait_for_mint($node, 'postgres');
+
+sub sql
+{
+	my ($sql) = @_;
+
+	return $node->safe_psql('postgres', $sql);
+}
+
+my $all = q{SELECT coalesce(string_agg(what, ' ' ORDER BY id), '') FROM settled};
+my $count = 0;
+my @expected;
+my $first_xid = sql('SELECT pg_current_xact_id()');
+
+# an old snapshot, from before the turn, in which nobody has asked
+my $oldest = $node->background_psql('postgres');
+sql(q{INSERT INTO events (what) VALUES ('first')});
+push @expected, 'first';
+$oldest->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated');
+
+while (sql('SELECT pg_current_xact_id()') < 2 * 4294967296 + 20)
+{
+	my $writer = $node->background_psql('postgres');
+
+	$count++;
+	$writer->query_safe("BEGIN; INSERT INTO events (what) VALUES ('early$count')");
+	sql("INSERT INTO events (what) VALUES ('late$count')");
+	my $reader = $node->background_psql('postgres');
+	$reader->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated");
+	$writer->query_safe('COMMIT');
+	sql("INSERT INTO unrelated DEFAULT VALUES") foreach 1 .. 5;
+	my $got = $reader->query_safe($all);
+	fail("round $count: something was passed: $got") if "@expected " !~ /^\Q$got\E ?/ && $got ne '';
+	push @expected, "early$count", "late$count";
+	$reader->query_safe('COMMIT');
+	$_->quit foreach $reader, $writer;
+	sql($all) eq "@expected" or fail("round $count: not all rows come");
+}
+cmp_ok($count, '>', 5, 'rounds before, across and after the turn');
+cmp_ok($first_xid, '<', 2 * 4294967296, 'which began before it');
+is(sql($all), "@expected", 'all rows come, in their order');
+my $seen = $oldest->query_safe($all);
+ok($seen eq '' || $seen eq 'first', 'a snapshot that is older than all samples of now passes nothing');
+$oldest->query_safe('COMMIT');
+is($oldest->query_safe($all), "@expected", 'its session has all with the next one');
+$oldest->quit;
+
+$node->stop;
+done_testing();
