@@ -16,10 +16,13 @@ my $node = new_node('main', conf => "snowflake.max_wait = '1min'\nautovacuum = o
 my $next = 4294967296 - 150;
 my $segment = sprintf '%s/pg_xact/%04X', $node->data_dir, int($next / 32768 / 32);
 
+$node->start;
+$node->command_ok([ 'vacuumdb', '--all', '--freeze', '--quiet' ], 'no row has a transaction ID');
+$node->stop;
 command_ok(
 	[
-		$node->installed_command('pg_resetwal'), '-f', '-e', 1, '-x', $next,
-		'-D', $node->data_dir
+		$node->installed_command('pg_resetwal'), '-e', 1, '-x', $next,
+		'-u', $next - 1000, '-D', $node->data_dir
 	],
 	'the next transaction ID is set');
 open my $fh, '>:raw', $segment or die "could not create \"$segment\": $!";
