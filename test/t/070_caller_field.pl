@@ -172,6 +172,16 @@ my $reservations = status($node, 'postgres', 'reservations');
 sql('SELECT snowflake_frontier() FROM generate_series(1, 1000)');
 is(sql('SELECT snowflake_frontier()'), $idle, 'reading the frontier again does not move it');
 is(status($node, 'postgres', 'reservations'), $reservations, 'nor reserve anything');
+
+# While the gate is closed, what is left of a tick is not used: its IDs are passed.
+sql(q{INSERT INTO events VALUES (snowflake_next(31), 'before it closes')});
+sql('ALTER SYSTEM SET snowflake.node_id = -1');
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT gate <> 'open' FROM snowflake_status})
+  or die 'the gate does not close';
+is(sql('SELECT max(id) <= snowflake_frontier() FROM events'), 't', 'a closed gate leaves no row above the frontier');
+sql('ALTER SYSTEM RESET snowflake.node_id');
+$node->reload;
 $node->stop;
 
 # Below it, IDs ascend as without the field.

@@ -89,5 +89,17 @@ sql(q{ALTER TABLE handled_orders DROP CONSTRAINT failing});
 consume();
 check('c1 c2 c3 c4 c5 early late last', 'it is handled when it can be');
 
+# Without arguments the one in Python says how it is called.
+if (defined $python)
+{
+	foreach my $arguments ([], ['one'], [ '--never', 'a', 'b', 'c' ])
+	{
+		my ($stdout, $stderr) = run_command([ $python, "$consumers/consumer.py", @$arguments ]);
+
+		is($stderr, 'usage: consumer.py [--once] [--listen] CONNECTION TABLE POSITION_FILE',
+			"usage: consumer.py @$arguments");
+	}
+}
+
 $node->stop;
 done_testing();

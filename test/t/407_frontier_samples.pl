@@ -1,0 +1,128 @@
+# Which earlier frontiers count for a snapshot that is older than what was computed
+# just now, and that one snapshot has one answer.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(new_node wait_for_mint);
+use Test::More;
+
+my $node = new_node('main', conf => "snowflake.max_wait = '1min'\nautovacuum = off\n");
+$node->start;
+$node->safe_psql('postgres', q{CREATE EXTENSION snowflake; CREATE DATABASE other;
+	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text)});
+$node->safe_psql('other', 'CREATE EXTENSION snowflake');
+wait_for_mint($node, 'postgres');
+
+# The planner does not ask for this.
+my $reading = q{SELECT 'read: ' || coalesce(string_agg(what, ' ' ORDER BY id), '')
+	FROM (SELECT snowflake_frontier() AS up_to OFFSET 0) f, events WHERE id <= up_to};
+
+sub sql
+{
+	my ($sql) = @_;
+
+	return $node->safe_psql('postgres', $sql);
+}
+
+sub insert
+{
+	my ($what) = @_;
+
+	sql("INSERT INTO events (what) VALUES ('$what')");
+	return;
+}
+
+# A session that has taken a snapshot and asks later
+sub snapshot
+{
+	my ($level) = @_;
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe("BEGIN ISOLATION LEVEL $level; DECLARE c CURSOR FOR $reading");
+	return $session;
+}
+
+# A session with a row that is not committed yet
+sub open_row
+{
+	my ($what) = @_;
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe("BEGIN; INSERT INTO events (what) VALUES ('$what')");
+	return $session;
+}
+
+# Before anybody has asked, there is what the keeper has published.
+insert('a');
+my $reader = snapshot('READ COMMITTED');
+insert('b');
+is($reader->query_safe('SELECT snowflake_frontier() IS NOT NULL'), 't', 'a new snapshot has a frontier');
+$reader->quit;
+$node->restart;
+wait_for_mint($node, 'postgres');
+insert('c');
+foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
+{
+	my $first = snapshot($level);
+
+	insert("d");
+	like($first->query_safe('FETCH c'), qr/^read: a b/,
+		"$level: who asks first, by a snapshot that is not the newest, knows what was there when the gate opened");
+	$first->quit;
+}
+
+# A sample whose xmax is that of the snapshot may be later: the transaction that has
+# ended in between had a smaller ID.
+sql('TRUNCATE events');
+foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
+{
+	my $open = open_row('open');
+
+	insert('visible');
+	my $old = snapshot($level);
+	$open->query_safe('COMMIT');
+	is(sql($reading), 'read: open visible', "$level: others are told a later frontier");
+	is($old->query_safe('FETCH c'), 'read: ', "$level: which is not for a snapshot with the same xmax");
+	$old->query_safe('COMMIT');
+	is($old->query_safe($reading), 'read: open visible', "$level: the session's next one has it");
+	$_->quit foreach $old, $open;
+	sql('TRUNCATE events');
+}
+
+# One of another database says nothing here, though it is earlier.
+insert('first');
+sql('SELECT snowflake_frontier()');
+my $open = open_row('open');
+insert('visible');
+$node->safe_psql('other', 'SELECT snowflake_frontier()');
+sql('SELECT pg_current_xact_id()');
+my $old = snapshot('REPEATABLE READ');
+sql('SELECT pg_current_xact_id()');
+like($old->query_safe('FETCH c'), qr/^read: (?:first)?$/, 'a sample of another database does not count');
+$open->query_safe('COMMIT');
+$_->quit foreach $old, $open;
+
+# One answer for a snapshot, though a larger one would be right as well: one who has
+# minted and has no transaction ID ends, which no snapshot shows.
+sql('TRUNCATE events');
+insert('first');
+my $minter = $node->background_psql('postgres');
+$minter->query_safe('BEGIN; SELECT snowflake_next()');
+insert('second');
+my $reader_session = $node->background_psql('postgres');
+$reader_session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+my $answer = $reader_session->query_safe('SELECT snowflake_frontier()');
+$minter->query_safe('COMMIT');
+is($reader_session->query_safe('SELECT snowflake_frontier()'), $answer, 'a snapshot has one frontier');
+is($reader_session->query_safe($reading), 'read: first', 'whatever else would be right');
+$reader_session->query_safe('COMMIT; BEGIN');
+cmp_ok($reader_session->query_safe('SELECT snowflake_frontier()'), '>', $answer, 'and the next transaction has another');
+is($reader_session->query_safe($reading), 'read: first second', 'with all rows');
+$reader_session->query_safe('COMMIT');
+$_->quit foreach $minter, $reader_session;
+
+$node->stop;
+done_testing();
