@@ -53,6 +53,7 @@ OBJS = \
 	src/lease/lease.o \
 	src/lease/lease_record.o \
 	src/lease/lease_state.o \
+	src/lease/lease_trouble.o \
 	src/lease/lessee.o \
 	src/lease/node_settings.o \
 	src/lease/node_source.o \

@@ -151,10 +151,8 @@ put_node_source(SnowflakeRow *row)
 		snowflake_row_put(row, COLUMN_LEASE_RENEWED, TimestampTzGetDatum(lease.renewed_at));
 	}
 	snowflake_row_put_text(row, COLUMN_COORDINATOR,
-						   lease.pid == 0 ? "not asked" :
-						   lease.trouble == LEASE_UNREACHABLE ? "unreachable" :
-						   lease.trouble != LEASE_NO_TROUBLE ? "grants nothing" :
-						   lease.grant == 0 ? "not asked" : "reachable");
+						   lease.pid == 0 || (lease.trouble == LEASE_NO_TROUBLE && lease.grant == 0) ?
+						   "not asked" : snowflake_lease_trouble_coordinator(lease.trouble));
 }
 
 /* What to do, in a sentence; NULL if all is well, or will be in a moment. */

@@ -151,17 +151,14 @@ node_is_too_large(void)
 	return node_is(GATE_NODE_TOO_LARGE);
 }
 
-/*
- * A coordinator that cannot be reached may be back in a moment, and one that was
- * not asked yet answers soon.  What it has said stands until somebody changes it.
- */
+/* What the coordinator has said, or not. */
 static bool
 lease_is_refused(void)
 {
 	SnowflakeLeaseView lease;
 
 	snowflake_lease_state_view(&lease);
-	return lease.trouble != LEASE_NO_TROUBLE && lease.trouble != LEASE_UNREACHABLE;
+	return snowflake_lease_trouble_stays(lease.trouble);
 }
 
 /*
@@ -252,32 +249,9 @@ describe_lease(SnowflakeGate gate, GateTexts *texts)
 		texts->detail = psprintf("Node ID %d was leased up to \"%s\".", lease.node,
 								 timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
 																				lease.until)));
-	switch (lease.trouble)
-	{
-		case LEASE_NO_TROUBLE:
-			if (lease.pid == 0)
-				texts->advice = "The lessee is not running: see the server log.";
-			break;
-		case LEASE_UNREACHABLE:
-			texts->advice = psprintf("The coordinator cannot be used since \"%s\": see the server log.",
-									 timestamptz_to_str(lease.trouble_since));
-			break;
-		case LEASE_NO_FLEET:
-			texts->advice = "The coordinator has no fleet: found it with snowflake_fleet_create(), or, if the coordinator has lost its data, with snowflake_fleet_recover().";
-			break;
-		case LEASE_OTHER_LAYOUT:
-			texts->advice = "The fleet has another layout: set snowflake.layout to it, and restart the server.";
-			break;
-		case LEASE_SUSPECT:
-			texts->advice = "The coordinator went back in time: when it is sound again, use snowflake_fleet_recover().";
-			break;
-		case LEASE_NO_FREE_NODE:
-			texts->advice = "No node ID is free: wait for the end of a lease, widen snowflake.lease_nodes, or take a layout with more node IDs.";
-			break;
-		case LEASE_BAD_RECORD:
-			texts->advice = "The record of the fleet is damaged: found it again with snowflake_fleet_recover().";
-			break;
-	}
+	texts->advice = lease.trouble == LEASE_NO_TROUBLE && lease.pid == 0 ?
+		"The lessee is not running: see the server log." :
+		snowflake_lease_trouble_advice(lease.trouble, lease.trouble_since);
 	texts->hint = texts->advice;
 }
 

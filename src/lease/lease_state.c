@@ -25,7 +25,7 @@
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
 
-typedef struct Grant
+typedef struct LeaseState
 {
 	slock_t		mutex;			/* for what is in the view */
 	SnowflakeLeaseView view;
@@ -41,25 +41,25 @@ typedef struct Grant
 	 * it.  It is that of a PGPROC, and valid for ever.
 	 */
 	Latch	   *volatile latch;
-} Grant;
+} LeaseState;
 
 /* NULL if the library was not preloaded. */
-static Grant *shared = NULL;
+static LeaseState *shared = NULL;
 
 /* Shared memory to request. */
 Size
 snowflake_lease_state_size(void)
 {
-	return MAXALIGN(sizeof(Grant));
+	return MAXALIGN(sizeof(LeaseState));
 }
 
-/* Find the grant, or make room for one.  The caller holds AddinShmemInitLock. */
+/* Find the state of the lease, or make room for it.  The caller holds AddinShmemInitLock. */
 void
 snowflake_lease_state_attach(void)
 {
 	bool		found;
 
-	shared = ShmemInitStruct("snowflake grant", snowflake_lease_state_size(), &found);
+	shared = ShmemInitStruct("snowflake lease state", snowflake_lease_state_size(), &found);
 	if (found)
 		return;
 	memset(shared, 0, sizeof(*shared));
@@ -256,39 +256,5 @@ snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble)
 	shared->view.trouble_since = now;
 	SpinLockRelease(&shared->mutex);
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
-
-	switch (trouble)
-	{
-		case LEASE_NO_TROUBLE:
-			ereport(LOG, errmsg("the coordinator of the snowflake fleet grants node IDs again"));
-			break;
-		case LEASE_UNREACHABLE:
-			/* the error itself was reported */
-			break;
-		case LEASE_NO_FLEET:
-			ereport(WARNING,
-					errmsg("the coordinator has no snowflake fleet"),
-					errhint("If there never was one, found it with snowflake_fleet_create(). If the coordinator has lost its data, use snowflake_fleet_recover()."));
-			break;
-		case LEASE_OTHER_LAYOUT:
-			ereport(WARNING,
-					errmsg("the layout of the snowflake fleet is not that of this server"),
-					errhint("Set snowflake.layout to that of the fleet, which snowflake_fleet() shows, and restart the server."));
-			break;
-		case LEASE_SUSPECT:
-			ereport(WARNING,
-					errmsg("the coordinator of the snowflake fleet went back in time, and grants nothing"),
-					errhint("When it is sound again, use snowflake_fleet_recover()."));
-			break;
-		case LEASE_NO_FREE_NODE:
-			ereport(WARNING,
-					errmsg("the snowflake fleet has no free node ID"),
-					errhint("Node IDs become free when their leases end. Widen snowflake.lease_nodes, or take a layout with more of them."));
-			break;
-		case LEASE_BAD_RECORD:
-			ereport(WARNING,
-					errmsg("the record of the snowflake fleet at its coordinator is damaged"),
-					errhint("Found it again with snowflake_fleet_recover()."));
-			break;
-	}
+	snowflake_lease_trouble_log(trouble);
 }

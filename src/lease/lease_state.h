@@ -9,18 +9,7 @@
 #define SNOWFLAKE_LEASE_STATE_H
 
 #include "generator/generator.h"
-
-/* Why nothing is granted, or renewed. */
-typedef enum SnowflakeLeaseTrouble
-{
-	LEASE_NO_TROUBLE = 0,
-	LEASE_UNREACHABLE,			/* the coordinator cannot be used */
-	LEASE_NO_FLEET,				/* it has no fleet, or has lost it */
-	LEASE_OTHER_LAYOUT,			/* the fleet has another layout */
-	LEASE_SUSPECT,				/* it went back in time */
-	LEASE_NO_FREE_NODE,
-	LEASE_BAD_RECORD			/* that of the fleet is none */
-} SnowflakeLeaseTrouble;
+#include "lease/lease_trouble.h"
 
 /* What others may know of the lease. */
 typedef struct SnowflakeLeaseView

@@ -1,0 +1,97 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_trouble.c
+ *	  What may stand in the way of a lease, and what is said of it: a table with a
+ *	  row for each trouble, which the log, the status and the errors of mints use.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/compat.h"
+#include "lease/lease_trouble.h"
+
+typedef struct TroubleRow
+{
+	const char *coordinator;	/* how the coordinator is, for the status */
+	const char *message;		/* what is wrong, as a message of the log */
+	const char *advice;			/* the same, and what to do, as a sentence */
+	bool		stays;			/* until somebody changes it, or a lease ends */
+} TroubleRow;
+
+static const TroubleRow rows[] = {
+	[LEASE_NO_TROUBLE] = {"reachable", NULL, NULL, false},
+
+	/* the error itself is reported where it happens */
+	[LEASE_UNREACHABLE] = {"unreachable", NULL, NULL, false},
+	[LEASE_NO_FLEET] = {
+		"grants nothing",
+		"the coordinator has no snowflake fleet",
+		"The coordinator has no fleet: create it with snowflake_fleet_create(), or, if the coordinator has lost its data, re-create it with snowflake_fleet_recover().",
+		true
+	},
+	[LEASE_OTHER_LAYOUT] = {
+		"grants nothing",
+		"the layout of the snowflake fleet is not that of this server",
+		"The fleet has another layout, which snowflake_fleet() shows: set snowflake.layout to it, and restart the server.",
+		true
+	},
+	[LEASE_SUSPECT] = {
+		"grants nothing",
+		"the coordinator of the snowflake fleet went back in time, and grants nothing",
+		"The coordinator went back in time: when it is sound again, use snowflake_fleet_recover().",
+		true
+	},
+	[LEASE_NO_FREE_NODE] = {
+		"grants nothing",
+		"the snowflake fleet has no free node ID",
+		"No node ID is free: wait for the end of a lease, widen snowflake.lease_nodes, or take a layout with more node IDs.",
+		true
+	},
+	[LEASE_BAD_RECORD] = {
+		"grants nothing",
+		"the record of the snowflake fleet at its coordinator is damaged",
+		"The record of the fleet is damaged: re-create it with snowflake_fleet_recover().",
+		true
+	},
+};
+
+/* How the coordinator is that has been asked. */
+const char *
+snowflake_lease_trouble_coordinator(SnowflakeLeaseTrouble trouble)
+{
+	return rows[trouble].coordinator;
+}
+
+/* What to do about a trouble that there has been since then, or NULL. */
+char *
+snowflake_lease_trouble_advice(SnowflakeLeaseTrouble trouble, TimestampTz since)
+{
+	if (trouble == LEASE_UNREACHABLE)
+		return psprintf("The coordinator cannot be used since \"%s\": see the server log.",
+						timestamptz_to_str(since));
+	return rows[trouble].advice == NULL ? NULL : pstrdup(rows[trouble].advice);
+}
+
+/*
+ * Is it in vain to wait for a moment?  A coordinator that cannot be reached may be
+ * back, and one that was not asked yet answers soon.  What it has said stands until
+ * somebody changes it.
+ */
+bool
+snowflake_lease_trouble_stays(SnowflakeLeaseTrouble trouble)
+{
+	return rows[trouble].stays;
+}
+
+/* Tell the log of a trouble that is new, or that there is none any more. */
+void
+snowflake_lease_trouble_log(SnowflakeLeaseTrouble trouble)
+{
+	if (trouble == LEASE_NO_TROUBLE)
+		ereport(LOG, errmsg("the coordinator of the snowflake fleet grants node IDs again"));
+	else if (rows[trouble].message != NULL)
+		ereport(WARNING,
+				errmsg_internal("%s", rows[trouble].message),
+				errhint("%s", rows[trouble].advice));
+}
