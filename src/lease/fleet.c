@@ -159,19 +159,19 @@ replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
 	foreach(cell, records)
 	{
 		const SnowflakeRecord *record = lfirst(cell);
-		SnowflakeLeaseRecord holding;
+		SnowflakeLeaseRecord parsed;
 
 		CHECK_FOR_INTERRUPTS();
 		if (snowflake_lease_record_node(record->key) < 0 ||
-			snowflake_lease_record_parse(record->value, &holding))
+			snowflake_lease_record_parse(record->value, &parsed))
 			continue;
-		memset(&holding, 0, sizeof(holding));
-		holding.until = fleet->floor;
-		holding.from = fleet->floor + 1;
-		snowflake_lease_record_nonce(holding.nonce);
+		memset(&parsed, 0, sizeof(parsed));
+		parsed.until = fleet->floor;
+		parsed.from = fleet->floor + 1;
+		snowflake_lease_record_nonce(parsed.nonce);
 		(void) session->coordinator->compare_and_set(session->connection,
 													 record->key, record->value,
-													 snowflake_lease_record_print(&holding), NULL);
+													 snowflake_lease_record_print(&parsed), NULL);
 	}
 }
 
@@ -181,7 +181,7 @@ replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
  * all that this server knows of, and not below what it was.  A server that gave up its
  * lease may have raised it: then no lower one is taken.
  *
- * From then on no grant from before is renewed: see write_record() of lease.c.
+ * From then on no grant from before is renewed: see begin_write() of lease.c.
  */
 Datum
 snowflake_fleet_recover(PG_FUNCTION_ARGS)
@@ -254,7 +254,7 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 		Datum		values[COLUMNS] = {0};
 		bool		nulls[COLUMNS];
 		SnowflakeFleet fleet;
-		SnowflakeLeaseRecord holding;
+		SnowflakeLeaseRecord parsed;
 		const char *state = "damaged";
 
 		memset(nulls, true, sizeof(nulls));
@@ -262,14 +262,14 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 		{
 			values[NODE] = Int32GetDatum(node);
 			nulls[NODE] = false;
-			if (snowflake_lease_record_parse(record->value, &holding))
+			if (snowflake_lease_record_parse(record->value, &parsed))
 			{
-				values[HOLDER] = CStringGetTextDatum(holding.holder);
+				values[HOLDER] = CStringGetTextDatum(parsed.holder);
 				nulls[HOLDER] = false;
-				values[SINCE] = time_of(holding.granted, &nulls[SINCE]);
-				values[LEASED_FROM] = time_of(holding.from, &nulls[LEASED_FROM]);
-				values[LEASED_UNTIL] = time_of(holding.until, &nulls[LEASED_UNTIL]);
-				state = holding.until < snowflake_layout_tick_at(&snowflake_server_layout,
+				values[SINCE] = time_of(parsed.granted, &nulls[SINCE]);
+				values[LEASED_FROM] = time_of(parsed.from, &nulls[LEASED_FROM]);
+				values[LEASED_UNTIL] = time_of(parsed.until, &nulls[LEASED_UNTIL]);
+				state = parsed.until < snowflake_layout_tick_at(&snowflake_server_layout,
 																 snowflake_generator_clock()) ?
 					"free" : "leased";
 			}

@@ -19,14 +19,14 @@
  *	  copy of the data is a stranger to it.
  * 2. Taking, and renewing, which moves "until" ahead, is a compare-and-set on what
  *	  was last read or written, done only if the fleet's record is what it was at
- *	  that moment: take(), renew(), write_record().  So a write that is late does
+ *	  that moment: take(), renew(), begin_write().  So a write that is late does
  *	  nothing to a fleet that was founded again meanwhile.  (With Consul and
  *	  ZooKeeper as far as an index or a version tells, which begin again with an
  *	  empty store.)
  * 3. Each write has a nonce, and no two are equal.  An answer may be lost: then the
  *	  same value is written again, or found, and everything else that is found
  *	  means that somebody else has it, be it a twin of this process, a virtual
- *	  machine that was resumed twice: settle_pending(), knows_less().
+ *	  machine that was resumed twice: settle_write(), knows_less().
  * 4. A stop stores the exact end: snowflake_lease_release().
  * 5. Without an answer, what is granted can be used up.
  * 6. A coordinator that has lost its data grants nothing, since the fleet's record
@@ -64,8 +64,11 @@
 /* How often an attempt looks at the records, if others are faster. */
 #define LOOKS			4
 
-/* What a lessee knows of its grant. */
-typedef struct Held
+/*
+ * What a lessee remembers: its lease, that is, the grant that it has, and the write
+ * that it has begun.
+ */
+typedef struct Lease
 {
 	bool		exists;
 	bool		lost;			/* somebody else has it: not to be renewed */
@@ -76,10 +79,10 @@ typedef struct Held
 												 * on */
 	int64		renew_early_ticks;	/* ticks by which it is renewed before
 									 * half of the lease */
-} Held;
+} Lease;
 
 /* A write of which it is not known whether it was, or will be, done. */
-typedef struct Pending
+typedef struct Write
 {
 	bool		exists;
 	int32		node;
@@ -88,17 +91,17 @@ typedef struct Pending
 
 	/* what was found in its place, ours as well; empty: nothing was */
 	char		found[SNOWFLAKE_VALUE_SIZE];
-} Pending;
+} Write;
 
-typedef struct Memory
+typedef struct Lessee
 {
 	char		token[SNOWFLAKE_NONCE_SIZE];	/* empty: none yet */
-	Held		held;
-	Pending		pending;
-} Memory;
+	Lease		lease;
+	Write		doubtful;
+} Lessee;
 
 /* NULL if the library was not preloaded. */
-static Memory *shared = NULL;
+static Lessee *shared = NULL;
 
 /* Until when an answer counts, on the monotonic clock. */
 static int64 answer_deadline_usec;
@@ -107,7 +110,7 @@ static int64 answer_deadline_usec;
 Size
 snowflake_lease_size(void)
 {
-	return MAXALIGN(sizeof(Memory));
+	return MAXALIGN(sizeof(Lessee));
 }
 
 /*
@@ -157,7 +160,7 @@ lease_ticks(void)
 
 /* What is granted. */
 static SnowflakeLeaseView
-granted(void)
+lease_view(void)
 {
 	SnowflakeLeaseView view;
 
@@ -169,8 +172,8 @@ granted(void)
 bool
 snowflake_lease_is_held(void)
 {
-	return shared->held.exists && !shared->held.lost &&
-		shared->held.source == own_source() && !granted().revoked;
+	return shared->lease.exists && !shared->lease.lost &&
+		shared->lease.source == own_source() && !lease_view().revoked;
 }
 
 /*
@@ -183,7 +186,7 @@ is_from_the_future(TimestampTz now)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeLeaseRecord own;
 
-	return snowflake_lease_record_parse(shared->held.value, &own) &&
+	return snowflake_lease_record_parse(shared->lease.value, &own) &&
 		own.from == own.granted &&
 		snowflake_layout_tick_start(layout, own.from) - now >
 		snowflake_max_jump_ms * INT64CONST(1000);
@@ -194,7 +197,7 @@ static bool
 is_current(TimestampTz now)
 {
 	return snowflake_lease_is_held() &&
-		snowflake_layout_tick_at(&snowflake_server_layout, now) <= granted().until &&
+		snowflake_layout_tick_at(&snowflake_server_layout, now) <= lease_view().until &&
 		!is_from_the_future(now);
 }
 
@@ -208,54 +211,71 @@ snowflake_lease_due_ms(TimestampTz now)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		left;
 
-	if (!snowflake_lease_is_held() || granted().trouble != LEASE_NO_TROUBLE ||
+	if (!snowflake_lease_is_held() || lease_view().trouble != LEASE_NO_TROUBLE ||
 		is_from_the_future(now))
 		return 0;
-	left = granted().until - snowflake_lease_state_reached(now) - lease_ticks() / 2 -
-		shared->held.renew_early_ticks;
+	left = lease_view().until - snowflake_lease_state_reached(now) - lease_ticks() / 2 -
+		shared->lease.renew_early_ticks;
 	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
 }
 
 /* What was to be written is, or will never be used. */
 static void
-forget_pending(void)
+forget_write(void)
 {
-	shared->pending.exists = false;
-	shared->pending.found[0] = '\0';
+	shared->doubtful.exists = false;
+	shared->doubtful.found[0] = '\0';
 }
 
 /*
- * Write to the record of a node, if the fleet's record is what it was.  Whether it was
- * done is not known until this has returned, so it is noted down before.  False: it was
+ * Send the write that is noted down, which is done if the node's record is what is
+ * expected (NULL: if there is none) and the fleet's record what it was.  False: it was
  * not, or it was and the request was repeated.
  *
  * An answer that was heard too late, because this process stood still, is none: the
  * fleet may have been founded again since, by somebody who could not know of this.
  */
 static bool
-write_record(const SnowflakeCoordinator *coordinator, void *connection,
-			 int32 node, const char *expected, const char *value, const char *fleet)
+send_write(const SnowflakeCoordinator *coordinator, void *connection, const char *expected)
 {
-	Pending    *pending = &shared->pending;
-	SnowflakeRecord unchanged = {.key = SNOWFLAKE_FLEET_KEY,.value = pending->fleet};
+	Write	   *doubtful = &shared->doubtful;
+	SnowflakeRecord unchanged = {.key = SNOWFLAKE_FLEET_KEY,.value = doubtful->fleet};
 
-	if (value != pending->value)
-	{
-		strlcpy(pending->value, value, SNOWFLAKE_VALUE_SIZE);
-		pending->found[0] = '\0';
-	}
-	if (fleet != pending->fleet)
-		strlcpy(pending->fleet, fleet, SNOWFLAKE_VALUE_SIZE);
-	pending->node = node;
-	pending->exists = true;
-	if (!coordinator->compare_and_set(connection, snowflake_lease_record_key(node),
-									  expected, pending->value, &unchanged))
+	if (!coordinator->compare_and_set(connection, snowflake_lease_record_key(doubtful->node),
+									  expected, doubtful->value, &unchanged))
 		return false;
 	if (snowflake_clock_monotonic_usec() > answer_deadline_usec)
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
 				errmsg("the answer of the coordinator was heard too late"));
 	return true;
+}
+
+/*
+ * Write to the record of a node.  Whether it was done is not known until send_write()
+ * has returned, so it is noted down before, in place of any earlier write: what that was
+ * about is not wanted any more.
+ */
+static bool
+begin_write(const SnowflakeCoordinator *coordinator, void *connection, int32 node,
+			const char *expected, const SnowflakeLeaseRecord *parsed, const char *fleet)
+{
+	Write	   *doubtful = &shared->doubtful;
+
+	forget_write();
+	strlcpy(doubtful->value, snowflake_lease_record_print(parsed), SNOWFLAKE_VALUE_SIZE);
+	strlcpy(doubtful->fleet, fleet, SNOWFLAKE_VALUE_SIZE);
+	doubtful->node = node;
+	doubtful->exists = true;
+	return send_write(coordinator, connection, expected);
+}
+
+/* Write once more what is in doubt. */
+static bool
+repeat_write(const SnowflakeCoordinator *coordinator, void *connection, const char *expected)
+{
+	Assert(shared->doubtful.exists);
+	return send_write(coordinator, connection, expected);
 }
 
 /*
@@ -267,38 +287,38 @@ write_record(const SnowflakeCoordinator *coordinator, void *connection,
  * that they do not do so for ever, each renews a little earlier the next time.
  */
 static void
-adopt_pending(TimestampTz now)
+adopt_write(TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	SnowflakeLeaseRecord holding;
-	Held	   *held = &shared->held;
+	SnowflakeLeaseRecord parsed;
+	Lease	   *lease = &shared->lease;
 	bool		renewed;
 	uint32		source = own_source();
 
-	if (!snowflake_lease_record_parse(shared->pending.value, &holding))
+	if (!snowflake_lease_record_parse(shared->doubtful.value, &parsed))
 		elog(ERROR, "could not parse a lease that was just written");
-	renewed = held->exists && !held->lost && held->source == source &&
-		held->node == shared->pending.node && granted().from == holding.from;
+	renewed = lease->exists && !lease->lost && lease->source == source &&
+		lease->node == shared->doubtful.node && lease_view().from == parsed.from;
 
 	/* in this order: if this process ends in between, its successor sees it */
-	strlcpy(held->value, shared->pending.value, SNOWFLAKE_VALUE_SIZE);
-	strlcpy(held->fleet, shared->pending.fleet, SNOWFLAKE_VALUE_SIZE);
-	held->node = shared->pending.node;
-	held->source = source;
-	held->renew_early_ticks = renewed && granted().trouble == LEASE_NO_TROUBLE ? 0 :
-		hash_bytes((unsigned char *) held->value, strlen(held->value)) %
+	strlcpy(lease->value, shared->doubtful.value, SNOWFLAKE_VALUE_SIZE);
+	strlcpy(lease->fleet, shared->doubtful.fleet, SNOWFLAKE_VALUE_SIZE);
+	lease->node = shared->doubtful.node;
+	lease->source = source;
+	lease->renew_early_ticks = renewed && lease_view().trouble == LEASE_NO_TROUBLE ? 0 :
+		hash_bytes((unsigned char *) lease->value, strlen(lease->value)) %
 		(lease_ticks() / 8 + 1);
-	held->lost = false;
-	held->exists = true;
-	snowflake_lease_state_publish(held->node, holding.from, holding.until, !renewed, now);
-	forget_pending();
+	lease->lost = false;
+	lease->exists = true;
+	snowflake_lease_state_publish(lease->node, parsed.from, parsed.until, !renewed, now);
+	forget_write();
 
 	if (!renewed)
 		ereport(LOG,
-				errmsg("leased snowflake node ID %d from the coordinator", held->node),
+				errmsg("leased snowflake node ID %d from the coordinator", lease->node),
 				errdetail("It is for times from \"%s\" up to \"%s\", and will be renewed.",
-						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, holding.from))),
-						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, holding.until)))));
+						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, parsed.from))),
+						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, parsed.until)))));
 }
 
 /*
@@ -308,27 +328,26 @@ adopt_pending(TimestampTz now)
 static bool
 renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 {
-	Held	   *held = &shared->held;
-	SnowflakeLeaseRecord holding;
+	Lease	   *lease = &shared->lease;
+	SnowflakeLeaseRecord parsed;
 
-	if (shared->pending.exists && shared->pending.node == held->node)
+	if (shared->doubtful.exists && shared->doubtful.node == lease->node)
 	{
-		if (!write_record(coordinator, connection, held->node, held->value,
-						  shared->pending.value, shared->pending.fleet))
+		if (!repeat_write(coordinator, connection, lease->value))
 			return false;
 	}
 	else
 	{
-		if (!snowflake_lease_record_parse(held->value, &holding))
+		if (!snowflake_lease_record_parse(lease->value, &parsed))
 			elog(ERROR, "could not parse a lease that this server wrote");
-		snowflake_lease_record_nonce(holding.nonce);
-		holding.until = Min(Max(holding.until, snowflake_lease_state_reached(now) + lease_ticks()),
+		snowflake_lease_record_nonce(parsed.nonce);
+		parsed.until = Min(Max(parsed.until, snowflake_lease_state_reached(now) + lease_ticks()),
 							snowflake_server_layout.max_tick);
-		if (!write_record(coordinator, connection, held->node, held->value,
-						  snowflake_lease_record_print(&holding), held->fleet))
+		if (!begin_write(coordinator, connection, lease->node, lease->value,
+						 &parsed, lease->fleet))
 			return false;
 	}
-	adopt_pending(now);
+	adopt_write(now);
 	return true;
 }
 
@@ -350,41 +369,40 @@ typedef enum Doubt
  * it has been written once more, with an answer.
  */
 static Doubt
-settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
+settle_write(const SnowflakeCoordinator *coordinator, void *connection,
 			   List *records, TimestampTz now)
 {
-	Pending    *pending = &shared->pending;
+	Write    *doubtful = &shared->doubtful;
 	const SnowflakeRecord *record;
-	SnowflakeLeaseRecord holding;
+	SnowflakeLeaseRecord parsed;
 
-	if (!pending->exists)
+	if (!doubtful->exists)
 		return DOUBT_NONE;
 	record = snowflake_lease_record_find(records, SNOWFLAKE_FLEET_KEY);
-	if (strcmp(record->value, pending->fleet) != 0 ||
-		!snowflake_lease_record_parse(pending->value, &holding))
+	if (strcmp(record->value, doubtful->fleet) != 0 ||
+		!snowflake_lease_record_parse(doubtful->value, &parsed))
 	{
-		forget_pending();
+		forget_write();
 		return DOUBT_NONE;
 	}
-	record = snowflake_lease_record_find(records, snowflake_lease_record_key(pending->node));
-	if (record != NULL && strcmp(record->value, pending->value) == 0)
+	record = snowflake_lease_record_find(records, snowflake_lease_record_key(doubtful->node));
+	if (record != NULL && strcmp(record->value, doubtful->value) == 0)
 	{
-		strlcpy(pending->found, record->value, SNOWFLAKE_VALUE_SIZE);
-		snowflake_lease_record_nonce(holding.nonce);
-		strlcpy(pending->value, snowflake_lease_record_print(&holding), SNOWFLAKE_VALUE_SIZE);
+		strlcpy(doubtful->found, record->value, SNOWFLAKE_VALUE_SIZE);
+		snowflake_lease_record_nonce(parsed.nonce);
+		strlcpy(doubtful->value, snowflake_lease_record_print(&parsed), SNOWFLAKE_VALUE_SIZE);
 	}
-	if (record != NULL && pending->found[0] != '\0' &&
-		strcmp(record->value, pending->found) == 0)
+	if (record != NULL && doubtful->found[0] != '\0' &&
+		strcmp(record->value, doubtful->found) == 0)
 	{
-		if (!write_record(coordinator, connection, pending->node, record->value,
-						  pending->value, pending->fleet))
+		if (!repeat_write(coordinator, connection, record->value))
 			return DOUBT_REMAINS;
-		adopt_pending(now);
+		adopt_write(now);
 		return DOUBT_OURS;
 	}
-	if (!(snowflake_lease_is_held() && pending->node == shared->held.node &&
-		  record != NULL && strcmp(record->value, shared->held.value) == 0))
-		forget_pending();
+	if (!(snowflake_lease_is_held() && doubtful->node == shared->lease.node &&
+		  record != NULL && strcmp(record->value, shared->lease.value) == 0))
+		forget_write();
 	return DOUBT_NONE;
 }
 
@@ -399,7 +417,7 @@ settle_pending(const SnowflakeCoordinator *coordinator, void *connection,
 static bool
 knows_less(List *records, const SnowflakeFleet *fleet)
 {
-	Held	   *held = &shared->held;
+	Lease	   *lease = &shared->lease;
 	const SnowflakeRecord *record;
 	SnowflakeFleet own_fleet;
 	SnowflakeLeaseRecord own,
@@ -407,13 +425,13 @@ knows_less(List *records, const SnowflakeFleet *fleet)
 	bool		is_found,
 				less;
 
-	if (!held->exists || held->lost || held->source != own_source() ||
-		!snowflake_lease_record_parse(held->value, &own) ||
-		!snowflake_lease_record_parse_fleet(held->fleet, &own_fleet))
+	if (!lease->exists || lease->lost || lease->source != own_source() ||
+		!snowflake_lease_record_parse(lease->value, &own) ||
+		!snowflake_lease_record_parse_fleet(lease->fleet, &own_fleet))
 		return false;
 
-	record = snowflake_lease_record_find(records, snowflake_lease_record_key(held->node));
-	if (record != NULL && strcmp(record->value, held->value) == 0 &&
+	record = snowflake_lease_record_find(records, snowflake_lease_record_key(lease->node));
+	if (record != NULL && strcmp(record->value, lease->value) == 0 &&
 		strcmp(fleet->incarnation, own_fleet.incarnation) == 0)
 		return false;			/* all is well */
 	is_found = record != NULL && snowflake_lease_record_parse(record->value, &found);
@@ -429,7 +447,7 @@ knows_less(List *records, const SnowflakeFleet *fleet)
 	 */
 	else if (strcmp(fleet->incarnation, own_fleet.incarnation) != 0)
 		less = fleet->floor < own.until ||
-			(!granted().revoked && is_found &&
+			(!lease_view().revoked && is_found &&
 			 found.from <= own.until && found.until >= own.from);
 	else if (is_found)
 		less = found.from <= own.until;
@@ -438,9 +456,9 @@ knows_less(List *records, const SnowflakeFleet *fleet)
 
 	if (less)
 		return true;
-	held->lost = true;
+	lease->lost = true;
 	ereport(LOG,
-			errmsg("lost the lease of snowflake node ID %d", held->node),
+			errmsg("lost the lease of snowflake node ID %d", lease->node),
 			errdetail("What was granted can be used up to \"%s\".",
 					  timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
 																	 own.until))));
@@ -456,7 +474,7 @@ mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 			 const SnowflakeRecord *record, SnowflakeFleet *fleet)
 {
 	fleet->suspect = true;
-	fleet->floor = Max(fleet->floor, granted().until);
+	fleet->floor = Max(fleet->floor, lease_view().until);
 	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
 										snowflake_lease_record_print_fleet(fleet), NULL);
 }
@@ -510,7 +528,7 @@ report_damaged(int32 node)
  */
 static int32
 choose(List *records, int64 now_tick, const SnowflakeRecord **record,
-	   SnowflakeLeaseRecord *holding)
+	   SnowflakeLeaseRecord *parsed)
 {
 	char		name[SNOWFLAKE_HOLDER_SIZE];
 	int32	   *known = palloc(sizeof(int32) * (list_length(records) + 1));
@@ -540,12 +558,12 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
 		}
 		is_own = strcmp(found.holder, name) == 0;
 		if (found.until >= now_tick || chosen_is_own ||
-			(chosen >= 0 && !is_own && found.until >= holding->until))
+			(chosen >= 0 && !is_own && found.until >= parsed->until))
 			continue;
 		chosen = node;
 		chosen_is_own = is_own;
 		*record = each;
-		*holding = found;
+		*parsed = found;
 	}
 	report_damaged(damaged);
 	if (chosen >= 0)
@@ -565,23 +583,23 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	const SnowflakeRecord *record = NULL;
-	SnowflakeLeaseRecord holding;
-	SnowflakeLeaseView view = granted();
+	SnowflakeLeaseRecord parsed;
+	SnowflakeLeaseView view = lease_view();
 	int64		now_tick = snowflake_layout_tick_at(layout, now);
 	int32		node;
 
-	memset(&holding, 0, sizeof(holding));
-	holding.until = -1;
-	node = choose(records, now_tick, &record, &holding);
+	memset(&parsed, 0, sizeof(parsed));
+	parsed.until = -1;
+	node = choose(records, now_tick, &record, &parsed);
 	if (node < 0)
 	{
 		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE);
 		return false;
 	}
 
-	holding.from = Max(Max(record == NULL ? 0 : holding.until + 1, fleet->floor + 1),
+	parsed.from = Max(Max(record == NULL ? 0 : parsed.until + 1, fleet->floor + 1),
 					   Max(now_tick, 1));
-	if (holding.from > layout->max_tick)
+	if (parsed.from > layout->max_tick)
 	{
 		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE);
 		return false;
@@ -593,26 +611,23 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	 * It starts later than now if the fleet was founded again.  What is
 	 * granted already is used up first.
 	 */
-	if (holding.from > now_tick && view.grant != 0 && !view.revoked &&
+	if (parsed.from > now_tick && view.grant != 0 && !view.revoked &&
 		now_tick <= view.until)
 		return false;
-	holding.until = Min(Max(holding.from, snowflake_lease_state_reached(now)) + lease_ticks(),
+	parsed.until = Min(Max(parsed.from, snowflake_lease_state_reached(now)) + lease_ticks(),
 						layout->max_tick);
-	holding.granted = Max(now_tick, 1);
-	own_name(holding.holder);
+	parsed.granted = Max(now_tick, 1);
+	own_name(parsed.holder);
 	if (shared->token[0] == '\0')
 		snowflake_lease_record_nonce(shared->token);
-	strlcpy(holding.token, shared->token, SNOWFLAKE_NONCE_SIZE);
-	snowflake_lease_record_nonce(holding.nonce);
+	strlcpy(parsed.token, shared->token, SNOWFLAKE_NONCE_SIZE);
+	snowflake_lease_record_nonce(parsed.nonce);
 
-	/* what an earlier write was about is not wanted any more */
-	shared->held.lost = true;
-	if (!write_record(coordinator, connection, node,
-					  record == NULL ? NULL : record->value,
-					  snowflake_lease_record_print(&holding),
-					  snowflake_lease_record_find(records, SNOWFLAKE_FLEET_KEY)->value))
+	if (!begin_write(coordinator, connection, node,
+					 record == NULL ? NULL : record->value, &parsed,
+					 snowflake_lease_record_find(records, SNOWFLAKE_FLEET_KEY)->value))
 		return true;
-	adopt_pending(now);
+	adopt_write(now);
 	return false;
 }
 
@@ -640,7 +655,7 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 		snowflake_lease_state_set_trouble(LEASE_BAD_RECORD);
 		return false;
 	}
-	doubt = settle_pending(coordinator, connection, records, now);
+	doubt = settle_write(coordinator, connection, records, now);
 	if (doubt != DOUBT_NONE)
 	{
 		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE);
@@ -649,7 +664,7 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 	if (knows_less(records, &fleet))
 	{
 		snowflake_lease_state_revoke();
-		if (!fleet.suspect || fleet.floor < granted().until)
+		if (!fleet.suspect || fleet.floor < lease_view().until)
 			mark_suspect(coordinator, connection, record, &fleet);
 	}
 	snowflake_layout_print(layout, text, sizeof(text));
@@ -694,21 +709,20 @@ void
 snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connection,
 						int64 deadline_usec, int64 end)
 {
-	Held	   *held = &shared->held;
-	SnowflakeLeaseRecord holding;
+	Lease	   *lease = &shared->lease;
+	SnowflakeLeaseRecord parsed;
 
 	answer_deadline_usec = deadline_usec;
-	if (!snowflake_lease_is_held() || shared->pending.exists ||
-		!snowflake_lease_record_parse(held->value, &holding))
+	if (!snowflake_lease_is_held() || shared->doubtful.exists ||
+		!snowflake_lease_record_parse(lease->value, &parsed))
 		return;
-	snowflake_lease_record_nonce(holding.nonce);
-	holding.until = Min(Max(end, holding.from - 1), holding.until);
-	held->lost = true;
-	if (write_record(coordinator, connection, held->node, held->value,
-					 snowflake_lease_record_print(&holding), held->fleet))
+	snowflake_lease_record_nonce(parsed.nonce);
+	parsed.until = Min(Max(end, parsed.from - 1), parsed.until);
+	if (begin_write(coordinator, connection, lease->node, lease->value, &parsed, lease->fleet))
 	{
-		forget_pending();
+		forget_write();
+		lease->lost = true;
 		ereport(LOG,
-				errmsg("gave back snowflake node ID %d", held->node));
+				errmsg("gave back snowflake node ID %d", lease->node));
 	}
 }

@@ -145,34 +145,34 @@ snowflake_lease_record_print_fleet(SnowflakeFleet *fleet)
 
 /* Parse the record of a node ID.  False if it is none. */
 bool
-snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *holding)
+snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *parsed)
 {
 	JsonbContainer *object = parse_object(value);
 
 	return object != NULL &&
-		get_text(object, "holder", holding->holder, SNOWFLAKE_HOLDER_SIZE) &&
-		get_text(object, "token", holding->token, SNOWFLAKE_NONCE_SIZE) &&
-		get_text(object, "nonce", holding->nonce, SNOWFLAKE_NONCE_SIZE) &&
-		get_tick(object, "granted", &holding->granted) &&
-		get_tick(object, "from", &holding->from) &&
-		get_tick(object, "until", &holding->until) &&
-		holding->from >= 1 && holding->until >= holding->from - 1;
+		get_text(object, "holder", parsed->holder, SNOWFLAKE_HOLDER_SIZE) &&
+		get_text(object, "token", parsed->token, SNOWFLAKE_NONCE_SIZE) &&
+		get_text(object, "nonce", parsed->nonce, SNOWFLAKE_NONCE_SIZE) &&
+		get_tick(object, "granted", &parsed->granted) &&
+		get_tick(object, "from", &parsed->from) &&
+		get_tick(object, "until", &parsed->until) &&
+		parsed->from >= 1 && parsed->until >= parsed->from - 1;
 }
 
 /* The value of a node's record.  The caller has given it a nonce. */
 char *
-snowflake_lease_record_print(const SnowflakeLeaseRecord *holding)
+snowflake_lease_record_print(const SnowflakeLeaseRecord *parsed)
 {
 	StringInfoData value;
 
 	initStringInfo(&value);
 	appendStringInfoString(&value, "{\"holder\": ");
-	escape_json(&value, holding->holder);
+	escape_json(&value, parsed->holder);
 	appendStringInfo(&value,
 					 ", \"granted\": " INT64_FORMAT ", \"from\": " INT64_FORMAT
 					 ", \"until\": " INT64_FORMAT ", \"token\": \"%s\", \"nonce\": \"%s\"}",
-					 holding->granted, holding->from, holding->until,
-					 holding->token, holding->nonce);
+					 parsed->granted, parsed->from, parsed->until,
+					 parsed->token, parsed->nonce);
 	return value.data;
 }
 

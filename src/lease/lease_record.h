@@ -45,8 +45,8 @@ typedef struct SnowflakeLeaseRecord
 extern void snowflake_lease_record_nonce(char *nonce);
 extern bool snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet);
 extern char *snowflake_lease_record_print_fleet(SnowflakeFleet *fleet);
-extern bool snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *holding);
-extern char *snowflake_lease_record_print(const SnowflakeLeaseRecord *holding);
+extern bool snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *parsed);
+extern char *snowflake_lease_record_print(const SnowflakeLeaseRecord *parsed);
 extern char *snowflake_lease_record_key(int32 node);
 extern int32 snowflake_lease_record_node(const char *key);
 extern const SnowflakeRecord *snowflake_lease_record_find(List *records, const char *key);
