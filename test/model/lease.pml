@@ -15,8 +15,14 @@
  * nonce of the request.
  *
  * With -DCOORDINATOR_FAILS the coordinator may lose everything, or go back to a backup,
- * and snowflake_fleet_recover() is called.  With -DTWINS the memory of a server is copied
- * while it runs.
+ * and snowflake_fleet_recover() is called.  A holder that meets a fleet which was founded
+ * again uses its grant up, or gives it up; it marks the fleet only if the floor is below.
+ * With -DTWINS the memory of a server is copied while it runs.
+ *
+ * With -DBY_HAND a server has minted node ID 0 as a setting, before the fleet was founded
+ * with a floor.  With -DSPLIT a standby of the coordinator is promoted, while the old
+ * primary goes on.  Each server looks at both before it asks one, and asks none if both
+ * can be written.
  *
  * Assumed:
  *
@@ -31,13 +37,16 @@
  *   it again, and renew it, beside the one who has taken it over.)
  * - What twins had been granted when they became two, or had asked for, may come twice.
  *   (-DEXCUSE_KNOWN_ALONE: what they had asked for matters.)
+ * - With -DSPLIT: no server reaches the old primary alone (-DUSE_ANY_PRIMARY: if one does?),
+ *   no write to it is late, and the standby has all commits.  One that lacks some is a
+ *   coordinator that went back in time.
  *
  * Not modeled: layouts, names of servers (a take may prefer any record), the reservation,
  * and how a server changes its node ID, which is in gate.pml.
  *
  * A rule is taken out by -DFORGET_UNTIL, -DRENEW_WITHOUT_VERSION, -DRESUME_GRANT,
  * -DNODE_NOT_GRANT, -DNO_NONCE, -DNO_FLOOR, -DFLEET_READ_BEFORE, -DNO_INCARNATION,
- * -DGO_ON_AFTER_BACK_IN_TIME.
+ * -DGO_ON_AFTER_BACK_IN_TIME, -DNO_FLOOR_AT_CREATION.
  */
 
 #ifndef SERVERS
@@ -91,7 +100,12 @@ typedef Record {
 	byte version;
 #endif
 };
-Record record[NODES];
+#ifdef SPLIT
+#define RECORDS	(2 * NODES)		/* those of the old primary follow */
+#else
+#define RECORDS	NODES
+#endif
+Record record[RECORDS];
 
 /* A compare-and-set, which a server remembers until it knows what became of it. */
 typedef Request {
@@ -148,8 +162,31 @@ byte granted_until;				/* the largest until of any grant */
 #define FLOOR fleet.floor
 #define GRANTS (fleet.exists && !fleet.suspect)
 #else
+#if defined(BY_HAND) && !defined(NO_FLOOR_AT_CREATION)
+#define FLOOR by_hand
+#else
 #define FLOOR 0
+#endif
 #define GRANTS true
+#endif
+
+#ifdef BY_HAND
+byte by_hand;					/* newest tick minted with node ID 0 before */
+#endif
+
+/* Two primaries: server 1 reaches the old one, if it may ask at all. */
+#ifdef SPLIT
+bool was_split;
+bool is_split;
+#define FIRST(s) (is_split && s == 1 -> NODES : 0)
+#ifdef USE_ANY_PRIMARY
+#define MAY_ASK true
+#else
+#define MAY_ASK (!is_split)
+#endif
+#else
+#define FIRST(s) 0
+#define MAY_ASK true
 #endif
 
 /* The claim is about each tick of each node ID; one is chosen to be watched. */
@@ -391,9 +428,14 @@ inline request(S, KIND)
 #define GRANTS_TO(s) (GRANTS && fleet.incarnation == asked[s].incarnation)
 #endif
 #define MINE(s) record[grant[s].node]
+#define OF_OTHER(s) (MINE(s).exists && MINE(s).token != token[s] && MINE(s).from <= grant[s].until)
+#define WAS_RECOVERED(s) (fleet.incarnation != grant[s].incarnation)
 #define WENT_BACK(s) (GRANTS && grant[s].held && \
-	(!MINE(s).exists || MINE(s).version < grant[s].version || \
-	 (MINE(s).token != token[s] && MINE(s).from <= grant[s].until)))
+	(WAS_RECOVERED(s) -> FLOOR < grant[s].until : \
+	 (!MINE(s).exists || MINE(s).version < grant[s].version || OF_OTHER(s))))
+/* founded again above its grant, of which somebody else may have had a part before */
+#define DOUBLED(s) (GRANTS && grant[s].held && WAS_RECOVERED(s) && \
+	FLOOR >= grant[s].until && OF_OTHER(s) && MINE(s).until >= grant[s].from)
 #else
 #define GRANTS_TO(s) true
 #define WENT_BACK(s) false
@@ -452,7 +494,7 @@ end:
 		or_later(t, grant[s].until);
 		grant[s].last = t;
 		if
-		:: grant[s].node == 0 && t == watched ->
+		:: grant[s].node % NODES == 0 && t == watched ->
 			assert(!minted || excused);
 			minted = true
 		:: else
@@ -466,11 +508,11 @@ end:
 		forget_request(asked[s]) }
 
 		/* list, and choose what to take: from the clock on, whatever that says */
-	:: atomic { asked[s].kind == NOTHING && GRANTS &&
-			(START(0) <= TICKS || START(NODES - 1) <= TICKS) ->
+	:: atomic { asked[s].kind == NOTHING && GRANTS && MAY_ASK &&
+			(START(FIRST(s)) <= TICKS || START(FIRST(s) + NODES - 1) <= TICKS) ->
 		if
-		:: START(0) <= TICKS -> n = 0
-		:: NODES > 1 && START(NODES - 1) <= TICKS -> n = NODES - 1
+		:: START(FIRST(s)) <= TICKS -> n = FIRST(s)
+		:: NODES > 1 && START(FIRST(s) + NODES - 1) <= TICKS -> n = FIRST(s) + NODES - 1
 		fi;
 		t = START(n);
 		or_later(t, TICKS);
@@ -488,7 +530,7 @@ end:
 		send(s) }
 
 		/* renew */
-	:: atomic { asked[s].kind == NOTHING && grant[s].held && grant[s].until < TICKS && MAY_RENEW(s) ->
+	:: atomic { asked[s].kind == NOTHING && grant[s].held && grant[s].until < TICKS && MAY_RENEW(s) && MAY_ASK ->
 		t = grant[s].until + 1;
 		or_later(t, TICKS);
 		request(s, RENEW);
@@ -518,10 +560,15 @@ end:
 		forget_grant(s);
 #endif
 		forget_request(asked[s]) }
+
+		/* list, and find that the fleet was founded again: give the grant up */
+	:: d_step { DOUBLED(s) ->
+		forget_grant(s);
+		forget_request(asked[s]) }
 #endif
 
 		/* a clean stop stores the exact end, if it can */
-	:: atomic { grant[s].held && asked[s].kind == NOTHING ->
+	:: atomic { grant[s].held && asked[s].kind == NOTHING && MAY_ASK ->
 		request(s, RENEW);
 		asked[s].until = grant[s].last;
 		if
@@ -587,6 +634,32 @@ end:
 	:: d_step { late.kind != NOTHING -> arrive_late(true) }
 	:: d_step { late.kind != NOTHING -> arrive_late(false) }
 	:: d_step { late.kind != NOTHING -> end_late() }
+
+#ifdef SPLIT
+		/*
+		 * A standby is promoted that has all commits, while the old primary goes on.
+		 * What was asked for is lost.
+		 */
+	:: d_step { !was_split ->
+		was_split = true;
+		is_split = true;
+		for (i : 0 .. NODES - 1) {
+			record[i + NODES].exists = record[i].exists;
+			record[i + NODES].until = record[i].until
+		}
+		end_late();
+		forget_request(asked[0]);
+		forget_request(asked[1]);
+		grant[1].node = (grant[1].held -> grant[1].node + NODES : 0) }
+
+		/* the old one is stopped */
+	:: d_step { is_split && asked[1].kind == NOTHING && late.kind == NOTHING ->
+		is_split = false;
+#ifdef USE_ANY_PRIMARY
+		grant[1].nonce = 0;
+#endif
+		grant[1].node = (grant[1].held -> grant[1].node - NODES : 0) }
+#endif
 
 #ifdef RESUME_GRANT
 		/* a copy of server 0's data directory is started, and goes on with its grant */
@@ -668,6 +741,10 @@ init
 	atomic {
 		watched = 1;
 		or_later(watched, TICKS);
+#ifdef BY_HAND
+		or_later(by_hand, TICKS - 1);
+		minted = watched <= by_hand;
+#endif
 		for (s : 0 .. SERVERS - 1) {
 #ifdef TOKENS
 			token[s] = s + 1;

@@ -26,6 +26,8 @@ my %holds = (
 		'SERVERS=3 NODES=1 TICKS=3 LEASE=1',
 		'SERVERS=2 NODES=1 TICKS=4 LEASE=2',
 		"TWINS $lease",
+		"BY_HAND $lease",
+		"SPLIT $lease",
 		$coordinator_fails
 	]);
 my %breaks = (
@@ -44,6 +46,8 @@ my %breaks = (
 		(map { "$lease $_" } qw(FORGET_UNTIL RENEW_WITHOUT_VERSION RESUME_GRANT NO_NONCE)),
 		'SERVERS=2 NODES=1 TICKS=3 LEASE=0 NODE_NOT_GRANT',
 		"TWINS $lease EXCUSE_KNOWN_ALONE",
+		"BY_HAND $lease NO_FLOOR_AT_CREATION",
+		"SPLIT $lease USE_ANY_PRIMARY",
 		map { "$coordinator_fails $_" }
 		  qw(FLEET_READ_BEFORE NO_FLOOR NO_INCARNATION GO_ON_AFTER_BACK_IN_TIME
 		  GRANTED_BEFORE_NOTICED FLOOR_OF_WHAT_WAS_HEARD)
