@@ -67,6 +67,24 @@ consul_connect(const char *text, int64 deadline_usec)
 	return connection;
 }
 
+/* A store of Consul has no name of its own. */
+static void
+consul_identify(void *arg, SnowflakeIdentity *identity)
+{
+	Connection *connection = arg;
+
+	memset(identity, 0, sizeof(*identity));
+	identity->clock = snowflake_http_clock(connection->http);
+}
+
+static void
+consul_set_deadline(void *arg, int64 deadline_usec)
+{
+	Connection *connection = arg;
+
+	snowflake_http_set_deadline(connection->http, deadline_usec);
+}
+
 static void
 consul_close(void *arg)
 {
@@ -117,8 +135,14 @@ consul_list(void *arg, const char *key)
 
 	if (status == 404)
 		return NIL;
-	if (status != 200 || answer == NULL || !JsonContainerIsArray(answer))
+	if (status != 200)
 		fail(status);
+
+	/* none at all would have been 404 */
+	if (answer == NULL || !JsonContainerIsArray(answer) || JsonContainerSize(answer) == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("could not use the coordinator: its answer is not one of Consul"));
 	for (uint32 i = 0; i < JsonContainerSize(answer); i++)
 	{
 		JsonbValue *kv = getIthJsonbValueFromContainer(answer, i);
@@ -245,6 +269,8 @@ _SnowflakeCoordinatorInit(void)
 {
 	static const SnowflakeCoordinator coordinator = {
 		.connect = consul_connect,
+		.set_deadline = consul_set_deadline,
+		.identify = consul_identify,
 		.prepare = consul_prepare,
 		.list = consul_list,
 		.compare_and_set = consul_compare_and_set,

@@ -17,6 +17,7 @@
 #define SNOWFLAKE_COORDINATOR_H
 
 #include "nodes/pg_list.h"
+#include "utils/timestamp.h"
 
 /* Keys are short and of a few ASCII characters: letters, digits, and "/". */
 typedef struct SnowflakeRecord
@@ -25,6 +26,19 @@ typedef struct SnowflakeRecord
 	const char *value;			/* no two values that were ever written to a
 								 * key are equal */
 } SnowflakeRecord;
+
+/*
+ * Who answers, as far as it has said so in its answers.  A copy of a coordinator that
+ * takes over has the same cluster and a larger term; one that was restored elsewhere
+ * is another cluster.
+ */
+typedef struct SnowflakeIdentity
+{
+	char		cluster[33];	/* of letters and digits; empty: not known */
+	int64		term;			/* 0: not known */
+	TimestampTz clock;			/* what its clock says, to a second or so; 0:
+								 * not known */
+} SnowflakeIdentity;
 
 /*
  * All functions allocate in the current memory context, whose reset also closes a
@@ -39,6 +53,12 @@ typedef struct SnowflakeCoordinator
 {
 	/* Connect to what snowflake.node_source names, up to a deadline. */
 	void	   *(*connect) (const char *url, int64 deadline_usec);
+
+	/* Another deadline from now on. */
+	void		(*set_deadline) (void *connection, int64 deadline_usec);
+
+	/* Who has answered on this connection so far.  It asks nothing. */
+	void		(*identify) (void *connection, SnowflakeIdentity *identity);
 
 	/* Make what records are kept in, if it is not there yet. */
 	void		(*prepare) (void *connection);

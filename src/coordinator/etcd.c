@@ -29,10 +29,15 @@ PG_MODULE_MAGIC_EXT(
 
 #define DEFAULT_PORT	2379
 
+/* Records of a page, and of all. */
+#define PAGE_RECORDS	1000
+#define MOST_RECORDS	(1024 * 1024)
+
 typedef struct Connection
 {
 	SnowflakeUrl *url;
 	SnowflakeHttp *http;
+	char	   *cluster;		/* that has answered; NULL: none */
 } Connection;
 
 /* Call a method of the gateway; what is no success is an error. */
@@ -44,14 +49,22 @@ call(Connection *connection, const char *path, const char *body)
 													body, &status);
 	char	   *message;
 
-	if (status == 200 && answer != NULL)
+	if (status == 200 && snowflake_json_child(answer, "header") != NULL)
+	{
+		char	   *cluster = snowflake_json_text(snowflake_json_child(answer, "header"),
+												  "cluster_id");
+
+		if (cluster != NULL && strspn(cluster, "0123456789") == strlen(cluster))
+			connection->cluster = cluster;
 		return answer;
+	}
 	message = snowflake_json_text(answer, "message");
 	ereport(ERROR,
 			errcode(status == 401 || status == 403 || status == 400 ?
 					ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION : ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not use the coordinator: %s",
-				   message != NULL ? message : psprintf("HTTP status %ld", status)));
+				   message != NULL ? message :
+				   status == 200 ? "its answer is not one of etcd" : psprintf("HTTP status %ld", status)));
 }
 
 /* Log in, if the URL has a user: the token goes with each request. */
@@ -93,6 +106,29 @@ etcd_connect(const char *text, int64 deadline_usec)
 	return connection;
 }
 
+/*
+ * A cluster has a random number, which one that is restored from a snapshot under
+ * another token has not.  It never has two leaders, so there are no terms.
+ */
+static void
+etcd_identify(void *arg, SnowflakeIdentity *identity)
+{
+	Connection *connection = arg;
+
+	memset(identity, 0, sizeof(*identity));
+	if (connection->cluster != NULL)
+		strlcpy(identity->cluster, connection->cluster, sizeof(identity->cluster));
+	identity->clock = snowflake_http_clock(connection->http);
+}
+
+static void
+etcd_set_deadline(void *arg, int64 deadline_usec)
+{
+	Connection *connection = arg;
+
+	snowflake_http_set_deadline(connection->http, deadline_usec);
+}
+
 static void
 etcd_close(void *arg)
 {
@@ -107,20 +143,13 @@ etcd_prepare(void *arg)
 {
 }
 
-/* The keys of a fleet begin with the path and a slash, "0" follows the slash. */
-static List *
-etcd_list(void *arg, const char *only)
+/* The records of an answer are appended to a list.  Returns the last key, or NULL. */
+static char *
+append_records(Connection *connection, JsonbContainer *answer, List **records)
 {
-	Connection *connection = arg;
 	char	   *prefix = psprintf("%s/", connection->url->path);
-	char	   *body = only != NULL ?
-	psprintf("{\"key\": \"%s\"}",
-			 snowflake_json_base64_encode(psprintf("%s%s", prefix, only))) :
-	psprintf("{\"key\": \"%s\", \"range_end\": \"%s\"}",
-			 snowflake_json_base64_encode(prefix),
-			 snowflake_json_base64_encode(psprintf("%s0", connection->url->path)));
-	JsonbContainer *kvs = snowflake_json_child(call(connection, "v3/kv/range", body), "kvs");
-	List	   *records = NIL;
+	JsonbContainer *kvs = snowflake_json_child(answer, "kvs");
+	char	   *last = NULL;
 
 	for (uint32 i = 0; kvs != NULL && i < JsonContainerSize(kvs); i++)
 	{
@@ -129,20 +158,64 @@ etcd_list(void *arg, const char *only)
 		char	   *key,
 				   *value;
 
-		if (kv->type != jbvBinary)
+		if (kv == NULL || kv->type != jbvBinary)
 			continue;
 		key = snowflake_json_text(kv->val.binary.data, "key");
 		value = snowflake_json_text(kv->val.binary.data, "value");
 		if (key == NULL || (key = snowflake_json_base64_decode(key)) == NULL ||
 			strncmp(key, prefix, strlen(prefix)) != 0)
 			continue;
+		last = key;
 		record->key = key + strlen(prefix);
 		record->value = value == NULL ? NULL : snowflake_json_base64_decode(value);
 		if (record->value == NULL)
 			record->value = pstrdup("");
-		records = lappend(records, record);
+		*records = lappend(*records, record);
 	}
-	return records;
+	return last;
+}
+
+/*
+ * The keys of a fleet begin with the path and a slash, "0" follows the slash.  All are
+ * listed in pages, of which each begins behind the last key of the one before.  They
+ * are not of one moment, which lease.c does not need.
+ */
+static List *
+etcd_list(void *arg, const char *only)
+{
+	Connection *connection = arg;
+	char	   *from = psprintf("%s/%s", connection->url->path, only == NULL ? "" : only);
+	char	   *end = psprintf("%s0", connection->url->path);
+	int			from_length = strlen(from);
+	List	   *records = NIL;
+
+	for (;;)
+	{
+		StringInfoData body;
+		JsonbContainer *answer;
+		char	   *more;
+		char	   *last;
+
+		initStringInfo(&body);
+		appendStringInfo(&body, "{\"key\": \"%s\"", snowflake_json_base64_encode_bytes(from, from_length));
+		if (only == NULL)
+			appendStringInfo(&body, ", \"range_end\": \"%s\", \"limit\": \"%d\"",
+							 snowflake_json_base64_encode(end), PAGE_RECORDS);
+		appendStringInfoChar(&body, '}');
+		answer = call(connection, "v3/kv/range", body.data);
+		last = append_records(connection, answer, &records);
+		more = snowflake_json_text(answer, "more");
+		if (only != NULL || last == NULL || more == NULL || strcmp(more, "true") != 0)
+			return records;
+		if (list_length(records) > MOST_RECORDS)
+			ereport(ERROR,
+					errcode(ERRCODE_CONNECTION_FAILURE),
+					errmsg("could not use the coordinator: it has more records than a fleet"));
+
+		/* the next key is the last one and a byte of 0 */
+		from = last;
+		from_length = strlen(last) + 1;
+	}
 }
 
 /* The condition that a record has a value, or is not there if that is NULL. */
@@ -181,6 +254,8 @@ _SnowflakeCoordinatorInit(void)
 {
 	static const SnowflakeCoordinator coordinator = {
 		.connect = etcd_connect,
+		.set_deadline = etcd_set_deadline,
+		.identify = etcd_identify,
 		.prepare = etcd_prepare,
 		.list = etcd_list,
 		.compare_and_set = etcd_compare_and_set,

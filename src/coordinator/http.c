@@ -21,12 +21,18 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "coordinator/http.h"
+#include "coordinator/resolve.h"
 
 /* How often a request looks whether it is to end. */
 #define LOOK_MS			50
 
-/* The most that a coordinator may send. */
+/*
+ * The most that a coordinator may send, and the most members and elements of what it
+ * sends: 65,536 records have no more.  The latter is a bound on memory, as a parsed
+ * element takes some hundred bytes.
+ */
 #define MOST_BYTES		(64 * 1024 * 1024)
+#define MOST_ELEMENTS	(10 * 65536)
 
 struct SnowflakeHttp
 {
@@ -37,8 +43,10 @@ struct SnowflakeHttp
 	CURL	   *curl;
 	CURLM	   *multi;
 	struct curl_slist *headers;
+	struct curl_slist *addresses;	/* of the host that is asked */
 	char	   *answer;			/* in malloc's memory; NULL: nothing yet */
 	size_t		answer_bytes;
+	TimestampTz clock;			/* that the last answer was dated by, or 0 */
 	char		error[CURL_ERROR_SIZE];
 	MemoryContextCallback callback;
 };
@@ -55,10 +63,12 @@ finish(void *arg)
 	if (http->multi != NULL)
 		curl_multi_cleanup(http->multi);
 	curl_slist_free_all(http->headers);
+	curl_slist_free_all(http->addresses);
 	free(http->answer);
 	http->curl = NULL;
 	http->multi = NULL;
 	http->headers = NULL;
+	http->addresses = NULL;
 	http->answer = NULL;
 }
 
@@ -81,6 +91,26 @@ receive(char *data, size_t size, size_t count, void *arg)
 	http->answer_bytes += bytes;
 	answer[http->answer_bytes] = '\0';
 	http->answer = answer;
+	return bytes;
+}
+
+/* Called by libcurl for each line of an answer's head. */
+static size_t
+receive_head(char *data, size_t size, size_t count, void *arg)
+{
+	SnowflakeHttp *http = arg;
+	size_t		bytes = size * count;
+	char		date[64];
+
+	if (bytes > 5 && bytes < sizeof(date) && pg_strncasecmp(data, "Date:", 5) == 0)
+	{
+		time_t		seconds;
+
+		memcpy(date, data + 5, bytes - 5);
+		date[bytes - 5] = '\0';
+		seconds = curl_getdate(date, NULL);
+		http->clock = seconds == -1 ? 0 : time_t_to_timestamptz(seconds);
+	}
 	return bytes;
 }
 
@@ -119,6 +149,8 @@ snowflake_http_open(const SnowflakeUrl *url, bool tls, int64 deadline_usec)
 	(void) curl_easy_setopt(http->curl, CURLOPT_ERRORBUFFER, http->error);
 	(void) curl_easy_setopt(http->curl, CURLOPT_WRITEFUNCTION, receive);
 	(void) curl_easy_setopt(http->curl, CURLOPT_WRITEDATA, http);
+	(void) curl_easy_setopt(http->curl, CURLOPT_HEADERFUNCTION, receive_head);
+	(void) curl_easy_setopt(http->curl, CURLOPT_HEADERDATA, http);
 	(void) curl_easy_setopt(http->curl, CURLOPT_PROXY, "");
 	set_file(http, CURLOPT_CAINFO, "cacert");
 	set_file(http, CURLOPT_SSLCERT, "cert");
@@ -139,6 +171,19 @@ snowflake_http_header(SnowflakeHttp *http, const char *header)
 				errmsg("out of memory"));
 	http->headers = headers;
 	(void) curl_easy_setopt(http->curl, CURLOPT_HTTPHEADER, headers);
+}
+
+void
+snowflake_http_set_deadline(SnowflakeHttp *http, int64 deadline_usec)
+{
+	http->deadline_usec = deadline_usec;
+}
+
+/* What the host that answered last has for the time, or 0. */
+TimestampTz
+snowflake_http_clock(const SnowflakeHttp *http)
+{
+	return http->clock;
 }
 
 void
@@ -175,28 +220,80 @@ perform(SnowflakeHttp *http, int64 until_usec)
 	return result;
 }
 
-/* Parse an answer; NULL if it is none, or there is none. */
+/* An answer that is not one of a coordinator. */
+pg_noreturn static void
+refuse_answer(const char *why)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not use the coordinator: its answer %s", why));
+}
+
+/*
+ * Parse an answer; NULL if it is none, or there is none.  What we wrote is ASCII, and
+ * what else there is may be in any encoding.
+ */
 static JsonbContainer *
-parse(const char *answer)
+parse(char *answer)
 {
 	MemoryContext context = CurrentMemoryContext;
 	Jsonb	   *volatile jsonb = NULL;
+	int			elements = 0;
 
 	if (answer == NULL)
 		return NULL;
+	for (char *c = answer; *c != '\0'; c++)
+	{
+		elements += *c == ',' || *c == '{' || *c == '[';
+		if (IS_HIGHBIT_SET(*c))
+			*c = '?';
+	}
+	if (elements > MOST_ELEMENTS)
+		refuse_answer("has more elements than a fleet");
 	PG_TRY();
 	{
 		jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(answer)));
 	}
 	PG_CATCH();
 	{
+		int			code = geterrcode();
+
 		MemoryContextSwitchTo(context);
-		if (geterrcode() != ERRCODE_INVALID_TEXT_REPRESENTATION)
+		if (ERRCODE_TO_CATEGORY(code) != ERRCODE_DATA_EXCEPTION &&
+			ERRCODE_TO_CATEGORY(code) != ERRCODE_PROGRAM_LIMIT_EXCEEDED)
 			PG_RE_THROW();
 		FlushErrorState();
+		if (code != ERRCODE_INVALID_TEXT_REPRESENTATION)
+			refuse_answer("cannot be parsed");
 	}
 	PG_END_TRY();
 	return jsonb == NULL ? NULL : &jsonb->root;
+}
+
+/*
+ * Tell libcurl the addresses of a host, "name:port", so that it does not look them up
+ * itself.  False: they were not found in time, and the error says so.
+ */
+static bool
+resolve(SnowflakeHttp *http, const char *host, int64 until_usec)
+{
+	const char *colon = strrchr(host, ':');
+	char	   *name = pnstrdup(host, colon - host);
+	const char *error;
+	char	   *addresses;
+
+	if (name[0] == '[')
+		return true;			/* an address of IPv6 */
+	addresses = snowflake_resolve_host(name, until_usec, &error);
+	if (addresses == NULL)
+	{
+		snprintf(http->error, sizeof(http->error), "host \"%s\": %s", name, error);
+		return false;
+	}
+	curl_slist_free_all(http->addresses);
+	http->addresses = curl_slist_append(NULL, psprintf("%s:%s", host, addresses));
+	(void) curl_easy_setopt(http->curl, CURLOPT_RESOLVE, http->addresses);
+	return http->addresses != NULL;
 }
 
 /*
@@ -217,13 +314,15 @@ snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path
 		const char *host = list_nth(http->url->hosts, http->host);
 		char	   *url = psprintf("%s://%s/%s", http->tls ? "https" : "http", host, path);
 		int64		now_usec = snowflake_clock_monotonic_usec();
+		int64		until_usec = now_usec + (http->deadline_usec - now_usec) / (hosts - tried);
 
 		(void) curl_easy_setopt(http->curl, CURLOPT_URL, url);
 		(void) curl_easy_setopt(http->curl, CURLOPT_CUSTOMREQUEST, method);
 		(void) curl_easy_setopt(http->curl, CURLOPT_POSTFIELDS, body);
 		if (body == NULL)
 			(void) curl_easy_setopt(http->curl, CURLOPT_HTTPGET, 1L);
-		result = perform(http, now_usec + (http->deadline_usec - now_usec) / (hosts - tried));
+		result = !resolve(http, host, until_usec) ? CURLE_COULDNT_RESOLVE_HOST :
+			perform(http, until_usec);
 		if (result == CURLE_OK)
 		{
 			(void) curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, status);

@@ -53,10 +53,16 @@ snowflake_json_child(JsonbContainer *object, const char *name)
 char *
 snowflake_json_base64_encode(const char *text)
 {
-	int			length = strlen(text);
+	return snowflake_json_base64_encode_bytes(text, strlen(text));
+}
+
+/* Any bytes as base64. */
+char *
+snowflake_json_base64_encode_bytes(const char *bytes, int length)
+{
 	int			size = pg_b64_enc_len(length) + 1;
 	char	   *encoded = palloc(size);
-	int			written = pg_b64_encode((const void *) text, length, encoded, size);
+	int			written = pg_b64_encode((const void *) bytes, length, encoded, size);
 
 	if (written < 0)
 		elog(ERROR, "could not encode base64");

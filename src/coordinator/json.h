@@ -15,6 +15,7 @@ extern char *snowflake_json_text(JsonbContainer *object, const char *name);
 extern JsonbContainer *snowflake_json_child(JsonbContainer *object, const char *name);
 
 extern char *snowflake_json_base64_encode(const char *text);
+extern char *snowflake_json_base64_encode_bytes(const char *bytes, int length);
 extern char *snowflake_json_base64_decode(const char *text);
 
 #endif							/* SNOWFLAKE_JSON_H */

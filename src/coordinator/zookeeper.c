@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/resolve.h"
 #include "coordinator/url.h"
 
 PG_MODULE_MAGIC_EXT(
@@ -47,6 +48,7 @@ typedef struct Connection
 	zhandle_t  *handle;
 	struct ACL_vector *acl;		/* of what is made */
 	int64		deadline_usec;
+	TimestampTz clock;			/* of the leader, if it has told */
 	MemoryContextCallback callback;
 } Connection;
 
@@ -59,6 +61,7 @@ typedef struct Answer
 	char	   *value;			/* NULL: none */
 	int			length;
 	List	   *names;			/* of children */
+	TimestampTz changed_at;		/* by the leader's clock */
 } Answer;
 
 static void
@@ -158,6 +161,17 @@ got_status(int status, const void *data)
 }
 
 static void
+got_stat(int status, const struct Stat *stat, const void *data)
+{
+	Answer	   *answer = unconstify(void *, data);
+
+	answer->status = status;
+	if (status == ZOK && stat != NULL)
+		answer->changed_at = time_t_to_timestamptz(stat->mtime / 1000);
+	answer->done = true;
+}
+
+static void
 got_data(int status, const char *value, int length, const struct Stat *stat,
 		 const void *data)
 {
@@ -197,6 +211,7 @@ zk_connect(const char *text, int64 deadline_usec)
 	static const char *const parameters[] = {"passfile", NULL};
 	Connection *connection = palloc0(sizeof(Connection));
 	StringInfoData hosts;
+	const char *error = "it has no address";
 	ListCell   *cell;
 
 	connection->url = snowflake_url_parse(text, DEFAULT_PORT, "snowflake", parameters);
@@ -208,7 +223,25 @@ zk_connect(const char *text, int64 deadline_usec)
 
 	initStringInfo(&hosts);
 	foreach(cell, connection->url->hosts)
-		appendStringInfo(&hosts, "%s%s", hosts.len == 0 ? "" : ",", (char *) lfirst(cell));
+	{
+		const char *host = lfirst(cell);
+		const char *colon = strrchr(host, ':');
+		int64		now_usec = snowflake_clock_monotonic_usec();
+		int			left = list_length(connection->url->hosts) - foreach_current_index(cell);
+		char	   *addresses = host[0] == '[' ? pnstrdup(host + 1, colon - host - 2) :
+			snowflake_resolve_host(pnstrdup(host, colon - host),
+								   now_usec + (deadline_usec - now_usec) / (left + 1), &error);
+
+		if (addresses == NULL)
+			continue;			/* another one may have one */
+		for (char *address = strtok(addresses, ","); address != NULL; address = strtok(NULL, ","))
+			appendStringInfo(&hosts, strchr(address, ':') == NULL ? "%s%s%s" : "%s[%s]%s",
+							 hosts.len == 0 ? "" : ",", address, colon);
+	}
+	if (hosts.len == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("could not use the coordinator: %s", error));
 	zoo_set_debug_level(0);
 	connection->handle = zookeeper_init(hosts.data, ignore_event, SESSION_MS, NULL, NULL, 0);
 	if (connection->handle == NULL)
@@ -227,6 +260,24 @@ zk_connect(const char *text, int64 deadline_usec)
 	while (zoo_state(connection->handle) != ZOO_CONNECTED_STATE)
 		drive(connection);
 	return connection;
+}
+
+/* An ensemble has no name of its own. */
+static void
+zk_identify(void *arg, SnowflakeIdentity *identity)
+{
+	Connection *connection = arg;
+
+	memset(identity, 0, sizeof(*identity));
+	identity->clock = connection->clock;
+}
+
+static void
+zk_set_deadline(void *arg, int64 deadline_usec)
+{
+	Connection *connection = arg;
+
+	connection->deadline_usec = deadline_usec;
 }
 
 static void
@@ -253,11 +304,15 @@ create(Connection *connection, const char *path, const char *value)
 		fail(answer->status);
 }
 
-/* Make the path to the records. */
+/*
+ * Make the path to the records.  The node that they are below is written to, so that
+ * it has the leader's time.
+ */
 static void
 zk_prepare(void *arg)
 {
 	Connection *connection = arg;
+	Answer	   *answer = palloc0(sizeof(Answer));
 	char	   *path = path_of(connection, "node");
 
 	for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/'))
@@ -267,6 +322,8 @@ zk_prepare(void *arg)
 		*slash = '/';
 	}
 	create(connection, path, "");
+	await(connection, zoo_aset(connection->handle, path, "", 0, -1, got_stat, answer), answer);
+	connection->clock = answer->changed_at;
 }
 
 /* Ask for what a node has. */
@@ -400,6 +457,8 @@ _SnowflakeCoordinatorInit(void)
 {
 	static const SnowflakeCoordinator coordinator = {
 		.connect = zk_connect,
+		.set_deadline = zk_set_deadline,
+		.identify = zk_identify,
 		.prepare = zk_prepare,
 		.list = zk_list,
 		.compare_and_set = zk_compare_and_set,

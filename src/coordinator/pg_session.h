@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * pg_session.h
+ *	  A session at the one server of a coordinator of PostgreSQL that can be written.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_PG_SESSION_H
+#define SNOWFLAKE_PG_SESSION_H
+
+#include "libpq-fe.h"
+#include "utils/palloc.h"
+
+#include "base/compat.h"
+#include "coordinator/coordinator.h"
+
+/* A server that can be written, as it says. */
+typedef struct SnowflakePgPrimary
+{
+	SnowflakeIdentity identity;
+	char		started[64];	/* two of one identity differ in this */
+	char	   *host;			/* for messages */
+} SnowflakePgPrimary;
+
+typedef struct SnowflakePgSession
+{
+	PGconn	   *conn;
+	SnowflakePgPrimary		primary;
+	int64		deadline_usec;
+	bool		warned;			/* the server warned since this was cleared */
+	bool		is_unusable;	/* an error is the server's, not ours */
+	PGresult   *wanted;			/* of the statements that are being run */
+	PGresult   *failed;
+	MemoryContextCallback callback;
+} SnowflakePgSession;
+
+extern SnowflakePgSession *snowflake_pg_session_open(const char *url, int64 deadline_usec);
+extern PGresult *snowflake_pg_session_run(SnowflakePgSession *connection,
+										  const char *sql, int number);
+pg_noreturn extern void snowflake_pg_session_fail(SnowflakePgSession *connection,
+												  const PGresult *result);
+extern void snowflake_pg_session_finish(void *arg);
+
+#endif							/* SNOWFLAKE_PG_SESSION_H */

@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ *
+ * resolve.c
+ *	  Addresses of hosts, without waiting for them longer than one wants.
+ *
+ * getaddrinfo() waits for as long as the system's resolver is configured to, and
+ * nothing interrupts it; libpq and the client of ZooKeeper call it as it is, and
+ * libcurl waits for the thread in which it did.  So it is called in a thread of our
+ * own, which touches nothing of the server's, and which is left behind when the time
+ * is over.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/latch.h"
+#include "utils/wait_event.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "coordinator/resolve.h"
+
+#define MOST_ADDRESSES	8
+
+/* Threads that may be left behind at a time. */
+#define MOST_THREADS	8
+
+/* In malloc's memory: the last of its two users frees it. */
+typedef struct Lookup
+{
+	pg_atomic_uint32 users;
+	int			done[2];		/* a pipe: its end is read when it is done */
+	char		host[NI_MAXHOST];
+	int			failure;		/* of getaddrinfo() */
+	int			count;
+	char		addresses[MOST_ADDRESSES][INET6_ADDRSTRLEN];
+} Lookup;
+
+static pg_atomic_uint32 threads = {0};
+
+static void
+leave(Lookup *lookup)
+{
+	if (pg_atomic_sub_fetch_u32(&lookup->users, 1) > 0)
+		return;
+	close(lookup->done[0]);
+	free(lookup);
+}
+
+/* The thread. */
+static void *
+look_up(void *arg)
+{
+	Lookup	   *lookup = arg;
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *found = NULL;
+
+	lookup->failure = getaddrinfo(lookup->host, NULL, &hints, &found);
+	if (lookup->failure == 0)
+	{
+		for (struct addrinfo *each = found;
+			 each != NULL && lookup->count < MOST_ADDRESSES; each = each->ai_next)
+			if (getnameinfo(each->ai_addr, each->ai_addrlen, lookup->addresses[lookup->count],
+							INET6_ADDRSTRLEN, NULL, 0, NI_NUMERICHOST) == 0)
+				lookup->count++;
+		freeaddrinfo(found);
+	}
+	close(lookup->done[1]);
+	pg_atomic_fetch_sub_u32(&threads, 1);
+	leave(lookup);
+	return NULL;
+}
+
+/* Start the thread, which gets none of the server's signals. */
+static bool
+start(Lookup *lookup)
+{
+	pthread_attr_t attributes;
+	pthread_t	thread;
+	sigset_t	all,
+				before;
+	bool		started;
+
+	if (pthread_attr_init(&attributes) != 0)
+		return false;
+	(void) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	(void) pthread_sigmask(SIG_SETMASK, &all, &before);
+	started = pthread_create(&thread, &attributes, look_up, lookup) == 0;
+	(void) pthread_sigmask(SIG_SETMASK, &before, NULL);
+	(void) pthread_attr_destroy(&attributes);
+	return started;
+}
+
+/* Wait until it is done.  False: not in time. */
+static bool
+wait_until_done(Lookup *lookup, int64 until_usec)
+{
+	static uint32 wait_event = 0;
+
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("SnowflakeResolver");
+	for (;;)
+	{
+		int64		left_usec = until_usec - snowflake_clock_monotonic_usec();
+		int			rc;
+
+		if (left_usec <= 0)
+			return false;
+		rc = WaitLatchOrSocket(MyLatch,
+							   WL_LATCH_SET | WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							   lookup->done[0], (long) (left_usec / 1000 + 1), wait_event);
+		if (rc & WL_LATCH_SET)
+		{
+			ResetLatch(MyLatch);
+			CHECK_FOR_INTERRUPTS();
+		}
+		if (rc & WL_SOCKET_READABLE)
+			return true;
+	}
+}
+
+/*
+ * The addresses of a host, with commas, or NULL: then *error says why, until the next
+ * call.  What is an address already, or the directory of a socket, is returned as it is.
+ * Interrupts are served, and raise what they raise.
+ */
+char *
+snowflake_resolve_host(const char *host, int64 until_usec, const char **error)
+{
+	unsigned char address[sizeof(struct in6_addr)];
+	Lookup	   *lookup;
+	StringInfoData list;
+	volatile bool done = false;
+
+	if (host[0] == '/' || host[0] == '@' || strchr(host, '%') != NULL ||
+		inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
+		return pstrdup(host);
+
+	*error = "too many names are being looked up";
+	if (pg_atomic_read_u32(&threads) >= MOST_THREADS)
+		return NULL;
+	*error = "out of memory";
+	lookup = calloc(1, sizeof(Lookup));
+	if (lookup == NULL)
+		return NULL;
+	strlcpy(lookup->host, host, sizeof(lookup->host));
+	*error = "could not create a pipe";
+	if (pipe(lookup->done) != 0)
+	{
+		free(lookup);
+		return NULL;
+	}
+	pg_atomic_init_u32(&lookup->users, 2);
+	pg_atomic_fetch_add_u32(&threads, 1);
+	if (!start(lookup))
+	{
+		pg_atomic_fetch_sub_u32(&threads, 1);
+		close(lookup->done[0]);
+		close(lookup->done[1]);
+		free(lookup);
+		*error = "could not start a thread";
+		return NULL;
+	}
+
+	PG_TRY();
+	{
+		done = wait_until_done(lookup, until_usec);
+	}
+	PG_CATCH();
+	{
+		leave(lookup);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	*error = !done ? "its name is not resolved in time" :
+		lookup->failure != 0 ? gai_strerror(lookup->failure) : "it has no address";
+	initStringInfo(&list);
+	for (int i = 0; done && i < lookup->count; i++)
+		appendStringInfo(&list, "%s%s", i == 0 ? "" : ",", lookup->addresses[i]);
+	leave(lookup);
+	return list.len == 0 ? NULL : list.data;
+}

@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * resolver_shim.c
+ *	  A resolver that hangs: preloaded, getaddrinfo() of a name that ends with
+ *	  ".hangs" takes half a minute, and one that ends with ".here" is 127.0.0.1.
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef int (*Resolve) (const char *node, const char *service,
+						const struct addrinfo *hints, struct addrinfo **result);
+
+static int
+ends_with(const char *text, const char *end)
+{
+	size_t		length = strlen(text);
+
+	return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
+}
+
+int
+getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+			struct addrinfo **result)
+{
+	Resolve		resolve = (Resolve) dlsym(RTLD_NEXT, "getaddrinfo");
+
+	if (node != NULL && ends_with(node, ".hangs"))
+	{
+		for (int left = 30; left > 0;)
+			left = (int) sleep((unsigned) left);
+		return EAI_AGAIN;
+	}
+	if (node != NULL && ends_with(node, ".here"))
+		node = "127.0.0.1";
+	return resolve(node, service, hints, result);
+}
