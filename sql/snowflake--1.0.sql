@@ -809,15 +809,20 @@ COMMENT ON FUNCTION snowflake_accept_clock() IS 'believe the clock, which has ju
 CREATE FUNCTION snowflake_restart_at_clock(node integer) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_restart_at_clock(integer) IS 'take a generator that is ahead for good back to the clock, with a new node ID';
-CREATE FUNCTION snowflake_fleet_create() RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_fleet_create() IS 'found a fleet at the coordinator, which then leases node IDs';
-CREATE FUNCTION snowflake_fleet_recover(floor timestamptz DEFAULT NULL) RETURNS void
+CREATE FUNCTION snowflake_fleet_create(floor timestamptz DEFAULT NULL) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_fleet_recover(timestamptz) IS 'found the fleet again after its coordinator has lost data';
+COMMENT ON FUNCTION snowflake_fleet_create(timestamptz) IS 'found a fleet at the coordinator, which then leases node IDs';
+CREATE FUNCTION snowflake_fleet_recover(
+	floor timestamptz DEFAULT NULL, holder_is_gone boolean DEFAULT false) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION snowflake_fleet_recover(timestamptz, boolean) IS 'found the fleet again after its coordinator has lost data';
+CREATE FUNCTION snowflake_fleet_reclaim(node integer, floor timestamptz DEFAULT pg_catalog.now()) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION snowflake_fleet_reclaim(integer, timestamptz) IS 'have a node ID leased again that nobody has, and of which no ID is newer';
 CREATE FUNCTION snowflake_fleet(
 	OUT node integer, OUT holder text, OUT since timestamptz,
-	OUT leased_from timestamptz, OUT leased_until timestamptz, OUT state text) RETURNS SETOF record
+	OUT leased_from timestamptz, OUT leased_until timestamptz, OUT state text,
+	OUT layout text) RETURNS SETOF record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_fleet() IS 'the records of the fleet: its own, and one for each node ID that was leased';
 
@@ -837,7 +842,8 @@ BEGIN
 		WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
 				'snowflake_stats_reset()', 'snowflake_advance(bigint, boolean)', 'snowflake_restart_at_clock(integer)',
 				'snowflake_accept_layout()', 'snowflake_accept_clock()', 'snowflake_accept_database()',
-				'snowflake_fleet_create()', 'snowflake_fleet_recover(timestamptz)', 'snowflake_fleet()']::pg_catalog.regprocedure[]::pg_catalog.oid[])
+				'snowflake_fleet_create(timestamptz)', 'snowflake_fleet_recover(timestamptz, boolean)',
+				'snowflake_fleet_reclaim(integer, timestamptz)', 'snowflake_fleet()']::pg_catalog.regprocedure[]::pg_catalog.oid[])
 			AND a.grantee OPERATOR(pg_catalog.<>) p.proowner
 	LOOP
 		EXECUTE command;

@@ -11,9 +11,11 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
@@ -158,6 +160,9 @@ lease_is_refused(void)
 	SnowflakeLeaseView lease;
 
 	snowflake_lease_state_view(&lease);
+	if (lease.trouble == LEASE_BELOW_FLOOR)
+		return snowflake_layout_tick_start(&snowflake_server_layout, lease.floor) -
+			snowflake_generator_clock() > snowflake_max_wait_ms * INT64CONST(1000);
 	return snowflake_lease_trouble_stays(lease.trouble);
 }
 
@@ -251,7 +256,10 @@ describe_lease(SnowflakeGate gate, GateTexts *texts)
 																				lease.until)));
 	texts->advice = lease.trouble == LEASE_NO_TROUBLE && lease.pid == 0 ?
 		"The lessee is not running: see the server log." :
-		snowflake_lease_trouble_advice(lease.trouble, lease.trouble_since);
+		snowflake_lease_trouble_advice(lease.trouble, lease.trouble_since,
+									   snowflake_layout_tick_start(&snowflake_server_layout, lease.floor),
+									   has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
+									   lease.error : "");
 	texts->hint = texts->advice;
 }
 

@@ -332,7 +332,10 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 
 	/* durable from here on */
 	snowflake_counters_add(COUNTER_RESERVATIONS);
-	own_last = stored.own_found ? end_of_reservation(stored.own_until) : 0;
+
+	/* what a new grant has is above everything that its node ID had before */
+	own_last = stored.own_found && (wanted->grant == 0 || wanted->grant == view.grant) ?
+		end_of_reservation(stored.own_until) : 0;
 	if (wanted->first > 0)
 		own_last = Max(own_last, wanted->first - 1);
 	snowflake_generator_open(node, wanted->grant, last, own_last,

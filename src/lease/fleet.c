@@ -14,12 +14,16 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
+#include "utils/wait_event.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "base/duration.h"
+#include "base/settings.h"
 #include "generator/generator.h"
 #include "layout/server_layout.h"
 #include "lease/lease_record.h"
@@ -29,10 +33,15 @@
 
 PG_FUNCTION_INFO_V1(snowflake_fleet_create);
 PG_FUNCTION_INFO_V1(snowflake_fleet_recover);
+PG_FUNCTION_INFO_V1(snowflake_fleet_reclaim);
 PG_FUNCTION_INFO_V1(snowflake_fleet);
 
 /* How long an administrator's function waits for the coordinator. */
 #define ANSWER_USEC		(30 * USECS_PER_SEC)
+
+/* How long the founder of a fleet waits for a lease of its own server. */
+#define OWN_LEASE_USEC	(10 * USECS_PER_SEC)
+#define OWN_LEASE_LOOK_MS	50
 
 typedef struct FleetSession
 {
@@ -65,19 +74,61 @@ end_session(FleetSession *session)
 	session->coordinator->close(session->connection);
 }
 
-/* The highest tick that this server knows of: of its clock, its IDs, its lease. */
+/* The highest tick that this server knows to be used or granted: of its IDs, its lease. */
 static int64
 highest_known_tick(void)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeView view;
 	SnowflakeLeaseView lease;
-	int64		tick = snowflake_layout_tick_at(layout, snowflake_generator_clock());
+	int64		tick;
 
 	snowflake_generator_view(&view);
 	snowflake_lease_state_view(&lease);
-	tick = Max(tick, snowflake_layout_position_tick(layout, view.highest));
+	tick = snowflake_layout_position_tick(&snowflake_server_layout, view.highest);
 	return lease.grant == 0 ? tick : Max(tick, lease.until);
+}
+
+/*
+ * What the time is, by the earlier of our clock and the coordinator's: a clock that is
+ * ahead alone must not stop a fleet.  Known when the coordinator has answered.
+ */
+static TimestampTz
+earlier_clock(FleetSession *session)
+{
+	TimestampTz now = snowflake_generator_clock();
+	SnowflakeIdentity identity;
+
+	session->coordinator->identify(session->connection, &identity);
+	return identity.clock == 0 ? now : Min(now, identity.clock);
+}
+
+/*
+ * An error if nothing would be granted for longer than the clocks and leases of a
+ * fleet can differ, and nobody has said that this is meant.
+ */
+static void
+check_is_near(int64 floor, TimestampTz now, const char *why, const char *what_to_do)
+{
+	TimestampTz start = snowflake_layout_tick_start(&snowflake_server_layout, floor);
+
+	if (start - now <= (2 * (int64) snowflake_lease_ms + snowflake_max_jump_ms) * 1000)
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("the floor of the fleet would be %s ahead of the clock", snowflake_duration(start - now)),
+			errdetail("%s No node ID would be leased before \"%s\".", why, timestamptz_to_str(start)),
+			errhint("%s", what_to_do));
+}
+
+/* Note down in the fleet's record who its coordinator is. */
+static void
+set_identity(FleetSession *session, SnowflakeFleet *fleet)
+{
+	SnowflakeIdentity identity;
+
+	session->coordinator->identify(session->connection, &identity);
+	strlcpy(fleet->cluster, identity.cluster, sizeof(fleet->cluster));
+	fleet->term = identity.term;
 }
 
 /* An error if nothing could be granted above a floor. */
@@ -121,28 +172,70 @@ write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
 	return record != NULL && strcmp(record->value, value) == 0;
 }
 
+/* Wait until this server has a lease, or knows why it has none. */
+static void
+wait_for_own_lease(void)
+{
+	int64		deadline_usec = snowflake_clock_monotonic_usec() + OWN_LEASE_USEC;
+
+	do
+	{
+		SnowflakeLeaseView lease;
+
+		snowflake_lease_state_view(&lease);
+		if ((lease.trouble == LEASE_NO_TROUBLE && lease.grant != 0 && !lease.revoked) ||
+			(lease.trouble != LEASE_NO_TROUBLE && lease.trouble != LEASE_NO_FLEET &&
+			 lease.trouble != LEASE_UNREACHABLE))
+			return;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 OWN_LEASE_LOOK_MS, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	} while (snowflake_clock_monotonic_usec() < deadline_usec);
+	ereport(NOTICE,
+			errmsg("the fleet exists, but this server has not leased a node ID yet"),
+			errhint("See the column advice of the view snowflake_status."));
+}
+
 /*
- * Found a fleet: from then on its coordinator grants node IDs.  Nothing is granted
- * before this moment, or the newest ID of this server.
+ * Found a fleet: from then on its coordinator grants node IDs, of ticks above a floor.
+ * It is to be above the newest ID of every server that minted with a node ID that
+ * may be leased from now on.  By default it is the newest ID of this server and the
+ * present moment.
  */
 Datum
 snowflake_fleet_create(PG_FUNCTION_ARGS)
 {
+	const SnowflakeLayout *layout = &snowflake_server_layout;
 	FleetSession session = begin_session("snowflake_fleet_create()");
 	SnowflakeFleet fleet = {0};
-
-	snowflake_lease_record_nonce(fleet.incarnation);
-	snowflake_layout_print(&snowflake_server_layout, fleet.layout, sizeof(fleet.layout));
-	fleet.floor = Max(highest_known_tick(), 0);
-	check_floor(fleet.floor);
+	int64		known = highest_known_tick();
+	TimestampTz now;
 
 	session.coordinator->prepare(session.connection);
+	(void) read_fleet(&session);
+	now = earlier_clock(&session);
+	if (PG_ARGISNULL(0))
+	{
+		fleet.floor = Max(Max(known, snowflake_layout_tick_at(layout, now)), 0);
+		check_is_near(fleet.floor, now, "This server has snowflakes or a lease up to there.",
+					  "Use snowflake_fleet_create() with a floor: the newest time of an ID of all servers whose node IDs may be leased. Keep the others out of snowflake.lease_nodes.");
+	}
+	else
+		fleet.floor = snowflake_layout_tick_at(layout, PG_GETARG_TIMESTAMPTZ(0));
+	check_floor(fleet.floor);
+
+	snowflake_lease_record_nonce(fleet.incarnation);
+	snowflake_layout_print(layout, fleet.layout, sizeof(fleet.layout));
+	set_identity(&session, &fleet);
 	if (!write_fleet(&session, &fleet, NULL))
 		ereport(ERROR,
 				errcode(ERRCODE_DUPLICATE_OBJECT),
 				errmsg("the coordinator has a snowflake fleet already"),
 				errhint("If it has lost data, use snowflake_fleet_recover()."));
 	end_session(&session);
+	snowflake_lease_state_ask();
+	wait_for_own_lease();
 	PG_RETURN_VOID();
 }
 
@@ -176,10 +269,38 @@ replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
 }
 
 /*
+ * The floor of a fleet that is founded again: above all that can have been granted, which
+ * is a lease after the clock, above all that this server knows of, and not below what it
+ * was, or what a server reported that gave up its lease.  An error if that is far ahead.
+ */
+static int64
+default_floor(const SnowflakeFleet *before, TimestampTz now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		known = highest_known_tick();
+	int64		clock = snowflake_layout_tick_at(layout, snowflake_generator_clock() +
+												 snowflake_lease_ms * INT64CONST(1000));
+	int64		floor = Max(Max(clock, known), Max(before->floor, before->reported));
+
+	if (floor == before->reported)
+		check_is_near(floor, now,
+					  psprintf("The server \"%s\" gave up a lease up to there.", before->reporter),
+					  "If that server is stopped for good, and no snowflake of it counts, use snowflake_fleet_recover(holder_is_gone => true).");
+	else if (floor == before->floor)
+		check_is_near(floor, now, "That was the floor of the fleet before.",
+					  "If nobody has a lease above an earlier time, use snowflake_fleet_recover() with that time.");
+	else
+		check_is_near(floor, now,
+					  psprintf("The clock of this server is at \"%s\", or it has a lease up to there.",
+							   timestamptz_to_str(snowflake_generator_clock())),
+					  "Use snowflake_fleet_recover() on another server, or with a time.");
+	return floor;
+}
+
+/*
  * Found the fleet again, after its coordinator has lost data, with a floor above
- * all that can have been granted: by default a lease after our clock, and above
- * all that this server knows of, and not below what it was.  A server that gave up its
- * lease may have raised it: then no lower one is taken.
+ * all that can have been granted.  What a server that gave up its lease has reported
+ * bounds it from below, until an administrator says that the server is gone for good.
  *
  * From then on no grant from before is renewed: see begin_write() of lease.c.
  */
@@ -187,37 +308,96 @@ Datum
 snowflake_fleet_recover(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	FleetSession session = begin_session("snowflake_fleet_recover()");
+	FleetSession session;
 	SnowflakeFleet fleet = {0};
 	SnowflakeFleet before = {0};
 	const SnowflakeRecord *record;
+	bool		holder_is_gone;
 
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				errmsg("holder_is_gone must be true or false"));
+	holder_is_gone = PG_GETARG_BOOL(1);
+	session = begin_session("snowflake_fleet_recover()");
 	session.coordinator->prepare(session.connection);
 	record = read_fleet(&session);
 	if (record == NULL || !snowflake_lease_record_parse_fleet(record->value, &before))
 		memset(&before, 0, sizeof(before));
-	if (PG_ARGISNULL(0))
-		fleet.floor = Max(before.floor, Max(snowflake_layout_tick_at(layout, snowflake_generator_clock() +
-																	 snowflake_lease_ms * INT64CONST(1000)),
-											highest_known_tick()));
-	else
-		fleet.floor = snowflake_layout_tick_at(layout, PG_GETARG_TIMESTAMPTZ(0));
+	if (holder_is_gone)
+		before.floor = before.reported = 0;
+	fleet.floor = PG_ARGISNULL(0) ? default_floor(&before, earlier_clock(&session)) :
+		snowflake_layout_tick_at(layout, PG_GETARG_TIMESTAMPTZ(0));
 	check_floor(fleet.floor);
-	if (before.suspect && fleet.floor < before.floor)
+	if (fleet.floor < before.reported)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("the floor of the fleet is too low"),
-				errdetail("A server that gave up its lease has raised it to \"%s\".",
-						  timestamptz_to_str(snowflake_layout_tick_start(layout, before.floor))));
+				errdetail("The server \"%s\" gave up a lease up to \"%s\".", before.reporter,
+						  timestamptz_to_str(snowflake_layout_tick_start(layout, before.reported))),
+				errhint("If that server is stopped for good, and no snowflake of it counts, set holder_is_gone."));
 
+	fleet.reported = before.reported;
+	if (fleet.reported > 0)
+		strlcpy(fleet.reporter, before.reporter, sizeof(fleet.reporter));
 	snowflake_lease_record_nonce(fleet.incarnation);
 	snowflake_layout_print(layout, fleet.layout, sizeof(fleet.layout));
+	set_identity(&session, &fleet);
 	if (!write_fleet(&session, &fleet, record == NULL ? NULL : record->value))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("the record of the snowflake fleet was changed by somebody else meanwhile"),
 				errhint("Try again."));
 	replace_damaged(&session, &fleet);
+	end_session(&session);
+	snowflake_lease_state_ask();
+	PG_RETURN_VOID();
+}
+
+/*
+ * Have a node ID leased again from a time on, of which an administrator says that
+ * nobody has it, and that no ID with it is newer.  A holder that there is all the same
+ * finds that out, and marks the fleet: see judge_lease() of lease.c.
+ */
+Datum
+snowflake_fleet_reclaim(PG_FUNCTION_ARGS)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int32		node = PG_GETARG_INT32(0);
+	int64		floor = snowflake_layout_tick_at(layout, PG_GETARG_TIMESTAMPTZ(1));
+	FleetSession session = begin_session("snowflake_fleet_reclaim()");
+	const char *key = snowflake_lease_record_key(node);
+	SnowflakeLeaseRecord parsed = {0};
+	SnowflakeLeaseView lease;
+	const SnowflakeRecord *record;
+
+	check_floor(floor);
+	snowflake_lease_state_view(&lease);
+	if (lease.grant != 0 && lease.node == node && !lease.revoked)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_IN_USE),
+				errmsg("node ID %d is leased to this server", node));
+	record = node < 0 ? NULL :
+		snowflake_lease_record_find(session.coordinator->list(session.connection, key), key);
+	if (record == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("node ID %d is not leased", node));
+	if (snowflake_lease_record_parse(record->value, &parsed) && parsed.until <= floor)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("node ID %d is leased up to \"%s\" only", node,
+					   timestamptz_to_str(snowflake_layout_tick_start(layout, parsed.until))));
+	memset(&parsed, 0, sizeof(parsed));
+	parsed.until = floor;
+	parsed.from = floor + 1;
+	snowflake_lease_record_nonce(parsed.nonce);
+	if (!session.coordinator->compare_and_set(session.connection, key, record->value,
+											  snowflake_lease_record_print(&parsed), NULL))
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_IN_USE),
+				errmsg("the record of node ID %d was changed meanwhile", node),
+				errhint("Somebody has it, then."));
 	end_session(&session);
 	PG_RETURN_VOID();
 }
@@ -238,7 +418,7 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 {
 	enum
 	{
-		NODE, HOLDER, SINCE, LEASED_FROM, LEASED_UNTIL, STATE, COLUMNS
+		NODE, HOLDER, SINCE, LEASED_FROM, LEASED_UNTIL, STATE, LAYOUT, COLUMNS
 	};
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	FleetSession session = begin_session("snowflake_fleet()");
@@ -278,9 +458,17 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 			continue;
 		else if (snowflake_lease_record_parse_fleet(record->value, &fleet))
 		{
-			values[HOLDER] = CStringGetTextDatum(fleet.layout);
-			nulls[HOLDER] = false;
+			values[LAYOUT] = CStringGetTextDatum(fleet.layout);
+			nulls[LAYOUT] = false;
 			values[LEASED_FROM] = time_of(fleet.floor, &nulls[LEASED_FROM]);
+
+			/* what bounds a floor to come, if it does */
+			if (fleet.reported > fleet.floor)
+			{
+				values[HOLDER] = CStringGetTextDatum(fleet.reporter);
+				nulls[HOLDER] = false;
+				values[LEASED_UNTIL] = time_of(fleet.reported, &nulls[LEASED_UNTIL]);
+			}
 			state = fleet.suspect ? "fleet, grants nothing until snowflake_fleet_recover()" : "fleet";
 		}
 		values[STATE] = CStringGetTextDatum(state);

@@ -31,7 +31,14 @@
  * 5. Without an answer, what is granted can be used up.
  * 6. A coordinator that has lost its data grants nothing, since the fleet's record
  *	  is missing.  One that went back in time, as by a restored backup, may grant
- *	  again what is used already.  Its holders notice: knows_less().
+ *	  again what is used already.  Its holders notice: judge_lease().
+ * 7. The fleet's record says who its coordinator is.  Nothing is granted by another
+ *	  cluster, which has a copy of the records, nor by one whose term is older than
+ *	  what was seen before: it was replaced.  A newer term is noted down, in the same
+ *	  fleet: knows_coordinator().
+ * 8. What is granted starts at our clock.  Where the fleet's floor is ahead of that,
+ *	  nothing is taken before the clock gets there, so that a floor that was a
+ *	  mistake can be put right: take().
  *
  * A grant is known by its number.  The same node ID granted again is another one:
  * somebody else may have had it in between.
@@ -46,11 +53,8 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "postmaster/postmaster.h"
 #include "storage/shmem.h"
 
 #include "base/clock.h"
@@ -58,6 +62,7 @@
 #include "base/settings.h"
 #include "layout/server_layout.h"
 #include "lease/lease.h"
+#include "lease/lease_choice.h"
 #include "lease/lease_record.h"
 #include "lease/node_settings.h"
 
@@ -98,13 +103,21 @@ typedef struct Lessee
 	char		token[SNOWFLAKE_NONCE_SIZE];	/* empty: none yet */
 	Lease		lease;
 	Write		doubtful;
+
+	/* the newest term in which a coordinator of a fleet has answered */
+	char		incarnation[SNOWFLAKE_NONCE_SIZE];
+	int64		term;
 } Lessee;
 
 /* NULL if the library was not preloaded. */
 static Lessee *shared = NULL;
 
-/* Until when an answer counts, on the monotonic clock. */
+/* How long a server without a lease may take to list all records. */
+#define LISTING_USEC	(30 * USECS_PER_SEC)
+
+/* Until when an answer counts, on the monotonic clock, and how long that is. */
 static int64 answer_deadline_usec;
+static int64 answer_usec;
 
 /* Shared memory to request. */
 Size
@@ -125,21 +138,6 @@ snowflake_lease_attach(void)
 	shared = ShmemInitStruct("snowflake lease", snowflake_lease_size(), &found);
 	if (!found)
 		memset(shared, 0, sizeof(*shared));
-}
-
-/* This server's name, by which it prefers the node ID that it had before. */
-static void
-own_name(char *name)
-{
-	char		host[256];
-
-	if (gethostname(host, sizeof(host)) != 0)
-		host[0] = '\0';
-	host[sizeof(host) - 1] = '\0';
-	for (char *c = host; *c != '\0'; c++)
-		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
-			*c = '?';
-	snprintf(name, SNOWFLAKE_HOLDER_SIZE, "%s:%d", host, PostPortNumber);
 }
 
 static uint32
@@ -176,20 +174,21 @@ snowflake_lease_is_held(void)
 		shared->lease.source == own_source() && !lease_view().revoked;
 }
 
-/*
- * Was it taken by a clock that was far ahead of what it is now?  Then there is a
- * better one.  (One that starts above the fleet's floor is as good as any other.)
- */
+/* Was it taken by a clock that was far ahead of what it is now?  Then there is a better one. */
 static bool
 is_from_the_future(TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	SnowflakeLeaseRecord own;
 
-	return snowflake_lease_record_parse(shared->lease.value, &own) &&
-		own.from == own.granted &&
-		snowflake_layout_tick_start(layout, own.from) - now >
+	return snowflake_layout_tick_start(layout, lease_view().from) - now >
 		snowflake_max_jump_ms * INT64CONST(1000);
+}
+
+/* Has snowflake.lease_nodes been changed to what the node ID is not in? */
+static bool
+is_unwanted(void)
+{
+	return snowflake_node_settings_next_lease(shared->lease.node) != shared->lease.node;
 }
 
 /* Can it be renewed, and is it of use? */
@@ -198,7 +197,7 @@ is_current(TimestampTz now)
 {
 	return snowflake_lease_is_held() &&
 		snowflake_layout_tick_at(&snowflake_server_layout, now) <= lease_view().until &&
-		!is_from_the_future(now);
+		!is_from_the_future(now) && !is_unwanted();
 }
 
 /*
@@ -212,11 +211,25 @@ snowflake_lease_due_ms(TimestampTz now)
 	int64		left;
 
 	if (!snowflake_lease_is_held() || lease_view().trouble != LEASE_NO_TROUBLE ||
-		is_from_the_future(now))
+		is_from_the_future(now) || is_unwanted())
 		return 0;
 	left = lease_view().until - snowflake_lease_state_reached(now) - lease_ticks() / 2 -
 		shared->lease.renew_early_ticks;
 	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
+}
+
+/*
+ * Does a value of the fleet's record that was read before mean the same to a grant as
+ * the present one?  It does if only the term of its coordinator has changed.
+ */
+static bool
+is_same_fleet(const char *value, const SnowflakeFleet *fleet)
+{
+	SnowflakeFleet before;
+
+	return snowflake_lease_record_parse_fleet(value, &before) &&
+		strcmp(before.incarnation, fleet->incarnation) == 0 &&
+		before.floor == fleet->floor && !before.suspect && !fleet->suspect;
 }
 
 /* What was to be written is, or will never be used. */
@@ -359,10 +372,17 @@ typedef enum Doubt
 	DOUBT_REMAINS				/* to be seen at the next look */
 } Doubt;
 
+/* The record of a node ID as the coordinator has it, or NULL. */
+static const SnowflakeRecord *
+read_record(const SnowflakeCoordinator *coordinator, void *connection, const char *key)
+{
+	return snowflake_lease_record_find(coordinator->list(connection, key), key);
+}
+
 /*
  * A write whose answer was lost, or which was done and repeated: whose is its record?
  * If that is still what it was, the write may yet be done, and renew() repeats it.
- * If the fleet's record is another, it never is any more.
+ * If the fleet is another, it never is any more.
  *
  * If it was done, it is ours, but what can be read need not be durable: the coordinator
  * may still wait for its standbys, or have given that up.  So it is used only when
@@ -370,22 +390,22 @@ typedef enum Doubt
  */
 static Doubt
 settle_write(const SnowflakeCoordinator *coordinator, void *connection,
-			   List *records, TimestampTz now)
+			 const SnowflakeRecord *fleet_record, const SnowflakeFleet *fleet, TimestampTz now)
 {
-	Write    *doubtful = &shared->doubtful;
+	Write	   *doubtful = &shared->doubtful;
 	const SnowflakeRecord *record;
 	SnowflakeLeaseRecord parsed;
 
 	if (!doubtful->exists)
 		return DOUBT_NONE;
-	record = snowflake_lease_record_find(records, SNOWFLAKE_FLEET_KEY);
-	if (strcmp(record->value, doubtful->fleet) != 0 ||
+	if (!is_same_fleet(doubtful->fleet, fleet) ||
 		!snowflake_lease_record_parse(doubtful->value, &parsed))
 	{
 		forget_write();
 		return DOUBT_NONE;
 	}
-	record = snowflake_lease_record_find(records, snowflake_lease_record_key(doubtful->node));
+	strlcpy(doubtful->fleet, fleet_record->value, SNOWFLAKE_VALUE_SIZE);
+	record = read_record(coordinator, connection, snowflake_lease_record_key(doubtful->node));
 	if (record != NULL && strcmp(record->value, doubtful->value) == 0)
 	{
 		strlcpy(doubtful->found, record->value, SNOWFLAKE_VALUE_SIZE);
@@ -406,63 +426,79 @@ settle_write(const SnowflakeCoordinator *coordinator, void *connection,
 	return DOUBT_NONE;
 }
 
+/* What the coordinator knows of the own lease. */
+typedef enum Standing
+{
+	LEASE_STANDS,				/* what was last written to it, or there is
+								 * none */
+	LEASE_LOST,					/* it can be used up, but not be renewed */
+	LEASE_DOUBLED,				/* somebody else had it, too: give it up */
+	LEASE_FORGOTTEN				/* somebody else may be granted it */
+} Standing;
+
 /*
  * Is the own grant still what the coordinator knows?  If not, it is lost, which is
  * no harm: it can be used up to its end, and whoever has the node ID now starts
  * above that.  Unless the record is from before: then somebody may be granted, or
  * have been, what this server had.
  *
- * Returns true in the latter case.
+ * If the fleet was founded again since, above the own lease, nobody is granted any of
+ * it from then on.  But before that, when the coordinator had forgotten the lease, the
+ * node ID may have been granted to somebody else.
  */
-static bool
-knows_less(List *records, const SnowflakeFleet *fleet)
+static Standing
+judge_lease(const SnowflakeCoordinator *coordinator, void *connection,
+			const SnowflakeRecord *fleet_record, const SnowflakeFleet *fleet)
 {
 	Lease	   *lease = &shared->lease;
 	const SnowflakeRecord *record;
 	SnowflakeFleet own_fleet;
 	SnowflakeLeaseRecord own,
 				found;
-	bool		is_found,
-				less;
+	bool		is_found;
 
 	if (!lease->exists || lease->lost || lease->source != own_source() ||
 		!snowflake_lease_record_parse(lease->value, &own) ||
 		!snowflake_lease_record_parse_fleet(lease->fleet, &own_fleet))
-		return false;
+		return LEASE_STANDS;
 
-	record = snowflake_lease_record_find(records, snowflake_lease_record_key(lease->node));
+	record = read_record(coordinator, connection, snowflake_lease_record_key(lease->node));
 	if (record != NULL && strcmp(record->value, lease->value) == 0 &&
 		strcmp(fleet->incarnation, own_fleet.incarnation) == 0)
-		return false;			/* all is well */
+	{
+		if (is_same_fleet(lease->fleet, fleet))
+			strlcpy(lease->fleet, fleet_record->value, SNOWFLAKE_VALUE_SIZE);
+		return LEASE_STANDS;
+	}
 	is_found = record != NULL && snowflake_lease_record_parse(record->value, &found);
 
 	/* our own grant: it is from before, or a twin has renewed it */
 	if (is_found && strcmp(found.token, own.token) == 0)
-		less = Max(found.until, fleet->floor) < own.until;
+		return Max(found.until, fleet->floor) < own.until ? LEASE_FORGOTTEN : LEASE_LOST;
+	if (strcmp(fleet->incarnation, own_fleet.incarnation) != 0)
+		return fleet->floor < own.until ? LEASE_FORGOTTEN :
+			is_found && found.from <= own.until && found.until >= own.from ? LEASE_DOUBLED :
+			LEASE_LOST;
+	if (is_found)
+		return found.from <= own.until ? LEASE_FORGOTTEN : LEASE_LOST;
 
-	/*
-	 * Founded again since: too low, or so low before somebody marked it that
-	 * the node ID was granted meanwhile.  Who is closed already has a higher
-	 * floor only to wait for.
-	 */
-	else if (strcmp(fleet->incarnation, own_fleet.incarnation) != 0)
-		less = fleet->floor < own.until ||
-			(!lease_view().revoked && is_found &&
-			 found.from <= own.until && found.until >= own.from);
-	else if (is_found)
-		less = found.from <= own.until;
-	else
-		less = record == NULL;	/* nobody takes over what is damaged */
+	/* nobody takes over what is damaged */
+	return record == NULL ? LEASE_FORGOTTEN : LEASE_LOST;
+}
 
-	if (less)
-		return true;
-	lease->lost = true;
-	ereport(LOG,
-			errmsg("lost the lease of snowflake node ID %d", lease->node),
-			errdetail("What was granted can be used up to \"%s\".",
-					  timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
-																	 own.until))));
-	return false;
+/* It is not to be renewed any more, but can be used up, unless it was revoked. */
+static void
+lose_lease(void)
+{
+	SnowflakeLeaseView view = lease_view();
+
+	shared->lease.lost = true;
+	if (!view.revoked)
+		ereport(LOG,
+				errmsg("lost the lease of snowflake node ID %d", shared->lease.node),
+				errdetail("What was granted can be used up to \"%s\".",
+						  timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
+																		 view.until))));
 }
 
 /*
@@ -473,103 +509,62 @@ static void
 mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 			 const SnowflakeRecord *record, SnowflakeFleet *fleet)
 {
+	int64		until = lease_view().until;
+
+	if (fleet->suspect && fleet->reported >= until)
+		return;
+	if (fleet->reported < until)
+	{
+		fleet->reported = until;
+		snowflake_lease_record_own_name(fleet->reporter);
+	}
 	fleet->suspect = true;
-	fleet->floor = Max(fleet->floor, lease_view().until);
 	(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
 										snowflake_lease_record_print_fleet(fleet), NULL);
 }
 
-static int
-compare_nodes(const void *a, const void *b)
+/* Does the fleet's record, as it was read, name the coordinator that answers? */
+static bool
+is_of_coordinator(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet)
 {
-	int32		left = *(const int32 *) a;
-	int32		right = *(const int32 *) b;
-
-	return left < right ? -1 : left > right;
-}
-
-/* The smallest node ID that may be leased and is not one of these, or -1. */
-static int32
-smallest_other(int32 *nodes, int count)
-{
-	int32		candidate = snowflake_node_settings_next_lease(0);
-
-	qsort(nodes, count, sizeof(*nodes), compare_nodes);
-	for (int i = 0; i < count && candidate >= 0; i++)
-		if (nodes[i] == candidate)
-			candidate = snowflake_node_settings_next_lease(candidate + 1);
-	return candidate;
-}
-
-/* Tell of the first damaged record, unless it was told of before; -1: there is none. */
-static void
-report_damaged(int32 node)
-{
-	static int32 reported = -1;
-
-	if (node == reported)
-		return;
-	reported = node;
-	if (node < 0)
-		return;
-	ereport(WARNING,
-			errmsg("the record of snowflake node ID %d at its coordinator is damaged", node),
-			errdetail("The node ID is not leased to anybody. There may be more: snowflake_fleet() lists them."),
-			errhint("Replace it with snowflake_fleet_recover()."));
+	return (identity->cluster[0] == '\0' || fleet->cluster[0] == '\0' ||
+			strcmp(identity->cluster, fleet->cluster) == 0) &&
+		(identity->term == 0 || identity->term == fleet->term);
 }
 
 /*
- * Rule 2: which node ID to take.  The one that last had this server's name, or any
- * other, if its lease has ended by our clock; otherwise one without a record.
- * *record is its record, or NULL.  -1 if there is none.
- *
- * Of those that have ended the one that did first: a server whose clock is ahead
- * takes those of others for ended.
+ * Rule 7: is this the fleet's coordinator?  If not, that is the trouble.  One that has
+ * taken over from another is noted down, after which it is to be looked again.
  */
-static int32
-choose(List *records, int64 now_tick, const SnowflakeRecord **record,
-	   SnowflakeLeaseRecord *parsed)
+static bool
+knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
+				  const SnowflakeRecord *record, SnowflakeFleet *fleet, bool *again)
 {
-	char		name[SNOWFLAKE_HOLDER_SIZE];
-	int32	   *known = palloc(sizeof(int32) * (list_length(records) + 1));
-	int			nknown = 0;
-	bool		chosen_is_own = false;
-	int32		chosen = -1;
-	int32		damaged = -1;
-	ListCell   *cell;
+	SnowflakeIdentity identity;
 
-	own_name(name);
-	foreach(cell, records)
+	coordinator->identify(connection, &identity);
+	*again = false;
+	if (strcmp(shared->incarnation, fleet->incarnation) != 0)
 	{
-		const SnowflakeRecord *each = lfirst(cell);
-		int32		node = snowflake_lease_record_node(each->key);
-		SnowflakeLeaseRecord found;
-		bool		is_own;
-
-		if (node < 0)
-			continue;
-		known[nknown++] = node;
-		if (snowflake_node_settings_next_lease(node) != node)
-			continue;
-		if (!snowflake_lease_record_parse(each->value, &found))
-		{
-			damaged = damaged < 0 ? node : damaged;
-			continue;
-		}
-		is_own = strcmp(found.holder, name) == 0;
-		if (found.until >= now_tick || chosen_is_own ||
-			(chosen >= 0 && !is_own && found.until >= parsed->until))
-			continue;
-		chosen = node;
-		chosen_is_own = is_own;
-		*record = each;
-		*parsed = found;
+		strlcpy(shared->incarnation, fleet->incarnation, SNOWFLAKE_NONCE_SIZE);
+		shared->term = 0;
 	}
-	report_damaged(damaged);
-	if (chosen >= 0)
-		return chosen;
-	*record = NULL;
-	return smallest_other(known, nknown);
+	shared->term = Max(shared->term, fleet->term);
+	if (identity.cluster[0] != '\0' && fleet->cluster[0] != '\0' &&
+		strcmp(identity.cluster, fleet->cluster) != 0)
+		snowflake_lease_state_set_trouble(LEASE_COPIED, NULL);
+	else if (identity.term != 0 && identity.term < shared->term)
+		snowflake_lease_state_set_trouble(LEASE_REPLACED, NULL);
+	else if (is_of_coordinator(&identity, fleet))
+		return true;
+	else
+	{
+		fleet->term = identity.term;
+		(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
+											snowflake_lease_record_print_fleet(fleet), NULL);
+		*again = true;
+	}
+	return false;
 }
 
 /*
@@ -578,8 +573,8 @@ choose(List *records, int64 now_tick, const SnowflakeRecord **record,
  * else was faster.
  */
 static bool
-take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
-	 const SnowflakeFleet *fleet, TimestampTz now)
+take(const SnowflakeCoordinator *coordinator, void *connection,
+	 const SnowflakeRecord *fleet_record, const SnowflakeFleet *fleet, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	const SnowflakeRecord *record = NULL;
@@ -588,92 +583,134 @@ take(const SnowflakeCoordinator *coordinator, void *connection, List *records,
 	int64		now_tick = snowflake_layout_tick_at(layout, now);
 	int32		node;
 
+	/*
+	 * Not yet, if the fleet was founded again.  What is granted already is used
+	 * up first.
+	 */
+	if (snowflake_layout_tick_start(layout, Min(fleet->floor + 1, layout->max_tick)) - now >
+		SNOWFLAKE_LEASE_EARLY_USEC)
+	{
+		if (view.grant != 0 && !view.revoked && now_tick <= view.until &&
+			!is_from_the_future(now))
+			snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
+		else
+			snowflake_lease_state_wait_for_floor(fleet->floor);
+		return false;
+	}
+
+	/*
+	 * A list of very many records takes its time.  That is no harm while there is
+	 * no lease that ends meanwhile; but the write is to have its answer soon.
+	 */
+	if (now_tick > view.until || view.grant == 0 || view.revoked)
+		coordinator->set_deadline(connection, snowflake_clock_monotonic_usec() + LISTING_USEC);
 	memset(&parsed, 0, sizeof(parsed));
 	parsed.until = -1;
-	node = choose(records, now_tick, &record, &parsed);
+	node = snowflake_lease_choice_make(coordinator->list(connection, NULL), now_tick,
+									   &record, &parsed);
+	answer_deadline_usec = snowflake_clock_monotonic_usec() + answer_usec;
+	coordinator->set_deadline(connection, answer_deadline_usec);
 	if (node < 0)
 	{
-		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE);
+		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE, NULL);
 		return false;
 	}
 
 	parsed.from = Max(Max(record == NULL ? 0 : parsed.until + 1, fleet->floor + 1),
-					   Max(now_tick, 1));
+					  Max(now_tick, 1));
 	if (parsed.from > layout->max_tick)
 	{
-		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE);
+		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE, NULL);
 		return false;
 	}
 
-	snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE);
-
-	/*
-	 * It starts later than now if the fleet was founded again.  What is
-	 * granted already is used up first.
-	 */
-	if (parsed.from > now_tick && view.grant != 0 && !view.revoked &&
-		now_tick <= view.until)
-		return false;
+	snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
 	parsed.until = Min(Max(parsed.from, snowflake_lease_state_reached(now)) + lease_ticks(),
-						layout->max_tick);
+					   layout->max_tick);
 	parsed.granted = Max(now_tick, 1);
-	own_name(parsed.holder);
+	snowflake_lease_record_own_name(parsed.holder);
 	if (shared->token[0] == '\0')
 		snowflake_lease_record_nonce(shared->token);
 	strlcpy(parsed.token, shared->token, SNOWFLAKE_NONCE_SIZE);
 	snowflake_lease_record_nonce(parsed.nonce);
 
 	if (!begin_write(coordinator, connection, node,
-					 record == NULL ? NULL : record->value, &parsed,
-					 snowflake_lease_record_find(records, SNOWFLAKE_FLEET_KEY)->value))
+					 record == NULL ? NULL : record->value, &parsed, fleet_record->value))
 		return true;
 	adopt_write(now);
 	return false;
 }
 
 /*
- * Look at the records, and take a grant if there is none.  Returns whether it is
- * worth to look again.
+ * Look at the records, as far as they are needed, and take a grant if there is none.
+ * Returns whether it is worth to look again.
  */
 static bool
 look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	List	   *records = coordinator->list(connection, NULL);
-	const SnowflakeRecord *record = snowflake_lease_record_find(records, SNOWFLAKE_FLEET_KEY);
+	const SnowflakeRecord *record = read_record(coordinator, connection, SNOWFLAKE_FLEET_KEY);
+	Lease	   *lease = &shared->lease;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	SnowflakeFleet fleet;
+	SnowflakeFleet fleet,
+				own_fleet;
 	Doubt		doubt;
+	bool		again;
 
 	if (record == NULL)
 	{
-		snowflake_lease_state_set_trouble(LEASE_NO_FLEET);
+		snowflake_lease_state_set_trouble(LEASE_NO_FLEET, NULL);
 		return false;
 	}
 	if (!snowflake_lease_record_parse_fleet(record->value, &fleet))
 	{
-		snowflake_lease_state_set_trouble(LEASE_BAD_RECORD);
+		snowflake_lease_state_set_trouble(LEASE_BAD_RECORD, NULL);
 		return false;
 	}
-	doubt = settle_write(coordinator, connection, records, now);
+	if (!knows_coordinator(coordinator, connection, record, &fleet, &again))
+		return again;
+
+	/* another way to the same fleet */
+	if (lease->exists && lease->source != own_source() &&
+		snowflake_lease_record_parse_fleet(lease->fleet, &own_fleet) &&
+		strcmp(own_fleet.incarnation, fleet.incarnation) == 0)
+		lease->source = own_source();
+
+	doubt = settle_write(coordinator, connection, record, &fleet, now);
 	if (doubt != DOUBT_NONE)
 	{
-		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE);
+		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
 		return doubt == DOUBT_REMAINS;
 	}
-	if (knows_less(records, &fleet))
+	switch (judge_lease(coordinator, connection, record, &fleet))
 	{
-		snowflake_lease_state_revoke();
-		if (!fleet.suspect || fleet.floor < lease_view().until)
+		case LEASE_STANDS:
+			break;
+		case LEASE_LOST:
+			lose_lease();
+			break;
+		case LEASE_DOUBLED:
+			snowflake_lease_state_revoke();
+			lose_lease();
+			break;
+		case LEASE_FORGOTTEN:
+			snowflake_lease_state_revoke();
 			mark_suspect(coordinator, connection, record, &fleet);
+			break;
 	}
 	snowflake_layout_print(layout, text, sizeof(text));
 	if (fleet.suspect)
-		snowflake_lease_state_set_trouble(LEASE_SUSPECT);
+		snowflake_lease_state_set_trouble(LEASE_SUSPECT, NULL);
 	else if (strcmp(fleet.layout, text) != 0)
-		snowflake_lease_state_set_trouble(LEASE_OTHER_LAYOUT);
+		snowflake_lease_state_set_trouble(LEASE_OTHER_LAYOUT, NULL);
 	else if (!is_current(now))
-		return take(coordinator, connection, records, &fleet, now);
+		return take(coordinator, connection, record, &fleet, now);
+	else if (strcmp(lease->fleet, record->value) == 0)
+	{
+		if (!renew(coordinator, connection, now))
+			return true;
+		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
+	}
 	return false;
 }
 
@@ -685,12 +722,20 @@ void
 snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connection,
 						int64 deadline_usec, TimestampTz now)
 {
+	SnowflakeIdentity identity;
+	SnowflakeFleet fleet;
+
 	answer_deadline_usec = deadline_usec;
+	answer_usec = deadline_usec - snowflake_clock_monotonic_usec();
+	coordinator->identify(connection, &identity);
 
 	/* what has ended may be somebody else's, who starts above it */
-	if (is_current(now) && renew(coordinator, connection, now))
+	if (is_current(now) &&
+		snowflake_lease_record_parse_fleet(shared->lease.fleet, &fleet) &&
+		is_of_coordinator(&identity, &fleet) &&
+		renew(coordinator, connection, now))
 	{
-		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE);
+		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
 		return;
 	}
 

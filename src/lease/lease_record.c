@@ -10,9 +10,12 @@
  */
 #include "postgres.h"
 
+#include <unistd.h>
+
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "postmaster/postmaster.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/jsonb.h"
@@ -42,6 +45,21 @@ snowflake_lease_record_nonce(char *nonce)
 		bytes[i] ^= (uint8) (now >> (8 * i));
 	hex_encode((const char *) bytes, sizeof(bytes), nonce);
 	nonce[SNOWFLAKE_NONCE_SIZE - 1] = '\0';
+}
+
+/* This server's name, by which it prefers the node ID that it had before. */
+void
+snowflake_lease_record_own_name(char *name)
+{
+	char		host[256];
+
+	if (gethostname(host, sizeof(host)) != 0)
+		host[0] = '\0';
+	host[sizeof(host) - 1] = '\0';
+	for (char *c = host; *c != '\0'; c++)
+		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
+			*c = '?';
+	snprintf(name, SNOWFLAKE_HOLDER_SIZE, "%s:%d", host, PostPortNumber);
 }
 
 /*
@@ -97,9 +115,9 @@ get_text(JsonbContainer *object, const char *name, char *text, size_t size)
 	return true;
 }
 
-/* A tick: no fraction, and what the layout can have, or -1 for none. */
+/* A number from -1 to another, without a fraction. */
 static bool
-get_tick(JsonbContainer *object, const char *name, int64 *tick)
+get_number(JsonbContainer *object, const char *name, int64 most, int64 *number)
 {
 	JsonbValue	found;
 	char	   *text,
@@ -109,9 +127,15 @@ get_tick(JsonbContainer *object, const char *name, int64 *tick)
 		return false;
 	text = numeric_normalize(found.val.numeric);
 	errno = 0;
-	*tick = strtoi64(text, &end, 10);
-	return errno == 0 && *end == '\0' && *tick >= -1 &&
-		*tick <= snowflake_server_layout.max_tick;
+	*number = strtoi64(text, &end, 10);
+	return errno == 0 && *end == '\0' && *number >= -1 && *number <= most;
+}
+
+/* A tick: what the layout can have, or -1 for none. */
+static bool
+get_tick(JsonbContainer *object, const char *name, int64 *tick)
+{
+	return get_number(object, name, snowflake_server_layout.max_tick, tick);
 }
 
 /* Parse the record of the fleet.  False if it is none. */
@@ -126,6 +150,10 @@ snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
 		!get_text(object, "nonce", fleet->nonce, SNOWFLAKE_NONCE_SIZE) ||
 		!get_text(object, "layout", fleet->layout, SNOWFLAKE_LAYOUT_TEXT_SIZE) ||
 		!get_tick(object, "floor", &fleet->floor) || fleet->floor < 0 ||
+		!get_tick(object, "reported", &fleet->reported) || fleet->reported < 0 ||
+		!get_text(object, "reporter", fleet->reporter, SNOWFLAKE_HOLDER_SIZE) ||
+		!get_text(object, "cluster", fleet->cluster, SNOWFLAKE_CLUSTER_SIZE) ||
+		!get_number(object, "term", PG_INT64_MAX, &fleet->term) || fleet->term < 0 ||
 		!get(object, "suspect", jbvBool, &suspect))
 		return false;
 	fleet->suspect = suspect.val.boolean;
@@ -136,11 +164,19 @@ snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
 char *
 snowflake_lease_record_print_fleet(SnowflakeFleet *fleet)
 {
+	StringInfoData value;
+
 	snowflake_lease_record_nonce(fleet->nonce);
-	return psprintf("{\"layout\": \"%s\", \"floor\": " INT64_FORMAT ", \"suspect\": %s,"
-					" \"incarnation\": \"%s\", \"nonce\": \"%s\"}",
-					fleet->layout, fleet->floor, fleet->suspect ? "true" : "false",
-					fleet->incarnation, fleet->nonce);
+	initStringInfo(&value);
+	appendStringInfo(&value, "{\"layout\": \"%s\", \"floor\": " INT64_FORMAT ", \"suspect\": %s,"
+					 " \"reported\": " INT64_FORMAT ", \"reporter\": ",
+					 fleet->layout, fleet->floor, fleet->suspect ? "true" : "false",
+					 fleet->reported);
+	escape_json(&value, fleet->reporter);
+	appendStringInfo(&value, ", \"cluster\": \"%s\", \"term\": " INT64_FORMAT ","
+					 " \"incarnation\": \"%s\", \"nonce\": \"%s\"}",
+					 fleet->cluster, fleet->term, fleet->incarnation, fleet->nonce);
+	return value.data;
 }
 
 /* Parse the record of a node ID.  False if it is none. */

@@ -17,6 +17,9 @@
 #define SNOWFLAKE_NONCE_SIZE	33
 #define SNOWFLAKE_HOLDER_SIZE	300
 
+/* The longest cluster of an identity, with its terminator */
+#define SNOWFLAKE_CLUSTER_SIZE	sizeof(((SnowflakeIdentity *) NULL)->cluster)
+
 /* Longest value of a record, with its terminator */
 #define SNOWFLAKE_VALUE_SIZE	1024
 
@@ -29,6 +32,11 @@ typedef struct SnowflakeFleet
 	int64		floor;			/* tick below or at which nothing is granted */
 	bool		suspect;		/* nothing is granted: the coordinator went
 								 * back in time */
+	int64		reported;		/* up to where a server that marked it had a
+								 * lease, and its name; kept from then on */
+	char		reporter[SNOWFLAKE_HOLDER_SIZE];
+	char		cluster[SNOWFLAKE_CLUSTER_SIZE];	/* the coordinator's */
+	int64		term;			/* identity, as it was last seen */
 } SnowflakeFleet;
 
 /* The record of a node ID. */
@@ -43,6 +51,7 @@ typedef struct SnowflakeLeaseRecord
 } SnowflakeLeaseRecord;
 
 extern void snowflake_lease_record_nonce(char *nonce);
+extern void snowflake_lease_record_own_name(char *name);
 extern bool snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet);
 extern char *snowflake_lease_record_print_fleet(SnowflakeFleet *fleet);
 extern bool snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *parsed);

@@ -41,6 +41,9 @@ typedef struct LeaseState
 	 * it.  It is that of a PGPROC, and valid for ever.
 	 */
 	Latch	   *volatile latch;
+
+	/* Somebody has asked for an attempt at once. */
+	pg_atomic_uint32 is_asked;
 } LeaseState;
 
 /* NULL if the library was not preloaded. */
@@ -66,6 +69,7 @@ snowflake_lease_state_attach(void)
 	shared->view.node = -1;
 	SpinLockInit(&shared->mutex);
 	pg_atomic_init_u64(&shared->needed, 0);
+	pg_atomic_init_u32(&shared->is_asked, 0);
 }
 
 
@@ -137,6 +141,17 @@ snowflake_lease_state_notice_end(void)
 		SetLatch(latch);
 }
 
+/* Have the lessee ask the coordinator at once: an administrator has changed the fleet. */
+void
+snowflake_lease_state_ask(void)
+{
+	Latch	   *latch = shared->latch;
+
+	pg_atomic_write_u32(&shared->is_asked, 1);
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
 /* Is the clock beyond the end of the lease? */
 bool
 snowflake_lease_state_has_ended(const SnowflakeNode *wanted, TimestampTz now)
@@ -176,6 +191,13 @@ snowflake_lease_state_attach_lessee(void)
 	if (alone)
 		shared->latch = MyLatch;
 	return alone;
+}
+
+/* Has somebody asked for an attempt since this was called last? */
+bool
+snowflake_lease_state_is_asked(void)
+{
+	return pg_atomic_exchange_u32(&shared->is_asked, 0) != 0;
 }
 
 /* It ends. */
@@ -240,21 +262,50 @@ snowflake_lease_state_revoke(void)
 																	 shared->view.until))));
 }
 
-/*
- * Note down what stands in the way of a lease, or that nothing does any more; news
- * goes to the log.
- */
-void
-snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble)
+static void
+note_trouble(SnowflakeLeaseTrouble trouble, int64 floor, const char *error)
 {
 	TimestampTz now = snowflake_clock_wall();
+	bool		is_new = trouble != shared->view.trouble;
+	SnowflakeLeaseView *view = &shared->view;
 
-	if (trouble == shared->view.trouble)
+	if (!is_new && floor == view->floor && strcmp(error, view->error) == 0)
 		return;
 	SpinLockAcquire(&shared->mutex);
-	shared->view.trouble = trouble;
-	shared->view.trouble_since = now;
+	view->trouble = trouble;
+	view->floor = floor;
+	strlcpy(view->error, error, sizeof(view->error));
+	if (is_new)
+		view->trouble_since = now;
 	SpinLockRelease(&shared->mutex);
+	if (!is_new)
+		return;
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
 	snowflake_lease_trouble_log(trouble);
+}
+
+/*
+ * Note down what stands in the way of a lease, or that nothing does any more; news
+ * goes to the log.  The error is the message of what failed, or NULL.
+ */
+void
+snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble, const char *error)
+{
+	char		kept[SNOWFLAKE_LEASE_ERROR_SIZE];
+
+	strlcpy(kept, error == NULL ? "" : error, sizeof(kept));
+
+	/* one line, which is shown in databases of any encoding */
+	kept[strcspn(kept, "\n")] = '\0';
+	for (char *c = kept; *c != '\0'; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	note_trouble(trouble, 0, kept);
+}
+
+/* Nothing is granted before the clock is at the fleet's floor. */
+void
+snowflake_lease_state_wait_for_floor(int64 floor)
+{
+	note_trouble(LEASE_BELOW_FLOOR, floor, "");
 }

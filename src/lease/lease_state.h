@@ -11,6 +11,12 @@
 #include "generator/generator.h"
 #include "lease/lease_trouble.h"
 
+/* Longest message that is kept, with its terminator */
+#define SNOWFLAKE_LEASE_ERROR_SIZE	256
+
+/* So long before the fleet's floor is reached a grant may be taken. */
+#define SNOWFLAKE_LEASE_EARLY_USEC	(USECS_PER_SEC / 2)
+
 /* What others may know of the lease. */
 typedef struct SnowflakeLeaseView
 {
@@ -22,6 +28,10 @@ typedef struct SnowflakeLeaseView
 	TimestampTz renewed_at;
 	SnowflakeLeaseTrouble trouble;
 	TimestampTz trouble_since;
+	int64		floor;			/* tick that is waited for, if that is the
+								 * trouble */
+	char		error[SNOWFLAKE_LEASE_ERROR_SIZE];	/* why the coordinator
+													 * cannot be used, if so */
 	int			pid;			/* the lessee's, 0 if there is none */
 } SnowflakeLeaseView;
 
@@ -31,6 +41,7 @@ extern void snowflake_lease_state_attach(void);
 /* Everybody's part */
 extern void snowflake_lease_state_view(SnowflakeLeaseView *view);
 extern void snowflake_lease_state_wanted(SnowflakeNode *wanted);
+extern void snowflake_lease_state_ask(void);
 
 /* The keeper's part */
 extern void snowflake_lease_state_need(uint64 position);
@@ -41,11 +52,14 @@ extern bool snowflake_lease_state_has_ended(const SnowflakeNode *wanted,
 /* The lessee's part */
 extern bool snowflake_lease_state_attach_lessee(void);
 extern void snowflake_lease_state_detach_lessee(void);
+extern bool snowflake_lease_state_is_asked(void);
 extern int64 snowflake_lease_state_reached(TimestampTz now);
 extern void snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new,
 										  TimestampTz now);
 extern void snowflake_lease_state_shorten(int64 end);
 extern void snowflake_lease_state_revoke(void);
-extern void snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble);
+extern void snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble,
+											  const char *error);
+extern void snowflake_lease_state_wait_for_floor(int64 floor);
 
 #endif							/* SNOWFLAKE_LEASE_STATE_H */

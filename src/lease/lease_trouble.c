@@ -42,6 +42,24 @@ static const TroubleRow rows[] = {
 		"The coordinator went back in time: when it is sound again, use snowflake_fleet_recover().",
 		true
 	},
+	[LEASE_COPIED] = {
+		"grants nothing",
+		"the records of the snowflake fleet were copied from another coordinator",
+		"The fleet's records were copied from another coordinator: if that one is stopped for good, use snowflake_fleet_recover().",
+		true
+	},
+	[LEASE_REPLACED] = {
+		"grants nothing",
+		"the coordinator of the snowflake fleet was replaced, and the old one answers",
+		"The coordinator that answers was replaced by another: stop it, or, if it is the right one, use snowflake_fleet_recover().",
+		true
+	},
+	[LEASE_BELOW_FLOOR] = {
+		"grants nothing",
+		"the floor of the snowflake fleet is ahead of the clock of this server",
+		"Waits for the floor of the fleet.",
+		true
+	},
 	[LEASE_NO_FREE_NODE] = {
 		"grants nothing",
 		"the snowflake fleet has no free node ID",
@@ -63,13 +81,21 @@ snowflake_lease_trouble_coordinator(SnowflakeLeaseTrouble trouble)
 	return rows[trouble].coordinator;
 }
 
-/* What to do about a trouble that there has been since then, or NULL. */
+/*
+ * What to do about a trouble that there has been since then, or NULL.  "floor" is
+ * what is waited for; the error, if not empty, is why the coordinator cannot be used.
+ */
 char *
-snowflake_lease_trouble_advice(SnowflakeLeaseTrouble trouble, TimestampTz since)
+snowflake_lease_trouble_advice(SnowflakeLeaseTrouble trouble, TimestampTz since,
+							   TimestampTz floor, const char *error)
 {
 	if (trouble == LEASE_UNREACHABLE)
-		return psprintf("The coordinator cannot be used since \"%s\": see the server log.",
-						timestamptz_to_str(since));
+		return psprintf("The coordinator cannot be used since \"%s\": %s.",
+						timestamptz_to_str(since),
+						error[0] != '\0' ? error : "see the server log");
+	if (trouble == LEASE_BELOW_FLOOR)
+		return psprintf("Waits for the floor of the fleet, until \"%s\". If that is a mistake, use snowflake_fleet_recover() with a lower one.",
+						timestamptz_to_str(floor));
 	return rows[trouble].advice == NULL ? NULL : pstrdup(rows[trouble].advice);
 }
 

@@ -52,6 +52,9 @@
 /* Between attempts that did not get a lease. */
 #define RETRY_MS			2000
 
+/* One part in so many of the time a server that waits for a node ID lists the others. */
+#define LISTING_SHARE	20
+
 /* Without a lessee for as long, another one is started. */
 #define MISSING_USEC		USECS_PER_SEC
 
@@ -154,6 +157,27 @@ answer_usec(int most_ms)
 }
 
 /*
+ * Between attempts that did not get a lease: sooner if the fleet's floor is near; later
+ * where there is no free node ID, if it takes long to list those that are not.
+ */
+static int64
+retry_after_usec(int64 took_usec)
+{
+	int64		retry_usec = Min(RETRY_MS, Max(snowflake_lease_ms / 8, 100)) * INT64CONST(1000);
+	int64		floor_usec;
+	SnowflakeLeaseView view;
+
+	snowflake_lease_state_view(&view);
+	if (view.trouble == LEASE_NO_FREE_NODE)
+		return Max(retry_usec, took_usec * LISTING_SHARE);
+	if (view.trouble != LEASE_BELOW_FLOOR)
+		return retry_usec;
+	floor_usec = snowflake_layout_tick_start(&snowflake_server_layout, view.floor) -
+		snowflake_generator_clock() - SNOWFLAKE_LEASE_EARLY_USEC / 2;
+	return Min(retry_usec, Max(floor_usec, 0));
+}
+
+/*
  * Connect and do what is due: renew the lease or take one, or give it back, if
  * "end" is not NULL.  An error is a warning in the log, unless it is the one of
  * the time before.
@@ -207,7 +231,7 @@ attempt(MemoryContext context, const int64 *end)
 						error->detail ? errdetail_internal("%s", error->detail) : 0,
 						error->hint ? errhint("%s", error->hint) : 0);
 			strlcpy(last_error, error->message, sizeof(last_error));
-			snowflake_lease_state_set_trouble(LEASE_UNREACHABLE);
+			snowflake_lease_state_set_trouble(LEASE_UNREACHABLE, error->message);
 		}
 	}
 	PG_END_TRY();
@@ -225,6 +249,7 @@ give_back(MemoryContext context)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		deadline_usec = snowflake_clock_monotonic_usec() + KEEPER_ENDS_MS * INT64CONST(1000);
+	SnowflakeLeaseView lease;
 	SnowflakeView view;
 	int64		end;
 
@@ -236,8 +261,18 @@ give_back(MemoryContext context)
 	if (snowflake_keeper_state_pid() != 0 || view.gate == GATE_OPEN || view.end_unstored)
 		return;
 
-	/* below the lease, if it has not been used: nothing of it is kept then */
-	end = snowflake_layout_position_tick(layout, view.last);
+	/*
+	 * Up to the last tick with an ID of this grant.  Where the generator was
+	 * ahead of the clock from before, nothing was minted: then nothing of it is
+	 * kept.
+	 */
+	snowflake_lease_state_view(&lease);
+	if (view.grant != lease.grant)
+		end = -1;
+	else
+		end = snowflake_layout_position_tick(layout,
+											 snowflake_generator_is_untouched(&view) ?
+											 view.own_last : view.last);
 
 	/* if it was only terminated by hand, there may be a keeper again */
 	snowflake_lease_state_shorten(end);
@@ -279,14 +314,14 @@ snowflake_lessee_main(Datum main_arg)
 			proc_exit(0);
 
 		due_ms = snowflake_lease_due_ms(snowflake_generator_clock());
-		if (due_ms <= 0 && now_usec >= retry_usec)
+		if (snowflake_lease_state_is_asked() || (due_ms <= 0 && now_usec >= retry_usec))
 		{
 			attempt(context, NULL);
 
 			/* the keeper is to see when a lease ends that is not renewed */
 			snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
-			retry_usec = snowflake_clock_monotonic_usec() +
-				Min(RETRY_MS, Max(snowflake_lease_ms / 8, 100)) * INT64CONST(1000);
+			retry_usec = snowflake_clock_monotonic_usec();
+			retry_usec += retry_after_usec(retry_usec - now_usec);
 			due_ms = snowflake_lease_due_ms(snowflake_generator_clock());
 		}
 		(void) snowflake_worker_sleep(due_ms <= 0 ? retry_usec :

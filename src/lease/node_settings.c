@@ -96,7 +96,8 @@ spells(const char *url, const char *word)
 /*
  * Does a URL have a password?  Settings are shown and logged in many places, so
  * it does not belong there.  As libpq does, take for user and password what is
- * before an "@" that comes before the first slash.
+ * before an "@" that comes before the first slash.  A colon in it that is written as its
+ * code is part of the user's name to libpq, but not to ZooKeeper.
  */
 static bool
 has_password(const char *url)
@@ -107,8 +108,9 @@ has_password(const char *url)
 	const char *authority = strstr(url, "://") + 3;
 	const char *at = memchr(authority, '@', strcspn(authority, "/"));
 
-	if (at != NULL && memchr(authority, ':', at - authority) != NULL)
-		return true;
+	for (const char *c = authority; at != NULL && c < at; c++)
+		if (spells(c, ":"))
+			return true;
 	for (; *url != '\0'; url++)
 		for (size_t i = 0; i < lengthof(parameters); i++)
 			if (spells(url, parameters[i]))

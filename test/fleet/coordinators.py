@@ -112,6 +112,7 @@ class Postgresql(Coordinator):
     ports_a_member = 1
     how_to_stop = signal.SIGINT
     most_members = 1
+    requests_a_renewal = 2          # who it is is asked before, see src/coordinator/pg_session.c
 
     def prepare(self, i, member):
         template = self.site.path('coordinator_template')

@@ -158,7 +158,7 @@ $until = status($one, 'lease_until');
 $one->append_conf('postgresql.conf', q{snowflake.node_source = '} . ($url =~ s/postgres$/another/r) . q{'});
 $one->reload;
 $one->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_source') ~ 'another'}) or die 'no reload';
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_create(now())');
 $coordinator->safe_psql('another',
 	q{UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{floor}', '1')::text});
 $one->poll_query_until('postgres', q{SELECT count(*) = 1 FROM snowflake_fleet() WHERE node IS NOT NULL}) or die 'not leased';

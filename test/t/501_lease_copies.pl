@@ -67,15 +67,14 @@ sub reset_behind
 	return;
 }
 
-# A copy whose clock is behind even the floor: its grant starts ahead of that clock.
+# A copy whose clock is behind even the floor waits for that.
 my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($original, 'base');
 set_clock($clock, -4 * 3_600_000);
 start_with_clock($copy, $clock);
-wait_until_ahead($copy);
-like(error_of($copy, 'postgres', 'SELECT snowflake_restart_at_clock(node) FROM snowflake_status')->{message},
-	qr/^node ID \d+ may have minted snowflakes that are ahead of the clock/,
-	'a clock before the start of the lease: the generator does not go back to it');
+$copy->poll_query_until('postgres', q{SELECT advice ~ '^Waits for the floor of the fleet' FROM snowflake_status})
+  or die 'it does not wait';
+is(status($copy, 'gate, lease_until'), 'closed: no node ID is leased yet|', 'a clock before the floor: no lease is taken that starts far ahead');
 $copy->stop('immediate');
 
 # A copy that runs beside it, its clock behind and ahead by an hour

@@ -89,8 +89,8 @@ like($error->{hint}, qr/snowflake_fleet_recover\(\)/, 'with a hint');
 is( $two->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
 	'fleet, grants nothing until snowflake_fleet_recover()', 'and marks the fleet');
 is( $two->safe_psql('postgres',
-		q{SELECT leased_from >= '} . status($one, 'lease_until') . q{' FROM snowflake_fleet() WHERE node IS NULL}),
-	't', 'with a floor that is not below the end of its own lease');
+		q{SELECT leased_until >= '} . status($one, 'lease_until') . q{' AND holder ~ ':} . $one->port . q{$' FROM snowflake_fleet() WHERE node IS NULL}),
+	't', 'with its name, and the end of its own lease');
 $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for($three, q{advice ~ '^The coordinator went back in time'});
@@ -113,31 +113,36 @@ $two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 wait_for_mint($_, 'postgres') foreach $one, $two, $three;
 
 # A fleet that is suspect renews nothing either, for who has lost a grant may find the
-# record of it again.  Its floor may be somebody's who has closed above it.
-my $mark = q{UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{suspect}', '%s'), '{floor}',
+# record of it again.  A server that has closed has reported up to where it had a lease.
+my $mark = q{UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{suspect}', '%s'), '{%s}',
 	to_jsonb((value::jsonb ->> 'floor')::bigint + %d))::text WHERE key = 'fleet'};
 $_->stop foreach $two, $three;
-records(sprintf $mark, 'true', 3_600_000);
-my $until = status($one, 'lease_until');
+records(sprintf $mark, 'true', 'reported', 3_600_000);
 wait_for($one, q{coordinator = 'grants nothing'});
-$until = status($one, 'lease_until');
+my $until = status($one, 'lease_until');
 wait_for($one, q{gate = 'closed: the lease of the node ID has ended'});
 is(status($one, 'lease_until'), $until, 'a fleet that is suspect renews nothing');
-$error = error_of($one, 'postgres', 'SELECT snowflake_fleet_recover(now())');
-is($error->{message}, 'the floor of the fleet is too low', 'its floor is not lowered');
-# nobody is to lease above that floor
+foreach my $floor (q{now()}, q{now() + interval '2 hours'}, q{now()})
+{
+	$error = error_of($one, 'postgres', "SELECT snowflake_fleet_recover($floor)");
+	is($error->{message}, $floor eq 'now()' ? 'the floor of the fleet is too low' : '',
+		"a floor is not below what was reported, nor later: $floor");
+}
+$error = error_of($one, 'postgres', 'SELECT snowflake_fleet_recover()');
+like($error->{message}, qr/^the floor of the fleet would be [\d.]+ \w+ ahead of the clock$/, 'a floor far ahead is refused by default');
+is($error->{sqlstate}, '55000', 'with its SQLSTATE');
+like(status($one, 'advice'), qr/^Waits for the floor of the fleet, until "/, 'and if it was named, a server waits for it');
+is(error_of($one, 'postgres', 'SELECT snowflake_next()')->{hint}, status($one, 'advice'), 'with a closed gate');
+$error = error_of($one, 'postgres', 'SELECT snowflake_fleet_recover(NULL, NULL)');
+is($error->{sqlstate}, '22004', 'whether a holder is gone is known');
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(holder_is_gone => true)');
+wait_for($one, q{gate = 'open' AND lead < '10s'});
+pass('until somebody knows that the holder is gone: all mint, without a restart');
 my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,args= --ppid $one->{_pid}`;
-kill 'STOP', $lessee;
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-is($one->safe_psql('postgres', q{SELECT leased_from > now() + interval '30 min' FROM snowflake_fleet() WHERE node IS NULL}),
-	't', 'also not by default');
-records(sprintf $mark, 'false', -3_600_000);
-kill 'CONT', $lessee;
-wait_for($one, q{gate = 'open'});
 
 # Somebody has changed the fleet's record: who has a lease uses it up, and then takes
 # another.
-records(sprintf $mark, 'false', 1);
+records(sprintf $mark, 'false', 'floor', 1);
 $until = status($one, 'lease_until');
 my $leases = status($one, 'leases');
 wait_for($one, "leases > $leases AND gate = 'open'");
@@ -176,6 +181,8 @@ records(qq{
 	COMMIT});
 wait_for($one, "gate ~ 'went back' OR leases > $leases");
 is(status($one, 'gate'), 'closed: the coordinator went back in time', 'a lease that somebody else had as well is noticed');
+like(status($one, 'advice'), qr/^Waits for the floor of the fleet/, 'it is given up for another one');
+is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'), 'fleet', 'and the fleet is not marked once more');
 
 # Founded again, with a floor below the lease of the only server
 records('TRUNCATE snowflake_fleet.records');
@@ -188,11 +195,11 @@ wait_for($one, "gate ~ 'went back' OR leases > $leases");
 is(status($one, 'gate'), 'closed: the coordinator went back in time', 'a floor below its lease is noticed by the only server, too');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 
-# A server whose clock is before the layout's epoch gets a node ID all the same.
+# A server whose clock is before the layout's epoch waits for the fleet's floor.
 my $clock = new_clock('early');
 set_clock($clock, -20 * 365 * 86_400_000);
 start_with_clock($three, $clock);
-wait_for($three, q{lease_until IS NOT NULL AND coordinator = 'reachable'});
+wait_for($three, q{advice ~ '^Waits for the floor of the fleet'});
 $three->stop;
 set_clock($clock, 0);
 start_with_clock($three, $clock);

@@ -18,8 +18,9 @@ my @restricted = (
 	'public.snowflake_accept_layout()',
 	'public.snowflake_advance(bigint,boolean)',
 	'public.snowflake_fleet()',
-	'public.snowflake_fleet_create()',
-	'public.snowflake_fleet_recover(timestamp with time zone)',
+	'public.snowflake_fleet_create(timestamp with time zone)',
+	'public.snowflake_fleet_reclaim(integer,timestamp with time zone)',
+	'public.snowflake_fleet_recover(timestamp with time zone,boolean)',
 	'public.snowflake_restart_at_clock(integer)',
 	'public.snowflake_stats_reset()');
 

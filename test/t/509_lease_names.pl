@@ -1,0 +1,217 @@
+# Names that are not resolved, answers that are none, and very many records: they
+# hold up neither a lease nor the server.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeCoordinator;
+use SnowflakeTest qw(error_of new_node status wait_for_mint wait_until);
+use IO::Socket::INET;
+use POSIX ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+# A resolver that hangs for names that end with ".hangs"
+my $shim = PostgreSQL::Test::Utils::tempdir() . '/resolver_shim.so';
+system_or_bail($ENV{CC} || 'cc', '-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
+	"$FindBin::RealBin/../shim/resolver_shim.c", '-ldl');
+
+my $coordinator = new_node('coordinator', node_id => undef, preload => 0, conf => "listen_addresses = '127.0.0.1'\n");
+my $server = new_node('server',
+	node_id => undef,
+	conf => "snowflake.lease = '10s'\nsnowflake.max_wait = '20s'\nsnowflake.node_source = 'postgresql://not-there.hangs/postgres'\n");
+my $user;
+
+sub start
+{
+	local $ENV{LD_PRELOAD} = $shim;
+	return $server->start;
+}
+
+sub set_source
+{
+	my ($source, @further) = @_;
+
+	$server->append_conf('postgresql.conf', join("\n", "snowflake.node_source = '$source'", @further));
+	$server->reload;
+	wait_until('the setting is in force', sub { $server->safe_psql('postgres', 'SHOW snowflake.node_source') eq $source });
+	return;
+}
+
+sub wait_for
+{
+	my ($condition) = @_;
+
+	$server->poll_query_until('postgres', "SELECT $condition FROM snowflake_status, snowflake_stats")
+	  or die "timed out waiting for $condition: " . status($server, 'postgres', 'coordinator, advice');
+	return;
+}
+
+# Stop; returns how long that took.
+sub stop_took
+{
+	my $began = time;
+
+	$server->stop('fast');
+	return time - $began;
+}
+
+$coordinator->start;
+$user = $coordinator->safe_psql('postgres', 'SELECT current_user');
+my $port = $coordinator->port;
+start();
+$server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for(q{coordinator = 'unreachable'});
+like(status($server, 'postgres', 'advice'), qr/not-there\.hangs.*not resolved in time/, 'a name that hangs is an error, and named');
+
+foreach my $scheme ('postgresql', 'etcd', 'zookeeper', 'consul')
+{
+	my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
+	chomp $pkglibdir;
+
+  SKIP:
+	{
+		skip "there is no module for $scheme", 1 if !-e "$pkglibdir/snowflake_$scheme.so";
+		set_source("$scheme://not-there.hangs/postgres");
+		my $errors = status($server, 'postgres', 'lease_errors');
+		wait_for("lease_errors > $errors");
+		cmp_ok(stop_took(), '<', 7, "$scheme: the server stops though a name hangs");
+		start();
+	}
+}
+
+# A healthy second host
+set_source("postgresql://$user\@not-there.hangs:5432,good.here:$port/postgres");
+$server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+isnt($server->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'a name that hangs keeps nobody from the next host');
+my $renewals = status($server, 'postgres', 'lease_renewals');
+wait_for("lease_renewals > $renewals + 1 AND gate = 'open'");
+pass('nor from renewals');
+
+# A file with a password that others can read is said to be that, not to be missing.
+my $passfile = PostgreSQL::Test::Utils::tempdir() . '/passfile';
+append_to_file($passfile, "*:*:*:*:secret\n");
+chmod 0644, $passfile;
+my $error = error_of($server, 'postgres', 'SELECT * FROM snowflake_fleet()');
+is($error->{sqlstate}, '', 'without a file for passwords it works');
+set_source("postgresql://$user\@good.here:$port/postgres?passfile=$passfile");
+$error = error_of($server, 'postgres', 'SELECT * FROM snowflake_fleet()');
+is($error->{sqlstate}, 'F0000', 'a file for passwords that others can read is refused');
+wait_for(q{advice ~ 'must be readable by the server alone'});
+pass('and the advice says so');
+my $unprivileged = $server->safe_psql('postgres', q{CREATE ROLE visitor; SET ROLE visitor; SELECT advice FROM snowflake_status});
+unlike($unprivileged, qr/passfile/, 'but not to everybody');
+
+# No colon before an "@" gets in, however it is written.
+foreach my $bad ('postgresql://u%3Ap@h/d', 'zookeeper://u%3ap@h/d', 'zookeeper://u:p@h/d')
+{
+	$error = error_of($server, 'postgres', "ALTER SYSTEM SET snowflake.node_source = '$bad'");
+	like($error->{detail}, qr/^The URL has a password/, 'a password in a URL is refused: ' . ($bad =~ s/p@/...@/r));
+}
+
+# What answers is no etcd: it says so, and does not take the memory of the machine.
+my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp') or die "could not listen: $!";
+my $content = PostgreSQL::Test::Utils::tempdir() . '/content';
+append_to_file($content, '');
+my $false = fork() // die "could not fork: $!";
+if ($false == 0)
+{
+	local $SIG{PIPE} = 'IGNORE';
+	while (my $client = $listener->accept)
+	{
+		my $request = '';
+
+		$request .= <$client> // last while $request !~ /\r\n\r\n\z/;
+		my $body = slurp_file($content);
+		$body = '[' . ('{},' x 20_000_000) . '{}]' if $body eq 'many';
+		print $client "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " . length($body) . "\r\nConnection: close\r\n\r\n", $body;
+		close $client;
+	}
+	POSIX::_exit(0);
+}
+END
+{
+	my $status = $?;
+
+	if ($false)
+	{
+		kill 'KILL', $false;
+		waitpid $false, 0;
+	}
+	$? = $status;
+}
+my $false_hosts = '127.0.0.1:' . $listener->sockport;
+my $has_etcd = -e (`$ENV{PG_CONFIG} --pkglibdir` =~ s/\n//r) . '/snowflake_etcd.so';
+SKIP:
+{
+	skip 'there is no module for etcd', 7 if !$has_etcd;
+	set_source("etcd://$false_hosts/fleet", "snowflake.lease = '60s'");
+	foreach my $answer ([ '[]', qr/its answer is not one of etcd/ ], [ '{}', qr/its answer is not one of etcd/ ],
+		[ '{"header": "\u0000"}', qr/its answer cannot be parsed/ ], [ 'hello', qr/its answer is not one of etcd/ ])
+	{
+		my ($text, $regexp) = @$answer;
+
+		unlink $content;
+		append_to_file($content, $text);
+		$error = error_of($server, 'postgres', 'SELECT * FROM snowflake_fleet()');
+		like($error->{message}, $regexp, "an answer that is none: $text");
+	}
+	set_source("consul://$false_hosts/fleet");
+	unlink $content;
+	append_to_file($content, '[]');
+	like(error_of($server, 'postgres', 'SELECT snowflake_fleet_create()')->{message}, qr/its answer is not one of Consul/, 'nor is an empty list no fleet');
+	set_source("etcd://$false_hosts/fleet");
+	unlink $content;
+	append_to_file($content, 'many');
+	my $began = time;
+	my $sql = q{DO $$ BEGIN PERFORM snowflake_fleet(); EXCEPTION WHEN connection_failure THEN RAISE NOTICE '%', sqlerrm; END $$;
+		SELECT pg_read_file('/proc/self/status') ~ 'VmHWM'; SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+)')::int};
+	my ($stdout, $stderr);
+	$server->psql('postgres', $sql, stdout => \$stdout, stderr => \$stderr);
+	like($stderr, qr/its answer has more elements than a fleet/, 'an answer of very many elements is refused');
+	cmp_ok((split /\n/, $stdout)[-1], '<', 1_000_000, 'before it has taken the memory (in kB: ' . (split /\n/, $stdout)[-1] . ')');
+	note(sprintf 'after %.1f s', time - $began);
+}
+
+# Very many records: those of a fleet with 60,000 servers
+SKIP:
+{
+	skip 'etcd is not installed', 2 if !$has_etcd || !grep { -x "$_/etcd" } split /:/, $ENV{PATH};
+	my $etcd = SnowflakeCoordinator::new_etcd('many', 1);
+
+	SnowflakeCoordinator::wait_for_etcd($etcd);
+	my $hosts = SnowflakeCoordinator::hosts($etcd);
+	$server->stop;
+	$server->append_conf('postgresql.conf',
+		"snowflake.layout = 'time:41 node:16 sequence:6 epoch:2010-11-04T01:42:54.657Z'\nsnowflake.node_source = 'etcd://$hosts/many'\nsnowflake.lease = '10s'\n");
+	start();
+	$server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+	wait_for('lease_until IS NOT NULL');
+	my $template = $server->safe_psql('postgres', q{SELECT format('{"holder": "h:1", "granted": 1, "from": 1, "until": %s, "token": "%s", "nonce": "%s"}',
+		1999999999999, repeat('a', 32), repeat('b', 32))});
+	my $http = HTTP::Tiny->new(timeout => 60);
+	my $b64 = sub { require MIME::Base64; return MIME::Base64::encode_base64($_[0], '') };
+	my $value = $b64->($template);
+	for (my $first = 1; $first < 60_000; $first += 100)
+	{
+		my $puts = join ',', map { sprintf '{"request_put": {"key": "%s", "value": "%s"}}', $b64->("many/node/$_"), $value } $first .. $first + 99;
+		my $answer = $http->post("http://$hosts/v3/kv/txn", { content => "{\"success\": [$puts]}" });
+		die $answer->{content} if !$answer->{success};
+	}
+	$server->stop('immediate');
+	my $began = time;
+	start();
+	wait_for(q{lease_until IS NOT NULL});
+	my $took = time - $began;
+	cmp_ok($took, '<', 60, sprintf 'with 60,000 records a node ID is leased, in %.1f s, with a lease of 10 s', $took);
+	is(status($server, 'postgres', 'node > 60000 OR node = 0'), 't', 'one that is free');
+	SnowflakeCoordinator::kill_members($etcd);
+}
+
+$server->stop('immediate');
+$coordinator->stop;
+done_testing();
