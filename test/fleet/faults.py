@@ -42,6 +42,7 @@ class FleetServer(Server):
         self.member = member                # whose configuration it has
         self.port = 6000 + member
         self.leases = True
+        self.words = 0                      # in which its URL is written
         self.nodes = ''                     # that it may lease: all
         self.base_ns = 0
         self.reached_ns = 0                 # the base of the server that it is a copy of
@@ -50,9 +51,16 @@ class FleetServer(Server):
         return {
             'shared_preload_libraries': 'snowflake', 'archive_mode': 'off', 'snowflake.jump_patience': '2s',
             'snowflake.reservation': '1s',      # so that a server that dies is there again before its lease ends
-            'snowflake.node_source': self.site.url(self.member) if self.leases else 'setting',
+            'snowflake.node_source': self.url() if self.leases else 'setting',
             'snowflake.lease': f'{self.site.lease_s}s', 'snowflake.lease_nodes': self.nodes,
         }
+
+    def url(self):
+        """The way to the coordinator, in one of several forms that mean the same."""
+        url = self.site.url(self.member)
+        if self.words == 0:
+            return url
+        return f'{url}&connect_timeout={self.words + 2}' if '?' in url else url + '/' * self.words
 
     @property
     def behind(self):
@@ -64,7 +72,7 @@ class FleetServer(Server):
         self.step_clock(ns)
 
     def status(self, columns):
-        return self.query(f'SELECT {columns} FROM snowflake_status', dbname=DATABASE)[0]
+        return self.query(f'SELECT {columns} FROM snowflake_status, snowflake_stats', dbname=DATABASE)[0]
 
     def processes(self):
         pid = self.postmaster()
@@ -126,6 +134,7 @@ class Injector:
             ('promotion with the old primary alive', self.promote),
             ('coordinator restarted', self.coordinator_restart), ('coordinator killed', self.coordinator_kill),
             ('coordinator lost its data', self.coordinator_loses_data),
+            ('another text of the URL', self.other_words),
         ]
         if len(coordinator.members) > 1:
             self.bag += [('one coordinator lost', self.lose_one), ('majority lost', self.lose_majority)]
@@ -565,6 +574,18 @@ class Injector:
             until = now + datetime.timedelta(seconds=server.base_ns / 1e9 + self.lease_s)
         if self.granted is None or until > self.granted:
             self.granted = until
+
+    def other_words(self, event):
+        """The URL of some servers is written in another way: they keep what they have."""
+        chosen = [server for server in self.members() if self.rng.random() < 0.6]
+        before = {server: server.status('leases')[0] for server in chosen}
+        for server in chosen:
+            server.words = (server.words + 1) % 3
+            server.configure()
+            server.reload()
+        self.hold_leases(0.5, 1)
+        taken = sum(server.status('leases')[0] - before[server] for server in chosen)
+        event['detail'].append(f'{len(chosen)} servers, {taken} leases taken')
 
     def coordinator_loses_data(self, event):
         """The floor of the fleet that is founded again is above all that was granted, which all servers know together.
