@@ -327,7 +327,7 @@ try_host(SnowflakePgSession *connection, const char *url, const char *const *lis
 	other.deadline_usec = until_usec;
 	PG_TRY();
 	{
-		SnowflakePgPrimary		primary;
+		SnowflakePgPrimary primary;
 		PostgresPollingStatusType status = connect_to_host(&other, url, lists, number, until_usec);
 
 		if (status == PGRES_POLLING_FAILED)

@@ -25,7 +25,7 @@ typedef struct SnowflakePgPrimary
 typedef struct SnowflakePgSession
 {
 	PGconn	   *conn;
-	SnowflakePgPrimary		primary;
+	SnowflakePgPrimary primary;
 	int64		deadline_usec;
 	bool		warned;			/* the server warned since this was cleared */
 	bool		is_unusable;	/* an error is the server's, not ours */

@@ -91,8 +91,8 @@ pg_list(void *arg, const char *key)
 {
 	const char *all = "SELECT key, value FROM " TABLE;
 	PGresult   *result = snowflake_pg_session_run(arg, key == NULL ? all :
-							 psprintf("%s WHERE key OPERATOR(pg_catalog.=) %s", all,
-									  literal(arg, key)), 0);
+												  psprintf("%s WHERE key OPERATOR(pg_catalog.=) %s", all,
+														   literal(arg, key)), 0);
 	List	   *records = NIL;
 
 	for (int i = 0; i < PQntuples(result); i++)
@@ -147,11 +147,11 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 	bool		done;
 
 	result = snowflake_pg_session_run(connection,
-				 psprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
-						  " SET LOCAL lock_timeout = %ld; SET LOCAL statement_timeout = %ld;"
-						  " SET LOCAL synchronous_commit = on;%s %s; COMMIT",
-						  left_ms, left_ms, lock, statement),
-				 unchanged == NULL ? 5 : 4);
+									  psprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
+											   " SET LOCAL lock_timeout = %ld; SET LOCAL statement_timeout = %ld;"
+											   " SET LOCAL synchronous_commit = on;%s %s; COMMIT",
+											   left_ms, left_ms, lock, statement),
+									  unchanged == NULL ? 5 : 4);
 	done = strcmp(PQcmdTuples(result), "1") == 0;
 	PQclear(result);
 	if (connection->warned)

@@ -229,8 +229,8 @@ zk_connect(const char *text, int64 deadline_usec)
 		int64		now_usec = snowflake_clock_monotonic_usec();
 		int			left = list_length(connection->url->hosts) - foreach_current_index(cell);
 		char	   *addresses = host[0] == '[' ? pnstrdup(host + 1, colon - host - 2) :
-			snowflake_resolve_host(pnstrdup(host, colon - host),
-								   now_usec + (deadline_usec - now_usec) / (left + 1), &error);
+		snowflake_resolve_host(pnstrdup(host, colon - host),
+							   now_usec + (deadline_usec - now_usec) / (left + 1), &error);
 
 		if (addresses == NULL)
 			continue;			/* another one may have one */

@@ -450,7 +450,7 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 				values[LEASED_FROM] = time_of(parsed.from, &nulls[LEASED_FROM]);
 				values[LEASED_UNTIL] = time_of(parsed.until, &nulls[LEASED_UNTIL]);
 				state = parsed.until < snowflake_layout_tick_at(&snowflake_server_layout,
-																 snowflake_generator_clock()) ?
+																snowflake_generator_clock()) ?
 					"free" : "leased";
 			}
 		}

@@ -355,7 +355,7 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 			elog(ERROR, "could not parse a lease that this server wrote");
 		snowflake_lease_record_nonce(parsed.nonce);
 		parsed.until = Min(Max(parsed.until, snowflake_lease_state_reached(now) + lease_ticks()),
-							snowflake_server_layout.max_tick);
+						   snowflake_server_layout.max_tick);
 		if (!begin_write(coordinator, connection, lease->node, lease->value,
 						 &parsed, lease->fleet))
 			return false;
@@ -584,8 +584,8 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	int32		node;
 
 	/*
-	 * Not yet, if the fleet was founded again.  What is granted already is used
-	 * up first.
+	 * Not yet, if the fleet was founded again.  What is granted already is
+	 * used up first.
 	 */
 	if (snowflake_layout_tick_start(layout, Min(fleet->floor + 1, layout->max_tick)) - now >
 		SNOWFLAKE_LEASE_EARLY_USEC)
@@ -599,8 +599,9 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	}
 
 	/*
-	 * A list of very many records takes its time.  That is no harm while there is
-	 * no lease that ends meanwhile; but the write is to have its answer soon.
+	 * A list of very many records takes its time.  That is no harm while
+	 * there is no lease that ends meanwhile; but the write is to have its
+	 * answer soon.
 	 */
 	if (now_tick > view.until || view.grant == 0 || view.revoked)
 		coordinator->set_deadline(connection, snowflake_clock_monotonic_usec() + LISTING_USEC);

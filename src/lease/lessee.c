@@ -263,8 +263,8 @@ give_back(MemoryContext context)
 
 	/*
 	 * Up to the last tick with an ID of this grant.  Where the generator was
-	 * ahead of the clock from before, nothing was minted: then nothing of it is
-	 * kept.
+	 * ahead of the clock from before, nothing was minted: then nothing of it
+	 * is kept.
 	 */
 	snowflake_lease_state_view(&lease);
 	if (view.grant != lease.grant)
