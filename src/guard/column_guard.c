@@ -12,8 +12,8 @@
  * What is dropped is for core to find out: it tells a hook of each object, just
  * before that is dropped, dependents first.  A column is told of only if its table
  * stays.  A table that is dropped as a whole, though nobody asked for that, has
- * something of the extension in its partition key.  So what is told of before the
- * type is what would be lost with it.  Whoever drops a schema, or what a role
+ * something of the extension in its partition key.  The extension comes last, so what
+ * is told of before is what would be lost with it.  Whoever drops a schema, or what a role
  * owns, wants to be rid of the tables there.
  *
  * No lock is taken.  The error rolls back what was dropped until then.
@@ -27,6 +27,7 @@
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "lib/stringinfo.h"
@@ -69,7 +70,9 @@ is_of_extension(Oid type, Oid extension)
 	{
 		Oid			base = getBaseType(type);
 
-		if (getExtensionOfObject(TypeRelationId, base) == extension)
+		/* snowflake_time is a domain itself */
+		if (getExtensionOfObject(TypeRelationId, type) == extension ||
+			getExtensionOfObject(TypeRelationId, base) == extension)
 			return true;
 		if (OidIsValid(get_element_type(base)))
 			type = get_element_type(base);
@@ -167,8 +170,7 @@ look_at_dropped(Drop *drop, Oid class, Oid object, int sub)
 			note_loss(drop, psprintf("Table %s would be dropped with all partitions, as its partition key depends on what is dropped.",
 									 table_name(object)));
 	}
-	else if (class == TypeRelationId && drop->losses > 0 &&
-			 getExtensionOfObject(TypeRelationId, object) == extension)
+	else if (class == ExtensionRelationId && object == extension && drop->losses > 0)
 		ereport(ERROR,
 				errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				errmsg("cannot drop extension \"%s\" because data would be dropped with it", EXTENSION),
