@@ -249,7 +249,6 @@ run_utility(PlannedStmt *pstmt, const char *queryString,
 	PG_FINALLY();
 	{
 		running_drop = outer;
-		error_context_stack = hint.previous;
 	}
 	PG_END_TRY();
 }

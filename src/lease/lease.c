@@ -160,7 +160,7 @@ lease_ticks(void)
 static SnowflakeLeaseView
 lease_view(void)
 {
-	SnowflakeLeaseView view;
+	SnowflakeLeaseView view = {0};
 
 	snowflake_lease_state_view(&view);
 	return view;

@@ -129,8 +129,8 @@ take_sample(Snapshot later)
 	SNOWFLAKE_INJECTION_POINT("snowflake-frontier-computed");
 
 	/*
-	 * Afterwards, in this order.  Not GetLatestSnapshot(), which the leader of a
-	 * parallel query may not call.
+	 * Afterwards, in this order.  Not GetLatestSnapshot(), which the leader
+	 * of a parallel query may not call.
 	 */
 	(void) GetSnapshotData(later);
 	sampled.sample.next = ReadNextFullTransactionId();

@@ -66,7 +66,7 @@ foreach (grep { /\d\t/ } read_lines("$root/test/data/layouts.tsv"))
 	$node > 0 ? $fields =~ s/node/node:$node/ : $fields =~ s/\|node//;
 	seed('layout', $fields =~ tr/|/ /r . " tick:${tick}ms epoch:$epoch");
 }
-seed('layout', $_) foreach map { /^\t\{"([a-z0-9]+)", "(.*)"\},$/ } read_lines("$root/src/layout.c");
+seed('layout', $_) foreach map { /^\t\{"([a-z0-9]+)", "(.*)"\},$/ } read_lines("$root/src/layout/layout.c");
 
 # ... and those at the limits of what is possible, which mutations reach rarely.
 seed('layout', join ' ', 'time:30', 'sequence:19', (map { "$_:1" } 'a' .. 'n'), 'epoch:0');

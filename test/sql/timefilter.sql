@@ -112,15 +112,6 @@ SELECT query, conditions(query || $$ WHERE created_at < '2026-01-02'$$) FROM unn
 	'SELECT FROM (SELECT created_at FROM recent UNION ALL SELECT snowflake_timestamp(id) FROM old_visits) s',
 	'SELECT FROM days LEFT JOIN recent ON true']) AS query;
 
--- Until 18 also into those that group.
-SELECT bool_and(current_setting('server_version_num')::integer >= 190000
-		OR conditions(query || $$ WHERE created_at < '2026-01-02'$$) = 'Index Cond: (id <= ''2006878101304246271''::bigint)') AS pushed_down
-	FROM unnest(ARRAY[
-	'SELECT FROM (SELECT created_at, count(*) FROM recent GROUP BY 1) s',
-	'SELECT FROM (SELECT DISTINCT created_at FROM recent) s',
-	'SELECT FROM (SELECT created_at, row_number() OVER (PARTITION BY created_at ORDER BY id) FROM recent) s'
-	]) AS query;
-
 -- Partitions: pruned in planning for constants, at the start for the rest.
 CREATE TABLE visits_by_day (id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE visits_by_day_1 PARTITION OF visits_by_day
