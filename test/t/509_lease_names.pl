@@ -208,7 +208,7 @@ SKIP:
 	wait_for(q{lease_until IS NOT NULL});
 	my $took = time - $began;
 	cmp_ok($took, '<', 60, sprintf 'with 60,000 records a node ID is leased, in %.1f s, with a lease of 10 s', $took);
-	like(slurp_file($server->logfile), qr/leased snowflake node ID 60000 from/, 'one that is free');
+	like(slurp_file($server->logfile), qr/leased snowflake node ID 60001 from/, 'one that is free');
 	SnowflakeCoordinator::kill_members($etcd);
 }
 
