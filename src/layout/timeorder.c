@@ -135,7 +135,7 @@ pathkeys_by_time(PlannerInfo *root, RelOptInfo *rel, AttrNumber column)
 
 /* A scan of that index that core has made, plain or for a bitmap, or NULL. */
 static IndexPath *
-find_scan(RelOptInfo *rel, IndexOptInfo *index)
+find_scan(RelOptInfo *rel, const IndexOptInfo *index)
 {
 	ListCell   *lc;
 

@@ -160,7 +160,7 @@ lease_ticks(void)
 static SnowflakeLeaseView
 lease_view(void)
 {
-	SnowflakeLeaseView view = {0};
+	SnowflakeLeaseView view;
 
 	snowflake_lease_state_view(&view);
 	return view;
@@ -579,9 +579,11 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	const SnowflakeRecord *record = NULL;
 	SnowflakeLeaseRecord parsed;
-	SnowflakeLeaseView view = lease_view();
+	SnowflakeLeaseView view;
 	int64		now_tick = snowflake_layout_tick_at(layout, now);
 	int32		node;
+
+	snowflake_lease_state_view(&view);
 
 	/*
 	 * Not yet, if the fleet was founded again.  What is granted already is
