@@ -22,6 +22,7 @@ my $tick = 1;
 my $node = new_node(
 	'main', conf => qq{
 	snowflake.reservation = '${reservation}ms'
+	snowflake.max_ahead = 0
 	wal_writer_delay = 10s
 	synchronous_commit = off
 });

@@ -13,6 +13,7 @@ my $node = new_node(
 	'main', node_id => 1, conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '5s'
+	snowflake.max_ahead = 0
 });
 my %seen;
 

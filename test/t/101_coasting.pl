@@ -29,7 +29,10 @@ my $day = 24 * $hour;
 my $full = $ENV{SNOWFLAKE_CLOCK_FULL};
 
 my $node = new_node('main',
-	conf => q{snowflake.reservation = '2s'});
+	conf => q{
+	snowflake.reservation = '2s'
+	snowflake.max_ahead = 0
+});
 my $clock = new_clock('main');
 my $session;
 my @ids;
