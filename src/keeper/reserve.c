@@ -479,6 +479,9 @@ snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 	snowflake_counters_add(COUNTER_RESERVATIONS);
 	snowflake_generator_set_stored(limit);
 	limit = usable(limit, last, now);
+
+	/* what IDs were allowed to be ahead is no more */
+	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
 	snowflake_generator_open_afresh(view.node, last, limit, refill_from(limit, half_of_it(last, now), wanted));
 	ereport(LOG,
 			errmsg("snowflake gate opened afresh for node %d", view.node),

@@ -1,5 +1,5 @@
-# After a crash, minting resumes above what had been reserved: it waits for
-# the clock, for no longer than snowflake.reservation, or says that it would
+# After a crash, minting resumes above what had been reserved: with max_ahead = 0 it
+# waits for the clock, for no longer than snowflake.reservation, or says that it would
 # have to.  What was promised to minters before the crash is always stored.
 
 use strict;
@@ -120,8 +120,7 @@ foreach my $crash (@crashes)
 		't',
 		'the first ID is above what was reserved before the crash');
 	is(scalar(grep { $_ >= $id } @seen), 0, 'and above all IDs from before');
-	is(status($node, 'postgres', 'clock_waits'),
-		1, 'it was the only one to wait for the clock');
+	cmp_ok(status($node, 'postgres', 'clock_waits'), '>=', 1, 'it waited for the clock');
 	push @seen, $id;
 	start_time($clock);
 }
