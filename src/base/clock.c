@@ -58,7 +58,8 @@
  *
  * Only the keeper judges; it looks before it reserves time and whenever a mint asks,
  * and publishes before it publishes anything that was reckoned from it.  The judge's
- * memory is in shared memory, so it outlives the keeper.
+ * memory is in shared memory, so it outlives the keeper.  The file is long because the
+ * rule is to be checked in one place.
  *
  *-------------------------------------------------------------------------
  */

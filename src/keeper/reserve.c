@@ -10,6 +10,9 @@
  *
  * The clock is an argument, and the corrected one.
  *
+ * The file is long because the order is to be checked in one place, and
+ * so is snowflake_reserve_open_gate(), which goes through all that an opening depends on.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -120,8 +123,9 @@ reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
 static int64
 half_of_it(uint64 last, TimestampTz now)
 {
-	return stands(snowflake_layout_position_time(&snowflake_server_layout, last), reach(now, usable_ms() / 2)) ?
-		STAND_USEC / 2 : usable_ms() * INT64CONST(500);
+	TimestampTz newest = snowflake_layout_position_time(&snowflake_server_layout, last);
+
+	return stands(newest, reach(now, usable_ms() / 2)) ? STAND_USEC / 2 : usable_ms() * INT64CONST(500);
 }
 
 /* The position from which on a minter asks for more. */
@@ -387,7 +391,11 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 
 	last = resume_after(&view, &stored, wanted);
 	if (last > 0)
-		snowflake_generator_set_allowance(snowflake_clock_raised(snowflake_layout_position_time(layout, last)));
+	{
+		TimestampTz newest = snowflake_layout_position_time(layout, last);
+
+		snowflake_generator_set_allowance(snowflake_clock_raised(newest));
+	}
 	limit = reserve_within(wanted, last, now);
 	if (last >= wanted->end)
 	{
@@ -482,7 +490,8 @@ snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 
 	/* what IDs were allowed to be ahead is no more */
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
-	snowflake_generator_open_afresh(view.node, last, limit, refill_from(limit, half_of_it(last, now), wanted));
+	snowflake_generator_open_afresh(view.node, last, limit,
+									refill_from(limit, half_of_it(last, now), wanted));
 	ereport(LOG,
 			errmsg("snowflake gate opened afresh for node %d", view.node),
 			errdetail("Snowflakes are smaller than those of before, up to \"%s\".",
