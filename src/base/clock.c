@@ -29,7 +29,8 @@
  *	  once if it is not past where IDs would be by the boot clock: it ends a stand.
  *
  * 6. The line is kept in the reservation's row.  At a start with the line of this
- *	  boot of this machine the first look is an ordinary one.  Otherwise there is
+ *	  boot of this machine the first look is an ordinary one, but for a clock that is
+ *	  ahead of the line: that is believed.  Otherwise there is
  *	  nothing to compare with but the newest ID, and any clock from max_ahead before it
  *	  on is believed.  Until there is an ID of it, each look is like the first; but
  *	  then a clock that is more than a day past the newest ID needs patience.
@@ -49,12 +50,17 @@
  *	 the row: the row has the older line.  The next look finds a jump, and coasts.
  *
  * - A standby, a clone or a backup elsewhere has the row of another machine, and a
- *	 reboot that of another boot: it does not count.  A copy on the same machine, or an
- *	 earlier row after a point-in-time recovery, has a line that is as true for it, or
- *	 was once: the difference is a jump again.  A machine that was taken back to a
+ *	 reboot that of another boot: it does not count.  A machine that was taken back to a
  *	 snapshot of itself may have a look in its future: it does not count.
  *
- * What a wrong line can cost is that a jump is coasted through.
+ * - A copy of the files on the same machine, or a point-in-time recovery there, has an
+ *	 earlier row, and so an earlier line.  What was minted since is unknown to it, and
+ *	 lies behind a clock that is right.  If the clock was set ahead in between, and IDs
+ *	 followed the old line, they would meet those again.  So a clock that is ahead of
+ *	 the line is believed at a start, as it is without a line.  A line that is ahead
+ *	 of the clock only makes IDs larger.
+ *
+ * What a wrong line can cost is that a jump back is coasted through.
  *
  * Only the keeper judges; it looks before it reserves time and whenever a mint asks,
  * and publishes before it publishes anything that was reckoned from it.  The judge's
@@ -108,6 +114,7 @@ typedef struct ClockMemory
 	bool		started;		/* there was a start */
 	bool		known;			/* there is a line */
 	bool		first;			/* no look yet, and no line from before */
+	bool		restarted;		/* a line from before, that no look has met */
 	bool		untried;		/* nothing compares with a clock but the newest ID */
 	bool		jumping;		/* there is a jump that is not believed */
 	int64		offset_usec;	/* the line: to be added to the boot clock */
@@ -272,7 +279,7 @@ snowflake_clock_start(TimestampTz newest, const SnowflakeClockLine *kept)
 	if (kept->machine[0] != '\0' && strcmp(kept->machine, this_machine()) == 0 &&
 		kept->looked_usec <= boot_usec)
 	{
-		memory->known = memory->has_home = true;
+		memory->known = memory->has_home = memory->restarted = true;
 		memory->offset_usec = memory->home_usec = kept->offset_usec;
 		memory->allowed_usec = clamp(newest - (kept->offset_usec + boot_usec),
 									 0, max_ahead_usec());
@@ -439,7 +446,9 @@ judge_by_line(const SnowflakeClockReading *look, int64 elapsed_usec,
 			verdict->moved_usec = jump_usec;
 		}
 	}
-	else if (moved_usec > 0 && stands && offset_usec <= memory->own_usec + USECS_PER_SEC)
+	else if (moved_usec > 0 &&
+			 (memory->restarted ||
+			  (stands && offset_usec <= memory->own_usec + USECS_PER_SEC)))
 		believe(look, max_ahead_usec(), verdict);
 	else
 		jump(look, moved_usec, verdict);
@@ -495,6 +504,7 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 	{
 		pass_time(look->boot_usec, elapsed_usec, facts);
 		judge_by_line(look, elapsed_usec, facts, &verdict);
+		memory->restarted = memory->restarted && memory->jumping;
 	}
 	else
 		judge_by_newest(look, facts, &verdict);
