@@ -25,7 +25,6 @@ my $node = new_node(
 	snowflake.max_wait = '${max_wait}ms'
 	snowflake.max_jump = '1s'
 	snowflake.jump_patience = 0
-	snowflake.max_ahead = 0
 });
 my $clock = new_clock('main');
 
