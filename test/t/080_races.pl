@@ -122,18 +122,6 @@ sub start_mint
 	return $mint;
 }
 
-# Likewise, one that needs more than is reserved.
-sub start_mint_beyond
-{
-	my ($point) = @_;
-
-	attach($point);
-	advance_clock(20000);
-	my $mint = start_minter($node, 'postgres', 1);
-	wait_for($minter, $point);
-	return $mint;
-}
-
 sub finish_mint
 {
 	my ($mint) = @_;
@@ -685,15 +673,6 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 	}
 }
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
-
-# A backend that is stopped between its request and waking the keeper holds up nobody
-my $stopped = start_mint_beyond('snowflake-request');
-my ($id_of_another, $its_error) = ('', '');
-is( $node->psql('postgres', q{SET snowflake.max_wait = '20s'; SELECT snowflake_next()},
-		stdout => \$id_of_another, stderr => \$its_error),
-	0, "who comes next wakes the keeper: $its_error");
-release('snowflake-request');
-cmp_ok(finish_mint($stopped), '>', 0, 'and the other one goes on');
 
 # Again and again, with several mints in flight at each change of the node ID
 my @minting = map { start_minting() } 1 .. 4;
