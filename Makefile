@@ -68,9 +68,12 @@ OBJS = \
 SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
 
 # The OpenSSL of the server, if it has one and its header is here: what snowflake_public
-# needs.  PGXS says which it has, so this is looked up late, and once.
+# needs.  PGXS says which it has, so this is looked up late, and once.  What depends on it
+# is not exported: from 4.4 on, make would expand that for the first $(shell) below, when
+# nothing is known yet, wherever the environment happens to have a variable of its name.
 OPENSSL_HEADER = $(shell $(CC) $(CPPFLAGS) -include openssl/evp.h -E -x c /dev/null >/dev/null 2>&1 && echo yes)
 WITH_OPENSSL = $(eval WITH_OPENSSL := $(and $(filter openssl,$(with_ssl)),$(OPENSSL_HEADER)))$(WITH_OPENSSL)
+unexport EXTENSION DATA REGRESS
 
 PG_CPPFLAGS = -I$(srcdir)/src -DSNOWFLAKE_VERSION='"$(EXTVERSION)"'
 # PostgreSQL 15 would export every symbol, later versions do as is said here

@@ -63,7 +63,8 @@ sub copy_installation
 	my ($commands) = run_command([ 'make', '-n', '-C', $copy, 'install' ]);
 	like($commands, qr/install.*\bsql\/\Q$_\E'?\s/, "make installs $_")
 	  foreach 'snowflake--1.0--next.sql',
-	  grep { !/^snowflake_public/ || -e '/usr/include/openssl/evp.h' } map { basename($_) } glob("$root/sql/*.sql");
+	  grep { !/^snowflake_public/ || -e '/usr/include/openssl/evp.h' }
+	  map { basename($_) } glob("$root/sql/*.sql");
 }
 
 my ($installation, $scripts) = copy_installation();
