@@ -108,7 +108,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("snowflake " INT64_FORMAT " is %s ahead of the clock", id,
 					   snowflake_duration(lead_usec)),
-				errdetail("Nothing could be minted until the clock has caught up."),
+				errdetail("Snowflakes would be ahead by as much, and nothing could be minted where that is more than snowflake.max_ahead."),
 				errhint("If that is what you want, call snowflake_advance() with force => true."));
 
 	/* nothing is asked for unless it can be done */
@@ -127,6 +127,8 @@ snowflake_advance(PG_FUNCTION_ARGS)
 		ereport(WARNING,
 				errmsg("the snowflake generator is now %s ahead of the clock",
 					   snowflake_duration(lead_usec)),
+				lead_usec <= snowflake_max_ahead_s * USECS_PER_SEC ?
+				errdetail("Minting goes on, but snowflakes are ahead of the clock until it has caught up.") :
 				errdetail("Until the clock has caught up, nothing can be minted."));
 	PG_RETURN_VOID();
 }
@@ -235,6 +237,25 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* An error while the clock is not believed.  "why" is a sentence, the detail. */
+static void
+refuse_jump(const char *why)
+{
+	int64		jump_usec,
+				lasted_usec;
+
+	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				jump_usec > 0 ?
+				errmsg("the clock went ahead by %s, which is not believed",
+					   snowflake_duration(jump_usec)) :
+				errmsg("the clock went back by %s, which is not believed",
+					   snowflake_duration(-jump_usec)),
+				errdetail_internal("%s", why),
+				errhint("If the clock is right now, believe it with snowflake_accept_clock() first, otherwise set it right."));
+}
+
 /*
  * Keep a new reservation in the configured database, although this cluster has,
  * or had, one elsewhere: on return the gate is open.
@@ -244,8 +265,6 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 {
 	int64		deadline_usec = deadline();
 	uint64		looks;
-	int64		jump_usec,
-				lasted_usec;
 
 	snowflake_generator_require("snowflake_accept_database()");
 	PreventCommandDuringRecovery("snowflake_accept_database()");
@@ -256,16 +275,8 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 	looks = snowflake_keeper_state_judgments();
 	while (snowflake_generator_gate() != GATE_OPEN)
 	{
-		if (snowflake_keeper_state_judgments() != looks && snowflake_clock_jump(&jump_usec, &lasted_usec))
-			ereport(ERROR,
-					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					jump_usec > 0 ?
-					errmsg("the clock went ahead by %s, which is not believed",
-						   snowflake_duration(jump_usec)) :
-					errmsg("the clock went back by %s, which is not believed",
-						   snowflake_duration(-jump_usec)),
-					errdetail("A new reservation starts at the clock that is believed, and has to start above all snowflakes that were minted."),
-					errhint("If the clock is right now, believe it with snowflake_accept_clock() first, otherwise set it right."));
+		if (snowflake_keeper_state_judgments() != looks)
+			refuse_jump("A new reservation starts at the clock that is believed, and has to start above all snowflakes that were minted.");
 		ask("snowflake_accept_database()", SNOWFLAKE_WANT_DATABASE | SNOWFLAKE_WANT_LOOK,
 			deadline_usec);
 	}
@@ -320,6 +331,7 @@ check_reset(int32 node, const SnowflakeView *view)
 				errdetail("The node ID is %d.", view->node),
 				errhint("Set %s to %d, reload the configuration, and call snowflake_restart_at_clock() again.",
 						snowflake_node_source_settings(), node));
+	refuse_jump("Snowflakes would follow a clock that may be wrong.");
 	if (last_time - now <= SNOWFLAKE_RESTART_LEAD_USEC)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -161,7 +161,7 @@ advice(const SnowflakeView *view, int64 lead_usec)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		allowed_usec = snowflake_generator_early_usec() +
-	snowflake_max_lead_ms * INT64CONST(1000);
+	snowflake_generator_may_lead_usec();
 	int64		jump_usec,
 				lasted_usec;
 	int64		excess_usec = lead_usec - allowed_usec;
@@ -187,6 +187,9 @@ advice(const SnowflakeView *view, int64 lead_usec)
 	if (excess_usec > 0)
 		return psprintf("Check the server's clock: minting goes on when it is %s further.",
 						snowflake_duration(excess_usec));
+	if (lead_usec > USECS_PER_SEC)
+		return psprintf("Snowflakes are %s ahead of the clock, and will be right in about as long: minting goes on.",
+						snowflake_duration(lead_usec));
 	if (snowflake_generator_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		return "Plan for another snowflake.layout, whose snowflakes are larger than those of this one.";
 	return NULL;

@@ -40,12 +40,37 @@ typedef enum SnowflakeClockNews
 	CLOCK_BELIEVED				/* the jump has lasted, or was accepted */
 } SnowflakeClockNews;
 
+/* The newest ID's time where there is none. */
+#define SNOWFLAKE_CLOCK_NEVER	(-(INT64CONST(1) << 60))
+
+#define SNOWFLAKE_MACHINE_SIZE	80
+
+/* The line that IDs follow, as it is kept with a reservation. */
+typedef struct SnowflakeClockLine
+{
+	char		machine[SNOWFLAKE_MACHINE_SIZE];	/* and its boot; "": unknown */
+	int64		looked_usec;	/* on its boot clock */
+	int64		offset_usec;	/* from that to the clock that was believed */
+} SnowflakeClockLine;
+
+/* What the judge is told, beside a look. */
+typedef struct SnowflakeClockFacts
+{
+	TimestampTz newest;			/* time of the newest ID that there may be */
+	bool		possible;		/* the layout has the clock's tick */
+	bool		accept;			/* an administrator believes the clock */
+	int64		slack_usec;		/* what IDs may be ahead of any clock */
+} SnowflakeClockFacts;
+
 typedef struct SnowflakeVerdict
 {
 	int64		correction_usec;	/* to be added to the wall clock */
+	int64		allowed_usec;	/* how far IDs may stand ahead of that */
 	SnowflakeClockNews news;
 	int64		moved_usec;		/* by how much the clock stepped or jumped */
 	int64		lasted_usec;	/* how long a jump has been coasted through */
+	int64		unproven_usec;	/* a clock so far past the newest ID is believed
+								 * for want of anything to compare with */
 	long		look_again_ms;	/* 0: when there is a reason to */
 } SnowflakeVerdict;
 
@@ -53,7 +78,13 @@ extern Size snowflake_clock_size(void);
 extern void snowflake_clock_attach(void);
 extern void snowflake_clock_read(SnowflakeClockReading *look);
 extern SnowflakeVerdict snowflake_clock_judge(const SnowflakeClockReading *look,
-											  TimestampTz newest, bool accept);
+											  const SnowflakeClockFacts *facts);
+extern bool snowflake_clock_is_started(void);
+extern void snowflake_clock_start(TimestampTz newest, const SnowflakeClockLine *kept);
+extern bool snowflake_clock_is_believed(void);
+extern void snowflake_clock_line(SnowflakeClockLine *line);
+extern int64 snowflake_clock_raised(TimestampTz newest);
+extern bool snowflake_clock_is_doubted(int64 *past_newest_usec, int64 *wait_usec);
 extern bool snowflake_clock_jump(int64 *jump_usec, int64 *lasted_usec);
 extern bool snowflake_clock_went_back(int64 *back_usec, int64 *ago_usec);
 extern bool snowflake_clock_error(bool *synchronized, int64 *error_usec);

@@ -22,6 +22,7 @@ int			snowflake_max_wait_ms = 5000;
 int			snowflake_reservation_ms = 3000;
 int			snowflake_max_jump_ms = 10 * 1000;
 int			snowflake_jump_patience_ms = 60 * 1000;
+int			snowflake_max_ahead_s = 24 * 60 * 60;
 char	   *snowflake_kept_in = NULL;
 
 /*
@@ -80,6 +81,13 @@ define_times(void)
 							&snowflake_jump_patience_ms,
 							60 * 1000, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_ahead",
+							"Sets how far snowflakes may stay ahead of a clock that was set back, or after a crash.",
+							"Minting goes on meanwhile. With 0 it waits for the clock, but for steps by up to snowflake.max_jump.",
+							&snowflake_max_ahead_s,
+							24 * 60 * 60, 0, 10 * 365 * 24 * 60 * 60,
+							PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
 }
 

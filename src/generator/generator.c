@@ -129,6 +129,12 @@ typedef struct HotState
 	pg_atomic_uint64 correction;
 
 	/*
+	 * How far ahead of that IDs may be, besides max_lead, in microseconds.
+	 * Likewise.
+	 */
+	pg_atomic_uint64 allowance;
+
+	/*
 	 * How often the gate was opened, and for which node.  Only the keeper
 	 * writes them, while the gate is closed and with the lock held
 	 * exclusively.  The first two are also read without the lock.
@@ -181,6 +187,12 @@ typedef struct KeptState
 	 * gate again; if it fails, its successor does.
 	 */
 	bool		end_unstored;
+
+	/*
+	 * Up to which position is durably reserved: not below the limit.  Only the
+	 * keeper, while the gate is open.
+	 */
+	uint64		stored;
 
 	/*
 	 * The data directory was that of a standby, or came from a backup, when
@@ -262,6 +274,7 @@ snowflake_generator_attach(int tranche)
 	pg_atomic_init_u64(&hot->refill, 0);
 	pg_atomic_init_u32(&hot->gate, GATE_NO_KEEPER);
 	pg_atomic_init_u64(&hot->correction, 0);
+	pg_atomic_init_u64(&hot->allowance, 0);
 	pg_atomic_init_u32(&hot->opening, 0);
 	pg_atomic_init_u64(&kept->floor, 0);
 	pg_atomic_init_u64(&kept->raised_to, 0);
@@ -328,11 +341,19 @@ snowflake_generator_early_usec(void)
 			   snowflake_reservation_ms * INT64CONST(500));
 }
 
+/* How far IDs may be ahead of the clock that they follow, at this moment. */
+int64
+snowflake_generator_may_lead_usec(void)
+{
+	return snowflake_max_lead_ms * INT64CONST(1000) +
+		(int64) pg_atomic_read_u64(&hot->allowance);
+}
+
 /*
  * Issue up to "want" consecutive positions, as many as are possible at once.
  * "now" is the wall clock.  For STEP_MINTED and STEP_EARLY *issued is set.  For
  * STEP_EARLY and STEP_AHEAD *excess_usec is: how much further ahead of the clock
- * than max_lead the first of them is, or would be.
+ * than it may be the first of them is, or would be.
  *
  * Takes and releases the lock, shared.  Raises no error.
  */
@@ -355,7 +376,7 @@ snowflake_generator_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 
 	now += (int64) pg_atomic_read_u64(&hot->correction);
 	now_tick = clock_tick(layout, now);
-	latest = now + snowflake_max_lead_ms * INT64CONST(1000);
+	latest = now + snowflake_generator_may_lead_usec();
 
 	/*
 	 * A clock before the epoch leaves the generator ahead of it.  One far
@@ -503,6 +524,7 @@ snowflake_generator_view(SnowflakeView *view)
 	view->raised_to = pg_atomic_read_u64(&kept->raised_to);
 	view->raised_by = pg_atomic_read_u32(&kept->raised_by);
 	view->own_last = pg_atomic_read_u64(&kept->own_last);
+	view->stored = kept->stored;
 	view->end_unstored = kept->end_unstored;
 	view->inherited = kept->inherited;
 	view->kept_in = pg_atomic_read_u32(&kept->kept_in);
@@ -607,11 +629,22 @@ snowflake_generator_raise_floor(uint64 position)
  * Only the keeper calls what follows.
  */
 
-/* What mints are to add to the wall clock. */
+/*
+ * What mints are to add to the wall clock, and how far IDs may be ahead of the sum,
+ * besides max_lead.
+ */
 void
-snowflake_generator_set_correction(int64 correction_usec)
+snowflake_generator_set_correction(int64 correction_usec, int64 allowed_usec)
 {
+	snowflake_generator_set_allowance(allowed_usec);
 	pg_atomic_write_u64(&hot->correction, (uint64) correction_usec);
+}
+
+/* The latter alone. */
+void
+snowflake_generator_set_allowance(int64 allowed_usec)
+{
+	pg_atomic_write_u64(&hot->allowance, (uint64) allowed_usec);
 }
 
 /*
@@ -790,6 +823,13 @@ snowflake_generator_extend(uint64 limit, uint64 refill)
 	pg_atomic_write_u64(&hot->limit, limit);
 	pg_atomic_write_u64(&hot->refill, refill);
 	snowflake_keeper_state_announce();
+}
+
+/* This is durably reserved, and what minters may use of it is for others to say. */
+void
+snowflake_generator_set_stored(uint64 position)
+{
+	kept->stored = position;
 }
 
 /* From which position on minters are to ask for more. */

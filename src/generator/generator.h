@@ -33,6 +33,7 @@ typedef enum SnowflakeGate
 	GATE_LEASE_REVOKED,			/* the coordinator may grant it again */
 	GATE_LAYOUT_CHANGED,		/* the stored layout is another one */
 	GATE_RESERVATION_LOST,		/* this cluster has one, but not here */
+	GATE_CLOCK,					/* no clock was believed since the start */
 	GATE_STOPPING,				/* the keeper was told to stop */
 	GATE_OPEN
 } SnowflakeGate;
@@ -87,6 +88,7 @@ typedef struct SnowflakeView
 	uint64		last;			/* newest position issued, or raised to */
 	uint64		highest;		/* newest that any node ID ever had */
 	uint64		limit;			/* newest position that may be issued */
+	uint64		stored;			/* newest position that is reserved */
 	uint64		refill;			/* from here on more is asked for */
 	uint64		floor;			/* largest position to be passed */
 	uint64		raised_to;		/* by the last raise without minting */
@@ -133,6 +135,7 @@ extern SnowflakeStep snowflake_generator_step(TimestampTz now, uint64 want,
 											  SnowflakeIssued *issued, int64 *excess_usec);
 extern void snowflake_generator_finish_tick(void);
 extern int64 snowflake_generator_early_usec(void);
+extern int64 snowflake_generator_may_lead_usec(void);
 extern bool snowflake_generator_is_outdated(const SnowflakeIssued *issued);
 extern void snowflake_generator_view(SnowflakeView *view);
 extern uint64 snowflake_generator_last(uint32 *opening);
@@ -144,7 +147,8 @@ extern int64 snowflake_generator_position_id(uint64 position);
 extern void snowflake_generator_raise_floor(uint64 position);
 
 /* The keeper's part */
-extern void snowflake_generator_set_correction(int64 correction_usec);
+extern void snowflake_generator_set_correction(int64 correction_usec, int64 allowed_usec);
+extern void snowflake_generator_set_allowance(int64 allowed_usec);
 extern void snowflake_generator_set_gate(SnowflakeGate reason);
 extern void snowflake_generator_set_layout_changed(const char *stored_layout);
 extern void snowflake_generator_set_reservation_lost(Oid kept_in);
@@ -156,6 +160,7 @@ extern void snowflake_generator_close(SnowflakeGate reason);
 extern void snowflake_generator_leave(void);
 extern void snowflake_generator_end_stored(void);
 extern void snowflake_generator_extend(uint64 limit, uint64 refill);
+extern void snowflake_generator_set_stored(uint64 position);
 extern void snowflake_generator_set_refill(uint64 refill);
 extern void snowflake_generator_raise(uint64 position, SnowflakeRaise by);
 

@@ -287,15 +287,13 @@ snowflake_keeper_state_judgments(void)
 }
 
 /*
- * Have the keeper judge the clock, and wait for that until a deadline, on the
- * monotonic clock.
+ * Have the keeper judge the clock until it has done so for this many times, or a
+ * deadline on the monotonic clock is over.
  */
 void
-snowflake_keeper_state_have_clock_judged(int64 deadline_usec)
+snowflake_keeper_state_await_judgment(uint64 looks, int64 deadline_usec)
 {
-	uint64		looks = snowflake_keeper_state_judgments();
-
-	while (snowflake_keeper_state_judgments() == looks)
+	while (snowflake_keeper_state_judgments() < looks)
 	{
 		snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
 		if (!snowflake_keeper_state_wait(deadline_usec))
@@ -303,6 +301,14 @@ snowflake_keeper_state_have_clock_judged(int64 deadline_usec)
 		CHECK_FOR_INTERRUPTS();
 	}
 	ConditionVariableCancelSleep();
+}
+
+/* Have the keeper judge the clock once more. */
+void
+snowflake_keeper_state_have_clock_judged(int64 deadline_usec)
+{
+	snowflake_keeper_state_await_judgment(snowflake_keeper_state_judgments() + 1,
+										  deadline_usec);
 }
 
 /*

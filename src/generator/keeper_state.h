@@ -34,6 +34,7 @@ extern bool snowflake_keeper_state_wait(int64 deadline_usec);
 extern int	snowflake_keeper_state_pid(void);
 extern int	snowflake_keeper_state_failure(void);
 extern uint64 snowflake_keeper_state_judgments(void);
+extern void snowflake_keeper_state_await_judgment(uint64 looks, int64 deadline_usec);
 extern void snowflake_keeper_state_have_clock_judged(int64 deadline_usec);
 extern bool snowflake_keeper_state_is_missing(void);
 extern int64 snowflake_keeper_state_standby_wait_usec(void);

@@ -20,6 +20,7 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/duration.h"
 #include "base/settings.h"
@@ -60,6 +61,7 @@ static void describe_node_too_large(SnowflakeGate gate, GateTexts *texts);
 static void describe_layout(SnowflakeGate gate, GateTexts *texts);
 static void describe_reservation(SnowflakeGate gate, GateTexts *texts);
 static void describe_keeper(SnowflakeGate gate, GateTexts *texts);
+static void describe_clock(SnowflakeGate gate, GateTexts *texts);
 static void describe_lease(SnowflakeGate gate, GateTexts *texts);
 
 static bool node_is_unset(void);
@@ -117,6 +119,10 @@ static const GateRow rows[] = {
 	[GATE_RESERVATION_LOST] = {
 		"closed: the reservation of this server is not in snowflake.database",
 		COUNTER_REFUSED_KEEPER, describe_reservation, always
+	},
+	[GATE_CLOCK] = {
+		"closed: the clock is not believed",
+		COUNTER_REFUSED_CLOCK, describe_clock, NULL
 	},
 	[GATE_STOPPING] = {
 		"closed: the keeper is stopping",
@@ -300,6 +306,33 @@ describe_reservation(SnowflakeGate gate, GateTexts *texts)
 		texts->detail = psprintf("It is, or was, in the database \"%s\".", database);
 	texts->hint = "Restore the setting snowflake.database. If the reservation is gone for good, an administrator can start a new one with snowflake_accept_database().";
 	texts->advice = "Restore the setting snowflake.database, or start a new reservation with snowflake_accept_database().";
+}
+
+/* No clock was believed since the start. */
+static void
+describe_clock(SnowflakeGate gate, GateTexts *texts)
+{
+	int64		past_newest_usec,
+				wait_usec;
+
+	texts->message = "the clock is not believed";
+	texts->hint = texts->advice =
+		"Set the server's clock right, or, if it is, believe it with snowflake_accept_clock().";
+	if (!snowflake_clock_is_doubted(&past_newest_usec, &wait_usec))
+		return;
+	if (past_newest_usec < 0)
+	{
+		texts->message = psprintf("the snowflake generator is %s ahead of the clock",
+								  snowflake_duration(-past_newest_usec));
+		texts->detail = psprintf("It may be ahead by %s (snowflake.max_ahead). Minting starts when the clock is %s further.",
+								 snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC),
+								 snowflake_duration(wait_usec));
+		texts->hint = texts->advice = "Set the server's clock right.";
+	}
+	else
+		texts->detail = psprintf("It is %s past the newest snowflake. If it stays there, and the layout has that time, it is believed in %s.",
+								 snowflake_duration(past_newest_usec),
+								 snowflake_duration(wait_usec));
 }
 
 /* The keeper is not ready, or with an open gate may not be doing its work. */

@@ -95,17 +95,29 @@ snowflake_keeper_init(void)
 static SnowflakeVerdict
 judge_clock(uint32 requests, TimestampTz *now)
 {
+	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeView view;
 	SnowflakeClockReading look;
-	SnowflakeVerdict verdict;
+	SnowflakeClockFacts facts;
+	SnowflakeVerdict verdict = {0};
+
+	/* the row may have something to compare with */
+	if (!snowflake_clock_is_started())
+	{
+		*now = snowflake_clock_wall();
+		return verdict;
+	}
 
 	snowflake_generator_view(&view);
 	snowflake_clock_read(&look);
-	verdict = snowflake_clock_judge(&look,
-									snowflake_layout_position_time(&snowflake_server_layout,
-																   view.last),
-									(requests & SNOWFLAKE_WANT_CLOCK) != 0);
-	snowflake_generator_set_correction(verdict.correction_usec);
+	facts.newest = view.last == 0 ? SNOWFLAKE_CLOCK_NEVER :
+		snowflake_layout_position_time(layout, view.last);
+	facts.possible = look.wall >= layout->epoch &&
+		look.wall < snowflake_layout_tick_start(layout, layout->max_tick);
+	facts.accept = (requests & SNOWFLAKE_WANT_CLOCK) != 0;
+	facts.slack_usec = snowflake_max_lead_ms * INT64CONST(1000) + snowflake_generator_early_usec();
+	verdict = snowflake_clock_judge(&look, &facts);
+	snowflake_generator_set_correction(verdict.correction_usec, verdict.allowed_usec);
 
 	/*
 	 * Those who asked for it wait, and so may those who found the clock
@@ -150,11 +162,13 @@ keeper_round(void)
 	 * would.  That is also how too large a reservation becomes a small one.
 	 */
 	if (view.gate == GATE_OPEN &&
-		(is_other_node || snowflake_reserve_is_too_far(&view, now)))
+		(is_other_node || !snowflake_clock_is_believed() ||
+		 snowflake_reserve_is_too_far(&view, now)))
 	{
 		ereport(LOG,
 				errmsg("snowflake gate closed for node %d", view.node),
-				is_other_node ? 0 :
+				is_other_node ? 0 : !snowflake_clock_is_believed() ?
+				errdetail("The clock jumped before anything was minted by it.") :
 				errdetail("More is reserved than is needed, up to \"%s\".",
 						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
 																			view.limit))));
@@ -186,7 +200,13 @@ keeper_round(void)
 		/* unless the lease has to be renewed first */
 		snowflake_generator_view(&view);
 		if (view.floor > view.last && view.floor <= view.limit)
+		{
+			TimestampTz newest = snowflake_layout_position_time(&snowflake_server_layout,
+																view.floor);
+
+			snowflake_generator_set_allowance(snowflake_clock_raised(newest));
 			snowflake_generator_raise(view.floor, RAISED_BY_ADVANCE);
+		}
 	}
 
 	sleep_ms = snowflake_keeper_log_watch(&verdict);

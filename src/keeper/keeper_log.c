@@ -71,9 +71,17 @@ watch_clock(const SnowflakeVerdict *verdict)
 					errmsg("the clock that went back by %s is believed, after %s",
 						   by, snowflake_duration(verdict->lasted_usec)),
 					ahead ? errdetail("Snowflakes follow it.") :
-					errdetail("Minting snowflakes waits for it."));
+					errdetail(snowflake_max_ahead_s > 0 ?
+							  "Snowflakes go on ahead of it, by at most %s (snowflake.max_ahead)." :
+							  "Minting snowflakes waits for it.",
+							  snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC)));
 			break;
 	}
+	if (verdict->unproven_usec > 0)
+		ereport(WARNING,
+				errmsg("the clock is %s past the newest snowflake, and is believed",
+					   snowflake_duration(verdict->unproven_usec)),
+				errdetail("After a start of the machine there is nothing else to compare it with."));
 }
 
 /* Is the generator further ahead of the clock than it may be?  Report changes. */
@@ -82,7 +90,7 @@ watch_lead(int64 now_usec, int64 lead_usec)
 {
 	static bool behind = false;
 	static int64 since_usec;
-	int64		max_lead_usec = snowflake_max_lead_ms * INT64CONST(1000);
+	int64		max_lead_usec = snowflake_generator_may_lead_usec();
 	int64		early_usec = snowflake_generator_early_usec();
 
 	if (!behind && lead_usec > max_lead_usec + early_usec)
@@ -91,8 +99,8 @@ watch_lead(int64 now_usec, int64 lead_usec)
 		since_usec = now_usec;
 		ereport(WARNING,
 				errmsg("minting snowflakes waits for the clock"),
-				errdetail("The generator is %s ahead of it, and may be by %d ms (snowflake.max_lead).",
-						  snowflake_duration(lead_usec), snowflake_max_lead_ms));
+				errdetail("The generator is %s ahead of it, and may be by %s.",
+						  snowflake_duration(lead_usec), snowflake_duration(max_lead_usec)));
 	}
 	else if (behind && lead_usec <= max_lead_usec + early_usec)
 	{

@@ -67,6 +67,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/settings.h"
 #include "keeper/reservation_home.h"
@@ -92,7 +93,10 @@ enum
 	COLUMN_LAYOUT,
 	COLUMN_RESERVED_UNTIL,
 	COLUMN_IN_ORDER,
-	COLUMNS = COLUMN_IN_ORDER
+	COLUMN_MACHINE,
+	COLUMN_LOOKED_AT,
+	COLUMN_CLOCK_OFFSET,
+	COLUMNS = COLUMN_CLOCK_OFFSET
 };
 
 static const struct
@@ -106,6 +110,9 @@ static const struct
 	{"layout", TEXTOID},
 	{"reserved_until", TIMESTAMPTZOID},
 	{"in_order", BOOLOID},
+	{"machine", TEXTOID},
+	{"looked_at", INT8OID},
+	{"clock_offset", INT8OID},
 };
 
 /* The table, open and locked to the end of the transaction, and its index. */
@@ -276,6 +283,7 @@ put_row(int32 node, TimestampTz until, bool in_order)
 	ReservationTable table;
 	Datum		values[COLUMNS];
 	bool		nulls[COLUMNS] = {0};
+	SnowflakeClockLine line;
 	ScanKeyData key;
 	Snapshot	snapshot;
 	SysScanDesc scan;
@@ -287,6 +295,10 @@ put_row(int32 node, TimestampTz until, bool in_order)
 	values[COLUMN_LAYOUT - 1] = configured_layout();
 	values[COLUMN_RESERVED_UNTIL - 1] = TimestampTzGetDatum(until);
 	values[COLUMN_IN_ORDER - 1] = BoolGetDatum(in_order);
+	snowflake_clock_line(&line);
+	values[COLUMN_MACHINE - 1] = CStringGetTextDatum(line.machine);
+	values[COLUMN_LOOKED_AT - 1] = Int64GetDatum(line.looked_usec);
+	values[COLUMN_CLOCK_OFFSET - 1] = Int64GetDatum(line.offset_usec);
 	new = heap_form_tuple(RelationGetDescr(table.relation), values, nulls);
 
 	ScanKeyInit(&key, COLUMN_NODE, BTEqualStrategyNumber, F_INT4EQ,
@@ -405,6 +417,14 @@ read_rows(Relation relation, int32 node)
 		if (DatumGetInt32(values[COLUMN_NODE - 1]) == node ||
 			DatumGetBool(values[COLUMN_IN_ORDER - 1]))
 		{
+			/* the line is that of the newest */
+			if (!stored.found || until >= stored.until)
+			{
+				strlcpy(stored.line.machine, TextDatumGetCString(values[COLUMN_MACHINE - 1]),
+						sizeof(stored.line.machine));
+				stored.line.looked_usec = DatumGetInt64(values[COLUMN_LOOKED_AT - 1]);
+				stored.line.offset_usec = DatumGetInt64(values[COLUMN_CLOCK_OFFSET - 1]);
+			}
 			stored.until = stored.found ? Max(stored.until, until) : until;
 			stored.found = true;
 		}

@@ -8,7 +8,7 @@
 #ifndef SNOWFLAKE_RESERVATION_TABLE_H
 #define SNOWFLAKE_RESERVATION_TABLE_H
 
-#include "datatype/timestamp.h"
+#include "base/clock.h"
 
 /* What the rows of all node IDs say. */
 typedef struct SnowflakeReservation
@@ -17,6 +17,7 @@ typedef struct SnowflakeReservation
 	TimestampTz until;			/* the latest of all that count */
 	bool		own_found;
 	TimestampTz own_until;		/* that of the node ID itself */
+	SnowflakeClockLine line;	/* that was kept with the latest */
 	char	   *other_layout;	/* a layout of any row that is not the
 								 * configured one, or NULL */
 } SnowflakeReservation;

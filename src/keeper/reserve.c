@@ -10,6 +10,9 @@
  *
  * The clock is an argument, and the corrected one.
  *
+ * The file is long because the order is to be checked in one place, and
+ * so is snowflake_reserve_open_gate(), which goes through all that an opening depends on.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -42,21 +45,61 @@ reach(TimestampTz now, int64 ms)
 	return now + (snowflake_max_lead_ms + ms) * INT64CONST(1000);
 }
 
+/* What is reserved for IDs that stand: each crash takes them that much further. */
+#define STAND_USEC		(200 * 1000)
+
 /*
- * The position up to which to reserve: as far from the clock as the setting
- * says, and not below what was issued.  A generator that is ahead of the clock
- * reserves nothing more, or a series of crashes would take it further and
- * further ahead.
+ * Do IDs stand ahead of the clock, and may go on?  Then the reservation has to be ahead
+ * of them, and not of the clock.
  */
+static bool
+stands(TimestampTz newest, TimestampTz now)
+{
+	int64		lead_usec = newest - now;
+
+	return lead_usec > 0 && lead_usec <= snowflake_generator_may_lead_usec() +
+		snowflake_generator_early_usec();
+}
+
+/*
+ * How much of what is reserved mints may use: beyond max_jump they could follow a clock
+ * that jumped before the keeper has looked at it.
+ */
+static int
+usable_ms(void)
+{
+	return Min(snowflake_reservation_ms, snowflake_max_jump_ms);
+}
+
+/*
+ * The position up to which to reserve, or to let mints use what is: so far from the
+ * clock, and not below what was issued.  A generator that is ahead of the clock
+ * reserves little more, or a series of crashes would take it further and further ahead.
+ */
+static uint64
+up_to(uint64 last, TimestampTz now, int ms)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz newest = snowflake_layout_position_time(layout, last);
+	int64		tick = snowflake_layout_tick_at(layout, reach(now, ms));
+
+	tick = Max(tick, snowflake_layout_position_tick(layout, last));
+	if (stands(newest, now))
+		tick = Max(tick, snowflake_layout_tick_at(layout, newest + STAND_USEC));
+	return snowflake_layout_last_position(layout, Min(tick, layout->max_tick));
+}
+
 static uint64
 reserve_up_to(uint64 last, TimestampTz now)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		tick = snowflake_layout_tick_at(layout,
-												reach(now, snowflake_reservation_ms));
+	return up_to(last, now, snowflake_reservation_ms);
+}
 
-	tick = Max(tick, snowflake_layout_position_tick(layout, last));
-	return snowflake_layout_last_position(layout, Min(tick, layout->max_tick));
+/* What of a reservation mints may use. */
+static uint64
+usable(uint64 stored, uint64 last, TimestampTz now)
+{
+	return Min(stored, up_to(last, now, usable_ms()));
 }
 
 /*
@@ -73,12 +116,24 @@ reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
 	return Min(limit, wanted->end);
 }
 
-/* The position from which on a minter asks for more: half of it is left. */
+/*
+ * How much of the reservation has to be left, so that nobody asks for more: half of
+ * what would be reserved now.
+ */
+static int64
+half_of_it(uint64 last, TimestampTz now)
+{
+	TimestampTz newest = snowflake_layout_position_time(&snowflake_server_layout, last);
+
+	return stands(newest, reach(now, usable_ms() / 2)) ? STAND_USEC / 2 : usable_ms() * INT64CONST(500);
+}
+
+/* The position from which on a minter asks for more. */
 static uint64
-refill_from(uint64 limit, const SnowflakeNode *wanted)
+refill_from(uint64 limit, int64 half_usec, const SnowflakeNode *wanted)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		half = snowflake_reservation_ms * INT64CONST(500) / layout->tick_usec;
+	int64		half = half_usec / layout->tick_usec;
 	int64		tick = snowflake_layout_position_tick(layout, limit) - half;
 
 	/* at the end of a lease nothing comes of asking before */
@@ -108,7 +163,7 @@ snowflake_reserve_is_too_far(const SnowflakeView *view, TimestampTz now)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		needed = reserve_up_to(Max(view->last, view->floor), now);
 
-	return snowflake_layout_position_time(layout, view->limit) -
+	return snowflake_layout_position_time(layout, view->stored) -
 		snowflake_layout_position_time(layout, needed) >
 		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000);
 }
@@ -299,6 +354,18 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	exists = snowflake_reservation_table_exists();
 	if (exists)
 		stored = snowflake_reservation_table_read(node);
+	if (!snowflake_clock_is_started())
+	{
+		/* another round looks at the clock, with what it can be compared with */
+		uint64		newest = resume_after(&view, &stored, wanted);
+
+		snowflake_keeper_transaction_commit();
+		snowflake_clock_start(newest == 0 ? SNOWFLAKE_CLOCK_NEVER :
+							  snowflake_layout_position_time(layout, newest),
+							  &stored.line);
+		snowflake_keeper_state_request(requests | SNOWFLAKE_WANT_LOOK);
+		return;
+	}
 	if (!check_place(&view, stored.found, requests) ||
 		!check_table(&view, exists, requests))
 	{
@@ -315,7 +382,20 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		return;
 	}
 
+	if (!snowflake_clock_is_believed())
+	{
+		snowflake_keeper_transaction_commit();
+		snowflake_generator_set_gate(GATE_CLOCK);
+		return;
+	}
+
 	last = resume_after(&view, &stored, wanted);
+	if (last > 0)
+	{
+		TimestampTz newest = snowflake_layout_position_time(layout, last);
+
+		snowflake_generator_set_allowance(snowflake_clock_raised(newest));
+	}
 	limit = reserve_within(wanted, last, now);
 	if (last >= wanted->end)
 	{
@@ -338,8 +418,10 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		end_of_reservation(stored.own_until) : 0;
 	if (wanted->first > 0)
 		own_last = Max(own_last, wanted->first - 1);
+	snowflake_generator_set_stored(limit);
+	limit = usable(limit, last, now);
 	snowflake_generator_open(node, wanted->grant, last, own_last,
-							 limit, refill_from(limit, wanted));
+							 limit, refill_from(limit, half_of_it(last, now), wanted));
 
 	origin = snowflake_node_source == NODE_FROM_SETTING ? "" :
 		psprintf(" The node ID is from %s.", snowflake_node_source_origin());
@@ -403,7 +485,13 @@ snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 	snowflake_keeper_transaction_commit();
 
 	snowflake_counters_add(COUNTER_RESERVATIONS);
-	snowflake_generator_open_afresh(view.node, last, limit, refill_from(limit, wanted));
+	snowflake_generator_set_stored(limit);
+	limit = usable(limit, last, now);
+
+	/* what IDs were allowed to be ahead is no more */
+	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
+	snowflake_generator_open_afresh(view.node, last, limit,
+									refill_from(limit, half_of_it(last, now), wanted));
 	ereport(LOG,
 			errmsg("snowflake gate opened afresh for node %d", view.node),
 			errdetail("Snowflakes are smaller than those of before, up to \"%s\".",
@@ -419,7 +507,15 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 					   TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	uint64		limit = reserve_within(wanted, Max(view->last, view->floor), now);
+	uint64		last = Max(view->last, view->floor);
+	uint64		stored = Max(reserve_within(wanted, last, now), view->stored);
+	uint64		limit = Min(usable(stored, last, now), wanted->end);
+	TimestampTz newest = snowflake_layout_position_time(layout, last);
+	int64		half_usec = half_of_it(last, now);
+	TimestampTz base = reach(now, 0);
+
+	if (stands(newest, now))
+		base = Max(base, newest);
 
 	/*
 	 * More than half of it is left: who asks is waiting for the clock, or had
@@ -427,20 +523,26 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 	 */
 	if (limit <= view->limit ||
 		(view->floor <= view->limit &&
-		 snowflake_layout_position_time(layout, view->limit) >=
-		 reach(now, snowflake_reservation_ms / 2)))
+		 snowflake_layout_position_time(layout, view->limit) >= base + half_usec))
 	{
-		snowflake_generator_set_refill(refill_from(view->limit, wanted));
+		snowflake_generator_set_refill(refill_from(view->limit, half_usec, wanted));
 		return;
 	}
 
-	snowflake_keeper_transaction_begin("extending the reservation");
-	snowflake_reservation_table_write(view->node,
-									  snowflake_layout_position_time(layout, limit),
-									  highest_time(view));
-	snowflake_keeper_transaction_commit();
+	/* unless half of what is reserved is left, and only mints were not to use it */
+	if (limit > view->stored ||
+		snowflake_layout_position_time(layout, view->stored) <
+		base + (stands(newest, now) ? half_usec : snowflake_reservation_ms * INT64CONST(500)))
+	{
+		snowflake_keeper_transaction_begin("extending the reservation");
+		snowflake_reservation_table_write(view->node,
+										  snowflake_layout_position_time(layout, stored),
+										  highest_time(view));
+		snowflake_keeper_transaction_commit();
 
-	/* durable from here on */
-	snowflake_counters_add(COUNTER_RESERVATIONS);
-	snowflake_generator_extend(limit, refill_from(limit, wanted));
+		/* durable from here on */
+		snowflake_counters_add(COUNTER_RESERVATIONS);
+		snowflake_generator_set_stored(stored);
+	}
+	snowflake_generator_extend(limit, refill_from(limit, half_usec, wanted));
 }

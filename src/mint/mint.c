@@ -49,6 +49,9 @@ PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
 #define FIRST_SLEEP_MS		10
 #define LAST_SLEEP_MS		100
 
+/* How long to wait for the keeper's look at the clock before a sleep. */
+#define LOOK_WAIT_USEC		(50 * 1000)
+
 /* IDs of a batch that are issued in one step */
 #define BATCH_CHUNK			4096
 
@@ -67,6 +70,8 @@ typedef struct MintWait
 	bool		for_keeper;
 	int64		for_clock_usec;
 	int64		for_keeper_usec;
+	uint64		looks;			/* the keeper's look at the clock that counts; 0:
+								 * none was asked for */
 	int			sleep_ms;		/* the next one for a clock that is far behind */
 } MintWait;
 
@@ -76,6 +81,16 @@ static int64
 deadline(const MintWait *wait)
 {
 	return wait->started_usec + snowflake_max_wait_ms * INT64CONST(1000);
+}
+
+/*
+ * When a wait for the keeper is too long.  Whoever waits for nothing waits for the
+ * keeper all the same: a server that has been idle has to reserve first.
+ */
+static int64
+keeper_deadline(const MintWait *wait)
+{
+	return snowflake_max_wait_ms == 0 ? wait->started_usec + USECS_PER_SEC : deadline(wait);
 }
 
 /* A wait begins, unless it has begun.  Returns the monotonic clock. */
@@ -115,24 +130,32 @@ sleep_for_clock(long ms, MintWait *wait)
 }
 
 /*
- * Have the keeper look at the clock, which may need a correction, and wait until it
- * has: a mint is refused for the clock only after that, or at its deadline.  But no
- * longer than the clock would take by itself.
+ * Have the keeper look at the clock, which may need a correction.  Returns whether it
+ * had done so before this call, or is not going to in time.
+ *
+ * It may be held for longer than this waits for it, so step again afterwards.  A look
+ * that was under way when this wait began may have been at another clock, so the next
+ * one counts.
  */
-static void
-have_clock_judged(int64 excess_usec, MintWait *wait)
+static bool
+have_clock_judged(MintWait *wait)
 {
 	int64		started_usec = snowflake_clock_monotonic_usec();
 
+	if (wait->looks == 0)
+		wait->looks = snowflake_keeper_state_judgments() + 2;
+	if (snowflake_keeper_state_judgments() >= wait->looks || started_usec >= keeper_deadline(wait))
+		return true;
 	if (!wait->for_clock)
 		snowflake_counters_add(COUNTER_CLOCK_WAITS);
 	wait->for_clock = true;
 
-	snowflake_keeper_state_have_clock_judged(started_usec +
-											 Min(excess_usec, deadline(wait) - started_usec));
+	snowflake_keeper_state_await_judgment(wait->looks,
+										  Min(started_usec + LOOK_WAIT_USEC, keeper_deadline(wait)));
 	snowflake_counters_add_sleep(COUNTER_CLOCK_WAITS,
 								 snowflake_clock_monotonic_usec() - started_usec,
 								 &wait->for_clock_usec);
+	return false;
 }
 
 /*
@@ -145,12 +168,10 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 {
 	int64		now_usec = begin_waiting(wait);
 
-	if (wait->sleep_ms == 0 && now_usec < deadline(wait))
-	{
-		wait->sleep_ms = FIRST_SLEEP_MS;
-		have_clock_judged(excess_usec, wait);
+	if (!have_clock_judged(wait))
 		return;
-	}
+	if (wait->sleep_ms == 0)
+		wait->sleep_ms = FIRST_SLEEP_MS;
 	if (now_usec + excess_usec > deadline(wait))
 		snowflake_mint_error_ahead(excess_usec, now_usec - wait->started_usec);
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
@@ -159,17 +180,17 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 }
 
 /*
- * Wait until a position that was issued early is due: the clock is to be no more
- * than max_lead behind it.  If the clock goes back meanwhile, that may take too
+ * Wait until a position that was issued early is due: the clock is to be no
+ * further behind it than it may.  If the clock goes back meanwhile, that may take too
  * long: then the position is lost.
  */
 static void
 wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
 {
-	TimestampTz due = snowflake_layout_position_time(&snowflake_server_layout, issued->next) -
-	snowflake_max_lead_ms * INT64CONST(1000);
+	TimestampTz time = snowflake_layout_position_time(&snowflake_server_layout, issued->next);
 
-	for (; excess_usec > 0; excess_usec = due - snowflake_generator_clock())
+	for (; excess_usec > 0;
+		 excess_usec = time - snowflake_generator_may_lead_usec() - snowflake_generator_clock())
 	{
 		if (excess_usec > snowflake_generator_early_usec())
 			wait_for_clock(excess_usec, wait);
@@ -212,10 +233,10 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 								   SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
 
 	/* for time, look again now and then: the clock may make it needless */
-	until_usec = deadline(wait);
+	until_usec = keeper_deadline(wait);
 	if (lacks == STEP_UNRESERVED)
 		until_usec = Min(until_usec, now_usec + LAST_SLEEP_MS * 1000);
-	if (snowflake_keeper_state_wait(until_usec) || until_usec < deadline(wait))
+	if (snowflake_keeper_state_wait(until_usec) || until_usec < keeper_deadline(wait))
 	{
 		snowflake_counters_add_sleep(COUNTER_KEEPER_WAITS,
 									 snowflake_clock_monotonic_usec() - now_usec,
@@ -252,7 +273,6 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 {
 	MintWait	wait = {0};
 	bool		looked_twice = false;
-	bool		judged = false;
 
 	for (;;)
 	{
@@ -281,11 +301,9 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 				break;
 			case STEP_ENDED:
 				/* or the clock has jumped there, and is not to be believed */
-				if (judged)
-					snowflake_mint_error_ended();
 				(void) begin_waiting(&wait);
-				have_clock_judged(PG_INT64_MAX, &wait);
-				judged = true;
+				if (have_clock_judged(&wait))
+					snowflake_mint_error_ended();
 				break;
 		}
 	}

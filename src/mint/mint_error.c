@@ -71,12 +71,23 @@ snowflake_mint_error_in_old_reservation(const SnowflakeView *view, int64 excess_
 void
 snowflake_mint_error_ahead(int64 excess_usec, int64 waited_usec)
 {
-	int64		lead_usec = excess_usec + snowflake_max_lead_ms * INT64CONST(1000);
+	int64		lead_usec = excess_usec + snowflake_generator_may_lead_usec();
+	int64		wait_usec = excess_usec;
+	const char *may = psprintf("%d ms (snowflake.max_lead)", snowflake_max_lead_ms);
 	const char *why = "The clock went back, or snowflake.max_lead was lowered.";
 	SnowflakeView view;
 	int64		back_usec,
-				ago_usec;
+				ago_usec,
+				jump_usec,
+				lasted_usec;
 
+	/* a clock that is further than IDs are, or would end the wait, needs patience */
+	if (snowflake_clock_jump(&jump_usec, &lasted_usec) && jump_usec > 0)
+		wait_usec = Min(wait_usec,
+						Max(snowflake_jump_patience_ms * INT64CONST(1000) - lasted_usec, 0));
+	if (snowflake_max_ahead_s > 0 && lead_usec > snowflake_max_ahead_s * USECS_PER_SEC)
+		may = psprintf("%s (snowflake.max_ahead)",
+					   snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC));
 	snowflake_generator_view(&view);
 	if (view.last == view.raised_to)
 		why = view.raised_by == RAISED_BY_ADVANCE ?
@@ -102,10 +113,13 @@ snowflake_mint_error_ahead(int64 excess_usec, int64 waited_usec)
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake generator is %s ahead of the clock",
 				   snowflake_duration(lead_usec)),
-			errdetail("%s It may be ahead by %d ms (snowflake.max_lead). This call has waited %s, may wait %d ms (snowflake.max_wait), and would have to wait another %s.",
-					  why, snowflake_max_lead_ms,
+			errdetail("%s It may be ahead by %s. This call has waited %s, may wait %d ms (snowflake.max_wait), and would have to wait another %s.",
+					  why, may,
 					  snowflake_duration(waited_usec), snowflake_max_wait_ms,
-					  snowflake_duration(excess_usec)),
+					  snowflake_duration(wait_usec)),
+			wait_usec < excess_usec ?
+			errhint("The clock went ahead by %s. If it is right, believe it with snowflake_accept_clock().",
+					snowflake_duration(jump_usec)) :
 			excess_usec < USECS_PER_HOUR ?
 			errhint("Check the server's clock. Minting goes on as soon as it is %s further.",
 					snowflake_duration(excess_usec)) :

@@ -16,6 +16,7 @@ my $node = new_node('main',
 	conf => q{
 	snowflake.reservation = '1s'
 	snowflake.jump_patience = 0
+	snowflake.max_ahead = 0
 });
 my $clock = new_clock('main');
 

@@ -13,6 +13,7 @@ my $node = new_node(
 	'main', node_id => 1, conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '5s'
+	snowflake.max_ahead = 0
 });
 my %seen;
 
@@ -174,7 +175,10 @@ is( error_of($node, 'postgres',
 # The same on a second server, where the table is dropped while the gate is closed
 $node->stop;
 $node = new_node('second', node_id => 1,
-	conf => q{snowflake.max_wait = '5s'});
+	conf => q{
+	snowflake.max_wait = '5s'
+	snowflake.max_ahead = 0
+});
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($node, 'postgres');

@@ -21,6 +21,7 @@ my $node = new_node(
 	snowflake.reservation = '1s'
 	snowflake.max_jump = '1s'
 	snowflake.jump_patience = 0
+	snowflake.max_ahead = 0
 });
 my $clock = new_clock('main');
 start_with_clock($node, $clock);

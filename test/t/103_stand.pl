@@ -1,0 +1,210 @@
+# A clock that is right mints at once, whatever it was before, and whatever became of
+# the server meanwhile: IDs that are ahead of it stand, and go on.  By how much they
+# are ahead, people are told.  With snowflake.max_ahead = 0 they wait.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(
+	disorder error_of log_count new_clock new_node set_clock start_with_clock status
+	step_clock wait_for_mint
+);
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+my $second = 1_000;
+my $hour = 3_600 * $second;
+my $year = 365 * 24 * $hour;
+my $node = new_node(
+	'main', conf => q{
+	snowflake.jump_patience = '1s'
+	snowflake.max_wait = '10s'
+	restart_after_crash = on
+});
+my $clock = new_clock('main');
+my @ids;
+
+start_with_clock($node, $clock);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($node, 'postgres');
+
+# Mint by hand; returns how far the ID is ahead of the server's clock, in ms.
+sub mint
+{
+	my ($name, $most_ms) = @_;
+	my $started = clock_gettime(CLOCK_MONOTONIC);
+	my ($rc, $output, $error) = $node->psql('postgres', 'SELECT snowflake_next()');
+	my $took = (clock_gettime(CLOCK_MONOTONIC) - $started) * 1000;
+
+	is($error, '', "$name: an ID");
+	return 0 if $rc;
+	cmp_ok($took, '<', $most_ms // 900, sprintf '%s: soon, after %.0f ms', $name, $took);
+	push @ids, $output;
+	return $node->safe_psql('postgres',
+		"SELECT 1000 * extract(epoch FROM (@ '$output'::snowflake) - clock_timestamp())");
+}
+
+sub until_open
+{
+	$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
+	  or die 'gate does not open';
+	return;
+}
+
+sub until_believed
+{
+	$node->poll_query_until('postgres', q{SELECT snowflake_next() IS NOT NULL AND clock_state <> 'coasting' FROM snowflake_status})
+	  or die 'clock is not believed';
+	return;
+}
+
+# A crash: as far ahead as was reserved.
+$node->stop('immediate');
+start_with_clock($node, $clock);
+until_open();
+my $lead = mint('crash');
+cmp_ok($lead, '>', 0, 'crash: above what had been reserved');
+cmp_ok($lead, '<', 3 * $second + 100, 'crash: and no further');
+like(status($node, 'postgres', 'advice'), qr/^Snowflakes are .* ahead of the clock, and will be right in about as long: minting goes on\.$|^$/,
+	'crash: the advice says so');
+
+# Several in a row do not add up.
+foreach my $n (1 .. 3)
+{
+	$node->stop('immediate');
+	start_with_clock($node, $clock);
+	until_open();
+	$lead = mint("crash $n of 3 in a row");
+}
+cmp_ok($lead, '<', 5 * $second, 'three crashes in a row: not far ahead');
+
+# A step that is worn off survives a restart.
+step_clock($clock, -9 * $second);
+mint('back by 9 s');
+$node->stop('fast');
+start_with_clock($node, $clock);
+until_open();
+$lead = mint('back by 9 s, and a restart');
+cmp_ok($lead, '<', 15 * $second, 'back by 9 s and a restart: no further ahead than that');
+
+# Two steps
+step_clock($clock, 9 * $second);
+mint('ahead by 9 s');
+step_clock($clock, -9 * $second);
+mint('back by 9 s again');
+step_clock($clock, -9 * $second);
+mint('and again');
+step_clock($clock, 18 * $second);
+mint('ahead by 18 s');
+until_believed();
+
+# An hour ahead is believed, and was a lie: IDs stand.
+step_clock($clock, $hour);
+mint('an hour ahead');
+until_believed();
+mint('an hour ahead, believed');
+step_clock($clock, -$hour);
+mint('and back');
+until_believed();
+$lead = mint('which is believed');
+cmp_ok($lead, '>', $hour - 60 * $second, 'IDs are ahead by an hour');
+cmp_ok($lead, '<', $hour + 60 * $second, 'and no more');
+like(status($node, 'postgres', 'advice'), qr/^Snowflakes are 1 hour|^Snowflakes are (?:59|60|3[56])/, 'the advice has that');
+my @many = split /\n/, $node->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 300000)');
+is(disorder([ @ids, @many ]), 0, 'more than a tick has: they ascend');
+push @ids, $many[-1];
+$lead = mint('after that');
+cmp_ok($lead, '<', $hour + 60 * $second, 'they have not run away');
+
+# An hour back and right again, both believed at once
+step_clock($clock, $hour);
+$lead = mint('an hour ahead, where IDs are');
+cmp_ok($lead, '<', 2 * $second, 'is believed at once');
+
+# A crash while a jump is coasted through: the line is kept.
+step_clock($clock, -2 * $hour);
+mint('two hours back');
+$node->stop('immediate');
+start_with_clock($node, $clock);
+until_open();
+mint('two hours back, and a crash');
+step_clock($clock, 2 * $hour);
+$lead = mint('and right again');
+cmp_ok($lead, '<', 10 * $second, 'IDs are near the time');
+
+# Nobody stands further ahead than may be.
+$node->append_conf('postgresql.conf', q{snowflake.max_ahead = '10min'});
+$node->reload;
+step_clock($clock, -$hour);
+my $error;
+foreach my $try (1 .. 300)
+{
+	$error = error_of($node, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+	last if $error->{message};
+}
+is($error->{sqlstate}, '55000', 'further ahead than max_ahead: an error');
+like($error->{detail}, qr/It may be ahead by .*\(snowflake\.max_ahead\)/, 'which says so');
+step_clock($clock, $hour);
+mint('the clock is right again');
+
+# 0: as strict as can be
+$node->append_conf('postgresql.conf', 'snowflake.max_ahead = 0');
+$node->reload;
+mint('max_ahead = 0');
+$node->stop('immediate');
+start_with_clock($node, $clock);
+until_open();
+$lead = mint('max_ahead = 0: after a crash', 10_000);
+cmp_ok($lead, '<', 100, 'an ID has no time ahead of the clock');
+step_clock($clock, -2 * $second);
+mint('max_ahead = 0: a step back by 2 s');
+step_clock($clock, 2 * $second);
+$node->append_conf('postgresql.conf', q{snowflake.max_ahead = '1d'});
+
+# The row of another machine does not count, and a clock that cannot be is not believed.
+$node->stop('fast');
+start_with_clock($node, $clock);
+until_open();
+mint('before the boot');
+$node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine = 'another'});
+$node->stop('immediate');
+step_clock($clock, -6 * $year);
+start_with_clock($node, $clock);
+$node->poll_query_until('postgres', q{SELECT gate = 'closed: the clock is not believed' FROM snowflake_status})
+  or die 'the clock is believed';
+$error = error_of($node, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+like($error->{message}, qr/^the snowflake generator is .* ahead of the clock$/, 'boot six years back: an error');
+like($error->{detail}, qr/It may be ahead by .* Minting starts when the clock is .* further\./, 'which says so');
+is(status($node, 'postgres', 'advice'), q{Set the server's clock right.}, 'and so does the advice');
+step_clock($clock, 6 * $year);
+$lead = mint('set right');
+cmp_ok(abs($lead), '<', 10 * $second, 'at the right time');
+
+# and after the end of the layout
+$node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine = 'another'});
+$node->stop('immediate');
+step_clock($clock, 150 * $year);
+start_with_clock($node, $clock);
+$node->poll_query_until('postgres', q{SELECT gate = 'closed: the clock is not believed' FROM snowflake_status})
+  or die 'the clock is believed';
+$node->stop('immediate');
+start_with_clock($node, $clock);
+step_clock($clock, -150 * $year);
+$lead = mint('boot after the layout, a crash, set right', 5_000);
+cmp_ok(abs($lead), '<', 10 * $second, 'at the right time');
+
+# The clock was set ahead while the server was down: believed at once, since IDs that a
+# copy of the files does not know of may have been minted by it.
+$node->stop('immediate');
+step_clock($clock, $hour);
+start_with_clock($node, $clock);
+until_open();
+$lead = mint('an hour ahead, after a crash');
+cmp_ok($lead, '>', -10 * $second, 'IDs follow at once');
+is(status($node, 'postgres', 'clock_jump'), '', 'and nothing is coasted through');
+
+is(disorder(\@ids), 0, scalar(@ids) . ' IDs, each larger than the one before');
+$node->stop;
+done_testing();
