@@ -29,8 +29,8 @@
  *	  once if it is not past where IDs would be by the boot clock: it ends a stand.
  *
  * 6. The line is kept in the reservation's row.  At a start with the line of this
- *	  boot of this machine the first look is an ordinary one, but for a clock that is
- *	  ahead of the line: that is believed.  Otherwise there is
+ *	  boot of this machine the first look is an ordinary one; but a clock that is ahead of
+ *	  the line is believed, unless this postmaster kept the line.  Otherwise there is
  *	  nothing to compare with but the newest ID, and any clock from max_ahead before it
  *	  on is believed.  Until there is an ID of it, each look is like the first; but
  *	  then a clock that is more than a day past the newest ID needs patience.
@@ -58,7 +58,8 @@
  *	 lies behind a clock that is right.  If the clock was set ahead in between, and IDs
  *	 followed the old line, they would meet those again.  So a clock that is ahead of
  *	 the line is believed at a start, as it is without a line.  A line that is ahead
- *	 of the clock only makes IDs larger.
+ *	 of the clock only makes IDs larger.  After a crash restart the files are those that
+ *	 the same postmaster wrote, and everything that was minted is known.
  *
  * What a wrong line can cost is that a jump back is coasted through.
  *
@@ -76,6 +77,7 @@
 #include <unistd.h>
 #endif
 
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/shmem.h"
 
@@ -114,7 +116,8 @@ typedef struct ClockMemory
 	bool		started;		/* there was a start */
 	bool		known;			/* there is a line */
 	bool		first;			/* no look yet, and no line from before */
-	bool		restarted;		/* a line from before, that no look has met */
+	bool		restarted;		/* a line of another postmaster, that no look has
+								 * met */
 	bool		untried;		/* nothing compares with a clock but the newest ID */
 	bool		jumping;		/* there is a jump that is not believed */
 	int64		offset_usec;	/* the line: to be added to the boot clock */
@@ -256,6 +259,16 @@ this_machine(void)
 	return machine;
 }
 
+/* This postmaster: a process ID comes again, but not at the same time. */
+static const char *
+this_postmaster(void)
+{
+	static char postmaster[SNOWFLAKE_POSTMASTER_SIZE];
+
+	snprintf(postmaster, sizeof(postmaster), "%d " INT64_FORMAT, PostmasterPid, PgStartTime);
+	return postmaster;
+}
+
 /* Was there a start?  Only the keeper, as for all that follows. */
 bool
 snowflake_clock_is_started(void)
@@ -279,7 +292,8 @@ snowflake_clock_start(TimestampTz newest, const SnowflakeClockLine *kept)
 	if (kept->machine[0] != '\0' && strcmp(kept->machine, this_machine()) == 0 &&
 		kept->looked_usec <= boot_usec)
 	{
-		memory->known = memory->has_home = memory->restarted = true;
+		memory->known = memory->has_home = true;
+		memory->restarted = strcmp(kept->postmaster, this_postmaster()) != 0;
 		memory->offset_usec = memory->home_usec = kept->offset_usec;
 		memory->allowed_usec = clamp(newest - (kept->offset_usec + boot_usec),
 									 0, max_ahead_usec());
@@ -306,6 +320,7 @@ snowflake_clock_line(SnowflakeClockLine *line)
 	if (!memory->known)
 		return;
 	strlcpy(line->machine, this_machine(), sizeof(line->machine));
+	strlcpy(line->postmaster, this_postmaster(), sizeof(line->postmaster));
 	line->looked_usec = memory->looked_usec;
 	line->offset_usec = memory->offset_usec;
 }

@@ -44,11 +44,13 @@ typedef enum SnowflakeClockNews
 #define SNOWFLAKE_CLOCK_NEVER	(-(INT64CONST(1) << 60))
 
 #define SNOWFLAKE_MACHINE_SIZE	80
+#define SNOWFLAKE_POSTMASTER_SIZE	40
 
 /* The line that IDs follow, as it is kept with a reservation. */
 typedef struct SnowflakeClockLine
 {
 	char		machine[SNOWFLAKE_MACHINE_SIZE];	/* and its boot; "": unknown */
+	char		postmaster[SNOWFLAKE_POSTMASTER_SIZE];	/* which kept it */
 	int64		looked_usec;	/* on its boot clock */
 	int64		offset_usec;	/* from that to the clock that was believed */
 } SnowflakeClockLine;

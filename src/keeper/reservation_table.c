@@ -94,6 +94,7 @@ enum
 	COLUMN_RESERVED_UNTIL,
 	COLUMN_IN_ORDER,
 	COLUMN_MACHINE,
+	COLUMN_POSTMASTER,
 	COLUMN_LOOKED_AT,
 	COLUMN_CLOCK_OFFSET,
 	COLUMNS = COLUMN_CLOCK_OFFSET
@@ -111,6 +112,7 @@ static const struct
 	{"reserved_until", TIMESTAMPTZOID},
 	{"in_order", BOOLOID},
 	{"machine", TEXTOID},
+	{"postmaster", TEXTOID},
 	{"looked_at", INT8OID},
 	{"clock_offset", INT8OID},
 };
@@ -297,6 +299,7 @@ put_row(int32 node, TimestampTz until, bool in_order)
 	values[COLUMN_IN_ORDER - 1] = BoolGetDatum(in_order);
 	snowflake_clock_line(&line);
 	values[COLUMN_MACHINE - 1] = CStringGetTextDatum(line.machine);
+	values[COLUMN_POSTMASTER - 1] = CStringGetTextDatum(line.postmaster);
 	values[COLUMN_LOOKED_AT - 1] = Int64GetDatum(line.looked_usec);
 	values[COLUMN_CLOCK_OFFSET - 1] = Int64GetDatum(line.offset_usec);
 	new = heap_form_tuple(RelationGetDescr(table.relation), values, nulls);
@@ -422,6 +425,8 @@ read_rows(Relation relation, int32 node)
 			{
 				strlcpy(stored.line.machine, TextDatumGetCString(values[COLUMN_MACHINE - 1]),
 						sizeof(stored.line.machine));
+				strlcpy(stored.line.postmaster, TextDatumGetCString(values[COLUMN_POSTMASTER - 1]),
+						sizeof(stored.line.postmaster));
 				stored.line.looked_usec = DatumGetInt64(values[COLUMN_LOOKED_AT - 1]);
 				stored.line.offset_usec = DatumGetInt64(values[COLUMN_CLOCK_OFFSET - 1]);
 			}

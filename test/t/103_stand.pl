@@ -134,6 +134,24 @@ step_clock($clock, 2 * $hour);
 $lead = mint('and right again');
 cmp_ok($lead, '<', 10 * $second, 'IDs are near the time');
 
+# A crash restart in the middle of a lie: the postmaster is the same, so the line counts.
+$node->append_conf('postgresql.conf', q{snowflake.jump_patience = '1h'});
+$node->reload;
+mint('a long patience');
+step_clock($clock, $hour);
+my $offset = -s $node->logfile;
+kill 'KILL', status($node, 'postgres', 'keeper_pid');
+$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
+until_open();
+$lead = mint('an hour ahead, and a crash restart');
+cmp_ok($lead, '<', -$hour / 2, 'the clock is not believed: IDs are where they were');
+step_clock($clock, -$hour);
+$lead = mint('right again');
+cmp_ok($lead, '<', 10 * $second, 'and still are');
+$node->append_conf('postgresql.conf', q{snowflake.jump_patience = '1s'});
+$node->reload;
+mint('a short patience');
+
 # Nobody stands further ahead than may be.
 $node->append_conf('postgresql.conf', q{snowflake.max_ahead = '10min'});
 $node->reload;
