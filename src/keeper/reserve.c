@@ -325,6 +325,26 @@ resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
 }
 
 /*
+ * Begin to judge the clock, with what the table has to compare it with.  That needs no
+ * node ID: a lessee without a lease asks for one by the clock that is believed.
+ */
+static void
+start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
+{
+	SnowflakeReservation stored = {0};
+	uint64		newest;
+
+	snowflake_keeper_transaction_begin("looking for the reservation");
+	if (snowflake_reservation_table_exists())
+		stored = snowflake_reservation_table_read(wanted->obstacle == GATE_OPEN ? wanted->node : -1);
+	snowflake_keeper_transaction_commit();
+	newest = resume_after(view, &stored, wanted);
+	snowflake_clock_start(newest == 0 ? SNOWFLAKE_CLOCK_NEVER :
+						  snowflake_layout_position_time(&snowflake_server_layout, newest),
+						  &stored.line);
+}
+
+/*
  * Open the gate for the node ID that is wanted, if that is possible; otherwise
  * leave it closed with the reason.
  */
@@ -342,30 +362,25 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 				own_last,
 				limit;
 
+	snowflake_generator_view(&view);
+	if (!snowflake_clock_is_started())
+	{
+		/* another round looks at the clock */
+		start_clock(&view, wanted);
+		snowflake_keeper_state_request(requests | SNOWFLAKE_WANT_LOOK);
+		return;
+	}
 	if (wanted->obstacle != GATE_OPEN)
 	{
 		snowflake_generator_set_gate(wanted->obstacle);
 		return;
 	}
 
-	snowflake_generator_view(&view);
 	snowflake_layout_print(layout, text, sizeof(text));
 	snowflake_keeper_transaction_begin("opening the gate");
 	exists = snowflake_reservation_table_exists();
 	if (exists)
 		stored = snowflake_reservation_table_read(node);
-	if (!snowflake_clock_is_started())
-	{
-		/* another round looks at the clock, with what it can be compared with */
-		uint64		newest = resume_after(&view, &stored, wanted);
-
-		snowflake_keeper_transaction_commit();
-		snowflake_clock_start(newest == 0 ? SNOWFLAKE_CLOCK_NEVER :
-							  snowflake_layout_position_time(layout, newest),
-							  &stored.line);
-		snowflake_keeper_state_request(requests | SNOWFLAKE_WANT_LOOK);
-		return;
-	}
 	if (!check_place(&view, stored.found, requests) ||
 		!check_table(&view, exists, requests))
 	{

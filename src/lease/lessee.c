@@ -180,13 +180,14 @@ retry_after_usec(int64 took_usec)
 /*
  * Connect and do what is due: renew the lease or take one, or give it back, if
  * "end" is not NULL.  An error is a warning in the log, unless it is the one of
- * the time before.
+ * the time before.  Returns when the coordinator began to be asked.
  */
-static void
+static int64
 attempt(MemoryContext context, const int64 *end)
 {
 	static char last_error[256] = "";
 	MemoryContext outer = MemoryContextSwitchTo(context);
+	volatile int64 began_usec = snowflake_clock_monotonic_usec();
 
 	PG_TRY();
 	{
@@ -195,10 +196,10 @@ attempt(MemoryContext context, const int64 *end)
 		int64		deadline_usec;
 
 		/* an hour that nobody believes must not end a lease, or begin one */
-		if (end == NULL && snowflake_keeper_state_pid() != 0)
-			snowflake_keeper_state_have_clock_judged(snowflake_clock_monotonic_usec() + JUDGE_USEC);
-		deadline_usec = snowflake_clock_monotonic_usec() +
-			answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
+		if (end == NULL)
+			snowflake_keeper_state_have_clock_judged(began_usec + JUDGE_USEC);
+		began_usec = snowflake_clock_monotonic_usec();
+		deadline_usec = began_usec + answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
 		connection = coordinator->connect(snowflake_node_source_text, deadline_usec);
 		if (end == NULL)
 			snowflake_lease_attempt(coordinator, connection, deadline_usec,
@@ -237,6 +238,7 @@ attempt(MemoryContext context, const int64 *end)
 	PG_END_TRY();
 	MemoryContextSwitchTo(outer);
 	MemoryContextReset(context);
+	return began_usec;
 }
 
 /*
@@ -277,7 +279,7 @@ give_back(MemoryContext context)
 	/* if it was only terminated by hand, there may be a keeper again */
 	snowflake_lease_state_shorten(end);
 	if (snowflake_keeper_state_pid() == 0)
-		attempt(context, &end);
+		(void) attempt(context, &end);
 }
 
 void
@@ -316,12 +318,12 @@ snowflake_lessee_main(Datum main_arg)
 		due_ms = snowflake_lease_due_ms(snowflake_generator_clock());
 		if (snowflake_lease_state_is_asked() || (due_ms <= 0 && now_usec >= retry_usec))
 		{
-			attempt(context, NULL);
+			int64		began_usec = attempt(context, NULL);
 
 			/* the keeper is to see when a lease ends that is not renewed */
 			snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
 			retry_usec = snowflake_clock_monotonic_usec();
-			retry_usec += retry_after_usec(retry_usec - now_usec);
+			retry_usec += retry_after_usec(retry_usec - began_usec);
 			due_ms = snowflake_lease_due_ms(snowflake_generator_clock());
 		}
 		(void) snowflake_worker_sleep(due_ms <= 0 ? retry_usec :

@@ -100,9 +100,13 @@ foreach my $crash (1 .. 4)
 	$refused++ if status('advice') =~ /No node ID is free/;
 }
 is($refused, 1, 'with three node IDs the fourth crash within a lease finds none');
+
+# so many crashes have taken the generator ahead, and with it what is leased
+my $ahead = $server->safe_psql('postgres',
+	'SELECT extract(epoch FROM min(leased_until) - clock_timestamp()) FROM snowflake_fleet() WHERE node BETWEEN 20 AND 22');
 my $began = time;
 wait_for_mint($server, 'postgres');
-cmp_ok(time - $began, '<', $lease + 2.5 + $slack, 'until the first lease has ended');
+cmp_ok(time - $began, '<', $ahead + 2.5 + $slack, 'until the first lease has ended');
 $server->stop;
 $coordinator->stop;
 
