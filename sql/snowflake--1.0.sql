@@ -157,7 +157,7 @@ CREATE FUNCTION snowflake_date(snowflake) RETURNS date
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_date(snowflake) IS 'convert snowflake to date';
 CREATE CAST (snowflake AS date) WITH FUNCTION snowflake_date(snowflake);
-COMMENT ON CAST (snowflake AS date) IS 'on which day the snowflake was minted, in the session''s time zone';
+COMMENT ON CAST (snowflake AS date) IS 'day on which the snowflake was minted, in the session''s time zone';
 
 -- Snowflakes with given parts, and as texts
 
@@ -189,7 +189,7 @@ COMMENT ON FUNCTION snowflake_to_text(bigint, text) IS
 	'snowflake as a text in base32, base32z, base36, base58, base58flickr, base62 or hex';
 CREATE FUNCTION snowflake_from_text(id text, format text) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_from_text(text, text) IS 'snowflake from such a text';
+COMMENT ON FUNCTION snowflake_from_text(text, text) IS 'snowflake from a text of snowflake_to_text()';
 
 -- Comparison with times
 --
@@ -255,19 +255,19 @@ COMMENT ON FUNCTION snowflake_until(timestamptz) IS
 CREATE FUNCTION snowflake_before(ts timestamp) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'snowflake_before_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_before(timestamp) IS
-	'likewise, of a timestamp in the session''s time zone';
+	'likewise, for a timestamp in the session''s time zone';
 CREATE FUNCTION snowflake_until(ts timestamp) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'snowflake_until_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_until(timestamp) IS
-	'likewise, of a timestamp in the session''s time zone';
+	'likewise, for a timestamp in the session''s time zone';
 CREATE FUNCTION snowflake_before(day date) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'snowflake_before_date' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_before(date) IS
-	'likewise, of a date begins in the session''s time zone';
+	'likewise, for the start of a date in the session''s time zone';
 CREATE FUNCTION snowflake_until(day date) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'snowflake_until_date' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_until(date) IS
-	'likewise, of a date begins in the session''s time zone';
+	'likewise, for the start of a date in the session''s time zone';
 CREATE FUNCTION snowflake_before(period tstzrange) RETURNS bigint
 	AS 'MODULE_PATHNAME', 'snowflake_before_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_before(tstzrange) IS 'largest snowflake before a range of time, as bigint, -1 if there is none';
@@ -727,19 +727,19 @@ CREATE FUNCTION snowflake_next() RETURNS snowflake
 COMMENT ON FUNCTION snowflake_next() IS 'mint a snowflake';
 CREATE FUNCTION snowflake_next(value integer) RETURNS snowflake
 	AS 'MODULE_PATHNAME', 'snowflake_next_value' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_next(integer) IS 'mint a snowflake with a value in the field that the layout has for it';
+COMMENT ON FUNCTION snowflake_next(integer) IS 'mint a snowflake with a value in the caller''s field of the layout';
 CREATE FUNCTION snowflake_next_batch_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_next_batch_support(internal) IS 'planner support for snowflake_next_batch';
 CREATE FUNCTION snowflake_next_batch(count integer) RETURNS SETOF snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE
 	SUPPORT snowflake_next_batch_support;
-COMMENT ON FUNCTION snowflake_next_batch(integer) IS 'mint that many snowflakes, in ascending order';
+COMMENT ON FUNCTION snowflake_next_batch(integer) IS 'mint a number of snowflakes, in ascending order';
 CREATE FUNCTION snowflake_next_batch(count integer, value integer) RETURNS SETOF snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE
 	SUPPORT snowflake_next_batch_support;
 COMMENT ON FUNCTION snowflake_next_batch(integer, integer) IS
-	'mint that many snowflakes, in ascending order, with a value in the field that the layout has for it';
+	'mint a number of snowflakes, in ascending order, with a value in the caller''s field of the layout';
 CREATE FUNCTION snowflake_current() RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_current() IS
@@ -808,17 +808,17 @@ CREATE FUNCTION snowflake_accept_clock() RETURNS void
 COMMENT ON FUNCTION snowflake_accept_clock() IS 'believe the clock, which has jumped';
 CREATE FUNCTION snowflake_restart_at_clock(node integer) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_restart_at_clock(integer) IS 'take a generator that is ahead for good back to the clock, with a new node ID';
+COMMENT ON FUNCTION snowflake_restart_at_clock(integer) IS 'take a generator that is far ahead back to the clock, with a new node ID';
 CREATE FUNCTION snowflake_fleet_create(floor timestamptz DEFAULT NULL) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_fleet_create(timestamptz) IS 'found a fleet at the coordinator, which then leases node IDs';
+COMMENT ON FUNCTION snowflake_fleet_create(timestamptz) IS 'create a fleet at the coordinator, which then leases node IDs';
 CREATE FUNCTION snowflake_fleet_recover(
 	floor timestamptz DEFAULT NULL, holder_is_gone boolean DEFAULT false) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_fleet_recover(timestamptz, boolean) IS 'found the fleet again after its coordinator has lost data';
+COMMENT ON FUNCTION snowflake_fleet_recover(timestamptz, boolean) IS 're-create the fleet after its coordinator has lost data';
 CREATE FUNCTION snowflake_fleet_reclaim(node integer, floor timestamptz DEFAULT pg_catalog.now()) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_fleet_reclaim(integer, timestamptz) IS 'have a node ID leased again that nobody has, and of which no ID is newer';
+COMMENT ON FUNCTION snowflake_fleet_reclaim(integer, timestamptz) IS 'let a node ID that no server holds be leased again, for times after the newest ID with it';
 CREATE FUNCTION snowflake_fleet(
 	OUT node integer, OUT holder text, OUT since timestamptz,
 	OUT leased_from timestamptz, OUT leased_until timestamptz, OUT state text,
@@ -870,7 +870,7 @@ BEGIN
 	IF (SELECT s.gate OPERATOR(pg_catalog.=) 'closed: the library is not preloaded' FROM snowflake_status AS s)
 	THEN
 		RAISE WARNING 'nothing can be minted yet: this server has not preloaded the library of extension "snowflake"'
-			USING HINT = 'Add snowflake to shared_preload_libraries, beside what is there, and restart the server.';
+			USING HINT = 'Add snowflake to the libraries in shared_preload_libraries, and restart the server.';
 	END IF;
 END
 $$;

@@ -17,7 +17,7 @@ BEGIN
 	THEN
 		RAISE insufficient_privilege USING
 			MESSAGE = 'schema "snowflake_keeper" does not belong to a superuser',
-			DETAIL = 'Its owner could replace what the keeper of snowflakes depends on.',
+			DETAIL = 'Its owner could replace objects that the snowflake keeper depends on.',
 			HINT = 'Drop the schema, or rename it: the extension creates its own.';
 	END IF;
 END
@@ -42,10 +42,10 @@ COMMENT ON COLUMN snowflake_keeper.reservation.node IS 'node ID; -1 stands for t
 COMMENT ON COLUMN snowflake_keeper.reservation.layout IS 'layout of the snowflakes, canonical';
 COMMENT ON COLUMN snowflake_keeper.reservation.reserved_until IS 'no snowflake of a later tick was ever minted';
 COMMENT ON COLUMN snowflake_keeper.reservation.in_order IS 'snowflakes of other node IDs are minted after these; false once snowflake_restart_at_clock() gave that up';
-COMMENT ON COLUMN snowflake_keeper.reservation.machine IS 'the machine and its boot; on any other the next three columns do not count';
+COMMENT ON COLUMN snowflake_keeper.reservation.machine IS 'the machine and its boot; on any other, the next three columns are ignored';
 COMMENT ON COLUMN snowflake_keeper.reservation.postmaster IS 'the postmaster that kept this row; under any other one a clock that is ahead of the row is believed';
 COMMENT ON COLUMN snowflake_keeper.reservation.looked_at IS 'when the keeper last looked at the clock, in microseconds since that boot';
-COMMENT ON COLUMN snowflake_keeper.reservation.clock_offset IS 'from that to the clock that was believed, in microseconds since 2000';
+COMMENT ON COLUMN snowflake_keeper.reservation.clock_offset IS 'to be added to looked_at for the clock that was believed, in microseconds since 2000';
 
 -- A publication of all tables would carry the rows of another server here, and
 -- those of the same node ID over this server's own.  Nothing but the apply worker
@@ -70,7 +70,7 @@ COMMENT ON FUNCTION snowflake_keeper.keeper_only() IS 'refuses statements that w
 
 CREATE TRIGGER keeper_only BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON snowflake_keeper.reservation
 	FOR EACH STATEMENT EXECUTE FUNCTION snowflake_keeper.keeper_only();
-COMMENT ON TRIGGER keeper_only ON snowflake_keeper.reservation IS 'keeps those who may write any table out of the reservation';
+COMMENT ON TRIGGER keeper_only ON snowflake_keeper.reservation IS 'keeps roles that may write any table out of the reservation';
 
 -- Default privileges may have granted anything to anybody.
 

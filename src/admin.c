@@ -108,7 +108,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("snowflake " INT64_FORMAT " is %s ahead of the clock", id,
 					   snowflake_duration(lead_usec)),
-				errdetail("Snowflakes would be ahead by as much, and nothing could be minted where that is more than snowflake.max_ahead."),
+				errdetail("New snowflakes would be that far ahead of the clock, and nothing could be minted while that exceeds snowflake.max_ahead."),
 				errhint("If that is what you want, call snowflake_advance() with force => true."));
 
 	/* nothing is asked for unless it can be done */
@@ -164,20 +164,20 @@ warn_of_old_ids(const SnowflakeLayout *stored, int64 id)
 	if (layout->epoch != stored->epoch || layout->tick_usec != stored->tick_usec ||
 		layout->time_shift != stored->time_shift)
 		ereport(WARNING,
-				errmsg("snowflakes that were minted so far are decoded to other times from now on"),
+				errmsg("existing snowflakes now decode to other times"),
 				tick > layout->max_tick ?
-				errdetail("The stored layout gives " INT64_FORMAT " at \"%s\"; in the configured one that is after its end.",
+				errdetail("Snowflake " INT64_FORMAT " is of \"%s\" in the stored layout, but after the end of the configured one.",
 						  id, pstrdup(timestamptz_to_str(time))) :
-				errdetail("The stored layout gives " INT64_FORMAT " at \"%s\"; by the configured one that is of \"%s\".",
+				errdetail("Snowflake " INT64_FORMAT " is of \"%s\" in the stored layout, but of \"%s\" in the configured one.",
 						  id, pstrdup(timestamptz_to_str(time)),
 						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, tick)))),
-				errhint("Decode them with their layout, as in snowflake_timestamp(id, '%s').",
+				errhint("Decode them with their own layout, for example snowflake_timestamp(id, '%s').",
 						text));
 	else if (!has_same_parts(layout, stored))
 		ereport(WARNING,
-				errmsg("snowflakes that were minted so far are decoded to other nodes and sequence numbers from now on"),
-				errdetail("Their times stay what they are."),
-				errhint("Decode them with their layout, as in snowflake_node(id, '%s').", text));
+				errmsg("existing snowflakes now decode to other nodes and sequence numbers"),
+				errdetail("Their times do not change."),
+				errhint("Decode them with their own layout, for example snowflake_node(id, '%s').", text));
 }
 
 /*
@@ -205,10 +205,10 @@ compare_layouts(const char *stored_text)
 		warn_of_old_ids(&stored, old_id);
 	if (new_id < old_id)
 		ereport(WARNING,
-				errmsg("snowflakes of the configured layout are smaller than those minted so far"),
-				errdetail("At this moment the stored layout gives " INT64_FORMAT ", the configured one " INT64_FORMAT ".",
+				errmsg("snowflakes of the configured layout are smaller than existing ones"),
+				errdetail("At this moment, the stored layout gives " INT64_FORMAT ", and the configured one " INT64_FORMAT ".",
 						  old_id, new_id),
-				errhint("New snowflakes will not sort after the old ones, and may equal them when they reach them."));
+				errhint("New snowflakes will not sort after existing ones, and may repeat them once they catch up."));
 }
 
 /*
@@ -227,7 +227,7 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 	if (snowflake_generator_gate() == GATE_OPEN)
 	{
 		ereport(NOTICE,
-				errmsg("the configured snowflake layout is in force already"));
+				errmsg("the configured snowflake layout is already in force"));
 		PG_RETURN_VOID();
 	}
 	if (snowflake_generator_stored_layout(stored, sizeof(stored)))
@@ -253,7 +253,7 @@ refuse_jump(const char *why)
 				errmsg("the clock went back by %s, which is not believed",
 					   snowflake_duration(-jump_usec)),
 				errdetail_internal("%s", why),
-				errhint("If the clock is right now, believe it with snowflake_accept_clock() first, otherwise set it right."));
+				errhint("If the clock is correct, believe it with snowflake_accept_clock() first; otherwise, correct it."));
 }
 
 /*
@@ -342,10 +342,10 @@ check_reset(int32 node, const SnowflakeView *view)
 		snowflake_layout_position_time(layout, Max(view->own_last, view->floor)) > now)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("node ID %d may have minted snowflakes that are ahead of the clock",
+				errmsg("snowflakes ahead of the clock may have been minted with node ID %d",
 					   node),
-				errdetail("They could come again."),
-				errhint("Set %s to a number that this server has not used, reload the configuration, and call snowflake_restart_at_clock() with that.",
+				errdetail("They could be minted again."),
+				errhint("Set %s to a number that this server has not used, reload the configuration, and call snowflake_restart_at_clock() with that number.",
 						snowflake_node_source_settings()));
 }
 
@@ -383,8 +383,8 @@ snowflake_restart_at_clock(PG_FUNCTION_ARGS)
 	ConditionVariableCancelSleep();
 
 	ereport(NOTICE,
-			errmsg("snowflakes are minted from the clock on again, with node ID %d", node),
-			errdetail("They are smaller than those that were minted before, whose times are up to \"%s\".",
+			errmsg("snowflakes follow the clock again, with node ID %d", node),
+			errdetail("They are smaller than earlier ones, whose times go up to \"%s\".",
 					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
 																		before))));
 	PG_RETURN_VOID();

@@ -174,8 +174,8 @@ advice(const SnowflakeView *view, int64 lead_usec)
 		return psprintf("Minting ends with the lease. %s", snowflake_gate_text_advice(GATE_LEASE_ENDED));
 	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
 		return psprintf(jump_usec > 0 ?
-						"The clock went ahead by %s, %s ago: set it right, or believe it with snowflake_accept_clock()." :
-						"The clock went back by %s, %s ago: set it right, or believe it with snowflake_accept_clock().",
+						"The clock went ahead by %s, %s ago: correct it, or believe it with snowflake_accept_clock()." :
+						"The clock went back by %s, %s ago: correct it, or believe it with snowflake_accept_clock().",
 						snowflake_duration(i64abs(jump_usec)), snowflake_duration(lasted_usec));
 	if (excess_usec > 0 && snowflake_mint_error_in_old_reservation(view, excess_usec))
 		return psprintf("Wait: minting starts in %s, after the end of what was reserved before a crash or a promotion.",

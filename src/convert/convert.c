@@ -83,8 +83,8 @@ fail_renamed(Conversion *conv, const char *relation)
 			errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			errmsg("could not convert column \"%s\" of table %s to snowflakes due to concurrent renaming",
 				   conv->column, conv->key->table),
-			errdetail("The statements are not about %s any more. Nothing was changed.", relation),
-			errhint("The conversion can be run again."));
+			errdetail("The statements no longer refer to %s. Nothing was changed.", relation),
+			errhint("Run the conversion again."));
 }
 
 /* A look just before each statement, lest hours are spent on another table. */
@@ -229,7 +229,7 @@ check_keys(Conversion *conv)
 			snowflake_convert_refuse(conv, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
 									 psprintf("The smallest key is " INT64_FORMAT ", and a snowflake is never negative.",
 											  smallest),
-									 "As a bigint the column can keep it.");
+									 "A bigint column can hold it.");
 	}
 	if (!conv->sets_default)
 		return;
@@ -244,7 +244,7 @@ check_keys(Conversion *conv)
 		snowflake_convert_refuse(conv, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 								 psprintf("The largest key is " INT64_FORMAT ", but the largest snowflake of the layout is " INT64_FORMAT ".",
 										  largest, layout->max_id),
-								 "Give the rows keys in a new column.");
+								 "Give the rows new keys in another column.");
 
 	at = snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, largest));
 	ereport(ERROR,
@@ -256,7 +256,7 @@ check_keys(Conversion *conv)
 			at - snowflake_clock_wall() <= USECS_PER_MINUTE ?
 			errhint("If it is a snowflake of this layout: SELECT snowflake_advance('" INT64_FORMAT "');",
 					largest) :
-			errhint("As a snowflake of this layout it would be of \"%s\". If the keys are of another kind, give the rows keys in a new column.",
+			errhint("As a snowflake of this layout it would be of \"%s\". If the keys are of another kind, give the rows new keys in another column.",
 					timestamptz_to_str(at)));
 }
 
@@ -277,7 +277,7 @@ warn_of_partitions(Conversion *conv)
 			ereport(WARNING,
 					errmsg("table \"%s\" is partitioned by column \"%s\"",
 						   column->relname, column->name),
-					errhint("New rows need a partition that takes snowflakes: snowflake_lower_bound() gives bounds."));
+					errhint("New rows need a partition for snowflakes: snowflake_lower_bound() gives its bounds."));
 	}
 }
 
@@ -300,7 +300,7 @@ tell_forms(Conversion *conv)
 			errmsg("column \"%s\" of table %s is a bigint, not a snowflake", key->name, key->table),
 			errdetail("Write snowflake_timestamp(%s) for the time, since @ %s is the absolute value, and %s >= snowflake_lower_bound(now() - interval '1 day') for the rows of a period.",
 					  name, name, name),
-			errhint("With snowflake as the third argument, snowflake_convert_column() makes it a snowflake, and writes the table anew."));
+			errhint("With snowflake as the third argument, snowflake_convert_column() makes it a snowflake, and rewrites the table."));
 }
 
 
@@ -360,7 +360,7 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 
 	if (conv.statements == NIL)
 		ereport(NOTICE,
-				errmsg("column \"%s\" of table %s is filled with snowflakes already",
+				errmsg("column \"%s\" of table %s is already filled with snowflakes",
 					   conv.key->name, conv.key->table));
 	else
 	{

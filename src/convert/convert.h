@@ -63,7 +63,7 @@ typedef struct KeySequence
 } KeySequence;
 
 /*
- * A foreign key that has to be made anew, because a column at one of its ends
+ * A foreign key that must be re-created, because a column at one of its ends
  * changes its type.
  */
 typedef struct KeyReference

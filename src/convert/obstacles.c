@@ -235,7 +235,7 @@ check_privileges(Conversion *conv)
 		for (int i = 0; i < (int) lengthof(needed); i++)
 			if (object_aclcheck(NamespaceRelationId, needed[i], column->owner, ACL_USAGE) != ACLCHECK_OK)
 				snowflake_convert_refuse(conv, ERRCODE_INSUFFICIENT_PRIVILEGE,
-										 psprintf("%s, who owns table %s, has no USAGE privilege on schema %s.",
+										 psprintf("Role %s, which owns table %s, has no USAGE privilege on schema %s.",
 												  GetUserNameFromId(column->owner, false), column->table,
 												  get_namespace_name(needed[i])), NULL);
 	}
@@ -254,7 +254,7 @@ check_references(Conversion *conv)
 		check_owners(conv, reference->referenced);
 		if (reference->obstacle != NULL)
 			snowflake_convert_refuse(conv, ERRCODE_INSUFFICIENT_PRIVILEGE, reference->obstacle,
-									 "Mend that, or drop the foreign key, convert, and create it again, in one transaction.");
+									 "Fix that, or drop the foreign key, convert, and create it again, in one transaction.");
 	}
 }
 

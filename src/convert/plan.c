@@ -93,7 +93,7 @@ plan_table(Conversion *conv, KeyColumn *table)
 			appendStringInfo(&statement, "%s TYPE %s", alter,
 							 new_type_name(conv, column));
 			alter = psprintf(", ALTER COLUMN %s", quote_identifier(column->name));
-			add_notice(conv, psprintf("column \"%s\" of table %s was %s and is %s now: its rows were written anew",
+			add_notice(conv, psprintf("column \"%s\" of table %s was %s and is now %s: the table was rewritten",
 									  column->name, column->table, column->type_name,
 									  new_type_name(conv, column)));
 		}
@@ -196,7 +196,7 @@ snowflake_convert_plan(Conversion *conv)
 			add_statement(conv, column->relid, column->table, column->owner,
 						  psprintf("ALTER TABLE %s ALTER COLUMN %s DROP IDENTITY",
 								   column->table, quote_identifier(column->name)));
-			add_notice(conv, psprintf("column \"%s\" of table %s was an identity, whose sequence %s is dropped",
+			add_notice(conv, psprintf("column \"%s\" of table %s was an identity column; its sequence %s is dropped",
 									  column->name, column->table, sequence->name));
 		}
 	}
@@ -217,7 +217,7 @@ snowflake_convert_plan(Conversion *conv)
 		plan_table(conv, lfirst(lc));
 	plan_set_aside(conv, false);
 	if (conv->sets_default)
-		add_notice(conv, psprintf("column \"%s\" of table %s has the default %s.snowflake_next() now",
+		add_notice(conv, psprintf("column \"%s\" of table %s now has the default %s.snowflake_next()",
 								  conv->key->name, conv->key->table, conv->schema));
 
 	foreach(lc, conv->sequences)

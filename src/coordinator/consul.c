@@ -142,7 +142,7 @@ consul_list(void *arg, const char *key)
 	if (answer == NULL || !JsonContainerIsArray(answer) || JsonContainerSize(answer) == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("could not use the coordinator: its answer is not one of Consul"));
+				errmsg("could not use the coordinator: its answer is not that of a Consul server"));
 	for (uint32 i = 0; i < JsonContainerSize(answer); i++)
 	{
 		JsonbValue *kv = getIthJsonbValueFromContainer(answer, i);

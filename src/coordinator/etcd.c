@@ -64,7 +64,7 @@ call(Connection *connection, const char *path, const char *body)
 					ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION : ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not use the coordinator: %s",
 				   message != NULL ? message :
-				   status == 200 ? "its answer is not one of etcd" : psprintf("HTTP status %ld", status)));
+				   status == 200 ? "its answer is not that of an etcd server" : psprintf("HTTP status %ld", status)));
 }
 
 /* Log in, if the URL has a user: the token goes with each request. */
@@ -210,7 +210,7 @@ etcd_list(void *arg, const char *only)
 		if (list_length(records) > MOST_RECORDS)
 			ereport(ERROR,
 					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not use the coordinator: it has more records than a fleet"));
+					errmsg("could not use the coordinator: it has more records than a fleet can have"));
 
 		/* the next key is the last one and a byte of 0 */
 		from = last;

@@ -249,7 +249,7 @@ parse(char *answer)
 			*c = '?';
 	}
 	if (elements > MOST_ELEMENTS)
-		refuse_answer("has more elements than a fleet");
+		refuse_answer("has more elements than a fleet can have");
 	PG_TRY();
 	{
 		jsonb = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(answer)));

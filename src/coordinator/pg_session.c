@@ -304,7 +304,7 @@ check_alone(const SnowflakePgPrimary *one, const SnowflakePgPrimary *other)
 		return;
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			errmsg("two servers of the coordinator can be written"),
+			errmsg("two servers of the coordinator accept writes"),
 			errdetail("One is \"%s\", on timeline " INT64_FORMAT ", the other is \"%s\", on timeline " INT64_FORMAT ".",
 					  one->host, one->identity.term, other->host, other->identity.term),
 			errhint("Stop the one that was replaced."));
@@ -339,7 +339,7 @@ try_host(SnowflakePgSession *connection, const char *url, const char *const *lis
 			other.is_unusable = true;
 			ereport(ERROR,
 					errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-					errmsg("could not use the coordinator: it cannot be written"));
+					errmsg("could not use the coordinator: it is read-only"));
 		}
 		if (connection->conn == NULL)
 		{

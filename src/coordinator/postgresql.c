@@ -157,7 +157,7 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 	if (connection->warned)
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("the coordinator warned at a commit, which may not be durable on its standbys"));
+				errmsg("the coordinator warned that a commit may not be durable on its standbys"));
 	return done;
 }
 

@@ -185,7 +185,7 @@ snowflake_resolve_host(const char *host, int64 until_usec, const char **error)
 	}
 	PG_END_TRY();
 
-	*error = !done ? "its name is not resolved in time" :
+	*error = !done ? "its name was not resolved in time" :
 		lookup->failure != 0 ? gai_strerror(lookup->failure) : "it has no address";
 	initStringInfo(&list);
 	for (int i = 0; done && i < lookup->count; i++)

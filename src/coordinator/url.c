@@ -44,7 +44,7 @@ decode(const char *text, size_t length)
 			strlcpy(hex, text + i + 1, Min(sizeof(hex), length - i));
 			decoded[size] = (char) strtol(hex, NULL, 16);
 			if (strspn(hex, "0123456789abcdefABCDEF") != 2 || decoded[size++] == '\0')
-				malformed("A percent sign is to be followed by two hexadecimal digits.");
+				malformed("A percent sign must be followed by two hexadecimal digits.");
 			i += 2;
 		}
 		else
@@ -117,7 +117,7 @@ snowflake_url_parse(const char *text, int default_port, const char *default_path
 				strncmp(parameters[i], rest, name_length) == 0)
 				break;
 		if (parameters[i] == NULL)
-			malformed("The URL has a parameter that this kind of coordinator does not have.");
+			malformed("The URL has a parameter that this kind of coordinator does not support.");
 		url->parameters = lappend(url->parameters, decode(rest, parameter_length));
 		rest += parameter_length;
 	}

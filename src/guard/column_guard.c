@@ -167,7 +167,7 @@ look_at_dropped(Drop *drop, Oid class, Oid object, int sub)
 			note_column(drop, object, sub, extension);
 		else if (sub == 0 && kind == RELKIND_PARTITIONED_TABLE &&
 				 !get_rel_relispartition(object) && !is_meant(drop->statement, object))
-			note_loss(drop, psprintf("Table %s would be dropped with all partitions, as its partition key depends on what is dropped.",
+			note_loss(drop, psprintf("Table %s would be dropped with all partitions, because its partition key depends on the extension.",
 									 table_name(object)));
 	}
 	else if (class == ExtensionRelationId && object == extension && drop->losses > 0)
@@ -178,8 +178,8 @@ look_at_dropped(Drop *drop, Oid class, Oid object, int sub)
 								   drop->losses <= SHOWN_LOSSES ? "" :
 								   psprintf("\n(and %d more)", drop->losses - SHOWN_LOSSES)),
 				drop->remedy == NULL ?
-				errhint("Let types of bigint, and tables that are partitioned by it, take their places first.") :
-				errhint("Keep the snowflakes as bigint first, which writes nothing anew: %s", drop->remedy));
+				errhint("Replace them first with types of bigint and with tables that are partitioned by bigint.") :
+				errhint("Convert the columns to bigint first, which rewrites nothing: %s", drop->remedy));
 }
 
 static void
@@ -215,7 +215,7 @@ replace_hint(void *argument)
 		drop->behavior == DROP_RESTRICT && list_length(drop->objects) == 1 &&
 		strcmp(strVal(linitial(drop->objects)), EXTENSION) == 0 &&
 		geterrcode() == ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST)
-		errhint("Keep columns of type snowflake as bigint first, which writes nothing anew: ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT, ALTER COLUMN ... TYPE bigint; CASCADE would drop them.");
+		errhint("Convert columns of type snowflake to bigint first, which rewrites nothing: ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT, ALTER COLUMN ... TYPE bigint; CASCADE would drop them.");
 }
 
 static void

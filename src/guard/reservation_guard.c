@@ -72,7 +72,7 @@ refuse_schema(ObjectAccessType access, Oid class, Oid object, int sub, void *arg
 		ereport(ERROR,
 				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				errmsg("permission denied for schema %s", "snowflake_keeper"),
-				errdetail("Only a superuser reaches the reservation of snowflakes: whoever locks it stops minting."));
+				errdetail("Only a superuser can access the snowflake reservation, since a lock on it would stop minting."));
 }
 
 /* Only while the server preloads libraries: nothing else mints. */

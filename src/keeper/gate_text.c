@@ -81,7 +81,7 @@ static const GateRow rows[] = {
 		COUNTER_REFUSED_KEEPER, describe_keeper, database_is_missing
 	},
 	[GATE_WAITING] = {
-		"closed: the extension snowflake_keeper is missing in the keeper's database, the first mint creates it",
+		"closed: the extension snowflake_keeper is missing in the keeper's database; the first mint creates it",
 		COUNTER_REFUSED_KEEPER, describe_keeper, NULL
 	},
 	[GATE_CREATING] = {
@@ -213,8 +213,8 @@ describe_node_unset(SnowflakeGate gate, GateTexts *texts)
 			psprintf("the host's name does not end with a number: %s", snowflake_node_source_origin()) :
 			"the host has no address that is not loopback";
 		texts->advice = texts->hint = snowflake_node_source == NODE_FROM_HOSTNAME ?
-			"Give the host a name such as db-3, or set snowflake.node_source to where else the node ID is to come from, and reload the configuration." :
-			"Set snowflake.node_source to where else the node ID is to come from, such as setting, and reload the configuration.";
+			"Give the host a name such as db-3, or set snowflake.node_source to another source, and reload the configuration." :
+			"Set snowflake.node_source to another source, such as setting, and reload the configuration.";
 		return;
 	}
 	texts->message = "snowflake.node_id is not set";
@@ -236,7 +236,7 @@ describe_node_too_large(SnowflakeGate gate, GateTexts *texts)
 		texts->detail = psprintf("%s It is from the host's %s.", texts->detail,
 								 snowflake_node_source == NODE_FROM_HOSTNAME ? "name" : "address");
 		texts->advice = texts->hint =
-			"Set snowflake.node_source to where the node ID is to come from, or take a layout with more node IDs.";
+			"Set snowflake.node_source to another source, or choose a layout with more node IDs.";
 		return;
 	}
 	texts->message = psprintf("snowflake.node_id %d is too large for the layout",
@@ -278,10 +278,10 @@ describe_layout(SnowflakeGate gate, GateTexts *texts)
 	texts->message = "snowflake.layout differs from the layout that this server has minted with";
 	snowflake_layout_print(&snowflake_server_layout, configured, sizeof(configured));
 	if (snowflake_generator_stored_layout(stored, sizeof(stored)))
-		texts->detail = psprintf("Configured is \"%s\", stored is \"%s\".",
+		texts->detail = psprintf("The configured layout is \"%s\", the stored one \"%s\".",
 								 configured, stored);
 	texts->advice = texts->hint =
-		"Restore snowflake.layout, or accept the change with snowflake_accept_layout(). From then on the snowflakes that exist are decoded by the new layout, to other times unless it merely has more bits of time.";
+		"Restore snowflake.layout, or accept the change with snowflake_accept_layout(). Existing snowflakes are then decoded by the new layout, to other times unless it merely has more bits of time.";
 }
 
 static void
@@ -298,7 +298,7 @@ describe_reservation(SnowflakeGate gate, GateTexts *texts)
 	texts->message = psprintf("the snowflake reservation of this server is not in the database \"%s\"",
 							  snowflake_database);
 	if (database == NULL)
-		texts->detail = psprintf("It was in a database that was dropped, with OID %u.",
+		texts->detail = psprintf("It was in the database with OID %u, which was dropped.",
 								 kept_in);
 	else if (strcmp(database, snowflake_database) == 0)
 		texts->detail = "It was there before, and was dropped or deleted.";
@@ -317,7 +317,7 @@ describe_clock(SnowflakeGate gate, GateTexts *texts)
 
 	texts->message = "the clock is not believed";
 	texts->hint = texts->advice =
-		"Set the server's clock right, or, if it is, believe it with snowflake_accept_clock().";
+		"Correct the server's clock, or, if it is correct, believe it with snowflake_accept_clock().";
 	if (!snowflake_clock_is_doubted(&past_newest_usec, &wait_usec))
 		return;
 	if (past_newest_usec < 0)
@@ -327,7 +327,7 @@ describe_clock(SnowflakeGate gate, GateTexts *texts)
 		texts->detail = psprintf("It may be ahead by %s (snowflake.max_ahead). Minting starts when the clock is %s further.",
 								 snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC),
 								 snowflake_duration(wait_usec));
-		texts->hint = texts->advice = "Set the server's clock right.";
+		texts->hint = texts->advice = "Correct the server's clock.";
 	}
 	else
 		texts->detail = psprintf("It is %s past the newest snowflake. If it stays there, and the layout has that time, it is believed in %s.",
@@ -346,7 +346,7 @@ describe_keeper(SnowflakeGate gate, GateTexts *texts)
 	if (has_database && server_has_no_keeper())
 	{
 		texts->message = "the snowflake generator has no keeper";
-		texts->detail = "It does not run in single-user mode, nor while pg_upgrade does.";
+		texts->detail = "It does not run in single-user mode or during pg_upgrade.";
 	}
 	else if (has_database)
 	{

@@ -55,13 +55,13 @@ watch_clock(const SnowflakeVerdict *verdict)
 					errmsg("the clock went back by %s", by),
 					errdetail("Minting snowflakes goes on as if it had not, for up to %s (snowflake.jump_patience).",
 							  snowflake_duration(snowflake_jump_patience_ms * INT64CONST(1000))),
-					errhint("If the clock is right now, believe it with snowflake_accept_clock(), otherwise set it right."));
+					errhint("If the clock is correct, believe it with snowflake_accept_clock(); otherwise, correct it."));
 			break;
 		case CLOCK_RETURNED:
 			ereport(LOG,
-					ahead ? errmsg("the clock no longer is %s ahead, after %s", by,
+					ahead ? errmsg("the clock is no longer %s ahead, after %s", by,
 								   snowflake_duration(verdict->lasted_usec)) :
-					errmsg("the clock no longer is %s behind, after %s", by,
+					errmsg("the clock is no longer %s behind, after %s", by,
 						   snowflake_duration(verdict->lasted_usec)));
 			break;
 		case CLOCK_BELIEVED:
@@ -72,7 +72,7 @@ watch_clock(const SnowflakeVerdict *verdict)
 						   by, snowflake_duration(verdict->lasted_usec)),
 					ahead ? errdetail("Snowflakes follow it.") :
 					errdetail(snowflake_max_ahead_s > 0 ?
-							  "Snowflakes go on ahead of it, by at most %s (snowflake.max_ahead)." :
+							  "Snowflakes stay ahead of it, by at most %s (snowflake.max_ahead)." :
 							  "Minting snowflakes waits for it.",
 							  snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC)));
 			break;
@@ -81,7 +81,7 @@ watch_clock(const SnowflakeVerdict *verdict)
 		ereport(WARNING,
 				errmsg("the clock is %s past the newest snowflake, and is believed",
 					   snowflake_duration(verdict->unproven_usec)),
-				errdetail("After a start of the machine there is nothing else to compare it with."));
+				errdetail("After the machine has started, there is nothing else to compare it with."));
 }
 
 /* Is the generator further ahead of the clock than it may be?  Report changes. */
@@ -99,7 +99,7 @@ watch_lead(int64 now_usec, int64 lead_usec)
 		since_usec = now_usec;
 		ereport(WARNING,
 				errmsg("minting snowflakes waits for the clock"),
-				errdetail("The generator is %s ahead of it, and may be by %s.",
+				errdetail("The generator is %s ahead of it, and may be ahead by %s.",
 						  snowflake_duration(lead_usec), snowflake_duration(max_lead_usec)));
 	}
 	else if (behind && lead_usec <= max_lead_usec + early_usec)
@@ -159,7 +159,7 @@ watch_limit(int64 now_usec, int64 lead_usec)
 		ereport(WARNING,
 				errmsg("snowflakes have been minted at the limit of the layout for %s",
 					   snowflake_duration(now_usec - since_usec)),
-				errdetail("It has " INT64_FORMAT " in a tick of %s; mints wait for the next.",
+				errdetail("It has " INT64_FORMAT " in a tick of %s; mints wait for the next one.",
 						  snowflake_server_layout.max_sequence + INT64CONST(1),
 						  snowflake_duration(snowflake_server_layout.tick_usec)),
 				errhint("Mint on more servers, or choose a layout with more bits of sequence."));

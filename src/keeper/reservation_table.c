@@ -263,7 +263,7 @@ open_table(void)
 				errmsg("table \"%s.%s\" is not fit for the snowflake reservation",
 					   KEEPER_SCHEMA, KEEPER_TABLE),
 				errdetail_internal("%s", complaint),
-				errhint("Undo the change. If that is impossible, drop the extension \"%s\", and the keeper creates it anew.",
+				errhint("Undo the change. If that is impossible, drop the extension \"%s\", and the keeper will re-create it.",
 						KEEPER_EXTENSION));
 	return table;
 }
@@ -601,6 +601,6 @@ snowflake_reservation_keeper_only(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				errmsg("permission denied for table %s",
 					   RelationGetRelationName(trigger->tg_relation)),
-				errdetail("Only the keeper of snowflakes writes it: a row that is lowered or lost is snowflakes that come twice."));
+				errdetail("Only the snowflake keeper may write it, since a lowered or missing row would let snowflakes be issued twice."));
 	PG_RETURN_POINTER(NULL);
 }

@@ -297,7 +297,7 @@ check_layout(const SnowflakeView *view, const char *configured, const char *othe
 	if (view->gate != GATE_LAYOUT_CHANGED)
 		ereport(LOG,
 				errmsg("snowflake gate stays closed: snowflake.layout differs from the stored layout"),
-				errdetail("Configured is \"%s\", stored is \"%s\".",
+				errdetail("The configured layout is \"%s\", the stored one \"%s\".",
 						  configured, other));
 	snowflake_generator_set_layout_changed(other);
 	return false;
@@ -508,8 +508,8 @@ snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 	snowflake_generator_open_afresh(view.node, last, limit,
 									refill_from(limit, half_of_it(last, now), wanted));
 	ereport(LOG,
-			errmsg("snowflake gate opened afresh for node %d", view.node),
-			errdetail("Snowflakes are smaller than those of before, up to \"%s\".",
+			errmsg("snowflake gate reopened for node %d", view.node),
+			errdetail("Snowflakes are smaller than earlier ones, which go up to \"%s\".",
 					  timestamptz_to_str(snowflake_layout_position_time(layout, view.last))));
 }
 

@@ -218,7 +218,7 @@ instant_error(const SnowflakeLayout *layout, TimestampTz ts)
 			errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 			errmsg("timestamp \"%s\" is out of range for the snowflake layout",
 				   timestamptz_to_str(ts)),
-			errdetail("The layout's ticks start from \"%s\" to \"%s\".",
+			errdetail("The layout's ticks start between \"%s\" and \"%s\".",
 					  first, last));
 }
 

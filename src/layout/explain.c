@@ -146,8 +146,8 @@ snowflake_explain(PG_FUNCTION_ARGS)
 
 	if (id > layout->max_id)
 		appendStringInfo(&buf,
-						 "\n\nThis is no snowflake of the layout, whose largest is " INT64_FORMAT
-						 ": decoding refuses it.",
+						 "\n\nThis is not a snowflake of the layout, whose largest is " INT64_FORMAT
+						 ": decoding it fails.",
 						 layout->max_id);
 
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(buf.data, buf.len));

@@ -286,7 +286,7 @@ derive(SnowflakeLayout *layout)
 		value_bits = layout->fields[i].width;
 	}
 	if (bits > SNOWFLAKE_ID_BITS)
-		return psprintf("The fields take %d bits, an ID has %d.",
+		return psprintf("The fields take %d bits, but an ID has %d.",
 						bits, SNOWFLAKE_ID_BITS);
 
 	layout->time_shift = layout->fields[0].shift;
@@ -294,13 +294,13 @@ derive(SnowflakeLayout *layout)
 	layout->sequence_shift = sequence->shift;
 	layout->node_bits = bits - layout->fields[0].width - sequence->width - value_bits;
 	if (layout->sequence_bits > SNOWFLAKE_PART_BITS)
-		return psprintf("The sequence takes %d bits, at most %d are possible.",
+		return psprintf("The sequence takes %d bits, but at most %d are possible.",
 						layout->sequence_bits, SNOWFLAKE_PART_BITS);
 	if (layout->node_bits > SNOWFLAKE_PART_BITS)
-		return psprintf("The node ID takes %d bits, at most %d are possible.",
+		return psprintf("The node ID takes %d bits, but at most %d are possible.",
 						layout->node_bits, SNOWFLAKE_PART_BITS);
 	if (value_bits > SNOWFLAKE_PART_BITS)
-		return psprintf("The field \"%s\" takes %d bits, at most %d are possible.",
+		return psprintf("The field \"%s\" takes %d bits, but at most %d are possible.",
 						layout->fields[layout->value_field].name, value_bits,
 						SNOWFLAKE_PART_BITS);
 

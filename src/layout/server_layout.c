@@ -62,7 +62,7 @@ check_spread(int *newval, void **extra, GucSource source)
 {
 	if ((*newval & (*newval - 1)) != 0)
 	{
-		GUC_check_errdetail("It is 0 or a power of two.");
+		GUC_check_errdetail("It must be 0 or a power of two.");
 		return false;
 	}
 	if (process_shared_preload_libraries_in_progress ||
@@ -121,14 +121,14 @@ snowflake_server_layout_init(void)
 
 	DefineCustomStringVariable("snowflake.layout",
 							   "Sets the bit layout of the snowflakes this server mints.",
-							   "A preset, overrides such as epoch:2025-01-01T00:00:00Z, or both.",
+							   "It is a preset, overrides such as epoch:2025-01-01T00:00:00Z, or both.",
 							   &layout_text,
 							   "twitter",
 							   snowflake_settings_fixed(), 0,
 							   check_layout, assign_layout, NULL);
 	DefineCustomIntVariable("snowflake.spread",
 							"Sets how many sequence numbers the first snowflakes of ticks are spread over.",
-							"A power of two. 0 starts each tick at 0.",
+							"It is a power of two, or 0 to start each tick at 0.",
 							&spread,
 							0, 0, 1 << 30,
 							PGC_SIGHUP, 0,

@@ -218,8 +218,8 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 	{
 		fleet.floor = Max(Max(known, snowflake_layout_tick_at(layout, now)), 0);
-		check_is_near(fleet.floor, now, "This server has snowflakes or a lease up to there.",
-					  "Use snowflake_fleet_create() with a floor: the newest time of an ID of all servers whose node IDs may be leased. Keep the others out of snowflake.lease_nodes.");
+		check_is_near(fleet.floor, now, "This server has snowflakes or a lease up to that time.",
+					  "Call snowflake_fleet_create() with a floor: the time of the newest snowflake of all servers whose node IDs may be leased. Exclude all other node IDs in use from snowflake.lease_nodes.");
 	}
 	else
 		fleet.floor = snowflake_layout_tick_at(layout, PG_GETARG_TIMESTAMPTZ(0));
@@ -231,7 +231,7 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 	if (!write_fleet(&session, &fleet, NULL))
 		ereport(ERROR,
 				errcode(ERRCODE_DUPLICATE_OBJECT),
-				errmsg("the coordinator has a snowflake fleet already"),
+				errmsg("the coordinator already has a snowflake fleet"),
 				errhint("If it has lost data, use snowflake_fleet_recover()."));
 	end_session(&session);
 	snowflake_lease_state_ask();
@@ -284,14 +284,14 @@ default_floor(const SnowflakeFleet *before, TimestampTz now)
 
 	if (floor == before->reported)
 		check_is_near(floor, now,
-					  psprintf("The server \"%s\" gave up a lease up to there.", before->reporter),
-					  "If that server is stopped for good, and no snowflake of it counts, use snowflake_fleet_recover(holder_is_gone => true).");
+					  psprintf("The server \"%s\" gave up a lease up to that time.", before->reporter),
+					  "If that server is permanently stopped, and none of its snowflakes matter, use snowflake_fleet_recover(holder_is_gone => true).");
 	else if (floor == before->floor)
-		check_is_near(floor, now, "That was the floor of the fleet before.",
-					  "If nobody has a lease above an earlier time, use snowflake_fleet_recover() with that time.");
+		check_is_near(floor, now, "That was the previous floor of the fleet.",
+					  "If no server has a lease beyond an earlier time, use snowflake_fleet_recover() with that time.");
 	else
 		check_is_near(floor, now,
-					  psprintf("The clock of this server is at \"%s\", or it has a lease up to there.",
+					  psprintf("The clock of this server is at \"%s\", or this server has a lease up to the new floor.",
 							   timestamptz_to_str(snowflake_generator_clock())),
 					  "Use snowflake_fleet_recover() on another server, or with a time.");
 	return floor;
@@ -335,7 +335,7 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 				errmsg("the floor of the fleet is too low"),
 				errdetail("The server \"%s\" gave up a lease up to \"%s\".", before.reporter,
 						  timestamptz_to_str(snowflake_layout_tick_start(layout, before.reported))),
-				errhint("If that server is stopped for good, and no snowflake of it counts, set holder_is_gone."));
+				errhint("If that server is permanently stopped, and none of its snowflakes matter, set holder_is_gone."));
 
 	fleet.reported = before.reported;
 	if (fleet.reported > 0)
@@ -346,7 +346,7 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 	if (!write_fleet(&session, &fleet, record == NULL ? NULL : record->value))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
-				errmsg("the record of the snowflake fleet was changed by somebody else meanwhile"),
+				errmsg("the record of the snowflake fleet was changed concurrently"),
 				errhint("Try again."));
 	replace_damaged(&session, &fleet);
 	end_session(&session);
@@ -396,8 +396,8 @@ snowflake_fleet_reclaim(PG_FUNCTION_ARGS)
 											  snowflake_lease_record_print(&parsed), NULL))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
-				errmsg("the record of node ID %d was changed meanwhile", node),
-				errhint("Somebody has it, then."));
+				errmsg("the record of node ID %d was changed concurrently", node),
+				errhint("Check that no server holds the node ID."));
 	end_session(&session);
 	PG_RETURN_VOID();
 }

@@ -260,7 +260,7 @@ send_write(const SnowflakeCoordinator *coordinator, void *connection, const char
 	if (snowflake_clock_monotonic_usec() > answer_deadline_usec)
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("the answer of the coordinator was heard too late"));
+				errmsg("the answer of the coordinator arrived too late"));
 	return true;
 }
 
@@ -329,7 +329,7 @@ adopt_write(TimestampTz now)
 	if (!renewed)
 		ereport(LOG,
 				errmsg("leased snowflake node ID %d from the coordinator", lease->node),
-				errdetail("It is for times from \"%s\" up to \"%s\", and will be renewed.",
+				errdetail("The lease covers times from \"%s\" up to \"%s\", and will be renewed.",
 						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, parsed.from))),
 						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, parsed.until)))));
 }

@@ -50,8 +50,8 @@ report_damaged(int32 node)
 		return;
 	ereport(WARNING,
 			errmsg("the record of snowflake node ID %d at its coordinator is damaged", node),
-			errdetail("The node ID is not leased to anybody. There may be more: snowflake_fleet() lists them."),
-			errhint("Replace it with snowflake_fleet_recover()."));
+			errdetail("The node ID cannot be leased. There may be more damaged records: snowflake_fleet() lists them."),
+			errhint("Use snowflake_fleet_recover() to replace it."));
 }
 
 /*

@@ -32,7 +32,7 @@ static const TroubleRow rows[] = {
 	},
 	[LEASE_OTHER_LAYOUT] = {
 		"grants nothing",
-		"the layout of the snowflake fleet is not that of this server",
+		"the layout of the snowflake fleet differs from that of this server",
 		"The fleet has another layout, which snowflake_fleet() shows: set snowflake.layout to it, and restart the server.",
 		true
 	},
@@ -45,7 +45,7 @@ static const TroubleRow rows[] = {
 	[LEASE_COPIED] = {
 		"grants nothing",
 		"the records of the snowflake fleet were copied from another coordinator",
-		"The fleet's records were copied from another coordinator: if that one is stopped for good, use snowflake_fleet_recover().",
+		"The fleet's records were copied from another coordinator: if that one is permanently stopped, use snowflake_fleet_recover().",
 		true
 	},
 	[LEASE_REPLACED] = {
@@ -57,7 +57,7 @@ static const TroubleRow rows[] = {
 	[LEASE_BELOW_FLOOR] = {
 		"grants nothing",
 		"the floor of the snowflake fleet is ahead of the clock of this server",
-		"Waits for the floor of the fleet.",
+		"This server waits for the floor of the fleet.",
 		true
 	},
 	[LEASE_NO_FREE_NODE] = {
@@ -90,11 +90,11 @@ snowflake_lease_trouble_advice(SnowflakeLeaseTrouble trouble, TimestampTz since,
 							   TimestampTz floor, const char *error)
 {
 	if (trouble == LEASE_UNREACHABLE)
-		return psprintf("The coordinator cannot be used since \"%s\": %s.",
+		return psprintf("The coordinator has been unusable since \"%s\": %s.",
 						timestamptz_to_str(since),
 						error[0] != '\0' ? error : "see the server log");
 	if (trouble == LEASE_BELOW_FLOOR)
-		return psprintf("Waits for the floor of the fleet, until \"%s\". If that is a mistake, use snowflake_fleet_recover() with a lower one.",
+		return psprintf("This server waits for the floor of the fleet, until \"%s\". If that is a mistake, use snowflake_fleet_recover() with a lower one.",
 						timestamptz_to_str(floor));
 	return rows[trouble].advice == NULL ? NULL : pstrdup(rows[trouble].advice);
 }

@@ -132,7 +132,7 @@ parse_node_source(const char *text, SnowflakeNodeSource *source)
 	else if (pg_strcasecmp(text, "address") == 0)
 		*source = NODE_FROM_ADDRESS;
 	else if (snowflake_node_settings_coordinator(text) == NULL)
-		return "It is setting, hostname, address, or a URL of a coordinator, such as postgresql://host/database.";
+		return "It must be setting, hostname, address, or the URL of a coordinator, such as postgresql://host/database.";
 	else if (has_password(text))
 		return "The URL has a password, which others could read here. It belongs in a file that only the server can read, named by the parameter passfile.";
 	else
@@ -285,7 +285,7 @@ snowflake_node_settings_init(void)
 
 	DefineCustomIntVariable("snowflake.node_id",
 							"Sets this server's node ID.",
-							"No two servers that mint may have the same. -1 is unset, and nothing is minted then.",
+							"No two servers that mint may have the same node ID. -1 means that it is unset, and nothing is minted.",
 							&snowflake_node_id,
 							-1, -1, INT_MAX,
 							PGC_SIGHUP, 0,
@@ -299,14 +299,14 @@ snowflake_node_settings_init(void)
 							   check_node_source, assign_node_source, NULL);
 	DefineCustomStringVariable("snowflake.lease_nodes",
 							   "Sets which node IDs may be leased.",
-							   "A list of node IDs and ranges, such as 0-63. If it is empty, all of the layout.",
+							   "It is a list of node IDs and ranges, such as 0-63. If it is empty, all node IDs of the layout may be leased.",
 							   &lease_nodes_text,
 							   "",
 							   PGC_SIGHUP, 0,
 							   check_lease_nodes, assign_lease_nodes, NULL);
 	DefineCustomIntVariable("snowflake.lease",
 							"Sets for how long a node ID is leased.",
-							"It is renewed when half of it is left. Without the coordinator minting goes on to the end of the lease.",
+							"The lease is renewed when half of it is left. Without the coordinator, minting continues until the lease ends.",
 							&snowflake_lease_ms,
 							600 * 1000, 1000, 24 * 60 * 60 * 1000,
 							PGC_SIGHUP, GUC_UNIT_MS,

@@ -173,7 +173,7 @@ snowflake_node_source_origin(void)
 						 text, snowflake_node_id);
 		case NODE_FROM_ADDRESS:
 			return number_of_address(text, sizeof(text)) < 0 ?
-				pstrdup("an address that is not loopback, of which there is none") :
+				pstrdup("an address that is not loopback, but there is none") :
 				psprintf("address %s", text);
 		case NODE_FROM_LEASE:
 			return psprintf("a lease from %s", snowflake_node_source_name());

@@ -387,7 +387,7 @@ place_value(int32 value)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("snowflake.layout has no field for the caller"),
-				errdetail("The layout is \"%s\". Such a field has a ? behind its width.",
+				errdetail("The layout is \"%s\". A field for the caller has a ? after its width.",
 						  text));
 	}
 	snowflake_decode_check_part(layout->fields[layout->value_field].name, value, layout->max_value);

@@ -45,7 +45,7 @@ snowflake_mint_error_ended(void)
 	snowflake_counters_add(COUNTER_REFUSED_END);
 	ereport(ERROR,
 			errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
-			errmsg("the snowflake layout has come to its end"),
+			errmsg("the snowflake layout has ended"),
 			errdetail("Its last tick started at \"%s\".",
 					  timestamptz_to_str(snowflake_layout_tick_start(layout, layout->max_tick))),
 			errhint("Configure another snowflake.layout, whose snowflakes are larger than those of this one."));
@@ -123,7 +123,7 @@ snowflake_mint_error_ahead(int64 excess_usec, int64 waited_usec)
 			excess_usec < USECS_PER_HOUR ?
 			errhint("Check the server's clock. Minting goes on as soon as it is %s further.",
 					snowflake_duration(excess_usec)) :
-			errhint("Check the server's clock. If it is right, and the generator is ahead for good, set %s to a number that was never used and call snowflake_restart_at_clock() with it.",
+			errhint("Check the server's clock. If it is right, and the generator stays far ahead, set %s to a number that was never used and call snowflake_restart_at_clock() with it.",
 					snowflake_node_source_settings()));
 }
 

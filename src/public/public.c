@@ -220,7 +220,7 @@ read_digits(const char *input, const char *digits, int *key_number)
 			text_error(input, psprintf("Its digits are \"%s\".", base32));
 	}
 	if (length != ID_DIGITS + 1 && (length != ID_DIGITS + 2 || digits[0] == '0'))
-		text_error(input, psprintf("Behind the context it has %d digits, the first of which is not 0, or %d.",
+		text_error(input, psprintf("After the context it has %d digits, the first of which is not 0, or %d.",
 								   ID_DIGITS + 2, ID_DIGITS + 1));
 
 	*key_number = 0;
@@ -374,7 +374,7 @@ snowflake_private(PG_FUNCTION_ARGS)
 			ereport(ERROR,
 					errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 					errmsg("invalid public snowflake: \"%s\"", input),
-					errdetail("A UUID does not say its context."),
+					errdetail("A UUID does not contain its context."),
 					errhint("Use snowflake_private() with the context as second argument."));
 		context = get_context(PG_GETARG_TEXT_PP(1));
 		PG_RETURN_INT64(decrypt_uuid(fcinfo,

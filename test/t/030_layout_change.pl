@@ -70,7 +70,7 @@ foreach my $try ('first', 'second', 'third')
 	is($error->{sqlstate}, '55000',
 		"another layout: minting is refused, $try try");
 	like($error->{detail},
-		qr/^Configured is "\Q$canonical_new\E", stored is "\Q$canonical_old\E"\.$/,
+		qr/^The configured layout is "\Q$canonical_new\E", the stored one "\Q$canonical_old\E"\.$/,
 		'the error states both layouts');
 	like($error->{hint}, qr/snowflake_accept_layout\(\)/,
 		'and how to accept');
@@ -108,19 +108,19 @@ pass('back to the stored layout: minting goes on without being asked');
 
 # Accepted
 configure($new, 'differs');
-like(refused()->{hint}, qr/the snowflakes that exist are decoded by the new layout, to other times/,
+like(refused()->{hint}, qr/Existing snowflakes are then decoded by the new layout, to other times/,
 	'the refusal says what accepting does to IDs that exist');
 my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
-like($stderr, qr/WARNING:  snowflakes that were minted so far are decoded to other times from now on/,
+like($stderr, qr/WARNING:  existing snowflakes now decode to other times/,
 	'with a warning that old IDs get other times');
 my ($example, $is_of, $would_be_of) = $stderr =~
-  /DETAIL:  The stored layout gives (\d+) at "(.*?)"; by the configured one that is of "(.*?)"\./;
+  /DETAIL:  Snowflake (\d+) is of "(.*?)" in the stored layout, but of "(.*?)" in the configured one\./;
 is( $node->safe_psql('postgres', qq{
 		SELECT abs(extract(epoch FROM '$is_of' - now())) < 60,
 			abs(extract(epoch FROM snowflake_timestamp($example, '$old') - '$is_of')) < 1,
 			abs(extract(epoch FROM snowflake_timestamp($example) - '$would_be_of')) < 1}),
 	't|t|t', 'and with an example of now, which is so');
-like($stderr, qr/HINT:  Decode them with their layout, as in snowflake_timestamp\(id, '\Q$canonical_old\E'\)\./,
+like($stderr, qr/HINT:  Decode them with their own layout, for example snowflake_timestamp\(id, '\Q$canonical_old\E'\)\./,
 	'and with what to do');
 push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');
 pass('the change is accepted: minting goes on');
@@ -133,7 +133,7 @@ is( $node->safe_psql('postgres',
 ($ret, $stdout, $stderr) =
   $node->psql('postgres', 'SELECT snowflake_accept_layout()');
 is($ret, 0, 'accepting again');
-like($stderr, qr/^psql:.*NOTICE:  .*in force already/, 'does nothing');
+like($stderr, qr/^psql:.*NOTICE:  .*already in force/, 'does nothing');
 
 # It stays accepted, also across a crash.
 $node->stop('immediate');
@@ -148,7 +148,7 @@ pass('a crash does not take it back');
 configure($old, 'differs');
 $error = refused();
 like($error->{detail},
-	qr/^Configured is "\Q$canonical_old\E", stored is "\Q$canonical_new\E"\.$/,
+	qr/^The configured layout is "\Q$canonical_old\E", the stored one "\Q$canonical_new\E"\.$/,
 	'going back: minting is refused');
 ($ret, $stdout, $stderr) =
   $node->psql('postgres', 'SELECT snowflake_accept_layout()');
@@ -199,16 +199,16 @@ my $canonical_wide = status($node, 'postgres', 'layout');
 configure('time:45 node:6 sequence:6 epoch:2025-01-01T00:00:00Z', 'differs');
 ($ret, $stdout, $stderr) =
   $node->psql('postgres', 'SELECT snowflake_accept_layout()');
-like($stderr, qr/\A\S* ?WARNING:  snowflakes that were minted so far are decoded to other nodes and sequence numbers.*
-DETAIL:  Their times stay what they are\.
-HINT:  Decode them with their layout, as in snowflake_node\(id, '\Q$canonical_wide\E'\)\.\n*\z/,
+like($stderr, qr/\A\S* ?WARNING:  existing snowflakes now decode to other nodes and sequence numbers.*
+DETAIL:  Their times do not change\.
+HINT:  Decode them with their own layout, for example snowflake_node\(id, '\Q$canonical_wide\E'\)\.\n*\z/,
 	'bits moved below the time: a warning that says so');
 
 # A layout in which the old IDs would be after the end
 configure('time:35 node:6 sequence:6 epoch:' . (time() - 86_400) . '000', 'differs');
 ($ret, $stdout, $stderr) =
   $node->psql('postgres', 'SELECT snowflake_accept_layout()');
-like($stderr, qr/in the configured one that is after its end\..*WARNING:  snowflakes of the configured layout are smaller/s,
+like($stderr, qr/but after the end of the configured one\..*WARNING:  snowflakes of the configured layout are smaller/s,
 	'fewer bits of time: old IDs are after the end, and larger');
 
 $node->stop;

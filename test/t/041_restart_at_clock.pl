@@ -86,7 +86,7 @@ like($error->{hint}, qr/snowflake_restart_at_clock\(\)/, 'and the error says wha
 # Not with the node ID that may have been there
 $error = reset_error(1);
 is($error->{sqlstate}, '55000', 'not with the same node ID');
-like($error->{message}, qr/^node ID 1 may have minted snowflakes that are ahead of the clock/,
+like($error->{message}, qr/^snowflakes ahead of the clock may have been minted with node ID 1/,
 	'for that reason');
 like(reset_error(2)->{message}, qr/^snowflakes are not minted with node ID 2/,
 	'nor with one that is not configured');
@@ -110,7 +110,7 @@ $open->query('COMMIT');
 $open->quit;
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
 	'>', $held, 'until it is committed');
-like($stderr, qr/NOTICE:  snowflakes are minted from the clock on again, with node ID 2\nDETAIL:  They are smaller/,
+like($stderr, qr/NOTICE:  snowflakes follow the clock again, with node ID 2\nDETAIL:  They are smaller/,
 	'says what it costs');
 is_of_now(mint(), 2, 'IDs are of the right time, with the new node ID');
 

@@ -192,9 +192,9 @@ foreach my $case (
 	ok($good, "$name: no ID is far from the true time, and no mint waits for long");
 }
 
-cmp_ok(log_count($node, qr/the clock no longer is \d{4,}\.\d+ s (?:ahead|behind), after [\d.]+ m?s$/),
+cmp_ok(log_count($node, qr/the clock is no longer \d{4,}\.\d+ s (?:ahead|behind), after [\d.]+ m?s$/),
 	'>=', 4, 'the log tells that jumps are over');
-is(log_count($node, qr/the clock no longer is \d{1,3}\./), 0, 'and nothing of the kind of steps');
+is(log_count($node, qr/the clock is no longer \d{1,3}\./), 0, 'and nothing of the kind of steps');
 
 # IDs stand ahead of a clock that stepped back, and snowflake_accept_clock(), which has
 # nothing to accept, does not take that away.
@@ -213,7 +213,7 @@ is( status(
 		q{clock_jump BETWEEN interval '59 min 45 s' AND interval '1 h 15 s'}),
 	't', 'by how much it went ahead is shown');
 like(status('advice'),
-	qr/^The clock went ahead by 3\d{3}\.\d+ s, .* ago: set it right, or believe it with snowflake_accept_clock\(\)\.$/,
+	qr/^The clock went ahead by 3\d{3}\.\d+ s, .* ago: correct it, or believe it with snowflake_accept_clock\(\)\.$/,
 	'with advice');
 cmp_ok(
 	log_count(

@@ -195,7 +195,7 @@ $node->poll_query_until('postgres', q{SELECT gate = 'closed: the clock is not be
 $error = error_of($node, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 like($error->{message}, qr/^the snowflake generator is .* ahead of the clock$/, 'boot six years back: an error');
 like($error->{detail}, qr/It may be ahead by .* Minting starts when the clock is .* further\./, 'which says so');
-is(status($node, 'postgres', 'advice'), q{Set the server's clock right.}, 'and so does the advice');
+is(status($node, 'postgres', 'advice'), q{Correct the server's clock.}, 'and so does the advice');
 step_clock($clock, 6 * $year);
 $lead = mint('set right');
 cmp_ok(abs($lead), '<', 10 * $second, 'at the right time');

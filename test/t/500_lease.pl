@@ -59,7 +59,7 @@ is(status($one, 'node_source'), 'postgresql', 'and says where from');
 is(status($one, "coordinator = 'reachable' AND lease_until BETWEEN now() + 0.4 * interval '$lease s' AND now() + interval '$lease s'"), 't',
 	'for a lease');
 is( error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{message},
-	'the coordinator has a snowflake fleet already',
+	'the coordinator already has a snowflake fleet',
 	'a fleet is founded once');
 is( $one->safe_psql('postgres', q{SELECT leased_from BETWEEN now() - interval '1h' AND now() FROM snowflake_fleet() WHERE node IS NULL}),
 	't', 'and grants nothing from before');
@@ -117,7 +117,7 @@ $error = error_of($two, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT s
 is($error->{message}, q{the lease of this server's node ID has ended}, 'nothing is minted beyond a lease, ahead of the clock');
 $one->poll_query_until('postgres', "SELECT coordinator = 'unreachable' FROM snowflake_status") or die 'not noticed';
 isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'minting goes on without the coordinator');
-like(status($one, 'advice'), qr/^Minting ends with the lease\. The coordinator cannot be used since/, 'with advice');
+like(status($one, 'advice'), qr/^Minting ends with the lease\. The coordinator has been unusable since/, 'with advice');
 $one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status})
   or die 'does not end';
 cmp_ok(status($one, 'lease_errors'), '>', $errors + 2, 'the coordinator is asked again and again');

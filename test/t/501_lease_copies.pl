@@ -76,7 +76,7 @@ my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($original, 'base');
 set_clock($clock, -4 * 3_600_000);
 start_with_clock($copy, $clock);
-$copy->poll_query_until('postgres', q{SELECT advice ~ '^Waits for the floor of the fleet' FROM snowflake_status})
+$copy->poll_query_until('postgres', q{SELECT advice ~ '^This server waits for the floor of the fleet' FROM snowflake_status})
   or die 'it does not wait';
 is(status($copy, 'gate, lease_until'), 'closed: no node ID is leased yet|', 'a clock before the floor: no lease is taken that starts far ahead');
 $copy->stop('immediate');

@@ -131,7 +131,7 @@ foreach my $floor (q{now()}, q{now() + interval '2 hours'}, q{now()})
 $error = error_of($one, 'postgres', 'SELECT snowflake_fleet_recover()');
 like($error->{message}, qr/^the floor of the fleet would be [\d.]+ \w+ ahead of the clock$/, 'a floor far ahead is refused by default');
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
-like(status($one, 'advice'), qr/^Waits for the floor of the fleet, until "/, 'and if it was named, a server waits for it');
+like(status($one, 'advice'), qr/^This server waits for the floor of the fleet, until "/, 'and if it was named, a server waits for it');
 is(error_of($one, 'postgres', 'SELECT snowflake_next()')->{hint}, status($one, 'advice'), 'with a closed gate');
 $error = error_of($one, 'postgres', 'SELECT snowflake_fleet_recover(NULL, NULL)');
 is($error->{sqlstate}, '22004', 'whether a holder is gone is known');
@@ -181,7 +181,7 @@ records(qq{
 	COMMIT});
 wait_for($one, "gate ~ 'went back' OR leases > $leases");
 is(status($one, 'gate'), 'closed: the coordinator went back in time', 'a lease that somebody else had as well is noticed');
-like(status($one, 'advice'), qr/^Waits for the floor of the fleet/, 'it is given up for another one');
+like(status($one, 'advice'), qr/^This server waits for the floor of the fleet/, 'it is given up for another one');
 is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'), 'fleet', 'and the fleet is not marked once more');
 
 # Founded again, with a floor below the lease of the only server
@@ -199,7 +199,7 @@ $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 my $clock = new_clock('early');
 set_clock($clock, -20 * 365 * 86_400_000);
 start_with_clock($three, $clock);
-wait_for($three, q{advice ~ '^Waits for the floor of the fleet'});
+wait_for($three, q{advice ~ '^This server waits for the floor of the fleet'});
 $three->stop;
 set_clock($clock, 0);
 start_with_clock($three, $clock);

@@ -115,7 +115,7 @@ $session->quit;
 sleep 6;		# longer than an answer counts
 kill 'CONT', $lessee;
 wait_for_mint($one, 'postgres');
-like(slurp_file($one->logfile), qr/the answer of the coordinator was heard too late/, 'an answer that is heard late does not count');
+like(slurp_file($one->logfile), qr/the answer of the coordinator arrived too late/, 'an answer that is heard late does not count');
 is(status('leases'), '1', 'what it said was granted is not used');
 cmp_ok(
 	$coordinator->safe_psql('postgres', sprintf(

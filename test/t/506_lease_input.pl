@@ -204,7 +204,7 @@ $coordinator->safe_psql('raw', 'ALTER DATABASE raw SET synchronous_commit = off'
 $coordinator->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
 $coordinator->reload;
 $server->stop('immediate');
-logs(qr/the coordinator warned at a commit/, 'a commit that was not replicated is in doubt', sub {
+logs(qr/the coordinator warned that a commit/, 'a commit that was not replicated is in doubt', sub {
 	$server->start;
 	$coordinator->poll_query_until('postgres', q{SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'snowflake'})
 	  or die 'no wait';

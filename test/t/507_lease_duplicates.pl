@@ -44,7 +44,7 @@ my $one = new_member('one', $coordinator, conf => "snowflake.max_wait = '1min'\n
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $one->safe_psql('postgres', "SELECT snowflake_fleet_create('$newest')");
-like(status($one, 'advice'), qr/^Waits for the floor of the fleet, until "/, 'a server waits for the floor of its fleet, and says so');
+like(status($one, 'advice'), qr/^This server waits for the floor of the fleet, until "/, 'a server waits for the floor of its fleet, and says so');
 is(status($one, 'coordinator, gate'), 'grants nothing|closed: no node ID is leased yet', 'with a closed gate');
 $by_hand->append_conf('postgresql.conf', member_conf($coordinator) . "snowflake.lease_nodes = '5-9'\n");
 $by_hand->reload;
@@ -92,11 +92,11 @@ $_->start foreach @$members;
 foreach my $node (@$members)
 {
 	wait_for($node, q{coordinator = 'unreachable'});
-	like(status($node, 'advice'), qr/two servers of the coordinator can be written/, 'two primaries: nothing is leased, and it says why');
+	like(status($node, 'advice'), qr/two servers of the coordinator accept writes/, 'two primaries: nothing is leased, and it says why');
 	is(status($node, 'lease_until'), '', 'from neither');
 }
 my $error = error_of($members->[0], 'postgres', 'SELECT * FROM snowflake_fleet()');
-is($error->{message}, 'two servers of the coordinator can be written', 'which an administrator sees as well');
+is($error->{message}, 'two servers of the coordinator accept writes', 'which an administrator sees as well');
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
 like($error->{detail}, qr/ on timeline 1, .* on timeline 2\.$/, 'and the timelines');
 

@@ -89,8 +89,8 @@ foreach my $attempt (1, 2)
 	is($error->{message}, 'the floor of the fleet is too low', "attempt $attempt with a floor below its lease");
 	$error = error_of($one, 'postgres', 'SELECT snowflake_fleet_recover()');
 	like($error->{message}, qr/^the floor of the fleet would be .* ahead of the clock$/, "and with none: it would be far ahead");
-	like($error->{detail}, qr/^The server ".*:@{[ $ahead->port ]}" gave up a lease up to there\./, 'which server said so');
-	like($error->{hint}, qr/stopped for good.*holder_is_gone => true/, 'and what to do if that is stopped for good');
+	like($error->{detail}, qr/^The server ".*:@{[ $ahead->port ]}" gave up a lease up to that time\./, 'which server said so');
+	like($error->{hint}, qr/permanently stopped.*holder_is_gone => true/, 'and what to do if that is stopped for good');
 }
 my $began = time;
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(holder_is_gone => true)');
@@ -102,7 +102,7 @@ is(duplicates(@lists), 0, 'then all others mint at their clocks, no ID twice');
 # A floor far ahead that was a mistake is waited for with a closed gate, and can be
 # lowered: no generator got ahead.
 $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '1 year')});
-wait_for($_, q{advice ~ '^Waits for the floor of the fleet, until "'}) foreach $one, $two;
+wait_for($_, q{advice ~ '^This server waits for the floor of the fleet, until "'}) foreach $one, $two;
 is(status($one, 'coordinator'), 'grants nothing', 'a floor far ahead is waited for');
 $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '1s')});
 mint_at_clock($one, $two);

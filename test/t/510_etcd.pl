@@ -70,8 +70,8 @@ unlike($log, qr/secret7|wrong8/, 'no password is in the log');
 # URLs that are none
 foreach my $bad (
 	[ "etcd://$hosts,/fleet", 'A host is missing.' ],
-	[ "etcd://$hosts/fleet?pasfile=x", 'The URL has a parameter that this kind of coordinator does not have.' ],
-	[ "etcd://$hosts/fl%ext", 'A percent sign is to be followed by two hexadecimal digits.' ])
+	[ "etcd://$hosts/fleet?pasfile=x", 'The URL has a parameter that this kind of coordinator does not support.' ],
+	[ "etcd://$hosts/fl%ext", 'A percent sign must be followed by two hexadecimal digits.' ])
 {
 	my ($url, $detail) = @$bad;
 

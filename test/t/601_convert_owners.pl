@@ -318,7 +318,7 @@ like($error->{detail}, qr/^Foreign key items_order_id_fkey .*owner mal is not al
 	'a reference that could not be declared again is refused');
 $node->safe_psql('postgres', 'GRANT REFERENCES ON app.orders TO mal; REVOKE USAGE ON SCHEMA public FROM PUBLIC');
 is( error_of($node, 'postgres', $convert)->{detail},
-	'app, who owns table app.orders, has no USAGE privilege on schema public.',
+	'Role app, which owns table app.orders, has no USAGE privilege on schema public.',
 	'so is an owner who cannot name what is needed');
 $node->safe_psql('postgres', "GRANT USAGE ON SCHEMA public TO PUBLIC; $convert");
 is( $node->safe_psql('postgres',

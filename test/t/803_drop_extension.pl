@@ -47,7 +47,7 @@ foreach my $behavior ('', ' RESTRICT')
 	like($error->{detail}, qr/^column Id of table "My shop"\."Orders" depends on type ids\.snowflake$/m,
 		'and lists the columns');
 	is( $error->{hint},
-		'Keep columns of type snowflake as bigint first, which writes nothing anew: ' .
+		'Convert columns of type snowflake to bigint first, which rewrites nothing: ' .
 		  'ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT, ALTER COLUMN ... TYPE bigint; CASCADE would drop them.',
 		'and does not say CASCADE');
 }
@@ -69,7 +69,7 @@ foreach my $drop (
 
 	is($error->{sqlstate}, '2BP01', "$drop fails");
 	is($error->{detail}, 'Column "Id" of table "My shop"."Orders" would be dropped.', 'with the reason');
-	is($error->{hint}, "Keep the snowflakes as bigint first, which writes nothing anew: $remedy", 'and with what to do');
+	is($error->{hint}, "Convert the columns to bigint first, which rewrites nothing: $remedy", 'and with what to do');
 }
 is($node->safe_psql('shop', 'SELECT count("Id") FROM "My shop"."Orders"'), '2', 'nothing is lost');
 is($node->psql('shop', "SET search_path = public; $remedy DROP EXTENSION snowflake"), 0, 'and that works');
@@ -111,12 +111,12 @@ is( join("\n", sort(losses('kinds', 'DROP EXTENSION snowflake CASCADE'))),
 		'Column dd of table public.a would be dropped.',
 		'Column m of table public.a would be dropped.',
 		'Column mm of table public.a would be dropped.',
-		'Table public.e would be dropped with all partitions, as its partition key depends on what is dropped.',
-		'Table public.p would be dropped with all partitions, as its partition key depends on what is dropped.'),
+		'Table public.e would be dropped with all partitions, because its partition key depends on the extension.',
+		'Table public.p would be dropped with all partitions, because its partition key depends on the extension.'),
 	'domains, arrays, ranges, row types and partition keys are seen, derived things are not');
 is($node->psql('kinds', 'CREATE SCHEMA other; CREATE TABLE other.p (id snowflake) PARTITION BY RANGE (id)'), 0, 'another schema');
 is(error_of($node, 'kinds', 'DROP SCHEMA public CASCADE')->{detail},
-	'Table public.p would be dropped with all partitions, as its partition key depends on what is dropped.' =~ s/public/other/r,
+	'Table public.p would be dropped with all partitions, because its partition key depends on the extension.' =~ s/public/other/r,
 	'a schema is dropped with all that is in it, but not with what is elsewhere');
 is($node->psql('kinds', 'DROP TABLE other.p; DROP SCHEMA public CASCADE'), 0, 'a schema is dropped with its extension');
 
