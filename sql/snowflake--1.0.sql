@@ -800,9 +800,9 @@ COMMENT ON FUNCTION snowflake_advance(bigint, boolean) IS 'never mint at or belo
 CREATE FUNCTION snowflake_accept_layout() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_accept_layout() IS 'take the configured layout in place of the stored one';
-CREATE FUNCTION snowflake_accept_database() RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_accept_database() IS 'keep a new reservation in the configured database, the old one being lost';
+CREATE FUNCTION snowflake_accept_database(largest_id bigint DEFAULT NULL, none_exists boolean DEFAULT false) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION snowflake_accept_database(bigint, boolean) IS 'keep a new reservation in the configured database, the old one being lost, above the largest snowflake that exists';
 CREATE FUNCTION snowflake_accept_clock() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_accept_clock() IS 'believe the clock, which has jumped';
@@ -841,7 +841,7 @@ BEGIN
 				coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner)))) AS a
 		WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
 				'snowflake_stats_reset()', 'snowflake_advance(bigint, boolean)', 'snowflake_restart_at_clock(integer)',
-				'snowflake_accept_layout()', 'snowflake_accept_clock()', 'snowflake_accept_database()',
+				'snowflake_accept_layout()', 'snowflake_accept_clock()', 'snowflake_accept_database(bigint, boolean)',
 				'snowflake_fleet_create(timestamptz)', 'snowflake_fleet_recover(timestamptz, boolean)',
 				'snowflake_fleet_reclaim(integer, timestamptz)', 'snowflake_fleet()']::pg_catalog.regprocedure[]::pg_catalog.oid[])
 			AND a.grantee OPERATOR(pg_catalog.<>) p.proowner

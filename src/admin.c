@@ -72,6 +72,46 @@ ask_until_open(const char *function, uint32 what, int64 deadline_usec)
 	ConditionVariableCancelSleep();
 }
 
+/* An error if an ID is of the layout's last tick, or after it. */
+static void
+check_not_last(int64 id, int64 tick)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	if (tick >= layout->max_tick)
+		ereport(ERROR,
+				errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				errmsg("cannot advance to snowflake " INT64_FORMAT, id),
+				errdetail("The largest snowflake of the layout is " INT64_FORMAT ", so none could be minted after it.",
+						  layout->max_id));
+}
+
+/*
+ * The gate is open, and the floor was raised: wait until the newest position is there,
+ * and warn if that is ahead of the clock.
+ */
+static void
+pass_floor(const char *function, uint64 floor, int64 deadline_usec)
+{
+	SnowflakeView view;
+	int64		lead_usec;
+
+	while (snowflake_generator_view(&view), view.last < floor)
+		ask(function, SNOWFLAKE_WANT_FLOOR, deadline_usec);
+	ConditionVariableCancelSleep();
+
+	lead_usec = snowflake_layout_position_time(&snowflake_server_layout, view.last) -
+		snowflake_generator_clock();
+	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) +
+		snowflake_generator_early_usec())
+		ereport(WARNING,
+				errmsg("the snowflake generator is now %s ahead of the clock",
+					   snowflake_duration(lead_usec)),
+				lead_usec <= snowflake_max_ahead_s * USECS_PER_SEC ?
+				errdetail("Minting goes on, but snowflakes are ahead of the clock until it has caught up.") :
+				errdetail("Until the clock has caught up, nothing can be minted."));
+}
+
 /*
  * Never mint at or below an ID: on return this is durable.  If it is canceled,
  * it may be done all the same.
@@ -89,17 +129,11 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	int64		deadline_usec = deadline();
 	uint64		floor = snowflake_layout_last_position(layout, tick);
 	int64		lead_usec;
-	SnowflakeView view;
 
 	snowflake_generator_require("snowflake_advance()");
 	PreventCommandDuringRecovery("snowflake_advance()");
 
-	if (tick >= layout->max_tick)
-		ereport(ERROR,
-				errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				errmsg("cannot advance to snowflake " INT64_FORMAT, id),
-				errdetail("The largest snowflake of the layout is " INT64_FORMAT ", so none could be minted after it.",
-						  layout->max_id));
+	check_not_last(id, tick);
 
 	/* a slip of the finger is a generator that is ahead for years */
 	lead_usec = snowflake_layout_tick_start(layout, tick) - snowflake_generator_clock();
@@ -116,20 +150,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 
 	/* what is minted from here on, or left of a batch, is above it */
 	snowflake_generator_raise_floor(floor);
-	while (snowflake_generator_view(&view), view.last < floor)
-		ask("snowflake_advance()", SNOWFLAKE_WANT_FLOOR, deadline_usec);
-	ConditionVariableCancelSleep();
-
-	lead_usec = snowflake_layout_position_time(layout, view.last) -
-		snowflake_generator_clock();
-	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) +
-		snowflake_generator_early_usec())
-		ereport(WARNING,
-				errmsg("the snowflake generator is now %s ahead of the clock",
-					   snowflake_duration(lead_usec)),
-				lead_usec <= snowflake_max_ahead_s * USECS_PER_SEC ?
-				errdetail("Minting goes on, but snowflakes are ahead of the clock until it has caught up.") :
-				errdetail("Until the clock has caught up, nothing can be minted."));
+	pass_floor("snowflake_advance()", floor, deadline_usec);
 	PG_RETURN_VOID();
 }
 
@@ -257,30 +278,87 @@ refuse_jump(const char *why)
 }
 
 /*
+ * The largest ID that is said to exist.  A number that is wrong mostly is of a far
+ * future, or of long ago: the former is refused, and the latter is told.  Nothing is
+ * compared with a clock that nobody believes.
+ */
+static uint64
+check_largest(int64 id)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	int64		tick = snowflake_layout_get_tick(layout, snowflake_io_check_sign(id));
+	int64		lead_usec = snowflake_layout_tick_start(layout, tick) - snowflake_generator_clock();
+	int64		may_lead_usec = snowflake_max_ahead_s * USECS_PER_SEC +
+		snowflake_max_lead_ms * INT64CONST(1000);
+
+	check_not_last(id, tick);
+	if (lead_usec > may_lead_usec)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("snowflake " INT64_FORMAT " is %s ahead of the clock", id,
+					   snowflake_duration(lead_usec)),
+				errdetail("Snowflakes may be ahead by %s (snowflake.max_ahead), so nothing could be minted for another %s.",
+						  snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC),
+						  snowflake_duration(lead_usec - may_lead_usec)),
+				errhint("Check the number and the server's clock. If both are right, wait until then, or set snowflake.max_ahead to more than that."));
+	if (lead_usec < -USECS_PER_DAY)
+		ereport(WARNING,
+				errmsg("minting starts at the clock, %s after snowflake " INT64_FORMAT,
+					   snowflake_duration(-lead_usec), id),
+				errhint("If snowflakes exist that are ahead of the clock, pass the largest to snowflake_advance()."));
+	return snowflake_layout_last_position(layout, tick);
+}
+
+/*
  * Keep a new reservation in the configured database, although this cluster has,
- * or had, one elsewhere: on return the gate is open.
+ * or had, one elsewhere: on return the gate is open, and nothing is minted at or below
+ * the largest ID that exists.
+ *
+ * That is the floor, in shared memory, before the keeper is asked; the keeper stores it
+ * for all node IDs in the transaction in which it writes the new reservation.  So a crash
+ * leaves either both, or neither, and then the old one is as lost as it was.  Where the
+ * reservation is in its place already, as after another call of this function,
+ * the floor is raised all the same.
  */
 Datum
 snowflake_accept_database(PG_FUNCTION_ARGS)
 {
+	bool		has_largest = !PG_ARGISNULL(0);
+	bool		none_exists = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 	int64		deadline_usec = deadline();
+	const char *function = "snowflake_accept_database()";
+	uint64		floor = 0;
 	uint64		looks;
 
-	snowflake_generator_require("snowflake_accept_database()");
-	PreventCommandDuringRecovery("snowflake_accept_database()");
+	snowflake_generator_require(function);
+	PreventCommandDuringRecovery(function);
 
+	if (has_largest == none_exists)
+		ereport(ERROR,
+				errcode(has_largest ? ERRCODE_INVALID_PARAMETER_VALUE : ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				has_largest ?
+				errmsg("a largest snowflake is given, although none_exists is true") :
+				errmsg("the largest snowflake that exists must be given"),
+				errdetail("Minting starts above it, so that it does not come again."),
+				errhint("Call snowflake_accept_database() with the largest of all tables and databases, or with none_exists => true if nothing was ever minted."));
+
+	/* a look that is under way may have been at another clock */
+	looks = snowflake_keeper_state_judgments() + 2;
+	snowflake_keeper_state_await_judgment(looks, deadline_usec);
+	if (snowflake_keeper_state_judgments() < looks)
+		no_answer_error(function);
 	if (snowflake_generator_gate() == GATE_OPEN)
 		ereport(NOTICE,
 				errmsg("the snowflake reservation is in the configured database already"));
-	looks = snowflake_keeper_state_judgments();
-	while (snowflake_generator_gate() != GATE_OPEN)
+	else
+		refuse_jump("A new reservation starts at the clock that is believed.");
+	if (has_largest)
 	{
-		if (snowflake_keeper_state_judgments() != looks)
-			refuse_jump("A new reservation starts at the clock that is believed, and has to start above all snowflakes that were minted.");
-		ask("snowflake_accept_database()", SNOWFLAKE_WANT_DATABASE | SNOWFLAKE_WANT_LOOK,
-			deadline_usec);
+		floor = check_largest(PG_GETARG_INT64(0));
+		snowflake_generator_raise_floor(floor);
 	}
-	ConditionVariableCancelSleep();
+	ask_until_open(function, SNOWFLAKE_WANT_DATABASE, deadline_usec);
+	pass_floor(function, floor, deadline_usec);
 	PG_RETURN_VOID();
 }
 

@@ -304,8 +304,8 @@ describe_reservation(SnowflakeGate gate, GateTexts *texts)
 		texts->detail = "It was there before, and was dropped or deleted.";
 	else
 		texts->detail = psprintf("It is, or was, in the database \"%s\".", database);
-	texts->hint = "Restore the setting snowflake.database. If the reservation is gone for good, an administrator can start a new one with snowflake_accept_database().";
-	texts->advice = "Restore the setting snowflake.database, or start a new reservation with snowflake_accept_database().";
+	texts->hint = "Restore the setting snowflake.database. If the reservation is gone for good, an administrator can start a new one with snowflake_accept_database(), above the largest snowflake that exists.";
+	texts->advice = "Restore the setting snowflake.database, or start a new reservation with snowflake_accept_database(), above the largest snowflake that exists.";
 }
 
 /* No clock was believed since the start. */

@@ -548,6 +548,28 @@ is_after(const Datum *values, const void *arg)
 		*(const TimestampTz *) arg;
 }
 
+static bool
+is_before(const Datum *values, const void *arg)
+{
+	return DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]) <
+		*(const TimestampTz *) arg;
+}
+
+/*
+ * Rows were lost, and up to "until" there may be IDs of any node ID: none says less from
+ * now on, and those that have no row have that one.
+ */
+void
+snowflake_reservation_table_raise(TimestampTz until)
+{
+	SnowflakeReservation others;
+
+	change_rows(COLUMN_RESERVED_UNTIL, TimestampTzGetDatum(until), is_before, &until);
+	others = snowflake_reservation_table_read(OTHER_NODES);
+	if (!others.own_found)
+		put_row(OTHER_NODES, until, false);
+}
+
 /* From now on the rows are of the configured layout. */
 void
 snowflake_reservation_table_accept_layout(void)

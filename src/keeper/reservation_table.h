@@ -28,6 +28,7 @@ extern SnowflakeReservation snowflake_reservation_table_read(int32 node);
 extern bool snowflake_reservation_table_is_of_other_layout(void);
 extern void snowflake_reservation_table_write(int32 node, TimestampTz until,
 											  TimestampTz highest);
+extern void snowflake_reservation_table_raise(TimestampTz until);
 extern void snowflake_reservation_table_accept_layout(void);
 extern void snowflake_reservation_table_give_up_order(TimestampTz now);
 

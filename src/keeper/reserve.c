@@ -224,25 +224,32 @@ log_inherited_node(int32 node, const SnowflakeReservation *stored)
 }
 
 /*
- * Is the reservation where it should be?  If not, the gate has the reason.
+ * Is the reservation elsewhere, or gone?
  *
  * Where nothing was minted yet there is none, and minting starts at the clock.
  * But if this cluster has minted, that would be below the IDs that were ahead of
  * it.  Shared memory knows how far they got, unless it is new: then an
- * administrator has to say that they are no more.  That is said of the clock that
- * can be seen, so not while IDs follow another one.
+ * administrator has to say that.
  */
 static bool
-check_place(const SnowflakeView *view, bool found, uint32 requests)
+is_lost(const SnowflakeView *view, bool found)
 {
 	Oid			kept_in = snowflake_reservation_home_database();
-	int64		jump_usec,
-				lasted_usec;
 
-	if (view->last > 0 || !OidIsValid(kept_in) ||
-		(kept_in == MyDatabaseId && found) ||
-		((requests & SNOWFLAKE_WANT_DATABASE) &&
-		 !snowflake_clock_jump(&jump_usec, &lasted_usec)))
+	return view->last == 0 && OidIsValid(kept_in) &&
+		!(kept_in == MyDatabaseId && found);
+}
+
+/*
+ * Is the reservation where it should be, or has an administrator said above which ID to
+ * start a new one?  If not, the gate has the reason.
+ */
+static bool
+check_place(const SnowflakeView *view, bool lost, uint32 requests)
+{
+	Oid			kept_in = snowflake_reservation_home_database();
+
+	if (!lost || (requests & SNOWFLAKE_WANT_DATABASE))
 		return true;
 
 	/* to the log once, not for each mint that meets the gate */
@@ -357,7 +364,8 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	SnowflakeView view;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	const char *origin;
-	bool		exists;
+	bool		exists,
+				lost;
 	uint64		last,
 				own_last,
 				limit;
@@ -381,7 +389,8 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	exists = snowflake_reservation_table_exists();
 	if (exists)
 		stored = snowflake_reservation_table_read(node);
-	if (!check_place(&view, stored.found, requests) ||
+	lost = is_lost(&view, stored.found);
+	if (!check_place(&view, lost, requests) ||
 		!check_table(&view, exists, requests))
 	{
 		snowflake_keeper_transaction_commit();
@@ -395,6 +404,13 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	{
 		snowflake_keeper_transaction_commit();
 		return;
+	}
+
+	/* what an administrator knows in place of the lost rows, for all node IDs */
+	if (lost && view.floor > 0)
+	{
+		snowflake_reservation_table_raise(snowflake_layout_position_time(layout, view.floor));
+		stored = snowflake_reservation_table_read(node);
 	}
 
 	if (!snowflake_clock_is_believed())

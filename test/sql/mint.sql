@@ -86,7 +86,7 @@ SELECT snowflake_next() > 0 AS mints;
 RESET ROLE;
 DROP ROLE regress_snowflake_user;
 SELECT snowflake_accept_layout();
-SELECT snowflake_accept_database();
+SELECT snowflake_accept_database(max(id)) FROM orders;
 
 DROP TABLE orders, counted, seen;
 

@@ -148,7 +148,7 @@ sub attempt
 		'SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type ~ $$keeper$$',
 		'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type ~ $$keeper$$',
 		'SELECT snowflake_advance((now() + interval $$1 day$$)::text::snowflake)',
-		'SELECT snowflake_accept_database(), snowflake_accept_layout()',
+		'SELECT snowflake_accept_database(1), snowflake_accept_layout()',
 		q{ALTER ROLE ALL SET snowflake.kept_in = '1'},
 		q{ALTER DATABASE kept SET snowflake.kept_in = '1'},
 		'ALTER DATABASE kept RENAME TO lost',

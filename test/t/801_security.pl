@@ -14,7 +14,7 @@ use Test::More;
 # Every other function is for everybody.
 my @restricted = (
 	'public.snowflake_accept_clock()',
-	'public.snowflake_accept_database()',
+	'public.snowflake_accept_database(bigint,boolean)',
 	'public.snowflake_accept_layout()',
 	'public.snowflake_advance(bigint,boolean)',
 	'public.snowflake_fleet()',
