@@ -61,7 +61,8 @@
  *	 of the clock only makes IDs larger.  After a crash restart the files are those that
  *	 the same postmaster wrote, and everything that was minted is known.
  *
- * What a wrong line can cost is that a jump back is coasted through.
+ * What a wrong line can cost is that a jump back is coasted through.  test/model/line.pml
+ * is a model of the kept line, which is checked exhaustively.
  *
  * Only the keeper judges; it looks before it reserves time and whenever a mint asks,
  * and publishes before it publishes anything that was reckoned from it.  The judge's

@@ -27,7 +27,9 @@
  *	  limit that follows from it.  So the stored reservation is never below any
  *	  "limit" that a minter could have read, and the next keeper raises "last" to
  *	  the end of the stored reservation when it opens the gate.  A crash between
- *	  the commit and the call only wastes the reserved time.  And where the stored
+ *	  the commit and the call only wastes the reserved time.  The limit may be
+ *	  lower than what is stored, and is then raised to that without a commit: up to
+ *	  "stored", which the keeper notes after a commit, and anew at each opening.  And where the stored
  *	  reservation is gone, or elsewhere, a keeper whose shared memory is new leaves
  *	  the gate closed: see check_place() in reserve.c.
  *

@@ -24,11 +24,13 @@
  * The node ID changes with -DALONE only, to keep the search small.
  *
  * A position is a tick here.  The clock is arbitrary: what it decides, how far a mint
- * or a reservation goes, is any number.  Not modeled: snowflake_advance(),
+ * or a reservation goes, and how much of that mints may use, is any number.  So what
+ * the judge of the clock remembers, also across restarts, can change nothing here:
+ * line.pml is about that.  Not modeled: snowflake_advance(),
  * snowflake_restart_at_clock(), batches, and a reservation that is lost.
  *
- * A rule is taken out by -DPUBLISH_BEFORE_COMMIT, -DCLOSE_IN_ONE_STEP, -DLOOK_ONCE,
- * -DIGNORE_ROW, -DCOMMIT_NOT_DURABLE.
+ * A rule is taken out by -DPUBLISH_BEFORE_COMMIT, -DUSE_UNSTORED, -DSTORED_OUTLIVES_GATE,
+ * -DCLOSE_IN_ONE_STEP, -DLOOK_ONCE, -DIGNORE_ROW, -DCOMMIT_NOT_DURABLE.
  *
  * A step of a backend or a keeper is what stands behind one "::".  Where each of them
  * is, and what it remembers, is in arrays, so that a crash can forget it.
@@ -59,7 +61,8 @@ mtype = { ROUND, WROTE, PUBLISH, DRAIN, SETTLED };	/* a keeper's */
 bool gate_open[2];
 byte lock_shared[2];
 byte last[2];
-byte limit[2];
+byte limit[2];					/* what mints may use of ... */
+byte stored[2];					/* what is durably reserved */
 byte node[2];
 bool unsettled[2];
 
@@ -72,6 +75,7 @@ bool opens[2];					/* or else it extends */
 byte to_node[2];
 byte to_last[2];
 byte to_limit[2];
+byte to_stored[2];
 
 /* The rows of snowflake_keeper.reservation, see src/keeper/reservation_table.c: durable. */
 #define ROW(s, n) row[(s) * NODES + (n)]
@@ -106,6 +110,13 @@ bool began_after[MINTERS];
 #define IS_DURABLE(s) (s == 1 || (REPLICATED && !promoted))
 #endif
 
+/* How much of what is reserved mints may come to use without another commit. */
+#ifdef USE_UNSTORED
+#define USABLE(s) TICKS
+#else
+#define USABLE(s) stored[s]
+#endif
+
 #ifdef LOOK_ONCE
 #define MAY_GO_ON(s) true
 #else
@@ -118,12 +129,12 @@ bool began_after[MINTERS];
 #define DRAINED(s) (lock_shared[s] == 0)
 #endif
 
-/* b = any number from a to TICKS: what a clock may lead to */
-inline up_to_any(b, a)
+/* "result" is any number from "least" to "most": what a clock may lead to */
+inline up_to_any(result, least, most)
 {
-	b = a;
+	result = least;
 	do
-	:: b < TICKS -> b++
+	:: result < most -> result++
 	:: break
 	od
 }
@@ -142,7 +153,8 @@ inline forget_round(s)
 	opens[s] = false;
 	to_node[s] = 0;
 	to_last[s] = 0;
-	to_limit[s] = 0
+	to_limit[s] = 0;
+	to_stored[s] = 0
 }
 
 inline open_gate(s)
@@ -209,16 +221,25 @@ proctype minter(byte s; byte m)
 proctype keeps(byte s)
 {
 	do
-		/* snowflake_reserve_more(): above the limit, for the present node ID */
+		/*
+		 * snowflake_reserve_more(), for the present node ID: reserve not less than is
+		 * reserved, and let mints use more, ...
+		 */
 	:: atomic { keeper[s] == ROUND && IS_UP(s) && gate_open[s] && limit[s] < TICKS ->
-		up_to_any(to_limit[s], limit[s] + 1);
+		up_to_any(to_limit[s], limit[s] + 1, TICKS);
+		to_stored[s] = MAX(to_limit[s], stored[s]);
+		up_to_any(to_stored[s], to_stored[s], TICKS);
 		to_node[s] = node[s];
 #ifdef PUBLISH_BEFORE_COMMIT
 		limit[s] = to_limit[s];
 #else
-		ROW(s, to_node[s]) = to_limit[s];
+		ROW(s, to_node[s]) = to_stored[s];
 #endif
 		keeper[s] = WROTE }
+
+		/* ... or only the latter */
+	:: atomic { keeper[s] == ROUND && IS_UP(s) && gate_open[s] && limit[s] < USABLE(s) ->
+		up_to_any(limit[s], limit[s] + 1, USABLE(s)) }
 
 		/*
 		 * snowflake_generator_close(): for another node ID, for a clean stop, or because
@@ -248,23 +269,32 @@ proctype keeps(byte s)
 #else
 		to_last[s] = MAX(last[s], LATEST_ROW(s));
 #endif
-		up_to_any(to_limit[s], to_last[s]);
+		up_to_any(to_stored[s], to_last[s], TICKS);
+		up_to_any(to_limit[s], to_last[s], to_stored[s]);
 #ifdef PUBLISH_BEFORE_COMMIT
 		lock_shared[s] == 0;
 		open_gate(s);
 #else
-		ROW(s, to_node[s]) = to_limit[s];
+		ROW(s, to_node[s]) = to_stored[s];
 #endif
 		keeper[s] = WROTE }
 
-		/* snowflake_keeper_transaction_commit(): the row is flushed, and the standby waited for */
+		/*
+		 * snowflake_keeper_transaction_commit(): the row is flushed, and the standby waited
+		 * for.  Then snowflake_generator_set_stored().
+		 */
 	:: atomic { keeper[s] == WROTE && IS_DURABLE(s) ->
+#ifdef STORED_OUTLIVES_GATE
+		stored[s] = MAX(stored[s], to_stored[s]);
+#else
+		stored[s] = to_stored[s];
+#endif
 		keeper[s] = PUBLISH }
 
 		/* snowflake_generator_open() with the lock held exclusively; snowflake_generator_extend() */
 	:: atomic { keeper[s] == PUBLISH && (!opens[s] || lock_shared[s] == 0) ->
 #ifdef PUBLISH_BEFORE_COMMIT
-		ROW(s, to_node[s]) = to_limit[s];
+		ROW(s, to_node[s]) = to_stored[s];
 #else
 		if
 		:: opens[s] -> open_gate(s)
@@ -287,6 +317,7 @@ proctype world(byte s)
 		lock_shared[s] = 0;
 		last[s] = 0;
 		limit[s] = 0;
+		stored[s] = 0;
 		node[s] = 0;
 		unsettled[s] = false;
 		forget_round(s);
@@ -323,7 +354,7 @@ proctype world(byte s)
 init
 {
 	atomic {
-		up_to_any(watched, 1);
+		up_to_any(watched, 1, TICKS);
 		if
 		:: watched_node = 0
 		:: watched_node = 1

@@ -29,7 +29,8 @@ my %holds = (
 		"BY_HAND $lease",
 		"SPLIT $lease",
 		$coordinator_fails
-	]);
+	],
+	line => ['TICKS=2 OFFSETS=3']);
 my %breaks = (
 	frontier => [
 		(map { "OTHERS=1 $_" } qw(TELL_AT_ONCE SNAPSHOT_FIRST SLOTS_FIRST NOT_BELOW XMAX_COVERS ASK_AGAIN)),
@@ -38,7 +39,8 @@ my %breaks = (
 		'OTHERS=1 RESET IGNORE_RESET'
 	],
 	gate => [
-		(map { "ALONE TICKS=2 $_" } qw(PUBLISH_BEFORE_COMMIT CLOSE_IN_ONE_STEP LOOK_ONCE IGNORE_ROW)),
+		(map { "ALONE TICKS=2 $_" } qw(PUBLISH_BEFORE_COMMIT USE_UNSTORED STORED_OUTLIVES_GATE CLOSE_IN_ONE_STEP LOOK_ONCE
+		  IGNORE_ROW)),
 		'TICKS=1 COMMIT_NOT_DURABLE',
 		'TICKS=1 ASYNC SAME_NODE'
 	],
@@ -51,7 +53,8 @@ my %breaks = (
 		map { "$coordinator_fails $_" }
 		  qw(FLEET_READ_BEFORE NO_FLOOR NO_INCARNATION GO_ON_AFTER_BACK_IN_TIME
 		  GRANTED_BEFORE_NOTICED FLOOR_OF_WHAT_WAS_HEARD)
-	]);
+	],
+	line => [ map { "TICKS=2 OFFSETS=2 $_" } qw(FOLLOW_KEPT_LINE CRASH_IS_NO_START IGNORE_ROW CLOCK_BEHIND) ]);
 
 # Breadth first finds the shortest way to an error; what has none is searched depth first,
 # which takes less memory.
