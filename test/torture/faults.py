@@ -13,6 +13,7 @@ import random
 import re
 import shutil
 import signal
+import threading
 import time
 
 import psycopg2
@@ -24,6 +25,8 @@ NODES = (1, 2, 3, 700)
 STOPS = ('kill', 'immediate', 'fast')
 NO_MINT_LIMIT_S = 90
 REPEATED_NS = 8 * 10**9
+MAX_JUMP_NS = 10 * 10**9                # snowflake.max_jump
+EPOCH_MS, TIME_SHIFT = 1288834974657, 22    # of the default layout
 
 NAIVE = """
 CREATE SEQUENCE naive_seq;
@@ -39,7 +42,7 @@ END $$;
 def span(ns):
     """A length of time for people."""
     for unit, size in (('h', 3600e9), ('min', 60e9), ('s', 1e9), ('ms', 1e6)):
-        if ns >= size:
+        if abs(ns) >= size:
             return f'{ns / size:.1f} {unit}'
     return f'{ns / 1e3:.0f} us'
 
@@ -74,12 +77,16 @@ class Injector:
             ('clock back while down', self.clock_back_while_down),
             ('promotion with clock behind', self.promotion),
             ('promotion of cut-off standby', self.promotion_after_cut),
+            ('clock jumps by about max_jump', self.clock_about_max_jump),
+            ('restart while the clock lies', self.restart_in_lie),
             ('restore to the end of WAL', self.restore_to_end),
             ('restore to an earlier point', self.restore_to_point),
         ]
         if not self.naive:
             self.bag += [
                 ('kill keeper', self.kill_keeper), ('terminate keeper', self.terminate_keeper),
+                ('keeper ends while clients connect', self.end_keeper_in_rush),
+                ('keeper stands still while the clock jumps', self.still_keeper_and_jump),
                 ('node change', self.node_change), ('node change', self.node_change),
                 ('node change while down', self.node_change_while_down),
                 ('keeper held by a lock', self.held_by_lock),
@@ -359,6 +366,64 @@ class Injector:
         event['detail'].append(f'{times} times')
         return True
 
+    def end_keeper_in_rush(self, event):
+        """Terminate or kill the keeper while connections come and go as fast as they can.
+
+        A postmaster may sleep on though a worker has ended, if it hears of that and of a connection at once.
+        """
+        how = self.rng.choice(('terminated', 'terminated', 'killed'))
+        times = 1 if how == 'killed' else self.rng.randrange(2, 6)
+        event['detail'].append(f'{how} {times} times')
+        over = threading.Event()
+
+        def rush(server):
+            while not over.is_set():
+                try:
+                    server.connect().close()
+                except psycopg2.Error:
+                    time.sleep(0.01)
+
+        threads = [threading.Thread(target=rush, args=(self.primary,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for i in range(times):
+                self.hold(0.05, 0.3)
+                pids = self.keepers()
+                if not pids:
+                    return i > 0
+                if i == 0:
+                    event['at'] = time.monotonic_ns()
+                Server.signal(pids[0], signal.SIGKILL if how == 'killed' else signal.SIGTERM)
+            time.sleep(0.05)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        return True
+
+    def still_keeper_and_jump(self, event):
+        """The keeper stands still, as if its disk were slow, and the clock jumps meanwhile: nobody judges it."""
+        pids = self.keepers()
+        if not pids:
+            return False
+        step = self.some_step(5e8) * self.rng.choice((-1, -1, 1))
+        event['detail'].append(span(step))
+        event['at'] = time.monotonic_ns()
+        Server.signal(pids[0], signal.SIGSTOP)
+        try:
+            self.hold(0, 0.5)
+            if step > 0:
+                self.base_ns += step
+                step = 0
+            self.primary.step_clock(self.base_ns + step)
+            self.hold(0.06, 1.5)
+        finally:
+            Server.signal(pids[0], signal.SIGCONT)
+        self.hold(0.1, 1)
+        self.undo_clock()
+        return True
+
     # --- kinds of fault: the clock
 
     def clock_forward(self, event):
@@ -383,6 +448,50 @@ class Injector:
         self.primary.step_clock(self.base_ns + step)
         self.hold(0.1, 1.2)
         self.undo_clock()
+
+    def clock_about_max_jump(self, event):
+        """Twice or more in a row, either way, a little less than what is believed at once, or a little more."""
+        at_ns = highest_ns = 0
+        for _ in range(self.rng.randrange(2, 5)):
+            step = (MAX_JUMP_NS + self.some_step(1e3, 1e9) * self.rng.choice((-1, 1))) * self.rng.choice((-1, 1))
+            event['detail'].append(span(step))
+            at_ns += step
+            highest_ns = max(highest_ns, at_ns)
+            self.primary.step_clock(self.base_ns + at_ns)
+            # for less than snowflake.jump_patience, or longer
+            self.hold(0, self.rng.choice((0.3, 3)))
+        # IDs were perhaps where the clock was
+        self.base_ns += highest_ns
+        self.undo_clock()
+
+    def restart_in_lie(self, event):
+        """The clock lies, the server crashes or stops meanwhile, and the clock is set right before or after its start.
+
+        What was believed has to keep IDs neither out of order nor away once the clock is right.  In the end the clock is
+        set to where the lie has led IDs, so that later faults do not find them ahead of it.
+        """
+        step = self.some_step(1e9) * self.rng.choice((-1, 1))
+        event['detail'].append(span(step))
+        self.primary.step_clock(self.base_ns + step)
+        self.hold(0, self.rng.choice((0.5, 4)))
+        kinds = ['backend', *STOPS] if self.naive else ['backend', 'keeper', *STOPS]
+        how = self.rng.choice(kinds)
+        event['at'] = time.monotonic_ns()
+        if how in STOPS:
+            self.stop_primary(event, how)
+            if self.rng.random() < 0.3:
+                event['detail'].append('right at the start')
+                self.undo_clock()
+        else:
+            event['detail'].append(f'{how} killed')
+            (self.kill_backend if how == 'backend' else self.kill_keeper)(event)
+        self.primary.bring_up()
+        self.hold(0, self.rng.choice((0.5, 4)))
+        self.undo_clock()
+        self.hold(0.2, 3)
+        if step > 0:
+            self.base_ns += step
+            self.undo_clock()
 
     def clock_jitter(self, event):
         for _ in range(20):
@@ -512,8 +621,8 @@ class Injector:
     def restore_to_point(self, event):
         """What was minted after the target is unknown to the restored database.
 
-        Two things keep such IDs from being issued again: a clock that is not behind, or an operator who names the
-        newest ID known outside to snowflake_advance() before anybody mints.
+        Two things keep such IDs from being issued again: a clock that is past the newest of them, or an operator who
+        names the newest ID known outside to snowflake_advance() before anybody mints.
         """
         if self.backup is None or self.backup.of is not self.primary:
             return False
@@ -534,12 +643,21 @@ class Injector:
         self.close_to_clients()
         wait_for(lambda: not any(self.shared.connected), 30, 'clients do not notice that the server has gone')
         old, new = self.restore(event, target, self.base_ns - step)
-        if step:
-            self.advance(new, max(self.shared.newest))
+        newest = max(self.shared.newest)
+        if not self.naive and not step and self.time_ns(newest) >= self.base_ns + time.time_ns():
+            event['detail'].append('advance, IDs stood ahead')
+            self.advance(new, newest)
+        elif step:
+            self.advance(new, newest)
         self.take_over(old, new)
         if step:
             self.hold(0.3, 2.5)
             self.undo_clock()
+
+    @staticmethod
+    def time_ns(one):
+        """The time of an ID, by the servers' clock."""
+        return ((one >> TIME_SHIFT) + EPOCH_MS) * 10**6
 
     def advance(self, server, newest):
         end = time.monotonic() + 20
