@@ -14,6 +14,7 @@
 #   --mutant NAME   a fault in the extension, KIND/mutants/NAME.patch: it has to find that
 #   --keep          the directory with all logs, events and IDs stays, as it does if something is found
 #   --history FILE  all IDs that were received, and the faults, for torture/check.py: see doc/promises.md
+#   --record FILE   what the run came to, for torture/records.py
 #
 # Environment: PG_CONFIG, PYTHON (one that has psycopg2).
 
@@ -29,6 +30,7 @@ mounts=()
 mutant=
 keep=
 history=
+record=
 case "$kind ${1:-}" in
 	"torture tail") program=torture/tail.py; shift ;;
 	patroni*) program=patroni/trial.py ;;
@@ -38,7 +40,11 @@ while [ $# -gt 0 ]; do
 	case $1 in
 		--mutant) mutant=${2:?--mutant needs a name}; shift ;;
 		--keep) keep=yes ;;
-		--history) history=${2:?--history needs a file}; shift ;;
+		--history | --record)
+			[[ ${2:-} = /* ]] || die "$1 needs the absolute path of a file"
+			[ "$1" = --history ] && history=$2 || record=$2
+			shift
+			;;
 		*) arguments+=("$1") ;;
 	esac
 	shift
@@ -55,6 +61,23 @@ leave()
 	done
 	[ -z "$keep" ] || { say "# evidence kept in $work"; work=; }
 }
+
+# The commit of the checkout, with a "+" if it has changes, and what is planted in it.  This may be a copy without it.
+commit_of_tree()
+{
+	local checkout=${SNOWFLAKE_CHECKOUT:-$root} commit
+
+	commit=$(git -c safe.directory="$checkout" -C "$checkout" rev-parse --short=12 HEAD 2>/dev/null) || commit=unknown
+	[ -z "$(git -c safe.directory="$checkout" -C "$checkout" status --porcelain 2>/dev/null)" ] || commit+=+
+	say "$commit${mutant:+ with $mutant}"
+}
+
+# A digest of all that is built and installed
+code_of_tree()
+(
+	cd tree
+	find src sql Makefile ./*.control -type f -name '*[!~]' -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c 1-12
+)
 
 # core's files, where the user can read them; their functions in C, and what they load from contrib
 get_core_tests()
@@ -94,6 +117,8 @@ if [ "$kind" = differ ]; then
 else
 	[ -z "$mutant" ] || as_user patch -s -d tree -p1 <"$root/test/$kind/mutants/$mutant.patch"
 	as_user cc -O2 -Wall -shared -fPIC -o clock_shim.so tree/test/shim/clock_shim.c -ldl -pthread
+	commit=$(commit_of_tree)
+	code=$(code_of_tree)
 	private_installation >build.log 2>&1 || { cat build.log; exit 2; }
 	bindir=$work/inst$bindir
 fi
@@ -102,6 +127,7 @@ if [ $program = torture/campaign.py ]; then
 		say "# full disk: left out, a tmpfs cannot be mounted here$([ "$(id -u)" = 0 ] || echo ' (needs root)')"
 fi
 [ -z "$history" ] || arguments+=(--history "$work/history.gz")
+[ -z "$record" ] || arguments+=(--record "$work/record.json" --commit "$commit" --code "$code")
 # It stops its servers by itself, also if we are told to end: not in a pipe, of which a signal would end
 # this side before it has.  Whom we report to may have ended by then.
 trap '' PIPE
@@ -110,5 +136,6 @@ as_user env PYTHONDONTWRITEBYTECODE=1 "$python" "tree/test/$program" --work "$wo
 	> >(trap '' TERM; as_tap) || status=$?
 wait $!
 [ -z "$history" ] || cp history.gz "$history"
+[ ! -e record.json ] || cp record.json "$record"
 [ "$status" != 1 ] || [ "$kind" = differ ] || keep=yes
 exit "$status"

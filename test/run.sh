@@ -151,6 +151,7 @@ list()
 				job any rules perl test/check/rules.pl
 				job any harness perl test/check/harness.pl
 				job any history perl test/check/history.pl
+				job any records perl test/check/records.pl
 				[[ $kinds == *fuzz* ]] || list fuzz
 			fi
 			;;

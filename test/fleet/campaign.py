@@ -24,6 +24,7 @@ from coordinators import KINDS          # noqa: E402
 import faults                           # noqa: E402
 from proxy import Proxy                 # noqa: E402
 from history import write_history      # noqa: E402
+import record                           # noqa: E402
 from servers import Down, Site      # noqa: E402
 from verdict import Verdict, read_calls     # noqa: E402
 
@@ -55,7 +56,8 @@ class ServerNames:
 class Campaign:
     def __init__(self, options):
         self.options = options
-        self.passed = self.failed = 0
+        self.passed = 0
+        self.failed = []                    # what was checked in vain
         if not glob.glob(f'{options.work}/inst/**/snowflake_{options.coordinator}.so', recursive=True):
             raise Down(f'the module of {options.coordinator} was not built here')
         self.context = multiprocessing.get_context('fork')
@@ -79,7 +81,9 @@ class Campaign:
         return self.urls[slot]
 
     def check(self, what, good):
-        self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
+        self.passed += bool(good)
+        if not good:
+            self.failed.append(what)
         print(f'{"ok" if good else "not ok"} - {what}', flush=True)
 
     def run(self):
@@ -188,7 +192,7 @@ class Campaign:
               f' {seconds:.0f} s')
         kinds = {}
         for event in events:
-            kinds.setdefault(event['kind'], []).append(event['until_all_mint'])
+            kinds.setdefault(event['kind'], []).append(event['until_all_mint'] or 0)
         for kind, times in sorted(kinds.items()):
             print(f'  {kind:40} {len(times):4}   all mint again after at most {max(times):5.1f} s')
         print(f'IDs recorded: {verdict.ids} in {len(verdict.calls)} calls of {len(verdict.sessions)} sessions,'
@@ -218,6 +222,12 @@ class Campaign:
             count = sum(event['kind'] != 'start' for event in events)
             self.check(f'{count} faults', count >= FAULTS_A_MINUTE * self.options.minutes)
             self.check(f'{verdict.ids} IDs', verdict.ids >= IDS_A_MINUTE * self.options.minutes)
+        record.write_record(self.options, f'fleet {self.options.coordinator}', seconds=seconds, ids=verdict.ids,
+                            duplicates=verdict.duplicates + errors.get('23505', 0),
+                            disorder=verdict.session_violations + verdict.order_violations, failed=self.failed,
+                            faults=[{'kind': event['kind'], 'next': event['until_all_mint'], 'gap': None}
+                                    for event in events if event['kind'] != 'start'],
+                            interrupted=self.options.interrupted())
 
     def first_duplicate(self, verdict, events):
         """How long it took until the fleet issued an ID twice."""
@@ -248,6 +258,7 @@ def arguments():
     parser.add_argument('--only', type=lambda s: [k.strip() for k in s.split(',')])
     parser.add_argument('--history', help='file for all that was recorded, compressed')
     parser.add_argument('--renewals', type=int, help='no faults, but so many renewals of one lease')
+    record.add_arguments(parser)
     return parser.parse_args()
 
 
@@ -267,7 +278,7 @@ def main():
     campaign.run()
     if stopped:
         campaign.check('interrupted', False)
-    print(f'{campaign.passed} passed, {campaign.failed} failed')
+    print(f'{campaign.passed} passed, {len(campaign.failed)} failed')
     return 1 if campaign.failed else 0
 
 

@@ -218,7 +218,7 @@ class Injector:
         time.sleep(1)
 
     def event(self, name):
-        event = {'kind': name, 'detail': [], 'at': time.monotonic_ns(), 'applied': True, 'until_all_mint': 0}
+        event = {'kind': name, 'detail': [], 'at': time.monotonic_ns(), 'applied': True, 'until_all_mint': None}
         self.events.append(event)
         return event
 

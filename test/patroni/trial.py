@@ -9,6 +9,8 @@ soon after a promotion.
   bash test/run.sh patroni --faults 4 --seed 7
   bash test/run.sh patroni --faults 3 --only switchover,freeze
   bash test/run.sh patroni --synchronous         replication is asynchronous otherwise
+  bash test/run.sh patroni --record /tmp/record.json
+                                                 what it came to, for test/torture/records.py
   bash test/run.sh patroni --own-node-ids        each node has one in its own configuration
   bash test/run.sh patroni --one-node-id         the same for all: it has to find duplicates
 
@@ -49,6 +51,7 @@ import yaml
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'torture'))
 
 import clients                          # noqa: E402
+import record                           # noqa: E402
 from servers import Down, proc_stat, wait_for   # noqa: E402
 from verdict import Verdict             # noqa: E402
 
@@ -332,7 +335,8 @@ class Trial:
     def __init__(self, options):
         self.options = options
         self.rng = random.Random(options.seed)
-        self.failed = self.passed = 0
+        self.passed = 0
+        self.failed = []                    # what was checked in vain
         self.events = []
         self.mend_at = math.inf
         self.nodes = []
@@ -343,7 +347,8 @@ class Trial:
     def check(self, what, good):
         print(f'{"ok" if good else "FAILED"}: {what}', flush=True)
         self.passed += bool(good)
-        self.failed += not good
+        if not good:
+            self.failed.append(what)
 
     # --- the cluster
 
@@ -539,12 +544,13 @@ class Trial:
             due = time.monotonic() + EVERY_S
             self.wait_healthy(120)
             old = self.primary()
-            began = time.monotonic()
+            event = {'kind': kind, 'at': time.monotonic_ns(), 'applied': True}
             getattr(self, kind)(old)
-            took = time.monotonic() - began
+            event['over'] = time.monotonic_ns()
             new = next((node for node in self.nodes if node is not old and node.role() == 'master'), old)
-            self.events.append((kind, began, new is not old))
-            print(f'{kind}: node {old.number} -> {new.number}, {took:.1f} s', flush=True)
+            event['changed'] = new is not old
+            self.events.append(event)
+            print(f'{kind}: node {old.number} -> {new.number}, {(event["over"] - event["at"]) / 1e9:.1f} s', flush=True)
             time.sleep(max(0, due - time.monotonic()))
         self.wait_healthy(120)
 
@@ -576,13 +582,13 @@ class Trial:
                 if worker.is_alive():
                     worker.kill()
         print(f'{len(self.events)} faults, {time.monotonic() - began:.0f} s')
-        self.report()
+        self.report(time.monotonic() - began)
 
-    def report(self):
-        work = self.options.work
+    def report(self, seconds):
+        work, until = self.options.work, time.monotonic_ns()
         verdict = Verdict([ids_path(work, i, number) for i in range(CLIENTS) for number in NODES])
         verdict.judge()
-        self.check_order(verdict)
+        disorder = self.check_order(verdict)
         errors, samples, minted_with = {}, {}, {node.port: set() for node in self.nodes}
         for i in range(CLIENTS):
             with open(f'{work}/client{i}.json') as f:
@@ -597,7 +603,7 @@ class Trial:
             print(f'  {code}  {count:6}  {samples[code][:120]}')
         for node in self.nodes:
             print(f'  node IDs of {node.name}: ' + ', '.join(map(str, sorted(minted_with[node.port]))))
-        changes = sum(changed for _, _, changed in self.events)
+        changes = sum(event['changed'] for event in self.events)
         self.check(f'{self.options.faults} faults were injected, the primary changed {changes} times',
                    len(self.events) == self.options.faults)
         if self.options.ids == 'one':
@@ -610,6 +616,9 @@ class Trial:
         others = {code: samples[code] for code in errors if code not in SERVERS_END}
         self.check(f'no errors but those of a server\'s end: {others or "none"}', not others)
         self.check_first_ids()
+        record.write_record(self.options, f'patroni{"" if self.options.ids == "leased" else ", " + self.options.ids}',
+                            seconds=seconds, ids=verdict.ids, duplicates=verdict.duplicates, disorder=disorder,
+                            failed=self.failed, faults=record.faults_of(verdict.waits(self.events, until)))
 
     def check_order(self, verdict):
         """The IDs of one server ascend; those of two, which may mint at once for a moment, as far as they tell the time."""
@@ -626,6 +635,7 @@ class Trial:
                 print(f'  {sample}')
         self.check(f'{within} order violations within a server, {between.order_violations} between them',
                    within + between.order_violations == 0)
+        return within + between.order_violations
 
     def check_first_ids(self):
         """After each change of the primary, the first ID beside the promotion and the first plain insert."""
@@ -640,7 +650,7 @@ class Trial:
 
         waits = []      # what happened, and how long after it, in ms, came a row and an ID
         for number, at in changes['promoted'][1:]:
-            kind = [event[0] for event in self.events if event[1] <= at]
+            kind = [event['kind'] for event in self.events if event['at'] <= at * 1e9]
             waits.append((kind[-1] if kind else 'start', later('plain', number, at), later('probed', number, at)))
         print('first plain insert and first ID after the promotion, ms: ' +
               ', '.join(f'{kind} {plain:.0f} {probed:.0f}' for kind, plain, probed in waits))
@@ -660,6 +670,7 @@ def main():
     parser.add_argument('--synchronous', action='store_true', help='with a synchronous standby')
     parser.add_argument('--own-node-ids', dest='ids', action='store_const', const='own', default='leased')
     parser.add_argument('--one-node-id', dest='ids', action='store_const', const='one', help='the same one for all')
+    record.add_arguments(parser)
     trial = Trial(parser.parse_args())
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(2))
@@ -670,7 +681,7 @@ def main():
         trial.show_logs()
     finally:
         trial.stop_cluster()
-    print(f'{trial.passed} passed, {trial.failed} failed')
+    print(f'{trial.passed} passed, {len(trial.failed)} failed')
     return 1 if trial.failed else 0
 
 

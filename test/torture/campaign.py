@@ -16,6 +16,7 @@ import clients
 import faults
 from servers import Down, Site
 from history import write_history
+import record
 from verdict import Verdict
 
 # What a campaign of half an hour has to reach on two cores.  A shorter one is held to half of its share: its standby
@@ -43,6 +44,7 @@ def arguments():
     parser.add_argument('--fsync', action='store_true')
     parser.add_argument('--small-disks', action='store_true')
     parser.add_argument('--history', help='file for all that was recorded, compressed')
+    record.add_arguments(parser)
     options = parser.parse_args()
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1 << 31)
@@ -90,7 +92,8 @@ def table(rows, heads):
 
 def late(verdict, events, until, fault_at):
     """Did the next ID come too late after faults?"""
-    waits = [(wait / 1e9, event) for event, wait in verdict.waits(events, until) if event['kind'] not in BOUNDLESS]
+    waits = [((until - event['over'] if first is None else first) / 1e9, event)
+             for event, _, first in verdict.waits(events, until) if 'over' in event and event['kind'] not in BOUNDLESS]
     median = statistics.median(wait for wait, _ in waits) if waits else 0
     too_late = [(wait, event) for wait, event in waits if wait > BOUND_S]
     print(f'until the next ID: {median:.3f} s at the median of {len(waits)} faults, more than {BOUND_S} s: {len(too_late)}')
@@ -151,19 +154,23 @@ def report(options, injector, broken, seconds, until):
     print(f'unique violations met by clients: {errors.get("23505", 0)}')
     print(f'checked in {time.monotonic() - began:.0f} s')
 
-    failed = verdict.failed() or '23505' in errors
-    if options.generator == 'snowflake':
-        failed = late(verdict, events, until, fault_at) or failed
+    failed = ['violations'] if verdict.failed() or '23505' in errors else []
+    if options.generator == 'snowflake' and late(verdict, events, until, fault_at):
+        failed.append('LATE')
     if broken:
-        print(f'BROKEN OFF: {broken}')
-        failed = True
+        failed.append(f'BROKEN OFF: {broken}')
     need_faults, need_ids = least(options)
     if not options.only and len(events) < need_faults:
-        print(f'TOO FEW FAULTS: {len(events)}, at least {need_faults} make a campaign')
-        failed = True
+        failed.append(f'TOO FEW FAULTS: {len(events)}, at least {need_faults} make a campaign')
     if verdict.ids < need_ids:
-        print(f'TOO FEW IDS: {verdict.ids}, at least {need_ids} make a campaign')
-        failed = True
+        failed.append(f'TOO FEW IDS: {verdict.ids}, at least {need_ids} make a campaign')
+    for text in failed:
+        print(text)
+    record.write_record(options, 'torture' if options.generator == 'snowflake' else options.generator,
+                        seconds=seconds, ids=verdict.ids, duplicates=verdict.duplicates + errors.get('23505', 0),
+                        disorder=verdict.session_violations + verdict.order_violations, failed=failed,
+                        faults=record.faults_of(verdict.waits(injector.events, until)),
+                        interrupted=options.interrupted())
     print('not ok' if failed else 'ok', '- never twice, always in order\n1..1')
     return 1 if failed else 0
 

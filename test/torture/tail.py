@@ -19,7 +19,9 @@ import traceback
 
 import psycopg2
 
+import record
 from servers import Backup, Down, Server, Site, wait_for
+from verdict import Verdict
 
 WRITERS = 16
 READERS = ('frontier', 'view', 'statement', 'subquery', 'each_row', 'generic_plan', 'sql_function', 'plpgsql',
@@ -94,6 +96,8 @@ class Campaign:
         self.reading = True
         self.counts = {}
         self.errors = {}
+        self.events = []            # the faults
+        self.calls = []             # (asked, got) of statements that brought IDs, in nanoseconds
         self.committed_at = {}      # ID -> monotonic time at which its commit returned, for --compare
         self.lock = threading.Lock()
 
@@ -175,9 +179,13 @@ class Writer:
         time.sleep(self.rng.expovariate(1 / PAUSE_S) if self.rng.random() < 0.7 else 0)
 
     def insert(self, cur, rows=1):
+        asked = time.monotonic_ns()
         cur.execute('INSERT INTO events (writer) SELECT %s FROM generate_series(1, %s) RETURNING id',
                     (self.number, rows))
-        return [int(row[0]) for row in cur.fetchall()]
+        ids = [int(row[0]) for row in cur.fetchall()]
+        if ids:
+            self.campaign.calls.append((asked, time.monotonic_ns()))
+        return ids
 
     def transaction(self, cur):
         kinds = ['plain'] * 6 if self.campaign.options.compare else [
@@ -444,8 +452,11 @@ class Faults:
         while time.monotonic() < until:
             time.sleep(self.rng.uniform(1, 3))
             fault = self.rng.choice(faults)
+            event = {'kind': fault.__name__.replace('_', ' '), 'at': time.monotonic_ns(), 'applied': False}
+            self.campaign.events.append(event)
             try:
                 fault()
+                event.update(over=time.monotonic_ns(), applied=True)
                 self.campaign.count('fault: ' + fault.__name__)
                 self.finish_prepared()
             except (psycopg2.Error, ValueError, ProcessLookupError, IndexError) as error:
@@ -469,7 +480,7 @@ def idle(campaign, until):
 
 
 def judge(campaign, readers):
-    """What went wrong, for each reader: a list of texts."""
+    """How many rows there are, and the readers that did not deliver each once, in order."""
     there = {int(row[0]) for row in campaign.primary.query('SELECT id FROM events')}
     wrong = []
     print(f'rows: {len(there)}')
@@ -487,7 +498,7 @@ def judge(campaign, readers):
         print(line)
         if missed or phantoms or twice or not ascending:
             wrong.append(reader.name)
-    return wrong
+    return len(there), wrong
 
 
 def main():
@@ -499,12 +510,14 @@ def main():
     parser.add_argument('--seed', type=int, default=None)
     parser.add_argument('--reader', help='another one: max')
     parser.add_argument('--compare', action='store_true')
+    record.add_arguments(parser)
     options = parser.parse_args()
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1 << 31)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     campaign = Campaign(options)
     broken = None
+    began = time.monotonic()
     try:
         campaign.set_up()
         writers = [Writer(campaign, n) for n in range(WRITERS)]
@@ -527,6 +540,7 @@ def main():
         except Down as error:
             broken = str(error)
 
+        faults_until = time.monotonic_ns()
         # all end, then the readers have some time for the rest
         campaign.writing = False
         for thread in write_threads:
@@ -547,7 +561,7 @@ def main():
         print(f'\nseed {options.seed}, {options.minutes:g} minutes')
         print('  ' + ', '.join(f'{what} {count}' for what, count in sorted(campaign.counts.items())))
         print('  errors: ' + ', '.join(f'{what} {count}' for what, count in sorted(campaign.errors.items())))
-        wrong = judge(campaign, readers)
+        rows, wrong = judge(campaign, readers)
     finally:
         campaign.site.stop_all()
     if campaign.counts.get('broken threads'):
@@ -557,9 +571,17 @@ def main():
     if options.compare:
         wrong = [name for name in wrong if name not in ('max',)]
     print('violations: ' + (', '.join(wrong) or 'none'))
-    print('not ok' if wrong or broken else 'ok', '- each row once, in order\n1..1')
+    duplicates = campaign.errors.get('UniqueViolation', 0)
+    failed = [f'BROKEN OFF: {broken}'] * bool(broken) + [f'violations: {", ".join(wrong)}'] * bool(wrong)
+    failed += [f'{duplicates} unique violations'] * bool(duplicates)
+    verdict = Verdict([])
+    verdict.calls = campaign.calls
+    record.write_record(options, 'frontier', seconds=time.monotonic() - began, ids=rows, duplicates=duplicates,
+                        disorder=len(wrong), failed=failed,
+                        faults=record.faults_of(verdict.waits(campaign.events, faults_until)))
+    print('not ok' if failed else 'ok', '- each row once, in order\n1..1')
     sys.stdout.flush()
-    os._exit(1 if wrong or broken else 0)
+    os._exit(1 if failed else 0)
 
 
 if __name__ == '__main__':

@@ -151,11 +151,13 @@ class Verdict:
                     received[one].append(end)
         return min(sorted(ends)[1] for ends in received.values())
 
-    def gaps(self, events, until):
-        """For each kind of fault: the longest time without an ID, and from the fault's end to the first ID."""
+    def waits(self, events, until):
+        """Yield for each fault that was applied: the event, the longest time without an ID from its beginning to the
+        next one's, and the time from its end to the first ID that was asked for since, or None; in nanoseconds.
+        """
         ends = sorted(call[1] for call in self.calls)
-        firsts = {id(event): wait for event, wait in self.waits(events, until)}
-        result = {}
+        by_start = sorted((call[0], call[1]) for call in self.calls)
+        starts = [call[0] for call in by_start]
         for event, following in zip(events, events[1:] + [None]):
             if not event['applied']:
                 continue
@@ -163,17 +165,17 @@ class Verdict:
             low, high = bisect.bisect_left(ends, event['at']), bisect.bisect_right(ends, stop)
             received = [event['at']] + ends[low:high] + [stop]
             gap = max(map(operator.sub, received[1:], received))
-            count, longest, slowest = result.get(event['kind'], (0, 0, 0))
-            result[event['kind']] = (count + 1, max(longest, gap), max(slowest, firsts.get(id(event), 0)))
-        return result
-
-    def waits(self, events, until):
-        """For each fault that is over: how long, in nanoseconds, until there was an ID that was asked for since."""
-        by_start = sorted((call[0], call[1]) for call in self.calls)
-        starts = [call[0] for call in by_start]
-        result = []
-        for event in events:
-            if event['applied'] and 'over' in event:
+            first = None
+            if 'over' in event:
                 low = bisect.bisect_left(starts, event['over'])
-                result.append((event, min((end for _, end in by_start[low:low + 200]), default=until) - event['over']))
+                got = min((end for _, end in by_start[low:low + 200]), default=None)
+                first = None if got is None else got - event['over']
+            yield event, gap, first
+
+    def gaps(self, events, until):
+        """For each kind of fault: how many, the longest time without an ID, and from a fault's end to the first ID."""
+        result = {}
+        for event, gap, first in self.waits(events, until):
+            count, longest, slowest = result.get(event['kind'], (0, 0, 0))
+            result[event['kind']] = (count + 1, max(longest, gap), max(slowest, first or 0))
         return result
