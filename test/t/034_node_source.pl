@@ -77,7 +77,7 @@ finds(103, 'host name "db-3", plus snowflake.node_id 100', 'hostname', 'db-3', '
 finds(263, 'address 10.0.1.7', 'address', 'x', '127.0.0.1,10.0.1.7,10.0.1.8');
 finds(9, 'address 2001:db8::9', 'address', 'x', '::1,fe80::5,2001:db8::9');
 
-my $source = qr/^Set snowflake\.node_source to where/;
+my $source = qr/^Set snowflake\.node_source to another source/;
 finds_none(q{the host's name does not end with a number: host name "db.example.org1"}, qr/^Give the host a name such as db-3, or set snowflake\.node_source/, 'hostname', 'db.example.org1', '');
 finds_none(q{the host's name does not end with a number: host name ""}, qr/^Give the host a name/, 'hostname', '', '');
 finds_none('node ID 4711 is too large for the layout', $source, 'hostname', 'db-4711', '');

@@ -61,7 +61,7 @@ is(status('leases'), '1', 'it does when the fleet was founded again');
 my $error = error_of($one, 'postgres', q{SELECT snowflake_fleet_recover('2001-01-01')});
 my ($first, $last) = $error->{detail} =~ /^The layout has times from "(\d+)-.*" to "(\d+)-.*"\.$/;
 cmp_ok($last, '>', $first + 60, 'a floor outside the layout is refused with the times that it has');
-($first, $last) = slurp_file($one->logfile) =~ /It is for times from "(.*)" up to "(.*)", and will be renewed/;
+($first, $last) = slurp_file($one->logfile) =~ /The lease covers times from "(.*)" up to "(.*)", and will be renewed/;
 cmp_ok($last, 'gt', $first, 'the log says for which times a node ID is leased');
 
 # A write that arrives when the fleet was founded again meanwhile: nothing is in its
