@@ -14,20 +14,18 @@ use warnings;
 
 use Exporter qw(import);
 use SnowflakeCoordinator;
-use SnowflakeTest qw(error_of new_node patience wait_for_mint wait_until);
+use SnowflakeTest qw(error_of new_member patience status wait_for_mint wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(check_fleet check_late_writes new_member status);
+our @EXPORT_OK = qw(check_fleet check_late_writes start_member);
 
 # A server, started, that leases its node ID from a coordinator.  A proxy that its
 # environment names is not to be used: it would read the passwords.
-sub new_member
+sub start_member
 {
 	my ($name, $url, $conf) = @_;
-	my $node = new_node($name,
-		node_id => undef,
-		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '" . patience(10) . "s'\n" . ($conf // ''));
+	my $node = new_member($name, $url, lease => patience(10) . 's', conf => $conf);
 
 	local @ENV{qw(http_proxy https_proxy all_proxy)} = ('http://127.0.0.1:1') x 3;
 	$node->start;
@@ -35,23 +33,18 @@ sub new_member
 	return $node;
 }
 
-sub status
-{
-	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
-}
-
 # What each coordinator of three members has to be good for.
 sub check_fleet
 {
 	my ($cluster, $url) = @_;
-	my ($one, $two) = my @nodes = map { new_member($_, $url) } 'one', 'two';
+	my ($one, $two) = my @nodes = map { start_member($_, $url) } 'one', 'two';
 
 	$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status})
 	  or die 'the coordinator is not asked';
 	$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-	is(error_of($two, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+	is(error_of($two, 'SELECT snowflake_fleet_create()')->{sqlstate},
 		'42710', 'a fleet is founded once');
-	wait_for_mint($_, 'postgres') foreach @nodes;
+	wait_for_mint($_) foreach @nodes;
 	is_deeply([ sort map { status($_, 'node') } @nodes ], [ 0, 1 ], 'two servers get two node IDs');
 	is( $two->safe_psql('postgres', q{SELECT node, state FROM snowflake_fleet() ORDER BY node NULLS FIRST}),
 		"|fleet\n0|leased\n1|leased", 'the fleet is listed');
@@ -84,7 +77,7 @@ sub check_fleet
 
 	# Two of three die: what the third one has may not be what counts.
 	SnowflakeCoordinator::kill_members($cluster, 1, 2);
-	like(error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()')->{sqlstate} || 'no error',
+	like(error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate} || 'no error',
 		qr/^08/, 'one of three tells nothing');
 
 	# All members die, and come back.
@@ -93,13 +86,13 @@ sub check_fleet
 	  or die 'does not end';
 	is(status($one, 'coordinator'), 'unreachable', 'without all of them they end');
 	SnowflakeCoordinator::start_members($cluster);
-	wait_for_mint($_, 'postgres') foreach @nodes;
+	wait_for_mint($_) foreach @nodes;
 	my $held = status($one, 'node');
 	isnt($held, status($two, 'node'), 'and are granted again when they are back');
 
 	# A clean restart keeps the node ID.
 	$one->restart;
-	wait_for_mint($one, 'postgres');
+	wait_for_mint($one);
 	is(status($one, 'node'), $held, 'a clean restart keeps the node ID');
 	$_->stop foreach @nodes;
 	return;
@@ -114,16 +107,16 @@ sub check_late_writes
 	my $hold = PostgreSQL::Test::Utils::tempdir() . '/hold';
 	my $relay = SnowflakeCoordinator::new_relay($cluster, $regexp, $hold);
 	my $direct = SnowflakeCoordinator::hosts($cluster);
-	my $one = new_member('in_time', $url =~ s/HOSTS/$direct/r, "snowflake.lease_nodes = '7'");
+	my $one = start_member('in_time', $url =~ s/HOSTS/$direct/r, "snowflake.lease_nodes = '7'");
 
 	$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-	wait_for_mint($one, 'postgres');
+	wait_for_mint($one);
 	$one->stop;
 	append_to_file($hold, '');
-	my $late = new_member('late', $url =~ s/HOSTS/$relay/r, "snowflake.lease_nodes = '7'");
+	my $late = start_member('late', $url =~ s/HOSTS/$relay/r, "snowflake.lease_nodes = '7'");
 	wait_until('a write is held up', sub { -e "$hold.held" });
 	$one->start;
-	wait_for_mint($one, 'postgres');
+	wait_for_mint($one);
 	SnowflakeCoordinator::release($hold);
 	$late->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status, snowflake_stats})
 	  or die 'the coordinator is not asked';

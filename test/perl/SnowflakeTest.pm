@@ -16,8 +16,13 @@ SnowflakeTest - what the TAP tests of snowflake have in common
   start_with_clock($node, $clock);
   step_clock($clock, -250);
 
-  my $error = error_of($node, 'postgres', 'SELECT 1/0');
+  my $error = error_of($node, 'SELECT 1/0');
   is($error->{sqlstate}, '22012');
+  is(status($node, 'gate', dbname => 'app'), 'open');
+
+=head1 DESCRIPTION
+
+What asks a server asks in the database C<postgres>; the option C<dbname> names another one.
 
 =cut
 
@@ -26,6 +31,7 @@ package SnowflakeTest;
 use strict;
 use warnings;
 
+use Carp;
 use Exporter 'import';
 use File::Basename;
 use File::Spec;
@@ -41,12 +47,31 @@ our @EXPORT_OK = qw(
 	finish_minter get_clock has_public keeper_sleeps kill_postmaster let_pass log_count
 	member_conf members mint_together new_clock new_coordinator new_member new_node
 	pass_days patience set_clock start_after_kill start_minter start_time start_with_clock status
-	step_clock stop_clock stop_time stored takes_less wait_for_mint wait_until
+	step_clock stop_clock stop_time stored takes_less wait_for_mint wait_for_status wait_until
 	write_keys
 );
 
 my $shim;
 my $minters = 0;
+
+# The database that options name; what else they are is for the caller.
+sub take_dbname
+{
+	my ($params) = @_;
+
+	return delete $params->{dbname} // 'postgres';
+}
+
+# The same where nothing else may be named.  An argument too many is not an option.
+sub only_dbname
+{
+	croak 'the options are not pairs: is the database an argument?' if @_ % 2;
+	my %params = @_;
+	my $dbname = take_dbname(\%params);
+
+	croak 'no such option: ' . join ' ', sort keys %params if %params;
+	return $dbname;
+}
 
 # A node that preloads the library and has a node ID, not yet started.
 # node_id => undef leaves the setting out, preload => 0 the library, conf is
@@ -93,8 +118,9 @@ sub coordinator_url
 	return 'postgresql://' . $host . ':' . $node->port . '/postgres';
 }
 
-# A node that leases its node ID there, not yet started.  lease is the setting;
-# all other parameters are those of new_node().
+# A node that leases its node ID there, not yet started: from a node, or from what
+# snowflake.node_source is.  lease is the setting; all other parameters are those of
+# new_node().
 sub new_member
 {
 	my ($name, $coordinator, %params) = @_;
@@ -110,27 +136,37 @@ sub member_conf
 	my ($coordinator, $lease) = @_;
 
 	return sprintf "snowflake.node_source = '%s'\nsnowflake.lease = '%s'\n",
-	  coordinator_url($coordinator), $lease // '10s';
+	  ref $coordinator ? coordinator_url($coordinator) : $coordinator, $lease // '10s';
 }
 
 # Wait until the server mints.  The keeper needs a moment to reserve time
 # after a start, longer than a single mint is prepared to wait after a crash.
 sub wait_for_mint
 {
-	my ($node, $dbname) = @_;
+	my ($node, @params) = @_;
 
-	$node->poll_query_until($dbname, 'SELECT snowflake_next() IS NOT NULL')
+	$node->poll_query_until(only_dbname(@params), 'SELECT snowflake_next() IS NOT NULL')
 	  or die "server does not mint";
+	return;
+}
+
+# Wait until a condition is true of the columns of snowflake_status and snowflake_stats.
+sub wait_for_status
+{
+	my ($node, $condition, @params) = @_;
+
+	$node->poll_query_until(only_dbname(@params), "SELECT $condition FROM snowflake_status, snowflake_stats")
+	  or croak "timed out waiting for $condition: " . status($node, 'gate, coordinator, advice', @params);
 	return;
 }
 
 # Mint until the keeper has reserved anew.
 sub extend
 {
-	my ($node, $dbname) = @_;
-	my $reservations = status($node, $dbname, 'reservations');
+	my ($node, @params) = @_;
+	my $reservations = status($node, 'reservations', @params);
 
-	$node->poll_query_until($dbname,
+	$node->poll_query_until(only_dbname(@params),
 		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_stats"
 	) or die "reservation is not extended";
 	return;
@@ -314,10 +350,14 @@ sub pass_days
 }
 
 # Run SQL that ought to fail.  Returns what psql said about the error: a hash
-# of sqlstate, message, detail and hint, all empty if there was no error.
+# of sqlstate, message, detail and hint, all empty if there was no error.  Further
+# options are those of psql().
 sub error_of
 {
-	my ($node, $dbname, $sql, %params) = @_;
+	my ($node, $sql, @params) = @_;
+	croak 'the options are not pairs: is the database an argument?' if @params % 2;
+	my %params = @params;
+	my $dbname = take_dbname(\%params);
 	my ($ret, $stdout, $stderr) = $node->psql(
 		$dbname, $sql, %params,
 		extra_params => [ '-v', 'VERBOSITY=verbose' ]);
@@ -445,19 +485,19 @@ sub write_keys
 	return $file;
 }
 
-# A column of snowflake_status or of snowflake_stats.
+# A column of snowflake_status or of snowflake_stats, or several, or an expression of them.
 sub status
 {
-	my ($node, $dbname, $column) = @_;
+	my ($node, $column, @params) = @_;
 
-	return $node->safe_psql($dbname, "SELECT $column FROM snowflake_status, snowflake_stats");
+	return $node->safe_psql(only_dbname(@params), "SELECT $column FROM snowflake_status, snowflake_stats");
 }
 
 # How often the keeper has gone to sleep, where the system tells.
 sub keeper_sleeps
 {
 	my ($node) = @_;
-	my $pid = status($node, 'postgres', 'keeper_pid');
+	my $pid = status($node, 'keeper_pid');
 
 	open(my $file, '<', "/proc/$pid/status") or return;
 	return (join('', <$file>) =~ /^voluntary_ctxt_switches:\s*(\d+)/m)[0];
@@ -468,7 +508,8 @@ sub keeper_sleeps
 # This ends crash recovery, if the node has crashed.
 sub stored
 {
-	my ($node, $dbname, $node_id, $column) = @_;
+	my ($node, $node_id, $column, @params) = @_;
+	my $dbname = only_dbname(@params);
 	my ($stdout, $stderr);
 
 	local %ENV = $node->_get_env();
@@ -492,7 +533,8 @@ sub stored
 # its own, until it has minted so many or has lost its server.
 sub start_minter
 {
-	my ($node, $dbname, $count) = @_;
+	my ($node, $count, @params) = @_;
+	my $dbname = only_dbname(@params);
 	my $script = PostgreSQL::Test::Utils::tempdir() . '/minter' . ++$minters;
 	my $minter = { ids => "$script.ids", errors => '' };
 
@@ -542,7 +584,7 @@ sub mint_together
 		"DO 'BEGIN PERFORM pg_sleep(0.5 - extract(epoch FROM clock_timestamp())::numeric % 0.5); END';\n" .
 		("SELECT snowflake_next() FROM generate_series(1, 500);\n" .
 			"DO 'BEGIN PERFORM pg_sleep(0.02); END';\n") x ($seconds * 50));
-	wait_for_mint($_, 'postgres') foreach @nodes;
+	wait_for_mint($_) foreach @nodes;
 	foreach my $i (0 .. $#nodes)
 	{
 		local %ENV = $nodes[$i]->_get_env();

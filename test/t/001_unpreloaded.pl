@@ -58,7 +58,7 @@ is( $node->safe_psql('postgres', "SELECT make_snowflake('$time', 378, 0)"),
 	$id, 'an ID is made from its fields');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_layout()'),
 	'1', 'the layout is known');
-is(status($node, 'postgres', 'gate'),
+is(status($node, 'gate'),
 	'closed: the library is not preloaded', 'snowflake_status says so');
 
 # Both in a session that has loaded the library by then, as those above have,
@@ -66,7 +66,7 @@ is(status($node, 'postgres', 'gate'),
 foreach my $sql ("SELECT '$id'::snowflake; SELECT snowflake_next()",
 	'SELECT snowflake_next()')
 {
-	my $error = error_of($node, 'postgres', $sql);
+	my $error = error_of($node, $sql);
 
 	is($error->{sqlstate}, '55000', "not minted: $sql");
 	like("$error->{message} $error->{detail} $error->{hint}",
@@ -102,14 +102,14 @@ $node->reload;
 
 # The hint has nothing that, pasted, would replace the libraries that are there.
 like(
-	error_of($node, 'postgres', 'SELECT snowflake_next()')
+	error_of($node, 'SELECT snowflake_next()')
 	  ->{hint},
 	qr/^Add "snowflake" to the setting shared_preload_libraries, [^;=]*$/,
 	'the hint is a sentence');
 $node->append_conf('postgresql.conf',
 	"shared_preload_libraries = 'snowflake'\nsnowflake.node_id = 378");
 $node->restart;
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 is( $node->safe_psql(
 		'postgres',
 		'SELECT snowflake_node(id), abs(extract(epoch FROM (@ id) - now())) < 60 FROM snowflake_next() id'
@@ -126,7 +126,7 @@ my $other =
   new_node('other', preload => 0, node_id => undef);
 $other->start;
 my $set = 'ALTER SYSTEM SET snowflake.node_id = 5';
-my $unknown = error_of($other, 'postgres', $set);
+my $unknown = error_of($other, $set);
 if ($other->safe_psql('postgres', 'SHOW server_version_num') < 170000)
 {
 	is($unknown->{message},

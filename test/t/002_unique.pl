@@ -40,7 +40,7 @@ foreach my $database ('one', 'two')
 		CREATE TABLE source AS SELECT generate_series(1, $per_session) AS n;
 		ANALYZE source});
 }
-wait_for_mint($node, 'one');
+wait_for_mint($node, dbname => 'one');
 
 # Three of the eight sessions mint in parallel workers.  The leader takes no
 # part, so each of their IDs comes from a worker if any could be had.
@@ -279,7 +279,7 @@ my $narrow = new_node(
 });
 $narrow->start;
 $narrow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($narrow, 'postgres');
+wait_for_mint($narrow);
 full_speed($narrow, 1);
 is( $narrow->safe_psql(
 		'postgres', "SELECT max(lead) > interval '$max_lead' - interval '2 ms' FROM leads"),

@@ -39,13 +39,13 @@ is( $node->safe_psql(
 # A mint for which waiting is in vain, and which is not to wait
 sub refused_at_once
 {
-	return error_of($node, 'postgres',
+	return error_of($node,
 		q{SET snowflake.max_wait = '1h'; SET statement_timeout = '30s'; SELECT snowflake_next()});
 }
 
 # No node ID: nothing is minted, and the hint says what to do.
 my $ticks = keeper_ticks();
-error_of($node, 'postgres',
+error_of($node,
 	q{SET snowflake.max_wait = '1s'; SELECT snowflake_advance('1')});
 SKIP:
 {
@@ -63,7 +63,7 @@ like($unset->{hint}, qr/^Set snowflake\.node_id in .* reload the configuration\.
 	'and what to do');
 
 # But where the keeper has not taken up yet what the session sees, a mint waits.
-my $keeper_pid = status($node, 'postgres', 'keeper_pid');
+my $keeper_pid = status($node, 'keeper_pid');
 kill 'STOP', $keeper_pid;
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $node->reload;
@@ -87,7 +87,7 @@ $node->poll_query_until('postgres',
   or die "gate does not close";
 foreach my $function (q{snowflake_advance('1')}, 'snowflake_accept_layout()')
 {
-	my $error = error_of($node, 'postgres',
+	my $error = error_of($node,
 		"SET snowflake.max_wait = '100ms'; SELECT $function");
 
 	is($error->{sqlstate}, '55000', "node ID unset: $function is refused");
@@ -105,7 +105,7 @@ $node->poll_query_until('postgres',
 pass('the largest node ID of the layout is used');
 
 # A layout that is none is not taken into the configuration.
-my $bad_layout = error_of($node, 'postgres',
+my $bad_layout = error_of($node,
 	q{ALTER SYSTEM SET snowflake.layout = 'twiter'});
 is($bad_layout->{sqlstate}, '22023', 'ALTER SYSTEM refuses a layout that is none');
 like($bad_layout->{detail}, qr/"twiter" is not a preset/, 'and states the reason');
@@ -113,7 +113,7 @@ like($bad_layout->{hint}, qr/^A layout is /, 'and what would be one');
 
 # One more is too large.  ALTER SYSTEM does not take it, a reload keeps the
 # old one, and both say what is possible.
-my $large = error_of($node, 'postgres',
+my $large = error_of($node,
 	'ALTER SYSTEM SET snowflake.node_id = 1024');
 is($large->{sqlstate}, '22023', 'ALTER SYSTEM refuses a node ID that is too large');
 like($large->{detail}, qr/\b1023\b/, 'and states the largest');
@@ -153,7 +153,7 @@ foreach my $role ('superuser', 'ordinary')
 		q{database = 'template1'}, q{max_lead = '1s'},
 		q{reservation = '9s'})
 	{
-		my $error = error_of($node, 'postgres',
+		my $error = error_of($node,
 			"$set_role SET snowflake.$setting");
 
 		is($error->{sqlstate}, '55P02',
@@ -167,11 +167,11 @@ foreach my $role ('superuser', 'ordinary')
 }
 is( $node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
 	'7', 'none of that had an effect');
-is( error_of($node, 'postgres',
+is( error_of($node,
 		"SET snowflake.max_wait = '-1ms'")->{sqlstate},
 	'22023',
 	'max_wait cannot be negative');
-is( error_of($node, 'postgres', "SET snowflake.no_such = 1")
+is( error_of($node, "SET snowflake.no_such = 1")
 	  ->{sqlstate},
 	'42602',
 	'the prefix is reserved');
@@ -222,7 +222,7 @@ foreach my $good (
 
 	$other->start;
 	$other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-	wait_for_mint($other, 'postgres');
+	wait_for_mint($other);
 	is( $other->safe_psql(
 			'postgres', qq{
 			SELECT snowflake_node(id),

@@ -48,7 +48,7 @@ foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
 
 	$node->stop($mode);
 	is( stored(
-			$node, 'postgres',
+			$node,
 			1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
 		'true',
 		'what is stored after it is the tick of the last ID');
@@ -111,7 +111,7 @@ $session->quit;
 # it may have ended by itself already
 $node->stop('smart', fail_ok => 1);
 is( stored(
-		$node, 'postgres', 1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
+		$node, 1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
 	'true',
 	'and the tick of the last of their IDs is stored');
 

@@ -36,7 +36,7 @@ sub start
 
 start();
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 my @seen;    # every ID that anybody got, of ended sessions
 my @crashes = (
@@ -49,9 +49,9 @@ foreach my $crash (@crashes)
 
 	# Minting goes on until after the keeper has extended the reservation.
 	my @minters =
-	  map { start_minter($node, 'postgres', 1_000_000) } 1 .. 2;
+	  map { start_minter($node, 1_000_000) } 1 .. 2;
 	my $reservations =
-	  status($node, 'postgres', 'reservations');
+	  status($node, 'reservations');
 	$node->poll_query_until('postgres',
 		"SELECT reservations > $reservations FROM snowflake_stats")
 	  or die "reservation is not extended";
@@ -60,7 +60,7 @@ foreach my $crash (@crashes)
 	# crash follows at once.  However long the machine takes from here on, to the
 	# server it is the instant of the crash.
 	my $promised =
-	  status($node, 'postgres', 'reserved_until');
+	  status($node, 'reserved_until');
 	stop_time($clock);
 	$do_it->();
 
@@ -76,7 +76,7 @@ foreach my $crash (@crashes)
 	start_after_kill($node, $clock);
 
 	# No patience: an error that says why.
-	my $error = error_of($node, 'postgres',
+	my $error = error_of($node,
 		q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
 	is($error->{sqlstate}, '55000', 'a mint that cannot wait is refused');
 
@@ -84,7 +84,7 @@ foreach my $crash (@crashes)
 	$node->poll_query_until('postgres',
 		q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
-	$error = error_of($node, 'postgres',
+	$error = error_of($node,
 		q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
 	is($error->{sqlstate}, '55000', 'also when the gate is open');
 	my $lead_ms = milliseconds($error->{message});
@@ -99,16 +99,16 @@ foreach my $crash (@crashes)
 		'and when that is');
 	unlike("@{[ %$error ]}", qr/clock/, 'the clock is not blamed');
 	like(
-		status($node, 'postgres', 'advice'),
+		status($node, 'advice'),
 		qr/^Wait: minting starts in [0-9.]+ m?s, after the end of what was reserved before a crash or a promotion\.$/,
 		'nor is it by the advice');
-	is(status($node, 'postgres', 'last_id IS NULL'),
+	is(status($node, 'last_id IS NULL'),
 		't', 'snowflake_status shows no last ID where none was minted');
 
 	# Patience, as much as there is by default: the first ID comes when the clock
 	# gets there, which is when the reservation has passed, and no moment later.
-	my $waits = status($node, 'postgres', 'clock_waits');
-	my $minter = start_minter($node, 'postgres', 1);
+	my $waits = status($node, 'clock_waits');
+	my $minter = start_minter($node, 1);
 	$node->poll_query_until('postgres',
 		"SELECT clock_waits > $waits FROM snowflake_stats")
 	  or die "mint does not wait";
@@ -121,7 +121,7 @@ foreach my $crash (@crashes)
 		't',
 		'the first ID is above what was reserved before the crash');
 	is(scalar(grep { $_ >= $id } @seen), 0, 'and above all IDs from before');
-	cmp_ok(status($node, 'postgres', 'clock_waits'), '>=', 1, 'it waited for the clock');
+	cmp_ok(status($node, 'clock_waits'), '>=', 1, 'it waited for the clock');
 	push @seen, $id;
 	start_time($clock);
 }
@@ -141,7 +141,7 @@ foreach my $n (1 .. 2)
 	$node->poll_query_until('postgres',
 		q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
-	my $next = status($node, 'postgres', 'reserved_until');
+	my $next = status($node, 'reserved_until');
 	is( $node->safe_psql(
 			'postgres', "SELECT timestamptz '$next' >= '$until'"),
 		't',
@@ -152,7 +152,7 @@ foreach my $n (1 .. 2)
 
 # A clean stop after a crash, without an ID in between, keeps that as well.
 my $lead_ms = milliseconds(
-	error_of($node, 'postgres',
+	error_of($node,
 		q{SET snowflake.max_wait = 0; SELECT snowflake_next()})->{message});
 cmp_ok($lead_ms, '>', 0, 'the generator is ahead of the clock');
 cmp_ok($lead_ms, '<=', $reservation + $tick,
@@ -162,7 +162,7 @@ start();
 $node->poll_query_until('postgres',
 	q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
-my $error = error_of($node, 'postgres',
+my $error = error_of($node,
 	q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
 like($error->{message}, qr/end of what was reserved before/,
 	'a clean stop between does not forget what was reserved');

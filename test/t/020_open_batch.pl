@@ -14,7 +14,7 @@ my $node = new_node('main', node_id => 1);
 
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # A session with a batch from which one ID was fetched
 my $batch = $node->background_psql('postgres');
@@ -84,7 +84,7 @@ my $slow = new_node('slow', conf => q{
 });
 $slow->start;
 $slow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($slow, 'postgres');
+wait_for_mint($slow);
 $batch = $slow->background_psql('postgres');
 $first = $batch->query_safe(
 	q{BEGIN; DECLARE batch CURSOR FOR SELECT snowflake_next_batch(40); FETCH 1 FROM batch});

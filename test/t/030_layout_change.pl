@@ -22,15 +22,15 @@ my $node = new_node('main',
 $node->start;
 $node->safe_psql('postgres',
 	'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 my @ids = $node->safe_psql('postgres', 'SELECT snowflake_next()');
-my $canonical_old = status($node, 'postgres', 'layout');
+my $canonical_old = status($node, 'layout');
 
 # A mint that ought to be refused; the reason does not go away by waiting.
 sub refused
 {
-	return error_of($node, 'postgres',
+	return error_of($node,
 		q{SET snowflake.max_wait = '1h'; SET statement_timeout = '30s'; SELECT snowflake_next()});
 }
 
@@ -61,7 +61,7 @@ pass('the same layout in other words is no change');
 # Another one
 my $offset = -s $node->logfile;
 configure($new, 'differs');
-my $canonical_new = status($node, 'postgres', 'layout');
+my $canonical_new = status($node, 'layout');
 isnt($canonical_new, $canonical_old, 'the server has the new layout');
 foreach my $try ('first', 'second', 'third')
 {
@@ -84,15 +84,15 @@ is( log_count($node,
 is(stored(), $canonical_old, 'the old layout stays stored');
 
 # Who may accept
-my $error = error_of($node, 'postgres',
+my $error = error_of($node,
 	'SET ROLE ordinary; SELECT snowflake_accept_layout()');
 is($error->{sqlstate}, '42501', 'an ordinary user may not accept the change');
 is(refused()->{sqlstate}, '55000', 'and has not');
 
 # Nor has a superuser who gave up before the keeper heard of it.
-my $pid = status($node, 'postgres', 'keeper_pid');
+my $pid = status($node, 'keeper_pid');
 kill 'STOP', $pid;
-$error = error_of($node, 'postgres',
+$error = error_of($node,
 	'SET snowflake.max_wait = 0; SELECT snowflake_accept_layout()');
 is($error->{sqlstate}, '55000', 'the keeper does not answer: an error');
 $offset = -s $node->logfile;
@@ -195,7 +195,7 @@ is( $node->safe_psql('postgres', "SELECT snowflake_timestamp('$id') = snowflake_
 	't', 'and the old ones say what they said');
 
 # Bits moved between node and sequence: the times stay
-my $canonical_wide = status($node, 'postgres', 'layout');
+my $canonical_wide = status($node, 'layout');
 configure('time:45 node:6 sequence:6 epoch:2025-01-01T00:00:00Z', 'differs');
 ($ret, $stdout, $stderr) =
   $node->psql('postgres', 'SELECT snowflake_accept_layout()');

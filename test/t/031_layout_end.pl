@@ -38,7 +38,7 @@ sub ended
 {
 	my ($name) = @_;
 	my $error =
-	  error_of($node, 'postgres', 'SELECT snowflake_next()');
+	  error_of($node, 'SELECT snowflake_next()');
 
 	is($error->{sqlstate}, '2200H', "$name: an error");
 	like($error->{detail}, qr/^Its last tick started at "\d{4}-\d\d-\d\d /,
@@ -49,8 +49,8 @@ sub ended
 
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
-is(status($node, 'postgres', 'reserved_until <= layout_ends'), 't', 'no more is reserved than the layout has');
+wait_for_mint($node);
+is(status($node, 'reserved_until <= layout_ends'), 't', 'no more is reserved than the layout has');
 
 # The tick of the given ID counts as used, so there are two more.
 $node->psql('postgres',
@@ -66,10 +66,10 @@ is( $node->safe_psql('postgres',
 is($sqlstate, '2200H', 'then there are none');
 ended('after the last ID');
 
-my $error = error_of($node, 'postgres',
+my $error = error_of($node,
 	'SELECT snowflake_next_batch(10)');
 is($error->{sqlstate}, '2200H', 'nor a batch of them');
-is(status($node, 'postgres', 'last_id'),
+is(status($node, 'last_id'),
 	$last, 'snowflake_status shows the last ID');
 
 $node->restart;
@@ -92,7 +92,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_until(
 	'the gate is open',
 	sub {
-		return error_of($node, 'postgres',
+		return error_of($node,
 			'SELECT snowflake_next()')->{sqlstate} ne '55000';
 	});
 ended('the clock is past the end');
@@ -113,11 +113,11 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_until(
 	'the gate is open',
 	sub {
-		return error_of($node, 'postgres',
+		return error_of($node,
 			'SELECT snowflake_next()')->{sqlstate} ne '55000';
 	});
 ended('the clock is far past the end');
-$error = error_of($node, 'postgres',
+$error = error_of($node,
 	'SELECT snowflake_next_batch(10)');
 is($error->{sqlstate}, '2200H', 'nor is a batch minted there');
 $node->stop;

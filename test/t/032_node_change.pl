@@ -47,7 +47,7 @@ sub mint
 
 sub refused
 {
-	return error_of($node, 'postgres',
+	return error_of($node,
 		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 }
 
@@ -87,7 +87,7 @@ is( $node->safe_psql('postgres',
 # Set by reload; the first mint has the keeper create its table
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 1');
 $node->reload;
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 mint();
 is(node_of_newest(), 1, 'set by reload: it is minted with');
 
@@ -148,7 +148,7 @@ mint();
 cmp_ok($ids[-100], '>', $ahead, 'when the clock has passed it, IDs resume above');
 
 # Too large
-$error = error_of($node, 'postgres',
+$error = error_of($node,
 	'ALTER SYSTEM SET snowflake.node_id = 1024');
 is($error->{sqlstate}, '22023', 'ALTER SYSTEM refuses a node ID that is too large');
 $node->stop('fast');

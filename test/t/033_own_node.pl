@@ -22,7 +22,7 @@ foreach my $name ('publisher', 'subscriber')
 		CREATE EXTENSION snowflake;
 		CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next());
 	});
-	wait_for_mint($node{$name}, 'postgres');
+	wait_for_mint($node{$name});
 }
 
 my $doc = slurp_file("$FindBin::RealBin/../../doc/operating.md");

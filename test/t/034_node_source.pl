@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of log_count new_node wait_for_mint);
+use SnowflakeTest qw(error_of log_count new_node status wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -35,11 +35,6 @@ sub on
 	return;
 }
 
-sub status
-{
-	return SnowflakeTest::status($server, 'postgres', $_[0]);
-}
-
 # That node ID, found in that
 sub finds
 {
@@ -47,8 +42,8 @@ sub finds
 	my $offset = -s $server->logfile;
 
 	on(@host);
-	wait_for_mint($server, 'postgres');
-	is(status(q{concat_ws(', ', node, node_source, node_origin, snowflake_node(snowflake_next()), advice)}),
+	wait_for_mint($server);
+	is(status($server, q{concat_ws(', ', node, node_source, node_origin, snowflake_node(snowflake_next()), advice)}),
 		"$node, $host[0], $origin, $node", "$origin: node ID $node");
 	is(log_count($server, qr/The node ID is from \Q$origin\E\.$/, $offset), 1,
 		'the log says so');
@@ -62,11 +57,11 @@ sub finds_none
 
 	on(@host);
 	$server->poll_query_until('postgres', q{SELECT gate ~ 'node ID' FROM snowflake_status}) or die 'gate is not closed';
-	my $error = error_of($server, 'postgres', 'SELECT snowflake_next()');
+	my $error = error_of($server, 'SELECT snowflake_next()');
 	is("$error->{sqlstate} $error->{message}", "55000 $message", $message);
 	like($error->{hint}, $advice, 'with a hint');
-	like(status('advice'), $advice, 'which the status has, too');
-	is(status('node IS NULL'), 't', 'and no node ID');
+	like(status($server, 'advice'), $advice, 'which the status has, too');
+	is(status($server, 'node IS NULL'), 't', 'and no node ID');
 	return;
 }
 

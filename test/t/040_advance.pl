@@ -42,7 +42,7 @@ sub future
 
 sub refused
 {
-	return error_of($node, 'postgres',
+	return error_of($node,
 		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 }
 
@@ -105,7 +105,7 @@ my $error = refused();
 is($error->{sqlstate}, '55000', 'then minting is refused');
 like($error->{detail}, qr/^It was advanced by snowflake_advance\(\)\./,
 	'for that reason');
-is(status($node, 'postgres', 'last_id IS NULL'),
+is(status($node, 'last_id IS NULL'),
 	't', 'snowflake_status does not show what was never minted');
 
 # Durable: nothing but the function's return comes before the crash.
@@ -126,7 +126,7 @@ cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 $id = future('10 min');
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
-$error = error_of($node, 'postgres',
+$error = error_of($node,
 	"SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id')");
 is($error->{sqlstate}, '55000', 'the table is locked: an error');
 like($error->{message}, qr/snowflake_advance\(\) was not done within 300 ms/,
@@ -158,7 +158,7 @@ step_clock($clock, 11 * 60_000);
 cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 
 # While others mint.  (Not all of them fail at the same instant.)
-my $minter = start_minter($node, 'postgres', 20_000);
+my $minter = start_minter($node, 20_000);
 $id = future('100 ms');
 my $after = $node->safe_psql('postgres',
 	"SELECT snowflake_advance('$id'); SELECT snowflake_next()");
@@ -178,7 +178,7 @@ foreach my $where (
 {
 	my ($name, $sql) = @$where;
 
-	$error = error_of($node, 'postgres', $sql);
+	$error = error_of($node, $sql);
 	is($error->{sqlstate}, '22003', "to $name of the layout: an error");
 	like($error->{detail}, qr/\b9223372036854775807\b/,
 		'that states the largest ID');
@@ -187,7 +187,7 @@ $newest = mint();
 pass('and nothing has happened');
 
 # Who may
-$error = error_of($node, 'postgres',
+$error = error_of($node,
 	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($error->{sqlstate}, '42501', 'an ordinary user may not advance');
 $node->safe_psql('postgres',
@@ -199,7 +199,6 @@ is($ret, 0, 'unless granted');
 # One tick before the end: that is possible, and the end of this server
 $error = error_of(
 	$node,
-	'postgres',
 	q{SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick)) FROM snowflake_layout()}
 );
 is($error->{sqlstate}, '22023', 'more than a day ahead: an error');
@@ -208,7 +207,6 @@ like($error->{hint}, qr/force => true/, 'which says how to do it all the same');
 # Just after an extension, so that nothing else makes the keeper reserve more
 $error = error_of(
 	$node,
-	'postgres',
 	q{DO $$
 	BEGIN
 		LOOP

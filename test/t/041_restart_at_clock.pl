@@ -30,7 +30,7 @@ sub mint
 
 sub refused
 {
-	return error_of($node, 'postgres',
+	return error_of($node,
 		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 }
 
@@ -38,7 +38,7 @@ sub reset_error
 {
 	my ($to) = @_;
 
-	return error_of($node, 'postgres',
+	return error_of($node,
 		"SELECT snowflake_restart_at_clock($to)");
 }
 
@@ -167,7 +167,7 @@ foreach my $restarted (0, 1)
 
 # Who may
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
-is( error_of($node, 'postgres',
+is( error_of($node,
 		'SET ROLE ordinary; SELECT snowflake_restart_at_clock(2)')->{sqlstate},
 	'42501',
 	'an ordinary user may not');
@@ -181,7 +181,7 @@ $node = new_node('second', node_id => 1,
 });
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 $node->safe_psql('postgres',
 	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '1 h'))});
 set_node_id(2);
@@ -199,7 +199,7 @@ $node->reload;
 $node->poll_query_until('postgres',
 	q{SELECT current_setting('snowflake.node_id') = '1'})
   or die "reload has no effect";
-is( error_of($node, 'postgres',
+is( error_of($node,
 		q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()})
 	  ->{sqlstate},
 	'55000',

@@ -23,7 +23,7 @@ my $node = new_node(
 
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # A batch of seven seconds gets more than max_lead ahead of where it began, and
 # has to wait.
@@ -43,7 +43,7 @@ foreach my $how (
 	my ($name, $sql) = @$how;
 	my $session = $node->background_psql('postgres');
 
-	wait_for_mint($node, 'postgres');
+	wait_for_mint($node);
 	$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 	my $stored = $session->query_safe(
 		'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
@@ -52,13 +52,13 @@ foreach my $how (
 	$node->poll_query_until('postgres',
 		"SELECT clock_timestamp() + interval '4500 ms' > '$stored'")
 	  or die "clock stands still";
-	my $error = error_of($node, 'postgres', qq{
+	my $error = error_of($node, qq{
 		SET snowflake.max_wait = '100ms';
 		SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
 		DO \$\$ BEGIN LOOP $sql; END LOOP; END \$\$});
 	is($error->{sqlstate}, '55000', "$name: minting ends");
 	like($error->{message}, qr/reservation was not extended/, 'with the reservation');
-	is( status($node, 'postgres',
+	is( status($node,
 			"concat_ws(' ', snowflake_timestamp(last_id), snowflake_sequence(last_id))"),
 		"$stored 3",
 		'the last ID is the last of what is stored');
@@ -70,12 +70,12 @@ foreach my $how (
 # A busy backend mints on for a while, to the end of what was stored before and no further:
 # there it waits for the keeper, and finds that the postmaster is gone.  So it tells each
 # ID at once, and it is slower than the clock, or it would wait for that.
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 $node->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 $node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.max_lead = '5ms'});
 $node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.reservation = '6s'});
 $node->reload;
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 my $output = PostgreSQL::Test::Utils::tempdir() . '/ids';
 my $busy;
 {
@@ -101,7 +101,7 @@ my $busy;
 $node->poll_query_until('postgres',
 	q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'})
   or die "keeper does not wait for a standby";
-my $stored = status($node, 'postgres', 'extract(epoch FROM reserved_until)');
+my $stored = status($node, 'extract(epoch FROM reserved_until)');
 $node->kill9;
 my $killed = time;
 $busy->finish;

@@ -10,7 +10,7 @@ use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(
 	error_of finish_minter log_count new_clock new_node pass_days set_clock
-	start_minter start_with_clock step_clock wait_for_mint wait_until
+	start_minter start_with_clock status step_clock wait_for_mint wait_until
 );
 use Test::More;
 
@@ -26,12 +26,7 @@ my $node = new_node(
 my $clock = new_clock('main');
 start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
-
-sub status
-{
-	return SnowflakeTest::status($node, 'postgres', shift);
-}
+wait_for_mint($node);
 
 sub reset_counters
 {
@@ -43,7 +38,7 @@ sub refused
 {
 	my ($sql) = @_;
 
-	return error_of($node, 'postgres', $sql)->{sqlstate};
+	return error_of($node, $sql)->{sqlstate};
 }
 
 # How a session of backend_type waits.  Only 17 and later have names for it.
@@ -63,10 +58,10 @@ my $refusals =
   q{concat_ws(' ', refused_node, refused_layout, refused_keeper, refused_clock, refused_end, refused_standby)};
 
 # Healthy
-is(status('concat(gate, advice)'),
+is(status($node, 'concat(gate, advice)'),
 	'open', 'a healthy server is open and has no advice');
 is( status(
-		q{last_time = snowflake_timestamp(last_id) AND last_time <= clock_timestamp() + interval '10 ms'
+		$node, q{last_time = snowflake_timestamp(last_id) AND last_time <= clock_timestamp() + interval '10 ms'
 		  AND layout_ends = (snowflake_layout()).last_instant AND last_time < reserved_until}
 	),
 	't',
@@ -74,26 +69,26 @@ is( status(
 ok(waits_for('snowflake keeper', 'SnowflakeMain'), 'the keeper is idle');
 
 # Minted
-my $before = status('stats_reset');
+my $before = status($node, 'stats_reset');
 $node->safe_psql('postgres', 'SELECT snowflake_next()');
 reset_counters();
 is( status(
-		"concat_ws(' ', minted, clock_waits, clock_wait_total, clock_wait_longest, keeper_waits, keeper_wait_total, keeper_wait_longest, reservations, clock_steps_back, clock_step_back_largest, clock_steps_ahead, clock_step_ahead_largest, $refusals)"
+		$node, "concat_ws(' ', minted, clock_waits, clock_wait_total, clock_wait_longest, keeper_waits, keeper_wait_total, keeper_wait_longest, reservations, clock_steps_back, clock_step_back_largest, clock_steps_ahead, clock_step_ahead_largest, $refusals)"
 	),
 	'0 0 00:00:00 00:00:00 0 00:00:00 00:00:00 0 0 00:00:00 0 00:00:00 0 0 0 0 0 0',
 	'after a reset all is zero');
-is(status("stats_reset > '$before'"), 't', 'and the time of it is known');
+is(status($node, "stats_reset > '$before'"), 't', 'and the time of it is known');
 
 my @minters =
-  map { start_minter($node, 'postgres', 500) } 1 .. 4;
+  map { start_minter($node, 500) } 1 .. 4;
 finish_minter($_) foreach @minters;
-is(status('minted'), 2000, 'four sessions minted 500 each');
+is(status($node, 'minted'), 2000, 'four sessions minted 500 each');
 $node->safe_psql('postgres',
 	'SELECT count(*) FROM snowflake_next_batch(5000)');
-is(status('minted'), 7000, 'a batch counts its IDs');
+is(status($node, 'minted'), 7000, 'a batch counts its IDs');
 $node->safe_psql('postgres',
 	'SELECT count(*) FROM (SELECT snowflake_next_batch(1000) LIMIT 10) b');
-is(status('minted'), 7010, 'but not those that nobody fetched');
+is(status($node, 'minted'), 7010, 'but not those that nobody fetched');
 
 # Waits for the clock, which is behind by less than max_wait
 reset_counters();
@@ -103,21 +98,21 @@ $waiting->query_until(qr/go/, "\\echo go\nSET snowflake.max_wait = '1min'; SELEC
 ok(waits_for('client backend', 'SnowflakeClock'), 'a session waits for the clock');
 $waiting->quit;
 is( status(
-		q{clock_waits = 1 AND clock_wait_total = clock_wait_longest
+		$node, q{clock_waits = 1 AND clock_wait_total = clock_wait_longest
 		  AND clock_wait_total BETWEEN '50 ms' AND '1 min' AND minted = 1 AND keeper_waits = 0}
 	),
 	't',
-	'one mint waited for the clock') or diag(status('*'));
+	'one mint waited for the clock') or diag(status($node, '*'));
 is( status(
-		q{clock_steps_back = 1 AND clock_step_back_largest BETWEEN '1400 ms' AND '1600 ms'}
+		$node, q{clock_steps_back = 1 AND clock_step_back_largest BETWEEN '1400 ms' AND '1600 ms'}
 	),
 	't',
-	'because of one step of the clock') or diag(status('*'));
+	'because of one step of the clock') or diag(status($node, '*'));
 
 # Refused because of the clock, with advice
 step_clock($clock, -60_000);
 is(refused('SELECT snowflake_next()'), '55000', 'the clock is a minute behind');
-like(status('advice'), qr/^Check the server's clock, which went back by [56]\d\.\d{3} s, \d+\.\d{3} m?s ago: minting goes on when it is [56]\d\.\d{3} s further\.$/,
+like(status($node, 'advice'), qr/^Check the server's clock, which went back by [56]\d\.\d{3} s, \d+\.\d{3} m?s ago: minting goes on when it is [56]\d\.\d{3} s further\.$/,
 	'the advice says so');
 $node->poll_query_until('postgres',
 	q{SELECT clock_steps_back = 2 AND clock_step_back_largest BETWEEN '59 s' AND '61 s' FROM snowflake_stats}
@@ -125,23 +120,23 @@ $node->poll_query_until('postgres',
 step_clock($clock, -1500);
 $node->poll_query_until('postgres', 'SELECT clock_steps_back = 3 FROM snowflake_stats')
   or die "keeper does not see the smaller step";
-is(status(q{clock_step_back_largest BETWEEN '59 s' AND '61 s'}), 't', 'a smaller step is not the largest');
-is(status($refusals), '0 0 0 1 0 0', 'one mint was refused because of the clock');
+is(status($node, q{clock_step_back_largest BETWEEN '59 s' AND '61 s'}), 't', 'a smaller step is not the largest');
+is(status($node, $refusals), '0 0 0 1 0 0', 'one mint was refused because of the clock');
 ok( log_count(
 		$node, qr/WARNING:  the clock went back by 60\.\d+ s/) == 1,
 	'and the log has a warning with the size of the step');
 set_clock($clock, 0);
-wait_for_mint($node, 'postgres');
-is(status('advice'), '', 'no advice when the clock is right again');
+wait_for_mint($node);
+is(status($node, 'advice'), '', 'no advice when the clock is right again');
 
 # The keeper is killed, and then kept from its table
 reset_counters();
-my $keeper_pid = status('keeper_pid');
+my $keeper_pid = status($node, 'keeper_pid');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($keeper_pid)");
 $node->poll_query_until('postgres',
 	"SELECT keeper_pid <> $keeper_pid AND gate = 'open' FROM snowflake_status")
   or die "no new keeper";
-is(status('minted = 0 AND reservations > 0'),
+is(status($node, 'minted = 0 AND reservations > 0'),
 	't', 'a new keeper reserves, and the counters are kept');
 
 my $locker = $node->background_psql('postgres');
@@ -154,7 +149,7 @@ $node->poll_query_until(
 ) or die "reservation does not run out";
 is(refused(q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}),
 	'55000', 'the reservation has run out');
-is(status("$refusals || ' ' || (keeper_waits > 0)::text"),
+is(status($node, "$refusals || ' ' || (keeper_waits > 0)::text"),
 	'0 0 1 0 0 0 true', 'a mint waited for the keeper and was refused');
 $waiting = $node->background_psql('postgres');
 $waiting->query_until(qr/go/, "\\echo go\nSET snowflake.max_wait = '10min'; SELECT snowflake_next();\n");
@@ -166,7 +161,7 @@ ok( $node->poll_query_until('postgres',
 	'the advice is to look into the log');
 $locker->quit;
 $waiting->quit;
-is(status(q{keeper_wait_longest > '0' AND keeper_wait_total >= keeper_wait_longest AND advice IS NULL}),
+is(status($node, q{keeper_wait_longest > '0' AND keeper_wait_total >= keeper_wait_longest AND advice IS NULL}),
 	't', 'it was served, and all is well');
 
 # No node ID
@@ -177,8 +172,8 @@ $node->poll_query_until('postgres',
 	q{SELECT gate = 'closed: the node ID is not set' FROM snowflake_status})
   or die "gate does not close";
 is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'no node ID');
-is(status($refusals), '1 0 0 0 0 0', 'which is counted');
-like(status('advice'), qr/^Set snowflake\.node_id to a number/, 'and explained');
+is(status($node, $refusals), '1 0 0 0 0 0', 'which is counted');
+like(status($node, 'advice'), qr/^Set snowflake\.node_id to a number/, 'and explained');
 
 # One that is too large gets past the start only
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
@@ -188,11 +183,11 @@ start_with_clock($node, $clock);
 $node->poll_query_until('postgres',
 	q{SELECT gate = 'closed: the node ID is too large for the layout' FROM snowflake_status})
   or die "gate is not closed";
-is(status('advice'), 'Set snowflake.node_id to at most 1023, and reload the configuration.',
+is(status($node, 'advice'), 'Set snowflake.node_id to at most 1023, and reload the configuration.',
 	'a node ID that is too large');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $node->reload;
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # What whom concerns
 $node->safe_psql(
@@ -220,7 +215,7 @@ foreach (
 {
 	my ($sql, $sqlstate, $what) = @$_;
 
-	is(error_of($node, 'postgres', $sql)->{sqlstate}, $sqlstate, "what implements a view is an error for a query that expects $what");
+	is(error_of($node, $sql)->{sqlstate}, $sqlstate, "what implements a view is an error for a query that expects $what");
 }
 my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_stats_reset()',
 	extra_params => [ '-U', 'watcher', '-v', 'VERBOSITY=verbose' ]);
@@ -235,8 +230,8 @@ wait_until('the log has the limit', sub {
 		qr/WARNING:  snowflakes have been minted at the limit of the layout for 1\d\.\d+ s/) == 1;
 });
 pass('minting at the limit for long gives a warning');
-my $reservations = status('reservations');
-wait_until('minting goes on', sub { status('reservations') > $reservations + 3 });
+my $reservations = status($node, 'reservations');
+wait_until('minting goes on', sub { status($node, 'reservations') > $reservations + 3 });
 is(log_count($node, qr/WARNING:  snowflakes have been minted at the limit/), 1, 'one');
 $node->safe_psql('postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'flood'});
@@ -253,14 +248,14 @@ $node->poll_query_until('postgres',
 	q{SELECT gate = 'closed: snowflake.layout differs from the stored layout' FROM snowflake_status})
   or die "gate is not closed";
 is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'another layout');
-is(status($refusals), '0 1 0 0 0 0', 'is counted');
-like(status('advice'), qr/snowflake_accept_layout\(\)/, 'and explained');
+is(status($node, $refusals), '0 1 0 0 0 0', 'is counted');
+like(status($node, 'advice'), qr/snowflake_accept_layout\(\)/, 'and explained');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 my $ends = qr/WARNING:  the snowflake layout ends at "[^"]*", in 4[789] days/;
 wait_until('the log has the end', sub { log_count($node, $ends, $offset) == 1 });
 pass('the end of the layout is announced at the start');
-like(status('advice'), qr/^Plan for another snowflake\.layout/, 'and in the advice');
+like(status($node, 'advice'), qr/^Plan for another snowflake\.layout/, 'and in the advice');
 
 # No database for the keeper
 $node->stop;
@@ -268,25 +263,25 @@ $node->append_conf('postgresql.conf', "snowflake.database = 'nowhere'");
 start_with_clock($node, $clock);
 is(refused(q{SET snowflake.max_wait = '1h'; SET statement_timeout = '30s'; SELECT snowflake_next()}),
 	'55000', 'no database for the keeper: a mint is refused at once');
-is( status('advice'),
+is( status($node, 'advice'),
 	'Create the database "nowhere", or change snowflake.database and restart the server.',
 	'the database is missing');
 $node->stop;
 $node->append_conf('postgresql.conf', "snowflake.database = 'postgres'");
 $offset = -s $node->logfile;
 start_with_clock($node, $clock);
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 wait_until('the log has the end', sub { log_count($node, $ends, $offset) == 1 });
 
 # The keeper looks again when it next has something to do
 pass_days($clock, 1);
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 wait_until('the log has the end again', sub { log_count($node, $ends, $offset) == 2 });
 pass('and a day later');
 
 pass_days($clock, 50);
 is(refused('SELECT snowflake_next()'), '2200H', 'it has ended');
-is(status($refusals), '0 0 0 0 1 0', 'which is counted');
+is(status($node, $refusals), '0 0 0 0 1 0', 'which is counted');
 
 $node->stop;
 done_testing();

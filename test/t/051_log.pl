@@ -107,7 +107,7 @@ logged_are(
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 
 # Normal operation has nothing to tell, nor has one reservation after another.
-my $reservations = status($node, 'postgres', 'reservations');
+my $reservations = status($node, 'reservations');
 $node->poll_query_until('postgres',
 	"SELECT count(snowflake_next()) = 1000 AND max(reservations) > $reservations + 1 FROM generate_series(1, 1000), snowflake_stats"
 ) or die "reservation is not extended";
@@ -134,7 +134,7 @@ logged_are({ $opened => 1 }, 'start');
 
 # The clock steps back by a little: four sessions mint on, and nobody waits.
 my @minters =
-  map { start_minter($node, 'postgres', 5_000) } 1 .. 4;
+  map { start_minter($node, 5_000) } 1 .. 4;
 step_clock($clock, -900);
 is(scalar(@{ finish_minter($_) }),
 	5_000, 'a session mints while the clock steps back')
@@ -150,7 +150,7 @@ logged_are({ $went_back => 1 }, 'clock back by 900 ms');
 step_clock($clock, -3_600_000);
 foreach my $n (1 .. 20)
 {
-	is( error_of($node, 'postgres', 'SELECT snowflake_next()')
+	is( error_of($node, 'SELECT snowflake_next()')
 		  ->{sqlstate},
 		'55000',
 		'clock back by an hour: a mint is refused');
@@ -164,7 +164,7 @@ logged_are({ $went_back => 1, $waits => 1 }, 'clock back by an hour');
 step_clock($clock, 3_600_000);
 $node->wait_for_log($waits_no_longer, $offset);
 logged_are({ $went_ahead => 1, $waits_no_longer => 1 }, 'clock set right');
-is(status($node, 'postgres', 'clock_steps_back'),
+is(status($node, 'clock_steps_back'),
 	2, 'snowflake_status counts the steps');
 
 # Another node ID
@@ -190,7 +190,7 @@ stop_time($clock);
 $node->stop('immediate');
 logged_are({}, 'crash');
 start();
-my $minter = start_minter($node, 'postgres', 100);
+my $minter = start_minter($node, 100);
 $node->wait_for_log($waits, $offset);
 start_time($clock);
 is(scalar(@{ finish_minter($minter) }), 100, 'a session waits after a crash');
@@ -209,7 +209,7 @@ $node->poll_query_until('postgres',
   or die "node ID is not taken over";
 foreach my $n (1 .. 5)
 {
-	is( error_of($node, 'postgres',
+	is( error_of($node,
 			q{SET snowflake.max_wait = '10ms'; SELECT snowflake_next()})
 		  ->{sqlstate},
 		'55000',

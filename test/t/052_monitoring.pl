@@ -40,7 +40,7 @@ $node->poll_query_until('postgres', q{SELECT gate LIKE 'closed: %' FROM snowflak
   or die "the gate is not closed";
 is($node->safe_psql('postgres', "SELECT gate_open, advised FROM ($exporter->{snowflake}{query}) q"),
 	'1|0', 'no alarm and no advice before the first mint');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # The columns of a query, with their types.
 sub columns_of
@@ -213,7 +213,7 @@ $node->reload;
 $node->poll_query_until('postgres',
 	q{SELECT gate ~ 'node ID' FROM snowflake_status})
   or die "gate does not close";
-my $advice = status($node, 'postgres', 'advice');
+my $advice = status($node, 'advice');
 isnt($advice, '', 'there is something to do');
 like(report($node, 'ordinary'),
 	qr/\Asnowflake: \Q$advice\E\n/, 'then that is the headline');

@@ -23,7 +23,7 @@ foreach my $libraries (
 	}
 	$node->safe_psql('postgres',
 		'CREATE EXTENSION snowflake; CREATE EXTENSION pg_stat_statements');
-	wait_for_mint($node, 'postgres');
+	wait_for_mint($node);
 	is( $node->safe_psql(
 			'postgres',
 			'SELECT count(DISTINCT id) FROM snowflake_next_batch(10000) id'),

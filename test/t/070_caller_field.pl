@@ -16,7 +16,7 @@ my $epoch = 'epoch:2026-01-01T00:00:00Z';
 my $node;
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
-sub error { return error_of($node, 'postgres', $_[0]); }
+sub error { return error_of($node, $_[0]); }
 
 sub start_with
 {
@@ -30,7 +30,7 @@ sub start_with
 		CREATE TABLE minted (session int, n int, value int, id snowflake);
 		CREATE TABLE events (id snowflake PRIMARY KEY, what text);
 	});
-	wait_for_mint($node, 'postgres');
+	wait_for_mint($node);
 	return;
 }
 
@@ -168,10 +168,10 @@ is(sql(q{SELECT count(*) FROM (SELECT id -> 'time' AS tick, id, lag(id) OVER (PA
 
 # An idle server is asked for nothing: the frontier stays where it is.
 my $idle = sql('SELECT snowflake_frontier()');
-my $reservations = status($node, 'postgres', 'reservations');
+my $reservations = status($node, 'reservations');
 sql('SELECT snowflake_frontier() FROM generate_series(1, 1000)');
 is(sql('SELECT snowflake_frontier()'), $idle, 'reading the frontier again does not move it');
-is(status($node, 'postgres', 'reservations'), $reservations, 'nor reserve anything');
+is(status($node, 'reservations'), $reservations, 'nor reserve anything');
 
 # While the gate is closed, what is left of a tick is not used: its IDs are passed.
 sql(q{INSERT INTO events VALUES (snowflake_next(31), 'before it closes')});

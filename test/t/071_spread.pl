@@ -30,7 +30,7 @@ $node->safe_psql('postgres', q{
 			FROM generate_series(0, modulus - 1) r LEFT JOIN minted ON id % modulus = r GROUP BY r)
 		SELECT round((sum((c - expected) ^ 2 / expected) - (modulus - 1)) / sqrt(2.0 * (modulus - 1)), 1) FROM seen $$;
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 
@@ -141,7 +141,7 @@ foreach my $bad (3, 8192, -1, 4095)
 	$node->wait_for_log(qr/invalid value for parameter "snowflake.spread": $bad|$bad is outside the valid range for parameter "snowflake.spread"/, $offset);
 	is(sql('SHOW snowflake.spread'), '4096', "$bad is refused");
 }
-my $set = error_of($node, 'postgres', 'SET snowflake.spread = 2');
+my $set = error_of($node, 'SET snowflake.spread = 2');
 is($set->{sqlstate}, '55P02', 'a session cannot set it');
 $node->append_conf('postgresql.conf', 'snowflake.spread = 4096');
 

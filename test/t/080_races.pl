@@ -117,7 +117,7 @@ sub start_mint
 	my ($point) = @_;
 
 	attach($point);
-	my $mint = start_minter($node, 'postgres', 1);
+	my $mint = start_minter($node, 1);
 	wait_for($minter, $point);
 	return $mint;
 }
@@ -149,14 +149,14 @@ sub mint
 # Try to mint, where that has to wait for the keeper: it is asked.
 sub refused
 {
-	return error_of($node, 'postgres',
+	return error_of($node,
 		'SET snowflake.max_wait = 0; SELECT snowflake_next()');
 }
 
 # Start a process that mints until the server is gone.
 sub start_minting
 {
-	my $minting = start_minter($node, 'postgres', 1_000_000);
+	my $minting = start_minter($node, 1_000_000);
 
 	wait_until('it has an ID', sub { -s $minting->{ids} });
 	return $minting;
@@ -181,7 +181,7 @@ sub upper_bound
 # The last ID of the time that mints may use.
 sub published
 {
-	return status($node, 'postgres',
+	return status($node,
 		'snowflake_upper_bound(reserved_until)');
 }
 
@@ -241,7 +241,7 @@ sub crash
 	kill_postmaster($node);
 	advance_clock($ms);
 	start_after_kill($node, $clock);
-	wait_for_mint($node, 'postgres');
+	wait_for_mint($node);
 	return;
 }
 
@@ -264,7 +264,7 @@ wait_until(
 		refused();
 		return waiting($keeper, 'snowflake-after-commit');
 	});
-is( error_of($node, 'postgres',
+is( error_of($node,
 		q{SET snowflake.max_wait = '100ms';
 		SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '35 s'))})->{sqlstate},
 	'55000',
@@ -277,7 +277,7 @@ $node->safe_psql('postgres', "ALTER SYSTEM RESET snowflake.$_")
   foreach 'max_lead', 'reservation';
 $node->reload;
 advance_clock(40_000);
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # A mint that has read the clock and is stalled, while others go on by far more than
 # max_lead: that is no clock that went back, and nothing to wait for.
@@ -332,7 +332,7 @@ $floor =
   $node->safe_psql('postgres',
 	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')"
   );
-error_of($node, 'postgres',
+error_of($node,
 	"SET snowflake.max_wait = 0; SELECT snowflake_advance('$floor')");
 wait_for($keeper, 'snowflake-raise');
 advance_clock(31_000);
@@ -393,7 +393,7 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 	}
 	$floor = $node->safe_psql('postgres',
 		q{SELECT snowflake_upper_bound(clock_timestamp() + interval '35 s')});
-	is( error_of($node, 'postgres',
+	is( error_of($node,
 			"SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor')")->{sqlstate},
 		'55000',
 		'the keeper is at work: snowflake_advance() gives up');
@@ -461,7 +461,7 @@ attach('snowflake-gate-closing');
 attach('snowflake-after-commit');
 set_node(2);
 wait_for($keeper, 'snowflake-gate-closing');
-my $newcomer = start_minter($node, 'postgres', 1);
+my $newcomer = start_minter($node, 1);
 wait_for_wait($newcomer);
 is(-s $newcomer->{ids}, 0, 'the gate is closing: a new mint waits');
 release('snowflake-gate-closing');
@@ -506,7 +506,7 @@ $node->safe_psql('postgres', q{SELECT injection_points_wakeup('snowflake-before-
 wait_until('the end of the old node ID is stored',
 	sub { stored(3) eq upper_bound($ids[-1]) });
 wait_for($keeper, 'snowflake-before-commit');
-$mint = start_minter($node, 'postgres', 1);
+$mint = start_minter($node, 1);
 wait_for_wait($mint);
 is(-s $mint->{ids}, 0, 'the reservation is not committed: a mint waits');
 release('snowflake-before-commit');
@@ -598,7 +598,7 @@ $mint = start_mint('snowflake-mint-locked');
 $node->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 set_node(1);
 wait_for($keeper, 'snowflake');
-my $pid = status($node, 'postgres', 'keeper_pid');
+my $pid = status($node, 'keeper_pid');
 terminate_keeper();
 release('snowflake-mint-locked');
 push @ids, finish_mint($mint);
@@ -654,7 +654,7 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 			advance_clock($ms);
 			$node->wait_for_log(
 				qr/database system is ready to accept connections/, $offset);
-			wait_for_mint($node, 'postgres');
+			wait_for_mint($node);
 		}
 		else
 		{

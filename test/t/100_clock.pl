@@ -31,7 +31,7 @@ my $clock = new_clock('main');
 
 start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 $session->query_safe('\set VERBOSITY verbose');
@@ -192,9 +192,9 @@ takes_less(
 $canceller->quit;
 
 query('RESET snowflake.max_wait');
-my $waits = status($node, 'postgres', 'clock_waits');
+my $waits = status($node, 'clock_waits');
 is(mint(), '', 'clock put right: the interrupted session mints');
-is(status($node, 'postgres', 'clock_waits'), $waits, 'without waiting');
+is(status($node, 'clock_waits'), $waits, 'without waiting');
 $session->quit;
 
 is_deeply(
@@ -272,21 +272,21 @@ my $slow = new_node('slow', conf => q{
 my $slow_clock = new_clock('slow');
 start_with_clock($slow, $slow_clock);
 $slow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($slow, 'postgres');
+wait_for_mint($slow);
 is( $slow->safe_psql('postgres', q{
 	SELECT count(*) FROM (SELECT snowflake_next() AS id FROM generate_series(1, 9) OFFSET 0) m
 		WHERE @ id > clock_timestamp()}),
 	'0', 'nobody gets an ID before its time');
-is( error_of($slow, 'postgres', q{
+is( error_of($slow, q{
 	SET snowflake.max_wait = 0;
 	SELECT count(snowflake_next()) FROM generate_series(1, 9)})->{sqlstate},
 	'55000', 'nor has to wait longer than max_wait for it');
 
 # The clock stands still, and the keeper, which would correct that, as well.
-my $slow_keeper = status($slow, 'postgres', 'keeper_pid');
+my $slow_keeper = status($slow, 'keeper_pid');
 kill 'STOP', $slow_keeper;
 stop_clock($slow_clock, 1);
-is( error_of($slow, 'postgres', q{
+is( error_of($slow, q{
 	SET snowflake.max_wait = '1s';
 	SELECT count(snowflake_next()) FROM generate_series(1, 9)})->{sqlstate},
 	'55000', 'a clock that stands still is not waited for');
@@ -301,7 +301,7 @@ my $slower = new_node('slower', conf => q{
 });
 $slower->start;
 $slower->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($slower, 'postgres');
+wait_for_mint($slower);
 (undef, undef, my $warning) = $slower->psql('postgres',
 	'SELECT snowflake_advance(snowflake_lower_bound(now()))');
 like($warning, qr/WARNING:  the snowflake generator is now .* ahead of the clock/,

@@ -17,8 +17,8 @@ use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(
-	disorder finish_minter get_clock log_count new_clock new_node
-	pass_days start_minter start_with_clock step_clock wait_for_mint
+	disorder finish_minter get_clock log_count new_clock new_node pass_days
+	start_minter start_with_clock status step_clock wait_for_mint
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime sleep time CLOCK_MONOTONIC);
@@ -90,7 +90,7 @@ sub mint_while
 	my $start = clock_gettime(CLOCK_MONOTONIC);
 	my $next = 0;
 	my ($failed, $least, $most) = (0, 0, 0);
-	my $load = start_minter($node, 'postgres', 3_000);
+	my $load = start_minter($node, 3_000);
 	my $half = $full && half_load($ms / 1000);
 
 	$node->safe_psql('postgres', 'SELECT snowflake_stats_reset()');
@@ -135,7 +135,7 @@ sub mint_while
 	# The server's own count of the waits: they are of 1 to 30 ms.  What the step
 	# alone would have been waited for is more.
 	my $most_ms = $full ? 100 : $name eq 'a leap second' ? 900 : 1_900;
-	my $longest = status(q{1000 * extract(epoch FROM greatest(clock_wait_longest, keeper_wait_longest))});
+	my $longest = status($node, q{1000 * extract(epoch FROM greatest(clock_wait_longest, keeper_wait_longest))});
 
 	diag("$name: the longest wait was $longest ms") if $full;
 	note("$name: IDs were ahead by $least to $most ms, the longest wait was $longest ms");
@@ -149,16 +149,11 @@ sub pass_seconds
 	return;
 }
 
-sub status
-{
-	return SnowflakeTest::status($node, 'postgres', $_[0]);
-}
-
 $node->append_conf('postgresql.conf',
 	q{snowflake.layout = 'time:41 node:10 sequence:12 epoch:1970-01-01T00:00:00Z'});
 start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 $session = $node->background_psql('postgres', on_error_stop => 0);
 mint();
 
@@ -208,11 +203,11 @@ step_clock($clock, 8 * $second);
 # What the status and the log tell of a jump that is not believed
 step_clock($clock, $hour);
 mint();
-is(status('clock_state'), 'coasting', 'a jump: the clock is coasted through');
+is(status($node, 'clock_state'), 'coasting', 'a jump: the clock is coasted through');
 is( status(
-		q{clock_jump BETWEEN interval '59 min 45 s' AND interval '1 h 15 s'}),
+		$node, q{clock_jump BETWEEN interval '59 min 45 s' AND interval '1 h 15 s'}),
 	't', 'by how much it went ahead is shown');
-like(status('advice'),
+like(status($node, 'advice'),
 	qr/^The clock went ahead by 3\d{3}\.\d+ s, .* ago: correct it, or believe it with snowflake_accept_clock\(\)\.$/,
 	'with advice');
 cmp_ok(
@@ -235,7 +230,7 @@ step_clock($clock, -$hour);
 start();
 $session->query('SET snowflake.max_wait = \'1min\'');
 cmp_ok(abs(mint()), '<', 3 * $second, 'a crash while coasting: IDs of the true time');
-cmp_ok(status('1000 * extract(epoch FROM clock_wait_longest)'),
+cmp_ok(status($node, '1000 * extract(epoch FROM clock_wait_longest)'),
 	'<', 3 * $second, 'within what is reserved, and a second');
 
 # A reservation by a clock that was a day ahead when the server started, and
@@ -246,7 +241,7 @@ $node->stop('fast');
 step_clock($clock, $day);
 start();
 $session->quit;
-is(status(q{reserved_until > clock_timestamp()}),
+is(status($node, q{reserved_until > clock_timestamp()}),
 	't', 'a start by a clock that is a day ahead reserves there');
 step_clock($clock, -$day);
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
@@ -272,7 +267,7 @@ cmp_ok(mint(), '>', $hour - 3 * $second, 'a clock that goes back to the truth is
 
 # Believed by an administrator: mints wait for the clock, which says since when.
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
-is(status(q{clock_state <> 'coasting' AND clock_jump IS NULL}),
+is(status($node, q{clock_state <> 'coasting' AND clock_jump IS NULL}),
 	't', 'snowflake_accept_clock() believes it');
 $session->query(q{SET snowflake.max_wait = '100ms'});
 is(mint(), undef, 'and mints would have to wait');
@@ -280,7 +275,7 @@ like($session->{stderr}, qr/the snowflake generator is 3\d{3}\.\d+ s ahead of th
 	'for as long as it takes');
 like($session->{stderr}, qr/DETAIL:  The clock went back by 3[56]\d{2}\.\d+ s, \d+\.\d+ m?s ago\. /,
 	'and since when and how far the clock is back');
-like(status('advice'),
+like(status($node, 'advice'),
 	qr/^Check the server's clock, which went back by 3[56]\d{2}\.\d+ s, \d+\.\d+ m?s ago: minting goes on when it is 3[56]\d{2}\.\d+ s further\.$/,
 	'as does the advice');
 
@@ -335,7 +330,7 @@ $node->poll_query_until('postgres', q{SELECT clock_jump > '30 min' FROM snowflak
   or die "jump is not seen";
 pass_seconds(40);
 mint();
-is(status('clock_state'), 'coasting', 'the patience begins anew with another jump');
+is(status($node, 'clock_state'), 'coasting', 'the patience begins anew with another jump');
 pass_seconds(40);
 ok($node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM snowflake_status}),
 	'and ends as well');
@@ -344,10 +339,10 @@ ok($node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM s
 # both by the time that the keeper looks is not to be waited for.
 $session->query('SET snowflake.max_wait = \'10s\'');
 mint();
-my $load = start_minter($node, 'postgres', 10_000);
+my $load = start_minter($node, 10_000);
 step_clock($clock, -3 * $second);
 cmp_ok(mint() - get_clock($clock), '>', 2 * $second, 'a step back is corrected');
-cmp_ok(status('1000 * extract(epoch FROM lead)'), '>', 2 * $second, 'IDs stand, and the lead shows by how much');
+cmp_ok(status($node, '1000 * extract(epoch FROM lead)'), '>', 2 * $second, 'IDs stand, and the lead shows by how much');
 pass_seconds(20);
 foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 {
@@ -359,7 +354,7 @@ cmp_ok($ahead, '<', 2.1 * $second, 'which is worn off by a twentieth of the time
 $node->safe_psql('postgres', 'SELECT snowflake_stats_reset()');
 step_clock($clock, 3 * $second);
 is(disorder(finish_minter($load)), 0, 'and taken back, under load: IDs ascend');
-cmp_ok(status('1000 * extract(epoch FROM clock_wait_longest)'), '<', $second,
+cmp_ok(status($node, '1000 * extract(epoch FROM clock_wait_longest)'), '<', $second,
 	'and nobody has waited for what was used of it');
 
 # Steps that add up to more than snowflake.max_jump are a jump.
@@ -369,7 +364,7 @@ step_clock($clock, -7 * $second);
 isnt(mint(), undef, 'a step back of less than snowflake.max_jump is corrected');
 step_clock($clock, -7 * $second);
 isnt(mint(), undef, 'another one as well');
-is(status('clock_state'), 'coasting', 'for together they are a jump');
+is(status($node, 'clock_state'), 'coasting', 'for together they are a jump');
 
 is_deeply([ grep { $ids[$_] <= $ids[ $_ - 1 ] } 1 .. $#ids ],
 	[], scalar(@ids) . ' IDs, each larger than the one before');

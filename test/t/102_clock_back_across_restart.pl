@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder new_clock new_node start_with_clock step_clock
+	disorder new_clock new_node start_with_clock status step_clock
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -76,9 +76,9 @@ foreach my $mode ('fast', 'immediate')
 	# Far
 	restart($mode, -$far_back);
 	mint();
-	is(SnowflakeTest::status($node, 'postgres', 'clock_state'), 'coasting',
+	is(status($node, 'clock_state'), 'coasting',
 		"clock back by ten minutes during $name: it is coasted through");
-	is( SnowflakeTest::status($node, 'postgres', q{clock_jump BETWEEN interval '-11 min' AND interval '-9 min'}),
+	is( status($node, q{clock_jump BETWEEN interval '-11 min' AND interval '-9 min'}),
 		't', 'by how much it went back is known');
 
 	# Another restart does not make it forget.
@@ -88,7 +88,7 @@ foreach my $mode ('fast', 'immediate')
 		q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	mint();
-	is(SnowflakeTest::status($node, 'postgres', 'clock_state'), 'coasting', 'another restart changes nothing');
+	is(status($node, 'clock_state'), 'coasting', 'another restart changes nothing');
 
 	# Set right, while the server runs; crashes have reserved some more
 	step_clock($clock, $far_back);
@@ -99,7 +99,7 @@ foreach my $mode ('fast', 'immediate')
 # The clock that stands before the layout's epoch
 restart('fast', -40 * 365 * 24 * 3600 * 1000);
 mint();
-is(SnowflakeTest::status($node, 'postgres', 'clock_state'), 'coasting',
+is(status($node, 'clock_state'), 'coasting',
 	'clock before the epoch of the layout: it is coasted through');
 step_clock($clock, 40 * 365 * 24 * 3600 * 1000);
 mint();

@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder error_of log_count new_clock new_node set_clock start_with_clock status
-	step_clock wait_for_mint
+	disorder error_of new_clock new_node start_with_clock status step_clock
+	wait_for_mint
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -28,7 +28,7 @@ my @ids;
 
 start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # Mint by hand; returns how far the ID is ahead of the server's clock, in ms.
 sub mint
@@ -67,7 +67,7 @@ until_open();
 my $lead = mint('crash');
 cmp_ok($lead, '>', 0, 'crash: above what had been reserved');
 cmp_ok($lead, '<', 3 * $second + 100, 'crash: and no further');
-like(status($node, 'postgres', 'advice'), qr/^Snowflakes are .* ahead of the clock, and will be right in about as long: minting goes on\.$|^$/,
+like(status($node, 'advice'), qr/^Snowflakes are .* ahead of the clock, and will be right in about as long: minting goes on\.$|^$/,
 	'crash: the advice says so');
 
 # Several in a row do not add up.
@@ -111,7 +111,7 @@ until_believed();
 $lead = mint('which is believed');
 cmp_ok($lead, '>', $hour - 60 * $second, 'IDs are ahead by an hour');
 cmp_ok($lead, '<', $hour + 60 * $second, 'and no more');
-like(status($node, 'postgres', 'advice'), qr/^Snowflakes are 1 hour|^Snowflakes are (?:59|60|3[56])/, 'the advice has that');
+like(status($node, 'advice'), qr/^Snowflakes are 1 hour|^Snowflakes are (?:59|60|3[56])/, 'the advice has that');
 my @many = split /\n/, $node->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 300000)');
 is(disorder([ @ids, @many ]), 0, 'more than a tick has: they ascend');
 push @ids, $many[-1];
@@ -140,7 +140,7 @@ $node->reload;
 mint('a long patience');
 step_clock($clock, $hour);
 my $offset = -s $node->logfile;
-kill 'KILL', status($node, 'postgres', 'keeper_pid');
+kill 'KILL', status($node, 'keeper_pid');
 $node->wait_for_log(qr/database system is ready to accept connections/, $offset);
 until_open();
 $lead = mint('an hour ahead, and a crash restart');
@@ -159,7 +159,7 @@ step_clock($clock, -$hour);
 my $error;
 foreach my $try (1 .. 300)
 {
-	$error = error_of($node, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+	$error = error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 	last if $error->{message};
 }
 is($error->{sqlstate}, '55000', 'further ahead than max_ahead: an error');
@@ -192,10 +192,10 @@ step_clock($clock, -6 * $year);
 start_with_clock($node, $clock);
 $node->poll_query_until('postgres', q{SELECT gate = 'closed: the clock is not believed' FROM snowflake_status})
   or die 'the clock is believed';
-$error = error_of($node, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+$error = error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 like($error->{message}, qr/^the snowflake generator is .* ahead of the clock$/, 'boot six years back: an error');
 like($error->{detail}, qr/It may be ahead by .* Minting starts when the clock is .* further\./, 'which says so');
-is(status($node, 'postgres', 'advice'), q{Correct the server's clock.}, 'and so does the advice');
+is(status($node, 'advice'), q{Correct the server's clock.}, 'and so does the advice');
 step_clock($clock, 6 * $year);
 $lead = mint('set right');
 cmp_ok(abs($lead), '<', 10 * $second, 'at the right time');
@@ -221,7 +221,7 @@ start_with_clock($node, $clock);
 until_open();
 $lead = mint('an hour ahead, after a crash');
 cmp_ok($lead, '>', -10 * $second, 'IDs follow at once');
-is(status($node, 'postgres', 'clock_jump'), '', 'and nothing is coasted through');
+is(status($node, 'clock_jump'), '', 'and nothing is coasted through');
 
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, each larger than the one before');
 $node->stop;

@@ -28,7 +28,7 @@ sub mint
 
 sub extend
 {
-	SnowflakeTest::extend($node, 'postgres');
+	SnowflakeTest::extend($node);
 	mint();
 	return;
 }
@@ -51,7 +51,7 @@ is( $node->safe_psql(
 		  FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}),
 	'1|t|t',
 	'the keeper shows in pg_stat_activity, in its database');
-is(status($node, 'postgres', 'keeper_pid'),
+is(status($node, 'keeper_pid'),
 	keeper_pid(), 'snowflake_status has the same process');
 
 # Canceled: nothing happens.
@@ -110,7 +110,7 @@ $node->safe_psql(
 	SELECT pg_terminate_backend($pid);
 	COMMIT;
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 is( log_count(
 		$node, qr/\[$pid\] ERROR:  cancel(?:ing statement due to user|ed a commit)/,
 		$offset),
@@ -163,7 +163,7 @@ $node->stop;
 is( log_count($node, qr/LOG:  snowflake gate closed$/, $offset),
 	1, 'stopped while it pauses after a failure: the end is stored');
 $node->start;
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 mint();
 
 # Killed: PostgreSQL restarts all processes, as for any backend.
@@ -172,7 +172,7 @@ mint();
 	$offset = -s $node->logfile;
 	mint();
 	my $reserved_until =
-	  status($node, 'postgres', 'reserved_until');
+	  status($node, 'reserved_until');
 	kill 'KILL', $pid;
 	$node->wait_for_log(qr/database system is ready to accept connections/,
 		$offset);
@@ -187,7 +187,7 @@ mint();
 is(disorder(\@ids), 0, 'the IDs ascend');
 
 # A backend that is killed while it mints takes no lock along.
-my $minter = start_minter($node, 'postgres', 1_000_000);
+my $minter = start_minter($node, 1_000_000);
 $node->poll_query_until('postgres',
 	q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();' AND pid <> pg_backend_pid()}
 ) or die "session does not mint";
@@ -210,7 +210,7 @@ is(scalar(grep { $_ >= $ids[-1] } @$minted),
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $offset = -s $node->logfile;
-my $error = error_of($node, 'postgres',
+my $error = error_of($node,
 	q{SET statement_timeout = '20s'; DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
 is($error->{sqlstate}, '55000', 'the table is locked: minting ends');
 like($error->{message}, qr/reservation was not extended within 5000 ms/,
@@ -219,7 +219,7 @@ like($error->{detail}, qr/SQLSTATE 55P03|keeper is not running/,
 	'the error has the keeper\'s');
 my $stored = $session->query_safe(
 	'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
-is( status($node, 'postgres',
+is( status($node,
 		"concat_ws(' ', snowflake_timestamp(last_id) <= '$stored', reserved_until = '$stored')"),
 	't t',
 	'and no ID is past what is stored');
@@ -269,7 +269,7 @@ $node->append_conf('postgresql.conf', 'autovacuum = off');
 		'-o', '-b', 'start');
 	$node->_update_pid(1);
 }
-is(status($node, 'postgres', 'gate'),
+is(status($node, 'gate'),
 	'closed: the keeper is not running',
 	'under pg_upgrade no keeper runs');
 is(keeper_pid(), '', 'none is waiting either');

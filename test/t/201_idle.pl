@@ -18,7 +18,7 @@ my $node = new_node(
 });
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # Half of the reservation after the last mint the keeper would have something
 # to do, if it was not for the idleness.  It has not when it is asleep.
@@ -80,7 +80,7 @@ $node->safe_psql(
 		END LOOP;
 	END $$;
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 my @minters = map { $node->background_psql('postgres') } 1 .. 2;
 
 my $slept = keeper_sleeps($node);
@@ -146,7 +146,7 @@ $node->reload;
 $node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 $slept = keeper_sleeps($node);
-is( error_of($node, 'postgres',
+is( error_of($node,
 		q{SET snowflake.max_wait = '2s'; SELECT snowflake_advance('0')})->{sqlstate},
 	'55000',
 	'the gate stays closed: an error');

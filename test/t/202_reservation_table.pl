@@ -23,7 +23,7 @@ my $newest = 0;
 $node->start;
 $node->safe_psql('postgres',
 	'CREATE EXTENSION snowflake; CREATE ROLE app');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 my $table = $node->safe_psql('postgres',
 	q{SELECT 'snowflake_keeper.reservation'::regclass::oid});
 
@@ -45,7 +45,7 @@ sub exhaust
 	wait_until(
 		'minting stops',
 		sub {
-			$error = error_of($node, 'postgres',
+			$error = error_of($node,
 				q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 			$newest = $1 if $error->{stdout} =~ /(\d+)/;
 			return $error->{sqlstate} ne '';
@@ -71,12 +71,12 @@ $node->safe_psql(
 	CREATE POLICY hidden ON snowflake_keeper.reservation USING (false);
 	ALTER TABLE snowflake_keeper.reservation ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 });
-extend($node, 'postgres');
+extend($node);
 my $seen = $node->safe_psql('postgres',
 	q{SELECT r.reserved_until >= last_time FROM snowflake_keeper.reservation r, snowflake_status});
 is($seen, 't', 'triggers, rules and policies: the row is written all the same');
 $node->restart;
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 is($node->safe_psql('postgres', 'SELECT count(*) FROM noticed'),
 	'0', 'and none of them is run');
 $node->safe_psql(
@@ -108,20 +108,20 @@ $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_
 			return $node->safe_psql('postgres',
 				"SELECT count(*) FROM pg_index WHERE indrelid = $table") eq '2';
 		});
-	extend($node, 'postgres');
+	extend($node);
 	pass('REINDEX CONCURRENTLY, which is waiting: the reservation is extended');
 	$old->query_safe('COMMIT');
 	$old->quit;
 	$reindex->finish;
 	is($err, '', 'and it ends well');
 }
-extend($node, 'postgres');
+extend($node);
 
 
 # It is moved while the keeper waits for it, which then has the right table in the
 # wrong place.  The keeper gives up soon, so it may have to be tried again.
 my $moved = 0;
-my $minter = start_minter($node, 'postgres', 1_000_000);
+my $minter = start_minter($node, 1_000_000);
 foreach my $try (1 .. 5)
 {
 	my $offset = -s $node->logfile;
@@ -144,13 +144,13 @@ foreach my $try (1 .. 5)
 	$moved = log_count($node,
 		qr/DETAIL:  It was moved to another schema\.$/, $offset);
 	last if $moved;
-	extend($node, 'postgres');
+	extend($node);
 }
 cmp_ok($moved, '>', 0, 'moved while the keeper waits for it: it is not used there');
 $node->safe_psql('postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'});
 finish_minter($minter);
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 
 # Changes that matter: each with what undoes it, and the reason.
@@ -231,7 +231,7 @@ foreach my $change (
 	is(stored(), $before, 'nothing is written');
 	my $start = clock_gettime(CLOCK_MONOTONIC);
 	$node->safe_psql('postgres', $undo);
-	wait_for_mint($node, 'postgres');
+	wait_for_mint($node);
 	cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start,
 		'<', 45, 'it goes on when that is repaired');
 	my $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
@@ -267,7 +267,7 @@ foreach my $change (
 		});
 	pass("$sql: is noticed");
 	$node->safe_psql('postgres', $undo);
-	extend($node, 'postgres');
+	extend($node);
 }
 
 $node->stop;

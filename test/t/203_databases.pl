@@ -39,7 +39,7 @@ sub mint
 # Mint until the keeper has reserved anew.
 sub extend
 {
-	SnowflakeTest::extend($node, 'one');
+	SnowflakeTest::extend($node, dbname => 'one');
 	mint('one');
 	return;
 }
@@ -159,7 +159,7 @@ my $minted =
   $node->safe_psql('one', "SELECT snowflake_timestamp('$ids[-1]')");
 $node->stop('fast');
 is( stored(
-		$node, 'postgres', 1, "reserved_until >= '$minted'"
+		$node, 1, "reserved_until >= '$minted'"
 	),
 	'true',
 	'DROP EXTENSION and a clean stop: what was minted is stored all the same');
@@ -175,7 +175,7 @@ $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 $node->stop('immediate');
 $node->start;
 my $error =
-  error_of($node, 'one', 'SELECT snowflake_next()');
+  error_of($node, 'SELECT snowflake_next()', dbname => 'one');
 is($error->{sqlstate}, '55000',
 	'DROP EXTENSION and a crash: nothing is minted');
 like(
@@ -185,7 +185,7 @@ like(
 like($error->{detail}, qr/^It was there before/, 'which the error says');
 like($error->{hint}, qr/snowflake_accept_database\(\)/, 'and what to do');
 is(has_extension('postgres'), 0, 'the keeper does not start a new one');
-like(status($node, 'one', 'advice'),
+like(status($node, 'advice', dbname => 'one'),
 	qr/snowflake_accept_database\(\)/, 'the status has the same advice');
 $node->safe_psql('one', "SELECT snowflake_accept_database($advanced_to)");
 push @ids, $node->safe_psql('one', 'SELECT snowflake_next()');
@@ -231,10 +231,10 @@ $node->safe_psql('one', 'ALTER DATABASE postgres ALLOW_CONNECTIONS true');
 
 # Nothing else writes WAL after the keeper's commit, and the WAL writer sleeps.
 extend();
-my $promised = status($node, 'one', 'reserved_until');
+my $promised = status($node, 'reserved_until', dbname => 'one');
 $node->stop('immediate');
 is( stored(
-		$node, 'postgres', 1, "reserved_until >= '$promised'"),
+		$node, 1, "reserved_until >= '$promised'"),
 	'true',
 	'what the keeper promised survives a crash all the same');
 $node->start;
@@ -260,8 +260,8 @@ takes_less(
 	sub {
 		my $start = clock_gettime(CLOCK_MONOTONIC);
 
-		$error = error_of($node, 'one',
-			q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
+		$error = error_of($node,
+			q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}, dbname => 'one');
 		my $elapsed = clock_gettime(CLOCK_MONOTONIC) - $start;
 		is($error->{sqlstate}, '55000',
 			'somebody is creating the extension: a mint is refused');
@@ -282,8 +282,8 @@ pass('and has committed: minting goes on');
 restart_without_extension();
 $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; CREATE EXTENSION snowflake_keeper;');
-is( error_of($node, 'one',
-		q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()})->{sqlstate},
+is( error_of($node,
+		q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}, dbname => 'one')->{sqlstate},
 	'55000',
 	'somebody is creating the extension: a mint is refused');
 $session->query_safe('ROLLBACK');
@@ -300,7 +300,7 @@ $node->safe_psql('postgres', 'CREATE DATABASE "Bare one"');
 $node->safe_psql('Bare one', 'DROP SCHEMA public');
 $node->append_conf('postgresql.conf', q{snowflake.database = 'Bare one'});
 restart('not in snowflake.database');
-$error = error_of($node, 'one', 'SELECT snowflake_next()');
+$error = error_of($node, 'SELECT snowflake_next()', dbname => 'one');
 is($error->{sqlstate}, '55000', 'another database: nothing is minted');
 is( $error->{detail},
 	'It is, or was, in the database "postgres".',
@@ -316,15 +316,15 @@ pass('also after a restart');
 # A database that does not exist
 $node->append_conf('postgresql.conf', q{snowflake.database = 'Later'});
 $node->restart;
-$error = error_of($node, 'one', 'SELECT snowflake_next()');
+$error = error_of($node, 'SELECT snowflake_next()', dbname => 'one');
 is($error->{sqlstate}, '55000', 'the database does not exist: an error');
 like("$error->{message} $error->{detail}", qr/"Later"/, 'which names it');
 like($error->{hint}, qr/^Create the database, or /, 'and says what to do');
 $node->poll_query_until('one', q{SELECT gate ~ 'connecting' FROM snowflake_status})
   or die "keeper does not try to connect";
-my $waits = status($node, 'one', 'keeper_waits');
-error_of($node, 'one', 'SELECT snowflake_next()');
-is(status($node, 'one', 'keeper_waits'), $waits, 'no mint waits for the keeper, which cannot connect');
+my $waits = status($node, 'keeper_waits', dbname => 'one');
+error_of($node, 'SELECT snowflake_next()', dbname => 'one');
+is(status($node, 'keeper_waits', dbname => 'one'), $waits, 'no mint waits for the keeper, which cannot connect');
 $node->safe_psql('postgres', 'CREATE DATABASE "Later"');
 $node->poll_query_until('one',
 	q{SELECT gate ~ 'not in snowflake.database' FROM snowflake_status})

@@ -29,12 +29,12 @@ my $accepted = 0;
 start_with_clock($node, $clock);
 $node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'kept', 'app';
 $node->safe_psql('app', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'app');
+wait_for_mint($node, dbname => 'app');
 
 sub try_to_mint
 {
-	my $error = error_of($node, 'app',
-		q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
+	my $error = error_of($node,
+		q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}, dbname => 'app');
 
 	push @ids, $error->{stdout} =~ /^(\d+)$/m;
 	return $error;
@@ -66,7 +66,7 @@ foreach my $case (map { my $sql = $_; map { [ $sql, $_ ] } 0, 50, 5_000 }
 	'DROP EXTENSION snowflake_keeper', 'DROP DATABASE kept WITH (FORCE)')
 {
 	my ($sql, $more) = @$case;
-	my @minters = map { start_minter($node, 'app', 100_000) } 1 .. 2;
+	my @minters = map { start_minter($node, 100_000, dbname => 'app') } 1 .. 2;
 
 	wait_until('IDs are minted', sub { minted(@minters) > 200 });
 	$node->safe_psql($sql =~ /DATABASE/ ? 'postgres' : 'kept', $sql);

@@ -74,7 +74,7 @@ sub spring
 {
 	my ($role, $sql) = @_;
 	my $session = $node->background_psql('kept', on_error_stop => 0);
-	my $reservations = status($node, 'app', 'reservations');
+	my $reservations = status($node, 'reservations', dbname => 'app');
 
 	$session->query(as($role, "BEGIN; $sql"));
 	wait_until(
@@ -86,7 +86,7 @@ sub spring
 		});
 	$session->query('COMMIT');
 	$session->quit;
-	$reservations = status($node, 'app', 'reservations');
+	$reservations = status($node, 'reservations', dbname => 'app');
 	$node->poll_query_until('app',
 		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 1 FROM snowflake_stats"
 	) or die "reservation is not extended";
@@ -121,7 +121,7 @@ foreach my $trap (
 	$node->safe_psql('kept',
 		"BEGIN; DROP SCHEMA IF EXISTS snowflake_keeper CASCADE; $trap; COMMIT");
 	my $error =
-	  error_of($node, 'app', 'SELECT snowflake_next()');
+	  error_of($node, 'SELECT snowflake_next()', dbname => 'app');
 	is($error->{sqlstate}, '55000',
 		"somebody has a schema of the keeper's name: nothing is minted");
 	$node->wait_for_log(
@@ -135,7 +135,7 @@ foreach my $trap (
 }
 $node->safe_psql('kept', 'DROP SCHEMA snowflake_keeper CASCADE');
 my $start = clock_gettime(CLOCK_MONOTONIC);
-wait_for_mint($node, 'app');
+wait_for_mint($node, dbname => 'app');
 cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start,
 	'<', 45, 'a superuser drops it: minting goes on');
 
@@ -148,7 +148,7 @@ foreach my $schema ('mine', 'public')
 	$node->safe_psql('kept', 'GRANT CREATE ON SCHEMA public TO creator');
 	$node->safe_psql('kept',
 		as('creator', "CREATE EXTENSION snowflake SCHEMA $schema"));
-	wait_for_mint($node, 'app');
+	wait_for_mint($node, dbname => 'app');
 	spring('creator',
 		"DROP EXTENSION snowflake; SET search_path = $schema; "
 		  . trap('creator', 'snowflake_reservation'));
@@ -213,7 +213,7 @@ my @tries = (
 foreach my $role ('creator', 'owner')
 {
 	my @done = grep {
-		error_of($node, 'kept', as($role, $_))->{sqlstate} !~
+		error_of($node, as($role, $_), dbname => 'kept')->{sqlstate} !~
 		  /^(?:42501|42704)$/
 	} @tries;
 
@@ -254,7 +254,7 @@ $node->safe_psql(
 $node->safe_psql('app', 'SELECT pg_terminate_backend(keeper_pid) FROM snowflake_status');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
 $node->reload;
-wait_for_mint($node, 'app');
+wait_for_mint($node, dbname => 'app');
 $node->safe_psql('postgres', 'ALTER DATABASE kept RESET ALL');
 $node->safe_psql('kept', 'DROP EVENT TRIGGER hook');
 is( $node->safe_psql('kept', 'SELECT node FROM snowflake_keeper.reservation WHERE node >= 0'),
@@ -263,7 +263,7 @@ like(noted(), qr/^\{snowflake\.kept_in=\d+\}$/, 'and where it is noted down');
 foreach my $role ('creator', 'owner')
 {
 	my @done = grep {
-		error_of($node, 'kept', as($role, $_))->{sqlstate} !~
+		error_of($node, as($role, $_), dbname => 'kept')->{sqlstate} !~
 		  /^(?:42501|42704)$/
 	} @tries;
 
@@ -294,7 +294,7 @@ foreach my $library ('pg_stat_statements', 'pgaudit')
 			skip "$library is not installed", 1;
 		}
 		$node->safe_psql('postgres', "CREATE EXTENSION $library");
-		wait_for_mint($node, 'app');
+		wait_for_mint($node, dbname => 'app');
 		my ($keeper, $reservations) = split /\|/,
 		  $node->safe_psql('app',
 			'SELECT keeper_pid, reservations FROM snowflake_status, snowflake_stats');

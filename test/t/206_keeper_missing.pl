@@ -18,7 +18,7 @@ my $node = new_node('main', conf => 'log_connections = off');
 my $clock = new_clock('main');
 start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
 my @ids;
@@ -42,7 +42,7 @@ push @ids, $session->query_safe('SELECT snowflake_next()');
 # Three times: half of the time it stops while it tries, and has not read the clock again.
 foreach my $n (1 .. 3)
 {
-	my $keeper = status($node, 'postgres', 'keeper_pid');
+	my $keeper = status($node, 'keeper_pid');
 	my $offset = -s $node->logfile;
 
 	let_fork(1);
@@ -58,7 +58,7 @@ foreach my $n (1 .. 3)
 	kill 'CONT', $postmaster;
 	push @ids, $session->query_safe('SELECT snowflake_next()');
 	pass('a mint that waits gets a keeper all the same');
-	isnt(status($node, 'postgres', 'keeper_pid'), $keeper, 'which is another one');
+	isnt(status($node, 'keeper_pid'), $keeper, 'which is another one');
 }
 set_clock($clock, 0);
 push @ids, $session->query_safe('SELECT snowflake_next()');
@@ -78,7 +78,7 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE ba
 my $longest = 0;
 foreach my $try (1 .. 25)
 {
-	my $pid = status($node, 'postgres', 'keeper_pid') || next;
+	my $pid = status($node, 'keeper_pid') || next;
 	my @clients = map { IPC::Run::start([ 'psql', '-XAtc', 'SELECT 1', $node->connstr('postgres') ], '>', \my $out, '2>', \my $err) } 1 .. 2;
 
 	kill 'TERM', $pid;

@@ -15,7 +15,7 @@ my $primary = new_node('primary',
 	init => { allows_streaming => 1 });
 $primary->start;
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($primary, 'postgres');
+wait_for_mint($primary);
 $primary->backup('base');
 
 my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -51,9 +51,9 @@ is( $standby->safe_psql('postgres', $decoded),
 
 # nextval() sets the example
 my $nextval =
-  error_of($standby, 'postgres', q{SELECT nextval('counter')});
+  error_of($standby, q{SELECT nextval('counter')});
 my $refused =
-  error_of($standby, 'postgres', 'SELECT snowflake_next()');
+  error_of($standby, 'SELECT snowflake_next()');
 
 is($refused->{sqlstate}, '25006', 'minting is refused on the standby');
 is($refused->{sqlstate}, $nextval->{sqlstate}, 'as nextval() is');
@@ -66,7 +66,7 @@ is($refused->{message},
 my $newest = $primary->safe_psql('postgres', 'SELECT snowflake_next()');
 $primary->stop;
 $standby->promote;
-wait_for_mint($standby, 'postgres');
+wait_for_mint($standby);
 is( $standby->safe_psql('postgres', "SELECT snowflake_next() > '$newest'"),
 	't', 'the promoted standby mints larger IDs');
 $standby->safe_psql('postgres', 'INSERT INTO orders (n) VALUES (1001)');

@@ -27,7 +27,7 @@ my $primary = new_node(
 my $clock = new_clock('primary');
 start_with_clock($primary, $clock);
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($primary, 'postgres');
+wait_for_mint($primary);
 $primary->backup('base');
 
 my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -57,19 +57,19 @@ foreach my $function ('snowflake_next()', q{snowflake_advance('1')},
 {
 	my ($name) = $function =~ /(\w+)/;
 	my $error =
-	  error_of($standby, 'postgres', "SELECT $function");
+	  error_of($standby, "SELECT $function");
 
 	is($error->{sqlstate}, '25006', "a standby refuses $name()");
 	is( $error->{message},
 		"cannot execute $name() during recovery",
 		'and says why');
 }
-is(status($standby, 'postgres', 'gate'),
+is(status($standby, 'gate'),
 	'closed: the server is in recovery',
 	'so does its status');
 
 # nor one that pauses after a failure, which pg_stat_activity would not show
-is(status($standby, 'postgres', 'keeper_pid'), '', 'and it has no keeper');
+is(status($standby, 'keeper_pid'), '', 'and it has no keeper');
 
 # The primary's reservation cannot be extended while the standby does not
 # confirm it: minting ends with the reservation, and the error says why.
@@ -101,10 +101,10 @@ is( $primary->safe_psql(
 	),
 	'SyncRep',
 	'the keeper waits for the standby');
-is(status($primary, 'postgres', q{concat_ws(' ', gate, standby_wait > '1 s')}),
+is(status($primary, q{concat_ws(' ', gate, standby_wait > '1 s')}),
 	'open t', 'the gate is open, and the status says for how long the keeper waits');
 like(
-	status($primary, 'postgres', 'advice'),
+	status($primary, 'advice'),
 	qr/^Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for [0-9.]+ s\.$/,
 	'and so does the advice');
 
@@ -117,7 +117,7 @@ sub is_within
 {
 	my ($name) = @_;
 
-	is( status($primary, 'postgres',
+	is( status($primary,
 			"concat_ws(' ', snowflake_timestamp(last_id) <= '$confirmed', reserved_until = '$confirmed')"),
 		't t',
 		$name);
@@ -148,7 +148,7 @@ $session->quit;
 }
 start_with_clock($primary, $clock);
 my $start = clock_gettime(CLOCK_MONOTONIC);
-my $unconfirmed = error_of($primary, 'postgres',
+my $unconfirmed = error_of($primary,
 	q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()});
 is($unconfirmed->{sqlstate}, '55000',
 	'after a start without the standby nothing is minted');
@@ -163,7 +163,7 @@ foreach my $try (1 .. 2)
 {
 	# each needs another reservation, so another confirmation
 	my $reservations =
-	  status($primary, 'postgres', 'reservations');
+	  status($primary, 'reservations');
 	$primary->poll_query_until('postgres',
 		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_stats"
 	) or die "server does not mint";
@@ -176,20 +176,20 @@ is( log_count(
 		$offset),
 	1,
 	'the log says that the wait is over');
-is(status($primary, 'postgres', 'concat(advice, standby_wait)'),
+is(status($primary, 'concat(advice, standby_wait)'),
 	'', 'there is no advice any more');
 
 # Who has used up the reservation asks the keeper for more while it waits for the
 # standby.  That is not forgotten when the standby is there again, and nobody wakes
 # the keeper by anything else, such as a reload.
 $standby->stop;
-my $waiter = start_minter($primary, 'postgres', 1_000_000);
+my $waiter = start_minter($primary, 1_000_000);
 $primary->poll_query_until(
 	'postgres', q{
 	SELECT count(*) = 1 FROM pg_stat_activity
 	 WHERE query = 'SELECT snowflake_next();' AND wait_event IN ('SnowflakeKeeper', 'Extension')})
   or die "session does not wait";
-my $extended = status($primary, 'postgres', 'reservations');
+my $extended = status($primary, 'reservations');
 start_with_clock($standby, $standby_clock);
 ok( $primary->poll_query_until('postgres',
 		"SELECT reservations >= $extended + 4 FROM snowflake_stats"),
@@ -202,12 +202,12 @@ unlike($waiter->{errors}, qr/ERROR/, 'without an error');
 
 # The failover.  The IDs of its sessions outlive the primary.
 my @minters =
-  map { start_minter($primary, 'postgres', 1_000_000) } 1 .. 2;
-my $reservations = status($primary, 'postgres', 'reservations');
+  map { start_minter($primary, 1_000_000) } 1 .. 2;
+my $reservations = status($primary, 'reservations');
 $primary->poll_query_until('postgres',
 	"SELECT reservations > $reservations FROM snowflake_stats")
   or die "reservation is not extended";
-my $promised = status($primary, 'postgres', 'reserved_until');
+my $promised = status($primary, 'reserved_until');
 $primary->stop('immediate');
 my $stopped = clock_gettime(CLOCK_MONOTONIC);
 

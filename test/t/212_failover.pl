@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(log_count new_node wait_for_mint);
+use SnowflakeTest qw(log_count new_node status wait_for_mint);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -33,7 +33,7 @@ my $bare = PostgreSQL::Test::Cluster->new('bare');
 $bare->init_from_backup($primary, 'bare', has_streaming => 1);
 $bare->append_conf('postgresql.conf', 'snowflake.node_id = 2');
 $bare->start;
-is( SnowflakeTest::status($bare, 'postgres', q{concat_ws(' ', node, advice)}),
+is( status($bare, q{concat_ws(' ', node, advice)}),
 	'2', 'a standby whose keeper has no table, but somebody else');
 $bare->stop;
 $primary->safe_psql(
@@ -42,7 +42,7 @@ $primary->safe_psql(
 	ALTER SYSTEM SET snowflake.node_id = 1;
 	SELECT pg_reload_conf();
 });
-wait_for_mint($primary, 'postgres');
+wait_for_mint($primary);
 $primary->backup('base');
 
 # The node ID of its own is overruled by that which came with the data.
@@ -51,11 +51,6 @@ $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->append_conf('postgresql.conf', 'snowflake.node_id = 2');
 $standby->start;
 $primary->wait_for_catchup($standby);
-
-sub status
-{
-	return SnowflakeTest::status($standby, 'postgres', shift);
-}
 
 # Give the standby a setting in place of the one before, and start it again.
 sub set_on_standby
@@ -68,41 +63,41 @@ sub set_on_standby
 }
 
 # What a standby says
-is(status('gate'), 'closed: the server is in recovery', 'a standby mints nothing');
-is(status(q{concat_ws(' ', node, advice)}),
+is(status($standby, 'gate'), 'closed: the server is in recovery', 'a standby mints nothing');
+is(status($standby, q{concat_ws(' ', node, advice)}),
 	'1', 'all is well for a promotion: its node ID, and no advice');
-is( status('layout'),
-	SnowflakeTest::status($primary, 'postgres', 'layout'),
+is( status($standby, 'layout'),
+	status($primary, 'layout'),
 	'and its layout');
 
 my $nothing = 'After a promotion nothing could be minted: ';
 set_on_standby('snowflake.node_id = -1');
 like(
-	status(q{concat_ws(' ', node, advice)}),
+	status($standby, q{concat_ws(' ', node, advice)}),
 	qr/^\Q$nothing\Esnowflake\.node_id is not set\. Set snowflake\.node_id to a number/,
 	'a standby without a node ID');
 set_on_standby('snowflake.node_id = 2000');
-is( status(q{concat_ws(' ', node, advice)}),
+is( status($standby, q{concat_ws(' ', node, advice)}),
 	"2000 ${nothing}snowflake.node_id 2000 is too large for the layout. "
 	  . 'Set snowflake.node_id to at most 1023, and reload the configuration.',
 	'with one that is too large');
 set_on_standby("snowflake.node_id = 1\nsnowflake.layout = 'discord'");
 like(
-	status('advice'),
+	status($standby, 'advice'),
 	qr/^\Q$nothing\Esnowflake\.layout differs from the layout that this server has minted with\. Restore snowflake\.layout/,
 	'with another layout than the stored one');
 set_on_standby("snowflake.layout = 'twitter'\nsnowflake.database = 'nowhere'");
-is( status('advice'),
+is( status($standby, 'advice'),
 	"${nothing}the database of the snowflake reservation does not exist. "
 	  . 'Create the database "nowhere", or change snowflake.database and restart the server.',
 	'without a database for the keeper');
 set_on_standby("snowflake.database = 'template1'");
 like(
-	status('advice'),
+	status($standby, 'advice'),
 	qr/^\Q$nothing\Ethe snowflake reservation of this server is not in the database "template1"\. /,
 	'with another one');
 set_on_standby("snowflake.database = 'postgres'");
-is(status('advice'), '', 'and all is well again');
+is(status($standby, 'advice'), '', 'and all is well again');
 is( $standby->safe_psql(
 		'postgres', q{
 		BEGIN;
@@ -128,7 +123,7 @@ is(log_count($primary, $inherited), 0, 'nothing in the log of the primary');
 $primary->stop;
 my $offset = -s $standby->logfile;
 $standby->promote;
-wait_for_mint($standby, 'postgres');
+wait_for_mint($standby);
 my ($node_id, $detail, $hint) = inherited($standby, $offset);
 is($node_id, 1, 'the log has the node ID of a promoted standby');
 like(
@@ -141,7 +136,7 @@ like($lines[ $line - 1 ], qr/^snowflake\.node_id = 1$/, 'which is right');
 like($hint, qr/^If another server used it/, 'and what to do if another server still has it');
 $offset = -s $standby->logfile;
 $standby->restart;
-wait_for_mint($standby, 'postgres');
+wait_for_mint($standby);
 is_deeply([ inherited($standby, $offset) ], [], 'but not at the next start');
 $standby->stop;
 
@@ -155,7 +150,7 @@ $copy->init_from_backup($primary, 'base');
 		'-o', '-c snowflake.node_id=3', 'start');
 	$copy->_update_pid(1);
 }
-wait_for_mint($copy, 'postgres');
+wait_for_mint($copy);
 ($node_id, $detail, $hint) = inherited($copy, 0);
 is($node_id, 3, 'the log has the node ID of a copy');
 is( $detail,
@@ -167,7 +162,7 @@ is($hint, undef, 'so there is nothing to do');
 $copy->stop;
 $copy->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $copy->start;
-is(SnowflakeTest::status($copy, 'postgres', q{concat_ws(' ', gate, advice)}),
+is(status($copy, q{concat_ws(' ', gate, advice)}),
 	'closed: the keeper is not running',
 	'no keeper: at first there is no advice');
 $copy->poll_query_until('postgres',

@@ -29,7 +29,7 @@ $node->safe_psql(
 	CREATE INDEX ON orders USING hash (previous);
 	CREATE INDEX ON orders USING brin (previous);
 });
-wait_for_mint($node, 'shop');
+wait_for_mint($node, dbname => 'shop');
 $node->safe_psql(
 	'shop', q{
 	INSERT INTO customers (name) SELECT 'customer ' || n FROM generate_series(1, 500) n;
@@ -130,10 +130,10 @@ is( $node->safe_psql(
 	'502|0',
 	'binary COPY through bigint and back');
 my $error = error_of(
-	$node, 'shop', qq{
+	$node, qq{
 	CREATE TEMP TABLE ids (id snowflake);
 	COPY (SELECT (-1)::bigint) TO '$dir/negative.binary' (FORMAT binary);
-	COPY ids FROM '$dir/negative.binary' (FORMAT binary)});
+	COPY ids FROM '$dir/negative.binary' (FORMAT binary)}, dbname => 'shop');
 is($error->{sqlstate}, '22003', 'binary COPY does not let a negative ID in');
 
 # Prepared statements, planned for the value and planned once for all

@@ -26,7 +26,7 @@ $source->start;
 $source->safe_psql('postgres',
 	'CREATE DATABASE everything; CREATE ROLE reader; CREATE ROLE writer');
 $source->safe_psql('everything', 'CREATE EXTENSION snowflake');
-wait_for_mint($source, 'everything');
+wait_for_mint($source, dbname => 'everything');
 
 $source->safe_psql(
 	'everything', q{
@@ -300,7 +300,7 @@ sub plan_of
 		"SET enable_seqscan = off; EXPLAIN (COSTS OFF) $query");
 }
 
-wait_for_mint($target, 'everything');
+wait_for_mint($target, dbname => 'everything');
 is( $target->safe_psql(
 		'everything', 'SELECT node FROM snowflake_keeper.reservation'),
 	'9',
@@ -360,7 +360,7 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 		  => '42501');
 	foreach my $statement (sort keys %refusals)
 	{
-		is( error_of($target, $database, $statement)
+		is( error_of($target, $statement, dbname => $database)
 			  ->{sqlstate},
 			$refusals{$statement},
 			"$database: refuses $statement");

@@ -19,7 +19,7 @@ my $remote =
 
 $remote->start;
 $remote->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($remote, 'postgres');
+wait_for_mint($remote);
 $remote->safe_psql(
 	'postgres', q{
 	CREATE TABLE items (id snowflake PRIMARY KEY DEFAULT snowflake_next(), n integer);
@@ -33,7 +33,7 @@ $remote->safe_psql(
 
 $local->start;
 $local->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($local, 'postgres');
+wait_for_mint($local);
 $local->safe_psql(
 	'postgres',
 	'CREATE EXTENSION postgres_fdw' . join '',
@@ -241,7 +241,7 @@ is( $local->safe_psql('postgres',
 # without one it is null, which the key of the other server refuses;
 $local->safe_psql('postgres',
 	'ALTER TABLE items_knowing ALTER id DROP DEFAULT');
-is( error_of($local, 'postgres',
+is( error_of($local,
 		'INSERT INTO items_knowing (n) VALUES (-6)')->{sqlstate},
 	'23502',
 	'no default in the foreign table: null');

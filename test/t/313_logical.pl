@@ -60,7 +60,7 @@ foreach my $name ('ada', 'bob')
 		CREATE VIEW all_rows AS TABLE rows_of_ada UNION ALL TABLE rows_of_bob;
 		CREATE TABLE halt (n integer);
 	});
-	wait_for_mint($node{$name}, 'shop');
+	wait_for_mint($node{$name}, dbname => 'shop');
 
 	# what is there before the subscription is copied
 	$node{$name}->safe_psql('shop',
@@ -311,7 +311,7 @@ foreach my $name ('ada', 'bob')
 }
 
 $node{bob}->restart;
-wait_for_mint($node{bob}, 'postgres');
+wait_for_mint($node{bob});
 is( $node{bob}->safe_psql(
 		'postgres',
 		"SELECT snowflake_next() > '$newest', snowflake_node(snowflake_next())"

@@ -27,7 +27,7 @@ $node->safe_psql(
 	CREATE TABLE bookings (id snowflake, period int4range, EXCLUDE USING gist (id WITH =, period WITH &&));
 	INSERT INTO bookings VALUES (7, '[1,10)'), (7, '[10,20)'), (8, '[1,20)');
 });
-is( error_of($node, 'postgres',
+is( error_of($node,
 		q{INSERT INTO bookings VALUES (7, '[5,6)')})->{sqlstate},
 	'23P01',
 	'the same ID in a period that overlaps');

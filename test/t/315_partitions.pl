@@ -43,7 +43,7 @@ $node->safe_psql(
 	CREATE TYPE evil.regclass AS (a integer);
 	GRANT USAGE ON SCHEMA evil TO PUBLIC;
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # as the owner, with a search_path of application
 sub sql
@@ -58,7 +58,7 @@ sub fails
 {
 	my ($sql) = @_;
 
-	return error_of($node, 'postgres', "SET ROLE owner; SET search_path = app, public; $sql");
+	return error_of($node, "SET ROLE owner; SET search_path = app, public; $sql");
 }
 
 # Statements that cannot be in a transaction, or in one with SET
@@ -370,9 +370,9 @@ sql(q{
 	INSERT INTO by_time.tables (parent, period, time_zone) VALUES ('orders', 'month', 'UTC')});
 is( $node->safe_psql('postgres', 'SELECT what, statement IS NULL FROM by_time.due()'),
 	'belongs to owner: only that role can look after it|t', 'a superuser runs nothing for others');
-is(error_of($node, 'postgres', 'CALL by_time.maintain()')->{sqlstate}, '55000', 'nor does maintain()');
+is(error_of($node, 'CALL by_time.maintain()')->{sqlstate}, '55000', 'nor does maintain()');
 $node->safe_psql('postgres', 'CREATE ROLE other LOGIN');
-is(error_of($node, 'postgres', 'SET ROLE other; SELECT * FROM by_time.due()')->{sqlstate}, '42501', 'others may nothing');
+is(error_of($node, 'SET ROLE other; SELECT * FROM by_time.due()')->{sqlstate}, '42501', 'others may nothing');
 
 # A name that is too long keeps its end
 my $long = 'é' x 30;

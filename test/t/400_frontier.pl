@@ -31,7 +31,7 @@ $node->safe_psql(
 	CREATE ROLE stranger LOGIN;
 });
 $node->safe_psql('other', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 my $first = $node->background_psql('postgres');
 my $mine = $node->background_psql('postgres', on_error_stop => 0);
@@ -237,7 +237,7 @@ $mine->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('lost')});
 my $offset = -s $node->logfile;
 kill 'KILL', sql('SELECT pid FROM snowflake_frontier_holders()');
 $node->wait_for_log(qr/database system is ready to accept connections/, $offset);
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 eval { $_->quit } foreach $mine, $first, $elsewhere;
 is_free('after a backend was killed, nothing is left of it');
 cmp_ok(sql('SELECT snowflake_frontier()'),
@@ -296,12 +296,12 @@ foreach my $node_id (9, 3)
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->restart;
 wait_until('the keeper has looked',
-	sub { status($node, 'postgres', 'gate') =~ /node ID is not set/ });
+	sub { status($node, 'gate') =~ /node ID is not set/ });
 is_deeply(
 	error_of(
-		$node, 'postgres',
+		$node,
 		q{SET statement_timeout = '10s'; SELECT snowflake_frontier()}),
-	error_of($node, 'postgres', 'SELECT snowflake_next()'),
+	error_of($node, 'SELECT snowflake_next()'),
 	'a gate that stays closed is an error at once, the same as for a mint');
 is(sql('SELECT frontier IS NULL FROM snowflake_status'),
 	't', 'and unknown to the status');

@@ -26,7 +26,7 @@ $primary->safe_psql(
 	CREATE DATABASE other;
 });
 $primary->safe_psql('other', 'CREATE EXTENSION snowflake');
-wait_for_mint($primary, 'postgres');
+wait_for_mint($primary);
 
 my $node = $primary;
 
@@ -90,7 +90,7 @@ foreach my $case (
 	my ($name, $what, $sqlstate, $gid) = @$case;
 
 	$gid = 'x' unless defined $gid;
-	is( error_of($node, 'postgres',
+	is( error_of($node,
 			"BEGIN; $what; PREPARE TRANSACTION '$gid'")->{sqlstate},
 		$sqlstate,
 		"PREPARE $name");
@@ -102,7 +102,7 @@ sql(q{ROLLBACK PREPARED 'x'});
 foreach my $round (1 .. 3)
 {
 	prepare("$_") foreach 1 .. 4;
-	is( error_of($node, 'postgres',
+	is( error_of($node,
 			q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION '5'})->{sqlstate},
 		'53200',
 		'one too many fails for the server\'s reason');
@@ -150,7 +150,7 @@ foreach my $how ('immediate', 'fast')
 {
 	$node->stop($how);
 	$node->start;
-	wait_for_mint($node, 'postgres');
+	wait_for_mint($node);
 	is(tail(), 'a b c e', "after stop $how the frontier is where it was");
 	is(sql('SELECT snowflake_frontier()'), $held, 'exactly');
 	is(prepared(), 2, 'both are known');
@@ -162,7 +162,7 @@ foreach my $how ('immediate', 'fast')
 sql('CHECKPOINT');
 $node->stop('immediate');
 $node->start;
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 is(sql('SELECT snowflake_frontier()'),
 	$held, 'also when they had been written to disk before the crash');
 
@@ -192,7 +192,7 @@ $standby->start;
 foreach my $call ('snowflake_frontier()', 'snowflake_frontier_holders()')
 {
 	my $error =
-	  error_of($standby, 'postgres', "SET snowflake.max_wait = 0; SELECT $call");
+	  error_of($standby, "SET snowflake.max_wait = 0; SELECT $call");
 	my ($name) = $call =~ /(\w+)/;
 
 	is($error->{sqlstate}, '25006', "a standby refuses $name()");
@@ -203,7 +203,7 @@ foreach my $call ('snowflake_frontier()', 'snowflake_frontier_holders()')
 is( $standby->safe_psql('postgres', 'SELECT frontier IS NULL FROM snowflake_status'),
 	't', 'its status knows none');
 $standby->promote;
-wait_for_mint($standby, 'postgres');
+wait_for_mint($standby);
 $node = $standby;
 is(tail(), 'a b c e', 'a promoted standby knows the prepared transactions');
 is(sql('SELECT snowflake_frontier()'), $held, 'and how far the frontier is');

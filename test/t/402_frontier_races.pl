@@ -26,7 +26,7 @@ $node->safe_psql(
 	CREATE EXTENSION snowflake;
 	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 sub sql
 {

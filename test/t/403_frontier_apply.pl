@@ -31,7 +31,7 @@ $node->safe_psql(
 		WHEN (NEW.n < 100) EXECUTE FUNCTION linger();
 	ALTER TABLE incoming ENABLE ALWAYS TRIGGER linger;
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 $node->safe_psql('postgres',
 	sprintf(q{CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p WITH (two_phase)},
 		$publisher->connstr));

@@ -54,7 +54,7 @@ $node->safe_psql(
 	CREATE TABLE many AS SELECT snowflake_next() AS id FROM generate_series(1, 10000);
 	ALTER TABLE many SET (parallel_workers = 2);
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 sub sql
 {
@@ -274,7 +274,7 @@ unlike( sql("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM many WHERE id <=
 	qr/Parallel/,
 	'workers are not asked');
 sql(q{CREATE FUNCTION mislabelled() RETURNS bigint STABLE PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN snowflake_frontier(); END'});
-is( error_of($node, 'postgres',
+is( error_of($node,
 		"$parallel SET parallel_leader_participation = off; SELECT count(*) FROM many WHERE id <= mislabelled()")->{message},
 	'cannot execute snowflake_frontier() in a parallel worker',
 	'and refuse if they are');

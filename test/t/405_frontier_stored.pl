@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint wait_until);
+use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
@@ -22,7 +22,7 @@ $primary->safe_psql(
 	CREATE VIEW settled AS SELECT * FROM orders WHERE id <= snowflake_frontier();
 	CREATE TABLE frontiers (node int PRIMARY KEY, up_to bigint NOT NULL) WITH (fillfactor = 50);
 });
-wait_for_mint($primary, 'postgres');
+wait_for_mint($primary);
 $primary->safe_psql('postgres', q{INSERT INTO frontiers SELECT snowflake_node(id), id FROM snowflake_next() id});
 
 my $store = q{UPDATE frontiers SET up_to = snowflake_frontier() WHERE node = 1 AND up_to < snowflake_frontier()};
@@ -50,7 +50,7 @@ insert('c');
 $primary->safe_psql('postgres', $store);
 $primary->wait_for_catchup($standby);
 is($standby->safe_psql('postgres', $read), 'a', 'a standby reads up to what is stored');
-is(error_of($standby, 'postgres', 'SELECT * FROM settled')->{sqlstate},
+is(error_of($standby, 'SELECT * FROM settled')->{sqlstate},
 	'25006', 'a view that asks is refused there, and misses nothing');
 $open->query_safe('COMMIT');
 $primary->wait_for_catchup($standby);
@@ -124,7 +124,7 @@ $primary->stop;
 $standby->append_conf('postgresql.conf', 'snowflake.node_id = 2');
 $standby->reload;
 $standby->promote;
-wait_for_mint($standby, 'postgres');
+wait_for_mint($standby);
 is($standby->safe_psql('postgres', $read), 'a b c d e f g', 'after a promotion the stored row is right');
 is( $standby->safe_psql('postgres', q{SELECT string_agg(customer, ' ' ORDER BY id) FROM settled}),
 	'a b c d e f g', 'and so is the frontier of the new primary');

@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node wait_for_mint wait_until);
+use SnowflakeTest qw(new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -36,7 +36,7 @@ $node->safe_psql(
 	CREATE VIEW settled AS SELECT * FROM events WHERE id <= snowflake_frontier();
 	CREATE TABLE unrelated ();
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 sub sql
 {

@@ -14,7 +14,7 @@ $node->start;
 $node->safe_psql('postgres', q{CREATE EXTENSION snowflake; CREATE DATABASE other;
 	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text)});
 $node->safe_psql('other', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # The planner does not ask for this.
 my $reading = q{SELECT 'read: ' || coalesce(string_agg(what, ' ' ORDER BY id), '')
@@ -62,7 +62,7 @@ insert('b');
 is($reader->query_safe('SELECT snowflake_frontier() IS NOT NULL'), 't', 'a new snapshot has a frontier');
 $reader->quit;
 $node->restart;
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 insert('c');
 foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
 {

@@ -19,7 +19,7 @@ $node->safe_psql(
 	CREATE EXTENSION snowflake;
 	CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), customer text NOT NULL);
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 sub sql
 {
@@ -81,7 +81,7 @@ check('c1 c2 c3 c4 c5 early late', 'the rest in order');
 # A transaction of the consumer that fails leaves the position where it was.
 sql(q{INSERT INTO orders (customer) VALUES ('last');
 	ALTER TABLE handled_orders ADD CONSTRAINT failing CHECK (customer <> 'last') NOT VALID});
-is( error_of($node, 'postgres', q{CALL consume_orders('test')})
+is( error_of($node, q{CALL consume_orders('test')})
 	  ->{sqlstate},
 	'23514',
 	'a row cannot be handled');

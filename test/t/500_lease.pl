@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	coordinator_url error_of keeper_sleeps log_count new_coordinator new_node
-	patience wait_for_mint wait_until
+	coordinator_url error_of keeper_sleeps log_count new_coordinator new_member
+	patience status wait_for_mint wait_until
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -24,14 +24,7 @@ sub member
 {
 	my ($name, $conf) = @_;
 
-	return new_node($name,
-		node_id => undef,
-		conf => "snowflake.node_source = '$url'\nsnowflake.lease = '${lease}s'\n" . ($conf // ''));
-}
-
-sub status
-{
-	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
+	return new_member($name, $coordinator, lease => "${lease}s", conf => $conf);
 }
 
 my $one = member('one');
@@ -41,24 +34,24 @@ $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 # Nothing is granted before the fleet is founded.
 $one->poll_query_until('postgres', q{SELECT gate ~ 'no node ID is leased' AND coordinator = 'unreachable' FROM snowflake_status})
   or die 'no refusal';
-my $error = error_of($one, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+my $error = error_of($one, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is($error->{message}, 'this server has not leased a node ID', 'without a table of the fleet nothing is minted');
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
 $coordinator->safe_psql('postgres', 'CREATE SCHEMA snowflake_fleet; CREATE TABLE snowflake_fleet.records (key text PRIMARY KEY, value text NOT NULL)');
 $one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status})
   or die 'no refusal';
-$error = error_of($one, 'postgres', q{SELECT snowflake_next()});
+$error = error_of($one, q{SELECT snowflake_next()});
 like($error->{hint}, qr/snowflake_fleet_create\(\)/, 'nor without a fleet, which is refused at once, with a hint');
 $coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
 
 # Founded, by a server of the fleet
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 is(status($one, 'node'), '0', 'the first server gets the first node ID');
 is(status($one, 'node_source'), 'postgresql', 'and says where from');
 is(status($one, "coordinator = 'reachable' AND lease_until BETWEEN now() + 0.4 * interval '$lease s' AND now() + interval '$lease s'"), 't',
 	'for a lease');
-is( error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{message},
+is( error_of($one, 'SELECT snowflake_fleet_create()')->{message},
 	'the coordinator already has a snowflake fleet',
 	'a fleet is founded once');
 is( $one->safe_psql('postgres', q{SELECT leased_from BETWEEN now() - interval '1h' AND now() FROM snowflake_fleet() WHERE node IS NULL}),
@@ -68,7 +61,7 @@ is( $one->safe_psql('postgres', q{SELECT leased_from BETWEEN now() - interval '1
 my $two = member('two', "snowflake.reservation = '1min'\n");
 $two->start;
 $two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($two, 'postgres');
+wait_for_mint($two);
 is(status($two, 'node'), '1', 'the second server gets another');
 is( $one->safe_psql('postgres', q{SELECT node, state FROM snowflake_fleet() ORDER BY node NULLS FIRST}),
 	"|fleet\n0|leased\n1|leased", 'the fleet is listed');
@@ -94,14 +87,14 @@ my $last = $one->safe_psql('postgres', 'SELECT snowflake_next()');
 $one->stop;
 is( $two->safe_psql('postgres', q{SELECT state FROM snowflake_fleet() WHERE node = 0}), 'free', 'a clean stop gives it back');
 $one->start;
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 is(status($one, 'node'), '0', 'a clean restart gets it again');
 cmp_ok($one->safe_psql('postgres', 'SELECT snowflake_next()'), '>', $last, 'and larger IDs');
 
 # A crash
 $one->stop('immediate');
 $one->start;
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 is(status($one, 'node'), '2', 'after a crash it gets another');
 
 # The coordinator is gone, and comes back.  A generator that is ahead of the clock
@@ -113,7 +106,7 @@ my $offset = -s $one->logfile;
 my $errors = status($one, 'lease_errors');
 $coordinator->stop('immediate');
 $two->safe_psql('postgres', 'SELECT snowflake_advance(snowflake_lower_bound(lease_until)) FROM snowflake_status');
-$error = error_of($two, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+$error = error_of($two, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is($error->{message}, q{the lease of this server's node ID has ended}, 'nothing is minted beyond a lease, ahead of the clock');
 $one->poll_query_until('postgres', "SELECT coordinator = 'unreachable' FROM snowflake_status") or die 'not noticed';
 isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'minting goes on without the coordinator');
@@ -123,12 +116,12 @@ $one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the nod
 cmp_ok(status($one, 'lease_errors'), '>', $errors + 2, 'the coordinator is asked again and again');
 is(log_count($one, qr/WARNING:  could not use the coordinator/, $offset), 1, 'which is logged once');
 my $began = time;
-$error = error_of($one, 'postgres', q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
+$error = error_of($one, q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 is($error->{message}, q{the lease of this server's node ID has ended}, 'up to the end of the lease');
 cmp_ok(time - $began, '>=', 1, 'from when on a mint waits for the coordinator');
 $coordinator->start;
-wait_for_mint($one, 'postgres');
-wait_for_mint($two, 'postgres');
+wait_for_mint($one);
+wait_for_mint($two);
 pass('it goes on when it is back');
 
 # Renewed after the setting has become smaller: it does not become shorter
@@ -167,8 +160,8 @@ is($one->safe_psql('postgres', "SELECT leased_from < '$until' FROM snowflake_fle
 
 # A generator that is ahead for good gets back to the clock with a node ID that was
 # never leased.
-$error = error_of($two, 'postgres', q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '2 days'), true)});
-$error = error_of($two, 'postgres', 'SELECT snowflake_next()');
+$error = error_of($two, q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '2 days'), true)});
+$error = error_of($two, 'SELECT snowflake_next()');
 like($error->{hint}, qr/set snowflake\.node_source to setting and snowflake\.node_id to a number that was never used/,
 	'far ahead: what to do with a lease');
 $two->append_conf('postgresql.conf', "snowflake.node_source = 'setting'\nsnowflake.node_id = 900");

@@ -9,7 +9,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
 	duplicates error_of mint_together new_clock new_coordinator new_member
-	set_clock start_with_clock wait_for_mint
+	set_clock start_with_clock status wait_for_mint
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -25,11 +25,6 @@ my $original = new_member('original', $coordinator,
 	conf => "snowflake.jump_patience = 0\n");
 my @lists;
 
-sub status
-{
-	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
-}
-
 # The original and the copy mint side by side.
 sub differ
 {
@@ -44,7 +39,7 @@ sub differ
 
 $original->start;
 $original->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
-wait_for_mint($original, 'postgres');
+wait_for_mint($original);
 
 # Low enough for a clock that is behind: a grant starts above the floor.
 $original->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '3 hours')});
@@ -124,7 +119,7 @@ $node = status($standby, 'node');
 # with nobody to ask, so that it is what it leased before
 $coordinator->stop('immediate');
 $standby->promote;
-my $error = error_of($standby, 'postgres', q{SET snowflake.max_wait = '4s'; SELECT snowflake_next()});
+my $error = error_of($standby, q{SET snowflake.max_wait = '4s'; SELECT snowflake_next()});
 is($error->{message}, '', 'it mints as soon as it is promoted');
 is(status($standby, 'node'), $node, 'with that node ID');
 $coordinator->start;

@@ -8,8 +8,8 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
 	duplicates error_of finish_minter mint_together new_clock new_coordinator
-	new_member patience start_minter start_with_clock step_clock wait_for_mint
-	wait_until
+	new_member patience start_minter start_with_clock status step_clock
+	wait_for_mint wait_for_status wait_until
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -19,20 +19,6 @@ use Time::HiRes qw(sleep time);
 my $coordinator = new_coordinator();
 my @lists;
 my @stopped;
-
-sub status
-{
-	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
-}
-
-sub wait_for
-{
-	my ($node, $condition) = @_;
-
-	$node->poll_query_until('postgres', "SELECT $condition FROM snowflake_status, snowflake_stats")
-	  or die "timed out waiting for $condition: " . status($node, 'gate, coordinator, advice');
-	return;
-}
 
 sub records
 {
@@ -89,22 +75,22 @@ is(join(' ', sort map { status($_, 'node') } $one, $two), '5 6', 'two servers ha
 # A third one finds none, says so, and gets that of a server that stands still.
 $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for($three, q{advice ~ '^No node ID is free'});
-is(error_of($three, 'postgres', 'SELECT snowflake_next()')->{message},
+wait_for_status($three, q{advice ~ '^No node ID is free'});
+is(error_of($three, 'SELECT snowflake_next()')->{message},
 	'this server has not leased a node ID', 'no node ID is free');
 my $stopped_with = status($one, 'node');
-my $minter = start_minter($one, 'postgres', 200_000);
+my $minter = start_minter($one, 200_000);
 sleep 1;
 signal_server($one, 'STOP');
 push @lists, mint_together(1, $two, $three);
 is(status($three, 'node'), $stopped_with, 'a server that stood still for longer than its lease lost it');
-my $other = start_minter($three, 'postgres', 30_000);
+my $other = start_minter($three, 30_000);
 signal_server($one, 'CONT');
 push @lists, finish_minter($other);
-wait_for($one, q{gate <> 'open'});
+wait_for_status($one, q{gate <> 'open'});
 like(status($one, 'advice'), qr/^No node ID is free/, 'it goes on, finds its node ID taken, and closes');
 $three->stop;
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 $minter->{run}->kill_kill;
 push @lists, finish_minter($minter);
 push @lists, mint_together(1, $one, $two);
@@ -119,7 +105,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($one, 'base', has_streaming => 1);
 $standby->append_conf('postgresql.conf', "snowflake.lease = '1min'");
 $standby->start;
-wait_for($standby, 'node IS NOT NULL');
+wait_for_status($standby, 'node IS NOT NULL');
 my $node = status($standby, 'node');
 my $key = "key = 'node/$node'";
 my $until = records("SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE $key");
@@ -133,11 +119,11 @@ $coordinator->stop('immediate');
 kill 'CONT', @stopped;
 @stopped = ();
 $standby->promote;
-my $error = error_of($standby, 'postgres', q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
+my $error = error_of($standby, q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 like($error->{message}, qr/^the lease of this server's node ID has ended|^this server has not leased/,
 	'and the standby does not mint with it when it is promoted');
 $coordinator->start;
-wait_for_mint($standby, 'postgres');
+wait_for_mint($standby);
 push @lists, mint_together(1, $one, $two, $standby);
 terminate($standby, qr/snowflake (?:lessee|keeper)/);
 push @lists, mint_together(1, $one, $two, $standby);
@@ -163,18 +149,18 @@ kill 'CONT', @stopped;
 wait_until('the lessee is back', sub { children($one, qr/snowflake lessee/) });
 $session->quit;
 $one->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 
 # A clock that is set ahead, beyond a lease that would be renewed in a minute by it
 my $clock = new_clock('ahead');
 $two->stop;
 $two->append_conf('postgresql.conf', "snowflake.lease = '2min'");
 start_with_clock($two, $clock);
-wait_for_mint($two, 'postgres');
+wait_for_mint($two);
 step_clock($clock, 300_000);
 $two->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 my $began = time;
-wait_for($two, q{gate = 'open' AND leases = 2});
+wait_for_status($two, q{gate = 'open' AND leases = 2});
 cmp_ok(time - $began, '<', patience(30), 'a server whose clock went beyond its lease leases at once');
 $_->stop foreach $one, $two, $coordinator;
 done_testing();

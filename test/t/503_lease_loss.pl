@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	duplicates error_of mint_together new_clock new_coordinator new_member patience
-	set_clock start_with_clock wait_for_mint
+	duplicates error_of mint_together new_clock new_coordinator new_member
+	patience set_clock start_with_clock status wait_for_mint wait_for_status
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -19,20 +19,6 @@ use Time::HiRes qw(sleep time);
 my $lease = patience(4);
 my $coordinator = new_coordinator();
 my @lists;
-
-sub status
-{
-	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
-}
-
-sub wait_for
-{
-	my ($node, $condition) = @_;
-
-	$node->poll_query_until('postgres', "SELECT $condition FROM snowflake_status, snowflake_stats")
-	  or die "timed out waiting for $condition: " . status($node, 'gate, coordinator, advice');
-	return;
-}
 
 sub records
 {
@@ -52,13 +38,13 @@ push @lists, mint_together(1, $one, $two);
 records('TRUNCATE snowflake_fleet.records');
 $two->stop('immediate');
 $two->start;
-wait_for($two, q{coordinator = 'grants nothing'});
+wait_for_status($two, q{coordinator = 'grants nothing'});
 like(status($two, 'advice'), qr/^The coordinator has no fleet: .*snowflake_fleet_recover/, 'nobody gets a node ID');
-wait_for($one, q{coordinator = 'grants nothing'});
+wait_for_status($one, q{coordinator = 'grants nothing'});
 like(status($one, 'advice'), qr/^Minting ends with the lease\. The coordinator has no fleet/, 'who has one says so');
 isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'and goes on');
-wait_for($one, q{gate = 'closed: the lease of the node ID has ended'});
-is(error_of($one, 'postgres', 'SELECT snowflake_next()')->{hint},
+wait_for_status($one, q{gate = 'closed: the lease of the node ID has ended'});
+is(error_of($one, 'SELECT snowflake_next()')->{hint},
 	status($one, 'advice'), 'up to the end of the lease');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 push @lists, mint_together(1, $one, $two);
@@ -80,10 +66,10 @@ is(duplicates(@lists), 0, 'and then with another, no ID twice');
 # The coordinator goes back in time: the own record is older than is known.
 my $old = records(q{SELECT quote_literal(value) FROM snowflake_fleet.records WHERE key = 'node/} . status($one, 'node') . q{'});
 my $renewed = status($one, 'lease_renewals');
-wait_for($one, "lease_renewals > $renewed");
+wait_for_status($one, "lease_renewals > $renewed");
 records("UPDATE snowflake_fleet.records SET value = $old WHERE key = 'node/" . status($one, 'node') . q{'});
-wait_for($one, q{gate = 'closed: the coordinator went back in time'});
-my $error = error_of($one, 'postgres', 'SELECT snowflake_next()');
+wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
+my $error = error_of($one, 'SELECT snowflake_next()');
 is($error->{message}, q{this server's node ID may be leased again by another server}, 'the holder closes at once');
 like($error->{hint}, qr/snowflake_fleet_recover\(\)/, 'with a hint');
 is( $two->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
@@ -93,14 +79,14 @@ is( $two->safe_psql('postgres',
 	't', 'with its name, and the end of its own lease');
 $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for($three, q{advice ~ '^The coordinator went back in time'});
+wait_for_status($three, q{advice ~ '^The coordinator went back in time'});
 $two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 push @lists, mint_together(1, $one, $two, $three);
 is(duplicates(@lists), 0, 'after snowflake_fleet_recover() all mint, no ID twice');
 
 # The record is gone.
 records(q{DELETE FROM snowflake_fleet.records WHERE key = 'node/} . status($two, 'node') . q{'});
-wait_for($two, q{gate = 'closed: the coordinator went back in time'});
+wait_for_status($two, q{gate = 'closed: the coordinator went back in time'});
 pass('the holder of a node ID whose record is gone closes as well');
 
 # Founded again with a floor that is too low
@@ -110,7 +96,7 @@ $two->poll_query_until('postgres', q{SELECT state ~ 'grants nothing' FROM snowfl
   or die 'not noticed';
 pass('a floor below a lease is noticed');
 $two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-wait_for_mint($_, 'postgres') foreach $one, $two, $three;
+wait_for_mint($_) foreach $one, $two, $three;
 
 # A fleet that is suspect renews nothing either, for who has lost a grant may find the
 # record of it again.  A server that has closed has reported up to where it had a lease.
@@ -118,25 +104,25 @@ my $mark = q{UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(valu
 	to_jsonb((value::jsonb ->> 'floor')::bigint + %d))::text WHERE key = 'fleet'};
 $_->stop foreach $two, $three;
 records(sprintf $mark, 'true', 'reported', 3_600_000);
-wait_for($one, q{coordinator = 'grants nothing'});
+wait_for_status($one, q{coordinator = 'grants nothing'});
 my $until = status($one, 'lease_until');
-wait_for($one, q{gate = 'closed: the lease of the node ID has ended'});
+wait_for_status($one, q{gate = 'closed: the lease of the node ID has ended'});
 is(status($one, 'lease_until'), $until, 'a fleet that is suspect renews nothing');
 foreach my $floor (q{now()}, q{now() + interval '2 hours'}, q{now()})
 {
-	$error = error_of($one, 'postgres', "SELECT snowflake_fleet_recover($floor)");
+	$error = error_of($one, "SELECT snowflake_fleet_recover($floor)");
 	is($error->{message}, $floor eq 'now()' ? 'the floor of the fleet is too low' : '',
 		"a floor is not below what was reported, nor later: $floor");
 }
-$error = error_of($one, 'postgres', 'SELECT snowflake_fleet_recover()');
+$error = error_of($one, 'SELECT snowflake_fleet_recover()');
 like($error->{message}, qr/^the floor of the fleet would be [\d.]+ \w+ ahead of the clock$/, 'a floor far ahead is refused by default');
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
 like(status($one, 'advice'), qr/^This server waits for the floor of the fleet, until "/, 'and if it was named, a server waits for it');
-is(error_of($one, 'postgres', 'SELECT snowflake_next()')->{hint}, status($one, 'advice'), 'with a closed gate');
-$error = error_of($one, 'postgres', 'SELECT snowflake_fleet_recover(NULL, NULL)');
+is(error_of($one, 'SELECT snowflake_next()')->{hint}, status($one, 'advice'), 'with a closed gate');
+$error = error_of($one, 'SELECT snowflake_fleet_recover(NULL, NULL)');
 is($error->{sqlstate}, '22004', 'whether a holder is gone is known');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(holder_is_gone => true)');
-wait_for($one, q{gate = 'open' AND lead < '10s'});
+wait_for_status($one, q{gate = 'open' AND lead < '10s'});
 pass('until somebody knows that the holder is gone: all mint, without a restart');
 my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,args= --ppid $one->{_pid}`;
 
@@ -145,7 +131,7 @@ my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,arg
 records(sprintf $mark, 'false', 'floor', 1);
 $until = status($one, 'lease_until');
 my $leases = status($one, 'leases');
-wait_for($one, "leases > $leases AND gate = 'open'");
+wait_for_status($one, "leases > $leases AND gate = 'open'");
 is($one->safe_psql('postgres', "SELECT max(leased_from) > '$until' FROM snowflake_fleet()"),
 	't', 'no other lease is taken before the end of one');
 
@@ -163,7 +149,7 @@ $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '8
 my $floor = $one->safe_psql('postgres', 'SELECT leased_from FROM snowflake_fleet() WHERE node IS NULL');
 $leases = status($one, 'leases');
 kill 'CONT', $lessee;
-wait_for($one, "leases > $leases");
+wait_for_status($one, "leases > $leases");
 kill 'CONT', $keeper;
 is( $one->safe_psql('postgres',
 		"SET snowflake.max_wait = '1min'; SELECT snowflake_timestamp(snowflake_next()) > '$floor'"),
@@ -179,7 +165,7 @@ records(qq{
 		to_jsonb((value::jsonb ->> 'floor')::bigint + 60000))::text WHERE key = 'fleet';
 	UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{token}', '"somebody else"')::text WHERE key = 'node/$node';
 	COMMIT});
-wait_for($one, "gate ~ 'went back' OR leases > $leases");
+wait_for_status($one, "gate ~ 'went back' OR leases > $leases");
 is(status($one, 'gate'), 'closed: the coordinator went back in time', 'a lease that somebody else had as well is noticed');
 like(status($one, 'advice'), qr/^This server waits for the floor of the fleet/, 'it is given up for another one');
 is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'), 'fleet', 'and the fleet is not marked once more');
@@ -187,11 +173,11 @@ is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node I
 # Founded again, with a floor below the lease of the only server
 records('TRUNCATE snowflake_fleet.records');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 $leases = status($one, 'leases');
 records('TRUNCATE snowflake_fleet.records');
 $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '1h')});
-wait_for($one, "gate ~ 'went back' OR leases > $leases");
+wait_for_status($one, "gate ~ 'went back' OR leases > $leases");
 is(status($one, 'gate'), 'closed: the coordinator went back in time', 'a floor below its lease is noticed by the only server, too');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 
@@ -199,11 +185,11 @@ $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 my $clock = new_clock('early');
 set_clock($clock, -20 * 365 * 86_400_000);
 start_with_clock($three, $clock);
-wait_for($three, q{advice ~ '^This server waits for the floor of the fleet'});
+wait_for_status($three, q{advice ~ '^This server waits for the floor of the fleet'});
 $three->stop;
 set_clock($clock, 0);
 start_with_clock($three, $clock);
-wait_for_mint($three, 'postgres');
+wait_for_mint($three);
 pass('a clock before the epoch is no end of leasing');
 
 $_->stop foreach $one, $three, $coordinator;

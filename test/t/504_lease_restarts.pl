@@ -8,7 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder error_of new_coordinator new_member new_node patience wait_for_mint
+	disorder error_of new_coordinator new_member new_node patience status
+	wait_for_mint
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -24,11 +25,6 @@ my $server = new_member('server', $coordinator,
 	conf => "snowflake.lease_nodes = '0-15'\nfsync = off\n");
 my @ids;
 
-sub status
-{
-	return SnowflakeTest::status($server, 'postgres', $_[0]);
-}
-
 # Mint; returns how long that took.
 sub first_mint
 {
@@ -40,14 +36,14 @@ sub first_mint
 
 $server->start;
 $server->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
-wait_for_mint($server, 'postgres');
+wait_for_mint($server);
 
 # Long enough for all that is compared here
 $server->append_conf('postgresql.conf', "snowflake.lease = '1min'");
 $server->reload;
 $server->poll_query_until('postgres', q{SELECT lease_until > now() + interval '50s' FROM snowflake_status})
   or die 'not renewed';
-my $node = status('node');
+my $node = status($server, 'node');
 first_mint();
 my $tick = $server->safe_psql('postgres', "SELECT snowflake '$ids[-1]' -> 'time'");
 $server->stop;
@@ -57,12 +53,12 @@ is( $coordinator->safe_psql('postgres',
 $server->start;
 cmp_ok(my $took = first_mint(), '<', 0.5 + $slack, 'after a clean restart it mints at once');
 note("after $took s");
-is(status('node'), $node, 'with the node ID that it had');
+is(status($server, 'node'), $node, 'with the node ID that it had');
 $server->stop('immediate');
 $server->start;
 cmp_ok($took = first_mint(), '<', 4.5 + $slack, 'after a crash it mints as soon as reservation and lease permit');
 note("after $took s");
-isnt(status('node'), $node, 'with another node ID');
+isnt(status($server, 'node'), $node, 'with another node ID');
 
 # A hundred crashes
 $server->append_conf('postgresql.conf', "snowflake.lease = '${lease}s'");
@@ -97,7 +93,7 @@ foreach my $crash (1 .. 4)
 	$server->start;
 	$server->poll_query_until('postgres', q{SELECT lease_until IS NOT NULL OR advice ~ 'No node ID is free' FROM snowflake_status})
 	  or die 'not asked';
-	$refused++ if status('advice') =~ /No node ID is free/;
+	$refused++ if status($server, 'advice') =~ /No node ID is free/;
 }
 is($refused, 1, 'with three node IDs the fourth crash within a lease finds none');
 
@@ -105,7 +101,7 @@ is($refused, 1, 'with three node IDs the fourth crash within a lease finds none'
 my $ahead = $server->safe_psql('postgres',
 	'SELECT extract(epoch FROM min(leased_until) - clock_timestamp()) FROM snowflake_fleet() WHERE node BETWEEN 20 AND 22');
 my $began = time;
-wait_for_mint($server, 'postgres');
+wait_for_mint($server);
 cmp_ok(time - $began, '<', $ahead + 2.5 + $slack, 'until the first lease has ended');
 $server->stop;
 $coordinator->stop;
@@ -117,7 +113,7 @@ unlike(`ldd $pkglibdir/snowflake.so`, qr/libpq/, 'the library is not linked with
 my $ordinary = new_node('ordinary');
 $ordinary->start;
 $ordinary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($ordinary, 'postgres');
+wait_for_mint($ordinary);
 my @processes = split /\n/, `ps -o args= --ppid $ordinary->{_pid}`;
 is(scalar(grep { /snowflake keeper/ } @processes), 1, 'a server with a setting has a keeper');
 is(scalar(grep { /snowflake lessee/ } @processes), 0, 'and no lessee');
@@ -127,7 +123,7 @@ unlike($ordinary->safe_psql('postgres',
 unlike($ordinary->safe_psql('postgres',
 		q{SELECT pg_read_file('/proc/' || keeper_pid || '/maps', 0, 1000000, true) FROM snowflake_status}),
 	qr/libpq/, 'nor does the keeper') if -d '/proc/self';
-is(error_of($ordinary, 'postgres', 'SELECT * FROM snowflake_fleet()')->{message},
+is(error_of($ordinary, 'SELECT * FROM snowflake_fleet()')->{message},
 	'snowflake_fleet() needs a coordinator', 'there is no fleet to list');
 $ordinary->stop;
 

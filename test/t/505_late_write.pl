@@ -7,21 +7,12 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-	coordinator_url error_of new_coordinator new_node wait_for_mint
-);
+use SnowflakeTest qw(error_of new_coordinator new_member status wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $coordinator = new_coordinator();
-my $one = new_node('one',
-	node_id => undef,
-	conf => "snowflake.node_source = '" . coordinator_url($coordinator) . "'\nsnowflake.lease = '20s'\n");
-
-sub status
-{
-	return SnowflakeTest::status($one, 'postgres', $_[0]);
-}
+my $one = new_member('one', $coordinator, lease => '20s');
 
 # Its write waits for whoever has locked something.
 sub start_until_it_waits
@@ -36,7 +27,7 @@ sub start_until_it_waits
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 $one->stop;
 $coordinator->safe_psql('postgres', q{DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'});
 
@@ -49,16 +40,16 @@ $session->query_safe('DELETE FROM snowflake_fleet.records; COMMIT');
 $session->quit;
 $one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status, snowflake_stats})
   or die 'the coordinator is not asked';
-is(status('leases'), '0', 'a late write to a coordinator that has lost its data grants nothing');
+is(status($one, 'leases'), '0', 'a late write to a coordinator that has lost its data grants nothing');
 is($coordinator->safe_psql('postgres', 'SELECT count(*) FROM snowflake_fleet.records'), '0', 'and writes nothing');
 
 # Founded again
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(now())');
-wait_for_mint($one, 'postgres');
-is(status('leases'), '1', 'it does when the fleet was founded again');
+wait_for_mint($one);
+is(status($one, 'leases'), '1', 'it does when the fleet was founded again');
 
 # What is said of times
-my $error = error_of($one, 'postgres', q{SELECT snowflake_fleet_recover('2001-01-01')});
+my $error = error_of($one, q{SELECT snowflake_fleet_recover('2001-01-01')});
 my ($first, $last) = $error->{detail} =~ /^The layout has times from "(\d+)-.*" to "(\d+)-.*"\.$/;
 cmp_ok($last, '>', $first + 60, 'a floor outside the layout is refused with the times that it has');
 ($first, $last) = slurp_file($one->logfile) =~ /The lease covers times from "(.*)" up to "(.*)", and will be renewed/;
@@ -78,10 +69,10 @@ $session->query_safe(sprintf(
 start_until_it_waits();
 $session->query_safe('COMMIT');
 $session->quit;
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 cmp_ok(
 	$coordinator->safe_psql('postgres', sprintf(
-		q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'}, status('node'))),
+		q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'}, status($one, 'node'))),
 	'>', $floor, 'nor does one to a fleet that was founded again: what is used is above the new floor');
 
 # An answer that is there, but is heard when the fleet was founded again: the lessee
@@ -114,12 +105,12 @@ $session->query_safe(sprintf(
 $session->quit;
 sleep 6;		# longer than an answer counts
 kill 'CONT', $lessee;
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 like(slurp_file($one->logfile), qr/the answer of the coordinator arrived too late/, 'an answer that is heard late does not count');
-is(status('leases'), '1', 'what it said was granted is not used');
+is(status($one, 'leases'), '1', 'what it said was granted is not used');
 cmp_ok(
 	$coordinator->safe_psql('postgres', sprintf(
-		q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'}, status('node'))),
+		q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'}, status($one, 'node'))),
 	'>', $floor, 'but what the fleet grants that was founded since');
 
 # A write that is in doubt, and whose record somebody empties meanwhile: that is nobody's.
@@ -132,8 +123,8 @@ $one->start;
 $one->wait_for_log(qr/could not use the coordinator: canceling statement/, $logged);
 $session->query_safe(q{INSERT INTO snowflake_fleet.records VALUES ('node/0', ''); COMMIT});
 $session->quit;
-wait_for_mint($one, 'postgres');
-is(status('node'), '1', 'an emptied record is not taken for what was in doubt');
+wait_for_mint($one);
+is(status($one, 'node'), '1', 'an emptied record is not taken for what was in doubt');
 
 # Who founds the fleet again does not wait for a moment in which nobody renews, as lessees do:
 # in one statement.

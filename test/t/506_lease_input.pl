@@ -9,7 +9,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
 	coordinator_url error_of log_count new_member new_node patience status
-	wait_for_mint wait_until
+	wait_for_mint wait_for_status wait_until
 );
 use IO::Select;
 use IO::Socket::INET;
@@ -46,15 +46,6 @@ sub set_to
 	return;
 }
 
-sub wait_for
-{
-	my ($condition) = @_;
-
-	$server->poll_query_until('postgres', "SELECT $condition FROM snowflake_status, snowflake_stats")
-	  or die "timed out waiting for $condition";
-	return;
-}
-
 # The log gets a line.
 sub logs
 {
@@ -73,14 +64,14 @@ sub logs
 # URLs
 foreach my $bad ('postgresql', 'mysql://host/db', 'host=127.0.0.1', '://')
 {
-	my $error = error_of($server, 'postgres', "ALTER SYSTEM SET snowflake.node_source = '$bad'");
+	my $error = error_of($server, "ALTER SYSTEM SET snowflake.node_source = '$bad'");
 	is("$error->{sqlstate} $error->{message}", '22023 invalid value for parameter "snowflake.node_source"', "\"$bad\" is no source");
 }
 foreach my $bad ("fleet:$secret\@127.0.0.1/postgres", "fleet:$secret?\@127.0.0.1/postgres",
 	"127.0.0.1/postgres?password=$secret", "127.0.0.1/postgres?p%61ssword=$secret",
 	"127.0.0.1/postgres?sslpassword=$secret")
 {
-	my $error = error_of($server, 'postgres', "ALTER SYSTEM SET snowflake.node_source = 'postgresql://$bad'");
+	my $error = error_of($server, "ALTER SYSTEM SET snowflake.node_source = 'postgresql://$bad'");
 	like($error->{detail}, qr/^The URL has a password, which others could read here\. .* passfile\.$/, 'a URL with a password is refused');
 	unlike(join(' ', %$error), qr/\Q$secret/, 'and not repeated');
 }
@@ -125,15 +116,15 @@ logs(qr/could not use the coordinator: .*password authentication failed/, 'a wro
 
 # Rights
 logs(qr/relation "snowflake_fleet.records" does not exist/, 'no table', sub { write_passfile($secret) });
-is(error_of($server, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+is(error_of($server, 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'42501', 'a role that may not create tables cannot found a fleet without the script');
 logs(qr/permission denied for schema snowflake_fleet/, 'a schema that may not be used', sub {
 	$coordinator->safe_psql('postgres', slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql")); });
 logs(qr/permission denied for table records/, 'nor the table', sub { records('GRANT USAGE ON SCHEMA snowflake_fleet TO fleet') });
 records('GRANT SELECT, INSERT, UPDATE ON snowflake_fleet.records TO fleet');
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-wait_for_mint($server, 'postgres');
-is(status($server, 'postgres', 'node'), '0', 'with the script and what it says a fleet is founded, and grants');
+wait_for_mint($server);
+is(status($server, 'node'), '0', 'with the script and what it says a fleet is founded, and grants');
 
 # Records that somebody has tampered with.  The server needs another node ID, and
 # passes by those.
@@ -151,9 +142,9 @@ foreach my $change ([ until => '-5' ], [ until => '1' ], [ until => '92233720368
 records('CREATE DATABASE raw ENCODING SQL_ASCII LC_COLLATE "C" LC_CTYPE "C" TEMPLATE template0');
 $coordinator->safe_psql('raw', slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql"));
 set_to('node_source', $url =~ s/postgres$/raw/r);
-wait_for(q{coordinator = 'grants nothing'});
+wait_for_status($server, q{coordinator = 'grants nothing'});
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-wait_for(q{coordinator = 'reachable'});
+wait_for_status($server, q{coordinator = 'reachable'});
 foreach my $i (0 .. $#damaged)
 {
 	my $hex = unpack 'H*', $damaged[$i];
@@ -161,7 +152,7 @@ foreach my $i (0 .. $#damaged)
 	$coordinator->safe_psql('raw', "INSERT INTO snowflake_fleet.records VALUES ('node/$i', convert_from('\\x$hex', 'SQL_ASCII')) ON CONFLICT (key) DO UPDATE SET value = excluded.value");
 }
 $coordinator->safe_psql('raw', q{INSERT INTO snowflake_fleet.records VALUES ('node/x', 'x'), ('node/99999999999', 'x'), ('node/-1', 'x'), ('other', 'x'), ('node/5000', 'x'), ('node/5x', 'x')});
-wait_for('node = ' . scalar(@damaged));
+wait_for_status($server, 'node = ' . scalar(@damaged));
 pass('the next node ID after all damaged records is leased');
 is( $server->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged' AND node < 1024}),
 	scalar(@damaged), 'which are listed as such');
@@ -177,7 +168,7 @@ is($server->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE
 $coordinator->safe_psql('raw', 'ALTER DATABASE raw RESET search_path');
 
 # The fleet's own record
-wait_for(q{coordinator = 'reachable'});
+wait_for_status($server, q{coordinator = 'reachable'});
 my $fleet = $coordinator->safe_psql('raw', q{SELECT value FROM snowflake_fleet.records WHERE key = 'fleet'});
 sub set_fleet
 {
@@ -189,13 +180,13 @@ sub set_fleet
 	return;
 }
 set_fleet('{"layout": 7}');
-wait_for(q{advice ~ '^The record of the fleet is damaged'});
+wait_for_status($server, q{advice ~ '^The record of the fleet is damaged'});
 pass('a damaged record of the fleet');
 set_fleet($fleet =~ s/"layout": "[^"]*"/"layout": "time:41 node:4 sequence:18"/r);
-wait_for(q{advice ~ '^The fleet has another layout'});
+wait_for_status($server, q{advice ~ '^The fleet has another layout'});
 pass('a fleet of another layout');
 set_fleet($fleet);
-wait_for(q{coordinator = 'reachable'});
+wait_for_status($server, q{coordinator = 'reachable'});
 
 # A coordinator that warns at a commit: its standby may not have it.  That is waited
 # for whatever the database has for a default.
@@ -209,10 +200,10 @@ logs(qr/the coordinator warned that a commit/, 'a commit that was not replicated
 	$coordinator->poll_query_until('postgres', q{SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'snowflake'})
 	  or die 'no wait';
 });
-is(status($server, 'postgres', q{coordinator, lease_until}), 'unreachable|', 'and not used');
+is(status($server, q{coordinator, lease_until}), 'unreachable|', 'and not used');
 $coordinator->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 $coordinator->reload;
-wait_for_mint($server, 'postgres');
+wait_for_mint($server);
 set_to('lease', '4s');
 
 # An answer is lost: what is between the server and the coordinator hangs up when
@@ -263,34 +254,34 @@ my $user = $coordinator->safe_psql('postgres', 'SELECT current_user');
 append_to_file("$lost.wanted", '');
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $listener->sockport . '/raw');
 lose_an_answer();
-wait_for(q{coordinator = 'reachable' AND gate = 'open'});
-my $leases = status($server, 'postgres', 'node, leases');
+wait_for_status($server, q{coordinator = 'reachable' AND gate = 'open'});
+my $leases = status($server, 'node, leases');
 is( $server->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node) FROM snowflake_fleet() WHERE node = (SELECT node FROM snowflake_status) AND state = \'leased\''),
 	'1|1', 'after the lost answer to a new lease it is used');
 lose_an_answer();
-my $renewals = status($server, 'postgres', 'lease_renewals');
-wait_for("coordinator = 'reachable' AND lease_renewals > $renewals + 1");
-is(status($server, 'postgres', 'node, leases'), $leases, 'the lost answer to a renewal costs nothing');
+my $renewals = status($server, 'lease_renewals');
+wait_for_status($server, "coordinator = 'reachable' AND lease_renewals > $renewals + 1");
+is(status($server, 'node, leases'), $leases, 'the lost answer to a renewal costs nothing');
 
 # A write that has to wait for another one looks at what that has written, whatever the
 # database has for a default.
 $coordinator->safe_psql('raw', q{ALTER DATABASE raw SET default_transaction_isolation = 'repeatable read'});
 my $session = $coordinator->background_psql('raw');
 $session->query_safe(q{BEGIN; UPDATE snowflake_fleet.records SET value = value WHERE key = 'fleet'});
-$renewals = status($server, 'postgres', 'lease_renewals');
+$renewals = status($server, 'lease_renewals');
 $coordinator->poll_query_until('postgres',
 	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
   or die 'the write does not wait';
 $session->query_safe('COMMIT');
 $session->quit;
-wait_for("coordinator = 'reachable' AND lease_renewals > $renewals");
+wait_for_status($server, "coordinator = 'reachable' AND lease_renewals > $renewals");
 is(log_count($server, qr/could not serialize access/), 0, 'a write that had to wait is done');
 
 # Of several coordinators the first one does not answer.
 my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "could not listen: $@";
-$renewals = status($server, 'postgres', 'leases + lease_renewals');
+$renewals = status($server, 'leases + lease_renewals');
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $silent->sockport . ",127.0.0.1:$port/raw");
-wait_for("coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1");
+wait_for_status($server, "coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1");
 pass('a coordinator that does not answer keeps nobody from the next one');
 
 # Nor does a standby, which can be asked, but not written to.
@@ -300,7 +291,7 @@ $standby->init_from_backup($coordinator, 'base', has_streaming => 1);
 $standby->start;
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $standby->port . ",127.0.0.1:$port/raw");
 wait_until('the setting is in force', sub { $server->safe_psql('postgres', 'SHOW snowflake.node_source') =~ /,/ });
-is(error_of($server, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+is(error_of($server, 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'42710', 'nor does a standby');
 $standby->stop;
 
@@ -309,18 +300,18 @@ $standby->stop;
 my $full = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1') or die "could not listen: $@";
 my @queue = map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $full->sockport, Blocking => 0) } 1 .. 4;
 my $started = time;
-$renewals = status($server, 'postgres', 'leases + lease_renewals');
+$renewals = status($server, 'leases + lease_renewals');
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $full->sockport . ",127.0.0.1:$port/raw");
 wait_until('renewals', sub {
 	$server->reload;
-	return status($server, 'postgres', "coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1") eq 't';
+	return status($server, "coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1") eq 't';
 });
 cmp_ok(time - $started, '<', patience(60), 'nor does one that loses packets, whatever wakes the lessee');
 
 # If there is no other, an attempt ends before a lease would.
 $started = time;
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $silent->sockport . '/raw');
-wait_for(q{coordinator = 'unreachable'});
+wait_for_status($server, q{coordinator = 'unreachable'});
 cmp_ok(time - $started, '<', patience(4), 'a coordinator that does not answer is given up within a lease');
 
 # Nowhere is a password.

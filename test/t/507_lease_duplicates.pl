@@ -7,8 +7,9 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	coordinator_url duplicates error_of member_conf mint_together new_clock new_member new_node
-	set_clock start_with_clock wait_for_mint
+	coordinator_url duplicates error_of member_conf mint_together new_clock
+	new_member new_node set_clock start_with_clock status wait_for_mint
+	wait_for_status
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -16,20 +17,6 @@ use Test::More;
 
 my $coordinator = new_node('coordinator', node_id => undef, preload => 0, init => { allows_streaming => 1 });
 $coordinator->start;
-
-sub status
-{
-	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
-}
-
-sub wait_for
-{
-	my ($node, $condition) = @_;
-
-	$node->poll_query_until('postgres', "SELECT $condition FROM snowflake_status, snowflake_stats")
-	  or die "timed out waiting for $condition: " . status($node, 'gate, coordinator, advice');
-	return;
-}
 
 # A server with a number of its own has a clock that is ahead.  It comes into a fleet that
 # leases that number to another: nothing of it is granted below its newest ID.
@@ -59,7 +46,7 @@ my $until = status($one, 'lease_until');
 my $leases = status($one, 'leases');
 $one->append_conf('postgresql.conf', "snowflake.lease_nodes = '100-200'");
 $one->reload;
-wait_for($one, "leases > $leases AND gate = 'open'");
+wait_for_status($one, "leases > $leases AND gate = 'open'");
 is(status($one, 'node'), 100, 'a node ID that is not to be leased any more is given back for another');
 is($one->safe_psql('postgres', "SELECT max(leased_until) FILTER (WHERE node = 0) <= '$until' FROM snowflake_fleet()"),
 	't', 'and not renewed');
@@ -81,7 +68,7 @@ my %member = map {
 		conf => "snowflake.node_source = 'postgresql:///postgres?host=$list&port=$ports'\nsnowflake.lease = '4s'\nsnowflake.max_wait = '20s'\n");
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-	wait_for_mint($node, 'postgres');
+	wait_for_mint($node);
 	($name => $node);
 } qw(a b);
 my $members = [ map { $member{$_} } qw(a b) ];
@@ -91,18 +78,18 @@ $second->promote;
 $_->start foreach @$members;
 foreach my $node (@$members)
 {
-	wait_for($node, q{coordinator = 'unreachable'});
+	wait_for_status($node, q{coordinator = 'unreachable'});
 	like(status($node, 'advice'), qr/two servers of the coordinator accept writes/, 'two primaries: nothing is leased, and it says why');
 	is(status($node, 'lease_until'), '', 'from neither');
 }
-my $error = error_of($members->[0], 'postgres', 'SELECT * FROM snowflake_fleet()');
+my $error = error_of($members->[0], 'SELECT * FROM snowflake_fleet()');
 is($error->{message}, 'two servers of the coordinator accept writes', 'which an administrator sees as well');
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
 like($error->{detail}, qr/ on timeline 1, .* on timeline 2\.$/, 'and the timelines');
 
 # The old one stops: the new one goes on, in the same fleet.
 $coordinator->stop;
-wait_for_mint($_, 'postgres') foreach @$members;
+wait_for_mint($_) foreach @$members;
 my @node = map { status($_, 'node, leases') } @$members;
 isnt($node[0], $node[1], 'one primary is left, and leases');
 is($second->safe_psql('postgres', q{SELECT value::jsonb ->> 'term' FROM snowflake_fleet.records WHERE key = 'fleet'}),
@@ -114,12 +101,12 @@ $second->stop('immediate');
 $coordinator->start;
 foreach my $node (@$members)
 {
-	wait_for($node, q{advice ~ 'was replaced by another'});
+	wait_for_status($node, q{advice ~ 'was replaced by another'});
 	pass('a coordinator that was replaced grants nothing');
 }
 $coordinator->stop;
 $second->start;
-wait_for_mint($_, 'postgres') foreach @$members;
+wait_for_mint($_) foreach @$members;
 
 # Renewed across the change of the primary, without another lease
 my @leased = map { status($_, 'node, leases') } @$members;
@@ -133,7 +120,7 @@ foreach my $node (@$members)
 {
 	$node->append_conf('postgresql.conf', "snowflake.lease = '20s'\nsnowflake.node_source = 'postgresql:///postgres?host=$list&port=$ports'");
 	$node->reload;
-	wait_for($node, q{lease_until > now() + interval '15s'});
+	wait_for_status($node, q{lease_until > now() + interval '15s'});
 }
 is_deeply([ map { status($_, 'node, leases') } @$members ], \@leased, 'other words for the same fleet cost no lease');
 $second->stop;
@@ -141,7 +128,7 @@ $third->promote;
 my @renewed = map { status($_, 'lease_renewals') } @$members;
 foreach my $i (0, 1)
 {
-	wait_for($members->[$i], "lease_renewals > $renewed[$i]");
+	wait_for_status($members->[$i], "lease_renewals > $renewed[$i]");
 }
 is_deeply([ map { status($_, 'node, leases, gate') } @$members ], [ map { "$_|open" } @leased ], 'nor does a failover of the coordinator');
 
@@ -155,11 +142,11 @@ $copy->safe_psql('postgres', sprintf 'INSERT INTO snowflake_fleet.records VALUES
 my $last = $members->[0];
 $last->append_conf('postgresql.conf', sprintf q{snowflake.node_source = '%s'}, coordinator_url($copy));
 $last->reload;
-wait_for($last, q{advice ~ 'copied from another coordinator'});
+wait_for_status($last, q{advice ~ 'copied from another coordinator'});
 pass('a copy of the records at another coordinator grants nothing');
 $third->stop;
 $last->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-wait_for_mint($last, 'postgres');
+wait_for_mint($last);
 pass('until it is made the coordinator');
 
 $_->stop foreach @$members, $copy;

@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	duplicates error_of get_clock mint_together new_clock new_coordinator new_member
-	set_clock start_with_clock wait_for_mint
+	coordinator_url duplicates error_of mint_together new_clock new_coordinator
+	new_member set_clock start_with_clock status wait_for_mint wait_for_status
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -19,27 +19,13 @@ my $coordinator = new_coordinator();
 my $clock = new_clock('ahead');
 my @lists;
 
-sub status
-{
-	return SnowflakeTest::status($_[0], 'postgres', $_[1]);
-}
-
-sub wait_for
-{
-	my ($node, $condition) = @_;
-
-	$node->poll_query_until('postgres', "SELECT $condition FROM snowflake_status, snowflake_stats")
-	  or die "timed out waiting for $condition: " . status($node, 'gate, coordinator, advice');
-	return;
-}
-
 # Wait until they mint at their clocks.
 sub mint_at_clock
 {
 	foreach my $node (@_)
 	{
-		wait_for_mint($node, 'postgres');
-		wait_for($node, q{gate = 'open' AND lead < '1s' AND coordinator = 'reachable'});
+		wait_for_mint($node);
+		wait_for_status($node, q{gate = 'open' AND lead < '1s' AND coordinator = 'reachable'});
 	}
 	return;
 }
@@ -67,27 +53,27 @@ push @lists, mint_together(1, $one, $two, $ahead);
 
 # It has snowflakes up to there: no fleet of its is founded without a word about that.
 records('CREATE DATABASE second');
-$ahead->append_conf('postgresql.conf', q{snowflake.node_source = '} . SnowflakeTest::coordinator_url($coordinator) =~ s/postgres$/second/r . q{'});
+$ahead->append_conf('postgresql.conf', q{snowflake.node_source = '} . coordinator_url($coordinator) =~ s/postgres$/second/r . q{'});
 $ahead->reload;
 $ahead->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_source') ~ 'second'}) or die 'no reload';
-my $error = error_of($ahead, 'postgres', 'SELECT snowflake_fleet_create()');
+my $error = error_of($ahead, 'SELECT snowflake_fleet_create()');
 like($error->{message}, qr/^the floor of the fleet would be .* ahead of the clock$/, 'a founder with snowflakes from a clock that is ahead');
 is($error->{sqlstate}, '55000', 'is refused, with its SQLSTATE');
 like($error->{hint}, qr/snowflake_fleet_create\(\) with a floor/, 'and a hint');
-$ahead->append_conf('postgresql.conf', q{snowflake.node_source = '} . SnowflakeTest::coordinator_url($coordinator) . q{'});
+$ahead->append_conf('postgresql.conf', q{snowflake.node_source = '} . coordinator_url($coordinator) . q{'});
 $ahead->reload;
-wait_for($ahead, q{gate = 'open' AND coordinator = 'reachable'});
+wait_for_status($ahead, q{gate = 'open' AND coordinator = 'reachable'});
 
 # Its record goes back in time, it marks the fleet, and is stopped for good.
 my $node = status($ahead, 'node');
 records(qq{DELETE FROM snowflake_fleet.records WHERE key = 'node/$node'});
-wait_for($ahead, q{gate = 'closed: the coordinator went back in time'});
+wait_for_status($ahead, q{gate = 'closed: the coordinator went back in time'});
 $ahead->stop('immediate');
 foreach my $attempt (1, 2)
 {
-	$error = error_of($one, 'postgres', q{SELECT snowflake_fleet_recover(now() + interval '11s')});
+	$error = error_of($one, q{SELECT snowflake_fleet_recover(now() + interval '11s')});
 	is($error->{message}, 'the floor of the fleet is too low', "attempt $attempt with a floor below its lease");
-	$error = error_of($one, 'postgres', 'SELECT snowflake_fleet_recover()');
+	$error = error_of($one, 'SELECT snowflake_fleet_recover()');
 	like($error->{message}, qr/^the floor of the fleet would be .* ahead of the clock$/, "and with none: it would be far ahead");
 	like($error->{detail}, qr/^The server ".*:@{[ $ahead->port ]}" gave up a lease up to that time\./, 'which server said so');
 	like($error->{hint}, qr/permanently stopped.*holder_is_gone => true/, 'and what to do if that is stopped for good');
@@ -102,7 +88,7 @@ is(duplicates(@lists), 0, 'then all others mint at their clocks, no ID twice');
 # A floor far ahead that was a mistake is waited for with a closed gate, and can be
 # lowered: no generator got ahead.
 $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '1 year')});
-wait_for($_, q{advice ~ '^This server waits for the floor of the fleet, until "'}) foreach $one, $two;
+wait_for_status($_, q{advice ~ '^This server waits for the floor of the fleet, until "'}) foreach $one, $two;
 is(status($one, 'coordinator'), 'grants nothing', 'a floor far ahead is waited for');
 $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '1s')});
 mint_at_clock($one, $two);
@@ -115,11 +101,11 @@ my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,arg
 kill 'STOP', $lessee;
 records(sprintf q{UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{token}', '"somebody else"')::text
 	WHERE key IN ('node/%d', 'node/%d')}, $node{one}, $node{two});
-wait_for($one, q{gate = 'closed: the coordinator went back in time'});
+wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 $began = time;
 kill 'CONT', $lessee;
-wait_for($two, q{gate ~ 'went back'});
+wait_for_status($two, q{gate ~ 'went back'});
 is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'), 'fleet',
 	'the second holder that was overtaken gives up, and does not mark the fleet that was founded again');
 mint_at_clock($one, $two);
@@ -131,14 +117,14 @@ is(duplicates(@lists), 0, 'and both mint, no ID twice');
 $ahead->append_conf('postgresql.conf', "snowflake.lease_nodes = '50-59'\nsnowflake.jump_patience = 0\n");
 set_clock($clock, 600_000);
 start_with_clock($ahead, $clock);
-wait_for_mint($ahead, 'postgres');
+wait_for_mint($ahead);
 $ahead->stop;
 set_clock($clock, 0);
 my %used;
 foreach my $restart (1 .. 4)
 {
 	start_with_clock($ahead, $clock);
-	wait_for($ahead, q{node IS NOT NULL});
+	wait_for_status($ahead, q{node IS NOT NULL});
 	$used{ status($ahead, 'node') } = 1;
 	$ahead->stop;
 }
@@ -147,16 +133,16 @@ is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node =
 is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 50'), 'leased', 'the one that was used ahead of the clock is not');
 
 # Nobody has that any more, and its IDs do not count.
-$error = error_of($one, 'postgres', 'SELECT snowflake_fleet_reclaim(' . status($one, 'node') . ')');
+$error = error_of($one, 'SELECT snowflake_fleet_reclaim(' . status($one, 'node') . ')');
 is($error->{sqlstate}, '55006', 'what this server holds is not reclaimed');
-is(error_of($one, 'postgres', 'SELECT snowflake_fleet_reclaim(77)')->{sqlstate}, '42704', 'nor what nobody had');
-is(error_of($one, 'postgres', 'SELECT snowflake_fleet_reclaim(-1)')->{sqlstate}, '42704', 'nor what is no node ID');
-is(error_of($one, 'postgres', q{SELECT snowflake_fleet_reclaim(50, now() + interval '1 day')})->{sqlstate}, '22023', 'a floor above its lease is none');
+is(error_of($one, 'SELECT snowflake_fleet_reclaim(77)')->{sqlstate}, '42704', 'nor what nobody had');
+is(error_of($one, 'SELECT snowflake_fleet_reclaim(-1)')->{sqlstate}, '42704', 'nor what is no node ID');
+is(error_of($one, q{SELECT snowflake_fleet_reclaim(50, now() + interval '1 day')})->{sqlstate}, '22023', 'a floor above its lease is none');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_reclaim(50)');
 is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 50'), 'free', 'a node ID is reclaimed');
 $node = status($two, 'node');
 $one->safe_psql('postgres', "SELECT snowflake_fleet_reclaim($node)");
-wait_for($two, q{gate = 'closed: the coordinator went back in time'});
+wait_for_status($two, q{gate = 'closed: the coordinator went back in time'});
 pass('a holder that there is all the same notices');
 
 $_->stop foreach $one, $two, $coordinator;

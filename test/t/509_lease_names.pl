@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
-use SnowflakeTest qw(error_of new_node status wait_until);
+use SnowflakeTest qw(error_of new_node status wait_for_status wait_until);
 use IO::Socket::INET;
 use POSIX ();
 use PostgreSQL::Test::Cluster;
@@ -42,15 +42,6 @@ sub set_source
 	return;
 }
 
-sub wait_for
-{
-	my ($condition) = @_;
-
-	$server->poll_query_until('postgres', "SELECT $condition FROM snowflake_status, snowflake_stats")
-	  or die "timed out waiting for $condition: " . status($server, 'postgres', 'coordinator, advice');
-	return;
-}
-
 # Stop; returns how long that took.
 sub stop_took
 {
@@ -65,8 +56,8 @@ $user = $coordinator->safe_psql('postgres', 'SELECT current_user');
 my $port = $coordinator->port;
 start();
 $server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for(q{coordinator = 'unreachable'});
-like(status($server, 'postgres', 'advice'), qr/not-there\.hangs.*not resolved in time/, 'a name that hangs is an error, and named');
+wait_for_status($server, q{coordinator = 'unreachable'});
+like(status($server, 'advice'), qr/not-there\.hangs.*not resolved in time/, 'a name that hangs is an error, and named');
 
 foreach my $scheme ('postgresql', 'etcd', 'zookeeper', 'consul')
 {
@@ -77,8 +68,8 @@ foreach my $scheme ('postgresql', 'etcd', 'zookeeper', 'consul')
 	{
 		skip "there is no module for $scheme", 1 if !-e "$pkglibdir/snowflake_$scheme.so";
 		set_source("$scheme://not-there.hangs/postgres");
-		my $errors = status($server, 'postgres', 'lease_errors');
-		wait_for("lease_errors > $errors");
+		my $errors = status($server, 'lease_errors');
+		wait_for_status($server, "lease_errors > $errors");
 		cmp_ok(stop_took(), '<', 7, "$scheme: the server stops though a name hangs");
 		start();
 	}
@@ -88,20 +79,20 @@ foreach my $scheme ('postgresql', 'etcd', 'zookeeper', 'consul')
 set_source("postgresql://$user\@not-there.hangs:5432,good.here:$port/postgres");
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 isnt($server->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'a name that hangs keeps nobody from the next host');
-my $renewals = status($server, 'postgres', 'lease_renewals');
-wait_for("lease_renewals > $renewals + 1 AND gate = 'open'");
+my $renewals = status($server, 'lease_renewals');
+wait_for_status($server, "lease_renewals > $renewals + 1 AND gate = 'open'");
 pass('nor from renewals');
 
 # A file with a password that others can read is said to be that, not to be missing.
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/passfile';
 append_to_file($passfile, "*:*:*:*:secret\n");
 chmod 0644, $passfile;
-my $error = error_of($server, 'postgres', 'SELECT * FROM snowflake_fleet()');
+my $error = error_of($server, 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, '', 'without a file for passwords it works');
 set_source("postgresql://$user\@good.here:$port/postgres?passfile=$passfile");
-$error = error_of($server, 'postgres', 'SELECT * FROM snowflake_fleet()');
+$error = error_of($server, 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, 'F0000', 'a file for passwords that others can read is refused');
-wait_for(q{advice ~ 'must be readable by the server alone'});
+wait_for_status($server, q{advice ~ 'must be readable by the server alone'});
 pass('and the advice says so');
 my $unprivileged = $server->safe_psql('postgres', q{CREATE ROLE visitor; SET ROLE visitor; SELECT advice FROM snowflake_status});
 unlike($unprivileged, qr/passfile/, 'but not to everybody');
@@ -109,7 +100,7 @@ unlike($unprivileged, qr/passfile/, 'but not to everybody');
 # No colon before an "@" gets in, however it is written.
 foreach my $bad ('postgresql://u%3Ap@h/d', 'zookeeper://u%3ap@h/d', 'zookeeper://u:p@h/d')
 {
-	$error = error_of($server, 'postgres', "ALTER SYSTEM SET snowflake.node_source = '$bad'");
+	$error = error_of($server, "ALTER SYSTEM SET snowflake.node_source = '$bad'");
 	like($error->{detail}, qr/^The URL has a password/, 'a password in a URL is refused: ' . ($bad =~ s/p@/...@/r));
 }
 
@@ -157,13 +148,13 @@ SKIP:
 
 		unlink $content;
 		append_to_file($content, $text);
-		$error = error_of($server, 'postgres', 'SELECT * FROM snowflake_fleet()');
+		$error = error_of($server, 'SELECT * FROM snowflake_fleet()');
 		like($error->{message}, $regexp, "an answer that is none: $text");
 	}
 	set_source("consul://$false_hosts/fleet");
 	unlink $content;
 	append_to_file($content, '[]');
-	like(error_of($server, 'postgres', 'SELECT snowflake_fleet_create()')->{message}, qr/its answer is not that of a Consul server/, 'nor is an empty list no fleet');
+	like(error_of($server, 'SELECT snowflake_fleet_create()')->{message}, qr/its answer is not that of a Consul server/, 'nor is an empty list no fleet');
 	set_source("etcd://$false_hosts/fleet");
 	unlink $content;
 	append_to_file($content, 'many');
@@ -190,7 +181,7 @@ SKIP:
 		"snowflake.layout = 'time:41 node:16 sequence:6 epoch:2010-11-04T01:42:54.657Z'\nsnowflake.node_source = 'etcd://$hosts/many'\nsnowflake.lease = '10s'\n");
 	start();
 	$server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-	wait_for('lease_until IS NOT NULL');
+	wait_for_status($server, 'lease_until IS NOT NULL');
 	my $template = $server->safe_psql('postgres', q{SELECT format('{"holder": "h:1", "granted": 1, "from": 1, "until": %s, "token": "%s", "nonce": "%s"}',
 		1999999999999, repeat('a', 32), repeat('b', 32))});
 	my $http = HTTP::Tiny->new(timeout => 60);
@@ -205,7 +196,7 @@ SKIP:
 	$server->stop('immediate');
 	my $began = time;
 	start();
-	wait_for(q{lease_until IS NOT NULL});
+	wait_for_status($server, q{lease_until IS NOT NULL});
 	my $took = time - $began;
 	cmp_ok($took, '<', 60, sprintf 'with 60,000 records a node ID is leased, in %.1f s, with a lease of 10 s', $took);
 	like(slurp_file($server->logfile), qr/leased snowflake node ID 60001 from/, 'one that is free');

@@ -6,8 +6,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
-use SnowflakeFleet;
-use SnowflakeTest qw(error_of wait_for_mint wait_until);
+use SnowflakeFleet qw(check_fleet start_member);
+use SnowflakeTest qw(error_of status wait_for_mint wait_until);
 use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -26,14 +26,14 @@ SnowflakeCoordinator::kill_members($etcd);
 $etcd = SnowflakeCoordinator::new_etcd('d', 1);
 $hosts = SnowflakeCoordinator::new_doubtful_proxy($etcd) . ',' . SnowflakeCoordinator::hosts($etcd);
 SnowflakeCoordinator::wait_for_etcd($etcd);
-my $one = new_member('doubtful', "etcd://$hosts/fleet");
+my $one = start_member('doubtful', "etcd://$hosts/fleet");
 $one->append_conf('postgresql.conf', "snowflake.lease_nodes = '3'\nsnowflake.lease = '1min'");
 $one->reload;
 is($one->safe_psql('postgres', 'SELECT snowflake_fleet_create()'), '', 'a fleet is founded that it says it did not found');
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 is(status($one, 'node, leases'), '3|1', 'and leases the node ID that it says it did not lease');
 $one->restart;
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 is(status($one, 'node, leases'), '3|1', 'and once more');
 $one->stop;
 SnowflakeCoordinator::kill_members($etcd);
@@ -50,19 +50,19 @@ SnowflakeCoordinator::etcdctl($etcd, @$_)
   [ 'user', 'add', 'fleet:secret7' ], [ 'role', 'add', 'fleet' ],
   [ 'role', 'grant-permission', 'fleet', 'readwrite', 'fleet/', '--prefix=true' ],
   [ 'user', 'grant-role', 'fleet', 'fleet' ], [ 'auth', 'enable' ];
-$one = new_member('with_user', "etcd://fleet\@$hosts/fleet?passfile=$passfile");
+$one = start_member('with_user', "etcd://fleet\@$hosts/fleet?passfile=$passfile");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 is(status($one, 'node'), '0', 'a user with a password gets a node ID');
 append_to_file($passfile, '');
 open my $fh, '>', $passfile or die;
 print $fh "wrong8\n";
 close $fh;
-my $error = error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()');
+my $error = error_of($one, 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, '28000', 'a wrong password is an error');
 like($error->{message}, qr/authentication failed/, 'which says so');
 chmod 0644, $passfile;
-is(error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()')->{sqlstate}, 'F0000',
+is(error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate}, 'F0000',
 	'a file that others can read is refused');
 my $log = slurp_file($one->logfile);
 unlike($log, qr/secret7|wrong8/, 'no password is in the log');
@@ -78,7 +78,7 @@ foreach my $bad (
 	$one->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
 	$one->reload;
 	wait_until('the setting is in force', sub { $one->safe_psql('postgres', 'SHOW snowflake.node_source') eq $url });
-	$error = error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()');
+	$error = error_of($one, 'SELECT * FROM snowflake_fleet()');
 	is("$error->{sqlstate} $error->{detail}", "22023 $detail", $detail);
 }
 $one->stop;
@@ -91,9 +91,9 @@ system_or_bail('openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-day
 $etcd = SnowflakeCoordinator::new_etcd('t', 1, "--cert-file=$dir/cert.pem", "--key-file=$dir/key.pem");
 $hosts = SnowflakeCoordinator::hosts($etcd);
 SnowflakeCoordinator::wait_for_etcd($etcd, "--cacert=$dir/cert.pem");
-$one = new_member('tls', "etcds://$hosts/fleet?cacert=$dir/cert.pem");
+$one = start_member('tls', "etcds://$hosts/fleet?cacert=$dir/cert.pem");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 is(status($one, 'node'), '0', 'with TLS a node ID is leased');
 
 # One of two members is connected to, and does not answer.

@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
-use SnowflakeFleet;
-use SnowflakeTest qw(error_of wait_for_mint wait_until);
+use SnowflakeFleet qw(check_fleet check_late_writes start_member);
+use SnowflakeTest qw(error_of status wait_for_mint wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -24,15 +24,15 @@ chmod 0600, $passfile;
 check_fleet($zookeeper, "zookeeper://$hosts/fleet/a");
 
 # What a user makes is for that user alone.
-my $one = new_member('with_user', "zookeeper://fleet\@$hosts/fleet/b?passfile=$passfile");
+my $one = start_member('with_user', "zookeeper://fleet\@$hosts/fleet/b?passfile=$passfile");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 is(status($one, 'node'), '0', 'a user with a password gets a node ID');
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'zookeeper://$hosts/fleet/b'");
 $one->reload;
 my $error;
 wait_until('the setting is in force', sub {
-	$error = error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()');
+	$error = error_of($one, 'SELECT * FROM snowflake_fleet()');
 	return $error->{sqlstate} ne '';
 });
 is($error->{sqlstate}, '28000', 'nobody else may read it');
@@ -51,7 +51,7 @@ $one->start;
 wait_until('the coordinator is asked', sub { -e "$hold.held" || status($one, 'leases') > 0 });
 is(status($one, 'leases'), '0', 'without catching up a member tells nothing');
 SnowflakeCoordinator::release($hold);
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 $one->stop;
 SnowflakeCoordinator::kill_members($zookeeper);
 

@@ -6,8 +6,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
-use SnowflakeFleet;
-use SnowflakeTest qw(error_of wait_for_mint wait_until);
+use SnowflakeFleet qw(check_fleet check_late_writes start_member);
+use SnowflakeTest qw(error_of status wait_for_mint wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -38,9 +38,9 @@ my ($token, $read_token) = map {
 } 'fleet', 'reader';
 append_to_file($passfile, "$token\n");
 chmod 0600, $passfile;
-my $one = new_member('with_token', "consul://$hosts/fleet/b?passfile=$passfile");
+my $one = start_member('with_token', "consul://$hosts/fleet/b?passfile=$passfile");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-wait_for_mint($one, 'postgres');
+wait_for_mint($one);
 is(status($one, 'node'), '0', 'with a token a node ID is leased');
 is( $one->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet()}), '2', 'and the fleet is listed');
 
@@ -48,7 +48,7 @@ is( $one->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet()}), '2',
 open my $fh, '>', $passfile or die;
 print $fh "99999999-2222-3333-4444-555555555555\n";
 close $fh;
-my $error = error_of($one, 'postgres', 'SELECT * FROM snowflake_fleet()');
+my $error = error_of($one, 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, '28000', 'a wrong token is an error');
 like($error->{message}, qr/HTTP status 403/, 'which says so');
 
@@ -57,7 +57,7 @@ open $fh, '>', $passfile or die;
 print $fh "$read_token\n";
 close $fh;
 is($one->safe_psql('postgres', q{SELECT count(*) > 1 FROM snowflake_fleet()}), 't', 'a token that may read lists the fleet');
-is(error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+is(error_of($one, 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'28000', 'a refused write is not taken for a fleet that is there already');
 
 # Without one nobody may, which Consul does not say where it is asked for a list.
@@ -66,7 +66,7 @@ $one->reload;
 wait_until('the setting is in force', sub {
 	return $one->safe_psql('postgres', 'SHOW snowflake.node_source') !~ /passfile/;
 });
-is( error_of($one, 'postgres', 'SELECT snowflake_fleet_create()')->{sqlstate},
+is( error_of($one, 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'28000', 'without a token nothing is written');
 unlike(slurp_file($one->logfile), qr/$token|$read_token|99999999-/, 'no token is in the log');
 $one->stop;

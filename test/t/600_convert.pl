@@ -22,7 +22,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE owner');
 my ($ret, $stdout, $stderr) = $node->psql('postgres',
 	q{CREATE TABLE t (id serial); SELECT count(*) FROM snowflake_convert_column('t', 'id', dry_run => true); DROP TABLE t});
 is("$stdout$stderr", '3', 'a dry run before the first mint warns of nothing');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # A key with rows, references from two tables, and a partitioned table
 sub create_tables
@@ -93,8 +93,7 @@ is(schema(), $old_schema, 'and changes nothing');
 # Failures: of a statement in the middle, a time limit at the last moment,
 # a lock that another session has, the server
 my $error = error_of(
-	$node,
-	'postgres', q{
+	$node, q{
 	CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$
 	BEGIN
 		IF tg_tag = 'DROP SEQUENCE' THEN RAISE EXCEPTION 'not this one'; END IF;
@@ -108,7 +107,7 @@ is($node->safe_psql('postgres', $rows), $old_rows, 'and so are the rows');
 
 my $writer = $node->background_psql('postgres', on_error_stop => 0);
 $writer->query_safe(q{BEGIN; UPDATE payments SET item_id = item_id WHERE order_id = 7});
-$error = error_of($node, 'postgres',
+$error = error_of($node,
 	q{SET lock_timeout = '10ms'; SELECT snowflake_convert_column('orders', 'id')});
 is($error->{sqlstate}, '55P03', 'a lock_timeout holds for tables that reference it');
 is(schema(), $old_schema, 'and changes nothing');
@@ -170,7 +169,7 @@ $node->safe_psql(
 	INSERT INTO items (order_id) SELECT max(id) FROM orders;
 	INSERT INTO payments SELECT order_id, id FROM items ORDER BY id DESC LIMIT 1;
 	INSERT INTO log (at, order_id) SELECT '2026-12-31', max(id) FROM orders});
-is(error_of($node, 'postgres', 'INSERT INTO items (order_id) VALUES (200000)')->{sqlstate},
+is(error_of($node, 'INSERT INTO items (order_id) VALUES (200000)')->{sqlstate},
 	'23503', 'and still are references');
 
 # Keys that were committed after the snapshot of the transaction was taken
@@ -273,7 +272,7 @@ is( $node->safe_psql(
 $writer->query_safe('COMMIT');
 $converter->query_safe('SELECT 1');
 unlike($converter->{stderr}, qr/ERROR/, 'then it goes on');
-is( error_of($node, 'postgres', 'INSERT INTO third SELECT 2')->{sqlstate},
+is( error_of($node, 'INSERT INTO third SELECT 2')->{sqlstate},
 	'23503', 'and both are references still');
 $_->quit for $reader, $writer, $converter;
 $node->safe_psql('postgres', 'DROP TABLE elder, crossed, other, third');
@@ -303,7 +302,7 @@ foreach my $when ('ddl_command_end ALTER TABLE', 'ddl_command_start ALTER TABLE'
 	my ($event, $tag) = split / /, $when, 2;
 
 	$node->safe_psql('postgres', "CREATE EVENT TRIGGER swap ON $event EXECUTE FUNCTION swap()");
-	$error = error_of($node, 'postgres',
+	$error = error_of($node,
 		"SET my.tag = '$tag'; SELECT snowflake_convert_column('shop.orders', 'id')");
 	$node->safe_psql('postgres', 'DROP EVENT TRIGGER swap');
 	is($error->{sqlstate}, '40001', "a schema renamed at $when: an error");
@@ -327,7 +326,7 @@ $node->safe_psql(
 		END IF;
 	END $$;
 	CREATE EVENT TRIGGER rename ON ddl_command_end EXECUTE FUNCTION rename()});
-$error = error_of($node, 'postgres',
+$error = error_of($node,
 	q{SELECT snowflake_convert_column('shop.orders', 'id')});
 is($error->{sqlstate}, '40001', 'a schema renamed, and none in its place: the same error');
 $node->safe_psql(
@@ -416,7 +415,7 @@ $converter->query_safe('COMMIT');
 $converter->quit;
 
 # Types that are none, and a partition key that PostgreSQL knows nothing of
-my $error_0 = error_of($node, 'postgres', q{SELECT snowflake_convert_column('orders', 'id', 0::oid::regtype)});
+my $error_0 = error_of($node, q{SELECT snowflake_convert_column('orders', 'id', 0::oid::regtype)});
 is("$error_0->{sqlstate} $error_0->{message}", '42704 type with OID 0 does not exist', 'a type that does not exist');
 $node->safe_psql('postgres', 'CREATE DATABASE hypertables');
 $node->safe_psql(
@@ -436,7 +435,7 @@ $node->safe_psql(
 		SELECT 99999, 'timescaledb', 10, 'public'::regnamespace, false, '2';
 	ALTER EXTENSION timescaledb ADD TABLE _timescaledb_catalog.hypertable;
 	ALTER EXTENSION timescaledb ADD TABLE _timescaledb_catalog.dimension});
-is(error_of($node, 'hypertables', $to_snowflake)->{detail},
+is(error_of($node, $to_snowflake, dbname => 'hypertables')->{detail},
 	'TimescaleDB divides table public.points by column at.', 'a dimension of TimescaleDB\'s stays a bigint');
 is($node->safe_psql('hypertables', q{SELECT count(*) FROM snowflake_convert_column('points', 'at')}),
 	'2', 'and is filled all the same');
@@ -477,7 +476,7 @@ $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;
 $node->safe_psql('restored', 'CREATE TABLE more (id serial)');
 is( error_of(
-		$node, 'restored', q{SELECT "My ext".snowflake_convert_column('more', 'id')})->{sqlstate},
+		$node, q{SELECT "My ext".snowflake_convert_column('more', 'id')}, dbname => 'restored')->{sqlstate},
 	'55000',
 	'refused where nothing is minted');
 ($ret, $stdout, $stderr) = $node->psql('restored',

@@ -34,7 +34,7 @@ $node->safe_psql(
 	CREATE SCHEMA other AUTHORIZATION other;
 	CREATE SCHEMA mal AUTHORIZATION mal;
 	GRANT USAGE ON SCHEMA app TO mal, other});
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 run_as('mal', q{
 	CREATE TABLE mal.notes (who name, who_else name, way text, path text DEFAULT current_setting('search_path'));
 	GRANT USAGE ON SCHEMA mal TO PUBLIC;
@@ -210,7 +210,7 @@ foreach my $way (sort keys %on_the_key)
 			  FROM pg_attribute JOIN pg_constraint f ON conrelid = attrelid AND contype = 'f' AND conparentid = 0
 			 WHERE attrelid = 'app.items'::regclass AND attname = 'order_id'}),
 		'bigint|t', "$way of a key of mal's: the reference is declared, and valid");
-	is( error_of($node, 'postgres', 'INSERT INTO app.items VALUES (1000, 1)')->{sqlstate},
+	is( error_of($node, 'INSERT INTO app.items VALUES (1000, 1)')->{sqlstate},
 		'23503', "$way of a key of mal's: and checked");
 	$node->safe_psql('postgres', 'DROP TABLE app.items; DROP DOMAIN IF EXISTS mal.told CASCADE; DELETE FROM mal.notes');
 }
@@ -220,7 +220,7 @@ create_key_of_mals('app', 0, '');
 $node->safe_psql('postgres', q{
 	SET session_replication_role = replica;
 	INSERT INTO app.items VALUES (1000, 1, 3)});
-is(error_of($node, 'postgres', q{SELECT snowflake_convert_column('mal.orders', 'id')})->{sqlstate},
+is(error_of($node, q{SELECT snowflake_convert_column('mal.orders', 'id')})->{sqlstate},
 	'23503', 'a reference that leads nowhere is found');
 $node->safe_psql('postgres', 'DELETE FROM app.items WHERE order_id = 1000');
 
@@ -256,7 +256,7 @@ create_tables(
 	ALTER TABLE mal.items ADD num mal.number REFERENCES app.orders; UPDATE mal.items SET num = ROW(order_id)});
 # that was the cast, too, without any conversion
 $node->safe_psql('postgres', 'ALTER ROLE mal NOSUPERUSER; DELETE FROM mal.notes');
-my $error = error_of($node, 'postgres', $convert);
+my $error = error_of($node, $convert);
 is($error->{sqlstate}, '42501', 'a cast: refused');
 like($error->{detail}, qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/, 'with the reason');
 check('a cast');
@@ -269,7 +269,7 @@ $node->safe_psql('postgres', q{
 	ALTER TABLE mal.items ADD FOREIGN KEY (num) REFERENCES app.orders});
 # as was that
 $node->safe_psql('postgres', 'ALTER ROLE mal NOSUPERUSER; DELETE FROM mal.notes');
-like(error_of($node, 'postgres', $convert)->{detail},
+like(error_of($node, $convert)->{detail},
 	qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/, 'so is one of a domain over his type');
 check('a cast of a domain');
 $node->safe_psql('postgres', 'ALTER TABLE mal.items DROP num; DROP DOMAIN numbers');
@@ -284,7 +284,7 @@ run_as('mal', q{
 	ALTER TABLE mal.child ADD CHECK (mal.evil('child'));
 	INSERT INTO mal.child VALUES (7);
 	DELETE FROM mal.notes});
-$error = error_of($node, 'postgres', $convert);
+$error = error_of($node, $convert);
 is($error->{detail}, 'Table app.orders belongs to app, but table mal.child, which inherits from it, to mal.',
 	'a tree of two owners is refused');
 check('a tree of two owners');
@@ -297,7 +297,7 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE mal.part PARTITION OF app.wide FOR VALUES WITH (MODULUS 1, REMAINDER 0);
 	ALTER TABLE app.wide OWNER TO app; ALTER TABLE mal.part OWNER TO mal});
 run_as('mal', q{CREATE INDEX ON mal.part ((order_id > 0 AND mal.evil('constant'))); DELETE FROM mal.notes});
-$error = error_of($node, 'postgres', $convert);
+$error = error_of($node, $convert);
 like($error->{detail}, qr/^Table app\.wide belongs to app, but table mal\.part/, 'a tree of two owners that references is refused');
 check('a tree of two owners that references');
 $node->safe_psql('postgres', 'DROP TABLE app.wide');
@@ -305,7 +305,7 @@ $node->safe_psql('postgres', 'DROP TABLE app.wide');
 # A superuser's reference to a key of mal's, and one that could not be declared again
 create_tables('mal', q{CREATE INDEX ON app.orders ((id > 0 AND mal.evil('constant')))});
 $node->safe_psql('postgres', 'CREATE TABLE ours (order_id int REFERENCES app.orders); DELETE FROM mal.notes');
-$error = error_of($node, 'postgres', $convert);
+$error = error_of($node, $convert);
 like($error->{detail}, qr/^Foreign key ours_order_id_fkey of table public\.ours .* superuser/,
 	'a superuser\'s reference to a key of another is refused');
 check('a superuser\'s reference');
@@ -313,11 +313,11 @@ $node->safe_psql('postgres', 'DROP TABLE ours');
 
 create_tables('app', q{COMMENT ON CONSTRAINT items_order_id_fkey ON mal.items IS 'it''s a comment'});
 $node->safe_psql('postgres', 'REVOKE REFERENCES ON app.orders FROM mal');
-$error = error_of($node, 'postgres', "$convert;");
+$error = error_of($node, "$convert;");
 like($error->{detail}, qr/^Foreign key items_order_id_fkey .*owner mal is not allowed to reference table app\.orders/,
 	'a reference that could not be declared again is refused');
 $node->safe_psql('postgres', 'GRANT REFERENCES ON app.orders TO mal; REVOKE USAGE ON SCHEMA public FROM PUBLIC');
-is( error_of($node, 'postgres', $convert)->{detail},
+is( error_of($node, $convert)->{detail},
 	'Role app, which owns table app.orders, has no USAGE privilege on schema public.',
 	'so is an owner who cannot name what is needed');
 $node->safe_psql('postgres', "GRANT USAGE ON SCHEMA public TO PUBLIC; $convert");
@@ -332,13 +332,13 @@ run_as('other', q{
 	CREATE TABLE other.wide (order_id bigint REFERENCES app.orders);
 	INSERT INTO other.wide VALUES (1)});
 $node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS 'theirs'});
-$error = error_of($node, 'postgres',
+$error = error_of($node,
 	q{SET SESSION AUTHORIZATION app; SELECT public.snowflake_convert_column('app.orders', 'id', dry_run => true)});
 like($error->{detail}, qr/comment, which only other may give it/,
 	'a comment that an owner could not give again is said before');
 $node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS NULL});
 run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
-is(error_of($node, 'postgres', 'INSERT INTO other.wide VALUES (3)')->{sqlstate},
+is(error_of($node, 'INSERT INTO other.wide VALUES (3)')->{sqlstate},
 	'23503', 'an owner converts his key, whoever references it');
 
 # The extension is in a schema of mal's, who puts another in its place while the

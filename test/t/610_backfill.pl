@@ -105,7 +105,7 @@ my $node = new_node(
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $node->safe_psql('postgres', $model);
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # Few rows in each tick
 foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
@@ -148,7 +148,7 @@ foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
 		q{
 		INSERT INTO events (created_at, snowflake_id)
 			VALUES ('2025-07-01 UTC', NULL), ('2025-08-01 UTC', NULL)});
-	is(error_of($node, 'postgres', $sql)->{sqlstate},
+	is(error_of($node, $sql)->{sqlstate},
 		'23505', "$name recipe: refuses to give an ID twice");
 	is( $node->safe_psql(
 			'postgres',
@@ -188,7 +188,7 @@ like(
 # More rows in a tick than the sequence can count
 create_events($node, dense(4096, '1 ms'));
 my $rows = 4096 + 4095 + 4097 + 1 + 10240 + 4096;
-my $error = error_of($node, 'postgres', $few);
+my $error = error_of($node, $few);
 is($error->{sqlstate}, '22003',
 	'dense: the first recipe does not wrap around');
 like(
@@ -243,12 +243,12 @@ foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
 # A time that the layout does not have is an error, with either
 create_events($node,
 	q{SELECT timestamptz '2001-01-01 UTC' UNION ALL SELECT '2025-01-01 UTC'});
-is(error_of($node, 'postgres', $_)->{sqlstate},
+is(error_of($node, $_)->{sqlstate},
 	'22008', 'a time before the epoch')
   foreach $few, $many;
 create_events($node,
 	q{SELECT timestamptz '2101-01-01 UTC' UNION ALL SELECT '2025-01-01 UTC'});
-is(error_of($node, 'postgres', $_)->{sqlstate},
+is(error_of($node, $_)->{sqlstate},
 	'22008', "a time after the layout's end")
   foreach $few, $many;
 $node->stop;
@@ -261,11 +261,11 @@ my $sony = new_node(
 $sony->start;
 $sony->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $sony->safe_psql('postgres', $model);
-wait_for_mint($sony, 'postgres');
+wait_for_mint($sony);
 
 create_events($sony, dense(256, '10 ms'));
 $rows = 256 + 255 + 257 + 1 + 640 + 256;
-is(error_of($sony, 'postgres', $few)->{sqlstate},
+is(error_of($sony, $few)->{sqlstate},
 	'22003', 'sonyflake: the first recipe does not wrap around');
 $sony->safe_psql('postgres', $many);
 is($sony->safe_psql('postgres', $filled),

@@ -53,16 +53,16 @@ is($node->safe_psql('postgres', $find),
 $drop_theirs = "ALTER TABLE parts ALTER COLUMN id DROP DEFAULT; $drop_theirs";
 is($drop_theirs =~ s/DROP EXTENSION snowflake;/DROP FUNCTION snowflake.nextval;/, 1,
 	'what stands for their extension is dropped like it');
-is(error_of($node, 'postgres', 'DROP FUNCTION snowflake.nextval')->{sqlstate},
+is(error_of($node, 'DROP FUNCTION snowflake.nextval')->{sqlstate},
 	'2BP01', 'not while a default is left');
 $node->safe_psql('postgres', $drop_theirs);
-is(error_of($node, 'postgres', 'INSERT INTO orders DEFAULT VALUES')->{sqlstate},
+is(error_of($node, 'INSERT INTO orders DEFAULT VALUES')->{sqlstate},
 	'23502', 'meanwhile nothing is inserted');
 $node->append_conf('postgresql.conf', $conf);
 $node->restart;
 my ($create, $go_on) = $create_ours =~ /^(CREATE EXTENSION snowflake;\n)(.*)$/s;
 $node->safe_psql('postgres', $create);
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 $node->safe_psql('postgres', $go_on);
 $go_on =~ s/orders/parts/g;
 $node->safe_psql('postgres', $go_on);

@@ -47,7 +47,7 @@ $node->safe_psql(
 	GRANT CREATE ON SCHEMA public TO owner;
 	ALTER ROLE writer SET search_path = '';
 	ALTER ROLE poster SET search_path = ''});
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # Run a step.  A swap that does not get its locks is tried again, as it says.
 sub as_owner

@@ -21,7 +21,7 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_public CASCADE');
 
 sub result { return $node->safe_psql('postgres', $_[0]); }
-sub error { return error_of($node, 'postgres', $_[0]); }
+sub error { return error_of($node, $_[0]); }
 
 # For psql: wait until the file of keys has stood for long enough to be read.
 my $settle = qq(\\! perl -MTime::HiRes=sleep,stat,time -e 'sleep 0.02 while time - (stat \$ARGV[0])[10] < 0.6' '$file'\n);

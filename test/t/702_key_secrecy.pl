@@ -101,10 +101,10 @@ my $ordinary = $node->safe_psql('postgres', q{
 	SELECT snowflake_public(1, 'ord')});
 like($ordinary, qr/ord_1/, 'an ordinary user encrypts');
 unlike($ordinary, qr/public\.keys/, 'and does not see where the keys are');
-my $denied = error_of($node, 'postgres', 'SET ROLE ordinary; SHOW snowflake_public.key_file');
+my $denied = error_of($node, 'SET ROLE ordinary; SHOW snowflake_public.key_file');
 is($denied->{sqlstate}, '42501', 'nor when asking for it');
 chmod 0644, $file;
-my $refused = error_of($node, 'postgres', q{SET ROLE ordinary; SELECT snowflake_public(1, 'ord')});
+my $refused = error_of($node, q{SET ROLE ordinary; SELECT snowflake_public(1, 'ord')});
 is($refused->{sqlstate}, 'F0000', 'nor by an error: SQLSTATE');
 unlike(join(' ', values %$refused), qr/public\.keys/, 'nor by an error');
 $node->stop;

@@ -268,7 +268,7 @@ while (clock_gettime(CLOCK_MONOTONIC) < $end)
 		$node->safe_psql('postgres',
 			'CREATE DATABASE kept OWNER owner; GRANT CREATE ON DATABASE kept TO creator');
 	}
-	my @minters = map { start_minter($node, 'app', 30_000) } 1 .. 2;
+	my @minters = map { start_minter($node, 30_000, dbname => 'app') } 1 .. 2;
 	my @hostile = map { let_loose($_, 'kept', script($_), $waves) } @roles;
 
 	# and the database comes and goes: at once, or when minting goes on
@@ -289,7 +289,7 @@ while (clock_gettime(CLOCK_MONOTONIC) < $end)
 	clear_up();
 
 	my $start = clock_gettime(CLOCK_MONOTONIC);
-	wait_for_mint($node, 'app');
+	wait_for_mint($node, dbname => 'app');
 	my $took = clock_gettime(CLOCK_MONOTONIC) - $start;
 	$slowest = $took if $took > $slowest;
 

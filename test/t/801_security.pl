@@ -41,8 +41,8 @@ sub sqlstate
 {
 	my ($role, $dbname, $sql) = @_;
 
-	return error_of($node, $dbname,
-		"SET SESSION AUTHORIZATION $role; $sql")->{sqlstate};
+	return error_of($node,
+		"SET SESSION AUTHORIZATION $role; $sql", dbname => $dbname)->{sqlstate};
 }
 
 $node->safe_psql('postgres', 'CREATE ROLE nobody');
@@ -57,7 +57,7 @@ $node->safe_psql(
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO nobody, PUBLIC})
   foreach 'plain', 'postgres';
 $node->safe_psql('plain', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'plain');
+wait_for_mint($node, dbname => 'plain');
 
 
 # Ordinary users: functions.  A new one is for everybody, or it is in the list.
@@ -201,7 +201,7 @@ is(sqlstate('all_rights', 'postgres',
 is(sqlstate('all_rights', 'plain',
 		'BEGIN; CREATE TABLE snowflake_keeper.reservation (); LOCK TABLE snowflake_keeper.reservation; COMMIT'),
 	'', 'also one of that name which is not the keeper\'s');
-my $truncate = error_of($node, 'postgres', 'TRUNCATE snowflake_keeper.reservation');
+my $truncate = error_of($node, 'TRUNCATE snowflake_keeper.reservation');
 is($truncate->{sqlstate}, '42501',
 	'nor does a superuser truncate it, which subscribers would do as well');
 like($truncate->{detail}, qr/^Only the keeper of snowflakes writes it/, 'for that reason');
@@ -366,8 +366,8 @@ foreach my $object (
 
 	$node->safe_psql('trusted', "CREATE $kind $definition");
 	like(
-		error_of($node, 'trusted',
-			'CREATE EXTENSION snowflake')->{sqlstate},
+		error_of($node,
+			'CREATE EXTENSION snowflake', dbname => 'trusted')->{sqlstate},
 		qr/^42P07|42723|42710$/,
 		"the script fails over somebody's $kind $definition");
 	$node->safe_psql('trusted',

@@ -222,14 +222,14 @@ foreach my $dbname ('kept', 'victim')
 			)),
 		'>', 2000,
 		"$dbname: functions are planted");
-	is(error_of($node, $dbname, 'SELECT now()')->{sqlstate},
+	is(error_of($node, 'SELECT now()', dbname => $dbname)->{sqlstate},
 		'P0001', "$dbname: and would be found");
 }
 my $planted = planted_calls();
 cmp_ok($planted, '>', 0, 'which the log tells');
 
 plant('kept', 'snowflake_keeper', @core, $similar);
-wait_for_mint($node, 'plain');
+wait_for_mint($node, dbname => 'plain');
 $node->safe_psql($_, 'CREATE EXTENSION snowflake SCHEMA public')
   foreach 'kept', 'victim';
 foreach my $dbname ('kept', 'victim')
@@ -257,7 +257,7 @@ $node->poll_query_until('plain', 'SELECT node = 2 FROM snowflake_status')
   or die 'node ID does not change';
 $node->safe_psql('plain', 'SELECT snowflake_advance(snowflake_next())');
 $node->restart;
-wait_for_mint($node, 'plain');
+wait_for_mint($node, dbname => 'plain');
 is( join('',
 		rows('kept', 'SELECT count(*) FROM snowflake_keeper.reservation')),
 	'2',

@@ -41,7 +41,7 @@ sub losses
 
 foreach my $behavior ('', ' RESTRICT')
 {
-	my $error = error_of($node, 'shop', "DROP EXTENSION snowflake$behavior");
+	my $error = error_of($node, "DROP EXTENSION snowflake$behavior", dbname => 'shop');
 
 	is($error->{sqlstate}, '2BP01', "DROP EXTENSION$behavior fails");
 	like($error->{detail}, qr/^column Id of table "My shop"\."Orders" depends on type ids\.snowflake$/m,
@@ -51,7 +51,7 @@ foreach my $behavior ('', ' RESTRICT')
 		  'ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT, ALTER COLUMN ... TYPE bigint; CASCADE would drop them.',
 		'and does not say CASCADE');
 }
-like(error_of($node, 'shop', 'DROP SCHEMA ids')->{hint}, qr/^Use DROP \.\.\. CASCADE/, 'hints of others stay');
+like(error_of($node, 'DROP SCHEMA ids', dbname => 'shop')->{hint}, qr/^Use DROP \.\.\. CASCADE/, 'hints of others stay');
 is($node->psql('shop', 'DROP EXTENSION IF EXISTS snowflake_keeper'), 0, 'so do other extensions');
 
 # What would drop the column
@@ -65,7 +65,7 @@ foreach my $drop (
 	'DROP SCHEMA ids CASCADE',
 	q{DO 'BEGIN DROP EXTENSION snowflake CASCADE; END'})
 {
-	my $error = error_of($node, 'shop', $drop);
+	my $error = error_of($node, $drop, dbname => 'shop');
 
 	is($error->{sqlstate}, '2BP01', "$drop fails");
 	is($error->{detail}, 'Column "Id" of table "My shop"."Orders" would be dropped.', 'with the reason');
@@ -82,7 +82,7 @@ $node->safe_psql('owned', q{
 	CREATE TABLE sales (id snowflake);
 	CREATE TABLE sold (id snowflake) PARTITION BY RANGE (id);
 	SET ROLE buyer; CREATE TABLE bought (id snowflake)});
-is(error_of($node, 'owned', 'DROP OWNED BY seller CASCADE')->{detail},
+is(error_of($node, 'DROP OWNED BY seller CASCADE', dbname => 'owned')->{detail},
 	'Column id of table public.bought would be dropped.', 'DROP OWNED, where others have such columns');
 is($node->psql('owned', 'DROP TABLE bought; DROP OWNED BY seller CASCADE'), 0, 'and where they have none');
 is($node->safe_psql('owned', q{SELECT count(*) FROM pg_class WHERE relname IN ('sales', 'sold')}),
@@ -115,7 +115,7 @@ is( join("\n", sort(losses('kinds', 'DROP EXTENSION snowflake CASCADE'))),
 		'Table public.p would be dropped with all partitions, because its partition key depends on the extension.'),
 	'domains, arrays, ranges, row types and partition keys are seen, derived things are not');
 is($node->psql('kinds', 'CREATE SCHEMA other; CREATE TABLE other.p (id snowflake) PARTITION BY RANGE (id)'), 0, 'another schema');
-is(error_of($node, 'kinds', 'DROP SCHEMA public CASCADE')->{detail},
+is(error_of($node, 'DROP SCHEMA public CASCADE', dbname => 'kinds')->{detail},
 	'Table public.p would be dropped with all partitions, because its partition key depends on the extension.' =~ s/public/other/r,
 	'a schema is dropped with all that is in it, but not with what is elsewhere');
 is($node->psql('kinds', 'DROP TABLE other.p; DROP SCHEMA public CASCADE'), 0, 'a schema is dropped with its extension');

@@ -64,7 +64,7 @@ SKIP:
 	skip 'no JIT compilation here', 1
 	  if $node->safe_psql('postgres', 'SELECT pg_jit_available()') ne 't';
 
-	wait_for_mint($node, 'postgres');
+	wait_for_mint($node);
 	is( $node->safe_psql(
 			'postgres', q{
 			SET jit_above_cost = 0;

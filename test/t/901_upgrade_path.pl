@@ -133,7 +133,7 @@ my @released = split /\n/, $node->safe_psql(
 is($released[-1], $version, 'the newest script is that of the control file');
 $node->safe_psql('postgres',
 	"CREATE EXTENSION snowflake VERSION '$released[0]'");
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 my %contents;
 foreach my $installed (@released, 'next')
@@ -184,8 +184,8 @@ my $reserved =
   q{SELECT string_agg((node, layout)::text, ' ') FROM snowflake_keeper.reservation};
 my $rows = $node->safe_psql('postgres', $reserved);
 my $before = $node->safe_psql('postgres', 'SELECT snowflake_next()');
-my $pid = status($node, 'postgres', 'keeper_pid');
-my $minter = start_minter($node, 'fresh_next', 20000);
+my $pid = status($node, 'keeper_pid');
+my $minter = start_minter($node, 20000, dbname => 'fresh_next');
 
 wait_until('IDs are minted', sub { -s $minter->{ids} });
 $node->safe_psql('postgres', q{ALTER EXTENSION snowflake UPDATE TO 'next'});
@@ -196,7 +196,7 @@ is($minter->{errors}, '', 'no mint failed meanwhile');
 is(scalar @$ids, 20000, 'and none is missing');
 is(disorder([ $before, @$ids ]), 0, 'IDs ascend');
 is($node->safe_psql('postgres', $reserved), $rows, 'the reservation is kept');
-is(status($node, 'postgres', 'keeper_pid'),
+is(status($node, 'keeper_pid'),
 	$pid, 'by the same keeper');
 ok(works('postgres'), 'and the server mints');
 
@@ -204,7 +204,7 @@ ok(works('postgres'), 'and the server mints');
 my $last = $node->safe_psql('postgres', 'SELECT snowflake_yet_another()');
 $node->stop('immediate');
 $node->start;
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_next()'),
 	'>', $last, 'IDs ascend across a crash after the update');
 my ($dump) = run_command(

@@ -33,7 +33,7 @@ EOF
 
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-like(error_of($node, 'postgres', 'SELECT snowflake_fleet_create()')->{message},
+like(error_of($node, 'SELECT snowflake_fleet_create()')->{message},
 	qr/could not use the coordinator/, 'the module of a coordinator is found');
 my $libraries = $node->safe_psql('postgres', q{
 	SELECT DISTINCT path FROM regexp_matches(pg_read_file('/proc/self/maps'), '/[^\n]*/snowflake\w*[.]so', 'g') m, unnest(m) path
@@ -43,7 +43,7 @@ unlike($libraries, qr{^\Q$libdir\E}m, 'and of no other');
 
 $node->append_conf('postgresql.conf', "snowflake.node_source = 'setting'");
 $node->reload;
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 $node->safe_psql('postgres', 'CREATE TABLE t (id snowflake PRIMARY KEY DEFAULT snowflake_next()); INSERT INTO t DEFAULT VALUES');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE id > now() - interval \'1 hour\''),
 	'1', 'and everything works');

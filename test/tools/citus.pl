@@ -49,7 +49,7 @@ sub refused
 {
 	my ($sql, $message, $what) = @_;
 
-	return like(error_of($node, 'postgres', $sql)->{message}, $message, $what);
+	return like(error_of($node, $sql)->{message}, $message, $what);
 }
 
 sub tasks
@@ -62,10 +62,10 @@ sub tasks
 
 # The page's statements, and a worker that comes later
 sql('CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
-wait_for_mint($_, 'postgres') foreach $node, $nodes[1];
+wait_for_mint($_) foreach $node, $nodes[1];
 is($node->psql('postgres', s/^CREATE EXTENSION snowflake;.*$//mr), 0, 'what the page has') foreach @blocks;
 sql(sprintf q{SELECT citus_add_node('127.0.0.1', %d)}, $nodes[2]->port);
-wait_for_mint($nodes[2], 'postgres');
+wait_for_mint($nodes[2]);
 sql(q{SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')});
 
 # All nodes mint, and no ID comes twice.
@@ -119,7 +119,7 @@ sql(q{
 	SELECT create_distributed_table('old', 'id')});
 foreach my $column ('id', 'n')
 {
-	my $error = error_of($node, 'postgres', "SELECT snowflake_convert_column('old', '$column', dry_run => true)");
+	my $error = error_of($node, "SELECT snowflake_convert_column('old', '$column', dry_run => true)");
 
 	is($error->{sqlstate}, '0A000', "column $column as it is: a dry run says so");
 	like($error->{detail}, $column eq 'id' ? qr/^Citus distributes table public\.old by column id\.$/ :

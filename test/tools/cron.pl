@@ -25,7 +25,7 @@ $node->safe_psql(
 	GRANT CREATE ON DATABASE postgres TO owner;
 	CREATE SCHEMA app AUTHORIZATION owner;
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # as the owner of the table
 sub sql

@@ -26,7 +26,7 @@ $node->safe_psql(
 	CREATE TABLE items (id snowflake PRIMARY KEY, list snowflake[], number bigint);
 	CREATE PUBLICATION everything FOR ALL TABLES;
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # the keeper's extension is made by then, and is in this database
 is($node->safe_psql('postgres', q{SELECT extname FROM pg_extension WHERE extname = 'snowflake_keeper'}),
@@ -49,7 +49,7 @@ sub sent
 		INSERT INTO items VALUES ('2124072316831797248', '{5,6}', 7);
 		UPDATE items SET id = '2124072316831797249';
 		DELETE FROM items});
-	extend($node, 'postgres');
+	extend($node);
 	my $changes = sql("SELECT $get");
 	sql(q{SELECT pg_drop_replication_slot('slot')});
 	return $changes;

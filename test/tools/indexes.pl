@@ -21,7 +21,7 @@ $node->safe_psql(
 	CREATE EXTENSION btree_gin;
 	CREATE TABLE orders (id snowflake DEFAULT snowflake_next(), number integer);
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 $node->safe_psql('postgres', 'INSERT INTO orders (number) SELECT generate_series(1, 10000); ANALYZE orders');
 
 # The index condition of the plan of a query, after a statement in the same
@@ -46,7 +46,7 @@ like(index_condition($hypo, q{id <@ '[2026-01-01,2026-01-02)'}),
 # amcheck
 $node->safe_psql('postgres', 'CREATE INDEX orders_id ON orders (id)');
 is( error_of(
-		$node, 'postgres', q{SELECT bt_index_parent_check('orders_id', true, true)})->{message},
+		$node, q{SELECT bt_index_parent_check('orders_id', true, true)})->{message},
 	'', 'amcheck finds nothing');
 $node->command_ok([ 'pg_amcheck', '--heapallindexed', '--install-missing', 'postgres' ], 'nor does pg_amcheck');
 $node->safe_psql('postgres', 'DROP INDEX orders_id');
@@ -69,7 +69,7 @@ $node->safe_psql(
 		EXCLUDE USING gist (room WITH =, period WITH &&));
 	INSERT INTO bookings VALUES (1, '[2026-01-01,2026-02-01)'), (2, '[2026-01-15,2026-02-15)')});
 is( error_of(
-		$node, 'postgres', q{INSERT INTO bookings VALUES (1, '[2026-01-15,2026-02-15)')})->{sqlstate},
+		$node, q{INSERT INTO bookings VALUES (1, '[2026-01-15,2026-02-15)')})->{sqlstate},
 	'23P01', 'btree_gist: an exclusion constraint on an ID and a period');
 
 done_testing();

@@ -39,7 +39,7 @@ $node->safe_psql(
 	CREATE EXTENSION pg_partman SCHEMA partman;
 	CREATE TABLE typed (id snowflake PRIMARY KEY DEFAULT snowflake_next()) PARTITION BY RANGE (id);
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 diag 'pg_partman '
   . $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'pg_partman'});
 
@@ -50,7 +50,7 @@ $create .= $parent{$major} // die "the page has no version $major";
 
 like(
 	error_of(
-		$node, 'postgres', qq{SELECT partman.create_parent('public.typed', 'id', $native'$day')}
+		$node, qq{SELECT partman.create_parent('public.typed', 'id', $native'$day')}
 	)->{message},
 	qr/only supports partitioning of data types that are integer/,
 	'a column of the type is refused');
@@ -98,7 +98,7 @@ is($node->safe_psql('postgres', 'SELECT tableoid::regclass FROM wrong'), 'wrong_
 if ($major >= 5)
 {
 	my $error = error_of(
-		$node, 'postgres', q{
+		$node, q{
 		CREATE FUNCTION enc(ts timestamptz) RETURNS text IMMUTABLE LANGUAGE sql RETURN snowflake_lower_bound(ts, 'twitter');
 		CREATE FUNCTION dec(id text) RETURNS timestamptz IMMUTABLE LANGUAGE sql RETURN snowflake_timestamp(id::snowflake, 'twitter');
 		CREATE TABLE encoded (id bigint PRIMARY KEY) PARTITION BY RANGE (id);

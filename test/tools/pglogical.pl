@@ -46,7 +46,7 @@ foreach my $name ('provider', 'subscriber')
 		CREATE EXTENSION pglogical;
 		$table;
 		SELECT pglogical.create_node('$name', \$dsn\$@{[ $node{$name}->connstr('postgres') ]}\$dsn\$)});
-	wait_for_mint($node{$name}, 'postgres');
+	wait_for_mint($node{$name});
 }
 my $oid = q{SELECT 'snowflake'::regtype::oid};
 isnt($provider->safe_psql('postgres', $oid), $subscriber->safe_psql('postgres', $oid), 'the OIDs of the type differ');
@@ -100,7 +100,7 @@ catch_up();
 is( $subscriber->safe_psql('postgres', q{SELECT id = snowflake_lower_bound('2026-01-02') FROM filtered}),
 	't', 'a row filter by time');
 is( error_of(
-		$provider, 'postgres', q{CREATE PUBLICATION p FOR TABLE filtered WHERE (id > 5)})->{sqlstate},
+		$provider, q{CREATE PUBLICATION p FOR TABLE filtered WHERE (id > 5)})->{sqlstate},
 	'0A000', q{one of core's is refused});
 
 done_testing();

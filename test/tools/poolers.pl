@@ -26,7 +26,7 @@ $primary->safe_psql(
 		id snowflake PRIMARY KEY DEFAULT snowflake_next(),
 		item text);
 });
-wait_for_mint($primary, 'postgres');
+wait_for_mint($primary);
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);

@@ -25,7 +25,7 @@ $node->safe_psql(
 		order_id bigint REFERENCES orders);
 	CREATE INDEX ON orders (item, id);
 });
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 $node->safe_psql(
 	'postgres', q{
 	INSERT INTO orders (item) SELECT n FROM generate_series(1, 10000) n;
@@ -47,7 +47,7 @@ is( $node->safe_psql(
 		INSERT INTO orders (item) VALUES ('after')
 		RETURNING id > (SELECT max(order_id) FROM lines)}),
 	't', 'it mints as before');
-is( error_of($node, 'postgres', 'INSERT INTO lines (order_id) VALUES (5)')->{sqlstate},
+is( error_of($node, 'INSERT INTO lines (order_id) VALUES (5)')->{sqlstate},
 	'23503', 'the foreign key holds as before');
 
 done_testing();

@@ -24,7 +24,7 @@ my $node = new_node(
 
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE EXTENSION timescaledb');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 diag 'TimescaleDB ' . sql(q{SELECT extversion FROM pg_extension WHERE extname = 'timescaledb'});
 
 sub sql
@@ -72,12 +72,12 @@ cmp_ok(sql(q{SELECT count(*) FROM drop_chunks('events', older_than => snowflake_
 sql('CREATE MATERIALIZED VIEW per_day WITH (timescaledb.continuous) AS SELECT time_bucket(362387865600000, id) AS day, count(*) FROM events GROUP BY 1');
 is(sql('SELECT sum(count) = (SELECT count(*) FROM events) FROM per_day'), 't', 'bigint: a continuous aggregate');
 like(
-	error_of($node, 'postgres',
+	error_of($node,
 		q{CREATE MATERIALIZED VIEW typed_per_day WITH (timescaledb.continuous) AS SELECT time_bucket('1 day', event_time(id)) AS day, count(*) FROM typed_events GROUP BY 1}
 	)->{message},
 	qr/custom partitioning functions not supported/, 'snowflake: none');
 like(sql('SELECT first(what, id), last(what, id) FROM events'), qr/^day \d\|now$/, 'bigint: first() and last()');
-like(error_of($node, 'postgres', 'SELECT first(what, id) FROM typed_events')->{message}, qr/sort operator/, 'snowflake: not as it is');
+like(error_of($node, 'SELECT first(what, id) FROM typed_events')->{message}, qr/sort operator/, 'snowflake: not as it is');
 is(sql('SELECT last(what, id::bigint) FROM typed_events'), 'now', 'but as bigint');
 
 foreach my $table ('events', 'typed_events')
@@ -94,9 +94,9 @@ sql(q{
 	SELECT create_hypertable('years', by_range('id', 362387865600000, partition_func => 'event_time'));
 	INSERT INTO numbers SELECT id FROM typed_events;
 	INSERT INTO years SELECT id FROM typed_events});
-like(error_of($node, 'postgres', q{SELECT set_integer_now_func('numbers', 'newest_id')})->{message},
+like(error_of($node, q{SELECT set_integer_now_func('numbers', 'newest_id')})->{message},
 	qr/custom time function not supported/, 'an interval of numbers on a snowflake: no function for now');
-like(error_of($node, 'postgres', q{SELECT drop_chunks('numbers', older_than => 5::bigint)})->{message},
+like(error_of($node, q{SELECT drop_chunks('numbers', older_than => 5::bigint)})->{message},
 	qr/invalid time argument type/, 'nothing is dropped');
 is(sql(q{SELECT count(*) FROM show_chunks('years')}), '1', 'with a function the chunk is of years');
 

@@ -174,7 +174,7 @@ sub stored
 {
 	my ($node) = @_;
 
-	return SnowflakeTest::stored($node, 'postgres', 5,
+	return SnowflakeTest::stored($node, 5,
 		q{concat_ws(' ', layout, extract(epoch FROM reserved_until))});
 }
 
@@ -272,7 +272,7 @@ foreach my $step (1 .. $#paths)
 	{
 		my @minters = map
 		{
-			start_minter($old, 'app', 500_000)
+			start_minter($old, 500_000, dbname => 'app')
 		} 1 .. 2;
 		wait_until('sessions mint',
 			sub { !grep { !-s $_->{ids} } @minters });
