@@ -30,7 +30,7 @@ sub accept_error
 {
 	my ($arguments, $settings) = @_;
 
-	return error_of($node, 'postgres', ($settings // '') . "SELECT snowflake_accept_database($arguments)");
+	return error_of($node, ($settings // '') . "SELECT snowflake_accept_database($arguments)");
 }
 
 sub restart_until
@@ -92,7 +92,7 @@ is($error->{sqlstate}, '22023', 'three days ahead: refused');
 like($error->{message}, qr/^snowflake \d+ is 259[01]\d\d\.\d+ s ahead of the clock$/, 'with the number');
 like($error->{detail}, qr/may be ahead by 86400\.000 s \(snowflake\.max_ahead\), so nothing could be minted for another 172[67]\d\d\.\d+ s\.$/,
 	'and for how long it would be');
-like(status($node, 'postgres', 'gate'), qr/not in snowflake\.database/, 'nothing came of any of them');
+like(status($node, 'gate'), qr/not in snowflake\.database/, 'nothing came of any of them');
 
 # A keeper that cannot write: the call fails, and the server crashes.
 query('CREATE EXTENSION snowflake_keeper');
@@ -114,7 +114,7 @@ cmp_ok(query('SELECT snowflake_next()'), '>', $newest, 'also after a crash');
 
 # A node ID of which nothing is known may have minted what was lost.
 set_node(2);
-$error = error_of($node, 'postgres', 'SELECT snowflake_restart_at_clock(2)');
+$error = error_of($node, 'SELECT snowflake_restart_at_clock(2)');
 like($error->{message}, qr/^snowflakes ahead of the clock may have been minted with node ID 2$/,
 	'no other node ID is taken back below it');
 cmp_ok(query('SELECT snowflake_next()'), '>', $newest, 'and goes on above');
@@ -165,13 +165,13 @@ lose();
 	q{SELECT snowflake_accept_database(snowflake_lower_bound(now() - interval '30 days'))});
 like($notes, qr/WARNING:  minting starts at the clock, 259[23]\d{3}\.\d+ s after snowflake \d+/, 'an ID of long ago: a warning');
 query('SELECT snowflake_next()');
-cmp_ok(abs(status($node, 'postgres', 'extract(epoch FROM lead)')), '<', 600, 'and minting starts at the clock');
+cmp_ok(abs(status($node, 'extract(epoch FROM lead)')), '<', 600, 'and minting starts at the clock');
 
 # None exists.
 lose();
 query('SELECT snowflake_accept_database(none_exists => true)');
 query('SELECT snowflake_next()');
-cmp_ok(abs(status($node, 'postgres', 'extract(epoch FROM lead)')), '<', 600, 'none exists: at the clock');
+cmp_ok(abs(status($node, 'extract(epoch FROM lead)')), '<', 600, 'none exists: at the clock');
 
 $node->stop;
 done_testing();
