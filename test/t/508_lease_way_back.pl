@@ -64,7 +64,10 @@ $ahead->append_conf('postgresql.conf', q{snowflake.node_source = '} . coordinato
 $ahead->reload;
 wait_for_status($ahead, q{gate = 'open' AND coordinator = 'reachable'});
 
-# Its record goes back in time, it marks the fleet, and is stopped for good.
+# Records go back in time.  The first server marks the fleet with its own lease, the one that
+# is ahead with a later one; and that is stopped for good.
+records(sprintf q{DELETE FROM snowflake_fleet.records WHERE key = 'node/%d'}, status($one, 'node'));
+wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
 my $node = status($ahead, 'node');
 records(qq{DELETE FROM snowflake_fleet.records WHERE key = 'node/$node'});
 wait_for_status($ahead, q{gate = 'closed: the coordinator went back in time'});
@@ -112,6 +115,22 @@ mint_at_clock($one, $two);
 push @lists, mint_together(1, $one, $two);
 note(sprintf 'after %.1f s', time - $began);
 is(duplicates(@lists), 0, 'and both mint, no ID twice');
+
+# The coordinator goes back in time, and then forward to what it had.  What was revoked is not
+# renewed, though it is the same record: a new lease starts above it, or has another node ID.
+records(sprintf q{
+	CREATE TABLE before AS SELECT * FROM snowflake_fleet.records WHERE key IN ('fleet', 'node/%1$d');
+	DELETE FROM snowflake_fleet.records WHERE key = 'node/%1$d'}, status($one, 'node'));
+wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
+records(q{DELETE FROM snowflake_fleet.records WHERE key IN (SELECT key FROM before);
+	INSERT INTO snowflake_fleet.records SELECT * FROM before});
+mint_at_clock($one, $two);
+is(records(sprintf q{
+		SELECT bool_and(r.key <> b.key OR (r.value::jsonb ->> 'from')::int8 > (b.value::jsonb ->> 'until')::int8)
+		FROM snowflake_fleet.records r, before b WHERE r.key = 'node/%d' AND b.key <> 'fleet'}, status($one, 'node')),
+	't', 'what was revoked is not renewed');
+push @lists, mint_together(1, $one, $two);
+is(duplicates(@lists), 0, 'no ID twice');
 
 # A clock that was ahead for a moment.  Clean restarts take no further node IDs.
 $ahead->append_conf('postgresql.conf', "snowflake.lease_nodes = '50-59'\nsnowflake.jump_patience = 0\n");
