@@ -171,7 +171,7 @@ keeper_round(void)
 				errdetail("The clock jumped before anything was minted by it.") :
 				errdetail("More is reserved than is needed, up to \"%s\".",
 						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
-																			view.limit))));
+																			view.stored))));
 		snowflake_generator_close(GATE_OPENING);
 		snowflake_generator_view(&view);
 	}

@@ -531,7 +531,8 @@ snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 
 /*
  * Reserve more, from the newest position, the clock or the floor on, and then
- * raise the limit.  The gate is open.
+ * raise the limit.  The gate is open.  An error in between leaves mints with what was
+ * reserved before.
  */
 void
 snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
@@ -541,6 +542,7 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 	uint64		last = Max(view->last, view->floor);
 	uint64		stored = Max(reserve_within(wanted, last, now), view->stored);
 	uint64		limit = Min(usable(stored, last, now), wanted->end);
+	uint64		at_once = Min(usable(view->stored, last, now), wanted->end);
 	TimestampTz newest = snowflake_layout_position_time(layout, last);
 	int64		half_usec = half_of_it(last, now);
 	TimestampTz base = reach(now, 0);
@@ -560,20 +562,24 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 		return;
 	}
 
-	/* unless half of what is reserved is left, and only mints were not to use it */
-	if (limit > view->stored ||
-		snowflake_layout_position_time(layout, view->stored) <
-		base + (stands(newest, now) ? half_usec : snowflake_reservation_ms * INT64CONST(500)))
-	{
-		snowflake_keeper_transaction_begin("extending the reservation");
-		snowflake_reservation_table_write(view->node,
-										  snowflake_layout_position_time(layout, stored),
-										  highest_time(view));
-		snowflake_keeper_transaction_commit();
+	/* what is stored, and only was not to be used yet, whatever becomes of the commit */
+	if (at_once > view->limit)
+		snowflake_generator_extend(at_once, refill_from(at_once, half_usec, wanted));
 
-		/* durable from here on */
-		snowflake_counters_add(COUNTER_RESERVATIONS);
-		snowflake_generator_set_stored(stored);
-	}
+	/* unless half of what is reserved is left: then that was all */
+	if (limit <= view->stored &&
+		snowflake_layout_position_time(layout, view->stored) >=
+		base + (stands(newest, now) ? half_usec : snowflake_reservation_ms * INT64CONST(500)))
+		return;
+
+	snowflake_keeper_transaction_begin("extending the reservation");
+	snowflake_reservation_table_write(view->node,
+									  snowflake_layout_position_time(layout, stored),
+									  highest_time(view));
+	snowflake_keeper_transaction_commit();
+
+	/* durable from here on */
+	snowflake_counters_add(COUNTER_RESERVATIONS);
+	snowflake_generator_set_stored(stored);
 	snowflake_generator_extend(limit, refill_from(limit, half_usec, wanted));
 }

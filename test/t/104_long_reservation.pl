@@ -1,0 +1,100 @@
+# A reservation that is longer than snowflake.max_jump: mints use it bit by bit, without a
+# commit and to its end, and no more than is stored, whatever was stored before.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(
+	error_of new_clock new_node pass_days start_after_kill start_with_clock status
+	wait_for_mint
+);
+use Test::More;
+
+my $node = new_node(
+	'main', conf => q{
+	snowflake.reservation = '10min'
+	snowflake.max_jump = '2s'
+	snowflake.max_wait = '30s'
+	wal_level = replica
+	max_wal_senders = 1
+});
+my $clock = new_clock('main');
+
+start_with_clock($node, $clock);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($node, 'postgres');
+
+# Lock the keeper's table; returns the session, and up to when is stored.
+sub lock_table
+{
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
+	return ($session, $session->query_safe(
+		'SELECT extract(epoch FROM reserved_until) FROM snowflake_keeper.reservation WHERE node = 1'));
+}
+
+# Mint; returns the ID's time in seconds, or nothing if it failed.
+sub mint
+{
+	my ($rc, $output, $error) = $node->psql('postgres', 'SELECT extract(epoch FROM @ snowflake_next())');
+
+	diag($error) if $rc;
+	return $rc ? () : $output;
+}
+
+# All clocks go on by so many seconds.
+sub pass_seconds
+{
+	my ($seconds) = @_;
+
+	pass_days($clock, $seconds / 86_400);
+	return;
+}
+
+my $reservations = status($node, 'postgres', 'reservations');
+my @times;
+foreach (1 .. 4)
+{
+	pass_seconds(50);
+	push @times, mint();
+}
+is(scalar(@times), 4, 'less than half of it: mints go on');
+is(status($node, 'postgres', 'reservations'), $reservations, 'without a commit');
+
+my ($session, $stored) = lock_table();
+@times = ();
+for (my $now = mint(); $now + 60 < $stored; $now += 50)
+{
+	pass_seconds(50);
+	push @times, mint() // last;
+}
+cmp_ok($times[-1], '>', $stored - 120, 'the keeper cannot commit: mints go on near the end of what is stored')
+  or diag("at @times of $stored");
+pass_seconds(200);
+like(error_of($node, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})->{message},
+	qr/reservation was not extended/, 'and not past it');
+$session->query_safe('COMMIT');
+$session->quit;
+ok(mint(), 'the keeper can commit again');
+
+# What was stored before an exact end does not count any more.
+my $offset = -s $node->logfile;
+$node->append_conf('postgresql.conf', q{snowflake.reservation = '5s'});
+$node->reload;
+$node->wait_for_log(qr/More is reserved than is needed/, $offset);
+wait_for_mint($node, 'postgres');
+($session, $stored) = lock_table();
+pass_seconds(20);
+$node->psql('postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()}) foreach 1 .. 3;
+cmp_ok(status($node, 'postgres', 'extract(epoch FROM last_time)'), '<=', $stored, 'a shorter reservation: no ID is past what is stored');
+my $last = status($node, 'postgres', 'extract(epoch FROM last_time)');
+$node->kill9;
+start_after_kill($node, $clock);
+wait_for_mint($node, 'postgres');
+cmp_ok(mint(), '>', $last, 'and after a crash they are above');
+
+$node->stop;
+done_testing();
