@@ -4,6 +4,7 @@
 #
 #   torture         torture/campaign.py
 #   torture tail    torture/tail.py
+#   torture next    bench/until_next.py
 #   fleet           fleet/campaign.py
 #   patroni         patroni/trial.py
 #   differ          differ/differ.py
@@ -33,6 +34,7 @@ history=
 record=
 case "$kind ${1:-}" in
 	"torture tail") program=torture/tail.py; shift ;;
+	"torture next") program=bench/until_next.py; shift ;;
 	patroni*) program=patroni/trial.py ;;
 	differ*) program=differ/differ.py ;;
 esac

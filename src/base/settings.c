@@ -63,7 +63,7 @@ define_times(void)
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("snowflake.reservation",
 							"Sets how much time is reserved ahead of the newest snowflake.",
-							"After a crash, minting may have to wait that long for the clock.",
+							"After a crash, snowflakes may be that far ahead of the clock.",
 							&snowflake_reservation_ms,
 							3000, 1000, 60 * 60 * 1000,
 							PGC_SIGHUP, GUC_UNIT_MS,

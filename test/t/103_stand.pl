@@ -223,6 +223,21 @@ $lead = mint('an hour ahead, after a crash');
 cmp_ok($lead, '>', -10 * $second, 'IDs follow at once');
 is(status($node, 'clock_jump'), '', 'and nothing is coasted through');
 
+# Likewise if it was behind when the server started, and was set ahead before that was believed.
+$node->append_conf('postgresql.conf', q{snowflake.jump_patience = '1h'});
+$node->stop('immediate');
+step_clock($clock, -$hour);
+start_with_clock($node, $clock);
+until_open();
+$lead = mint('an hour back, after a crash');
+cmp_ok($lead, '>', $hour / 2, 'IDs go on where they were');
+step_clock($clock, 2 * $hour);
+mint('two hours ahead of that');
+$node->poll_query_until('postgres', q{SELECT snowflake_next() IS NOT NULL AND clock_jump IS NULL FROM snowflake_status})
+  or die 'the clock is not believed';
+$lead = mint('and soon believed');
+cmp_ok($lead, '>', -10 * $second, 'IDs follow');
+
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, each larger than the one before');
 $node->stop;
 done_testing();
