@@ -86,20 +86,14 @@ check_not_last(int64 id, int64 tick)
 						  layout->max_id));
 }
 
-/*
- * The gate is open, and the floor was raised: wait until the newest position is there,
- * and warn if that is ahead of the clock.
- */
+/* Warn if the newest position is ahead of the clock. */
 static void
-pass_floor(const char *function, uint64 floor, int64 deadline_usec)
+warn_if_ahead(void)
 {
 	SnowflakeView view;
 	int64		lead_usec;
 
-	while (snowflake_generator_view(&view), view.last < floor)
-		ask(function, SNOWFLAKE_WANT_FLOOR, deadline_usec);
-	ConditionVariableCancelSleep();
-
+	snowflake_generator_view(&view);
 	lead_usec = snowflake_layout_position_time(&snowflake_server_layout, view.last) -
 		snowflake_generator_clock();
 	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) +
@@ -109,7 +103,24 @@ pass_floor(const char *function, uint64 floor, int64 deadline_usec)
 					   snowflake_duration(lead_usec)),
 				lead_usec <= snowflake_max_ahead_s * USECS_PER_SEC ?
 				errdetail("Minting goes on, but snowflakes are ahead of the clock until it has caught up.") :
-				errdetail("Until the clock has caught up, nothing can be minted."));
+				errdetail("Nothing can be minted for another %s, until it is ahead by %s (snowflake.max_ahead).",
+						  snowflake_duration(lead_usec - snowflake_max_ahead_s * USECS_PER_SEC),
+						  snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC)));
+}
+
+/*
+ * The gate is open, and the floor was raised: wait until the newest position is there,
+ * and warn if that is ahead of the clock.
+ */
+static void
+pass_floor(const char *function, uint64 floor, int64 deadline_usec)
+{
+	SnowflakeView view;
+
+	while (snowflake_generator_view(&view), view.last < floor)
+		ask(function, SNOWFLAKE_WANT_FLOOR, deadline_usec);
+	ConditionVariableCancelSleep();
+	warn_if_ahead();
 }
 
 /*
@@ -363,12 +374,15 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 }
 
 /*
- * Believe the clock, which has jumped: on return minting follows it.  What is
- * left of a step back is no longer added to it either.
+ * Believe the clock, which has jumped: on return minting follows it, or stands where it
+ * is behind.  If it is so far behind that nothing can be minted, it is believed all the
+ * same, as it would be after snowflake.jump_patience; a warning says for how long.
  */
 Datum
 snowflake_accept_clock(PG_FUNCTION_ARGS)
 {
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz now = snowflake_clock_wall();
 	int64		deadline_usec = deadline();
 	uint64		looks;
 	int64		jump_usec,
@@ -376,6 +390,18 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 
 	snowflake_generator_require("snowflake_accept_clock()");
 	PreventCommandDuringRecovery("snowflake_accept_clock()");
+	if (!snowflake_layout_has_time(layout, now))
+	{
+		char	   *epoch = pstrdup(timestamptz_to_str(layout->epoch));
+		char	   *end = pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, layout->max_tick)));
+
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("the snowflake layout does not have the time of the clock"),
+				errdetail("The clock is at \"%s\". The layout has times from \"%s\" to \"%s\".",
+						  timestamptz_to_str(now), epoch, end),
+				errhint("Correct the server's clock, or, if it is correct, configure another snowflake.layout."));
+	}
 
 	/*
 	 * The keeper may not have seen the jump yet, so it is asked in any case.
@@ -386,6 +412,8 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 		   snowflake_clock_jump(&jump_usec, &lasted_usec))
 		ask("snowflake_accept_clock()", SNOWFLAKE_WANT_CLOCK, deadline_usec);
 	ConditionVariableCancelSleep();
+	if (snowflake_generator_gate() == GATE_OPEN)
+		warn_if_ahead();
 	PG_RETURN_VOID();
 }
 

@@ -162,33 +162,30 @@ advice(const SnowflakeView *view, int64 lead_usec)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		allowed_usec = snowflake_generator_early_usec() +
 	snowflake_generator_may_lead_usec();
-	int64		jump_usec,
-				lasted_usec;
 	int64		excess_usec = lead_usec - allowed_usec;
 	TimestampTz layout_ends = snowflake_layout_tick_start(layout, layout->max_tick);
 	const char *on_gate = snowflake_gate_text_advice(view->gate);
+	const char *jumped = snowflake_mint_error_jumped(false);
 
 	if (on_gate != NULL || view->gate != GATE_OPEN)
 		return on_gate;
 	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_gate_text_advice(GATE_LEASE_ENDED) != NULL)
 		return psprintf("Minting ends with the lease. %s", snowflake_gate_text_advice(GATE_LEASE_ENDED));
-	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
-		return psprintf(jump_usec > 0 ?
-						"The clock went ahead by %s, %s ago: correct it, or believe it with snowflake_accept_clock()." :
-						"The clock went back by %s, %s ago: correct it, or believe it with snowflake_accept_clock().",
-						snowflake_duration(i64abs(jump_usec)), snowflake_duration(lasted_usec));
+	if (snowflake_generator_clock() >= layout_ends ||
+		snowflake_layout_position_tick(layout, view->last) >= layout->max_tick)
+		return "Configure another snowflake.layout, whose snowflakes are larger than those of this one, which has come to its end.";
 	if (excess_usec > 0 && snowflake_mint_error_in_old_reservation(view, excess_usec))
-		return psprintf("Wait: minting starts in %s, after the end of what was reserved before a crash or a promotion.",
-						snowflake_duration(excess_usec));
-	if (excess_usec > 0 && snowflake_clock_went_back(&jump_usec, &lasted_usec))
-		return psprintf("Check the server's clock, which went back by %s, %s ago: minting goes on when it is %s further.",
-						snowflake_duration(jump_usec), snowflake_duration(lasted_usec),
-						snowflake_duration(excess_usec));
+		return psprintf("Wait: minting starts in %s, after the end of what was reserved before.",
+						snowflake_duration(snowflake_clock_wait_usec(excess_usec)));
 	if (excess_usec > 0)
-		return psprintf("Check the server's clock: minting goes on when it is %s further.",
-						snowflake_duration(excess_usec));
+		return psprintf("Minting waits for the clock. %s %s", snowflake_mint_error_why_ahead(view),
+						snowflake_mint_error_what_to_do(view, excess_usec));
+	if (jumped != NULL)
+		return jumped;
 	if (lead_usec > USECS_PER_SEC)
-		return psprintf("Snowflakes are %s ahead of the clock, and will be right in about as long: minting goes on.",
+		return psprintf(snowflake_mint_error_advanced(view) ?
+						"Snowflakes are %s ahead of the clock after snowflake_advance(), and will be right in about as long: minting goes on." :
+						"Snowflakes are %s ahead of the clock, and will be right in about as long: minting goes on.",
 						snowflake_duration(lead_usec));
 	if (snowflake_generator_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		return "Plan for another snowflake.layout, whose snowflakes are larger than those of this one.";

@@ -588,6 +588,23 @@ snowflake_clock_jump(int64 *jump_usec, int64 *lasted_usec)
 }
 
 /*
+ * In how long will what IDs follow be so much further, if the clock goes on as it does?
+ * A jump ahead that is coasted through shortens that, once it has lasted long enough.
+ */
+int64
+snowflake_clock_wait_usec(int64 excess_usec)
+{
+	int64		jump_usec,
+				lasted_usec;
+
+	if (!snowflake_clock_jump(&jump_usec, &lasted_usec) || jump_usec <= 0)
+		return excess_usec;
+	return Min(excess_usec,
+			   Max(snowflake_jump_patience_ms * INT64CONST(1000) - lasted_usec,
+				   Max(excess_usec - jump_usec, 0)));
+}
+
+/*
  * Has the clock gone back to where IDs have been, and was believed?  By how much,
  * and how long ago.  For messages.
  */

@@ -88,6 +88,7 @@ extern void snowflake_clock_line(SnowflakeClockLine *line);
 extern int64 snowflake_clock_raised(TimestampTz newest);
 extern bool snowflake_clock_is_doubted(int64 *past_newest_usec, int64 *wait_usec);
 extern bool snowflake_clock_jump(int64 *jump_usec, int64 *lasted_usec);
+extern int64 snowflake_clock_wait_usec(int64 excess_usec);
 extern bool snowflake_clock_went_back(int64 *back_usec, int64 *ago_usec);
 extern bool snowflake_clock_error(bool *synchronized, int64 *error_usec);
 

@@ -63,6 +63,16 @@ typedef struct Requests
 	 */
 	pg_atomic_uint32 failure;
 
+	/*
+	 * For messages: when the first of the requests that nobody has taken was
+	 * made, and since when the keeper, or its predecessors, have not got to the
+	 * end of a round; 0 if the keeper sleeps.  On the monotonic clock.  The former is
+	 * written by whoever finds no request, and counts only while there is one.
+	 * The latter only by the keeper.  Atomic.
+	 */
+	pg_atomic_uint64 asked_at_usec;
+	pg_atomic_uint64 busy_since_usec;
+
 	/* The node ID that SNOWFLAKE_WANT_RESTART is about.  Atomic. */
 	pg_atomic_uint32 reset_node;
 
@@ -123,6 +133,8 @@ snowflake_keeper_state_attach(void)
 	pg_atomic_init_u32(&shared->wanted, 0);
 	pg_atomic_init_u32(&shared->pid, 0);
 	pg_atomic_init_u32(&shared->failure, 0);
+	pg_atomic_init_u64(&shared->asked_at_usec, 0);
+	pg_atomic_init_u64(&shared->busy_since_usec, 0);
 	pg_atomic_init_u32(&shared->reset_node, 0);
 	pg_atomic_init_u64(&shared->looks, 0);
 	pg_atomic_init_u64(&shared->commit_since_usec, 0);
@@ -154,6 +166,8 @@ snowflake_keeper_state_request(uint32 what)
 	pg_memory_barrier();
 	if ((pg_atomic_read_u32(&shared->wanted) & what) == what)
 		return;
+	if (pg_atomic_read_u32(&shared->wanted) == 0)
+		pg_atomic_write_u64(&shared->asked_at_usec, snowflake_clock_monotonic_usec());
 	pg_atomic_fetch_or_u32(&shared->wanted, what);
 
 	SNOWFLAKE_INJECTION_POINT("snowflake-request");
@@ -322,6 +336,32 @@ snowflake_keeper_state_is_missing(void)
 }
 
 /*
+ * For how many microseconds the keeper, or one after the other, has not done what was
+ * asked of it; 0 if it is at rest, or nothing was asked.
+ */
+int64
+snowflake_keeper_state_unanswered_usec(void)
+{
+	int64		now_usec = snowflake_clock_monotonic_usec();
+	int64		asked_at_usec = (int64) pg_atomic_read_u64(&shared->asked_at_usec);
+	int64		busy_since_usec = (int64) pg_atomic_read_u64(&shared->busy_since_usec);
+
+	if (busy_since_usec == 0)
+		busy_since_usec = now_usec;
+	return snowflake_keeper_state_pending() == 0 ? now_usec - busy_since_usec :
+		now_usec - Min(asked_at_usec, busy_since_usec);
+}
+
+/* The same, if it is long enough to be worth a word; otherwise 0. */
+int64
+snowflake_keeper_state_held_usec(void)
+{
+	int64		usec = snowflake_keeper_state_unanswered_usec();
+
+	return usec >= MOMENT_USEC ? usec : 0;
+}
+
+/*
  * For how many microseconds the keeper's commit has been waiting for a synchronous
  * standby; 0 if it does not, or has only begun to.
  *
@@ -366,6 +406,8 @@ snowflake_keeper_state_log_standby_wait(void)
  * Only the keeper calls what follows.
  */
 
+static void begin_work(void);
+
 /* Fill in what a keeper is registered with. */
 void
 snowflake_keeper_state_describe(BackgroundWorker *worker)
@@ -392,6 +434,7 @@ snowflake_keeper_state_attach_keeper(void)
 	pg_atomic_write_u64(&shared->absent_since_usec, 0);
 	shared->latch = MyLatch;
 	pg_atomic_write_u32(&shared->wanted, 0);
+	begin_work();
 	snowflake_keeper_state_announce();
 	return true;
 }
@@ -433,10 +476,19 @@ snowflake_keeper_state_pending(void)
 	return pg_atomic_read_u32(&shared->wanted);
 }
 
+/* From now on the keeper is at work, unless it is already. */
+static void
+begin_work(void)
+{
+	if (pg_atomic_read_u64(&shared->busy_since_usec) == 0)
+		pg_atomic_write_u64(&shared->busy_since_usec, snowflake_clock_monotonic_usec());
+}
+
 /* Take what was asked for.  What is asked from now on sets the latch again. */
 uint32
 snowflake_keeper_state_take(void)
 {
+	begin_work();
 	return pg_atomic_exchange_u32(&shared->wanted, 0);
 }
 
@@ -467,5 +519,6 @@ snowflake_keeper_state_failed(int sqlstate)
 void
 snowflake_keeper_state_succeeded(void)
 {
+	pg_atomic_write_u64(&shared->busy_since_usec, 0);
 	pg_atomic_write_u32(&shared->failure, 0);
 }

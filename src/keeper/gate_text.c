@@ -318,6 +318,17 @@ describe_clock(SnowflakeGate gate, GateTexts *texts)
 	texts->message = "the clock is not believed";
 	texts->hint = texts->advice =
 		"Correct the server's clock, or, if it is correct, believe it with snowflake_accept_clock().";
+	if (!snowflake_layout_has_time(&snowflake_server_layout, snowflake_clock_wall()))
+	{
+		const SnowflakeLayout *layout = &snowflake_server_layout;
+		char	   *epoch = pstrdup(timestamptz_to_str(layout->epoch));
+
+		texts->message = "the snowflake layout does not have the time of the clock";
+		texts->detail = psprintf("It has times from \"%s\" to \"%s\".", epoch,
+								 timestamptz_to_str(snowflake_layout_tick_start(layout, layout->max_tick)));
+		texts->hint = texts->advice = "Correct the server's clock, or, if it is correct, configure another snowflake.layout.";
+		return;
+	}
 	if (!snowflake_clock_is_doubted(&past_newest_usec, &wait_usec))
 		return;
 	if (past_newest_usec < 0)
@@ -330,56 +341,79 @@ describe_clock(SnowflakeGate gate, GateTexts *texts)
 		texts->hint = texts->advice = "Correct the server's clock.";
 	}
 	else
-		texts->detail = psprintf("It is %s past the newest snowflake. If it stays there, and the layout has that time, it is believed in %s.",
+		texts->detail = psprintf("It is %s past the newest snowflake. If it stays there, it is believed in %s.",
 								 snowflake_duration(past_newest_usec),
 								 snowflake_duration(wait_usec));
+}
+
+/*
+ * What keeps the keeper from its work, a sentence for the detail of an error; and what to
+ * do about that, another, for the hint and the advice, or NULL while it may be over in a
+ * moment.
+ */
+const char *
+snowflake_gate_text_keeper(const char **todo)
+{
+	int			failure = snowflake_keeper_state_failure();
+	int			pid = snowflake_keeper_state_pid();
+	int64		standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
+	int64		held_usec = snowflake_keeper_state_held_usec();
+
+	*todo = NULL;
+	if (standby_wait_usec != 0)
+	{
+		*todo = psprintf("Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for %s.",
+						 snowflake_duration(standby_wait_usec));
+		return psprintf("The commit of the reservation has been waiting for a synchronous standby for %s.",
+						snowflake_duration(standby_wait_usec));
+	}
+	if (failure != 0)
+	{
+		*todo = psprintf("The keeper's last attempt failed with SQLSTATE %s: see the server log.",
+						 unpack_sql_state(failure));
+		return psprintf("The keeper's last attempt failed with SQLSTATE %s.",
+						unpack_sql_state(failure));
+	}
+	if (pid == 0)
+	{
+		if (snowflake_keeper_state_is_missing())
+			*todo = "The keeper is not running: see the server log.";
+		return "The keeper is not running.";
+	}
+	if (held_usec != 0)
+		*todo = psprintf("The keeper, process %d, has not answered for %s: see what it waits for in pg_stat_activity, and whether the process was stopped.",
+						 pid, snowflake_duration(held_usec));
+	return psprintf("The keeper, process %d, has not answered for %s.",
+					pid, snowflake_duration(snowflake_keeper_state_unanswered_usec()));
 }
 
 /* The keeper is not ready, or with an open gate may not be doing its work. */
 static void
 describe_keeper(SnowflakeGate gate, GateTexts *texts)
 {
-	int			failure = snowflake_keeper_state_failure();
-	int64		standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
-	bool		has_database = !database_is_missing();
+	const char *trouble = snowflake_gate_text_keeper(&texts->advice);
 
-	if (has_database && server_has_no_keeper())
-	{
-		texts->message = "the snowflake generator has no keeper";
-		texts->detail = "It does not run in single-user mode or during pg_upgrade.";
-	}
-	else if (has_database)
-	{
-		texts->message = psprintf("the snowflake generator was not ready within %d ms",
-								  snowflake_max_wait_ms);
-		texts->detail = standby_wait_usec != 0 ?
-			psprintf("The gate is %s. The commit of the reservation has been waiting for a synchronous standby for %s.",
-					 snowflake_gate_text_reason(gate), snowflake_duration(standby_wait_usec)) :
-			failure != 0 ?
-			psprintf("The gate is %s. The keeper's last attempt failed with SQLSTATE %s.",
-					 snowflake_gate_text_reason(gate), unpack_sql_state(failure)) :
-			psprintf("The gate is %s.", snowflake_gate_text_reason(gate));
-		texts->hint = "The server log has the reason.";
-	}
-	else
+	if (database_is_missing())
 	{
 		texts->message = "the database of the snowflake reservation does not exist";
 		texts->detail = psprintf("The setting snowflake.database is \"%s\".",
 								 snowflake_database);
 		texts->hint = "Create the database, or change the setting and restart the server.";
-	}
-
-	if (standby_wait_usec != 0)
-		texts->advice = psprintf("Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for %s.",
-								 snowflake_duration(standby_wait_usec));
-	else if (failure != 0)
-		texts->advice = psprintf("The keeper's last attempt failed with SQLSTATE %s: see the server log.",
-								 unpack_sql_state(failure));
-	else if (!has_database)
 		texts->advice = psprintf("Create the database \"%s\", or change snowflake.database and restart the server.",
 								 snowflake_database);
-	else if (snowflake_keeper_state_is_missing())
-		texts->advice = "The keeper is not running: see the server log.";
+	}
+	else if (server_has_no_keeper())
+	{
+		texts->message = "the snowflake generator has no keeper";
+		texts->detail = "It does not run in single-user mode or during pg_upgrade.";
+	}
+	else
+	{
+		texts->message = psprintf("the snowflake generator was not ready within %d ms",
+								  snowflake_max_wait_ms);
+		texts->detail = psprintf("The gate is %s. %s", snowflake_gate_text_reason(gate), trouble);
+		texts->hint = texts->advice != NULL ? texts->advice : "The server log has the reason.";
+	}
 }
 
 static GateTexts

@@ -112,8 +112,7 @@ judge_clock(uint32 requests, TimestampTz *now)
 	snowflake_clock_read(&look);
 	facts.newest = view.last == 0 ? SNOWFLAKE_CLOCK_NEVER :
 		snowflake_layout_position_time(layout, view.last);
-	facts.possible = look.wall >= layout->epoch &&
-		look.wall < snowflake_layout_tick_start(layout, layout->max_tick);
+	facts.possible = snowflake_layout_has_time(layout, look.wall);
 	facts.accept = (requests & SNOWFLAKE_WANT_CLOCK) != 0;
 	facts.slack_usec = snowflake_max_lead_ms * INT64CONST(1000) + snowflake_generator_early_usec();
 	verdict = snowflake_clock_judge(&look, &facts);

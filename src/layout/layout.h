@@ -150,6 +150,13 @@ snowflake_layout_tick_start(const SnowflakeLayout *layout, int64 tick)
 	return layout->epoch + tick * layout->tick_usec;
 }
 
+/* Is an instant one of the layout, before its last tick? */
+static inline bool
+snowflake_layout_has_time(const SnowflakeLayout *layout, TimestampTz time)
+{
+	return time >= layout->epoch && time < snowflake_layout_tick_start(layout, layout->max_tick);
+}
+
 /* The first and the last position of a tick. */
 static inline uint64
 snowflake_layout_first_position(const SnowflakeLayout *layout, int64 tick)

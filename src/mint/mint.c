@@ -172,7 +172,7 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 		return;
 	if (wait->sleep_ms == 0)
 		wait->sleep_ms = FIRST_SLEEP_MS;
-	if (now_usec + excess_usec > deadline(wait))
+	if (now_usec + snowflake_clock_wait_usec(excess_usec) > deadline(wait))
 		snowflake_mint_error_ahead(excess_usec, now_usec - wait->started_usec);
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
 	sleep_for_clock(Min(excess_usec / 1000 + 1, wait->sleep_ms), wait);

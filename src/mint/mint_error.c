@@ -65,45 +65,98 @@ snowflake_mint_error_in_old_reservation(const SnowflakeView *view, int64 excess_
 }
 
 /*
+ * Is the generator ahead of the clock because of snowflake_advance(), and not, for the
+ * most part, because the clock went back?
+ */
+bool
+snowflake_mint_error_advanced(const SnowflakeView *view)
+{
+	int64		lead_usec = snowflake_layout_position_time(&snowflake_server_layout, view->raised_to) -
+		snowflake_generator_clock();
+	int64		back_usec,
+				ago_usec;
+
+	return view->raised_by == RAISED_BY_ADVANCE && lead_usec > 0 &&
+		!(snowflake_clock_went_back(&back_usec, &ago_usec) && back_usec > lead_usec / 2);
+}
+
+/* Why the generator is ahead of the clock: a sentence. */
+const char *
+snowflake_mint_error_why_ahead(const SnowflakeView *view)
+{
+	int64		back_usec,
+				ago_usec;
+
+	if (snowflake_mint_error_advanced(view))
+		return "It was advanced by snowflake_advance().";
+	if (snowflake_clock_went_back(&back_usec, &ago_usec))
+		return psprintf("The clock went back by %s, %s ago.",
+						snowflake_duration(back_usec), snowflake_duration(ago_usec));
+	if (snowflake_generator_is_untouched(view))
+		return "It starts above what may have been issued before.";
+	return "The clock went back, or snowflake.max_ahead or snowflake.max_lead was lowered.";
+}
+
+/*
+ * What to do about a clock that has jumped and is not believed: a sentence; or NULL if
+ * there is none.  To believe it helps, unless IDs are ahead of it.
+ */
+const char *
+snowflake_mint_error_jumped(bool is_ahead)
+{
+	int64		jump_usec,
+				lasted_usec;
+	const char *by,
+			   *todo;
+
+	if (!snowflake_clock_jump(&jump_usec, &lasted_usec))
+		return NULL;
+	by = psprintf("%s by %s, %s ago", jump_usec > 0 ? "ahead" : "back",
+				  snowflake_duration(i64abs(jump_usec)), snowflake_duration(lasted_usec));
+	todo = !snowflake_layout_has_time(&snowflake_server_layout, snowflake_clock_wall()) ?
+		"to a time that the layout does not have: correct it." :
+		is_ahead && jump_usec < 0 ? "and is not believed: correct it." :
+		"and is not believed: correct it, or believe it with snowflake_accept_clock().";
+	return psprintf("The clock went %s, %s", by, todo);
+}
+
+/*
+ * What to do about a generator that is ahead of the clock by "excess_usec" more than it
+ * may: sentences.
+ */
+const char *
+snowflake_mint_error_what_to_do(const SnowflakeView *view, int64 excess_usec)
+{
+	const char *wait = snowflake_duration(snowflake_clock_wait_usec(excess_usec));
+	const char *jumped = snowflake_mint_error_jumped(true);
+
+	if (jumped != NULL)
+		return psprintf("%s Minting goes on in %s.", jumped, wait);
+	if (excess_usec >= USECS_PER_HOUR)
+		return psprintf("Check the server's clock. If it is correct, minting goes on in %s. To give up the order instead, set %s to a number that was never used and call snowflake_restart_at_clock() with it.",
+						wait, snowflake_node_source_settings());
+	if (snowflake_mint_error_advanced(view))
+		return psprintf("Minting goes on in %s.", wait);
+	return psprintf("Check the server's clock. Minting goes on as soon as it is %s further.", wait);
+}
+
+/*
  * The generator would be ahead of the clock by "excess_usec" more than it may,
  * after this call has waited for "waited_usec".
  */
 void
 snowflake_mint_error_ahead(int64 excess_usec, int64 waited_usec)
 {
-	int64		lead_usec = excess_usec + snowflake_generator_may_lead_usec();
-	int64		wait_usec = excess_usec;
-	const char *may = psprintf("%d ms (snowflake.max_lead)", snowflake_max_lead_ms);
-	const char *why = "The clock went back, or snowflake.max_lead was lowered.";
+	int64		may_lead_usec = snowflake_generator_may_lead_usec();
 	SnowflakeView view;
-	int64		back_usec,
-				ago_usec,
-				jump_usec,
-				lasted_usec;
 
-	/* a clock that is further than IDs are, or would end the wait, needs patience */
-	if (snowflake_clock_jump(&jump_usec, &lasted_usec) && jump_usec > 0)
-		wait_usec = Min(wait_usec,
-						Max(snowflake_jump_patience_ms * INT64CONST(1000) - lasted_usec, 0));
-	if (snowflake_max_ahead_s > 0 && lead_usec > snowflake_max_ahead_s * USECS_PER_SEC)
-		may = psprintf("%s (snowflake.max_ahead)",
-					   snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC));
 	snowflake_generator_view(&view);
-	if (view.last == view.raised_to)
-		why = view.raised_by == RAISED_BY_ADVANCE ?
-			"It was advanced by snowflake_advance()." :
-			"It starts above what had been reserved when the server crashed or the clock went back.";
-	if ((view.last != view.raised_to || view.raised_by != RAISED_BY_ADVANCE) &&
-		snowflake_clock_went_back(&back_usec, &ago_usec))
-		why = psprintf("The clock went back by %s, %s ago.",
-					   snowflake_duration(back_usec), snowflake_duration(ago_usec));
-
 	snowflake_counters_add(COUNTER_REFUSED_CLOCK);
 	if (snowflake_mint_error_in_old_reservation(&view, excess_usec))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("minting snowflakes starts in %s, after the end of what was reserved before",
-					   snowflake_duration(excess_usec)),
+					   snowflake_duration(snowflake_clock_wait_usec(excess_usec))),
 				errdetail("Snowflakes up to \"%s\" may have been issued before. This call has waited %s, and may wait %d ms (snowflake.max_wait).",
 						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
 																			view.last)),
@@ -112,31 +165,24 @@ snowflake_mint_error_ahead(int64 excess_usec, int64 waited_usec)
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake generator is %s ahead of the clock",
-				   snowflake_duration(lead_usec)),
-			errdetail("%s It may be ahead by %s. This call has waited %s, may wait %d ms (snowflake.max_wait), and would have to wait another %s.",
-					  why, may,
+				   snowflake_duration(excess_usec + may_lead_usec)),
+			errdetail("%s It may be ahead by %s (snowflake.%s). This call has waited %s, may wait %d ms (snowflake.max_wait), and would have to wait another %s.",
+					  snowflake_mint_error_why_ahead(&view),
+					  snowflake_duration(may_lead_usec),
+					  may_lead_usec <= snowflake_max_lead_ms * INT64CONST(1000) ? "max_lead" : "max_ahead",
 					  snowflake_duration(waited_usec), snowflake_max_wait_ms,
-					  snowflake_duration(wait_usec)),
-			wait_usec < excess_usec ?
-			errhint("The clock went ahead by %s. If it is right, believe it with snowflake_accept_clock().",
-					snowflake_duration(jump_usec)) :
-			excess_usec < USECS_PER_HOUR ?
-			errhint("Check the server's clock. Minting goes on as soon as it is %s further.",
-					snowflake_duration(excess_usec)) :
-			errhint("Check the server's clock. If it is right, and the generator stays far ahead, set %s to a number that was never used and call snowflake_restart_at_clock() with it.",
-					snowflake_node_source_settings()));
+					  snowflake_duration(snowflake_clock_wait_usec(excess_usec))),
+			errhint("%s", snowflake_mint_error_what_to_do(&view, excess_usec)));
 }
 
 /* The keeper has not reserved more in time. */
 void
 snowflake_mint_error_unreserved(void)
 {
-	int			failure = snowflake_keeper_state_failure();
-	int			pid = snowflake_keeper_state_pid();
-	int64		standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
 	SnowflakeNode wanted;
 	SnowflakeView view;
-	const char *until;
+	const char *trouble,
+			   *todo;
 
 	snowflake_generator_view(&view);
 
@@ -145,22 +191,15 @@ snowflake_mint_error_unreserved(void)
 	if (view.limit >= wanted.end)
 		snowflake_gate_text_refuse(GATE_LEASE_ENDED);
 
-	until = timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
-															  view.limit));
+	trouble = snowflake_gate_text_keeper(&todo);
 	snowflake_counters_add(COUNTER_REFUSED_KEEPER);
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake reservation was not extended within %d ms",
 				   snowflake_max_wait_ms),
-			standby_wait_usec != 0 ?
-			errdetail("It ends at \"%s\". The commit of the next one has been waiting for a synchronous standby for %s.",
-					  until, snowflake_duration(standby_wait_usec)) :
-			failure != 0 ?
-			errdetail("It ends at \"%s\". The keeper's last attempt failed with SQLSTATE %s.",
-					  until, unpack_sql_state(failure)) :
-			pid == 0 ?
-			errdetail("It ends at \"%s\". The keeper is not running.", until) :
-			errdetail("It ends at \"%s\". The keeper, process %d, is still waiting for its commit.",
-					  until, pid),
-			errhint("The server log has the reason."));
+			errdetail("It ends at \"%s\". %s",
+					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
+																		view.limit)),
+					  trouble),
+			errhint("%s", todo != NULL ? todo : "The server log has the reason."));
 }

@@ -112,7 +112,7 @@ is( status(
 # Refused because of the clock, with advice
 step_clock($clock, -60_000);
 is(refused('SELECT snowflake_next()'), '55000', 'the clock is a minute behind');
-like(status($node, 'advice'), qr/^Check the server's clock, which went back by [56]\d\.\d{3} s, \d+\.\d{3} m?s ago: minting goes on when it is [56]\d\.\d{3} s further\.$/,
+like(status($node, 'advice'), qr/^Minting waits for the clock\. The clock went back by [56]\d\.\d{3} s, \d+\.\d{3} m?s ago\. Check the server's clock\. Minting goes on as soon as it is [56]\d\.\d{3} s further\.$/,
 	'the advice says so');
 $node->poll_query_until('postgres',
 	q{SELECT clock_steps_back = 2 AND clock_step_back_largest BETWEEN '59 s' AND '61 s' FROM snowflake_stats}

@@ -87,7 +87,7 @@ my $output = $session->query(
 like($session->{stderr}, qr/ERROR:  55000:.*reservation was not extended/,
 	'no standby confirms: minting ends with the reservation');
 like($session->{stderr},
-	qr/DETAIL:  It ends at .* The commit of the next one has been waiting for a synchronous standby for [0-9.]+ s\./,
+	qr/DETAIL:  It ends at .* The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\./,
 	'with the reason');
 $session->{stderr} = '';
 is( log_count(
