@@ -76,17 +76,17 @@ program()
 	job "$lane" "$name" "install_packages $packages; nice perl test/$name/$name.pl ${*@Q}"
 }
 
-# The packages of package.json, for all JavaScript programs together, unless the
+# The packages of package.json of clients or tools, the argument, unless the
 # checkout has them, for want of a network.  npm runs as whoever started us, since
 # its configuration is theirs, but none of the packages may run a program of its
 # own.  One attempt, since npm takes minutes to find out that it cannot be done.
 install_node_modules()
 (
-	[ ! -e test/clients/node_modules ] || exit 0
+	[ ! -e "test/$1/node_modules" ] || exit 0
 	umask 022
-	mkdir "$SNOWFLAKE_WORK/npm"
-	cp test/clients/package.json "$SNOWFLAKE_WORK/npm/"
-	cd "$SNOWFLAKE_WORK/npm"
+	mkdir -p "$SNOWFLAKE_WORK/npm/$1"
+	cp "test/$1/package.json" "$SNOWFLAKE_WORK/npm/$1/"
+	cd "$SNOWFLAKE_WORK/npm/$1"
 	npm install --ignore-scripts --no-audit --no-fund --no-package-lock --fetch-retries=1 --loglevel=error 2>&1 | sed 's/^/# /'
 )
 export -f install_node_modules
@@ -104,7 +104,12 @@ list()
 		tools)
 			# a chroot has what it has
 			[ -e /etc/snowflake-matrix ] ||
-				install_packages pgbouncer pgpool2 "postgresql-$major-"{partman,repack,pglogical,hypopg,cron,wal2json} >&2 || true
+				install_packages pgbouncer pgpool2 prometheus prometheus-postgres-exporter \
+					"postgresql-$major-"{partman,repack,pglogical,hypopg,cron,wal2json} >&2 || true
+			if [[ -z "$*" || " $* " == *" grafana "* ]] &&
+				{ { command -v node && command -v npm; } >/dev/null || install_packages nodejs npm >&2; }; then
+				install_node_modules tools >&2 || true
+			fi
 			tap_tests test/tools any tools "$@"
 			;;
 		sqlsmith | convert)
@@ -160,7 +165,7 @@ list()
 			local packages npm=:
 
 			packages=$(perl test/clients/clients.pl --packages "$@")
-			[[ -n "$*" && " $* " != *\ @(node|sequelize|knex|typeorm)\ * ]] || npm=install_node_modules
+			[[ -n "$*" && " $* " != *\ @(node|sequelize|knex|typeorm)\ * ]] || npm='install_node_modules clients'
 			job any clients "install_packages ${packages//$'\n'/ }; $npm; \
 				$(installcheck "$work/log/clients" test/clients/clients.pl "$@")"
 			;;

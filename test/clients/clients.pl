@@ -108,7 +108,7 @@ note('this is not Debian 12: the clients have other versions than in doc/clients
 # Beside the tree, as one of them expects it, and with what run.sh has from npm, unless the
 # checkout has that.
 my $dir = PostgreSQL::Test::Utils::tempdir();
-my $npm = ($ENV{SNOWFLAKE_WORK} // '') . '/npm/node_modules';
+my $npm = ($ENV{SNOWFLAKE_WORK} // '') . '/npm/clients/node_modules';
 system('cp', '-R', $FindBin::RealBin, "$dir/clients") == 0 or die;
 symlink "$FindBin::RealBin/../..", "$dir/tree" or die;
 chdir "$dir/clients" or die;

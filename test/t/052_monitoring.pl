@@ -1,13 +1,14 @@
 # What monitoring/ offers fits snowflake_status: the queries for
 # postgres_exporter run as a member of pg_monitor and give just the columns they
-# declare, no column of the status is forgotten, alerts are about metrics that
-# exist, and the report for people runs as anybody.
+# declare, no column of the status is forgotten, alerts and the dashboard are about
+# metrics that exist, and the report for people runs as anybody.
 
 use strict;
 use warnings;
 
 use CPAN::Meta::YAML;
 use FindBin;
+use JSON::PP;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(new_node status wait_for_mint);
 use PostgreSQL::Test::Utils;
@@ -164,6 +165,7 @@ my $alerts = CPAN::Meta::YAML->read("$monitoring/alerts.yaml")->[0];
 my @unknown;
 my %about;
 my %patience;
+my @runbooks;
 
 foreach my $rule (map { @{ $_->{rules} } } @{ $alerts->{groups} })
 {
@@ -172,14 +174,10 @@ foreach my $rule (map { @{ $_->{rules} } } @{ $alerts->{groups} })
 	push @unknown, "$rule->{alert}: no metric" unless @metrics;
 	push @unknown, map { "$rule->{alert}: $_" } grep { !$exported{$_} } @metrics;
 	$about{$rule->{alert}} = 1;
+	push @runbooks, [ $rule->{alert}, $rule->{annotations}{runbook_url} // '' ];
 	$patience{$rule->{alert}} = $rule->{for};
 
-	# increase() and rate() are for counters
-	while ($rule->{expr} =~ /\b(?:increase|rate)\((\w+)/g)
-	{
-		push @unknown, "$rule->{alert}: rate of $1"
-		  unless ($exported{$1} || '') eq 'COUNTER';
-	}
+	push @unknown, rates_of_no_counter($rule->{alert}, $rule->{expr});
 }
 is("@unknown", '', 'alerts are about metrics that are exported');
 is($patience{SnowflakeNodeIdTwice}, undef,
@@ -188,6 +186,57 @@ my $doc = slurp_file("$FindBin::RealBin/../../doc/operating.md");
 is( join(' ', sort keys %about),
 	join(' ', sort($doc =~ /^\| (Snowflake\w+) /mg)),
 	'doc/operating.md has all of them');
+is(join(' ', map { $_->[0] } grep { !is_section($_->[1]) } @runbooks), '', 'each has a section to read');
+
+# The dashboard
+my $dashboard = decode_json(slurp_file("$monitoring/grafana.json"));
+my (%is_shown, %is_id, @places);
+
+@unknown = ();
+foreach my $panel (@{ $dashboard->{panels} })
+{
+	my ($x, $y, $w, $h) = @{ $panel->{gridPos} }{qw(x y w h)};
+
+	push @unknown, "$panel->{title}: an ID that is there" if $is_id{ $panel->{id} }++;
+	push @unknown, "$panel->{title}: too wide" if $x + $w > 24;
+	push @unknown, "$panel->{title}: on top of $_->[0]"
+	  foreach grep { $x < $_->[1] + $_->[3] && $_->[1] < $x + $w && $y < $_->[2] + $_->[4] && $_->[2] < $y + $h } @places;
+	push @places, [ $panel->{title}, $x, $y, $w, $h ];
+	next if $panel->{type} eq 'row';
+	push @unknown, "$panel->{title}: no description" unless $panel->{description};
+	push @unknown, "$panel->{title}: no question" unless @{ $panel->{targets} };
+	foreach my $expr (map { $_->{expr} } @{ $panel->{targets} })
+	{
+		my @metrics = $expr =~ /\b(snowflake_\w+)/g;
+
+		@is_shown{@metrics} = ();
+		push @unknown, map { "$panel->{title}: $_" } grep { !$exported{$_} } @metrics;
+		push @unknown, "$panel->{title}: $expr is not about the servers that are chosen"
+		  if $expr =~ /\bsnowflake_\w+(?!\w|\{instance=~"\$instance"\})/;
+		push @unknown, rates_of_no_counter($panel->{title}, $expr);
+	}
+}
+is(join("\n", @unknown), '', 'the dashboard is about metrics that are exported');
+is(join(' ', grep { !exists $is_shown{$_} } sort keys %exported),
+	'', 'and shows all of them');
+
+# What an expression has as a rate, or an increase, though it does not count
+sub rates_of_no_counter
+{
+	my ($where, $expr) = @_;
+
+	return map { "$where: rate of $_" } grep { ($exported{$_} || '') ne 'COUNTER' } $expr =~ /\b(?:increase|rate)\((\w+)/g;
+}
+
+# Is it a section of a page of doc/?
+sub is_section
+{
+	my ($url) = @_;
+	my ($page, $anchor) = $url =~ m{^https://snowflake\.example\.org/doc/(\w+\.md)#([\w-]+)$} or return 0;
+	my $file = "$FindBin::RealBin/../../doc/$page";
+
+	return -e $file && grep { lc(s/[^\w -]//gr =~ s/ /-/gr) eq $anchor } slurp_file($file) =~ /^#+ (.+)$/mg;
+}
 
 
 # The report
