@@ -97,13 +97,15 @@ def plot(results, colours):
     for i, (name, value, show) in enumerate(panels):
         left = 20 + 184 * i
         values = [value(*each) for each in results]
-        parts.append(f'<text x="{left + 84}" y="24" font-weight="bold">{name}</text>')
+        # the unit stands in the heading: beside "<0.001" there is no room for it
+        unit = ", %" if show is percent else ""
+        parts.append(f'<text x="{left + 84}" y="24" font-weight="bold">{name}{unit}</text>')
         parts.append(f'<line x1="{left}" y1="170.5" x2="{left + 168}" y2="170.5" stroke="{grey}"/>')
         for j, ((options, _), bar) in enumerate(zip(results, values)):
             height = 110 * bar / max(max(values), 1e-12)
             x = left + 10 + 52 * j
             parts.append(f'<rect x="{x}" y="{170 - height:.1f}" width="44" height="{height:.1f}" fill="{fill}" stroke="{grey}"/>')
-            parts.append(f'<text x="{x + 22}" y="{164 - height:.1f}" font-size="11">{html.escape(show(bar))}</text>')
+            parts.append(f'<text x="{x + 22}" y="{164 - height:.1f}" font-size="11">{html.escape(show(bar).removesuffix(" %"))}</text>')
             parts.append(f'<text x="{x + 22}" y="187" fill="{grey}">{options.lease:g} min</text>')
     parts.append(f'<text x="380" y="207" fill="{grey}">length of the lease, {servers:,} servers</text>')
     return "\n".join(parts + ["</svg>", ""])
