@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shmem.c
- *	  Shared memory: what each part of the library needs, asked for and attached
+ *	  Shared memory: requested and attached for all parts of the library
  *	  together.
  *
  *-------------------------------------------------------------------------

@@ -3,14 +3,14 @@
  * clock.c
  *	  The judge of the wall clock.
  *
- * A wall clock may lie in both directions.  What betrays it is the boot clock,
- * which nobody can set.  (Slewing changes the speed of both, at least on Linux.)
+ * A wall clock may be wrong in both directions.  The boot clock, which cannot be
+ * set, betrays it.  (Slewing changes the speed of both, at least on Linux.)
  * The rule:
  *
  * 1. IDs follow a line: the boot clock plus an offset.  A mint takes last + 1, or
  *	  the line's tick if that is later.
  *
- * 2. A wall clock within snowflake.max_jump of "home" moves the line at once.  Home
+ * 2. A wall clock within snowflake.max_jump of "home" moves the line immediately.  Home
  *	  follows the line by max_jump per snowflake.jump_patience, so that small steps
  *	  add up to a jump.
  *
@@ -39,7 +39,7 @@
  *
  * Uniqueness does not depend on any of this: the line only says how far the generator
  * may jump ahead, and the allowance how far behind "last" the line may be; neither
- * lowers "last".  What this has to survive, and does by that alone:
+ * lowers "last".  That alone makes it survive these cases:
  *
  * - A mint reads the correction and the allowance one after the other, while the
  *	 keeper writes them, or reads the wall clock before a step and the correction after
@@ -61,8 +61,8 @@
  *	 of the clock only makes IDs larger.  After a crash restart the files are those that
  *	 the same postmaster wrote, and everything that was minted is known.
  *
- * What a wrong line can cost is that a jump back is coasted through.  test/model/line.pml
- * is a model of the kept line, which is checked exhaustively.
+ * The worst that a wrong line can cause is that a jump back is coasted through.
+ * test/model/line.pml is a model of the kept line, which is checked exhaustively.
  *
  * Only the keeper judges; it looks before it reserves time and whenever a mint asks,
  * and publishes before it publishes anything that was reckoned from it.  The judge's

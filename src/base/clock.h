@@ -4,7 +4,7 @@
  *	  The only reader of the clocks, and the judge of the wall clock.
  *
  * Everything else takes the time as an argument.  Three clocks matter: the wall
- * clock, which dates the IDs and can be stepped by anybody at any time; the boot
+ * clock, which dates the IDs and can be stepped at any time; the boot
  * clock, which cannot, and goes on while the machine is suspended; and the
  * monotonic clock, which measures how long something took.
  *

@@ -4,8 +4,8 @@
  *	  The one row of a view that a C function makes.
  *
  * The columns are named twice, in C and in the view, which casts them where it
- * has a better type.  The function is declared to return a record, so whoever
- * calls it says what he expects: that is compared before a value is put.
+ * has a better type.  The function is declared to return a record, so each
+ * caller says what it expects: that is compared before a value is put.
  *
  *-------------------------------------------------------------------------
  */

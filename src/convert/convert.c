@@ -3,9 +3,9 @@
  * convert.c
  *	  Turn an integer key into one that is filled with snowflakes.
  *
- * Everything is done by ordinary statements, with the rights of the tables'
- * owners, in the caller's transaction; nothing here writes a catalog.  What
- * this adds is knowing which statements: facts.c collects the key column and
+ * Ordinary statements do everything, with the rights of the tables'
+ * owners, in the caller's transaction; nothing here writes a catalog.  This
+ * code only knows which statements: facts.c collects the key column and
  * all columns that hang together with it by inheritance and foreign keys,
  * obstacles.c and expressions.c refuse what cannot be done, locks.c locks,
  * plan.c writes statements, and roles.c says why the caller's own rights are

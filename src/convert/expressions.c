@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * expressions.c
- *	  What indexes, constraints and statistics would make of the new types.
+ *	  Do indexes, constraints and statistics accept the new types?
  *
- * ALTER TABLE makes them anew from their definitions, after the types have been
+ * ALTER TABLE re-creates them from their definitions, after the types have been
  * changed, and fails if a function, an operator or an operator class does not
  * take the new type.  Here the definitions are parsed as they would be then, as
- * far as that depends on types, while nothing has been changed: the columns of a
+ * far as that depends on types, before anything is changed: the columns of a
  * table in a ParseState are given the types that they will have.
  *
  * Everything is done with the rights of the owner of the table, as it will be,
@@ -133,7 +133,7 @@ check_range(ParseState *pstate, Node *expression)
 				errhint("Drop it, convert, and create it again without the cast, in one transaction."));
 }
 
-/* Raises an error unless the expression of an index can be made anew. */
+/* Raises an error unless the expression of an index can be re-created. */
 static Node *
 check_expression(ParseState *pstate, Node *expression, bool is_predicate)
 {
@@ -284,7 +284,7 @@ snowflake_convert_check_expressions(Conversion *conv)
 	}
 }
 
-/* Columns of the row type of a table are not written anew with it. */
+/* Columns of the row type of a table are not rewritten with it. */
 void
 snowflake_convert_check_row_types(Conversion *conv)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * facts.c
- *	  What hangs together with a key that is to be converted.
+ *	  The tables, columns and objects that depend on a key to be converted.
  *
  * The facts are read by queries with a snapshot of their own, which sees what
  * has been committed when the locks were granted, at any isolation level, and

@@ -4,17 +4,17 @@
  *	  The locks of a conversion.
  *
  * ACCESS EXCLUSIVE on every table that a statement will alter or whose foreign
- * key it will make anew, before anything is altered.  The facts are read
- * without locks first, to know what to lock, and again with them; what turns
- * up only then is locked as well, until nothing new does.  Trees of tables are
+ * key it will re-create, before anything is altered.  The facts are read
+ * without locks first, to know what to lock, and again with them; tables that turn
+ * up only then are locked as well, until no new ones do.  Trees of tables are
  * locked in the order of their topmost tables' OIDs, parents before children.
  *
- * No order would keep two conversions from blocking each other: what one of them
- * has to lock is known only when it has locks.  So for each owner of tables there
- * is one at a time in a database, by a lock of that name until the end of the
- * transaction, which is taken before those of the tables, in the order of the
+ * No order would keep two conversions from blocking each other: a conversion
+ * knows which tables to lock only when it has locks.  So for each owner of tables
+ * one conversion runs at a time in a database: it holds a lock of that owner until
+ * the end of the transaction, taken before those of the tables, in the order of the
  * owners' OIDs.  A conversion takes it for the owners whose rights its caller has,
- * so nobody can hold up conversions of tables that are not his to lock.
+ * so no role can hold up conversions of tables that it may not lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -79,7 +79,7 @@ lock_owners(Conversion *conv, List *tops)
 }
 
 /*
- * Lock what will be altered, and tables whose foreign keys will be made anew
+ * Lock what will be altered, and tables whose foreign keys will be re-created
  * by that.  Returns whether anything was not locked before.
  */
 bool

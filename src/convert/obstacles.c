@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * obstacles.c
- *	  What stands in the way of a conversion.
+ *	  The obstacles to a conversion.
  *
- * What PostgreSQL would refuse in the middle is refused before anything is
- * altered, so that a dry run that succeeds is a conversion that would.
+ * Anything that PostgreSQL would refuse in the middle is refused before anything
+ * is altered, so that a conversion succeeds if its dry run does.
  *
  *-------------------------------------------------------------------------
  */

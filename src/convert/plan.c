@@ -3,7 +3,7 @@
  * plan.c
  *	  The statements of a conversion.
  *
- * They name everything with its schema, and do by hand what they do here.
+ * They name everything with its schema, and do the same when run by hand.
  *
  *-------------------------------------------------------------------------
  */

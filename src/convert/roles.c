@@ -1,32 +1,32 @@
 /*-------------------------------------------------------------------------
  *
  * roles.c
- *	  With whose rights a conversion does what it does.
+ *	  The rights with which a conversion runs its statements.
  *
  * A table's owner decides what runs when the table is read or altered: check
  * constraints, expressions of indexes, casts.  A superuser who converts a key
- * reaches tables of anybody who may reference it, so whatever is done with a
- * table is done with the rights of its owner, and from where these cannot be
- * left: as PostgreSQL does it for REINDEX and others, without SET ROLE, without
- * a trigger that is put off until the caller's commit, with a search_path that
+ * reaches tables of any role that may reference it.  So each statement about a
+ * table runs with the rights of its owner, which it cannot escape: as PostgreSQL
+ * does it for REINDEX and others, without SET ROLE, without
+ * a trigger that is deferred until the caller's commit, with a search_path that
  * is safe, and with settings that end with the statement.
  *
- * The owner gets no more than he has: he could run the statement himself.  The
- * caller gets no more either: he has the owner's rights, which was checked.
+ * The owner gains nothing: that role could run the statement itself.  The
+ * caller gains nothing either: it has the owner's rights, which was checked.
  *
  * A foreign key between tables of two owners is the one place where a statement
  * of one owner would plan a query over the table of another.  PostgreSQL checks
- * one that is declared by a join of both tables, with the rights of whoever
- * declares it, if these suffice to read both.  To plan is to run: the planner
- * computes what is constant in the expressions of indexes, their predicates,
- * statistics and checks of each table, functions that are called immutable
- * included.  Otherwise PostgreSQL looks up each row of the referencing table in
+ * a new one by a join of both tables, with the rights of the role that
+ * declares it, if these suffice to read both.  Planning runs code: the planner
+ * computes constants in the expressions of indexes, their predicates,
+ * statistics and checks of each table, including functions that are declared
+ * immutable.  Otherwise PostgreSQL looks up each row of the referencing table in
  * the referenced one, as at an INSERT: the rows are read without a plan, and the
  * query of the look-up is about the referenced table alone, with the rights of
- * its owner.  So while a statement of a conversion runs, nobody's rights suffice
- * to read tables of two owners for such a check, and each owner's expressions are
- * planned with his own rights only.  What the look-up takes from the other side
- * is a cast of a type of somebody's own: facts.c refuses it.
+ * its owner.  So while a statement of a conversion runs, no role's rights suffice
+ * to read tables of two owners for this check, and each owner's expressions are
+ * planned with that owner's rights only.  The look-up could still run a cast of
+ * a type that the other side owns: facts.c refuses that.
  *
  *-------------------------------------------------------------------------
  */

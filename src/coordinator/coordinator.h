@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * coordinator.h
- *	  What a coordinator has to be able to do: keep records, and change one if it
- *	  is what it is expected to be.
+ *	  The interface of a coordinator: it keeps records, and changes one if it
+ *	  has the expected value.
  *
  * A module per kind of coordinator, snowflake_<kind>, has the libraries that it
- * takes.  It is loaded by the lessee, and by the sessions of administrators that
- * found, mend or list a fleet; so no other process links them.
+ * needs.  It is loaded by the lessee, and by the sessions of administrators that
+ * create, repair or list a fleet; so no other process links them.
  *
  * The module knows nothing of leases: see lease.c for the rules, and lease_record.c for
  * what is in a record.

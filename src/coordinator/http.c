@@ -3,9 +3,9 @@
  * http.c
  *	  Requests to a coordinator that speaks HTTP and JSON, by libcurl.
  *
- * A request goes to one of the hosts after the other until one answers.  So it may
- * be done more than once, which is no harm: lease.c takes a record for its own by
- * what is in it.
+ * A request goes to one host after the other until one answers.  So it may
+ * be done more than once, which does no harm: lease.c recognizes its own record by
+ * its content.
  *
  *-------------------------------------------------------------------------
  */

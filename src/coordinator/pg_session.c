@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * pg_session.c
- *	  A session at the one server of a coordinator of PostgreSQL that can be written.
+ *	  A session at the one server of a PostgreSQL coordinator that accepts writes.
  *
- * Of several hosts all are asked who they are, each time.  If two can be written, one
- * was replaced and goes on, and neither is used.  No wait is longer than its deadline,
- * and all can be interrupted, also that for a name.
+ * All hosts are asked for their identity, each time.  If two accept writes, one
+ * was replaced but still runs, and neither is used.  No wait is longer than its
+ * deadline, and all can be interrupted, including the look-up of a name.
  *
  *-------------------------------------------------------------------------
  */

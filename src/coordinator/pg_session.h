@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pg_session.h
- *	  A session at the one server of a coordinator of PostgreSQL that can be written.
+ *	  A session at the one server of a PostgreSQL coordinator that accepts writes.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,8 +4,8 @@
  *	  Any PostgreSQL database as the coordinator of a fleet.
  *
  * The records are the rows of an ordinary table, for which the role needs SELECT,
- * INSERT and UPDATE.  It is as good a coordinator as its own failover: one that
- * forgets a commit is what lease.c calls a coordinator that went back in time.
+ * INSERT and UPDATE.  It is only as safe as its own failover: if it loses
+ * a commit, it is what lease.c calls a coordinator that went back in time.
  *
  * Names are qualified, so it does not matter what search_path the role has.
  *

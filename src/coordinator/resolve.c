@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * resolve.c
- *	  Addresses of hosts, without waiting for them longer than one wants.
+ *	  Addresses of hosts, looked up within a time limit.
  *
  * getaddrinfo() waits for as long as the system's resolver is configured to, and
- * nothing interrupts it; libpq and the client of ZooKeeper call it as it is, and
+ * nothing interrupts it; libpq and the client of ZooKeeper call it directly, and
  * libcurl waits for the thread in which it did.  So it is called in a thread of our
- * own, which touches nothing of the server's, and which is left behind when the time
+ * own, which touches nothing of the server's, and which is abandoned when the time
  * is over.
  *
  *-------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * resolve.h
- *	  Addresses of hosts, without waiting for them longer than one wants.
+ *	  Addresses of hosts, looked up within a time limit.
  *
  *-------------------------------------------------------------------------
  */

@@ -15,10 +15,10 @@
  * Each backend has a slot.  Before the first mint of a transaction it reads the
  * newest position, "last", and stores last + 1 there, and after that the virtual
  * ID of the transaction, which mints nothing below: each mint takes a position
- * above the "last" that its compare-and-swap replaces.  Nobody clears a slot.  It
- * counts as long as the process array has its virtual ID for the one that runs
- * there.  The frontier is the smaller of "last" and what lies below the smallest
- * slot that counts, where "last" is read first.
+ * above the "last" that its compare-and-swap replaces.  A slot is never cleared.  It
+ * counts as long as the process array has its virtual ID for the transaction that
+ * runs there.  The frontier is the smaller of "last" and the position below the
+ * smallest slot that counts, where "last" is read first.
  *
  * Why no row is missed: take a position p that a transaction T has minted or
  * will mint, and a reader that has read "last", then T's slot, then the virtual
@@ -37,20 +37,20 @@
  * A commit becomes visible to others when it leaves the process array, and that
  * is after it has waited for the synchronous standbys.  Then its virtual ID and
  * its xid go together, under the lock that a snapshot needs.  (Without an xid
- * there is no lock, and nothing to become visible.)  What shows earlier that a
+ * there is no lock, and nothing to become visible.)  An earlier sign that a
  * transaction ends would let a reader pass rows of a commit that still waits; and
  * the xid alone would not do, for a transaction may mint before it has one.
  *
- * Whoever has the same place in the process array later has other virtual IDs.
+ * Later transactions at the same place in the process array have other virtual IDs.
  * Only after 2^32 transactions without a mint does one have that of the last that
- * minted: while it runs it holds the frontier back for nothing.
+ * minted: while it runs it needlessly holds the frontier back.
  *
  * A parallel worker fills the slot of its leader, since the commit is the
  * leader's.  So several processes of a lock group may fill a slot, each if it
- * finds it not filled yet, one after the other by a spinlock.  Who finds it filled
- * needs nothing more: "last" had reached the value before, so what is minted from
- * now on lies above it.  Workers have ended before their leader's transaction
- * ends, so nobody fills what belongs to the next one.
+ * finds it not filled yet, one after the other by a spinlock.  A process that finds
+ * it filled need do nothing: "last" had reached the value before, so all later
+ * mints lie above it.  Workers have ended before their leader's transaction
+ * ends, so none fills a slot that belongs to the next one.
  *
  * Subtransactions need nothing: their rows become visible, if at all, when the
  * transaction ends.  Nor do backends that die: either they abort their
@@ -70,7 +70,7 @@
  * counts.  If it stands above, an ID with a small value may come after one with a
  * large value in the same tick: the frontier passes the latter when the tick has no
  * position left.  Readers see to that when the clock is past the tick, or the last
- * IDs would stay behind the frontier until somebody mints again.
+ * IDs would stay behind the frontier until the next mint.
  *
  * snowflake_restart_at_clock() may take "last" back.  A transaction that filled its slot before
  * that may mint below it, so the slot says at which opening of the gate it was

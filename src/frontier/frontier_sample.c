@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * frontier_sample.c
- *	  Frontiers that were computed, for snapshots that were taken later.
+ *	  Computed frontiers, for snapshots that were taken later.
  *
  * A frontier is right for every snapshot that was taken after it was computed: see
- * frontier.c.  Those who compute one publish it here, with two numbers that were read
- * afterwards, by which others can tell that a snapshot is later still:
+ * frontier.c.  Backends that compute one publish it here, with two numbers that were
+ * read afterwards, by which others can tell that a snapshot is later still:
  *
  * - "next", the next transaction ID.  A snapshot whose xmax is larger was taken
  *	 after a transaction had ended that had no ID when "next" was read.
@@ -16,19 +16,19 @@
  *	 a snapshot that a logical slot exported has the next transaction ID of its time
  *	 for its xmax, so for one that may be imported only "next" tells.
  *
- * Larger, and not as large: between two snapshots with the same xmax a transaction
+ * It must be larger, not equal: between two snapshots with the same xmax a transaction
  * may have ended whose ID is smaller.
  *
  * The promise is about one database, and so is a sample.  The keeper's are about all
- * of them: it publishes one when it has opened the gate, for those who come first.
+ * of them: it publishes one when it has opened the gate, for the first readers.
  *
- * When the generator has gone back (snowflake_restart_at_clock()), what was computed
- * before is void: IDs below it may come.
+ * When the generator has gone back (snowflake_restart_at_clock()), earlier frontiers
+ * are void: IDs below them may come.
  *
- * Each database has a row of samples, the newest first.  One that is replaced moves on
- * to the next place if what is there is older by so much, which doubles from place to
- * place; so a snapshot finds a sample that is not much older than itself, whatever its
- * age.  If more databases read frontiers than there are rows, the one that has not
+ * Each database has a row of samples, the newest first.  A sample that is replaced moves
+ * on to the next place if the one there is old enough by comparison; that age doubles
+ * from place to place.  So a snapshot of any age finds a sample that is not much older
+ * than itself.  If more databases read frontiers than there are rows, the one that has not
  * published for longest loses its row, and its snapshots find less.
  *
  * All of this is protected by one lock.

@@ -9,10 +9,10 @@
  * decided by the process array.
  *
  * The array does not survive a crash, but the prepared transaction does, with
- * its locks.  So it takes a lock that nobody waits for and whose tag is the
- * oldest ID it may have minted.  After a start, that is, also after the promotion
+ * its locks.  So it takes a lock that no process waits for and whose tag is the
+ * oldest ID it may have minted.  After a start, and so also after the promotion
  * of a standby, the array is filled from the lock table before it is used.  The
- * tag is an ID, no position, for the layout may be another one by then.
+ * tag is an ID, not a position, because the layout may be another one by then.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,7 +4,7 @@
  *	  What the generator has done since the counters were last reset.
  *
  * The counters are in shared memory and take no lock.  Minted IDs are counted
- * by each backend in its slot; what is rarer is counted here, in common.
+ * by each backend in its slot; rarer events are counted here, for all backends.
  *
  * They are lost when the server stops.
  *

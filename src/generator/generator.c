@@ -42,11 +42,11 @@
  *	  memory.  Thus when snowflake_generator_close() returns, "last" and the node
  *	  stand still, and the keeper may store "last" as the exact end.
  *
- * 4. A generator that is far ahead of the clock for good may be taken back, under
+ * 4. A generator that is far ahead of the clock may be taken back, under
  *	  a node ID with which nothing was issued there: then "last" goes down, once,
  *	  while the gate is closed.  See snowflake_generator_open_afresh().
  *
- * 5. Who took several positions in one step stops using them when others may
+ * 5. A mint that took several positions in one step stops using them when others may
  *	  expect larger ones: after an opening of the gate, which may be for another
  *	  node, and at or below the floor of snowflake_advance().
  *
@@ -63,11 +63,11 @@
  * The lock is held exclusively for what a mint depends on: opening the gate,
  * and the node.  LWLocks let shared lockers overtake a waiting exclusive one,
  * which could starve the keeper, so a minter looks at the gate once before it
- * asks for the lock: a closing gate stops newcomers at once.  Extending the
+ * asks for the lock: a closing gate stops newcomers immediately.  Extending the
  * reservation needs no lock: a minter that still reads the old limit is merely
  * careful, and waits or looks again.
  *
- * Nobody waits, does I/O or raises an error while holding the lock.
+ * No process waits, does I/O or raises an error while holding the lock.
  *
  * test/model/gate.pml is a model of rules 1 to 3, which is checked exhaustively.
  *

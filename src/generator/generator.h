@@ -4,8 +4,7 @@
  *	  The generator that all backends of a server share.
  *
  * The state itself is private to generator.c, which explains why no ID comes
- * twice.  Everybody else reads it here, and changes it by what the functions
- * say.
+ * twice.  Other files read and change it only through these functions.
  *
  *-------------------------------------------------------------------------
  */

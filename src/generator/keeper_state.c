@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * keeper_state.c
- *	  What backends ask of the keeper, and how they hear of it.
+ *	  Requests of backends to the keeper, and its answers.
  *
  * A backend sets a bit and wakes the keeper; the keeper takes the bits, does what
  * follows, and announces it.  Nothing here has a part in the promise that no ID

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * keeper_state.h
- *	  What backends ask of the keeper, and how they hear of it.
+ *	  Requests of backends to the keeper, and its answers.
  *
  *-------------------------------------------------------------------------
  */

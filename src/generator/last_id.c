@@ -5,7 +5,7 @@
  *
  * DISCARD SEQUENCES and DISCARD ALL forget it, as they do lastval(): connection
  * poolers send the latter before they hand a session to another client.  Core
- * tells nobody else of a DISCARD, so it is seen where utility commands pass.
+ * has no hook for DISCARD, so the hook for utility commands watches for it.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,8 +4,8 @@
  *	  A slot per backend: what one backend writes and others read.
  *
  * The slots lie in shared memory, in the order of the process array, each in a
- * cache line of its own: one counter for all would be one more line that every
- * mint fights for.
+ * cache line of its own: one counter for all would be one more line that all
+ * mints contend for.
  *
  *-------------------------------------------------------------------------
  */

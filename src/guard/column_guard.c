@@ -6,17 +6,17 @@
  * DROP EXTENSION snowflake fails while there are columns of its types, and core's
  * hint is to add CASCADE.  That drops the columns: the primary keys of all tables,
  * with a line of notice each.  So do a DROP SCHEMA and a DROP OWNED with CASCADE
- * that meet the extension.  Here the first has a better hint, and the others are
- * an error.
+ * that drop the extension.  This file gives the first a better hint, and makes the
+ * others an error.
  *
- * What is dropped is for core to find out: it tells a hook of each object, just
- * before that is dropped, dependents first.  A column is told of only if its table
- * stays.  A table that is dropped as a whole, though nobody asked for that, has
- * something of the extension in its partition key.  The extension comes last, so what
- * is told of before is what would be lost with it.  Whoever drops a schema, or what a role
- * owns, wants to be rid of the tables there.
+ * Core finds out what is dropped: it calls a hook for each object, just
+ * before that is dropped, dependents first.  It reports a column only if its table
+ * stays.  A table that is dropped as a whole, though it was not named, has
+ * something of the extension in its partition key.  The extension comes last, so the
+ * objects reported before it would be lost with it.  A command that drops a schema, or
+ * all that a role owns, is meant to drop the tables there.
  *
- * No lock is taken.  The error rolls back what was dropped until then.
+ * No lock is taken.  The error rolls back all drops until then.
  *
  *-------------------------------------------------------------------------
  */

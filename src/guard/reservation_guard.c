@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * reservation_guard.c
- *	  Nobody but a superuser finds the reservation's table by its name.
+ *	  Only a superuser finds the reservation's table by its name.
  *
  * A lock on the table, or on its row, that is held to the end of a transaction
  * keeps the keeper from reserving, and so stops minting after some seconds.  The
- * table has no privilege for anybody, but some roles need none: pg_write_all_data
+ * table grants no privilege, but some roles need none: pg_write_all_data
  * may lock any table and, with pg_read_all_data, any row, and pg_maintain may lock
- * and reindex any table.  They have USAGE on any schema as well, which is where
- * they are met: a statement gets to a table by its name, in a schema that is named
- * or in search_path, and core asks a hook about each schema that it looks in.
- * To those who are no superusers, this one's answer for the schema of the keeper
+ * and reindex any table.  They have USAGE on any schema as well, and there
+ * they are stopped: a statement finds a table by its name, in a schema that is named
+ * or in search_path, and core calls a hook for each schema that it looks in.
+ * For roles that are not superusers, this hook's answer for the schema of the keeper
  * is that of a missing USAGE.
  *
- * No lock is taken, and no error raised but that.  The keeper itself looks up
- * neither by this way nor as anybody but a superuser.  What needs no name, such as
+ * No lock is taken, and no other error raised.  The keeper itself does not look the
+ * table up this way, and is a superuser.  A command that needs no name, such as
  * REINDEX DATABASE, locks the table for no longer than its one row takes.
  *
  *-------------------------------------------------------------------------

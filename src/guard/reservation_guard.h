@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * reservation_guard.h
- *	  Nobody but a superuser finds the reservation's table by its name.
+ *	  Only a superuser finds the reservation's table by its name.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * keeper_log.c
- *	  What the keeper warns of: a clock that was moved, a generator that waits
+ *	  The keeper's warnings: a clock that was moved, a generator that waits
  *	  for it, minting at the limit of the layout, and a layout that ends.
  *
  * Nothing here has a part in minting; it compares, counts and writes to the
  * log.  The keeper looks whenever it is awake, that is when the reservation is
  * extended, when a backend found the generator ahead of the clock, and once a
- * day.  What lasts is reported once, not at every look.
+ * day.  A lasting condition is reported once, not at every look.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,8 +4,8 @@
  *	  The keeper's transactions, whose commits are durable or errors.
  *
  * Synchronous replication is the difficulty: a signal ends the wait for a standby
- * as if the commit had got there.  So the keeper notes down that one came, and
- * then takes the commit for none, although it stands.
+ * as if the commit had got there.  So the keeper records that a signal came, and
+ * then treats the commit as failed, although it stands.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * reservation_home.c
- *	  In which database the reservation is kept.
+ *	  The database in which the reservation is kept.
  *
  * The table cannot tell that it is not the right one: that snowflake.database was
  * changed, or that the table was dropped and the server crashed before the keeper
- * could write it again.  So the database that has it is noted down where no
+ * could write it again.  So a note of its database is kept where no
  * database can lose it, in the shared catalog of settings, as an ALTER ROLE ALL
  * SET of a setting that is for superusers only.
  *
  * Crash recovery, replication and backups carry it.  pg_dumpall does not, which
  * is as it should be for another server, and hence neither does pg_upgrade: after
- * that the next opening notes it down anew.
+ * that the next opening writes the note again.
  *
  *-------------------------------------------------------------------------
  */

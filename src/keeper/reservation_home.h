@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * reservation_home.h
- *	  In which database the reservation is kept.
+ *	  The database in which the reservation is kept.
  *
  *-------------------------------------------------------------------------
  */

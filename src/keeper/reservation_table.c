@@ -7,32 +7,32 @@
  * the extension snowflake_keeper has nothing else.  reserved_until is the start
  * of the last tick that may have been used.  A row in a table is carried by crash
  * recovery, replication, point-in-time recovery, base backups and pg_upgrade
- * without a line of code here.  In which database it is, is noted by reservation_home.c.
+ * without a line of code here.  reservation_home.c records which database has it.
  *
- * The keeper is a superuser in a database in which others may create, drop and
- * configure what they like, and nothing of that may make it run their code or
+ * The keeper is a superuser in a database in which other roles may create, drop and
+ * configure objects, and none of that may make it run their code or
  * write where they want.  So it uses the table as PostgreSQL uses its catalogs:
- * it locks what the name stands for, looks at what it has got, and then reads
+ * it locks the table of that name, checks it, and then reads
  * and writes rows through the table and its index.  No statement is parsed or
  * planned, and no trigger, rule, policy, constraint or default has a part in it.
  *
- * What it looks at, under the lock, at each use, in check_table(): that the table
- * and its schema belong to a superuser and to the extension, so that nobody else
- * can have made or changed it; and that it is of the form that the code below
- * takes for granted.  The lock keeps it so until the end of the transaction:
- * whatever changes the form of a table, drops it or gives it away conflicts with
- * RowExclusiveLock.  (Not so CREATE INDEX CONCURRENTLY, which is for the owner,
- * and the owner is a superuser.)  A name that stands for another table after the
+ * check_table() verifies, under the lock, at each use, that the table
+ * and its schema belong to a superuser and to the extension, so that no other role
+ * can have created or changed it; and that it has the form that the code below
+ * relies on.  The lock keeps it so until the end of the transaction:
+ * any command that changes the form of a table, its owner, or drops it conflicts with
+ * RowExclusiveLock.  (CREATE INDEX CONCURRENTLY does not, but only the owner may
+ * run it, and the owner is a superuser.)  A name that stands for another table after the
  * wait for the lock is thus an error here, and not a write there.
  *
  * SQL is run once, to create the extension.  Then the current user is the
- * bootstrap superuser, whatever the database has for a role, and the settings
+ * bootstrap superuser, whatever role the database sets, and the settings
  * that matter are those of worker.c.
  *
- * The file is long because what must be checked stands beside what it guards.
+ * The file is long because the checks stand beside the code that they guard.
  * All but the triggers run in the keeper, inside a transaction with a snapshot.
- * When that is durable is for keeper_transaction.c to say, and what may be published then
- * for reserve.c.
+ * keeper_transaction.c says when that is durable, and reserve.c what may be
+ * published then.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * decode.c
- *	  What an ID says, and IDs with given parts.
+ *	  Decoding IDs, and making IDs with given parts.
  *
  * Each function exists twice in SQL: with a layout argument, IMMUTABLE, and
  * without, STABLE, for the server's own layout.  Both are the same C function.

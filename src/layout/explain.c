@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * explain.c
- *	  What an ID says, bit by bit, for people to read.
+ *	  An ID decoded bit by bit, for people to read.
  *
  * The other decoding functions refuse an ID that is not of the layout.  This
- * one shows it, and says so: somebody who looks at the bits of an ID often
- * does so because it was refused.
+ * one shows it, and says so: people often look at the bits of an ID
+ * because it was refused.
  *
  * The text must not depend on a setting, such as TimeZone or DateStyle: with a
  * layout argument the function is IMMUTABLE.  Hence instants in UTC, written

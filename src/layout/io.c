@@ -3,16 +3,16 @@
  * io.c
  *	  The type snowflake: input and output, and the casts that can fail.
  *
- * A snowflake is an int8 from 0 to 2^63-1, and whatever is right for int8 is
- * taken by the implicit cast to bigint, or named from SQL.  Here is what is not
- * right, and output: where it is looked up for each value, as for JSON and logical
+ * A snowflake is an int8 from 0 to 2^63-1, and functions of int8 are
+ * used by the implicit cast to bigint, or named from SQL.  This file has those that
+ * differ, and output: where that is looked up for each value, as for JSON and logical
  * replication, a function of core's under another name is searched for among all
  * of core's.
  *
  * The text form is decimal digits and nothing else.  int8 also takes spaces
- * and a sign, and from version 16 on hexadecimal and underscores; an ID that
- * comes in such clothes has passed through something that takes it for a
- * number, and that is worth an error before it is rounded.
+ * and a sign, and from version 16 on hexadecimal and underscores; an ID in
+ * one of these forms has passed through a program that takes it for a
+ * number, and that deserves an error before it is rounded.
  *
  *-------------------------------------------------------------------------
  */

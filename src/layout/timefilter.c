@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * timefilter.c
- *	  Filters on the time that an ID says, answered by the key.
+ *	  Filters on the time of an ID, answered by the key.
  *
- * What decodes an ID, snowflake_timestamp() and the operator @, returns the
+ * The decoding functions, snowflake_timestamp() and the operator @, return the
  * domain snowflake_time over timestamptz.  The domain has comparison operators of
- * its own.  They are core's functions, so an operator that is executed is core's
- * comparison; and they have the support functions below, which see to it that it
- * is not executed.  In place of a call they put
+ * its own.  They call core's functions, so an operator that is executed is core's
+ * comparison; and they have the support functions below, which avoid its
+ * execution.  In place of a call they put
  *
  *	 1. a comparison of the ID, if one side is the time of an ID of a table and the
  *		other one is another time:
@@ -19,7 +19,7 @@
  *			@ id =	time	the second and the fourth
  *			@ id <@ range	the same, with the range in place of the time
  *
- *		which timerange.c has the reasons of;
+ *		(timerange.c explains why);
  *
  *	 2. nothing, if one side is a column of a subquery, which may turn out to be the
  *		time of an ID when the condition is pushed down into it, and the other side
@@ -30,7 +30,7 @@
  *		of timestamptz is, though no operator family of core has these operators.
  *
  * A comparison gives what it would have given without this, for every time there
- * is.  Only an ID that is none of the layout, which snowflake_timestamp() refuses, is
+ * is.  Only an ID that is not of the layout, which snowflake_timestamp() refuses, is
  * compared as the number that it is: which rows are read is up to the key.
  *
  * An expression is evaluated as often as it was written.  An equality or a range

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * timeorder.c
- *	  Rows in the order of the time that their IDs say, by an index on the ID.
+ *	  Rows in the order of their IDs' time, by an index on the ID.
  *
- * Times ascend with IDs.  So whatever comes in the order of a table's IDs comes in
+ * Times ascend with IDs.  So rows in the order of a table's IDs are in
  * the order of "@ id" as well, NULLs included, and in that of "@ id, id".  The
  * planner cannot know: to it an index has the order of its columns alone.  Hence
  * the hook below, which a preloaded library sets.  After core has made the paths

@@ -16,14 +16,14 @@
  * Bounds are from -1, where no ID is, to the largest bigint, so they exist for
  * each time: before the epoch, after the layout's end, infinite.
  *
- * The operators are SQL functions with just these bodies.  The planner puts the
- * body in the operator's place, and what it then sees is core's comparison of
+ * The operators are SQL functions with just these bodies.  The planner inlines
+ * the body, and then sees core's comparison of
  * integers with a stable expression: it matches indexes, prunes partitions,
  * takes parameters and columns of other tables for the bound, and estimates it
  * with core's estimators.
  *
- * What is left to do here is for constants: the comparison with a constant bound
- * is made at once, which takes the planner less time than the body, and prunes
+ * This file only treats constants: the comparison with a constant bound
+ * is built directly, which takes the planner less time than the body, and prunes
  * partitions already in planning.  A lower bound is written as "id::bigint >=
  * bound + 1": to the planner there might be something between the last ID of one
  * partition and the first of the next, so with ">" it would keep the earlier

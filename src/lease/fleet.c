@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * fleet.c
- *	  What an administrator does with a fleet: found it, found it again after a
- *	  loss, look at it.
+ *	  An administrator's functions for a fleet: create it, re-create it after a
+ *	  loss, list it.
  *
  * The script revokes the functions from everybody.  Each loads the module of the
  * coordinator into the session that calls it.
@@ -198,10 +198,10 @@ wait_for_own_lease(void)
 }
 
 /*
- * Found a fleet: from then on its coordinator grants node IDs, of ticks above a floor.
- * It is to be above the newest ID of every server that minted with a node ID that
- * may be leased from now on.  By default it is the newest ID of this server and the
- * present moment.
+ * Create a fleet: from then on its coordinator grants node IDs, for ticks above a floor.
+ * The floor must be above the newest ID of every server that minted with a node ID that
+ * may be leased from now on.  By default it is the later of the newest ID of this server
+ * and the present moment.
  */
 Datum
 snowflake_fleet_create(PG_FUNCTION_ARGS)
@@ -240,8 +240,8 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 }
 
 /*
- * Replace the records of node IDs that are damaged, which nobody is granted, by such as
- * the floor makes harmless.
+ * Replace the damaged records of node IDs, which are not granted to any server, by
+ * records that the floor makes harmless.
  */
 static void
 replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
@@ -269,7 +269,7 @@ replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
 }
 
 /*
- * The floor of a fleet that is founded again: above all that can have been granted, which
+ * The floor of a fleet that is re-created: above all that can have been granted, which
  * is a lease after the clock, above all that this server knows of, and not below what it
  * was, or what a server reported that gave up its lease.  An error if that is far ahead.
  */
@@ -298,9 +298,9 @@ default_floor(const SnowflakeFleet *before, TimestampTz now)
 }
 
 /*
- * Found the fleet again, after its coordinator has lost data, with a floor above
- * all that can have been granted.  What a server that gave up its lease has reported
- * bounds it from below, until an administrator says that the server is gone for good.
+ * Re-create the fleet, after its coordinator has lost data, with a floor above
+ * all that can have been granted.  The end that a server reported when it gave up its
+ * lease bounds the floor from below, until an administrator says that the server is gone.
  *
  * From then on no grant from before is renewed: see begin_write() of lease.c.
  */
@@ -355,9 +355,9 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 }
 
 /*
- * Have a node ID leased again from a time on, of which an administrator says that
- * nobody has it, and that no ID with it is newer.  A holder that there is all the same
- * finds that out, and marks the fleet: see judge_lease() of lease.c.
+ * Let a node ID be leased again from a time on.  The administrator asserts that
+ * no server has it, and that no ID with it is newer.  If there is a holder nevertheless,
+ * it finds that out, and marks the fleet: see judge_lease() of lease.c.
  */
 Datum
 snowflake_fleet_reclaim(PG_FUNCTION_ARGS)

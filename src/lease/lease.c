@@ -4,9 +4,9 @@
  *	  The rules of leases.
  *
  * The promise: no two servers of a fleet issue the same (tick, node), whatever
- * their clocks, pauses and networks do, and whoever copies their data.
+ * their clocks, pauses and networks do, and however their data is copied.
  *
- * A lease is a range of ticks of a node ID, not of anybody's time.  The node's
+ * A lease is a range of ticks of a node ID, not of wall time.  The node's
  * record at the coordinator says up to which tick, "until", it is granted, and
  * every grant starts above the "until" that it replaces; both changes are one
  * compare-and-set.  So the ranges of a node ID's grants never overlap, and a server
@@ -14,40 +14,41 @@
  * generator.c, "from" its start.  A grant that is taken over too early, by a
  * clock that is ahead, costs its holder another node ID, and nothing else.
  *
- * 1. A grant belongs to one start of one server.  What identifies it is a token
- *	  that is made at the start and kept in shared memory only, so whoever has a
- *	  copy of the data is a stranger to it.
- * 2. Taking, and renewing, which moves "until" ahead, is a compare-and-set on what
- *	  was last read or written, done only if the fleet's record is what it was at
- *	  that moment: take(), renew(), begin_write().  So a write that is late does
- *	  nothing to a fleet that was founded again meanwhile.  (With Consul and
+ * 1. A grant belongs to one start of one server.  It is identified by a token
+ *	  that is made at the start and kept in shared memory only, so a
+ *	  copy of the data does not have it.
+ * 2. Taking, and renewing, which moves "until" ahead, is a compare-and-set on the
+ *	  record that was last read or written, done only if the fleet's record has not
+ *	  changed since: take(), renew(), begin_write().  So a write that is late does
+ *	  nothing to a fleet that was re-created meanwhile.  (With Consul and
  *	  ZooKeeper as far as an index or a version tells, which begin again with an
  *	  empty store.)
  * 3. Each write has a nonce, and no two are equal.  An answer may be lost: then the
- *	  same value is written again, or found, and everything else that is found
- *	  means that somebody else has it, be it a twin of this process, a virtual
+ *	  same value is written again, or found; any other value
+ *	  means that another server has it, perhaps a twin of this process, in a virtual
  *	  machine that was resumed twice: settle_write(), knows_less().
  * 4. A stop stores the exact end: snowflake_lease_release().
- * 5. Without an answer, what is granted can be used up.
+ * 5. Without an answer, the present grant can be used up.
  * 6. A coordinator that has lost its data grants nothing, since the fleet's record
  *	  is missing.  One that went back in time, as by a restored backup, may grant
  *	  again what is used already.  Its holders notice: judge_lease().
  * 7. The fleet's record says who its coordinator is.  Nothing is granted by another
  *	  cluster, which has a copy of the records, nor by one whose term is older than
- *	  what was seen before: it was replaced.  A newer term is noted down, in the same
+ *	  one seen before: it was replaced.  A newer term is recorded, in the same
  *	  fleet: knows_coordinator().
- * 8. What is granted starts at our clock.  Where the fleet's floor is ahead of that,
+ * 8. A grant starts at our clock.  Where the fleet's floor is ahead of that,
  *	  nothing is taken before the clock gets there, so that a floor that was a
  *	  mistake can be put right: take().
  *
  * A grant is known by its number.  The same node ID granted again is another one:
- * somebody else may have had it in between.
+ * another server may have had it in between.
  *
  * The protocol is modelled in test/model/lease.pml.  The file is long because the
- * rules lean on each other, and are to be checked together.
+ * rules depend on each other, and are to be checked together.
  *
- * Only the lessee calls what is here.  What others may see is in lease_state.c; the rest is
- * the lessee's memory, for its successor if it ends while the server runs.
+ * Only the lessee calls these functions.  lease_state.c has the part that other
+ * processes see; the rest is the lessee's memory, for its successor if it ends while
+ * the server runs.
  *
  *-------------------------------------------------------------------------
  */

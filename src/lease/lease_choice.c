@@ -3,8 +3,8 @@
  * lease_choice.c
  *	  Which node ID a server takes.
  *
- * Any choice is safe, as lease.c has a grant start above everything that was granted
- * of its node ID.  A good one keeps the node ID that the server had, and leaves those
+ * Any choice is safe, because in lease.c a grant starts above all earlier grants
+ * of its node ID.  A good choice keeps the node ID that the server had, and leaves those
  * of others alone.
  *
  *-------------------------------------------------------------------------

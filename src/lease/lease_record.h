@@ -23,7 +23,7 @@
 /* Longest value of a record, with its terminator */
 #define SNOWFLAKE_VALUE_SIZE	1024
 
-/* The record of the fleet.  "incarnation" changes whenever it is founded anew. */
+/* The record of the fleet.  "incarnation" changes whenever it is re-created. */
 typedef struct SnowflakeFleet
 {
 	char		incarnation[SNOWFLAKE_NONCE_SIZE];

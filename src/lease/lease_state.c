@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * lease_state.c
- *	  The node ID that this server has leased, as others may see it.
+ *	  The node ID that this server has leased, as other processes see it.
  *
  * The lessee writes it, under the spinlock, so the keeper and the status read a
- * node ID and its range together.  Why the range makes IDs distinct is said in
- * lease.c.
+ * node ID and its range together.  lease.c explains why the range makes IDs
+ * distinct.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_state.h
- *	  The node ID that this server has leased, as others may see it.
+ *	  The node ID that this server has leased, as other processes see it.
  *
  *-------------------------------------------------------------------------
  */

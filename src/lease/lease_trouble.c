@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_trouble.c
- *	  What may stand in the way of a lease, and what is said of it: a table with a
+ *	  Obstacles to a lease, and the texts for them: a table with a
  *	  row for each trouble, which the log, the status and the errors of mints use.
  *
  *-------------------------------------------------------------------------

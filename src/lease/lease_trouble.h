@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_trouble.h
- *	  What may stand in the way of a lease, and what is said of it.
+ *	  Obstacles to a lease, and the texts for them.
  *
  *-------------------------------------------------------------------------
  */

@@ -9,9 +9,9 @@
  * All waiting for a network is done here, so that the keeper and minting do not
  * notice a slow coordinator before the lease ends.
  *
- * An attempt connects, does what lease.c says, and closes: that is once in half a
- * lease.  If it fails it is repeated soon.  What it did is in shared memory, so a
- * lessee that ends while the server runs is succeeded by another.
+ * An attempt connects, does what lease.c says, and closes, once in half a
+ * lease.  If it fails it is repeated soon.  Its results are in shared memory, so
+ * another lessee can succeed one that ends while the server runs.
  *
  *-------------------------------------------------------------------------
  */

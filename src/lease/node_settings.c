@@ -4,7 +4,7 @@
  *	  The settings of the node ID: the number, where it comes from, and which may
  *	  be leased for how long.
  *
- * What is done with them is in node_source.c.
+ * node_source.c uses them.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,8 +4,8 @@
  *	  Where the node ID comes from: the setting, the host's name or address, or a
  *	  lease.
  *
- * All but the lease are looked up whenever they are asked for, which is cheap
- * beside what follows from them, so nothing here has a state.
+ * All but the lease are looked up at each call, which is cheap
+ * compared with the consequences, so this file has no state.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,8 +3,8 @@
  * mint.c
  *	  Minting: a step of the generator, and the waiting around it.
  *
- * The step is in generator.c, where it is argued why no ID comes twice.  What
- * can stand in its way, and how long to wait for it, is for mint_slowly() to say,
+ * The step is in generator.c, which argues why no ID comes twice.
+ * mint_slowly() finds out why a step fails, and how long to wait,
  * without any lock.
  *
  *-------------------------------------------------------------------------

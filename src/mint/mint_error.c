@@ -4,7 +4,7 @@
  *	  Errors of mints that an open gate cannot serve: the layout's end, the
  *	  clock, the reservation, a server in recovery.  Each is counted.
  *
- * What a closed gate refuses is in gate_text.c.
+ * gate_text.c has the errors of a closed gate.
  *
  *-------------------------------------------------------------------------
  */

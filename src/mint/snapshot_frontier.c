@@ -9,10 +9,10 @@
  * call stands in the statement, in a view or in a function; and one snapshot has one
  * frontier.
  *
- * What frontier.c computes, F, is right for snapshots that are taken afterwards, and a
- * statement has its snapshot S before it calls a function.  So:
+ * The frontier F that frontier.c computes is right for snapshots that are taken
+ * afterwards, but a statement has its snapshot S before it calls a function.  So:
  *
- * 1. F is computed, and then a snapshot N is taken, which nobody reads by.  F is
+ * 1. F is computed, and then a snapshot N is taken, which is not used to read.  F is
  *	  right for N.
  *
  * 2. F is right for S as well if S covers N: if it sees all that N sees.  That is so
@@ -41,9 +41,9 @@
  *
  * For the same reason a parallel worker may not ask: it would have another memory.
  *
- * When the generator goes back, what was computed before is void: see
- * frontier_sample.c.  What was answered before is not, for it was said of IDs in
- * their order, which has been given up.
+ * When the generator goes back, earlier frontiers are void: see
+ * frontier_sample.c.  Earlier answers are not, because they are about IDs in
+ * the order that has been given up.
  *
  * test/model/frontier.pml is a model of this, which is checked exhaustively.
  *

@@ -16,8 +16,8 @@
  * samples are in radix 10 and 36: the test runs them through the code that the
  * server runs.  A half is a number below 2^56, or below a power of two up to 2^63.
  *
- * Nothing here needs the server, and nothing raises an error: what OpenSSL refuses
- * is false or NULL.
+ * Nothing here needs the server, and nothing raises an error: if OpenSSL refuses,
+ * the result is false or NULL.
  *
  *-------------------------------------------------------------------------
  */

@@ -7,21 +7,21 @@
  * hexadecimal digits; lines that are empty or start with # do not count.
  *
  * Each process looks at the file when a transaction first needs a key, and reads it
- * if it is not the one that it knows.  So a file that was replaced counts whatever
- * became of a reload of the configuration, and all of a transaction uses the same
- * keys.  They are never in shared memory, in a setting, in SQL or in the log.  What
- * the file says is not in an error either: that has the number of the line.  Nor is
- * its path, which the setting shows to those who may see it.
+ * if it is not the one that it knows.  So a file that was replaced counts even if
+ * a reload of the configuration failed, and all of a transaction uses the same
+ * keys.  They are never in shared memory, in a setting, in SQL or in the log.  Errors
+ * do not show the file's content either, but the number of the line, nor
+ * its path, which the setting shows to roles that may see it.
  *
  * A file that was changed a moment ago may be half written, and half a file may be a
  * file with fewer keys.  So it is read only when it has stood for SETTLE_MS, and does
  * not change while it is read.  Until then a process that knows keys goes on with
  * them, and one that knows none waits.  It follows that a change after the file was
- * read has another time than the change before: what is known tells them apart.
+ * read has another time than the change before, so the two can be told apart.
  *
- * A file that is refused is an error for whoever needs a key, also if keys were
- * known before: a key that was taken away must not go on in some sessions.  It is
- * read again until it is right.
+ * A file that is refused is an error in every session that needs a key, also if keys
+ * were known before: a key that was removed must not remain in use in some sessions.
+ * The file is read again until it is right.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * public.c
- *	  IDs for those who are not to read them: encrypted, as text and as UUID.
+ *	  Encrypted IDs for the outside, as text and as UUID.
  *	  Also the entry of the library of the extension snowflake_public.
  *
  * The text is a context, an underscore, and digits of base32: the number of the
  * key, in one digit or two, and the encrypted ID in 13.  Each text stands for one
  * ID; that of another key or context stands for another one.  So there is no text
- * that cannot be decrypted, unless it is no number of 63 bits: it hides what an ID
- * says, but does not show that it came from here.
+ * that cannot be decrypted, unless it is not a number of 63 bits: it hides what an ID
+ * tells, but does not prove that it came from here.
  *
  * A UUID of version 8 has 122 bits to fill.  Its last four are the number of the
  * key, modulo 16; the others are encrypted as one number, the ID with 55 zero bits
@@ -17,8 +17,8 @@
  *
  * The context is the tweak of the encryption, so an ID looks different in each.
  *
- * The library needs nothing of that of the extension snowflake: to C a snowflake is
- * an int8, and what the two have in common is inline in headers.  So neither has to be
+ * The library does not need that of the extension snowflake: to C a snowflake is
+ * an int8, and the code that the two share is inline in headers.  So neither has to be
  * loaded before the other, and only this one needs OpenSSL.
  *
  *-------------------------------------------------------------------------
