@@ -29,8 +29,8 @@ PG_FUNCTION_INFO_V1(snowflake_stats_reset);
 #define STATS_COLUMNS		(COLUMN_STATS_RESET + 1)
 
 /*
- * What was counted since the counters were last reset.  How much others mint is for
- * those who may read statistics; without a generator there is nothing to count.
+ * The counts since the counters were last reset.  Only roles that may read statistics
+ * see how much others mint; without a generator there is nothing to count.
  */
 Datum
 snowflake_get_stats(PG_FUNCTION_ARGS)

@@ -192,7 +192,7 @@ advice(const SnowflakeView *view, int64 lead_usec)
 	return NULL;
 }
 
-/* What everybody may see of a generator: whether and how it mints. */
+/* The state of a generator that all roles may see: whether and how it mints. */
 static void
 put_public(SnowflakeRow *row, const SnowflakeView *view, int64 lead_usec)
 {
@@ -241,7 +241,7 @@ put_position(SnowflakeRow *row, const SnowflakeView *view, int64 lead_usec)
  * minting goes on; each is right for its moment, and so is the node without the
  * lock.
  *
- * How much and when others mint is for those who may read statistics.
+ * Only roles that may read statistics see how much and when others mint.
  */
 Datum
 snowflake_get_status(PG_FUNCTION_ARGS)

@@ -19,7 +19,7 @@
 #include "base/worker.h"
 
 /*
- * How long to wait for a lock: somebody else may be creating the extension, or
+ * How long to wait for a lock: another session may be creating the extension, or
  * changing the table, in a transaction that waits for us because it mints.
  *
  * With the pause that follows, and the time to start and connect, this is less
@@ -28,8 +28,8 @@
 #define LOCK_TIMEOUT			"300ms"
 
 /*
- * What the server or the database may have for a default, and must not be for a
- * worker of ours.  Whoever owns the database can set most of these for it, the
+ * Settings whose defaults in the server or the database must not apply to a
+ * worker of ours.  The owner of the database can set most of these for it, the
  * encoding even to one with which no process can connect.
  */
 static const char *const pinned_settings[][2] = {

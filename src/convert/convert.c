@@ -74,7 +74,7 @@ check_definitions(Conversion *conv)
 
 /*
  * The tables are locked, so they keep their names, but a schema that is renamed
- * waits for nobody: the statements would be about other tables then.
+ * does not wait: the statements would then refer to other tables.
  */
 pg_noreturn static void
 fail_renamed(Conversion *conv, const char *relation)
@@ -282,9 +282,9 @@ warn_of_partitions(Conversion *conv)
 }
 
 /*
- * A bigint is the default, since that writes a bigint key not anew, and is what
- * clients have read so far.  But what is written for a snowflake fails for it, or
- * means something else.
+ * A bigint is the default, because it does not rewrite a table with a bigint key,
+ * and clients go on reading numbers.  But expressions that are written for a
+ * snowflake fail for it, or mean something else.
  */
 static void
 tell_forms(Conversion *conv)

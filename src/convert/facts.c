@@ -125,10 +125,10 @@ static const char *sequences_query =
  *
  * One between tables of different owners is set aside if the caller has the
  * rights of its owner: plan.c says why, and roles.c how it is checked.  For that
- * its owner must be able to make it again.  A type of somebody's own, or a domain
- * over one, would bring a cast into the check, which runs with the rights of the
- * other owner.  And a superuser's is refused: what roles.c does keeps the other
- * owner from his rights as well, but nobody should need to rely on it.
+ * its owner must be able to re-create it.  A type that an ordinary role owns, or a
+ * domain over one, would bring a cast into the check, which runs with the rights of
+ * the other owner.  And a superuser's is refused: roles.c keeps the other
+ * owner from a superuser's rights as well, but that should not be relied on.
  */
 static const char *references_query =
 "SELECT f.oid, f.conrelid, f.confrelid, c.relowner, f.conname,"

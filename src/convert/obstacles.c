@@ -28,7 +28,7 @@
 #include "convert/query.h"
 
 /*
- * What PostgreSQL does not make anew when the columns' types change: anything
+ * Objects that PostgreSQL does not re-create when the columns' types change: all
  * but indexes, statistics, constraints and the columns' own defaults.
  */
 static const char *obstacles_query =
@@ -324,7 +324,7 @@ snowflake_convert_check_columns(Conversion *conv)
 	KeyColumn  *key = conv->key;
 	ListCell   *lc;
 
-	/* rights first: who has none learns nothing, and locks nothing */
+	/* rights first: a role without them learns nothing, and locks nothing */
 	if (!key->is_owner)
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, key->relname);
 

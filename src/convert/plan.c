@@ -106,10 +106,10 @@ plan_table(Conversion *conv, KeyColumn *table)
 }
 
 /*
- * A foreign key between tables of two owners would be made anew by the ALTER
- * TABLE of the one that is referenced, and so be checked with the rights of that
- * one's owner, over a table that is not his.  So it is dropped before, and made
- * again afterwards, with the rights of whoever made it.
+ * A foreign key between tables of two owners would be re-created by the ALTER
+ * TABLE of the referenced table, and so be checked with the rights of that
+ * table's owner, over a table of the other.  So it is dropped before, and re-created
+ * afterwards, with the rights of the referencing table's owner.
  */
 static void
 plan_set_aside(Conversion *conv, bool before)

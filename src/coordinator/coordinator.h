@@ -57,7 +57,7 @@ typedef struct SnowflakeCoordinator
 	/* Another deadline from now on. */
 	void		(*set_deadline) (void *connection, int64 deadline_usec);
 
-	/* Who has answered on this connection so far.  It asks nothing. */
+	/* The server that answered on this connection so far.  Asks nothing. */
 	void		(*identify) (void *connection, SnowflakeIdentity *identity);
 
 	/* Make what records are kept in, if it is not there yet. */

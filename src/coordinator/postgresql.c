@@ -116,14 +116,14 @@ condition(SnowflakePgSession *connection, const char *key, const char *value)
 }
 
 /*
- * The new row is durable when this returns, whatever the role has for a default;
- * and who waits for a row looks at its new value afterwards.  Nobody is left
- * waiting for a lock there when the deadline is over here; but a commit that waits
- * for a synchronous standby goes on doing so, as no timeout of a statement ends it.
+ * The new row is durable when this returns, whatever the role's defaults are;
+ * and a session that waits for a row looks at its new value afterwards.  No session
+ * is left waiting for a lock there when the deadline is over here; but a commit that
+ * waits for a synchronous standby goes on doing so, as no timeout of a statement ends it.
  *
- * The row that is to be unchanged is locked until the commit.  Many may share that
- * lock, and whoever writes that row would wait for a moment without any of them: so
- * who writes without such a condition locks the table, for which they queue.
+ * The row that must not change is locked until the commit.  Many may share that
+ * lock, and a writer of that row would wait for a moment without any of them.  So a
+ * write without a condition on it locks the table, for which sessions queue.
  */
 static bool
 pg_compare_and_set(void *arg, const char *key, const char *expected,

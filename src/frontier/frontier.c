@@ -376,8 +376,8 @@ snowflake_frontier_publish(void)
 }
 
 /*
- * Who holds it back.  When others began, and what they may have minted, is for
- * those who may read statistics.
+ * The transactions that hold it back.  Only roles that may read statistics see when
+ * those of other roles began, and what they may have minted.
  */
 Datum
 snowflake_frontier_holders(PG_FUNCTION_ARGS)

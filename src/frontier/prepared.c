@@ -127,8 +127,8 @@ add(FullTransactionId xid, Oid database, int64 oldest_id, TimestampTz since)
 
 /*
  * Enter the prepared transactions that the server's start has found, by the locks
- * they hold.  There are no other locks of this kind yet, for who takes one has
- * been here before.  Not in recovery, before whose end they are not restored.
+ * they hold.  There are no other locks of this kind yet, because a process that takes
+ * one calls this first.  Not in recovery, before whose end they are not restored.
  */
 static void
 fill(void)
@@ -142,7 +142,7 @@ fill(void)
 		LockData   *locks = GetLockStatusData();
 		FullTransactionId next = ReadNextFullTransactionId();
 
-		/* nobody has seen those that an error may have left here */
+		/* no process has seen those that an error may have left here */
 		pg_atomic_write_u32(&prepared->count, 0);
 		for (int i = 0; i < locks->nelements; i++)
 		{

@@ -331,9 +331,9 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
 
 /*
  * A position that is ahead of the clock by so much more than max_lead is issued
- * all the same, to somebody who waits until it is due.  So those who wait for the
- * clock are served in the order in which they came.  Nobody can push the
- * generator further ahead, whatever becomes of the waiting.  And it is never more
+ * nevertheless, to a mint that waits until it is due.  So mints that wait for the
+ * clock are served in the order in which they came.  None can push the
+ * generator further ahead, even if its wait is canceled.  And it is never more
  * than the keeper reserves beyond max_lead.
  */
 int64
@@ -457,8 +457,8 @@ snowflake_generator_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 }
 
 /*
- * Give up what is left of the newest position's tick, if the clock is past that: as
- * a mint does that issues it to nobody, it raises "last" to the end of the tick.
+ * Give up the rest of the newest position's tick, if the clock is past that: like
+ * a mint whose position is not used, it raises "last" to the end of the tick.
  *
  * That is for readers in the order of the IDs.  Where the caller's field stands above
  * the sequence, they cannot pass an ID while a position of its tick may still be
@@ -497,7 +497,7 @@ snowflake_generator_finish_tick(void)
  * have got larger IDs for what came first?
  *
  * snowflake_advance() raises the floor before it waits for "last" to pass it, so
- * whoever asks here after it has returned reads that floor.
+ * a caller that asks after it has returned reads that floor.
  */
 bool
 snowflake_generator_is_outdated(const SnowflakeIssued *issued)
@@ -652,7 +652,7 @@ snowflake_generator_set_allowance(int64 allowed_usec)
 /*
  * Change the reason of a closed gate.
  *
- * Nobody is woken for the reason that was there already: those who wait would
+ * If the reason is the same as before, no process is woken: those that wait would
  * ask the keeper again, which would find the same reason, and so forth.
  */
 void
@@ -712,7 +712,7 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
 		kept->lowered_at = pg_atomic_read_u32(&hot->opening) + 1;
 	}
 	pg_atomic_write_u64(&hot->last, last);
-	pg_write_barrier();			/* who sees the new opening sees its "last" */
+	pg_write_barrier();			/* "last" is seen before the opening */
 	pg_atomic_write_u32(&hot->opening, pg_atomic_read_u32(&hot->opening) + 1);
 	SNOWFLAKE_INJECTION_POINT("snowflake-gate-opening");
 	pg_atomic_write_u64(&hot->limit, limit);

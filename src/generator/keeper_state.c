@@ -85,8 +85,8 @@ typedef struct Requests
 	/*
 	 * Since when the keeper is in a commit, on the monotonic clock; 0 if it
 	 * is not.  Only the keeper writes it, atomically.  And whether the log
-	 * has it that this commit waits for a standby: whoever sees that first
-	 * sets it.
+	 * has it that this commit waits for a standby: the first process that
+	 * sees that sets it.
 	 */
 	pg_atomic_uint64 commit_since_usec;
 	pg_atomic_uint32 wait_is_logged;
@@ -208,7 +208,7 @@ absent_usec(int64 now_usec)
 	if (snowflake_keeper_state_pid() != 0)
 		return 0;
 
-	/* nobody tells when a standby is promoted, so the first look counts */
+	/* a promotion is not announced, so the first look counts */
 	if (pg_atomic_compare_exchange_u64(&shared->absent_since_usec, &since_usec,
 									   now_usec))
 		return 0;
@@ -250,11 +250,11 @@ call_keeper(int64 now_usec)
  * the keeper is looked at again.  False: the deadline is over.
  *
  * Call it in a loop that tests a condition first.  The first call may return
- * at once, so that the condition is tested again when its change can no longer
+ * immediately, so that the condition is tested again when its change can no longer
  * be missed.  The loop ends with ConditionVariableCancelSleep().
  *
- * Whoever waits wakes the keeper: the backend that has set the request may have been
- * stopped before it did.  And if there is no keeper, it gets one.
+ * Every waiting backend wakes the keeper: the one that has set the request may have
+ * been stopped before it did.  And if there is no keeper, it has one started.
  */
 bool
 snowflake_keeper_state_wait(int64 deadline_usec)
@@ -492,7 +492,7 @@ snowflake_keeper_state_take(void)
 	return pg_atomic_exchange_u32(&shared->wanted, 0);
 }
 
-/* Something changed: whoever waits looks again. */
+/* Something changed: waiting backends look again. */
 void
 snowflake_keeper_state_announce(void)
 {

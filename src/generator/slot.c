@@ -27,7 +27,7 @@ typedef union PaddedSlot
 SnowflakeSlot *snowflake_my_slot = NULL;
 
 /*
- * As many as MaxBackends, since nobody mints but regular backends.  NULL if the
+ * As many as MaxBackends, since only regular backends mint.  NULL if the
  * library was not preloaded.
  */
 static PaddedSlot *slots = NULL;

@@ -13,8 +13,8 @@
 
 /*
  * Nearly always the backend that has the slot is the only one that writes it, so
- * that costs a mint a store to a cache line of its own.  Whoever has the same
- * place in the process array later goes on counting.
+ * that costs a mint a store to a cache line of its own.  The next backend at the same
+ * place in the process array goes on counting.
  */
 typedef struct SnowflakeSlot
 {
@@ -49,7 +49,7 @@ extern void snowflake_slot_take(void);
 extern SnowflakeSlot *snowflake_slot_of(int procno);
 extern uint64 snowflake_slot_minted(void);
 
-/* Count one ID.  Nobody else writes the counter, so this need not be one step. */
+/* Count one ID.  No other process writes the counter, so this need not be atomic. */
 static inline void
 snowflake_slot_count(void)
 {

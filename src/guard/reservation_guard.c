@@ -34,8 +34,8 @@
 static object_access_hook_type next_object_access = NULL;
 
 /*
- * Is this the keeper's schema?  One of that name that belongs to somebody else is
- * none of ours, and the keeper does not use it.
+ * Is this the keeper's schema?  A schema of that name that belongs to another role is
+ * not ours, and the keeper does not use it.
  */
 static bool
 is_keeper_schema(Oid schema)

@@ -51,7 +51,7 @@
 
 /* How long to wait after a failure. */
 #define RETRY_LOCKED_MS			200 /* if it failed for a lock */
-#define RETRY_ASKED_MS			1000	/* if somebody asked for something */
+#define RETRY_ASKED_MS			1000	/* if a backend asked for something */
 #define RETRY_UNASKED_MS		10000
 
 /* Until there is a lessee, look for it this often. */
@@ -131,7 +131,7 @@ judge_clock(uint32 requests, TimestampTz *now)
 
 /*
  * Look at everything that may have changed, and do what follows from it.
- * Returns the ms after which to do so again, if nobody asks before.
+ * Returns the ms after which to do so again, if no backend asks before.
  */
 static long
 keeper_round(void)

@@ -26,7 +26,7 @@
 /* A signal arrived that ends a wait for a synchronous standby. */
 static volatile sig_atomic_t cancel_arrived = false;
 
-/* The end is being stored, which waits for nobody. */
+/* The end is being stored, which does not wait for a standby. */
 static volatile sig_atomic_t storing_end = false;
 
 /* Where the caller allocates; a transaction has a context of its own. */
@@ -57,7 +57,7 @@ keeper_sigint(SIGNAL_ARGS)
 }
 
 /*
- * The server stops, or somebody terminates the keeper.
+ * The server stops, or the keeper is terminated.
  *
  * A stop sends this twice, to the process and to its group.  The second one
  * may come when the first has already led to the end, and must not cancel it.

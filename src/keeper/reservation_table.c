@@ -217,7 +217,7 @@ check_table(Relation relation, Oid schema)
 	Form_pg_class form = relation->rd_rel;
 	Oid			extension = get_extension_oid(KEEPER_EXTENSION, true);
 
-	/* nobody but a superuser had a hand in it */
+	/* only superusers can have changed it */
 	if (!OidIsValid(extension) ||
 		getExtensionOfObject(RelationRelationId, RelationGetRelid(relation)) != extension)
 		return "It is not a member of the extension \"" KEEPER_EXTENSION "\".";
@@ -341,16 +341,16 @@ run(const char *command)
 }
 
 /*
- * Create the extension.  Somebody may be doing the same at this moment: then this
- * fails, and a later round of the keeper finds what they made.
+ * Create the extension.  Another session may be doing the same at this moment: then
+ * this fails, and a later round of the keeper finds that session's table.
  *
- * If this server has minted, rows were lost, and nobody knows which node IDs they
+ * If this server has minted, rows were lost, and it is not known which node IDs they
  * were of.  So the new table has a row for all of them, with the time of the
  * newest snowflake that any had; "highest" is that, or -infinity.
  *
  * The schema is created first, and not by CREATE EXTENSION, which would use one
- * that somebody creates after it was looked for.  One that is there already has
- * an owner, at whom the script looks.
+ * that is created after it was looked for.  If a schema exists already, the script
+ * checks its owner.
  */
 void
 snowflake_reservation_table_create(TimestampTz highest)
@@ -383,9 +383,9 @@ snowflake_reservation_table_create(TimestampTz highest)
  */
 
 /*
- * Read the rows, for somebody who is to mint with a node ID.  Those of other node
- * IDs count as well: a server's IDs ascend also if its node ID changed while it
- * was down.  Unless that order was given up.  And they all are of one layout, the
+ * Read the rows, before minting with a node ID.  Those of other node
+ * IDs count as well, unless that order was given up: a server's IDs ascend also if its
+ * node ID changed while it was down.  And all of them have one layout, the
  * server's.
  */
 static SnowflakeReservation
@@ -459,10 +459,10 @@ snowflake_reservation_table_read(int32 node)
 }
 
 /*
- * For anybody, and quietly: is there a row of another layout than the configured
- * one?  False also if that cannot be told now.
+ * Is there a row of another layout than the configured one?  Any process may ask,
+ * and no error is raised.  False also if that cannot be told now.
  *
- * Nothing is waited for: on a standby the table may be locked for as long as a
+ * This does not wait: on a standby the table may be locked for as long as a
  * transaction of the primary takes.  A parallel query cannot take a snapshot.
  */
 bool
@@ -589,8 +589,8 @@ snowflake_reservation_table_give_up_order(TimestampTz now)
 
 
 /*
- * Trigger of the table for what logical replication brings from another server:
- * drop it.  The row is this server's own, even if somebody publishes all tables.
+ * Trigger of the table for rows that logical replication brings from another server:
+ * drop them.  The row is this server's own, even if all tables are published.
  */
 Datum
 snowflake_reservation_not_replicated(PG_FUNCTION_ARGS)

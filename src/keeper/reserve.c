@@ -117,7 +117,7 @@ reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
 }
 
 /*
- * How much of the reservation has to be left, so that nobody asks for more: half of
+ * How much of the reservation has to be left, so that no mint asks for more: half of
  * what would be reserved now.
  */
 static int64
@@ -168,7 +168,7 @@ snowflake_reserve_is_too_far(const SnowflakeView *view, TimestampTz now)
 		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000);
 }
 
-/* The time of the newest position that any node ID had, for a table made anew. */
+/* The time of the newest position that any node ID had, for a re-created table. */
 static TimestampTz
 highest_time(const SnowflakeView *view)
 {
@@ -263,7 +263,7 @@ check_place(const SnowflakeView *view, bool lost, uint32 requests)
 }
 
 /*
- * Is there a table?  If not, it is created when somebody mints: until then its
+ * Is there a table?  If not, it is created at the first mint: until then its
  * absence may mean that an administrator is about to create it, and the gate says
  * that it is missing.
  */
@@ -284,7 +284,7 @@ check_table(const SnowflakeView *view, bool exists, uint32 requests)
 }
 
 /*
- * Is the stored layout the configured one, or has somebody accepted that it is not?
+ * Is the stored layout the configured one, or was another one accepted?
  * If not, the gate has the reason.
  */
 static bool
@@ -489,7 +489,7 @@ can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
  * was opened.  snowflake_restart_at_clock() has looked at the same before it asked.
  *
  * The gate is open.  It is closed before the last look, so that no mint slips
- * past.  If this fails, the next keeper settles and opens as ever.
+ * past.  If this fails, the next keeper settles and opens as usual.
  */
 void
 snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)

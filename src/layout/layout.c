@@ -128,8 +128,8 @@ read_digits(const char **pos, int ndigits, const char *then, int *result)
 /*
  * Read an epoch: Unix milliseconds, or YYYY-MM-DDThh:mm:ss[.fff]Z.
  *
- * An offset from UTC or a missing zone is refused: an epoch that depends on
- * somebody's zone is how two servers come to disagree about an ID's time.
+ * An offset from UTC or a missing zone is refused: if the epoch depended on
+ * a time zone, two servers could disagree about an ID's time.
  */
 static const char *
 parse_epoch(const char *value, TimestampTz *epoch)

@@ -39,7 +39,7 @@
 #define SNOWFLAKE_LAYOUT_TEXT_SIZE	\
 	(SNOWFLAKE_MAX_FIELDS * (SNOWFLAKE_FIELD_NAME_SIZE + 4) + 64)
 
-/* This long before a layout ends somebody should know. */
+/* So long before a layout ends there is a warning. */
 #define SNOWFLAKE_LAYOUT_ENDS_SOON_USEC	(365 * USECS_PER_DAY)
 
 typedef struct SnowflakeField

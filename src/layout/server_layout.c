@@ -83,11 +83,11 @@ assign_spread(int newval, void *extra)
 }
 
 /*
- * Refuse to start with a layout in the configuration file that is none.
+ * Refuse to start with an invalid layout in the configuration file.
  *
  * A custom setting's bad value only gets a warning when the setting is defined,
- * and the default in its place.  Here that would be IDs of a layout that nobody
- * wanted, which cannot be taken back.
+ * and the default in its place.  Here that would be IDs of an unwanted layout,
+ * which cannot be taken back.
  */
 static void
 check_configured_layout(void)

@@ -79,8 +79,8 @@ PG_FUNCTION_INFO_V1(snowflake_time_range_support);
  * Is that function one that decodes the time of its first argument, by its second
  * one or by the server's layout?
  *
- * Whatever has snowflake_timestamp_support() for its support function is.  Only a
- * superuser can give a function one, and a name can be anybody's.
+ * A function whose support function is snowflake_timestamp_support() is.  Only a
+ * superuser can give a function one, but any role can use a name.
  */
 static bool
 decodes_time(Oid function)
@@ -138,7 +138,7 @@ snowflake_timefilter_decoded(Node *node, SnowflakeDecodedId *decoded)
 
 	if (!decodes_time(function) || !contain_var_clause(linitial(args)))
 		return false;
-	/* nobody is to learn by the key what they may not compute */
+	/* no role may learn by the key what it may not compute */
 	if (!may_execute(function))
 		return false;
 
@@ -166,7 +166,7 @@ as_base_type(Node *node)
  * snowflake_before() or snowflake_until().  NULL if the user may not call it.
  *
  * The function is looked up in the schema of the one that is simplified, which
- * belongs to the same extension: nobody else can have made one of this name there.
+ * belongs to the same extension: no other role can have created one of this name there.
  */
 static Node *
 make_time_bound(SupportRequestSimplify *request, SnowflakeDecodedId *decoded, Node *time,

@@ -104,7 +104,7 @@ earlier_clock(FleetSession *session)
 
 /*
  * An error if nothing would be granted for longer than the clocks and leases of a
- * fleet can differ, and nobody has said that this is meant.
+ * fleet can differ, unless the administrator named that time.
  */
 static void
 check_is_near(int64 floor, TimestampTz now, const char *why, const char *what_to_do)

@@ -77,7 +77,7 @@
 typedef struct Lease
 {
 	bool		exists;
-	bool		lost;			/* somebody else has it: not to be renewed */
+	bool		lost;			/* another server has it: not to be renewed */
 	uint32		source;			/* hash of the coordinator's URL */
 	int32		node;
 	char		value[SNOWFLAKE_VALUE_SIZE];	/* that was last written to it */
@@ -246,8 +246,8 @@ forget_write(void)
  * expected (NULL: if there is none) and the fleet's record what it was.  False: it was
  * not, or it was and the request was repeated.
  *
- * An answer that was heard too late, because this process stood still, is none: the
- * fleet may have been founded again since, by somebody who could not know of this.
+ * An answer that arrived too late, because this process stood still, does not count:
+ * the fleet may have been re-created since, by a server that could not know of this.
  */
 static bool
 send_write(const SnowflakeCoordinator *coordinator, void *connection, const char *expected)
@@ -433,19 +433,19 @@ typedef enum Standing
 	LEASE_STANDS,				/* what was last written to it, or there is
 								 * none */
 	LEASE_LOST,					/* it can be used up, but not be renewed */
-	LEASE_DOUBLED,				/* somebody else had it, too: give it up */
-	LEASE_FORGOTTEN				/* somebody else may be granted it */
+	LEASE_DOUBLED,				/* another server had it, too: give it up */
+	LEASE_FORGOTTEN				/* another server may be granted it */
 } Standing;
 
 /*
- * Is the own grant still what the coordinator knows?  If not, it is lost, which is
- * no harm: it can be used up to its end, and whoever has the node ID now starts
- * above that.  Unless the record is from before: then somebody may be granted, or
- * have been, what this server had.
+ * Does the coordinator still know the own grant?  If not, it is lost, which does
+ * no harm: it can be used up to its end, and the server that has the node ID now starts
+ * above that.  Unless the record is older: then another server may be granted, or
+ * have been, the range that this server had.
  *
- * If the fleet was founded again since, above the own lease, nobody is granted any of
+ * If the fleet was re-created since, above the own lease, no server is granted any of
  * it from then on.  But before that, when the coordinator had forgotten the lease, the
- * node ID may have been granted to somebody else.
+ * node ID may have been granted to another server.
  */
 static Standing
 judge_lease(const SnowflakeCoordinator *coordinator, void *connection,
@@ -483,7 +483,7 @@ judge_lease(const SnowflakeCoordinator *coordinator, void *connection,
 	if (is_found)
 		return found.from <= own.until ? LEASE_FORGOTTEN : LEASE_LOST;
 
-	/* nobody takes over what is damaged */
+	/* no server takes over a damaged record */
 	return record == NULL ? LEASE_FORGOTTEN : LEASE_LOST;
 }
 
@@ -569,9 +569,9 @@ knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
 }
 
 /*
- * Rule 2: take a grant.  It starts above everything that was granted of the node
- * ID, above the fleet's floor, and not before our clock.  Returns whether somebody
- * else was faster.
+ * Rule 2: take a grant.  It starts above all earlier grants of the node
+ * ID, above the fleet's floor, and not before our clock.  Returns whether another
+ * server was faster.
  */
 static bool
 take(const SnowflakeCoordinator *coordinator, void *connection,

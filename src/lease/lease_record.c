@@ -64,7 +64,7 @@ snowflake_lease_record_own_name(char *name)
 
 /*
  * Parse a value as an object, or return NULL.  Records are of printable ASCII
- * characters without escapes, and not long: what somebody else has written to them
+ * characters without escapes, and not long: any other value
  * is not even parsed, so that no encoding matters.
  */
 static JsonbContainer *

@@ -42,7 +42,7 @@ typedef struct LeaseState
 	 */
 	Latch	   *volatile latch;
 
-	/* Somebody has asked for an attempt at once. */
+	/* A session has asked for an immediate attempt. */
 	pg_atomic_uint32 is_asked;
 } LeaseState;
 
@@ -193,7 +193,7 @@ snowflake_lease_state_attach_lessee(void)
 	return alone;
 }
 
-/* Has somebody asked for an attempt since this was called last? */
+/* Has a session asked for an attempt since this was called last? */
 bool
 snowflake_lease_state_is_asked(void)
 {

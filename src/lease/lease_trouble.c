@@ -16,7 +16,7 @@ typedef struct TroubleRow
 	const char *coordinator;	/* how the coordinator is, for the status */
 	const char *message;		/* what is wrong, as a message of the log */
 	const char *advice;			/* the same, and what to do, as a sentence */
-	bool		stays;			/* until somebody changes it, or a lease ends */
+	bool		stays;			/* until it is changed, or a lease ends */
 } TroubleRow;
 
 static const TroubleRow rows[] = {
@@ -100,9 +100,9 @@ snowflake_lease_trouble_advice(SnowflakeLeaseTrouble trouble, TimestampTz since,
 }
 
 /*
- * Is it in vain to wait for a moment?  A coordinator that cannot be reached may be
- * back, and one that was not asked yet answers soon.  What it has said stands until
- * somebody changes it.
+ * Is it useless to wait for a moment?  A coordinator that cannot be reached may be
+ * back, and one that was not asked yet answers soon.  Its answer stands until
+ * an administrator changes the fleet.
  */
 bool
 snowflake_lease_trouble_stays(SnowflakeLeaseTrouble trouble)

@@ -73,7 +73,7 @@ lessee_exit(int code, Datum arg)
 	snowflake_lease_state_detach_lessee();
 }
 
-/* The server stops, or somebody terminates the lessee: end the wait for a network. */
+/* The server stops, or the lessee is terminated: end the wait for a network. */
 static void
 lessee_sigterm(SIGNAL_ARGS)
 {
@@ -195,7 +195,7 @@ attempt(MemoryContext context, const int64 *end)
 		void	   *connection;
 		int64		deadline_usec;
 
-		/* an hour that nobody believes must not end a lease, or begin one */
+		/* a clock that is not believed must not end a lease, or begin one */
 		if (end == NULL)
 			snowflake_keeper_state_have_clock_judged(began_usec + JUDGE_USEC);
 		began_usec = snowflake_clock_monotonic_usec();

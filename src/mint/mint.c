@@ -84,8 +84,8 @@ deadline(const MintWait *wait)
 }
 
 /*
- * When a wait for the keeper is too long.  Whoever waits for nothing waits for the
- * keeper all the same: a server that has been idle has to reserve first.
+ * When a wait for the keeper is too long.  With max_wait 0 a mint waits for the
+ * keeper nevertheless: a server that has been idle has to reserve first.
  */
 static int64
 keeper_deadline(const MintWait *wait)
@@ -407,7 +407,7 @@ snowflake_next_value(PG_FUNCTION_ARGS)
 
 /*
  * The same for C: an error names the function that is to mint.  Unlike a call by
- * SQL it looks nothing up, so nobody can put something else in its place.
+ * SQL it looks nothing up, so no other function can take its place.
  */
 int64
 snowflake_mint(const char *function)

@@ -78,7 +78,7 @@ static char *key_file = NULL;
 
 /*
  * Is it the same file, unchanged?  Contents are not written and permissions not
- * changed without the ctime, which nobody sets.
+ * changed without the ctime, which cannot be set.
  */
 static bool
 is_same_file(const struct stat *a, const struct stat *b)
@@ -90,8 +90,8 @@ is_same_file(const struct stat *a, const struct stat *b)
 }
 
 /*
- * Was a file changed only now?  One of the future was not: then a clock is wrong, and
- * nobody is to wait until it is right.
+ * Was a file changed only now?  A file from the future was not: then a clock is wrong,
+ * and no session should wait until it is right.
  */
 static bool
 is_fresh(const struct stat *file)
@@ -406,7 +406,7 @@ snowflake_keys_get(const SnowflakeKey **result, uint32 *result_generation)
 void
 snowflake_keys_init(void)
 {
-	/* where the file is, is not for everybody; what is in it, for nobody */
+	/* not all roles may see where the file is, and none may see its content */
 	DefineCustomStringVariable(SETTING,
 							   "Sets the file of the keys that encrypt snowflakes for the outside.",
 							   "Each line is a number from 0 to 1023 and a key of 64 hexadecimal digits. The key of the highest number encrypts.",

@@ -351,7 +351,7 @@ is_uuid(const char *text)
 
 /*
  * The ID of a text, which is to be of a context if there is a second argument.  With
- * one it may be a UUID: a literal whose type nobody has said comes here, not to
+ * one it may be a UUID: a literal without a type comes here, not to
  * snowflake_private_uuid().
  */
 Datum
