@@ -12,7 +12,7 @@
 # All but the last have the extension in a private copy of the PostgreSQL installation.
 # Besides the options of the program, each takes
 #
-#   --mutant NAME   a fault in the extension, KIND/mutants/NAME.patch: it has to find that
+#   --mutant NAME   a fault in the extension, one of mutate/mutants/*.txt: it has to find that
 #   --keep          the directory with all logs, events and IDs stays, as it does if something is found
 #   --history FILE  all IDs that were received, and the faults, for torture/check.py: see doc/promises.md
 #   --record FILE   what the run came to, for torture/records.py
@@ -117,7 +117,7 @@ if [ "$kind" = differ ]; then
 	get_core_tests
 	arguments+=(--pg-regress "$(dirname "$("$pg_config" --pgxs)")/../test/regress/pg_regress")
 else
-	[ -z "$mutant" ] || as_user patch -s -d tree -p1 <"$root/test/$kind/mutants/$mutant.patch"
+	[ -z "$mutant" ] || as_user perl tree/test/mutate/mutate.pl --plant "$mutant"
 	as_user cc -O2 -Wall -shared -fPIC -o clock_shim.so tree/test/shim/clock_shim.c -ldl -pthread
 	commit=$(commit_of_tree)
 	code=$(code_of_tree)

@@ -11,6 +11,8 @@
 #
 #   perl test/mutate/mutate.pl --list     show them, and check that they apply
 #   perl test/mutate/mutate.pl --record   measure nothing, but add up results.txt again
+#   perl test/mutate/mutate.pl --plant NAME
+#                                         change the tree that this is in: for campaigns, in a copy
 #
 # A mutant is built, and tested with the tests that ought to see it, until one of
 # them fails; if none does, with all others.  It is killed if a test fails with it, a TAP
@@ -42,9 +44,9 @@ use Time::HiRes 'sleep';
 my $root = abs_path("$FindBin::RealBin/../..");
 my $checkout = $ENV{SNOWFLAKE_CHECKOUT} // $root;
 my $results = "$checkout/test/mutate/results.txt";
-my ($jobs, $first_only, $new, $list_only, $record_only) = (1);
-GetOptions('jobs=i' => \$jobs, first => \$first_only, new => \$new, list => \$list_only, record => \$record_only)
-  or die "usage: --jobs N, --first, --new, --list, --record, names and files\n";
+my ($jobs, $first_only, $new, $list_only, $record_only, $to_plant) = (1);
+GetOptions('jobs=i' => \$jobs, first => \$first_only, new => \$new, list => \$list_only, record => \$record_only, 'plant=s' => \$to_plant)
+  or die "usage: --jobs N, --first, --new, --list, --record, --plant NAME, names and files\n";
 
 #
 # The list
@@ -489,6 +491,15 @@ sub try_mutant
 if ($record_only)
 {
 	record();
+	exit;
+}
+if (defined $to_plant)
+{
+	die "$root: this is no copy\n" if -e "$root/.git";
+	my ($mutant) = grep { $_->{name} eq $to_plant } read_mutants($root) or die "$to_plant: there is no such mutant\n";
+	my $files = changed_files($root, $mutant);
+
+	write_file("$root/$_", @{ $files->{$_} }) for keys %$files;
 	exit;
 }
 my ($mutants, @complaints) = list(@ARGV);
