@@ -7,7 +7,9 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_clock new_node start_with_clock status step_clock stored);
+use SnowflakeTest qw(
+	error_of new_clock new_node start_with_clock status step_clock
+);
 use Test::More;
 
 my $hour = 3_600_000;
