@@ -36,6 +36,7 @@ OBJS = \
 	src/keeper/gate_text.o \
 	src/keeper/keeper.o \
 	src/keeper/keeper_log.o \
+	src/keeper/keeper_text.o \
 	src/keeper/keeper_transaction.o \
 	src/keeper/reservation_home.o \
 	src/keeper/reservation_table.o \

@@ -7,6 +7,9 @@
  * follows, and announces it.  Nothing here has a part in the promise that no ID
  * comes twice: a request that is lost costs a wait.
  *
+ * The file is long because the state is private to it, and all that is told of the
+ * keeper is read from it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -22,6 +22,7 @@
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
 #include "keeper/gate_text.h"
+#include "keeper/keeper_text.h"
 #include "layout/server_layout.h"
 #include "lease/node_source.h"
 #include "mint/mint_error.h"
@@ -191,7 +192,7 @@ snowflake_mint_error_unreserved(void)
 	if (view.limit >= wanted.end)
 		snowflake_gate_text_refuse(GATE_LEASE_ENDED);
 
-	trouble = snowflake_gate_text_keeper(&todo);
+	trouble = snowflake_keeper_text_trouble(&todo);
 	snowflake_counters_add(COUNTER_REFUSED_KEEPER);
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

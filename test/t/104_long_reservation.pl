@@ -24,7 +24,7 @@ my $clock = new_clock('main');
 
 start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 # Lock the keeper's table; returns the session, and up to when is stored.
 sub lock_table
@@ -54,7 +54,7 @@ sub pass_seconds
 	return;
 }
 
-my $reservations = status($node, 'postgres', 'reservations');
+my $reservations = status($node, 'reservations');
 my @times;
 foreach (1 .. 4)
 {
@@ -62,7 +62,7 @@ foreach (1 .. 4)
 	push @times, mint();
 }
 is(scalar(@times), 4, 'less than half of it: mints go on');
-is(status($node, 'postgres', 'reservations'), $reservations, 'without a commit');
+is(status($node, 'reservations'), $reservations, 'without a commit');
 
 my ($session, $stored) = lock_table();
 @times = ();
@@ -74,7 +74,7 @@ for (my $now = mint(); $now + 60 < $stored; $now += 50)
 cmp_ok($times[-1], '>', $stored - 120, 'the keeper cannot commit: mints go on near the end of what is stored')
   or diag("at @times of $stored");
 pass_seconds(200);
-like(error_of($node, 'postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})->{message},
+like(error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})->{message},
 	qr/reservation was not extended/, 'and not past it');
 $session->query_safe('COMMIT');
 $session->quit;
@@ -85,15 +85,15 @@ my $offset = -s $node->logfile;
 $node->append_conf('postgresql.conf', q{snowflake.reservation = '5s'});
 $node->reload;
 $node->wait_for_log(qr/More is reserved than is needed/, $offset);
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 ($session, $stored) = lock_table();
 pass_seconds(20);
 $node->psql('postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()}) foreach 1 .. 3;
-cmp_ok(status($node, 'postgres', 'extract(epoch FROM last_time)'), '<=', $stored, 'a shorter reservation: no ID is past what is stored');
-my $last = status($node, 'postgres', 'extract(epoch FROM last_time)');
+cmp_ok(status($node, 'extract(epoch FROM last_time)'), '<=', $stored, 'a shorter reservation: no ID is past what is stored');
+my $last = status($node, 'extract(epoch FROM last_time)');
 $node->kill9;
 start_after_kill($node, $clock);
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 cmp_ok(mint(), '>', $last, 'and after a crash they are above');
 
 $node->stop;

@@ -1,0 +1,56 @@
+/*-------------------------------------------------------------------------
+ *
+ * keeper_text.c
+ *	  What is wrong with the keeper, in words.
+ *
+ * Any backend may ask.  What the keeper is doing is read without a lock, so the words
+ * may be about a moment ago.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "base/duration.h"
+#include "generator/keeper_state.h"
+#include "keeper/keeper_text.h"
+
+/*
+ * What keeps the keeper from its work, a sentence for the detail of an error; and what to
+ * do about that, another, for the hint and the advice, or NULL while it may be over in a
+ * moment.
+ */
+const char *
+snowflake_keeper_text_trouble(const char **todo)
+{
+	int			failure = snowflake_keeper_state_failure();
+	int			pid = snowflake_keeper_state_pid();
+	int64		standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
+	int64		held_usec = snowflake_keeper_state_held_usec();
+
+	*todo = NULL;
+	if (standby_wait_usec != 0)
+	{
+		*todo = psprintf("Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for %s.",
+						 snowflake_duration(standby_wait_usec));
+		return psprintf("The commit of the reservation has been waiting for a synchronous standby for %s.",
+						snowflake_duration(standby_wait_usec));
+	}
+	if (failure != 0)
+	{
+		*todo = psprintf("The keeper's last attempt failed with SQLSTATE %s: see the server log.",
+						 unpack_sql_state(failure));
+		return psprintf("The keeper's last attempt failed with SQLSTATE %s.",
+						unpack_sql_state(failure));
+	}
+	if (pid == 0)
+	{
+		if (snowflake_keeper_state_is_missing())
+			*todo = "The keeper is not running: see the server log.";
+		return "The keeper is not running.";
+	}
+	if (held_usec != 0)
+		*todo = psprintf("The keeper, process %d, has not answered for %s: see what it waits for in pg_stat_activity, and whether the process was stopped.",
+						 pid, snowflake_duration(held_usec));
+	return psprintf("The keeper, process %d, has not answered for %s.",
+					pid, snowflake_duration(snowflake_keeper_state_unanswered_usec()));
+}
