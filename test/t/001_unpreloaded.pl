@@ -15,7 +15,7 @@ $node->start;
 my ($ret, $stdout, $stderr) = $node->psql('postgres', 'CREATE EXTENSION snowflake');
 like(
 	$stderr,
-	qr/WARNING:  nothing can be minted yet: .*preloaded.*\nHINT:  Add snowflake to shared_preload_libraries, beside what is there, and restart the server\./,
+	qr/WARNING:  nothing can be minted yet: .*preloaded.*\nHINT:  Add snowflake to the libraries in shared_preload_libraries, and restart the server\./,
 	'CREATE EXTENSION says that nothing can be minted, and what to do');
 
 # Twitter's own example: 2022-06-28 16:07:40.105 UTC, node 378, sequence 0.

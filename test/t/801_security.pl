@@ -204,7 +204,7 @@ is(sqlstate('all_rights', 'plain',
 my $truncate = error_of($node, 'TRUNCATE snowflake_keeper.reservation');
 is($truncate->{sqlstate}, '42501',
 	'nor does a superuser truncate it, which subscribers would do as well');
-like($truncate->{detail}, qr/^Only the keeper of snowflakes writes it/, 'for that reason');
+like($truncate->{detail}, qr/^Only the snowflake keeper may write it/, 'for that reason');
 
 
 # Attributes
