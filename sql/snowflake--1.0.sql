@@ -4,8 +4,8 @@
 \echo Use "CREATE EXTENSION snowflake" to load this file. \quit
 
 -- In reading order: the type and its casts, decoding, comparison with times,
--- layouts, minting, and what an administrator needs.  Where int8 is right for
--- an ID, the function is core's own, named here with LANGUAGE internal.
+-- layouts, minting, and an administrator's functions.  Where a function of int8
+-- is right for an ID, it is core's own, named here with LANGUAGE internal.
 
 -- The type
 --
@@ -82,11 +82,11 @@ COMMENT ON CAST (smallint AS snowflake) IS 'the same number, if it is not negati
 -- Decoding
 --
 -- These take bigint, and so either type: max(id) is a bigint, for example.  With
--- a layout the result depends on the arguments alone; without, it is of the
+-- a layout the result depends on the arguments alone; without, it depends on the
 -- server's layout, which a restart can change.
 
--- A time that was decoded.  To clients it is a timestamptz, and so it is for all
--- but the comparisons below, which look for the ID behind it.
+-- A time that was decoded.  To clients it is a timestamptz, and to everything
+-- except the comparisons below, which look for the ID behind it.
 CREATE DOMAIN snowflake_time AS timestamptz;
 COMMENT ON DOMAIN snowflake_time IS 'time of a snowflake; filters on it use an index on the snowflake';
 
@@ -134,7 +134,7 @@ CREATE FUNCTION snowflake_explain(id bigint, layout text) RETURNS text
 COMMENT ON FUNCTION snowflake_explain(bigint, text) IS
 	'the snowflake''s bits and fields for people to read, by the given layout';
 
--- what only a snowflake has, since for a bigint these mean other things
+-- for snowflakes only, since for a bigint these mean other things
 
 CREATE FUNCTION snowflake_at(snowflake) RETURNS snowflake_time
 	AS 'MODULE_PATHNAME', 'snowflake_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_timestamp_support;
@@ -193,13 +193,13 @@ COMMENT ON FUNCTION snowflake_from_text(text, text) IS 'snowflake from a text of
 
 -- Comparison with times
 --
--- An operator's body is put into its place by the planner, which then sees a
+-- The planner inlines an operator's body, and then sees a
 -- comparison of bigint with a bound: src/layout/timerange.c says more.
 
--- What stands beside a time in a comparison.  If it were the snowflake itself,
+-- The operand beside a time in a comparison.  If it were the snowflake itself,
 -- the parser would take every literal and every parameter of open type beside an
--- ID for a time.  From one implicit cast away it takes a time only for what is
--- one, and a literal for a bigint.
+-- ID for a time.  With one implicit cast in between it takes only a time for a
+-- time, and a literal for a bigint.
 CREATE TYPE snowflake_instant;
 
 CREATE FUNCTION snowflake_instant_in(cstring) RETURNS snowflake_instant
@@ -357,7 +357,7 @@ CREATE OPERATOR > (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION
 	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
 COMMENT ON OPERATOR > (timestamptz, snowflake_instant) IS 'greater than, by the snowflake''s time';
 
--- not strict, because AND is not: it could not be put into the operator's place
+-- not strict, because AND is not: the planner could not inline it
 CREATE FUNCTION snowflake_contained(id snowflake, period tstzrange) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE LEAKPROOF SUPPORT snowflake_range_support
 	RETURN id::bigint > snowflake_before(period) AND id::bigint <= snowflake_until(period);
@@ -373,8 +373,8 @@ COMMENT ON OPERATOR @> (tstzrange, snowflake) IS 'contains the snowflake''s time
 
 -- Comparison of decoded times
 --
--- They are core's functions.  The planner puts a comparison of the snowflake, or core's
--- operator, in their place: src/timefilter.c says more.  A <> needs no such thing, so
+-- They are core's functions.  The planner replaces them with a comparison of the snowflake,
+-- or with core's operator: src/layout/timefilter.c says more.  A <> does not need this, so
 -- core's is found.
 
 CREATE FUNCTION snowflake_time_lt_support(internal) RETURNS internal
@@ -639,7 +639,7 @@ CREATE OPERATOR @> (LEFTARG = tstzmultirange, RIGHTARG = snowflake_time, FUNCTIO
 	COMMUTATOR = <@, RESTRICT = multirangesel, JOIN = contjoinsel);
 COMMENT ON OPERATOR @> (tstzmultirange, snowflake_time) IS 'contains';
 
--- For what looks an operator up in a family: (created_at, id) < (…, …), for example.
+-- For expressions that look up an operator in a family, such as (created_at, id) < (…, …).
 -- No index and no sort uses it, since those of a domain are of its base type.
 CREATE OPERATOR FAMILY snowflake_time_ops USING btree;
 COMMENT ON OPERATOR FAMILY snowflake_time_ops USING btree IS 'comparison of a snowflake''s time';
@@ -826,7 +826,7 @@ CREATE FUNCTION snowflake_fleet(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_fleet() IS 'the records of the fleet: its own, and one for each node ID that was leased';
 
--- These are restricted, and default privileges may have granted them to anybody.
+-- These are restricted, but default privileges may have granted them to any role.
 DO $$
 DECLARE
 	command pg_catalog.text;
@@ -863,7 +863,7 @@ COMMENT ON FUNCTION snowflake_convert_column(regclass, name, regtype, boolean) I
 	'fill a serial, identity or integer column with snowflakes from now on';
 
 -- Without the library in shared memory everything but minting works, and nothing
--- would say so until then.  CREATE EXTENSION suppresses what is less than a warning.
+-- would say so until then.  CREATE EXTENSION suppresses messages below WARNING.
 
 DO $$
 BEGIN

@@ -3,9 +3,9 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowflake_keeper" to load this file. \quit
 
--- The keeper's own place: see src/keeper/reservation_table.c.  Whoever owns the schema could
--- put something else in the table's place, and what is in it already could be
--- meant for this script to stumble over, so the schema must be a superuser's.
+-- The keeper's own schema: see src/keeper/reservation_table.c.  Its owner could
+-- replace the table, and objects that exist in it already could be a trap for this
+-- script, so the schema must be a superuser's.
 -- Every name below is qualified for the same reason.
 
 DO $$
@@ -23,7 +23,7 @@ BEGIN
 END
 $$;
 
--- One row per node ID that this server ever had; only the keeper writes it.  It
+-- One row per node ID that this server ever had; only the keeper writes the table.  It
 -- belongs to one server, so pg_dump must not carry it to another: its contents
 -- are not configuration.
 
@@ -60,8 +60,8 @@ CREATE TRIGGER not_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake_kee
 COMMENT ON TRIGGER not_replicated ON snowflake_keeper.reservation IS 'keeps logical replication out of the reservation';
 ALTER TABLE snowflake_keeper.reservation ENABLE REPLICA TRIGGER not_replicated;
 
--- A row that is lowered is IDs that come twice, and there are rights to write any
--- table: pg_write_all_data.  Only a superuser may, and nobody may truncate it,
+-- If a row were lowered, IDs would come twice, and pg_write_all_data may write any
+-- table.  Only a superuser may write this one, and no role may truncate it,
 -- since a subscriber could not drop that.
 
 CREATE FUNCTION snowflake_keeper.keeper_only() RETURNS trigger
@@ -72,7 +72,7 @@ CREATE TRIGGER keeper_only BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON snow
 	FOR EACH STATEMENT EXECUTE FUNCTION snowflake_keeper.keeper_only();
 COMMENT ON TRIGGER keeper_only ON snowflake_keeper.reservation IS 'keeps roles that may write any table out of the reservation';
 
--- Default privileges may have granted anything to anybody.
+-- Default privileges may have granted anything to any role.
 
 DO $$
 DECLARE

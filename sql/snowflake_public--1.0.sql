@@ -3,9 +3,8 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowflake_public" to load this file. \quit
 
--- The type is that of the extension snowflake, and of no schema that is searched before:
--- a type of that name that somebody else made there would have the functions return
--- something else than they do.
+-- The type is that of the extension snowflake, not one in a schema that is searched
+-- earlier: with another role's type of that name, the functions would return a wrong type.
 SELECT pg_catalog.set_config('search_path', pg_catalog.quote_ident(n.nspname) OPERATOR(pg_catalog.||) ', pg_temp', true)
 	FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
 	WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake';

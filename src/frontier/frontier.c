@@ -287,7 +287,7 @@ get_holds(const SnowflakeNewest *newest, Oid database, Hold **holds)
 			continue;
 
 		/*
-		 * What follows is read afterwards.  If the slot gets filled anew
+		 * What follows is read afterwards.  If the slot gets filled again
 		 * meanwhile, perhaps for another database, then the holder has ended.
 		 */
 		pg_read_barrier();

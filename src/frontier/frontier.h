@@ -27,7 +27,7 @@ typedef struct SnowflakeFrontier
 								 * be, to snapshots taken from now on */
 	uint32		lowered_at;		/* the generator's, when this was computed */
 	int64		lag_usec;		/* from its tick to that of the newest ID */
-	int			holder_pid;		/* who holds it back; 0: nobody, or a prepared
+	int			holder_pid;		/* its holder's PID; 0: none, or a prepared
 								 * transaction */
 } SnowflakeFrontier;
 

@@ -693,7 +693,7 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
 	if (floor <= last)
 		(void) pg_atomic_compare_exchange_u64(&kept->floor, &floor, 0);
 
-	/* first, so that nobody takes the position for an ID */
+	/* first, so that no reader takes the position for an ID */
 	pg_atomic_write_u32(&kept->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_write_u64(&kept->raised_to, last);
 	pg_atomic_write_u64(&kept->own_last, own_last);
@@ -852,7 +852,7 @@ snowflake_generator_raise(uint64 position, SnowflakeRaise by)
 
 	Assert(position <= pg_atomic_read_u64(&hot->limit));
 
-	/* first, so that nobody takes the position for an ID */
+	/* first, so that no reader takes the position for an ID */
 	pg_atomic_write_u32(&kept->raised_by, by);
 	pg_atomic_write_u64(&kept->raised_to, position);
 	SNOWFLAKE_INJECTION_POINT("snowflake-raise");

@@ -119,8 +119,8 @@ judge_clock(uint32 requests, TimestampTz *now)
 	snowflake_generator_set_correction(verdict.correction_usec, verdict.allowed_usec);
 
 	/*
-	 * Those who asked for it wait, and so may those who found the clock
-	 * beyond what is reserved.
+	 * Backends that asked for it wait, and so may those that found the clock
+	 * beyond the reservation.
 	 */
 	if (verdict.news != CLOCK_NO_NEWS ||
 		(requests & (SNOWFLAKE_WANT_LOOK | SNOWFLAKE_WANT_CLOCK)))

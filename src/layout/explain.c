@@ -8,7 +8,7 @@
  * because it was refused.
  *
  * The text must not depend on a setting, such as TimeZone or DateStyle: with a
- * layout argument the function is IMMUTABLE.  Hence instants in UTC, written
+ * layout argument the function is IMMUTABLE.  Hence instants are in UTC, written
  * as in a layout.
  *
  *-------------------------------------------------------------------------
