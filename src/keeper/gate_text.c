@@ -38,6 +38,7 @@
 /* The texts of a state.  All but the message may be NULL. */
 typedef struct GateTexts
 {
+	int			sqlstate;		/* 0: the usual one */
 	const char *message;
 	const char *detail;
 	const char *hint;
@@ -322,11 +323,19 @@ describe_clock(SnowflakeGate gate, GateTexts *texts)
 	if (!snowflake_layout_has_time(&snowflake_server_layout, snowflake_clock_wall()))
 	{
 		const SnowflakeLayout *layout = &snowflake_server_layout;
-		char	   *epoch = pstrdup(timestamptz_to_str(layout->epoch));
 
-		texts->message = "the snowflake layout does not have the time of the clock";
-		texts->detail = psprintf("It has times from \"%s\" to \"%s\".", epoch,
-								 timestamptz_to_str(snowflake_layout_tick_start(layout, layout->max_tick)));
+		if (snowflake_clock_wall() < layout->epoch)
+		{
+			texts->message = "the clock is before the epoch of the snowflake layout";
+			texts->detail = psprintf("The epoch is \"%s\".", timestamptz_to_str(layout->epoch));
+		}
+		else
+		{
+			texts->sqlstate = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED;
+			texts->message = "the snowflake layout has ended";
+			texts->detail = psprintf("Its last tick started at \"%s\".",
+									 timestamptz_to_str(snowflake_layout_tick_start(layout, layout->max_tick)));
+		}
 		texts->hint = texts->advice = "Correct the server's clock, or, if it is correct, configure another snowflake.layout.";
 		return;
 	}
@@ -478,7 +487,7 @@ snowflake_gate_text_refuse(SnowflakeGate gate)
 	texts = describe(gate);
 	snowflake_counters_add(rows[gate].refusal);
 	ereport(ERROR,
-			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errcode(texts.sqlstate != 0 ? texts.sqlstate : ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg_internal("%s", texts.message),
 			texts.detail ? errdetail_internal("%s", texts.detail) : 0,
 			texts.hint ? errhint("%s", texts.hint) : 0);
