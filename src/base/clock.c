@@ -108,6 +108,9 @@
 /* How often to look at a clock that is not believed, or behind, without being asked. */
 #define COAST_LOOK_MS			1000
 
+/* How often to do so where nothing is minted before there is one to be believed. */
+#define DOUBT_LOOK_MS			100
+
 /* Of a boot of which nothing is known, what is no more than this past the newest ID. */
 #define PLAUSIBLE_USEC			USECS_PER_DAY
 
@@ -539,7 +542,7 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 
 	if (!memory->known)
 	{
-		verdict.look_again_ms = COAST_LOOK_MS;
+		verdict.look_again_ms = DOUBT_LOOK_MS;
 		return verdict;
 	}
 	verdict.correction_usec = memory->offset_usec - offset_usec;

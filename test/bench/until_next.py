@@ -160,7 +160,7 @@ class Bench:
         return GIVE_UP_S if end is None else end - at
 
     def restart_after_step(self):
-        self.set_clock(self.offset - 9)
+        self.after(-9)
         time.sleep(0.3)
         return self.restart('fast')
 
@@ -211,7 +211,11 @@ class Bench:
         took, ahead, lasted, refused = [], 0, 0, 0
         for _ in range(tries):
             self.set_clock(0)
-            wait_for(lambda: self.minter.got and self.minter.got[-1][0] > time.monotonic() - 0.2, 4000, 'no ID')
+            began = time.monotonic()
+            # IDs of before tell the time again
+            wait_for(lambda: self.minter.got and self.minter.got[-1][0] > began and abs(self.minter.got[-1][2]) < 0.1,
+                     4000, 'no ID')
+            time.sleep(0.1)
             began = time.monotonic()
             took.append(fault())
             self.first_since(time.monotonic())
