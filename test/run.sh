@@ -151,7 +151,7 @@ list()
 		model) program processor model spin "$@" ;;
 		fuzz) program processor fuzz "clang libclang-rt-dev" "$@" ;;
 		check)
-			program processor check "cppcheck clang-tidy clang shellcheck binutils pg-bsd-indent" "$@"
+			program processor check "cppcheck clang-tidy clang shellcheck binutils pg-bsd-indent perltidy" "$@"
 			if [ $# = 0 ]; then
 				job any rules perl test/check/rules.pl
 				job any harness perl test/check/harness.pl

@@ -1,9 +1,10 @@
 # Check the sources without running them in a server: cppcheck, clang-tidy,
-# which has clang's static analyzer, that of gcc, indentation, shellcheck.  One result
-# for each.  Beside it, rules.pl has rules of this project.
+# which has clang's static analyzer, that of gcc, indentation, perltidy, shellcheck.  One
+# result for each.  Beside it, rules.pl has rules of this project.
 #
 #   bash test/run.sh check
 #   bash test/run.sh check --indent     indent src as pgindent would, in place
+#   bash test/run.sh check --tidy       format Perl by .perltidyrc, in place
 #   bash test/run.sh build              no warning, with either compiler
 #
 # What is suppressed is in .clang-tidy, test/check/cppcheck.txt and below, with
@@ -86,6 +87,20 @@ sub indent
 	return;
 }
 
+# Copies of all Perl files as .perltidyrc has them, beside them.  Returns the files that are
+# not so.
+sub tidy
+{
+	my @files = split /\n/, output_of(q{find . -name '*.p[lm]' -printf '%P\n' | sort});
+
+	foreach my $file (@files)
+	{
+		system('perltidy', '-pro=.perltidyrc', '-o', "$file.tidy", $file) == 0
+		  or die "perltidy failed: $file\n";
+	}
+	return grep { compare($_, "$_.tidy") } @files;
+}
+
 system('cp', '-a', $root, "$work/tree") == 0 or die;
 chdir "$work/tree" or die;
 END { chdir '/' }
@@ -106,6 +121,19 @@ if ($mode eq '--indent')
 	{
 		copy("indented/$file", "$checkout/$file") or die "could not write \"$checkout/$file\": $!";
 	}
+	done_testing();
+	exit;
+}
+
+if ($mode eq '--tidy')
+{
+	my $checkout = $ENV{SNOWFLAKE_CHECKOUT} // $root;
+
+	foreach my $file (tidy())
+	{
+		copy("$file.tidy", "$checkout/$file") or die "could not write \"$checkout/$file\": $!";
+	}
+	pass('Perl is tidy');
 	done_testing();
 	exit;
 }
@@ -135,6 +163,8 @@ SKIP:
 	indent();
 	silent_ok('indentation', qw(diff -ru --exclude=*.o --exclude=*.bc src indented/src));
 }
+
+is(join(' ', tidy()), '', 'Perl is tidy');
 
 # -S warning: below that, shellcheck notes functions that only a trap calls,
 # lists of options that are meant to be split, and the like.  SC2192: an empty
