@@ -132,11 +132,11 @@ chroot_is_whole()
 }
 
 # Make a chroot, unless it is there and whole.  $1: its name, $2: suites, $3:
-# versions.  The caller holds the lock.
+# versions, $4: packages that it has besides.  The caller holds the lock.
 make_chroot()
 {
 	local suites=$2 versions=$3 dir=$cache/$1 log=$cache/$1.log
-	local packages=$chroot_packages what version preferences=()
+	local packages="$chroot_packages${4:+ $4}" what version preferences=()
 
 	for version in $versions; do
 		packages+=" postgresql-$version postgresql-server-dev-$version${tools_of[$version]:+ ${tools_of[$version]}}"
@@ -159,7 +159,7 @@ make_chroot()
 }
 
 # Take a chroot's lock, and make it if need be.  The lock is held until the
-# (sub)shell ends.  $1, $2, $3: as for make_chroot().
+# (sub)shell ends.  $1 to $4: as for make_chroot().
 open_chroot()
 {
 	if [ "$(id -u)" != 0 ]; then

@@ -94,7 +94,7 @@ is(Plain.find(plain.id).item, 'plain', 'which finds its row')
 
 # the dump of the schema
 dump = StringIO.new
-ActiveRecord::SchemaDumper.dump(ActiveRecord::Base.connection, dump)
+ActiveRecord::SchemaDumper.dump(ActiveRecord::Base.connection_pool, dump)
 ok(dump.string.include?("Unknown type 'snowflake' for column 'id'"), 'schema.rb cannot have the type')
 ok(dump.string.include?('create_table "lines", id: :bigint, default: -> { "snowflake_next()" }'),
    'it can have the default of a bigint key')

@@ -1,4 +1,4 @@
-"""Django, with psycopg2 below it.  To be run by clients.pl."""
+"""Django, with psycopg 3 below it.  To be run by clients.pl."""
 
 import datetime
 import os
@@ -8,7 +8,8 @@ from django.conf import settings
 from django.db import connection, models
 from django.db.models import Func, Value
 
-from tap import client, done, is_, ok
+from django_snowflake import SnowflakeField, SnowflakeTime
+from tap import FAR, OLD, client, done, end, form, is_, ok, raises, start
 
 BIG = 2**53 + 1
 hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
@@ -28,21 +29,8 @@ settings.configure(
 django.setup()
 
 
-class SnowflakeField(models.BigAutoField):
-    """A key that is made by the database, like BigAutoField's."""
-
-    def db_type(self, connection):
-        return "snowflake"
-
-    def db_type_suffix(self, connection):
-        return "DEFAULT snowflake_next()"
-
-    def from_db_value(self, value, expression, connection):
-        return None if value is None else int(value)
-
-
 class BigintSnowflakeField(SnowflakeField):
-    """The same, of the type bigint, for which from_db_value() has nothing to do."""
+    """The field of doc/clients/, of the type bigint, for which from_db_value() has nothing to do."""
 
     def db_type(self, connection):
         return "bigint"
@@ -82,11 +70,10 @@ with connection.cursor() as cursor:
         [("shop_line.id", "bigint"), ("shop_line.order_id", "bigint"), ("shop_order.id", "snowflake")],
         "create_model() makes the columns")
 
-# Before 4.0, what INSERT returns does not pass from_db_value(), and is a str.
 order = Order.objects.create(item="default")
-order.id = int(order.id)
+is_(type(order.id), int, "the key is an int as soon as it has been minted")
 is_(Order.objects.get(item="default").id, order.id, "create() mints an ID, get() reads it as an int")
-several = [int(order.id) for order in Order.objects.bulk_create([Order(item="bulk"), Order(item="bulk")])]
+several = [order.id for order in Order.objects.bulk_create([Order(item="bulk"), Order(item="bulk")])]
 ok(order.id < several[0] < several[1], "bulk_create() mints an ID for each row")
 is_(Order.objects.get(pk=order.id).item, "default", "filter by an int")
 is_(Order.objects.get(pk=str(order.id)).item, "default", "filter by a str")
@@ -111,5 +98,38 @@ is_(type(line.id), int, "a bigint key is an int as soon as it has been minted")
 is_(Line.objects.get(order__item="changed"), line, "a foreign key, with a join")
 is_(order.line_set.get(), line, "the way back")
 is_(Line.objects.filter(id__gte=lower_bound(hour_ago)).count(), 1, "filter the bigint column by a datetime")
+
+# the form of all sections
+Line.objects.all().delete()
+Order.objects.all().delete()
+Order.objects.bulk_create([Order(id=OLD, item="old"), Order(id=FAR, item="far")])
+order = Order.objects.create(item="tea")
+back = Order.objects.get(pk=order.id)
+batch = Order.objects.bulk_create([Order(item=f"item {number}") for number in range(1000)])
+some = Order.objects.filter(id__in=[order.id, batch[0].id])
+newest = Order.objects.order_by("-id")[:20]
+following = Order.objects.filter(id__lt=newest[19].id).order_by("-id")[:20]
+period = Order.objects.filter(id__time__range=(start, end))
+
+
+def keys(rows):
+    return [row.id for row in rows]
+
+
+form(order.id, back.id, keys(batch), keys(some), keys(newest), keys(following), keys(period))
+is_(type(Order.objects.annotate(created_at=SnowflakeTime("id")).latest("created_at").created_at),
+    datetime.datetime, "the time of a key is a datetime")
+plan = Order.objects.filter(id__time__gte=start).explain()
+ok("snowflake_timestamp" not in plan, "a filter on it is planned on the key")
+raises((TypeError, ValueError), lambda: Order.objects.filter(id__gte=start).count(), "a time beside the key is refused, by Django")
+
+# what makemigrations writes, and what it says of a model that has not changed
+deconstructed = Order._meta.pk.deconstruct()
+is_(deconstructed[1:], ("django_snowflake.SnowflakeField", [], {"primary_key": True, "serialize": False}),
+    "a migration names the field")
+with connection.cursor() as cursor:
+    described = connection.introspection.get_table_description(cursor, "shop_order")[0]
+raises(KeyError, lambda: connection.introspection.get_field_type(described.type_code, described),
+       "inspectdb does not know the type")
 
 done()

@@ -3,6 +3,7 @@
 const { spawnSync } = require('child_process');
 const { readFileSync } = require('fs');
 const { Client, types } = require('pg');
+const { readBigInt } = require('./node_postgres');
 const { client, ok, is, fails, run } = require('./tap');
 
 const BIG = 2n ** 53n + 1n;
@@ -89,13 +90,10 @@ run(async () => {
 
   // as BigInt, once parsers have been set
   const oid = await value("SELECT 'snowflake'::regtype::oid");
-  const arrayOid = Number(await value("SELECT 'snowflake[]'::regtype::oid"));
-  const parseArray = types.getTypeParser(1009);   // text[]
 
   is(await value('SELECT array_agg(id) FROM orders WHERE id = $1', [BIG]), `{${BIG}}`,
     'an array of snowflakes is a string');
-  types.setTypeParser(oid, BigInt);
-  types.setTypeParser(arrayOid, (text) => parseArray(text).map(BigInt));
+  await readBigInt(db);
   is(await value('SELECT id FROM orders WHERE id = $1', [BIG]), BIG, 'parser set: a BigInt');
   is(await value('SELECT array_agg(id) FROM orders WHERE id = $1', [BIG]), [BIG],
     'parser set: an array of BigInt');

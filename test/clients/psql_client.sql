@@ -36,6 +36,10 @@ SELECT pg_temp.is(concat_ws(' ',
     (SELECT count(*) FROM orders WHERE id < :'since'::timestamptz)), '1 1 1 0', 'a time filters');
 SELECT count(*) FROM orders WHERE id >= :'since';
 SELECT pg_temp.is(:'SQLSTATE', '22P02', 'if it is said to be a time');
+CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders;
+SELECT pg_temp.is(concat_ws(' ',
+    (SELECT count(*) FROM orders_view WHERE created_at >= :'since'),
+    (SELECT count(*) FROM orders_view WHERE created_at < :'since')), '1 0', 'which a view needs not');
 
 INSERT INTO orders VALUES (9007199254740993, 9007199254740993, 'explicit');
 INSERT INTO orders VALUES ('9223372036854775807', '9223372036854775807', 'largest');
@@ -128,4 +132,4 @@ EXECUTE by_time(now()) \gset time_
 EXECUTE by_bound(now()) \gset bound_
 SELECT pg_temp.is(concat_ws(' ', :'item', :'time_item', :'bound_item'), 'tea largest largest', 'a row of its own, and those after now');
 
-\echo 1..15
+\echo 1..16

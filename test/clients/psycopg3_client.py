@@ -4,9 +4,9 @@ import datetime
 
 import psycopg
 from psycopg.types import TypeInfo
-from psycopg.types.numeric import Int8BinaryDumper, Int8BinaryLoader, IntLoader
 
-from tap import client, done, is_, ok, raises
+from psycopg_snowflake import Snowflake, register_snowflake
+from tap import FAR, OLD, client, done, end, form, is_, ok, raises, start
 
 BIG = 2**53 + 1
 hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
@@ -82,8 +82,7 @@ is_(value("SELECT id FROM orders WHERE id = %s", BIG, binary=True), BIG.to_bytes
 TypeInfo.fetch(connection, "snowflake").register(connection)
 is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG), [str(BIG)],
     "type registered: an array is a list of str")
-connection.adapters.register_loader("snowflake", IntLoader)
-connection.adapters.register_loader("snowflake", Int8BinaryLoader)
+register_snowflake(connection)
 for binary in False, True:
     how = "binary" if binary else "text"
     is_(value("SELECT id FROM orders WHERE id = %s", BIG, binary=binary), BIG,
@@ -102,16 +101,7 @@ for round in range(2):
                                      ["prepared"], prepare=True, binary=True).fetchone()
     ok(prepared > BIG, f"a prepared statement mints, time {round + 1}")
 
-# a class of its own, for COPY BINARY and for whoever wants parameters typed
-class Snowflake(int):
-    pass
-
-
-class SnowflakeDumper(Int8BinaryDumper):
-    oid = TypeInfo.fetch(connection, "snowflake").oid
-
-
-connection.adapters.register_dumper(Snowflake, SnowflakeDumper)
+# for COPY BINARY and for whoever wants parameters typed
 is_(value("SELECT pg_typeof(%b)::text", Snowflake(BIG)), "snowflake", "dumper registered: a parameter has the type")
 connection.execute("CREATE TABLE copies (id snowflake PRIMARY KEY, item text)")
 with connection.cursor().copy("COPY copies FROM STDIN (FORMAT binary)") as copy:
@@ -120,5 +110,31 @@ with connection.cursor().copy("COPY copies FROM STDIN (FORMAT binary)") as copy:
 with connection.cursor().copy("COPY copies TO STDOUT (FORMAT binary)") as copy:
     copy.set_types(["snowflake", "text"])
     is_(list(copy.rows()), [(BIG, "copied")], "COPY BINARY writes and reads rows")
+
+# the form of all sections
+connection.execute("""
+    TRUNCATE orders;
+    CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders""")
+cursor = connection.cursor()
+cursor.execute("INSERT INTO orders VALUES (%s, 1, 'old'), (%s, 2, 'far')", (OLD, FAR))
+
+
+def keys():
+    return [row[0] for row in cursor]
+
+
+(key,) = cursor.execute("INSERT INTO orders (item) VALUES (%s) RETURNING id", ["tea"]).fetchone()
+(back,) = cursor.execute("SELECT id FROM orders WHERE id = %s", [key]).fetchone()
+items = [f"item {number}" for number in range(1000)]
+cursor.execute("INSERT INTO orders (item) SELECT unnest(%s::text[]) RETURNING id", [items])
+batch = keys()
+cursor.execute("SELECT * FROM orders WHERE id = ANY (%s)", [[key, batch[0]]])
+some = keys()
+cursor.execute("SELECT * FROM orders ORDER BY id DESC LIMIT 20")
+newest = keys()
+cursor.execute("SELECT * FROM orders WHERE id < %s ORDER BY id DESC LIMIT 20", [newest[-1]])
+following = keys()
+cursor.execute("SELECT * FROM orders_view WHERE created_at >= %s AND created_at < %s", [start, end])
+form(key, back, batch, some, newest, following, keys())
 
 done()

@@ -1,28 +1,22 @@
-"""SQLAlchemy, with psycopg2 below it.  To be run by clients.pl."""
+"""SQLAlchemy, with psycopg 3 below it, and Alembic.  To be run by clients.pl."""
 
 import datetime
 import warnings
 
+import alembic
 import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.orm import Session, declarative_base
+from sqlalchemy.orm import Session, column_property, declarative_base
 
-from tap import client, done, is_, ok
+# as it is before the type is known to reflection
+known = dict(postgresql.base.ischema_names)
+from sqlalchemy_snowflake import Snowflake, created_at
+from tap import FAR, OLD, client, done, end, form, is_, ok, start
 
 BIG = 2**53 + 1
 hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
-
-
-class Snowflake(sa.TypeDecorator):
-    impl = sa.BigInteger
-    cache_ok = True
-
-    def process_result_value(self, value, dialect):
-        return None if value is None else int(value)
-
-    # a datetime stays one when a snowflake is compared with it
-    def coerce_compared_value(self, op, value):
-        return sa.DateTime(timezone=True) if isinstance(value, datetime.datetime) else self
 
 
 Base = declarative_base()
@@ -33,6 +27,7 @@ class Order(Base):
     id = sa.Column(Snowflake, primary_key=True)
     ref = sa.Column(sa.BigInteger, nullable=False, unique=True, server_default=sa.func.snowflake_next())
     item = sa.Column(sa.Text)
+    created_at = column_property(created_at(id))
 
 
 # create_all() makes a bigserial of such a key
@@ -40,8 +35,8 @@ sa.event.listen(Order.__table__, "after_create",
                 sa.DDL("SELECT snowflake_convert_column('orders', 'id', 'snowflake')"))
 
 
-client(f"SQLAlchemy {sa.__version__}")
-engine = sa.create_engine("postgresql+psycopg2://")
+client(f"SQLAlchemy {sa.__version__}, Alembic {alembic.__version__}")
+engine = sa.create_engine("postgresql+psycopg://")
 Base.metadata.create_all(engine)
 
 with Session(engine) as session:
@@ -96,13 +91,49 @@ with Session(engine) as session:
     ok(len(statements) <= 5, "5000 rows take at most 5 statements")
     ok(all(one.id < next.id for one, next in zip(several, several[1:])), "and their IDs ascend")
 
-# reflection
+# the form of all sections
+with Session(engine) as session:
+    session.execute(sa.delete(Order))
+    session.add_all([Order(id=OLD, item="old"), Order(id=FAR, item="far")])
+    order = Order(item="tea")
+    session.add(order)
+    session.commit()
+    key = order.id
+    session.expunge_all()
+    back = session.get(Order, key)
+    rows = [{"item": f"item {number}"} for number in range(1000)]
+    batch = session.scalars(sa.insert(Order).returning(Order.id, sort_by_parameter_order=True), rows).all()
+    some = session.scalars(sa.select(Order.id).where(Order.id.in_([key, batch[0]]))).all()
+    newest = session.scalars(sa.select(Order.id).order_by(Order.id.desc()).limit(20)).all()
+    following = session.scalars(
+        sa.select(Order.id).where(Order.id < newest[-1]).order_by(Order.id.desc()).limit(20)).all()
+    period = session.scalars(sa.select(Order.id).where(Order.created_at >= start, Order.created_at < end)).all()
+    form(key, back.id, batch, some, newest, following, period)
+    is_(session.scalars(sa.select(Order.id).where(Order.id >= start, Order.id < end)).all(), period,
+        "rows of a period, by the key itself")
+    is_(type(back.created_at), datetime.datetime, "the time of a key is a datetime")
+    plan = session.execute(sa.text("EXPLAIN " + str(sa.select(Order.id).where(Order.created_at >= start).compile(
+        engine, compile_kwargs={"literal_binds": True})))).scalars().all()
+    ok("snowflake_timestamp" not in "".join(plan), "a filter on it is planned on the key")
+
+
+def reflect():
+    """The type of the key, by reflection."""
+    return type(sa.Table("orders", sa.MetaData(), autoload_with=engine).c.id.type)
+
+
+def differences():
+    """What Alembic would write into a migration."""
+    with engine.connect() as connection:
+        return compare_metadata(MigrationContext.configure(connection), Base.metadata)
+
+
+is_(reflect(), Snowflake, "reflection knows the type")
+is_(differences(), [], "Alembic finds nothing to do")
+postgresql.base.ischema_names.clear()
+postgresql.base.ischema_names.update(known)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    column = sa.Table("orders", sa.MetaData(), autoload_with=engine).c.id
-is_([type(column.type), len(caught)], [sa.types.NullType, 1], "reflection warns of a type it does not know")
-postgresql.base.ischema_names["snowflake"] = Snowflake
-column = sa.Table("orders", sa.MetaData(), autoload_with=engine).c.id
-is_(type(column.type), Snowflake, "type registered: reflection knows it")
+    is_([reflect(), len(caught)], [sa.types.NullType, 1], "without the last line, reflection warns")
 
 done()

@@ -107,7 +107,13 @@ my %client = (
 	'Django' => 'django_client.py',
 	'JDBC' => 'JdbcClient.java',
 	'Hibernate' => 'HibernateClient.java',
-	'Sequelize' => 'sequelize_client.js',
+	'postgres.js' => 'postgresjs_client.js',
+	'drizzle' => 'drizzle_schema.ts drizzle_client.js',
+	'Kysely' => 'kysely_client.js',
+	'Prisma' => 'schema.prisma prisma_client.ts',
+	'MikroORM' => 'mikroorm_client.js',
+	'pg-promise' => 'pgpromise_client.js',
+	'Sequelize' => 'sequelize_client.js sequelize7_client.js',
 	'Knex' => 'knex_client.js',
 	'TypeORM' => 'typeorm_client.js',
 	'PHP PDO' => 'pdo_client.php',
@@ -129,7 +135,7 @@ foreach my $section (split /^## /m, $text{'doc/clients.md'})
 	next if !@lines;
 	# that program is run as it is
 	next if $name eq 'node-postgres';
-	my $program = slurp_file("$root/test/clients/" . ($client{$name} // 'none of ' . $name));
+	my $program = join '', map { slurp_file("$root/test/clients/$_") } split ' ', $client{$name} // "none of $name";
 	$program =~ s/\s//g;
 	foreach my $line (grep { !/…/ } @lines)
 	{
