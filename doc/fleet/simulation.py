@@ -86,7 +86,7 @@ class Simulation:
         self.waiters = []               # sorted (phase of the attempts, server)
         self.wake_at = None
         self.outage_end = 0
-        self.close = set()              # who renews shortly before the end, after an outage
+        self.close = {}                 # who renews shortly before the end, after an outage; as keys, whose order is theirs
         self.reset()
 
         far = round(options.far_share * options.servers)
@@ -253,7 +253,7 @@ class Simulation:
                 server.stolen = True    # or as good as
                 self.at(server.due, self.attempt, server, server.life)
             elif left < 2 * self.near:
-                self.close.add(server)
+                self.close[server] = None
         self.at(self.outage_end, self.note_outage_end)
         self.at(self.outage_end + AFTER_OUTAGE, self.note_peak_after, self.outage_end)
 
