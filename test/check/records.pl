@@ -94,7 +94,7 @@ is($out, <<'EOT', 'the tables');
 
 | campaign | fault | times | next ID: p50 | worst | no ID: p50 | worst |
 | --- | --- | --- | --- | --- | --- | --- |
-| torture | crash | 3 | 0.30 s | 12 s | 2.00 s | 3.00 s |
+| torture | crash | 3 | 300 ms | 12 s | 2.00 s | 3.00 s |
 | torture | freeze | 1 |  |  | 4.00 s | 4.00 s |
 EOT
 

@@ -53,6 +53,8 @@ def read_records(paths):
 
 
 def seconds(value):
+    if value < 0.9995:
+        return f'{value * 1000:.0f} ms'
     return f'{value:.2f} s' if value < 9.995 else f'{value:.0f} s'
 
 
