@@ -300,7 +300,7 @@ check_largest(int64 id)
 	int64		tick = snowflake_layout_get_tick(layout, snowflake_io_check_sign(id));
 	int64		lead_usec = snowflake_layout_tick_start(layout, tick) - snowflake_generator_clock();
 	int64		may_lead_usec = snowflake_max_ahead_s * USECS_PER_SEC +
-		snowflake_max_lead_ms * INT64CONST(1000);
+	snowflake_max_lead_ms * INT64CONST(1000);
 
 	check_not_last(id, tick);
 	if (lead_usec > may_lead_usec)

@@ -120,9 +120,10 @@ typedef struct ClockMemory
 	bool		started;		/* there was a start */
 	bool		known;			/* there is a line */
 	bool		first;			/* no look yet, and no line from before */
-	bool		restarted;		/* a line of another postmaster, that no look has
-								 * met */
-	bool		untried;		/* nothing compares with a clock but the newest ID */
+	bool		restarted;		/* a line of another postmaster, that no look
+								 * has met */
+	bool		untried;		/* nothing compares with a clock but the
+								 * newest ID */
 	bool		jumping;		/* there is a jump that is not believed */
 	int64		offset_usec;	/* the line: to be added to the boot clock */
 	bool		has_home;
@@ -145,15 +146,16 @@ typedef struct ClockMemory
 
 	/*
 	 * The step or jump back for which IDs stand, or mints wait, since it was
-	 * believed: by how much, 0 if the clock is past the newest ID, and when it
-	 * was found.  Likewise.
+	 * believed: by how much, 0 if the clock is past the newest ID, and when
+	 * it was found.  Likewise.
 	 */
 	pg_atomic_uint64 back_usec;
 	pg_atomic_uint64 back_since_usec;
 
 	/*
 	 * After a start, no clock has been believed yet: what was wrong with the
-	 * last, that is, how far it was past the newest ID; 0 otherwise.  Likewise.
+	 * last, that is, how far it was past the newest ID; 0 otherwise.
+	 * Likewise.
 	 */
 	pg_atomic_uint64 past_newest_usec;
 } ClockMemory;
@@ -436,7 +438,7 @@ judge_by_line(const SnowflakeClockReading *look, int64 elapsed_usec,
 	int64		moved_usec = offset_usec - memory->offset_usec;
 	int64		lead_usec = memory->newest - (memory->offset_usec + look->boot_usec);
 	bool		stands = memory->allowed_usec > max_jump_usec() ||
-		lead_usec > memory->allowed_usec + facts->slack_usec;
+	lead_usec > memory->allowed_usec + facts->slack_usec;
 
 	if (i64abs(moved_usec) <= STEP_USEC(elapsed_usec, look->precision_usec))
 	{

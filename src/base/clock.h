@@ -49,7 +49,8 @@ typedef enum SnowflakeClockNews
 /* The line that IDs follow, as it is kept with a reservation. */
 typedef struct SnowflakeClockLine
 {
-	char		machine[SNOWFLAKE_MACHINE_SIZE];	/* and its boot; "": unknown */
+	char		machine[SNOWFLAKE_MACHINE_SIZE];	/* and its boot; "":
+													 * unknown */
 	char		postmaster[SNOWFLAKE_POSTMASTER_SIZE];	/* which kept it */
 	int64		looked_usec;	/* on its boot clock */
 	int64		offset_usec;	/* from that to the clock that was believed */
@@ -71,8 +72,9 @@ typedef struct SnowflakeVerdict
 	SnowflakeClockNews news;
 	int64		moved_usec;		/* by how much the clock stepped or jumped */
 	int64		lasted_usec;	/* how long a jump has been coasted through */
-	int64		unproven_usec;	/* a clock so far past the newest ID is believed
-								 * for want of anything to compare with */
+	int64		unproven_usec;	/* a clock so far past the newest ID is
+								 * believed for want of anything to compare
+								 * with */
 	long		look_again_ms;	/* 0: when there is a reason to */
 } SnowflakeVerdict;
 

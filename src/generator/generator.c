@@ -191,8 +191,8 @@ typedef struct KeptState
 	bool		end_unstored;
 
 	/*
-	 * Up to which position is durably reserved: not below the limit.  Only the
-	 * keeper, while the gate is open.
+	 * Up to which position is durably reserved: not below the limit.  Only
+	 * the keeper, while the gate is open.
 	 */
 	uint64		stored;
 

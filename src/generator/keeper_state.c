@@ -68,10 +68,10 @@ typedef struct Requests
 
 	/*
 	 * For messages: when the first of the requests that nobody has taken was
-	 * made, and since when the keeper, or its predecessors, have not got to the
-	 * end of a round; 0 if the keeper sleeps.  On the monotonic clock.  The former is
-	 * written by whoever finds no request, and counts only while there is one.
-	 * The latter only by the keeper.  Atomic.
+	 * made, and since when the keeper, or its predecessors, have not got to
+	 * the end of a round; 0 if the keeper sleeps.  On the monotonic clock.
+	 * The former is written by whoever finds no request, and counts only
+	 * while there is one. The latter only by the keeper.  Atomic.
 	 */
 	pg_atomic_uint64 asked_at_usec;
 	pg_atomic_uint64 busy_since_usec;

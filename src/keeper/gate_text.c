@@ -306,7 +306,7 @@ describe_reservation(SnowflakeGate gate, GateTexts *texts)
 		texts->detail = "It was there before, and was dropped or deleted.";
 	else
 		texts->detail = psprintf("It is, or was, in the database \"%s\".", database);
-	texts->hint = "Restore the setting snowflake.database. If the reservation is gone for good, an administrator can start a new one with snowflake_accept_database(), above the largest snowflake that exists.";
+	texts->hint = "Restore the setting snowflake.database. If the reservation is lost, an administrator can start a new one with snowflake_accept_database(), above the largest snowflake that exists.";
 	texts->advice = "Restore the setting snowflake.database, or start a new reservation with snowflake_accept_database(), above the largest snowflake that exists.";
 }
 
@@ -334,7 +334,8 @@ describe_clock(SnowflakeGate gate, GateTexts *texts)
 			texts->sqlstate = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED;
 			texts->message = "the snowflake layout has ended";
 			texts->detail = psprintf("Its last tick started at \"%s\".",
-									 timestamptz_to_str(snowflake_layout_tick_start(layout, layout->max_tick)));
+									 timestamptz_to_str(snowflake_layout_tick_start(layout,
+																					layout->max_tick)));
 		}
 		texts->hint = texts->advice = "Correct the server's clock, or, if it is correct, configure another snowflake.layout.";
 		return;

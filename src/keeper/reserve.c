@@ -562,7 +562,10 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 		return;
 	}
 
-	/* what is stored, and only was not to be used yet, whatever becomes of the commit */
+	/*
+	 * what is stored, and only was not to be used yet, whatever becomes of
+	 * the commit
+	 */
 	if (at_once > view->limit)
 		snowflake_generator_extend(at_once, refill_from(at_once, half_usec, wanted));
 

@@ -70,8 +70,8 @@ typedef struct MintWait
 	bool		for_keeper;
 	int64		for_clock_usec;
 	int64		for_keeper_usec;
-	uint64		looks;			/* the keeper's look at the clock that counts; 0:
-								 * none was asked for */
+	uint64		looks;			/* the keeper's look at the clock that counts;
+								 * 0: none was asked for */
 	int			sleep_ms;		/* the next one for a clock that is far behind */
 } MintWait;
 

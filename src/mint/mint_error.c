@@ -73,7 +73,7 @@ bool
 snowflake_mint_error_advanced(const SnowflakeView *view)
 {
 	int64		lead_usec = snowflake_layout_position_time(&snowflake_server_layout, view->raised_to) -
-		snowflake_generator_clock();
+	snowflake_generator_clock();
 	int64		back_usec,
 				ago_usec;
 

@@ -45,8 +45,14 @@ my $root = abs_path("$FindBin::RealBin/../..");
 my $checkout = $ENV{SNOWFLAKE_CHECKOUT} // $root;
 my $results = "$checkout/test/mutate/results.txt";
 my ($jobs, $first_only, $new, $list_only, $record_only, $to_plant) = (1);
-GetOptions('jobs=i' => \$jobs, first => \$first_only, new => \$new, list => \$list_only, record => \$record_only, 'plant=s' => \$to_plant)
-  or die "usage: --jobs N, --first, --new, --list, --record, --plant NAME, names and files\n";
+GetOptions(
+	'jobs=i' => \$jobs,
+	first => \$first_only,
+	new => \$new,
+	list => \$list_only,
+	record => \$record_only,
+	'plant=s' => \$to_plant
+) or die "usage: --jobs N, --first, --new, --list, --record, --plant NAME, names and files\n";
 
 #
 # The list
@@ -132,8 +138,7 @@ sub read_mutants
 			}
 			elsif ($line =~ /^@@(?: (\S+))?$/)
 			{
-				push @{ $mutant->{hunks} },
-				  $hunk = { file => $1 // $mutant->{file}, lines => [] };
+				push @{ $mutant->{hunks} }, $hunk = { file => $1 // $mutant->{file}, lines => [] };
 			}
 			elsif ($hunk && $line =~ /^[-+ ]/)
 			{
@@ -170,7 +175,8 @@ sub complaints
 
 	for my $mutant (@mutants)
 	{
-		push @complaints, "$mutant->{name}: two mutants have this name" if $seen{ $mutant->{name} }++;
+		push @complaints, "$mutant->{name}: two mutants have this name"
+		  if $seen{ $mutant->{name} }++;
 		$has_mutant{ $mutant->{file} // '' } = 1;
 	}
 	for my $path (glob("$tree/src/*.c $tree/src/*/*.c $tree/sql/*--1.0.sql $tree/Makefile"))
@@ -185,7 +191,9 @@ sub complaints
 # What results.txt has, by name and digest
 sub measured
 {
-	return map { /^(\S+ \S+) (?!unmeasured)(.*)/ ? ($1 => $2) : () } -e $results ? read_lines($results) : ();
+	return
+	  map { /^(\S+ \S+) (?!unmeasured)(.*)/ ? ($1 => $2) : () }
+	  -e $results ? read_lines($results) : ();
 }
 
 # A result, "killed" only where it is known why
@@ -193,7 +201,8 @@ sub judged
 {
 	my ($mutant, $result) = @_;
 
-	return $result unless $result =~ /^(?:killed|unclear)( by .*: (?:no end after .*|exit status \d+))$/;
+	return $result
+	  unless $result =~ /^(?:killed|unclear)( by .*: (?:no end after .*|exit status \d+))$/;
 	return (defined $mutant->{why} ? 'killed' : 'unclear') . $1;
 }
 
@@ -215,7 +224,8 @@ sub record
 		next if complaint($checkout, $mutant);
 		my $digest = $mutant->{digest};
 		my $result =
-			defined $mutant->{equivalent} ? 'equivalent'
+		  defined $mutant->{equivalent}
+		  ? 'equivalent'
 		  : judged($mutant, $measured{"$mutant->{name} $digest"} // 'unmeasured');
 
 		$count{ $result =~ s/ .*//r }++;
@@ -223,7 +233,8 @@ sub record
 	}
 	open(my $out, '>', "$results.new") or die "$results.new: $!\n";
 	print $out sort @lines;
-	printf $out "\nscore %.3f: %d killed, %d survived, %d unclear, %d not measured, %d equivalent\n",
+	printf $out
+	  "\nscore %.3f: %d killed, %d survived, %d unclear, %d not measured, %d equivalent\n",
 	  $count{killed} / (($count{killed} + $count{survived} + $count{unclear}) || 1),
 	  @count{qw(killed survived unclear unmeasured equivalent)};
 	close($out) or die "$results.new: $!\n";
@@ -251,6 +262,7 @@ sub list
 		push @complaints, $complaint // ();
 		push @mutants, $mutant unless $complaint || $measured{"$mutant->{name} $mutant->{digest}"};
 	}
+
 	# a file that has none is no fault of the list
 	return (\@mutants, @complaints,
 		map { "$_: there is no such mutant or file" } grep { !-e "$root/$_" } sort keys %unused);
@@ -269,7 +281,8 @@ sub on_bench
 {
 	my ($bench, $script, @arguments) = @_;
 
-	return with_lib("work=\$1 PG_CONFIG=\$2; shift 2; find_pg_config; bindir=\$work/inst\$bindir
+	return with_lib(
+		"work=\$1 PG_CONFIG=\$2; shift 2; find_pg_config; bindir=\$work/inst\$bindir
 		export INITDB_TEMPLATE=\$work/template TMPDIR=\$work/tmp; $script",
 		$bench->{work}, $server{ $bench->{kind} }, @arguments);
 }
@@ -279,7 +292,9 @@ sub enter_bench
 	my ($job, $kind) = @_;
 	my $bench = { kind => $kind, work => "$top/$job/$kind", log => "$top/$job/$kind/test.log" };
 
-	-e $bench->{work} || system(on_bench($bench, q{
+	-e $bench->{work} || system(
+		on_bench(
+			$bench, q{
 		as_user mkdir -p "$work/tmp"
 		copy_tree "$work/tree"
 		private_installation >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
@@ -296,10 +311,14 @@ sub plant
 
 	return 1 if -e "$work/planted" && (read_lines("$work/planted"))[0] eq "with $name\n";
 	unlink "$work/planted";
-	system(on_bench($bench, q{rm -rf "$work/tree"; as_user cp -a "$work/pristine" "$work/tree"})) == 0 or die;
+	system(on_bench($bench, q{rm -rf "$work/tree"; as_user cp -a "$work/pristine" "$work/tree"}))
+	  == 0
+	  or die;
 	my $files = $mutant ? changed_files("$work/tree", $mutant) : {};
 	write_file("$work/tree/$_", @{ $files->{$_} }) for keys %$files;
-	return 0 if system(on_bench($bench, q{
+	return 0 if system(
+		on_bench(
+			$bench, q{
 		cmp -s "$work"/{pristine,tree}/Makefile || tree_make clean
 		private_installation >"$work/build.log" 2>&1}));
 	write_file("$work/planted", "with $name\n");
@@ -372,7 +391,9 @@ sub run_test
 	{
 		setpgrp;
 		open(STDOUT, '>', $bench->{log}) && open(STDERR, '>&', \*STDOUT) or die;
-		exec on_bench($bench, 'rm -rf "$work/run"; eval "$(installcheck "$work/run" "$@")"', $kind, @names) or die;
+		exec on_bench($bench, 'rm -rf "$work/run"; eval "$(installcheck "$work/run" "$@")"',
+			$kind, @names)
+		  or die;
 	}
 	my $ended = ends($limit, sub { reason_of_failure($bench) });
 	my $status = $?;
@@ -382,7 +403,7 @@ sub run_test
 	system(on_bench($bench, 'stop_servers'));
 
 	$reason ||=
-		!$ended ? "no end after $limit s"
+	   !$ended ? "no end after $limit s"
 	  : $status != 0 ? 'exit status ' . ($status >> 8) . last_words($bench)
 	  : (grep { /^ok/ } read_lines($bench->{log})) ? 'passed'
 	  : 'skipped';
@@ -451,8 +472,14 @@ sub all_tests
 {
 	my @tap = map { m{([^/]*)\.pl$} } glob "$root/test/t/*.pl";
 
-	return ('regress', 'isolation', (map { "tap $_" } @tap),
-		map { "debug tap $_" } grep { grep { /injection_points/ } read_lines("$root/test/t/$_.pl") } @tap);
+	return (
+		'regress',
+		'isolation',
+		(map { "tap $_" } @tap),
+		map { "debug tap $_" } grep {
+			grep { /injection_points/ }
+			  read_lines("$root/test/t/$_.pl")
+		} @tap);
 }
 
 # Try one mutant, and write down what came of it.  Returns that.
@@ -478,12 +505,14 @@ sub try_mutant
 			last if $killer;
 		}
 	}
-	my $result = $problem ? "ERROR: $problem" : $killer ? judged($mutant, "killed by $killer") : 'survived';
+	my $result =
+	  $problem ? "ERROR: $problem" : $killer ? judged($mutant, "killed by $killer") : 'survived';
 
 	# who only asks the first tests does not know who survives
 	if ($killer || (!$problem && !$first_only))
 	{
-		eval { record($mutant->{name}, $mutant->{digest}, $result); 1 } or print "# $mutant->{name}: not recorded: $@";
+		eval { record($mutant->{name}, $mutant->{digest}, $result); 1 }
+		  or print "# $mutant->{name}: not recorded: $@";
 	}
 	return $result;
 }
@@ -496,7 +525,8 @@ if ($record_only)
 if (defined $to_plant)
 {
 	die "$root: this is no copy\n" if -e "$root/.git";
-	my ($mutant) = grep { $_->{name} eq $to_plant } read_mutants($root) or die "$to_plant: there is no such mutant\n";
+	my ($mutant) = grep { $_->{name} eq $to_plant } read_mutants($root)
+	  or die "$to_plant: there is no such mutant\n";
 	my $files = changed_files($root, $mutant);
 
 	write_file("$root/$_", @{ $files->{$_} }) for keys %$files;
@@ -505,7 +535,9 @@ if (defined $to_plant)
 my ($mutants, @complaints) = list(@ARGV);
 if ($list_only)
 {
-	printf "%s (%s): %s\n    %s\n", @$_{qw(name file what)}, $_->{first} // "equivalent: $_->{equivalent}" for @$mutants;
+	printf "%s (%s): %s\n    %s\n", @$_{qw(name file what)},
+	  $_->{first} // "equivalent: $_->{equivalent}"
+	  for @$mutants;
 	print STDERR "$_\n" for @complaints;
 	exit(@complaints > 0);
 }
@@ -521,7 +553,8 @@ system(with_lib('chown -R "$(test_user)": "$1"', $top)) == 0 or die;
 note(scalar(@queue) . " mutants, $jobs at once, " . `$server{plain} --version`);
 if (!$first_only || grep { $_->{first} =~ /debug/ } @queue)
 {
-	my ($debug) = `bash $root/test/debug.sh build` =~ m{(.*)/bin/pg_config\n\z} or die "there is no server for debugging\n";
+	my ($debug) = `bash $root/test/debug.sh build` =~ m{(.*)/bin/pg_config\n\z}
+	  or die "there is no server for debugging\n";
 
 	system('cp', '-a', $debug, "$top/debug") == 0 or die;
 	$server{debug} = "$top/debug/bin/pg_config";
@@ -555,7 +588,8 @@ while (@queue || %working)
 	push @free, $job;
 }
 note($_) for sort @others;
-my ($killed, $survived, $unclear, $errors) = map { $_ // 0 } @count{qw(killed survived unclear ERROR)};
+my ($killed, $survived, $unclear, $errors) =
+  map { $_ // 0 } @count{qw(killed survived unclear ERROR)};
 my $tried = $killed + $survived + $unclear;
 note(($tried ? sprintf('score %.3f: ', $killed / $tried) : '')
 	. "$killed killed, $survived survived, $unclear unclear, $errors in error");
