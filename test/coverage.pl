@@ -22,17 +22,26 @@ my $work = "$ENV{SNOWFLAKE_WORK}/coverage";
 # it exits, so the directory belongs to the user who runs the server.  Those who
 # are killed add nothing.
 my $in_copy = qq{work='$work'; find_pg_config; coverage=("COPT=--coverage -O0" with_llvm=no); };
-program_ok('build', with_lib(qq{$in_copy as_user mkdir "\$work"; copy_tree "\$work/tree"
-	build_extension "\${coverage[@]}"; install_extension "\${coverage[@]}"}))
-  or exit 1;
+program_ok(
+	'build',
+	with_lib(
+		qq{$in_copy as_user mkdir "\$work"; copy_tree "\$work/tree"
+	build_extension "\${coverage[@]}"; install_extension "\${coverage[@]}"})) or exit 1;
 
 # this library exports symbols of gcov's, so the test of the symbols is left out
-my @tests = @ARGV ? @ARGV : map { m{([^/]*)\.pl$} } grep { !/_symbols/ } glob "$FindBin::RealBin/t/*.pl";
-program_ok('all tests pass', with_lib(qq{$in_copy tree_make installcheck "\${coverage[@]}" "\$@"},
-	"PROVE_TESTS=@{[ map { qq(test/t/$_.pl) } @tests ]}", @ARGV ? ('REGRESS=', 'ISOLATION=') : ()));
+my @tests =
+  @ARGV ? @ARGV : map { m{([^/]*)\.pl$} } grep { !/_symbols/ } glob "$FindBin::RealBin/t/*.pl";
+program_ok(
+	'all tests pass',
+	with_lib(
+		qq{$in_copy tree_make installcheck "\${coverage[@]}" "\$@"},
+		"PROVE_TESTS=@{[ map { qq(test/t/$_.pl) } @tests ]}",
+		@ARGV ? ('REGRESS=', 'ISOLATION=') : ()));
 
 chdir "$work/tree" or die "could not change directory: $!";
-output_of(with_lib('for directory in src/ src/*/; do as_user gcov -r -o "$directory" "$directory"*.c; done'));
+output_of(
+	with_lib(
+		'for directory in src/ src/*/; do as_user gcov -r -o "$directory" "$directory"*.c; done'));
 my ($covered, $all, @unreached, @files) = (0, 0);
 foreach my $path (sort glob '*.gcov')
 {
@@ -47,5 +56,7 @@ foreach my $path (sort glob '*.gcov')
 }
 note(join "\n", '--- lines that no test reaches', @unreached, '--- line coverage', @files);
 my $percent = 100 * $covered / ($all || 1);
-ok($percent >= $goal, sprintf 'at least %d %% of the lines are covered: %d of %d, %.1f %%', $goal, $covered, $all, $percent);
+ok( $percent >= $goal,
+	sprintf 'at least %d %% of the lines are covered: %d of %d, %.1f %%',
+	$goal, $covered, $all, $percent);
 done_testing();

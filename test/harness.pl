@@ -52,7 +52,16 @@ my $harness = TAP::Harness->new(
 		verbosity => $as_tap || $alone ? -3 : 0,
 		exec => sub { return [ 'bash', '-o', 'pipefail', '-c', $command{ $_[1] } ]; },
 		rules => {
-			seq => [ { par => [ map { { seq => $_ } } (map { $lane{$_} } sort keys %lane), map { [$_] } @any ] }, @last ] }
+			seq => [
+				{
+					par => [
+						map { { seq => $_ } } (map { $lane{$_} } sort keys %lane),
+						map { [$_] } @any
+					]
+				},
+				@last
+			]
+		}
 	});
 
 sub lines_of
@@ -111,15 +120,19 @@ sub last_words
 		# Perl's own, which the end of the servers follows, or else what was said last
 		last if $line =~ / at \S+ line \d+\.?$/;
 	}
-	return join('; ', $signal ? 'killed by SIG' . (split ' ', $Config{sig_name})[$signal] : "exit status $status",
-		$parser->parse_errors) . ", after $after" . ($end ne '' ? ": $end" : '');
+	return join('; ',
+		$signal ? 'killed by SIG' . (split ' ', $Config{sig_name})[$signal] : "exit status $status",
+		$parser->parse_errors)
+	  . ", after $after"
+	  . ($end ne '' ? ": $end" : '');
 }
 
 sub verdict
 {
 	my %seen;
 
-	print "$skipped skipped:\n", map { "  $_\n" } grep { !$seen{$_}++ } @skipped if $skipped && !$as_tap;
+	print "$skipped skipped:\n", map { "  $_\n" } grep { !$seen{$_}++ } @skipped
+	  if $skipped && !$as_tap;
 	print "$failed failed:\n", map { "  $_\n" } @failures if @failures && !$as_tap;
 	print $as_tap ? "1..$number\n" : "$passed passed, $failed failed\n";
 	exit($failed > 0);
@@ -142,9 +155,11 @@ $harness->callback(
 				printf "%s %d - %s %s%s\n", $result->is_ok ? 'ok' : 'not ok', ++$number, $name,
 				  $result->description, $result->has_skip ? ' # SKIP ' . $result->explanation : ''
 				  if $as_tap;
-				push @skipped, join(' ', $name, $result->description || ()) . ': ' . $result->explanation
+				push @skipped,
+				  join(' ', $name, $result->description || ()) . ': ' . $result->explanation
 				  if $result->has_skip;
-				push @{ $bad{$name} }, $result->number . ' ' . $result->description if !$result->is_ok;
+				push @{ $bad{$name} }, $result->number . ' ' . $result->description
+				  if !$result->is_ok;
 			});
 	});
 
@@ -155,7 +170,8 @@ $harness->callback(
 		my $bad = $parser->failed;
 
 		# who plans nothing has to say why
-		$bad = 1 if !$bad && ($parser->has_problems || ($parser->skip_all // '') eq '(no reason given)');
+		$bad = 1
+		  if !$bad && ($parser->has_problems || ($parser->skip_all // '') eq '(no reason given)');
 		$failed += $bad;
 		$skipped += $parser->skipped;
 		$passed += $parser->passed - $parser->skipped;
@@ -168,15 +184,21 @@ $harness->callback(
 		if ($bad)
 		{
 			my ($log) = glob "$directory/$name/tmp_check/log/regress_log_*";
-			my @reasons = $parser->failed ? @{ $bad{$name} } : last_words($parser, $log{$name} || [], [ lines_of($log) ]);
+			my @reasons =
+			  $parser->failed
+			  ? @{ $bad{$name} }
+			  : last_words($parser, $log{$name} || [], [ lines_of($log) ]);
 
-			print 'not ok ', ++$number, " - $name has come to its end\n" if $as_tap && !$parser->failed;
+			print 'not ok ', ++$number, " - $name has come to its end\n"
+			  if $as_tap && !$parser->failed;
 			push @failures, map { "$name: $_" } @reasons;
 			show("--- $name: $reasons[-1]\n");
 			show(extract(60, @{ $log{$name} || [] })) unless $alone && !$as_tap;
-			foreach my $file (grep { -s } glob "$directory/$name/{regression.diffs,tmp_check*/log/{regress_log_*,*.log}}")
+			foreach my $file (grep { -s }
+				glob "$directory/$name/{regression.diffs,tmp_check*/log/{regress_log_*,*.log}}")
 			{
-				show(join '', '--- ', "$name: end of ", basename($file), "\n", extract(30, lines_of($file)));
+				show(join '', '--- ', "$name: end of ",
+					basename($file), "\n", extract(30, lines_of($file)));
 			}
 		}
 		delete $log{$name};
@@ -200,7 +222,10 @@ if (!@names)
 }
 else
 {
-	eval { $harness->aggregate_tests(TAP::Parser::Aggregator->new, map { [ $_, $_ ] } @names); 1 }
+	eval {
+		$harness->aggregate_tests(TAP::Parser::Aggregator->new, map { [ $_, $_ ] } @names);
+		1;
+	}
 	  or do
 	{
 		show("the harness died: $@");

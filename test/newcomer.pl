@@ -17,7 +17,8 @@ use lib "$FindBin::RealBin/perl";
 use SnowflakeProgram;
 use Test::More;
 
-exec qw(sudo -n --preserve-env -- perl), $0, @ARGV if $> != 0 && system('sudo -n true 2>/dev/null') == 0;
+exec qw(sudo -n --preserve-env -- perl), $0, @ARGV
+  if $> != 0 && system('sudo -n true 2>/dev/null') == 0;
 plan skip_all => 'this makes a system in a directory, and needs root for that' if $> != 0;
 my $limit = $ENV{SNOWFLAKE_TEST_SECONDS} // 300;
 my $work = "$ENV{SNOWFLAKE_WORK}/newcomer";
@@ -31,7 +32,7 @@ sub pasted
 	my ($install) = $page =~ /^\*\*\Q$way\E\*\*(.*?)^\*\*/ms or die "no $way";
 	my ($first) = $page =~ /^## The first ID\n(.*?)^## /ms or die "no first ID";
 	my ($start) = $first =~ /If yours is not running: `(.*?)`/ or die "no start";
-	my ($pasted, $open) = ('', '');		# what ends the input of psql
+	my ($pasted, $open) = ('', '');    # what ends the input of psql
 
 	foreach my $text ("$install\n    $start\n", $first)
 	{
@@ -51,18 +52,23 @@ sub pasted
 foreach my $suite (@ARGV ? @ARGV : 'bookworm')
 {
 	# Only what any Debian has, and a user with sudo
-	my $output = output_of(with_lib(q{make_system "$1" "$2" "ca-certificates passwd sudo" \
+	my $output = output_of(
+		with_lib(
+			q{make_system "$1" "$2" "ca-certificates passwd sudo" \
 		--aptopt='APT::Get::Assume-Yes "true"' \
 		--customize-hook='chroot "$1" /usr/sbin/useradd --create-home --shell /bin/bash newcomer' \
 		--customize-hook='echo "newcomer ALL=(ALL) NOPASSWD:SETENV: ALL" >"$1/etc/sudoers.d/newcomer"' \
-		--customize-hook='echo "127.0.0.1 localhost $(hostname)" >>"$1/etc/hosts"'}, "$work/$suite", $suite));
+		--customize-hook='echo "127.0.0.1 localhost $(hostname)" >>"$1/etc/hosts"'}, "$work/$suite",
+			$suite));
 	die $output if $?;
 
 	foreach my $way ('As Debian packages', 'From source')
 	{
 		my $began = time;
 
-		$output = output_of(with_lib(q{cache=$1
+		$output = output_of(
+			with_lib(
+				q{cache=$1
 			rm -rf --one-file-system "$1/fresh"
 			cp -a "$1/$2" "$1/fresh"
 			in_chroot fresh env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 bash -c '

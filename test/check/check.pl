@@ -46,16 +46,21 @@ sub build
 # options, and attributes in the server's headers.
 sub check_build
 {
-	my ($servers_clang) = output_of('cat', pg_config('--pgxs') =~ s,makefiles/pgxs.mk$,Makefile.global,r) =~ /^CLANG *= *(\S+)/m;
+	my ($servers_clang) =
+	  output_of('cat', pg_config('--pgxs') =~ s,makefiles/pgxs.mk$,Makefile.global,r) =~
+	  /^CLANG *= *(\S+)/m;
 	my ($clang) = grep { system("command -v $_ >/dev/null") == 0 } $servers_clang // (), 'clang';
 	my %command = (
 		gcc => build('CC=gcc', 'COPT=-Werror'),
-		clang => build('CC=' . ($clang // 'clang'),
-			'COPT=-Werror -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes'));
+		clang => build(
+			'CC=' . ($clang // 'clang'),
+			'COPT=-Werror -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes'
+		));
 
 	foreach my $name (qw(gcc clang))
 	{
-		program_ok("no warnings of $name", index(pg_config('--cc'), $name) >= 0 ? 'true' : $command{$name});
+		program_ok("no warnings of $name",
+			index(pg_config('--cc'), $name) >= 0 ? 'true' : $command{$name});
 	}
 	return;
 }
@@ -80,9 +85,13 @@ sub indent
 	make_path(map { "indented/$_" } glob 'src src/*/');
 	foreach my $file (glob 'src/*.[ch] src/*/*.[ch]')
 	{
-		system('pg_bsd_indent -bad -bap -bbb -bc -bl -cli1 -cp33 -cdb -nce -d0 -di12 -nfc1 -i4 -l79 -lp -lpl -nip -npro'
-			  . " -sac -tpg -ts4 -U'$work/typedefs' $file indented/$file") == 0 or die "pg_bsd_indent failed";
-		system('sed', '-i', '-E', 's/^([A-Za-z_][^[:space:]]*)[[:blank:]]+\*$/\1 */; s/\(text \* /(text */', "indented/$file");
+		system(
+			'pg_bsd_indent -bad -bap -bbb -bc -bl -cli1 -cp33 -cdb -nce -d0 -di12 -nfc1 -i4 -l79 -lp -lpl -nip -npro'
+			  . " -sac -tpg -ts4 -U'$work/typedefs' $file indented/$file") == 0
+		  or die "pg_bsd_indent failed";
+		system('sed', '-i', '-E',
+			's/^([A-Za-z_][^[:space:]]*)[[:blank:]]+\*$/\1 */; s/\(text \* /(text */',
+			"indented/$file");
 	}
 	return;
 }
@@ -141,22 +150,44 @@ if ($mode eq '--tidy')
 my $include = pg_config('--includedir-server');
 my @defines = ('-DSNOWFLAKE_VERSION=""', '-Isrc', "-I$include");
 
-silent_ok('cppcheck', 'cppcheck', '--quiet', '--error-exitcode=1', '--std=c99', '--max-configs=1',
-	'--enable=warning,style,performance,portability', '--suppressions-list=test/check/cppcheck.txt',
-	"--suppress=*:$include/*", '--suppress=unmatchedSuppression',
-	'-D__GNUC__=12', '-D__x86_64__', '-D__linux__', @defines, 'src');
+silent_ok(
+	'cppcheck',
+	'cppcheck',
+	'--quiet',
+	'--error-exitcode=1',
+	'--std=c99',
+	'--max-configs=1',
+	'--enable=warning,style,performance,portability',
+	'--suppressions-list=test/check/cppcheck.txt',
+	"--suppress=*:$include/*",
+	'--suppress=unmatchedSuppression',
+	'-D__GNUC__=12',
+	'-D__x86_64__',
+	'-D__linux__',
+	@defines,
+	'src');
 
 # it counts the warnings of the server's headers, which it does not show
-silent_ok('clang-tidy', "clang-tidy --quiet src/*.c src/*/*.c -- -D_GNU_SOURCE -I'${\ pg_config('--includedir')}' "
-	. join(' ', map { "'$_'" } @defines) . " -Wno-ignored-attributes 2>'$work/log' || { cat '$work/log'; exit 1; }");
+silent_ok('clang-tidy',
+		"clang-tidy --quiet src/*.c src/*/*.c -- -D_GNU_SOURCE -I'${\ pg_config('--includedir')}' "
+	  . join(' ', map { "'$_'" } @defines)
+	  . " -Wno-ignored-attributes 2>'$work/log' || { cat '$work/log'; exit 1; }");
 silent_ok('gcc -fanalyzer', build('CC=gcc', 'COPT=-fanalyzer -Werror'));
-silent_ok("warnings that PostgreSQL's own flags leave out", build('CC=gcc', 'COPT=-Wshadow=local -Wmissing-declarations -Wvla'
-	. ' -Wduplicated-cond -Wduplicated-branches -Wlogical-op -Wnull-dereference -Wwrite-strings -Werror'));
+silent_ok(
+	"warnings that PostgreSQL's own flags leave out",
+	build(
+		'CC=gcc',
+		'COPT=-Wshadow=local -Wmissing-declarations -Wvla'
+		  . ' -Wduplicated-cond -Wduplicated-branches -Wlogical-op -Wnull-dereference -Wwrite-strings -Werror'
+	));
 program_ok('built with what debuggers need', build('COPT=-g -O0'));
 
 # What the files of src share has a name of its own.
-silent_ok('shared symbols have our prefix', q{nm -g --defined-only src/*.o src/*/*.o | awk 'NF == 3 { print $3 }' |
-	grep -vE '^(snowflake_|make_snowflake$|pg_finfo_|_PG_init$|_SnowflakeCoordinatorInit$|Pg_magic_func$)' || true});
+silent_ok(
+	'shared symbols have our prefix',
+	q{nm -g --defined-only src/*.o src/*/*.o | awk 'NF == 3 { print $3 }' |
+	grep -vE '^(snowflake_|make_snowflake$|pg_finfo_|_PG_init$|_SnowflakeCoordinatorInit$|Pg_magic_func$)' || true}
+);
 SKIP:
 {
 	skip 'there is no pg_bsd_indent', 1 if system('command -v pg_bsd_indent >/dev/null') != 0;
@@ -169,5 +200,6 @@ is(join(' ', tidy()), '', 'Perl is tidy');
 # -S warning: below that, shellcheck notes functions that only a trap calls,
 # lists of options that are meant to be split, and the like.  SC2192: an empty
 # value in an associative array is what is meant.
-silent_ok('shellcheck', 'find . -name "*.sh" -exec shellcheck -x -P SCRIPTDIR -s bash -S warning -e SC2192 {} +');
+silent_ok('shellcheck',
+	'find . -name "*.sh" -exec shellcheck -x -P SCRIPTDIR -s bash -S warning -e SC2192 {} +');
 done_testing();

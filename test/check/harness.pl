@@ -14,7 +14,7 @@ my $dir = File::Temp->newdir;
 delete $ENV{HARNESS_TAP};
 $ENV{SNOWFLAKE_JOBS} = 1;
 
-my @said;		# by the harness, all of it
+my @said;    # by the harness, all of it
 
 # What the harness says last of these commands, and how it ends
 sub harness
@@ -22,6 +22,7 @@ sub harness
 	open my $list, '>', "$dir/list" or die;
 	print $list map { "any\tprogram\t$_\n" } @_;
 	close $list or die;
+
 	# not by way of a shell that drops exported functions
 	open my $output, '-|', 'bash', '-c', "perl $harness $dir <$dir/list 2>&1" or die;
 	@said = <$output>;
@@ -56,7 +57,11 @@ foreach my $case (
 	[ 'says something else', '0 passed, 1 failed, fails', 'echo hello' ],
 	[ 'says nothing', '0 passed, 1 failed, fails', 'true' ],
 	[ 'an empty list', '0 passed, 1 failed, fails' ],
-	[ 'bails out beside another', '3 passed, 1 failed, fails', '{ echo ok 1; echo "Bail out!  no"; exit 255; } | as_tap', $two ])
+	[
+		'bails out beside another',
+		'3 passed, 1 failed, fails',
+		'{ echo ok 1; echo "Bail out!  no"; exit 255; } | as_tap', $two
+	])
 {
 	my ($name, $expected, @commands) = @$case;
 
@@ -109,7 +114,9 @@ sub last_words
 	return $said[-2];
 }
 
-is( last_words('echo ok 1 - first; echo "make: *** [Makefile:7: installcheck] Error 255"; exit 2', <<'END'),
+is( last_words(
+		'echo ok 1 - first; echo "make: *** [Makefile:7: installcheck] Error 255"; exit 2',
+		<<'END'),
 [12:00:00.000](0.001s) ok 1 - first
 ### Starting node "main"
 # Running: pg_ctl start
@@ -122,9 +129,15 @@ server stopped
 END
 	qq{  program: exit status 255; No plan found in TAP output, after "ok 1 - first": error running SQL: 'psql:<stdin>:1: ERROR:  no' while running 'psql' with sql 'SELECT' at Cluster.pm line 1.\n},
 	'how a program died, and its last words');
-like(join('', @said), qr/^--- program: end of regress_log_program\n.*^server stopped$/ms, 'the end of its log');
-is(last_words('echo 1..1; kill -KILL $$', ''),
-	"  program: killed by SIGKILL; Bad plan.  You planned 1 tests but ran 0., after it began\n", 'the signal');
-is(last_words('echo 1..2; echo ok 1; echo not ok 2 - second', ''), "  program: 2 - second\n", 'which results are bad');
+like(
+	join('', @said),
+	qr/^--- program: end of regress_log_program\n.*^server stopped$/ms,
+	'the end of its log');
+is( last_words('echo 1..1; kill -KILL $$', ''),
+	"  program: killed by SIGKILL; Bad plan.  You planned 1 tests but ran 0., after it began\n",
+	'the signal');
+is( last_words('echo 1..2; echo ok 1; echo not ok 2 - second', ''),
+	"  program: 2 - second\n",
+	'which results are bad');
 
 done_testing();

@@ -75,7 +75,12 @@ sub sums
 
 add_record(faults => [ fault('crash', 0.1, 1), fault('crash', 0.3, 2), fault('freeze', undef, 4) ]);
 add_record(seconds => 900, ids => 234, faults => [ fault('crash', 12, 3) ]);
-add_record(campaign => 'frontier', seed => 7, commit => 'def', interrupted => JSON::PP::true, failed => ['interrupted']);
+add_record(
+	campaign => 'frontier',
+	seed => 7,
+	commit => 'def',
+	interrupted => JSON::PP::true,
+	failed => ['interrupted']);
 
 my ($status, $out, $wrong) = sums($directory);
 
@@ -109,7 +114,8 @@ my $once = slurp($page);
 sums('--page', $page, $directory);
 is(slurp($page), $once, 'twice is as good as once');
 spew($page, "before\n");
-is_deeply([ (sums('--page', $page, $directory))[ 0, 2 ] ],
+is_deeply(
+	[ (sums('--page', $page, $directory))[ 0, 2 ] ],
 	[ 2, "records.py: $page: $begin and $end have to be there once each, in this order\n" ],
 	'a page without a place for them');
 is(slurp($page), "before\n", 'is left alone');
@@ -125,17 +131,26 @@ my $disorder = add_record(disorder => 2);
 is((sums($directory))[0], 1, 'an ID that is out of order fails');
 unlink $disorder;
 my $broken = add_record(failed => ['BROKEN OFF: no ID']);
-like((sums($directory))[2], qr/seed 6: BROKEN OFF: no ID$/, 'so does a campaign that did not go through');
+like(
+	(sums($directory))[2],
+	qr/seed 6: BROKEN OFF: no ID$/,
+	'so does a campaign that did not go through');
 unlink $broken;
 
 my $again = "$directory/again.json";
 spew($again, slurp("$directory/001.json"));
 like((sums($directory))[2], qr/are of one run$/, 'a run counts once');
 unlink $again;
-foreach (['{', 'Expecting property name'], ['[]', 'not a record of the form 1'], ['{"record": 2}', 'not a record of the form 1'])
+foreach (
+	[ '{', 'Expecting property name' ],
+	[ '[]', 'not a record of the form 1' ],
+	[ '{"record": 2}', 'not a record of the form 1' ])
 {
 	spew($again, $_->[0]);
-	is_deeply([ (sums($directory))[0], (sums($directory))[2] =~ /\Q$_->[1]\E/ ], [ 2, 1 ], "$_->[0] is no record");
+	is_deeply(
+		[ (sums($directory))[0], (sums($directory))[2] =~ /\Q$_->[1]\E/ ],
+		[ 2, 1 ],
+		"$_->[0] is no record");
 }
 is((sums(File::Temp->newdir))[0], 2, 'no record is no result');
 
@@ -181,7 +196,10 @@ is_deeply(
 	'each is a campaign with a seed of its own');
 $ENV{DIES} = 18;
 ($status, $out) = pieces('--ids', 140, '--minutes', 2, '--only', 'torture');
-like($out, qr/^  FAILED: .*seed 18: it ended with status 3, without a record$/m, 'one that dies is told');
+like(
+	$out,
+	qr/^  FAILED: .*seed 18: it ended with status 3, without a record$/m,
+	'one that dies is told');
 is($status, 1, 'and fails the whole');
 is(scalar(() = glob "$records/*.json"), 15, 'it is in the records, and the next seed follows');
 spew("$records/stop", '');

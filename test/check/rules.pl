@@ -40,14 +40,18 @@ sub lines
 	{
 		my @lines = split /\n/, $text{$file};
 
-		push @found, map { "$file:" . ($_ + 1) . ": $lines[$_]" } grep { $is_wanted->($file, $lines[$_]) } 0 .. $#lines;
+		push @found, map { "$file:" . ($_ + 1) . ": $lines[$_]" }
+		  grep { $is_wanted->($file, $lines[$_]) } 0 .. $#lines;
 	}
 	return @found;
 }
 
 my ($version) = slurp('snowflake.control') =~ /^default_version *= *'(.*)'/m;
-rule('the version is in snowflake.control alone', lines(sub { $_[1] =~ /"\Q$version\E"/ }),
-	grep { /"\Q$version\E"/ } split /\n/, slurp('Makefile'));
+rule(
+	'the version is in snowflake.control alone',
+	lines(sub { $_[1] =~ /"\Q$version\E"/ }),
+	grep { /"\Q$version\E"/ } split /\n/,
+	slurp('Makefile'));
 rule('only src/base/compat.h names a version of PostgreSQL',
 	lines(sub { $_[0] ne 'src/base/compat.h' && $_[1] =~ /PG_VERSION_NUM/ }));
 rule('tabs indent C', lines(sub { $_[1] =~ /^ {2}|\t {4}|^\t* \t/ }));
@@ -65,17 +69,24 @@ rule(
 rule(
 	'no space at the end of a line',
 	grep { !m{^\./(expected|\.git)/|/mutants/|\.(tsv|svg)$} && -T $_ && slurp($_) =~ /[ \t]$/m }
-	  split /\n/, `find . -type f`);
+	  split /\n/,
+	`find . -type f`);
 
 # elog() is for what cannot happen; an error with a message has a SQLSTATE.
-rule('errors have SQLSTATEs',
-	map { my $file = $_; map { "$file: $_" } $text{$_} =~ /^(?!#define)(.*(?:ereport\(ERROR|ereturn\(|errsave\().*)\n(?!.*errcode)/mg } @sources);
+rule(
+	'errors have SQLSTATEs',
+	map {
+		my $file = $_;
+		map { "$file: $_" }
+		  $text{$_} =~ /^(?!#define)(.*(?:ereport\(ERROR|ereturn\(|errsave\().*)\n(?!.*errcode)/mg
+	} @sources);
 
 # C functions of the scripts and of the sources are the same.
 my %called;
 my $scripts = join '', map { slurp($_) } glob 'sql/*.sql';
 while ($scripts =~
-	/FUNCTION (?:\@extschema\@[.])?(\w+)(?:(?!FUNCTION ).)*?'(?:MODULE_PATHNAME|\$libdir\/snowflake)'(?:, *'(\w+)')?/sg)
+	/FUNCTION (?:\@extschema\@[.])?(\w+)(?:(?!FUNCTION ).)*?'(?:MODULE_PATHNAME|\$libdir\/snowflake)'(?:, *'(\w+)')?/sg
+  )
 {
 	$called{ $2 // $1 } = 1;
 }
@@ -84,7 +95,8 @@ rule('C functions are in a script and the other way round',
 	grep { !$called{$_} || !$defined{$_} } sort keys %{ { %called, %defined } });
 
 # The folders of src in layers, the lowest first; src itself is above them all.
-my @layers = qw(base layout coordinator generator frontier lease keeper mint public convert guard src);
+my @layers =
+  qw(base layout coordinator generator frontier lease keeper mint public convert guard src);
 my %layer = map { $layers[$_] => $_ } 0 .. $#layers;
 
 sub folder_of
@@ -104,7 +116,8 @@ foreach my $file (sort keys %text)
 	{
 		next unless $text{"src/$included.h"};
 		push @upward, "$file includes $included.h"
-		  if ($layer{ folder_of($included) } // die "$included.h: no layer") > $layer{ folder_of($name) };
+		  if ($layer{ folder_of($included) } // die "$included.h: no layer") >
+		  $layer{ folder_of($name) };
 		$includes{$name}{$included} = 1 if $included ne $name;
 	}
 }
@@ -112,7 +125,11 @@ rule('no folder includes from one above it', @upward);
 
 # What a file, or its header, includes may not lead back to it: it can be taken away when
 # what it includes has gone.  The server's headers include none of ours.
-while (my @leaves = grep { my $of = $includes{$_}; !grep { $includes{$_} } keys %$of } keys %includes)
+while (
+	my @leaves = grep {
+		my $of = $includes{$_};
+		!grep { $includes{$_} } keys %$of
+	} keys %includes)
 {
 	delete @includes{@leaves};
 }
@@ -126,7 +143,8 @@ foreach my $file (grep { /\.h$/ && !/compat\.h$/ } sort keys %text)
 	my ($folder, $noun) = $file =~ m{(\w+)/(\w+)\.h$};
 	my $prefix = $folder eq 'convert' ? 'convert' : $noun;
 
-	push @foreign, map { "$file: $_()" } grep { !/^snowflake_\Q$prefix\E(?:_|$)/ }
+	push @foreign, map { "$file: $_()" }
+	  grep { !/^snowflake_\Q$prefix\E(?:_|$)/ }
 	  $text{$file} =~ /^(?:extern [^;(]*?|)\b(snowflake_\w+)\(/mg;
 }
 rule('the name of a function tells its file', @foreign);
@@ -154,12 +172,14 @@ while ($figures =~ /^\| (\S+\.md) \| `([^`]+)` \| (.+) \|$/mg)
 {
 	my ($page, $figure, $by) = ($1, $2, $3);
 
-	push @untraced, "$page has no \"$figure\"" if index(slurp($page) =~ s/^\| \Q$page\E \|.*//mgr, $figure) < 0;
+	push @untraced, "$page has no \"$figure\""
+	  if index(slurp($page) =~ s/^\| \Q$page\E \|.*//mgr, $figure) < 0;
 	push @untraced, "$page, $figure: $by: there is no such program"
 	  if $by =~ /`(?:bash|python3) ([^ `]+)/ ? !-e $1 : $by ne 'measured once';
 }
 rule('figures of the documentation are there, and so is what makes them', @untraced);
 my ($fastest) = slurp('README.md') =~ /how fast minting is: up to ([\d.]+) million/;
-rule('README.md has the rate of doc/benchmarks.md', grep { index(slurp('doc/benchmarks.md'), $_) < 0 } $fastest // 'no rate');
+rule('README.md has the rate of doc/benchmarks.md',
+	grep { index(slurp('doc/benchmarks.md'), $_) < 0 } $fastest // 'no rate');
 
 done_testing();

@@ -31,7 +31,8 @@ sub java
 	my ($class, $options, @jars) = @_;
 	my $path = class_path(@jars);
 
-	return "mkdir -p class; javac -Xlint:all,-classfile,-processing -Werror -cp $path -d class -sourcepath . $class.java
+	return
+	  "mkdir -p class; javac -Xlint:all,-classfile,-processing -Werror -cp $path -d class -sourcepath . $class.java
 		java -XX:TieredStopAtLevel=1 $options -cp $path $class";
 }
 
@@ -41,20 +42,22 @@ sub version_of
 {
 	my ($variable, $package) = @_;
 
-	return "export $variable=\$(dpkg-query -W -f '\${Version}' $package | sed 's/^[0-9]*://; s/-.*//')\n";
+	return
+	  "export $variable=\$(dpkg-query -W -f '\${Version}' $package | sed 's/^[0-9]*://; s/-.*//')\n";
 }
 
 # Debian's packages, and what runs the client.  Those belong to Debian's interpreters, whatever
 # PATH finds first.
 my %clients = (
 	psql => [ '', 'psql -X -A -t -q -f psql_client.sql' ],
-	jdbc => [ 'default-jdk-headless libpostgresql-jdbc-java', java('JdbcClient', '', 'postgresql') ],
+	jdbc =>
+	  [ 'default-jdk-headless libpostgresql-jdbc-java', java('JdbcClient', '', 'postgresql') ],
 
 	# its proxies are older than the rules of Java 9
 	hibernate => [
 		'default-jdk-headless libpostgresql-jdbc-java libhibernate3-java libjavassist-java libslf4j-java',
-		version_of('HIBERNATE_VERSION', 'libhibernate3-java')
-		  . java('HibernateClient', '--add-opens java.base/java.lang=ALL-UNNAMED',
+		version_of('HIBERNATE_VERSION', 'libhibernate3-java') . java(
+			'HibernateClient', '--add-opens java.base/java.lang=ALL-UNNAMED',
 			qw(postgresql hibernate-core hibernate-commons-annotations geronimo-jpa_2.0_spec geronimo-jta-1.2-spec
 			  dom4j antlr commons-collections3 javassist slf4j-api slf4j-nop))
 	],
@@ -63,7 +66,8 @@ my %clients = (
 	activerecord => [ 'ruby-activerecord ruby-pg', '/usr/bin/ruby activerecord_client.rb' ],
 	go => [
 		'golang-go golang-github-lib-pq-dev golang-github-jackc-pgx-v5-dev',
-		version_of('PQ_VERSION', 'golang-github-lib-pq-dev') . version_of('PGX_VERSION', 'golang-github-jackc-pgx-v5-dev')
+		version_of('PQ_VERSION', 'golang-github-lib-pq-dev')
+		  . version_of('PGX_VERSION', 'golang-github-jackc-pgx-v5-dev')
 		  . 'GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE="$PWD/go" go build -o go_client go_client.go; ./go_client'
 	],
 
@@ -92,7 +96,8 @@ $clients{drizzle} = [ 'nodejs', 'node --import tsx drizzle_client.js' ];
 $clients{prisma} = [
 	'nodejs',
 	'CHECKPOINT_DISABLE=1 PRISMA_SCHEMA_ENGINE_BINARY=/bin/true node node_modules/prisma/build/index.js generate
-		node --import tsx prisma_client.ts' ];
+		node --import tsx prisma_client.ts'
+];
 
 my $only_packages = @ARGV && $ARGV[0] eq '--packages';
 if ($only_packages)
@@ -105,8 +110,8 @@ if ($only_packages)
 
 my @wanted =
 	"@ARGV" eq '--quick' ? grep { !/^(go|rust)$/ } sort keys %clients
-  : @ARGV                ? @ARGV
-  :                        sort keys %clients;
+  : @ARGV ? @ARGV
+  : sort keys %clients;
 die "there are these clients: @{[ sort keys %clients ]}\n" if grep { !$clients{$_} } @wanted;
 
 # JDBC knows no Unix sockets
@@ -128,7 +133,8 @@ symlink '/srv/npm/node_modules', 'node_modules' or die;
 # are ours, and its plan has to have announced them.
 foreach my $client (@wanted)
 {
-	$node->safe_psql('postgres', "CREATE DATABASE $client OWNER app TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'");
+	$node->safe_psql('postgres',
+		"CREATE DATABASE $client OWNER app TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'");
 	local @ENV{qw(PGUSER PGDATABASE)} = ('app', $client);
 	$node->safe_psql($client, 'CREATE EXTENSION snowflake');
 	my $output = output_of($clients{$client}[1]);
@@ -140,7 +146,8 @@ foreach my $client (@wanted)
 		/^(not )?ok \d+(?: - (.*))?$/ ? ok(!$1, "$client: $2") : note($_);
 		$count += /^(not )?ok \d/;
 	}
-	ok($status == 0 && $output =~ /^1\.\.$count$/m, "$client comes to its end, and to as many results as planned");
+	ok($status == 0 && $output =~ /^1\.\.$count$/m,
+		"$client comes to its end, and to as many results as planned");
 }
 $node->stop;
 done_testing();

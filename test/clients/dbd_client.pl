@@ -33,7 +33,8 @@ sub fails
 }
 
 print "# client: DBD::Pg $DBD::Pg::VERSION, Perl $^V\n";
-$db->do(q{
+$db->do(
+	q{
 	CREATE TABLE orders (
 		id   snowflake PRIMARY KEY DEFAULT snowflake_next(),
 		ref  bigint NOT NULL UNIQUE DEFAULT snowflake_next(),
@@ -43,7 +44,8 @@ my ($id, $ref) =
   $db->selectrow_array('INSERT INTO orders (item) VALUES (?) RETURNING id, ref', undef, 'default');
 ok($id > BIG && $ref > $id, 'both columns get an ID by default');
 is(ref \$id, 'SCALAR', 'a snowflake is a scalar, exact as number and as string');
-ok(!eval { $db->last_insert_id(undef, undef, 'orders', undef); 1 }, 'last_insert_id() finds no column');
+ok(!eval { $db->last_insert_id(undef, undef, 'orders', undef); 1 },
+	'last_insert_id() finds no column');
 
 # prepared by the server, and with the parameters written into the statement
 for my $prepare (1, 0)
@@ -54,28 +56,43 @@ for my $prepare (1, 0)
 
 	$db->{pg_server_prepare} = $prepare;
 	is(value('SELECT item FROM orders WHERE id = ?', "$id"), 'default', "$how: filter by a string");
-	is(value('SELECT item FROM orders WHERE id = ?', $id + 0), 'default', "$how: filter by a number");
-	is(value('SELECT item FROM orders WHERE ref = ?', $ref), 'default', "$how: filter the bigint column");
-	is(value("SELECT item FROM orders WHERE id IN ($places)", @many), 'default', "$how: filter by IN");
-	is(value('SELECT item FROM orders WHERE id = ANY (?)', \@many), 'default', "$how: filter by an array");
-	is(value('SELECT count(*) FROM orders WHERE id >= ?::timestamptz', $hour_ago), 1,
-		"$how: filter by a time, with a cast");
-	is(value('SELECT item FROM orders WHERE ref >= snowflake_lower_bound(?)', $hour_ago), 'default',
-		"$how: filter the bigint column by a time");
-	fails('SELECT id FROM orders WHERE id >= ?', $hour_ago, '22P02', "$how: a time without a cast is refused");
-	is(value('INSERT INTO orders VALUES (?, ?) RETURNING id', BIG + !$prepare, BIG + !$prepare),
-		BIG + !$prepare, "$how: insert a number beyond 2^53");
+	is(value('SELECT item FROM orders WHERE id = ?', $id + 0),
+		'default', "$how: filter by a number");
+	is(value('SELECT item FROM orders WHERE ref = ?', $ref),
+		'default', "$how: filter the bigint column");
+	is(value("SELECT item FROM orders WHERE id IN ($places)", @many),
+		'default', "$how: filter by IN");
+	is(value('SELECT item FROM orders WHERE id = ANY (?)', \@many),
+		'default', "$how: filter by an array");
+	is(value('SELECT count(*) FROM orders WHERE id >= ?::timestamptz', $hour_ago),
+		1, "$how: filter by a time, with a cast");
+	is(value('SELECT item FROM orders WHERE ref >= snowflake_lower_bound(?)', $hour_ago),
+		'default', "$how: filter the bigint column by a time");
+	fails('SELECT id FROM orders WHERE id >= ?',
+		$hour_ago, '22P02', "$how: a time without a cast is refused");
+	is( value('INSERT INTO orders VALUES (?, ?) RETURNING id', BIG + !$prepare, BIG + !$prepare),
+		BIG + !$prepare,
+		"$how: insert a number beyond 2^53");
 }
-is_deeply($db->selectcol_arrayref('SELECT id FROM orders WHERE id < ? ORDER BY id DESC LIMIT 2', undef, $id),
-	[ BIG + 1, BIG ], 'the next page, by key');
+is_deeply(
+	$db->selectcol_arrayref(
+		'SELECT id FROM orders WHERE id < ? ORDER BY id DESC LIMIT 2',
+		undef, $id),
+	[ BIG + 1, BIG ],
+	'the next page, by key');
 is(value('SELECT max(id) FROM orders'), $id, 'max()');
-is(value('SELECT array_agg(id) FROM orders WHERE id = ?', BIG), '{' . BIG . '}', 'an array is a string');
-is_deeply(value('SELECT array_agg(id::bigint) FROM orders WHERE id = ?', BIG), [BIG], 'that of bigint is a list');
-is(value('SELECT row_to_json(o) FROM orders o WHERE id = ?', BIG),
-	sprintf('{"id":"%d","ref":%d,"item":null}', BIG, BIG), 'JSON has a string for snowflake');
+is( value('SELECT array_agg(id) FROM orders WHERE id = ?', BIG),
+	'{' . BIG . '}',
+	'an array is a string');
+is_deeply(value('SELECT array_agg(id::bigint) FROM orders WHERE id = ?', BIG),
+	[BIG], 'that of bigint is a list');
+is( value('SELECT row_to_json(o) FROM orders o WHERE id = ?', BIG),
+	sprintf('{"id":"%d","ref":%d,"item":null}', BIG, BIG),
+	'JSON has a string for snowflake');
 {
 	my $other = $id;
-	my ($id) = $db->selectrow_array('INSERT INTO orders (item) VALUES (?) RETURNING id', undef, 'tea');
+	my ($id) =
+	  $db->selectrow_array('INSERT INTO orders (item) VALUES (?) RETURNING id', undef, 'tea');
 	my $rows =
 	  $db->selectall_arrayref('SELECT * FROM orders WHERE id = ANY (?)', undef, [ $id, $other ]);
 

@@ -25,16 +25,19 @@ use Test::More;
 my $root = "$FindBin::RealBin/../..";
 my ($runs, $dir) = (200000, File::Temp->newdir);
 GetOptions('runs=i' => \$runs, 'keep=s' => \$dir) or die "usage";
-my @targets = @ARGV ? @ARGV : qw(layout decimal base32 base32z base36 base58 base58flickr base62 hex);
+my @targets =
+  @ARGV ? @ARGV : qw(layout decimal base32 base32z base36 base58 base58flickr base62 hex);
 
 # Without the server's -fwrapv, so that an overflow is reported even where the
 # server would wrap around.
 sub compile
 {
 	my ($program, @sources) = @_;
-	my $output = output_of('clang -O1 -g -Wall -Wno-ignored-attributes -D_GNU_SOURCE -DUSE_ASSERT_CHECKING=1'
+	my $output =
+	  output_of('clang -O1 -g -Wall -Wno-ignored-attributes -D_GNU_SOURCE -DUSE_ASSERT_CHECKING=1'
 		  . " -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I'$root/src'"
-		  . " -I\$(\${PG_CONFIG:-pg_config} --includedir-server) -o '$dir/$program' @{[ map { qq('$root/$_') } @sources ]}");
+		  . " -I\$(\${PG_CONFIG:-pg_config} --includedir-server) -o '$dir/$program' @{[ map { qq('$root/$_') } @sources ]}"
+	  );
 
 	die $output if $?;
 	return;
@@ -66,7 +69,8 @@ foreach (grep { /\d\t/ } read_lines("$root/test/data/layouts.tsv"))
 	$node > 0 ? $fields =~ s/node/node:$node/ : $fields =~ s/\|node//;
 	seed('layout', $fields =~ tr/|/ /r . " tick:${tick}ms epoch:$epoch");
 }
-seed('layout', $_) foreach map { /^\t\{"([a-z0-9]+)", "(.*)"\},$/ } read_lines("$root/src/layout/layout.c");
+seed('layout', $_)
+  foreach map { /^\t\{"([a-z0-9]+)", "(.*)"\},$/ } read_lines("$root/src/layout/layout.c");
 
 # ... and those at the limits of what is possible, which mutations reach rarely.
 seed('layout', join ' ', 'time:30', 'sequence:19', (map { "$_:1" } 'a' .. 'n'), 'epoch:0');
@@ -79,10 +83,16 @@ foreach my $target (@targets)
 
 	$ENV{FORMAT} = $target;
 	my $output = output_of(
-		"$dir/$program", "-runs=$runs", '-timeout=10', '-print_final_stats=1',
+		"$dir/$program",
+		"-runs=$runs",
+		'-timeout=10',
+		'-print_final_stats=1',
 		"-artifact_prefix=$dir/finding.$target.",
-		$program eq 'layout' ? ('-max_len=400', "-dict=$root/test/fuzz/layout.dict") : '-max_len=64',
-		"$dir/corpus/$target", "$dir/seeds/$program");
+		$program eq 'layout'
+		? ('-max_len=400', "-dict=$root/test/fuzz/layout.dict")
+		: '-max_len=64',
+		"$dir/corpus/$target",
+		"$dir/seeds/$program");
 	my $status = $?;
 	my ($ran) = ($output =~ /^stat::number_of_executed_units: *(\d+)/m, 0);
 

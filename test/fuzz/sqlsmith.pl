@@ -31,7 +31,8 @@ deadlock_timeout = 200ms
 track_functions = all
 });
 $node->start;
-$node->safe_psql('postgres', q{
+$node->safe_psql(
+	'postgres', q{
 	CREATE ROLE smith LOGIN;
 	CREATE DATABASE smith OWNER smith;
 });
@@ -51,10 +52,14 @@ sub smith
 	my ($out, $target) = ('', $node->connstr('smith') . " user=smith options='$options'");
 	my $ok = IPC::Run::run(
 		[
-			'timeout', 600 + $count, 'sqlsmith', "--target=$target", '--exclude-catalog',
-			"--seed=$seed", "--max-queries=$count", '--verbose'
+			'timeout', 600 + $count,
+			'sqlsmith', "--target=$target",
+			'--exclude-catalog', "--seed=$seed",
+			"--max-queries=$count", '--verbose'
 		],
-		'>', \$out, '2>&1');
+		'>',
+		\$out,
+		'2>&1');
 
 	ok($ok, "sqlsmith has run to its end ($who)") or diag substr $out, -1000;
 	return;
@@ -67,11 +72,13 @@ smith('ordinary user', int($queries / 2), '');
 smith('ordinary user, mostly our functions', int(($queries + 1) / 2), $narrow);
 is(keeper(), $keeper, 'the keeper has not been restarted');
 is($node->safe_psql('smith', "SELECT gate FROM snowflake_status"), 'open', 'the gate is open');
-is($node->safe_psql('smith', "SELECT snowflake_next() > $first"), 't', 'minting goes on, above the first');
+is($node->safe_psql('smith', "SELECT snowflake_next() > $first"),
+	't', 'minting goes on, above the first');
 
 # What is restricted can, for one, take the generator far ahead of the clock, so
 # nothing is expected of minting after this.
-$node->safe_psql('smith', q{
+$node->safe_psql(
+	'smith', q{
 	DO $$
 	DECLARE
 		f regprocedure;
@@ -89,7 +96,8 @@ $node->safe_psql('smith', q{
 smith('with every function', int($queries / 4), $narrow);
 is(keeper(), $keeper, 'the keeper has not been restarted by that');
 
-note "the extension's functions: " . $node->safe_psql('smith', q{
+note "the extension's functions: " . $node->safe_psql(
+	'smith', q{
 	SELECT count(*) FILTER (WHERE calls > 0) || ' of ' || count(*) || ' were called, '
 		|| sum(calls) || ' times, without those that the planner replaces'
 	FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid
@@ -102,13 +110,18 @@ my @log = split /\n/, slurp_file($node->logfile);
 my %code;
 $code{$_}++ foreach map { /^([0-9A-Z]{5}) ERROR:  / ? $1 : () } @log;
 note 'statements that failed, by SQLSTATE: ' . join ', ', map { "$_ $code{$_}" } sort keys %code;
-is(
-	join("\n",
-		grep { /PANIC:|TRAP:|terminated by signal|terminating any other active|exited with exit code [^1]/ } @log),
-	'', 'no crash');
+is( join(
+		"\n",
+		grep {
+			/PANIC:|TRAP:|terminated by signal|terminating any other active|exited with exit code [^1]/
+		} @log),
+	'',
+	'no crash');
 
 # Internal errors, each with the place in the source that raised it.
-my $ours = join '|', map { quotemeta s,.*/,,r } glob("$FindBin::RealBin/../../src/*.c $FindBin::RealBin/../../src/*/*.c");
+my $ours = join '|',
+  map { quotemeta s,.*/,,r }
+  glob("$FindBin::RealBin/../../src/*.c $FindBin::RealBin/../../src/*/*.c");
 my ($error, @internal) = ('');
 foreach (@log)
 {

@@ -33,14 +33,16 @@ my %holds = (
 	line => ['TICKS=2 OFFSETS=3']);
 my %breaks = (
 	frontier => [
-		(map { "OTHERS=1 $_" } qw(TELL_AT_ONCE SNAPSHOT_FIRST SLOTS_FIRST NOT_BELOW XMAX_COVERS ASK_AGAIN)),
+		(   map { "OTHERS=1 $_" }
+			  qw(TELL_AT_ONCE SNAPSHOT_FIRST SLOTS_FIRST NOT_BELOW XMAX_COVERS ASK_AGAIN)),
 		'OTHERS=1 IMPORTED NUMBERS_FIRST',
 		'OTHERS=1 IMPORTED NEWEST_FOR_IMPORTED',
 		'OTHERS=1 RESET IGNORE_RESET'
 	],
 	gate => [
-		(map { "ALONE TICKS=2 $_" } qw(PUBLISH_BEFORE_COMMIT USE_UNSTORED STORED_OUTLIVES_GATE CLOSE_IN_ONE_STEP LOOK_ONCE
-		  IGNORE_ROW)),
+		(   map { "ALONE TICKS=2 $_" }
+			  qw(PUBLISH_BEFORE_COMMIT USE_UNSTORED STORED_OUTLIVES_GATE CLOSE_IN_ONE_STEP LOOK_ONCE
+			  IGNORE_ROW)),
 		'TICKS=1 COMMIT_NOT_DURABLE',
 		'TICKS=1 ASYNC SAME_NODE'
 	],
@@ -54,7 +56,10 @@ my %breaks = (
 		  qw(FLEET_READ_BEFORE NO_FLOOR NO_INCARNATION GO_ON_AFTER_BACK_IN_TIME
 		  GRANTED_BEFORE_NOTICED FLOOR_OF_WHAT_WAS_HEARD)
 	],
-	line => [ map { "TICKS=2 OFFSETS=2 $_" } qw(FOLLOW_KEPT_LINE CRASH_IS_NO_START IGNORE_ROW CLOCK_BEHIND) ]);
+	line => [
+		map { "TICKS=2 OFFSETS=2 $_" }
+		  qw(FOLLOW_KEPT_LINE CRASH_IS_NO_START IGNORE_ROW CLOCK_BEHIND)
+	]);
 
 # Breadth first finds the shortest way to an error; what has none is searched depth first,
 # which takes less memory.
@@ -63,15 +68,18 @@ sub search
 	my ($model, $macros, $breaks) = @_;
 	my $dir = File::Temp->newdir;
 	my $options = '-DSAFETY -DNOREDUCE' . ($breaks ? ' -DBFS' : '');
-	my $output = output_of("cd $dir; spin @{[ map { qq(-D$_) } split / /, $macros ]} -a '$FindBin::RealBin/$model.pml'
+	my $output = output_of(
+		"cd $dir; spin @{[ map { qq(-D$_) } split / /, $macros ]} -a '$FindBin::RealBin/$model.pml'
 		gcc -O2 -w $options -o pan pan.c; ./pan -w22 -m4000000");
 	my ($states) = $output =~ /^ *(\d+) states, stored/m;
 
-	ok( $breaks
+	ok(   $breaks
 		? $output =~ /^pan.*: assertion violated/m
-		: $? == 0 && $output =~ /errors: 0/ && $output !~ /Search not completed|depth too small|out of memory/,
-		"$model $macros " . ($breaks ? 'breaks' : 'holds') . ': ' . ($states // 'no') . ' states')
-	  or diag($output);
+		: $? == 0
+		  && $output =~ /errors: 0/
+		  && $output !~ /Search not completed|depth too small|out of memory/,
+		"$model $macros " . ($breaks ? 'breaks' : 'holds') . ': ' . ($states // 'no') . ' states'
+	) or diag($output);
 	return;
 }
 

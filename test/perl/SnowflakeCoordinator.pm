@@ -66,7 +66,8 @@ END
 sub new_etcd
 {
 	my ($name, $members, @arguments) = @_;
-	my $self = { dir => PostgreSQL::Test::Utils::tempdir(), scheme => 'http', serves => \&etcd_serves };
+	my $self =
+	  { dir => PostgreSQL::Test::Utils::tempdir(), scheme => 'http', serves => \&etcd_serves };
 
 	$self->{scheme} = 'https' if grep { /^--cert-file/ } @arguments;
 	foreach my $i (0 .. $members - 1)
@@ -83,12 +84,16 @@ sub new_etcd
 	{
 		$member->{log} = "$PostgreSQL::Test::Utils::log_path/etcd_$member->{name}.log";
 		$member->{command} = [
-			'etcd', '--name', $member->{name}, '--data-dir', "$self->{dir}/$member->{name}",
-			'--listen-client-urls', "$self->{scheme}://127.0.0.1:$member->{client}",
-			'--advertise-client-urls', "$self->{scheme}://127.0.0.1:$member->{client}",
-			'--listen-peer-urls', "http://127.0.0.1:$member->{peer}",
-			'--initial-advertise-peer-urls', "http://127.0.0.1:$member->{peer}",
-			'--initial-cluster', $cluster, '--initial-cluster-state', 'new', @arguments ];
+			'etcd', '--name',
+			$member->{name}, '--data-dir',
+			"$self->{dir}/$member->{name}", '--listen-client-urls',
+			"$self->{scheme}://127.0.0.1:$member->{client}", '--advertise-client-urls',
+			"$self->{scheme}://127.0.0.1:$member->{client}", '--listen-peer-urls',
+			"http://127.0.0.1:$member->{peer}", '--initial-advertise-peer-urls',
+			"http://127.0.0.1:$member->{peer}", '--initial-cluster',
+			$cluster, '--initial-cluster-state',
+			'new', @arguments
+		];
 	}
 	start_members($self);
 	return $self;
@@ -131,7 +136,8 @@ sub wait_for_members
 		foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 		{
 			last if $self->{serves}->($self, $member);
-			die "a member does not serve: see $member->{log}" if $try == 10 * $PostgreSQL::Test::Utils::timeout_default;
+			die "a member does not serve: see $member->{log}"
+			  if $try == 10 * $PostgreSQL::Test::Utils::timeout_default;
 			usleep(100_000);
 		}
 	}
@@ -153,7 +159,10 @@ sub etcdctl
 
 	local $ENV{ETCDCTL_API} = 3;
 	my $output = PostgreSQL::Test::Utils::run_log(
-		[ 'etcdctl', '--endpoints', join(',', map { "$self->{scheme}://$_" } split /,/, hosts($self)), @arguments ]);
+		[
+			'etcdctl', '--endpoints',
+			join(',', map { "$self->{scheme}://$_" } split /,/, hosts($self)), @arguments
+		]);
 	die "etcdctl @arguments failed" unless $output;
 	return;
 }
@@ -184,7 +193,8 @@ sub new_doubtful_proxy
 		my $answer = HTTP::Tiny->new(timeout => 5)->post("$target$path", { content => $body });
 		my $content = $path =~ /txn/ ? '{"message": "proposal timed out"}' : $answer->{content};
 
-		printf $client "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		printf $client
+		  "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
 		  $path =~ /txn/ ? '503 Unavailable' : '200 OK', length $content, $content;
 		close $client;
 	}
@@ -216,7 +226,9 @@ sub new_relay
 			if ($from == $listener)
 			{
 				my $client = $listener->accept or next;
-				my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $self->{members}[0]{client}) or next;
+				my $server = IO::Socket::INET->new(
+					PeerAddr => '127.0.0.1',
+					PeerPort => $self->{members}[0]{client}) or next;
 
 				@to{ $client, $server } = ($server, $client);
 				$is_client{$client} = 1;
@@ -255,7 +267,8 @@ sub release
 sub etcd_serves
 {
 	my ($self, $member) = @_;
-	my $answer = HTTP::Tiny->new(timeout => 5)->get("$self->{scheme}://127.0.0.1:$member->{client}/health");
+	my $answer =
+	  HTTP::Tiny->new(timeout => 5)->get("$self->{scheme}://127.0.0.1:$member->{client}/health");
 
 	return $answer->{success} && $answer->{content} =~ /"health": *"true"/;
 }
@@ -299,8 +312,11 @@ sub new_zookeeper
 			  . "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n$servers");
 		$member->{log} = "$PostgreSQL::Test::Utils::log_path/zookeeper_$name$member->{id}.log";
 		$member->{command} = [
-			'java', '-Xmx128m', '-cp', join(':', map { "/usr/share/java/$_.jar" } qw(zookeeper slf4j-simple)),
-			'org.apache.zookeeper.server.quorum.QuorumPeerMain', "$dir/zoo.cfg" ];
+			'java', '-Xmx128m', '-cp',
+			join(':', map { "/usr/share/java/$_.jar" } qw(zookeeper slf4j-simple)),
+			'org.apache.zookeeper.server.quorum.QuorumPeerMain',
+			"$dir/zoo.cfg"
+		];
 	}
 	start_members($self);
 	return $self;
@@ -309,7 +325,8 @@ sub new_zookeeper
 sub zookeeper_serves
 {
 	my (undef, $member) = @_;
-	my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $member->{client}, Timeout => 5)
+	my $socket =
+	  IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $member->{client}, Timeout => 5)
 	  or return;
 
 	print $socket 'srvr';
@@ -332,7 +349,8 @@ sub new_consul
 
 	foreach my $i (0 .. $members - 1)
 	{
-		my ($client, $server, $lan, $wan) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 4;
+		my ($client, $server, $lan, $wan) =
+		  map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 4;
 
 		push @{ $self->{members} },
 		  { name => "$name$i", client => $client, server => $server, lan => $lan, wan => $wan };
@@ -366,7 +384,8 @@ EOF
 sub consul_serves
 {
 	my (undef, $member) = @_;
-	my $answer = HTTP::Tiny->new(timeout => 5)->get("http://127.0.0.1:$member->{client}/v1/kv/?keys&consistent");
+	my $answer = HTTP::Tiny->new(timeout => 5)
+	  ->get("http://127.0.0.1:$member->{client}/v1/kv/?keys&consistent");
 
 	return $answer->{success} || $answer->{status} == 404;
 }
@@ -375,7 +394,8 @@ sub consul_serves
 sub consul_request
 {
 	my ($self, $token, $method, $path, $body) = @_;
-	my $answer = HTTP::Tiny->new(timeout => 5)->request($method,
+	my $answer = HTTP::Tiny->new(timeout => 5)->request(
+		$method,
 		"http://127.0.0.1:$self->{members}[0]{client}/$path",
 		{ headers => { $token ? ('X-Consul-Token' => $token) : () }, content => $body // '' });
 

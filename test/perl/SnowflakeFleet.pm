@@ -39,15 +39,18 @@ sub check_fleet
 	my ($cluster, $url) = @_;
 	my ($one, $two) = my @nodes = map { start_member($_, $url) } 'one', 'two';
 
-	$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status})
+	$one->poll_query_until('postgres',
+		q{SELECT coordinator = 'grants nothing' FROM snowflake_status})
 	  or die 'the coordinator is not asked';
 	$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 	is(error_of($two, 'SELECT snowflake_fleet_create()')->{sqlstate},
 		'42710', 'a fleet is founded once');
 	wait_for_mint($_) foreach @nodes;
 	is_deeply([ sort map { status($_, 'node') } @nodes ], [ 0, 1 ], 'two servers get two node IDs');
-	is( $two->safe_psql('postgres', q{SELECT node, state FROM snowflake_fleet() ORDER BY node NULLS FIRST}),
-		"|fleet\n0|leased\n1|leased", 'the fleet is listed');
+	is( $two->safe_psql(
+			'postgres', q{SELECT node, state FROM snowflake_fleet() ORDER BY node NULLS FIRST}),
+		"|fleet\n0|leased\n1|leased",
+		'the fleet is listed');
 
 	# One member of three dies, which no server notices.
 	SnowflakeCoordinator::kill_members($cluster, 0);
@@ -55,7 +58,8 @@ sub check_fleet
 	{
 		my $until = status($node, 'lease_until');
 
-		$node->poll_query_until('postgres', "SELECT lease_until > timestamptz '$until' + interval '4s' FROM snowflake_status")
+		$node->poll_query_until('postgres',
+			"SELECT lease_until > timestamptz '$until' + interval '4s' FROM snowflake_status")
 		  or die 'not renewed';
 		is(status($node, 'gate, leases'), 'open|1', 'without one of three leases are renewed');
 	}
@@ -69,9 +73,14 @@ sub check_fleet
 	{
 		$node->poll_query_until('postgres', 'SELECT leases = 2 FROM snowflake_stats')
 		  or die 'the old lease is renewed';
-		is(status($node, 'coordinator, gate'), 'reachable|open', 'a fleet that is founded again grants anew');
-		is( $node->safe_psql('postgres', "SELECT since < timestamptz '$until{$node->name}' FROM snowflake_fleet() JOIN snowflake_status USING (node)"),
-			't', 'before the old lease has ended');
+		is(status($node, 'coordinator, gate'),
+			'reachable|open', 'a fleet that is founded again grants anew');
+		is( $node->safe_psql(
+				'postgres',
+				"SELECT since < timestamptz '$until{$node->name}' FROM snowflake_fleet() JOIN snowflake_status USING (node)"
+			),
+			't',
+			'before the old lease has ended');
 	}
 	isnt(status($one, 'node'), status($two, 'node'), 'and two node IDs');
 
@@ -82,7 +91,8 @@ sub check_fleet
 
 	# All members die, and come back.
 	SnowflakeCoordinator::kill_members($cluster);
-	$one->poll_query_until('postgres', q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status})
+	$one->poll_query_until('postgres',
+		q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status})
 	  or die 'does not end';
 	is(status($one, 'coordinator'), 'unreachable', 'without all of them they end');
 	SnowflakeCoordinator::start_members($cluster);
@@ -118,10 +128,15 @@ sub check_late_writes
 	$one->start;
 	wait_for_mint($one);
 	SnowflakeCoordinator::release($hold);
-	$late->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status, snowflake_stats})
-	  or die 'the coordinator is not asked';
-	is($one->safe_psql('postgres', sprintf q{SELECT holder ~ ':%d$', state FROM snowflake_fleet() WHERE node = 7}, $one->port),
-		't|leased', 'a write that comes after another one does nothing');
+	$late->poll_query_until('postgres',
+		q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status, snowflake_stats}
+	) or die 'the coordinator is not asked';
+	is( $one->safe_psql(
+			'postgres',
+			sprintf q{SELECT holder ~ ':%d$', state FROM snowflake_fleet() WHERE node = 7},
+			$one->port),
+		't|leased',
+		'a write that comes after another one does nothing');
 
 	# The fleet is founded again meanwhile.
 	append_to_file($hold, '');
@@ -130,11 +145,15 @@ sub check_late_writes
 	wait_until('a write is held up', sub { -e "$hold.held" });
 	$one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '5s')});
 	SnowflakeCoordinator::release($hold);
-	$late->poll_query_until('postgres', q{SELECT state = 'leased' FROM snowflake_fleet() WHERE node = 7})
+	$late->poll_query_until('postgres',
+		q{SELECT state = 'leased' FROM snowflake_fleet() WHERE node = 7})
 	  or die 'nothing is leased';
-	is( $late->safe_psql('postgres', q{SELECT own.leased_from > fleet.leased_from
-		FROM snowflake_fleet() AS own, snowflake_fleet() AS fleet WHERE own.node = 7 AND fleet.node IS NULL}),
-		't', 'nor does one that comes after the fleet was founded again');
+	is( $late->safe_psql(
+			'postgres', q{SELECT own.leased_from > fleet.leased_from
+		FROM snowflake_fleet() AS own, snowflake_fleet() AS fleet WHERE own.node = 7 AND fleet.node IS NULL}
+		),
+		't',
+		'nor does one that comes after the fleet was founded again');
 	$_->stop foreach $one, $late;
 	return;
 }

@@ -21,7 +21,8 @@ sub output_of
 	my @command = @_ > 1 ? @_ : ('bash', '-e', '-o', 'pipefail', '-c', @_);
 	my $output = '';
 
-	eval { IPC::Run::run(\@command, '<', \undef, '>&', \$output); 1 } or ($?, $output) = (127 << 8, $@);
+	eval { IPC::Run::run(\@command, '<', \undef, '>&', \$output); 1 }
+	  or ($?, $output) = (127 << 8, $@);
 	return $output;
 }
 
@@ -30,7 +31,8 @@ sub with_lib
 {
 	my ($script, @arguments) = @_;
 
-	return ('bash', '-c', '. "$0/lib.sh"; . "$0/debian.sh"; trap - EXIT INT TERM; ' . $script, $test, @arguments);
+	return ('bash', '-c', '. "$0/lib.sh"; . "$0/debian.sh"; trap - EXIT INT TERM; ' . $script,
+		$test, @arguments);
 }
 
 # A command succeeds, and has nothing to say either.  If that is not so, the end of what it

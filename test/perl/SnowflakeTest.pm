@@ -43,12 +43,12 @@ use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 
 # A test imports what it uses.
 our @EXPORT_OK = qw(
-	build_shim coordinator_url disorder duplicates error_of extend
-	finish_minter get_clock has_public keeper_sleeps kill_postmaster let_pass log_count
-	member_conf members mint_together new_clock new_coordinator new_member new_node
-	pass_days patience set_clock start_after_kill start_minter start_time start_with_clock status
-	step_clock stop_clock stop_time stored takes_less wait_for_mint wait_for_status wait_until
-	write_keys
+  build_shim coordinator_url disorder duplicates error_of extend
+  finish_minter get_clock has_public keeper_sleeps kill_postmaster let_pass log_count
+  member_conf members mint_together new_clock new_coordinator new_member new_node
+  pass_days patience set_clock start_after_kill start_minter start_time start_with_clock status
+  step_clock stop_clock stop_time stored takes_less wait_for_mint wait_for_status wait_until
+  write_keys
 );
 
 my $shim;
@@ -85,8 +85,7 @@ sub new_node
 	my $node_id = exists $params{node_id} ? $params{node_id} : 1;
 
 	$node->init(%{ $params{init} || {} });
-	$node->append_conf('postgresql.conf',
-		"shared_preload_libraries = 'snowflake'")
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'")
 	  unless exists $params{preload} && !$params{preload};
 	$node->append_conf('postgresql.conf', "snowflake.node_id = $node_id")
 	  if defined $node_id;
@@ -125,7 +124,8 @@ sub new_member
 {
 	my ($name, $coordinator, %params) = @_;
 
-	return new_node($name, %params,
+	return new_node(
+		$name, %params,
 		node_id => undef,
 		conf => member_conf($coordinator, $params{lease}) . ($params{conf} // ''));
 }
@@ -155,8 +155,10 @@ sub wait_for_status
 {
 	my ($node, $condition, @params) = @_;
 
-	$node->poll_query_until(only_dbname(@params), "SELECT $condition FROM snowflake_status, snowflake_stats")
-	  or croak "timed out waiting for $condition: " . status($node, 'gate, coordinator, advice', @params);
+	$node->poll_query_until(only_dbname(@params),
+		"SELECT $condition FROM snowflake_status, snowflake_stats")
+	  or croak "timed out waiting for $condition: "
+	  . status($node, 'gate, coordinator, advice', @params);
 	return;
 }
 
@@ -167,8 +169,8 @@ sub extend
 	my $reservations = status($node, 'reservations', @params);
 
 	$node->poll_query_until(only_dbname(@params),
-		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_stats"
-	) or die "reservation is not extended";
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_stats")
+	  or die "reservation is not extended";
 	return;
 }
 
@@ -177,13 +179,11 @@ sub build_shim
 {
 	return $shim if defined $shim;
 
-	my $source =
-	  File::Spec->rel2abs(dirname(__FILE__) . '/../shim/clock_shim.c');
+	my $source = File::Spec->rel2abs(dirname(__FILE__) . '/../shim/clock_shim.c');
 	my $library = PostgreSQL::Test::Utils::tempdir() . '/clock_shim.so';
 
-	PostgreSQL::Test::Utils::system_or_bail(
-		$ENV{CC} || 'cc', '-shared', '-fPIC', '-O2',
-		'-Wall', '-o', $library, $source, '-ldl');
+	PostgreSQL::Test::Utils::system_or_bail($ENV{CC} || 'cc',
+		'-shared', '-fPIC', '-O2', '-Wall', '-o', $library, $source, '-ldl');
 	return $shim = $library;
 }
 
@@ -266,8 +266,8 @@ sub read_clocks
 {
 	for (;;)
 	{
-		my @clocks = map { int(1e9 * Time::HiRes::clock_gettime($_)) }
-		  CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME,
+		my @clocks = map { int(1e9 * Time::HiRes::clock_gettime($_)) } CLOCK_REALTIME,
+		  CLOCK_MONOTONIC, CLOCK_BOOTTIME,
 		  CLOCK_REALTIME;
 
 		return @clocks[ 0 .. 2 ] if $clocks[3] - $clocks[0] < 100_000;
@@ -342,8 +342,8 @@ sub pass_days
 	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
 	read($fh, my $bytes, 16) == 16 or die "could not read \"$file\"";
 	seek($fh, 0, 0);
-	syswrite($fh,
-		pack('q2', map { $_ + $days * 86_400 * 1_000_000_000 } unpack('q2', $bytes))) == 16
+	syswrite($fh, pack('q2', map { $_ + $days * 86_400 * 1_000_000_000 } unpack('q2', $bytes))) ==
+	  16
 	  or die "could not write \"$file\": $!";
 	close $fh;
 	return;
@@ -358,9 +358,8 @@ sub error_of
 	croak 'the options are not pairs: is the database an argument?' if @params % 2;
 	my %params = @params;
 	my $dbname = take_dbname(\%params);
-	my ($ret, $stdout, $stderr) = $node->psql(
-		$dbname, $sql, %params,
-		extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+	my ($ret, $stdout, $stderr) =
+	  $node->psql($dbname, $sql, %params, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
 	my %error = map { $_ => '' } qw(sqlstate message detail hint);
 
 	@error{qw(sqlstate message)} = ($1, $2)
@@ -490,7 +489,8 @@ sub status
 {
 	my ($node, $column, @params) = @_;
 
-	return $node->safe_psql(only_dbname(@params), "SELECT $column FROM snowflake_status, snowflake_stats");
+	return $node->safe_psql(only_dbname(@params),
+		"SELECT $column FROM snowflake_status, snowflake_stats");
 }
 
 # How often the keeper has gone to sleep, where the system tells.
@@ -515,9 +515,8 @@ sub stored
 	local %ENV = $node->_get_env();
 	IPC::Run::run(
 		[
-			$node->installed_command('postgres'), '--single',
-			'-D', $node->data_dir,
-			'-c', 'shared_preload_libraries=', $dbname
+			$node->installed_command('postgres'),
+			'--single', '-D', $node->data_dir, '-c', 'shared_preload_libraries=', $dbname
 		],
 		'<',
 		\"SELECT ($column)::text AS stored FROM snowflake_keeper.reservation WHERE node = $node_id\n",
@@ -539,15 +538,11 @@ sub start_minter
 	my $minter = { ids => "$script.ids", errors => '' };
 
 	# a file, so that psql needs nobody to feed it
-	PostgreSQL::Test::Utils::append_to_file($script,
-		"SELECT snowflake_next();\n" x $count);
+	PostgreSQL::Test::Utils::append_to_file($script, "SELECT snowflake_next();\n" x $count);
 
 	local %ENV = $node->_get_env();
 	$minter->{run} = IPC::Run::start(
-		[
-			$node->installed_command('psql'), '-XAtq', '-d',
-			$node->connstr($dbname), '-f', $script
-		],
+		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr($dbname), '-f', $script ],
 		'>', $minter->{ids}, '2>', \$minter->{errors});
 	return $minter;
 }
@@ -581,9 +576,10 @@ sub mint_together
 
 	append_to_file(
 		$script,
-		"DO 'BEGIN PERFORM pg_sleep(0.5 - extract(epoch FROM clock_timestamp())::numeric % 0.5); END';\n" .
-		("SELECT snowflake_next() FROM generate_series(1, 500);\n" .
-			"DO 'BEGIN PERFORM pg_sleep(0.02); END';\n") x ($seconds * 50));
+		"DO 'BEGIN PERFORM pg_sleep(0.5 - extract(epoch FROM clock_timestamp())::numeric % 0.5); END';\n"
+		  . (
+				"SELECT snowflake_next() FROM generate_series(1, 500);\n"
+			  . "DO 'BEGIN PERFORM pg_sleep(0.02); END';\n") x ($seconds * 50));
 	wait_for_mint($_) foreach @nodes;
 	foreach my $i (0 .. $#nodes)
 	{
@@ -591,10 +587,14 @@ sub mint_together
 		push @runs,
 		  IPC::Run::start(
 			[
-				$nodes[$i]->installed_command('psql'), '-XAtq', '-v', 'ON_ERROR_STOP=1',
-				'-d', $nodes[$i]->connstr('postgres'), '-f', $script
+				$nodes[$i]->installed_command('psql'),
+				'-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $nodes[$i]->connstr('postgres'),
+				'-f', $script
 			],
-			'>', "$script.$i", '2>', "$script.$i.error");
+			'>',
+			"$script.$i",
+			'2>',
+			"$script.$i.error");
 	}
 	foreach my $i (0 .. $#nodes)
 	{
@@ -616,8 +616,7 @@ sub duplicates
 sub log_count
 {
 	my ($node, $regexp, $offset) = @_;
-	my $log = substr(PostgreSQL::Test::Utils::slurp_file($node->logfile),
-		$offset || 0);
+	my $log = substr(PostgreSQL::Test::Utils::slurp_file($node->logfile), $offset || 0);
 
 	return scalar(grep { /$regexp/ } split /\n/, $log);
 }

@@ -9,8 +9,7 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(error_of new_node status wait_for_mint wait_until);
 use Test::More;
 
-my $node =
-  new_node('unpreloaded', preload => 0, node_id => undef);
+my $node = new_node('unpreloaded', preload => 0, node_id => undef);
 $node->start;
 my ($ret, $stdout, $stderr) = $node->psql('postgres', 'CREATE EXTENSION snowflake');
 like(
@@ -28,49 +27,42 @@ $node->safe_psql(
 	INSERT INTO kept SELECT ($id + n)::bigint FROM generate_series(0, 999) n;
 	ANALYZE kept;
 });
-is( $node->safe_psql(
-		'postgres', "SELECT id FROM kept WHERE id = '$id'"),
+is($node->safe_psql('postgres', "SELECT id FROM kept WHERE id = '$id'"),
 	$id, 'a snowflake key is found again');
 like(
-	$node->safe_psql(
-		'postgres', "EXPLAIN (COSTS OFF) SELECT id FROM kept WHERE id = '$id'"),
+	$node->safe_psql('postgres', "EXPLAIN (COSTS OFF) SELECT id FROM kept WHERE id = '$id'"),
 	qr/Index.* Scan using kept_pkey/,
 	'the key has an index that works');
 is( $node->safe_psql(
 		'postgres',
-		"SELECT '$id'::snowflake::bigint = $id, ${id}::bigint::snowflake = '$id'::snowflake"
-	),
+		"SELECT '$id'::snowflake::bigint = $id, ${id}::bigint::snowflake = '$id'::snowflake"),
 	't|t',
 	'casts to and from bigint');
 is( $node->safe_psql(
-		'postgres',
-		"SELECT '$id'::snowflake::timestamptz = '$time', @ '$id'::snowflake = '$time'"
-	),
+		'postgres', "SELECT '$id'::snowflake::timestamptz = '$time', @ '$id'::snowflake = '$time'"),
 	't|t',
 	'an ID is decoded to its time');
 is( $node->safe_psql(
-		'postgres',
-		qq{SELECT "timestamp" = '$time', node, sequence FROM snowflake_decode('$id')}
-	),
+		'postgres', qq{SELECT "timestamp" = '$time', node, sequence FROM snowflake_decode('$id')}),
 	't|378|0',
 	'an ID is decoded to its fields');
-is( $node->safe_psql('postgres', "SELECT make_snowflake('$time', 378, 0)"),
+is($node->safe_psql('postgres', "SELECT make_snowflake('$time', 378, 0)"),
 	$id, 'an ID is made from its fields');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_layout()'),
 	'1', 'the layout is known');
-is(status($node, 'gate'),
-	'closed: the library is not preloaded', 'snowflake_status says so');
+is(status($node, 'gate'), 'closed: the library is not preloaded', 'snowflake_status says so');
 
 # Both in a session that has loaded the library by then, as those above have,
 # and in one that loads it for this call.
-foreach my $sql ("SELECT '$id'::snowflake; SELECT snowflake_next()",
-	'SELECT snowflake_next()')
+foreach my $sql ("SELECT '$id'::snowflake; SELECT snowflake_next()", 'SELECT snowflake_next()')
 {
 	my $error = error_of($node, $sql);
 
 	is($error->{sqlstate}, '55000', "not minted: $sql");
-	like("$error->{message} $error->{detail} $error->{hint}",
-		qr/shared_preload_libraries/, 'the error names the setting');
+	like(
+		"$error->{message} $error->{detail} $error->{hint}",
+		qr/shared_preload_libraries/,
+		'the error names the setting');
 }
 
 # Without the library preloaded, a reload brings another layout.  A plan from
@@ -79,7 +71,9 @@ my $session = $node->background_psql('postgres');
 my %queries = (
 	an_operator => "SELECT count(*) FROM kept WHERE id >= timestamptz '$time'",
 	a_range => "SELECT count(*) FROM kept WHERE id <@ tstzrange('$time', NULL)",
-	a_bound => "SELECT count(*) FROM kept WHERE id > snowflake_upper_bound('$time') OR id >= snowflake_lower_bound('$time')");
+	a_bound =>
+	  "SELECT count(*) FROM kept WHERE id > snowflake_upper_bound('$time') OR id >= snowflake_lower_bound('$time')"
+);
 foreach my $name (sort keys %queries)
 {
 	$session->query_safe("PREPARE $name AS $queries{$name}");
@@ -96,14 +90,12 @@ foreach my $name (sort keys %queries)
 		'0', "by a layout of an earlier epoch, $name finds none");
 }
 $session->quit;
-$node->safe_psql('postgres',
-	q{LOAD 'snowflake'; ALTER SYSTEM RESET snowflake.layout});
+$node->safe_psql('postgres', q{LOAD 'snowflake'; ALTER SYSTEM RESET snowflake.layout});
 $node->reload;
 
 # The hint has nothing that, pasted, would replace the libraries that are there.
 like(
-	error_of($node, 'SELECT snowflake_next()')
-	  ->{hint},
+	error_of($node, 'SELECT snowflake_next()')->{hint},
 	qr/^Add "snowflake" to the setting shared_preload_libraries, [^;=]*$/,
 	'the hint is a sentence');
 $node->append_conf('postgresql.conf',
@@ -122,14 +114,13 @@ $node->stop;
 # The steps of the installation, each in a session of its own and the other way
 # round: the settings first.  Up to 16, a setting of a library that is not there
 # is unknown to ALTER SYSTEM, until the session loads it.
-my $other =
-  new_node('other', preload => 0, node_id => undef);
+my $other = new_node('other', preload => 0, node_id => undef);
 $other->start;
 my $set = 'ALTER SYSTEM SET snowflake.node_id = 5';
 my $unknown = error_of($other, $set);
 if ($other->safe_psql('postgres', 'SHOW server_version_num') < 170000)
 {
-	is($unknown->{message},
+	is( $unknown->{message},
 		'unrecognized configuration parameter "snowflake.node_id"',
 		'ALTER SYSTEM without the library');
 }
@@ -138,23 +129,20 @@ else
 	is($unknown->{message}, '', 'ALTER SYSTEM without the library');
 }
 $other->safe_psql('postgres', "LOAD 'snowflake'; $set");
-$other->safe_psql('postgres',
-	q{ALTER SYSTEM SET shared_preload_libraries = 'snowflake'});
+$other->safe_psql('postgres', q{ALTER SYSTEM SET shared_preload_libraries = 'snowflake'});
 $other->restart;
 $other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-is( $other->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+is($other->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
 	'5', 'the settings, a restart, then the extension: the server mints');
 $other->stop;
 
-my $third =
-  new_node('third', preload => 0, node_id => undef);
+my $third = new_node('third', preload => 0, node_id => undef);
 $third->append_conf('postgresql.conf', 'snowflake.node_id = 6');
 $third->start;
 $third->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-$third->append_conf('postgresql.conf',
-	q{shared_preload_libraries = 'snowflake'});
+$third->append_conf('postgresql.conf', q{shared_preload_libraries = 'snowflake'});
 $third->restart;
-is( $third->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+is($third->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
 	'6', 'a node ID, the extension, then the library: the server mints');
 $third->stop;
 done_testing();

@@ -79,7 +79,8 @@ sub session_sql
 		CREATE UNLOGGED TABLE minted_$session
 			(session int, n int, before timestamptz, id snowflake, after timestamptz);
 	  }
-	  . join("\n",
+	  . join(
+		"\n",
 		map {
 			my $first = $_ * $rows + 1;
 			my $last = $first + $rows - 1;
@@ -106,36 +107,29 @@ foreach my $session (1 .. 8)
 
 	append_to_file($s{in}, session_sql($session));
 	$s{run} = IPC::Run::start(
-		[
-			'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-f', $s{in}, '-d',
-			$node->connstr($database)
-		],
+		[ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-f', $s{in}, '-d', $node->connstr($database) ],
 		'>', $s{out}, '2>', $s{err});
 	push @sessions, \%s;
 }
 $node->poll_query_until('postgres',
-	q{SELECT count(*) = 8 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted}
-) or die "sessions did not start";
+	q{SELECT count(*) = 8 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted})
+  or die "sessions did not start";
 $gate{$_}->quit foreach keys %gate;
 foreach my $s (@sessions)
 {
 	$s->{run}->finish;
-	is(slurp_file($s->{err}), '',
-		"session $s->{session} mints without an error");
+	is(slurp_file($s->{err}), '', "session $s->{session} mints without an error");
 }
 
 # Bring everything together in database one.
-$node->safe_psql(
-	'one',
+$node->safe_psql('one',
 	'CREATE UNLOGGED TABLE minted (session int, n int, before timestamptz, id snowflake, after timestamptz)'
 );
 foreach my $s (@sessions)
 {
 	$node->safe_psql($s->{database},
-		"COPY minted_$s->{session} TO '$dir/minted.$s->{session}' (FORMAT binary)"
-	);
-	$node->safe_psql('one',
-		"COPY minted FROM '$dir/minted.$s->{session}' (FORMAT binary)");
+		"COPY minted_$s->{session} TO '$dir/minted.$s->{session}' (FORMAT binary)");
+	$node->safe_psql('one', "COPY minted FROM '$dir/minted.$s->{session}' (FORMAT binary)");
 	unlink "$dir/minted.$s->{session}";
 }
 
@@ -151,8 +145,7 @@ is( $node->safe_psql(
 # If one call returned before another started, its ID is the smaller one.
 # Seen in the order of IDs: no call returned before a call with a smaller ID
 # had started.
-my ($count, $equal, $disorder, $early, $late, $lead) = split /\|/,
-  $node->safe_psql(
+my ($count, $equal, $disorder, $early, $late, $lead) = split /\|/, $node->safe_psql(
 	'one', qq{
 	SELECT count(*),
 		   count(*) FILTER (WHERE id = previous),
@@ -206,10 +199,9 @@ foreach my $s (grep { $parallel{ $_->{session} } } @sessions)
 	my $minting = find_minting($plan);
 	my $rows = 0;
 
-	$rows += $_->{'Actual Rows'} * $_->{'Actual Loops'}
-	  foreach @{ $minting->{Workers} || [] };
+	$rows += $_->{'Actual Rows'} * $_->{'Actual Loops'} foreach @{ $minting->{Workers} || [] };
 	is($rows, $per_session,
-		"session $s->{session}: every ID was minted in a parallel worker ("
+			"session $s->{session}: every ID was minted in a parallel worker ("
 		  . scalar(@{ $minting->{Workers} || [] })
 		  . ')');
 
@@ -220,8 +212,7 @@ foreach my $s (grep { $parallel{ $_->{session} } } @sessions)
 			"SELECT min(id) > '$first', max(id) < '$last' FROM minted WHERE session = $s->{session}"
 		),
 		't|t',
-		"session $s->{session}: they lie between the IDs minted before and after"
-	);
+		"session $s->{session}: they lie between the IDs minted before and after");
 }
 
 # One transaction that needs many.
@@ -230,10 +221,8 @@ my $insert_select = q{
 	INSERT INTO bulk (n) SELECT generate_series(1, 10000);
 	SELECT count(DISTINCT id), count(*) FILTER (WHERE wrong), max(id) = snowflake_current()
 	  FROM (SELECT id, id <= lag(id) OVER (ORDER BY n) AS wrong FROM bulk) AS steps};
-is( $node->safe_psql(
-		'one', $insert_select, extra_params => ['--single-transaction']),
-	'10000|0|t',
-	'10,000 rows in one transaction: distinct, increasing IDs');
+is($node->safe_psql('one', $insert_select, extra_params => ['--single-transaction']),
+	'10000|0|t', '10,000 rows in one transaction: distinct, increasing IDs');
 
 # Mint as fast as the server can with eight connections, measuring the lead of
 # each ID right after it was minted.  An operator evaluates its left side
@@ -248,10 +237,13 @@ sub full_speed
 {
 	my ($server, $seconds) = @_;
 
-	$server->safe_psql('postgres', q{
+	$server->safe_psql(
+		'postgres', q{
 		CREATE EXTENSION IF NOT EXISTS snowflake;
 		CREATE UNLOGGED TABLE leads (ids bigint, lead interval)});
-	$server->pgbench("-n -c 8 -T $seconds", 0,
+	$server->pgbench(
+		"-n -c 8 -T $seconds",
+		0,
 		[qr{processed: [1-9]}],
 		[qr{^$}],
 		$server->name . ": $seconds s at full speed without an error",
@@ -285,11 +277,8 @@ is( $narrow->safe_psql(
 		'postgres', "SELECT max(lead) > interval '$max_lead' - interval '2 ms' FROM leads"),
 	't',
 	'which it reaches when there are too few sequence numbers');
-is( $narrow->safe_psql(
-		'postgres', $insert_select,
-		extra_params => ['--single-transaction']),
-	'10000|0|t',
-	'more IDs in one transaction than fit: distinct, increasing IDs');
+is($narrow->safe_psql('postgres', $insert_select, extra_params => ['--single-transaction']),
+	'10000|0|t', 'more IDs in one transaction than fit: distinct, increasing IDs');
 is( $narrow->safe_psql(
 		'postgres', q{
 		SELECT max(id -> 'time') - min(id -> 'time') >= 10000 / 256,

@@ -14,8 +14,7 @@ my $node = new_node('main', node_id => undef);
 my $offset;
 
 $node->start;
-$node->safe_psql('postgres',
-	'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
 
 # How long the keeper has been running, in clock ticks of the kernel; undef
 # where that cannot be known.
@@ -45,21 +44,22 @@ sub refused_at_once
 
 # No node ID: nothing is minted, and the hint says what to do.
 my $ticks = keeper_ticks();
-error_of($node,
-	q{SET snowflake.max_wait = '1s'; SELECT snowflake_advance('1')});
+error_of($node, q{SET snowflake.max_wait = '1s'; SELECT snowflake_advance('1')});
 SKIP:
 {
 	skip 'no keeper, or no /proc', 1 unless defined $ticks;
 
 	# That has waited a second.  A tenth of that is plenty.
-	cmp_ok(keeper_ticks() - $ticks, '<', 10,
-		'who waits at a closed gate does not keep the keeper busy');
+	cmp_ok(keeper_ticks() - $ticks,
+		'<', 10, 'who waits at a closed gate does not keep the keeper busy');
 }
 my $unset = refused_at_once();
 is($unset->{sqlstate}, '55000', 'node ID unset: minting is refused at once');
 is($unset->{message}, 'snowflake.node_id is not set', 'with the reason');
 like($unset->{detail}, qr/from 0 to 1023/, 'and what is possible');
-like($unset->{hint}, qr/^Set snowflake\.node_id in .* reload the configuration\.$/,
+like(
+	$unset->{hint},
+	qr/^Set snowflake\.node_id in .* reload the configuration\.$/,
 	'and what to do');
 
 # But where the keeper has not taken up yet what the session sees, a mint waits.
@@ -67,79 +67,72 @@ my $keeper_pid = status($node, 'keeper_pid');
 kill 'STOP', $keeper_pid;
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $node->reload;
-$node->poll_query_until('postgres',
-	q{SELECT current_setting('snowflake.node_id') = '1'})
+$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_id') = '1'})
   or die "reload has no effect";
 my $waiting = $node->background_psql('postgres');
-$waiting->query_until(qr/go/, "\\echo go\nSET snowflake.max_wait = '1h'; SELECT snowflake_node(snowflake_next());\n");
+$waiting->query_until(qr/go/,
+	"\\echo go\nSET snowflake.max_wait = '1h'; SELECT snowflake_node(snowflake_next());\n");
 $node->poll_query_until('postgres',
-	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query ~ 'snowflake_next' AND wait_event_type = 'Extension' AND backend_type = 'client backend'})
-  or die "session does not wait";
+	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query ~ 'snowflake_next' AND wait_event_type = 'Extension' AND backend_type = 'client backend'}
+) or die "session does not wait";
 kill 'CONT', $keeper_pid;
-like($waiting->query('SELECT 1'), qr/^1\n/, 'a mint waits for the keeper to take up a node ID that was set');
+like($waiting->query('SELECT 1'),
+	qr/^1\n/, 'a mint waits for the keeper to take up a node ID that was set');
 $waiting->quit;
 
 # Nobody who waits for the gate waits longer than allowed.
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
-$node->poll_query_until('postgres',
-	q{SELECT gate ~ 'node ID is not set' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate ~ 'node ID is not set' FROM snowflake_status})
   or die "gate does not close";
 foreach my $function (q{snowflake_advance('1')}, 'snowflake_accept_layout()')
 {
-	my $error = error_of($node,
-		"SET snowflake.max_wait = '100ms'; SELECT $function");
+	my $error = error_of($node, "SET snowflake.max_wait = '100ms'; SELECT $function");
 
 	is($error->{sqlstate}, '55000', "node ID unset: $function is refused");
 	like($error->{message}, qr/was not done within 100 ms/, 'for that reason');
-	like($error->{detail}, qr/the node ID is not set/,
-		'and says why the gate is closed');
+	like($error->{detail}, qr/the node ID is not set/, 'and says why the gate is closed');
 }
 
 # Another one by reload, the largest that the layout can take
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 1023');
 $node->reload;
-$node->poll_query_until('postgres',
-	'SELECT snowflake_node(snowflake_next()) = 1023')
+$node->poll_query_until('postgres', 'SELECT snowflake_node(snowflake_next()) = 1023')
   or die "node ID is not taken over";
 pass('the largest node ID of the layout is used');
 
 # A layout that is none is not taken into the configuration.
-my $bad_layout = error_of($node,
-	q{ALTER SYSTEM SET snowflake.layout = 'twiter'});
+my $bad_layout = error_of($node, q{ALTER SYSTEM SET snowflake.layout = 'twiter'});
 is($bad_layout->{sqlstate}, '22023', 'ALTER SYSTEM refuses a layout that is none');
 like($bad_layout->{detail}, qr/"twiter" is not a preset/, 'and states the reason');
 like($bad_layout->{hint}, qr/^A layout is /, 'and what would be one');
 
 # One more is too large.  ALTER SYSTEM does not take it, a reload keeps the
 # old one, and both say what is possible.
-my $large = error_of($node,
-	'ALTER SYSTEM SET snowflake.node_id = 1024');
+my $large = error_of($node, 'ALTER SYSTEM SET snowflake.node_id = 1024');
 is($large->{sqlstate}, '22023', 'ALTER SYSTEM refuses a node ID that is too large');
 like($large->{detail}, qr/\b1023\b/, 'and states the largest');
 
 $offset = -s $node->logfile;
 $node->append_conf('postgresql.auto.conf', 'snowflake.node_id = 1024');
 $node->reload;
-$node->wait_for_log(qr/invalid value for parameter "snowflake\.node_id": 1024/,
-	$offset);
-is( $node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+$node->wait_for_log(qr/invalid value for parameter "snowflake\.node_id": 1024/, $offset);
+is($node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
 	'1023', 'a reload does not take it either');
 
 # At start, there is nothing to keep: the server comes up, but does not mint.
 $node->restart;
-$node->poll_query_until('postgres',
-	q{SELECT gate ~ 'too large' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate ~ 'too large' FROM snowflake_status})
   or die "keeper does not look at the node ID";
 $large = refused_at_once();
 is($large->{sqlstate}, '55000', 'started with it: minting is refused at once');
-like("$large->{message} $large->{detail} $large->{hint}",
+like(
+	"$large->{message} $large->{detail} $large->{hint}",
 	qr/\b1024\b.*\b1023\b|\b1023\b.*\b1024\b/,
 	'the error states the node ID and the largest possible one');
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 7');
 $node->reload;
-$node->poll_query_until('postgres',
-	'SELECT snowflake_node(snowflake_next()) = 7')
+$node->poll_query_until('postgres', 'SELECT snowflake_node(snowflake_next()) = 7')
   or die "node ID is not taken over";
 pass('and goes on with one that fits');
 
@@ -149,32 +142,26 @@ foreach my $role ('superuser', 'ordinary')
 	my $set_role = $role eq 'ordinary' ? 'SET ROLE ordinary;' : '';
 
 	foreach my $setting (
-		'node_id = 8', q{layout = 'discord'},
-		q{database = 'template1'}, q{max_lead = '1s'},
+		'node_id = 8',
+		q{layout = 'discord'},
+		q{database = 'template1'},
+		q{max_lead = '1s'},
 		q{reservation = '9s'})
 	{
-		my $error = error_of($node,
-			"$set_role SET snowflake.$setting");
+		my $error = error_of($node, "$set_role SET snowflake.$setting");
 
-		is($error->{sqlstate}, '55P02',
-			"$role cannot SET snowflake.$setting for a session");
+		is($error->{sqlstate}, '55P02', "$role cannot SET snowflake.$setting for a session");
 	}
 	is( $node->safe_psql(
-			'postgres',
-			"$set_role SET snowflake.max_wait = '7s'; SHOW snowflake.max_wait"),
+			'postgres', "$set_role SET snowflake.max_wait = '7s'; SHOW snowflake.max_wait"),
 		'7s',
 		"$role can SET snowflake.max_wait");
 }
-is( $node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
+is($node->safe_psql('postgres', 'SELECT snowflake_node(snowflake_next())'),
 	'7', 'none of that had an effect');
-is( error_of($node,
-		"SET snowflake.max_wait = '-1ms'")->{sqlstate},
-	'22023',
-	'max_wait cannot be negative');
-is( error_of($node, "SET snowflake.no_such = 1")
-	  ->{sqlstate},
-	'42602',
-	'the prefix is reserved');
+is(error_of($node, "SET snowflake.max_wait = '-1ms'")->{sqlstate},
+	'22023', 'max_wait cannot be negative');
+is(error_of($node, "SET snowflake.no_such = 1")->{sqlstate}, '42602', 'the prefix is reserved');
 
 $node->stop;
 
@@ -189,34 +176,26 @@ foreach my $bad (
 
 	$node->append_conf('postgresql.conf', "snowflake.layout = '$layout'");
 	$offset = -s $node->logfile;
-	is($node->start(fail_ok => 1),
-		0, "the server does not start with the layout \"$layout\"");
+	is($node->start(fail_ok => 1), 0, "the server does not start with the layout \"$layout\"");
 	my $log = substr(slurp_file($node->logfile), $offset);
-	like(
-		$log,
-		qr/(?:FATAL|ERROR|LOG): [^\n]*snowflake\.layout/,
-		'the log names the setting');
+	like($log, qr/(?:FATAL|ERROR|LOG): [^\n]*snowflake\.layout/, 'the log names the setting');
 	like($log, $reason, 'and the reason');
 	$node->stop;
 }
-$node->append_conf('postgresql.conf', "snowflake.layout = 'twitter'\nsnowflake.node_source = 'zoo://keeper'");
+$node->append_conf('postgresql.conf',
+	"snowflake.layout = 'twitter'\nsnowflake.node_source = 'zoo://keeper'");
 is($node->start(fail_ok => 1), 0, 'nor with a source of node IDs that is none');
 $node->stop;
 
 # Layouts that can be, each of which mints IDs that decode to what is known.
 # (A stored reservation may be tied to the layout it was made with, so each
 # gets a server of its own.)
-foreach my $good (
-	[
-		'sonyflake', 0x1234, 10, 'sonyflake'
-	],
-	[
-		'time:40 shard:13 sequence:10 epoch:1314220021721',
-		8191, 1, 'instagram'
-	])
+foreach my $good ([ 'sonyflake', 0x1234, 10, 'sonyflake' ],
+	[ 'time:40 shard:13 sequence:10 epoch:1314220021721', 8191, 1, 'instagram' ])
 {
 	my ($layout, $id, $tick, $name) = @$good;
-	my $other = new_node($name,
+	my $other = new_node(
+		$name,
 		node_id => $id,
 		conf => "snowflake.layout = '$layout'");
 

@@ -11,8 +11,7 @@ use SnowflakeTest qw(disorder new_node stored);
 use Test::More;
 
 # An hour: who waited for it would be noticed.
-my $node = new_node('main',
-	conf => q{snowflake.reservation = '1h'});
+my $node = new_node('main', conf => q{snowflake.reservation = '1h'});
 
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
@@ -21,10 +20,8 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 sub logged_at
 {
 	my ($regexp, $offset) = @_;
-	my $log = substr(
-		PostgreSQL::Test::Utils::slurp_file($node->logfile), $offset);
-	my ($hour, $minute, $second) =
-	  $log =~ /^\S+ (\d\d):(\d\d):(\d\d\.\d+) [^\n]*$regexp/m
+	my $log = substr(PostgreSQL::Test::Utils::slurp_file($node->logfile), $offset);
+	my ($hour, $minute, $second) = $log =~ /^\S+ (\d\d):(\d\d):(\d\d\.\d+) [^\n]*$regexp/m
 	  or die "the log has no $regexp";
 
 	return $hour * 3600 + $minute * 60 + $second;
@@ -37,8 +34,7 @@ foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
 {
 	push @ids,
 	  split /\n/,
-	  $node->safe_psql('postgres',
-		'SELECT snowflake_next() FROM generate_series(1, 10)');
+	  $node->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 10)');
 	is( $node->safe_psql(
 			'postgres',
 			q{SELECT reserved_until - clock_timestamp() > interval '59 min' FROM snowflake_keeper.reservation}
@@ -47,11 +43,8 @@ foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
 		"an hour is reserved before the $mode stop");
 
 	$node->stop($mode);
-	is( stored(
-			$node,
-			1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
-		'true',
-		'what is stored after it is the tick of the last ID');
+	is(stored($node, 1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
+		'true', 'what is stored after it is the tick of the last ID');
 
 	my $offset = -s $node->logfile;
 	$node->start;
@@ -63,8 +56,7 @@ foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
 		SELECT snowflake_next();
 		\timing off
 		SELECT clock_waits FROM snowflake_stats});
-	my ($id, $ms, $waits) =
-	  $output =~ /^(\d+)\nTime: ([0-9.]+) ms.*?\n(\d+)$/s
+	my ($id, $ms, $waits) = $output =~ /^(\d+)\nTime: ([0-9.]+) ms.*?\n(\d+)$/s
 	  or die "unexpected output: $output";
 
 	cmp_ok($id, '>', $ids[-1], 'the first ID is larger than all before');
@@ -81,12 +73,10 @@ foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
 @gate_ms = sort { $a <=> $b } @gate_ms;
 note("first ID after (ms): @first_ms; gate open after (ms): @gate_ms");
 cmp_ok($first_ms[-2], '<', 100, 'the first ID takes less than 100 ms');
-cmp_ok($gate_ms[-2], '<', 100,
-	'the gate is open 100 ms after the server accepts connections');
+cmp_ok($gate_ms[-2], '<', 100, 'the gate is open 100 ms after the server accepts connections');
 
 # A smart stop waits for sessions, and they mint until their end.
-$node->safe_psql('postgres',
-	q{ALTER SYSTEM SET snowflake.reservation = '1s'});
+$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.reservation = '1s'});
 $node->restart;
 my $session = $node->background_psql('postgres');
 push @ids, $session->query_safe('SELECT snowflake_next()');
@@ -110,10 +100,8 @@ $session->quit;
 
 # it may have ended by itself already
 $node->stop('smart', fail_ok => 1);
-is( stored(
-		$node, 1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
-	'true',
-	'and the tick of the last of their IDs is stored');
+is(stored($node, 1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
+	'true', 'and the tick of the last of their IDs is stored');
 
 is(disorder(\@ids), 0, 'all IDs ascend');
 

@@ -8,9 +8,9 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder error_of finish_minter kill_postmaster let_pass new_clock new_node
-	start_after_kill start_minter start_time start_with_clock status step_clock
-	stop_time wait_for_mint
+  disorder error_of finish_minter kill_postmaster let_pass new_clock new_node
+  start_after_kill start_minter start_time start_with_clock status step_clock
+  stop_time wait_for_mint
 );
 use Test::More;
 
@@ -50,17 +50,14 @@ foreach my $crash (@crashes)
 	# Minting goes on until after the keeper has extended the reservation.
 	my @minters =
 	  map { start_minter($node, 1_000_000) } 1 .. 2;
-	my $reservations =
-	  status($node, 'reservations');
-	$node->poll_query_until('postgres',
-		"SELECT reservations > $reservations FROM snowflake_stats")
+	my $reservations = status($node, 'reservations');
+	$node->poll_query_until('postgres', "SELECT reservations > $reservations FROM snowflake_stats")
 	  or die "reservation is not extended";
 
 	# The newest promise must be stored although nothing else is flushed: the
 	# crash follows at once.  However long the machine takes from here on, to the
 	# server it is the instant of the crash.
-	my $promised =
-	  status($node, 'reserved_until');
+	my $promised = status($node, 'reserved_until');
 	stop_time($clock);
 	$do_it->();
 
@@ -76,25 +73,22 @@ foreach my $crash (@crashes)
 	start_after_kill($node, $clock);
 
 	# No patience: an error that says why.
-	my $error = error_of($node,
-		q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
+	my $error = error_of($node, q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
 	is($error->{sqlstate}, '55000', 'a mint that cannot wait is refused');
 
 	# the first time perhaps only because the keeper was not ready
-	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status})
+	$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
-	$error = error_of($node,
-		q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
+	$error = error_of($node, q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
 	is($error->{sqlstate}, '55000', 'also when the gate is open');
 	my $lead_ms = milliseconds($error->{message});
 	cmp_ok($lead_ms, '>', 0, 'the error states for how long');
-	cmp_ok($lead_ms, '<=', $reservation + $tick,
-		'which is at most the reservation');
-	is($error->{message} =~ s/[0-9.]+ m?s/%/r,
+	cmp_ok($lead_ms, '<=', $reservation + $tick, 'which is at most the reservation');
+	is( $error->{message} =~ s/[0-9.]+ m?s/%/r,
 		'minting snowflakes starts in %, after the end of what was reserved before',
 		'and the reason');
-	like($error->{detail},
+	like(
+		$error->{detail},
 		qr/^Snowflakes up to "[^"]+" may have been issued before\./,
 		'and when that is');
 	unlike("@{[ %$error ]}", qr/clock/, 'the clock is not blamed');
@@ -109,17 +103,14 @@ foreach my $crash (@crashes)
 	# gets there, which is when the reservation has passed, and no moment later.
 	my $waits = status($node, 'clock_waits');
 	my $minter = start_minter($node, 1);
-	$node->poll_query_until('postgres',
-		"SELECT clock_waits > $waits FROM snowflake_stats")
+	$node->poll_query_until('postgres', "SELECT clock_waits > $waits FROM snowflake_stats")
 	  or die "mint does not wait";
 	let_pass($clock, $reservation + $tick);
 	my ($id) = @{ finish_minter($minter) };
 	ok(defined $id, 'a mint that can wait does so for no longer than the reservation')
 	  or diag($minter->{errors});
-	is( $node->safe_psql(
-			'postgres', "SELECT snowflake_timestamp('$id') > '$promised'"),
-		't',
-		'the first ID is above what was reserved before the crash');
+	is($node->safe_psql('postgres', "SELECT snowflake_timestamp('$id') > '$promised'"),
+		't', 'the first ID is above what was reserved before the crash');
 	is(scalar(grep { $_ >= $id } @seen), 0, 'and above all IDs from before');
 	cmp_ok(status($node, 'clock_waits'), '>=', 1, 'it waited for the clock');
 	push @seen, $id;
@@ -138,42 +129,35 @@ foreach my $n (1 .. 2)
 {
 	$node->stop('immediate');
 	start();
-	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status})
+	$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	my $next = status($node, 'reserved_until');
-	is( $node->safe_psql(
-			'postgres', "SELECT timestamptz '$next' >= '$until'"),
-		't',
-		'crash after crash: it goes back behind nothing that was reserved')
+	is($node->safe_psql('postgres', "SELECT timestamptz '$next' >= '$until'"),
+		't', 'crash after crash: it goes back behind nothing that was reserved')
 	  if defined $until;
 	$until = $next;
 }
 
 # A clean stop after a crash, without an ID in between, keeps that as well.
-my $lead_ms = milliseconds(
-	error_of($node,
-		q{SET snowflake.max_wait = 0; SELECT snowflake_next()})->{message});
+my $lead_ms =
+  milliseconds(error_of($node, q{SET snowflake.max_wait = 0; SELECT snowflake_next()})->{message});
 cmp_ok($lead_ms, '>', 0, 'the generator is ahead of the clock');
-cmp_ok($lead_ms, '<=', $reservation + $tick,
-	'by no more than after one crash');
+cmp_ok($lead_ms, '<=', $reservation + $tick, 'by no more than after one crash');
 $node->stop('fast');
 start();
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
-my $error = error_of($node,
-	q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
-like($error->{message}, qr/end of what was reserved before/,
+my $error = error_of($node, q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
+like(
+	$error->{message},
+	qr/end of what was reserved before/,
 	'a clean stop between does not forget what was reserved');
 
 # A clock that is right about the time when that is over
 start_time($clock);
 step_clock($clock, 9_000);
-is( $node->safe_psql('postgres',
-		"SELECT snowflake_timestamp(snowflake_next()) > '$until'"),
-	't',
-	'and minting goes on when the clock has passed it');
+is($node->safe_psql('postgres', "SELECT snowflake_timestamp(snowflake_next()) > '$until'"),
+	't', 'and minting goes on when the clock has passed it');
 
 $node->stop;
 done_testing();

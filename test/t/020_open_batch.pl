@@ -60,25 +60,21 @@ $batch->query_safe('COMMIT');
 open_batch();
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 2');
 $node->reload;
-$node->poll_query_until('postgres',
-	q{SELECT node = 2 FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT node = 2 FROM snowflake_status})
   or die "node ID does not change";
 $other = mint();
 $next = fetch();
 cmp_ok($next, '>', $other, 'after a change of the node ID: above others');
-is($node->safe_psql('postgres', "SELECT snowflake_node($next)"),
-	'2', 'and of the new node');
-is( $batch->query_safe(
-		q{MOVE ALL FROM batch; COMMIT; SELECT 1}),
-	'1',
-	'the batch comes to its end');
+is($node->safe_psql('postgres', "SELECT snowflake_node($next)"), '2', 'and of the new node');
+is($batch->query_safe(q{MOVE ALL FROM batch; COMMIT; SELECT 1}), '1', 'the batch comes to its end');
 
 $batch->quit;
 $node->stop;
 
 # To the last ID but one of a tick, of which the batch has the last.  Minting may
 # run ahead, so the batch has several ticks of four IDs each.
-my $slow = new_node('slow', conf => q{
+my $slow = new_node(
+	'slow', conf => q{
 	snowflake.layout = 'time:33 node:3 sequence:2 tick:1s epoch:0'
 	snowflake.max_lead = 1h
 });
@@ -88,13 +84,12 @@ wait_for_mint($slow);
 $batch = $slow->background_psql('postgres');
 $first = $batch->query_safe(
 	q{BEGIN; DECLARE batch CURSOR FOR SELECT snowflake_next_batch(40); FETCH 1 FROM batch});
-$first = fetch()
-  while $slow->safe_psql('postgres', "SELECT snowflake_sequence($first)") != 2;
+$first = fetch() while $slow->safe_psql('postgres', "SELECT snowflake_sequence($first)") != 2;
 $slow->safe_psql('postgres', "SELECT snowflake_advance($first)");
 $next = fetch();
-is($slow->safe_psql('postgres',
-		"SELECT snowflake_timestamp($next) > snowflake_timestamp($first)"),
-	't', 'after snowflake_advance() within a tick: above the tick');
+is( $slow->safe_psql('postgres', "SELECT snowflake_timestamp($next) > snowflake_timestamp($first)"),
+	't',
+	'after snowflake_advance() within a tick: above the tick');
 $batch->quit;
 $slow->stop;
 done_testing();

@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder error_of log_count new_node status wait_for_mint
+  disorder error_of log_count new_node status wait_for_mint
 );
 use Test::More;
 
@@ -16,12 +16,10 @@ use Test::More;
 my $old = 'time:41 node:10 sequence:12 epoch:2015-01-01T00:00:00Z';
 my $new = 'time:41 node:9 sequence:13 epoch:2010-01-01T00:00:00Z';
 
-my $node = new_node('main',
-	conf => "snowflake.layout = '$old'\nsnowflake.reservation = '1s'");
+my $node = new_node('main', conf => "snowflake.layout = '$old'\nsnowflake.reservation = '1s'");
 
 $node->start;
-$node->safe_psql('postgres',
-	'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
 wait_for_mint($node);
 
 my @ids = $node->safe_psql('postgres', 'SELECT snowflake_next()');
@@ -41,16 +39,14 @@ sub configure
 	$node->stop('fast');
 	$node->append_conf('postgresql.conf', "snowflake.layout = '$layout'");
 	$node->start;
-	$node->poll_query_until('postgres',
-		"SELECT gate ~ '$gate' FROM snowflake_status")
+	$node->poll_query_until('postgres', "SELECT gate ~ '$gate' FROM snowflake_status")
 	  or die "gate is not $gate";
 	return;
 }
 
 sub stored
 {
-	return $node->safe_psql('postgres',
-		'SELECT layout FROM snowflake_keeper.reservation');
+	return $node->safe_psql('postgres', 'SELECT layout FROM snowflake_keeper.reservation');
 }
 
 # The same layout in other words
@@ -67,33 +63,29 @@ foreach my $try ('first', 'second', 'third')
 {
 	my $error = refused();
 
-	is($error->{sqlstate}, '55000',
-		"another layout: minting is refused, $try try");
-	like($error->{detail},
+	is($error->{sqlstate}, '55000', "another layout: minting is refused, $try try");
+	like(
+		$error->{detail},
 		qr/^The configured layout is "\Q$canonical_new\E", the stored one "\Q$canonical_old\E"\.$/,
 		'the error states both layouts');
-	like($error->{hint}, qr/snowflake_accept_layout\(\)/,
-		'and how to accept');
+	like($error->{hint}, qr/snowflake_accept_layout\(\)/, 'and how to accept');
 }
+
 # The keeper looks at it once more.
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
-is( log_count($node,
-		qr/LOG:  snowflake gate stays closed: snowflake\.layout differs/,
-		$offset),
+is(log_count($node, qr/LOG:  snowflake gate stays closed: snowflake\.layout differs/, $offset),
 	1, 'the log says so, once');
 is(stored(), $canonical_old, 'the old layout stays stored');
 
 # Who may accept
-my $error = error_of($node,
-	'SET ROLE ordinary; SELECT snowflake_accept_layout()');
+my $error = error_of($node, 'SET ROLE ordinary; SELECT snowflake_accept_layout()');
 is($error->{sqlstate}, '42501', 'an ordinary user may not accept the change');
 is(refused()->{sqlstate}, '55000', 'and has not');
 
 # Nor has a superuser who gave up before the keeper heard of it.
 my $pid = status($node, 'keeper_pid');
 kill 'STOP', $pid;
-$error = error_of($node,
-	'SET snowflake.max_wait = 0; SELECT snowflake_accept_layout()');
+$error = error_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_accept_layout()');
 is($error->{sqlstate}, '55000', 'the keeper does not answer: an error');
 $offset = -s $node->logfile;
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
@@ -108,30 +100,38 @@ pass('back to the stored layout: minting goes on without being asked');
 
 # Accepted
 configure($new, 'differs');
-like(refused()->{hint}, qr/Existing snowflakes are then decoded by the new layout, to other times/,
+like(
+	refused()->{hint},
+	qr/Existing snowflakes are then decoded by the new layout, to other times/,
 	'the refusal says what accepting does to IDs that exist');
 my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
-like($stderr, qr/WARNING:  existing snowflakes now decode to other times/,
+like(
+	$stderr,
+	qr/WARNING:  existing snowflakes now decode to other times/,
 	'with a warning that old IDs get other times');
 my ($example, $is_of, $would_be_of) = $stderr =~
   /DETAIL:  Snowflake (\d+) is of "(.*?)" in the stored layout, but of "(.*?)" in the configured one\./;
-is( $node->safe_psql('postgres', qq{
+is( $node->safe_psql(
+		'postgres', qq{
 		SELECT abs(extract(epoch FROM '$is_of' - now())) < 60,
 			abs(extract(epoch FROM snowflake_timestamp($example, '$old') - '$is_of')) < 1,
 			abs(extract(epoch FROM snowflake_timestamp($example) - '$would_be_of')) < 1}),
-	't|t|t', 'and with an example of now, which is so');
-like($stderr, qr/HINT:  Decode them with their own layout, for example snowflake_timestamp\(id, '\Q$canonical_old\E'\)\./,
+	't|t|t',
+	'and with an example of now, which is so');
+like(
+	$stderr,
+	qr/HINT:  Decode them with their own layout, for example snowflake_timestamp\(id, '\Q$canonical_old\E'\)\./,
 	'and with what to do');
 push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');
 pass('the change is accepted: minting goes on');
 is(stored(), $canonical_new, 'the new layout is stored');
-is( $node->safe_psql('postgres',
+is( $node->safe_psql(
+		'postgres',
 		"SELECT abs(extract(epoch FROM snowflake_timestamp('$ids[-1]', '$new') - clock_timestamp())) < 5"
 	),
 	't',
 	'the ID has it');
-($ret, $stdout, $stderr) =
-  $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
 is($ret, 0, 'accepting again');
 like($stderr, qr/^psql:.*NOTICE:  .*already in force/, 'does nothing');
 
@@ -147,13 +147,15 @@ pass('a crash does not take it back');
 # than those of the new one, which is worth a warning.
 configure($old, 'differs');
 $error = refused();
-like($error->{detail},
+like(
+	$error->{detail},
 	qr/^The configured layout is "\Q$canonical_old\E", the stored one "\Q$canonical_new\E"\.$/,
 	'going back: minting is refused');
-($ret, $stdout, $stderr) =
-  $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
 is($ret, 0, 'until it is accepted');
-like($stderr, qr/WARNING:  snowflakes of the configured layout are smaller/,
+like(
+	$stderr,
+	qr/WARNING:  snowflakes of the configured layout are smaller/,
 	'with a warning that the IDs become smaller');
 my $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
 is(stored(), $canonical_old, 'the old layout is stored');
@@ -165,8 +167,7 @@ is(disorder(\@ids), 0, 'all IDs before ascend');
 # rewritten together.
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 2');
 $node->reload;
-$node->poll_query_until('postgres',
-	'SELECT snowflake_node(snowflake_next()) = 2')
+$node->poll_query_until('postgres', 'SELECT snowflake_node(snowflake_next()) = 2')
   or die "node ID is not taken over";
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 3');
 configure($new, 'differs');
@@ -174,8 +175,8 @@ $error = refused();
 is($error->{sqlstate}, '55000',
 	'another layout and another node ID: minting is refused all the same');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
-is( $node->safe_psql('postgres',
-		'SELECT node, layout FROM snowflake_keeper.reservation ORDER BY node'),
+is( $node->safe_psql(
+		'postgres', 'SELECT node, layout FROM snowflake_keeper.reservation ORDER BY node'),
 	join("\n", map { "$_|$canonical_new" } 1 .. 3),
 	'accepted: all rows have the new layout');
 
@@ -186,29 +187,31 @@ configure($narrow, 'differs');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
 $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
 configure($wide, 'differs');
-($ret, $stdout, $stderr) =
-  $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
 is("$ret|$stderr", '0|', 'more bits of time: accepted without a warning');
-cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_next()'),
-	'>', $id, 'the IDs ascend');
-is( $node->safe_psql('postgres', "SELECT snowflake_timestamp('$id') = snowflake_timestamp('$id', '$narrow')"),
-	't', 'and the old ones say what they said');
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_next()'), '>', $id, 'the IDs ascend');
+is( $node->safe_psql(
+		'postgres', "SELECT snowflake_timestamp('$id') = snowflake_timestamp('$id', '$narrow')"),
+	't',
+	'and the old ones say what they said');
 
 # Bits moved between node and sequence: the times stay
 my $canonical_wide = status($node, 'layout');
 configure('time:45 node:6 sequence:6 epoch:2025-01-01T00:00:00Z', 'differs');
-($ret, $stdout, $stderr) =
-  $node->psql('postgres', 'SELECT snowflake_accept_layout()');
-like($stderr, qr/\A\S* ?WARNING:  existing snowflakes now decode to other nodes and sequence numbers.*
+($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+like(
+	$stderr,
+	qr/\A\S* ?WARNING:  existing snowflakes now decode to other nodes and sequence numbers.*
 DETAIL:  Their times do not change\.
 HINT:  Decode them with their own layout, for example snowflake_node\(id, '\Q$canonical_wide\E'\)\.\n*\z/,
 	'bits moved below the time: a warning that says so');
 
 # A layout in which the old IDs would be after the end
 configure('time:35 node:6 sequence:6 epoch:' . (time() - 86_400) . '000', 'differs');
-($ret, $stdout, $stderr) =
-  $node->psql('postgres', 'SELECT snowflake_accept_layout()');
-like($stderr, qr/but after the end of the configured one\..*WARNING:  snowflakes of the configured layout are smaller/s,
+($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+like(
+	$stderr,
+	qr/but after the end of the configured one\..*WARNING:  snowflakes of the configured layout are smaller/s,
 	'fewer bits of time: old IDs are after the end, and larger');
 
 $node->stop;

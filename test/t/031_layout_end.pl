@@ -12,7 +12,8 @@ use Test::More;
 # 2^33 ms of time, so that the end is ten minutes from now; minting may run ahead
 # of the clock that far.  16 IDs in a tick.
 my $epoch = (time() + 600) * 1000 - 2**33;
-my $node = new_node('main',
+my $node = new_node(
+	'main',
 	node_id => 5,
 	conf => "snowflake.layout = 'time:33 node:3 sequence:4 epoch:$epoch'\n"
 	  . 'snowflake.max_lead = 1h');
@@ -37,11 +38,12 @@ EOS
 sub ended
 {
 	my ($name) = @_;
-	my $error =
-	  error_of($node, 'SELECT snowflake_next()');
+	my $error = error_of($node, 'SELECT snowflake_next()');
 
 	is($error->{sqlstate}, '2200H', "$name: an error");
-	like($error->{detail}, qr/^Its last tick started at "\d{4}-\d\d-\d\d /,
+	like(
+		$error->{detail},
+		qr/^Its last tick started at "\d{4}-\d\d-\d\d /,
 		'that says when the layout ended');
 	like($error->{hint}, qr/snowflake\.layout/, 'and what to do');
 	return;
@@ -54,33 +56,29 @@ is(status($node, 'reserved_until <= layout_ends'), 't', 'no more is reserved tha
 
 # The tick of the given ID counts as used, so there are two more.
 $node->psql('postgres',
-	'SELECT snowflake_advance(snowflake_lower_bound(last_instant - 2 * tick)) FROM snowflake_layout()');
+	'SELECT snowflake_advance(snowflake_lower_bound(last_instant - 2 * tick)) FROM snowflake_layout()'
+);
 my (undef, undef, $stderr) = $node->psql('postgres', $exhaust);
 my ($count, $last, $sqlstate) = $stderr =~ /NOTICE:  (\d+) (\d+) (\w+)/;
 is($count, 32, 'every ID of the last two ticks is minted');
-is( $node->safe_psql('postgres',
-		"SELECT '$last' = make_snowflake(last_instant, 5, 15) FROM snowflake_layout()"
-	),
+is( $node->safe_psql(
+		'postgres', "SELECT '$last' = make_snowflake(last_instant, 5, 15) FROM snowflake_layout()"),
 	't',
 	'the last one is the last that this node can have');
 is($sqlstate, '2200H', 'then there are none');
 ended('after the last ID');
 
-my $error = error_of($node,
-	'SELECT snowflake_next_batch(10)');
+my $error = error_of($node, 'SELECT snowflake_next_batch(10)');
 is($error->{sqlstate}, '2200H', 'nor a batch of them');
-is(status($node, 'last_id'),
-	$last, 'snowflake_status shows the last ID');
+is(status($node, 'last_id'), $last, 'snowflake_status shows the last ID');
 
 $node->restart;
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 ended('after a restart');
 $node->stop('immediate');
 $node->start;
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 ended('after a crash');
 $node->stop;
@@ -92,20 +90,18 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_until(
 	'the gate is open',
 	sub {
-		return error_of($node,
-			'SELECT snowflake_next()')->{sqlstate} ne '55000';
+		return error_of($node, 'SELECT snowflake_next()')->{sqlstate} ne '55000';
 	});
 ended('the clock is past the end');
-is( $node->safe_psql('postgres',
-		q{SELECT snowflake_timestamp('33969564322693120')}),
-	$node->safe_psql('postgres',
-		q{SELECT snowflake_timestamp('33969564322693120', 'baidu')}),
+is( $node->safe_psql('postgres', q{SELECT snowflake_timestamp('33969564322693120')}),
+	$node->safe_psql('postgres', q{SELECT snowflake_timestamp('33969564322693120', 'baidu')}),
 	'existing IDs are decoded all the same');
 $node->stop;
 
 # One whose ticks are so short that those of the clock do not fit into a position:
 # it ended in 1970.
-$node = new_node('short',
+$node = new_node(
+	'short',
 	node_id => 0,
 	conf => q{snowflake.layout = 'time:32 sequence:31 tick:1us epoch:0'});
 $node->start;
@@ -113,12 +109,10 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_until(
 	'the gate is open',
 	sub {
-		return error_of($node,
-			'SELECT snowflake_next()')->{sqlstate} ne '55000';
+		return error_of($node, 'SELECT snowflake_next()')->{sqlstate} ne '55000';
 	});
 ended('the clock is far past the end');
-$error = error_of($node,
-	'SELECT snowflake_next_batch(10)');
+$error = error_of($node, 'SELECT snowflake_next_batch(10)');
 is($error->{sqlstate}, '2200H', 'nor is a batch minted there');
 $node->stop;
 

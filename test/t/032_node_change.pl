@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder error_of new_clock new_node start_with_clock step_clock
-	wait_for_mint
+  disorder error_of new_clock new_node start_with_clock step_clock
+  wait_for_mint
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -40,15 +40,13 @@ my @ids;
 sub mint
 {
 	push @ids, split /\n/,
-	  $node->safe_psql('postgres',
-		'SELECT snowflake_next() FROM generate_series(1, 100)');
+	  $node->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 100)');
 	return;
 }
 
 sub refused
 {
-	return error_of($node,
-		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+	return error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 }
 
 # Change the node ID by a reload, and wait until the keeper knows.
@@ -56,11 +54,9 @@ sub change_node
 {
 	my ($node_id) = @_;
 
-	$node->safe_psql('postgres',
-		"ALTER SYSTEM SET snowflake.node_id = $node_id");
+	$node->safe_psql('postgres', "ALTER SYSTEM SET snowflake.node_id = $node_id");
 	$node->reload;
-	$node->poll_query_until(
-		'postgres',
+	$node->poll_query_until('postgres',
 		$node_id < 0
 		? q{SELECT gate ~ 'not set' FROM snowflake_status}
 		: "SELECT gate = 'open' AND node = $node_id FROM snowflake_status")
@@ -77,11 +73,11 @@ sub node_of_newest
 my $error = refused();
 is($error->{sqlstate}, '55000', 'node ID unset: minting is refused');
 like($error->{message}, qr/snowflake\.node_id/, 'the error names the setting');
-like($error->{hint},
+like(
+	$error->{hint},
 	qr/^Set snowflake\.node_id in .* to a number that no other server mints with/,
 	'the hint says how to set it');
-is( $node->safe_psql('postgres',
-		q{SELECT to_regclass('snowflake_keeper.reservation') IS NULL}),
+is($node->safe_psql('postgres', q{SELECT to_regclass('snowflake_keeper.reservation') IS NULL}),
 	't', 'nothing is reserved');
 
 # Set by reload; the first mint has the keeper create its table
@@ -93,7 +89,8 @@ is(node_of_newest(), 1, 'set by reload: it is minted with');
 
 # Changed.  Node 1's row is settled: an hour had been reserved.
 change_node(2);
-is( $node->safe_psql('postgres',
+is( $node->safe_psql(
+		'postgres',
 		"SELECT reserved_until = snowflake_timestamp('$ids[-1]') FROM snowflake_keeper.reservation WHERE node = 1"
 	),
 	't',
@@ -134,8 +131,7 @@ is(refused()->{sqlstate}, '55000', 'and so is another node ID by reload');
 $node->stop('fast');
 $node->append_conf('postgresql.auto.conf', 'snowflake.node_id = 5');
 start();
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 $error = refused();
 is($error->{sqlstate}, '55000', 'and another one by a restart');
@@ -148,16 +144,16 @@ mint();
 cmp_ok($ids[-100], '>', $ahead, 'when the clock has passed it, IDs resume above');
 
 # Too large
-$error = error_of($node,
-	'ALTER SYSTEM SET snowflake.node_id = 1024');
+$error = error_of($node, 'ALTER SYSTEM SET snowflake.node_id = 1024');
 is($error->{sqlstate}, '22023', 'ALTER SYSTEM refuses a node ID that is too large');
 $node->stop('fast');
 $node->append_conf('postgresql.auto.conf', 'snowflake.node_id = 1024');
 start();
 $error = refused();
-is($error->{sqlstate}, '55000',
-	'started with it: the server runs, but does not mint');
-like("$error->{message} $error->{detail}", qr/\b1024\b.*\b1023\b/,
+is($error->{sqlstate}, '55000', 'started with it: the server runs, but does not mint');
+like(
+	"$error->{message} $error->{detail}",
+	qr/\b1024\b.*\b1023\b/,
 	'the error states it and the largest possible one');
 change_node(1023);
 mint();
@@ -168,35 +164,38 @@ $node->safe_psql(
 	'postgres', q{
 	CREATE SEQUENCE moment;
 	CREATE TABLE minted (before bigint, id snowflake, after bigint)});
-$node->safe_psql('postgres',
-	q{ALTER SYSTEM SET snowflake.reservation = '1s'});
+$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.reservation = '1s'});
 my $script = PostgreSQL::Test::Utils::tempdir() . '/mint.sql';
 append_to_file($script,
-	"INSERT INTO minted VALUES (nextval('moment'), snowflake_next(), nextval('moment'));\n"
-);
+	"INSERT INTO minted VALUES (nextval('moment'), snowflake_next(), nextval('moment'));\n");
 my ($output, $errors);
 {
 	local %ENV = $node->_get_env();
 	my $pgbench = IPC::Run::start(
 		[
-			$node->installed_command('pgbench'), '-n', '-c', 4, '-T', 60,
-			'-f', $script, $node->connstr('postgres')
+			$node->installed_command('pgbench'),
+			'-n', '-c', 4, '-T', 60, '-f', $script, $node->connstr('postgres')
 		],
-		'>', \$output, '2>', \$errors);
+		'>',
+		\$output,
+		'2>',
+		\$errors);
 
 	foreach my $node_id (11 .. 16)
 	{
 		change_node($node_id);
 		$node->poll_query_until('postgres',
-			"SELECT count(*) >= 20 FROM minted WHERE snowflake_node(id) = $node_id"
-		) or die "nothing is minted on node $node_id";
+			"SELECT count(*) >= 20 FROM minted WHERE snowflake_node(id) = $node_id")
+		  or die "nothing is minted on node $node_id";
 	}
 
 	# its sessions end with an error that no mint raises
 	$node->safe_psql('postgres', 'ALTER TABLE minted RENAME TO done');
 	$pgbench->finish;
 }
-unlike($errors, qr/ERROR:  (?!relation "minted" does not exist)/,
+unlike(
+	$errors,
+	qr/ERROR:  (?!relation "minted" does not exist)/,
 	'six changes under load: no mint fails');
 is( $node->safe_psql(
 		'postgres', q{
@@ -228,8 +227,7 @@ $node->safe_psql('postgres', 'DELETE FROM snowflake_keeper.reservation');
 change_node(2);
 mint();
 
-is(disorder(\@ids), 0,
-	scalar(@ids) . ' other IDs, all ascend');
+is(disorder(\@ids), 0, scalar(@ids) . ' other IDs, all ascend');
 
 $node->stop;
 done_testing();

@@ -14,8 +14,10 @@ use Test::More;
 my %node;
 foreach my $name ('publisher', 'subscriber')
 {
-	$node{$name} = new_node($name,
-		node_id => 7, init => { allows_streaming => 'logical' });
+	$node{$name} = new_node(
+		$name,
+		node_id => 7,
+		init => { allows_streaming => 'logical' });
 	$node{$name}->start;
 	$node{$name}->safe_psql(
 		'postgres', q{
@@ -32,24 +34,25 @@ $node{subscriber}->safe_psql('postgres', $recipe);
 
 my $connstr = $node{publisher}->connstr . ' dbname=postgres';
 $node{publisher}->safe_psql('postgres', 'CREATE PUBLICATION p FOR TABLE orders');
-$node{subscriber}->safe_psql('postgres',
-	"CREATE SUBSCRIPTION s CONNECTION '$connstr' PUBLICATION p");
+$node{subscriber}
+  ->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION '$connstr' PUBLICATION p");
 $node{subscriber}->wait_for_subscription_sync($node{publisher}, 's')
   if $node{subscriber}->can('wait_for_subscription_sync');
 
 # An ID of the node ID that both have, and one of another
 my $own = $node{publisher}->safe_psql('postgres', 'INSERT INTO orders DEFAULT VALUES RETURNING id');
-my $foreign = $node{publisher}->safe_psql('postgres',
-	q{INSERT INTO orders VALUES (make_snowflake(now(), 8, 0)) RETURNING id});
-my $local = $node{subscriber}->safe_psql('postgres', 'INSERT INTO orders DEFAULT VALUES RETURNING id');
+my $foreign = $node{publisher}
+  ->safe_psql('postgres', q{INSERT INTO orders VALUES (make_snowflake(now(), 8, 0)) RETURNING id});
+my $local =
+  $node{subscriber}->safe_psql('postgres', 'INSERT INTO orders DEFAULT VALUES RETURNING id');
 $node{publisher}->wait_for_catchup('s');
 is($node{subscriber}->safe_psql('postgres', 'SELECT count(*) FROM orders'),
 	3, 'the rows have arrived');
 
-my $warning = qr/WARNING:  row (\d+) of table public\.orders came from another server, but has the node ID of this one/;
-is( join(' ', map { /$warning/ ? $1 : () } split /\n/, slurp_file($node{subscriber}->logfile)),
-	$own,
-	'the log of the subscriber has the row with its own node ID');
+my $warning =
+  qr/WARNING:  row (\d+) of table public\.orders came from another server, but has the node ID of this one/;
+is(join(' ', map { /$warning/ ? $1 : () } split /\n/, slurp_file($node{subscriber}->logfile)),
+	$own, 'the log of the subscriber has the row with its own node ID');
 
 $_->stop foreach $node{subscriber}, $node{publisher};
 done_testing();

@@ -11,9 +11,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $shim = PostgreSQL::Test::Utils::tempdir() . '/host_shim.so';
-PostgreSQL::Test::Utils::system_or_bail(
-	$ENV{CC} || 'cc', '-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
-	"$FindBin::RealBin/../shim/host_shim.c");
+PostgreSQL::Test::Utils::system_or_bail($ENV{CC} || 'cc',
+	'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim, "$FindBin::RealBin/../shim/host_shim.c");
 
 my $server = new_node('server', node_id => undef);
 $server->start;
@@ -26,8 +25,11 @@ sub on
 	my ($source, $name, $addresses, @conf) = @_;
 
 	$server->stop('fast', fail_ok => 1);
-	$server->append_conf('postgresql.conf', join "\n", "snowflake.node_source = $source",
-		'snowflake.node_id = -1', 'snowflake.layout = twitter', @conf);
+	$server->append_conf(
+		'postgresql.conf', join "\n",
+		"snowflake.node_source = $source",
+		'snowflake.node_id = -1',
+		'snowflake.layout = twitter', @conf);
 	local $ENV{LD_PRELOAD} = $shim;
 	local $ENV{SNOWFLAKE_HOST_NAME} = $name;
 	local $ENV{SNOWFLAKE_HOST_ADDRESSES} = $addresses;
@@ -43,10 +45,13 @@ sub finds
 
 	on(@host);
 	wait_for_mint($server);
-	is(status($server, q{concat_ws(', ', node, node_source, node_origin, snowflake_node(snowflake_next()), advice)}),
-		"$node, $host[0], $origin, $node", "$origin: node ID $node");
-	is(log_count($server, qr/The node ID is from \Q$origin\E\.$/, $offset), 1,
-		'the log says so');
+	is( status(
+			$server,
+			q{concat_ws(', ', node, node_source, node_origin, snowflake_node(snowflake_next()), advice)}
+		),
+		"$node, $host[0], $origin, $node",
+		"$origin: node ID $node");
+	is(log_count($server, qr/The node ID is from \Q$origin\E\.$/, $offset), 1, 'the log says so');
 	return;
 }
 
@@ -56,7 +61,8 @@ sub finds_none
 	my ($message, $advice, @host) = @_;
 
 	on(@host);
-	$server->poll_query_until('postgres', q{SELECT gate ~ 'node ID' FROM snowflake_status}) or die 'gate is not closed';
+	$server->poll_query_until('postgres', q{SELECT gate ~ 'node ID' FROM snowflake_status})
+	  or die 'gate is not closed';
 	my $error = error_of($server, 'SELECT snowflake_next()');
 	is("$error->{sqlstate} $error->{message}", "55000 $message", $message);
 	like($error->{hint}, $advice, 'with a hint');
@@ -68,17 +74,27 @@ sub finds_none
 finds(3, 'host name "db-3.example.org"', 'hostname', 'db-3.example.org', '');
 finds(17, 'host name "db17"', 'hostname', 'db17', '');
 finds(7, 'host name "rack2-007"', 'hostname', 'rack2-007', '');
-finds(103, 'host name "db-3", plus snowflake.node_id 100', 'hostname', 'db-3', '', 'snowflake.node_id = 100');
+finds(103, 'host name "db-3", plus snowflake.node_id 100',
+	'hostname', 'db-3', '', 'snowflake.node_id = 100');
 finds(263, 'address 10.0.1.7', 'address', 'x', '127.0.0.1,10.0.1.7,10.0.1.8');
 finds(9, 'address 2001:db8::9', 'address', 'x', '::1,fe80::5,2001:db8::9');
 
 my $source = qr/^Set snowflake\.node_source to another source/;
-finds_none(q{the host's name does not end with a number: host name "db.example.org1"}, qr/^Give the host a name such as db-3, or set snowflake\.node_source/, 'hostname', 'db.example.org1', '');
-finds_none(q{the host's name does not end with a number: host name ""}, qr/^Give the host a name/, 'hostname', '', '');
+finds_none(
+	q{the host's name does not end with a number: host name "db.example.org1"},
+	qr/^Give the host a name such as db-3, or set snowflake\.node_source/,
+	'hostname', 'db.example.org1', '');
+finds_none(
+	q{the host's name does not end with a number: host name ""},
+	qr/^Give the host a name/,
+	'hostname', '', '');
 finds_none('node ID 4711 is too large for the layout', $source, 'hostname', 'db-4711', '');
-finds_none('node ID 2147483647 is too large for the layout', $source, 'hostname', 'db-99999999999999999999', '');
-finds_none('node ID 1033 is too large for the layout', $source, 'hostname', 'db-33', '', 'snowflake.node_id = 1000');
-finds_none('the host has no address that is not loopback', $source, 'address', 'x', '127.0.0.1,::1,fe80::1');
+finds_none('node ID 2147483647 is too large for the layout',
+	$source, 'hostname', 'db-99999999999999999999', '');
+finds_none('node ID 1033 is too large for the layout',
+	$source, 'hostname', 'db-33', '', 'snowflake.node_id = 1000');
+finds_none('the host has no address that is not loopback',
+	$source, 'address', 'x', '127.0.0.1,::1,fe80::1');
 finds_none('the host has no address that is not loopback', $source, 'address', 'x', '');
 
 $server->stop;

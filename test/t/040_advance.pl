@@ -7,12 +7,13 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder error_of finish_minter new_clock new_node start_minter
-	start_with_clock status step_clock
+  disorder error_of finish_minter new_clock new_node start_minter
+  start_with_clock status step_clock
 );
 use Test::More;
 
-my $node = new_node('main',
+my $node = new_node(
+	'main',
 	conf => q{
 	snowflake.reservation = '1s'
 	snowflake.jump_patience = 0
@@ -42,13 +43,11 @@ sub future
 
 sub refused
 {
-	return error_of($node,
-		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+	return error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 }
 
 start();
-$node->safe_psql('postgres',
-	'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
 
 # Before anything has been minted, and within what is reserved: the first ID
 # waits for the clock and is above.
@@ -58,66 +57,62 @@ cmp_ok(mint(), '>', $id, 'before the first mint: the first ID is above');
 
 # A little, further than what is reserved, with the clock passing it meanwhile
 $id = future('2 s');
-my ($ret, $stdout, $stderr) =
-  $node->psql('postgres', "SELECT snowflake_advance('$id')");
+my ($ret, $stdout, $stderr) = $node->psql('postgres', "SELECT snowflake_advance('$id')");
 is($ret, 0, 'further than what is reserved');
-like($stderr, qr/WARNING:  the snowflake generator is now .* ahead of the clock/,
+like(
+	$stderr,
+	qr/WARNING:  the snowflake generator is now .* ahead of the clock/,
 	'a warning says how far ahead of the clock that is');
 step_clock($clock, 3_000);
 cmp_ok(mint(), '>', $id, 'the next ID is above');
 
 # Below: nothing happens.
 my $newest = mint();
-($ret, $stdout, $stderr) =
-  $node->psql('postgres', "SELECT snowflake_advance('$id')");
+($ret, $stdout, $stderr) = $node->psql('postgres', "SELECT snowflake_advance('$id')");
 is("$ret$stderr", '0', 'to the past: no error, no warning');
-($ret, $stdout, $stderr) =
-  $node->psql('postgres', q{SELECT snowflake_advance('0')});
+($ret, $stdout, $stderr) = $node->psql('postgres', q{SELECT snowflake_advance('0')});
 is("$ret$stderr", '0', 'to 0: no error, no warning');
 $id = mint();
 cmp_ok($id, '>', $newest, 'IDs ascend');
-is( $node->safe_psql('postgres',
-		"SELECT snowflake_timestamp('$id') < clock_timestamp() + interval '1 s'"
-	),
+is( $node->safe_psql(
+		'postgres', "SELECT snowflake_timestamp('$id') < clock_timestamp() + interval '1 s'"),
 	't',
 	'by no more than the clock does');
 
 # The tick of a given ID counts as used, so that IDs of any sequence number
 # in it are below, and with any node ID.  The mint after that waits until the tick
 # is near: the clock has not passed it when it goes on.
-$id = $node->safe_psql('postgres',
-	q{SELECT make_snowflake(clock_timestamp() + interval '1 s', 0, 0)});
+$id =
+  $node->safe_psql('postgres', q{SELECT make_snowflake(clock_timestamp() + interval '1 s', 0, 0)});
 $node->safe_psql('postgres', "SELECT snowflake_advance('$id')");
-is( $node->safe_psql('postgres',
-		"SELECT snowflake_timestamp(snowflake_next()) > snowflake_timestamp('$id')"
-	),
+is( $node->safe_psql(
+		'postgres', "SELECT snowflake_timestamp(snowflake_next()) > snowflake_timestamp('$id')"),
 	't',
 	'the next ID is of a later tick than the given one');
 
 # Far
 $id = future('10 min');
-($ret, $stdout, $stderr) =
-  $node->psql('postgres', "SELECT snowflake_advance('$id')");
-like($stderr,
+($ret, $stdout, $stderr) = $node->psql('postgres', "SELECT snowflake_advance('$id')");
+like(
+	$stderr,
 	qr/WARNING:  the snowflake generator is now (?:600|599)\.\d+ s ahead of the clock/,
 	'ten minutes ahead: a warning');
 my $error = refused();
 is($error->{sqlstate}, '55000', 'then minting is refused');
-like($error->{detail}, qr/^It was advanced by snowflake_advance\(\)\./,
-	'for that reason');
-is(status($node, 'last_id IS NULL'),
-	't', 'snowflake_status does not show what was never minted');
+like($error->{detail}, qr/^It was advanced by snowflake_advance\(\)\./, 'for that reason');
+is(status($node, 'last_id IS NULL'), 't', 'snowflake_status does not show what was never minted');
 
 # Durable: nothing but the function's return comes before the crash.
 $id = future('20 min');
 $node->psql('postgres', "SELECT snowflake_advance('$id')");
 $node->stop('immediate');
 start();
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 $error = refused();
-like($error->{detail}, qr/^It starts above what may have been issued before/,
+like(
+	$error->{detail},
+	qr/^It starts above what may have been issued before/,
 	'a crash right after: minting is refused still');
 step_clock($clock, 21 * 60_000);
 cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
@@ -126,19 +121,14 @@ cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 $id = future('10 min');
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
-$error = error_of($node,
-	"SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id')");
+$error = error_of($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id')");
 is($error->{sqlstate}, '55000', 'the table is locked: an error');
-like($error->{message}, qr/snowflake_advance\(\) was not done within 300 ms/,
-	'that says so');
-is( $node->safe_psql('postgres',
-		q{SELECT lead < interval '1 min' FROM snowflake_status}),
-	't',
-	'the generator is not raised before that is stored');
+like($error->{message}, qr/snowflake_advance\(\) was not done within 300 ms/, 'that says so');
+is($node->safe_psql('postgres', q{SELECT lead < interval '1 min' FROM snowflake_status}),
+	't', 'the generator is not raised before that is stored');
 $session->query_safe('COMMIT');
 $session->quit;
-$node->poll_query_until('postgres',
-	q{SELECT lead > interval '9 min' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT lead > interval '9 min' FROM snowflake_status})
   or die "generator is not raised";
 pass('but afterwards, although its caller has given up');
 step_clock($clock, 11 * 60_000);
@@ -149,19 +139,17 @@ $id = future('10 min');
 $node->psql('postgres', "SELECT snowflake_advance('$id')");
 $node->stop('fast');
 start();
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
-is(refused()->{sqlstate}, '55000',
-	'a clean stop right after: minting is refused still');
+is(refused()->{sqlstate}, '55000', 'a clean stop right after: minting is refused still');
 step_clock($clock, 11 * 60_000);
 cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 
 # While others mint.  (Not all of them fail at the same instant.)
 my $minter = start_minter($node, 20_000);
 $id = future('100 ms');
-my $after = $node->safe_psql('postgres',
-	"SELECT snowflake_advance('$id'); SELECT snowflake_next()");
+my $after =
+  $node->safe_psql('postgres', "SELECT snowflake_advance('$id'); SELECT snowflake_next()");
 $after =~ s/^\n//;
 cmp_ok($after, '>', $id, 'while others mint: the next ID is above');
 my $minted = finish_minter($minter);
@@ -180,25 +168,21 @@ foreach my $where (
 
 	$error = error_of($node, $sql);
 	is($error->{sqlstate}, '22003', "to $name of the layout: an error");
-	like($error->{detail}, qr/\b9223372036854775807\b/,
-		'that states the largest ID');
+	like($error->{detail}, qr/\b9223372036854775807\b/, 'that states the largest ID');
 }
 $newest = mint();
 pass('and nothing has happened');
 
 # Who may
-$error = error_of($node,
-	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
+$error = error_of($node, q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($error->{sqlstate}, '42501', 'an ordinary user may not advance');
 $node->safe_psql('postgres',
 	'GRANT EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) TO ordinary');
-($ret) = $node->psql('postgres',
-	q{SET ROLE ordinary; SELECT snowflake_advance('1')});
+($ret) = $node->psql('postgres', q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($ret, 0, 'unless granted');
 
 # One tick before the end: that is possible, and the end of this server
-$error = error_of(
-	$node,
+$error = error_of($node,
 	q{SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick)) FROM snowflake_layout()}
 );
 is($error->{sqlstate}, '22023', 'more than a day ahead: an error');
@@ -217,14 +201,16 @@ $error = error_of(
 	SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick), force => true) FROM snowflake_layout()}
 );
 is($error->{sqlstate}, '', 'with force: to the last tick but one');
-is( $node->safe_psql('postgres',
-		q{SELECT max(reserved_until) >= (SELECT last_instant - tick FROM snowflake_layout()) FROM snowflake_keeper.reservation}),
-	't', 'which is stored when the function returns');
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT max(reserved_until) >= (SELECT last_instant - tick FROM snowflake_layout()) FROM snowflake_keeper.reservation}
+	),
+	't',
+	'which is stored when the function returns');
 is(refused()->{sqlstate}, '55000', 'then minting is refused');
 $node->stop('fast');
 start();
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 is(refused()->{sqlstate}, '55000', 'for good');
 

@@ -10,7 +10,9 @@ use SnowflakeTest qw(error_of new_node wait_for_mint);
 use Test::More;
 
 my $node = new_node(
-	'main', node_id => 1, conf => q{
+	'main',
+	node_id => 1,
+	conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '5s'
 	snowflake.max_ahead = 0
@@ -30,16 +32,14 @@ sub mint
 
 sub refused
 {
-	return error_of($node,
-		q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+	return error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 }
 
 sub reset_error
 {
 	my ($to) = @_;
 
-	return error_of($node,
-		"SELECT snowflake_restart_at_clock($to)");
+	return error_of($node, "SELECT snowflake_restart_at_clock($to)");
 }
 
 # What is minted is of now, and of that node ID.
@@ -51,8 +51,7 @@ sub is_of_now
 			'postgres',
 			"SELECT snowflake_node($id) = $node_id AND snowflake_timestamp($id) BETWEEN now() - interval '1 min' AND now() + interval '5 s'"
 		),
-		't',
-		$name);
+		't', $name);
 	return;
 }
 
@@ -62,8 +61,7 @@ sub set_node_id
 
 	$node->append_conf('postgresql.conf', "snowflake.node_id = $to");
 	$node->reload;
-	$node->poll_query_until('postgres',
-		"SELECT node = $to FROM snowflake_status")
+	$node->poll_query_until('postgres', "SELECT node = $to FROM snowflake_status")
 	  or die "node ID does not change";
 	return;
 }
@@ -71,14 +69,14 @@ sub set_node_id
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 mint();
-like(reset_error(1)->{message},
+like(
+	reset_error(1)->{message},
 	qr/^the snowflake generator is not ahead of the clock/,
 	'a generator that is not ahead is not reset');
 
 # Poisoned by a year: IDs of it were handed out, and nothing goes any more.
 $node->safe_psql('postgres',
-	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '365 days'), force => true)}
-);
+	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '365 days'), force => true)});
 my $error = refused();
 is($error->{sqlstate}, '55000', 'ahead by a year: minting is refused');
 like($error->{hint}, qr/snowflake_restart_at_clock\(\)/, 'and the error says what the way out is');
@@ -86,9 +84,13 @@ like($error->{hint}, qr/snowflake_restart_at_clock\(\)/, 'and the error says wha
 # Not with the node ID that may have been there
 $error = reset_error(1);
 is($error->{sqlstate}, '55000', 'not with the same node ID');
-like($error->{message}, qr/^snowflakes ahead of the clock may have been minted with node ID 1/,
+like(
+	$error->{message},
+	qr/^snowflakes ahead of the clock may have been minted with node ID 1/,
 	'for that reason');
-like(reset_error(2)->{message}, qr/^snowflakes are not minted with node ID 2/,
+like(
+	reset_error(2)->{message},
+	qr/^snowflakes are not minted with node ID 2/,
 	'nor with one that is not configured');
 
 # With another one
@@ -99,8 +101,7 @@ is(refused()->{sqlstate}, '55000', 'another node ID alone is not enough');
 my $open = $node->background_psql('postgres', on_error_stop => 0);
 $open->query(q{SET snowflake.max_wait = '100ms'; BEGIN; SAVEPOINT a; SELECT snowflake_next()});
 $open->query('ROLLBACK TO a');
-my ($ret, $stdout, $stderr) =
-  $node->psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
+my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
 is($ret, 0, 'snowflake_restart_at_clock()') or diag($stderr);
 my $held = $open->query('SELECT snowflake_next()');
 $node->safe_psql('postgres', 'SELECT snowflake_next()');
@@ -110,7 +111,9 @@ $open->query('COMMIT');
 $open->quit;
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
 	'>', $held, 'until it is committed');
-like($stderr, qr/NOTICE:  snowflakes follow the clock again, with node ID 2\nDETAIL:  They are smaller/,
+like(
+	$stderr,
+	qr/NOTICE:  snowflakes follow the clock again, with node ID 2\nDETAIL:  They are smaller/,
 	'says what it costs');
 is_of_now(mint(), 2, 'IDs are of the right time, with the new node ID');
 
@@ -128,11 +131,9 @@ is(refused()->{sqlstate}, '55000', 'the old node ID is still a year ahead');
 $node->stop('immediate');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 2');
 $node->start;
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
-is(refused()->{sqlstate}, '55000',
-	'it was in use again, so others come after it again');
+is(refused()->{sqlstate}, '55000', 'it was in use again, so others come after it again');
 $node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
 is_of_now(mint(), 2, 'until the next snowflake_restart_at_clock()');
 
@@ -140,14 +141,13 @@ is_of_now(mint(), 2, 'until the next snowflake_restart_at_clock()');
 # more what node 1 had, so it has to wait for all that any node ID had.
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 $node->poll_query_until('postgres',
-	q{SELECT snowflake_next() IS NOT NULL AND to_regclass('snowflake_keeper.reservation') IS NOT NULL})
-  or die "table is not made again";
+	q{SELECT snowflake_next() IS NOT NULL AND to_regclass('snowflake_keeper.reservation') IS NOT NULL}
+) or die "table is not made again";
 
 # Not so the one that goes on, which has a row, even when the gate is opened for it again.
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->reload;
-$node->poll_query_until('postgres',
-	q{SELECT gate ~ 'not set' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 set_node_id(2);
 is_of_now(mint(), 2, 'reservation dropped: the node ID that goes on is not ahead');
@@ -160,21 +160,20 @@ foreach my $restarted (0, 1)
 		is(refused()->{sqlstate}, '55000',
 			"reservation dropped: node ID $node_id, without a row, is ahead"
 			  . ($restarted ? ' after a restart, too' : ''));
-		is(reset_error($node_id)->{sqlstate},
-			'55000', 'and cannot be reset');
+		is(reset_error($node_id)->{sqlstate}, '55000', 'and cannot be reset');
 	}
 }
 
 # Who may
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
-is( error_of($node,
-		'SET ROLE ordinary; SELECT snowflake_restart_at_clock(2)')->{sqlstate},
-	'42501',
-	'an ordinary user may not');
+is(error_of($node, 'SET ROLE ordinary; SELECT snowflake_restart_at_clock(2)')->{sqlstate},
+	'42501', 'an ordinary user may not');
 
 # The same on a second server, where the table is dropped while the gate is closed
 $node->stop;
-$node = new_node('second', node_id => 1,
+$node = new_node(
+	'second',
+	node_id => 1,
 	conf => q{
 	snowflake.max_wait = '5s'
 	snowflake.max_ahead = 0
@@ -190,20 +189,15 @@ is_of_now($node->safe_psql('postgres', 'SELECT snowflake_next()'),
 	2, 'a second server, an hour ahead, is reset');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->reload;
-$node->poll_query_until('postgres',
-	q{SELECT gate ~ 'not set' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $node->reload;
-$node->poll_query_until('postgres',
-	q{SELECT current_setting('snowflake.node_id') = '1'})
+$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_id') = '1'})
   or die "reload has no effect";
-is( error_of($node,
-		q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()})
-	  ->{sqlstate},
-	'55000',
-	'reservation dropped while the gate is closed: the old node ID is ahead');
+is(error_of($node, q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()})->{sqlstate},
+	'55000', 'reservation dropped while the gate is closed: the old node ID is ahead');
 
 $node->stop;
 done_testing();

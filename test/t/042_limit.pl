@@ -27,13 +27,14 @@ wait_for_mint($node);
 
 # A batch of seven seconds gets more than max_lead ahead of where it began, and
 # has to wait.
-my $lead = $node->safe_psql('postgres', q{
+my $lead = $node->safe_psql(
+	'postgres', q{
 	SELECT max(snowflake_timestamp(id) - clock_timestamp())
 	FROM (SELECT snowflake_next_batch(28000) AS id) b});
-is( $node->safe_psql('postgres',
-		"SELECT interval '$lead' BETWEEN interval '4 s' AND interval '5001 ms'"),
-	't', 'a batch is ahead of the clock by no more than max_lead')
-  or diag($lead);
+is( $node->safe_psql(
+		'postgres', "SELECT interval '$lead' BETWEEN interval '4 s' AND interval '5001 ms'"),
+	't',
+	'a batch is ahead of the clock by no more than max_lead') or diag($lead);
 
 # The keeper cannot get at its table: what is reserved is minted to its last ID.
 foreach my $how (
@@ -49,17 +50,16 @@ foreach my $how (
 		'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
 
 	# a batch is held back by the limit, not by max_lead, if there is less left
-	$node->poll_query_until('postgres',
-		"SELECT clock_timestamp() + interval '4500 ms' > '$stored'")
+	$node->poll_query_until('postgres', "SELECT clock_timestamp() + interval '4500 ms' > '$stored'")
 	  or die "clock stands still";
-	my $error = error_of($node, qq{
+	my $error = error_of(
+		$node, qq{
 		SET snowflake.max_wait = '100ms';
 		SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
 		DO \$\$ BEGIN LOOP $sql; END LOOP; END \$\$});
 	is($error->{sqlstate}, '55000', "$name: minting ends");
 	like($error->{message}, qr/reservation was not extended/, 'with the reservation');
-	is( status($node,
-			"concat_ws(' ', snowflake_timestamp(last_id), snowflake_sequence(last_id))"),
+	is( status($node, "concat_ws(' ', snowflake_timestamp(last_id), snowflake_sequence(last_id))"),
 		"$stored 3",
 		'the last ID is the last of what is stored');
 	$session->query_safe('COMMIT');
@@ -96,7 +96,8 @@ my $busy;
 				END LOOP;
 			END $$}, 'postgres'
 		],
-		'2>', $output);
+		'2>',
+		$output);
 }
 $node->poll_query_until('postgres',
 	q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'})

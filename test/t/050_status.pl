@@ -9,8 +9,8 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(
-	error_of finish_minter log_count new_clock new_node pass_days set_clock
-	start_minter start_with_clock status step_clock wait_for_mint wait_until
+  error_of finish_minter log_count new_clock new_node pass_days set_clock
+  start_minter start_with_clock status step_clock wait_for_mint wait_until
 );
 use Test::More;
 
@@ -58,10 +58,10 @@ my $refusals =
   q{concat_ws(' ', refused_node, refused_layout, refused_keeper, refused_clock, refused_end, refused_standby)};
 
 # Healthy
-is(status($node, 'concat(gate, advice)'),
-	'open', 'a healthy server is open and has no advice');
+is(status($node, 'concat(gate, advice)'), 'open', 'a healthy server is open and has no advice');
 is( status(
-		$node, q{last_time = snowflake_timestamp(last_id) AND last_time <= clock_timestamp() + interval '10 ms'
+		$node,
+		q{last_time = snowflake_timestamp(last_id) AND last_time <= clock_timestamp() + interval '10 ms'
 		  AND layout_ends = (snowflake_layout()).last_instant AND last_time < reserved_until}
 	),
 	't',
@@ -73,7 +73,8 @@ my $before = status($node, 'stats_reset');
 $node->safe_psql('postgres', 'SELECT snowflake_next()');
 reset_counters();
 is( status(
-		$node, "concat_ws(' ', minted, clock_waits, clock_wait_total, clock_wait_longest, keeper_waits, keeper_wait_total, keeper_wait_longest, reservations, clock_steps_back, clock_step_back_largest, clock_steps_ahead, clock_step_ahead_largest, $refusals)"
+		$node,
+		"concat_ws(' ', minted, clock_waits, clock_wait_total, clock_wait_longest, keeper_waits, keeper_wait_total, keeper_wait_longest, reservations, clock_steps_back, clock_step_back_largest, clock_steps_ahead, clock_step_ahead_largest, $refusals)"
 	),
 	'0 0 00:00:00 00:00:00 0 00:00:00 00:00:00 0 0 00:00:00 0 00:00:00 0 0 0 0 0 0',
 	'after a reset all is zero');
@@ -83,18 +84,17 @@ my @minters =
   map { start_minter($node, 500) } 1 .. 4;
 finish_minter($_) foreach @minters;
 is(status($node, 'minted'), 2000, 'four sessions minted 500 each');
-$node->safe_psql('postgres',
-	'SELECT count(*) FROM snowflake_next_batch(5000)');
+$node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_next_batch(5000)');
 is(status($node, 'minted'), 7000, 'a batch counts its IDs');
-$node->safe_psql('postgres',
-	'SELECT count(*) FROM (SELECT snowflake_next_batch(1000) LIMIT 10) b');
+$node->safe_psql('postgres', 'SELECT count(*) FROM (SELECT snowflake_next_batch(1000) LIMIT 10) b');
 is(status($node, 'minted'), 7010, 'but not those that nobody fetched');
 
 # Waits for the clock, which is behind by less than max_wait
 reset_counters();
 step_clock($clock, -1500);
 my $waiting = $node->background_psql('postgres');
-$waiting->query_until(qr/go/, "\\echo go\nSET snowflake.max_wait = '1min'; SELECT snowflake_next();\n");
+$waiting->query_until(qr/go/,
+	"\\echo go\nSET snowflake.max_wait = '1min'; SELECT snowflake_next();\n");
 ok(waits_for('client backend', 'SnowflakeClock'), 'a session waits for the clock');
 $waiting->quit;
 is( status(
@@ -104,15 +104,16 @@ is( status(
 	't',
 	'one mint waited for the clock') or diag(status($node, '*'));
 is( status(
-		$node, q{clock_steps_back = 1 AND clock_step_back_largest BETWEEN '1400 ms' AND '1600 ms'}
-	),
+		$node, q{clock_steps_back = 1 AND clock_step_back_largest BETWEEN '1400 ms' AND '1600 ms'}),
 	't',
 	'because of one step of the clock') or diag(status($node, '*'));
 
 # Refused because of the clock, with advice
 step_clock($clock, -60_000);
 is(refused('SELECT snowflake_next()'), '55000', 'the clock is a minute behind');
-like(status($node, 'advice'), qr/^Minting waits for the clock\. The clock went back by [56]\d\.\d{3} s, \d+\.\d{3} m?s ago\. Check the server's clock\. Minting goes on as soon as it is [56]\d\.\d{3} s further\.$/,
+like(
+	status($node, 'advice'),
+	qr/^Minting waits for the clock\. The clock went back by [56]\d\.\d{3} s, \d+\.\d{3} m?s ago\. Check the server's clock\. Minting goes on as soon as it is [56]\d\.\d{3} s further\.$/,
 	'the advice says so');
 $node->poll_query_until('postgres',
 	q{SELECT clock_steps_back = 2 AND clock_step_back_largest BETWEEN '59 s' AND '61 s' FROM snowflake_stats}
@@ -120,10 +121,10 @@ $node->poll_query_until('postgres',
 step_clock($clock, -1500);
 $node->poll_query_until('postgres', 'SELECT clock_steps_back = 3 FROM snowflake_stats')
   or die "keeper does not see the smaller step";
-is(status($node, q{clock_step_back_largest BETWEEN '59 s' AND '61 s'}), 't', 'a smaller step is not the largest');
+is(status($node, q{clock_step_back_largest BETWEEN '59 s' AND '61 s'}),
+	't', 'a smaller step is not the largest');
 is(status($node, $refusals), '0 0 0 1 0 0', 'one mint was refused because of the clock');
-ok( log_count(
-		$node, qr/WARNING:  the clock went back by 60\.\d+ s/) == 1,
+ok(log_count($node, qr/WARNING:  the clock went back by 60\.\d+ s/) == 1,
 	'and the log has a warning with the size of the step');
 set_clock($clock, 0);
 wait_for_mint($node);
@@ -149,20 +150,28 @@ $node->poll_query_until(
 ) or die "reservation does not run out";
 is(refused(q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}),
 	'55000', 'the reservation has run out');
-is(status($node, "$refusals || ' ' || (keeper_waits > 0)::text"),
-	'0 0 1 0 0 0 true', 'a mint waited for the keeper and was refused');
+is( status($node, "$refusals || ' ' || (keeper_waits > 0)::text"),
+	'0 0 1 0 0 0 true',
+	'a mint waited for the keeper and was refused');
 $waiting = $node->background_psql('postgres');
-$waiting->query_until(qr/go/, "\\echo go\nSET snowflake.max_wait = '10min'; SELECT snowflake_next();\n");
+$waiting->query_until(qr/go/,
+	"\\echo go\nSET snowflake.max_wait = '10min'; SELECT snowflake_next();\n");
 ok(waits_for('client backend', 'SnowflakeKeeper'), 'a session waits for the keeper');
 
 # as long as somebody asks; a keeper that is asked for nothing succeeds
-ok( $node->poll_query_until('postgres',
-		q{SELECT advice = 'The keeper''s last attempt failed with SQLSTATE 55P03: see the server log.' FROM snowflake_status}),
+ok( $node->poll_query_until(
+		'postgres',
+		q{SELECT advice = 'The keeper''s last attempt failed with SQLSTATE 55P03: see the server log.' FROM snowflake_status}
+	),
 	'the advice is to look into the log');
 $locker->quit;
 $waiting->quit;
-is(status($node, q{keeper_wait_longest > '0' AND keeper_wait_total >= keeper_wait_longest AND advice IS NULL}),
-	't', 'it was served, and all is well');
+is( status(
+		$node,
+		q{keeper_wait_longest > '0' AND keeper_wait_total >= keeper_wait_longest AND advice IS NULL}
+	),
+	't',
+	'it was served, and all is well');
 
 # No node ID
 reset_counters();
@@ -183,7 +192,8 @@ start_with_clock($node, $clock);
 $node->poll_query_until('postgres',
 	q{SELECT gate = 'closed: the node ID is too large for the layout' FROM snowflake_status})
   or die "gate is not closed";
-is(status($node, 'advice'), 'Set snowflake.node_id to at most 1023, and reload the configuration.',
+is( status($node, 'advice'),
+	'Set snowflake.node_id to at most 1023, and reload the configuration.',
 	'a node ID that is too large');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $node->reload;
@@ -195,7 +205,8 @@ $node->safe_psql(
 	CREATE ROLE watcher LOGIN IN ROLE pg_monitor;
 	CREATE ROLE stranger LOGIN;
 });
-my @all = split /\|/, $node->safe_psql('postgres', q{
+my @all = split /\|/, $node->safe_psql(
+	'postgres', q{
 	SELECT string_agg(attname, '|' ORDER BY attrelid::regclass::text DESC, attnum) FROM pg_attribute
 	 WHERE attnum > 0 AND attrelid IN ('snowflake_status'::regclass, 'snowflake_stats'::regclass)});
 my $not_null = q{
@@ -206,29 +217,44 @@ is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]
 	'gate node node_source layout layout_ends keeper_pid clock_state clock_error stats_reset',
 	'everybody sees what tells nothing about others');
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ]),
-	join(' ', grep { !/^(?:advice|clock_jump|standby_wait|frontier_holder|lease_until|lease_renewed|coordinator)$/ } @all),
+	join(
+		' ',
+		grep {
+			!/^(?:advice|clock_jump|standby_wait|frontier_holder|lease_until|lease_renewed|coordinator)$/
+		} @all),
 	'pg_monitor sees everything, where nobody holds the frontier and nothing is leased');
 foreach (
 	[ 'SELECT snowflake_get_stats()', '0A000', 'no columns' ],
 	[ 'SELECT * FROM snowflake_get_status() AS s(gate text)', '42804', 'fewer columns' ],
-	[ 'SELECT * FROM snowflake_get_stats() AS s(' . join(', ', map { "c$_ text" } 1 .. 22) . ')', '42804', 'columns of another type' ])
+	[
+		'SELECT * FROM snowflake_get_stats() AS s(' . join(', ', map { "c$_ text" } 1 .. 22) . ')',
+		'42804',
+		'columns of another type'
+	])
 {
 	my ($sql, $sqlstate, $what) = @$_;
 
-	is(error_of($node, $sql)->{sqlstate}, $sqlstate, "what implements a view is an error for a query that expects $what");
+	is(error_of($node, $sql)->{sqlstate},
+		$sqlstate, "what implements a view is an error for a query that expects $what");
 }
-my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_stats_reset()',
+my ($ret, $stdout, $stderr) = $node->psql(
+	'postgres',
+	'SELECT snowflake_stats_reset()',
 	extra_params => [ '-U', 'watcher', '-v', 'VERBOSITY=verbose' ]);
 like($stderr, qr/ERROR:  42501/, 'but may not reset the counters');
 
 # At the limit of the layout for ten reservations' time
 $waiting = $node->background_psql('postgres');
 $waiting->query_until(qr/go/,
-	"\\echo go\nSET application_name = 'flood'; SELECT count(snowflake_next()) FROM generate_series(1, 10000000);\n");
-wait_until('the log has the limit', sub {
-	log_count($node,
-		qr/WARNING:  snowflakes have been minted at the limit of the layout for 1\d\.\d+ s/) == 1;
-});
+	"\\echo go\nSET application_name = 'flood'; SELECT count(snowflake_next()) FROM generate_series(1, 10000000);\n"
+);
+wait_until(
+	'the log has the limit',
+	sub {
+		log_count($node,
+			qr/WARNING:  snowflakes have been minted at the limit of the layout for 1\d\.\d+ s/) ==
+		  1;
+	});
 pass('minting at the limit for long gives a warning');
 my $reservations = status($node, 'reservations');
 wait_until('minting goes on', sub { status($node, 'reservations') > $reservations + 3 });
@@ -245,8 +271,8 @@ $node->append_conf('postgresql.conf',
 	"snowflake.layout = 'time:32 node:10 sequence:12 epoch:$epoch'");
 start_with_clock($node, $clock);
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'closed: snowflake.layout differs from the stored layout' FROM snowflake_status})
-  or die "gate is not closed";
+	q{SELECT gate = 'closed: snowflake.layout differs from the stored layout' FROM snowflake_status}
+) or die "gate is not closed";
 is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'another layout');
 is(status($node, $refusals), '0 1 0 0 0 0', 'is counted');
 like(status($node, 'advice'), qr/snowflake_accept_layout\(\)/, 'and explained');
@@ -261,8 +287,10 @@ like(status($node, 'advice'), qr/^Plan for another snowflake\.layout/, 'and in t
 $node->stop;
 $node->append_conf('postgresql.conf', "snowflake.database = 'nowhere'");
 start_with_clock($node, $clock);
-is(refused(q{SET snowflake.max_wait = '1h'; SET statement_timeout = '30s'; SELECT snowflake_next()}),
-	'55000', 'no database for the keeper: a mint is refused at once');
+is( refused(
+		q{SET snowflake.max_wait = '1h'; SET statement_timeout = '30s'; SELECT snowflake_next()}),
+	'55000',
+	'no database for the keeper: a mint is refused at once');
 is( status($node, 'advice'),
 	'Create the database "nowhere", or change snowflake.database and restart the server.',
 	'the database is missing');

@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	error_of finish_minter new_clock new_node start_minter start_time start_with_clock
-	status step_clock stop_time
+  error_of finish_minter new_clock new_node start_minter start_time start_with_clock
+  status step_clock stop_time
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -30,8 +30,7 @@ my $closed = qr/LOG:  snowflake gate closed/;
 my $went_back = qr/WARNING:  the clock went back by/;
 my $went_ahead = qr/WARNING:  the clock went ahead by/;
 my $waits = qr/WARNING:  minting snowflakes waits for the clock/;
-my $waits_no_longer =
-  qr/LOG:  minting snowflakes no longer waits for the clock, after/;
+my $waits_no_longer = qr/LOG:  minting snowflakes no longer waits for the clock, after/;
 
 # What was logged since the last look
 sub logged
@@ -63,8 +62,7 @@ sub logged_are
 	{
 		my ($name) = $regexp =~ /LOG:  (.*?)\)?$/;
 
-		is(scalar(grep { /$regexp/ } @lines),
-			$expected{$regexp}, "$what: \"$name\"");
+		is(scalar(grep { /$regexp/ } @lines), $expected{$regexp}, "$what: \"$name\"");
 	}
 	my $known = join '|', keys %expected;
 	is(scalar(grep { !/$known/ } @lines), 0, "$what: nothing else");
@@ -75,8 +73,7 @@ sub logged_are
 sub start
 {
 	start_with_clock($node, $clock);
-	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status})
+	$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	return;
 }
@@ -85,8 +82,8 @@ sub mint
 {
 	my ($count) = @_;
 
-	return split /\n/, $node->safe_psql('postgres',
-		"SELECT snowflake_next() FROM generate_series(1, $count)");
+	return split /\n/,
+	  $node->safe_psql('postgres', "SELECT snowflake_next() FROM generate_series(1, $count)");
 }
 
 # The first start ever.  The keeper's extension is not there yet, and the first
@@ -125,7 +122,8 @@ like(
 	qr/LOG:  snowflake gate opened for node 1\n.*DETAIL:  The layout is "[^"]*"\. Minting resumes after "[^"]*"\./,
 	'the log tells where minting resumes');
 my ($after) = $resumes =~ /Minting resumes after "([^"]*)"/;
-is( $node->safe_psql('postgres',
+is( $node->safe_psql(
+		'postgres',
 		"SELECT date_trunc('milliseconds', timestamptz '$after') = snowflake_timestamp('$ids[-1]')"
 	),
 	't',
@@ -136,8 +134,7 @@ logged_are({ $opened => 1 }, 'start');
 my @minters =
   map { start_minter($node, 5_000) } 1 .. 4;
 step_clock($clock, -900);
-is(scalar(@{ finish_minter($_) }),
-	5_000, 'a session mints while the clock steps back')
+is(scalar(@{ finish_minter($_) }), 5_000, 'a session mints while the clock steps back')
   foreach @minters;
 mint(100);
 $node->wait_for_log($went_back, $offset);
@@ -150,10 +147,8 @@ logged_are({ $went_back => 1 }, 'clock back by 900 ms');
 step_clock($clock, -3_600_000);
 foreach my $n (1 .. 20)
 {
-	is( error_of($node, 'SELECT snowflake_next()')
-		  ->{sqlstate},
-		'55000',
-		'clock back by an hour: a mint is refused');
+	is(error_of($node, 'SELECT snowflake_next()')->{sqlstate},
+		'55000', 'clock back by an hour: a mint is refused');
 }
 my ($back_s) = logged() =~ /the clock went back by ([0-9.]+) s/;
 cmp_ok($back_s || 0, '>', 3599.9, 'the log tells by how much');
@@ -164,15 +159,13 @@ logged_are({ $went_back => 1, $waits => 1 }, 'clock back by an hour');
 step_clock($clock, 3_600_000);
 $node->wait_for_log($waits_no_longer, $offset);
 logged_are({ $went_ahead => 1, $waits_no_longer => 1 }, 'clock set right');
-is(status($node, 'clock_steps_back'),
-	2, 'snowflake_status counts the steps');
+is(status($node, 'clock_steps_back'), 2, 'snowflake_status counts the steps');
 
 # Another node ID
 mint(100);
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 2');
 $node->reload;
-$node->poll_query_until('postgres',
-	'SELECT snowflake_node(snowflake_next()) = 2')
+$node->poll_query_until('postgres', 'SELECT snowflake_node(snowflake_next()) = 2')
   or die "node ID is not taken over";
 logged_are(
 	{
@@ -194,26 +187,20 @@ my $minter = start_minter($node, 100);
 $node->wait_for_log($waits, $offset);
 start_time($clock);
 is(scalar(@{ finish_minter($minter) }), 100, 'a session waits after a crash');
-$node->poll_query_until('postgres',
-	q{SELECT lead < interval '0' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT lead < interval '0' FROM snowflake_status})
   or die "generator stays ahead";
 $node->wait_for_log($waits_no_longer, $offset);
-logged_are({ $opened => 1, $waits => 1, $waits_no_longer => 1 },
-	'start after a crash');
+logged_are({ $opened => 1, $waits => 1, $waits_no_longer => 1 }, 'start after a crash');
 
 # The node ID is unset: one event, however many mints are refused
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
-$node->poll_query_until('postgres',
-	q{SELECT gate ~ 'not set' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "node ID is not taken over";
 foreach my $n (1 .. 5)
 {
-	is( error_of($node,
-			q{SET snowflake.max_wait = '10ms'; SELECT snowflake_next()})
-		  ->{sqlstate},
-		'55000',
-		'node ID unset: a mint is refused');
+	is(error_of($node, q{SET snowflake.max_wait = '10ms'; SELECT snowflake_next()})->{sqlstate},
+		'55000', 'node ID unset: a mint is refused');
 }
 logged_are(
 	{

@@ -39,8 +39,10 @@ $node->safe_psql(
 my $exporter = CPAN::Meta::YAML->read("$monitoring/postgres_exporter.yaml")->[0];
 $node->poll_query_until('postgres', q{SELECT gate LIKE 'closed: %' FROM snowflake_status})
   or die "the gate is not closed";
-is($node->safe_psql('postgres', "SELECT gate_open, advised FROM ($exporter->{snowflake}{query}) q"),
-	'1|0', 'no alarm and no advice before the first mint');
+is( $node->safe_psql(
+		'postgres', "SELECT gate_open, advised FROM ($exporter->{snowflake}{query}) q"),
+	'1|0',
+	'no alarm and no advice before the first mint');
 wait_for_mint($node);
 
 # The columns of a query, with their types.
@@ -49,16 +51,15 @@ sub columns_of
 	my ($query) = @_;
 
 	return map { split /\|/ } split /\n/,
-	  $node->safe_psql('postgres', "$query \\gdesc",
-		extra_params => [ '-U', 'watcher' ]);
+	  $node->safe_psql('postgres', "$query \\gdesc", extra_params => [ '-U', 'watcher' ]);
 }
 
 # The rows of a query as the role that monitors sees them, NULL as undef.
 sub rows_of
 {
 	my ($query) = @_;
-	my $rows = $node->safe_psql('postgres', $query,
-		extra_params => [ '-U', 'watcher', '-P', 'null=NULL' ]);
+	my $rows =
+	  $node->safe_psql('postgres', $query, extra_params => [ '-U', 'watcher', '-P', 'null=NULL' ]);
 
 	return map {
 		[ map { $_ eq 'NULL' ? undef : $_ } split /\|/, $_, -1 ]
@@ -72,9 +73,7 @@ sub report
 	my ($ret, $stdout, $stderr) = $server->psql(
 		'postgres', undef,
 		on_error_die => 0,
-		extra_params => [
-			'-v', 'ON_ERROR_STOP=1', '-U', $role, '-f', "$monitoring/status.sql"
-		]);
+		extra_params => [ '-v', 'ON_ERROR_STOP=1', '-U', $role, '-f', "$monitoring/status.sql" ]);
 
 	is("$ret|$stderr", '0|', "the report runs as $role");
 	return $stdout;
@@ -92,16 +91,16 @@ foreach my $name (sort keys %$exporter)
 	my $namespace = $exporter->{$name};
 	my %columns = columns_of($namespace->{query});
 	my %declared = map { %$_ } @{ $namespace->{metrics} };
-	my @names = split /\n/, $node->safe_psql('postgres',
+	my @names = split /\n/,
+	  $node->safe_psql('postgres',
 		"SELECT * FROM (SELECT * FROM ($namespace->{query}) q WHERE false) q \\gdesc");
 	my @wrong;
 
 	push @queries, $namespace->{query};
-	is(join(' ', sort keys %columns),
+	is( join(' ', sort keys %columns),
 		join(' ', sort keys %declared),
 		"$name: the query has the columns that are declared");
-	is(scalar(@{ $namespace->{metrics} }),
-		scalar(keys %declared), "$name: each is declared once");
+	is(scalar(@{ $namespace->{metrics} }), scalar(keys %declared), "$name: each is declared once");
 	is($namespace->{master}, 'true', "$name: asked once for each server");
 
 	foreach my $column (sort keys %declared)
@@ -133,31 +132,34 @@ foreach my $name (sort keys %$exporter)
 }
 
 my $status = $value{snowflake};
-is( join(' ', map { $status->{$_} } qw(gate_open in_recovery keeper_running node)),
+is(join(' ', map { $status->{$_} } qw(gate_open in_recovery keeper_running node)),
 	'1 0 1 7', 'the gate, the server and the keeper as numbers');
-is( join(' ', grep { !defined $status->{$_} && !/^(?:lease|coordinator)_/ } sort keys %$status),
+is(join(' ', grep { !defined $status->{$_} && !/^(?:lease|coordinator)_/ } sort keys %$status),
 	'', 'to a member of pg_monitor each of them is known');
 cmp_ok($status->{minted_total}, '>', 0, 'what was minted is counted');
 cmp_ok(abs($status->{last_timestamp_seconds} - time()),
 	'<', 600, 'instants are in seconds since 1970');
 is( join(' ', map { $_->[0] } rows_of($exporter->{snowflake_refused}{query})),
-	join(' ',
-		$node->safe_psql('postgres',
+	join(
+		' ',
+		$node->safe_psql(
+			'postgres',
 			q{SELECT string_agg(substr(name, 9), ' ' ORDER BY n)
 				FROM (SELECT attname, attnum FROM pg_attribute WHERE attrelid = 'snowflake_stats'::regclass) a (name, n)
 				WHERE name LIKE 'refused\_%'})),
 	'there is a row for each reason to refuse');
 
-my @columns = split /\n/, $node->safe_psql('postgres',
-	q{SELECT attname FROM pg_attribute WHERE attnum > 0 AND attrelid IN ('snowflake_status'::regclass, 'snowflake_stats'::regclass)});
+my @columns = split /\n/,
+  $node->safe_psql('postgres',
+	q{SELECT attname FROM pg_attribute WHERE attnum > 0 AND attrelid IN ('snowflake_status'::regclass, 'snowflake_stats'::regclass)}
+  );
 my @forgotten = grep {
 	my $column = $_;
 	!exists $left_out{$column} && !grep { /\b$column\b/ } @queries
 } @columns;
 is("@forgotten", '', 'no column of snowflake_status is forgotten');
 my %is_column = map { $_ => 1 } @columns;
-is(join(' ', grep { !$is_column{$_} } sort keys %left_out),
-	'', 'what is left out exists');
+is(join(' ', grep { !$is_column{$_} } sort keys %left_out), '', 'what is left out exists');
 
 
 # The alerts
@@ -173,20 +175,20 @@ foreach my $rule (map { @{ $_->{rules} } } @{ $alerts->{groups} })
 
 	push @unknown, "$rule->{alert}: no metric" unless @metrics;
 	push @unknown, map { "$rule->{alert}: $_" } grep { !$exported{$_} } @metrics;
-	$about{$rule->{alert}} = 1;
+	$about{ $rule->{alert} } = 1;
 	push @runbooks, [ $rule->{alert}, $rule->{annotations}{runbook_url} // '' ];
-	$patience{$rule->{alert}} = $rule->{for};
+	$patience{ $rule->{alert} } = $rule->{for};
 
 	push @unknown, rates_of_no_counter($rule->{alert}, $rule->{expr});
 }
 is("@unknown", '', 'alerts are about metrics that are exported');
-is($patience{SnowflakeNodeIdTwice}, undef,
-	'two servers with one node ID are told at once');
+is($patience{SnowflakeNodeIdTwice}, undef, 'two servers with one node ID are told at once');
 my $doc = slurp_file("$FindBin::RealBin/../../doc/operating.md");
 is( join(' ', sort keys %about),
 	join(' ', sort($doc =~ /^\| (Snowflake\w+) /mg)),
 	'doc/operating.md has all of them');
-is(join(' ', map { $_->[0] } grep { !is_section($_->[1]) } @runbooks), '', 'each has a section to read');
+is(join(' ', map { $_->[0] } grep { !is_section($_->[1]) } @runbooks),
+	'', 'each has a section to read');
 
 # The dashboard
 my $dashboard = decode_json(slurp_file("$monitoring/grafana.json"));
@@ -199,8 +201,9 @@ foreach my $panel (@{ $dashboard->{panels} })
 
 	push @unknown, "$panel->{title}: an ID that is there" if $is_id{ $panel->{id} }++;
 	push @unknown, "$panel->{title}: too wide" if $x + $w > 24;
-	push @unknown, "$panel->{title}: on top of $_->[0]"
-	  foreach grep { $x < $_->[1] + $_->[3] && $_->[1] < $x + $w && $y < $_->[2] + $_->[4] && $_->[2] < $y + $h } @places;
+	push @unknown, "$panel->{title}: on top of $_->[0]" foreach grep {
+		$x < $_->[1] + $_->[3] && $_->[1] < $x + $w && $y < $_->[2] + $_->[4] && $_->[2] < $y + $h
+	} @places;
 	push @places, [ $panel->{title}, $x, $y, $w, $h ];
 	next if $panel->{type} eq 'row';
 	push @unknown, "$panel->{title}: no description" unless $panel->{description};
@@ -217,25 +220,27 @@ foreach my $panel (@{ $dashboard->{panels} })
 	}
 }
 is(join("\n", @unknown), '', 'the dashboard is about metrics that are exported');
-is(join(' ', grep { !exists $is_shown{$_} } sort keys %exported),
-	'', 'and shows all of them');
+is(join(' ', grep { !exists $is_shown{$_} } sort keys %exported), '', 'and shows all of them');
 
 # What an expression has as a rate, or an increase, though it does not count
 sub rates_of_no_counter
 {
 	my ($where, $expr) = @_;
 
-	return map { "$where: rate of $_" } grep { ($exported{$_} || '') ne 'COUNTER' } $expr =~ /\b(?:increase|rate)\((\w+)/g;
+	return map { "$where: rate of $_" }
+	  grep { ($exported{$_} || '') ne 'COUNTER' } $expr =~ /\b(?:increase|rate)\((\w+)/g;
 }
 
 # Is it a section of a page of doc/?
 sub is_section
 {
 	my ($url) = @_;
-	my ($page, $anchor) = $url =~ m{^https://snowflake\.example\.org/doc/(\w+\.md)#([\w-]+)$} or return 0;
+	my ($page, $anchor) = $url =~ m{^https://snowflake\.example\.org/doc/(\w+\.md)#([\w-]+)$}
+	  or return 0;
 	my $file = "$FindBin::RealBin/../../doc/$page";
 
-	return -e $file && grep { lc(s/[^\w -]//gr =~ s/ /-/gr) eq $anchor } slurp_file($file) =~ /^#+ (.+)$/mg;
+	return -e $file && grep { lc(s/[^\w -]//gr =~ s/ /-/gr) eq $anchor }
+	  slurp_file($file) =~ /^#+ (.+)$/mg;
 }
 
 
@@ -249,23 +254,22 @@ foreach my $role ($superuser, 'watcher')
 	like($report, qr/\Asnowflake: healthy\n/, "$role: with a headline");
 	like($report, qr/^  node ID +7$/m, "$role: the node ID");
 	like($report, qr/^  minted +[1-9]/m, "$role: numbers");
-	like($report, qr/^  snowflake  $id\n.*^  d  sequence /ms,
-		"$role: and the newest ID");
+	like($report, qr/^  snowflake  $id\n.*^  d  sequence /ms, "$role: and the newest ID");
 }
 my $report = report($node, 'ordinary');
-like($report, qr/\Asnowflake: healthy\n.*pg_monitor/,
+like(
+	$report,
+	qr/\Asnowflake: healthy\n.*pg_monitor/,
 	'ordinary: with the same headline, and why there is less');
 unlike($report, qr/$id|^  minted +[0-9]/m, 'ordinary: no numbers');
 
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
-$node->poll_query_until('postgres',
-	q{SELECT gate ~ 'node ID' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate ~ 'node ID' FROM snowflake_status})
   or die "gate does not close";
 my $advice = status($node, 'advice');
 isnt($advice, '', 'there is something to do');
-like(report($node, 'ordinary'),
-	qr/\Asnowflake: \Q$advice\E\n/, 'then that is the headline');
+like(report($node, 'ordinary'), qr/\Asnowflake: \Q$advice\E\n/, 'then that is the headline');
 $node->stop;
 
 # A server that does not preload the library

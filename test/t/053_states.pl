@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	error_of log_count new_clock new_node start_with_clock step_clock wait_until
+  error_of log_count new_clock new_node start_with_clock step_clock wait_until
 );
 use Test::More;
 
@@ -17,7 +17,9 @@ my $hour = 3_600 * $second;
 my $day = 24 * $hour;
 my $year = 365 * $day;
 my $node = new_node(
-	'main', init => { allows_streaming => 1 }, conf => q{
+	'main',
+	init => { allows_streaming => 1 },
+	conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '500ms'
 	snowflake.jump_patience = '10min'
@@ -67,7 +69,8 @@ sub until_gate
 
 sub until_minted
 {
-	$node->poll_query_until('postgres', q{SELECT snowflake_next() IS NOT NULL}) or die 'nothing is minted';
+	$node->poll_query_until('postgres', q{SELECT snowflake_next() IS NOT NULL})
+	  or die 'nothing is minted';
 	return;
 }
 
@@ -78,8 +81,10 @@ sub fails
 	my ($state, $sqlstate, %expected) = @_;
 	my $error;
 
-	wait_until("$state: mints fail",
-		sub { $error = error_of($node, 'SELECT snowflake_next()'); return $error->{sqlstate} ne '' });
+	wait_until(
+		"$state: mints fail",
+		sub { $error = error_of($node, 'SELECT snowflake_next()'); return $error->{sqlstate} ne '' }
+	);
 	is($error->{sqlstate}, $sqlstate, "$state: SQLSTATE");
 	foreach my $part (qw(message detail hint))
 	{
@@ -107,7 +112,8 @@ sub logged
 	my ($state, $regexp) = @_;
 
 	# some of it is for mints to find out
-	wait_until("$state: the log",
+	wait_until(
+		"$state: the log",
 		sub {
 			error_of($node, 'SELECT snowflake_next()');
 			return log_count($node, $regexp, $offset) > 0;
@@ -133,11 +139,14 @@ my $error = fails(
 	'keeper stopped', '55000',
 	message => qr/the snowflake reservation was not extended within 500 ms/,
 	detail => qr/It ends at $date\. $held\./,
-	hint => qr/(?:$held: see what it waits for in pg_stat_activity, and whether the process was stopped\.|The server log has the reason\.)/,
-	advice => qr/$held: see what it waits for in pg_stat_activity, and whether the process was stopped\./);
+	hint =>
+	  qr/(?:$held: see what it waits for in pg_stat_activity, and whether the process was stopped\.|The server log has the reason\.)/,
+	advice =>
+	  qr/$held: see what it waits for in pg_stat_activity, and whether the process was stopped\./);
 kill 'CONT', $keeper;
 until_minted();
-$node->poll_query_until('postgres', 'SELECT advice IS NULL FROM snowflake_status') or die 'advice stays';
+$node->poll_query_until('postgres', 'SELECT advice IS NULL FROM snowflake_status')
+  or die 'advice stays';
 pass('and none when it goes on');
 
 my $locker = $node->background_psql('postgres');
@@ -146,9 +155,12 @@ my $failed = qr/The keeper's last attempt failed with SQLSTATE 55P03/;
 fails(
 	'reservation locked', '55000',
 	message => qr/the snowflake reservation was not extended within 500 ms/,
-	detail => qr/It ends at $date\. (?:$failed|The keeper, process \d+, has not answered for $time|The keeper is not running)\./,
-	hint => qr/(?:$failed: see the server log|The server log has the reason|The keeper, process .*)\./,
-	advice => qr/(?:$failed: see the server log|The keeper, process \d+, has not answered for $time: .*)\./,
+	detail =>
+	  qr/It ends at $date\. (?:$failed|The keeper, process \d+, has not answered for $time|The keeper is not running)\./,
+	hint =>
+	  qr/(?:$failed: see the server log|The server log has the reason|The keeper, process .*)\./,
+	advice =>
+	  qr/(?:$failed: see the server log|The keeper, process \d+, has not answered for $time: .*)\./,
 	log => qr/ERROR:  canceling statement due to lock timeout/);
 $locker->quit;
 until_minted();
@@ -158,8 +170,10 @@ $node->reload;
 fails(
 	'no standby', '55000',
 	message => qr/the snowflake reservation was not extended within 500 ms/,
-	detail => qr/It ends at $date\. The (?:commit of the reservation has been waiting for a synchronous standby|keeper, process \d+, has not answered) for $time\./,
-	advice => qr/(?:Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one|The keeper, process \d+, has not answered) for $time.*\./,
+	detail =>
+	  qr/It ends at $date\. The (?:commit of the reservation has been waiting for a synchronous standby|keeper, process \d+, has not answered) for $time\./,
+	advice =>
+	  qr/(?:Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one|The keeper, process \d+, has not answered) for $time.*\./,
 	log => qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby/);
 query(q{ALTER SYSTEM RESET synchronous_standby_names});
 $node->reload;
@@ -168,8 +182,12 @@ until_minted();
 # The node ID
 set(node_id => -1);
 until_gate('closed: the node ID is not set');
-fails('no node ID', '55000', message => qr/snowflake\.node_id is not set/, detail => qr/The layout has node IDs from 0 to 1023.*/,
-	hint => qr/Set snowflake\.node_id .*/, advice => qr/Set snowflake\.node_id .*/);
+fails(
+	'no node ID', '55000',
+	message => qr/snowflake\.node_id is not set/,
+	detail => qr/The layout has node IDs from 0 to 1023.*/,
+	hint => qr/Set snowflake\.node_id .*/,
+	advice => qr/Set snowflake\.node_id .*/);
 set(node_id => 1);
 until_minted();
 
@@ -178,21 +196,30 @@ my $source = query('SHOW snowflake.node_source');
 set(node_source => 'postgresql://127.0.0.1:1/postgres');
 until_gate('closed: no node ID is leased');
 logged('no coordinator', qr/could not use the coordinator/);
-fails('no coordinator', '55000', message => qr/this server has not leased a node ID/, hint => qr/The coordinator has been unusable since .*/s,
+fails(
+	'no coordinator', '55000',
+	message => qr/this server has not leased a node ID/,
+	hint => qr/The coordinator has been unusable since .*/s,
 	advice => qr/The coordinator has been unusable since .*/s);
 set(node_source => $source);
 until_minted();
 
 # Ahead by snowflake_advance(): IDs stand, or wait for as long as the error says.
 query(q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '1 hour'))});
-goes_on('advanced', advice => qr/Snowflakes are 3[56]\d\d\.\d+ s ahead of the clock after snowflake_advance\(\), and will be right in about as long: minting goes on\./);
+goes_on('advanced',
+	advice =>
+	  qr/Snowflakes are 3[56]\d\d\.\d+ s ahead of the clock after snowflake_advance\(\), and will be right in about as long: minting goes on\./
+);
 set(max_ahead => 0);
 $error = fails(
 	'advanced, and max_ahead = 0', '55000',
 	message => qr/the snowflake generator is 3[56]\d\d\.\d+ s ahead of the clock/,
-	detail => qr/It was advanced by snowflake_advance\(\)\. It may be ahead by .* \(snowflake\.max_(?:lead|ahead)\)\. This call has waited .*, and would have to wait another 3[56]\d\d\.\d+ s\./,
-	hint => qr/(?:Minting goes on in 3[56]\d\d\.\d+ s\.|Check the server's clock\. If it is correct, minting goes on in .*)/,
-	advice => qr/Minting waits for the clock\. It was advanced by snowflake_advance\(\)\. .*Minting goes on in .*|Minting waits for the clock\. It was advanced by snowflake_advance\(\)\. Check .*/,
+	detail =>
+	  qr/It was advanced by snowflake_advance\(\)\. It may be ahead by .* \(snowflake\.max_(?:lead|ahead)\)\. This call has waited .*, and would have to wait another 3[56]\d\d\.\d+ s\./,
+	hint =>
+	  qr/(?:Minting goes on in 3[56]\d\d\.\d+ s\.|Check the server's clock\. If it is correct, minting goes on in .*)/,
+	advice =>
+	  qr/Minting waits for the clock\. It was advanced by snowflake_advance\(\)\. .*Minting goes on in .*|Minting waits for the clock\. It was advanced by snowflake_advance\(\)\. Check .*/,
 	log => qr/WARNING:  minting snowflakes waits for the clock/);
 
 # A clock that jumps beyond that: patience, and no longer
@@ -200,9 +227,12 @@ step_clock($clock, 2 * $hour);
 wait_until('the jump is seen', sub { advice() =~ /not believed/ });
 $error = fails(
 	'advanced, and the clock jumps ahead of it', '55000',
-	detail => qr/It was advanced by snowflake_advance\(\)\..* would have to wait another (?:5[89]\d|600)\.\d+ s\./,
-	hint => qr/The clock went ahead by 7\d+\.\d+ s, $time ago, and is not believed: correct it, or believe it with snowflake_accept_clock\(\)\. Minting goes on in (?:5[89]\d|600)\.\d+ s\./,
-	advice => qr/Minting waits for the clock\. .*snowflake_accept_clock\(\)\. Minting goes on in .*/,
+	detail =>
+	  qr/It was advanced by snowflake_advance\(\)\..* would have to wait another (?:5[89]\d|600)\.\d+ s\./,
+	hint =>
+	  qr/The clock went ahead by 7\d+\.\d+ s, $time ago, and is not believed: correct it, or believe it with snowflake_accept_clock\(\)\. Minting goes on in (?:5[89]\d|600)\.\d+ s\./,
+	advice =>
+	  qr/Minting waits for the clock\. .*snowflake_accept_clock\(\)\. Minting goes on in .*/,
 	log => qr/WARNING:  the clock went ahead by 7\d+\.\d+ s/);
 query('SELECT snowflake_accept_clock()');
 until_minted();
@@ -210,10 +240,16 @@ set(max_ahead => '1d');
 
 # The clock goes back: coasting, and then standing.
 step_clock($clock, -$hour);
-goes_on('coasting', advice => qr/The clock went back by 3[56]\d\d\.\d+ s, $time ago, and is not believed: correct it, or believe it with snowflake_accept_clock\(\)\.|/);
+goes_on('coasting',
+	advice =>
+	  qr/The clock went back by 3[56]\d\d\.\d+ s, $time ago, and is not believed: correct it, or believe it with snowflake_accept_clock\(\)\.|/
+);
 wait_until('the jump is seen', sub { advice() =~ /not believed/ });
 query('SELECT snowflake_accept_clock()');
-goes_on('accepted', advice => qr/Snowflakes are 3[56]\d\d\.\d+ s ahead of the clock, and will be right in about as long: minting goes on\./);
+goes_on('accepted',
+	advice =>
+	  qr/Snowflakes are 3[56]\d\d\.\d+ s ahead of the clock, and will be right in about as long: minting goes on\./
+);
 
 # a step that stands is no reason to fail after it is accepted
 step_clock($clock, -9 * $second);
@@ -223,15 +259,20 @@ goes_on('back by 9 s, accepted', advice => qr/Snowflakes are .*/);
 
 # further back than max_ahead: accepted, with a warning that says how long it is
 step_clock($clock, -3 * $day);
-wait_until('the jump is seen', sub { query('SELECT snowflake_next()'); advice() =~ /not believed/ });
+wait_until('the jump is seen',
+	sub { query('SELECT snowflake_next()'); advice() =~ /not believed/ });
 my ($rc, $out, $warning) = $node->psql('postgres', 'SELECT snowflake_accept_clock()');
-like($warning, qr/WARNING:  the snowflake generator is now 26\d{4}\.\d+ s ahead of the clock\n.*Nothing can be minted for another 17\d{4}\.\d+ s, until it is ahead by 86400\.000 s \(snowflake\.max_ahead\)/,
+like(
+	$warning,
+	qr/WARNING:  the snowflake generator is now 26\d{4}\.\d+ s ahead of the clock\n.*Nothing can be minted for another 17\d{4}\.\d+ s, until it is ahead by 86400\.000 s \(snowflake\.max_ahead\)/,
 	'a clock beyond max_ahead is accepted, with a warning');
 fails(
 	'back beyond max_ahead', '55000',
 	message => qr/the snowflake generator is 26\d{4}\.\d+ s ahead of the clock/,
-	detail => qr/The clock went back by 259\d{3}\.\d+ s, $time ago\. It may be ahead by 864\d\d\.\d+ s \(snowflake\.max_ahead\)\..* another 17\d{4}\.\d+ s\./,
-	hint => qr/Check the server's clock\. If it is correct, minting goes on in 17\d{4}\.\d+ s\. To give up the order instead, set snowflake\.node_id .*/,
+	detail =>
+	  qr/The clock went back by 259\d{3}\.\d+ s, $time ago\. It may be ahead by 864\d\d\.\d+ s \(snowflake\.max_ahead\)\..* another 17\d{4}\.\d+ s\./,
+	hint =>
+	  qr/Check the server's clock\. If it is correct, minting goes on in 17\d{4}\.\d+ s\. To give up the order instead, set snowflake\.node_id .*/,
 	advice => qr/Minting waits for the clock\. The clock went back by .*/);
 step_clock($clock, 3 * $day);
 until_minted();
@@ -242,15 +283,22 @@ step_clock($clock, $hour);
 query('SELECT snowflake_accept_clock()');
 until_minted();
 set(reservation => '1h', max_jump => '1h');
-wait_until('an hour is reserved',
-	sub { query(q{SELECT snowflake_next() IS NOT NULL AND reserved_until > now() + interval '30 minutes' FROM snowflake_status}) eq 't' });
+wait_until(
+	'an hour is reserved',
+	sub {
+		query(
+			q{SELECT snowflake_next() IS NOT NULL AND reserved_until > now() + interval '30 minutes' FROM snowflake_status}
+		) eq 't';
+	});
 restart('immediate');
 until_gate('open');
 fails(
 	'crash, and max_ahead = 0', '55000',
-	message => qr/minting snowflakes starts in 3[56]\d\d\.\d+ s, after the end of what was reserved before/,
+	message =>
+	  qr/minting snowflakes starts in 3[56]\d\d\.\d+ s, after the end of what was reserved before/,
 	detail => qr/Snowflakes up to $date may have been issued before\. .*/,
-	advice => qr/Wait: minting starts in 3[56]\d\d\.\d+ s, after the end of what was reserved before\./,
+	advice =>
+	  qr/Wait: minting starts in 3[56]\d\d\.\d+ s, after the end of what was reserved before\./,
 	log => qr/LOG:  snowflake gate opened for node 1/);
 set(reservation => '1s', max_jump => '10s', max_ahead => '1d');
 restart('fast');
@@ -258,9 +306,22 @@ until_minted();
 
 # A start by a clock that cannot be
 foreach my $case (
-	[ 'boot in the past', -6 * $year, '55000', qr/the snowflake generator is .* ahead of the clock/, qr/It may be ahead by .* Minting starts when the clock is .* further\./, qr/Correct the server's clock\./ ],
-	[ 'boot after the layout', 150 * $year, '2200H', qr/the snowflake layout has ended/, qr/Its last tick started at $date\./,
-		qr/Correct the server's clock, or, if it is correct, configure another snowflake\.layout\./ ])
+	[
+		'boot in the past',
+		-6 * $year,
+		'55000',
+		qr/the snowflake generator is .* ahead of the clock/,
+		qr/It may be ahead by .* Minting starts when the clock is .* further\./,
+		qr/Correct the server's clock\./
+	],
+	[
+		'boot after the layout',
+		150 * $year,
+		'2200H',
+		qr/the snowflake layout has ended/,
+		qr/Its last tick started at $date\./,
+		qr/Correct the server's clock, or, if it is correct, configure another snowflake\.layout\./
+	])
 {
 	my ($state, $step, $sqlstate, $message, $detail, $hint) = @$case;
 
@@ -269,11 +330,19 @@ foreach my $case (
 	step_clock($clock, $step);
 	start_with_clock($node, $clock);
 	until_gate('closed: the clock is not believed');
-	fails($state, $sqlstate, message => $message, detail => $detail, hint => $hint, advice => $hint);
+	fails(
+		$state, $sqlstate,
+		message => $message,
+		detail => $detail,
+		hint => $hint,
+		advice => $hint);
 	if ($step > 0)
 	{
 		$error = error_of($node, 'SELECT snowflake_accept_clock()');
-		like($error->{message}, qr/^the snowflake layout does not have the time of the clock$/, "$state: it cannot be accepted");
+		like(
+			$error->{message},
+			qr/^the snowflake layout does not have the time of the clock$/,
+			"$state: it cannot be accepted");
 	}
 	step_clock($clock, -$step);
 	until_minted();
@@ -283,45 +352,69 @@ foreach my $case (
 $node->append_conf('postgresql.conf', q{snowflake.layout = 'discord'});
 restart('fast');
 until_gate('closed: snowflake.layout differs');
-fails('another layout', '55000', message => qr/snowflake\.layout differs from the layout that this server has minted with/,
-	detail => qr/The configured layout is $date, the stored one $date\./, hint => qr/Restore snowflake\.layout, or .*/, advice => qr/Restore snowflake\.layout, or .*/,
+fails(
+	'another layout', '55000',
+	message => qr/snowflake\.layout differs from the layout that this server has minted with/,
+	detail => qr/The configured layout is $date, the stored one $date\./,
+	hint => qr/Restore snowflake\.layout, or .*/,
+	advice => qr/Restore snowflake\.layout, or .*/,
 	log => qr/LOG:  snowflake gate stays closed: snowflake\.layout differs/);
 $node->append_conf('postgresql.conf', q{snowflake.layout = 'twitter'});
 
 $node->append_conf('postgresql.conf', q{snowflake.database = 'template1'});
 restart('fast');
 until_gate('closed: the reservation of this server is not');
-fails('another database', '55000', message => qr/the snowflake reservation of this server is not in the database "template1"/,
-	detail => qr/It is, or was, in the database "postgres"\./, hint => qr/Restore the setting snowflake\.database\..*/,
-	advice => qr/Restore the setting snowflake\.database, or .*snowflake_accept_database\(\), above the largest snowflake that exists\./,
+fails(
+	'another database', '55000',
+	message => qr/the snowflake reservation of this server is not in the database "template1"/,
+	detail => qr/It is, or was, in the database "postgres"\./,
+	hint => qr/Restore the setting snowflake\.database\..*/,
+	advice =>
+	  qr/Restore the setting snowflake\.database, or .*snowflake_accept_database\(\), above the largest snowflake that exists\./,
 	log => qr/LOG:  snowflake gate stays closed: the reservation/);
 
 $node->append_conf('postgresql.conf', q{snowflake.database = 'nowhere'});
 restart('fast');
-fails('no database', '55000', message => qr/the database of the snowflake reservation does not exist/, detail => qr/The setting snowflake\.database is "nowhere"\./,
-	hint => qr/Create the database, or .*/, advice => qr/Create the database "nowhere", or .*/, log => qr/FATAL:  database "nowhere" does not exist/);
+fails(
+	'no database', '55000',
+	message => qr/the database of the snowflake reservation does not exist/,
+	detail => qr/The setting snowflake\.database is "nowhere"\./,
+	hint => qr/Create the database, or .*/,
+	advice => qr/Create the database "nowhere", or .*/,
+	log => qr/FATAL:  database "nowhere" does not exist/);
 $node->append_conf('postgresql.conf', q{snowflake.database = 'postgres'});
 restart('fast');
 until_minted();
 
 # The end of the layout
-my $last_but_one = query(q{SELECT snowflake_lower_bound((snowflake_layout()).last_instant) - 4194304});
+my $last_but_one =
+  query(q{SELECT snowflake_lower_bound((snowflake_layout()).last_instant) - 4194304});
 query("SELECT snowflake_advance($last_but_one, force => true)");
-like(advice(), qr/^Minting waits for the clock\. It was advanced by snowflake_advance\(\)\. .*/, 'advanced to the end of the layout: advice');
+like(
+	advice(),
+	qr/^Minting waits for the clock\. It was advanced by snowflake_advance\(\)\. .*/,
+	'advanced to the end of the layout: advice');
 $node->stop('fast');
 
 # Not preloaded, and on a standby
 $node->append_conf('postgresql.conf', q{shared_preload_libraries = ''});
 $node->start;
-fails('not preloaded', '55000', message => qr/snowflake_next\(\) needs the library "snowflake" to be preloaded/, hint => qr/Add "snowflake" .*/,
+fails(
+	'not preloaded', '55000',
+	message => qr/snowflake_next\(\) needs the library "snowflake" to be preloaded/,
+	hint => qr/Add "snowflake" .*/,
 	advice => qr/Add snowflake to shared_preload_libraries, and restart the server\./);
 $node->stop;
 $node->append_conf('postgresql.conf', q{shared_preload_libraries = 'snowflake'});
 $node->set_standby_mode;
 $node->start;
 $error = error_of($node, 'SELECT snowflake_next()');
-is("$error->{sqlstate} $error->{message}", '25006 cannot execute snowflake_next() during recovery', 'standby: the error of nextval()');
-is(query('SELECT gate FROM snowflake_status'), 'closed: the server is in recovery', 'standby: the gate says so');
+is( "$error->{sqlstate} $error->{message}",
+	'25006 cannot execute snowflake_next() during recovery',
+	'standby: the error of nextval()');
+is( query('SELECT gate FROM snowflake_status'),
+	'closed: the server is in recovery',
+	'standby: the gate says so');
 
 $node->stop;
 done_testing();

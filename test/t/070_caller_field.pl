@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(error_of new_node status wait_for_mint);
 use Test::More;
 
-my $rounds = 3000;				# of each connection
+my $rounds = 3000;    # of each connection
 my $epoch = 'epoch:2026-01-01T00:00:00Z';
 my $node;
 
@@ -22,7 +22,9 @@ sub start_with
 {
 	my ($name, $layout, $node_id) = @_;
 
-	$node = new_node($name, node_id => $node_id,
+	$node = new_node(
+		$name,
+		node_id => $node_id,
 		conf => "snowflake.layout = '$layout'\nsnowflake.max_wait = '1min'\nautovacuum = off");
 	$node->start;
 	sql(q{
@@ -44,7 +46,8 @@ sub mint_all
 		# in a file, so that psql needs nobody to feed it
 		my $script = PostgreSQL::Test::Utils::tempdir() . '/' . $node->name . "$session.sql";
 
-		PostgreSQL::Test::Utils::append_to_file($script, qq{
+		PostgreSQL::Test::Utils::append_to_file(
+			$script, qq{
 			DO \$\$
 			BEGIN
 				FOR i IN 1 .. $rounds LOOP
@@ -59,32 +62,44 @@ sub mint_all
 			END \$\$;
 		});
 		local %ENV = $node->_get_env();
-		push @runs, IPC::Run::start([ $node->installed_command('psql'), '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d',
-			$node->connstr('postgres'), '-f', $script ]);
+		push @runs,
+		  IPC::Run::start(
+			[
+				$node->installed_command('psql'),
+				'-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'),
+				'-f', $script
+			]);
 	}
 	ok($_->finish, 'a connection has minted') foreach @runs;
 
-	is(sql('SELECT count(*), count(DISTINCT id) FROM minted'), join('|', (8 * $rounds * 12) x 2), 'all are distinct');
+	is( sql('SELECT count(*), count(DISTINCT id) FROM minted'),
+		join('|', (8 * $rounds * 12) x 2),
+		'all are distinct');
 	cmp_ok(
 		sql(q{SELECT count(*) FROM (SELECT session <> lag(session) OVER (ORDER BY id -> 'time', id -> 'sequence')
 			FROM minted) s (changes) WHERE changes}),
-		'>', 100, 'they have minted at the same time');
+		'>',
+		100,
+		'they have minted at the same time');
 	is(sql(q{SELECT count(DISTINCT (id -> 'time', id -> 'sequence')) = count(*) FROM minted}),
 		't', 'even without what callers have filled');
-	is(sql(q{SELECT count(DISTINCT value), count(*) FILTER (WHERE id -> 'shard' <> value),
-			count(*) FILTER (WHERE snowflake_node(id) <> current_setting('snowflake.node_id')::int) FROM minted}),
-		'32|0|0', 'the field has the value, and the node ID is the server\'s');
-	is(sql(q{SELECT count(*) FROM (SELECT session, n, min(((id -> 'time') << 12) + (id -> 'sequence')) AS first,
+	is( sql(q{SELECT count(DISTINCT value), count(*) FILTER (WHERE id -> 'shard' <> value),
+			count(*) FILTER (WHERE snowflake_node(id) <> current_setting('snowflake.node_id')::int) FROM minted}
+		),
+		'32|0|0',
+		'the field has the value, and the node ID is the server\'s');
+	is( sql(q{SELECT count(*) FROM (SELECT session, n, min(((id -> 'time') << 12) + (id -> 'sequence')) AS first,
 				lag(max(((id -> 'time') << 12) + (id -> 'sequence'))) OVER (PARTITION BY session ORDER BY n) AS before
 			FROM minted GROUP BY session, n) s WHERE first <= before}),
-		'0', 'time and sequence ascend in each connection');
+		'0',
+		'time and sequence ascend in each connection');
 	return;
 }
 
 # Ranges of time take the same IDs as their decoded times do.
 sub ranges_agree
 {
-	is(sql(q{
+	is( sql(q{
 		WITH bounds AS (SELECT to_timestamp(extract(epoch FROM @ id)) AS ts, random() FROM minted ORDER BY 2 LIMIT 5)
 		SELECT count(DISTINCT (a, b, c, d)), bool_and(a AND b AND c AND d) FROM bounds, LATERAL (
 			SELECT count(*) FILTER (WHERE id >= ts) = count(*) FILTER (WHERE snowflake_timestamp(id) >= ts),
@@ -93,7 +108,8 @@ sub ranges_agree
 				count(*) FILTER (WHERE id BETWEEN snowflake_lower_bound(ts) AND snowflake_upper_bound(ts))
 					= count(*) FILTER (WHERE snowflake_timestamp(id) = ts)
 			FROM minted) c (a, b, c, d)}),
-		'1|t', 'ranges of time and bounds are as before');
+		'1|t',
+		'ranges of time and bounds are as before');
 	return;
 }
 
@@ -107,8 +123,10 @@ sub refusals
 	is(error('SELECT snowflake_next(-1)')->{sqlstate}, '22003', 'a negative value');
 	is(error('SELECT snowflake_next_batch(1, 32)')->{sqlstate}, '22003', 'in a batch');
 	is(sql('SELECT snowflake_next(NULL) IS NULL'), 't', 'NULL is no value');
-	is(sql(q{SELECT id = snowflake_current() AND id -> 'shard' = 9 FROM (SELECT snowflake_next(9)) s (id)}),
-		't', 'snowflake_current() has the value');
+	is( sql(q{SELECT id = snowflake_current() AND id -> 'shard' = 9 FROM (SELECT snowflake_next(9)) s (id)}
+		),
+		't',
+		'snowflake_current() has the value');
 	return;
 }
 
@@ -120,14 +138,18 @@ sub tails
 	my $held = $node->background_psql('postgres');
 
 	$held->query_safe(q{BEGIN; INSERT INTO events VALUES (snowflake_next(1), 'held')});
-	sql(q{INSERT INTO events SELECT snowflake_next(value), 'free' FROM generate_series(0, 31) value, generate_series(1, 20)});
-	is(sql("SELECT count(*) FROM events WHERE id > $before AND id <= snowflake_frontier()"), '0', 'a transaction that is open holds the frontier back');
+	sql(q{INSERT INTO events SELECT snowflake_next(value), 'free' FROM generate_series(0, 31) value, generate_series(1, 20)}
+	);
+	is(sql("SELECT count(*) FROM events WHERE id > $before AND id <= snowflake_frontier()"),
+		'0', 'a transaction that is open holds the frontier back');
 	$held->query_safe('COMMIT');
 	$held->quit;
 
-	$node->poll_query_until('postgres', "SELECT snowflake_frontier() >= (SELECT max(id) FROM events)")
+	$node->poll_query_until('postgres',
+		"SELECT snowflake_frontier() >= (SELECT max(id) FROM events)")
 	  or die 'the frontier does not come to the last ID';
-	is(sql("SELECT count(*) FROM events WHERE id > $before AND id <= snowflake_frontier()"), '641', 'all are read when it has ended');
+	is(sql("SELECT count(*) FROM events WHERE id > $before AND id <= snowflake_frontier()"),
+		'641', 'all are read when it has ended');
 
 	# nothing minted from now on may lie at or below a frontier that was told
 	sql(q{
@@ -162,9 +184,10 @@ mint_all();
 ranges_agree();
 refusals();
 cmp_ok(tails(), '>', 0, 'what is left of a tick that is not over is not given up');
-is(sql(q{SELECT count(*) FROM (SELECT id -> 'time' AS tick, id, lag(id) OVER (PARTITION BY session ORDER BY n, id) AS before FROM minted) s
+is( sql(q{SELECT count(*) FROM (SELECT id -> 'time' AS tick, id, lag(id) OVER (PARTITION BY session ORDER BY n, id) AS before FROM minted) s
 		WHERE id < before AND snowflake_timestamp(before) < snowflake_timestamp(id)}),
-	'0', 'IDs ascend from tick to tick');
+	'0',
+	'IDs ascend from tick to tick');
 
 # An idle server is asked for nothing: the frontier stays where it is.
 my $idle = sql('SELECT snowflake_frontier()');
@@ -179,7 +202,8 @@ sql('ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres', q{SELECT gate <> 'open' FROM snowflake_status})
   or die 'the gate does not close';
-is(sql('SELECT max(id) <= snowflake_frontier() FROM events'), 't', 'a closed gate leaves no row above the frontier');
+is(sql('SELECT max(id) <= snowflake_frontier() FROM events'),
+	't', 'a closed gate leaves no row above the frontier');
 sql('ALTER SYSTEM RESET snowflake.node_id');
 $node->reload;
 $node->stop;
@@ -187,20 +211,25 @@ $node->stop;
 # Below it, IDs ascend as without the field.
 start_with('below', "time:41 node:5 sequence:12 shard:5? $epoch", 31);
 mint_all();
-is(sql(q{SELECT count(*) FROM (SELECT min(id) AS first, lag(max(id)) OVER (PARTITION BY session ORDER BY n) AS before
+is( sql(q{SELECT count(*) FROM (SELECT min(id) AS first, lag(max(id)) OVER (PARTITION BY session ORDER BY n) AS before
 		FROM minted GROUP BY session, n) s WHERE first <= before}),
-	'0', 'IDs ascend in each connection');
+	'0',
+	'IDs ascend in each connection');
 ranges_agree();
 refusals();
 tails();
-is(sql(q{INSERT INTO events VALUES (snowflake_next(31), 'last')} . ';SELECT snowflake_frontier() >= max(id) FROM events'),
-	't', 'the frontier is at the last ID at once');
+is( sql(    q{INSERT INTO events VALUES (snowflake_next(31), 'last')}
+		  . ';SELECT snowflake_frontier() >= max(id) FROM events'),
+	't',
+	'the frontier is at the last ID at once');
 $node->stop;
 
 # Of a preset's node ID
 start_with('preset', 'instagram shard:13?', 0);
-is(sql(q{SELECT id -> 'shard', snowflake_node(id), snowflake_field(id, 'shard', 'instagram') FROM (SELECT snowflake_next(8191)) s (id)}),
-	'8191|0|8191', 'a field of a preset can be the caller\'s');
+is( sql(q{SELECT id -> 'shard', snowflake_node(id), snowflake_field(id, 'shard', 'instagram') FROM (SELECT snowflake_next(8191)) s (id)}
+	),
+	'8191|0|8191',
+	'a field of a preset can be the caller\'s');
 $node->stop;
 
 done_testing();

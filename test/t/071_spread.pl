@@ -8,8 +8,8 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Open2;
 use SnowflakeTest qw(
-	disorder error_of new_clock new_node pass_days start_with_clock
-	wait_for_mint
+  disorder error_of new_clock new_node pass_days start_with_clock
+  wait_for_mint
 );
 use Test::More;
 
@@ -20,7 +20,8 @@ my $node = new_node('main',
 	conf => "snowflake.max_wait = '1min'\nsnowflake.reservation = '1h'\nautovacuum = off");
 my $clock = new_clock('main');
 start_with_clock($node, $clock);
-$node->safe_psql('postgres', q{
+$node->safe_psql(
+	'postgres', q{
 	CREATE EXTENSION snowflake;
 	CREATE TABLE minted (n serial, id snowflake);
 
@@ -55,7 +56,8 @@ sub mint_at
 
 	{
 		local %ENV = $node->_get_env();
-		my $pid = open2(my $from, my $to, $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'));
+		my $pid = open2(my $from, my $to, $node->installed_command('psql'),
+			'-XAtq', '-d', $node->connstr('postgres'));
 
 		foreach my $i (1 .. $steps)
 		{
@@ -72,7 +74,8 @@ sub mint_at
 	}
 	sql('TRUNCATE minted');
 	$node->psql('postgres', "COPY minted (id) FROM stdin;\n" . join("\n", @ids) . "\n\\.\n");
-	is(sql('SELECT count(DISTINCT id) FROM minted'), scalar @ids, "$rate a second: all are distinct");
+	is(sql('SELECT count(DISTINCT id) FROM minted'),
+		scalar @ids, "$rate a second: all are distinct");
 	is(disorder(\@ids), 0, 'and ascend');
 	return;
 }
@@ -112,16 +115,22 @@ foreach my $rate (10, 10_000)
 }
 set_spread(4096);
 mint_evenly_at(10);
-is(sql(q{SELECT count(DISTINCT id -> 'sequence') FROM minted}), $steps, 'each sequence number comes once');
+is(sql(q{SELECT count(DISTINCT id -> 'sequence') FROM minted}),
+	$steps, 'each sequence number comes once');
 mint_evenly_at(10_000);
 
 # A part of the sequence: a tick begins in that part, and goes on behind it.
 set_spread(16);
 mint_at(10);
-is(sql(q{SELECT min(id -> 'sequence'), max(id -> 'sequence'), count(DISTINCT id -> 'sequence') FROM minted}),
-	'0|15|16', 'spread 16 starts ticks in the first 16 numbers');
+is( sql(q{SELECT min(id -> 'sequence'), max(id -> 'sequence'), count(DISTINCT id -> 'sequence') FROM minted}
+	),
+	'0|15|16',
+	'spread 16 starts ticks in the first 16 numbers');
 cmp_ok(sql('SELECT unevenness(16)'), '<', 4, 'evenly');
-is(sql(q{SELECT min(id -> 'sequence') < 16, max(id -> 'sequence') FROM snowflake_next_batch(100000) id}), 't|4095', 'which takes nothing from a full tick');
+is( sql(q{SELECT min(id -> 'sequence') < 16, max(id -> 'sequence') FROM snowflake_next_batch(100000) id}
+	),
+	't|4095',
+	'which takes nothing from a full tick');
 
 # At the cap a tick goes on where the one before is full: none is left out.
 set_spread(4096);
@@ -138,7 +147,9 @@ foreach my $bad (3, 8192, -1, 4095)
 {
 	$node->append_conf('postgresql.conf', "snowflake.spread = $bad");
 	$node->reload;
-	$node->wait_for_log(qr/invalid value for parameter "snowflake.spread": $bad|$bad is outside the valid range for parameter "snowflake.spread"/, $offset);
+	$node->wait_for_log(
+		qr/invalid value for parameter "snowflake.spread": $bad|$bad is outside the valid range for parameter "snowflake.spread"/,
+		$offset);
 	is(sql('SHOW snowflake.spread'), '4096', "$bad is refused");
 }
 my $set = error_of($node, 'SET snowflake.spread = 2');
@@ -150,8 +161,8 @@ $node->stop;
 $node->append_conf('postgresql.conf', "snowflake.layout = 'javascript'");
 start_with_clock($node, $clock);
 sql('SELECT snowflake_accept_layout()');
-is(sql(q{SELECT count(*), count(DISTINCT snowflake_next()) FROM generate_series(1, 10000)}), '10000|10000',
-	'a spread that is larger than the sequence does no harm');
+is(sql(q{SELECT count(*), count(DISTINCT snowflake_next()) FROM generate_series(1, 10000)}),
+	'10000|10000', 'a spread that is larger than the sequence does no harm');
 $node->stop;
 
 done_testing();

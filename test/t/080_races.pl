@@ -9,9 +9,9 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder error_of finish_minter kill_postmaster new_clock new_node
-	set_clock start_after_kill start_minter start_with_clock status
-	wait_for_mint wait_until
+  disorder error_of finish_minter kill_postmaster new_clock new_node
+  set_clock start_after_kill start_minter start_with_clock status
+  wait_for_mint wait_until
 );
 use Test::More;
 
@@ -48,8 +48,7 @@ sub attach
 {
 	my ($point) = @_;
 
-	$node->safe_psql('postgres',
-		"SELECT injection_points_attach('$point', 'wait')");
+	$node->safe_psql('postgres', "SELECT injection_points_attach('$point', 'wait')");
 	return;
 }
 
@@ -68,8 +67,7 @@ sub waiting
 	my $events = join ', ', map { "'$_'" } @events;
 
 	return $node->safe_psql('postgres',
-		"SELECT count(*) FROM pg_stat_activity WHERE ($where) AND wait_event IN ($events)"
-	);
+		"SELECT count(*) FROM pg_stat_activity WHERE ($where) AND wait_event IN ($events)");
 }
 
 my $keeper = q{backend_type = 'snowflake keeper'};
@@ -79,8 +77,7 @@ sub wait_for
 {
 	my ($where, @events) = @_;
 
-	wait_until("somebody is at @events",
-		sub { waiting($where, @events) > 0 });
+	wait_until("somebody is at @events", sub { waiting($where, @events) > 0 });
 	return;
 }
 
@@ -149,8 +146,7 @@ sub mint
 # Try to mint, where that has to wait for the keeper: it is asked.
 sub refused
 {
-	return error_of($node,
-		'SET snowflake.max_wait = 0; SELECT snowflake_next()');
+	return error_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
 }
 
 # Start a process that mints until the server is gone.
@@ -174,15 +170,13 @@ sub upper_bound
 {
 	my ($id) = @_;
 
-	return $node->safe_psql('postgres',
-		"SELECT snowflake_upper_bound(snowflake_timestamp('$id'))");
+	return $node->safe_psql('postgres', "SELECT snowflake_upper_bound(snowflake_timestamp('$id'))");
 }
 
 # The last ID of the time that mints may use.
 sub published
 {
-	return status($node,
-		'snowflake_upper_bound(reserved_until)');
+	return status($node, 'snowflake_upper_bound(reserved_until)');
 }
 
 # What is stored for a node ID, as the last ID of that time.
@@ -199,8 +193,7 @@ sub set_node
 {
 	my ($node_id) = @_;
 
-	$node->safe_psql('postgres',
-		"ALTER SYSTEM SET snowflake.node_id = $node_id");
+	$node->safe_psql('postgres', "ALTER SYSTEM SET snowflake.node_id = $node_id");
 	$node->reload;
 	return;
 }
@@ -255,8 +248,8 @@ $node->safe_psql('postgres', qq{ALTER SYSTEM SET snowflake.$_})
   foreach q{max_lead = '5ms'}, q{reservation = '1s'};
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT gate = 'open' AND reserved_until < clock_timestamp() + interval '3 s' FROM snowflake_status})
-  or die "reservation is not made smaller";
+	q{SELECT gate = 'open' AND reserved_until < clock_timestamp() + interval '3 s' FROM snowflake_status}
+) or die "reservation is not made smaller";
 attach('snowflake-after-commit');
 wait_until(
 	'the reservation is extended',
@@ -264,17 +257,17 @@ wait_until(
 		refused();
 		return waiting($keeper, 'snowflake-after-commit');
 	});
-is( error_of($node,
+is( error_of(
+		$node,
 		q{SET snowflake.max_wait = '100ms';
-		SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '35 s'))})->{sqlstate},
+		SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '35 s'))}
+	)->{sqlstate},
 	'55000',
 	'the keeper is extending the reservation: snowflake_advance() gives up');
 release('snowflake-after-commit');
-ok( $node->poll_query_until('postgres',
-		"SELECT lead > interval '20 s' FROM snowflake_status"),
+ok($node->poll_query_until('postgres', "SELECT lead > interval '20 s' FROM snowflake_status"),
 	'but is heard in the next round');
-$node->safe_psql('postgres', "ALTER SYSTEM RESET snowflake.$_")
-  foreach 'max_lead', 'reservation';
+$node->safe_psql('postgres', "ALTER SYSTEM RESET snowflake.$_") foreach 'max_lead', 'reservation';
 $node->reload;
 advance_clock(40_000);
 wait_for_mint($node);
@@ -309,8 +302,7 @@ $mint = start_mint('snowflake-mint-locked');
 detach('snowflake-mint-locked');
 push @ids, mint();
 is($ids[-1], $ids[-2] + 1, 'a mint overtakes another one');
-$node->safe_psql('postgres',
-	q{SELECT injection_points_wakeup('snowflake-mint-locked')});
+$node->safe_psql('postgres', q{SELECT injection_points_wakeup('snowflake-mint-locked')});
 push @ids, finish_mint($mint);
 is($ids[-1], $ids[-2] + 1, 'which takes the position after that');
 
@@ -318,8 +310,7 @@ is($ids[-1], $ids[-2] + 1, 'which takes the position after that');
 $mint = start_mint('snowflake-mint-locked');
 my $floor =
   $node->safe_psql('postgres',
-	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')"
-  );
+	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')");
 $node->safe_psql('postgres', "SELECT snowflake_advance('$floor')");
 pass('snowflake_advance() does not wait for a mint in flight');
 release('snowflake-mint-locked');
@@ -330,10 +321,8 @@ cmp_ok($ids[-1], '>', $floor, 'which does not get an ID below the floor');
 attach('snowflake-raise');
 $floor =
   $node->safe_psql('postgres',
-	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')"
-  );
-error_of($node,
-	"SET snowflake.max_wait = 0; SELECT snowflake_advance('$floor')");
+	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')");
+error_of($node, "SET snowflake.max_wait = 0; SELECT snowflake_advance('$floor')");
 wait_for($keeper, 'snowflake-raise');
 advance_clock(31_000);
 push @ids, mint();
@@ -348,8 +337,7 @@ $mint = start_mint('snowflake-mint-locked');
 my $limit = published();
 $floor = $limit + 1;
 $node->safe_psql('postgres', "SELECT snowflake_advance('$floor')");
-cmp_ok(published(), '>', $floor,
-	'the reservation is extended while a mint is in flight');
+cmp_ok(published(), '>', $floor, 'the reservation is extended while a mint is in flight');
 advance_clock(60_000);
 release('snowflake-mint-locked');
 push @ids, finish_mint($mint);
@@ -365,12 +353,11 @@ wait_for($keeper, 'snowflake-after-commit');
 $mint = start_mint('snowflake-wait-for-keeper');
 release('snowflake-after-commit');
 $node->poll_query_until('postgres',
-	"SELECT snowflake_upper_bound(reserved_until) > '$limit' FROM snowflake_status"
-) or die "limit is not published";
+	"SELECT snowflake_upper_bound(reserved_until) > '$limit' FROM snowflake_status")
+  or die "limit is not published";
 release('snowflake-wait-for-keeper');
 push @ids, finish_mint($mint);
-cmp_ok($ids[-1], '>', $limit,
-	'an extension that comes before the wait for it is not missed');
+cmp_ok($ids[-1], '>', $limit, 'an extension that comes before the wait for it is not missed');
 
 # What is asked of the keeper during its round is for the next one, also if nobody
 # is left who would ask again, or if somebody asks for less.
@@ -387,14 +374,15 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 		attach('snowflake-raise-floor');
 		$lower = $node->background_psql('postgres');
 		$lower->query_until(qr/started/,
-			"\\echo started\nSELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '5 s'));\n");
+			"\\echo started\nSELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '5 s'));\n"
+		);
 		wait_for($minter, 'snowflake-raise-floor');
 		detach('snowflake-raise-floor');
 	}
 	$floor = $node->safe_psql('postgres',
 		q{SELECT snowflake_upper_bound(clock_timestamp() + interval '35 s')});
-	is( error_of($node,
-			"SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor')")->{sqlstate},
+	is( error_of($node, "SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor')")
+		  ->{sqlstate},
 		'55000',
 		'the keeper is at work: snowflake_advance() gives up');
 	if (defined $lower)
@@ -403,8 +391,7 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 		wait_for($minter, 'SnowflakeKeeper');
 	}
 	release('snowflake-after-commit');
-	ok( $node->poll_query_until('postgres',
-			"SELECT lead > interval '20 s' FROM snowflake_status"),
+	ok( $node->poll_query_until('postgres', "SELECT lead > interval '20 s' FROM snowflake_status"),
 		"but is heard afterwards; meanwhile: $meanwhile");
 	push @ids, mint();
 	cmp_ok($ids[-1], '>', $floor, 'and IDs go on above it');
@@ -417,7 +404,8 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 attach('snowflake-raise-floor');
 my $advance = $node->background_psql('postgres');
 $advance->query_until(qr/started/,
-	"\\echo started\nSELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '35 s'));\n");
+	"\\echo started\nSELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '35 s'));\n"
+);
 wait_for($minter, 'snowflake-raise-floor');
 detach('snowflake-raise-floor');
 attach('snowflake-after-commit');
@@ -429,8 +417,7 @@ wait_for($keeper, 'snowflake-after-commit');
 wake_all('snowflake-raise-floor');
 wait_for($minter, 'SnowflakeKeeper');
 release('snowflake-after-commit');
-ok( $node->poll_query_until('postgres',
-		"SELECT lead > interval '20 s' FROM snowflake_status"),
+ok($node->poll_query_until('postgres', "SELECT lead > interval '20 s' FROM snowflake_status"),
 	'a floor that is raised while the gate opens is heeded');
 $advance->quit;
 push @ids, mint();
@@ -441,8 +428,7 @@ wait_for_gate(1);
 
 # So with a gate that opens after a mint has found it closed.
 set_node(-1);
-$node->poll_query_until('postgres',
-	q{SELECT gate ~ 'not set' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 $mint = start_mint('snowflake-wait-for-keeper');
 set_node(1);
@@ -466,15 +452,12 @@ wait_for_wait($newcomer);
 is(-s $newcomer->{ids}, 0, 'the gate is closing: a new mint waits');
 release('snowflake-gate-closing');
 wait_for($keeper, 'snowflake', 'snowflake-after-commit');
-is(waiting($keeper, 'snowflake'),
-	1, 'the keeper waits for the one in flight');
-$node->safe_psql('postgres',
-	q{SELECT injection_points_wakeup('snowflake-mint-locked')});
+is(waiting($keeper, 'snowflake'), 1, 'the keeper waits for the one in flight');
+$node->safe_psql('postgres', q{SELECT injection_points_wakeup('snowflake-mint-locked')});
 push @ids, finish_mint($mint);
 is(node_of($ids[-1]), 1, 'which has the old node ID');
 wait_for($keeper, 'snowflake-after-commit');
-is(stored(1), upper_bound($ids[-1]),
-	'and its tick is the last that is stored for that');
+is(stored(1), upper_bound($ids[-1]), 'and its tick is the last that is stored for that');
 is(-s $newcomer->{ids}, 0, 'the gate is still closed');
 release('snowflake-after-commit');
 push @ids, finish_mint($newcomer);
@@ -487,10 +470,8 @@ set_node(3);
 wait_for($keeper, 'snowflake-after-commit');
 release('snowflake-mint');
 wait_for_wait($mint);
-is(-s $mint->{ids}, 0,
-	'a mint that looked at the gate before it closed looks again');
-is(stored(2), upper_bound($ids[-1]),
-	'the last tick of the old node ID is stored');
+is(-s $mint->{ids}, 0, 'a mint that looked at the gate before it closed looks again');
+is(stored(2), upper_bound($ids[-1]), 'the last tick of the old node ID is stored');
 release('snowflake-after-commit');
 push @ids, finish_mint($mint);
 is(node_of($ids[-1]), 3, 'and the mint has the new one');
@@ -503,8 +484,7 @@ attach('snowflake-gate-opening');
 set_node(4);
 wait_for($keeper, 'snowflake-before-commit');
 $node->safe_psql('postgres', q{SELECT injection_points_wakeup('snowflake-before-commit')});
-wait_until('the end of the old node ID is stored',
-	sub { stored(3) eq upper_bound($ids[-1]) });
+wait_until('the end of the old node ID is stored', sub { stored(3) eq upper_bound($ids[-1]) });
 wait_for($keeper, 'snowflake-before-commit');
 $mint = start_minter($node, 1);
 wait_for_wait($mint);
@@ -522,11 +502,9 @@ detach('snowflake-mint');
 set_node(1);
 wait_for_gate(1);
 push @ids, mint();
-$node->safe_psql('postgres',
-	q{SELECT injection_points_wakeup('snowflake-mint')});
+$node->safe_psql('postgres', q{SELECT injection_points_wakeup('snowflake-mint')});
 push @ids, finish_mint($mint);
-is(node_of($ids[-1]), 1,
-	'a mint that slept through a change of the node ID has the new one');
+is(node_of($ids[-1]), 1, 'a mint that slept through a change of the node ID has the new one');
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 # One that has its position keeps the node ID that it had then.
@@ -553,7 +531,9 @@ wait_for($keeper, 'snowflake');
 wake_all('snowflake-mint-locked');
 push @ids, finish_mint($mint);
 $reset->query('SELECT 1');
-like($reset->{stderr}, qr/ERROR:  snowflakes ahead of the clock may have been minted with node ID 5/,
+like(
+	$reset->{stderr},
+	qr/ERROR:  snowflakes ahead of the clock may have been minted with node ID 5/,
 	'a mint in flight is noticed by who gives up the order');
 $reset->quit;
 push @ids, mint();
@@ -574,7 +554,8 @@ wait_for($keeper, 'snowflake', 'snowflake-after-commit');
 release('snowflake-mint-locked');
 push @ids, finish_mint($mint);
 wait_for($keeper, 'snowflake-after-commit');
-is(stored(1), upper_bound($ids[-1]),
+is( stored(1),
+	upper_bound($ids[-1]),
 	'the keeper stops: the stored end is the tick of the mint in flight');
 crash(-30_000);
 push @ids, mint();
@@ -588,7 +569,8 @@ wait_for($keeper, 'snowflake-before-commit');
 detach('snowflake-before-commit');
 terminate_keeper();
 wait_for_gate(2);
-is(stored(1), upper_bound($ids[-1]),
+is( stored(1),
+	upper_bound($ids[-1]),
 	'terminated before the end of a node ID is committed: it is stored');
 push @ids, mint();
 
@@ -602,8 +584,8 @@ my $pid = status($node, 'keeper_pid');
 terminate_keeper();
 release('snowflake-mint-locked');
 push @ids, finish_mint($mint);
-ok( $node->poll_query_until('postgres',
-		"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"),
+ok( $node->poll_query_until(
+		'postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"),
 	'told to stop, the keeper waits for no standby');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
 $node->reload;
@@ -629,18 +611,15 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 		wait_for($keeper, $point);
 		is(published(), $old_limit, "$point, $how: it is not published");
 		cmp_ok(stored(1), $point =~ /before/ ? '==' : '>',
-			$old_limit,
-			$point =~ /before/ ? 'it is not stored' : 'it is stored');
-		wait_until('the others are at the limit',
-			sub { waiting($minter, 'SnowflakeKeeper') });
+			$old_limit, $point =~ /before/ ? 'it is not stored' : 'it is stored');
+		wait_until('the others are at the limit', sub { waiting($minter, 'SnowflakeKeeper') });
 		my $reserved = stored(1);
 
 		if ($how eq 'keeper terminated')
 		{
 			detach($point);
 			terminate_keeper();
-			wait_until('the others mint',
-				sub { (published() || 0) > $old_limit });
+			wait_until('the others mint', sub { (published() || 0) > $old_limit });
 			$node->safe_psql('postgres',
 				q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
 			);
@@ -649,11 +628,9 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 		{
 			my $offset = -s $node->logfile;
 			kill 'KILL',
-			  $node->safe_psql('postgres',
-				"SELECT pid FROM pg_stat_activity WHERE $keeper");
+			  $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE $keeper");
 			advance_clock($ms);
-			$node->wait_for_log(
-				qr/database system is ready to accept connections/, $offset);
+			$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
 			wait_for_mint($node);
 		}
 		else
@@ -695,8 +672,7 @@ foreach my $minting (@minting)
 {
 	my $minted = finish_minter($minting);
 
-	is(disorder($minted), 0,
-		scalar(@$minted) . ' IDs of a session ascend');
+	is(disorder($minted), 0, scalar(@$minted) . ' IDs of a session ascend');
 	push @all, @$minted;
 }
 my %count;

@@ -9,8 +9,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	error_of get_clock let_pass new_clock new_node set_clock start_time
-	start_with_clock status step_clock stop_clock stop_time takes_less wait_for_mint
+  error_of get_clock let_pass new_clock new_node set_clock start_time
+  start_with_clock status step_clock stop_clock stop_time takes_less wait_for_mint
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -79,9 +79,8 @@ sub begin_to_mint
 # How far the newest ID is ahead of the server's clock.
 sub lead
 {
-	my ($output) = query(
-		"SELECT extract(epoch FROM (@ '$ids[-1]'::snowflake) - clock_timestamp()) * 1000"
-	);
+	my ($output) =
+	  query("SELECT extract(epoch FROM (@ '$ids[-1]'::snowflake) - clock_timestamp()) * 1000");
 	return $output;
 }
 
@@ -127,15 +126,15 @@ foreach my $try ('first', 'second')
 {
 	my $error = mint();
 
-	like($error, qr/ERROR:  [0-9A-Z]{5}:/,
-		"clock back by an hour: an error at once, $try try");
-	like($error, qr/\b(?:3600|3599|1:00:00|0?0:59:59)|\b(?:3600|3599)\d{3}\b/,
+	like($error, qr/ERROR:  [0-9A-Z]{5}:/, "clock back by an hour: an error at once, $try try");
+	like(
+		$error,
+		qr/\b(?:3600|3599|1:00:00|0?0:59:59)|\b(?:3600|3599)\d{3}\b/,
 		'which says how far the IDs are ahead of the clock');
 	unlike($error, qr/ERROR:  XX000/, 'and is not an internal error');
 }
 my ($current) = query('SELECT snowflake_current()');
-is($current, $ids[-1],
-	'what could not be minted is not the ID that this session minted last');
+is($current, $ids[-1], 'what could not be minted is not the ID that this session minted last');
 step_clock($clock, $hour);
 is(mint(), '', 'clock put right: minting goes on');
 
@@ -197,8 +196,7 @@ is(mint(), '', 'clock put right: the interrupted session mints');
 is(status($node, 'clock_waits'), $waits, 'without waiting');
 $session->quit;
 
-is_deeply(
-	[ grep { $ids[$_] <= $ids[ $_ - 1 ] } 1 .. $#ids ],
+is_deeply([ grep { $ids[$_] <= $ids[ $_ - 1 ] } 1 .. $#ids ],
 	[], scalar(@ids) . ' IDs, each larger than the one before');
 
 # Four sessions mint while the clock jumps between its true time and up to a
@@ -258,14 +256,16 @@ my ($count, $equal, $disorder) = split /\|/, $node->safe_psql(
 cmp_ok($count, '>=', 12 * 4, "$count IDs while the clock was jumping");
 is($equal, 0, 'all distinct');
 is($disorder, 0, 'a call that starts after another has returned has a larger ID');
-is( $node->safe_psql('postgres', "SELECT min(id) > '$ids[-1]' FROM minted"),
+is($node->safe_psql('postgres', "SELECT min(id) > '$ids[-1]' FROM minted"),
 	't', 'and larger than all before');
 
 $node->stop;
+
 # Ticks of a second with four IDs each, and no lead: whoever finds a tick used up
 # gets an ID of the next one, but not before it is due; and none if that is longer
 # than it may wait.
-my $slow = new_node('slow', conf => q{
+my $slow = new_node(
+	'slow', conf => q{
 	snowflake.layout = 'time:33 node:3 sequence:2 tick:1s epoch:0'
 	snowflake.max_lead = 0
 });
@@ -273,38 +273,47 @@ my $slow_clock = new_clock('slow');
 start_with_clock($slow, $slow_clock);
 $slow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($slow);
-is( $slow->safe_psql('postgres', q{
+is( $slow->safe_psql(
+		'postgres', q{
 	SELECT count(*) FROM (SELECT snowflake_next() AS id FROM generate_series(1, 9) OFFSET 0) m
 		WHERE @ id > clock_timestamp()}),
-	'0', 'nobody gets an ID before its time');
-is( error_of($slow, q{
+	'0',
+	'nobody gets an ID before its time');
+is( error_of(
+		$slow, q{
 	SET snowflake.max_wait = 0;
 	SELECT count(snowflake_next()) FROM generate_series(1, 9)})->{sqlstate},
-	'55000', 'nor has to wait longer than max_wait for it');
+	'55000',
+	'nor has to wait longer than max_wait for it');
 
 # The clock stands still, and the keeper, which would correct that, as well.
 my $slow_keeper = status($slow, 'keeper_pid');
 kill 'STOP', $slow_keeper;
 stop_clock($slow_clock, 1);
-is( error_of($slow, q{
+is( error_of(
+		$slow, q{
 	SET snowflake.max_wait = '1s';
 	SELECT count(snowflake_next()) FROM generate_series(1, 9)})->{sqlstate},
-	'55000', 'a clock that stands still is not waited for');
+	'55000',
+	'a clock that stands still is not waited for');
 stop_clock($slow_clock, 0);
 kill 'CONT', $slow_keeper;
 $slow->stop;
 
 # A tick that is longer than what is reserved is not minted in early, so whoever
 # advances into the next one is told.
-my $slower = new_node('slower', conf => q{
+my $slower = new_node(
+	'slower', conf => q{
 	snowflake.layout = 'time:17 node:3 sequence:2 tick:86400s epoch:0'
 });
 $slower->start;
 $slower->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($slower);
-(undef, undef, my $warning) = $slower->psql('postgres',
-	'SELECT snowflake_advance(snowflake_lower_bound(now()))');
-like($warning, qr/WARNING:  the snowflake generator is now .* ahead of the clock/,
+(undef, undef, my $warning) =
+  $slower->psql('postgres', 'SELECT snowflake_advance(snowflake_lower_bound(now()))');
+like(
+	$warning,
+	qr/WARNING:  the snowflake generator is now .* ahead of the clock/,
 	'the next tick is a day away: a warning');
 $slower->stop;
 done_testing();

@@ -17,8 +17,8 @@ use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(
-	disorder finish_minter get_clock log_count new_clock new_node pass_days
-	start_minter start_with_clock status step_clock wait_for_mint
+  disorder finish_minter get_clock log_count new_clock new_node pass_days
+  start_minter start_with_clock status step_clock wait_for_mint
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime sleep time CLOCK_MONOTONIC);
@@ -28,7 +28,8 @@ my $hour = 3_600 * $second;
 my $day = 24 * $hour;
 my $full = $ENV{SNOWFLAKE_CLOCK_FULL};
 
-my $node = new_node('main',
+my $node = new_node(
+	'main',
 	conf => q{
 	snowflake.reservation = '2s'
 	snowflake.max_ahead = 0
@@ -40,8 +41,7 @@ my @ids;
 sub start
 {
 	start_with_clock($node, $clock);
-	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status})
+	$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	$session = $node->background_psql('postgres', on_error_stop => 0);
 	return;
@@ -74,10 +74,14 @@ sub half_load
 	local %ENV = $node->_get_env();
 	$load->{run} = IPC::Run::start(
 		[
-			$node->installed_command('pgbench'), '-n', '-c', 2, '-j', 2, '-R', 400,
-			'-T', int($seconds + 0.999), '-M', 'prepared', '-f', $script, 'postgres'
+			$node->installed_command('pgbench'),
+			'-n', '-c', 2, '-j', 2, '-R', 400, '-T', int($seconds + 0.999),
+			'-M', 'prepared', '-f', $script, 'postgres'
 		],
-		'>', \$load->{output}, '2>', \$load->{output});
+		'>',
+		\$load->{output},
+		'2>',
+		\$load->{output});
 	return $load;
 }
 
@@ -117,8 +121,7 @@ sub mint_while
 		}
 	}
 	is($failed, 0, "$name: no mint fails");
-	is(disorder(finish_minter($load)),
-		0, "$name: another session's IDs ascend");
+	is(disorder(finish_minter($load)), 0, "$name: another session's IDs ascend");
 
 	if ($half)
 	{
@@ -128,14 +131,15 @@ sub mint_while
 
 		ok($half->{run}->result(0) == 0 && !$failures, "$name: nor does one of the load's")
 		  or diag($half->{output});
-		note(sprintf '%s: %.2f million IDs a second', $name,
-			5_120 * $transactions / ($ms / 1000) / 1e6);
+		note(sprintf '%s: %.2f million IDs a second',
+			$name, 5_120 * $transactions / ($ms / 1000) / 1e6);
 	}
 
 	# The server's own count of the waits: they are of 1 to 30 ms.  What the step
 	# alone would have been waited for is more.
 	my $most_ms = $full ? 100 : $name eq 'a leap second' ? 900 : 1_900;
-	my $longest = status($node, q{1000 * extract(epoch FROM greatest(clock_wait_longest, keeper_wait_longest))});
+	my $longest = status($node,
+		q{1000 * extract(epoch FROM greatest(clock_wait_longest, keeper_wait_longest))});
 
 	diag("$name: the longest wait was $longest ms") if $full;
 	note("$name: IDs were ahead by $least to $most ms, the longest wait was $longest ms");
@@ -187,7 +191,8 @@ foreach my $case (
 	ok($good, "$name: no ID is far from the true time, and no mint waits for long");
 }
 
-cmp_ok(log_count($node, qr/the clock is no longer \d{4,}\.\d+ s (?:ahead|behind), after [\d.]+ m?s$/),
+cmp_ok(
+	log_count($node, qr/the clock is no longer \d{4,}\.\d+ s (?:ahead|behind), after [\d.]+ m?s$/),
 	'>=', 4, 'the log tells that jumps are over');
 is(log_count($node, qr/the clock is no longer \d{1,3}\./), 0, 'and nothing of the kind of steps');
 
@@ -204,24 +209,17 @@ step_clock($clock, 8 * $second);
 step_clock($clock, $hour);
 mint();
 is(status($node, 'clock_state'), 'coasting', 'a jump: the clock is coasted through');
-is( status(
-		$node, q{clock_jump BETWEEN interval '59 min 45 s' AND interval '1 h 15 s'}),
+is(status($node, q{clock_jump BETWEEN interval '59 min 45 s' AND interval '1 h 15 s'}),
 	't', 'by how much it went ahead is shown');
-like(status($node, 'advice'),
+like(
+	status($node, 'advice'),
 	qr/^The clock went ahead by 3\d{3}\.\d+ s, .* ago, and is not believed: correct it, or believe it with snowflake_accept_clock\(\)\.$/,
 	'with advice');
+cmp_ok(log_count($node, qr/WARNING:  the clock went ahead by 3[56]\d{2}\.\d+ s$/m),
+	'>=', 1, 'and the log has a warning');
 cmp_ok(
-	log_count(
-		$node, qr/WARNING:  the clock went ahead by 3[56]\d{2}\.\d+ s$/m),
-	'>=', 1,
-	'and the log has a warning');
-cmp_ok(
-	log_count(
-		$node,
-		qr/DETAIL:  Minting snowflakes goes on as if it had not, for up to 60\.000 s/
-	),
-	'>=', 2,
-	'which says what becomes of it');
+	log_count($node, qr/DETAIL:  Minting snowflakes goes on as if it had not, for up to 60\.000 s/),
+	'>=', 2, 'which says what becomes of it');
 
 # A crash in the middle of it: what is reserved is near the true time.
 $session->quit;
@@ -230,8 +228,11 @@ step_clock($clock, -$hour);
 start();
 $session->query('SET snowflake.max_wait = \'1min\'');
 cmp_ok(abs(mint()), '<', 3 * $second, 'a crash while coasting: IDs of the true time');
-cmp_ok(status($node, '1000 * extract(epoch FROM clock_wait_longest)'),
-	'<', 3 * $second, 'within what is reserved, and a second');
+cmp_ok(
+	status($node, '1000 * extract(epoch FROM clock_wait_longest)'),
+	'<',
+	3 * $second,
+	'within what is reserved, and a second');
 
 # A reservation by a clock that was a day ahead when the server started, and
 # nobody minted: it is lowered when the clock is believed, so that it is not in
@@ -251,8 +252,7 @@ $node->poll_query_until('postgres',
 $node->stop('immediate');
 start();
 $session->query('SET snowflake.max_wait = \'1min\'');
-cmp_ok(abs(mint()), '<', 3 * $second,
-	'when that was lowered, a crash leaves nothing to wait for');
+cmp_ok(abs(mint()), '<', 3 * $second, 'when that was lowered, a crash leaves nothing to wait for');
 
 # A clean stop in the middle of it, by a clock that stays wrong: it is believed,
 # and nothing comes twice.
@@ -261,9 +261,15 @@ mint();
 $session->quit;
 $node->stop('fast');
 start();
-cmp_ok(mint(), '>', $hour - 3 * $second, 'a clean stop while coasting: the next start believes the clock');
+cmp_ok(
+	mint(), '>',
+	$hour - 3 * $second,
+	'a clean stop while coasting: the next start believes the clock');
 step_clock($clock, -$hour);
-cmp_ok(mint(), '>', $hour - 3 * $second, 'a clock that goes back to the truth is not believed at once, either');
+cmp_ok(
+	mint(), '>',
+	$hour - 3 * $second,
+	'a clock that goes back to the truth is not believed at once, either');
 
 # Believed by an administrator: mints wait for the clock, which says since when.
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
@@ -271,11 +277,16 @@ is(status($node, q{clock_state <> 'coasting' AND clock_jump IS NULL}),
 	't', 'snowflake_accept_clock() believes it');
 $session->query(q{SET snowflake.max_wait = '100ms'});
 is(mint(), undef, 'and mints would have to wait');
-like($session->{stderr}, qr/the snowflake generator is 3\d{3}\.\d+ s ahead of the clock/,
+like(
+	$session->{stderr},
+	qr/the snowflake generator is 3\d{3}\.\d+ s ahead of the clock/,
 	'for as long as it takes');
-like($session->{stderr}, qr/DETAIL:  The clock went back by 3[56]\d{2}\.\d+ s, \d+\.\d+ m?s ago\. /,
+like(
+	$session->{stderr},
+	qr/DETAIL:  The clock went back by 3[56]\d{2}\.\d+ s, \d+\.\d+ m?s ago\. /,
 	'and since when and how far the clock is back');
-like(status($node, 'advice'),
+like(
+	status($node, 'advice'),
 	qr/^Minting waits for the clock\. The clock went back by 3[56]\d{2}\.\d+ s, \d+\.\d+ m?s ago\. Check the server's clock\. .*inting goes on .*3[56]\d{2}\.\d+ s/,
 	'as does the advice');
 
@@ -298,14 +309,16 @@ $node->poll_query_until('postgres',
 cmp_ok(mint(), '>', $day, 'IDs follow when it has lasted');
 step_clock($clock, -$day);
 cmp_ok(mint(), '>', $day, 'a day back: coasting at first');
-$node->poll_query_until('postgres',
-	q{SELECT clock_state <> 'coasting' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM snowflake_status})
   or die "jump is not believed";
 is(mint(), undef, 'mints wait when it has lasted');
-like($session->{stderr}, qr/DETAIL:  The clock went back by \d+\.\d+ s, [3-9]\d*\.\d+ s ago\. /,
+like(
+	$session->{stderr},
+	qr/DETAIL:  The clock went back by \d+\.\d+ s, [3-9]\d*\.\d+ s ago\. /,
 	'and say for how long it has been back');
 is( log_count(
-		$node, qr/WARNING:  the clock that went (?:ahead|back) by (?:86400|90000)\.\d+ s is believed, after \d+\.\d+ s/
+		$node,
+		qr/WARNING:  the clock that went (?:ahead|back) by (?:86400|90000)\.\d+ s is believed, after \d+\.\d+ s/
 	),
 	2,
 	'the log tells that it is believed');
@@ -313,13 +326,18 @@ is( log_count(
 # A jump within what is reserved: mints may use no more of that than max_jump before the
 # keeper has looked.
 $session->quit;
-$node->append_conf('postgresql.conf', "snowflake.reservation = '1min'\nsnowflake.jump_patience = '1min'");
+$node->append_conf('postgresql.conf',
+	"snowflake.reservation = '1min'\nsnowflake.jump_patience = '1min'");
 $node->stop('fast');
 step_clock($clock, $day);
 start();
 mint();
 step_clock($clock, 40 * $second);
-cmp_ok(mint() - get_clock($clock), '<', -20 * $second, 'IDs do not follow a jump, though as much is reserved');
+cmp_ok(
+	mint() - get_clock($clock),
+	'<',
+	-20 * $second,
+	'IDs do not follow a jump, though as much is reserved');
 ok($node->poll_query_until('postgres', q{SELECT clock_state = 'coasting' FROM snowflake_status}),
 	'but the keeper does not believe it for that');
 
@@ -332,7 +350,7 @@ pass_seconds(40);
 mint();
 is(status($node, 'clock_state'), 'coasting', 'the patience begins anew with another jump');
 pass_seconds(40);
-ok($node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM snowflake_status}),
+ok( $node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM snowflake_status}),
 	'and ends as well');
 
 # A step ahead before the correction of one back is worn off: what mints have made of
@@ -342,8 +360,13 @@ mint();
 my $load = start_minter($node, 10_000);
 step_clock($clock, -3 * $second);
 cmp_ok(mint() - get_clock($clock), '>', 2 * $second, 'a step back is corrected');
-cmp_ok(status($node, '1000 * extract(epoch FROM lead)'), '>', 2 * $second, 'IDs stand, and the lead shows by how much');
+cmp_ok(
+	status($node, '1000 * extract(epoch FROM lead)'),
+	'>',
+	2 * $second,
+	'IDs stand, and the lead shows by how much');
 pass_seconds(20);
+
 foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 {
 	$ahead = mint() - get_clock($clock);
@@ -354,12 +377,12 @@ cmp_ok($ahead, '<', 2.1 * $second, 'which is worn off by a twentieth of the time
 $node->safe_psql('postgres', 'SELECT snowflake_stats_reset()');
 step_clock($clock, 3 * $second);
 is(disorder(finish_minter($load)), 0, 'and taken back, under load: IDs ascend');
-cmp_ok(status($node, '1000 * extract(epoch FROM clock_wait_longest)'), '<', $second,
-	'and nobody has waited for what was used of it');
+cmp_ok(status($node, '1000 * extract(epoch FROM clock_wait_longest)'),
+	'<', $second, 'and nobody has waited for what was used of it');
 
 # Steps that add up to more than snowflake.max_jump are a jump.
 $session->query('SET snowflake.max_wait = \'100ms\'');
-$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');	# the keeper has seen the last step
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()'); # the keeper has seen the last step
 step_clock($clock, -7 * $second);
 isnt(mint(), undef, 'a step back of less than snowflake.max_jump is corrected');
 step_clock($clock, -7 * $second);

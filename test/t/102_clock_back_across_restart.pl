@@ -8,12 +8,12 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder new_clock new_node start_with_clock status step_clock
+  disorder new_clock new_node start_with_clock status step_clock
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
-my $back = 2_000;               # both in ms
+my $back = 2_000;    # both in ms
 my $far_back = 10 * 60_000;
 my $slack = 500;
 
@@ -32,8 +32,7 @@ my @ids;
 sub mint
 {
 	push @ids, split /\n/,
-	  $node->safe_psql('postgres',
-		'SELECT snowflake_next() FROM generate_series(1, 100)');
+	  $node->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 100)');
 	return;
 }
 
@@ -45,11 +44,9 @@ sub restart
 	mint();
 	my $stopped = clock_gettime(CLOCK_MONOTONIC);
 	$node->stop($mode);
-	step_clock($clock,
-		$step_ms - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
+	step_clock($clock, $step_ms - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
 	start_with_clock($node, $clock);
-	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status})
+	$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	return;
 }
@@ -76,16 +73,15 @@ foreach my $mode ('fast', 'immediate')
 	# Far
 	restart($mode, -$far_back);
 	mint();
-	is(status($node, 'clock_state'), 'coasting',
-		"clock back by ten minutes during $name: it is coasted through");
-	is( status($node, q{clock_jump BETWEEN interval '-11 min' AND interval '-9 min'}),
+	is(status($node, 'clock_state'),
+		'coasting', "clock back by ten minutes during $name: it is coasted through");
+	is(status($node, q{clock_jump BETWEEN interval '-11 min' AND interval '-9 min'}),
 		't', 'by how much it went back is known');
 
 	# Another restart does not make it forget.
 	$node->stop($mode);
 	start_with_clock($node, $clock);
-	$node->poll_query_until('postgres',
-		q{SELECT gate = 'open' FROM snowflake_status})
+	$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	mint();
 	is(status($node, 'clock_state'), 'coasting', 'another restart changes nothing');
@@ -99,13 +95,12 @@ foreach my $mode ('fast', 'immediate')
 # The clock that stands before the layout's epoch
 restart('fast', -40 * 365 * 24 * 3600 * 1000);
 mint();
-is(status($node, 'clock_state'), 'coasting',
-	'clock before the epoch of the layout: it is coasted through');
+is(status($node, 'clock_state'),
+	'coasting', 'clock before the epoch of the layout: it is coasted through');
 step_clock($clock, 40 * 365 * 24 * 3600 * 1000);
 mint();
 
-is(disorder(\@ids),
-	0, scalar(@ids) . ' IDs, each larger than the one before');
+is(disorder(\@ids), 0, scalar(@ids) . ' IDs, each larger than the one before');
 
 $node->stop;
 done_testing();

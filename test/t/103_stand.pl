@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder error_of new_clock new_node start_with_clock status step_clock
-	wait_for_mint
+  disorder error_of new_clock new_node start_with_clock status step_clock
+  wait_for_mint
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -55,7 +55,8 @@ sub until_open
 
 sub until_believed
 {
-	$node->poll_query_until('postgres', q{SELECT snowflake_next() IS NOT NULL AND clock_state <> 'coasting' FROM snowflake_status})
+	$node->poll_query_until('postgres',
+		q{SELECT snowflake_next() IS NOT NULL AND clock_state <> 'coasting' FROM snowflake_status})
 	  or die 'clock is not believed';
 	return;
 }
@@ -67,7 +68,9 @@ until_open();
 my $lead = mint('crash');
 cmp_ok($lead, '>', 0, 'crash: above what had been reserved');
 cmp_ok($lead, '<', 3 * $second + 100, 'crash: and no further');
-like(status($node, 'advice'), qr/^Snowflakes are .* ahead of the clock, and will be right in about as long: minting goes on\.$|^$/,
+like(
+	status($node, 'advice'),
+	qr/^Snowflakes are .* ahead of the clock, and will be right in about as long: minting goes on\.$|^$/,
 	'crash: the advice says so');
 
 # Several in a row do not add up.
@@ -111,8 +114,12 @@ until_believed();
 $lead = mint('which is believed');
 cmp_ok($lead, '>', $hour - 60 * $second, 'IDs are ahead by an hour');
 cmp_ok($lead, '<', $hour + 60 * $second, 'and no more');
-like(status($node, 'advice'), qr/^Snowflakes are 1 hour|^Snowflakes are (?:59|60|3[56])/, 'the advice has that');
-my @many = split /\n/, $node->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 300000)');
+like(
+	status($node, 'advice'),
+	qr/^Snowflakes are 1 hour|^Snowflakes are (?:59|60|3[56])/,
+	'the advice has that');
+my @many = split /\n/,
+  $node->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 300000)');
 is(disorder([ @ids, @many ]), 0, 'more than a tick has: they ascend');
 push @ids, $many[-1];
 $lead = mint('after that');
@@ -190,11 +197,18 @@ $node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine =
 $node->stop('immediate');
 step_clock($clock, -6 * $year);
 start_with_clock($node, $clock);
-$node->poll_query_until('postgres', q{SELECT gate = 'closed: the clock is not believed' FROM snowflake_status})
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'closed: the clock is not believed' FROM snowflake_status})
   or die 'the clock is believed';
 $error = error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
-like($error->{message}, qr/^the snowflake generator is .* ahead of the clock$/, 'boot six years back: an error');
-like($error->{detail}, qr/It may be ahead by .* Minting starts when the clock is .* further\./, 'which says so');
+like(
+	$error->{message},
+	qr/^the snowflake generator is .* ahead of the clock$/,
+	'boot six years back: an error');
+like(
+	$error->{detail},
+	qr/It may be ahead by .* Minting starts when the clock is .* further\./,
+	'which says so');
 is(status($node, 'advice'), q{Correct the server's clock.}, 'and so does the advice');
 step_clock($clock, 6 * $year);
 $lead = mint('set right');
@@ -205,7 +219,8 @@ $node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine =
 $node->stop('immediate');
 step_clock($clock, 150 * $year);
 start_with_clock($node, $clock);
-$node->poll_query_until('postgres', q{SELECT gate = 'closed: the clock is not believed' FROM snowflake_status})
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'closed: the clock is not believed' FROM snowflake_status})
   or die 'the clock is believed';
 $node->stop('immediate');
 start_with_clock($node, $clock);
@@ -233,7 +248,8 @@ $lead = mint('an hour back, after a crash');
 cmp_ok($lead, '>', $hour / 2, 'IDs go on where they were');
 step_clock($clock, 2 * $hour);
 mint('two hours ahead of that');
-$node->poll_query_until('postgres', q{SELECT snowflake_next() IS NOT NULL AND clock_jump IS NULL FROM snowflake_status})
+$node->poll_query_until('postgres',
+	q{SELECT snowflake_next() IS NOT NULL AND clock_jump IS NULL FROM snowflake_status})
   or die 'the clock is not believed';
 $lead = mint('and soon believed');
 cmp_ok($lead, '>', -10 * $second, 'IDs follow');

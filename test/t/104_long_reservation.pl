@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	error_of new_clock new_node pass_days start_after_kill start_with_clock status
-	wait_for_mint
+  error_of new_clock new_node pass_days start_after_kill start_with_clock status
+  wait_for_mint
 );
 use Test::More;
 
@@ -32,14 +32,18 @@ sub lock_table
 	my $session = $node->background_psql('postgres');
 
 	$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
-	return ($session, $session->query_safe(
-		'SELECT extract(epoch FROM reserved_until) FROM snowflake_keeper.reservation WHERE node = 1'));
+	return (
+		$session,
+		$session->query_safe(
+			'SELECT extract(epoch FROM reserved_until) FROM snowflake_keeper.reservation WHERE node = 1'
+		));
 }
 
 # Mint; returns the ID's time in seconds, or nothing if it failed.
 sub mint
 {
-	my ($rc, $output, $error) = $node->psql('postgres', 'SELECT extract(epoch FROM @ snowflake_next())');
+	my ($rc, $output, $error) =
+	  $node->psql('postgres', 'SELECT extract(epoch FROM @ snowflake_next())');
 
 	diag($error) if $rc;
 	return $rc ? () : $output;
@@ -71,11 +75,16 @@ for (my $now = mint(); $now + 60 < $stored; $now += 50)
 	pass_seconds(50);
 	push @times, mint() // last;
 }
-cmp_ok($times[-1], '>', $stored - 120, 'the keeper cannot commit: mints go on near the end of what is stored')
-  or diag("at @times of $stored");
+cmp_ok(
+	$times[-1], '>',
+	$stored - 120,
+	'the keeper cannot commit: mints go on near the end of what is stored'
+) or diag("at @times of $stored");
 pass_seconds(200);
-like(error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})->{message},
-	qr/reservation was not extended/, 'and not past it');
+like(
+	error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})->{message},
+	qr/reservation was not extended/,
+	'and not past it');
 $session->query_safe('COMMIT');
 $session->quit;
 ok(mint(), 'the keeper can commit again');
@@ -88,8 +97,10 @@ $node->wait_for_log(qr/More is reserved than is needed/, $offset);
 wait_for_mint($node);
 ($session, $stored) = lock_table();
 pass_seconds(20);
-$node->psql('postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()}) foreach 1 .. 3;
-cmp_ok(status($node, 'extract(epoch FROM last_time)'), '<=', $stored, 'a shorter reservation: no ID is past what is stored');
+$node->psql('postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})
+  foreach 1 .. 3;
+cmp_ok(status($node, 'extract(epoch FROM last_time)'),
+	'<=', $stored, 'a shorter reservation: no ID is past what is stored');
 my $last = status($node, 'extract(epoch FROM last_time)');
 $node->kill9;
 start_after_kill($node, $clock);

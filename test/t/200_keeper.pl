@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder error_of finish_minter log_count new_node start_minter status
-	takes_less wait_for_mint wait_until
+  disorder error_of finish_minter log_count new_node start_minter status
+  takes_less wait_for_mint wait_until
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -51,18 +51,15 @@ is( $node->safe_psql(
 		  FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}),
 	'1|t|t',
 	'the keeper shows in pg_stat_activity, in its database');
-is(status($node, 'keeper_pid'),
-	keeper_pid(), 'snowflake_status has the same process');
+is(status($node, 'keeper_pid'), keeper_pid(), 'snowflake_status has the same process');
 
 # Canceled: nothing happens.
 my $pid = keeper_pid();
 my $offset = -s $node->logfile;
-is($node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)"),
-	't', 'pg_cancel_backend');
+is($node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)"), 't', 'pg_cancel_backend');
 extend();
 is(keeper_pid(), $pid, 'does nothing to the keeper');
-is(log_count($node, qr/\[$pid\] (?:ERROR|FATAL)/, $offset),
-	0, 'which does not complain');
+is(log_count($node, qr/\[$pid\] (?:ERROR|FATAL)/, $offset), 0, 'which does not complain');
 
 # Terminated, twice
 foreach my $n (1 .. 2)
@@ -111,9 +108,7 @@ $node->safe_psql(
 	COMMIT;
 });
 wait_for_mint($node);
-is( log_count(
-		$node, qr/\[$pid\] ERROR:  cancel(?:ing statement due to user|ed a commit)/,
-		$offset),
+is( log_count($node, qr/\[$pid\] ERROR:  cancel(?:ing statement due to user|ed a commit)/, $offset),
 	0,
 	'terminated again while it stores the end: the end is stored');
 mint();
@@ -131,17 +126,13 @@ $node->safe_psql(
 	SELECT pg_terminate_backend($pid);
 	COMMIT;
 });
-$node->poll_query_until('postgres',
-	'SELECT snowflake_node(snowflake_next()) = 2')
+$node->poll_query_until('postgres', 'SELECT snowflake_node(snowflake_next()) = 2')
   or die "node ID does not change";
-is( log_count(
-		$node, qr/\[$pid\] LOG:  snowflake gate closed$/, $offset),
-	1,
-	'terminated while the node ID is changed: the end is stored');
+is(log_count($node, qr/\[$pid\] LOG:  snowflake gate closed$/, $offset),
+	1, 'terminated while the node ID is changed: the end is stored');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
 $node->reload;
-$node->poll_query_until('postgres',
-	'SELECT snowflake_node(snowflake_next()) = 1')
+$node->poll_query_until('postgres', 'SELECT snowflake_node(snowflake_next()) = 1')
   or die "node ID does not change back";
 mint();
 
@@ -160,7 +151,7 @@ wait_until(
 $locker->quit;
 $offset = -s $node->logfile;
 $node->stop;
-is( log_count($node, qr/LOG:  snowflake gate closed$/, $offset),
+is(log_count($node, qr/LOG:  snowflake gate closed$/, $offset),
 	1, 'stopped while it pauses after a failure: the end is stored');
 $node->start;
 wait_for_mint($node);
@@ -171,16 +162,13 @@ mint();
 	$pid = keeper_pid();
 	$offset = -s $node->logfile;
 	mint();
-	my $reserved_until =
-	  status($node, 'reserved_until');
+	my $reserved_until = status($node, 'reserved_until');
 	kill 'KILL', $pid;
-	$node->wait_for_log(qr/database system is ready to accept connections/,
-		$offset);
+	$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
 	$node->poll_query_until('postgres', 'SELECT snowflake_next() IS NOT NULL')
 	  or die "server does not mint";
 	mint();
-	is( $node->safe_psql('postgres',
-			"SELECT snowflake_timestamp('$ids[-1]') > '$reserved_until'"),
+	is( $node->safe_psql('postgres', "SELECT snowflake_timestamp('$ids[-1]') > '$reserved_until'"),
 		't',
 		'SIGKILL of the keeper: IDs resume above what was reserved');
 }
@@ -197,8 +185,7 @@ $pid = $node->safe_psql('postgres',
 $offset = -s $node->logfile;
 kill 'KILL', $pid;
 my $minted = finish_minter($minter);
-$node->wait_for_log(qr/database system is ready to accept connections/,
-	$offset);
+$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
 $node->poll_query_until('postgres', 'SELECT snowflake_next() IS NOT NULL')
   or die "server does not mint";
 mint();
@@ -213,18 +200,16 @@ $offset = -s $node->logfile;
 my $error = error_of($node,
 	q{SET statement_timeout = '20s'; DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
 is($error->{sqlstate}, '55000', 'the table is locked: minting ends');
-like($error->{message}, qr/reservation was not extended within 5000 ms/,
-	'with the reservation');
-like($error->{detail}, qr/SQLSTATE 55P03|keeper is not running/,
-	'the error has the keeper\'s');
-my $stored = $session->query_safe(
-	'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
-is( status($node,
+like($error->{message}, qr/reservation was not extended within 5000 ms/, 'with the reservation');
+like($error->{detail}, qr/SQLSTATE 55P03|keeper is not running/, 'the error has the keeper\'s');
+my $stored =
+  $session->query_safe('SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
+is( status(
+		$node,
 		"concat_ws(' ', snowflake_timestamp(last_id) <= '$stored', reserved_until = '$stored')"),
 	't t',
 	'and no ID is past what is stored');
-$node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/,
-	$offset);
+$node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/, $offset);
 pass('the log says why');
 $session->query_safe('COMMIT');
 $session->quit;
@@ -236,7 +221,8 @@ pass('it is unlocked: minting goes on');
 # The row is gone, or the table is empty: what is in memory counts.
 $node->safe_psql('postgres', 'DELETE FROM snowflake_keeper.reservation');
 extend();
-is( $node->safe_psql('postgres',
+is( $node->safe_psql(
+		'postgres',
 		'SELECT r.reserved_until >= last_time FROM snowflake_keeper.reservation r, snowflake_status WHERE r.node = 1'
 	),
 	't',
@@ -250,13 +236,12 @@ my ($stdout, $stderr);
 {
 	local %ENV = $node->_get_env();
 	IPC::Run::run(
-		[
-			$node->installed_command('postgres'), '--single',
-			'-D', $node->data_dir, 'postgres'
-		],
-		'<', \"SELECT snowflake_next()\n", '>', \$stdout, '2>', \$stderr);
+		[ $node->installed_command('postgres'), '--single', '-D', $node->data_dir, 'postgres' ],
+		'<', \"SELECT snowflake_next()\n",
+		'>', \$stdout, '2>', \$stderr);
 }
-like($stderr,
+like(
+	$stderr,
 	qr/ERROR:  the snowflake generator has no keeper/,
 	'single-user mode has no keeper, and says so');
 
@@ -264,14 +249,11 @@ like($stderr,
 $node->append_conf('postgresql.conf', 'autovacuum = off');
 {
 	local %ENV = $node->_get_env();
-	PostgreSQL::Test::Utils::system_or_bail(
-		'pg_ctl', '-w', '-D', $node->data_dir, '-l', $node->logfile,
-		'-o', '-b', 'start');
+	PostgreSQL::Test::Utils::system_or_bail('pg_ctl', '-w', '-D', $node->data_dir, '-l',
+		$node->logfile, '-o', '-b', 'start');
 	$node->_update_pid(1);
 }
-is(status($node, 'gate'),
-	'closed: the keeper is not running',
-	'under pg_upgrade no keeper runs');
+is(status($node, 'gate'), 'closed: the keeper is not running', 'under pg_upgrade no keeper runs');
 is(keeper_pid(), '', 'none is waiting either');
 $node->stop;
 

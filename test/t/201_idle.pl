@@ -45,14 +45,13 @@ my $before = $session->query_safe($traces);
 $node->poll_query_until('postgres',
 	"SELECT clock_timestamp() > state_change + interval '4 s' FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'"
 ) or die "keeper does something all the time";
-is($session->query_safe($traces), $before,
-	'idle for four seconds: no WAL, no reservation, no activity of the keeper');
+is($session->query_safe($traces),
+	$before, 'idle for four seconds: no WAL, no reservation, no activity of the keeper');
 
 # Also after a start, when nothing has been minted yet
 $session->quit;
 $node->restart;
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 asleep();
 $session = $node->background_psql('postgres');
@@ -61,8 +60,8 @@ $before = $session->query_safe($traces);
 $node->poll_query_until('postgres',
 	"SELECT clock_timestamp() > state_change + interval '3500 ms' FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'"
 ) or die "keeper does something all the time";
-is($session->query_safe($traces), $before,
-	'idle since the start: no WAL, no reservation, no activity of the keeper');
+is($session->query_safe($traces),
+	$before, 'idle since the start: no WAL, no reservation, no activity of the keeper');
 $session->quit;
 
 # Two sessions mint as fast as they can.  The first ID after an idle time may
@@ -86,8 +85,7 @@ my @minters = map { $node->background_psql('postgres') } 1 .. 2;
 my $slept = keeper_sleeps($node);
 my $counters =
   'SELECT reservations, keeper_waits, extract(epoch FROM clock_timestamp()) FROM snowflake_stats';
-my ($reservations, $waits, $time) = split /\|/,
-  $node->safe_psql('postgres', $counters);
+my ($reservations, $waits, $time) = split /\|/, $node->safe_psql('postgres', $counters);
 
 foreach my $minter (@minters)
 {
@@ -107,8 +105,7 @@ my ($reservations_then, $waits_then, $time_then) = split /\|/,
   $node->safe_psql('postgres', $counters);
 my $seconds = $time_then - $time;
 my $rate = ($reservations_then - $reservations) / $seconds;
-note(sprintf "%.0f IDs per second, %.2f reservations per second",
-	$minted / $seconds, $rate);
+note(sprintf "%.0f IDs per second, %.2f reservations per second", $minted / $seconds, $rate);
 cmp_ok($minted / $seconds, '>', 50_000, 'two sessions mint at full rate');
 cmp_ok($rate, '>', 0.1, 'the reservation is extended meanwhile');
 cmp_ok($rate, '<=', 2, 'at most twice a second');
@@ -116,7 +113,8 @@ is($waits_then - $waits, 0, 'and no mint waits for it');
 SKIP:
 {
 	skip 'no /proc here', 1 if !defined $slept;
-	cmp_ok((keeper_sleeps($node) - $slept) / $seconds, '<', 50, 'the keeper is not woken all the time');
+	cmp_ok((keeper_sleeps($node) - $slept) / $seconds,
+		'<', 50, 'the keeper is not woken all the time');
 }
 
 # Nor does one that mints now and then: it never is ahead of the clock, so nothing
@@ -146,14 +144,13 @@ $node->reload;
 $node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 $slept = keeper_sleeps($node);
-is( error_of($node,
-		q{SET snowflake.max_wait = '2s'; SELECT snowflake_advance('0')})->{sqlstate},
-	'55000',
-	'the gate stays closed: an error');
+is(error_of($node, q{SET snowflake.max_wait = '2s'; SELECT snowflake_advance('0')})->{sqlstate},
+	'55000', 'the gate stays closed: an error');
 SKIP:
 {
 	skip 'no /proc here', 1 if !defined $slept;
-	cmp_ok(keeper_sleeps($node) - $slept, '<', 50, 'for which the keeper is not woken all the time');
+	cmp_ok(keeper_sleeps($node) - $slept, '<', 50,
+		'for which the keeper is not woken all the time');
 }
 
 $node->stop;

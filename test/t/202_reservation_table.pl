@@ -9,29 +9,25 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	error_of extend finish_minter log_count new_node start_minter
-	wait_for_mint wait_until
+  error_of extend finish_minter log_count new_node start_minter
+  wait_for_mint wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
-my $node = new_node('main',
-	conf => q{snowflake.reservation = '1s'});
+my $node = new_node('main', conf => q{snowflake.reservation = '1s'});
 my $newest = 0;
 
 $node->start;
-$node->safe_psql('postgres',
-	'CREATE EXTENSION snowflake; CREATE ROLE app');
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE app');
 wait_for_mint($node);
-my $table = $node->safe_psql('postgres',
-	q{SELECT 'snowflake_keeper.reservation'::regclass::oid});
+my $table = $node->safe_psql('postgres', q{SELECT 'snowflake_keeper.reservation'::regclass::oid});
 
 # What the table has, whatever it is called by now.
 sub stored
 {
-	my $name =
-	  $node->safe_psql('postgres', "SELECT $table\::regclass");
+	my $name = $node->safe_psql('postgres', "SELECT $table\::regclass");
 
 	return $node->safe_psql('postgres',
 		"SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM $name t");
@@ -45,8 +41,7 @@ sub exhaust
 	wait_until(
 		'minting stops',
 		sub {
-			$error = error_of($node,
-				q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+			$error = error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 			$newest = $1 if $error->{stdout} =~ /(\d+)/;
 			return $error->{sqlstate} ne '';
 		});
@@ -77,8 +72,7 @@ my $seen = $node->safe_psql('postgres',
 is($seen, 't', 'triggers, rules and policies: the row is written all the same');
 $node->restart;
 wait_for_mint($node);
-is($node->safe_psql('postgres', 'SELECT count(*) FROM noticed'),
-	'0', 'and none of them is run');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM noticed'), '0', 'and none of them is run');
 $node->safe_psql(
 	'postgres', q{
 	DROP TRIGGER swallow ON snowflake_keeper.reservation;
@@ -96,11 +90,14 @@ $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_
 	local %ENV = $node->_get_env();
 	my $reindex = IPC::Run::start(
 		[
-			$node->installed_command('psql'), '-XAtq', '-d',
-			$node->connstr('postgres'), '-c',
-			'REINDEX TABLE CONCURRENTLY snowflake_keeper.reservation'
+			$node->installed_command('psql'),
+			'-XAtq', '-d', $node->connstr('postgres'),
+			'-c', 'REINDEX TABLE CONCURRENTLY snowflake_keeper.reservation'
 		],
-		'>', \$out, '2>', \$err);
+		'>',
+		\$out,
+		'2>',
+		\$err);
 
 	wait_until(
 		'the index is being copied',
@@ -139,16 +136,15 @@ foreach my $try (1 .. 5)
 		COMMIT;
 	});
 	$node->wait_for_log(qr/ERROR:  (?:table "snowflake_keeper|canceling statement)/, $offset);
-	$node->safe_psql('postgres',
-		'ALTER TABLE public.reservation SET SCHEMA snowflake_keeper');
-	$moved = log_count($node,
-		qr/DETAIL:  It was moved to another schema\.$/, $offset);
+	$node->safe_psql('postgres', 'ALTER TABLE public.reservation SET SCHEMA snowflake_keeper');
+	$moved = log_count($node, qr/DETAIL:  It was moved to another schema\.$/, $offset);
 	last if $moved;
 	extend($node);
 }
 cmp_ok($moved, '>', 0, 'moved while the keeper waits for it: it is not used there');
 $node->safe_psql('postgres',
-	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'});
+	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
+);
 finish_minter($minter);
 wait_for_mint($node);
 
@@ -232,14 +228,14 @@ foreach my $change (
 	my $start = clock_gettime(CLOCK_MONOTONIC);
 	$node->safe_psql('postgres', $undo);
 	wait_for_mint($node);
-	cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start,
-		'<', 45, 'it goes on when that is repaired');
+	cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start, '<', 45, 'it goes on when that is repaired');
 	my $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
 	cmp_ok($id, '>', $newest, 'above all before');
 }
 
 # What else the keeper takes for granted is noticed when it is to write.
-$node->safe_psql('postgres',
+$node->safe_psql(
+	'postgres',
 	q{CREATE OPERATOR CLASS other_ops FOR TYPE int4 USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =,
 		OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4)});
 my $alter = "ALTER TABLE $keeper.reservation";
@@ -251,9 +247,14 @@ foreach my $change (
 	[ "$index (reserved_until)", "DROP INDEX $keeper.extra", $reason ],
 	[
 		"$alter DROP CONSTRAINT reservation_pkey, ADD PRIMARY KEY (node) DEFERRABLE",
-		"$alter DROP CONSTRAINT reservation_pkey, ADD PRIMARY KEY (node)", $reason
+		"$alter DROP CONSTRAINT reservation_pkey, ADD PRIMARY KEY (node)",
+		$reason
 	],
-	[ "$alter ALTER in_order DROP NOT NULL", "$alter ALTER in_order SET NOT NULL", 'A column was changed.' ])
+	[
+		"$alter ALTER in_order DROP NOT NULL",
+		"$alter ALTER in_order SET NOT NULL",
+		'A column was changed.'
+	])
 {
 	my ($sql, $undo, $detail) = @$change;
 	my $offset = -s $node->logfile;

@@ -50,8 +50,10 @@ sub reservation_is_in
 	my ($database, $what) = @_;
 	my $newest = $node->safe_psql('one', "SELECT snowflake_timestamp('$ids[-1]')");
 
-	is( $node->safe_psql($database,
-			"SELECT node, reserved_until >= '$newest' FROM snowflake_keeper.reservation WHERE node >= 0"),
+	is( $node->safe_psql(
+			$database,
+			"SELECT node, reserved_until >= '$newest' FROM snowflake_keeper.reservation WHERE node >= 0"
+		),
 		'1|t', $what);
 	return;
 }
@@ -60,7 +62,8 @@ sub reservation_is_in
 sub reserved_in
 {
 	my ($database) = @_;
-	my $until = $node->safe_psql($database, 'SELECT max(reserved_until) FROM snowflake_keeper.reservation');
+	my $until =
+	  $node->safe_psql($database, 'SELECT max(reserved_until) FROM snowflake_keeper.reservation');
 
 	return $node->safe_psql('one', "SELECT snowflake_upper_bound('$until')");
 }
@@ -86,8 +89,7 @@ sub restart
 	my ($gate) = @_;
 
 	$node->restart;
-	$node->poll_query_until('one',
-		"SELECT gate ~ '$gate' FROM snowflake_status")
+	$node->poll_query_until('one', "SELECT gate ~ '$gate' FROM snowflake_status")
 	  or die "gate is not $gate";
 	return;
 }
@@ -99,8 +101,7 @@ sub restart_without_extension
 {
 	$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 	$node->reload;
-	$node->poll_query_until('one',
-		q{SELECT gate ~ 'not set' FROM snowflake_status})
+	$node->poll_query_until('one', q{SELECT gate ~ 'not set' FROM snowflake_status})
 	  or die "gate does not close";
 	$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 	$node->safe_psql('postgres', 'ALTER ROLE ALL RESET snowflake.kept_in');
@@ -110,19 +111,17 @@ sub restart_without_extension
 }
 
 # The extension is missing in the keeper's database.
-$node->poll_query_until('one',
-	q{SELECT gate ~ 'missing' FROM snowflake_status})
+$node->poll_query_until('one', q{SELECT gate ~ 'missing' FROM snowflake_status})
   or die "keeper does not see that the extension is missing";
 pass('the status says that its extension is missing in the database postgres');
 is(has_extension('postgres'), 0, 'the keeper does not create it for nothing');
 mint('one');
 is(has_extension('postgres'), 1, 'but for the first mint');
 reservation_is_in('postgres', 'and stores the reservation there');
-is( $node->safe_psql(
-		$_, q{SELECT to_regclass('snowflake_keeper.reservation') IS NULL}),
-	't',
-	"there is none in database $_")
+is($node->safe_psql($_, q{SELECT to_regclass('snowflake_keeper.reservation') IS NULL}),
+	't', "there is none in database $_")
   foreach 'one', 'two';
+
 foreach my $round (1 .. 3)
 {
 	mint($_) foreach 'one', 'two';
@@ -133,36 +132,28 @@ extend();
 is(noted_by(), $noted_by, 'which database has it is noted down once');
 
 # The reservation belongs to this server, not to what is in the database.
-my ($dump, $stderr) = run_command(
-	[ 'pg_dump', '-d', $node->connstr('postgres') ]);
-like($dump, qr/CREATE EXTENSION IF NOT EXISTS snowflake_keeper/,
-	'pg_dump dumps the extension');
-unlike($dump, qr/snowflake_keeper\.reservation|reserved_until|kept_in/,
-	'but not the reservation');
+my ($dump, $stderr) = run_command([ 'pg_dump', '-d', $node->connstr('postgres') ]);
+like($dump, qr/CREATE EXTENSION IF NOT EXISTS snowflake_keeper/, 'pg_dump dumps the extension');
+unlike($dump, qr/snowflake_keeper\.reservation|reserved_until|kept_in/, 'but not the reservation');
 
 # Dropped while the keeper runs
 my $offset = -s $node->logfile;
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 mint('one');
 extend();
-is(has_extension('postgres'), 1,
-	'DROP EXTENSION: the keeper creates it again with the next reservation');
+is(has_extension('postgres'),
+	1, 'DROP EXTENSION: the keeper creates it again with the next reservation');
 reservation_is_in('postgres', 'and stores that');
-is( log_count($node, qr/LOG:  creating extension "snowflake_keeper"/,
-		$offset),
-	1, 'the log says so');
+is(log_count($node, qr/LOG:  creating extension "snowflake_keeper"/, $offset), 1,
+	'the log says so');
 
 # Dropped, and the server stopped before the next reservation
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 mint('one');
-my $minted =
-  $node->safe_psql('one', "SELECT snowflake_timestamp('$ids[-1]')");
+my $minted = $node->safe_psql('one', "SELECT snowflake_timestamp('$ids[-1]')");
 $node->stop('fast');
-is( stored(
-		$node, 1, "reserved_until >= '$minted'"
-	),
-	'true',
-	'DROP EXTENSION and a clean stop: what was minted is stored all the same');
+is(stored($node, 1, "reserved_until >= '$minted'"),
+	'true', 'DROP EXTENSION and a clean stop: what was minted is stored all the same');
 $node->start;
 mint('one');
 
@@ -174,10 +165,8 @@ $node->safe_psql('one', "SELECT snowflake_advance($advanced_to)");
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 $node->stop('immediate');
 $node->start;
-my $error =
-  error_of($node, 'SELECT snowflake_next()', dbname => 'one');
-is($error->{sqlstate}, '55000',
-	'DROP EXTENSION and a crash: nothing is minted');
+my $error = error_of($node, 'SELECT snowflake_next()', dbname => 'one');
+is($error->{sqlstate}, '55000', 'DROP EXTENSION and a crash: nothing is minted');
 like(
 	$error->{message},
 	qr/reservation of this server is not in the database "postgres"/,
@@ -185,8 +174,10 @@ like(
 like($error->{detail}, qr/^It was there before/, 'which the error says');
 like($error->{hint}, qr/snowflake_accept_database\(\)/, 'and what to do');
 is(has_extension('postgres'), 0, 'the keeper does not start a new one');
-like(status($node, 'advice', dbname => 'one'),
-	qr/snowflake_accept_database\(\)/, 'the status has the same advice');
+like(
+	status($node, 'advice', dbname => 'one'),
+	qr/snowflake_accept_database\(\)/,
+	'the status has the same advice');
 $node->safe_psql('one', "SELECT snowflake_accept_database($advanced_to)");
 push @ids, $node->safe_psql('one', 'SELECT snowflake_next()');
 cmp_ok($ids[-1], '>', $advanced_to, 'until an administrator says above which ID');
@@ -215,28 +206,22 @@ $node->safe_psql(
 	CREATE DATABASE koi8 TEMPLATE template0 ENCODING 'KOI8R' LOCALE 'C'});
 
 # one with which nobody can connect to a database in UTF8; 19 has none any more
-$node->psql('koi8',
-	q{ALTER DATABASE postgres SET client_encoding = 'MULE_INTERNAL'});
+$node->psql('koi8', q{ALTER DATABASE postgres SET client_encoding = 'MULE_INTERNAL'});
 $node->safe_psql('one', 'ALTER DATABASE postgres ALLOW_CONNECTIONS false');
 restart('open');
 $offset = -s $node->logfile;
 extend();
 pass('defaults of the database, and no connections to it: the reservation is extended');
-is( log_count(
-		$node, qr/snowflake keeper.*exited|terminating background worker/,
-		$offset),
-	0,
-	'by a keeper that goes on');
+is(log_count($node, qr/snowflake keeper.*exited|terminating background worker/, $offset),
+	0, 'by a keeper that goes on');
 $node->safe_psql('one', 'ALTER DATABASE postgres ALLOW_CONNECTIONS true');
 
 # Nothing else writes WAL after the keeper's commit, and the WAL writer sleeps.
 extend();
 my $promised = status($node, 'reserved_until', dbname => 'one');
 $node->stop('immediate');
-is( stored(
-		$node, 1, "reserved_until >= '$promised'"),
-	'true',
-	'what the keeper promised survives a crash all the same');
+is(stored($node, 1, "reserved_until >= '$promised'"),
+	'true', 'what the keeper promised survives a crash all the same');
 $node->start;
 $node->poll_query_until('one', 'SELECT snowflake_next() IS NOT NULL')
   or die "server does not mint";
@@ -247,7 +232,8 @@ $node->safe_psql('one', 'ALTER DATABASE postgres RESET ALL');
 restart_without_extension();
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake_keeper');
 mint('one');
-reservation_is_in('postgres', 'CREATE EXTENSION by hand, before the first mint: the keeper uses it');
+reservation_is_in('postgres',
+	'CREATE EXTENSION by hand, before the first mint: the keeper uses it');
 
 # Being created by hand while the first mint comes
 $offset = -s $node->logfile;
@@ -260,16 +246,16 @@ takes_less(
 	sub {
 		my $start = clock_gettime(CLOCK_MONOTONIC);
 
-		$error = error_of($node,
-			q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}, dbname => 'one');
+		$error = error_of(
+			$node,
+			q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()},
+			dbname => 'one');
 		my $elapsed = clock_gettime(CLOCK_MONOTONIC) - $start;
-		is($error->{sqlstate}, '55000',
-			'somebody is creating the extension: a mint is refused');
+		is($error->{sqlstate}, '55000', 'somebody is creating the extension: a mint is refused');
 		like($error->{message}, qr/was not ready within 1000 ms/, 'which says so');
 		return $elapsed;
 	});
-$node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/,
-	$offset);
+$node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/, $offset);
 pass('nor does the keeper wait for ever');
 $session->query_safe('COMMIT');
 $session->quit;
@@ -282,8 +268,8 @@ pass('and has committed: minting goes on');
 restart_without_extension();
 $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; CREATE EXTENSION snowflake_keeper;');
-is( error_of($node,
-		q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}, dbname => 'one')->{sqlstate},
+is( error_of($node, q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}, dbname => 'one')
+	  ->{sqlstate},
 	'55000',
 	'somebody is creating the extension: a mint is refused');
 $session->query_safe('ROLLBACK');
@@ -291,8 +277,7 @@ $session->quit;
 $node->poll_query_until('one', 'SELECT snowflake_next() IS NOT NULL')
   or die "server does not mint";
 mint('one');
-is(has_extension('postgres'), 1,
-	'and has rolled back: the keeper creates it');
+is(has_extension('postgres'), 1, 'and has rolled back: the keeper creates it');
 
 # Another database.  What was reserved stays behind in the old one, so nothing is
 # minted until that is accepted, and then the IDs go on above those of the old one.
@@ -324,10 +309,10 @@ $node->poll_query_until('one', q{SELECT gate ~ 'connecting' FROM snowflake_statu
   or die "keeper does not try to connect";
 my $waits = status($node, 'keeper_waits', dbname => 'one');
 error_of($node, 'SELECT snowflake_next()', dbname => 'one');
-is(status($node, 'keeper_waits', dbname => 'one'), $waits, 'no mint waits for the keeper, which cannot connect');
+is(status($node, 'keeper_waits', dbname => 'one'),
+	$waits, 'no mint waits for the keeper, which cannot connect');
 $node->safe_psql('postgres', 'CREATE DATABASE "Later"');
-$node->poll_query_until('one',
-	q{SELECT gate ~ 'not in snowflake.database' FROM snowflake_status})
+$node->poll_query_until('one', q{SELECT gate ~ 'not in snowflake.database' FROM snowflake_status})
   or die "keeper does not connect";
 $node->safe_psql('one', 'SELECT snowflake_accept_database(' . reserved_in('Bare one') . ')');
 $node->poll_query_until('one', 'SELECT snowflake_next() IS NOT NULL')

@@ -10,9 +10,9 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(
-	error_of finish_minter kill_postmaster new_clock new_node
-	start_after_kill start_minter start_with_clock step_clock wait_for_mint
-	wait_until
+  error_of finish_minter kill_postmaster new_clock new_node
+  start_after_kill start_minter start_with_clock step_clock wait_for_mint
+  wait_until
 );
 use Test::More;
 
@@ -33,8 +33,8 @@ wait_for_mint($node, dbname => 'app');
 
 sub try_to_mint
 {
-	my $error = error_of($node,
-		q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}, dbname => 'app');
+	my $error =
+	  error_of($node, q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()}, dbname => 'app');
 
 	push @ids, $error->{stdout} =~ /^(\d+)$/m;
 	return $error;
@@ -62,8 +62,12 @@ my $clear = qr/(?:
 
 # "more" is how many more IDs there are between the drop and the crash: none, some,
 # and as many as take longer than the keeper needs to find out.
-foreach my $case (map { my $sql = $_; map { [ $sql, $_ ] } 0, 50, 5_000 }
-	'DROP EXTENSION snowflake_keeper', 'DROP DATABASE kept WITH (FORCE)')
+foreach my $case (
+	map {
+		my $sql = $_;
+		map { [ $sql, $_ ] } 0, 50, 5_000
+	} 'DROP EXTENSION snowflake_keeper',
+	'DROP DATABASE kept WITH (FORCE)')
 {
 	my ($sql, $more) = @$case;
 	my @minters = map { start_minter($node, 100_000, dbname => 'app') } 1 .. 2;
@@ -72,7 +76,8 @@ foreach my $case (map { my $sql = $_; map { [ $sql, $_ ] } 0, 50, 5_000 }
 	$node->safe_psql($sql =~ /DATABASE/ ? 'postgres' : 'kept', $sql);
 
 	my $then = minted(@minters);
-	wait_until('they go on, or not',
+	wait_until(
+		'they go on, or not',
 		sub {
 			return minted(@minters) >= $then + $more
 			  || grep { $_->{run}->pump_nb; $_->{errors} =~ /ERROR/ } @minters;
@@ -99,7 +104,9 @@ foreach my $case (map { my $sql = $_; map { [ $sql, $_ ] } 0, 50, 5_000 }
 	}
 	else
 	{
-		like("$error->{sqlstate} $error->{message}", qr/^55000 $clear/,
+		like(
+			"$error->{sqlstate} $error->{message}",
+			qr/^55000 $clear/,
 			'after a crash, the clock being behind: no ID, but the reason');
 	}
 	my $clock_first = $more == 50;
@@ -120,7 +127,9 @@ foreach my $case (map { my $sql = $_; map { [ $sql, $_ ] } 0, 50, 5_000 }
 			return 0;
 		});
 	cmp_ok($ids[-1], '>', $newest,
-		'when the loss is accepted, ' . ($clock_first ? 'by a right clock' : 'the clock being behind') . ', all go on above');
+			'when the loss is accepted, '
+		  . ($clock_first ? 'by a right clock' : 'the clock being behind')
+		  . ', all go on above');
 	step_clock($clock, $behind_ms) unless $clock_first;
 }
 

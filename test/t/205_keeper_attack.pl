@@ -9,7 +9,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	error_of log_count new_node status wait_for_mint wait_until
+  error_of log_count new_node status wait_for_mint wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -62,7 +62,8 @@ sub extended_or_waiting
 {
 	my ($reservations) = @_;
 
-	return $node->safe_psql('app', qq{
+	return $node->safe_psql(
+		'app', qq{
 		SELECT reservations > $reservations
 			OR EXISTS (SELECT FROM pg_locks WHERE pid = keeper_pid AND NOT granted)
 		FROM snowflake_status, snowflake_stats}) eq 't';
@@ -80,8 +81,7 @@ sub spring
 	wait_until(
 		'the keeper comes across it',
 		sub {
-			$node->psql('app',
-				q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+			$node->psql('app', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 			return extended_or_waiting($reservations);
 		});
 	$session->query('COMMIT');
@@ -110,8 +110,9 @@ sub superusers
 
 # The place is taken before the keeper comes: nothing of it is used.
 foreach my $trap (
-	as('creator', 'CREATE SCHEMA snowflake_keeper; SET search_path = snowflake_keeper;'
-		. trap('creator', 'reservation')),
+	as( 'creator',
+		'CREATE SCHEMA snowflake_keeper; SET search_path = snowflake_keeper;'
+		  . trap('creator', 'reservation')),
 	as('creator', 'CREATE SCHEMA snowflake_keeper'),
 	as('owner', 'CREATE SCHEMA snowflake_keeper'))
 {
@@ -120,12 +121,10 @@ foreach my $trap (
 	# at once, or the keeper may come between
 	$node->safe_psql('kept',
 		"BEGIN; DROP SCHEMA IF EXISTS snowflake_keeper CASCADE; $trap; COMMIT");
-	my $error =
-	  error_of($node, 'SELECT snowflake_next()', dbname => 'app');
+	my $error = error_of($node, 'SELECT snowflake_next()', dbname => 'app');
 	is($error->{sqlstate}, '55000',
 		"somebody has a schema of the keeper's name: nothing is minted");
-	$node->wait_for_log(
-		qr/ERROR:  schema "snowflake_keeper" does not belong to a superuser/,
+	$node->wait_for_log(qr/ERROR:  schema "snowflake_keeper" does not belong to a superuser/,
 		$offset);
 	is( $node->safe_psql(
 			'kept', q{SELECT count(*) FROM pg_extension WHERE extname LIKE 'snowflake%'}),
@@ -136,8 +135,7 @@ foreach my $trap (
 $node->safe_psql('kept', 'DROP SCHEMA snowflake_keeper CASCADE');
 my $start = clock_gettime(CLOCK_MONOTONIC);
 wait_for_mint($node, dbname => 'app');
-cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start,
-	'<', 45, 'a superuser drops it: minting goes on');
+cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start, '<', 45, 'a superuser drops it: minting goes on');
 
 
 # The extension of applications, in the keeper's database: who created it replaces
@@ -146,14 +144,12 @@ foreach my $schema ('mine', 'public')
 {
 	$node->safe_psql('kept', as('creator', 'CREATE SCHEMA IF NOT EXISTS mine'));
 	$node->safe_psql('kept', 'GRANT CREATE ON SCHEMA public TO creator');
-	$node->safe_psql('kept',
-		as('creator', "CREATE EXTENSION snowflake SCHEMA $schema"));
+	$node->safe_psql('kept', as('creator', "CREATE EXTENSION snowflake SCHEMA $schema"));
 	wait_for_mint($node, dbname => 'app');
 	spring('creator',
 		"DROP EXTENSION snowflake; SET search_path = $schema; "
 		  . trap('creator', 'snowflake_reservation'));
-	is(superusers(), '',
-		"the extension in $schema is replaced by its creator: nothing is run");
+	is(superusers(), '', "the extension in $schema is replaced by its creator: nothing is run");
 	$node->safe_psql('kept',
 		"DROP TABLE $schema.snowflake_reservation; DROP FUNCTION $schema.snowflake_reservation_trap()"
 	);
@@ -161,16 +157,14 @@ foreach my $schema ('mine', 'public')
 
 # The database's owner replaces the schema, or renames it
 $node->safe_psql('kept', 'CREATE EXTENSION snowflake');
-spring(
-	'owner',
+spring('owner',
 	'DROP SCHEMA public CASCADE; CREATE SCHEMA public; SET search_path = public; '
 	  . trap('owner', 'snowflake_reservation'));
 is(superusers(), '', "the schema is replaced by the database's owner");
 $node->safe_psql('kept',
 	'DROP SCHEMA public CASCADE; CREATE SCHEMA public; ALTER SCHEMA public OWNER TO owner; CREATE EXTENSION IF NOT EXISTS snowflake'
 );
-spring(
-	'owner',
+spring('owner',
 	'ALTER SCHEMA public RENAME TO old; CREATE SCHEMA public; SET search_path = public; '
 	  . trap('owner', 'snowflake_reservation'));
 is(superusers(), '', 'or renamed');
@@ -212,10 +206,9 @@ my @tries = (
 	q{SET snowflake.kept_in = '1'});
 foreach my $role ('creator', 'owner')
 {
-	my @done = grep {
-		error_of($node, as($role, $_), dbname => 'kept')->{sqlstate} !~
-		  /^(?:42501|42704)$/
-	} @tries;
+	my @done =
+	  grep { error_of($node, as($role, $_), dbname => 'kept')->{sqlstate} !~ /^(?:42501|42704)$/ }
+	  @tries;
 
 	is(join("\n", @done), '', "what the $role of something else may not do");
 }
@@ -242,7 +235,7 @@ $node->safe_psql(
 	CREATE EVENT TRIGGER hook ON ddl_command_start EXECUTE FUNCTION hook()});
 $node->safe_psql(
 	'kept',
-	as('owner', q{
+	as( 'owner', q{
 	ALTER DATABASE kept SET role = owner;
 	ALTER DATABASE kept SET search_path = public, pg_catalog;
 	ALTER DATABASE kept SET default_table_access_method = other;
@@ -257,15 +250,15 @@ $node->reload;
 wait_for_mint($node, dbname => 'app');
 $node->safe_psql('postgres', 'ALTER DATABASE kept RESET ALL');
 $node->safe_psql('kept', 'DROP EVENT TRIGGER hook');
-is( $node->safe_psql('kept', 'SELECT node FROM snowflake_keeper.reservation WHERE node >= 0'),
+is($node->safe_psql('kept', 'SELECT node FROM snowflake_keeper.reservation WHERE node >= 0'),
 	'1', 'settings and event triggers: the extension is created all the same');
 like(noted(), qr/^\{snowflake\.kept_in=\d+\}$/, 'and where it is noted down');
+
 foreach my $role ('creator', 'owner')
 {
-	my @done = grep {
-		error_of($node, as($role, $_), dbname => 'kept')->{sqlstate} !~
-		  /^(?:42501|42704)$/
-	} @tries;
+	my @done =
+	  grep { error_of($node, as($role, $_), dbname => 'kept')->{sqlstate} !~ /^(?:42501|42704)$/ }
+	  @tries;
 
 	is(join("\n", @done), '', "default privileges: nothing is the $role\'s");
 }
@@ -289,8 +282,7 @@ foreach my $library ('pg_stat_statements', 'pgaudit')
 			log_line_prefix = '[%p] '});
 		if (!$node->start(fail_ok => 1))
 		{
-			$node->append_conf('postgresql.conf',
-				"shared_preload_libraries = 'snowflake'");
+			$node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'");
 			skip "$library is not installed", 1;
 		}
 		$node->safe_psql('postgres', "CREATE EXTENSION $library");
@@ -304,7 +296,7 @@ foreach my $library ('pg_stat_statements', 'pgaudit')
 		) or die "reservation is not extended";
 		if ($library eq 'pgaudit')
 		{
-			is( log_count($node, qr/^\[$keeper\] .*AUDIT/),
+			is(log_count($node, qr/^\[$keeper\] .*AUDIT/),
 				0, 'an audit of everything has no statement of the keeper');
 		}
 		else

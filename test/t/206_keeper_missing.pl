@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder log_count new_clock new_node set_clock start_with_clock status
-	wait_for_mint wait_until
+  disorder log_count new_clock new_node set_clock start_with_clock status
+  wait_for_mint wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -39,6 +39,7 @@ my ($limit) = `prlimit --pid $postmaster --nproc --output=SOFT --noheadings` =~ 
 # before the clock has returned.
 my $session = $node->background_psql('postgres');
 push @ids, $session->query_safe('SELECT snowflake_next()');
+
 # Three times: half of the time it stops while it tries, and has not read the clock again.
 foreach my $n (1 .. 3)
 {
@@ -47,9 +48,11 @@ foreach my $n (1 .. 3)
 
 	let_fork(1);
 	is(kill('TERM', $keeper), 1, 'the keeper is told to end');
-	wait_until('the postmaster cannot start another one', sub {
-		log_count($node, qr/could not fork (?:background )?worker process/, $offset) > 0;
-	});
+	wait_until(
+		'the postmaster cannot start another one',
+		sub {
+			log_count($node, qr/could not fork (?:background )?worker process/, $offset) > 0;
+		});
 
 	# it tries again and again, so it must not see the one without the other
 	kill 'STOP', $postmaster;
@@ -65,13 +68,19 @@ push @ids, $session->query_safe('SELECT snowflake_next()');
 $session->quit;
 
 # The clock has returned, so the postmaster starts the one that it owes as well
-wait_until('there is one keeper, and it mints', sub {
-	$node->safe_psql('postgres',
-		q{SELECT count(*) = 1 AND bool_and(pid = (SELECT keeper_pid FROM snowflake_status)) AND snowflake_next() IS NOT NULL
+wait_until(
+	'there is one keeper, and it mints',
+	sub {
+		$node->safe_psql(
+			'postgres',
+			q{SELECT count(*) = 1 AND bool_and(pid = (SELECT keeper_pid FROM snowflake_status)) AND snowflake_next() IS NOT NULL
 		    FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}) eq 't';
-});
-is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}),
-	1, 'one too many has ended');
+	});
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}),
+	1,
+	'one too many has ended');
 
 # It ends again and again while clients connect: no mint has to wait until the postmaster
 # happens to wake up, for which nothing but the number of tries is a measure.
@@ -79,11 +88,17 @@ my $longest = 0;
 foreach my $try (1 .. 25)
 {
 	my $pid = status($node, 'keeper_pid') || next;
-	my @clients = map { IPC::Run::start([ 'psql', '-XAtc', 'SELECT 1', $node->connstr('postgres') ], '>', \my $out, '2>', \my $err) } 1 .. 2;
+	my @clients = map {
+		IPC::Run::start([ 'psql', '-XAtc', 'SELECT 1', $node->connstr('postgres') ],
+			'>', \my $out, '2>', \my $err)
+	} 1 .. 2;
 
 	kill 'TERM', $pid;
 	my $started = clock_gettime(CLOCK_MONOTONIC);
-	push @ids, $node->safe_psql('postgres', q{SET snowflake.max_wait = '90s'; SELECT max(snowflake_next()) FROM generate_series(1, 20000)});
+	push @ids,
+	  $node->safe_psql('postgres',
+		q{SET snowflake.max_wait = '90s'; SELECT max(snowflake_next()) FROM generate_series(1, 20000)}
+	  );
 	my $took = clock_gettime(CLOCK_MONOTONIC) - $started;
 	$longest = $took if $took > $longest;
 	$_->finish foreach @clients;

@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	error_of new_clock new_node start_with_clock status step_clock
+  error_of new_clock new_node start_with_clock status step_clock
 );
 use Test::More;
 
@@ -79,9 +79,13 @@ foreach my $arguments ('', 'NULL', 'NULL, false', '(SELECT max(1) WHERE false)')
 {
 	my $error = accept_error($arguments);
 
-	is("$error->{sqlstate} $error->{message}", '22004 the largest snowflake that exists must be given',
+	is( "$error->{sqlstate} $error->{message}",
+		'22004 the largest snowflake that exists must be given',
 		"snowflake_accept_database($arguments) is refused");
-	like($error->{hint}, qr/with the largest of all tables and databases, or with none_exists => true/, 'and says what to do');
+	like(
+		$error->{hint},
+		qr/with the largest of all tables and databases, or with none_exists => true/,
+		'and says what to do');
 }
 my $error = accept_error("$newest, true");
 is($error->{sqlstate}, '22023', 'a largest ID, and none exists: refused');
@@ -91,8 +95,13 @@ is(accept_error('9223372036854775807')->{sqlstate}, '22003', 'the end of the lay
 # A number of another layout mostly is far away.
 $error = accept_error(query(q{SELECT snowflake_lower_bound(now() + interval '3 days')}));
 is($error->{sqlstate}, '22023', 'three days ahead: refused');
-like($error->{message}, qr/^snowflake \d+ is 259[01]\d\d\.\d+ s ahead of the clock$/, 'with the number');
-like($error->{detail}, qr/may be ahead by 86400\.000 s \(snowflake\.max_ahead\), so nothing could be minted for another 172[67]\d\d\.\d+ s\.$/,
+like(
+	$error->{message},
+	qr/^snowflake \d+ is 259[01]\d\d\.\d+ s ahead of the clock$/,
+	'with the number');
+like(
+	$error->{detail},
+	qr/may be ahead by 86400\.000 s \(snowflake\.max_ahead\), so nothing could be minted for another 172[67]\d\d\.\d+ s\.$/,
 	'and for how long it would be');
 like(status($node, 'gate'), qr/not in snowflake\.database/, 'nothing came of any of them');
 
@@ -101,7 +110,10 @@ query('CREATE EXTENSION snowflake_keeper');
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $error = accept_error($newest, q{SET snowflake.max_wait = '500ms'; });
-like($error->{message}, qr/^snowflake_accept_database\(\) was not done within 500 ms$/, 'the keeper cannot write: an error');
+like(
+	$error->{message},
+	qr/^snowflake_accept_database\(\) was not done within 500 ms$/,
+	'the keeper cannot write: an error');
 $session->quit;
 restart_until('not in snowflake.database');
 pass('and a crash: the reservation is as lost as it was');
@@ -109,7 +121,10 @@ pass('and a crash: the reservation is as lost as it was');
 # Above the largest, an hour ahead of the clock, and durably so
 my ($rc, $output, $notes) = $node->psql('postgres', "SELECT snowflake_accept_database($newest)");
 is($rc, 0, 'the largest ID is given');
-like($notes, qr/WARNING:  the snowflake generator is now 3[45]\d\d\.\d+ s ahead of the clock/, 'with a warning that it is ahead');
+like(
+	$notes,
+	qr/WARNING:  the snowflake generator is now 3[45]\d\d\.\d+ s ahead of the clock/,
+	'with a warning that it is ahead');
 cmp_ok(query('SELECT snowflake_next()'), '>', $newest, 'the next one is above it');
 restart_until('open');
 cmp_ok(query('SELECT snowflake_next()'), '>', $newest, 'also after a crash');
@@ -117,11 +132,16 @@ cmp_ok(query('SELECT snowflake_next()'), '>', $newest, 'also after a crash');
 # A node ID of which nothing is known may have minted what was lost.
 set_node(2);
 $error = error_of($node, 'SELECT snowflake_restart_at_clock(2)');
-like($error->{message}, qr/^snowflakes ahead of the clock may have been minted with node ID 2$/,
+like(
+	$error->{message},
+	qr/^snowflakes ahead of the clock may have been minted with node ID 2$/,
 	'no other node ID is taken back below it');
 cmp_ok(query('SELECT snowflake_next()'), '>', $newest, 'and goes on above');
-is(query(q{SELECT count(*) FROM snowflake_keeper.reservation WHERE reserved_until < now() + interval '30 minutes'}),
-	0, 'all rows say so');
+is( query(
+		q{SELECT count(*) FROM snowflake_keeper.reservation WHERE reserved_until < now() + interval '30 minutes'}
+	),
+	0,
+	'all rows say so');
 
 # The same for a node ID that has an older row, as in a database that was the keeper's before.
 query('CREATE DATABASE other');
@@ -137,11 +157,15 @@ restart_until('not in snowflake.database', 'fast');
 query('SELECT gate FROM snowflake_status');
 step_clock($clock, 5 * $hour);
 $error = accept_error($newest);
-like($error->{message}, qr/^the clock went ahead by .* s, which is not believed$/, 'not by a clock that is not believed');
+like(
+	$error->{message},
+	qr/^the clock went ahead by .* s, which is not believed$/,
+	'not by a clock that is not believed');
 step_clock($clock, -5 * $hour);
 query("SELECT snowflake_accept_database($newest)");
 is( query(
-		"SELECT count(*) FROM snowflake_keeper.reservation WHERE reserved_until < snowflake_timestamp($newest)"),
+		"SELECT count(*) FROM snowflake_keeper.reservation WHERE reserved_until < snowflake_timestamp($newest)"
+	),
 	0,
 	'moved back: old rows are raised');
 cmp_ok(query('SELECT snowflake_next()'), '>', $newest, 'and minting goes on above');
@@ -149,7 +173,10 @@ cmp_ok(query('SELECT snowflake_next()'), '>', $newest, 'and minting goes on abov
 # An open gate: nothing is lost, but the promise is kept.
 my $larger = query(q{SELECT snowflake_lower_bound(now() + interval '3 hours')});
 ($rc, $output, $notes) = $node->psql('postgres', "SELECT snowflake_accept_database($larger)");
-like($notes, qr/NOTICE:  the snowflake reservation is in the configured database already/, 'nothing is lost: a notice');
+like(
+	$notes,
+	qr/NOTICE:  the snowflake reservation is in the configured database already/,
+	'nothing is lost: a notice');
 cmp_ok(query('SELECT snowflake_next()'), '>', $larger, 'minting goes on above all the same');
 
 # A clock that is behind, and an ID of another node and of long ago
@@ -157,15 +184,20 @@ lose();
 $node->stop('fast');
 step_clock($clock, -$hour);
 start_with_clock($node, $clock);
-$node->poll_query_until('postgres', q{SELECT gate ~ 'not in snowflake.database' FROM snowflake_status})
+$node->poll_query_until('postgres',
+	q{SELECT gate ~ 'not in snowflake.database' FROM snowflake_status})
   or die 'gate is not closed';
 my $right = query(q{SELECT snowflake_upper_bound(now() + interval '4 hours')});
 query("SELECT snowflake_accept_database($right)");
-cmp_ok(query('SELECT snowflake_next()'), '>', $right, 'the clock is five hours behind: above all the same');
+cmp_ok(query('SELECT snowflake_next()'),
+	'>', $right, 'the clock is five hours behind: above all the same');
 lose();
 ($rc, $output, $notes) = $node->psql('postgres',
 	q{SELECT snowflake_accept_database(snowflake_lower_bound(now() - interval '30 days'))});
-like($notes, qr/WARNING:  minting starts at the clock, 259[23]\d{3}\.\d+ s after snowflake \d+/, 'an ID of long ago: a warning');
+like(
+	$notes,
+	qr/WARNING:  minting starts at the clock, 259[23]\d{3}\.\d+ s after snowflake \d+/,
+	'an ID of long ago: a warning');
 query('SELECT snowflake_next()');
 cmp_ok(abs(status($node, 'extract(epoch FROM lead)')), '<', 600, 'and minting starts at the clock');
 

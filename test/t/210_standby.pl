@@ -11,8 +11,7 @@ use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-my $primary = new_node('primary',
-	init => { allows_streaming => 1 });
+my $primary = new_node('primary', init => { allows_streaming => 1 });
 $primary->start;
 $primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($primary);
@@ -50,16 +49,12 @@ is( $standby->safe_psql('postgres', $decoded),
 	'IDs decode the same on the standby');
 
 # nextval() sets the example
-my $nextval =
-  error_of($standby, q{SELECT nextval('counter')});
-my $refused =
-  error_of($standby, 'SELECT snowflake_next()');
+my $nextval = error_of($standby, q{SELECT nextval('counter')});
+my $refused = error_of($standby, 'SELECT snowflake_next()');
 
 is($refused->{sqlstate}, '25006', 'minting is refused on the standby');
 is($refused->{sqlstate}, $nextval->{sqlstate}, 'as nextval() is');
-is($refused->{message},
-	'cannot execute snowflake_next() during recovery',
-	'with the reason');
+is($refused->{message}, 'cannot execute snowflake_next() during recovery', 'with the reason');
 
 # Promote it while the primary is down, so that there is only ever one server
 # with this node ID.
@@ -67,13 +62,12 @@ my $newest = $primary->safe_psql('postgres', 'SELECT snowflake_next()');
 $primary->stop;
 $standby->promote;
 wait_for_mint($standby);
-is( $standby->safe_psql('postgres', "SELECT snowflake_next() > '$newest'"),
+is($standby->safe_psql('postgres', "SELECT snowflake_next() > '$newest'"),
 	't', 'the promoted standby mints larger IDs');
 $standby->safe_psql('postgres', 'INSERT INTO orders (n) VALUES (1001)');
 is( $standby->safe_psql(
 		'postgres',
-		'SELECT (SELECT n FROM orders ORDER BY id DESC LIMIT 1), count(DISTINCT id) FROM orders'
-	),
+		'SELECT (SELECT n FROM orders ORDER BY id DESC LIMIT 1), count(DISTINCT id) FROM orders'),
 	'1001|1001',
 	'and the next row sorts last');
 

@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	error_of finish_minter log_count new_clock new_node set_clock
-	start_minter start_with_clock status wait_for_mint
+  error_of finish_minter log_count new_clock new_node set_clock
+  start_minter start_with_clock status wait_for_mint
 );
 use PostgreSQL::Test::Cluster;
 use Test::More;
@@ -37,8 +37,7 @@ set_clock($standby_clock, -$behind);
 start_with_clock($standby, $standby_clock);
 
 # not before the backup, or the standby would want one as well
-$primary->safe_psql('postgres',
-	q{ALTER SYSTEM SET synchronous_standby_names = 'standby'});
+$primary->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'standby'});
 $primary->reload;
 $primary->poll_query_until('postgres',
 	q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'})
@@ -46,27 +45,20 @@ $primary->poll_query_until('postgres',
 
 # What a standby shows and refuses
 $primary->wait_for_catchup($standby);
-is( $standby->safe_psql('postgres',
-		'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1'),
+is( $standby->safe_psql(
+		'postgres', 'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1'),
 	$primary->safe_psql(
-		'postgres',
-		'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1'),
+		'postgres', 'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1'),
 	'the reservation shows on the standby');
-foreach my $function ('snowflake_next()', q{snowflake_advance('1')},
-	'snowflake_accept_layout()')
+foreach my $function ('snowflake_next()', q{snowflake_advance('1')}, 'snowflake_accept_layout()')
 {
 	my ($name) = $function =~ /(\w+)/;
-	my $error =
-	  error_of($standby, "SELECT $function");
+	my $error = error_of($standby, "SELECT $function");
 
 	is($error->{sqlstate}, '25006', "a standby refuses $name()");
-	is( $error->{message},
-		"cannot execute $name() during recovery",
-		'and says why');
+	is($error->{message}, "cannot execute $name() during recovery", 'and says why');
 }
-is(status($standby, 'gate'),
-	'closed: the server is in recovery',
-	'so does its status');
+is(status($standby, 'gate'), 'closed: the server is in recovery', 'so does its status');
 
 # nor one that pauses after a failure, which pg_stat_activity would not show
 is(status($standby, 'keeper_pid'), '', 'and it has no keeper');
@@ -78,15 +70,17 @@ my $session = $primary->background_psql('postgres', on_error_stop => 0);
 $session->query_safe('\set VERBOSITY verbose');
 $session->query_safe(q{SET snowflake.max_wait = '3s'});
 $session->query_safe(q{SET statement_timeout = '20s'});
-$primary->poll_query_until('postgres',
-	q{SELECT count(*) = 0 FROM pg_stat_replication})
+$primary->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_replication})
   or die "standby is still there";
 my $output = $session->query(
 	q{
 	DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
-like($session->{stderr}, qr/ERROR:  55000:.*reservation was not extended/,
+like(
+	$session->{stderr},
+	qr/ERROR:  55000:.*reservation was not extended/,
 	'no standby confirms: minting ends with the reservation');
-like($session->{stderr},
+like(
+	$session->{stderr},
 	qr/DETAIL:  It ends at .* The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\./,
 	'with the reason');
 $session->{stderr} = '';
@@ -97,8 +91,7 @@ is( log_count(
 	'the log says once that it waits');
 is( $primary->safe_psql(
 		'postgres',
-		q{SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}
-	),
+		q{SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}),
 	'SyncRep',
 	'the keeper waits for the standby');
 is(status($primary, q{concat_ws(' ', gate, standby_wait > '1 s')}),
@@ -117,10 +110,11 @@ sub is_within
 {
 	my ($name) = @_;
 
-	is( status($primary,
-			"concat_ws(' ', snowflake_timestamp(last_id) <= '$confirmed', reserved_until = '$confirmed')"),
-		't t',
-		$name);
+	is( status(
+			$primary,
+			"concat_ws(' ', snowflake_timestamp(last_id) <= '$confirmed', reserved_until = '$confirmed')"
+		),
+		't t', $name);
 	return;
 }
 is_within('no ID is past what is confirmed');
@@ -128,11 +122,12 @@ is_within('no ID is past what is confirmed');
 # Who cancels the wait has the commit stand, but not confirmed.  (So the row that
 # others see is that of a later time from now on.)
 my $waiting = q{backend_type = 'snowflake keeper' AND wait_event = 'SyncRep'};
-my $pid = $primary->safe_psql('postgres',
-	"SELECT pid FROM pg_stat_activity WHERE $waiting");
+my $pid = $primary->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE $waiting");
 $primary->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 $output = $session->query('SELECT snowflake_next()');
-like($session->{stderr}, qr/ERROR:  55000:.*reservation was not extended/,
+like(
+	$session->{stderr},
+	qr/ERROR:  55000:.*reservation was not extended/,
 	'the wait is canceled: there is no more to mint');
 is_within('because a canceled wait confirms nothing');
 $primary->poll_query_until('postgres',
@@ -143,15 +138,12 @@ $primary->poll_query_until('postgres',
 $session->quit;
 {
 	local $ENV{PGCTLTIMEOUT} = 20;
-	ok($primary->stop('fast', fail_ok => 1),
-		'a fast stop does not wait for the standby');
+	ok($primary->stop('fast', fail_ok => 1), 'a fast stop does not wait for the standby');
 }
 start_with_clock($primary, $clock);
 my $start = clock_gettime(CLOCK_MONOTONIC);
-my $unconfirmed = error_of($primary,
-	q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()});
-is($unconfirmed->{sqlstate}, '55000',
-	'after a start without the standby nothing is minted');
+my $unconfirmed = error_of($primary, q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()});
+is($unconfirmed->{sqlstate}, '55000', 'after a start without the standby nothing is minted');
 like(
 	$unconfirmed->{detail},
 	qr/^The gate is closed: the keeper is writing the reservation\. The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\.$/,
@@ -162,11 +154,10 @@ start_with_clock($standby, $standby_clock);
 foreach my $try (1 .. 2)
 {
 	# each needs another reservation, so another confirmation
-	my $reservations =
-	  status($primary, 'reservations');
+	my $reservations = status($primary, 'reservations');
 	$primary->poll_query_until('postgres',
-		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_stats"
-	) or die "server does not mint";
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_stats")
+	  or die "server does not mint";
 	pass("the standby is back: minting goes on, reservation $try");
 }
 
@@ -176,8 +167,7 @@ is( log_count(
 		$offset),
 	1,
 	'the log says that the wait is over');
-is(status($primary, 'concat(advice, standby_wait)'),
-	'', 'there is no advice any more');
+is(status($primary, 'concat(advice, standby_wait)'), '', 'there is no advice any more');
 
 # Who has used up the reservation asks the keeper for more while it waits for the
 # standby.  That is not forgotten when the standby is there again, and nobody wakes
@@ -187,12 +177,12 @@ my $waiter = start_minter($primary, 1_000_000);
 $primary->poll_query_until(
 	'postgres', q{
 	SELECT count(*) = 1 FROM pg_stat_activity
-	 WHERE query = 'SELECT snowflake_next();' AND wait_event IN ('SnowflakeKeeper', 'Extension')})
-  or die "session does not wait";
+	 WHERE query = 'SELECT snowflake_next();' AND wait_event IN ('SnowflakeKeeper', 'Extension')}
+) or die "session does not wait";
 my $extended = status($primary, 'reservations');
 start_with_clock($standby, $standby_clock);
-ok( $primary->poll_query_until('postgres',
-		"SELECT reservations >= $extended + 4 FROM snowflake_stats"),
+ok( $primary->poll_query_until(
+		'postgres', "SELECT reservations >= $extended + 4 FROM snowflake_stats"),
 	'who waited for the standby mints on, reservation after reservation');
 $primary->safe_psql('postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
@@ -204,8 +194,7 @@ unlike($waiter->{errors}, qr/ERROR/, 'without an error');
 my @minters =
   map { start_minter($primary, 1_000_000) } 1 .. 2;
 my $reservations = status($primary, 'reservations');
-$primary->poll_query_until('postgres',
-	"SELECT reservations > $reservations FROM snowflake_stats")
+$primary->poll_query_until('postgres', "SELECT reservations > $reservations FROM snowflake_stats")
   or die "reservation is not extended";
 my $promised = status($primary, 'reserved_until');
 $primary->stop('immediate');
@@ -216,27 +205,23 @@ foreach my $minter (@minters)
 {
 	my $ids = finish_minter($minter);
 
-	cmp_ok(scalar(@$ids), '>', 100,
-		'a session mints until the primary is stopped');
+	cmp_ok(scalar(@$ids), '>', 100, 'a session mints until the primary is stopped');
 	push @seen, @$ids;
 }
 @seen = sort { $a <=> $b } @seen;
 
 $standby->promote;
-set_clock($standby_clock,
-	-$behind - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
+set_clock($standby_clock, -$behind - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
 my ($id, $waits) = split /\n/,
   $standby->safe_psql('postgres',
 	'SELECT snowflake_next(); SELECT clock_waits FROM snowflake_stats');
 cmp_ok($id, '>', $seen[-1],
 	'the first ID of the promoted standby is larger than all of the primary');
-is( $standby->safe_psql('postgres',
-		"SELECT snowflake_timestamp('$id') > '$promised'"),
-	't',
-	'and above what the primary had promised');
-cmp_ok($waits, '<=', 1, 'it waits for no more than a look at the clock, though that is behind: IDs stand');
-is($standby->safe_psql('postgres', "SELECT snowflake_node('$id')"),
-	1, 'it has the same node ID');
+is($standby->safe_psql('postgres', "SELECT snowflake_timestamp('$id') > '$promised'"),
+	't', 'and above what the primary had promised');
+cmp_ok($waits, '<=', 1,
+	'it waits for no more than a look at the clock, though that is behind: IDs stand');
+is($standby->safe_psql('postgres', "SELECT snowflake_node('$id')"), 1, 'it has the same node ID');
 
 $standby->stop;
 done_testing();

@@ -12,8 +12,10 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $primary = new_node('primary',
-	node_id => undef, init => { allows_streaming => 1 });
+my $primary = new_node(
+	'primary',
+	node_id => undef,
+	init => { allows_streaming => 1 });
 $primary->start;
 
 # Nothing was minted yet, and somebody has put a table in the place of the keeper's
@@ -33,7 +35,7 @@ my $bare = PostgreSQL::Test::Cluster->new('bare');
 $bare->init_from_backup($primary, 'bare', has_streaming => 1);
 $bare->append_conf('postgresql.conf', 'snowflake.node_id = 2');
 $bare->start;
-is( status($bare, q{concat_ws(' ', node, advice)}),
+is(status($bare, q{concat_ws(' ', node, advice)}),
 	'2', 'a standby whose keeper has no table, but somebody else');
 $bare->stop;
 $primary->safe_psql(
@@ -66,9 +68,7 @@ sub set_on_standby
 is(status($standby, 'gate'), 'closed: the server is in recovery', 'a standby mints nothing');
 is(status($standby, q{concat_ws(' ', node, advice)}),
 	'1', 'all is well for a promotion: its node ID, and no advice');
-is( status($standby, 'layout'),
-	status($primary, 'layout'),
-	'and its layout');
+is(status($standby, 'layout'), status($primary, 'layout'), 'and its layout');
 
 my $nothing = 'After a promotion nothing could be minted: ';
 set_on_standby('snowflake.node_id = -1');
@@ -146,8 +146,9 @@ $copy->init_from_backup($primary, 'base');
 {
 	local %ENV = $copy->_get_env();
 	PostgreSQL::Test::Utils::system_or_bail(
-		'pg_ctl', '-w', '-D', $copy->data_dir, '-l', $copy->logfile,
-		'-o', '-c snowflake.node_id=3', 'start');
+		'pg_ctl', '-w', '-D', $copy->data_dir,
+		'-l', $copy->logfile, '-o', '-c snowflake.node_id=3',
+		'start');
 	$copy->_update_pid(1);
 }
 wait_for_mint($copy);
@@ -162,7 +163,7 @@ is($hint, undef, 'so there is nothing to do');
 $copy->stop;
 $copy->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $copy->start;
-is(status($copy, q{concat_ws(' ', gate, advice)}),
+is( status($copy, q{concat_ws(' ', gate, advice)}),
 	'closed: the keeper is not running',
 	'no keeper: at first there is no advice');
 $copy->poll_query_until('postgres',

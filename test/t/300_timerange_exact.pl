@@ -18,7 +18,8 @@ my $constants = 60;
 
 my $node = new_node('main', node_id => undef);
 $node->start;
-$node->safe_psql('postgres', q{
+$node->safe_psql(
+	'postgres', q{
 CREATE EXTENSION snowflake;
 
 -- Any ID of the layout, but most of them near a few instants, so that ticks
@@ -142,15 +143,21 @@ END $$;
 my $compared = 0;
 
 foreach my $layout (
-	'twitter', 'sonyflake', 'baidu', 'mastodon', 'javascript',
+	'twitter',
+	'sonyflake',
+	'baidu',
+	'mastodon',
+	'javascript',
 	'time:42 node:8 sequence:13 tick:7s epoch:1533041282000',
 	'time:51 sequence:12 tick:3us epoch:0',
 	'time:10 node:3 sequence:2 tick:1s epoch:2026-01-01T00:00:00Z')
 {
 	$node->append_conf('postgresql.conf', "snowflake.layout = '$layout'");
 	$node->restart;
-	is($node->safe_psql('postgres', 'SHOW snowflake.layout'), $layout, "$layout: it is the server's");
-	$node->safe_psql('postgres', qq{
+	is($node->safe_psql('postgres', 'SHOW snowflake.layout'),
+		$layout, "$layout: it is the server's");
+	$node->safe_psql(
+		'postgres', qq{
 		TRUNCATE cases;
 		INSERT INTO cases
 			SELECT id, id, \@ id, ts, random_local(ts), random_day(ts), random_range(random_time(id), random_time(id))
@@ -158,7 +165,8 @@ foreach my $layout (
 				FROM (SELECT random_id() AS id FROM generate_series(1, $rows) OFFSET 0) r OFFSET 0) r;
 		ANALYZE cases});
 
-	my ($n, $wrong) = split /\|/, $node->safe_psql('postgres', q{
+	my ($n, $wrong) = split /\|/, $node->safe_psql(
+		'postgres', q{
 		SELECT count(*), count(*) FILTER (WHERE
 			(id < ts) <> (at < ts) OR (id <= ts) <> (at <= ts)
 			OR (id > ts) <> (at > ts) OR (id >= ts) <> (at >= ts)
@@ -171,29 +179,44 @@ foreach my $layout (
 
 	# the time that an ID says, decoded by the server's layout or by that in the call,
 	# beside each type of time, either way round, in a time zone with gaps
-	foreach my $time ('@ id', 'snowflake_timestamp(number)',
-		"snowflake_timestamp(id, '$layout')", "snowflake_timestamp(number, '$layout')")
+	foreach my $time (
+		'@ id',
+		'snowflake_timestamp(number)',
+		"snowflake_timestamp(id, '$layout')",
+		"snowflake_timestamp(number, '$layout')")
 	{
 		my @conditions;
 
 		foreach my $op ('<', '<=', '>', '>=')
 		{
-			push @conditions, map { ["($time) $op $_", "at $op $_"], ["$_ $op ($time)", "$_ $op at"] } qw(ts local day);
+			push @conditions,
+			  map { [ "($time) $op $_", "at $op $_" ], [ "$_ $op ($time)", "$_ $op at" ] }
+			  qw(ts local day);
 		}
-		push @conditions, [ "($time) <\@ period", 'at <@ period' ], [ "period \@> ($time)", 'period @> at' ];
-		my $query = 'SELECT ' . join(' + ', map { "count(*) FILTER (WHERE ($_->[0]) IS DISTINCT FROM ($_->[1]))" } @conditions) . ' FROM cases';
+		push @conditions, [ "($time) <\@ period", 'at <@ period' ],
+		  [ "period \@> ($time)", 'period @> at' ];
+		my $query = 'SELECT '
+		  . join(' + ',
+			map { "count(*) FILTER (WHERE ($_->[0]) IS DISTINCT FROM ($_->[1]))" } @conditions)
+		  . ' FROM cases';
 
-		unlike($node->safe_psql('postgres', "EXPLAIN VERBOSE $query"),
-			qr/\(@ |snowflake_timestamp/, "$layout: $time is decoded in no comparison");
-		is($node->safe_psql('postgres', "SET timezone = 'America/New_York'; $query"), 0,
-			"$layout: $time compares with times as a plain one: " . $n * @conditions . ' comparisons');
+		unlike(
+			$node->safe_psql('postgres', "EXPLAIN VERBOSE $query"),
+			qr/\(@ |snowflake_timestamp/,
+			"$layout: $time is decoded in no comparison");
+		is( $node->safe_psql('postgres', "SET timezone = 'America/New_York'; $query"),
+			0,
+			"$layout: $time compares with times as a plain one: "
+			  . $n * @conditions
+			  . ' comparisons');
 		$compared += $n * @conditions;
 	}
 
 	my ($tried, $different) = split /\|/,
 	  $node->safe_psql('postgres', "SELECT * FROM wrong_constants($constants)");
 	is($different, 0,
-		"$layout: $tried queries with constants find the rows of the plain ones, with and without an index");
+		"$layout: $tried queries with constants find the rows of the plain ones, with and without an index"
+	);
 }
 cmp_ok($compared, '>=', 1_000_000, "$compared comparisons");
 

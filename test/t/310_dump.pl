@@ -59,45 +59,37 @@ my $definitions_before = $node->safe_psql('shop', $definitions);
 like($contents_before, qr/\|502\|501$/, 'there is something to dump');
 
 # pg_dump, as a script and as an archive
-$node->command_ok(
-	[ 'pg_dump', '-d', $node->connstr('shop'), '-f', "$dir/plain.sql" ],
+$node->command_ok([ 'pg_dump', '-d', $node->connstr('shop'), '-f', "$dir/plain.sql" ],
 	'pg_dump to a script');
-$node->command_ok(
-	[
-		'pg_dump', '-Fc', '-d', $node->connstr('shop'), '-f',
-		"$dir/archive.dump"
-	],
+$node->command_ok([ 'pg_dump', '-Fc', '-d', $node->connstr('shop'), '-f', "$dir/archive.dump" ],
 	'pg_dump to an archive');
 $node->safe_psql('postgres', 'CREATE DATABASE plain');
 $node->safe_psql('postgres', 'CREATE DATABASE archive');
 $node->command_ok(
 	[
-		'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d',
-		$node->connstr('plain'), '-f', "$dir/plain.sql"
+		'psql', '-X', '-q', '-v',
+		'ON_ERROR_STOP=1', '-d', $node->connstr('plain'), '-f',
+		"$dir/plain.sql"
 	],
 	'restore from the script');
 $node->command_ok(
 	[
-		'pg_restore', '--exit-on-error', '-j', '2', '-d',
-		$node->connstr('archive'), "$dir/archive.dump"
+		'pg_restore', '--exit-on-error', '-j', '2', '-d', $node->connstr('archive'),
+		"$dir/archive.dump"
 	],
 	'restore from the archive');
 
 foreach my $copy ('plain', 'archive')
 {
-	is($node->safe_psql($copy, $contents),
-		$contents_before, "$copy: same contents");
+	is($node->safe_psql($copy, $contents), $contents_before, "$copy: same contents");
 	is($node->safe_psql($copy, $definitions),
-		$definitions_before,
-		"$copy: same columns, defaults, indexes and constraints");
+		$definitions_before, "$copy: same columns, defaults, indexes and constraints");
 
 	# all databases of a server draw from one generator
 	my $newest = $node->safe_psql('shop', 'SELECT snowflake_next()');
 	$node->safe_psql($copy, q{INSERT INTO customers (name) VALUES ('new')});
-	is( $node->safe_psql(
-			$copy, "SELECT id > '$newest' FROM customers WHERE name = 'new'"),
-		't',
-		"$copy: the default goes on with larger IDs");
+	is($node->safe_psql($copy, "SELECT id > '$newest' FROM customers WHERE name = 'new'"),
+		't', "$copy: the default goes on with larger IDs");
 }
 
 # COPY
@@ -137,8 +129,7 @@ my $error = error_of(
 is($error->{sqlstate}, '22003', 'binary COPY does not let a negative ID in');
 
 # Prepared statements, planned for the value and planned once for all
-my $id =
-  $node->safe_psql('shop', q{SELECT id FROM customers WHERE name = 'customer 250'});
+my $id = $node->safe_psql('shop', q{SELECT id FROM customers WHERE name = 'customer 250'});
 foreach my $mode ('force_custom_plan', 'force_generic_plan')
 {
 	is( $node->safe_psql(
@@ -181,10 +172,8 @@ foreach my $mode ('simple', 'extended', 'prepared')
 		},
 		'shop');
 }
-is( $node->safe_psql(
-		'shop', q{SELECT count(DISTINCT id) FROM customers WHERE name = 'pgbench'}),
-	'600',
-	'each of these transactions had an ID of its own');
+is($node->safe_psql('shop', q{SELECT count(DISTINCT id) FROM customers WHERE name = 'pgbench'}),
+	'600', 'each of these transactions had an ID of its own');
 
 $node->stop;
 done_testing();

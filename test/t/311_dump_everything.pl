@@ -191,64 +191,48 @@ my $dump = dump_of($source, 'everything');
 
 is(scalar(() = $contents =~ /^/mg), 13, 'all tables and views are compared');
 like($dump, qr/^CREATE TABLE public\.orders /m, 'and all definitions');
-like($contents, qr/^december\|744\|/m,
-	'the view finds the rows of its period');
-like($contents, qr/^unnamed_operators\|300\|/m,
+like($contents, qr/^december\|744\|/m, 'the view finds the rows of its period');
+like(
+	$contents,
+	qr/^unnamed_operators\|300\|/m,
 	'the view without an operator in its text finds its rows');
 is( $source->safe_psql(
-		'everything',
-		'SELECT count(*) FROM snowflake_keeper.reservation WHERE node = 3'),
+		'everything', 'SELECT count(*) FROM snowflake_keeper.reservation WHERE node = 3'),
 	'1',
 	'the database that is dumped has a reservation');
 
 # Out
 my $source_connstr = $source->connstr('everything');
-command_ok(
-	[ 'pg_dump', '--no-sync', '-d', $source_connstr, '-f', "$dir/plain.sql" ],
+command_ok([ 'pg_dump', '--no-sync', '-d', $source_connstr, '-f', "$dir/plain.sql" ],
 	'pg_dump to a script');
-command_ok(
-	[
-		'pg_dump', '--no-sync', '-Fc', '-d',
-		$source_connstr, '-f', "$dir/custom.dump"
-	],
+command_ok([ 'pg_dump', '--no-sync', '-Fc', '-d', $source_connstr, '-f', "$dir/custom.dump" ],
 	'pg_dump to an archive');
 command_ok(
-	[
-		'pg_dump', '--no-sync', '-Fd', '-j',
-		'2', '-d', $source_connstr, '-f',
-		"$dir/directory"
-	],
+	[ 'pg_dump', '--no-sync', '-Fd', '-j', '2', '-d', $source_connstr, '-f', "$dir/directory" ],
 	'pg_dump to a directory, with jobs');
-command_ok(
-	[
-		'pg_dumpall', '--no-sync',
-		'-d', $source->connstr('postgres'),
-		'-f', "$dir/all.sql"
-	],
+command_ok([ 'pg_dumpall', '--no-sync', '-d', $source->connstr('postgres'), '-f', "$dir/all.sql" ],
 	'pg_dumpall');
 foreach my $archive ('custom.dump', 'directory')
 {
 	command_ok([ 'pg_restore', '-f', "$dir/$archive.sql", "$dir/$archive" ],
 		"$archive as a script");
 }
-foreach
-  my $script ('plain.sql', 'custom.dump.sql', 'directory.sql', 'all.sql')
+foreach my $script ('plain.sql', 'custom.dump.sql', 'directory.sql', 'all.sql')
 {
 	my $text = slurp_file("$dir/$script");
 
 	like($text, qr/^COPY public\.base /m, "$script has the rows of tables");
-	unlike($text, qr/snowflake_keeper\.reservation|reserved_until|kept_in/,
+	unlike(
+		$text,
+		qr/snowflake_keeper\.reservation|reserved_until|kept_in/,
 		"$script does not mention the reservation");
 }
 $source->stop;
 
 # In: first everything, roles included, with one error to be expected
 $target->start;
-my ($stdout, $stderr) = run_command(
-	[
-		'psql', '-X', '-q', '-d', $target->connstr('postgres'),
-		'-f', "$dir/all.sql"
-	]);
+my ($stdout, $stderr) =
+  run_command([ 'psql', '-X', '-q', '-d', $target->connstr('postgres'), '-f', "$dir/all.sql" ]);
 my @errors =
   grep { /ERROR|FATAL/ && !/role ".*" already exists$/ } split /\n/,
   $stderr;
@@ -266,16 +250,11 @@ $target->command_ok(
 	],
 	'restore from the script');
 $target->command_ok(
-	[
-		'pg_restore', '--exit-on-error',
-		'-d', $target->connstr('custom'),
-		"$dir/custom.dump"
-	],
+	[ 'pg_restore', '--exit-on-error', '-d', $target->connstr('custom'), "$dir/custom.dump" ],
 	'restore from the archive');
 $target->command_ok(
 	[
-		'pg_restore', '--exit-on-error', '-j', '2', '-d',
-		$target->connstr('directory'),
+		'pg_restore', '--exit-on-error', '-j', '2', '-d', $target->connstr('directory'),
 		"$dir/directory"
 	],
 	'restore from the directory, with jobs');
@@ -296,15 +275,12 @@ sub plan_of
 {
 	my ($database, $query) = @_;
 
-	return $target->safe_psql($database,
-		"SET enable_seqscan = off; EXPLAIN (COSTS OFF) $query");
+	return $target->safe_psql($database, "SET enable_seqscan = off; EXPLAIN (COSTS OFF) $query");
 }
 
 wait_for_mint($target, dbname => 'everything');
-is( $target->safe_psql(
-		'everything', 'SELECT node FROM snowflake_keeper.reservation'),
-	'9',
-	'the new server has a reservation for its own node ID');
+is($target->safe_psql('everything', 'SELECT node FROM snowflake_keeper.reservation'),
+	'9', 'the new server has a reservation for its own node ID');
 
 foreach my $database ('everything', 'plain', 'custom', 'directory')
 {
@@ -335,35 +311,26 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 					 WHERE b.note LIKE 'note%' AND o.parent = (SELECT min(id) FROM orders)) old}
 		),
 		't|8|8',
-		"$database: every default goes on, with new and larger IDs of the new node ID"
-	);
+		"$database: every default goes on, with new and larger IDs of the new node ID");
 	is( $target->safe_psql(
-			$database,
-			q{SELECT bool_and(made = @ id AND node = 9) FROM base WHERE note = 'new'}
-		),
+			$database, q{SELECT bool_and(made = @ id AND node = 9) FROM base WHERE note = 'new'}),
 		't',
 		"$database: generated columns");
 
 	# constraints
 	my %refusals = (
 		"INSERT INTO orders (customer) VALUES (1)" => '23503',
-		"INSERT INTO orders (customer, seller) SELECT min(id), '1' FROM base"
-		  => '23503',
+		"INSERT INTO orders (customer, seller) SELECT min(id), '1' FROM base" => '23503',
 		"DELETE FROM base WHERE note = 'note 1'" => '23503',
-		"INSERT INTO orders (id, customer) SELECT '0', min(id) FROM base" =>
-		  '23514',
+		"INSERT INTO orders (id, customer) SELECT '0', min(id) FROM base" => '23514',
 		"INSERT INTO likeness (id) VALUES ('5')" => '23514',
-		"INSERT INTO base (previous) SELECT max(previous) FROM ONLY base" =>
-		  '23P01',
+		"INSERT INTO base (previous) SELECT max(previous) FROM ONLY base" => '23P01',
 		"INSERT INTO log_past (id) SELECT snowflake_next()" => '23514',
-		"SET ROLE writer; INSERT INTO log (id) VALUES (make_snowflake(now(), 3, 0))"
-		  => '42501');
+		"SET ROLE writer; INSERT INTO log (id) VALUES (make_snowflake(now(), 3, 0))" => '42501');
 	foreach my $statement (sort keys %refusals)
 	{
-		is( error_of($target, $statement, dbname => $database)
-			  ->{sqlstate},
-			$refusals{$statement},
-			"$database: refuses $statement");
+		is(error_of($target, $statement, dbname => $database)->{sqlstate},
+			$refusals{$statement}, "$database: refuses $statement");
 	}
 
 	# policies
@@ -373,8 +340,7 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 			  SET ROLE reader; SELECT min(@ id) >= timestamptz '2026-01-01 UTC', count(*) FROM log}
 		),
 		't|475',
-		"$database: a policy that compares with a time lets through what it should"
-	);
+		"$database: a policy that compares with a time lets through what it should");
 
 	# indexes
 	my %plans = (
@@ -382,16 +348,13 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 		  qr/Bitmap Index Scan on orders_tags/,
 		"SELECT FROM orders WHERE history && ARRAY[$id]::order_id[]" =>
 		  qr/Bitmap Index Scan on orders_history/,
-		"SELECT FROM orders WHERE (first).item = $id" =>
-		  qr/Index.* (on|using) orders_item/,
-		"SELECT FROM orders WHERE id = $id" =>
-		  qr/Index.* (on|using) orders_pkey/,
-		"SELECT FROM ONLY base WHERE snowflake_sequence(id, 'twitter') = 4000"
-		  => qr/Index.* (on|using) base_sequence/);
+		"SELECT FROM orders WHERE (first).item = $id" => qr/Index.* (on|using) orders_item/,
+		"SELECT FROM orders WHERE id = $id" => qr/Index.* (on|using) orders_pkey/,
+		"SELECT FROM ONLY base WHERE snowflake_sequence(id, 'twitter') = 4000" =>
+		  qr/Index.* (on|using) base_sequence/);
 	foreach my $query (sort keys %plans)
 	{
-		like(plan_of($database, $query),
-			$plans{$query}, "$database: index for $query");
+		like(plan_of($database, $query), $plans{$query}, "$database: index for $query");
 	}
 	is( $target->safe_psql(
 			$database, q{
@@ -424,10 +387,8 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 		"$database: a materialized view is refreshed");
 }
 
-is( $target->safe_psql(
-		'everything', 'SELECT node FROM snowflake_keeper.reservation'),
-	'9',
-	'the reservation of the old server never came along');
+is($target->safe_psql('everything', 'SELECT node FROM snowflake_keeper.reservation'),
+	'9', 'the reservation of the old server never came along');
 
 $target->stop;
 done_testing();

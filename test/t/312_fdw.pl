@@ -12,10 +12,8 @@ use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $local =
-  new_node('local', node_id => 1, conf => "timezone = 'UTC'");
-my $remote =
-  new_node('remote', node_id => 2, conf => "timezone = 'UTC'");
+my $local = new_node('local', node_id => 1, conf => "timezone = 'UTC'");
+my $remote = new_node('remote', node_id => 2, conf => "timezone = 'UTC'");
 
 $remote->start;
 $remote->safe_psql('postgres', 'CREATE EXTENSION snowflake');
@@ -55,8 +53,7 @@ $local->safe_psql(
 # when the query is planned, that of now() is not.  A sub-select makes a
 # parameter of it, which can be sent.
 my $id = $remote->safe_psql('postgres', 'SELECT id FROM items WHERE n = 500');
-my $after =
-  $remote->safe_psql('postgres', 'SELECT id FROM items WHERE n = 510');
+my $after = $remote->safe_psql('postgres', 'SELECT id FROM items WHERE n = 510');
 my @conditions = (
 	[ "id = '$id'", 1 ],
 	[ "id = $id", 1 ],
@@ -98,8 +95,7 @@ sub plan_of
 {
 	my ($query) = @_;
 
-	return $local->safe_psql('postgres',
-		"EXPLAIN (VERBOSE, COSTS OFF) $query");
+	return $local->safe_psql('postgres', "EXPLAIN (VERBOSE, COSTS OFF) $query");
 }
 
 # Is a condition compared by the other server alone?
@@ -113,10 +109,8 @@ sub is_sent
 foreach my $condition (@conditions)
 {
 	my ($where, $can_be_sent) = @$condition;
-	my $rows =
-	  q{count(*), count(*) < 1103, md5(string_agg(id || ':' || n, ',' ORDER BY n))};
-	my $expected =
-	  $remote->safe_psql('postgres', "SELECT $rows FROM items WHERE $where");
+	my $rows = q{count(*), count(*) < 1103, md5(string_agg(id || ':' || n, ',' ORDER BY n))};
+	my $expected = $remote->safe_psql('postgres', "SELECT $rows FROM items WHERE $where");
 
 	foreach my $server ('knowing', 'unknowing')
 	{
@@ -124,19 +118,18 @@ foreach my $condition (@conditions)
 		my $sent = $can_be_sent && $server eq 'knowing';
 
 		my ($ret, $stdout, $stderr) =
-		  $local->psql('postgres',
-			"SELECT $rows FROM items_$server WHERE $where");
+		  $local->psql('postgres', "SELECT $rows FROM items_$server WHERE $where");
 		is($stdout . $stderr, $expected, "$server: rows with $where");
-		is( is_sent($plan) ? 'sent' : 'not sent',
-			$sent          ? 'sent' : 'not sent',
-			"$server: $where") or diag($plan);
+		is(is_sent($plan) ? 'sent' : 'not sent', $sent ? 'sent' : 'not sent', "$server: $where")
+		  or diag($plan);
 	}
 }
 
 # Nor is anything sent of a bigint column but what core knows, which is enough
 $remote->safe_psql('postgres', 'CREATE TABLE numbers (id bigint PRIMARY KEY)');
 $local->safe_psql('postgres', q{CREATE FOREIGN TABLE numbers (id bigint) SERVER unknowing});
-foreach my $where ('id = 5', q{id >= (SELECT snowflake_lower_bound(now() - interval '1 day')::bigint)})
+foreach
+  my $where ('id = 5', q{id >= (SELECT snowflake_lower_bound(now() - interval '1 day')::bigint)})
 {
 	ok(is_sent(plan_of("SELECT * FROM numbers WHERE $where")), "a bigint column: $where");
 }
@@ -161,26 +154,22 @@ foreach my $server ('knowing', 'unknowing')
 	is( $stdout . $stderr,
 		"500\n499\n498\n497\n"
 		  . $remote->safe_psql(
-			'postgres',
-			q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC'}
-		  ),
+			'postgres', q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC'}),
 		"$server: rows by parameters");
 	foreach my $statement ("one ('$id')", "page ('$id')")
 	{
-		my $plan = $local->safe_psql('postgres',
-			"$prepare EXPLAIN (VERBOSE, COSTS OFF) EXECUTE $statement");
+		my $plan =
+		  $local->safe_psql('postgres', "$prepare EXPLAIN (VERBOSE, COSTS OFF) EXECUTE $statement");
 		is(!!is_sent($plan), $sent, "$server: parameters of $statement")
 		  or diag($plan);
 	}
 
 	# The order of the key, and its ends
 	my $plan = plan_of("SELECT * FROM $table ORDER BY id DESC LIMIT 10");
-	is( $plan =~ /Remote SQL: .* ORDER BY id DESC/ ? 1 : 0,
-		$sent                                      ? 1 : 0,
-		"$server: ORDER BY id") or diag($plan);
-	is( $local->safe_psql('postgres', "SELECT min(id), max(id) FROM $table"),
-		'0|9223372036854775807',
-		"$server: min and max");
+	is($plan =~ /Remote SQL: .* ORDER BY id DESC/ ? 1 : 0, $sent ? 1 : 0, "$server: ORDER BY id")
+	  or diag($plan);
+	is($local->safe_psql('postgres', "SELECT min(id), max(id) FROM $table"),
+		'0|9223372036854775807', "$server: min and max");
 
 	# Joins: with a table of this server, and of the other one with itself
 	is( $local->safe_psql(
@@ -230,21 +219,16 @@ is( $local->safe_psql(
 	),
 	"1\n1\n1",
 	'default of the foreign table: IDs of the local server');
-is( $local->safe_psql('postgres',
-		"COPY items_knowing (n) FROM stdin;\n-5\n\\.\n")
+is( $local->safe_psql('postgres', "COPY items_knowing (n) FROM stdin;\n-5\n\\.\n")
 	  . $remote->safe_psql(
-		'postgres',
-		'SELECT snowflake_node(id) FROM items WHERE n BETWEEN -5 AND -2'),
+		'postgres', 'SELECT snowflake_node(id) FROM items WHERE n BETWEEN -5 AND -2'),
 	"1\n1\n1\n1",
 	'they arrive, from COPY as well');
 
 # without one it is null, which the key of the other server refuses;
-$local->safe_psql('postgres',
-	'ALTER TABLE items_knowing ALTER id DROP DEFAULT');
-is( error_of($local,
-		'INSERT INTO items_knowing (n) VALUES (-6)')->{sqlstate},
-	'23502',
-	'no default in the foreign table: null');
+$local->safe_psql('postgres', 'ALTER TABLE items_knowing ALTER id DROP DEFAULT');
+is(error_of($local, 'INSERT INTO items_knowing (n) VALUES (-6)')->{sqlstate},
+	'23502', 'no default in the foreign table: null');
 
 # and for the other server's default to count, and its node ID, the foreign
 # table that is inserted into must not have the column.
@@ -267,23 +251,26 @@ is( $local->safe_psql(
 		 WHERE id >= timestamptz '2026-01-15 12:00 UTC' AND n > -2}),
 	"snowflake|1\n"
 	  . $remote->safe_psql(
-		'postgres',
-		q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC' AND n > -2}
-	  ),
+		'postgres', q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC' AND n > -2}),
 	'IMPORT FOREIGN SCHEMA');
 
 # What doc/tools.md shows, but for the place of the other server
-my ($section) = slurp_file("$FindBin::RealBin/../../doc/tools.md") =~ /^## postgres_fdw\n(.*?)^## /ms;
+my ($section) =
+  slurp_file("$FindBin::RealBin/../../doc/tools.md") =~ /^## postgres_fdw\n(.*?)^## /ms;
 my ($page) = $section =~ /^```sql\n(.*?)^```$/ms;
 my ($host, $port) = ($remote->host, $remote->port);
 $page =~ s/host '[^']*'/host '$host', port '$port'/;
 $page =~ s/dbname '\w+'/dbname 'postgres'/;
-$remote->safe_psql('postgres', q{CREATE TABLE orders (id snowflake PRIMARY KEY, customer text); INSERT INTO orders VALUES ('5', 'Ada')});
+$remote->safe_psql('postgres',
+	q{CREATE TABLE orders (id snowflake PRIMARY KEY, customer text); INSERT INTO orders VALUES ('5', 'Ada')}
+);
 $local->safe_psql('postgres', "DROP EXTENSION postgres_fdw CASCADE; $page");
-is($local->safe_psql('postgres', q{SELECT customer FROM archived_orders WHERE id = 5}), 'Ada', 'as the page has it');
+is($local->safe_psql('postgres', q{SELECT customer FROM archived_orders WHERE id = 5}),
+	'Ada', 'as the page has it');
 ok(is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'its condition is sent');
 $local->safe_psql('postgres', q{ALTER SERVER archive OPTIONS (DROP extensions)});
-ok(!is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'but not without the option');
+ok(!is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')),
+	'but not without the option');
 $local->safe_psql('postgres', $section =~ /^For a server that exists: `(.*)`\.$/m);
 ok(is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'which can be added');
 

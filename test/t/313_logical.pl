@@ -35,13 +35,12 @@ wal_retrieve_retry_interval = 100ms
 # itself, so that one table is replicated in both directions.  Otherwise rows
 # would come back; so there is a table for each direction, and a view of both.
 my $has_origin =
-  $node{ada}->safe_psql('postgres',
-	q{SELECT current_setting('server_version_num')::integer >= 160000}) eq
+  $node{ada}
+  ->safe_psql('postgres', q{SELECT current_setting('server_version_num')::integer >= 160000}) eq
   't';
 
 # The type has another OID on one server, and so have its array and its domain.
-$node{bob}
-  ->safe_psql('shop', 'CREATE TABLE first (n integer); DROP TABLE first');
+$node{bob}->safe_psql('shop', 'CREATE TABLE first (n integer); DROP TABLE first');
 foreach my $name ('ada', 'bob')
 {
 	$node{$name}->safe_psql(
@@ -64,8 +63,7 @@ foreach my $name ('ada', 'bob')
 
 	# what is there before the subscription is copied
 	$node{$name}->safe_psql('shop',
-		"INSERT INTO rows_of_$name (note) SELECT 'before ' || n FROM generate_series(1, 500) n"
-	);
+		"INSERT INTO rows_of_$name (note) SELECT 'before ' || n FROM generate_series(1, 500) n");
 }
 isnt(
 	$node{ada}->safe_psql('shop', q{SELECT 'snowflake'::regtype::oid}),
@@ -116,8 +114,8 @@ sub catch_up
 	}
 	foreach my $name ('ada', 'bob')
 	{
-		my $subscriptions = $node{ $other{$name} }->safe_psql($dbname,
-			q{SELECT subname FROM pg_subscription ORDER BY 1});
+		my $subscriptions = $node{ $other{$name} }
+		  ->safe_psql($dbname, q{SELECT subname FROM pg_subscription ORDER BY 1});
 		$node{$name}->wait_for_catchup($_) foreach split /\n/, $subscriptions;
 	}
 	return;
@@ -175,8 +173,7 @@ foreach my $round (1, 2)
 		) or die "timed out waiting for rows on $name";
 	}
 }
-$node{$_}->safe_psql('shop', 'INSERT INTO halt VALUES (1)')
-  foreach 'ada', 'bob';
+$node{$_}->safe_psql('shop', 'INSERT INTO halt VALUES (1)') foreach 'ada', 'bob';
 foreach my $session (@sessions)
 {
 	$session->{run}->finish;
@@ -202,12 +199,8 @@ foreach my $view ('all_rows', $has_origin ? 'rows_of_both' : ())
 	my $of_ada = $node{ada}->safe_psql('shop', $contents);
 	my ($rows, @distinct) = split /\|/, $of_ada;
 
-	is( $of_ada,
-		$node{bob}->safe_psql('shop', $contents),
-		"$view: the same rows on both servers");
-	is( "@distinct[0 .. 2]",
-		"$rows $rows $rows",
-		"$view: $rows rows, each with IDs of its own");
+	is($of_ada, $node{bob}->safe_psql('shop', $contents), "$view: the same rows on both servers");
+	is("@distinct[0 .. 2]", "$rows $rows $rows", "$view: $rows rows, each with IDs of its own");
 
 	# where and when a row was born, on the server where it was not
 	foreach my $name ('ada', 'bob')
@@ -255,12 +248,10 @@ foreach my $name ('ada', 'bob')
 		CREATE TABLE things (id snowflake PRIMARY KEY DEFAULT snowflake_next())}
 	);
 }
-$node{ada}
-  ->safe_psql('postgres', 'CREATE PUBLICATION everything FOR ALL TABLES');
+$node{ada}->safe_psql('postgres', 'CREATE PUBLICATION everything FOR ALL TABLES');
 my $connstr = $node{ada}->connstr . ' dbname=postgres';
 $node{bob}->safe_psql('postgres',
-	"CREATE SUBSCRIPTION everything CONNECTION '$connstr' PUBLICATION everything"
-);
+	"CREATE SUBSCRIPTION everything CONNECTION '$connstr' PUBLICATION everything");
 $node{ada}->safe_psql('postgres', 'INSERT INTO things DEFAULT VALUES');
 catch_up('postgres');
 my $newest = $node{bob}->safe_psql(
@@ -288,7 +279,8 @@ $node{ada}->safe_psql(
 catch_up('postgres');
 is( $node{bob}->safe_psql(
 		'postgres',
-		"SELECT reserved_until >= snowflake_timestamp('$newest') FROM snowflake_keeper.reservation WHERE node = 2"),
+		"SELECT reserved_until >= snowflake_timestamp('$newest') FROM snowflake_keeper.reservation WHERE node = 2"
+	),
 	't',
 	'also those of the same node ID, which would lower its own');
 
@@ -305,7 +297,8 @@ foreach my $name ('ada', 'bob')
 		"$name: no error and no conflict in any subscription");
 	is( log_count(
 			$node{$name},
-			'conflict detected on relation "(?!snowflake_keeper\.reservation")|duplicate key|did not find row|binary data has'),
+			'conflict detected on relation "(?!snowflake_keeper\.reservation")|duplicate key|did not find row|binary data has'
+		),
 		0,
 		"$name: no conflict in the log");
 }
@@ -313,9 +306,7 @@ foreach my $name ('ada', 'bob')
 $node{bob}->restart;
 wait_for_mint($node{bob});
 is( $node{bob}->safe_psql(
-		'postgres',
-		"SELECT snowflake_next() > '$newest', snowflake_node(snowflake_next())"
-	),
+		'postgres', "SELECT snowflake_next() > '$newest', snowflake_node(snowflake_next())"),
 	't|2',
 	'minting goes on with the own node ID');
 catch_up('postgres');

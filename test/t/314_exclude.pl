@@ -13,8 +13,7 @@ my $node = new_node('main');
 
 $node->start;
 if ($node->safe_psql('postgres',
-		q{SELECT count(*) FROM pg_available_extensions WHERE name = 'btree_gist'}
-	) eq '0')
+		q{SELECT count(*) FROM pg_available_extensions WHERE name = 'btree_gist'}) eq '0')
 {
 	$node->stop;
 	plan skip_all => 'btree_gist is not installed';
@@ -27,10 +26,8 @@ $node->safe_psql(
 	CREATE TABLE bookings (id snowflake, period int4range, EXCLUDE USING gist (id WITH =, period WITH &&));
 	INSERT INTO bookings VALUES (7, '[1,10)'), (7, '[10,20)'), (8, '[1,20)');
 });
-is( error_of($node,
-		q{INSERT INTO bookings VALUES (7, '[5,6)')})->{sqlstate},
-	'23P01',
-	'the same ID in a period that overlaps');
+is(error_of($node, q{INSERT INTO bookings VALUES (7, '[5,6)')})->{sqlstate},
+	'23P01', 'the same ID in a period that overlaps');
 is( $node->safe_psql(
 		'postgres', q{
 		SET enable_seqscan = off;

@@ -50,8 +50,10 @@ sub sql
 {
 	my ($sql, %params) = @_;
 
-	return $node->safe_psql('postgres', "SET search_path = app, public;\n$sql",
-		connstr => $node->connstr('postgres') . ' user=owner', %params);
+	return $node->safe_psql(
+		'postgres', "SET search_path = app, public;\n$sql",
+		connstr => $node->connstr('postgres') . ' user=owner',
+		%params);
 }
 
 sub fails
@@ -66,9 +68,12 @@ sub psql_script
 {
 	my ($sql) = @_;
 	my ($stdout, $stderr) = ('', '');
-	my $status = $node->psql('postgres', "SET search_path = app, public;\n$sql",
-		stdout => \$stdout, stderr => \$stderr,
-		connstr => $node->connstr('postgres') . ' user=owner', on_error_stop => 0);
+	my $status = $node->psql(
+		'postgres', "SET search_path = app, public;\n$sql",
+		stdout => \$stdout,
+		stderr => \$stderr,
+		connstr => $node->connstr('postgres') . ' user=owner',
+		on_error_stop => 0);
 
 	return ($stdout, $stderr);
 }
@@ -90,29 +95,37 @@ sub names
 {
 	my ($table) = @_;
 
-	return sql("SELECT string_agg(partition::text, ' ' ORDER BY ids) FROM by_time.existing('$table') WHERE NOT is_default");
+	return sql(
+		"SELECT string_agg(partition::text, ' ' ORDER BY ids) FROM by_time.existing('$table') WHERE NOT is_default"
+	);
 }
 
 # README.md's partitions take a row of any time
-my ($readme) = slurp_file("$FindBin::RealBin/../../README.md") =~ /^(CREATE TABLE log \(.*?)^```$/ms;
+my ($readme) =
+  slurp_file("$FindBin::RealBin/../../README.md") =~ /^(CREATE TABLE log \(.*?)^```$/ms;
 sql("$readme INSERT INTO log VALUES (snowflake_lower_bound('2026-11-30 23:59Z'), 'in November');
 	INSERT INTO log (line) VALUES ('now'); INSERT INTO log VALUES ('5', 'long ago')");
-is(sql(q{SELECT line FROM log_2026_11 LIMIT 1}), 'in November', 'partitions as README.md makes them');
+is(sql(q{SELECT line FROM log_2026_11 LIMIT 1}),
+	'in November', 'partitions as README.md makes them');
 is(sql(q{SELECT count(*) FROM log}), '3', 'take a row of any time');
 sql(q{DROP TABLE log});
 
 # What doc/partitions.md shows, in its order
 my $page = slurp_file("$FindBin::RealBin/../../doc/partitions.md");
-my @blocks = map { $_ =~ /^```sql\n(.*?)^```$/ms } grep { !/<!-- not run here: / }
-  $page =~ /^((?:<!-- [^\n]*-->\n)*```sql\n.*?^```)$/msg;
+my @blocks = map { $_ =~ /^```sql\n(.*?)^```$/ms }
+  grep { !/<!-- not run here: / } $page =~ /^((?:<!-- [^\n]*-->\n)*```sql\n.*?^```)$/msg;
 (undef, my $errors) = psql_script(join "\n", shift @blocks, slurp_file($file), @blocks);
 is($errors, '', 'the statements of the page');
-is(sql(q{SELECT string_agg(DISTINCT tableoid::regclass::text, ',') FROM log}), sql(q{SELECT 'log_' || to_char(now() AT TIME ZONE 'Europe/Berlin', 'YYYY_MM')}),
+is( sql(q{SELECT string_agg(DISTINCT tableoid::regclass::text, ',') FROM log}),
+	sql(q{SELECT 'log_' || to_char(now() AT TIME ZONE 'Europe/Berlin', 'YYYY_MM')}),
 	'which puts a row into the partition of this month');
-is(sql(q{SELECT count(*) FROM by_time.existing('log') WHERE NOT is_default}), '5', 'that and four more');
-sql(q{UPDATE by_time.tables SET since = '-1000 years'::interval + now(), keep = '3 months', default_rows = 'move'; ALTER TABLE log_rest DROP CONSTRAINT before});
+is(sql(q{SELECT count(*) FROM by_time.existing('log') WHERE NOT is_default}),
+	'5', 'that and four more');
+sql(q{UPDATE by_time.tables SET since = '-1000 years'::interval + now(), keep = '3 months', default_rows = 'move'; ALTER TABLE log_rest DROP CONSTRAINT before}
+);
 sql("$maintain)");
-is(sql(q{SELECT count(*) FROM by_time.existing('log') WHERE NOT is_default}), '8', 'those since then that are kept');
+is(sql(q{SELECT count(*) FROM by_time.existing('log') WHERE NOT is_default}),
+	'8', 'those since then that are kept');
 sql(q{DROP SCHEMA by_time CASCADE; DROP TABLE log});
 
 sql(slurp_file($file));
@@ -131,7 +144,8 @@ is(sql('SELECT count(*) FROM by_time.existing(\'log\')'), '0', 'which is only sa
 
 # Months of New York and of UTC would overlap; these do not follow the session
 sql(qq{SET timezone = 'America/New_York'; $maintain, at => '2026-10-15Z')});
-sql(qq{SET timezone = 'Asia/Tokyo'; SET search_path = evil, pg_catalog, app, public; $maintain, at => '2026-12-31 23:30Z')});
+sql(qq{SET timezone = 'Asia/Tokyo'; SET search_path = evil, pg_catalog, app, public; $maintain, at => '2026-12-31 23:30Z')}
+);
 is( bounds('log', 'Europe/Berlin'),
 	join("\n",
 		'log_2026_10|2026-10-01 00:00:00+02|2026-11-01 00:00:00+01',
@@ -160,26 +174,34 @@ sql(q{
 });
 sql("$maintain, at => '2026-10-24 23:30Z')");
 is( bounds('hours', 'UTC') =~ s/:00:00\+00//gr,
-	join("\n", 'hours_2026_10_24_23|2026-10-24 23|2026-10-25 00', 'hours_2026_10_25_00|2026-10-25 00|2026-10-25 01',
-		'hours_2026_10_25_01|2026-10-25 01|2026-10-25 02', 'hours_2026_10_25_02|2026-10-25 02|2026-10-25 03'),
+	join("\n",
+		'hours_2026_10_24_23|2026-10-24 23|2026-10-25 00',
+		'hours_2026_10_25_00|2026-10-25 00|2026-10-25 01',
+		'hours_2026_10_25_01|2026-10-25 01|2026-10-25 02',
+		'hours_2026_10_25_02|2026-10-25 02|2026-10-25 03'),
 	'hours: those of UTC, of which none comes twice');
 is( bounds('days', 'UTC'),
-	join("\n", 'days_2026_10_25|2026-10-24 22:00:00+00|2026-10-25 23:00:00+00',
+	join("\n",
+		'days_2026_10_25|2026-10-24 22:00:00+00|2026-10-25 23:00:00+00',
 		'days_2026_10_26|2026-10-25 23:00:00+00|2026-10-26 23:00:00+00',
 		'days_2026_10_27|2026-10-26 23:00:00+00|2026-10-27 23:00:00+00'),
 	'days: one has 25 hours');
 is( bounds('weeks', 'Europe/Berlin'),
-	join("\n", 'weeks_2026_w43|2026-10-19 00:00:00+02|2026-10-26 00:00:00+01',
+	join("\n",
+		'weeks_2026_w43|2026-10-19 00:00:00+02|2026-10-26 00:00:00+01',
 		'weeks_2026_w44|2026-10-26 00:00:00+01|2026-11-02 00:00:00+01'),
 	'weeks: from Monday on');
 is( bounds('years', 'Europe/Berlin'),
-	join("\n", 'years_2026|2026-01-01 00:00:00+01|2027-01-01 00:00:00+01',
+	join("\n",
+		'years_2026|2026-01-01 00:00:00+01|2027-01-01 00:00:00+01',
 		'years_2027|2027-01-01 00:00:00+01|2028-01-01 00:00:00+01'),
 	'years, of a bigint key');
-sql(q{INSERT INTO by_time.tables (parent, period, time_zone, ahead) VALUES ('island', 'day', 'Pacific/Apia', 3)});
+sql(q{INSERT INTO by_time.tables (parent, period, time_zone, ahead) VALUES ('island', 'day', 'Pacific/Apia', 3)}
+);
 sql("$maintain, at => '2011-12-29 12:00Z')");
 is( bounds('island', 'UTC'),
-	join("\n", 'island_2011_12_29|2011-12-29 10:00:00+00|2011-12-30 10:00:00+00',
+	join("\n",
+		'island_2011_12_29|2011-12-29 10:00:00+00|2011-12-30 10:00:00+00',
 		'island_2011_12_31|2011-12-30 10:00:00+00|2011-12-31 10:00:00+00',
 		'island_2012_01_01|2011-12-31 10:00:00+00|2012-01-01 10:00:00+00'),
 	'a day that an island has skipped has no partition; a key of a domain');
@@ -198,60 +220,87 @@ sql(q{
 sql("$maintain, at => '2026-11-20Z')");
 is( sql(q{SET timezone = 'UTC'; SELECT partition, snowflake_timestamp(lower(ids)), snowflake_timestamp(upper(ids))
 		FROM by_time.existing('mixed') WHERE partition::text ~ '\d' ORDER BY ids}),
-	join("\n", 'mixed_2026_11_01_0500|2026-11-01 05:00:00+00|2026-11-30 18:00:00+00',
+	join("\n",
+		'mixed_2026_11_01_0500|2026-11-01 05:00:00+00|2026-11-30 18:00:00+00',
 		'mixed_2026_12_02_0000|2026-12-02 00:00:00+00|2027-01-01 00:00:00+00'),
 	'the parts of periods that are not taken');
-is( sql(q{SELECT min(lower(ids)) = snowflake_lower_bound('2026-11-01Z', 'discord')::bigint FROM by_time.existing('layouts')}),
-	't', 'IDs of another layout');
+is( sql(q{SELECT min(lower(ids)) = snowflake_lower_bound('2026-11-01Z', 'discord')::bigint FROM by_time.existing('layouts')}
+	),
+	't',
+	'IDs of another layout');
 sql(q{DROP TABLE mixed, layouts});
-like(sql('SELECT string_agg(what, \',\') FROM by_time.due()'), qr/does not exist.*does not exist/, 'a table that is gone is reported');
+like(
+	sql('SELECT string_agg(what, \',\') FROM by_time.due()'),
+	qr/does not exist.*does not exist/,
+	'a table that is gone is reported');
 is(fails('CALL by_time.maintain()')->{sqlstate}, '55000', 'which is an error');
 sql(q{DELETE FROM by_time.tables WHERE parent <> 'log'::regclass});
 
 # What is old: detached, or dropped; not what is partly old
 sql(q{UPDATE by_time.tables SET keep = '1 month 15 days', old = 'detach'});
-sql(q{INSERT INTO log VALUES (snowflake_lower_bound('2026-10-20Z'), 'old'), (snowflake_lower_bound('2026-11-20Z'), 'kept')});
+sql(q{INSERT INTO log VALUES (snowflake_lower_bound('2026-10-20Z'), 'old'), (snowflake_lower_bound('2026-11-20Z'), 'kept')}
+);
 sql("$maintain, at => '2026-12-16Z')");
-is(names('log'), 'log_2026_11 log_2026_12 log_2027_01 log_2027_02 log_2027_03', 'an old partition is detached');
+is( names('log'),
+	'log_2026_11 log_2026_12 log_2027_01 log_2027_02 log_2027_03',
+	'an old partition is detached');
 is(sql('SELECT line FROM log_2026_10'), 'old', 'and stays');
 is(sql('SELECT line FROM log'), 'kept', 'a partition of which a part is old is kept');
 sql(q{UPDATE by_time.tables SET old = 'drop'});
 sql("$maintain, at => '2027-01-16Z')");
 is(names('log'), 'log_2026_12 log_2027_01 log_2027_02 log_2027_03', 'or dropped');
-is(sql(q{SELECT to_regclass('log_2026_11'), count(*) FROM by_time.dropping}), '|0', 'which leaves nothing behind');
+is(sql(q{SELECT to_regclass('log_2026_11'), count(*) FROM by_time.dropping}),
+	'|0', 'which leaves nothing behind');
 
 # By psql's \gexec, concurrently: what is detached by one run is dropped by the next
 my $gexec = q{SELECT statement FROM by_time.due('2027-02-16Z') \gexec};
 my ($stdout, $stderr) = psql_script("$gexec\n");
 is($stderr, '', 'the statements of due(), run by psql');
 is(names('log'), 'log_2027_01 log_2027_02 log_2027_03 log_2027_04', 'detach concurrently');
-is(sql(q{SELECT what FROM by_time.due('2027-02-16Z')}), 'drop app.log_2026_12', 'to be dropped next');
+is( sql(q{SELECT what FROM by_time.due('2027-02-16Z')}),
+	'drop app.log_2026_12',
+	'to be dropped next');
 ($stdout, $stderr) = psql_script("$gexec\n");
-is($stderr . sql(q{SELECT count(*) FROM by_time.due('2027-02-16Z')}) . sql(q{SELECT to_regclass('log_2026_12')}),
-	'0', 'is dropped by the next run');
+is( $stderr
+	  . sql(q{SELECT count(*) FROM by_time.due('2027-02-16Z')})
+	  . sql(q{SELECT to_regclass('log_2026_12')}),
+	'0',
+	'is dropped by the next run');
 
 # A reader that does not end: what does not disturb it is done
 my $reader = $node->background_psql('postgres');
 $reader->query_safe('BEGIN; SELECT count(*) FROM app.log');
-(undef, $stderr) = psql_script(q{CALL by_time.maintain(lock_timeout => '10ms', tries => 2, pause => '10 ms', at => '2027-03-16Z')});
+(undef, $stderr) = psql_script(
+	q{CALL by_time.maintain(lock_timeout => '10ms', tries => 2, pause => '10 ms', at => '2027-03-16Z')}
+);
 like($stderr, qr/ERROR:  1 of the steps/, 'detaching needs a lock that a reader holds');
-like($stderr, qr/WARNING:\s+app\.log: detach app\.log_2027_01: canceling statement due to lock timeout/, 'the warning has the reason');
-is(names('log'), 'log_2027_01 log_2027_02 log_2027_03 log_2027_04 log_2027_05', 'what needs none is done');
+like(
+	$stderr,
+	qr/WARNING:\s+app\.log: detach app\.log_2027_01: canceling statement due to lock timeout/,
+	'the warning has the reason');
+is( names('log'),
+	'log_2027_01 log_2027_02 log_2027_03 log_2027_04 log_2027_05',
+	'what needs none is done');
 
 # detaching concurrently waits for it, and is killed
 my $victim = $node->background_psql('postgres', on_error_stop => 0);
 my $pid = $victim->query_safe('SET ROLE owner; SELECT pg_backend_pid()');
 $victim->query_until(qr//, "ALTER TABLE app.log DETACH PARTITION app.log_2027_01 CONCURRENTLY;\n");
-$node->poll_query_until('postgres', "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid")
+$node->poll_query_until('postgres',
+	"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid")
   or die 'detaching does not wait';
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
-$node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)");
+$node->poll_query_until('postgres',
+	"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)");
 eval { $victim->quit };
-like(sql(q{SELECT what FROM by_time.due('2027-03-16Z')}), qr/^complete the detachment of app\.log_2027_01$/m,
+like(
+	sql(q{SELECT what FROM by_time.due('2027-03-16Z')}),
+	qr/^complete the detachment of app\.log_2027_01$/m,
 	'half of a detachment is seen');
 $reader->query_safe('COMMIT');
 sql("$maintain, at => '2027-03-16Z')");
-is(names('log') . sql(q{SELECT to_regclass('log_2027_01')}), 'log_2027_02 log_2027_03 log_2027_04 log_2027_05',
+is( names('log') . sql(q{SELECT to_regclass('log_2027_01')}),
+	'log_2027_02 log_2027_03 log_2027_04 log_2027_05',
 	'and completed, and the table dropped, which was noted before');
 
 # A run that is killed in the middle: between two statements, and in one
@@ -259,17 +308,21 @@ $reader->query_safe('BEGIN; LOCK TABLE app.log_2027_02 IN ACCESS SHARE MODE');
 $victim = $node->background_psql('postgres', on_error_stop => 0);
 $pid = $victim->query_safe('SET ROLE owner; SELECT pg_backend_pid()');
 $victim->query_until(qr//, "CALL by_time.maintain(lock_timeout => '0', at => '2027-04-16Z');\n");
-$node->poll_query_until('postgres', "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid")
+$node->poll_query_until('postgres',
+	"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid")
   or die 'maintain() does not wait';
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
-$node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)");
+$node->poll_query_until('postgres',
+	"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)");
 eval { $victim->quit };
 $reader->query_safe('COMMIT');
 is( names('log') . sql('SELECT partition FROM by_time.dropping'),
-	'log_2027_02 log_2027_03 log_2027_04 log_2027_05 log_2027_06log_2027_02', 'a run is killed half way');
+	'log_2027_02 log_2027_03 log_2027_04 log_2027_05 log_2027_06log_2027_02',
+	'a run is killed half way');
 sql("$maintain, at => '2027-04-16Z')");
-is(names('log') . sql(q{SELECT count(*), to_regclass('log_2027_02') FROM by_time.dropping}),
-	'log_2027_03 log_2027_04 log_2027_05 log_2027_060|', 'the next one goes on');
+is( names('log') . sql(q{SELECT count(*), to_regclass('log_2027_02') FROM by_time.dropping}),
+	'log_2027_03 log_2027_04 log_2027_05 log_2027_060|',
+	'the next one goes on');
 
 # What was to be dropped is kept if somebody wants it after all
 sql(q{INSERT INTO by_time.dropping VALUES ('log_2027_03', 'log')});
@@ -295,21 +348,29 @@ sql(q{
 my $rows = sql('SELECT md5(string_agg(f::text, \',\' ORDER BY id)) FROM full_of f');
 (undef, $stderr) = psql_script(q{CALL by_time.maintain(at => '2026-11-10Z')});
 is( join("\n", $stderr =~ /WARNING:  (.*)/g),
-	join("\n",
-		map { "app.full_of: cannot make full_of_$_->[0], from $_->[1] 00:00:00+00: app.\"rest of it\" has $_->[2] rows of that time" }
-		  [ '2010_11', '2010-11-01', 1 ], [ '2026_10', '2026-10-01', 11 ], [ '2026_11', '2026-11-01', 19 ]),
+	join(
+		"\n",
+		map {
+			"app.full_of: cannot make full_of_$_->[0], from $_->[1] 00:00:00+00: app.\"rest of it\" has $_->[2] rows of that time"
+		}[ '2010_11', '2010-11-01', 1 ],
+		[ '2026_10', '2026-10-01', 11 ],
+		[ '2026_11', '2026-11-01', 19 ]),
 	'rows of the default partition are reported');
 is(names('full_of'), 'full_of_2026_12', 'what they are not in the way of is made');
 
 # they are moved, with what the server made of them; triggers see it
 sql(q{UPDATE by_time.tables SET default_rows = 'move'});
-like(sql(q{SELECT string_agg(statement, ' ') FROM by_time.due('2026-11-10Z')}),
-	qr/^SELECT by_time\.move\('app\.full_of', 'full_of_2010_11', 0, \d+\) SELECT by_time\.move/, 'statements for them');
+like(
+	sql(q{SELECT string_agg(statement, ' ') FROM by_time.due('2026-11-10Z')}),
+	qr/^SELECT by_time\.move\('app\.full_of', 'full_of_2010_11', 0, \d+\) SELECT by_time\.move/,
+	'statements for them');
 sql("$maintain, at => '2026-11-10Z')");
 is( sql(q{SELECT tableoid::regclass, count(*) FROM full_of GROUP BY tableoid ORDER BY min(id)}),
-	"full_of_2010_11|1\nfull_of_2026_10|11\nfull_of_2026_11|19", 'rows of the default partition are moved');
+	"full_of_2010_11|1\nfull_of_2026_10|11\nfull_of_2026_11|19",
+	'rows of the default partition are moved');
 is(sql('SELECT md5(string_agg(f::text, \',\' ORDER BY id)) FROM full_of f'), $rows, 'as they are');
-is(sql('SELECT op, count(*) FROM changes GROUP BY op ORDER BY op'), "DELETE|31\nINSERT|31", 'which triggers see');
+is(sql('SELECT op, count(*) FROM changes GROUP BY op ORDER BY op'),
+	"DELETE|31\nINSERT|31", 'which triggers see');
 
 # a trigger that leaves rows out, and references that DELETE would act on, keep them where they are
 sql(q{
@@ -325,9 +386,15 @@ sql(q{
 	CREATE TABLE referencing (id snowflake REFERENCES full_of ON DELETE CASCADE);
 	INSERT INTO referencing SELECT id FROM full_of WHERE line = 'in'});
 (undef, $stderr) = psql_script(q{CALL by_time.maintain(at => '2026-11-10Z')});
-like($stderr, qr/has 2 rows of that time, which foreign keys reference/, 'rows that foreign keys reference are reported');
-is( fails(q{SELECT by_time.move('full_of', 'full_of_2027_02', snowflake_lower_bound('2027-02-01Z'), snowflake_lower_bound('2027-03-01Z'))})
-	  ->{sqlstate}, '0A000', 'and not moved');
+like(
+	$stderr,
+	qr/has 2 rows of that time, which foreign keys reference/,
+	'rows that foreign keys reference are reported');
+is( fails(
+		q{SELECT by_time.move('full_of', 'full_of_2027_02', snowflake_lower_bound('2027-02-01Z'), snowflake_lower_bound('2027-03-01Z'))}
+	)->{sqlstate},
+	'0A000',
+	'and not moved');
 is(sql(q{SELECT count(*) FROM referencing}), '1', 'what references them stays');
 
 # Detaching what is referenced fails, and does not keep the rest from being done
@@ -335,13 +402,19 @@ sql(q{
 	UPDATE by_time.tables SET keep = '1 month', old = 'drop', default_rows = 'report';
 	INSERT INTO referencing SELECT id FROM full_of WHERE line = 'day 3'});
 (undef, $stderr) = psql_script(q{CALL by_time.maintain(at => '2026-12-10Z')});
-like($stderr, qr/WARNING:  app.full_of: detach app.full_of_2026_10: removing partition "full_of_2026_10" violates foreign key/,
+like(
+	$stderr,
+	qr/WARNING:  app.full_of: detach app.full_of_2026_10: removing partition "full_of_2026_10" violates foreign key/,
 	'what is referenced cannot be detached');
-is(names('full_of'), 'full_of_2026_10 full_of_2026_11 full_of_2026_12 full_of_2027_01', 'what is not referenced is');
+is( names('full_of'),
+	'full_of_2026_10 full_of_2026_11 full_of_2026_12 full_of_2027_01',
+	'what is not referenced is');
 is(sql(q{SELECT partition::text FROM by_time.dropping}), 'full_of_2026_10', 'the note stays');
 sql(q{DELETE FROM referencing; DROP TABLE referencing; DELETE FROM "rest of it"});
 sql("$maintain, at => '2026-12-10Z')");
-is(names('full_of') . sql(q{SELECT to_regclass('full_of_2026_10')}), 'full_of_2026_11 full_of_2026_12 full_of_2027_01', 'until it is not');
+is( names('full_of') . sql(q{SELECT to_regclass('full_of_2026_10')}),
+	'full_of_2026_11 full_of_2026_12 full_of_2027_01',
+	'until it is not');
 
 # A table that references others
 sql(q{
@@ -350,7 +423,8 @@ sql(q{
 	CREATE TABLE orders (id snowflake PRIMARY KEY, customer integer REFERENCES customers) PARTITION BY RANGE (id);
 	UPDATE by_time.tables SET parent = 'orders', keep = NULL});
 sql("$maintain, at => '2026-12-10Z')");
-is(fails(q{INSERT INTO orders VALUES (snowflake_lower_bound('2026-12-20Z'), 2)})->{sqlstate}, '23503', 'a partition has the foreign keys');
+is(fails(q{INSERT INTO orders VALUES (snowflake_lower_bound('2026-12-20Z'), 2)})->{sqlstate},
+	'23503', 'a partition has the foreign keys');
 
 # Whose and what tables
 is(sql(q{SELECT count(*) FROM by_time.due('2026-12-10Z')}), '0', 'nothing to say');
@@ -360,19 +434,25 @@ sql(q{
 	CREATE TABLE number (id integer) PARTITION BY RANGE (id);
 	CREATE TABLE plain (id snowflake);
 	DELETE FROM by_time.tables;
-	INSERT INTO by_time.tables (parent, period, time_zone) SELECT t, 'day', 'UTC' FROM unnest('{listed,two,number,plain}'::regclass[]) t});
-is(sql(q{SELECT DISTINCT what, statement IS NULL FROM by_time.due()}),
-	'is not partitioned by ranges of one column of type snowflake or bigint|t', 'tables that are not meant');
-is(fails(q{INSERT INTO by_time.tables VALUES ('orders', 'month', 'Europe/Atlantis')})->{sqlstate}, '22023', 'an unknown time zone');
-is(fails(q{INSERT INTO by_time.tables VALUES ('orders', 'decade', 'UTC')})->{sqlstate}, '23514', 'an unknown period');
+	INSERT INTO by_time.tables (parent, period, time_zone) SELECT t, 'day', 'UTC' FROM unnest('{listed,two,number,plain}'::regclass[]) t}
+);
+is( sql(q{SELECT DISTINCT what, statement IS NULL FROM by_time.due()}),
+	'is not partitioned by ranges of one column of type snowflake or bigint|t',
+	'tables that are not meant');
+is( fails(q{INSERT INTO by_time.tables VALUES ('orders', 'month', 'Europe/Atlantis')})->{sqlstate},
+	'22023', 'an unknown time zone');
+is(fails(q{INSERT INTO by_time.tables VALUES ('orders', 'decade', 'UTC')})->{sqlstate},
+	'23514', 'an unknown period');
 sql(q{
 	DELETE FROM by_time.tables;
 	INSERT INTO by_time.tables (parent, period, time_zone) VALUES ('orders', 'month', 'UTC')});
 is( $node->safe_psql('postgres', 'SELECT what, statement IS NULL FROM by_time.due()'),
-	'belongs to owner: only that role can look after it|t', 'a superuser runs nothing for others');
+	'belongs to owner: only that role can look after it|t',
+	'a superuser runs nothing for others');
 is(error_of($node, 'CALL by_time.maintain()')->{sqlstate}, '55000', 'nor does maintain()');
 $node->safe_psql('postgres', 'CREATE ROLE other LOGIN');
-is(error_of($node, 'SET ROLE other; SELECT * FROM by_time.due()')->{sqlstate}, '42501', 'others may nothing');
+is(error_of($node, 'SET ROLE other; SELECT * FROM by_time.due()')->{sqlstate},
+	'42501', 'others may nothing');
 
 # A name that is too long keeps its end
 my $long = 'é' x 30;
@@ -380,13 +460,17 @@ sql(qq{
 	CREATE TABLE "$long" (id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
 	UPDATE by_time.tables SET parent = '"$long"', period = 'day', ahead = 2});
 sql("$maintain, at => '2026-12-10Z')");
-is(sql(qq{SELECT count(*) FROM by_time.existing('"$long"') WHERE partition::text LIKE '%_2026_12_1_"'}), '3', 'a long name keeps its end');
+is( sql(qq{SELECT count(*) FROM by_time.existing('"$long"') WHERE partition::text LIKE '%_2026_12_1_"'}
+	),
+	'3',
+	'a long name keeps its end');
 
 # Another schema
 sql(q{DROP TABLE orders; CREATE TABLE orders (id snowflake) PARTITION BY RANGE (id)});
 my $other = slurp_file($file) =~ s/\bby_time\b/parts/gr;
 sql("$other; UPDATE by_time.tables SET parent = 'orders', period = 'month';
-	INSERT INTO parts.tables SELECT * FROM by_time.tables; DROP SCHEMA by_time CASCADE; CREATE SCHEMA by_time; DROP SCHEMA by_time");
+	INSERT INTO parts.tables SELECT * FROM by_time.tables; DROP SCHEMA by_time CASCADE; CREATE SCHEMA by_time; DROP SCHEMA by_time"
+);
 sql(q{CALL parts.maintain(at => '2027-01-10Z')});
 is(sql(q{SELECT count(*) FROM parts.existing('orders')}), '3', 'in a schema of another name');
 sql(q{DROP SCHEMA parts CASCADE});
@@ -396,31 +480,40 @@ sql(q{INSERT INTO by_time.tables (parent, period, time_zone) VALUES ('orders', '
 # Beside readers and writers
 sql(q{
 	CREATE TABLE busy (id snowflake PRIMARY KEY DEFAULT snowflake_next(), n integer) PARTITION BY RANGE (id);
-	UPDATE by_time.tables SET parent = 'busy', ahead = 1, keep = '9 hours', old = 'drop', since = now() - interval '9 hours'});
+	UPDATE by_time.tables SET parent = 'busy', ahead = 1, keep = '9 hours', old = 'drop', since = now() - interval '9 hours'}
+);
 sql("$maintain)");
 $node->append_conf('postgresql.conf', 'snowflake.max_wait = \'1min\'');
 $node->reload;
 my $scripts = PostgreSQL::Test::Utils::tempdir();
 append_to_file("$scripts/write", "INSERT INTO app.busy (n) VALUES (1);\n");
-append_to_file("$scripts/read", "SELECT count(*) FROM app.busy WHERE id >= now() - interval '1 minute';\n");
+append_to_file("$scripts/read",
+	"SELECT count(*) FROM app.busy WHERE id >= now() - interval '1 minute';\n");
 my $out = '';
 my $pgbench = IPC::Run::start(
 	[
-		'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-c', 4, '-T', 600, '-f', "$scripts/write",
-		'-f', "$scripts/read", '-U', 'owner', 'postgres'
+		'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-c', 4, '-T', 600, '-f',
+		"$scripts/write", '-f', "$scripts/read", '-U', 'owner', 'postgres'
 	],
-	'<', \undef, '>&', \$out);
+	'<',
+	\undef,
+	'>&',
+	\$out);
 $node->poll_query_until('postgres', 'SELECT count(*) > 100 FROM app.busy') or die 'nobody writes';
+
 foreach my $hours (1 .. 5)
 {
 	sql("$maintain, at => date_trunc('hour', now()) + interval '$hours hours')");
 }
 my $before = sql('SELECT count(*) FROM busy');
-$node->poll_query_until('postgres', "SELECT count(*) > $before + 100 FROM app.busy") or die 'nobody writes any more';
+$node->poll_query_until('postgres', "SELECT count(*) > $before + 100 FROM app.busy")
+  or die 'nobody writes any more';
 $pgbench->signal('INT');
 $pgbench->finish;
 unlike($out, qr/ERROR|FATAL|aborted/, 'readers and writers see no error') or diag($out);
-is(sql(q{SELECT count(*), max(upper(ids)) > snowflake_lower_bound(now() + interval '5 hours') FROM by_time.existing('busy')}), '11|t',
+is( sql(q{SELECT count(*), max(upper(ids)) > snowflake_lower_bound(now() + interval '5 hours') FROM by_time.existing('busy')}
+	),
+	'11|t',
 	'while partitions come and go');
 
 done_testing();

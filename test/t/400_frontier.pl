@@ -67,16 +67,14 @@ sub is_free
 sql(q{INSERT INTO events (what) VALUES ('before')});
 is_free('nobody holds the frontier back');
 $first->query_safe(q{BEGIN});
-my $early = $first->query_safe(
-	q{INSERT INTO events (what) VALUES ('early') RETURNING id});
+my $early = $first->query_safe(q{INSERT INTO events (what) VALUES ('early') RETURNING id});
 my $late = sql(q{INSERT INTO events (what) VALUES ('late') RETURNING id});
 cmp_ok($early, '<', $late, 'one mints first');
 is(sql('SELECT max(id) FROM events'), $late, 'and another one commits first');
 cmp_ok(sql('SELECT snowflake_frontier()'),
 	'<', $early, 'the frontier lies below what is not committed yet');
-is( sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM settled}),
-	'before',
-	'so nothing that was minted later is delivered yet');
+is(sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM settled}),
+	'before', 'so nothing that was minted later is delivered yet');
 is( sql(q{SELECT pid = frontier_holder AND since <= now() AND oldest > frontier
 		FROM snowflake_status, snowflake_frontier_holders()}),
 	't',
@@ -100,15 +98,13 @@ foreach my $case (
 	[
 		'a savepoint that is rolled back',
 		'SAVEPOINT a; SELECT snowflake_next(); ROLLBACK TO a',
-		1,
-		'COMMIT'
+		1, 'COMMIT'
 	],
 	[ 'an error', 'SELECT snowflake_next(); SELECT 1/0', 0, 'ROLLBACK' ],
 	[
 		'an error in a savepoint',
 		'SELECT snowflake_next(); SAVEPOINT a; SELECT 1/0',
-		1,
-		'ROLLBACK TO a; COMMIT'
+		1, 'ROLLBACK TO a; COMMIT'
 	],
 	[
 		'an exception that is caught',
@@ -119,14 +115,12 @@ foreach my $case (
 	[
 		'a batch that a cursor reads',
 		'DECLARE c CURSOR FOR SELECT snowflake_next_batch(10000); FETCH 1 FROM c',
-		1,
-		'COMMIT'
+		1, 'COMMIT'
 	],
 	[
 		'a cursor that outlives its transaction',
 		'DECLARE c CURSOR WITH HOLD FOR SELECT snowflake_next_batch(100); FETCH 1 FROM c',
-		1,
-		'COMMIT'
+		1, 'COMMIT'
 	],
 	[ 'COPY', q{COPY events (what) FROM PROGRAM 'echo copied'}, 1, 'COMMIT' ],
 	[ 'an xid and no mint', 'SELECT pg_current_xact_id()', 0, 'COMMIT' ],
@@ -146,8 +140,7 @@ $mine->quit;
 $mine = $node->background_psql('postgres', on_error_stop => 0);
 
 # A procedure that commits: a transaction of its own each time
-sql(
-	q{CREATE PROCEDURE twice() LANGUAGE plpgsql AS $$
+sql(q{CREATE PROCEDURE twice() LANGUAGE plpgsql AS $$
 	BEGIN
 		INSERT INTO events (what) VALUES ('first half');
 		COMMIT;
@@ -161,8 +154,7 @@ wait_until('it has committed once',
 	sub { sql(q{SELECT count(*) FROM events WHERE what = 'first half'}) });
 is(holders(), 0, 'a procedure frees it when it commits');
 $first->query_safe('SELECT pg_advisory_unlock(2)');
-wait_until('it has ended',
-	sub { sql(q{SELECT count(*) FROM events WHERE what = 'second half'}) });
+wait_until('it has ended', sub { sql(q{SELECT count(*) FROM events WHERE what = 'second half'}) });
 wait_until('it is free', sub { holders() == 0 });
 
 # Parallel workers mint for their leader, which does not.
@@ -172,8 +164,7 @@ foreach my $participates ('on', 'off')
 
 	sql(q{ALTER TABLE thousand SET (parallel_workers = 2); DROP TABLE IF EXISTS copied});
 	$mine->query_safe("$plan; BEGIN");
-	$mine->query_safe(
-		'CREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand');
+	$mine->query_safe('CREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand');
 	is( $mine->query_safe(
 			q{SELECT h.pid = pg_backend_pid() AND h.oldest <= (SELECT min(id) FROM copied)
 				AND snowflake_frontier() < (SELECT min(id) FROM copied)
@@ -183,7 +174,7 @@ foreach my $participates ('on', 'off')
 	sql('SELECT snowflake_next()');
 	$mine->query_safe('COMMIT');
 	is_free('until that commits');
-	is( sql(q{SELECT count(*) FROM copied WHERE id <= snowflake_frontier()}),
+	is(sql(q{SELECT count(*) FROM copied WHERE id <= snowflake_frontier()}),
 		1000, 'then all they have minted is there');
 }
 
@@ -193,9 +184,7 @@ $elsewhere->query_safe('BEGIN; SELECT snowflake_next()');
 $first->query_safe('BEGIN; SELECT pg_current_xact_id()');
 sql(q{INSERT INTO events (what) VALUES ('alone')});
 is_free('who mints in another database holds nothing here, nor does who idles');
-is( $node->safe_psql('other', 'SELECT count(*) FROM snowflake_frontier_holders()'),
-	1,
-	'but there');
+is($node->safe_psql('other', 'SELECT count(*) FROM snowflake_frontier_holders()'), 1, 'but there');
 cmp_ok(
 	$node->safe_psql('other', 'SELECT snowflake_frontier()'),
 	'<',
@@ -210,8 +199,7 @@ SKIP:
 	skip 'dblink is not installed', 2
 	  if $node->psql('postgres', 'CREATE EXTENSION dblink') != 0;
 	$mine->query_safe('BEGIN');
-	$mine->query_safe(
-		'SELECT dblink_exec('
+	$mine->query_safe('SELECT dblink_exec('
 		  . q{format('host=%s port=%s dbname=postgres', split_part(current_setting('unix_socket_directories'), ',', 1), current_setting('port'))}
 		  . q{, $$INSERT INTO events (what) VALUES ('autonomous')$$)});
 	is_free('what is minted by dblink is committed by dblink');
@@ -240,8 +228,11 @@ $node->wait_for_log(qr/database system is ready to accept connections/, $offset)
 wait_for_mint($node);
 eval { $_->quit } foreach $mine, $first, $elsewhere;
 is_free('after a backend was killed, nothing is left of it');
-cmp_ok(sql('SELECT snowflake_frontier()'),
-	'>', sql('SELECT max(id) FROM events'), 'and the frontier goes on above');
+cmp_ok(
+	sql('SELECT snowflake_frontier()'),
+	'>',
+	sql('SELECT max(id) FROM events'),
+	'and the frontier goes on above');
 
 # Nobody clears a slot.  Until 15 the place of a session that ended is that of the
 # next one, whose transactions may have its numbers: they are not taken for its own.
@@ -254,8 +245,10 @@ $sessions[1]->query_safe('BEGIN; SELECT snowflake_next()');
 my $number = $sessions[1]->query_safe($number_query);
 $sessions[1]->query_safe('COMMIT');
 $_->quit foreach @sessions;
-wait_until('they are gone',
-	sub { sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'}) == 1 });
+wait_until(
+	'they are gone',
+	sub { sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'}) == 1 }
+);
 my $heir = $node->background_psql('postgres');
 my $behind = $number - $heir->query_safe($number_query);
 $heir->query_safe(sprintf($burn, $behind - 20)) if $behind > 20;
@@ -273,10 +266,10 @@ foreach my $node_id (9, 3)
 
 	# ahead of the clock, so that the ID is the one that the slot says
 	sql(q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '200 ms'))});
-	my $id = $mine->query_safe(
-		q{INSERT INTO events (what) VALUES ('node changes') RETURNING id});
+	my $id = $mine->query_safe(q{INSERT INTO events (what) VALUES ('node changes') RETURNING id});
 	cmp_ok(sql('SELECT snowflake_frontier()'),
-		'<', $id, "node $node_id: a transaction whose ID is the very next one holds the frontier back");
+		'<', $id,
+		"node $node_id: a transaction whose ID is the very next one holds the frontier back");
 	$node->append_conf('postgresql.conf', "snowflake.node_id = $node_id");
 	$node->reload;
 	$node->poll_query_until('postgres',
@@ -285,8 +278,7 @@ foreach my $node_id (9, 3)
 	cmp_ok(sql('SELECT snowflake_frontier()'),
 		'<', $id, "node $node_id: what is open from before holds the frontier");
 	sql(q{INSERT INTO events (what) VALUES ('of the new node')});
-	cmp_ok(sql('SELECT snowflake_frontier()'),
-		'<', $id, 'also when the new node ID has minted');
+	cmp_ok(sql('SELECT snowflake_frontier()'), '<', $id, 'also when the new node ID has minted');
 	$mine->query_safe('COMMIT');
 	is_free('until it is committed');
 	$mine->quit;
@@ -295,26 +287,18 @@ foreach my $node_id (9, 3)
 # While the gate was never opened nothing is known.
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->restart;
-wait_until('the keeper has looked',
-	sub { status($node, 'gate') =~ /node ID is not set/ });
+wait_until('the keeper has looked', sub { status($node, 'gate') =~ /node ID is not set/ });
 is_deeply(
-	error_of(
-		$node,
-		q{SET statement_timeout = '10s'; SELECT snowflake_frontier()}),
+	error_of($node, q{SET statement_timeout = '10s'; SELECT snowflake_frontier()}),
 	error_of($node, 'SELECT snowflake_next()'),
 	'a gate that stays closed is an error at once, the same as for a mint');
-is(sql('SELECT frontier IS NULL FROM snowflake_status'),
-	't', 'and unknown to the status');
+is(sql('SELECT frontier IS NULL FROM snowflake_status'), 't', 'and unknown to the status');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 3');
 $node->reload;
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'open' FROM snowflake_status})
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
-is( sql(
-		q{SELECT count(*) = (SELECT count(*) FROM settled) FROM events}
-	),
-	't',
-	'an open one lets everything from before pass, before anything is minted');
+is(sql(q{SELECT count(*) = (SELECT count(*) FROM settled) FROM events}),
+	't', 'an open one lets everything from before pass, before anything is minted');
 
 $node->stop;
 done_testing();

@@ -55,7 +55,8 @@ sub prepare
 {
 	my ($name) = @_;
 
-	return sql(qq{
+	return sql(
+		qq{
 		BEGIN;
 		DO 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); END';
 		INSERT INTO events (what) VALUES ('$name') RETURNING id;
@@ -70,9 +71,8 @@ is( sql(q{SELECT h.since <= p.prepared FROM snowflake_frontier_holders() h
 		JOIN pg_prepared_xacts p ON p.transaction = h.prepared WHERE p.gid = 'b'}),
 	't',
 	'it is named by its xid');
-is( sql(q{SELECT frontier < last_id AND frontier_holder IS NULL FROM snowflake_status}),
-	't',
-	'and is nobody\'s process');
+is(sql(q{SELECT frontier < last_id AND frontier_holder IS NULL FROM snowflake_status}),
+	't', 'and is nobody\'s process');
 sql(q{COMMIT PREPARED 'b'});
 is(tail(), 'a b c', 'until it is committed');
 is(prepared(), 0, 'then it is forgotten');
@@ -90,10 +90,8 @@ foreach my $case (
 	my ($name, $what, $sqlstate, $gid) = @$case;
 
 	$gid = 'x' unless defined $gid;
-	is( error_of($node,
-			"BEGIN; $what; PREPARE TRANSACTION '$gid'")->{sqlstate},
-		$sqlstate,
-		"PREPARE $name");
+	is(error_of($node, "BEGIN; $what; PREPARE TRANSACTION '$gid'")->{sqlstate},
+		$sqlstate, "PREPARE $name");
 	is(prepared(), 0, 'nothing is held');
 }
 sql(q{ROLLBACK PREPARED 'x'});
@@ -102,10 +100,8 @@ sql(q{ROLLBACK PREPARED 'x'});
 foreach my $round (1 .. 3)
 {
 	prepare("$_") foreach 1 .. 4;
-	is( error_of($node,
-			q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION '5'})->{sqlstate},
-		'53200',
-		'one too many fails for the server\'s reason');
+	is(error_of($node, q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION '5'})->{sqlstate},
+		'53200', 'one too many fails for the server\'s reason');
 	is(prepared(), 4, 'the others hold');
 	sql("ROLLBACK PREPARED '$_'") foreach 1 .. 4;
 }
@@ -120,8 +116,10 @@ sql(q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel
 	PREPARE TRANSACTION 'parallel'});
 is(prepared(), 1, 'IDs of parallel workers are held as well');
 sql(q{COMMIT PREPARED 'parallel'});
-is( sql(q{SELECT h.oldest IS NULL FROM (SELECT) x LEFT JOIN snowflake_frontier_holders() h ON true}),
-	't', 'until they are committed');
+is( sql(q{SELECT h.oldest IS NULL FROM (SELECT) x LEFT JOIN snowflake_frontier_holders() h ON true}
+	),
+	't',
+	'until they are committed');
 
 # The first mint may come after the command, by a deferred trigger.
 sql(q{CREATE TABLE deferred (id bigint);
@@ -131,15 +129,15 @@ sql(q{CREATE TABLE deferred (id bigint);
 		FOR EACH ROW EXECUTE FUNCTION mint()});
 is( sql(q{BEGIN; INSERT INTO deferred VALUES (1); SELECT count(*) FROM snowflake_frontier_holders();
 		PREPARE TRANSACTION 'deferred'}),
-	'0', 'before PREPARE nothing is minted');
+	'0',
+	'before PREPARE nothing is minted');
 is(prepared(), 1, 'what a deferred trigger mints at PREPARE is held');
 sql(q{ROLLBACK PREPARED 'deferred'});
 
 # A standby takes over, or the server crashes or restarts; another database has
 # one too, which does not count here.
 my $f = prepare('f');
-$node->safe_psql('other',
-	q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'other'});
+$node->safe_psql('other', q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'other'});
 sql(q{INSERT INTO events (what) VALUES ('g')});
 my $g = prepare('h');
 sql(q{INSERT INTO events (what) VALUES ('i')});
@@ -173,7 +171,8 @@ is(prepared(), 3, 'a PREPARE that comes first does not hide the others');
 sql(q{ROLLBACK PREPARED 'j'});
 
 # Another layout: what is held is an ID.
-$node->append_conf('postgresql.conf', q{snowflake.layout = 'time:42 node:10 sequence:11 epoch:2010-11-04T01:42:54.657Z'});
+$node->append_conf('postgresql.conf',
+	q{snowflake.layout = 'time:42 node:10 sequence:11 epoch:2010-11-04T01:42:54.657Z'});
 $node->restart;
 is(sql('SELECT snowflake_accept_layout()'), '', 'the layout is another one');
 is(prepared(), 2, 'they still hold');
@@ -191,16 +190,13 @@ $standby->set_standby_mode;
 $standby->start;
 foreach my $call ('snowflake_frontier()', 'snowflake_frontier_holders()')
 {
-	my $error =
-	  error_of($standby, "SET snowflake.max_wait = 0; SELECT $call");
+	my $error = error_of($standby, "SET snowflake.max_wait = 0; SELECT $call");
 	my ($name) = $call =~ /(\w+)/;
 
 	is($error->{sqlstate}, '25006', "a standby refuses $name()");
-	is( $error->{message},
-		"cannot execute $name() during recovery",
-		'as nextval() is refused');
+	is($error->{message}, "cannot execute $name() during recovery", 'as nextval() is refused');
 }
-is( $standby->safe_psql('postgres', 'SELECT frontier IS NULL FROM snowflake_status'),
+is($standby->safe_psql('postgres', 'SELECT frontier IS NULL FROM snowflake_status'),
 	't', 'its status knows none');
 $standby->promote;
 wait_for_mint($standby);

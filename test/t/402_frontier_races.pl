@@ -39,7 +39,8 @@ sub sql
 sub tail
 {
 	return sql(
-		q{SELECT coalesce(string_agg(what, ' ' ORDER BY id), '') FROM events WHERE id <= snowflake_frontier()});
+		q{SELECT coalesce(string_agg(what, ' ' ORDER BY id), '') FROM events WHERE id <= snowflake_frontier()}
+	);
 }
 
 # Start a statement that will have to wait; the session runs on.
@@ -69,8 +70,8 @@ sub wait_for_event
 	$number //= 1;
 	$kind //= 'client backend';
 	$node->poll_query_until('postgres',
-		"SELECT count(*) = $number FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = '$kind'")
-	  or die "not $number wait at $event";
+		"SELECT count(*) = $number FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = '$kind'"
+	) or die "not $number wait at $event";
 	return;
 }
 
@@ -85,14 +86,13 @@ $node->poll_query_until('postgres',
 my $writer = start(q{INSERT INTO events (what) VALUES ('waits')});
 wait_for_event('SyncRep');
 sql(q{SET synchronous_commit = local; INSERT INTO events (what) VALUES ('after')});
-is( sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
-	'before after',
-	'a commit that waits for its standby is not visible, a later one is');
+is(sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
+	'before after', 'a commit that waits for its standby is not visible, a later one is');
 is(tail(), 'before', 'the frontier does not pass it');
 my $preparer =
   start(q{BEGIN; INSERT INTO events (what) VALUES ('prepared'); PREPARE TRANSACTION 'p'});
 wait_for_event('SyncRep', 2);
-is( sql(q{SELECT count(*) FROM snowflake_frontier_holders()}),
+is(sql(q{SELECT count(*) FROM snowflake_frontier_holders()}),
 	'3', 'while it is being prepared, a transaction holds twice');
 sql(q{ALTER SYSTEM RESET synchronous_standby_names});
 $node->reload;
@@ -136,16 +136,13 @@ foreach my $point ('snowflake-mint', 'snowflake-mint-locked', 'snowflake-minted'
 	wait_for_event($point);
 	sql("SELECT injection_points_detach('$point')");
 	sql(q{INSERT INTO events (what) VALUES ('overtakes')});
-	is(sql(q{SELECT count(*) FROM snowflake_frontier_holders()}),
-		1, "$point: the slot is filled");
+	is(sql(q{SELECT count(*) FROM snowflake_frontier_holders()}), 1, "$point: the slot is filled");
 
 	# if what stands still has its ID, the other's must not be delivered yet
 	my $delivered = tail();
 	sql("SELECT injection_points_wakeup('$point')");
 	finish($mint);
-	is( substr(
-			sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
-			0, length $delivered),
+	is( substr(sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}), 0, length $delivered),
 		$delivered,
 		'what was delivered before comes first');
 	sql('TRUNCATE events');
@@ -172,8 +169,10 @@ foreach my $point ('snowflake-snapshot', 'snowflake-frontier', 'snowflake-fronti
 	sql(q{INSERT INTO events (what) VALUES ('late')});
 	$open->query_safe('COMMIT');
 	release($point);
-	like($reader->query_until(qr/ended/, ''),
-		qr/^read: \[first\]$/m, "$point: what the snapshot does not see is not passed");
+	like(
+		$reader->query_until(qr/ended/, ''),
+		qr/^read: \[first\]$/m,
+		"$point: what the snapshot does not see is not passed");
 	$reader->quit;
 	is(tail(), 'first open visible', "$point: the next one goes on in order");
 	$early->query_safe('COMMIT');
@@ -192,8 +191,10 @@ wait_for_event('snowflake-frontier');
 $moving->query_safe(q{PREPARE TRANSACTION 'moving'});
 $moving->quit;
 release('snowflake-frontier');
-like($reader->query_until(qr/ended/, ''),
-	qr/^read: \[\]$/m, 'a transaction that leaves its slot to be prepared is not overlooked');
+like(
+	$reader->query_until(qr/ended/, ''),
+	qr/^read: \[\]$/m,
+	'a transaction that leaves its slot to be prepared is not overlooked');
 $reader->quit;
 is(tail(), '', 'nor afterwards');
 sql(q{COMMIT PREPARED 'moving'});
@@ -216,7 +217,8 @@ foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
 	$open->query_safe('COMMIT');
 	sql(q{SELECT injection_points_wakeup('snowflake-snapshot')});
 	finish($asking);
-	is($old->query_safe('FETCH c'), 'read: []', "$level: a sample that others took later does not count");
+	is($old->query_safe('FETCH c'),
+		'read: []', "$level: a sample that others took later does not count");
 	$old->query_safe('COMMIT');
 	is(tail(), 'open visible', "$level: then both rows come");
 	$_->quit foreach $open, $old;
@@ -229,14 +231,16 @@ sql(q{CREATE TABLE thousand AS SELECT n FROM generate_series(1, 1000) n;
 	ALTER TABLE thousand SET (parallel_workers = 2)});
 attach('snowflake-hold');
 my $leader = $node->background_psql('postgres');
-$leader->query_safe(q{
+$leader->query_safe(
+	q{
 	SET min_parallel_table_scan_size = 0;
 	SET parallel_setup_cost = 0;
 	SET parallel_tuple_cost = 0;
 	SET parallel_leader_participation = off;
 	BEGIN});
 $leader->query_until(qr/started/,
-	"\\echo started\nCREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand;\n\\echo copied\n");
+	"\\echo started\nCREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand;\n\\echo copied\n"
+);
 wait_for_event('snowflake-hold', 2, 'parallel worker');
 my $minted = sql('SELECT minted FROM snowflake_stats');
 sql(q{SELECT injection_points_wakeup('snowflake-hold')});
@@ -249,7 +253,8 @@ $leader->query_until(qr/copied/, '');
 cmp_ok(sql('SELECT snowflake_frontier()'),
 	'<', $before, 'who comes second to the slot of its leader leaves what the first has filled');
 $leader->query_safe('COMMIT');
-cmp_ok(sql("SELECT count(*) FROM copied WHERE id < $before"), '>', 0, 'the first one has minted by then');
+cmp_ok(sql("SELECT count(*) FROM copied WHERE id < $before"),
+	'>', 0, 'the first one has minted by then');
 $leader->quit;
 
 $node->stop;

@@ -18,8 +18,7 @@ $publisher->start;
 $publisher->safe_psql('postgres',
 	'CREATE TABLE incoming (n int PRIMARY KEY); CREATE PUBLICATION p FOR TABLE incoming');
 
-my $node =
-  new_node('subscriber', conf => 'max_prepared_transactions = 1');
+my $node = new_node('subscriber', conf => 'max_prepared_transactions = 1');
 $node->start;
 $node->safe_psql(
 	'postgres', q{
@@ -32,7 +31,8 @@ $node->safe_psql(
 	ALTER TABLE incoming ENABLE ALWAYS TRIGGER linger;
 });
 wait_for_mint($node);
-$node->safe_psql('postgres',
+$node->safe_psql(
+	'postgres',
 	sprintf(q{CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p WITH (two_phase)},
 		$publisher->connstr));
 $node->wait_for_subscription_sync($publisher, 's');
@@ -40,7 +40,8 @@ $node->wait_for_subscription_sync($publisher, 's');
 sub tail
 {
 	return $node->safe_psql('postgres',
-		q{SELECT coalesce(string_agg(n::text, ' ' ORDER BY id), '') FROM incoming WHERE id <= snowflake_frontier()});
+		q{SELECT coalesce(string_agg(n::text, ' ' ORDER BY id), '') FROM incoming WHERE id <= snowflake_frontier()}
+	);
 }
 
 my $lock = $node->background_psql('postgres');
@@ -51,8 +52,10 @@ $node->poll_query_until('postgres',
   or die "nothing is applied";
 $node->safe_psql('postgres', 'INSERT INTO incoming VALUES (100)');
 is(tail(), '', 'what the apply worker has minted and not committed holds the frontier back');
-is( $node->safe_psql('postgres',
-		q{SELECT a.backend_type ~ 'logical replication' FROM snowflake_frontier_holders() h JOIN pg_stat_activity a USING (pid)}),
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT a.backend_type ~ 'logical replication' FROM snowflake_frontier_holders() h JOIN pg_stat_activity a USING (pid)}
+	),
 	't',
 	'by the worker');
 $lock->query_safe('SELECT pg_advisory_unlock(1)');
@@ -63,15 +66,16 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_frontier_holders
 	0, 'and nobody holds it any more');
 
 # It prepares transactions as well, and not by a command.
-$node->poll_query_until('postgres',
-	q{SELECT subtwophasestate = 'e' FROM pg_subscription})
+$node->poll_query_until('postgres', q{SELECT subtwophasestate = 'e' FROM pg_subscription})
   or die "two-phase commit is not enabled";
 $publisher->safe_psql('postgres',
 	q{BEGIN; INSERT INTO incoming VALUES (200); PREPARE TRANSACTION 'p'});
 $publisher->wait_for_catchup('s');
 $node->safe_psql('postgres', 'INSERT INTO incoming VALUES (201)');
-is( $node->safe_psql('postgres',
-		'SELECT count(*) FROM snowflake_frontier_holders() h JOIN pg_prepared_xacts p ON p.transaction = h.prepared'),
+is( $node->safe_psql(
+		'postgres',
+		'SELECT count(*) FROM snowflake_frontier_holders() h JOIN pg_prepared_xacts p ON p.transaction = h.prepared'
+	),
 	1,
 	'what the worker has prepared holds the frontier back');
 unlike(tail(), qr/20/, 'and nothing from there on is delivered');

@@ -80,7 +80,8 @@ sub open_rows
 	my $writer = $node->background_psql('postgres');
 
 	$writer->query_safe(
-		"BEGIN; INSERT INTO events (what) VALUES ('early$round'); DO 'BEGIN PERFORM pg_advisory_lock(1); END'");
+		"BEGIN; INSERT INTO events (what) VALUES ('early$round'); DO 'BEGIN PERFORM pg_advisory_lock(1); END'"
+	);
 	sql("INSERT INTO events (what) VALUES ('later$round')");
 	return $writer;
 }
@@ -105,16 +106,28 @@ my $found = q{'found: [' || coalesce(string_agg(what, ' ' ORDER BY id), '') || '
 # Statements that wait after they have their snapshot, then ask.  $1 stands for
 # the position.
 my @statements = (
-	[ 'one statement', "SELECT $found FROM $wait, events WHERE id > \$1 AND id <= snowflake_frontier()" ],
+	[
+		'one statement',
+		"SELECT $found FROM $wait, events WHERE id > \$1 AND id <= snowflake_frontier()"
+	],
 	[ 'a view', "SELECT $found FROM $wait, settled WHERE id > \$1" ],
-	[ 'a subquery', "SELECT $found FROM $wait, events WHERE id > \$1 AND id <= (SELECT snowflake_frontier())" ],
+	[
+		'a subquery',
+		"SELECT $found FROM $wait, events WHERE id > \$1 AND id <= (SELECT snowflake_frontier())"
+	],
 	[
 		'a CTE',
 		"WITH f AS MATERIALIZED (SELECT snowflake_frontier() AS up_to FROM $wait) SELECT $found FROM f, events WHERE id > \$1 AND id <= up_to"
 	],
-	[ 'a sequential scan', "SELECT $found FROM $wait, events WHERE id > \$1 AND id::text::bigint <= snowflake_frontier()" ],
+	[
+		'a sequential scan',
+		"SELECT $found FROM $wait, events WHERE id > \$1 AND id::text::bigint <= snowflake_frontier()"
+	],
 	[ 'a function in SQL', "SELECT 'found: [' || coalesce(in_sql(\$1), '') || ']' FROM $wait" ],
-	[ 'a function in PL/pgSQL', "SELECT 'found: [' || coalesce(in_plpgsql(\$1), '') || ']' FROM $wait" ],
+	[
+		'a function in PL/pgSQL',
+		"SELECT 'found: [' || coalesce(in_plpgsql(\$1), '') || ']' FROM $wait"
+	],
 	[ 'a loop in PL/pgSQL', "SELECT 'found: [' || coalesce(in_a_loop(\$1), '') || ']' FROM $wait" ],
 	[
 		'the same snapshot twice',
@@ -135,7 +148,8 @@ foreach my $case (@statements)
 
 		if ($form eq 'prepared')
 		{
-			$reader->query_safe("SET plan_cache_mode = force_generic_plan; PREPARE p(bigint) AS $statement");
+			$reader->query_safe(
+				"SET plan_cache_mode = force_generic_plan; PREPARE p(bigint) AS $statement");
 			$first = "EXECUTE p($after)";
 		}
 		if ($form eq 'in a cursor')
@@ -144,15 +158,21 @@ foreach my $case (@statements)
 			$first = 'FETCH c';
 		}
 		$reader->query_until(qr/start/, "\\echo start\n$first;\n\\echo end\n");
-		wait_until("$name: the reader has its snapshot",
-			sub { sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'}) });
+		wait_until(
+			"$name: the reader has its snapshot",
+			sub {
+				sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'});
+			});
 		commit_row($writer);
 		my ($got) = $reader->query_until(qr/^end/m, '') =~ /found: \[(.*)\]/;
 		is($got, '', "$name, $form: nothing passes what the snapshot does not see");
 		$reader->query_safe('SELECT pg_advisory_unlock_all()');
 		$reader->quit;
 		my $next = $statement =~ s/\$1/$after/gr;
-		like(sql($next), qr/\[early$round later$round last$round\]/, "$name, $form: the next one has it all");
+		like(
+			sql($next),
+			qr/\[early$round later$round last$round\]/,
+			"$name, $form: the next one has it all");
 	}
 }
 
@@ -165,15 +185,16 @@ foreach my $level ('REPEATABLE READ', 'SERIALIZABLE', 'REPEATABLE READ READ ONLY
 
 	$reader->query_safe("BEGIN ISOLATION LEVEL $level; SELECT count(*) FROM many");
 	commit_row($writer);
-	is( $reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
-		'found: []',
-		"$level: a frontier of the snapshot that the transaction has");
+	is($reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
+		'found: []', "$level: a frontier of the snapshot that the transaction has");
 	sql("INSERT INTO events (what) VALUES ('more$round')");
-	is( $reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
+	is($reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
 		'found: []', "$level: and it stays");
-	is($reader->query_safe("SELECT count(DISTINCT snowflake_frontier()) <= 1 FROM many"), 't', "$level: one value");
+	is($reader->query_safe("SELECT count(DISTINCT snowflake_frontier()) <= 1 FROM many"),
+		't', "$level: one value");
 	$reader->query_safe('COMMIT');
-	is( $reader->query_safe("BEGIN ISOLATION LEVEL $level; SELECT $found FROM settled WHERE id > $after; COMMIT"),
+	is( $reader->query_safe(
+			"BEGIN ISOLATION LEVEL $level; SELECT $found FROM settled WHERE id > $after; COMMIT"),
 		"found: [early$round later$round last$round more$round]",
 		"$level: the next transaction has it all");
 	$reader->quit;
@@ -198,18 +219,24 @@ foreach my $from ('another session', 'a logical slot')
 		# a slot waits for those that write, so the row is written later, by one
 		# that has its number already
 		$exporter = $node->background_psql('postgres');
-		$exporter->query_safe(sprintf q{\connect "%s dbname=postgres replication=database"}, $node->connstr);
-		$snapshot = (split /\|/,
-			$exporter->query_safe(q{CREATE_REPLICATION_SLOT s TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')}))[2];
+		$exporter->query_safe(sprintf q{\connect "%s dbname=postgres replication=database"},
+			$node->connstr);
+		$snapshot = (
+			split /\|/,
+			$exporter->query_safe(
+				q{CREATE_REPLICATION_SLOT s TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')}))[2];
 		$writer = open_rows();
 	}
 	commit_row($writer);
 	my $reader = $node->background_psql('postgres');
-	$reader->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
+	$reader->query_safe(
+		"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
 	is($reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
 		'found: []', "a snapshot from $from: nothing passes what it does not see");
-	is($reader->query_safe("SELECT count(*) FROM events WHERE id > $after AND id <= snowflake_frontier()"),
-		'0', "a snapshot from $from: again");
+	is( $reader->query_safe(
+			"SELECT count(*) FROM events WHERE id > $after AND id <= snowflake_frontier()"),
+		'0',
+		"a snapshot from $from: again");
 	$reader->query_safe('COMMIT');
 	is( $reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
 		"found: [early$round later$round last$round]",
@@ -227,7 +254,8 @@ foreach my $from ('another session', 'a logical slot')
 	wait_until('the procedure has its snapshot',
 		sub { sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'}) });
 	commit_row($writer);
-	like($reader->query_until(qr/^end/m, ''),
+	like(
+		$reader->query_until(qr/^end/m, ''),
 		qr/^1:  2: early$round later$round last$round/m,
 		'a procedure that commits: nothing first, then all');
 	$reader->quit;
@@ -242,11 +270,14 @@ foreach my $from ('another session', 'a logical slot')
 	my $writer = open_rows();
 	my $reader = $node->background_psql('postgres');
 	$reader->query_safe('BEGIN');
-	$reader->query_safe("DECLARE a CURSOR FOR SELECT snowflake_frontier() FROM events WHERE id > $after");
+	$reader->query_safe(
+		"DECLARE a CURSOR FOR SELECT snowflake_frontier() FROM events WHERE id > $after");
 	my @values = ([ $reader->query_safe('FETCH a') ], []);
 	$writer->query_safe('COMMIT; SELECT pg_advisory_unlock(1)');
 	$writer->quit;
-	$reader->query_safe("DECLARE b CURSOR FOR SELECT snowflake_frontier() FROM events WHERE id > $after");
+	$reader->query_safe(
+		"DECLARE b CURSOR FOR SELECT snowflake_frontier() FROM events WHERE id > $after");
+
 	foreach my $n (1 .. 10)
 	{
 		push @{ $values[0] }, $reader->query_safe('FETCH a');
@@ -265,17 +296,23 @@ foreach my $from ('another session', 'a logical slot')
 }
 
 # Parallel plans: the leader asks, and a worker must not.
-my $parallel = q{SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;};
-like( sql("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM many WHERE id <= (SELECT snowflake_frontier())"),
+my $parallel =
+  q{SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;};
+like(
+	sql("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM many WHERE id <= (SELECT snowflake_frontier())"
+	),
 	qr/InitPlan.*Parallel Seq Scan/s,
 	'a subquery keeps a scan parallel');
-is(sql("$parallel SELECT count(*) FROM many WHERE id <= (SELECT snowflake_frontier())"), 10000, 'and has all rows');
-unlike( sql("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM many WHERE id <= snowflake_frontier()"),
-	qr/Parallel/,
-	'workers are not asked');
-sql(q{CREATE FUNCTION mislabelled() RETURNS bigint STABLE PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN snowflake_frontier(); END'});
+is(sql("$parallel SELECT count(*) FROM many WHERE id <= (SELECT snowflake_frontier())"),
+	10000, 'and has all rows');
+unlike(
+	sql("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM many WHERE id <= snowflake_frontier()"),
+	qr/Parallel/, 'workers are not asked');
+sql(q{CREATE FUNCTION mislabelled() RETURNS bigint STABLE PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN snowflake_frontier(); END'}
+);
 is( error_of($node,
-		"$parallel SET parallel_leader_participation = off; SELECT count(*) FROM many WHERE id <= mislabelled()")->{message},
+		"$parallel SET parallel_leader_participation = off; SELECT count(*) FROM many WHERE id <= mislabelled()"
+	)->{message},
 	'cannot execute snowflake_frontier() in a parallel worker',
 	'and refuse if they are');
 

@@ -23,9 +23,11 @@ $primary->safe_psql(
 	CREATE TABLE frontiers (node int PRIMARY KEY, up_to bigint NOT NULL) WITH (fillfactor = 50);
 });
 wait_for_mint($primary);
-$primary->safe_psql('postgres', q{INSERT INTO frontiers SELECT snowflake_node(id), id FROM snowflake_next() id});
+$primary->safe_psql('postgres',
+	q{INSERT INTO frontiers SELECT snowflake_node(id), id FROM snowflake_next() id});
 
-my $store = q{UPDATE frontiers SET up_to = snowflake_frontier() WHERE node = 1 AND up_to < snowflake_frontier()};
+my $store =
+  q{UPDATE frontiers SET up_to = snowflake_frontier() WHERE node = 1 AND up_to < snowflake_frontier()};
 my $read = q{SELECT coalesce(string_agg(customer, ' ' ORDER BY id), '') FROM orders
 	WHERE id > 0 AND id <= (SELECT up_to FROM frontiers WHERE node = 1)};
 
@@ -65,14 +67,18 @@ $primary->safe_psql('postgres', 'CHECKPOINT');
 $primary->safe_psql('postgres', $store);
 my $before = $primary->safe_psql('postgres', $wal);
 $primary->safe_psql('postgres', "$store; $store; $store");
-cmp_ok($primary->safe_psql('postgres', $wal) - $before, '<', 200, 'storing what did not move writes nothing');
+cmp_ok($primary->safe_psql('postgres', $wal) - $before,
+	'<', 200, 'storing what did not move writes nothing');
 $before = $primary->safe_psql('postgres', $wal);
-$primary->safe_psql('postgres', join(';', ("DO 'BEGIN PERFORM snowflake_next(); END'", $store) x 50));
-note 'a store writes ' . int(($primary->safe_psql('postgres', $wal) - $before) / 50) . ' bytes of WAL';
-$primary->poll_query_until('postgres',
+$primary->safe_psql('postgres',
+	join(';', ("DO 'BEGIN PERFORM snowflake_next(); END'", $store) x 50));
+note 'a store writes '
+  . int(($primary->safe_psql('postgres', $wal) - $before) / 50)
+  . ' bytes of WAL';
+$primary->poll_query_until(
+	'postgres',
 	q{SELECT pg_stat_force_next_flush() IS NOT NULL AND n_tup_hot_upd >= 50 AND n_tup_upd - n_tup_hot_upd <= 2
-		FROM pg_stat_user_tables WHERE relname = 'frontiers'})
-  or die 'updates are not HOT';
+		FROM pg_stat_user_tables WHERE relname = 'frontiers'}) or die 'updates are not HOT';
 pass('updates are HOT');
 
 # A transaction of the standby that outlives the promotion has a snapshot of recovery,
@@ -87,18 +93,22 @@ $primary->safe_psql('postgres', 'CREATE PUBLICATION p FOR TABLE orders, frontier
 my $subscriber = PostgreSQL::Test::Cluster->new('subscriber');
 $subscriber->init;
 $subscriber->start;
-$subscriber->safe_psql('postgres', q{
+$subscriber->safe_psql(
+	'postgres', q{
 	CREATE TABLE orders (id bigint PRIMARY KEY, customer text);
 	CREATE TABLE frontiers (node int PRIMARY KEY, up_to bigint NOT NULL)});
 my $lock = $subscriber->background_psql('postgres');
 $lock->query_safe('BEGIN; LOCK TABLE orders IN SHARE MODE');
-$subscriber->safe_psql('postgres',
-	sprintf(q{CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p}, $primary->connstr));
+$subscriber->safe_psql(
+	'postgres',
+	sprintf(q{CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p},
+		$primary->connstr));
 my $ready = q{SELECT count(*) = 2 AS ready FROM pg_subscription_rel
 	WHERE srrelid IN ('orders'::regclass, 'frontiers'::regclass) AND srsubstate = 'r'};
 $subscriber->poll_query_until('postgres', 'SELECT count(*) = 1 FROM frontiers')
   or die 'the frontier is not copied';
-is($subscriber->safe_psql('postgres', $read), '', 'while the table is copied, rows below the frontier are not there');
+is($subscriber->safe_psql('postgres', $read),
+	'', 'while the table is copied, rows below the frontier are not there');
 is($subscriber->safe_psql('postgres', $ready), 'f', 'and the subscription says so');
 $lock->query_safe('COMMIT');
 $lock->quit;
@@ -125,9 +135,12 @@ $standby->append_conf('postgresql.conf', 'snowflake.node_id = 2');
 $standby->reload;
 $standby->promote;
 wait_for_mint($standby);
-is($standby->safe_psql('postgres', $read), 'a b c d e f g', 'after a promotion the stored row is right');
+is( $standby->safe_psql('postgres', $read),
+	'a b c d e f g',
+	'after a promotion the stored row is right');
 is( $standby->safe_psql('postgres', q{SELECT string_agg(customer, ' ' ORDER BY id) FROM settled}),
-	'a b c d e f g', 'and so is the frontier of the new primary');
+	'a b c d e f g',
+	'and so is the frontier of the new primary');
 is($old->query_safe('SELECT snowflake_frontier() IS NULL'),
 	't', 'a snapshot that was taken in recovery has none');
 is($old->query_safe('SELECT count(*) FROM settled'), '0', 'and so no rows');

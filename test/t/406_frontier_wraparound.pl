@@ -21,8 +21,9 @@ $node->command_ok([ 'vacuumdb', '--all', '--freeze', '--quiet' ], 'no row has a 
 $node->stop;
 command_ok(
 	[
-		$node->installed_command('pg_resetwal'), '-e', 1, '-x', $next,
-		'-u', $next - 1000, '-D', $node->data_dir
+		$node->installed_command('pg_resetwal'),
+		'-e', 1, '-x', $next, '-u', $next - 1000,
+		'-D', $node->data_dir
 	],
 	'the next transaction ID is set');
 open my $fh, '>:raw', $segment or die "could not create \"$segment\": $!";
@@ -78,7 +79,8 @@ cmp_ok($count, '>', 5, 'rounds before, across and after the turn');
 cmp_ok($first_xid, '<', 2 * 4294967296, 'which began before it');
 is(sql($all), "@expected", 'all rows come, in their order');
 my $seen = $oldest->query_safe($all);
-ok($seen eq '' || $seen eq 'first', 'a snapshot that is older than all samples of now passes nothing');
+ok($seen eq '' || $seen eq 'first',
+	'a snapshot that is older than all samples of now passes nothing');
 $oldest->query_safe('COMMIT');
 is($oldest->query_safe($all), "@expected", 'its session has all with the next one');
 $oldest->quit;

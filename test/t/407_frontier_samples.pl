@@ -11,7 +11,8 @@ use Test::More;
 
 my $node = new_node('main', conf => "snowflake.max_wait = '1min'\nautovacuum = off\n");
 $node->start;
-$node->safe_psql('postgres', q{CREATE EXTENSION snowflake; CREATE DATABASE other;
+$node->safe_psql(
+	'postgres', q{CREATE EXTENSION snowflake; CREATE DATABASE other;
 	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text)});
 $node->safe_psql('other', 'CREATE EXTENSION snowflake');
 wait_for_mint($node);
@@ -59,18 +60,23 @@ sub open_row
 insert('a');
 my $reader = snapshot('READ COMMITTED');
 insert('b');
-is($reader->query_safe('SELECT snowflake_frontier() IS NOT NULL'), 't', 'a new snapshot has a frontier');
+is($reader->query_safe('SELECT snowflake_frontier() IS NOT NULL'),
+	't', 'a new snapshot has a frontier');
 $reader->quit;
 $node->restart;
 wait_for_mint($node);
 insert('c');
+
 foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
 {
 	my $first = snapshot($level);
 
 	insert("d");
-	like($first->query_safe('FETCH c'), qr/^read: a b/,
-		"$level: who asks first, by a snapshot that is not the newest, knows what was there when the gate opened");
+	like(
+		$first->query_safe('FETCH c'),
+		qr/^read: a b/,
+		"$level: who asks first, by a snapshot that is not the newest, knows what was there when the gate opened"
+	);
 	$first->quit;
 }
 
@@ -85,7 +91,8 @@ foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
 	my $old = snapshot($level);
 	$open->query_safe('COMMIT');
 	is(sql($reading), 'read: open visible', "$level: others are told a later frontier");
-	is($old->query_safe('FETCH c'), 'read: ', "$level: which is not for a snapshot with the same xmax");
+	is($old->query_safe('FETCH c'),
+		'read: ', "$level: which is not for a snapshot with the same xmax");
 	$old->query_safe('COMMIT');
 	is($old->query_safe($reading), 'read: open visible', "$level: the session's next one has it");
 	$_->quit foreach $old, $open;
@@ -101,7 +108,10 @@ $node->safe_psql('other', 'SELECT snowflake_frontier()');
 sql('SELECT pg_current_xact_id()');
 my $old = snapshot('REPEATABLE READ');
 sql('SELECT pg_current_xact_id()');
-like($old->query_safe('FETCH c'), qr/^read: (?:first)?$/, 'a sample of another database does not count');
+like(
+	$old->query_safe('FETCH c'),
+	qr/^read: (?:first)?$/,
+	'a sample of another database does not count');
 $open->query_safe('COMMIT');
 $_->quit foreach $old, $open;
 
@@ -116,10 +126,12 @@ my $reader_session = $node->background_psql('postgres');
 $reader_session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
 my $answer = $reader_session->query_safe('SELECT snowflake_frontier()');
 $minter->query_safe('COMMIT');
-is($reader_session->query_safe('SELECT snowflake_frontier()'), $answer, 'a snapshot has one frontier');
+is($reader_session->query_safe('SELECT snowflake_frontier()'),
+	$answer, 'a snapshot has one frontier');
 is($reader_session->query_safe($reading), 'read: first', 'whatever else would be right');
 $reader_session->query_safe('COMMIT; BEGIN');
-cmp_ok($reader_session->query_safe('SELECT snowflake_frontier()'), '>', $answer, 'and the next transaction has another');
+cmp_ok($reader_session->query_safe('SELECT snowflake_frontier()'),
+	'>', $answer, 'and the next transaction has another');
 is($reader_session->query_safe($reading), 'read: first second', 'with all rows');
 $reader_session->query_safe('COMMIT');
 $_->quit foreach $minter, $reader_session;

@@ -57,7 +57,7 @@ sub check
 {
 	my ($expected, $what) = @_;
 
-	is( sql(q{SELECT string_agg(customer, ' ' ORDER BY ctid) FROM handled_orders}),
+	is(sql(q{SELECT string_agg(customer, ' ' ORDER BY ctid) FROM handled_orders}),
 		$expected, "in SQL: $what");
 	is(join(' ', $printed =~ /\t(\w+)$/mg), $expected, "in Python: $what")
 	  if defined $python;
@@ -81,10 +81,7 @@ check('c1 c2 c3 c4 c5 early late', 'the rest in order');
 # A transaction of the consumer that fails leaves the position where it was.
 sql(q{INSERT INTO orders (customer) VALUES ('last');
 	ALTER TABLE handled_orders ADD CONSTRAINT failing CHECK (customer <> 'last') NOT VALID});
-is( error_of($node, q{CALL consume_orders('test')})
-	  ->{sqlstate},
-	'23514',
-	'a row cannot be handled');
+is(error_of($node, q{CALL consume_orders('test')})->{sqlstate}, '23514', 'a row cannot be handled');
 sql(q{ALTER TABLE handled_orders DROP CONSTRAINT failing});
 consume();
 check('c1 c2 c3 c4 c5 early late last', 'it is handled when it can be');
@@ -96,7 +93,8 @@ if (defined $python)
 	{
 		my ($stdout, $stderr) = run_command([ $python, "$consumers/consumer.py", @$arguments ]);
 
-		is($stderr, 'usage: consumer.py [--once] [--listen] CONNECTION TABLE POSITION_FILE',
+		is( $stderr,
+			'usage: consumer.py [--once] [--listen] CONNECTION TABLE POSITION_FILE',
 			"usage: consumer.py @$arguments");
 	}
 }

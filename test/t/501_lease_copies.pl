@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	duplicates error_of mint_together new_clock new_coordinator new_member
-	set_clock start_with_clock status wait_for_mint
+  duplicates error_of mint_together new_clock new_coordinator new_member
+  set_clock start_with_clock status wait_for_mint
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -20,7 +20,8 @@ my $clock = new_clock('copy');
 
 # A copy on another machine has only its own clock to go by: here it is the same machine,
 # whose clock the copy would remember, so that a jump must not need patience.
-my $original = new_member('original', $coordinator,
+my $original = new_member(
+	'original', $coordinator,
 	init => { allows_streaming => 1, has_archiving => 1 },
 	conf => "snowflake.jump_patience = 0\n");
 my @lists;
@@ -50,7 +51,8 @@ sub wait_until_ahead
 {
 	my ($node) = @_;
 
-	$node->poll_query_until('postgres', q{SELECT gate = 'open' AND lead > '50min' FROM snowflake_status})
+	$node->poll_query_until('postgres',
+		q{SELECT gate = 'open' AND lead > '50min' FROM snowflake_status})
 	  or die 'it is not ahead';
 	return;
 }
@@ -71,9 +73,12 @@ my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($original, 'base');
 set_clock($clock, -4 * 3_600_000);
 start_with_clock($copy, $clock);
-$copy->poll_query_until('postgres', q{SELECT advice ~ '^This server waits for the floor of the fleet' FROM snowflake_status})
+$copy->poll_query_until('postgres',
+	q{SELECT advice ~ '^This server waits for the floor of the fleet' FROM snowflake_status})
   or die 'it does not wait';
-is(status($copy, 'gate, lease_until'), 'closed: no node ID is leased yet|', 'a clock before the floor: no lease is taken that starts far ahead');
+is( status($copy, 'gate, lease_until'),
+	'closed: no node ID is leased yet|',
+	'a clock before the floor: no lease is taken that starts far ahead');
 $copy->stop('immediate');
 
 # A copy that runs beside it, its clock behind and ahead by an hour
@@ -108,7 +113,8 @@ $standby->poll_query_until('postgres', 'SELECT node IS NOT NULL FROM snowflake_s
   or die 'the standby has no lease';
 my $node = status($standby, 'node');
 isnt($node, status($original, 'node'), 'a standby has a node ID of its own');
-is(status($standby, 'coordinator, advice, lease_until IS NOT NULL'), 'reachable||t', 'leased already');
+is(status($standby, 'coordinator, advice, lease_until IS NOT NULL'),
+	'reachable||t', 'leased already');
 set_clock($clock, 0);
 $standby->stop;
 $standby->start;
@@ -133,14 +139,18 @@ $original->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1
 # recovery stops before a commit that is later
 $original->safe_psql('postgres', 'CREATE TABLE later ()');
 my $segment = $original->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
-$original->poll_query_until('postgres', "SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver")
+$original->poll_query_until('postgres',
+	"SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver")
   or die 'WAL is not archived';
 my $restored = PostgreSQL::Test::Cluster->new('restored');
 $restored->init_from_backup($original, 'base', has_restoring => 1, standby => 0);
-$restored->append_conf('postgresql.conf', "recovery_target_time = '$until'\nrecovery_target_action = promote\nrecovery_target_timeline = current");
+$restored->append_conf('postgresql.conf',
+	"recovery_target_time = '$until'\nrecovery_target_action = promote\nrecovery_target_timeline = current"
+);
 set_clock($clock, -3_600_000);
 start_with_clock($restored, $clock);
-$restored->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'recovery does not end';
+$restored->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
+  or die 'recovery does not end';
 reset_behind($restored);
 differ($restored, 'a restore to an earlier point');
 is(duplicates(@lists), 0, 'no ID twice in all of them');
@@ -154,7 +164,9 @@ foreach my $server ($original, $restored)
 set_clock($clock, 0);
 $restored->restart;
 $original->reload;
-$_->poll_query_until('postgres', 'SELECT node = 7 FROM snowflake_status') or die 'no node ID' foreach $original, $restored;
+$_->poll_query_until('postgres', 'SELECT node = 7 FROM snowflake_status')
+  or die 'no node ID'
+  foreach $original, $restored;
 my $twice = 0;
 for (my $attempt = 0; $attempt < 10 && $twice == 0; $attempt++)
 {

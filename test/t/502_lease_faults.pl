@@ -7,9 +7,9 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	duplicates error_of finish_minter mint_together new_clock new_coordinator
-	new_member patience start_minter start_with_clock status step_clock
-	wait_for_mint wait_for_status wait_until
+  duplicates error_of finish_minter mint_together new_clock new_coordinator
+  new_member patience start_minter start_with_clock status step_clock
+  wait_for_mint wait_for_status wait_until
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -61,7 +61,9 @@ sub terminate
 
 # Two servers and two node IDs
 my ($one, $two, $three) = map {
-	new_member($_, $coordinator, lease => patience(4) . 's',
+	new_member(
+		$_, $coordinator,
+		lease => patience(4) . 's',
 		conf => "snowflake.lease_nodes = '5, 6'",
 		init => { allows_streaming => 1 })
 } qw(one two three);
@@ -70,25 +72,31 @@ $one->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_
 $two->start;
 $two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 push @lists, mint_together(1, $one, $two);
-is(join(' ', sort map { status($_, 'node') } $one, $two), '5 6', 'two servers have the two node IDs');
+is(join(' ', sort map { status($_, 'node') } $one, $two),
+	'5 6', 'two servers have the two node IDs');
 
 # A third one finds none, says so, and gets that of a server that stands still.
 $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_status($three, q{advice ~ '^No node ID is free'});
-is(error_of($three, 'SELECT snowflake_next()')->{message},
-	'this server has not leased a node ID', 'no node ID is free');
+is( error_of($three, 'SELECT snowflake_next()')->{message},
+	'this server has not leased a node ID',
+	'no node ID is free');
 my $stopped_with = status($one, 'node');
 my $minter = start_minter($one, 200_000);
 sleep 1;
 signal_server($one, 'STOP');
 push @lists, mint_together(1, $two, $three);
-is(status($three, 'node'), $stopped_with, 'a server that stood still for longer than its lease lost it');
+is(status($three, 'node'),
+	$stopped_with, 'a server that stood still for longer than its lease lost it');
 my $other = start_minter($three, 30_000);
 signal_server($one, 'CONT');
 push @lists, finish_minter($other);
 wait_for_status($one, q{gate <> 'open'});
-like(status($one, 'advice'), qr/^No node ID is free/, 'it goes on, finds its node ID taken, and closes');
+like(
+	status($one, 'advice'),
+	qr/^No node ID is free/,
+	'it goes on, finds its node ID taken, and closes');
 $three->stop;
 wait_for_mint($one);
 $minter->{run}->kill_kill;
@@ -108,11 +116,13 @@ $standby->start;
 wait_for_status($standby, 'node IS NOT NULL');
 my $node = status($standby, 'node');
 my $key = "key = 'node/$node'";
-my $until = records("SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE $key");
-@stopped = ($standby->{_pid});		# which would start another one at once
+my $until =
+  records("SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE $key");
+@stopped = ($standby->{_pid});    # which would start another one at once
 kill 'STOP', @stopped;
 kill 'TERM', children($standby, qr/snowflake lessee/);
-ok( $coordinator->poll_query_until('postgres',
+ok( $coordinator->poll_query_until(
+		'postgres',
 		"SELECT (value::jsonb->>'until')::bigint < $until FROM snowflake_fleet.records WHERE $key"),
 	'a lessee that is terminated gives the node ID back');
 $coordinator->stop('immediate');
@@ -120,7 +130,9 @@ kill 'CONT', @stopped;
 @stopped = ();
 $standby->promote;
 my $error = error_of($standby, q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
-like($error->{message}, qr/^the lease of this server's node ID has ended|^this server has not leased/,
+like(
+	$error->{message},
+	qr/^the lease of this server's node ID has ended|^this server has not leased/,
 	'and the standby does not mint with it when it is promoted');
 $coordinator->start;
 wait_for_mint($standby);
@@ -133,7 +145,9 @@ $standby->stop;
 # A lease is not given back while sessions may mint with it: the keeper has failed, and
 # left the gate open.
 my $session = $one->background_psql('postgres', on_error_stop => 0);
-$session->query_safe(q{ALTER TABLE snowflake_keeper.reservation ADD COLUMN extra text; SET snowflake.max_wait = '100ms'});
+$session->query_safe(
+	q{ALTER TABLE snowflake_keeper.reservation ADD COLUMN extra text; SET snowflake.max_wait = '100ms'}
+);
 $key = q{key = 'node/} . status($one, 'node') . q{'};
 @stopped = ($one->{_pid});
 kill 'STOP', @stopped;
@@ -161,6 +175,7 @@ step_clock($clock, 300_000);
 $two->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 my $began = time;
 wait_for_status($two, q{gate = 'open' AND leases = 2});
-cmp_ok(time - $began, '<', patience(30), 'a server whose clock went beyond its lease leases at once');
+cmp_ok(time - $began,
+	'<', patience(30), 'a server whose clock went beyond its lease leases at once');
 $_->stop foreach $one, $two, $coordinator;
 done_testing();

@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	duplicates error_of mint_together new_clock new_coordinator new_member
-	patience set_clock start_with_clock status wait_for_mint wait_for_status
+  duplicates error_of mint_together new_clock new_coordinator new_member
+  patience set_clock start_with_clock status wait_for_mint wait_for_status
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -25,9 +25,8 @@ sub records
 	return $coordinator->safe_psql('postgres', $_[0]);
 }
 
-my ($one, $two, $three) = map {
-	new_member($_, $coordinator, lease => "${lease}s")
-} qw(one two three);
+my ($one, $two, $three) =
+  map { new_member($_, $coordinator, lease => "${lease}s") } qw(one two three);
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
 $two->start;
@@ -39,13 +38,20 @@ records('TRUNCATE snowflake_fleet.records');
 $two->stop('immediate');
 $two->start;
 wait_for_status($two, q{coordinator = 'grants nothing'});
-like(status($two, 'advice'), qr/^The coordinator has no fleet: .*snowflake_fleet_recover/, 'nobody gets a node ID');
+like(
+	status($two, 'advice'),
+	qr/^The coordinator has no fleet: .*snowflake_fleet_recover/,
+	'nobody gets a node ID');
 wait_for_status($one, q{coordinator = 'grants nothing'});
-like(status($one, 'advice'), qr/^Minting ends with the lease\. The coordinator has no fleet/, 'who has one says so');
+like(
+	status($one, 'advice'),
+	qr/^Minting ends with the lease\. The coordinator has no fleet/,
+	'who has one says so');
 isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'and goes on');
 wait_for_status($one, q{gate = 'closed: the lease of the node ID has ended'});
-is(error_of($one, 'SELECT snowflake_next()')->{hint},
-	status($one, 'advice'), 'up to the end of the lease');
+is( error_of($one, 'SELECT snowflake_next()')->{hint},
+	status($one, 'advice'),
+	'up to the end of the lease');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 push @lists, mint_together(1, $one, $two);
 is(duplicates(@lists), 0, 'snowflake_fleet_recover() brings all back, no ID twice');
@@ -64,19 +70,33 @@ push @lists, mint_together(1, $one, $two);
 is(duplicates(@lists), 0, 'and then with another, no ID twice');
 
 # The coordinator goes back in time: the own record is older than is known.
-my $old = records(q{SELECT quote_literal(value) FROM snowflake_fleet.records WHERE key = 'node/} . status($one, 'node') . q{'});
+my $old =
+  records(q{SELECT quote_literal(value) FROM snowflake_fleet.records WHERE key = 'node/}
+	  . status($one, 'node')
+	  . q{'});
 my $renewed = status($one, 'lease_renewals');
 wait_for_status($one, "lease_renewals > $renewed");
-records("UPDATE snowflake_fleet.records SET value = $old WHERE key = 'node/" . status($one, 'node') . q{'});
+records("UPDATE snowflake_fleet.records SET value = $old WHERE key = 'node/"
+	  . status($one, 'node')
+	  . q{'});
 wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
 my $error = error_of($one, 'SELECT snowflake_next()');
-is($error->{message}, q{this server's node ID may be leased again by another server}, 'the holder closes at once');
+is( $error->{message},
+	q{this server's node ID may be leased again by another server},
+	'the holder closes at once');
 like($error->{hint}, qr/snowflake_fleet_recover\(\)/, 'with a hint');
 is( $two->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
-	'fleet, grants nothing until snowflake_fleet_recover()', 'and marks the fleet');
-is( $two->safe_psql('postgres',
-		q{SELECT leased_until >= '} . status($one, 'lease_until') . q{' AND holder ~ ':} . $one->port . q{$' FROM snowflake_fleet() WHERE node IS NULL}),
-	't', 'with its name, and the end of its own lease');
+	'fleet, grants nothing until snowflake_fleet_recover()',
+	'and marks the fleet');
+is( $two->safe_psql(
+		'postgres',
+		q{SELECT leased_until >= '}
+		  . status($one, 'lease_until')
+		  . q{' AND holder ~ ':}
+		  . $one->port
+		  . q{$' FROM snowflake_fleet() WHERE node IS NULL}),
+	't',
+	'with its name, and the end of its own lease');
 $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_status($three, q{advice ~ '^The coordinator went back in time'});
@@ -92,7 +112,8 @@ pass('the holder of a node ID whose record is gone closes as well');
 # Founded again with a floor that is too low
 records('TRUNCATE snowflake_fleet.records');
 $two->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '1h')});
-$two->poll_query_until('postgres', q{SELECT state ~ 'grants nothing' FROM snowflake_fleet() WHERE node IS NULL})
+$two->poll_query_until('postgres',
+	q{SELECT state ~ 'grants nothing' FROM snowflake_fleet() WHERE node IS NULL})
   or die 'not noticed';
 pass('a floor below a lease is noticed');
 $two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
@@ -100,7 +121,8 @@ wait_for_mint($_) foreach $one, $two, $three;
 
 # A fleet that is suspect renews nothing either, for who has lost a grant may find the
 # record of it again.  A server that has closed has reported up to where it had a lease.
-my $mark = q{UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{suspect}', '%s'), '{%s}',
+my $mark =
+  q{UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{suspect}', '%s'), '{%s}',
 	to_jsonb((value::jsonb ->> 'floor')::bigint + %d))::text WHERE key = 'fleet'};
 $_->stop foreach $two, $three;
 records(sprintf $mark, 'true', 'reported', 3_600_000);
@@ -108,23 +130,32 @@ wait_for_status($one, q{coordinator = 'grants nothing'});
 my $until = status($one, 'lease_until');
 wait_for_status($one, q{gate = 'closed: the lease of the node ID has ended'});
 is(status($one, 'lease_until'), $until, 'a fleet that is suspect renews nothing');
+
 foreach my $floor (q{now()}, q{now() + interval '2 hours'}, q{now()})
 {
 	$error = error_of($one, "SELECT snowflake_fleet_recover($floor)");
-	is($error->{message}, $floor eq 'now()' ? 'the floor of the fleet is too low' : '',
+	is( $error->{message},
+		$floor eq 'now()' ? 'the floor of the fleet is too low' : '',
 		"a floor is not below what was reported, nor later: $floor");
 }
 $error = error_of($one, 'SELECT snowflake_fleet_recover()');
-like($error->{message}, qr/^the floor of the fleet would be [\d.]+ \w+ ahead of the clock$/, 'a floor far ahead is refused by default');
+like(
+	$error->{message},
+	qr/^the floor of the fleet would be [\d.]+ \w+ ahead of the clock$/,
+	'a floor far ahead is refused by default');
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
-like(status($one, 'advice'), qr/^This server waits for the floor of the fleet, until "/, 'and if it was named, a server waits for it');
+like(
+	status($one, 'advice'),
+	qr/^This server waits for the floor of the fleet, until "/,
+	'and if it was named, a server waits for it');
 is(error_of($one, 'SELECT snowflake_next()')->{hint}, status($one, 'advice'), 'with a closed gate');
 $error = error_of($one, 'SELECT snowflake_fleet_recover(NULL, NULL)');
 is($error->{sqlstate}, '22004', 'whether a holder is gone is known');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(holder_is_gone => true)');
 wait_for_status($one, q{gate = 'open' AND lead < '10s'});
 pass('until somebody knows that the holder is gone: all mint, without a restart');
-my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,args= --ppid $one->{_pid}`;
+my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/,
+  `ps -o pid=,args= --ppid $one->{_pid}`;
 
 # Somebody has changed the fleet's record: who has a lease uses it up, and then takes
 # another.
@@ -143,32 +174,43 @@ $one->append_conf('postgresql.conf', "snowflake.lease_nodes = '$node'");
 $one->reload;
 kill 'STOP', $keeper, $lessee;
 $until = status($one, 'lease_until');
-$coordinator->poll_query_until('postgres', "SELECT clock_timestamp() > '$until'") or die 'clock stands still';
+$coordinator->poll_query_until('postgres', "SELECT clock_timestamp() > '$until'")
+  or die 'clock stands still';
 records('TRUNCATE snowflake_fleet.records');
 $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '8s')});
-my $floor = $one->safe_psql('postgres', 'SELECT leased_from FROM snowflake_fleet() WHERE node IS NULL');
+my $floor =
+  $one->safe_psql('postgres', 'SELECT leased_from FROM snowflake_fleet() WHERE node IS NULL');
 $leases = status($one, 'leases');
 kill 'CONT', $lessee;
 wait_for_status($one, "leases > $leases");
 kill 'CONT', $keeper;
-is( $one->safe_psql('postgres',
+is( $one->safe_psql(
+		'postgres',
 		"SET snowflake.max_wait = '1min'; SELECT snowflake_timestamp(snowflake_next()) > '$floor'"),
-	't', 'the same node ID, leased again, begins where the new lease does');
+	't',
+	'the same node ID, leased again, begins where the new lease does');
 
 # Founded again, and by the time that the holder looks somebody else has had the same
 # node ID, and the floor is above both leases.  The record of the fleet comes first, as it
 # does for lessees, so that neither waits for the other.
 $leases = status($one, 'leases');
-records(qq{
+records(
+	qq{
 	BEGIN;
 	UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{incarnation}', '"another"'), '{floor}',
 		to_jsonb((value::jsonb ->> 'floor')::bigint + 60000))::text WHERE key = 'fleet';
 	UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{token}', '"somebody else"')::text WHERE key = 'node/$node';
 	COMMIT});
 wait_for_status($one, "gate ~ 'went back' OR leases > $leases");
-is(status($one, 'gate'), 'closed: the coordinator went back in time', 'a lease that somebody else had as well is noticed');
-like(status($one, 'advice'), qr/^This server waits for the floor of the fleet/, 'it is given up for another one');
-is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'), 'fleet', 'and the fleet is not marked once more');
+is( status($one, 'gate'),
+	'closed: the coordinator went back in time',
+	'a lease that somebody else had as well is noticed');
+like(
+	status($one, 'advice'),
+	qr/^This server waits for the floor of the fleet/,
+	'it is given up for another one');
+is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
+	'fleet', 'and the fleet is not marked once more');
 
 # Founded again, with a floor below the lease of the only server
 records('TRUNCATE snowflake_fleet.records');
@@ -178,7 +220,9 @@ $leases = status($one, 'leases');
 records('TRUNCATE snowflake_fleet.records');
 $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '1h')});
 wait_for_status($one, "gate ~ 'went back' OR leases > $leases");
-is(status($one, 'gate'), 'closed: the coordinator went back in time', 'a floor below its lease is noticed by the only server, too');
+is( status($one, 'gate'),
+	'closed: the coordinator went back in time',
+	'a floor below its lease is noticed by the only server, too');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 
 # A server whose clock is before the layout's epoch waits for the fleet's floor.

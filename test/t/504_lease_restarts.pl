@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder error_of new_coordinator new_member new_node patience status
-	wait_for_mint
+  disorder error_of new_coordinator new_member new_node patience status
+  wait_for_mint
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -20,7 +20,8 @@ use Time::HiRes qw(sleep time);
 my $lease = patience(1);
 my $slack = patience(2.5);
 my $coordinator = new_coordinator();
-my $server = new_member('server', $coordinator,
+my $server = new_member(
+	'server', $coordinator,
 	lease => "${lease}s",
 	conf => "snowflake.lease_nodes = '0-15'\nfsync = off\n");
 my @ids;
@@ -30,7 +31,8 @@ sub first_mint
 {
 	my $began = time;
 
-	push @ids, $server->safe_psql('postgres', q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
+	push @ids,
+	  $server->safe_psql('postgres', q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
 	return time - $began;
 }
 
@@ -41,22 +43,29 @@ wait_for_mint($server);
 # Long enough for all that is compared here
 $server->append_conf('postgresql.conf', "snowflake.lease = '1min'");
 $server->reload;
-$server->poll_query_until('postgres', q{SELECT lease_until > now() + interval '50s' FROM snowflake_status})
+$server->poll_query_until('postgres',
+	q{SELECT lease_until > now() + interval '50s' FROM snowflake_status})
   or die 'not renewed';
 my $node = status($server, 'node');
 first_mint();
 my $tick = $server->safe_psql('postgres', "SELECT snowflake '$ids[-1]' -> 'time'");
 $server->stop;
-is( $coordinator->safe_psql('postgres',
+is( $coordinator->safe_psql(
+		'postgres',
 		"SELECT value::jsonb ->> 'until' FROM snowflake_fleet.records WHERE key = 'node/$node'"),
-	$tick, 'a clean stop gives back all above the last tick with an ID');
+	$tick,
+	'a clean stop gives back all above the last tick with an ID');
 $server->start;
 cmp_ok(my $took = first_mint(), '<', 0.5 + $slack, 'after a clean restart it mints at once');
 note("after $took s");
 is(status($server, 'node'), $node, 'with the node ID that it had');
 $server->stop('immediate');
 $server->start;
-cmp_ok($took = first_mint(), '<', 4.5 + $slack, 'after a crash it mints as soon as reservation and lease permit');
+cmp_ok(
+	$took = first_mint(),
+	'<',
+	4.5 + $slack,
+	'after a crash it mints as soon as reservation and lease permit');
 note("after $took s");
 isnt(status($server, 'node'), $node, 'with another node ID');
 
@@ -69,7 +78,9 @@ foreach my $crash (1 .. 100)
 	$server->stop('immediate');
 	$server->start;
 	my $began = time;
-	until ($server->safe_psql('postgres', q{SELECT lease_until IS NOT NULL FROM snowflake_status}) eq 't')
+	until (
+		$server->safe_psql('postgres', q{SELECT lease_until IS NOT NULL FROM snowflake_status}) eq
+		  't')
 	{
 		$without = 1;
 		last if time - $began > 60;
@@ -80,18 +91,23 @@ foreach my $crash (1 .. 100)
 	first_mint();
 }
 note("without a node ID for up to $longest s");
-cmp_ok($longest, '<', $lease + $slack, 'a hundred crashes: never without a node ID for longer than the lease');
+cmp_ok(
+	$longest, '<',
+	$lease + $slack,
+	'a hundred crashes: never without a node ID for longer than the lease');
 is(disorder(\@ids), 0, 'IDs ascend');
 
 # All node IDs are taken, by crashes within a lease.
 $lease = 2 * patience(2.5);
-$server->append_conf('postgresql.conf', "snowflake.lease = '${lease}s'\nsnowflake.lease_nodes = '20-22'");
+$server->append_conf('postgresql.conf',
+	"snowflake.lease = '${lease}s'\nsnowflake.lease_nodes = '20-22'");
 my $refused = 0;
 foreach my $crash (1 .. 4)
 {
 	$server->stop('immediate');
 	$server->start;
-	$server->poll_query_until('postgres', q{SELECT lease_until IS NOT NULL OR advice ~ 'No node ID is free' FROM snowflake_status})
+	$server->poll_query_until('postgres',
+		q{SELECT lease_until IS NOT NULL OR advice ~ 'No node ID is free' FROM snowflake_status})
 	  or die 'not asked';
 	$refused++ if status($server, 'advice') =~ /No node ID is free/;
 }
@@ -99,7 +115,8 @@ is($refused, 1, 'with three node IDs the fourth crash within a lease finds none'
 
 # so many crashes have taken the generator ahead, and with it what is leased
 my $ahead = $server->safe_psql('postgres',
-	'SELECT extract(epoch FROM min(leased_until) - clock_timestamp()) FROM snowflake_fleet() WHERE node BETWEEN 20 AND 22');
+	'SELECT extract(epoch FROM min(leased_until) - clock_timestamp()) FROM snowflake_fleet() WHERE node BETWEEN 20 AND 22'
+);
 my $began = time;
 wait_for_mint($server);
 cmp_ok(time - $began, '<', $ahead + 2.5 + $slack, 'until the first lease has ended');
@@ -117,14 +134,23 @@ wait_for_mint($ordinary);
 my @processes = split /\n/, `ps -o args= --ppid $ordinary->{_pid}`;
 is(scalar(grep { /snowflake keeper/ } @processes), 1, 'a server with a setting has a keeper');
 is(scalar(grep { /snowflake lessee/ } @processes), 0, 'and no lessee');
-unlike($ordinary->safe_psql('postgres',
-		q{SELECT snowflake_next(); SELECT gate FROM snowflake_status; SELECT pg_read_file('/proc/' || pg_backend_pid() || '/maps', 0, 1000000, true)}),
-	qr/libpq/, 'no backend loads libpq');
-unlike($ordinary->safe_psql('postgres',
-		q{SELECT pg_read_file('/proc/' || keeper_pid || '/maps', 0, 1000000, true) FROM snowflake_status}),
-	qr/libpq/, 'nor does the keeper') if -d '/proc/self';
-is(error_of($ordinary, 'SELECT * FROM snowflake_fleet()')->{message},
-	'snowflake_fleet() needs a coordinator', 'there is no fleet to list');
+unlike(
+	$ordinary->safe_psql(
+		'postgres',
+		q{SELECT snowflake_next(); SELECT gate FROM snowflake_status; SELECT pg_read_file('/proc/' || pg_backend_pid() || '/maps', 0, 1000000, true)}
+	),
+	qr/libpq/,
+	'no backend loads libpq');
+unlike(
+	$ordinary->safe_psql(
+		'postgres',
+		q{SELECT pg_read_file('/proc/' || keeper_pid || '/maps', 0, 1000000, true) FROM snowflake_status}
+	),
+	qr/libpq/,
+	'nor does the keeper') if -d '/proc/self';
+is( error_of($ordinary, 'SELECT * FROM snowflake_fleet()')->{message},
+	'snowflake_fleet() needs a coordinator',
+	'there is no fleet to list');
 $ordinary->stop;
 
 done_testing();

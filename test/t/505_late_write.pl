@@ -19,8 +19,8 @@ sub start_until_it_waits
 {
 	$one->start;
 	$coordinator->poll_query_until('postgres',
-		q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
-	  or die 'the write does not wait';
+		q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'}
+	) or die 'the write does not wait';
 	return;
 }
 
@@ -38,10 +38,13 @@ $session->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records IN SHARE ROW EXC
 start_until_it_waits();
 $session->query_safe('DELETE FROM snowflake_fleet.records; COMMIT');
 $session->quit;
-$one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status, snowflake_stats})
+$one->poll_query_until('postgres',
+	q{SELECT coordinator = 'grants nothing' OR leases > 0 FROM snowflake_status, snowflake_stats})
   or die 'the coordinator is not asked';
-is(status($one, 'leases'), '0', 'a late write to a coordinator that has lost its data grants nothing');
-is($coordinator->safe_psql('postgres', 'SELECT count(*) FROM snowflake_fleet.records'), '0', 'and writes nothing');
+is(status($one, 'leases'),
+	'0', 'a late write to a coordinator that has lost its data grants nothing');
+is($coordinator->safe_psql('postgres', 'SELECT count(*) FROM snowflake_fleet.records'),
+	'0', 'and writes nothing');
 
 # Founded again
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(now())');
@@ -52,18 +55,21 @@ is(status($one, 'leases'), '1', 'it does when the fleet was founded again');
 my $error = error_of($one, q{SELECT snowflake_fleet_recover('2001-01-01')});
 my ($first, $last) = $error->{detail} =~ /^The layout has times from "(\d+)-.*" to "(\d+)-.*"\.$/;
 cmp_ok($last, '>', $first + 60, 'a floor outside the layout is refused with the times that it has');
-($first, $last) = slurp_file($one->logfile) =~ /The lease covers times from "(.*)" up to "(.*)", and will be renewed/;
+($first, $last) = slurp_file($one->logfile) =~
+  /The lease covers times from "(.*)" up to "(.*)", and will be renewed/;
 cmp_ok($last, 'gt', $first, 'the log says for which times a node ID is leased');
 
 # A write that arrives when the fleet was founded again meanwhile: nothing is in its
 # way, but what it says may lie below the new fleet's floor.  It waits for who founds,
 # and does nothing then.
-my $floor = $one->safe_psql('postgres', q{SELECT snowflake_lower_bound(now() + interval '8s')::bigint >> 22});
+my $floor =
+  $one->safe_psql('postgres', q{SELECT snowflake_lower_bound(now() + interval '8s')::bigint >> 22});
 $one->stop;
 $coordinator->safe_psql('postgres', q{DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'});
 $session = $coordinator->background_psql('postgres');
-$session->query_safe(sprintf(
-	q{BEGIN; UPDATE snowflake_fleet.records SET value = regexp_replace(
+$session->query_safe(
+	sprintf(
+		q{BEGIN; UPDATE snowflake_fleet.records SET value = regexp_replace(
 		regexp_replace(value, '"floor": \d+', '"floor": %s'), '("incarnation": ")....', '\1none')
 	  WHERE key = 'fleet'}, $floor));
 start_until_it_waits();
@@ -71,9 +77,12 @@ $session->query_safe('COMMIT');
 $session->quit;
 wait_for_mint($one);
 cmp_ok(
-	$coordinator->safe_psql('postgres', sprintf(
-		q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'}, status($one, 'node'))),
-	'>', $floor, 'nor does one to a fleet that was founded again: what is used is above the new floor');
+	$coordinator->safe_psql(
+		'postgres',
+		sprintf(q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'},
+			status($one, 'node'))),
+	'>', $floor,
+	'nor does one to a fleet that was founded again: what is used is above the new floor');
 
 # An answer that is there, but is heard when the fleet was founded again: the lessee
 # stood still.
@@ -83,35 +92,47 @@ $session = $coordinator->background_psql('postgres');
 my $lessee;
 for my $try (1 .. 10)
 {
-	$session->query_safe(q{BEGIN; SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE});
+	$session->query_safe(
+		q{BEGIN; SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE});
 	start_until_it_waits();
-	($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,args= --ppid $one->{_pid}`;
+	($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/,
+	  `ps -o pid=,args= --ppid $one->{_pid}`;
 	kill 'STOP', $lessee;
 	$session->query_safe('COMMIT');
 
 	# unless the machine was so slow that the write has been given up
 	my $granted = q{SELECT count(*) FROM snowflake_fleet.records WHERE key ~ '^node/'};
 	$coordinator->poll_query_until('postgres',
-		"SELECT ($granted) = 1 OR NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'snowflake' AND state = 'active')");
+		"SELECT ($granted) = 1 OR NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'snowflake' AND state = 'active')"
+	);
 	last if $coordinator->safe_psql('postgres', $granted) eq '1';
 	die 'it is not granted' if $try == 10;
 	kill 'CONT', $lessee;
 	$one->stop;
 }
-$floor = $one->safe_psql('postgres', q{SELECT snowflake_lower_bound(now() + interval '8s')::bigint >> 22});
-$session->query_safe(sprintf(
-	q{UPDATE snowflake_fleet.records SET value = regexp_replace(
-		regexp_replace(value, '"floor": \d+', '"floor": %s'), '("incarnation": ")....', '\1gone') WHERE key = 'fleet'}, $floor));
+$floor =
+  $one->safe_psql('postgres', q{SELECT snowflake_lower_bound(now() + interval '8s')::bigint >> 22});
+$session->query_safe(
+	sprintf(
+		q{UPDATE snowflake_fleet.records SET value = regexp_replace(
+		regexp_replace(value, '"floor": \d+', '"floor": %s'), '("incarnation": ")....', '\1gone') WHERE key = 'fleet'},
+		$floor));
 $session->quit;
-sleep 6;		# longer than an answer counts
+sleep 6;    # longer than an answer counts
 kill 'CONT', $lessee;
 wait_for_mint($one);
-like(slurp_file($one->logfile), qr/the answer of the coordinator arrived too late/, 'an answer that is heard late does not count');
+like(
+	slurp_file($one->logfile),
+	qr/the answer of the coordinator arrived too late/,
+	'an answer that is heard late does not count');
 is(status($one, 'leases'), '1', 'what it said was granted is not used');
 cmp_ok(
-	$coordinator->safe_psql('postgres', sprintf(
-		q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'}, status($one, 'node'))),
-	'>', $floor, 'but what the fleet grants that was founded since');
+	$coordinator->safe_psql(
+		'postgres',
+		sprintf(q{SELECT value::json ->> 'from' FROM snowflake_fleet.records WHERE key = 'node/%d'},
+			status($one, 'node'))),
+	'>', $floor,
+	'but what the fleet grants that was founded since');
 
 # A write that is in doubt, and whose record somebody empties meanwhile: that is nobody's.
 $one->stop;
@@ -128,7 +149,8 @@ is(status($one, 'node'), '1', 'an emptied record is not taken for what was in do
 
 # Who founds the fleet again does not wait for a moment in which nobody renews, as lessees do:
 # in one statement.
-$coordinator->safe_psql('postgres',
+$coordinator->safe_psql(
+	'postgres',
 	q{CREATE PROCEDURE renew(n int) LANGUAGE plpgsql AS $$BEGIN
 		FOR i IN 1 .. 10000 LOOP
 			WITH guard AS (SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR SHARE)
@@ -140,16 +162,28 @@ $coordinator->safe_psql('postgres',
 my @handles;
 foreach my $n (1 .. 3)
 {
-	push @handles, IPC::Run::start([ 'psql', '-XqAt', '-d', $coordinator->connstr('postgres'), '-c', "SELECT pg_sleep(0.07 * $n)", '-c', "CALL renew($n)" ],
-		'<', \undef, '>', \my $out, '2>', \my $err);
+	push @handles,
+	  IPC::Run::start(
+		[
+			'psql', '-XqAt', '-d', $coordinator->connstr('postgres'),
+			'-c', "SELECT pg_sleep(0.07 * $n)", '-c', "CALL renew($n)"
+		],
+		'<',
+		\undef,
+		'>',
+		\my $out,
+		'2>',
+		\my $err);
 }
 $coordinator->poll_query_until('postgres',
 	q{SELECT count(*) = 3 FROM pg_stat_activity WHERE query ~ '^CALL renew'})
   or die 'nobody renews';
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-is( $coordinator->safe_psql('postgres',
+is( $coordinator->safe_psql(
+		'postgres',
 		q{SELECT count(*) FROM pg_stat_activity WHERE query ~ '^CALL renew' AND state = 'active'}),
-	'3', 'while others renew all the time, a fleet is founded again');
+	'3',
+	'while others renew all the time, a fleet is founded again');
 $_->kill_kill foreach @handles;
 
 $_->stop foreach $one, $coordinator;

@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	coordinator_url error_of log_count new_member new_node patience status
-	wait_for_mint wait_for_status wait_until
+  coordinator_url error_of log_count new_member new_node patience status
+  wait_for_mint wait_for_status wait_until
 );
 use IO::Select;
 use IO::Socket::INET;
@@ -18,8 +18,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $secret = 'xK9-hush-3q';
-my $coordinator = new_node('coordinator',
-	node_id => undef, preload => 0,
+my $coordinator = new_node(
+	'coordinator',
+	node_id => undef,
+	preload => 0,
 	init => { allows_streaming => 1 },
 	conf => "listen_addresses = '127.0.0.1'\npassword_encryption = 'scram-sha-256'");
 $coordinator->start;
@@ -53,7 +55,7 @@ sub logs
 	my $offset = -s $server->logfile;
 
 	$action->();
-	ok(eval {
+	ok( eval {
 			wait_until($what, sub { log_count($server, $regexp, $offset) > 0 });
 			1;
 		},
@@ -65,42 +67,58 @@ sub logs
 foreach my $bad ('postgresql', 'mysql://host/db', 'host=127.0.0.1', '://')
 {
 	my $error = error_of($server, "ALTER SYSTEM SET snowflake.node_source = '$bad'");
-	is("$error->{sqlstate} $error->{message}", '22023 invalid value for parameter "snowflake.node_source"', "\"$bad\" is no source");
+	is( "$error->{sqlstate} $error->{message}",
+		'22023 invalid value for parameter "snowflake.node_source"',
+		"\"$bad\" is no source");
 }
-foreach my $bad ("fleet:$secret\@127.0.0.1/postgres", "fleet:$secret?\@127.0.0.1/postgres",
+foreach my $bad (
+	"fleet:$secret\@127.0.0.1/postgres", "fleet:$secret?\@127.0.0.1/postgres",
 	"127.0.0.1/postgres?password=$secret", "127.0.0.1/postgres?p%61ssword=$secret",
 	"127.0.0.1/postgres?sslpassword=$secret")
 {
 	my $error = error_of($server, "ALTER SYSTEM SET snowflake.node_source = 'postgresql://$bad'");
-	like($error->{detail}, qr/^The URL has a password, which others could read here\. .* passfile\.$/, 'a URL with a password is refused');
+	like(
+		$error->{detail},
+		qr/^The URL has a password, which others could read here\. .* passfile\.$/,
+		'a URL with a password is refused');
 	unlike(join(' ', %$error), qr/\Q$secret/, 'and not repeated');
 }
 
 # In the configuration file, which somebody else wrote
 my $offset = -s $server->logfile;
-$server->append_conf('postgresql.conf', "snowflake.node_source = 'postgresql://fleet:$secret\@127.0.0.1/postgres'");
+$server->append_conf('postgresql.conf',
+	"snowflake.node_source = 'postgresql://fleet:$secret\@127.0.0.1/postgres'");
 $server->reload;
-wait_until('reload', sub { log_count($server, qr/invalid value for parameter "snowflake.node_source"/, $offset) });
+wait_until('reload',
+	sub { log_count($server, qr/invalid value for parameter "snowflake.node_source"/, $offset) });
 is(log_count($server, qr/\Q$secret/, $offset), 0, 'nor in the log, if it was in the file');
 $server->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
 $server->reload;
 
 # Connections
-logs(qr/could not use the coordinator: .*Connection refused/, 'a refused connection',
+logs(
+	qr/could not use the coordinator: .*Connection refused/,
+	'a refused connection',
 	sub { set_to('node_source', 'postgresql://127.0.0.1:1/postgres') });
-logs(qr/could not use the coordinator: .*invalid connection option|could not use the coordinator: .*invalid URI query parameter/, 'a parameter that there is not',
+logs(
+	qr/could not use the coordinator: .*invalid connection option|could not use the coordinator: .*invalid URI query parameter/,
+	'a parameter that there is not',
 	sub { set_to('node_source', 'postgresql://127.0.0.1/postgres?flavour=vanilla') });
-logs(qr/could not use the coordinator: .*database "nowhere" does not exist/, 'a database that there is not',
+logs(
+	qr/could not use the coordinator: .*database "nowhere" does not exist/,
+	'a database that there is not',
 	sub { set_to('node_source', $url =~ s/postgres$/nowhere/r) });
 
 # Passwords are in a file.
 records("CREATE ROLE fleet LOGIN PASSWORD '$secret'");
 open my $hba, '>', $coordinator->data_dir . '/pg_hba.conf' or die "could not write: $!";
-print $hba "local all,replication all trust\nhost all fleet 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
+print $hba
+  "local all,replication all trust\nhost all fleet 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
 close $hba;
 $coordinator->reload;
 my $with_role = "postgresql://fleet\@127.0.0.1:$port/postgres?passfile=$passfile";
-logs(qr/could not use the coordinator: .*no password supplied/, 'no password', sub { set_to('node_source', $with_role) });
+logs(qr/could not use the coordinator: .*no password supplied/,
+	'no password', sub { set_to('node_source', $with_role) });
 
 sub write_passfile
 {
@@ -112,15 +130,27 @@ sub write_passfile
 	chmod 0600, $passfile or die "could not change the mode: $!";
 	return;
 }
-logs(qr/could not use the coordinator: .*password authentication failed/, 'a wrong password', sub { write_passfile("$secret-not") });
+logs(
+	qr/could not use the coordinator: .*password authentication failed/,
+	'a wrong password',
+	sub { write_passfile("$secret-not") });
 
 # Rights
-logs(qr/relation "snowflake_fleet.records" does not exist/, 'no table', sub { write_passfile($secret) });
+logs(qr/relation "snowflake_fleet.records" does not exist/,
+	'no table', sub { write_passfile($secret) });
 is(error_of($server, 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'42501', 'a role that may not create tables cannot found a fleet without the script');
-logs(qr/permission denied for schema snowflake_fleet/, 'a schema that may not be used', sub {
-	$coordinator->safe_psql('postgres', slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql")); });
-logs(qr/permission denied for table records/, 'nor the table', sub { records('GRANT USAGE ON SCHEMA snowflake_fleet TO fleet') });
+logs(
+	qr/permission denied for schema snowflake_fleet/,
+	'a schema that may not be used',
+	sub {
+		$coordinator->safe_psql('postgres',
+			slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql"));
+	});
+logs(
+	qr/permission denied for table records/,
+	'nor the table',
+	sub { records('GRANT USAGE ON SCHEMA snowflake_fleet TO fleet') });
 records('GRANT SELECT, INSERT, UPDATE ON snowflake_fleet.records TO fleet');
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($server);
@@ -128,12 +158,23 @@ is(status($server, 'node'), '0', 'with the script and what it says a fleet is fo
 
 # Records that somebody has tampered with.  The server needs another node ID, and
 # passes by those.
-my @damaged = ('no JSON', '[1]', '{}', '{"holder": 1}', 'null', '"x"', '[' x 1000, 'x' x 100_000,
-	"\xff\xfe", '');
+my @damaged = (
+	'no JSON', '[1]', '{}', '{"holder": 1}', 'null', '"x"',
+	'[' x 1000, 'x' x 100_000, "\xff\xfe", '');
 my $good = records(q{SELECT value FROM snowflake_fleet.records WHERE key = 'node/0'});
-foreach my $change ([ until => '-5' ], [ until => '1' ], [ until => '9223372036854775807' ],
-	[ until => '1e9999' ], [ until => '1.5' ], [ until => '"7"' ], [ until => 'null' ],
-	[ from => '1.5' ], [ from => '99999999999999999999' ], [ holder => '"\\u0000"' ], [ holder => '"\\uffff"' ], [ token => '"' . 'a' x 33 . '"' ])
+foreach my $change (
+	[ until => '-5' ],
+	[ until => '1' ],
+	[ until => '9223372036854775807' ],
+	[ until => '1e9999' ],
+	[ until => '1.5' ],
+	[ until => '"7"' ],
+	[ until => 'null' ],
+	[ from => '1.5' ],
+	[ from => '99999999999999999999' ],
+	[ holder => '"\\u0000"' ],
+	[ holder => '"\\uffff"' ],
+	[ token => '"' . 'a' x 33 . '"' ])
 {
 	my ($name, $value) = @$change;
 
@@ -149,32 +190,48 @@ foreach my $i (0 .. $#damaged)
 {
 	my $hex = unpack 'H*', $damaged[$i];
 
-	$coordinator->safe_psql('raw', "INSERT INTO snowflake_fleet.records VALUES ('node/$i', convert_from('\\x$hex', 'SQL_ASCII')) ON CONFLICT (key) DO UPDATE SET value = excluded.value");
+	$coordinator->safe_psql('raw',
+		"INSERT INTO snowflake_fleet.records VALUES ('node/$i', convert_from('\\x$hex', 'SQL_ASCII')) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+	);
 }
-$coordinator->safe_psql('raw', q{INSERT INTO snowflake_fleet.records VALUES ('node/x', 'x'), ('node/99999999999', 'x'), ('node/-1', 'x'), ('other', 'x'), ('node/5000', 'x'), ('node/5x', 'x')});
+$coordinator->safe_psql('raw',
+	q{INSERT INTO snowflake_fleet.records VALUES ('node/x', 'x'), ('node/99999999999', 'x'), ('node/-1', 'x'), ('other', 'x'), ('node/5000', 'x'), ('node/5x', 'x')}
+);
 wait_for_status($server, 'node = ' . scalar(@damaged));
 pass('the next node ID after all damaged records is leased');
-is( $server->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged' AND node < 1024}),
-	scalar(@damaged), 'which are listed as such');
+is( $server->safe_psql(
+		'postgres',
+		q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged' AND node < 1024}),
+	scalar(@damaged),
+	'which are listed as such');
 
 # They are mended, also where what is found first under the name "=" is something else.
-$coordinator->safe_psql('raw', q{
+$coordinator->safe_psql(
+	'raw', q{
 	CREATE FUNCTION public.never(text, text) RETURNS boolean LANGUAGE sql RETURN false;
 	CREATE OPERATOR public.= (LEFTARG = text, RIGHTARG = text, FUNCTION = public.never);
 	ALTER DATABASE raw SET search_path = public, pg_catalog});
-is($coordinator->safe_psql('raw', q{SELECT 'x'::text = 'x'}), 'f', 'a database with an operator of its own');
+is($coordinator->safe_psql('raw', q{SELECT 'x'::text = 'x'}),
+	'f', 'a database with an operator of its own');
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-is($server->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged'}), '0', 'and mended by snowflake_fleet_recover()');
+is( $server->safe_psql(
+		'postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged'}),
+	'0',
+	'and mended by snowflake_fleet_recover()');
 $coordinator->safe_psql('raw', 'ALTER DATABASE raw RESET search_path');
 
 # The fleet's own record
 wait_for_status($server, q{coordinator = 'reachable'});
-my $fleet = $coordinator->safe_psql('raw', q{SELECT value FROM snowflake_fleet.records WHERE key = 'fleet'});
+my $fleet =
+  $coordinator->safe_psql('raw', q{SELECT value FROM snowflake_fleet.records WHERE key = 'fleet'});
+
 sub set_fleet
 {
 	my ($value) = @_;
 
-	$coordinator->safe_psql('raw', "UPDATE snowflake_fleet.records SET value = \$\$$value\$\$ WHERE key = 'fleet'; DELETE FROM snowflake_fleet.records WHERE key ~ 'node'");
+	$coordinator->safe_psql('raw',
+		"UPDATE snowflake_fleet.records SET value = \$\$$value\$\$ WHERE key = 'fleet'; DELETE FROM snowflake_fleet.records WHERE key ~ 'node'"
+	);
 	$server->stop('immediate');
 	$server->start;
 	return;
@@ -195,11 +252,15 @@ $coordinator->safe_psql('raw', 'ALTER DATABASE raw SET synchronous_commit = off'
 $coordinator->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
 $coordinator->reload;
 $server->stop('immediate');
-logs(qr/the coordinator warned that a commit/, 'a commit that was not replicated is in doubt', sub {
-	$server->start;
-	$coordinator->poll_query_until('postgres', q{SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'snowflake'})
-	  or die 'no wait';
-});
+logs(
+	qr/the coordinator warned that a commit/,
+	'a commit that was not replicated is in doubt',
+	sub {
+		$server->start;
+		$coordinator->poll_query_until('postgres',
+			q{SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'snowflake'}
+		) or die 'no wait';
+	});
 is(status($server, q{coordinator, lease_until}), 'unreachable|', 'and not used');
 $coordinator->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 $coordinator->reload;
@@ -208,7 +269,8 @@ set_to('lease', '4s');
 
 # An answer is lost: what is between the server and the coordinator hangs up when
 # it has passed on a write.
-my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "could not listen: $@";
+my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
+  or die "could not listen: $@";
 my $lost = PostgreSQL::Test::Utils::tempdir() . '/lost';
 my $proxy = fork();
 die "could not fork: $!" unless defined $proxy;
@@ -225,7 +287,8 @@ if ($proxy == 0)
 			foreach my $from (@ready)
 			{
 				last RELAY unless sysread $from, my $bytes, 65536;
-				$written = 1 if $from == $client && $bytes =~ /(?:INSERT INTO|UPDATE) snowflake_fleet/;
+				$written = 1
+				  if $from == $client && $bytes =~ /(?:INSERT INTO|UPDATE) snowflake_fleet/;
 				if ($written && $from == $upstream && -e "$lost.wanted")
 				{
 					unlink "$lost.wanted";
@@ -240,10 +303,12 @@ if ($proxy == 0)
 	require POSIX;
 	POSIX::_exit(0);
 }
+
 END
 {
 	kill 'KILL', $proxy if $proxy;
 }
+
 sub lose_an_answer
 {
 	append_to_file("$lost.wanted", '');
@@ -256,8 +321,12 @@ set_to('node_source', "postgresql://$user\@127.0.0.1:" . $listener->sockport . '
 lose_an_answer();
 wait_for_status($server, q{coordinator = 'reachable' AND gate = 'open'});
 my $leases = status($server, 'node, leases');
-is( $server->safe_psql('postgres', 'SELECT count(*), count(DISTINCT node) FROM snowflake_fleet() WHERE node = (SELECT node FROM snowflake_status) AND state = \'leased\''),
-	'1|1', 'after the lost answer to a new lease it is used');
+is( $server->safe_psql(
+		'postgres',
+		'SELECT count(*), count(DISTINCT node) FROM snowflake_fleet() WHERE node = (SELECT node FROM snowflake_status) AND state = \'leased\''
+	),
+	'1|1',
+	'after the lost answer to a new lease it is used');
 lose_an_answer();
 my $renewals = status($server, 'lease_renewals');
 wait_for_status($server, "coordinator = 'reachable' AND lease_renewals > $renewals + 1");
@@ -265,22 +334,26 @@ is(status($server, 'node, leases'), $leases, 'the lost answer to a renewal costs
 
 # A write that has to wait for another one looks at what that has written, whatever the
 # database has for a default.
-$coordinator->safe_psql('raw', q{ALTER DATABASE raw SET default_transaction_isolation = 'repeatable read'});
+$coordinator->safe_psql('raw',
+	q{ALTER DATABASE raw SET default_transaction_isolation = 'repeatable read'});
 my $session = $coordinator->background_psql('raw');
-$session->query_safe(q{BEGIN; UPDATE snowflake_fleet.records SET value = value WHERE key = 'fleet'});
+$session->query_safe(
+	q{BEGIN; UPDATE snowflake_fleet.records SET value = value WHERE key = 'fleet'});
 $renewals = status($server, 'lease_renewals');
 $coordinator->poll_query_until('postgres',
-	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'})
-  or die 'the write does not wait';
+	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'}
+) or die 'the write does not wait';
 $session->query_safe('COMMIT');
 $session->quit;
 wait_for_status($server, "coordinator = 'reachable' AND lease_renewals > $renewals");
 is(log_count($server, qr/could not serialize access/), 0, 'a write that had to wait is done');
 
 # Of several coordinators the first one does not answer.
-my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "could not listen: $@";
+my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
+  or die "could not listen: $@";
 $renewals = status($server, 'leases + lease_renewals');
-set_to('node_source', "postgresql://$user\@127.0.0.1:" . $silent->sockport . ",127.0.0.1:$port/raw");
+set_to('node_source',
+	"postgresql://$user\@127.0.0.1:" . $silent->sockport . ",127.0.0.1:$port/raw");
 wait_for_status($server, "coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1");
 pass('a coordinator that does not answer keeps nobody from the next one');
 
@@ -290,29 +363,37 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($coordinator, 'base', has_streaming => 1);
 $standby->start;
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $standby->port . ",127.0.0.1:$port/raw");
-wait_until('the setting is in force', sub { $server->safe_psql('postgres', 'SHOW snowflake.node_source') =~ /,/ });
-is(error_of($server, 'SELECT snowflake_fleet_create()')->{sqlstate},
-	'42710', 'nor does a standby');
+wait_until('the setting is in force',
+	sub { $server->safe_psql('postgres', 'SHOW snowflake.node_source') =~ /,/ });
+is(error_of($server, 'SELECT snowflake_fleet_create()')->{sqlstate}, '42710', 'nor does a standby');
 $standby->stop;
 
 # Nor does one that cannot even be connected to, because its queue is full and so
 # the packets are dropped, while the lessee is woken again and again.
-my $full = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1') or die "could not listen: $@";
-my @queue = map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $full->sockport, Blocking => 0) } 1 .. 4;
+my $full = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1')
+  or die "could not listen: $@";
+my @queue =
+  map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $full->sockport, Blocking => 0) }
+  1 .. 4;
 my $started = time;
 $renewals = status($server, 'leases + lease_renewals');
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $full->sockport . ",127.0.0.1:$port/raw");
-wait_until('renewals', sub {
-	$server->reload;
-	return status($server, "coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1") eq 't';
-});
-cmp_ok(time - $started, '<', patience(60), 'nor does one that loses packets, whatever wakes the lessee');
+wait_until(
+	'renewals',
+	sub {
+		$server->reload;
+		return status($server,
+			"coordinator = 'reachable' AND leases + lease_renewals > $renewals + 1") eq 't';
+	});
+cmp_ok(time - $started,
+	'<', patience(60), 'nor does one that loses packets, whatever wakes the lessee');
 
 # If there is no other, an attempt ends before a lease would.
 $started = time;
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $silent->sockport . '/raw');
 wait_for_status($server, q{coordinator = 'unreachable'});
-cmp_ok(time - $started, '<', patience(4), 'a coordinator that does not answer is given up within a lease');
+cmp_ok(time - $started,
+	'<', patience(4), 'a coordinator that does not answer is given up within a lease');
 
 # Nowhere is a password.
 $server->stop;

@@ -7,15 +7,16 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	coordinator_url duplicates error_of member_conf mint_together new_clock
-	new_member new_node set_clock start_with_clock status wait_for_mint
-	wait_for_status
+  coordinator_url duplicates error_of member_conf mint_together new_clock
+  new_member new_node set_clock start_with_clock status wait_for_mint
+  wait_for_status
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $coordinator = new_node('coordinator', node_id => undef, preload => 0, init => { allows_streaming => 1 });
+my $coordinator =
+  new_node('coordinator', node_id => undef, preload => 0, init => { allows_streaming => 1 });
 $coordinator->start;
 
 # A server with a number of its own has a clock that is ahead.  It comes into a fleet that
@@ -25,19 +26,35 @@ my $by_hand = new_node('by_hand', node_id => 0, conf => "snowflake.max_wait = '1
 set_clock($clock, 25_000);
 start_with_clock($by_hand, $clock);
 $by_hand->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-my @lists = [ split /\n/, $by_hand->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 30000)') ];
+my @lists = [
+	split /\n/,
+	$by_hand->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 30000)')
+];
 my $newest = status($by_hand, 'last_time');
 my $one = new_member('one', $coordinator, conf => "snowflake.max_wait = '1min'\n");
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $one->safe_psql('postgres', "SELECT snowflake_fleet_create('$newest')");
-like(status($one, 'advice'), qr/^This server waits for the floor of the fleet, until "/, 'a server waits for the floor of its fleet, and says so');
-is(status($one, 'coordinator, gate'), 'grants nothing|closed: no node ID is leased yet', 'with a closed gate');
-$by_hand->append_conf('postgresql.conf', member_conf($coordinator) . "snowflake.lease_nodes = '5-9'\n");
+like(
+	status($one, 'advice'),
+	qr/^This server waits for the floor of the fleet, until "/,
+	'a server waits for the floor of its fleet, and says so');
+is( status($one, 'coordinator, gate'),
+	'grants nothing|closed: no node ID is leased yet',
+	'with a closed gate');
+$by_hand->append_conf('postgresql.conf',
+	member_conf($coordinator) . "snowflake.lease_nodes = '5-9'\n");
 $by_hand->reload;
-push @lists, [ split /\n/, $one->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 30000)') ];
+push @lists,
+  [
+	split /\n/,
+	$one->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 30000)')
+  ];
 is(status($one, 'node'), 0, 'another server gets the number that was set by hand');
-is($one->safe_psql('postgres', "SELECT min(leased_from) > '$newest' FROM snowflake_fleet() WHERE node = 0"), 't', 'above the floor');
+is( $one->safe_psql(
+		'postgres', "SELECT min(leased_from) > '$newest' FROM snowflake_fleet() WHERE node = 0"),
+	't',
+	'above the floor');
 is(duplicates(@lists), 0, 'no ID twice');
 $by_hand->stop;
 
@@ -47,9 +64,13 @@ my $leases = status($one, 'leases');
 $one->append_conf('postgresql.conf', "snowflake.lease_nodes = '100-200'");
 $one->reload;
 wait_for_status($one, "leases > $leases AND gate = 'open'");
-is(status($one, 'node'), 100, 'a node ID that is not to be leased any more is given back for another');
-is($one->safe_psql('postgres', "SELECT max(leased_until) FILTER (WHERE node = 0) <= '$until' FROM snowflake_fleet()"),
-	't', 'and not renewed');
+is(status($one, 'node'),
+	100, 'a node ID that is not to be leased any more is given back for another');
+is( $one->safe_psql(
+		'postgres',
+		"SELECT max(leased_until) FILTER (WHERE node = 0) <= '$until' FROM snowflake_fleet()"),
+	't',
+	'and not renewed');
 $one->stop;
 
 # A split coordinator: a standby was promoted, and the old primary goes on.
@@ -63,27 +84,38 @@ my %member = map {
 	my $list = join ',', map { coordinator_url($_) =~ m{//(.*):} } @{ $hosts{$name} };
 	my $ports = join ',', map { $_->port } @{ $hosts{$name} };
 
-	my $node = new_node($name,
+	my $node = new_node(
+		$name,
 		node_id => undef,
-		conf => "snowflake.node_source = 'postgresql:///postgres?host=$list&port=$ports'\nsnowflake.lease = '4s'\nsnowflake.max_wait = '20s'\n");
+		conf =>
+		  "snowflake.node_source = 'postgresql:///postgres?host=$list&port=$ports'\nsnowflake.lease = '4s'\nsnowflake.max_wait = '20s'\n"
+	);
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 	wait_for_mint($node);
 	($name => $node);
 } qw(a b);
 my $members = [ map { $member{$_} } qw(a b) ];
-isnt(status($members->[0], 'node'), status($members->[1], 'node'), 'two servers with a coordinator of two hosts');
+isnt(
+	status($members->[0], 'node'),
+	status($members->[1], 'node'),
+	'two servers with a coordinator of two hosts');
 $_->stop foreach @$members;
 $second->promote;
 $_->start foreach @$members;
 foreach my $node (@$members)
 {
 	wait_for_status($node, q{coordinator = 'unreachable'});
-	like(status($node, 'advice'), qr/two servers of the coordinator accept writes/, 'two primaries: nothing is leased, and it says why');
+	like(
+		status($node, 'advice'),
+		qr/two servers of the coordinator accept writes/,
+		'two primaries: nothing is leased, and it says why');
 	is(status($node, 'lease_until'), '', 'from neither');
 }
 my $error = error_of($members->[0], 'SELECT * FROM snowflake_fleet()');
-is($error->{message}, 'two servers of the coordinator accept writes', 'which an administrator sees as well');
+is( $error->{message},
+	'two servers of the coordinator accept writes',
+	'which an administrator sees as well');
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
 like($error->{detail}, qr/ on timeline 1, .* on timeline 2\.$/, 'and the timelines');
 
@@ -92,8 +124,11 @@ $coordinator->stop;
 wait_for_mint($_) foreach @$members;
 my @node = map { status($_, 'node, leases') } @$members;
 isnt($node[0], $node[1], 'one primary is left, and leases');
-is($second->safe_psql('postgres', q{SELECT value::jsonb ->> 'term' FROM snowflake_fleet.records WHERE key = 'fleet'}),
-	'2', 'whose timeline is noted down');
+is( $second->safe_psql(
+		'postgres',
+		q{SELECT value::jsonb ->> 'term' FROM snowflake_fleet.records WHERE key = 'fleet'}),
+	'2',
+	'whose timeline is noted down');
 is(duplicates(mint_together(1, @$members)), 0, 'no ID twice');
 
 # The one before is back, alone.
@@ -116,13 +151,17 @@ $third->init_from_backup($second, 'base', has_streaming => 1);
 $third->start;
 my $list = join ',', map { coordinator_url($_) =~ m{//(.*):} } $second, $third;
 my $ports = join ',', map { $_->port } $second, $third;
+
 foreach my $node (@$members)
 {
-	$node->append_conf('postgresql.conf', "snowflake.lease = '20s'\nsnowflake.node_source = 'postgresql:///postgres?host=$list&port=$ports'");
+	$node->append_conf('postgresql.conf',
+		"snowflake.lease = '20s'\nsnowflake.node_source = 'postgresql:///postgres?host=$list&port=$ports'"
+	);
 	$node->reload;
 	wait_for_status($node, q{lease_until > now() + interval '15s'});
 }
-is_deeply([ map { status($_, 'node, leases') } @$members ], \@leased, 'other words for the same fleet cost no lease');
+is_deeply([ map { status($_, 'node, leases') } @$members ],
+	\@leased, 'other words for the same fleet cost no lease');
 $second->stop;
 $third->promote;
 my @renewed = map { status($_, 'lease_renewals') } @$members;
@@ -130,17 +169,27 @@ foreach my $i (0, 1)
 {
 	wait_for_status($members->[$i], "lease_renewals > $renewed[$i]");
 }
-is_deeply([ map { status($_, 'node, leases, gate') } @$members ], [ map { "$_|open" } @leased ], 'nor does a failover of the coordinator');
+is_deeply(
+	[ map { status($_, 'node, leases, gate') } @$members ],
+	[ map { "$_|open" } @leased ],
+	'nor does a failover of the coordinator');
 
 # The records are copied to another cluster.
 # not from a template, which has a system identifier
 my $copy = new_node('copy', node_id => undef, preload => 0, init => { extra => ['--locale=C'] });
 $copy->start;
-$copy->safe_psql('postgres', 'CREATE SCHEMA snowflake_fleet; CREATE TABLE snowflake_fleet.records (key text PRIMARY KEY, value text NOT NULL)');
-$copy->safe_psql('postgres', sprintf 'INSERT INTO snowflake_fleet.records VALUES %s', $third->safe_psql('postgres',
-	q{SELECT string_agg(format('(%L, %L)', key, value), ', ') FROM snowflake_fleet.records}));
+$copy->safe_psql('postgres',
+	'CREATE SCHEMA snowflake_fleet; CREATE TABLE snowflake_fleet.records (key text PRIMARY KEY, value text NOT NULL)'
+);
+$copy->safe_psql(
+	'postgres',
+	sprintf 'INSERT INTO snowflake_fleet.records VALUES %s',
+	$third->safe_psql(
+		'postgres',
+		q{SELECT string_agg(format('(%L, %L)', key, value), ', ') FROM snowflake_fleet.records}));
 my $last = $members->[0];
-$last->append_conf('postgresql.conf', sprintf q{snowflake.node_source = '%s'}, coordinator_url($copy));
+$last->append_conf('postgresql.conf', sprintf q{snowflake.node_source = '%s'},
+	coordinator_url($copy));
 $last->reload;
 wait_for_status($last, q{advice ~ 'copied from another coordinator'});
 pass('a copy of the records at another coordinator grants nothing');

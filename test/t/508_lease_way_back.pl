@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	coordinator_url duplicates error_of mint_together new_clock new_coordinator
-	new_member set_clock start_with_clock status wait_for_mint wait_for_status
+  coordinator_url duplicates error_of mint_together new_clock new_coordinator
+  new_member set_clock start_with_clock status wait_for_mint wait_for_status
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -35,9 +35,8 @@ sub records
 	return $coordinator->safe_psql('postgres', $_[0]);
 }
 
-my ($one, $two, $ahead) = map {
-	new_member($_, $coordinator, conf => "snowflake.max_wait = '20s'\n")
-} qw(one two ahead);
+my ($one, $two, $ahead) =
+  map { new_member($_, $coordinator, conf => "snowflake.max_wait = '20s'\n") } qw(one two ahead);
 set_clock($clock, 600_000);
 start_with_clock($ahead, $clock);
 $_->start foreach $one, $two;
@@ -45,7 +44,8 @@ $_->safe_psql('postgres', 'CREATE EXTENSION snowflake') foreach $one, $two, $ahe
 
 # Founded by a server that is ahead: the others need not wait for its clock.  And it
 # has a lease when the function returns.
-$ahead->safe_psql('postgres', q{SELECT snowflake_fleet_create(); SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
+$ahead->safe_psql('postgres',
+	q{SELECT snowflake_fleet_create(); SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 is(status($ahead, 'coordinator'), 'reachable', 'the founder of a fleet has a lease at once');
 mint_at_clock($one, $two);
 pass('a fleet is founded by a server that is ahead: the others mint at their clocks');
@@ -53,14 +53,20 @@ push @lists, mint_together(1, $one, $two, $ahead);
 
 # It has snowflakes up to there: no fleet of its is founded without a word about that.
 records('CREATE DATABASE second');
-$ahead->append_conf('postgresql.conf', q{snowflake.node_source = '} . coordinator_url($coordinator) =~ s/postgres$/second/r . q{'});
+$ahead->append_conf('postgresql.conf',
+	q{snowflake.node_source = '} . coordinator_url($coordinator) =~ s/postgres$/second/r . q{'});
 $ahead->reload;
-$ahead->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_source') ~ 'second'}) or die 'no reload';
+$ahead->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_source') ~ 'second'})
+  or die 'no reload';
 my $error = error_of($ahead, 'SELECT snowflake_fleet_create()');
-like($error->{message}, qr/^the floor of the fleet would be .* ahead of the clock$/, 'a founder with snowflakes from a clock that is ahead');
+like(
+	$error->{message},
+	qr/^the floor of the fleet would be .* ahead of the clock$/,
+	'a founder with snowflakes from a clock that is ahead');
 is($error->{sqlstate}, '55000', 'is refused, with its SQLSTATE');
 like($error->{hint}, qr/snowflake_fleet_create\(\) with a floor/, 'and a hint');
-$ahead->append_conf('postgresql.conf', q{snowflake.node_source = '} . coordinator_url($coordinator) . q{'});
+$ahead->append_conf('postgresql.conf',
+	q{snowflake.node_source = '} . coordinator_url($coordinator) . q{'});
 $ahead->reload;
 wait_for_status($ahead, q{gate = 'open' AND coordinator = 'reachable'});
 
@@ -75,11 +81,22 @@ $ahead->stop('immediate');
 foreach my $attempt (1, 2)
 {
 	$error = error_of($one, q{SELECT snowflake_fleet_recover(now() + interval '11s')});
-	is($error->{message}, 'the floor of the fleet is too low', "attempt $attempt with a floor below its lease");
+	is( $error->{message},
+		'the floor of the fleet is too low',
+		"attempt $attempt with a floor below its lease");
 	$error = error_of($one, 'SELECT snowflake_fleet_recover()');
-	like($error->{message}, qr/^the floor of the fleet would be .* ahead of the clock$/, "and with none: it would be far ahead");
-	like($error->{detail}, qr/^The server ".*:@{[ $ahead->port ]}" gave up a lease up to that time\./, 'which server said so');
-	like($error->{hint}, qr/permanently stopped.*holder_is_gone => true/, 'and what to do if that is stopped for good');
+	like(
+		$error->{message},
+		qr/^the floor of the fleet would be .* ahead of the clock$/,
+		"and with none: it would be far ahead");
+	like(
+		$error->{detail},
+		qr/^The server ".*:@{[ $ahead->port ]}" gave up a lease up to that time\./,
+		'which server said so');
+	like(
+		$error->{hint},
+		qr/permanently stopped.*holder_is_gone => true/,
+		'and what to do if that is stopped for good');
 }
 my $began = time;
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(holder_is_gone => true)');
@@ -91,7 +108,8 @@ is(duplicates(@lists), 0, 'then all others mint at their clocks, no ID twice');
 # A floor far ahead that was a mistake is waited for with a closed gate, and can be
 # lowered: no generator got ahead.
 $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '1 year')});
-wait_for_status($_, q{advice ~ '^This server waits for the floor of the fleet, until "'}) foreach $one, $two;
+wait_for_status($_, q{advice ~ '^This server waits for the floor of the fleet, until "'})
+  foreach $one, $two;
 is(status($one, 'coordinator'), 'grants nothing', 'a floor far ahead is waited for');
 $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '1s')});
 mint_at_clock($one, $two);
@@ -100,17 +118,22 @@ pass('and can be lowered');
 # Two holders are overtaken: both records are gone and somebody else has the node IDs.
 # The first one marks the fleet, which is founded again; the second one only gives up.
 my %node = map { $_ => status($_ eq 'one' ? $one : $two, 'node') } qw(one two);
-my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/, `ps -o pid=,args= --ppid $two->{_pid}`;
+my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/,
+  `ps -o pid=,args= --ppid $two->{_pid}`;
 kill 'STOP', $lessee;
-records(sprintf q{UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{token}', '"somebody else"')::text
+records(
+	sprintf
+	  q{UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{token}', '"somebody else"')::text
 	WHERE key IN ('node/%d', 'node/%d')}, $node{one}, $node{two});
 wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 $began = time;
 kill 'CONT', $lessee;
 wait_for_status($two, q{gate ~ 'went back'});
-is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'), 'fleet',
-	'the second holder that was overtaken gives up, and does not mark the fleet that was founded again');
+is( $one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
+	'fleet',
+	'the second holder that was overtaken gives up, and does not mark the fleet that was founded again'
+);
 mint_at_clock($one, $two);
 push @lists, mint_together(1, $one, $two);
 note(sprintf 'after %.1f s', time - $began);
@@ -118,28 +141,35 @@ is(duplicates(@lists), 0, 'and both mint, no ID twice');
 
 # The coordinator goes back in time, and then forward to what it had.  What was revoked is not
 # renewed, though it is the same record: a new lease starts above it, or has another node ID.
-records(sprintf q{
+records(
+	sprintf q{
 	CREATE TABLE before AS SELECT * FROM snowflake_fleet.records WHERE key IN ('fleet', 'node/%1$d');
 	DELETE FROM snowflake_fleet.records WHERE key = 'node/%1$d'}, status($one, 'node'));
 wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
-records(q{DELETE FROM snowflake_fleet.records WHERE key IN (SELECT key FROM before);
+records(
+	q{DELETE FROM snowflake_fleet.records WHERE key IN (SELECT key FROM before);
 	INSERT INTO snowflake_fleet.records SELECT * FROM before});
 mint_at_clock($one, $two);
-is(records(sprintf q{
+is( records(
+		sprintf q{
 		SELECT bool_and(r.key <> b.key OR (r.value::jsonb ->> 'from')::int8 > (b.value::jsonb ->> 'until')::int8)
-		FROM snowflake_fleet.records r, before b WHERE r.key = 'node/%d' AND b.key <> 'fleet'}, status($one, 'node')),
-	't', 'what was revoked is not renewed');
+		FROM snowflake_fleet.records r, before b WHERE r.key = 'node/%d' AND b.key <> 'fleet'},
+		status($one, 'node')),
+	't',
+	'what was revoked is not renewed');
 push @lists, mint_together(1, $one, $two);
 is(duplicates(@lists), 0, 'no ID twice');
 
 # A clock that was ahead for a moment.  Clean restarts take no further node IDs.
-$ahead->append_conf('postgresql.conf', "snowflake.lease_nodes = '50-59'\nsnowflake.jump_patience = 0\n");
+$ahead->append_conf('postgresql.conf',
+	"snowflake.lease_nodes = '50-59'\nsnowflake.jump_patience = 0\n");
 set_clock($clock, 600_000);
 start_with_clock($ahead, $clock);
 wait_for_mint($ahead);
 $ahead->stop;
 set_clock($clock, 0);
 my %used;
+
 foreach my $restart (1 .. 4)
 {
 	start_with_clock($ahead, $clock);
@@ -147,18 +177,25 @@ foreach my $restart (1 .. 4)
 	$used{ status($ahead, 'node') } = 1;
 	$ahead->stop;
 }
-is(join(' ', sort keys %used), '51', 'restarts of a generator that is ahead take one more node ID in all');
-is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 51'), 'free', 'which is given back');
-is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 50'), 'leased', 'the one that was used ahead of the clock is not');
+is(join(' ', sort keys %used),
+	'51', 'restarts of a generator that is ahead take one more node ID in all');
+is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 51'),
+	'free', 'which is given back');
+is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 50'),
+	'leased', 'the one that was used ahead of the clock is not');
 
 # Nobody has that any more, and its IDs do not count.
 $error = error_of($one, 'SELECT snowflake_fleet_reclaim(' . status($one, 'node') . ')');
 is($error->{sqlstate}, '55006', 'what this server holds is not reclaimed');
-is(error_of($one, 'SELECT snowflake_fleet_reclaim(77)')->{sqlstate}, '42704', 'nor what nobody had');
-is(error_of($one, 'SELECT snowflake_fleet_reclaim(-1)')->{sqlstate}, '42704', 'nor what is no node ID');
-is(error_of($one, q{SELECT snowflake_fleet_reclaim(50, now() + interval '1 day')})->{sqlstate}, '22023', 'a floor above its lease is none');
+is(error_of($one, 'SELECT snowflake_fleet_reclaim(77)')->{sqlstate}, '42704',
+	'nor what nobody had');
+is(error_of($one, 'SELECT snowflake_fleet_reclaim(-1)')->{sqlstate},
+	'42704', 'nor what is no node ID');
+is(error_of($one, q{SELECT snowflake_fleet_reclaim(50, now() + interval '1 day')})->{sqlstate},
+	'22023', 'a floor above its lease is none');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_reclaim(50)');
-is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 50'), 'free', 'a node ID is reclaimed');
+is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 50'),
+	'free', 'a node ID is reclaimed');
 $node = status($two, 'node');
 $one->safe_psql('postgres', "SELECT snowflake_fleet_reclaim($node)");
 wait_for_status($two, q{gate = 'closed: the coordinator went back in time'});

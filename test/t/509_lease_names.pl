@@ -17,13 +17,21 @@ use Time::HiRes qw(time);
 
 # A resolver that hangs for names that end with ".hangs"
 my $shim = PostgreSQL::Test::Utils::tempdir() . '/resolver_shim.so';
-system_or_bail($ENV{CC} || 'cc', '-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
+system_or_bail($ENV{CC} || 'cc',
+	'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
 	"$FindBin::RealBin/../shim/resolver_shim.c", '-ldl');
 
-my $coordinator = new_node('coordinator', node_id => undef, preload => 0, conf => "listen_addresses = '127.0.0.1'\n");
-my $server = new_node('server',
+my $coordinator = new_node(
+	'coordinator',
 	node_id => undef,
-	conf => "snowflake.lease = '10s'\nsnowflake.max_wait = '20s'\nsnowflake.node_source = 'postgresql://not-there.hangs/postgres'\n");
+	preload => 0,
+	conf => "listen_addresses = '127.0.0.1'\n");
+my $server = new_node(
+	'server',
+	node_id => undef,
+	conf =>
+	  "snowflake.lease = '10s'\nsnowflake.max_wait = '20s'\nsnowflake.node_source = 'postgresql://not-there.hangs/postgres'\n"
+);
 my $user;
 
 sub start
@@ -36,9 +44,11 @@ sub set_source
 {
 	my ($source, @further) = @_;
 
-	$server->append_conf('postgresql.conf', join("\n", "snowflake.node_source = '$source'", @further));
+	$server->append_conf('postgresql.conf',
+		join("\n", "snowflake.node_source = '$source'", @further));
 	$server->reload;
-	wait_until('the setting is in force', sub { $server->safe_psql('postgres', 'SHOW snowflake.node_source') eq $source });
+	wait_until('the setting is in force',
+		sub { $server->safe_psql('postgres', 'SHOW snowflake.node_source') eq $source });
 	return;
 }
 
@@ -57,7 +67,10 @@ my $port = $coordinator->port;
 start();
 $server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_status($server, q{coordinator = 'unreachable'});
-like(status($server, 'advice'), qr/not-there\.hangs.*not resolved in time/, 'a name that hangs is an error, and named');
+like(
+	status($server, 'advice'),
+	qr/not-there\.hangs.*not resolved in time/,
+	'a name that hangs is an error, and named');
 
 foreach my $scheme ('postgresql', 'etcd', 'zookeeper', 'consul')
 {
@@ -78,7 +91,8 @@ foreach my $scheme ('postgresql', 'etcd', 'zookeeper', 'consul')
 # A healthy second host
 set_source("postgresql://$user\@not-there.hangs:5432,good.here:$port/postgres");
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-isnt($server->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'a name that hangs keeps nobody from the next host');
+isnt($server->safe_psql('postgres', 'SELECT snowflake_next()'),
+	'', 'a name that hangs keeps nobody from the next host');
 my $renewals = status($server, 'lease_renewals');
 wait_for_status($server, "lease_renewals > $renewals + 1 AND gate = 'open'");
 pass('nor from renewals');
@@ -94,18 +108,23 @@ $error = error_of($server, 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, 'F0000', 'a file for passwords that others can read is refused');
 wait_for_status($server, q{advice ~ 'must be readable by the server alone'});
 pass('and the advice says so');
-my $unprivileged = $server->safe_psql('postgres', q{CREATE ROLE visitor; SET ROLE visitor; SELECT advice FROM snowflake_status});
+my $unprivileged = $server->safe_psql('postgres',
+	q{CREATE ROLE visitor; SET ROLE visitor; SELECT advice FROM snowflake_status});
 unlike($unprivileged, qr/passfile/, 'but not to everybody');
 
 # No colon before an "@" gets in, however it is written.
 foreach my $bad ('postgresql://u%3Ap@h/d', 'zookeeper://u%3ap@h/d', 'zookeeper://u:p@h/d')
 {
 	$error = error_of($server, "ALTER SYSTEM SET snowflake.node_source = '$bad'");
-	like($error->{detail}, qr/^The URL has a password/, 'a password in a URL is refused: ' . ($bad =~ s/p@/...@/r));
+	like(
+		$error->{detail},
+		qr/^The URL has a password/,
+		'a password in a URL is refused: ' . ($bad =~ s/p@/...@/r));
 }
 
 # What answers is no etcd: it says so, and does not take the memory of the machine.
-my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp') or die "could not listen: $!";
+my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp')
+  or die "could not listen: $!";
 my $content = PostgreSQL::Test::Utils::tempdir() . '/content';
 append_to_file($content, '');
 my $false = fork() // die "could not fork: $!";
@@ -119,11 +138,14 @@ if ($false == 0)
 		$request .= <$client> // last while $request !~ /\r\n\r\n\z/;
 		my $body = slurp_file($content);
 		$body = '[' . ('{},' x 20_000_000) . '{}]' if $body eq 'many';
-		print $client "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " . length($body) . "\r\nConnection: close\r\n\r\n", $body;
+		print $client "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+		  . length($body)
+		  . "\r\nConnection: close\r\n\r\n", $body;
 		close $client;
 	}
 	POSIX::_exit(0);
 }
+
 END
 {
 	my $status = $?;
@@ -141,8 +163,11 @@ SKIP:
 {
 	skip 'there is no module for etcd', 7 if !$has_etcd;
 	set_source("etcd://$false_hosts/fleet", "snowflake.lease = '60s'");
-	foreach my $answer ([ '[]', qr/its answer is not that of an etcd server/ ], [ '{}', qr/its answer is not that of an etcd server/ ],
-		[ '{"header": "\u0000"}', qr/its answer cannot be parsed/ ], [ 'hello', qr/its answer is not that of an etcd server/ ])
+	foreach my $answer (
+		[ '[]', qr/its answer is not that of an etcd server/ ],
+		[ '{}', qr/its answer is not that of an etcd server/ ],
+		[ '{"header": "\u0000"}', qr/its answer cannot be parsed/ ],
+		[ 'hello', qr/its answer is not that of an etcd server/ ])
 	{
 		my ($text, $regexp) = @$answer;
 
@@ -154,17 +179,26 @@ SKIP:
 	set_source("consul://$false_hosts/fleet");
 	unlink $content;
 	append_to_file($content, '[]');
-	like(error_of($server, 'SELECT snowflake_fleet_create()')->{message}, qr/its answer is not that of a Consul server/, 'nor is an empty list no fleet');
+	like(
+		error_of($server, 'SELECT snowflake_fleet_create()')->{message},
+		qr/its answer is not that of a Consul server/,
+		'nor is an empty list no fleet');
 	set_source("etcd://$false_hosts/fleet");
 	unlink $content;
 	append_to_file($content, 'many');
 	my $began = time;
-	my $sql = q{DO $$ BEGIN PERFORM snowflake_fleet(); EXCEPTION WHEN connection_failure THEN RAISE NOTICE '%', sqlerrm; END $$;
+	my $sql =
+	  q{DO $$ BEGIN PERFORM snowflake_fleet(); EXCEPTION WHEN connection_failure THEN RAISE NOTICE '%', sqlerrm; END $$;
 		SELECT pg_read_file('/proc/self/status') ~ 'VmHWM'; SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+)')::int};
 	my ($stdout, $stderr);
 	$server->psql('postgres', $sql, stdout => \$stdout, stderr => \$stderr);
-	like($stderr, qr/its answer has more elements than a fleet can have/, 'an answer of very many elements is refused');
-	cmp_ok((split /\n/, $stdout)[-1], '<', 1_000_000, 'before it has taken the memory (in kB: ' . (split /\n/, $stdout)[-1] . ')');
+	like(
+		$stderr,
+		qr/its answer has more elements than a fleet can have/,
+		'an answer of very many elements is refused');
+	cmp_ok((split /\n/, $stdout)[-1],
+		'<', 1_000_000,
+		'before it has taken the memory (in kB: ' . (split /\n/, $stdout)[-1] . ')');
 	note(sprintf 'after %.1f s', time - $began);
 }
 
@@ -178,19 +212,25 @@ SKIP:
 	my $hosts = SnowflakeCoordinator::hosts($etcd);
 	$server->stop;
 	$server->append_conf('postgresql.conf',
-		"snowflake.layout = 'time:41 node:16 sequence:6 epoch:2010-11-04T01:42:54.657Z'\nsnowflake.node_source = 'etcd://$hosts/many'\nsnowflake.lease = '10s'\n");
+		"snowflake.layout = 'time:41 node:16 sequence:6 epoch:2010-11-04T01:42:54.657Z'\nsnowflake.node_source = 'etcd://$hosts/many'\nsnowflake.lease = '10s'\n"
+	);
 	start();
 	$server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 	wait_for_status($server, 'lease_until IS NOT NULL');
-	my $template = $server->safe_psql('postgres', q{SELECT format('{"holder": "h:1", "granted": 1, "from": 1, "until": %s, "token": "%s", "nonce": "%s"}',
+	my $template = $server->safe_psql(
+		'postgres',
+		q{SELECT format('{"holder": "h:1", "granted": 1, "from": 1, "until": %s, "token": "%s", "nonce": "%s"}',
 		1999999999999, repeat('a', 32), repeat('b', 32))});
 	my $http = HTTP::Tiny->new(timeout => 60);
 	my $b64 = sub { require MIME::Base64; return MIME::Base64::encode_base64($_[0], '') };
 	my $value = $b64->($template);
 	for (my $first = 1; $first < 60_000; $first += 100)
 	{
-		my $puts = join ',', map { sprintf '{"request_put": {"key": "%s", "value": "%s"}}', $b64->("many/node/$_"), $value } $first .. $first + 99;
-		my $answer = $http->post("http://$hosts/v3/kv/txn", { content => "{\"success\": [$puts]}" });
+		my $puts = join ',', map {
+			sprintf '{"request_put": {"key": "%s", "value": "%s"}}', $b64->("many/node/$_"), $value
+		} $first .. $first + 99;
+		my $answer =
+		  $http->post("http://$hosts/v3/kv/txn", { content => "{\"success\": [$puts]}" });
 		die $answer->{content} if !$answer->{success};
 	}
 	$server->stop('immediate');
@@ -198,7 +238,8 @@ SKIP:
 	start();
 	wait_for_status($server, q{lease_until IS NOT NULL});
 	my $took = time - $began;
-	cmp_ok($took, '<', 60, sprintf 'with 60,000 records a node ID is leased, in %.1f s, with a lease of 10 s', $took);
+	cmp_ok($took, '<', 60,
+		sprintf 'with 60,000 records a node ID is leased, in %.1f s, with a lease of 10 s', $took);
 	like(slurp_file($server->logfile), qr/leased snowflake node ID 60001 from/, 'one that is free');
 	SnowflakeCoordinator::kill_members($etcd);
 }

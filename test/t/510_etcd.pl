@@ -29,7 +29,8 @@ SnowflakeCoordinator::wait_for_etcd($etcd);
 my $one = start_member('doubtful', "etcd://$hosts/fleet");
 $one->append_conf('postgresql.conf', "snowflake.lease_nodes = '3'\nsnowflake.lease = '1min'");
 $one->reload;
-is($one->safe_psql('postgres', 'SELECT snowflake_fleet_create()'), '', 'a fleet is founded that it says it did not found');
+is($one->safe_psql('postgres', 'SELECT snowflake_fleet_create()'),
+	'', 'a fleet is founded that it says it did not found');
 wait_for_mint($one);
 is(status($one, 'node, leases'), '3|1', 'and leases the node ID that it says it did not lease');
 $one->restart;
@@ -62,22 +63,26 @@ my $error = error_of($one, 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, '28000', 'a wrong password is an error');
 like($error->{message}, qr/authentication failed/, 'which says so');
 chmod 0644, $passfile;
-is(error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate}, 'F0000',
-	'a file that others can read is refused');
+is(error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate},
+	'F0000', 'a file that others can read is refused');
 my $log = slurp_file($one->logfile);
 unlike($log, qr/secret7|wrong8/, 'no password is in the log');
 
 # URLs that are none
 foreach my $bad (
 	[ "etcd://$hosts,/fleet", 'A host is missing.' ],
-	[ "etcd://$hosts/fleet?pasfile=x", 'The URL has a parameter that this kind of coordinator does not support.' ],
+	[
+		"etcd://$hosts/fleet?pasfile=x",
+		'The URL has a parameter that this kind of coordinator does not support.'
+	],
 	[ "etcd://$hosts/fl%ext", 'A percent sign must be followed by two hexadecimal digits.' ])
 {
 	my ($url, $detail) = @$bad;
 
 	$one->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
 	$one->reload;
-	wait_until('the setting is in force', sub { $one->safe_psql('postgres', 'SHOW snowflake.node_source') eq $url });
+	wait_until('the setting is in force',
+		sub { $one->safe_psql('postgres', 'SHOW snowflake.node_source') eq $url });
 	$error = error_of($one, 'SELECT * FROM snowflake_fleet()');
 	is("$error->{sqlstate} $error->{detail}", "22023 $detail", $detail);
 }
@@ -86,9 +91,13 @@ SnowflakeCoordinator::kill_members($etcd);
 
 # TLS, with a certificate of each side
 my $dir = PostgreSQL::Test::Utils::tempdir();
-system_or_bail('openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=127.0.0.1',
-	'-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', "$dir/key.pem", '-out', "$dir/cert.pem");
-$etcd = SnowflakeCoordinator::new_etcd('t', 1, "--cert-file=$dir/cert.pem", "--key-file=$dir/key.pem");
+system_or_bail(
+	'openssl', 'req', '-x509', '-newkey',
+	'rsa:2048', '-nodes', '-days', '2',
+	'-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1',
+	'-keyout', "$dir/key.pem", '-out', "$dir/cert.pem");
+$etcd =
+  SnowflakeCoordinator::new_etcd('t', 1, "--cert-file=$dir/cert.pem", "--key-file=$dir/key.pem");
 $hosts = SnowflakeCoordinator::hosts($etcd);
 SnowflakeCoordinator::wait_for_etcd($etcd, "--cacert=$dir/cert.pem");
 $one = start_member('tls', "etcds://$hosts/fleet?cacert=$dir/cert.pem");
@@ -98,13 +107,18 @@ is(status($one, 'node'), '0', 'with TLS a node ID is leased');
 
 # One of two members is connected to, and does not answer.
 my $renewals = status($one, 'lease_renewals');
-my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "could not listen: $@";
+my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
+  or die "could not listen: $@";
 $one->append_conf('postgresql.conf',
-	"snowflake.node_source = 'etcds://127.0.0.1:" . $silent->sockport . ",$hosts/fleet?cacert=$dir/cert.pem'");
+		"snowflake.node_source = 'etcds://127.0.0.1:"
+	  . $silent->sockport
+	  . ",$hosts/fleet?cacert=$dir/cert.pem'");
 $one->reload;
-$one->poll_query_until('postgres', "SELECT lease_renewals > $renewals + 1 OR gate = 'closed: the lease of the node ID has ended' FROM snowflake_status, snowflake_stats")
-  or die 'nothing is leased';
-is(status($one, 'gate, leases'), 'open|1', 'a member that does not answer keeps nobody from the next one');
+$one->poll_query_until('postgres',
+	"SELECT lease_renewals > $renewals + 1 OR gate = 'closed: the lease of the node ID has ended' FROM snowflake_status, snowflake_stats"
+) or die 'nothing is leased';
+is(status($one, 'gate, leases'),
+	'open|1', 'a member that does not answer keeps nobody from the next one');
 
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'etcds://$hosts/fleet'");
 $one->reload;

@@ -31,10 +31,12 @@ is(status($one, 'node'), '0', 'a user with a password gets a node ID');
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'zookeeper://$hosts/fleet/b'");
 $one->reload;
 my $error;
-wait_until('the setting is in force', sub {
-	$error = error_of($one, 'SELECT * FROM snowflake_fleet()');
-	return $error->{sqlstate} ne '';
-});
+wait_until(
+	'the setting is in force',
+	sub {
+		$error = error_of($one, 'SELECT * FROM snowflake_fleet()');
+		return $error->{sqlstate} ne '';
+	});
 is($error->{sqlstate}, '28000', 'nobody else may read it');
 unlike(slurp_file($one->logfile), qr/secret7/, 'no password is in the log');
 $one->stop;
@@ -46,7 +48,8 @@ check_late_writes($zookeeper, 'zookeeper://HOSTS/fleet/c', qr/\0\0\0\x0e\0\0\0[\
 my $hold = PostgreSQL::Test::Utils::tempdir() . '/hold';
 my $relay = SnowflakeCoordinator::new_relay($zookeeper, qr{\0\0\0\x09\0\0\0\x08/fleet/b}, $hold);
 append_to_file($hold, '');
-$one->append_conf('postgresql.conf', "snowflake.node_source = 'zookeeper://fleet\@$relay/fleet/b?passfile=$passfile'");
+$one->append_conf('postgresql.conf',
+	"snowflake.node_source = 'zookeeper://fleet\@$relay/fleet/b?passfile=$passfile'");
 $one->start;
 wait_until('the coordinator is asked', sub { -e "$hold.held" || status($one, 'leases') > 0 });
 is(status($one, 'leases'), '0', 'without catching up a member tells nothing');

@@ -24,7 +24,11 @@ SnowflakeCoordinator::kill_members($consul);
 my $master = '11111111-2222-3333-4444-555555555555';
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/token';
 $consul = SnowflakeCoordinator::new_consul('a', 1,
-	'acl { enabled = true default_policy = "deny" down_policy = "deny" tokens { master = "' . $master . '" agent = "' . $master . '" } }');
+		'acl { enabled = true default_policy = "deny" down_policy = "deny" tokens { master = "'
+	  . $master
+	  . '" agent = "'
+	  . $master
+	  . '" } }');
 $hosts = SnowflakeCoordinator::hosts($consul);
 SnowflakeCoordinator::wait_for_consul($consul, $master);
 SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/policy',
@@ -32,7 +36,8 @@ SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/policy',
 SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/policy',
 	'{"Name": "reader", "Rules": "key_prefix \"fleet/\" { policy = \"read\" }"}');
 my ($token, $read_token) = map {
-	my $answer = SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/token', qq({"Policies": [{"Name": "$_"}]}));
+	my $answer = SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/token',
+		qq({"Policies": [{"Name": "$_"}]}));
 
 	$answer =~ /"SecretID":\s*"([^"]+)"/ ? $1 : die "no token: $answer";
 } 'fleet', 'reader';
@@ -42,7 +47,8 @@ my $one = start_member('with_token', "consul://$hosts/fleet/b?passfile=$passfile
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($one);
 is(status($one, 'node'), '0', 'with a token a node ID is leased');
-is( $one->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet()}), '2', 'and the fleet is listed');
+is($one->safe_psql('postgres', q{SELECT count(*) FROM snowflake_fleet()}),
+	'2', 'and the fleet is listed');
 
 # A token that is none
 open my $fh, '>', $passfile or die;
@@ -56,17 +62,20 @@ like($error->{message}, qr/HTTP status 403/, 'which says so');
 open $fh, '>', $passfile or die;
 print $fh "$read_token\n";
 close $fh;
-is($one->safe_psql('postgres', q{SELECT count(*) > 1 FROM snowflake_fleet()}), 't', 'a token that may read lists the fleet');
+is($one->safe_psql('postgres', q{SELECT count(*) > 1 FROM snowflake_fleet()}),
+	't', 'a token that may read lists the fleet');
 is(error_of($one, 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'28000', 'a refused write is not taken for a fleet that is there already');
 
 # Without one nobody may, which Consul does not say where it is asked for a list.
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'consul://$hosts/fleet/b'");
 $one->reload;
-wait_until('the setting is in force', sub {
-	return $one->safe_psql('postgres', 'SHOW snowflake.node_source') !~ /passfile/;
-});
-is( error_of($one, 'SELECT snowflake_fleet_create()')->{sqlstate},
+wait_until(
+	'the setting is in force',
+	sub {
+		return $one->safe_psql('postgres', 'SHOW snowflake.node_source') !~ /passfile/;
+	});
+is(error_of($one, 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'28000', 'without a token nothing is written');
 unlike(slurp_file($one->logfile), qr/$token|$read_token|99999999-/, 'no token is in the log');
 $one->stop;

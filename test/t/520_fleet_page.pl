@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	coordinator_url new_coordinator new_node patience status wait_for_mint
+  coordinator_url new_coordinator new_node patience status wait_for_mint
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -15,9 +15,12 @@ use Test::More;
 my $page = slurp_file("$FindBin::RealBin/../../doc/fleet.md");
 my $script = slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql");
 my $coordinator = new_coordinator();
-my $server = new_node('server',
+my $server = new_node(
+	'server',
 	node_id => undef,
-	conf => "snowflake.max_wait = '1min'\nsnowflake.lease = '" . patience(5) . "s'\nsnowflake.node_source = '"
+	conf => "snowflake.max_wait = '1min'\nsnowflake.lease = '"
+	  . patience(5)
+	  . "s'\nsnowflake.node_source = '"
 	  . coordinator_url($coordinator) =~ s{//}{//fleet@}r . "'");
 my %run = (coordinator => 0, server => 0);
 

@@ -20,7 +20,8 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE owner');
 
 # A healthy server that has not minted yet is no reason for an alarm
 my ($ret, $stdout, $stderr) = $node->psql('postgres',
-	q{CREATE TABLE t (id serial); SELECT count(*) FROM snowflake_convert_column('t', 'id', dry_run => true); DROP TABLE t});
+	q{CREATE TABLE t (id serial); SELECT count(*) FROM snowflake_convert_column('t', 'id', dry_run => true); DROP TABLE t}
+);
 is("$stdout$stderr", '3', 'a dry run before the first mint warns of nothing');
 wait_for_mint($node);
 
@@ -57,8 +58,8 @@ sub schema
 
 sub run_dump
 {
-	my ($stdout, $stderr) = run_command(
-		[ 'pg_dump', '--no-sync', @_, '-d', $node->connstr('postgres') ]);
+	my ($stdout, $stderr) =
+	  run_command([ 'pg_dump', '--no-sync', @_, '-d', $node->connstr('postgres') ]);
 
 	# random, in the newest minor versions
 	$stdout =~ s/^\\(?:un)?restrict .*$//mg;
@@ -73,8 +74,8 @@ sub wait_for_waiter
 	$node->poll_query_until(
 		'postgres', qq{
 		SELECT count(*) > 0 FROM pg_locks
-		 WHERE NOT granted AND relation = '$table'::regclass AND mode = '$mode'})
-	  or die "nobody waits for $mode on $table";
+		 WHERE NOT granted AND relation = '$table'::regclass AND mode = '$mode'}
+	) or die "nobody waits for $mode on $table";
 	return;
 }
 
@@ -83,10 +84,14 @@ my $old_rows = $node->safe_psql('postgres', $rows);
 my $old_schema = schema();
 
 # A dry run changes and locks nothing, and what it says can be run
-my $dry = $node->safe_psql('postgres',
+my $dry = $node->safe_psql(
+	'postgres',
 	q{BEGIN; SELECT snowflake_convert_column('orders', 'id', dry_run => true);
-	SELECT count(*) FROM pg_locks WHERE relation = 'orders'::regclass AND mode <> 'AccessShareLock'; COMMIT});
-like($dry, qr/^LOCK TABLE .*\nDROP SEQUENCE public\.orders_id_seq\n0$/s,
+	SELECT count(*) FROM pg_locks WHERE relation = 'orders'::regclass AND mode <> 'AccessShareLock'; COMMIT}
+);
+like(
+	$dry,
+	qr/^LOCK TABLE .*\nDROP SEQUENCE public\.orders_id_seq\n0$/s,
 	'a dry run says what it would do, and has no lock that disturbs');
 is(schema(), $old_schema, 'and changes nothing');
 
@@ -107,8 +112,8 @@ is($node->safe_psql('postgres', $rows), $old_rows, 'and so are the rows');
 
 my $writer = $node->background_psql('postgres', on_error_stop => 0);
 $writer->query_safe(q{BEGIN; UPDATE payments SET item_id = item_id WHERE order_id = 7});
-$error = error_of($node,
-	q{SET lock_timeout = '10ms'; SELECT snowflake_convert_column('orders', 'id')});
+$error =
+  error_of($node, q{SET lock_timeout = '10ms'; SELECT snowflake_convert_column('orders', 'id')});
 is($error->{sqlstate}, '55P03', 'a lock_timeout holds for tables that reference it');
 is(schema(), $old_schema, 'and changes nothing');
 
@@ -124,7 +129,8 @@ is( $node->safe_psql(
 	'2',
 	'it has the locks of the tables before');
 $node->safe_psql('postgres',
-	q{SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted AND relation = 'payments'::regclass});
+	q{SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted AND relation = 'payments'::regclass}
+);
 $writer->query_safe('COMMIT');
 $converter->quit;
 is(schema(), $old_schema, 'a canceled one has changed nothing');
@@ -133,33 +139,41 @@ is($node->safe_psql('postgres', $rows), $old_rows, 'nor any row');
 # Readers and writers: they hold it up, then wait for it, and go on
 my $reader = $node->background_psql('postgres', on_error_stop => 0);
 my $all = 'SELECT count(*), sum(id) FROM orders WHERE id <= 100000';
-$reader->query_safe(q{PREPARE j AS SELECT count(*) FROM orders o JOIN items i ON i.order_id = o.id WHERE o.id = 77});
+$reader->query_safe(
+	q{PREPARE j AS SELECT count(*) FROM orders o JOIN items i ON i.order_id = o.id WHERE o.id = 77}
+);
 is($reader->query_safe("BEGIN; $all"), '100000|5000050000', 'a reader reads');
 $converter = $node->background_psql('postgres', on_error_stop => 0);
 $converter->query_until(qr/started/,
-	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('orders', 'id');\n\\echo converted\n");
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('orders', 'id');\n\\echo converted\n"
+);
 wait_for_waiter('orders', 'AccessExclusiveLock');
 is($reader->query_safe('EXECUTE j'), '1', 'it reads on while the conversion waits for it');
 my $waiting = $node->background_psql('postgres', on_error_stop => 0);
 $waiting->query_until(qr/started/,
-	"\\echo started\nINSERT INTO orders (note) VALUES ('waited') RETURNING id > 1000000000000000;\n");
+	"\\echo started\nINSERT INTO orders (note) VALUES ('waited') RETURNING id > 1000000000000000;\n"
+);
 wait_for_waiter('orders', 'RowExclusiveLock');
 $reader->query_safe('COMMIT');
 is($reader->query_safe($all), '100000|5000050000', 'then it sees all rows');
 is($reader->query_safe('EXECUTE j'), '1', 'in a join as well');
 like($waiting->query_safe('SELECT true'), qr/t/, 'a writer that waited goes on');
-is($node->safe_psql('postgres', q{SELECT count(*), min(snowflake_node(id::snowflake)) FROM orders WHERE id > 100000}),
-	'1|3', 'and its row has a snowflake');
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT count(*), min(snowflake_node(id::snowflake)) FROM orders WHERE id > 100000}),
+	'1|3',
+	'and its row has a snowflake');
 $_->quit for $reader, $writer, $waiting, $converter;
 
-is( $node->safe_psql('postgres', q{DELETE FROM orders WHERE note = 'waited'; } . $rows),
+is($node->safe_psql('postgres', q{DELETE FROM orders WHERE note = 'waited'; } . $rows),
 	$old_rows, 'all old rows are as they were');
 is( $node->safe_psql(
 		'postgres', q{
 		SELECT string_agg(format('%s.%s %s', attrelid::regclass, attname, format_type(atttypid, NULL)), ', '
 						  ORDER BY attrelid, attnum)
 		  FROM pg_attribute WHERE attname IN ('id', 'order_id', 'item_id')
-		   AND attrelid IN ('orders'::regclass, 'items'::regclass, 'payments'::regclass, 'log_2'::regclass)}),
+		   AND attrelid IN ('orders'::regclass, 'items'::regclass, 'payments'::regclass, 'log_2'::regclass)}
+	),
 	'orders.id bigint, items.id integer, items.order_id bigint, payments.order_id bigint, '
 	  . 'payments.item_id integer, log_2.id integer, log_2.order_id bigint',
 	'references are wide enough, other keys are left alone');
@@ -178,8 +192,11 @@ my $old = $node->background_psql('postgres', on_error_stop => 0);
 $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM items');
 $node->safe_psql('postgres',
 	'INSERT INTO late VALUES (-1); CREATE TABLE later (late_id int); CREATE UNIQUE INDEX u ON late (id); '
-	  . 'ALTER TABLE late ADD PRIMARY KEY USING INDEX u; ALTER TABLE later ADD FOREIGN KEY (late_id) REFERENCES late');
-is($old->query_safe(q{SELECT string_agg(s, E'\n') FROM snowflake_convert_column('late', 'id', dry_run => true) s}),
+	  . 'ALTER TABLE late ADD PRIMARY KEY USING INDEX u; ALTER TABLE later ADD FOREIGN KEY (late_id) REFERENCES late'
+);
+is( $old->query_safe(
+		q{SELECT string_agg(s, E'\n') FROM snowflake_convert_column('late', 'id', dry_run => true) s}
+	),
 	"LOCK TABLE public.late, public.later IN ACCESS EXCLUSIVE MODE\n"
 	  . "ALTER TABLE public.late ALTER COLUMN id SET DEFAULT public.snowflake_next()\n"
 	  . 'ALTER TABLE public.later ALTER COLUMN late_id TYPE bigint',
@@ -214,8 +231,7 @@ $converter = $node->background_psql('postgres', on_error_stop => 0);
 $converter->query_until(qr/started/,
 	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('wide', 'id');\n");
 wait_for_waiter('second', 'AccessExclusiveLock');
-is(written_while_waiting('second'), '0',
-	'nothing is written before all locks are there');
+is(written_while_waiting('second'), '0', 'nothing is written before all locks are there');
 $writer->query_safe('COMMIT');
 like($converter->query_safe('SELECT 1'), qr/^5\n/, 'then it goes on');
 $_->quit for $writer, $converter;
@@ -230,8 +246,10 @@ $converter->query_until(qr/started/,
 wait_for_waiter('keys', 'AccessExclusiveLock');
 $writer->query_safe('COMMIT');
 $converter->query('SELECT 1');
-is( $node->safe_psql('postgres',
-		q{SELECT string_agg(atttypid::regtype::text, ' ') FROM pg_attribute WHERE attname IN ('id', 'key_id') AND attrelid IN ('keys'::regclass, 'unseen'::regclass)}),
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT string_agg(atttypid::regtype::text, ' ') FROM pg_attribute WHERE attname IN ('id', 'key_id') AND attrelid IN ('keys'::regclass, 'unseen'::regclass)}
+	),
 	'bigint bigint',
 	'a reference that is committed while it waits is converted as well');
 $_->quit for $writer, $converter;
@@ -257,22 +275,23 @@ $converter->query_until(qr/started/,
 	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('crossed', 'id');\n");
 $node->poll_query_until('postgres', 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted')
   or die "a conversion does not wait";
-is( $node->safe_psql('postgres', 'SELECT relation::regclass FROM pg_locks WHERE NOT granted'),
+is($node->safe_psql('postgres', 'SELECT relation::regclass FROM pg_locks WHERE NOT granted'),
 	'elder', 'one whose column stays, but whose foreign key does not, is locked as well');
 $reader->query_safe('COMMIT');
 wait_for_waiter('other', 'AccessExclusiveLock');
-is(written_while_waiting('other'), '0',
-	'a table that is merely referenced is locked before anything is written');
+is(written_while_waiting('other'),
+	'0', 'a table that is merely referenced is locked before anything is written');
 is( $node->safe_psql(
 		'postgres', q{
 		SELECT string_agg(relation::regclass::text, ',') FROM pg_locks
-		 WHERE mode = 'AccessExclusiveLock' AND granted AND relation IN ('crossed'::regclass, 'third'::regclass)}),
+		 WHERE mode = 'AccessExclusiveLock' AND granted AND relation IN ('crossed'::regclass, 'third'::regclass)}
+	),
 	'crossed',
 	'after older tables and before younger ones');
 $writer->query_safe('COMMIT');
 $converter->query_safe('SELECT 1');
 unlike($converter->{stderr}, qr/ERROR/, 'then it goes on');
-is( error_of($node, 'INSERT INTO third SELECT 2')->{sqlstate},
+is(error_of($node, 'INSERT INTO third SELECT 2')->{sqlstate},
 	'23503', 'and both are references still');
 $_->quit for $reader, $writer, $converter;
 $node->safe_psql('postgres', 'DROP TABLE elder, crossed, other, third');
@@ -297,21 +316,27 @@ $node->safe_psql(
 			ALTER SCHEMA copy RENAME TO shop;
 		END IF;
 	END $$});
-foreach my $when ('ddl_command_end ALTER TABLE', 'ddl_command_start ALTER TABLE', 'ddl_command_start DROP SEQUENCE')
+foreach my $when (
+	'ddl_command_end ALTER TABLE',
+	'ddl_command_start ALTER TABLE',
+	'ddl_command_start DROP SEQUENCE')
 {
 	my ($event, $tag) = split / /, $when, 2;
 
 	$node->safe_psql('postgres', "CREATE EVENT TRIGGER swap ON $event EXECUTE FUNCTION swap()");
-	$error = error_of($node,
-		"SET my.tag = '$tag'; SELECT snowflake_convert_column('shop.orders', 'id')");
+	$error =
+	  error_of($node, "SET my.tag = '$tag'; SELECT snowflake_convert_column('shop.orders', 'id')");
 	$node->safe_psql('postgres', 'DROP EVENT TRIGGER swap');
 	is($error->{sqlstate}, '40001', "a schema renamed at $when: an error");
-	like($error->{message}, qr/^could not convert column "id" of table shop\.orders .* concurrent renaming/, 'that says so');
+	like($error->{message},
+		qr/^could not convert column "id" of table shop\.orders .* concurrent renaming/,
+		'that says so');
 	is( $node->safe_psql(
 			'postgres', q{
 			SELECT string_agg(attrelid::regclass::text, ',' ORDER BY attrelid) FROM pg_attribute
 			 WHERE attname = 'id' AND atttypid = 'int'::regtype
-			   AND attrelid IN ('shop.orders'::regclass, 'shop.items'::regclass, 'copy.orders'::regclass, 'copy.items'::regclass)}),
+			   AND attrelid IN ('shop.orders'::regclass, 'shop.items'::regclass, 'copy.orders'::regclass, 'copy.items'::regclass)}
+		),
 		'shop.orders,shop.items,copy.orders,copy.items',
 		'and no table was changed');
 }
@@ -326,8 +351,7 @@ $node->safe_psql(
 		END IF;
 	END $$;
 	CREATE EVENT TRIGGER rename ON ddl_command_end EXECUTE FUNCTION rename()});
-$error = error_of($node,
-	q{SELECT snowflake_convert_column('shop.orders', 'id')});
+$error = error_of($node, q{SELECT snowflake_convert_column('shop.orders', 'id')});
 is($error->{sqlstate}, '40001', 'a schema renamed, and none in its place: the same error');
 $node->safe_psql(
 	'postgres', q{
@@ -337,9 +361,11 @@ $node->safe_psql(
 
 # When the second of two conversions waits, let them go on
 my @converters;
+
 sub end_converters
 {
-	$node->poll_query_until('postgres', 'SELECT count(DISTINCT pid) = 2 FROM pg_locks WHERE NOT granted')
+	$node->poll_query_until('postgres',
+		'SELECT count(DISTINCT pid) = 2 FROM pg_locks WHERE NOT granted')
 	  or die "two conversions do not wait";
 	$writer->query_safe('COMMIT');
 	foreach my $c (@converters)
@@ -407,16 +433,22 @@ $node->safe_psql(
 	ALTER TABLE buyers.items ALTER key_id TYPE bigint;
 	CREATE TABLE buyers.keys (id serial PRIMARY KEY)});
 $converter = $node->background_psql('postgres', on_error_stop => 0);
-$converter->query_safe(q{SET ROLE seller; BEGIN; SELECT snowflake_convert_column('sellers.keys', 'id')});
-is( $node->safe_psql('postgres',
-		q{SET lock_timeout = '10s'; SET ROLE buyer; SELECT count(*) FROM snowflake_convert_column('buyers.keys', 'id')}),
-	'3', 'a conversion does not wait for one of tables of another owner');
+$converter->query_safe(
+	q{SET ROLE seller; BEGIN; SELECT snowflake_convert_column('sellers.keys', 'id')});
+is( $node->safe_psql(
+		'postgres',
+		q{SET lock_timeout = '10s'; SET ROLE buyer; SELECT count(*) FROM snowflake_convert_column('buyers.keys', 'id')}
+	),
+	'3',
+	'a conversion does not wait for one of tables of another owner');
 $converter->query_safe('COMMIT');
 $converter->quit;
 
 # Types that are none, and a partition key that PostgreSQL knows nothing of
 my $error_0 = error_of($node, q{SELECT snowflake_convert_column('orders', 'id', 0::oid::regtype)});
-is("$error_0->{sqlstate} $error_0->{message}", '42704 type with OID 0 does not exist', 'a type that does not exist');
+is( "$error_0->{sqlstate} $error_0->{message}",
+	'42704 type with OID 0 does not exist',
+	'a type that does not exist');
 $node->safe_psql('postgres', 'CREATE DATABASE hypertables');
 $node->safe_psql(
 	'hypertables', q{
@@ -427,33 +459,44 @@ $node->safe_psql(
 	CREATE TABLE _timescaledb_catalog.dimension (hypertable_id int, column_name name);
 	INSERT INTO _timescaledb_catalog.hypertable VALUES (1, 'public', 'points');
 	INSERT INTO _timescaledb_catalog.dimension VALUES (1, 'at')});
-my $to_snowflake = q{SELECT count(*) FROM snowflake_convert_column('points', 'at', 'snowflake', dry_run => true)};
-is($node->safe_psql('hypertables', $to_snowflake), '2', 'tables of those names count only if they are TimescaleDB\'s');
+my $to_snowflake =
+  q{SELECT count(*) FROM snowflake_convert_column('points', 'at', 'snowflake', dry_run => true)};
+is($node->safe_psql('hypertables', $to_snowflake),
+	'2', 'tables of those names count only if they are TimescaleDB\'s');
 $node->safe_psql(
 	'hypertables', q{
 	INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
 		SELECT 99999, 'timescaledb', 10, 'public'::regnamespace, false, '2';
 	ALTER EXTENSION timescaledb ADD TABLE _timescaledb_catalog.hypertable;
 	ALTER EXTENSION timescaledb ADD TABLE _timescaledb_catalog.dimension});
-is(error_of($node, $to_snowflake, dbname => 'hypertables')->{detail},
-	'TimescaleDB divides table public.points by column at.', 'a dimension of TimescaleDB\'s stays a bigint');
-is($node->safe_psql('hypertables', q{SELECT count(*) FROM snowflake_convert_column('points', 'at')}),
-	'2', 'and is filled all the same');
+is( error_of($node, $to_snowflake, dbname => 'hypertables')->{detail},
+	'TimescaleDB divides table public.points by column at.',
+	'a dimension of TimescaleDB\'s stays a bigint');
+is( $node->safe_psql(
+		'hypertables', q{SELECT count(*) FROM snowflake_convert_column('points', 'at')}),
+	'2',
+	'and is filled all the same');
 
 # A partitioned table with rows, as its owner, who may not do more than that
 $node->safe_psql('postgres',
-	'ALTER TABLE log OWNER TO owner; ALTER TABLE log_1 OWNER TO owner; ALTER TABLE log_2 OWNER TO owner');
-$node->safe_psql('postgres', q{SET ROLE owner; SELECT snowflake_convert_column('log', 'id', 'snowflake')});
+	'ALTER TABLE log OWNER TO owner; ALTER TABLE log_1 OWNER TO owner; ALTER TABLE log_2 OWNER TO owner'
+);
+$node->safe_psql('postgres',
+	q{SET ROLE owner; SELECT snowflake_convert_column('log', 'id', 'snowflake')});
 is( $node->safe_psql(
 		'postgres', q{
 		INSERT INTO log (at, order_id) VALUES ('2026-01-01', 1), ('2026-12-31', 2);
-		SELECT tableoid::regclass, count(*), count(*) FILTER (WHERE @ id > '2026-01-01') FROM log GROUP BY 1 ORDER BY 1}),
-	"log_1|" . $node->safe_psql('postgres', 'SELECT count(*) FROM log_1') . "|1\nlog_2|"
+		SELECT tableoid::regclass, count(*), count(*) FILTER (WHERE @ id > '2026-01-01') FROM log GROUP BY 1 ORDER BY 1}
+	),
+	"log_1|"
+	  . $node->safe_psql('postgres', 'SELECT count(*) FROM log_1')
+	  . "|1\nlog_2|"
 	  . $node->safe_psql('postgres', 'SELECT count(*) FROM log_2') . '|1',
 	'partitions are converted by their owner');
 
 # A dump has it all, and an extension in a schema of its own is found
-$node->safe_psql('postgres', 'CREATE SCHEMA "My ext"; ALTER EXTENSION snowflake SET SCHEMA "My ext"; '
+$node->safe_psql('postgres',
+		'CREATE SCHEMA "My ext"; ALTER EXTENSION snowflake SET SCHEMA "My ext"; '
 	  . 'CREATE TABLE after (id serial); '
 	  . q{SELECT "My ext".snowflake_convert_column('after', 'id', '"My ext".snowflake')});
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
@@ -462,10 +505,9 @@ $node->safe_psql('postgres', 'CREATE DATABASE restored');
 $node->command_ok(
 	[ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('restored'), '-f', $dump ],
 	'a dump is restored');
-is( $node->safe_psql('restored', $rows),
-	$node->safe_psql('postgres', $rows),
-	'with all the rows');
-is( $node->safe_psql('restored',
+is($node->safe_psql('restored', $rows), $node->safe_psql('postgres', $rows), 'with all the rows');
+is( $node->safe_psql(
+		'restored',
 		'INSERT INTO orders DEFAULT VALUES; INSERT INTO after DEFAULT VALUES; '
 		  . 'SELECT (SELECT max(id) FROM orders) < (SELECT id::bigint FROM after)'),
 	't',
@@ -476,7 +518,8 @@ $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->restart;
 $node->safe_psql('restored', 'CREATE TABLE more (id serial)');
 is( error_of(
-		$node, q{SELECT "My ext".snowflake_convert_column('more', 'id')}, dbname => 'restored')->{sqlstate},
+		$node, q{SELECT "My ext".snowflake_convert_column('more', 'id')}, dbname => 'restored'
+	)->{sqlstate},
 	'55000',
 	'refused where nothing is minted');
 ($ret, $stdout, $stderr) = $node->psql('restored',

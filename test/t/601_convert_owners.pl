@@ -25,7 +25,8 @@ sub run_as
 
 # What mal wants: to be a superuser.  His function tries it in several ways,
 # and notes whose rights it had.
-$node->psql('postgres', 'CREATE ROLE postgres SUPERUSER');	# if nobody of that name has made the cluster
+$node->psql('postgres', 'CREATE ROLE postgres SUPERUSER')
+  ;    # if nobody of that name has made the cluster
 $node->safe_psql(
 	'postgres', q{
 	CREATE EXTENSION snowflake;
@@ -35,7 +36,8 @@ $node->safe_psql(
 	CREATE SCHEMA mal AUTHORIZATION mal;
 	GRANT USAGE ON SCHEMA app TO mal, other});
 wait_for_mint($node);
-run_as('mal', q{
+run_as(
+	'mal', q{
 	CREATE TABLE mal.notes (who name, who_else name, way text, path text DEFAULT current_setting('search_path'));
 	GRANT USAGE ON SCHEMA mal TO PUBLIC;
 	GRANT INSERT ON mal.notes TO PUBLIC;
@@ -85,7 +87,8 @@ sub create_tables
 		ALTER TABLE app.orders OWNER TO $owner;
 		SET ROLE $owner;
 		GRANT REFERENCES ON app.orders TO mal, other});
-	run_as('mal', qq{
+	run_as(
+		'mal', qq{
 		DROP TABLE IF EXISTS mal.items;
 		CREATE TABLE mal.items (order_id int REFERENCES app.orders, n int);
 		INSERT INTO mal.items VALUES (1, 1), (2, 2);
@@ -100,10 +103,12 @@ sub check
 
 	is($node->safe_psql('postgres', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'mal'}),
 		'f', "$name: mal is no superuser");
-	is( $node->safe_psql('postgres', q{SELECT count(*) FROM mal.notes WHERE who <> 'mal'}),
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM mal.notes WHERE who <> 'mal'}),
 		'0', "$name: nothing of his ran with the rights of somebody else");
-	is($node->safe_psql('postgres', q{SELECT DISTINCT path FROM mal.notes WHERE path <> 'pg_catalog, pg_temp'}),
-		'', "$name: nor with the caller's search_path");
+	is( $node->safe_psql(
+			'postgres', q{SELECT DISTINCT path FROM mal.notes WHERE path <> 'pg_catalog, pg_temp'}),
+		'',
+		"$name: nor with the caller's search_path");
 	$node->safe_psql('postgres', 'ALTER ROLE mal NOSUPERUSER');
 	return;
 }
@@ -157,12 +162,15 @@ sub create_key_of_mals
 		DROP SCHEMA app CASCADE;
 		CREATE SCHEMA app AUTHORIZATION app;
 		GRANT ALL ON SCHEMA app TO mal, other});
-	run_as('mal', q{
+	run_as(
+		'mal', q{
 		DROP TABLE IF EXISTS mal.orders CASCADE;
-		CREATE TABLE mal.orders (id serial, part int DEFAULT 1, note text DEFAULT 'some', PRIMARY KEY (id, part), UNIQUE (part, id)) } .
-		  ($partitioned ?
-			q{PARTITION BY LIST (part); CREATE TABLE mal.orders_1 PARTITION OF mal.orders FOR VALUES IN (1);} : q{;}) .
-		qq{
+		CREATE TABLE mal.orders (id serial, part int DEFAULT 1, note text DEFAULT 'some', PRIMARY KEY (id, part), UNIQUE (part, id)) }
+		  . (
+			$partitioned
+			? q{PARTITION BY LIST (part); CREATE TABLE mal.orders_1 PARTITION OF mal.orders FOR VALUES IN (1);}
+			: q{;})
+		  . qq{
 		INSERT INTO mal.orders SELECT FROM generate_series(1, 20);
 		GRANT SELECT, REFERENCES ON mal.orders TO PUBLIC;
 		$sql;
@@ -178,20 +186,32 @@ sub create_key_of_mals
 }
 
 my %on_the_key = (
-	'statistics' => [ 0, q{CREATE STATISTICS mal.s ON (note <> '' AND mal.evil('told')), note FROM mal.orders} ],
-	'an expression index' => [ 0, q{CREATE INDEX ON mal.orders ((note <> '' AND mal.evil('told')))} ],
-	'a partial index' => [ 0, q{CREATE INDEX ON mal.orders (id) WHERE note <> '' AND mal.evil('told')} ],
+	'statistics' =>
+	  [ 0, q{CREATE STATISTICS mal.s ON (note <> '' AND mal.evil('told')), note FROM mal.orders} ],
+	'an expression index' =>
+	  [ 0, q{CREATE INDEX ON mal.orders ((note <> '' AND mal.evil('told')))} ],
+	'a partial index' =>
+	  [ 0, q{CREATE INDEX ON mal.orders (id) WHERE note <> '' AND mal.evil('told')} ],
 	'a check' => [ 0, q{ALTER TABLE mal.orders ADD CHECK (note <> '' AND mal.evil('told'))} ],
-	'a policy' => [ 0, q{ALTER TABLE mal.orders ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
-		CREATE POLICY p ON mal.orders USING (note <> '' AND mal.evil('told'))} ],
-	'a column\'s domain' => [ 0, q{CREATE DOMAIN mal.told AS int CHECK (VALUE > 0 AND mal.evil('told'));
-		ALTER TABLE mal.orders ALTER part TYPE mal.told} ],
-	'a generated column' =>
-	  [ 0, q{ALTER TABLE mal.orders ADD g boolean GENERATED ALWAYS AS (note <> '' AND mal.evil('told')) STORED} ],
-	'statistics of a partition' =>
-	  [ 1, q{CREATE STATISTICS mal.s ON (note <> '' AND mal.evil('told')), note FROM mal.orders_1} ],
-	'an index of a partition' => [ 1, q{CREATE INDEX ON mal.orders_1 ((note <> '' AND mal.evil('told')))} ],
-	'a check of a partition' => [ 1, q{ALTER TABLE mal.orders_1 ADD CHECK (note <> '' AND mal.evil('told'))} ]);
+	'a policy' => [
+		0, q{ALTER TABLE mal.orders ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+		CREATE POLICY p ON mal.orders USING (note <> '' AND mal.evil('told'))}
+	],
+	'a column\'s domain' => [
+		0, q{CREATE DOMAIN mal.told AS int CHECK (VALUE > 0 AND mal.evil('told'));
+		ALTER TABLE mal.orders ALTER part TYPE mal.told}
+	],
+	'a generated column' => [
+		0,
+		q{ALTER TABLE mal.orders ADD g boolean GENERATED ALWAYS AS (note <> '' AND mal.evil('told')) STORED}
+	],
+	'statistics of a partition' => [
+		1, q{CREATE STATISTICS mal.s ON (note <> '' AND mal.evil('told')), note FROM mal.orders_1}
+	],
+	'an index of a partition' =>
+	  [ 1, q{CREATE INDEX ON mal.orders_1 ((note <> '' AND mal.evil('told')))} ],
+	'a check of a partition' =>
+	  [ 1, q{ALTER TABLE mal.orders_1 ADD CHECK (note <> '' AND mal.evil('told'))} ]);
 
 foreach my $way (sort keys %on_the_key)
 {
@@ -202,22 +222,26 @@ foreach my $way (sort keys %on_the_key)
 			'postgres', q{
 			SET constraint_exclusion = on;
 			SELECT count(*) FROM snowflake_convert_column('mal.orders', 'id')}),
-		'6', "$way of a key of mal's: converted");
+		'6',
+		"$way of a key of mal's: converted");
 	check("$way of a key of mal's");
 	is( $node->safe_psql(
 			'postgres', q{
 			SELECT format_type(atttypid, NULL), convalidated
 			  FROM pg_attribute JOIN pg_constraint f ON conrelid = attrelid AND contype = 'f' AND conparentid = 0
 			 WHERE attrelid = 'app.items'::regclass AND attname = 'order_id'}),
-		'bigint|t', "$way of a key of mal's: the reference is declared, and valid");
-	is( error_of($node, 'INSERT INTO app.items VALUES (1000, 1)')->{sqlstate},
+		'bigint|t',
+		"$way of a key of mal's: the reference is declared, and valid");
+	is(error_of($node, 'INSERT INTO app.items VALUES (1000, 1)')->{sqlstate},
 		'23503', "$way of a key of mal's: and checked");
-	$node->safe_psql('postgres', 'DROP TABLE app.items; DROP DOMAIN IF EXISTS mal.told CASCADE; DELETE FROM mal.notes');
+	$node->safe_psql('postgres',
+		'DROP TABLE app.items; DROP DOMAIN IF EXISTS mal.told CASCADE; DELETE FROM mal.notes');
 }
 
 # The check finds what does not fit, though each row is looked at for itself.
 create_key_of_mals('app', 0, '');
-$node->safe_psql('postgres', q{
+$node->safe_psql(
+	'postgres', q{
 	SET session_replication_role = replica;
 	INSERT INTO app.items VALUES (1000, 1, 3)});
 is(error_of($node, q{SELECT snowflake_convert_column('mal.orders', 'id')})->{sqlstate},
@@ -226,19 +250,24 @@ $node->safe_psql('postgres', 'DELETE FROM app.items WHERE order_id = 1000');
 
 # An owner who converts his key himself, and may read what references it: what the
 # owner of that says does not run with his rights either.
-create_tables('app', q{
+create_tables(
+	'app', q{
 	CREATE STATISTICS mal.s ON (n > 0 AND mal.evil('told')), n FROM mal.items;
 	CREATE INDEX ON mal.items ((n > 0 AND mal.evil('told'))) WHERE mal.evil('told');
 	ALTER TABLE mal.items ALTER order_id TYPE bigint;
 	GRANT SELECT ON mal.items TO app});
 run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
 check('an owner on his own');
-is($node->safe_psql('postgres', q{SELECT convalidated FROM pg_constraint WHERE conrelid = 'mal.items'::regclass}),
-	't', 'an owner on his own: the reference is valid');
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT convalidated FROM pg_constraint WHERE conrelid = 'mal.items'::regclass}),
+	't',
+	'an owner on his own: the reference is valid');
 
 # The key's own table has an owner as well
 create_tables('mal', 'DROP TABLE mal.items');
-run_as('mal', q{
+run_as(
+	'mal', q{
 	CREATE INDEX ON app.orders ((id > 0 AND mal.evil('constant')));
 	CREATE TABLE mal.child (CHECK (mal.evil('child'))) INHERITS (app.orders); DELETE FROM mal.notes});
 is($node->safe_psql('postgres', $convert), '3', 'a key of mal\'s: converted');
@@ -253,24 +282,33 @@ create_tables(
 	CREATE FUNCTION mal.int(mal.number) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
 		$$ BEGIN PERFORM mal.try('cast'); RETURN $1.v; END $$;
 	CREATE CAST (mal.number AS int) WITH FUNCTION mal.int(mal.number) AS IMPLICIT;
-	ALTER TABLE mal.items ADD num mal.number REFERENCES app.orders; UPDATE mal.items SET num = ROW(order_id)});
+	ALTER TABLE mal.items ADD num mal.number REFERENCES app.orders; UPDATE mal.items SET num = ROW(order_id)}
+);
+
 # that was the cast, too, without any conversion
 $node->safe_psql('postgres', 'ALTER ROLE mal NOSUPERUSER; DELETE FROM mal.notes');
 my $error = error_of($node, $convert);
 is($error->{sqlstate}, '42501', 'a cast: refused');
-like($error->{detail}, qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/, 'with the reason');
+like(
+	$error->{detail},
+	qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/,
+	'with the reason');
 check('a cast');
-$node->safe_psql('postgres', q{
+$node->safe_psql(
+	'postgres', q{
 	CREATE DOMAIN public.numbers AS mal.number;
 	ALTER TABLE mal.items DROP CONSTRAINT items_num_fkey;
 	ALTER TABLE mal.items ALTER num TYPE numbers;
 	GRANT USAGE ON TYPE numbers TO PUBLIC;
 	SET ROLE mal;
 	ALTER TABLE mal.items ADD FOREIGN KEY (num) REFERENCES app.orders});
+
 # as was that
 $node->safe_psql('postgres', 'ALTER ROLE mal NOSUPERUSER; DELETE FROM mal.notes');
-like(error_of($node, $convert)->{detail},
-	qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/, 'so is one of a domain over his type');
+like(
+	error_of($node, $convert)->{detail},
+	qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/,
+	'so is one of a domain over his type');
 check('a cast of a domain');
 $node->safe_psql('postgres', 'ALTER TABLE mal.items DROP num; DROP DOMAIN numbers');
 
@@ -280,61 +318,81 @@ $node->safe_psql(
 	'postgres', q{
 	CREATE TABLE mal.child () INHERITS (app.orders);
 	ALTER TABLE mal.child OWNER TO mal});
-run_as('mal', q{
+run_as(
+	'mal', q{
 	ALTER TABLE mal.child ADD CHECK (mal.evil('child'));
 	INSERT INTO mal.child VALUES (7);
 	DELETE FROM mal.notes});
 $error = error_of($node, $convert);
-is($error->{detail}, 'Table app.orders belongs to app, but table mal.child, which inherits from it, to mal.',
+is( $error->{detail},
+	'Table app.orders belongs to app, but table mal.child, which inherits from it, to mal.',
 	'a tree of two owners is refused');
 check('a tree of two owners');
 $node->safe_psql('postgres', 'DROP TABLE mal.child');
 
 # A tree that references, of which nothing is altered but the foreign key
 create_tables('app', 'DROP TABLE mal.items');
-$node->safe_psql('postgres', q{
+$node->safe_psql(
+	'postgres', q{
 	CREATE TABLE app.wide (order_id bigint REFERENCES app.orders) PARTITION BY HASH (order_id);
 	CREATE TABLE mal.part PARTITION OF app.wide FOR VALUES WITH (MODULUS 1, REMAINDER 0);
 	ALTER TABLE app.wide OWNER TO app; ALTER TABLE mal.part OWNER TO mal});
-run_as('mal', q{CREATE INDEX ON mal.part ((order_id > 0 AND mal.evil('constant'))); DELETE FROM mal.notes});
+run_as('mal',
+	q{CREATE INDEX ON mal.part ((order_id > 0 AND mal.evil('constant'))); DELETE FROM mal.notes});
 $error = error_of($node, $convert);
-like($error->{detail}, qr/^Table app\.wide belongs to app, but table mal\.part/, 'a tree of two owners that references is refused');
+like(
+	$error->{detail},
+	qr/^Table app\.wide belongs to app, but table mal\.part/,
+	'a tree of two owners that references is refused');
 check('a tree of two owners that references');
 $node->safe_psql('postgres', 'DROP TABLE app.wide');
 
 # A superuser's reference to a key of mal's, and one that could not be declared again
 create_tables('mal', q{CREATE INDEX ON app.orders ((id > 0 AND mal.evil('constant')))});
-$node->safe_psql('postgres', 'CREATE TABLE ours (order_id int REFERENCES app.orders); DELETE FROM mal.notes');
+$node->safe_psql('postgres',
+	'CREATE TABLE ours (order_id int REFERENCES app.orders); DELETE FROM mal.notes');
 $error = error_of($node, $convert);
-like($error->{detail}, qr/^Foreign key ours_order_id_fkey of table public\.ours .* superuser/,
+like(
+	$error->{detail},
+	qr/^Foreign key ours_order_id_fkey of table public\.ours .* superuser/,
 	'a superuser\'s reference to a key of another is refused');
 check('a superuser\'s reference');
 $node->safe_psql('postgres', 'DROP TABLE ours');
 
-create_tables('app', q{COMMENT ON CONSTRAINT items_order_id_fkey ON mal.items IS 'it''s a comment'});
+create_tables('app',
+	q{COMMENT ON CONSTRAINT items_order_id_fkey ON mal.items IS 'it''s a comment'});
 $node->safe_psql('postgres', 'REVOKE REFERENCES ON app.orders FROM mal');
 $error = error_of($node, "$convert;");
-like($error->{detail}, qr/^Foreign key items_order_id_fkey .*owner mal is not allowed to reference table app\.orders/,
+like(
+	$error->{detail},
+	qr/^Foreign key items_order_id_fkey .*owner mal is not allowed to reference table app\.orders/,
 	'a reference that could not be declared again is refused');
-$node->safe_psql('postgres', 'GRANT REFERENCES ON app.orders TO mal; REVOKE USAGE ON SCHEMA public FROM PUBLIC');
+$node->safe_psql('postgres',
+	'GRANT REFERENCES ON app.orders TO mal; REVOKE USAGE ON SCHEMA public FROM PUBLIC');
 is( error_of($node, $convert)->{detail},
 	'Role app, which owns table app.orders, has no USAGE privilege on schema public.',
 	'so is an owner who cannot name what is needed');
 $node->safe_psql('postgres', "GRANT USAGE ON SCHEMA public TO PUBLIC; $convert");
-is( $node->safe_psql('postgres',
-		q{SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'items_order_id_fkey'}),
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'items_order_id_fkey'}
+	),
 	q{it's a comment},
 	'a comment is kept');
 
 # References of a role whose rights the caller does not have, which need not change
 create_tables('app', 'DROP TABLE mal.items');
-run_as('other', q{
+run_as(
+	'other', q{
 	CREATE TABLE other.wide (order_id bigint REFERENCES app.orders);
 	INSERT INTO other.wide VALUES (1)});
 $node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS 'theirs'});
 $error = error_of($node,
-	q{SET SESSION AUTHORIZATION app; SELECT public.snowflake_convert_column('app.orders', 'id', dry_run => true)});
-like($error->{detail}, qr/comment, which only other may give it/,
+	q{SET SESSION AUTHORIZATION app; SELECT public.snowflake_convert_column('app.orders', 'id', dry_run => true)}
+);
+like(
+	$error->{detail},
+	qr/comment, which only other may give it/,
 	'a comment that an owner could not give again is said before');
 $node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS NULL});
 run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
@@ -347,18 +405,21 @@ $node->safe_psql('postgres', 'CREATE DATABASE swap');
 $node->safe_psql('swap',
 	'CREATE SCHEMA mal AUTHORIZATION mal; GRANT CREATE ON DATABASE swap TO mal');
 my $mal = $node->background_psql('swap', extra_params => [ '-U', 'mal' ]);
-$mal->query_safe(q{
+$mal->query_safe(
+	q{
 	CREATE EXTENSION snowflake SCHEMA mal;
 	CREATE TABLE mal.t (id int PRIMARY KEY);
 	BEGIN;
 	LOCK TABLE mal.t});
 my $converting = $node->background_psql('swap', on_error_stop => 0);
 $converting->query_until(qr/go/,
-	"\\echo go\nSELECT mal.snowflake_convert_column('mal.t'::regclass, 'id'::name, 'bigint'::regtype, true);\n");
+	"\\echo go\nSELECT mal.snowflake_convert_column('mal.t'::regclass, 'id'::name, 'bigint'::regtype, true);\n"
+);
 $node->poll_query_until('swap',
 	q{SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'mal.t'::regclass})
   or die "conversion does not wait";
-$mal->query_safe(q{
+$mal->query_safe(
+	q{
 	ALTER SCHEMA mal RENAME TO mal2;
 	CREATE SCHEMA mal;
 	CREATE FUNCTION mal.snowflake_next() RETURNS bigint LANGUAGE plpgsql AS

@@ -12,8 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $document = slurp_file("$FindBin::RealBin/../../doc/backfill.md");
-my ($prepare, $few, $many, $check, $make_key, @rest) =
-  $document =~ /^```sql\n(.*?)^```$/msg;
+my ($prepare, $few, $many, $check, $make_key, @rest) = $document =~ /^```sql\n(.*?)^```$/msg;
 
 is(scalar(@rest), 0, 'the document has the statements that are tried here');
 like($make_key, qr/PRIMARY KEY/, 'and in this order');
@@ -116,7 +115,8 @@ foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
 	$node->safe_psql('postgres', $sql);
 	is($node->safe_psql('postgres', $filled),
 		'6207|6207', "sparse, $name recipe: each row has an ID");
-	like($node->safe_psql('postgres', $check),
+	like(
+		$node->safe_psql('postgres', $check),
 		qr/^0\|0\|(?:-00:[^|]*|00:00:00)\|0$/,
 		"sparse, $name recipe: passes the document's check, none is late");
 	is($node->safe_psql('postgres', $unlike_model),
@@ -127,8 +127,7 @@ foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
 							AND snowflake_node(snowflake_id) = 1000),
 				   max(snowflake_sequence(snowflake_id)) FROM events}),
 		't|201',
-		"sparse, $name recipe: of the row's tick, of the node, with row numbers as sequence"
-	);
+		"sparse, $name recipe: of the row's tick, of the node, with row numbers as sequence");
 }
 
 # A second run finds nothing to do, and rows that were added later are not given
@@ -136,24 +135,19 @@ foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
 foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
 {
 	my ($name, $sql) = @$recipe;
-	my $ids =
-	  'SELECT md5(string_agg(snowflake_id::text, NULL ORDER BY id)) FROM events';
+	my $ids = 'SELECT md5(string_agg(snowflake_id::text, NULL ORDER BY id)) FROM events';
 	my $before = $node->safe_psql('postgres', $ids);
 
 	$node->safe_psql('postgres', $sql);
-	is($node->safe_psql('postgres', $ids),
-		$before, "$name recipe: a second run changes nothing");
+	is($node->safe_psql('postgres', $ids), $before, "$name recipe: a second run changes nothing");
 	$node->safe_psql(
 		'postgres',
 		q{
 		INSERT INTO events (created_at, snowflake_id)
 			VALUES ('2025-07-01 UTC', NULL), ('2025-08-01 UTC', NULL)});
-	is(error_of($node, $sql)->{sqlstate},
-		'23505', "$name recipe: refuses to give an ID twice");
+	is(error_of($node, $sql)->{sqlstate}, '23505', "$name recipe: refuses to give an ID twice");
 	is( $node->safe_psql(
-			'postgres',
-			"DELETE FROM events WHERE snowflake_id IS NULL RETURNING 'none'; $ids"
-		),
+			'postgres', "DELETE FROM events WHERE snowflake_id IS NULL RETURNING 'none'; $ids"),
 		"none\nnone\n$before",
 		"$name recipe: and then changes nothing");
 }
@@ -189,22 +183,20 @@ like(
 create_events($node, dense(4096, '1 ms'));
 my $rows = 4096 + 4095 + 4097 + 1 + 10240 + 4096;
 my $error = error_of($node, $few);
-is($error->{sqlstate}, '22003',
-	'dense: the first recipe does not wrap around');
+is($error->{sqlstate}, '22003', 'dense: the first recipe does not wrap around');
 like(
 	$error->{message},
 	qr/sequence 4096 is out of range/,
 	'dense: but says which sequence it would need');
-is($node->safe_psql('postgres', $filled),
-	"$rows|0", 'dense: and changes nothing');
+is($node->safe_psql('postgres', $filled), "$rows|0", 'dense: and changes nothing');
 $node->safe_psql('postgres', $many);
 is($node->safe_psql('postgres', $filled),
 	"$rows|$rows", 'dense: the second recipe gives each row an ID');
-like($node->safe_psql('postgres', $check),
+like(
+	$node->safe_psql('postgres', $check),
 	qr/^0\|0\|00:00:00\.00\d+\|0$/,
 	"dense: passes the document's check, the latest by milliseconds");
-is($node->safe_psql('postgres', $unlike_model),
-	'0', 'dense: the IDs of the model');
+is($node->safe_psql('postgres', $unlike_model), '0', 'dense: the IDs of the model');
 is( $node->safe_psql(
 		'postgres', q{
 		SELECT count(*) FILTER (WHERE @ snowflake_id = created_at + '1 ms'), count(*),
@@ -212,8 +204,7 @@ is( $node->safe_psql(
 		 WHERE created_at IN ('2025-01-01 UTC', '2025-01-01 00:00:00.001 UTC',
 							  '2025-01-02 UTC', '2025-01-02 00:00:00.002 UTC')}),
 	'1|12289|4095',
-	'dense: a row more than a tick has places moves on by one tick, all others stay'
-);
+	'dense: a row more than a tick has places moves on by one tick, all others stay');
 is( $node->safe_psql(
 		'postgres', q{
 		SELECT string_agg(rows::text, ' ' ORDER BY at)
@@ -229,28 +220,29 @@ foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
 {
 	my ($name, $sql) = @$recipe;
 
-	create_events($node, q{SELECT timestamptz '2025-01-01 UTC' + n * interval '1 minute' FROM generate_series(1, 10) n});
-	$node->safe_psql('postgres', q{
+	create_events($node,
+		q{SELECT timestamptz '2025-01-01 UTC' + n * interval '1 minute' FROM generate_series(1, 10) n}
+	);
+	$node->safe_psql(
+		'postgres', q{
 		ALTER TABLE events ALTER created_at DROP NOT NULL;
 		INSERT INTO events (created_at, snowflake_id) VALUES (NULL, NULL), (NULL, NULL)});
 	$node->safe_psql('postgres', $sql);
-	is($node->safe_psql('postgres', $filled), '12|10', "no time, $name recipe: rows without one get no ID");
-	like($node->safe_psql('postgres', $check), qr/^2\|0\|[^|]*\|2$/, "no time, $name recipe: the check counts them");
-	$node->safe_psql('postgres', 'UPDATE events SET snowflake_id = snowflake_next() WHERE snowflake_id IS NULL');
-	like($node->safe_psql('postgres', $check), qr/^0\|0\|[^|]*\|2$/, "no time, $name recipe: with an ID of today all have one");
+	is($node->safe_psql('postgres', $filled),
+		'12|10', "no time, $name recipe: rows without one get no ID");
+	like($node->safe_psql('postgres', $check),
+		qr/^2\|0\|[^|]*\|2$/, "no time, $name recipe: the check counts them");
+	$node->safe_psql('postgres',
+		'UPDATE events SET snowflake_id = snowflake_next() WHERE snowflake_id IS NULL');
+	like($node->safe_psql('postgres', $check),
+		qr/^0\|0\|[^|]*\|2$/, "no time, $name recipe: with an ID of today all have one");
 }
 
 # A time that the layout does not have is an error, with either
-create_events($node,
-	q{SELECT timestamptz '2001-01-01 UTC' UNION ALL SELECT '2025-01-01 UTC'});
-is(error_of($node, $_)->{sqlstate},
-	'22008', 'a time before the epoch')
-  foreach $few, $many;
-create_events($node,
-	q{SELECT timestamptz '2101-01-01 UTC' UNION ALL SELECT '2025-01-01 UTC'});
-is(error_of($node, $_)->{sqlstate},
-	'22008', "a time after the layout's end")
-  foreach $few, $many;
+create_events($node, q{SELECT timestamptz '2001-01-01 UTC' UNION ALL SELECT '2025-01-01 UTC'});
+is(error_of($node, $_)->{sqlstate}, '22008', 'a time before the epoch') foreach $few, $many;
+create_events($node, q{SELECT timestamptz '2101-01-01 UTC' UNION ALL SELECT '2025-01-01 UTC'});
+is(error_of($node, $_)->{sqlstate}, '22008', "a time after the layout's end") foreach $few, $many;
 $node->stop;
 
 # A layout of another order of fields, tick and epoch
@@ -265,8 +257,7 @@ wait_for_mint($sony);
 
 create_events($sony, dense(256, '10 ms'));
 $rows = 256 + 255 + 257 + 1 + 640 + 256;
-is(error_of($sony, $few)->{sqlstate},
-	'22003', 'sonyflake: the first recipe does not wrap around');
+is(error_of($sony, $few)->{sqlstate}, '22003', 'sonyflake: the first recipe does not wrap around');
 $sony->safe_psql('postgres', $many);
 is($sony->safe_psql('postgres', $filled),
 	"$rows|$rows", 'sonyflake: the second recipe gives each row an ID');
@@ -274,11 +265,9 @@ like(
 	$sony->safe_psql('postgres', $check),
 	qr/^0\|0\|00:00:00\.0\d+\|0$/,
 	"sonyflake: passes the document's check");
-is($sony->safe_psql('postgres', $unlike_model),
-	'0', 'sonyflake: the IDs of the model');
+is($sony->safe_psql('postgres', $unlike_model), '0', 'sonyflake: the IDs of the model');
 is( $sony->safe_psql(
-		'postgres',
-		'SELECT bool_and(snowflake_node(snowflake_id) = 1000) FROM events'),
+		'postgres', 'SELECT bool_and(snowflake_node(snowflake_id) = 1000) FROM events'),
 	't',
 	'sonyflake: of the node');
 

@@ -11,8 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $document = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
-my ($dry_run, $convert, $find, $drop_theirs, $create_ours) =
-  $document =~ /^```sql\n(.*?)^```$/msg;
+my ($dry_run, $convert, $find, $drop_theirs, $create_ours) = $document =~ /^```sql\n(.*?)^```$/msg;
 my ($conf) = $document =~ /^```\n(#.*?)^```$/ms;
 
 my $node = new_node(
@@ -47,12 +46,12 @@ $node->safe_psql('postgres', 'INSERT INTO parts DEFAULT VALUES');
 $node->safe_psql('postgres', 'INSERT INTO orders DEFAULT VALUES') foreach 1 .. 20;
 $node->safe_psql('postgres', 'INSERT INTO items SELECT id FROM orders');
 
-is($node->safe_psql('postgres', $find),
+is( $node->safe_psql('postgres', $find),
 	qq{orders|id|snowflake.nextval('orders_id_seq'::regclass)\nparts|id|snowflake.nextval('parts_id_seq'::regclass)},
 	'the columns of pgEdge\'s extension are found');
 $drop_theirs = "ALTER TABLE parts ALTER COLUMN id DROP DEFAULT; $drop_theirs";
-is($drop_theirs =~ s/DROP EXTENSION snowflake;/DROP FUNCTION snowflake.nextval;/, 1,
-	'what stands for their extension is dropped like it');
+is($drop_theirs =~ s/DROP EXTENSION snowflake;/DROP FUNCTION snowflake.nextval;/,
+	1, 'what stands for their extension is dropped like it');
 is(error_of($node, 'DROP FUNCTION snowflake.nextval')->{sqlstate},
 	'2BP01', 'not while a default is left');
 $node->safe_psql('postgres', $drop_theirs);
@@ -69,19 +68,26 @@ $node->safe_psql('postgres', $go_on);
 is( $node->safe_psql(
 		'postgres', q{
 		INSERT INTO parts DEFAULT VALUES;
-		SELECT count(*), count(DISTINCT snowflake_node(id)), to_regclass('parts_id_seq') IS NULL FROM parts}),
+		SELECT count(*), count(DISTINCT snowflake_node(id)), to_regclass('parts_id_seq') IS NULL FROM parts}
+	),
 	'2|1|t',
 	'so do those of an identity, whose sequence is gone');
 $node->safe_psql(
 	'postgres', q{
 	CREATE TABLE left_over (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
-	UPDATE pg_attribute SET attidentity = '' WHERE attrelid = 'left_over'::regclass AND attname = 'id'});
-my ($result, $output, $notices) = $node->psql('postgres', q{
+	UPDATE pg_attribute SET attidentity = '' WHERE attrelid = 'left_over'::regclass AND attname = 'id'}
+);
+my ($result, $output, $notices) = $node->psql(
+	'postgres', q{
 	SELECT count(*) FROM snowflake_convert_column('left_over', 'id');
 	INSERT INTO left_over DEFAULT VALUES; SELECT id > 1000000 FROM left_over});
 is($output, "2\nt", 'one whose catalog was left as it is can be converted');
-like($notices, qr/sequence public\.left_over_id_seq is kept: the column needs it/, 'but keeps its sequence');
-$node->safe_psql('postgres', q{INSERT INTO orders (note) SELECT 'new' FROM generate_series(1, 100)});
+like(
+	$notices,
+	qr/sequence public\.left_over_id_seq is kept: the column needs it/,
+	'but keeps its sequence');
+$node->safe_psql('postgres',
+	q{INSERT INTO orders (note) SELECT 'new' FROM generate_series(1, 100)});
 is( $node->safe_psql(
 		'postgres', q{
 		SELECT count(*), count(DISTINCT snowflake_node(id::snowflake)), min(snowflake_node(id::snowflake)),
@@ -92,7 +98,8 @@ is( $node->safe_psql(
 	'from pgEdge: new IDs go on after the old ones, of the same layout and node');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM items JOIN orders ON order_id = id'),
 	'20', 'references still fit');
-$node->safe_psql('postgres', 'INSERT INTO items SELECT max(id) FROM orders; DROP TABLE items, orders');
+$node->safe_psql('postgres',
+	'INSERT INTO items SELECT max(id) FROM orders; DROP TABLE items, orders');
 
 # From serial, identity and integers
 foreach my $key (
@@ -106,7 +113,9 @@ foreach my $key (
 		CREATE TABLE items (order_id int REFERENCES orders);
 		INSERT INTO orders (id) OVERRIDING SYSTEM VALUE SELECT generate_series(1, 100);
 		INSERT INTO items SELECT id FROM orders});
-	like($node->safe_psql('postgres', $dry_run), qr/SET DEFAULT public\.snowflake_next/,
+	like(
+		$node->safe_psql('postgres', $dry_run),
+		qr/SET DEFAULT public\.snowflake_next/,
 		"$key: a dry run");
 	$node->safe_psql('postgres', $convert);
 	is( $node->safe_psql(

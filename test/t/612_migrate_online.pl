@@ -57,7 +57,8 @@ sub as_owner
 
 	do
 	{
-		($status, $output, $error) = $node->psql('postgres', $sql,
+		($status, $output, $error) = $node->psql(
+			'postgres', $sql,
 			extra_params => [ '-U', 'owner' ],
 			on_error_stop => 1,
 			timeout => 3600);
@@ -86,10 +87,14 @@ sub start_writers
 	local %ENV = $node->_get_env();
 	$writers->{run} = IPC::Run::start(
 		[
-			$node->installed_command('pgbench'), '-n', '-c', '5', '-T', '3600', '-l', '--log-prefix', $writers->{log},
+			$node->installed_command('pgbench'),
+			'-n', '-c', '5', '-T', '3600', '-l', '--log-prefix', $writers->{log},
 			@scripts, '-U', 'writer', 'postgres'
 		],
-		'>', \$writers->{output}, '2>', \$writers->{errors});
+		'>',
+		\$writers->{output},
+		'2>',
+		\$writers->{errors});
 	return $writers;
 }
 
@@ -102,7 +107,8 @@ sub stop_writers
 	eval { $writers->{run}->finish };
 	unlike($writers->{errors}, qr/ERROR|aborted|error/, "$name: no statement of the writers fails");
 
-	my @times = map { (split / /)[2] / 1000 } map { split /\n/, slurp_file($_) } glob "$writers->{log}.*";
+	my @times =
+	  map { (split / /)[2] / 1000 } map { split /\n/, slurp_file($_) } glob "$writers->{log}.*";
 	my $longest = max(@times) - 10;
 
 	cmp_ok(scalar(@times), '>', 20, "$name: they wrote");
@@ -112,7 +118,8 @@ sub stop_writers
 
 # Large integer keys
 my @steps = steps($large);
-is(join(' ', map { $steps[ 2 * $_ ] } 0 .. $#steps / 2), '1 2 3 4 5', 'large keys: the recipe has its steps');
+is(join(' ', map { $steps[ 2 * $_ ] } 0 .. $#steps / 2),
+	'1 2 3 4 5', 'large keys: the recipe has its steps');
 as_owner(
 	qq{
 	CREATE TABLE orders (id serial PRIMARY KEY, note text);
@@ -124,7 +131,9 @@ as_owner(
 	GRANT SELECT, INSERT, UPDATE, DELETE ON orders, items TO writer;
 	GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO writer;
 	ANALYZE orders, items});
-like($node->safe_psql('postgres', $hangs_on), qr/items\.order_id\|index items_two\|CREATE INDEX/,
+like(
+	$node->safe_psql('postgres', $hangs_on),
+	qr/items\.order_id\|index items_two\|CREATE INDEX/,
 	'what hangs on the old columns is listed');
 
 # What would go with the old columns in silence
@@ -142,7 +151,9 @@ as_owner(
 	CREATE POLICY positive ON items FOR SELECT TO writer USING (order_id > 0);
 	ALTER TABLE items ENABLE ROW LEVEL SECURITY;
 	CREATE POLICY everything ON items USING (order_id IS NOT NULL) WITH CHECK (true)});
-$node->safe_psql('postgres', 'CREATE PUBLICATION p FOR TABLE items (id, order_id); ALTER PUBLICATION p OWNER TO owner; GRANT CREATE ON DATABASE postgres TO owner');
+$node->safe_psql('postgres',
+	'CREATE PUBLICATION p FOR TABLE items (id, order_id); ALTER PUBLICATION p OWNER TO owner; GRANT CREATE ON DATABASE postgres TO owner'
+);
 as_owner($hanging);
 my $definitions = q{
 	SELECT pg_get_viewdef('open_orders'), reloptions, relacl, obj_description(oid), relowner::regrole FROM pg_class WHERE relname = 'open_orders';
@@ -153,8 +164,10 @@ my $definitions = q{
 	SELECT policyname, roles, cmd, permissive, qual, with_check FROM pg_policies WHERE tablename = 'items' ORDER BY 1;
 	SELECT attnames, rowfilter FROM pg_publication_tables};
 my $before = $node->safe_psql('postgres', $definitions);
-is( $node->safe_psql('postgres', q{SELECT count(*), max(depth) FROM hanging('{orders,items}', '{id,order_id}')}),
-	'9|2', 'what would go with them in silence is found');
+is( $node->safe_psql(
+		'postgres', q{SELECT count(*), max(depth) FROM hanging('{orders,items}', '{id,order_id}')}),
+	'9|2',
+	'what would go with them in silence is found');
 
 # an item knows its order by the note, which is never wrong
 my $writers = start_writers(
@@ -164,7 +177,8 @@ my $writers = start_writers(
 	q{UPDATE public.items SET (order_id, note) = (SELECT id, note FROM public.orders WHERE id = 1000 + :n) WHERE id = :n},
 	q{UPDATE public.orders SET note = note WHERE id = 2000 + :n},
 	q{DELETE FROM public.items WHERE id = 3000 + :n});
-my $wrong = q{SELECT count(*) FROM items LEFT JOIN orders ON orders.id = order_id WHERE orders.note IS DISTINCT FROM items.note};
+my $wrong =
+  q{SELECT count(*) FROM items LEFT JOIN orders ON orders.id = order_id WHERE orders.note IS DISTINCT FROM items.note};
 foreach my $step (0 .. 3)
 {
 	# what the swap cannot put back stops it
@@ -172,25 +186,34 @@ foreach my $step (0 .. 3)
 	{
 		as_owner('ALTER TABLE items ADD double bigint GENERATED ALWAYS AS (order_id * 2) STORED');
 		eval { as_owner($steps[ 2 * $step + 1 ]) };
-		like($@, qr/default value for column double of table items has to be dropped before the swap/,
+		like(
+			$@,
+			qr/default value for column double of table items has to be dropped before the swap/,
 			'large keys: a generated column stops the swap');
 		as_owner('ALTER TABLE items DROP double');
 	}
 	as_owner($steps[ 2 * $step + 1 ]);
-	is($node->safe_psql('postgres', $wrong), '0', "large keys: all items have their orders after step $steps[2 * $step]");
+	is($node->safe_psql('postgres', $wrong),
+		'0', "large keys: all items have their orders after step $steps[2 * $step]");
 }
-is( $node->poll_query_until('postgres', 'SELECT count(*) > 10 FROM orders WHERE id > 1000000000000'), 1,
+is( $node->poll_query_until(
+		'postgres', 'SELECT count(*) > 10 FROM orders WHERE id > 1000000000000'),
+	1,
 	'large keys: writers get snowflakes');
-is($node->safe_psql('postgres', $definitions), $before, 'large keys: what hung on the old columns hangs on the new ones');
-is( $node->safe_psql('postgres', q{
+is($node->safe_psql('postgres', $definitions),
+	$before, 'large keys: what hung on the old columns hangs on the new ones');
+is( $node->safe_psql(
+		'postgres', q{
 		SELECT count(*) FILTER (WHERE id IS NULL), max(id) > 1000000000000, (SELECT id > 1000000000000 FROM "Newest"),
 			(SELECT items_of(max(order_id)) > 0 FROM items) FROM open_orders}),
-	'0|t|t|t', 'large keys: and sees new rows');
+	'0|t|t|t',
+	'large keys: and sees new rows');
 my $longest = stop_writers('large keys', $writers);
 cmp_ok($longest, '<', $patience_ms, 'large keys: no statement waited for long') or diag($longest);
 as_owner($steps[9]);
 is($node->safe_psql('postgres', $wrong), '0', 'large keys: and in the end');
-is( $node->safe_psql('postgres', qq{
+is( $node->safe_psql(
+		'postgres', qq{
 		SELECT count(*) FROM orders WHERE id <= $rows AND note = 'order ' || id;
 		SELECT string_agg(format('%s.%s %s', attrelid::regclass, attname, format_type(atttypid, NULL)), ', ' ORDER BY attrelid, attnum)
 		  FROM pg_attribute WHERE attrelid IN ('orders'::regclass, 'items'::regclass) AND attnum > 0 AND NOT attisdropped;
@@ -203,7 +226,8 @@ is( $node->safe_psql('postgres', qq{
 
 # UUIDs, with users that their writers are not allowed to see, and some without a time
 @steps = steps($uuids);
-is(join(' ', map { $steps[ 2 * $_ ] } 0 .. $#steps / 2), '1 2 3 4 5 6', 'UUIDs: the recipe has its steps');
+is(join(' ', map { $steps[ 2 * $_ ] } 0 .. $#steps / 2),
+	'1 2 3 4 5 6', 'UUIDs: the recipe has its steps');
 as_owner(
 	q{
 	CREATE TABLE users (
@@ -236,9 +260,12 @@ my @uses = (
 	q{UPDATE public.posts SET (user_id, author) = (SELECT id, name FROM public.users WHERE name = 'user ' || 1000 + :n) WHERE n = :n},
 	q{UPDATE public.posts SET author = author WHERE n = 5000 + :n},
 	q{DELETE FROM public.posts WHERE n = 10000 + :n});
-as_owner('CREATE VIEW authors AS SELECT users.id, count(posts.user_id) AS posts FROM users LEFT JOIN posts ON users.id = user_id GROUP BY 1');
+as_owner(
+	'CREATE VIEW authors AS SELECT users.id, count(posts.user_id) AS posts FROM users LEFT JOIN posts ON users.id = user_id GROUP BY 1'
+);
 as_owner($hanging);
-$wrong = q{SELECT count(*) FROM posts LEFT JOIN users ON users.id = user_id WHERE name IS DISTINCT FROM author};
+$wrong =
+  q{SELECT count(*) FROM posts LEFT JOIN users ON users.id = user_id WHERE name IS DISTINCT FROM author};
 $writers = start_writers('uuids', @uses);
 my ($late, $since);
 foreach my $step (0 .. 4)
@@ -247,12 +274,15 @@ foreach my $step (0 .. 4)
 	if ($step == 1)
 	{
 		$late = $node->background_psql('postgres');
-		$late->query_safe(q{BEGIN ISOLATION LEVEL REPEATABLE READ;
+		$late->query_safe(
+			q{BEGIN ISOLATION LEVEL REPEATABLE READ;
 			INSERT INTO posts (user_id, author) SELECT id, name FROM users WHERE name = 'user 77'});
 	}
 	if ($step == 3)
 	{
-		$late->query_safe(q{INSERT INTO posts (user_id, author) SELECT id, name FROM users WHERE name = 'user 78'});
+		$late->query_safe(
+			q{INSERT INTO posts (user_id, author) SELECT id, name FROM users WHERE name = 'user 78'}
+		);
 		$late->query_safe('COMMIT');
 		$late->quit;
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM posts WHERE new_user_id IS NULL'),
@@ -260,23 +290,34 @@ foreach my $step (0 .. 4)
 	}
 	as_owner($steps[ 2 * $step + 1 ]);
 	$since //= $node->safe_psql('postgres', 'SELECT now()');
-	is($node->safe_psql('postgres', $wrong), '0', "UUIDs: all posts have their users after step $steps[2 * $step]");
+	is($node->safe_psql('postgres', $wrong),
+		'0', "UUIDs: all posts have their users after step $steps[2 * $step]");
 
 	# who may not see users writes posts
-	$node->safe_psql('postgres', "INSERT INTO public.posts (user_id, author) VALUES ('$hidden', 'user 7')",
-		extra_params => [ '-U', $_ ])
-	  foreach $step < 4 ? ('poster', 'writer') : ();
+	$node->safe_psql(
+		'postgres',
+		"INSERT INTO public.posts (user_id, author) VALUES ('$hidden', 'user 7')",
+		extra_params => [ '-U', $_ ]) foreach $step < 4 ? ('poster', 'writer') : ();
 }
-is( $node->poll_query_until('postgres',
-		q{SELECT count(*) > 5 FROM posts WHERE n > (SELECT max(n) FROM posts WHERE author = 'user 7')}), 1,
+is( $node->poll_query_until(
+		'postgres',
+		q{SELECT count(*) > 5 FROM posts WHERE n > (SELECT max(n) FROM posts WHERE author = 'user 7')}
+	),
+	1,
 	'UUIDs: writers go on');
-is($node->safe_psql('postgres', q{SELECT count(*) > 5000, count(*) FILTER (WHERE id IS NULL) FROM authors WHERE pg_typeof(id) = 'snowflake'::regtype}),
-	't|0', 'UUIDs: a view has the new keys');
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT count(*) > 5000, count(*) FILTER (WHERE id IS NULL) FROM authors WHERE pg_typeof(id) = 'snowflake'::regtype}
+	),
+	't|0',
+	'UUIDs: a view has the new keys');
 $longest = stop_writers('UUIDs', $writers);
 cmp_ok($longest, '<', $patience_ms, 'UUIDs: no statement waited for long') or diag($longest);
 as_owner($steps[11]);
 is($node->safe_psql('postgres', $wrong), '0', 'UUIDs: and in the end');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM posts WHERE author = 'user 7' AND n > 25000}), '8',
+is( $node->safe_psql(
+		'postgres', q{SELECT count(*) FROM posts WHERE author = 'user 7' AND n > 25000}),
+	'8',
 	'UUIDs: also posts of users that their writers do not see');
 is( $node->safe_psql(
 		'postgres', qq{

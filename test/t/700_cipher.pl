@@ -16,8 +16,7 @@ my @cc = ($ENV{CC} || 'cc', '-O2', '-Wall', '-Werror');
 plan skip_all => 'there is no header of OpenSSL'
   if system("@cc -include openssl/evp.h -E -x c /dev/null >/dev/null 2>&1") != 0;
 
-PostgreSQL::Test::Utils::system_or_bail(
-	@cc, "-I$include", "-I$root/src",
+PostgreSQL::Test::Utils::system_or_bail(@cc, "-I$include", "-I$root/src",
 	'-o', $program, "$root/test/cipher/ff1.c", "$root/src/public/cipher.c", '-lcrypto');
 
 my ($output, $errors) = run_command([$program]);

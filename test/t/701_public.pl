@@ -24,7 +24,8 @@ sub result { return $node->safe_psql('postgres', $_[0]); }
 sub error { return error_of($node, $_[0]); }
 
 # For psql: wait until the file of keys has stood for long enough to be read.
-my $settle = qq(\\! perl -MTime::HiRes=sleep,stat,time -e 'sleep 0.02 while time - (stat \$ARGV[0])[10] < 0.6' '$file'\n);
+my $settle =
+  qq(\\! perl -MTime::HiRes=sleep,stat,time -e 'sleep 0.02 while time - (stat \$ARGV[0])[10] < 0.6' '$file'\n);
 
 # Texts and UUIDs
 
@@ -32,16 +33,26 @@ my $id = '2124072316831797248';
 my $text = result("SELECT snowflake_public($id, 'ord')");
 my $uuid = result("SELECT snowflake_public_uuid($id, 'ord')");
 
-like($text, qr/^ord_7[0-9a-hjkmnp-tv-z]{13}$/, 'a text is its context, the number of the key and 13 digits');
+like(
+	$text,
+	qr/^ord_7[0-9a-hjkmnp-tv-z]{13}$/,
+	'a text is its context, the number of the key and 13 digits');
 like(
 	$uuid,
 	qr/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{11}7$/,
 	'a UUID is of version 8, and ends with the number of the key');
-is(result("SELECT snowflake_private('$text'), snowflake_private('$text', 'ord'), snowflake_private('$uuid'::uuid, 'ord')"),
-	"$id|$id|$id", 'both come back');
-is(result("SELECT pg_typeof(snowflake_private('$text')), pg_typeof(snowflake_private('$uuid'::uuid, 'ord'))"),
-	'snowflake|snowflake', 'as snowflakes');
-is( result(q{
+is( result(
+		"SELECT snowflake_private('$text'), snowflake_private('$text', 'ord'), snowflake_private('$uuid'::uuid, 'ord')"
+	),
+	"$id|$id|$id",
+	'both come back');
+is( result(
+		"SELECT pg_typeof(snowflake_private('$text')), pg_typeof(snowflake_private('$uuid'::uuid, 'ord'))"
+	),
+	'snowflake|snowflake',
+	'as snowflakes');
+is( result(
+		q{
 		SELECT count(DISTINCT snowflake_public(id, 'ord')), count(DISTINCT snowflake_public_uuid(id, 'ord')),
 			bool_and(snowflake_private(snowflake_public(id, 'ord')) = id
 				AND snowflake_private(snowflake_public_uuid(id, 'ord'), 'ord') = id)
@@ -49,28 +60,33 @@ is( result(q{
 			UNION ALL SELECT 9223372036854775807 - generate_series(0, 65535)) s (id)}),
 	'131072|131072|t',
 	'the smallest and the largest IDs come back, and stay distinct');
-is( result(q{
+is( result(
+		q{
 		SELECT bool_and(snowflake_private(snowflake_public(id, context)) = id
 				AND snowflake_private(snowflake_public_uuid(id, context), context) = id)
 		FROM (SELECT (random() * 9e18)::bigint, left('abcdefgh90123456', 1 + n % 16)
 			FROM generate_series(1, 100000) n) s (id, context)}),
 	't',
 	'random IDs come back, in contexts of each length');
-is( result(qq{
+is( result(
+		qq{
 		SELECT count(DISTINCT right(snowflake_public($id, left('abcdefgh90123456', n)), 13))
 		FROM generate_series(1, 16) n}),
 	'16',
 	'an ID looks different in each context');
-is(result(q{SELECT snowflake_public(NULL, 'a') IS NULL AND snowflake_private(NULL) IS NULL
+is( result(
+		q{SELECT snowflake_public(NULL, 'a') IS NULL AND snowflake_private(NULL) IS NULL
 		AND snowflake_public_uuid(1, NULL) IS NULL AND snowflake_private(NULL, 'a') IS NULL}),
-	't', 'NULL gives NULL');
+	't',
+	'NULL gives NULL');
 
 # A UUID may be a text as well: that is what a literal is whose type nobody says.
 foreach my $form ($uuid, uc $uuid, "{$uuid}", $uuid =~ s/-//gr)
 {
 	is(result("SELECT snowflake_private('$form', 'ord')"), $id, "a literal: $form");
 }
-is( result(qq{
+is( result(
+		qq{
 		SELECT string_agg(snowflake_private(public, 'ord')::text, ' ')
 		FROM (VALUES ('$text'), ('$uuid'), ('$text'), ('$uuid')) v (public)}),
 	"$id $id $id $id",
@@ -82,13 +98,16 @@ like($alone->{hint}, qr/with the context/, 'a UUID without its context: the hint
 # What an ID and its neighbour have in common is what chance makes them have: half
 # of 63 bits, give or take.
 cmp_ok(
-	result(q{
+	result(
+		q{
 		WITH bits AS (
 			SELECT id, (('x' || right(replace(snowflake_public_uuid(id, 'ord')::text, '-', ''), 16))::bit(64)) AS b
 			FROM generate_series(1, 2000) id)
 		SELECT abs(avg(length(replace((p.b # n.b)::text, '0', ''))) - 29) < 0.5
 		FROM bits p JOIN bits n ON n.id = p.id + 1}),
-	'eq', 't', 'neighbours have nothing in common');
+	'eq',
+	't',
+	'neighbours have nothing in common');
 
 # Mistakes
 
@@ -120,9 +139,18 @@ foreach my $case (
 	[ "snowflake_private('-$uuid', 'ord')", '22P02', qr/invalid input syntax for type uuid/ ],
 	[ "snowflake_private('$uuid'::uuid, 'usr')", '22023', qr/in the context "usr"/ ],
 	[ "snowflake_private('$uuid'::uuid, 'U')", '22023', qr/invalid context/ ],
-	[ "snowflake_private(overlay('$uuid' PLACING '4' FROM 15)::uuid, 'ord')", '22023', qr/not that of a snowflake$/ ],
-	[ "snowflake_private(overlay('$uuid' PLACING 'c' FROM 20)::uuid, 'ord')", '22023', qr/not that of a snowflake$/ ],
-	[ "snowflake_private(overlay('$uuid' PLACING '6' FROM 36)::uuid, 'ord')", '42704', qr/there is no key/ ])
+	[
+		"snowflake_private(overlay('$uuid' PLACING '4' FROM 15)::uuid, 'ord')",
+		'22023', qr/not that of a snowflake$/
+	],
+	[
+		"snowflake_private(overlay('$uuid' PLACING 'c' FROM 20)::uuid, 'ord')",
+		'22023', qr/not that of a snowflake$/
+	],
+	[
+		"snowflake_private(overlay('$uuid' PLACING '6' FROM 36)::uuid, 'ord')",
+		'42704', qr/there is no key/
+	])
 {
 	my ($call, $sqlstate, $message) = @$case;
 	my $error = error("SELECT $call");
@@ -130,8 +158,11 @@ foreach my $case (
 	is($error->{sqlstate}, $sqlstate, "$call: SQLSTATE");
 	like($error->{message}, $message, "$call: message");
 }
-is(error("SELECT snowflake_private('ord_60000000000000')")->{detail}, 'Its key has the number 6.', 'the number that is missing is told');
-is(result("SELECT snowflake_private('ord_77zzzzzzzzzzzz') IS NOT NULL"), 't', 'the largest digits are of an ID');
+is( error("SELECT snowflake_private('ord_60000000000000')")->{detail},
+	'Its key has the number 6.',
+	'the number that is missing is told');
+is(result("SELECT snowflake_private('ord_77zzzzzzzzzzzz') IS NOT NULL"),
+	't', 'the largest digits are of an ID');
 
 # Each bit of a UUID counts.
 $node->safe_psql(
@@ -143,7 +174,8 @@ $node->safe_psql(
 	EXCEPTION WHEN OTHERS THEN
 		RETURN false;
 	END $$});
-is( result(qq{
+is( result(
+		qq{
 		SELECT accepts('$uuid'), count(*),
 			count(*) FILTER (WHERE accepts(encode(set_bit(bits, i, 1 - get_bit(bits, i)), 'hex')::uuid))
 		FROM (SELECT decode(replace('$uuid', '-', ''), 'hex')) u (bits), generate_series(0, 127) i}),
@@ -162,9 +194,11 @@ $node->safe_psql(
 
 # A guess that is right about all that can be seen still has to meet 55 zero bits:
 # 2^-55 for a key, of which at most 16 are tried.
-is( result(q{
+is( result(
+		q{
 		SELECT count(*) FROM generate_series(1, 1000000)
-		WHERE accepts(overlay(overlay(gen_random_uuid()::text PLACING '8' FROM 15) PLACING '7' FROM 36)::uuid)}),
+		WHERE accepts(overlay(overlay(gen_random_uuid()::text PLACING '8' FROM 15) PLACING '7' FROM 36)::uuid)}
+	),
 	'0',
 	'none of a million guesses is a snowflake');
 
@@ -184,16 +218,20 @@ foreach my $condition (
 	"id = snowflake_private('$uuid', 'ord')",
 	"id = ANY (ARRAY[snowflake_private('$text'), snowflake_private('$text')])")
 {
-	like(result("EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE $condition"),
-		qr/^Index Only Scan using orders_pkey on orders\n  Index Cond: /, "$condition: by the index");
+	like(
+		result("EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE $condition"),
+		qr/^Index Only Scan using orders_pkey on orders\n  Index Cond: /,
+		"$condition: by the index");
 }
 like(
-	result(q{SET plan_cache_mode = force_generic_plan;
+	result(
+		q{SET plan_cache_mode = force_generic_plan;
 		PREPARE p (text) AS SELECT * FROM orders WHERE id = snowflake_private($1);
 		EXPLAIN (COSTS OFF) EXECUTE p ('x')}),
 	qr/^Index Only Scan using orders_pkey on orders\n  Index Cond: \(id = \(snowflake_private\(\$1\)\)::bigint\)/,
 	'a parameter: by the index');
-is( result(q{SET enable_hashjoin = off; SET enable_mergejoin = off; SET max_parallel_workers_per_gather = 0;
+is( result(
+		q{SET enable_hashjoin = off; SET enable_mergejoin = off; SET max_parallel_workers_per_gather = 0;
 		SELECT count(*) FROM asked JOIN orders ON id = snowflake_private(public)}),
 	'1000000',
 	'a million look-ups find their rows');
@@ -204,11 +242,13 @@ pass('by the primary key');
 
 # A parallel worker would look at the file for itself, and might find other keys than
 # the leader.  So the leader alone encrypts, with the keys of its transaction.
-my $parallel = q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+my $parallel =
+  q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 	SET parallel_leader_participation = off;};
-like(result("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM orders WHERE id % 7 = 3"), qr/Gather/,
-	'a query that does not encrypt is run in parallel');
-is( result(qq{$parallel
+like(result("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM orders WHERE id % 7 = 3"),
+	qr/Gather/, 'a query that does not encrypt is run in parallel');
+is( result(
+		qq{$parallel
 		BEGIN;
 		SELECT left(snowflake_public($id, 'ord'), 5);
 		\\! echo '8 ${\ ('08' x 32)}' >>'$file'
@@ -227,27 +267,40 @@ my $newer = result("SELECT snowflake_public($id, 'ord')");
 my $newer_uuid = result("SELECT snowflake_public_uuid($id, 'ord')");
 like($newer, qr/^ord_c/, 'the highest number encrypts');
 like($newer_uuid, qr/c$/, 'UUIDs as well');
-is(result("SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$uuid'::uuid, 'ord'), snowflake_private('$newer_uuid'::uuid, 'ord')"),
-	"$id|$id|$id|$id", 'all numbers decrypt');
+is( result(
+		"SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$uuid'::uuid, 'ord'), snowflake_private('$newer_uuid'::uuid, 'ord')"
+	),
+	"$id|$id|$id|$id",
+	'all numbers decrypt');
 write_keys($node, 1023, 'ff' x 32, 12, '0C' x 32, 7, '07' x 32, 23, '17' x 32);
 my $newest = result("SELECT snowflake_public($id, 'ord')");
-like($newest, qr/^ord_zz[0-9a-hjkmnp-tv-z]{13}$/, 'in whatever order they stand, and with two digits');
-is(result("SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$newest'), snowflake_private('$uuid'::uuid, 'ord')"),
-	"$id|$id|$id|$id", 'all numbers decrypt, also where a UUID cannot tell two apart');
+like(
+	$newest,
+	qr/^ord_zz[0-9a-hjkmnp-tv-z]{13}$/,
+	'in whatever order they stand, and with two digits');
+is( result(
+		"SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$newest'), snowflake_private('$uuid'::uuid, 'ord')"
+	),
+	"$id|$id|$id|$id",
+	'all numbers decrypt, also where a UUID cannot tell two apart');
 write_keys($node, 12, '0c' x 32);
-is(error("SELECT snowflake_private('$text')")->{sqlstate}, '42704', 'a key that is gone decrypts no text');
+is(error("SELECT snowflake_private('$text')")->{sqlstate},
+	'42704', 'a key that is gone decrypts no text');
 is(error("SELECT snowflake_private('$uuid'::uuid, 'ord')")->{sqlstate}, '42704', 'and no UUID');
-is(result("SELECT snowflake_private('$newer_uuid', 'ord')"), $id, 'a UUID of the newer key needs no other one');
+is(result("SELECT snowflake_private('$newer_uuid', 'ord')"),
+	$id, 'a UUID of the newer key needs no other one');
 is(result("SELECT snowflake_private('$newer')"), $id, 'upper and lower case are one key');
 write_keys($node, 12, '0d' x 32);
-isnt(result("SELECT snowflake_private('$newer')"), $id, 'with another key of that number the text is another ID');
+isnt(result("SELECT snowflake_private('$newer')"),
+	$id, 'with another key of that number the text is another ID');
 
 # A session that has keys takes others from its next transaction on, whether or not the
 # configuration can be loaded.
 $node->append_conf('postgresql.conf', "work_mem = 'none'");
 $node->reload;
 write_keys($node, 7, '07' x 32);
-is( result(qq{
+is( result(
+		qq{
 		SELECT snowflake_public($id, 'ord');
 		\\! echo '8 ${\ ('08' x 32)}' >>'$file'
 		$settle
@@ -262,7 +315,8 @@ $node->reload;
 
 # A file in the place of another is told from it, with the same size and time as well.
 write_keys($node, 7, '07' x 32);
-is( result(qq{
+is( result(
+		qq{
 		SELECT snowflake_public($id, 'ord') = '$text';
 		\\! umask 077; echo '7 ${\ ('09' x 32)}' >'$file.new'; touch -r '$file' '$file.new'; mv '$file.new' '$file'
 		$settle
@@ -275,7 +329,8 @@ is( result(qq{
 
 # An open cursor belongs to a transaction, and keeps its keys.
 write_keys($node, 7, '07' x 32);
-is( result(qq{
+is( result(
+		qq{
 		BEGIN;
 		DECLARE c CURSOR FOR SELECT snowflake_public($id, 'ord') FROM generate_series(1, 2);
 		FETCH c;
@@ -301,13 +356,16 @@ $node->safe_psql(
 			END IF;
 		END LOOP;
 	END $$});
-my (undef, $shown, $complaints) = $node->psql('postgres', qq{
-	CALL twice($id, '$text', \$\$cat >/dev/null; echo '7 ${\ ('09' x 32)}' >'$file'; ${\ ($settle =~ s/^\\! |\n//gr)}\$\$)});
+my (undef, $shown, $complaints) = $node->psql(
+	'postgres', qq{
+	CALL twice($id, '$text', \$\$cat >/dev/null; echo '7 ${\ ('09' x 32)}' >'$file'; ${\ ($settle =~ s/^\\! |\n//gr)}\$\$)}
+);
 is(join(' ', $complaints =~ /same: (\w)/g), 't f', 'a procedure takes them after it has committed');
 
 # A file that is refused leaves no keys of before in use, however often they are wanted.
 write_keys($node, 7, '07' x 32);
-(undef, $shown, $complaints) = $node->psql('postgres', qq{
+(undef, $shown, $complaints) = $node->psql(
+	'postgres', qq{
 	SELECT snowflake_public($id, 'ord') AS before \\gset
 	\\! echo 'x' >>'$file'
 	$settle
@@ -352,10 +410,10 @@ foreach my $attempt (1 .. 20)
 	my $known = $session->query_safe("SELECT snowflake_public($id, 'ord')");
 	my $new = $node->background_psql('postgres');
 	$new->query_until(qr/asked/, "\\echo asked\nSELECT snowflake_public($id, 'ord');\n");
-	$node->poll_query_until('postgres',
+	$node->poll_query_until(
+		'postgres',
 		q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Extension'
-			AND query LIKE 'SELECT snowflake_public%'})
-	  or die 'no session waits for the file';
+			AND query LIKE 'SELECT snowflake_public%'}) or die 'no session waits for the file';
 	kill 'TERM', $writer;
 	waitpid $writer, 0;
 	my $changed = (stat $file)[10];
@@ -390,7 +448,8 @@ $node->safe_psql(
 	SET SESSION AUTHORIZATION owner;
 	CREATE EXTENSION snowflake SCHEMA ids;
 	CREATE EXTENSION snowflake_public SCHEMA public_ids});
-is( $node->safe_psql('shared', q{
+is( $node->safe_psql(
+		'shared', q{
 		SELECT DISTINCT pronamespace::regnamespace, prorettype::regtype FROM pg_proc
 		WHERE proname = 'snowflake_private'}),
 	'public_ids|ids.snowflake',
@@ -401,12 +460,14 @@ open my $other, '>', "$file.other" or die;
 print $other '7 ', '0f' x 32, "\n";
 close $other;
 chmod 0600, "$file.other";
-(my $ignored, $shown, $complaints) = $node->psql('postgres', qq{
+(my $ignored, $shown, $complaints) = $node->psql(
+	'postgres', qq{
 	SET ROLE attacker;
 	SET snowflake_public.key_file = '$file.other';
 	SELECT snowflake_public($id, 'ord')});
 is($shown, $text, 'a session does not choose the file');
-like($complaints, qr/parameter "snowflake_public.key_file" cannot be changed now/, 'and is told so');
+like($complaints, qr/parameter "snowflake_public.key_file" cannot be changed now/,
+	'and is told so');
 
 # Files that are refused
 
@@ -428,14 +489,35 @@ sub refused
 
 my $good = '1 ' . 'ab' x 32;
 my $form = qr/^A line is a number/;
-foreach my $line ('x', '1', "1 ", 'ab' x 32, "1" . 'ab' x 32, "-1 " . 'ab' x 32, "1024 " . 'ab' x 32,
-	"99999999999999999999 " . 'ab' x 32, "2 " . 'ab' x 31, "2 " . 'ab' x 31 . 'g0', "2 " . 'ab' x 32 . '00',
-	"2 " . 'ab' x 32 . ' x', "2 " . 'ab' x 32 . "\0")
+foreach my $line (
+	'x',
+	'1',
+	"1 ",
+	'ab' x 32,
+	"1" . 'ab' x 32,
+	"-1 " . 'ab' x 32,
+	"1024 " . 'ab' x 32,
+	"99999999999999999999 " . 'ab' x 32,
+	"2 " . 'ab' x 31,
+	"2 " . 'ab' x 31 . 'g0',
+	"2 " . 'ab' x 32 . '00',
+	"2 " . 'ab' x 32 . ' x',
+	"2 " . 'ab' x 32 . "\0")
 {
-	refused('the line "' . ($line =~ s/[^ -~]/?/gr) . '"', "# keys\n\n$good\n$line\n", qr/^line 4 of the file of/, $form);
+	refused(
+		'the line "' . ($line =~ s/[^ -~]/?/gr) . '"',
+		"# keys\n\n$good\n$line\n",
+		qr/^line 4 of the file of/, $form);
 }
-refused('a number twice', "$good\n3 ${\ ('cd' x 32)}\n1 ${\ ('ef' x 32)}\n", qr/^line 3 of/, qr/has a key already/);
-refused('too many keys', join('', map { "$_ ${\ ('ab' x 32)}\n" } 1 .. 17), qr/^line 17 of/, qr/more than 16 keys/);
+refused(
+	'a number twice',
+	"$good\n3 ${\ ('cd' x 32)}\n1 ${\ ('ef' x 32)}\n",
+	qr/^line 3 of/, qr/has a key already/);
+refused(
+	'too many keys',
+	join('', map { "$_ ${\ ('ab' x 32)}\n" } 1 .. 17),
+	qr/^line 17 of/,
+	qr/more than 16 keys/);
 refused('no key', "# none yet\n\n", qr/has no key$/);
 refused('an empty file', '', qr/has no key$/);
 refused('a large file', "#\n" x 10000, qr/is longer than/);
@@ -445,7 +527,8 @@ is(result("SELECT snowflake_public($id, 'ord') LIKE 'ord\\_g%'"), 't', '16 keys 
 open my $fh, '>', $file or die;
 print $fh "  # comment\r\n\t7\t" . '07' x 32 . " \r\n\n";
 close $fh;
-is(result("SELECT snowflake_public($id, 'ord')"), $text, 'spaces, tabs, comments and the lines of other systems do no harm');
+is(result("SELECT snowflake_public($id, 'ord')"),
+	$text, 'spaces, tabs, comments and the lines of other systems do no harm');
 
 foreach my $mode (0640, 0604, 0620, 0601)
 {
@@ -460,12 +543,21 @@ is(result("SELECT snowflake_public($id, 'ord')"), $text, 'mode 400 will do');
 unlink $file;
 my $error = error("SELECT snowflake_public($id, 'ord')");
 is($error->{sqlstate}, '58P01', 'no file: SQLSTATE');
-like($error->{message}, qr/^could not open the file of "snowflake_public.key_file": No such file/, 'no file: message');
+like(
+	$error->{message},
+	qr/^could not open the file of "snowflake_public.key_file": No such file/,
+	'no file: message');
 mkdir $file;
-like(error("SELECT snowflake_public($id, 'ord')")->{message}, qr/is not a regular file/, 'a directory is refused');
+like(
+	error("SELECT snowflake_public($id, 'ord')")->{message},
+	qr/is not a regular file/,
+	'a directory is refused');
 rmdir $file;
 system('mkfifo', '-m', '600', $file) == 0 or die;
-like(error("SELECT snowflake_public($id, 'ord')")->{message}, qr/is not a regular file/, 'a pipe is refused, and not waited for');
+like(
+	error("SELECT snowflake_public($id, 'ord')")->{message},
+	qr/is not a regular file/,
+	'a pipe is refused, and not waited for');
 unlink $file;
 
 $node->adjust_conf('postgresql.conf', 'snowflake_public.key_file', "''");

@@ -38,8 +38,10 @@ my $seen = '';
 sub look
 {
 	my ($sql) = @_;
-	my (undef, $stdout, $stderr) = $node->psql('postgres', "SET client_min_messages = debug5;\n$sql",
-		on_error_stop => 0, extra_params => [ '-v', 'VERBOSITY=verbose', '-v', 'SHOW_CONTEXT=always', '-e' ]);
+	my (undef, $stdout, $stderr) = $node->psql(
+		'postgres', "SET client_min_messages = debug5;\n$sql",
+		on_error_stop => 0,
+		extra_params => [ '-v', 'VERBOSITY=verbose', '-v', 'SHOW_CONTEXT=always', '-e' ]);
 
 	$seen .= "$stdout\n$stderr\n";
 	return $stdout;
@@ -72,8 +74,13 @@ look($settings);
 
 # Another file for each session, and files with a key in a line that is wrong
 foreach my $content (
-	"3 $secrets[2]\n", "3 $secrets[2]0\n", "$secrets[2]\n", "3$secrets[2]\n", "3 $secrets[2]\n3 $secrets[0]\n",
-	"$secrets[2] 3\n", "3 " . 'z' . $secrets[2])
+	"3 $secrets[2]\n",
+	"3 $secrets[2]0\n",
+	"$secrets[2]\n",
+	"3$secrets[2]\n",
+	"3 $secrets[2]\n3 $secrets[0]\n",
+	"$secrets[2] 3\n",
+	"3 " . 'z' . $secrets[2])
 {
 	open my $fh, '>', $file or die "could not open \"$file\": $!";
 	print $fh $content;
@@ -95,7 +102,8 @@ like($dump, qr/CREATE EXTENSION IF NOT EXISTS snowflake/, 'the dump is one');
 
 # Who is no superuser does not even learn where the file is.
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN; GRANT SELECT ON t TO ordinary');
-my $ordinary = $node->safe_psql('postgres', q{
+my $ordinary = $node->safe_psql(
+	'postgres', q{
 	SET ROLE ordinary;
 	SELECT * FROM pg_settings;
 	SELECT snowflake_public(1, 'ord')});
@@ -135,7 +143,8 @@ foreach my $path (split /\n/, (run_command([ 'find', $node->data_dir, '-type', '
 	{
 		my $bytes = pack('H*', substr($secret, 0, 16));
 
-		push @found, $path if index(lc $content, substr($secret, 0, 16)) >= 0 || index($content, $bytes) >= 0;
+		push @found, $path
+		  if index(lc $content, substr($secret, 0, 16)) >= 0 || index($content, $bytes) >= 0;
 	}
 }
 is("@found", '', 'no key is in the data directory');

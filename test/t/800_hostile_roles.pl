@@ -12,7 +12,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder log_count new_node start_minter wait_for_mint wait_until
+  disorder log_count new_node start_minter wait_for_mint wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -43,8 +43,8 @@ $node->safe_psql(
 	CREATE ROLE watcher LOGIN IN ROLE pg_monitor, pg_signal_backend, pg_read_all_data, pg_write_all_data;
 	CREATE DATABASE app});
 $node->safe_psql('app', 'CREATE EXTENSION snowflake');
-my $maintain = $node->safe_psql('postgres',
-	q{SELECT count(*) FROM pg_roles WHERE rolname = 'pg_maintain'});
+my $maintain =
+  $node->safe_psql('postgres', q{SELECT count(*) FROM pg_roles WHERE rolname = 'pg_maintain'});
 $node->safe_psql('postgres', 'GRANT pg_maintain TO watcher') if $maintain;
 
 # What users may set, and to what
@@ -76,7 +76,8 @@ sub setting
 	my $value =
 		$type eq 'bool' ? one_of('on', 'off')
 	  : $type eq 'enum' ? one_of(split /,/, $values)
-	  : $type eq 'string' ? one_of('', 'owner', 'C', 'public', 'nonsense', 'SQL_ASCII', 'pg_catalog')
+	  : $type eq 'string'
+	  ? one_of('', 'owner', 'C', 'public', 'nonsense', 'SQL_ASCII', 'pg_catalog')
 	  : one_of($min, $max, 1);
 
 	return "$name = '$value'";
@@ -173,13 +174,16 @@ sub script
 
 	foreach my $n (1 .. 2000)
 	{
-		my @statements = map { attempt() =~ s/\bROLE\b(?= (?:SUPERUSER|IN))/$role/gr } 1 .. 1 + int(rand(4));
+		my @statements =
+		  map { attempt() =~ s/\bROLE\b(?= (?:SUPERUSER|IN))/$role/gr } 1 .. 1 + int(rand(4));
 
 		if (@statements > 1 && rand() < 0.7)
 		{
-			$sql .= 'BEGIN; '
+			$sql .=
+				'BEGIN; '
 			  . join('; ', map { "SAVEPOINT s; $_; ROLLBACK TO s" } splice(@statements, 0, 1))
-			  . '; ' . join('; ', @statements)
+			  . '; '
+			  . join('; ', @statements)
 			  . sprintf('; SELECT pg_sleep(%.2f); ', rand(0.5))
 			  . one_of('COMMIT', 'COMMIT', 'ROLLBACK') . ";\n";
 		}
@@ -201,15 +205,17 @@ sub let_loose
 	local %ENV = $node->_get_env();
 
 	# a wave must end, whatever the database has for defaults
-	local $ENV{PGOPTIONS} =
-	  '-c statement_timeout=1s -c lock_timeout=500ms -c client_encoding=UTF8';
+	local $ENV{PGOPTIONS} = '-c statement_timeout=1s -c lock_timeout=500ms -c client_encoding=UTF8';
 	return IPC::Run::start(
 		[
-			$node->installed_command('psql'), '-XAtq', '-U', $role,
-			'-d', $dbname, '-h', $node->host, '-p', $node->port,
+			$node->installed_command('psql'),
+			'-XAtq', '-U', $role, '-d', $dbname, '-h', $node->host, '-p', $node->port,
 			'-f', $script
 		],
-		'>', '/dev/null', '2>', '/dev/null');
+		'>',
+		'/dev/null',
+		'2>',
+		'/dev/null');
 }
 
 # What a superuser does when it is over.  (The keeper may look like one of them: the
@@ -225,8 +231,7 @@ sub clear_up
 	) or die "hostile sessions do not end";
 
 	my $have = $node->safe_psql('postgres',
-		q{SELECT string_agg(datname, ' ') FROM pg_database WHERE datname IN ('kept', 'lost')}
-	);
+		q{SELECT string_agg(datname, ' ') FROM pg_database WHERE datname IN ('kept', 'lost')});
 	$node->safe_psql('postgres', 'ALTER DATABASE lost RENAME TO kept')
 	  if $have eq 'lost';
 	$node->safe_psql('postgres', 'CREATE DATABASE kept') if $have eq '';
@@ -272,9 +277,11 @@ while (clock_gettime(CLOCK_MONOTONIC) < $end)
 	my @hostile = map { let_loose($_, 'kept', script($_), $waves) } @roles;
 
 	# and the database comes and goes: at once, or when minting goes on
-	push @hostile,
-	  let_loose('owner', 'app',
-		join('', map { one_of('', "SELECT snowflake_next();\n") . "$_;\n" }
+	push @hostile, let_loose(
+		'owner', 'app',
+		join(
+			'',
+			map { one_of('', "SELECT snowflake_next();\n") . "$_;\n" }
 			  map {
 				one_of(
 					'DROP DATABASE kept WITH (FORCE)',
@@ -283,8 +290,7 @@ while (clock_gettime(CLOCK_MONOTONIC) < $end)
 					'ALTER DATABASE lost RENAME TO kept')
 			  } 1 .. 400),
 		"$waves.beside");
-	wait_until('the wave is over',
-		sub { clock_gettime(CLOCK_MONOTONIC) > $wave_end });
+	wait_until('the wave is over', sub { clock_gettime(CLOCK_MONOTONIC) > $wave_end });
 	$_->kill_kill foreach @hostile;
 	clear_up();
 

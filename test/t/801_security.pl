@@ -33,16 +33,14 @@ sub rows
 {
 	my ($dbname, $sql) = @_;
 
-	return split /\n/,
-	  $node->safe_psql($dbname, "SET search_path = pg_catalog; $sql");
+	return split /\n/, $node->safe_psql($dbname, "SET search_path = pg_catalog; $sql");
 }
 
 sub sqlstate
 {
 	my ($role, $dbname, $sql) = @_;
 
-	return error_of($node,
-		"SET SESSION AUTHORIZATION $role; $sql", dbname => $dbname)->{sqlstate};
+	return error_of($node, "SET SESSION AUTHORIZATION $role; $sql", dbname => $dbname)->{sqlstate};
 }
 
 $node->safe_psql('postgres', 'CREATE ROLE nobody');
@@ -54,24 +52,20 @@ $node->safe_psql(
 	$_, q{
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO nobody, PUBLIC;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO nobody WITH GRANT OPTION;
-	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO nobody, PUBLIC})
-  foreach 'plain', 'postgres';
+	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO nobody, PUBLIC}) foreach 'plain', 'postgres';
 $node->safe_psql('plain', 'CREATE EXTENSION snowflake');
 wait_for_mint($node, dbname => 'plain');
 
 
 # Ordinary users: functions.  A new one is for everybody, or it is in the list.
-my @functions =
-  rows('plain',
-	'SELECT m.oid::regprocedure FROM ' . members('pg_proc'));
+my @functions = rows('plain', 'SELECT m.oid::regprocedure FROM ' . members('pg_proc'));
 is_deeply(
 	[
 		rows(
 			'plain',
 			'SELECT m.oid::regprocedure FROM '
 			  . members('pg_proc')
-			  . q{ WHERE NOT has_function_privilege('nobody', m.oid, 'EXECUTE') ORDER BY proname}
-		)
+			  . q{ WHERE NOT has_function_privilege('nobody', m.oid, 'EXECUTE') ORDER BY proname})
 	],
 	\@restricted,
 	'only what is listed is restricted');
@@ -85,8 +79,7 @@ my %calls = map { split /\t/ } rows(
 			format_type(a.type, NULL)), ', ' ORDER BY a.n)
 		 FROM unnest(proargtypes) WITH ORDINALITY a (type, n)))
 	FROM }
-	  . members('pg_proc')
-	  . q{ WHERE prorettype <> 'trigger'::regtype
+	  . members('pg_proc') . q{ WHERE prorettype <> 'trigger'::regtype
 	AND NOT proargtypes::oid[] && ARRAY['internal', 'cstring']::regtype[]::oid[]}
 );
 my %refused = map { $_ => 1 } @restricted;
@@ -98,13 +91,8 @@ foreach my $function (sort keys %calls)
 	push @wrong, "$function: \"$state\""
 	  if ($state eq '42501') != exists $refused{$function};
 }
-cmp_ok(
-	scalar keys %calls,
-	'>',
-	@functions / 2,
-	'most functions can be called');
-is(join(', ', @wrong), '',
-	'an ordinary user is refused those, and no others');
+cmp_ok(scalar keys %calls, '>', @functions / 2, 'most functions can be called');
+is(join(', ', @wrong), '', 'an ordinary user is refused those, and no others');
 is(sqlstate('nobody', 'plain', q{SET snowflake.kept_in = '1'}),
 	'42501', 'nor says anybody where the reservation is');
 
@@ -145,8 +133,7 @@ sub touched
 	foreach my $relation (@relations)
 	{
 		# 2BP01 is that it belongs to the extension
-		push @touched,
-		  grep { sqlstate($role, $dbname, $_) !~ /^(?:42501|2BP01)$/ }
+		push @touched, grep { sqlstate($role, $dbname, $_) !~ /^(?:42501|2BP01)$/ }
 		  map { sprintf $_, $relation } @touch;
 	}
 	return join('; ', @touched);
@@ -154,18 +141,17 @@ sub touched
 
 # may create whatever the commands above need beside the relation
 $node->safe_psql('postgres', 'GRANT CREATE ON SCHEMA public TO nobody');
-is(touched('nobody', 'postgres'),
-	'', 'an ordinary user cannot touch the reservation');
+is(touched('nobody', 'postgres'), '', 'an ordinary user cannot touch the reservation');
 is( join(
 		', ',
-		rows('postgres', q{
+		rows(
+			'postgres', q{
 			SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END, privilege_type
 			FROM pg_class, aclexplode(relacl)
 			WHERE oid = 'snowflake_keeper.reservation'::regclass AND grantee <> relowner})),
 	'',
 	'whatever the default privileges are');
-$node->safe_psql('postgres',
-	'CREATE ROLE monitor; GRANT pg_monitor TO monitor');
+$node->safe_psql('postgres', 'CREATE ROLE monitor; GRANT pg_monitor TO monitor');
 is(touched('monitor', 'postgres'), '', 'nor can one who monitors');
 
 # Every right that there is, short of a superuser's, and of those by which one reads
@@ -191,16 +177,28 @@ is( $node->safe_psql(
 	't|t',
 	'who may write any table');
 is(touched('all_rights', 'postgres'), '', 'can neither read nor write nor lock it');
-is(sqlstate('all_rights', 'postgres', 'SET search_path = snowflake_keeper; BEGIN; LOCK TABLE reservation'),
-	'42P01', 'nor find it by its search_path');
-$node->safe_psql($_, 'CREATE SCHEMA snowflake_keepers AUTHORIZATION all_rights') foreach 'postgres', 'plain';
+is( sqlstate(
+		'all_rights', 'postgres',
+		'SET search_path = snowflake_keeper; BEGIN; LOCK TABLE reservation'),
+	'42P01',
+	'nor find it by its search_path');
+$node->safe_psql($_, 'CREATE SCHEMA snowflake_keepers AUTHORIZATION all_rights')
+  foreach 'postgres', 'plain';
 $node->safe_psql('plain', 'ALTER SCHEMA snowflake_keepers RENAME TO snowflake_keeper');
-is(sqlstate('all_rights', 'postgres',
-		'BEGIN; CREATE TABLE snowflake_keepers.reservation (); LOCK TABLE snowflake_keepers.reservation; COMMIT'),
-	'', 'other schemas are as ever');
-is(sqlstate('all_rights', 'plain',
-		'BEGIN; CREATE TABLE snowflake_keeper.reservation (); LOCK TABLE snowflake_keeper.reservation; COMMIT'),
-	'', 'also one of that name which is not the keeper\'s');
+is( sqlstate(
+		'all_rights',
+		'postgres',
+		'BEGIN; CREATE TABLE snowflake_keepers.reservation (); LOCK TABLE snowflake_keepers.reservation; COMMIT'
+	),
+	'',
+	'other schemas are as ever');
+is( sqlstate(
+		'all_rights',
+		'plain',
+		'BEGIN; CREATE TABLE snowflake_keeper.reservation (); LOCK TABLE snowflake_keeper.reservation; COMMIT'
+	),
+	'',
+	'also one of that name which is not the keeper\'s');
 my $truncate = error_of($node, 'TRUNCATE snowflake_keeper.reservation');
 is($truncate->{sqlstate}, '42501',
 	'nor does a superuser truncate it, which subscribers would do as well');
@@ -208,13 +206,9 @@ like($truncate->{detail}, qr/^Only the snowflake keeper may write it/, 'for that
 
 
 # Attributes
-is( join(
-		', ',
-		rows(
-			'plain',
-			'SELECT m.oid::regprocedure FROM '
-			  . members('pg_proc')
-			  . ' WHERE prosecdef')),
+is( join(', ',
+		rows('plain', 'SELECT m.oid::regprocedure FROM ' . members('pg_proc') . ' WHERE prosecdef')
+	),
 	'',
 	'no function runs with the rights of its owner');
 
@@ -267,9 +261,8 @@ foreach my $function (@leakproof)
 		  . join(',', map { "\"$_\"" } @$samples)
 		  . "}'::text[]) s) a$_"
 	} 0 .. $#types;
-	my ($ret, $count, $error) = $node->psql('plain',
-		"SELECT count(*) FROM (SELECT $name($arguments) FROM $from OFFSET 0) r"
-	);
+	my ($ret, $count, $error) =
+	  $node->psql('plain', "SELECT count(*) FROM (SELECT $name($arguments) FROM $from OFFSET 0) r");
 
 	push @told, "$function: $count $error" if !$count;
 }
@@ -330,12 +323,10 @@ is( $node->safe_psql(
 	'10',
 	'who may create objects creates the extension and mints');
 is( $node->safe_psql(
-		'trusted',
-		'SELECT count(*) FROM ' . members('pg_class') . q{ AND relkind <> 'v'}),
+		'trusted', 'SELECT count(*) FROM ' . members('pg_class') . q{ AND relkind <> 'v'}),
 	'0',
 	'the extension has no table, for dumps and replication to trip over');
-is(sqlstate('owner', 'trusted', "SELECT $_"),
-	'42501', "but cannot do what is restricted: $_")
+is(sqlstate('owner', 'trusted', "SELECT $_"), '42501', "but cannot do what is restricted: $_")
   foreach "mine.snowflake_advance('1')", 'mine.snowflake_accept_layout()';
 
 foreach my $sql (
@@ -365,13 +356,9 @@ foreach my $object (
 	my ($kind, $definition) = @$object;
 
 	$node->safe_psql('trusted', "CREATE $kind $definition");
-	like(
-		error_of($node,
-			'CREATE EXTENSION snowflake', dbname => 'trusted')->{sqlstate},
-		qr/^42P07|42723|42710$/,
-		"the script fails over somebody's $kind $definition");
-	$node->safe_psql('trusted',
-		"DROP $kind $definition" =~ s/ (RETURNS|\().*//r =~ s/\(node.*//r);
+	like(error_of($node, 'CREATE EXTENSION snowflake', dbname => 'trusted')->{sqlstate},
+		qr/^42P07|42723|42710$/, "the script fails over somebody's $kind $definition");
+	$node->safe_psql('trusted', "DROP $kind $definition" =~ s/ (RETURNS|\().*//r =~ s/\(node.*//r);
 }
 my ($sharedir) = run_command([ 'pg_config', '--sharedir' ]);
 foreach my $script (glob "$sharedir/extension/snowflake*--*.sql")
@@ -385,8 +372,7 @@ foreach my $script (glob "$sharedir/extension/snowflake*--*.sql")
 	unlike(
 		$sql,
 		qr/\b(?:OR\s+REPLACE|IF\s+(?:NOT\s+)?EXISTS|SECURITY\s+DEFINER|search_path)\b/i,
-		(split m{/}, $script)[-1]
-		  . ' has nothing that could take over an object');
+		(split m{/}, $script)[-1] . ' has nothing that could take over an object');
 }
 $node->stop;
 

@@ -16,20 +16,17 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(error_of log_count members new_node wait_for_mint);
 use Test::More;
 
-my $node =
-  new_node('main', conf => "snowflake.database = kept");
+my $node = new_node('main', conf => "snowflake.database = kept");
 $node->start;
 
 sub rows
 {
 	my ($dbname, $sql) = @_;
 
-	return split /\n/,
-	  $node->safe_psql($dbname, "SET search_path = pg_catalog; $sql");
+	return split /\n/, $node->safe_psql($dbname, "SET search_path = pg_catalog; $sql");
 }
 
-$node->safe_psql('postgres', "CREATE DATABASE $_")
-  foreach qw(plain kept victim);
+$node->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(plain kept victim);
 $node->safe_psql('plain', 'CREATE EXTENSION snowflake');
 $node->safe_psql('postgres', 'CREATE ROLE attacker');
 
@@ -93,16 +90,13 @@ my @core = (
 
 # Those that the extension does not have, but that fit nearly as well.
 my $signatures = join ', ',
-  map { my ($name, $n) = split /\|/; "('$name', $n)" } rows(
-	'plain',
-	'SELECT DISTINCT proname, pronargs FROM '
-	  . members('pg_proc'));
+  map { my ($name, $n) = split /\|/; "('$name', $n)" }
+  rows('plain', 'SELECT DISTINCT proname, pronargs FROM ' . members('pg_proc'));
 my $taken = join ', ',
-  map { "'$_'" } rows('plain',
-	q{SELECT proname || '(' || oidvectortypes(proargtypes) || ')' FROM }
-	  . members('pg_proc'));
-my $similar =
-  qq{SELECT pg_temp.plant_function(:SCHEMA, name, arguments, 'bigint')
+  map { "'$_'" }
+  rows('plain',
+	q{SELECT proname || '(' || oidvectortypes(proargtypes) || ')' FROM } . members('pg_proc'));
+my $similar = qq{SELECT pg_temp.plant_function(:SCHEMA, name, arguments, 'bigint')
 	FROM (VALUES $signatures) s (name, n),
 	unnest('{anyelement,anycompatible,text,timestamp without time zone,bigint,numeric}'::text[]) type,
 	rtrim(repeat(type || ', ', n), ', ') arguments
@@ -134,15 +128,13 @@ sub use_extension
 	my @types = rows($dbname,
 		q{SELECT DISTINCT t.oid || E'\t' || format('%I.%I', typnamespace::regnamespace, typname) FROM }
 		  . members('pg_proc')
-		  . q{, unnest(proargtypes) a JOIN pg_type t ON t.oid = a WHERE typtype <> 'p'}
-	);
+		  . q{, unnest(proargtypes) a JOIN pg_type t ON t.oid = a WHERE typtype <> 'p'});
 	my @calls = rows(
 		$dbname,
 		q{SELECT format('%I.%I(%s)', pronamespace::regnamespace, proname,
 		(SELECT string_agg('v.' || a.type, ', ' ORDER BY a.n)
 		 FROM unnest(proargtypes) WITH ORDINALITY a (type, n))) FROM }
-		  . members('pg_proc')
-		  . q{ WHERE prorettype <> 'trigger'::regtype
+		  . members('pg_proc') . q{ WHERE prorettype <> 'trigger'::regtype
 		AND NOT proargtypes::oid[] && ARRAY['internal', 'cstring']::regtype[]::oid[]}
 	);
 	my %sample = (
@@ -168,10 +160,8 @@ sub use_extension
 
 	$node->safe_psql($dbname, "$header $values; ANALYZE public.v");
 	my $each = join ';', map { "SELECT $_ FROM public.v" } @calls, @operators;
-	my ($ret, $results) =
-	  $node->psql($dbname, $header . $each, on_error_stop => 0);
-	cmp_ok(scalar(split /\n/, $results),
-		'>', @operators, "$dbname: all is used");
+	my ($ret, $results) = $node->psql($dbname, $header . $each, on_error_stop => 0);
+	cmp_ok(scalar(split /\n/, $results), '>', @operators, "$dbname: all is used");
 	$node->safe_psql(
 		$dbname, qq{$header
 		CREATE TABLE public.ids (id public.snowflake PRIMARY KEY DEFAULT public.snowflake_next(),
@@ -217,9 +207,8 @@ foreach my $dbname ('kept', 'victim')
 		join(
 			'',
 			rows(
-				$dbname,
-				q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'evil'::regnamespace}
-			)),
+				$dbname, q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'evil'::regnamespace})
+		),
 		'>', 2000,
 		"$dbname: functions are planted");
 	is(error_of($node, 'SELECT now()', dbname => $dbname)->{sqlstate},
@@ -230,8 +219,7 @@ cmp_ok($planted, '>', 0, 'which the log tells');
 
 plant('kept', 'snowflake_keeper', @core, $similar);
 wait_for_mint($node, dbname => 'plain');
-$node->safe_psql($_, 'CREATE EXTENSION snowflake SCHEMA public')
-  foreach 'kept', 'victim';
+$node->safe_psql($_, 'CREATE EXTENSION snowflake SCHEMA public') foreach 'kept', 'victim';
 foreach my $dbname ('kept', 'victim')
 {
 	is( join(
@@ -258,10 +246,8 @@ $node->poll_query_until('plain', 'SELECT node = 2 FROM snowflake_status')
 $node->safe_psql('plain', 'SELECT snowflake_advance(snowflake_next())');
 $node->restart;
 wait_for_mint($node, dbname => 'plain');
-is( join('',
-		rows('kept', 'SELECT count(*) FROM snowflake_keeper.reservation')),
-	'2',
-	'the keeper has kept its reservation');
+is(join('', rows('kept', 'SELECT count(*) FROM snowflake_keeper.reservation')),
+	'2', 'the keeper has kept its reservation');
 $node->stop;
 
 is(planted_calls() - $planted, 0, 'no planted object was ever used');

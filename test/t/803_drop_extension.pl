@@ -44,21 +44,28 @@ foreach my $behavior ('', ' RESTRICT')
 	my $error = error_of($node, "DROP EXTENSION snowflake$behavior", dbname => 'shop');
 
 	is($error->{sqlstate}, '2BP01', "DROP EXTENSION$behavior fails");
-	like($error->{detail}, qr/^column Id of table "My shop"\."Orders" depends on type ids\.snowflake$/m,
+	like(
+		$error->{detail},
+		qr/^column Id of table "My shop"\."Orders" depends on type ids\.snowflake$/m,
 		'and lists the columns');
 	is( $error->{hint},
-		'Convert columns of type snowflake to bigint first, which rewrites nothing: ' .
-		  'ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT, ALTER COLUMN ... TYPE bigint; CASCADE would drop them.',
+		'Convert columns of type snowflake to bigint first, which rewrites nothing: '
+		  . 'ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT, ALTER COLUMN ... TYPE bigint; CASCADE would drop them.',
 		'and does not say CASCADE');
 }
-like(error_of($node, 'DROP SCHEMA ids', dbname => 'shop')->{hint}, qr/^Use DROP \.\.\. CASCADE/, 'hints of others stay');
+like(
+	error_of($node, 'DROP SCHEMA ids', dbname => 'shop')->{hint},
+	qr/^Use DROP \.\.\. CASCADE/,
+	'hints of others stay');
 is($node->psql('shop', 'DROP EXTENSION IF EXISTS snowflake_keeper'), 0, 'so do other extensions');
 
 # What would drop the column
-$node->safe_psql('shop', q{
+$node->safe_psql(
+	'shop', q{
 	CREATE ROLE seller; CREATE ROLE buyer;
 	GRANT CREATE ON DATABASE shop TO seller});
-my $remedy = 'ALTER TABLE "My shop"."Orders" ALTER COLUMN "Id" DROP DEFAULT, ALTER COLUMN "Id" TYPE bigint;';
+my $remedy =
+  'ALTER TABLE "My shop"."Orders" ALTER COLUMN "Id" DROP DEFAULT, ALTER COLUMN "Id" TYPE bigint;';
 foreach my $drop (
 	'DROP EXTENSION snowflake CASCADE',
 	'DROP EXTENSION plpgsql, snowflake CASCADE',
@@ -68,25 +75,35 @@ foreach my $drop (
 	my $error = error_of($node, $drop, dbname => 'shop');
 
 	is($error->{sqlstate}, '2BP01', "$drop fails");
-	is($error->{detail}, 'Column "Id" of table "My shop"."Orders" would be dropped.', 'with the reason');
-	is($error->{hint}, "Convert the columns to bigint first, which rewrites nothing: $remedy", 'and with what to do');
+	is( $error->{detail},
+		'Column "Id" of table "My shop"."Orders" would be dropped.',
+		'with the reason');
+	is( $error->{hint},
+		"Convert the columns to bigint first, which rewrites nothing: $remedy",
+		'and with what to do');
 }
 is($node->safe_psql('shop', 'SELECT count("Id") FROM "My shop"."Orders"'), '2', 'nothing is lost');
-is($node->psql('shop', "SET search_path = public; $remedy DROP EXTENSION snowflake"), 0, 'and that works');
+is($node->psql('shop', "SET search_path = public; $remedy DROP EXTENSION snowflake"),
+	0, 'and that works');
 is($node->safe_psql('shop', 'SELECT count("Id") FROM "My shop"."Orders"'), '2', 'the IDs are kept');
 
 # Whoever owns the extension
-create_database('owned', 'GRANT CREATE ON DATABASE owned TO seller; GRANT ALL ON SCHEMA public TO seller, buyer');
-$node->safe_psql('owned', q{
+create_database('owned',
+	'GRANT CREATE ON DATABASE owned TO seller; GRANT ALL ON SCHEMA public TO seller, buyer');
+$node->safe_psql(
+	'owned', q{
 	SET ROLE seller; CREATE EXTENSION snowflake;
 	CREATE TABLE sales (id snowflake);
 	CREATE TABLE sold (id snowflake) PARTITION BY RANGE (id);
 	SET ROLE buyer; CREATE TABLE bought (id snowflake)});
-is(error_of($node, 'DROP OWNED BY seller CASCADE', dbname => 'owned')->{detail},
-	'Column id of table public.bought would be dropped.', 'DROP OWNED, where others have such columns');
-is($node->psql('owned', 'DROP TABLE bought; DROP OWNED BY seller CASCADE'), 0, 'and where they have none');
-is($node->safe_psql('owned', q{SELECT count(*) FROM pg_class WHERE relname IN ('sales', 'sold')}),
-	'0', 'then his own tables are dropped');
+is( error_of($node, 'DROP OWNED BY seller CASCADE', dbname => 'owned')->{detail},
+	'Column id of table public.bought would be dropped.',
+	'DROP OWNED, where others have such columns');
+is($node->psql('owned', 'DROP TABLE bought; DROP OWNED BY seller CASCADE'),
+	0, 'and where they have none');
+is( $node->safe_psql('owned', q{SELECT count(*) FROM pg_class WHERE relname IN ('sales', 'sold')}),
+	'0',
+	'then his own tables are dropped');
 
 # All kinds of columns, and those that are no loss
 create_database(
@@ -112,29 +129,54 @@ is( join("\n", sort(losses('kinds', 'DROP EXTENSION snowflake CASCADE'))),
 		'Column m of table public.a would be dropped.',
 		'Column mm of table public.a would be dropped.',
 		'Table public.e would be dropped with all partitions, because its partition key depends on the extension.',
-		'Table public.p would be dropped with all partitions, because its partition key depends on the extension.'),
+		'Table public.p would be dropped with all partitions, because its partition key depends on the extension.'
+	),
 	'domains, arrays, ranges, row types and partition keys are seen, derived things are not');
-is($node->psql('kinds', 'CREATE SCHEMA other; CREATE TABLE other.p (id snowflake) PARTITION BY RANGE (id)'), 0, 'another schema');
-is(error_of($node, 'DROP SCHEMA public CASCADE', dbname => 'kinds')->{detail},
-	'Table public.p would be dropped with all partitions, because its partition key depends on the extension.' =~ s/public/other/r,
+is( $node->psql(
+		'kinds', 'CREATE SCHEMA other; CREATE TABLE other.p (id snowflake) PARTITION BY RANGE (id)'
+	),
+	0,
+	'another schema');
+is( error_of($node, 'DROP SCHEMA public CASCADE', dbname => 'kinds')->{detail},
+	'Table public.p would be dropped with all partitions, because its partition key depends on the extension.'
+	  =~ s/public/other/r,
 	'a schema is dropped with all that is in it, but not with what is elsewhere');
-is($node->psql('kinds', 'DROP TABLE other.p; DROP SCHEMA public CASCADE'), 0, 'a schema is dropped with its extension');
+is($node->psql('kinds', 'DROP TABLE other.p; DROP SCHEMA public CASCADE'),
+	0, 'a schema is dropped with its extension');
 
 # What was dropped before by its name is not held against anybody
-create_database('before', 'CREATE EXTENSION snowflake; CREATE TABLE t (id snowflake, n int); CREATE TABLE u (id snowflake)');
-is($node->psql('before', 'BEGIN; ALTER TABLE t DROP COLUMN id; DROP TABLE u; DROP EXTENSION snowflake CASCADE; COMMIT'),
-	0, 'columns and tables that are dropped first');
-is($node->safe_psql('before', q{SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'}), '0', 'are no obstacle');
+create_database('before',
+	'CREATE EXTENSION snowflake; CREATE TABLE t (id snowflake, n int); CREATE TABLE u (id snowflake)'
+);
+is( $node->psql(
+		'before',
+		'BEGIN; ALTER TABLE t DROP COLUMN id; DROP TABLE u; DROP EXTENSION snowflake CASCADE; COMMIT'
+	),
+	0,
+	'columns and tables that are dropped first');
+is($node->safe_psql('before', q{SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'}),
+	'0', 'are no obstacle');
 
 # More than anybody reads
-create_database('many', 'CREATE EXTENSION snowflake; CREATE TABLE t (' . join(', ', map { "c$_ snowflake" } 1 .. 13) . ')');
-is( join(' ', map { s/^Column c.* would be dropped\.$/column/r } losses('many', 'DROP EXTENSION snowflake CASCADE')),
-	'column ' x 10 . '(and 3 more)', 'not all of many are shown');
+create_database('many',
+		'CREATE EXTENSION snowflake; CREATE TABLE t ('
+	  . join(', ', map { "c$_ snowflake" } 1 .. 13)
+	  . ')');
+is( join(' ',
+		map { s/^Column c.* would be dropped\.$/column/r }
+		  losses('many', 'DROP EXTENSION snowflake CASCADE')),
+	'column ' x 10 . '(and 3 more)',
+	'not all of many are shown');
 
 # Restore with --clean, into a database that has everything
-$node->run_log([ 'pg_dump', '-Fc', '--clean', '-f', $node->basedir . '/many.dump', $node->connstr('many') ]);
+$node->run_log(
+	[ 'pg_dump', '-Fc', '--clean', '-f', $node->basedir . '/many.dump', $node->connstr('many') ]);
 $node->command_ok(
-	[ 'pg_restore', '--clean', '--exit-on-error', '-d', $node->connstr('many'), $node->basedir . '/many.dump' ],
+	[
+		'pg_restore', '--clean',
+		'--exit-on-error', '-d',
+		$node->connstr('many'), $node->basedir . '/many.dump'
+	],
 	'pg_restore --clean drops tables before the extension');
 is($node->psql('postgres', 'DROP DATABASE many'), 0, 'a database is dropped as ever');
 

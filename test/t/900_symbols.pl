@@ -21,8 +21,7 @@ if (system('nm --version >/dev/null 2>&1') != 0)
 
 my $node = new_node('main');
 $node->start;
-$node->safe_psql('postgres',
-	'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_keeper');
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_keeper');
 
 # What SQL calls, by its name in the catalog; and what the server itself does: the
 # keeper's entry is the name in the only worker that is registered.
@@ -47,7 +46,12 @@ foreach my $library (sort keys %entries)
 	  map { (split)[-1] } split /\n/, $listing;
 	is_deeply(
 		[ sort @exported ],
-		[ sort @functions, (map { "pg_finfo_$_" } @functions), qw(Pg_magic_func _PG_init), @{ $entries{$library} } ],
+		[
+			sort @functions,
+			(map { "pg_finfo_$_" } @functions),
+			qw(Pg_magic_func _PG_init),
+			@{ $entries{$library} }
+		],
 		"$library: exported are the functions of the scripts and the entries of the server");
 
 	# nor does it take anything from the other library, which may be loaded later or not at all

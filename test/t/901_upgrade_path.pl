@@ -12,8 +12,8 @@ use File::Path;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-	disorder finish_minter new_node start_minter status wait_for_mint
-	wait_until
+  disorder finish_minter new_node start_minter status wait_for_mint
+  wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -31,8 +31,7 @@ sub copy_installation
 	my $extension = "$prefix$dir{sharedir}/extension";
 
 	mkpath([ "$prefix$dir{bindir}", $extension ]);
-	system_or_bail('sh', '-c',
-		qq{cp -pL "$dir{bindir}"/* "$prefix$dir{bindir}/"});
+	system_or_bail('sh', '-c', qq{cp -pL "$dir{bindir}"/* "$prefix$dir{bindir}/"});
 	foreach my $entry (glob "$dir{sharedir}/* $dir{sharedir}/extension/*")
 	{
 		my $link = $prefix . $entry;
@@ -68,8 +67,7 @@ sub copy_installation
 }
 
 my ($installation, $scripts) = copy_installation();
-my ($version) =
-  slurp_file("$scripts/snowflake.control") =~ /^default_version = '(.*)'$/m;
+my ($version) = slurp_file("$scripts/snowflake.control") =~ /^default_version = '(.*)'$/m;
 append_to_file("$scripts/snowflake--$version--next.sql", <<'END');
 \echo Use "ALTER EXTENSION snowflake UPDATE" to load this file. \quit
 
@@ -78,8 +76,7 @@ CREATE FUNCTION snowflake_yet_another() RETURNS snowflake
 COMMENT ON FUNCTION snowflake_yet_another() IS 'mint a snowflake in the next version';
 END
 
-my $node =
-  new_node('main', new => { install_path => $installation });
+my $node = new_node('main', new => { install_path => $installation });
 $node->start;
 
 # Everything in the extension, with all that a script says about it.
@@ -131,8 +128,7 @@ my @released = split /\n/, $node->safe_psql(
 	q{SELECT version FROM pg_available_extension_versions WHERE name = 'snowflake' AND version <> 'next'
 	ORDER BY string_to_array(version, '.')::integer[]});
 is($released[-1], $version, 'the newest script is that of the control file');
-$node->safe_psql('postgres',
-	"CREATE EXTENSION snowflake VERSION '$released[0]'");
+$node->safe_psql('postgres', "CREATE EXTENSION snowflake VERSION '$released[0]'");
 wait_for_mint($node);
 
 my %contents;
@@ -142,8 +138,7 @@ foreach my $installed (@released, 'next')
 
 	# this looks up every function in the library
 	$node->safe_psql('postgres', "CREATE DATABASE $dbname");
-	$node->safe_psql($dbname,
-		"CREATE EXTENSION snowflake VERSION '$installed'");
+	$node->safe_psql($dbname, "CREATE EXTENSION snowflake VERSION '$installed'");
 	ok(works($dbname), "the library serves version $installed");
 	$contents{$installed} = contents($dbname);
 }
@@ -152,8 +147,7 @@ isnt($contents{next}, $contents{$version}, 'the next version differs');
 # every update there is, also in several steps
 my @updates = map { [ split /\|/ ] } split /\n/,
   $node->safe_psql('postgres',
-	q{SELECT source, target FROM pg_extension_update_paths('snowflake') WHERE path IS NOT NULL}
-  );
+	q{SELECT source, target FROM pg_extension_update_paths('snowflake') WHERE path IS NOT NULL});
 is( join(
 		' ',
 		grep {
@@ -170,18 +164,15 @@ foreach my $update (@updates)
 	$node->safe_psql('postgres', "CREATE DATABASE $dbname");
 	$node->safe_psql($dbname, "CREATE EXTENSION snowflake VERSION '$source'");
 	works($dbname);
-	$node->safe_psql($dbname,
-		"ALTER EXTENSION snowflake UPDATE TO '$target'");
+	$node->safe_psql($dbname, "ALTER EXTENSION snowflake UPDATE TO '$target'");
 	is(installed_version($dbname), $target, "$source is updated to $target");
-	is(contents($dbname), $contents{$target},
-		'and then has what a new one of that version has');
+	is(contents($dbname), $contents{$target}, 'and then has what a new one of that version has');
 	ok(works($dbname), 'and works, with the rows from before');
 }
 
 
 # In the keeper's own database, while somebody mints
-my $reserved =
-  q{SELECT string_agg((node, layout)::text, ' ') FROM snowflake_keeper.reservation};
+my $reserved = q{SELECT string_agg((node, layout)::text, ' ') FROM snowflake_keeper.reservation};
 my $rows = $node->safe_psql('postgres', $reserved);
 my $before = $node->safe_psql('postgres', 'SELECT snowflake_next()');
 my $pid = status($node, 'keeper_pid');
@@ -190,14 +181,12 @@ my $minter = start_minter($node, 20000, dbname => 'fresh_next');
 wait_until('IDs are minted', sub { -s $minter->{ids} });
 $node->safe_psql('postgres', q{ALTER EXTENSION snowflake UPDATE TO 'next'});
 my $ids = finish_minter($minter);
-is(installed_version('postgres'),
-	'next', 'the extension of the keeper is updated');
+is(installed_version('postgres'), 'next', 'the extension of the keeper is updated');
 is($minter->{errors}, '', 'no mint failed meanwhile');
 is(scalar @$ids, 20000, 'and none is missing');
 is(disorder([ $before, @$ids ]), 0, 'IDs ascend');
 is($node->safe_psql('postgres', $reserved), $rows, 'the reservation is kept');
-is(status($node, 'keeper_pid'),
-	$pid, 'by the same keeper');
+is(status($node, 'keeper_pid'), $pid, 'by the same keeper');
 ok(works('postgres'), 'and the server mints');
 
 # the reservation is read again, and goes with no dump
@@ -207,21 +196,15 @@ $node->start;
 wait_for_mint($node);
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_next()'),
 	'>', $last, 'IDs ascend across a crash after the update');
-my ($dump) = run_command(
-	[ $node->installed_command('pg_dump'), '-d', $node->connstr('postgres') ]
-);
-like(
-	$dump,
-	qr/^CREATE EXTENSION IF NOT EXISTS snowflake/m,
-	'a dump has the extension');
+my ($dump) = run_command([ $node->installed_command('pg_dump'), '-d', $node->connstr('postgres') ]);
+like($dump, qr/^CREATE EXTENSION IF NOT EXISTS snowflake/m, 'a dump has the extension');
 unlike(
 	$dump,
 	qr/snowflake_keeper\.reservation|snowflake_yet_another/,
 	'but nothing that belongs to it');
 
 # a user who created the extension updates it, with rights that they lack
-$node->safe_psql('postgres',
-	'CREATE ROLE owner; CREATE DATABASE theirs OWNER owner');
+$node->safe_psql('postgres', 'CREATE ROLE owner; CREATE DATABASE theirs OWNER owner');
 $node->safe_psql(
 	'theirs', qq{
 	SET SESSION AUTHORIZATION owner;

@@ -22,8 +22,7 @@ sub slurp
 }
 
 my $meta = JSON::PP->new->utf8->decode(slurp('META.json'));
-my ($default_version) =
-  slurp('snowflake.control') =~ /^default_version = '(.*)'$/m;
+my ($default_version) = slurp('snowflake.control') =~ /^default_version = '(.*)'$/m;
 my ($newest_change) = slurp('CHANGELOG.md') =~ /^## ([^ \n]+)/m;
 
 # Versions
@@ -39,8 +38,7 @@ foreach my $name ('snowflake', 'snowflake_keeper', 'snowflake_public')
 	# the others have versions of their own, which change when their scripts do
 	is($meta->{provides}{$name}{version} =~ s/^(\d+\.\d+)\.0$/$1/r,
 		$version, "META.json has the version of $name.control");
-	ok( -e "$root/sql/$name--$version.sql"
-		  || glob("$root/sql/$name--*--$version.sql"),
+	ok(-e "$root/sql/$name--$version.sql" || glob("$root/sql/$name--*--$version.sql"),
 		'there is a script for it');
 }
 is($meta->{provides}{snowflake}{version},
@@ -56,8 +54,7 @@ SKIP:
 }
 
 # META.json: http://semver.org, as of version 1.0.0
-my $semver =
-  qr{^(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Za-z-]+)?$};
+my $semver = qr{^(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Za-z-]+)?$};
 
 # a term: two or more characters, none of which is a slash or invisible
 my $term = qr{^[^\s/\\\p{Cntrl}]{2,}$};
@@ -70,8 +67,7 @@ my %valid = (
 	},
 	file => sub { defined $_[0] && -f "$root/$_[0]" });
 
-foreach
-  my $key (qw(name version abstract license maintainer provides meta-spec))
+foreach my $key (qw(name version abstract license maintainer provides meta-spec))
 {
 	ok(exists $meta->{$key}, "META.json has $key");
 }
@@ -87,13 +83,10 @@ is( join(
 	'META.json has no unknown keys');
 like($meta->{name}, $term, 'name is a term');
 like($meta->{version}, $semver, 'version is a semantic version');
-ok($valid{text}->($meta->{$_}), "$_ is a text")
-  foreach qw(abstract description);
-ok( $valid{list}->($meta->{maintainer}),
-	'maintainer is a text or a list of texts');
+ok($valid{text}->($meta->{$_}), "$_ is a text") foreach qw(abstract description);
+ok($valid{list}->($meta->{maintainer}), 'maintainer is a text or a list of texts');
 is( scalar(
-		grep { !/<\S+@\S+>$/ }
-		  ref $meta->{maintainer}
+		grep { !/<\S+@\S+>$/ } ref $meta->{maintainer}
 		? @{ $meta->{maintainer} }
 		: $meta->{maintainer}),
 	0,
@@ -109,9 +102,7 @@ like(
 	qr/^(?:stable|testing|unstable)$/,
 	'release_status is one of the list');
 ok( ref $meta->{tags} eq 'ARRAY'
-	  && !
-	  grep({ ref || length > 255 || m{[/\\\p{Cntrl}]} || !/\S/ }
-		@{ $meta->{tags} }),
+	  && !grep({ ref || length > 255 || m{[/\\\p{Cntrl}]} || !/\S/ } @{ $meta->{tags} }),
 	'tags are texts without slashes');
 
 is( join(', ', sort keys %{ $meta->{provides} }),
@@ -122,29 +113,22 @@ foreach my $name (keys %{ $meta->{provides} })
 	my $extension = $meta->{provides}{$name};
 
 	like($name, $term, "$name is a term");
-	like($extension->{version}, $semver,
-		"version of $name is a semantic version");
+	like($extension->{version}, $semver, "version of $name is a semantic version");
 	ok($valid{text}->($extension->{abstract}), "abstract of $name is a text");
-	ok($valid{file}->($extension->{$_}), "$_ of $name is a file")
-	  foreach qw(file docfile);
+	ok($valid{file}->($extension->{$_}), "$_ of $name is a file") foreach qw(file docfile);
 }
 foreach my $phase (sort keys %{ $meta->{prereqs} })
 {
-	like(
-		$phase,
-		qr/^(?:configure|build|test|runtime|develop)$/,
-		"$phase is a phase");
+	like($phase, qr/^(?:configure|build|test|runtime|develop)$/, "$phase is a phase");
 	foreach my $relation (sort keys %{ $meta->{prereqs}{$phase} })
 	{
 		my $of = $meta->{prereqs}{$phase}{$relation};
 
-		like(
-			$relation,
-			qr/^(?:requires|recommends|suggests|conflicts)$/,
+		like($relation, qr/^(?:requires|recommends|suggests|conflicts)$/,
 			"$relation is a relation");
-		is( join(', ',
-				grep { $of->{$_} !~ $semver && $of->{$_} ne '0' }
-				sort keys %$of),
+		is( join(
+				', ', grep { $of->{$_} !~ $semver && $of->{$_} ne '0' }
+				  sort keys %$of),
 			'',
 			"which $phase $relation are of semantic versions");
 	}

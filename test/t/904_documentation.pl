@@ -55,8 +55,7 @@ sub run_blocks
 	my ($page, $node) = @_;
 	my $blocks = 0;
 
-	while ($text{$page} =~
-		/^((?:<!-- (?:(?!-->).)*-->\n)*)```sql\n(.*?)^```$/msg)
+	while ($text{$page} =~ /^((?:<!-- (?:(?!-->).)*-->\n)*)```sql\n(.*?)^```$/msg)
 	{
 		my ($marks, $sql) = ($1, $2);
 
@@ -133,9 +132,11 @@ foreach my $section (split /^## /m, $text{'doc/clients.md'})
 	my @lines = map { split /\n/ } $section =~ /^```\w+\n(.*?)^```$/msg;
 
 	next if !@lines;
+
 	# that program is run as it is
 	next if $name eq 'node-postgres';
-	my $program = join '', map { slurp_file("$root/test/clients/$_") } split ' ', $client{$name} // "none of $name";
+	my $program = join '', map { slurp_file("$root/test/clients/$_") } split ' ',
+	  $client{$name} // "none of $name";
 	$program =~ s/\s//g;
 	foreach my $line (grep { !/…/ } @lines)
 	{
@@ -161,7 +162,8 @@ sub anchor
 }
 
 my @dead;
-foreach my $page (@pages, map { s,^\Q$root\E/,,r }
+foreach my $page (@pages,
+	map { s,^\Q$root\E/,,r }
 	glob("$root/{CHANGELOG,CONTRIBUTING,SECURITY,test/README}.md $root/test/*/README.md"))
 {
 	my $text = $text{$page} // slurp_file("$root/$page");

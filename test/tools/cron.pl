@@ -13,7 +13,9 @@ use Test::More;
 my $doc = "$FindBin::RealBin/../../doc";
 my ($schedule) = slurp_file("$doc/partitions.md") =~ /^(SELECT cron\.schedule\(.*?;)$/ms;
 my $node = new_node('main',
-	conf => "shared_preload_libraries = 'pg_cron, snowflake'\ncron.use_background_workers = on\nmax_worker_processes = 20\n");
+	conf =>
+	  "shared_preload_libraries = 'pg_cron, snowflake'\ncron.use_background_workers = on\nmax_worker_processes = 20\n"
+);
 
 $node->start;
 $node->safe_psql(
@@ -32,30 +34,45 @@ sub sql
 {
 	my ($sql) = @_;
 
-	return $node->safe_psql('postgres', "SET search_path = app, public; $sql", connstr => $node->connstr('postgres') . ' user=owner');
+	return $node->safe_psql(
+		'postgres',
+		"SET search_path = app, public; $sql",
+		connstr => $node->connstr('postgres') . ' user=owner');
 }
 
 sql(slurp_file("$doc/partitions/partitions.sql"));
 sql(q{
 	CREATE TABLE log (id snowflake PRIMARY KEY DEFAULT snowflake_next()) PARTITION BY RANGE (id);
 	CREATE TABLE past PARTITION OF log FOR VALUES FROM (MINVALUE) TO (snowflake_lower_bound('2020-01-01'));
-	INSERT INTO by_time.tables (parent, period, time_zone, ahead, keep, old) VALUES ('log', 'month', 'UTC', 2, '1 year', 'drop')});
+	INSERT INTO by_time.tables (parent, period, time_zone, ahead, keep, old) VALUES ('log', 'month', 'UTC', 2, '1 year', 'drop')}
+);
 
 # that is once an hour: once a minute is enough for a test
 $schedule =~ s/'17 \* \* \* \*'/'* * * * *'/ or die 'the page has another schedule';
 sql($schedule);
-$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM cron.job_run_details WHERE status IN ('succeeded', 'failed')})
+$node->poll_query_until('postgres',
+	q{SELECT count(*) > 0 FROM cron.job_run_details WHERE status IN ('succeeded', 'failed')})
   for 1 .. 2;
-is( $node->safe_psql('postgres', 'SELECT DISTINCT status, return_message FROM cron.job_run_details WHERE end_time IS NOT NULL'),
-	'succeeded|CALL', 'the job runs');
-is(sql(q{SELECT count(*), to_regclass('past') FROM by_time.existing('log')}), '3|', 'it makes partitions, and detaches and drops others');
+is( $node->safe_psql(
+		'postgres',
+		'SELECT DISTINCT status, return_message FROM cron.job_run_details WHERE end_time IS NOT NULL'
+	),
+	'succeeded|CALL',
+	'the job runs');
+is(sql(q{SELECT count(*), to_regclass('past') FROM by_time.existing('log')}),
+	'3|', 'it makes partitions, and detaches and drops others');
 
 # what cannot be done is an error that pg_cron records
 sql(q{CREATE TABLE log_rest PARTITION OF log DEFAULT; INSERT INTO log VALUES ('5')});
-$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM cron.job_run_details WHERE status = 'failed'})
+$node->poll_query_until('postgres',
+	q{SELECT count(*) > 0 FROM cron.job_run_details WHERE status = 'failed'})
   for 1 .. 2;
-like($node->safe_psql('postgres', q{SELECT DISTINCT return_message FROM cron.job_run_details WHERE status = 'failed'}),
-	qr/1 of the steps that are due could not be done/, 'what could not be done is recorded');
+like(
+	$node->safe_psql(
+		'postgres',
+		q{SELECT DISTINCT return_message FROM cron.job_run_details WHERE status = 'failed'}),
+	qr/1 of the steps that are due could not be done/,
+	'what could not be done is recorded');
 
 $node->stop;
 done_testing();

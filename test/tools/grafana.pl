@@ -13,7 +13,8 @@ use Test::More;
 
 my $modules = ($ENV{SNOWFLAKE_WORK} // '') . '/npm/tools/node_modules';
 $modules = "$FindBin::RealBin/node_modules" if -e "$FindBin::RealBin/node_modules";
-plan skip_all => 'no Grafana schema from npm' unless -e "$modules/\@grafana/schema" && -e "$modules/typescript";
+plan skip_all => 'no Grafana schema from npm'
+  unless -e "$modules/\@grafana/schema" && -e "$modules/typescript";
 
 my $json = JSON::PP->new->canonical->pretty;
 my $types = "$modules/\@grafana/schema/dist/types/raw";
@@ -24,7 +25,10 @@ is(verdict($dashboard), '', 'the dashboard is one of the schema');
 # It would notice
 my $wrong = decode_json(encode_json($dashboard));
 $wrong->{panels}[1]{options}{colorMode} = 'rainbow';
-like(verdict($wrong), qr/Type '"rainbow"' is not assignable/, 'a word that Grafana does not know is noticed');
+like(
+	verdict($wrong),
+	qr/Type '"rainbow"' is not assignable/,
+	'a word that Grafana does not know is noticed');
 $wrong = decode_json(encode_json($dashboard));
 $wrong->{panels}[1]{fieldConfig}{defaults}{units} = 's';
 like(verdict($wrong), qr/'"units"' does not exist/, 'and a field');
@@ -34,8 +38,11 @@ like(verdict($wrong), qr/Property '"?w'?"? is missing/, 'and one that is missing
 
 # The fields of Prometheus are not in that package
 my %of_prometheus = map { $_ => 1 } qw(refId datasource expr legendFormat format instant);
-is( join(' ', grep { !$of_prometheus{$_} } map { keys %$_ } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} }),
-	'', 'the questions have fields that Prometheus has');
+is( join(' ',
+		grep { !$of_prometheus{$_} }
+		map { keys %$_ } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} }),
+	'',
+	'the questions have fields that Prometheus has');
 done_testing();
 
 # What the compiler says of a dashboard
@@ -45,7 +52,8 @@ sub verdict
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 
 	append_to_file("$dir/dashboard.ts", program(decode_json(encode_json($of))));
-	return qx{cd '$dir' && node '$modules/typescript/bin/tsc' --noEmit --strict --skipLibCheck dashboard.ts 2>&1};
+	return
+	  qx{cd '$dir' && node '$modules/typescript/bin/tsc' --noEmit --strict --skipLibCheck dashboard.ts 2>&1};
 }
 
 # Its parts, each as a constant of its type.  An enumeration is given as the word that it stands for.
@@ -71,7 +79,7 @@ EOT
 
 	foreach my $annotation (@{ delete($all->{annotations})->{list} })
 	{
-		delete @$annotation{qw(expr titleFormat textFormat step)};      # of Prometheus
+		delete @$annotation{qw(expr titleFormat textFormat step)};    # of Prometheus
 		$constant->('AnnotationQuery', $annotation);
 	}
 	$constant->('VariableModel', $_) foreach @{ delete($all->{templating})->{list} };

@@ -41,22 +41,25 @@ $node->safe_psql(
 });
 wait_for_mint($node);
 diag 'pg_partman '
-  . $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'pg_partman'});
+  . $node->safe_psql('postgres',
+	q{SELECT extversion FROM pg_extension WHERE extname = 'pg_partman'});
 
 # the next page's version, or what it has for all that came after
-my ($major) = $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'pg_partman'}) =~ /^(\d+)/;
+my ($major) =
+  $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'pg_partman'})
+  =~ /^(\d+)/;
 my $native = $major < 5 ? q{'native', } : '';
 $create .= $parent{$major} // die "the page has no version $major";
 
 like(
-	error_of(
-		$node, qq{SELECT partman.create_parent('public.typed', 'id', $native'$day')}
-	)->{message},
+	error_of($node, qq{SELECT partman.create_parent('public.typed', 'id', $native'$day')})
+	  ->{message},
 	qr/only supports partitioning of data types that are integer/,
 	'a column of the type is refused');
 
 like($create, qr/'$day'/, 'the interval of the page is a day');
-$node->safe_psql('postgres', "$create INSERT INTO log (line) SELECT 'today' FROM generate_series(1, 10)");
+$node->safe_psql('postgres',
+	"$create INSERT INTO log (line) SELECT 'today' FROM generate_series(1, 10)");
 is( $node->safe_psql('postgres', "$partitions ORDER BY 1"),
 	"00:00:00|10\n1 day|0\n2 days|0\n3 days|0\n4 days|0",
 	'a bigint key: each partition is a day in UTC, and what is minted is in that of today');
@@ -67,7 +70,7 @@ $node->safe_psql(
 	INSERT INTO log VALUES (snowflake_lower_bound(current_date + 2), 'ahead');
 	SELECT partman.run_maintenance('public.log');
 });
-is( $node->safe_psql('postgres', "$partitions ORDER BY 1 DESC LIMIT 1"),
+is($node->safe_psql('postgres', "$partitions ORDER BY 1 DESC LIMIT 1"),
 	'6 days|0', 'run_maintenance() makes the next ones');
 
 $node->safe_psql(
@@ -75,14 +78,17 @@ $node->safe_psql(
 	UPDATE partman.part_config SET retention = '$day', retention_keep_table = false;
 	SELECT partman.run_maintenance('public.log');
 });
-is( $node->safe_psql('postgres', "$partitions ORDER BY 1 LIMIT 1"),
+is($node->safe_psql('postgres', "$partitions ORDER BY 1 LIMIT 1"),
 	'1 day|0', 'retention, as a number, drops those that are older');
 is( $node->safe_psql(
-		'postgres', q{SELECT string_agg(line, ',') FROM log WHERE id >= snowflake_lower_bound(now())}),
-	'ahead', 'what is left can be found by time');
+		'postgres',
+		q{SELECT string_agg(line, ',') FROM log WHERE id >= snowflake_lower_bound(now())}),
+	'ahead',
+	'what is left can be found by time');
 like(
 	$node->safe_psql(
-		'postgres', q{EXPLAIN SELECT * FROM log WHERE id >= snowflake_lower_bound(current_date + 2)}),
+		'postgres',
+		q{EXPLAIN SELECT * FROM log WHERE id >= snowflake_lower_bound(current_date + 2)}),
 	qr/Subplans Removed: [1-9]/,
 	'the rest is pruned');
 
@@ -90,9 +96,11 @@ like(
 $node->safe_psql(
 	'postgres', qq{
 	CREATE TABLE wrong (id bigint PRIMARY KEY DEFAULT snowflake_next()) PARTITION BY RANGE (id);
-	SELECT partman.create_parent('public.wrong', 'id', $native} . ($major < 5 ? q{'daily'} : q{'1 day'}) . q{, p_epoch := 'milliseconds');
+	SELECT partman.create_parent('public.wrong', 'id', $native}
+	  . ($major < 5 ? q{'daily'} : q{'1 day'}) . q{, p_epoch := 'milliseconds');
 	INSERT INTO wrong DEFAULT VALUES});
-is($node->safe_psql('postgres', 'SELECT tableoid::regclass FROM wrong'), 'wrong_default', 'p_epoch: the default partition has the rows');
+is($node->safe_psql('postgres', 'SELECT tableoid::regclass FROM wrong'),
+	'wrong_default', 'p_epoch: the default partition has the rows');
 
 # encoder and decoder, from 5.2 on
 if ($major >= 5)
@@ -102,7 +110,8 @@ if ($major >= 5)
 		CREATE FUNCTION enc(ts timestamptz) RETURNS text IMMUTABLE LANGUAGE sql RETURN snowflake_lower_bound(ts, 'twitter');
 		CREATE FUNCTION dec(id text) RETURNS timestamptz IMMUTABLE LANGUAGE sql RETURN snowflake_timestamp(id::snowflake, 'twitter');
 		CREATE TABLE encoded (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-		SELECT partman.create_parent('public.encoded', 'id', '1 month', p_time_encoder := 'public.enc', p_time_decoder := 'public.dec')});
+		SELECT partman.create_parent('public.encoded', 'id', '1 month', p_time_encoder := 'public.enc', p_time_decoder := 'public.dec')}
+	);
 
 	isnt($error->{sqlstate}, '', 'no encoder for a bigint column');
 	diag $error->{message};

@@ -49,7 +49,10 @@ foreach my $name ('provider', 'subscriber')
 	wait_for_mint($node{$name});
 }
 my $oid = q{SELECT 'snowflake'::regtype::oid};
-isnt($provider->safe_psql('postgres', $oid), $subscriber->safe_psql('postgres', $oid), 'the OIDs of the type differ');
+isnt(
+	$provider->safe_psql('postgres', $oid),
+	$subscriber->safe_psql('postgres', $oid),
+	'the OIDs of the type differ');
 
 $provider->safe_psql(
 	'postgres', q{
@@ -57,12 +60,15 @@ $provider->safe_psql(
 	SELECT pglogical.replication_set_add_table('default', 'orders')});
 $subscriber->safe_psql(
 	'postgres', qq{
-	SELECT pglogical.create_subscription('from_provider', \$dsn\$@{[ $provider->connstr('postgres') ]}\$dsn\$)});
+	SELECT pglogical.create_subscription('from_provider', \$dsn\$@{[ $provider->connstr('postgres') ]}\$dsn\$)}
+);
 $subscriber->poll_query_until('postgres',
 	q{SELECT bool_and(sync_status = 'r') FROM pglogical.local_sync_status})
   or die 'subscriber did not copy';
 my $content = q{SELECT count(*), md5(string_agg(o::text, ',' ORDER BY id)) FROM orders o};
-is($subscriber->safe_psql('postgres', $content), $provider->safe_psql('postgres', $content), 'rows are copied');
+is( $subscriber->safe_psql('postgres', $content),
+	$provider->safe_psql('postgres', $content),
+	'rows are copied');
 
 # Wait until the subscriber has all that the provider has.
 sub catch_up
@@ -81,10 +87,13 @@ $provider->safe_psql(
 	UPDATE orders SET item = 'changed' WHERE id = (SELECT min(id) FROM orders);
 	DELETE FROM orders WHERE id = (SELECT max(id) FROM orders WHERE item = 'copied')});
 catch_up();
-is($subscriber->safe_psql('postgres', $content), $provider->safe_psql('postgres', $content), 'changes are replicated');
+is( $subscriber->safe_psql('postgres', $content),
+	$provider->safe_psql('postgres', $content),
+	'changes are replicated');
 is( $subscriber->safe_psql(
 		'postgres', q{INSERT INTO orders (item) VALUES ('own') RETURNING snowflake_node(id)}),
-	'2', 'the subscriber mints with its own node ID');
+	'2',
+	'the subscriber mints with its own node ID');
 
 # its row filters take the type, which those of core's publications do not
 foreach my $name ('subscriber', 'provider')
@@ -97,10 +106,11 @@ $provider->safe_psql(
 		row_filter := 'id >= timestamptz ''2026-01-01''');
 	INSERT INTO filtered VALUES (5), (snowflake_lower_bound('2026-01-02'))});
 catch_up();
-is( $subscriber->safe_psql('postgres', q{SELECT id = snowflake_lower_bound('2026-01-02') FROM filtered}),
-	't', 'a row filter by time');
-is( error_of(
-		$provider, q{CREATE PUBLICATION p FOR TABLE filtered WHERE (id > 5)})->{sqlstate},
+is( $subscriber->safe_psql(
+		'postgres', q{SELECT id = snowflake_lower_bound('2026-01-02') FROM filtered}),
+	't',
+	'a row filter by time');
+is(error_of($provider, q{CREATE PUBLICATION p FOR TABLE filtered WHERE (id > 5)})->{sqlstate},
 	'0A000', q{one of core's is refused});
 
 done_testing();

@@ -39,9 +39,7 @@ sub through
 	my ($stdout, $stderr);
 
 	IPC::Run::run(
-		[
-			'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-d', $pooler->{connstr}, '-f', '-'
-		],
+		[ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-d', $pooler->{connstr}, '-f', '-' ],
 		'<', \$sql, '>', \$stdout, '2>', \$stderr);
 	$stderr =~ s/^psql:<stdin>:\d+: //mg;
 	chomp(my $result = $stdout . $stderr);
@@ -96,24 +94,28 @@ my $first = through($pgbouncer, $insert);
 like($first, qr/^\d{19}$/, 'PgBouncer, transaction mode: RETURNING gives the ID');
 is(through($pgbouncer, 'SELECT snowflake_current()'),
 	$first, 'snowflake_current() of a client that has minted nothing is the ID of another one');
-is( through($pgbouncer, "BEGIN;\n$insert \\gset\nSELECT snowflake_current() = :id;\nCOMMIT;"),
+is(through($pgbouncer, "BEGIN;\n$insert \\gset\nSELECT snowflake_current() = :id;\nCOMMIT;"),
 	't', 'within one transaction it is the own one');
-is(through($pgbouncer, 'SELECT count(*), count(DISTINCT id) FROM orders'), '2|2', 'IDs are distinct');
-is( through($pgbouncer, "SELECT count(*) FROM orders WHERE id >= now() - interval '1 hour'"),
+is(through($pgbouncer, 'SELECT count(*), count(DISTINCT id) FROM orders'),
+	'2|2', 'IDs are distinct');
+is(through($pgbouncer, "SELECT count(*) FROM orders WHERE id >= now() - interval '1 hour'"),
 	'2', 'comparisons with times');
 stop_pooler('transaction', 'TERM');
 
 $pgbouncer = start_pgbouncer('always', 'pool_mode = transaction', 'server_reset_query_always = 1');
-like(through($pgbouncer, $insert), qr/^\d{19}$/, 'PgBouncer that always resets: RETURNING gives the ID');
-is(through($pgbouncer, 'SELECT snowflake_current()'),
-	'ERROR:  55000', 'snowflake_current() is not yet defined for the next client');
+like(through($pgbouncer, $insert),
+	qr/^\d{19}$/, 'PgBouncer that always resets: RETURNING gives the ID');
+is( through($pgbouncer, 'SELECT snowflake_current()'),
+	'ERROR:  55000',
+	'snowflake_current() is not yet defined for the next client');
 stop_pooler('always', 'TERM');
 
 $pgbouncer = start_pgbouncer('session', 'pool_mode = session');
-is( through($pgbouncer, "$insert \\gset\nSELECT snowflake_current() = :id;"),
+is(through($pgbouncer, "$insert \\gset\nSELECT snowflake_current() = :id;"),
 	't', 'PgBouncer, session mode: snowflake_current() is the own ID');
-is(through($pgbouncer, 'SELECT snowflake_current()'),
-	'ERROR:  55000', 'it is not yet defined for the next client');
+is( through($pgbouncer, 'SELECT snowflake_current()'),
+	'ERROR:  55000',
+	'it is not yet defined for the next client');
 stop_pooler('session', 'TERM');
 
 # Pgpool-II, with one process, hence one session to each server, and with all
@@ -147,17 +149,26 @@ backend_weight1 = 1
 backend_flag1 = 'DISALLOW_TO_FAILOVER'
 sr_check_user = '$user'
 });
-my $pgpool = start_pooler('pgpool', $dir, $port, 'pgpool', '-n', '-f', "$dir/pgpool.conf",
-	'-F', "$dir/pcp.conf", '-a', "$dir/pool_hba.conf");
-is(through($pgpool, q{SELECT current_setting('port')}), $standby->port, 'Pgpool-II reads from the standby');
+my $pgpool = start_pooler(
+	'pgpool', $dir, $port, 'pgpool',
+	'-n', '-f', "$dir/pgpool.conf", '-F',
+	"$dir/pcp.conf", '-a', "$dir/pool_hba.conf");
+is(through($pgpool, q{SELECT current_setting('port')}),
+	$standby->port, 'Pgpool-II reads from the standby');
 like(through($pgpool, 'SELECT snowflake_next()'),
 	qr/^\d{19}$/, 'a SELECT that mints goes to the primary, since the function is volatile');
-is( through($pgpool, "$insert \\gset\nSELECT snowflake_current() = :id;"),
+is(through($pgpool, "$insert \\gset\nSELECT snowflake_current() = :id;"),
 	't', 'so does snowflake_current(), which is the own ID');
-is(through($pgpool, 'SELECT snowflake_current()'), 'ERROR:  55000', 'it is not yet defined for the next client');
+is( through($pgpool, 'SELECT snowflake_current()'),
+	'ERROR:  55000',
+	'it is not yet defined for the next client');
 $primary->wait_for_catchup($standby);
-is( through($pgpool, "SELECT count(*), current_setting('port') FROM orders WHERE id >= now() - interval '1 hour'"),
-	'5|' . $standby->port, 'comparisons with times are answered by the standby');
+is( through(
+		$pgpool,
+		"SELECT count(*), current_setting('port') FROM orders WHERE id >= now() - interval '1 hour'"
+	),
+	'5|' . $standby->port,
+	'comparisons with times are answered by the standby');
 stop_pooler('pgpool', 'INT');
 
 done_testing();

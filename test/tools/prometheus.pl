@@ -27,14 +27,15 @@ foreach my $program (qw(promtool prometheus prometheus-postgres-exporter))
 my ($out, $status) = run_promtool('test', 'rules', $rules_test);
 is($status, 0, 'promtool: alerts come when they should, and not otherwise') or diag($out);
 my $tested = slurp_file($rules_test);
-my @alerts = map { $_->{alert} } map { @{ $_->{rules} } }
-  @{ CPAN::Meta::YAML->read("$monitoring/alerts.yaml")->[0]{groups} };
+my @alerts = map { $_->{alert} }
+  map { @{ $_->{rules} } } @{ CPAN::Meta::YAML->read("$monitoring/alerts.yaml")->[0]{groups} };
 is(join(' ', grep { $tested !~ /\b$_\b/ } @alerts), '', 'each of them');
 
 # All of it
 my $node = new_node('main', node_id => 7);
 $node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
+$node->safe_psql('postgres',
+	'CREATE EXTENSION snowflake; CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
 wait_for_mint($node, 'postgres');
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
@@ -51,20 +52,32 @@ scrape_configs:
 EOT
 {
 	local $ENV{DATA_SOURCE_NAME} =
-	  sprintf 'host=%s port=%d user=watcher dbname=postgres sslmode=disable', $node->host, $node->port;
-	start_program('prometheus-postgres-exporter', "--extend.query-path=$monitoring/postgres_exporter.yaml",
-		'--disable-default-metrics', '--disable-settings-metrics', "--web.listen-address=$exporter_at");
+	  sprintf 'host=%s port=%d user=watcher dbname=postgres sslmode=disable', $node->host,
+	  $node->port;
+	start_program(
+		'prometheus-postgres-exporter',
+		"--extend.query-path=$monitoring/postgres_exporter.yaml",
+		'--disable-default-metrics',
+		'--disable-settings-metrics',
+		"--web.listen-address=$exporter_at");
 }
-start_program('prometheus', "--config.file=$dir/prometheus.yml", "--storage.tsdb.path=$dir/data",
-	"--web.listen-address=$prometheus_at");
+start_program(
+	'prometheus', "--config.file=$dir/prometheus.yml",
+	"--storage.tsdb.path=$dir/data", "--web.listen-address=$prometheus_at");
 
-wait_until('Prometheus has seen it mint',
-	sub { $node->safe_psql('postgres', 'SELECT snowflake_next()'); value_of('rate(snowflake_minted_total[10s])') > 0 });
+wait_until(
+	'Prometheus has seen it mint',
+	sub {
+		$node->safe_psql('postgres', 'SELECT snowflake_next()');
+		value_of('rate(snowflake_minted_total[10s])') > 0;
+	});
 is(value_of('snowflake_node'), 7, 'the node ID');
 is(value_of('sum(snowflake_refused_total)'), 0, 'no mint was refused');
 
-my %health = map { $_->{name} => $_->{health} } map { @{ $_->{rules} } } @{ ask('rules')->{groups} };
-is(join(' ', map { "$_=" . ($health{$_} // 'missing') } @alerts), join(' ', map { "$_=ok" } @alerts),
+my %health =
+  map { $_->{name} => $_->{health} } map { @{ $_->{rules} } } @{ ask('rules')->{groups} };
+is( join(' ', map { "$_=" . ($health{$_} // 'missing') } @alerts),
+	join(' ', map { "$_=ok" } @alerts),
 	'Prometheus asks for each alert');
 is(join(' ', map { $_->{labels}{alertname} } @{ ask('alerts')->{alerts} }), '', 'and none comes');
 
@@ -72,15 +85,16 @@ is(join(' ', map { $_->{labels}{alertname} } @{ ask('alerts')->{alerts} }), '', 
 my $dashboard = decode_json(slurp_file("$monitoring/grafana.json"));
 my ($asked, @silent) = (0);
 
-is_deeply(ask('label/instance/values', 'match[]' => 'snowflake_gate_open'), [$exporter_at],
-	'the dashboard has a server to choose');
+is_deeply(ask('label/instance/values', 'match[]' => 'snowflake_gate_open'),
+	[$exporter_at], 'the dashboard has a server to choose');
 foreach my $panel (@{ $dashboard->{panels} })
 {
 	foreach my $target (@{ $panel->{targets} // [] })
 	{
 		my $query = $target->{expr} =~ s/\$instance/.*/gr =~ s/\$__rate_interval/10s/gr;
 
-		push @silent, "$panel->{title}: $target->{expr}" unless @{ ask('query', query => $query)->{result} };
+		push @silent, "$panel->{title}: $target->{expr}"
+		  unless @{ ask('query', query => $query)->{result} };
 		$asked++;
 	}
 }
@@ -89,8 +103,11 @@ cmp_ok($asked, '>', 30, 'there are some');
 
 # Nobody answers for the server any more
 stop_program('prometheus-postgres-exporter');
-wait_until('an exporter that is silent is missed',
-	sub { grep { $_->{labels}{alertname} eq 'SnowflakeExporterSilent' } @{ ask('alerts')->{alerts} } });
+wait_until(
+	'an exporter that is silent is missed',
+	sub {
+		grep { $_->{labels}{alertname} eq 'SnowflakeExporterSilent' } @{ ask('alerts')->{alerts} };
+	});
 my ($alert) = @{ ask('alerts')->{alerts} };
 is("$alert->{state} $alert->{labels}{instance}", "pending $exporter_at", 'by its name');
 
@@ -132,10 +149,12 @@ sub ask
 {
 	my ($what, %parameters) = @_;
 	my $http = HTTP::Tiny->new(timeout => 30);
-	my $answer = $http->get("http://$prometheus_at/api/v1/$what?" . $http->www_form_urlencode(\%parameters));
+	my $answer =
+	  $http->get("http://$prometheus_at/api/v1/$what?" . $http->www_form_urlencode(\%parameters));
 
 	# it has just been started
-	return { result => [], groups => [], alerts => [] } if $answer->{status} == 599 || $answer->{status} == 503;
+	return { result => [], groups => [], alerts => [] }
+	  if $answer->{status} == 599 || $answer->{status} == 503;
 	die "$what: $answer->{status} $answer->{content}" unless $answer->{success};
 	return decode_json($answer->{content})->{data};
 }

@@ -35,19 +35,21 @@ $node->safe_psql(
 my $before = $node->safe_psql('postgres', $content);
 my $size = $node->safe_psql('postgres', q{SELECT pg_relation_size('orders')});
 
-foreach my $options (['--order-by', 'id DESC'], ['--only-indexes'], [])
+foreach my $options ([ '--order-by', 'id DESC' ], ['--only-indexes'], [])
 {
 	$node->command_ok([ 'pg_repack', '--dbname', 'postgres', '--table', 'orders', @$options ],
 		"pg_repack @$options");
 	is($node->safe_psql('postgres', $content), $before, 'the rows are the same');
 }
-cmp_ok($node->safe_psql('postgres', q{SELECT pg_relation_size('orders')}), '<', $size, 'the table is smaller');
+cmp_ok($node->safe_psql('postgres', q{SELECT pg_relation_size('orders')}),
+	'<', $size, 'the table is smaller');
 is( $node->safe_psql(
 		'postgres', q{
 		INSERT INTO orders (item) VALUES ('after')
 		RETURNING id > (SELECT max(order_id) FROM lines)}),
-	't', 'it mints as before');
-is( error_of($node, 'INSERT INTO lines (order_id) VALUES (5)')->{sqlstate},
+	't',
+	'it mints as before');
+is(error_of($node, 'INSERT INTO lines (order_id) VALUES (5)')->{sqlstate},
 	'23503', 'the foreign key holds as before');
 
 done_testing();

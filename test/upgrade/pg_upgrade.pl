@@ -66,14 +66,16 @@ sub pg_upgrade
 			'-P', $new->port,
 			@arguments
 		],
-		'>', \$stdout, '2>', \$stderr);
+		'>',
+		\$stdout,
+		'2>',
+		\$stderr);
 
 	unless ($ok)
 	{
 		diag($stdout, $stderr);
-		foreach my $log (
-			map { glob $new->data_dir . "/pg_upgrade_output.d/*/$_" }
-			'log/*.log', '*.txt')
+		foreach
+		  my $log (map { glob $new->data_dir . "/pg_upgrade_output.d/*/$_" } 'log/*.log', '*.txt')
 		{
 			my $text = slurp_file($log);
 			diag("--- $log\n", substr($text, -3000));
@@ -100,10 +102,8 @@ my %same = (
 			LEFT JOIN pg_type t ON t.oid = objid AND classid = 'pg_type'::regclass
 		WHERE extname = 'snowflake'
 			AND coalesce(typrelid, 0) = 0 AND coalesce(typelem, 0) = 0},
-	(
-		map {
-			(
-				"keys of $_, decoded" => qq{
+	(   map {
+			(   "keys of $_, decoded" => qq{
 		SELECT count(*), md5(string_agg(
 			concat_ws(' ', tableoid::regclass,
 				extract(epoch FROM snowflake_timestamp(id::snowflake, '$layout')),
@@ -132,8 +132,7 @@ my %same = (
 		SELECT adrelid::regclass || ' ' || pg_get_expr(adbin, adrelid) FROM pg_attrdef
 		UNION ALL
 		SELECT oid::regclass || ' ' || pg_get_expr(relpartbound, oid) FROM pg_class
-		WHERE relispartition AND relkind = 'r'},
-);
+		WHERE relispartition AND relkind = 'r'},);
 
 sub digest
 {
@@ -153,7 +152,8 @@ sub differences
 
 	$count{$_}-- foreach split /\n/, $before;
 	$count{$_}++ foreach split /\n/, $after;
-	return join("\n", map { ($count{$_} < 0 ? '-' : '+') . $_ }
+	return join(
+		"\n", map { ($count{$_} < 0 ? '-' : '+') . $_ }
 		  grep { $count{$_} } sort keys %count);
 }
 
@@ -270,12 +270,12 @@ foreach my $step (1 .. $#paths)
 	push @minted, advance($old, 15 * $step . ' min');
 	if ($first)
 	{
-		my @minters = map
-		{
-			start_minter($old, 500_000, dbname => 'app')
-		} 1 .. 2;
-		wait_until('sessions mint',
-			sub { !grep { !-s $_->{ids} } @minters });
+		my @minters = map { start_minter($old, 500_000, dbname => 'app') } 1 .. 2;
+		wait_until(
+			'sessions mint',
+			sub {
+				!grep { !-s $_->{ids} } @minters;
+			});
 		$old->stop('fast');
 		push @minted, map { complete_ids($_) } @minters;
 	}
@@ -300,10 +300,8 @@ foreach my $step (1 .. $#paths)
 		$to, "$name: the new server runs");
 	my $id = $new->safe_psql('app', 'SELECT snowflake_next()');
 	cmp_ok($id, '>', $newest, "$name: minting goes on above the last ID");
-	is( $new->safe_psql('app',
-			"SELECT snowflake_timestamp('$id') > now() + interval '1 min'"),
-		't',
-		"$name: and only the reservation could have said so");
+	is($new->safe_psql('app', "SELECT snowflake_timestamp('$id') > now() + interval '1 min'"),
+		't', "$name: and only the reservation could have said so");
 	is( $new->safe_psql(
 			'postgres',
 			q{SELECT gate, node, layout = (SELECT layout FROM snowflake_layout())
@@ -318,14 +316,11 @@ foreach my $step (1 .. $#paths)
 		"$name: others are kept out of the reservation");
 
 	my $after = digest($new);
-	is(differences($before->{$_}, $after->{$_}), '', "$name: the same: $_")
-	  foreach sort keys %same;
+	is(differences($before->{$_}, $after->{$_}), '', "$name: the same: $_") foreach sort keys %same;
 
 	insert_rows($new);
-	is( $new->safe_psql(
-			'app', "SELECT count(*) FROM orders WHERE id > '$newest'"),
-		'1000',
-		"$name: defaults mint above, too");
+	is($new->safe_psql('app', "SELECT count(*) FROM orders WHERE id > '$newest'"),
+		'1000', "$name: defaults mint above, too");
 	$old = $new;
 }
 
