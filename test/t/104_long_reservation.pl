@@ -29,13 +29,14 @@ wait_for_mint($node);
 # Lock the keeper's table; returns the session, and up to when is stored.
 sub lock_table
 {
+	my ($node_id) = @_;
 	my $session = $node->background_psql('postgres');
 
 	$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 	return (
 		$session,
 		$session->query_safe(
-			'SELECT extract(epoch FROM reserved_until) FROM snowflake_keeper.reservation WHERE node = 1'
+			"SELECT extract(epoch FROM reserved_until) FROM snowflake_keeper.reservation WHERE node = $node_id"
 		));
 }
 
@@ -68,7 +69,7 @@ foreach (1 .. 4)
 is(scalar(@times), 4, 'less than half of it: mints go on');
 is(status($node, 'reservations'), $reservations, 'without a commit');
 
-my ($session, $stored) = lock_table();
+my ($session, $stored) = lock_table(1);
 @times = ();
 for (my $now = mint(); $now + 60 < $stored; $now += 50)
 {
@@ -89,13 +90,28 @@ $session->query_safe('COMMIT');
 $session->quit;
 ok(mint(), 'the keeper can commit again');
 
-# What was stored before an exact end does not count any more.
+# What was stored before an exact end does not count any more, ...
+$node->append_conf('postgresql.conf', "snowflake.reservation = '9min'\nsnowflake.node_id = 2");
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT snowflake_node(snowflake_next()) = 2})
+  or die 'node ID does not change';
+($session, $stored) = lock_table(2);
+pass_seconds(9 * 60 + 20);
+$node->psql('postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})
+  foreach 1 .. 3;
+cmp_ok(status($node, 'extract(epoch FROM last_time)'),
+	'<=', $stored, 'another node ID: no ID is past what is stored');
+$session->query_safe('COMMIT');
+$session->quit;
+wait_for_mint($node);
+
+# ... also where far less is reserved.
 my $offset = -s $node->logfile;
 $node->append_conf('postgresql.conf', q{snowflake.reservation = '5s'});
 $node->reload;
 $node->wait_for_log(qr/More is reserved than is needed/, $offset);
 wait_for_mint($node);
-($session, $stored) = lock_table();
+($session, $stored) = lock_table(2);
 pass_seconds(20);
 $node->psql('postgres', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})
   foreach 1 .. 3;
