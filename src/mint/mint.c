@@ -183,6 +183,10 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
  * Wait until a position that was issued early is due: the clock is to be no
  * further behind it than it may.  If the clock goes back meanwhile, that may take too
  * long: then the position is lost.
+ *
+ * The floor of a snowflake_advance() that returns meanwhile does not matter: this call
+ * began before it returned, so its ID may be smaller.  What is left of a batch is not
+ * used after that, which snowflake_generator_is_outdated() sees to.
  */
 static void
 wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)

@@ -111,6 +111,8 @@ class Server:
             'shared_buffers': '32MB', 'fsync': 'on' if site.fsync else 'off', 'synchronous_commit': 'off',
             'wal_level': 'replica', 'max_wal_senders': '6', 'hot_standby': 'on', 'max_wal_size': '48MB',
             'min_wal_size': '8MB', 'wal_keep_size': '16MB', 'wal_sender_timeout': '0', 'wal_receiver_timeout': '0',
+            # a standby that has caught up says so only then, and a commit may wait for that
+            'wal_receiver_status_interval': '1s',
             'wal_retrieve_retry_interval': '200ms', 'autovacuum': 'off', 'jit': 'off', 'timezone': 'UTC',
             'log_timezone': 'UTC', 'log_line_prefix': '%m [%p] %b ', 'log_min_error_statement': 'panic',
             'log_checkpoints': 'off', 'archive_mode': 'on',
