@@ -35,6 +35,28 @@ is( $node->safe_psql(
 	't',
 	'by default a mint waits longer than a crash can make it');
 
+# Who may change each setting, who may see it, and its unit
+my $settings = q{SELECT name || ' ' || context || coalesce(' ' || unit, '') FROM pg_settings
+	WHERE name LIKE 'snowflake.%' ORDER BY name COLLATE "C"};
+my %seen = map { $_ => 1 } split /\n/, $node->safe_psql('postgres', "SET ROLE ordinary; $settings");
+is( join("\n",
+		map { $_ . ($seen{$_} ? '' : ' superuser') } split /\n/,
+		$node->safe_psql('postgres', $settings)),
+	q{snowflake.database postmaster
+snowflake.jump_patience sighup ms
+snowflake.layout postmaster
+snowflake.lease sighup ms
+snowflake.lease_nodes sighup
+snowflake.max_ahead sighup s
+snowflake.max_jump sighup ms
+snowflake.max_lead sighup ms
+snowflake.max_wait user ms
+snowflake.node_id sighup
+snowflake.node_source sighup superuser
+snowflake.reservation sighup ms
+snowflake.spread sighup},
+	'who may change each setting, who may see it, and its unit');
+
 # A mint for which waiting is in vain, and which is not to wait
 sub refused_at_once
 {

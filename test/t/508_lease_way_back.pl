@@ -77,6 +77,13 @@ wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
 my $node = status($ahead, 'node');
 records(qq{DELETE FROM snowflake_fleet.records WHERE key = 'node/$node'});
 wait_for_status($ahead, q{gate = 'closed: the coordinator went back in time'});
+
+# the gate is closed before the fleet's record is written
+$ahead->poll_query_until(
+	'postgres',
+	sprintf q{SELECT leased_until >= '%s' FROM snowflake_fleet() WHERE node IS NULL},
+	status($ahead, 'lease_until')
+) or die 'the second holder does not say up to where its lease was';
 $ahead->stop('immediate');
 foreach my $attempt (1, 2)
 {
@@ -143,8 +150,11 @@ is(duplicates(@lists), 0, 'and both mint, no ID twice');
 # renewed, though it is the same record: a new lease starts above it, or has another node ID.
 records(
 	sprintf q{
+	BEGIN;
+	SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE;
 	CREATE TABLE before AS SELECT * FROM snowflake_fleet.records WHERE key IN ('fleet', 'node/%1$d');
-	DELETE FROM snowflake_fleet.records WHERE key = 'node/%1$d'}, status($one, 'node'));
+	DELETE FROM snowflake_fleet.records WHERE key = 'node/%1$d';
+	COMMIT}, status($one, 'node'));
 wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
 records(
 	q{DELETE FROM snowflake_fleet.records WHERE key IN (SELECT key FROM before);
