@@ -1,0 +1,45 @@
+# A restart with another clock: the line that is kept judges it before the coordinator is
+# asked, so that a server that leases its node ID mints at once, and wastes no node IDs.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(
+  disorder new_clock new_coordinator new_member patience set_clock start_with_clock status
+  wait_for_mint
+);
+use Test::More;
+use Time::HiRes qw(time);
+
+my $coordinator = new_coordinator();
+my $clock = new_clock('member');
+my $member = new_member('member', $coordinator);
+my @ids;
+my %nodes;
+
+start_with_clock($member, $clock);
+$member->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+wait_for_mint($member);
+
+# a grant starts above the floor, which a clock that is behind would wait for
+$member->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '3 hours')});
+foreach my $seconds (-20, -10, -5, 0, 5, 12)
+{
+	$member->stop;
+	set_clock($clock, $seconds * 1000);
+	start_with_clock($member, $clock);
+
+	my $began = time;
+	push @ids,
+	  $member->safe_psql('postgres', q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
+	my $took = time - $began;
+	cmp_ok($took, '<', patience(2), sprintf 'clock off by %d s: an ID after %.3f s',
+		$seconds, $took);
+	$nodes{ status($member, 'node') } = 1;
+}
+is(disorder(\@ids), 0, 'the IDs ascend');
+cmp_ok(scalar(keys %nodes), '<', 5, 'few node IDs are used');
+$member->stop;
+done_testing();
