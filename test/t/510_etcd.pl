@@ -97,10 +97,13 @@ system_or_bail(
 	'-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1',
 	'-keyout', "$dir/key.pem", '-out', "$dir/cert.pem");
 $etcd =
-  SnowflakeCoordinator::new_etcd('t', 1, "--cert-file=$dir/cert.pem", "--key-file=$dir/key.pem");
+  SnowflakeCoordinator::new_etcd('t', 1, "--cert-file=$dir/cert.pem", "--key-file=$dir/key.pem",
+	'--client-cert-auth', "--trusted-ca-file=$dir/cert.pem");
+my $tls = "cacert=$dir/cert.pem&cert=$dir/cert.pem&key=$dir/key.pem";
 $hosts = SnowflakeCoordinator::hosts($etcd);
-SnowflakeCoordinator::wait_for_etcd($etcd, "--cacert=$dir/cert.pem");
-$one = start_member('tls', "etcds://$hosts/fleet?cacert=$dir/cert.pem");
+SnowflakeCoordinator::wait_for_etcd($etcd, "--cacert=$dir/cert.pem",
+	"--cert=$dir/cert.pem", "--key=$dir/key.pem");
+$one = start_member('tls', "etcds://$hosts/fleet?$tls");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($one);
 is(status($one, 'node'), '0', 'with TLS a node ID is leased');
@@ -110,9 +113,7 @@ my $renewals = status($one, 'lease_renewals');
 my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
   or die "could not listen: $@";
 $one->append_conf('postgresql.conf',
-		"snowflake.node_source = 'etcds://127.0.0.1:"
-	  . $silent->sockport
-	  . ",$hosts/fleet?cacert=$dir/cert.pem'");
+	"snowflake.node_source = 'etcds://127.0.0.1:" . $silent->sockport . ",$hosts/fleet?$tls'");
 $one->reload;
 $one->poll_query_until('postgres',
 	"SELECT lease_renewals > $renewals + 1 OR gate = 'closed: the lease of the node ID has ended' FROM snowflake_status, snowflake_stats"
