@@ -248,12 +248,13 @@ this_machine(void)
 {
 	static char machine[SNOWFLAKE_MACHINE_SIZE] = "";
 #ifdef __linux__
-	char		boot[40] = "";
-	char		namespace[40] = "";
 	FILE	   *file = machine[0] == '\0' ? fopen("/proc/sys/kernel/random/boot_id", "r") : NULL;
 
 	if (file != NULL)
 	{
+		char		boot[40] = "";
+		char		namespace[40] = "";
+
 		/* where there are no namespaces of time, there is one time */
 		if (readlink("/proc/self/ns/time", namespace, sizeof(namespace) - 1) < 0)
 			namespace[0] = '\0';
@@ -451,9 +452,8 @@ judge_by_line(const SnowflakeClockReading *look, int64 elapsed_usec,
 		memory->offset_usec = offset_usec;
 		memory->jumping = false;
 	}
-	else if (!facts->possible)
-		jump(look, moved_usec, verdict);
-	else if (i64abs(offset_usec - memory->home_usec) <= max_jump_usec())
+	else if (facts->possible &&
+			 i64abs(offset_usec - memory->home_usec) <= max_jump_usec())
 	{
 		bool		returned = memory->jumping;
 		int64		jump_usec = get_jump();
@@ -467,7 +467,7 @@ judge_by_line(const SnowflakeClockReading *look, int64 elapsed_usec,
 			verdict->moved_usec = jump_usec;
 		}
 	}
-	else if (moved_usec > 0 &&
+	else if (facts->possible && moved_usec > 0 &&
 			 (memory->restarted ||
 			  (stands && offset_usec <= memory->own_usec + USECS_PER_SEC)))
 		believe(look, max_ahead_usec(), verdict);
