@@ -36,7 +36,7 @@ my $node = new_node('main', node_id => 7);
 $node->start;
 $node->safe_psql('postgres',
 	'CREATE EXTENSION snowflake; CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
-wait_for_mint($node, 'postgres');
+wait_for_mint($node);
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $exporter_at = '127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
