@@ -103,12 +103,14 @@ cmp_ok($asked, '>', 30, 'there are some');
 
 # Nobody answers for the server any more
 stop_program('prometheus-postgres-exporter');
+my $alert;
 wait_until(
 	'an exporter that is silent is missed',
 	sub {
-		grep { $_->{labels}{alertname} eq 'SnowflakeExporterSilent' } @{ ask('alerts')->{alerts} };
+		($alert) = grep { $_->{labels}{alertname} eq 'SnowflakeExporterSilent' }
+		  @{ ask('alerts')->{alerts} };
+		return defined $alert;
 	});
-my ($alert) = @{ ask('alerts')->{alerts} };
 is("$alert->{state} $alert->{labels}{instance}", "pending $exporter_at", 'by its name');
 
 stop_program('prometheus');
