@@ -104,10 +104,9 @@ is( status(
 	),
 	't',
 	'one mint waited for the clock') or diag(status($node, '*'));
-is( status(
-		$node, q{clock_steps_back = 1 AND clock_step_back_largest BETWEEN '29 s' AND '31 s'}),
-	't',
-	'because of one step of the clock') or diag(status($node, '*'));
+is(status($node, q{clock_steps_back = 1 AND clock_step_back_largest BETWEEN '29 s' AND '31 s'}),
+	't', 'because of one step of the clock')
+  or diag(status($node, '*'));
 
 # Refused because of the clock, with advice
 step_clock($clock, -60_000);
