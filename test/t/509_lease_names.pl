@@ -240,7 +240,9 @@ SKIP:
 	my $took = time - $began;
 	cmp_ok($took, '<', 60,
 		sprintf 'with 60,000 records a node ID is leased, in %.1f s, with a lease of 10 s', $took);
-	like(slurp_file($server->logfile), qr/leased snowflake node ID 60001 from/, 'one that is free');
+
+	# 60001 or 0, unless all this took longer than leases of its own
+	is(status($server, 'node = 0 OR node > 60000'), 't', 'one that is free');
 	SnowflakeCoordinator::kill_members($etcd);
 }
 
