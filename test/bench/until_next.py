@@ -1,14 +1,23 @@
 """How long it takes until the next ID after a fault, and how far IDs are ahead of the server's clock meanwhile.
 
-    bash test/run.sh torture next              all faults, about five minutes
-    bash test/run.sh torture next --tries 200  each fault so often, but those that last
+    bash test/run.sh torture next                               all faults, about ten minutes
+    bash test/run.sh torture next --only SIG --tries 200        the four signals, so often each
+    bash test/run.sh torture next --record /var/tmp/next.json   and each try of each fault
 
 It is no campaign: one server with its defaults, one session that mints without a pause, and no verdict.  The server's
-clock is stepped by the shim.  What a server that starts takes for itself does not count: there the time begins when it
+clock is stepped by the shim.  Signals come while clients connect, mint once and leave, without a pause, and a backend
+that gets one is minting.  What a server that starts takes for itself does not count: there the time begins when it
 accepts a connection.
+
+The fields of the record are those of torture/record.py that apply, and for each fault its name, the milliseconds of each
+try in their order, how many mints were refused, and for how many seconds IDs were how far ahead of the server's clock, at
+most; and the load of the machine when it began and ended.
 """
 
 import argparse
+import contextlib
+import datetime
+import json
 import os
 import signal
 import statistics
@@ -20,12 +29,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 
 import psycopg2     # noqa: E402
 
-from servers import Server, Site, wait_for      # noqa: E402
+from record import FORM, add_arguments, server_version  # noqa: E402
+from servers import Server, Site, wait_for              # noqa: E402
 
 HOUR_S = 3600
 YEAR_S = 365 * 86400
 EPOCH_MS, TIME_SHIFT = 1288834974657, 22        # of the default layout
 GIVE_UP_S = 100
+BOUND_MS = 300          # what a fault may cost beyond the server's own restart
 
 
 class Minter(threading.Thread):
@@ -60,9 +71,27 @@ class Minter(threading.Thread):
             time.sleep(0.002)
 
 
+class Victim(threading.Thread):
+    """A backend that mints without a pause, until it is gone."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.conn = server.connect()
+        self.pid = self.conn.info.backend_pid
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(psycopg2.Error), self.conn.cursor() as cur:
+            while True:
+                cur.execute('SELECT snowflake_next()')
+
+
 class Bench:
     def __init__(self, options):
         self.options = options
+        self.began = time.monotonic()
+        self.load = os.getloadavg()
+        self.measured = []
         self.site = Site(options.work, options.bindir, 'snowflake', False, False)
         self.server = Server(self.site, 0)
         self.server.extension_settings = lambda: {'shared_preload_libraries': 'snowflake', 'snowflake.node_id': '1'}
@@ -104,60 +133,83 @@ class Bench:
         times = [got for _, got, _ in self.minter.got if begin <= got <= end]
         return max(b - a for a, b in zip([begin] + times, times + [end]))
 
-    # --- faults: each returns the seconds until an ID
-
-    def terminate_keeper(self):
-        """While connections come and go: how long there was no ID, until there is another keeper and one more ID."""
+    @contextlib.contextmanager
+    def clients(self):
+        """They connect, mint once and leave meanwhile."""
         over = threading.Event()
 
-        def rush():
+        def come_and_go():
             while not over.is_set():
                 try:
-                    self.server.connect().close()
+                    self.server.query('SELECT snowflake_next()')
                 except psycopg2.Error:
                     time.sleep(0.01)
 
-        threads = [threading.Thread(target=rush) for _ in range(2)]
+        threads = [threading.Thread(target=come_and_go) for _ in range(2)]
         for thread in threads:
             thread.start()
-        wait_for(lambda: self.keeper() is not None, GIVE_UP_S, 'no keeper')
-        pid = self.keeper()
+        try:
+            yield
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+    # --- faults: each returns the seconds until an ID
+
+    def terminate(self, pid, is_over):
+        """How long there was no ID, until the process has ended and one more ID has come."""
         at = time.monotonic()
         os.kill(pid, signal.SIGTERM)
-        wait_for(lambda: self.keeper() not in (None, pid), GIVE_UP_S, 'no keeper')
+        wait_for(is_over, GIVE_UP_S, f'process {pid} does not end')
         end = self.first_since(time.monotonic())
-        over.set()
-        for thread in threads:
-            thread.join()
-        return self.gap(at, end)
+        return GIVE_UP_S if end is None else self.gap(at, end)
 
-    def crash(self, pid):
-        os.kill(pid, signal.SIGKILL)
-        at = time.monotonic()
+    def terminate_keeper(self):
+        """Until there is another keeper, too."""
+        with self.clients():
+            wait_for(lambda: self.keeper() is not None, GIVE_UP_S, 'no keeper')
+            pid = self.keeper()
+            return self.terminate(pid, lambda: self.keeper() not in (None, pid))
+
+    def terminate_backend(self):
+        with self.clients():
+            victim = Victim(self.server)
+            time.sleep(0.05)
+            took = self.terminate(victim.pid, lambda: not victim.is_alive())
+            victim.conn.close()
+        return took
+
+    def since_connected(self, at):
+        """The seconds from the first connection of the minter since then to the first ID that was asked for on it."""
         wait_for(lambda: self.minter.connected[-1] > at, GIVE_UP_S, 'no connection')
         at = next(when for when in self.minter.connected if when > at)
         end = self.first_since(at)
         return GIVE_UP_S if end is None else end - at
 
+    def crash(self, pid):
+        os.kill(pid, signal.SIGKILL)
+        return self.since_connected(time.monotonic())
+
     def kill_keeper(self):
-        wait_for(lambda: self.keeper() is not None, GIVE_UP_S, 'no keeper')
-        return self.crash(self.keeper())
+        with self.clients():
+            wait_for(lambda: self.keeper() is not None, GIVE_UP_S, 'no keeper')
+            return self.crash(self.keeper())
 
     def kill_backend(self):
-        conn = self.server.connect()
-        try:
-            return self.crash(conn.info.backend_pid)
-        finally:
-            conn.close()
+        with self.clients():
+            victim = Victim(self.server)
+            time.sleep(0.05)
+            took = self.crash(victim.pid)
+            victim.join()
+            victim.conn.close()
+        return took
 
     def restart(self, how):
         at = time.monotonic()
         self.server.stop(how)
         self.server.bring_up()
-        wait_for(lambda: self.minter.connected[-1] > at, GIVE_UP_S, 'no connection')
-        at = next(when for when in self.minter.connected if when > at)
-        end = self.first_since(at)
-        return GIVE_UP_S if end is None else end - at
+        return self.since_connected(at)
 
     def restart_after_step(self):
         self.after(-9)
@@ -211,6 +263,7 @@ class Bench:
         took, ahead, lasted, refused = [], 0, 0, 0
         for _ in range(tries):
             self.set_clock(0)
+            del self.minter.got[:-1]        # of earlier tries
             began = time.monotonic()
             # IDs of before tell the time again
             wait_for(lambda: self.minter.got and self.minter.got[-1][0] > began and abs(self.minter.got[-1][2]) < 0.1,
@@ -227,18 +280,37 @@ class Bench:
             ahead = max([ahead] + [lead for _, lead in since])
             lasted = max(lasted, behind[-1] - began if behind else 0)
             refused += sum(when > began for when, _ in self.minter.errors)
-        took.sort()
-        print(f'| {name} | {tries} | {statistics.median(took) * 1000:.0f} | {took[-1] * 1000:.0f} | {refused} | '
-              f'{ahead:.1f} s | {lasted:.0f} s |', flush=True)
+        self.report(name, [second * 1000 for second in took], refused, ahead, lasted)
+
+    def report(self, name, took, refused, ahead, lasted):
+        """A row of the table, and the record so far."""
+        ranked = sorted(took)
+        p99 = ranked[max(-(-99 * len(ranked) // 100) - 1, 0)]
+        print(f'| {name} | {len(took)} | {statistics.median(took):.0f} | {p99:.0f} | {ranked[-1]:.0f} | '
+              f'{sum(ms > BOUND_MS for ms in took)} | {refused} | {ahead:.1f} s | {lasted:.0f} s |', flush=True)
+        self.measured.append({'fault': name, 'ms': [round(ms, 1) for ms in took], 'refused': refused,
+                              'ahead_s': round(ahead, 2), 'ahead_for_s': round(lasted, 1)})
+        if self.options.record:
+            seconds = time.monotonic() - self.began
+            began = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=seconds)
+            with open(self.options.record, 'w', encoding='utf-8') as file:
+                json.dump({'record': FORM, 'campaign': 'next', 'commit': self.options.commit, 'code': self.options.code,
+                           'server': server_version(self.options.bindir), 'began': began.isoformat(timespec='seconds'),
+                           'seconds': round(seconds, 1), 'load': [self.load, os.getloadavg()],
+                           'processors': os.cpu_count(), 'faults': self.measured}, file)
+                file.write('\n')
 
     def run(self):
-        many, some, few = self.options.tries, max(self.options.tries // 5, 3), 2
-        print('| fault | tries | ms, median | ms, worst | refused | ahead of the clock by at most | for at most |')
-        print('| --- | ---: | ---: | ---: | ---: | ---: | ---: |')
+        many, some, few = self.options.tries, 4, 2
+        print(f'# PostgreSQL {server_version(self.options.bindir)}, {os.cpu_count()} processors, load {self.load[0]:.1f}')
+        print('| fault | tries | ms, median | p99 | worst | above '
+              f'{BOUND_MS} | refused | ahead of the clock by at most | for at most |')
+        print('| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |')
         for name, fault, tries in (
-                ('SIGTERM to the keeper, while others connect', self.terminate_keeper, many),
-                ('SIGKILL of the keeper', self.kill_keeper, some),
-                ('SIGKILL of a backend', self.kill_backend, some),
+                ('SIGTERM to the keeper', self.terminate_keeper, many),
+                ('SIGKILL of the keeper', self.kill_keeper, many),
+                ('SIGTERM to a backend', self.terminate_backend, many),
+                ('SIGKILL of a backend', self.kill_backend, many),
                 ('kill -9 of all, and a start', lambda: self.restart('kill'), some),
                 ('−9 s, a clean stop and a start', self.restart_after_step, few),
                 ('−9 s, twice', self.step_twice, few),
@@ -249,6 +321,7 @@ class Bench:
                 self.measure(name, fault, tries)
         self.minter.over = True
         self.minter.join()
+        print(f'# load {os.getloadavg()[0]:.1f}')
         for text in sorted({text for _, text in self.minter.errors})[:5]:
             print(f'# {text}')
         print('ok - measured\n1..1')
@@ -258,9 +331,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--work', required=True)
     parser.add_argument('--bindir', required=True)
-    parser.add_argument('--tries', type=int, default=20)
+    parser.add_argument('--tries', type=int, default=20, help='of each signal; of what lasts, a few')
     parser.add_argument('--watch-s', type=float, default=15, help='how long to watch IDs that are ahead')
-    parser.add_argument('--only')
+    parser.add_argument('--only', help='faults that have this in their name')
+    add_arguments(parser)
     bench = Bench(parser.parse_args())
     try:
         bench.run()
