@@ -359,6 +359,24 @@ release('snowflake-wait-for-keeper');
 push @ids, finish_mint($mint);
 cmp_ok($ids[-1], '>', $limit, 'an extension that comes before the wait for it is not missed');
 
+# A backend that has asked for time is stopped before it wakes the keeper.  Others ask
+# for the same, which is asked for already: each of them wakes it.
+advance_clock(75_000);
+$mint = start_mint('snowflake-request');
+detach('snowflake-request');
+is(status($node, 'reserved_until < clock_timestamp()'),
+	't', 'a backend is stopped when it has asked: the keeper does not hear of that');
+isnt(status($node, 'advice'), '', 'but the advice does');
+is( error_of(
+		$node, q{SET snowflake.max_wait = '1min'; SELECT snowflake_next() > } . $ids[-1])
+	  ->{sqlstate},
+	'',
+	'a mint that waits wakes the keeper itself');
+push @ids, mint();
+wake_all('snowflake-request');
+push @ids, finish_mint($mint);
+cmp_ok($ids[-1], '>', $ids[-2], 'and the other one mints when it goes on');
+
 # What is asked of the keeper during its round is for the next one, also if nobody
 # is left who would ask again, or if somebody asks for less.
 foreach my $meanwhile ('nothing', 'a lower floor')
