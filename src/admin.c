@@ -289,9 +289,9 @@ refuse_jump(const char *why)
 }
 
 /*
- * The largest ID that is said to exist.  A number that is wrong mostly is of a far
- * future, or of long ago: the former is refused, and the latter is told.  Nothing is
- * compared with a clock that nobody believes.
+ * The largest ID that is said to exist.  A wrong number is mostly of a far future,
+ * which is refused, or of long ago, which is told.  Nothing is compared with a clock
+ * that is not believed.
  */
 static uint64
 check_largest(int64 id)
@@ -458,8 +458,8 @@ check_reset(int32 node, const SnowflakeView *view)
 /*
  * Take a generator back to the clock, which it is far ahead of for good, by giving
  * up the order: snowflakes are smaller than some of before.  None comes again,
- * since the node ID was not used there.  The caller names it, so that nobody does
- * this by accident.
+ * since the node ID was not used there.  The caller names it, so that this is not
+ * done by accident.
  */
 Datum
 snowflake_restart_at_clock(PG_FUNCTION_ARGS)

@@ -19,11 +19,11 @@
  *	  jump_patience, or an administrator accepts it.
  *
  * 4. Where the clock that is believed is behind the IDs (it was set back, the server
- *	  crashed, somebody advanced), IDs stand: they go on at last + 1.  They may be
- *	  ahead by an allowance: at most the lead that there is, which falls as time
- *	  passes, and if they do not let it fall, by a twentieth of the time; and at most
- *	  snowflake.max_ahead, but for steps by up to max_jump.  Beyond it mints wait, or
- *	  are refused.
+ *	  crashed, snowflake_advance() was called), IDs stand: they go on at last + 1.
+ *	  They may be ahead by an allowance: at most the lead that there is, which falls
+ *	  as time passes, and if they do not let it fall, by a twentieth of the time; and
+ *	  at most snowflake.max_ahead, but for steps by up to max_jump.  Beyond it mints
+ *	  wait, or are refused.
  *
  * 5. Where IDs stand by more than max_jump, or are refused, a clock is believed at
  *	  once if it is not past where IDs would be by the boot clock: it ends a stand.

@@ -48,14 +48,14 @@
 
 typedef struct Requests
 {
-	/* Anybody sets bits, the keeper takes them.  Atomic. */
+	/* Any process sets bits, the keeper takes them.  Atomic. */
 	pg_atomic_uint32 wanted;
 
 	/*
 	 * The keeper's latch and PID, NULL and 0 while there is none.  Only the
 	 * keeper writes them, at its start and end.  The latch is that of a
-	 * PGPROC and thus valid memory for ever: a late reader wakes somebody in
-	 * vain.
+	 * PGPROC and thus valid memory for ever: a late reader wakes another
+	 * process in vain.
 	 */
 	Latch	   *volatile latch;
 	pg_atomic_uint32 pid;
@@ -67,11 +67,12 @@ typedef struct Requests
 	pg_atomic_uint32 failure;
 
 	/*
-	 * For messages: when the first of the requests that nobody has taken was
-	 * made, and since when the keeper, or its predecessors, have not got to
-	 * the end of a round; 0 if the keeper sleeps.  On the monotonic clock.
-	 * The former is written by whoever finds no request, and counts only
-	 * while there is one. The latter only by the keeper.  Atomic.
+	 * For messages: when the first of the requests that the keeper has not
+	 * taken was made, and since when the keeper, or its predecessors, have
+	 * not got to the end of a round; 0 if the keeper sleeps.  On the
+	 * monotonic clock. The former is written by a process that makes a
+	 * request and finds none, and counts only while there is one. The latter
+	 * only by the keeper.  Atomic.
 	 */
 	pg_atomic_uint64 asked_at_usec;
 	pg_atomic_uint64 busy_since_usec;
@@ -96,15 +97,15 @@ typedef struct Requests
 
 	/*
 	 * Since when there is no keeper, on the monotonic clock; 0 if there is
-	 * one, or nobody has looked since the server can have one.  The keeper
-	 * writes it, and whoever looks first; atomic.
+	 * one, or no process has looked since the server can have one.  The
+	 * keeper writes it, and the first process that looks; atomic.
 	 */
 	pg_atomic_uint64 absent_since_usec;
 
 	/*
 	 * When the postmaster was last told to look, and when a keeper was last
-	 * registered, on the monotonic clock.  Whoever waits and does it writes
-	 * it before, by compare-and-swap, so that only one does.
+	 * registered, on the monotonic clock.  A backend that is about to do so
+	 * writes it before, by compare-and-swap, so that only one does.
 	 */
 	pg_atomic_uint64 called_at_usec;
 	pg_atomic_uint64 replaced_at_usec;
@@ -192,7 +193,7 @@ snowflake_keeper_state_restart_node(void)
 	return (int32) pg_atomic_read_u32(&shared->reset_node);
 }
 
-/* Is it so long since then?  Then it is our turn, and nobody else's. */
+/* Is it so long since then?  Then it is our turn, and no other process's. */
 static bool
 is_our_turn(pg_atomic_uint64 *last_usec, int64 now_usec, int64 interval_usec)
 {
@@ -429,9 +430,9 @@ snowflake_keeper_state_describe(BackgroundWorker *worker)
 bool
 snowflake_keeper_state_attach_keeper(void)
 {
-	uint32		nobody = 0;
+	uint32		none = 0;
 
-	if (!pg_atomic_compare_exchange_u32(&shared->pid, &nobody, MyProcPid))
+	if (!pg_atomic_compare_exchange_u32(&shared->pid, &none, MyProcPid))
 		return false;
 	pg_atomic_write_u64(&shared->commit_since_usec, 0);
 	pg_atomic_write_u64(&shared->absent_since_usec, 0);

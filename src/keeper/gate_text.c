@@ -176,7 +176,7 @@ lease_is_refused(void)
 
 /*
  * The layout and the name of the keeper's database are fixed when the server
- * starts.  If somebody changes what is stored, a reload makes the keeper look.
+ * starts.  If what is stored is changed, a reload makes the keeper look.
  * What the coordinator has forgotten waits for an administrator as well.
  */
 static bool

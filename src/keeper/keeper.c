@@ -285,7 +285,7 @@ store_end(void)
 {
 	SnowflakeView view;
 
-	snowflake_keeper_transaction_wait_for_nobody();
+	snowflake_keeper_transaction_wait_for_no_standby();
 	snowflake_generator_close(GATE_STOPPING);
 	snowflake_reserve_store_end();
 	snowflake_generator_view(&view);
@@ -321,7 +321,7 @@ snowflake_keeper_main(Datum main_arg)
 			proc_exit(1);
 
 		/* a connection is needed for that */
-		snowflake_keeper_transaction_wait_for_nobody();
+		snowflake_keeper_transaction_wait_for_no_standby();
 	}
 
 	snowflake_worker_connect(snowflake_database);

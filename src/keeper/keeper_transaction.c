@@ -83,7 +83,7 @@ snowflake_keeper_transaction_init(void)
  * standby, and which a further signal to stop must not cancel.
  */
 void
-snowflake_keeper_transaction_wait_for_nobody(void)
+snowflake_keeper_transaction_wait_for_no_standby(void)
 {
 	storing_end = true;
 	QueryCancelPending = false;

@@ -11,6 +11,6 @@
 extern void snowflake_keeper_transaction_init(void);
 extern void snowflake_keeper_transaction_begin(const char *activity);
 extern void snowflake_keeper_transaction_commit(void);
-extern void snowflake_keeper_transaction_wait_for_nobody(void);
+extern void snowflake_keeper_transaction_wait_for_no_standby(void);
 
 #endif							/* SNOWFLAKE_KEEPER_TRANSACTION_H */

@@ -733,7 +733,7 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 	answer_usec = deadline_usec - snowflake_clock_monotonic_usec();
 	coordinator->identify(connection, &identity);
 
-	/* what has ended may be somebody else's, who starts above it */
+	/* what has ended may be another server's, which starts above it */
 	if (is_current(now) &&
 		snowflake_lease_record_parse_fleet(shared->lease.fleet, &fleet) &&
 		is_of_coordinator(&identity, &fleet) &&

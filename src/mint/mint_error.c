@@ -55,7 +55,7 @@ snowflake_mint_error_ended(void)
 /*
  * Does a generator that may not mint for another "excess_usec" merely wait for the
  * end of what was reserved before a crash or a promotion?  The clock is as it
- * should be then: nobody reserves further ahead of it.
+ * should be then: no server reserves further ahead of it.
  */
 bool
 snowflake_mint_error_in_old_reservation(const SnowflakeView *view, int64 excess_usec)
