@@ -552,6 +552,24 @@ snowflake_generator_clock(void)
 }
 
 /*
+ * Would a mint now find that its position is not reserved, as a step that returns
+ * STEP_UNRESERVED does?  Not if it has to wait for the clock before, or forever.
+ */
+bool
+snowflake_generator_is_unreserved(const SnowflakeView *view)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz now = snowflake_generator_clock();
+	int64		now_tick = snowflake_layout_tick_at(layout, now);
+	int64		tick = Max(now_tick, snowflake_layout_position_tick(layout, view->last + 1));
+
+	return tick <= layout->max_tick &&
+		(tick == now_tick || snowflake_layout_tick_start(layout, tick) <=
+		 now + snowflake_generator_may_lead_usec() + snowflake_generator_early_usec()) &&
+		Max(view->last + 1, snowflake_layout_first_position(layout, Max(tick, 0))) > view->limit;
+}
+
+/*
  * The newest position, with what its ID is made of; false if the gate was not
  * opened yet since the server's start.  Takes the lock, shared, which makes it
  * also a full barrier.

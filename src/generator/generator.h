@@ -136,6 +136,7 @@ extern void snowflake_generator_finish_tick(void);
 extern int64 snowflake_generator_early_usec(void);
 extern int64 snowflake_generator_may_lead_usec(void);
 extern bool snowflake_generator_is_outdated(const SnowflakeIssued *issued);
+extern bool snowflake_generator_is_unreserved(const SnowflakeView *view);
 extern void snowflake_generator_view(SnowflakeView *view);
 extern uint64 snowflake_generator_last(uint32 *opening);
 extern bool snowflake_generator_newest(SnowflakeNewest *newest);

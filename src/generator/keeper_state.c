@@ -339,6 +339,14 @@ snowflake_keeper_state_is_missing(void)
 	return absent_usec(snowflake_clock_monotonic_usec()) > MOMENT_USEC;
 }
 
+/* Is there a keeper that has done all that was asked of it?  It does what a mint asks for. */
+bool
+snowflake_keeper_state_is_at_rest(void)
+{
+	return snowflake_keeper_state_pid() != 0 && snowflake_keeper_state_pending() == 0 &&
+		pg_atomic_read_u64(&shared->busy_since_usec) == 0;
+}
+
 /*
  * For how many microseconds the keeper, or one after the other, has not done what was
  * asked of it; 0 if it is at rest, or nothing was asked.

@@ -37,6 +37,7 @@ extern uint64 snowflake_keeper_state_judgments(void);
 extern void snowflake_keeper_state_await_judgment(uint64 looks, int64 deadline_usec);
 extern void snowflake_keeper_state_have_clock_judged(int64 deadline_usec);
 extern bool snowflake_keeper_state_is_missing(void);
+extern bool snowflake_keeper_state_is_at_rest(void);
 extern int64 snowflake_keeper_state_unanswered_usec(void);
 extern int64 snowflake_keeper_state_held_usec(void);
 extern int64 snowflake_keeper_state_standby_wait_usec(void);

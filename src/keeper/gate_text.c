@@ -248,6 +248,30 @@ describe_node_too_large(SnowflakeGate gate, GateTexts *texts)
 				 snowflake_server_layout.max_node);
 }
 
+/*
+ * What to do about a lease that is not renewed, or not granted, a sentence, or NULL.
+ * An attempt that has not come to its end is worth a word only if it is needed by now,
+ * which the caller says.
+ */
+static const char *
+lease_advice(const SnowflakeLeaseView *lease, bool is_needed)
+{
+	if (lease->trouble != LEASE_NO_TROUBLE)
+		return snowflake_lease_trouble_advice(lease->trouble, lease->trouble_since,
+											  snowflake_layout_tick_start(&snowflake_server_layout, lease->floor),
+											  has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
+											  lease->error : "");
+	if (lease->pid == 0)
+		return "The lessee is not running: see the server log.";
+	if (!is_needed)
+		return NULL;
+	if (lease->grant == 0)
+		return psprintf("The lessee, process %d, has no answer of the coordinator yet: wait, or see whether the process was stopped.",
+						lease->pid);
+	return psprintf("The lessee, process %d, has not renewed the lease since \"%s\": wait, or see whether the process was stopped.",
+					lease->pid, timestamptz_to_str(lease->renewed_at));
+}
+
 /* Nothing is leased: what the coordinator said, or that it says nothing. */
 static void
 describe_lease(SnowflakeGate gate, GateTexts *texts)
@@ -262,13 +286,7 @@ describe_lease(SnowflakeGate gate, GateTexts *texts)
 		texts->detail = psprintf("Node ID %d was leased up to \"%s\".", lease.node,
 								 timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
 																				lease.until)));
-	texts->advice = lease.trouble == LEASE_NO_TROUBLE && lease.pid == 0 ?
-		"The lessee is not running: see the server log." :
-		snowflake_lease_trouble_advice(lease.trouble, lease.trouble_since,
-									   snowflake_layout_tick_start(&snowflake_server_layout, lease.floor),
-									   has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
-									   lease.error : "");
-	texts->hint = texts->advice;
+	texts->advice = texts->hint = lease_advice(&lease, true);
 }
 
 static void
@@ -361,7 +379,7 @@ describe_clock(SnowflakeGate gate, GateTexts *texts)
 static void
 describe_keeper(SnowflakeGate gate, GateTexts *texts)
 {
-	const char *trouble = snowflake_keeper_text_trouble(&texts->advice);
+	SnowflakeView view;
 
 	if (database_is_missing())
 	{
@@ -376,13 +394,20 @@ describe_keeper(SnowflakeGate gate, GateTexts *texts)
 	{
 		texts->message = "the snowflake generator has no keeper";
 		texts->detail = "It does not run in single-user mode or during pg_upgrade.";
+		texts->advice = texts->hint = "Start the server as usual.";
 	}
 	else
 	{
+		/* in these states a keeper at rest only waits for a mint to ask */
+		bool		may_rest = gate == GATE_OPEN || gate == GATE_WAITING;
+
+		snowflake_generator_view(&view);
 		texts->message = psprintf("the snowflake generator was not ready within %d ms",
 								  snowflake_max_wait_ms);
-		texts->detail = psprintf("The gate is %s. %s", snowflake_gate_text_reason(gate), trouble);
-		texts->hint = texts->advice != NULL ? texts->advice : "The server log has the reason.";
+		texts->detail = psprintf("The gate is %s. %s", snowflake_gate_text_reason(gate),
+								 snowflake_keeper_text_trouble(&texts->hint));
+		texts->advice = snowflake_keeper_text_advice((gate != GATE_OPEN || snowflake_generator_is_unreserved(&view)) &&
+													 !(may_rest && snowflake_keeper_state_is_at_rest()));
 	}
 }
 
@@ -416,6 +441,21 @@ const char *
 snowflake_gate_text_advice(SnowflakeGate gate)
 {
 	return describe(gate).advice;
+}
+
+/*
+ * What to do, while the gate is open, about a lease that is not renewed: a sentence, or
+ * NULL.  It is late when less than a quarter of it is left.
+ */
+const char *
+snowflake_gate_text_advice_on_lease(void)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeLeaseView lease;
+
+	snowflake_lease_state_view(&lease);
+	return lease_advice(&lease, snowflake_layout_tick_start(layout, lease.until) - snowflake_generator_clock() <
+						snowflake_lease_ms * INT64CONST(250));
 }
 
 /*

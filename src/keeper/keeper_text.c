@@ -16,8 +16,7 @@
 
 /*
  * What keeps the keeper from its work, a sentence for the detail of an error; and what to
- * do about that, another, for the hint and the advice, or NULL while it may be over in a
- * moment.
+ * do about that, another, for its hint.
  */
 const char *
 snowflake_keeper_text_trouble(const char **todo)
@@ -25,9 +24,8 @@ snowflake_keeper_text_trouble(const char **todo)
 	int			failure = snowflake_keeper_state_failure();
 	int			pid = snowflake_keeper_state_pid();
 	int64		standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
-	int64		held_usec = snowflake_keeper_state_held_usec();
+	int64		usec = snowflake_keeper_state_unanswered_usec();
 
-	*todo = NULL;
 	if (standby_wait_usec != 0)
 	{
 		*todo = psprintf("Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for %s.",
@@ -44,13 +42,33 @@ snowflake_keeper_text_trouble(const char **todo)
 	}
 	if (pid == 0)
 	{
-		if (snowflake_keeper_state_is_missing())
-			*todo = "The keeper is not running: see the server log.";
+		*todo = "The keeper is not running: see the server log.";
 		return "The keeper is not running.";
 	}
-	if (held_usec != 0)
-		*todo = psprintf("The keeper, process %d, has not answered for %s: see what it waits for in pg_stat_activity, and whether the process was stopped.",
-						 pid, snowflake_duration(held_usec));
-	return psprintf("The keeper, process %d, has not answered for %s.",
-					pid, snowflake_duration(snowflake_keeper_state_unanswered_usec()));
+	*todo = psprintf("The keeper, process %d, has not answered for %s: see what it waits for in pg_stat_activity, and whether the process was stopped.",
+					 pid, snowflake_duration(usec));
+	return psprintf("The keeper, process %d, has not answered for %s.", pid, snowflake_duration(usec));
+}
+
+/*
+ * What to do about the keeper, a sentence; or NULL, unless mints have to wait for it, which
+ * the caller says: then what may be over in a moment is worth a word as well.
+ */
+const char *
+snowflake_keeper_text_advice(bool mints_wait)
+{
+	int			pid = snowflake_keeper_state_pid();
+	const char *todo;
+
+	(void) snowflake_keeper_text_trouble(&todo);
+	if (snowflake_keeper_state_standby_wait_usec() != 0 ||
+		snowflake_keeper_state_failure() != 0 ||
+		(pid == 0 ? snowflake_keeper_state_is_missing() :
+		 snowflake_keeper_state_held_usec() != 0))
+		return todo;
+	if (!mints_wait)
+		return NULL;
+	return pid == 0 ? "Wait: the server is starting the keeper." :
+		psprintf("Wait: the keeper, process %d, has not answered for %s.", pid,
+				 snowflake_duration(snowflake_keeper_state_unanswered_usec()));
 }

@@ -9,5 +9,6 @@
 #define SNOWFLAKE_KEEPER_TEXT_H
 
 extern const char *snowflake_keeper_text_trouble(const char **todo);
+extern const char *snowflake_keeper_text_advice(bool mints_wait);
 
 #endif							/* SNOWFLAKE_KEEPER_TEXT_H */

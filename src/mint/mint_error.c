@@ -55,7 +55,7 @@ snowflake_mint_error_ended(void)
 /*
  * Does a generator that may not mint for another "excess_usec" merely wait for the
  * end of what was reserved before a crash or a promotion?  The clock is as it
- * should be then: no server reserves further ahead of it.
+ * should be then: the keeper reserves no further ahead of it.
  */
 bool
 snowflake_mint_error_in_old_reservation(const SnowflakeView *view, int64 excess_usec)
@@ -202,5 +202,5 @@ snowflake_mint_error_unreserved(void)
 					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
 																		view.limit)),
 					  trouble),
-			errhint("%s", todo != NULL ? todo : "The server log has the reason."));
+			errhint("%s", todo));
 }

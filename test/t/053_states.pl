@@ -1,6 +1,7 @@
 # Every state in which minting fails, or waits, or is to be told of though it goes on:
 # what the error, advice and the log say.  doc/operating.md has the table.  Nothing is
-# without advice while minting fails, and the wait that an error names is the true one.
+# without advice while minting fails or waits, from the first moment on, and the wait that
+# an error names is the true one.
 
 use strict;
 use warnings;
@@ -8,8 +9,12 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of log_count new_clock new_node start_with_clock step_clock wait_until
+  error_of finish_minter let_pass log_count new_clock new_node start_minter start_time
+  start_with_clock step_clock stop_time wait_until
 );
+use IO::Select;
+use IO::Socket::INET;
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $second = 1_000;
@@ -91,10 +96,28 @@ sub fails
 		next unless $expected{$part};
 		like($error->{$part} // '', qr/^$expected{$part}$/, "$state: $part");
 	}
-	wait_until("$state: there is advice", sub { advice() ne '' });
-	like(advice(), qr/^$expected{advice}$/, "$state: advice");
+	isnt(advice(), '', "$state: there is advice at once");
+	wait_until("$state: advice", sub { advice() =~ /^$expected{advice}$/ });
+	pass("$state: advice");
 	logged($state, $expected{log}) if $expected{log};
 	return $error;
+}
+
+# A mint that waits for as long as it takes
+sub start_mint
+{
+	local $ENV{PGOPTIONS} = q{-c snowflake.max_wait=10min};
+
+	return start_minter($node, 1);
+}
+
+sub finish_mint
+{
+	my ($state, $mint) = @_;
+
+	is(scalar(@{ finish_minter($mint) }), 1, "$state: the mint gets its ID when it is over")
+	  or diag($mint->{errors});
+	return;
 }
 
 sub goes_on
@@ -124,23 +147,108 @@ sub logged
 }
 
 my $time = qr/\d+\.\d+ m?s/;
+my $moment = qr/\d+\.\d+ ms/;
 my $date = qr/"[^"]+"/;
 
 start_with_clock($node, $clock);
 query('CREATE EXTENSION snowflake');
+until_gate('closed: the extension snowflake_keeper is missing');
+wait_until('the keeper is at rest', sub { advice() eq '' });
+pass('before the first mint all is well');
+
+# The first moment of what keeps the keeper from its work.  Time stands still, so that it lasts, and
+# no timeout comes.  The observer is connected when nobody else can connect.
+my $observer = $node->background_psql('postgres');
+
+sub observed
+{
+	return $observer->query_safe('SELECT advice FROM snowflake_status');
+}
+
+# What the observer sees at first, and when a second has passed
+sub begins
+{
+	my ($state, $at_first, $then) = @_;
+
+	wait_until("$state: there is advice", sub { observed() ne '' });
+	like(observed(), qr/^$at_first$/, "$state: advice in the first moment");
+	return unless defined $then;
+	let_pass($clock, 1001);
+	wait_until("$state: more advice", sub { observed() =~ /^$then$/ });
+	pass("$state: advice when it lasts");
+	return;
+}
+
+stop_time($clock);
+$observer->query_safe('BEGIN; LOCK TABLE pg_extension');
+my $mint = start_mint();
+my $wait = qr/Wait: the keeper, process \d+, has not answered for $moment\./;
+begins('the extension is being created', $wait);
+$observer->query_safe('COMMIT');
+finish_mint('the extension is being created', $mint);
+
+let_pass($clock, 10_000);
+wait_until('the keeper is at rest', sub { advice() eq '' });
+pass('and when nothing is reserved, because no mint asked for it');
+
+my $keeper = query('SELECT keeper_pid FROM snowflake_status');
+my $held = qr/The keeper, process $keeper, has not answered for $time/;
+kill 'STOP', $keeper;
+$mint = start_mint();
+begins(
+	'keeper stopped',
+	qr/Wait: the keeper, process $keeper, has not answered for $moment\./,
+	qr/$held: see what it waits for in pg_stat_activity, and whether the process was stopped\./);
+kill 'CONT', $keeper;
+finish_mint('keeper stopped', $mint);
+
+query(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
+$node->reload;
+let_pass($clock, 10_000);
+$mint = start_mint();
+begins(
+	'no standby', $wait,
+	qr/Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for $time\./
+);
+query(q{ALTER SYSTEM RESET synchronous_standby_names});
+$node->reload;
+finish_mint('no standby', $mint);
+
+# The postmaster starts no other one.
+wait_until('the keeper is at rest', sub { observed() eq '' });
+my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+kill 'STOP', $postmaster;
+kill 'TERM', $keeper;
+begins(
+	'no keeper',
+	qr/(?:$wait|Wait: the server is starting the keeper\.)/,
+	qr/The keeper is not running: see the server log\./);
+
+# What it connects by is locked.
+$observer->query_safe('BEGIN; LOCK TABLE pg_database');
+kill 'CONT', $postmaster;
+wait_until('there is another keeper',
+	sub { $observer->query_safe('SELECT keeper_pid FROM snowflake_status') ne '' });
+begins('the keeper connects', $wait,
+	qr/The keeper, process \d+, has not answered for $time: see .*/);
+is($observer->query_safe('SELECT gate FROM snowflake_status'),
+	'closed: the keeper is connecting to its database', 'as the gate says');
+$observer->query_safe('COMMIT');
+$observer->quit;
+start_time($clock);
 until_minted();
 is(advice(), '', 'all is well');
 
 # The keeper
-my $keeper = query('SELECT keeper_pid FROM snowflake_status');
+$keeper = query('SELECT keeper_pid FROM snowflake_status');
 kill 'STOP', $keeper;
-my $held = qr/The keeper, process $keeper, has not answered for $time/;
+$held = qr/The keeper, process $keeper, has not answered for $time/;
 my $error = fails(
 	'keeper stopped', '55000',
 	message => qr/the snowflake reservation was not extended within 500 ms/,
 	detail => qr/It ends at $date\. $held\./,
 	hint =>
-	  qr/(?:$held: see what it waits for in pg_stat_activity, and whether the process was stopped\.|The server log has the reason\.)/,
+	  qr/$held: see what it waits for in pg_stat_activity, and whether the process was stopped\./,
 	advice =>
 	  qr/$held: see what it waits for in pg_stat_activity, and whether the process was stopped\./);
 kill 'CONT', $keeper;
@@ -158,7 +266,7 @@ fails(
 	detail =>
 	  qr/It ends at $date\. (?:$failed|The keeper, process \d+, has not answered for $time|The keeper is not running)\./,
 	hint =>
-	  qr/(?:$failed: see the server log|The server log has the reason|The keeper, process .*)\./,
+	  qr/(?:$failed: see the server log|The keeper is not running: see the server log|The keeper, process .*)\./,
 	advice =>
 	  qr/(?:$failed: see the server log|The keeper, process \d+, has not answered for $time: .*)\./,
 	log => qr/ERROR:  canceling statement due to lock timeout/);
@@ -191,8 +299,26 @@ fails(
 set(node_id => 1);
 until_minted();
 
-# A lease, of a coordinator that is not there
+# A lease, of a coordinator that does not answer
 my $source = query('SHOW snowflake.node_source');
+my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
+  or die "could not listen: $!";
+my $asked = IO::Select->new($silent);
+stop_time($clock);
+set(node_source => 'postgresql://127.0.0.1:' . $silent->sockport . '/postgres');
+until_gate('closed: no node ID is leased');
+isnt(advice(), '', 'no answer of the coordinator: there is advice before it is asked');
+wait_until('the coordinator is asked',
+	sub { let_pass($clock, 200); return $asked->can_read(0.05) });
+my $lessee = qr/The lessee, process \d+, has no answer of the coordinator yet: wait, or see whether the process was stopped\./;
+like(advice(), qr/^$lessee$/, 'no answer of the coordinator: advice');
+start_time($clock);
+$error = error_of($node, q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
+like($error->{hint}, qr/^(?:$lessee|The coordinator has been unusable since .*)$/s,
+	'no answer of the coordinator: hint');
+$silent->close;
+
+# Of one that is not there
 set(node_source => 'postgresql://127.0.0.1:1/postgres');
 until_gate('closed: no node ID is leased');
 logged('no coordinator', qr/could not use the coordinator/);
