@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
   duplicates error_of mint_together new_clock new_coordinator new_member
-  patience set_clock start_with_clock status wait_for_mint wait_for_status
+  patience set_clock start_with_clock status wait_for_mint wait_for_status wait_until
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -70,10 +70,17 @@ push @lists, mint_together(1, $one, $two);
 is(duplicates(@lists), 0, 'and then with another, no ID twice');
 
 # The coordinator goes back in time: the own record is older than is known.
-my $old =
-  records(q{SELECT quote_literal(value) FROM snowflake_fleet.records WHERE key = 'node/}
-	  . status($one, 'node')
-	  . q{'});
+# The lease of before may not have been used up yet: then there is none.
+my $old;
+wait_until(
+	'the holder has a record',
+	sub {
+		$old =
+		  records(q{SELECT quote_literal(value) FROM snowflake_fleet.records WHERE key = 'node/}
+			  . status($one, 'node')
+			  . q{'});
+		return $old ne '';
+	});
 my $renewed = status($one, 'lease_renewals');
 wait_for_status($one, "lease_renewals > $renewed");
 records("UPDATE snowflake_fleet.records SET value = $old WHERE key = 'node/"
@@ -156,6 +163,18 @@ wait_for_status($one, q{gate = 'open' AND lead < '10s'});
 pass('until somebody knows that the holder is gone: all mint, without a restart');
 my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/,
   `ps -o pid=,args= --ppid $one->{_pid}`;
+
+# A lessee that is stopped says nothing, so others do: before the lease ends, and then.
+kill 'STOP', $lessee;
+my $stopped = "The lessee, process $lessee, has not renewed the lease since";
+wait_for_status($one, "advice ~ '$stopped'");
+wait_until('the lease ends',
+	sub { ($error = error_of($one, 'SELECT snowflake_next()'))->{sqlstate} ne '' });
+is($error->{message}, q{the lease of this server's node ID has ended}, 'a lessee is stopped: the lease ends');
+like($error->{hint}, qr/^$stopped "/, 'and the hint says why');
+like(status($one, 'advice'), qr/^$stopped "/, 'as the advice does');
+kill 'CONT', $lessee;
+wait_for_status($one, q{gate = 'open'});
 
 # Somebody has changed the fleet's record: who has a lease uses it up, and then takes
 # another.
