@@ -159,6 +159,7 @@ pass('before the first mint all is well');
 # The first moment of what keeps the keeper from its work.  Time stands still, so that it lasts, and
 # no timeout comes.  The observer is connected when nobody else can connect.
 my $observer = $node->background_psql('postgres');
+$observer->set_query_timer_restart(1);
 
 sub observed
 {
