@@ -445,17 +445,22 @@ snowflake_gate_text_advice(SnowflakeGate gate)
 
 /*
  * What to do, while the gate is open, about a lease that is not renewed: a sentence, or
- * NULL.  It is late when less than a quarter of it is left.
+ * NULL.  That is late when less than a quarter of it is left, or all of it is used up by
+ * IDs that are ahead of the clock.
  */
 const char *
-snowflake_gate_text_advice_on_lease(void)
+snowflake_gate_text_advice_on_lease(const SnowflakeView *view)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeLeaseView lease;
+	bool		is_late;
 
 	snowflake_lease_state_view(&lease);
-	return lease_advice(&lease, snowflake_layout_tick_start(layout, lease.until) - snowflake_generator_clock() <
-						snowflake_lease_ms * INT64CONST(250));
+	is_late = snowflake_layout_tick_start(layout, lease.until) - snowflake_generator_clock() <
+		snowflake_lease_ms * INT64CONST(250) ||
+		(view->limit >= snowflake_layout_last_position(layout, lease.until) &&
+		 snowflake_generator_is_unreserved(view));
+	return lease_advice(&lease, is_late);
 }
 
 /*

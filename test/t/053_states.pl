@@ -208,7 +208,8 @@ $node->reload;
 let_pass($clock, 10_000);
 $mint = start_mint();
 begins(
-	'no standby', $wait,
+	'no standby',
+	$wait,
 	qr/Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for $time\./
 );
 query(q{ALTER SYSTEM RESET synchronous_standby_names});
@@ -230,10 +231,11 @@ $observer->query_safe('BEGIN; LOCK TABLE pg_database');
 kill 'CONT', $postmaster;
 wait_until('there is another keeper',
 	sub { $observer->query_safe('SELECT keeper_pid FROM snowflake_status') ne '' });
-begins('the keeper connects', $wait,
-	qr/The keeper, process \d+, has not answered for $time: see .*/);
-is($observer->query_safe('SELECT gate FROM snowflake_status'),
-	'closed: the keeper is connecting to its database', 'as the gate says');
+begins('the keeper connects',
+	$wait, qr/The keeper, process \d+, has not answered for $time: see .*/);
+is( $observer->query_safe('SELECT gate FROM snowflake_status'),
+	'closed: the keeper is connecting to its database',
+	'as the gate says');
 $observer->query_safe('COMMIT');
 $observer->quit;
 start_time($clock);
@@ -311,11 +313,14 @@ until_gate('closed: no node ID is leased');
 isnt(advice(), '', 'no answer of the coordinator: there is advice before it is asked');
 wait_until('the coordinator is asked',
 	sub { let_pass($clock, 200); return $asked->can_read(0.05) });
-my $lessee = qr/The lessee, process \d+, has no answer of the coordinator yet: wait, or see whether the process was stopped\./;
+my $lessee =
+  qr/The lessee, process \d+, has no answer of the coordinator yet: wait, or see whether the process was stopped\./;
 like(advice(), qr/^$lessee$/, 'no answer of the coordinator: advice');
 start_time($clock);
 $error = error_of($node, q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
-like($error->{hint}, qr/^(?:$lessee|The coordinator has been unusable since .*)$/s,
+like(
+	$error->{hint},
+	qr/^(?:$lessee|The coordinator has been unusable since .*)$/s,
 	'no answer of the coordinator: hint');
 $silent->close;
 

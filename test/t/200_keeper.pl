@@ -254,6 +254,8 @@ $node->append_conf('postgresql.conf', 'autovacuum = off');
 	$node->_update_pid(1);
 }
 is(status($node, 'gate'), 'closed: the keeper is not running', 'under pg_upgrade no keeper runs');
+is(status($node, 'advice'), 'Start the server as usual.',
+	'and the advice is to start it otherwise');
 is(keeper_pid(), '', 'none is waiting either');
 $node->stop;
 

@@ -170,7 +170,9 @@ my $stopped = "The lessee, process $lessee, has not renewed the lease since";
 wait_for_status($one, "advice ~ '$stopped'");
 wait_until('the lease ends',
 	sub { ($error = error_of($one, 'SELECT snowflake_next()'))->{sqlstate} ne '' });
-is($error->{message}, q{the lease of this server's node ID has ended}, 'a lessee is stopped: the lease ends');
+is( $error->{message},
+	q{the lease of this server's node ID has ended},
+	'a lessee is stopped: the lease ends');
 like($error->{hint}, qr/^$stopped "/, 'and the hint says why');
 like(status($one, 'advice'), qr/^$stopped "/, 'as the advice does');
 kill 'CONT', $lessee;
