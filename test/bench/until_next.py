@@ -277,11 +277,13 @@ class Bench:
             time.sleep(0.1)
             began = time.monotonic()
             self.connects.clear()
+            log_size = os.path.getsize(self.server.log)
             took.append(fault())
             connect.append(max([seconds for at, seconds in self.connects if at > began], default=0))
             if took[-1] * 1000 > BOUND_MS:
                 print(f'# {name}: {took[-1] * 1000:.0f} ms, meanwhile to connect took up to {connect[-1] * 1000:.0f} ms, '
                       f'load {os.getloadavg()[0]:.1f}', flush=True)
+                self.show_log(log_size)
             self.first_since(time.monotonic())
             # until IDs are no longer ahead, or for so long
             wait_for(lambda: self.minter.got[-1][2] < 0.1 or time.monotonic() > began + self.options.watch_s, 60, '')
@@ -292,6 +294,14 @@ class Bench:
             lasted = max(lasted, behind[-1] - began if behind else 0)
             refused += sum(when > began for when, _ in self.minter.errors)
         self.report(name, [second * 1000 for second in took], [second * 1000 for second in connect], refused, ahead, lasted)
+
+    def show_log(self, offset):
+        """What the server, and not its clients, wrote to the log from there on."""
+        with open(self.server.log, encoding='utf-8', errors='replace') as file:
+            file.seek(offset)
+            for line in file:
+                if ' client backend ' not in line and not line.startswith('\t'):
+                    print(f'#   {line[:150].rstrip()}', flush=True)
 
     def report(self, name, took, connect, refused, ahead, lasted):
         """A row of the table, and the record so far."""
