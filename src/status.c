@@ -169,8 +169,8 @@ advice(const SnowflakeView *view, int64 lead_usec)
 
 	if (on_gate != NULL || view->gate != GATE_OPEN)
 		return on_gate;
-	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_gate_text_advice_on_lease(view) != NULL)
-		return psprintf("Minting ends with the lease. %s", snowflake_gate_text_advice_on_lease(view));
+	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_lease_state_advice_if_late(view) != NULL)
+		return psprintf("Minting ends with the lease. %s", snowflake_lease_state_advice_if_late(view));
 	if (snowflake_generator_clock() >= layout_ends ||
 		snowflake_layout_position_tick(layout, view->last) >= layout->max_tick)
 		return "Configure another snowflake.layout, whose snowflakes are larger than those of this one, which has come to its end.";

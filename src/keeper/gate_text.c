@@ -11,11 +11,9 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
@@ -248,30 +246,6 @@ describe_node_too_large(SnowflakeGate gate, GateTexts *texts)
 				 snowflake_server_layout.max_node);
 }
 
-/*
- * What to do about a lease that is not renewed, or not granted, a sentence, or NULL.
- * An attempt that has not come to its end is worth a word only if it is needed by now,
- * which the caller says.
- */
-static const char *
-lease_advice(const SnowflakeLeaseView *lease, bool is_needed)
-{
-	if (lease->trouble != LEASE_NO_TROUBLE)
-		return snowflake_lease_trouble_advice(lease->trouble, lease->trouble_since,
-											  snowflake_layout_tick_start(&snowflake_server_layout, lease->floor),
-											  has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
-											  lease->error : "");
-	if (lease->pid == 0)
-		return "The lessee is not running: see the server log.";
-	if (!is_needed)
-		return NULL;
-	if (lease->grant == 0)
-		return psprintf("The lessee, process %d, has no answer of the coordinator yet: wait, or see whether the process was stopped.",
-						lease->pid);
-	return psprintf("The lessee, process %d, has not renewed the lease since \"%s\": wait, or see whether the process was stopped.",
-					lease->pid, timestamptz_to_str(lease->renewed_at));
-}
-
 /* Nothing is leased: what the coordinator said, or that it says nothing. */
 static void
 describe_lease(SnowflakeGate gate, GateTexts *texts)
@@ -286,7 +260,7 @@ describe_lease(SnowflakeGate gate, GateTexts *texts)
 		texts->detail = psprintf("Node ID %d was leased up to \"%s\".", lease.node,
 								 timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
 																				lease.until)));
-	texts->advice = texts->hint = lease_advice(&lease, true);
+	texts->advice = texts->hint = snowflake_lease_state_advice(&lease, true);
 }
 
 static void
@@ -441,26 +415,6 @@ const char *
 snowflake_gate_text_advice(SnowflakeGate gate)
 {
 	return describe(gate).advice;
-}
-
-/*
- * What to do, while the gate is open, about a lease that is not renewed: a sentence, or
- * NULL.  That is late when less than a quarter of it is left, or all of it is used up by
- * IDs that are ahead of the clock.
- */
-const char *
-snowflake_gate_text_advice_on_lease(const SnowflakeView *view)
-{
-	const SnowflakeLayout *layout = &snowflake_server_layout;
-	SnowflakeLeaseView lease;
-	bool		is_late;
-
-	snowflake_lease_state_view(&lease);
-	is_late = snowflake_layout_tick_start(layout, lease.until) - snowflake_generator_clock() <
-		snowflake_lease_ms * INT64CONST(250) ||
-		(view->limit >= snowflake_layout_last_position(layout, lease.until) &&
-		 snowflake_generator_is_unreserved(view));
-	return lease_advice(&lease, is_late);
 }
 
 /*

@@ -13,7 +13,6 @@
 extern const char *snowflake_gate_text_reason(SnowflakeGate gate);
 extern const char *snowflake_gate_text_reason_now(void);
 extern const char *snowflake_gate_text_advice(SnowflakeGate gate);
-extern const char *snowflake_gate_text_advice_on_lease(const SnowflakeView *view);
 extern const char *snowflake_gate_text_advice_in_recovery(void);
 extern bool snowflake_gate_text_stays_closed(SnowflakeGate gate);
 extern void snowflake_gate_text_refuse(SnowflakeGate gate);

@@ -11,11 +11,13 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/latch.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
+#include "utils/acl.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
@@ -170,6 +172,50 @@ snowflake_lease_state_reached(TimestampTz now)
 
 	return Max(snowflake_layout_tick_at(layout, now),
 			   snowflake_layout_position_tick(layout, pg_atomic_read_u64(&shared->needed)));
+}
+
+/*
+ * What to do about a lease that is not renewed, or not granted, a sentence, or NULL.
+ * An attempt that has not come to its end is worth a word only if it is needed by now,
+ * which the caller says.  Needs a transaction.
+ */
+const char *
+snowflake_lease_state_advice(const SnowflakeLeaseView *lease, bool is_needed)
+{
+	if (lease->trouble != LEASE_NO_TROUBLE)
+		return snowflake_lease_trouble_advice(lease->trouble, lease->trouble_since,
+											  snowflake_layout_tick_start(&snowflake_server_layout, lease->floor),
+											  has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
+											  lease->error : "");
+	if (lease->pid == 0)
+		return "The lessee is not running: see the server log.";
+	if (!is_needed)
+		return NULL;
+	if (lease->grant == 0)
+		return psprintf("The lessee, process %d, has no answer of the coordinator yet: wait, or see whether the process was stopped.",
+						lease->pid);
+	return psprintf("The lessee, process %d, has not renewed the lease since \"%s\": wait, or see whether the process was stopped.",
+					lease->pid, timestamptz_to_str(lease->renewed_at));
+}
+
+/*
+ * What to do, while the gate is open, about a lease that is not renewed: a sentence, or
+ * NULL.  That is late when less than a quarter of it is left, or all of it is used up by
+ * IDs that are ahead of the clock.  Needs a transaction.
+ */
+const char *
+snowflake_lease_state_advice_if_late(const SnowflakeView *view)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeLeaseView lease;
+	bool		is_late;
+
+	snowflake_lease_state_view(&lease);
+	is_late = snowflake_layout_tick_start(layout, lease.until) - snowflake_generator_clock() <
+		snowflake_lease_ms * INT64CONST(250) ||
+		(view->limit >= snowflake_layout_last_position(layout, lease.until) &&
+		 snowflake_generator_is_unreserved(view));
+	return snowflake_lease_state_advice(&lease, is_late);
 }
 
 

@@ -42,6 +42,8 @@ extern void snowflake_lease_state_attach(void);
 extern void snowflake_lease_state_view(SnowflakeLeaseView *view);
 extern void snowflake_lease_state_wanted(SnowflakeNode *wanted);
 extern void snowflake_lease_state_ask(void);
+extern const char *snowflake_lease_state_advice(const SnowflakeLeaseView *lease, bool is_needed);
+extern const char *snowflake_lease_state_advice_if_late(const SnowflakeView *view);
 
 /* The keeper's part */
 extern void snowflake_lease_state_need(uint64 position);

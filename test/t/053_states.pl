@@ -163,28 +163,34 @@ $observer->set_query_timer_restart(1);
 
 sub observed
 {
-	return $observer->query_safe('SELECT advice FROM snowflake_status');
+	my ($what, $from) = @_;
+
+	return $observer->query_safe("SELECT $what FROM " . ($from // 'snowflake_status'));
 }
 
-# What the observer sees at first, and when a second has passed
+# What the observer sees as soon as it sees that, and when a second has passed
 sub begins
 {
-	my ($state, $at_first, $then) = @_;
+	my ($state, $seen, $at_first, $then) = @_;
 
-	wait_until("$state: there is advice", sub { observed() ne '' });
-	like(observed(), qr/^$at_first$/, "$state: advice in the first moment");
+	wait_until("$state: it begins", sub { observed(@$seen) eq 't' });
+	like(observed('advice'), qr/^$at_first$/, "$state: advice in the first moment");
 	return unless defined $then;
 	let_pass($clock, 1001);
-	wait_until("$state: more advice", sub { observed() =~ /^$then$/ });
-	pass("$state: advice when it lasts");
+	like(observed('advice'), qr/^$then$/, "$state: advice when it lasts");
 	return;
 }
+
+my $mint_waits = [
+	q{count(*) > 0},
+	q{pg_stat_activity WHERE backend_type = 'client backend' AND wait_event IN ('Extension', 'SnowflakeKeeper')}
+];
 
 stop_time($clock);
 $observer->query_safe('BEGIN; LOCK TABLE pg_extension');
 my $mint = start_mint();
 my $wait = qr/Wait: the keeper, process \d+, has not answered for $moment\./;
-begins('the extension is being created', $wait);
+begins('the extension is being created', $mint_waits, $wait);
 $observer->query_safe('COMMIT');
 finish_mint('the extension is being created', $mint);
 
@@ -198,6 +204,7 @@ kill 'STOP', $keeper;
 $mint = start_mint();
 begins(
 	'keeper stopped',
+	$mint_waits,
 	qr/Wait: the keeper, process $keeper, has not answered for $moment\./,
 	qr/$held: see what it waits for in pg_stat_activity, and whether the process was stopped\./);
 kill 'CONT', $keeper;
@@ -209,6 +216,7 @@ let_pass($clock, 10_000);
 $mint = start_mint();
 begins(
 	'no standby',
+	[ 'count(*) > 0', "pg_stat_activity WHERE pid = $keeper AND wait_event = 'SyncRep'" ],
 	$wait,
 	qr/Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for $time\./
 );
@@ -217,25 +225,23 @@ $node->reload;
 finish_mint('no standby', $mint);
 
 # The postmaster starts no other one.
-wait_until('the keeper is at rest', sub { observed() eq '' });
+wait_until('the keeper is at rest', sub { observed('advice') eq '' });
 my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
 kill 'STOP', $postmaster;
 kill 'TERM', $keeper;
 begins(
-	'no keeper',
-	qr/(?:$wait|Wait: the server is starting the keeper\.)/,
+	'no keeper', ['keeper_pid IS NULL'],
+	qr/Wait: the server is starting the keeper\./,
 	qr/The keeper is not running: see the server log\./);
 
 # What it connects by is locked.
 $observer->query_safe('BEGIN; LOCK TABLE pg_database');
 kill 'CONT', $postmaster;
-wait_until('there is another keeper',
-	sub { $observer->query_safe('SELECT keeper_pid FROM snowflake_status') ne '' });
-begins('the keeper connects',
+begins(
+	'the keeper connects',
+	['keeper_pid IS NOT NULL'],
 	$wait, qr/The keeper, process \d+, has not answered for $time: see .*/);
-is( $observer->query_safe('SELECT gate FROM snowflake_status'),
-	'closed: the keeper is connecting to its database',
-	'as the gate says');
+is(observed('gate'), 'closed: the keeper is connecting to its database', 'as the gate says');
 $observer->query_safe('COMMIT');
 $observer->quit;
 start_time($clock);
