@@ -374,14 +374,16 @@ describe_keeper(SnowflakeGate gate, GateTexts *texts)
 	{
 		/* in these states a keeper at rest only waits for a mint to ask */
 		bool		may_rest = gate == GATE_OPEN || gate == GATE_WAITING;
+		bool		mints_wait;
 
 		snowflake_generator_view(&view);
+		mints_wait = (gate != GATE_OPEN || snowflake_generator_is_unreserved(&view)) &&
+			!(may_rest && snowflake_keeper_state_is_at_rest());
 		texts->message = psprintf("the snowflake generator was not ready within %d ms",
 								  snowflake_max_wait_ms);
 		texts->detail = psprintf("The gate is %s. %s", snowflake_gate_text_reason(gate),
 								 snowflake_keeper_text_trouble(&texts->hint));
-		texts->advice = snowflake_keeper_text_advice((gate != GATE_OPEN || snowflake_generator_is_unreserved(&view)) &&
-													 !(may_rest && snowflake_keeper_state_is_at_rest()));
+		texts->advice = snowflake_keeper_text_advice(mints_wait);
 	}
 }
 

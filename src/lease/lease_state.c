@@ -182,9 +182,10 @@ snowflake_lease_state_reached(TimestampTz now)
 const char *
 snowflake_lease_state_advice(const SnowflakeLeaseView *lease, bool is_needed)
 {
+	TimestampTz floor = snowflake_layout_tick_start(&snowflake_server_layout, lease->floor);
+
 	if (lease->trouble != LEASE_NO_TROUBLE)
-		return snowflake_lease_trouble_advice(lease->trouble, lease->trouble_since,
-											  snowflake_layout_tick_start(&snowflake_server_layout, lease->floor),
+		return snowflake_lease_trouble_advice(lease->trouble, lease->trouble_since, floor,
 											  has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
 											  lease->error : "");
 	if (lease->pid == 0)
