@@ -119,6 +119,8 @@ if [ "$kind" = differ ]; then
 else
 	[ -z "$mutant" ] || as_user perl tree/test/mutate/mutate.pl --plant "$mutant"
 	as_user cc -O2 -Wall -shared -fPIC -o clock_shim.so tree/test/shim/clock_shim.c -ldl -pthread
+	[ "$kind" != fleet ] ||
+		as_user cc -O2 -Wall -shared -fPIC -o resolver_shim.so tree/test/shim/resolver_shim.c -ldl
 	commit=$(commit_of_tree)
 	code=$(code_of_tree)
 	private_installation >build.log 2>&1 || { cat build.log; exit 2; }

@@ -28,7 +28,7 @@ import record                           # noqa: E402
 from servers import Down, Site      # noqa: E402
 from verdict import Verdict, read_calls     # noqa: E402
 
-FAULTS_A_MINUTE, IDS_A_MINUTE = 4, 10000    # the fewest that make a campaign
+FAULTS_A_MINUTE, IDS_A_MINUTE = 3, 10000    # the fewest that make a campaign
 STEADY_LEASES = 4
 
 
@@ -65,7 +65,7 @@ class Campaign:
         self.site = FleetSite(options, options.bindir, self.url)
         self.coordinator = kind(self.site, min(options.members or kind.most_members, kind.most_members))
         self.proxy = Proxy(self.context, kind.kind, faults.MEMBERS, self.coordinator.client_ports())
-        self.urls = [self.coordinator.url(self.proxy.ports(slot)) for slot in range(faults.MEMBERS)]
+        self.ports = [self.proxy.ports(slot) for slot in range(faults.MEMBERS)]
         self.places = []
         for _ in range(faults.MEMBERS + faults.GUESTS):
             shared = clients.Shared(self.context, faults.MEMBERS + faults.GUESTS)
@@ -77,8 +77,8 @@ class Campaign:
                         for i in range(options.clients)]
         self.injector = faults.Injector(self.site, options, self.coordinator, self.proxy, self.places)
 
-    def url(self, slot):
-        return self.urls[slot]
+    def url(self, server):
+        return self.coordinator.url(self.ports[server.member], server)
 
     def check(self, what, good):
         self.passed += bool(good)
@@ -218,6 +218,13 @@ class Campaign:
         self.check(f'{verdict.session_violations} order violations within a session', verdict.session_violations == 0)
         self.check(f'{verdict.order_violations} order violations within a server', verdict.order_violations == 0)
         self.check(f'{errors.get("23505", 0)} unique violations met by clients', '23505' not in errors)
+        for event in events:
+            for what, good in event['expected']:
+                if not good:
+                    print(f'  {event["kind"]} ({", ".join(event["detail"])}): not so: {what}')
+        expected = [good for event in events for _, good in event['expected']]
+        self.check(f'{len(expected)} expectations of the page on fleets, {expected.count(False)} not met',
+                   all(expected))
         if not self.options.only and not self.options.renewals:
             count = sum(event['kind'] != 'start' for event in events)
             self.check(f'{count} faults', count >= FAULTS_A_MINUTE * self.options.minutes)

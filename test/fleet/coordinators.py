@@ -17,6 +17,7 @@ import psycopg2
 from servers import Down, wait_for
 
 READY_S = 90
+NAME_THAT_HANGS = 'first.hangs:1'       # in the eyes of ../shim/resolver_shim.c
 
 
 def free_ports(count):
@@ -59,12 +60,25 @@ class Member:
                 self.process.kill()
                 self.process.wait()
 
+    def forget(self):
+        """It is down, and has no data any more.  Children of a process that was killed may still write for a moment."""
+        if os.path.isdir(self.dir):
+            os.rename(self.dir, f'{self.dir}.gone')
+            while os.path.isdir(f'{self.dir}.gone'):
+                shutil.rmtree(f'{self.dir}.gone', ignore_errors=True)
+
 
 class Coordinator:
-    """What all kinds have in common.  how_to_stop: the signal of a clean stop."""
+    """What all kinds have in common.
+
+    how_to_stop     the signal of a clean stop
+    fleet           the fleet of all servers but those that visit another one
+    """
 
     how_to_stop = signal.SIGTERM
     requests_a_renewal = 1
+    can_be_split = False
+    fleet = 'fleet'
 
     def __init__(self, site, count):
         self.site = site
@@ -75,8 +89,17 @@ class Coordinator:
     def client_ports(self):
         return [member.ports[0] for member in self.members]
 
-    def url(self, ports):
-        return f'{self.kind}://{",".join(f"127.0.0.1:{port}" for port in ports)}/fleet'
+    def hosts(self, ports, server):
+        """Those of a server's URL, whose ports these are."""
+        hosts = [f'127.0.0.1:{port}' for port in ports]
+        return ','.join([NAME_THAT_HANGS] * server.name_hangs + hosts)
+
+    def url(self, ports, server):
+        """A server's way to its fleet, in one of several forms that mean the same."""
+        return f'{self.kind}://{self.hosts(ports, server)}/{server.visits or self.fleet}' + '/' * server.words
+
+    def make_store(self, fleet):
+        """Where the records of a fleet are to be."""
 
     def start(self):
         for member in self.members:
@@ -88,6 +111,7 @@ class Coordinator:
             self.start()            # one may have ended because another still held what it needs
             return all(self.serves(member) for member in self.members)
         wait_for(serve, READY_S, f'{self.kind} does not serve, see {self.members[0].log}', 0.2)
+        self.make_store(self.fleet)
 
     def end(self, number, members=None):
         for member in members or self.members:
@@ -96,8 +120,26 @@ class Coordinator:
     def lose_data(self):
         """All members are down: they forget everything."""
         for i, member in enumerate(self.members):
-            shutil.rmtree(member.dir)
+            member.forget()
             self.prepare(i, member)
+
+    def copy(self):
+        """Keep what all members have now.  They are stopped meanwhile."""
+        self.end(self.how_to_stop)
+        for member in self.members:
+            shutil.rmtree(f'{member.dir}.copy', ignore_errors=True)
+            subprocess.run(['cp', '-a', member.dir, f'{member.dir}.copy'], check=True)
+        self.start()
+        self.wait()
+
+    def restore(self):
+        """All members go back to what they had when they were copied."""
+        self.end(signal.SIGKILL)
+        for member in self.members:
+            member.forget()
+            os.rename(f'{member.dir}.copy', member.dir)
+        self.start()
+        self.wait()
 
     def get(self, member, path):
         try:
@@ -108,11 +150,24 @@ class Coordinator:
 
 
 class Postgresql(Coordinator):
+    """One server, the primary.  While the coordinator is split there are two: "pair" has both, in the order of the
+    proxy's ports, and "members" the one that is the fleet's.
+    """
+
     kind = 'postgresql'
     ports_a_member = 1
     how_to_stop = signal.SIGINT
     most_members = 1
     requests_a_renewal = 2          # who it is is asked before, see src/coordinator/pg_session.c
+    can_be_split = True
+    fleet = 'postgres'              # its database
+
+    def __init__(self, site, count):
+        super().__init__(site, count)
+        self.pair = [*self.members, Member(site, 'postgresql1', free_ports(1))]
+
+    def client_ports(self):
+        return [member.ports[0] for member in self.pair]
 
     def prepare(self, i, member):
         template = self.site.path('coordinator_template')
@@ -121,20 +176,66 @@ class Postgresql(Coordinator):
                              '-E', 'UTF8') != 0:
                 raise Down('initdb failed, see tools.log')
         subprocess.run(['cp', '-a', template, member.dir], check=True)
+        self.set_command(member)
+
+    def set_command(self, member):
         member.command = [os.path.join(self.site.bindir, 'postgres'), '-D', member.dir, '-p', str(member.ports[0]),
                           '-c', 'listen_addresses=127.0.0.1', '-c', f'unix_socket_directories={member.dir}',
                           '-c', 'shared_buffers=16MB', '-c', 'fsync=off', '-c', 'log_checkpoints=off']
 
-    def url(self, ports):
-        return f'postgresql://postgres@127.0.0.1:{ports[0]}/postgres?sslmode=disable'
+    def url(self, ports, server):
+        now = self.pair.index(self.members[0])
+        shown = [ports[i] for i in server.order] if server.order else [ports[now]]
+        return (f'postgresql://postgres@{self.hosts(shown, server)}/{server.visits or self.fleet}?sslmode=disable' +
+                (f'&connect_timeout={server.words + 2}' if server.words else ''))
+
+    def query(self, member, sql):
+        """Rows, or None if there are none."""
+        conn = psycopg2.connect(host='127.0.0.1', port=member.ports[0], user='postgres', dbname='postgres',
+                                connect_timeout=2)
+        conn.autocommit = True
+        try:
+            with conn.cursor() as cur:
+                cur.execute(sql)
+                return cur.fetchall() if cur.description else None
+        finally:
+            conn.close()
 
     def serves(self, member):
         try:
-            psycopg2.connect(host='127.0.0.1', port=member.ports[0], user='postgres', dbname='postgres',
-                             connect_timeout=2).close()
-            return True
+            return self.query(member, 'SELECT NOT pg_is_in_recovery()')[0][0]
         except psycopg2.Error:
             return False
+
+    def make_store(self, fleet):
+        if not self.query(self.members[0], f"SELECT 1 FROM pg_database WHERE datname = '{fleet}'"):
+            self.query(self.members[0], f'CREATE DATABASE {fleet}')
+
+    def other(self):
+        return self.pair[1 - self.pair.index(self.members[0])]
+
+    def add_standby(self):
+        primary, standby = self.members[0], self.other()
+        standby.forget()
+        if self.site.run('pg_basebackup', '-D', standby.dir, '-h', '127.0.0.1', '-p', str(primary.ports[0]),
+                         '-U', 'postgres', '-c', 'fast', '-X', 'stream', '-R', '--no-sync', '--no-manifest') != 0:
+            raise Down('pg_basebackup of the coordinator failed, see tools.log')
+        self.set_command(standby)
+        standby.start()
+        wait_for(lambda: self.query(primary, "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"), READY_S,
+                 f'the standby of the coordinator has no stream, see {standby.log}')
+
+    def split(self):
+        """The standby is promoted, with all that the primary has committed, and that goes on.  Nobody writes to it
+        meanwhile.  The new one is the fleet's.
+        """
+        primary, standby = self.members[0], self.other()
+        wait_for(lambda: self.query(primary, 'SELECT 1 FROM pg_stat_replication'
+                                    ' WHERE replay_lsn = pg_current_wal_lsn()'), READY_S,
+                 f'the standby of the coordinator does not catch up, see {standby.log}')
+        self.query(standby, 'SELECT pg_promote()')
+        wait_for(lambda: self.serves(standby), READY_S, f'the standby is not promoted, see {standby.log}')
+        self.members = [standby]
 
 
 class Etcd(Coordinator):

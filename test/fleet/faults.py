@@ -3,9 +3,9 @@
 Servers.  Five have a place of their own for the whole campaign.  Up to two guests are beside them: copies and promoted
 standbys, with the configuration of the server they come from, so also with its name and its way to the coordinator.
 
-Clocks.  A server's base is how far its clock is ahead of the machine's when no fault is on.  It only grows, because IDs
-cannot be taken back, and stays within an hour of the era's begin.  recover() begins another era: its floor is above all
-that was granted, so clocks that are behind it are set right.
+Clocks.  A server's base is how far its clock is ahead of the machine's when no fault is on.  It stays within about an
+hour of the era's begin.  Where a fleet is founded again another era begins: the floor is above all that was granted, so
+clocks that are behind it are set right.
 """
 
 import datetime
@@ -20,6 +20,7 @@ import psycopg2
 import clients
 import proxy as network
 from servers import Backup, Down, Server, wait_for
+from way_back import ALL_NODES, CLOCK_BOUND_S, WayBack
 
 MEMBERS, GUESTS = 5, 2
 HOUR_NS = 3600 * 10 ** 9
@@ -37,15 +38,20 @@ def span(ns):
 
 
 class FleetServer(Server):
+    database = DATABASE
+
     def __init__(self, site, member):
         super().__init__(site, 0)
         self.member = member                # whose configuration it has
         self.port = 6000 + member
         self.leases = True
         self.words = 0                      # in which its URL is written
-        self.nodes = ''                     # that it may lease: all
+        self.name_hangs = False             # of its URL's first host
+        self.order = None                   # of hosts in its URL, if there are two
+        self.visits = None                  # the fleet that is not its own
+        self.nodes = ALL_NODES              # that it may lease
         self.base_ns = 0
-        self.reached_ns = 0                 # the base of the server that it is a copy of
+        self.env['LD_PRELOAD'] += f':{site.path("resolver_shim.so")}'
 
     def extension_settings(self):
         return {
@@ -56,16 +62,7 @@ class FleetServer(Server):
         }
 
     def url(self):
-        """The way to the coordinator, in one of several forms that mean the same."""
-        url = self.site.url(self.member)
-        if self.words == 0:
-            return url
-        return f'{url}&connect_timeout={self.words + 2}' if '?' in url else url + '/' * self.words
-
-    @property
-    def behind(self):
-        """It has to wait for its clock, as its data is from a later time."""
-        return self.base_ns < self.reached_ns
+        return self.site.url(self)
 
     def set_base(self, ns):
         self.base_ns = ns
@@ -101,8 +98,9 @@ class FleetServer(Server):
                 os.remove(os.path.join(self.data, name))
 
 
-class Injector:
+class Injector(WayBack):
     def __init__(self, site, options, coordinator, proxy, places):
+        super().__init__()
         self.site = site
         self.options = options
         self.coordinator = coordinator
@@ -126,6 +124,7 @@ class Injector:
             ('kill lessee', self.kill_lessee), ('terminate lessee', self.terminate_lessee),
             ('clock forward', self.clock_forward), ('clock back', self.clock_back), ('clock jitter', self.clock_jitter),
             ('clock back while down', self.clock_back_while_down),
+            ('restart with another clock', self.restart_with_another_clock),
             ('network of one', self.network_of_one), ('network of one', self.network_of_one),
             ('cut off', self.cut_off), ('cut off', self.cut_off), ('network of some', self.network_of_some),
             ('kill and network', self.kill_and_network),
@@ -133,9 +132,14 @@ class Injector:
             ('copy of a crashed server', self.copy_crashed),
             ('promotion with the old primary alive', self.promote),
             ('coordinator restarted', self.coordinator_restart), ('coordinator killed', self.coordinator_kill),
-            ('coordinator lost its data', self.coordinator_loses_data),
-            ('another text of the URL', self.other_words),
+            ('coordinator lost its data', self.loses_data),
+            ('coordinator restored from a copy', self.restored), ('two holders overtaken', self.two_overtaken),
+            ('far clock stopped for good', self.far_clock),
+            ('resolver hangs', self.resolver_hangs),
+            ('another text of the URL', self.other_words), ('another fleet', self.another_fleet),
         ]
+        if coordinator.can_be_split:
+            self.bag.append(('coordinator split', self.split))
         if len(coordinator.members) > 1:
             self.bag += [('one coordinator lost', self.lose_one), ('majority lost', self.lose_majority)]
         if options.only:
@@ -181,8 +185,14 @@ class Injector:
     def members(self):
         return self.servers[:MEMBERS]
 
+    def guests(self):
+        return [server for server in self.servers[MEMBERS:] if server]
+
     def present(self):
         return [server for server in self.servers if server]
+
+    def new_server(self, member):
+        return FleetServer(self.site, member)
 
     def place_of(self, server):
         return self.servers.index(server)
@@ -218,7 +228,8 @@ class Injector:
         time.sleep(1)
 
     def event(self, name):
-        event = {'kind': name, 'detail': [], 'at': time.monotonic_ns(), 'applied': True, 'until_all_mint': None}
+        event = {'kind': name, 'detail': [], 'at': time.monotonic_ns(), 'applied': True, 'until_all_mint': None,
+                 'expected': []}
         self.events.append(event)
         return event
 
@@ -236,12 +247,12 @@ class Injector:
                 pass
 
     def wait_for_ids(self, event):
-        """Wait until every server has served a call that began after the fault was over."""
+        """Wait until every server has served a call that began after the fault was over; returns how long, in s."""
         began = time.monotonic()
         over = time.monotonic_ns()
         looked = False
         for place, server in enumerate(self.servers):
-            while server and not server.behind and max(self.places[place].last_start) <= over:
+            while server and max(self.places[place].last_start) <= over:
                 waited = time.monotonic() - began
                 if waited > NO_MINT_LIMIT_S / 3 and not looked:
                     looked = True
@@ -252,7 +263,9 @@ class Injector:
                 if not server.alive():
                     server.start(must=False)
                 time.sleep(0.02)
-        event['until_all_mint'] = time.monotonic() - began
+        took = time.monotonic() - began
+        event['until_all_mint'] = max(event['until_all_mint'] or 0, took)
+        return took
 
     def look_at_stall(self, event):
         """Write down what the servers say of themselves while one does not mint."""
@@ -337,7 +350,7 @@ class Injector:
         other.configure()
         self.start(other)
         self.hold_leases(1.5, 2.5)
-        other.nodes = ''
+        other.nodes = ALL_NODES
         other.configure()
         other.reload()
 
@@ -408,6 +421,18 @@ class Injector:
         self.hold(0.3, 3)
         server.step_clock(server.base_ns)
 
+    def restart_with_another_clock(self, event):
+        """Which it keeps: IDs go on where they were."""
+        server = self.any_server(event)
+        step_ns = int(self.rng.uniform(-20, 12) * 1e9)
+        how = self.rng.choice(STOPS)
+        event['detail'].append(f'{how}, {step_ns / 1e9:+.1f} s')
+        server.stop(how)
+        # a clock that is behind the floor of the fleet would have to wait for it
+        server.set_base(max(server.base_ns + step_ns, self.era_ns))
+        self.start(server)
+        self.bounded(event, CLOCK_BOUND_S, 'a restart with another clock')
+
     # --- kinds of fault: the network
 
     def trouble(self, event, slots):
@@ -452,7 +477,7 @@ class Injector:
         place = self.rng.randrange(MEMBERS, MEMBERS + GUESTS)
         guest = self.servers[place]
         member = self.servers[guest.member]
-        if not guest.behind and self.rng.random() < 0.5:
+        if self.rng.random() < 0.5:
             event['detail'].append(f'{guest.number} replaces {member.number}')
             self.retire(guest.member)
             self.close(place)
@@ -477,8 +502,7 @@ class Injector:
             guest.set_base(min(origin.base_ns + self.rng.choice((0, self.some_step())), self.era_ns + HOUR_NS))
         else:
             guest.set_base(max(origin.base_ns - self.some_step(), self.era_ns))
-        guest.reached_ns = max(origin.base_ns, origin.reached_ns)
-        event['detail'].append(f'server {guest.number} is {"behind" if guest.behind else "there"}')
+        event['detail'].append(f'server {guest.number} is {"behind" if guest.base_ns < origin.base_ns else "there"}')
         self.servers[place] = guest
 
     def start_guest(self, guest, place):
@@ -574,44 +598,3 @@ class Injector:
             until = now + datetime.timedelta(seconds=server.base_ns / 1e9 + self.lease_s)
         if self.granted is None or until > self.granted:
             self.granted = until
-
-    def other_words(self, event):
-        """The URL of some servers is written in another way: they keep what they have."""
-        chosen = [server for server in self.members() if self.rng.random() < 0.6]
-        before = {server: server.status('leases')[0] for server in chosen}
-        for server in chosen:
-            server.words = (server.words + 1) % 3
-            server.configure()
-            server.reload()
-        self.hold_leases(0.5, 1)
-        taken = sum(server.status('leases')[0] - before[server] for server in chosen)
-        event['detail'].append(f'{len(chosen)} servers, {taken} leases taken')
-
-    def coordinator_loses_data(self, event):
-        """The floor of the fleet that is founded again is above all that was granted, which all servers know together.
-
-        Clocks that are behind it would mint nothing for as long as they are, so they are set right.
-        """
-        self.coordinator.end(signal.SIGKILL)
-        self.coordinator.lose_data()
-        self.hold_leases(0, 1.5)
-        self.back(event)
-        self.hold_leases(0, 1)
-        for server in self.present():
-            self.note_granted(server)
-        server = self.any_member(event)
-        end = time.monotonic() + 60
-        while True:
-            try:
-                server.query('SELECT snowflake_fleet_recover(%s)', (self.granted,), dbname=DATABASE)
-                break
-            except psycopg2.Error as error:
-                if time.monotonic() > end:
-                    raise Down(f'snowflake_fleet_recover() is refused: {error}') from error
-                event['detail'].append('again')
-                time.sleep(0.5)
-        now = datetime.datetime.now(datetime.timezone.utc)
-        self.era_ns = max(self.era_ns, int((self.granted - now).total_seconds() * 1e9) + 10 ** 8)
-        for server in self.present():
-            if server.base_ns < self.era_ns:
-                server.set_base(self.era_ns + self.some_step())

@@ -1,0 +1,471 @@
+"""Faults that doc/fleet.md has a way back from: a coordinator that forgets, is split, or cannot be found by its name;
+a clock far ahead; another fleet.  Where the page tells an administrator what to do, the fault does that, and what the
+page promises is expected.
+
+Some of them give servers a node ID of which the fault knows that nobody else has it: SPECIFIC, which no server takes by
+itself.  Those of VISITORS are leased by servers that visit another fleet only, as IDs of two fleets may be equal.
+"""
+
+import datetime
+import signal
+import time
+
+import psycopg2
+
+import proxy as network
+from servers import Backup, Down, wait_for
+
+ALL_NODES, SPECIFIC, VISITORS = '0-899', range(900, 1000), '1000-1023'
+PATIENCE_S = 2.5        # a little more than snowflake.jump_patience
+FAR_NS = 365 * 24 * 3600 * 10 ** 9
+FAR = datetime.timedelta(days=300)
+# Until all servers mint where the page says "within seconds", or the clock is beyond all floors: that is 2 s for a
+# clock that was set to be believed, an attempt, and the time until the next one.
+BOUND_S = 8
+CLOCK_BOUND_S = 3
+STOP_BOUND_S = 7
+WENT_BACK = 'closed: the coordinator went back in time'
+
+
+def patience(seconds):
+    """More of it where more processes want to run than there are processors for."""
+    with open('/proc/loadavg') as f:
+        average, _, _, running, _ = f.read().split()
+    with open('/proc/cpuinfo') as f:
+        processors = sum(line.startswith('processor') for line in f)
+    busy = max(float(average), int(running.split('/')[0])) / processors
+    return seconds * max(busy / 4, 1)
+
+
+def utc_now():
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+class WayBack:
+    """What the injector can do to fleets; it has the servers."""
+
+    def __init__(self):
+        self.specific = 0
+        self.moves = 0
+        self.visited = None             # up to when visitors had leases
+
+    # --- what is expected
+
+    @staticmethod
+    def expect(event, good, what):
+        event['expected'].append((what, bool(good)))
+
+    def bounded(self, event, seconds, what):
+        """All servers mint, in time."""
+        took = self.wait_for_ids(event)
+        bound = patience(seconds)
+        self.expect(event, took <= bound, f'{what}: all mint again after {took:.1f} s, {bound:.0f} s at most')
+
+    def eventually(self, event, condition, seconds, what):
+        """Something comes about, in time."""
+        end = time.monotonic() + patience(seconds)
+        while not (good := condition()) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.expect(event, good, what)
+
+    def refused(self, event, server, sqlstate, sql, *args):
+        try:
+            server.query(sql, args, dbname=server.database)
+            code = None
+        except psycopg2.Error as error:
+            code = error.pgcode
+        self.expect(event, code == sqlstate, f'{sql} is refused with {sqlstate}: {code}')
+
+    @staticmethod
+    def look(server, columns):
+        """The status, or None where there is no answer."""
+        try:
+            row = server.status(columns)
+            return row[0] if len(row) == 1 else row
+        except psycopg2.Error:
+            return None
+
+    @staticmethod
+    def fleet_row(server, columns):
+        try:
+            return server.query(f'SELECT {columns} FROM snowflake_fleet() WHERE node IS NULL',
+                                dbname=server.database)[0]
+        except (psycopg2.Error, IndexError):
+            return (None, ) * (columns.count(',') + 1)
+
+    # --- what is done
+
+    def all_renew(self, servers):
+        """Wait until each has a lease that was renewed or taken since."""
+        before = {server: self.look(server, 'leases, lease_renewals') for server in servers}
+        wait_for(lambda: all((now := self.look(server, 'leases, lease_renewals')) and now != before[server]
+                             for server in servers), patience(2 * self.lease_s + 10), 'a lease is not renewed', 0.1)
+
+    def set_clocks(self, bases):
+        """Of servers that run, as far as they are behind these; they believe them when this returns."""
+        moved = [server for server, base_ns in bases.items() if server.base_ns < base_ns]
+        for server in moved:
+            server.set_base(int(bases[server]))
+        if moved:
+            time.sleep(PATIENCE_S)
+        wait_for(lambda: all((now := self.look(server, 'clock_state, gate')) and now[0] != 'coasting' and
+                             now[1] == 'open' for server in moved), patience(20), 'a clock is not believed', 0.1)
+
+    def specific_node(self):
+        self.specific += 1
+        return SPECIFIC[self.specific % len(SPECIFIC)]
+
+    def lead_ns(self, server):
+        return int((self.look(server, 'extract(epoch FROM lead)') or 0) * 10 ** 9)
+
+    def set_nodes(self, server, nodes):
+        server.nodes = str(nodes)
+        server.configure()
+
+    def allow_all(self, servers, *kept):
+        """They may lease what they may usually, and keep these node IDs."""
+        for server in servers:
+            self.set_nodes(server, ','.join([ALL_NODES, *map(str, kept)]))
+            server.reload()
+
+    def apply(self, servers):
+        """Their settings are in force."""
+        for server in servers:
+            server.configure()
+            server.reload()
+        for server in servers:
+            wait_for(lambda: self.shown(server) == server.url(), patience(20), 'the settings are not in force')
+
+    @staticmethod
+    def shown(server):
+        try:
+            return server.query('SHOW snowflake.node_source')[0][0]
+        except psycopg2.Error:
+            return None
+
+    def set_network(self, slots, mode):
+        for slot in slots:
+            self.proxy.set_mode(slot, mode)
+
+    def two_alone(self):
+        """Two members with whom no guest shares its way to the coordinator, and two others."""
+        shared = {guest.member for guest in self.guests()}
+        alone = self.rng.sample([server for server in self.members() if server.member not in shared], 2)
+        return alone, self.rng.sample([server for server in self.members() if server not in alone], 2)
+
+    def recover(self, event, server, floor, gone=False):
+        """As often as the fleet's record is changed by others meanwhile."""
+        end = time.monotonic() + patience(60)
+        while True:
+            try:
+                server.query('SELECT snowflake_fleet_recover(%s, %s)', (floor, gone), dbname=server.database)
+                return
+            except psycopg2.Error as error:
+                if time.monotonic() > end:
+                    raise Down(f'snowflake_fleet_recover() is refused: {error}') from error
+                event['detail'].append('again')
+                time.sleep(0.5)
+
+    def found_again(self, event, server, gone=False, noted=()):
+        """The floor of the fleet is above all that was granted, which all servers know together.
+
+        Clocks that are behind it would mint nothing for as long as they are, so they are set right.  "noted": servers
+        that do not answer, and of which it is known already.
+        """
+        for each in self.present():
+            if each not in noted:
+                self.note_granted(each)
+        self.recover(event, server, self.granted, gone)
+        self.era_ns = max(self.era_ns, int((self.granted - utc_now()).total_seconds() * 1e9) + 10 ** 8)
+        for each in self.present():
+            if each.base_ns < self.era_ns:
+                each.set_base(self.era_ns + self.some_step())
+
+    # --- kinds of fault
+
+    def loses_data(self, event):
+        """All members of the coordinator forget everything."""
+        self.coordinator.end(signal.SIGKILL)
+        self.coordinator.lose_data()
+        self.hold_leases(0, 1.5)
+        self.back(event)
+        self.hold_leases(0, 1)
+        self.found_again(event, self.any_member(event))
+        self.bounded(event, BOUND_S, 'the fleet is founded again')
+
+    def far_clock(self, event):
+        """A server leases a node ID a year ahead.  The coordinator goes back to before that, so the server closes its
+        gate and reports its lease; and it is stopped for good.
+        """
+        far = self.any_member(event)
+        witness = self.rng.choice([server for server in self.members() if server is not far])
+        self.coordinator.copy()
+        far.stop('kill')
+        far.set_base(FAR_NS)
+        self.start(far)
+        wait_for(lambda: (until := self.look(far, 'lease_until')) and until > utc_now() + FAR, patience(40),
+                 'a clock that is a year ahead leases nothing', 0.1)
+        self.hold(0.3, 1)
+        self.coordinator.restore()
+        self.eventually(event, lambda: (until := self.fleet_row(witness, 'leased_until')[0]) and
+                        until > utc_now() + FAR, self.lease_s + 10, 'a server that closes its gate reports its lease')
+        place = self.place_of(far)
+        reported = self.fleet_row(witness, 'leased_until')[0]
+        self.close(place)
+        far.remove()
+        self.servers[place] = None
+
+        for server in self.present():
+            self.note_granted(server)
+        self.refused(event, witness, '22023', 'SELECT snowflake_fleet_recover(%s)', self.granted)
+        self.refused(event, witness, '55000', 'SELECT snowflake_fleet_recover()')
+        if reported and self.rng.random() < 0.5:
+            event['detail'].append('recovered above its lease first')
+            self.recover(event, witness, reported + datetime.timedelta(seconds=1))
+            self.eventually(event, lambda: 'waits for the floor' in (self.look(witness, 'advice') or ''),
+                            self.lease_s + 10, 'a server says that it waits for the floor')
+            self.refused(event, witness, '22023', 'SELECT snowflake_fleet_recover(%s)', self.granted)
+            self.refused(event, witness, '55000', 'SELECT snowflake_fleet_recover()')
+        self.found_again(event, witness, gone=True)
+        self.bounded(event, BOUND_S, 'the others mint')
+
+        successor = self.new_server(far.member)
+        Backup(witness).copy_to(successor)
+        successor.configure()
+        successor.set_base(witness.base_ns)
+        event['detail'].append(f'server {successor.number} takes its place')
+        self.servers[place] = successor
+        self.start_guest(successor, place)
+
+    def restored(self, event):
+        """The coordinator goes back behind what it granted to two servers.  Both close their gates and mark the fleet;
+        from then on two others, for whom it has these node IDs free, are granted nothing.
+        """
+        others, holders = self.two_alone()
+        event['detail'].append('holders {0.number} and {1.number}, others {2.number} and {3.number}'
+                               .format(*holders, *others))
+        # what the others would be granted would begin where the holders have minted
+        behind_ns = int(self.lease_s / 2 * 1e9)
+        base_ns = max(*(server.base_ns for server in holders), *(server.base_ns + behind_ns for server in others))
+        self.set_clocks({server: base_ns for server in holders})
+        self.coordinator.copy()
+        node = self.specific_node()
+        self.set_nodes(holders[0], node)
+        holders[0].stop('kill')
+        self.start(holders[0])
+        wait_for(lambda: self.node_of(holders[0]) == node, patience(20), 'a new node ID is not leased')
+        self.allow_all(holders[:1], node)
+        self.all_renew(holders)
+        self.set_network([server.member for server in others], network.HOLE)
+        for server, holder in zip(others, holders):
+            self.note_granted(server)
+            server.stop('kill')
+            server.set_base(base_ns - behind_ns)
+            self.set_nodes(server, self.node_of(holder))
+            self.start(server)
+        leases = {server: self.look(server, 'leases') for server in holders}
+        self.coordinator.restore()
+
+        def has_noticed(server):
+            now = self.look(server, 'gate, leases')
+            return now and (now[0] == WENT_BACK or now[1] != leases[server])
+        for server in holders:
+            self.eventually(event, lambda: has_noticed(server), self.lease_s + 5,
+                            'a server finds its own lease missing')
+            self.expect(event, self.look(server, 'gate') == WENT_BACK, 'it closes its gate')
+        self.set_network([server.member for server in others], network.PASS)
+        self.hold_leases(0.4, 0.8)
+        for server in others:
+            self.expect(event, self.look(server, 'lease_until') is None, 'a fleet that is marked grants nothing')
+        self.allow_all([*others, holders[0]])
+        self.found_again(event, self.rng.choice(holders))
+        self.bounded(event, BOUND_S, 'the fleet is founded again')
+
+    def two_overtaken(self, event):
+        """The coordinator goes back behind its grants to two servers that stand still, and grants both node IDs to
+        others.  The first who notice mark the fleet.  The two go on before the fleet is recovered, or after.
+        """
+        others, holders = self.two_alone()
+        event['detail'].append('holders {0.number} and {1.number}, others {2.number} and {3.number}'
+                               .format(*holders, *others))
+        free = [server for server in self.members() if server not in others and server not in holders]
+        # What the others are granted begins above all that the holders have minted: see "What is not covered".  Those
+        # may be ahead of their clocks, and by a reservation more after a crash.
+        self.set_clocks({server: holder.base_ns + self.lead_ns(holder) + 2 * 10 ** 9
+                         for server, holder in zip(others, holders)})
+        self.coordinator.copy()
+        nodes = {}
+        for server in holders:
+            nodes[server] = self.specific_node()
+            self.set_nodes(server, nodes[server])
+            server.stop('kill')
+        for server in holders:
+            self.start(server)
+        for server in holders:
+            wait_for(lambda: self.node_of(server) == nodes[server], patience(20), 'a new node ID is not leased')
+            self.allow_all([server], nodes[server])
+        self.all_renew(free)
+        for server in others:
+            self.note_granted(server)
+            server.stop('kill')
+        for server in holders:
+            self.note_granted(server)
+        until = {server: self.look(server, 'lease_until') for server in holders}
+        recover_first = self.rng.random() < 0.5
+        with holders[0].stopped(holders[0].processes()), holders[1].stopped(holders[1].processes()):
+            began = time.monotonic()
+            self.set_network({server.member for server in self.present()}, network.HOLE)
+            self.coordinator.restore()
+            self.set_network([server.member for server in others], network.PASS)
+            overtaken = 0
+            for server, holder in zip(others, holders):
+                self.set_nodes(server, nodes[holder])
+                self.start(server)
+            for server, holder in zip(others, holders):
+                wait_for(lambda: self.node_of(server) == nodes[holder], patience(20), 'a node ID is not taken')
+                rows = server.query('SELECT leased_from FROM snowflake_fleet() WHERE node = %s', (nodes[holder], ),
+                                    dbname=server.database)
+                overtaken += rows[0][0] <= until[holder]
+                self.allow_all([server], nodes[holder])
+            event['detail'].append(f'{overtaken} overtaken')
+            self.hold(0.3, 1)
+            self.set_network({server.member for server in self.present()}, network.PASS)
+            self.eventually(event, lambda: 'grants nothing' in (self.fleet_row(others[0], 'state')[0] or ''),
+                            self.lease_s + 5, 'a server that was forgotten marks the fleet')
+            if recover_first:
+                self.found_again(event, free[0], noted=holders)
+            else:
+                event['detail'].append('recovered afterwards')
+            # their leases end: nothing is minted with them any more
+            time.sleep(max(1.2 * self.lease_s - (time.monotonic() - began), 0))
+        if not recover_first:
+            self.hold_leases(0.2, 0.5)
+            self.found_again(event, free[0])
+        self.bounded(event, BOUND_S, 'the fleet is founded again')
+        self.allow_all([*others, *holders])
+        self.hold_leases(0.2, 0.4)
+        self.expect(event, self.fleet_row(free[0], 'state')[0] == 'fleet',
+                    'a fleet that was founded again is not marked')
+
+    def split(self, event):
+        """A standby of the coordinator is promoted, and the primary goes on.  All servers know both, in one order or
+        the other; two that know them in different orders want one node ID.
+        """
+        self.coordinator.add_standby()
+        for i, server in enumerate(self.rng.sample(self.members(), len(self.members()))):
+            server.order = (0, 1) if i % 2 else (1, 0)
+        for server in self.guests():
+            server.order = self.rng.sample((0, 1), 2)
+        self.apply(self.present())
+        self.all_renew(self.present())
+        two = [self.rng.choice([server for server in self.members() if server.order[0] == i]) for i in (0, 1)]
+        event['detail'].append(f'servers {two[0].number} and {two[1].number}')
+        node = self.specific_node()
+        self.set_clocks({server: max(each.base_ns for each in two) for server in two})
+        for server in two:
+            self.note_granted(server)
+            server.stop('kill')
+            self.set_nodes(server, node)
+        slots = {server.member for server in self.present()}
+        self.set_network(slots, network.HOLE)
+        old = self.coordinator.members[0]
+        self.coordinator.split()
+        new = self.coordinator.members[0]
+        self.set_network(slots, network.PASS)
+        for server in two:
+            self.start(server)
+        for server in two:
+            self.eventually(event, lambda: 'two servers of the coordinator accept writes' in
+                            (self.look(server, 'advice') or ''), 15, 'a server says that two can be written')
+        self.hold_leases(0.3, 1.2)
+        for server in two:
+            self.expect(event, self.look(server, 'lease_until') is None, 'of two that can be written, neither is used')
+        self.allow_all(two)
+        old.end(signal.SIGKILL)
+        self.bounded(event, BOUND_S, 'the one that was replaced is stopped')
+        if self.rng.random() < 0.5:
+            event['detail'].append('the one before is back, alone')
+            self.all_renew(self.present())      # all have seen the new timeline
+            new.end(signal.SIGKILL)
+            old.start()
+            for server in self.present():
+                self.eventually(event, lambda: 'was replaced by another' in (self.look(server, 'advice') or ''),
+                                self.lease_s + 10, 'a coordinator that was replaced grants nothing')
+            old.end(signal.SIGKILL)
+            self.back(event)
+            self.bounded(event, BOUND_S, 'the right one is back')
+        for server in self.present():
+            server.order = None
+        self.apply(self.present())
+
+    def resolver_hangs(self, event):
+        """The name of the first host is not resolved.  Leases are renewed at the others, servers start and stop."""
+        chosen = self.rng.sample(self.members(), self.rng.randrange(2, len(self.members()) + 1))
+        event['detail'].append(f'{len(chosen)} servers')
+        for server in chosen:
+            server.name_hangs = True
+        self.apply(chosen)
+        chosen[0].stop('kill')
+        self.start(chosen[0])
+        self.hold_leases(0.2, 0.5)
+        began = time.monotonic()
+        chosen[1].stop('fast')
+        took = time.monotonic() - began
+        bound = patience(STOP_BOUND_S)
+        self.expect(event, took <= bound, f'a server stops after {took:.1f} s, {bound:.0f} s at most')
+        self.start(chosen[1])
+        self.hold_leases(1, 1.5)
+        self.bounded(event, BOUND_S, 'while a name is not resolved')
+        for server in chosen:
+            server.name_hangs = False
+        self.apply(chosen)
+
+    def other_words(self, event):
+        """The URL of some servers is written in another way: they keep what they have."""
+        chosen = [server for server in self.members() if self.rng.random() < 0.6]
+        self.all_renew(self.present())      # so that nobody takes one for a while
+        before = {server: self.look(server, 'leases, node') for server in chosen}
+        for server in chosen:
+            server.words = (server.words + 1) % 3
+        self.apply(chosen)
+        self.hold_leases(0.5, 1)
+        event['detail'].append(f'{len(chosen)} servers')
+        for server in chosen:
+            now = self.look(server, 'leases, node')
+            self.expect(event, now == before[server], f'the lease is kept: {before[server]}, {now}')
+
+    def visit(self, event):
+        """A server leases from another fleet, with other node IDs, for a while."""
+        server = self.any_member(event)
+        event['detail'].append('for a while')
+        if self.visited:
+            server.set_base(max(server.base_ns, int((self.visited - utc_now()).total_seconds() * 1e9) + 10 ** 8))
+        server.visits, server.nodes = 'visited', VISITORS
+        self.coordinator.make_store('visited')
+        self.apply([server])
+        self.recover(event, server, self.visited or utc_now(), gone=True)
+        self.eventually(event, lambda: (self.node_of(server) or 0) >= 1000, BOUND_S, 'a reload leads to another fleet')
+        self.hold(0.3, 2)
+        self.bounded(event, BOUND_S, 'in another fleet')
+        until = self.look(server, 'lease_until') or utc_now() + datetime.timedelta(seconds=server.base_ns / 1e9)
+        self.visited = max(until + datetime.timedelta(seconds=2 * self.lease_s), self.visited or until)
+        server.visits, server.nodes = None, ALL_NODES
+        self.apply([server])
+        self.eventually(event, lambda: (self.node_of(server) or 1000) < 1000, BOUND_S, 'and back')
+
+    def move(self, event):
+        """All servers go to a new fleet.  The old one is out of reach, as if its coordinator were stopped."""
+        event['detail'].append('all of them')
+        slots = {server.member for server in self.present()}
+        self.set_network(slots, network.HOLE)
+        self.moves += 1
+        self.coordinator.fleet = f'fleet{self.moves}'
+        self.coordinator.make_store(self.coordinator.fleet)
+        self.apply(self.present())
+        time.sleep(2)               # an attempt that had begun is over
+        self.set_network(slots, network.PASS)
+        self.found_again(event, self.any_member(event))
+        self.bounded(event, BOUND_S, 'in the new fleet')
+
+    def another_fleet(self, event):
+        (self.visit if self.rng.random() < 0.5 else self.move)(event)
