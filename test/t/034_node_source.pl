@@ -77,6 +77,7 @@ finds(7, 'host name "rack2-007"', 'hostname', 'rack2-007', '');
 finds(103, 'host name "db-3", plus snowflake.node_id 100',
 	'hostname', 'db-3', '', 'snowflake.node_id = 100');
 finds(263, 'address 10.0.1.7', 'address', 'x', '127.0.0.1,10.0.1.7,10.0.1.8');
+finds(264, 'address 10.0.1.8', 'address', 'x', '2001:db8::9,10.0.1.8');
 finds(9, 'address 2001:db8::9', 'address', 'x', '::1,fe80::5,2001:db8::9');
 
 my $source = qr/^Set snowflake\.node_source to another source/;

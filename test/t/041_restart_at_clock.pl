@@ -184,9 +184,27 @@ wait_for_mint($node);
 $node->safe_psql('postgres',
 	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '1 h'))});
 set_node_id(2);
+$open = $node->background_psql('postgres', on_error_stop => 0);
+$open->query(q{SET snowflake.max_wait = '100ms'; BEGIN; SAVEPOINT a; SELECT snowflake_next()});
+$open->query('ROLLBACK TO a');
 $node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
 is_of_now($node->safe_psql('postgres', 'SELECT snowflake_next()'),
 	2, 'a second server, an hour ahead, is reset');
+
+# Once more, from half an hour ahead, and to a node ID that was there meanwhile
+$held = $open->query('SELECT snowflake_next()');
+set_node_id(3);
+wait_for_mint($node);
+set_node_id(4);
+$node->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '30 min'))});
+set_node_id(3);
+$node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(3)');
+is_of_now($node->safe_psql('postgres', 'SELECT snowflake_next()'), 3, 'and a second time');
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
+	'<', $held, 'the frontier does not pass what is open from before the first time');
+$open->query('COMMIT');
+$open->quit;
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->reload;
 $node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
@@ -198,6 +216,12 @@ $node->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_id'
   or die "reload has no effect";
 is(error_of($node, q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()})->{sqlstate},
 	'55000', 'reservation dropped while the gate is closed: the old node ID is ahead');
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT reserved_until > now() + interval '45 min' FROM snowflake_keeper.reservation WHERE node = -1}
+	),
+	't',
+	'and so is any other, as far as IDs were before the first time');
 
 $node->stop;
 done_testing();

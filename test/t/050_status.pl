@@ -9,8 +9,8 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(
-  error_of finish_minter log_count new_clock new_node pass_days set_clock
-  start_minter start_with_clock status step_clock wait_for_mint wait_until
+  error_of finish_minter let_pass log_count new_clock new_node pass_days set_clock
+  start_minter start_time start_with_clock status step_clock stop_time wait_for_mint wait_until
 );
 use Test::More;
 
@@ -263,8 +263,36 @@ $node->safe_psql('postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'flood'});
 eval { $waiting->quit };
 
-# A layout that ends this year, and the day after
+# In bursts that reach the limit, with pauses that are longer than a reservation.  The keeper
+# looks at the end of each pause, when the generator is as far ahead as at the limit; time
+# stands, so it does not look in between.
 my $offset = -s $node->logfile;
+$node->append_conf('postgresql.conf', q{snowflake.max_lead = '1s'});
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_lead') = '1s'})
+  or die "settings are not reloaded";
+stop_time($clock);
+foreach my $burst (1 .. 8)
+{
+	let_pass($clock, 2_000);
+	$node->safe_psql('postgres',
+		q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '750 ms'))});
+	my $waits = status($node, 'clock_waits');
+	$waiting = $node->background_psql('postgres');
+	$waiting->query_until(qr/go/,
+		"\\echo go\nSET application_name = 'burst'; SELECT count(snowflake_next()) FROM generate_series(1, 100000);\n"
+	);
+	wait_until('a mint waits', sub { status($node, 'clock_waits') > $waits });
+	$node->safe_psql('postgres',
+		q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'burst'});
+	eval { $waiting->quit };
+}
+is(log_count($node, qr/WARNING:  snowflakes have been minted at the limit/, $offset),
+	0, 'minting in bursts gives none');
+start_time($clock);
+
+# A layout that ends this year, and the day after
+$offset = -s $node->logfile;
 $node->stop;
 my $epoch = (time() - 86_400) * 1000;
 $node->append_conf('postgresql.conf',

@@ -307,6 +307,12 @@ $node->poll_query_until('postgres',
 	q{SELECT clock_state <> 'coasting' AND snowflake_next() IS NOT NULL FROM snowflake_status})
   or die "jump is not believed";
 cmp_ok(mint(), '>', $day, 'IDs follow when it has lasted');
+step_clock($clock, -2 * $second);
+isnt(mint(), undef, 'from there on a small step back is corrected');
+isnt(status($node, 'clock_state'), 'coasting', 'and is no jump');
+step_clock($clock, 2 * $second);
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+mint();
 step_clock($clock, -$day);
 cmp_ok(mint(), '>', $day, 'a day back: coasting at first');
 $node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM snowflake_status})
@@ -352,6 +358,25 @@ is(status($node, 'clock_state'), 'coasting', 'the patience begins anew with anot
 pass_seconds(40);
 ok( $node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM snowflake_status}),
 	'and ends as well');
+
+# A jump that is over, and much later another one to the same place
+foreach my $jump ($hour, -$hour)
+{
+	my $state = $jump > 0 ? '=' : '<>';
+
+	step_clock($clock, $jump);
+	$node->poll_query_until('postgres',
+		"SELECT snowflake_next() IS NOT NULL AND clock_state $state 'coasting' FROM snowflake_status"
+	) or die "jump is not seen";
+}
+pass_seconds(70);
+step_clock($clock, $hour);
+mint();
+is(status($node, 'clock_state'), 'coasting', 'a second jump to the same place has to last as well');
+step_clock($clock, -$hour);
+$node->poll_query_until('postgres',
+	q{SELECT snowflake_next() IS NOT NULL AND clock_state <> 'coasting' FROM snowflake_status})
+  or die "clock does not return";
 
 # A step ahead before the correction of one back is worn off: what mints have made of
 # both by the time that the keeper looks is not to be waited for.

@@ -16,7 +16,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
-my $node = new_node('main', conf => q{snowflake.reservation = '1s'});
+my $node = new_node(
+	'main',
+	init => { allows_streaming => 1 },
+	conf => q{snowflake.reservation = '1s'});
 my $newest = 0;
 
 $node->start;
@@ -80,6 +83,28 @@ $node->safe_psql(
 	DROP RULE nothing ON snowflake_keeper.reservation;
 	DROP POLICY hidden ON snowflake_keeper.reservation;
 	ALTER TABLE snowflake_keeper.reservation DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY});
+
+
+# What the keeper has written it holds against all who would change the table, until it has
+# committed: here its commit waits for a standby.
+$node->safe_psql('postgres',
+	q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'; SELECT pg_reload_conf()});
+my $waiting = start_minter($node, 1_000_000);
+$node->poll_query_until('postgres',
+	q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'})
+  or die "keeper does not wait for a standby";
+is( error_of($node,
+		'BEGIN; LOCK TABLE snowflake_keeper.reservation IN SHARE ROW EXCLUSIVE MODE NOWAIT')
+	  ->{sqlstate},
+	'55P03',
+	'no trigger can be created while the keeper writes');
+$node->safe_psql('postgres',
+	q{ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf()});
+$node->safe_psql('postgres',
+	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
+);
+finish_minter($waiting);
+wait_for_mint($node);
 
 
 # A copy of its index is fine, for as long as it takes to make it.

@@ -170,6 +170,19 @@ is( query(
 	'moved back: old rows are raised');
 cmp_ok(query('SELECT snowflake_next()'), '>', $newest, 'and minting goes on above');
 
+# To and fro once more, and the second time less is said than is known
+$node->append_conf('postgresql.conf', 'snowflake.database = other');
+restart_until('not in snowflake.database', 'fast');
+query("SELECT snowflake_accept_database($newest)");
+$node->append_conf('postgresql.conf', 'snowflake.database = postgres');
+restart_until('not in snowflake.database', 'fast');
+query('SELECT snowflake_accept_database(snowflake_lower_bound(now()))');
+is( query(
+		"SELECT count(*) FROM snowflake_keeper.reservation WHERE reserved_until < snowflake_timestamp($newest)"
+	),
+	0,
+	'a smaller largest ID lowers no row, and not what counts for those that have none');
+
 # An open gate: nothing is lost, but the promise is kept.
 my $larger = query(q{SELECT snowflake_lower_bound(now() + interval '3 hours')});
 ($rc, $output, $notes) = $node->psql('postgres', "SELECT snowflake_accept_database($larger)");

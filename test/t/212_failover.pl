@@ -108,6 +108,20 @@ is( $standby->safe_psql(
 	"\n0",
 	'no lock is left behind');
 
+# A transaction of the primary has the table locked, and so has the standby that replays it.
+my $locker = $primary->background_psql('postgres');
+$locker->query_safe(
+	'BEGIN; SELECT pg_current_xact_id(); LOCK TABLE snowflake_keeper.reservation IN ACCESS EXCLUSIVE MODE; SELECT pg_switch_wal()'
+);
+$standby->poll_query_until('postgres',
+	q{SELECT count(*) > 0 FROM pg_locks WHERE relation = 'snowflake_keeper.reservation'::regclass AND mode = 'AccessExclusiveLock'}
+) or die 'the lock is not replayed';
+my ($rc, $advice, $error) =
+  $standby->psql('postgres', q{SET lock_timeout = '1s'; SELECT advice FROM snowflake_status});
+is("$rc$advice$error", '0', 'the status does not wait for it');
+$locker->query_safe('ROLLBACK');
+$locker->quit;
+
 # What the log says at the first opening of the gate, and only then
 my $inherited =
   qr/LOG:  this server was a standby or a backup before, and now mints with node ID (\d+)\n.*?DETAIL:  (.*)\n(?:.*?HINT:  (.*)\n)?/;

@@ -293,12 +293,25 @@ is_deeply(
 	error_of($node, 'SELECT snowflake_next()'),
 	'a gate that stays closed is an error at once, the same as for a mint');
 is(sql('SELECT frontier IS NULL FROM snowflake_status'), 't', 'and unknown to the status');
+
+# A transaction begins to mint before it is open.
+$mine = $node->background_psql('postgres', on_error_stop => 0);
+$mine->query('BEGIN; SAVEPOINT a; SELECT snowflake_next()');
+$mine->query('ROLLBACK TO a');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 3');
 $node->reload;
 $node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
   or die "gate does not open";
 is(sql(q{SELECT count(*) = (SELECT count(*) FROM settled) FROM events}),
 	't', 'an open one lets everything from before pass, before anything is minted');
+my $waited = $mine->query(q{INSERT INTO events (what) VALUES ('waited') RETURNING id});
+sql(q{INSERT INTO events (what) VALUES ('after')});
+cmp_ok(sql('SELECT snowflake_frontier()'),
+	'<', $waited, 'a transaction that began to mint before the opening holds the frontier back');
+is(sql(q{SELECT count(*) = 1 + (SELECT count(*) FROM settled) FROM events}),
+	't', 'and only from there on');
+$mine->query('COMMIT');
+$mine->quit;
 
 $node->stop;
 done_testing();

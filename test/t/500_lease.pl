@@ -144,6 +144,7 @@ like(
 	status($one, 'advice'),
 	qr/^Minting ends with the lease\. The coordinator has been unusable since/,
 	'with advice');
+my ($since) = status($one, 'advice') =~ /unusable since "(.*?)"/;
 $one->poll_query_until('postgres',
 	q{SELECT gate = 'closed: the lease of the node ID has ended' FROM snowflake_status})
   or die 'does not end';
@@ -172,8 +173,12 @@ sub set_lease
 	return;
 }
 set_lease('1min', q{lease_until > now() + interval '50s'});
+$offset = -s $one->logfile;
 $coordinator->stop('immediate');
 set_lease('10min', q{coordinator = 'unreachable'});
+cmp_ok(log_count($one, qr/WARNING:  could not use the coordinator/, $offset),
+	'>=', 1, 'that it is gone again is logged again');
+unlike(status($one, 'advice'), qr/since "\Q$since\E"/, 'and is since another time');
 $errors = status($one, 'lease_errors');
 set_lease('10s', "lease_errors > $errors + 1");
 $until = status($one, 'lease_until');

@@ -128,6 +128,10 @@ ok( $coordinator->poll_query_until(
 $coordinator->stop('immediate');
 kill 'CONT', @stopped;
 @stopped = ();
+like(
+	status($standby, 'advice'),
+	qr/^After a promotion nothing could be minted: the lease of this server's node ID has ended\./,
+	'the standby says that it could not mint');
 $standby->promote;
 my $error = error_of($standby, q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 like(

@@ -7,8 +7,9 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  coordinator_url duplicates error_of mint_together new_clock new_coordinator
-  new_member set_clock start_with_clock status wait_for_mint wait_for_status
+  coordinator_url duplicates error_of log_count mint_together new_clock new_coordinator
+  new_member patience set_clock start_with_clock status wait_for_mint wait_for_status
+  wait_until
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -105,6 +106,19 @@ foreach my $attempt (1, 2)
 		qr/permanently stopped.*holder_is_gone => true/,
 		'and what to do if that is stopped for good');
 }
+
+# A recovery above it forgets neither that, nor its own floor.
+$one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '15 min')});
+$error = error_of($one, q{SELECT snowflake_fleet_recover(now() + interval '11s')});
+like(
+	$error->{detail},
+	qr/^The server ".*:@{[ $ahead->port ]}" gave up a lease up to "/,
+	'after a recovery above it that is known as well');
+$error = error_of($one, 'SELECT snowflake_fleet_recover()');
+like(
+	$error->{detail},
+	qr/^That was the previous floor of the fleet\./,
+	'and the next recovery is not below this one by default');
 my $began = time;
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(holder_is_gone => true)');
 mint_at_clock($one, $two);
@@ -169,6 +183,74 @@ is( records(
 	'what was revoked is not renewed');
 push @lists, mint_together(1, $one, $two);
 is(duplicates(@lists), 0, 'no ID twice');
+
+# What the coordinator has is changed to the tick, beside a lease of which "first" and "last"
+# are the ends; "fleet" is what becomes of the fleet's record, and "record" a statement for the
+# one of the node ID.  What does the holder do?
+$one->append_conf('postgresql.conf', q{snowflake.lease = '} . patience(3) . q{s'});
+$one->reload;
+
+sub found
+{
+	my ($fleet, $record) = @_;
+	my $offset = -s $one->logfile;
+	my $holder = ':' . $one->port . '$';
+
+	records(
+		qq{
+		BEGIN;
+		SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE;
+		DO \$\$
+		DECLARE
+			own record;
+		BEGIN
+			SELECT key, (value::jsonb ->> 'from')::bigint AS first, (value::jsonb ->> 'until')::bigint AS last
+				FROM snowflake_fleet.records WHERE value::jsonb ->> 'holder' ~ '$holder' AND key <> 'fleet'
+				ORDER BY last DESC LIMIT 1 INTO own;
+			UPDATE snowflake_fleet.records SET value = (value::jsonb || $fleet)::text WHERE key = 'fleet';
+			$record WHERE key = own.key;
+		END \$\$;
+		COMMIT});
+	my $used_up = qr/LOG:  lost the lease of snowflake node ID/;
+	my $given_up = qr/WARNING:  the coordinator of the snowflake fleet went back in time/;
+	wait_until('it is noticed', sub { log_count($one, qr/$used_up|$given_up/, $offset) > 0 });
+	return log_count($one, $given_up, $offset) ? 'given up' : 'used up';
+}
+
+my $above = q{jsonb_build_object('incarnation', md5(random()::text), 'floor', own.last)};
+my $update =
+  q{UPDATE snowflake_fleet.records SET value = (value::jsonb || jsonb_build_object(%s))::text};
+foreach my $case (
+	[ 'and its record is gone', 'DELETE FROM snowflake_fleet.records', 'used up' ],
+	[ 'and its record is an older one', sprintf($update, q{'until', own.last - 1}), 'used up' ],
+	[
+		'and somebody else had the last tick',
+		sprintf($update, q{'token', 'another', 'from', own.last, 'until', own.last}),
+		'given up'
+	],
+	[
+		'and somebody else had the first tick',
+		sprintf($update, q{'token', 'another', 'from', own.first, 'until', own.first}),
+		'given up'
+	])
+{
+	my ($name, $record, $expected) = @$case;
+	my $leases = status($one, 'leases');
+
+	is(found($above, $record),
+		$expected, "founded again at the end of a lease, $name: it is $expected");
+	wait_for_status($one, "leases > $leases AND gate = 'open'");
+}
+$node = status($one, 'node');
+is( found(
+		q{'{}'::jsonb},
+		sprintf($update, q{'token', 'another', 'from', own.last, 'until', own.last + 3600000})),
+	'given up',
+	'somebody else has the last tick of a lease: it is given up');
+is(error_of($one, "SELECT snowflake_fleet_reclaim($node)")->{message},
+	'', 'and this server may reclaim it');
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+mint_at_clock($one, $two);
 
 # A clock that was ahead for a moment.  Clean restarts take no further node IDs.
 $ahead->append_conf('postgresql.conf',

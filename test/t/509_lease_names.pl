@@ -7,7 +7,10 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
-use SnowflakeTest qw(error_of new_node status wait_for_status wait_until);
+use SnowflakeTest qw(
+  build_shim error_of new_clock new_node patience start_time status stop_time
+  wait_for_status wait_until
+);
 use IO::Socket::INET;
 use POSIX ();
 use PostgreSQL::Test::Cluster;
@@ -138,6 +141,7 @@ if ($false == 0)
 		$request .= <$client> // last while $request !~ /\r\n\r\n\z/;
 		my $body = slurp_file($content);
 		$body = '[' . ('{},' x 20_000_000) . '{}]' if $body eq 'many';
+		$body = ' ' x (65 * 1024 * 1024) if $body eq 'long';
 		print $client "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 		  . length($body)
 		  . "\r\nConnection: close\r\n\r\n", $body;
@@ -161,7 +165,7 @@ my $false_hosts = '127.0.0.1:' . $listener->sockport;
 my $has_etcd = -e (`$ENV{PG_CONFIG} --pkglibdir` =~ s/\n//r) . '/snowflake_etcd.so';
 SKIP:
 {
-	skip 'there is no module for etcd', 7 if !$has_etcd;
+	skip 'there is no module for etcd', 8 if !$has_etcd;
 	set_source("etcd://$false_hosts/fleet", "snowflake.lease = '60s'");
 	foreach my $answer (
 		[ '[]', qr/its answer is not that of an etcd server/ ],
@@ -185,6 +189,12 @@ SKIP:
 		'nor is an empty list no fleet');
 	set_source("etcd://$false_hosts/fleet");
 	unlink $content;
+	append_to_file($content, 'long');
+	like(
+		error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
+		qr/^could not use the coordinator: (?!its answer)/,
+		'an answer of more than 64 MB is not taken to its end');
+	unlink $content;
 	append_to_file($content, 'many');
 	my $began = time;
 	my $sql =
@@ -202,21 +212,81 @@ SKIP:
 	note(sprintf 'after %.1f s', time - $began);
 }
 
+# The server stops though a coordinator is silent, or a name is not found.  Time stands for it,
+# so no deadline ends the wait.
+my $silent =
+  IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp', Timeout => 180)
+  or die "could not listen: $!";
+my $clock = new_clock('silent');
+my $nobody = 'postgresql://127.0.0.1:1/nobody';
+
+# Is the lessee waiting for its thread, which looks up a name?
+sub looks_up
+{
+	my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/,
+	  `ps -o pid=,args= --ppid $server->{_pid}`;
+
+	return $lessee && scalar(my @threads = glob "/proc/$lessee/task/*") > 1;
+}
+
+$server->stop;
+foreach my $source (
+	'postgresql://not-there.hangs/postgres',
+	map { "$_://127.0.0.1:" . $silent->sockport . '/fleet' } 'postgresql',
+	'etcd', 'zookeeper', 'consul')
+{
+	my ($scheme, $host) = $source =~ m{(\w+)://([^:/]+)};
+
+  SKIP:
+	{
+		my $module = `$ENV{PG_CONFIG} --pkglibdir`;
+		chomp $module;
+		skip "there is no module for $scheme", 1 if !-e "$module/snowflake_$scheme.so";
+		$server->append_conf('postgresql.conf', "snowflake.node_source = '$nobody'");
+		{
+			local $ENV{LD_PRELOAD} = $shim . ' ' . build_shim();
+			local $ENV{SNOWFLAKE_CLOCK_FILE} = $clock;
+			$server->start;
+		}
+		wait_for_status($server, q{coordinator = 'unreachable'});
+		stop_time($clock);
+		set_source($source);
+		my $client;
+		if ($host =~ /hangs/)
+		{
+			wait_until('the name is looked up', \&looks_up);
+		}
+		else
+		{
+			$client = $silent->accept or die "nobody connects: $!";
+		}
+		my $stopped;
+		{
+			local $ENV{PGCTLTIMEOUT} = patience(20);
+			$stopped = $server->stop('fast', fail_ok => 1);
+		}
+		ok($stopped, "$scheme, $host: the server stops though that is silent");
+		start_time($clock);
+		$server->stop('immediate') if !$stopped;
+	}
+}
+
 # Very many records: those of a fleet with 60,000 servers
 SKIP:
 {
-	skip 'etcd is not installed', 2 if !$has_etcd || !grep { -x "$_/etcd" } split /:/, $ENV{PATH};
+	skip 'etcd is not installed', 3 if !$has_etcd || !grep { -x "$_/etcd" } split /:/, $ENV{PATH};
 	my $etcd = SnowflakeCoordinator::new_etcd('many', 1);
 
 	SnowflakeCoordinator::wait_for_etcd($etcd);
 	my $hosts = SnowflakeCoordinator::hosts($etcd);
-	$server->stop;
 	$server->append_conf('postgresql.conf',
-		"snowflake.layout = 'time:41 node:16 sequence:6 epoch:2010-11-04T01:42:54.657Z'\nsnowflake.node_source = 'etcd://$hosts/many'\nsnowflake.lease = '10s'\n"
+		"snowflake.layout = 'time:41 node:16 sequence:6 epoch:2010-11-04T01:42:54.657Z'\nsnowflake.node_source = 'etcd://not-there.hangs:2379,$hosts/many'\nsnowflake.lease = '10s'\n"
 	);
 	start();
-	$server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+	is(error_of($server, 'SELECT snowflake_fleet_create()')->{message},
+		'', 'a name that is not found keeps nobody from the next host of an etcd');
 	wait_for_status($server, 'lease_until IS NOT NULL');
+	set_source("etcd://$hosts/many");
 	my $template = $server->safe_psql(
 		'postgres',
 		q{SELECT format('{"holder": "h:1", "granted": 1, "from": 1, "until": %s, "token": "%s", "nonce": "%s"}',

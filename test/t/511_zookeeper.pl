@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet qw(check_fleet check_late_writes start_member);
-use SnowflakeTest qw(error_of status wait_for_mint wait_until);
+use SnowflakeTest qw(error_of status wait_for_mint wait_for_status wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -55,6 +55,22 @@ wait_until('the coordinator is asked', sub { -e "$hold.held" || status($one, 'le
 is(status($one, 'leases'), '0', 'without catching up a member tells nothing');
 SnowflakeCoordinator::release($hold);
 wait_for_mint($one);
+$one->stop;
+
+# The first of the hosts has a name that is not found.
+my $shim = PostgreSQL::Test::Utils::tempdir() . '/resolver_shim.so';
+system_or_bail($ENV{CC} || 'cc',
+	'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
+	"$FindBin::RealBin/../shim/resolver_shim.c", '-ldl');
+$one->append_conf('postgresql.conf',
+	"snowflake.node_source = 'zookeeper://fleet\@not-there.hangs:2181,$hosts/fleet/b?passfile=$passfile'\nsnowflake.lease = '1min'"
+);
+{
+	local $ENV{LD_PRELOAD} = $shim;
+	$one->start;
+}
+wait_for_status($one, q{leases > 0 OR advice ~ 'not resolved'});
+isnt(status($one, 'leases'), '0', 'a name that is not found keeps nobody from the next host');
 $one->stop;
 SnowflakeCoordinator::kill_members($zookeeper);
 

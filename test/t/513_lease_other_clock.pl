@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
   disorder new_clock new_coordinator new_member patience set_clock start_with_clock status
-  wait_for_mint
+  wait_for_mint wait_for_status
 );
 use Test::More;
 use Time::HiRes qw(time);
@@ -42,4 +42,21 @@ foreach my $seconds (-20, -10, -5, 0, 5, 12)
 is(disorder(\@ids), 0, 'the IDs ascend');
 cmp_ok(scalar(keys %nodes), '<', 5, 'few node IDs are used');
 $member->stop;
+
+# A server that mints nothing, and whose clock is an hour ahead: that is judged before anything
+# is asked for by it.
+$clock = new_clock('idle');
+my $idle = new_member('idle', $coordinator);
+start_with_clock($idle, $clock);
+$idle->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($idle);
+wait_for_status($idle, q{lead < '0'});
+my $attempts = status($idle, 'leases + lease_renewals');
+set_clock($clock, 3_600_000);
+wait_for_status($idle, "leases + lease_renewals > $attempts + 1");
+is( $idle->safe_psql(
+		'postgres', q{SELECT max(leased_until) < now() - interval '30 min' FROM snowflake_fleet()}),
+	't',
+	'an idle server leases nothing by a clock that is not believed');
+$idle->stop;
 done_testing();
