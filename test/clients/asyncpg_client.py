@@ -5,7 +5,7 @@ import datetime
 
 import asyncpg
 
-from tap import client, done, is_, ok
+from tap import FAR, OLD, client, done, end, form, is_, ok, start
 
 BIG = 2**53 + 1
 hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
@@ -85,15 +85,31 @@ async def main():
     is_(await db.fetchval("SELECT id FROM orders WHERE id = $1", BIG), BIG, "codec set: an int")
     is_(await db.fetchval("SELECT array_agg(id) FROM orders WHERE id = $1", BIG), [BIG],
         "codec set: a list of int")
-    key1, key2 = BIG, key
-    rows = await db.fetch("SELECT * FROM orders WHERE id = ANY($1) AND id >= $2::timestamptz", [key1, key2], hour_ago)
-    is_([row["id"] for row in rows], [key2], "codec set: rows of a list since a time")
     is_(await db.fetchval(insert, BIG + 2, BIG + 2), BIG + 2, "codec set: insert an int")
     is_(await db.fetchval(f"SELECT count(*) FROM orders WHERE id IN ({places})", *many), 1,
         "codec set: IN of parameters")
     await db.copy_records_to_table("orders", records=[(BIG + 3, BIG + 3, "copied")])
     is_(await db.fetchval("SELECT id FROM orders WHERE item = 'copied'"), BIG + 3,
         "codec set: binary COPY")
+
+    # the form of all sections
+    await db.execute("""
+        TRUNCATE orders;
+        CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders""")
+    await db.executemany(insert, [(OLD, 1), (FAR, 2)])
+
+    def keys(rows):
+        return [row["id"] for row in rows]
+
+    key = await db.fetchval("INSERT INTO orders (item) VALUES ($1) RETURNING id", "tea")
+    back = await db.fetchval("SELECT id FROM orders WHERE id = $1", key)
+    items = [f"item {number}" for number in range(1000)]
+    batch = await db.fetch("INSERT INTO orders (item) SELECT unnest($1::text[]) RETURNING id", items)
+    some = await db.fetch("SELECT * FROM orders WHERE id = ANY ($1)", [key, batch[0]["id"]])
+    newest = await db.fetch("SELECT * FROM orders ORDER BY id DESC LIMIT 20")
+    following = await db.fetch("SELECT * FROM orders WHERE id < $1 ORDER BY id DESC LIMIT 20", newest[-1]["id"])
+    period = await db.fetch("SELECT * FROM orders_view WHERE created_at >= $1 AND created_at < $2", start, end)
+    form(key, back, keys(batch), keys(some), keys(newest), keys(following), keys(period))
 
     await db.close()
     done()

@@ -1,10 +1,30 @@
 // Knex, with node-postgres below it.  To be run by clients.pl.
 
 const knex = require('knex');
-const { client, ok, is, fails, run } = require('./tap');
+const { FAR, OLD, client, fails, form, from, is, ok, rows, run, to } = require('./tap');
 
 const BIG = 2n ** 53n + 1n;
 const hourAgo = new Date(Date.now() - 3600 * 1000);
+
+// The form of all sections.
+async function sections(db) {
+  await db.schema.createView('orders_view', (view) => {
+    view.columns(['id', 'item', 'created_at']);
+    view.as(db('orders').select('id', 'item', db.raw('@ id')));
+  });
+
+  const [{ id }] = await db('orders').insert({ item: 'tea' }).returning('id');
+  const row = await db('orders').where({ id }).first();
+  const batch = await db('orders').insert(rows).returning('id');
+  const other = batch[0].id;
+  const some = await db('orders').whereIn('id', [id, other]);
+  const newest = await db('orders').orderBy('id', 'desc').limit(20);
+  const next = await db('orders').where('id', '<', newest.at(-1).id).orderBy('id', 'desc').limit(20);
+  const period = await db('orders_view').where('created_at', '>=', from).where('created_at', '<', to);
+
+  form('string', { id, row, some, newest, next, period, batch });
+  is(period.every((one) => one.created_at instanceof Date), true, 'the time of the view is a Date');
+}
 
 run(async () => {
   const db = knex({ client: 'pg', connection: {} });
@@ -52,5 +72,11 @@ run(async () => {
   await db('lines').insert({ order_id: order.id });
   is(await db('lines').join('orders', 'orders.id', 'lines.order_id').pluck('item'), ['default'],
     'a foreign key, with a join');
+
+  await db('lines').del();
+  await orders().del();
+  await orders().insert([{ id: OLD, item: 'old' }, { id: String(FAR), item: 'far' }]);
+  await sections(db);
+  is((await db('orders').columnInfo('id')).type, 'USER-DEFINED', 'columnInfo() does not know the type');
   await db.destroy();
 });

@@ -1,13 +1,29 @@
 // node-postgres.  To be run by clients.pl.
 
-const { spawnSync } = require('child_process');
-const { readFileSync } = require('fs');
 const { Client, types } = require('pg');
 const { readBigInt } = require('./node_postgres');
-const { client, ok, is, fails, run } = require('./tap');
+const { FAR, OLD, client, fails, form, from, is, ok, rows, run, to } = require('./tap');
 
 const BIG = 2n ** 53n + 1n;
 const hourAgo = new Date(Date.now() - 3600 * 1000);
+
+// The form of all sections.
+async function sections(type, db) {
+  const { rows: [{ id }] } = await db.query('INSERT INTO orders (item) VALUES ($1) RETURNING id', ['tea']);
+  const { rows: [row] } = await db.query('SELECT * FROM orders WHERE id = $1', [id]);
+  const items = rows.map((one) => one.item);
+  const batch = await db.query('INSERT INTO orders (item) SELECT unnest($1::text[]) RETURNING id', [items]);
+  const other = batch.rows[0].id;
+  const some = await db.query('SELECT * FROM orders WHERE id = ANY ($1)', [[id, other]]);
+  const newest = await db.query('SELECT * FROM orders ORDER BY id DESC LIMIT 20');
+  const next = await db.query('SELECT * FROM orders WHERE id < $1 ORDER BY id DESC LIMIT 20', [newest.rows.at(-1).id]);
+  const period = await db.query('SELECT * FROM orders_view WHERE created_at >= $1 AND created_at < $2', [from, to]);
+
+  form(type, {
+    id, row, some: some.rows, newest: newest.rows, next: next.rows, period: period.rows, batch: batch.rows,
+  });
+  is(period.rows.every((one) => one.created_at instanceof Date), true, 'the time of the view is a Date');
+}
 
 run(async () => {
   const db = new Client();
@@ -114,10 +130,17 @@ run(async () => {
     ok(typeof row.id === 'bigint' && row.id !== id, `binary: true destroys a ${type}`);
   }
 
-  // a program of its own
-  const page = readFileSync('../tree/doc/clients.md', 'utf8');
-  const [, block] = /^## node-postgres.*?^```javascript\n(.*?)^```$/ms.exec(page);
-  is(spawnSync(process.execPath, ['-e', block]).stderr.toString(), '', 'the program of doc/clients.md runs');
-
+  await db.query(`
+    TRUNCATE orders;
+    CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders`);
+  await db.query('INSERT INTO orders (id, item) VALUES ($1, $2), ($3, $4)', [OLD, 'old', String(FAR), 'far']);
+  await sections('bigint', db);
   await db.end();
+  types.setTypeParser(oid, String);
+
+  const other = new Client();
+  await other.connect();
+  await other.query('DELETE FROM orders WHERE id NOT IN ($1, $2)', [OLD, FAR]);
+  await sections('string', other);
+  await other.end();
 });

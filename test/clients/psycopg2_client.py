@@ -6,7 +6,7 @@ import io
 import psycopg2
 import psycopg2.extensions
 
-from tap import client, done, is_, ok, raises
+from tap import FAR, OLD, client, done, end, form, is_, ok, raises, start
 
 BIG = 2**53 + 1
 hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
@@ -82,9 +82,6 @@ psycopg2.extensions.register_type(
 is_(value("SELECT id FROM orders WHERE id = %s", BIG), BIG, "registered: an int")
 is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG), [BIG], "registered: a list of int")
 is_(value("SELECT NULL::snowflake"), None, "registered: a null is None")
-key1, key2 = BIG, int(text)
-cursor.execute("SELECT * FROM orders WHERE id = ANY(%s) AND id >= %s", ([key1, key2], hour_ago))
-is_(cursor.fetchall(), [(key2, number, "default")], "registered: rows of a list since a time")
 
 # the binary protocol: COPY only
 copy = io.BytesIO()
@@ -93,5 +90,31 @@ ok(BIG.to_bytes(8, "big") in copy.getvalue(), "COPY BINARY writes 8 bytes, as fo
 cursor.execute("CREATE TABLE copies (id snowflake)")
 cursor.copy_expert("COPY copies FROM STDIN (FORMAT binary)", io.BytesIO(copy.getvalue()))
 is_(value("SELECT id FROM copies"), BIG, "COPY BINARY reads them")
+
+# the form of all sections
+cursor.execute("""
+    TRUNCATE orders;
+    CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders""")
+cursor.execute("INSERT INTO orders VALUES (%s, 1, 'old'), (%s, 2, 'far')", (OLD, FAR))
+
+
+def keys():
+    return [row[0] for row in cursor]
+
+
+cursor.execute("INSERT INTO orders (item) VALUES (%s) RETURNING id", ["tea"])
+(key,) = cursor.fetchone()
+back = value("SELECT id FROM orders WHERE id = %s", key)
+items = [f"item {number}" for number in range(1000)]
+cursor.execute("INSERT INTO orders (item) SELECT unnest(%s) RETURNING id", [items])
+batch = keys()
+cursor.execute("SELECT * FROM orders WHERE id = ANY (%s)", [[key, batch[0]]])
+some = keys()
+cursor.execute("SELECT * FROM orders ORDER BY id DESC LIMIT 20")
+newest = keys()
+cursor.execute("SELECT * FROM orders WHERE id < %s ORDER BY id DESC LIMIT 20", [newest[-1]])
+following = keys()
+cursor.execute("SELECT * FROM orders_view WHERE created_at >= %s AND created_at < %s", [start, end])
+form(key, back, batch, some, newest, following, keys())
 
 done()

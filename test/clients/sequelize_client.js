@@ -1,10 +1,32 @@
 // Sequelize, with node-postgres below it.  To be run by clients.pl.
 
 const { Sequelize, DataTypes, Op, QueryTypes } = require('sequelize');
-const { client, ok, is, fails, run } = require('./tap');
+const { FAR, OLD, client, fails, form, from, is, ok, rows, run, to } = require('./tap');
 
 const BIG = 2n ** 53n + 1n;
 const hourAgo = new Date(Date.now() - 3600 * 1000);
+
+// The form of all sections.
+async function sections(db, Order) {
+  const OrderView = db.define('orderView', {
+    id: { type: 'snowflake', primaryKey: true },
+    item: DataTypes.TEXT,
+    createdAt: { type: DataTypes.DATE, field: 'created_at' },
+  }, { timestamps: false, tableName: 'orders_view' });
+  await db.query('CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders');
+
+  const { id } = await Order.create({ item: 'tea' });
+  const row = await Order.findByPk(id);
+  const batch = await Order.bulkCreate(rows);
+  const other = batch[0].id;
+  const some = await Order.findAll({ where: { id: [id, other] } });
+  const newest = await Order.findAll({ order: [['id', 'DESC']], limit: 20 });
+  const next = await Order.findAll({ where: { id: { [Op.lt]: newest.at(-1).id } }, order: [['id', 'DESC']], limit: 20 });
+  const period = await OrderView.findAll({ where: { createdAt: { [Op.gte]: from, [Op.lt]: to } } });
+
+  form('string', { id, row, some, newest, next, period, batch });
+  is(period.every((one) => one.createdAt instanceof Date), true, 'the time of the view is a Date');
+}
 
 run(async () => {
   const { PGHOST, PGPORT, PGUSER, PGDATABASE } = process.env;
@@ -78,6 +100,20 @@ run(async () => {
   }, { timestamps: false, tableName: 'orders' });
   await fails(Plain.create({ item: 'null' }), '23502',
     'a model without a defaultValue sends a null for the key');
+
+  await Order.destroy({ where: {} });
+  await Order.bulkCreate([{ id: OLD, item: 'old' }, { id: String(FAR), item: 'far' }]);
+  await sections(db, Order);
+  await fails(Order.sync({ alter: true }), '0A000', 'sync({ alter: true }) of any table fails with a view');
+  await db.query('DROP VIEW orders_view');
+  await Order.sync({ alter: true });
+  is((await db.getQueryInterface().describeTable('orders')).id.type, 'USER-DEFINED',
+    'without one it passes, though describeTable() does not know the type');
+  is(await db.query(`
+    SELECT format_type(atttypid, atttypmod) AS type, pg_get_expr(adbin, adrelid) AS default
+    FROM pg_attribute JOIN pg_attrdef ON (adrelid, adnum) = (attrelid, attnum)
+    WHERE attrelid = 'orders'::regclass AND attname = 'id'`, { type: QueryTypes.SELECT }),
+  [{ type: 'snowflake', default: 'snowflake_next()' }], 'and leaves the key as it was');
 
   await db.close();
 });

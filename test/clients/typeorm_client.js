@@ -1,7 +1,7 @@
 // TypeORM, with node-postgres below it.  To be run by clients.pl.
 
-const { DataSource, EntitySchema, Any, In, LessThan, MoreThanOrEqual, Raw } = require('typeorm');
-const { client, ok, is, fails, run } = require('./tap');
+const { And, Any, DataSource, EntitySchema, In, LessThan, MoreThanOrEqual, Raw } = require('typeorm');
+const { FAR, OLD, client, fails, form, from, is, ok, rows, run, to } = require('./tap');
 
 const BIG = 2n ** 53n + 1n;
 const hourAgo = new Date(Date.now() - 3600 * 1000);
@@ -26,11 +26,37 @@ const Line = new EntitySchema({
     },
   },
 });
+const OrderView = new EntitySchema({
+  name: 'OrderView',
+  tableName: 'orders_view',
+  type: 'view',
+  expression: 'SELECT id, item, @ id AS created_at FROM orders',
+  columns: {
+    id: { type: 'snowflake', primary: true },
+    item: { type: 'text' },
+    createdAt: { type: 'timestamptz', name: 'created_at' },
+  },
+});
+
+// The form of all sections.
+async function sections(orders, ordersView) {
+  const { id } = await orders.save({ item: 'tea' });
+  const row = await orders.findOneBy({ id });
+  const batch = await orders.save(rows);
+  const other = batch[0].id;
+  const some = await orders.findBy({ id: In([id, other]) });
+  const newest = await orders.find({ order: { id: 'DESC' }, take: 20 });
+  const next = await orders.find({ where: { id: LessThan(newest.at(-1).id) }, order: { id: 'DESC' }, take: 20 });
+  const period = await ordersView.findBy({ createdAt: And(MoreThanOrEqual(from), LessThan(to)) });
+
+  form('string', { id, row, some, newest, next, period, batch });
+  is(period.every((one) => one.createdAt instanceof Date), true, 'the time of the view is a Date');
+}
 
 run(async () => {
   const { PGHOST, PGPORT, PGUSER, PGDATABASE } = process.env;
   const source = () => new DataSource({
-    type: 'postgres', host: PGHOST, port: PGPORT, username: PGUSER, database: PGDATABASE, entities: [Order, Line],
+    type: 'postgres', host: PGHOST, port: PGPORT, username: PGUSER, database: PGDATABASE, entities: [Order, Line, OrderView],
   });
 
   client(`TypeORM ${require('./package.json').dependencies.typeorm}`);
@@ -85,5 +111,10 @@ run(async () => {
   is((await lines.find({ relations: { order: true } }))[0].order.id, order.id, 'a foreign key, with a join');
   is((await orders.findOne({ where: { id: order.id }, relations: { lines: true } })).lines.length, 1,
     'the way back');
+
+  await lines.clear();
+  await db.query('DELETE FROM orders');
+  await orders.insert([{ id: OLD, item: 'old' }, { id: String(FAR), item: 'far' }]);
+  await sections(orders, db.getRepository('OrderView'));
   await db.destroy();
 });
