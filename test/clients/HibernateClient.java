@@ -14,11 +14,14 @@ import javax.persistence.Id;
 import javax.persistence.ManyToOne;
 import javax.persistence.OneToMany;
 import javax.persistence.Table;
+import javax.persistence.Temporal;
+import javax.persistence.TemporalType;
 import org.hibernate.HibernateException;
 import org.hibernate.MappingException;
 import org.hibernate.Query;
 import org.hibernate.Session;
 import org.hibernate.annotations.GenericGenerator;
+import org.hibernate.annotations.Immutable;
 import org.hibernate.cfg.Configuration;
 import org.hibernate.engine.SessionImplementor;
 import org.hibernate.exception.DataException;
@@ -65,6 +68,15 @@ public class HibernateClient {
         Long id;
         @ManyToOne(fetch = FetchType.LAZY)
         Order order;
+    }
+
+    @Entity(name = "OrderView") @Immutable @Table(name = "orders_view")
+    public static class OrderView {
+        @Id @Column(columnDefinition = "snowflake")
+        Long id;
+        String item;
+        @Column(name = "created_at", columnDefinition = "snowflake_time") @Temporal(TemporalType.TIMESTAMP)
+        Date createdAt;
     }
 
     /** Does not say of which type the column is. */
@@ -156,6 +168,55 @@ public class HibernateClient {
         } catch (HibernateException e) {
             Tap.ok(e.getMessage().endsWith("Found: snowflake, expected: int8"), "but not without the columnDefinition");
         }
+        sections(configure().addAnnotatedClass(Order.class).addAnnotatedClass(Line.class).addAnnotatedClass(OrderView.class)
+                .setProperty("hibernate.jdbc.batch_size", "100"), session);
         Tap.done();
+    }
+
+    private static List<Long> keys(List<?> rows) {
+        List<Long> keys = new ArrayList<>();
+
+        for (Object row : rows)
+            keys.add(row instanceof Order ? ((Order) row).id : ((OrderView) row).id);
+        return keys;
+    }
+
+    /** The form of all sections. */
+    private static void sections(Configuration configuration, Session first) {
+        Date start = hourAgo, end = new Date(start.getTime() + 7200 * 1000);
+        List<Long> batch = new ArrayList<>();
+        Order order = new Order();
+
+        first.clear();
+        first.getTransaction().rollback();
+        first.beginTransaction();
+        first.createSQLQuery("INSERT INTO orders VALUES (" + Tap.OLD + "), (" + Tap.FAR + ")").executeUpdate();
+        first.createSQLQuery("CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders").executeUpdate();
+        first.getTransaction().commit();
+        new SchemaValidator(configuration).validate();
+        Tap.ok(true, "hbm2ddl.auto=validate takes the view");
+        Session session = configuration.buildSessionFactory().openSession();
+        session.beginTransaction();
+
+        order.item = "tea";
+        session.save(order);
+        session.flush();
+        session.clear();
+        Order back = (Order) session.get(Order.class, order.id);
+        for (int i = 0; i < 1000; i++) {
+            Order one = new Order();
+            one.item = "item " + i;
+            batch.add((Long) session.save(one));
+        }
+        session.flush();
+        List<?> some = session.createQuery("FROM Purchase WHERE id IN (:keys)")
+                .setParameterList("keys", Arrays.asList(order.id, batch.get(0))).list();
+        List<?> newest = session.createQuery("FROM Purchase ORDER BY id DESC").setMaxResults(20).list();
+        List<?> next = session.createQuery("FROM Purchase WHERE id < :last ORDER BY id DESC")
+                .setLong("last", ((Order) newest.get(19)).id).setMaxResults(20).list();
+        List<?> period = session.createQuery("FROM OrderView WHERE createdAt >= :start AND createdAt < :end")
+                .setTimestamp("start", start).setTimestamp("end", end).list();
+        Tap.form("", order.id, back.id, batch, keys(some), keys(newest), keys(next), keys(period));
+        Tap.ok(((OrderView) period.get(0)).createdAt.after(start), "the time of the view is a Date");
     }
 }

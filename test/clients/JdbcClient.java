@@ -10,6 +10,8 @@ import java.sql.Timestamp;
 import java.sql.Types;
 import java.time.Instant;
 import java.time.OffsetDateTime;
+import java.util.ArrayList;
+import java.util.List;
 import org.postgresql.util.PGobject;
 
 /** PostgreSQL's JDBC driver.  To be run by clients.pl. */
@@ -82,7 +84,7 @@ public class JdbcClient {
     /** What must work with parameters and results as text and in binary. */
     private static void test(String options, String how) throws SQLException {
         try (Connection db = connect(options); Statement statement = db.createStatement()) {
-            statement.execute("DROP TABLE IF EXISTS orders");
+            statement.execute("DROP TABLE IF EXISTS orders CASCADE");
             statement.execute("CREATE TABLE orders ("
                     + " id snowflake PRIMARY KEY DEFAULT snowflake_next(),"
                     + " ref bigint NOT NULL UNIQUE DEFAULT snowflake_next(),"
@@ -205,19 +207,61 @@ public class JdbcClient {
         }
     }
 
-    /** In a row, as a program has it. */
-    private static void mintAndSelect(Connection db, PreparedStatement insert) throws SQLException {
-        PreparedStatement select;
+    private static List<Long> keys(ResultSet rows) throws SQLException {
+        List<Long> keys = new ArrayList<>();
 
-        insert.executeUpdate();
-        ResultSet keys = insert.getGeneratedKeys();
-        keys.next();
-        long id = keys.getLong("id");
+        while (rows.next())
+            keys.add(rows.getLong("id"));
+        return keys;
+    }
 
-        select = db.prepareStatement("SELECT * FROM orders WHERE id = ANY (?) AND id >= ?");
-        select.setArray(1, db.createArrayOf("bigint", new Long[] {id}));
-        select.setObject(2, OffsetDateTime.now().minusHours(1));
-        Tap.ok(select.executeQuery().next(), "the row of a generated key, in a list, since a time");
+    private static List<Long> keys(PreparedStatement select) throws SQLException {
+        return keys(select.executeQuery());
+    }
+
+    /** The form of all sections, after test(). */
+    private static void sections(String options, String how) throws SQLException {
+        OffsetDateTime start = HOUR_AGO, end = start.plusHours(2);
+
+        try (Connection db = connect(options); Statement statement = db.createStatement()) {
+            statement.execute("TRUNCATE orders; DROP VIEW IF EXISTS orders_view;"
+                    + " CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders");
+            statement.execute("INSERT INTO orders VALUES (" + Tap.OLD + ", 1), (" + Tap.FAR + ", 2)");
+
+            PreparedStatement insert = db.prepareStatement("INSERT INTO orders (item) VALUES (?)", new String[] {"id"});
+            insert.setString(1, "tea");
+            insert.executeUpdate();
+            ResultSet keys = insert.getGeneratedKeys();
+            keys.next();
+            long id = keys.getLong("id");
+            PreparedStatement select = db.prepareStatement("SELECT id FROM orders WHERE id = ?");
+            select.setLong(1, id);
+            long back = keys(select).get(0);
+
+            for (int i = 0; i < 1000; i++) {
+                insert.setString(1, "item " + i);
+                insert.addBatch();
+            }
+            insert.executeBatch();
+            List<Long> batch = keys(insert.getGeneratedKeys());
+
+            select = db.prepareStatement("SELECT * FROM orders WHERE id = ANY (?)");
+            select.setObject(1, new long[] {id, batch.get(0)});
+            List<Long> some = keys(select);
+            List<Long> newest = keys(db.prepareStatement("SELECT * FROM orders ORDER BY id DESC LIMIT 20"));
+            select = db.prepareStatement("SELECT * FROM orders WHERE id < ? ORDER BY id DESC LIMIT 20");
+            select.setLong(1, newest.get(19));
+            List<Long> next = keys(select);
+            select = db.prepareStatement("SELECT * FROM orders_view WHERE created_at >= ? AND created_at < ?");
+            select.setObject(1, start);
+            select.setObject(2, end);
+            List<Long> period = keys(select);
+            Tap.form(how, id, back, batch, some, newest, next, period);
+            select.setTimestamp(1, Timestamp.from(start.toInstant()));
+            Tap.is(keys(select), period, how + "rows of a period, by a Timestamp");
+            Tap.is(row(db, "SELECT created_at FROM orders_view WHERE id = " + id, s -> { },
+                    r -> r.getObject(1, OffsetDateTime.class).isAfter(start)), true, how + "the time of the view");
+        }
     }
 
     public static void main(String[] arguments) throws SQLException {
@@ -231,10 +275,6 @@ public class JdbcClient {
         // -1 has the driver prepare, and use binary where it can, from the first execution
         test("&prepareThreshold=-1&reWriteBatchedInserts=true", "binary: ");
 
-        try (Connection db = connect("")) {
-            mintAndSelect(db, db.prepareStatement("INSERT INTO orders (item) VALUES ('generated')",
-                    Statement.RETURN_GENERATED_KEYS));
-        }
         try (Connection db = connect("&stringtype=unspecified")) {
             counts(db, "id = ?", s -> s.setString(1, Long.toString(BIG)), 1,
                     "stringtype=unspecified: setString() without a cast");
@@ -251,6 +291,8 @@ public class JdbcClient {
             fails(() -> row(db, "SELECT id FROM orders WHERE id = " + BIG, s -> { }, r -> r.getLong(1)),
                     "42821", "binaryTransferEnable: getLong() is refused by the driver");
         }
+        sections("", "form, text: ");
+        sections("&prepareThreshold=-1&reWriteBatchedInserts=true", "form, binary: ");
         Tap.done();
     }
 }

@@ -49,6 +49,11 @@ class Line < ActiveRecord::Base
   belongs_to :order
 end
 
+class OrderView < ApplicationRecord
+  self.table_name = 'orders_view'
+  attribute :id, :big_integer
+end
+
 # a model that knows nothing of the type
 class Plain < ActiveRecord::Base
   self.table_name = 'orders'
@@ -86,6 +91,33 @@ is(order.lines.to_a, [line], 'the way back')
 
 is(JSON.parse(order.to_json)['id'], order.id, 'to_json writes a number')
 is(Order.pluck(Arel.sql('to_json(id)')).map(&:class).uniq, [String], 'JSON of the server has a string')
+
+# the form of all sections: rows of 2010 and of 2045 are there, then come one of now and 1,000
+OLD = BIG
+FAR = 2**62 + 1
+from, to = 1.hour.ago, 1.hour.from_now
+Line.delete_all
+Order.delete_all
+ActiveRecord::Base.connection.execute('CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders')
+Order.insert_all([{ id: OLD, item: 'old' }, { id: FAR, item: 'far' }])
+rows = Array.new(1000) { |number| { item: "item #{number}" } }
+
+id = Order.create!(item: 'tea').id
+batch = Order.insert_all(rows, returning: :id).rows.flatten.map(&:to_i)
+some = Order.where(id: [id, batch[0]])
+newest = Order.order(id: :desc).limit(20)
+following = Order.where(id: ...newest.last.id).order(id: :desc).limit(20)
+period = OrderView.where(created_at: from...to)
+minted = [id, *batch]
+is(Order.find(id).id, id, 'insert, and read back exactly')
+is([minted.map(&:class).uniq, minted.uniq.size, batch], [[Integer], 1001, batch.sort],
+   'a batch of 1,000, whose keys are Integers and ascend')
+is(some.map(&:id).sort, minted.first(2), 'a list of keys')
+is(newest.map(&:id), [FAR, *minted.reverse.first(19)], 'newest first')
+is(following.map(&:id), minted.reverse[19, 20], 'the next page')
+is(period.map(&:id).sort, minted, 'rows of a period, by times')
+ok(period.first.created_at.between?(from, to), 'the time of the view is a time')
+Order.where.not(id: id).delete_all
 
 # without the attribute
 plain = Plain.create!(item: 'plain')

@@ -6,6 +6,7 @@ use DBI;
 use DBD::Pg;
 use POSIX qw(strftime);
 use Test::More;
+use Time::Piece;
 
 use constant BIG => 9_007_199_254_740_993;    # 2**53 + 1, but not by way of a double
 
@@ -89,14 +90,39 @@ is_deeply(value('SELECT array_agg(id::bigint) FROM orders WHERE id = ?', BIG),
 is( value('SELECT row_to_json(o) FROM orders o WHERE id = ?', BIG),
 	sprintf('{"id":"%d","ref":%d,"item":null}', BIG, BIG),
 	'JSON has a string for snowflake');
+
+# The form of all sections: rows of 2010 and of 2045 are there, then come one of now and 1,000.
 {
-	my $other = $id;
+	use constant FAR => 4_611_686_018_427_387_905;
+	my ($from, $to) = map { gmtime(time + $_)->datetime . 'Z' } (-3600, 3600);
+	my @items = map { "item $_" } 1 .. 1000;
+
+	$db->do('TRUNCATE orders');
+	$db->do('CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders');
+	$db->do('INSERT INTO orders (id, item) VALUES (?, ?), (?, ?)', undef, BIG, 'old', FAR, 'far');
+
 	my ($id) =
 	  $db->selectrow_array('INSERT INTO orders (item) VALUES (?) RETURNING id', undef, 'tea');
-	my $rows =
-	  $db->selectall_arrayref('SELECT * FROM orders WHERE id = ANY (?)', undef, [ $id, $other ]);
+	my $batch = $db->selectcol_arrayref(
+		'INSERT INTO orders (item) SELECT unnest(?::text[]) RETURNING id', undef, \@items);
+	my $some = $db->selectcol_arrayref(
+		'SELECT * FROM orders WHERE id = ANY (?)', undef, [ $id, $batch->[0] ]);
+	my $newest = $db->selectcol_arrayref(
+		'SELECT * FROM orders ORDER BY id DESC LIMIT 20');
+	my $next = $db->selectcol_arrayref(
+		'SELECT * FROM orders WHERE id < ? ORDER BY id DESC LIMIT 20', undef, $newest->[-1]);
+	my $period = $db->selectcol_arrayref(
+		'SELECT * FROM orders_view WHERE created_at >= ? AND created_at < ?', undef, $from, $to);
+	my @minted = ($id, @$batch);
+	my @back = reverse @minted;
 
-	is_deeply([ sort map { $_->[2] } @$rows ], [ 'default', 'tea' ], 'rows of a list');
+	is(value('SELECT id FROM orders WHERE id = ?', $id), $id, 'insert, and read back exactly');
+	is_deeply($batch, [ sort { $a <=> $b } @$batch ], 'a batch of 1,000, whose keys ascend');
+	is(scalar(@minted), 1001, 'and are 1,000');
+	is_deeply([ sort { $a <=> $b } @$some ], [ @minted[ 0, 1 ] ], 'a list of keys');
+	is_deeply($newest, [ FAR, @back[ 0 .. 18 ] ], 'newest first');
+	is_deeply($next, [ @back[ 19 .. 38 ] ], 'the next page');
+	is_deeply([ sort { $a <=> $b } @$period ], \@minted, 'rows of a period, by times');
 }
 
 $db->disconnect;

@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -90,7 +91,7 @@ func database(driver string, array func([]int64) interface{}) {
 	var null sql.NullInt64
 
 	_, err = db.Exec(`
-		DROP TABLE IF EXISTS orders;
+		DROP TABLE IF EXISTS orders CASCADE;
 		CREATE TABLE orders (
 			id   snowflake PRIMARY KEY DEFAULT snowflake_next(),
 			ref  bigint NOT NULL UNIQUE DEFAULT snowflake_next(),
@@ -124,11 +125,70 @@ func database(driver string, array func([]int64) interface{}) {
 	is(value("SELECT id FROM orders WHERE id < $1 ORDER BY id DESC LIMIT 1", id), int64(big+1),
 		name("the next page, by key"))
 	is(value("SELECT max(id) FROM orders"), id, name("max()"))
-	must(db.QueryRow("INSERT INTO orders (item) VALUES ($1) RETURNING id", "tea").Scan(&id))
-	is(value("SELECT id FROM orders WHERE item = 'tea'"), id, name("the ID that RETURNING gives"))
+	is(value("INSERT INTO orders (item) VALUES ($1) RETURNING id", "tea") > id, true, name("the next ID is greater"))
 	must(db.QueryRow("SELECT row_to_json(o) FROM orders o WHERE id = $1", int64(big)).Scan(&json))
 	is(json, fmt.Sprintf(`{"id":"%d","ref":%d,"item":null}`, big, big),
 		name("JSON has a string for snowflake"))
+}
+
+func ascend(ids []int64) bool {
+	return sort.SliceIsSorted(ids, func(i, j int) bool { return ids[i] < ids[j] })
+}
+
+func sorted(ids []int64) []int64 {
+	ids = append([]int64{}, ids...)
+	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
+	return ids
+}
+
+// The form of all sections, with a table that has rows of 2010 and of 2045.
+func sections(driver string, array func(interface{}) interface{}) {
+	const far = 1<<62 + 1
+	var id, back int64
+	var items []string
+	start, end := hourAgo, hourAgo.Add(2*time.Hour)
+	name := func(text string) string { return driver + ": " + text }
+	keys := func(rows *sql.Rows, err error) (ids []int64) {
+		var id int64
+
+		must(err)
+		for rows.Next() {
+			must(rows.Scan(&id))
+			ids = append(ids, id)
+		}
+		must(rows.Err())
+		return
+	}
+
+	db, err := sql.Open(driver, "sslmode=disable")
+	must(err)
+	defer db.Close()
+	for i := 0; i < 1000; i++ {
+		items = append(items, "item "+strconv.Itoa(i))
+	}
+	_, err = db.Exec("DROP TABLE IF EXISTS orders CASCADE;" +
+		"CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), item text);" +
+		"CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders")
+	must(err)
+	_, err = db.Exec("INSERT INTO orders VALUES ($1), ($2)", int64(big), int64(far))
+	must(err)
+
+	must(db.QueryRow("INSERT INTO orders (item) VALUES ($1) RETURNING id", "tea").Scan(&id))
+	must(db.QueryRow("SELECT id FROM orders WHERE id = $1", id).Scan(&back))
+	batch := keys(db.Query("INSERT INTO orders (item) SELECT unnest($1::text[]) RETURNING id", array(items)))
+	some := keys(db.Query("SELECT id FROM orders WHERE id = ANY ($1)", array([]int64{id, batch[0]})))
+	newest := keys(db.Query("SELECT id FROM orders ORDER BY id DESC LIMIT 20"))
+	next := keys(db.Query("SELECT id FROM orders WHERE id < $1 ORDER BY id DESC LIMIT 20", newest[19]))
+	period := keys(db.Query("SELECT id FROM orders_view WHERE created_at >= $1 AND created_at < $2", start, end))
+	minted := append([]int64{id}, batch...)
+	is(back, id, name("insert, and read back exactly"))
+	is([]interface{}{len(minted), ascend(minted)}, []interface{}{1001, true}, name("a batch of 1,000, whose keys ascend"))
+	is(sorted(some), minted[:2], name("a list of keys"))
+	is(sorted(newest), append(minted[982:], far), name("newest first"))
+	is(sorted(next), minted[962:982], name("the next page"))
+	is([]bool{ascend(newest), newest[0] == far, ascend(next), next[0] > next[1]}, []bool{false, true, false, true},
+		name("both descend"))
+	is(sorted(period), minted, name("rows of a period, by Times"))
 }
 
 // What is different with pgx by itself.
@@ -179,6 +239,8 @@ func native() {
 func main() {
 	fmt.Printf("# client: lib/pq %s, pgx %s, %s\n", os.Getenv("PQ_VERSION"), os.Getenv("PGX_VERSION"),
 		strings.Replace(runtime.Version(), "go", "Go ", 1))
+	sections("postgres", func(list interface{}) interface{} { return pq.Array(list) })
+	sections("pgx", func(list interface{}) interface{} { return list })
 	database("postgres", func(ids []int64) interface{} { return pq.Array(ids) })
 	database("pgx", func(ids []int64) interface{} { return ids })
 	native()

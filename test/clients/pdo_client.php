@@ -87,9 +87,48 @@ is(value('SELECT id::bigint FROM orders WHERE id = ?', $id), (int) $id, 'so is w
 is(json_decode(value('SELECT row_to_json(o) FROM orders o WHERE id = ?', BIG), true),
     ['id' => (string) BIG, 'ref' => BIG, 'item' => null], 'JSON has a string for snowflake');
 
-$insert = $db->prepare('INSERT INTO orders (item) VALUES (?) RETURNING id');
-$insert->execute(['tea']);
-$id = (int) $insert->fetchColumn();
-is(value('SELECT item FROM orders WHERE id = ?', $id), 'tea', 'the ID that RETURNING gives, as an integer');
+// The form of all sections: rows of 2010 and of 2045 are there, then come one of now and 1,000.
+const FAR = 2 ** 62 + 1;
+$from = new DateTimeImmutable('-1 hour');
+$to = new DateTimeImmutable('+1 hour');
+$rows = array_map(fn($number) => ['item' => "item $number"], range(1, 1000));
+$db->exec('TRUNCATE orders; CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders');
+$db->exec(sprintf('INSERT INTO orders VALUES (%d, 1), (%d, 2)', BIG, FAR));
+
+function run($sql, $parameters = [])
+{
+    global $db;
+
+    $statement = $db->prepare($sql);
+    $statement->execute($parameters);
+    return $statement;
+}
+
+foreach (['prepared: ' => false, 'emulated: ' => true] as $how => $emulate) {
+    $db->setAttribute(PDO::ATTR_EMULATE_PREPARES, $emulate);
+    $id = (int) run('INSERT INTO orders (item) VALUES (?) RETURNING id', ['tea'])->fetchColumn();
+    $batch = run('INSERT INTO orders (item) SELECT item FROM json_to_recordset(?) AS (item text) RETURNING id',
+        [json_encode($rows)])->fetchAll(PDO::FETCH_COLUMN);
+    $some = run('SELECT * FROM orders WHERE id = ANY (?)', ['{' . implode(',', [$id, $batch[0]]) . '}']);
+    $newest = run('SELECT * FROM orders ORDER BY id DESC LIMIT 20')->fetchAll(PDO::FETCH_COLUMN);
+    $next = run('SELECT * FROM orders WHERE id < ? ORDER BY id DESC LIMIT 20', [end($newest)]);
+    $period = run('SELECT * FROM orders_view WHERE created_at >= ? AND created_at < ?',
+        [$from->format(DATE_ATOM), $to->format(DATE_ATOM)]);
+    $minted = [(string) $id, ...$batch];
+    $back = array_reverse($minted);
+    $sorted = $batch;
+    sort($sorted);
+    is(value('SELECT id FROM orders WHERE id = ?', $id), (string) $id, $how . 'insert, and read back exactly');
+    is([count(array_unique($minted)), $batch], [1001, $sorted], $how . 'a batch of 1,000, whose keys ascend');
+    $keys = $some->fetchAll(PDO::FETCH_COLUMN);
+    sort($keys);
+    is($keys, array_slice($minted, 0, 2), $how . 'a list of keys');
+    is($newest, [(string) FAR, ...array_slice($back, 0, 19)], $how . 'newest first');
+    is($next->fetchAll(PDO::FETCH_COLUMN), array_slice($back, 19, 20), $how . 'the next page');
+    $keys = $period->fetchAll(PDO::FETCH_COLUMN);
+    sort($keys);
+    is($keys, $minted, $how . 'rows of a period, by DateTimes');
+    run('DELETE FROM orders WHERE id >= ? AND id < ?', [$id, FAR]);
+}
 
 printf("1..%d\n", $count);

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
 use tokio_postgres::types::{to_sql_checked, FromSql, IsNull, ToSql, Type};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, NoTls, Row};
 
 const BIG: i64 = (1 << 53) + 1;
 
@@ -26,7 +26,7 @@ impl Tap {
 }
 
 /// An ID, for columns of either type.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Snowflake(i64);
 
 impl FromSql<'_> for Snowflake {
@@ -57,6 +57,51 @@ async fn value<T: for<'a> FromSql<'a>>(
     parameters: Parameters<'_>,
 ) -> Result<T, tokio_postgres::Error> {
     db.query_one(sql, parameters).await?.try_get(0)
+}
+
+/// The form of all sections, with a table that has rows of 2010 and of 2045.
+async fn sections(db: &Client, tap: &mut Tap) -> Result<(), Box<dyn Error>> {
+    let far = (1i64 << 62) + 1;
+    let (start, end) = (SystemTime::now() - Duration::from_secs(3600), SystemTime::now() + Duration::from_secs(3600));
+    let items: Vec<String> = (0..1000).map(|i| format!("item {i}")).collect();
+    let keys = |rows: Vec<Row>| rows.iter().map(|row| row.get::<_, Snowflake>("id").0).collect::<Vec<i64>>();
+    let sorted = |mut ids: Vec<i64>| {
+        ids.sort_unstable();
+        ids
+    };
+
+    db.batch_execute(
+        "TRUNCATE orders;
+        CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders",
+    )
+    .await?;
+    db.execute("INSERT INTO orders (id) VALUES ($1), ($2)", &[&Snowflake(BIG), &Snowflake(far)]).await?;
+
+    let row = db.query_one("INSERT INTO orders (item) VALUES ($1) RETURNING id", &[&"tea"]).await?;
+    let id: Snowflake = row.get("id");
+    let back = keys(db.query("SELECT * FROM orders WHERE id = $1", &[&id]).await?);
+    let batch = db.query("INSERT INTO orders (item) SELECT unnest($1::text[]) RETURNING id", &[&items]).await?;
+    let other: Snowflake = batch[0].get("id");
+    let some = db.query("SELECT * FROM orders WHERE id = ANY ($1)", &[&vec![id, other]]).await?;
+    let newest = keys(db.query("SELECT * FROM orders ORDER BY id DESC LIMIT 20", &[]).await?);
+    let last = Snowflake(newest[19]);
+    let next = db.query("SELECT * FROM orders WHERE id < $1 ORDER BY id DESC LIMIT 20", &[&last]).await?;
+    let period = "SELECT * FROM orders_view WHERE created_at >= $1::timestamptz AND created_at < $2::timestamptz";
+    let period = db.query(period, &[&start, &end]).await?;
+
+    let mut minted = keys(batch);
+    tap.is(back, vec![id.0], "insert, and read back exactly");
+    tap.is(sorted(minted.clone()), minted.clone(), "the keys of a batch ascend");
+    minted.insert(0, id.0);
+    minted.dedup();
+    tap.is(minted.len(), 1001, "and are 1,000");
+    tap.is(sorted(keys(some)), minted[..2].to_vec(), "a list of keys");
+    tap.is(sorted(keys(period)), minted.clone(), "rows of a period, by SystemTimes");
+    minted.push(far);
+    minted.reverse();
+    tap.is(newest, minted[..20].to_vec(), "newest first");
+    tap.is(keys(next), minted[20..40].to_vec(), "the next page");
+    Ok(())
 }
 
 async fn test() -> Result<(), Box<dyn Error>> {
@@ -137,6 +182,7 @@ async fn test() -> Result<(), Box<dyn Error>> {
     tap.is(value::<String>(&db, "SELECT row_to_json(o)::text FROM orders o WHERE id = $1", &[&BIG]).await?,
         format!(r#"{{"id":"{BIG}","ref":{BIG},"item":null}}"#), "JSON has a string for snowflake");
 
+    sections(&db, &mut tap).await?;
     println!("1..{}", tap.0);
     Ok(())
 }
