@@ -228,13 +228,14 @@ public class JdbcClient {
                     + " CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders");
             statement.execute("INSERT INTO orders VALUES (" + Tap.OLD + ", 1), (" + Tap.FAR + ", 2)");
 
-            PreparedStatement insert = db.prepareStatement("INSERT INTO orders (item) VALUES (?)", new String[] {"id"});
+            PreparedStatement insert, select;
+            insert = db.prepareStatement("INSERT INTO orders (item) VALUES (?)", new String[] {"id"});
             insert.setString(1, "tea");
             insert.executeUpdate();
             ResultSet keys = insert.getGeneratedKeys();
             keys.next();
             long id = keys.getLong("id");
-            PreparedStatement select = db.prepareStatement("SELECT id FROM orders WHERE id = ?");
+            select = db.prepareStatement("SELECT id FROM orders WHERE id = ?");
             select.setLong(1, id);
             long back = keys(select).get(0);
 
@@ -248,7 +249,8 @@ public class JdbcClient {
             select = db.prepareStatement("SELECT * FROM orders WHERE id = ANY (?)");
             select.setObject(1, new long[] {id, batch.get(0)});
             List<Long> some = keys(select);
-            List<Long> newest = keys(db.prepareStatement("SELECT * FROM orders ORDER BY id DESC LIMIT 20"));
+            select = db.prepareStatement("SELECT * FROM orders ORDER BY id DESC LIMIT 20");
+            List<Long> newest = keys(select);
             select = db.prepareStatement("SELECT * FROM orders WHERE id < ? ORDER BY id DESC LIMIT 20");
             select.setLong(1, newest.get(19));
             List<Long> next = keys(select);

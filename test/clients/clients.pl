@@ -6,6 +6,9 @@
 #   bash test/run.sh clients                  every client
 #   bash test/run.sh clients jdbc node        some of them
 #
+# The table of doc/clients.md has to name the versions that ran, which the programs print; a day in
+# it is when somebody looked at a run with that version.
+#
 # They run in a chroot, which test/clients.sh makes.  With --packages, this only says what they
 # take of Debian's.
 
@@ -13,6 +16,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use POSIX qw(strftime);
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeProgram;
 use Test::More;
@@ -131,6 +135,9 @@ symlink '/srv/npm/node_modules', 'node_modules' or die;
 
 # Each has a database of its own, as a user who owns that and is nothing more.  Its results
 # are ours, and its plan has to have announced them.
+my $page = PostgreSQL::Test::Utils::slurp_file("$FindBin::RealBin/../../doc/clients.md");
+my %row = map { /^\| \[([^]]+)\]\S+ \| (.*?) \| (.*?) \|/ ? ($1 => [ $2, $3 ]) : () } split /\n/, $page;
+my $today = strftime('%Y-%m-%d', localtime);
 foreach my $client (@wanted)
 {
 	$node->safe_psql('postgres',
@@ -146,8 +153,19 @@ foreach my $client (@wanted)
 		/^(not )?ok \d+(?: - (.*))?$/ ? ok(!$1, "$client: $2") : note($_);
 		$count += /^(not )?ok \d/;
 	}
+	foreach ($output =~ /^# client: (.*)/mg)
+	{
+		my ($name, $version) = /^(.*?) ([\d.]*\.\S*?)(?:,.*| .*)?$/;
+		my ($said, $day) = @{ delete $row{$name} // [ 'no such row', '' ] };
+
+		is($said =~ /^([^ ,]+)/ && $1, $version, "$client: doc/clients.md has this version of $name");
+		my $line = "$_.";
+		is(join(', ', grep { $line !~ /\Q$_\E[ .,]/ } $said =~ /(\S+ \d[\d.]*)/g), '', "$client: and those of the others");
+		ok($day =~ /^\d{4}-\d\d-\d\d$/ && $day le $today, "$client: with a day when it was tried, up to $today");
+	}
 	ok($status == 0 && $output =~ /^1\.\.$count$/m,
 		"$client comes to its end, and to as many results as planned");
 }
+is(join(', ', sort keys %row), '', 'each row of doc/clients.md is a client') if @wanted == keys %clients;
 $node->stop;
 done_testing();

@@ -33,7 +33,7 @@ sub fails
 	return;
 }
 
-print "# client: DBD::Pg $DBD::Pg::VERSION, Perl $^V\n";
+print "# client: Perl DBD::Pg $DBD::Pg::VERSION, Perl $^V\n";
 $db->do(
 	q{
 	CREATE TABLE orders (

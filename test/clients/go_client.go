@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"runtime"
 	"sort"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -237,8 +235,7 @@ func native() {
 }
 
 func main() {
-	fmt.Printf("# client: lib/pq %s, pgx %s, %s\n", os.Getenv("PQ_VERSION"), os.Getenv("PGX_VERSION"),
-		strings.Replace(runtime.Version(), "go", "Go ", 1))
+	fmt.Printf("# client: Go lib/pq %s\n# client: Go pgx %s\n", os.Getenv("PQ_VERSION"), os.Getenv("PGX_VERSION"))
 	sections("postgres", func(list interface{}) interface{} { return pq.Array(list) })
 	sections("pgx", func(list interface{}) interface{} { return list })
 	database("postgres", func(ids []int64) interface{} { return pq.Array(ids) })

@@ -45,7 +45,7 @@ function fails($function, $state, $name)
     }
 }
 
-printf("# client: PDO of PHP %s\n", PHP_VERSION);
+printf("# client: PHP PDO %s\n", PHP_VERSION);
 $db->exec('
     CREATE TABLE orders (
         id   snowflake PRIMARY KEY DEFAULT snowflake_next(),

@@ -132,4 +132,45 @@ EXECUTE by_time(now()) \gset time_
 EXECUTE by_bound(now()) \gset bound_
 SELECT pg_temp.is(concat_ws(' ', :'item', :'time_item', :'bound_item'), 'tea largest largest', 'a row of its own, and those after now');
 
-\echo 1..16
+-- the form of all sections
+DEALLOCATE ALL;
+DROP TABLE orders CASCADE;
+CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), item text);
+CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders;
+INSERT INTO orders VALUES (9007199254740993, 'old'), (4611686018427387905, 'far');
+INSERT INTO orders (item) VALUES ('tea') RETURNING id \gset
+CREATE TEMP TABLE pages (kind text, id snowflake);
+\o |sed 's/^/batch|/' >batch
+INSERT INTO orders (item) SELECT 'item ' || n FROM generate_series(1, 1000) n RETURNING id;
+\o
+\copy pages FROM 'batch' (DELIMITER '|')
+SELECT id AS other FROM pages LIMIT 1 \gset
+\o |sed 's/^/some|/; s/|[^|]*$//' >some
+SELECT * FROM orders WHERE id IN (:id, :other);
+\o |sed 's/^/newest|/; s/|[^|]*$//' >newest
+SELECT * FROM orders ORDER BY id DESC LIMIT 20;
+\o
+\copy pages FROM 'some' (DELIMITER '|')
+\copy pages FROM 'newest' (DELIMITER '|')
+SELECT min(id) AS last FROM pages WHERE kind = 'newest' \gset
+\o |sed 's/^/next|/; s/|[^|]*$//' >next
+SELECT * FROM orders WHERE id < :last ORDER BY id DESC LIMIT 20;
+\o |sed 's/^/period|/; s/|[^|]*|[^|]*$//' >period
+SELECT * FROM orders_view WHERE created_at >= now() - interval '1 hour' AND created_at < now() + interval '1 hour';
+\o
+\copy pages FROM 'next' (DELIMITER '|')
+\copy pages FROM 'period' (DELIMITER '|')
+SELECT pg_temp.is(
+    (SELECT string_agg(DISTINCT concat_ws(' ', kind, (SELECT count(*) FROM pages p WHERE p.kind = q.kind)), ', ') FROM pages q),
+    'batch 1000, newest 20, next 20, period 1001, some 2', 'as many rows as each of them should have');
+SELECT pg_temp.is(string_agg(concat_ws(' ', kind, id), ', ' ORDER BY kind, id),
+    (SELECT string_agg(kind || ' ' || id, ', ' ORDER BY kind, id) FROM (
+        SELECT 'batch', id FROM orders WHERE item LIKE 'item %'
+        UNION ALL SELECT 'period', id FROM orders WHERE item LIKE 'item %' OR item = 'tea'
+        UNION ALL SELECT 'some', id FROM orders WHERE item IN ('tea', 'item 1')
+        UNION ALL (SELECT 'newest', id FROM orders ORDER BY id DESC LIMIT 20)
+        UNION ALL (SELECT 'next', id FROM orders ORDER BY id DESC OFFSET 20 LIMIT 20)) AS expected(kind, id)),
+    'a list, newest first, the next page, a period, a batch of 1,000')
+FROM pages;
+
+\echo 1..18

@@ -20,7 +20,7 @@ def value(sql, *parameters, binary=False):
     return result
 
 
-client(f"psycopg {psycopg.__version__}, {psycopg.pq.__impl__} implementation")
+client(f"psycopg 3 {psycopg.__version__}, {psycopg.pq.__impl__} implementation")
 connection.execute("""
     CREATE TABLE orders (
         id   snowflake PRIMARY KEY DEFAULT snowflake_next(),

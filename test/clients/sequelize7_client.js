@@ -19,7 +19,7 @@ run(async () => {
     createdAt: { type: DataTypes.DATE, columnName: 'created_at' },
   }, { timestamps: false, tableName: 'orders_view' });
 
-  client(`Sequelize ${version('@sequelize/core')}`);
+  client(`Sequelize 7 ${version('@sequelize/core')}`);
   await Order.sync();
   await db.query('CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders');
   await Order.bulkCreate([{ id: OLD, item: 'old' }, { id: String(FAR), item: 'far' }]);

@@ -38,7 +38,7 @@ run(async () => {
     item: DataTypes.TEXT,
   }, { timestamps: false });
 
-  client(`Sequelize ${Sequelize.version}`);
+  client(`Sequelize 6 ${Sequelize.version}`);
   await Order.sync();
   is(await db.query(`
     SELECT attname, format_type(atttypid, atttypmod) AS type

@@ -105,6 +105,7 @@ my %client = (
 	'SQLAlchemy' => 'sqlalchemy_client.py',
 	'Django' => 'django_client.py',
 	'JDBC' => 'JdbcClient.java',
+	'node-postgres' => 'node_client.js',
 	'Hibernate' => 'HibernateClient.java',
 	'postgres.js' => 'postgresjs_client.js',
 	'drizzle' => 'drizzle_schema.ts drizzle_client.js',
@@ -128,13 +129,11 @@ my @instead = (
 my @missing;
 foreach my $section (split /^## /m, $text{'doc/clients.md'})
 {
-	my ($name) = $section =~ /^(.*?)(?:: tried)?$/m;
+	my ($name) = $section =~ /^(.*)$/m;
 	my @lines = map { split /\n/ } $section =~ /^```\w+\n(.*?)^```$/msg;
 
 	next if !@lines;
 
-	# that program is run as it is
-	next if $name eq 'node-postgres';
 	my $program = join '', map { slurp_file("$root/test/clients/$_") } split ' ',
 	  $client{$name} // "none of $name";
 	$program =~ s/\s//g;
@@ -148,6 +147,46 @@ foreach my $section (split /^## /m, $text{'doc/clients.md'})
 	}
 }
 is(join("\n", @missing), '', 'what doc/clients.md shows is what test/clients runs');
+
+# Each section has the same lines, whose results tap.js and its like compare; the versions of npm's are
+# those that package.json asks for.
+my ($sections) = $text{'doc/clients.md'} =~ /^(## psql\n.*)^## Entity Framework/ms;
+my %section = $sections =~ /^## ([^\n]+)\n(.*?)(?=^## |\z)/msg;
+my @table = $text{'doc/clients.md'} =~ /^\| \[([^]]+)\]\((#\S+)\) \| ([^ ,|]+)/mg;
+my (%version, @shapeless);
+while (my ($name, $anchor, $version) = splice @table, 0, 3)
+{
+	my ($section) = grep { '#' . anchor($_) eq $anchor } keys %section;
+
+	$version{$name} = $version;
+	push @shapeless, "$name: $_" foreach !$section ? 'no section' : grep {
+		$section{$section} !~ ({
+			insert => qr/tea/,
+			'a batch' => qr/rows|items|generate_series|range\(1000\)|1,000 times/,
+			'a list' => qr/id = ANY|id IN|\bin\b|inArray|\bIn\(|id__in|\.in_\(|id: \[|whereIn/,
+			newest => qr/\b(?:DESC|desc)\b|"-id"/,
+			'a period' => qr/created_?at|id__time|\$\{from\}/i
+		}->{$_})
+	} 'insert', 'a batch', 'a list', 'newest', 'a period';
+}
+is(join("\n", @shapeless), '', 'each section of doc/clients.md inserts, lists, pages and asks for a period');
+
+my ($packages) = slurp_file("$root/test/clients/package.json") =~ /"dependencies": \{(.*?)\}/s;
+my %pinned = $packages =~ /"([^"]+)": "([^"]+)"/g;
+my %package = (
+	'node-postgres' => 'pg',
+	'postgres.js' => 'postgres',
+	'drizzle' => 'drizzle-orm',
+	'Kysely' => 'kysely',
+	'Prisma' => 'prisma',
+	'MikroORM' => '@mikro-orm/core',
+	'TypeORM' => 'typeorm',
+	'Sequelize 6' => 'sequelize',
+	'Sequelize 7' => '@sequelize/core',
+	'Knex' => 'knex',
+	'pg-promise' => 'pg-promise');
+is(join(', ', grep { $version{$_} ne $pinned{ $package{$_} } } sort keys %package),
+	'', 'doc/clients.md has the versions that test/clients/package.json pins');
 
 # A heading's anchor, as GitHub and others make it
 sub anchor

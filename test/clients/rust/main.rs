@@ -118,7 +118,7 @@ async fn test() -> Result<(), Box<dyn Error>> {
     let mut tap = Tap(0);
 
     tokio::spawn(connection);
-    println!("# client: tokio-postgres {}", setting("TOKIO_POSTGRES_VERSION"));
+    println!("# client: Rust tokio-postgres {}", setting("TOKIO_POSTGRES_VERSION"));
     db.batch_execute(
         "CREATE TABLE orders (
             id   snowflake PRIMARY KEY DEFAULT snowflake_next(),
