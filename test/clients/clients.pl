@@ -94,12 +94,13 @@ $clients{$_} = [ $python{$_}, "/usr/bin/python3 -B ${_}_client.py" ] foreach key
 $clients{$_} = [ 'nodejs', "node ${_}_client.js" ]
   foreach qw(node postgresjs pgpromise kysely mikroorm typeorm sequelize sequelize7 knex);
 
-# These two are of TypeScript, in part.  Prisma's generator wants an engine that it never starts,
-# and that cannot be downloaded everywhere.
+# These two are of TypeScript, in part.  Prisma downloads its schema engine as a program, which
+# cannot be done everywhere: prisma_engine.mjs has the same engine from npm.
 $clients{drizzle} = [ 'nodejs', 'node --import tsx drizzle_client.js' ];
 $clients{prisma} = [
 	'nodejs',
-	'CHECKPOINT_DISABLE=1 PRISMA_SCHEMA_ENGINE_BINARY=/bin/true node node_modules/prisma/build/index.js generate
+	'export CHECKPOINT_DISABLE=1 PRISMA_SCHEMA_ENGINE_BINARY="$PWD/prisma_engine.mjs"
+		node node_modules/prisma/build/index.js generate
 		node --import tsx prisma_client.ts'
 ];
 

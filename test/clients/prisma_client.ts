@@ -1,8 +1,17 @@
 // Prisma, with its adapter for node-postgres.  To be run by clients.pl, after prisma generate.
 
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { PrismaClient } from './generated/client.ts';
 import { FAR, OLD, client, form, from, is, ok, rows, run, to, version } from './tap.js';
+
+// Prisma's command line; what it prints
+function prisma(...command: string[]) {
+  const { stdout, stderr } = spawnSync(process.execPath, ['node_modules/prisma/build/index.js', ...command], { encoding: 'utf8' });
+
+  return stdout + stderr;
+}
 
 run(async () => {
   const { PGHOST, PGPORT, PGUSER, PGDATABASE } = process.env;
@@ -11,8 +20,12 @@ run(async () => {
   });
 
   client(`Prisma ${version('prisma')}, @prisma/adapter-pg ${version('@prisma/adapter-pg')}`);
-  await db.$executeRaw`CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), item text)`;
-  await db.$executeRaw`CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders`;
+  mkdirSync('migrations/1_orders', { recursive: true });
+  writeFileSync('migrations/migration_lock.toml', 'provider = "postgresql"\n');
+  writeFileSync('migrations/1_orders/migration.sql', `
+    CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), item text);
+    CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders`);
+  ok(prisma('migrate', 'deploy').includes('successfully applied'), 'migrate deploy runs SQL of your own');
   await db.order.createMany({ data: [{ id: OLD, item: 'old' }, { id: FAR, item: 'far' }] });
 
   const { id } = await db.order.create({ data: { item: 'tea' } });
@@ -44,5 +57,23 @@ run(async () => {
     message = (error as Error).message;
   }
   ok(message.includes('BigInt'), 'JSON.stringify() refuses a BigInt');
+
+  // what the tools say of the type
+  const diff = ['migrate', 'diff', '--to-schema', 'schema.prisma', '--script'];
+  const pulled = prisma('db', 'pull', '--print');
+  ok(pulled.includes('id   Unsupported("snowflake") @id @default(dbgenerated("snowflake_next()"))'),
+    'db pull knows the default, but not the type');
+  ok(pulled.includes('view snowflake_status {'), 'and takes the views of the extension for yours');
+  ok(prisma(...diff, '--from-empty').includes('"id" BIGINT NOT NULL DEFAULT snowflake_next()'),
+    'migrate makes a bigint of such a key');
+  ok(prisma(...diff, '--from-config-datasource').includes('ALTER COLUMN "id" SET DATA TYPE BIGINT'),
+    'migrate, like db push, wants to make a bigint of a snowflake');
+  await db.$executeRaw`DROP VIEW orders_view`;
+  await db.$executeRaw`ALTER TABLE orders ALTER id TYPE bigint`;
+  await db.$executeRaw`CREATE VIEW orders_view AS SELECT id, item, snowflake_timestamp(id) AS created_at FROM orders`;
+  await db.$executeRaw`DROP TABLE _prisma_migrations`;
+  ok(prisma(...diff, '--from-config-datasource').includes('empty migration'), 'and leaves a bigint alone');
+  is((await db.orderView.findMany({ where: { createdAt: { gte: from, lt: to } } })).length, period.length,
+    'whose period is found by a view as well');
   await db.$disconnect();
 });
