@@ -137,7 +137,8 @@ symlink '/srv/npm/node_modules', 'node_modules' or die;
 # Each has a database of its own, as a user who owns that and is nothing more.  Its results
 # are ours, and its plan has to have announced them.
 my $page = PostgreSQL::Test::Utils::slurp_file("$FindBin::RealBin/../../doc/clients.md");
-my %row = map { /^\| \[([^]]+)\]\S+ \| (.*?) \| (.*?) \|/ ? ($1 => [ $2, $3 ]) : () } split /\n/, $page;
+my %row = map { /^\| \[([^]]+)\]\S+ \| (.*?) \| (.*?) \|/ ? ($1 => [ $2, $3 ]) : () } split /\n/,
+  $page;
 my $today = strftime('%Y-%m-%d', localtime);
 foreach my $client (@wanted)
 {
@@ -159,14 +160,18 @@ foreach my $client (@wanted)
 		my ($name, $version) = /^(.*?) ([\d.]*\.\S*?)(?:,.*| .*)?$/;
 		my ($said, $day) = @{ delete $row{$name} // [ 'no such row', '' ] };
 
-		is($said =~ /^([^ ,]+)/ && $1, $version, "$client: doc/clients.md has this version of $name");
+		is($said =~ /^([^ ,]+)/ && $1,
+			$version, "$client: doc/clients.md has this version of $name");
 		my $line = "$_.";
-		is(join(', ', grep { $line !~ /\Q$_\E[ .,]/ } $said =~ /(\S+ \d[\d.]*)/g), '', "$client: and those of the others");
-		ok($day =~ /^\d{4}-\d\d-\d\d$/ && $day le $today, "$client: with a day when it was tried, up to $today");
+		is(join(', ', grep { $line !~ /\Q$_\E[ .,]/ } $said =~ /(\S+ \d[\d.]*)/g),
+			'', "$client: and of the others in its row");
+		ok( $day =~ /^\d{4}-\d\d-\d\d$/ && $day le $today,
+			"$client: with a day when it was tried, up to $today");
 	}
 	ok($status == 0 && $output =~ /^1\.\.$count$/m,
 		"$client comes to its end, and to as many results as planned");
 }
-is(join(', ', sort keys %row), '', 'each row of doc/clients.md is a client') if @wanted == keys %clients;
+is(join(', ', sort keys %row), '', 'each row of doc/clients.md is a client')
+  if @wanted == keys %clients;
 $node->stop;
 done_testing();

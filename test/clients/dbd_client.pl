@@ -103,16 +103,18 @@ is( value('SELECT row_to_json(o) FROM orders o WHERE id = ?', BIG),
 
 	my ($id) =
 	  $db->selectrow_array('INSERT INTO orders (item) VALUES (?) RETURNING id', undef, 'tea');
-	my $batch = $db->selectcol_arrayref(
-		'INSERT INTO orders (item) SELECT unnest(?::text[]) RETURNING id', undef, \@items);
-	my $some = $db->selectcol_arrayref(
-		'SELECT * FROM orders WHERE id = ANY (?)', undef, [ $id, $batch->[0] ]);
-	my $newest = $db->selectcol_arrayref(
-		'SELECT * FROM orders ORDER BY id DESC LIMIT 20');
-	my $next = $db->selectcol_arrayref(
-		'SELECT * FROM orders WHERE id < ? ORDER BY id DESC LIMIT 20', undef, $newest->[-1]);
-	my $period = $db->selectcol_arrayref(
-		'SELECT * FROM orders_view WHERE created_at >= ? AND created_at < ?', undef, $from, $to);
+	my $batch =
+	  $db->selectcol_arrayref('INSERT INTO orders (item) SELECT unnest(?::text[]) RETURNING id',
+		undef, \@items);
+	my $some = $db->selectcol_arrayref('SELECT * FROM orders WHERE id = ANY (?)',
+		undef, [ $id, $batch->[0] ]);
+	my $newest = $db->selectcol_arrayref('SELECT * FROM orders ORDER BY id DESC LIMIT 20');
+	my $next =
+	  $db->selectcol_arrayref('SELECT * FROM orders WHERE id < ? ORDER BY id DESC LIMIT 20',
+		undef, $newest->[-1]);
+	my $period =
+	  $db->selectcol_arrayref('SELECT * FROM orders_view WHERE created_at >= ? AND created_at < ?',
+		undef, $from, $to);
 	my @minted = ($id, @$batch);
 	my @back = reverse @minted;
 

@@ -67,7 +67,8 @@ run(async () => {
   ok(prisma(...diff, '--from-empty').includes('"id" BIGINT NOT NULL DEFAULT snowflake_next()'),
     'migrate makes a bigint of such a key');
   ok(prisma(...diff, '--from-config-datasource').includes('ALTER COLUMN "id" SET DATA TYPE BIGINT'),
-    'migrate, like db push, wants to make a bigint of a snowflake');
+    'migrate wants to make a bigint of a snowflake');
+  ok(prisma('db', 'push').includes('will be cast from `snowflake` to `BigInt`'), 'and so does db push, which warns');
   await db.$executeRaw`DROP VIEW orders_view`;
   await db.$executeRaw`ALTER TABLE orders ALTER id TYPE bigint`;
   await db.$executeRaw`CREATE VIEW orders_view AS SELECT id, item, snowflake_timestamp(id) AS created_at FROM orders`;

@@ -160,16 +160,18 @@ while (my ($name, $anchor, $version) = splice @table, 0, 3)
 
 	$version{$name} = $version;
 	push @shapeless, "$name: $_" foreach !$section ? 'no section' : grep {
-		$section{$section} !~ ({
-			insert => qr/tea/,
-			'a batch' => qr/rows|items|generate_series|range\(1000\)|1,000 times/,
-			'a list' => qr/id = ANY|id IN|\bin\b|inArray|\bIn\(|id__in|\.in_\(|id: \[|whereIn/,
-			newest => qr/\b(?:DESC|desc)\b|"-id"/,
-			'a period' => qr/created_?at|id__time|\$\{from\}/i
-		}->{$_})
+		$section{$section} !~ (
+			{
+				insert => qr/tea/,
+				'a batch' => qr/rows|items|generate_series|range\(1000\)|1,000 times/,
+				'a list' => qr/id = ANY|id IN|\bin\b|inArray|\bIn\(|id__in|\.in_\(|id: \[|whereIn/,
+				newest => qr/\b(?:DESC|desc)\b|"-id"/,
+				'a period' => qr/created_?at|id__time|\$\{from\}/i
+			}->{$_})
 	} 'insert', 'a batch', 'a list', 'newest', 'a period';
 }
-is(join("\n", @shapeless), '', 'each section of doc/clients.md inserts, lists, pages and asks for a period');
+is(join("\n", @shapeless),
+	'', 'each section of doc/clients.md inserts, lists, pages and asks for a period');
 
 my ($packages) = slurp_file("$root/test/clients/package.json") =~ /"dependencies": \{(.*?)\}/s;
 my %pinned = $packages =~ /"([^"]+)": "([^"]+)"/g;
