@@ -4,8 +4,8 @@ import datetime
 import io
 
 import psycopg2
-import psycopg2.extensions
 
+from psycopg2_snowflake import register_snowflake
 from tap import FAR, OLD, client, done, end, form, is_, ok, raises, start
 
 BIG = 2**53 + 1
@@ -72,13 +72,7 @@ is_(value("SELECT row_to_json(o) FROM orders o WHERE id = %s", BIG),
 # as int, once these have been registered
 is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG), "{%d}" % BIG,
     "an array of snowflakes is a str")
-cursor.execute("SELECT oid::bigint, typarray::bigint FROM pg_type WHERE oid = 'snowflake'::regtype")
-oid, array_oid = cursor.fetchone()
-SNOWFLAKE = psycopg2.extensions.new_type(
-    (oid,), "SNOWFLAKE", lambda value, cursor: None if value is None else int(value))
-psycopg2.extensions.register_type(SNOWFLAKE, connection)
-psycopg2.extensions.register_type(
-    psycopg2.extensions.new_array_type((array_oid,), "SNOWFLAKE[]", SNOWFLAKE), connection)
+register_snowflake(connection)
 is_(value("SELECT id FROM orders WHERE id = %s", BIG), BIG, "registered: an int")
 is_(value("SELECT array_agg(id) FROM orders WHERE id = %s", BIG), [BIG], "registered: a list of int")
 is_(value("SELECT NULL::snowflake"), None, "registered: a null is None")

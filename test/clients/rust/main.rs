@@ -5,9 +5,12 @@ use std::error::Error;
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime};
 
-use bytes::BytesMut;
-use tokio_postgres::types::{to_sql_checked, FromSql, IsNull, ToSql, Type};
+use tokio_postgres::types::{FromSql, ToSql};
 use tokio_postgres::{Client, NoTls, Row};
+
+#[path = "../tokio_snowflake.rs"]
+mod tokio_snowflake;
+use tokio_snowflake::Snowflake;
 
 const BIG: i64 = (1 << 53) + 1;
 
@@ -23,29 +26,6 @@ impl Tap {
             println!("# got: {:?}\n# expected: {:?}", got, expected);
         }
     }
-}
-
-/// An ID, for columns of either type.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Snowflake(i64);
-
-impl FromSql<'_> for Snowflake {
-    fn from_sql(_: &Type, raw: &[u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
-        i64::from_sql(&Type::INT8, raw).map(Snowflake)
-    }
-    fn accepts(ty: &Type) -> bool {
-        ty.name() == "snowflake" || *ty == Type::INT8
-    }
-}
-
-impl ToSql for Snowflake {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        self.0.to_sql(&Type::INT8, out)
-    }
-    fn accepts(ty: &Type) -> bool {
-        <Snowflake as FromSql>::accepts(ty)
-    }
-    to_sql_checked!();
 }
 
 type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
