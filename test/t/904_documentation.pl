@@ -166,9 +166,10 @@ while (my ($name, $anchor, $version) = splice @table, 0, 3)
 				'a batch' => qr/rows|items|generate_series|range\(1000\)|1,000 times/,
 				'a list' => qr/id = ANY|id IN|\bin\b|inArray|\bIn\(|id__in|\.in_\(|id: \[|whereIn/,
 				newest => qr/\b(?:DESC|desc)\b|"-id"/,
+				'the next page' => qr/id < |\blt\b|LessThan|'<'|id__lt|id: \.{3}/,
 				'a period' => qr/created_?at|id__time|\$\{from\}/i
 			}->{$_})
-	} 'insert', 'a batch', 'a list', 'newest', 'a period';
+	} 'insert', 'a batch', 'a list', 'newest', 'the next page', 'a period';
 }
 is(join("\n", @shapeless),
 	'', 'each section of doc/clients.md inserts, lists, pages and asks for a period');
