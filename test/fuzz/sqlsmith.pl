@@ -41,7 +41,7 @@ $node->safe_psql('smith', slurp_file("$FindBin::RealBin/sqlsmith.sql"));
 
 sub keeper
 {
-	return $node->safe_psql('postgres', 'SELECT keeper_pid FROM snowflake_status');
+	return $node->safe_psql('smith', 'SELECT keeper_pid FROM snowflake_status');
 }
 
 # Random queries, from a role without a right to break the server in the ways that a
