@@ -182,6 +182,32 @@ open_chroot()
 	fi
 }
 
+# The packages of package.json, kept until that changes.  npm runs here, as whoever started us,
+# since its configuration is theirs, but none of the packages may run a program of its own.  One
+# attempt, since npm takes minutes to find out that it cannot be done.
+# $1: the directory
+install_client_modules()
+{
+	! cmp -s "$root/test/clients/package.json" "$1/package.json" || return 0
+	command -v npm >/dev/null || install_packages nodejs npm >&2 || return
+	rm -rf --one-file-system "$1" "$1.part"
+	mkdir "$1.part"
+	(
+		umask 022
+		cd "$1.part"
+		cp "$root/test/clients/package.json" .
+		npm install --ignore-scripts --no-audit --no-fund --no-package-lock --fetch-retries=1 --loglevel=error
+	) >&2 || return
+	mv "$1.part" "$1"
+}
+
+# Open the chroot of test/clients.sh, "clients": PostgreSQL 18, and what clients.pl tries.
+open_clients()
+{
+	open_chroot clients "${suites_of[18]}" 18 "$(perl "$root/test/clients/clients.pl" --packages)" &&
+		install_client_modules "$cache/clients/srv/npm"
+}
+
 # Run a command in a system.  Its mounts and processes are in namespaces of their own,
 # so that none of them outlives the command, whatever ends it.  (SIGTERM does not end
 # unshare, SIGKILL does.)  $1: the directory

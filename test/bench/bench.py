@@ -14,6 +14,7 @@ import pathlib
 import signal
 import sys
 
+from clients import clients
 from common import SETTINGS, Bench, progress
 from inserting import bulk, insert
 from minting import bare, mint, tail
@@ -23,7 +24,7 @@ from report import table
 from server import Server, machine
 
 PARTS = {"mint": mint, "bare": bare, "tail": tail, "insert": insert, "bulk": bulk, "shapes": shapes, "range": time_range,
-         "decode": decode, "public": public}
+         "decode": decode, "public": public, "clients": clients}
 
 
 def write_report(bench, sections, facts, note):

@@ -29,6 +29,12 @@ def spread(samples, scale=1):
     return middle if low == high else f"{middle} ({low}–{high})"
 
 
+def quartiles(samples, scale=1):
+    """Median and quartiles, of many samples."""
+    low, middle, high = (number(x * scale) for x in statistics.quantiles(samples, n=4, method="inclusive"))
+    return f"{middle} ({low}–{high})"
+
+
 def table(header, rows):
     """A Markdown table; all columns but the first are right-aligned."""
     lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]

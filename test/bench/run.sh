@@ -7,6 +7,8 @@
 #   bash test/bench/run.sh --quick               everything, small: does it work?
 #   bash test/bench/run.sh mint bare             some parts of: mint bare tail insert
 #                                                bulk shapes range decode public
+#   bash test/bench/run.sh --clients clients     beside them clients, in the chroot of
+#                                                test/clients.sh: 10 minutes
 #   bash test/bench/run.sh --full insert         10,000,000 rows as well: 4 more
 #   bash test/bench/run.sh --version 18          with that PostgreSQL, in a chroot as
 #                                                for test/matrix.sh if it is not here
@@ -21,6 +23,7 @@
 report=$root/test/bench/report
 options=()
 arguments=("$@")
+chroot=
 pgedge=
 publish=
 version=
@@ -42,6 +45,7 @@ leave()
 # The others are options of bench.py.
 while [ $# -gt 0 ]; do
 	case $1 in
+		--clients) version=18 chroot=clients ;;
 		--pgedge) pgedge=$(realpath -e "${2:?--pgedge needs a directory}"); shift ;;
 		--publish) publish=yes; options+=("$1") ;;
 		--version) version=${2:?--version needs a number}; shift ;;
@@ -63,15 +67,20 @@ measure_in_chroot()
 		cp -r "$pgedge" "$report/pgedge"
 		also=(--pgedge /src/test/bench/report/pgedge)
 	fi
-	open_chroot "$version" "${suites_of[$version]:-}" "$version" || return
-	in_chroot "$version" bash /src/test/bench/run.sh --tree "$tree" "${also[@]}" "${options[@]}" || return
+	if [ -n "$chroot" ]; then
+		open_clients || return
+	else
+		chroot=$version
+		open_chroot "$version" "${suites_of[$version]:-}" "$version" || return
+	fi
+	in_chroot "$chroot" bash /src/test/bench/run.sh --tree "$tree" "${also[@]}" "${options[@]}" || return
 	rm -rf "$report"
-	cp -r "$cache/$version/src/test/bench/report" "$report"
+	cp -r "$cache/$chroot/src/test/bench/report" "$report"
 }
 
 main()
 {
-	if [ -n "$version" ] && ! PG_CONFIG=$(installed_pg_config "$version"); then
+	if [ -n "$version" ] && { [ -n "$chroot" ] || ! PG_CONFIG=$(installed_pg_config "$version"); }; then
 		become_root "${arguments[@]}"
 		install_missing
 		# a group of its own, which can be ended as a whole

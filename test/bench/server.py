@@ -15,7 +15,7 @@ class Server:
         self.directory = pathlib.Path(directory)
         # a socket's path may have 107 bytes, so it is not in the data directory
         self.socket_directory = self.directory.parent
-        self.port = 5432 + int.from_bytes(self.directory.name.encode()[:2], "big") % 1000
+        self.port = settings.get("port", 5432 + int.from_bytes(self.directory.name.encode()[:2], "big") % 1000)
         self.environment = {
             **os.environ, "LC_ALL": "C", "PGHOST": str(self.socket_directory), "PGPORT": str(self.port),
             "PGUSER": "postgres", "PGDATABASE": "postgres", "PGTZ": "UTC"}
