@@ -174,8 +174,8 @@ def bulk(bench):
 
 WHY_BULK = """`COPY` and the default: PostgreSQL inserts many rows at a time, unless a default is volatile; it makes an exception
 for `nextval()` only. With `snowflake_next()`, as with `uuidv7()`, it inserts them one by one (perf: `heap_insert` in place of
-`heap_multi_insert`), which an ID from a faster function does not make up for. Where that matters, let the client take its IDs from
-`snowflake_next_batch()` and send them with the rows, or load through `INSERT … SELECT`.
+`heap_multi_insert`), which an ID from a faster function does not make up for. The ways around that cost a client more:
+see [What clients see](#what-clients-see).
 """
 
 

@@ -6,16 +6,17 @@
 #   bash test/bench/run.sh                       everything, about 20 minutes
 #   bash test/bench/run.sh --quick               everything, small: does it work?
 #   bash test/bench/run.sh mint bare             some parts of: mint bare tail insert
-#                                                bulk shapes range decode public
-#   bash test/bench/run.sh --clients clients     beside them clients, in the chroot of
-#                                                test/clients.sh: 10 minutes
+#                                                bulk shapes range decode public clients
+#   bash test/bench/run.sh --clients clients     what clients see: in the chroot of
+#                                                test/clients.sh, with PostgreSQL 18;
+#                                                left out without --clients
 #   bash test/bench/run.sh --full insert         10,000,000 rows as well: 4 more
 #   bash test/bench/run.sh --version 18          with that PostgreSQL, in a chroot as
 #                                                for test/matrix.sh if it is not here
 #   bash test/bench/run.sh --pgedge DIR mint     beside pgEdge's snowflake too, of
 #                                                which DIR is the source
 #   bash test/bench/run.sh --note TEXT           and say so at the top of the report
-#   bash test/bench/run.sh --publish             everything, and copy the report to doc/
+#   bash test/bench/run.sh --clients --publish   everything, and copy the report to doc/
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 . "$root/test/debian.sh"
