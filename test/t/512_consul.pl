@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use File::Basename;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
@@ -32,18 +33,30 @@ $consul = SnowflakeCoordinator::new_consul('a', 1,
 $hosts = SnowflakeCoordinator::hosts($consul);
 SnowflakeCoordinator::wait_for_consul($consul, $master);
 SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/policy',
-	'{"Name": "fleet", "Rules": "key_prefix \"fleet/\" { policy = \"write\" }"}');
-SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/policy',
-	'{"Name": "reader", "Rules": "key_prefix \"fleet/\" { policy = \"read\" }"}');
-my ($token, $read_token) = map {
-	my $answer = SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/token',
-		qq({"Policies": [{"Name": "$_"}]}));
+	'{"Name": "reader", "Rules": "key_prefix \"snowflake/\" { policy = \"read\" }"}');
+my $answer = SnowflakeCoordinator::consul_put($consul, $master, 'v1/acl/token',
+	'{"Policies": [{"Name": "reader"}]}');
+my ($read_token) = $answer =~ /"SecretID":\s*"([^"]+)"/ or die "no token: $answer";
 
-	$answer =~ /"SecretID":\s*"([^"]+)"/ ? $1 : die "no token: $answer";
-} 'fleet', 'reader';
+# doc/fleet.md has the commands for one that may do what it must.
+my $page = slurp_file("$FindBin::RealBin/../../doc/fleet.md");
+my ($commands) = $page =~ /^```sh\n(consul acl policy .*?)^```$/ms or die 'no commands';
+my ($token, $printed);
+{
+	local $ENV{CONSUL_HTTP_ADDR} = (split /,/, $hosts)[0];
+	local $ENV{CONSUL_HTTP_TOKEN} = $master;
+	local $ENV{PATH} = dirname(SnowflakeCoordinator::consul_program()) . ":$ENV{PATH}";
+	foreach my $command (split /\n/, $commands)
+	{
+		$printed = `$command 2>&1`;
+		is($?, 0, "runs: $command") or diag($printed);
+	}
+}
+($token) = $printed =~ /^SecretID:\s*(\S+)/m;
+ok($token, 'and they print a token');
 append_to_file($passfile, "$token\n");
 chmod 0600, $passfile;
-my $one = start_member('with_token', "consul://$hosts/fleet/b?passfile=$passfile");
+my $one = start_member('with_token', "consul://$hosts/snowflake/b?passfile=$passfile");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($one);
 is(status($one, 'node'), '0', 'with a token a node ID is leased');
@@ -68,7 +81,7 @@ is(error_of($one, 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'28000', 'a refused write is not taken for a fleet that is there already');
 
 # Without one nobody may, which Consul does not say where it is asked for a list.
-$one->append_conf('postgresql.conf', "snowflake.node_source = 'consul://$hosts/fleet/b'");
+$one->append_conf('postgresql.conf', "snowflake.node_source = 'consul://$hosts/snowflake/b'");
 $one->reload;
 wait_until(
 	'the setting is in force',
@@ -84,7 +97,7 @@ $one->stop;
 open $fh, '>', $passfile or die;
 print $fh "$token\n";
 close $fh;
-check_late_writes($consul, "consul://HOSTS/fleet/c?passfile=$passfile", qr/"cas"/);
+check_late_writes($consul, "consul://HOSTS/snowflake/c?passfile=$passfile", qr/"cas"/);
 SnowflakeCoordinator::kill_members($consul);
 
 done_testing();
