@@ -161,9 +161,13 @@ my %cases = (
 			push @running, $node;
 			begin($node);
 		} 0, 1;
+
+		# one node ID is known, which ends before the split
+		$nodes[1]->stop('fast');
 		create($nodes[0]);
-		until_mint(time, @nodes);
-		$_->stop('fast') foreach @nodes;
+		until_mint(time, $nodes[0]);
+		$nodes[0]->stop('fast');
+		$coordinator->wait_for_catchup($second, 'replay', $coordinator->lsn('flush'));
 		$second->promote;
 		$_->start foreach @nodes;
 		usleep(3_000_000);

@@ -2,7 +2,7 @@
 # Run way_back.pl with the snowflake that is installed where PG_CONFIG says: this tree's, or an older one
 # to compare with.
 #
-#   PG_CONFIG=… bash test/bench/way_back.sh           all cases, about ten minutes
+#   PG_CONFIG=… bash test/bench/way_back.sh           all cases, about five minutes
 #   PG_CONFIG=… bash test/bench/way_back.sh 5 10      some of them
 
 set -eu
