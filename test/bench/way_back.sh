@@ -20,5 +20,5 @@ if [ "$(id -u)" -eq 0 ]; then
 	as=(runuser -u postgres --)
 fi
 "${as[@]}" env HOME="$work" PATH="$("$config" --bindir):$PATH" PERL5LIB="$makefiles/test/perl" \
-	PG_REGRESS="$makefiles/test/regress/pg_regress" TESTDATADIR="$work/data" TESTLOGDIR="$work/log" \
+	PG_REGRESS="$makefiles/test/regress/pg_regress" TESTDIR="$work" TESTDATADIR="$work/data" TESTLOGDIR="$work/log" \
 	PGPORT=65432 top_builddir="$work" perl "$work/test/bench/way_back.pl" "$@"
