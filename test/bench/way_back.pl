@@ -105,8 +105,7 @@ sub create
 	my ($node, $floor) = @_;
 
 	return query($node,
-		defined $floor
-		  && takes($node, 'snowflake_fleet_create', 'floor')
+		defined $floor && takes($node, 'snowflake_fleet_create', 'floor')
 		? "SELECT snowflake_fleet_create('$floor')"
 		: 'SELECT snowflake_fleet_create()');
 }
@@ -116,7 +115,8 @@ sub lessee
 {
 	my ($node) = @_;
 
-	return (map { /^\s*(\d+).*snowflake lessee/ } split /\n/,
+	return (
+		map { /^\s*(\d+).*snowflake lessee/ } split /\n/,
 		`ps -o pid=,args= --ppid $node->{_pid}`)[0];
 }
 
@@ -153,7 +153,8 @@ my %cases = (
 		my @hosts = ([ $host, $port ], [ coordinator_url($second) =~ m{//(.*):(\d+)} ]);
 		my @nodes = map {
 			my ($a, $b) = $_ ? reverse @hosts : @hosts;
-			my $node = new_node("split${_}_$case",
+			my $node = new_node(
+				"split${_}_$case",
 				node_id => undef,
 				conf => "snowflake.node_source = 'postgresql:///postgres?host=$a->[0],$b->[0]"
 				  . "&port=$a->[1],$b->[1]&target_session_attrs=read-write'\n"
@@ -172,8 +173,10 @@ my %cases = (
 		$_->start foreach @nodes;
 		usleep(3_000_000);
 		my @able = grep { mints($_) } @nodes;
-		report(@able < 2 ? '0 duplicates: ' . @able . ' of 2 servers are granted a node ID' :
-			  duplicates(mint_together(10, @nodes)) . ' duplicates in 10 s');
+		report(
+			@able < 2
+			? '0 duplicates: ' . @able . ' of 2 servers are granted a node ID'
+			: duplicates(mint_together(10, @nodes)) . ' duplicates in 10 s');
 	},
 	3 => sub {
 		my $coordinator = shift;
@@ -199,10 +202,17 @@ my %cases = (
 		begin($ahead, $clock);
 		until_mint(time, $ahead);
 		query($coordinator,
-			"DELETE FROM snowflake_fleet.records WHERE key = 'node/" . status($ahead, 'node') . q{'});
+				"DELETE FROM snowflake_fleet.records WHERE key = 'node/"
+			  . status($ahead, 'node')
+			  . q{'});
 		wait_until('it notices', sub { status($ahead, 'gate') =~ /back in time/ });
-		wait_until('it says so',
-			sub { query($coordinator, q{SELECT value FROM snowflake_fleet.records WHERE key = 'fleet'}) =~ /"suspect": ?true/ });
+		wait_until(
+			'it says so',
+			sub {
+				query($coordinator,
+					q{SELECT value FROM snowflake_fleet.records WHERE key = 'fleet'}) =~
+				  /"suspect": ?true/;
+			});
 		$ahead->stop('immediate');
 		my $since = time;
 		query($one,
@@ -232,7 +242,8 @@ my %cases = (
 		my $recovered = 0;
 		my $since = time;
 		kill 'STOP', $lessee;
-		query($coordinator,
+		query(
+			$coordinator,
 			qq{UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{token}', '"another"')::text
 			WHERE key IN ($nodes)});
 		wait_until('the first notices', sub { status($one, 'gate') =~ /back in time/ });
@@ -247,7 +258,8 @@ my %cases = (
 		while (!(mints($one) && mints($two)))
 		{
 			if (query($coordinator,
-					q{SELECT value FROM snowflake_fleet.records WHERE key = 'fleet'}) =~ /"suspect": ?true/)
+					q{SELECT value FROM snowflake_fleet.records WHERE key = 'fleet'}) =~
+				/"suspect": ?true/)
 			{
 				query($one, 'SELECT snowflake_fleet_recover()');
 				$recovered++;
@@ -272,6 +284,7 @@ my %cases = (
 		until_mint(time, $ahead);
 		$ahead->stop('fast');
 		set_clock($clock, 0);
+
 		foreach (1 .. 5)
 		{
 			start_with_clock($ahead, $clock);
@@ -279,7 +292,9 @@ my %cases = (
 			usleep(500_000);
 			$ahead->stop('fast');
 		}
-		report(query($coordinator,
+		report(
+			query(
+				$coordinator,
 				q{SELECT count(*) FROM snowflake_fleet.records WHERE key ~ '^node/5[0-9]$'
 				AND (value::jsonb ->> 'until')::int8 > (value::jsonb ->> 'granted')::int8 + 60000})
 			  . ' node IDs leased for 600 s after five restarts');
@@ -292,12 +307,15 @@ my %cases = (
 		foreach my $node (@nodes)
 		{
 			$node->append_conf('postgresql.conf',
-				"snowflake.node_source = '" . coordinator_url($coordinator) . "?connect_timeout=3'");
+					"snowflake.node_source = '"
+				  . coordinator_url($coordinator)
+				  . "?connect_timeout=3'");
 			$node->reload;
 		}
 		usleep(12_000_000);
 		report(
-			query($coordinator, q{SELECT count(*) FROM snowflake_fleet.records WHERE key ~ '^node/'})
+			query($coordinator,
+				q{SELECT count(*) FROM snowflake_fleet.records WHERE key ~ '^node/'})
 			  . ' node IDs for two servers; '
 			  . until_mint(time, @nodes));
 	},
@@ -327,7 +345,10 @@ my @wanted = @ARGV ? @ARGV : sort { $a <=> $b } keys %cases;
 foreach my $number (@wanted)
 {
 	$case = $number;
-	my $coordinator = new_node("coordinator_$case", node_id => undef, preload => 0,
+	my $coordinator = new_node(
+		"coordinator_$case",
+		node_id => undef,
+		preload => 0,
 		init => { allows_streaming => 1 });
 	$coordinator->start;
 	push @running, $coordinator;
