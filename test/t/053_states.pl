@@ -163,17 +163,17 @@ $observer->set_query_timer_restart(1);
 
 sub observed
 {
-	my ($what, $from) = @_;
+	my ($what) = @_;
 
-	return $observer->query_safe("SELECT $what FROM " . ($from // 'snowflake_status'));
+	return $observer->query_safe("SELECT $what FROM snowflake_status");
 }
 
-# What the observer sees as soon as it sees that, and when a second has passed
+# What the observer sees as soon as the state is there, and when a second has passed
 sub begins
 {
-	my ($state, $seen, $at_first, $then) = @_;
+	my ($state, $is_there, $at_first, $then) = @_;
 
-	wait_until("$state: it begins", sub { observed(@$seen) eq 't' });
+	wait_until("$state: it begins", $is_there);
 	like(observed('advice'), qr/^$at_first$/, "$state: advice in the first moment");
 	return unless defined $then;
 	let_pass($clock, 1001);
@@ -181,16 +181,27 @@ sub begins
 	return;
 }
 
-my $mint_waits = [
-	q{count(*) > 0},
-	q{pg_stat_activity WHERE backend_type = 'client backend' AND wait_event IN ('Extension', 'SnowflakeKeeper')}
-];
+# Is there a process that waits for that?  The observer would see no change in its transaction.
+sub waits
+{
+	my ($type, @events) = @_;
+	my $events = join ', ', map { "'$_'" } @events;
+
+	return query(
+		"SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = '$type' AND wait_event IN ($events)"
+	) eq 't';
+}
+
+sub mint_waits
+{
+	return waits('client backend', 'Extension', 'SnowflakeKeeper');
+}
 
 stop_time($clock);
 $observer->query_safe('BEGIN; LOCK TABLE pg_extension');
 my $mint = start_mint();
 my $wait = qr/Wait: the keeper, process \d+, has not answered for $moment\./;
-begins('the extension is being created', $mint_waits, $wait);
+begins('the extension is being created', \&mint_waits, $wait);
 $observer->query_safe('COMMIT');
 finish_mint('the extension is being created', $mint);
 
@@ -204,7 +215,7 @@ kill 'STOP', $keeper;
 $mint = start_mint();
 begins(
 	'keeper stopped',
-	$mint_waits,
+	\&mint_waits,
 	qr/Wait: the keeper, process $keeper, has not answered for $moment\./,
 	qr/$held: see what it waits for in pg_stat_activity, and whether the process was stopped\./);
 kill 'CONT', $keeper;
@@ -216,7 +227,7 @@ let_pass($clock, 10_000);
 $mint = start_mint();
 begins(
 	'no standby',
-	[ 'count(*) > 0', "pg_stat_activity WHERE pid = $keeper AND wait_event = 'SyncRep'" ],
+	sub { waits('snowflake keeper', 'SyncRep') },
 	$wait,
 	qr/Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for $time\./
 );
@@ -230,7 +241,8 @@ my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0
 kill 'STOP', $postmaster;
 kill 'TERM', $keeper;
 begins(
-	'no keeper', ['keeper_pid IS NULL'],
+	'no keeper',
+	sub { observed('keeper_pid') eq '' },
 	qr/Wait: the server is starting the keeper\./,
 	qr/The keeper is not running: see the server log\./);
 
@@ -239,9 +251,10 @@ $observer->query_safe('BEGIN; LOCK TABLE pg_database');
 kill 'CONT', $postmaster;
 begins(
 	'the keeper connects',
-	['keeper_pid IS NOT NULL'],
+	sub { observed('keeper_pid') ne '' },
 	$wait, qr/The keeper, process \d+, has not answered for $time: see .*/);
-is(observed('gate'), 'closed: the keeper is connecting to its database', 'as the gate says');
+wait_until('the gate says so',
+	sub { observed('gate') eq 'closed: the keeper is connecting to its database' });
 $observer->query_safe('COMMIT');
 $observer->quit;
 start_time($clock);
