@@ -214,12 +214,20 @@ my %cases = (
 				  /"suspect": ?true/;
 			});
 		$ahead->stop('immediate');
+		my %leases = map { $_->name => status($_, 'leases') } $one, $two;
 		my $since = time;
 		query($one,
 			takes($one, 'snowflake_fleet_recover', 'holder_is_gone')
 			? 'SELECT snowflake_fleet_recover(holder_is_gone => true)'
 			: 'SELECT snowflake_fleet_recover()');
-		usleep(12_000_000);
+
+		# what they hold is used up first, so it is the next lease that counts
+		foreach my $node ($one, $two)
+		{
+			usleep(20_000)
+			  while time - $since <= $GIVE_UP_S
+			  && status($node, 'leases') <= $leases{ $node->name };
+		}
 		report(until_mint($since, $one, $two));
 	},
 	5 => sub {
@@ -325,9 +333,10 @@ my %cases = (
 		my $node = begin(member('moved', $coordinator), $clock);
 		create($node);
 		until_mint(time, $node);
-		query($node, q{SELECT snowflake_fleet_recover(now() - interval '3 hours')})
-		  if takes($node, 'snowflake_fleet_create', 'floor');
+		query($node, q{SELECT snowflake_fleet_recover(now() - interval '3 hours')});
+		until_mint(time, $node);
 		my @took;
+
 		foreach my $seconds (-20, -10, -5, 0, 5, 12)
 		{
 			$node->stop('fast');
