@@ -186,6 +186,7 @@ open_chroot()
 # since its configuration is theirs, but none of the packages may run a program of its own.  One
 # attempt, since npm takes minutes to find out that it cannot be done.
 # $1: the directory
+# shellcheck disable=SC2154 # root is of lib.sh
 install_client_modules()
 {
 	! cmp -s "$root/test/clients/package.json" "$1/package.json" || return 0

@@ -560,12 +560,12 @@ snowflake_generator_is_unreserved(const SnowflakeView *view)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	TimestampTz now = snowflake_generator_clock();
-	int64		now_tick = snowflake_layout_tick_at(layout, now);
-	int64		tick = Max(now_tick, snowflake_layout_position_tick(layout, view->last + 1));
+	int64		tick = Max(snowflake_layout_tick_at(layout, now),
+						   snowflake_layout_position_tick(layout, view->last + 1));
 
 	return tick <= layout->max_tick &&
-		(tick == now_tick || snowflake_layout_tick_start(layout, tick) <=
-		 now + snowflake_generator_may_lead_usec() + snowflake_generator_early_usec()) &&
+		snowflake_layout_tick_start(layout, tick) <=
+		now + snowflake_generator_may_lead_usec() + snowflake_generator_early_usec() &&
 		Max(view->last + 1, snowflake_layout_first_position(layout, Max(tick, 0))) > view->limit;
 }
 
