@@ -340,6 +340,20 @@ sub consul_program
 	return (grep { -x } map { "$_/consul" } split /:/, $ENV{PATH})[0];
 }
 
+# A certificate of 127.0.0.1 that is its own authority, for servers and for clients.
+# Returns the paths of it and of its key.
+sub new_certificate
+{
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+
+	PostgreSQL::Test::Utils::system_or_bail(
+		'openssl', 'req', '-x509', '-newkey',
+		'rsa:2048', '-nodes', '-days', '2',
+		'-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1',
+		'-keyout', "$dir/key.pem", '-out', "$dir/cert.pem");
+	return ("$dir/cert.pem", "$dir/key.pem");
+}
+
 # A cluster of Consul, of so many servers.  Further text is for the configuration of
 # each.
 sub new_consul
@@ -358,9 +372,10 @@ sub new_consul
 	my $join = join ', ', map { qq{"127.0.0.1:$_->{lan}"} } @{ $self->{members} };
 	foreach my $member (@{ $self->{members} })
 	{
-		my $file = "$self->{dir}/$member->{name}.hcl";
+		my @files = map { "$self->{dir}/$member->{name}$_.hcl" } '', '_more';
 
-		PostgreSQL::Test::Utils::append_to_file($file, <<"EOF" . ($configuration // ''));
+		PostgreSQL::Test::Utils::append_to_file($files[1], $configuration // '');
+		PostgreSQL::Test::Utils::append_to_file($files[0], <<"EOF");
 server = true
 bootstrap_expect = $members
 node_name = "$member->{name}"
@@ -374,7 +389,7 @@ performance { raft_multiplier = 1 }
 disable_update_check = true
 EOF
 		$member->{log} = "$PostgreSQL::Test::Utils::log_path/consul_$member->{name}.log";
-		$member->{command} = [ consul_program(), 'agent', '-config-file', $file ];
+		$member->{command} = [ consul_program(), 'agent', map { ('-config-file', $_) } @files ];
 	}
 	start_members($self);
 	return $self;

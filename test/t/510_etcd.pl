@@ -90,19 +90,13 @@ $one->stop;
 SnowflakeCoordinator::kill_members($etcd);
 
 # TLS, with a certificate of each side
-my $dir = PostgreSQL::Test::Utils::tempdir();
-system_or_bail(
-	'openssl', 'req', '-x509', '-newkey',
-	'rsa:2048', '-nodes', '-days', '2',
-	'-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1',
-	'-keyout', "$dir/key.pem", '-out', "$dir/cert.pem");
-$etcd =
-  SnowflakeCoordinator::new_etcd('t', 1, "--cert-file=$dir/cert.pem", "--key-file=$dir/key.pem",
-	'--client-cert-auth', "--trusted-ca-file=$dir/cert.pem");
-my $tls = "cacert=$dir/cert.pem&cert=$dir/cert.pem&key=$dir/key.pem";
+my ($certificate, $key) = SnowflakeCoordinator::new_certificate();
+$etcd = SnowflakeCoordinator::new_etcd('t', 1, "--cert-file=$certificate", "--key-file=$key",
+	'--client-cert-auth', "--trusted-ca-file=$certificate");
+my $tls = "cacert=$certificate&cert=$certificate&key=$key";
 $hosts = SnowflakeCoordinator::hosts($etcd);
-SnowflakeCoordinator::wait_for_etcd($etcd, "--cacert=$dir/cert.pem",
-	"--cert=$dir/cert.pem", "--key=$dir/key.pem");
+SnowflakeCoordinator::wait_for_etcd($etcd, "--cacert=$certificate", "--cert=$certificate",
+	"--key=$key");
 $one = start_member('tls', "etcds://$hosts/fleet?$tls");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($one);

@@ -1,4 +1,4 @@
-# Node IDs are leased from Consul: three servers, of which one dies; an access token.
+# Node IDs are leased from Consul: three servers, of which one dies; an access token; TLS.
 
 use strict;
 use warnings;
@@ -98,6 +98,39 @@ open $fh, '>', $passfile or die;
 print $fh "$token\n";
 close $fh;
 check_late_writes($consul, "consul://HOSTS/snowflake/c?passfile=$passfile", qr/"cas"/);
+SnowflakeCoordinator::kill_members($consul);
+
+# TLS, with a certificate of each side
+my ($certificate, $key) = SnowflakeCoordinator::new_certificate();
+my $port = PostgreSQL::Test::Cluster::get_free_port();
+my $files = "cacert=$certificate&cert=$certificate&key=$key";
+$consul = SnowflakeCoordinator::new_consul('t', 1, <<"EOF");
+ports { https = $port }
+ca_file = "$certificate"
+cert_file = "$certificate"
+key_file = "$key"
+verify_incoming_https = true
+EOF
+SnowflakeCoordinator::wait_for_consul($consul);
+$one = start_member('tls', "consuls://127.0.0.1:$port/fleet?$files");
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+wait_for_mint($one);
+is(status($one, 'node'), '0', 'with TLS a node ID is leased');
+
+foreach my $bad (
+	[ "cert=$certificate&key=$key", 'a server whose certificate cannot be verified' ],
+	[ "cacert=$certificate", 'a connection without the certificate that is asked for' ])
+{
+	my ($parameters, $what) = @$bad;
+	my $url = "consuls://127.0.0.1:$port/fleet?$parameters";
+
+	$one->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
+	$one->reload;
+	wait_until('the setting is in force',
+		sub { $one->safe_psql('postgres', 'SHOW snowflake.node_source') eq $url });
+	is(error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate}, '08006', "not used: $what");
+}
+$one->stop;
 SnowflakeCoordinator::kill_members($consul);
 
 done_testing();
