@@ -108,7 +108,10 @@ is(status($node, q{clock_steps_back = 1 AND clock_step_back_largest BETWEEN '29 
 	't', 'because of one step of the clock')
   or diag(status($node, '*'));
 
-# Refused because of the clock, with advice
+# Refused because of the clock, with advice.  The keeper is to have seen the clock before
+# it goes back again, or both steps are one to it.
+$node->poll_query_until('postgres', 'SELECT clock_steps_ahead = 1 FROM snowflake_stats')
+  or die "keeper does not see the step ahead";
 step_clock($clock, -60_000);
 is(refused('SELECT snowflake_next()'), '55000', 'the clock is a minute behind');
 like(
