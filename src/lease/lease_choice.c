@@ -55,12 +55,24 @@ report_damaged(int32 node)
 }
 
 /*
+ * Which of two leases that have ended is the better choice?  One of our own is, and of
+ * several the one that was granted last: its node ID is the one that this server had.
+ * Of those of others the one that ended first: to a server whose clock is ahead, leases
+ * that are still used seem to have ended.
+ */
+static bool
+is_better(const SnowflakeLeaseRecord *record, bool is_own,
+		  const SnowflakeLeaseRecord *other, bool other_is_own)
+{
+	if (is_own != other_is_own)
+		return is_own;
+	return is_own ? record->granted > other->granted : record->until < other->until;
+}
+
+/*
  * Which node ID to take.  The one that last had this server's name, or any
  * other, if its lease has ended by our clock; otherwise one without a record.
  * *record is its record, or NULL.  -1 if there is none.
- *
- * Of those that have ended the one that did first: a server whose clock is ahead
- * takes those of others for ended.
  */
 int32
 snowflake_lease_choice_make(List *records, int64 now_tick, const SnowflakeRecord **record,
@@ -93,8 +105,8 @@ snowflake_lease_choice_make(List *records, int64 now_tick, const SnowflakeRecord
 			continue;
 		}
 		is_own = strcmp(found.holder, name) == 0;
-		if (found.until >= now_tick || chosen_is_own ||
-			(chosen >= 0 && !is_own && found.until >= parsed->until))
+		if (found.until >= now_tick ||
+			(chosen >= 0 && !is_better(&found, is_own, parsed, chosen_is_own)))
 			continue;
 		chosen = node;
 		chosen_is_own = is_own;

@@ -88,7 +88,8 @@ foreach my $reservation (6, 20, 60)
 		local %ENV = $node->_get_env();
 		$busy = IPC::Run::start(
 			[
-				$node->installed_command('psql'), '-XAtq', '-c', 'SET snowflake.max_wait = 0', '-c', q{
+				$node->installed_command('psql'), '-XAtq', '-c', 'SET snowflake.max_wait = 0', '-c',
+				q{
 				DO $$
 				DECLARE
 					ends timestamptz := clock_timestamp() + interval '120 s';

@@ -70,6 +70,15 @@ my $given_back = $one->safe_psql('postgres', $until);
 my $held = status($one, 'lease_until');
 wait_for_status($one, "lease_until > '$held'");
 is($one->safe_psql('postgres', $until), $given_back, 'and not renewed');
+
+# Of several node IDs with its name, a server takes the one that it had last.
+$one->poll_query_until('postgres',
+	'SELECT leased_until < now() FROM snowflake_fleet() WHERE node = 0')
+  or die 'the lease does not end';
+$one->append_conf('postgresql.conf', "snowflake.lease_nodes = '0-200'");
+$one->restart;
+wait_for_mint($one);
+is(status($one, 'node'), 100, 'a restart keeps the last of two node IDs');
 $one->stop;
 
 # A split coordinator: a standby was promoted, and the old primary goes on.
@@ -145,7 +154,14 @@ $coordinator->stop;
 $second->start;
 wait_for_mint($_) foreach @$members;
 
-# Renewed across the change of the primary, without another lease
+# Renewed across the change of the primary, without another lease.  It is long enough for
+# a coordinator that is busy with its backup.
+foreach my $node (@$members)
+{
+	$node->append_conf('postgresql.conf', "snowflake.lease = '20s'");
+	$node->reload;
+	wait_for_status($node, q{lease_until > now() + interval '15s'});
+}
 my @leased = map { status($_, 'node, leases') } @$members;
 my $third = PostgreSQL::Test::Cluster->new('third');
 $second->backup('base');
