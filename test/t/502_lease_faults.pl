@@ -130,6 +130,7 @@ like(
 	qr/^After a promotion nothing could be minted: the lease of this server's node ID has ended\./,
 	'the standby says that it could not mint');
 $standby->promote;
+wait_for_status($standby, q{gate = 'open' OR gate ~ 'lease'});
 my $error = error_of($standby, q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()});
 like(
 	$error->{message},
