@@ -89,9 +89,10 @@ is( $error->{message},
 	q{this server's node ID may be leased again by another server},
 	'the holder closes at once');
 like($error->{hint}, qr/snowflake_fleet_recover\(\)/, 'with a hint');
-is( $two->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
-	'fleet, grants nothing until snowflake_fleet_recover()',
-	'and marks the fleet');
+$two->poll_query_until('postgres',
+	q{SELECT state = 'fleet, grants nothing until snowflake_fleet_recover()' FROM snowflake_fleet() WHERE node IS NULL}
+) or die 'the fleet is not marked';
+pass('and marks the fleet');
 is( $two->safe_psql(
 		'postgres',
 		q{SELECT leased_until >= '}
