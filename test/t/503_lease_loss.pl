@@ -166,10 +166,8 @@ like(
 	qr/^the floor of the fleet would be [\d.]+ \w+ ahead of the clock$/,
 	'a floor far ahead is refused by default');
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
-like(
-	status($one, 'advice'),
-	qr/^This server waits for the floor of the fleet, until "/,
-	'and if it was named, a server waits for it');
+wait_for_status($one, q{advice ~ '^This server waits for the floor of the fleet, until "'});
+pass('and if it was named, a server waits for it');
 is(error_of($one, 'SELECT snowflake_next()')->{hint}, status($one, 'advice'), 'with a closed gate');
 $error = error_of($one, 'SELECT snowflake_fleet_recover(NULL, NULL)');
 is($error->{sqlstate}, '22004', 'whether a holder is gone is known');
@@ -241,10 +239,8 @@ wait_for_status($one, "gate ~ 'went back' OR leases > $leases");
 is( status($one, 'gate'),
 	'closed: the coordinator went back in time',
 	'a lease that somebody else had as well is noticed');
-like(
-	status($one, 'advice'),
-	qr/^This server waits for the floor of the fleet/,
-	'it is given up for another one');
+wait_for_status($one, q{advice ~ '^This server waits for the floor of the fleet'});
+pass('it is given up for another one');
 is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
 	'fleet', 'and the fleet is not marked once more');
 
