@@ -363,8 +363,11 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($coordinator, 'base', has_streaming => 1);
 $standby->start;
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $standby->port . ",127.0.0.1:$port/raw");
-wait_until('the setting is in force',
-	sub { $server->safe_psql('postgres', 'SHOW snowflake.node_source') =~ /,/ });
+wait_until(
+	'the setting is in force',
+	sub {
+		$server->safe_psql('postgres', 'SHOW snowflake.node_source') =~ /:${\ $standby->port},/;
+	});
 is(error_of($server, 'SELECT snowflake_fleet_create()')->{sqlstate}, '42710', 'nor does a standby');
 $standby->stop;
 
