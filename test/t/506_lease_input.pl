@@ -265,7 +265,7 @@ is(status($server, q{coordinator, lease_until}), 'unreachable|', 'and not used')
 $coordinator->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 $coordinator->reload;
 wait_for_mint($server);
-set_to('lease', '4s');
+set_to('lease', patience(4) . 's');
 
 # An answer is lost: what is between the server and the coordinator hangs up when
 # it has passed on a write.
