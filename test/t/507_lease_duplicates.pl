@@ -35,6 +35,7 @@ my $one = new_member('one', $coordinator, conf => "snowflake.max_wait = '1min'\n
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $one->safe_psql('postgres', "SELECT snowflake_fleet_create('$newest')");
+wait_for_status($one, q{gate = 'closed: no node ID is leased yet'});
 like(
 	status($one, 'advice'),
 	qr/^This server waits for the floor of the fleet, until "/,
