@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
   coordinator_url duplicates error_of member_conf mint_together new_clock
-  new_member new_node set_clock start_with_clock status wait_for_mint
+  new_member new_node patience set_clock start_with_clock status wait_for_mint
   wait_for_status
 );
 use PostgreSQL::Test::Cluster;
@@ -87,6 +87,7 @@ $coordinator->backup('base');
 my $second = PostgreSQL::Test::Cluster->new('second');
 $second->init_from_backup($coordinator, 'base', has_streaming => 1);
 $second->start;
+my $lease = patience(4);
 my %hosts = (a => [ $coordinator, $second ], b => [ $second, $coordinator ]);
 my %member = map {
 	my $name = $_;
@@ -97,7 +98,7 @@ my %member = map {
 		$name,
 		node_id => undef,
 		conf =>
-		  "snowflake.node_source = 'postgresql:///postgres?host=$list&port=$ports'\nsnowflake.lease = '4s'\nsnowflake.max_wait = '20s'\n"
+		  "snowflake.node_source = 'postgresql:///postgres?host=$list&port=$ports'\nsnowflake.lease = '${lease}s'\nsnowflake.max_wait = '20s'\n"
 	);
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
