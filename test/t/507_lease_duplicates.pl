@@ -180,6 +180,7 @@ foreach my $node (@$members)
 }
 is_deeply([ map { status($_, 'node, leases') } @$members ],
 	\@leased, 'other words for the same fleet cost no lease');
+$second->wait_for_catchup($third);
 $second->stop;
 $third->promote;
 my @renewed = map { status($_, 'lease_renewals') } @$members;
