@@ -22,6 +22,7 @@ my $clock = new_clock('copy');
 # whose clock the copy would remember, so that a jump must not need patience.
 my $original = new_member(
 	'original', $coordinator,
+	lease => '1min',
 	init => { allows_streaming => 1, has_archiving => 1 },
 	conf => "snowflake.jump_patience = 0\n");
 my @lists;
@@ -125,7 +126,7 @@ $node = status($standby, 'node');
 # with nobody to ask, so that it is what it leased before
 $coordinator->stop('immediate');
 $standby->promote;
-my $error = error_of($standby, q{SET snowflake.max_wait = '4s'; SELECT snowflake_next()});
+my $error = error_of($standby, q{SET snowflake.max_wait = '30s'; SELECT snowflake_next()});
 is($error->{message}, '', 'it mints as soon as it is promoted');
 is(status($standby, 'node'), $node, 'with that node ID');
 $coordinator->start;
