@@ -141,7 +141,7 @@ foreach my $name ('ada', 'bob')
 				$node{$name}->connstr('shop'), '-c', qq{
 				DO \$\$
 				BEGIN
-					FOR n IN 1 .. 20000 LOOP
+					FOR n IN 1 .. 1000000 LOOP
 						INSERT INTO $target (note) VALUES ('of $name');
 						COMMIT;
 						EXIT WHEN EXISTS (SELECT FROM halt);
