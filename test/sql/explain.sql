@@ -45,6 +45,9 @@ SELECT bool_and(text ~ format('^[a-p]  %s +[0-9-]+ +%s  %s(  |$)', f[1], f[2],
 		regexp_split_to_table(snowflake_explain('888894467157907', layout), '\n') text
 	WHERE text ~ ('^[a-p]  ' || f[1]);
 
+-- The caller's field is none of the node's.
+SELECT snowflake_explain(5::bigint << 22, 'time:41 node:5 shard:5? sequence:12 epoch:0');
+
 -- No setting matters, so it is fit for an index.
 SELECT proargtypes::regtype[], provolatile FROM pg_proc WHERE proname = 'snowflake_explain' ORDER BY pronargs;
 CREATE TEMP TABLE explained AS SELECT snowflake_explain('1888944671579078978') AS text;

@@ -163,6 +163,7 @@ SELECT query, plan_has(query, 'random.*random|InitPlan 2') AS twice
 	FROM unnest(ARRAY[
 	$$SELECT FROM recent WHERE created_at = now() + random() * interval '1 s'$$,
 	$$SELECT FROM visits WHERE snowflake_timestamp(id + random()::int) = '2026-01-02'$$,
+	$$SELECT FROM visits WHERE snowflake_timestamp(id, 'twitter' || repeat(' ', random()::int)) = timestamptz '2026-01-02'$$,
 	$$SELECT FROM recent WHERE created_at = (SELECT max(at) FROM visits)$$,
 	$$SELECT FROM recent WHERE created_at <@ (SELECT tstzrange(min(at), max(at)) FROM visits)$$]) AS query;
 

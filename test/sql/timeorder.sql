@@ -70,6 +70,18 @@ SELECT query, same_rows(query) FROM unnest(ARRAY[
 	$$SELECT @ id, page FROM visits_by_month WHERE @ id BETWEEN '2026-01-31 23:00' AND '2026-02-01 01:00' ORDER BY 1$$,
 	$$SELECT @ id, page FROM visits_by_month ORDER BY 1 DESC OFFSET 20000$$]) AS query;
 
+-- Not by an index that has some of the rows only, nor without the sample that is asked for.
+CREATE TABLE some_visits AS SELECT id::bigint, page FROM old_visits WHERE id IS NOT NULL ORDER BY id LIMIT 5000;
+CREATE INDEX some_visits_of_page ON some_visits (id) WHERE page = 3;
+ANALYZE some_visits;
+SET enable_sort = off;
+SELECT plan($$SELECT FROM some_visits ORDER BY @ id LIMIT 20$$);
+SELECT plan($$SELECT FROM some_visits WHERE page = 3 ORDER BY @ id LIMIT 20$$);
+SELECT count(*) FROM (SELECT FROM some_visits ORDER BY @ id) v;
+SELECT count(*) FROM (SELECT FROM visits TABLESAMPLE BERNOULLI (0) ORDER BY @ id) v;
+RESET enable_sort;
+DROP TABLE some_visits;
+
 DROP VIEW recent;
 DROP TABLE visits, old_visits, visits_by_month;
 DROP FUNCTION plan, same_rows;

@@ -65,6 +65,9 @@ foreach my $sql ("SELECT '$id'::snowflake; SELECT snowflake_next()", 'SELECT sno
 		'the error names the setting');
 }
 
+is(error_of($node, 'SELECT snowflake_stats_reset()')->{sqlstate},
+	'55000', 'nor are there counters to be reset');
+
 # Without the library preloaded, a reload brings another layout.  A plan from
 # before follows it: nothing of the layout is folded into it.
 my $session = $node->background_psql('postgres');

@@ -262,6 +262,14 @@ $node->poll_query_until('postgres',
 $lead = mint('and soon believed');
 cmp_ok($lead, '>', -10 * $second, 'IDs follow');
 
+# After snowflake_advance() there is no wait, which would be counted.
+$node->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_upper_bound(last_time + interval '10 min')) FROM snowflake_status}
+);
+my $waits = status($node, 'clock_waits');
+mint('after snowflake_advance()');
+is(status($node, 'clock_waits'), $waits, 'the first mint after snowflake_advance() does not wait');
+
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, each larger than the one before');
 $node->stop;
 done_testing();

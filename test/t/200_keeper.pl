@@ -157,6 +157,49 @@ $node->start;
 wait_for_mint($node);
 mint();
 
+# Fail, and pause for longer than for a lock, with the table as it should be again.  The
+# keeper is connected only after the pause.
+sub fail_and_pause
+{
+	$node->safe_psql('postgres',
+		'ALTER TABLE snowflake_keeper.reservation RENAME COLUMN layout TO arrangement');
+	wait_until(
+		'the keeper fails and pauses',
+		sub {
+			$node->psql('postgres', 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
+			return $node->safe_psql('postgres',
+				q{SELECT keeper_pid NOT IN (SELECT pid FROM pg_stat_activity) FROM snowflake_status}) eq
+			  't';
+		});
+	$node->safe_psql('postgres',
+		'ALTER TABLE snowflake_keeper.reservation RENAME COLUMN arrangement TO layout');
+	return;
+}
+fail_and_pause();
+$offset = -s $node->logfile;
+$node->stop;
+is(log_count($node, qr/LOG:  snowflake gate closed$/, $offset),
+	1, 'the same for a pause that is not over yet');
+$node->start;
+wait_for_mint($node);
+mint();
+
+# An error that is over does not hold up the next keeper.
+fail_and_pause();
+extend();
+takes_less(
+	7,
+	'a keeper that is terminated long after an error is there at once',
+	sub {
+		$pid = keeper_pid();
+		my $start = clock_gettime(CLOCK_MONOTONIC);
+		$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 60000)");
+		wait_until('there is another keeper', sub { keeper_pid() !~ /^(?:$pid)?$/ });
+		return clock_gettime(CLOCK_MONOTONIC) - $start;
+	});
+wait_for_mint($node);
+mint();
+
 # Killed: PostgreSQL restarts all processes, as for any backend.
 {
 	$pid = keeper_pid();

@@ -294,6 +294,16 @@ is_deeply(
 	'a gate that stays closed is an error at once, the same as for a mint');
 is(sql('SELECT frontier IS NULL FROM snowflake_status'), 't', 'and unknown to the status');
 
+# There can be no prepared transactions here, and that is what core says of them.
+$node->append_conf('postgresql.conf', "snowflake.node_id = 3\nmax_prepared_transactions = 0");
+$node->restart;
+wait_for_mint($node);
+is(error_of($node, q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'none'})->{sqlstate},
+	'55000', 'prepared transactions are disabled');
+$node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
+$node->restart;
+wait_until('the keeper has looked', sub { status($node, 'gate') =~ /node ID is not set/ });
+
 # A transaction begins to mint before it is open.
 $mine = $node->background_psql('postgres', on_error_stop => 0);
 $mine->query('BEGIN; SAVEPOINT a; SELECT snowflake_next()');

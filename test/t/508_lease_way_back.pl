@@ -285,6 +285,9 @@ is(error_of($one, 'SELECT snowflake_fleet_reclaim(-1)')->{sqlstate},
 	'42704', 'nor what is no node ID');
 is(error_of($one, q{SELECT snowflake_fleet_reclaim(50, now() + interval '1 day')})->{sqlstate},
 	'22023', 'a floor above its lease is none');
+is(error_of($one, "SELECT snowflake_fleet_reclaim(50, '$_')")->{sqlstate},
+	'22008', "nor is one that the layout does not have: $_")
+  foreach '2009-12-31', '2100-01-01';
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_reclaim(50)');
 is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 50'),
 	'free', 'a node ID is reclaimed');

@@ -165,7 +165,7 @@ my $false_hosts = '127.0.0.1:' . $listener->sockport;
 my $has_etcd = -e (`$ENV{PG_CONFIG} --pkglibdir` =~ s/\n//r) . '/snowflake_etcd.so';
 SKIP:
 {
-	skip 'there is no module for etcd', 8 if !$has_etcd;
+	skip 'there is no module for etcd', 9 if !$has_etcd;
 	set_source("etcd://$false_hosts/fleet", "snowflake.lease = '60s'");
 	foreach my $answer (
 		[ '[]', qr/its answer is not that of an etcd server/ ],
@@ -180,6 +180,11 @@ SKIP:
 		$error = error_of($server, 'SELECT * FROM snowflake_fleet()');
 		like($error->{message}, $regexp, "an answer that is none: $text");
 	}
+	set_source('etcd://[::1]/fleet');
+	like(
+		error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
+		qr/\b2379\b/,
+		'an address of IPv6 has the port that others have');
 	set_source("consul://$false_hosts/fleet");
 	unlink $content;
 	append_to_file($content, '[]');

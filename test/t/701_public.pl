@@ -8,7 +8,9 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use POSIX ();
-use SnowflakeTest qw(error_of has_public new_node write_keys);
+use SnowflakeTest qw(
+  error_of has_public new_clock new_node patience set_clock start_with_clock write_keys
+);
 use Test::More;
 use Time::HiRes qw(sleep stat time);
 
@@ -37,6 +39,7 @@ like(
 	$text,
 	qr/^ord_7[0-9a-hjkmnp-tv-z]{13}$/,
 	'a text is its context, the number of the key and 13 digits');
+is($text, 'ord_70gahsc44195hw', 'which another implementation of FF1 makes as well');
 like(
 	$uuid,
 	qr/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{11}7$/,
@@ -530,6 +533,12 @@ close $fh;
 is(result("SELECT snowflake_public($id, 'ord')"),
 	$text, 'spaces, tabs, comments and the lines of other systems do no harm');
 
+write_keys($node, 7 => 'ab' x 32);
+my $lower = result("SELECT snowflake_public($id, 'ord')");
+write_keys($node, 7 => 'AB' x 32);
+is(result("SELECT snowflake_public($id, 'ord')"), $lower, 'digits may be in capitals');
+write_keys($node, 7 => '07' x 32);
+
 foreach my $mode (0640, 0604, 0620, 0601)
 {
 	chmod $mode, $file;
@@ -539,6 +548,16 @@ foreach my $mode (0640, 0604, 0620, 0601)
 }
 chmod 0400, $file;
 is(result("SELECT snowflake_public($id, 'ord')"), $text, 'mode 400 will do');
+
+# The clock goes back behind the file's time: nobody waits until it is there again.
+my $clock = new_clock('behind');
+$node->stop;
+start_with_clock($node, $clock);
+set_clock($clock, -3_600_000);
+is(result("SET statement_timeout = '${\ patience(20)}s'; SELECT snowflake_public($id, 'ord')"),
+	$text, 'a file from the future is read');
+$node->stop;
+$node->start;
 
 unlink $file;
 my $error = error("SELECT snowflake_public($id, 'ord')");
