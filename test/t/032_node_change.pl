@@ -116,6 +116,8 @@ is(disorder(\@ids), 0, 'six more changes: the IDs ascend');
 # Unset while it runs
 change_node(-1);
 is(refused()->{sqlstate}, '55000', 'unset by reload: minting is refused');
+is($node->safe_psql('postgres', 'SELECT node FROM snowflake_status'),
+	'', 'and the status has no node ID that is not in use');
 change_node(1);
 mint();
 pass('and set again: minting goes on, without a restart');

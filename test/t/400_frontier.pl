@@ -85,6 +85,13 @@ is( $node->safe_psql(
 		extra_params => [ '-U', 'stranger' ]),
 	't||',
 	'since when, and what that one may have minted, is not for everybody');
+is( $node->safe_psql(
+		'postgres',
+		q{BEGIN; SELECT snowflake_next() IS NOT NULL; SELECT since <= now() AND oldest IS NOT NULL
+			FROM snowflake_frontier_holders() WHERE pid = pg_backend_pid()},
+		extra_params => [ '-U', 'stranger' ]),
+	"t\nt",
+	'but what concerns oneself is');
 $first->query_safe(q{COMMIT});
 is( sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM settled}),
 	'before early late',

@@ -9,7 +9,7 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(new_node wait_for_mint);
 use Test::More;
 
-my $node = new_node('main', conf => "snowflake.max_wait = '1min'\nautovacuum = off\n");
+my $node = new_node('main', conf => "snowflake.max_wait = '1min'\nautovacuum = off\nmax_prepared_transactions = 2\n");
 $node->start;
 $node->safe_psql(
 	'postgres', q{CREATE EXTENSION snowflake; CREATE DATABASE other;
@@ -114,6 +114,27 @@ like(
 	'a sample of another database does not count');
 $open->query_safe('COMMIT');
 $_->quit foreach $old, $open;
+
+# What the keeper publishes when it opens the gate anew passes nobody who is in between.
+my $node_id = 1;
+foreach my $kind ('runs', 'is prepared')
+{
+	sql('TRUNCATE events');
+	$open = open_row('open');
+	insert('visible');
+	$open->query_safe(q{PREPARE TRANSACTION 'open'}) if $kind eq 'is prepared';
+	$node_id++;
+	sql("ALTER SYSTEM SET snowflake.node_id = $node_id");
+	$node->reload;
+	$node->poll_query_until('postgres',
+		"SELECT gate = 'open' AND node = $node_id FROM snowflake_status")
+	  or die 'the node ID is not taken over';
+	sql('SELECT pg_current_xact_id()') foreach 1 .. 2;
+	is(sql($reading), 'read: ', "another node ID while a transaction $kind: that is not passed");
+	$open->query_safe($kind eq 'runs' ? 'COMMIT' : q{COMMIT PREPARED 'open'});
+	$open->quit;
+	is(sql($reading), 'read: open visible', 'until it has ended');
+}
 
 # One answer for a snapshot, though a larger one would be right as well: one who has
 # minted and has no transaction ID ends, which no snapshot shows.
