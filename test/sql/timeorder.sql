@@ -71,7 +71,7 @@ SELECT query, same_rows(query) FROM unnest(ARRAY[
 	$$SELECT @ id, page FROM visits_by_month ORDER BY 1 DESC OFFSET 20000$$]) AS query;
 
 -- Not by an index that has some of the rows only, nor without the sample that is asked for.
-CREATE TABLE some_visits AS SELECT id::bigint, page FROM old_visits WHERE id IS NOT NULL ORDER BY id LIMIT 5000;
+CREATE TABLE some_visits AS SELECT id, page FROM visits ORDER BY id LIMIT 5000;
 CREATE INDEX some_visits_of_page ON some_visits (id) WHERE page = 3;
 ANALYZE some_visits;
 SET enable_sort = off;
