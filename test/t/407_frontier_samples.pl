@@ -157,5 +157,34 @@ is($reader_session->query_safe($reading), 'read: first second', 'with all rows')
 $reader_session->query_safe('COMMIT');
 $_->quit foreach $minter, $reader_session;
 
+# However many have asked since, here and elsewhere, an old snapshot finds a sample of its time.
+$node->restart;
+wait_for_mint($node);
+sql('TRUNCATE events');
+insert('before');
+sql('SELECT snowflake_frontier()');
+sql('SELECT pg_current_xact_id()') foreach 1 .. 2;
+$old = snapshot('REPEATABLE READ');
+$node->safe_psql('other', 'SELECT snowflake_frontier()');
+my $asking = $node->background_psql('postgres');
+$asking->query_safe(
+	q{INSERT INTO events (what) VALUES ('later'); SELECT snowflake_frontier(), pg_sleep(0.002)})
+  foreach 1 .. 40;
+is($old->query_safe('FETCH c'), 'read: before', 'there is a sample for an old snapshot');
+$_->quit foreach $old, $asking;
+
+# A database that takes the place of another one does not take its samples.
+my @databases = map { "many$_" } 1 .. 15;
+sql("CREATE DATABASE $_ TEMPLATE other") foreach @databases;
+my $holding = $node->background_psql('many15');
+my $held = $holding->query_safe('BEGIN; SELECT snowflake_next()');
+insert('elsewhere');
+cmp_ok(sql('SELECT snowflake_frontier()'), '>', $held, 'no other database is held back');
+sql('SELECT pg_current_xact_id()') foreach 1 .. 2;
+$node->safe_psql($_, 'SELECT snowflake_frontier()') foreach @databases[ 0 .. 13 ];
+is($node->safe_psql('many15', "SELECT snowflake_frontier() >= $held"),
+	'f', 'samples of a database do not count for the one that takes their place');
+$holding->quit;
+
 $node->stop;
 done_testing();

@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  duplicates error_of finish_minter mint_together new_clock new_coordinator
+  duplicates error_of finish_minter log_count mint_together new_clock new_coordinator
   new_member patience start_minter start_with_clock status step_clock
   wait_for_mint wait_for_status wait_until
 );
@@ -179,5 +179,12 @@ my $began = time;
 wait_for_status($two, q{gate = 'open' AND leases = 2});
 cmp_ok(time - $began,
 	'<', patience(30), 'a server whose clock went beyond its lease leases at once');
-$_->stop foreach $one, $two, $coordinator;
+
+# A lease that cannot be given back is told of.
+my $offset = -s $two->logfile;
+$one->stop;
+$coordinator->stop;
+$two->stop;
+cmp_ok(log_count($two, qr/WARNING:  could not use the coordinator/, $offset),
+	'>', 0, 'a stop tells that the coordinator cannot be used');
 done_testing();
