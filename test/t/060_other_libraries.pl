@@ -5,7 +5,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(log_count new_node wait_for_mint);
+use PostgreSQL::Test::Utils;
+use SnowflakeTest qw(error_of log_count new_node wait_for_mint);
 use Test::More;
 
 foreach my $libraries ('snowflake, pg_stat_statements', 'pg_stat_statements, snowflake')
@@ -37,5 +38,24 @@ foreach my $libraries ('snowflake, pg_stat_statements', 'pg_stat_statements, sno
 		'for utility commands as well');
 	$node->stop;
 }
+
+# One that guards a table by hooks of its own goes on doing so.
+my $root = "$FindBin::RealBin/../..";
+my $hooks = PostgreSQL::Test::Utils::tempdir() . '/hooks.so';
+my ($include) = run_command([ 'pg_config', '--includedir-server' ]);
+system_or_bail($ENV{CC} || 'cc',
+	'-shared', '-fPIC', '-O2', '-Wall', "-I$include", "-I$root/src", '-o', $hooks,
+	"$root/test/shim/hooks_module.c");
+my $node = new_node('hooks', conf => "shared_preload_libraries = '$hooks, snowflake'");
+$node->start;
+$node->safe_psql('postgres',
+	'CREATE EXTENSION snowflake; CREATE TABLE guarded (); CREATE TABLE keys (id bigint PRIMARY KEY)');
+wait_for_mint($node);
+my $convert = q{SELECT count(*) FROM snowflake_convert_column('keys', 'id'); };
+foreach my $sql ('TABLE guarded', 'DROP TABLE guarded', "$convert TABLE guarded")
+{
+	like(error_of($node, $sql)->{message}, qr/is guarded/, "refused by another library: $sql");
+}
+$node->stop;
 
 done_testing();

@@ -160,6 +160,8 @@ kill 'TERM', children($one, qr/snowflake lessee/);
 wait_until('the lessee ends', sub { !children($one, qr/snowflake lessee/) });
 cmp_ok(records("SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE $key"),
 	'>=', $until, 'a lease is not given back while the gate is open');
+is($session->query('SELECT coordinator FROM snowflake_status'),
+	'not asked', 'what a lessee knew that has ended is not told');
 kill 'CONT', @stopped;
 @stopped = ();
 wait_until('the lessee is back', sub { children($one, qr/snowflake lessee/) });
