@@ -266,7 +266,9 @@ cmp_ok($lead, '>', -10 * $second, 'IDs follow');
 my (undef, undef, $told) = $node->psql('postgres',
 	q{SELECT snowflake_advance(snowflake_upper_bound(last_time + interval '10 min')) FROM snowflake_status}
 );
-like($told, qr/WARNING: .* ahead of the clock\nDETAIL:  Minting goes on,/,
+like(
+	$told,
+	qr/WARNING: .* ahead of the clock\nDETAIL:  Minting goes on,/,
 	'snowflake_advance() tells that minting goes on');
 my $waits = status($node, 'clock_waits');
 mint('after snowflake_advance()');

@@ -168,8 +168,8 @@ sub fail_and_pause
 		sub {
 			$node->psql('postgres', 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
 			return $node->safe_psql('postgres',
-				q{SELECT keeper_pid NOT IN (SELECT pid FROM pg_stat_activity) FROM snowflake_status}) eq
-			  't';
+				q{SELECT keeper_pid NOT IN (SELECT pid FROM pg_stat_activity) FROM snowflake_status}
+			) eq 't';
 		});
 	$node->safe_psql('postgres',
 		'ALTER TABLE snowflake_keeper.reservation RENAME COLUMN arrangement TO layout');

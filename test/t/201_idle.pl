@@ -51,7 +51,7 @@ is($session->query_safe($traces),
 # The first mint after that waits for the keeper, even if it may not wait.
 my $waited = $node->safe_psql('postgres', 'SELECT keeper_wait_total FROM snowflake_stats');
 $node->psql('postgres', 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
-is( $node->safe_psql('postgres', "SELECT keeper_wait_total > '$waited' FROM snowflake_stats"),
+is($node->safe_psql('postgres', "SELECT keeper_wait_total > '$waited' FROM snowflake_stats"),
 	't', 'a mint with snowflake.max_wait 0 waits for the keeper');
 
 # Also after a start, when nothing has been minted yet

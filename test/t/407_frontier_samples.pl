@@ -9,7 +9,8 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(new_node wait_for_mint);
 use Test::More;
 
-my $node = new_node('main', conf => "snowflake.max_wait = '1min'\nautovacuum = off\nmax_prepared_transactions = 2\n");
+my $node = new_node('main',
+	conf => "snowflake.max_wait = '1min'\nautovacuum = off\nmax_prepared_transactions = 2\n");
 $node->start;
 $node->safe_psql(
 	'postgres', q{CREATE EXTENSION snowflake; CREATE DATABASE other;

@@ -181,10 +181,8 @@ SKIP:
 		like($error->{message}, $regexp, "an answer that is none: $text");
 	}
 	set_source('etcd://[::1]/fleet');
-	like(
-		error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
-		qr/\b2379\b/,
-		'an address of IPv6 has the port that others have');
+	like(error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
+		qr/\b2379\b/, 'an address of IPv6 has the port that others have');
 	set_source("consul://$false_hosts/fleet");
 	unlink $content;
 	append_to_file($content, '[]');
