@@ -75,7 +75,7 @@ CREATE TABLE some_visits AS SELECT id, page FROM visits ORDER BY id LIMIT 5000;
 CREATE INDEX some_visits_of_page ON some_visits (id) WHERE page = 3;
 ANALYZE some_visits;
 SET enable_sort = off;
-SELECT plan($$SELECT FROM some_visits ORDER BY @ id LIMIT 20$$);
+SELECT plan_has($$SELECT FROM some_visits ORDER BY @ id LIMIT 20$$, ' Sort') AS sorted;
 SELECT plan($$SELECT FROM some_visits WHERE page = 3 ORDER BY @ id LIMIT 20$$);
 SELECT count(*) FROM (SELECT FROM some_visits ORDER BY @ id) v;
 SELECT count(*) FROM (SELECT FROM visits TABLESAMPLE BERNOULLI (0) ORDER BY @ id) v;
