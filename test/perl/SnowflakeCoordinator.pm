@@ -152,19 +152,20 @@ sub hosts
 	return join ',', map { "127.0.0.1:$_->{client}" } @{ $self->{members} };
 }
 
-# Run etcdctl; dies if it fails.
+# Run etcdctl; returns what it prints, dies if it fails.
 sub etcdctl
 {
 	my ($self, @arguments) = @_;
 
 	local $ENV{ETCDCTL_API} = 3;
-	my $output = PostgreSQL::Test::Utils::run_log(
+	my $output = '';
+	PostgreSQL::Test::Utils::run_log(
 		[
 			'etcdctl', '--endpoints',
 			join(',', map { "$self->{scheme}://$_" } split /,/, hosts($self)), @arguments
-		]);
-	die "etcdctl @arguments failed" unless $output;
-	return;
+		],
+		'>' => \$output) or die "etcdctl @arguments failed";
+	return $output;
 }
 
 # A proxy before the first member, which does what it is asked for, and answers to each

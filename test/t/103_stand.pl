@@ -11,6 +11,7 @@ use SnowflakeTest qw(
   disorder error_of new_clock new_node start_with_clock status step_clock
   wait_for_mint
 );
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $second = 1_000;
@@ -235,6 +236,19 @@ start_with_clock($node, $clock);
 step_clock($clock, -150 * $year);
 $lead = mint('boot after the layout, a crash, set right', 5_000);
 cmp_ok(abs($lead), '<', 10 * $second, 'at the right time');
+
+# Three days ahead after the machine has started: believed, since nothing speaks against it
+$node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine = 'another'});
+$node->stop('immediate');
+step_clock($clock, 3 * 24 * $hour);
+my $offset = -s $node->logfile;
+start_with_clock($node, $clock);
+until_open();
+like(
+	slurp_file($node->logfile, $offset),
+	qr/WARNING:  the clock is 2591\d\d\.\d+ s past the newest snowflake, and is believed/,
+	'a clock that is far past all IDs is believed with a warning');
+mint('three days ahead');
 
 # The clock was set ahead while the server was down: believed at once, since IDs that a
 # copy of the files does not know of may have been minted by it.

@@ -149,6 +149,19 @@ my @lines = split /\n/, slurp_file($standby->data_dir . '/postgresql.auto.conf')
 like($lines[ $line - 1 ], qr/^snowflake\.node_id = 1$/, 'which is right');
 like($hint, qr/^If another server used it/, 'and what to do if another server still has it');
 $offset = -s $standby->logfile;
+my $keeper = $standby->safe_psql('postgres',
+	q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'});
+kill 'TERM', $keeper;
+$standby->poll_query_until('postgres',
+	"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'snowflake keeper' AND pid <> $keeper)"
+) or die 'no other keeper';
+wait_for_mint($standby);
+like(
+	slurp_file($standby->logfile, $offset),
+	qr/snowflake gate opened/,
+	'the gate is opened once more');
+is_deeply([ inherited($standby, $offset) ], [], 'and the log does not say it again');
+$offset = -s $standby->logfile;
 $standby->restart;
 wait_for_mint($standby);
 is_deeply([ inherited($standby, $offset) ], [], 'but not at the next start');

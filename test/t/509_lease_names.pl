@@ -100,6 +100,22 @@ my $renewals = status($server, 'lease_renewals');
 wait_for_status($server, "lease_renewals > $renewals + 1 AND gate = 'open'");
 pass('nor from renewals');
 
+# In one session, since each has files of its own
+my $session = $server->background_psql('postgres');
+my $backend =
+  $session->query_safe('SELECT count(*) FROM snowflake_fleet(); SELECT pg_backend_pid()');
+($backend) = $backend =~ /(\d+)$/;
+
+sub open_files
+{
+	return scalar(() = glob "/proc/$backend/fd/*");
+}
+
+my $files = open_files();
+$session->query_safe('SELECT count(*) FROM snowflake_fleet()') foreach 1 .. 10;
+cmp_ok(open_files(), '<', $files + 10, 'a name that was looked up leaves no file open');
+$session->quit;
+
 # A file with a password that others can read is said to be that, not to be missing.
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/passfile';
 append_to_file($passfile, "*:*:*:*:secret\n");

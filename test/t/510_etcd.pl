@@ -7,7 +7,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet qw(check_fleet start_member);
-use SnowflakeTest qw(error_of status wait_for_mint wait_until);
+use SnowflakeTest qw(error_of status wait_for_mint wait_for_status wait_until);
 use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -36,8 +36,22 @@ is(status($one, 'node, leases'), '3|1', 'and leases the node ID that it says it 
 $one->restart;
 wait_for_mint($one);
 is(status($one, 'node, leases'), '3|1', 'and once more');
+
+# The records are copied to another cluster.
+my @records = split /\n/, SnowflakeCoordinator::etcdctl($etcd, 'get', '--prefix', 'fleet/');
+my $other = SnowflakeCoordinator::new_etcd('o', 1, '--initial-cluster-token=other');
+SnowflakeCoordinator::wait_for_etcd($other);
+while (my ($key, $value) = splice @records, 0, 2)
+{
+	SnowflakeCoordinator::etcdctl($other, 'put', '--', $key, $value);
+}
+$one->append_conf('postgresql.conf',
+	"snowflake.node_source = 'etcd://" . SnowflakeCoordinator::hosts($other) . "/fleet'");
+$one->reload;
+wait_for_status($one, q{advice ~ 'copied from another coordinator'});
+pass('a copy of the records in another cluster grants nothing');
 $one->stop;
-SnowflakeCoordinator::kill_members($etcd);
+SnowflakeCoordinator::kill_members($_) foreach $etcd, $other;
 
 # Users, who may use what they were granted
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/pass';

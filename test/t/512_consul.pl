@@ -8,7 +8,10 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet qw(check_fleet check_late_writes start_member);
-use SnowflakeTest qw(error_of status wait_for_mint wait_until);
+use SnowflakeTest qw(
+  error_of new_clock new_member set_clock start_with_clock status wait_for_mint wait_for_status
+  wait_until
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -19,6 +22,22 @@ my $hosts = SnowflakeCoordinator::hosts($consul);
 
 SnowflakeCoordinator::wait_for_consul($consul);
 check_fleet($consul, "consul://$hosts/fleet/a");
+
+# A founder whose clock is an hour ahead: the fleet begins at the clock of Consul.
+SnowflakeCoordinator::start_members($consul);
+SnowflakeCoordinator::wait_for_consul($consul);
+my $clock = new_clock('ahead');
+set_clock($clock, 3_600_000);
+my ($ahead, $right) =
+  map { new_member($_, "consul://$hosts/fleet/ahead", lease => '1min') } 'ahead', 'right';
+start_with_clock($ahead, $clock);
+$ahead->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+$right->start;
+$right->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_status($right, q{coordinator IN ('reachable', 'grants nothing')});
+is(status($right, 'coordinator'),
+	'reachable', 'a fleet whose founder is ahead begins at the clock of Consul');
+$_->stop foreach $ahead, $right;
 SnowflakeCoordinator::kill_members($consul);
 
 # With access control, only who has a token for the prefix may read and write it.
