@@ -120,7 +120,26 @@ my $ahead = $server->safe_psql('postgres',
 my $began = time;
 wait_for_mint($server);
 cmp_ok(time - $began, '<', $ahead + 2.5 + $slack, 'until the first lease has ended');
+
+# Another server takes the one whose lease ended first.
+my $left = $server->safe_psql('postgres',
+	'SELECT extract(epoch FROM max(leased_until) - clock_timestamp()) FROM snowflake_fleet() WHERE node BETWEEN 20 AND 22'
+);
 $server->stop;
+sleep($left + 0.5) if $left > -0.5;
+my $first = $coordinator->safe_psql(
+	'postgres',
+	q{SELECT substr(key, 6) FROM snowflake_fleet.records WHERE key IN ('node/20', 'node/21', 'node/22')
+		ORDER BY (value::jsonb ->> 'until')::bigint LIMIT 1});
+my $other = new_member(
+	'other', $coordinator,
+	lease => "${lease}s",
+	conf => "snowflake.lease_nodes = '20-22'\n");
+$other->start;
+$other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($other);
+is(status($other, 'node'), $first, 'another server takes the node ID whose lease ended first');
+$other->stop;
 $coordinator->stop;
 
 # With a setting for a node ID there is no lessee, and nothing is loaded for it.

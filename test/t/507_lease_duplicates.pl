@@ -213,8 +213,9 @@ $last->reload;
 wait_for_status($last, q{advice ~ 'copied from another coordinator'});
 pass('a copy of the records at another coordinator grants nothing');
 $third->stop;
+my $leases = status($last, 'leases');
 $last->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-wait_for_mint($last);
+wait_for_status($last, "coordinator = 'reachable' AND gate = 'open' AND leases > $leases");
 pass('until it is made the coordinator');
 
 $_->stop foreach @$members, $copy;
