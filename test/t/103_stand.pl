@@ -241,12 +241,12 @@ cmp_ok(abs($lead), '<', 10 * $second, 'at the right time');
 $node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine = 'another'});
 $node->stop('immediate');
 step_clock($clock, 3 * 24 * $hour);
-my $offset = -s $node->logfile;
+$offset = -s $node->logfile;
 start_with_clock($node, $clock);
 until_open();
 like(
 	slurp_file($node->logfile, $offset),
-	qr/WARNING:  the clock is 2591\d\d\.\d+ s past the newest snowflake, and is believed/,
+	qr/WARNING:  the clock is 2(?:5|6)\d{4}\.\d+ s past the newest snowflake, and is believed/,
 	'a clock that is far past all IDs is believed with a warning');
 mint('three days ahead');
 
