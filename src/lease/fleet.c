@@ -43,6 +43,9 @@ PG_FUNCTION_INFO_V1(snowflake_fleet);
 #define OWN_LEASE_USEC	(10 * USECS_PER_SEC)
 #define OWN_LEASE_LOOK_MS	50
 
+/* So often a coordinator may refuse a record of the fleet that it has not. */
+#define NEW_RECORD_TRIES	5
+
 typedef struct FleetSession
 {
 	const SnowflakeCoordinator *coordinator;
@@ -157,19 +160,28 @@ read_fleet(FleetSession *session)
 
 /*
  * Write the fleet's record, in place of another value or NULL.  False if it has another
- * one: not what this wrote, which may be so if the request was repeated.
+ * one: not what this wrote, which may be so if the request was repeated.  A refusal of
+ * a new record where there is none says nothing, so it is tried again.
  */
 static bool
 write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
 {
 	const char *value = snowflake_lease_record_print_fleet(fleet);
-	const SnowflakeRecord *record;
 
-	if (session->coordinator->compare_and_set(session->connection, SNOWFLAKE_FLEET_KEY,
-											  expected, value, NULL))
-		return true;
-	record = read_fleet(session);
-	return record != NULL && strcmp(record->value, value) == 0;
+	for (int i = 0; i < NEW_RECORD_TRIES; i++)
+	{
+		const SnowflakeRecord *record;
+
+		if (session->coordinator->compare_and_set(session->connection, SNOWFLAKE_FLEET_KEY,
+												  expected, value, NULL))
+			return true;
+		record = read_fleet(session);
+		if (record != NULL || expected != NULL)
+			return record != NULL && strcmp(record->value, value) == 0;
+	}
+	ereport(ERROR,
+			errcode(ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not use the coordinator: it refuses a record of the fleet, and has none"));
 }
 
 /* Wait until this server has a lease, or knows why it has none. */

@@ -168,8 +168,8 @@ sub etcdctl
 	return $output;
 }
 
-# A proxy before the first member, which does what it is asked for, and answers to each
-# transaction that it did not.  Returns its "host:port".
+# A proxy before the first member, which refuses the first transaction.  It does all
+# others, and answers that it did not.  Returns its "host:port".
 sub new_doubtful_proxy
 {
 	my ($self) = @_;
@@ -183,6 +183,7 @@ sub new_doubtful_proxy
 		push @running, $pid;
 		return '127.0.0.1:' . $listener->sockport;
 	}
+	my $transactions = 0;
 	while (my $client = $listener->accept)
 	{
 		my $request = '';
@@ -191,12 +192,18 @@ sub new_doubtful_proxy
 		my ($path) = $request =~ /^POST (\S+)/;
 		my ($length) = $request =~ /^content-length: (\d+)/im;
 		read $client, my $body, $length // 0;
-		my $answer = HTTP::Tiny->new(timeout => 5)->post("$target$path", { content => $body });
-		my $content = $path =~ /txn/ ? '{"message": "proposal timed out"}' : $answer->{content};
+		my ($status, $content) = ('200 OK', '{"header": {}, "succeeded": false}');
+		if ($path !~ /txn/ || $transactions++ > 0)
+		{
+			$content =
+			  HTTP::Tiny->new(timeout => 5)->post("$target$path", { content => $body })->{content};
+			($status, $content) = ('503 Unavailable', '{"message": "proposal timed out"}')
+			  if $path =~ /txn/;
+		}
 
 		printf $client
 		  "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-		  $path =~ /txn/ ? '503 Unavailable' : '200 OK', length $content, $content;
+		  $status, length $content, $content;
 		close $client;
 	}
 	POSIX::_exit(0);

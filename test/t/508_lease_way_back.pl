@@ -292,7 +292,13 @@ $one->safe_psql('postgres', 'SELECT snowflake_fleet_reclaim(50)');
 is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 50'),
 	'free', 'a node ID is reclaimed');
 $node = status($two, 'node');
-$one->safe_psql('postgres', "SELECT snowflake_fleet_reclaim($node)");
+wait_until(
+	'no renewal comes in between',
+	sub {
+		$error = error_of($one, "SELECT snowflake_fleet_reclaim($node)");
+		return $error->{message} !~ /changed concurrently$/;
+	});
+is($error->{message}, '', 'as is one that is held');
 wait_for_status($two, q{gate = 'closed: the coordinator went back in time'});
 pass('a holder that there is all the same notices');
 

@@ -21,8 +21,9 @@ SnowflakeCoordinator::wait_for_etcd($etcd);
 check_fleet($etcd, "etcd://$hosts/fleet/a");
 SnowflakeCoordinator::kill_members($etcd);
 
-# A member that does what it is asked for, and says that it did not: the next one, which
-# is asked for the same, refuses it, and yet nobody else was faster.
+# A member refuses to create the fleet, which is not there.  Then it does what it is asked
+# for, and says that it did not: the next one, which is asked for the same, refuses it, and
+# yet nobody else was faster.
 $etcd = SnowflakeCoordinator::new_etcd('d', 1);
 $hosts = SnowflakeCoordinator::new_doubtful_proxy($etcd) . ',' . SnowflakeCoordinator::hosts($etcd);
 SnowflakeCoordinator::wait_for_etcd($etcd);
