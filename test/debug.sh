@@ -15,13 +15,14 @@
 # The servers are built once and kept in snowflake-debug, in $XDG_CACHE_HOME, or /var/cache,
 # or ~/.cache for a user who may not write there.
 # The tests use a copy, so that several runs, or several checkouts, do not meet.
-# SNOWFLAKE_DEBUG_VERSION says which major version; it is 17 if unset.
+# SNOWFLAKE_DEBUG_VERSION says which major version.  If it is unset, that is 17, or 18 where
+# Debian's mirror has no source of 17.
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$root/test/debian.sh"
 
-version=${SNOWFLAKE_DEBUG_VERSION:-17}
-cache=$source_cache/$version
+version=
+cache=
 mode=assert
 variant=assert
 
@@ -87,19 +88,25 @@ case ${1:-} in
 esac
 [ "$mode" != valgrind ] || variant=valgrind
 
-# One at a time.  Where the source cannot be had there is nothing to test with,
-# which is no failure of what is tested.
-mkdir -p "$cache"
-exec 9>"$cache/lock"
-flock 9
 packages=(make gcc libc6-dev zlib1g-dev bison flex perl libipc-run-perl)
 # without the C library's symbols, valgrind knows too little of it
 [ "$mode" != valgrind ] || packages+=(valgrind libc6-dbg)
-why=$({ install_packages "${packages[@]}" && get_source "$version"; } 2>&1) || {
-	say "$why"
+
+# One at a time.  Where no source can be had there is nothing to test with,
+# which is no failure of what is tested.
+found=
+for version in ${SNOWFLAKE_DEBUG_VERSION:-17 18}; do
+	cache=$source_cache/$version
+	mkdir -p "$cache"
+	exec 9>"$cache/lock"
+	flock 9
+	! why=$({ install_packages "${packages[@]}" && get_source "$version"; } 2>&1) || { found=yes; break; }
+	say "$why" >&2
+done
+if [ -z "$found" ]; then
 	[ "$mode" != build ] || exit 1
 	skip_all "debugging server: could not be set up: ${why##*$'\n'}"
-}
+fi
 build_server >&2
 exec 9>&-
 if [ "$mode" = build ]; then
