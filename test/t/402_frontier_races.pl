@@ -135,6 +135,9 @@ foreach my $point ('snowflake-mint', 'snowflake-mint-locked', 'snowflake-minted'
 	my $mint = start("INSERT INTO events (what) VALUES ('$point')");
 	wait_for_event($point);
 	sql("SELECT injection_points_detach('$point')");
+	is( sql('SELECT frontier_holder IS NOT NULL FROM snowflake_status'),
+		$point eq 'snowflake-minted' ? 't' : 'f',
+		"$point: who has no ID yet holds nothing back");
 	sql(q{INSERT INTO events (what) VALUES ('overtakes')});
 	is(sql(q{SELECT count(*) FROM snowflake_frontier_holders()}), 1, "$point: the slot is filled");
 

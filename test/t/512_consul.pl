@@ -136,6 +136,11 @@ $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($one);
 is(status($one, 'node'), '0', 'with TLS a node ID is leased');
 
+# A fleet that is deleted is missing; that is no failure of the coordinator.
+SnowflakeCoordinator::consul_request($consul, '', 'DELETE', 'v1/kv/fleet/fleet');
+wait_for_status($one, q{advice ~ 'The coordinator has no fleet'});
+pass('a fleet that is deleted is told to be missing');
+
 foreach my $bad (
 	[ "cert=$certificate&key=$key", 'a server whose certificate cannot be verified' ],
 	[ "cacert=$certificate", 'a connection without the certificate that is asked for' ])
