@@ -235,6 +235,47 @@ query(q{ALTER SYSTEM RESET synchronous_standby_names});
 $node->reload;
 finish_mint('no standby', $mint);
 
+# The disk seems to stand still: a process that delays its commits is stopped where it has
+# the lock for writing WAL, as the next commit shows.
+query('ALTER SYSTEM SET fsync = on');
+$node->reload;
+my ($flusher, $prober) = map { $node->background_psql('postgres') } 1 .. 2;
+my $flushing = $flusher->query_safe('SELECT pg_backend_pid()');
+my $probing = $prober->query_safe('SELECT pg_backend_pid()');
+my $commit = q{SELECT pg_logical_emit_message(true, 'a', 'commit')};
+my $state_of_probe;
+$flusher->query_until(qr/begins/,
+	"SET commit_delay = 100000; SET commit_siblings = 0;\n\\echo begins\nDO \$\$ BEGIN LOOP PERFORM pg_logical_emit_message(true, 'a', 'commit'); COMMIT; END LOOP; END \$\$;\n"
+);
+do
+{
+	kill 'STOP', $flushing;
+	$prober->query_until(qr/asked/, "\\echo asked\n$commit;\n\\echo answered\n");
+	wait_until(
+		'the next commit is done, or waits',
+		sub {
+			$state_of_probe = query(
+				"SELECT wait_event FROM pg_stat_activity WHERE pid = $probing AND query ~ 'emit'");
+			return $state_of_probe =~ /^(ClientRead|WALWrite)$/;
+		});
+	if ($state_of_probe eq 'ClientRead')
+	{
+		kill 'CONT', $flushing;
+		$prober->query_until(qr/answered/, '');
+	}
+} while $state_of_probe eq 'ClientRead';
+let_pass($clock, 10_000);
+$mint = start_mint();
+begins('slow disk', sub { waits('snowflake keeper', 'WALWrite') }, $wait, qr/$held: see .*/);
+query("SELECT pg_terminate_backend($flushing)");
+kill 'CONT', $flushing;
+$prober->query_until(qr/answered/, '');
+$prober->quit;
+$flusher->{run}->finish;
+query('ALTER SYSTEM RESET fsync');
+$node->reload;
+finish_mint('slow disk', $mint);
+
 # The postmaster starts no other one.
 wait_until('the keeper is at rest', sub { observed('advice') eq '' });
 my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
