@@ -7,7 +7,10 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet qw(check_fleet start_member);
-use SnowflakeTest qw(error_of status wait_for_mint wait_for_status wait_until);
+use SnowflakeTest qw(
+  error_of let_pass new_clock new_member start_time start_with_clock status stop_time
+  wait_for_mint wait_for_status wait_until
+);
 use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -37,6 +40,24 @@ is(status($one, 'node, leases'), '3|1', 'and leases the node ID that it says it 
 $one->restart;
 wait_for_mint($one);
 is(status($one, 'node, leases'), '3|1', 'and once more');
+
+# A list of all records may take longer than any other answer while there is no lease, and
+# leaves the write that follows as much time as ever.
+my $hold = PostgreSQL::Test::Utils::tempdir() . '/hold';
+my $relay = SnowflakeCoordinator::new_relay($etcd, qr/range_end/, $hold);
+my $clock = new_clock('slow_list');
+my $two = new_member('slow_list', "etcd://$relay/fleet");
+append_to_file($hold, '');
+start_with_clock($two, $clock);
+$two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_until('the list is held', sub { -e "$hold.held" });
+stop_time($clock);
+let_pass($clock, 4_000);
+SnowflakeCoordinator::release($hold);
+wait_for_status($two, 'leases > 0 OR lease_errors > 0');
+is(status($two, 'leases, lease_errors'), '1|0', 'a node ID is leased after a list that took 4 s');
+start_time($clock);
+$two->stop;
 
 # The records are copied to another cluster.
 my @records = split /\n/, SnowflakeCoordinator::etcdctl($etcd, 'get', '--prefix', 'fleet/');
