@@ -109,7 +109,7 @@ endif
 
 CURL_CONFIG ?= curl-config
 OTHER_MODULES += postgresql
-postgresql_OBJS = src/coordinator/postgresql.o src/coordinator/pg_session.o src/coordinator/resolve.o
+postgresql_OBJS = src/coordinator/postgresql.o src/coordinator/pg_primary.o src/coordinator/pg_session.o src/coordinator/resolve.o
 postgresql_LIBS = $(libpq) $(PTHREAD_LIBS)
 ifneq ($(shell command -v $(CURL_CONFIG)),)
 OTHER_MODULES += consul etcd

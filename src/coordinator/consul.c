@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "miscadmin.h"
 
 #include "base/compat.h"
 #include "coordinator/coordinator.h"
@@ -28,6 +29,8 @@ PG_MODULE_MAGIC_EXT(
 );
 
 #define DEFAULT_PORT	8500
+
+#define PATH_CHARACTERS	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/"
 
 typedef struct Connection
 {
@@ -50,6 +53,20 @@ fail(long status)
 			errmsg("could not use the coordinator: HTTP status %ld", status));
 }
 
+/*
+ * The path goes into URLs and into JSON as it is, and comes back in answers, of which only
+ * ASCII is read.  libcurl and Consul would make another path of one with odd parts.
+ */
+static void
+check_path(const char *path)
+{
+	const char *slashed = psprintf("/%s/", path);
+
+	if (strspn(path, PATH_CHARACTERS) != strlen(path) || strstr(slashed, "//") != NULL ||
+		strstr(slashed, "/./") != NULL || strstr(slashed, "/../") != NULL)
+		snowflake_url_malformed("The path of a fleet in Consul consists of ASCII letters, digits, \".\", \"_\", \"-\" and \"/\", and has no part that is empty, \".\" or \"..\".");
+}
+
 static void *
 consul_connect(const char *text, int64 deadline_usec)
 {
@@ -58,6 +75,7 @@ consul_connect(const char *text, int64 deadline_usec)
 	char	   *token;
 
 	connection->url = snowflake_url_parse(text, DEFAULT_PORT, "snowflake", parameters);
+	check_path(connection->url->path);
 	connection->http = snowflake_http_open(connection->url,
 										   strcmp(connection->url->scheme, "consuls") == 0,
 										   deadline_usec);
@@ -149,6 +167,7 @@ consul_list(void *arg, const char *key)
 		Indexed    *indexed = kv->type != jbvBinary ? NULL :
 		parse_record(connection, kv->val.binary.data);
 
+		CHECK_FOR_INTERRUPTS();
 		if (indexed != NULL)
 			records = lappend(records, &indexed->record);
 	}

@@ -19,6 +19,12 @@
 #include "nodes/pg_list.h"
 #include "utils/timestamp.h"
 
+/*
+ * The most that a coordinator may send for a list of records, in bytes: 65,536 of them
+ * have no more.
+ */
+#define SNOWFLAKE_MOST_BYTES	(64 * 1024 * 1024)
+
 /* Keys are short and of a few ASCII characters: letters, digits, and "/". */
 typedef struct SnowflakeRecord
 {
@@ -43,9 +49,10 @@ typedef struct SnowflakeIdentity
 /*
  * All functions allocate in the current memory context, whose reset also closes a
  * connection that was left open by an error.  None of them waits after the
- * deadline, on the monotonic clock, and all waits can be interrupted.  What
- * fails raises an error; after an error of compare_and_set() it is not known
- * whether the record was changed, or will be.
+ * deadline, on the monotonic clock, and all waits can be interrupted; but to close a
+ * connection to ZooKeeper may take some seconds more, which nothing interrupts: its
+ * client sends then what it has not sent yet.  What fails raises an error; after an
+ * error of compare_and_set() it is not known whether the record was changed, or will be.
  *
  * No error has a password or a token in it.
  */

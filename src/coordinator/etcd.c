@@ -14,7 +14,9 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "utils/json.h"
+#include "utils/memutils.h"
 
 #include "base/compat.h"
 #include "coordinator/coordinator.h"
@@ -37,7 +39,7 @@ typedef struct Connection
 {
 	SnowflakeUrl *url;
 	SnowflakeHttp *http;
-	char	   *cluster;		/* that has answered; NULL: none */
+	char		cluster[33];	/* that has answered; empty: none */
 } Connection;
 
 /* Call a method of the gateway; what is no success is an error. */
@@ -55,7 +57,7 @@ call(Connection *connection, const char *path, const char *body)
 												  "cluster_id");
 
 		if (cluster != NULL && strspn(cluster, "0123456789") == strlen(cluster))
-			connection->cluster = cluster;
+			strlcpy(connection->cluster, cluster, sizeof(connection->cluster));
 		return answer;
 	}
 	message = snowflake_json_text(answer, "message");
@@ -116,8 +118,7 @@ etcd_identify(void *arg, SnowflakeIdentity *identity)
 	Connection *connection = arg;
 
 	memset(identity, 0, sizeof(*identity));
-	if (connection->cluster != NULL)
-		strlcpy(identity->cluster, connection->cluster, sizeof(identity->cluster));
+	strlcpy(identity->cluster, connection->cluster, sizeof(identity->cluster));
 	identity->clock = snowflake_http_clock(connection->http);
 }
 
@@ -158,6 +159,7 @@ append_records(Connection *connection, JsonbContainer *answer, List **records)
 		char	   *key,
 				   *value;
 
+		CHECK_FOR_INTERRUPTS();
 		if (kv == NULL || kv->type != jbvBinary)
 			continue;
 		key = snowflake_json_text(kv->val.binary.data, "key");
@@ -188,6 +190,9 @@ etcd_list(void *arg, const char *only)
 	char	   *end = psprintf("%s0", connection->url->path);
 	int			from_length = strlen(from);
 	List	   *records = NIL;
+	size_t		bytes = 0;
+	MemoryContext context = CurrentMemoryContext;
+	MemoryContext page = AllocSetContextCreate(context, "snowflake page", ALLOCSET_DEFAULT_SIZES);
 
 	for (;;)
 	{
@@ -196,6 +201,9 @@ etcd_list(void *arg, const char *only)
 		char	   *more;
 		char	   *last;
 
+		/* an answer takes many times its length when it is parsed */
+		MemoryContextReset(page);
+		MemoryContextSwitchTo(page);
 		initStringInfo(&body);
 		appendStringInfo(&body, "{\"key\": \"%s\"", snowflake_json_base64_encode_bytes(from, from_length));
 		if (only == NULL)
@@ -203,10 +211,19 @@ etcd_list(void *arg, const char *only)
 							 snowflake_json_base64_encode(end), PAGE_RECORDS);
 		appendStringInfoChar(&body, '}');
 		answer = call(connection, "v3/kv/range", body.data);
+		MemoryContextSwitchTo(context);
+		bytes += snowflake_http_answer_bytes(connection->http);
+		if (bytes > SNOWFLAKE_MOST_BYTES)
+			ereport(ERROR,
+					errcode(ERRCODE_CONNECTION_FAILURE),
+					errmsg("could not use the coordinator: its records are larger than those of a fleet"));
 		last = append_records(connection, answer, &records);
 		more = snowflake_json_text(answer, "more");
 		if (only != NULL || last == NULL || more == NULL || strcmp(more, "true") != 0)
+		{
+			MemoryContextDelete(page);
 			return records;
+		}
 		if (list_length(records) > MOST_RECORDS)
 			ereport(ERROR,
 					errcode(ERRCODE_CONNECTION_FAILURE),

@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "coordinator/coordinator.h"
 #include "coordinator/http.h"
 #include "coordinator/resolve.h"
 
@@ -27,11 +28,9 @@
 #define LOOK_MS			50
 
 /*
- * The most that a coordinator may send, and the most members and elements of what it
- * sends: 65,536 records have no more.  The latter is a bound on memory, as a parsed
- * element takes some hundred bytes.
+ * The most members and elements of an answer: 65,536 records have no more.  This is a
+ * bound on memory, as a parsed element takes some hundred bytes.
  */
-#define MOST_BYTES		(64 * 1024 * 1024)
 #define MOST_ELEMENTS	(10 * 65536)
 
 struct SnowflakeHttp
@@ -83,7 +82,7 @@ receive(char *data, size_t size, size_t count, void *arg)
 	size_t		bytes = size * count;
 	char	   *answer = NULL;
 
-	if (http->answer_bytes + bytes <= MOST_BYTES)
+	if (http->answer_bytes + bytes <= SNOWFLAKE_MOST_BYTES)
 		answer = realloc(http->answer, http->answer_bytes + bytes + 1);
 	if (answer == NULL)
 		return 0;
@@ -114,13 +113,21 @@ receive_head(char *data, size_t size, size_t count, void *arg)
 	return bytes;
 }
 
+/*
+ * A file for TLS.  Without TLS it is an error: where an "s" was forgotten, the password
+ * would be sent for all to read.
+ */
 static void
 set_file(SnowflakeHttp *http, CURLoption option, const char *parameter)
 {
 	const char *path = snowflake_url_parameter(http->url, parameter);
 
-	if (path != NULL)
-		(void) curl_easy_setopt(http->curl, option, path);
+	if (path == NULL)
+		return;
+	if (!http->tls)
+		snowflake_url_malformed(psprintf("The parameter \"%s\" is for TLS, which the scheme \"%ss\" has, but not \"%s\".",
+										 parameter, http->url->scheme, http->url->scheme));
+	(void) curl_easy_setopt(http->curl, option, path);
 }
 
 /*
@@ -184,6 +191,13 @@ TimestampTz
 snowflake_http_clock(const SnowflakeHttp *http)
 {
 	return http->clock;
+}
+
+/* How long the last answer was. */
+size_t
+snowflake_http_answer_bytes(const SnowflakeHttp *http)
+{
+	return http->answer_bytes;
 }
 
 void

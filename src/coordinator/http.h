@@ -23,6 +23,7 @@ extern JsonbContainer *snowflake_http_request(SnowflakeHttp *http, const char *m
 											  long *status);
 extern void snowflake_http_set_deadline(SnowflakeHttp *http, int64 deadline_usec);
 extern TimestampTz snowflake_http_clock(const SnowflakeHttp *http);
+extern size_t snowflake_http_answer_bytes(const SnowflakeHttp *http);
 extern void snowflake_http_close(SnowflakeHttp *http);
 
 #endif							/* SNOWFLAKE_HTTP_H */

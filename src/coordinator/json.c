@@ -17,7 +17,29 @@
 #include "base/compat.h"
 #include "coordinator/json.h"
 
-/* A member of an object that is a text, or a number as one; NULL if there is none. */
+/*
+ * An integer of 64 bits as a text; NULL if a number is none.  So it is short: that of any
+ * number could have 131,072 digits, of which an answer of a few bytes is made.
+ */
+static char *
+integer_text(Numeric number)
+{
+	Datum		datum = NumericGetDatum(number);
+	int64		integer;
+
+	if (DatumGetInt32(DirectFunctionCall2(numeric_cmp, datum,
+										  NumericGetDatum(int64_to_numeric(PG_INT64_MIN)))) < 0 ||
+		DatumGetInt32(DirectFunctionCall2(numeric_cmp, datum,
+										  NumericGetDatum(int64_to_numeric(PG_INT64_MAX)))) > 0)
+		return NULL;
+	integer = DatumGetInt64(DirectFunctionCall1(numeric_int8, datum));
+	if (DatumGetInt32(DirectFunctionCall2(numeric_cmp, datum,
+										  NumericGetDatum(int64_to_numeric(integer)))) != 0)
+		return NULL;
+	return psprintf(INT64_FORMAT, integer);
+}
+
+/* A member of an object that is a text, or an integer as one; NULL if there is none. */
 char *
 snowflake_json_text(JsonbContainer *object, const char *name)
 {
@@ -29,8 +51,7 @@ snowflake_json_text(JsonbContainer *object, const char *name)
 	if (found.type == jbvString)
 		return pnstrdup(found.val.string.val, found.val.string.len);
 	if (found.type == jbvNumeric)
-		return DatumGetCString(DirectFunctionCall1(numeric_out,
-												   NumericGetDatum(found.val.numeric)));
+		return integer_text(found.val.numeric);
 	if (found.type == jbvBool)
 		return pstrdup(found.val.boolean ? "true" : "false");
 	return NULL;

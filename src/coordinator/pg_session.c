@@ -1,43 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * pg_session.c
- *	  A session at the one server of a PostgreSQL coordinator that accepts writes.
+ *	  A session at a server of a PostgreSQL coordinator.
  *
- * All hosts are asked for their identity, each time.  If two accept writes, one
- * was replaced but still runs, and neither is used.  No wait is longer than its
- * deadline, and all can be interrupted, including the look-up of a name.
+ * What answers need not be a PostgreSQL server, so nothing is taken for granted of an
+ * answer.  No wait is longer than its deadline, and all can be interrupted.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-
-#include "lib/stringinfo.h"
 #include "libpq-fe.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
-#include "utils/memutils.h"
 #include "utils/wait_event.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
 #include "coordinator/pg_session.h"
-#include "coordinator/resolve.h"
-
-/*
- * Who a server is, and whether it can be written.  The name of a file of WAL begins
- * with the timeline that is being written, which the control file may not have yet.
- */
-#define IDENTIFY_SQL \
-	"SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'on'" \
-	" ELSE pg_catalog.current_setting('transaction_read_only') END," \
-	" (SELECT system_identifier FROM pg_catalog.pg_control_system())," \
-	" CASE WHEN NOT pg_catalog.pg_is_in_recovery()" \
-	" THEN pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END," \
-	" pg_catalog.pg_postmaster_start_time()," \
-	" pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
-
 
 /* Close it.  Its argument is a session, as a callback of a memory context has it. */
 void
@@ -57,8 +37,8 @@ snowflake_pg_session_finish(void *arg)
  * A commit that warns may not have got to the synchronous standbys.  Everything
  * else is not worth a line in the log.
  */
-static void
-receive_notice(void *arg, const PGresult *result)
+void
+snowflake_pg_session_receive_notice(void *arg, const PGresult *result)
 {
 	SnowflakePgSession *connection = arg;
 	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
@@ -77,6 +57,10 @@ snowflake_pg_session_fail(SnowflakePgSession *connection, const PGresult *result
 	PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 	char	   *text;
 
+	/* of a server, though not of PostgreSQL's */
+	if (sqlstate != NULL && strlen(sqlstate) != 5)
+		sqlstate = NULL;
+
 	connection->is_unusable = true;
 	text = pchomp(message != NULL ? message : PQerrorMessage(connection->conn));
 	for (char *c = text; *c != '\0'; c++)
@@ -91,8 +75,9 @@ snowflake_pg_session_fail(SnowflakePgSession *connection, const PGresult *result
 			errhint("Create the fleet with snowflake_fleet_create(), or make its table with the script snowflake_fleet.sql.") : 0);
 }
 
-pg_noreturn static void
-fail_silent(SnowflakePgSession *connection)
+/* Raise the error of a server that has not answered in time. */
+void
+snowflake_pg_session_fail_silent(SnowflakePgSession *connection)
 {
 	connection->is_unusable = true;
 	ereport(ERROR,
@@ -104,8 +89,8 @@ fail_silent(SnowflakePgSession *connection)
  * Sleep until the socket is ready for one of the events, or something else has
  * happened.  Returns what ended the sleep, or 0 if that time has come.
  */
-static int
-wait_for_socket(SnowflakePgSession *connection, int events, int64 until_usec)
+int
+snowflake_pg_session_wait(SnowflakePgSession *connection, int events, int64 until_usec)
 {
 	static uint32 wait_event = 0;
 	int64		left_usec = until_usec - snowflake_clock_monotonic_usec();
@@ -128,40 +113,89 @@ wait_for_socket(SnowflakePgSession *connection, int events, int64 until_usec)
 }
 
 /*
- * Run statements, of which the one by number returns what is returned here: the
- * others return nothing of interest.
+ * What answers speaks the protocol, but not as what was asked for: it is no PostgreSQL
+ * server, or a server that has something else under the names that we use.
  */
-PGresult *
-snowflake_pg_session_run(SnowflakePgSession *connection, const char *sql, int number)
+pg_noreturn static void
+fail_strange(SnowflakePgSession *connection)
+{
+	connection->is_unusable = true;
+	ereport(ERROR,
+			errcode(ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not use the coordinator: its answer is not that of a PostgreSQL server"));
+}
+
+static void
+send_query(SnowflakePgSession *connection, const char *sql)
+{
+	connection->warned = false;
+	if (!PQsendQuery(connection->conn, sql))
+		snowflake_pg_session_fail(connection, NULL);
+}
+
+/* Wait for the next result of what was sent.  NULL: there is none any more. */
+static PGresult *
+next_result(SnowflakePgSession *connection)
 {
 	PGconn	   *conn = connection->conn;
-	PGresult   *wanted;
+	PGresult   *result;
 
-	connection->warned = false;
-	if (!PQsendQuery(conn, sql))
-		snowflake_pg_session_fail(connection, NULL);
-	for (;;)
+	CHECK_FOR_INTERRUPTS();
+	while (PQisBusy(conn))
 	{
-		PGresult   *result;
-		ExecStatusType status;
+		if (snowflake_pg_session_wait(connection, WL_SOCKET_READABLE, connection->deadline_usec) == 0)
+			snowflake_pg_session_fail_silent(connection);
+		if (!PQconsumeInput(conn))
+			snowflake_pg_session_fail(connection, NULL);
+	}
+	result = PQgetResult(conn);
+	switch (PQresultStatus(result))
+	{
+			/* there would be one after the other, without an end */
+		case PGRES_COPY_OUT:
+		case PGRES_COPY_IN:
+		case PGRES_COPY_BOTH:
+			PQclear(result);
+			fail_strange(connection);
+		default:
+			return result;
+	}
+}
 
-		while (PQisBusy(conn))
-		{
-			if (wait_for_socket(connection, WL_SOCKET_READABLE, connection->deadline_usec) == 0)
-				fail_silent(connection);
-			if (!PQconsumeInput(conn))
-				snowflake_pg_session_fail(connection, NULL);
-		}
-		result = PQgetResult(conn);
-		if (result == NULL)
-			break;
-		status = PQresultStatus(result);
-		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-		{
+/* Is it the result of a statement that was done?  If not, it is kept as the error. */
+static bool
+is_success(SnowflakePgSession *connection, PGresult *result)
+{
+	switch (PQresultStatus(result))
+	{
+		case PGRES_COMMAND_OK:
+		case PGRES_TUPLES_OK:
+		case PGRES_SINGLE_TUPLE:
+			return true;
+		default:
 			PQclear(connection->failed);
 			connection->failed = result;
-		}
-		else if (number-- == 0)
+			return false;
+	}
+}
+
+/*
+ * Run statements, of which the one by number returns what is returned here: the
+ * others return nothing of interest.  It has so many columns, each of which may be
+ * null, and one row if there are any.
+ */
+PGresult *
+snowflake_pg_session_run(SnowflakePgSession *connection, const char *sql, int number,
+						 int columns)
+{
+	PGresult   *result;
+
+	send_query(connection, sql);
+	while ((result = next_result(connection)) != NULL)
+	{
+		if (!is_success(connection, result))
+			continue;
+		if (number-- == 0)
 			connection->wanted = result;
 		else
 			PQclear(result);
@@ -169,267 +203,59 @@ snowflake_pg_session_run(SnowflakePgSession *connection, const char *sql, int nu
 
 	if (connection->failed != NULL)
 		snowflake_pg_session_fail(connection, connection->failed);
-	wanted = connection->wanted;
-	connection->wanted = NULL;
-	if (wanted == NULL)
+	if (connection->wanted == NULL)
 	{
 		connection->is_unusable = true;
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
 				errmsg("the coordinator closed the connection"));
 	}
-	return wanted;
+
+	/* libpq has a null pointer for what is not there */
+	if (PQnfields(connection->wanted) != columns ||
+		PQntuples(connection->wanted) != (columns > 0 ? 1 : 0))
+		fail_strange(connection);
+	result = connection->wanted;
+	connection->wanted = NULL;
+	return result;
+}
+
+/* Send a query of which snowflake_pg_session_row() reads the rows. */
+void
+snowflake_pg_session_query(SnowflakePgSession *connection, const char *sql)
+{
+	send_query(connection, sql);
+	if (!PQsetSingleRowMode(connection->conn))
+		snowflake_pg_session_fail(connection, NULL);
 }
 
 /*
- * An element of a list with commas; the only one is for all.  What libpq would take
- * in place of an empty one has to be said, as it ignores that.
+ * The next row of that query, which has so many columns.  It is there until the next
+ * call: the rows are not all in memory, however many come.  NULL: there are no more.
  */
-static const char *
-element(const char *list, int number, const char *if_empty)
+const PGresult *
+snowflake_pg_session_row(SnowflakePgSession *connection, int columns)
 {
-	const char *end;
+	PGresult   *result;
+	bool		is_complete = false;
 
-	if (list == NULL)
-		return NULL;
-	for (; number > 0 && strchr(list, ',') != NULL; number--)
-		list = strchr(list, ',') + 1;
-	end = list + strcspn(list, ",");
-	return end == list ? if_empty : pnstrdup(list, end - list);
-}
-
-/*
- * Connect to one of the URL's hosts, with its parameters.  Returns how libpq ended, or
- * PGRES_POLLING_READING if that time came first.
- */
-static PostgresPollingStatusType
-connect_to_host(SnowflakePgSession *connection, const char *url, const char *const *lists,
-				int number, int64 until_usec)
-{
-	const char *const keywords[] = {
-		"application_name", "dbname", "host", "hostaddr", "port", NULL
-	};
-	const char *values[] = {
-		"snowflake", url,
-		element(lists[0], number, DEFAULT_PGSOCKET_DIR),
-		element(lists[1], number, NULL),
-		element(lists[2], number, DEF_PGPORT_STR),
-		NULL
-	};
-	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
-
-	/* libpq would look up the name itself, for as long as that takes */
-	if (values[2] != NULL && values[3] == NULL && values[2][0] != '/' && values[2][0] != '@')
+	PQclear(connection->wanted);
+	connection->wanted = NULL;
+	while ((result = next_result(connection)) != NULL)
 	{
-		const char *error;
-		char	   *addresses = snowflake_resolve_host(values[2], until_usec, &error);
-		StringInfoData names;
-
-		if (addresses == NULL)
-		{
-			connection->is_unusable = true;
-			ereport(ERROR,
-					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not use the coordinator: host \"%s\": %s", values[2], error));
-		}
-		initStringInfo(&names);
-		appendStringInfoString(&names, values[2]);
-		for (const char *c = addresses; *c != '\0'; c++)
-			if (*c == ',')
-				appendStringInfo(&names, ",%s", values[2]);
-		values[2] = names.data;
-		values[3] = addresses;
-	}
-
-	connection->conn = PQconnectStartParams(keywords, values, true);
-	if (connection->conn == NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_OUT_OF_MEMORY),
-				errmsg("out of memory"));
-	if (PQstatus(connection->conn) == CONNECTION_BAD)
-		return PGRES_POLLING_FAILED;
-	PQsetNoticeReceiver(connection->conn, receive_notice, connection);
-
-	while (status != PGRES_POLLING_OK && status != PGRES_POLLING_FAILED)
-	{
-		int			wanted = status == PGRES_POLLING_READING ?
-		WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE;
-		int			events = wait_for_socket(connection, wanted, until_usec);
-
-		if (events == 0)
-			return PGRES_POLLING_READING;
-
-		/*
-		 * Not before: it takes the socket for connected when it is called,
-		 * and would wait for it itself, without regard to time and
-		 * interrupts.
-		 */
-		if (events & wanted)
-			status = PQconnectPoll(connection->conn);
-	}
-	return status;
-}
-
-/* Ask a server who it is.  False if it cannot be written: it is a standby, say. */
-static bool
-ask_identity(SnowflakePgSession *connection, SnowflakePgPrimary *primary)
-{
-	PGresult   *result = snowflake_pg_session_run(connection, IDENTIFY_SQL, 0);
-	bool		can_be_written = strcmp(PQgetvalue(result, 0, 0), "off") == 0;
-	char		timeline[9];
-
-	memset(primary, 0, sizeof(*primary));
-	strlcpy(primary->identity.cluster, PQgetvalue(result, 0, 1), sizeof(primary->identity.cluster));
-	strlcpy(timeline, PQgetvalue(result, 0, 2), sizeof(timeline));
-	primary->identity.term = strtol(timeline, NULL, 16);
-	strlcpy(primary->started, PQgetvalue(result, 0, 3), sizeof(primary->started));
-	primary->identity.clock = (TimestampTz)
-		((strtod(PQgetvalue(result, 0, 4), NULL) -
-		  (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * (double) SECS_PER_DAY) * USECS_PER_SEC);
-	primary->host = psprintf("%s:%s", PQhost(connection->conn), PQport(connection->conn));
-	PQclear(result);
-	return can_be_written;
-}
-
-/*
- * Two servers can be written that are not the same one: one was replaced and still
- * runs.  Each would grant what the other one has granted, so none is used.
- */
-static void
-check_alone(const SnowflakePgPrimary *one, const SnowflakePgPrimary *other)
-{
-	if (strcmp(one->identity.cluster, other->identity.cluster) == 0 &&
-		one->identity.term == other->identity.term &&
-		strcmp(one->started, other->started) == 0)
-		return;
-	ereport(ERROR,
-			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			errmsg("two servers of the coordinator accept writes"),
-			errdetail("One is \"%s\", on timeline " INT64_FORMAT ", the other is \"%s\", on timeline " INT64_FORMAT ".",
-					  one->host, one->identity.term, other->host, other->identity.term),
-			errhint("Stop the one that was replaced."));
-}
-
-/*
- * Ask a host who it is, and use it, if it can be written and none is used yet.  Any
- * error is that of this host alone.  Returns what is wrong with it, or NULL.
- */
-static ErrorData *
-try_host(SnowflakePgSession *connection, const char *url, const char *const *lists, int number,
-		 int64 until_usec)
-{
-	MemoryContext context = CurrentMemoryContext;
-	static SnowflakePgSession other;
-	ErrorData  *volatile error = NULL;
-	volatile bool is_used = false;
-
-	memset(&other, 0, sizeof(other));
-	other.deadline_usec = until_usec;
-	PG_TRY();
-	{
-		SnowflakePgPrimary primary;
-		PostgresPollingStatusType status = connect_to_host(&other, url, lists, number, until_usec);
-
-		if (status == PGRES_POLLING_FAILED)
-			snowflake_pg_session_fail(&other, NULL);
-		if (status != PGRES_POLLING_OK)
-			fail_silent(&other);
-		if (!ask_identity(&other, &primary))
-		{
-			other.is_unusable = true;
-			ereport(ERROR,
-					errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-					errmsg("could not use the coordinator: it is read-only"));
-		}
-		if (connection->conn == NULL)
-		{
-			connection->conn = other.conn;
-			connection->primary = primary;
-			PQsetNoticeReceiver(connection->conn, receive_notice, connection);
-			is_used = true;
-		}
-		else
-			check_alone(&connection->primary, &primary);
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		if (!other.is_unusable)
-		{
-			snowflake_pg_session_finish(&other);
-			PG_RE_THROW();
-		}
-		error = CopyErrorData();
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	if (is_used)
-		other.conn = NULL;
-	snowflake_pg_session_finish(&other);
-	return error;
-}
-
-/* A file of passwords that others can read is one that libpq ignores, without an error. */
-static void
-check_passfile(const char *path)
-{
-	struct stat attributes;
-
-	if (stat(path, &attributes) == 0 && (attributes.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-		ereport(ERROR,
-				errcode(ERRCODE_CONFIG_FILE_ERROR),
-				errmsg("file \"%s\" must be readable by the server alone", path),
-				errhint("Its permissions should be u=rw (0600) or less."));
-}
-
-/*
- * Try the hosts one after the other.  libpq would do that by itself, but without
- * a thought for how long one of them does not answer; and it would stop at the first
- * one that can be written.  There must be only one: see check_alone().
- */
-SnowflakePgSession *
-snowflake_pg_session_open(const char *url, int64 deadline_usec)
-{
-	SnowflakePgSession *connection = palloc0(sizeof(SnowflakePgSession));
-	PQconninfoOption *options = PQconninfoParse(url, NULL);
-	const char *lists[3] = {NULL, NULL, NULL};
-	ErrorData  *error = NULL;
-	int			hosts = 1;
-
-	for (PQconninfoOption *option = options; option && option->keyword; option++)
-	{
-		int			which = strcmp(option->keyword, "host") == 0 ? 0 :
-		strcmp(option->keyword, "hostaddr") == 0 ? 1 :
-		strcmp(option->keyword, "port") == 0 ? 2 : -1;
-		int			elements = 1;
-
-		if (strcmp(option->keyword, "passfile") == 0 && option->val != NULL)
-			check_passfile(pstrdup(option->val));
-		if (which < 0 || option->val == NULL)
+		if (!is_success(connection, result))
 			continue;
-		lists[which] = pstrdup(option->val);
-		for (const char *c = option->val; *c != '\0'; c++)
-			elements += *c == ',';
-		hosts = Max(hosts, elements);
+		PQclear(connection->wanted);
+		connection->wanted = result;
+		if (PQnfields(result) != columns)
+			fail_strange(connection);
+		if (PQresultStatus(result) == PGRES_SINGLE_TUPLE)
+			return result;
+		is_complete = true;
 	}
-	PQconninfoFree(options);
-
-	connection->deadline_usec = deadline_usec;
-	connection->callback.func = snowflake_pg_session_finish;
-	connection->callback.arg = connection;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &connection->callback);
-
-	for (int i = 0; i < hosts; i++)
-	{
-		int64		now_usec = snowflake_clock_monotonic_usec();
-		ErrorData  *found;
-
-		/* some time is left for what the connection is for */
-		found = try_host(connection, url, lists, i,
-						 now_usec + (deadline_usec - now_usec) / (hosts - i + 1));
-		error = error == NULL ? found : error;
-	}
-	if (connection->conn == NULL)
-		ReThrowError(error);
-	return connection;
+	if (connection->failed != NULL)
+		snowflake_pg_session_fail(connection, connection->failed);
+	if (!is_complete)
+		fail_strange(connection);
+	return NULL;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pg_session.h
- *	  A session at the one server of a PostgreSQL coordinator that accepts writes.
+ *	  A session at a server of a PostgreSQL coordinator.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,11 +34,16 @@ typedef struct SnowflakePgSession
 	MemoryContextCallback callback;
 } SnowflakePgSession;
 
-extern SnowflakePgSession *snowflake_pg_session_open(const char *url, int64 deadline_usec);
+extern void snowflake_pg_session_receive_notice(void *arg, const PGresult *result);
+extern int	snowflake_pg_session_wait(SnowflakePgSession *connection, int events,
+									  int64 until_usec);
 extern PGresult *snowflake_pg_session_run(SnowflakePgSession *connection,
-										  const char *sql, int number);
+										  const char *sql, int number, int columns);
+extern void snowflake_pg_session_query(SnowflakePgSession *connection, const char *sql);
+extern const PGresult *snowflake_pg_session_row(SnowflakePgSession *connection, int columns);
 pg_noreturn extern void snowflake_pg_session_fail(SnowflakePgSession *connection,
 												  const PGresult *result);
+pg_noreturn extern void snowflake_pg_session_fail_silent(SnowflakePgSession *connection);
 extern void snowflake_pg_session_finish(void *arg);
 
 #endif							/* SNOWFLAKE_PG_SESSION_H */

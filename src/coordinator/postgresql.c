@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/pg_primary.h"
 #include "coordinator/pg_session.h"
 
 PG_MODULE_MAGIC_EXT(
@@ -35,7 +36,7 @@ PG_MODULE_MAGIC_EXT(
 static void *
 pg_connect(const char *url, int64 deadline_usec)
 {
-	return snowflake_pg_session_open(url, deadline_usec);
+	return snowflake_pg_primary_open(url, deadline_usec);
 }
 
 static void
@@ -63,13 +64,13 @@ pg_close(void *arg)
 static void
 pg_prepare(void *arg)
 {
-	PGresult   *result = snowflake_pg_session_run(arg, "SELECT pg_catalog.to_regclass('" TABLE "') IS NULL", 0);
+	PGresult   *result = snowflake_pg_session_run(arg, "SELECT pg_catalog.to_regclass('" TABLE "') IS NULL", 0, 1);
 	bool		is_missing = strcmp(PQgetvalue(result, 0, 0), "t") == 0;
 
 	/* IF NOT EXISTS alone would need the privileges all the same */
 	PQclear(result);
 	if (is_missing)
-		PQclear(snowflake_pg_session_run(arg, PREPARE_SQL, 0));
+		PQclear(snowflake_pg_session_run(arg, PREPARE_SQL, 0, 0));
 }
 
 /* A text as a literal, whatever the server takes a backslash for. */
@@ -90,20 +91,26 @@ static List *
 pg_list(void *arg, const char *key)
 {
 	const char *all = "SELECT key, value FROM " TABLE;
-	PGresult   *result = snowflake_pg_session_run(arg, key == NULL ? all :
-												  psprintf("%s WHERE key OPERATOR(pg_catalog.=) %s", all,
-														   literal(arg, key)), 0);
+	const PGresult *row;
 	List	   *records = NIL;
+	size_t		bytes = 0;
 
-	for (int i = 0; i < PQntuples(result); i++)
+	snowflake_pg_session_query(arg, key == NULL ? all :
+							   psprintf("%s WHERE key OPERATOR(pg_catalog.=) %s", all,
+										literal(arg, key)));
+	while ((row = snowflake_pg_session_row(arg, 2)) != NULL)
 	{
 		SnowflakeRecord *record = palloc0(sizeof(SnowflakeRecord));
 
-		record->key = pstrdup(PQgetvalue(result, i, 0));
-		record->value = pstrdup(PQgetvalue(result, i, 1));
+		bytes += sizeof(SnowflakeRecord) + PQgetlength(row, 0, 0) + PQgetlength(row, 0, 1);
+		if (bytes > SNOWFLAKE_MOST_BYTES)
+			ereport(ERROR,
+					errcode(ERRCODE_CONNECTION_FAILURE),
+					errmsg("could not use the coordinator: its records are larger than those of a fleet"));
+		record->key = pstrdup(PQgetvalue(row, 0, 0));
+		record->value = pstrdup(PQgetvalue(row, 0, 1));
 		records = lappend(records, record);
 	}
-	PQclear(result);
 	return records;
 }
 
@@ -151,7 +158,7 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 											   " SET LOCAL lock_timeout = %ld; SET LOCAL statement_timeout = %ld;"
 											   " SET LOCAL synchronous_commit = on;%s %s; COMMIT",
 											   left_ms, left_ms, lock, statement),
-									  unchanged == NULL ? 5 : 4);
+									  unchanged == NULL ? 5 : 4, 0);
 	done = strcmp(PQcmdTuples(result), "1") == 0;
 	PQclear(result);
 	if (connection->warned)

@@ -18,8 +18,9 @@
 /* Longest password or token. */
 #define SECRET_SIZE		4096
 
-pg_noreturn static void
-malformed(const char *what)
+/* Raise the error of a URL that cannot be used, with a detail. */
+void
+snowflake_url_malformed(const char *what)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -44,7 +45,7 @@ decode(const char *text, size_t length)
 			strlcpy(hex, text + i + 1, Min(sizeof(hex), length - i));
 			decoded[size] = (char) strtol(hex, NULL, 16);
 			if (strspn(hex, "0123456789abcdefABCDEF") != 2 || decoded[size++] == '\0')
-				malformed("A percent sign must be followed by two hexadecimal digits.");
+				snowflake_url_malformed("A percent sign must be followed by two hexadecimal digits.");
 			i += 2;
 		}
 		else
@@ -82,7 +83,7 @@ snowflake_url_parse(const char *text, int default_port, const char *default_path
 		const char *from = bracket != NULL ? bracket : authority;
 
 		if (host_length == 0)
-			malformed("A host is missing.");
+			snowflake_url_malformed("A host is missing.");
 		url->hosts = lappend(url->hosts,
 							 memchr(from, ':', authority + host_length - from) != NULL ?
 							 pnstrdup(authority, host_length) :
@@ -117,7 +118,7 @@ snowflake_url_parse(const char *text, int default_port, const char *default_path
 				strncmp(parameters[i], rest, name_length) == 0)
 				break;
 		if (parameters[i] == NULL)
-			malformed("The URL has a parameter that this kind of coordinator does not support.");
+			snowflake_url_malformed("The URL has a parameter that this kind of coordinator does not support.");
 		url->parameters = lappend(url->parameters, decode(rest, parameter_length));
 		rest += parameter_length;
 	}
@@ -160,14 +161,20 @@ snowflake_url_secret(const SnowflakeUrl *url)
 		ereport(ERROR,
 				errcode_for_file_access(),
 				errmsg("could not open file \"%s\": %m", path));
-	if (fstat(fileno(file), &attributes) != 0 || !S_ISREG(attributes.st_mode) ||
-		(attributes.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+	if (fstat(fileno(file), &attributes) != 0 || !S_ISREG(attributes.st_mode))
 	{
 		FreeFile(file);			/* the lessee has no transaction that would */
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
-				errmsg("file \"%s\" must be readable by the server alone", path),
-				errhint("Its permissions should be u=rw (0600) or less."));
+				errmsg("file \"%s\" is not a regular file", path));
+	}
+	if ((attributes.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+	{
+		FreeFile(file);
+		ereport(ERROR,
+				errcode(ERRCODE_CONFIG_FILE_ERROR),
+				errmsg("file \"%s\" has group or world access", path),
+				errdetail("It must have permissions u=rw (0600) or less."));
 	}
 	if (fgets(secret, sizeof(secret), file) == NULL)
 		secret[0] = '\0';

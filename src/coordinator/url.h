@@ -12,6 +12,8 @@
 
 #include "nodes/pg_list.h"
 
+#include "base/compat.h"
+
 typedef struct SnowflakeUrl
 {
 	char	   *scheme;
@@ -24,6 +26,7 @@ typedef struct SnowflakeUrl
 extern SnowflakeUrl *snowflake_url_parse(const char *text, int default_port,
 										 const char *default_path,
 										 const char *const *parameters);
+pg_noreturn extern void snowflake_url_malformed(const char *what);
 extern const char *snowflake_url_parameter(const SnowflakeUrl *url, const char *name);
 extern char *snowflake_url_secret(const SnowflakeUrl *url);
 

@@ -64,6 +64,7 @@ typedef struct Answer
 	TimestampTz changed_at;		/* by the leader's clock */
 } Answer;
 
+/* This may take some seconds: see coordinator.h. */
 static void
 finish(void *arg)
 {

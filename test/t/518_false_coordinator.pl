@@ -1,0 +1,355 @@
+# What answers is no coordinator, or one whose records were tampered with: each has its own
+# error, and takes neither the server nor its memory.
+
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use MIME::Base64 ();
+use SnowflakeCoordinator;
+use SnowflakeTest qw(error_of new_node wait_until);
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $file = PostgreSQL::Test::Utils::tempdir() . '/answer';
+my $server = new_node(
+	'server',
+	node_id => undef,
+	conf =>
+	  "statement_timeout = '60s'\nsnowflake.lease = '60s'\nsnowflake.node_source = 'postgresql://127.0.0.1:1/nobody'\n"
+);
+
+$server->start;
+$server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+
+# Answer with something else from now on.
+sub answer
+{
+	my ($content, $name) = @_;
+
+	$name //= $file;
+	unlink $name;
+	append_to_file("$name.new", $content);
+	rename "$name.new", $name or die "could not rename: $!";
+	return;
+}
+
+sub set_source
+{
+	my ($source) = @_;
+
+	$server->append_conf('postgresql.conf', "snowflake.node_source = '$source'");
+	$server->reload;
+	wait_until('the setting is in force',
+		sub { $server->safe_psql('postgres', 'SHOW snowflake.node_source') eq $source });
+	return;
+}
+
+# What speaks PostgreSQL's protocol, and has another answer than was asked for
+my $hosts = SnowflakeCoordinator::new_false_postgresql($file);
+my @identity = ('off', '7', '000000010000000000000001', '2026-01-01 00:00:00+00', '1766620800');
+my $nothing = SnowflakeCoordinator::message('C', "SELECT 0\0");
+my $strange = qr/^could not use the coordinator: its answer is not that of a PostgreSQL server$/;
+my @strange = (
+	[ 'no result' => $nothing ],
+	[ 'no row' => SnowflakeCoordinator::result(5) ],
+	[ 'too few columns' => SnowflakeCoordinator::result(1, ['off']) ],
+	[ 'two rows' => SnowflakeCoordinator::result(5, \@identity, \@identity) ],
+	[ 'data of a COPY' => SnowflakeCoordinator::message('H', pack 'Cn', 0, 0) ],
+	[ 'a wish for data' => SnowflakeCoordinator::message('G', pack 'Cn', 0, 0) ],
+	[ 'both' => SnowflakeCoordinator::message('W', pack 'Cn', 0, 0) ]);
+
+answer($nothing);
+set_source("postgresql://somebody\@$hosts/fleet");
+foreach my $case (@strange)
+{
+	my ($what, $content) = @$case;
+
+	answer($content);
+	like(error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
+		$strange, "asked who it is: $what");
+}
+
+# A host of this kind keeps nobody from another one of the list.
+my $other = "$file.other";
+my $other_hosts = SnowflakeCoordinator::new_false_postgresql($other);
+my $listed = q{SELECT count(*) FROM snowflake_fleet()};
+
+sub identity_of
+{
+	my ($name, %changed) = @_;
+	my @row = @identity;
+
+	@row[ keys %changed ] = values %changed;
+	answer(SnowflakeCoordinator::result(5, \@row), "$name.identity");
+	return;
+}
+answer(SnowflakeCoordinator::result(2, [ 'fleet', 'x' ]), $other);
+identity_of($other);
+set_source("postgresql://somebody\@$hosts,$other_hosts/fleet");
+foreach my $case (@strange, [ 'nothing at all' => '' ])
+{
+	my ($what, $content) = @$case;
+
+	answer($content);
+	is(error_of($server, $listed)->{stdout}, 1, "the next host is used: $what");
+}
+set_source("postgresql://somebody\@$other_hosts,$hosts/fleet");
+is(error_of($server, $listed)->{stdout}, 1, 'or the one before');
+
+# Two hosts may both accept writes if they are one server.  Of a copy that was started beside
+# its original only the start is another.
+answer(slurp_file($other));
+foreach my $case (
+	[ 'the same server', {}, '' ],
+	[ 'another start', { 3 => '2026-01-01 00:00:01+00' }, '55000 1 1' ],
+	[ 'another cluster', { 1 => 8 }, '55000 1 1' ],
+	[ 'another timeline', { 2 => '000000020000000000000001' }, '55000 1 2' ],
+	[ 'a timeline in hexadecimal', { 2 => '0000000A0000000000000001' }, '55000 1 10' ],
+	[ 'one of two digits', { 2 => '000000100000000000000001' }, '55000 1 16' ])
+{
+	my ($what, $changed, $expected) = @$case;
+
+	identity_of($file, %$changed);
+	my $error = error_of($server, $listed);
+	is(join(' ', grep { $_ ne '' } $error->{sqlstate}, $error->{detail} =~ /timeline (\d+)/g),
+		$expected, "two hosts accept writes: $what");
+}
+
+# It says who it is, but not more.
+identity_of($file);
+answer($nothing);
+set_source("postgresql://somebody\@$hosts/fleet");
+foreach my $sql ('SELECT snowflake_fleet_create()', 'SELECT * FROM snowflake_fleet()')
+{
+	like(error_of($server, $sql)->{message}, $strange, "$sql: no result");
+}
+foreach my $case (
+	[ 'one column' => SnowflakeCoordinator::result(1, ['fleet']) ],
+	[ 'no end' => '' ],
+	[ 'data of a COPY' => SnowflakeCoordinator::message('H', pack 'Cn', 0, 0) ])
+{
+	my ($what, $content) = @$case;
+
+	answer($content);
+	like(error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
+		$strange, "asked for its records: $what");
+}
+
+# How much memory a statement takes at most, in MB, where it has a session of its own, and
+# what it returns
+sub memory_of
+{
+	my ($sql) = @_;
+	my $used = q{SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\s+(\d+)')};
+	my ($before, $value, $after) = split /\n/, $server->safe_psql('postgres', "$used; $sql; $used");
+
+	return (($after - $before) / 1024, $value);
+}
+
+# Numbers of 131,072 digits, and texts that take a hundred times their length when they are
+# parsed, in 1,000 records
+foreach my $case (
+	[ 'very large numbers', ', "granted": 1e131071' ],
+	[ 'very small numbers', ', "granted": 1e-16383' ],
+	[ 'very many numbers', ', "granted": 1, "more": [' . ('1,' x 400) . '1]' ])
+{
+	my ($what, $more) = @$case;
+	my $value = qq({"holder": "h", "token": "t", "nonce": "n"$more});
+
+	answer(SnowflakeCoordinator::result(2, map { [ "node/$_", $value ] } 0 .. 999));
+	my ($mb, $damaged) =
+	  memory_of(q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged'});
+	is($damaged, 1000, "records with $what are damaged");
+	cmp_ok($mb, '<', 15, sprintf 'and took %.0f MB', $mb);
+}
+
+# More than 64 MB
+answer(SnowflakeCoordinator::result(2, map { [ "node/$_", 'x' x 1_000_000 ] } 0 .. 69));
+my $too_large = qr/^could not use the coordinator: its records are larger than those of a fleet$/;
+like(error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
+	$too_large, 'records of more than 64 MB are refused');
+
+# The same over HTTP
+$hosts = SnowflakeCoordinator::new_false_http($file);
+my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
+chomp $pkglibdir;
+SKIP:
+{
+	skip 'there is no module for etcd', 3 if !-e "$pkglibdir/snowflake_etcd.so";
+	answer('{"header": {}, "kvs": [' . join(',', ('{"key": 1e131071}') x 3000) . ']}');
+	set_source("etcd://$hosts/fleet");
+	my ($mb, $records) = memory_of('SELECT count(*) FROM snowflake_fleet()');
+	is($records, 0, 'etcd: very large numbers are no keys');
+	cmp_ok($mb, '<', 100, sprintf 'and took %.0f MB', $mb);
+
+	# a page that is not the last one, for ever
+	my $key = MIME::Base64::encode_base64('fleet/node/0', '');
+	answer( qq({"header": {}, "more": true, "kvs": [{"key": "$key", "value": ")
+		  . ('A' x 10_000_000)
+		  . '"}]}');
+	like(error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
+		$too_large, 'etcd: pages of more than 64 MB together are refused');
+}
+SKIP:
+{
+	skip 'there is no module for Consul', 2 if !-e "$pkglibdir/snowflake_consul.so";
+	answer( '['
+		  . join(',', ('{"Key": "fleet/node/0", "Value": "", "ModifyIndex": 1e131071}') x 3000)
+		  . ']');
+	set_source("consul://$hosts/fleet");
+	my ($mb, $records) = memory_of('SELECT count(*) FROM snowflake_fleet()');
+	is($records, 0, 'Consul: a record whose index is very large is none');
+	cmp_ok($mb, '<', 100, sprintf 'and took %.0f MB', $mb);
+}
+
+# The status of a refusal says whether it is one of rights.
+foreach my $case (
+	[ etcd => { 400 => '28000', 401 => '28000', 403 => '28000', 404 => '08006' } ],
+	[ consul => { 400 => '08006', 401 => '28000', 403 => '28000', 503 => '08006' } ])
+{
+	my ($scheme, $expected) = @$case;
+
+  SKIP:
+	{
+		skip "there is no module for $scheme", 4 if !-e "$pkglibdir/snowflake_$scheme.so";
+		set_source("$scheme://$hosts/fleet");
+		foreach my $status (sort keys %$expected)
+		{
+			answer($status, "$file.status");
+			my $error = error_of($server, 'SELECT * FROM snowflake_fleet()');
+			is( "$error->{sqlstate} $error->{message}",
+				"$expected->{$status} could not use the coordinator: HTTP status $status",
+				"$scheme: a refusal with status $status");
+		}
+	}
+}
+unlink "$file.status";
+
+# URLs that are refused before anybody is asked
+foreach my $case (
+	[ 'etcd', 'passfile' ],
+	[ 'etcd', 'pass=x' ],
+	[ 'etcd', 'passfiles=x' ],
+	[ 'etcds', 'cacert' ],
+	[ 'etcds', 'cacert&passfile=x' ],
+	[ 'consul', 'passfile' ],
+	[ 'zookeeper', 'passfile' ],
+	[ 'zookeeper', 'cacert=x' ])
+{
+	my ($scheme, $parameters) = @$case;
+	my $module = $scheme =~ s/s\z//r;
+
+  SKIP:
+	{
+		skip "there is no module for $module", 1 if !-e "$pkglibdir/snowflake_$module.so";
+		set_source("$scheme://$hosts/fleet?$parameters");
+		my $error = error_of($server, 'SELECT * FROM snowflake_fleet()');
+		is( "$error->{sqlstate} $error->{detail}",
+			'22023 The URL has a parameter that this kind of coordinator does not support.',
+			"$scheme: the parameter $parameters is refused");
+	}
+}
+foreach my $scheme ('etcd', 'consul')
+{
+  SKIP:
+	{
+		skip "there is no module for $scheme", 3 if !-e "$pkglibdir/snowflake_$scheme.so";
+		foreach my $parameter ('cacert', 'cert', 'key')
+		{
+			set_source("$scheme://$hosts/fleet?$parameter=/etc/ssl/some.pem");
+			my $error = error_of($server, 'SELECT * FROM snowflake_fleet()');
+			is( "$error->{sqlstate} $error->{detail}",
+				qq(22023 The parameter "$parameter" is for TLS, which the scheme "${scheme}s" has, but not "$scheme".),
+				"$scheme: $parameter without TLS");
+		}
+	}
+}
+SKIP:
+{
+	skip 'there is no module for Consul', 6 if !-e "$pkglibdir/snowflake_consul.so";
+	foreach my $bad ('fl%C3%B6te', 'fleet"', 'fleet a', 'fleet%3Fa', 'a//b', 'a/../b')
+	{
+		set_source("consul://$hosts/$bad");
+		my $error = error_of($server, 'SELECT * FROM snowflake_fleet()');
+		like(
+			"$error->{sqlstate} $error->{detail}",
+			qr/^22023 The path of a fleet in Consul consists of ASCII letters,/,
+			"Consul: the path $bad is refused");
+	}
+}
+
+# An error is one of many: there is no end of tries.  None leaves a connection open.
+$server->safe_psql(
+	'postgres', q{
+	CREATE FUNCTION try_often(tries int, sqlstates text[] DEFAULT '{}') RETURNS text[] LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR i IN 1 .. tries LOOP
+			BEGIN
+				PERFORM snowflake_fleet();
+				RAISE EXCEPTION 'no error';
+			EXCEPTION WHEN OTHERS THEN
+				IF NOT sqlstate = ANY (sqlstates) THEN
+					sqlstates := sqlstates || sqlstate;
+				END IF;
+			END;
+		END LOOP;
+		RETURN sqlstates;
+	END $$});
+my $descriptors = q{SELECT count(*) FROM pg_ls_dir('/proc/self/fd')};
+foreach my $case (
+	[ etcd => 'etcd://127.0.0.1:1/fleet' ],
+	[ consul => 'consul://127.0.0.1:1/fleet' ],
+	[ postgresql => "postgresql://somebody\@$other_hosts/fleet" ])
+{
+	my ($module, $source) = @$case;
+
+  SKIP:
+	{
+		skip "there is no module for $module", 2 if !-e "$pkglibdir/snowflake_$module.so";
+		answer($nothing, $other);
+		set_source($source);
+		my (undef, $before, $sqlstates, $after) = split /\n/,
+		  $server->safe_psql('postgres',
+			"SELECT try_often(1); $descriptors; SELECT try_often(40); $descriptors");
+		is($sqlstates, '{08006}', "$module: connections that fail");
+		cmp_ok($after - $before, '<', 20, 'and are closed');
+	}
+}
+
+# A file of passwords that others can read
+my $passfile = PostgreSQL::Test::Utils::tempdir() . '/passfile';
+append_to_file($passfile, "*:*:*:*:secret\n");
+chmod 0644, $passfile;
+foreach my $scheme ('postgresql', 'zookeeper')
+{
+  SKIP:
+	{
+		skip "there is no module for $scheme", 2 if !-e "$pkglibdir/snowflake_$scheme.so";
+		set_source("$scheme://somebody\@127.0.0.1/fleet?passfile=$passfile");
+		my ($mb, $sqlstates) = memory_of('SELECT try_often(5000)');
+		is($sqlstates, '{F0000}', "$scheme: a file of passwords that others can read is refused");
+		cmp_ok($mb, '<', 10, sprintf 'and took %.0f MB', $mb);
+	}
+}
+SKIP:
+{
+	skip 'there is no module for etcd', 2 if !-e "$pkglibdir/snowflake_etcd.so";
+	foreach my $case (
+		[ $passfile, 'has group or world access' ],
+		[ dirname($passfile), 'is not a regular file' ])
+	{
+		my ($path, $what) = @$case;
+
+		set_source("etcd://somebody\@$hosts/fleet?passfile=$path");
+		is( error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
+			qq(file "$path" $what),
+			"etcd: a passfile that $what");
+	}
+}
+unlike(slurp_file($server->logfile), qr/terminated by signal/, 'no process has crashed');
+
+$server->stop;
+done_testing();
