@@ -44,7 +44,10 @@
  *
  * 4. A generator that is far ahead of the clock may be taken back, under
  *	  a node ID with which nothing was issued there: then "last" goes down, once,
- *	  while the gate is closed.  See snowflake_generator_open_afresh().
+ *	  while the gate is closed.  See snowflake_generator_open_afresh().  What a node
+ *	  ID had is in its row.  Only a lease that was granted since is above all of
+ *	  that; a lease that the gate was opened for before, whatever it was opened for
+ *	  in between, is not.
  *
  * 5. A mint that took several positions in one step stops using them when others may
  *	  expect larger ones: after an opening of the gate, which may be for another
@@ -184,6 +187,13 @@ typedef struct KeptState
 	pg_atomic_uint32 grant;
 
 	/*
+	 * Number of the newest lease that the gate was ever opened for, 0 if
+	 * there was none: a lease outlives an opening for a node ID that is not
+	 * leased.  Likewise.
+	 */
+	pg_atomic_uint32 newest_grant;
+
+	/*
 	 * The gate was closed, and the exact end, which stands still since, is
 	 * not stored yet.  Only the keeper, which does that before it opens the
 	 * gate again; if it fails, its successor does.
@@ -284,6 +294,7 @@ snowflake_generator_attach(int tranche)
 	pg_atomic_init_u64(&kept->own_last, 0);
 	pg_atomic_init_u64(&kept->lowered_from, 0);
 	pg_atomic_init_u32(&kept->grant, 0);
+	pg_atomic_init_u32(&kept->newest_grant, 0);
 	pg_atomic_init_u32(&kept->kept_in, InvalidOid);
 }
 
@@ -334,13 +345,14 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
  * nevertheless, to a mint that waits until it is due.  So mints that wait for the
  * clock are served in the order in which they came.  None can push the
  * generator further ahead, even if its wait is canceled.  And it is never more
- * than the keeper reserves beyond max_lead.
+ * than the keeper lets mints use beyond max_lead: half of it, which is left when the
+ * keeper is asked for more.
  */
 int64
 snowflake_generator_early_usec(void)
 {
 	return Min(Max(snowflake_server_layout.tick_usec, 10 * 1000),
-			   snowflake_reservation_ms * INT64CONST(500));
+			   Min(snowflake_reservation_ms, snowflake_max_jump_ms) * INT64CONST(500));
 }
 
 /* How far IDs may be ahead of the clock that they follow, at this moment. */
@@ -518,6 +530,7 @@ snowflake_generator_view(SnowflakeView *view)
 	view->gate = pg_atomic_read_u32(&hot->gate);
 	view->node = hot->node;
 	view->grant = pg_atomic_read_u32(&kept->grant);
+	view->newest_grant = pg_atomic_read_u32(&kept->newest_grant);
 	view->last = pg_atomic_read_u64(&hot->last);
 	view->highest = Max(view->last, pg_atomic_read_u64(&kept->lowered_from));
 	view->limit = pg_atomic_read_u64(&hot->limit);
@@ -716,6 +729,8 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
 	pg_atomic_write_u64(&kept->raised_to, last);
 	pg_atomic_write_u64(&kept->own_last, own_last);
 	pg_atomic_write_u32(&kept->grant, grant);
+	pg_atomic_write_u32(&kept->newest_grant,
+						Max(grant, pg_atomic_read_u32(&kept->newest_grant)));
 
 	LWLockAcquire(&hot->lock, LW_EXCLUSIVE);
 	Assert(pg_atomic_read_u32(&hot->gate) != GATE_OPEN);

@@ -84,6 +84,7 @@ typedef struct SnowflakeView
 	SnowflakeGate gate;
 	int32		node;			/* that the gate was opened for */
 	uint32		grant;			/* number of its lease, 0 if it is not leased */
+	uint32		newest_grant;	/* that of the newest lease it ever was from */
 	uint64		last;			/* newest position issued, or raised to */
 	uint64		highest;		/* newest that any node ID ever had */
 	uint64		limit;			/* newest position that may be issued */

@@ -212,15 +212,16 @@ log_inherited_node(int32 node, const SnowflakeReservation *stored)
 	char	   *origin = snowflake_node_source_origin();
 
 	ereport(LOG,
-			errmsg("this server was a standby or a backup before, and now mints with node ID %d",
+			errmsg("this server was started as a standby or from a backup, and now mints with node ID %d",
 				   node),
 			stored->own_found ?
-			errdetail("It is from %s. The reservation shows node ID %d in use before, up to \"%s\".",
+			errdetail("The node ID comes from %s. According to the reservation, node ID %d was in use before, until \"%s\" at the latest.",
 					  origin, node, timestamptz_to_str(stored->own_until)) :
-			errdetail("It is from %s. The reservation shows no earlier use of node ID %d.",
+			errdetail("The node ID comes from %s. According to the reservation, node ID %d was not in use before.",
 					  origin, node),
 			stored->own_found && snowflake_node_source != NODE_FROM_LEASE ?
-			errhint("If another server used it and may still mint, set snowflake.node_id to a number of this server's own.") : 0);
+			errhint("If another server used it and may still mint, set %s to a number of this server's own.",
+					snowflake_node_source_settings()) : 0);
 }
 
 /*
@@ -444,8 +445,12 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	/* durable from here on */
 	snowflake_counters_add(COUNTER_RESERVATIONS);
 
-	/* what a new grant has is above everything that its node ID had before */
-	own_last = stored.own_found && (wanted->grant == 0 || wanted->grant == view.grant) ?
+	/*
+	 * What a new grant has is above everything that its node ID had before.
+	 * One that is opened for again, as after a node ID of a setting, is not
+	 * new: it may have been used up to what its row says.
+	 */
+	own_last = stored.own_found && (wanted->grant == 0 || wanted->grant <= view.newest_grant) ?
 		end_of_reservation(stored.own_until) : 0;
 	if (wanted->first > 0)
 		own_last = Max(own_last, wanted->first - 1);
@@ -455,9 +460,9 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 							 limit, refill_from(limit, half_of_it(last, now), wanted));
 
 	origin = snowflake_node_source == NODE_FROM_SETTING ? "" :
-		psprintf(" The node ID is from %s.", snowflake_node_source_origin());
+		psprintf(" The node ID comes from %s.", snowflake_node_source_origin());
 	ereport(LOG,
-			errmsg("snowflake gate opened for node %d", node),
+			errmsg("snowflake gate opened for node ID %d", node),
 			stored.found || last > 0 ?
 			errdetail("The layout is \"%s\". Minting resumes after \"%s\".%s", text,
 					  timestamptz_to_str(snowflake_layout_position_time(layout, last)), origin) :
@@ -524,7 +529,7 @@ snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 	snowflake_generator_open_afresh(view.node, last, limit,
 									refill_from(limit, half_of_it(last, now), wanted));
 	ereport(LOG,
-			errmsg("snowflake gate reopened for node %d", view.node),
+			errmsg("snowflake gate reopened for node ID %d", view.node),
 			errdetail("Snowflakes are smaller than earlier ones, which go up to \"%s\".",
 					  timestamptz_to_str(snowflake_layout_position_time(layout, view.last))));
 }

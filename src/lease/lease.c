@@ -27,7 +27,9 @@
  *	  same value is written again, or found; any other value
  *	  means that another server has it, perhaps a twin of this process, in a virtual
  *	  machine that was resumed twice: settle_write(), knows_less().
- * 4. A stop stores the exact end: snowflake_lease_release().
+ * 4. A stop stores the exact end: snowflake_lease_release().  It must be known what
+ *	  was minted with the grant, and certain that nothing more will be: give_back().
+ *	  An answer that is lost leaves a grant that ends there, too: judge_lease().
  * 5. Without an answer, the present grant can be used up.
  * 6. A coordinator that has lost its data grants nothing, since the fleet's record
  *	  is missing.  One that went back in time, as by a restored backup, may grant
@@ -35,7 +37,8 @@
  * 7. The fleet's record says who its coordinator is.  Nothing is granted by another
  *	  cluster, which has a copy of the records, nor by one whose term is older than
  *	  one seen before: it was replaced.  A newer term is recorded, in the same
- *	  fleet: knows_coordinator().
+ *	  fleet: knows_coordinator().  Who has answered a write is looked at after it:
+ *	  send_write().
  * 8. A grant starts at our clock.  Where the fleet's floor is ahead of that,
  *	  nothing is taken before the clock gets there, so that a floor that was a
  *	  mistake can be put right: take().
@@ -242,9 +245,33 @@ forget_write(void)
 }
 
 /*
+ * Does the fleet's record, as it was read, name the cluster that answers?  A kind of
+ * coordinator that has no name for it is believed.
+ */
+static bool
+is_of_cluster(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet)
+{
+	return identity->cluster[0] == '\0' || fleet->cluster[0] == '\0' ||
+		strcmp(identity->cluster, fleet->cluster) == 0;
+}
+
+/* The same, for its term, too. */
+static bool
+is_of_coordinator(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet)
+{
+	return is_of_cluster(identity, fleet) &&
+		(identity->term == 0 || identity->term == fleet->term);
+}
+
+/*
  * Send the write that is noted down, which is done if the node's record is what is
  * expected (NULL: if there is none) and the fleet's record what it was.  False: it was
- * not, or it was and the request was repeated.
+ * not, or it was and the request was repeated, or done by another cluster.
+ *
+ * Some coordinators say who they are in their answers only.  Then nobody may have said
+ * so before this one, or another host did.  A copy of the records does what is asked
+ * for, and it stays in doubt: the fleet's own cluster may grant the node ID to another
+ * server.
  *
  * An answer that arrived too late, because this process stood still, does not count:
  * the fleet may have been re-created since, by a server that could not know of this.
@@ -254,6 +281,8 @@ send_write(const SnowflakeCoordinator *coordinator, void *connection, const char
 {
 	Write	   *doubtful = &shared->doubtful;
 	SnowflakeRecord unchanged = {.key = SNOWFLAKE_FLEET_KEY,.value = doubtful->fleet};
+	SnowflakeIdentity identity;
+	SnowflakeFleet fleet;
 
 	if (!coordinator->compare_and_set(connection, snowflake_lease_record_key(doubtful->node),
 									  expected, doubtful->value, &unchanged))
@@ -262,7 +291,9 @@ send_write(const SnowflakeCoordinator *coordinator, void *connection, const char
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
 				errmsg("the answer of the coordinator arrived too late"));
-	return true;
+	coordinator->identify(connection, &identity);
+	return snowflake_lease_record_parse_fleet(doubtful->fleet, &fleet) &&
+		is_of_cluster(&identity, &fleet);
 }
 
 /*
@@ -473,6 +504,9 @@ judge_lease(const SnowflakeCoordinator *coordinator, void *connection,
 	}
 	is_found = record != NULL && snowflake_lease_record_parse(record->value, &found);
 
+	/* it was shortened to be given back, and the answer was lost */
+	own.until = Min(own.until, lease_view().until);
+
 	/* our own grant: it is from before, or a twin has renewed it */
 	if (is_found && strcmp(found.token, own.token) == 0)
 		return Max(found.until, fleet->floor) < own.until ? LEASE_FORGOTTEN : LEASE_LOST;
@@ -497,7 +531,7 @@ lose_lease(void)
 	if (!view.revoked)
 		ereport(LOG,
 				errmsg("lost the lease of snowflake node ID %d", shared->lease.node),
-				errdetail("What was granted can be used up to \"%s\".",
+				errdetail("The time that was granted can still be used, until \"%s\".",
 						  timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
 																		 view.until))));
 }
@@ -524,15 +558,6 @@ mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 										snowflake_lease_record_print_fleet(fleet), NULL);
 }
 
-/* Does the fleet's record, as it was read, name the coordinator that answers? */
-static bool
-is_of_coordinator(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet)
-{
-	return (identity->cluster[0] == '\0' || fleet->cluster[0] == '\0' ||
-			strcmp(identity->cluster, fleet->cluster) == 0) &&
-		(identity->term == 0 || identity->term == fleet->term);
-}
-
 /*
  * Rule 7: is this the fleet's coordinator?  If not, that is the trouble.  One that has
  * taken over from another is noted down, after which it is to be looked again.
@@ -551,8 +576,7 @@ knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
 		shared->term = 0;
 	}
 	shared->term = Max(shared->term, fleet->term);
-	if (identity.cluster[0] != '\0' && fleet->cluster[0] != '\0' &&
-		strcmp(identity.cluster, fleet->cluster) != 0)
+	if (!is_of_cluster(&identity, fleet))
 		snowflake_lease_state_set_trouble(LEASE_COPIED, NULL);
 	else if (identity.term != 0 && identity.term < shared->term)
 		snowflake_lease_state_set_trouble(LEASE_REPLACED, NULL);

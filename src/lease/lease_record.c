@@ -17,8 +17,10 @@
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/json.h"
 #include "utils/jsonb.h"
+#include "utils/memutils.h"
 #include "utils/numeric.h"
 
 #include "base/clock.h"
@@ -95,6 +97,24 @@ parse_object(const char *value)
 	return jsonb != NULL && JB_ROOT_IS_OBJECT(jsonb) ? &jsonb->root : NULL;
 }
 
+/*
+ * What parsing takes is given back for each record: a list may have 65,536 of them, and
+ * one that was tampered with takes a hundred times its length.
+ */
+static MemoryContext
+begin_parsing(void)
+{
+	return MemoryContextSwitchTo(AllocSetContextCreate(CurrentMemoryContext, "snowflake record",
+													   ALLOCSET_SMALL_SIZES));
+}
+
+/* The other context is that of before. */
+static void
+end_parsing(MemoryContext before)
+{
+	MemoryContextDelete(MemoryContextSwitchTo(before));
+}
+
 static bool
 get(JsonbContainer *object, const char *name, enum jbvType type, JsonbValue *found)
 {
@@ -115,20 +135,30 @@ get_text(JsonbContainer *object, const char *name, char *text, size_t size)
 	return true;
 }
 
-/* A number from -1 to another, without a fraction. */
+static int
+compare_number(Datum number, int64 other)
+{
+	return DatumGetInt32(DirectFunctionCall2(numeric_cmp, number,
+											 NumericGetDatum(int64_to_numeric(other))));
+}
+
+/*
+ * A number from -1 to another, without a fraction.  It is not made a text, which could
+ * have 131,072 digits.
+ */
 static bool
 get_number(JsonbContainer *object, const char *name, int64 most, int64 *number)
 {
 	JsonbValue	found;
-	char	   *text,
-			   *end;
+	Datum		datum;
 
 	if (!get(object, name, jbvNumeric, &found))
 		return false;
-	text = numeric_normalize(found.val.numeric);
-	errno = 0;
-	*number = strtoi64(text, &end, 10);
-	return errno == 0 && *end == '\0' && *number >= -1 && *number <= most;
+	datum = NumericGetDatum(found.val.numeric);
+	if (compare_number(datum, -1) < 0 || compare_number(datum, most) > 0)
+		return false;
+	*number = DatumGetInt64(DirectFunctionCall1(numeric_int8, datum));
+	return compare_number(datum, *number) == 0;
 }
 
 /* A tick: what the layout can have, or -1 for none. */
@@ -138,9 +168,8 @@ get_tick(JsonbContainer *object, const char *name, int64 *tick)
 	return get_number(object, name, snowflake_server_layout.max_tick, tick);
 }
 
-/* Parse the record of the fleet.  False if it is none. */
-bool
-snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
+static bool
+parse_fleet(const char *value, SnowflakeFleet *fleet)
 {
 	JsonbContainer *object = parse_object(value);
 	JsonbValue	suspect;
@@ -158,6 +187,17 @@ snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
 		return false;
 	fleet->suspect = suspect.val.boolean;
 	return true;
+}
+
+/* Parse the record of the fleet.  False if it is none. */
+bool
+snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
+{
+	MemoryContext before = begin_parsing();
+	bool		is_fleet = parse_fleet(value, fleet);
+
+	end_parsing(before);
+	return is_fleet;
 }
 
 /* The value of the fleet's record, with a new nonce. */
@@ -179,9 +219,8 @@ snowflake_lease_record_print_fleet(SnowflakeFleet *fleet)
 	return value.data;
 }
 
-/* Parse the record of a node ID.  False if it is none. */
-bool
-snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *parsed)
+static bool
+parse_node(const char *value, SnowflakeLeaseRecord *parsed)
 {
 	JsonbContainer *object = parse_object(value);
 
@@ -193,6 +232,17 @@ snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *parsed)
 		get_tick(object, "from", &parsed->from) &&
 		get_tick(object, "until", &parsed->until) &&
 		parsed->from >= 1 && parsed->until >= parsed->from - 1;
+}
+
+/* Parse the record of a node ID.  False if it is none. */
+bool
+snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *parsed)
+{
+	MemoryContext before = begin_parsing();
+	bool		is_node = parse_node(value, parsed);
+
+	end_parsing(before);
+	return is_node;
 }
 
 /* The value of a node's record.  The caller has given it a nonce. */

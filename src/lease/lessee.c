@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -51,6 +52,9 @@
 
 /* Between attempts that did not get a lease. */
 #define RETRY_MS			2000
+
+/* The least between those that wait for the fleet's floor. */
+#define FLOOR_RETRY_USEC	(50 * 1000)
 
 /* One part in so many of the time a server that waits for a node ID lists the others. */
 #define LISTING_SHARE	20
@@ -157,12 +161,14 @@ answer_usec(int most_ms)
 }
 
 /*
- * Between attempts that did not get a lease: sooner if the fleet's floor is near; later
- * where there is no free node ID, if it takes long to list those that are not.
+ * Between attempts that did not get a lease: sooner if the fleet's floor, that is, the end
+ * of its tick, is near; later where there is no free node ID, if it takes long to list
+ * those that are not.
  */
 static int64
 retry_after_usec(int64 took_usec)
 {
+	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		retry_usec = Min(RETRY_MS, Max(snowflake_lease_ms / 8, 100)) * INT64CONST(1000);
 	int64		floor_usec;
 	SnowflakeLeaseView view;
@@ -172,9 +178,9 @@ retry_after_usec(int64 took_usec)
 		return Max(retry_usec, took_usec * LISTING_SHARE);
 	if (view.trouble != LEASE_BELOW_FLOOR)
 		return retry_usec;
-	floor_usec = snowflake_layout_tick_start(&snowflake_server_layout, view.floor) -
+	floor_usec = snowflake_layout_tick_start(layout, Min(view.floor + 1, layout->max_tick)) -
 		snowflake_generator_clock() - SNOWFLAKE_LEASE_EARLY_USEC / 2;
-	return Min(retry_usec, Max(floor_usec, 0));
+	return Min(retry_usec, Max(floor_usec, FLOOR_RETRY_USEC));
 }
 
 /*
@@ -195,8 +201,12 @@ attempt(MemoryContext context, const int64 *end)
 		void	   *connection;
 		int64		deadline_usec;
 
-		/* a clock that is not believed must not end a lease, or begin one */
-		if (end == NULL)
+		/*
+		 * A clock that is not believed must not end a lease, or begin one.
+		 * Only the keeper judges it, and a standby has none.  A server that
+		 * merely starts will have one in a moment, which is worth the wait.
+		 */
+		if (end == NULL && GetRecoveryState() != RECOVERY_STATE_ARCHIVE)
 			snowflake_keeper_state_have_clock_judged(began_usec + JUDGE_USEC);
 		began_usec = snowflake_clock_monotonic_usec();
 		deadline_usec = began_usec + answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
@@ -242,9 +252,27 @@ attempt(MemoryContext context, const int64 *end)
 }
 
 /*
+ * Does nothing mint, until a keeper starts?  If not, or if the last keeper left its end
+ * unstored, what is minted with the lease is not known.  Fills the generator's view.
+ */
+static bool
+is_at_rest(SnowflakeView *view)
+{
+	pid_t		keeper_pid = snowflake_keeper_state_pid();
+
+	pg_read_barrier();			/* what a keeper that has ended has done */
+	snowflake_generator_view(view);
+	return keeper_pid == 0 && view->gate != GATE_OPEN && !view->end_unstored;
+}
+
+/*
  * The server stops: wait until the keeper has ended, for then nothing is minted any
  * more; and give back what was not used.  If the gate was left open, or its end
  * not stored, the lease ends by itself.
+ *
+ * If the lessee and the keeper were only terminated by hand, there may be a keeper again,
+ * or have been one, since the generator was looked at: it may have found the whole lease.
+ * One that starts after the lease was shortened finds that.
  */
 static void
 give_back(MemoryContext context)
@@ -252,33 +280,37 @@ give_back(MemoryContext context)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		deadline_usec = snowflake_clock_monotonic_usec() + KEEPER_ENDS_MS * INT64CONST(1000);
 	SnowflakeLeaseView lease;
-	SnowflakeView view;
+	SnowflakeView view,
+				later;
 	int64		end;
 
 	while (snowflake_keeper_state_pid() != 0 && snowflake_keeper_state_wait(deadline_usec))
 		;
 	ConditionVariableCancelSleep();
 
-	snowflake_generator_view(&view);
-	if (snowflake_keeper_state_pid() != 0 || view.gate == GATE_OPEN || view.end_unstored)
+	if (!is_at_rest(&view))
 		return;
 
 	/*
-	 * Up to the last tick with an ID of this grant.  Where the generator was
-	 * ahead of the clock from before, nothing was minted: then nothing of it
-	 * is kept.
+	 * Up to the last tick with an ID of this grant.  If the gate was never
+	 * opened for it, or the generator was ahead of the clock from before,
+	 * nothing was minted: then nothing of it is kept.  If the gate was opened
+	 * for another node ID since, it is kept whole.
 	 */
 	snowflake_lease_state_view(&lease);
-	if (view.grant != lease.grant)
+	if (lease.grant > view.newest_grant)
 		end = -1;
-	else
+	else if (lease.grant == view.grant)
 		end = snowflake_layout_position_tick(layout,
 											 snowflake_generator_is_untouched(&view) ?
 											 view.own_last : view.last);
+	else
+		return;
 
-	/* if it was only terminated by hand, there may be a keeper again */
+	SNOWFLAKE_INJECTION_POINT("snowflake-give-back");
 	snowflake_lease_state_shorten(end);
-	if (snowflake_keeper_state_pid() == 0)
+	if (is_at_rest(&later) && later.last == view.last &&
+		later.grant == view.grant && later.newest_grant == view.newest_grant)
 		(void) attempt(context, &end);
 }
 

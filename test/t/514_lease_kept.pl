@@ -1,0 +1,173 @@
+# A lease outlives what a server does besides: another node ID for a while, a lessee and a
+# keeper that were terminated.  What was minted with it is remembered all the time.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(
+  error_of log_count new_coordinator new_member status wait_for_mint wait_for_status
+  wait_until
+);
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $coordinator = new_coordinator();
+$coordinator->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 1");
+$coordinator->restart;
+my $one =
+  new_member('one', $coordinator, lease => '1min', conf => "snowflake.lease_nodes = '5, 6'");
+
+sub records
+{
+	return $coordinator->safe_psql('postgres', $_[0]);
+}
+
+# The lease of a node ID as its record has it, a number of ticks
+sub until_of
+{
+	my ($node) = @_;
+
+	return records(
+		"SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE key = 'node/$node'"
+	);
+}
+
+# Take the node ID from this source, and wait for a condition.
+sub take_from
+{
+	my ($settings, $condition) = @_;
+
+	$one->append_conf('postgresql.conf', $settings);
+	$one->reload;
+	wait_for_status($one, $condition);
+	return;
+}
+
+$one->start;
+$one->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+wait_for_mint($one);
+my $leased = $one->safe_psql('postgres', 'SHOW snowflake.node_source');
+
+# IDs stand ahead of the clock, and another node ID is used for a while.  Nothing is minted
+# after it, before the server stops.
+$one->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '10min'))});
+wait_for_mint($one);
+my $newest = $one->safe_psql('postgres', 'SELECT snowflake_next()');
+my $tick = $one->safe_psql('postgres',
+	"SELECT floor(extract(epoch FROM snowflake_timestamp($newest)) * 1000) - 1288834974657");
+my $node = status($one, 'node');
+take_from("snowflake.node_source = 'setting'\nsnowflake.node_id = 77",
+	q{node = 77 AND gate = 'open'});
+take_from("snowflake.node_source = '$leased'", qq{node = $node AND gate = 'open'});
+is(status($one, 'leases'), 1, 'after a node ID of a setting the lease is the same');
+
+# the lessee, which has ended meanwhile, is started by the keeper, and gives back
+wait_until(
+	'there is a lessee',
+	sub {
+		return grep { /snowflake lessee/ } `ps -o args= --ppid $one->{_pid}`;
+	});
+$one->stop;
+is(until_of($node), $tick, 'a stop gives back all that was not minted, and nothing that was');
+
+# It is used for the way out of a generator that is ahead.
+$one->start;
+wait_for_mint($one);
+$newest = $one->safe_psql('postgres', 'SELECT snowflake_next()');
+$node = status($one, 'node');
+take_from("snowflake.node_source = 'setting'\nsnowflake.node_id = 78",
+	q{node = 78 AND gate = 'open'});
+$one->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(78)');
+take_from("snowflake.node_source = '$leased'", qq{node = $node AND gate = 'open'});
+my $refused = error_of($one, "SELECT snowflake_restart_at_clock($node)");
+is( $refused->{message},
+	"snowflakes ahead of the clock may have been minted with node ID $node",
+	'what was minted with it is remembered');
+cmp_ok($one->safe_psql('postgres', 'SELECT snowflake_next()'), '>', $newest,
+	'and not minted again');
+
+# The gate is not opened for it again before the server stops.
+my $granted = until_of($node);
+take_from("snowflake.node_source = 'setting'", q{node = 78 AND gate = 'open'});
+take_from('snowflake.node_id = -1', q{gate <> 'open'});
+$one->safe_psql('postgres',
+	q{UPDATE snowflake_keeper.reservation SET layout = 'time:41@22 node:10@12 seq:12@0 epoch:2015-01-01Z'}
+);
+take_from("snowflake.node_source = '$leased'", q{gate ~ 'layout' AND coordinator = 'reachable'});
+$one->stop;
+cmp_ok(until_of($node), '>=', $granted, 'nor does one while the gate is closed');
+
+# A lease that was given back, but the answer was lost, and another server has the node ID:
+# no server has minted above its lease, so there is nothing to be told to the fleet.
+my ($two, $three) =
+  map { new_member($_, $coordinator, lease => '1min', conf => "snowflake.lease_nodes = '7'") }
+  qw(two three);
+
+# The processes of the second server that have to do with the lease
+sub workers
+{
+	return map { /^\s*(\d+)/ } grep { /snowflake (?:lessee|keeper)/ }
+	  split /\n/, `ps -o pid=,args= --ppid $two->{_pid}`;
+}
+
+# Does a commit at the coordinator wait, for a standby that does not exist?
+sub set_standbys
+{
+	my ($names) = @_;
+
+	$coordinator->append_conf('postgresql.conf', "synchronous_standby_names = '$names'");
+	$coordinator->reload;
+	$coordinator->poll_query_until('postgres',
+		"SELECT current_setting('synchronous_standby_names') = '$names'")
+	  or die 'no reload';
+
+	# commits wait when the checkpointer has read it, too
+	$coordinator->safe_psql('postgres', 'CHECKPOINT');
+	return;
+}
+
+$two->start;
+$two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($two);
+my $stopped = $two->{_pid};    # which would start others at once
+
+END
+{
+	kill 'CONT', $stopped if $stopped;
+}
+
+sub end_workers
+{
+	kill 'STOP', $stopped;
+	kill 'TERM', workers();
+	wait_until('keeper and lessee have ended', sub { !workers() });
+	return;
+}
+
+# With an answer first: then the next lessee knows that there is no lease to look after.
+end_workers();
+kill 'CONT', $stopped;
+wait_for_mint($two);
+is(log_count($two, qr/gave back snowflake node ID 7$/),
+	1, 'a lessee that is terminated with the keeper gives back the lease');
+is(log_count($two, qr/lost the lease/), 0, 'which its successor has not lost');
+$granted = until_of(7);
+set_standbys('none');
+end_workers();
+set_standbys('');
+wait_until('the lease was given back', sub { until_of(7) < $granted });
+$three->start;
+$three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($three);
+is(status($three, 'node'), 7, 'another server has the node ID');
+kill 'CONT', $stopped;
+undef $stopped;
+wait_for_status($two, q{advice ~ 'No node ID is free' OR coordinator = 'grants nothing'});
+is($three->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
+	'fleet', 'the server that gave it back does not mark the fleet');
+
+$_->stop foreach $two, $three, $coordinator;
+done_testing();

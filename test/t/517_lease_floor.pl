@@ -1,0 +1,127 @@
+# A server that waits for the floor of its fleet asks the coordinator now and then, also
+# throughout a long tick: the floor ends where the next tick begins.  A mint waits as well.  The
+# node ID is granted a moment before that, for what comes after it.  And a lease is revoked if
+# its record is gone, but not if that is damaged.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(
+  error_of let_pass log_count member_conf new_clock new_coordinator new_member new_node start_time
+  start_with_clock status stop_time wait_for_mint wait_for_status
+);
+use Test::More;
+
+my $coordinator = new_coordinator();
+my $member = new_member('member', $coordinator,
+	conf => "snowflake.layout = 'time:31 node:10 sequence:22 tick:5s epoch:0'\n");
+
+$coordinator->safe_psql('postgres', 'ALTER SYSTEM SET log_connections = on');
+$coordinator->reload;
+$member->start;
+$member->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+
+# the next tick, or the one after it
+my $offset = -s $coordinator->logfile;
+$member->safe_psql('postgres', q{SELECT snowflake_fleet_create(now() + interval '5s')});
+wait_for_status($member, q{advice ~ '^This server waits for the floor of the fleet'});
+is(error_of($member, q{SET snowflake.max_wait = '10min'; SELECT snowflake_next()})->{message},
+	'', 'a mint waits for a floor that is nearer than snowflake.max_wait');
+is(status($member, 'leases'), 1, 'a server that has waited for the floor has a lease');
+
+my $requests = log_count($coordinator, qr/connection authorized/, $offset);
+cmp_ok($requests, '>', 0, 'it has asked for it');
+cmp_ok($requests, '<', 60, "seldom: $requests times");
+
+$member->stop;
+
+# Its time stands still shortly before the floor, where it is granted a node ID already.
+my $clock = new_clock('early');
+my $early = new_member('early', $coordinator, lease => '10min');
+
+$coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
+start_with_clock($early, $clock);
+$early->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+stop_time($clock);
+$early->safe_psql('postgres', q{SELECT snowflake_fleet_create(now() + interval '1min')});
+wait_for_status($early, q{advice ~ '^This server waits for the floor of the fleet'});
+let_pass($clock, 60_000 - 300);
+wait_for_status($early, 'leases > 0');
+is( $early->safe_psql(
+		'postgres', q{
+		SELECT fleet.leased_from > now(), own.leased_from > fleet.leased_from
+		FROM snowflake_fleet() fleet, snowflake_fleet() own
+		WHERE fleet.node IS NULL AND own.node IS NOT NULL}),
+	't|t',
+	'a node ID that is granted before the floor begins above it');
+start_time($clock);
+wait_for_mint($early);
+
+# No server takes over a record that is damaged, so that the lease is not given up, but there
+# is another one.
+my $leases = status($early, 'leases');
+stop_time($clock);
+$coordinator->safe_psql('postgres',
+		q{UPDATE snowflake_fleet.records SET value = 'damaged' WHERE key = 'node/}
+	  . status($early, 'node')
+	  . q{'});
+let_pass($clock, 400_000);
+$early->reload;
+wait_for_status($early, "gate ~ 'went back' OR leases > $leases");
+unlike(status($early, 'gate'), qr/went back/, 'a lease whose record is damaged is not given up');
+wait_for_status($early, "gate ~ 'went back' OR gate = 'open' AND node <> 0");
+
+# A lease that is revoked cannot be used up, so that this server waits for a floor that is
+# ahead, while the lease would last.
+$coordinator->safe_psql('postgres',
+	q{DELETE FROM snowflake_fleet.records WHERE key = 'node/} . status($early, 'node') . q{'});
+let_pass($clock, 400_000);
+$early->reload;
+wait_for_status($early,
+	q{gate = 'closed: the coordinator went back in time' AND coordinator = 'grants nothing'});
+$early->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '1h')});
+wait_for_status($early, q{advice ~ '^This server waits' OR coordinator = 'reachable'});
+like(
+	status($early, 'advice'),
+	qr/^This server waits for the floor of the fleet, until "/,
+	'a server whose lease was revoked waits for the floor');
+is(status($early, 'lease_until > now()'), 't', 'before the end of what it had');
+start_time($clock);
+
+$early->stop;
+
+# A server that founds a fleet was ahead of the clock, and has given up the order with another
+# node ID: the floor is above all that it may have minted, for the first node ID can be leased.
+my $founder = new_node('founder', conf => "snowflake.lease = '10min'\n");
+
+$coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
+$founder->start;
+$founder->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($founder);
+my $ahead = status($founder, q{date_trunc('second', now()) + interval '15min'});
+$founder->safe_psql('postgres',
+	"SELECT snowflake_advance(snowflake_upper_bound('$ahead'), force => true)");
+$founder->append_conf('postgresql.conf', 'snowflake.node_id = 2');
+$founder->reload;
+wait_for_status($founder, 'node = 2');
+$founder->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
+wait_for_mint($founder);
+$founder->append_conf('postgresql.conf', member_conf($coordinator, '10min'));
+$founder->reload;
+wait_for_status($founder, q{current_setting('snowflake.node_source') <> 'setting'});
+
+foreach my $function ('snowflake_fleet_create()', 'snowflake_fleet_recover(holder_is_gone => true)')
+{
+	is( $founder->safe_psql(
+			'postgres',
+			"SET client_min_messages = error; SELECT $function; SELECT leased_from >= '$ahead' FROM snowflake_fleet() WHERE node IS NULL"
+		),
+		"\nt",
+		"no floor is below what was minted before the order was given up: $function");
+}
+
+$founder->stop;
+$coordinator->stop;
+done_testing();

@@ -1,0 +1,144 @@
+# A lessee and a keeper of which one is held: a short lease is renewed all the same, a second
+# signal to stop does not keep the lessee from giving its lease back, and what the keeper could
+# not store is not given back.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(
+  log_count new_clock new_member new_node start_time start_with_clock status stop_time
+  wait_for_mint wait_for_status wait_until
+);
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+plan skip_all => 'there is no /proc' if !-e '/proc/self/stat';
+
+# The answer to a lease so short has to come before a keeper is waited for in vain.
+my $clock = new_clock('both');
+my $coordinator = new_node('coordinator', node_id => undef, preload => 0);
+start_with_clock($coordinator, $clock);
+my $member = new_member('member', $coordinator, lease => '3900ms');
+my @stopped;
+
+END
+{
+	kill 'CONT', @stopped;
+}
+
+# The process of the server whose title matches, undef if there is none
+sub child
+{
+	my ($regexp) = @_;
+
+	return (
+		map { /^\s*(\d+)/ } grep { /$regexp/ } split /\n/,
+		`ps -o pid=,args= --ppid $member->{_pid}`)[0];
+}
+
+sub stop_process
+{
+	my ($pid) = @_;
+
+	push @stopped, $pid;
+	kill 'STOP', $pid;
+	return;
+}
+
+sub continue_processes
+{
+	kill 'CONT', @stopped;
+	@stopped = ();
+	return;
+}
+
+# Tell the lessee to stop, and wait until it has noticed: it sleeps, or has ended.
+sub terminate_lessee
+{
+	my $pid = child(qr/snowflake lessee/) // return;
+	my $slept = 0;
+
+	kill 'TERM', $pid;
+	wait_until(
+		'the lessee has heard the signal',
+		sub {
+			$slept = slurp_file("/proc/$pid/stat") =~ /\) [SZ]/ ? $slept + 1 : 0;
+			return $slept > 5;
+		});
+	return;
+}
+
+# Until when a node ID is leased, as the coordinator knows it
+sub until_of
+{
+	my ($node) = @_;
+
+	return $coordinator->safe_psql('postgres',
+		"SELECT (value::jsonb ->> 'until')::bigint FROM snowflake_fleet.records WHERE key = 'node/$node'"
+	);
+}
+
+start_with_clock($member, $clock);
+$member->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+wait_for_mint($member);
+
+# An attempt may be under way, so two of them; and a busy machine may be too slow for some.
+stop_process(child(qr/snowflake keeper/));
+my ($granted, $errors) = split /\|/, status($member, 'leases + lease_renewals, lease_errors');
+wait_for_status($member, "leases + lease_renewals > $granted + 1 OR lease_errors > $errors + 20");
+cmp_ok(
+	status($member, 'leases + lease_renewals'),
+	'>',
+	$granted + 1,
+	'a short lease is renewed while the keeper is held');
+continue_processes();
+$member->append_conf('postgresql.conf', "snowflake.lease = '10min'");
+$member->reload;
+wait_for_status($member, q{lease_until > now() + interval '5 min' AND gate = 'open'});
+wait_for_mint($member);
+
+# The keeper is held, and so is the coordinator's answer; time stands still meanwhile.  The
+# postmaster would start others at once.
+my $node = status($member, 'node');
+my $until = until_of($node);
+my $session = $coordinator->background_psql('postgres');
+$session->query_safe(
+	"BEGIN; SELECT FROM snowflake_fleet.records WHERE key = 'node/$node' FOR UPDATE");
+stop_time($clock);
+stop_process($member->{_pid});
+my $keeper = child(qr/snowflake keeper/);
+stop_process($keeper);
+kill 'TERM', $keeper;
+terminate_lessee() foreach 1, 2;
+ok(child(qr/snowflake lessee/), 'a second signal to stop does not end the wait for the keeper');
+kill 'CONT', $keeper;
+wait_until(
+	'the lease is about to be given back',
+	sub {
+		return !child(qr/snowflake lessee/) || $coordinator->safe_psql('postgres',
+			q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'}
+		) eq '1';
+	});
+terminate_lessee() foreach 1, 2;
+ok(child(qr/snowflake lessee/), 'nor that for the coordinator');
+$session->query_safe('COMMIT');
+$session->quit;
+wait_until('the lessee has ended', sub { !child(qr/snowflake lessee/) });
+cmp_ok(until_of($node), '<', $until, 'and the lease is given back');
+continue_processes();
+start_time($clock);
+
+# A keeper that closes the gate, and cannot store its end
+wait_for_mint($member);
+$node = status($member, 'node');
+$until = until_of($node);
+$member->safe_psql('postgres', 'ALTER TABLE snowflake_keeper.reservation ADD COLUMN extra text');
+my $offset = -s $member->logfile;
+$member->stop;
+is(log_count($member, qr/snowflake gate closed/, $offset), 0, 'the end is not stored');
+cmp_ok(until_of($node), '>=', $until, 'a lease whose end is not stored is not given back');
+
+$coordinator->stop;
+done_testing();
