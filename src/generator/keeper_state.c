@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "datatype/timestamp.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -228,13 +229,19 @@ absent_usec(int64 now_usec)
  * clock, so if that has gone back in between, it waits until the clock returns: then
  * another worker is registered, whose first start depends on no clock.  A keeper that
  * finds another one there ends, so one too many does no harm.
+ *
+ * In recovery none can start.  One that is registered then would keep a slot of
+ * max_worker_processes until a promotion, and so would the next one.
  */
 static void
 call_keeper(int64 now_usec)
 {
-	int64		usec = absent_usec(now_usec);
+	int64		usec;
 
-	if (usec < CALL_USEC || !IsUnderPostmaster)
+	if (!IsUnderPostmaster || RecoveryInProgress())
+		return;
+	usec = absent_usec(now_usec);
+	if (usec < CALL_USEC)
 		return;
 	if (is_our_turn(&shared->called_at_usec, now_usec, CALL_USEC))
 		SendPostmasterSignal(PMSIGNAL_BACKGROUND_WORKER_CHANGE);
