@@ -24,8 +24,10 @@
 #include "access/htup_details.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_namespace.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
+#include "utils/fmgroids.h"
 #include "utils/syscache.h"
 
 #include "base/compat.h"
@@ -53,10 +55,20 @@ is_keeper_schema(Oid schema)
 }
 
 /*
- * The apply worker of a subscription, whose owner need not be a superuser, must
- * find the table: a trigger drops what arrives for it, and an error would stop
- * the subscription.
+ * Is this the lookup of an apply worker, for a row that has arrived?  A subscription's
+ * owner need not be a superuser, and the worker must find the table: a trigger drops
+ * what arrives for it, and an error would stop the subscription.
+ *
+ * A trigger of another table that the worker fires is code of somebody else.  Core
+ * counts triggers only, so the default of a column, say, passes for the worker.
  */
+static bool
+is_of_apply_worker(void)
+{
+	return IsLogicalWorker() && DatumGetInt32(OidFunctionCall0(F_PG_TRIGGER_DEPTH)) == 0;
+}
+
+/* Core looks in a schema: it is hidden if it is the keeper's, and the role no superuser. */
 static void
 refuse_schema(ObjectAccessType access, Oid class, Oid object, int sub, void *argument)
 {
@@ -65,7 +77,7 @@ refuse_schema(ObjectAccessType access, Oid class, Oid object, int sub, void *arg
 	if (next_object_access)
 		next_object_access(access, class, object, sub, argument);
 	if (access != OAT_NAMESPACE_SEARCH || !search->result || superuser() ||
-		!is_keeper_schema(object) || IsLogicalWorker())
+		!is_keeper_schema(object) || is_of_apply_worker())
 		return;
 	search->result = false;
 	if (search->ereport_on_violation)

@@ -227,6 +227,8 @@ $node->safe_psql(
 	DROP SCHEMA snowflake_keeper;
 	ALTER ROLE ALL RESET snowflake.kept_in;
 	CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler;
+	SET allow_in_place_tablespaces = on;
+	CREATE TABLESPACE elsewhere LOCATION '';
 	CREATE FUNCTION hook() RETURNS event_trigger LANGUAGE plpgsql AS
 		'BEGIN RAISE ''an event trigger is run''; END';
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO creator WITH GRANT OPTION;
@@ -239,6 +241,7 @@ $node->safe_psql(
 	ALTER DATABASE kept SET role = owner;
 	ALTER DATABASE kept SET search_path = public, pg_catalog;
 	ALTER DATABASE kept SET default_table_access_method = other;
+	ALTER DATABASE kept SET default_tablespace = elsewhere;
 	ALTER DATABASE kept SET check_function_bodies = off;
 	ALTER DATABASE kept SET quote_all_identifiers = on;
 	ALTER DATABASE kept SET backslash_quote = off;
@@ -252,6 +255,12 @@ $node->safe_psql('postgres', 'ALTER DATABASE kept RESET ALL');
 $node->safe_psql('kept', 'DROP EVENT TRIGGER hook');
 is($node->safe_psql('kept', 'SELECT node FROM snowflake_keeper.reservation WHERE node >= 0'),
 	'1', 'settings and event triggers: the extension is created all the same');
+is( $node->safe_psql(
+		'kept', q{
+		SELECT count(*) FROM pg_class
+		 WHERE relnamespace = 'snowflake_keeper'::regnamespace AND reltablespace <> 0}),
+	'0',
+	'in the tablespace of its database');
 like(noted(), qr/^\{snowflake\.kept_in=\d+\}$/, 'and where it is noted down');
 
 foreach my $role ('creator', 'owner')
