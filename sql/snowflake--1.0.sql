@@ -754,7 +754,7 @@ COMMENT ON FUNCTION snowflake_frontier() IS
 CREATE FUNCTION snowflake_frontier_holders(
 	OUT pid integer, OUT prepared xid, OUT since timestamptz, OUT oldest snowflake)
 	RETURNS SETOF record
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 10;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 10;
 COMMENT ON FUNCTION snowflake_frontier_holders() IS 'transactions of this database that hold the frontier back';
 
 -- Operation

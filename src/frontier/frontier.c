@@ -377,7 +377,8 @@ snowflake_frontier_publish(void)
 
 /*
  * The transactions that hold it back.  Only roles that may read statistics see when
- * those of other roles began, and what they may have minted.
+ * those of other sessions began, and what they may have minted.  Parallel workers do not
+ * call this, so that the own transaction is that of this process.
  */
 Datum
 snowflake_frontier_holders(PG_FUNCTION_ARGS)

@@ -79,6 +79,10 @@ is( sql(q{SELECT pid = frontier_holder AND since <= now() AND oldest > frontier
 		FROM snowflake_status, snowflake_frontier_holders()}),
 	't',
 	'it can be seen who holds it back');
+is( sql('SELECT since = xact_start FROM snowflake_frontier_holders() JOIN pg_stat_activity USING (pid)'
+	),
+	't',
+	'and since when: since its beginning, however late it mints');
 is( $node->safe_psql(
 		'postgres',
 		q{SELECT pid IS NOT NULL, since, oldest FROM snowflake_frontier_holders()},
@@ -92,6 +96,17 @@ is( $node->safe_psql(
 		extra_params => [ '-U', 'stranger' ]),
 	"t\nt",
 	'but what concerns oneself is');
+my $parallel =
+  sql(
+	'SELECT name FROM pg_settings WHERE name IN ($$force_parallel_mode$$, $$debug_parallel_query$$)'
+  );
+is( $node->safe_psql(
+		'postgres',
+		qq{SET $parallel = on; BEGIN; SELECT snowflake_next() IS NOT NULL;
+			SELECT count(*) FROM snowflake_frontier_holders() WHERE since <= now() AND oldest IS NOT NULL; COMMIT},
+		extra_params => [ '-U', 'stranger' ]),
+	"t\n1",
+	'also where the query is a parallel one');
 $first->query_safe(q{COMMIT});
 is( sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM settled}),
 	'before early late',
