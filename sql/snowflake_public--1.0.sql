@@ -17,14 +17,14 @@ CREATE FUNCTION @extschema@.snowflake_public(id bigint, context text) RETURNS te
 COMMENT ON FUNCTION @extschema@.snowflake_public(bigint, text) IS 'a snowflake encrypted as a short text';
 CREATE FUNCTION @extschema@.snowflake_private(public text) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION @extschema@.snowflake_private(text) IS 'the snowflake that a text of snowflake_public() hides';
+COMMENT ON FUNCTION @extschema@.snowflake_private(text) IS 'the snowflake encrypted in a text of snowflake_public()';
 CREATE FUNCTION @extschema@.snowflake_private(public text, context text) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION @extschema@.snowflake_private(text, text) IS
-	'the snowflake that a text of snowflake_public() or of a UUID hides, an error if it is of another context';
+	'the snowflake encrypted in a text of snowflake_public(), or in a UUID given as text; an error if it is of another context';
 CREATE FUNCTION @extschema@.snowflake_public_uuid(id bigint, context text) RETURNS uuid
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION @extschema@.snowflake_public_uuid(bigint, text) IS 'a snowflake encrypted as a UUID, which cannot be made up';
 CREATE FUNCTION @extschema@.snowflake_private(uuid uuid, context text) RETURNS snowflake
 	AS 'MODULE_PATHNAME', 'snowflake_private_uuid' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION @extschema@.snowflake_private(uuid, text) IS 'the snowflake that a UUID of snowflake_public_uuid() hides';
+COMMENT ON FUNCTION @extschema@.snowflake_private(uuid, text) IS 'the snowflake encrypted in a UUID of snowflake_public_uuid()';

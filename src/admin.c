@@ -44,7 +44,7 @@ no_answer_error(const char *what)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			errmsg("%s was not done within %d ms", what, snowflake_max_wait_ms),
+			errmsg("%s did not finish within %d ms", what, snowflake_max_wait_ms),
 			errdetail("The gate is %s.", snowflake_gate_text_reason(snowflake_generator_gate())),
 			errhint("The server log has the reason."));
 }
@@ -198,9 +198,9 @@ warn_of_old_ids(const SnowflakeLayout *stored, int64 id)
 		ereport(WARNING,
 				errmsg("existing snowflakes now decode to other times"),
 				tick > layout->max_tick ?
-				errdetail("Snowflake " INT64_FORMAT " is of \"%s\" in the stored layout, but after the end of the configured one.",
+				errdetail("Snowflake " INT64_FORMAT " decodes to \"%s\" in the stored layout, but to a time after the end of the configured one.",
 						  id, pstrdup(timestamptz_to_str(time))) :
-				errdetail("Snowflake " INT64_FORMAT " is of \"%s\" in the stored layout, but of \"%s\" in the configured one.",
+				errdetail("Snowflake " INT64_FORMAT " decodes to \"%s\" in the stored layout, but to \"%s\" in the configured one.",
 						  id, pstrdup(timestamptz_to_str(time)),
 						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, tick)))),
 				errhint("Decode them with their own layout, for example snowflake_timestamp(id, '%s').",

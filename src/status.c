@@ -173,7 +173,7 @@ advice(const SnowflakeView *view, int64 lead_usec)
 		return psprintf("Minting ends with the lease. %s", snowflake_lease_state_advice_if_late(view));
 	if (snowflake_generator_clock() >= layout_ends ||
 		snowflake_layout_position_tick(layout, view->last) >= layout->max_tick)
-		return "Configure another snowflake.layout, whose snowflakes are larger than those of this one, which has come to its end.";
+		return "The layout has ended: configure another snowflake.layout, whose snowflakes are larger.";
 	if (excess_usec > 0 && snowflake_mint_error_in_old_reservation(view, excess_usec))
 		return psprintf("Wait: minting starts in %s, after the end of what was reserved before.",
 						snowflake_duration(snowflake_clock_wait_usec(excess_usec)));
@@ -184,8 +184,8 @@ advice(const SnowflakeView *view, int64 lead_usec)
 		return jumped;
 	if (lead_usec > USECS_PER_SEC)
 		return psprintf(snowflake_mint_error_advanced(view) ?
-						"Snowflakes are %s ahead of the clock after snowflake_advance(), and will be right in about as long: minting goes on." :
-						"Snowflakes are %s ahead of the clock, and will be right in about as long: minting goes on.",
+						"Snowflakes are %s ahead of the clock after snowflake_advance(). The clock will catch up in about that time. Minting goes on." :
+						"Snowflakes are %s ahead of the clock, which will catch up in about that time. Minting goes on.",
 						snowflake_duration(lead_usec));
 	if (snowflake_generator_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		return "Plan for another snowflake.layout, whose snowflakes are larger than those of this one.";

@@ -43,6 +43,16 @@ snowflake_settings_origin(const char *name)
 	return psprintf("by the %s", GucSource_Names[setting->source]);
 }
 
+/*
+ * For how long a mint may wait for the keeper.  With max_wait 0 it does nevertheless: a
+ * server that has been idle has to reserve first.
+ */
+int
+snowflake_settings_keeper_wait_ms(void)
+{
+	return snowflake_max_wait_ms == 0 ? 1000 : snowflake_max_wait_ms;
+}
+
 /* How much time for what. */
 static void
 define_times(void)

@@ -22,5 +22,6 @@ extern char *snowflake_kept_in;
 extern void snowflake_settings_init(void);
 extern GucContext snowflake_settings_fixed(void);
 extern char *snowflake_settings_origin(const char *name);
+extern int	snowflake_settings_keeper_wait_ms(void);
 
 #endif							/* SNOWFLAKE_SETTINGS_H */

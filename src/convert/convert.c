@@ -177,7 +177,7 @@ next_id(Conversion *conv)
 			ereport(WARNING,
 					errmsg("nothing can be minted at present"),
 					errdetail("The gate is %s.", snowflake_gate_text_reason_now()),
-					errhint("The conversion itself needs a server that mints: SELECT snowflake_next();"));
+					errhint("The conversion needs a server that can mint. SELECT snowflake_next() shows why this one cannot."));
 		return snowflake_layout_id_until(&snowflake_server_layout, snowflake_clock_wall());
 	}
 	return snowflake_mint("snowflake_convert_column()");
@@ -254,9 +254,9 @@ check_keys(Conversion *conv)
 			errdetail("The largest key is " INT64_FORMAT ", but the next snowflake is " INT64_FORMAT ".",
 					  largest, next),
 			at - snowflake_clock_wall() <= USECS_PER_MINUTE ?
-			errhint("If it is a snowflake of this layout: SELECT snowflake_advance('" INT64_FORMAT "');",
+			errhint("If it is a snowflake of this layout, run SELECT snowflake_advance('" INT64_FORMAT "'), then convert again.",
 					largest) :
-			errhint("As a snowflake of this layout it would be of \"%s\". If the keys are of another kind, give the rows new keys in another column.",
+			errhint("As a snowflake of this layout it would date from \"%s\". If the keys are of another kind, give the rows new keys in another column.",
 					timestamptz_to_str(at)));
 }
 

@@ -148,7 +148,7 @@ reason_to_keep(KeySequence *sequence)
 	if (sequence->extension)
 		return psprintf("it belongs to extension \"%s\"", sequence->extension);
 	if (sequence->is_remnant)
-		return "the column needs it, though it is no identity";
+		return "the column depends on it, although it is not an identity column";
 	if (sequence->dependents)
 		return psprintf("it is used by %s", sequence->dependents);
 	return sequence->is_owned ? "no default of the column used it" : "the column does not own it";

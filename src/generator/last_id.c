@@ -58,6 +58,6 @@ snowflake_current(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("snowflake_current() is not yet defined in this session"),
-				errhint("It is the ID that snowflake_next() returned last."));
+				errhint("Call snowflake_next() in this session first."));
 	PG_RETURN_INT64(snowflake_last_id);
 }

@@ -178,7 +178,7 @@ look_at_dropped(Drop *drop, Oid class, Oid object, int sub)
 								   drop->losses <= SHOWN_LOSSES ? "" :
 								   psprintf("\n(and %d more)", drop->losses - SHOWN_LOSSES)),
 				drop->remedy == NULL ?
-				errhint("Replace them first with types of bigint and with tables that are partitioned by bigint.") :
+				errhint("Re-create the composite types and the partitioned tables with bigint in place of snowflake first.") :
 				errhint("Convert the columns to bigint first, which rewrites nothing: %s", drop->remedy));
 }
 

@@ -233,7 +233,7 @@ describe_node_too_large(SnowflakeGate gate, GateTexts *texts)
 
 		snowflake_node_source_wanted(&wanted);
 		texts->message = psprintf("node ID %d is too large for the layout", wanted.node);
-		texts->detail = psprintf("%s It is from the host's %s.", texts->detail,
+		texts->detail = psprintf("%s The node ID comes from the host's %s.", texts->detail,
 								 snowflake_node_source == NODE_FROM_HOSTNAME ? "name" : "address");
 		texts->advice = texts->hint =
 			"Set snowflake.node_source to another source, or choose a layout with more node IDs.";
@@ -257,7 +257,7 @@ describe_lease(SnowflakeGate gate, GateTexts *texts)
 		gate == GATE_LEASE_ENDED ? "the lease of this server's node ID has ended" :
 		"this server's node ID may be leased again by another server";
 	if (lease.grant != 0)
-		texts->detail = psprintf("Node ID %d was leased up to \"%s\".", lease.node,
+		texts->detail = psprintf("Node ID %d was leased until \"%s\".", lease.node,
 								 timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
 																				lease.until)));
 	texts->advice = texts->hint = snowflake_lease_state_advice(&lease, true);
@@ -338,7 +338,7 @@ describe_clock(SnowflakeGate gate, GateTexts *texts)
 	{
 		texts->message = psprintf("the snowflake generator is %s ahead of the clock",
 								  snowflake_duration(-past_newest_usec));
-		texts->detail = psprintf("It may be ahead by %s (snowflake.max_ahead). Minting starts when the clock is %s further.",
+		texts->detail = psprintf("It may be ahead by %s (snowflake.max_ahead). Minting starts when the clock has advanced by another %s.",
 								 snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC),
 								 snowflake_duration(wait_usec));
 		texts->hint = texts->advice = "Correct the server's clock.";
@@ -380,7 +380,7 @@ describe_keeper(SnowflakeGate gate, GateTexts *texts)
 		mints_wait = (gate != GATE_OPEN || snowflake_generator_is_unreserved(&view)) &&
 			!(may_rest && snowflake_keeper_state_is_at_rest());
 		texts->message = psprintf("the snowflake generator was not ready within %d ms",
-								  snowflake_max_wait_ms);
+								  snowflake_settings_keeper_wait_ms());
 		texts->detail = psprintf("The gate is %s. %s", snowflake_gate_text_reason(gate),
 								 snowflake_keeper_text_trouble(&texts->hint));
 		texts->advice = snowflake_keeper_text_advice(mints_wait);
@@ -460,7 +460,7 @@ snowflake_gate_text_advice_in_recovery(void)
 	if (gate == GATE_OPEN)
 		return NULL;
 	texts = describe(gate);
-	return psprintf("After a promotion nothing could be minted: %s.%s%s",
+	return psprintf("A promotion would leave this server unable to mint: %s.%s%s",
 					texts.message, texts.advice == NULL ? "" : " ",
 					texts.advice == NULL ? "" : texts.advice);
 }

@@ -165,9 +165,9 @@ keeper_round(void)
 		 snowflake_reserve_is_too_far(&view, now)))
 	{
 		ereport(LOG,
-				errmsg("snowflake gate closed for node %d", view.node),
+				errmsg("snowflake gate closed for node ID %d", view.node),
 				is_other_node ? 0 : !snowflake_clock_is_believed() ?
-				errdetail("The clock jumped before anything was minted by it.") :
+				errdetail("The clock jumped before any snowflake was minted at its time.") :
 				errdetail("More is reserved than is needed, up to \"%s\".",
 						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
 																			view.stored))));

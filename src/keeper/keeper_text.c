@@ -28,44 +28,42 @@ snowflake_keeper_text_trouble(const char **todo)
 
 	if (standby_wait_usec != 0)
 	{
-		*todo = psprintf("Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for %s.",
-						 snowflake_duration(standby_wait_usec));
+		*todo = "Start a synchronous standby, or change synchronous_standby_names.";
 		return psprintf("The commit of the reservation has been waiting for a synchronous standby for %s.",
 						snowflake_duration(standby_wait_usec));
 	}
 	if (failure != 0)
 	{
-		*todo = psprintf("The keeper's last attempt failed with SQLSTATE %s: see the server log.",
-						 unpack_sql_state(failure));
+		*todo = "See the server log.";
 		return psprintf("The keeper's last attempt failed with SQLSTATE %s.",
 						unpack_sql_state(failure));
 	}
 	if (pid == 0)
 	{
-		*todo = "The keeper is not running: see the server log.";
+		*todo = "See the server log.";
 		return "The keeper is not running.";
 	}
-	*todo = psprintf("The keeper, process %d, has not answered for %s: see what it waits for in pg_stat_activity, and whether the process was stopped.",
-					 pid, snowflake_duration(usec));
+	*todo = "See what the keeper waits for in pg_stat_activity, and whether its process was stopped.";
 	return psprintf("The keeper, process %d, has not answered for %s.", pid, snowflake_duration(usec));
 }
 
 /*
- * What to do about the keeper, a sentence; or NULL, unless mints have to wait for it, which
- * the caller says: then what may be over in a moment is worth a word as well.
+ * What is wrong with the keeper and what to do about it, in sentences; or NULL, unless mints
+ * have to wait for it, which the caller says: then what may be over in a moment is worth a
+ * word as well.
  */
 const char *
 snowflake_keeper_text_advice(bool mints_wait)
 {
 	int			pid = snowflake_keeper_state_pid();
 	const char *todo;
+	const char *trouble = snowflake_keeper_text_trouble(&todo);
 
-	(void) snowflake_keeper_text_trouble(&todo);
 	if (snowflake_keeper_state_standby_wait_usec() != 0 ||
 		snowflake_keeper_state_failure() != 0 ||
 		(pid == 0 ? snowflake_keeper_state_is_missing() :
 		 snowflake_keeper_state_held_usec() != 0))
-		return todo;
+		return psprintf("%s %s", trouble, todo);
 	if (!mints_wait)
 		return NULL;
 	return pid == 0 ? "Wait: the server is starting the keeper." :

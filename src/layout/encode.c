@@ -116,7 +116,7 @@ snowflake_from_text(PG_FUNCTION_ARGS)
 					errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 					errmsg("invalid snowflake in format %s: \"%s\"",
 						   format->name, input),
-					errdetail("Its digits are \"%s\".", format->digits));
+					errdetail("The digits of this format are \"%s\".", format->digits));
 	}
 	if (length == 0 || length > format->width ||
 		(format->fixed && length < format->width))

@@ -121,7 +121,7 @@ snowflake_server_layout_init(void)
 
 	DefineCustomStringVariable("snowflake.layout",
 							   "Sets the bit layout of the snowflakes this server mints.",
-							   "It is a preset, overrides such as epoch:2025-01-01T00:00:00Z, or both.",
+							   "It is a preset, or fields and an epoch, or a preset with some of these changed.",
 							   &layout_text,
 							   "twitter",
 							   snowflake_settings_fixed(), 0,

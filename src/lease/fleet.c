@@ -181,7 +181,7 @@ write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
 	}
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
-			errmsg("could not use the coordinator: it refuses a record of the fleet, and has none"));
+			errmsg("could not use the coordinator: it has no record of the fleet, and accepts none"));
 }
 
 /* Wait until this server has a lease, or knows why it has none. */
@@ -230,7 +230,7 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 	{
 		fleet.floor = Max(Max(known, snowflake_layout_tick_at(layout, now)), 0);
-		check_is_near(fleet.floor, now, "This server has snowflakes or a lease up to that time.",
+		check_is_near(fleet.floor, now, "This server has snowflakes or a lease up to that floor.",
 					  "Call snowflake_fleet_create() with a floor: the time of the newest snowflake of all servers whose node IDs may be leased. Exclude all other node IDs in use from snowflake.lease_nodes.");
 	}
 	else
@@ -296,7 +296,7 @@ default_floor(const SnowflakeFleet *before, TimestampTz now)
 
 	if (floor == before->reported)
 		check_is_near(floor, now,
-					  psprintf("The server \"%s\" gave up a lease up to that time.", before->reporter),
+					  psprintf("Server \"%s\" gave up a lease that was valid up to that floor.", before->reporter),
 					  "If that server is permanently stopped, and none of its snowflakes matter, use snowflake_fleet_recover(holder_is_gone => true).");
 	else if (floor == before->floor)
 		check_is_near(floor, now, "That was the previous floor of the fleet.",
@@ -329,7 +329,7 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				errmsg("holder_is_gone must be true or false"));
+				errmsg("holder_is_gone must not be null"));
 	holder_is_gone = PG_GETARG_BOOL(1);
 	session = begin_session("snowflake_fleet_recover()");
 	session.coordinator->prepare(session.connection);
@@ -345,7 +345,7 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("the floor of the fleet is too low"),
-				errdetail("The server \"%s\" gave up a lease up to \"%s\".", before.reporter,
+				errdetail("Server \"%s\" gave up a lease that was valid until \"%s\".", before.reporter,
 						  timestamptz_to_str(snowflake_layout_tick_start(layout, before.reported))),
 				errhint("If that server is permanently stopped, and none of its snowflakes matter, set holder_is_gone."));
 
@@ -398,7 +398,7 @@ snowflake_fleet_reclaim(PG_FUNCTION_ARGS)
 	if (snowflake_lease_record_parse(record->value, &parsed) && parsed.until <= floor)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("node ID %d is leased up to \"%s\" only", node,
+				errmsg("node ID %d is leased only until \"%s\"", node,
 					   timestamptz_to_str(snowflake_layout_tick_start(layout, parsed.until))));
 	memset(&parsed, 0, sizeof(parsed));
 	parsed.until = floor;

@@ -193,9 +193,9 @@ snowflake_lease_state_advice(const SnowflakeLeaseView *lease, bool is_needed)
 	if (!is_needed)
 		return NULL;
 	if (lease->grant == 0)
-		return psprintf("The lessee, process %d, has no answer of the coordinator yet: wait, or see whether the process was stopped.",
+		return psprintf("The lessee, process %d, has no answer from the coordinator yet: wait, or check whether the process was stopped.",
 						lease->pid);
-	return psprintf("The lessee, process %d, has not renewed the lease since \"%s\": wait, or see whether the process was stopped.",
+	return psprintf("The lessee, process %d, has not renewed the lease since \"%s\": wait, or check whether the process was stopped.",
 					lease->pid, timestamptz_to_str(lease->renewed_at));
 }
 
@@ -303,7 +303,7 @@ snowflake_lease_state_revoke(void)
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
 	ereport(WARNING,
 			errmsg("the coordinator of the snowflake fleet went back in time: it does not know what it granted to this server"),
-			errdetail("Node ID %d was leased up to \"%s\". It is given up at once.",
+			errdetail("Node ID %d was leased until \"%s\". This server gives it up immediately.",
 					  shared->view.node,
 					  timestamptz_to_str(snowflake_layout_tick_start(&snowflake_server_layout,
 																	 shared->view.until))));

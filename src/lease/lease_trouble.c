@@ -63,7 +63,7 @@ static const TroubleRow rows[] = {
 	[LEASE_NO_FREE_NODE] = {
 		"grants nothing",
 		"the snowflake fleet has no free node ID",
-		"No node ID is free: wait for the end of a lease, widen snowflake.lease_nodes, or take a layout with more node IDs.",
+		"No node ID is free: wait for the end of a lease, widen snowflake.lease_nodes, or choose a layout with more node IDs.",
 		true
 	},
 	[LEASE_BAD_RECORD] = {

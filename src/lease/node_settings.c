@@ -214,7 +214,7 @@ check_lease_nodes(char **newval, void **extra, GucSource source)
 			(*end != '\0' && *end != ' ' && *end != ',') ||
 			ranges.count == lengthof(ranges.ranges))
 		{
-			GUC_check_errdetail("It is a list of up to %d node IDs or ranges of them.",
+			GUC_check_errdetail("It must be a list of up to %d node IDs or ranges of node IDs.",
 								(int) lengthof(ranges.ranges));
 			GUC_check_errhint("An example is 0-63, 100. If it is empty, all node IDs of the layout may be leased.");
 			return false;

@@ -83,14 +83,11 @@ deadline(const MintWait *wait)
 	return wait->started_usec + snowflake_max_wait_ms * INT64CONST(1000);
 }
 
-/*
- * When a wait for the keeper is too long.  With max_wait 0 a mint waits for the
- * keeper nevertheless: a server that has been idle has to reserve first.
- */
+/* When a wait for the keeper is too long. */
 static int64
 keeper_deadline(const MintWait *wait)
 {
-	return snowflake_max_wait_ms == 0 ? wait->started_usec + USECS_PER_SEC : deadline(wait);
+	return wait->started_usec + snowflake_settings_keeper_wait_ms() * INT64CONST(1000);
 }
 
 /* A wait begins, unless it has begun.  Returns the monotonic clock. */

@@ -138,7 +138,7 @@ snowflake_mint_error_what_to_do(const SnowflakeView *view, int64 excess_usec)
 						wait, snowflake_node_source_settings());
 	if (snowflake_mint_error_advanced(view))
 		return psprintf("Minting goes on in %s.", wait);
-	return psprintf("Check the server's clock. Minting goes on as soon as it is %s further.", wait);
+	return psprintf("Check the server's clock. Minting goes on when it has advanced by another %s.", wait);
 }
 
 /*
@@ -162,7 +162,7 @@ snowflake_mint_error_ahead(int64 excess_usec, int64 waited_usec)
 						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
 																			view.last)),
 						  snowflake_duration(waited_usec), snowflake_max_wait_ms),
-				errhint("With a snowflake.max_wait that is longer than snowflake.reservation, a mint waits for that end."));
+				errhint("Set snowflake.max_wait to more than snowflake.reservation, so that mints wait instead of failing."));
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake generator is %s ahead of the clock",
@@ -197,7 +197,7 @@ snowflake_mint_error_unreserved(void)
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("the snowflake reservation was not extended within %d ms",
-				   snowflake_max_wait_ms),
+				   snowflake_settings_keeper_wait_ms()),
 			errdetail("It ends at \"%s\". %s",
 					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
 																		view.limit)),

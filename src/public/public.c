@@ -217,11 +217,11 @@ read_digits(const char *input, const char *digits, int *key_number)
 	for (int i = 0; i < length; i++)
 	{
 		if (strchr(base32, digits[i]) == NULL)
-			text_error(input, psprintf("Its digits are \"%s\".", base32));
+			text_error(input, psprintf("The digits of a public snowflake are \"%s\".", base32));
 	}
 	if (length != ID_DIGITS + 1 && (length != ID_DIGITS + 2 || digits[0] == '0'))
-		text_error(input, psprintf("After the context it has %d digits, the first of which is not 0, or %d.",
-								   ID_DIGITS + 2, ID_DIGITS + 1));
+		text_error(input, psprintf("After the context and an underscore, a public snowflake must have %d digits, or %d digits of which the first is not 0.",
+								   ID_DIGITS + 1, ID_DIGITS + 2));
 
 	*key_number = 0;
 	for (int i = 0; i < length; i++)

@@ -99,6 +99,33 @@ SELECT attrelid::regclass, format_type(atttypid, NULL), pg_get_expr(adbin, adrel
 	WHERE attname = 'id' AND attrelid IN (SELECT relid FROM pg_partition_tree('log') UNION SELECT relid FROM pg_partition_tree('seen'))
 	ORDER BY attrelid::regclass::text;
 
+-- Partitions that come later, with a default of their own and without one
+CREATE TABLE log_3 (id bigserial, at date, line text, PRIMARY KEY (id, at));
+CREATE TABLE log_4 (id bigint, at date, line text, PRIMARY KEY (id, at));
+ALTER TABLE log ATTACH PARTITION log_3 FOR VALUES FROM ('2026-03-01') TO ('2026-04-01');
+SELECT * FROM snowflake_convert_column('log', 'id');
+ALTER TABLE log ATTACH PARTITION log_4 FOR VALUES FROM ('2026-04-01') TO ('2026-05-01');
+SELECT * FROM snowflake_convert_column('log', 'id');
+SELECT * FROM snowflake_convert_column('log', 'id');
+INSERT INTO log_3 (at) VALUES ('2026-03-01');
+INSERT INTO log_4 (at) VALUES ('2026-04-01');
+SELECT tableoid::regclass, @ id::snowflake > now() - interval '1 minute' AS of_now FROM log WHERE at >= '2026-03-01' ORDER BY at;
+
+-- A foreign table among the partitions or the children: what fills its key is elsewhere
+CREATE FOREIGN DATA WRAPPER regress_snowflake_elsewhere;
+CREATE SERVER regress_snowflake_elsewhere FOREIGN DATA WRAPPER regress_snowflake_elsewhere;
+CREATE TABLE far (id bigint, k int) PARTITION BY LIST (k);
+CREATE TABLE far_1 PARTITION OF far FOR VALUES IN (1) PARTITION BY LIST (k);
+CREATE FOREIGN TABLE far_1_1 PARTITION OF far_1 FOR VALUES IN (1) SERVER regress_snowflake_elsewhere;
+CREATE TABLE far_parent (id bigint DEFAULT snowflake_next());
+CREATE FOREIGN TABLE far_child () INHERITS (far_parent) SERVER regress_snowflake_elsewhere;
+CREATE TABLE far_small (id int, k int) PARTITION BY LIST (k);
+CREATE FOREIGN TABLE far_small_1 PARTITION OF far_small FOR VALUES IN (1) SERVER regress_snowflake_elsewhere;
+SELECT code, detail FROM unnest('{far,far_parent,far_small}'::text[]) t,
+	outcome(format('SELECT snowflake_convert_column(%L, ''id'', dry_run => true)', t));
+DROP TABLE far, far_parent, far_small CASCADE;
+DROP FOREIGN DATA WRAPPER regress_snowflake_elsewhere CASCADE;
+
 -- The identity of a partitioned table, which partitions share from version 17 on
 CREATE TABLE parts_of (id int GENERATED ALWAYS AS IDENTITY, k int) PARTITION BY LIST (k);
 CREATE TABLE parts_of_1 PARTITION OF parts_of FOR VALUES IN (1);
@@ -240,6 +267,12 @@ SELECT code, message, detail, hint FROM (VALUES
 \x
 SELECT count(*) FROM snowflake_convert_column('watched', NULL);
 
+-- A column that references the key, and would change with it, is in a partition key
+CREATE TABLE listed (id int PRIMARY KEY);
+CREATE TABLE by_listed (r int REFERENCES listed) PARTITION BY RANGE (r);
+SELECT code, detail FROM outcome($$SELECT snowflake_convert_column('listed', 'id', dry_run => true)$$);
+DROP TABLE listed, by_listed;
+
 -- What only the new types would show: a dry run fails as the conversion would
 CREATE TABLE row_type (id int PRIMARY KEY);
 CREATE TABLE uses_row_type (r row_type[]);
@@ -257,17 +290,27 @@ CREATE TABLE operator_class (id int PRIMARY KEY);
 CREATE INDEX operator_class_o ON operator_class USING brin (id int4_bloom_ops);
 CREATE TABLE exclusion (id int PRIMARY KEY, EXCLUDE USING hash (of_int(id) WITH =));
 CREATE TABLE exclusion_2 (id int PRIMARY KEY, EXCLUDE USING btree (id WITH =) WHERE (id > 5));
+CREATE TABLE exclusion_3 (id int PRIMARY KEY, k int, EXCLUDE USING btree (k WITH =) WHERE (id ### 5));
+CREATE TABLE exclusion_4 (id int PRIMARY KEY, k int, EXCLUDE USING btree (k WITH =) WHERE (of_either(id) > 5));
+CREATE TABLE volatile_predicate (id int PRIMARY KEY);
+CREATE INDEX volatile_predicate_f ON volatile_predicate ((1)) WHERE of_either(id) > 5;
 CREATE TABLE check_operator (id int PRIMARY KEY, CHECK (id ### 5 OR true));
 CREATE TABLE statistics_of (id int PRIMARY KEY, k int);
 CREATE STATISTICS statistics_of_s ON (of_int(id)), k FROM statistics_of;
 CREATE TABLE narrow (id smallint PRIMARY KEY);
 CREATE INDEX narrow_i ON narrow ((id % 7));
+CREATE TABLE narrow_predicate (id smallint PRIMARY KEY);
+CREATE INDEX narrow_predicate_i ON narrow_predicate ((1)) WHERE id % 7 = 1;
+CREATE TABLE narrow_exclusion (id smallint PRIMARY KEY, k int, EXCLUDE USING btree (k WITH =) WHERE (id % 7 = 1));
+CREATE TABLE narrow_check (id smallint PRIMARY KEY CHECK (id % 7 < 7));
+CREATE TABLE narrow_statistics (id smallint PRIMARY KEY, k int);
+CREATE STATISTICS narrow_statistics_s ON (id % 7), k FROM narrow_statistics;
 CREATE TABLE narrower (id int PRIMARY KEY);
 CREATE INDEX narrower_i ON narrower ((id::smallint));
 CREATE TABLE reference_of (id int PRIMARY KEY);
 CREATE TABLE reference_to (r int REFERENCES reference_of CHECK (of_int(r) > 0));
 SELECT d.statement, d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
-	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,check_operator,statistics_of,narrow,narrower,reference_of}'::text[]) t,
+	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,exclusion_3,exclusion_4,volatile_predicate,check_operator,statistics_of,narrow,narrow_predicate,narrow_exclusion,narrow_check,narrow_statistics,narrower,reference_of}'::text[]) t,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', dry_run => true)', t)) d,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'')', t)) c;
 SELECT d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
@@ -276,7 +319,8 @@ SELECT d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', ''snowflake'')', t)) c;
 SELECT snowflake_convert_column('operator_class', 'id', dry_run => true);
 DROP TABLE uses_row_type, row_type, expression_index, predicate, volatile_index, operator_class, exclusion, exclusion_2,
-	check_operator, statistics_of, narrow, narrower, reference_to, reference_of;
+	exclusion_3, exclusion_4, volatile_predicate, check_operator, statistics_of, narrow, narrow_predicate, narrow_exclusion, narrow_check,
+	narrow_statistics, narrower, reference_to, reference_of;
 DROP OPERATOR ### (int, int);
 DROP FUNCTION of_int, of_either(int), of_either(bigint);
 
@@ -305,7 +349,7 @@ INSERT INTO large VALUES (9223372036854775807);
 SELECT code, detail ~ '^The largest key is 9223372036854775807, but the next snowflake is \d+\.$' AS detail, hint
 	FROM outcome($$SELECT snowflake_convert_column('large', 'id')$$);
 UPDATE large SET id = make_snowflake(clock_timestamp() + interval '30 s', 0, 0);
-SELECT code, hint ~ 'SELECT snowflake_advance\(''\d+''\);$' AS hint
+SELECT code, hint ~ 'SELECT snowflake_advance\(''\d+''\), then convert again\.$' AS hint
 	FROM outcome($$SELECT snowflake_convert_column('large', 'id', dry_run => true)$$);
 UPDATE large SET id = snowflake_next();
 SELECT * FROM snowflake_convert_column('large', 'id', 'snowflake');

@@ -58,6 +58,13 @@ SELECT message, hint FROM outcome($$SELECT snowflake_layout('twiter')$$);
 SELECT layout, last_instant, snowflake_upper_bound('infinity', layout)
 	FROM snowflake_layout('time:62 sequence:1 epoch:0');
 
+-- The widest fields: one more than what they hold is no integer.
+SELECT written, nodes, ids_per_second, d.node, d.sequence, snowflake_field(id, last_field, layout)
+	FROM (VALUES (1, 'time:32 sequence:31 epoch:0', 'sequence'), (2, 'time:31 node:31 sequence:1 epoch:0', 'node'),
+			(3, 'time:31 tag:31? sequence:1 epoch:0', 'tag')) AS l(n, written, last_field),
+		LATERAL snowflake_layout(written), LATERAL (SELECT snowflake_upper_bound('infinity', layout) AS id) i,
+		LATERAL snowflake_decode(id, layout) d ORDER BY n;
+
 -- The caller's field is not of the node ID, wherever it stands.
 SELECT name, layout, time_bits, node_bits, sequence_bits, nodes FROM unnest(ARRAY[
 	'time:41 node:5 shard:5? sequence:12 epoch:0',

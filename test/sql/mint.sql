@@ -36,6 +36,9 @@ SELECT count(*) AS gaps
 -- DISCARD forgets it as it forgets lastval(), and other commands do not.
 DISCARD TEMP;
 SELECT snowflake_current() IS NOT NULL AS defined;
+-- Nor does one that fails, as in a function.
+SELECT code FROM outcome('DISCARD ALL');
+SELECT snowflake_current() IS NOT NULL AS defined;
 DISCARD SEQUENCES;
 SELECT code, message FROM outcome('SELECT snowflake_current()');
 SELECT snowflake_next() = snowflake_current() AS defined_again;

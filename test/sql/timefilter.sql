@@ -140,9 +140,19 @@ SELECT b.bound, count(*) FILTER (WHERE created_at < b.bound) = count(*) FILTER (
 	count(*) FILTER (WHERE created_at <= b.bound) = count(*) FILTER (WHERE at <= b.bound) AS le,
 	count(*) FILTER (WHERE created_at = b.bound) = count(*) FILTER (WHERE at = b.bound) AS eq,
 	count(*) FILTER (WHERE created_at >= b.bound) = count(*) FILTER (WHERE at >= b.bound) AS ge,
-	count(*) FILTER (WHERE b.bound < created_at) = count(*) FILTER (WHERE at > b.bound) AS gt
+	count(*) FILTER (WHERE b.bound < created_at) = count(*) FILTER (WHERE at > b.bound) AS gt,
+	count(*) FILTER (WHERE b.bound >= created_at) = count(*) FILTER (WHERE at <= b.bound) AS not_before
 	FROM recent, (VALUES (date '-infinity'), ('4713-01-01 BC'), ('2026-01-02'), ('294276-12-31'), ('294277-01-01'), ('5874897-12-31'),
 		('infinity')) AS b(bound)
+	GROUP BY 1 ORDER BY 1;
+SELECT b.bound, count(*) FILTER (WHERE created_at < b.bound) = count(*) FILTER (WHERE at < b.bound) AS lt,
+	count(*) FILTER (WHERE created_at <= b.bound) = count(*) FILTER (WHERE at <= b.bound) AS le,
+	count(*) FILTER (WHERE created_at = b.bound) = count(*) FILTER (WHERE at = b.bound) AS eq,
+	count(*) FILTER (WHERE created_at >= b.bound) = count(*) FILTER (WHERE at >= b.bound) AS ge,
+	count(*) FILTER (WHERE b.bound < created_at) = count(*) FILTER (WHERE at > b.bound) AS gt,
+	count(*) FILTER (WHERE b.bound >= created_at) = count(*) FILTER (WHERE at <= b.bound) AS not_before
+	FROM recent, (VALUES (timestamp '-infinity'), ('4713-01-01 BC'), ('2026-01-02 03:10:00'), ('2026-01-02 03:10:00.000001'),
+		('2026-01-02 03:09:59.999999'), ('294276-12-31 23:59:59'), ('infinity')) AS b(bound)
 	GROUP BY 1 ORDER BY 1;
 SET timezone = 'America/New_York';
 SELECT count(*) FILTER (WHERE created_at <= timestamp '294276-12-31 23:59:59') AS le, count(*) FILTER (WHERE created_at > timestamp '294276-12-31 23:59:59') AS gt
@@ -192,6 +202,7 @@ SELECT created_at, lag(created_at, 1, '2026-01-01') OVER w, count(*) OVER (ORDER
 	FROM recent WHERE created_at <= '2026-01-01 01:40' WINDOW w AS (ORDER BY created_at) ORDER BY created_at DESC LIMIT 2;
 SELECT created_at FROM recent WHERE created_at IN ('2026-01-02', '2026-01-02 00:10') ORDER BY created_at USING >;
 SELECT count(*) FROM recent WHERE (created_at, id) >= ('2026-01-02', 5) AND (created_at, id) < ('2026-01-02 00:50', 0);
+SELECT count(*) FROM recent WHERE (date '2026-01-30', 5) < (created_at, id) AND (timestamp '2026-01-30 12:00', 5) >= (created_at, id);
 SELECT count(*) FROM recent WHERE (created_at, page) = ('2026-01-02', 'page 1') OR (created_at, page) = ('2026-01-02 00:10', 'page 6');
 SELECT count(*) FROM recent WHERE created_at NOT IN (SELECT at FROM visits WHERE at < '2026-01-30');
 SELECT count(*) FROM recent WHERE created_at > ALL (SELECT created_at FROM recent WHERE created_at < '2026-01-30');
@@ -253,11 +264,24 @@ SELECT o.oid::regoperator, p.provolatile, p.proleakproof, c.provolatile, c.prole
 		LEFT JOIN pg_proc c ON c.oid = co.oprcode
 	WHERE (p.prosrc, p.provolatile, p.proisstrict, p.proleakproof, p.procost, p.proparallel, o.oprrest, o.oprjoin)
 		IS DISTINCT FROM (c.prosrc, c.provolatile, c.proisstrict, c.proleakproof, c.procost, c.proparallel, co.oprrest, co.oprjoin);
+-- Its planner support is that of its name.
+SELECT o.oid::regoperator, p.prosupport FROM operators o JOIN pg_proc p ON p.oid = o.oprcode
+	WHERE p.prosupport::text <> CASE o.oprname WHEN '<' THEN 'snowflake_time_lt_support' WHEN '<=' THEN 'snowflake_time_le_support'
+		WHEN '=' THEN 'snowflake_time_eq_support' WHEN '>=' THEN 'snowflake_time_ge_support' WHEN '>' THEN 'snowflake_time_gt_support'
+		WHEN '<>' THEN '-' ELSE 'snowflake_time_range_support' END;
 -- Each comparison is in the family, with its function; no family of core has any of them.
 SELECT count(*), count(DISTINCT (amoplefttype, amoprighttype)) AS pairs,
 	(SELECT count(*) FROM pg_amproc a WHERE a.amprocfamily = f.oid) AS functions, bool_and(opfname = 'snowflake_time_ops') AS own
 	FROM pg_amop a JOIN pg_opfamily f ON f.oid = a.amopfamily JOIN pg_am ON pg_am.oid = f.opfmethod
 	WHERE a.amopopr IN (SELECT oid FROM operators) GROUP BY f.oid, amname ORDER BY amname;
+-- It stands for what its name says, and the function is core's for these types.
+SELECT o.oid::regoperator, amopstrategy FROM operators o JOIN pg_amop ON amopopr = o.oid JOIN pg_am ON pg_am.oid = amopmethod
+	WHERE oprname <> CASE amname WHEN 'btree' THEN ('{<,<=,=,>=,>}'::name[])[amopstrategy] ELSE '=' END;
+SELECT amproclefttype::regtype, amprocrighttype::regtype, amproc FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily JOIN pg_am ON pg_am.oid = opfmethod
+	WHERE opfname = 'snowflake_time_ops' AND amname = 'btree' AND (replace(amproclefttype::regtype::text, 'snowflake_time', 'timestamp with time zone'),
+			replace(amprocrighttype::regtype::text, 'snowflake_time', 'timestamp with time zone'), amprocnum, amproc)
+		NOT IN (SELECT amproclefttype::regtype::text, amprocrighttype::regtype::text, amprocnum, amproc
+			FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily WHERE opfname = 'datetime_ops');
 
 DROP VIEW recent, barrier, operators CASCADE;
 DROP TABLE visits, old_visits, messages, days, visits_by_day, numbers, copies;

@@ -37,6 +37,7 @@ SELECT plan($$SELECT @ id AS created_at FROM visits_by_month ORDER BY created_at
 SELECT query, plan_has(query, ' Sort') AS sorted FROM unnest(ARRAY[
 	$$SELECT FROM recent ORDER BY created_at DESC NULLS LAST LIMIT 20$$,
 	$$SELECT FROM recent ORDER BY created_at DESC, id LIMIT 20$$,
+	$$SELECT FROM recent ORDER BY created_at DESC, id NULLS FIRST LIMIT 20$$,
 	$$SELECT FROM recent ORDER BY @ other LIMIT 20$$,
 	$$SELECT FROM recent ORDER BY created_at + interval '1 hour' LIMIT 20$$,
 	$$SELECT FROM recent ORDER BY page, created_at LIMIT 20$$,
@@ -69,6 +70,32 @@ SELECT query, same_rows(query) FROM unnest(ARRAY[
 	$$SELECT snowflake_timestamp(id) FROM old_visits ORDER BY 1 OFFSET 41700$$,
 	$$SELECT @ id, page FROM visits_by_month WHERE @ id BETWEEN '2026-01-31 23:00' AND '2026-02-01 01:00' ORDER BY 1$$,
 	$$SELECT @ id, page FROM visits_by_month ORDER BY 1 DESC OFFSET 20000$$]) AS query;
+
+-- Partitions of partitions, the columns of which have another order at each level.
+CREATE TABLE visits_by_year (id snowflake PRIMARY KEY, page int) PARTITION BY RANGE (id);
+CREATE TABLE visits_2026 (page int, id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE visits_2026_1 (id snowflake PRIMARY KEY, page int);
+CREATE TABLE visits_2026_2 (dropped int, page int, id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE visits_2026_2_all (page int, dropped int, id snowflake PRIMARY KEY);
+ALTER TABLE visits_2026_2 DROP dropped;
+ALTER TABLE visits_2026_2_all DROP dropped;
+CREATE INDEX ON visits_2026_1 (page);
+CREATE INDEX ON visits_2026_2_all (page);
+ALTER TABLE visits_by_year ATTACH PARTITION visits_2026
+	FOR VALUES FROM (snowflake_lower_bound('2026-01-01')) TO (snowflake_lower_bound('2027-01-01'));
+ALTER TABLE visits_2026 ATTACH PARTITION visits_2026_1
+	FOR VALUES FROM (snowflake_lower_bound('2026-01-01')) TO (snowflake_lower_bound('2026-01-10'));
+ALTER TABLE visits_2026 ATTACH PARTITION visits_2026_2
+	FOR VALUES FROM (snowflake_lower_bound('2026-01-10')) TO (snowflake_lower_bound('2027-01-01'));
+ALTER TABLE visits_2026_2 ATTACH PARTITION visits_2026_2_all
+	FOR VALUES FROM (snowflake_lower_bound('2026-01-10')) TO (snowflake_lower_bound('2027-01-01'));
+INSERT INTO visits_by_year SELECT id, page FROM visits WHERE id < timestamptz '2026-01-20';
+ANALYZE visits_by_year;
+SELECT query, plan_has(query || ' LIMIT 20', '->  Sort$') AS sorted, same_rows(query) FROM unnest(ARRAY[
+	$$SELECT @ id, page FROM visits_by_year ORDER BY 1$$,
+	$$SELECT @ id, page FROM visits_by_year ORDER BY 1 DESC$$,
+	$$SELECT @ id, id, page FROM visits_by_year WHERE @ id > '2026-01-09 23:00' ORDER BY 1, 2$$]) AS query;
+DROP TABLE visits_by_year;
 
 -- Not by an index that has some of the rows only, nor without the sample that is asked for.
 CREATE TABLE some_visits AS SELECT id, page FROM visits ORDER BY id LIMIT 5000;
