@@ -57,13 +57,12 @@ sub add_record
 				disorder => 0,
 				interrupted => JSON::PP::false,
 				failed => [],
-				faults => [],
+				faults => {},
 				%fields
-			}));
+			})
+		  . "\n");
 	return $name;
 }
-
-sub fault { return { kind => $_[0], next => $_[1], gap => $_[2] }; }
 
 # The exit status, the standard output, and what is said to be wrong
 sub sums
@@ -73,8 +72,8 @@ sub sums
 	return ($? >> 8, $out, slurp("$directory/err"));
 }
 
-add_record(faults => [ fault('crash', 0.1, 1), fault('crash', 0.3, 2), fault('freeze', undef, 4) ]);
-add_record(seconds => 900, ids => 234, faults => [ fault('crash', 12, 3) ]);
+add_record(faults => { crash => [ [ 0.1, 1 ], [ 0.3, 2 ] ], freeze => [ [ undef, 4 ] ] });
+add_record(seconds => 900, ids => 234, faults => { crash => [ [ 12, 3 ] ] });
 add_record(
 	campaign => 'frontier',
 	seed => 7,
@@ -120,6 +119,14 @@ is_deeply(
 	'a page without a place for them');
 is(slurp($page), "before\n", 'is left alone');
 
+# One file of many records
+my $all = "$directory/all.jsonl";
+is((sums('--add', $all, "$directory/001.json", "$directory/003.json"))[0],
+	0, 'records are put into one file');
+is((sums('--add', $all, $directory))[0], 0, 'and others are added');
+is(slurp($all), join('', map { slurp("$directory/00$_.json") } 1, 3, 2), 'each once');
+is((sums($all))[1], $out, 'their sums are the same');
+
 my $twice = add_record(duplicates => 1, interrupted => JSON::PP::true);
 ($status, $out, $wrong) = sums($directory);
 is($status, 1, 'an ID that came twice fails, even in a run that was told to end');
@@ -154,6 +161,11 @@ foreach (
 }
 is((sums(File::Temp->newdir))[0], 2, 'no record is no result');
 
+# What is published is what is kept.
+spew($page, slurp("$torture/../../doc/promises.md"));
+is((sums('--page', $page, "$torture/records.jsonl"))[2], '', 'no run that is kept has failed');
+is(slurp($page), slurp("$torture/../../doc/promises.md"), 'the page has the sums of those');
+
 # The pieces, of a test/run.sh that writes what it is asked for
 my $tree = File::Temp->newdir;
 my $records = "$tree/records";
@@ -166,10 +178,10 @@ foreach my $name (qw(long.py record.py records.py))
 spew("$tree/test/run.sh", <<'EOT');
 arguments="$*"
 echo "$arguments" >>arguments
+for _ in {1..400}; do [ "$(wc -l <arguments)" -lt "$TOGETHER" ] || break; sleep 0.05; done
 [[ $arguments != *"--seed $DIES "* ]] || exit 3
 cat >"${arguments##* }" <<END
-{"record": 1, "campaign": "$1", "commit": "a", "code": "b", "server": "15", "began": "$(date +%s.%N)", "seconds": 1,
- "seed": 1, "minutes": 1, "ids": 10, "duplicates": 0, "disorder": 0, "interrupted": false, "failed": [], "faults": []}
+{"record": 1, "campaign": "$1", "commit": "a", "code": "b", "server": "15", "began": "$(date +%s.%N)", "seconds": 1, "seed": 1, "minutes": 1, "ids": 10, "duplicates": 0, "disorder": 0, "interrupted": false, "failed": [], "faults": {}}
 END
 EOT
 
@@ -180,7 +192,7 @@ sub pieces
 	return ($? >> 8, $out);
 }
 
-$ENV{DIES} = 'none';
+@ENV{qw(DIES TOGETHER)} = ('none', 0);
 ($status, $out) = pieces('--seed', 5, '--ids', 120, '--rate', 99);
 is($status, 0, 'pieces until there are as many IDs') or diag($out);
 like($out, qr/^all that was asked for is reached: 12 records/m, 'and no more');
@@ -202,7 +214,15 @@ like(
 	'one that dies is told');
 is($status, 1, 'and fails the whole');
 is(scalar(() = glob "$records/*.json"), 15, 'it is in the records, and the next seed follows');
+unlink "$tree/arguments";
+
+# None ends before three have begun, and the first that ends is enough.
+$ENV{TOGETHER} = 3;
+($status, $out) = pieces('--ids', 150, '--lanes', 3);
+is(scalar(() = glob "$records/*.json"), 18, 'three at once') or diag($out);
+is(join(' ', sort map { /--seed (\d+)/ } slurp("$tree/arguments") =~ /.+/g),
+	'20 21 22', 'have three seeds');
 spew("$records/stop", '');
-like((pieces('--hours', 1))[1], qr/^told to end: 15 records/m, 'a file ends it');
+like((pieces('--hours', 1))[1], qr/^told to end: 18 records/m, 'a file ends it');
 
 done_testing();

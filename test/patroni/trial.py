@@ -52,7 +52,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 
 import clients                          # noqa: E402
 import record                           # noqa: E402
-from servers import Down, proc_stat, wait_for   # noqa: E402
+from servers import Down, busy, proc_stat, wait_for   # noqa: E402
 from verdict import Verdict             # noqa: E402
 
 NODES = (1, 2, 3)
@@ -64,7 +64,7 @@ EVERY_S = 12                            # from one fault to the next, at least
 LEASE_S = 10
 MEND_AFTER_S = 20                       # a standby that does not follow for so long is copied again
 FIRST_ID_MS = 2000                      # an ID comes no later than this after a promotion
-BEHIND_PLAIN_MS = 100                   # and no later after an insert without one
+BEHIND_PLAIN_MS = 100                   # and no later after an insert without one; busy machines have more
 
 # What a client sees of its server's end, through PgBouncer too, and of a connection to one that is no primary any more
 SERVERS_END = ('57P01', '57P02', '57P03', '25006', '08001', '08006', '08P01', 'hung')
@@ -655,9 +655,9 @@ class Trial:
         print('first plain insert and first ID after the promotion, ms: ' +
               ', '.join(f'{kind} {plain:.0f} {probed:.0f}' for kind, plain, probed in waits))
         slowest = max((probed for _, _, probed in waits), default=math.inf)
-        self.check(f'after {len(waits)} promotions the first ID came within {slowest:.0f} ms', slowest <= FIRST_ID_MS)
+        self.check(f'after {len(waits)} promotions the first ID came within {slowest:.0f} ms', slowest <= FIRST_ID_MS * busy())
         behind = max((probed - plain for _, plain, probed in waits), default=math.inf)
-        self.check(f'at most {behind:.0f} ms after the first plain insert', behind <= BEHIND_PLAIN_MS)
+        self.check(f'at most {behind:.0f} ms after the first plain insert', behind <= BEHIND_PLAIN_MS * busy())
 
 
 def main():

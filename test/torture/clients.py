@@ -66,6 +66,8 @@ class Client:
         self.function = function
         self.rng = random.Random(f'{options.seed}/{number}')
         self.seconds_per_id = options.clients / options.rate
+        # so that the number of statements a second hardly depends on the rate
+        self.most_rows = int(max(options.rate / 8, 2000))
         self.sessions = 0
         self.due = time.monotonic()
         self.errors = {}
@@ -154,7 +156,7 @@ class Client:
         elif name == 'next':
             self.mint(cur, kind, f'SELECT {self.function}')
         else:
-            rows = int(log_uniform(self.rng, 2, 2000))
+            rows = int(log_uniform(self.rng, 2, self.most_rows))
             self.mint(cur, kind, f'SELECT {self.function} FROM generate_series(1, {rows})')
 
     def mint(self, cur, kind, sql):

@@ -19,7 +19,7 @@ import time
 import psycopg2
 
 import clients
-from servers import Backup, Down, Server, wait_for
+from servers import Backup, Down, Server, busy, wait_for
 
 NODES = (1, 2, 3, 700)
 STOPS = ('kill', 'immediate', 'fast')
@@ -226,6 +226,7 @@ class Injector:
         """Come back to a primary that mints and a standby that follows it."""
         self.primary.bring_up()
         event['over'] = time.monotonic_ns()
+        event['busy'] = busy()
         self.open_to_clients()
         if self.standby and not self.standby.alive():
             self.standby.start(must=False)

@@ -4,10 +4,10 @@
 
 Each piece is one run of test/run.sh, and leaves its record in the directory, which records.py adds up, and its output
 beside it.  Started again with the same directory, it goes on with the next seed.  The checkout should be one that nobody
-works in meanwhile: each piece builds what is there.
+works in meanwhile: each piece builds what is there.  Most of a piece is waiting, so several may run at once: --lanes.
 
 It ends when the hours are over, the IDs or faults that were asked for are reached, or a file named "stop" is in the
-directory; after the piece that runs.  SIGINT or SIGTERM ends that piece too.  A piece that fails keeps its evidence, and the
+directory; after the pieces that run.  SIGINT or SIGTERM ends these too.  A piece that fails keeps its evidence, and the
 next one follows; after three that failed it gives up.
 """
 
@@ -22,10 +22,11 @@ import sys
 import time
 
 import record as form
-from records import Damaged, failures, read_records
+from records import Damaged, failures, faults_in, read_records
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 MOST_FAILED = 3
+POLL_S = 0.2
 
 # In the order of a round, and for how many minutes; the IDs come from the first, and so it comes again.
 TORTURE = 'torture', 30
@@ -47,77 +48,95 @@ def command(campaign, seed, minutes, rate, path):
     return ['bash', os.path.join(ROOT, 'test', 'run.sh'), *arguments, '--seed', str(seed), '--record', path]
 
 
+class Piece:
+    """One campaign that runs, and the files that it leaves."""
+
+    def __init__(self, options, campaign, minutes, seed):
+        self.campaign, self.minutes, self.seed = campaign, minutes, seed
+        self.path = os.path.join(options.records, f'{seed:06}-{campaign.replace(" ", "-")}.json')
+        self.began = datetime.datetime.now(datetime.timezone.utc)
+        with open(self.path.replace('.json', '.log'), 'w', encoding='utf-8') as log:
+            self.process = subprocess.Popen(['nice', *command(campaign, seed, minutes, options.rate, self.path)], cwd=ROOT,
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+
+    def record(self, told_to_end):
+        """What it came to, now that it has ended."""
+        if not os.path.exists(self.path):
+            # it died before it could write one, which is to be seen in the sums
+            took = datetime.datetime.now(datetime.timezone.utc) - self.began
+            with open(self.path, 'w', encoding='utf-8') as file:
+                json.dump({'record': form.FORM, 'campaign': self.campaign, 'commit': 'unknown', 'code': 'unknown',
+                           'server': 'unknown', 'began': self.began.isoformat(timespec='seconds'),
+                           'seconds': round(took.total_seconds(), 1), 'seed': self.seed, 'minutes': self.minutes, 'ids': 0,
+                           'duplicates': 0, 'disorder': 0, 'interrupted': told_to_end,
+                           'failed': [f'it ended with status {self.process.returncode}, without a record'],
+                           'faults': {}}, file)
+                file.write('\n')
+        return read_records([self.path])[0]
+
+
 class Long:
     def __init__(self, options):
         self.options = options
-        self.running = None
+        self.running = []
+        self.records = []
+        self.failed = 0
         self.told_to_end = False
         os.makedirs(options.records, exist_ok=True)
 
     def end(self, *_):
         self.told_to_end = True
-        if self.running is not None and self.running.poll() is None:
-            self.running.terminate()
+        for piece in self.running:
+            piece.process.terminate()
 
     def next_seed(self):
         numbers = [int(found.group(1)) for found in (re.match(r'(\d+)-', name) for name in os.listdir(self.options.records))
                    if found]
         return max(numbers, default=self.options.seed - 1) + 1
 
-    def is_over(self, began, records, failed):
+    def why_over(self, began):
+        """Why no other piece begins, or None."""
         if self.told_to_end or os.path.exists(os.path.join(self.options.records, 'stop')):
             return 'told to end'
-        if failed >= MOST_FAILED:
-            return f'{failed} pieces failed'
+        if self.failed >= MOST_FAILED:
+            return f'{self.failed} pieces failed'
         if time.monotonic() - began > self.options.hours * 3600:
             return 'the hours are over'
-        for what, wanted, count in (('IDs', self.options.ids, sum(record['ids'] for record in records)),
-                                    ('faults', self.options.faults, sum(len(record['faults']) for record in records))):
+        for wanted, count in ((self.options.ids, sum(record['ids'] for record in self.records)),
+                              (self.options.faults, faults_in(self.records))):
             if wanted and count < wanted:
                 return None
         return 'all that was asked for is reached' if self.options.ids or self.options.faults else None
 
-    def piece(self, campaign, minutes, seed):
-        """Run one, and return its record."""
-        path = os.path.join(self.options.records, f'{seed:06}-{campaign.replace(" ", "-")}.json')
-        began = datetime.datetime.now(datetime.timezone.utc)
-        with open(path.replace('.json', '.log'), 'w', encoding='utf-8') as log:
-            self.running = subprocess.Popen(['nice', *command(campaign, seed, minutes, self.options.rate, path)], cwd=ROOT,
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-            status = self.running.wait()
-            self.running = None
-        if not os.path.exists(path):
-            # it died before it could write one, which is to be seen in the sums
-            took = datetime.datetime.now(datetime.timezone.utc) - began
-            with open(path, 'w', encoding='utf-8') as file:
-                json.dump({'record': form.FORM, 'campaign': campaign, 'commit': 'unknown', 'code': 'unknown',
-                           'server': 'unknown', 'began': began.isoformat(timespec='seconds'),
-                           'seconds': round(took.total_seconds(), 1), 'seed': seed, 'minutes': minutes, 'ids': 0,
-                           'duplicates': 0, 'disorder': 0, 'interrupted': self.told_to_end,
-                           'failed': [f'it ended with status {status}, without a record'], 'faults': []}, file)
-        return read_records([path])[0]
+    def finish(self, piece):
+        record = piece.record(self.told_to_end)
+        found = failures([record])
+        self.failed += bool(found)
+        self.records.append(record)
+        print(f'{record["began"]} {piece.campaign}, seed {piece.seed}: {faults_in([record])} faults, {record["ids"]:,} IDs,'
+              f' {record["duplicates"]} twice, {record["disorder"]} out of order;'
+              f' of all {faults_in(self.records):,} faults, {sum(r["ids"] for r in self.records):,} IDs', flush=True)
+        for text in found:
+            print(f'  FAILED: {text}', flush=True)
 
     def run(self):
         began = time.monotonic()
-        failed = 0
         pieces = [piece for piece in PIECES if not self.options.only or piece[0] in self.options.only]
+        self.records = read_records([self.options.records])
         while True:
-            records = read_records([self.options.records])
-            why = self.is_over(began, records, failed)
-            if why:
+            for piece in [piece for piece in self.running if piece.process.poll() is not None]:
+                self.running.remove(piece)
+                self.finish(piece)
+            why = self.why_over(began)
+            if why and not self.running:
                 break
-            campaign, minutes = pieces[len(records) % len(pieces)]
-            record = self.piece(campaign, self.options.minutes or minutes, self.next_seed())
-            found = failures([record])
-            failed += bool(found)
-            records.append(record)
-            print(f'{record["began"]} {campaign}, seed {record["seed"]}: {len(record["faults"])} faults, {record["ids"]:,} IDs,'
-                  f' {record["duplicates"]} twice, {record["disorder"]} out of order;'
-                  f' of all {sum(len(r["faults"]) for r in records):,} faults, {sum(r["ids"] for r in records):,} IDs', flush=True)
-            for text in found:
-                print(f'  FAILED: {text}', flush=True)
-        print(f'{why}: {len(records)} records in {self.options.records}')
-        return 1 if failures(records) else 0
+            if not why and len(self.running) < self.options.lanes:
+                campaign, minutes = pieces[(len(self.records) + len(self.running)) % len(pieces)]
+                self.running.append(Piece(self.options, campaign, self.options.minutes or minutes, self.next_seed()))
+            else:
+                time.sleep(POLL_S)
+        print(f'{why}: {len(self.records)} records in {self.options.records}')
+        return 1 if failures(self.records) else 0
 
 
 def main():
@@ -129,6 +148,7 @@ def main():
     parser.add_argument('--faults', type=int, help='as many faults, in all records of the directory')
     parser.add_argument('--seed', type=int, default=1, help='of the first piece in a new directory')
     parser.add_argument('--minutes', type=float, help='of each piece')
+    parser.add_argument('--lanes', type=int, default=1, help='how many pieces run at once')
     parser.add_argument('--rate', type=int, help='IDs a second that the clients of torture ask for')
     parser.add_argument('--only', type=lambda text: text.split(','), help=f'of {", ".join(names)}')
     options = parser.parse_args()

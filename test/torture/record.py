@@ -14,9 +14,10 @@ The fields of a record:
     disorder      IDs out of order; in the campaign of the frontier, readers that did not deliver each row once, in order
     interrupted   it was told to end early
     failed        texts that say why it failed; none if it passed
-    faults        kind, and seconds: next, from the end of the fault to the next ID that was asked for since, or, in a
-                  fleet, to the last server's next ID; gap, the longest time without an ID from its beginning to the
-                  beginning of the next one, which contains what the fault itself takes.  null if it was not measured
+    faults        by kind, a pair of seconds for each fault.  The first is from its end to the next ID that was asked for
+                  since, or, in a fleet, to the last server's next ID.  The second is the longest time without an ID
+                  from its beginning to the beginning of the next fault, which contains what the fault itself takes.
+                  null if it was not measured
 """
 
 import datetime
@@ -39,10 +40,17 @@ def server_version(bindir):
     return re.search(r'[\d.]+\w*', said.stdout).group()
 
 
+def by_kind(times):
+    """times: of each fault its kind and the two times, in seconds."""
+    faults = {}
+    for kind, *pair in times:
+        faults.setdefault(kind, []).append([None if time is None else round(time, 4) for time in pair])
+    return faults
+
+
 def faults_of(waits):
     """waits: what Verdict.waits() yields."""
-    return [{'kind': event['kind'], 'next': None if first is None else first / 1e9, 'gap': gap / 1e9}
-            for event, gap, first in waits]
+    return by_kind((event['kind'], None if first is None else first / 1e9, gap / 1e9) for event, gap, first in waits)
 
 
 def write_record(options, campaign, *, seconds, ids, duplicates, disorder, failed, faults, interrupted=False):

@@ -2,6 +2,9 @@
 
     python3 test/torture/records.py RECORD ...                        files that --record wrote, or directories of them
     python3 test/torture/records.py --page doc/promises.md RECORD ... puts the tables there, in place of those that are
+    python3 test/torture/records.py --add FILE.jsonl RECORD ...       adds the records that the file does not have to it
+
+A file may have several records, one a line.
 
 Campaigns that were told to end early count as far as they came.  The exit status is 1 if an ID came twice or out of
 order, or a campaign failed; each of them is named.
@@ -22,34 +25,60 @@ class Damaged(Exception):
     """This is not a record."""
 
 
-def read_record(path):
-    try:
-        with open(path, encoding='utf-8') as file:
-            record = json.load(file)
-    except ValueError as error:
-        raise Damaged(f'{path}: {error}') from None
-    if not isinstance(record, dict) or record.get('record') != FORM:
-        raise Damaged(f'{path}: not a record of the form {FORM}')
-    record['path'] = path
-    return record
+def read_file(path):
+    """The records of a file, and the line of each."""
+    found = []
+    with open(path, encoding='utf-8') as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise Damaged(f'{path}: {error}') from None
+            if not isinstance(record, dict) or record.get('record') != FORM:
+                raise Damaged(f'{path}: not a record of the form {FORM}')
+            record['path'] = path
+            found.append((record, line))
+    return found
+
+
+def files_of(paths):
+    """These files, and those in these directories."""
+    for path in paths:
+        if os.path.isdir(path):
+            yield from (os.path.join(path, name) for name in os.listdir(path) if name.endswith('.json'))
+        else:
+            yield path
+
+
+def run_of(record):
+    """What no two runs share."""
+    return record['campaign'], record['began'], record['seed']
 
 
 def read_records(paths):
     """All records of these files and directories, oldest first."""
-    files = []
-    for path in paths:
-        if os.path.isdir(path):
-            files += [os.path.join(path, name) for name in os.listdir(path) if name.endswith('.json')]
-        else:
-            files.append(path)
-    records = [read_record(path) for path in files]
+    records = [record for path in files_of(paths) for record, _ in read_file(path)]
     seen = {}
     for record in records:
-        run = record['campaign'], record['began'], record['seed']
+        run = run_of(record)
         if run in seen:
             raise Damaged(f'{record["path"]} and {seen[run]} are of one run')
         seen[run] = record['path']
     return sorted(records, key=lambda record: record['began'])
+
+
+def add_to(path, paths):
+    """Add the records of these files and directories to a file, but for those that it has."""
+    known = {run_of(record) for record, _ in read_file(path)} if os.path.exists(path) else set()
+    found = [pair for one in files_of(paths) for pair in read_file(one)]
+    with open(path, 'a', encoding='utf-8') as file:
+        file.writelines(line for record, line in sorted(found, key=lambda pair: pair[0]['began'])
+                        if run_of(record) not in known)
+
+
+def faults_in(records):
+    """How many faults these records have."""
+    return sum(len(times) for record in records for times in record['faults'].values())
 
 
 def seconds(value):
@@ -91,7 +120,7 @@ def grouped(items, key):
 def campaigns_table(records):
     def row(name, some):
         return (name, len(some), seeds(some) if name != '**all**' else '', hours(some),
-                f'{sum(len(record["faults"]) for record in some):,}', f'{total(some, "ids"):,}',
+                f'{faults_in(some):,}', f'{total(some, "ids"):,}',
                 f'{total(some, "duplicates"):,}', f'{total(some, "disorder"):,}')
 
     return table(('campaign', 'runs', 'seeds', 'hours', 'faults', 'IDs', 'twice', 'out of order'),
@@ -109,15 +138,17 @@ def trees_table(records):
 
 
 def faults_table(records):
-    faults = [(record['campaign'], fault) for record in records for fault in record['faults']]
-    rows = []
+    faults = {}
+    for record in records:
+        for kind, times in record['faults'].items():
+            faults.setdefault((record['campaign'], kind), []).extend(times)
 
-    def times(some, field):
-        known = [fault[field] for _, fault in some if fault[field] is not None]
+    def columns(times):
+        known = [time for time in times if time is not None]
         return (seconds(statistics.median(known)), seconds(max(known))) if known else ('', '')
 
-    for (campaign, kind), some in grouped(faults, lambda item: (item[0], item[1]['kind'])):
-        rows.append((campaign, kind, f'{len(some):,}', *times(some, 'next'), *times(some, 'gap')))
+    rows = [(campaign, kind, f'{len(pairs):,}', *columns([pair[0] for pair in pairs]), *columns([pair[1] for pair in pairs]))
+            for (campaign, kind), pairs in sorted(faults.items())]
     return table(('campaign', 'fault', 'times', 'next ID: p50', 'worst', 'no ID: p50', 'worst'), rows)
 
 
@@ -153,19 +184,22 @@ def put_into(page, lines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--page', help='the page that has the tables')
+    parser.add_argument('--add', metavar='FILE', help='a file to add the records to')
     parser.add_argument('records', nargs='+', metavar='RECORD')
     options = parser.parse_args()
     try:
         records = read_records(options.records)
         if not records:
             raise Damaged('there is no record')
+        if options.add:
+            add_to(options.add, options.records)
         lines = report(records)
         if options.page:
             put_into(options.page, lines)
     except (Damaged, OSError) as error:
         print(f'records.py: {error}', file=sys.stderr)
         return 2
-    if not options.page:
+    if not options.page and not options.add:
         print('\n'.join(lines[:-1]))
     failed = failures(records)
     for text in failed:

@@ -25,6 +25,11 @@ class Down(Exception):
     """A server did not do in time what it was asked to."""
 
 
+def busy():
+    """How many processes there are for a processor, at least 1: by that, all takes longer than on an idle machine."""
+    return max(os.getloadavg()[0] / os.cpu_count(), 1)
+
+
 def proc_stat(pid):
     """(parent's pid, start time, state) of a process, or None if there is none."""
     try:
