@@ -131,12 +131,23 @@ chroot_is_whole()
 			>/dev/null 2>&1
 }
 
+# Set preferences to options of make_system() that have apt take a version of PostgreSQL from
+# experimental, if that is among the suites.  Experimental has only what it is asked for; libpq
+# has to be the server's.  $1: suites, $2: the version
+prefer_experimental()
+{
+	preferences=()
+	[[ $1 == *experimental* ]] || return 0
+	preferences=('--setup-hook=mkdir -p "$1/etc/apt/preferences.d"'
+		"--setup-hook=printf 'Package: libpq5 libpq-dev postgresql-$2 postgresql-*-$2\nPin: release a=experimental\nPin-Priority: 990\n' >\"\$1/etc/apt/preferences.d/snowflake\"")
+}
+
 # Make a chroot, unless it is there and whole.  $1: its name, $2: suites, $3:
 # versions, $4: packages that it has besides.  The caller holds the lock.
 make_chroot()
 {
 	local suites=$2 versions=$3 dir=$cache/$1 log=$cache/$1.log
-	local packages="$chroot_packages${4:+ $4}" what version preferences=()
+	local packages="$chroot_packages${4:+ $4}" what version preferences
 
 	for version in $versions; do
 		packages+=" postgresql-$version postgresql-server-dev-$version${tools_of[$version]:+ ${tools_of[$version]}}"
@@ -144,9 +155,7 @@ make_chroot()
 	what="$suites: $packages"
 	! chroot_is_whole "$dir" "$what" || return 0
 
-	# Experimental has only what it is asked for; libpq has to be the server's.
-	[[ $suites != *experimental* ]] || preferences=('--setup-hook=mkdir -p "$1/etc/apt/preferences.d"'
-		"--setup-hook=printf 'Package: libpq5 libpq-dev postgresql-$versions postgresql-*-$versions\nPin: release a=experimental\nPin-Priority: 990\n' >\"\$1/etc/apt/preferences.d/snowflake\"")
+	prefer_experimental "$suites" "$versions"
 	rm -rf --one-file-system "$dir" "$dir.part"
 	if ! make_system "$dir.part" "$suites" "$packages" "${preferences[@]}" >"$log" 2>&1; then
 		rm -rf --one-file-system "$dir.part"

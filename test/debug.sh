@@ -164,7 +164,7 @@ exec valgrind --quiet --leak-check=no --trace-children=yes --num-callers=40 --fu
 	--log-file=$work/reports/valgrind.%p \\
 	"$server.real" "\$@" -c snowflake.max_wait=5min
 END
-		export PG_TEST_TIMEOUT_DEFAULT=900 PGCTLTIMEOUT=900
+		export PG_TEST_TIMEOUT_DEFAULT=900 PGCTLTIMEOUT=900 SNOWFLAKE_TEST_LIMIT=14400
 		;;
 esac
 [ "$mode" = assert ] ||

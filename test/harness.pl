@@ -18,13 +18,16 @@ use warnings;
 
 use Config;
 use File::Basename;
+use FindBin;
+use lib "$FindBin::RealBin/perl";
+use SnowflakeLog 'last_said';
 use TAP::Harness;
 use TAP::Parser::Aggregator;
 
 my $directory = shift;
 my $jobs = $ENV{SNOWFLAKE_JOBS};
 my $as_tap = $ENV{HARNESS_TAP};
-my (%command, %lane, @names, %log, %bad, @skipped, @failures);
+my (%command, %lane, @names, %running, %log, %bad, @skipped, @failures);
 my ($passed, $failed, $skipped, $number) = (0, 0, 0, 0);
 
 $| = 1;
@@ -102,29 +105,15 @@ sub last_words
 {
 	my ($parser, $output, $log) = @_;
 	my ($status, $signal) = ($parser->wait >> 8, $parser->wait & 127);
-	my ($after, $end, @said) = ('it began', '');
+	my ($after, $end) = last_said(@$log ? @$log : @$output);
 
 	$status = $1 if join('', @$output) =~ /^make(?:\[\d+\])?: \*\*\* .* Error (\d+)$/m;
 	$signal = $status & 127 if $status > 128 && $status < 128 + 65;
-	foreach (@$log ? @$log : @$output)
-	{
-		my $line = s/^\[[^\]]*\]\([^)]*\) *|\s+\z//gr;
-
-		($after, $end, @said) = (qq("$line"), '') if $line =~ /^(not )?ok \d/;
-		@said = () if $line =~ /^(#|\+\+\+|make|(not )?ok \d|\d+\.\.)/;
-		push @said, $line if @said || $line !~ /^(#|\+\+\+|make|(not )?ok \d|\d+\.\.|$)/;
-
-		next if !@said;
-		$end = substr(join(' ', @said[ (@said > 9 ? @said - 9 : 0) .. $#said ]), 0, 600);
-
-		# Perl's own, which the end of the servers follows, or else what was said last
-		last if $line =~ / at \S+ line \d+\.?$/;
-	}
 	return join('; ',
 		$signal ? 'killed by SIG' . (split ' ', $Config{sig_name})[$signal] : "exit status $status",
 		$parser->parse_errors)
 	  . ", after $after"
-	  . ($end ne '' ? ": $end" : '');
+	  . ($end ne '' ? ': ' . substr($end, 0, 600) : '');
 }
 
 sub verdict
@@ -143,6 +132,7 @@ $harness->callback(
 		my ($parser, $job) = @_;
 		my $name = $job->[1];
 
+		$running{$name} = 1;
 		$parser->callback(
 			ALL => sub {
 				my $line = $_[0]->raw . "\n";
@@ -202,13 +192,17 @@ $harness->callback(
 			}
 		}
 		delete $log{$name};
+		delete $running{$name};
 	});
 
 # What runs is ended by whoever has told us to end.
 foreach my $signal (qw(INT TERM))
 {
 	$SIG{$signal} = sub {
-		show("the run was ended early\n");
+		my @still = map { $_ . ', after ' . ($log{$_} ? $log{$_}[-1] =~ s/\s+\z//r : 'it began') }
+		  sort keys %running;
+
+		show(join '', "the run was ended early\n", map { "  still running: $_\n" } @still);
 		print 'not ok ', ++$number, " - ended early\n" if $as_tap;
 		$failed++;
 		verdict();

@@ -312,7 +312,8 @@ END
 }
 
 # Print the command that is make installcheck, of which the arguments leave one kind.  TAP
-# tests should not know of that make, nor find other programs than those in $bindir.
+# tests should not know of that make, nor find other programs than those in $bindir.  One
+# that waits for ever is ended where it waits, and says so, before the whole run has to be.
 # $1: the directory to run it in, $2: regress, isolation or the file of a TAP test, further:
 # names, or all of the kind; the arguments of a TAP test
 installcheck()
@@ -328,7 +329,7 @@ installcheck()
 		isolation) command+=(REGRESS= TAP_TESTS= ${1:+"ISOLATION=$*"}) ;;
 		*)
 			command+=(REGRESS= ISOLATION= TAP_TESTS=1 PROVE_FLAGS= "PROVE_TESTS=$kind${*:+ $*}"
-				"PROVE=env -u MAKEFLAGS -u VPATH PG_CONFIG=$bindir/pg_config PATH=$work/bin:$bindir:$PATH perl")
+				"PROVE=env -u MAKEFLAGS -u VPATH PG_CONFIG=$bindir/pg_config PATH=$work/bin:$bindir:$PATH timeout --foreground --kill-after=60 ${SNOWFLAKE_TEST_LIMIT:-1800} perl")
 			;;
 	esac
 	# pg_regress writes beside its files, while others copy the tree

@@ -6,6 +6,7 @@
 #
 #   bash test/run.sh newcomer                  bookworm, which has PostgreSQL 15
 #   bash test/run.sh newcomer bookworm forky   which has 18
+#   bash test/run.sh newcomer 19               from source alone, where that version is installed before
 #
 # SNOWFLAKE_TEST_SECONDS is another limit than 300, for a machine that has other work.
 
@@ -51,18 +52,23 @@ sub pasted
 
 foreach my $suite (@ARGV ? @ARGV : 'bookworm')
 {
-	# Only what any Debian has, and a user with sudo
+	# Only what any Debian has, and a user with sudo; Debian has no package "postgresql" of a version
+	# that it does not release yet
+	my $version = $suite =~ /^\d+$/ ? $suite : '';
 	my $output = output_of(
 		with_lib(
-			q{make_system "$1" "$2" "ca-certificates passwd sudo" \
+			q{suites=${suites_of[${3:-0}]:-$2}
+		prefer_experimental "$suites" "$3"
+		make_system "$1" "$suites" "ca-certificates passwd sudo${3:+ postgresql-$3 postgresql-server-dev-$3}" \
+		"${preferences[@]}" \
 		--aptopt='APT::Get::Assume-Yes "true"' \
 		--customize-hook='chroot "$1" /usr/sbin/useradd --create-home --shell /bin/bash newcomer' \
 		--customize-hook='echo "newcomer ALL=(ALL) NOPASSWD:SETENV: ALL" >"$1/etc/sudoers.d/newcomer"' \
 		--customize-hook='echo "127.0.0.1 localhost $(hostname)" >>"$1/etc/hosts"'}, "$work/$suite",
-			$suite));
+			$suite, $version));
 	die $output if $?;
 
-	foreach my $way ('As Debian packages', 'From source')
+	foreach my $way ($version ? () : 'As Debian packages', 'From source')
 	{
 		my $began = time;
 

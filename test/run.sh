@@ -13,7 +13,8 @@
 # README.md says what the kinds are, of which some are no part of everything.
 #
 # SNOWFLAKE_JOBS says how many at once: two more than there are processors if unset,
-# for most of them wait.
+# for most of them wait.  SNOWFLAKE_TEST_LIMIT is for how many seconds a TAP test may run:
+# 1800 if unset, which is several times what the longest takes on a busy machine.
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$root/test/debian.sh"

@@ -16,7 +16,7 @@
 #
 # A mutant is built, and tested with the tests that ought to see it, until one of
 # them fails; if none does, with all others.  It is killed if a test fails with it, a TAP
-# test twice, and passes at once on the tree without it.  A test that ends by its time limit or
+# test twice, and passes at once on the tree without it, at least up to what failed.  A test that ends by its time limit or
 # by an exit status says nothing about why: that is unclear, and does not count, unless the
 # test has died with last words, or the mutant has a line "why".  One that does not apply exactly once, or does not build, is an
 # error of the list.  What comes of it
@@ -35,8 +35,10 @@ use Digest::MD5 'md5_hex';
 use Fcntl ':flock';
 use FindBin;
 use Getopt::Long;
+use List::Util;
 use lib "$FindBin::RealBin/../perl";
 use POSIX ':sys_wait_h';
+use SnowflakeLog 'last_said';
 use SnowflakeProgram;
 use Test::More;
 use Time::HiRes 'sleep';
@@ -90,9 +92,17 @@ sub function_around
 	return text_of(@$lines[ $from .. $to ]);
 }
 
+# Without comments in C, and the lines that had nothing else
+sub code_of
+{
+	my ($text) = @_;
+
+	return text_of(grep { /\S/ } split /^/, $text =~ s{/\*.*?\*/}{}gsr);
+}
+
 # Returns the changed files of a mutant, by path: their lines.  Sets its digest, of
-# the change and of the functions that it is in: with another one, what was measured
-# is of no account.
+# the change and of the functions that it is in, without their comments: with another
+# one, what was measured is of no account.
 sub changed_files
 {
 	my ($tree, $mutant) = @_;
@@ -112,7 +122,7 @@ sub changed_files
 		splice(@$lines, $place, @old, @new);
 	}
 	die "$mutant->{name}: nothing is changed\n" unless %files;
-	$mutant->{digest} = substr(md5_hex($text), 0, 8);
+	$mutant->{digest} = substr(md5_hex(code_of($text)), 0, 8);
 	return \%files;
 }
 
@@ -276,6 +286,11 @@ sub list
 my $top = ($ENV{SNOWFLAKE_WORK} // '') . '/mutate';
 my %server = (plain => $ENV{PG_CONFIG});
 
+# For how many seconds a test waits for what does not come, at least and by default: then it
+# dies, and says for what.  Some measure a whole session by that.
+my @patience = (60, 180);
+our $patience = $patience[1];
+
 # A command that runs a script on a bench, with what lib.sh has
 sub on_bench
 {
@@ -283,7 +298,7 @@ sub on_bench
 
 	return with_lib(
 		"work=\$1 PG_CONFIG=\$2; shift 2; find_pg_config; bindir=\$work/inst\$bindir
-		export INITDB_TEMPLATE=\$work/template TMPDIR=\$work/tmp; $script",
+		export INITDB_TEMPLATE=\$work/template TMPDIR=\$work/tmp PG_TEST_TIMEOUT_DEFAULT=$patience; $script",
 		$bench->{work}, $server{ $bench->{kind} }, @arguments);
 }
 
@@ -335,13 +350,14 @@ sub write_file
 	return;
 }
 
-# The last words of a test that died, which say why
+# The last words of a test that died, which say why: those of Perl
 sub last_words
 {
 	my ($bench) = @_;
-	my @words = grep { m{ at \S*test/\S+ line \d+\.$} && !/^#   at / } read_lines($bench->{log});
+	my @logs = glob "$bench->{work}/run/tmp_check/log/regress_log_*";
+	my (undef, $words) = last_said(map { read_lines($_) } @logs ? @logs : $bench->{log});
 
-	return @words ? ': ' . $words[-1] =~ s/^# |\n//gr =~ s{ at \S*(test/)}{ at $1}r : '';
+	return $words =~ / at \S+ line \d+\.?$/ ? ': ' . substr($words, 0, 200) : '';
 }
 
 # A line that says what failed
@@ -377,12 +393,24 @@ sub end_test
 	return;
 }
 
-# Run a test until it ends, or something of it fails, or it has taken too long.  Returns
-# "passed", "skipped" or why it failed, and the seconds it took.
+# Has a test passed what another run of it failed at?  $result: "not ok", a number and a name
+sub has_passed
+{
+	my ($bench, $result) = @_;
+	my $passed = $result =~ s/^not //r;
+
+	return grep { /^ok/ && s/ *\d+ ms$|\n//gr =~ tr/ //sr eq $passed } read_lines($bench->{log});
+}
+
+# Run a test until it ends, or something of it fails, or it has taken too long, or has passed
+# what it failed at before, if that is given.  Returns "passed", "skipped" or why it failed, and
+# the seconds it took.
 sub run_test
 {
-	my ($bench, $limit, $kind, @names) = @_;
+	my ($bench, $limit, $test, $failed_at) = @_;
+	my ($kind, @names) = split / /, $test;
 	my $started = time;
+	my $is_enough = sub { $failed_at && has_passed($bench, $failed_at) };
 
 	$kind = 'test/t/' . shift(@names) . '.pl' if $kind eq 'tap';
 	write_file($bench->{log});
@@ -395,15 +423,17 @@ sub run_test
 			$kind, @names)
 		  or die;
 	}
-	my $ended = ends($limit, sub { reason_of_failure($bench) });
+	my $ended = ends($limit, sub { reason_of_failure($bench) || $is_enough->() });
 	my $status = $?;
 	my $reason = reason_of_failure($bench);
+	my $enough = !$reason && $is_enough->();
 	end_test() unless $ended;
 	undef $running;
 	system(on_bench($bench, 'stop_servers'));
 
 	$reason ||=
-	   !$ended ? "no end after $limit s"
+		$enough ? 'passed'
+	  : !$ended ? "no end after $limit s"
 	  : $status != 0 ? 'exit status ' . ($status >> 8) . last_words($bench)
 	  : (grep { /^ok/ } read_lines($bench->{log})) ? 'passed'
 	  : 'skipped';
@@ -422,12 +452,12 @@ sub measure
 	if (!-e $file)
 	{
 		plant($bench) or die "the tree does not build\n";
-		my ($outcome, $took) = run_test($bench, 900, split / /, $test);
+		my ($outcome, $took) = run_test($bench, 900, $test);
 		if ($outcome !~ /^(passed|skipped)$/)
 		{
 			# once more: it may have been the machine
 			print "# without a mutant, $test: $outcome\n";
-			($outcome, $took) = run_test($bench, 900, split / /, $test);
+			($outcome, $took) = run_test($bench, 900, $test);
 		}
 		write_file($file, "$took\n", $outcome eq 'passed' ? () : $outcome);
 	}
@@ -449,7 +479,8 @@ sub sees
 		my ($error) = grep { /error/i } read_lines("$bench->{work}/build.log");
 		return (undef, 'it does not build: ' . ($error // '') =~ s/\n//r);
 	}
-	my @run = ($bench, 2 * $baseline + 60, split / /, $words);
+	local $patience = List::Util::max($patience[0], List::Util::min($patience[1], $baseline));
+	my @run = ($bench, 2 * $baseline + 2 * $patience, $words);
 	my $outcome;
 
 	# a machine that is busy fails tests as well: then the tree without it fails, too
@@ -460,7 +491,7 @@ sub sees
 		($outcome) = run_test(@run) if $outcome ne 'passed' && $words =~ /^tap /;
 		return () if $outcome eq 'passed';
 		plant($bench) or return (undef, "the tree does not build");
-		my ($without) = run_test(@run);
+		my ($without) = run_test(@run, $words =~ /^tap / && $outcome =~ /^not ok/ ? $outcome : ());
 		return "$test: $outcome" if $without eq 'passed';
 		print "# $mutant->{name}: $test: $outcome; without it: $without\n";
 	}

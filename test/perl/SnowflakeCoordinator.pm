@@ -211,10 +211,11 @@ sub new_doubtful_proxy
 
 # A relay before the first member.  While there is a file, what matches an expression
 # and comes from a client is held; then there is another file, with ".held" behind its
-# name.  Returns its "host:port".
+# name.  Who connects while there is a file with ".other" behind its name gets to the first
+# member of another cluster.  Returns its "host:port".
 sub new_relay
 {
-	my ($self, $regexp, $file) = @_;
+	my ($self, $regexp, $file, $other) = @_;
 	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp')
 	  or die "could not listen: $!";
 	my $select = IO::Select->new($listener);
@@ -234,9 +235,10 @@ sub new_relay
 			if ($from == $listener)
 			{
 				my $client = $listener->accept or next;
+				my $target = -e "$file.other" ? $other : $self;
 				my $server = IO::Socket::INET->new(
 					PeerAddr => '127.0.0.1',
-					PeerPort => $self->{members}[0]{client}) or next;
+					PeerPort => $target->{members}[0]{client}) or next;
 
 				@to{ $client, $server } = ($server, $client);
 				$is_client{$client} = 1;
@@ -270,6 +272,112 @@ sub release
 
 	unlink $file, "$file.held";
 	return;
+}
+
+# What is no coordinator, but answers as one to begin with.  A function serves one client, in
+# a process of its own.  Returns its "host:port".
+sub new_false
+{
+	my ($serve) = @_;
+	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp')
+	  or die "could not listen: $!";
+	my $pid = fork() // die "could not fork: $!";
+
+	if ($pid != 0)
+	{
+		push @running, $pid;
+		return '127.0.0.1:' . $listener->sockport;
+	}
+	local $SIG{PIPE} = 'IGNORE';
+	local $SIG{CHLD} = 'IGNORE';
+	for (;;)
+	{
+		my $client = $listener->accept or next;
+
+		if ((fork() // die "could not fork: $!") == 0)
+		{
+			$client->autoflush(1);
+
+			# whatever comes of it, this is not the process whose end stops the servers
+			eval { $serve->($client); };
+			POSIX::_exit(0);
+		}
+		close $client;
+	}
+}
+
+# A message of PostgreSQL's protocol
+sub message
+{
+	my ($type, $content) = @_;
+
+	return $type . pack('N', 4 + length $content) . $content;
+}
+
+# The messages of a result of so many columns, which has these rows, each a reference
+sub result
+{
+	my ($columns, @rows) = @_;
+	my $messages =
+	  message('T', pack('n', $columns) . pack('(Z*NnNnNn)*', ('c', (0) x 6) x $columns));
+
+	$messages .= message('D', pack('n(N/a*)*', scalar(@$_), @$_)) foreach @rows;
+	return $messages . message('C', 'SELECT ' . scalar(@rows) . "\0");
+}
+
+# What lets everybody in as PostgreSQL does, and answers a query with what is in a file.
+# While there is another file, with ".identity" behind its name, one that asks who it is has
+# that for its answer.
+sub new_false_postgresql
+{
+	my ($file) = @_;
+
+	return new_false(
+		sub {
+			my ($client) = @_;
+
+			for (;;)
+			{
+				read($client, my $head, 8) == 8 or return;
+				my ($length, $code) = unpack 'NN', $head;
+				read $client, my $parameters, $length - 8;
+				last if $code >> 16 == 3;
+				print $client 'N';    # neither TLS nor GSSAPI
+			}
+			print $client message('R', pack 'N', 0), message('Z', 'I');
+			while (read($client, my $head, 5) == 5)
+			{
+				my ($type, $length) = unpack 'aN', $head;
+
+				read $client, my $query, $length - 4;
+				return if $type ne 'Q';
+				print $client PostgreSQL::Test::Utils::slurp_file($query =~ /pg_control_system/
+					  && -e "$file.identity" ? "$file.identity" : $file),
+				  message('Z', 'I');
+			}
+		});
+}
+
+# What answers every request over HTTP with what is in a file.  Its status is in another one,
+# with ".status" behind its name; there may be none.
+sub new_false_http
+{
+	my ($file) = @_;
+
+	return new_false(
+		sub {
+			my ($client) = @_;
+			my $request = '';
+
+			$request .= <$client> // return while $request !~ /\r\n\r\n\z/;
+			my $content = PostgreSQL::Test::Utils::slurp_file($file);
+			my $status =
+			  -e "$file.status" ? PostgreSQL::Test::Utils::slurp_file("$file.status") : 200;
+			print $client
+			  "HTTP/1.1 $status Said\r\nContent-Type: application/json\r\nContent-Length: "
+			  . length($content)
+			  . "\r\nConnection: close\r\n\r\n$content";
+		});
 }
 
 sub etcd_serves
@@ -339,6 +447,28 @@ sub zookeeper_serves
 
 	print $socket 'srvr';
 	return grep { /^Mode: / } <$socket>;
+}
+
+# Send a request to the first server, without a user: its type, and what follows its head.
+# Returns the error that is answered, 0 if there is none.
+sub zookeeper_error
+{
+	my ($self, $type, $content) = @_;
+	my $answer;
+	my $socket = IO::Socket::INET->new(
+		PeerAddr => '127.0.0.1',
+		PeerPort => $self->{members}[0]{client},
+		Timeout => 5) or die "could not connect: $@";
+
+	my $session = pack 'Nq>Nq>N/a*', 0, 0, 10_000, 0, "\0" x 16;    # for 10 s
+
+	foreach my $request ($session, pack('NN', 1, $type) . $content)
+	{
+		print $socket pack 'N/a*', $request;
+		read($socket, my $length, 4) == 4 or die 'ZooKeeper has hung up';
+		read $socket, $answer, unpack 'N', $length;
+	}
+	return unpack 'x12l>', $answer;
 }
 
 # The path of Consul, which test/run.sh may have got, or nothing

@@ -43,7 +43,7 @@ use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 
 # A test imports what it uses.
 our @EXPORT_OK = qw(
-  build_shim coordinator_url disorder duplicates error_of extend
+  build_shim coordinator_url disorder duplicates error_at_once error_of extend
   finish_minter get_clock has_public keeper_sleeps kill_postmaster let_pass log_count
   member_conf members mint_together new_clock new_coordinator new_member new_node
   pass_days patience set_clock start_after_kill start_minter start_time start_with_clock status
@@ -53,6 +53,15 @@ our @EXPORT_OK = qw(
 
 my $shim;
 my $minters = 0;
+
+# A test that is told to end, since it has run for too long, says where it was, and stops its
+# servers.  A process that it has forked just ends.
+my $test = $$;
+$SIG{TERM} = sub {
+	confess 'told to end' if $$ == $test;
+	$SIG{TERM} = 'DEFAULT';
+	kill 'TERM', $$;
+};
 
 # The database that options name; what else they are is for the caller.
 sub take_dbname
@@ -368,6 +377,17 @@ sub error_of
 	$error{hint} = $1 if $stderr =~ /^HINT:  (.*)/m;
 	$error{stdout} = $stdout;
 	return \%error;
+}
+
+# The error of a mint that ought not to wait, though it might wait for long.  If it does,
+# that is another error.
+sub error_at_once
+{
+	my ($node) = @_;
+
+	return error_of($node,
+		q{SET snowflake.max_wait = '10min'; SET statement_timeout = '20s'; SELECT snowflake_next()}
+	);
 }
 
 # For a FROM: the rows of a catalog, as "m", that are members of the extension,
