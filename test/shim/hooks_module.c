@@ -2,17 +2,20 @@
  *
  * hooks_module.c
  *	  A library with hooks of its own: nobody reads or drops a table of the name
- *	  "guarded".
+ *	  "guarded", or looks in a schema of the name "closed", and no query of a table of
+ *	  the name "unplanned" has a plan.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
+#include "optimizer/paths.h"
 #include "utils/lsyscache.h"
 
 #include "base/compat.h"
@@ -23,13 +26,14 @@ void		_PG_init(void);
 
 static ExecutorCheckPerms_hook_type next_check_perms = NULL;
 static object_access_hook_type next_object_access = NULL;
+static set_rel_pathlist_hook_type next_set_rel_pathlist = NULL;
 
 static void
-refuse(Oid relid)
+refuse(Oid relid, const char *guarded)
 {
 	char	   *name = get_rel_name(relid);
 
-	if (name != NULL && strcmp(name, "guarded") == 0)
+	if (name != NULL && strcmp(name, guarded) == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				errmsg("table \"%s\" is guarded", name));
@@ -41,7 +45,7 @@ check_perms(CHECK_PERMS_PARAMETERS)
 	ListCell   *lc;
 
 	foreach(lc, tables)
-		refuse(lfirst_node(RangeTblEntry, lc)->relid);
+		refuse(lfirst_node(RangeTblEntry, lc)->relid, "guarded");
 	return next_check_perms == NULL || next_check_perms(CHECK_PERMS_ARGUMENTS);
 }
 
@@ -51,7 +55,21 @@ watch_drop(ObjectAccessType access, Oid class, Oid object, int sub, void *argume
 	if (next_object_access)
 		next_object_access(access, class, object, sub, argument);
 	if (access == OAT_DROP && class == RelationRelationId)
-		refuse(object);
+		refuse(object, "guarded");
+	if (access == OAT_NAMESPACE_SEARCH &&
+		object == get_namespace_oid("closed", true))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("schema \"closed\" is guarded"));
+}
+
+static void
+find_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+	if (next_set_rel_pathlist)
+		next_set_rel_pathlist(root, rel, rti, rte);
+	if (rte->rtekind == RTE_RELATION)
+		refuse(rte->relid, "unplanned");
 }
 
 void
@@ -61,4 +79,6 @@ _PG_init(void)
 	ExecutorCheckPerms_hook = check_perms;
 	next_object_access = object_access_hook;
 	object_access_hook = watch_drop;
+	next_set_rel_pathlist = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = find_paths;
 }

@@ -5,7 +5,9 @@
  *   SNOWFLAKE_HOST_NAME=db-3.example.org
  *   SNOWFLAKE_HOST_ADDRESSES=10.0.1.7,2001:db8::9		in this order
  *
- * 127.* and ::1 are loopback, fe80:* is link-local.  What is not set is none.
+ * 127.* and ::1 are loopback, fe80:* is link-local.  One with "-" before it is that of an
+ * interface that is down, and "-" alone an interface without an address.  What is not set
+ * is none.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -39,8 +41,12 @@ getifaddrs(struct ifaddrs **interfaces)
 		struct sockaddr_in *four = (struct sockaddr_in *) six;
 
 		interface->ifa_name = "shim0";
-		interface->ifa_flags = IFF_UP;
-		interface->ifa_addr = (struct sockaddr *) six;
+		if (*text == '-')
+			text++;
+		else
+			interface->ifa_flags = IFF_UP;
+		if (*text != '\0')
+			interface->ifa_addr = (struct sockaddr *) six;
 		if (inet_pton(AF_INET, text, &four->sin_addr) == 1)
 			four->sin_family = AF_INET;
 		else if (inet_pton(AF_INET6, text, &six->sin6_addr) == 1)

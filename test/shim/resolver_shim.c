@@ -2,13 +2,15 @@
  *
  * resolver_shim.c
  *	  A resolver that hangs: preloaded, getaddrinfo() of a name that ends with
- *	  ".hangs" takes half a minute, and one that ends with ".here" is 127.0.0.1.
+ *	  ".hangs" takes half a minute, of one that ends with ".held" as long as the file
+ *	  RESOLVER_HOLDS exists, and one that ends with ".here" is 127.0.0.1.
  *
  *-------------------------------------------------------------------------
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netdb.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -33,6 +35,12 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 	{
 		for (int left = 30; left > 0;)
 			left = (int) sleep((unsigned) left);
+		return EAI_AGAIN;
+	}
+	if (node != NULL && ends_with(node, ".held"))
+	{
+		while (access(getenv("RESOLVER_HOLDS"), F_OK) == 0)
+			usleep(10000);
 		return EAI_AGAIN;
 	}
 	if (node != NULL && ends_with(node, ".here"))

@@ -50,6 +50,8 @@ is($node->safe_psql('postgres', "SELECT make_snowflake('$time', 378, 0)"),
 	$id, 'an ID is made from its fields');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_layout()'),
 	'1', 'the layout is known');
+($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT s IS NULL FROM snowflake_stats s');
+is("$ret$stdout$stderr", '0t', 'snowflake_stats has a row that knows nothing');
 is(status($node, 'gate'), 'closed: the library is not preloaded', 'snowflake_status says so');
 
 # Both in a session that has loaded the library by then, as those above have,

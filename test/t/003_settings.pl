@@ -112,7 +112,7 @@ foreach my $function (q{snowflake_advance('1')}, 'snowflake_accept_layout()')
 	my $error = error_of($node, "SET snowflake.max_wait = '100ms'; SELECT $function");
 
 	is($error->{sqlstate}, '55000', "node ID unset: $function is refused");
-	like($error->{message}, qr/was not done within 100 ms/, 'for that reason');
+	like($error->{message}, qr/did not finish within 100 ms/, 'for that reason');
 	like($error->{detail}, qr/the node ID is not set/, 'and says why the gate is closed');
 }
 
@@ -152,6 +152,14 @@ like(
 	"$large->{message} $large->{detail} $large->{hint}",
 	qr/\b1024\b.*\b1023\b|\b1023\b.*\b1024\b/,
 	'the error states the node ID and the largest possible one');
+my $parallel = $node->safe_psql('postgres',
+	q{SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
+my $plan = error_of($node,
+	"SET $parallel = on; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT count(*) FROM pg_class");
+like(
+	$plan->{message} . $plan->{stdout},
+	qr/^.*Workers Launched: 1$/m,
+	'parallel workers start with it');
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 7');
 $node->reload;
 $node->poll_query_until('postgres', 'SELECT snowflake_node(snowflake_next()) = 7')

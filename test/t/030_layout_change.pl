@@ -11,6 +11,7 @@ use SnowflakeTest qw(
   disorder error_of log_count new_node status wait_for_mint
 );
 use Test::More;
+use Time::HiRes;
 
 # The new one has an earlier epoch, so its IDs are larger.
 my $old = 'time:41 node:10 sequence:12 epoch:2015-01-01T00:00:00Z';
@@ -110,7 +111,7 @@ like(
 	qr/WARNING:  existing snowflakes now decode to other times/,
 	'with a warning that old IDs get other times');
 my ($example, $is_of, $would_be_of) = $stderr =~
-  /DETAIL:  Snowflake (\d+) is of "(.*?)" in the stored layout, but of "(.*?)" in the configured one\./;
+  /DETAIL:  Snowflake (\d+) decodes to "(.*?)" in the stored layout, but to "(.*?)" in the configured one\./;
 is( $node->safe_psql(
 		'postgres', qq{
 		SELECT abs(extract(epoch FROM '$is_of' - now())) < 60,
@@ -208,12 +209,54 @@ HINT:  Decode them with their own layout, for example snowflake_node\(id, '\Q$ca
 	'bits moved below the time: a warning that says so');
 
 # A layout in which the old IDs would be after the end
-configure('time:35 node:6 sequence:6 epoch:' . (time() - 86_400) . '000', 'differs');
+my $short = 'time:35 node:6 sequence:6 epoch:' . (time() - 86_400) . '000';
+configure($short, 'differs');
 ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
 like(
 	$stderr,
-	qr/but after the end of the configured one\..*WARNING:  snowflakes of the configured layout are smaller/s,
+	qr/but to a time after the end of the configured one\..*WARNING:  snowflakes of the configured layout are smaller/s,
 	'fewer bits of time: old IDs are after the end, and larger');
+
+# Time in another place, or ticks of another length: each alone changes the times
+my $moved = $short =~ s/sequence:6/sequence:5/r;
+foreach my $layout ($moved, "$moved tick:2ms")
+{
+	my $before = status($node, 'layout');
+
+	configure($layout, 'differs');
+	($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+	like(
+		$stderr,
+		qr/WARNING:  existing snowflakes now decode to other times.*
+HINT:  Decode them with their own layout, for example snowflake_timestamp\(id, '\Q$before\E'\)\./s,
+		"$layout: a warning of other times");
+}
+
+# A layout that begins after everything that was issued: minting starts at the clock.
+$node->poll_query_until('postgres',
+	q{SELECT max(reserved_until) < clock_timestamp() FROM snowflake_keeper.reservation})
+  or die "clock does not pass the reservation";
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = 4');
+configure('time:41 node:10 sequence:12 epoch:' . int(1000 * Time::HiRes::time()), 'differs');
+is( $node->safe_psql(
+		'postgres',
+		'SELECT max(reserved_until) < (snowflake_layout()).epoch FROM snowflake_keeper.reservation'
+	),
+	't',
+	'a layout whose epoch is after the reservation');
+$node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');
+foreach my $node_id (4, 3)
+{
+	$node->safe_psql('postgres', "ALTER SYSTEM SET snowflake.node_id = $node_id");
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT node = $node_id FROM snowflake_status")
+	  or die "node ID is not taken over";
+	(undef, $stdout, $stderr) = $node->psql(
+		'postgres', q{
+		SELECT @ snowflake_next() BETWEEN clock_timestamp() - interval '5 s'
+			AND clock_timestamp() + interval '5 s'});
+	is("$stdout$stderr", 't', "accepted: node ID $node_id mints IDs of now");
+}
 
 $node->stop;
 done_testing();

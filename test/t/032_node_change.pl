@@ -22,6 +22,8 @@ my $node = new_node(
 	snowflake.reservation = '1h'
 	snowflake.max_wait = '10s'
 	snowflake.jump_patience = 0
+	wal_level = replica
+	max_wal_senders = 1
 });
 
 my $clock = new_clock('main');
@@ -160,6 +162,21 @@ like(
 change_node(1023);
 mint();
 is(node_of_newest(), 1023, 'the largest is taken by reload');
+
+# A reload that comes while the keeper's commit waits for a standby, and ends the wait: though
+# nobody mints, the keeper knows what else has changed
+$node->stop('fast');
+$node->append_conf('postgresql.auto.conf',
+	"snowflake.node_id = 6\nsynchronous_standby_names = 'nobody'");
+start();
+$node->poll_query_until('postgres',
+	q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'})
+  or die 'the keeper does not wait for a standby';
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
+change_node(7);
+pass('a reload while the keeper waits for a standby: another node ID is taken');
+mint();
+is(node_of_newest(), 7, 'and minted with');
 
 # Under load, with node IDs that have not been used before
 $node->safe_psql(

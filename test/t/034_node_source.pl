@@ -1,4 +1,4 @@
-# The node ID is from the host's name or address: which number, what the log and the
+# The node ID comes from the host's name or address: which number, what the log and the
 # status say of it, and what if there is none or it is too large.
 
 use strict;
@@ -14,7 +14,7 @@ my $shim = PostgreSQL::Test::Utils::tempdir() . '/host_shim.so';
 PostgreSQL::Test::Utils::system_or_bail($ENV{CC} || 'cc',
 	'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim, "$FindBin::RealBin/../shim/host_shim.c");
 
-my $server = new_node('server', node_id => undef);
+my $server = new_node('server', node_id => undef, conf => 'wal_level = replica');
 $server->start;
 $server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 $server->stop;
@@ -51,7 +51,8 @@ sub finds
 		),
 		"$node, $host[0], $origin, $node",
 		"$origin: node ID $node");
-	is(log_count($server, qr/The node ID is from \Q$origin\E\.$/, $offset), 1, 'the log says so');
+	is(log_count($server, qr/The node ID comes from \Q$origin\E\.$/, $offset), 1,
+		'the log says so');
 	return;
 }
 
@@ -79,6 +80,21 @@ finds(103, 'host name "db-3", plus snowflake.node_id 100',
 finds(263, 'address 10.0.1.7', 'address', 'x', '127.0.0.1,10.0.1.7,10.0.1.8');
 finds(264, 'address 10.0.1.8', 'address', 'x', '2001:db8::9,10.0.1.8');
 finds(9, 'address 2001:db8::9', 'address', 'x', '::1,fe80::5,2001:db8::9');
+
+# nor that of an interface that is down, which may be another host's by now
+finds(264, 'address 10.0.1.8', 'address', 'x', '-10.0.1.7,-,10.0.1.8');
+finds(9, 'address 2001:db8::9', 'address', 'x', '-10.0.1.7,-2001:db8::7,2001:db8::9');
+
+# After a recovery from a backup it may be another server's: what is to be set for another one
+$server->stop;
+append_to_file($server->data_dir . '/recovery.signal', '');
+my $offset = -s $server->logfile;
+on('hostname', 'db-7', '', q{restore_command = 'false'});
+wait_for_mint($server);
+like(
+	slurp_file($server->logfile, $offset),
+	qr/HINT:  If another server used it and may still mint, set snowflake\.node_source to setting and snowflake\.node_id to a number/,
+	'a hint names the settings for another node ID');
 
 my $source = qr/^Set snowflake\.node_source to another source/;
 finds_none(

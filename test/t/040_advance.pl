@@ -123,7 +123,7 @@ my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $error = error_of($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id')");
 is($error->{sqlstate}, '55000', 'the table is locked: an error');
-like($error->{message}, qr/snowflake_advance\(\) was not done within 300 ms/, 'that says so');
+like($error->{message}, qr/snowflake_advance\(\) did not finish within 300 ms/, 'that says so');
 is($node->safe_psql('postgres', q{SELECT lead < interval '1 min' FROM snowflake_status}),
 	't', 'the generator is not raised before that is stored');
 $session->query_safe('COMMIT');
@@ -133,6 +133,22 @@ $node->poll_query_until('postgres', q{SELECT lead > interval '9 min' FROM snowfl
 pass('but afterwards, although its caller has given up');
 step_clock($clock, 11 * 60_000);
 cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
+
+# Where nothing can be minted it fails, and nothing is left of it.
+$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
+  or die "gate does not close";
+$id = future('10 min');
+$error = error_of($node, "SELECT snowflake_advance('$id')");
+is($error->{sqlstate}, '55000', 'without a node ID: an error');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
+  or die "gate does not open";
+is($node->safe_psql('postgres', q{SELECT lead < interval '1 min' FROM snowflake_status}),
+	't', 'and with one again, the generator is where it was');
+cmp_ok(mint(), '<', $id, 'so minting goes on below');
 
 # Durable across a clean stop, too
 $id = future('10 min');

@@ -97,6 +97,10 @@ like(
 set_node_id(2);
 is(refused()->{sqlstate}, '55000', 'another node ID alone is not enough');
 
+# A session that has read the frontier where it was ahead, and does so after
+my $reader = $node->background_psql('postgres');
+my $ahead = $reader->query_safe('SELECT snowflake_frontier()');
+
 # A transaction that has tried to mint before, and does so after.
 my $open = $node->background_psql('postgres', on_error_stop => 0);
 $open->query(q{SET snowflake.max_wait = '100ms'; BEGIN; SAVEPOINT a; SELECT snowflake_next()});
@@ -107,6 +111,10 @@ my $held = $open->query('SELECT snowflake_next()');
 $node->safe_psql('postgres', 'SELECT snowflake_next()');
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
 	'<', $held, 'the frontier does not pass what is open from before');
+cmp_ok($ahead, '>', $held, 'a frontier from before was ahead of that');
+cmp_ok($reader->query_safe('SELECT snowflake_frontier()'),
+	'<', $held, 'and is not kept by the session that has read it');
+$reader->quit;
 $open->query('COMMIT');
 $open->quit;
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
@@ -135,6 +143,16 @@ $node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status
   or die "gate does not open";
 is(refused()->{sqlstate}, '55000', 'it was in use again, so others come after it again');
 $node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
+
+# Nobody has asked for the frontier since.  The first who does has a snapshot that is not
+# the newest.
+$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+my $old = $node->background_psql('postgres');
+$old->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT snowflake_frontier() IS NOT NULL');
+$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+is($old->query_safe('FETCH c'),
+	't', 'who asks first after it, by an older snapshot, finds a frontier');
+$old->quit;
 is_of_now(mint(), 2, 'until the next snowflake_restart_at_clock()');
 
 # The table is dropped under a server whose order was given up: nobody knows any
@@ -169,21 +187,24 @@ $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 is(error_of($node, 'SET ROLE ordinary; SELECT snowflake_restart_at_clock(2)')->{sqlstate},
 	'42501', 'an ordinary user may not');
 
+# Go on with another server, which is so far ahead, and has a second node ID.
+sub take_server_ahead
+{
+	my ($name, $interval, $conf) = @_;
+
+	$node->stop;
+	$node = new_node($name, node_id => 1, conf => "snowflake.max_ahead = 0\n$conf");
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	wait_for_mint($node);
+	$node->safe_psql('postgres',
+		"SELECT snowflake_advance(snowflake_upper_bound(now() + interval '$interval'))");
+	set_node_id(2);
+	return;
+}
+
 # The same on a second server, where the table is dropped while the gate is closed
-$node->stop;
-$node = new_node(
-	'second',
-	node_id => 1,
-	conf => q{
-	snowflake.max_wait = '5s'
-	snowflake.max_ahead = 0
-});
-$node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node);
-$node->safe_psql('postgres',
-	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '1 h'))});
-set_node_id(2);
+take_server_ahead('second', '1 h', q{snowflake.max_wait = '5s'});
 $open = $node->background_psql('postgres', on_error_stop => 0);
 $open->query(q{SET snowflake.max_wait = '100ms'; BEGIN; SAVEPOINT a; SELECT snowflake_next()});
 $open->query('ROLLBACK TO a');
@@ -222,6 +243,25 @@ is( $node->safe_psql(
 	),
 	't',
 	'and so is any other, as far as IDs were before the first time');
+
+# A crash before the next reservation: the present node ID is in order again, so another
+# one goes on above what is reserved for it.
+take_server_ahead('third', '12 h', "snowflake.reservation = '1h'\nsnowflake.max_jump = '1h'");
+$node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
+is( $node->safe_psql(
+		'postgres', 'SELECT node, in_order FROM snowflake_keeper.reservation ORDER BY node'),
+	"1|f\n2|t",
+	'only the order of the others is given up');
+is_of_now(my $newest = mint(), 2, 'the node ID mints');
+$node->stop('immediate');
+$node->append_conf('postgresql.conf', "snowflake.node_id = 3\nsnowflake.max_ahead = '1d'");
+$node->start;
+cmp_ok(mint(), '>', $newest, 'a crash, and another node ID: its IDs are larger');
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT lead BETWEEN interval '30 min' AND interval '90 min' FROM snowflake_status}),
+	't',
+	'by what was reserved, and not by what was given up');
 
 $node->stop;
 done_testing();

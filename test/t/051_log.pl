@@ -25,7 +25,7 @@ my $node = new_node(
 my $clock = new_clock('main');
 my $offset = 0;
 
-my $opened = qr/LOG:  snowflake gate opened for node/;
+my $opened = qr/LOG:  snowflake gate opened for node ID/;
 my $closed = qr/LOG:  snowflake gate closed/;
 my $went_back = qr/WARNING:  the clock went back by/;
 my $went_ahead = qr/WARNING:  the clock went ahead by/;
@@ -93,7 +93,7 @@ $node->safe_psql('template1', 'CREATE EXTENSION snowflake');
 $node->safe_psql('template1', 'SELECT snowflake_next()') foreach 1 .. 3;
 like(
 	logged(),
-	qr/LOG:  snowflake gate opened for node 1\n.*DETAIL:  The layout is "[^"]*epoch:[^"]*"\. Nothing was minted/,
+	qr/LOG:  snowflake gate opened for node ID 1\n.*DETAIL:  The layout is "[^"]*epoch:[^"]*"\. Nothing was minted/,
 	'the log tells the layout, and that nothing was minted before');
 logged_are(
 	{
@@ -119,7 +119,7 @@ my $resumes = logged();
 mint(100);
 like(
 	$resumes,
-	qr/LOG:  snowflake gate opened for node 1\n.*DETAIL:  The layout is "[^"]*"\. Minting resumes after "[^"]*"\./,
+	qr/LOG:  snowflake gate opened for node ID 1\n.*DETAIL:  The layout is "[^"]*"\. Minting resumes after "[^"]*"\./,
 	'the log tells where minting resumes');
 my ($after) = $resumes =~ /Minting resumes after "([^"]*)"/;
 is( $node->safe_psql(
@@ -171,8 +171,8 @@ logged_are(
 	{
 		$opened => 1,
 		$closed => 1,
-		qr/LOG:  snowflake gate closed for node 1/ => 1,
-		qr/LOG:  snowflake gate opened for node 2/ => 1,
+		qr/LOG:  snowflake gate closed for node ID 1/ => 1,
+		qr/LOG:  snowflake gate opened for node ID 2/ => 1,
 		qr/LOG:  parameter "snowflake.node_id" changed/ => 1
 	},
 	'node ID changed');

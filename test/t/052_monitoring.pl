@@ -1,7 +1,8 @@
 # What monitoring/ offers fits snowflake_status: the queries for
 # postgres_exporter run as a member of pg_monitor and give just the columns they
 # declare, no column of the status is forgotten, alerts and the dashboard are about
-# metrics that exist, and the report for people runs as anybody.
+# metrics that exist, and the report for people runs as anybody.  The reference explains
+# each column.
 
 use strict;
 use warnings;
@@ -160,6 +161,25 @@ my @forgotten = grep {
 is("@forgotten", '', 'no column of snowflake_status is forgotten');
 my %is_column = map { $_ => 1 } @columns;
 is(join(' ', grep { !$is_column{$_} } sort keys %left_out), '', 'what is left out exists');
+
+# The reference explains each of them, and each that snowflake_fleet() returns
+my $reference = slurp_file("$FindBin::RealBin/../../doc/reference.md");
+my %explained = (
+	snowflake_status => 'SELECT * FROM snowflake_status',
+	snowflake_stats => 'SELECT * FROM snowflake_stats',
+	snowflake_fleet => 'SELECT * FROM snowflake_fleet()');
+
+foreach my $name (sort keys %explained)
+{
+	my ($section) = $reference =~ /^### The columns of $name\n(.*?)^##/ms;
+	my %columns = map { split /\|/ } split /\n/,
+	  $node->safe_psql('postgres', "$explained{$name} \\gdesc");
+	my %in_section = map { $_ => 1 } map { /`(\w+)`/g } $section =~ /^\| (`.*?) \|/mg;
+
+	is( join(' ', sort keys %in_section),
+		join(' ', sort keys %columns),
+		"doc/reference.md explains the columns of $name");
+}
 
 
 # The alerts

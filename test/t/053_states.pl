@@ -28,6 +28,9 @@ my $node = new_node(
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '500ms'
 	snowflake.jump_patience = '10min'
+
+	# While no WAL can be written, no query may need the buffer of a page whose change is not written.
+	shared_buffers = '32MB'
 });
 my $clock = new_clock('main');
 my $offset = 0;
@@ -217,59 +220,83 @@ begins(
 	'keeper stopped',
 	\&mint_waits,
 	qr/Wait: the keeper, process $keeper, has not answered for $moment\./,
-	qr/$held: see what it waits for in pg_stat_activity, and whether the process was stopped\./);
+	qr/$held\. See what the keeper waits for in pg_stat_activity, and whether its process was stopped\./
+);
 kill 'CONT', $keeper;
 finish_mint('keeper stopped', $mint);
 
+# A session that commits, to see whether that has to wait
+my $prober = $node->background_psql('postgres');
+my $probing = $prober->query_safe('SELECT pg_backend_pid()');
+my $commits = 0;
+
+sub commit_waits
+{
+	my ($event) = @_;
+	my $now;
+
+	# each has a text of its own, lest the one before be taken for it
+	$commits++;
+	$prober->query_until(qr/asked/,
+		"\\echo asked\nSELECT pg_logical_emit_message(true, 'a', 'commit $commits.');\n\\echo answered\n"
+	);
+	wait_until(
+		'the next commit is done, or waits',
+		sub {
+			$now = query(
+				"SELECT wait_event FROM pg_stat_activity WHERE pid = $probing AND query ~ 'commit $commits\\.'"
+			);
+			return $now =~ /^(ClientRead|$event)$/;
+		});
+	commit_is_done() if $now eq 'ClientRead';
+	return $now eq $event;
+}
+
+sub commit_is_done
+{
+	$prober->query_until(qr/answered/, '');
+	return;
+}
+
+# The setting is in force for commits when the checkpointer has read it.
 query(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 $node->reload;
+wait_until('commits wait for a standby', sub { commit_waits('SyncRep') });
 let_pass($clock, 10_000);
 $mint = start_mint();
 begins(
 	'no standby',
 	sub { waits('snowflake keeper', 'SyncRep') },
 	$wait,
-	qr/Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for $time\./
+	qr/The commit of the reservation has been waiting for a synchronous standby for $time\. Start a synchronous standby, or change synchronous_standby_names\./
 );
 query(q{ALTER SYSTEM RESET synchronous_standby_names});
 $node->reload;
+commit_is_done();
 finish_mint('no standby', $mint);
 
 # The disk seems to stand still: a process that delays its commits is stopped where it has
 # the lock for writing WAL, as the next commit shows.
 query('ALTER SYSTEM SET fsync = on');
 $node->reload;
-my ($flusher, $prober) = map { $node->background_psql('postgres') } 1 .. 2;
+my $flusher = $node->background_psql('postgres');
 my $flushing = $flusher->query_safe('SELECT pg_backend_pid()');
-my $probing = $prober->query_safe('SELECT pg_backend_pid()');
-my $commit = q{SELECT pg_logical_emit_message(true, 'a', 'commit')};
-my $state_of_probe;
 $flusher->query_until(qr/begins/,
 	"SET commit_delay = 100000; SET commit_siblings = 0;\n\\echo begins\nDO \$\$ BEGIN LOOP PERFORM pg_logical_emit_message(true, 'a', 'commit'); COMMIT; END LOOP; END \$\$;\n"
 );
 do
 {
+	# it runs for as long as a query takes
+	kill 'CONT', $flushing;
+	query('SELECT 1');
 	kill 'STOP', $flushing;
-	$prober->query_until(qr/asked/, "\\echo asked\n$commit;\n\\echo answered\n");
-	wait_until(
-		'the next commit is done, or waits',
-		sub {
-			$state_of_probe = query(
-				"SELECT wait_event FROM pg_stat_activity WHERE pid = $probing AND query ~ 'emit'");
-			return $state_of_probe =~ /^(ClientRead|WALWrite)$/;
-		});
-	if ($state_of_probe eq 'ClientRead')
-	{
-		kill 'CONT', $flushing;
-		$prober->query_until(qr/answered/, '');
-	}
-} while $state_of_probe eq 'ClientRead';
+} until commit_waits('WALWrite');
 let_pass($clock, 10_000);
 $mint = start_mint();
-begins('slow disk', sub { waits('snowflake keeper', 'WALWrite') }, $wait, qr/$held: see .*/);
-query("SELECT pg_terminate_backend($flushing)");
+begins('slow disk', sub { waits('snowflake keeper', 'WALWrite') }, $wait, qr/$held\. See .*/);
+kill 'TERM', $flushing;
 kill 'CONT', $flushing;
-$prober->query_until(qr/answered/, '');
+commit_is_done();
 $prober->quit;
 $flusher->{run}->finish;
 query('ALTER SYSTEM RESET fsync');
@@ -285,7 +312,7 @@ begins(
 	'no keeper',
 	sub { observed('keeper_pid') eq '' },
 	qr/Wait: the server is starting the keeper\./,
-	qr/The keeper is not running: see the server log\./);
+	qr/The keeper is not running\. See the server log\./);
 
 # What it connects by is locked.
 $observer->query_safe('BEGIN; LOCK TABLE pg_database');
@@ -293,7 +320,7 @@ kill 'CONT', $postmaster;
 begins(
 	'the keeper connects',
 	sub { observed('keeper_pid') ne '' },
-	$wait, qr/The keeper, process \d+, has not answered for $time: see .*/);
+	$wait, qr/The keeper, process \d+, has not answered for $time\. See .*/);
 wait_until('the gate says so',
 	sub { observed('gate') eq 'closed: the keeper is connecting to its database' });
 $observer->query_safe('COMMIT');
@@ -311,9 +338,10 @@ my $error = fails(
 	message => qr/the snowflake reservation was not extended within 500 ms/,
 	detail => qr/It ends at $date\. $held\./,
 	hint =>
-	  qr/$held: see what it waits for in pg_stat_activity, and whether the process was stopped\./,
+	  qr/See what the keeper waits for in pg_stat_activity, and whether its process was stopped\./,
 	advice =>
-	  qr/$held: see what it waits for in pg_stat_activity, and whether the process was stopped\./);
+	  qr/$held\. See what the keeper waits for in pg_stat_activity, and whether its process was stopped\./
+);
 kill 'CONT', $keeper;
 until_minted();
 $node->poll_query_until('postgres', 'SELECT advice IS NULL FROM snowflake_status')
@@ -329,9 +357,9 @@ fails(
 	detail =>
 	  qr/It ends at $date\. (?:$failed|The keeper, process \d+, has not answered for $time|The keeper is not running)\./,
 	hint =>
-	  qr/(?:$failed: see the server log|The keeper is not running: see the server log|The keeper, process .*)\./,
+	  qr/See (?:the server log|what the keeper waits for in pg_stat_activity, and whether its process was stopped)\./,
 	advice =>
-	  qr/(?:$failed: see the server log|The keeper, process \d+, has not answered for $time: .*)\./,
+	  qr/(?:$failed\. See the server log|The keeper, process \d+, has not answered for $time\. .*)\./,
 	log => qr/ERROR:  canceling statement due to lock timeout/);
 $locker->quit;
 until_minted();
@@ -344,7 +372,7 @@ fails(
 	detail =>
 	  qr/It ends at $date\. The (?:commit of the reservation has been waiting for a synchronous standby|keeper, process \d+, has not answered) for $time\./,
 	advice =>
-	  qr/(?:Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one|The keeper, process \d+, has not answered) for $time.*\./,
+	  qr/The (?:commit of the reservation has been waiting for a synchronous standby|keeper, process \d+, has not answered) for $time.*\./,
 	log => qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby/);
 query(q{ALTER SYSTEM RESET synchronous_standby_names});
 $node->reload;
@@ -374,7 +402,7 @@ isnt(advice(), '', 'no answer of the coordinator: there is advice before it is a
 wait_until('the coordinator is asked',
 	sub { let_pass($clock, 200); return $asked->can_read(0.05) });
 my $lessee =
-  qr/The lessee, process \d+, has no answer of the coordinator yet: wait, or see whether the process was stopped\./;
+  qr/The lessee, process \d+, has no answer from the coordinator yet: wait, or check whether the process was stopped\./;
 like(advice(), qr/^$lessee$/, 'no answer of the coordinator: advice');
 start_time($clock);
 $error = error_of($node, q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
@@ -400,7 +428,7 @@ until_minted();
 query(q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '1 hour'))});
 goes_on('advanced',
 	advice =>
-	  qr/Snowflakes are 3[56]\d\d\.\d+ s ahead of the clock after snowflake_advance\(\), and will be right in about as long: minting goes on\./
+	  qr/Snowflakes are 3[56]\d\d\.\d+ s ahead of the clock after snowflake_advance\(\)\. The clock will catch up in about that time\. Minting goes on\./
 );
 set(max_ahead => 0);
 $error = fails(
@@ -414,8 +442,17 @@ $error = fails(
 	  qr/Minting waits for the clock\. It was advanced by snowflake_advance\(\)\. .*Minting goes on in .*|Minting waits for the clock\. It was advanced by snowflake_advance\(\)\. Check .*/,
 	log => qr/WARNING:  minting snowflakes waits for the clock/);
 
-# A clock that jumps beyond that: patience, and no longer
-step_clock($clock, 2 * $hour);
+# A clock that jumps back: to believe it does not help
+step_clock($clock, -$hour);
+wait_until('the jump is seen',
+	sub { $error = error_of($node, 'SELECT snowflake_next()'); $error->{hint} =~ /not believed/ });
+like(
+	$error->{hint},
+	qr/^The clock went back by 3[56]\d\d\.\d+ s, $time ago, and is not believed: correct it\. Minting goes on in 3[56]\d\d\.\d+ s\.$/,
+	'advanced, and the clock jumps back: hint');
+
+# One that jumps beyond that: patience, and no longer
+step_clock($clock, 3 * $hour);
 wait_until('the jump is seen', sub { advice() =~ /not believed/ });
 $error = fails(
 	'advanced, and the clock jumps ahead of it', '55000',
@@ -428,6 +465,40 @@ $error = fails(
 	log => qr/WARNING:  the clock went ahead by 7\d+\.\d+ s/);
 query('SELECT snowflake_accept_clock()');
 until_minted();
+
+# One that jumps to where no ID can be
+step_clock($clock, 150 * $year);
+wait_until('the jump is seen',
+	sub { error_of($node, 'SELECT snowflake_next()'); advice() =~ /went ahead/ });
+like(
+	advice(),
+	qr/^The clock went ahead by \d+\.\d+ s, $time ago, to a time that the layout does not have: correct it\.$/,
+	'a jump beyond the end of the layout: advice');
+step_clock($clock, -150 * $year);
+until_minted();
+
+# A clock that has jumped ahead, and IDs that are ahead of that: patience is not enough.  Time
+# stands, so that the keeper does not look again.
+stop_time($clock);
+step_clock($clock, $hour);
+wait_until('the jump is seen',
+	sub { query('SELECT snowflake_next()'); advice() =~ /not believed/ });
+query(
+	q{INSERT INTO snowflake_keeper.reservation SELECT 2, layout, clock_timestamp() + interval '1 hour',
+		in_order, machine, postmaster, looked_at, clock_offset
+		FROM snowflake_keeper.reservation WHERE node = 1});
+set(node_id => 2);
+wait_until('node ID 2', sub { query('SELECT node = 2 FROM snowflake_status') eq 't' });
+like(
+	advice(),
+	qr/^Minting waits for the clock\. .* The clock went ahead by 3600\.\d+ s, .* and is not believed: .* Minting goes on in 3[56]\d\d\.\d+ s\.$/,
+	'IDs are ahead of a jump: the advice has the time until the clock reaches them');
+set(node_id => 1);
+wait_until('node ID 1', sub { query('SELECT node = 1 FROM snowflake_status') eq 't' });
+step_clock($clock, $hour);
+start_time($clock);
+query('SELECT snowflake_accept_clock()');
+until_minted();
 set(max_ahead => '1d');
 
 # The clock goes back: coasting, and then standing.
@@ -437,10 +508,14 @@ goes_on('coasting',
 	  qr/The clock went back by 3[56]\d\d\.\d+ s, $time ago, and is not believed: correct it, or believe it with snowflake_accept_clock\(\)\.|/
 );
 wait_until('the jump is seen', sub { advice() =~ /not believed/ });
+like(
+	advice(),
+	qr/^The clock went back by 3[56]\d\d\.\d+ s, $time ago, and is not believed: correct it, or believe it with snowflake_accept_clock\(\)\.$/,
+	'coasting: the advice is to correct or to believe it');
 query('SELECT snowflake_accept_clock()');
 goes_on('accepted',
 	advice =>
-	  qr/Snowflakes are 3[56]\d\d\.\d+ s ahead of the clock, and will be right in about as long: minting goes on\./
+	  qr/Snowflakes are 3[56]\d\d\.\d+ s ahead of the clock, which will catch up in about that time\. Minting goes on\./
 );
 
 # a step that stands is no reason to fail after it is accepted
@@ -491,7 +566,7 @@ fails(
 	detail => qr/Snowflakes up to $date may have been issued before\. .*/,
 	advice =>
 	  qr/Wait: minting starts in 3[56]\d\d\.\d+ s, after the end of what was reserved before\./,
-	log => qr/LOG:  snowflake gate opened for node 1/);
+	log => qr/LOG:  snowflake gate opened for node ID 1/);
 set(reservation => '1s', max_jump => '10s', max_ahead => '1d');
 restart('fast');
 until_minted();
@@ -503,7 +578,7 @@ foreach my $case (
 		-6 * $year,
 		'55000',
 		qr/the snowflake generator is .* ahead of the clock/,
-		qr/It may be ahead by .* Minting starts when the clock is .* further\./,
+		qr/It may be ahead by .* Minting starts when the clock has advanced by another .*\./,
 		qr/Correct the server's clock\./
 	],
 	[

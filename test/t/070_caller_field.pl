@@ -241,4 +241,15 @@ is( sql(q{SELECT id -> 'shard', snowflake_node(id), snowflake_field(id, 'shard',
 	'a field of a preset can be the caller\'s');
 $node->stop;
 
+# So high up that its upper bits are beyond those of an integer.
+start_with('high', "time:28 shard:22? node:4 sequence:9 tick:1s $epoch", 15);
+is( sql(q{SELECT max(abs((id -> 'shard') - value)), min(id -> 'node'), bool_and(snowflake_timestamp(id) BETWEEN now() - interval '1 min' AND now() + interval '1 min')
+		FROM (SELECT value, snowflake_next(value) AS id FROM unnest(array[1, 262143, 524288, 1048577]) value) s}
+	),
+	'0|15|t',
+	'a value is where it belongs, however high');
+is( sql(q{SELECT count(*) FROM snowflake_next_batch(3, 4194303) id WHERE id -> 'shard' = 4194303}),
+	'3', 'in a batch, too, and up to the largest');
+$node->stop;
+
 done_testing();

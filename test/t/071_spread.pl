@@ -161,8 +161,25 @@ $node->stop;
 $node->append_conf('postgresql.conf', "snowflake.layout = 'javascript'");
 start_with_clock($node, $clock);
 sql('SELECT snowflake_accept_layout()');
-is(sql(q{SELECT count(*), count(DISTINCT snowflake_next()) FROM generate_series(1, 10000)}),
+my $minted = error_of($node,
+	q{SELECT count(*), count(DISTINCT snowflake_next()) FROM generate_series(1, 10000)});
+is("$minted->{stdout}$minted->{message}",
 	'10000|10000', 'a spread that is larger than the sequence does no harm');
+foreach (1 .. 16)
+{
+	pass_days($clock, 1 / 86_400);
+	$minted = error_of($node,
+		q{SET snowflake.max_wait = '5s'; SELECT snowflake_timestamp(snowflake_next()) <= clock_timestamp()}
+	);
+	last if $minted->{stdout} ne 't';
+}
+is("$minted->{stdout}$minted->{message}", 't', 'nor has a tick IDs before it starts');
+my $parallel =
+  sql(
+	'SELECT name FROM pg_settings WHERE name IN ($$force_parallel_mode$$, $$debug_parallel_query$$)'
+  );
+is(error_of($node, "SET $parallel = on; SELECT count(*) FROM pg_class")->{message},
+	'', 'parallel workers start with it');
 $node->stop;
 
 done_testing();

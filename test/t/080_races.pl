@@ -10,7 +10,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
   disorder error_of finish_minter kill_postmaster new_clock new_node
-  set_clock start_after_kill start_minter start_with_clock status
+  pass_days set_clock start_after_kill start_minter start_with_clock status
   wait_for_mint wait_until
 );
 use Test::More;
@@ -260,16 +260,16 @@ wait_until(
 is( error_of(
 		$node,
 		q{SET snowflake.max_wait = '100ms';
-		SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '35 s'))}
+		SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '10min'))}
 	)->{sqlstate},
 	'55000',
 	'the keeper is extending the reservation: snowflake_advance() gives up');
 release('snowflake-after-commit');
-ok($node->poll_query_until('postgres', "SELECT lead > interval '20 s' FROM snowflake_status"),
+ok($node->poll_query_until('postgres', "SELECT lead > interval '1min' FROM snowflake_status"),
 	'but is heard in the next round');
 $node->safe_psql('postgres', "ALTER SYSTEM RESET snowflake.$_") foreach 'max_lead', 'reservation';
 $node->reload;
-advance_clock(40_000);
+advance_clock(601_000);
 wait_for_mint($node);
 
 # A mint that has read the clock and is stalled, while others go on by far more than
@@ -395,7 +395,7 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 		detach('snowflake-raise-floor');
 	}
 	$floor = $node->safe_psql('postgres',
-		q{SELECT snowflake_upper_bound(clock_timestamp() + interval '35 s')});
+		q{SELECT snowflake_upper_bound(clock_timestamp() + interval '10min')});
 	is( error_of($node, "SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor')")
 		  ->{sqlstate},
 		'55000',
@@ -406,11 +406,11 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 		wait_for($minter, 'SnowflakeKeeper');
 	}
 	release('snowflake-after-commit');
-	ok( $node->poll_query_until('postgres', "SELECT lead > interval '20 s' FROM snowflake_status"),
+	ok( $node->poll_query_until('postgres', "SELECT lead > interval '1min' FROM snowflake_status"),
 		"but is heard afterwards; meanwhile: $meanwhile");
 	push @ids, mint();
 	cmp_ok($ids[-1], '>', $floor, 'and IDs go on above it');
-	advance_clock(60_000);
+	advance_clock(660_000);
 	$lower->quit if defined $lower;
 }
 
@@ -419,7 +419,7 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 attach('snowflake-raise-floor');
 my $advance = $node->background_psql('postgres');
 $advance->query_until(qr/started/,
-	"\\echo started\nSELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '35 s'));\n"
+	"\\echo started\nSELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '10min'));\n"
 );
 wait_for($minter, 'snowflake-raise-floor');
 detach('snowflake-raise-floor');
@@ -432,12 +432,12 @@ wait_for($keeper, 'snowflake-after-commit');
 wake_all('snowflake-raise-floor');
 wait_for($minter, 'SnowflakeKeeper');
 release('snowflake-after-commit');
-ok($node->poll_query_until('postgres', "SELECT lead > interval '20 s' FROM snowflake_status"),
+ok($node->poll_query_until('postgres', "SELECT lead > interval '1min' FROM snowflake_status"),
 	'a floor that is raised while the gate opens is heeded');
 $advance->quit;
 push @ids, mint();
 cmp_ok($ids[-1], '>', $ids[-2], 'and IDs ascend');
-advance_clock(60_000);
+advance_clock(660_000);
 set_node(1);
 wait_for_gate(1);
 
@@ -451,6 +451,24 @@ wait_for_gate(1);
 release('snowflake-wait-for-keeper');
 push @ids, finish_mint($mint);
 is(node_of($ids[-1]), 1, 'nor is a gate that opens');
+
+# Nor if it opens just when the wait is over.
+set_node(-1);
+$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
+  or die "gate does not close";
+{
+	local $ENV{PGOPTIONS} = '-c snowflake.max_wait=1s';
+
+	$mint = start_mint('snowflake-wait-for-keeper');
+}
+set_node(1);
+wait_for_gate(1);
+pass_days($clock, 2 / 86_400);
+release('snowflake-wait-for-keeper');
+wait_until('it has an ID, or an error',
+	sub { $mint->{run}->pump_nb; -s $mint->{ids} || $mint->{errors} ne '' });
+push @ids, @{ finish_minter($mint) };
+is($mint->{errors}, '', 'nor one that opens when the time to wait is over');
 
 # The node ID changes while a mint is in flight, in a tick that has no ID yet.
 # The keeper waits for it before it stores where the old node ID ends, and
@@ -533,9 +551,9 @@ set_node(1);
 wait_for_gate(1);
 
 # The order is to be given up while a mint is in flight, which makes that impossible.
-$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.max_lead = '3min'});
+$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.max_lead = '11min'});
 push @ids, mint();
-advance_clock(-120_000);
+advance_clock(-600_000);
 set_node(5);
 wait_for_gate(5);
 $mint = start_mint('snowflake-mint-locked');
@@ -554,7 +572,7 @@ $reset->quit;
 push @ids, mint();
 cmp_ok($ids[-1], '>', $ids[-2], 'and IDs ascend');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.max_lead');
-advance_clock(120_000);
+advance_clock(600_000);
 set_node(1);
 wait_for_gate(1);
 

@@ -300,6 +300,28 @@ stop_clock($slow_clock, 0);
 kill 'CONT', $slow_keeper;
 $slow->stop;
 
+# A tick that is longer than what mints may use of the reservation: the wait for its end is
+# one for the clock.
+my $long = new_node(
+	'long', conf => q{
+	snowflake.layout = 'time:31 node:3 sequence:2 tick:5s epoch:0'
+	snowflake.max_lead = 0
+	snowflake.reservation = '20s'
+	snowflake.max_jump = '1s'
+});
+$long->start;
+$long->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($long);
+is( $long->safe_psql(
+		'postgres', q{
+	SELECT snowflake_stats_reset();
+	SET snowflake.max_wait = '1min';
+	SELECT count(snowflake_next()) FROM generate_series(1, 9);
+	SELECT clock_wait_total > '3s', keeper_wait_total < clock_wait_total / 2 FROM snowflake_stats}),
+	"\n9\nt|t",
+	'a mint waits for the end of a long tick by the clock');
+$long->stop;
+
 # A tick that is longer than what is reserved is not minted in early, so whoever
 # advances into the next one is told.
 my $slower = new_node(

@@ -82,7 +82,7 @@ cmp_ok($lead, '>', 0, 'crash: above what had been reserved');
 cmp_ok($lead, '<', 3 * $second + 100, 'crash: and no further');
 like(
 	status($node, 'advice'),
-	qr/^Snowflakes are .* ahead of the clock, and will be right in about as long: minting goes on\.$|^$/,
+	qr/^Snowflakes are .* ahead of the clock, which will catch up in about that time\. Minting goes on\.$|^$/,
 	'crash: the advice says so');
 
 # Several in a row do not add up.
@@ -219,7 +219,7 @@ like(
 	'boot six years back: an error');
 like(
 	$error->{detail},
-	qr/It may be ahead by .* Minting starts when the clock is .* further\./,
+	qr/It may be ahead by .* Minting starts when the clock has advanced by another .*\./,
 	'which says so');
 is(status($node, 'advice'), q{Correct the server's clock.}, 'and so does the advice');
 step_clock($clock, 6 * $year);

@@ -1,5 +1,6 @@
 # A reservation that is longer than snowflake.max_jump: mints use it bit by bit, without a
-# commit and to its end, and no more than is stored, whatever was stored before.
+# commit and to its end, and no more than is stored, whatever was stored before.  They do
+# not follow a clock that jumps within it.
 
 use strict;
 use warnings;
@@ -7,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of new_clock new_node pass_days start_after_kill start_with_clock status
+  error_of new_clock new_node pass_days start_after_kill start_with_clock status step_clock
   wait_for_mint
 );
 use Test::More;
@@ -68,6 +69,13 @@ foreach (1 .. 4)
 }
 is(scalar(@times), 4, 'less than half of it: mints go on');
 is(status($node, 'reservations'), $reservations, 'without a commit');
+
+# The clock jumps, within what is stored: the keeper looks at it before any mint follows.
+my $before = mint();
+step_clock($clock, 60_000);
+cmp_ok(mint(), '<', $before + 40, 'a mint does not follow a jump, though as much is stored');
+step_clock($clock, -60_000);
+ok(mint(), 'and mints go on when it is over');
 
 my ($session, $stored) = lock_table(1);
 @times = ();

@@ -252,6 +252,10 @@ is( status(
 		"concat_ws(' ', snowflake_timestamp(last_id) <= '$stored', reserved_until = '$stored')"),
 	't t',
 	'and no ID is past what is stored');
+like(
+	error_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_next()')->{message},
+	qr/reservation was not extended within 1000 ms/,
+	'with max_wait 0 a mint has waited a second, and says so');
 $node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/, $offset);
 pass('the log says why');
 $session->query_safe('COMMIT');

@@ -9,7 +9,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of extend finish_minter log_count new_node start_minter
+  error_of extend finish_minter log_count new_node start_minter status
   wait_for_mint wait_until
 );
 use PostgreSQL::Test::Utils;
@@ -136,6 +136,50 @@ $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_
 	$old->quit;
 	$reindex->finish;
 	is($err, '', 'and it ends well');
+}
+extend($node);
+
+
+# A copy, or another index, whose making was canceled stays behind, is not valid, and has no
+# rows: it does not find the row, and is not written to.
+foreach my $sql ('REINDEX TABLE CONCURRENTLY snowflake_keeper.reservation',
+	'CREATE UNIQUE INDEX CONCURRENTLY ON snowflake_keeper.reservation (node)')
+{
+	my ($out, $err) = ('', '');
+	my $offset = -s $node->logfile;
+	my $keeper = status($node, 'keeper_pid');
+	my $reservations = status($node, 'reservations');
+	my $writer = $node->background_psql('postgres');
+	local %ENV = $node->_get_env();
+
+	# it waits for whoever may write to the table, before it begins with the index
+	$writer->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation IN ROW EXCLUSIVE MODE');
+	my $run = IPC::Run::start(
+		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'), '-c', $sql ],
+		'>', \$out, '2>', \$err);
+	$node->poll_query_until('postgres',
+		"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE query = '$sql'")
+	  or die "no wait: $sql";
+	$node->safe_psql('postgres',
+		"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query = '$sql'");
+	$run->finish;
+	$writer->query_safe('COMMIT');
+	$writer->quit;
+	is( $node->safe_psql(
+			'postgres', "SELECT count(*) FROM pg_index WHERE indrelid = $table AND NOT indisvalid"),
+		'1',
+		"$sql, canceled: an index is left that is not valid");
+	wait_until(
+		'the keeper has written, or complains',
+		sub {
+			$node->psql('postgres', 'SELECT snowflake_next()');
+			return status($node, 'reservations') > $reservations
+			  || log_count($node, qr/\[$keeper\] ERROR/, $offset);
+		});
+	is(log_count($node, qr/\[$keeper\] ERROR/, $offset), 0, 'and the reservation is extended');
+	my $left = $node->safe_psql('postgres',
+		"SELECT indexrelid::regclass FROM pg_index WHERE indrelid = $table AND NOT indisvalid");
+	$node->safe_psql('postgres', "DROP INDEX $left");
 }
 extend($node);
 
@@ -279,19 +323,27 @@ foreach my $change (
 		"$alter ALTER in_order DROP NOT NULL",
 		"$alter ALTER in_order SET NOT NULL",
 		'A column was changed.'
+	],
+	[
+		"$alter ALTER clock_offset DROP NOT NULL",
+		"$alter ALTER clock_offset SET NOT NULL",
+		'A column was changed.'
 	])
 {
 	my ($sql, $undo, $detail) = @$change;
 	my $offset = -s $node->logfile;
 
+	# one that was written before may be counted afterwards
 	$node->safe_psql('postgres', $sql);
+	my $reservations = status($node, 'reservations');
 	wait_until(
 		'the keeper is to write',
 		sub {
 			$node->psql('postgres', 'SELECT snowflake_next()');
-			return log_count($node, qr/DETAIL:  \Q$detail\E/, $offset);
+			return log_count($node, qr/DETAIL:  \Q$detail\E/, $offset)
+			  || status($node, 'reservations') > $reservations + 1;
 		});
-	pass("$sql: is noticed");
+	cmp_ok(log_count($node, qr/DETAIL:  \Q$detail\E/, $offset), '>', 0, "$sql: is noticed");
 	$node->safe_psql('postgres', $undo);
 	extend($node);
 }

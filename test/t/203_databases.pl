@@ -258,6 +258,11 @@ takes_less(
 		like($error->{message}, qr/was not ready within 1000 ms/, 'which says so');
 		return $elapsed;
 	});
+like(
+	error_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_next()', dbname => 'one')
+	  ->{message},
+	qr/was not ready within 1000 ms/,
+	'with max_wait 0 a mint has waited a second, and says so');
 $node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/, $offset);
 pass('nor does the keeper wait for ever');
 $session->query_safe('COMMIT');

@@ -112,7 +112,7 @@ $session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $error = accept_error($newest, q{SET snowflake.max_wait = '500ms'; });
 like(
 	$error->{message},
-	qr/^snowflake_accept_database\(\) was not done within 500 ms$/,
+	qr/^snowflake_accept_database\(\) did not finish within 500 ms$/,
 	'the keeper cannot write: an error');
 $session->quit;
 restart_until('not in snowflake.database');

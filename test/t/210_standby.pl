@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest qw(error_of new_node status wait_for_mint);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
@@ -55,6 +55,11 @@ my $refused = error_of($standby, 'SELECT snowflake_next()');
 is($refused->{sqlstate}, '25006', 'minting is refused on the standby');
 is($refused->{sqlstate}, $nextval->{sqlstate}, 'as nextval() is');
 is($refused->{message}, 'cannot execute snowflake_next() during recovery', 'with the reason');
+is(status($standby, 'refused_standby'), 1, 'which is counted');
+my $reset_at = status($standby, 'stats_reset');
+$standby->safe_psql('postgres', 'SELECT snowflake_stats_reset()');
+is(status($standby, "concat_ws(' ', refused_standby, stats_reset > '$reset_at')"),
+	'0 t', 'until the counters are reset');
 
 # Promote it while the primary is down, so that there is only ever one server
 # with this node ID.

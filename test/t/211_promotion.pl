@@ -9,7 +9,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
   error_of finish_minter log_count new_clock new_node set_clock
-  start_minter start_with_clock status wait_for_mint
+  start_minter start_with_clock status wait_for_mint wait_for_status
 );
 use PostgreSQL::Test::Cluster;
 use Test::More;
@@ -98,7 +98,7 @@ is(status($primary, q{concat_ws(' ', gate, standby_wait > '1 s')}),
 	'open t', 'the gate is open, and the status says for how long the keeper waits');
 like(
 	status($primary, 'advice'),
-	qr/^Start a synchronous standby, or change synchronous_standby_names: the commit of the reservation has been waiting for one for [0-9.]+ s\.$/,
+	qr/^The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\. Start a synchronous standby, or change synchronous_standby_names\.$/,
 	'and so does the advice');
 
 # No ID is past the row that others see, which is the last that the standby has
@@ -133,6 +133,17 @@ is_within('because a canceled wait confirms nothing');
 $primary->poll_query_until('postgres',
 	"SELECT count(*) = 1 FROM pg_stat_activity WHERE $waiting AND pid <> $pid")
   or die "keeper does not try again";
+wait_for_status($primary, 'standby_wait IS NOT NULL');
+like(
+	status($primary, 'advice'),
+	qr/^The commit of the reservation has been waiting for a synchronous standby /,
+	'the advice is about the wait, and not about the failure before');
+$session->{stderr} = '';
+$session->query('SELECT snowflake_next()');
+like(
+	$session->{stderr},
+	qr/DETAIL:  It ends at .* The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\..*\nHINT:  Start a synchronous standby/,
+	'and so is the error');
 
 # Neither the server's stop nor that of the keeper waits for a standby.
 $session->quit;
@@ -163,16 +174,30 @@ foreach my $try (1 .. 2)
 
 is( log_count(
 		$primary,
-		qr/LOG:  the commit of the snowflake reservation no longer waits for a synchronous standby, after [0-9.]+ s$/,
+		qr/LOG:  the commit of the snowflake reservation no longer waits for a synchronous standby, after [0-9.]+ m?s$/,
 		$offset),
 	1,
-	'the log says that the wait is over');
+	'the log says that the wait is over, and nothing of the commits after it');
 is(status($primary, 'concat(advice, standby_wait)'), '', 'there is no advice any more');
+
+# The next wait is in the log as well.
+$standby->stop;
+$unconfirmed = error_of(
+	$primary, q{
+	SET snowflake.max_wait = '3s';
+	SET statement_timeout = '1min';
+	DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
+is($unconfirmed->{sqlstate}, '55000', 'the standby is gone again: minting ends');
+is( log_count(
+		$primary,
+		qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby$/, $offset
+	),
+	1,
+	'the log says again that it waits');
 
 # Who has used up the reservation asks the keeper for more while it waits for the
 # standby.  That is not forgotten when the standby is there again, and nobody wakes
 # the keeper by anything else, such as a reload.
-$standby->stop;
 my $waiter = start_minter($primary, 1_000_000);
 $primary->poll_query_until(
 	'postgres', q{

@@ -70,7 +70,7 @@ is(status($standby, q{concat_ws(' ', node, advice)}),
 	'1', 'all is well for a promotion: its node ID, and no advice');
 is(status($standby, 'layout'), status($primary, 'layout'), 'and its layout');
 
-my $nothing = 'After a promotion nothing could be minted: ';
+my $nothing = 'A promotion would leave this server unable to mint: ';
 set_on_standby('snowflake.node_id = -1');
 like(
 	status($standby, q{concat_ws(' ', node, advice)}),
@@ -124,7 +124,7 @@ $locker->quit;
 
 # What the log says at the first opening of the gate, and only then
 my $inherited =
-  qr/LOG:  this server was a standby or a backup before, and now mints with node ID (\d+)\n.*?DETAIL:  (.*)\n(?:.*?HINT:  (.*)\n)?/;
+  qr/LOG:  this server was started as a standby or from a backup, and now mints with node ID (\d+)\n.*?DETAIL:  (.*)\n(?:.*?HINT:  (.*)\n)?/;
 
 sub inherited
 {
@@ -142,7 +142,7 @@ my ($node_id, $detail, $hint) = inherited($standby, $offset);
 is($node_id, 1, 'the log has the node ID of a promoted standby');
 like(
 	$detail,
-	qr/^It is from snowflake\.node_id, which is set in ".*\/postgresql\.auto\.conf", line \d+\. The reservation shows node ID 1 in use before, up to "[^"]+"\.$/,
+	qr/^The node ID comes from snowflake\.node_id, which is set in ".*\/postgresql\.auto\.conf", line \d+\. According to the reservation, node ID 1 was in use before, until "[^"]+" at the latest\.$/,
 	'and where it comes from, and that it was in use');
 my ($line) = $detail =~ /line (\d+)/;
 my @lines = split /\n/, slurp_file($standby->data_dir . '/postgresql.auto.conf');
@@ -182,7 +182,7 @@ wait_for_mint($copy);
 ($node_id, $detail, $hint) = inherited($copy, 0);
 is($node_id, 3, 'the log has the node ID of a copy');
 is( $detail,
-	'It is from snowflake.node_id, which is set by the command line. The reservation shows no earlier use of node ID 3.',
+	'The node ID comes from snowflake.node_id, which is set by the command line. According to the reservation, node ID 3 was not in use before.',
 	'which is its own, whatever came with the data');
 is($hint, undef, 'so there is nothing to do');
 
@@ -192,10 +192,10 @@ $copy->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $copy->start;
 like(
 	status($copy, q{concat_ws(' ', gate, advice)}),
-	qr/^closed: the keeper is not running (?:Wait: the server is starting the keeper|The keeper is not running: see the server log)\.$/,
+	qr/^closed: the keeper is not running (?:Wait: the server is starting the keeper|The keeper is not running. See the server log)\.$/,
 	'no keeper: at first the advice is to wait');
 $copy->poll_query_until('postgres',
-	q{SELECT advice = 'The keeper is not running: see the server log.' FROM snowflake_status})
+	q{SELECT advice = 'The keeper is not running. See the server log.' FROM snowflake_status})
   or die "no advice";
 pass('and to see the log if it lasts');
 

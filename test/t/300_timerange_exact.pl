@@ -10,7 +10,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(new_node);
+use SnowflakeTest qw(error_of new_node);
 use Test::More;
 
 my $rows = $ENV{SNOWFLAKE_TEST_ROWS} || 5_000;
@@ -176,6 +176,21 @@ foreach my $layout (
 		FROM cases});
 	is($wrong, 0, "$layout: $n rows compare with times as their times do");
 	$compared += $n;
+
+	# constants, of which the planner knows the time: the last ID that there is, and the next one
+	my $last = $node->safe_psql('postgres', q{SELECT snowflake_upper_bound('infinity')});
+	foreach my $decoded ('@ ID', 'snowflake_timestamp(ID)', 'ID::timestamptz')
+	{
+		my $of_last = $decoded =~ s/ID/'$last'::snowflake/r;
+		my $of_next = $decoded =~ s/ID/'@{[ $last + 1 ]}'::snowflake/r;
+
+		is( $node->safe_psql('postgres', "SELECT $of_last = last_instant FROM snowflake_layout()"),
+			't',
+			"$layout: $decoded of the last ID");
+		is(error_of($node, "SELECT $of_next")->{sqlstate},
+			'22003', "$layout: $decoded of a larger ID")
+		  if $last < 9223372036854775807;
+	}
 
 	# the time that an ID says, decoded by the server's layout or by that in the call,
 	# beside each type of time, either way round, in a time zone with gaps

@@ -81,6 +81,21 @@ sql(q{INSERT INTO events (what) VALUES ('e')});
 sql(q{ROLLBACK PREPARED 'd'});
 is(tail(), 'a b c e', 'or rolled back');
 
+# The process that is named is that of the transaction furthest back, which may have none.
+my $session = $node->background_psql('postgres');
+my $pid = $session->query_safe('SELECT pg_backend_pid()');
+my $holder =
+  q{SELECT count(*), coalesce(max(frontier_holder)::text, 'none') FROM snowflake_status, snowflake_frontier_holders()};
+prepare('d');
+$session->query_safe('BEGIN; SELECT snowflake_next()');
+is(sql($holder), '2|none', 'a session that mints later is not what holds it back');
+sql(q{ROLLBACK PREPARED 'd'});
+prepare('d');
+is(sql($holder), "2|$pid", 'one that has minted before is');
+$session->query_safe('COMMIT');
+$session->quit;
+sql(q{ROLLBACK PREPARED 'd'});
+
 # A transaction that cannot be prepared, and one that has not minted
 foreach my $case (
 	[ 'on temporary objects', 'CREATE TEMP TABLE x (); SELECT snowflake_next()', '0A000' ],
@@ -142,6 +157,8 @@ sql(q{INSERT INTO events (what) VALUES ('g')});
 my $g = prepare('h');
 sql(q{INSERT INTO events (what) VALUES ('i')});
 my $held = sql('SELECT snowflake_frontier()');
+my $known_since = q{SELECT count(since) FROM snowflake_frontier_holders()};
+is(sql($known_since), '2', 'two hold it back, and it is known since when');
 
 $primary->backup('base');
 foreach my $how ('immediate', 'fast')
@@ -156,6 +173,7 @@ foreach my $how ('immediate', 'fast')
 			JOIN pg_prepared_xacts p ON p.transaction = h.prepared}),
 		'f h',
 		'by their xids');
+	is(sql($known_since), '0', 'but not when they began');
 }
 sql('CHECKPOINT');
 $node->stop('immediate');
@@ -168,6 +186,7 @@ is(sql('SELECT snowflake_frontier()'),
 $node->restart;
 prepare('j');
 is(prepared(), 3, 'a PREPARE that comes first does not hide the others');
+is(sql($known_since), '1', 'and of that one it is known when it began');
 sql(q{ROLLBACK PREPARED 'j'});
 
 # Another layout: what is held is an ID.

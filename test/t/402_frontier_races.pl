@@ -8,7 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node wait_for_mint);
+use SnowflakeTest qw(new_node wait_for_mint wait_until);
 use Test::More;
 
 my $node = new_node(
@@ -80,9 +80,14 @@ sub wait_for_event
 sql(q{INSERT INTO events (what) VALUES ('before')});
 sql(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 $node->reload;
-$node->poll_query_until('postgres',
-	q{SELECT current_setting('synchronous_standby_names') = 'nobody'})
-  or die "settings are not reloaded";
+wait_until(
+	'commits wait for a standby',
+	sub {
+		my ($rc, $out, $err) = $node->psql('postgres',
+			q{SET statement_timeout = '100ms'; DO $$ BEGIN PERFORM pg_logical_emit_message(true, 'a', 'commit'); COMMIT; END $$}
+		);
+		return $err =~ /canceling wait for synchronous replication/;
+	});
 my $writer = start(q{INSERT INTO events (what) VALUES ('waits')});
 wait_for_event('SyncRep');
 sql(q{SET synchronous_commit = local; INSERT INTO events (what) VALUES ('after')});
@@ -182,6 +187,29 @@ foreach my $point ('snowflake-snapshot', 'snowflake-frontier', 'snowflake-fronti
 	is(tail(), 'first open visible early late', "$point: to the end");
 	$_->quit foreach $open, $early;
 }
+
+# Nobody holds the frontier back when a reader looks at the slots.  Who mints meanwhile is not
+# passed by what that reader has found, whoever uses it later.
+sql('TRUNCATE events');
+sql(q{INSERT INTO events (what) VALUES ('first')});
+attach('snowflake-frontier');
+my $asking = start($reading);
+wait_for_event('snowflake-frontier');
+my $meanwhile = $node->background_psql('postgres');
+$meanwhile->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('meanwhile')});
+sql(q{INSERT INTO events (what) VALUES ('late')});
+release('snowflake-frontier');
+$asking->query_until(qr/ended/, '');
+like(
+	$asking->query_safe($reading),
+	qr/^read: \[first\]$/m,
+	'who mints while the slots are read is not passed by the reader');
+$asking->quit;
+sql('SELECT pg_current_xact_id()') foreach 1 .. 2;
+is(tail(), 'first', 'nor by another one');
+$meanwhile->query_safe('COMMIT');
+$meanwhile->quit;
+is(tail(), 'first meanwhile late', 'and its row comes in order');
 
 # A transaction that is prepared while a reader looks at the slots
 sql('TRUNCATE events');

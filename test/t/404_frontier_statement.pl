@@ -295,6 +295,39 @@ foreach my $from ('another session', 'a logical slot')
 	$reader->quit;
 }
 
+# The statements of one transaction have a frontier each, however alike their snapshots are:
+# all begin with an old transaction that mints nothing, and some have the same end, or as many
+# transactions in between.
+{
+	my $after = new_round();
+	my @others = map { $node->background_psql('postgres') } 1 .. 3;
+	my $reader = $node->background_psql('postgres');
+	my $read = "SELECT $found FROM settled WHERE id > $after";
+
+	$others[0]->query_safe('BEGIN; SELECT pg_current_xact_id()');
+	$others[1]->query_safe("BEGIN; INSERT INTO events (what) VALUES ('early')");
+	sql("INSERT INTO events (what) VALUES ('later')");
+	$reader->query_safe('BEGIN');
+	is($reader->query_safe($read),
+		'found: []', 'statements of a transaction: the first has nothing');
+	$others[1]->query_safe('COMMIT');
+	is( $reader->query_safe($read),
+		'found: [early later]',
+		'one that was in between has ended: the next one has its row');
+	$others[2]->query_safe('BEGIN; SELECT pg_current_xact_id()');
+	sql("INSERT INTO events (what) VALUES ('last')");
+	is( $reader->query_safe($read),
+		'found: [early later last]',
+		'another one has begun, so that as many are in progress: there is more');
+	$others[2]->query_safe('COMMIT; BEGIN; SELECT pg_current_xact_id()');
+	sql("INSERT INTO events (what) VALUES ('more')");
+	is( $reader->query_safe($read),
+		'found: [early later last more]',
+		'one has ended, and one has begun: there is more');
+	$reader->query_safe('COMMIT');
+	$_->quit foreach @others, $reader;
+}
+
 # Parallel plans: the leader asks, and a worker must not.
 my $parallel =
   q{SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;};

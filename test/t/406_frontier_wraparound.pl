@@ -10,7 +10,8 @@ use SnowflakeTest qw(new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', conf => "snowflake.max_wait = '1min'\nautovacuum = off\n");
+my $node = new_node('main',
+	conf => "snowflake.max_wait = '1min'\nautovacuum = off\nmax_prepared_transactions = 2\n");
 
 # the next transaction ID is to be a bit below 2^32, of the epoch 1
 my $next = 4294967296 - 150;
@@ -51,6 +52,13 @@ my $count = 0;
 my @expected;
 my $first_xid = sql('SELECT pg_current_xact_id()');
 
+# a transaction of another database that is prepared before the turn
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+my ($prepared, $held) = split /\n/,
+  $node->safe_psql('other',
+	q{CREATE EXTENSION snowflake; BEGIN; SELECT pg_current_xact_id(); SELECT snowflake_next(); PREPARE TRANSACTION 'p'}
+  );
+
 # an old snapshot, from before the turn, in which nobody has asked
 my $oldest = $node->background_psql('postgres');
 sql(q{INSERT INTO events (what) VALUES ('first')});
@@ -84,6 +92,21 @@ ok($seen eq '' || $seen eq 'first',
 $oldest->query_safe('COMMIT');
 is($oldest->query_safe($all), "@expected", 'its session has all with the next one');
 $oldest->quit;
+
+# The one that was prepared is found by its lock, which has no epoch.
+cmp_ok($prepared, '<', 2 * 4294967296, 'a transaction was prepared before the turn');
+foreach my $when ('it is', 'after a restart it is')
+{
+	$node->restart if $when =~ /restart/;
+	wait_for_mint($node);
+	is( $node->safe_psql('other', 'SELECT pid, prepared FROM snowflake_frontier_holders()'),
+		'|' . $prepared % 4294967296,
+		"$when known after the turn");
+	is($node->safe_psql('other', "SELECT snowflake_frontier() < $held"),
+		't', 'and holds the frontier back');
+}
+$node->safe_psql('other', q{COMMIT PREPARED 'p'});
+is($node->safe_psql('other', "SELECT snowflake_frontier() < $held"), 'f', 'until it has ended');
 
 $node->stop;
 done_testing();

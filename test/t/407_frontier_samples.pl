@@ -100,6 +100,26 @@ foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
 	sql('TRUNCATE events');
 }
 
+# Nor is a later one for a snapshot whose xmax is smaller, though all transactions in progress
+# that it knows of are still in progress: one that had minted got its transaction ID after it.
+foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
+{
+	my $minted = $node->background_psql('postgres');
+	my $early = $minted->query_safe('BEGIN; SELECT snowflake_next()');
+
+	insert('visible');
+	my $old = snapshot($level);
+	$minted->query_safe("INSERT INTO events VALUES ($early, 'early'); COMMIT");
+	is($old->query_safe('FETCH c'),
+		'read: ', "$level: a snapshot with a smaller xmax does not get what was computed just now");
+	$old->query_safe('COMMIT');
+	is( $old->query_safe($reading),
+		'read: early visible',
+		"$level: the session's next one has both rows");
+	$_->quit foreach $old, $minted;
+	sql('TRUNCATE events');
+}
+
 # One of another database says nothing here, though it is earlier.
 insert('first');
 sql('SELECT snowflake_frontier()');

@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  coordinator_url error_of keeper_sleeps log_count new_coordinator new_member
+  coordinator_url error_at_once error_of keeper_sleeps log_count new_coordinator new_member
   patience status wait_for_mint wait_until
 );
 use PostgreSQL::Test::Cluster;
@@ -45,7 +45,7 @@ $coordinator->safe_psql('postgres',
 );
 $one->poll_query_until('postgres', q{SELECT coordinator = 'grants nothing' FROM snowflake_status})
   or die 'no refusal';
-$error = error_of($one, q{SELECT snowflake_next()});
+$error = error_at_once($one);
 like(
 	$error->{hint},
 	qr/snowflake_fleet_create\(\)/,

@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  duplicates error_of finish_minter log_count mint_together new_clock new_coordinator
+  duplicates error_at_once error_of finish_minter log_count mint_together new_clock new_coordinator
   new_member patience start_minter start_with_clock status step_clock
   wait_for_mint wait_for_status wait_until
 );
@@ -79,9 +79,7 @@ is(join(' ', sort map { status($_, 'node') } $one, $two),
 $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_status($three, q{advice ~ '^No node ID is free'});
-is( error_of($three, 'SELECT snowflake_next()')->{message},
-	'this server has not leased a node ID',
-	'no node ID is free');
+is(error_at_once($three)->{message}, 'this server has not leased a node ID', 'no node ID is free');
 my $stopped_with = status($one, 'node');
 my $minter = start_minter($one, 200_000);
 sleep 1;
@@ -127,7 +125,7 @@ kill 'CONT', @stopped;
 @stopped = ();
 like(
 	status($standby, 'advice'),
-	qr/^After a promotion nothing could be minted: the lease of this server's node ID has ended\./,
+	qr/^A promotion would leave this server unable to mint: the lease of this server's node ID has ended\./,
 	'the standby says that it could not mint');
 $standby->promote;
 wait_for_status($standby, q{gate = 'open' OR gate ~ 'lease'});

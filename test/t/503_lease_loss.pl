@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  duplicates error_of mint_together new_clock new_coordinator new_member
+  duplicates error_at_once error_of mint_together new_clock new_coordinator new_member
   patience set_clock start_with_clock status wait_for_mint wait_for_status wait_until
 );
 use PostgreSQL::Test::Cluster;
@@ -122,6 +122,9 @@ is( $two->safe_psql(
 $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_status($three, q{advice ~ '^The coordinator went back in time'});
+is( error_at_once($three)->{message},
+	'this server has not leased a node ID',
+	'a server that has none is refused at once');
 $two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 push @lists, mint_together(1, $one, $two, $three);
 is(duplicates(@lists), 0, 'after snowflake_fleet_recover() all mint, no ID twice');
@@ -150,8 +153,10 @@ $_->stop foreach $two, $three;
 records(sprintf $mark, 'true', 'reported', 3_600_000);
 wait_for_status($one, q{coordinator = 'grants nothing'});
 my $until = status($one, 'lease_until');
-wait_for_status($one, q{gate = 'closed: the lease of the node ID has ended'});
+wait_for_status($one,
+	"gate = 'closed: the lease of the node ID has ended' OR lease_until <> '$until'");
 is(status($one, 'lease_until'), $until, 'a fleet that is suspect renews nothing');
+is(status($one, 'coordinator'), 'grants nothing', 'and that is what the status says to the end');
 
 foreach my $floor (q{now()}, q{now() + interval '2 hours'}, q{now()})
 {
@@ -168,7 +173,29 @@ like(
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
 wait_for_status($one, q{advice ~ '^This server waits for the floor of the fleet, until "'});
 pass('and if it was named, a server waits for it');
-is(error_of($one, 'SELECT snowflake_next()')->{hint}, status($one, 'advice'), 'with a closed gate');
+is(error_at_once($one)->{hint}, status($one, 'advice'), 'with a closed gate');
+
+# Its own default is not too low, and neither is the very end that was reported.
+my $near = $one->safe_psql(
+	'postgres',
+	q{SELECT sum(setting::int * CASE name WHEN 'snowflake.lease' THEN 2 ELSE 1 END) FROM pg_settings
+	   WHERE name IN ('snowflake.lease', 'snowflake.max_jump')});
+records(
+	qq{UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{floor}', '0'), '{reported}',
+	to_jsonb(floor(1000 * extract(epoch FROM clock_timestamp()))::bigint - 1288834974657 + $near))::text WHERE key = 'fleet'}
+);
+my $at_end = q{SELECT (value::jsonb -> 'floor') = (value::jsonb -> 'reported')
+	FROM snowflake_fleet.records WHERE key = 'fleet'};
+is(error_of($one, 'SELECT snowflake_fleet_recover()')->{message},
+	'', 'by default a floor is at the end that was reported, if that is near');
+is(records($at_end), 't', 'and not above it');
+my $to_floor =
+  q{SELECT snowflake_fleet_recover(leased_from - interval '%d ms') FROM snowflake_fleet() WHERE node IS NULL};
+is(error_of($one, sprintf $to_floor, 0)->{message}, '', 'a floor at that end can be named');
+is(records($at_end), 't', 'and is what was named');
+is( error_of($one, sprintf $to_floor, 1)->{message},
+	'the floor of the fleet is too low',
+	'one that is a tick lower cannot');
 $error = error_of($one, 'SELECT snowflake_fleet_recover(NULL, NULL)');
 is($error->{sqlstate}, '22004', 'whether a holder is gone is known');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(holder_is_gone => true)');

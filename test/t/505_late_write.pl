@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_coordinator new_member status wait_for_mint);
+use SnowflakeTest qw(error_of new_coordinator new_member status wait_for_mint wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -139,9 +139,20 @@ $one->stop;
 $coordinator->safe_psql('postgres', q{DELETE FROM snowflake_fleet.records WHERE key ~ '^node/'});
 $session = $coordinator->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records IN SHARE ROW EXCLUSIVE MODE');
-my $logged = -s $one->logfile;
-$one->start;
-$one->wait_for_log(qr/could not use the coordinator: canceling statement/, $logged);
+start_until_it_waits();
+my $waiting = $coordinator->safe_psql('postgres',
+	q{SELECT min(pid) FROM pg_stat_activity WHERE application_name = 'snowflake'});
+
+sub is_left
+{
+	return $coordinator->safe_psql('postgres',
+		"SELECT count(*) FROM pg_stat_activity WHERE pid = $waiting");
+}
+wait_until('the write is given up', sub { status($one, 'lease_errors') > 0 });
+wait_until(
+	'its session is gone, or two more are given up',
+	sub { !is_left() || status($one, 'lease_errors') > 2 });
+is(is_left(), '0', 'a session that nobody waits for goes on waiting for no lock');
 $session->query_safe(q{INSERT INTO snowflake_fleet.records VALUES ('node/0', ''); COMMIT});
 $session->quit;
 wait_for_mint($one);
@@ -185,6 +196,57 @@ is( $coordinator->safe_psql(
 	'3',
 	'while others renew all the time, a fleet is founded again');
 $_->kill_kill foreach @handles;
+$coordinator->safe_psql('postgres',
+	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ '^CALL renew'});
+$coordinator->poll_query_until('postgres',
+	q{SELECT count(*) = 0 FROM pg_stat_activity WHERE query ~ '^CALL renew'})
+  or die 'they renew for ever';
+
+# Two sessions write the fleet's record at the same moment: they do so one after the other.
+foreach my $case (
+	[
+		'snowflake_fleet_recover()',
+		qr/ERROR:  55006: the record of the snowflake fleet was changed concurrently/
+	],
+	[
+		'snowflake_fleet_create()',
+		qr/ERROR:  42710: the coordinator already has a snowflake fleet/
+	])
+{
+	my ($function, $refusal) = @$case;
+	my @founders;
+
+	$coordinator->safe_psql('postgres', 'TRUNCATE snowflake_fleet.records')
+	  if $function =~ /create/;
+	$session = $coordinator->background_psql('postgres');
+	$session->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records IN ROW EXCLUSIVE MODE');
+	foreach my $i (0, 1)
+	{
+		my %founder;
+
+		$founder{run} = IPC::Run::start(
+			[
+				'psql', '-XqAt', '-v', 'VERBOSITY=verbose',
+				'-d', $one->connstr('postgres'), '-c', "SELECT $function"
+			],
+			'<',
+			\undef,
+			'>',
+			\$founder{out},
+			'2>',
+			\$founder{err});
+		push @founders, \%founder;
+	}
+	$coordinator->poll_query_until('postgres',
+		q{SELECT count(*) = 2 FROM pg_stat_activity WHERE query ~ 'LOCK TABLE' AND wait_event_type = 'Lock'}
+	) or die 'two do not wait';
+	$session->query_safe('COMMIT');
+	$session->quit;
+	$_->{run}->finish foreach @founders;
+	my @errors = grep { /ERROR/ } map { $_->{err} } @founders;
+	is(scalar(@errors), 1, "$function at the same moment: one does it");
+	like("@errors", $refusal, 'and the other is told of it');
+}
 
 $_->stop foreach $one, $coordinator;
 done_testing();

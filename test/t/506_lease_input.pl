@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  coordinator_url error_of log_count new_member new_node patience status
+  coordinator_url error_at_once error_of log_count new_member new_node patience status
   wait_for_mint wait_for_status wait_until
 );
 use IO::Select;
@@ -16,6 +16,7 @@ use IO::Socket::INET;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(sleep);
 
 my $secret = 'xK9-hush-3q';
 my $coordinator = new_node(
@@ -101,6 +102,8 @@ logs(
 	qr/could not use the coordinator: .*Connection refused/,
 	'a refused connection',
 	sub { set_to('node_source', 'postgresql://127.0.0.1:1/postgres') });
+wait_for_status($server, q{coordinator = 'unreachable'});
+my ($since) = status($server, 'advice') =~ /unusable since "(.*?)"/;
 logs(
 	qr/could not use the coordinator: .*invalid connection option|could not use the coordinator: .*invalid URI query parameter/,
 	'a parameter that there is not',
@@ -109,6 +112,14 @@ logs(
 	qr/could not use the coordinator: .*database "nowhere" does not exist/,
 	'a database that there is not',
 	sub { set_to('node_source', $url =~ s/postgres$/nowhere/r) });
+
+# when it has failed once more, the advice is that of the last failure
+my $errors = status($server, 'lease_errors');
+wait_for_status($server, "lease_errors > $errors");
+like(
+	status($server, 'advice'),
+	qr/unusable since "\Q$since\E": .*database "nowhere" does not exist/,
+	'the advice has the error of now, and since when there has been one');
 
 # Passwords are in a file.
 records("CREATE ROLE fleet LOGIN PASSWORD '$secret'");
@@ -181,6 +192,12 @@ foreach my $change (
 
 	push @damaged, $good =~ s/"$name": (?:"[^"]*"|-?\d+)/"$name": $value/r;
 }
+
+# What JSON may have, and a record not: otherwise it would be that of a lease for months.
+my $lasting = $good =~ s/"until": (\d+)/'"until": ' . ($1 + 10_000_000_000)/er;
+push @damaged, "\n$lasting", $lasting . ' ' x 10_000,
+  map { $lasting =~ s/"holder": "/"holder": "$_/r } "\xc3\xa4", "\xff", "\x7f", '\\n';
+
 records('CREATE DATABASE raw ENCODING SQL_ASCII LC_COLLATE "C" LC_CTYPE "C" TEMPLATE template0');
 $coordinator->safe_psql('raw', slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql"));
 set_to('node_source', $url =~ s/postgres$/raw/r);
@@ -214,12 +231,26 @@ $coordinator->safe_psql(
 	ALTER DATABASE raw SET search_path = public, pg_catalog});
 is($coordinator->safe_psql('raw', q{SELECT 'x'::text = 'x'}),
 	'f', 'a database with an operator of its own');
+my $leases = status($server, 'leases');
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 is( $server->safe_psql(
 		'postgres', q{SELECT count(*) FROM snowflake_fleet() WHERE state = 'damaged'}),
 	'0',
 	'and mended by snowflake_fleet_recover()');
 $coordinator->safe_psql('raw', 'ALTER DATABASE raw RESET search_path');
+
+# The one that the log has told of is damaged again, when the server has seen that none was.
+my $damaged = qr/the record of snowflake node ID (\d+) at its coordinator is damaged/;
+my ($again) = reverse slurp_file($server->logfile) =~ /$damaged/g;
+wait_for_status($server, "leases > $leases");
+$coordinator->safe_psql('raw',
+	"UPDATE snowflake_fleet.records SET value = 'x' WHERE key = 'node/$again'");
+$offset = -s $server->logfile;
+$leases = status($server, 'leases');
+set_to('lease_nodes', "$again, 100-200");
+wait_for_status($server, "leases > $leases");
+is(log_count($server, $damaged, $offset), 1, 'a record that is damaged again is told of again');
+set_to('lease_nodes', '');
 
 # The fleet's own record
 wait_for_status($server, q{coordinator = 'reachable'});
@@ -237,12 +268,23 @@ sub set_fleet
 	$server->start;
 	return;
 }
+
+# What an administrator has to mend is not waited for.
+sub refuses_at_once
+{
+	my ($what) = @_;
+
+	is( error_at_once($server)->{message},
+		'this server has not leased a node ID',
+		"$what: a mint is refused at once");
+	return;
+}
 set_fleet('{"layout": 7}');
 wait_for_status($server, q{advice ~ '^The record of the fleet is damaged'});
-pass('a damaged record of the fleet');
+refuses_at_once('a damaged record of the fleet');
 set_fleet($fleet =~ s/"layout": "[^"]*"/"layout": "time:41 node:4 sequence:18"/r);
 wait_for_status($server, q{advice ~ '^The fleet has another layout'});
-pass('a fleet of another layout');
+refuses_at_once('a fleet of another layout');
 set_fleet($fleet);
 wait_for_status($server, q{coordinator = 'reachable'});
 
@@ -269,7 +311,8 @@ wait_for_mint($server);
 set_to('lease', patience(4) . 's');
 
 # An answer is lost: what is between the server and the coordinator hangs up when
-# it has passed on a write.
+# it has passed on a write, or before it passes on a second one, and is not there for as long
+# as there is another file.
 my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
   or die "could not listen: $@";
 my $lost = PostgreSQL::Test::Utils::tempdir() . '/lost';
@@ -281,16 +324,17 @@ if ($proxy == 0)
 	{
 		my $upstream = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port) or next;
 		my $select = IO::Select->new($client, $upstream);
-		my $written = 0;
+		my $writes = 0;
 
 	  RELAY: while (my @ready = $select->can_read)
 		{
 			foreach my $from (@ready)
 			{
 				last RELAY unless sysread $from, my $bytes, 65536;
-				$written = 1
+				$writes++
 				  if $from == $client && $bytes =~ /(?:INSERT INTO|UPDATE) snowflake_fleet/;
-				if ($written && $from == $upstream && -e "$lost.wanted")
+				last RELAY if $writes == 2 && unlink "$lost.second";
+				if ($writes && $from == $upstream && -e "$lost.wanted")
 				{
 					unlink "$lost.wanted";
 					last RELAY;
@@ -300,6 +344,7 @@ if ($proxy == 0)
 		}
 		close $client;
 		close $upstream;
+		sleep 0.05 while -e "$lost.closed";
 	}
 	require POSIX;
 	POSIX::_exit(0);
@@ -321,7 +366,7 @@ append_to_file("$lost.wanted", '');
 set_to('node_source', "postgresql://$user\@127.0.0.1:" . $listener->sockport . '/raw');
 lose_an_answer();
 wait_for_status($server, q{coordinator = 'reachable' AND gate = 'open'});
-my $leases = status($server, 'node, leases');
+$leases = status($server, 'node, leases');
 is( $server->safe_psql(
 		'postgres',
 		'SELECT count(*), count(DISTINCT node) FROM snowflake_fleet() WHERE node = (SELECT node FROM snowflake_status) AND state = \'leased\''
@@ -332,6 +377,34 @@ lose_an_answer();
 my $renewals = status($server, 'lease_renewals');
 wait_for_status($server, "coordinator = 'reachable' AND lease_renewals > $renewals + 1");
 is(status($server, 'node, leases'), $leases, 'the lost answer to a renewal costs nothing');
+
+# What was written is found then, and written once more.  That does not get there, and so is
+# found to be what it was at the next look.
+append_to_file("$lost.second", '');
+lose_an_answer();
+wait_until('the second write is lost', sub { !-e "$lost.second" });
+$renewals = status($server, 'lease_renewals');
+wait_for_status($server, "coordinator = 'reachable' AND lease_renewals > $renewals");
+is(status($server, 'node, leases'),
+	$leases, 'nor does it if what was found could not be written once more');
+
+# Before it is asked for again the fleet's record is that of an older term, as after a
+# failover of the coordinator: a newer one is noted down there, and no more than that.
+append_to_file("$lost.closed", '');
+lose_an_answer();
+$renewals = status($server, 'lease_renewals');
+$coordinator->safe_psql('raw',
+	q{UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{term}', '0')::text WHERE key = 'fleet'}
+);
+unlink "$lost.closed";
+wait_for_status(
+	$server,
+	sprintf
+	  q{coordinator = 'reachable' AND gate = 'open' AND lease_renewals > %d OR lease_until < now() - interval '%d s'},
+	$renewals,
+	patience(15));
+is(status($server, "node, leases, lease_renewals > $renewals"),
+	"$leases|t", 'nor does one before a failover of the coordinator');
 
 # A write that has to wait for another one looks at what that has written, whatever the
 # database has for a default.
@@ -371,6 +444,13 @@ wait_until(
 	});
 is(error_of($server, 'SELECT snowflake_fleet_create()')->{sqlstate}, '42710', 'nor does a standby');
 $standby->stop;
+
+# Nor one that is down, where all hosts have the one port that the URL names.
+set_to('node_source', "postgresql:///raw?host=/nowhere,${\ $coordinator->host}&port=$port");
+wait_until('the setting is in force',
+	sub { $server->safe_psql('postgres', 'SHOW snowflake.node_source') =~ m{/nowhere,} });
+is(error_of($server, 'SELECT snowflake_fleet_create()')->{sqlstate},
+	'42710', 'nor one that is down, of several with one port');
 
 # Nor does one that cannot even be connected to, because its queue is full and so
 # the packets are dropped, while the lessee is woken again and again.

@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  coordinator_url duplicates error_of member_conf mint_together new_clock
+  coordinator_url duplicates error_at_once error_of member_conf mint_together new_clock
   new_member new_node patience set_clock start_with_clock status wait_for_mint
   wait_for_status
 );
@@ -72,14 +72,27 @@ my $held = status($one, 'lease_until');
 wait_for_status($one, "lease_until > '$held'");
 is($one->safe_psql('postgres', $until), $given_back, 'and not renewed');
 
-# Of several node IDs with its name, a server takes the one that it had last.
+# Of several node IDs with its name, a server takes the one that it had last, in whatever
+# order it finds them.
 $one->poll_query_until('postgres',
 	'SELECT leased_until < now() FROM snowflake_fleet() WHERE node = 0')
   or die 'the lease does not end';
 $one->append_conf('postgresql.conf', "snowflake.lease_nodes = '0-200'");
-$one->restart;
-wait_for_mint($one);
-is(status($one, 'node'), 100, 'a restart keeps the last of two node IDs');
+foreach my $order ('first', 'last')
+{
+	$one->stop;
+	$coordinator->safe_psql(
+		'postgres',
+		sprintf q{
+		CREATE TEMPORARY TABLE found AS TABLE snowflake_fleet.records;
+		TRUNCATE snowflake_fleet.records;
+		INSERT INTO snowflake_fleet.records SELECT * FROM found
+			ORDER BY (value::jsonb ->> 'granted')::bigint %s},
+		$order eq 'first' ? 'DESC' : 'ASC');
+	$one->start;
+	wait_for_mint($one);
+	is(status($one, 'node'), 100, "a restart keeps the last of two node IDs, found $order");
+}
 $one->stop;
 
 # A split coordinator: a standby was promoted, and the old primary goes on.
@@ -149,6 +162,10 @@ foreach my $node (@$members)
 {
 	wait_for_status($node, q{advice ~ 'was replaced by another'});
 	pass('a coordinator that was replaced grants nothing');
+	wait_for_status($node, q{advice ~ 'was replaced by another' AND lease_until < now()});
+	is( error_at_once($node)->{message},
+		"the lease of this server's node ID has ended",
+		'which a mint does not wait for');
 }
 $coordinator->stop;
 $second->start;
@@ -192,6 +209,11 @@ is_deeply(
 	[ map { status($_, 'node, leases, gate') } @$members ],
 	[ map { "$_|open" } @leased ],
 	'nor does a failover of the coordinator');
+is( $third->safe_psql(
+		'postgres',
+		q{SELECT value::jsonb ->> 'term' FROM snowflake_fleet.records WHERE key = 'fleet'}),
+	'3',
+	'of which those that renew take note');
 
 # The records are copied to another cluster.
 # not from a template, which has a system identifier
@@ -212,6 +234,12 @@ $last->append_conf('postgresql.conf', sprintf q{snowflake.node_source = '%s'},
 $last->reload;
 wait_for_status($last, q{advice ~ 'copied from another coordinator'});
 pass('a copy of the records at another coordinator grants nothing');
+$last->stop('immediate');
+$last->start;
+wait_for_status($last, q{advice ~ 'copied from another coordinator'});
+is( error_at_once($last)->{message},
+	'this server has not leased a node ID',
+	'which a mint does not wait for, either');
 $third->stop;
 my $leases = status($last, 'leases');
 $last->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');

@@ -99,7 +99,7 @@ foreach my $attempt (1, 2)
 		"and with none: it would be far ahead");
 	like(
 		$error->{detail},
-		qr/^The server ".*:@{[ $ahead->port ]}" gave up a lease up to that time\./,
+		qr/^Server ".*:@{[ $ahead->port ]}" gave up a lease that was valid up to that floor\./,
 		'which server said so');
 	like(
 		$error->{hint},
@@ -109,10 +109,14 @@ foreach my $attempt (1, 2)
 
 # A recovery above it forgets neither that, nor its own floor.
 $one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '15 min')});
+is( $one->safe_psql(
+		'postgres', 'SELECT holder, leased_until FROM snowflake_fleet() WHERE node IS NULL'),
+	'|',
+	'above what a server reported nothing but the floor is listed');
 $error = error_of($one, q{SELECT snowflake_fleet_recover(now() + interval '11s')});
 like(
 	$error->{detail},
-	qr/^The server ".*:@{[ $ahead->port ]}" gave up a lease up to "/,
+	qr/^Server ".*:@{[ $ahead->port ]}" gave up a lease that was valid until "/,
 	'after a recovery above it that is known as well');
 $error = error_of($one, 'SELECT snowflake_fleet_recover()');
 like(

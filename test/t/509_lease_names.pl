@@ -24,6 +24,8 @@ system_or_bail($ENV{CC} || 'cc',
 	'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
 	"$FindBin::RealBin/../shim/resolver_shim.c", '-ldl');
 
+$ENV{RESOLVER_HOLDS} = PostgreSQL::Test::Utils::tempdir() . '/resolver_holds';
+
 my $coordinator = new_node(
 	'coordinator',
 	node_id => undef,
@@ -91,6 +93,23 @@ foreach my $scheme ('postgresql', 'etcd', 'zookeeper', 'consul')
 	}
 }
 
+# A process looks up few names at a time, but as many as it likes one after the other.
+set_source("postgresql://$user\@good.here:$port/postgres");
+is( error_of(
+		$server,
+		q{DO $$ BEGIN
+			FOR i IN 1 .. 20 LOOP
+				BEGIN
+					PERFORM snowflake_fleet();
+				EXCEPTION WHEN undefined_table THEN
+					NULL;	-- there is no fleet yet
+				END;
+			END LOOP;
+		END $$}
+	)->{message},
+	'',
+	'a name that was looked up makes room for the next one');
+
 # A healthy second host
 set_source("postgresql://$user\@not-there.hangs:5432,good.here:$port/postgres");
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
@@ -116,6 +135,30 @@ $session->query_safe('SELECT count(*) FROM snowflake_fleet()') foreach 1 .. 10;
 cmp_ok(open_files(), '<', $files + 10, 'a name that was looked up leaves no file open');
 $session->quit;
 
+# Nor does a look-up that is canceled, when the resolver has answered to nobody.
+append_to_file($ENV{RESOLVER_HOLDS}, '');
+set_source("postgresql://$user\@name.held:$port/postgres");
+$session = $server->background_psql('postgres');
+$backend = $session->query_safe('SELECT pg_backend_pid()');
+foreach my $try (0 .. 5)
+{
+	$session->query_until(qr/go/,
+		"\\echo go\nDO 'BEGIN PERFORM snowflake_fleet(); EXCEPTION WHEN query_canceled THEN NULL; END';\n"
+	);
+	$server->poll_query_until('postgres',
+		"SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $backend")
+	  or die 'no name is looked up';
+	$server->safe_psql('postgres', "SELECT pg_cancel_backend($backend)");
+	$session->query_safe('SELECT 1');
+	$files = open_files() if $try == 0;
+}
+cmp_ok(open_files(), '>=', $files + 3, 'a look-up that is canceled goes on');
+unlink $ENV{RESOLVER_HOLDS};
+wait_until('its threads have ended', sub { 1 == (() = glob "/proc/$backend/task/*") });
+cmp_ok(open_files(), '<=', $files, 'and leaves no file open when it ends');
+$session->quit;
+set_source("postgresql://$user\@good.here:$port/postgres");
+
 # A file with a password that others can read is said to be that, not to be missing.
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/passfile';
 append_to_file($passfile, "*:*:*:*:secret\n");
@@ -125,7 +168,7 @@ is($error->{sqlstate}, '', 'without a file for passwords it works');
 set_source("postgresql://$user\@good.here:$port/postgres?passfile=$passfile");
 $error = error_of($server, 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, 'F0000', 'a file for passwords that others can read is refused');
-wait_for_status($server, q{advice ~ 'must be readable by the server alone'});
+wait_for_status($server, q{advice ~ 'has group or world access'});
 pass('and the advice says so');
 my $unprivileged = $server->safe_psql('postgres',
 	q{CREATE ROLE visitor; SET ROLE visitor; SELECT advice FROM snowflake_status});

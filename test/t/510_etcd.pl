@@ -59,18 +59,51 @@ is(status($two, 'leases, lease_errors'), '1|0', 'a node ID is leased after a lis
 start_time($clock);
 $two->stop;
 
-# The records are copied to another cluster.
-my @records = split /\n/, SnowflakeCoordinator::etcdctl($etcd, 'get', '--prefix', 'fleet/');
+# The records are copied to another cluster, to which the same URL leads from then on, as when
+# an address moves.  Nothing asks who that is before it is asked to renew.
 my $other = SnowflakeCoordinator::new_etcd('o', 1, '--initial-cluster-token=other');
 SnowflakeCoordinator::wait_for_etcd($other);
+my $moved = PostgreSQL::Test::Utils::tempdir() . '/moved';
+$relay = SnowflakeCoordinator::new_relay($etcd, qr/(?!)/, $moved, $other);
+my $three = start_member('moved', "etcd://$relay/fleet");
+wait_for_mint($three);
+wait_for_status($three, 'lease_renewals > 0');
+my @records = split /\n/, SnowflakeCoordinator::etcdctl($etcd, 'get', '--prefix', 'fleet/');
+
 while (my ($key, $value) = splice @records, 0, 2)
 {
 	SnowflakeCoordinator::etcdctl($other, 'put', '--', $key, $value);
 }
+append_to_file("$moved.other", '');
+my $before = status($three, 'lease_renewals');
+wait_for_status($three, "coordinator = 'grants nothing' OR lease_renewals > $before + 2");
+like(
+	status($three, 'advice'),
+	qr/copied from another coordinator/,
+	'a copy of the records that the same URL leads to renews nothing');
+unlink "$moved.other";
+wait_for_status($three, q{coordinator = 'reachable'});
+pass('and the first cluster does, when the URL leads to it again');
+$three->stop;
+
+# The copy as the next of several hosts.  The first one does not say whether it has done a
+# write, so the copy is asked for it.
+my $both =
+  SnowflakeCoordinator::new_doubtful_proxy($etcd) . ',' . SnowflakeCoordinator::hosts($other);
+my $four = start_member('next_host', "etcd://$both/fleet", "snowflake.lease_nodes = '9'");
+wait_for_status($four, q{coordinator = 'grants nothing' OR leases > 0});
+is(status($four, 'leases'),
+	'0', 'a copy that is asked for a write of the first cluster grants nothing');
+like(status($four, 'advice'), qr/copied from another coordinator/, 'and is known for a copy');
+like(SnowflakeCoordinator::etcdctl($other, 'get', 'fleet/node/9'),
+	qr/"holder"/, 'though it has done it');
+$four->stop;
+
+# The copy, under a URL of its own
 $one->append_conf('postgresql.conf',
 	"snowflake.node_source = 'etcd://" . SnowflakeCoordinator::hosts($other) . "/fleet'");
 $one->reload;
-my $before = status($one, 'lease_renewals');
+$before = status($one, 'lease_renewals');
 wait_for_status($one,
 	"coordinator = 'grants nothing' OR coordinator = 'reachable' AND lease_renewals > $before + 2");
 like(
@@ -96,6 +129,20 @@ $one = start_member('with_user', "etcd://fleet\@$hosts/fleet?passfile=$passfile"
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($one);
 is(status($one, 'node'), '0', 'a user with a password gets a node ID');
+
+# Slashes around the path do not make it another one.
+foreach my $path ('fleet/', '/fleet//')
+{
+	my $url = "etcd://fleet\@$hosts/$path?passfile=$passfile";
+
+	$one->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
+	$one->reload;
+	wait_until('the setting is in force',
+		sub { $one->safe_psql('postgres', 'SHOW snowflake.node_source') eq $url });
+	is( $one->safe_psql('postgres', 'SELECT node FROM snowflake_fleet() ORDER BY node NULLS FIRST'),
+		"\n0",
+		"the path \"/$path\" is that of the same fleet");
+}
 append_to_file($passfile, '');
 open my $fh, '>', $passfile or die;
 print $fh "wrong8\n";

@@ -38,6 +38,43 @@ wait_until(
 		return $error->{sqlstate} ne '';
 	});
 is($error->{sqlstate}, '28000', 'nobody else may read it');
+is(error_of($one, 'SELECT snowflake_fleet_create()')->{sqlstate},
+	'28000', 'nor found a fleet where there is one already');
+
+# The same is asked of ZooKeeper itself.  Where no user made it, nobody is refused.
+sub error_of_nobody
+{
+	my ($what, $path) = @_;
+	my %request = (
+		create => [ 1, pack 'N/a*N/a*N2N/a*N/a*N', $path, 'x', 1, 31, 'world', 'anyone', 0 ],
+		delete => [ 2, pack 'N/a*N', $path, -1 ],
+		get => [ 4, pack 'N/a*C', $path, 0 ],
+		set => [ 5, pack 'N/a*N/a*N', $path, 'x', -1 ]);
+
+	return SnowflakeCoordinator::zookeeper_error($zookeeper, @{ $request{$what} });
+}
+my @requests = (
+	[ get => 'fleet' ],
+	[ get => 'node/0' ],
+	[ set => 'fleet' ],
+	[ set => 'node/0' ],
+	[ set => 'node' ],
+	[ create => 'other' ],
+	[ create => 'node/other' ],
+	[ delete => 'node/0' ],
+	[ delete => 'fleet' ]);
+foreach my $fleet ([ b => -102 ], [ a => 0 ])
+{
+	my ($name, $expected) = @$fleet;
+
+	foreach my $request (@requests)
+	{
+		my ($what, $key) = @$request;
+
+		is(error_of_nobody($what, "/fleet/$name/$key"),
+			$expected, "a request of nobody to $what /fleet/$name/$key is answered with $expected");
+	}
+}
 unlike(slurp_file($one->logfile), qr/secret7/, 'no password is in the log');
 $one->stop;
 

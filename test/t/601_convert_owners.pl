@@ -150,6 +150,22 @@ foreach my $way (sort keys %ways)
 	}
 }
 
+# What such a function sets ends with the statement that has run it.
+create_tables(
+	'app',
+	q{CREATE OR REPLACE FUNCTION mal.sets(bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+		BEGIN
+			PERFORM set_config('search_path', 'mal', false), set_config('work_mem', '1234kB', false);
+			RETURN true;
+		END $$;
+	ALTER TABLE mal.items ADD CHECK (mal.sets(order_id))});
+is( $node->safe_psql(
+		'postgres', "SET search_path = public; SET work_mem = '5MB'; $convert;
+			SHOW search_path; SHOW work_mem"),
+	"6\npublic\n5MB",
+	'what an owner sets is not set for the caller');
+run_as('mal', 'DROP TABLE mal.items; DROP FUNCTION mal.sets(bigint)');
+
 # The other way round: the key is mal's, and others reference it and may read it.
 # Their foreign keys are declared again with their rights, but nothing that mal says
 # of his table is planned with them.
@@ -247,6 +263,30 @@ $node->safe_psql(
 is(error_of($node, q{SELECT snowflake_convert_column('mal.orders', 'id')})->{sqlstate},
 	'23503', 'a reference that leads nowhere is found');
 $node->safe_psql('postgres', 'DELETE FROM app.items WHERE order_id = 1000');
+
+# Who owns the reference has to be allowed to reference each of its columns, and to find the table.
+foreach my $right (
+	'GRANT REFERENCES (id) ON mal.orders TO PUBLIC',
+	'GRANT REFERENCES (part) ON mal.orders TO PUBLIC',
+	'GRANT REFERENCES ON mal.orders TO PUBLIC; REVOKE USAGE ON SCHEMA mal FROM PUBLIC')
+{
+	run_as('mal', "REVOKE REFERENCES ON mal.orders FROM PUBLIC; $right");
+	like(
+		error_of($node, q{SELECT snowflake_convert_column('mal.orders', 'id', dry_run => true)})
+		  ->{detail},
+		qr/^Foreign key items_order_id_part_fkey .*owner app is not allowed to reference table mal\.orders/,
+		"$right: not enough for a reference of two columns");
+}
+run_as(
+	'mal', q{
+	GRANT USAGE ON SCHEMA mal TO PUBLIC;
+	REVOKE REFERENCES ON mal.orders FROM PUBLIC;
+	GRANT REFERENCES (id), REFERENCES (part) ON mal.orders TO PUBLIC});
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT count(*) FROM snowflake_convert_column('mal.orders', 'id', dry_run => true)}),
+	'6',
+	'rights to both columns are');
 
 # An owner who converts his key himself, and may read what references it: what the
 # owner of that says does not run with his rights either.

@@ -84,7 +84,7 @@ my ($result, $output, $notices) = $node->psql(
 is($output, "2\nt", 'one whose catalog was left as it is can be converted');
 like(
 	$notices,
-	qr/sequence public\.left_over_id_seq is kept: the column needs it/,
+	qr/sequence public\.left_over_id_seq is kept: the column depends on it/,
 	'but keeps its sequence');
 $node->safe_psql('postgres',
 	q{INSERT INTO orders (note) SELECT 'new' FROM generate_series(1, 100)});

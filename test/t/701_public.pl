@@ -9,7 +9,8 @@ use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use POSIX ();
 use SnowflakeTest qw(
-  error_of has_public new_clock new_node patience set_clock start_with_clock write_keys
+  error_of has_public let_pass new_clock new_node patience set_clock start_time start_with_clock
+  stop_time write_keys
 );
 use Test::More;
 use Time::HiRes qw(sleep stat time);
@@ -282,10 +283,44 @@ like(
 	qr/^ord_zz[0-9a-hjkmnp-tv-z]{13}$/,
 	'in whatever order they stand, and with two digits');
 is( result(
-		"SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$newest'), snowflake_private('$uuid'::uuid, 'ord')"
+		"SELECT snowflake_private('$text'), snowflake_private('$newer'), snowflake_private('$newest')"
 	),
-	"$id|$id|$id|$id",
-	'all numbers decrypt, also where a UUID cannot tell two apart');
+	"$id|$id|$id",
+	'all numbers decrypt');
+
+# A UUID has four bits of the number, and a text one digit as long as that suffices.
+my $come_back = q{
+	SELECT count(*) FILTER (WHERE accepts_text(public)), count(*) FILTER (WHERE accepts(uuid)),
+		count(*) FILTER (WHERE CASE WHEN accepts(uuid) THEN snowflake_private(uuid, 'ord') = id END)
+	FROM (SELECT id, snowflake_public(id, 'ord'), snowflake_public_uuid(id, 'ord') FROM generate_series(1, 1000) id)
+		s (id, public, uuid)};
+is(result($come_back), '1000|1000|1000', 'with the largest number all come back');
+write_keys($node, 31, '1f' x 32);
+like(
+	result("SELECT snowflake_public($id, 'ord')"),
+	qr/^ord_z[0-9a-hjkmnp-tv-z]{13}$/,
+	'31 is one digit');
+is(result($come_back), '1000|1000|1000', 'with which all come back');
+write_keys($node, 32, '20' x 32);
+like(
+	result("SELECT snowflake_public($id, 'ord')"),
+	qr/^ord_10[0-9a-hjkmnp-tv-z]{13}$/,
+	'32 are two');
+is(result($come_back), '1000|1000|1000', 'with which all come back, too');
+
+# Keys that a UUID cannot tell apart
+write_keys($node, 23, '17' x 32);
+my $other_uuid = result("SELECT snowflake_public_uuid($id, 'ord')");
+write_keys($node, 7, '07' x 32, 23, '17' x 32, 39, '27' x 32);
+my (undef, $shown) = $node->psql(
+	'postgres', qq{
+	SELECT snowflake_private('$uuid'::uuid, 'ord');
+	SELECT snowflake_private('$other_uuid'::uuid, 'ord');
+	SELECT snowflake_private(snowflake_public_uuid($id, 'ord'), 'ord')}, on_error_stop => 0);
+is($shown, "$id\n$id\n$id",
+	'a key decrypts its UUIDs beside others that these cannot tell from it');
+
+# Numbers of which the key is gone, or is another one
 write_keys($node, 12, '0c' x 32);
 is(error("SELECT snowflake_private('$text')")->{sqlstate},
 	'42704', 'a key that is gone decrypts no text');
@@ -359,7 +394,7 @@ $node->safe_psql(
 			END IF;
 		END LOOP;
 	END $$});
-my (undef, $shown, $complaints) = $node->psql(
+(undef, $shown, my $complaints) = $node->psql(
 	'postgres', qq{
 	CALL twice($id, '$text', \$\$cat >/dev/null; echo '7 ${\ ('09' x 32)}' >'$file'; ${\ ($settle =~ s/^\\! |\n//gr)}\$\$)}
 );
@@ -549,6 +584,34 @@ foreach my $mode (0640, 0604, 0620, 0601)
 chmod 0400, $file;
 is(result("SELECT snowflake_public($id, 'ord')"), $text, 'mode 400 will do');
 
+# A file of root may be one that its group reads, and no more.
+my $shim = PostgreSQL::Test::Utils::tempdir() . '/owner_shim.so';
+system_or_bail($ENV{CC} || 'cc',
+	'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim, "$FindBin::RealBin/../shim/owner_shim.c",
+	'-ldl');
+$node->stop;
+{
+	local $ENV{LD_PRELOAD} = $shim;
+	local $ENV{SNOWFLAKE_OWNED_FILE} = $file;
+	local $ENV{SNOWFLAKE_OWNER} = 0;
+	$node->start;
+}
+foreach my $mode (0600, 0640)
+{
+	chmod $mode, $file;
+	is(result("SELECT snowflake_public($id, 'ord')"),
+		$text, sprintf('a file of root, mode %o: will do', $mode));
+}
+foreach my $mode (0660, 0650, 0644)
+{
+	chmod $mode, $file;
+	like(
+		error("SELECT snowflake_public($id, 'ord')")->{message},
+		qr/has group or world access/,
+		sprintf('a file of root, mode %o: refused', $mode));
+}
+chmod 0600, $file;
+
 # The clock goes back behind the file's time: nobody waits until it is there again.
 my $clock = new_clock('behind');
 $node->stop;
@@ -556,6 +619,36 @@ start_with_clock($node, $clock);
 set_clock($clock, -3_600_000);
 is(result("SET statement_timeout = '${\ patience(20)}s'; SELECT snowflake_public($id, 'ord')"),
 	$text, 'a file from the future is read');
+
+# A key in a file that was refused is in no use while the next file is being written: the
+# session waits for that one.  Time stands, and is what the file is that old by.
+sub is_old
+{
+	my ($ms) = @_;
+	my $now = result('SELECT extract(epoch FROM clock_timestamp())');
+
+	let_pass($clock, 1000 * ((stat $file)[10] - $now) + $ms);
+	return;
+}
+stop_time($clock);
+$session = $node->background_psql('postgres');
+my ($pid, $known) =
+  split /\|/, $session->query_safe("SELECT pg_backend_pid(), snowflake_public($id, 'ord')");
+is($known, $text, 'a session knows the key');
+write_keys($node, 3, '03' x 32, 'x', '');
+is_old(1000);
+is($session->query_safe("SELECT accepts('$uuid')"), 'f', 'the file is refused');
+write_keys($node, 7, '07' x 32);
+is_old(100);
+$session->query_until(qr/asked/, "\\echo asked\nSELECT snowflake_public($id, 'ord') AS last;\n");
+$node->poll_query_until(
+	'postgres', qq{
+	SELECT wait_event_type = 'Extension' OR state = 'idle' FROM pg_stat_activity
+	 WHERE pid = $pid AND query LIKE '%AS last%'}) or die 'the session neither waits nor goes on';
+is_old(1000);
+is($session->query_safe('SELECT'), $text, 'no key of a file that was refused is used');
+$session->quit;
+start_time($clock);
 $node->stop;
 $node->start;
 

@@ -151,6 +151,19 @@ is( join(
 			WHERE oid = 'snowflake_keeper.reservation'::regclass AND grantee <> relowner})),
 	'',
 	'whatever the default privileges are');
+is( join(
+		', ',
+		rows(
+			'postgres', q{
+			SELECT DISTINCT what
+			FROM (SELECT 'schema', nspowner, nspacl FROM pg_namespace WHERE nspname = 'snowflake_keeper'
+				UNION ALL
+				SELECT proname, proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc
+				WHERE pronamespace = 'snowflake_keeper'::regnamespace) AS o(what, owner, acl),
+				aclexplode(acl)
+			WHERE grantee <> owner})),
+	'',
+	'nor has anybody rights on its schema, or on a function there');
 $node->safe_psql('postgres', 'CREATE ROLE monitor; GRANT pg_monitor TO monitor');
 is(touched('monitor', 'postgres'), '', 'nor can one who monitors');
 

@@ -143,6 +143,44 @@ is( error_of($node, 'DROP SCHEMA public CASCADE', dbname => 'kinds')->{detail},
 	'a schema is dropped with all that is in it, but not with what is elsewhere');
 is($node->psql('kinds', 'DROP TABLE other.p; DROP SCHEMA public CASCADE'),
 	0, 'a schema is dropped with its extension');
+foreach my $schemas ('app, ids', 'ids, app')
+{
+	$node->safe_psql(
+		'kinds', q{
+		CREATE SCHEMA ids; CREATE EXTENSION snowflake SCHEMA ids;
+		CREATE SCHEMA app; CREATE TABLE app.p (id ids.snowflake) PARTITION BY RANGE (id)});
+	is(error_of($node, "DROP SCHEMA $schemas CASCADE", dbname => 'kinds')->{message},
+		'', "so are all that are named: $schemas");
+}
+
+# An event trigger that drops something itself, or fails to, before the extension is dropped
+create_database('tidied',
+	'CREATE EXTENSION snowflake; CREATE TABLE t (id snowflake); CREATE SCHEMA scratch');
+foreach my $drop ('DROP SCHEMA scratch', 'DROP SCHEMA public', 'DROP EXTENSION plpgsql')
+{
+	$node->safe_psql(
+		'tidied', qq{
+		CREATE OR REPLACE FUNCTION tidy() RETURNS event_trigger LANGUAGE plpgsql AS \$\$
+			BEGIN
+				IF tg_tag = 'DROP EXTENSION' AND current_setting('tidied.by', true) IS NULL THEN
+					PERFORM set_config('tidied.by', 'tidy', false);
+					$drop;
+				END IF;
+			EXCEPTION WHEN dependent_objects_still_exist THEN
+				RAISE WARNING 'not tidied';
+			END \$\$});
+	$node->safe_psql('tidied',
+		'CREATE EVENT TRIGGER tidy ON ddl_command_start EXECUTE FUNCTION tidy()')
+	  if $drop =~ /scratch/;
+	my ($ret, $stdout, $stderr) = $node->psql('tidied', 'DROP EXTENSION snowflake CASCADE');
+	like(
+		$stderr,
+		qr/^DETAIL:  Column id of table public\.t would be dropped\.$/m,
+		"an event trigger runs $drop: the column is seen all the same");
+	is( $stderr =~ /not tidied/ ? 'failed' : 'done',
+		$drop =~ /scratch/ ? 'done' : 'failed',
+		'the trigger has run');
+}
 
 # What was dropped before by its name is not held against anybody
 create_database('before',

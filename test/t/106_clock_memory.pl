@@ -1,0 +1,161 @@
+# What the judge of the clock remembers counts for as long as it is true, and no longer:
+# a jump, a step back, what IDs may be ahead, and the line of a look that is still to come.
+# Time stands, so nothing depends on how long the machine takes.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(
+  disorder error_of let_pass log_count new_clock new_node start_with_clock status step_clock
+  stop_time wait_for_mint
+);
+use Test::More;
+
+my $minute = 60_000;    # all times are in ms
+my $hour = 60 * $minute;
+my $node = new_node('main', conf => q{snowflake.max_wait = '10s'});
+my $clock = new_clock('main');
+my @ids;
+
+# Mint; returns how far the ID is ahead of the clock, in ms.
+sub mint
+{
+	push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');
+	return $node->safe_psql('postgres',
+		"SELECT 1000 * extract(epoch FROM (@ '$ids[-1]'::snowflake) - clock_timestamp())");
+}
+
+sub start
+{
+	start_with_clock($node, $clock);
+	$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
+	  or die 'gate does not open';
+	return;
+}
+
+# The keeper looks at the clock.  Where the gate is open, this does nothing else.
+sub look
+{
+	$node->safe_psql('postgres', 'SELECT snowflake_accept_database(none_exists => true)');
+	return;
+}
+
+sub set
+{
+	my ($setting) = @_;
+
+	$node->append_conf('postgresql.conf', $setting);
+	$node->reload;
+	return;
+}
+
+# Mint until the keeper has read the new setting, and that is refused; returns the error.
+sub refused
+{
+	my $error;
+
+	foreach my $try (1 .. 300)
+	{
+		$error = error_of($node, 'SELECT snowflake_next()');
+		last if $error->{message} ne '';
+	}
+	return $error;
+}
+
+# How often, and by how much at most, the clock went ahead or back, rounded to minutes
+sub steps
+{
+	my ($where) = @_;
+
+	return status($node,
+		"clock_steps_$where || ' ' || round(extract(epoch FROM clock_step_${where}_largest) / 60)");
+}
+
+start_with_clock($node, $clock);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($node);
+stop_time($clock);
+let_pass($clock, $hour);
+mint();
+
+
+# A jump is believed at the look that finds it.  It counts all the same, and for the log the
+# clock went ahead, and is not one that had to wait until it was believed.
+my $offset = -s $node->logfile;
+$node->safe_psql('postgres', 'SELECT snowflake_stats_reset()');
+step_clock($clock, $hour);
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+is(steps('ahead'), '1 60', 'a jump that is accepted before the keeper has seen it counts');
+mint();
+step_clock($clock, -2 * $hour);
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+is(steps('back'), '1 120', 'and so does one back');
+is( log_count($node, qr/WARNING:  the clock went (?:ahead by 3600|back by 7200)\.000 s$/, $offset),
+	2,
+	'the log has both');
+is(log_count($node, qr/ is believed, after/, $offset), 0, 'as what they are');
+
+
+# IDs stand ahead of the clock by two hours.  A smaller snowflake.max_ahead counts for them.
+cmp_ok(mint(), '>', 1.9 * $hour, 'IDs are two hours ahead');
+set("snowflake.max_ahead = '1h'");
+my $error = refused();
+is($error->{sqlstate}, '55000', 'snowflake.max_ahead is lowered: minting ends');
+like(
+	$error->{detail},
+	qr/^The clock went back by 7200\.000 s, .* It may be ahead by 3600\.\d+ s/,
+	'with what it may be ahead now');
+set("snowflake.max_ahead = '1d'");
+
+
+# The clock has caught up.  What IDs are ahead by after that has another reason.
+let_pass($clock, 3 * $hour);
+cmp_ok(mint(), '<', $minute, 'the clock has caught up: IDs are of now');
+look();
+set('snowflake.max_ahead = 0');
+$node->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_lower_bound(clock_timestamp() + interval '90 min'))});
+$error = refused();
+like(
+	$error->{detail},
+	qr/^It was advanced by snowflake_advance\(\)\./,
+	'a step back that is over is not to blame');
+let_pass($clock, 2 * $hour);
+set("snowflake.max_ahead = '1d'");
+mint();
+
+
+# The machine is taken back to what it was ten minutes ago, and its clock is an hour
+# behind that: the line in the reservation is of a look that is still to come.
+$node->stop;
+let_pass($clock, -10 * $minute);
+step_clock($clock, -$hour);
+start();
+cmp_ok(mint(), '>', $hour, 'a line from the future: IDs stand');
+is(status($node, 'clock_jump'), '', 'and the clock is believed at once');
+let_pass($clock, 2 * $hour);
+mint();
+
+
+# The machine has started again, and the clock is set several times before there is an ID:
+# the last setting counts.
+$node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine = 'another'});
+$node->stop('immediate');
+start();
+foreach my $step ($hour, -30 * $minute, 20 * $minute)
+{
+	step_clock($clock, $step);
+	look();
+	isnt(status($node, 'clock_state'),
+		'coasting', "the clock is set by $step ms before the first ID: it is followed");
+}
+cmp_ok(abs(mint()), '<', $minute, 'the first ID has the time of the last setting');
+step_clock($clock, $hour);
+look();
+is(status($node, 'clock_state'), 'coasting', 'after it a jump is a jump');
+
+is(disorder(\@ids), 0, 'IDs ascend');
+$node->stop('immediate');
+done_testing();
