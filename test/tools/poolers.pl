@@ -32,16 +32,19 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->start;
 
-# Run SQL in a connection of its own through a pooler; returns what psql prints.
+# Run SQL in a connection of its own through a pooler; returns what psql prints.  From a
+# file, for a psql that cannot connect ends without a look at its input.
 sub through
 {
 	my ($pooler, $sql) = @_;
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/through.sql';
 	my ($stdout, $stderr);
 
+	PostgreSQL::Test::Utils::append_to_file($file, $sql);
 	IPC::Run::run(
-		[ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-d', $pooler->{connstr}, '-f', '-' ],
-		'<', \$sql, '>', \$stdout, '2>', \$stderr);
-	$stderr =~ s/^psql:<stdin>:\d+: //mg;
+		[ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-d', $pooler->{connstr}, '-f', $file ],
+		'<', \undef, '>', \$stdout, '2>', \$stderr);
+	$stderr =~ s/^psql:\Q$file\E:\d+: //mg;
 	chomp(my $result = $stdout . $stderr);
 	return $result;
 }
