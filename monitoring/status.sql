@@ -24,7 +24,7 @@ SELECT string_agg(line, E'\n' ORDER BY n) AS snowflake_report
 			format('  %-16s%s', 'keeper', coalesce('process ' || keeper_pid, '-')),
 			format('  %-16s%s', 'last mint', CASE WHEN NOT may_see THEN '-'
 				ELSE coalesce(last_time::text, 'none since the server''s start or promotion') END),
-			format('  %-16s%s', 'frontier', coalesce(frontier_lag || ' behind it' ||
+			format('  %-16s%s', 'frontier', coalesce(frontier_lag || ' behind the newest ID' ||
 				coalesce(', held by process ' || frontier_holder, ''), '-')),
 			format('  %-16s%s', 'lead', coalesce(lead::text, '-')),
 			format('  %-16s%s', 'reserved until', coalesce(reserved_until::text, '-')),
@@ -44,9 +44,9 @@ SELECT string_agg(line, E'\n' ORDER BY n) AS snowflake_report
 				coalesce(keeper_wait_total::text, '-'), coalesce(keeper_wait_longest::text, '-')),
 			'',
 			format('%-18s%12s', 'Refusals', 'mints'),
-			format('  %-16s%12s  %s', 'node', coalesce(refused_node::text, '-'), 'node ID unset or too large'),
+			format('  %-16s%12s  %s', 'node', coalesce(refused_node::text, '-'), 'no node ID: unset, not leased, lease ended, or too large'),
 			format('  %-16s%12s  %s', 'layout', coalesce(refused_layout::text, '-'), 'another layout is stored'),
-			format('  %-16s%12s  %s', 'keeper', coalesce(refused_keeper::text, '-'), 'nothing reserved within max_wait'),
+			format('  %-16s%12s  %s', 'keeper', coalesce(refused_keeper::text, '-'), 'the keeper is not ready or too late, or the reservation is missing'),
 			format('  %-16s%12s  %s', 'clock', coalesce(refused_clock::text, '-'), 'too far ahead of the clock'),
 			format('  %-16s%12s  %s', 'end', coalesce(refused_end::text, '-'), 'the layout has ended'),
 			format('  %-16s%12s  %s', 'standby', coalesce(refused_standby::text, '-'), 'the server is in recovery'),
