@@ -92,12 +92,20 @@ find_pg_config()
 	major=$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 }
 
+# apt-get waits for the lock of dpkg, but not for that of the lists, which another run
+# of ours, or the machine's own timer, may hold.
 apt_update_once()
 {
-	local mark=${SNOWFLAKE_WORK:+$SNOWFLAKE_WORK/apt-updated}
+	local mark=${SNOWFLAKE_WORK:+$SNOWFLAKE_WORK/apt-updated} said end=$((SECONDS + 300))
 
 	[ -z "$mark" ] || [ ! -e "$mark" ] || return 0
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq || return
+	until said=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq 2>&1); do
+		if [[ $said != *"Could not get lock"* || $SECONDS -gt $end ]]; then
+			say "$said" >&2
+			return 1
+		fi
+		sleep 1
+	done
 	[ -z "$mark" ] || : >"$mark"
 }
 
