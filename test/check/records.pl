@@ -92,9 +92,9 @@ is($out, <<'EOT', 'the tables');
 | torture | 2 | 1-2 | 0.8 | 4 | 1,234 | 0 | 0 |
 | **all** | 3 |  | 1.2 | 4 | 2,234 | 0 | 0 |
 
-| what is installed | commit | PostgreSQL | from | to | runs | hours | IDs |
-| --- | --- | --- | --- | --- | --- | --- | --- |
-| `123` | `abc`, `def` | 15.1 | 2026-01-01 | 2026-01-03 | 3 | 1.2 | 2,234 |
+| digest of the code | PostgreSQL | from | to | runs | hours | IDs |
+| --- | --- | --- | --- | --- | --- | --- |
+| `123` | 15.1 | 2026-01-01 | 2026-01-03 | 3 | 1.2 | 2,234 |
 
 | campaign | fault | times | next ID: p50 | worst | no ID: p50 | worst |
 | --- | --- | --- | --- | --- | --- | --- |
