@@ -100,6 +100,7 @@ like(
 my $error = refused();
 is($error->{sqlstate}, '55000', 'then minting is refused');
 like($error->{detail}, qr/^It was advanced by snowflake_advance\(\)\./, 'for that reason');
+like($error->{hint}, qr/^Minting goes on in \d+\.\d+ s\.$/, 'and it is enough to wait');
 is(status($node, 'last_id IS NULL'), 't', 'snowflake_status does not show what was never minted');
 
 # Durable: nothing but the function's return comes before the crash.
