@@ -525,7 +525,14 @@ is(-s $mint->{ids}, 0, 'the reservation is not committed: a mint waits');
 release('snowflake-before-commit');
 wait_for($keeper, 'snowflake-gate-opening');
 is(-s $mint->{ids}, 0, 'the gate is opening: it still does');
+my $reader = $node->background_psql('postgres');
+$reader->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_frontier_holders();\n\\echo ended\n");
+wait_for($minter, 'snowflake');
+pass('and so does who reads the newest position with its node ID');
 release('snowflake-gate-opening');
+$reader->query_until(qr/ended/, '');
+$reader->quit;
 push @ids, finish_mint($mint);
 is(node_of($ids[-1]), 4, 'and has the new node ID');
 
