@@ -582,6 +582,14 @@ foreach my $case (
 		qr/Correct the server's clock\./
 	],
 	[
+		'boot before the layout',
+		-40 * $year,
+		'55000',
+		qr/the clock is before the epoch of the snowflake layout/,
+		qr/The epoch is $date\./,
+		qr/Correct the server's clock, or, if it is correct, configure another snowflake\.layout\./
+	],
+	[
 		'boot after the layout',
 		150 * $year,
 		'2200H',
