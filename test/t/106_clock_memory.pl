@@ -9,7 +9,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
   disorder error_of let_pass log_count new_clock new_node start_with_clock status step_clock
-  stop_time wait_for_mint
+  stop_time wait_for_mint wait_until
 );
 use Test::More;
 
@@ -137,6 +137,40 @@ cmp_ok(mint(), '>', $hour, 'a line from the future: IDs stand');
 is(status($node, 'clock_jump'), '', 'and the clock is believed at once');
 let_pass($clock, 2 * $hour);
 mint();
+
+
+# The machine has started again, with a clock that is an hour ahead.  Who accepts that it was
+# set waits for what follows: the reservation is lowered, which has to wait for a lock.
+$node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine = 'another'});
+$node->stop('immediate');
+step_clock($clock, $hour);
+start();
+my $locker = $node->background_psql('postgres');
+my $accepting = $node->background_psql('postgres', on_error_stop => 0);
+$accepting->query_safe(q{SET snowflake.max_wait = '100ms'});
+$locker->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
+step_clock($clock, -$hour);
+$accepting->query_until(qr/asked/,
+	"\\echo asked\nSELECT snowflake_accept_clock();\n\\echo answered\n");
+wait_until(
+	'the keeper waits for the lock, and has been asked',
+	sub {
+		$node->safe_psql(
+			'postgres', q{SELECT count(*) FROM pg_stat_activity
+				WHERE backend_type = 'snowflake keeper' AND wait_event_type = 'Lock' OR
+				query ~ '^SELECT snowflake_accept_clock' AND
+				(wait_event IN ('Extension', 'SnowflakeKeeper') OR state = 'idle')}
+		) == 2;
+	});
+let_pass($clock, 101);
+$accepting->query_until(qr/answered/, '');
+like(
+	$accepting->{stderr},
+	qr/snowflake_accept_clock\(\) did not finish within 100 ms/,
+	'snowflake_accept_clock() does not return before the keeper has done what follows from it');
+$locker->query_safe('COMMIT');
+$_->quit foreach $locker, $accepting;
+cmp_ok(abs(mint()), '<', $minute, 'and then the first ID is of now');
 
 
 # The machine has started again, and the clock is set several times before there is an ID:
