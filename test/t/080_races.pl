@@ -529,7 +529,7 @@ my $reader = $node->background_psql('postgres');
 $reader->query_until(qr/started/,
 	"\\echo started\nSELECT count(*) FROM snowflake_frontier_holders();\n\\echo ended\n");
 wait_for($minter, 'snowflake');
-pass('and so does who reads the newest position with its node ID');
+pass('and a reader of the newest position and its node ID does so, too');
 release('snowflake-gate-opening');
 $reader->query_until(qr/ended/, '');
 $reader->quit;

@@ -139,8 +139,9 @@ let_pass($clock, 2 * $hour);
 mint();
 
 
-# The machine has started again, with a clock that is an hour ahead.  Who accepts that it was
-# set waits for what follows: the reservation is lowered, which has to wait for a lock.
+# The machine has started again, with a clock that is an hour ahead.  Once that is right, it is
+# accepted: the function waits for what follows from it.  The reservation is lowered, which has
+# to wait for a lock.
 $node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine = 'another'});
 $node->stop('immediate');
 step_clock($clock, $hour);
