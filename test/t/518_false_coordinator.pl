@@ -138,6 +138,20 @@ foreach my $case (
 		$strange, "asked for its records: $what");
 }
 
+# The record of another node ID, in place of the one that is looked for
+answer(SnowflakeCoordinator::result(2, [ 'node/7', 'x' ]));
+is( error_of($server, 'SELECT snowflake_fleet_reclaim(5, now())')->{message},
+	'node ID 5 is not leased',
+	'a record that was not asked for is not taken for one that was');
+
+# It hangs up, since there is no answer.
+unlink $file;
+my (undef, undef, $stderr) = $server->psql('postgres', $listed);
+like(
+	$stderr,
+	qr/ERROR:  could not use the coordinator: (?!.*\bsocket\b)/s,
+	'of a connection that breaks the error is told, and nothing that comes of it');
+
 # How much memory a statement takes at most, in MB, where it has a session of its own, and
 # what it returns
 sub memory_of
@@ -178,12 +192,14 @@ my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
 chomp $pkglibdir;
 SKIP:
 {
-	skip 'there is no module for etcd', 3 if !-e "$pkglibdir/snowflake_etcd.so";
+	skip 'there is no module for etcd', 5 if !-e "$pkglibdir/snowflake_etcd.so";
 	answer('{"header": {}, "kvs": [' . join(',', ('{"key": 1e131071}') x 3000) . ']}');
 	set_source("etcd://$hosts/fleet");
 	my ($mb, $records) = memory_of('SELECT count(*) FROM snowflake_fleet()');
 	is($records, 0, 'etcd: very large numbers are no keys');
 	cmp_ok($mb, '<', 100, sprintf 'and took %.0f MB', $mb);
+	answer('{"header": {}, "kvs": [{"key": -1e131071}]}');
+	is(error_of($server, $listed)->{stdout}, 0, 'etcd: nor is one below all integers');
 
 	# a page that is not the last one, for ever
 	my $key = MIME::Base64::encode_base64('fleet/node/0', '');
@@ -192,6 +208,9 @@ SKIP:
 		  . '"}]}');
 	like(error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
 		$too_large, 'etcd: pages of more than 64 MB together are refused');
+	answer(qq({"header": {}, "kvs": [{"key": "$key"}]}));
+	set_source("etcd://$hosts//fleet");
+	is(error_of($server, $listed)->{stdout}, 1, 'etcd: a path begins behind all of its slashes');
 }
 SKIP:
 {
