@@ -6,7 +6,10 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node status wait_for_mint wait_until);
+use SnowflakeTest qw(
+  error_of let_pass new_clock new_coordinator new_member new_node start_time start_with_clock
+  status stop_time wait_for_mint wait_for_status wait_until
+);
 use Test::More;
 
 # 2^33 ms of time, so that the end is ten minutes from now; minting may run ahead
@@ -115,5 +118,24 @@ ended('the clock is far past the end');
 $error = error_of($node, 'SELECT snowflake_next_batch(10)');
 is($error->{sqlstate}, '2200H', 'nor is a batch minted there');
 $node->stop;
+
+# A layout that ends in an hour, before a lease that is renewed by then would
+my $coordinator = new_coordinator();
+my $clock = new_clock('leased');
+$epoch = (time() + 3600) * 1000 - 2**33;
+$node = new_member(
+	'leased', $coordinator,
+	lease => '50min',
+	conf => "snowflake.layout = 'time:33 node:3 sequence:4 epoch:$epoch'\n");
+start_with_clock($node, $clock);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+wait_for_mint($node);
+stop_time($clock);
+let_pass($clock, 1_900_000);
+start_time($clock);
+$node->reload;
+wait_for_status($node, 'lease_until = layout_ends');
+is(status($node, 'leases'), 1, 'a lease is renewed up to the end of the layout, and not beyond it');
+$_->stop foreach $node, $coordinator;
 
 done_testing();
