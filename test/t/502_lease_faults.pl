@@ -80,6 +80,21 @@ $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_status($three, q{advice ~ '^No node ID is free'});
 is(error_at_once($three)->{message}, 'this server has not leased a node ID', 'no node ID is free');
+
+# That is so as well when its lessee has ended, and no other one can be started.
+my $waiting = $three->background_psql('postgres');
+@stopped = ($three->{_pid});
+kill 'STOP', @stopped;
+kill 'TERM', children($three, qr/snowflake lessee/);
+wait_until('the lessee ends', sub { !children($three, qr/snowflake lessee/) });
+like(
+	$waiting->query_safe('SELECT advice FROM snowflake_status'),
+	qr/^No node ID is free/,
+	'which is not forgotten with the lessee');
+kill 'CONT', @stopped;
+@stopped = ();
+$waiting->quit;
+
 my $stopped_with = status($one, 'node');
 my $minter = start_minter($one, 200_000);
 sleep 1;
