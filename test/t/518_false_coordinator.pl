@@ -150,7 +150,7 @@ my (undef, undef, $stderr) = $server->psql('postgres', $listed);
 like(
 	$stderr,
 	qr/ERROR:  could not use the coordinator: (?!.*\bsocket\b)/s,
-	'of a connection that breaks the error is told, and nothing that comes of it');
+	'a connection that breaks is reported once');
 
 # How much memory a statement takes at most, in MB, where it has a session of its own, and
 # what it returns
