@@ -87,6 +87,30 @@ foreach my $content (
 	close $fh;
 	look($use);
 }
+
+# Nor does the process keep them that has read such a file: it does so deep in its stack,
+# where nothing comes later.
+SKIP:
+{
+	skip 'there is no /proc/self/mem', 3 if !-e '/proc/self/mem';
+	open my $fh, '>', $file or die "could not open \"$file\": $!";
+	print $fh map({ "$_ $secrets[2]\n" } 1 .. 16), "wrong\n";
+	close $fh;
+	my ($ret, $stack, $stderr) = $node->psql(
+		'postgres', q{
+		CREATE FUNCTION deep(n integer) RETURNS text LANGUAGE plpgsql AS
+			$$BEGIN RETURN CASE n WHEN 0 THEN snowflake_public(1, 'ord') ELSE deep(n - 1) END; END$$;
+		SELECT deep(50);
+		SELECT pg_read_binary_file('/proc/self/mem', start, stop - start)
+		FROM regexp_match(pg_read_file('/proc/self/maps'), '(\w+)-(\w+) [^\n]*\[stack\]') m (match),
+			LATERAL (SELECT ('x' || lpad(match[1], 16, '0'))::bit(64)::bigint,
+				('x' || lpad(match[2], 16, '0'))::bit(64)::bigint) s (start, stop)},
+		on_error_stop => 0);
+
+	like($stderr, qr/line 17 of the file .* is wrong/, 'a file is wrong in its last line');
+	cmp_ok(length($stack), '>', 100000, 'the stack of the process that has read it');
+	is(index($stack, substr($secrets[2], 0, 16)), -1, 'has no key of the lines before');
+}
 chmod 0644, $file;
 look($use);
 unlink $file;
