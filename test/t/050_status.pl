@@ -336,6 +336,11 @@ cmp_ok(status($node, 'reservations'), '>=', $reservations + 4, 'another time at 
 is(limits(), 0, 'is not reckoned from the one before');
 pass_at_limit(\&limits, 30_000);
 is(limits(), 1, 'but it gets a warning of its own, when it has lasted as long');
+is( log_count(
+		$node, qr/DETAIL:  It has 16 in a tick of 1\.000 ms; mints wait for the next one\.$/,
+		$offset),
+	1,
+	'which has the number of IDs in a tick');
 $node->safe_psql('postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'burst'});
 eval { $waiting->quit };
