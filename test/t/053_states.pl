@@ -463,6 +463,13 @@ $error = fails(
 	advice =>
 	  qr/Minting waits for the clock\. .*snowflake_accept_clock\(\)\. Minting goes on in .*/,
 	log => qr/WARNING:  the clock went ahead by 7\d+\.\d+ s/);
+stop_time($clock);
+let_pass($clock, 300_000);
+like(
+	error_of($node, 'SELECT snowflake_next()')->{hint},
+	qr/ Minting goes on in (?:2\d\d|300)\.\d+ s\.$/,
+	'five minutes later so much less is to be waited for');
+start_time($clock);
 query('SELECT snowflake_accept_clock()');
 until_minted();
 
