@@ -701,7 +701,7 @@ fails(
 $node->stop;
 $node->append_conf('postgresql.conf', q{shared_preload_libraries = 'snowflake'});
 $node->set_standby_mode;
-$node->start;
+start_with_clock($node, $clock);
 $error = error_of($node, 'SELECT snowflake_next()');
 is( "$error->{sqlstate} $error->{message}",
 	'25006 cannot execute snowflake_next() during recovery',
@@ -709,6 +709,25 @@ is( "$error->{sqlstate} $error->{message}",
 is( query('SELECT gate FROM snowflake_status'),
 	'closed: the server is in recovery',
 	'standby: the gate says so');
+
+# It is promoted, and its postmaster, which would start the keeper, does not know yet.
+$observer = $node->background_psql('postgres');
+$observer->set_query_timer_restart(1);
+my $startup = query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'});
+stop_time($clock);
+let_pass($clock, 10_000);
+$postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+kill 'STOP', $postmaster;
+append_to_file($node->data_dir . '/promote', '');
+kill 'USR2', $startup;
+wait_until('recovery has ended',
+	sub { $observer->query_safe('SELECT pg_is_in_recovery()') eq 'f' });
+is( observed('advice'),
+	'Wait: the server is starting the keeper.',
+	'promoted: the keeper is not missing from the start on');
+kill 'CONT', $postmaster;
+$observer->quit;
+start_time($clock);
 
 $node->stop;
 done_testing();
