@@ -10,7 +10,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
   error_of finish_minter let_pass log_count new_clock new_node start_minter start_time
-  start_with_clock step_clock stop_time wait_until
+  start_with_clock step_clock stop_time takes_less wait_until
 );
 use IO::Select;
 use IO::Socket::INET;
@@ -354,6 +354,21 @@ my $error = fails(
 	advice =>
 	  qr/$held\. See what the keeper waits for in pg_stat_activity, and whether its process was stopped\./
 );
+takes_less(
+	900,
+	'keeper stopped: who may wait for 100 ms does not wait for a second',
+	sub {
+		my $tried = error_of(
+			$node, q{
+			SET snowflake.max_wait = '100ms';
+			SELECT clock_timestamp() AS start \gset
+			SELECT snowflake_next();
+			SELECT 1000 * extract(epoch FROM clock_timestamp() - :'start')},
+			on_error_stop => 0);
+
+		is($tried->{sqlstate}, '55000', 'keeper stopped: it is refused');
+		return $tried->{stdout};
+	});
 kill 'CONT', $keeper;
 until_minted();
 $node->poll_query_until('postgres', 'SELECT advice IS NULL FROM snowflake_status')
