@@ -137,10 +137,11 @@ def trees_table(records):
 
 
 def faults_table(records):
+    """The fleet's faults are the same with each coordinator."""
     faults = {}
     for record in records:
         for kind, times in record['faults'].items():
-            faults.setdefault((record['campaign'], kind), []).extend(times)
+            faults.setdefault((record['campaign'].split()[0], kind), []).extend(times)
 
     def columns(times):
         known = [time for time in times if time is not None]
