@@ -356,7 +356,7 @@ my $error = fails(
 );
 takes_less(
 	900,
-	'keeper stopped: who may wait for 100 ms does not wait for a second',
+	'keeper stopped: a mint that may wait for 100 ms does not wait for a second',
 	sub {
 		my $tried = error_of(
 			$node, q{
