@@ -162,7 +162,8 @@ foreach (
 is((sums(File::Temp->newdir))[0], 2, 'no record is no result');
 
 # A fleet's faults are the same with each coordinator.
-spew($again, slurp(add_record(campaign => 'fleet etcd', faults => { pause => [ [ 0.2, undef ] ] })));
+spew($again,
+	slurp(add_record(campaign => 'fleet etcd', faults => { pause => [ [ 0.2, undef ] ] })));
 like((sums($again))[1], qr/^\| fleet \| pause \| 1 \| 200 ms \|/m, 'the faults of a fleet');
 like((sums($again))[1], qr/^\| fleet etcd \| 1 \|/m, 'and its runs with a coordinator');
 
