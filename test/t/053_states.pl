@@ -228,7 +228,7 @@ finish_mint('keeper stopped', $mint);
 # A session that commits, to see whether that has to wait
 my $prober = $node->background_psql('postgres');
 my $probing = $prober->query_safe('SELECT pg_backend_pid()');
-my $commits = 0;
+my ($commits, $said) = (0, '');
 
 sub commit_waits
 {
@@ -237,7 +237,7 @@ sub commit_waits
 
 	# each has a text of its own, lest the one before be taken for it
 	$commits++;
-	$prober->query_until(qr/asked/,
+	$said = $prober->query_until(qr/asked/,
 		"\\echo asked\nSELECT pg_logical_emit_message(true, 'a', 'commit $commits.');\n\\echo answered\n"
 	);
 	wait_until(
@@ -252,9 +252,10 @@ sub commit_waits
 	return $now eq $event;
 }
 
+# One that was quick has been read together with the question.
 sub commit_is_done
 {
-	$prober->query_until(qr/answered/, '');
+	$prober->query_until(qr/answered/, '') if $said !~ /answered/;
 	return;
 }
 
