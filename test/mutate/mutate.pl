@@ -357,7 +357,9 @@ sub last_words
 	my @logs = glob "$bench->{work}/run/tmp_check/log/regress_log_*";
 	my (undef, $words) = last_said(map { read_lines($_) } @logs ? @logs : $bench->{log});
 
-	return $words =~ / at \S+ line \d+\.?$/ ? ': ' . substr($words, 0, 200) =~ s/\s+$//r : '';
+	# the file alone, without the directory that it was in this time
+	return '' if $words !~ s{ at (?:\S*/)?(\S+ line \d+\.?)$}{ at $1};
+	return ': ' . substr($words, 0, 200) =~ s/\s+$//r;
 }
 
 # A line that says what failed
