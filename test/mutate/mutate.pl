@@ -15,14 +15,13 @@
 #                                         change the tree that this is in: for campaigns, in a copy
 #
 # A mutant is built, and tested with the tests that ought to see it, until one of
-# them fails; if none does, with all others.  It is killed if a test fails with it, a TAP
-# test twice, and passes at once on the tree without it, at least up to what failed.  A test that ends by its time limit or
-# by an exit status says nothing about why: that is unclear, and does not count, unless the
-# test has died with last words, or the mutant has a line "why".  One that does not apply exactly once, or does not build, is an
-# error of the list.  What comes of it
-# is put into results.txt at once.  One result for each: killed is ok; survived, or
-# an error, is not.  The order is random, but always the same: where a run ends early,
-# what it has tried is a sample.
+# them fails; if none does, with all others.  It is killed if a test fails with it, and
+# passes at once on the tree without it, at least up to what failed.  A test that ends by
+# its time limit or by an exit status says nothing about why: that is unclear, and does not
+# count, unless the test has died with last words, or the mutant has a line "why".  One that
+# does not apply exactly once, or does not build, is an error of the list.  What comes of it
+# is put into results.txt at once.  One result for each: killed is ok; survived, or an error,
+# is not.
 #
 # The tests are those of run.sh; "debug" before one of them means the server that
 # debug.sh builds, with assertions and injection points.
@@ -35,7 +34,6 @@ use Digest::MD5 'md5_hex';
 use Fcntl ':flock';
 use FindBin;
 use Getopt::Long;
-use List::Util;
 use lib "$FindBin::RealBin/../perl";
 use POSIX ':sys_wait_h';
 use SnowflakeLog 'last_said';
@@ -280,16 +278,19 @@ sub list
 
 #
 # The bench: what mutants are tested on, which is a private installation and a tree that
-# is built for it.  There is one of each kind, plain or debug, for each job.
+# is built for it.  There are two of each kind, plain or debug, for each job: one for the tree
+# with mutants, and one for the tree without, which need not be built again then.
 #
 
 my $top = ($ENV{SNOWFLAKE_WORK} // '') . '/mutate';
 my %server = (plain => $ENV{PG_CONFIG});
 
-# For how many seconds a test waits for what does not come, at least and by default: then it
-# dies, and says for what.  Some measure a whole session by that.
-my @patience = (60, 180);
-our $patience = $patience[1];
+# For how many seconds a test waits for what does not come: then it dies, and says for what.
+# Some measure a whole session by that, and so more than one test needs it on a busy machine.
+my $patience = 120;
+
+# For how many seconds a test may run: several times what the longest takes with five at once
+my $limit = 900;
 
 # A command that runs a script on a bench, with what lib.sh has
 sub on_bench
@@ -302,41 +303,53 @@ sub on_bench
 		$bench->{work}, $server{ $bench->{kind} }, @arguments);
 }
 
+# A bench of a job, for the tree with mutants or for the one without: a copy of the first of its
+# kind, which is built.
 sub enter_bench
 {
-	my ($job, $kind) = @_;
-	my $bench = { kind => $kind, work => "$top/$job/$kind", log => "$top/$job/$kind/test.log" };
+	my ($job, $kind, $tree) = @_;
+	my $built = "$top/built/$kind";
+	my $bench = { kind => $kind, work => "$top/$job/$kind-$tree" };
 
-	-e $bench->{work} || system(
+	$bench->{log} = "$bench->{work}/test.log";
+	return $bench if -e $bench->{work};
+	open(my $lock, '>', "$built.lock") or die "$built.lock: $!\n";
+	flock($lock, LOCK_EX) or die "$built.lock: $!\n";
+	-e "$built/ready" || system(
 		on_bench(
-			$bench, q{
+			{ kind => $kind, work => $built }, q{
 		as_user mkdir -p "$work/tmp"
 		copy_tree "$work/tree"
 		private_installation >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 		as_user cp -a "$work/tree" "$work/pristine"
-		make_template >"$work/initdb.log" 2>&1})) == 0 or die "there is no bench to test on\n";
+		make_template >"$work/initdb.log" 2>&1
+		as_user touch "$work/ready"})) == 0
+	  or die "there is no bench to test on\n";
+	close($lock);
+	system(on_bench($bench, 'as_user mkdir -p "${work%/*}"; as_user cp -a "$1" "$work"', $built)) == 0
+	  or die;
 	return $bench;
 }
 
-# Build and install the tree with a mutant, or without one.  Objects do not depend on the Makefile.
+# Build and install the tree with a mutant.  Objects do not depend on the Makefile.
 sub plant
 {
 	my ($bench, $mutant) = @_;
-	my ($work, $name) = ($bench->{work}, $mutant ? $mutant->{name} : '');
+	my $work = $bench->{work};
 
-	return 1 if -e "$work/planted" && (read_lines("$work/planted"))[0] eq "with $name\n";
+	return 1 if -e "$work/planted" && (read_lines("$work/planted"))[0] eq "$mutant->{name}\n";
 	unlink "$work/planted";
 	system(on_bench($bench, q{rm -rf "$work/tree"; as_user cp -a "$work/pristine" "$work/tree"}))
 	  == 0
 	  or die;
-	my $files = $mutant ? changed_files("$work/tree", $mutant) : {};
+	my $files = changed_files("$work/tree", $mutant);
 	write_file("$work/tree/$_", @{ $files->{$_} }) for keys %$files;
 	return 0 if system(
 		on_bench(
 			$bench, q{
 		cmp -s "$work"/{pristine,tree}/Makefile || tree_make clean
 		private_installation >"$work/build.log" 2>&1}));
-	write_file("$work/planted", "with $name\n");
+	write_file("$work/planted", "$mutant->{name}\n");
 	return 1;
 }
 
@@ -405,13 +418,11 @@ sub has_passed
 }
 
 # Run a test until it ends, or something of it fails, or it has taken too long, or has passed
-# what it failed at before, if that is given.  Returns "passed", "skipped" or why it failed, and
-# the seconds it took.
+# what it failed at before, if that is given.  Returns "passed", "skipped" or why it failed.
 sub run_test
 {
-	my ($bench, $limit, $test, $failed_at) = @_;
+	my ($bench, $test, $failed_at) = @_;
 	my ($kind, @names) = split / /, $test;
-	my $started = time;
 	my $is_enough = sub { $failed_at && has_passed($bench, $failed_at) };
 
 	$kind = 'test/t/' . shift(@names) . '.pl' if $kind eq 'tap';
@@ -433,37 +444,13 @@ sub run_test
 	undef $running;
 	system(on_bench($bench, 'stop_servers'));
 
-	$reason ||=
-		$enough ? 'passed'
+	return
+		$reason ? $reason
+	  : $enough ? 'passed'
 	  : !$ended ? "no end after $limit s"
 	  : $status != 0 ? 'exit status ' . ($status >> 8) . last_words($bench)
 	  : (grep { /^ok/ } read_lines($bench->{log})) ? 'passed'
 	  : 'skipped';
-	return ($reason, time - $started);
-}
-
-# How long a test takes here without a mutant, and why it is of no use if it does not
-# pass; once for all jobs.
-sub measure
-{
-	my ($bench, $test) = @_;
-	my $file = "$top/baseline/$test" =~ tr/ /_/r;
-
-	open(my $lock, '>', "$file.lock") or die "$file.lock: $!\n";
-	flock($lock, LOCK_EX) or die "$file.lock: $!\n";
-	if (!-e $file)
-	{
-		plant($bench) or die "the tree does not build\n";
-		my ($outcome, $took) = run_test($bench, 900, $test);
-		if ($outcome !~ /^(passed|skipped)$/)
-		{
-			# once more: it may have been the machine
-			print "# without a mutant, $test: $outcome\n";
-			($outcome, $took) = run_test($bench, 900, $test);
-		}
-		write_file($file, "$took\n", $outcome eq 'passed' ? () : $outcome);
-	}
-	return map { s/\n//r } read_lines($file);
 }
 
 # Does a test fail with a mutant?  Returns what failed, or nothing, and why that cannot
@@ -472,32 +459,26 @@ sub sees
 {
 	my ($job, $mutant, $test) = @_;
 	my $words = $test =~ s/^debug //r;
-	my $bench = enter_bench($job, $words eq $test ? 'plain' : 'debug');
-	my ($baseline, $why_not) = measure($bench, $words);
+	my $kind = $words eq $test ? 'plain' : 'debug';
+	my ($bench, $without) = map { enter_bench($job, $kind, $_) } qw(with without);
+	my $outcome;
 
-	return (undef, "without it, $test: $why_not") if $why_not;
 	if (!plant($bench, $mutant))
 	{
 		my ($error) = grep { /error/i } read_lines("$bench->{work}/build.log");
 		return (undef, 'it does not build: ' . ($error // '') =~ s/\n//r);
 	}
-	local $patience = List::Util::max($patience[0], List::Util::min($patience[1], $baseline));
-
-	# PostgreSQL's tests count their looks, each of which takes as long as a client to connect
-	my @run = ($bench, 2 * $baseline + 3 * $patience, $words);
-	my $outcome;
 
 	# a machine that is busy fails tests as well: then the tree without it fails, too
 	for (1 .. 3)
 	{
-		plant($bench, $mutant) or return (undef, "it does not build a second time");
-		($outcome) = run_test(@run);
-		($outcome) = run_test(@run) if $outcome ne 'passed' && $words =~ /^tap /;
+		$outcome = run_test($bench, $words);
 		return () if $outcome eq 'passed';
-		plant($bench) or return (undef, "the tree does not build");
-		my ($without) = run_test(@run, $words =~ /^tap / && $outcome =~ /^not ok/ ? $outcome : ());
-		return "$test: $outcome" if $without eq 'passed';
-		print "# $mutant->{name}: $test: $outcome; without it: $without\n";
+		return (undef, "$test is skipped here") if $outcome eq 'skipped';
+		my $passed =
+		  run_test($without, $words, $words =~ /^tap / && $outcome =~ /^not ok/ ? $outcome : ());
+		return "$test: $outcome" if $passed eq 'passed';
+		print "# $mutant->{name}: $test: $outcome; without it: $passed\n";
 	}
 	return (undef, "$test fails without it, too: $outcome");
 }
@@ -581,9 +562,9 @@ $| = 1;
 fail($_) for @complaints;
 note("equivalent $_->{name}: $_->{equivalent}") for grep { defined $_->{equivalent} } @$mutants;
 
-# by the digests, so mixed: not all jobs wait for the same test without a mutant
+# by the digests, so mixed: where a run ends early, what it has tried is a sample
 my @queue = sort { $a->{digest} cmp $b->{digest} } grep { defined $_->{first} } @$mutants;
-mkdir $_ || die "$_: $!\n" for $top, "$top/baseline";
+mkdir $_ || die "$_: $!\n" for $top, "$top/built";
 system(with_lib('chown -R "$(test_user)": "$1"', $top)) == 0 or die;
 note(scalar(@queue) . " mutants, $jobs at once, " . `$server{plain} --version`);
 if (!$first_only || grep { $_->{first} =~ /debug/ } @queue)
