@@ -63,8 +63,18 @@ is(status($standby, 'gate'), 'closed: the server is in recovery', 'so does its s
 # nor one that pauses after a failure, which pg_stat_activity would not show
 is(status($standby, 'keeper_pid'), '', 'and it has no keeper');
 
+# The end of another node ID is stored without the standby.  What is reserved after that is not.
+foreach my $node_id (2, 1)
+{
+	$primary->append_conf('postgresql.conf', "snowflake.node_id = $node_id");
+	$primary->reload;
+	wait_for_status($primary, "node = $node_id AND gate = 'open'");
+	wait_for_mint($primary);
+}
+
 # The primary's reservation cannot be extended while the standby does not
 # confirm it: minting ends with the reservation, and the error says why.
+my $outage = -s $primary->logfile;
 $standby->stop;
 my $session = $primary->background_psql('postgres', on_error_stop => 0);
 $session->query_safe('\set VERBOSITY verbose');
@@ -86,7 +96,8 @@ like(
 $session->{stderr} = '';
 is( log_count(
 		$primary,
-		qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby$/),
+		qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby$/, $outage
+	),
 	1,
 	'the log says once that it waits');
 is( $primary->safe_psql(
