@@ -69,3 +69,12 @@ SELECT oid::regprocedure
 				  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
 		AND provolatile = 'i' AND proargnames IS NOT NULL AND NOT 'layout' = ANY (proargnames[1:pronargs])
 	ORDER BY 1;
+
+-- What depends on the session's time zone is stable as well.
+SELECT oid::regprocedure
+	FROM pg_proc
+	WHERE oid IN (SELECT objid FROM pg_depend
+				  WHERE classid = 'pg_proc'::regclass AND deptype = 'e'
+				  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
+		AND provolatile = 'i' AND proargtypes::oid[] && '{date, timestamp}'::regtype[]::oid[]
+	ORDER BY 1;

@@ -244,6 +244,16 @@ is( $node->safe_psql(
 	't',
 	'and so is any other, as far as IDs were before the first time');
 
+# A node ID that was never there begins above what others have issued since, too.
+my $further =
+  $node->safe_psql('postgres', q{SELECT snowflake_upper_bound(now() + interval '3 hours')});
+$node->safe_psql('postgres', "SELECT snowflake_advance($further)");
+$node->stop;
+$node->append_conf('postgresql.conf', "snowflake.node_id = 9\nsnowflake.max_ahead = '1d'");
+$node->start;
+wait_for_mint($node);
+cmp_ok(mint(), '>', $further, 'a node ID that was never there: its IDs are larger than all');
+
 # A crash before the next reservation: the present node ID is in order again, so another
 # one goes on above what is reserved for it.
 take_server_ahead('third', '12 h', "snowflake.reservation = '1h'\nsnowflake.max_jump = '1h'");

@@ -82,6 +82,21 @@ like(
 	'when the clock has caught up nothing is left');
 cmp_ok(lead(), '<', 100, 'and IDs are of now');
 
+# With max_ahead = 0 a small step back is passed on as well, and not for one look only.
+$node->append_conf('postgresql.conf', 'snowflake.max_ahead = 0');
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_ahead') = '0'})
+  or die "setting is not read";
+let_pass($clock, 1_000);
+look();
+$node->safe_psql('postgres', 'SELECT snowflake_next()');
+step_clock($clock, -5_000);
+look();
+look();
+$error = error_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
+is($error->{message}, '', 'max_ahead = 0: IDs stand after a step back by 5 s');
+cmp_ok(lead(), '>', 4_900, 'by as much');
+
 start_time($clock);
 wait_for_mint($node);
 $node->stop;

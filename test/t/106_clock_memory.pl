@@ -186,6 +186,16 @@ foreach my $step ($hour, -30 * $minute, 20 * $minute)
 	isnt(status($node, 'clock_state'),
 		'coasting', "the clock is set by $step ms before the first ID: it is followed");
 }
+step_clock($clock, 48 * $hour);
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'closed: the clock is not believed' FROM snowflake_status})
+  or die 'gate does not close';
+pass('one that is more than a day past all there is: nothing is minted by it');
+step_clock($clock, -48 * $hour);
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
+  or die 'gate does not open';
 cmp_ok(abs(mint()), '<', $minute, 'the first ID has the time of the last setting');
 step_clock($clock, $hour);
 look();

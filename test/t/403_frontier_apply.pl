@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node wait_for_mint);
+use SnowflakeTest qw(new_node status wait_for_mint);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
@@ -44,6 +44,7 @@ sub tail
 	);
 }
 
+my $minted = status($node, 'minted');
 my $lock = $node->background_psql('postgres');
 $lock->query_safe('SELECT pg_advisory_lock(1)');
 $publisher->safe_psql('postgres', 'INSERT INTO incoming SELECT generate_series(1, 3)');
@@ -51,6 +52,7 @@ $node->poll_query_until('postgres',
 	q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted})
   or die "nothing is applied";
 $node->safe_psql('postgres', 'INSERT INTO incoming VALUES (100)');
+cmp_ok(status($node, 'minted'), '>=', $minted + 2, 'what the apply worker mints is counted');
 is(tail(), '', 'what the apply worker has minted and not committed holds the frontier back');
 is( $node->safe_psql(
 		'postgres',

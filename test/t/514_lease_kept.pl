@@ -47,6 +47,21 @@ sub take_from
 
 $one->start;
 $one->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+
+# A lease with which nothing was minted yet is given back whole, and taken again.
+wait_for_status($one, 'leases = 1');
+$one->stop;
+is( records(
+		q{SELECT (value::jsonb->>'until')::bigint - (value::jsonb->>'from')::bigint FROM snowflake_fleet.records WHERE key = 'node/5'}
+	),
+	-1,
+	'nothing of a lease is kept that nothing was minted with');
+$one->start;
+wait_for_status($one, 'leases = 1');
+is( $one->safe_psql('postgres', 'SELECT node, state FROM snowflake_fleet() WHERE node IS NOT NULL'),
+	'5|leased',
+	'its node ID is leased again'
+) or diag($one->safe_psql('postgres', 'SELECT * FROM snowflake_fleet()'));
 wait_for_mint($one);
 my $leased = $one->safe_psql('postgres', 'SHOW snowflake.node_source');
 

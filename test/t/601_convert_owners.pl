@@ -399,13 +399,15 @@ like(
 check('a superuser\'s reference');
 $node->safe_psql('postgres', 'DROP TABLE ours');
 
-create_tables('app',
-	q{COMMENT ON CONSTRAINT items_order_id_fkey ON mal.items IS 'it''s a comment'});
+create_tables(
+	'app', q{
+	ALTER TABLE mal.items RENAME CONSTRAINT items_order_id_fkey TO "Order's";
+	COMMENT ON CONSTRAINT "Order's" ON mal.items IS 'it''s a comment'});
 $node->safe_psql('postgres', 'REVOKE REFERENCES ON app.orders FROM mal');
 $error = error_of($node, "$convert;");
 like(
 	$error->{detail},
-	qr/^Foreign key items_order_id_fkey .*owner mal is not allowed to reference table app\.orders/,
+	qr/^Foreign key "?Order's"? .*owner mal is not allowed to reference table app\.orders/,
 	'a reference that could not be declared again is refused');
 $node->safe_psql('postgres',
 	'GRANT REFERENCES ON app.orders TO mal; REVOKE USAGE ON SCHEMA public FROM PUBLIC');
@@ -415,10 +417,10 @@ is( error_of($node, $convert)->{detail},
 $node->safe_psql('postgres', "GRANT USAGE ON SCHEMA public TO PUBLIC; $convert");
 is( $node->safe_psql(
 		'postgres',
-		q{SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'items_order_id_fkey'}
+		q{SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'Order''s'}
 	),
 	q{it's a comment},
-	'a comment is kept');
+	'a name that has to be quoted is kept, and a comment');
 
 # References of a role whose rights the caller does not have, which need not change
 create_tables('app', 'DROP TABLE mal.items');

@@ -652,7 +652,15 @@ start_time($clock);
 $node->stop;
 $node->start;
 
+$session = $node->background_psql('postgres', on_error_stop => 0);
+$session->query_safe("SELECT snowflake_public($id, 'ord')");
 unlink $file;
+$session->query("SELECT snowflake_public($id, 'ord')");
+like(
+	$session->{stderr},
+	qr/could not open the file/,
+	'a session forgets the keys of a file that is gone');
+$session->quit;
 my $error = error("SELECT snowflake_public($id, 'ord')");
 is($error->{sqlstate}, '58P01', 'no file: SQLSTATE');
 like(
