@@ -245,6 +245,24 @@ foreach my $case (
 		}
 	}
 }
+
+# A host that cannot answer, as one of Consul's without a leader, has the next one asked.
+my $next_host = SnowflakeCoordinator::new_false_http("$file.next");
+SKIP:
+{
+	skip 'there is no module for Consul', 4 if !-e "$pkglibdir/snowflake_consul.so";
+	answer('[{"Key": "fleet/node/0", "Value": "", "ModifyIndex": 1}]', "$file.next");
+	foreach my $status (500, 503)
+	{
+		answer($status, "$file.status");
+		foreach my $list ("$hosts,$next_host", "$next_host,$hosts")
+		{
+			set_source("consul://$list/fleet");
+			is(error_of($server, $listed)->{stdout},
+				1, "a host answers with status $status: the other one is used");
+		}
+	}
+}
 unlink "$file.status";
 
 # URLs that are refused before anybody is asked
