@@ -220,7 +220,7 @@ snowflake_pg_session_run(SnowflakePgSession *connection, const char *sql, int nu
 	return result;
 }
 
-/* Send a query of which snowflake_pg_session_row() reads the rows. */
+/* Send a query of which snowflake_pg_session_row() reads the rows.  SETs may come before it. */
 void
 snowflake_pg_session_query(SnowflakePgSession *connection, const char *sql)
 {
@@ -245,6 +245,11 @@ snowflake_pg_session_row(SnowflakePgSession *connection, int columns)
 	{
 		if (!is_success(connection, result))
 			continue;
+		if (strcmp(PQcmdStatus(result), "SET") == 0)
+		{
+			PQclear(result);
+			continue;
+		}
 		PQclear(connection->wanted);
 		connection->wanted = result;
 		if (PQnfields(result) != columns)

@@ -87,10 +87,22 @@ literal(SnowflakePgSession *connection, const char *text)
 	return copy;
 }
 
+/* How many ms an answer may still take: for timeouts, of which 0 is none. */
+static long
+left_ms(SnowflakePgSession *connection)
+{
+	int64		left_usec = connection->deadline_usec - snowflake_clock_monotonic_usec();
+
+	return (long) Max(left_usec / 1000, 1);
+}
+
+/* Like a write, it does not wait for a lock there when the deadline is over here. */
 static List *
 pg_list(void *arg, const char *key)
 {
-	const char *all = "SELECT key, value FROM " TABLE;
+	const char *all = psprintf("SET lock_timeout = %ld; SET statement_timeout = %ld;"
+							   " SELECT key, value FROM " TABLE,
+							   left_ms(arg), left_ms(arg));
 	const PGresult *row;
 	List	   *records = NIL;
 	size_t		bytes = 0;
@@ -148,8 +160,6 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 	psprintf("WITH guard AS (%s) UPDATE " TABLE " SET value = %s"
 			 " WHERE %s AND EXISTS (SELECT FROM guard)",
 			 guard, literal(connection, value), condition(connection, key, expected));
-	int64		left_usec = connection->deadline_usec - snowflake_clock_monotonic_usec();
-	long		left_ms = (long) Max(left_usec / 1000, 1);
 	PGresult   *result;
 	bool		done;
 
@@ -157,7 +167,7 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 									  psprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
 											   " SET LOCAL lock_timeout = %ld; SET LOCAL statement_timeout = %ld;"
 											   " SET LOCAL synchronous_commit = on;%s %s; COMMIT",
-											   left_ms, left_ms, lock, statement),
+											   left_ms(connection), left_ms(connection), lock, statement),
 									  unchanged == NULL ? 5 : 4, 0);
 	done = strcmp(PQcmdTuples(result), "1") == 0;
 	PQclear(result);

@@ -422,6 +422,19 @@ $session->quit;
 wait_for_status($server, "coordinator = 'reachable' AND lease_renewals > $renewals");
 is(log_count($server, qr/could not serialize access/), 0, 'a write that had to wait is done');
 
+# One that waits for longer than an answer may take is given up at the coordinator as well.
+$session = $coordinator->background_psql('raw');
+$session->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records');
+my $failures = status($server, 'lease_errors');
+wait_for_status($server, "lease_errors > $failures + 3");
+$coordinator->poll_query_until('postgres',
+	q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'}
+) or die 'attempts that were given up still wait';
+pass('attempts to renew that were given up do not wait for a lock there');
+$session->query_safe('COMMIT');
+$session->quit;
+wait_for_status($server, "coordinator = 'reachable'");
+
 # Of several coordinators the first one does not answer.
 my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
   or die "could not listen: $@";
