@@ -326,7 +326,8 @@ sub enter_bench
 		as_user touch "$work/ready"})) == 0
 	  or die "there is no bench to test on\n";
 	close($lock);
-	system(on_bench($bench, 'as_user mkdir -p "${work%/*}"; as_user cp -a "$1" "$work"', $built)) == 0
+	system(on_bench($bench, 'as_user mkdir -p "${work%/*}"; as_user cp -a "$1" "$work"', $built))
+	  == 0
 	  or die;
 	return $bench;
 }

@@ -246,5 +246,14 @@ $last->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 wait_for_status($last, "coordinator = 'reachable' AND gate = 'open' AND leases > $leases");
 pass('until it is made the coordinator');
 
-$_->stop foreach @$members, $copy;
+# One that was replaced is made the coordinator: what was known of the newer one is forgotten.
+$second->start;
+$last = $members->[1];
+wait_for_status($last, q{advice ~ 'was replaced by another'});
+$leases = status($last, 'leases');
+$last->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+wait_for_status($last, "advice ~ 'waits for the floor of the fleet' OR leases > $leases");
+pass('and so can one that was replaced');
+
+$_->stop foreach @$members, $copy, $second;
 done_testing();

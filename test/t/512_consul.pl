@@ -9,8 +9,8 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeFleet qw(check_fleet check_late_writes start_member);
 use SnowflakeTest qw(
-  error_of new_clock new_member set_clock start_with_clock status wait_for_mint wait_for_status
-  wait_until
+  error_of log_count new_clock new_member set_clock start_with_clock status wait_for_mint
+  wait_for_status wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -137,9 +137,11 @@ wait_for_mint($one);
 is(status($one, 'node'), '0', 'with TLS a node ID is leased');
 
 # A fleet that is deleted is missing; that is no failure of the coordinator.
+my $deleted = -s $one->logfile;
 SnowflakeCoordinator::consul_request($consul, '', 'DELETE', 'v1/kv/fleet/fleet');
 wait_for_status($one, q{advice ~ 'The coordinator has no fleet'});
-pass('a fleet that is deleted is told to be missing');
+is(log_count($one, qr/WARNING:  could not use the coordinator: .*exist/, $deleted),
+	0, 'a fleet that is deleted is told to be missing');
 
 foreach my $bad (
 	[ "cert=$certificate&key=$key", 'a server whose certificate cannot be verified' ],
