@@ -6,8 +6,8 @@
  * getaddrinfo() waits for as long as the system's resolver is configured to, and
  * nothing interrupts it; libpq and the client of ZooKeeper call it directly, and
  * libcurl waits for the thread in which it did.  So it is called in a thread of our
- * own, which touches nothing of the server's, and which is abandoned when the time
- * is over.
+ * own, which touches nothing of the server's.  When the time is over the thread is left
+ * behind, for the next attempt that asks for the same name.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +15,7 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -23,7 +24,6 @@
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
 #include "storage/latch.h"
 #include "utils/wait_event.h"
 
@@ -33,13 +33,15 @@
 
 #define MOST_ADDRESSES	8
 
-/* Threads that may be left behind at a time. */
-#define MOST_THREADS	8
+/* Names that may be looked up at a time. */
+#define MOST_LOOKUPS	8
 
-/* In malloc's memory: the last of its two users frees it. */
+/*
+ * In malloc's memory, as a thread writes it.  The thread's last act is to close its end
+ * of the pipe, and only then may the look-up be freed.
+ */
 typedef struct Lookup
 {
-	pg_atomic_uint32 users;
 	int			done[2];		/* a pipe: its end is read when it is done */
 	char		host[NI_MAXHOST];
 	int			failure;		/* of getaddrinfo() */
@@ -47,16 +49,8 @@ typedef struct Lookup
 	char		addresses[MOST_ADDRESSES][INET6_ADDRSTRLEN];
 } Lookup;
 
-static pg_atomic_uint32 threads = {0};
-
-static void
-leave(Lookup *lookup)
-{
-	if (pg_atomic_sub_fetch_u32(&lookup->users, 1) > 0)
-		return;
-	close(lookup->done[0]);
-	free(lookup);
-}
+/* Those that were not waited for to their end stay here, and are joined. */
+static Lookup *lookups[MOST_LOOKUPS];
 
 /* The thread. */
 static void *
@@ -77,9 +71,23 @@ look_up(void *arg)
 		freeaddrinfo(found);
 	}
 	close(lookup->done[1]);
-	pg_atomic_fetch_sub_u32(&threads, 1);
-	leave(lookup);
 	return NULL;
+}
+
+static bool
+is_done(const Lookup *lookup)
+{
+	struct pollfd end = {.fd = lookup->done[0], .events = POLLIN};
+
+	return poll(&end, 1, 0) > 0;
+}
+
+static void
+forget(Lookup **lookup)
+{
+	close((*lookup)->done[0]);
+	free(*lookup);
+	*lookup = NULL;
 }
 
 /* Start the thread, which gets none of the server's signals. */
@@ -132,24 +140,28 @@ wait_until_done(Lookup *lookup, int64 until_usec)
 }
 
 /*
- * The addresses of a host, with commas, or NULL: then *error says why, until the next
- * call.  What is an address already, or the directory of a socket, is returned as it is.
- * Interrupts are served, and raise what they raise.
+ * The look-up of a host: the one that runs already, so that a name that hangs has one
+ * thread, however often it is asked for; or else a new one.  NULL: *error says why.
  */
-char *
-snowflake_resolve_host(const char *host, int64 until_usec, const char **error)
+static Lookup **
+find_or_start(const char *host, const char **error)
 {
-	unsigned char address[sizeof(struct in6_addr)];
+	Lookup	  **vacant = NULL;
 	Lookup	   *lookup;
-	StringInfoData list;
-	volatile bool done = false;
 
-	if (host[0] == '/' || host[0] == '@' || strchr(host, '%') != NULL ||
-		inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
-		return pstrdup(host);
+	for (Lookup **each = lookups; each < lookups + MOST_LOOKUPS; each++)
+	{
+		/* what nobody waited for may be out of date */
+		if (*each != NULL && is_done(*each))
+			forget(each);
+		if (*each == NULL)
+			vacant = each;
+		else if (strcmp((*each)->host, host) == 0)
+			return each;
+	}
 
 	*error = "too many names are being looked up";
-	if (pg_atomic_read_u32(&threads) >= MOST_THREADS)
+	if (vacant == NULL)
 		return NULL;
 	*error = "out of memory";
 	lookup = calloc(1, sizeof(Lookup));
@@ -162,34 +174,49 @@ snowflake_resolve_host(const char *host, int64 until_usec, const char **error)
 		free(lookup);
 		return NULL;
 	}
-	pg_atomic_init_u32(&lookup->users, 2);
-	pg_atomic_fetch_add_u32(&threads, 1);
+	*vacant = lookup;
+	*error = "could not start a thread";
 	if (!start(lookup))
 	{
-		pg_atomic_fetch_sub_u32(&threads, 1);
-		close(lookup->done[0]);
 		close(lookup->done[1]);
-		free(lookup);
-		*error = "could not start a thread";
+		forget(vacant);
+		return NULL;
+	}
+	return vacant;
+}
+
+/*
+ * The addresses of a host, with commas, or NULL: then *error says why, until the next
+ * call.  What is an address already, or the directory of a socket, is returned as it is.
+ * Interrupts are served, and raise what they raise.
+ */
+char *
+snowflake_resolve_host(const char *host, int64 until_usec, const char **error)
+{
+	unsigned char address[sizeof(struct in6_addr)];
+	Lookup	  **lookup;
+	StringInfoData list;
+
+	if (host[0] == '/' || host[0] == '@' || strchr(host, '%') != NULL ||
+		inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
+		return pstrdup(host);
+	if (strlen(host) >= NI_MAXHOST)
+	{
+		*error = "its name is too long";
 		return NULL;
 	}
 
-	PG_TRY();
-	{
-		done = wait_until_done(lookup, until_usec);
-	}
-	PG_CATCH();
-	{
-		leave(lookup);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	lookup = find_or_start(host, error);
+	if (lookup == NULL)
+		return NULL;
+	*error = "its name was not resolved in time";
+	if (!wait_until_done(*lookup, until_usec))
+		return NULL;
 
-	*error = !done ? "its name was not resolved in time" :
-		lookup->failure != 0 ? gai_strerror(lookup->failure) : "it has no address";
+	*error = (*lookup)->failure != 0 ? gai_strerror((*lookup)->failure) : "it has no address";
 	initStringInfo(&list);
-	for (int i = 0; done && i < lookup->count; i++)
-		appendStringInfo(&list, "%s%s", i == 0 ? "" : ",", lookup->addresses[i]);
-	leave(lookup);
+	for (int i = 0; i < (*lookup)->count; i++)
+		appendStringInfo(&list, "%s%s", i == 0 ? "" : ",", (*lookup)->addresses[i]);
+	forget(lookup);
 	return list.len == 0 ? NULL : list.data;
 }

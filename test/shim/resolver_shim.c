@@ -2,8 +2,9 @@
  *
  * resolver_shim.c
  *	  A resolver that hangs: preloaded, getaddrinfo() of a name that ends with
- *	  ".hangs" takes half a minute, of one that ends with ".held" as long as the file
- *	  RESOLVER_HOLDS exists, and one that ends with ".here" is 127.0.0.1.
+ *	  ".hangs" takes half a minute.  One that ends with ".here" is 127.0.0.1, and so is
+ *	  one that ends with ".held", unless the file RESOLVER_HOLDS exists: then it takes as
+ *	  long as that, and fails.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,13 +38,13 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 			left = (int) sleep((unsigned) left);
 		return EAI_AGAIN;
 	}
-	if (node != NULL && ends_with(node, ".held"))
+	if (node != NULL && ends_with(node, ".held") && access(getenv("RESOLVER_HOLDS"), F_OK) == 0)
 	{
 		while (access(getenv("RESOLVER_HOLDS"), F_OK) == 0)
 			usleep(10000);
 		return EAI_AGAIN;
 	}
-	if (node != NULL && ends_with(node, ".here"))
+	if (node != NULL && (ends_with(node, ".here") || ends_with(node, ".held")))
 		node = "127.0.0.1";
 	return resolve(node, service, hints, result);
 }
