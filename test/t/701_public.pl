@@ -427,6 +427,7 @@ foreach my $attempt (1 .. 20)
 	$session->query_safe("SELECT snowflake_public($id, 'ord')");
 	write_keys($node, 3, '03' x 32);
 	my $last = time;
+	my $parent = $$;
 	pipe(my $gaps, my $to_parent) or die "could not create a pipe: $!";
 	my $writer = fork // die "could not fork: $!";
 	if ($writer == 0)
@@ -434,7 +435,7 @@ foreach my $attempt (1 .. 20)
 		my ($longest, $ends) = (0, 0);
 
 		local $SIG{TERM} = sub { $ends = 1 };
-		until ($ends)
+		until ($ends || getppid != $parent)
 		{
 			chmod 0600, $file;
 			$longest = time - $last if time - $last > $longest;
@@ -447,11 +448,13 @@ foreach my $attempt (1 .. 20)
 	close $to_parent;
 	my $known = $session->query_safe("SELECT snowflake_public($id, 'ord')");
 	my $new = $node->background_psql('postgres');
+	my $pid = $new->query_safe('SELECT pg_backend_pid()');
 	$new->query_until(qr/asked/, "\\echo asked\nSELECT snowflake_public($id, 'ord');\n");
 	$node->poll_query_until(
 		'postgres',
-		q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Extension'
-			AND query LIKE 'SELECT snowflake_public%'}) or die 'no session waits for the file';
+		qq{SELECT wait_event_type = 'Extension' OR state = 'idle' FROM pg_stat_activity
+			WHERE pid = $pid AND query LIKE 'SELECT snowflake_public%'}
+	) or die 'the session neither waits for the file nor has read it';
 	kill 'TERM', $writer;
 	waitpid $writer, 0;
 	my $changed = (stat $file)[10];
