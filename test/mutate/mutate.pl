@@ -16,7 +16,8 @@
 #
 # A mutant is built, and tested with the tests that ought to see it, until one of
 # them fails; if none does, with all others.  It is killed if a test fails with it, and
-# passes at once on the tree without it, at least up to what failed.  A test that ends by
+# passes on the tree without it: at once, or for another mutant in the quarter of an hour
+# before, for which those of one test come together.  A test that ends by
 # its time limit or by an exit status says nothing about why: that is unclear, and does not
 # count, unless the test has died with last words, or the mutant has a line "why".  One that
 # does not apply exactly once, or does not build, is an error of the list.  What comes of it
@@ -409,22 +410,12 @@ sub end_test
 	return;
 }
 
-# Has a test passed what another run of it failed at?  $result: "not ok", a number and a name
-sub has_passed
-{
-	my ($bench, $result) = @_;
-	my $passed = $result =~ s/^not //r;
-
-	return grep { /^ok/ && s/ *\d+ ms$|\n//gr =~ tr/ //sr eq $passed } read_lines($bench->{log});
-}
-
-# Run a test until it ends, or something of it fails, or it has taken too long, or has passed
-# what it failed at before, if that is given.  Returns "passed", "skipped" or why it failed.
+# Run a test until it ends, or something of it fails, or it has taken too long.  Returns
+# "passed", "skipped" or why it failed.
 sub run_test
 {
-	my ($bench, $test, $failed_at) = @_;
+	my ($bench, $test) = @_;
 	my ($kind, @names) = split / /, $test;
-	my $is_enough = sub { $failed_at && has_passed($bench, $failed_at) };
 
 	$kind = 'test/t/' . shift(@names) . '.pl' if $kind eq 'tap';
 	write_file($bench->{log});
@@ -437,21 +428,35 @@ sub run_test
 			$kind, @names)
 		  or die;
 	}
-	my $ended = ends($limit, sub { reason_of_failure($bench) || $is_enough->() });
+	my $ended = ends($limit, sub { reason_of_failure($bench) });
 	my $status = $?;
 	my $reason = reason_of_failure($bench);
-	my $enough = !$reason && $is_enough->();
 	end_test() unless $ended;
 	undef $running;
 	system(on_bench($bench, 'stop_servers'));
 
 	return
 		$reason ? $reason
-	  : $enough ? 'passed'
 	  : !$ended ? "no end after $limit s"
 	  : $status != 0 ? 'exit status ' . ($status >> 8) . last_words($bench)
 	  : (grep { /^ok/ } read_lines($bench->{log})) ? 'passed'
 	  : 'skipped';
+}
+
+# The same on the tree without a mutant, once for all who ask within so many seconds.
+my $asked_again_after = 900;
+
+sub run_without
+{
+	my ($job, $kind, $test) = @_;
+	my $passed = "$top/passed/" . "$kind $test" =~ tr/ /_/r;
+
+	open(my $lock, '>', "$passed.lock") or die "$passed.lock: $!\n";
+	flock($lock, LOCK_EX) or die "$passed.lock: $!\n";
+	return 'passed' if -e $passed && time - (stat(_))[9] < $asked_again_after;
+	my $outcome = run_test(enter_bench($job, $kind, 'without'), $test);
+	write_file($passed) if $outcome eq 'passed';
+	return $outcome;
 }
 
 # Does a test fail with a mutant?  Returns what failed, or nothing, and why that cannot
@@ -461,7 +466,7 @@ sub sees
 	my ($job, $mutant, $test) = @_;
 	my $words = $test =~ s/^debug //r;
 	my $kind = $words eq $test ? 'plain' : 'debug';
-	my ($bench, $without) = map { enter_bench($job, $kind, $_) } qw(with without);
+	my $bench = enter_bench($job, $kind, 'with');
 	my $outcome;
 
 	if (!plant($bench, $mutant))
@@ -476,10 +481,9 @@ sub sees
 		$outcome = run_test($bench, $words);
 		return () if $outcome eq 'passed';
 		return (undef, "$test is skipped here") if $outcome eq 'skipped';
-		my $passed =
-		  run_test($without, $words, $words =~ /^tap / && $outcome =~ /^not ok/ ? $outcome : ());
-		return "$test: $outcome" if $passed eq 'passed';
-		print "# $mutant->{name}: $test: $outcome; without it: $passed\n";
+		my $without = run_without($job, $kind, $words);
+		return "$test: $outcome" if $without eq 'passed';
+		print "# $mutant->{name}: $test: $outcome; without it: $without\n";
 	}
 	return (undef, "$test fails without it, too: $outcome");
 }
@@ -563,9 +567,11 @@ $| = 1;
 fail($_) for @complaints;
 note("equivalent $_->{name}: $_->{equivalent}") for grep { defined $_->{equivalent} } @$mutants;
 
-# by the digests, so mixed: where a run ends early, what it has tried is a sample
-my @queue = sort { $a->{digest} cmp $b->{digest} } grep { defined $_->{first} } @$mutants;
-mkdir $_ || die "$_: $!\n" for $top, "$top/built";
+# Those of one test together; the tests mixed
+my %place = map { $_ => md5_hex($_->{first} =~ s/,.*//r) } grep { defined $_->{first} } @$mutants;
+my @queue = sort { $place{$a} cmp $place{$b} || $a->{digest} cmp $b->{digest} }
+  grep { defined $_->{first} } @$mutants;
+mkdir $_ || die "$_: $!\n" for $top, "$top/built", "$top/passed";
 system(with_lib('chown -R "$(test_user)": "$1"', $top)) == 0 or die;
 note(scalar(@queue) . " mutants, $jobs at once, " . `$server{plain} --version`);
 if (!$first_only || grep { $_->{first} =~ /debug/ } @queue)
