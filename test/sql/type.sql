@@ -21,6 +21,10 @@ SELECT code, message, detail FROM unnest(ARRAY[
 	'10000000000000000000', '99999999999999999999', repeat('9', 60)]) WITH ORDINALITY AS bad(input, n),
 	LATERAL outcome(format('SELECT %L::snowflake', input)) ORDER BY n;
 
+-- Text that looks like a time has a hint; a sign alone does not make it look so.
+SELECT input, hint <> '' AS has_hint FROM unnest(ARRAY['2024-01-01', '12:00', 'abc', '-abc']) WITH ORDINALITY AS bad(input, n),
+	LATERAL outcome(format('SELECT %L::snowflake', input)) ORDER BY n;
+
 -- Numbers that are no snowflake.
 SELECT code, message, detail FROM outcome('SELECT (-1)::snowflake');
 SELECT code, message, detail FROM outcome('SELECT (-9223372036854775808)::snowflake');

@@ -252,4 +252,12 @@ foreach my $good ([ 'sonyflake', 0x1234, 10, 'sonyflake' ],
 	$other->stop;
 }
 
+# Each session has a part of the shared memory, so the size of that is asked for with their number.
+my $large = new_node('large', conf => "max_connections = 4000\n");
+$large->start;
+$large->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($large);
+pass('a server for 4,000 sessions mints');
+$large->stop;
+
 done_testing();

@@ -220,6 +220,7 @@ wait_for_mint($node);
 $node->safe_psql(
 	'postgres', q{
 	CREATE ROLE watcher LOGIN IN ROLE pg_monitor;
+	CREATE ROLE reader LOGIN IN ROLE pg_read_all_stats;
 	CREATE ROLE stranger LOGIN;
 });
 my @all = split /\|/, $node->safe_psql(
@@ -240,6 +241,9 @@ is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ])
 			!/^(?:advice|clock_jump|standby_wait|frontier_holder|lease_until|lease_renewed|coordinator)$/
 		} @all),
 	'pg_monitor sees everything, where nobody holds the frontier and nothing is leased');
+is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'reader' ]),
+	$node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ]),
+	'and so does pg_read_all_stats alone');
 foreach (
 	[ 'SELECT snowflake_get_stats()', '0A000', 'no columns' ],
 	[ 'SELECT * FROM snowflake_get_status() AS s(gate text)', '42804', 'fewer columns' ],

@@ -441,6 +441,28 @@ run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
 is(error_of($node, 'INSERT INTO other.wide VALUES (3)')->{sqlstate},
 	'23503', 'an owner converts his key, whoever references it');
 
+# A member of the owner that does not have its rights, before it takes its role
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE member LOGIN NOINHERIT IN ROLE other;
+	CREATE TABLE theirs (id int PRIMARY KEY);
+	ALTER TABLE theirs OWNER TO other});
+my $try = q{SELECT count(*) FROM snowflake_convert_column('theirs', 'id', dry_run => true)};
+$error = error_of($node, "SET SESSION AUTHORIZATION member; $try");
+is($error->{sqlstate}, '42501', 'a member that does not inherit: refused');
+like($error->{message}, qr/must be owner of table theirs/, 'as not the owner');
+is(error_of($node, "SET SESSION AUTHORIZATION member; SET ROLE other; $try")->{sqlstate},
+	'', 'and not refused as the owner');
+
+# A name that has to be quoted, of an identity
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE quoted ("Id" int GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+	SELECT snowflake_convert_column('quoted', 'Id');
+	INSERT INTO quoted DEFAULT VALUES});
+is($node->safe_psql('postgres', 'SELECT count(*) FROM quoted WHERE "Id" > 1000'),
+	1, 'an identity whose name has to be quoted');
+
 # The extension is in a schema of mal's, who puts another in its place while the
 # conversion waits for his lock: what is minted then is not what he says.
 $node->safe_psql('postgres', 'CREATE DATABASE swap');

@@ -6,6 +6,8 @@
 use strict;
 use warnings;
 
+use File::Find;
+use File::Temp 'tempdir';
 use FindBin;
 use JSON::PP;
 use Test::More;
@@ -132,6 +134,30 @@ foreach my $phase (sort keys %{ $meta->{prereqs} })
 			'',
 			"which $phase $relation are of semantic versions");
 	}
+}
+
+# What was built for one version of PostgreSQL is gone before it is built for another.
+SKIP:
+{
+	skip 'nothing was built here', 2 if !-e "$root/src/snowflake.o";
+	my $copy = tempdir(CLEANUP => 1);
+	my @built;
+	my $find_built = sub { push @built, $File::Find::name if /\.(?:o|bc|so|dylib)$/ };
+
+	system(
+		'cp', '-R',
+		glob("$root/*.so $root/*.dylib"),
+		map("$root/$_", qw(Makefile src sql)),
+		glob("$root/*.control"), $copy) == 0
+	  or die 'could not copy what was built';
+	find($find_built, $copy);
+	cmp_ok(scalar(@built), '>', 60, 'there are objects and libraries');
+	delete local @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+	system("make -s -C '$copy' PG_CONFIG='$ENV{PG_CONFIG}' clean >&2") == 0
+	  or die 'make clean failed';
+	@built = ();
+	find($find_built, $copy);
+	is("@built", '', 'make clean removes all of them');
 }
 
 done_testing();
