@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include <openssl/evp.h>
 #include <time.h>
 
 #include "public/cipher.h"
@@ -165,6 +166,72 @@ test_bijection(uint32 radix, int digits)
 	snowflake_cipher_aes_free(aes);
 }
 
+/*
+ * Encrypt in radix 2 by the letter of the standard, algorithm 7: all of P and Q is put
+ * together in each round.  What is prepared has to come to the same.
+ */
+static void
+encrypt_by_the_letter(SnowflakeAes *aes, int digits, const char *tweak, int tweak_bytes,
+					  uint64 half[2])
+{
+	int			upper_digits = digits / 2;
+	int			number_bytes = (digits - upper_digits + 7) / 8;
+	int			random_bytes = (number_bytes + 3) / 4 * 4 + 4;
+	int			zeros = (16 - (tweak_bytes + number_bytes + 1) % 16) % 16;
+
+	for (int round = 0; round < 10; round++)
+	{
+		uint8		text[128] = {1, 2, 1, 0, 0, 2, 10, upper_digits, 0, 0, 0, digits, 0, 0, 0, tweak_bytes};
+		uint8	   *q = text + 16;
+		uint8		chain[16] = {0};
+		uint64		added = 0;
+		int			length;
+
+		memcpy(q, tweak, tweak_bytes);
+		q += tweak_bytes + zeros;
+		*q++ = round;
+		for (int i = 0; i < number_bytes; i++)
+			*q++ = half[1] >> 8 * (number_bytes - 1 - i);
+		for (uint8 *block = text; block < q; block += 16)
+		{
+			for (int i = 0; i < 16; i++)
+				chain[i] ^= block[i];
+			if (EVP_EncryptUpdate(aes, chain, &length, chain, 16) != 1)
+				abort();
+		}
+		for (int i = 0; i < random_bytes; i++)
+			added = added << 8 | chain[i];
+		added += half[0];
+		half[0] = half[1];
+		half[1] = added & ((UINT64CONST(1) << (round % 2 == 0 ? upper_digits : digits - upper_digits)) - 1);
+	}
+}
+
+/* A tweak of each length around the block's ends comes to what the standard says. */
+static void
+test_tweaks(int digits)
+{
+	SnowflakeAes *aes = snowflake_cipher_aes_make(sample_key, 256);
+	const char *tweak = "a tweak that is longer than two blocks";
+	bool		success = true;
+	char		name[64];
+
+	for (size_t tweak_bytes = 0; tweak_bytes <= strlen(tweak); tweak_bytes++)
+	{
+		SnowflakeFF1 ff1;
+		uint64		half[2] = {12345, 67890};
+		uint64		wanted[2] = {12345, 67890};
+
+		encrypt_by_the_letter(aes, digits, tweak, (int) tweak_bytes, wanted);
+		success &= snowflake_cipher_ff1_prepare(&ff1, aes, 2, digits, tweak, tweak_bytes) &&
+			snowflake_cipher_ff1_encrypt(&ff1, half) &&
+			memcmp(half, wanted, sizeof(half)) == 0;
+	}
+	snprintf(name, sizeof(name), "tweaks of %d bits, by the letter of the standard", digits);
+	ok(success, name);
+	snowflake_cipher_aes_free(aes);
+}
+
 /* Encrypt and decrypt an ID; its encrypted form, or UINT64_MAX for a failure. */
 static uint64
 round_trip(const SnowflakeFF1 *ff1, uint64 id)
@@ -247,6 +314,8 @@ main(void)
 	for (int i = 0; i < (int) lengthof(samples); i++)
 		test_sample(i);
 	test_samples_tell_keys_apart();
+	test_tweaks(ID_BITS);
+	test_tweaks(122);
 	test_bijection(2, 9);
 	test_bijection(2, 12);
 	test_bijection(3, 5);

@@ -79,4 +79,6 @@ SELECT code, message FROM outcome('CREATE INDEX ON events (snowflake_node(id))')
 
 -- A layout that varies from row to row.
 SELECT name, snowflake_timestamp('8888944671579078', layout) FROM snowflake_layouts() ORDER BY name;
+SELECT layout, snowflake_timestamp('8888944671579078', layout)
+	FROM unnest(ARRAY['twitter', 'twitter tick:10ms', 'twitter', 'twitter tick:10ms']) layout;
 DROP TABLE events;

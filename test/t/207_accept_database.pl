@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of new_clock new_node start_with_clock status step_clock
+  error_of new_clock new_node start_with_clock status step_clock wait_for_mint wait_for_status
 );
 use Test::More;
 
@@ -219,6 +219,28 @@ lose();
 query('SELECT snowflake_accept_database(none_exists => true)');
 query('SELECT snowflake_next()');
 cmp_ok(abs(status($node, 'extract(epoch FROM lead)')), '<', 600, 'none exists: at the clock');
+
+# Back in the first database, whose table nobody has lost: a node ID without a row may have been
+# used in the other one.
+my $moved = new_node('moved');
+$moved->start;
+$moved->safe_psql('postgres', $_) foreach 'CREATE EXTENSION snowflake', 'CREATE DATABASE other';
+wait_for_mint($moved);
+foreach my $database ('other', 'postgres')
+{
+	$newest = $moved->safe_psql('postgres', 'SELECT snowflake_next()');
+	$moved->append_conf('postgresql.conf', "snowflake.database = $database");
+	$moved->restart;
+	wait_for_status($moved, q{gate ~ 'not in snowflake.database'});
+	$moved->safe_psql('postgres', "SELECT snowflake_accept_database($newest)");
+}
+is( $moved->safe_psql(
+		'postgres',
+		"SELECT reserved_until >= snowflake_timestamp($newest) FROM snowflake_keeper.reservation WHERE node = -1"
+	),
+	't',
+	'all node IDs without a row have what was said');
+$moved->stop;
 
 $node->stop;
 done_testing();

@@ -322,6 +322,7 @@ $node->restart;
 wait_for_mint($node);
 is(error_of($node, q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'none'})->{sqlstate},
 	'55000', 'prepared transactions are disabled');
+sql(q{INSERT INTO events (what) VALUES ('last before the restart')});
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->restart;
 wait_until('the keeper has looked', sub { status($node, 'gate') =~ /node ID is not set/ });

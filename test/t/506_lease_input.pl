@@ -177,6 +177,7 @@ my $good = records(q{SELECT value FROM snowflake_fleet.records WHERE key = 'node
 foreach my $change (
 	[ until => '-5' ],
 	[ until => '1' ],
+	[ until => '-1e30' ],
 	[ until => '9223372036854775807' ],
 	[ until => '1e9999' ],
 	[ until => '1.5' ],

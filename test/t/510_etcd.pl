@@ -150,9 +150,13 @@ close $fh;
 my $error = error_of($one, 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, '28000', 'a wrong password is an error');
 like($error->{message}, qr/authentication failed/, 'which says so');
-chmod 0644, $passfile;
-is(error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate},
-	'F0000', 'a file that others can read is refused');
+
+foreach my $mode (0640, 0604, 0620)
+{
+	chmod $mode, $passfile;
+	is( error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate}, 'F0000',
+		sprintf 'a file with permissions %04o is refused', $mode);
+}
 my $log = slurp_file($one->logfile);
 unlike($log, qr/secret7|wrong8/, 'no password is in the log');
 
@@ -203,11 +207,26 @@ $one->poll_query_until('postgres',
 is(status($one, 'gate, leases'),
 	'open|1', 'a member that does not answer keeps nobody from the next one');
 
-$one->append_conf('postgresql.conf', "snowflake.node_source = 'etcds://$hosts/fleet'");
-$one->reload;
-$one->poll_query_until('postgres', q{SELECT coordinator = 'unreachable' FROM snowflake_status})
-  or die 'a certificate of nobody known is accepted';
-pass('a certificate that cannot be verified is refused');
+# Each side has to know the other one's certificate.
+my @half_known = (
+	[
+		"cert=$certificate&key=$key", 'certificate',
+		'a certificate that cannot be verified is refused'
+	],
+	[ "cacert=$certificate", '.', 'and one is needed of the client' ]);
+foreach my $case (@half_known)
+{
+	my ($parameters, $message, $what) = @$case;
+	my $url = "etcds://$hosts/fleet?$parameters";
+
+	$one->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
+	$one->reload;
+	wait_until('the setting is in force',
+		sub { $one->safe_psql('postgres', 'SHOW snowflake.node_source') eq $url });
+	$error = error_of($one, 'SELECT * FROM snowflake_fleet()');
+	like("$error->{sqlstate} $error->{message}",
+		qr/^08006 could not use the coordinator: .*$message/, $what);
+}
 $one->stop;
 SnowflakeCoordinator::kill_members($etcd);
 

@@ -192,7 +192,7 @@ my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
 chomp $pkglibdir;
 SKIP:
 {
-	skip 'there is no module for etcd', 5 if !-e "$pkglibdir/snowflake_etcd.so";
+	skip 'there is no module for etcd', 6 if !-e "$pkglibdir/snowflake_etcd.so";
 	answer('{"header": {}, "kvs": [' . join(',', ('{"key": 1e131071}') x 3000) . ']}');
 	set_source("etcd://$hosts/fleet");
 	my ($mb, $records) = memory_of('SELECT count(*) FROM snowflake_fleet()');
@@ -208,6 +208,9 @@ SKIP:
 		  . '"}]}');
 	like(error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
 		$too_large, 'etcd: pages of more than 64 MB together are refused');
+	answer(qq({"header": {}, "kvs": [{"key": "$key", "value": "?"}, {"key": "$key"}]}));
+	is(error_of($server, $listed)->{stdout},
+		2, 'etcd: a value that is not base64 keeps nobody from other records');
 	answer(qq({"header": {}, "kvs": [{"key": "$key"}]}));
 	set_source("etcd://$hosts//fleet");
 	is(error_of($server, $listed)->{stdout}, 1, 'etcd: a path begins behind all of its slashes');
