@@ -252,12 +252,20 @@ foreach my $good ([ 'sonyflake', 0x1234, 10, 'sonyflake' ],
 	$other->stop;
 }
 
-# Each session has a part of the shared memory, so the size of that is asked for with their number.
-my $large = new_node('large', conf => "max_connections = 4000\n");
-$large->start;
-$large->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($large);
-pass('a server for 4,000 sessions mints');
-$large->stop;
+# Each session has a line of the processor's cache, of shared memory that is asked for.
+my $large = new_node('large');
+my ($without, $with) = map {
+	(   run_command(
+			[
+				'postgres', '-D', $large->data_dir, '-C',
+				'shared_memory_size', '-c', 'max_connections=100000', '-c',
+				"shared_preload_libraries=$_"
+			]))[0]
+} '', 'snowflake';
+cmp_ok(
+	$with - $without,
+	'>=',
+	int(100_000 * 128 / 1024 / 1024),
+	'memory is asked for as many sessions as there may be');
 
 done_testing();

@@ -9,7 +9,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
   disorder error_of let_pass log_count new_clock new_node start_with_clock status step_clock
-  stop_time wait_for_mint wait_until
+  stop_time wait_for_mint wait_for_status wait_until
 );
 use Test::More;
 
@@ -200,6 +200,20 @@ cmp_ok(abs(mint()), '<', $minute, 'the first ID has the time of the last setting
 step_clock($clock, $hour);
 look();
 is(status($node, 'clock_state'), 'coasting', 'after it a jump is a jump');
+
+# A clock that is not believed, being two days behind, does not make one believed that is two
+# days past all there is.
+$node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine = 'another'});
+$node->stop('immediate');
+step_clock($clock, -48 * $hour);
+start_with_clock($node, $clock);
+wait_for_status($node, q{gate = 'closed: the clock is not believed' AND clock_jump < '-1 day'});
+step_clock($clock, 96 * $hour);
+$node->reload;
+wait_for_status($node, q{clock_jump > '1 day' OR gate = 'open'});
+is( status($node, 'gate'),
+	'closed: the clock is not believed',
+	'one clock that is not believed is not replaced with another one');
 
 is(disorder(\@ids), 0, 'IDs ascend');
 $node->stop('immediate');

@@ -115,6 +115,10 @@ set_source("postgresql://$user\@not-there.hangs:5432,good.here:$port/postgres");
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 isnt($server->safe_psql('postgres', 'SELECT snowflake_next()'),
 	'', 'a name that hangs keeps nobody from the next host');
+set_source("postgresql://$user\@good.here:$port,not-there.hangs:5432/postgres");
+is(error_of($server, 'SELECT count(*) FROM snowflake_fleet()')->{message},
+	'', 'nor does the last one that hangs keep anybody from those before');
+set_source("postgresql://$user\@not-there.hangs:5432,good.here:$port/postgres");
 my $renewals = status($server, 'lease_renewals');
 wait_for_status($server, "lease_renewals > $renewals + 1 AND gate = 'open'");
 pass('nor from renewals');

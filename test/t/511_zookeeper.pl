@@ -26,6 +26,7 @@ check_fleet($zookeeper, "zookeeper://$hosts/fleet/a");
 # What a user makes is for that user alone.
 my $one = start_member('with_user', "zookeeper://fleet\@$hosts/fleet/b?passfile=$passfile");
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+my $founded = time;
 wait_for_mint($one);
 is(status($one, 'node'), '0', 'a user with a password gets a node ID');
 $one->append_conf('postgresql.conf', "snowflake.node_source = 'zookeeper://$hosts/fleet/b'");
@@ -92,6 +93,13 @@ wait_until('the coordinator is asked', sub { -e "$hold.held" || status($one, 'le
 is(status($one, 'leases'), '0', 'without catching up a member tells nothing');
 SnowflakeCoordinator::release($hold);
 wait_for_mint($one);
+
+# ZooKeeper tells its time by what was changed last, not by when the fleet was founded.
+my $lease = $one->safe_psql('postgres',
+	q{SELECT setting::int / 1000 FROM pg_settings WHERE name = 'snowflake.lease'});
+wait_until('the fleet is old', sub { time - $founded > 2 * $lease + 11 });
+is(error_of($one, 'SELECT snowflake_fleet_recover()')->{message},
+	'', 'a fleet that was founded long ago is recovered by the present time');
 $one->stop;
 
 # The first of the hosts has a name that is not found.

@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  log_count new_clock new_member new_node start_time start_with_clock status stop_time
+  error_of log_count new_clock new_member new_node start_time start_with_clock status stop_time
   wait_for_mint wait_for_status wait_until
 );
 use PostgreSQL::Test::Utils;
@@ -129,6 +129,26 @@ wait_until('the lessee has ended', sub { !child(qr/snowflake lessee/) });
 cmp_ok(until_of($node), '<', $until, 'and the lease is given back');
 continue_processes();
 start_time($clock);
+
+# The lessee is held, and IDs that are ahead of the clock use up the lease.
+wait_for_mint($member);
+$member->append_conf('postgresql.conf', "snowflake.max_lead = '1h'");
+$member->reload;
+wait_until('the setting is in force',
+	sub { $member->safe_psql('postgres', 'SHOW snowflake.max_lead') eq '1h' });
+my $lessee = child(qr/snowflake lessee/);
+stop_process($lessee);
+is(status($member, 'advice'), '', 'a lease that is far from its end needs no advice');
+$member->safe_psql('postgres',
+	'SELECT snowflake_advance(snowflake_lower_bound(lease_until)) FROM snowflake_status');
+is( error_of($member, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})->{message},
+	q{the lease of this server's node ID has ended},
+	'IDs use it up, ahead of the clock');
+like(
+	status($member, 'advice'),
+	qr/^Minting ends with the lease\. The lessee, process $lessee, has not renewed the lease since "/,
+	'and then the advice says who has not renewed it');
+continue_processes();
 
 # A keeper that closes the gate, and cannot store its end
 wait_for_mint($member);
