@@ -282,8 +282,8 @@ CREATE FUNCTION of_either(bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS 'BEG
 CREATE OPERATOR ### (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq, COMMUTATOR = ###);
 CREATE TABLE expression_index (id int PRIMARY KEY);
 CREATE INDEX expression_index_f ON expression_index (of_int(id));
-CREATE TABLE predicate (id int PRIMARY KEY);
-CREATE INDEX predicate_f ON predicate ((1)) WHERE id ### 5;
+CREATE TABLE predicate (id int PRIMARY KEY, k int);
+CREATE INDEX predicate_f ON predicate (k) WHERE id ### 5;
 CREATE TABLE volatile_index (id int PRIMARY KEY);
 CREATE INDEX volatile_index_f ON volatile_index (of_either(id));
 CREATE TABLE operator_class (id int PRIMARY KEY);

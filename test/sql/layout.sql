@@ -20,6 +20,9 @@ SELECT name, layout FROM unnest(ARRAY[
 	'time:40 sequence:12 epoch:2000-02-29T23:59:59.999Z']) WITH ORDINALITY AS l(written, n),
 	LATERAL snowflake_layout(written) ORDER BY n;
 
+-- A time field that reaches further than timestamptz ends with it.
+SELECT time_bits, last_instant FROM snowflake_layout('time:62 sequence:1 tick:2us epoch:2026-01-01T00:00:00Z');
+
 -- Printing and reading again changes nothing.
 SELECT count(*), bool_and(l.layout = again.layout) AS same
 	FROM snowflake_layouts() l, LATERAL snowflake_layout(l.layout) again;

@@ -73,6 +73,12 @@ like(
 	reset_error(1)->{message},
 	qr/^the snowflake generator is not ahead of the clock/,
 	'a generator that is not ahead is not reset');
+$node->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '55 s'), force => true)});
+like(
+	reset_error(1)->{detail},
+	qr/^It is ahead by [1-5]\d\.\d+ s\.$/,
+	'nor one that is ahead by less than a minute, and the error says by how much');
 
 # Poisoned by a year: IDs of it were handed out, and nothing goes any more.
 $node->safe_psql('postgres',

@@ -99,6 +99,8 @@ BEGIN
 				(format('id > %L::timestamptz', c.ts), format('at > %L', c.ts)),
 				(format('id >= %L::timestamptz', c.ts), format('at >= %L', c.ts)),
 				(format('%L::timestamptz < id', c.ts), format('at > %L', c.ts)),
+				(format('%L::timestamptz >= id', c.ts), format('at <= %L', c.ts)),
+				(format('NOT %L::timestamptz > id', c.ts), format('at >= %L', c.ts)),
 				(format('NOT %L::timestamptz <= id', c.ts), format('at < %L', c.ts)),
 				(format('t < %L', c.ts), format('at < %L', c.ts)),
 				(format('u <= %L', c.ts), format('at <= %L', c.ts)),
