@@ -81,7 +81,19 @@ sub until_of
 }
 
 start_with_clock($member, $clock);
-$member->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+$member->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_until('there is a lessee', sub { child(qr/snowflake lessee/) });
+
+# Who founds a fleet waits ten seconds for a lease of his own server, and can be canceled.
+stop_process(child(qr/snowflake lessee/));
+my (undef, undef, $notes) =
+  $member->psql('postgres', q{SET statement_timeout = '5s'; SELECT snowflake_fleet_create()});
+like(
+	$notes,
+	qr/\A[^\n]*ERROR:  canceling statement due to statement timeout\Z/,
+	'the wait for a lease of the own server can be canceled');
+continue_processes();
+$member->psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($member);
 
 # An attempt may be under way, so two of them; and a busy machine may be too slow for some.
