@@ -283,6 +283,12 @@ SELECT amproclefttype::regtype, amprocrighttype::regtype, amproc FROM pg_amproc 
 		NOT IN (SELECT amproclefttype::regtype::text, amprocrighttype::regtype::text, amprocnum, amproc
 			FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily WHERE opfname = 'datetime_ops');
 
+-- What has the support function of something else says no time of an ID.
+CREATE FUNCTION midnight(id snowflake) RETURNS snowflake_time LANGUAGE plpgsql STABLE SUPPORT generate_series_int8_support
+	AS $$BEGIN RETURN '2000-01-01'; END$$;
+SELECT count(*) FROM visits WHERE midnight(id) > timestamptz '2001-01-01';
+DROP FUNCTION midnight;
+
 DROP VIEW recent, barrier, operators CASCADE;
 DROP TABLE visits, old_visits, messages, days, visits_by_day, numbers, copies;
 DROP FUNCTION conditions;

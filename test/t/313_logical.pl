@@ -312,6 +312,28 @@ catch_up('postgres');
 is($node{bob}->safe_psql('postgres', 'TABLE outcome'),
 	'refused', 'nor does a trigger of another table find it');
 
+# A subscription whose owner is no superuser goes on as well, with rows of the reservation.
+$node{bob}->safe_psql('postgres', 'CREATE ROLE subscriber LOGIN SUPERUSER');
+$node{bob}->safe_psql('postgres', 'ALTER SUBSCRIPTION everything OWNER TO subscriber');
+$node{bob}->safe_psql('postgres',
+	'ALTER SUBSCRIPTION everything SET (password_required = false, run_as_owner = true)')
+  if $node{bob}->pg_version >= 16;
+$node{bob}->safe_psql(
+	'postgres', q{
+	GRANT pg_read_all_data, pg_write_all_data TO subscriber;
+	ALTER ROLE subscriber NOSUPERUSER});
+$node{ada}->safe_psql(
+	'postgres', q{
+	INSERT INTO snowflake_keeper.reservation SELECT 3, layout, now()
+		FROM snowflake_keeper.reservation WHERE node = 1;
+	DELETE FROM snowflake_keeper.reservation WHERE node = 3;
+	INSERT INTO things DEFAULT VALUES});
+catch_up('postgres');
+is( $node{bob}->safe_psql(
+		'postgres', 'SELECT string_agg(node::text, $$ $$) FROM snowflake_keeper.reservation'),
+	'2',
+	'a subscription whose owner is no superuser goes on, and drops such rows too');
+
 # No conflict: neither an error nor a row that was skipped.  From 18 on, the rows
 # of the reservation that the subscriber drops count as conflicts.
 foreach my $name ('ada', 'bob')

@@ -37,8 +37,28 @@ cmp_ok($requests, '<', 60, "seldom: $requests times");
 
 $member->stop;
 
+# Time stands still a second into the tick of the floor, however long this takes.
+my $clock = new_clock('member');
+$coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
+start_with_clock($member, $clock);
+stop_time($clock);
+let_pass(
+	$clock,
+	6_000 - $member->safe_psql(
+		'postgres', 'SELECT (1000 * extract(epoch FROM clock_timestamp()))::bigint % 5000'));
+$member->safe_psql('postgres', q{SELECT snowflake_fleet_create(now() + interval '1min')});
+wait_for_status($member, q{advice ~ '^This server waits for the floor of the fleet'});
+let_pass($clock, 60_000);
+$offset = -s $coordinator->logfile;
+status($member, 'gate') foreach 1 .. 20;
+$requests = log_count($coordinator, qr/connection authorized/, $offset);
+cmp_ok($requests, '<', 5, "within one moment it is not asked again and again: $requests times");
+is(status($member, 'leases'), 0, 'and grants nothing yet');
+start_time($clock);
+$member->stop;
+
 # Its time stands still shortly before the floor, where it is granted a node ID already.
-my $clock = new_clock('early');
+$clock = new_clock('early');
 my $early = new_member('early', $coordinator, lease => '10min');
 
 $coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
