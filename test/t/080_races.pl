@@ -578,32 +578,6 @@ like(
 $reset->quit;
 push @ids, mint();
 cmp_ok($ids[-1], '>', $ids[-2], 'and IDs ascend');
-
-# Who gives it up is not answered by what the keeper does for somebody else.
-set_node(6);
-wait_for_gate(6);
-attach('snowflake-before-commit');
-my $advance = $node->background_psql('postgres', on_error_stop => 0);
-$advance->query_until(qr/started/,
-	"\\echo started\nSELECT snowflake_advance(snowflake_upper_bound((@ '$ids[-1]'::snowflake) + interval '1 s'));\n"
-);
-wait_for($keeper, 'snowflake-before-commit');
-$reset = $node->background_psql('postgres', on_error_stop => 0);
-$reset->query_until(qr/started/, "\\echo started\nSELECT snowflake_restart_at_clock(6);\n");
-my $asking = q{FROM pg_stat_activity WHERE query ~ '^SELECT snowflake_restart_at_clock'};
-$node->poll_query_until('postgres', "SELECT wait_event_type = 'Extension' $asking")
-  or die 'nobody gives up the order';
-attach('snowflake-raise');
-release('snowflake-before-commit');
-wait_for($keeper, 'snowflake-raise');
-is($node->safe_psql('postgres', "SELECT state $asking"),
-	'active', 'who gives up the order waits on when the keeper has extended the reservation');
-release('snowflake-raise');
-$reset->query('SELECT 1');
-unlike($reset->{stderr}, qr/follow the clock again/, 'and is not told that it is given up');
-$_->quit foreach $reset, $advance;
-push @ids, mint();
-cmp_ok($ids[-1], '>', $ids[-2], 'and IDs ascend');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.max_lead');
 advance_clock(600_000);
 set_node(1);
