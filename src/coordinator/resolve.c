@@ -77,7 +77,7 @@ look_up(void *arg)
 static bool
 is_done(const Lookup *lookup)
 {
-	struct pollfd end = {.fd = lookup->done[0], .events = POLLIN};
+	struct pollfd end = {.fd = lookup->done[0],.events = POLLIN};
 
 	return poll(&end, 1, 0) > 0;
 }
