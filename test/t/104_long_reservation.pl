@@ -131,5 +131,18 @@ start_after_kill($node, $clock);
 wait_for_mint($node);
 cmp_ok(mint(), '>', $last, 'and after a crash they are above');
 
+# A floor beyond what is reserved does not wait until half of that is used.
+$node->append_conf('postgresql.conf',
+	"snowflake.reservation = '10min'\nsnowflake.max_jump = '10min'");
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT reserved_until > (@ snowflake_next()) + interval '9 min' FROM snowflake_status})
+  or die 'no more is reserved';
+is( error_of($node,
+		q{SELECT snowflake_advance(snowflake_upper_bound(reserved_until + interval '1 s')) FROM snowflake_status}
+	)->{message},
+	'',
+	'a floor beyond what is reserved is reserved at once');
+
 $node->stop;
 done_testing();

@@ -210,7 +210,8 @@ start_with_clock($node, $clock);
 wait_for_status($node, q{gate = 'closed: the clock is not believed'});
 step_clock($clock, 96 * $hour);
 my $slept = keeper_sleeps($node);
-wait_until('the keeper has looked again', sub { keeper_sleeps($node) > $slept + 3 });
+wait_until('the keeper has looked again',
+	sub { keeper_sleeps($node) > $slept + 3 || status($node, 'gate') eq 'open' });
 is( status($node, 'gate'),
 	'closed: the clock is not believed',
 	'one clock that is not believed is not replaced with another one');
