@@ -17,7 +17,7 @@ my $coordinator = new_coordinator();
 $coordinator->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 1");
 $coordinator->restart;
 my $one =
-  new_member('one', $coordinator, lease => '1min', conf => "snowflake.lease_nodes = '5, 6'");
+  new_member('one', $coordinator, lease => '1min', conf => "snowflake.lease_nodes = '6, 5'");
 
 sub records
 {
