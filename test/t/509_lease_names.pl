@@ -407,9 +407,11 @@ SKIP:
 		qr/leased snowflake node ID (?:0|6\d{4}) from/,
 		'one that is free');
 	is( $server->safe_psql(
-			'postgres', 'SELECT count(node) - count(DISTINCT node) FROM snowflake_fleet()'),
-		0,
-		'each record is listed once, though it takes many answers');
+			'postgres',
+			'SELECT count(node) - count(DISTINCT node), count(node) >= 60000 FROM snowflake_fleet()'
+		),
+		'0|t',
+		'each record is listed, and once, though it takes many answers');
 	SnowflakeCoordinator::kill_members($etcd);
 }
 
