@@ -160,9 +160,11 @@ find_or_start(const char *host, const char **error)
 			return each;
 	}
 
-	*error = "too many names are being looked up";
 	if (vacant == NULL)
+	{
+		*error = psprintf("%d other names are being looked up already", MOST_LOOKUPS);
 		return NULL;
+	}
 	*error = "out of memory";
 	lookup = calloc(1, sizeof(Lookup));
 	if (lookup == NULL)
@@ -202,7 +204,7 @@ snowflake_resolve_host(const char *host, int64 until_usec, const char **error)
 		return pstrdup(host);
 	if (strlen(host) >= NI_MAXHOST)
 	{
-		*error = "its name is too long";
+		*error = psprintf("its name has more than %d bytes", NI_MAXHOST - 1);
 		return NULL;
 	}
 

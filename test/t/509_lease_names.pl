@@ -182,7 +182,7 @@ $session->quit;
 set_source("postgresql://" . 'long' x 300 . ":$port/postgres");
 like(
 	error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
-	qr/: its name is too long$/,
+	qr/: its name has more than 1024 bytes$/,
 	'a name that no host can have is not cut off');
 set_source("postgresql://$user\@good.here:$port/postgres");
 
