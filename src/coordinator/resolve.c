@@ -37,11 +37,12 @@
 #define MOST_LOOKUPS	8
 
 /*
- * In malloc's memory, as a thread writes it.  The thread's last act is to close its end
- * of the pipe, and only then may the look-up be freed.
+ * A thread writes it.  Its last act is to close its end of the pipe, and only then may the
+ * look-up be used for another name.
  */
 typedef struct Lookup
 {
+	bool		is_used;
 	int			done[2];		/* a pipe: its end is read when it is done */
 	char		host[NI_MAXHOST];
 	int			failure;		/* of getaddrinfo() */
@@ -50,7 +51,7 @@ typedef struct Lookup
 } Lookup;
 
 /* Those that were not waited for to their end stay here, and are joined. */
-static Lookup *lookups[MOST_LOOKUPS];
+static Lookup lookups[MOST_LOOKUPS];
 
 /* The thread. */
 static void *
@@ -83,11 +84,10 @@ is_done(const Lookup *lookup)
 }
 
 static void
-forget(Lookup **lookup)
+forget(Lookup *lookup)
 {
-	close((*lookup)->done[0]);
-	free(*lookup);
-	*lookup = NULL;
+	close(lookup->done[0]);
+	lookup->is_used = false;
 }
 
 /* Start the thread, which gets none of the server's signals. */
@@ -143,20 +143,19 @@ wait_until_done(Lookup *lookup, int64 until_usec)
  * The look-up of a host: the one that runs already, so that a name that hangs has one
  * thread, however often it is asked for; or else a new one.  NULL: *error says why.
  */
-static Lookup **
+static Lookup *
 find_or_start(const char *host, const char **error)
 {
-	Lookup	  **vacant = NULL;
-	Lookup	   *lookup;
+	Lookup	   *vacant = NULL;
 
-	for (Lookup **each = lookups; each < lookups + MOST_LOOKUPS; each++)
+	for (Lookup *each = lookups; each < lookups + MOST_LOOKUPS; each++)
 	{
 		/* what nobody waited for may be out of date */
-		if (*each != NULL && is_done(*each))
+		if (each->is_used && is_done(each))
 			forget(each);
-		if (*each == NULL)
+		if (!each->is_used)
 			vacant = each;
-		else if (strcmp((*each)->host, host) == 0)
+		else if (strcmp(each->host, host) == 0)
 			return each;
 	}
 
@@ -165,22 +164,16 @@ find_or_start(const char *host, const char **error)
 		*error = psprintf("%d other names are being looked up already", MOST_LOOKUPS);
 		return NULL;
 	}
-	*error = "out of memory";
-	lookup = calloc(1, sizeof(Lookup));
-	if (lookup == NULL)
-		return NULL;
-	strlcpy(lookup->host, host, sizeof(lookup->host));
 	*error = "could not create a pipe";
-	if (pipe(lookup->done) != 0)
-	{
-		free(lookup);
+	if (pipe(vacant->done) != 0)
 		return NULL;
-	}
-	*vacant = lookup;
+	strlcpy(vacant->host, host, sizeof(vacant->host));
+	vacant->count = 0;
+	vacant->is_used = true;
 	*error = "could not start a thread";
-	if (!start(lookup))
+	if (!start(vacant))
 	{
-		close(lookup->done[1]);
+		close(vacant->done[1]);
 		forget(vacant);
 		return NULL;
 	}
@@ -196,7 +189,7 @@ char *
 snowflake_resolve_host(const char *host, int64 until_usec, const char **error)
 {
 	unsigned char address[sizeof(struct in6_addr)];
-	Lookup	  **lookup;
+	Lookup	   *lookup;
 	StringInfoData list;
 
 	if (host[0] == '/' || host[0] == '@' || strchr(host, '%') != NULL ||
@@ -212,13 +205,13 @@ snowflake_resolve_host(const char *host, int64 until_usec, const char **error)
 	if (lookup == NULL)
 		return NULL;
 	*error = "its name was not resolved in time";
-	if (!wait_until_done(*lookup, until_usec))
+	if (!wait_until_done(lookup, until_usec))
 		return NULL;
 
-	*error = (*lookup)->failure != 0 ? gai_strerror((*lookup)->failure) : "it has no address";
+	*error = lookup->failure != 0 ? gai_strerror(lookup->failure) : "it has no address";
 	initStringInfo(&list);
-	for (int i = 0; i < (*lookup)->count; i++)
-		appendStringInfo(&list, "%s%s", i == 0 ? "" : ",", (*lookup)->addresses[i]);
+	for (int i = 0; i < lookup->count; i++)
+		appendStringInfo(&list, "%s%s", i == 0 ? "" : ",", lookup->addresses[i]);
 	forget(lookup);
 	return list.len == 0 ? NULL : list.data;
 }
