@@ -176,6 +176,7 @@ snowflake_lease_state_reached(TimestampTz now)
 
 /*
  * What to do about a lease that is not renewed, or not granted, a sentence, or NULL.
+ * A floor that has come is no trouble any more, even if the lessee has not said so.
  * An attempt that has not come to its end is worth a word only if it is needed by now,
  * which the caller says.  Needs a transaction.
  */
@@ -183,8 +184,10 @@ const char *
 snowflake_lease_state_advice(const SnowflakeLeaseView *lease, bool is_needed)
 {
 	TimestampTz floor = snowflake_layout_tick_start(&snowflake_server_layout, lease->floor);
+	bool		is_over = lease->trouble == LEASE_NO_TROUBLE ||
+		(lease->trouble == LEASE_BELOW_FLOOR && floor < snowflake_generator_clock());
 
-	if (lease->trouble != LEASE_NO_TROUBLE)
+	if (!is_over)
 		return snowflake_lease_trouble_advice(lease->trouble, lease->trouble_since, floor,
 											  has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
 											  lease->error : "");

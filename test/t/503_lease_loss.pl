@@ -218,6 +218,22 @@ like(status($one, 'advice'), qr/^$stopped "/, 'as the advice does');
 kill 'CONT', $lessee;
 wait_for_status($one, q{gate = 'open'});
 
+# So they do if it was stopped while it waited for a floor, at the end of its own lease, and
+# the floor has come.
+wait_until(
+	'the lessee waits for the floor',
+	sub {
+		recover($one);
+		kill 'STOP', $lessee;
+		return 1 if status($one, 'advice') =~ /^This server waits for the floor of the fleet/;
+		kill 'CONT', $lessee;
+		return 0;
+	});
+wait_for_status($one, "advice ~ '$stopped'");
+pass('a floor that has come is not waited for');
+kill 'CONT', $lessee;
+wait_for_status($one, q{gate = 'open'});
+
 # Somebody has changed the fleet's record: who has a lease uses it up, and then takes
 # another.
 records(sprintf $mark, 'false', 'floor', 1);
