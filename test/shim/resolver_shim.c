@@ -2,9 +2,9 @@
  *
  * resolver_shim.c
  *	  A resolver that hangs: preloaded, getaddrinfo() of a name that ends with
- *	  ".hangs" takes half a minute.  One that ends with ".here" is 127.0.0.1, and so is
- *	  one that ends with ".held", unless the file RESOLVER_HOLDS exists: then it takes as
- *	  long as that, and fails.
+ *	  ".hangs" takes half a minute.  One that ends with ".here" is 127.0.0.1, one that
+ *	  ends with ".there" is 127.0.0.2, and one that ends with ".held" is 127.0.0.1, unless
+ *	  the file RESOLVER_HOLDS exists: then it takes as long as that, and fails.
  *
  *-------------------------------------------------------------------------
  */
@@ -46,5 +46,7 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 	}
 	if (node != NULL && (ends_with(node, ".here") || ends_with(node, ".held")))
 		node = "127.0.0.1";
+	else if (node != NULL && ends_with(node, ".there"))
+		node = "127.0.0.2";
 	return resolve(node, service, hints, result);
 }

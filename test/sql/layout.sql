@@ -13,6 +13,7 @@ SELECT name, layout FROM unnest(ARRAY[
 	'twitter worker:5 datacenter:5',
 	'twitter epoch:2025-01-01T00:00:00Z',
 	'twitter epoch:2025-01-01T00:00:00.500Z',
+	'twitter epoch:2025-01-01T00:00:00.050Z',
 	'twitter time:31 tick:1024ms epoch:0',
 	'discord epoch:2015-01-01T00:00:00.000Z',
 	'time:39 sequence:8 machine:16 tick:10ms epoch:2014-09-01T00:00:00Z',

@@ -176,6 +176,17 @@ $node->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
 change_node(7);
 pass('a reload while the keeper waits for a standby: another node ID is taken');
 mint();
+
+# A stop does not wait for a standby that is away, since IDs above its end are not minted
+$node->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT current_setting('synchronous_standby_names') = 'nobody'})
+  or die 'reload has no effect';
+ok($node->stop('fast', fail_ok => 1), 'a stop without a synchronous standby');
+$node->append_conf('postgresql.auto.conf', q{synchronous_standby_names = ''});
+start();
+mint();
 is(node_of_newest(), 7, 'and minted with');
 
 # A stop that comes while a change waits for the lock of the reservation: the gate is closed

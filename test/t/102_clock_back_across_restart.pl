@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  disorder new_clock new_node start_with_clock status step_clock
+  disorder let_pass new_clock new_node start_time start_with_clock status step_clock stop_time
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -97,6 +97,12 @@ restart('fast', -40 * 365 * 24 * 3600 * 1000);
 mint();
 is(status($node, 'clock_state'),
 	'coasting', 'clock before the epoch of the layout: it is coasted through');
+stop_time($clock);
+let_pass($clock, 61_000);
+start_time($clock);
+mint();
+is(status($node, 'clock_state'),
+	'coasting', 'for longer than snowflake.jump_patience, since it cannot be believed');
 step_clock($clock, 40 * 365 * 24 * 3600 * 1000);
 mint();
 

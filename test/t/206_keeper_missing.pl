@@ -40,8 +40,8 @@ my ($limit) = `prlimit --pid $postmaster --nproc --output=SOFT --noheadings` =~ 
 my $session = $node->background_psql('postgres');
 push @ids, $session->query_safe('SELECT snowflake_next()');
 
-# Three times: half of the time it stops while it tries, and has not read the clock again.
-foreach my $n (1 .. 3)
+# Six times: half of the time it stops while it tries, and has not read the clock again.
+foreach my $n (1 .. 6)
 {
 	my $keeper = status($node, 'keeper_pid');
 	my $offset = -s $node->logfile;

@@ -267,6 +267,17 @@ is( $one->safe_psql(
 	't',
 	'the same node ID, leased again, begins where the new lease does');
 
+# What was minted with it is known when it is given back.
+my $newest = $one->safe_psql('postgres', 'SELECT snowflake_next()');
+$one->stop;
+is( records(
+		"SELECT (value::jsonb ->> 'until')::bigint >= $newest >> 22 FROM snowflake_fleet.records WHERE key = 'node/$node'"
+	),
+	't',
+	'and is not given back as one that was not used');
+$one->start;
+wait_for_mint($one);
+
 # Founded again, and by the time that the holder looks somebody else has had the same
 # node ID, and the floor is above both leases.  The record of the fleet comes first, as it
 # does for lessees, so that neither waits for the other.

@@ -144,6 +144,14 @@ sub threads_of
 my $files = open_files();
 $session->query_safe('SELECT count(*) FROM snowflake_fleet()') foreach 1 .. 10;
 cmp_ok(open_files(), '<', $files + 10, 'a name that was looked up leaves no file open');
+
+# another name, which has only an address where nobody listens
+set_source("postgresql://$user\@nobody.there:$port/postgres");
+$session->query_safe(
+	q{CREATE FUNCTION pg_temp.refusal() RETURNS text LANGUAGE plpgsql AS $$
+	BEGIN PERFORM snowflake_fleet(); RETURN 'none'; EXCEPTION WHEN OTHERS THEN RETURN SQLERRM; END $$}
+);
+like($session->query_safe('SELECT pg_temp.refusal()'), qr/Connection refused/, 'nor any address');
 $session->quit;
 
 # A name that hangs has one thread, however often it is asked for and given up: it leaves room
@@ -186,17 +194,22 @@ like(
 	'a name that no host can have is not cut off');
 set_source("postgresql://$user\@good.here:$port/postgres");
 
-# A file with a password that others can read is said to be that, not to be missing.
-my $passfile = PostgreSQL::Test::Utils::tempdir() . '/passfile';
-append_to_file($passfile, "*:*:*:*:secret\n");
-chmod 0644, $passfile;
+# A file with a password that others can read is said to be that, not to be missing.  Its name
+# may have any bytes, which the status shows in databases of any encoding.
+my $passfile = PostgreSQL::Test::Utils::tempdir() . '/passfile_%C3%B4';
+my $passfile_path = $passfile =~ s/%(..)/chr hex $1/ger;
+append_to_file($passfile_path, "*:*:*:*:secret\n");
+chmod 0644, $passfile_path;
 my $error = error_of($server, 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, '', 'without a file for passwords it works');
 set_source("postgresql://$user\@good.here:$port/postgres?passfile=$passfile");
 $error = error_of($server, 'SELECT * FROM snowflake_fleet()');
 is($error->{sqlstate}, 'F0000', 'a file for passwords that others can read is refused');
 wait_for_status($server, q{advice ~ 'has group or world access'});
-pass('and the advice says so');
+like(
+	status($server, 'advice'),
+	qr{/passfile_\?\?" has group or world access},
+	'and the advice says so');
 my $unprivileged = $server->safe_psql('postgres',
 	q{CREATE ROLE visitor; SET ROLE visitor; SELECT advice FROM snowflake_status});
 unlike($unprivileged, qr/passfile/, 'but not to everybody');

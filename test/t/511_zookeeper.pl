@@ -42,6 +42,21 @@ is($error->{sqlstate}, '28000', 'nobody else may read it');
 is(error_of($one, 'SELECT snowflake_fleet_create()')->{sqlstate},
 	'28000', 'nor found a fleet where there is one already');
 
+# What fails leaves no connection open.
+my $session = $one->background_psql('postgres');
+my ($backend) = $session->query_safe(
+	q{CREATE FUNCTION pg_temp.refusal() RETURNS text LANGUAGE plpgsql AS $$
+	BEGIN PERFORM snowflake_fleet(); EXCEPTION WHEN OTHERS THEN RETURN SQLSTATE; END $$;
+	SELECT pg_backend_pid()}) =~ /(\d+)$/;
+my @open_files;
+foreach my $try (1 .. 10)
+{
+	$session->query_safe('SELECT pg_temp.refusal()');
+	push @open_files, scalar(() = glob "/proc/$backend/fd/*");
+}
+cmp_ok($open_files[-1], '<', $open_files[0] + 5, 'what is refused leaves no connection open');
+$session->quit;
+
 # The same is asked of ZooKeeper itself.  Where no user made it, nobody is refused.
 sub error_of_nobody
 {
@@ -76,6 +91,20 @@ foreach my $fleet ([ b => -102 ], [ a => 0 ])
 			$expected, "a request of nobody to $what /fleet/$name/$key is answered with $expected");
 	}
 }
+
+# Who may read the records, but not write them, founds no fleet.
+$one->append_conf('postgresql.conf', "snowflake.node_source = 'zookeeper://$hosts/fleet/d'");
+$one->reload;
+wait_until('the setting is in force',
+	sub { error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate} ne '28000' });
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+is( SnowflakeCoordinator::zookeeper_error(
+		$zookeeper, 7, pack 'N/a*N2N/a*N/a*N',
+		'/fleet/d/fleet', 1, 1, 'world', 'anyone', -1),
+	0,
+	'the fleet is for reading alone');
+is(error_of($one, 'SELECT snowflake_fleet_recover()')->{sqlstate},
+	'28000', 'a write that is refused is an error');
 unlike(slurp_file($one->logfile), qr/secret7/, 'no password is in the log');
 $one->stop;
 

@@ -59,4 +59,20 @@ is( $idle->safe_psql(
 	't',
 	'an idle server leases nothing by a clock that is not believed');
 $idle->stop;
+
+# A server that creates a fleet, and whose clock is an hour behind its coordinator's: it would
+# wait for a floor by that one.
+$coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
+$clock = new_clock('behind');
+set_clock($clock, -3_600_000);
+my $behind = new_member('behind', $coordinator);
+start_with_clock($behind, $clock);
+$behind->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+is( $behind->safe_psql(
+		'postgres',
+		q{SELECT leased_from < now() + interval '1 min' FROM snowflake_fleet() WHERE node IS NULL}),
+	't',
+	'the floor of a new fleet is by the earlier of two clocks');
+wait_for_mint($behind);
+$behind->stop;
 done_testing();

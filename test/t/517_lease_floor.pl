@@ -9,8 +9,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of let_pass log_count member_conf new_clock new_coordinator new_member new_node start_time
-  start_with_clock status stop_time wait_for_mint wait_for_status
+  error_of let_pass log_count member_conf new_clock new_coordinator new_member new_node patience
+  start_time start_with_clock status stop_time wait_for_mint wait_for_status
 );
 use Test::More;
 
@@ -23,9 +23,10 @@ $coordinator->reload;
 $member->start;
 $member->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 
-# the next tick, or the one after it
+# the next tick, or one soon after it
 my $offset = -s $coordinator->logfile;
-$member->safe_psql('postgres', q{SELECT snowflake_fleet_create(now() + interval '5s')});
+my $soon = patience(5);
+$member->safe_psql('postgres', "SELECT snowflake_fleet_create(now() + interval '$soon s')");
 wait_for_status($member, q{advice ~ '^This server waits for the floor of the fleet'});
 is(error_of($member, q{SET snowflake.max_wait = '10min'; SELECT snowflake_next()})->{message},
 	'', 'a mint waits for a floor that is nearer than snowflake.max_wait');
@@ -76,6 +77,13 @@ is( $early->safe_psql(
 		WHERE fleet.node IS NULL AND own.node IS NOT NULL}),
 	't|t',
 	'a node ID that is granted before the floor begins above it');
+wait_for_mint($early);
+is( $early->safe_psql(
+		'postgres',
+		'SELECT snowflake_timestamp(snowflake_next()) > leased_from FROM snowflake_fleet() WHERE node IS NULL'
+	),
+	't',
+	'and so do its IDs, which are ahead of the clock');
 start_time($clock);
 wait_for_mint($early);
 
@@ -143,5 +151,32 @@ foreach my $function ('snowflake_fleet_create()', 'snowflake_fleet_recover(holde
 }
 
 $founder->stop;
+
+# A server that is ahead of the clock, and leases a node ID shortly before the floor, does not
+# give up the order for what is below it.
+$clock = new_clock('below');
+my $below = new_node('below', conf => "snowflake.lease = '10min'\n");
+
+$coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
+start_with_clock($below, $clock);
+$below->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($below);
+$below->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '5min'), force => true)});
+$below->append_conf('postgresql.conf', member_conf($coordinator, '10min'));
+$below->reload;
+wait_for_status($below, q{coordinator = 'unreachable'});
+stop_time($clock);
+$below->safe_psql('postgres', q{SELECT snowflake_fleet_create(now() + interval '1min')});
+wait_for_status($below, q{advice ~ '^This server waits for the floor of the fleet'});
+let_pass($clock, 60_000 - 300);
+wait_for_status($below, q{leases > 0 AND gate = 'open'});
+like(
+	error_of($below, "SELECT snowflake_restart_at_clock(${\ status($below, 'node')})")->{message},
+	qr/^snowflakes ahead of the clock may have been minted with node ID/,
+	'the order is not given up for what is below the floor');
+start_time($clock);
+
+$below->stop;
 $coordinator->stop;
 done_testing();
