@@ -225,6 +225,10 @@ wait_for_mint($node);
 set_node_id(4);
 $node->safe_psql('postgres',
 	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '30 min'))});
+like(
+	reset_error(4)->{message},
+	qr/^snowflakes ahead of the clock may have been minted with node ID 4/,
+	'not below what snowflake_advance() was told');
 set_node_id(3);
 $node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(3)');
 is_of_now($node->safe_psql('postgres', 'SELECT snowflake_next()'), 3, 'and a second time');

@@ -227,4 +227,14 @@ is(tail(), 'a b c e f g', 'one is committed');
 sql(q{COMMIT PREPARED 'h'});
 is(tail(), 'a b c e f g h i', 'both are committed');
 
+# More than there is room for, one after the other, while nobody asks for the frontier
+is( error_of(
+		$node,
+		join '',
+		map {
+			"BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'n$_'; COMMIT PREPARED 'n$_';\n"
+		} 1 .. 400)->{message},
+	'',
+	'what has ended makes room for others');
+
 done_testing();
