@@ -97,6 +97,20 @@ like(
 	$stderr,
 	qr/WARNING:  the snowflake generator is now (?:600|599)\.\d+ s ahead of the clock/,
 	'ten minutes ahead: a warning');
+$node->append_conf('postgresql.conf', q{snowflake.max_ahead = '1s'});
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_ahead') = '1s'})
+  or die 'reload has no effect';
+($ret, $stdout, $stderr) =
+  $node->psql('postgres', 'SELECT snowflake_advance(' . future('11 min') . ')');
+like(
+	$stderr,
+	qr/until it is ahead by 1\.000 s \(snowflake\.max_ahead\)\.$/m,
+	'which says what it waits for');
+$node->append_conf('postgresql.conf', 'snowflake.max_ahead = 0');
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_ahead') = '0'})
+  or die 'reload has no effect';
 my $error = refused();
 is($error->{sqlstate}, '55000', 'then minting is refused');
 like($error->{detail}, qr/^It was advanced by snowflake_advance\(\)\./, 'for that reason');

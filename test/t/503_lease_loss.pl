@@ -173,6 +173,11 @@ like(
 is($error->{sqlstate}, '55000', 'with its SQLSTATE');
 wait_for_status($one, q{advice ~ '^This server waits for the floor of the fleet, until "'});
 pass('and if it was named, a server waits for it');
+$error = error_of($one, q{SELECT snowflake_fleet_recover(now() + interval '3 hours')});
+is($error->{message}, '', 'another one may be named');
+wait_for_status($one,
+	q{substring(advice FROM 'until "(.*?)"')::timestamptz > now() + interval '150 min'});
+pass('which is waited for then');
 is(error_at_once($one)->{hint}, status($one, 'advice'), 'with a closed gate');
 
 # Its own default is not too low, and neither is the very end that was reported.

@@ -244,7 +244,12 @@ $third->stop;
 my $leases = status($last, 'leases');
 $last->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 wait_for_status($last, "coordinator = 'reachable' AND gate = 'open' AND leases > $leases");
-pass('until it is made the coordinator');
+is( $copy->safe_psql(
+		'postgres', q{
+		SELECT value::jsonb ->> 'cluster' = system_identifier::text
+		FROM snowflake_fleet.records, pg_control_system() WHERE key = 'fleet'}),
+	't',
+	'until it is made the coordinator, as its record says');
 
 # One that was replaced is made the coordinator: what was known of the newer one is forgotten.
 $second->start;

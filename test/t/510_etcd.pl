@@ -113,9 +113,9 @@ like(
 $one->stop;
 SnowflakeCoordinator::kill_members($_) foreach $etcd, $other;
 
-# Users, who may use what they were granted
+# Users, who may use what they were granted; a password that was written on another system
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/pass';
-append_to_file($passfile, 'sec"r\\et7' . "\n");
+append_to_file($passfile, 'sec"r\\et7' . "\r\n");
 chmod 0600, $passfile;
 $etcd = SnowflakeCoordinator::new_etcd('u', 1);
 $hosts = SnowflakeCoordinator::hosts($etcd);
