@@ -136,6 +136,11 @@ $error = error_of($two, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_nex
 is( $error->{message},
 	q{the lease of this server's node ID has ended},
 	'nothing is minted beyond a lease, ahead of the clock');
+is( error_of($two,
+		q{SET snowflake.max_wait = '1s'; SELECT snowflake_advance(snowflake_lower_bound(lease_until + interval '5s')) FROM snowflake_status}
+	)->{message},
+	'snowflake_advance() did not finish within 1000 ms',
+	'nor is a floor beyond it reached');
 $one->poll_query_until('postgres', "SELECT coordinator = 'unreachable' FROM snowflake_status")
   or die 'not noticed';
 isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'),
