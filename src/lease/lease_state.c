@@ -185,7 +185,7 @@ snowflake_lease_state_advice(const SnowflakeLeaseView *lease, bool is_needed)
 {
 	TimestampTz floor = snowflake_layout_tick_start(&snowflake_server_layout, lease->floor);
 	bool		is_over = lease->trouble == LEASE_NO_TROUBLE ||
-		(lease->trouble == LEASE_BELOW_FLOOR && floor < snowflake_generator_clock());
+	(lease->trouble == LEASE_BELOW_FLOOR && floor < snowflake_generator_clock());
 
 	if (!is_over)
 		return snowflake_lease_trouble_advice(lease->trouble, lease->trouble_since, floor,
