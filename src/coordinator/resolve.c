@@ -42,11 +42,11 @@
  */
 typedef struct Lookup
 {
-	bool		is_used;
 	int			done[2];		/* a pipe: its end is read when it is done */
-	char		host[NI_MAXHOST];
 	int			failure;		/* of getaddrinfo() */
 	int			count;
+	bool		is_used;
+	char		host[NI_MAXHOST];
 	char		addresses[MOST_ADDRESSES][INET6_ADDRSTRLEN];
 } Lookup;
 
