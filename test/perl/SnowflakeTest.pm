@@ -43,7 +43,7 @@ use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 
 # A test imports what it uses.
 our @EXPORT_OK = qw(
-  build_shim coordinator_url disorder duplicates error_at_once error_of extend
+  build_shim children coordinator_url disorder duplicates error_at_once error_of extend
   finish_minter get_clock has_public keeper_sleeps kill_postmaster let_pass log_count
   member_conf members mint_together new_clock new_coordinator new_member new_node
   pass_days patience set_clock start_after_kill start_minter start_time start_with_clock status
@@ -511,6 +511,15 @@ sub status
 
 	return $node->safe_psql(only_dbname(@params),
 		"SELECT $column FROM snowflake_status, snowflake_stats");
+}
+
+# The processes of a server whose titles match
+sub children
+{
+	my ($node, $regexp) = @_;
+
+	return map { /^\s*(\d+)/ } grep { /$regexp/ }
+	  split /\n/, `ps -o pid=,args= --ppid $node->{_pid}`;
 }
 
 # How often the keeper has gone to sleep, where the system tells.

@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  coordinator_url error_at_once error_of keeper_sleeps log_count new_coordinator new_member
+  children coordinator_url error_at_once error_of keeper_sleeps log_count new_coordinator new_member
   patience status wait_for_mint wait_until
 );
 use PostgreSQL::Test::Cluster;
@@ -249,15 +249,11 @@ is( $two->safe_psql(
 	't',
 	'it is done, and IDs are of the true time');
 
-sub lessees
-{
-	return scalar grep { /snowflake lessee/ } `ps -o args= --ppid $two->{_pid}`;
-}
-wait_until('there is no lessee', sub { !lessees() });
+wait_until('there is no lessee', sub { !children($two, qr/snowflake lessee/) });
 pass('and there is no lessee any more');
 $two->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
 $two->reload;
-wait_until('there is a lessee', \&lessees);
+wait_until('there is a lessee', sub { children($two, qr/snowflake lessee/) });
 pass('until a reload has node IDs leased again');
 
 $_->stop foreach $one, $two, $coordinator;

@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  duplicates error_at_once error_of finish_minter log_count mint_together new_clock new_coordinator
-  new_member patience start_minter start_with_clock status step_clock
+  children duplicates error_at_once error_of finish_minter log_count mint_together new_clock
+  new_coordinator new_member patience start_minter start_with_clock status step_clock
   wait_for_mint wait_for_status wait_until
 );
 use PostgreSQL::Test::Cluster;
@@ -23,15 +23,6 @@ my @stopped;
 sub records
 {
 	return $coordinator->safe_psql('postgres', $_[0]);
-}
-
-# The processes of a server whose titles match.
-sub children
-{
-	my ($node, $regexp) = @_;
-
-	return map { /^\s*(\d+)/ } grep { /$regexp/ }
-	  split /\n/, `ps -o pid=,args= --ppid $node->{_pid}`;
 }
 
 # Signal all processes of a server, the parent first, which would start others.

@@ -7,8 +7,9 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  duplicates error_at_once error_of mint_together new_clock new_coordinator new_member
-  patience set_clock start_with_clock status wait_for_mint wait_for_status wait_until
+  children duplicates error_at_once error_of mint_together new_clock new_coordinator
+  new_member patience set_clock start_with_clock status wait_for_mint wait_for_status
+  wait_until
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -206,8 +207,7 @@ is($error->{sqlstate}, '22004', 'whether a holder is gone is known');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(holder_is_gone => true)');
 wait_for_status($one, q{gate = 'open' AND lead < '10s'});
 pass('until somebody knows that the holder is gone: all mint, without a restart');
-my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/,
-  `ps -o pid=,args= --ppid $one->{_pid}`;
+my ($lessee) = children($one, qr/snowflake lessee/);
 
 # A lessee that is stopped says nothing, so others do: before the lease ends, and then.
 kill 'STOP', $lessee;

@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  disorder error_of new_coordinator new_member new_node patience status
+  children disorder error_of new_coordinator new_member new_node patience status
   wait_for_mint
 );
 use PostgreSQL::Test::Cluster;
@@ -150,9 +150,8 @@ my $ordinary = new_node('ordinary');
 $ordinary->start;
 $ordinary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($ordinary);
-my @processes = split /\n/, `ps -o args= --ppid $ordinary->{_pid}`;
-is(scalar(grep { /snowflake keeper/ } @processes), 1, 'a server with a setting has a keeper');
-is(scalar(grep { /snowflake lessee/ } @processes), 0, 'and no lessee');
+is(scalar(children($ordinary, qr/snowflake keeper/)), 1, 'a server with a setting has a keeper');
+is(scalar(children($ordinary, qr/snowflake lessee/)), 0, 'and no lessee');
 unlike(
 	$ordinary->safe_psql(
 		'postgres',

@@ -7,7 +7,9 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_coordinator new_member status wait_for_mint wait_until);
+use SnowflakeTest qw(
+  children error_of new_coordinator new_member status wait_for_mint wait_until
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -95,8 +97,7 @@ for my $try (1 .. 10)
 	$session->query_safe(
 		q{BEGIN; SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE});
 	start_until_it_waits();
-	($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/,
-	  `ps -o pid=,args= --ppid $one->{_pid}`;
+	($lessee) = children($one, qr/snowflake lessee/);
 	kill 'STOP', $lessee;
 	$session->query_safe('COMMIT');
 

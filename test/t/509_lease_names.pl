@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeTest qw(
-  build_shim error_of new_clock new_node patience start_time status stop_time
+  build_shim children error_of new_clock new_node patience start_time status stop_time
   wait_for_status wait_until
 );
 use IO::Socket::INET;
@@ -325,8 +325,7 @@ my $nobody = 'postgresql://127.0.0.1:1/nobody';
 # Is the lessee waiting for its thread, which looks up a name?
 sub looks_up
 {
-	my ($lessee) = map { /^\s*(\d+).*snowflake lessee/ } split /\n/,
-	  `ps -o pid=,args= --ppid $server->{_pid}`;
+	my ($lessee) = children($server, qr/snowflake lessee/);
 
 	return $lessee && threads_of($lessee) > 1;
 }

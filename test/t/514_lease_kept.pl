@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of log_count new_coordinator new_member status wait_for_mint wait_for_status
-  wait_until
+  children error_of log_count new_coordinator new_member status wait_for_mint
+  wait_for_status wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -80,11 +80,7 @@ take_from("snowflake.node_source = '$leased'", qq{node = $node AND gate = 'open'
 is(status($one, 'leases'), 1, 'after a node ID of a setting the lease is the same');
 
 # the lessee, which has ended meanwhile, is started by the keeper, and gives back
-wait_until(
-	'there is a lessee',
-	sub {
-		return grep { /snowflake lessee/ } `ps -o args= --ppid $one->{_pid}`;
-	});
+wait_until('there is a lessee', sub { children($one, qr/snowflake lessee/) });
 $one->stop;
 is(until_of($node), $tick, 'a stop gives back all that was not minted, and nothing that was');
 
@@ -124,8 +120,7 @@ my ($two, $three) =
 # The processes of the second server that have to do with the lease
 sub workers
 {
-	return map { /^\s*(\d+)/ } grep { /snowflake (?:lessee|keeper)/ }
-	  split /\n/, `ps -o pid=,args= --ppid $two->{_pid}`;
+	return children($two, qr/snowflake (?:lessee|keeper)/);
 }
 
 # Does a commit at the coordinator wait, for a standby that does not exist?

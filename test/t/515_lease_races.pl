@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_coordinator new_member status wait_for_mint wait_until);
+use SnowflakeTest qw(children new_coordinator new_member status wait_for_mint wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -17,15 +17,6 @@ my @stopped;
 END
 {
 	kill 'CONT', @stopped;
-}
-
-# The processes of the server whose titles match
-sub children
-{
-	my ($regexp) = @_;
-
-	return map { /^\s*(\d+)/ } grep { /$regexp/ }
-	  split /\n/, `ps -o pid=,args= --ppid $one->{_pid}`;
 }
 
 sub until_of
@@ -48,19 +39,19 @@ if (!-e '/proc/self/stat' || $one->psql('postgres', 'CREATE EXTENSION injection_
 wait_for_mint($one);
 my $node = status($one, 'node');
 my $session = $one->background_psql('postgres');
-my @keepers = children(qr/snowflake keeper/);
+my @keepers = children($one, qr/snowflake keeper/);
 
 $session->query_safe(q{SELECT injection_points_attach('snowflake-give-back', 'wait')});
 
 # The postmaster would start others at once.
 @stopped = ($one->{_pid});
 kill 'STOP', @stopped;
-kill 'TERM', @keepers, children(qr/snowflake lessee/);
-wait_until('the keeper has ended', sub { !children(qr/snowflake keeper/) });
+kill 'TERM', @keepers, children($one, qr/snowflake lessee/);
+wait_until('the keeper has ended', sub { !children($one, qr/snowflake keeper/) });
 
 # It is in no view, for it has no database.  So it is there when it only sleeps, for there is no
 # keeper to wait for any more, and the coordinator answers.
-my ($lessee) = children(qr/snowflake lessee/);
+my ($lessee) = children($one, qr/snowflake lessee/);
 my $slept = 0;
 wait_until(
 	'the lessee is about to give the lease back',
@@ -69,7 +60,7 @@ wait_until(
 		return $slept > 20;
 	});
 kill 'CONT', @stopped;
-wait_until('there is another keeper', sub { children(qr/snowflake keeper/) });
+wait_until('there is another keeper', sub { children($one, qr/snowflake keeper/) });
 wait_until('it mints', sub { $session->query_safe('SELECT gate FROM snowflake_status') eq 'open' });
 $session->query_safe('SELECT snowflake_next()');
 my $tick = $session->query_safe(
@@ -78,11 +69,11 @@ my $tick = $session->query_safe(
 my $until = until_of($node);
 
 kill 'STOP', @stopped;
-kill 'TERM', children(qr/snowflake keeper/);
-wait_until('that keeper has ended', sub { !children(qr/snowflake keeper/) });
+kill 'TERM', children($one, qr/snowflake keeper/);
+wait_until('that keeper has ended', sub { !children($one, qr/snowflake keeper/) });
 $session->query_safe(q{SELECT injection_points_detach('snowflake-give-back')});
 $session->query_safe(q{SELECT injection_points_wakeup('snowflake-give-back')});
-wait_until('the lessee has ended', sub { !children(qr/snowflake lessee/) });
+wait_until('the lessee has ended', sub { !children($one, qr/snowflake lessee/) });
 cmp_ok(until_of($node), '>=', $tick, 'a lease is not given back that was minted with meanwhile');
 is(until_of($node), $until, 'but ends by itself');
 kill 'CONT', @stopped;

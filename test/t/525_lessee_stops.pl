@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of log_count new_clock new_member new_node start_time start_with_clock status stop_time
-  wait_for_mint wait_for_status wait_until
+  children error_of log_count new_clock new_member new_node start_time start_with_clock
+  status stop_time wait_for_mint wait_for_status wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -33,9 +33,7 @@ sub child
 {
 	my ($regexp) = @_;
 
-	return (
-		map { /^\s*(\d+)/ } grep { /$regexp/ } split /\n/,
-		`ps -o pid=,args= --ppid $member->{_pid}`)[0];
+	return (children($member, $regexp))[0];
 }
 
 sub stop_process
