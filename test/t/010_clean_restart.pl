@@ -7,7 +7,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(disorder new_node stored);
+use SnowflakeTest qw(disorder new_node stored wait_for_mint wait_until);
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 # An hour: who waited for it would be noticed.
@@ -104,5 +105,39 @@ is(stored($node, 1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
 	'true', 'and the tick of the last of their IDs is stored');
 
 is(disorder(\@ids), 0, 'all IDs ascend');
+
+# Fast stops under a session that mints 100,000 IDs without looking for interrupts, and then
+# hands out the last: at that time the keeper has been told to stop as well.  The clock does
+# not help, since the generator is ahead of it, and the keeper has to wait for the table.
+my $storm = new_node('storm', conf => "snowflake.max_lead = '1h'");
+my $many = 'ARRAY[' . join(',', ('snowflake_next()') x 100_000) . ']';
+my $round =
+  "BEGIN; LOCK TABLE snowflake_keeper.reservation IN EXCLUSIVE MODE; COPY (SELECT mint()) TO STDOUT; COMMIT;\n";
+my ($rounds, $minted) = map { $storm->basedir . "/$_" } qw(rounds minted);
+append_to_file($rounds, $round x 10_000);
+$storm->start;
+$storm->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($storm);
+$storm->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '30 min'))});
+$storm->safe_psql('postgres',
+	"CREATE FUNCTION mint() RETURNS snowflake LANGUAGE plpgsql AS 'BEGIN RETURN ($many)[100000]; END'"
+);
+
+foreach my $stop (1 .. 6)
+{
+	my $storming =
+	  IPC::Run::start([ 'psql', '-XAtq', '-d', $storm->connstr('postgres'), '-f', $rounds ],
+		'>', $minted, '2>', '/dev/null');
+
+	wait_until('it mints', sub { -s $minted });
+	$storm->stop('fast');
+	$storming->finish;
+	my ($newest) = reverse slurp_file($minted) =~ /(\d+)\n/g;
+	$storm->start;
+	cmp_ok($storm->safe_psql('postgres', 'SELECT snowflake_next()'),
+		'>', $newest, "what was minted while the keeper stopped is stored ($stop)");
+}
+$storm->stop;
 
 done_testing();

@@ -101,19 +101,21 @@ is( $node->safe_psql('postgres', q{SELECT snowflake_timestamp('33969564322693120
 	'existing IDs are decoded all the same');
 $node->stop;
 
-# One whose ticks are so short that those of the clock do not fit into a position:
-# it ended in 1970.
+# One whose ticks are so short that those of the clock soon do not fit into a position: it
+# lasts for 72 minutes, of which half an hour has passed.  After an idle time of 2 h 50 min
+# what overflows would be in the middle of it, above what was minted.
+my $clock = new_clock('short');
+$epoch = int((time() - 1800) * 1000);
 $node = new_node(
 	'short',
 	node_id => 0,
-	conf => q{snowflake.layout = 'time:32 sequence:31 tick:1us epoch:0'});
-$node->start;
+	conf => "snowflake.layout = 'time:32 sequence:31 tick:1us epoch:$epoch'");
+start_with_clock($node, $clock);
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_until(
-	'the gate is open',
-	sub {
-		return error_of($node, 'SELECT snowflake_next()')->{sqlstate} ne '55000';
-	});
+wait_for_mint($node);
+stop_time($clock);
+let_pass($clock, 10_200_000);
+start_time($clock);
 ended('the clock is far past the end');
 $error = error_of($node, 'SELECT snowflake_next_batch(10)');
 is($error->{sqlstate}, '2200H', 'nor is a batch minted there');
@@ -121,7 +123,7 @@ $node->stop;
 
 # A layout that ends in an hour, before a lease that is renewed by then would
 my $coordinator = new_coordinator();
-my $clock = new_clock('leased');
+$clock = new_clock('leased');
 $epoch = (time() + 3600) * 1000 - 2**33;
 $node = new_member(
 	'leased', $coordinator,

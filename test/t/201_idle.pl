@@ -169,6 +169,19 @@ takes_less(
 	});
 cmp_ok($reserved, '>=', 2, 'the reservation is extended');
 
+# What is reserved for longer than mints may use at a time is handed out piece by piece, and
+# that needs no commit.
+$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.reservation = '1h'});
+$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.max_jump = '1s'});
+$node->reload;
+$node->poll_query_until('postgres',
+	q{SELECT snowflake_next() IS NOT NULL AND max(reserved_until) > now() + interval '50 min' FROM snowflake_keeper.reservation}
+) or die "no large reservation";
+my $reservations = status($node, 'reservations');
+$node->safe_psql('postgres', q{CALL mint_for('3 s', NULL)});
+is(status($node, "reservations - $reservations"),
+	0, 'a large reservation is not extended all the time');
+
 # Who waits for a gate that stays closed has the keeper look now and then.
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;

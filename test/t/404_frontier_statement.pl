@@ -244,6 +244,62 @@ foreach my $from ('another session', 'a logical slot')
 	$_->quit foreach $reader, $exporter;
 }
 
+# The snapshot of a slot sees a commit that waits for a standby, and its xmax is above that.
+# What has ended since is before that number, and yet later than the snapshot.
+{
+	my $after = new_round();
+	my @blocks = map { $node->background_psql('postgres') } 1, 2;
+	my ($before, $waiting, $exporter) = map { $node->background_psql('postgres') } 1 .. 3;
+	my $slot_waits_for = sub {
+		my ($session) = @_;
+		my $xid = $session->query_safe('SELECT pg_current_xact_id()');
+
+		return sub {
+			sql("SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = '$xid'");
+		};
+	};
+
+	sql('CREATE TABLE scratch ()');
+	$_->query_safe('BEGIN') foreach @blocks, $before, $waiting;
+	my $waits = $slot_waits_for->($blocks[0]);
+	$exporter->query_safe(sprintf q{\connect "%s dbname=postgres replication=database"},
+		$node->connstr);
+	$exporter->query_until(qr/^start/m,
+		"\\echo start\nCREATE_REPLICATION_SLOT t TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export');\n\\echo end\n"
+	);
+	wait_until('the slot waits for a transaction', $waits);
+	$waits = $slot_waits_for->($blocks[1]);
+	$blocks[0]->query_safe('ROLLBACK');
+	wait_until('the slot waits for another one', $waits);
+	$before->query_safe(
+		"SET LOCAL synchronous_commit = local; INSERT INTO events (what) VALUES ('early$round')");
+	$waiting->query_safe('INSERT INTO scratch DEFAULT VALUES');
+	$node->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
+	$node->reload;
+	$node->poll_query_until('postgres',
+		q{SELECT setting = 'nobody' FROM pg_settings WHERE name = 'synchronous_standby_names'})
+	  or die 'no reload';
+	$waiting->query_until(qr/^start/m, "\\echo start\nCOMMIT;\n\\echo end\n");
+	wait_until('a commit waits for a standby',
+		sub { sql(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) });
+	$blocks[1]->query_safe('ROLLBACK');
+	my ($snapshot) = $exporter->query_until(qr/^end/m, '') =~ /^t\|[^|]*\|([^|]+)\|/m;
+	$before->query_safe('COMMIT');
+	cmp_ok(sql('SELECT snowflake_frontier()'),
+		'>', $after, 'the frontier passes a row that is committed');
+	my $reader = $node->background_psql('postgres');
+	$reader->query_safe(
+		"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
+	is($reader->query_safe("SELECT $found FROM events WHERE id > $after"),
+		'found: []', 'a snapshot of a slot that does not see it');
+	is($reader->query_safe("SELECT snowflake_frontier() <= $after"),
+		't', 'nor does its frontier pass it');
+	$node->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+	$node->reload;
+	$waiting->query_until(qr/^end/m, '');
+	$_->quit foreach $reader, $exporter, @blocks, $before, $waiting;
+}
+
 # A procedure that commits has a snapshot for each statement.
 {
 	my $after = new_round();

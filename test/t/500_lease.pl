@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  children coordinator_url error_at_once error_of keeper_sleeps log_count new_coordinator new_member
-  patience status wait_for_mint wait_until
+  children coordinator_url error_at_once error_of keeper_sleeps log_count new_coordinator
+  new_member patience status wait_for_mint wait_until
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -52,8 +52,15 @@ like(
 	'nor without a fleet, which is refused at once, with a hint');
 $coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
 
-# Founded, by a server of the fleet
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+# Founded, by a server of the fleet, whose lessee is stopped meanwhile
+my ($lessee) = children($one, qr/snowflake lessee/);
+kill 'STOP', $lessee;
+my (undef, undef, $notice) = $one->psql('postgres', 'SELECT snowflake_fleet_create()');
+kill 'CONT', $lessee;
+like(
+	$notice,
+	qr/NOTICE:  the fleet exists, but this server has not leased a node ID yet/,
+	'who founds a fleet waits for a lease, and is told when none comes');
 wait_for_mint($one);
 is(status($one, 'node'), '0', 'the first server gets the first node ID');
 is(status($one, 'node_source'), 'postgresql', 'and says where from');
@@ -73,8 +80,8 @@ is( $one->safe_psql(
 	't',
 	'and grants nothing from before');
 
-# A second server, which would reserve more than it has leased
-my $two = member('two', "snowflake.reservation = '1min'\n");
+# A second server, which would reserve, and let mints use, more than it has leased
+my $two = member('two', "snowflake.reservation = '1min'\nsnowflake.max_jump = '1min'\n");
 $two->start;
 $two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($two);

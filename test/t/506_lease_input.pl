@@ -205,7 +205,9 @@ set_to('node_source', $url =~ s/postgres$/raw/r);
 wait_for_status($server, q{coordinator = 'grants nothing'});
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_status($server, q{coordinator = 'reachable'});
-foreach my $i (0 .. $#damaged)
+
+# written, and so found, from the highest node ID on
+foreach my $i (reverse 0 .. $#damaged)
 {
 	my $hex = unpack 'H*', $damaged[$i];
 

@@ -380,14 +380,22 @@ is( result(
 	"$text\n$text\nf",
 	'a cursor goes on with the keys of its transaction');
 
-# One place in a query that is older than the keys, under the number of the old one
+# One place in a query that is older than the keys, under the number of the old one.  The
+# check of a variable's type lasts as long as the variable.
 write_keys($node, 7, '07' x 32);
 $node->safe_psql(
 	'postgres', q{
+	CREATE TYPE pair AS (id bigint, public text);
+	CREATE DOMAIN equal_pair AS pair
+		CHECK ((VALUE).public IS NULL OR (VALUE).public = snowflake_public((VALUE).id, 'ord'));
 	CREATE PROCEDURE twice(id bigint, expected text, program text) LANGUAGE plpgsql AS $$
+	DECLARE
+		checked equal_pair;
 	BEGIN
+		checked.id := id;
 		FOR i IN 1 .. 2 LOOP
-			RAISE WARNING 'same: %', snowflake_public(id, 'ord') = expected;
+			checked.public := snowflake_public(id, 'ord');
+			RAISE WARNING 'same: %', checked.public = expected;
 			IF i = 1 THEN
 				EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', program);
 				COMMIT;
