@@ -41,6 +41,16 @@ foreach my $seconds (-20, -10, -5, 0, 5, 12)
 }
 is(disorder(\@ids), 0, 'the IDs ascend');
 cmp_ok(scalar(keys %nodes), '<', 5, 'few node IDs are used');
+
+# A crash with a lot to recover, and a clock that is an hour behind afterwards: the lessee, which
+# is there before the keeper, waits for that to judge it.
+$member->safe_psql('postgres',
+	q{CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 60000)});
+$member->stop('immediate');
+set_clock($clock, -3_600_000);
+start_with_clock($member, $clock);
+wait_for_mint($member);
+is(status($member, 'leases'), 1, 'nothing is leased by a clock of before the recovery');
 $member->stop;
 
 # A server that mints nothing, and whose clock is an hour ahead: that is judged before anything
