@@ -436,13 +436,16 @@ sub takes_less
 sub wait_until
 {
 	my ($what, $condition) = @_;
+	my $end =
+	  Time::HiRes::clock_gettime(CLOCK_MONOTONIC) + $PostgreSQL::Test::Utils::timeout_default;
 
-	foreach my $try (1 .. 20 * $PostgreSQL::Test::Utils::timeout_default)
+	until ($condition->())
 	{
-		return if $condition->();
+		die "timed out waiting until $what"
+		  if Time::HiRes::clock_gettime(CLOCK_MONOTONIC) > $end;
 		Time::HiRes::usleep(50_000);
 	}
-	die "timed out waiting until $what";
+	return;
 }
 
 # SIGKILL the postmaster, and wait until it is gone.  Its children follow as

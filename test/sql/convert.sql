@@ -305,12 +305,13 @@ CREATE TABLE narrow_exclusion (id smallint PRIMARY KEY, k int, EXCLUDE USING btr
 CREATE TABLE narrow_check (id smallint PRIMARY KEY CHECK (id % 7 < 7));
 CREATE TABLE narrow_statistics (id smallint PRIMARY KEY, k int);
 CREATE STATISTICS narrow_statistics_s ON (id % 7), k FROM narrow_statistics;
+CREATE TABLE narrow_call (id smallint PRIMARY KEY CHECK (int4(id) < 7));
 CREATE TABLE narrower (id int PRIMARY KEY);
 CREATE INDEX narrower_i ON narrower ((id::smallint));
 CREATE TABLE reference_of (id int PRIMARY KEY);
 CREATE TABLE reference_to (r int REFERENCES reference_of CHECK (of_int(r) > 0));
 SELECT d.statement, d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
-	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,exclusion_3,exclusion_4,volatile_predicate,check_operator,statistics_of,narrow,narrow_predicate,narrow_exclusion,narrow_check,narrow_statistics,narrower,reference_of}'::text[]) t,
+	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,exclusion_3,exclusion_4,volatile_predicate,check_operator,statistics_of,narrow,narrow_predicate,narrow_exclusion,narrow_check,narrow_statistics,narrow_call,narrower,reference_of}'::text[]) t,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', dry_run => true)', t)) d,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'')', t)) c;
 SELECT d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
@@ -320,7 +321,7 @@ SELECT d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
 SELECT snowflake_convert_column('operator_class', 'id', dry_run => true);
 DROP TABLE uses_row_type, row_type, expression_index, predicate, volatile_index, operator_class, exclusion, exclusion_2,
 	exclusion_3, exclusion_4, volatile_predicate, check_operator, statistics_of, narrow, narrow_predicate, narrow_exclusion, narrow_check,
-	narrow_statistics, narrower, reference_to, reference_of;
+	narrow_statistics, narrow_call, narrower, reference_to, reference_of;
 DROP OPERATOR ### (int, int);
 DROP FUNCTION of_int, of_either(int), of_either(bigint);
 

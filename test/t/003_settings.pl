@@ -56,6 +56,8 @@ snowflake.node_source sighup superuser
 snowflake.reservation sighup ms
 snowflake.spread sighup},
 	'who may change each setting, who may see it, and its unit');
+is(error_of($node, q{SET ROLE ordinary; SET snowflake.kept_in = '1'})->{sqlstate},
+	'42501', "the keeper's note of its database is not for everybody");
 
 # A mint for which waiting is in vain, and which is not to wait
 sub refused_at_once

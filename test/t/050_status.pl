@@ -244,6 +244,9 @@ is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ])
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'reader' ]),
 	$node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ]),
 	'and so does pg_read_all_stats alone');
+is( $node->safe_psql('postgres', "SET ROLE stranger; $not_null"),
+	$node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]),
+	'a superuser who has become another role sees what that sees');
 foreach (
 	[ 'SELECT snowflake_get_stats()', '0A000', 'no columns' ],
 	[ 'SELECT * FROM snowflake_get_status() AS s(gate text)', '42804', 'fewer columns' ],

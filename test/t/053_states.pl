@@ -654,7 +654,22 @@ foreach my $case (
 			qr/^the snowflake layout does not have the time of the clock$/,
 			"$state: it cannot be accepted");
 	}
+
+	# what waits goes on when it has been corrected
+	my $waiting = $node->background_psql('postgres', on_error_stop => 0);
+	$waiting->query_until(qr/^start/m,
+		"\\echo start\nSET snowflake.max_wait = '3min'; SELECT 'minted' WHERE snowflake_next() > 0;\n\\echo end\n"
+	);
+	wait_until(
+		'a mint waits',
+		sub {
+			query(
+				q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event_type = 'Extension'}
+			) || $waiting->{stdout} =~ /^end/m;
+		});
 	step_clock($clock, -$step);
+	like($waiting->query_until(qr/^end/m, ''), qr/^minted/m, "$state: a mint has waited for it");
+	$waiting->quit;
 	until_minted();
 }
 

@@ -174,6 +174,24 @@ $_->quit foreach $locker, $accepting;
 cmp_ok(abs(mint()), '<', $minute, 'and then the first ID is of now');
 
 
+# The server has had two node IDs.  The line that is kept is that of the newest row, whichever
+# is found first.
+set('snowflake.node_id = 2');
+wait_for_status($node, 'node = 2');
+step_clock($clock, -$hour);
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+mint();
+$node->safe_psql('postgres', 'CLUSTER snowflake_keeper.reservation USING reservation_pkey');
+$node->stop('fast');
+start();
+look();
+isnt(status($node, 'clock_state'),
+	'coasting', 'a step back that was believed is believed after a restart');
+step_clock($clock, $hour);
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+mint();
+
+
 # The machine has started again, and the clock is set several times before there is an ID:
 # the last setting counts.
 $node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine = 'another'});

@@ -246,6 +246,7 @@ foreach my $from ('another session', 'a logical slot')
 
 # The snapshot of a slot sees a commit that waits for a standby, and its xmax is above that.
 # What has ended since is before that number, and yet later than the snapshot.
+SKIP:
 {
 	my $after = new_round();
 	my @blocks = map { $node->background_psql('postgres') } 1, 2;
@@ -257,6 +258,12 @@ foreach my $from ('another session', 'a logical slot')
 		return sub {
 			sql("SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = '$xid'");
 		};
+	};
+	my $end = sub {
+		$node->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+		$node->reload;
+		$waiting->query_until(qr/^end/m, '');
+		$_->quit foreach $exporter, @blocks, $before, $waiting;
 	};
 
 	sql('CREATE TABLE scratch ()');
@@ -273,6 +280,7 @@ foreach my $from ('another session', 'a logical slot')
 	wait_until('the slot waits for another one', $waits);
 	$before->query_safe(
 		"SET LOCAL synchronous_commit = local; INSERT INTO events (what) VALUES ('early$round')");
+	$waits = $slot_waits_for->($waiting);
 	$waiting->query_safe('INSERT INTO scratch DEFAULT VALUES');
 	$node->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
 	$node->reload;
@@ -283,6 +291,21 @@ foreach my $from ('another session', 'a logical slot')
 	wait_until('a commit waits for a standby',
 		sub { sql(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) });
 	$blocks[1]->query_safe('ROLLBACK');
+
+	# PostgreSQL 19 waits for the end of that commit
+	wait_until(
+		'there is a slot, or it waits for the commit',
+		sub {
+			$waits->()
+			  || sql(
+				q{SELECT count(*) FROM pg_stat_activity WHERE query ~ '^CREATE_REPLICATION_SLOT t' AND state ~ '^idle'}
+			  );
+		});
+	if ($waits->())
+	{
+		$end->();
+		skip 'a slot has no snapshot before a commit has ended that it sees', 3;
+	}
 	my ($snapshot) = $exporter->query_until(qr/^end/m, '') =~ /^t\|[^|]*\|([^|]+)\|/m;
 	$before->query_safe('COMMIT');
 	cmp_ok(sql('SELECT snowflake_frontier()'),
@@ -294,10 +317,8 @@ foreach my $from ('another session', 'a logical slot')
 		'found: []', 'a snapshot of a slot that does not see it');
 	is($reader->query_safe("SELECT snowflake_frontier() <= $after"),
 		't', 'nor does its frontier pass it');
-	$node->append_conf('postgresql.conf', "synchronous_standby_names = ''");
-	$node->reload;
-	$waiting->query_until(qr/^end/m, '');
-	$_->quit foreach $reader, $exporter, @blocks, $before, $waiting;
+	$reader->quit;
+	$end->();
 }
 
 # A procedure that commits has a snapshot for each statement.

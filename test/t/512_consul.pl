@@ -136,6 +136,13 @@ $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($one);
 is(status($one, 'node'), '0', 'with TLS a node ID is leased');
 
+# A record without a value is one that is damaged, and not none.
+SnowflakeCoordinator::consul_put($consul, '', 'v1/kv/fleet/node/7', '');
+my $damaged = q{SELECT count(*) FROM snowflake_fleet() WHERE node = 7 AND state = 'damaged'};
+is($one->safe_psql('postgres', $damaged), '1', 'a record that was emptied is listed as damaged');
+is($one->safe_psql('postgres', "SELECT snowflake_fleet_recover(); $damaged"),
+	"\n0", 'and mended by snowflake_fleet_recover()');
+
 # A fleet that is deleted is missing; that is no failure of the coordinator.
 my $deleted = -s $one->logfile;
 SnowflakeCoordinator::consul_request($consul, '', 'DELETE', 'v1/kv/fleet/fleet');

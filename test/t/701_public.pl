@@ -479,7 +479,7 @@ $session->quit;
 is($found, "$text $text", 'half a file is not read');
 
 # The type is that of the extension snowflake, whatever else is called so in the schema
-# that the functions are to be in; and who may create extensions may create this one.
+# that the functions are to be in, or a temporary type; and who may create extensions may create this one.
 $node->safe_psql(
 	'postgres', q{
 	CREATE DATABASE shared;
@@ -496,6 +496,7 @@ $node->safe_psql(
 	CREATE TYPE public_ids.snowflake AS (t text);
 	SET SESSION AUTHORIZATION owner;
 	CREATE EXTENSION snowflake SCHEMA ids;
+	CREATE TYPE pg_temp.snowflake AS (t text);
 	CREATE EXTENSION snowflake_public SCHEMA public_ids});
 is( $node->safe_psql(
 		'shared', q{
