@@ -197,8 +197,21 @@ foreach my $node (@$members)
 }
 is_deeply([ map { status($_, 'node, leases') } @$members ],
 	\@leased, 'other words for the same fleet cost no lease');
+
+# A renewal of each is in doubt by then, and is repeated for the new timeline.
+my $locker = $second->background_psql('postgres');
+$locker->query_safe(q{BEGIN; SELECT FROM snowflake_fleet.records WHERE key ~ '^node/' FOR UPDATE});
+foreach my $node (@$members)
+{
+	my $errors = status($node, 'lease_errors');
+
+	$node->append_conf('postgresql.conf', "snowflake.lease = '2min'");
+	$node->reload;
+	wait_for_status($node, "lease_errors > $errors");
+}
 $second->wait_for_catchup($third);
 $second->stop;
+$locker->quit;
 $third->promote;
 my @renewed = map { status($_, 'lease_renewals') } @$members;
 foreach my $i (0, 1)
