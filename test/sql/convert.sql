@@ -160,6 +160,9 @@ CREATE TABLE ranges (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE hashes (id bigint PRIMARY KEY) PARTITION BY HASH (id);
 SELECT * FROM snowflake_convert_column('ranges', 'id');
 SELECT * FROM snowflake_convert_column('hashes', 'id');
+CREATE TABLE lists (id bigint PRIMARY KEY) PARTITION BY LIST (id);
+SELECT count(*) FROM snowflake_convert_column('lists', 'id');
+DROP TABLE lists;
 
 -- The smallest key matters to the type snowflake only, and no key where none will
 -- be minted: an index is looked at once, or not at all
@@ -306,12 +309,13 @@ CREATE TABLE narrow_check (id smallint PRIMARY KEY CHECK (id % 7 < 7));
 CREATE TABLE narrow_statistics (id smallint PRIMARY KEY, k int);
 CREATE STATISTICS narrow_statistics_s ON (id % 7), k FROM narrow_statistics;
 CREATE TABLE narrow_call (id smallint PRIMARY KEY CHECK (int4(id) < 7));
+CREATE TABLE narrower_call (id int PRIMARY KEY CHECK (int2(id) < 7));
 CREATE TABLE narrower (id int PRIMARY KEY);
 CREATE INDEX narrower_i ON narrower ((id::smallint));
 CREATE TABLE reference_of (id int PRIMARY KEY);
 CREATE TABLE reference_to (r int REFERENCES reference_of CHECK (of_int(r) > 0));
 SELECT d.statement, d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
-	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,exclusion_3,exclusion_4,volatile_predicate,check_operator,statistics_of,narrow,narrow_predicate,narrow_exclusion,narrow_check,narrow_statistics,narrow_call,narrower,reference_of}'::text[]) t,
+	FROM unnest('{row_type,expression_index,predicate,volatile_index,operator_class,exclusion,exclusion_2,exclusion_3,exclusion_4,volatile_predicate,check_operator,statistics_of,narrow,narrow_predicate,narrow_exclusion,narrow_check,narrow_statistics,narrow_call,narrower_call,narrower,reference_of}'::text[]) t,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'', dry_run => true)', t)) d,
 		outcome(format('SELECT count(*) FROM snowflake_convert_column(%L, ''id'')', t)) c;
 SELECT d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
@@ -321,7 +325,7 @@ SELECT d.code, d.message, d.code = c.code AND d.message = c.message AS as_run
 SELECT snowflake_convert_column('operator_class', 'id', dry_run => true);
 DROP TABLE uses_row_type, row_type, expression_index, predicate, volatile_index, operator_class, exclusion, exclusion_2,
 	exclusion_3, exclusion_4, volatile_predicate, check_operator, statistics_of, narrow, narrow_predicate, narrow_exclusion, narrow_check,
-	narrow_statistics, narrow_call, narrower, reference_to, reference_of;
+	narrow_statistics, narrow_call, narrower_call, narrower, reference_to, reference_of;
 DROP OPERATOR ### (int, int);
 DROP FUNCTION of_int, of_either(int), of_either(bigint);
 
@@ -345,6 +349,10 @@ CREATE TABLE negative (id int);
 INSERT INTO negative VALUES (-1), (1);
 SELECT code, detail, hint FROM outcome($$SELECT snowflake_convert_column('negative', 'id', 'snowflake')$$);
 SELECT * FROM snowflake_convert_column('negative', 'id');
+CREATE TABLE zero (id int);
+INSERT INTO zero VALUES (0), (1);
+SELECT count(*) FROM snowflake_convert_column('zero', 'id', 'snowflake');
+DROP TABLE zero;
 CREATE TABLE large (id bigint PRIMARY KEY);
 INSERT INTO large VALUES (9223372036854775807);
 SELECT code, detail ~ '^The largest key is 9223372036854775807, but the next snowflake is \d+\.$' AS detail, hint

@@ -110,6 +110,8 @@ finds_none('node ID 2147483647 is too large for the layout',
 	$source, 'hostname', 'db-99999999999999999999', '');
 finds_none('node ID 1033 is too large for the layout',
 	$source, 'hostname', 'db-33', '', 'snowflake.node_id = 1000');
+finds_none('node ID 2147483647 is too large for the layout',
+	$source, 'hostname', 'db-2147483000', '', 'snowflake.node_id = 1000');
 finds_none('the host has no address that is not loopback',
 	$source, 'address', 'x', '127.0.0.1,::1,fe80::1');
 finds_none('the host has no address that is not loopback', $source, 'address', 'x', '');

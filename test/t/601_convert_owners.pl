@@ -429,13 +429,18 @@ run_as(
 	CREATE TABLE other.wide (order_id bigint REFERENCES app.orders);
 	INSERT INTO other.wide VALUES (1)});
 $node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS 'theirs'});
-$error = error_of($node,
-	q{SET SESSION AUTHORIZATION app; SELECT public.snowflake_convert_column('app.orders', 'id', dry_run => true)}
-);
-like(
-	$error->{detail},
-	qr/comment, which only other may give it/,
-	'a comment that an owner could not give again is said before');
+foreach my $grant ('', 'GRANT app TO other')
+{
+	$node->safe_psql('postgres', $grant);
+	$error = error_of($node,
+		q{SET SESSION AUTHORIZATION app; SELECT public.snowflake_convert_column('app.orders', 'id', dry_run => true)}
+	);
+	like(
+		$error->{detail},
+		qr/comment, which only other may give it/,
+		"a comment that an owner could not give again is said before: $grant");
+}
+$node->safe_psql('postgres', 'REVOKE app FROM other');
 $node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS NULL});
 run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
 is(error_of($node, 'INSERT INTO other.wide VALUES (3)')->{sqlstate},
