@@ -53,6 +53,8 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_layout()'),
 ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT s IS NULL FROM snowflake_stats s');
 is("$ret$stdout$stderr", '0t', 'snowflake_stats has a row that knows nothing');
 is(status($node, 'gate'), 'closed: the library is not preloaded', 'snowflake_status says so');
+is($node->safe_psql('postgres', q{LOAD 'snowflake'; SHOW snowflake.max_wait}),
+	'5s', 'a session that loads the library knows its settings');
 
 # Both in a session that has loaded the library by then, as those above have,
 # and in one that loads it for this call.

@@ -312,6 +312,9 @@ like(
 	reset_error(4)->{message},
 	qr/^snowflakes ahead of the clock may have been minted with node ID 4/,
 	'the order is not given up below it');
+
+# Mints go on with what is reserved.  The keeper's failure is told all the same.
+wait_until('the advice has the failure of the keeper', sub { status($node, 'advice') =~ /keeper/ });
 $locker->quit;
 
 $node->stop;

@@ -191,6 +191,16 @@ step_clock($clock, $hour);
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 mint();
 
+# IDs stand, and are not refused: a clock that is right again is believed at once.
+step_clock($clock, -$hour);
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+mint();
+step_clock($clock, $hour - 1);
+look();
+isnt(status($node, 'clock_state'), 'coasting', 'a clock that ends a stand is believed');
+step_clock($clock, 1);
+mint();
+
 
 # The machine has started again, and the clock is set several times before there is an ID:
 # the last setting counts.

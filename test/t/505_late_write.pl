@@ -57,6 +57,9 @@ is(status($one, 'leases'), '1', 'it does when the fleet was founded again');
 my $error = error_of($one, q{SELECT snowflake_fleet_recover('2001-01-01')});
 my ($first, $last) = $error->{detail} =~ /^The layout has times from "(\d+)-.*" to "(\d+)-.*"\.$/;
 cmp_ok($last, '>', $first + 60, 'a floor outside the layout is refused with the times that it has');
+is( error_of($one, 'SELECT snowflake_fleet_recover(layout_ends) FROM snowflake_status')->{message},
+	'the floor of a fleet must be within its layout',
+	'as is one at its last tick, after which nothing could be granted');
 ($first, $last) = slurp_file($one->logfile) =~
   /The lease covers times from "(.*)" up to "(.*)", and will be renewed/;
 cmp_ok($last, 'gt', $first, 'the log says for which times a node ID is leased');

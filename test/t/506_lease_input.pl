@@ -74,9 +74,9 @@ foreach my $bad ('postgresql', 'mysql://host/db', 'host=127.0.0.1', '://')
 }
 foreach my $bad (
 	"fleet:$secret\@127.0.0.1/postgres", "fleet:$secret?\@127.0.0.1/postgres",
-	"127.0.0.1/postgres?password=$secret", "127.0.0.1/postgres?p%61ssword=$secret",
-	"127.0.0.1/postgres?sslpassword=$secret", "127.0.0.1/postgres?scram_client_key=$secret",
-	"127.0.0.1/postgres?scram_server_key=$secret")
+	"fleet%3A$secret\@127.0.0.1/postgres", "127.0.0.1/postgres?password=$secret",
+	"127.0.0.1/postgres?p%61ssword=$secret", "127.0.0.1/postgres?sslpassword=$secret",
+	"127.0.0.1/postgres?scram_client_key=$secret", "127.0.0.1/postgres?scram_server_key=$secret")
 {
 	my $error = error_of($server, "ALTER SYSTEM SET snowflake.node_source = 'postgresql://$bad'");
 	like(
