@@ -161,6 +161,13 @@ CREATE TABLE hashes (id bigint PRIMARY KEY) PARTITION BY HASH (id);
 SELECT * FROM snowflake_convert_column('ranges', 'id');
 SELECT * FROM snowflake_convert_column('hashes', 'id');
 CREATE TABLE lists (id bigint PRIMARY KEY) PARTITION BY LIST (id);
+CREATE TABLE lists_1 PARTITION OF lists FOR VALUES IN (1);
+BEGIN;
+SET LOCAL client_min_messages = error;
+SELECT count(*) FROM snowflake_convert_column('lists', 'id', dry_run => true);
+SELECT relation::regclass, mode FROM pg_locks
+	WHERE relation IN ('lists'::regclass, 'lists_1'::regclass) ORDER BY relation::regclass::text COLLATE "C", mode;
+COMMIT;
 SELECT count(*) FROM snowflake_convert_column('lists', 'id');
 DROP TABLE lists;
 

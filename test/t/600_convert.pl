@@ -494,6 +494,34 @@ is( $node->safe_psql(
 	  . $node->safe_psql('postgres', 'SELECT count(*) FROM log_2') . '|1',
 	'partitions are converted by their owner');
 
+# The referenced table is another one when the reference of another owner is re-created, since
+# schemas are renamed meanwhile.
+$node->safe_psql(
+	'postgres', q{
+	CREATE SCHEMA first;
+	CREATE SCHEMA second;
+	CREATE TABLE first.key (id int PRIMARY KEY);
+	CREATE TABLE second.key (id bigint PRIMARY KEY);
+	CREATE TABLE refers (k int REFERENCES first.key);
+	CREATE ROLE referrer;
+	GRANT USAGE ON SCHEMA first, second TO referrer;
+	GRANT REFERENCES ON first.key, second.key TO referrer;
+	ALTER TABLE refers OWNER TO referrer;
+	CREATE FUNCTION exchange() RETURNS event_trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF to_regnamespace('second') IS NOT NULL AND 'bigint'::regtype =
+			(SELECT atttypid FROM pg_attribute WHERE attrelid = 'first.key'::regclass AND attname = 'id') THEN
+			ALTER SCHEMA first RENAME TO third;
+			ALTER SCHEMA second RENAME TO first;
+		END IF;
+	END $$;
+	CREATE EVENT TRIGGER exchange ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION exchange()}
+);
+is(error_of($node, q{SELECT snowflake_convert_column('first.key', 'id')})->{sqlstate},
+	'40001', 'a reference to another table is noticed');
+$node->safe_psql('postgres',
+	'DROP EVENT TRIGGER exchange; DROP TABLE refers; DROP SCHEMA first, second CASCADE');
+
 # A dump has it all, and an extension in a schema of its own is found
 $node->safe_psql('postgres',
 		'CREATE SCHEMA "My ext"; ALTER EXTENSION snowflake SET SCHEMA "My ext"; '
