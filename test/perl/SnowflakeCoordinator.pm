@@ -358,6 +358,31 @@ sub new_false_postgresql
 		});
 }
 
+# What lies before a PostgreSQL server with a port, and translates the severity of its warnings
+# for people, but not the one for programs.
+sub new_translator
+{
+	my ($port) = @_;
+
+	return new_false(
+		sub {
+			my ($client) = @_;
+			my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port)
+			  or return;
+			my $select = IO::Select->new($client, $server);
+
+			while (my @ready = $select->can_read)
+			{
+				foreach my $from (@ready)
+				{
+					sysread $from, my $bytes, 65536 or return;
+					$bytes =~ s/SWARNING\0V/SWARNUNG\0V/g;
+					syswrite $from == $client ? $server : $client, $bytes;
+				}
+			}
+		});
+}
+
 # What answers every request over HTTP with what is in a file.  Its status is in another one,
 # with ".status" behind its name; there may be none.
 sub new_false_http

@@ -77,6 +77,8 @@ finds(17, 'host name "db17"', 'hostname', 'db17', '');
 finds(7, 'host name "rack2-007"', 'hostname', 'rack2-007', '');
 finds(103, 'host name "db-3", plus snowflake.node_id 100',
 	'hostname', 'db-3', '', 'snowflake.node_id = 100');
+finds(100, 'host name "db-0", plus snowflake.node_id 100',
+	'hostname', 'db-0', '', 'snowflake.node_id = 100');
 finds(263, 'address 10.0.1.7', 'address', 'x', '127.0.0.1,10.0.1.7,10.0.1.8');
 finds(264, 'address 10.0.1.8', 'address', 'x', '2001:db8::9,10.0.1.8');
 finds(9, 'address 2001:db8::9', 'address', 'x', '::1,fe80::5,2001:db8::9');

@@ -7,6 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SnowflakeCoordinator;
 use SnowflakeTest qw(
   coordinator_url error_at_once error_of log_count new_member new_node patience status
   wait_for_mint wait_for_status wait_until
@@ -291,26 +292,34 @@ refuses_at_once('a fleet of another layout');
 set_fleet($fleet);
 wait_for_status($server, q{coordinator = 'reachable'});
 
-# A coordinator that warns at a commit: its standby may not have it.  That is waited
-# for whatever the database has for a default.
+# A coordinator that warns at a commit, in whatever language: its standby may not have it.  That
+# is waited for whatever the database has for a default.
 set_to('lease', '20s');
 $coordinator->safe_psql('raw', 'ALTER DATABASE raw SET synchronous_commit = off');
-$coordinator->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
-$coordinator->reload;
-$server->stop('immediate');
-logs(
-	qr/the coordinator warned that a commit/,
-	'a commit that was not replicated is in doubt',
-	sub {
-		$server->start;
-		$coordinator->poll_query_until('postgres',
-			q{SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'snowflake'}
-		) or die 'no wait';
-	});
-is(status($server, q{coordinator, lease_until}), 'unreachable|', 'and not used');
-$coordinator->append_conf('postgresql.conf', "synchronous_standby_names = ''");
-$coordinator->reload;
-wait_for_mint($server);
+my $raw = $url =~ s/postgres$/raw/r;
+my $translated = 'postgresql://' . SnowflakeCoordinator::new_translator($port) . '/raw';
+foreach my $source ($raw, $translated)
+{
+	set_to('node_source', $source);
+	wait_for_mint($server);
+	$coordinator->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
+	$coordinator->reload;
+	$server->stop('immediate');
+	logs(
+		qr/the coordinator warned that a commit/,
+		'a commit that was not replicated is in doubt',
+		sub {
+			$server->start;
+			$coordinator->poll_query_until('postgres',
+				q{SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'snowflake'}
+			) or die 'no wait';
+		});
+	is(status($server, q{coordinator, lease_until}), 'unreachable|', 'and not used');
+	$coordinator->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+	$coordinator->reload;
+	wait_for_mint($server);
+}
+set_to('node_source', $raw);
 set_to('lease', patience(4) . 's');
 
 # An answer is lost: what is between the server and the coordinator hangs up when

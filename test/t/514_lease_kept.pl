@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  children error_of log_count new_coordinator new_member status wait_for_mint
+  children coordinator_url error_of log_count new_coordinator new_member status wait_for_mint
   wait_for_status wait_until
 );
 use PostgreSQL::Test::Utils;
@@ -178,6 +178,19 @@ undef $stopped;
 wait_for_status($two, q{advice ~ 'No node ID is free' OR coordinator = 'grants nothing'});
 is($three->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
 	'fleet', 'the server that gave it back does not mark the fleet');
+
+# A server whose lease goes on takes another fleet for what it is: one that does not know it.
+records('CREATE DATABASE elsewhere');
+my $leases = status($three, 'leases');
+my $source = coordinator_url($coordinator) =~ s/postgres$/elsewhere/r;
+$three->append_conf('postgresql.conf', "snowflake.node_source = '$source'");
+$three->reload;
+wait_until('the setting is in force',
+	sub { $three->safe_psql('postgres', 'SHOW snowflake.node_source') eq $source });
+$three->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+wait_for_status($three, "leases > $leases AND coordinator = 'reachable'");
+is($three->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
+	'fleet', 'a server that moves to another fleet does not mark it');
 
 $_->stop foreach $two, $three, $coordinator;
 done_testing();

@@ -226,7 +226,7 @@ SKIP:
 }
 SKIP:
 {
-	skip 'there is no module for Consul', 2 if !-e "$pkglibdir/snowflake_consul.so";
+	skip 'there is no module for Consul', 3 if !-e "$pkglibdir/snowflake_consul.so";
 	answer( '['
 		  . join(',', ('{"Key": "fleet/node/0", "Value": "", "ModifyIndex": 1e131071}') x 3000)
 		  . ']');
@@ -234,6 +234,9 @@ SKIP:
 	my ($mb, $records) = memory_of('SELECT count(*) FROM snowflake_fleet()');
 	is($records, 0, 'Consul: a record whose index is very large is none');
 	cmp_ok($mb, '<', 100, sprintf 'and took %.0f MB', $mb);
+	answer('[{"Key": "fleet/node/0", "Value": "", "ModifyIndex": 2147483648}]');
+	is($server->safe_psql('postgres', 'SELECT count(*) FROM snowflake_fleet()'),
+		1, 'Consul: one whose index needs more than 32 bits is one');
 }
 
 # The status of a refusal says whether it is one of rights.
