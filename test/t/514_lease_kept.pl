@@ -183,14 +183,17 @@ is($three->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node
 records('CREATE DATABASE elsewhere');
 my $leases = status($three, 'leases');
 my $source = coordinator_url($coordinator) =~ s/postgres$/elsewhere/r;
+my $founder = new_member('founder', $source, lease => '1min');
+$founder->start;
+$founder->safe_psql('postgres',
+	q{CREATE EXTENSION snowflake; SELECT snowflake_fleet_create(now() - interval '1 h')});
 $three->append_conf('postgresql.conf', "snowflake.node_source = '$source'");
 $three->reload;
 wait_until('the setting is in force',
 	sub { $three->safe_psql('postgres', 'SHOW snowflake.node_source') eq $source });
-$three->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_status($three, "leases > $leases AND coordinator = 'reachable'");
 is($three->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
 	'fleet', 'a server that moves to another fleet does not mark it');
 
-$_->stop foreach $two, $three, $coordinator;
+$_->stop foreach $two, $three, $founder, $coordinator;
 done_testing();
