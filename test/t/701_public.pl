@@ -479,7 +479,8 @@ $session->quit;
 is($found, "$text $text", 'half a file is not read');
 
 # The type is that of the extension snowflake, whatever else is called so in the schema
-# that the functions are to be in, or a temporary type; and who may create extensions may create this one.
+# that the functions are to be in, or a temporary type; and who may create extensions may
+# create this one.
 $node->safe_psql(
 	'postgres', q{
 	CREATE DATABASE shared;
