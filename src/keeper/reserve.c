@@ -45,8 +45,15 @@ reach(TimestampTz now, int64 ms)
 	return now + (snowflake_max_lead_ms + ms) * INT64CONST(1000);
 }
 
-/* What is reserved for IDs that stand: each crash takes them that much further. */
-#define STAND_USEC		(200 * 1000)
+/*
+ * What is reserved for IDs that stand, in microseconds: each crash takes them that much
+ * further.  A tick at least, or nothing would be reserved beyond the one they are in.
+ */
+static int64
+stand_usec(void)
+{
+	return Max(200 * 1000, snowflake_server_layout.tick_usec);
+}
 
 /*
  * Do IDs stand ahead of the clock, and may go on?  Then the reservation has to be ahead
@@ -85,7 +92,7 @@ up_to(uint64 last, TimestampTz now, int ms)
 
 	tick = Max(tick, snowflake_layout_position_tick(layout, last));
 	if (stands(newest, now))
-		tick = Max(tick, snowflake_layout_tick_at(layout, newest + STAND_USEC));
+		tick = Max(tick, snowflake_layout_tick_at(layout, newest + stand_usec()));
 	return snowflake_layout_last_position(layout, Min(tick, layout->max_tick));
 }
 
@@ -125,7 +132,7 @@ half_of_it(uint64 last, TimestampTz now)
 {
 	TimestampTz newest = snowflake_layout_position_time(&snowflake_server_layout, last);
 
-	return stands(newest, reach(now, usable_ms() / 2)) ? STAND_USEC / 2 : usable_ms() * INT64CONST(500);
+	return stands(newest, reach(now, usable_ms() / 2)) ? stand_usec() / 2 : usable_ms() * INT64CONST(500);
 }
 
 /* The position from which on a minter asks for more. */

@@ -125,7 +125,9 @@ mint();
 pass('and set again: minting goes on, without a restart');
 
 # What any node ID has reserved counts for all of them, also across a restart
-# with another one: let node 1 be an hour ahead of the clock.
+# with another one: let node 1 be an hour ahead of the clock, where IDs wait for it.
+$node->append_conf('postgresql.conf', 'snowflake.max_ahead = 0');
+$node->reload;
 my $ahead = $node->safe_psql('postgres',
 	q{SELECT snowflake_upper_bound(clock_timestamp() + interval '1 hour')});
 $node->safe_psql('postgres', "SELECT snowflake_advance('$ahead')");
@@ -146,6 +148,8 @@ is($error->{sqlstate}, '55000', 'and node 1 itself after that restart');
 step_clock($clock, 3_700_000);
 mint();
 cmp_ok($ids[-100], '>', $ahead, 'when the clock has passed it, IDs resume above');
+$node->append_conf('postgresql.conf', q{snowflake.max_ahead = '1d'});
+$node->reload;
 
 # Too large
 $error = error_of($node, 'ALTER SYSTEM SET snowflake.node_id = 1024');

@@ -293,4 +293,29 @@ is(status($node, 'clock_waits'), $waits, 'the first mint after snowflake_advance
 
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, each larger than the one before');
 $node->stop;
+
+# Ticks of a second: what is reserved for IDs that stand reaches into the next one.
+my $slow_clock = new_clock('slow');
+my $slow = new_node(
+	'slow', conf => q{
+	snowflake.layout = 'time:31 node:10 sequence:22 tick:1s epoch:2020-01-01T00:00:00Z'
+	snowflake.jump_patience = 0
+	snowflake.max_wait = '5s'});
+start_with_clock($slow, $slow_clock);
+$slow->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_mint($slow);
+my $before = $slow->safe_psql('postgres', 'SELECT snowflake_next()');
+foreach my $accident ('set back by an hour while the server is down', 'and a crash')
+{
+	$slow->stop('immediate');
+	step_clock($slow_clock, -$hour) if $accident =~ /hour/;
+	start_with_clock($slow, $slow_clock);
+	my ($rc, $output, $told_of) =
+	  $slow->psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 100)');
+	is($told_of, '', "ticks of a second: $accident: minting goes on");
+	my @after = split /\n/, $output;
+	is(disorder([ $before, @after ]), 0, "ticks of a second: $accident: above");
+	$before = $after[-1] // $before;
+}
+$slow->stop;
 done_testing();
