@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  disorder error_of keeper_sleeps let_pass log_count new_clock new_node start_with_clock status step_clock
+  disorder error_of finish_minter keeper_sleeps let_pass log_count new_clock new_node start_minter start_with_clock status step_clock
   stop_time wait_for_mint wait_for_status wait_until
 );
 use Test::More;
@@ -243,6 +243,32 @@ wait_until('the keeper has looked again',
 is( status($node, 'gate'),
 	'closed: the clock is not believed',
 	'one clock that is not believed is not replaced with another one');
+
+# A clock that goes back faster than time passes: a mint that waits for it counts what it has
+# waited already, though at each look the rest of its time would do.
+$node->stop('immediate');
+step_clock($clock, -48 * $hour);
+$node->append_conf(
+	'postgresql.conf', q{
+	snowflake.max_ahead = 0
+	snowflake.max_jump = '1s'
+	snowflake.jump_patience = 0
+	snowflake.max_wait = '10s'});
+start();
+mint();
+step_clock($clock, -6_000);
+my $minter = start_minter($node, 1);
+my $log_size = -s $node->logfile;
+foreach my $round (1 .. 6)
+{
+	wait_for_status($node, "clock_steps_back >= $round");
+	let_pass($clock, 1_000);
+	step_clock($clock, -1_100);
+}
+ok( $node->wait_for_log(
+		qr/ahead of the clock\n.* This call has waited [4-9]\.\d+ s, may wait 10000 ms/, $log_size),
+	'a mint that has waited for a clock that goes back again and again is refused');
+finish_minter($minter);
 
 is(disorder(\@ids), 0, 'IDs ascend');
 $node->stop('immediate');
