@@ -129,6 +129,16 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #define GetNumberFromPGProc(proc)	((proc)->pgprocno)
 #endif
 
+/*
+ * 17 (commit 5bf748b86bc): a btree scan for several values of a column after the first is in
+ * the order of the index.  Before, it was one scan after the other.
+ */
+#if PG_VERSION_NUM < 170000
+#define ArrayScanLosesOrder(column)	((column) > 0)
+#else
+#define ArrayScanLosesOrder(column)	false
+#endif
+
 /* 17 (commit ab355e3a88d): virtual transaction IDs are fields. */
 #if PG_VERSION_NUM < 170000
 #define LockInstanceLocalXid(instance)	((instance)->lxid)

@@ -153,6 +153,24 @@ find_scan(RelOptInfo *rel, const IndexOptInfo *index)
 	return NULL;
 }
 
+/* The conditions of that scan, but for those with which it would not have the index's order. */
+static List *
+ordered_conditions(const IndexPath *scan)
+{
+	List	   *clauses = NIL;
+	ListCell   *lc;
+
+	foreach(lc, scan->indexclauses)
+	{
+		IndexClause *clause = lfirst(lc);
+
+		if (!IsA(clause->rinfo->clause, ScalarArrayOpExpr) ||
+			!ArrayScanLosesOrder(clause->indexcol))
+			clauses = lappend(clauses, clause);
+	}
+	return clauses;
+}
+
 /*
  * The conditions "id OP bound" on an index that begins with the ID.  Core may have
  * found its scan with them too expensive to be kept, but a scan in this order that
@@ -224,7 +242,7 @@ add_paths_by_time(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *
 
 		scan = find_scan(rel, index);
 		add_path(rel, (Path *)
-				 create_index_path(root, index, scan != NULL ? scan->indexclauses :
+				 create_index_path(root, index, scan != NULL ? ordered_conditions(scan) :
 								   match_bounds(root, rel, index),
 								   NIL, NIL, pathkeys,
 								   forward ? ForwardScanDirection : BackwardScanDirection,
