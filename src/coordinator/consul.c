@@ -150,6 +150,7 @@ consul_list(void *arg, const char *key)
 	long		status;
 	JsonbContainer *answer = snowflake_http_request(connection->http, "GET", path, NULL, &status);
 	List	   *records = NIL;
+	bool		valid;
 
 	if (status == 404)
 		return NIL;
@@ -157,20 +158,21 @@ consul_list(void *arg, const char *key)
 		fail(status);
 
 	/* none at all would have been 404 */
-	if (answer == NULL || !JsonContainerIsArray(answer) || JsonContainerSize(answer) == 0)
-		ereport(ERROR,
-				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("could not use the coordinator: its answer is not that of a Consul server"));
-	for (uint32 i = 0; i < JsonContainerSize(answer); i++)
+	valid = answer != NULL && JsonContainerIsArray(answer) && JsonContainerSize(answer) > 0;
+	for (uint32 i = 0; valid && i < JsonContainerSize(answer); i++)
 	{
 		JsonbValue *kv = getIthJsonbValueFromContainer(answer, i);
 		Indexed    *indexed = kv->type != jbvBinary ? NULL :
 		parse_record(connection, kv->val.binary.data);
 
 		CHECK_FOR_INTERRUPTS();
-		if (indexed != NULL)
-			records = lappend(records, &indexed->record);
+		valid = indexed != NULL;
+		records = lappend(records, indexed);
 	}
+	if (!valid)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("could not use the coordinator: its answer is not that of a Consul server"));
 	return records;
 }
 

@@ -218,6 +218,7 @@ perform(SnowflakeHttp *http, int64 until_usec)
 	free(http->answer);
 	http->answer = NULL;
 	http->answer_bytes = 0;
+	http->clock = 0;
 	http->error[0] = '\0';
 	(void) curl_multi_add_handle(http->multi, http->curl);
 	while (curl_multi_perform(http->multi, &running) == CURLM_OK && running > 0)

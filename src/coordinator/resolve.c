@@ -7,7 +7,8 @@
  * nothing interrupts it; libpq and the client of ZooKeeper call it directly, and
  * libcurl waits for the thread in which it did.  So it is called in a thread of our
  * own, which touches nothing of the server's.  When the time is over the thread is left
- * behind, for the next attempt that asks for the same name.
+ * behind, for the next attempt that asks for the same name, and what it finds meanwhile
+ * counts for that: a resolver may always take longer than one attempt.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,12 +37,16 @@
 /* Names that may be looked up at a time. */
 #define MOST_LOOKUPS	8
 
+/* For how long addresses count that were found after the attempt had given up. */
+#define KEPT_USEC		(30 * USECS_PER_SEC)
+
 /*
  * A thread writes it.  Its last act is to close its end of the pipe, and only then may the
  * look-up be used for another name.
  */
 typedef struct Lookup
 {
+	int64		done_usec;		/* when it was done, on the monotonic clock */
 	int			done[2];		/* a pipe: its end is read when it is done */
 	int			failure;		/* of getaddrinfo() */
 	int			count;
@@ -50,7 +55,7 @@ typedef struct Lookup
 	char		addresses[MOST_ADDRESSES][INET6_ADDRSTRLEN];
 } Lookup;
 
-/* Those that were not waited for to their end stay here, and are joined. */
+/* Those that were not waited for to their end stay here, for the next attempt. */
 static Lookup lookups[MOST_LOOKUPS];
 
 /* The thread. */
@@ -71,6 +76,7 @@ look_up(void *arg)
 				lookup->count++;
 		freeaddrinfo(found);
 	}
+	lookup->done_usec = snowflake_clock_monotonic_usec();
 	close(lookup->done[1]);
 	return NULL;
 }
@@ -139,24 +145,42 @@ wait_until_done(Lookup *lookup, int64 until_usec)
 	}
 }
 
+/* Is what has been found still of use? */
+static bool
+is_fresh(const Lookup *lookup)
+{
+	return lookup->failure == 0 &&
+		snowflake_clock_monotonic_usec() - lookup->done_usec < KEPT_USEC;
+}
+
 /*
  * The look-up of a host: the one that runs already, so that a name that hangs has one
- * thread, however often it is asked for; or else a new one.  NULL: *error says why.
+ * thread, however often it is asked for; or one that has ended since it was given up; or
+ * else a new one.  NULL: *error says why.
  */
 static Lookup *
 find_or_start(const char *host, const char **error)
 {
 	Lookup	   *vacant = NULL;
+	Lookup	   *kept = NULL;
 
 	for (Lookup *each = lookups; each < lookups + MOST_LOOKUPS; each++)
 	{
-		/* what nobody waited for may be out of date */
-		if (each->is_used && is_done(each))
+		bool		done = each->is_used && is_done(each);
+
+		if (done && !is_fresh(each))
 			forget(each);
 		if (!each->is_used)
 			vacant = each;
 		else if (strcmp(each->host, host) == 0)
 			return each;
+		else if (done)
+			kept = each;
+	}
+	if (vacant == NULL && kept != NULL)
+	{
+		forget(kept);
+		vacant = kept;
 	}
 
 	if (vacant == NULL)

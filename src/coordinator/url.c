@@ -7,7 +7,9 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "miscadmin.h"
 #include "storage/fd.h"
@@ -150,35 +152,43 @@ char *
 snowflake_url_secret(const SnowflakeUrl *url)
 {
 	const char *path = snowflake_url_parameter(url, "passfile");
-	char		secret[SECRET_SIZE];
+	char		secret[SECRET_SIZE] = "";
 	struct stat attributes;
-	FILE	   *file;
+	bool		is_read;
+	int			save_errno;
+	int			fd;
 
 	if (path == NULL)
 		return NULL;
-	file = AllocateFile(path, "r");
-	if (file == NULL)
+
+	/* a pipe is refused, and not waited for */
+	fd = OpenTransientFile(path, O_RDONLY | O_NONBLOCK);
+	if (fd < 0)
 		ereport(ERROR,
 				errcode_for_file_access(),
 				errmsg("could not open file \"%s\": %m", path));
-	if (fstat(fileno(file), &attributes) != 0 || !S_ISREG(attributes.st_mode))
-	{
-		FreeFile(file);			/* the lessee has no transaction that would */
+	is_read = fstat(fd, &attributes) == 0 &&
+		(!S_ISREG(attributes.st_mode) || read(fd, secret, sizeof(secret) - 1) >= 0);
+	save_errno = errno;
+	CloseTransientFile(fd);		/* the lessee has no transaction that would */
+	errno = save_errno;
+	if (!is_read)
+		ereport(ERROR,
+				errcode_for_file_access(),
+				errmsg("could not read file \"%s\": %m", path));
+	if (!S_ISREG(attributes.st_mode))
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
 				errmsg("file \"%s\" is not a regular file", path));
-	}
 	if ((attributes.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-	{
-		FreeFile(file);
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
 				errmsg("file \"%s\" has group or world access", path),
 				errdetail("It must have permissions u=rw (0600) or less."));
-	}
-	if (fgets(secret, sizeof(secret), file) == NULL)
-		secret[0] = '\0';
-	FreeFile(file);
 	secret[strcspn(secret, "\r\n")] = '\0';
+	if (strlen(secret) == sizeof(secret) - 1)
+		ereport(ERROR,
+				errcode(ERRCODE_CONFIG_FILE_ERROR),
+				errmsg("the first line of file \"%s\" has more than %d bytes", path, SECRET_SIZE - 2));
 	return pstrdup(secret);
 }

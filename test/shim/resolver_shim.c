@@ -4,7 +4,8 @@
  *	  A resolver that hangs: preloaded, getaddrinfo() of a name that ends with
  *	  ".hangs" takes half a minute.  One that ends with ".here" is 127.0.0.1, one that
  *	  ends with ".there" is 127.0.0.2, and one that ends with ".held" is 127.0.0.1, unless
- *	  the file RESOLVER_HOLDS exists: then it takes as long as that, and fails.
+ *	  the file RESOLVER_HOLDS exists: then it takes as long as that, and fails.  One that
+ *	  ends with ".late" takes as long and is found.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,7 +45,10 @@ getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 			usleep(10000);
 		return EAI_AGAIN;
 	}
-	if (node != NULL && (ends_with(node, ".here") || ends_with(node, ".held")))
+	while (node != NULL && ends_with(node, ".late") && access(getenv("RESOLVER_HOLDS"), F_OK) == 0)
+		usleep(10000);
+	if (node != NULL &&
+		(ends_with(node, ".here") || ends_with(node, ".held") || ends_with(node, ".late")))
 		node = "127.0.0.1";
 	else if (node != NULL && ends_with(node, ".there"))
 		node = "127.0.0.2";

@@ -164,7 +164,8 @@ $backend = $session->query_safe('SELECT pg_backend_pid()');
 $files = open_files();
 set_source("postgresql://$user\@name.held:$port/postgres");
 
-foreach my $try (1 .. 10)
+# Ask, and give up when the name is looked up.
+sub give_up
 {
 	$session->query_until(qr/go/,
 		"\\echo go\nDO 'BEGIN PERFORM snowflake_fleet(); EXCEPTION WHEN query_canceled THEN NULL; END';\n"
@@ -174,7 +175,10 @@ foreach my $try (1 .. 10)
 	  or die 'no name is looked up';
 	$server->safe_psql('postgres', "SELECT pg_cancel_backend($backend)");
 	$session->query_safe('SELECT 1');
+	return;
 }
+
+give_up() foreach 1 .. 10;
 is(threads_of($backend), 2, 'a look-up that is canceled goes on, and the next one joins it');
 set_source("postgresql://$user\@good.here:$port/postgres");
 is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
@@ -183,8 +187,29 @@ unlink $ENV{RESOLVER_HOLDS};
 wait_until('its thread has ended', sub { threads_of($backend) == 1 });
 set_source("postgresql://$user\@name.held:$port/postgres");
 is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
-	$records, 'what it found after it was given up is not used: the name is looked up again');
+	$records, 'that it failed after it was given up does not count: the name is looked up again');
 cmp_ok(open_files(), '<=', $files, 'and it leaves no file open');
+
+# What is found after it was given up counts for the next attempt: a resolver may always take
+# longer than one.  There is room for others nevertheless.
+foreach my $n (1 .. 8)
+{
+	set_source("postgresql://$user\@n$n.late:$port/postgres");
+	append_to_file($ENV{RESOLVER_HOLDS}, '');
+	give_up();
+	unlink $ENV{RESOLVER_HOLDS};
+	wait_until('its thread has ended', sub { threads_of($backend) == 1 });
+}
+append_to_file($ENV{RESOLVER_HOLDS}, '');
+is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
+	$records, 'what it finds after it was given up counts for the next attempt');
+foreach my $n (1 .. 2)
+{
+	set_source("postgresql://$user\@good$n.here:$port/postgres");
+	is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
+		$records, 'and leaves room for others');
+}
+unlink $ENV{RESOLVER_HOLDS};
 $session->quit;
 
 set_source("postgresql://" . 'long' x 300 . ":$port/postgres");
@@ -264,7 +289,7 @@ my $false_hosts = '127.0.0.1:' . $listener->sockport;
 my $has_etcd = -e (`$ENV{PG_CONFIG} --pkglibdir` =~ s/\n//r) . '/snowflake_etcd.so';
 SKIP:
 {
-	skip 'there is no module for etcd', 9 if !$has_etcd;
+	skip 'there is no module for etcd', 14 if !$has_etcd;
 	set_source("etcd://$false_hosts/fleet", "snowflake.lease = '60s'");
 	foreach my $answer (
 		[ '[]', qr/its answer is not that of an etcd server/ ],
@@ -283,12 +308,15 @@ SKIP:
 	like(error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
 		qr/\b2379\b/, 'an address of IPv6 has the port that others have');
 	set_source("consul://$false_hosts/fleet");
-	unlink $content;
-	append_to_file($content, '[]');
-	like(
-		error_of($server, 'SELECT snowflake_fleet_create()')->{message},
-		qr/its answer is not that of a Consul server/,
-		'nor is an empty list no fleet');
+	foreach my $text ('[]', 'null', '"ok"', '[1]', '[{}]', '{}')
+	{
+		append_to_file("$content.new", $text);
+		rename "$content.new", $content or die "could not rename: $!";
+		like(
+			error_of($server, 'SELECT snowflake_fleet_create()')->{message},
+			qr/its answer is not that of a Consul server/,
+			"nor is this a store without a fleet: $text");
+	}
 	set_source("etcd://$false_hosts/fleet");
 	unlink $content;
 	append_to_file($content, 'long');
