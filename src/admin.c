@@ -174,7 +174,8 @@ has_same_parts(const SnowflakeLayout *one, const SnowflakeLayout *other)
 	for (int i = 1; i < one->nfields; i++)
 	{
 		if (strcmp(one->fields[i].name, other->fields[i].name) != 0 ||
-			one->fields[i].width != other->fields[i].width)
+			one->fields[i].width != other->fields[i].width ||
+			one->fields[i].by_caller != other->fields[i].by_caller)
 			return false;
 	}
 	return true;

@@ -344,15 +344,13 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
  * A position that is ahead of the clock by so much more than max_lead is issued
  * nevertheless, to a mint that waits until it is due.  So mints that wait for the
  * clock are served in the order in which they came.  None can push the
- * generator further ahead, even if its wait is canceled.  And it is never more
- * than the keeper lets mints use beyond max_lead: half of it, which is left when the
- * keeper is asked for more.
+ * generator further ahead, even if its wait is canceled.  It is a tick, which is never
+ * more than the keeper reserves beyond max_lead.
  */
 int64
 snowflake_generator_early_usec(void)
 {
-	return Min(Max(snowflake_server_layout.tick_usec, 10 * 1000),
-			   Min(snowflake_reservation_ms, snowflake_max_jump_ms) * INT64CONST(500));
+	return Max(snowflake_server_layout.tick_usec, 10 * 1000);
 }
 
 /* How far IDs may be ahead of the clock that they follow, at this moment. */

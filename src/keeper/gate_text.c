@@ -167,8 +167,8 @@ lease_is_refused(void)
 
 	snowflake_lease_state_view(&lease);
 	if (lease.trouble == LEASE_BELOW_FLOOR)
-		return snowflake_layout_tick_start(&snowflake_server_layout, lease.floor) -
-			snowflake_generator_clock() > snowflake_max_wait_ms * INT64CONST(1000);
+		return snowflake_lease_state_floor_passed(lease.floor) - snowflake_generator_clock() >
+			snowflake_max_wait_ms * INT64CONST(1000);
 	return snowflake_lease_trouble_stays(lease.trouble);
 }
 

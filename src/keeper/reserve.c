@@ -172,7 +172,7 @@ snowflake_reserve_is_too_far(const SnowflakeView *view, TimestampTz now)
 
 	return snowflake_layout_position_time(layout, view->stored) -
 		snowflake_layout_position_time(layout, needed) >
-		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000);
+		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000) + layout->tick_usec;
 }
 
 /* The time of the newest position that any node ID had, for a re-created table. */

@@ -13,6 +13,7 @@
 #include "utils/guc.h"
 
 #include "base/compat.h"
+#include "base/duration.h"
 #include "base/settings.h"
 #include "layout/server_layout.h"
 
@@ -24,6 +25,25 @@ static char *layout_text = NULL;
 static int	spread = 0;
 
 /*
+ * The longest tick of a server.  Mints, restarts, leases and frontiers all wait for the next
+ * tick now and then, and nobody has published a layout with a longer one.
+ */
+#define LONGEST_TICK_USEC		USECS_PER_SEC
+
+/* Parse a layout that a server is to mint with.  Returns what is wrong with it, or NULL. */
+static const char *
+parse_server_layout(const char *text, SnowflakeLayout *layout)
+{
+	const char *complaint = snowflake_layout_parse(text, layout);
+
+	if (complaint == NULL && layout->tick_usec > LONGEST_TICK_USEC)
+		complaint = psprintf("The tick is %s. A server mints with ticks of up to %s; functions that are given a layout decode longer ones.",
+							 snowflake_duration(layout->tick_usec),
+							 snowflake_duration(LONGEST_TICK_USEC));
+	return complaint;
+}
+
+/*
  * Parse the layout here, once per server, so that nothing else ever sees a
  * text that is not a layout.
  */
@@ -31,7 +51,7 @@ static bool
 check_layout(char **newval, void **extra, GucSource source)
 {
 	SnowflakeLayout layout;
-	const char *complaint = snowflake_layout_parse(*newval, &layout);
+	const char *complaint = parse_server_layout(*newval, &layout);
 
 	if (complaint != NULL)
 	{
@@ -98,7 +118,7 @@ check_configured_layout(void)
 
 	if (configured == NULL)
 		return;
-	complaint = snowflake_layout_parse(configured, &layout);
+	complaint = parse_server_layout(configured, &layout);
 	if (complaint != NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -152,11 +152,11 @@ own_source(void)
 	return hash_bytes((const unsigned char *) url, strlen(url));
 }
 
-/* The length of a lease in ticks. */
+/* The length of a lease in ticks: two at least, so that it is renewed before its end. */
 static int64
 lease_ticks(void)
 {
-	return Max(1, snowflake_lease_ms * INT64CONST(1000) /
+	return Max(2, snowflake_lease_ms * INT64CONST(1000) /
 			   snowflake_server_layout.tick_usec);
 }
 
@@ -614,7 +614,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	 * Not yet, if the fleet was founded again.  What is granted already is
 	 * used up first.
 	 */
-	if (snowflake_layout_tick_start(layout, Min(fleet->floor + 1, layout->max_tick)) - now >
+	if (snowflake_lease_state_floor_passed(fleet->floor) - now >
 		SNOWFLAKE_LEASE_EARLY_USEC)
 	{
 		if (view.grant != 0 && !view.revoked && now_tick <= view.until &&

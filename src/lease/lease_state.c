@@ -125,7 +125,7 @@ snowflake_lease_state_need(uint64 position)
 	if (pg_atomic_exchange_u64(&shared->needed, position) == position || latch == NULL)
 		return;
 	snowflake_lease_state_view(&view);
-	if (view.until - snowflake_layout_position_tick(layout, position) <
+	if (view.until - snowflake_layout_position_tick(layout, position) <=
 		snowflake_lease_ms * INT64CONST(500) / layout->tick_usec)
 		SetLatch(latch);
 }
@@ -174,21 +174,30 @@ snowflake_lease_state_reached(TimestampTz now)
 			   snowflake_layout_position_tick(layout, pg_atomic_read_u64(&shared->needed)));
 }
 
+/* When a fleet's floor is passed: its tick is over, and the next one can be granted. */
+TimestampTz
+snowflake_lease_state_floor_passed(int64 floor)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+
+	return snowflake_layout_tick_start(layout, Min(floor + 1, layout->max_tick));
+}
+
 /*
  * What to do about a lease that is not renewed, or not granted, a sentence, or NULL.
- * A floor that has come is no trouble any more, even if the lessee has not said so.
+ * A floor that is passed is no trouble any more, even if the lessee has not said so.
  * An attempt that has not come to its end is worth a word only if it is needed by now,
  * which the caller says.  Needs a transaction.
  */
 const char *
 snowflake_lease_state_advice(const SnowflakeLeaseView *lease, bool is_needed)
 {
-	TimestampTz floor = snowflake_layout_tick_start(&snowflake_server_layout, lease->floor);
-	bool		is_over = lease->trouble == LEASE_NO_TROUBLE ||
-	(lease->trouble == LEASE_BELOW_FLOOR && floor < snowflake_generator_clock());
+	TimestampTz passed = snowflake_lease_state_floor_passed(lease->floor);
+	bool		is_passed = lease->trouble == LEASE_BELOW_FLOOR &&
+	passed < snowflake_generator_clock();
 
-	if (!is_over)
-		return snowflake_lease_trouble_advice(lease->trouble, lease->trouble_since, floor,
+	if (lease->trouble != LEASE_NO_TROUBLE && !is_passed)
+		return snowflake_lease_trouble_advice(lease->trouble, lease->trouble_since, passed,
 											  has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
 											  lease->error : "");
 	if (lease->pid == 0)
@@ -215,7 +224,7 @@ snowflake_lease_state_advice_if_late(const SnowflakeView *view)
 	bool		is_late;
 
 	snowflake_lease_state_view(&lease);
-	is_late = snowflake_layout_tick_start(layout, lease.until) - snowflake_generator_clock() <
+	is_late = snowflake_layout_tick_start(layout, lease.until + 1) - snowflake_generator_clock() <
 		snowflake_lease_ms * INT64CONST(250) ||
 		(view->limit >= snowflake_layout_last_position(layout, lease.until) &&
 		 snowflake_generator_is_unreserved(view));

@@ -56,6 +56,7 @@ extern bool snowflake_lease_state_attach_lessee(void);
 extern void snowflake_lease_state_detach_lessee(void);
 extern bool snowflake_lease_state_is_asked(void);
 extern int64 snowflake_lease_state_reached(TimestampTz now);
+extern TimestampTz snowflake_lease_state_floor_passed(int64 floor);
 extern void snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new,
 										  TimestampTz now);
 extern void snowflake_lease_state_shorten(int64 end);

@@ -168,7 +168,6 @@ answer_usec(int most_ms)
 static int64
 retry_after_usec(int64 took_usec)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		retry_usec = Min(RETRY_MS, Max(snowflake_lease_ms / 8, 100)) * INT64CONST(1000);
 	int64		floor_usec;
 	SnowflakeLeaseView view;
@@ -178,7 +177,7 @@ retry_after_usec(int64 took_usec)
 		return Max(retry_usec, took_usec * LISTING_SHARE);
 	if (view.trouble != LEASE_BELOW_FLOOR)
 		return retry_usec;
-	floor_usec = snowflake_layout_tick_start(layout, Min(view.floor + 1, layout->max_tick)) -
+	floor_usec = snowflake_lease_state_floor_passed(view.floor) -
 		snowflake_generator_clock() - SNOWFLAKE_LEASE_EARLY_USEC / 2;
 	return Min(retry_usec, Max(floor_usec, FLOOR_RETRY_USEC));
 }

@@ -202,7 +202,11 @@ foreach my $bad (
 	[ 'twiter', qr/"?twiter"?/ ],
 	[ 'time:41 node:10 sequence:13 epoch:0', qr/6[34]/ ],
 	[ 'time:41 time:10 sequence:10 epoch:0', qr/two fields "time"/ ],
-	[ 'time:41 node:10 sequence:12 tick:0 epoch:0', qr/tick/ ])
+	[ 'time:41 node:10 sequence:12 tick:0 epoch:0', qr/tick/ ],
+	[
+		'time:31 node:10 sequence:12 tick:1001ms epoch:0',
+		qr/The tick is 1\.001 s\. A server mints with ticks of up to 1\.000 s/
+	])
 {
 	my ($layout, $reason) = @$bad;
 

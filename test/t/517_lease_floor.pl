@@ -1,5 +1,5 @@
 # A server that waits for the floor of its fleet asks the coordinator now and then, also
-# throughout a long tick: the floor ends where the next tick begins.  A mint waits as well.  The
+# throughout a tick: the floor ends where the next tick begins.  A mint waits as well.  The
 # node ID is granted a moment before that, for what comes after it.  And a lease is revoked if
 # its record is gone, but not if that is damaged.
 
@@ -9,14 +9,14 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of let_pass log_count member_conf new_clock new_coordinator new_member new_node patience
+  children error_of let_pass log_count member_conf new_clock new_coordinator new_member new_node patience
   start_time start_with_clock status stop_time wait_for_mint wait_for_status
 );
 use Test::More;
 
 my $coordinator = new_coordinator();
 my $member = new_member('member', $coordinator,
-	conf => "snowflake.layout = 'time:31 node:10 sequence:22 tick:5s epoch:0'\n");
+	conf => "snowflake.layout = 'time:31 node:10 sequence:22 tick:1s epoch:0'\n");
 
 $coordinator->safe_psql('postgres', 'ALTER SYSTEM SET log_connections = on');
 $coordinator->reload;
@@ -38,15 +38,15 @@ cmp_ok($requests, '<', 60, "seldom: $requests times");
 
 $member->stop;
 
-# Time stands still a second into the tick of the floor, however long this takes.
+# Time stands still in the middle of the tick of the floor, however long this takes.
 my $clock = new_clock('member');
 $coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
 start_with_clock($member, $clock);
 stop_time($clock);
 let_pass(
 	$clock,
-	6_000 - $member->safe_psql(
-		'postgres', 'SELECT (1000 * extract(epoch FROM clock_timestamp()))::bigint % 5000'));
+	1_500 - $member->safe_psql(
+		'postgres', 'SELECT (1000 * extract(epoch FROM clock_timestamp()))::bigint % 1000'));
 $member->safe_psql('postgres', q{SELECT snowflake_fleet_create(now() + interval '1min')});
 wait_for_status($member, q{advice ~ '^This server waits for the floor of the fleet'});
 let_pass($clock, 60_000);
@@ -55,6 +55,44 @@ status($member, 'gate') foreach 1 .. 20;
 $requests = log_count($coordinator, qr/connection authorized/, $offset);
 cmp_ok($requests, '<', 5, "within one moment it is not asked again and again: $requests times");
 is(status($member, 'leases'), 0, 'and grants nothing yet');
+like(
+	status($member, 'advice'),
+	qr/^This server waits for the floor of the fleet/,
+	'which the advice says until the tick of the floor is over');
+start_time($clock);
+
+# A lease is late when a quarter of it is left, to the end of its last tick.
+$member->append_conf('postgresql.conf', q{snowflake.lease = '4s'});
+$member->reload;
+wait_for_mint($member);
+wait_for_status($member, q{lease_until < clock_timestamp() + interval '6s'});
+my ($lessee) = children($member, qr/snowflake lessee/);
+kill 'STOP', $lessee;
+stop_time($clock);
+let_pass($clock,
+	status($member, 'extract(epoch FROM lease_until - clock_timestamp()) * 1000') - 500);
+is(status($member, 'advice'), '', 'half a second before its last tick a lease of four is not late');
+let_pass($clock, 1_000);
+like(
+	status($member, 'advice'),
+	qr/The lessee, process $lessee, has not renewed the lease/,
+	'in the middle of that it is');
+kill 'CONT', $lessee;
+start_time($clock);
+
+# One that is no longer than a tick has two of them, and is renewed at the end of the first.
+# IDs that are ahead of the clock have it renewed before that.
+$member->append_conf('postgresql.conf', q{snowflake.lease = '1s'});
+$member->reload;
+wait_for_status($member, q{lease_until < clock_timestamp() + interval '2s'});
+wait_for_status($member, q{lease_until > clock_timestamp() + interval '1s'});
+pass('a lease is two ticks long at least');
+wait_for_mint($member);
+stop_time($clock);
+my $until = status($member, 'lease_until');
+$member->safe_psql('postgres', "SELECT snowflake_advance(snowflake_upper_bound('$until'))");
+wait_for_status($member, "lease_until > '$until'");
+pass('when its last tick is reached, the lease is renewed before it is time');
 start_time($clock);
 $member->stop;
 
