@@ -142,6 +142,10 @@ CREATE FUNCTION by_time.statement_to_create(parent regclass, partition text) RET
     SELECT format('CREATE TABLE %I.%I (LIKE %I.%I INCLUDING ALL EXCLUDING INDEXES EXCLUDING IDENTITY)%s%s',
                 n.nspname, partition, n.nspname, c.relname, ' USING ' || quote_ident(a.amname),
                 ' TABLESPACE ' || quote_ident(s.spcname))
+            || CASE c.relreplident
+                   WHEN 'f' THEN format('; ALTER TABLE %I.%I REPLICA IDENTITY FULL', n.nspname, partition)
+                   WHEN 'n' THEN format('; ALTER TABLE %I.%I REPLICA IDENTITY NOTHING', n.nspname, partition)
+                   ELSE '' END
       FROM pg_class c
       JOIN pg_namespace n ON n.oid = c.relnamespace
       LEFT JOIN pg_am a ON a.oid = c.relam
@@ -231,7 +235,7 @@ BEGIN
         what := CASE
             WHEN owner IS NULL THEN 'the table does not exist any more'
             -- its triggers and expressions would be run with the rights of somebody else
-            WHEN owner <> current_user::regrole THEN format('belongs to %s: only that role can look after it', owner::regrole)
+            WHEN pg_get_userbyid(owner) <> current_user THEN format('belongs to %s: only that role can look after it', owner::regrole)
             WHEN key IS NULL THEN 'is not partitioned by ranges of one column of type snowflake or bigint' END;
         IF what IS NOT NULL THEN
             RETURN NEXT;
@@ -269,9 +273,18 @@ BEGIN
             EXECUTE format('SELECT min(%1$I::bigint) FROM %2$s WHERE %1$I::bigint >= $1', key, by_time.full_name(rest))
                INTO next_id USING next_id;
             EXIT WHEN next_id IS NULL;
-            start := by_time.period_start(by_time.time_of(next_id, t.layout), t.period, t.time_zone);
+            BEGIN
+                start := by_time.period_start(by_time.time_of(next_id, t.layout), t.period, t.time_zone);
+                next_id := by_time.bound(by_time.period_start(start, t.period, t.time_zone, 1), t.layout);
+            EXCEPTION WHEN numeric_value_out_of_range OR datetime_field_overflow THEN
+                what := format('%s has rows from ID %s on, which are of no period of the layout', rest, next_id);
+                statement := NULL;
+                RETURN NEXT;
+                EXIT;
+            END;
+            -- what is not kept stays where it is: a partition of its own would be dropped
+            CONTINUE WHEN next_id <= old_ids;
             starts := starts || start;
-            next_id := by_time.bound(by_time.period_start(start, t.period, t.time_zone, 1), t.layout);
         END LOOP;
 
         -- A period can be without IDs: islands have skipped a day
@@ -395,6 +408,7 @@ BEGIN
                             error := SQLERRM;
                     END;
                     COMMIT;
+                    SET LOCAL search_path = pg_catalog, pg_temp;
                     EXIT WHEN NOT is_lock OR attempt = tries;
                     PERFORM pg_catalog.pg_sleep(extract(epoch FROM pause));
                 END LOOP;
@@ -412,6 +426,7 @@ BEGIN
             problems := problems + 1;
         END LOOP;
         COMMIT;
+        SET LOCAL search_path = pg_catalog, pg_temp;
     END LOOP;
     IF problems > 0 THEN
         RAISE EXCEPTION '% of the steps that are due could not be done', problems

@@ -38,6 +38,8 @@ $node->safe_psql(
 	CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.differ);
 	CREATE OPERATOR evil.<> (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.differ);
 	CREATE OPERATOR evil.|| (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.differ);
+	CREATE FUNCTION evil.append(text[], text) RETURNS text[] LANGUAGE sql AS $$ SELECT evil.trap()::text::text[] $$;
+	CREATE OPERATOR evil.|| (LEFTARG = text[], RIGHTARG = text, FUNCTION = evil.append);
 	CREATE TABLE evil.pg_class (oid oid);
 	CREATE TABLE evil.tables (parent regclass);
 	CREATE TYPE evil.regclass AS (a integer);
@@ -476,6 +478,59 @@ is(sql(q{SELECT count(*) FROM parts.existing('orders')}), '3', 'in a schema of a
 sql(q{DROP SCHEMA parts CASCADE});
 sql(slurp_file($file));
 sql(q{INSERT INTO by_time.tables (parent, period, time_zone) VALUES ('orders', 'hour', 'UTC')});
+
+# Rows of the default partition that are older than what is kept stay there: old keys look as if
+# they were from the layout's first second.
+sql(q{
+	DELETE FROM by_time.tables;
+	CREATE TABLE aged (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+	ALTER TABLE aged REPLICA IDENTITY FULL;
+	CREATE TABLE aged_rest PARTITION OF aged DEFAULT;
+	INSERT INTO aged SELECT generate_series(1, 1000);
+	INSERT INTO by_time.tables VALUES ('aged', 'month', 'UTC', 1, NULL, '13 months', 'drop', 'move', NULL)}
+);
+sql("$maintain)");
+is(sql('SELECT count(*) FROM aged_rest'),
+	'1000', 'what is older than is kept is not moved and dropped');
+is( sql(q{SELECT string_agg(DISTINCT relreplident::text, '') FROM pg_class WHERE relkind = 'r' AND relname ~ '^aged_2'}
+	),
+	'f',
+	'new partitions have the replica identity FULL');
+
+# An ID that is of no period does not keep other tables from being looked after.
+sql(q{
+	INSERT INTO aged VALUES (9223372036854775807);
+	CREATE TABLE later (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+	INSERT INTO by_time.tables (parent, period, time_zone, layout) VALUES ('later', 'month', 'UTC', NULL)}
+);
+$node->psql(
+	'postgres', "SET search_path = app, public; $maintain)",
+	connstr => $node->connstr('postgres') . ' user=owner',
+	stderr => \my $strange);
+like(
+	$strange,
+	qr/app\.aged: app\.aged_rest has rows from ID 9223372036854775807 on, which are of no period of the layout/,
+	'an ID of no period is reported');
+is(sql(q{SELECT count(*) > 0 FROM by_time.existing('later')}),
+	't', 'and the next table has partitions');
+
+# A role whose name needs quotes looks after its own tables.
+sql('DELETE FROM aged WHERE id > 1000');
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE "Anna" LOGIN;
+	GRANT USAGE ON SCHEMA app, by_time TO "Anna";
+	GRANT SELECT ON ALL TABLES IN SCHEMA by_time TO "Anna";
+	ALTER TABLE app.aged OWNER TO "Anna"; ALTER TABLE app.aged_rest OWNER TO "Anna"});
+is( $node->safe_psql(
+		'postgres',
+		'SELECT parent, what FROM by_time.due()',
+		connstr => $node->connstr('postgres') . ' user=Anna'),
+	'app.later|belongs to owner: only that role can look after it',
+	'a role whose name needs quotes is the owner of its tables');
+$node->safe_psql('postgres', 'ALTER TABLE app.aged OWNER TO owner');
+sql(q{DELETE FROM by_time.tables WHERE parent <> 'later'::regclass; UPDATE by_time.tables SET period = 'hour'}
+);
 
 # Beside readers and writers
 sql(q{
