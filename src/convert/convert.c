@@ -214,6 +214,7 @@ check_keys(Conversion *conv)
 
 	if (!needs_smallest && !conv->sets_default)
 		return;
+	check_name(conv, key->relid, key->table);
 	snowflake_convert_become(key->owner, SECURITY_NOFORCE_RLS, &saved);
 	snowflake_convert_query(psprintf("SELECT %s AS smallest, %s AS largest FROM %s",
 									 needs_smallest ? key_aggregate("min", key) : "NULL",
@@ -314,6 +315,7 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Oid			schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	char	   *schema_name = get_namespace_name(schema);
 	Conversion	conv = {0};
 	oidvector  *no_arguments = buildoidvector(NULL, 0);
 	ListCell   *lc;
@@ -322,7 +324,13 @@ snowflake_convert_column(PG_FUNCTION_ARGS)
 	conv.column = pstrdup(NameStr(*PG_GETARG_NAME(1)));
 	conv.type = PG_GETARG_OID(2);
 	conv.dry_run = PG_GETARG_BOOL(3);
-	conv.schema = pstrdup(quote_identifier(get_namespace_name(schema)));
+
+	/* a function that runs can be dropped */
+	if (schema_name == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("the extension snowflake was dropped"));
+	conv.schema = pstrdup(quote_identifier(schema_name));
 	conv.snowflake_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
 										  CStringGetDatum("snowflake"),
 										  ObjectIdGetDatum(schema));

@@ -154,8 +154,15 @@ snowflake_convert_table_owner(Oid relid)
 static char *
 table_name(Oid relid)
 {
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
-									  get_rel_name(relid));
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+	char	   *name = get_rel_name(relid);
+
+	/* a child is looked at without a lock */
+	if (schema == NULL || name == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_TABLE),
+				errmsg("relation with OID %u was dropped", relid));
+	return quote_qualified_identifier(schema, name);
 }
 
 /*
