@@ -167,7 +167,8 @@ consul_list(void *arg, const char *key)
 
 		CHECK_FOR_INTERRUPTS();
 		valid = indexed != NULL;
-		records = lappend(records, indexed);
+		if (valid)
+			records = lappend(records, &indexed->record);
 	}
 	if (!valid)
 		ereport(ERROR,

@@ -7,8 +7,8 @@
  * nothing interrupts it; libpq and the client of ZooKeeper call it directly, and
  * libcurl waits for the thread in which it did.  So it is called in a thread of our
  * own, which touches nothing of the server's.  When the time is over the thread is left
- * behind, for the next attempt that asks for the same name, and what it finds meanwhile
- * counts for that: a resolver may always take longer than one attempt.
+ * behind, for the next attempt that asks for the same name.  That one also takes what was
+ * found since, or a resolver that always takes longer than an attempt would never be of use.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,8 +37,11 @@
 /* Names that may be looked up at a time. */
 #define MOST_LOOKUPS	8
 
-/* For how long addresses count that were found after the attempt had given up. */
-#define KEPT_USEC		(30 * USECS_PER_SEC)
+/*
+ * For how long addresses count: for all requests of an attempt, and for the next attempt if
+ * one has given up.
+ */
+#define KEPT_USEC		(10 * USECS_PER_SEC)
 
 /*
  * A thread writes it.  Its last act is to close its end of the pipe, and only then may the
@@ -47,7 +50,8 @@
 typedef struct Lookup
 {
 	int64		done_usec;		/* when it was done, on the monotonic clock */
-	int			done[2];		/* a pipe: its end is read when it is done */
+	int			done[2];		/* a pipe: its end is read when it is done;
+								 * the first is -1 if that was seen */
 	int			failure;		/* of getaddrinfo() */
 	int			count;
 	bool		is_used;
@@ -86,13 +90,22 @@ is_done(const Lookup *lookup)
 {
 	struct pollfd end = {.fd = lookup->done[0],.events = POLLIN};
 
-	return poll(&end, 1, 0) > 0;
+	return lookup->done[0] < 0 || poll(&end, 1, 0) > 0;
+}
+
+/* Nothing is read from its pipe any more. */
+static void
+close_pipe(Lookup *lookup)
+{
+	if (lookup->done[0] >= 0)
+		close(lookup->done[0]);
+	lookup->done[0] = -1;
 }
 
 static void
 forget(Lookup *lookup)
 {
-	close(lookup->done[0]);
+	close_pipe(lookup);
 	lookup->is_used = false;
 }
 
@@ -125,7 +138,7 @@ wait_until_done(Lookup *lookup, int64 until_usec)
 
 	if (wait_event == 0)
 		wait_event = WaitEventExtensionNew("SnowflakeResolver");
-	for (;;)
+	while (!is_done(lookup))
 	{
 		int64		left_usec = until_usec - snowflake_clock_monotonic_usec();
 		int			rc;
@@ -140,23 +153,22 @@ wait_until_done(Lookup *lookup, int64 until_usec)
 			ResetLatch(MyLatch);
 			CHECK_FOR_INTERRUPTS();
 		}
-		if (rc & WL_SOCKET_READABLE)
-			return true;
 	}
+	return true;
 }
 
 /* Is what has been found still of use? */
 static bool
 is_fresh(const Lookup *lookup)
 {
-	return lookup->failure == 0 &&
+	return lookup->count > 0 &&
 		snowflake_clock_monotonic_usec() - lookup->done_usec < KEPT_USEC;
 }
 
 /*
  * The look-up of a host: the one that runs already, so that a name that hangs has one
- * thread, however often it is asked for; or one that has ended since it was given up; or
- * else a new one.  NULL: *error says why.
+ * thread, however often it is asked for; or one that has ended a moment ago; or else a new
+ * one.  NULL: *error says why.
  */
 static Lookup *
 find_or_start(const char *host, const char **error)
@@ -236,6 +248,6 @@ snowflake_resolve_host(const char *host, int64 until_usec, const char **error)
 	initStringInfo(&list);
 	for (int i = 0; i < lookup->count; i++)
 		appendStringInfo(&list, "%s%s", i == 0 ? "" : ",", lookup->addresses[i]);
-	forget(lookup);
+	close_pipe(lookup);
 	return list.len == 0 ? NULL : list.data;
 }

@@ -8,7 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeCoordinator;
 use SnowflakeTest qw(
-  build_shim children error_of new_clock new_node patience start_time status stop_time
+  build_shim children error_of let_pass new_clock new_node patience start_time status stop_time
   wait_for_status wait_until
 );
 use IO::Socket::INET;
@@ -202,7 +202,8 @@ foreach my $n (1 .. 8)
 }
 append_to_file($ENV{RESOLVER_HOLDS}, '');
 is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
-	$records, 'what it finds after it was given up counts for the next attempt');
+	$records, "what it finds after it was given up counts for the next attempt: request $_")
+  foreach 1 .. 2;
 foreach my $n (1 .. 2)
 {
 	set_source("postgresql://$user\@good$n.here:$port/postgres");
@@ -358,7 +359,34 @@ sub looks_up
 	return $lessee && threads_of($lessee) > 1;
 }
 
+sub start_with_both
+{
+	local $ENV{LD_PRELOAD} = $shim . ' ' . build_shim();
+	local $ENV{SNOWFLAKE_CLOCK_FILE} = $clock;
+	return $server->start;
+}
+
+# What was found counts for ten seconds.
 $server->stop;
+$server->append_conf('postgresql.conf',
+	"snowflake.node_source = 'postgresql://$user\@name.late:$port/postgres'");
+start_with_both();
+stop_time($clock);
+$session = $server->background_psql('postgres');
+$backend = $session->query_safe('SELECT pg_backend_pid()');
+$session->query_safe('SELECT count(*) FROM snowflake_fleet()');
+append_to_file($ENV{RESOLVER_HOLDS}, '');
+let_pass($clock, 9_500);
+is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
+	$records, 'an address is used for some seconds');
+let_pass($clock, 1_000);
+give_up();
+pass('and then looked up again');
+unlink $ENV{RESOLVER_HOLDS};
+$session->quit;
+start_time($clock);
+$server->stop('immediate');
+
 foreach my $source (
 	'postgresql://not-there.hangs/postgres',
 	map { "$_://127.0.0.1:" . $silent->sockport . '/fleet' } 'postgresql',
@@ -372,15 +400,12 @@ foreach my $source (
 		chomp $module;
 		skip "there is no module for $scheme", 1 if !-e "$module/snowflake_$scheme.so";
 		$server->append_conf('postgresql.conf', "snowflake.node_source = '$nobody'");
-		{
-			local $ENV{LD_PRELOAD} = $shim . ' ' . build_shim();
-			local $ENV{SNOWFLAKE_CLOCK_FILE} = $clock;
-			$server->start;
-		}
+		start_with_both();
 		wait_for_status($server, q{coordinator = 'unreachable'});
 		stop_time($clock);
 		set_source($source);
 		my $client;
+
 		if ($host =~ /hangs/)
 		{
 			wait_until('the name is looked up', \&looks_up);
