@@ -165,7 +165,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Do two layouts have the same parts of the node ID and sequence in the same places? */
+/* Do two layouts have the same parts of the node ID, caller's field and sequence in the same places? */
 static bool
 has_same_parts(const SnowflakeLayout *one, const SnowflakeLayout *other)
 {

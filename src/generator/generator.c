@@ -344,8 +344,8 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
  * A position that is ahead of the clock by so much more than max_lead is issued
  * nevertheless, to a mint that waits until it is due.  So mints that wait for the
  * clock are served in the order in which they came.  None can push the
- * generator further ahead, even if its wait is canceled.  It is a tick, which is never
- * more than the keeper reserves beyond max_lead.
+ * generator further ahead, even if its wait is canceled.  It is a tick, or 10 ms if that
+ * is longer: the keeper always lets mints use as much beyond max_lead.
  */
 int64
 snowflake_generator_early_usec(void)

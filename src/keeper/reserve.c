@@ -162,7 +162,7 @@ end_of_reservation(TimestampTz until)
 
 /*
  * Is far more reserved than is needed?  That comes from a clock that was ahead
- * for a while, and would have to be waited for after a crash.
+ * for a while, and would have to be waited for after a crash.  Both are whole ticks.
  */
 bool
 snowflake_reserve_is_too_far(const SnowflakeView *view, TimestampTz now)
@@ -568,7 +568,7 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 	 */
 	if (limit <= view->limit ||
 		(view->floor <= view->limit &&
-		 snowflake_layout_position_time(layout, view->limit) >= base + half_usec))
+		 snowflake_layout_position_time(layout, view->limit) > base + half_usec))
 	{
 		snowflake_generator_set_refill(refill_from(view->limit, half_usec, wanted));
 		return;

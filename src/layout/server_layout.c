@@ -25,8 +25,8 @@ static char *layout_text = NULL;
 static int	spread = 0;
 
 /*
- * The longest tick of a server.  Mints, restarts, leases and frontiers all wait for the next
- * tick now and then, and nobody has published a layout with a longer one.
+ * The longest tick of a server that mints.  Mints, restarts, leases and frontiers all wait for
+ * the next tick now and then, and nobody has published a layout with a longer one.
  */
 #define LONGEST_TICK_USEC		USECS_PER_SEC
 
@@ -36,7 +36,7 @@ parse_server_layout(const char *text, SnowflakeLayout *layout)
 {
 	const char *complaint = snowflake_layout_parse(text, layout);
 
-	if (complaint == NULL && layout->tick_usec > LONGEST_TICK_USEC)
+	if (complaint == NULL && snowflake_layout_is_fixed && layout->tick_usec > LONGEST_TICK_USEC)
 		complaint = psprintf("The tick is %s. A server mints with ticks of up to %s; functions that are given a layout decode longer ones.",
 							 snowflake_duration(layout->tick_usec),
 							 snowflake_duration(LONGEST_TICK_USEC));

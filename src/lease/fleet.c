@@ -184,6 +184,16 @@ write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
 			errmsg("could not use the coordinator: it has no record of the fleet, and accepts none"));
 }
 
+/* Is that no trouble any more when the lessee asks again, or the present tick is over? */
+static bool
+is_over_soon(const SnowflakeLeaseView *lease)
+{
+	return lease->trouble == LEASE_NO_FLEET || lease->trouble == LEASE_UNREACHABLE ||
+		(lease->trouble == LEASE_BELOW_FLOOR &&
+		 lease->floor <= snowflake_layout_tick_at(&snowflake_server_layout,
+												  snowflake_generator_clock()));
+}
+
 /* Wait until this server has a lease, or knows why it has none. */
 static void
 wait_for_own_lease(void)
@@ -195,9 +205,8 @@ wait_for_own_lease(void)
 		SnowflakeLeaseView lease;
 
 		snowflake_lease_state_view(&lease);
-		if ((lease.trouble == LEASE_NO_TROUBLE && lease.grant != 0 && !lease.revoked) ||
-			(lease.trouble != LEASE_NO_TROUBLE && lease.trouble != LEASE_NO_FLEET &&
-			 lease.trouble != LEASE_UNREACHABLE))
+		if (lease.trouble == LEASE_NO_TROUBLE ? lease.grant != 0 && !lease.revoked :
+			!is_over_soon(&lease))
 			return;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 OWN_LEASE_LOOK_MS, PG_WAIT_EXTENSION);
@@ -288,11 +297,10 @@ replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
 static int64
 default_floor(const SnowflakeFleet *before, TimestampTz now)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		known = highest_known_tick();
-	int64		clock = snowflake_layout_tick_at(layout, snowflake_generator_clock() +
-												 snowflake_lease_ms * INT64CONST(1000));
-	int64		floor = Max(Max(clock, known), Max(before->floor, before->reported));
+	int64		granted = snowflake_node_settings_lease_ticks() +
+	snowflake_layout_tick_at(&snowflake_server_layout, snowflake_generator_clock());
+	int64		floor = Max(Max(granted, known), Max(before->floor, before->reported));
 
 	if (floor == before->reported)
 		check_is_near(floor, now,

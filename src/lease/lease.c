@@ -152,14 +152,6 @@ own_source(void)
 	return hash_bytes((const unsigned char *) url, strlen(url));
 }
 
-/* The length of a lease in ticks: two at least, so that it is renewed before its end. */
-static int64
-lease_ticks(void)
-{
-	return Max(2, snowflake_lease_ms * INT64CONST(1000) /
-			   snowflake_server_layout.tick_usec);
-}
-
 /* What is granted. */
 static SnowflakeLeaseView
 lease_view(void)
@@ -217,8 +209,8 @@ snowflake_lease_due_ms(TimestampTz now)
 	if (!snowflake_lease_is_held() || lease_view().trouble != LEASE_NO_TROUBLE ||
 		is_from_the_future(now) || is_unwanted())
 		return 0;
-	left = lease_view().until - snowflake_lease_state_reached(now) - lease_ticks() / 2 -
-		shared->lease.renew_early_ticks;
+	left = lease_view().until - snowflake_lease_state_reached(now) -
+		snowflake_node_settings_lease_ticks() / 2 - shared->lease.renew_early_ticks;
 	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
 }
 
@@ -352,7 +344,7 @@ adopt_write(TimestampTz now)
 	lease->source = source;
 	lease->renew_early_ticks = renewed && lease_view().trouble == LEASE_NO_TROUBLE ? 0 :
 		hash_bytes((unsigned char *) lease->value, strlen(lease->value)) %
-		(lease_ticks() / 8 + 1);
+		(snowflake_node_settings_lease_ticks() / 8 + 1);
 	lease->lost = false;
 	lease->exists = true;
 	snowflake_lease_state_publish(lease->node, parsed.from, parsed.until, !renewed, now);
@@ -386,7 +378,8 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 		if (!snowflake_lease_record_parse(lease->value, &parsed))
 			elog(ERROR, "could not parse a lease that this server wrote");
 		snowflake_lease_record_nonce(parsed.nonce);
-		parsed.until = Min(Max(parsed.until, snowflake_lease_state_reached(now) + lease_ticks()),
+		parsed.until = Min(Max(parsed.until,
+							   snowflake_lease_state_reached(now) + snowflake_node_settings_lease_ticks()),
 						   snowflake_server_layout.max_tick);
 		if (!begin_write(coordinator, connection, lease->node, lease->value,
 						 &parsed, lease->fleet))
@@ -653,7 +646,8 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	}
 
 	snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
-	parsed.until = Min(Max(parsed.from, snowflake_lease_state_reached(now)) + lease_ticks(),
+	parsed.until = Min(Max(parsed.from, snowflake_lease_state_reached(now)) +
+					   snowflake_node_settings_lease_ticks(),
 					   layout->max_tick);
 	parsed.granted = Max(now_tick, 1);
 	snowflake_lease_record_own_name(parsed.holder);

@@ -112,8 +112,7 @@ snowflake_lease_state_wanted(SnowflakeNode *wanted)
 
 /*
  * Tell the lessee that positions beyond this one are needed.  It is woken if that is
- * more than a clock that goes on would tell it: when less than half of the lease is
- * left.
+ * more than a clock that goes on would tell it: when half of the lease is left, or less.
  */
 void
 snowflake_lease_state_need(uint64 position)
@@ -126,7 +125,7 @@ snowflake_lease_state_need(uint64 position)
 		return;
 	snowflake_lease_state_view(&view);
 	if (view.until - snowflake_layout_position_tick(layout, position) <=
-		snowflake_lease_ms * INT64CONST(500) / layout->tick_usec)
+		snowflake_node_settings_lease_ticks() / 2)
 		SetLatch(latch);
 }
 
@@ -362,7 +361,7 @@ snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble, const char *err
 	note_trouble(trouble, 0, kept);
 }
 
-/* Nothing is granted before the clock is at the fleet's floor. */
+/* Nothing is granted before the fleet's floor is passed. */
 void
 snowflake_lease_state_wait_for_floor(int64 floor)
 {

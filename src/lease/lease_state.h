@@ -14,7 +14,7 @@
 /* Longest message that is kept, with its terminator */
 #define SNOWFLAKE_LEASE_ERROR_SIZE	256
 
-/* So long before the fleet's floor is reached a grant may be taken. */
+/* So long before the fleet's floor is passed a grant may be taken. */
 #define SNOWFLAKE_LEASE_EARLY_USEC	(USECS_PER_SEC / 2)
 
 /* What others may know of the lease. */
@@ -28,8 +28,8 @@ typedef struct SnowflakeLeaseView
 	TimestampTz renewed_at;
 	SnowflakeLeaseTrouble trouble;
 	TimestampTz trouble_since;
-	int64		floor;			/* tick that is waited for, if that is the
-								 * trouble */
+	int64		floor;			/* the tick whose end is waited for, if that
+								 * is the trouble */
 	char		error[SNOWFLAKE_LEASE_ERROR_SIZE];	/* why the coordinator
 													 * cannot be used, if so */
 	int			pid;			/* the lessee's, 0 if there is none */

@@ -255,6 +255,16 @@ snowflake_node_settings_next_lease(int32 node)
 }
 
 /*
+ * The length of a lease in ticks: two at least, so that it is renewed before its last
+ * tick is over.
+ */
+int64
+snowflake_node_settings_lease_ticks(void)
+{
+	return Max(2, snowflake_lease_ms * INT64CONST(1000) / snowflake_server_layout.tick_usec);
+}
+
+/*
  * Refuse to start with a source of node IDs in the configuration file that is none:
  * with the default in its place a server could mint with the number that is to be
  * added to another.

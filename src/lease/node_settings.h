@@ -24,5 +24,6 @@ extern int	snowflake_lease_ms;
 extern void snowflake_node_settings_init(void);
 extern const char *snowflake_node_settings_coordinator(const char *url);
 extern int32 snowflake_node_settings_next_lease(int32 node);
+extern int64 snowflake_node_settings_lease_ticks(void);
 
 #endif							/* SNOWFLAKE_NODE_SETTINGS_H */

@@ -96,6 +96,17 @@ foreach my $name (sort keys %queries)
 	is($session->query_safe("EXECUTE $name"),
 		'0', "by a layout of an earlier epoch, $name finds none");
 }
+
+# which may have a tick that is too long to mint with
+my $long_ticks = 'time:31 node:10 sequence:12 tick:10s epoch:2020-01-01T00:00:00Z';
+$node->safe_psql('postgres', "LOAD 'snowflake'; ALTER SYSTEM SET snowflake.layout = '$long_ticks'");
+$node->reload;
+wait_until('long ticks are read',
+	sub { $session->query_safe('SHOW snowflake.layout') eq $long_ticks });
+is( $session->query_safe(
+		q{SELECT extract(epoch FROM snowflake_timestamp(4194304) - '2020-01-01Z')}),
+	'10.000000',
+	'IDs with long ticks are decoded');
 $session->quit;
 $node->safe_psql('postgres', q{LOAD 'snowflake'; ALTER SYSTEM RESET snowflake.layout});
 $node->reload;

@@ -38,14 +38,14 @@ cmp_ok($requests, '<', 60, "seldom: $requests times");
 
 $member->stop;
 
-# Time stands still in the middle of the tick of the floor, however long this takes.
+# Time stands still soon after the tick of the floor has begun, however long this takes.
 my $clock = new_clock('member');
 $coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
 start_with_clock($member, $clock);
 stop_time($clock);
 let_pass(
 	$clock,
-	1_500 - $member->safe_psql(
+	1_200 - $member->safe_psql(
 		'postgres', 'SELECT (1000 * extract(epoch FROM clock_timestamp()))::bigint % 1000'));
 $member->safe_psql('postgres', q{SELECT snowflake_fleet_create(now() + interval '1min')});
 wait_for_status($member, q{advice ~ '^This server waits for the floor of the fleet'});
@@ -95,6 +95,31 @@ wait_for_status($member, "lease_until > '$until'");
 pass('when its last tick is reached, the lease is renewed before it is time');
 start_time($clock);
 $member->stop;
+
+# Where the floor of a new fleet is the present tick, who founds it waits for the next one.
+$clock = new_clock('prompt');
+my $prompt = new_member('prompt', $coordinator,
+	conf => "snowflake.layout = 'time:31 node:10 sequence:22 tick:1s epoch:0'\n");
+$coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
+start_with_clock($prompt, $clock);
+$prompt->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+stop_time($clock);
+let_pass(
+	$clock,
+	1_200 - $prompt->safe_psql(
+		'postgres', 'SELECT (1000 * extract(epoch FROM clock_timestamp()))::bigint % 1000'));
+my $founding = $prompt->background_psql('postgres');
+$founding->query_until(qr/go/,
+	"\\echo go\nSELECT snowflake_fleet_create(clock_timestamp()); SELECT leases FROM snowflake_stats;\n"
+);
+wait_for_status($prompt, q{advice ~ '^This server waits for the floor of the fleet'});
+status($prompt, 'gate') foreach 1 .. 20;
+let_pass($clock, 1_000);
+is($founding->query_safe('SELECT leases FROM snowflake_stats'),
+	"\n1\n1", 'snowflake_fleet_create() returns when its server has a lease');
+$founding->quit;
+start_time($clock);
+$prompt->stop;
 
 # Its time stands still shortly before the floor, where it is granted a node ID already.
 $clock = new_clock('early');
