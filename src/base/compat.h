@@ -148,6 +148,16 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #define MyLocalXid						(MyProc->vxid.lxid)
 #endif
 
+/*
+ * 18 (commit 247dea89f76): an expression that a query is grouped by is a column.  Before, it is
+ * found in HAVING and in what is selected by looking for an equal one.
+ */
+#if PG_VERSION_NUM < 180000
+#define GROUPED_EXPRESSIONS_ARE_LOOKED_UP	true
+#else
+#define GROUPED_EXPRESSIONS_ARE_LOOKED_UP	false
+#endif
+
 /* 18 (commit 3691edfab97): pg_noreturn comes before the declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn					pg_attribute_noreturn()

@@ -54,6 +54,7 @@
 #include "nodes/supportnodes.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -178,7 +179,7 @@ make_time_bound(SupportRequestSimplify *request, SnowflakeDecodedId *decoded, No
 
 	if (decoded->layout == NULL)
 	{
-		Node	   *constant = snowflake_timerange_constant(time, inclusive);
+		Node	   *constant = snowflake_timerange_constant(request->root, time, inclusive);
 
 		if (constant != NULL)
 			return constant;
@@ -229,6 +230,15 @@ compare_id_between(SupportRequestSimplify *request, SnowflakeDecodedId *decoded,
 											  snowflake_timerange_upper(decoded->id, until)));
 }
 
+/* Is that what a subquery returns, as in NOT IN?  Only an equality can be hashed. */
+static bool
+is_sublink_output(Node *node)
+{
+	Param	   *param = (Param *) snowflake_timefilter_strip(node);
+
+	return IsA(param, Param) && param->paramkind == PARAM_SUBLINK;
+}
+
 /* "the ID's time OP time", as a comparison of the ID, or NULL */
 static Node *
 compare_id_with(SupportRequestSimplify *request, SnowflakeDecodedId *decoded,
@@ -240,7 +250,7 @@ compare_id_with(SupportRequestSimplify *request, SnowflakeDecodedId *decoded,
 	Node	   *bound;
 
 	if (strategy == BTEqualStrategyNumber)
-		return contain_var_clause(time) ? NULL :
+		return contain_var_clause(time) || is_sublink_output(time) ? NULL :
 			compare_id_between(request, decoded, time);
 
 	bound = make_time_bound(request, decoded, time, inclusive);
@@ -250,14 +260,38 @@ compare_id_with(SupportRequestSimplify *request, SnowflakeDecodedId *decoded,
 		snowflake_timerange_upper(decoded->id, bound);
 }
 
-/* Is that a column of a subquery, into which a condition may be pushed? */
+/*
+ * Is that a column of a subquery, into which a condition may be pushed?
+ *
+ * Core simplifies the condition of an EXISTS by the query around it: then the number may
+ * be that of no table there, or of another one, which costs an index at most.
+ */
 static bool
 may_be_pushed_down(PlannerInfo *root, Node *node)
 {
 	Var		   *var = (Var *) snowflake_timefilter_strip(node);
 
-	return root != NULL && IsA(var, Var) && var->varlevelsup == 0 &&
+	return root != NULL && root->parse != NULL && IsA(var, Var) && var->varlevelsup == 0 &&
+		var->varno > 0 && var->varno <= list_length(root->parse->rtable) &&
 		rt_fetch(var->varno, root->parse->rtable)->rtekind == RTE_SUBQUERY;
+}
+
+/*
+ * Is the query grouped by that time in some of its grouping sets only?  Where it is not,
+ * it is NULL.  Until PostgreSQL 17 core finds it by the expression, and so it has to stay.
+ */
+static bool
+is_null_in_some_groups(PlannerInfo *root, Node *time)
+{
+	ListCell   *lc;
+
+	if (!GROUPED_EXPRESSIONS_ARE_LOOKED_UP || root == NULL || root->parse == NULL ||
+		root->parse->groupingSets == NIL)
+		return false;
+	foreach(lc, get_sortgrouplist_exprs(root->parse->groupClause, root->parse->targetList))
+		if (equal(snowflake_timefilter_strip(lfirst(lc)), snowflake_timefilter_strip(time)))
+		return true;
+	return false;
 }
 
 /* A call of one of core's operators. */
@@ -302,8 +336,10 @@ simplify_comparison(Node *node, StrategyNumber strategy)
 	left = as_base_type(linitial(request->fcall->args));
 	right = as_base_type(lsecond(request->fcall->args));
 
-	left_decoded = snowflake_timefilter_decoded(left, &left_id);
-	right_decoded = snowflake_timefilter_decoded(right, &right_id);
+	left_decoded = snowflake_timefilter_decoded(left, &left_id) &&
+		!is_null_in_some_groups(request->root, left);
+	right_decoded = snowflake_timefilter_decoded(right, &right_id) &&
+		!is_null_in_some_groups(request->root, right);
 	if (left_decoded && !right_decoded)
 		simplified = compare_id_with(request, &left_id, strategy, right);
 	else if (right_decoded && !left_decoded)
@@ -381,6 +417,7 @@ snowflake_time_range_support(PG_FUNCTION_ARGS)
 
 	/* a multirange has any number of bounds */
 	if (!multirange && snowflake_timefilter_decoded(time, &decoded) &&
+		!is_null_in_some_groups(request->root, time) &&
 		(simplified = compare_id_between(request, &decoded, range)) != NULL)
 		PG_RETURN_POINTER(simplified);
 
@@ -410,7 +447,7 @@ snowflake_timestamp_support(PG_FUNCTION_ARGS)
 	int64		value;
 	TimestampTz ts;
 
-	if (!IsA(request, SupportRequestSimplify) || !snowflake_layout_is_fixed)
+	if (!IsA(request, SupportRequestSimplify) || !snowflake_timerange_may_fold(request->root))
 		PG_RETURN_POINTER(NULL);
 
 	call = request->fcall;

@@ -198,19 +198,25 @@ snowflake_until_range(PG_FUNCTION_ARGS)
 }
 
 /*
- * May a bound by the server's layout be computed at once and go into a plan, and
- * is the time a constant of the given type?
+ * May what depends on the server's layout be computed at once?
  *
- * The bound depends on the server's layout and is therefore not immutable.  But a
- * preloaded library's layout changes with a restart only, which no plan survives.
+ * It may go into a plan: a preloaded library's layout changes with a restart only, which
+ * no plan survives.  But it is not immutable.  Where an expression is simplified without
+ * a query, it is to be stored, as the predicate of an index, or is looked at for that.
  */
+bool
+snowflake_timerange_may_fold(const PlannerInfo *root)
+{
+	return snowflake_layout_is_fixed && root != NULL && root->parse != NULL;
+}
+
+/* A time, if that is a constant of the given type, or NULL. */
 static Const *
 constant_time(Node *time, Oid type)
 {
 	Const	   *constant = (Const *) time;
 
-	if (!snowflake_layout_is_fixed || !IsA(time, Const) ||
-		constant->constisnull || constant->consttype != type)
+	if (!IsA(time, Const) || constant->constisnull || constant->consttype != type)
 		return NULL;
 	return constant;
 }
@@ -270,12 +276,14 @@ snowflake_timerange_lower(Node *id, Node *bound)
  * layout, if it can be said already: a constant, or NULL.
  */
 Node *
-snowflake_timerange_constant(Node *time, bool inclusive)
+snowflake_timerange_constant(const PlannerInfo *root, Node *time, bool inclusive)
 {
 	Const	   *constant;
 	int64		before,
 				until;
 
+	if (!snowflake_timerange_may_fold(root))
+		return NULL;
 	if ((constant = constant_time(time, TIMESTAMPTZOID)) != NULL)
 		return make_bound(instant_bound(&snowflake_server_layout,
 										DatumGetTimestampTz(constant->constvalue),
@@ -295,15 +303,17 @@ snowflake_timerange_constant(Node *time, bool inclusive)
 static Node *
 simplify_comparison(Node *request, bool lower, bool inclusive)
 {
+	PlannerInfo *root;
 	FuncExpr   *call;
 
 	if (!IsA(request, SupportRequestSimplify))
 		return NULL;
 
+	root = ((SupportRequestSimplify *) request)->root;
 	call = ((SupportRequestSimplify *) request)->fcall;
 	for (int n = 0; n < 2; n++)
 	{
-		Node	   *bound = snowflake_timerange_constant(list_nth(call->args, n),
+		Node	   *bound = snowflake_timerange_constant(root, list_nth(call->args, n),
 														 inclusive);
 		Node	   *id = list_nth(call->args, 1 - n);
 
@@ -343,17 +353,19 @@ Datum
 snowflake_range_support(PG_FUNCTION_ARGS)
 {
 	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	PlannerInfo *root;
 	FuncExpr   *call;
 
 	if (!IsA(request, SupportRequestSimplify))
 		PG_RETURN_POINTER(NULL);
 
+	root = ((SupportRequestSimplify *) request)->root;
 	call = ((SupportRequestSimplify *) request)->fcall;
 	for (int n = 0; n < 2; n++)
 	{
 		Node	   *range = list_nth(call->args, n);
-		Node	   *before = snowflake_timerange_constant(range, false);
-		Node	   *until = snowflake_timerange_constant(range, true);
+		Node	   *before = snowflake_timerange_constant(root, range, false);
+		Node	   *until = snowflake_timerange_constant(root, range, true);
 		Node	   *id = list_nth(call->args, 1 - n);
 
 		if (before == NULL)

@@ -8,9 +8,10 @@
 #ifndef SNOWFLAKE_TIMERANGE_H
 #define SNOWFLAKE_TIMERANGE_H
 
-#include "nodes/nodes.h"
+#include "nodes/pathnodes.h"
 
-extern Node *snowflake_timerange_constant(Node *time, bool inclusive);
+extern bool snowflake_timerange_may_fold(const PlannerInfo *root);
+extern Node *snowflake_timerange_constant(const PlannerInfo *root, Node *time, bool inclusive);
 extern Node *snowflake_timerange_upper(Node *id, Node *bound);
 extern Node *snowflake_timerange_lower(Node *id, Node *bound);
 

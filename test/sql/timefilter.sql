@@ -289,6 +289,36 @@ CREATE FUNCTION midnight(id snowflake) RETURNS snowflake_time LANGUAGE plpgsql S
 SELECT count(*) FROM visits WHERE midnight(id) > timestamptz '2001-01-01';
 DROP FUNCTION midnight;
 
+-- The condition of an EXISTS is simplified by the query around it, which has fewer tables.
+CREATE TABLE one AS SELECT 1 AS x;
+SELECT EXISTS (SELECT FROM one a1, one a2, one a3, one a4, one a5, one a6,
+		(SELECT snowflake_timestamp(g::bigint) AS c FROM generate_series(1, 2) g) s
+	WHERE s.c < timestamptz '2020-01-01' AND a1.x = o.x) FROM one o;
+SELECT EXISTS (SELECT FROM one a1, one a2, one a3, one a4, one a5, one a6,
+		(SELECT snowflake_timestamp(g::bigint) AS c FROM generate_series(1, 2) g) s
+	WHERE s.c <@ tstzrange('2000-01-01', '2020-01-01') AND a1.x = o.x) FROM one o;
+
+-- What depends on the server's layout is not immutable: neither an index nor a column may hold it.
+CREATE TABLE stored (id snowflake);
+CREATE INDEX ON stored (id) WHERE id >= timestamptz '2026-01-01Z';
+CREATE INDEX ON stored (id) WHERE id <@ tstzrange('2026-01-01Z', NULL);
+CREATE INDEX ON stored (id) WHERE @ id >= timestamptz '2026-01-01Z';
+CREATE INDEX ON stored (id) WHERE @ snowflake '1' < timestamptz '2026-01-01Z';
+ALTER TABLE stored ADD is_new bool GENERATED ALWAYS AS (id >= timestamptz '2026-01-01Z') STORED;
+DROP TABLE stored;
+
+-- Where a query is not grouped by the time of an ID, that is NULL.
+CREATE TABLE grouped (id snowflake, x text);
+INSERT INTO grouped SELECT make_snowflake(t, 1, 1), 'a' FROM unnest('{2026-06-01Z,2025-06-01Z}'::timestamptz[]) t;
+SELECT @ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@ id), (x)) HAVING @ id >= timestamptz '2026-01-01Z';
+SELECT @ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@ id), (x)) HAVING @ id <@ tstzrange('2026-01-01Z', NULL);
+SELECT @ id AS c, @ id >= timestamptz '2026-01-01Z' AS is_new, count(*) FROM grouped GROUP BY ROLLUP (@ id) ORDER BY 1;
+SELECT plan_has($$SELECT page, count(*) FROM visits WHERE @ id >= timestamptz '2026-02-27Z' GROUP BY ROLLUP (page)$$, 'Index Cond|Recheck Cond');
+
+-- An equality with the results of a subquery is hashed.
+SELECT plan_has($$SELECT FROM grouped WHERE @ id NOT IN (SELECT @ id FROM grouped)$$, 'hashed SubPlan');
+DROP TABLE one, grouped;
+
 DROP VIEW recent, barrier, operators CASCADE;
 DROP TABLE visits, old_visits, messages, days, visits_by_day, numbers, copies;
 DROP FUNCTION conditions;
