@@ -32,11 +32,14 @@ PG_FUNCTION_INFO_V1(snowflake_accept_database);
 PG_FUNCTION_INFO_V1(snowflake_accept_clock);
 PG_FUNCTION_INFO_V1(snowflake_restart_at_clock);
 
-/* When the wait of a call that begins now is too long, on the monotonic clock. */
+/*
+ * When the wait of a call that begins now is too long, on the monotonic clock.  The keeper
+ * gets time also where mints do not wait.
+ */
 static int64
 deadline(void)
 {
-	return snowflake_clock_monotonic_usec() + snowflake_max_wait_ms * INT64CONST(1000);
+	return snowflake_clock_monotonic_usec() + snowflake_settings_keeper_wait_ms() * INT64CONST(1000);
 }
 
 pg_noreturn static void
@@ -44,7 +47,7 @@ no_answer_error(const char *what)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			errmsg("%s did not finish within %d ms", what, snowflake_max_wait_ms),
+			errmsg("%s did not finish within %d ms", what, snowflake_settings_keeper_wait_ms()),
 			errdetail("The gate is %s.", snowflake_gate_text_reason(snowflake_generator_gate())),
 			errhint("The server log has the reason."));
 }

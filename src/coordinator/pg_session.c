@@ -72,7 +72,7 @@ snowflake_pg_session_fail(SnowflakePgSession *connection, const PGresult *result
 								  sqlstate[3], sqlstate[4])),
 			errmsg("could not use the coordinator: %s", text),
 			sqlstate != NULL && strcmp(sqlstate, "42P01") == 0 ?
-			errhint("Create the fleet with snowflake_fleet_create(), or make its table with the script snowflake_fleet.sql.") : 0);
+			errhint("If there was no fleet yet, create it with snowflake_fleet_create(), or its table with the script snowflake_fleet.sql. If the coordinator has lost its data, re-create the fleet with snowflake_fleet_recover().") : 0);
 }
 
 /* Raise the error of a server that has not answered in time. */

@@ -180,6 +180,16 @@ is_from_the_future(TimestampTz now)
 		snowflake_max_jump_ms * INT64CONST(1000);
 }
 
+/* Is time left of what was granted, so that a lease that is lost can be used up? */
+static bool
+is_used_up_still(void)
+{
+	SnowflakeLeaseView view = lease_view();
+
+	return !view.revoked &&
+		snowflake_layout_tick_at(&snowflake_server_layout, snowflake_generator_clock()) <= view.until;
+}
+
 /* Has snowflake.lease_nodes been changed to what the node ID is not in? */
 static bool
 is_unwanted(void)
@@ -467,6 +477,9 @@ typedef enum Standing
  * above that.  Unless the record is older: then another server may be granted, or
  * have been, the range that this server had.
  *
+ * One that is lost already is judged again for as long as it is used: the fleet may be
+ * re-created once more, with a lower floor.
+ *
  * If the fleet was re-created since, above the own lease, no server is granted any of
  * it from then on.  But before that, when the coordinator had forgotten the lease, the
  * node ID may have been granted to another server.
@@ -482,7 +495,8 @@ judge_lease(const SnowflakeCoordinator *coordinator, void *connection,
 				found;
 	bool		is_found;
 
-	if (!lease->exists || lease->lost || lease->source != own_source() ||
+	if (!lease->exists || lease->source != own_source() ||
+		(lease->lost && !is_used_up_still()) ||
 		!snowflake_lease_record_parse(lease->value, &own) ||
 		!snowflake_lease_record_parse_fleet(lease->fleet, &own_fleet))
 		return LEASE_STANDS;
@@ -709,7 +723,8 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 		case LEASE_STANDS:
 			break;
 		case LEASE_LOST:
-			lose_lease();
+			if (!lease->lost)
+				lose_lease();
 			break;
 		case LEASE_DOUBLED:
 			snowflake_lease_state_revoke();

@@ -330,13 +330,15 @@ snowflake_lessee_main(Datum main_arg)
 									ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);
 
-	while (!ShutdownRequestPending)
+	for (;;)
 	{
 		int64		now_usec = snowflake_clock_monotonic_usec();
 		long		due_ms;
 
 		MemoryContextReset(context);
 		ResetLatch(MyLatch);
+		if (ShutdownRequestPending)
+			break;
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
@@ -355,7 +357,12 @@ snowflake_lessee_main(Datum main_arg)
 			snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
 			retry_usec = snowflake_clock_monotonic_usec();
 			retry_usec += retry_after_usec(retry_usec - began_usec);
-			due_ms = snowflake_lease_due_ms(snowflake_generator_clock());
+
+			/*
+			 * a wait of the attempt may have taken the latch that was set for
+			 * us
+			 */
+			continue;
 		}
 		(void) snowflake_worker_sleep(due_ms <= 0 ? retry_usec :
 									  snowflake_clock_monotonic_usec() +

@@ -148,6 +148,11 @@ $node->poll_query_until('postgres', q{SELECT lead > interval '9 min' FROM snowfl
 pass('but afterwards, although its caller has given up');
 step_clock($clock, 11 * 60_000);
 cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
+is( error_of($node,
+		'SET snowflake.max_wait = 0; SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp()))'
+	)->{message},
+	'',
+	'where mints do not wait, an administrator does');
 
 # Where nothing can be minted it fails, and nothing is left of it.
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');

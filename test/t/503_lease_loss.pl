@@ -17,7 +17,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 # as short as the machine permits that something is done within it
-my $lease = patience(4);
+my $lease = patience(6);
 my $coordinator = new_coordinator();
 my @lists;
 

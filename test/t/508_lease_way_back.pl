@@ -306,5 +306,18 @@ is($error->{message}, '', 'as is one that is held');
 wait_for_status($two, q{gate = 'closed: the coordinator went back in time'});
 pass('a holder that there is all the same notices');
 
+# A fleet is re-created above the leases, which are used up, and then again with a lower floor:
+# that is noticed by a holder whose lease is lost as well.
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+mint_at_clock($one, $two);
+$coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
+my $lost_from = -s $two->logfile;
+$one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '1 day')});
+$two->wait_for_log(qr/lost the lease of snowflake node ID/, $lost_from);
+is(status($two, 'gate'), 'open', 'a lease below the floor of a new fleet is used up');
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(now())');
+wait_for_status($two, q{gate = 'closed: the coordinator went back in time'});
+pass('and given up if the floor is lowered below it');
+
 $_->stop foreach $one, $two, $coordinator;
 done_testing();
