@@ -342,6 +342,12 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 	session = begin_session("snowflake_fleet_recover()");
 	session.coordinator->prepare(session.connection);
 	record = read_fleet(&session);
+	if (record != NULL && !holder_is_gone && snowflake_lease_record_has_other_layout(record->value))
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("the layout of the snowflake fleet differs from that of this server"),
+				errdetail("The leases of its other servers would end."),
+				errhint("Use snowflake_fleet_recover() on a server that has the fleet's layout. If none has it any more, set holder_is_gone."));
 	if (record == NULL || !snowflake_lease_record_parse_fleet(record->value, &before))
 		memset(&before, 0, sizeof(before));
 	if (holder_is_gone)

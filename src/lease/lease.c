@@ -700,7 +700,8 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 	}
 	if (!snowflake_lease_record_parse_fleet(record->value, &fleet))
 	{
-		snowflake_lease_state_set_trouble(LEASE_BAD_RECORD, NULL);
+		snowflake_lease_state_set_trouble(snowflake_lease_record_has_other_layout(record->value) ?
+										  LEASE_OTHER_LAYOUT : LEASE_BAD_RECORD, NULL);
 		return false;
 	}
 	if (!knows_coordinator(coordinator, connection, record, &fleet, &again))

@@ -200,6 +200,26 @@ snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
 	return is_fleet;
 }
 
+/*
+ * Is the value of a fleet's record that of another layout?  Its ticks may be none in our
+ * own, which does not mean that it is damaged.
+ */
+bool
+snowflake_lease_record_has_other_layout(const char *value)
+{
+	MemoryContext before = begin_parsing();
+	JsonbContainer *object = parse_object(value);
+	char		layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	char		own[SNOWFLAKE_LAYOUT_TEXT_SIZE];
+	bool		is_other;
+
+	snowflake_layout_print(&snowflake_server_layout, own, sizeof(own));
+	is_other = object != NULL && get_text(object, "layout", layout, sizeof(layout)) &&
+		strcmp(layout, own) != 0;
+	end_parsing(before);
+	return is_other;
+}
+
 /* The value of the fleet's record, with a new nonce. */
 char *
 snowflake_lease_record_print_fleet(SnowflakeFleet *fleet)

@@ -53,6 +53,7 @@ typedef struct SnowflakeLeaseRecord
 extern void snowflake_lease_record_nonce(char *nonce);
 extern void snowflake_lease_record_own_name(char *name);
 extern bool snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet);
+extern bool snowflake_lease_record_has_other_layout(const char *value);
 extern char *snowflake_lease_record_print_fleet(SnowflakeFleet *fleet);
 extern bool snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *parsed);
 extern char *snowflake_lease_record_print(const SnowflakeLeaseRecord *parsed);

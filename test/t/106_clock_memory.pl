@@ -228,6 +228,10 @@ cmp_ok(abs(mint()), '<', $minute, 'the first ID has the time of the last setting
 step_clock($clock, $hour);
 look();
 is(status($node, 'clock_state'), 'coasting', 'after it a jump is a jump');
+like(
+	error_of($node, 'SELECT snowflake_restart_at_clock(' . status($node, 'node') . ')')->{message},
+	qr/^the clock went ahead by .*, which is not believed$/,
+	'by which the order is not given up');
 
 # A clock that is not believed, being two days behind, does not make one believed that is two
 # days past all there is.

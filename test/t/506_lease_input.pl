@@ -286,9 +286,16 @@ sub refuses_at_once
 set_fleet('{"layout": 7}');
 wait_for_status($server, q{advice ~ '^The record of the fleet is damaged'});
 refuses_at_once('a damaged record of the fleet');
+set_fleet($fleet =~ s/"layout": "[^"]*"/"layout": "time:52 node:5 sequence:6 tick:1us"/r =~
+	  s/"floor": \d+/"floor": 4000000000000000/r);
+wait_for_status($server, q{advice ~ '^The fleet has another layout'});
+pass('a time that only the layout of the fleet has is no damage');
 set_fleet($fleet =~ s/"layout": "[^"]*"/"layout": "time:41 node:4 sequence:18"/r);
 wait_for_status($server, q{advice ~ '^The fleet has another layout'});
 refuses_at_once('a fleet of another layout');
+is( error_of($server, 'SELECT snowflake_fleet_recover()')->{message},
+	'the layout of the snowflake fleet differs from that of this server',
+	'which this server does not re-create');
 set_fleet($fleet);
 wait_for_status($server, q{coordinator = 'reachable'});
 

@@ -309,7 +309,7 @@ SKIP:
 	like(error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
 		qr/\b2379\b/, 'an address of IPv6 has the port that others have');
 	set_source("consul://$false_hosts/fleet");
-	foreach my $text ('[]', 'null', '"ok"', '[1]', '[{}]', '{}')
+	foreach my $text ('[]', 'null', '"ok"', '[1]', '[{}]', '{}', 'hello', '[{"Key": "fle')
 	{
 		append_to_file("$content.new", $text);
 		rename "$content.new", $content or die "could not rename: $!";

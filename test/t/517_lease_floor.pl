@@ -10,7 +10,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
   children error_of let_pass log_count member_conf new_clock new_coordinator new_member new_node patience
-  start_time start_with_clock status stop_time wait_for_mint wait_for_status
+  start_time start_with_clock status step_clock stop_time wait_for_mint wait_for_status wait_until
 );
 use Test::More;
 
@@ -80,19 +80,25 @@ like(
 kill 'CONT', $lessee;
 start_time($clock);
 
-# One that is no longer than a tick has two of them, and is renewed at the end of the first.
-# IDs that are ahead of the clock have it renewed before that.
+# One that is no longer than a tick has two of them.
 $member->append_conf('postgresql.conf', q{snowflake.lease = '1s'});
 $member->reload;
 wait_for_status($member, q{lease_until < clock_timestamp() + interval '2s'});
 wait_for_status($member, q{lease_until > clock_timestamp() + interval '1s'});
 pass('a lease is two ticks long at least');
+
+# IDs that are ahead of the clock have a lease renewed when just half of it is left to them.
+$member->append_conf('postgresql.conf', q{snowflake.lease = '10s'});
+$member->reload;
 wait_for_mint($member);
+wait_for_status($member, q{lease_until > clock_timestamp() + interval '9s'});
 stop_time($clock);
+let_pass($clock, 1_500);    # so long after an attempt there may be another one
 my $until = status($member, 'lease_until');
-$member->safe_psql('postgres', "SELECT snowflake_advance(snowflake_upper_bound('$until'))");
+$member->safe_psql('postgres',
+	"SELECT snowflake_advance(snowflake_upper_bound('$until'::timestamptz - interval '5s'))");
 wait_for_status($member, "lease_until > '$until'");
-pass('when its last tick is reached, the lease is renewed before it is time');
+pass('IDs that reach half of the lease ahead of the clock have it renewed');
 start_time($clock);
 $member->stop;
 
@@ -118,6 +124,21 @@ let_pass($clock, 1_000);
 is($founding->query_safe('SELECT leases FROM snowflake_stats'),
 	"\n1\n1", 'snowflake_fleet_create() returns when its server has a lease');
 $founding->quit;
+start_time($clock);
+wait_for_mint($prompt);
+
+# A clock that goes ahead past the end of the lease, and is believed: the lessee, which sleeps by
+# the old one, is told.
+$prompt->append_conf('postgresql.conf', 'snowflake.jump_patience = 0');
+$prompt->reload;
+wait_until('the patience is read',
+	sub { $prompt->safe_psql('postgres', 'SHOW snowflake.jump_patience') eq '0' });
+my $leased = status($prompt, 'leases');
+stop_time($clock);
+step_clock($clock, 20 * 60_000);
+error_of($prompt, q{SET snowflake.max_wait = 0; SELECT snowflake_next()});
+wait_for_status($prompt, "leases > $leased");
+pass('a clock that goes past the lease has the lessee ask for another one');
 start_time($clock);
 $prompt->stop;
 
