@@ -4,8 +4,8 @@
  *	  What an administrator does: functions that ask the keeper for something and
  *	  wait for it.
  *
- * The script revokes them from everybody.  Like a mint they wait for at
- * most snowflake.max_wait.
+ * The script revokes them from everybody.  They wait for the keeper as a mint does, for
+ * at most snowflake.max_wait, or for a second if that is 0.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,10 +32,7 @@ PG_FUNCTION_INFO_V1(snowflake_accept_database);
 PG_FUNCTION_INFO_V1(snowflake_accept_clock);
 PG_FUNCTION_INFO_V1(snowflake_restart_at_clock);
 
-/*
- * When the wait of a call that begins now is too long, on the monotonic clock.  The keeper
- * gets time also where mints do not wait.
- */
+/* When the wait of a call that begins now is too long, on the monotonic clock. */
 static int64
 deadline(void)
 {

@@ -150,7 +150,7 @@ foreach my $layout (
 	'baidu',
 	'mastodon',
 	'javascript',
-	'time:42 node:8 sequence:13 tick:7s epoch:1533041282000',
+	'time:42 node:8 sequence:13 tick:700ms epoch:1533041282000',
 	'time:51 sequence:12 tick:3us epoch:0',
 	'time:10 node:3 sequence:2 tick:1s epoch:2026-01-01T00:00:00Z')
 {
