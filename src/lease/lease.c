@@ -180,9 +180,9 @@ is_from_the_future(TimestampTz now)
 		snowflake_max_jump_ms * INT64CONST(1000);
 }
 
-/* Is time left of what was granted, so that a lease that is lost can be used up? */
+/* Is there time left of what was granted?  A lease that is lost can be used up. */
 static bool
-is_used_up_still(void)
+has_time_left(void)
 {
 	SnowflakeLeaseView view = lease_view();
 
@@ -496,7 +496,7 @@ judge_lease(const SnowflakeCoordinator *coordinator, void *connection,
 	bool		is_found;
 
 	if (!lease->exists || lease->source != own_source() ||
-		(lease->lost && !is_used_up_still()) ||
+		(lease->lost && !has_time_left()) ||
 		!snowflake_lease_record_parse(lease->value, &own) ||
 		!snowflake_lease_record_parse_fleet(lease->fleet, &own_fleet))
 		return LEASE_STANDS;

@@ -358,10 +358,7 @@ snowflake_lessee_main(Datum main_arg)
 			retry_usec = snowflake_clock_monotonic_usec();
 			retry_usec += retry_after_usec(retry_usec - began_usec);
 
-			/*
-			 * a wait of the attempt may have taken the latch that was set for
-			 * us
-			 */
+			/* the attempt's own waits may have taken the latch */
 			continue;
 		}
 		(void) snowflake_worker_sleep(due_ms <= 0 ? retry_usec :

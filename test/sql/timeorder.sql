@@ -83,7 +83,6 @@ SELECT query, same_rows(query) FROM unnest(ARRAY[
 	$$SELECT * FROM visits_by_page WHERE id IN (SELECT id FROM visits_by_page WHERE page < 7) AND page IN (3, 4) ORDER BY @ id$$]) AS query;
 DROP TABLE visits_by_page;
 
-
 -- Partitions of partitions, the columns of which have another order at each level.
 CREATE TABLE visits_by_year (id snowflake PRIMARY KEY, page int) PARTITION BY RANGE (id);
 CREATE TABLE visits_2026 (page int, id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
