@@ -96,11 +96,15 @@ left_ms(SnowflakePgSession *connection)
 	return (long) Max(left_usec / 1000, 1);
 }
 
-/* Like a write, it does not wait for a lock there when the deadline is over here. */
+/*
+ * Like a write, it does not wait for a lock there when the deadline is over here.  The
+ * statements are one transaction, and leave no settings to the next user of a pooler's
+ * session.
+ */
 static List *
 pg_list(void *arg, const char *key)
 {
-	const char *all = psprintf("SET lock_timeout = %ld; SET statement_timeout = %ld;"
+	const char *all = psprintf("SET LOCAL lock_timeout = %ld; SET LOCAL statement_timeout = %ld;"
 							   " SELECT key, value FROM " TABLE,
 							   left_ms(arg), left_ms(arg));
 	const PGresult *row;
@@ -135,7 +139,8 @@ condition(SnowflakePgSession *connection, const char *key, const char *value)
 }
 
 /*
- * The new row is durable when this returns, whatever the role's defaults are;
+ * The new row is durable when this returns, whatever the role's defaults are, for the
+ * warning of a commit that may not be on the standbys is asked for;
  * and a session that waits for a row looks at its new value afterwards.  No session
  * is left waiting for a lock there when the deadline is over here; but a commit that
  * waits for a synchronous standby goes on doing so, as no timeout of a statement ends it.
@@ -166,9 +171,10 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 	result = snowflake_pg_session_run(connection,
 									  psprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
 											   " SET LOCAL lock_timeout = %ld; SET LOCAL statement_timeout = %ld;"
-											   " SET LOCAL synchronous_commit = on;%s %s; COMMIT",
+											   " SET LOCAL synchronous_commit = on; SET LOCAL client_min_messages = warning;"
+											   "%s %s; COMMIT",
 											   left_ms(connection), left_ms(connection), lock, statement),
-									  unchanged == NULL ? 5 : 4, 0);
+									  unchanged == NULL ? 6 : 5, 0);
 	done = strcmp(PQcmdTuples(result), "1") == 0;
 	PQclear(result);
 	if (connection->warned)

@@ -300,9 +300,11 @@ set_fleet($fleet);
 wait_for_status($server, q{coordinator = 'reachable'});
 
 # A coordinator that warns at a commit, in whatever language: its standby may not have it.  That
-# is waited for whatever the database has for a default.
+# is waited for, and the warning seen, whatever the database has for a default.
 set_to('lease', '20s');
-$coordinator->safe_psql('raw', 'ALTER DATABASE raw SET synchronous_commit = off');
+$coordinator->safe_psql('raw',
+	'ALTER DATABASE raw SET synchronous_commit = off; ALTER DATABASE raw SET client_min_messages = error'
+);
 my $raw = $url =~ s/postgres$/raw/r;
 my $translated = 'postgresql://' . SnowflakeCoordinator::new_translator($port) . '/raw';
 foreach my $source ($raw, $translated)
