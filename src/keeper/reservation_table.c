@@ -82,7 +82,7 @@
 
 /*
  * A row with this for a node ID speaks for all that have none: see
- * snowflake_reservation_table_create().
+ * snowflake_reservation_table_make_up().
  */
 #define OTHER_NODES			(-1)
 
@@ -340,13 +340,39 @@ run(const char *command)
 		elog(ERROR, "\"%s\" returned %s", command, SPI_result_code_string(result));
 }
 
+/* Are there no rows at all? */
+static bool
+is_empty(void)
+{
+	ReservationTable table = open_table();
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(table.relation, InvalidOid, false,
+										  snapshot, 0, NULL);
+	bool		result = !HeapTupleIsValid(systable_getnext(scan));
+
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(table.relation, NoLock);
+	return result;
+}
+
 /*
- * Create the extension.  Another session may be doing the same at this moment: then
- * this fails, and a later round of the keeper finds that session's table.
- *
- * If this server has minted, rows were lost, and it is not known which node IDs they
- * were of.  So the new table has a row for all of them, with the time of the
- * newest snowflake that any had; "highest" is that, or -infinity.
+ * The table is new, or was re-created by hand, while this server has minted: rows were
+ * lost, and it is not known which node IDs they were of.  So there is a row for all of
+ * them, with the time of the newest snowflake that any had; "highest" is that, or
+ * -infinity.  It is to be made before the rows are read, too.
+ */
+void
+snowflake_reservation_table_make_up(TimestampTz highest)
+{
+	if (!TIMESTAMP_IS_NOBEGIN(highest) && is_empty())
+		put_row(OTHER_NODES, highest, false);
+}
+
+/*
+ * Create the extension, and a row for those that were lost, if there were any.  Another
+ * session may be doing the same at this moment: then this fails, and a later round of
+ * the keeper finds that session's table.
  *
  * The schema is created first, and not by CREATE EXTENSION, which would use one
  * that is created after it was looked for.  If a schema exists already, the script
@@ -372,9 +398,7 @@ snowflake_reservation_table_create(TimestampTz highest)
 	run("CREATE EXTENSION " KEEPER_EXTENSION);
 	SPI_finish();
 	SetUserIdAndSecContext(save_user, save_context);
-
-	if (!TIMESTAMP_IS_NOBEGIN(highest))
-		put_row(OTHER_NODES, highest, false);
+	snowflake_reservation_table_make_up(highest);
 }
 
 
@@ -489,14 +513,15 @@ snowflake_reservation_table_is_of_other_layout(void)
 
 /*
  * Write the row of a node ID, of the configured layout.  If the extension is
- * gone, it was dropped under a running generator, and is made again; "highest" is
- * as in snowflake_reservation_table_create().
+ * gone, it was dropped under a running generator, and is made again.
  */
 void
 snowflake_reservation_table_write(int32 node, TimestampTz until, TimestampTz highest)
 {
 	if (!snowflake_reservation_table_exists())
 		snowflake_reservation_table_create(highest);
+	else
+		snowflake_reservation_table_make_up(highest);
 	put_row(node, until, true);
 	snowflake_reservation_home_note();
 }

@@ -24,6 +24,7 @@ typedef struct SnowflakeReservation
 
 extern bool snowflake_reservation_table_exists(void);
 extern void snowflake_reservation_table_create(TimestampTz highest);
+extern void snowflake_reservation_table_make_up(TimestampTz highest);
 extern SnowflakeReservation snowflake_reservation_table_read(int32 node);
 extern bool snowflake_reservation_table_is_of_other_layout(void);
 extern void snowflake_reservation_table_write(int32 node, TimestampTz until,

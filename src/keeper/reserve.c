@@ -396,7 +396,10 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	snowflake_keeper_transaction_begin("opening the gate");
 	exists = snowflake_reservation_table_exists();
 	if (exists)
+	{
+		snowflake_reservation_table_make_up(highest_time(&view));
 		stored = snowflake_reservation_table_read(node);
+	}
 	lost = is_lost(&view, stored.found);
 	if (!check_place(&view, lost, requests) ||
 		!check_table(&view, exists, requests))

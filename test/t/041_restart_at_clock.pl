@@ -161,12 +161,13 @@ is($old->query_safe('FETCH c'),
 $old->quit;
 is_of_now(mint(), 2, 'until the next snowflake_restart_at_clock()');
 
-# The table is dropped under a server whose order was given up: nobody knows any
-# more what node 1 had, so it has to wait for all that any node ID had.
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
+# The table is dropped under a server whose order was given up, and re-created by hand:
+# nobody knows any more what node 1 had, so it has to wait for all that any node ID had.
+$node->safe_psql('postgres',
+	'BEGIN; DROP EXTENSION snowflake_keeper; CREATE EXTENSION snowflake_keeper; COMMIT');
 $node->poll_query_until('postgres',
-	q{SELECT snowflake_next() IS NOT NULL AND to_regclass('snowflake_keeper.reservation') IS NOT NULL}
-) or die "table is not made again";
+	q{SELECT snowflake_next() IS NOT NULL AND EXISTS (SELECT FROM snowflake_keeper.reservation)})
+  or die "no row is written";
 
 # Not so the one that goes on, which has a row, even when the gate is opened for it again.
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
@@ -232,23 +233,30 @@ cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
 	'<', $held, 'the frontier does not pass what is open from before the first time');
 $open->query('COMMIT');
 $open->quit;
-$node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
-$node->reload;
-$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
-  or die "gate does not close";
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
-$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
-$node->reload;
-$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_id') = '1'})
-  or die "reload has no effect";
-is(error_of($node, q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()})->{sqlstate},
-	'55000', 'reservation dropped while the gate is closed: the old node ID is ahead');
-is( $node->safe_psql(
-		'postgres',
-		q{SELECT reserved_until > now() + interval '45 min' FROM snowflake_keeper.reservation WHERE node = -1}
-	),
-	't',
-	'and so is any other, as far as IDs were before the first time');
+
+foreach my $again ('', '; CREATE EXTENSION snowflake_keeper')
+{
+	my $name = 'reservation dropped ' . ($again ? 'and re-created ' : '');
+
+	$node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
+	$node->reload;
+	$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
+	  or die "gate does not close";
+	$node->safe_psql('postgres', "DROP EXTENSION snowflake_keeper$again");
+	$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
+	$node->reload;
+	$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_id') = '1'})
+	  or die "reload has no effect";
+	is(error_of($node, q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()})->{sqlstate},
+		'55000', "$name while the gate is closed: the old node ID is ahead");
+	is(reset_error(1)->{sqlstate}, '55000', 'and cannot be reset');
+	is( $node->safe_psql(
+			'postgres',
+			q{SELECT reserved_until > now() + interval '45 min' FROM snowflake_keeper.reservation WHERE node = -1}
+		),
+		't',
+		'and so is any other, as far as IDs were before the first time');
+}
 
 # A node ID that was never there begins above what others have issued since, too.
 my $further =
