@@ -91,11 +91,16 @@
 #define LOOK_ATTEMPTS			10
 
 /*
- * What counts as a step: more than the speeds of the clocks may differ, where
- * slewing does not change both, and than a look is precise.
+ * What counts as a step: more than a look is precise, and than the speeds of the clocks
+ * may differ.  On Linux they never do, or a jump after hours without a look would be none.
  */
+#ifdef __linux__
+#define DRIFT_USEC(elapsed_usec)	0
+#else
+#define DRIFT_USEC(elapsed_usec)	((elapsed_usec) / 1000)
+#endif
 #define STEP_USEC(elapsed_usec, precision_usec) \
-	(1000 + (elapsed_usec) / 1000 + (precision_usec))
+	(1000 + DRIFT_USEC(elapsed_usec) + (precision_usec))
 
 /*
  * What IDs may be ahead wears off by this part of the time that passes, and is looked
@@ -130,6 +135,7 @@ typedef struct ClockMemory
 	int64		home_usec;		/* what "offset" is compared with */
 	int64		looked_usec;	/* when it was last looked at; boot clock */
 	int64		allowed_usec;	/* how far IDs may stand ahead of the line */
+	int64		max_ahead_usec; /* snowflake.max_ahead at the last look */
 	int64		jumped_to_usec; /* "offset" after the jump */
 	int64		own_usec;		/* where IDs would be, had they gone on by the
 								 * boot clock: an offset as well */
@@ -296,6 +302,7 @@ snowflake_clock_start(TimestampTz newest, const SnowflakeClockLine *kept)
 	memory->newest = newest;
 	memory->newest_at_start = newest;
 	memory->looked_usec = boot_usec;
+	memory->max_ahead_usec = max_ahead_usec();
 	if (kept->machine[0] != '\0' && strcmp(kept->machine, this_machine()) == 0 &&
 		kept->looked_usec <= boot_usec)
 	{
@@ -428,6 +435,11 @@ pass_time(int64 boot_usec, int64 elapsed_usec, const SnowflakeClockFacts *facts)
 		memory->allowed_usec = Min(memory->allowed_usec, Max(lead_usec, 0));
 	}
 	memory->allowed_usec = Min(memory->allowed_usec, Max(max_ahead_usec(), max_jump_usec()));
+
+	/* one that was raised is for IDs that are refused as well */
+	if (max_ahead_usec() > memory->max_ahead_usec)
+		memory->allowed_usec = Max(clamp(lead_usec, 0, max_ahead_usec()), memory->allowed_usec);
+	memory->max_ahead_usec = max_ahead_usec();
 }
 
 /* Judge a clock where there is a line. */

@@ -72,6 +72,8 @@ typedef struct MintWait
 	int64		for_keeper_usec;
 	uint64		looks;			/* the keeper's look at the clock that counts;
 								 * 0: none was asked for */
+	int64		excess_usec;	/* how far the clock was behind, at the least,
+								 * since it was asked for */
 	int			sleep_ms;		/* the next one for a clock that is far behind */
 } MintWait;
 
@@ -132,15 +134,19 @@ sleep_for_clock(long ms, MintWait *wait)
  *
  * It may be held for longer than this waits for it, so step again afterwards.  A look
  * that was under way when this wait began may have been at another clock, so the next
- * one counts.
+ * one counts; and so does another one, if the clock has gone back further since.
  */
 static bool
-have_clock_judged(MintWait *wait)
+have_clock_judged(int64 excess_usec, MintWait *wait)
 {
 	int64		started_usec = snowflake_clock_monotonic_usec();
 
-	if (wait->looks == 0)
+	if (wait->looks == 0 || excess_usec > wait->excess_usec + snowflake_generator_early_usec())
+	{
 		wait->looks = snowflake_keeper_state_judgments() + 2;
+		wait->excess_usec = excess_usec;
+	}
+	wait->excess_usec = Min(wait->excess_usec, excess_usec);
 	if (snowflake_keeper_state_judgments() >= wait->looks || started_usec >= keeper_deadline(wait))
 		return true;
 	if (!wait->for_clock)
@@ -165,7 +171,7 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 {
 	int64		now_usec = begin_waiting(wait);
 
-	if (!have_clock_judged(wait))
+	if (!have_clock_judged(excess_usec, wait))
 		return;
 	if (wait->sleep_ms == 0)
 		wait->sleep_ms = FIRST_SLEEP_MS;
@@ -303,7 +309,7 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 			case STEP_ENDED:
 				/* or the clock has jumped there, and is not to be believed */
 				(void) begin_waiting(&wait);
-				if (have_clock_judged(&wait))
+				if (have_clock_judged(0, &wait))
 					snowflake_mint_error_ended();
 				break;
 		}

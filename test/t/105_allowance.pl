@@ -97,6 +97,20 @@ $error = error_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
 is($error->{message}, '', 'max_ahead = 0: IDs stand after a step back by 5 s');
 cmp_ok(lead(), '>', 4_900, 'by as much');
 
+# Further back than that, IDs are refused, until max_ahead is raised.
+step_clock($clock, -60_000);
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+$error = error_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
+is($error->{sqlstate}, '55000', 'max_ahead = 0: after a step back by a minute an error');
+$node->append_conf('postgresql.conf', q{snowflake.max_ahead = '1d'});
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_ahead') = '1d'})
+  or die "setting is not read";
+look();
+$error = error_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
+is($error->{message}, '', 'max_ahead is raised: IDs stand at once');
+cmp_ok(lead(), '>', 60_000, 'by what they are ahead');
+
 start_time($clock);
 wait_for_mint($node);
 $node->stop;

@@ -248,10 +248,45 @@ is( status($node, 'gate'),
 	'closed: the clock is not believed',
 	'one clock that is not believed is not replaced with another one');
 
+# No look for an hour, and then a jump: it needs patience, however long nobody has looked.
+$node->stop('immediate');
+step_clock($clock, -48 * $hour);
+start();
+mint();
+look();
+let_pass($clock, $hour);
+mint();
+let_pass($clock, 5 * $hour);
+step_clock($clock, 15_000);
+look();
+is(status($node, 'clock_state'), 'coasting', 'after hours without a look a jump is one')
+  if $^O eq 'linux';
+step_clock($clock, -15_000);
+look();
+
+# The clock jumps back while a mint waits for it, and so has had the keeper look already.
+set('snowflake.max_ahead = 0');
+$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_ahead') = '0'})
+  or die 'setting is not read';
+$node->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_lower_bound(clock_timestamp() + interval '5 s'))});
+my $waits = status($node, 'clock_waits');
+my $waiting = start_minter($node, 1);
+my $began = keeper_sleeps($node);
+wait_until('a mint waits for the clock',
+	sub { status($node, 'clock_waits') > $waits && keeper_sleeps($node) > $began + 3 });
+step_clock($clock, -$hour);
+wait_for_status($node, q{clock_state = 'coasting'});
+let_pass($clock, 6_000);
+is(scalar(@{ finish_minter($waiting) }), 1, 'a jump back during its wait does not end it')
+  or diag($waiting->{errors});
+step_clock($clock, $hour);
+look();
+let_pass($clock, $minute);
+
 # A clock that goes back faster than time passes: a mint that waits for it counts what it has
 # waited already, though at each look the rest of its time would do.
 $node->stop('immediate');
-step_clock($clock, -48 * $hour);
 $node->append_conf(
 	'postgresql.conf', q{
 	snowflake.max_ahead = 0
