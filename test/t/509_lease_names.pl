@@ -159,7 +159,8 @@ $session->quit;
 set_source("postgresql://$user\@good.here:$port/postgres");
 append_to_file($ENV{RESOLVER_HOLDS}, '');
 $session = $server->background_psql('postgres');
-my $records = $session->query_safe('SELECT count(*) FROM snowflake_fleet()');
+my $listed = 'SELECT count(*) > 0 FROM snowflake_fleet()';
+$session->query_safe($listed);
 $backend = $session->query_safe('SELECT pg_backend_pid()');
 $files = open_files();
 set_source("postgresql://$user\@name.held:$port/postgres");
@@ -181,13 +182,12 @@ sub give_up
 give_up() foreach 1 .. 10;
 is(threads_of($backend), 2, 'a look-up that is canceled goes on, and the next one joins it');
 set_source("postgresql://$user\@good.here:$port/postgres");
-is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
-	$records, 'ten of them keep nobody from another name');
+is($session->query_safe($listed), 't', 'ten of them keep nobody from another name');
 unlink $ENV{RESOLVER_HOLDS};
 wait_until('its thread has ended', sub { threads_of($backend) == 1 });
 set_source("postgresql://$user\@name.held:$port/postgres");
-is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
-	$records, 'that it failed after it was given up does not count: the name is looked up again');
+is($session->query_safe($listed),
+	't', 'that it failed after it was given up does not count: the name is looked up again');
 cmp_ok(open_files(), '<=', $files, 'and it leaves no file open');
 
 # What is found after it was given up counts for the next attempt: a resolver may always take
@@ -201,14 +201,13 @@ foreach my $n (1 .. 8)
 	wait_until('its thread has ended', sub { threads_of($backend) == 1 });
 }
 append_to_file($ENV{RESOLVER_HOLDS}, '');
-is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
-	$records, "what it finds after it was given up counts for the next attempt: request $_")
+is($session->query_safe($listed),
+	't', "what it finds after it was given up counts for the next attempt: request $_")
   foreach 1 .. 2;
 foreach my $n (1 .. 2)
 {
 	set_source("postgresql://$user\@good$n.here:$port/postgres");
-	is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
-		$records, 'and leaves room for others');
+	is($session->query_safe($listed), 't', 'and leaves room for others');
 }
 unlink $ENV{RESOLVER_HOLDS};
 $session->quit;
@@ -374,11 +373,10 @@ start_with_both();
 stop_time($clock);
 $session = $server->background_psql('postgres');
 $backend = $session->query_safe('SELECT pg_backend_pid()');
-$session->query_safe('SELECT count(*) FROM snowflake_fleet()');
+$session->query_safe($listed);
 append_to_file($ENV{RESOLVER_HOLDS}, '');
 let_pass($clock, 9_500);
-is($session->query_safe('SELECT count(*) FROM snowflake_fleet()'),
-	$records, 'an address is used for some seconds');
+is($session->query_safe($listed), 't', 'an address is used for some seconds');
 let_pass($clock, 1_000);
 give_up();
 pass('and then looked up again');
