@@ -152,7 +152,8 @@ consul_list(void *arg, const char *key)
 	List	   *records = NIL;
 	bool		valid;
 
-	if (status == 404)
+	/* with a text it is that of another server, which does not know the path */
+	if (status == 404 && snowflake_http_answer_bytes(connection->http) == 0)
 		return NIL;
 	if (status != 200)
 		fail(status);

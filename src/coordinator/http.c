@@ -313,8 +313,8 @@ resolve(SnowflakeHttp *http, const char *host, int64 until_usec)
 
 /*
  * Send a request and return the answer, or NULL if it is no JSON, and its status.
- * A host that does not answer, or answers that it cannot (5xx), has the next one
- * asked; the time that is left is shared by those that are.
+ * A host that does not answer, or answers that it cannot (5xx, or 429, too many
+ * requests), has the next one asked; the time that is left is shared by those that are.
  */
 JsonbContainer *
 snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path,
@@ -341,7 +341,7 @@ snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path
 		if (result == CURLE_OK)
 		{
 			(void) curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, status);
-			if (*status < 500)
+			if (*status < 500 && *status != 429)
 				return parse(http->answer);
 		}
 		http->host = (http->host + 1) % hosts;

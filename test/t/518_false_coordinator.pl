@@ -9,7 +9,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use MIME::Base64 ();
 use SnowflakeCoordinator;
-use SnowflakeTest qw(error_of new_node wait_until);
+use SnowflakeTest qw(error_of log_count new_node status wait_for_status wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -71,6 +71,20 @@ foreach my $case (@strange)
 	like(error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
 		$strange, "asked who it is: $what");
 }
+
+# Errors that differ in numbers are one line of the log.
+my $log_size = -s $server->logfile;
+foreach my $try (1 .. 3)
+{
+	answer(
+		SnowflakeCoordinator::message(
+			'E', "SERROR\0VERROR\0C53300\0Mtoo many sessions: " . 7**$try . "\0\0"));
+	my $failures = status($server, 'lease_errors');
+	$server->reload;
+	wait_for_status($server, "lease_errors > $failures + 1");
+}
+is(log_count($server, qr/WARNING:  could not use the coordinator: too many sessions/, $log_size),
+	1, 'an error with other numbers in it is not news for the log');
 
 # A host of this kind keeps nobody from another one of the list.
 my $other = "$file.other";
@@ -246,13 +260,16 @@ SKIP:
 # The status of a refusal says whether it is one of rights.
 foreach my $case (
 	[ etcd => { 400 => '28000', 401 => '28000', 403 => '28000', 404 => '08006' } ],
-	[ consul => { 400 => '08006', 401 => '28000', 403 => '28000', 503 => '08006' } ])
+	[
+		consul => { 400 => '08006', 401 => '28000', 403 => '28000', 404 => '08006', 503 => '08006' }
+	])
 {
 	my ($scheme, $expected) = @$case;
 
   SKIP:
 	{
-		skip "there is no module for $scheme", 4 if !-e "$pkglibdir/snowflake_$scheme.so";
+		skip "there is no module for $scheme", scalar(keys %$expected)
+		  if !-e "$pkglibdir/snowflake_$scheme.so";
 		set_source("$scheme://$hosts/fleet");
 		foreach my $status (sort keys %$expected)
 		{
@@ -269,9 +286,9 @@ foreach my $case (
 my $next_host = SnowflakeCoordinator::new_false_http("$file.next");
 SKIP:
 {
-	skip 'there is no module for Consul', 4 if !-e "$pkglibdir/snowflake_consul.so";
+	skip 'there is no module for Consul', 6 if !-e "$pkglibdir/snowflake_consul.so";
 	answer('[{"Key": "fleet/node/0", "Value": "", "ModifyIndex": 1}]', "$file.next");
-	foreach my $status (500, 503)
+	foreach my $status (429, 500, 503)
 	{
 		answer($status, "$file.status");
 		foreach my $list ("$hosts,$next_host", "$next_host,$hosts")
