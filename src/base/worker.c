@@ -88,6 +88,14 @@ snowflake_worker_describe(BackgroundWorker *worker, const char *name,
 	strlcpy(worker->bgw_function_name, function, BGW_MAXLEN);
 }
 
+/* Pin the settings of a worker, before it does anything. */
+void
+snowflake_worker_pin_settings(void)
+{
+	for (size_t i = 0; i < lengthof(pinned_settings); i++)
+		pin_setting(pinned_settings[i][0], pinned_settings[i][1]);
+}
+
 /*
  * Connect to a database as the bootstrap superuser.  The settings are pinned
  * before, so that those of the database are never in force.
@@ -95,8 +103,7 @@ snowflake_worker_describe(BackgroundWorker *worker, const char *name,
 void
 snowflake_worker_connect(const char *database)
 {
-	for (size_t i = 0; i < lengthof(pinned_settings); i++)
-		pin_setting(pinned_settings[i][0], pinned_settings[i][1]);
+	snowflake_worker_pin_settings();
 	BackgroundWorkerInitializeConnection(database, NULL, BGWORKER_BYPASS_ALLOWCONN);
 }
 

@@ -119,6 +119,9 @@ static Lessee *shared = NULL;
 /* How long a server without a lease may take to list all records. */
 #define LISTING_USEC	(30 * USECS_PER_SEC)
 
+/* How many node IDs other servers have taken faster since the last grant. */
+static int	races = 0;
+
 /* Until when an answer counts, on the monotonic clock, and how long that is. */
 static int64 answer_deadline_usec;
 static int64 answer_usec;
@@ -602,7 +605,7 @@ knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
 /*
  * Rule 2: take a grant.  It starts above all earlier grants of the node
  * ID, above the fleet's floor, and not before our clock.  Returns whether another
- * server was faster.
+ * server was faster: then others choose at the same time.
  */
 static bool
 take(const SnowflakeCoordinator *coordinator, void *connection,
@@ -613,6 +616,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	SnowflakeLeaseRecord parsed;
 	SnowflakeLeaseView view;
 	int64		now_tick = snowflake_layout_tick_at(layout, now);
+	int64		began_usec = snowflake_clock_monotonic_usec();
 	int32		node;
 
 	snowflake_lease_state_view(&view);
@@ -642,9 +646,11 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	memset(&parsed, 0, sizeof(parsed));
 	parsed.until = -1;
 	node = snowflake_lease_choice_make(coordinator->list(connection, NULL), now_tick,
-									   &record, &parsed);
+									   races, &record, &parsed);
 	answer_deadline_usec = snowflake_clock_monotonic_usec() + answer_usec;
 	coordinator->set_deadline(connection, answer_deadline_usec);
+	now += snowflake_clock_monotonic_usec() - began_usec;
+	now_tick = snowflake_layout_tick_at(layout, now);
 	if (node < 0)
 	{
 		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE, NULL);
@@ -672,9 +678,38 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 
 	if (!begin_write(coordinator, connection, node,
 					 record == NULL ? NULL : record->value, &parsed, fleet_record->value))
+	{
+		races++;
 		return true;
+	}
 	adopt_write(now);
+	races = 0;
 	return false;
+}
+
+/*
+ * The setting names another fleet than the one of the lease, which can be used up.  If
+ * that is where the servers of the one go on, it must begin above their leases.  Whether
+ * it is cannot be told, so a warning is all.
+ */
+static void
+compare_with_other_fleet(const SnowflakeFleet *fleet)
+{
+	static char warned_of[SNOWFLAKE_NONCE_SIZE] = "";
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	SnowflakeLeaseView view = lease_view();
+
+	if (!has_time_left() || fleet->floor >= view.until ||
+		strcmp(warned_of, fleet->incarnation) == 0)
+		return;
+	strlcpy(warned_of, fleet->incarnation, sizeof(warned_of));
+	ereport(WARNING,
+			errmsg("the floor of the snowflake fleet is below a lease of this server"),
+			errdetail("Another coordinator leased node ID %d up to \"%s\". The fleet at the present one grants all from \"%s\" on.",
+					  shared->lease.node,
+					  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, view.until))),
+					  pstrdup(timestamptz_to_str(snowflake_lease_state_floor_passed(fleet->floor)))),
+			errhint("If this is to be the same fleet at a new coordinator, re-create it with snowflake_fleet_recover() and a floor above all leases. IDs that were minted meanwhile may have duplicates."));
 }
 
 /*
@@ -707,11 +742,15 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 	if (!knows_coordinator(coordinator, connection, record, &fleet, &again))
 		return again;
 
-	/* another way to the same fleet */
 	if (lease->exists && lease->source != own_source() &&
-		snowflake_lease_record_parse_fleet(lease->fleet, &own_fleet) &&
-		strcmp(own_fleet.incarnation, fleet.incarnation) == 0)
-		lease->source = own_source();
+		snowflake_lease_record_parse_fleet(lease->fleet, &own_fleet))
+	{
+		/* another way to the same fleet? */
+		if (strcmp(own_fleet.incarnation, fleet.incarnation) == 0)
+			lease->source = own_source();
+		else
+			compare_with_other_fleet(&fleet);
+	}
 
 	doubt = settle_write(coordinator, connection, record, &fleet, now);
 	if (doubt != DOUBT_NONE)

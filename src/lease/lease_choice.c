@@ -11,9 +11,15 @@
  */
 #include "postgres.h"
 
+#include "common/pg_prng.h"
+#include "nodes/pg_list.h"
+
 #include "base/compat.h"
 #include "lease/lease_choice.h"
 #include "lease/node_settings.h"
+
+/* Servers that choose at the same time spread over no more than 2 to this many choices. */
+#define MOST_DOUBLINGS	10
 
 static int
 compare_nodes(const void *a, const void *b)
@@ -24,17 +30,27 @@ compare_nodes(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* The smallest node ID that may be leased and is not one of these, or -1. */
+/*
+ * The smallest node ID that may be leased and is not one of these, or -1; with some to
+ * pass over, one after it.
+ */
 static int32
-smallest_other(int32 *nodes, int count)
+smallest_other(int32 *nodes, int count, int skip)
 {
 	int32		candidate = snowflake_node_settings_next_lease(0);
+	int			others = 0;
 
 	qsort(nodes, count, sizeof(*nodes), compare_nodes);
-	for (int i = 0; i < count && candidate >= 0; i++)
-		if (nodes[i] == candidate)
-			candidate = snowflake_node_settings_next_lease(candidate + 1);
-	return candidate;
+	for (int i = 0; candidate >= 0; candidate = snowflake_node_settings_next_lease(candidate + 1))
+	{
+		while (i < count && nodes[i] < candidate)
+			i++;
+		if (i < count && nodes[i] == candidate)
+			continue;
+		if (others++ == skip)
+			return candidate;
+	}
+	return others == 0 ? -1 : smallest_other(nodes, count, skip % others);
 }
 
 /* Tell of the first damaged record, unless it was told of before; -1: there is none. */
@@ -54,35 +70,62 @@ report_damaged(int32 node)
 			errhint("Use snowflake_fleet_recover() to replace it."));
 }
 
+/* A lease that has ended. */
+typedef struct Ended
+{
+	const SnowflakeRecord *record;
+	int64		granted;
+	int64		until;
+	bool		is_own;
+} Ended;
+
 /*
  * Which of two leases that have ended is the better choice?  One of our own is, and of
  * several the one that was granted last: its node ID is the one that this server had.
  * Of those of others the one that ended first: to a server whose clock is ahead, leases
  * that are still used seem to have ended.
  */
-static bool
-is_better(const SnowflakeLeaseRecord *record, bool is_own,
-		  const SnowflakeLeaseRecord *other, bool other_is_own)
+static int
+compare_ended(const ListCell *a, const ListCell *b)
 {
-	if (is_own != other_is_own)
-		return is_own;
-	return is_own ? record->granted > other->granted : record->until < other->until;
+	const Ended *left = lfirst(a);
+	const Ended *right = lfirst(b);
+
+	if (left->is_own != right->is_own)
+		return left->is_own ? -1 : 1;
+	if (left->is_own)
+		return left->granted > right->granted ? -1 : left->granted < right->granted;
+	return left->until < right->until ? -1 : left->until > right->until;
+}
+
+/*
+ * How many of the best choices to pass over.  Servers that choose at the same time
+ * choose the same, and all but one are late.  The more often this one was, the more of
+ * them there are, and the further they spread.
+ */
+static int
+choices_to_skip(int races)
+{
+	uint64		spread = UINT64CONST(1) << Min(races, MOST_DOUBLINGS);
+
+	return (int) pg_prng_uint64_range(&pg_global_prng_state, 0, spread - 1);
 }
 
 /*
  * Which node ID to take.  The one that last had this server's name, or any
  * other, if its lease has ended by our clock; otherwise one without a record.
- * *record is its record, or NULL.  -1 if there is none.
+ * *record is its record, or NULL.  -1 if there is none.  "races" is how often
+ * others were faster.
  */
 int32
-snowflake_lease_choice_make(List *records, int64 now_tick, const SnowflakeRecord **record,
-							SnowflakeLeaseRecord *parsed)
+snowflake_lease_choice_make(List *records, int64 now_tick, int races,
+							const SnowflakeRecord **record, SnowflakeLeaseRecord *parsed)
 {
 	char		name[SNOWFLAKE_HOLDER_SIZE];
 	int32	   *known = palloc(sizeof(int32) * (list_length(records) + 1));
 	int			nknown = 0;
-	bool		chosen_is_own = false;
-	int32		chosen = -1;
+	int			skip = choices_to_skip(races);
+	List	   *choices = NIL;
 	int32		damaged = -1;
 	ListCell   *cell;
 
@@ -92,7 +135,6 @@ snowflake_lease_choice_make(List *records, int64 now_tick, const SnowflakeRecord
 		const SnowflakeRecord *each = lfirst(cell);
 		int32		node = snowflake_lease_record_node(each->key);
 		SnowflakeLeaseRecord found;
-		bool		is_own;
 
 		if (node < 0)
 			continue;
@@ -100,22 +142,31 @@ snowflake_lease_choice_make(List *records, int64 now_tick, const SnowflakeRecord
 		if (snowflake_node_settings_next_lease(node) != node)
 			continue;
 		if (!snowflake_lease_record_parse(each->value, &found))
-		{
 			damaged = damaged < 0 ? node : damaged;
-			continue;
+		else if (found.until < now_tick)
+		{
+			Ended	   *ended = palloc(sizeof(Ended));
+
+			ended->record = each;
+			ended->granted = found.granted;
+			ended->until = found.until;
+			ended->is_own = strcmp(found.holder, name) == 0;
+			choices = lappend(choices, ended);
 		}
-		is_own = strcmp(found.holder, name) == 0;
-		if (found.until >= now_tick ||
-			(chosen >= 0 && !is_better(&found, is_own, parsed, chosen_is_own)))
-			continue;
-		chosen = node;
-		chosen_is_own = is_own;
-		*record = each;
-		*parsed = found;
 	}
 	report_damaged(damaged);
-	if (chosen >= 0)
-		return chosen;
+	if (choices != NIL)
+	{
+		const Ended *chosen;
+
+		list_sort(choices, compare_ended);
+		chosen = linitial(choices);
+		if (!chosen->is_own)
+			chosen = list_nth(choices, skip % list_length(choices));
+		*record = chosen->record;
+		(void) snowflake_lease_record_parse(chosen->record->value, parsed);
+		return snowflake_lease_record_node(chosen->record->key);
+	}
 	*record = NULL;
-	return smallest_other(known, nknown);
+	return smallest_other(known, nknown, skip);
 }

@@ -17,6 +17,8 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "access/xlog.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -182,6 +184,23 @@ retry_after_usec(int64 took_usec)
 	return Min(retry_usec, Max(floor_usec, FLOOR_RETRY_USEC));
 }
 
+/* Do two messages differ in numbers only, such as that of ms that an attempt took? */
+static bool
+is_same_message(const char *one, const char *other)
+{
+	while (*one != '\0' && *other != '\0')
+	{
+		if (isdigit((unsigned char) *one) && isdigit((unsigned char) *other))
+		{
+			one += strspn(one, "0123456789");
+			other += strspn(other, "0123456789");
+		}
+		else if (*one++ != *other++)
+			return false;
+	}
+	return *one == *other;
+}
+
 /*
  * Connect and do what is due: renew the lease or take one, or give it back, if
  * "end" is not NULL.  An error is a warning in the log, unless it is the one of
@@ -190,7 +209,7 @@ retry_after_usec(int64 took_usec)
 static int64
 attempt(MemoryContext context, const int64 *end)
 {
-	static char last_error[256] = "";
+	static char last_error[512] = "";
 	MemoryContext outer = MemoryContextSwitchTo(context);
 	volatile int64 began_usec = snowflake_clock_monotonic_usec();
 
@@ -221,10 +240,12 @@ attempt(MemoryContext context, const int64 *end)
 	PG_CATCH();
 	{
 		ErrorData  *error;
+		char		message[sizeof(last_error)];
 
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
+		strlcpy(message, error->message, sizeof(message));
 
 		/* what the end of a transaction would do, which there is not */
 		LWLockReleaseAll();
@@ -234,13 +255,13 @@ attempt(MemoryContext context, const int64 *end)
 		if (!ShutdownRequestPending || end != NULL)
 		{
 			snowflake_counters_add(COUNTER_LEASE_ERRORS);
-			if (strncmp(error->message, last_error, sizeof(last_error) - 1) != 0)
+			if (!is_same_message(message, last_error))
 				ereport(WARNING,
 						errcode(error->sqlerrcode),
 						errmsg_internal("%s", error->message),
 						error->detail ? errdetail_internal("%s", error->detail) : 0,
 						error->hint ? errhint("%s", error->hint) : 0);
-			strlcpy(last_error, error->message, sizeof(last_error));
+			strlcpy(last_error, message, sizeof(last_error));
 			snowflake_lease_state_set_trouble(LEASE_UNREACHABLE, error->message);
 		}
 	}
@@ -326,6 +347,7 @@ snowflake_lessee_main(Datum main_arg)
 	if (!snowflake_lease_state_attach_lessee())
 		proc_exit(0);
 	before_shmem_exit(lessee_exit, (Datum) 0);
+	snowflake_worker_pin_settings();
 	context = AllocSetContextCreate(TopMemoryContext, LESSEE_NAME,
 									ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);

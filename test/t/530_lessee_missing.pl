@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of let_pass log_count member_conf new_clock new_coordinator new_node start_time
+  children error_of let_pass log_count member_conf new_clock new_coordinator new_node start_time
   start_with_clock status stop_time wait_for_mint wait_for_status wait_until
 );
 use PostgreSQL::Test::Utils;
@@ -57,6 +57,16 @@ wait_for_status($server, q{coordinator = 'unreachable'});
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($server);
 pass('with another worker process it leases');
+
+# With exit_on_error, too, the lessee goes on after an error: the postmaster would start it
+# again at once, and so would be the next attempt.
+$server->append_conf('postgresql.conf', 'exit_on_error = on');
+$server->restart;
+my ($lessee) = children($server, qr/snowflake lessee/);
+$coordinator->stop;
+wait_for_status($server, q{lease_errors >= 3});
+is(join(' ', children($server, qr/snowflake lessee/)), $lessee, 'an error does not end the lessee');
+$coordinator->start;
 
 $_->stop foreach $server, $coordinator;
 done_testing();
