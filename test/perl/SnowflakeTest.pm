@@ -46,7 +46,7 @@ our @EXPORT_OK = qw(
   build_shim children coordinator_url disorder duplicates error_at_once error_of extend
   finish_minter get_clock has_public keeper_sleeps kill_postmaster let_pass log_count
   member_conf members mint_together new_clock new_coordinator new_member new_node
-  pass_days patience set_clock start_after_kill start_minter start_time start_with_clock status
+  pass_days patience set_clock sleeps_of start_after_kill start_minter start_time start_with_clock status
   step_clock stop_clock stop_time stored takes_less wait_for_mint wait_for_status wait_until
   write_keys
 );
@@ -525,14 +525,21 @@ sub children
 	  split /\n/, `ps -o pid=,args= --ppid $node->{_pid}`;
 }
 
-# How often the keeper has gone to sleep, where the system tells.
-sub keeper_sleeps
+# How often a process has gone to sleep, where the system tells.
+sub sleeps_of
 {
-	my ($node) = @_;
-	my $pid = status($node, 'keeper_pid');
+	my ($pid) = @_;
 
 	open(my $file, '<', "/proc/$pid/status") or return;
 	return (join('', <$file>) =~ /^voluntary_ctxt_switches:\s*(\d+)/m)[0];
+}
+
+# How often the keeper has.
+sub keeper_sleeps
+{
+	my ($node) = @_;
+
+	return sleeps_of(status($node, 'keeper_pid'));
 }
 
 # What a node that is stopped has stored for a node ID, from single-user mode,

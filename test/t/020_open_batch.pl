@@ -91,5 +91,14 @@ is( $slow->safe_psql('postgres', "SELECT snowflake_timestamp($next) > snowflake_
 	't',
 	'after snowflake_advance() within a tick: above the tick');
 $batch->quit;
+
+# The last step of a batch takes no more than what is left of it.
+$first = $slow->safe_psql('postgres', 'SELECT max(id) FROM snowflake_next_batch(4098) AS id');
+is( $slow->safe_psql(
+		'postgres',
+		"SELECT snowflake_timestamp(snowflake_next()) - snowflake_timestamp('$first') < interval '5 s'"
+	),
+	't',
+	'the next ID comes after the last one of a batch');
 $slow->stop;
 done_testing();

@@ -222,6 +222,7 @@ $node->safe_psql(
 	CREATE ROLE watcher LOGIN IN ROLE pg_monitor;
 	CREATE ROLE reader LOGIN IN ROLE pg_read_all_stats;
 	CREATE ROLE stranger LOGIN;
+	CREATE ROLE apart LOGIN NOINHERIT IN ROLE pg_read_all_stats;
 });
 my @all = split /\|/, $node->safe_psql(
 	'postgres', q{
@@ -244,6 +245,9 @@ is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ])
 is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'reader' ]),
 	$node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'watcher' ]),
 	'and so does pg_read_all_stats alone');
+is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'apart' ]),
+	$node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]),
+	'but not a member that does not inherit it');
 is( $node->safe_psql('postgres', "SET ROLE stranger; $not_null"),
 	$node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]),
 	'a superuser who has become another role sees what that sees');
@@ -261,6 +265,27 @@ foreach (
 	is(error_of($node, $sql)->{sqlstate},
 		$sqlstate, "what implements a view is an error for a query that expects $what");
 }
+is( error_of(
+		$node, q{DO $$
+		DECLARE
+			columns text;
+		BEGIN
+			FOR other IN 1 .. 22 LOOP
+				SELECT string_agg(format('%I %s', attname,
+							CASE attnum WHEN other THEN 'name' ELSE atttypid::regtype::text END),
+						', ' ORDER BY attnum)
+				  INTO columns
+				  FROM pg_attribute WHERE attnum > 0 AND attrelid = 'snowflake_stats'::regclass;
+				BEGIN
+					EXECUTE format('SELECT FROM snowflake_get_stats() AS s(%s)', columns);
+					RAISE 'column % is of any type', other;
+				EXCEPTION WHEN datatype_mismatch THEN
+				END;
+			END LOOP;
+		END $$}
+	)->{message},
+	'',
+	'so is each single column of another type');
 my ($ret, $stdout, $stderr) = $node->psql(
 	'postgres',
 	'SELECT snowflake_stats_reset()',

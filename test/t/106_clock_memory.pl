@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  disorder error_of finish_minter keeper_sleeps let_pass log_count new_clock new_node start_minter start_with_clock status step_clock
+  disorder error_of finish_minter keeper_sleeps let_pass log_count new_clock new_node sleeps_of start_minter start_with_clock status step_clock
   stop_time wait_for_mint wait_for_status wait_until
 );
 use Test::More;
@@ -271,11 +271,20 @@ $node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_ahea
 $node->safe_psql('postgres',
 	q{SELECT snowflake_advance(snowflake_lower_bound(clock_timestamp() + interval '5 s'))});
 my $waits = status($node, 'clock_waits');
+my $refused = status($node, 'refused_clock');
 my $waiting = start_minter($node, 1);
 my $began = keeper_sleeps($node);
 wait_until('a mint waits for the clock',
 	sub { status($node, 'clock_waits') > $waits && keeper_sleeps($node) > $began + 3 });
+my $keeper = status($node, 'keeper_pid');
+my $pid = $node->safe_psql('postgres',
+	q{SELECT pid FROM pg_stat_activity WHERE query ~ '^SELECT snowflake_next'});
+kill 'STOP', $keeper;
 step_clock($clock, -$hour);
+my $slept_so_far = sleeps_of($pid);
+wait_until('the mint has seen that, and asks the keeper again',
+	sub { status($node, 'refused_clock') > $refused || sleeps_of($pid) > $slept_so_far + 5 });
+kill 'CONT', $keeper;
 wait_for_status($node, q{clock_state = 'coasting'});
 let_pass($clock, 6_000);
 is(scalar(@{ finish_minter($waiting) }), 1, 'a jump back during its wait does not end it')

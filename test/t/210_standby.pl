@@ -48,6 +48,17 @@ is( $standby->safe_psql('postgres', $decoded),
 	$primary->safe_psql('postgres', $decoded),
 	'IDs decode the same on the standby');
 
+# a parallel query cannot look at the reservation
+is( $standby->safe_psql(
+		'postgres', q{
+	SET parallel_setup_cost = 0;
+	SET parallel_tuple_cost = 0;
+	SET min_parallel_table_scan_size = 0;
+	SELECT count(*) > 0, gate FROM orders, snowflake_status GROUP BY gate}
+	),
+	$standby->safe_psql('postgres', 'SELECT true, gate FROM snowflake_status'),
+	'the status reads the same in a parallel query on the standby');
+
 # nextval() sets the example
 my $nextval = error_of($standby, q{SELECT nextval('counter')});
 my $refused = error_of($standby, 'SELECT snowflake_next()');

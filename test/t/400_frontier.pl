@@ -283,6 +283,8 @@ $heir->quit;
 # stands above the sequence, so the order within a tick depends on it.
 foreach my $node_id (9, 3)
 {
+	my $theirs = $node->background_psql('other');
+	my $their_id = $theirs->query_safe('BEGIN; SELECT snowflake_next()');
 	$mine = $node->background_psql('postgres');
 	$mine->query_safe('BEGIN');
 
@@ -299,6 +301,11 @@ foreach my $node_id (9, 3)
 	  or die "gate does not open for node $node_id";
 	cmp_ok(sql('SELECT snowflake_frontier()'),
 		'<', $id, "node $node_id: what is open from before holds the frontier");
+	$node->safe_psql('other', 'SELECT pg_current_xact_id()');
+	cmp_ok($node->safe_psql('other', 'SELECT snowflake_frontier()'),
+		'<', $their_id, "node $node_id: and so it is in another database");
+	$theirs->query_safe('COMMIT');
+	$theirs->quit;
 	sql(q{INSERT INTO events (what) VALUES ('of the new node')});
 	cmp_ok(sql('SELECT snowflake_frontier()'), '<', $id, 'also when the new node ID has minted');
 	$mine->query_safe('COMMIT');

@@ -190,6 +190,16 @@ is( $node->safe_psql(
 	't|t',
 	'who may write any table');
 is(touched('all_rights', 'postgres'), '', 'can neither read nor write nor lock it');
+is( error_of($node,
+		'SET ROLE all_rights; BEGIN; LOCK TABLE snowflake_keeper.reservation IN ACCESS SHARE MODE')
+	  ->{sqlstate},
+	'42501',
+	'nor can a superuser who has become that role');
+$node->safe_psql('postgres',
+	'CREATE FUNCTION public.rows() RETURNS bigint SECURITY DEFINER RETURN (SELECT count(*) FROM snowflake_keeper.reservation)'
+);
+isnt($node->safe_psql('postgres', 'SET ROLE all_rights; SELECT public.rows()'),
+	0, 'who can call a function of a superuser that reads it');
 is( sqlstate(
 		'all_rights', 'postgres',
 		'SET search_path = snowflake_keeper; BEGIN; LOCK TABLE reservation'),
@@ -216,6 +226,16 @@ my $truncate = error_of($node, 'TRUNCATE snowflake_keeper.reservation');
 is($truncate->{sqlstate}, '42501',
 	'nor does a superuser truncate it, which subscribers would do as well');
 like($truncate->{detail}, qr/^Only the snowflake keeper may write it/, 'for that reason');
+$node->safe_psql('postgres',
+	'CREATE VIEW public.reserved AS SELECT * FROM snowflake_keeper.reservation; GRANT ALL ON public.reserved TO all_rights'
+);
+is( join(' ',
+		map { sqlstate('all_rights', 'postgres', $_) } 'SELECT FROM public.reserved',
+		'INSERT INTO public.reserved SELECT * FROM public.reserved WHERE node < 0',
+		'UPDATE public.reserved SET reserved_until = now()',
+		'DELETE FROM public.reserved'),
+	' 42501 42501 42501',
+	'who can read it by a view of a superuser can not write it by that');
 
 
 # Attributes
