@@ -221,7 +221,16 @@ like(
 	$error->{detail},
 	qr/It may be ahead by .* Minting starts when the clock has advanced by another .*\./,
 	'which says so');
-is(status($node, 'advice'), q{Correct the server's clock.}, 'and so does the advice');
+is( status($node, 'advice'),
+	q{Correct the server's clock. If it is correct, because it was ahead before, believe it with snowflake_accept_clock().},
+	'and so does the advice');
+
+# It is correct: it is believed, and then there is a way out.
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+like(
+	error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})->{hint},
+	qr/snowflake_restart_at_clock\(\)/,
+	'a clock that is accepted: the hint has the way out');
 step_clock($clock, 6 * $year);
 $lead = mint('set right');
 cmp_ok(abs($lead), '<', 10 * $second, 'at the right time');
