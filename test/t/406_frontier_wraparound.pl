@@ -65,6 +65,10 @@ sql(q{INSERT INTO events (what) VALUES ('first')});
 push @expected, 'first';
 $oldest->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated');
 
+# one that is open from before the turn, and mints after it
+my $long = $node->background_psql('postgres');
+$long->query_safe('BEGIN; SELECT pg_current_xact_id()');
+
 while (sql('SELECT pg_current_xact_id()') < 2 * 4294967296 + 20)
 {
 	my $writer = $node->background_psql('postgres');
@@ -92,6 +96,19 @@ ok($seen eq '' || $seen eq 'first',
 $oldest->query_safe('COMMIT');
 is($oldest->query_safe($all), "@expected", 'its session has all with the next one');
 $oldest->quit;
+
+# It ends between the snapshot of a reader and its question.  Its row is not in the snapshot,
+# so the row after it is not to be passed.
+$long->query_safe(q{INSERT INTO events (what) VALUES ('long')});
+sql(q{INSERT INTO events (what) VALUES ('after')});
+my $reader = $node->background_psql('postgres');
+$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated');
+$long->query_safe('COMMIT');
+unlike($reader->query_safe($all),
+	qr/after/, 'what was open from before the turn is not passed by a snapshot that lacks it');
+$reader->query_safe('COMMIT');
+like($reader->query_safe($all), qr/long after$/, 'and is seen by the next one');
+$_->quit foreach $long, $reader;
 
 # The one that was prepared is found by its lock, which has no epoch.
 cmp_ok($prepared, '<', 2 * 4294967296, 'a transaction was prepared before the turn');
