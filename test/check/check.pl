@@ -102,12 +102,9 @@ sub tidy
 {
 	my @files = split /\n/, output_of(q{find . -name '*.p[lm]' -printf '%P\n' | sort});
 
-	foreach my $file (@files)
-	{
-		system('perltidy', '-pro=.perltidyrc', '-o', "$file.tidy", $file) == 0
-		  or die "perltidy failed: $file\n";
-	}
-	return grep { compare($_, "$_.tidy") } @files;
+	# by one process: it takes longer to start than to format a file
+	system('perltidy', '-pro=.perltidyrc', @files) == 0 or die "perltidy failed\n";
+	return grep { compare($_, "$_.tdy") } @files;
 }
 
 system('cp', '-a', $root, "$work/tree") == 0 or die;
@@ -140,7 +137,7 @@ if ($mode eq '--tidy')
 
 	foreach my $file (tidy())
 	{
-		copy("$file.tidy", "$checkout/$file") or die "could not write \"$checkout/$file\": $!";
+		copy("$file.tdy", "$checkout/$file") or die "could not write \"$checkout/$file\": $!";
 	}
 	pass('Perl is tidy');
 	done_testing();

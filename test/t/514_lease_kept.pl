@@ -194,8 +194,10 @@ wait_until('the setting is in force',
 wait_for_status($three, "leases > $leases AND coordinator = 'reachable'");
 is($three->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
 	'fleet', 'a server that moves to another fleet does not mark it');
-is(log_count($three, qr/WARNING:  the floor of the snowflake fleet is below a lease of this server/),
-	1, 'but warns that it begins below its lease');
+is( log_count(
+		$three, qr/WARNING:  the floor of the snowflake fleet is below a lease of this server/),
+	1,
+	'but warns that it begins below its lease');
 
 $_->stop foreach $two, $three, $founder, $coordinator;
 done_testing();
