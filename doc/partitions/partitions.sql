@@ -58,10 +58,17 @@ COMMENT ON FUNCTION by_time.time_of(bigint, text) IS 'the time of an ID';
 
 -- Counted in local time: a day has 23 or 25 hours where the clocks change.  An hour of
 -- local time can come twice, so hours are counted in UTC.
+CREATE FUNCTION by_time.first_instant(local timestamp, time_zone text)
+    RETURNS timestamptz STABLE
+    RETURN CASE WHEN (local AT TIME ZONE time_zone - interval '1 hour') AT TIME ZONE time_zone = local
+        THEN local AT TIME ZONE time_zone - interval '1 hour' ELSE local AT TIME ZONE time_zone END;
+COMMENT ON FUNCTION by_time.first_instant(timestamp, text) IS
+    'when a local time comes, for the first time where it comes twice, as midnight does in Havana once a year';
+
 CREATE FUNCTION by_time.period_start(at timestamptz, period text, time_zone text, n integer DEFAULT 0)
     RETURNS timestamptz STABLE
     RETURN CASE WHEN period = 'hour' THEN date_trunc('hour', at, 'UTC') + n * interval '1 hour'
-        ELSE (date_trunc(period, at AT TIME ZONE time_zone) + n * ('1 ' || period)::interval) AT TIME ZONE time_zone END;
+        ELSE by_time.first_instant(date_trunc(period, at AT TIME ZONE time_zone) + n * ('1 ' || period)::interval, time_zone) END;
 COMMENT ON FUNCTION by_time.period_start(timestamptz, text, text, integer) IS
     'the beginning of the period in which an instant is, or of the nth one after that';
 
@@ -255,7 +262,14 @@ BEGIN
           INTO rest, taken
           FROM by_time.existing(t.parent) e;
         oldest := (at AT TIME ZONE t.time_zone - t.keep) AT TIME ZONE t.time_zone;
-        old_ids := by_time.bound(oldest, t.layout);
+        BEGIN
+            old_ids := by_time.bound(oldest, t.layout);
+        EXCEPTION WHEN data_exception THEN
+            what := format('cannot tell what is old: %s', SQLERRM);
+            statement := NULL;
+            RETURN NEXT;
+            CONTINUE;
+        END;
 
         -- The periods that are to have a partition, and those of rows in the default partition
         starts := '{}';
@@ -289,11 +303,17 @@ BEGIN
 
         -- A period can be without IDs: islands have skipped a day
         FOR p IN
-            SELECT s.start, by_time.bound(s.start, t.layout) AS lower,
-                   by_time.bound(by_time.period_start(s.start, t.period, t.time_zone, 1), t.layout) AS upper
-              FROM (SELECT DISTINCT unnest(starts) AS start) s
-             ORDER BY s.start
+            SELECT DISTINCT s.start, NULL::bigint AS lower, NULL::bigint AS upper FROM unnest(starts) AS s (start) ORDER BY s.start
         LOOP
+            BEGIN
+                p.lower := by_time.bound(p.start, t.layout);
+                p.upper := by_time.bound(by_time.period_start(p.start, t.period, t.time_zone, 1), t.layout);
+            EXCEPTION WHEN data_exception THEN
+                what := format('cannot make a partition from %s: %s', p.start, SQLERRM);
+                statement := NULL;
+                RETURN NEXT;
+                EXIT;
+            END;
             FOR gap IN SELECT unnest(int8multirange(int8range(p.lower, p.upper)) - taken) LOOP
                 start := CASE WHEN lower(gap) = p.lower THEN p.start ELSE by_time.time_of(lower(gap), t.layout) END;
                 child := by_time.name_of(t.parent, start, t.period, t.time_zone, lower(gap) > p.lower);

@@ -64,6 +64,7 @@ END $$;
 SELECT query, same_rows(query) FROM unnest(ARRAY[
 	$$SELECT * FROM recent ORDER BY created_at DESC LIMIT 200$$,
 	$$SELECT * FROM recent WHERE created_at > '2026-01-10' AND page < 5 ORDER BY created_at LIMIT 200$$,
+	$$SELECT * FROM recent WHERE id <= other ORDER BY created_at LIMIT 200$$,
 	$$SELECT created_at, page FROM recent ORDER BY created_at DESC, page DESC LIMIT 200$$,
 	$$SELECT snowflake_timestamp(id) FROM old_visits ORDER BY 1 DESC LIMIT 20$$,
 	$$SELECT snowflake_timestamp(id) FROM old_visits ORDER BY 1 NULLS FIRST LIMIT 20$$,

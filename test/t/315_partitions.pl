@@ -174,7 +174,7 @@ sql(q{
 	INSERT INTO by_time.tables (parent, period, time_zone, ahead) VALUES ('hours', 'hour', 'Europe/Berlin', 3),
 		('days', 'day', 'Europe/Berlin', 2), ('weeks', 'week', 'Europe/Berlin', 1), ('years', 'year', 'Europe/Berlin', 1);
 });
-sql("$maintain, at => '2026-10-24 23:30Z')");
+sql("SET timezone = 'Asia/Kolkata'; $maintain, at => '2026-10-24 23:30Z')");
 is( bounds('hours', 'UTC') =~ s/:00:00\+00//gr,
 	join("\n",
 		'hours_2026_10_24_23|2026-10-24 23|2026-10-25 00',
@@ -216,6 +216,8 @@ sql(q{
 	CREATE TABLE mixed_other PARTITION OF mixed
 		FOR VALUES FROM (snowflake_lower_bound('2026-11-30 18:00Z')) TO (snowflake_lower_bound('2026-12-02Z'));
 	CREATE TABLE layouts (id bigint) PARTITION BY RANGE (id);
+	CREATE TABLE layouts_other PARTITION OF layouts
+		FOR VALUES FROM (snowflake_lower_bound('2026-11-30 18:00Z', 'discord')) TO (snowflake_lower_bound('2026-12-02Z', 'discord'));
 	INSERT INTO by_time.tables (parent, period, time_zone, ahead, layout) VALUES
 		('mixed', 'month', 'UTC', 1, NULL), ('layouts', 'month', 'UTC', 1, 'discord');
 });
@@ -230,6 +232,9 @@ is( sql(q{SELECT min(lower(ids)) = snowflake_lower_bound('2026-11-01Z', 'discord
 	),
 	't',
 	'IDs of another layout');
+is( names('layouts'),
+	'layouts_2026_11 layouts_other layouts_2026_12_02_0000',
+	'and names by their time');
 sql(q{DROP TABLE mixed, layouts});
 like(
 	sql('SELECT string_agg(what, \',\') FROM by_time.due()'),
@@ -262,6 +267,12 @@ is(names('log'), 'log_2027_01 log_2027_02 log_2027_03 log_2027_04', 'detach conc
 is( sql(q{SELECT what FROM by_time.due('2027-02-16Z')}),
 	'drop app.log_2026_12',
 	'to be dropped next');
+is( sql(q{
+		UPDATE by_time.tables SET old = 'detach';
+		SELECT what FROM by_time.due('2027-02-16Z');
+		UPDATE by_time.tables SET old = 'drop'}),
+	'forget that app.log_2026_12 was to be dropped',
+	'but not if old ones are to be kept by then');
 ($stdout, $stderr) = psql_script("$gexec\n");
 is( $stderr
 	  . sql(q{SELECT count(*) FROM by_time.due('2027-02-16Z')})
@@ -331,6 +342,32 @@ sql(q{INSERT INTO by_time.dropping VALUES ('log_2027_03', 'log')});
 sql("$maintain, at => '2027-04-16Z')");
 is(sql('SELECT count(*) FROM by_time.dropping'), '0', 'a note that is out of date is forgotten');
 
+# Start a run in a session of its own, and wait until this is true of it, or it has ended
+sub start_run
+{
+	my ($arguments, $condition) = @_;
+	my $run = $node->background_psql('postgres', on_error_stop => 0);
+	my $run_pid = $run->query_safe('SET ROLE owner; SELECT pg_backend_pid()');
+
+	$run->query_until(qr//, "CALL by_time.maintain($arguments);\n");
+	$node->poll_query_until('postgres',
+		"SELECT $condition OR (state = 'idle' AND query LIKE 'CALL%') FROM pg_stat_activity WHERE pid = $run_pid"
+	) or die 'maintain() does not wait';
+	return $run;
+}
+
+# A lock that a reader holds for longer than lock_timeout is tried for again.
+$reader->query_safe('BEGIN; LOCK TABLE app.log_2027_03 IN ACCESS SHARE MODE');
+my $run =
+  start_run(q{lock_timeout => '10ms', tries => 100000, pause => '200 ms', at => '2027-05-16Z'},
+	"wait_event = 'PgSleep'");
+$reader->query_safe('COMMIT');
+$run->query('SELECT');
+$run->quit;
+is( names('log'),
+	'log_2027_04 log_2027_05 log_2027_06 log_2027_07',
+	'what needs a lock is done when that is free');
+
 # A default partition: its rows are reported, and in the way
 sql(q{
 	DROP TABLE log;
@@ -374,6 +411,18 @@ is(sql('SELECT md5(string_agg(f::text, \',\' ORDER BY id)) FROM full_of f'), $ro
 is(sql('SELECT op, count(*) FROM changes GROUP BY op ORDER BY op'),
 	"DELETE|31\nINSERT|31", 'which triggers see');
 
+# so are those that are committed while the move waits for their writer
+sql(q{INSERT INTO full_of (id, line) VALUES (make_snowflake('2027-05-03Z', 1, 0), 'before')});
+$reader->query_safe(
+	q{BEGIN; INSERT INTO app.full_of (id, line) VALUES (make_snowflake('2027-05-04Z', 1, 0), 'meanwhile')}
+);
+$run = start_run(q{lock_timeout => '0', at => '2026-11-10Z'}, "wait_event_type = 'Lock'");
+$reader->query_safe('COMMIT');
+$run->query('SELECT');
+$run->quit;
+is(sql('SELECT count(*) FROM full_of_2027_05'), '2', 'a row that came meanwhile is moved as well');
+sql('DROP TABLE full_of_2027_05');
+
 # a trigger that leaves rows out, and references that DELETE would act on, keep them where they are
 sql(q{
 	INSERT INTO full_of (id, line) VALUES (make_snowflake('2027-02-03Z', 1, 0), 'leave out'), (make_snowflake('2027-02-03Z', 1, 1), 'in');
@@ -403,6 +452,11 @@ is(sql(q{SELECT count(*) FROM referencing}), '1', 'what references them stays');
 sql(q{
 	UPDATE by_time.tables SET keep = '1 month', old = 'drop', default_rows = 'report';
 	INSERT INTO referencing SELECT id FROM full_of WHERE line = 'day 3'});
+like(
+	sql(q{SELECT statement FROM by_time.due('2026-12-10Z') WHERE what = 'detach app.full_of_2010_11'}
+	),
+	qr/ DETACH PARTITION app\.full_of_2010_11$/,
+	'beside a default partition nothing is detached concurrently');
 (undef, $stderr) = psql_script(q{CALL by_time.maintain(at => '2026-12-10Z')});
 like(
 	$stderr,
@@ -445,6 +499,10 @@ is( fails(q{INSERT INTO by_time.tables VALUES ('orders', 'month', 'Europe/Atlant
 	'22023', 'an unknown time zone');
 is(fails(q{INSERT INTO by_time.tables VALUES ('orders', 'decade', 'UTC')})->{sqlstate},
 	'23514', 'an unknown period');
+foreach my $wrong ("keep = '-1 month'", "since = '-infinity'")
+{
+	is(fails("UPDATE by_time.tables SET $wrong")->{sqlstate}, '23514', "not taken: $wrong");
+}
 sql(q{
 	DELETE FROM by_time.tables;
 	INSERT INTO by_time.tables (parent, period, time_zone) VALUES ('orders', 'month', 'UTC')});
@@ -457,7 +515,7 @@ is(error_of($node, 'SET ROLE other; SELECT * FROM by_time.due()')->{sqlstate},
 	'42501', 'others may nothing');
 
 # A name that is too long keeps its end
-my $long = 'é' x 30;
+my $long = 'x' . 'é' x 29;
 sql(qq{
 	CREATE TABLE "$long" (id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
 	UPDATE by_time.tables SET parent = '"$long"', period = 'day', ahead = 2});
@@ -497,11 +555,22 @@ is( sql(q{SELECT string_agg(DISTINCT relreplident::text, '') FROM pg_class WHERE
 	'f',
 	'new partitions have the replica identity FULL');
 
-# An ID that is of no period does not keep other tables from being looked after.
+# An ID that is of no period does not keep other tables from being looked after; nor does one that is
+# larger than those of the layout, or a layout that has ended.
+$node->safe_psql(
+	'postgres', q{
+	SET allow_in_place_tablespaces = on;
+	CREATE TABLESPACE elsewhere LOCATION '';
+	GRANT CREATE ON TABLESPACE elsewhere TO owner});
 sql(q{
 	INSERT INTO aged VALUES (9223372036854775807);
-	CREATE TABLE later (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-	INSERT INTO by_time.tables (parent, period, time_zone, layout) VALUES ('later', 'month', 'UTC', NULL)}
+	CREATE TABLE narrow (id bigint) PARTITION BY RANGE (id);
+	CREATE TABLE narrow_rest PARTITION OF narrow DEFAULT;
+	INSERT INTO narrow VALUES (9223372036854775807);
+	CREATE TABLE over (id bigint) PARTITION BY RANGE (id);
+	CREATE TABLE later (id bigint PRIMARY KEY) PARTITION BY RANGE (id) TABLESPACE elsewhere;
+	INSERT INTO by_time.tables (parent, period, time_zone, layout)
+		VALUES ('later', 'month', 'UTC', NULL), ('narrow', 'month', 'UTC', 'javascript'), ('over', 'month', 'UTC', 'baidu')}
 );
 $node->psql(
 	'postgres', "SET search_path = app, public; $maintain)",
@@ -511,11 +580,28 @@ like(
 	$strange,
 	qr/app\.aged: app\.aged_rest has rows from ID 9223372036854775807 on, which are of no period of the layout/,
 	'an ID of no period is reported');
+like(
+	$strange,
+	qr/app\.narrow: app\.narrow_rest has rows from ID 9223372036854775807 on, which are of no period of the layout/,
+	'so is one that is larger than those of the layout');
+like(
+	$strange,
+	qr/app\.over: cannot make a partition from .*: /,
+	'and a period after the end of the layout');
 is(sql(q{SELECT count(*) > 0 FROM by_time.existing('later')}),
 	't', 'and the next table has partitions');
+is( sql(q{SET timezone = 'UTC'; SELECT by_time.period_start('2026-11-01 04:30Z', 'month', 'America/Havana')}
+	),
+	'2026-11-01 04:00:00+00',
+	'a month begins at the first of two midnights');
+is( sql(q{SELECT DISTINCT spcname FROM pg_class LEFT JOIN pg_tablespace t ON t.oid = reltablespace
+		 WHERE relkind = 'r' AND relname ~ '^later_2'}),
+	'elsewhere',
+	'in the tablespace of the table');
 
 # A role whose name needs quotes looks after its own tables.
-sql('DELETE FROM aged WHERE id > 1000');
+sql(q{DELETE FROM aged WHERE id > 1000; DELETE FROM by_time.tables WHERE parent IN ('narrow'::regclass, 'over'::regclass); DROP TABLE narrow, over}
+);
 $node->safe_psql(
 	'postgres', q{
 	CREATE ROLE "Anna" LOGIN;

@@ -444,6 +444,30 @@ is( $node->safe_psql(
 $converter->query_safe('COMMIT');
 $converter->quit;
 
+# Two conversions of tables of both, which come to the two owners in opposite orders
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE buyers.one (id int PRIMARY KEY);
+	CREATE TABLE sellers.one (id int PRIMARY KEY);
+	CREATE TABLE sellers.two (one_id int REFERENCES buyers.one);
+	CREATE TABLE buyers.two (one_id int REFERENCES sellers.one);
+	CREATE TABLE buyers.three (id int);
+	GRANT USAGE ON SCHEMA buyers TO seller;
+	GRANT REFERENCES ON buyers.one TO seller;
+	GRANT REFERENCES ON sellers.one TO buyer;
+	ALTER TABLE buyers.one OWNER TO buyer; ALTER TABLE buyers.two OWNER TO buyer; ALTER TABLE buyers.three OWNER TO buyer;
+	ALTER TABLE sellers.one OWNER TO seller; ALTER TABLE sellers.two OWNER TO seller});
+$writer = $node->background_psql('postgres', on_error_stop => 0);
+$writer->query_safe(q{BEGIN; SELECT count(*) FROM snowflake_convert_column('buyers.three', 'id')});
+@converters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+$converters[0]->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('buyers.one', 'id');\n");
+$node->poll_query_until('postgres', 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted')
+  or die "a conversion does not wait";
+$converters[1]->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('sellers.one', 'id');\n");
+end_converters();
+
 # Types that are none, and a partition key that PostgreSQL knows nothing of
 my $error_0 = error_of($node, q{SELECT snowflake_convert_column('orders', 'id', 0::oid::regtype)});
 is( "$error_0->{sqlstate} $error_0->{message}",
