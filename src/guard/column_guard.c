@@ -126,6 +126,21 @@ table_name(Oid relid)
 									  get_rel_name(relid));
 }
 
+/* What a column of such a type can become without being rewritten, or NULL. */
+static const char *
+plain_type(Oid type, Oid extension)
+{
+	Oid			element = get_base_element_type(type);
+	Oid			scalar = OidIsValid(element) ? element : type;
+	Oid			base = getBaseType(scalar);
+
+	if (getExtensionOfObject(TypeRelationId, base) == extension)
+		base = INT8OID;
+	else if (getExtensionOfObject(TypeRelationId, scalar) != extension)
+		return NULL;
+	return psprintf("%s%s", format_type_be(base), OidIsValid(element) ? "[]" : "");
+}
+
 /*
  * A column is about to be dropped, and its table is not.  What is lost of a
  * partition is lost of the table that it is a partition of.
@@ -134,7 +149,8 @@ static void
 note_column(Drop *drop, Oid relid, AttrNumber attnum, Oid extension)
 {
 	Oid			type = get_atttype(relid, attnum);
-	const char *column;
+	const char *column,
+			   *plain;
 
 	if (!OidIsValid(type) || !is_of_extension(type, extension) ||
 		get_rel_relispartition(relid) || is_meant(drop->statement, relid))
@@ -146,9 +162,10 @@ note_column(Drop *drop, Oid relid, AttrNumber attnum, Oid extension)
 		return;
 	}
 	note_loss(drop, psprintf("Column %s of table %s would be dropped.", column, table_name(relid)));
-	if (drop->remedy == NULL)
-		drop->remedy = psprintf("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT, ALTER COLUMN %s TYPE bigint;",
-								table_name(relid), column, column);
+	plain = plain_type(type, extension);
+	if (drop->remedy == NULL && plain != NULL)
+		drop->remedy = psprintf("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT, ALTER COLUMN %s TYPE %s;",
+								table_name(relid), column, column, plain);
 }
 
 static void
@@ -178,8 +195,8 @@ look_at_dropped(Drop *drop, Oid class, Oid object, int sub)
 								   drop->losses <= SHOWN_LOSSES ? "" :
 								   psprintf("\n(and %d more)", drop->losses - SHOWN_LOSSES)),
 				drop->remedy == NULL ?
-				errhint("Re-create the composite types and the partitioned tables with bigint in place of snowflake first.") :
-				errhint("Convert the columns to bigint first, which rewrites nothing: %s", drop->remedy));
+				errhint("Re-create what depends on the extension first, with bigint in place of snowflake.") :
+				errhint("Convert the columns to core's types first, which rewrites nothing: %s", drop->remedy));
 }
 
 static void

@@ -79,7 +79,7 @@ foreach my $drop (
 		'Column "Id" of table "My shop"."Orders" would be dropped.',
 		'with the reason');
 	is( $error->{hint},
-		"Convert the columns to bigint first, which rewrites nothing: $remedy",
+		"Convert the columns to core's types first, which rewrites nothing: $remedy",
 		'and with what to do');
 }
 is($node->safe_psql('shop', 'SELECT count("Id") FROM "My shop"."Orders"'), '2', 'nothing is lost');
@@ -99,11 +99,29 @@ $node->safe_psql(
 is( error_of($node, 'DROP OWNED BY seller CASCADE', dbname => 'owned')->{detail},
 	'Column id of table public.bought would be dropped.',
 	'DROP OWNED, where others have such columns');
-is($node->psql('owned', 'DROP TABLE bought; DROP OWNED BY seller CASCADE'),
+is($node->psql('owned', 'DROP TABLE bought; DROP OWNED BY buyer, seller CASCADE'),
 	0, 'and where they have none');
 is( $node->safe_psql('owned', q{SELECT count(*) FROM pg_class WHERE relname IN ('sales', 'sold')}),
 	'0',
 	'then his own tables are dropped');
+
+# What becomes of a column is a type of core's.
+create_database('plain',
+	'CREATE EXTENSION snowflake; CREATE TABLE t (id snowflake, a snowflake[], at snowflake_time)');
+my @types;
+foreach my $column (1 .. 3)
+{
+	my ($alter, $type) =
+	  error_of($node, 'DROP EXTENSION snowflake CASCADE', dbname => 'plain')->{hint} =~
+	  /(ALTER TABLE public\.t .* TYPE (.*);)$/;
+
+	push @types, $type;
+	is($node->psql('plain', $alter), 0, "a column becomes $type");
+}
+is( join(', ', sort @types),
+	'bigint, bigint[], timestamp with time zone',
+	'each column becomes what it can be');
+is($node->psql('plain', 'DROP EXTENSION snowflake'), 0, 'then nothing is lost');
 
 # All kinds of columns, and those that are no loss
 create_database(
@@ -112,7 +130,7 @@ create_database(
 	CREATE DOMAIN d AS snowflake;
 	CREATE TYPE c AS (n int, id snowflake);
 	CREATE TYPE r AS RANGE (subtype = snowflake);
-	CREATE TABLE a (id bigint DEFAULT snowflake_next(), d d, dd d[], m r, mm r_multirange);
+	CREATE TABLE a (id bigint DEFAULT snowflake_next(), d d, dd d[], m r, mm r_multirange, t snowflake_time);
 	CREATE TABLE b (c c);
 	CREATE TABLE p (id snowflake) PARTITION BY RANGE (id);
 	CREATE TABLE p1 PARTITION OF p DEFAULT PARTITION BY RANGE (id);
@@ -128,10 +146,12 @@ is( join("\n", sort(losses('kinds', 'DROP EXTENSION snowflake CASCADE'))),
 		'Column dd of table public.a would be dropped.',
 		'Column m of table public.a would be dropped.',
 		'Column mm of table public.a would be dropped.',
+		'Column t of table public.a would be dropped.',
 		'Table public.e would be dropped with all partitions, because its partition key depends on the extension.',
 		'Table public.p would be dropped with all partitions, because its partition key depends on the extension.'
 	),
-	'domains, arrays, ranges, row types and partition keys are seen, derived things are not');
+	'domains, arrays, ranges, times, row types and partition keys are seen, derived things are not'
+);
 is( $node->psql(
 		'kinds', 'CREATE SCHEMA other; CREATE TABLE other.p (id snowflake) PARTITION BY RANGE (id)'
 	),
