@@ -159,6 +159,18 @@ read_fleet(FleetSession *session)
 									   SNOWFLAKE_FLEET_KEY);
 }
 
+/* An error if the fleet's record, if there is one, is of another layout. */
+static void
+check_layout(const SnowflakeRecord *record, const char *detail, const char *hint)
+{
+	if (record != NULL && snowflake_lease_record_has_other_layout(record->value))
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("the layout of the snowflake fleet differs from that of this server"),
+				errdetail("%s", detail),
+				errhint("%s", hint));
+}
+
 /*
  * Write the fleet's record, in place of another value or NULL.  False if it has another
  * one: not what this wrote, which may be so if the request was repeated.  A refusal of
@@ -343,12 +355,9 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 	session = begin_session("snowflake_fleet_recover()");
 	session.coordinator->prepare(session.connection);
 	record = read_fleet(&session);
-	if (record != NULL && !holder_is_gone && snowflake_lease_record_has_other_layout(record->value))
-		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("the layout of the snowflake fleet differs from that of this server"),
-				errdetail("The leases of its other servers would end."),
-				errhint("Use snowflake_fleet_recover() on a server that has the fleet's layout. If none has it any more, set holder_is_gone."));
+	if (!holder_is_gone)
+		check_layout(record, "The leases of its other servers would end.",
+					 "Use snowflake_fleet_recover() on a server that has the fleet's layout. If none has it any more, set holder_is_gone.");
 	if (record == NULL || !snowflake_lease_record_parse_fleet(record->value, &before))
 		memset(&before, 0, sizeof(before));
 	if (holder_is_gone)
@@ -399,6 +408,8 @@ snowflake_fleet_reclaim(PG_FUNCTION_ARGS)
 	const SnowflakeRecord *record;
 
 	check_floor(floor);
+	check_layout(read_fleet(&session), "The ticks of its leases are not those of this server.",
+				 "Use snowflake_fleet_reclaim() on a server that has the fleet's layout.");
 	snowflake_lease_state_view(&lease);
 	if (lease.grant != 0 && lease.node == node && !lease.revoked)
 		ereport(ERROR,
@@ -471,9 +482,13 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 			nulls[NODE] = false;
 			if (snowflake_lease_record_parse(record->value, &parsed))
 			{
-				values[HOLDER] = CStringGetTextDatum(parsed.holder);
-				nulls[HOLDER] = false;
-				values[SINCE] = time_of(parsed.granted, &nulls[SINCE]);
+				/* unless it was replaced by an administrator */
+				if (parsed.holder[0] != '\0')
+				{
+					values[HOLDER] = CStringGetTextDatum(parsed.holder);
+					nulls[HOLDER] = false;
+					values[SINCE] = time_of(parsed.granted, &nulls[SINCE]);
+				}
 				values[LEASED_FROM] = time_of(parsed.from, &nulls[LEASED_FROM]);
 				values[LEASED_UNTIL] = time_of(parsed.until, &nulls[LEASED_UNTIL]);
 				state = parsed.until < snowflake_layout_tick_at(&snowflake_server_layout,

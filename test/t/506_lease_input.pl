@@ -87,6 +87,15 @@ foreach my $bad (
 	unlike(join(' ', %$error), qr/\Q$secret/, 'and not repeated');
 }
 
+# Node IDs that may be leased: ranges the wrong way round, numbers that are too large, and
+# one too many.
+foreach my $bad ('9-5', '4294967296', '0-4294967296', join(',', map { 2 * $_ } 0 .. 32))
+{
+	is( error_of($server, "ALTER SYSTEM SET snowflake.lease_nodes = '$bad'")->{detail},
+		'It must be a list of up to 32 node IDs or ranges of node IDs.',
+		"\"$bad\" is no list of node IDs");
+}
+
 # In the configuration file, which somebody else wrote
 my $offset = -s $server->logfile;
 $server->append_conf('postgresql.conf',
@@ -121,6 +130,10 @@ like(
 	status($server, 'advice'),
 	qr/unusable since "\Q$since\E": .*database "n\?\?where" does not exist/,
 	'the advice has the error of now, and since when there has been one');
+like(
+	error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
+	qr/database "n\?\?where" does not exist/,
+	'and so has an administrator, without bytes of another encoding');
 
 # Passwords are in a file.
 records("CREATE ROLE fleet LOGIN PASSWORD '$secret'");
@@ -254,6 +267,19 @@ $leases = status($server, 'leases');
 set_to('lease_nodes', "$again, 100-200");
 wait_for_status($server, "leases > $leases");
 is(log_count($server, $damaged, $offset), 1, 'a record that is damaged again is told of again');
+is(error_of($server, "SELECT snowflake_fleet_reclaim($again)")->{message},
+	'', 'one that is damaged can be reclaimed alone');
+is($server->safe_psql('postgres', "SELECT state FROM snowflake_fleet() WHERE node = $again"),
+	'free', 'and is free then');
+
+# The setting may go beyond what the layout has; what is leased does not.
+set_to('lease_nodes', '1023-2000');
+wait_for_status($server, q{node = 1023 OR advice ~ 'No node ID is free'});
+is(status($server, 'node'), 1023, 'the largest node ID of the layout is leased');
+$leases = status($server, 'leases');
+set_to('lease_nodes', '1024-2000');
+wait_for_status($server, "leases > $leases OR advice ~ 'No node ID is free'");
+is(status($server, 'leases'), $leases, 'but none that the layout does not have');
 set_to('lease_nodes', '');
 
 # The fleet's own record
@@ -286,6 +312,8 @@ sub refuses_at_once
 set_fleet('{"layout": 7}');
 wait_for_status($server, q{advice ~ '^The record of the fleet is damaged'});
 refuses_at_once('a damaged record of the fleet');
+is(error_of($server, 'SELECT snowflake_fleet_recover()')->{message},
+	'', 'and snowflake_fleet_recover() replaces it');
 set_fleet($fleet =~ s/"layout": "[^"]*"/"layout": "time:52 node:5 sequence:6 tick:1us"/r =~
 	  s/"floor": \d+/"floor": 4000000000000000/r);
 wait_for_status($server, q{advice ~ '^The fleet has another layout'});
@@ -296,6 +324,9 @@ refuses_at_once('a fleet of another layout');
 is( error_of($server, 'SELECT snowflake_fleet_recover()')->{message},
 	'the layout of the snowflake fleet differs from that of this server',
 	'which this server does not re-create');
+is( error_of($server, "SELECT snowflake_fleet_reclaim($again)")->{detail},
+	'The ticks of its leases are not those of this server.',
+	'and of which it reclaims no node ID');
 set_fleet($fleet);
 wait_for_status($server, q{coordinator = 'reachable'});
 

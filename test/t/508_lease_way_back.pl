@@ -293,8 +293,10 @@ is(error_of($one, "SELECT snowflake_fleet_reclaim(50, '$_')")->{sqlstate},
 	'22008', "nor is one that the layout does not have: $_")
   foreach '2009-12-31', '2100-01-01';
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_reclaim(50)');
-is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 50'),
-	'free', 'a node ID is reclaimed');
+is( $one->safe_psql(
+		'postgres', 'SELECT state, holder, since FROM snowflake_fleet() WHERE node = 50'),
+	'free||',
+	'a node ID is reclaimed, and has no holder any more');
 $node = status($two, 'node');
 wait_until(
 	'no renewal comes in between',
