@@ -98,3 +98,5 @@ SELECT code, message, detail FROM outcome('SELECT snowflake_next(0)');
 SELECT code, message FROM outcome('SELECT snowflake_next_batch(3, 1)');
 SELECT snowflake_next(NULL) IS NULL AS next, count(*) FROM snowflake_next_batch(3, NULL);
 SELECT estimate('SELECT snowflake_next_batch(7, 1)');
+-- A number that is known only when the query runs, as from a setting, is estimated.
+SELECT estimate($$SELECT snowflake_next_batch(6 + current_setting('snowflake.node_id')::int)$$);

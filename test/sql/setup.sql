@@ -78,3 +78,14 @@ SELECT oid::regprocedure
 				  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
 		AND provolatile = 'i' AND proargtypes::oid[] && '{date, timestamp}'::regtype[]::oid[]
 	ORDER BY 1;
+
+-- So is what decodes a snowflake in an operator or a cast: its argument has no name.
+SELECT oid::regprocedure
+	FROM pg_proc
+	WHERE oid IN (SELECT objid FROM pg_depend
+				  WHERE classid = 'pg_proc'::regclass AND deptype = 'e'
+				  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
+		AND provolatile = 'i' AND proargnames IS NULL AND proargtypes[0] = 'snowflake'::regtype
+		AND prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
+		AND prorettype NOT IN ('cstring'::regtype, 'bytea'::regtype)
+	ORDER BY 1;

@@ -72,6 +72,16 @@ foreach my $sql ("SELECT '$id'::snowflake; SELECT snowflake_next()", 'SELECT sno
 is(error_of($node, 'SELECT snowflake_stats_reset()')->{sqlstate},
 	'55000', 'nor are there counters to be reset');
 
+# Nor is there a frontier, nor anything for an administrator to do.
+foreach my $function (
+	'snowflake_frontier()', 'snowflake_frontier_holders()',
+	q{snowflake_advance('1')}, 'snowflake_accept_layout()',
+	'snowflake_accept_database(1)', 'snowflake_accept_clock()',
+	'snowflake_restart_at_clock(1)')
+{
+	is(error_of($node, "SELECT $function")->{sqlstate}, '55000', "nor can one call $function");
+}
+
 # Without the library preloaded, a reload brings another layout.  A plan from
 # before follows it: nothing of the layout is folded into it.
 my $session = $node->background_psql('postgres');

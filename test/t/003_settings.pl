@@ -58,6 +58,10 @@ snowflake.spread sighup},
 	'who may change each setting, who may see it, and its unit');
 is(error_of($node, q{SET ROLE ordinary; SET snowflake.kept_in = '1'})->{sqlstate},
 	'42501', "the keeper's note of its database is not for everybody");
+is(error_of($node, q{ALTER SYSTEM SET snowflake.kept_in = '1'})->{sqlstate},
+	'55P02', 'nor is it for a configuration file');
+is(error_of($node, 'ALTER SYSTEM SET snowflake.reservation = 0')->{sqlstate},
+	'22023', 'nothing can be minted without a reservation, so 0 is refused');
 
 # A mint for which waiting is in vain, and which is not to wait
 sub refused_at_once

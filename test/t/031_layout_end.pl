@@ -70,6 +70,10 @@ is( $node->safe_psql(
 	'the last one is the last that this node can have');
 is($sqlstate, '2200H', 'then there are none');
 ended('after the last ID');
+like(
+	status($node, 'advice'),
+	qr/^The layout has ended: configure another snowflake\.layout/,
+	'so says the advice, though the clock is before the end');
 
 my $error = error_of($node, 'SELECT snowflake_next_batch(10)');
 is($error->{sqlstate}, '2200H', 'nor a batch of them');

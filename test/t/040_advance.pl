@@ -120,6 +120,8 @@ is(status($node, 'last_id IS NULL'), 't', 'snowflake_status does not show what w
 # Durable: nothing but the function's return comes before the crash.
 $id = future('20 min');
 $node->psql('postgres', "SELECT snowflake_advance('$id')");
+my $reserved = 'SELECT max(reserved_until) FROM snowflake_keeper.reservation';
+my $until = $node->safe_psql('postgres', $reserved);
 $node->stop('immediate');
 start();
 $node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
@@ -129,6 +131,8 @@ like(
 	$error->{detail},
 	qr/^It starts above what may have been issued before/,
 	'a crash right after: minting is refused still');
+is($node->safe_psql('postgres', $reserved),
+	$until, 'and what is refused is not taken further ahead by it');
 step_clock($clock, 21 * 60_000);
 cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 

@@ -125,6 +125,15 @@ $open->query('COMMIT');
 $open->quit;
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
 	'>', $held, 'until it is committed');
+
+# A transaction that begins to mint after it holds back nothing that came before itself.
+my $earlier = $node->safe_psql('postgres', 'SELECT snowflake_next()');
+$open = $node->background_psql('postgres');
+$open->query_safe('BEGIN; SELECT snowflake_next()');
+cmp_ok(status($node, 'frontier'),
+	'>=', $earlier, 'what begins to mint afterwards holds back only what it may mint');
+$open->query_safe('COMMIT');
+$open->quit;
 like(
 	$stderr,
 	qr/NOTICE:  snowflakes follow the clock again, with node ID 2\nDETAIL:  They are smaller/,

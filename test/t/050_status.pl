@@ -99,14 +99,15 @@ $node->safe_psql('postgres', 'SELECT count(*) FROM (SELECT snowflake_next_batch(
 is(status($node, 'minted'), 7010, 'but not those that nobody fetched');
 
 # Waits for the clock, which is behind by less than max_wait, until that is seen.  Time stands,
-# or a busy machine would let the clock go past what is reserved.
+# or a busy machine would let the clock go past what is reserved.  An hour has more microseconds
+# than fit into an integer.
 stop_time($clock);
 $node->safe_psql('postgres', 'SELECT snowflake_next()');
 reset_counters();
 step_clock($clock, -30_000);
 my $waiting = $node->background_psql('postgres');
 $waiting->query_until(qr/go/,
-	"\\echo go\nSET snowflake.max_wait = '1min'; SELECT snowflake_next();\n");
+	"\\echo go\nSET snowflake.max_wait = '1h'; SELECT snowflake_next();\n");
 ok(waits_for('client backend', 'SnowflakeClock'), 'a session waits for the clock');
 step_clock($clock, 28_500);
 let_pass($clock, 1500);

@@ -81,9 +81,20 @@ let_pass($clock, $hour);
 mint();
 
 
+# A step of the clock, more than a day after the newest ID: there is the line to compare it
+# with, so nobody is told of a clock that has nothing to be compared with.
+my $offset = -s $node->logfile;
+let_pass($clock, 25 * $hour);
+step_clock($clock, 1_000);
+look();
+mint();
+is(log_count($node, qr/past the newest snowflake/, $offset),
+	0, 'a step after a day without an ID is not taken for the start of a machine');
+
+
 # A jump is believed at the look that finds it.  It counts all the same, and for the log the
 # clock went ahead, and is not one that had to wait until it was believed.
-my $offset = -s $node->logfile;
+$offset = -s $node->logfile;
 $node->safe_psql('postgres', 'SELECT snowflake_stats_reset()');
 step_clock($clock, $hour);
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
@@ -107,6 +118,15 @@ like(
 	$error->{detail},
 	qr/^The clock went back by 7200\.000 s, .* It may be ahead by 3600\.\d+ s/,
 	'with what it may be ahead now');
+
+# Where IDs are refused, that does not wear off: they go on when they are ahead by no more.
+foreach my $ms ((5 * $minute) x 12, $minute, $minute)
+{
+	let_pass($clock, $ms);
+	look();
+}
+is(error_of($node, 'SELECT snowflake_next()')->{message},
+	'', 'as soon as they are ahead by no more than that, minting goes on');
 set("snowflake.max_ahead = '1d'");
 
 
@@ -122,6 +142,16 @@ like(
 	$error->{detail},
 	qr/^It was advanced by snowflake_advance\(\)\./,
 	'a step back that is over is not to blame');
+
+# One that is larger than the advance is.
+step_clock($clock, -5 * $hour);
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+like(
+	refused()->{detail},
+	qr/^The clock went back by 18000\.000 s, /,
+	'but one that is the larger part of the lead');
+step_clock($clock, 5 * $hour);
+look();
 let_pass($clock, 2 * $hour);
 set("snowflake.max_ahead = '1d'");
 mint();
@@ -191,14 +221,32 @@ step_clock($clock, $hour);
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 mint();
 
-# IDs stand, and are not refused: a clock that is right again is believed at once.
+# IDs stand, and are not refused: a clock that is right again is believed at once, also when
+# some have been minted meanwhile.
 step_clock($clock, -$hour);
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+mint();
+let_pass($clock, 10 * $minute);
 mint();
 step_clock($clock, $hour - 1);
 look();
 isnt(status($node, 'clock_state'), 'coasting', 'a clock that ends a stand is believed');
 step_clock($clock, 1);
+mint();
+
+
+# The machine was off for five hours, and has started with a clock that is an hour behind the
+# newest ID.  It is set right after the first ID: nobody knows better, so it is believed at once.
+$node->safe_psql('postgres', q{UPDATE snowflake_keeper.reservation SET machine = 'another'});
+$node->stop('immediate');
+let_pass($clock, 5 * $hour);
+step_clock($clock, -6 * $hour);
+start();
+mint();
+step_clock($clock, 6 * $hour);
+look();
+isnt(status($node, 'clock_state'),
+	'coasting', 'a clock that is set right after the start of a machine is believed');
 mint();
 
 

@@ -44,6 +44,14 @@ $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 mint();
 extend();
 
+# What it writes is counted at once, so that autovacuum knows of the old rows.
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT n_tup_upd > 0 FROM pg_stat_user_tables WHERE relid = 'snowflake_keeper.reservation'::regclass}
+	),
+	't',
+	'what the keeper writes shows in the statistics of its table');
+
 # Seen
 is( $node->safe_psql(
 		'postgres', q{

@@ -82,6 +82,15 @@ is( $node->safe_psql(
 	1,
 	'one too many has ended');
 
+# For good: the postmaster does not start it again and again, which the log would tell.
+my $log_size = -s $node->logfile;
+status($node, 'gate') foreach 1 .. 20;
+is( log_count(
+		$node, qr/background worker "snowflake keeper" \(PID \d+\) exited with exit code/,
+		$log_size),
+	0,
+	'and is not started again');
+
 # It ends again and again while clients connect: no mint has to wait until the postmaster
 # happens to wake up, for which nothing but the number of tries is a measure.
 my $longest = 0;

@@ -50,7 +50,10 @@ is( $standby->safe_psql(
 	$primary->safe_psql(
 		'postgres', 'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1'),
 	'the reservation shows on the standby');
-foreach my $function ('snowflake_next()', q{snowflake_advance('1')}, 'snowflake_accept_layout()')
+foreach my $function (
+	'snowflake_next()', q{snowflake_advance('1')},
+	'snowflake_accept_layout()', 'snowflake_accept_database(1)',
+	'snowflake_accept_clock()', 'snowflake_restart_at_clock(1)')
 {
 	my ($name) = $function =~ /(\w+)/;
 	my $error = error_of($standby, "SELECT $function");

@@ -29,6 +29,7 @@ $node->safe_psql(
 	CREATE TABLE thousand AS SELECT n FROM generate_series(1, 1000) n;
 	CREATE DATABASE other;
 	CREATE ROLE stranger LOGIN;
+	CREATE ROLE watcher LOGIN IN ROLE pg_read_all_stats;
 });
 $node->safe_psql('other', 'CREATE EXTENSION snowflake');
 wait_for_mint($node);
@@ -79,6 +80,10 @@ is( sql(q{SELECT pid = frontier_holder AND since <= now() AND oldest > frontier
 		FROM snowflake_status, snowflake_frontier_holders()}),
 	't',
 	'it can be seen who holds it back');
+is( sql(q{SELECT frontier_lag > interval '0' AND frontier_lag = last_time - snowflake_timestamp(frontier)
+		FROM snowflake_status}),
+	't',
+	'and how far the frontier is behind the newest ID');
 is( sql('SELECT since = xact_start FROM snowflake_frontier_holders() JOIN pg_stat_activity USING (pid)'
 	),
 	't',
@@ -89,6 +94,16 @@ is( $node->safe_psql(
 		extra_params => [ '-U', 'stranger' ]),
 	't||',
 	'since when, and what that one may have minted, is not for everybody');
+is( sql('SET ROLE stranger; SELECT pid IS NOT NULL, since, oldest FROM snowflake_frontier_holders()'
+	),
+	't||',
+	'nor for a superuser who has become that role');
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT since IS NOT NULL, oldest IS NOT NULL FROM snowflake_frontier_holders()},
+		extra_params => [ '-U', 'watcher' ]),
+	't|t',
+	'but for one who may read statistics');
 is( $node->safe_psql(
 		'postgres',
 		q{BEGIN; SELECT snowflake_next() IS NOT NULL; SELECT since <= now() AND oldest IS NOT NULL

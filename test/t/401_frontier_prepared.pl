@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest qw(error_of new_node wait_for_mint wait_for_status);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
@@ -121,6 +121,28 @@ foreach my $round (1 .. 3)
 	sql("ROLLBACK PREPARED '$_'") foreach 1 .. 4;
 }
 is(prepared(), 0, 'and none is left');
+
+# Two that may have minted from the same ID on, since neither has: the gate was closed.  The
+# second does not wait for the end of the first.
+$node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
+$node->reload;
+wait_for_status($node, q{gate ~ 'not set'});
+foreach my $gid ('x', 'y')
+{
+	is( error_of(
+			$node, qq{
+			SET lock_timeout = '30s';
+			BEGIN;
+			DO 'BEGIN PERFORM snowflake_next(); EXCEPTION WHEN object_not_in_prerequisite_state THEN NULL; END';
+			PREPARE TRANSACTION '$gid'})->{message},
+		'',
+		"PREPARE where nothing could be minted: $gid");
+}
+is(prepared(), 2, 'both hold');
+sql("ROLLBACK PREPARED '$_'") foreach 'x', 'y';
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
+$node->reload;
+wait_for_mint($node);
 
 # By parallel workers only: PREPARE is the leader's
 sql(q{CREATE TABLE thousand AS SELECT n FROM generate_series(1, 1000) n;

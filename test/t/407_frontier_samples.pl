@@ -178,6 +178,20 @@ is($reader_session->query_safe($reading), 'read: first second', 'with all rows')
 $reader_session->query_safe('COMMIT');
 $_->quit foreach $minter, $reader_session;
 
+# What a session has computed itself counts for its later snapshots, where what it has
+# published does not: they have the same xmax.
+sql('TRUNCATE events');
+my $idle = $node->background_psql('postgres');
+$idle->query_safe('BEGIN; SELECT pg_current_xact_id()');
+insert('first');
+my $poller = $node->background_psql('postgres');
+$poller->query_safe('SELECT snowflake_frontier()');
+$poller->query_safe("BEGIN; DECLARE c CURSOR FOR $reading");
+$idle->query_safe('COMMIT');
+is($poller->query_safe('FETCH c'),
+	'read: first', 'a session remembers the frontier that it has computed before');
+$_->quit foreach $idle, $poller;
+
 # However many have asked since, here and elsewhere, an old snapshot finds a sample of its time.
 $node->restart;
 wait_for_mint($node);

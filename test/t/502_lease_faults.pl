@@ -186,6 +186,13 @@ wait_for_status($two, q{gate = 'open' AND leases = 2});
 cmp_ok(time - $began,
 	'<', patience(30), 'a server whose clock went beyond its lease leases at once');
 
+# And one that is put right: the lease that was taken by it begins far ahead.
+step_clock($clock, -300_000);
+$two->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+$two->reload;
+wait_for_status($two, 'leases = 3');
+pass('a server whose clock was ahead leases anew when that is put right');
+
 # A lease that cannot be given back is told of.
 my $offset = -s $two->logfile;
 $one->stop;

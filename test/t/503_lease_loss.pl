@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  children duplicates error_at_once error_of mint_together new_clock new_coordinator
+  children duplicates error_at_once error_of log_count mint_together new_clock new_coordinator
   new_member patience set_clock start_with_clock status wait_for_mint wait_for_status
   wait_until
 );
@@ -71,8 +71,9 @@ $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 push @lists, mint_together(1, $one, $two);
 is(duplicates(@lists), 0, 'snowflake_fleet_recover() brings all back, no ID twice');
 
-# Recovered at once: who has a lease uses it up, while the new ones begin later.
-records('DROP SCHEMA snowflake_fleet CASCADE');
+# Recovered at once, where only the schema is left: who has a lease uses it up, while the new
+# ones begin later.
+records('DROP TABLE snowflake_fleet.records');
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 my $used_up = status($one, sprintf(q{lease_until - interval '%d s'}, $lease / 4));
 do
@@ -98,6 +99,7 @@ wait_until(
 	});
 my $renewed = status($one, 'lease_renewals');
 wait_for_status($one, "lease_renewals > $renewed");
+my $log_size = -s $one->logfile;
 records("UPDATE snowflake_fleet.records SET value = $old WHERE key = 'node/"
 	  . status($one, 'node')
 	  . q{'});
@@ -107,6 +109,7 @@ is( $error->{message},
 	q{this server's node ID may be leased again by another server},
 	'the holder closes at once');
 like($error->{hint}, qr/snowflake_fleet_recover\(\)/, 'with a hint');
+$one->reload;    # it looks again, at once
 $two->poll_query_until('postgres',
 	q{SELECT state = 'fleet, grants nothing until snowflake_fleet_recover()' FROM snowflake_fleet() WHERE node IS NULL}
 ) or die 'the fleet is not marked';
@@ -126,6 +129,11 @@ wait_for_status($three, q{advice ~ '^The coordinator went back in time'});
 is( error_at_once($three)->{message},
 	'this server has not leased a node ID',
 	'a server that has none is refused at once');
+is( log_count(
+		$one, qr/WARNING:  the coordinator of the snowflake fleet went back in time: it does not/,
+		$log_size),
+	1,
+	'the holder, which has looked several times, logs it once');
 $two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 push @lists, mint_together(1, $one, $two, $three);
 is(duplicates(@lists), 0, 'after snowflake_fleet_recover() all mint, no ID twice');

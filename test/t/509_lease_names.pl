@@ -118,6 +118,9 @@ isnt($server->safe_psql('postgres', 'SELECT snowflake_next()'),
 set_source("postgresql://$user\@good.here:$port,not-there.hangs:5432/postgres");
 is(error_of($server, 'SELECT count(*) FROM snowflake_fleet()')->{message},
 	'', 'nor does the last one that hangs keep anybody from those before');
+set_source("postgresql://$user\@not-there.hangs:$port/postgres?hostaddr=127.0.0.1");
+is(error_of($server, 'SELECT count(*) FROM snowflake_fleet()')->{message},
+	'', 'a name whose address is in the URL is not looked up');
 set_source("postgresql://$user\@not-there.hangs:5432,good.here:$port/postgres");
 my $renewals = status($server, 'lease_renewals');
 wait_for_status($server, "lease_renewals > $renewals + 1 AND gate = 'open'");
@@ -209,7 +212,25 @@ foreach my $n (1 .. 2)
 	set_source("postgresql://$user\@good$n.here:$port/postgres");
 	is($session->query_safe($listed), 't', 'and leaves room for others');
 }
+
+# Eight names that hang at the same time leave no room for a ninth one, until they have ended.
+foreach my $n (1 .. 8)
+{
+	set_source("postgresql://$user\@m$n.held:$port/postgres");
+	give_up();
+}
+set_source("postgresql://$user\@m9.held:$port/postgres");
+$session->query_safe(
+	q{CREATE FUNCTION pg_temp.refusal() RETURNS text LANGUAGE plpgsql AS $$
+	BEGIN PERFORM snowflake_fleet(); RETURN 'none'; EXCEPTION WHEN OTHERS THEN RETURN SQLERRM; END $$}
+);
+like(
+	$session->query_safe('SELECT pg_temp.refusal()'),
+	qr/8 other names are being looked up already/,
+	'a ninth name that hangs is refused');
 unlink $ENV{RESOLVER_HOLDS};
+wait_until('its threads have ended', sub { threads_of($backend) == 1 });
+is($session->query_safe($listed), 't', 'and looked up when they have ended');
 $session->quit;
 
 set_source("postgresql://" . 'long' x 300 . ":$port/postgres");

@@ -219,7 +219,7 @@ my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
 chomp $pkglibdir;
 SKIP:
 {
-	skip 'there is no module for etcd', 6 if !-e "$pkglibdir/snowflake_etcd.so";
+	skip 'there is no module for etcd', 8 if !-e "$pkglibdir/snowflake_etcd.so";
 	answer('{"header": {}, "kvs": [' . join(',', ('{"key": 1e131071}') x 3000) . ']}');
 	set_source("etcd://$hosts/fleet");
 	my ($mb, $records) = memory_of('SELECT count(*) FROM snowflake_fleet()');
@@ -240,6 +240,16 @@ SKIP:
 	answer(qq({"header": {}, "kvs": [{"key": "$key"}]}));
 	set_source("etcd://$hosts//fleet");
 	is(error_of($server, $listed)->{stdout}, 1, 'etcd: a path begins behind all of its slashes');
+
+	# nothing, and a promise of more
+	answer('{"header": {}, "more": true}');
+	is(error_of($server, $listed)->{stdout}, 0, 'etcd: a page without records is the last one');
+
+	# where a URL has no path
+	$key = MIME::Base64::encode_base64('snowflake/node/0', '');
+	answer(qq({"header": {}, "kvs": [{"key": "$key"}]}));
+	set_source("etcd://$hosts");
+	is(error_of($server, $listed)->{stdout}, 1, 'etcd: the path is "snowflake" by default');
 }
 SKIP:
 {

@@ -43,15 +43,15 @@ sub sqlstate
 	return error_of($node, "SET SESSION AUTHORIZATION $role; $sql", dbname => $dbname)->{sqlstate};
 }
 
-$node->safe_psql('postgres', 'CREATE ROLE nobody');
+$node->safe_psql('postgres', 'CREATE ROLE nobody; CREATE ROLE "Some body"');
 $node->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(plain trusted);
 
 
-# Default privileges that would open everything to others.
+# Default privileges that would open everything to others, also to one whose name needs quotes.
 $node->safe_psql(
 	$_, q{
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO nobody, PUBLIC;
-	ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO nobody WITH GRANT OPTION;
+	ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO nobody, "Some body" WITH GRANT OPTION;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO nobody, PUBLIC}) foreach 'plain', 'postgres';
 $node->safe_psql('plain', 'CREATE EXTENSION snowflake');
 wait_for_mint($node, dbname => 'plain');
