@@ -264,7 +264,10 @@ BEGIN
         oldest := (at AT TIME ZONE t.time_zone - t.keep) AT TIME ZONE t.time_zone;
         BEGIN
             old_ids := by_time.bound(oldest, t.layout);
-        EXCEPTION WHEN data_exception THEN
+        EXCEPTION WHEN datetime_field_overflow THEN
+            -- the layout ended before that: all IDs are old
+            old_ids := 9223372036854775807;
+        WHEN data_exception THEN
             what := format('cannot tell what is old: %s', SQLERRM);
             statement := NULL;
             RETURN NEXT;
@@ -307,12 +310,17 @@ BEGIN
         LOOP
             BEGIN
                 p.lower := by_time.bound(p.start, t.layout);
-                p.upper := by_time.bound(by_time.period_start(p.start, t.period, t.time_zone, 1), t.layout);
             EXCEPTION WHEN data_exception THEN
                 what := format('cannot make a partition from %s: %s', p.start, SQLERRM);
                 statement := NULL;
                 RETURN NEXT;
                 EXIT;
+            END;
+            BEGIN
+                p.upper := by_time.bound(by_time.period_start(p.start, t.period, t.time_zone, 1), t.layout);
+            EXCEPTION WHEN datetime_field_overflow THEN
+                -- the layout ends before the period does
+                p.upper := 9223372036854775807;
             END;
             FOR gap IN SELECT unnest(int8multirange(int8range(p.lower, p.upper)) - taken) LOOP
                 start := CASE WHEN lower(gap) = p.lower THEN p.start ELSE by_time.time_of(lower(gap), t.layout) END;

@@ -91,16 +91,17 @@
 #define LOOK_ATTEMPTS			10
 
 /*
- * What counts as a step: more than a look is precise, and than the speeds of the clocks
- * may differ.  On Linux they never do, or a jump after hours without a look would be none.
+ * What counts as a step: more than the speeds of the clocks may differ, where
+ * slewing does not change both, and than a look is precise.  On Linux it does change both,
+ * or a jump after hours without a look would be none; there the bound is for the look before.
  */
 #ifdef __linux__
-#define DRIFT_USEC(elapsed_usec)	0
+#define MOST_DRIFT_USEC		INT64CONST(100000)
 #else
-#define DRIFT_USEC(elapsed_usec)	((elapsed_usec) / 1000)
+#define MOST_DRIFT_USEC		PG_INT64_MAX
 #endif
 #define STEP_USEC(elapsed_usec, precision_usec) \
-	(1000 + DRIFT_USEC(elapsed_usec) + (precision_usec))
+	(1000 + Min((elapsed_usec) / 1000, MOST_DRIFT_USEC) + (precision_usec))
 
 /*
  * What IDs may be ahead wears off by this part of the time that passes, and is looked

@@ -341,7 +341,7 @@ snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path
 		if (result == CURLE_OK)
 		{
 			(void) curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, status);
-			if (*status < 500 && *status != 429)
+			if (*status < 500 && (*status != 429 || tried == hosts - 1))
 				return parse(http->answer);
 		}
 		http->host = (http->host + 1) % hosts;

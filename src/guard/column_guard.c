@@ -126,7 +126,7 @@ table_name(Oid relid)
 									  get_rel_name(relid));
 }
 
-/* What a column of such a type can become without being rewritten, or NULL. */
+/* What a column of such a type can become, without being rewritten unless it is an array; or NULL. */
 static const char *
 plain_type(Oid type, Oid extension)
 {
@@ -196,7 +196,7 @@ look_at_dropped(Drop *drop, Oid class, Oid object, int sub)
 								   psprintf("\n(and %d more)", drop->losses - SHOWN_LOSSES)),
 				drop->remedy == NULL ?
 				errhint("Re-create what depends on the extension first, with bigint in place of snowflake.") :
-				errhint("Convert the columns to core's types first, which rewrites nothing: %s", drop->remedy));
+				errhint("Convert the columns to core's types first, which rewrites nothing but arrays: %s", drop->remedy));
 }
 
 static void

@@ -342,7 +342,7 @@ describe_clock(SnowflakeGate gate, GateTexts *texts)
 								 snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC),
 								 snowflake_duration(wait_usec));
 		texts->hint = texts->advice =
-			"Correct the server's clock. If it is correct, because it was ahead before, believe it with snowflake_accept_clock().";
+			"Correct the server's clock. If it is correct now, and was ahead earlier, believe it with snowflake_accept_clock().";
 	}
 	else
 		texts->detail = psprintf("It is %s past the newest snowflake. If it stays there, it is believed in %s.",

@@ -698,9 +698,11 @@ compare_with_other_fleet(const SnowflakeFleet *fleet)
 	static char warned_of[SNOWFLAKE_NONCE_SIZE] = "";
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeLeaseView view = lease_view();
+	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
+	snowflake_layout_print(layout, text, sizeof(text));
 	if (!has_time_left() || fleet->floor >= view.until ||
-		strcmp(warned_of, fleet->incarnation) == 0)
+		strcmp(fleet->layout, text) != 0 || strcmp(warned_of, fleet->incarnation) == 0)
 		return;
 	strlcpy(warned_of, fleet->incarnation, sizeof(warned_of));
 	ereport(WARNING,

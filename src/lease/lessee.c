@@ -17,8 +17,6 @@
  */
 #include "postgres.h"
 
-#include <ctype.h>
-
 #include "access/xlog.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -184,16 +182,19 @@ retry_after_usec(int64 took_usec)
 	return Min(retry_usec, Max(floor_usec, FLOOR_RETRY_USEC));
 }
 
-/* Do two messages differ in numbers only, such as that of ms that an attempt took? */
+/* Do two messages differ in the ms that an attempt took only? */
 static bool
 is_same_message(const char *one, const char *other)
 {
 	while (*one != '\0' && *other != '\0')
 	{
-		if (isdigit((unsigned char) *one) && isdigit((unsigned char) *other))
+		size_t		digits = strspn(one, "0123456789");
+		size_t		other_digits = strspn(other, "0123456789");
+
+		if (digits > 0 && other_digits > 0 && strncmp(one + digits, " ms", 3) == 0)
 		{
-			one += strspn(one, "0123456789");
-			other += strspn(other, "0123456789");
+			one += digits;
+			other += other_digits;
 		}
 		else if (*one++ != *other++)
 			return false;

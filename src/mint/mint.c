@@ -309,7 +309,7 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 			case STEP_ENDED:
 				/* or the clock has jumped there, and is not to be believed */
 				(void) begin_waiting(&wait);
-				if (have_clock_judged(0, &wait))
+				if (have_clock_judged(PG_INT64_MAX / 2, &wait))
 					snowflake_mint_error_ended();
 				break;
 		}

@@ -614,7 +614,7 @@ foreach my $case (
 		'55000',
 		qr/the snowflake generator is .* ahead of the clock/,
 		qr/It may be ahead by .* Minting starts when the clock has advanced by another .*\./,
-		qr/Correct the server's clock\. If it is correct, .* believe it with snowflake_accept_clock\(\)\./
+		qr/Correct the server's clock\. If it is correct now, .* believe it with snowflake_accept_clock\(\)\./
 	],
 	[
 		'boot before the layout',

@@ -222,7 +222,7 @@ like(
 	qr/It may be ahead by .* Minting starts when the clock has advanced by another .*\./,
 	'which says so');
 is( status($node, 'advice'),
-	q{Correct the server's clock. If it is correct, because it was ahead before, believe it with snowflake_accept_clock().},
+	q{Correct the server's clock. If it is correct now, and was ahead earlier, believe it with snowflake_accept_clock().},
 	'and so does the advice');
 
 # It is correct: it is believed, and then there is a way out.

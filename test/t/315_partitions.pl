@@ -590,6 +590,16 @@ like(
 	'and a period after the end of the layout');
 is(sql(q{SELECT count(*) > 0 FROM by_time.existing('later')}),
 	't', 'and the next table has partitions');
+like(
+	sql(q{SELECT statement FROM by_time.due('2080-07-01Z', false, 'later') WHERE what ~ '^make later_2080_07'}
+	),
+	qr/ TO \('9223372036854775807'\)/,
+	'a layout that ends within a period: there is a partition for it');
+is( sql(q{UPDATE by_time.tables SET keep = '1 month' WHERE parent = 'later'::regclass;
+		SELECT count(*) > 0 FROM by_time.due('2090-01-01Z', false, 'later') WHERE what ~ '^detach ';
+		UPDATE by_time.tables SET keep = NULL WHERE parent = 'later'::regclass}),
+	't',
+	'and when it ended long ago all partitions are old');
 is( sql(q{SET timezone = 'UTC'; SELECT by_time.period_start('2026-11-01 04:30Z', 'month', 'America/Havana')}
 	),
 	'2026-11-01 04:00:00+00',

@@ -78,7 +78,7 @@ foreach my $try (1 .. 3)
 {
 	answer(
 		SnowflakeCoordinator::message(
-			'E', "SERROR\0VERROR\0C53300\0Mtoo many sessions: " . 7**$try . "\0\0"));
+			'E', "SERROR\0VERROR\0C53300\0Mtoo many sessions after " . 7**$try . " ms\0\0"));
 	my $failures = status($server, 'lease_errors');
 	$server->reload;
 	wait_for_status($server, "lease_errors > $failures + 1");

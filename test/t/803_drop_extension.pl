@@ -79,7 +79,7 @@ foreach my $drop (
 		'Column "Id" of table "My shop"."Orders" would be dropped.',
 		'with the reason');
 	is( $error->{hint},
-		"Convert the columns to core's types first, which rewrites nothing: $remedy",
+		"Convert the columns to core's types first, which rewrites nothing but arrays: $remedy",
 		'and with what to do');
 }
 is($node->safe_psql('shop', 'SELECT count("Id") FROM "My shop"."Orders"'), '2', 'nothing is lost');
