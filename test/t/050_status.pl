@@ -287,6 +287,12 @@ is( error_of(
 	)->{message},
 	'',
 	'so is each single column of another type');
+my $columns = $node->safe_psql(
+	'postgres',
+	q{SELECT string_agg(format('%I %s', attname, atttypid::regtype), ', ' ORDER BY attnum)
+		FROM pg_attribute WHERE attnum > 0 AND attrelid = 'snowflake_stats'::regclass});
+is(error_of($node, "SELECT FROM snowflake_get_stats() AS s($columns, more text)")->{sqlstate},
+	'42804', 'and one too many');
 my ($ret, $stdout, $stderr) = $node->psql(
 	'postgres',
 	'SELECT snowflake_stats_reset()',

@@ -193,6 +193,21 @@ is( bounds('weeks', 'Europe/Berlin'),
 		'weeks_2026_w43|2026-10-19 00:00:00+02|2026-10-26 00:00:00+01',
 		'weeks_2026_w44|2026-10-26 00:00:00+01|2026-11-02 00:00:00+01'),
 	'weeks: from Monday on');
+is( sql(q{SELECT by_time.name_of('weeks', '2024-12-30 00:00+01', 'week', 'Europe/Berlin', false)}),
+	'weeks_2025_w01', 'which belong to the year that has most of their days');
+
+# What is kept is counted in the time zone of the table: there, it is April already.
+is( sql(q{
+		SET timezone = 'UTC';
+		CREATE TABLE kept (id snowflake) PARTITION BY RANGE (id);
+		CREATE TABLE kept_old PARTITION OF kept
+			FOR VALUES FROM (snowflake_lower_bound('2026-02-27 23:00Z')) TO (snowflake_lower_bound('2026-02-28 23:00Z'));
+		INSERT INTO by_time.tables (parent, period, time_zone, keep) VALUES ('kept', 'day', 'Europe/Berlin', '1 month');
+		SELECT what FROM by_time.due('2026-03-31 22:30Z', false, 'kept') WHERE what ~ '^detach ';
+		DELETE FROM by_time.tables WHERE parent = 'kept'::regclass;
+		DROP TABLE kept}),
+	'detach app.kept_old',
+	'a month before the first of April, in Berlin');
 is( bounds('years', 'Europe/Berlin'),
 	join("\n",
 		'years_2026|2026-01-01 00:00:00+01|2027-01-01 00:00:00+01',

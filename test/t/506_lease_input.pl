@@ -230,7 +230,7 @@ foreach my $i (reverse 0 .. $#damaged)
 	);
 }
 $coordinator->safe_psql('raw',
-	q{INSERT INTO snowflake_fleet.records VALUES ('node/x', 'x'), ('node/99999999999', 'x'), ('node/-1', 'x'), ('other', 'x'), ('node/5000', 'x'), ('node/5x', 'x')}
+	q{INSERT INTO snowflake_fleet.records VALUES ('node/x', 'x'), ('node/99999999999', 'x'), ('node/-1', 'x'), ('other', 'x'), ('node/5000', 'x'), ('node/5x', 'x'), ('node/05', 'x')}
 );
 wait_for_status($server, 'node = ' . scalar(@damaged));
 pass('the next node ID after all damaged records is leased');

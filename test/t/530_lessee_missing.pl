@@ -68,5 +68,15 @@ wait_for_status($server, q{lease_errors >= 3});
 is(join(' ', children($server, qr/snowflake lessee/)), $lessee, 'an error does not end the lessee');
 $coordinator->start;
 
+# Under pg_upgrade there is none: nothing is to be minted.
+$server->stop;
+{
+	local %ENV = $server->_get_env();
+	PostgreSQL::Test::Utils::system_or_bail('pg_ctl', '-w', '-D', $server->data_dir, '-l',
+		$server->logfile, '-o', '-b', 'start');
+	$server->_update_pid(1);
+}
+is(join(' ', children($server, qr/snowflake lessee/)), '', 'under pg_upgrade no lessee runs');
+
 $_->stop foreach $server, $coordinator;
 done_testing();
