@@ -101,12 +101,12 @@ compare_ended(const ListCell *a, const ListCell *b)
 /*
  * How many of the best choices to pass over.  Servers that choose at the same time
  * choose the same, and all but one are late.  The more often this one was, the more of
- * them there are, and the further they spread.
+ * them there are, and the further they spread.  Once is no crowd.
  */
 static int
 choices_to_skip(int races)
 {
-	uint64		spread = UINT64CONST(1) << Min(races, MOST_DOUBLINGS);
+	uint64		spread = UINT64CONST(1) << Min(Max(races - 1, 0), MOST_DOUBLINGS);
 
 	return (int) pg_prng_uint64_range(&pg_global_prng_state, 0, spread - 1);
 }
