@@ -319,7 +319,7 @@ BEGIN
             BEGIN
                 p.upper := by_time.bound(by_time.period_start(p.start, t.period, t.time_zone, 1), t.layout);
             EXCEPTION WHEN datetime_field_overflow THEN
-                -- the layout ends before the period does
+                -- the layout ends before the period does; its very last ID may have no partition
                 p.upper := 9223372036854775807;
             END;
             FOR gap IN SELECT unnest(int8multirange(int8range(p.lower, p.upper)) - taken) LOOP

@@ -190,7 +190,7 @@ cmp_ok(time - $began,
 step_clock($clock, -300_000);
 $two->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 $two->reload;
-wait_for_status($two, 'leases = 3');
+wait_for_status($two, 'leases > 2');
 pass('a server whose clock was ahead leases anew when that is put right');
 
 # A lease that cannot be given back is told of.
