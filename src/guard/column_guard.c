@@ -11,8 +11,8 @@
  *
  * Core finds out what is dropped: it calls a hook for each object, just
  * before that is dropped, dependents first.  It reports a column only if its table
- * stays.  A table that is dropped as a whole, though it was not named, has
- * something of the extension in its partition key.  The extension comes last, so the
+ * stays.  A table that is dropped as a whole, though neither it nor a parent of it was
+ * named, has something of the extension in its partition key.  The extension comes last, so the
  * objects reported before it would be lost with it.  A command that drops a schema, or
  * all that a role owns, is meant to drop the tables there.
  *
@@ -26,6 +26,7 @@
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
+#include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_type.h"
@@ -48,10 +49,20 @@
 /* How many columns and tables an error shows. */
 #define SHOWN_LOSSES	10
 
+/* A partitioned table that was dropped. */
+typedef struct DroppedTable
+{
+	Oid			relid;
+	Oid			parent;			/* or InvalidOid if it was no partition */
+	const char *loss;			/* what is said of it, or NULL if that was
+								 * meant */
+} DroppedTable;
+
 /* A statement that drops, while it runs. */
 typedef struct Drop
 {
 	Node	   *statement;
+	List	   *tables;			/* of DroppedTable, so far */
 	int			losses;			/* columns and tables, so far */
 	StringInfoData shown;		/* a line for each of the first */
 	char	   *remedy;			/* a statement for the first column, or NULL */
@@ -168,6 +179,49 @@ note_column(Drop *drop, Oid relid, AttrNumber attnum, Oid extension)
 								table_name(relid), column, column, plain);
 }
 
+/* A partitioned table is about to be dropped.  Its parent may follow. */
+static void
+note_table(Drop *drop, Oid relid)
+{
+	DroppedTable *table = palloc(sizeof(DroppedTable));
+
+	table->relid = relid;
+	table->parent = get_rel_relispartition(relid) ? get_partition_parent(relid, true) : InvalidOid;
+	table->loss = is_meant(drop->statement, relid) ? NULL :
+		psprintf("Table %s would be dropped with all partitions, because its partition key depends on the extension.",
+				 table_name(relid));
+	drop->tables = lappend(drop->tables, table);
+}
+
+static bool
+was_dropped(const Drop *drop, Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, drop->tables)
+		if (((DroppedTable *) lfirst(lc))->relid == relid)
+		return true;
+	return false;
+}
+
+/*
+ * All of the tables are known.  One that was dropped with its parent is lost with that, and
+ * one whose parent stays has something of the extension in its own partition key.
+ */
+static void
+note_tables_lost(Drop *drop)
+{
+	ListCell   *lc;
+
+	foreach(lc, drop->tables)
+	{
+		DroppedTable *table = lfirst(lc);
+
+		if (table->loss != NULL && !was_dropped(drop, table->parent))
+			note_loss(drop, table->loss);
+	}
+}
+
 static void
 look_at_dropped(Drop *drop, Oid class, Oid object, int sub)
 {
@@ -182,12 +236,15 @@ look_at_dropped(Drop *drop, Oid class, Oid object, int sub)
 		if (sub > 0 && (kind == RELKIND_RELATION || kind == RELKIND_PARTITIONED_TABLE ||
 						kind == RELKIND_COMPOSITE_TYPE))
 			note_column(drop, object, sub, extension);
-		else if (sub == 0 && kind == RELKIND_PARTITIONED_TABLE &&
-				 !get_rel_relispartition(object) && !is_meant(drop->statement, object))
-			note_loss(drop, psprintf("Table %s would be dropped with all partitions, because its partition key depends on the extension.",
-									 table_name(object)));
+		else if (sub == 0 && kind == RELKIND_PARTITIONED_TABLE)
+			note_table(drop, object);
+		return;
 	}
-	else if (class == ExtensionRelationId && object == extension && drop->losses > 0)
+	if (class != ExtensionRelationId || object != extension)
+		return;
+
+	note_tables_lost(drop);
+	if (drop->losses > 0)
 		ereport(ERROR,
 				errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				errmsg("cannot drop extension \"%s\" because data would be dropped with it", EXTENSION),

@@ -128,13 +128,15 @@ create_database(
 	'kinds', q{
 	CREATE EXTENSION snowflake;
 	CREATE DOMAIN d AS snowflake;
+	CREATE DOMAIN dda AS d[];
 	CREATE TYPE c AS (n int, id snowflake);
 	CREATE TYPE r AS RANGE (subtype = snowflake);
-	CREATE TABLE a (id bigint DEFAULT snowflake_next(), d d, dd d[], m r, mm r_multirange, t snowflake_time);
+	CREATE TABLE a (id bigint DEFAULT snowflake_next(), d d, dd d[], dda dda, m r, mm r_multirange, t snowflake_time);
 	CREATE TABLE b (c c);
 	CREATE TABLE p (id snowflake) PARTITION BY RANGE (id);
 	CREATE TABLE p1 PARTITION OF p DEFAULT PARTITION BY RANGE (id);
 	CREATE TABLE p2 PARTITION OF p1 DEFAULT;
+	CREATE TABLE q (day date, id snowflake) PARTITION BY RANGE (day);
 	CREATE TABLE e (id bigint) PARTITION BY HASH (snowflake_node(id, 'twitter'));
 	CREATE VIEW v AS SELECT id, snowflake_timestamp(id) AS created_at FROM a;
 	CREATE MATERIALIZED VIEW w AS SELECT id FROM p;
@@ -144,14 +146,28 @@ is( join("\n", sort(losses('kinds', 'DROP EXTENSION snowflake CASCADE'))),
 		'Attribute id of type public.c would be dropped.',
 		'Column d of table public.a would be dropped.',
 		'Column dd of table public.a would be dropped.',
+		'Column dda of table public.a would be dropped.',
+		'Column id of table public.q would be dropped.',
 		'Column m of table public.a would be dropped.',
 		'Column mm of table public.a would be dropped.',
 		'Column t of table public.a would be dropped.',
 		'Table public.e would be dropped with all partitions, because its partition key depends on the extension.',
 		'Table public.p would be dropped with all partitions, because its partition key depends on the extension.'
 	),
-	'domains, arrays, ranges, times, row types and partition keys are seen, derived things are not'
+	'domains, also of arrays, arrays, ranges, times, row types, partition keys and columns beside them are seen, derived things are not'
 );
+
+# A partition that is partitioned itself, by something of the extension, though its table is not
+create_database(
+	'nested', q{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE l (region text, id bigint) PARTITION BY LIST (region);
+	CREATE TABLE l_eu PARTITION OF l FOR VALUES IN ('eu') PARTITION BY HASH (snowflake_node(id, 'twitter'));
+	CREATE TABLE l_eu_0 PARTITION OF l_eu FOR VALUES WITH (MODULUS 1, REMAINDER 0) PARTITION BY HASH (snowflake_node(id, 'twitter'));
+	CREATE TABLE l_eu_0_0 PARTITION OF l_eu_0 FOR VALUES WITH (MODULUS 1, REMAINDER 0)});
+is( join("\n", losses('nested', 'DROP EXTENSION snowflake CASCADE')),
+	'Table public.l_eu would be dropped with all partitions, because its partition key depends on the extension.',
+	'a partition whose own key depends on the extension is a loss, its partitions are no more');
 is( $node->psql(
 		'kinds', 'CREATE SCHEMA other; CREATE TABLE other.p (id snowflake) PARTITION BY RANGE (id)'
 	),
