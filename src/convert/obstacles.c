@@ -365,7 +365,9 @@ snowflake_convert_check_columns(Conversion *conv)
 									 psprintf("The column references table %s, so its values come from there.",
 											  column->references),
 									 "Convert the column that it references: that includes this one, as far as needed.");
-		if (column->is_key && column->relkind == RELKIND_FOREIGN_TABLE)
+		/* of these not even the default can be altered */
+		if (column->is_key && (column->relkind == RELKIND_FOREIGN_TABLE ||
+							   isOtherTempNamespace(get_rel_namespace(column->relid))))
 			snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, column->obstacle, NULL);
 		if (!column->is_owner &&
 			(OidIsValid(column->new_type) || (column->is_key && conv->sets_default)))

@@ -236,6 +236,21 @@ $writer->query_safe('COMMIT');
 like($converter->query_safe('SELECT 1'), qr/^5\n/, 'then it goes on');
 $_->quit for $writer, $converter;
 
+# Also the lock of a sequence that is dropped, which another session has used
+$node->safe_psql('postgres',
+	'CREATE TABLE counted (id serial PRIMARY KEY); INSERT INTO counted DEFAULT VALUES');
+$writer = $node->background_psql('postgres', on_error_stop => 0);
+$writer->query_safe(q{BEGIN; SELECT nextval('counted_id_seq')});
+$converter = $node->background_psql('postgres', on_error_stop => 0);
+$converter->query_until(qr/started/,
+	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('counted', 'id');\n");
+wait_for_waiter('counted_id_seq', 'AccessExclusiveLock');
+is(written_while_waiting('counted_id_seq'),
+	'0', 'nothing is written before the lock of a sequence is there');
+$writer->query_safe('COMMIT');
+$converter->query_safe('SELECT 1');
+$_->quit for $writer, $converter;
+
 # What it does not see before it has a lock
 $node->safe_psql('postgres', 'CREATE TABLE keys (id serial PRIMARY KEY)');
 $writer = $node->background_psql('postgres', on_error_stop => 0);
@@ -467,6 +482,52 @@ $node->poll_query_until('postgres', 'SELECT count(*) > 0 FROM pg_locks WHERE NOT
 $converters[1]->query_until(qr/started/,
 	"\\echo started\nSELECT count(*) FROM snowflake_convert_column('sellers.one', 'id');\n");
 end_converters();
+
+# A child's key that references another table has its values from there
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE place (id bigint PRIMARY KEY);
+	CREATE TABLE region (id bigint);
+	CREATE TABLE country (FOREIGN KEY (id) REFERENCES place) INHERITS (region)});
+like(
+	error_of($node, q{SELECT snowflake_convert_column('region', 'id', dry_run => true)})->{detail},
+	qr/^The column references table (?:public\.)?place, so its values come from there\.$/,
+	'a child whose key references another table');
+$node->safe_psql('postgres', 'DROP TABLE country, region, place');
+
+# Temporary tables of another session, which this one cannot alter: a child, and the key's own
+my $session = $node->background_psql('postgres');
+$session->query_safe(
+	q{CREATE TABLE lasting (id int); CREATE TEMP TABLE passing () INHERITS (lasting);
+	CREATE TABLE lasting_key (id bigint); CREATE TEMP TABLE passing_too () INHERITS (lasting_key);
+	CREATE TEMP TABLE passing_key (id bigint)});
+foreach my $table ('lasting', 'lasting_key')
+{
+	like(
+		error_of($node, "SELECT snowflake_convert_column('$table', 'id', dry_run => true)")
+		  ->{detail},
+		qr/\.passing\w* is a temporary table of another session\.$/,
+		"$table: a child that is a temporary table of another session");
+}
+my $passing_key =
+  $node->safe_psql('postgres', q{SELECT oid FROM pg_class WHERE relname = 'passing_key'});
+is( error_of($node,
+		"SELECT snowflake_convert_column($passing_key\::regclass, 'id', dry_run => true)")
+	  ->{detail},
+	'It is a temporary table of another session.',
+	'a temporary table of another session');
+$session->query_safe('DROP TABLE passing, passing_key, passing_too, lasting, lasting_key');
+$session->quit;
+
+# Nobody is told to advance the generator by more than a minute
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE ahead (id bigint PRIMARY KEY);
+	INSERT INTO ahead SELECT snowflake_lower_bound(now() + interval '10 minutes')::bigint});
+like(
+	error_of($node, q{SELECT snowflake_convert_column('ahead', 'id', dry_run => true)})->{hint},
+	qr/^As a snowflake of this layout it would date from /,
+	'a key of ten minutes ahead: the hint has its time');
 
 # Types that are none, and a partition key that PostgreSQL knows nothing of
 my $error_0 = error_of($node, q{SELECT snowflake_convert_column('orders', 'id', 0::oid::regtype)});

@@ -355,6 +355,18 @@ like(
 check('a cast of a domain');
 $node->safe_psql('postgres', 'ALTER TABLE mal.items DROP num; DROP DOMAIN numbers');
 
+# Nor does it run with the rights of an owner on his own, whose conversion would have it checked
+create_tables(
+	'app', q{
+	ALTER TABLE mal.items ALTER order_id TYPE bigint;
+	ALTER TABLE mal.items ADD num mal.number REFERENCES app.orders});
+like(
+	error_of($node,
+		q{SET SESSION AUTHORIZATION app; SELECT public.snowflake_convert_column('app.orders', 'id', dry_run => true)}
+	)->{detail},
+	qr/^Foreign key items_num_fkey of table mal\.items .* a type of its columns/,
+	'a cast, and an owner on his own: refused');
+
 # A tree with two owners
 create_tables('app', '');
 $node->safe_psql(
@@ -459,6 +471,12 @@ foreach my $grant ('', 'GRANT app TO other')
 }
 $node->safe_psql('postgres', 'REVOKE app FROM other');
 $node->safe_psql('postgres', q{COMMENT ON CONSTRAINT wide_order_id_fkey ON other.wide IS NULL});
+is( run_as(
+		'app',
+		q{SELECT count(*) FROM public.snowflake_convert_column('app.orders', 'id', dry_run => true) s WHERE s ~ 'wide'}
+	),
+	'0',
+	'no statement is run with the rights of a role whose rights the caller does not have');
 run_as('app', q{SELECT public.snowflake_convert_column('app.orders', 'id')});
 is(error_of($node, 'INSERT INTO other.wide VALUES (3)')->{sqlstate},
 	'23503', 'an owner converts his key, whoever references it');
@@ -475,6 +493,17 @@ is($error->{sqlstate}, '42501', 'a member that does not inherit: refused');
 like($error->{message}, qr/must be owner of table theirs/, 'as not the owner');
 is(error_of($node, "SET SESSION AUTHORIZATION member; SET ROLE other; $try")->{sqlstate},
 	'', 'and not refused as the owner');
+
+# An owner of a referencing table who cannot name that
+$node->safe_psql(
+	'postgres', q{
+	CREATE SCHEMA shut;
+	CREATE TABLE shut.t (k int REFERENCES theirs);
+	ALTER TABLE shut.t OWNER TO other});
+is( error_of($node, $try)->{detail},
+	'Role other, which owns table shut.t, has no USAGE privilege on schema shut.',
+	'an owner who has no rights to the schema of a table is refused');
+$node->safe_psql('postgres', 'DROP SCHEMA shut CASCADE');
 
 # A name that has to be quoted, of an identity
 $node->safe_psql(
