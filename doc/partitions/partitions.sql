@@ -261,7 +261,12 @@ BEGIN
                coalesce(range_agg(e.ids) FILTER (WHERE NOT e.is_default), '{}')
           INTO rest, taken
           FROM by_time.existing(t.parent) e;
-        oldest := (at AT TIME ZONE t.time_zone - t.keep) AT TIME ZONE t.time_zone;
+        BEGIN
+            oldest := (at AT TIME ZONE t.time_zone - t.keep) AT TIME ZONE t.time_zone;
+        EXCEPTION WHEN datetime_field_overflow THEN
+            -- that is before all times, so nothing is old
+            oldest := '-infinity';
+        END;
         BEGIN
             old_ids := by_time.bound(oldest, t.layout);
         EXCEPTION WHEN datetime_field_overflow THEN

@@ -230,6 +230,7 @@ sql(q{
 	CREATE TABLE mixed_past PARTITION OF mixed FOR VALUES FROM (MINVALUE) TO (snowflake_lower_bound('2026-11-01 05:00Z'));
 	CREATE TABLE mixed_other PARTITION OF mixed
 		FOR VALUES FROM (snowflake_lower_bound('2026-11-30 18:00Z')) TO (snowflake_lower_bound('2026-12-02Z'));
+	CREATE TABLE mixed_end PARTITION OF mixed FOR VALUES FROM (snowflake_lower_bound('2026-12-20Z')) TO (MAXVALUE);
 	CREATE TABLE layouts (id bigint) PARTITION BY RANGE (id);
 	CREATE TABLE layouts_other PARTITION OF layouts
 		FOR VALUES FROM (snowflake_lower_bound('2026-11-30 18:00Z', 'discord')) TO (snowflake_lower_bound('2026-12-02Z', 'discord'));
@@ -241,7 +242,7 @@ is( sql(q{SET timezone = 'UTC'; SELECT partition, snowflake_timestamp(lower(ids)
 		FROM by_time.existing('mixed') WHERE partition::text ~ '\d' ORDER BY ids}),
 	join("\n",
 		'mixed_2026_11_01_0500|2026-11-01 05:00:00+00|2026-11-30 18:00:00+00',
-		'mixed_2026_12_02_0000|2026-12-02 00:00:00+00|2027-01-01 00:00:00+00'),
+		'mixed_2026_12_02_0000|2026-12-02 00:00:00+00|2026-12-20 00:00:00+00'),
 	'the parts of periods that are not taken');
 is( sql(q{SELECT min(lower(ids)) = snowflake_lower_bound('2026-11-01Z', 'discord')::bigint FROM by_time.existing('layouts')}
 	),
@@ -352,8 +353,11 @@ is( names('log') . sql(q{SELECT count(*), to_regclass('log_2027_02') FROM by_tim
 	'log_2027_03 log_2027_04 log_2027_05 log_2027_060|',
 	'the next one goes on');
 
-# What was to be dropped is kept if somebody wants it after all
-sql(q{INSERT INTO by_time.dropping VALUES ('log_2027_03', 'log')});
+# What was to be dropped is kept if somebody wants it after all; one that was dropped by hand is no more
+sql(q{
+	CREATE TABLE gone ();
+	INSERT INTO by_time.dropping VALUES ('log_2027_03', 'log'), ('gone', 'log');
+	DROP TABLE gone});
 sql("$maintain, at => '2027-04-16Z')");
 is(sql('SELECT count(*) FROM by_time.dropping'), '0', 'a note that is out of date is forgotten');
 
@@ -481,6 +485,18 @@ is( names('full_of'),
 	'full_of_2026_10 full_of_2026_11 full_of_2026_12 full_of_2027_01',
 	'what is not referenced is');
 is(sql(q{SELECT partition::text FROM by_time.dropping}), 'full_of_2026_10', 'the note stays');
+
+# but not where all are to be kept from now on, nor when nobody looks after the table any more
+is( sql(q{
+		BEGIN;
+		UPDATE by_time.tables SET keep = NULL;
+		SELECT what FROM by_time.due('2026-12-10Z') WHERE what ~ '^forget';
+		DELETE FROM by_time.tables;
+		SELECT count(*) FROM by_time.dropping;
+		ROLLBACK}),
+	"forget that app.full_of_2026_10 was to be dropped\n0",
+	'until nothing is old, or the table is taken out');
+
 sql(q{DELETE FROM referencing; DROP TABLE referencing; DELETE FROM "rest of it"});
 sql("$maintain, at => '2026-12-10Z')");
 is( names('full_of') . sql(q{SELECT to_regclass('full_of_2026_10')}),
@@ -514,7 +530,8 @@ is( fails(q{INSERT INTO by_time.tables VALUES ('orders', 'month', 'Europe/Atlant
 	'22023', 'an unknown time zone');
 is(fails(q{INSERT INTO by_time.tables VALUES ('orders', 'decade', 'UTC')})->{sqlstate},
 	'23514', 'an unknown period');
-foreach my $wrong ("keep = '-1 month'", "since = '-infinity'")
+foreach
+  my $wrong ("keep = '-1 month'", "since = '-infinity'", 'ahead = 0', "default_rows = 'reported'")
 {
 	is(fails("UPDATE by_time.tables SET $wrong")->{sqlstate}, '23514', "not taken: $wrong");
 }
@@ -552,6 +569,28 @@ sql(q{DROP SCHEMA parts CASCADE});
 sql(slurp_file($file));
 sql(q{INSERT INTO by_time.tables (parent, period, time_zone) VALUES ('orders', 'hour', 'UTC')});
 
+# Names that need quotes.  The first ID of a period is in no other one.
+sql(q{
+	DELETE FROM by_time.tables;
+	CREATE SCHEMA "My app";
+	CREATE TABLE "My app"."Log" ("Id" snowflake) PARTITION BY RANGE ("Id");
+	CREATE TABLE "My app"."Rest" PARTITION OF "My app"."Log" DEFAULT;
+	INSERT INTO "My app"."Log" VALUES (snowflake_lower_bound('2026-11-01Z'));
+	INSERT INTO by_time.tables (parent, period, time_zone, ahead) VALUES ('"My app"."Log"', 'month', 'UTC', 1)}
+);
+like(
+	sql(q{SELECT what FROM by_time.due('2026-10-15Z')}),
+	qr/^make Log_2026_10, from [^,]*\ncannot make Log_2026_11, from .*"My app"\."Rest" has 1 rows of that time$/,
+	'the first ID of a period is reported once');
+sql(q{UPDATE by_time.tables SET default_rows = 'move'});
+sql("$maintain, at => '2026-10-15Z')");
+is( names('"My app"."Log"'),
+	'"My app"."Log_2026_10" "My app"."Log_2026_11"',
+	'names that need quotes');
+is( sql(q{SELECT tableoid::regclass FROM "My app"."Log"}),
+	'"My app"."Log_2026_11"',
+	'of a table whose rows are moved, too');
+
 # Rows of the default partition that are older than what is kept stay there: old keys look as if
 # they were from the layout's first second.
 sql(q{
@@ -562,6 +601,8 @@ sql(q{
 	INSERT INTO aged SELECT generate_series(1, 1000);
 	INSERT INTO by_time.tables VALUES ('aged', 'month', 'UTC', 1, NULL, '13 months', 'drop', 'move', NULL)}
 );
+is(sql(q{SELECT what FROM by_time.due('2012-01-01Z') WHERE what ~ 'aged_rest'}),
+	'', 'nor are those of the period that has just become old');
 sql("$maintain)");
 is(sql('SELECT count(*) FROM aged_rest'),
 	'1000', 'what is older than is kept is not moved and dropped');
@@ -571,7 +612,8 @@ is( sql(q{SELECT string_agg(DISTINCT relreplident::text, '') FROM pg_class WHERE
 	'new partitions have the replica identity FULL');
 
 # An ID that is of no period does not keep other tables from being looked after; nor does one that is
-# larger than those of the layout, or a layout that has ended.
+# larger than those of the layout, a layout that has ended, or rows that are kept for longer than there
+# have been times.
 $node->safe_psql(
 	'postgres', q{
 	SET allow_in_place_tablespaces = on;
@@ -583,9 +625,13 @@ sql(q{
 	CREATE TABLE narrow_rest PARTITION OF narrow DEFAULT;
 	INSERT INTO narrow VALUES (9223372036854775807);
 	CREATE TABLE over (id bigint) PARTITION BY RANGE (id);
+	CREATE TABLE typo (id bigint) PARTITION BY RANGE (id);
 	CREATE TABLE later (id bigint PRIMARY KEY) PARTITION BY RANGE (id) TABLESPACE elsewhere;
+	ALTER TABLE later REPLICA IDENTITY NOTHING;
+	INSERT INTO by_time.tables (parent, period, time_zone, keep, layout) VALUES ('typo', 'month', 'UTC', '1 year', 'twiter');
 	INSERT INTO by_time.tables (parent, period, time_zone, layout)
-		VALUES ('later', 'month', 'UTC', NULL), ('narrow', 'month', 'UTC', 'javascript'), ('over', 'month', 'UTC', 'baidu')}
+		VALUES ('later', 'month', 'UTC', NULL), ('narrow', 'month', 'UTC', 'javascript'), ('over', 'month', 'UTC', 'baidu');
+	UPDATE by_time.tables SET keep = '10000 years' WHERE parent = 'later'::regclass}
 );
 $node->psql(
 	'postgres', "SET search_path = app, public; $maintain)",
@@ -603,6 +649,7 @@ like(
 	$strange,
 	qr/app\.over: cannot make a partition from .*: /,
 	'and a period after the end of the layout');
+like($strange, qr/app\.typo: cannot tell what is old: /, 'and a layout that there is not');
 is(sql(q{SELECT count(*) > 0 FROM by_time.existing('later')}),
 	't', 'and the next table has partitions');
 like(
@@ -619,13 +666,13 @@ is( sql(q{SET timezone = 'UTC'; SELECT by_time.period_start('2026-11-01 04:30Z',
 	),
 	'2026-11-01 04:00:00+00',
 	'a month begins at the first of two midnights');
-is( sql(q{SELECT DISTINCT spcname FROM pg_class LEFT JOIN pg_tablespace t ON t.oid = reltablespace
+is( sql(q{SELECT DISTINCT spcname, relreplident FROM pg_class LEFT JOIN pg_tablespace t ON t.oid = reltablespace
 		 WHERE relkind = 'r' AND relname ~ '^later_2'}),
-	'elsewhere',
-	'in the tablespace of the table');
+	'elsewhere|n',
+	'in the tablespace of the table, and with its replica identity NOTHING');
 
 # A role whose name needs quotes looks after its own tables.
-sql(q{DELETE FROM aged WHERE id > 1000; DELETE FROM by_time.tables WHERE parent IN ('narrow'::regclass, 'over'::regclass); DROP TABLE narrow, over}
+sql(q{DELETE FROM aged WHERE id > 1000; DELETE FROM by_time.tables WHERE parent IN ('narrow'::regclass, 'over'::regclass, 'typo'::regclass); DROP TABLE narrow, over, typo}
 );
 $node->safe_psql(
 	'postgres', q{
