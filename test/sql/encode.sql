@@ -67,6 +67,12 @@ SELECT count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base32'
 	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'hex'), 'hex') <> id) AS hex
 	FROM ids;
 
+-- A format whose letters are of one case is read in the other as well.
+SELECT ours, count(*) FILTER (WHERE snowflake_from_text(upper(encoded), ours) <> id) AS upper,
+		count(*) FILTER (WHERE snowflake_from_text(lower(encoded), ours) <> id) AS lower
+	FROM formats, (SELECT id FROM ids LIMIT 1000) i, LATERAL snowflake_to_text(id, ours) AS encoded
+	WHERE ours IN ('base32', 'base36', 'hex') GROUP BY 1 ORDER BY 1;
+
 -- Texts of fixed width sort like the IDs.
 SELECT ours, count(*) FILTER (WHERE encoded COLLATE "C" <= before COLLATE "C") AS out_of_order,
 		min(length(encoded)) = max(length(encoded)) AS fixed_width

@@ -62,6 +62,15 @@ is(error_of($node, q{ALTER SYSTEM SET snowflake.kept_in = '1'})->{sqlstate},
 	'55P02', 'nor is it for a configuration file');
 is(error_of($node, 'ALTER SYSTEM SET snowflake.reservation = 0')->{sqlstate},
 	'22023', 'nothing can be minted without a reservation, so 0 is refused');
+is(error_of($node, 'ALTER SYSTEM SET snowflake.max_jump = 0')->{sqlstate},
+	'22023', 'nor can each look find a jump');
+
+# Dates that are none, and a name that is none
+foreach my $layout ('twitter epoch:2025-01-00T00:00:00Z', 'time:41 _node:10 sequence:12 epoch:0')
+{
+	is(error_of($node, "ALTER SYSTEM SET snowflake.layout = '$layout'")->{sqlstate},
+		'22023', "the layout \"$layout\" is refused");
+}
 
 # A mint for which waiting is in vain, and which is not to wait
 sub refused_at_once

@@ -208,6 +208,14 @@ DETAIL:  Their times do not change\.
 HINT:  Decode them with their own layout, for example snowflake_node\(id, '\Q$canonical_wide\E'\)\.\n*\z/,
 	'bits moved below the time: a warning that says so');
 
+# Node and sequence change places, which have as many bits each
+configure('time:45 sequence:6 node:6 epoch:2025-01-01T00:00:00Z', 'differs');
+($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_accept_layout()');
+like(
+	$stderr,
+	qr/WARNING:  existing snowflakes now decode to other nodes and sequence numbers/,
+	'parts that change places: likewise');
+
 # A part becomes the caller's field, so the node ID has the other one alone
 configure('time:45 zone:4 shard:2 sequence:6 epoch:2025-01-01T00:00:00Z', 'differs');
 $node->safe_psql('postgres', 'SELECT snowflake_accept_layout()');

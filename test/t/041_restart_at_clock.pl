@@ -73,6 +73,25 @@ like(
 	reset_error(1)->{message},
 	qr/^the snowflake generator is not ahead of the clock/,
 	'a generator that is not ahead is not reset');
+
+# Another node ID is configured, and the keeper has not taken it up yet: neither of them counts.
+{
+	my $keeper_pid = status($node, 'keeper_pid');
+
+	kill 'STOP', $keeper_pid;
+	foreach my $to (2, 1)
+	{
+		$node->append_conf('postgresql.conf', "snowflake.node_id = $to");
+		$node->reload;
+		$node->poll_query_until('postgres', "SELECT current_setting('snowflake.node_id') = '$to'")
+		  or die "reload has no effect";
+		like(
+			reset_error(1)->{message},
+			qr/^snowflakes are not minted with node ID 1$/,
+			'nor one whose node ID is about to change') if $to == 2;
+	}
+	kill 'CONT', $keeper_pid;
+}
 $node->safe_psql('postgres',
 	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '55 s'), force => true)});
 like(

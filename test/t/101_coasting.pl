@@ -329,6 +329,13 @@ is( log_count(
 	2,
 	'the log tells that it is believed');
 
+# A wait for the clock is no longer than the patience, if the clock is ahead of the IDs then.
+$session->query(q{SET snowflake.max_wait = '5min'});
+step_clock($clock, $day + $hour);
+isnt(mint(), undef, 'a mint waits for a jump ahead that will soon be believed');
+$session->query(q{SET snowflake.max_wait = '100ms'});
+step_clock($clock, -$hour);
+
 # A jump within what is reserved: mints may use no more of that than max_jump before the
 # keeper has looked.
 $session->quit;

@@ -234,6 +234,30 @@ isnt(status($node, 'clock_state'), 'coasting', 'a clock that ends a stand is bel
 step_clock($clock, 1);
 mint();
 
+# Likewise where the server was down for a part of that time.
+step_clock($clock, -$hour);
+$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+mint();
+$node->stop('fast');
+let_pass($clock, 30 * $minute);
+start();
+step_clock($clock, $hour - 1);
+look();
+isnt(status($node, 'clock_state'), 'coasting', 'also after a pause of the server');
+step_clock($clock, 1);
+mint();
+
+# IDs stand after snowflake_advance(), and none has been minted since: a clock that is set ahead
+# to less than that is believed at once as well.
+$node->safe_psql('postgres',
+	q{SELECT snowflake_advance(snowflake_lower_bound(clock_timestamp() + interval '90 min'))});
+step_clock($clock, $hour);
+look();
+isnt(status($node, 'clock_state'), 'coasting', 'or after snowflake_advance()');
+mint();
+let_pass($clock, $hour);
+mint();
+
 
 # The machine was off for five hours, and has started with a clock that is an hour behind the
 # newest ID.  It is set right after the first ID: nobody knows better, so it is believed at once.

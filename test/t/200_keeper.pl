@@ -298,13 +298,18 @@ my ($stdout, $stderr);
 	local %ENV = $node->_get_env();
 	IPC::Run::run(
 		[ $node->installed_command('postgres'), '--single', '-D', $node->data_dir, 'postgres' ],
-		'<', \"SELECT snowflake_next()\n",
-		'>', \$stdout, '2>', \$stderr);
+		'<',
+		\"SELECT snowflake_next()\nSELECT keeper_waits FROM snowflake_stats\n",
+		'>',
+		\$stdout,
+		'2>',
+		\$stderr);
 }
 like(
 	$stderr,
 	qr/ERROR:  the snowflake generator has no keeper/,
 	'single-user mode has no keeper, and says so');
+like($stdout, qr/keeper_waits = "0"/, 'at once');
 
 # Nor under pg_upgrade, which must find the server as it was left
 $node->append_conf('postgresql.conf', 'autovacuum = off');

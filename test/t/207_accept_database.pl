@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of new_clock new_node start_with_clock status step_clock wait_for_mint wait_for_status
+  error_at_once error_of new_clock new_node start_with_clock status step_clock wait_for_mint wait_for_status
 );
 use Test::More;
 
@@ -73,6 +73,9 @@ query('SELECT snowflake_next()');
 query(q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '1 hour'))});
 $newest = query('SELECT snowflake_next()');
 lose();
+
+# What only an administrator can end is not waited for.
+is(error_at_once($node)->{sqlstate}, '55000', 'a reservation is lost: a mint is refused at once');
 
 # What has to be said
 foreach my $arguments ('', 'NULL', 'NULL, false', '(SELECT max(1) WHERE false)')
@@ -220,6 +223,15 @@ query('SELECT snowflake_accept_database(none_exists => true)');
 query('SELECT snowflake_next()');
 cmp_ok(abs(status($node, 'extract(epoch FROM lead)')), '<', 600, 'none exists: at the clock');
 
+# IDs may be ahead by snowflake.max_lead in any case, so the largest may be.
+$node->append_conf('postgresql.conf', "snowflake.max_ahead = 0\nsnowflake.max_lead = '1h'");
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_lead') = '1h'})
+  or die 'reload has no effect';
+$larger = query(q{SELECT snowflake_lower_bound(now() + interval '30 min')});
+is(accept_error($larger)->{message}, '', 'ahead by less than max_lead: accepted');
+cmp_ok(query('SELECT snowflake_next()'), '>', $larger, 'and minting goes on above');
+
 # Back in the first database, whose table nobody has lost: a node ID without a row may have been
 # used in the other one.
 my $moved = new_node('moved');
@@ -232,6 +244,16 @@ foreach my $database ('other', 'postgres')
 	$moved->append_conf('postgresql.conf', "snowflake.database = $database");
 	$moved->restart;
 	wait_for_status($moved, q{gate ~ 'not in snowflake.database'});
+
+	# the one that has it may be gone
+	if ($database eq 'postgres')
+	{
+		$moved->safe_psql('postgres', 'DROP DATABASE other');
+		like(
+			error_of($moved, 'SELECT snowflake_next()')->{detail},
+			qr/^It was in the database with OID \d+, which was dropped\.$/,
+			'the database that had the reservation was dropped: the error says so');
+	}
 	$moved->safe_psql('postgres', "SELECT snowflake_accept_database($newest)");
 }
 is( $moved->safe_psql(

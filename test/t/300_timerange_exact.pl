@@ -237,5 +237,16 @@ foreach my $layout (
 }
 cmp_ok($compared, '>=', 1_000_000, "$compared comparisons");
 
+# A condition on the ID that no index can answer, in the order of its time
+is( $node->safe_psql(
+		'postgres', q{
+		SET enable_sort = off;
+		SET enable_seqscan = off;
+		SET enable_bitmapscan = off;
+		SELECT cardinality(array_agg(number))
+		  FROM (SELECT number, id FROM decoded WHERE id <> 5 ORDER BY t LIMIT 5) d}),
+	'5',
+	'rows in the order of their time, of all IDs but one');
+
 $node->stop;
 done_testing();

@@ -148,7 +148,11 @@ my $files = open_files();
 $session->query_safe('SELECT count(*) FROM snowflake_fleet()') foreach 1 .. 10;
 cmp_ok(open_files(), '<', $files + 10, 'a name that was looked up leaves no file open');
 
-# another name, which has only an address where nobody listens
+# another name, which has only an address where nobody listens, after those that had another
+set_source("postgresql://$user\@"
+	  . join('', map { "other$_.here:1," } 1 .. 8)
+	  . "good.here:$port/postgres");
+$session->query_safe('SELECT count(*) FROM snowflake_fleet()');
 set_source("postgresql://$user\@nobody.there:$port/postgres");
 $session->query_safe(
 	q{CREATE FUNCTION pg_temp.refusal() RETURNS text LANGUAGE plpgsql AS $$

@@ -130,10 +130,10 @@ $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
 wait_for_mint($one);
 is(status($one, 'node'), '0', 'a user with a password gets a node ID');
 
-# Slashes around the path do not make it another one.
+# Slashes around the path do not make it another one, nor a code in the name another user.
 foreach my $path ('fleet/', '/fleet//')
 {
-	my $url = "etcd://fleet\@$hosts/$path?passfile=$passfile";
+	my $url = "etcd://fl%65et\@$hosts/$path?passfile=$passfile";
 
 	$one->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
 	$one->reload;

@@ -98,6 +98,15 @@ $one->reload;
 wait_until('the setting is in force',
 	sub { error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate} ne '28000' });
 $one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+
+# one that has no value at all is a damaged record
+is( SnowflakeCoordinator::zookeeper_error(
+		$zookeeper, 1, pack 'N/a*N3N/a*N/a*N',
+		'/fleet/d/node/7', 0xffffffff, 1, 31, 'world', 'anyone', 0),
+	0,
+	'a record without a value is made');
+is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 7'),
+	'damaged', 'and listed as damaged');
 is( SnowflakeCoordinator::zookeeper_error(
 		$zookeeper, 7, pack 'N/a*N2N/a*N/a*N',
 		'/fleet/d/fleet', 1, 1, 'world', 'anyone', -1),

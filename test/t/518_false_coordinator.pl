@@ -6,6 +6,7 @@ use warnings;
 
 use File::Basename qw(dirname);
 use FindBin;
+use IO::Socket::INET;
 use lib "$FindBin::RealBin/../perl";
 use MIME::Base64 ();
 use SnowflakeCoordinator;
@@ -86,6 +87,13 @@ foreach my $try (1 .. 3)
 is(log_count($server, qr/WARNING:  could not use the coordinator: too many sessions/, $log_size),
 	1, 'an error with other numbers in it is not news for the log');
 
+# An SQLSTATE that is none is that of a failure.
+answer(SnowflakeCoordinator::message('E', "SERROR\0VERROR\0C1\0Mno\0\0"));
+my $failure = error_of($server, 'SELECT * FROM snowflake_fleet()');
+is( "$failure->{sqlstate} $failure->{message}",
+	'08006 could not use the coordinator: no',
+	'an error whose SQLSTATE is too short');
+
 # A host of this kind keeps nobody from another one of the list.
 my $other = "$file.other";
 my $other_hosts = SnowflakeCoordinator::new_false_postgresql($other);
@@ -110,6 +118,15 @@ foreach my $case (@strange, [ 'nothing at all' => '' ])
 	answer($content);
 	is(error_of($server, $listed)->{stdout}, 1, "the next host is used: $what");
 }
+
+# Who gives up while the first host is silent is not made to wait for the next one.
+my $silent = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1')
+  or die "could not listen: $@";
+set_source("postgresql://somebody\@127.0.0.1:${\ $silent->sockport},$other_hosts/fleet");
+is(error_of($server, "SET statement_timeout = '1s'; $listed")->{sqlstate},
+	'57014', 'a timeout of the statement ends it, and not the first host alone');
+
+# The host that answers may also be the first one.
 set_source("postgresql://somebody\@$other_hosts,$hosts/fleet");
 is(error_of($server, $listed)->{stdout}, 1, 'or the one before');
 
@@ -219,7 +236,7 @@ my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
 chomp $pkglibdir;
 SKIP:
 {
-	skip 'there is no module for etcd', 8 if !-e "$pkglibdir/snowflake_etcd.so";
+	skip 'there is no module for etcd', 9 if !-e "$pkglibdir/snowflake_etcd.so";
 	answer('{"header": {}, "kvs": [' . join(',', ('{"key": 1e131071}') x 3000) . ']}');
 	set_source("etcd://$hosts/fleet");
 	my ($mb, $records) = memory_of('SELECT count(*) FROM snowflake_fleet()');
@@ -250,6 +267,13 @@ SKIP:
 	answer(qq({"header": {}, "kvs": [{"key": "$key"}]}));
 	set_source("etcd://$hosts");
 	is(error_of($server, $listed)->{stdout}, 1, 'etcd: the path is "snowflake" by default');
+
+	# who logs in, and is not
+	answer('{"header": {}}');
+	set_source("etcd://somebody\@$hosts/fleet");
+	is( error_of($server, $listed)->{message},
+		'could not use the coordinator: it sent no token',
+		'etcd: a login without a token is none');
 }
 SKIP:
 {
@@ -289,6 +313,57 @@ foreach my $case (
 				"$expected->{$status} could not use the coordinator: HTTP status $status",
 				"$scheme: a refusal with status $status");
 		}
+	}
+}
+
+# What a refusal says may be in any encoding.
+SKIP:
+{
+	skip 'there is no module for etcd', 1 if !-e "$pkglibdir/snowflake_etcd.so";
+	answer(400, "$file.status");
+	answer("{\"message\": \"n\xe4in\"}");
+	set_source("etcd://$hosts/fleet");
+	is( error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
+		'could not use the coordinator: n?in',
+		'etcd: a refusal has no bytes of another encoding');
+}
+
+# A Consul that has no records, and tells that only if nothing stale is asked for.  In a file are
+# the status of its answer to a write, a line of the head of all its answers, and that answer.
+my $empty = SnowflakeCoordinator::new_false(
+	sub {
+		my ($client) = @_;
+		my $request = '';
+
+		$request .= <$client> // return while $request !~ /\r\n\r\n\z/;
+		my ($length) = $request =~ /^content-length: (\d+)/im;
+		read $client, my $body, $length // 0;
+		my ($status, $head, $content) = split /\|/, slurp_file("$file.write");
+		($status, $content) = ($request =~ /\A\S+ \S+[?&]consistent / ? 404 : 400, '')
+		  if $request =~ /\AGET /;
+		print $client "HTTP/1.1 $status Said\r\n$head\r\nContent-Length: "
+		  . length($content)
+		  . "\r\nConnection: close\r\n\r\n$content";
+	});
+SKIP:
+{
+	skip 'there is no module for Consul', 3 if !-e "$pkglibdir/snowflake_consul.so";
+	my $stale = '{"Errors": [{"OpIndex": 0, "What": "failed to set key, index is stale"}]}';
+	foreach my $case (
+		[
+			'writes nothing' => '409|X-Date: none',
+			$stale, 'it has no record of the fleet, and accepts none'
+		],
+		[ 'has a date that is none' => '200|Date: none', '{"Results": []}' ],
+		[ 'has one that is very long' => '200|Date: ' . 'x' x 5000, '{"Results": []}' ])
+	{
+		my ($what, $head, $content, $message) = @$case;
+
+		answer("$head|$content", "$file.write");
+		set_source("consul://$empty/fleet");
+		is( error_of($server, 'SELECT snowflake_fleet_recover()')->{message},
+			$message ? "could not use the coordinator: $message" : '',
+			"Consul: a coordinator that $what");
 	}
 }
 
@@ -419,7 +494,7 @@ foreach my $scheme ('postgresql', 'zookeeper')
 }
 SKIP:
 {
-	skip 'there is no module for etcd', 4 if !-e "$pkglibdir/snowflake_etcd.so";
+	skip 'there is no module for etcd', 5 if !-e "$pkglibdir/snowflake_etcd.so";
 	my $pipe = "$passfile.pipe";
 	my $long = "$passfile.long";
 	system('mkfifo', '-m', '600', $pipe) == 0 or die 'could not make a pipe';
@@ -433,10 +508,15 @@ SKIP:
 	{
 		my ($path, $message) = @$case;
 
-		set_source("etcd://somebody\@$hosts/fleet?passfile=$path");
+		# a code stands for its character
+		set_source("etcd://somebody\@$hosts/fleet?passfile=" . $path =~ s/passfile/p%61ssfile/r);
 		like(error_of($server, 'SELECT * FROM snowflake_fleet()', timeout => 60)->{message},
 			$message, "etcd: a passfile that cannot be one: $path");
 	}
+	set_source("etcd://$hosts/fleet%00a");
+	is( error_of($server, 'SELECT * FROM snowflake_fleet()')->{detail},
+		'A percent sign must be followed by two hexadecimal digits.',
+		'etcd: no path ends at a byte of 0');
 }
 unlike(slurp_file($server->logfile), qr/terminated by signal/, 'no process has crashed');
 
