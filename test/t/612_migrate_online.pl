@@ -143,11 +143,14 @@ as_owner(
 	COMMENT ON VIEW open_orders IS 'not closed';
 	CREATE VIEW "Newest" AS SELECT max(id) AS id FROM open_orders;
 	GRANT SELECT ON open_orders, "Newest" TO writer WITH GRANT OPTION;
+	GRANT UPDATE (note), INSERT (note) ON open_orders TO writer;
 	CREATE FUNCTION items_of(bigint) RETURNS bigint LANGUAGE sql STABLE RETURN (SELECT count(*) FROM items WHERE order_id = $1);
 	CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 	CREATE TRIGGER moved BEFORE UPDATE OF order_id ON items FOR EACH ROW WHEN (OLD.order_id <> NEW.order_id) EXECUTE FUNCTION nothing();
 	CREATE TRIGGER instead INSTEAD OF INSERT ON open_orders FOR EACH ROW EXECUTE FUNCTION nothing();
 	CREATE RULE never AS ON DELETE TO orders WHERE OLD.id < 0 DO INSTEAD NOTHING;
+	ALTER TABLE items DISABLE TRIGGER moved;
+	ALTER TABLE orders ENABLE ALWAYS RULE never;
 	CREATE POLICY positive ON items FOR SELECT TO writer USING (order_id > 0);
 	ALTER TABLE items ENABLE ROW LEVEL SECURITY;
 	CREATE POLICY everything ON items USING (order_id IS NOT NULL) WITH CHECK (true)});
@@ -159,8 +162,9 @@ my $definitions = q{
 	SELECT pg_get_viewdef('open_orders'), reloptions, relacl, obj_description(oid), relowner::regrole FROM pg_class WHERE relname = 'open_orders';
 	SELECT pg_get_viewdef('"Newest"'), relacl FROM pg_class WHERE relname = 'Newest';
 	SELECT pg_get_functiondef('items_of'::regproc);
-	SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname IN ('moved', 'instead') ORDER BY tgname;
-	SELECT definition FROM pg_rules WHERE rulename = 'never';
+	SELECT attname, attacl FROM pg_attribute WHERE attrelid = 'open_orders'::regclass AND attnum > 0 ORDER BY 1;
+	SELECT pg_get_triggerdef(oid), tgenabled FROM pg_trigger WHERE tgname IN ('moved', 'instead') ORDER BY tgname;
+	SELECT pg_get_ruledef(oid), ev_enabled FROM pg_rewrite WHERE rulename = 'never';
 	SELECT policyname, roles, cmd, permissive, qual, with_check FROM pg_policies WHERE tablename = 'items' ORDER BY 1;
 	SELECT attnames, rowfilter FROM pg_publication_tables};
 my $before = $node->safe_psql('postgres', $definitions);
