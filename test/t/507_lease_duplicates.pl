@@ -93,6 +93,25 @@ foreach my $order ('first', 'last')
 	wait_for_mint($one);
 	is(status($one, 'node'), 100, "a restart keeps the last of two node IDs, found $order");
 }
+
+# One that is not to be leased any more is given up at once, however long its lease is.
+$one->append_conf('postgresql.conf', "snowflake.lease = '1h'");
+$one->reload;
+wait_for_status($one, "lease_until > now() + interval '50 min'");
+$one->append_conf('postgresql.conf', "snowflake.lease_nodes = '150-200'");
+$one->reload;
+wait_for_status($one, 'node = 150');
+pass('a node ID with a long lease is given back for another');
+
+# The lease counts for a recovery, though the next one is to be short.
+$one->append_conf('postgresql.conf', "snowflake.lease = '10s'");
+$one->reload;
+$one->poll_query_until('postgres', q{SELECT current_setting('snowflake.lease') = '10s'})
+  or die 'reload has no effect';
+like(
+	error_of($one, 'SELECT snowflake_fleet_recover()')->{message},
+	qr/^the floor of the fleet would be 3\d{3}\.\d+ s ahead of the clock$/,
+	'a recovery takes into account the lease of its server');
 $one->stop;
 
 # A split coordinator: a standby was promoted, and the old primary goes on.
