@@ -264,5 +264,31 @@ like(
 start_time($clock);
 
 $below->stop;
+
+# One that leases a node ID shortly before the epoch of its layout writes a record that it can read.
+$clock = new_clock('first');
+my $epoch = 1000 * (int(time) + 600);
+my $first = new_member(
+	'first', $coordinator,
+	lease => '10min',
+	conf => "snowflake.layout = 'time:41 node:10 sequence:12 epoch:$epoch'\n");
+
+$coordinator->safe_psql('postgres', 'DROP SCHEMA snowflake_fleet CASCADE');
+start_with_clock($first, $clock);
+$first->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+stop_time($clock);
+$first->safe_psql('postgres', "SELECT snowflake_fleet_create(to_timestamp($epoch / 1000))");
+wait_for_status($first, q{advice ~ '^This server waits for the floor of the fleet'});
+let_pass(
+	$clock,
+	$epoch - 300 - $first->safe_psql(
+		'postgres', 'SELECT (1000 * extract(epoch FROM clock_timestamp()))::bigint'));
+wait_for_status($first, 'leases > 0');
+is( $first->safe_psql(
+		'postgres', 'SELECT state, leased_from > now() FROM snowflake_fleet() WHERE node = 0'),
+	'leased|t',
+	'a lease that is granted before the epoch can be read');
+start_time($clock);
+$first->stop;
 $coordinator->stop;
 done_testing();
