@@ -213,6 +213,8 @@ $node->poll_query_until('postgres',
 is( status($node, 'advice'),
 	'Set snowflake.node_id to at most 1023, and reload the configuration.',
 	'a node ID that is too large');
+is(refused('SELECT snowflake_next()'), '55000', 'with which nothing is minted');
+is(status($node, $refusals), '1 0 0 0 0 0', 'which is counted as the node ID, too');
 $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $node->reload;
 wait_for_mint($node);

@@ -646,6 +646,9 @@ foreach my $case (
 		detail => $detail,
 		hint => $hint,
 		advice => $hint);
+	isnt(query('SELECT refused_clock FROM snowflake_stats'),
+		'0', "$state: it is counted as the clock's");
+
 	if ($step > 0)
 	{
 		$error = error_of($node, 'SELECT snowflake_accept_clock()');

@@ -104,10 +104,12 @@ records("UPDATE snowflake_fleet.records SET value = $old WHERE key = 'node/"
 	  . status($one, 'node')
 	  . q{'});
 wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
-my $error = error_of($one, 'SELECT snowflake_next()');
+my $refused = status($one, 'refused_node');
+my $error = error_at_once($one);
 is( $error->{message},
 	q{this server's node ID may be leased again by another server},
-	'the holder closes at once');
+	'the holder closes at once, and refuses mints at once');
+is(status($one, 'refused_node') - $refused, 1, 'which is counted');
 like($error->{hint}, qr/snowflake_fleet_recover\(\)/, 'with a hint');
 $one->reload;    # it looks again, at once
 $two->poll_query_until('postgres',
@@ -126,9 +128,11 @@ is( $two->safe_psql(
 $three->start;
 $three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_status($three, q{advice ~ '^The coordinator went back in time'});
+$refused = status($three, 'refused_node');
 is( error_at_once($three)->{message},
 	'this server has not leased a node ID',
 	'a server that has none is refused at once');
+is(status($three, 'refused_node') - $refused, 1, 'which is counted as well');
 is( log_count(
 		$one, qr/WARNING:  the coordinator of the snowflake fleet went back in time: it does not/,
 		$log_size),

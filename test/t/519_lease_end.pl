@@ -8,7 +8,7 @@ use FindBin;
 use IO::Socket::UNIX;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  let_pass new_clock new_coordinator new_member start_time start_with_clock status
+  error_of let_pass new_clock new_coordinator new_member start_time start_with_clock status
   stop_time wait_for_mint wait_for_status
 );
 use PostgreSQL::Test::Utils;
@@ -57,5 +57,12 @@ wait_for_status($member, q{gate = 'closed: the lease of the node ID has ended'})
 pass('when it has not answered the gate closes, without anybody who mints');
 
 start_time($clock);
+
+# A mint waits for the coordinator, in vain, and is counted as refused for its node ID.
+my $refused = status($member, 'refused_node');
+is( error_of($member, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()})->{message},
+	q{the lease of this server's node ID has ended},
+	'nothing is minted after the end');
+is(status($member, 'refused_node') - $refused, 1, 'which is counted');
 $member->stop;
 done_testing();
