@@ -276,20 +276,32 @@ may_be_pushed_down(PlannerInfo *root, Node *node)
 		rt_fetch(var->varno, root->parse->rtable)->rtekind == RTE_SUBQUERY;
 }
 
+static bool
+contains(Node *node, void *time)
+{
+	if (node == NULL)
+		return false;
+	return equal(snowflake_timefilter_strip(node), time) ||
+		expression_tree_walker(node, contains, time);
+}
+
 /*
- * Is the query grouped by that time in some of its grouping sets only?  Where it is not,
- * it is NULL.  Until PostgreSQL 17 core finds it by the expression, and so it has to stay.
+ * Is the query grouped by that time, or by a condition on it, in some of its grouping sets
+ * only?  Where it is not, that is NULL.  Until PostgreSQL 17 core finds it by the expression,
+ * and so it has to stay: two comparisons in place of one would be looked up one by one.
  */
 static bool
 is_null_in_some_groups(PlannerInfo *root, Node *time)
 {
+	Node	   *stripped = snowflake_timefilter_strip(time);
 	ListCell   *lc;
 
 	if (!GROUPED_EXPRESSIONS_ARE_LOOKED_UP || root == NULL || root->parse == NULL ||
 		root->parse->groupingSets == NIL)
 		return false;
 	foreach(lc, get_sortgrouplist_exprs(root->parse->groupClause, root->parse->targetList))
-		if (equal(snowflake_timefilter_strip(lfirst(lc)), snowflake_timefilter_strip(time)))
+		if (equal(snowflake_timefilter_strip(lfirst(lc)), stripped) ||
+			(exprType(lfirst(lc)) == BOOLOID && contains(lfirst(lc), stripped)))
 		return true;
 	return false;
 }

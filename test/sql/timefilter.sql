@@ -111,6 +111,10 @@ SELECT query, conditions(query || $$ WHERE created_at < '2026-01-02'$$) FROM unn
 	'WITH c AS (SELECT * FROM recent) SELECT FROM c',
 	'SELECT FROM (SELECT created_at FROM recent UNION ALL SELECT snowflake_timestamp(id) FROM old_visits) s',
 	'SELECT FROM days LEFT JOIN recent ON true']) AS query;
+-- The other way round, and a range, too.
+SELECT condition, plan_has('SELECT FROM (SELECT created_at FROM recent UNION ALL SELECT snowflake_timestamp(id) FROM old_visits) s WHERE ' || condition,
+		'Index Cond') AS by_key
+	FROM unnest(ARRAY[$$'2026-01-02' > created_at$$, $$created_at <@ tstzrange('2026-01-02', '2026-01-03')$$]) AS condition;
 
 -- Partitions: pruned in planning for constants, at the start for the rest.
 CREATE TABLE visits_by_day (id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
@@ -154,6 +158,10 @@ SELECT b.bound, count(*) FILTER (WHERE created_at < b.bound) = count(*) FILTER (
 	FROM recent, (VALUES (timestamp '-infinity'), ('4713-01-01 BC'), ('2026-01-02 03:10:00'), ('2026-01-02 03:10:00.000001'),
 		('2026-01-02 03:09:59.999999'), ('294276-12-31 23:59:59'), ('infinity')) AS b(bound)
 	GROUP BY 1 ORDER BY 1;
+-- East of Greenwich the first timestamp is before all of timestamptz.
+SET timezone = 'Asia/Tokyo';
+SELECT count(*) FILTER (WHERE created_at <= timestamp '4714-11-24 00:00 BC') AS le, count(*) FILTER (WHERE created_at > timestamp '4714-11-24 00:00 BC') AS gt
+	FROM recent;
 SET timezone = 'America/New_York';
 SELECT count(*) FILTER (WHERE created_at <= timestamp '294276-12-31 23:59:59') AS le, count(*) FILTER (WHERE created_at > timestamp '294276-12-31 23:59:59') AS gt
 	FROM recent;
@@ -208,6 +216,7 @@ SELECT count(*) FROM recent WHERE created_at NOT IN (SELECT at FROM visits WHERE
 SELECT count(*) FROM recent WHERE created_at > ALL (SELECT created_at FROM recent WHERE created_at < '2026-01-30');
 SELECT count(*) FROM recent WHERE created_at BETWEEN SYMMETRIC '2026-01-03' AND '2026-01-02';
 SELECT count(*) FROM recent WHERE created_at <@ '{[2026-01-02,2026-01-03),[2026-01-04,2026-01-05)}'::tstzmultirange;
+SELECT count(*) FROM recent WHERE '{[2026-01-02,2026-01-03),[2026-01-04,2026-01-05)}'::tstzmultirange @> created_at;
 SELECT count(*) FROM recent WHERE created_at = ANY (ARRAY(SELECT timestamptz '2026-01-02' + n * interval '10 min' FROM generate_series(1, 20) n));
 SELECT id, created_at FROM recent WHERE id >= created_at AND created_at > '2026-01-30 23:50';
 SELECT code, message FROM outcome('SELECT count(*) FROM recent WHERE created_at > 5');
@@ -233,6 +242,11 @@ SET ROLE regress_snowflake_reader;
 SELECT count(*) FROM recent WHERE created_at < now() AND created_at < '2026-01-02';
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_before(timestamptz) TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_until(timestamptz) FROM PUBLIC;
+SET ROLE regress_snowflake_reader;
+SELECT count(*) FROM recent WHERE created_at = least(now(), '2026-01-02');
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION snowflake_until(timestamptz) TO PUBLIC;
 -- Row-level security: the comparison of the ID leaks nothing, so it may come first.
 ALTER TABLE visits ENABLE ROW LEVEL SECURITY;
 CREATE POLICY most ON visits USING (page <> 'page 3');
@@ -315,8 +329,15 @@ DROP TABLE stored;
 CREATE TABLE grouped (id snowflake, x text);
 INSERT INTO grouped SELECT make_snowflake(t, 1, 1), 'a' FROM unnest('{2026-06-01Z,2025-06-01Z}'::timestamptz[]) t;
 SELECT @ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@ id), (x)) HAVING @ id >= timestamptz '2026-01-01Z';
+SELECT @ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@ id), (x)) HAVING timestamptz '2026-01-01Z' <= @ id;
 SELECT @ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@ id), (x)) HAVING @ id <@ tstzrange('2026-01-01Z', NULL);
 SELECT @ id AS c, @ id >= timestamptz '2026-01-01Z' AS is_new, count(*) FROM grouped GROUP BY ROLLUP (@ id) ORDER BY 1;
+SELECT @ id <@ tstzrange('2026-01-01Z', NULL) AS is_new, x, count(*) FROM grouped
+	GROUP BY GROUPING SETS ((@ id <@ tstzrange('2026-01-01Z', NULL)), (x)) HAVING @ id <@ tstzrange('2026-01-01Z', NULL);
+SELECT @ id = timestamptz '2026-06-01Z' AS is_it, x, count(*) FROM grouped
+	GROUP BY GROUPING SETS ((@ id = timestamptz '2026-06-01Z'), (x)) HAVING @ id = timestamptz '2026-06-01Z';
+SELECT @ id < timestamptz '2026-01-01Z' AS is_old, x, count(*) FROM grouped
+	GROUP BY GROUPING SETS ((@ id < timestamptz '2026-01-01Z'), (x)) HAVING @ id < timestamptz '2026-01-01Z';
 SELECT plan_has($$SELECT page, count(*) FROM visits WHERE @ id >= timestamptz '2026-02-27Z' GROUP BY ROLLUP (page)$$, 'Index Cond|Recheck Cond');
 
 -- An equality with the results of a subquery is hashed.
