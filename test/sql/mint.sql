@@ -27,6 +27,8 @@ SELECT count(*), count(DISTINCT id), bool_and(id > previous) AS ascending, min(i
 SELECT snowflake_next_batch(3) > :before::bigint AS above;
 SELECT count(*) FROM (SELECT snowflake_next_batch(1000000) LIMIT 5) b;
 SELECT snowflake_current() < snowflake_next() AS above;
+-- The last of them is the one that this session minted last.
+SELECT max(id) = snowflake_current() AS current FROM snowflake_next_batch(3) AS id;
 -- Nobody else mints, so a tick's IDs are without a gap.
 SELECT count(*) AS gaps
 	FROM (SELECT id, lag(id) OVER (ORDER BY id) AS before

@@ -30,6 +30,13 @@ ROLLBACK TO a;
 SELECT snowflake_frontier() = :frontier AS same;
 COMMIT;
 SELECT snowflake_frontier() > :frontier AS larger;
+-- who asks first in a savepoint that is rolled back, and then again
+BEGIN;
+SAVEPOINT a;
+SELECT snowflake_frontier() > :frontier AS larger;
+ROLLBACK TO a;
+SELECT snowflake_frontier() > :frontier AS larger;
+COMMIT;
 SELECT count(DISTINCT snowflake_frontier()) FROM tailed;
 BEGIN READ ONLY;
 SELECT what FROM settled ORDER BY id DESC LIMIT 1;

@@ -119,6 +119,16 @@ SELECT plan_has($$SELECT FROM some_visits ORDER BY @ id LIMIT 20$$, ' Sort') AS 
 SELECT plan($$SELECT FROM some_visits WHERE page = 3 ORDER BY @ id LIMIT 20$$);
 SELECT count(*) FROM (SELECT FROM some_visits ORDER BY @ id) v;
 SELECT count(*) FROM (SELECT FROM visits TABLESAMPLE BERNOULLI (0) ORDER BY @ id) v;
+-- Nor by one whose operators sort in another way.
+CREATE FUNCTION compare_down(bigint, bigint) RETURNS int IMMUTABLE STRICT LANGUAGE sql RETURN btint8cmp($2, $1);
+CREATE OPERATOR CLASS down_ops FOR TYPE bigint USING btree AS
+	OPERATOR 1 >, OPERATOR 2 >=, OPERATOR 3 =, OPERATOR 4 <=, OPERATOR 5 <, FUNCTION 1 compare_down(bigint, bigint);
+CREATE TABLE visits_down AS SELECT id::bigint AS id FROM some_visits;
+CREATE INDEX ON visits_down (id down_ops);
+SELECT plan_has($$SELECT FROM visits_down ORDER BY snowflake_timestamp(id) LIMIT 20$$, ' Sort') AS sorted;
+DROP TABLE visits_down;
+DROP OPERATOR FAMILY down_ops USING btree;
+DROP FUNCTION compare_down;
 RESET enable_sort;
 DROP TABLE some_visits;
 

@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node status wait_for_mint wait_until);
+use SnowflakeTest qw(error_of log_count new_node status wait_for_mint wait_until);
 use Test::More;
 
 my $node = new_node(
@@ -130,8 +130,10 @@ my $ahead = $reader->query_safe('SELECT snowflake_frontier()');
 my $open = $node->background_psql('postgres', on_error_stop => 0);
 $open->query(q{SET snowflake.max_wait = '100ms'; BEGIN; SAVEPOINT a; SELECT snowflake_next()});
 $open->query('ROLLBACK TO a');
+my $reservations = status($node, 'reservations');
 my ($ret, $stdout, $stderr) = $node->psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
 is($ret, 0, 'snowflake_restart_at_clock()') or diag($stderr);
+cmp_ok(status($node, 'reservations'), '>', $reservations, 'which is counted as a reservation');
 my $held = $open->query('SELECT snowflake_next()');
 $node->safe_psql('postgres', 'SELECT snowflake_next()');
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
@@ -217,6 +219,11 @@ foreach my $restarted (0, 1)
 	}
 }
 
+# What was reserved ahead of the clock counts no more when the order is given up, so the gate is
+# not closed for it.
+is(log_count($node, qr/More is reserved than is needed/),
+	0, 'what is reserved after a reset is what is needed');
+
 # Who may
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 is(error_of($node, 'SET ROLE ordinary; SELECT snowflake_restart_at_clock(2)')->{sqlstate},
@@ -225,27 +232,40 @@ is(error_of($node, 'SET ROLE ordinary; SELECT snowflake_restart_at_clock(2)')->{
 # Go on with another server, which is so far ahead, and has a second node ID.
 sub take_server_ahead
 {
-	my ($name, $interval, $conf) = @_;
+	my ($name, $interval, $conf, $before) = @_;
 
 	$node->stop;
 	$node = new_node($name, node_id => 1, conf => "snowflake.max_ahead = 0\n$conf");
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 	wait_for_mint($node);
+	$before->() if defined $before;
 	$node->safe_psql('postgres',
 		"SELECT snowflake_advance(snowflake_upper_bound(now() + interval '$interval'))");
 	set_node_id(2);
 	return;
 }
 
-# The same on a second server, where the table is dropped while the gate is closed
-take_server_ahead('second', '1 h', q{snowflake.max_wait = '1min'});
+# The same on a second server, where the table is dropped while the gate is closed.  A
+# transaction is open that has minted before the server was ahead.
+my ($early, $minted);
+take_server_ahead(
+	'second', '1 h',
+	q{snowflake.max_wait = '1min'},
+	sub {
+		$early = $node->background_psql('postgres');
+		$minted = $early->query_safe('BEGIN; SELECT snowflake_next()');
+	});
 $open = $node->background_psql('postgres', on_error_stop => 0);
 $open->query(q{SET snowflake.max_wait = '100ms'; BEGIN; SAVEPOINT a; SELECT snowflake_next()});
 $open->query('ROLLBACK TO a');
 $node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(2)');
 is_of_now($node->safe_psql('postgres', 'SELECT snowflake_next()'),
 	2, 'a second server, an hour ahead, is reset');
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_frontier()'),
+	'<', $minted, 'the frontier does not pass what was minted before it was ahead');
+$early->query_safe('COMMIT');
+$early->quit;
 
 # Once more, from half an hour ahead, and to a node ID that was there meanwhile
 $held = $open->query('SELECT snowflake_next()');
@@ -295,6 +315,19 @@ $node->append_conf('postgresql.conf', "snowflake.node_id = 9\nsnowflake.max_ahea
 $node->start;
 wait_for_mint($node);
 cmp_ok(mint(), '>', $further, 'a node ID that was never there: its IDs are larger than all');
+
+# The table is dropped, and re-created by a clean stop, for the end that it stores: what other
+# node IDs had is not known any more, so it may have been all that is ahead.
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
+$node->stop;
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 10');
+$node->start;
+$node->poll_query_until('postgres', q{SELECT gate = 'open' AND node = 10 FROM snowflake_status})
+  or die "gate does not open";
+like(
+	reset_error(10)->{message},
+	qr/^snowflakes ahead of the clock may have been minted with node ID 10/,
+	'reservation dropped before a clean stop: a node ID without a row cannot be reset');
 
 # A crash before the next reservation: the present node ID is in order again, so another
 # one goes on above what is reserved for it.

@@ -9,8 +9,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of get_clock let_pass new_clock new_node set_clock start_time
-  start_with_clock status step_clock stop_clock stop_time takes_less wait_for_mint
+  error_of finish_minter get_clock let_pass new_clock new_node set_clock start_minter start_time
+  start_with_clock status step_clock stop_clock stop_time takes_less wait_for_mint wait_until
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -298,6 +298,36 @@ is( error_of(
 	'a clock that stands still is not waited for');
 stop_clock($slow_clock, 0);
 kill 'CONT', $slow_keeper;
+
+# The clock goes far back while a mint waits for the next tick, whose ID it has already.  The keeper
+# corrects that as soon as it can, and the wait is not one for the clock that went back.
+wait_for_mint($slow);
+stop_time($slow_clock);
+my ($slow_waits, $minted) = split /\|/, status($slow, 'clock_waits, minted');
+my $waiting;
+{
+	local $ENV{PGOPTIONS} = '-c snowflake.max_wait=1h';
+
+	$waiting = start_minter($slow, 5);
+}
+wait_until('a mint waits', sub { status($slow, 'clock_waits') > $slow_waits });
+$slow_keeper = status($slow, 'keeper_pid');
+kill 'STOP', $slow_keeper;
+step_clock($slow_clock, -10 * $hour);
+my $waited = status($slow, 'clock_wait_total');
+let_pass($slow_clock, 1_010);
+wait_until('it looks at the clock', sub { status($slow, "clock_wait_total > '$waited'") eq 't' });
+kill 'CONT', $slow_keeper;
+wait_until(
+	'all five are minted',
+	sub {
+		let_pass($slow_clock, 500);
+		return status($slow, 'minted') >= $minted + 5;
+	});
+is(scalar(@{ finish_minter($waiting) }),
+	5, 'a clock that goes back by hours while a mint waits for the next tick')
+  or diag($waiting->{errors});
+start_time($slow_clock);
 $slow->stop;
 
 # The longest tick, and the shortest time that mints may use of the reservation: the wait for

@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of new_clock new_node pass_days start_after_kill start_with_clock status step_clock
-  wait_for_mint
+  error_of keeper_sleeps new_clock new_node pass_days start_after_kill start_with_clock status
+  step_clock wait_for_mint
 );
 use Test::More;
 
@@ -143,6 +143,27 @@ is( error_of($node,
 	)->{message},
 	'',
 	'a floor beyond what is reserved is reserved at once');
+
+# The reservation is shorter from now on, and what is left of the longer one is used up: mints do
+# not wake the keeper one by one, though less is left than half of what it was.
+pass_seconds(11 * 60);
+$node->poll_query_until('postgres',
+	q{SELECT reserved_until > (@ snowflake_next()) + interval '9 min' FROM snowflake_status})
+  or die 'no more is reserved';
+$node->append_conf('postgresql.conf', q{snowflake.reservation = '5s'});
+$node->reload;
+$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.reservation') = '5s'})
+  or die 'setting is not read';
+pass_seconds(6 * 60);
+my $slept = keeper_sleeps($node);
+$node->safe_psql('postgres',
+	q{DO 'BEGIN FOR i IN 1 .. 200 LOOP PERFORM snowflake_next(), pg_sleep(0.01); END LOOP; END'});
+SKIP:
+{
+	skip 'no /proc here', 1 if !defined $slept;
+	cmp_ok(keeper_sleeps($node) - $slept,
+		'<', 50, 'a shorter reservation: the keeper is not woken by each mint');
+}
 
 $node->stop;
 done_testing();

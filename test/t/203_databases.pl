@@ -181,6 +181,12 @@ like(
 	status($node, 'advice', dbname => 'one'),
 	qr/snowflake_accept_database\(\)/,
 	'the status has the same advice');
+
+# However often the keeper is asked for the gate, the log has the reason once.
+error_of($node, q{SET snowflake.max_wait = '500ms'; SELECT snowflake_advance('1')}, dbname => 'one')
+  foreach 1 .. 3;
+is(log_count($node, qr/LOG:  snowflake gate stays closed: the reservation/, $offset),
+	1, 'the log says so once');
 $node->safe_psql('one', "SELECT snowflake_accept_database($advanced_to)");
 push @ids, $node->safe_psql('one', 'SELECT snowflake_next()');
 cmp_ok($ids[-1], '>', $advanced_to, 'until an administrator says above which ID');

@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  let_pass log_count new_clock new_node start_time start_with_clock status stop_time
-  wait_for_mint wait_until
+  finish_minter let_pass log_count new_clock new_node start_minter start_time start_with_clock
+  status stop_time wait_for_mint wait_until
 );
 use Test::More;
 
@@ -60,6 +60,50 @@ start_time($clock);
 $node->safe_psql('postgres', 'CREATE DATABASE later');
 wait_for_mint($node);
 pass('the database is created: minting begins');
+
+# One that fails while the gate is open, and of which a mint asks something, pauses as well: for
+# a second, and not only for as long as after a lock.
+sub failures
+{
+	return log_count($node, qr/ERROR:  table "snowflake_keeper\.reservation" is not fit/);
+}
+
+stop_time($clock);
+wait_until(
+	'the keeper sleeps',
+	sub {
+		status($node,
+			q{(SELECT state = 'idle' AND wait_event_type = 'Extension' FROM pg_stat_activity WHERE backend_type = 'snowflake keeper')}
+		) eq 't';
+	});
+$node->safe_psql('later',
+	'ALTER TABLE snowflake_keeper.reservation RENAME reserved_until TO until');
+let_pass($clock, 60_000);
+my $minted = status($node, 'minted');
+my $minter;
+{
+	local $ENV{PGOPTIONS} = '-c snowflake.max_wait=10min';
+
+	$minter = start_minter($node, 1);
+}
+wait_until('the keeper has failed', sub { failures() > 0 });
+wait_until(
+	'the next one pauses',
+	sub {
+		status($node, 'keeper_pid NOT IN (SELECT pid FROM pg_stat_activity)') eq 't';
+	});
+let_pass($clock, 500);
+$node->reload;
+look_on();
+is(failures(), 1, 'a keeper that has failed does not try again before its pause is over');
+$node->safe_psql('later',
+	'ALTER TABLE snowflake_keeper.reservation RENAME until TO reserved_until');
+let_pass($clock, 600);
+$node->reload;
+wait_until('the mint has its ID', sub { status($node, 'minted') > $minted });
+is(scalar(@{ finish_minter($minter) }), 1, 'after it, the mint gets its ID')
+  or diag($minter->{errors});
+start_time($clock);
 
 $node->stop;
 done_testing();

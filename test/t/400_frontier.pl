@@ -30,6 +30,7 @@ $node->safe_psql(
 	CREATE DATABASE other;
 	CREATE ROLE stranger LOGIN;
 	CREATE ROLE watcher LOGIN IN ROLE pg_read_all_stats;
+	CREATE ROLE apart LOGIN NOINHERIT IN ROLE pg_read_all_stats;
 });
 $node->safe_psql('other', 'CREATE EXTENSION snowflake');
 wait_for_mint($node);
@@ -104,6 +105,12 @@ is( $node->safe_psql(
 		extra_params => [ '-U', 'watcher' ]),
 	't|t',
 	'but for one who may read statistics');
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT since, oldest FROM snowflake_frontier_holders()},
+		extra_params => [ '-U', 'apart' ]),
+	'|',
+	'and not for one who could become a role that may');
 is( $node->safe_psql(
 		'postgres',
 		q{BEGIN; SELECT snowflake_next() IS NOT NULL; SELECT since <= now() AND oldest IS NOT NULL

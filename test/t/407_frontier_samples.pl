@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node wait_for_mint);
+use SnowflakeTest qw(new_node status wait_for_mint);
 use Test::More;
 
 my $node = new_node('main',
@@ -191,6 +191,23 @@ $idle->query_safe('COMMIT');
 is($poller->query_safe('FETCH c'),
 	'read: first', 'a session remembers the frontier that it has computed before');
 $_->quit foreach $idle, $poller;
+
+# A snapshot of the process array itself is later than a sample if its xmax is larger, though
+# it may be no larger than the next transaction ID was.  The keeper would need one in between.
+sql('TRUNCATE events');
+insert('first');
+my $keeper_pid = status($node, 'keeper_pid');
+kill 'STOP', $keeper_pid;
+my ($lower, $upper) = map { $node->background_psql('postgres') } 1, 2;
+$_->query_safe('BEGIN; SELECT pg_current_xact_id()') foreach $lower, $upper;
+sql('SELECT snowflake_frontier()');
+$upper->query_safe('COMMIT');
+my $later = snapshot('READ COMMITTED');
+$lower->query_safe('COMMIT');
+is($later->query_safe('FETCH c'),
+	'read: first', 'a sample counts as soon as a transaction has ended that is newer');
+kill 'CONT', $keeper_pid;
+$_->quit foreach $lower, $upper, $later;
 
 # However many have asked since, here and elsewhere, an old snapshot finds a sample of its time.
 $node->restart;

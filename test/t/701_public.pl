@@ -519,6 +519,8 @@ chmod 0600, "$file.other";
 is($shown, $text, 'a session does not choose the file');
 like($complaints, qr/parameter "snowflake_public.key_file" cannot be changed now/,
 	'and is told so');
+is(error("SELECT snowflake_public($id, 'ord'); SET snowflake_public.no_such = 1")->{sqlstate},
+	'42602', 'the prefix is reserved');
 
 # Files that are refused
 
@@ -658,9 +660,23 @@ $node->poll_query_until(
 	'postgres', qq{
 	SELECT wait_event_type = 'Extension' FROM pg_stat_activity
 	 WHERE pid = $pid AND query LIKE '%AS last%'}) or die 'the session does not wait';
+
+# Another one that waits is cancelled meanwhile.
+my $cancelled = $node->background_psql('postgres', on_error_stop => 0);
+$pid = $cancelled->query_safe('SELECT pg_backend_pid()');
+$cancelled->query_until(qr/asked/,
+	"\\echo asked\nSELECT snowflake_public($id, 'ord') AS cancelled;\n");
+$node->poll_query_until(
+	'postgres', qq{
+	SELECT wait_event_type = 'Extension' FROM pg_stat_activity
+	 WHERE pid = $pid AND query LIKE '%AS cancelled%'}) or die 'the other session does not wait';
+result("SELECT pg_cancel_backend($pid)");
+ok( $node->poll_query_until(
+		'postgres', "SELECT state = 'idle' FROM pg_stat_activity WHERE pid = $pid"),
+	'who waits for the file can be cancelled');
 is_old(1000);
 is($session->query_safe('SELECT'), $text, 'no key of a file that was refused is used');
-$session->quit;
+$_->quit foreach $session, $cancelled;
 start_time($clock);
 $node->stop;
 $node->start;
