@@ -197,6 +197,8 @@ SET enable_seqscan = off;
 SELECT conditions($$SELECT FROM days, copies WHERE during @> created_at$$);
 RESET enable_seqscan;
 
+-- The time of a constant ID, too, is of the type of a column's.
+SELECT pg_typeof(@ snowflake '1');
 -- Everything else takes it for a timestamptz.
 SELECT pg_typeof(created_at - interval '1 hour'), pg_typeof(created_at - created_at), pg_typeof(date_trunc('day', created_at)),
 	pg_typeof(created_at AT TIME ZONE 'UTC'), pg_typeof(coalesce(created_at, now())), pg_typeof(CASE WHEN true THEN created_at ELSE now() END),

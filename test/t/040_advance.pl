@@ -157,6 +157,11 @@ is( error_of($node,
 	)->{message},
 	'',
 	'where mints do not wait, an administrator does');
+$id = future('1 min');
+is(error_of($node, "SET snowflake.max_wait = '1h'; SELECT snowflake_advance('$id')")->{message},
+	'', 'where they wait for an hour, he does not give up at once');
+step_clock($clock, 2 * 60_000);
+cmp_ok(mint(), '>', $id, 'and it is done');
 
 # Where nothing can be minted it fails, and nothing is left of it.
 $node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');

@@ -370,6 +370,22 @@ step_clock($clock, $hour);
 look();
 let_pass($clock, $minute);
 
+# A keeper that is stopped does not look: a mint gives up when its time is over.
+mint();
+$keeper = status($node, 'keeper_pid');
+$refused = status($node, 'refused_clock + refused_keeper');
+$waits = status($node, 'clock_waits');
+kill 'STOP', $keeper;
+step_clock($clock, -$hour);
+$waiting = start_minter($node, 1);
+wait_until('a mint waits for the keeper', sub { status($node, 'clock_waits') > $waits });
+let_pass($clock, $minute);
+wait_until('it is refused', sub { status($node, 'refused_clock + refused_keeper') > $refused });
+is(scalar(@{ finish_minter($waiting) }), 0, 'a keeper that is stopped is not waited for endlessly');
+kill 'CONT', $keeper;
+step_clock($clock, $hour);
+look();
+
 # A clock that goes back faster than time passes: a mint that waits for it counts what it has
 # waited already, though at each look the rest of its time would do.
 $node->stop('immediate');

@@ -139,10 +139,14 @@ my $errors = status($one, 'lease_errors');
 $coordinator->stop('immediate');
 $two->safe_psql('postgres',
 	'SELECT snowflake_advance(snowflake_lower_bound(lease_until)) FROM snowflake_status');
+my $refused = status($two, 'refused_node - refused_keeper');
 $error = error_of($two, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is( $error->{message},
 	q{the lease of this server's node ID has ended},
 	'nothing is minted beyond a lease, ahead of the clock');
+is( status($two, 'refused_node - refused_keeper'),
+	$refused + 1,
+	'and it is not counted as refused for the keeper');
 is( error_of($two,
 		q{SET snowflake.max_wait = '1s'; SELECT snowflake_advance(snowflake_lower_bound(lease_until + interval '5s')) FROM snowflake_status}
 	)->{message},

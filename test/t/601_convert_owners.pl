@@ -371,8 +371,9 @@ like(
 create_tables('app', '');
 $node->safe_psql(
 	'postgres', q{
-	CREATE TABLE mal.child () INHERITS (app.orders);
-	ALTER TABLE mal.child OWNER TO mal});
+	CREATE TABLE app.between () INHERITS (app.orders);
+	CREATE TABLE mal.child () INHERITS (app.between);
+	ALTER TABLE app.between OWNER TO app; ALTER TABLE mal.child OWNER TO mal});
 run_as(
 	'mal', q{
 	ALTER TABLE mal.child ADD CHECK (mal.evil('child'));
@@ -383,7 +384,7 @@ is( $error->{detail},
 	'Table app.orders belongs to app, but table mal.child, which inherits from it, to mal.',
 	'a tree of two owners is refused');
 check('a tree of two owners');
-$node->safe_psql('postgres', 'DROP TABLE mal.child');
+$node->safe_psql('postgres', 'DROP TABLE mal.child, app.between');
 
 # A tree that references, of which nothing is altered but the foreign key
 create_tables('app', 'DROP TABLE mal.items');
