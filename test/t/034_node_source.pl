@@ -109,7 +109,7 @@ finds_none(
 	'hostname', '', '');
 finds_none('node ID 4711 is too large for the layout', $source, 'hostname', 'db-4711', '');
 finds_none('node ID 2147483647 is too large for the layout',
-	$source, 'hostname', 'db-99999999999999999999', '');
+	$source, 'hostname', 'db-18446744073709551619', '');
 finds_none('node ID 1033 is too large for the layout',
 	$source, 'hostname', 'db-33', '', 'snowflake.node_id = 1000');
 finds_none('node ID 2147483647 is too large for the layout',

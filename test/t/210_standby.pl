@@ -59,6 +59,16 @@ is( $standby->safe_psql(
 	$standby->safe_psql('postgres', 'SELECT true, gate FROM snowflake_status'),
 	'the status reads the same in a parallel query on the standby');
 
+# The status has the node ID that it would mint with, which may be 0.
+my $node_id = $standby->safe_psql('postgres', 'SHOW snowflake.node_id');
+foreach my $to (0, $node_id)
+{
+	$standby->append_conf('postgresql.conf', "snowflake.node_id = $to");
+	$standby->reload;
+	ok($standby->poll_query_until('postgres', "SELECT node = $to FROM snowflake_status"),
+		"the status on the standby has its node ID $to");
+}
+
 # nextval() sets the example
 my $nextval = error_of($standby, q{SELECT nextval('counter')});
 my $refused = error_of($standby, 'SELECT snowflake_next()');
