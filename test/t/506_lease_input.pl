@@ -214,7 +214,10 @@ push @damaged, "\n$lasting", $lasting . ' ' x 10_000,
   map { $lasting =~ s/"holder": "/"holder": "$_/r } "\xc3\xa4", "\xff", "\x7f", '\\n';
 
 records('CREATE DATABASE raw ENCODING SQL_ASCII LC_COLLATE "C" LC_CTYPE "C" TEMPLATE template0');
-$coordinator->safe_psql('raw', slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql"));
+
+# the script may be run again
+$coordinator->safe_psql('raw', slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql"))
+  foreach 1 .. 2;
 set_to('node_source', $url =~ s/postgres$/raw/r);
 wait_for_status($server, q{coordinator = 'grants nothing'});
 $server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
