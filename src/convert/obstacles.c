@@ -365,7 +365,11 @@ snowflake_convert_check_columns(Conversion *conv)
 									 psprintf("The column references table %s, so its values come from there.",
 											  column->references),
 									 "Convert the column that it references: that includes this one, as far as needed.");
-		/* of these not even the default can be altered */
+
+		/*
+		 * another server goes on filling the one, and the other cannot be
+		 * altered
+		 */
 		if (column->is_key && (column->relkind == RELKIND_FOREIGN_TABLE ||
 							   isOtherTempNamespace(get_rel_namespace(column->relid))))
 			snowflake_convert_refuse(conv, ERRCODE_FEATURE_NOT_SUPPORTED, column->obstacle, NULL);

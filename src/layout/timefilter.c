@@ -276,6 +276,7 @@ may_be_pushed_down(PlannerInfo *root, Node *node)
 		rt_fetch(var->varno, root->parse->rtable)->rtekind == RTE_SUBQUERY;
 }
 
+/* Is that time a part of the expression? */
 static bool
 contains(Node *node, void *time)
 {
