@@ -12,7 +12,7 @@
 # All but the last have the extension in a private copy of the PostgreSQL installation.
 # Besides the options of the program, each takes
 #
-#   --mutant NAME   a fault in the extension, one of mutate/mutants/*.txt: it has to find that
+#   --plant NAME    a fault in the extension, planted/NAME.patch: it has to find that
 #   --keep          the directory with all logs, events and IDs stays, as it does if something is found
 #   --history FILE  all IDs that were received, and the faults, for torture/check.py: see doc/promises.md
 #   --record FILE   what the run came to, for torture/records.py
@@ -28,7 +28,7 @@ shift
 program=$kind/campaign.py
 arguments=()
 mounts=()
-mutant=
+planted=
 keep=
 history=
 record=
@@ -40,7 +40,7 @@ case "$kind ${1:-}" in
 esac
 while [ $# -gt 0 ]; do
 	case $1 in
-		--mutant) mutant=${2:?--mutant needs a name}; shift ;;
+		--plant) planted=${2:?--plant needs a name}; shift ;;
 		--keep) keep=yes ;;
 		--history | --record)
 			[[ ${2:-} = /* ]] || die "$1 needs the absolute path of a file"
@@ -71,7 +71,7 @@ commit_of_tree()
 
 	commit=$(git -c safe.directory="$checkout" -C "$checkout" rev-parse --short=12 HEAD 2>/dev/null) || commit=unknown
 	[ -z "$(git -c safe.directory="$checkout" -C "$checkout" status --porcelain 2>/dev/null)" ] || commit+=+
-	say "$commit${mutant:+ with $mutant}"
+	say "$commit${planted:+ with $planted}"
 }
 
 # A digest of all that is built and installed
@@ -88,7 +88,7 @@ get_core_tests()
 
 	mkdir -p "$source_cache/$major"
 	why=$({ flock 9 && get_source "$major"; } 2>&1 9>"$source_cache/$major/lock") ||
-		skip_all "the source of PostgreSQL $major could not be had: $(tail -n 1 <<<"$why")"
+		cannot_have "the source of PostgreSQL $major could not be had: $(tail -n 1 <<<"$why")"
 	as_user mkdir libraries runs
 	tar -C "$source_cache/$major/source/src/test" -cf - regress | as_user tar -xf -
 	as_user cc -O1 -fPIC -shared -I"$("$pg_config" --includedir-server)" -o libraries/regress.so regress/regress.c
@@ -117,7 +117,10 @@ if [ "$kind" = differ ]; then
 	get_core_tests
 	arguments+=(--pg-regress "$(dirname "$("$pg_config" --pgxs)")/../test/regress/pg_regress")
 else
-	[ -z "$mutant" ] || as_user perl tree/test/mutate/mutate.pl --plant "$mutant"
+	if [ -n "$planted" ]; then
+		install_packages patch
+		as_user patch -s -d tree -p0 <"tree/test/planted/$planted.patch"
+	fi
 	as_user cc -O2 -Wall -shared -fPIC -o clock_shim.so tree/test/shim/clock_shim.c -ldl -pthread
 	[ "$kind" != fleet ] ||
 		as_user cc -O2 -Wall -shared -fPIC -o resolver_shim.so tree/test/shim/resolver_shim.c -ldl
