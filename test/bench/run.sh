@@ -70,6 +70,7 @@ measure_in_chroot()
 	fi
 	if [ -n "$chroot" ]; then
 		open_clients || return
+		chroot=$clients
 	else
 		chroot=$version
 		open_chroot "$version" "${suites_of[$version]:-}" "$version" || return
