@@ -211,11 +211,17 @@ install_client_modules()
 	mv "$1.part" "$1"
 }
 
-# Open the chroot of test/clients.sh, "clients": PostgreSQL 18, and what clients.pl tries.
+# Open the chroot of test/clients.sh: PostgreSQL 18, and the clients that clients.pl tries each
+# night, with the named ones.  Sets clients to its name: those that need more have one of their own.
 open_clients()
 {
-	open_chroot clients "${suites_of[18]}" 18 "$(perl "$root/test/clients/clients.pl" --packages)" &&
-		install_client_modules "$cache/clients/srv/npm"
+	local packages
+
+	packages=$(perl "$root/test/clients/clients.pl" --packages "$@")
+	clients=clients
+	[ "$packages" = "$(perl "$root/test/clients/clients.pl" --packages)" ] || clients=other-clients
+	open_chroot "$clients" "${suites_of[18]}" 18 "$packages" &&
+		install_client_modules "$cache/$clients/srv/npm"
 }
 
 # Run a command in a system.  Its mounts and processes are in namespaces of their own,
@@ -230,7 +236,7 @@ in_system()
 		mount --rbind /dev "$dir/dev"
 		mount --rbind /sys "$dir/sys"
 		exec chroot "$dir" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
-			HARNESS_TAP=1 SNOWFLAKE_JOBS=1 "$@"' bash "$@" </dev/null
+			HARNESS_TAP=1 SNOWFLAKE_JOBS=2 "$@"' bash "$@" </dev/null
 }
 
 # ... in a chroot that is open, beside a copy of the tree in /src.  $1: its name
@@ -278,18 +284,21 @@ get_source()
 	rm -rf "$dir/apt"
 }
 
-# Install what the modules of coordinators are built with, and what runs them.  A chroot
-# has what it has.  What cannot be had is left out: the Makefile says which modules it
-# does not build, and the tests of a coordinator that is not installed are skipped.
+# Install what the modules of coordinators are built with, and what runs them, and fail if one
+# cannot be had: the Makefile says which modules it does not build, and the tests of a
+# coordinator that is not installed are skipped.  A chroot has what it has.
 install_coordinators()
 {
+	local status=0
+
 	[ ! -e /etc/snowflake-matrix ] || return 0
 	# shellcheck disable=SC2086 # one word each
-	install_packages $coordinator_packages || true
+	install_packages $coordinator_packages || status=1
 	if [ -z "${CONSUL:-}" ]; then
-		CONSUL=$(find_consul) || { say "without consul: $CONSUL"; CONSUL=; }
+		CONSUL=$(find_consul) || { say "without consul: $CONSUL"; CONSUL=; status=1; }
 		export CONSUL
 	fi
+	return "$status"
 }
 
 # Prints the path of Consul.  Debian had it up to version 11, whose package is

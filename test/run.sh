@@ -3,29 +3,36 @@
 # them, several at once.  Runs as root or as a user with sudo.  Every test speaks TAP,
 # and harness.pl adds up: the last line of the output is "N passed, N failed".
 #
-#   bash test/run.sh                      everything, in half an hour
+#   bash test/run.sh                      what each push needs, as continuous integration runs it
+#   bash test/run.sh nightly              everything, in hours
 #   bash test/run.sh build regress isolation tap
 #                                         some kinds: what one PostgreSQL version is tested with
 #   bash test/run.sh tap 100_clock        some tests of one kind
 #   bash test/run.sh torture --minutes 30 --seed 1
 #                                         the fault campaign, with its options
 #
-# README.md says what the kinds are, of which some are no part of everything.
+# README.md says what the kinds are.
 #
-# SNOWFLAKE_JOBS says how many at once: two more than there are processors if unset,
-# for most of them wait.  SNOWFLAKE_TEST_LIMIT is for how many seconds a TAP test may run:
-# 1800 if unset, which is several times what the longest takes on a busy machine.
+# SNOWFLAKE_JOBS says how many at once: four for each processor if unset, for most of
+# them wait.  SNOWFLAKE_TEST_LIMIT is for how many seconds a TAP test may run: 1800 if unset,
+# which is several times what the longest takes on a busy machine.
+#
+# What cannot be set up here, such as another version of PostgreSQL, is skipped; with CI=true
+# it is a failure.
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$root/test/debian.sh"
-everything="matrix upgrade build regress isolation tap races model clients differ tools torture fleet check"
-known="$everything fuzz sqlsmith convert patroni newcomer package coverage mutate"
+push="versions build regress isolation tap races torture fleet check"
+nightly="matrix upgrade package newcomer build regress isolation tap races model fuzz sqlsmith convert differ clients tools campaigns check"
+known="$nightly versions torture fleet patroni coverage"
 
 # Which kinds of tests, and which of each or what options, from the command line.
 kinds=
 declare -A only=()
 for argument in "$@"; do
-	if [[ " $known " == *" $argument "* ]]; then
+	if [ "$*" = nightly ]; then
+		kinds=$nightly
+	elif [[ " $known " == *" $argument "* ]]; then
 		kind=$argument
 		kinds+=" $kind"
 	elif [ -z "$kinds" ]; then
@@ -41,9 +48,7 @@ for argument in "$@"; do
 		only[$kind]+=" ${argument@Q}"
 	fi
 done
-# those of clients that are not built first
-[ -n "$kinds" ] || only[clients]=" --quick"
-kinds=" ${kinds:-$everything}"
+kinds=" ${kinds:-$push}"
 
 HARNESS_TAP=${HARNESS_TAP:-}
 
@@ -58,12 +63,13 @@ job()
 }
 
 # TAP tests, each in a directory of its own.
-# $1: the directory that has them, $2: lane, $3: the kind, further: their names; all if there are none
+# $1: the directory that has them, $2: lane, $3: the kind, further: their names; all if there are none,
+# and then those first that say of themselves that they are long
 tap_tests()
 {
 	local names=("${@:4}") name
 
-	[ $# -gt 3 ] || mapfile -t names < <(cd "$1" && compgen -G '*.pl' | sort)
+	[ $# -gt 3 ] || mapfile -t names < <(cd "$1" && { grep -lx '# long' -- *.pl; grep -Lx '# long' -- *.pl; })
 	for name in "${names[@]%.pl}"; do
 		job "$2" "$3/$name" "$(installcheck "$work/log/$3/$name" "$1/$name.pl")"
 	done
@@ -106,11 +112,11 @@ list()
 		tools)
 			# a chroot has what it has
 			[ -e /etc/snowflake-matrix ] ||
-				install_packages pgbouncer pgpool2 prometheus prometheus-postgres-exporter \
-					"postgresql-$major-"{partman,repack,pglogical,hypopg,cron,wal2json} >&2 || true
+				if_possible install_packages pgbouncer pgpool2 prometheus prometheus-postgres-exporter \
+					"postgresql-$major-"{partman,repack,pglogical,hypopg,cron,wal2json} >&2
 			if [[ -z "$*" || " $* " == *" grafana "* ]] &&
-				{ { command -v node && command -v npm; } >/dev/null || install_packages nodejs npm >&2; }; then
-				install_node_modules tools >&2 || true
+				{ { command -v node && command -v npm; } >/dev/null || if_possible install_packages nodejs npm >&2; }; then
+				if_possible install_node_modules tools >&2
 			fi
 			tap_tests test/tools any tools "$@"
 			;;
@@ -125,29 +131,29 @@ list()
 			job any races env HARNESS_TAP=1 bash test/debug.sh tap "${names[@]%.pl}"
 			;;
 		torture)
-			if [ $# = 0 ]; then
-				list torture --minutes 2 --seed 1
-				list torture tail --minutes 1 --seed 1
-			else
-				job campaigns "torture $*" bash test/python.sh torture "$@"
-			fi
+			[ $# -gt 0 ] || set -- --minutes 1 --seed 1
+			job campaigns "torture $*" bash test/python.sh torture "$@"
 			;;
 		fleet)
-			if [ $# = 0 ]; then
-				list fleet --coordinator postgresql --minutes 2 --seed 1
-				list fleet --coordinator etcd --minutes 2 --seed 1
-			else
-				job campaigns "fleet $*" bash test/python.sh fleet "$@"
-			fi
+			[ $# -gt 0 ] || set -- --coordinator postgresql --minutes 1 --seed 1
+			job campaigns "fleet $*" bash test/python.sh fleet "$@"
+			;;
+		campaigns)
+			list torture --minutes 10 --seed 1
+			list torture tail --minutes 5 --seed 1
+			for name in postgresql etcd zookeeper consul; do
+				list fleet --coordinator "$name" --minutes 5 --seed 1
+			done
+			list patroni
 			;;
 		patroni)
 			job campaigns patroni "install_packages libcurl4-openssl-dev patroni etcd-server pgbouncer python3-yaml \
 				python3-psycopg2; PYTHON=/usr/bin/python3 bash test/python.sh patroni ${*@Q}"
 			;;
-		matrix)
+		matrix | versions)
 			[ $# -gt 0 ] || set -- ${default_versions/$major/}
 			for name; do
-				job any "matrix $name" bash test/matrix.sh "$name"
+				job any "$kind $name" bash test/matrix.sh "$kind" "$name"
 			done
 			;;
 		model) program processor model spin "$@" ;;
@@ -155,11 +161,8 @@ list()
 		check)
 			program processor check "cppcheck clang-tidy clang shellcheck binutils pg-bsd-indent perltidy" "$@"
 			if [ $# = 0 ]; then
-				job any rules perl test/check/rules.pl
+				job any rules "install_packages patch; perl test/check/rules.pl"
 				job any harness perl test/check/harness.pl
-				job any history perl test/check/history.pl
-				job any records perl test/check/records.pl
-				[[ $kinds == *fuzz* ]] || list fuzz
 			fi
 			;;
 		differ) job any differ bash test/python.sh differ "${@:---quick}" ;;
@@ -171,7 +174,6 @@ list()
 				job any clients bash test/clients.sh "$@"
 			fi
 			;;
-		mutate) job any mutate perl test/mutate/mutate.pl "$@" ;;
 		newcomer | package | coverage) job any "$kind" perl "test/$kind.pl" "$@" ;;
 		upgrade) job any upgrade bash test/upgrade.sh ;;
 	esac
@@ -234,7 +236,7 @@ signal_harness()
 mapfile -t packages < <(missing_packages tests)
 with_coordinators=
 case "$kinds " in
-	*" build "* | *" tap "* | *" fleet "* | *" mutate "*)
+	*" build "* | *" tap "* | *" fleet "* | *" campaigns "*)
 		with_coordinators=yes
 		# shellcheck disable=SC2206 # one word each
 		[ -e /etc/snowflake-matrix ] || packages+=($coordinator_packages)
@@ -246,7 +248,7 @@ step "install what is missing" install_missing tests
 find_pg_config
 if [ -n "$with_coordinators" ]; then
 	progress "install coordinators"
-	install_coordinators
+	if_possible install_coordinators
 fi
 make_workspace
 case "$kinds " in
@@ -257,7 +259,7 @@ case "$kinds " in
 		;;
 esac
 export SNOWFLAKE_CHECKOUT=$root SNOWFLAKE_WORK=$work PG_CONFIG=$pg_config TMPDIR=$work/tmp PG_TEST_PORT_DIR=$work/tmp
-export INITDB_TEMPLATE=$work/template SNOWFLAKE_JOBS="${SNOWFLAKE_JOBS:-$(($(nproc) + 2))}"
+export INITDB_TEMPLATE=$work/template SNOWFLAKE_JOBS="${SNOWFLAKE_JOBS:-$((4 * $(nproc)))}"
 # on a busy machine a server may take as long to start as PostgreSQL's tests wait for all else
 export PGCTLTIMEOUT=${PGCTLTIMEOUT:-180}
 # where Debian has the poolers

@@ -17,7 +17,7 @@ done
 begin upgrade "$@"
 if [ -z "$here" ]; then
 	open_chroot upgrade "${suites_of[18]} ${suites_of[17]} ${suites_of[15]}" "$versions" >"$work/why" ||
-		skip_all "pg_upgrade: could not be set up: $(<"$work/why")"
+		cannot_have "pg_upgrade: could not be set up: $(<"$work/why")"
 	in_chroot upgrade bash /src/test/run.sh upgrade
 	exit
 fi

@@ -1,5 +1,6 @@
 # A server that does not preload the library has the type, its indexes and
 # casts, and decodes IDs.  Only minting needs shared memory, and says so.
+# versions: all
 
 use strict;
 use warnings;

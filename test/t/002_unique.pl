@@ -4,6 +4,7 @@
 #
 # Every row records the clock before and after its own call, so the time and
 # the order are checked call by call, not statement by statement.
+# versions: all
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # A clean stop stores the exact tick of the last ID.  The next start therefore
 # mints at once, above everything before, and needs neither the clock nor time
 # that was reserved and not used.
+# versions: all
 
 use strict;
 use warnings;

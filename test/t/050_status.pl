@@ -1,6 +1,7 @@
 # snowflake_status agrees with what has happened: mints of several sessions,
 # waits, refusals, steps of the clock, a keeper that was killed; it says what to
 # do, and tells each user no more than he may know.
+# versions: all
 
 use strict;
 use warnings;

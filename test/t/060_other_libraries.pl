@@ -1,4 +1,5 @@
 # The library gets along with others that ask for shared memory, in any order.
+# versions: all
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # Whatever happens to the keeper, it comes back by itself, and the IDs ascend:
 # terminated, canceled, killed, kept from its table.  It shows by its name.
+# versions: all
 
 use strict;
 use warnings;

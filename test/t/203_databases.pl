@@ -2,6 +2,7 @@
 # the database snowflake.database.  The keeper copes with what people do there:
 # create and drop its extension, set defaults that would be wrong for it, name
 # another database, or create that database only later.
+# versions: all
 
 use strict;
 use warnings;

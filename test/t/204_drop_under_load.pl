@@ -2,6 +2,7 @@
 # the server dies some IDs later.  Minting goes on, or ends with an error that says
 # why; after the crash, by a clock that is behind, no ID comes that is not above all
 # from before, whoever accepts the loss, before or after the clock is set right.
+# versions: all
 
 use strict;
 use warnings;

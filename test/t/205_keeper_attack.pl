@@ -2,6 +2,7 @@
 # putting something in the place of what it uses while it waits for a lock, not by
 # owning the database, not by what was there first.  At worst minting stops, with
 # an error that says why, and goes on when a superuser has cleared up.
+# versions: all
 
 use strict;
 use warnings;

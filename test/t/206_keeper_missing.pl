@@ -1,5 +1,6 @@
 # Whoever waits and finds no keeper gets one: when the postmaster cannot start it,
 # and the clock has gone back since, and when it ends while clients connect.
+# versions: all
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # A standby decodes and compares IDs as its primary does, and refuses to mint
 # as it refuses nextval().  Once promoted it mints, above
 # everything it has received.
+# versions: all
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # A standby tells what would stand in the way of minting after its promotion, and
 # what it would mint with.  When it has been promoted, the log says where its node
 # ID comes from and whether it was in use before: it may have come with the data.
+# versions: all
 
 use strict;
 use warnings;

@@ -2,6 +2,7 @@
 # rows that these times say, for every kind of layout: as the planner rewrites them
 # for constants, for expressions, with and without an index, against plain
 # comparisons of timestamptz.  SNOWFLAKE_TEST_ROWS is the number of IDs of each layout.
+# long
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # IDs, and the defaults that make them, survive every way out of a database
 # and back in: pg_dump, COPY in each of its formats, prepared statements.
+# versions: all
 
 use strict;
 use warnings;

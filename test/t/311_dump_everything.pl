@@ -1,6 +1,7 @@
 # A database that uses the type wherever SQL allows one comes back the same from
 # pg_dump (script, archive, directory with jobs) and pg_dumpall, on a server of
 # another node ID: the same definitions, the same rows, and all of it at work.
+# versions: all
 
 use strict;
 use warnings;

@@ -2,6 +2,7 @@
 # other server and whatever is compared here, the rows are the same; what can
 # be sent is sent, once the server's options say that the other one has the
 # extension, too; and defaults are those of the foreign table.
+# versions: all
 
 use strict;
 use warnings;

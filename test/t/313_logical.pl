@@ -1,6 +1,7 @@
 # Logical replication in both directions between servers of different node IDs
 # that insert at once: both end with the same rows, without a conflict, and each
 # ID says on which of them its row was born.
+# versions: all
 
 use strict;
 use warnings;

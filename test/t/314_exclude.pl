@@ -1,5 +1,6 @@
 # An exclusion constraint that compares IDs beside something else, which needs
 # btree_gist: a snowflake uses its operator class of bigint.
+# versions: all
 
 use strict;
 use warnings;

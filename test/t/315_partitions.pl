@@ -3,6 +3,7 @@
 # whatever the search_path and the session's time zone; beside readers and writers;
 # what was killed is completed by the next run; and the default partition's rows
 # are reported or moved.
+# versions: all
 
 use strict;
 use warnings;

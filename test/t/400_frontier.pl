@@ -1,5 +1,6 @@
 # The frontier: a transaction that may still commit IDs holds it back, however it
 # minted them and however it ends; nothing else does.
+# versions: all
 
 use strict;
 use warnings;

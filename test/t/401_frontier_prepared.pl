@@ -1,5 +1,6 @@
 # Prepared transactions hold the frontier back until they are committed or rolled
 # back: across crashes, restarts, promotions, and changes of the layout.
+# versions: all
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # Logical replication's apply worker mints on the subscriber, for a column that
 # the publisher does not have: it holds the frontier back like any session, and so
 # does what it prepares.
+# versions: all
 
 use strict;
 use warnings;

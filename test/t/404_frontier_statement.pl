@@ -1,6 +1,7 @@
 # The frontier belongs to the snapshot of the statement that asks for it: whatever
 # the form of the statement, it does not pass a row that is committed after its
 # snapshot was taken.
+# versions: all
 
 use strict;
 use warnings;

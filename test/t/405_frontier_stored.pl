@@ -1,5 +1,6 @@
 # A frontier that is stored in a table is right for whoever sees the row: on a standby, and
 # on a subscriber as soon as both tables are there.
+# versions: all
 
 use strict;
 use warnings;

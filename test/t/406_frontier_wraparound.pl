@@ -1,5 +1,6 @@
 # The frontier of a snapshot where transaction IDs come to their end and begin again,
 # and where snapshots are older than all samples.
+# versions: all
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # The consumers of doc/tailing handle each row once and in order, while a
 # transaction that minted first commits last.
+# versions: all
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # Node IDs are leased: from a PostgreSQL server that does not have the library,
 # by servers of which none has a node ID in its configuration.
+# versions: all
+# long
 
 use strict;
 use warnings;

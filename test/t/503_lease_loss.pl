@@ -1,5 +1,6 @@
 # A coordinator that has lost its data, or went back in time: nothing is granted, who
 # has a lease uses it up or closes, and snowflake_fleet_recover() brings all back.
+# long
 
 use strict;
 use warnings;

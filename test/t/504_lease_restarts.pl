@@ -1,6 +1,7 @@
 # Restarts of servers that lease their node IDs: a clean one keeps it, a crash
 # costs it, many crashes in a row do not use them up.  And where nothing is leased,
 # there is nothing of it.
+# long
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # What can be wrong between a server and its coordinator: each has its own message,
 # no password gets into a log, an error or a setting, and an answer that is lost
 # neither loses a lease nor doubles it.
+# long
 
 use strict;
 use warnings;

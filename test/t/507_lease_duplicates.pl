@@ -1,5 +1,6 @@
 # What once brought IDs twice: numbers that were set by hand before, a coordinator of
 # which two servers can be written, and a lease outside of snowflake.lease_nodes.
+# long
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # The way back after a wrong clock or a restore: how soon all servers mint again, and
 # what an administrator is told.
+# long
 
 use strict;
 use warnings;

@@ -1,4 +1,5 @@
 # Node IDs are leased from etcd: one server, three of which one dies, users, TLS.
+# long
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # Node IDs are leased from ZooKeeper: three servers, of which one dies; a user of
 # its own.
+# long
 
 use strict;
 use warnings;

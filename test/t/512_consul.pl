@@ -1,4 +1,5 @@
 # Node IDs are leased from Consul: three servers, of which one dies; an access token; TLS.
+# long
 
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
 # A lessee and a keeper of which one is held: a short lease is renewed all the same, a second
 # signal to stop does not keep the lessee from giving its lease back, and what the keeper could
 # not store is not given back.
+# versions: all
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # There is no worker process to spare for a lessee: the advice says that it is missing, and
 # the log says why, but not each second.
+# versions: all
 
 use strict;
 use warnings;

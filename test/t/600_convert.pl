@@ -1,6 +1,7 @@
 # snowflake_convert_column() among other sessions: readers and writers go on
 # after it, a failure leaves everything as it was, two conversions do not block
 # each other, and a dump carries the result.
+# versions: all
 
 use strict;
 use warnings;

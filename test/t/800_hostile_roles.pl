@@ -5,6 +5,7 @@
 #
 # A short run by default: SNOWFLAKE_HOSTILE_SECONDS=600 is a long one, and
 # SNOWFLAKE_HOSTILE_SEED repeats one, as far as chance allows.
+# versions: all
 
 use strict;
 use warnings;

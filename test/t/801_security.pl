@@ -1,3 +1,4 @@
+# versions: all
 
 # What an ordinary user may do, and what the user may do who created the
 # extension without being a superuser.

@@ -1,3 +1,4 @@
+# versions: all
 
 # A hostile search_path: nobody can have code of theirs run by the script, by
 # the extension's functions or by the keeper.

@@ -1,3 +1,4 @@
+# versions: all
 
 # The libraries export what the server looks up in them, and nothing else, so that
 # they cannot clash with each other's or another library's symbols.

@@ -1,3 +1,4 @@
+# versions: all
 
 # ALTER EXTENSION UPDATE: from every version that was ever released to every
 # later one, and to a made-up next one, under load.  And the library serves the

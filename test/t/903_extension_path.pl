@@ -1,3 +1,4 @@
+# versions: all
 
 # The extension in a directory of its own, as an image volume mounts it: from
 # PostgreSQL 18 on extension_control_path and dynamic_library_path find it there,
