@@ -57,6 +57,12 @@ foreach my $case (
 	[ 'says something else', '0 passed, 1 failed, fails', 'echo hello' ],
 	[ 'says nothing', '0 passed, 1 failed, fails', 'true' ],
 	[ 'an empty list', '0 passed, 1 failed, fails' ],
+	[ 'what cannot be had', '0 passed, 0 failed', 'CI= bash -c ". test/lib.sh; cannot_have why"' ],
+	[
+		'what cannot be had by continuous integration',
+		'0 passed, 1 failed, fails',
+		'CI=true bash -c ". test/lib.sh; cannot_have why"'
+	],
 	[
 		'bails out beside another',
 		'3 passed, 1 failed, fails',

@@ -166,7 +166,8 @@ foreach my $file (sort keys %text)
 rule('no file above 500 lines, no function above 80', @too_long);
 
 # A campaign shows that it can fail by a fault that is planted, which has to be possible still.
-rule('planted faults apply',
+rule(
+	'planted faults apply',
 	grep { system("patch -p0 --dry-run -s -f <'$_' >/dev/null") != 0 } glob 'test/planted/*.patch');
 
 done_testing();

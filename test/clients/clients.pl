@@ -82,8 +82,7 @@ my %python = (
 	sqlalchemy => 'python3-sqlalchemy python3-alembic python3-psycopg',
 	django => 'python3-django python3-psycopg');
 $clients{$_} = [ $python{$_}, "/usr/bin/python3 -B ${_}_client.py" ] foreach keys %python;
-$clients{$_} = [ 'nodejs', "node ${_}_client.js" ]
-  foreach qw(node postgresjs);
+$clients{$_} = [ 'nodejs', "node ${_}_client.js" ] foreach qw(node postgresjs);
 
 # These two are of TypeScript, in part.  Prisma downloads its schema engine as a program, which
 # cannot be done everywhere: prisma_engine.mjs has the same engine from npm.
