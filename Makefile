@@ -31,8 +31,6 @@ OBJS = \
 	src/generator/keeper_state.o \
 	src/generator/last_id.o \
 	src/generator/slot.o \
-	src/guard/column_guard.o \
-	src/guard/reservation_guard.o \
 	src/keeper/gate_text.o \
 	src/keeper/keeper.o \
 	src/keeper/keeper_log.o \

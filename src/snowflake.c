@@ -18,8 +18,6 @@
 #include "base/settings.h"
 #include "frontier/frontier.h"
 #include "generator/last_id.h"
-#include "guard/column_guard.h"
-#include "guard/reservation_guard.h"
 #include "keeper/keeper.h"
 #include "layout/server_layout.h"
 #include "layout/timeorder.h"
@@ -47,8 +45,6 @@ _PG_init(void)
 	snowflake_keeper_init();
 	snowflake_lessee_init();
 	snowflake_last_id_init();
-	snowflake_reservation_guard_init();
-	snowflake_column_guard_init();
 	snowflake_timeorder_init();
 	snowflake_frontier_init();
 }

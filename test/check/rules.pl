@@ -96,7 +96,7 @@ rule('C functions are in a script and the other way round',
 
 # The folders of src in layers, the lowest first; src itself is above them all.
 my @layers =
-  qw(base layout coordinator generator frontier lease keeper mint public convert guard src);
+  qw(base layout coordinator generator frontier lease keeper mint public convert src);
 my %layer = map { $layers[$_] => $_ } 0 .. $#layers;
 
 sub folder_of

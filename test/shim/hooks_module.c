@@ -1,17 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * hooks_module.c
- *	  A library with hooks of its own: nobody reads or drops a table of the name
- *	  "guarded", or looks in a schema of the name "closed", and no query of a table of
- *	  the name "unplanned" has a plan.
+ *	  A library with hooks of its own: nobody reads a table of the name "guarded", and no
+ *	  query of a table of the name "unplanned" has a plan.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "catalog/namespace.h"
-#include "catalog/objectaccess.h"
-#include "catalog/pg_class.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
@@ -25,7 +21,6 @@ PG_MODULE_MAGIC;
 void		_PG_init(void);
 
 static ExecutorCheckPerms_hook_type next_check_perms = NULL;
-static object_access_hook_type next_object_access = NULL;
 static set_rel_pathlist_hook_type next_set_rel_pathlist = NULL;
 
 static void
@@ -50,20 +45,6 @@ check_perms(CHECK_PERMS_PARAMETERS)
 }
 
 static void
-watch_drop(ObjectAccessType access, Oid class, Oid object, int sub, void *argument)
-{
-	if (next_object_access)
-		next_object_access(access, class, object, sub, argument);
-	if (access == OAT_DROP && class == RelationRelationId)
-		refuse(object, "guarded");
-	if (access == OAT_NAMESPACE_SEARCH &&
-		object == get_namespace_oid("closed", true))
-		ereport(ERROR,
-				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				errmsg("schema \"closed\" is guarded"));
-}
-
-static void
 find_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
 	if (next_set_rel_pathlist)
@@ -77,8 +58,6 @@ _PG_init(void)
 {
 	next_check_perms = ExecutorCheckPerms_hook;
 	ExecutorCheckPerms_hook = check_perms;
-	next_object_access = object_access_hook;
-	object_access_hook = watch_drop;
 	next_set_rel_pathlist = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = find_paths;
 }
