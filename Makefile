@@ -29,7 +29,6 @@ OBJS = \
 	src/generator/counters.o \
 	src/generator/generator.o \
 	src/generator/keeper_state.o \
-	src/generator/last_id.o \
 	src/generator/slot.o \
 	src/keeper/gate_text.o \
 	src/keeper/keeper.o \

@@ -740,10 +740,6 @@ CREATE FUNCTION snowflake_next_batch(count integer, value integer) RETURNS SETOF
 	SUPPORT snowflake_next_batch_support;
 COMMENT ON FUNCTION snowflake_next_batch(integer, integer) IS
 	'mint a number of snowflakes, in ascending order, with a value in the caller''s field of the layout';
-CREATE FUNCTION snowflake_current() RETURNS snowflake
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION snowflake_current() IS
-	'the snowflake that this session minted last; behind a pooler use INSERT ... RETURNING instead';
 
 -- Reading in the order of the IDs
 

@@ -17,7 +17,6 @@
 #include "base/compat.h"
 #include "base/settings.h"
 #include "frontier/frontier.h"
-#include "generator/last_id.h"
 #include "keeper/keeper.h"
 #include "layout/server_layout.h"
 #include "layout/timeorder.h"
@@ -44,7 +43,6 @@ _PG_init(void)
 	snowflake_shmem_init();
 	snowflake_keeper_init();
 	snowflake_lessee_init();
-	snowflake_last_id_init();
 	snowflake_timeorder_init();
 	snowflake_frontier_init();
 }

@@ -28,7 +28,6 @@
 #include "generator/counters.h"
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
-#include "generator/last_id.h"
 #include "generator/slot.h"
 #include "keeper/gate_text.h"
 #include "layout/decode.h"
@@ -364,11 +363,10 @@ take_id(SnowflakeIssued *issued, int64 value_bits)
 	uint64		position = issued->next++;
 
 	snowflake_slot_count();
-	snowflake_last_id = snowflake_layout_pack(layout,
-											  snowflake_layout_position_tick(layout, position),
-											  issued->node_bits | value_bits,
-											  (int32) (position & layout->max_sequence));
-	return snowflake_last_id;
+	return snowflake_layout_pack(layout,
+								 snowflake_layout_position_tick(layout, position),
+								 issued->node_bits | value_bits,
+								 (int32) (position & layout->max_sequence));
 }
 
 Datum

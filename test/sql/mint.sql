@@ -1,8 +1,6 @@
 -- Minting in one session. What needs several, or another clock, is in test/t.
 SHOW snowflake.node_id;
-SELECT code, message, hint FROM outcome('SELECT snowflake_current()');
 SELECT snowflake_next() < snowflake_next() AS ascending;
-SELECT snowflake_next() = snowflake_current() AS current;
 
 -- As a default, of a snowflake and of a bigint column.
 CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), n int);
@@ -26,26 +24,13 @@ SELECT count(*), count(DISTINCT id), bool_and(id > previous) AS ascending, min(i
 		  FROM snowflake_next_batch(20000) WITH ORDINALITY AS b(id, n)) b;
 SELECT snowflake_next_batch(3) > :before::bigint AS above;
 SELECT count(*) FROM (SELECT snowflake_next_batch(1000000) LIMIT 5) b;
-SELECT snowflake_current() < snowflake_next() AS above;
--- The last of them is the one that this session minted last.
-SELECT max(id) = snowflake_current() AS current FROM snowflake_next_batch(3) AS id;
+SELECT max(id) < snowflake_next() AS below FROM snowflake_next_batch(3) AS id;
 -- Nobody else mints, so a tick's IDs are without a gap.
 SELECT count(*) AS gaps
 	FROM (SELECT id, lag(id) OVER (ORDER BY id) AS before
 		  FROM (SELECT snowflake_next_batch(3) AS id FROM generate_series(1, 2000)) b) b
 	WHERE @ id = @ before AND snowflake_sequence(id) <> snowflake_sequence(before) + 1;
 
--- DISCARD forgets it as it forgets lastval(), and other commands do not.
-DISCARD TEMP;
-SELECT snowflake_current() IS NOT NULL AS defined;
--- Nor does one that fails, as in a function.
-SELECT code FROM outcome('DISCARD ALL');
-SELECT snowflake_current() IS NOT NULL AS defined;
-DISCARD SEQUENCES;
-SELECT code, message FROM outcome('SELECT snowflake_current()');
-SELECT snowflake_next() = snowflake_current() AS defined_again;
-DISCARD ALL;
-SELECT code, message FROM outcome('SELECT snowflake_current()');
 SELECT snowflake_next_batch(0);
 SELECT * FROM snowflake_next_batch(NULL);
 SELECT code, message FROM outcome('SELECT snowflake_next_batch(-1)');

@@ -224,10 +224,10 @@ foreach my $s (grep { $parallel{ $_->{session} } } @sessions)
 my $insert_select = q{
 	CREATE TABLE bulk (n int, id snowflake DEFAULT snowflake_next());
 	INSERT INTO bulk (n) SELECT generate_series(1, 10000);
-	SELECT count(DISTINCT id), count(*) FILTER (WHERE wrong), max(id) = snowflake_current()
+	SELECT count(DISTINCT id), count(*) FILTER (WHERE wrong)
 	  FROM (SELECT id, id <= lag(id) OVER (ORDER BY n) AS wrong FROM bulk) AS steps};
 is($node->safe_psql('one', $insert_select, extra_params => ['--single-transaction']),
-	'10000|0|t', '10,000 rows in one transaction: distinct, increasing IDs');
+	'10000|0', '10,000 rows in one transaction: distinct, increasing IDs');
 
 # Mint as fast as the server can with eight connections, measuring the lead of
 # each ID right after it was minted.  An operator evaluates its left side
@@ -283,7 +283,7 @@ is( $narrow->safe_psql(
 	't',
 	'which it reaches when there are too few sequence numbers');
 is($narrow->safe_psql('postgres', $insert_select, extra_params => ['--single-transaction']),
-	'10000|0|t', 'more IDs in one transaction than fit: distinct, increasing IDs');
+	'10000|0', 'more IDs in one transaction than fit: distinct, increasing IDs');
 is( $narrow->safe_psql(
 		'postgres', q{
 		SELECT max(id -> 'time') - min(id -> 'time') >= 10000 / 256,

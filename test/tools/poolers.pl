@@ -1,7 +1,5 @@
 # PgBouncer in transaction mode, and Pgpool-II in front of a primary and a
-# standby.  Whoever mints through them gets an ID of its own, by RETURNING.  But
-# snowflake_current() tells what a session of the server has minted, and a pooler
-# hands such a session from client to client.
+# standby.  A client that mints through them gets an ID of its own, by RETURNING.
 
 use strict;
 use warnings;
@@ -95,30 +93,15 @@ my $insert = q{INSERT INTO orders (item) VALUES ('x') RETURNING id};
 my $pgbouncer = start_pgbouncer('transaction', 'pool_mode = transaction');
 my $first = through($pgbouncer, $insert);
 like($first, qr/^\d{19}$/, 'PgBouncer, transaction mode: RETURNING gives the ID');
-is(through($pgbouncer, 'SELECT snowflake_current()'),
-	$first, 'snowflake_current() of a client that has minted nothing is the ID of another one');
-is(through($pgbouncer, "BEGIN;\n$insert \\gset\nSELECT snowflake_current() = :id;\nCOMMIT;"),
-	't', 'within one transaction it is the own one');
+cmp_ok(through($pgbouncer, $insert), '>', $first, 'and the next client a larger one');
 is(through($pgbouncer, 'SELECT count(*), count(DISTINCT id) FROM orders'),
 	'2|2', 'IDs are distinct');
 is(through($pgbouncer, "SELECT count(*) FROM orders WHERE id >= now() - interval '1 hour'"),
 	'2', 'comparisons with times');
 stop_pooler('transaction', 'TERM');
 
-$pgbouncer = start_pgbouncer('always', 'pool_mode = transaction', 'server_reset_query_always = 1');
-like(through($pgbouncer, $insert),
-	qr/^\d{19}$/, 'PgBouncer that always resets: RETURNING gives the ID');
-is( through($pgbouncer, 'SELECT snowflake_current()'),
-	'ERROR:  55000',
-	'snowflake_current() is not yet defined for the next client');
-stop_pooler('always', 'TERM');
-
 $pgbouncer = start_pgbouncer('session', 'pool_mode = session');
-is(through($pgbouncer, "$insert \\gset\nSELECT snowflake_current() = :id;"),
-	't', 'PgBouncer, session mode: snowflake_current() is the own ID');
-is( through($pgbouncer, 'SELECT snowflake_current()'),
-	'ERROR:  55000',
-	'it is not yet defined for the next client');
+like(through($pgbouncer, $insert), qr/^\d{19}$/, 'PgBouncer, session mode: so it does');
 stop_pooler('session', 'TERM');
 
 # Pgpool-II, with one process, hence one session to each server, and with all
@@ -160,17 +143,13 @@ is(through($pgpool, q{SELECT current_setting('port')}),
 	$standby->port, 'Pgpool-II reads from the standby');
 like(through($pgpool, 'SELECT snowflake_next()'),
 	qr/^\d{19}$/, 'a SELECT that mints goes to the primary, since the function is volatile');
-is(through($pgpool, "$insert \\gset\nSELECT snowflake_current() = :id;"),
-	't', 'so does snowflake_current(), which is the own ID');
-is( through($pgpool, 'SELECT snowflake_current()'),
-	'ERROR:  55000',
-	'it is not yet defined for the next client');
+like(through($pgpool, $insert), qr/^\d{19}$/, 'so does an INSERT, whose RETURNING gives the ID');
 $primary->wait_for_catchup($standby);
 is( through(
 		$pgpool,
 		"SELECT count(*), current_setting('port') FROM orders WHERE id >= now() - interval '1 hour'"
 	),
-	'5|' . $standby->port,
+	'4|' . $standby->port,
 	'comparisons with times are answered by the standby');
 stop_pooler('pgpool', 'INT');
 
