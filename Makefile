@@ -12,7 +12,6 @@ OBJS = \
 	src/admin.o \
 	src/base/clock.o \
 	src/base/duration.o \
-	src/base/row.o \
 	src/base/settings.o \
 	src/base/worker.o \
 	src/convert/convert.o \
@@ -30,10 +29,9 @@ OBJS = \
 	src/generator/generator.o \
 	src/generator/keeper_state.o \
 	src/generator/slot.o \
-	src/keeper/gate_text.o \
+	src/generator/words.o \
 	src/keeper/keeper.o \
 	src/keeper/keeper_log.o \
-	src/keeper/keeper_text.o \
 	src/keeper/keeper_transaction.o \
 	src/keeper/reservation_home.o \
 	src/keeper/reservation_table.o \
@@ -52,13 +50,13 @@ OBJS = \
 	src/lease/lease_choice.o \
 	src/lease/lease_record.o \
 	src/lease/lease_state.o \
-	src/lease/lease_trouble.o \
 	src/lease/lessee.o \
 	src/lease/node_settings.o \
 	src/lease/node_source.o \
 	src/mint/mint.o \
-	src/mint/mint_error.o \
+	src/mint/refusal.o \
 	src/mint/snapshot_frontier.o \
+	src/mint/state.o \
 	src/shmem.o \
 	src/snowflake.o \
 	src/stats.o \

@@ -755,36 +755,32 @@ COMMENT ON FUNCTION snowflake_frontier_holders() IS 'transactions of this databa
 
 -- Operation
 
-CREATE FUNCTION snowflake_get_status() RETURNS record
+CREATE FUNCTION snowflake_get_status(
+	OUT gate text, OUT advice text, OUT node integer, OUT node_source text, OUT node_origin text, OUT coordinator text,
+	OUT lease_until timestamptz, OUT lease_renewed timestamptz, OUT layout text, OUT layout_ends timestamptz,
+	OUT last_id snowflake, OUT last_time timestamptz, OUT lead interval,
+	OUT frontier snowflake, OUT frontier_lag interval, OUT frontier_holder integer,
+	OUT keeper_pid integer, OUT reserved_until timestamptz, OUT standby_wait interval,
+	OUT clock_state text, OUT clock_error interval, OUT clock_jump interval)
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_get_status() IS 'implements snowflake_status';
-CREATE VIEW snowflake_status AS
-	SELECT gate, advice, node, node_source, node_origin, coordinator, lease_until, lease_renewed, layout, layout_ends,
-		last_id::snowflake, last_time, lead, frontier::snowflake, frontier_lag, frontier_holder,
-		keeper_pid, reserved_until, standby_wait, clock_state, clock_error, clock_jump
-	FROM snowflake_get_status() AS s(
-		gate text, advice text, node integer, node_source text, node_origin text, coordinator text,
-		lease_until timestamptz, lease_renewed timestamptz, layout text, layout_ends timestamptz,
-		last_id bigint, last_time timestamptz, lead interval, frontier bigint, frontier_lag interval, frontier_holder integer,
-		keeper_pid integer, reserved_until timestamptz, standby_wait interval,
-		clock_state text, clock_error interval, clock_jump interval);
+CREATE VIEW snowflake_status AS SELECT * FROM snowflake_get_status();
 COMMENT ON VIEW snowflake_status IS 'state of the server''s generator, and advice';
 GRANT SELECT ON snowflake_status TO PUBLIC;
-CREATE FUNCTION snowflake_get_stats() RETURNS record
+CREATE FUNCTION snowflake_get_stats(
+	OUT minted bigint,
+	OUT clock_waits bigint, OUT clock_wait_total interval, OUT clock_wait_longest interval,
+	OUT keeper_waits bigint, OUT keeper_wait_total interval, OUT keeper_wait_longest interval,
+	OUT reservations bigint,
+	OUT clock_steps_back bigint, OUT clock_step_back_largest interval,
+	OUT clock_steps_ahead bigint, OUT clock_step_ahead_largest interval,
+	OUT leases bigint, OUT lease_renewals bigint, OUT lease_errors bigint,
+	OUT refused_node bigint, OUT refused_layout bigint, OUT refused_keeper bigint,
+	OUT refused_clock bigint, OUT refused_end bigint, OUT refused_standby bigint,
+	OUT stats_reset timestamptz)
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_get_stats() IS 'implements snowflake_stats';
-CREATE VIEW snowflake_stats AS
-	SELECT * FROM snowflake_get_stats() AS s(
-		minted bigint,
-		clock_waits bigint, clock_wait_total interval, clock_wait_longest interval,
-		keeper_waits bigint, keeper_wait_total interval, keeper_wait_longest interval,
-		reservations bigint,
-		clock_steps_back bigint, clock_step_back_largest interval,
-		clock_steps_ahead bigint, clock_step_ahead_largest interval,
-		leases bigint, lease_renewals bigint, lease_errors bigint,
-		refused_node bigint, refused_layout bigint, refused_keeper bigint,
-		refused_clock bigint, refused_end bigint, refused_standby bigint,
-		stats_reset timestamptz);
+CREATE VIEW snowflake_stats AS SELECT * FROM snowflake_get_stats();
 COMMENT ON VIEW snowflake_stats IS 'what the server''s generator has done since stats_reset';
 GRANT SELECT ON snowflake_stats TO PUBLIC;
 CREATE FUNCTION snowflake_stats_reset() RETURNS void

@@ -21,10 +21,10 @@
 #include "base/settings.h"
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
-#include "keeper/gate_text.h"
 #include "layout/io.h"
 #include "layout/server_layout.h"
 #include "lease/node_source.h"
+#include "mint/state.h"
 
 PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_accept_layout);
@@ -45,7 +45,7 @@ no_answer_error(const char *what)
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("%s did not finish within %d ms", what, snowflake_settings_keeper_wait_ms()),
-			errdetail("The gate is %s.", snowflake_gate_text_reason(snowflake_generator_gate())),
+			errdetail("The gate is %s.", snowflake_state_gate()),
 			errhint("The server log has the reason."));
 }
 

@@ -7,15 +7,16 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "base/row.h"
+#include "base/duration.h"
 #include "generator/counters.h"
 #include "generator/generator.h"
 
@@ -28,6 +29,24 @@ PG_FUNCTION_INFO_V1(snowflake_stats_reset);
 #define COLUMN_STATS_RESET	(COLUMN_COUNTERS + SNOWFLAKE_COUNTERS)
 #define STATS_COLUMNS		(COLUMN_STATS_RESET + 1)
 
+/* Is that in microseconds? */
+static bool
+counts_time(SnowflakeCounter counter)
+{
+	switch (counter)
+	{
+		case COUNTER_CLOCK_WAIT_TOTAL:
+		case COUNTER_CLOCK_WAIT_LONGEST:
+		case COUNTER_KEEPER_WAIT_TOTAL:
+		case COUNTER_KEEPER_WAIT_LONGEST:
+		case COUNTER_CLOCK_STEP_BACK_LARGEST:
+		case COUNTER_CLOCK_STEP_AHEAD_LARGEST:
+			return true;
+		default:
+			return false;
+	}
+}
+
 /*
  * The counts since the counters were last reset.  Only roles that may read statistics
  * see how much others mint; without a generator there is nothing to count.
@@ -35,44 +54,33 @@ PG_FUNCTION_INFO_V1(snowflake_stats_reset);
 Datum
 snowflake_get_stats(PG_FUNCTION_ARGS)
 {
-	SnowflakeColumn columns[STATS_COLUMNS];
-	SnowflakeRow row;
+	Datum		values[STATS_COLUMNS];
+	bool		nulls[STATS_COLUMNS];
+	TupleDesc	tupdesc;
 
-	columns[COLUMN_MINTED] = (SnowflakeColumn)
-	{
-		"minted", INT8OID
-	};
-	for (int i = 0; i < SNOWFLAKE_COUNTERS; i++)
-		columns[COLUMN_COUNTERS + i] = (SnowflakeColumn)
-	{
-		snowflake_counters_columns[i].name,
-			snowflake_counters_columns[i].is_time ? INTERVALOID : INT8OID
-	};
-	columns[COLUMN_STATS_RESET] = (SnowflakeColumn)
-	{
-		"stats_reset", TIMESTAMPTZOID
-	};
-
-	snowflake_row_begin(&row, fcinfo, columns, STATS_COLUMNS);
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	memset(nulls, true, sizeof(nulls));
 	if (snowflake_generator_exists())
-		snowflake_row_put(&row, COLUMN_STATS_RESET,
-						  TimestampTzGetDatum(snowflake_counters_reset_at()));
+	{
+		values[COLUMN_STATS_RESET] = TimestampTzGetDatum(snowflake_counters_reset_at());
+		nulls[COLUMN_STATS_RESET] = false;
+	}
 	if (snowflake_generator_exists() &&
 		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 	{
-		snowflake_row_put(&row, COLUMN_MINTED,
-						  Int64GetDatum((int64) snowflake_counters_minted()));
+		values[COLUMN_MINTED] = Int64GetDatum((int64) snowflake_counters_minted());
+		nulls[COLUMN_MINTED] = false;
 		for (int i = 0; i < SNOWFLAKE_COUNTERS; i++)
 		{
 			int64		count = (int64) snowflake_counters_get(i);
 
-			if (snowflake_counters_columns[i].is_time)
-				snowflake_row_put_interval(&row, COLUMN_COUNTERS + i, count);
-			else
-				snowflake_row_put(&row, COLUMN_COUNTERS + i, Int64GetDatum(count));
+			values[COLUMN_COUNTERS + i] = counts_time(i) ?
+				snowflake_duration_interval(count) : Int64GetDatum(count);
+			nulls[COLUMN_COUNTERS + i] = false;
 		}
 	}
-	PG_RETURN_DATUM(snowflake_row_end(&row));
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls)));
 }
 
 /* Count from zero again.  The script revokes it from PUBLIC. */

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * duration.c
- *	  Lengths of time in messages.
+ *	  Lengths of time in messages and columns.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
+#include "utils/timestamp.h"
 
 #include "base/duration.h"
 
@@ -18,4 +18,14 @@ snowflake_duration(int64 usec)
 	if (usec < USECS_PER_SEC)
 		return psprintf("%.3f ms", usec / 1000.0);
 	return psprintf("%.3f s", (double) usec / USECS_PER_SEC);
+}
+
+/* A length of time as an interval. */
+Datum
+snowflake_duration_interval(int64 usec)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = usec;
+	return IntervalPGetDatum(interval);
 }

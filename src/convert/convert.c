@@ -35,9 +35,9 @@
 #include "convert/convert.h"
 #include "convert/query.h"
 #include "generator/generator.h"
-#include "keeper/gate_text.h"
 #include "layout/server_layout.h"
 #include "mint/mint.h"
+#include "mint/state.h"
 
 PG_FUNCTION_INFO_V1(snowflake_convert_column);
 
@@ -176,7 +176,7 @@ next_id(Conversion *conv)
 		if (gate != GATE_WAITING)
 			ereport(WARNING,
 					errmsg("nothing can be minted at present"),
-					errdetail("The gate is %s.", snowflake_gate_text_reason_now()),
+					errdetail("The gate is %s.", snowflake_state_gate()),
 					errhint("The conversion needs a server that can mint. SELECT snowflake_next() shows why this one cannot."));
 		return snowflake_layout_id_until(&snowflake_server_layout, snowflake_clock_wall());
 	}

@@ -28,29 +28,6 @@ typedef struct Counters
 	pg_atomic_uint64 minted_before; /* what the slots said at the reset */
 } Counters;
 
-const SnowflakeCounterColumn snowflake_counters_columns[SNOWFLAKE_COUNTERS] = {
-	[COUNTER_CLOCK_WAITS] = {"clock_waits", false},
-	[COUNTER_CLOCK_WAIT_TOTAL] = {"clock_wait_total", true},
-	[COUNTER_CLOCK_WAIT_LONGEST] = {"clock_wait_longest", true},
-	[COUNTER_KEEPER_WAITS] = {"keeper_waits", false},
-	[COUNTER_KEEPER_WAIT_TOTAL] = {"keeper_wait_total", true},
-	[COUNTER_KEEPER_WAIT_LONGEST] = {"keeper_wait_longest", true},
-	[COUNTER_RESERVATIONS] = {"reservations", false},
-	[COUNTER_CLOCK_STEPS_BACK] = {"clock_steps_back", false},
-	[COUNTER_CLOCK_STEP_BACK_LARGEST] = {"clock_step_back_largest", true},
-	[COUNTER_CLOCK_STEPS_AHEAD] = {"clock_steps_ahead", false},
-	[COUNTER_CLOCK_STEP_AHEAD_LARGEST] = {"clock_step_ahead_largest", true},
-	[COUNTER_LEASES] = {"leases", false},
-	[COUNTER_LEASE_RENEWALS] = {"lease_renewals", false},
-	[COUNTER_LEASE_ERRORS] = {"lease_errors", false},
-	[COUNTER_REFUSED_NODE] = {"refused_node", false},
-	[COUNTER_REFUSED_LAYOUT] = {"refused_layout", false},
-	[COUNTER_REFUSED_KEEPER] = {"refused_keeper", false},
-	[COUNTER_REFUSED_CLOCK] = {"refused_clock", false},
-	[COUNTER_REFUSED_END] = {"refused_end", false},
-	[COUNTER_REFUSED_STANDBY] = {"refused_standby", false}
-};
-
 /* NULL if the library was not preloaded. */
 static Counters *shared = NULL;
 

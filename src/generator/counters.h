@@ -47,15 +47,6 @@ typedef enum SnowflakeCounter
 
 #define SNOWFLAKE_COUNTERS	(COUNTER_REFUSED_STANDBY + 1)
 
-/* A counter's column, and whether it counts microseconds. */
-typedef struct SnowflakeCounterColumn
-{
-	const char *name;
-	bool		is_time;
-} SnowflakeCounterColumn;
-
-extern const SnowflakeCounterColumn snowflake_counters_columns[SNOWFLAKE_COUNTERS];
-
 extern Size snowflake_counters_size(void);
 extern void snowflake_counters_attach(void);
 extern void snowflake_counters_reset(void);

@@ -90,6 +90,7 @@
 #include "base/settings.h"
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
+#include "generator/words.h"
 #include "layout/server_layout.h"
 
 /* What every mint touches. */
@@ -305,16 +306,23 @@ snowflake_generator_exists(void)
 	return hot != NULL;
 }
 
+static const char *
+name_function(const char *word, const void *function)
+{
+	return function;
+}
+
 /* Raise an error if there is none. */
 void
 snowflake_generator_require(const char *function)
 {
+	const SnowflakeWords *words = &snowflake_words[STATE_UNPRELOADED];
+
 	if (!snowflake_generator_exists())
 		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("%s needs the library \"snowflake\" to be preloaded",
-					   function),
-				errhint("Add \"snowflake\" to the setting shared_preload_libraries, which may have other libraries already, and restart the server."));
+				errcode(snowflake_words_sqlstate(STATE_UNPRELOADED)),
+				errmsg_internal("%s", snowflake_words_fill(words->message, name_function, function)),
+				errhint("%s", words->hint));
 }
 
 

@@ -11,31 +11,8 @@
 #ifndef SNOWFLAKE_GENERATOR_H
 #define SNOWFLAKE_GENERATOR_H
 
+#include "generator/words.h"
 #include "layout/layout.h"
-
-/*
- * Why nothing can be minted, or GATE_OPEN.  Only the keeper changes it; a
- * server starts with the first.  gate_text.c says what each means.
- */
-typedef enum SnowflakeGate
-{
-	GATE_NO_KEEPER = 0,			/* the keeper has not started, or has ended */
-	GATE_CONNECTING,			/* it connects to its database, or failed to */
-	GATE_WAITING,				/* it waits for the first mint to create its
-								 * extension in its database */
-	GATE_CREATING,				/* it creates the extension */
-	GATE_OPENING,				/* it writes the reservation */
-	GATE_NODE_UNSET,
-	GATE_NODE_TOO_LARGE,
-	GATE_LEASE_NONE,			/* no node ID is leased yet */
-	GATE_LEASE_ENDED,			/* it could not be renewed */
-	GATE_LEASE_REVOKED,			/* the coordinator may grant it again */
-	GATE_LAYOUT_CHANGED,		/* the stored layout is another one */
-	GATE_RESERVATION_LOST,		/* this cluster has one, but not here */
-	GATE_CLOCK,					/* no clock was believed since the start */
-	GATE_STOPPING,				/* the keeper was told to stop */
-	GATE_OPEN
-} SnowflakeGate;
 
 /* The node ID with which to mint, and how far. */
 typedef struct SnowflakeNode

@@ -19,6 +19,7 @@
 #include "base/settings.h"
 #include "generator/counters.h"
 #include "generator/generator.h"
+#include "generator/words.h"
 #include "keeper/keeper_log.h"
 #include "layout/server_layout.h"
 
@@ -190,7 +191,7 @@ watch_layout(int64 now_usec, TimestampTz clock)
 					   timestamptz_to_str(end),
 					   (int) ((end - clock) / USECS_PER_DAY)),
 				errdetail("No snowflake can be minted after that."),
-				errhint("Plan for another snowflake.layout, whose snowflakes are larger than those of this one."));
+				errhint("%s", snowflake_words[STATE_LAYOUT_ENDS_SOON].hint));
 	return DAY_MS;
 }
 

@@ -201,8 +201,8 @@ write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
 static bool
 is_over_soon(const SnowflakeLeaseView *lease)
 {
-	return lease->trouble == LEASE_NO_FLEET || lease->trouble == LEASE_UNREACHABLE ||
-		(lease->trouble == LEASE_BELOW_FLOOR &&
+	return lease->trouble == STATE_FLEET_MISSING || lease->trouble == STATE_COORDINATOR_UNUSABLE ||
+		(lease->trouble == STATE_FLEET_BELOW_FLOOR &&
 		 lease->floor <= snowflake_layout_tick_at(&snowflake_server_layout,
 												  snowflake_generator_clock()));
 }
@@ -218,7 +218,7 @@ wait_for_own_lease(void)
 		SnowflakeLeaseView lease;
 
 		snowflake_lease_state_view(&lease);
-		if (lease.trouble == LEASE_NO_TROUBLE ? lease.grant != 0 && !lease.revoked :
+		if (lease.trouble == STATE_NO_TROUBLE ? lease.grant != 0 && !lease.revoked :
 			!is_over_soon(&lease))
 			return;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

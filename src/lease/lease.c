@@ -219,7 +219,7 @@ snowflake_lease_due_ms(TimestampTz now)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		left;
 
-	if (!snowflake_lease_is_held() || lease_view().trouble != LEASE_NO_TROUBLE ||
+	if (!snowflake_lease_is_held() || lease_view().trouble != STATE_NO_TROUBLE ||
 		is_from_the_future(now) || is_unwanted())
 		return 0;
 	left = lease_view().until - snowflake_lease_state_reached(now) -
@@ -355,7 +355,7 @@ adopt_write(TimestampTz now)
 	strlcpy(lease->fleet, shared->doubtful.fleet, SNOWFLAKE_VALUE_SIZE);
 	lease->node = shared->doubtful.node;
 	lease->source = source;
-	lease->renew_early_ticks = renewed && lease_view().trouble == LEASE_NO_TROUBLE ? 0 :
+	lease->renew_early_ticks = renewed && lease_view().trouble == STATE_NO_TROUBLE ? 0 :
 		hash_bytes((unsigned char *) lease->value, strlen(lease->value)) %
 		(snowflake_node_settings_lease_ticks() / 8 + 1);
 	lease->lost = false;
@@ -587,9 +587,9 @@ knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
 	}
 	shared->term = Max(shared->term, fleet->term);
 	if (!is_of_cluster(&identity, fleet))
-		snowflake_lease_state_set_trouble(LEASE_COPIED, NULL);
+		snowflake_lease_state_set_trouble(STATE_FLEET_COPIED, NULL);
 	else if (identity.term != 0 && identity.term < shared->term)
-		snowflake_lease_state_set_trouble(LEASE_REPLACED, NULL);
+		snowflake_lease_state_set_trouble(STATE_FLEET_REPLACED, NULL);
 	else if (is_of_coordinator(&identity, fleet))
 		return true;
 	else
@@ -630,7 +630,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	{
 		if (view.grant != 0 && !view.revoked && now_tick <= view.until &&
 			!is_from_the_future(now))
-			snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
+			snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
 		else
 			snowflake_lease_state_wait_for_floor(fleet->floor);
 		return false;
@@ -653,7 +653,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	now_tick = snowflake_layout_tick_at(layout, now);
 	if (node < 0)
 	{
-		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE, NULL);
+		snowflake_lease_state_set_trouble(STATE_FLEET_FULL, NULL);
 		return false;
 	}
 
@@ -661,11 +661,11 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 					  Max(now_tick, 1));
 	if (parsed.from > layout->max_tick)
 	{
-		snowflake_lease_state_set_trouble(LEASE_NO_FREE_NODE, NULL);
+		snowflake_lease_state_set_trouble(STATE_FLEET_FULL, NULL);
 		return false;
 	}
 
-	snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
+	snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
 	parsed.until = Min(Max(parsed.from, snowflake_lease_state_reached(now)) +
 					   snowflake_node_settings_lease_ticks(),
 					   layout->max_tick);
@@ -732,13 +732,13 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 
 	if (record == NULL)
 	{
-		snowflake_lease_state_set_trouble(LEASE_NO_FLEET, NULL);
+		snowflake_lease_state_set_trouble(STATE_FLEET_MISSING, NULL);
 		return false;
 	}
 	if (!snowflake_lease_record_parse_fleet(record->value, &fleet))
 	{
 		snowflake_lease_state_set_trouble(snowflake_lease_record_has_other_layout(record->value) ?
-										  LEASE_OTHER_LAYOUT : LEASE_BAD_RECORD, NULL);
+										  STATE_FLEET_OF_OTHER_LAYOUT : STATE_FLEET_DAMAGED, NULL);
 		return false;
 	}
 	if (!knows_coordinator(coordinator, connection, record, &fleet, &again))
@@ -757,7 +757,7 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 	doubt = settle_write(coordinator, connection, record, &fleet, now);
 	if (doubt != DOUBT_NONE)
 	{
-		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
+		snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
 		return doubt == DOUBT_REMAINS;
 	}
 	switch (judge_lease(coordinator, connection, record, &fleet))
@@ -779,16 +779,16 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 	}
 	snowflake_layout_print(layout, text, sizeof(text));
 	if (fleet.suspect)
-		snowflake_lease_state_set_trouble(LEASE_SUSPECT, NULL);
+		snowflake_lease_state_set_trouble(STATE_FLEET_WENT_BACK, NULL);
 	else if (strcmp(fleet.layout, text) != 0)
-		snowflake_lease_state_set_trouble(LEASE_OTHER_LAYOUT, NULL);
+		snowflake_lease_state_set_trouble(STATE_FLEET_OF_OTHER_LAYOUT, NULL);
 	else if (!is_current(now))
 		return take(coordinator, connection, record, &fleet, now);
 	else if (strcmp(lease->fleet, record->value) == 0)
 	{
 		if (!renew(coordinator, connection, now))
 			return true;
-		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
+		snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
 	}
 	return false;
 }
@@ -814,7 +814,7 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 		is_of_coordinator(&identity, &fleet) &&
 		renew(coordinator, connection, now))
 	{
-		snowflake_lease_state_set_trouble(LEASE_NO_TROUBLE, NULL);
+		snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
 		return;
 	}
 

@@ -11,13 +11,11 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/latch.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
-#include "utils/acl.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
@@ -183,51 +181,18 @@ snowflake_lease_state_floor_passed(int64 floor)
 }
 
 /*
- * What to do about a lease that is not renewed, or not granted, a sentence, or NULL.
- * A floor that is passed is no trouble any more, even if the lessee has not said so.
- * An attempt that has not come to its end is worth a word only if it is needed by now,
- * which the caller says.  Needs a transaction.
+ * While the gate is open: is it late to renew the lease?  When less than a quarter of it is
+ * left, or all of it is used up by IDs that are ahead of the clock.
  */
-const char *
-snowflake_lease_state_advice(const SnowflakeLeaseView *lease, bool is_needed)
-{
-	TimestampTz passed = snowflake_lease_state_floor_passed(lease->floor);
-	bool		is_passed = lease->trouble == LEASE_BELOW_FLOOR &&
-	passed < snowflake_generator_clock();
-
-	if (lease->trouble != LEASE_NO_TROUBLE && !is_passed)
-		return snowflake_lease_trouble_advice(lease->trouble, lease->trouble_since, passed,
-											  has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
-											  lease->error : "");
-	if (lease->pid == 0)
-		return "The lessee is not running: see the server log.";
-	if (!is_needed)
-		return NULL;
-	if (lease->grant == 0)
-		return psprintf("The lessee, process %d, has no answer from the coordinator yet: wait, or check whether the process was stopped.",
-						lease->pid);
-	return psprintf("The lessee, process %d, has not renewed the lease since \"%s\": wait, or check whether the process was stopped.",
-					lease->pid, timestamptz_to_str(lease->renewed_at));
-}
-
-/*
- * What to do, while the gate is open, about a lease that is not renewed: a sentence, or
- * NULL.  That is late when less than a quarter of it is left, or all of it is used up by
- * IDs that are ahead of the clock.  Needs a transaction.
- */
-const char *
-snowflake_lease_state_advice_if_late(const SnowflakeView *view)
+bool
+snowflake_lease_state_is_late(const SnowflakeLeaseView *lease, const SnowflakeView *view)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	SnowflakeLeaseView lease;
-	bool		is_late;
 
-	snowflake_lease_state_view(&lease);
-	is_late = snowflake_layout_tick_start(layout, lease.until + 1) - snowflake_generator_clock() <
+	return snowflake_layout_tick_start(layout, lease->until + 1) - snowflake_generator_clock() <
 		snowflake_lease_ms * INT64CONST(250) ||
-		(view->limit >= snowflake_layout_last_position(layout, lease.until) &&
+		(view->limit >= snowflake_layout_last_position(layout, lease->until) &&
 		 snowflake_generator_is_unreserved(view));
-	return snowflake_lease_state_advice(&lease, is_late);
 }
 
 
@@ -320,8 +285,31 @@ snowflake_lease_state_revoke(void)
 																	 shared->view.until))));
 }
 
+static const char *
+floor_time(const char *word, const void *floor)
+{
+	return timestamptz_to_str(snowflake_lease_state_floor_passed(*(const int64 *) floor));
+}
+
+/*
+ * Tell the log of a trouble that is new, or that there is none any more.  An error is
+ * reported where it happens.
+ */
 static void
-note_trouble(SnowflakeLeaseTrouble trouble, int64 floor, const char *error)
+log_trouble(SnowflakeState trouble, int64 floor)
+{
+	const SnowflakeWords *words = &snowflake_words[trouble];
+
+	if (trouble == STATE_NO_TROUBLE)
+		ereport(LOG, errmsg("the coordinator of the snowflake fleet grants node IDs again"));
+	else if (words->message != NULL)
+		ereport(WARNING,
+				errmsg_internal("%s", words->message),
+				errhint("%s", snowflake_words_fill(words->hint, floor_time, &floor)));
+}
+
+static void
+note_trouble(SnowflakeState trouble, int64 floor, const char *error)
 {
 	TimestampTz now = snowflake_clock_wall();
 	bool		is_new = trouble != shared->view.trouble;
@@ -339,7 +327,7 @@ note_trouble(SnowflakeLeaseTrouble trouble, int64 floor, const char *error)
 	if (!is_new)
 		return;
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
-	snowflake_lease_trouble_log(trouble);
+	log_trouble(trouble, floor);
 }
 
 /*
@@ -347,7 +335,7 @@ note_trouble(SnowflakeLeaseTrouble trouble, int64 floor, const char *error)
  * goes to the log.  The error is the message of what failed, or NULL.
  */
 void
-snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble, const char *error)
+snowflake_lease_state_set_trouble(SnowflakeState trouble, const char *error)
 {
 	char		kept[SNOWFLAKE_LEASE_ERROR_SIZE];
 
@@ -365,5 +353,5 @@ snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble, const char *err
 void
 snowflake_lease_state_wait_for_floor(int64 floor)
 {
-	note_trouble(LEASE_BELOW_FLOOR, floor, "");
+	note_trouble(STATE_FLEET_BELOW_FLOOR, floor, "");
 }

@@ -9,7 +9,7 @@
 #define SNOWFLAKE_LEASE_STATE_H
 
 #include "generator/generator.h"
-#include "lease/lease_trouble.h"
+#include "generator/words.h"
 
 /* Longest message that is kept, with its terminator */
 #define SNOWFLAKE_LEASE_ERROR_SIZE	256
@@ -26,7 +26,7 @@ typedef struct SnowflakeLeaseView
 	int64		until;
 	bool		revoked;		/* not to be used any more, at once */
 	TimestampTz renewed_at;
-	SnowflakeLeaseTrouble trouble;
+	SnowflakeState trouble;		/* why nothing is granted, or renewed */
 	TimestampTz trouble_since;
 	int64		floor;			/* the tick whose end is waited for, if that
 								 * is the trouble */
@@ -42,8 +42,8 @@ extern void snowflake_lease_state_attach(void);
 extern void snowflake_lease_state_view(SnowflakeLeaseView *view);
 extern void snowflake_lease_state_wanted(SnowflakeNode *wanted);
 extern void snowflake_lease_state_ask(void);
-extern const char *snowflake_lease_state_advice(const SnowflakeLeaseView *lease, bool is_needed);
-extern const char *snowflake_lease_state_advice_if_late(const SnowflakeView *view);
+extern bool snowflake_lease_state_is_late(const SnowflakeLeaseView *lease,
+										  const SnowflakeView *view);
 
 /* The keeper's part */
 extern void snowflake_lease_state_need(uint64 position);
@@ -61,7 +61,7 @@ extern void snowflake_lease_state_publish(int32 node, int64 from, int64 until, b
 										  TimestampTz now);
 extern void snowflake_lease_state_shorten(int64 end);
 extern void snowflake_lease_state_revoke(void);
-extern void snowflake_lease_state_set_trouble(SnowflakeLeaseTrouble trouble,
+extern void snowflake_lease_state_set_trouble(SnowflakeState trouble,
 											  const char *error);
 extern void snowflake_lease_state_wait_for_floor(int64 floor);
 

@@ -173,9 +173,9 @@ retry_after_usec(int64 took_usec)
 	SnowflakeLeaseView view;
 
 	snowflake_lease_state_view(&view);
-	if (view.trouble == LEASE_NO_FREE_NODE)
+	if (view.trouble == STATE_FLEET_FULL)
 		return Max(retry_usec, took_usec * LISTING_SHARE);
-	if (view.trouble != LEASE_BELOW_FLOOR)
+	if (view.trouble != STATE_FLEET_BELOW_FLOOR)
 		return retry_usec;
 	floor_usec = snowflake_lease_state_floor_passed(view.floor) -
 		snowflake_generator_clock() - SNOWFLAKE_LEASE_EARLY_USEC / 2;
@@ -263,7 +263,7 @@ attempt(MemoryContext context, const int64 *end)
 						error->detail ? errdetail_internal("%s", error->detail) : 0,
 						error->hint ? errhint("%s", error->hint) : 0);
 			strlcpy(last_error, message, sizeof(last_error));
-			snowflake_lease_state_set_trouble(LEASE_UNREACHABLE, error->message);
+			snowflake_lease_state_set_trouble(STATE_COORDINATOR_UNUSABLE, error->message);
 		}
 	}
 	PG_END_TRY();

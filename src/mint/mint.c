@@ -29,11 +29,11 @@
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
 #include "generator/slot.h"
-#include "keeper/gate_text.h"
 #include "layout/decode.h"
 #include "layout/server_layout.h"
 #include "mint/mint.h"
-#include "mint/mint_error.h"
+#include "mint/refusal.h"
+#include "mint/state.h"
 
 PG_FUNCTION_INFO_V1(snowflake_next);
 PG_FUNCTION_INFO_V1(snowflake_next_value);
@@ -175,7 +175,7 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 	if (wait->sleep_ms == 0)
 		wait->sleep_ms = FIRST_SLEEP_MS;
 	if (now_usec + snowflake_clock_wait_usec(excess_usec) > deadline(wait))
-		snowflake_mint_error_ahead(excess_usec, now_usec - wait->started_usec);
+		snowflake_refusal_ahead(excess_usec, now_usec - wait->started_usec);
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
 	sleep_for_clock(Min(excess_usec / 1000 + 1, wait->sleep_ms), wait);
 	wait->sleep_ms = Min(wait->sleep_ms * 2, LAST_SLEEP_MS);
@@ -206,7 +206,7 @@ wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
 
 			/* a clock that stands still */
 			if (now_usec > deadline(wait) + snowflake_generator_early_usec())
-				snowflake_mint_error_ahead(excess_usec, now_usec - wait->started_usec);
+				snowflake_refusal_ahead(excess_usec, now_usec - wait->started_usec);
 			sleep_for_clock(excess_usec / 1000 + 1, wait);
 		}
 	}
@@ -223,13 +223,13 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 	int64		until_usec;
 
 	SNOWFLAKE_INJECTION_POINT("snowflake-wait-for-keeper");
-	snowflake_mint_error_in_recovery(function);
+	snowflake_refusal_in_recovery(function);
 	if (lacks == STEP_GATE_CLOSED)
 	{
 		SnowflakeGate gate = snowflake_generator_gate();
 
-		if (snowflake_gate_text_stays_closed(gate))
-			snowflake_gate_text_refuse(gate);
+		if (snowflake_state_stays_closed(gate))
+			snowflake_refusal_closed(gate);
 	}
 	if (!wait->for_keeper)
 		snowflake_counters_add(COUNTER_KEEPER_WAITS);
@@ -250,10 +250,10 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 		return;
 	}
 	if (lacks == STEP_UNRESERVED)
-		snowflake_mint_error_unreserved();
+		snowflake_refusal_unreserved();
 
 	/* it may have opened at the last moment */
-	snowflake_gate_text_refuse(snowflake_generator_gate());
+	snowflake_refusal_closed(snowflake_generator_gate());
 }
 
 /* What the first mint of a backend looks at, and what that of a transaction does. */
@@ -263,7 +263,7 @@ begin_minting(const char *function)
 	if (snowflake_my_slot == NULL)
 	{
 		snowflake_generator_require(function);
-		snowflake_mint_error_in_recovery(function);
+		snowflake_refusal_in_recovery(function);
 		snowflake_slot_take();
 	}
 	snowflake_frontier_hold();
@@ -309,7 +309,7 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 				/* or the clock has jumped there, and is not to be believed */
 				(void) begin_waiting(&wait);
 				if (have_clock_judged(PG_INT64_MAX / 2, &wait))
-					snowflake_mint_error_ended();
+					snowflake_refusal_ended();
 				break;
 		}
 	}

@@ -170,4 +170,10 @@ rule(
 	'planted faults apply',
 	grep { system("patch -p0 --dry-run -s -f <'$_' >/dev/null") != 0 } glob 'test/planted/*.patch');
 
+# A page has the words of the library.
+my ($words) = slurp('doc/operating.md') =~ /<!-- words -->\n(.*)\n<!-- end of words -->/s;
+is( $words,
+	`perl test/words.pl`,
+	'doc/operating.md has the words of src, as test/words.pl --write writes them');
+
 done_testing();

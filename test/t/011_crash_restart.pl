@@ -95,7 +95,7 @@ foreach my $crash (@crashes)
 	unlike("@{[ %$error ]}", qr/clock/, 'the clock is not blamed');
 	like(
 		status($node, 'advice'),
-		qr/^Wait: minting starts in [0-9.]+ m?s, after the end of what was reserved before\.$/,
+		qr/^Wait: minting starts in [0-9.]+ m?s, after the end of what was reserved before\. If snowflake\.max_wait is more than snowflake\.reservation, mints wait instead of failing\.$/,
 		'nor is it by the advice');
 	is(status($node, 'last_id IS NULL'),
 		't', 'snowflake_status shows no last ID where none was minted');

@@ -113,8 +113,10 @@ $node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_ahea
   or die 'reload has no effect';
 my $error = refused();
 is($error->{sqlstate}, '55000', 'then minting is refused');
-like($error->{detail}, qr/^It was advanced by snowflake_advance\(\)\./, 'for that reason');
-like($error->{hint}, qr/^Minting goes on in \d+\.\d+ s\.$/, 'and it is enough to wait');
+like(
+	$error->{hint},
+	qr/^The generator was advanced by snowflake_advance\(\)\. Minting goes on in \d+\.\d+ s\.$/,
+	'for that reason, and it is enough to wait');
 is(status($node, 'last_id IS NULL'), 't', 'snowflake_status does not show what was never minted');
 
 # Durable: nothing but the function's return comes before the crash.
@@ -128,8 +130,8 @@ $node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status
   or die "gate does not open";
 $error = refused();
 like(
-	$error->{detail},
-	qr/^It starts above what may have been issued before/,
+	$error->{hint},
+	qr/^The generator starts above what may have been issued before/,
 	'a crash right after: minting is refused still');
 is($node->safe_psql('postgres', $reserved),
 	$until, 'and what is refused is not taken further ahead by it');

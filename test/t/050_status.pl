@@ -132,7 +132,7 @@ step_clock($clock, -60_000);
 is(refused('SELECT snowflake_next()'), '55000', 'the clock is a minute behind');
 like(
 	status($node, 'advice'),
-	qr/^Minting waits for the clock\. The clock went back by [56]\d\.\d{3} s, \d+\.\d{3} m?s ago\. Check the server's clock\. Minting goes on when it has advanced by another [56]\d\.\d{3} s\.$/,
+	qr/^The clock went back by [56]\d\.\d{3} s, \d+\.\d{3} m?s ago\. Check the server's clock\. Minting goes on when it has advanced by another [56]\d\.\d{3} s\.$/,
 	'the advice says so');
 $node->poll_query_until('postgres',
 	q{SELECT clock_steps_back = 2 AND clock_step_back_largest BETWEEN '59 s' AND '61 s' FROM snowflake_stats}
@@ -201,7 +201,7 @@ $node->poll_query_until('postgres',
   or die "gate does not close";
 is(refused(q{SET snowflake.max_wait = 0; SELECT snowflake_next()}), '55000', 'no node ID');
 is(status($node, $refusals), '1 0 0 0 0 0', 'which is counted');
-like(status($node, 'advice'), qr/^Set snowflake\.node_id to a number/, 'and explained');
+like(status($node, 'advice'), qr/^Set snowflake\.node_id in this server/, 'and explained');
 
 # One that is too large gets past the start only
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
@@ -255,47 +255,6 @@ is( $node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'apart' ]),
 is( $node->safe_psql('postgres', "SET ROLE stranger; $not_null"),
 	$node->safe_psql('postgres', $not_null, extra_params => [ '-U', 'stranger' ]),
 	'a superuser who has become another role sees what that sees');
-foreach (
-	[ 'SELECT snowflake_get_stats()', '0A000', 'no columns' ],
-	[ 'SELECT * FROM snowflake_get_status() AS s(gate text)', '42804', 'fewer columns' ],
-	[
-		'SELECT * FROM snowflake_get_stats() AS s(' . join(', ', map { "c$_ text" } 1 .. 22) . ')',
-		'42804',
-		'columns of another type'
-	])
-{
-	my ($sql, $sqlstate, $what) = @$_;
-
-	is(error_of($node, $sql)->{sqlstate},
-		$sqlstate, "what implements a view is an error for a query that expects $what");
-}
-is( error_of(
-		$node, q{DO $$
-		DECLARE
-			columns text;
-		BEGIN
-			FOR other IN 1 .. 22 LOOP
-				SELECT string_agg(format('%I %s', attname,
-							CASE attnum WHEN other THEN 'name' ELSE atttypid::regtype::text END),
-						', ' ORDER BY attnum)
-				  INTO columns
-				  FROM pg_attribute WHERE attnum > 0 AND attrelid = 'snowflake_stats'::regclass;
-				BEGIN
-					EXECUTE format('SELECT FROM snowflake_get_stats() AS s(%s)', columns);
-					RAISE 'column % is of any type', other;
-				EXCEPTION WHEN datatype_mismatch THEN
-				END;
-			END LOOP;
-		END $$}
-	)->{message},
-	'',
-	'so is each single column of another type');
-my $columns = $node->safe_psql(
-	'postgres',
-	q{SELECT string_agg(format('%I %s', attname, atttypid::regtype), ', ' ORDER BY attnum)
-		FROM pg_attribute WHERE attnum > 0 AND attrelid = 'snowflake_stats'::regclass});
-is(error_of($node, "SELECT FROM snowflake_get_stats() AS s($columns, more text)")->{sqlstate},
-	'42804', 'and one too many');
 my ($ret, $stdout, $stderr) = $node->psql(
 	'postgres',
 	'SELECT snowflake_stats_reset()',

@@ -283,11 +283,11 @@ like(
 	'for as long as it takes');
 like(
 	$session->{stderr},
-	qr/DETAIL:  The clock went back by 3[56]\d{2}\.\d+ s, \d+\.\d+ m?s ago\. /,
+	qr/HINT:  The clock went back by 3[56]\d{2}\.\d+ s, \d+\.\d+ m?s ago\. /,
 	'and since when and how far the clock is back');
 like(
 	status($node, 'advice'),
-	qr/^Minting waits for the clock\. The clock went back by 3[56]\d{2}\.\d+ s, \d+\.\d+ m?s ago\. Check the server's clock\. .*inting goes on .*3[56]\d{2}\.\d+ s/,
+	qr/^The clock went back by 3[56]\d{2}\.\d+ s, \d+\.\d+ m?s ago\. Check the server's clock\. .*inting goes on .*3[56]\d{2}\.\d+ s/,
 	'as does the advice');
 
 # Ahead again, to where IDs have been: that ends the wait, and needs no patience.
@@ -320,7 +320,7 @@ $node->poll_query_until('postgres', q{SELECT clock_state <> 'coasting' FROM snow
 is(mint(), undef, 'mints wait when it has lasted');
 like(
 	$session->{stderr},
-	qr/DETAIL:  The clock went back by \d+\.\d+ s, [3-9]\d*\.\d+ s ago\. /,
+	qr/HINT:  The clock went back by \d+\.\d+ s, [3-9]\d*\.\d+ s ago\. /,
 	'and say for how long it has been back');
 is( log_count(
 		$node,

@@ -115,7 +115,7 @@ set("snowflake.max_ahead = '1h'");
 my $error = refused();
 is($error->{sqlstate}, '55000', 'snowflake.max_ahead is lowered: minting ends');
 like(
-	$error->{detail},
+	"$error->{hint} $error->{detail}",
 	qr/^The clock went back by 7200\.000 s, .* It may be ahead by 3600\.\d+ s/,
 	'with what it may be ahead now');
 
@@ -139,15 +139,15 @@ $node->safe_psql('postgres',
 	q{SELECT snowflake_advance(snowflake_lower_bound(clock_timestamp() + interval '90 min'))});
 $error = refused();
 like(
-	$error->{detail},
-	qr/^It was advanced by snowflake_advance\(\)\./,
+	$error->{hint},
+	qr/^The generator was advanced by snowflake_advance\(\)\./,
 	'a step back that is over is not to blame');
 
 # One that is larger than the advance is.
 step_clock($clock, -5 * $hour);
 $node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
 like(
-	refused()->{detail},
+	refused()->{hint},
 	qr/^The clock went back by 18000\.000 s, /,
 	'but one that is the larger part of the lead');
 step_clock($clock, 5 * $hour);

@@ -175,7 +175,7 @@ like(
 	$error->{message},
 	qr/reservation of this server is not in the database "postgres"/,
 	'since the reservation is lost');
-like($error->{detail}, qr/^It was there before/, 'which the error says');
+is($error->{detail}, 'It was last seen in the database "postgres".', 'which the error says');
 like($error->{hint}, qr/snowflake_accept_database\(\)/, 'and what to do');
 is(has_extension('postgres'), 0, 'the keeper does not start a new one');
 like(
@@ -303,7 +303,7 @@ restart('not in snowflake.database');
 $error = error_of($node, 'SELECT snowflake_next()', dbname => 'one');
 is($error->{sqlstate}, '55000', 'another database: nothing is minted');
 is( $error->{detail},
-	'It is, or was, in the database "postgres".',
+	'It was last seen in the database "postgres".',
 	'since the reservation is elsewhere');
 $node->safe_psql('one', 'SELECT snowflake_accept_database(' . reserved_in('postgres') . ')');
 mint('one');
@@ -319,7 +319,7 @@ $node->restart;
 $error = error_of($node, 'SELECT snowflake_next()', dbname => 'one');
 is($error->{sqlstate}, '55000', 'the database does not exist: an error');
 like("$error->{message} $error->{detail}", qr/"Later"/, 'which names it');
-like($error->{hint}, qr/^Create the database, or /, 'and says what to do');
+like($error->{hint}, qr/^Create the database "Later", or /, 'and says what to do');
 $node->poll_query_until('one', q{SELECT gate ~ 'connecting' FROM snowflake_status})
   or die "keeper does not try to connect";
 my $waits = status($node, 'keeper_waits', dbname => 'one');

@@ -251,7 +251,7 @@ foreach my $database ('other', 'postgres')
 		$moved->safe_psql('postgres', 'DROP DATABASE other');
 		like(
 			error_of($moved, 'SELECT snowflake_next()')->{detail},
-			qr/^It was in the database with OID \d+, which was dropped\.$/,
+			qr/^It was last seen in the database with OID \d+, which was dropped\.$/,
 			'the database that had the reservation was dropped: the error says so');
 	}
 	$moved->safe_psql('postgres', "SELECT snowflake_accept_database($newest)");

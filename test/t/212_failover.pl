@@ -75,7 +75,7 @@ my $nothing = 'A promotion would leave this server unable to mint: ';
 set_on_standby('snowflake.node_id = -1');
 like(
 	status($standby, q{concat_ws(' ', node, advice)}),
-	qr/^\Q$nothing\Esnowflake\.node_id is not set\. Set snowflake\.node_id to a number/,
+	qr/^\Q$nothing\Esnowflake\.node_id is not set\. Set snowflake\.node_id in this server/,
 	'a standby without a node ID');
 set_on_standby('snowflake.node_id = 2000');
 is( status($standby, q{concat_ws(' ', node, advice)}),

@@ -1,0 +1,315 @@
+/*-------------------------------------------------------------------------
+ *
+ * words.c
+ *	  The words for each state in which something is to be said: a table with
+ *	  a row for each, for errors, the status and the log.
+ *
+ * Advice is a hint, so a hint has to be understood without its error.  A row without a
+ * message is no error of its own: its hint is part of another one, or advice while minting
+ * goes on.
+ *
+ * state.c finds out which state there is, and refusal.c has the values.  The page on operation
+ * has this table, too: words.pl writes it there, and a test compares the two.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+
+#include "base/compat.h"
+#include "generator/words.h"
+
+const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
+
+	/* The keeper */
+	[STATE_UNPRELOADED] = {
+		.message = "{function} needs the library \"snowflake\" to be preloaded",
+		.hint = "Add \"snowflake\" to the setting shared_preload_libraries, which may have other libraries already, and restart the server."
+	},
+	[STATE_KEEPERLESS] = {
+		.message = "the snowflake generator has no keeper",
+		.detail = "It does not run in single-user mode or during pg_upgrade.",
+		.hint = "Start the server as usual."
+	},
+	[STATE_DATABASE_MISSING] = {
+		.message = "the database of the snowflake reservation does not exist",
+		.detail = "The setting snowflake.database is \"{database}\".",
+		.hint = "Create the database \"{database}\", or change snowflake.database and restart the server."
+	},
+	[STATE_NOT_READY] = {
+		.message = "the snowflake generator was not ready within {keeper_wait} ms",
+		.detail = "The gate is {gate}.",
+		.hint = "{keeper}"
+	},
+	[STATE_UNRESERVED] = {
+		.message = "the snowflake reservation was not extended within {keeper_wait} ms",
+		.detail = "It ends at \"{reserved_until}\".",
+		.hint = "{keeper}"
+	},
+	[STATE_STANDBY_AWAITED] = {
+		.hint = "The commit of the reservation has been waiting for a synchronous standby for {standby_wait}. Start a synchronous standby, or change synchronous_standby_names."
+	},
+	[STATE_KEEPER_FAILED] = {
+		.hint = "The keeper's last attempt failed with SQLSTATE {failure}. See the server log."
+	},
+	[STATE_KEEPER_MISSING] = {
+		.hint = "The keeper is not running. See the server log."
+	},
+	[STATE_KEEPER_STARTS] = {
+		.hint = "Wait: the server is starting the keeper."
+	},
+	[STATE_KEEPER_HELD] = {
+		.hint = "The keeper, process {keeper_pid}, has not answered for {unanswered}. See what it waits for in pg_stat_activity, and whether the process was stopped."
+	},
+	[STATE_KEEPER_BUSY] = {
+		.hint = "Wait: the keeper, process {keeper_pid}, has not answered for {unanswered}."
+	},
+
+	/* The reservation and the layout */
+	[STATE_RESERVATION_LOST] = {
+		.message = "the snowflake reservation of this server is not in the database \"{database}\"",
+		.detail = "It was last seen in the database {home}.",
+		.hint = "Restore the setting snowflake.database. If the reservation is lost, an administrator can start a new one with snowflake_accept_database(), above the largest snowflake that exists."
+	},
+	[STATE_LAYOUT_CHANGED] = {
+		.message = "snowflake.layout differs from the layout that this server has minted with",
+		.detail = "The configured layout is \"{layout}\", the stored one \"{stored_layout}\".",
+		.hint = "Restore snowflake.layout, or accept the change with snowflake_accept_layout(). Existing snowflakes are then decoded by the new layout, to other times unless it merely has more bits of time."
+	},
+	[STATE_LAYOUT_ENDED] = {
+		.sqlstate = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+		.message = "the snowflake layout has ended",
+		.detail = "Its last tick started at \"{layout_end}\".",
+		.hint = "The layout has ended: configure another snowflake.layout, whose snowflakes are larger than those of this one."
+	},
+	[STATE_LAYOUT_ENDS_SOON] = {
+		.hint = "Plan for another snowflake.layout, whose snowflakes are larger than those of this one."
+	},
+	[STATE_STANDBY_UNFIT] = {
+		.hint = "A promotion would leave this server unable to mint: {message}. {hint}"
+	},
+
+	/* The node ID */
+	[STATE_NODE_UNSET] = {
+		.message = "snowflake.node_id is not set",
+		.detail = "The layout has node IDs from 0 to {max_node}; no two servers that mint may have the same.",
+		.hint = "Set snowflake.node_id in this server's own configuration, outside of the data directory if that is ever copied, to a number that no other server mints with, and reload the configuration."
+	},
+	[STATE_HOST_WITHOUT_NUMBER] = {
+		.message = "the host's name does not end with a number: {origin}",
+		.detail = "The layout has node IDs from 0 to {max_node}; no two servers that mint may have the same.",
+		.hint = "Give the host a name such as db-3, or set snowflake.node_source to another source, and reload the configuration."
+	},
+	[STATE_HOST_WITHOUT_ADDRESS] = {
+		.message = "the host has no address that is not loopback",
+		.detail = "The layout has node IDs from 0 to {max_node}; no two servers that mint may have the same.",
+		.hint = "Set snowflake.node_source to another source, such as setting, and reload the configuration."
+	},
+	[STATE_NODE_TOO_LARGE] = {
+		.message = "snowflake.node_id {node} is too large for the layout",
+		.detail = "The layout has node IDs from 0 to {max_node}.",
+		.hint = "Set snowflake.node_id to at most {max_node}, and reload the configuration."
+	},
+	[STATE_HOST_TOO_LARGE] = {
+		.message = "node ID {node} is too large for the layout",
+		.detail = "The layout has node IDs from 0 to {max_node}. The node ID comes from the host's {host_part}.",
+		.hint = "Set snowflake.node_source to another source, or choose a layout with more node IDs."
+	},
+	[STATE_LEASE_NONE] = {
+		.message = "this server has not leased a node ID",
+		.hint = "{coordinator}"
+	},
+	[STATE_LEASE_ENDED] = {
+		.message = "the lease of this server's node ID has ended",
+		.detail = "Node ID {leased_node} was leased until \"{leased_until}\".",
+		.hint = "{coordinator}"
+	},
+	[STATE_LEASE_REVOKED] = {
+		.message = "this server's node ID may be leased again by another server",
+		.detail = "Node ID {leased_node} was leased until \"{leased_until}\".",
+		.hint = "{coordinator}"
+	},
+	[STATE_LEASE_LATE] = {
+		.hint = "Minting ends with the lease. {coordinator}"
+	},
+
+	/* What the coordinator says, or that it says nothing */
+	[STATE_COORDINATOR_UNUSABLE] = {
+		.hint = "The coordinator has been unusable since \"{unusable_since}\": {coordinator_error}."
+	},
+	[STATE_FLEET_MISSING] = {
+		.message = "the coordinator has no snowflake fleet",
+		.hint = "The coordinator has no fleet: create it with snowflake_fleet_create(), or, if the coordinator has lost its data, re-create it with snowflake_fleet_recover()."
+	},
+	[STATE_FLEET_OF_OTHER_LAYOUT] = {
+		.message = "the layout of the snowflake fleet differs from that of this server",
+		.hint = "The fleet has another layout, which snowflake_fleet() shows: set snowflake.layout to it, and restart the server."
+	},
+	[STATE_FLEET_WENT_BACK] = {
+		.message = "the coordinator of the snowflake fleet went back in time, and grants nothing",
+		.hint = "The coordinator went back in time: when it is sound again, use snowflake_fleet_recover()."
+	},
+	[STATE_FLEET_COPIED] = {
+		.message = "the records of the snowflake fleet were copied from another coordinator",
+		.hint = "The fleet's records were copied from another coordinator: if that one is permanently stopped, use snowflake_fleet_recover()."
+	},
+	[STATE_FLEET_REPLACED] = {
+		.message = "the coordinator of the snowflake fleet was replaced, and the old one answers",
+		.hint = "The coordinator that answers was replaced by another: stop it, or, if it is the right one, use snowflake_fleet_recover()."
+	},
+	[STATE_FLEET_BELOW_FLOOR] = {
+		.message = "the floor of the snowflake fleet is ahead of the clock of this server",
+		.hint = "This server waits for the floor of the fleet, until \"{floor}\". If that is a mistake, use snowflake_fleet_recover() with a lower one."
+	},
+	[STATE_FLEET_FULL] = {
+		.message = "the snowflake fleet has no free node ID",
+		.hint = "No node ID is free: wait for the end of a lease, widen snowflake.lease_nodes, or choose a layout with more node IDs."
+	},
+	[STATE_FLEET_DAMAGED] = {
+		.message = "the record of the snowflake fleet at its coordinator is damaged",
+		.hint = "The record of the fleet is damaged: re-create it with snowflake_fleet_recover()."
+	},
+	[STATE_LESSEE_MISSING] = {
+		.hint = "The lessee is not running: see the server log."
+	},
+	[STATE_LESSEE_ASKS] = {
+		.hint = "The lessee, process {lessee_pid}, has no answer from the coordinator yet: wait, or check whether the process was stopped."
+	},
+	[STATE_LESSEE_LATE] = {
+		.hint = "The lessee, process {lessee_pid}, has not renewed the lease since \"{renewed_at}\": wait, or check whether the process was stopped."
+	},
+
+	/* The clock */
+	[STATE_CLOCK_BEFORE_EPOCH] = {
+		.message = "the clock is before the epoch of the snowflake layout",
+		.detail = "The epoch is \"{epoch}\".",
+		.hint = "Correct the server's clock, or, if it is correct, configure another snowflake.layout."
+	},
+	[STATE_CLOCK_PAST_END] = {
+		.sqlstate = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+		.message = "the snowflake layout has ended",
+		.detail = "Its last tick started at \"{layout_end}\".",
+		.hint = "Correct the server's clock, or, if it is correct, configure another snowflake.layout."
+	},
+	[STATE_CLOCK_BEHIND] = {
+		.message = "the snowflake generator is {clock_behind} ahead of the clock",
+		.detail = "It may be ahead by {max_ahead} (snowflake.max_ahead). Minting starts when the clock has advanced by another {clock_wait}.",
+		.hint = "Correct the server's clock. If it is correct now, and was ahead earlier, believe it with snowflake_accept_clock()."
+	},
+	[STATE_CLOCK_DOUBTED] = {
+		.message = "the clock is not believed",
+		.detail = "It is {clock_past} past the newest snowflake. If it stays there, it is believed in {clock_wait}.",
+		.hint = "Correct the server's clock, or, if it is correct, believe it with snowflake_accept_clock()."
+	},
+	[STATE_CLOCK_UNBELIEVED] = {
+		.message = "the clock is not believed",
+		.hint = "Correct the server's clock, or, if it is correct, believe it with snowflake_accept_clock()."
+	},
+	[STATE_JUMPED_OUT] = {
+		.hint = "The clock went {jump}, to a time that the layout does not have: correct it."
+	},
+	[STATE_JUMPED_BACK] = {
+		.hint = "The clock went {jump}, and is not believed: correct it."
+	},
+	[STATE_JUMPED] = {
+		.hint = "The clock went {jump}, and is not believed: correct it, or believe it with snowflake_accept_clock()."
+	},
+
+	/* IDs ahead of the clock */
+	[STATE_RESUMES] = {
+		.message = "minting snowflakes starts in {wait}, after the end of what was reserved before",
+		.detail = "Snowflakes up to \"{last}\" may have been issued before. This call has waited {waited}, and may wait {max_wait} ms (snowflake.max_wait).",
+		.hint = "Wait: minting starts in {wait}, after the end of what was reserved before. If snowflake.max_wait is more than snowflake.reservation, mints wait instead of failing."
+	},
+	[STATE_AHEAD] = {
+		.message = "the snowflake generator is {lead} ahead of the clock",
+		.detail = "It may be ahead by {may_lead} ({may_lead_setting}). This call has waited {waited}, may wait {max_wait} ms (snowflake.max_wait), and would have to wait another {wait}.",
+		.hint = "{todo}"
+	},
+	[STATE_ADVANCED] = {
+		.hint = "The generator was advanced by snowflake_advance()."
+	},
+	[STATE_WENT_BACK] = {
+		.hint = "The clock went back by {back}, {back_ago} ago."
+	},
+	[STATE_STARTED] = {
+		.hint = "The generator starts above what may have been issued before."
+	},
+	[STATE_LOWERED] = {
+		.hint = "The clock went back, or snowflake.max_ahead or snowflake.max_lead was lowered."
+	},
+	[STATE_WAITS_FOR_JUMP] = {
+		.hint = "{jumped} Minting goes on in {wait}."
+	},
+	[STATE_WAITS_LONG] = {
+		.hint = "{why} Check the server's clock. If it is correct, minting goes on in {wait}. To give up the order instead, set {node_settings} to a number that was never used and call snowflake_restart_at_clock() with it."
+	},
+	[STATE_WAITS_ADVANCED] = {
+		.hint = "{why} Minting goes on in {wait}."
+	},
+	[STATE_WAITS] = {
+		.hint = "{why} Check the server's clock. Minting goes on when it has advanced by another {wait}."
+	},
+	[STATE_STANDS_ADVANCED] = {
+		.hint = "Snowflakes are {lead} ahead of the clock after snowflake_advance(). The clock will catch up in about that time. Minting goes on."
+	},
+	[STATE_STANDS] = {
+		.hint = "Snowflakes are {lead} ahead of the clock, which will catch up in about that time. Minting goes on."
+	},
+};
+
+/* What the status says of the gate. */
+static const char *const gates[] = {
+	[GATE_NO_KEEPER] = "closed: the keeper is not running",
+	[GATE_CONNECTING] = "closed: the keeper is connecting to its database",
+	[GATE_WAITING] = "closed: the extension snowflake_keeper is missing in the keeper's database; the first mint creates it",
+	[GATE_CREATING] = "closed: the keeper is creating its extension in its database",
+	[GATE_OPENING] = "closed: the keeper is writing the reservation",
+	[GATE_NODE_UNSET] = "closed: the node ID is not set",
+	[GATE_NODE_TOO_LARGE] = "closed: the node ID is too large for the layout",
+	[GATE_LEASE_NONE] = "closed: no node ID is leased yet",
+	[GATE_LEASE_ENDED] = "closed: the lease of the node ID has ended",
+	[GATE_LEASE_REVOKED] = "closed: the coordinator went back in time",
+	[GATE_LAYOUT_CHANGED] = "closed: snowflake.layout differs from the stored layout",
+	[GATE_RESERVATION_LOST] = "closed: the reservation of this server is not in snowflake.database",
+	[GATE_CLOCK] = "closed: the clock is not believed",
+	[GATE_STOPPING] = "closed: the keeper is stopping",
+	[GATE_OPEN] = "open",
+};
+
+/* A text of the table with its values in their places, in the current memory context. */
+char *
+snowflake_words_fill(const char *text, SnowflakeWordsValue value, const void *about)
+{
+	StringInfoData filled;
+	size_t		plain;
+
+	initStringInfo(&filled);
+	while (text[plain = strcspn(text, "{")] != '\0')
+	{
+		const char *word = text + plain + 1;
+		size_t		length = strcspn(word, "}");
+
+		appendBinaryStringInfo(&filled, text, (int) plain);
+		appendStringInfoString(&filled, value(pnstrdup(word, length), about));
+		text = word + length + 1;
+	}
+	appendStringInfoString(&filled, text);
+	return filled.data;
+}
+
+/* The SQLSTATE of a state's error. */
+int
+snowflake_words_sqlstate(SnowflakeState state)
+{
+	return snowflake_words[state].sqlstate != 0 ? snowflake_words[state].sqlstate :
+		ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+}
+
+/* What the status says of a gate: "open", or "closed:" and why. */
+const char *
+snowflake_words_gate(SnowflakeGate gate)
+{
+	return gates[gate];
+}

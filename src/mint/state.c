@@ -1,0 +1,327 @@
+/*-------------------------------------------------------------------------
+ *
+ * state.c
+ *	  Which state minting is in, of those that have words.
+ *
+ * All that this depends on is read once, by snowflake_state_look(), without a lock that the
+ * keeper or a mint would have to wait for: the state may be that of a moment ago.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "generator/keeper_state.h"
+#include "keeper/reservation_home.h"
+#include "keeper/reservation_table.h"
+#include "layout/server_layout.h"
+#include "lease/node_settings.h"
+#include "lease/node_source.h"
+#include "mint/state.h"
+
+/* Read all that a state depends on. */
+void
+snowflake_state_look(SnowflakeSituation *now)
+{
+	memset(now, 0, sizeof(*now));
+	snowflake_generator_view(&now->view);
+	now->gate = now->view.gate;
+	snowflake_lease_state_view(&now->lease);
+	now->lease_is_needed = now->gate != GATE_OPEN || snowflake_lease_state_is_late(&now->lease, &now->view);
+	now->keeper_pid = snowflake_keeper_state_pid();
+	now->failure = snowflake_keeper_state_failure();
+	now->standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
+	now->unanswered_usec = snowflake_keeper_state_unanswered_usec();
+	now->has_jumped = snowflake_clock_jump(&now->jump_usec, &now->jumped_ago_usec);
+	now->went_back = snowflake_clock_went_back(&now->back_usec, &now->back_ago_usec);
+	now->is_doubted = snowflake_clock_is_doubted(&now->past_newest_usec, &now->doubt_usec);
+	now->lead_usec = snowflake_layout_position_time(&snowflake_server_layout, now->view.last) -
+		snowflake_generator_clock();
+	now->excess_usec = now->lead_usec - snowflake_generator_early_usec() -
+		snowflake_generator_may_lead_usec();
+}
+
+static bool
+database_is_missing(void)
+{
+	return !OidIsValid(get_database_oid(snowflake_database, true));
+}
+
+/* Single-user mode and pg_upgrade have no keeper at all. */
+static bool
+server_has_no_keeper(void)
+{
+	return !IsUnderPostmaster || IsBinaryUpgrade;
+}
+
+/*
+ * What keeps the keeper from its work.  What may be over in a moment counts only if mints
+ * have to wait for it, and is told as that unless one has waited for long enough.
+ */
+SnowflakeState
+snowflake_state_of_keeper(const SnowflakeSituation *now)
+{
+	/* in these states a keeper at rest only waits for a mint to ask */
+	bool		may_rest = now->gate == GATE_OPEN || now->gate == GATE_WAITING;
+	bool		mints_wait = (now->gate != GATE_OPEN || snowflake_generator_is_unreserved(&now->view)) &&
+	!(may_rest && snowflake_keeper_state_is_at_rest());
+
+	if (now->standby_wait_usec != 0)
+		return STATE_STANDBY_AWAITED;
+	if (now->failure != 0)
+		return STATE_KEEPER_FAILED;
+	if (now->keeper_pid == 0)
+		return now->has_waited || snowflake_keeper_state_is_missing() ? STATE_KEEPER_MISSING :
+			mints_wait ? STATE_KEEPER_STARTS : STATE_NO_TROUBLE;
+	return now->has_waited || snowflake_keeper_state_held_usec() != 0 ? STATE_KEEPER_HELD :
+		mints_wait ? STATE_KEEPER_BUSY : STATE_NO_TROUBLE;
+}
+
+/*
+ * Why nothing is granted, or renewed.  A floor that is passed is no trouble any more, even if
+ * the lessee has not said so.
+ */
+SnowflakeState
+snowflake_state_of_lease(const SnowflakeSituation *now)
+{
+	const SnowflakeLeaseView *lease = &now->lease;
+
+	if (lease->trouble != STATE_NO_TROUBLE &&
+		!(lease->trouble == STATE_FLEET_BELOW_FLOOR &&
+		  snowflake_lease_state_floor_passed(lease->floor) < snowflake_generator_clock()))
+		return lease->trouble;
+	if (lease->pid == 0)
+		return STATE_LESSEE_MISSING;
+	if (!now->lease_is_needed)
+		return STATE_NO_TROUBLE;
+	return lease->grant == 0 ? STATE_LESSEE_ASKS : STATE_LESSEE_LATE;
+}
+
+/* No clock was believed since the start. */
+static SnowflakeState
+state_of_clock(const SnowflakeSituation *now)
+{
+	TimestampTz clock = snowflake_clock_wall();
+
+	if (!snowflake_layout_has_time(&snowflake_server_layout, clock))
+		return clock < snowflake_server_layout.epoch ? STATE_CLOCK_BEFORE_EPOCH : STATE_CLOCK_PAST_END;
+	return !now->is_doubted ? STATE_CLOCK_UNBELIEVED :
+		now->past_newest_usec < 0 ? STATE_CLOCK_BEHIND : STATE_CLOCK_DOUBTED;
+}
+
+/* What is wrong while the gate is as it is; an open one is if the keeper is needed. */
+SnowflakeState
+snowflake_state_of_gate(const SnowflakeSituation *now)
+{
+	switch (now->gate)
+	{
+		case GATE_NODE_UNSET:
+			return snowflake_node_source == NODE_FROM_SETTING ? STATE_NODE_UNSET :
+				snowflake_node_source == NODE_FROM_HOSTNAME ? STATE_HOST_WITHOUT_NUMBER :
+				STATE_HOST_WITHOUT_ADDRESS;
+		case GATE_NODE_TOO_LARGE:
+			return snowflake_node_source == NODE_FROM_SETTING ? STATE_NODE_TOO_LARGE :
+				STATE_HOST_TOO_LARGE;
+		case GATE_LEASE_NONE:
+			return STATE_LEASE_NONE;
+		case GATE_LEASE_ENDED:
+			return STATE_LEASE_ENDED;
+		case GATE_LEASE_REVOKED:
+			return STATE_LEASE_REVOKED;
+		case GATE_LAYOUT_CHANGED:
+			return STATE_LAYOUT_CHANGED;
+		case GATE_RESERVATION_LOST:
+			return STATE_RESERVATION_LOST;
+		case GATE_CLOCK:
+			return state_of_clock(now);
+		case GATE_NO_KEEPER:
+		case GATE_CONNECTING:
+		case GATE_WAITING:
+		case GATE_CREATING:
+		case GATE_OPENING:
+		case GATE_STOPPING:
+		case GATE_OPEN:
+			break;
+	}
+	return database_is_missing() ? STATE_DATABASE_MISSING :
+		server_has_no_keeper() ? STATE_KEEPERLESS : STATE_NOT_READY;
+}
+
+/* The clock has jumped.  To believe it helps, unless IDs are ahead of it. */
+SnowflakeState
+snowflake_state_of_jump(const SnowflakeSituation *now)
+{
+	if (!snowflake_layout_has_time(&snowflake_server_layout, snowflake_clock_wall()))
+		return STATE_JUMPED_OUT;
+	return now->excess_usec > 0 && now->jump_usec < 0 ? STATE_JUMPED_BACK : STATE_JUMPED;
+}
+
+/*
+ * Is the generator ahead of the clock because of snowflake_advance(), and not, for the
+ * most part, because the clock went back?
+ */
+static bool
+is_advanced(const SnowflakeSituation *now)
+{
+	int64		raised_usec = snowflake_layout_position_time(&snowflake_server_layout, now->view.raised_to) -
+	snowflake_generator_clock();
+
+	return now->view.raised_by == RAISED_BY_ADVANCE && raised_usec > 0 &&
+		!(now->went_back && now->back_usec > raised_usec / 2);
+}
+
+/*
+ * Does a generator that is too far ahead merely wait for the end of what was reserved
+ * before a crash or a promotion?  The clock is as it should be then: the keeper reserves no
+ * further ahead of it.
+ */
+bool
+snowflake_state_resumes(const SnowflakeSituation *now)
+{
+	return snowflake_generator_is_untouched(&now->view) &&
+		now->excess_usec <= snowflake_reservation_ms * INT64CONST(1000) +
+		snowflake_server_layout.tick_usec;
+}
+
+SnowflakeState
+snowflake_state_why_ahead(const SnowflakeSituation *now)
+{
+	return is_advanced(now) ? STATE_ADVANCED :
+		now->went_back ? STATE_WENT_BACK :
+		snowflake_generator_is_untouched(&now->view) ? STATE_STARTED : STATE_LOWERED;
+}
+
+SnowflakeState
+snowflake_state_if_ahead(const SnowflakeSituation *now)
+{
+	return now->has_jumped ? STATE_WAITS_FOR_JUMP :
+		now->excess_usec >= USECS_PER_HOUR ? STATE_WAITS_LONG :
+		is_advanced(now) ? STATE_WAITS_ADVANCED : STATE_WAITS;
+}
+
+
+/* What the status says of the gate: "open", or "closed:" and why. */
+const char *
+snowflake_state_gate(void)
+{
+	if (!snowflake_generator_exists())
+		return "closed: the library is not preloaded";
+	if (RecoveryInProgress())
+		return "closed: the server is in recovery";
+	return snowflake_words_gate(snowflake_generator_gate());
+}
+
+/* What the coordinator has said stands until an administrator changes the fleet. */
+static bool
+lease_is_refused(void)
+{
+	SnowflakeLeaseView lease;
+
+	snowflake_lease_state_view(&lease);
+	if (lease.trouble == STATE_FLEET_BELOW_FLOOR)
+		return snowflake_lease_state_floor_passed(lease.floor) - snowflake_generator_clock() >
+			snowflake_max_wait_ms * INT64CONST(1000);
+	return lease.trouble != STATE_NO_TROUBLE && lease.trouble != STATE_COORDINATOR_UNUSABLE;
+}
+
+/*
+ * Does the reason of a closed gate stand as this backend sees the settings?  Then it is in vain to
+ * wait until the keeper opens it.  Needs a transaction.
+ */
+bool
+snowflake_state_stays_closed(SnowflakeGate gate)
+{
+	SnowflakeNode wanted;
+
+	switch (gate)
+	{
+		case GATE_NO_KEEPER:
+			return server_has_no_keeper() || database_is_missing();
+		case GATE_CONNECTING:
+			return database_is_missing();
+		case GATE_NODE_UNSET:
+		case GATE_NODE_TOO_LARGE:
+			/* the keeper may not have taken up yet what this backend sees */
+			snowflake_node_source_wanted(&wanted);
+			return wanted.obstacle == gate;
+		case GATE_LEASE_NONE:
+		case GATE_LEASE_ENDED:
+			return lease_is_refused();
+
+			/*
+			 * The layout and the name of the keeper's database are fixed when
+			 * the server starts.  If what is stored is changed, a reload
+			 * makes the keeper look.
+			 */
+		case GATE_LEASE_REVOKED:
+		case GATE_LAYOUT_CHANGED:
+		case GATE_RESERVATION_LOST:
+			return true;
+		case GATE_WAITING:
+		case GATE_CREATING:
+		case GATE_OPENING:
+		case GATE_CLOCK:
+		case GATE_STOPPING:
+		case GATE_OPEN:
+			break;
+	}
+	return false;
+}
+
+/*
+ * On a standby: what the gate would be after a promotion, as far as that can be
+ * told from here, or GATE_OPEN if nothing is known to stand in the way.
+ *
+ * The stored layout is known where the reservation is, in the keeper's database.
+ */
+SnowflakeGate
+snowflake_state_foresee(void)
+{
+	Oid			database = get_database_oid(snowflake_database, true);
+	Oid			kept_in = snowflake_reservation_home_database();
+	SnowflakeNode wanted;
+
+	snowflake_node_source_wanted(&wanted);
+	if (wanted.obstacle != GATE_OPEN)
+		return wanted.obstacle;
+	if (snowflake_lease_state_has_ended(&wanted, snowflake_generator_clock()))
+		return GATE_LEASE_ENDED;
+	if (!OidIsValid(database))
+		return GATE_CONNECTING;
+	if (OidIsValid(kept_in) && kept_in != database)
+		return GATE_RESERVATION_LOST;
+	if (database == MyDatabaseId && snowflake_reservation_table_is_of_other_layout())
+		return GATE_LAYOUT_CHANGED;
+	return GATE_OPEN;
+}
+
+/* While the gate is open, and the keeper does its work. */
+SnowflakeState
+snowflake_state_of_open_gate(const SnowflakeSituation *now)
+{
+	const SnowflakeLayout *layout = &snowflake_server_layout;
+	TimestampTz layout_ends = snowflake_layout_tick_start(layout, layout->max_tick);
+
+	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_state_of_lease(now) != STATE_NO_TROUBLE)
+		return STATE_LEASE_LATE;
+	if (snowflake_generator_clock() >= layout_ends ||
+		snowflake_layout_position_tick(layout, now->view.last) >= layout->max_tick)
+		return STATE_LAYOUT_ENDED;
+	if (now->excess_usec > 0)
+		return snowflake_state_resumes(now) ? STATE_RESUMES : STATE_AHEAD;
+	if (now->has_jumped)
+		return snowflake_state_of_jump(now);
+	if (now->lead_usec > USECS_PER_SEC)
+		return is_advanced(now) ? STATE_STANDS_ADVANCED : STATE_STANDS;
+	if (snowflake_generator_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
+		return STATE_LAYOUT_ENDS_SOON;
+	return STATE_NO_TROUBLE;
+}

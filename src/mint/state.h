@@ -1,0 +1,62 @@
+/*-------------------------------------------------------------------------
+ *
+ * state.h
+ *	  Which state minting is in.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_STATE_H
+#define SNOWFLAKE_STATE_H
+
+#include "generator/generator.h"
+#include "generator/words.h"
+#include "lease/lease_state.h"
+
+/* All that is known when something is to be said. */
+typedef struct SnowflakeSituation
+{
+	SnowflakeGate gate;			/* on a standby, that after a promotion */
+	SnowflakeState state;		/* that of which the hint is asked for */
+	SnowflakeView view;
+	SnowflakeLeaseView lease;
+
+	/* The keeper */
+	int			keeper_pid;		/* 0: there is none */
+	int			failure;		/* SQLSTATE of its last attempt, or 0 */
+	int64		standby_wait_usec;
+	int64		unanswered_usec;
+
+	/* The clock */
+	bool		has_jumped;		/* and is not believed */
+	int64		jump_usec,
+				jumped_ago_usec;
+	bool		went_back;		/* and is believed */
+	int64		back_usec,
+				back_ago_usec;
+	bool		is_doubted;		/* at a start */
+	int64		past_newest_usec,
+				doubt_usec;		/* for how long it will be */
+	int64		lead_usec;		/* of the newest position, and how much more
+								 * that is than it may be */
+	int64		excess_usec;
+
+	/* A mint that fails */
+	bool		has_waited;
+	int64		waited_usec;
+	bool		lease_is_needed;	/* by now, by mints */
+} SnowflakeSituation;
+
+extern void snowflake_state_look(SnowflakeSituation *now);
+extern const char *snowflake_state_gate(void);
+extern bool snowflake_state_stays_closed(SnowflakeGate gate);
+extern SnowflakeGate snowflake_state_foresee(void);
+extern SnowflakeState snowflake_state_of_gate(const SnowflakeSituation *now);
+extern SnowflakeState snowflake_state_of_open_gate(const SnowflakeSituation *now);
+extern SnowflakeState snowflake_state_of_keeper(const SnowflakeSituation *now);
+extern SnowflakeState snowflake_state_of_lease(const SnowflakeSituation *now);
+extern SnowflakeState snowflake_state_of_jump(const SnowflakeSituation *now);
+extern bool snowflake_state_resumes(const SnowflakeSituation *now);
+extern SnowflakeState snowflake_state_why_ahead(const SnowflakeSituation *now);
+extern SnowflakeState snowflake_state_if_ahead(const SnowflakeSituation *now);
+
+#endif							/* SNOWFLAKE_STATE_H */
