@@ -106,33 +106,25 @@ my %client = (
 	'Django' => 'django_client.py',
 	'JDBC' => 'JdbcClient.java',
 	'node-postgres' => 'node_client.js',
-	'Hibernate' => 'HibernateClient.java',
 	'postgres.js' => 'postgresjs_client.js',
 	'drizzle' => 'drizzle_schema.ts drizzle_client.js',
-	'Kysely' => 'kysely_client.js',
 	'Prisma' => 'schema.prisma prisma_client.ts',
-	'MikroORM' => 'mikroorm_client.js',
-	'pg-promise' => 'pgpromise_client.js',
-	'Sequelize' => 'sequelize_client.js sequelize7_client.js',
-	'Knex' => 'knex_client.js',
-	'TypeORM' => 'typeorm_client.js',
 	'PHP PDO' => 'pdo_client.php',
-	'Perl DBD::Pg' => 'dbd_client.pl',
 	'Active Record' => 'activerecord_client.rb',
 	'Go' => 'go_client.go',
 	'Rust' => 'rust/main.rs');
 
-# what a program of one file has in another form
-my @instead = (
-	[ 'public class Minter', 'public static class Minter' ],
-	[ 'com.example.Minter', 'HibernateClient$Minter' ]);
+# No program is kept for these: the page has the day when they were last tried.
+my %tried_once = map { $_ => 1 } 'Hibernate', 'Knex', 'Kysely', 'MikroORM', 'Perl DBD::Pg',
+  'pg-promise',
+  'Sequelize', 'TypeORM';
 my @missing;
 foreach my $section (split /^## /m, $text{'doc/clients.md'})
 {
 	my ($name) = $section =~ /^(.*)$/m;
 	my @lines = map { split /\n/ } $section =~ /^```\w+\n(.*?)^```$/msg;
 
-	next if !@lines;
+	next if !@lines || $tried_once{$name};
 
 	my $program = join '', map { slurp_file("$root/test/clients/$_") } split ' ',
 	  $client{$name} // "none of $name";
@@ -141,7 +133,6 @@ foreach my $section (split /^## /m, $text{'doc/clients.md'})
 	{
 		my $code = $line =~ s,\s+(?://|\#|--) .*,,r;
 
-		$code =~ s/\Q$_->[0]\E/$_->[1]/ foreach @instead;
 		$code =~ s/^(?:#|--) .*|\s//g;
 		push @missing, "$name: $line" if index($program, $code) < 0;
 	}
@@ -180,14 +171,7 @@ my %package = (
 	'node-postgres' => 'pg',
 	'postgres.js' => 'postgres',
 	'drizzle' => 'drizzle-orm',
-	'Kysely' => 'kysely',
-	'Prisma' => 'prisma',
-	'MikroORM' => '@mikro-orm/core',
-	'TypeORM' => 'typeorm',
-	'Sequelize 6' => 'sequelize',
-	'Sequelize 7' => '@sequelize/core',
-	'Knex' => 'knex',
-	'pg-promise' => 'pg-promise');
+	'Prisma' => 'prisma');
 is(join(', ', grep { $version{$_} ne $pinned{ $package{$_} } } sort keys %package),
 	'', 'doc/clients.md has the versions that test/clients/package.json pins');
 
