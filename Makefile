@@ -46,6 +46,7 @@ OBJS = \
 	src/layout/timeorder.o \
 	src/layout/timerange.o \
 	src/lease/fleet.o \
+	src/lease/host_number.o \
 	src/lease/lease.o \
 	src/lease/lease_choice.o \
 	src/lease/lease_record.o \

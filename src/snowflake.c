@@ -22,6 +22,7 @@
 #include "layout/timeorder.h"
 #include "lease/lessee.h"
 #include "lease/node_settings.h"
+#include "lease/node_source.h"
 #include "shmem.h"
 
 PG_MODULE_MAGIC_EXT(
@@ -40,6 +41,7 @@ _PG_init(void)
 
 	if (!process_shared_preload_libraries_in_progress)
 		return;
+	snowflake_node_source_init();
 	snowflake_shmem_init();
 	snowflake_keeper_init();
 	snowflake_lessee_init();

@@ -97,14 +97,14 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.hint = "Set snowflake.node_id in this server's own configuration, outside of the data directory if that is ever copied, to a number that no other server mints with, and reload the configuration."
 	},
 	[STATE_HOST_WITHOUT_NUMBER] = {
-		.message = "the host's name does not end with a number: {origin}",
-		.detail = "The layout has node IDs from 0 to {max_node}; no two servers that mint may have the same.",
+		.message = "the host's name does not give a node ID",
+		.detail = "{host}",
 		.hint = "Give the host a name such as db-3, or set snowflake.node_source to another source, and reload the configuration."
 	},
 	[STATE_HOST_WITHOUT_ADDRESS] = {
-		.message = "the host has no address that is not loopback",
-		.detail = "The layout has node IDs from 0 to {max_node}; no two servers that mint may have the same.",
-		.hint = "Set snowflake.node_source to another source, such as setting, and reload the configuration."
+		.message = "the host's addresses do not give a node ID",
+		.detail = "{host}",
+		.hint = "Name the interface whose address no other server has, as in snowflake.node_source = 'address:eth0', or set it to another source, and reload the configuration."
 	},
 	[STATE_NODE_TOO_LARGE] = {
 		.message = "snowflake.node_id {node} is too large for the layout",

@@ -57,6 +57,9 @@
 /* Until there is a lessee, look for it this often. */
 #define LESSEE_LOOK_MS			500
 
+/* Until the host gives a node ID, look at it this often. */
+#define HOST_LOOK_MS			1000
+
 /* What a round allocates outside of transactions. */
 static MemoryContext round_context;
 
@@ -146,7 +149,7 @@ keeper_round(void)
 	long		sleep_ms;
 
 	lacks_lessee = snowflake_lessee_start();
-	snowflake_node_source_wanted(&wanted);
+	snowflake_node_source_determine(&wanted);
 	if (wanted.obstacle == GATE_OPEN && snowflake_lease_state_has_ended(&wanted, now))
 	{
 		wanted.obstacle = GATE_LEASE_ENDED;
@@ -209,6 +212,8 @@ keeper_round(void)
 	}
 
 	sleep_ms = snowflake_keeper_log_watch(&verdict);
+	if (wanted.obstacle == GATE_NODE_UNSET && snowflake_node_source_is_host())
+		sleep_ms = Min(sleep_ms, HOST_LOOK_MS);
 	return lacks_lessee ? Min(sleep_ms, LESSEE_LOOK_MS) : sleep_ms;
 }
 

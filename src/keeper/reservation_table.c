@@ -415,7 +415,7 @@ snowflake_reservation_table_create(TimestampTz highest)
 static SnowflakeReservation
 read_rows(Relation relation, int32 node)
 {
-	SnowflakeReservation stored = {0};
+	SnowflakeReservation stored = {.last_node = -1};
 	char	   *configured = TextDatumGetCString(configured_layout());
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false,
@@ -447,6 +447,7 @@ read_rows(Relation relation, int32 node)
 			/* the line is that of the newest */
 			if (!stored.found || until >= stored.until)
 			{
+				stored.last_node = DatumGetInt32(values[COLUMN_NODE - 1]);
 				strlcpy(stored.line.machine, TextDatumGetCString(values[COLUMN_MACHINE - 1]),
 						sizeof(stored.line.machine));
 				strlcpy(stored.line.postmaster, TextDatumGetCString(values[COLUMN_POSTMASTER - 1]),

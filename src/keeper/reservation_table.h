@@ -15,6 +15,7 @@ typedef struct SnowflakeReservation
 {
 	bool		found;
 	TimestampTz until;			/* the latest of all that count */
+	int32		last_node;		/* whose that is, -1 if that is not known */
 	bool		own_found;
 	TimestampTz own_until;		/* that of the node ID itself */
 	SnowflakeClockLine line;	/* that was kept with the latest */

@@ -232,6 +232,26 @@ log_inherited_node(int32 node, const SnowflakeReservation *stored)
 }
 
 /*
+ * The host gives another node ID than it did at the last start, at which it may have been
+ * renamed or got another address; or another interface is the first one to be up.
+ */
+static void
+log_other_node(int32 node, const SnowflakeReservation *stored)
+{
+	if (!snowflake_node_source_is_host() || !stored->found ||
+		stored->last_node < 0 || stored->last_node == node)
+		return;
+	ereport(LOG,
+			errmsg("this server minted with node ID %d before, and now mints with node ID %d",
+				   stored->last_node, node),
+			errdetail("The node ID comes from %s. Node ID %d was in use until \"%s\" at the latest.",
+					  snowflake_node_source_origin(), stored->last_node,
+					  timestamptz_to_str(stored->until)),
+			errhint("If another server may mint with node ID %d, set %s to a number of this server's own.",
+					node, snowflake_node_source_settings()));
+}
+
+/*
  * Is the reservation elsewhere, or gone?
  *
  * Where nothing was minted yet there is none, and minting starts at the clock.
@@ -478,8 +498,13 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 					  timestamptz_to_str(snowflake_layout_position_time(layout, last)), origin) :
 			errdetail("The layout is \"%s\". Nothing was minted before.%s",
 					  text, origin));
-	if (view.inherited && view.last == 0)
-		log_inherited_node(node, &stored);
+	if (view.last == 0)
+	{
+		if (view.inherited)
+			log_inherited_node(node, &stored);
+		else
+			log_other_node(node, &stored);
+	}
 }
 
 /*

@@ -12,6 +12,7 @@
 
 #include <ctype.h>
 #include <limits.h>
+#include <net/if.h>
 #include <stdlib.h>
 
 #include "access/parallel.h"
@@ -118,6 +119,18 @@ has_password(const char *url)
 	return false;
 }
 
+/* Is this "address:" and what may be the name of an interface? */
+static bool
+names_interface(const char *text)
+{
+	size_t		before = strlen("address:");
+	size_t		length = strlen(text);
+
+	return pg_strncasecmp(text, "address:", before) == 0 &&
+		length > before && length < before + IFNAMSIZ &&
+		strcspn(text, " \t\"'/") == length;
+}
+
 /*
  * Parse a value of snowflake.node_source.  Returns a complaint if it is none,
  * which does not have the value in it.
@@ -129,10 +142,10 @@ parse_node_source(const char *text, SnowflakeNodeSource *source)
 		*source = NODE_FROM_SETTING;
 	else if (pg_strcasecmp(text, "hostname") == 0)
 		*source = NODE_FROM_HOSTNAME;
-	else if (pg_strcasecmp(text, "address") == 0)
+	else if (pg_strcasecmp(text, "address") == 0 || names_interface(text))
 		*source = NODE_FROM_ADDRESS;
 	else if (snowflake_node_settings_coordinator(text) == NULL)
-		return "It must be setting, hostname, address, or the URL of a coordinator, such as postgresql://host/database.";
+		return "It must be setting, hostname, address, address:interface, or the URL of a coordinator, such as postgresql://host/database.";
 	else if (has_password(text))
 		return "The URL has a password, which others could read here. It belongs in a file that only the server can read, named by the parameter passfile.";
 	else
@@ -302,7 +315,7 @@ snowflake_node_settings_init(void)
 							check_node_id, NULL, NULL);
 	DefineCustomStringVariable("snowflake.node_source",
 							   "Sets where the node ID comes from.",
-							   "It is setting (snowflake.node_id), hostname, address, or the URL of a coordinator that leases node IDs.",
+							   "It is setting (snowflake.node_id), hostname, address, address:interface, or the URL of a coordinator that leases node IDs.",
 							   &snowflake_node_source_text,
 							   "setting",
 							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,

@@ -4,27 +4,62 @@
  *	  Where the node ID comes from: the setting, the host's name or address, or a
  *	  lease.
  *
- * All but the lease are looked up at each call, which is cheap
- * compared with the consequences, so this file has no state.
+ * A node ID from the host's name or address is determined when the server starts,
+ * and stays what it was until the server stops or a reload changes the setting.
+ * Hosts that lose their own addresses while they mint may be left with the same
+ * one, such as that of a container engine's bridge, and would mint with one node ID.
+ *
+ * The postmaster looks when it loads the library, before there is any other process.
+ * Where the host gives no node ID, the keeper looks again until it does: an address may
+ * arrive after the server has started, and nothing was minted meanwhile.  The keeper also
+ * looks after a reload that changes the setting.  A standby has no keeper, so that waits
+ * for the promotion, and until then the status looks at the host each time.  If one
+ * reload changes the setting, and another one changes it back before the keeper has
+ * noticed, it was not changed.
+ *
+ * What was determined is in a page of memory that all processes inherit from the
+ * postmaster.  It is not in the server's shared memory, because that is made anew after
+ * the crash of a process, which is no reason to look again.  It has one writer at a time:
+ * the postmaster before it starts others, then the keeper.  While it is being written,
+ * "changes" is odd.  If it stays odd, the keeper has died before it used what it wrote,
+ * and the next one looks again.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <arpa/inet.h>
-#include <ctype.h>
-#include <ifaddrs.h>
 #include <limits.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <unistd.h>
+#include <sys/mman.h>
+
+#include "port/atomics.h"
+#include "portability/mem.h"
 
 #include "base/compat.h"
 #include "base/settings.h"
+#include "generator/words.h"
 #include "layout/server_layout.h"
+#include "lease/host_number.h"
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
 #include "lease/node_source.h"
+
+/* What the host's name or addresses say. */
+typedef struct HostReading
+{
+	char		setting[64];	/* snowflake.node_source, which asked for it */
+	int32		number;			/* -1: none */
+	char		text[1024];		/* what the number was taken from, or, in a
+								 * sentence, why there is none */
+} HostReading;
+
+/* The last one that gave a node ID, and how often that was changed. */
+typedef struct Determined
+{
+	volatile uint32 changes;
+	HostReading reading;
+} Determined;
+
+static Determined *determined = NULL;
 
 /* What the status says of it: no URL, which says more than others need to know. */
 const char *
@@ -44,122 +79,197 @@ snowflake_node_source_name(void)
 	return NULL;
 }
 
-/*
- * The number at the end of the host's name, such as 3 of "db-3.example.org", or -1.
- * What is larger than any node ID is INT_MAX.
- */
-static int
-number_of_host(char *name, size_t size)
+/* Does the node ID come from the host's name or address? */
+bool
+snowflake_node_source_is_host(void)
 {
-	size_t		length,
-				digits = 0;
-	int64		number = 0;
-
-	if (gethostname(name, size) != 0)
-		name[0] = '\0';
-	name[size - 1] = '\0';
-	length = strcspn(name, ".");
-	while (digits < length && isdigit((unsigned char) name[length - digits - 1]))
-		digits++;
-	if (digits == 0)
-		return -1;
-	for (size_t i = length - digits; i < length && number <= INT_MAX; i++)
-		number = number * 10 + (name[i] - '0');
-	return (int) Min(number, INT_MAX);
+	return snowflake_node_source == NODE_FROM_HOSTNAME ||
+		snowflake_node_source == NODE_FROM_ADDRESS;
 }
 
-/* The last 32 bits of an address that can be told from those of other hosts. */
+
+/*
+ * What was determined
+ */
+
+/* Look at the host, as the setting says. */
+static HostReading
+read_host(void)
+{
+	const char *colon = strchr(snowflake_node_source_text, ':');
+	HostReading reading = {0};
+
+	strlcpy(reading.setting, snowflake_node_source_text, sizeof(reading.setting));
+	reading.number = snowflake_node_source == NODE_FROM_HOSTNAME ?
+		snowflake_host_number_of_name(reading.text, sizeof(reading.text)) :
+		snowflake_host_number_of_addresses(colon == NULL ? NULL : colon + 1,
+										   reading.text, sizeof(reading.text));
+	return reading;
+}
+
+/* Was a node ID determined for the present setting? */
 static bool
-bits_of_address(const struct ifaddrs *interface, int family, uint32 *bits,
-				char *text, size_t size)
+get_determined(HostReading *reading)
 {
-	const struct sockaddr *address = interface->ifa_addr;
+	uint32		changes = determined->changes;
 
-	if (address == NULL || address->sa_family != family ||
-		(interface->ifa_flags & IFF_LOOPBACK) || !(interface->ifa_flags & IFF_UP))
-		return false;
-	if (family == AF_INET)
-	{
-		const struct in_addr *in = &((const struct sockaddr_in *) address)->sin_addr;
+	pg_read_barrier();
+	*reading = determined->reading;
+	pg_read_barrier();
+	return changes % 2 == 0 && changes == determined->changes && reading->number >= 0 &&
+		strcmp(reading->setting, snowflake_node_source_text) == 0;
+}
 
-		*bits = ntohl(in->s_addr);
-		return inet_ntop(family, in, text, size) != NULL;
-	}
-	else
-	{
-		const struct in6_addr *in = &((const struct sockaddr_in6 *) address)->sin6_addr;
-		uint32		last;
+/* The one writer's part. */
+static void
+set_determined(const HostReading *reading)
+{
+	determined->changes |= 1;
+	pg_write_barrier();
+	determined->reading = *reading;
+	pg_write_barrier();
+	determined->changes++;
+}
 
-		if (IN6_IS_ADDR_LINKLOCAL(in))
-			return false;
-		memcpy(&last, &in->s6_addr[12], sizeof(last));
-		*bits = ntohl(last);
-		return inet_ntop(family, in, text, size) != NULL;
-	}
+/* Likewise: there is none for the present setting. */
+static void
+forget_determined(void)
+{
+	static const HostReading none = {.number = -1};
+
+	if (determined->reading.number >= 0)
+		set_determined(&none);
+}
+
+/* The node ID of a reading, or -1. */
+static int32
+node_of(const HostReading *reading)
+{
+	if (snowflake_node_source == NODE_FROM_HOSTNAME && reading->number >= 0 && snowflake_node_id > 0)
+		return (int32) Min((int64) reading->number + snowflake_node_id, INT_MAX);
+	return reading->number;
+}
+
+/* For one who does not determine it: what was determined, or would be now. */
+static HostReading
+get_reading(void)
+{
+	HostReading reading;
+
+	return get_determined(&reading) ? reading : read_host();
 }
 
 /*
- * The low bits of the host's first address that is not loopback, as many as the
- * layout has for a node, or -1 if there is no such address.  IPv4 comes first.
+ * For one who determines it: what was determined, or is now, if it gives a node ID.  If
+ * not, tell the log why, once for each reason.
  */
-static int
-number_of_address(char *text, size_t size)
+static HostReading
+determine(void)
 {
-	static const int families[] = {AF_INET, AF_INET6};
-	struct ifaddrs *interfaces;
-	int			number = -1;
-	uint32		bits;
+	static char reported[sizeof(((HostReading *) NULL)->text)] = "";
+	HostReading reading;
 
-	if (getifaddrs(&interfaces) != 0)
-		return -1;
-	for (size_t i = 0; i < lengthof(families) && number < 0; i++)
-		for (struct ifaddrs *interface = interfaces; interface != NULL && number < 0;
-			 interface = interface->ifa_next)
-			if (bits_of_address(interface, families[i], &bits, text, size))
-				number = (int) (bits & (uint32) snowflake_server_layout.max_node);
-	freeifaddrs(interfaces);
-	return number;
+	if (get_determined(&reading))
+		return reading;
+	reading = read_host();
+	if (node_of(&reading) >= 0 && node_of(&reading) <= snowflake_server_layout.max_node)
+	{
+		set_determined(&reading);
+		return reading;
+	}
+
+	forget_determined();
+	if (reading.number < 0 && strcmp(reported, reading.text) != 0)
+	{
+		const SnowflakeWords *words =
+		&snowflake_words[snowflake_node_source == NODE_FROM_HOSTNAME ?
+						 STATE_HOST_WITHOUT_NUMBER : STATE_HOST_WITHOUT_ADDRESS];
+
+		strlcpy(reported, reading.text, sizeof(reported));
+		ereport(LOG,
+				errmsg_internal("%s", words->message),
+				errdetail_internal("%s", reading.text),
+				errhint("%s", words->hint));
+	}
+	return reading;
 }
 
 /*
- * The node ID with which to mint now, or what stands in the way.
+ * Determine the node ID, if it comes from the host.  Only the postmaster, while it loads
+ * the library.
  */
 void
-snowflake_node_source_wanted(SnowflakeNode *wanted)
+snowflake_node_source_init(void)
 {
-	char		text[256];
+	void	   *page = mmap(NULL, sizeof(Determined), PROT_READ | PROT_WRITE,
+							PG_MMAP_FLAGS, -1, 0);
 
+	if (page == MAP_FAILED)
+		ereport(ERROR,
+				errcode(ERRCODE_OUT_OF_MEMORY),
+				errmsg("could not map anonymous shared memory: %m"));
+	determined = page;
+	determined->reading.number = -1;
+	if (snowflake_node_source_is_host())
+		(void) determine();
+}
+
+/*
+ * The node ID with which to mint now, or what stands in the way.  With "reading" NULL it
+ * does not come from the host.
+ */
+static void
+describe_wanted(const HostReading *reading, SnowflakeNode *wanted)
+{
+	if (snowflake_node_source == NODE_FROM_LEASE)
+	{
+		snowflake_lease_state_wanted(wanted);
+		return;
+	}
 	wanted->grant = 0;
 	wanted->first = 0;
 	wanted->end = PG_UINT64_MAX;
-	switch (snowflake_node_source)
-	{
-		case NODE_FROM_SETTING:
-			wanted->node = snowflake_node_id;
-			break;
-		case NODE_FROM_HOSTNAME:
-			wanted->node = number_of_host(text, sizeof(text));
-			if (wanted->node >= 0 && snowflake_node_id > 0)
-				wanted->node = (int32) Min((int64) wanted->node + snowflake_node_id,
-										   INT_MAX);
-			break;
-		case NODE_FROM_ADDRESS:
-			wanted->node = number_of_address(text, sizeof(text));
-			break;
-		case NODE_FROM_LEASE:
-			snowflake_lease_state_wanted(wanted);
-			return;
-	}
+	wanted->node = reading == NULL ? snowflake_node_id : node_of(reading);
 	wanted->obstacle =
 		wanted->node < 0 ? GATE_NODE_UNSET :
 		wanted->node > snowflake_server_layout.max_node ? GATE_NODE_TOO_LARGE : GATE_OPEN;
 }
 
-/* What the node ID was found in, for the log and the status. */
+/*
+ * The node ID to mint with, or what stands in the way.  Only the keeper, which
+ * determines it where that is still to be done.
+ */
+void
+snowflake_node_source_determine(SnowflakeNode *wanted)
+{
+	HostReading reading;
+
+	if (snowflake_node_source_is_host())
+		reading = determine();
+	else
+		forget_determined();
+	describe_wanted(snowflake_node_source_is_host() ? &reading : NULL, wanted);
+}
+
+/*
+ * The node ID with which the keeper would mint now, or what stands in the way, as far as
+ * another process can tell.
+ */
+void
+snowflake_node_source_wanted(SnowflakeNode *wanted)
+{
+	HostReading reading;
+
+	if (snowflake_node_source_is_host())
+		reading = get_reading();
+	describe_wanted(snowflake_node_source_is_host() ? &reading : NULL, wanted);
+}
+
+/* What the node ID was found in, or why it was not, for the log and the status. */
 char *
 snowflake_node_source_origin(void)
 {
-	char		text[256];
+	HostReading reading;
 
 	switch (snowflake_node_source)
 	{
@@ -167,14 +277,10 @@ snowflake_node_source_origin(void)
 			return psprintf("snowflake.node_id, which is set %s",
 							snowflake_settings_origin("snowflake.node_id"));
 		case NODE_FROM_HOSTNAME:
-			(void) number_of_host(text, sizeof(text));
-			return snowflake_node_id <= 0 ? psprintf("host name \"%s\"", text) :
-				psprintf("host name \"%s\", plus snowflake.node_id %d",
-						 text, snowflake_node_id);
 		case NODE_FROM_ADDRESS:
-			return number_of_address(text, sizeof(text)) < 0 ?
-				pstrdup("an address that is not loopback, but there is none") :
-				psprintf("address %s", text);
+			reading = get_reading();
+			return node_of(&reading) == reading.number ? pstrdup(reading.text) :
+				psprintf("%s, plus snowflake.node_id %d", reading.text, snowflake_node_id);
 		case NODE_FROM_LEASE:
 			return psprintf("a lease from %s", snowflake_node_source_name());
 	}

@@ -119,8 +119,11 @@ value_of_server(const char *word, const SnowflakeSituation *now)
 		return psprintf("%d", snowflake_server_layout.max_node);
 	if (IS("node"))
 		return psprintf("%d", wanted_node());
-	if (IS("origin"))
-		return snowflake_node_source_origin();
+	if (IS("host"))
+
+		/* its names and addresses are not for everybody */
+		return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
+			snowflake_node_source_origin() : "The server log has what was read.";
 	if (IS("host_part"))
 		return snowflake_node_source == NODE_FROM_HOSTNAME ? "name" : "address";
 	if (IS("node_settings"))
