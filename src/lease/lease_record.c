@@ -49,7 +49,10 @@ snowflake_lease_record_nonce(char *nonce)
 	nonce[SNOWFLAKE_NONCE_SIZE - 1] = '\0';
 }
 
-/* This server's name, by which it prefers the node ID that it had before. */
+/*
+ * This server's name, by which it prefers the node ID that it had before.  Servers of one
+ * host that have only sockets may have the same port, too.
+ */
 void
 snowflake_lease_record_own_name(char *name)
 {
@@ -58,10 +61,10 @@ snowflake_lease_record_own_name(char *name)
 	if (gethostname(host, sizeof(host)) != 0)
 		host[0] = '\0';
 	host[sizeof(host) - 1] = '\0';
-	for (char *c = host; *c != '\0'; c++)
+	snprintf(name, SNOWFLAKE_HOLDER_SIZE, "%s:%d %s", host, PostPortNumber, DataDir);
+	for (char *c = name; *c != '\0'; c++)
 		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
 			*c = '?';
-	snprintf(name, SNOWFLAKE_HOLDER_SIZE, "%s:%d", host, PostPortNumber);
 }
 
 /*

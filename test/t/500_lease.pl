@@ -14,6 +14,7 @@ use SnowflakeTest qw(
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Sys::Hostname;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -88,6 +89,10 @@ $two->start;
 $two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($two);
 is(status($two, 'node'), '1', 'the second server gets another');
+is( $one->safe_psql(
+		'postgres', "SELECT holder FROM snowflake_fleet() WHERE node = " . status($one, 'node')),
+	hostname() . ':' . $one->port . ' ' . $one->data_dir,
+	'the holder is told by its host, its port and its data directory');
 is( $one->safe_psql(
 		'postgres', q{SELECT node, state FROM snowflake_fleet() ORDER BY node NULLS FIRST}),
 	"|fleet\n0|leased\n1|leased",

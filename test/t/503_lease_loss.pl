@@ -122,7 +122,7 @@ is( $two->safe_psql(
 		q{SELECT leased_until >= '}
 		  . status($one, 'lease_until')
 		  . q{' AND holder ~ ':}
-		  . $one->port
+		  . join(' ', $one->port, $one->data_dir)
 		  . q{$' FROM snowflake_fleet() WHERE node IS NULL}),
 	't',
 	'with its name, and the end of its own lease');

@@ -100,7 +100,7 @@ foreach my $attempt (1, 2)
 		"and with none: it would be far ahead");
 	like(
 		$error->{detail},
-		qr/^Server ".*:@{[ $ahead->port ]}" gave up a lease that was valid up to that floor\./,
+		qr/^Server ".*:@{[ $ahead->port ]} .*" gave up a lease that was valid up to that floor\./,
 		'which server said so');
 	like(
 		$error->{hint},
@@ -117,7 +117,7 @@ is( $one->safe_psql(
 $error = error_of($one, q{SELECT snowflake_fleet_recover(now() + interval '11s')});
 like(
 	$error->{detail},
-	qr/^Server ".*:@{[ $ahead->port ]}" gave up a lease that was valid until "/,
+	qr/^Server ".*:@{[ $ahead->port ]} .*" gave up a lease that was valid until "/,
 	'after a recovery above it that is known as well');
 $error = error_of($one, 'SELECT snowflake_fleet_recover()');
 like(
@@ -199,7 +199,7 @@ sub found
 {
 	my ($fleet, $record) = @_;
 	my $offset = -s $one->logfile;
-	my $holder = ':' . $one->port . '$';
+	my $holder = ':' . $one->port . ' ';
 
 	records(
 		qq{
