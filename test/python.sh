@@ -122,8 +122,10 @@ else
 		as_user patch -s -d tree -p0 <"tree/test/planted/$planted.patch"
 	fi
 	as_user cc -O2 -Wall -shared -fPIC -o clock_shim.so tree/test/shim/clock_shim.c -ldl -pthread
-	[ "$kind" != fleet ] ||
+	if [ "$kind" = fleet ]; then
 		as_user cc -O2 -Wall -shared -fPIC -o resolver_shim.so tree/test/shim/resolver_shim.c -ldl
+		as_user cc -O2 -Wall -shared -fPIC -o host_shim.so tree/test/shim/host_shim.c
+	fi
 	commit=$(commit_of_tree)
 	code=$(code_of_tree)
 	private_installation >build.log 2>&1 || { cat build.log; exit 2; }

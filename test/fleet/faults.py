@@ -1,7 +1,7 @@
 """The fleet and its faults: one after the other, chosen by a seeded generator, with time to mint in between.
 
 Servers.  Five have a place of their own for the whole campaign.  Up to two guests are beside them: copies and promoted
-standbys, with the configuration of the server they come from, so also with its name and its way to the coordinator.
+standbys, with the configuration of the server they come from, so also with its way to the coordinator.
 
 Clocks.  A server's base is how far its clock is ahead of the machine's when no fault is on.  It stays within about an
 hour of the era's begin.  Where a fleet is founded again another era begins: the floor is above all that was granted, so
@@ -20,7 +20,7 @@ import psycopg2
 import clients
 import proxy as network
 from servers import Backup, Down, Server, wait_for
-from way_back import ALL_NODES, CLOCK_BOUND_S, WayBack
+from way_back import ADDRESSES, ALL_NODES, CLOCK_BOUND_S, WayBack
 
 MEMBERS, GUESTS = 5, 2
 HOUR_NS = 3600 * 10 ** 9
@@ -50,19 +50,30 @@ class FleetServer(Server):
         self.order = None                   # of hosts in its URL, if there are two
         self.visits = None                  # the fleet that is not its own
         self.nodes = ALL_NODES              # that it may lease
+        self.address = None                 # that its node ID comes from, if it leases none
         self.base_ns = 0
-        self.env['LD_PRELOAD'] += f':{site.path("resolver_shim.so")}'
+        self.host = site.path(f'host{self.number}')
+        self.be_host()
+        self.env['LD_PRELOAD'] += f':{site.path("resolver_shim.so")}:{site.path("host_shim.so")}'
+        self.env['SNOWFLAKE_HOST_FILE'] = self.host
 
     def extension_settings(self):
         return {
             'shared_preload_libraries': 'snowflake', 'archive_mode': 'off', 'snowflake.jump_patience': '2s',
             'snowflake.reservation': '1s',      # so that a server that dies is there again before its lease ends
-            'snowflake.node_source': self.url() if self.leases else 'setting',
+            'snowflake.node_source': 'address' if self.address else self.url() if self.leases else 'setting',
             'snowflake.lease': f'{self.site.lease_s}s', 'snowflake.lease_nodes': self.nodes,
         }
 
     def url(self):
         return self.site.url(self)
+
+    def be_host(self):
+        """Its host has that address, and one that all have."""
+        own = f'eth0={self.address},' if self.address else ''
+        with open(f'{self.host}.new', 'w') as f:
+            f.write(f'{os.uname().nodename}\n{own}docker0=172.17.0.1\n')
+        os.replace(f'{self.host}.new', self.host)
 
     def set_base(self, ns):
         self.base_ns = ns
@@ -112,6 +123,7 @@ class Injector(WayBack):
         self.servers = [None] * (MEMBERS + GUESTS)
         self.era_ns = 0
         self.granted = None                 # up to when servers had leases that are gone
+        self.addresses = list(ADDRESSES)    # node IDs that no server has had
         self.events = []
         self.began = None
         # Several of a kind stand for a heavier weight.
@@ -137,6 +149,7 @@ class Injector(WayBack):
             ('far clock stopped for good', self.far_clock),
             ('resolver hangs', self.resolver_hangs),
             ('another text of the URL', self.other_words), ('another fleet', self.another_fleet),
+            ('the first interface goes away', self.interface_away),
         ]
         if coordinator.can_be_split:
             self.bag.append(('coordinator split', self.split))
@@ -466,6 +479,43 @@ class Injector(WayBack):
         self.trouble(event, [server.member])
         self.start(server)
         self.hold_leases(0.3, 1.5)
+
+    def interface_away(self, event):
+        """Two servers have the node IDs of their own addresses, and lose these while they mint.
+
+        All that is left is an address that both have.  A node ID of an address has no lease that would keep the IDs of
+        two clocks apart, so none is used again.
+        """
+        if len(self.addresses) < 2:
+            return False
+        nodes = {server: self.addresses.pop() for server in self.rng.sample(self.members(), 2)}
+
+        def all_mint_with_them():
+            return all(self.node_of(server) == node for server, node in nodes.items())
+
+        for server, node in nodes.items():
+            event['detail'].append(f'server {server.number} with node ID {node}')
+            server.address = f'10.0.{node >> 8}.{node & 255}'
+            server.be_host()
+            server.configure()
+            server.reload()
+        self.eventually(event, all_mint_with_them, 5, 'all have the node IDs of their addresses')
+        for server in nodes:
+            server.address = None
+            server.be_host()
+        if self.rng.random() < 0.5:
+            event['detail'].append('and a keeper crashes')
+            pid = self.look(server, 'keeper_pid')
+            if pid is not None:
+                server.signal(pid, signal.SIGKILL)
+        self.wait_for_ids(event)
+        self.hold(0.5, 2)
+        self.eventually(event, all_mint_with_them, 5, 'they keep them without these')
+        for server in nodes:
+            server.configure()
+            server.reload()
+        self.eventually(event, lambda: all(self.look(server, 'lease_until') for server in nodes), 10,
+                        'they lease node IDs again')
 
     # --- kinds of fault: others with the same data
 

@@ -3,7 +3,8 @@ a clock far ahead; another fleet.  Where the page tells an administrator what to
 page promises is expected.
 
 Some of them give servers a node ID of which the fault knows that nobody else has it: SPECIFIC, which no server takes by
-itself.  Those of VISITORS are leased by servers that visit another fleet only, as IDs of two fleets may be equal.
+itself.  Those of VISITORS are leased by servers that visit another fleet only, as IDs of two fleets may be equal, and
+those of ADDRESSES by none.
 """
 
 import datetime
@@ -15,7 +16,7 @@ import psycopg2
 import proxy as network
 from servers import Backup, Down, wait_for
 
-ALL_NODES, SPECIFIC, VISITORS = '0-899', range(900, 1000), '1000-1023'
+ALL_NODES, ADDRESSES, SPECIFIC, VISITORS = '0-799', range(800, 900), range(900, 1000), '1000-1023'
 PATIENCE_S = 2.5        # a little more than snowflake.jump_patience
 FAR_NS = 365 * 24 * 3600 * 10 ** 9
 FAR = datetime.timedelta(days=300)
