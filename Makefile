@@ -90,6 +90,14 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
+# PGXS honours prefix= from 18 on, but not where the server's directories do not follow from its
+# own prefix, as on Debian: it would install into those.
+ifeq ($(origin prefix),command line)
+in_prefix = $(prefix)/$(1)$(if $(findstring postgres,$(prefix))$(findstring pgsql,$(prefix)),,/postgresql)
+override datadir := $(call in_prefix,share)
+override pkglibdir := $(call in_prefix,lib)
+endif
+
 $(OBJS) $(OBJS:.o=.bc): $(SNOWFLAKE_HEADERS) snowflake.control
 
 # The extension snowflake_public, and the coordinators of fleets: each is a module of its

@@ -1,60 +1,118 @@
 # versions: all
 
-# The extension in a directory of its own, as an image volume mounts it: from
-# PostgreSQL 18 on extension_control_path and dynamic_library_path find it there,
-# its modules included.
+# The extension in a directory of its own: the Makefile installs it there, and from
+# PostgreSQL 18 on, as an image volume mounts it, extension_control_path and
+# dynamic_library_path find it there, with its modules.
 
 use strict;
 use warnings;
 
-use File::Copy;
+use File::Basename;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest qw(new_node wait_for_mint write_keys);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
 my ($version) = `$pg_config --version` =~ /(\d+)/;
-
-plan skip_all => 'extension_control_path came with PostgreSQL 18' if $version < 18;
-
 chomp(my ($sharedir, $libdir) = map { scalar `$pg_config $_` } '--sharedir', '--pkglibdir');
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
-mkdir "$dir/$_" or die "could not create \"$dir/$_\": $!" foreach 'extension', 'lib';
-copy($_, "$dir/extension")
-  or die "could not copy $_: $!"
-  foreach glob("$sharedir/extension/snowflake*");
-copy($_, "$dir/lib") or die "could not copy $_: $!" foreach glob("$libdir/snowflake*.so");
+# Install what was built, with these variables.
+sub install
+{
+	command_ok(
+		[
+			'make', '-s', '--no-print-directory', '-C', "$FindBin::RealBin/../..",
+			"PG_CONFIG=$pg_config", 'COPT=-Werror', @_, 'install'
+		],
+		"make install @_");
+	return;
+}
 
-my $node = new_node('path', conf => <<"EOF");
-extension_control_path = '$dir:\$system'
-dynamic_library_path = '$dir/lib:\$libdir'
-snowflake.node_source = 'postgresql:///nowhere'
-EOF
+# The files of the extension there
+sub files
+{
+	return join ' ', sort map { basename($_) } glob "$_[0]/snowflake*";
+}
 
-$node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-like(
-	error_of($node, 'SELECT snowflake_fleet_create()')->{message},
-	qr/could not use the coordinator/,
-	'the module of a coordinator is found');
-my $libraries = $node->safe_psql(
-	'postgres', q{
-	SELECT DISTINCT path FROM regexp_matches(pg_read_file('/proc/self/maps'), '/[^\n]*/snowflake\w*[.]so', 'g') m, unnest(m) path
-	ORDER BY 1});
-like($libraries, qr{^\Q$dir\E/lib/snowflake\.so$}m, 'the library is that of the directory');
-unlike($libraries, qr{^\Q$libdir\E}m, 'and of no other');
+# All libraries of the extension that a session has loaded after a statement, whatever comes of that
+sub loaded_by
+{
+	my ($node, $sql) = @_;
 
-$node->append_conf('postgresql.conf', "snowflake.node_source = 'setting'");
-$node->reload;
-wait_for_mint($node);
-$node->safe_psql('postgres',
-	'CREATE TABLE t (id snowflake PRIMARY KEY DEFAULT snowflake_next()); INSERT INTO t DEFAULT VALUES'
-);
-is($node->safe_psql('postgres', 'SELECT count(*) FROM t WHERE id > now() - interval \'1 hour\''),
-	'1', 'and everything works');
-$node->stop;
+	$node->psql(
+		'postgres',
+		"\\o /dev/null\n$sql;\n\\o\n"
+		  . q{SELECT DISTINCT path FROM regexp_matches(pg_read_file('/proc/self/maps'), '/[^\n]*/snowflake\w*[.]so', 'g') m, unnest(m) path ORDER BY 1;},
+		on_error_stop => 0,
+		stdout => \my $paths);
+	return join ' ', split /\n/, $paths;
+}
+
+# What the server itself has is complete.  This user may not be able to write there.
+my %installed = (extension => files("$sharedir/extension"), lib => files($libdir));
+like($installed{lib}, qr/snowflake\.so .*snowflake_postgresql\.so/, 'there are modules');
+
+foreach my $prefix ('extras', 'postgres', 'pgsql/18')
+{
+	my $below = $prefix eq 'extras' ? '/postgresql' : '';
+
+	install("prefix=$dir/$prefix", 'with_llvm=no');
+	is(files("$dir/$prefix/share$below/extension"), $installed{extension}, 'the scripts are there');
+	is(files("$dir/$prefix/lib$below"), $installed{lib}, 'and the libraries');
+}
+install("datadir=$dir/share", "pkglibdir=$dir/lib", 'with_llvm=no');
+is(files("$dir/share/extension"), $installed{extension}, 'the scripts are where they should be');
+is(files("$dir/lib"), $installed{lib}, 'and so are the libraries');
+
+SKIP:
+{
+	skip 'extension_control_path came with PostgreSQL 18', 1 if $version < 18;
+
+	my $node = new_node(
+		'path',
+		conf => join "\n",
+		"extension_control_path = '$dir/share:\$system'",
+		"dynamic_library_path = '$dir/lib:\$libdir'\n");
+
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	wait_for_mint($node);
+	$node->safe_psql('postgres',
+		'CREATE TABLE t (id snowflake PRIMARY KEY DEFAULT snowflake_next()); INSERT INTO t DEFAULT VALUES'
+	);
+	is( $node->safe_psql(
+			'postgres',
+			q{SELECT count(*) FROM t WHERE snowflake_timestamp(id) > now() - interval '1 hour'}),
+		'1',
+		'the extension works');
+	is(loaded_by($node, 'SELECT snowflake_next()'),
+		"$dir/lib/snowflake.so", 'the library is that of the directory');
+
+	foreach my $module ($installed{lib} =~ /snowflake_(\w+)\.so/g)
+	{
+		my $sql = 'SELECT snowflake_fleet_create()';
+
+		if ($module eq 'public')
+		{
+			$node->append_conf('postgresql.conf',
+				"snowflake_public.key_file = '" . write_keys($node, 0 => '01' x 32) . "'");
+			$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_public');
+			$sql = 'SELECT snowflake_public(1, ' x ')';
+		}
+		else
+		{
+			$node->append_conf('postgresql.conf',
+				"snowflake.node_source = '$module://127.0.0.1:1/nowhere'");
+		}
+		$node->restart;
+		is( loaded_by($node, $sql),
+			"$dir/lib/snowflake.so $dir/lib/snowflake_$module.so",
+			"and so is the module $module");
+	}
+	$node->stop;
+}
 
 done_testing();
