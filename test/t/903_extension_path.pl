@@ -100,7 +100,7 @@ SKIP:
 			$node->append_conf('postgresql.conf',
 				"snowflake_public.key_file = '" . write_keys($node, 0 => '01' x 32) . "'");
 			$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_public');
-			$sql = 'SELECT snowflake_public(1, ' x ')';
+			$sql = q{SELECT snowflake_public(1, 'x')};
 		}
 		else
 		{
