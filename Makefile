@@ -1,6 +1,6 @@
 # snowflake: 64-bit, time-sortable Snowflake IDs
 
-EXTENSION = snowflake snowflake_keeper $(if $(WITH_OPENSSL),snowflake_public)
+EXTENSION = snowflake snowflake_keeper snowflake_partitions $(if $(WITH_OPENSSL),snowflake_public)
 EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(srcdir)/snowflake.control)
 # Every script that was released, as it was then.  A new version adds one that
 # updates, such as sql/snowflake--1.0--1.1.sql; CREATE EXTENSION runs it as well.

@@ -370,8 +370,9 @@ foreach my $script (glob "$sharedir/extension/snowflake*--*.sql")
 	# comments speak of anything
 	my $sql = slurp_file($script) =~ s/--.*//gr =~ s{/\*.*?\*/}{}gsr;
 
-	# the path of the script itself, which finds fewer objects then
-	$sql =~ s/set_config\('search_path',.*?;//s;
+	# the path of the script itself, which finds fewer objects then, and what functions do when they are called
+	$sql =~ s/set_config\('search_path',.*?;//gs;
+	$sql =~ s/(?:SET search_path = pg_catalog, pg_temp )?AS \$\$.*?\$\$//gs;
 
 	unlike(
 		$sql,

@@ -1,5 +1,4 @@
-# pg_cron runs by_time.maintain() of doc/partitions/partitions.sql, by the statement of
-# doc/partitions.md.
+# pg_cron runs snowflake_partitions.maintain(), by the statement of doc/partitions.md.
 
 use strict;
 use warnings;
@@ -40,11 +39,11 @@ sub sql
 		connstr => $node->connstr('postgres') . ' user=owner');
 }
 
-sql(slurp_file("$doc/partitions/partitions.sql"));
 sql(q{
+	CREATE EXTENSION snowflake_partitions;
 	CREATE TABLE log (id snowflake PRIMARY KEY DEFAULT snowflake_next()) PARTITION BY RANGE (id);
-	CREATE TABLE past PARTITION OF log FOR VALUES FROM (MINVALUE) TO (snowflake_lower_bound('2020-01-01'));
-	INSERT INTO by_time.tables (parent, period, time_zone, ahead, keep, old) VALUES ('log', 'month', 'UTC', 2, '1 year', 'drop')}
+	CREATE TABLE past PARTITION OF log FOR VALUES FROM (MINVALUE) TO (snowflake_lower_bound('2020-01-01Z'));
+	INSERT INTO snowflake_partitions.tables (parent, period, time_zone, ahead, keep, old) VALUES ('log', 'month', 'UTC', 2, '1 year', 'drop')}
 );
 
 # that is once an hour: once a minute is enough for a test
@@ -59,14 +58,15 @@ is( $node->safe_psql(
 	),
 	'succeeded|CALL',
 	'the job runs');
-is(sql(q{SELECT count(*), to_regclass('past') FROM by_time.existing('log')}),
+is(sql(q{SELECT count(*), to_regclass('past') FROM snowflake_partitions.existing('log')}),
 	'3|', 'it makes partitions, and detaches and drops others');
 
 # What cannot be done is an error that pg_cron records: a row of the default partition,
-# which is not to be moved, is in the way of its period's partition.
+# which is not to be moved, is in the way of the partition of a period that is due.
 sql(q{
 	CREATE TABLE log_rest PARTITION OF log DEFAULT;
-	INSERT INTO log SELECT snowflake_lower_bound(now() + interval '1 year')});
+	INSERT INTO log SELECT snowflake_lower_bound(now() + interval '1 year');
+	UPDATE snowflake_partitions.tables SET ahead = 13});
 $node->poll_query_until('postgres',
 	q{SELECT count(*) > 0 FROM cron.job_run_details WHERE status = 'failed'})
   for 1 .. 2;
