@@ -1,5 +1,7 @@
 # What README.md and doc/*.md tell works: each SQL statement runs without an
-# error, in the order in which a reader meets it, and each link leads somewhere.
+# error, in the order in which a reader meets it; so do the lines for a shell, for
+# cron and for a configuration file, or there is a reason below why not; and each link
+# leads somewhere.
 #
 # A comment above a block, which readers do not see, says what this test needs:
 #
@@ -23,6 +25,7 @@ my $root = "$FindBin::RealBin/../..";
 my @pages =
   map { s,^\Q$root\E/,,r } ("$root/README.md", sort glob("$root/doc/*.md"));
 my %text = map { $_ => slurp_file("$root/$_") } @pages;
+my $servers = 0;
 
 cmp_ok(scalar(() = $text{'README.md'} =~ /\n/g), '<=', 200, 'README.md is short');
 
@@ -92,6 +95,217 @@ foreach my $page (grep { $_ ne 'README.md' && $text{$_} =~ /^```sql$/m } @pages)
 	{
 		runs($page);
 	}
+}
+
+# Blocks of something else than SQL.  The page, what matches the whole block, and what runs it,
+# with the page and the block; or why it is not run here, which is the test that runs it if there is
+# one.  A block that is not in this list fails.
+my $pkglibdir = (run_command([ 'pg_config', '--pkglibdir' ]))[0];
+my @blocks = (
+	[ 'README.md', qr/^[ ─-┼|+-]*\bid\b.*\|/, 'a result' ],
+	[ 'README.md', qr/^ Index Scan using/, 'a plan, as test/sql/timefilter.sql has them' ],
+	[ 'README.md', qr/^bash test\/(?:demo|run)\.sh/, 'these are the tests themselves' ],
+	[ 'README.md', qr/^(?:sudo apt-get install|sudo pg_conftool|sudo -u postgres|sudo service)/,
+		'test/newcomer.pl' ],
+	[ 'doc/citus.md', qr/^shared_preload_libraries = 'citus, snowflake'$/m, 'test/tools/citus.pl' ],
+	[ 'doc/design.md', qr/──>/, 'a drawing' ],
+	[ 'doc/tailing.md', qr/───▶/, 'a drawing' ],
+	[ 'doc/fleet.md', qr/^consul acl /, 'test/t/512_consul.pl' ],
+	[ 'doc/fleet.md', qr/^scope: |^PATRONI_/, 'test/patroni/trial.py' ],
+	[ 'doc/operating.md', qr/^psql -f monitoring\/status\.sql/, \&runs_in_psql ],
+	[ 'doc/operating.md', qr/^ALTER SYSTEM SET shared_preload_libraries = '/, \&keeps_from_starting ],
+	[ 'doc/operating.md', qr/^echo .*postgresql\.auto\.conf/, \&stops_a_copy ],
+	[ 'doc/operating.md', qr/^extension_control_path/, 'test/t/903_extension_path.pl' ],
+	[ 'doc/operating.md', qr/^SELECT snowflake_restart_at_clock/m, 'test/t/041_restart_at_clock.pl' ],
+	[ 'doc/operating.md', qr/^makestep .*\nleapsecmode /, 'it is for chronyd, which sets the clock of the machine' ],
+	[ 'doc/partitions.md', qr/^[\d*].*psql/, \&runs_by_cron ],
+	[ 'doc/promises.md', qr/^bash test\/run\.sh torture .*--history/, 'test/torture/history.py' ],
+	[ 'doc/public.md', qr/^sudo install/, \&makes_keys ],
+	[ 'doc/reference.md', qr/^(?:twitter|\w+:\d+)/, \&are_layouts ],
+	[ 'doc/tailing.md', qr/^bash test\/run\.sh torture/, 'this is a test itself' ],
+	[ 'doc/tailing.md', qr/^mode=incrementing/, 'it needs Kafka Connect: test/t/411_pollers.pl has its statements' ],
+	[ qr/./, qr/^(?:(?:#?[\w.]+ = \S.*\n)+)$/, \&is_taken ]);
+
+foreach my $page (grep { $_ ne 'doc/clients.md' } @pages)
+{
+	my @texts;
+
+	while ($text{$page} =~ /^```(\w*)\n(.*?)^```$/msg)
+	{
+		push @texts, $2 if $1 ne 'sql';
+	}
+	push @texts, map { s/^ {4}//mgr }
+	  $text{$page} =~ s/^```.*?^```$//msgr =~ /(?<=^\n)((?: {4}\S.*\n(?: {4}.*\n)*))/mg;
+	foreach my $block (@texts)
+	{
+		my ($line) = $block =~ /^(.*)$/m;
+		my ($how) = map { $_->[2] }
+		  grep { (ref $_->[0] ? $page =~ $_->[0] : $page eq $_->[0]) && $block =~ $_->[1] } @blocks;
+
+		if (ref $how)
+		{
+			$how->($page, $block);
+		}
+		else
+		{
+			ok( defined $how && ($how !~ m,^(test/\S+)$, || -e "$root/$1"),
+				"$page: " . ($how // 'nothing runs') . ": $line");
+		}
+	}
+}
+
+# By the shell that it is for, at home in the root of the tree, with what the block needs in its environment.
+# No one may be root here.
+sub shell
+{
+	my ($shell, $script, %env) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+
+	append_to_file("$dir/sudo", "#!/bin/sh\nexec \"\$@\"\n");
+	chmod 0755, "$dir/sudo" or die "chmod: $!";
+	local %ENV = (%ENV, %env, PATH => "$dir:$ENV{PATH}");
+	my ($stdout, $stderr) = ('', '');
+	IPC::Run::run([ $shell, '-c', "cd '$root' && $script" ], '<', \undef, '>', \$stdout, '2>', \$stderr);
+	return ($? >> 8, $stdout, $stderr);
+}
+
+sub server
+{
+	my ($page, %params) = @_;
+	my $node = new_node(($page =~ s/\W/_/gr) . '_' . ++$servers, %params);
+
+	$node->start unless $params{stopped};
+	return $node;
+}
+
+sub at
+{
+	my ($node) = @_;
+
+	return (PGHOST => $node->host, PGPORT => $node->port);
+}
+
+sub runs_in_psql
+{
+	my ($page, $block) = @_;
+	my $node = server($page);
+
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	my ($status, $stdout, $stderr) = shell('sh', $block, at($node));
+	is("$status$stderr", '0', "$page: $block");
+	like($stdout, qr/\S/, 'prints something');
+	$node->stop;
+	return;
+}
+
+# Each line of a crontab, by what cron would run it with
+sub runs_by_cron
+{
+	my ($page, $block) = @_;
+	my $node = server($page);
+
+	$node->safe_psql('postgres', 'CREATE DATABASE app');
+	$node->safe_psql(
+		'app', q{
+		CREATE EXTENSION snowflake_partitions CASCADE;
+		CREATE TABLE log (id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
+		CREATE TABLE old PARTITION OF log FOR VALUES FROM (1) TO (2);
+		INSERT INTO snowflake_partitions.tables (parent, period, time_zone, keep) VALUES ('log', 'month', 'UTC', '1 year')});
+	foreach my $line (split /\n/, $block)
+	{
+		my ($command) = $line =~ /^(?:[\d*\/,-]+ +){5}(\S.*)$/;
+
+		ok(defined $command && $command !~ /(?<!\\)%/, "$page: it is a line of a crontab: $line");
+		my ($status, $stdout, $stderr) = shell('/bin/sh', $command, at($node));
+		is("$status$stdout$stderr", '0', 'that says nothing');
+		is( $node->safe_psql('app', q{SELECT count(*), bool_or(partition = 'old'::regclass) FROM snowflake_partitions.existing('log')}),
+			'5|f',
+			'but makes what is missing, and detaches what is old');
+		$node->safe_psql('app',
+			q{SELECT format('DROP TABLE %s', partition) FROM snowflake_partitions.existing('log') \gexec
+			ALTER TABLE log ATTACH PARTITION old FOR VALUES FROM (1) TO (2)});
+	}
+	$node->stop;
+	return;
+}
+
+sub keeps_from_starting
+{
+	my ($page, $block) = @_;
+	my $node = server($page);
+
+	$node->safe_psql('postgres', $block);
+	$node->stop;
+	is($node->start(fail_ok => 1), 0, "$page: the server does not start after $block");
+	my ($says) = $text{$page} =~ /^`(could not access file [^`]*)` after$/m;
+	like(slurp_file($node->logfile), qr/\Q$says\E/, 'and says what the page says');
+	return;
+}
+
+sub stops_a_copy
+{
+	my ($page, $block) = @_;
+	my $node = server($page, stopped => 1);
+	my ($status, undef, $stderr) = shell('sh', $block, PGDATA => $node->data_dir);
+
+	is("$status$stderr", '0', "$page: $block");
+	$node->start;
+	is($node->safe_psql('postgres', 'SHOW snowflake.node_id'), '-1', 'the copy has no node ID');
+	$node->stop;
+	return;
+}
+
+sub makes_keys
+{
+	my ($page, $block) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+
+  SKIP:
+	{
+		skip 'the page is for the user postgres', 3 if getpwuid($>) ne 'postgres';
+		my ($status, $stdout, $stderr) =
+		  shell('bash', $block =~ s,/etc/postgresql,$dir,gr);
+		is("$status$stdout$stderr", '0', "$page: the file of keys is made");
+		like(slurp_file("$dir/snowflake.keys"), qr/\A1 [0-9a-f]{64}\n\z/, 'with a key');
+		is((stat "$dir/snowflake.keys")[2] & 0777, 0600, 'for its owner alone');
+	}
+	return;
+}
+
+sub are_layouts
+{
+	my ($page, $block) = @_;
+	my $node = server($page);
+
+	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	foreach my $layout (split /\n/, $block)
+	{
+		is($node->safe_psql('postgres', "SELECT snowflake_lower_bound('2026-01-01Z', '$layout') > '0'"),
+			't', "$page: is a layout: $layout");
+	}
+	$node->stop;
+	return;
+}
+
+# Lines of postgresql.conf.  A coordinator that is not there keeps nobody from starting.
+sub is_taken
+{
+	my ($page, $block) = @_;
+	my ($module) = $block =~ /node_source = '(consul|etcd)/;
+
+  SKIP:
+	{
+		skip "there is no module $module", 1 if $module && !-e "$pkglibdir/snowflake_$module.so";
+		my $node = server($page, node_id => undef, conf => $block);
+		my %set = $block =~ /^([\w.]+) = '?(.*?)'?$/mg;
+
+		foreach my $name (sort keys %set)
+		{
+			is($node->safe_psql('postgres', "SHOW $name"), $set{$name}, "$page: $name = $set{$name}");
+		}
+		$node->stop;
+	}
+	return;
 }
 
 # The programs of test/clients have the lines that their page shows, so that these
