@@ -113,8 +113,8 @@ list()
 			# a chroot has what it has
 			[ -e /etc/snowflake-matrix ] ||
 				if_possible install_packages pgbouncer pgpool2 prometheus prometheus-postgres-exporter \
-					"postgresql-$major-"{partman,repack,pglogical,hypopg,cron,wal2json} >&2
-			if [[ -z "$*" || " $* " == *" grafana "* ]] &&
+					python3-pandas python3-psycopg2 "postgresql-$major-"{partman,repack,pglogical,hypopg,cron,wal2json} >&2
+			if [[ -z "$*" || " $* " == *" grafana "* || " $* " == *" rounding "* ]] &&
 				{ { command -v node && command -v npm; } >/dev/null || if_possible install_packages nodejs npm >&2; }; then
 				if_possible install_node_modules tools >&2
 			fi

@@ -116,7 +116,8 @@ sql(q{
 	CREATE TYPE log_2027_02 AS ENUM ('a');
 	CREATE TABLE log_2027_03 ();
 	CREATE TABLE log_2027_03_2 ();
-	INSERT INTO snowflake_partitions.tables (parent, period, time_zone) VALUES ('log', 'month', 'Europe/Berlin')});
+	INSERT INTO snowflake_partitions.tables (parent, period, time_zone) VALUES ('log', 'month', 'Europe/Berlin')}
+);
 (undef, my $errors) = psql_script(q{CALL snowflake_partitions.maintain(at => '2026-11-15Z')});
 unlike($errors, qr/ERROR/, 'maintain() of a table with partitions of other bounds');
 is( bounds('log', 'UTC'),
@@ -129,7 +130,8 @@ is( bounds('log', 'UTC'),
 		'log_2027_02_2|2027-01-31 23:00:00+00|2027-02-28 23:00:00+00',
 		'log_2027_03_3|2027-02-28 23:00:00+00|2027-03-31 22:00:00+00'),
 	'names that tables or types have are not taken again');
-sql(q{DROP TABLE log, log_2027_03, log_2027_03_2; DROP TYPE log_2027_02; DROP EXTENSION snowflake_partitions});
+sql(q{DROP TABLE log, log_2027_03, log_2027_03_2; DROP TYPE log_2027_02; DROP EXTENSION snowflake_partitions}
+);
 
 # What doc/partitions.md shows, in its order
 my $page = slurp_file("$FindBin::RealBin/../../doc/partitions.md");
@@ -157,7 +159,8 @@ sql(q{
 
 # a look changes nothing, in a transaction that could not
 like(
-	sql(q{SET default_transaction_read_only = on; SELECT what FROM snowflake_partitions.due('2026-10-15Z')}),
+	sql(q{SET default_transaction_read_only = on; SELECT what FROM snowflake_partitions.due('2026-10-15Z')}
+	),
 	qr/^make log_2026_10, from .*\nmake log_2026_11.*\nmake log_2026_12.*$/,
 	'what is due');
 is(sql('SELECT count(*) FROM snowflake_partitions.existing(\'log\')'), '0', 'which is only said');
@@ -175,7 +178,8 @@ is( bounds('log', 'Europe/Berlin'),
 		'log_2027_02|2027-02-01 00:00:00+01|2027-03-01 00:00:00+01',
 		'log_2027_03|2027-03-01 00:00:00+01|2027-04-01 00:00:00+02'),
 	'months begin at midnight in their time zone, and go by the clock: nobody has written a row');
-is(sql(q{SELECT count(*) FROM snowflake_partitions.due('2026-12-31 23:30Z')}), '0', 'nothing is due twice');
+is(sql(q{SELECT count(*) FROM snowflake_partitions.due('2026-12-31 23:30Z')}),
+	'0', 'nothing is due twice');
 is( sql(q{SELECT relname, count(i.indexrelid), bool_and(i.indisvalid) FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid
 		 WHERE c.relname LIKE 'log\_2026\_1_' GROUP BY 1 ORDER BY 1}),
 	"log_2026_10|2|t\nlog_2026_11|2|t\nlog_2026_12|2|t",
@@ -211,8 +215,10 @@ is( bounds('weeks', 'Europe/Berlin'),
 		'weeks_2026_w43|2026-10-19 00:00:00+02|2026-10-26 00:00:00+01',
 		'weeks_2026_w44|2026-10-26 00:00:00+01|2026-11-02 00:00:00+01'),
 	'weeks: from Monday on');
-is( sql(q{SELECT snowflake_partitions.name_of('weeks', '2024-12-30 00:00+01', 'week', 'Europe/Berlin', false)}),
-	'weeks_2025_w01', 'which belong to the year that has most of their days');
+is( sql(q{SELECT snowflake_partitions.name_of('weeks', '2024-12-30 00:00+01', 'week', 'Europe/Berlin', false)}
+	),
+	'weeks_2025_w01',
+	'which belong to the year that has most of their days');
 
 # What is kept is counted in the time zone of the table: there, it is April already.
 is( sql(q{
@@ -362,7 +368,8 @@ is( names('log') . sql(q{SELECT to_regclass('log_2027_01')}),
 $reader->query_safe('BEGIN; LOCK TABLE app.log_2027_02 IN ACCESS SHARE MODE');
 $victim = $node->background_psql('postgres', on_error_stop => 0);
 $pid = $victim->query_safe('SET ROLE owner; SELECT pg_backend_pid()');
-$victim->query_until(qr//, "CALL snowflake_partitions.maintain(lock_timeout => '0', at => '2027-04-16Z');\n");
+$victim->query_until(qr//,
+	"CALL snowflake_partitions.maintain(lock_timeout => '0', at => '2027-04-16Z');\n");
 $node->poll_query_until('postgres',
 	"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid")
   or die 'maintain() does not wait';
@@ -375,7 +382,8 @@ is( names('log') . sql('SELECT partition FROM snowflake_partitions.dropping'),
 	'log_2027_02 log_2027_03 log_2027_04 log_2027_05 log_2027_06log_2027_02',
 	'a run is killed half way');
 sql("$maintain, at => '2027-04-16Z')");
-is( names('log') . sql(q{SELECT count(*), to_regclass('log_2027_02') FROM snowflake_partitions.dropping}),
+is( names('log')
+	  . sql(q{SELECT count(*), to_regclass('log_2027_02') FROM snowflake_partitions.dropping}),
 	'log_2027_03 log_2027_04 log_2027_05 log_2027_060|',
 	'the next one goes on');
 
@@ -385,7 +393,8 @@ sql(q{
 	INSERT INTO snowflake_partitions.dropping VALUES ('log_2027_03', 'log'), ('gone', 'log');
 	DROP TABLE gone});
 sql("$maintain, at => '2027-04-16Z')");
-is(sql('SELECT count(*) FROM snowflake_partitions.dropping'), '0', 'a note that is out of date is forgotten');
+is(sql('SELECT count(*) FROM snowflake_partitions.dropping'),
+	'0', 'a note that is out of date is forgotten');
 
 # Start a run in a session of its own, and wait until this is true of it, or it has ended
 sub start_run
@@ -521,7 +530,8 @@ like(
 is( names('full_of'),
 	'full_of_2026_10 full_of_2026_11 full_of_2026_12 full_of_2027_01',
 	'what is not referenced is');
-is(sql(q{SELECT partition::text FROM snowflake_partitions.dropping}), 'full_of_2026_10', 'the note stays');
+is(sql(q{SELECT partition::text FROM snowflake_partitions.dropping}),
+	'full_of_2026_10', 'the note stays');
 
 # but not where all are to be kept from now on, nor when nobody looks after the table any more
 is( sql(q{
@@ -563,9 +573,11 @@ sql(q{
 is( sql(q{SELECT DISTINCT what, statement IS NULL FROM snowflake_partitions.due()}),
 	'is not partitioned by ranges of a first column of type snowflake or bigint|t',
 	'tables that are not meant');
-is( fails(q{INSERT INTO snowflake_partitions.tables VALUES ('orders', 'month', 'Europe/Atlantis')})->{sqlstate},
+is( fails(q{INSERT INTO snowflake_partitions.tables VALUES ('orders', 'month', 'Europe/Atlantis')})
+	  ->{sqlstate},
 	'22023', 'an unknown time zone');
-is(fails(q{INSERT INTO snowflake_partitions.tables VALUES ('orders', 'decade', 'UTC')})->{sqlstate},
+is( fails(q{INSERT INTO snowflake_partitions.tables VALUES ('orders', 'decade', 'UTC')})
+	  ->{sqlstate},
 	'23514', 'an unknown period');
 foreach my $wrong (
 	"keep = '-1 month'",
@@ -574,11 +586,13 @@ foreach my $wrong (
 	"old = 'delete'",
 	"default_rows = 'reported'")
 {
-	is(fails("UPDATE snowflake_partitions.tables SET $wrong")->{sqlstate}, '23514', "not taken: $wrong");
+	is(fails("UPDATE snowflake_partitions.tables SET $wrong")->{sqlstate},
+		'23514', "not taken: $wrong");
 }
 sql(q{
 	DELETE FROM snowflake_partitions.tables;
-	INSERT INTO snowflake_partitions.tables (parent, period, time_zone) VALUES ('orders', 'month', 'UTC')});
+	INSERT INTO snowflake_partitions.tables (parent, period, time_zone) VALUES ('orders', 'month', 'UTC')}
+);
 is($node->safe_psql('postgres', 'SELECT what FROM snowflake_partitions.due()'),
 	'', 'a superuser runs nothing for others');
 like(
@@ -606,8 +620,7 @@ foreach my $sql (
 	q{ALTER TABLE snowflake_partitions.tables DISABLE TRIGGER check_owner},
 	q{CREATE FUNCTION snowflake_partitions.due(timestamptz, boolean) RETURNS text RETURN 'mine'})
 {
-	is( error_of(
-			$node,
+	is( error_of($node,
 			"BEGIN; SET ROLE other; CREATE TABLE other.mine (id snowflake) PARTITION BY RANGE (id); $sql"
 		)->{sqlstate},
 		'42501',
@@ -765,7 +778,8 @@ $node->safe_psql(
 	GRANT USAGE, CREATE ON SCHEMA app TO "Anna";
 	GRANT USAGE ON SCHEMA snowflake_partitions TO "Anna";
 	ALTER TABLE app.aged OWNER TO "Anna"; ALTER TABLE app.aged_rest OWNER TO "Anna"});
-is( sql(q{SELECT what, statement IS NULL FROM snowflake_partitions.due() WHERE parent = 'aged'::regclass}),
+is( sql(q{SELECT what, statement IS NULL FROM snowflake_partitions.due() WHERE parent = 'aged'::regclass}
+	),
 	'belongs to "Anna", who has to update its row of snowflake_partitions.tables|t',
 	'a table that has another owner');
 is( $node->safe_psql(
@@ -888,7 +902,10 @@ sql(q{
 		VALUES ('short', 'year', 'UTC', 'javascript')});
 my $end = sql(q{SELECT snowflake_timestamp(9007199254740991, 'javascript')});
 (undef, $stderr) = psql_script(qq{CALL snowflake_partitions.maintain(at => '$end')});
-like($stderr, qr/ERROR:  1 of.*cannot make a partition from /s, 'years that the layout has not are said');
+like(
+	$stderr,
+	qr/ERROR:  1 of.*cannot make a partition from /s,
+	'years that the layout has not are said');
 is( sql(q{SELECT upper(ids) FROM snowflake_partitions.existing('short') WHERE partition::text ~ '\d' ORDER BY 1}
 	),
 	'9007199254740992',
@@ -920,7 +937,8 @@ is( $node->safe_psql(
 	'and those who may use it');
 sql(q{
 	DELETE FROM snowflake_partitions.tables;
-	INSERT INTO snowflake_partitions.tables (parent, period, time_zone) VALUES ('raced', 'hour', 'UTC')});
+	INSERT INTO snowflake_partitions.tables (parent, period, time_zone) VALUES ('raced', 'hour', 'UTC')}
+);
 
 # Beside readers and writers
 sql(q{

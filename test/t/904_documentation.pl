@@ -7,6 +7,7 @@
 #
 #   <!-- given: SQL -->             what the reader is supposed to have
 #   <!-- restart -->                the text above told to restart the server
+#   <!-- fails: SQLSTATE -->        with what the server refuses it
 #   <!-- not run here: reason -->
 #   <!-- run by FILE [FILE] -->     the whole page, by another test
 #   <!-- conf: LINE -->             a setting of the whole page's server
@@ -65,8 +66,10 @@ sub run_blocks
 		next if $marks =~ /<!-- not run here: /;
 		$sql = "$1\n$sql" if $marks =~ /<!-- given: (.*?) -->/s;
 		$node->restart if $marks =~ /<!-- restart -->/;
-		my ($status, undef, $error) = $node->psql('postgres', $sql);
-		if ($status != 0)
+		my ($sqlstate) = $marks =~ /<!-- fails: (\w+) -->/;
+		my ($status, undef, $error) =
+		  $node->psql('postgres', $sql, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+		if (defined $sqlstate ? $error !~ /ERROR:  $sqlstate:/ : $status != 0)
 		{
 			diag("$error\nin\n$sql");
 			$blocks = 0;
@@ -105,25 +108,40 @@ my @blocks = (
 	[ 'README.md', qr/^[ ─-┼|+-]*\bid\b.*\|/, 'a result' ],
 	[ 'README.md', qr/^ Index Scan using/, 'a plan, as test/sql/timefilter.sql has them' ],
 	[ 'README.md', qr/^bash test\/(?:demo|run)\.sh/, 'these are the tests themselves' ],
-	[ 'README.md', qr/^(?:sudo apt-get install|sudo pg_conftool|sudo -u postgres|sudo service)/,
-		'test/newcomer.pl' ],
+	[
+		'README.md', qr/^(?:sudo apt-get install|sudo pg_conftool|sudo -u postgres|sudo service)/,
+		'test/newcomer.pl'
+	],
 	[ 'doc/citus.md', qr/^shared_preload_libraries = 'citus, snowflake'$/m, 'test/tools/citus.pl' ],
 	[ 'doc/design.md', qr/──>/, 'a drawing' ],
 	[ 'doc/tailing.md', qr/───▶/, 'a drawing' ],
 	[ 'doc/fleet.md', qr/^consul acl /, 'test/t/512_consul.pl' ],
 	[ 'doc/fleet.md', qr/^scope: |^PATRONI_/, 'test/patroni/trial.py' ],
 	[ 'doc/operating.md', qr/^psql -f monitoring\/status\.sql/, \&runs_in_psql ],
-	[ 'doc/operating.md', qr/^ALTER SYSTEM SET shared_preload_libraries = '/, \&keeps_from_starting ],
+	[
+		'doc/operating.md', qr/^ALTER SYSTEM SET shared_preload_libraries = '/,
+		\&keeps_from_starting
+	],
 	[ 'doc/operating.md', qr/^echo .*postgresql\.auto\.conf/, \&stops_a_copy ],
 	[ 'doc/operating.md', qr/^extension_control_path/, 'test/t/903_extension_path.pl' ],
-	[ 'doc/operating.md', qr/^SELECT snowflake_restart_at_clock/m, 'test/t/041_restart_at_clock.pl' ],
-	[ 'doc/operating.md', qr/^makestep .*\nleapsecmode /, 'it is for chronyd, which sets the clock of the machine' ],
+	[
+		'doc/operating.md', qr/^SELECT snowflake_restart_at_clock/m,
+		'test/t/041_restart_at_clock.pl'
+	],
+	[
+		'doc/operating.md',
+		qr/^makestep .*\nleapsecmode /,
+		'it is for chronyd, which sets the clock of the machine'
+	],
 	[ 'doc/partitions.md', qr/^[\d*].*psql/, \&runs_by_cron ],
 	[ 'doc/promises.md', qr/^bash test\/run\.sh torture .*--history/, 'test/torture/history.py' ],
 	[ 'doc/public.md', qr/^sudo install/, \&makes_keys ],
 	[ 'doc/reference.md', qr/^(?:twitter|\w+:\d+)/, \&are_layouts ],
 	[ 'doc/tailing.md', qr/^bash test\/run\.sh torture/, 'this is a test itself' ],
-	[ 'doc/tailing.md', qr/^mode=incrementing/, 'it needs Kafka Connect: test/t/411_pollers.pl has its statements' ],
+	[
+		'doc/tailing.md', qr/^mode=incrementing/,
+		'it needs Kafka Connect: test/t/411_pollers.pl has its statements'
+	],
 	[ qr/./, qr/^(?:(?:#?[\w.]+ = \S.*\n)+)$/, \&is_taken ]);
 
 foreach my $page (grep { $_ ne 'doc/clients.md' } @pages)
@@ -134,7 +152,8 @@ foreach my $page (grep { $_ ne 'doc/clients.md' } @pages)
 	{
 		push @texts, $2 if $1 ne 'sql';
 	}
-	push @texts, map { s/^ {4}//mgr }
+	push @texts,
+	  map { s/^ {4}//mgr }
 	  $text{$page} =~ s/^```.*?^```$//msgr =~ /(?<=^\n)((?: {4}\S.*\n(?: {4}.*\n)*))/mg;
 	foreach my $block (@texts)
 	{
@@ -165,7 +184,8 @@ sub shell
 	chmod 0755, "$dir/sudo" or die "chmod: $!";
 	local %ENV = (%ENV, %env, PATH => "$dir:$ENV{PATH}");
 	my ($stdout, $stderr) = ('', '');
-	IPC::Run::run([ $shell, '-c', "cd '$root' && $script" ], '<', \undef, '>', \$stdout, '2>', \$stderr);
+	IPC::Run::run([ $shell, '-c', "cd '$root' && $script" ],
+		'<', \undef, '>', \$stdout, '2>', \$stderr);
 	return ($? >> 8, $stdout, $stderr);
 }
 
@@ -210,7 +230,8 @@ sub runs_by_cron
 		CREATE EXTENSION snowflake_partitions CASCADE;
 		CREATE TABLE log (id snowflake PRIMARY KEY) PARTITION BY RANGE (id);
 		CREATE TABLE old PARTITION OF log FOR VALUES FROM (1) TO (2);
-		INSERT INTO snowflake_partitions.tables (parent, period, time_zone, keep) VALUES ('log', 'month', 'UTC', '1 year')});
+		INSERT INTO snowflake_partitions.tables (parent, period, time_zone, keep) VALUES ('log', 'month', 'UTC', '1 year')}
+	);
 	foreach my $line (split /\n/, $block)
 	{
 		my ($command) = $line =~ /^(?:[\d*\/,-]+ +){5}(\S.*)$/;
@@ -218,10 +239,14 @@ sub runs_by_cron
 		ok(defined $command && $command !~ /(?<!\\)%/, "$page: it is a line of a crontab: $line");
 		my ($status, $stdout, $stderr) = shell('/bin/sh', $command, at($node));
 		is("$status$stdout$stderr", '0', 'that says nothing');
-		is( $node->safe_psql('app', q{SELECT count(*), bool_or(partition = 'old'::regclass) FROM snowflake_partitions.existing('log')}),
+		is( $node->safe_psql(
+				'app',
+				q{SELECT count(*), bool_or(partition = 'old'::regclass) FROM snowflake_partitions.existing('log')}
+			),
 			'5|f',
 			'but makes what is missing, and detaches what is old');
-		$node->safe_psql('app',
+		$node->safe_psql(
+			'app',
 			q{SELECT format('DROP TABLE %s', partition) FROM snowflake_partitions.existing('log') \gexec
 			ALTER TABLE log ATTACH PARTITION old FOR VALUES FROM (1) TO (2)});
 	}
@@ -263,8 +288,7 @@ sub makes_keys
   SKIP:
 	{
 		skip 'the page is for the user postgres', 3 if getpwuid($>) ne 'postgres';
-		my ($status, $stdout, $stderr) =
-		  shell('bash', $block =~ s,/etc/postgresql,$dir,gr);
+		my ($status, $stdout, $stderr) = shell('bash', $block =~ s,/etc/postgresql,$dir,gr);
 		is("$status$stdout$stderr", '0', "$page: the file of keys is made");
 		like(slurp_file("$dir/snowflake.keys"), qr/\A1 [0-9a-f]{64}\n\z/, 'with a key');
 		is((stat "$dir/snowflake.keys")[2] & 0777, 0600, 'for its owner alone');
@@ -280,8 +304,10 @@ sub are_layouts
 	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 	foreach my $layout (split /\n/, $block)
 	{
-		is($node->safe_psql('postgres', "SELECT snowflake_lower_bound('2026-01-01Z', '$layout') > '0'"),
-			't', "$page: is a layout: $layout");
+		is( $node->safe_psql(
+				'postgres', "SELECT snowflake_lower_bound('2026-01-01Z', '$layout') > '0'"),
+			't',
+			"$page: is a layout: $layout");
 	}
 	$node->stop;
 	return;
@@ -301,7 +327,8 @@ sub is_taken
 
 		foreach my $name (sort keys %set)
 		{
-			is($node->safe_psql('postgres', "SHOW $name"), $set{$name}, "$page: $name = $set{$name}");
+			is($node->safe_psql('postgres', "SHOW $name"),
+				$set{$name}, "$page: $name = $set{$name}");
 		}
 		$node->stop;
 	}

@@ -67,7 +67,7 @@ is( $node->safe_psql('postgres', "$partitions ORDER BY 1"),
 # maintenance goes by the largest key, whatever the clock says
 $node->safe_psql(
 	'postgres', q{
-	INSERT INTO log VALUES (snowflake_lower_bound(current_date + 2), 'ahead');
+	INSERT INTO log VALUES (snowflake_lower_bound(date_trunc('day', now(), 'UTC') + interval '2 days'), 'ahead');
 	SELECT partman.run_maintenance('public.log');
 });
 is($node->safe_psql('postgres', "$partitions ORDER BY 1 DESC LIMIT 1"),
@@ -88,9 +88,24 @@ is( $node->safe_psql(
 like(
 	$node->safe_psql(
 		'postgres',
-		q{EXPLAIN SELECT * FROM log WHERE id >= snowflake_lower_bound(current_date + 2)}),
+		q{EXPLAIN SELECT * FROM log WHERE id >= snowflake_lower_bound(date_trunc('day', now(), 'UTC') + interval '2 days')}
+	),
 	qr/Subplans Removed: [1-9]/,
 	'the rest is pruned');
+
+# One row far ahead, and all days until then are wanted in one transaction.  Those that are near have
+# none then.
+if ($major < 5)
+{
+	my $before = $node->safe_psql('postgres', $partitions);
+
+	$node->safe_psql('postgres',
+		q{INSERT INTO log VALUES (snowflake_lower_bound('2050-06-01Z'), 'far ahead')});
+	is(error_of($node, q{SELECT partman.run_maintenance('public.log')})->{sqlstate},
+		'P0001', 'a row far ahead makes maintenance fail');
+	is($node->safe_psql('postgres', $partitions), $before, 'and nothing is made');
+	$node->safe_psql('postgres', q{DELETE FROM log WHERE line = 'far ahead'});
+}
 
 # by milliseconds
 $node->safe_psql(
