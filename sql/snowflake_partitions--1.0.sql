@@ -7,13 +7,10 @@
 -- what there is to do, and by which statements, and changes nothing; maintain() runs them.
 -- All of it has the rights of the caller, and looks after the caller's own tables only.
 --
--- What is called here belongs to PostgreSQL or to the extension snowflake, whose schema is
--- the only other one that is searched.  Calls of its functions have the types of their
--- declarations, so that no other function in that schema fits better.
-SELECT pg_catalog.set_config('search_path', 'pg_catalog, ' OPERATOR(pg_catalog.||) pg_catalog.quote_ident(n.nspname)
-		OPERATOR(pg_catalog.||) ', pg_temp', true)
-	FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
-	WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake';
+-- What is called here is PostgreSQL's, and found now and for good.  The schema of the
+-- extension snowflake, in which others may have created what fits better, is searched for
+-- two functions only.
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 -- Whoever may use this schema may enter tables that they own, and no others.
 CREATE SCHEMA snowflake_partitions;
@@ -104,6 +101,11 @@ CREATE TRIGGER check_owner BEFORE INSERT OR UPDATE OR DELETE ON snowflake_partit
 	FOR EACH ROW EXECUTE FUNCTION snowflake_partitions.check_owner();
 COMMENT ON TRIGGER check_owner ON snowflake_partitions.dropping IS 'only for tables of one''s own';
 
+-- The types are those of the declarations, so these are the extension's functions.
+SELECT set_config('search_path', 'pg_catalog, ' || quote_ident(n.nspname) || ', pg_temp', true)
+	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+	WHERE e.extname = 'snowflake';
+
 CREATE FUNCTION snowflake_partitions.bound(at timestamptz, layout text) RETURNS bigint STABLE
 	RETURN CASE WHEN layout IS NULL THEN snowflake_lower_bound(at) ELSE snowflake_lower_bound(at, layout) END;
 COMMENT ON FUNCTION snowflake_partitions.bound(timestamptz, text) IS 'the smallest ID at or after an instant';
@@ -111,6 +113,8 @@ COMMENT ON FUNCTION snowflake_partitions.bound(timestamptz, text) IS 'the smalle
 CREATE FUNCTION snowflake_partitions.time_of(id bigint, layout text) RETURNS timestamptz STABLE
 	RETURN CASE WHEN layout IS NULL THEN snowflake_timestamp(id) ELSE snowflake_timestamp(id, layout) END;
 COMMENT ON FUNCTION snowflake_partitions.time_of(bigint, text) IS 'the time of an ID';
+
+SELECT set_config('search_path', 'pg_catalog, pg_temp', true);
 
 -- Counted in local time: a day has 23 or 25 hours where the clocks change.  An hour of
 -- local time can come twice, so hours are counted in UTC.

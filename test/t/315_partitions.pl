@@ -17,11 +17,13 @@ my $node = new_node('main', conf => "max_worker_processes = 10\ndeadlock_timeout
 
 $node->start;
 
-# What a hostile schema in front of everything has: they all say so when they are called
+# What a hostile schema in front of everything has, and that of the extension: they all say so when they are called
 $node->safe_psql(
 	'postgres', q{
 	CREATE ROLE owner LOGIN;
 	CREATE EXTENSION snowflake;
+	CREATE FUNCTION public.trap(integer, interval) RETURNS interval LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
+	CREATE OPERATOR public.* (LEFTARG = integer, RIGHTARG = interval, FUNCTION = public.trap);
 	CREATE SCHEMA app AUTHORIZATION owner;
 	GRANT CREATE ON DATABASE postgres TO owner;
 	CREATE SCHEMA evil;
@@ -430,7 +432,7 @@ sql(q{
 		line text NOT NULL, length integer GENERATED ALWAYS AS (length(line)) STORED, gone text) PARTITION BY RANGE (id);
 	ALTER TABLE full_of DROP gone;
 	CREATE TABLE "rest of it" PARTITION OF full_of DEFAULT;
-	INSERT INTO full_of (id, line) SELECT make_snowflake(timestamptz '2026-10-20Z' + i * interval '1 day', 1, 0), 'day ' || i
+	INSERT INTO full_of (id, line) SELECT make_snowflake(timestamptz '2026-10-20Z' + make_interval(days => i), 1, 0), 'day ' || i
 	  FROM generate_series(1, 30) i;
 	INSERT INTO full_of (id, line) VALUES ('0', 'zero');
 	CREATE TABLE changes (n serial, op text);
