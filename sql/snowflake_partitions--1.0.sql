@@ -14,10 +14,10 @@ SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 -- Whoever may use this schema may enter tables that they own, and no others.
 CREATE SCHEMA snowflake_partitions;
+COMMENT ON SCHEMA snowflake_partitions IS 'partitions by time: made ahead, detached or dropped by age';
 REVOKE ALL ON SCHEMA snowflake_partitions FROM PUBLIC;
 GRANT USAGE ON SCHEMA snowflake_partitions TO @extowner@;
 GRANT USAGE ON SCHEMA snowflake_partitions TO pg_database_owner WITH GRANT OPTION;
-COMMENT ON SCHEMA snowflake_partitions IS 'partitions by time: made ahead, detached or dropped by age';
 
 CREATE TABLE snowflake_partitions.tables (
 	parent       regclass PRIMARY KEY,
@@ -255,13 +255,17 @@ DECLARE
 	model_name text;
 BEGIN
 	FOR part IN
-		SELECT c.oid::regclass AS relation, c.relname, c.relreplident, pg_get_expr(c.relpartbound, c.oid) AS bound,
+		SELECT c.oid::regclass AS relation, c.relkind, c.relname, c.relreplident, pg_get_expr(c.relpartbound, c.oid) AS bound,
 			   ' PARTITION BY ' || pg_get_partkeydef(c.oid) AS key,
 			   row_number() OVER (ORDER BY c.relname) AS n
 		  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 		 WHERE i.inhparent = model AND NOT i.inhdetachpending
 		 ORDER BY c.relname
 	LOOP
+		IF part.relkind = 'f' THEN
+			RAISE EXCEPTION 'cannot make a partition like %, since % is a foreign table', model, part.relation
+				USING ERRCODE = 'feature_not_supported';
+		END IF;
 		model_name := (SELECT relname FROM pg_class WHERE oid = model);
 		name := snowflake_partitions.free_name(parent, child,
 			CASE WHEN part.relname ^@ (model_name || '_') THEN substr(part.relname, length(model_name) + 1)

@@ -895,6 +895,23 @@ is( names('parts')
 	'parts_2027 parts_2028 parts_2029f|',
 	'and go with it');
 
+# A part that is elsewhere is not made here.
+$node->safe_psql(
+	'postgres', q{
+	CREATE FOREIGN DATA WRAPPER nothing;
+	CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing;
+	CREATE TABLE app.mirrored (id snowflake, tenant text) PARTITION BY RANGE (id);
+	CREATE TABLE app.mirrored_first PARTITION OF app.mirrored FOR VALUES FROM (1) TO (2) PARTITION BY LIST (tenant);
+	CREATE FOREIGN TABLE app.mirrored_first_eu PARTITION OF app.mirrored_first FOR VALUES IN ('de') SERVER nowhere;
+	INSERT INTO snowflake_partitions.tables (parent, period, time_zone) VALUES ('app.mirrored', 'year', 'UTC')}
+);
+is( $node->safe_psql('postgres', q{SELECT what FROM snowflake_partitions.due()}),
+	'cannot tell what is due: cannot make a partition like app.mirrored_first, since app.mirrored_first_eu is a foreign table',
+	'a foreign table is no model');
+$node->safe_psql('postgres',
+	'DELETE FROM snowflake_partitions.tables WHERE owner = current_user; DROP SERVER nowhere CASCADE; DROP TABLE app.mirrored; DROP FOREIGN DATA WRAPPER nothing'
+);
+
 # A layout of less than 63 bits, beside a partition of what is above its largest ID
 sql(q{
 	DELETE FROM snowflake_partitions.tables;
