@@ -123,7 +123,10 @@ my @blocks = (
 		\&keeps_from_starting
 	],
 	[ 'doc/operating.md', qr/^echo .*postgresql\.auto\.conf/, \&stops_a_copy ],
-	[ 'doc/operating.md', qr/^extension_control_path/, 'test/t/903_extension_path.pl' ],
+	[
+		'doc/operating.md', qr/^(?:extension_control_path|make install datadir=)/,
+		'test/t/903_extension_path.pl'
+	],
 	[
 		'doc/operating.md', qr/^SELECT snowflake_restart_at_clock/m,
 		'test/t/041_restart_at_clock.pl'
