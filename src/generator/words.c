@@ -8,8 +8,9 @@
  * message is no error of its own: its hint is part of another one, or advice while minting
  * goes on.
  *
- * state.c finds out which state there is, and refusal.c has the values.  The page on operation
- * has this table, too: words.pl writes it there, and a test compares the two.
+ * state.c finds out which state there is, and refusal.c has the values: another state takes a row
+ * here and its name in words.h, a condition there, and what values it names.  The page on operation
+ * has this table, too: test/words.pl --write writes it there, and a test compares the two.
  *
  *-------------------------------------------------------------------------
  */
