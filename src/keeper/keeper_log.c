@@ -35,9 +35,11 @@ static void
 watch_clock(const SnowflakeVerdict *verdict)
 {
 	int64		moved_usec = verdict->moved_usec;
-	char	   *by = snowflake_duration(i64abs(moved_usec));
 	bool		ahead = moved_usec > 0;
+	char	   *by = NULL;
 
+	if (verdict->news != CLOCK_NO_NEWS)
+		by = snowflake_duration(i64abs(moved_usec));
 	if (verdict->news == CLOCK_STEPPED || verdict->news == CLOCK_JUMPED)
 		snowflake_counters_add_step(moved_usec);
 
