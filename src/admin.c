@@ -51,16 +51,18 @@ no_answer_error(const char *what)
 
 /*
  * Ask the keeper for something, and wait until it has announced something; an error
- * if the deadline, on the monotonic clock, is over.  As for
- * snowflake_keeper_state_wait(), in a loop that tests a condition first.
+ * if the deadline, on the monotonic clock, is over: then nothing is asked for, or it would be
+ * done after the error.  As for snowflake_keeper_state_wait(), in a loop that tests a condition
+ * first.
  */
 static void
 ask(const char *function, uint32 what, int64 deadline_usec)
 {
 	CHECK_FOR_INTERRUPTS();
-	snowflake_keeper_state_request(what);
-	if (!snowflake_keeper_state_wait(deadline_usec))
+	if (snowflake_clock_monotonic_usec() >= deadline_usec)
 		no_answer_error(function);
+	snowflake_keeper_state_request(what);
+	(void) snowflake_keeper_state_wait(deadline_usec);
 }
 
 /* Ask the keeper for something that opens the gate, until it is open. */

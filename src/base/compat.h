@@ -54,6 +54,12 @@
 	extern int	no_such_variable
 #endif
 
+/*
+ * 16 (commit 7389aad6366): the postmaster waits for events.  Before, it slept on for up to a
+ * minute if a signal came just before it went to sleep.
+ */
+#define SNOWFLAKE_POSTMASTER_OVERSLEEPS	(PG_VERSION_NUM < 160000)
+
 /* 16 (commit c727f511bd7): one function checks a privilege on any object. */
 #if PG_VERSION_NUM < 160000
 #include "catalog/pg_proc_d.h"

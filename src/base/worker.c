@@ -2,15 +2,21 @@
  *
  * worker.c
  *	  What the library's background workers have in common: how they are
- *	  described to the postmaster, how one connects, and how they pause.
+ *	  described to the postmaster, how one connects, how they pause, and what
+ *	  they leave behind after an error.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "storage/condition_variable.h"
+#include "storage/fd.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "utils/guc.h"
 #include "utils/wait_event.h"
 
@@ -22,8 +28,8 @@
  * How long to wait for a lock: another session may be creating the extension, or
  * changing the table, in a transaction that waits for us because it mints.
  *
- * With the pause that follows, and the time to start and connect, this is less
- * than snowflake.max_wait by default, so that a mint outlasts one such failure.
+ * With the pause that follows, this is less than snowflake.max_wait by default, so that a
+ * mint outlasts one such failure.
  */
 #define LOCK_TIMEOUT			"300ms"
 
@@ -72,9 +78,9 @@ pin_setting(const char *name, const char *value)
  * Fill in what a worker of ours is registered with, but for its flags and the time
  * of its start.
  *
- * The postmaster is to start it again at once, and it is the worker that waits after
- * a failure.  The postmaster would count the seconds by the wall clock, which may go
- * back by an hour just then.
+ * The postmaster is to start one that has ended again at once, and it is the worker that waits
+ * where it could not connect.  The postmaster would count the seconds by the wall clock, which
+ * may go back by an hour just then.
  */
 void
 snowflake_worker_describe(BackgroundWorker *worker, const char *name,
@@ -126,4 +132,18 @@ snowflake_worker_sleep(int64 until_usec)
 					 (long) (Min(left_usec, USECS_PER_DAY) / 1000 + 1), wait_event);
 	ResetLatch(MyLatch);
 	return true;
+}
+
+/*
+ * After an error, which the caller reports: abort the transaction, if there is one, and do what
+ * its end would do where there is none.  The caller holds interrupts.
+ */
+void
+snowflake_worker_clean_up(void)
+{
+	AbortCurrentTransaction();
+	LWLockReleaseAll();
+	ConditionVariableCancelSleep();
+	pgstat_report_wait_end();
+	AtEOXact_Files(false);
 }

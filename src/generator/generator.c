@@ -837,7 +837,7 @@ snowflake_generator_close(SnowflakeGate reason)
 
 /*
  * The keeper ends.  An open gate stays open: what is reserved may be used up.  A
- * reason that another keeper would only find again is kept for the messages.
+ * reason that the next keeper would only find again is kept for the messages.
  */
 void
 snowflake_generator_leave(void)

@@ -7,9 +7,6 @@
  * follows, and announces it.  Nothing here has a part in the promise that no ID
  * comes twice: a request that is lost costs a wait.
  *
- * The file is long because the state is private to it, and all that is told of the
- * keeper is read from it.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -30,19 +27,13 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/duration.h"
-#include "base/worker.h"
 #include "generator/keeper_state.h"
 
 /* How often those who wait for the keeper look at what it does. */
 #define LOOK_AGAIN_MS	1000
 
-/*
- * While there is none: how often, after how long the postmaster is told to look for
- * workers to start, and after how long another keeper is registered.
- */
-#define CALL_AGAIN_MS	100
-#define CALL_USEC		(100 * 1000)
-#define REPLACE_USEC	(250 * 1000)
+/* The same while there is none, where the postmaster may have to be told of that. */
+#define CALL_MS			100
 
 /* What the keeper may take before it is worth a word. */
 #define MOMENT_USEC		USECS_PER_SEC
@@ -104,12 +95,11 @@ typedef struct Requests
 	pg_atomic_uint64 absent_since_usec;
 
 	/*
-	 * When the postmaster was last told to look, and when a keeper was last
-	 * registered, on the monotonic clock.  A backend that is about to do so
-	 * writes it before, by compare-and-swap, so that only one does.
+	 * When the postmaster was last told that there is none, on the monotonic
+	 * clock.  A backend that is about to do so writes it before, by
+	 * compare-and-swap, so that only one does.
 	 */
 	pg_atomic_uint64 called_at_usec;
-	pg_atomic_uint64 replaced_at_usec;
 
 	/* Broadcast when the keeper has changed what others may wait for. */
 	ConditionVariable changed;
@@ -146,7 +136,6 @@ snowflake_keeper_state_attach(void)
 	pg_atomic_init_u32(&shared->wait_is_logged, 0);
 	pg_atomic_init_u64(&shared->absent_since_usec, 0);
 	pg_atomic_init_u64(&shared->called_at_usec, 0);
-	pg_atomic_init_u64(&shared->replaced_at_usec, 0);
 	ConditionVariableInit(&shared->changed);
 }
 
@@ -194,16 +183,6 @@ snowflake_keeper_state_restart_node(void)
 	return (int32) pg_atomic_read_u32(&shared->reset_node);
 }
 
-/* Is it so long since then?  Then it is our turn, and no other process's. */
-static bool
-is_our_turn(pg_atomic_uint64 *last_usec, int64 now_usec, int64 interval_usec)
-{
-	uint64		last = pg_atomic_read_u64(last_usec);
-
-	return now_usec - (int64) last >= interval_usec &&
-		pg_atomic_compare_exchange_u64(last_usec, &last, now_usec);
-}
-
 /* For how many microseconds there has been no keeper; 0 if there is one. */
 static int64
 absent_usec(int64 now_usec)
@@ -221,38 +200,19 @@ absent_usec(int64 now_usec)
 }
 
 /*
- * There is no keeper: see to it that one comes.
- *
- * The postmaster starts a keeper that has ended at once, with two exceptions.  Until
- * PostgreSQL 15 it may go on sleeping, for up to a minute, if it heard of the end just
- * before it went to sleep: a signal has it look.  And it compares the end with the wall
- * clock, so if that has gone back in between, it waits until the clock returns: then
- * another worker is registered, whose first start depends on no clock.  A keeper that
- * finds another one there ends, so one too many does no harm.
- *
- * In recovery none can start.  One that is registered then would keep a slot of
- * max_worker_processes until a promotion, and so would the next one.
+ * There is no keeper.  The postmaster starts one that has ended again at once, unless it
+ * oversleeps: then any signal wakes it.  Not in recovery, where none is to start.
  */
 static void
-call_keeper(int64 now_usec)
+call_postmaster(int64 now_usec)
 {
-	int64		usec;
+	uint64		called_at_usec = pg_atomic_read_u64(&shared->called_at_usec);
 
-	if (!IsUnderPostmaster || RecoveryInProgress())
-		return;
-	usec = absent_usec(now_usec);
-	if (usec < CALL_USEC)
-		return;
-	if (is_our_turn(&shared->called_at_usec, now_usec, CALL_USEC))
+	if (SNOWFLAKE_POSTMASTER_OVERSLEEPS && IsUnderPostmaster && !RecoveryInProgress() &&
+		absent_usec(now_usec) >= CALL_MS * 1000 &&
+		now_usec - (int64) called_at_usec >= CALL_MS * 1000 &&
+		pg_atomic_compare_exchange_u64(&shared->called_at_usec, &called_at_usec, now_usec))
 		SendPostmasterSignal(PMSIGNAL_BACKGROUND_WORKER_CHANGE);
-	if (usec >= REPLACE_USEC &&
-		is_our_turn(&shared->replaced_at_usec, now_usec, MOMENT_USEC))
-	{
-		BackgroundWorker worker;
-
-		snowflake_keeper_state_describe(&worker);
-		(void) RegisterDynamicBackgroundWorker(&worker, NULL);
-	}
 }
 
 /*
@@ -265,7 +225,7 @@ call_keeper(int64 now_usec)
  * be missed.  The loop ends with ConditionVariableCancelSleep().
  *
  * Every waiting backend wakes the keeper: the one that has set the request may have
- * been stopped before it did.  And if there is no keeper, it has one started.
+ * been stopped before it did.
  */
 bool
 snowflake_keeper_state_wait(int64 deadline_usec)
@@ -278,16 +238,24 @@ snowflake_keeper_state_wait(int64 deadline_usec)
 	if (left_usec <= 0)
 		return false;
 	if (absent)
-		call_keeper(now_usec);
+		call_postmaster(now_usec);
 	else if (snowflake_keeper_state_pending() != 0)
 		wake_keeper();
 	if (wait_event == 0)
 		wait_event = WaitEventExtensionNew("SnowflakeKeeper");
 	ConditionVariableTimedSleep(&shared->changed,
 								(long) Min(left_usec / 1000 + 1,
-										   absent ? CALL_AGAIN_MS : LOOK_AGAIN_MS),
+										   absent && SNOWFLAKE_POSTMASTER_OVERSLEEPS ?
+										   CALL_MS : LOOK_AGAIN_MS),
 								wait_event);
 	return true;
+}
+
+/* What was asked for and is not taken yet. */
+uint32
+snowflake_keeper_state_pending(void)
+{
+	return pg_atomic_read_u32(&shared->wanted);
 }
 
 /* The keeper's process, 0 if there is none. */
@@ -425,37 +393,36 @@ snowflake_keeper_state_log_standby_wait(void)
  * Only the keeper calls what follows.
  */
 
-static void begin_work(void);
-
-/* Fill in what a keeper is registered with. */
-void
-snowflake_keeper_state_describe(BackgroundWorker *worker)
+/* From now on the keeper is at work, unless it is already. */
+static void
+begin_work(void)
 {
-	snowflake_worker_describe(worker, SNOWFLAKE_KEEPER_NAME, "snowflake_keeper_main");
-	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	if (pg_atomic_read_u64(&shared->busy_since_usec) == 0)
+		pg_atomic_write_u64(&shared->busy_since_usec, snowflake_clock_monotonic_usec());
 }
 
-/*
- * A keeper has started: from now on requests wake it.  What was asked of an
- * earlier one may have been given up since; those who are still waiting ask
- * again when they are woken.  False if there is a keeper already: the caller is one
- * too many, and ends.
- */
-bool
+/* A keeper has started: from now on requests wake it. */
+void
 snowflake_keeper_state_attach_keeper(void)
 {
-	uint32		none = 0;
-
-	if (!pg_atomic_compare_exchange_u32(&shared->pid, &none, MyProcPid))
-		return false;
+	Assert(snowflake_keeper_state_pid() == 0);
+	pg_atomic_write_u32(&shared->pid, MyProcPid);
 	pg_atomic_write_u64(&shared->commit_since_usec, 0);
 	pg_atomic_write_u64(&shared->absent_since_usec, 0);
 	shared->latch = MyLatch;
-	pg_atomic_write_u32(&shared->wanted, 0);
 	begin_work();
+	snowflake_keeper_state_forget_requests();
+}
+
+/*
+ * After a failure, of this keeper or of an earlier one: what was asked may have been given up
+ * since.  Those who are still waiting ask again when they are woken.
+ */
+void
+snowflake_keeper_state_forget_requests(void)
+{
+	pg_atomic_write_u32(&shared->wanted, 0);
 	snowflake_keeper_state_announce();
-	return true;
 }
 
 /* It ends. */
@@ -488,21 +455,6 @@ snowflake_keeper_state_commit_ended(void)
 					   snowflake_duration(snowflake_clock_monotonic_usec() - since_usec)));
 }
 
-/* What was asked for and is not taken yet. */
-uint32
-snowflake_keeper_state_pending(void)
-{
-	return pg_atomic_read_u32(&shared->wanted);
-}
-
-/* From now on the keeper is at work, unless it is already. */
-static void
-begin_work(void)
-{
-	if (pg_atomic_read_u64(&shared->busy_since_usec) == 0)
-		pg_atomic_write_u64(&shared->busy_since_usec, snowflake_clock_monotonic_usec());
-}
-
 /* Take what was asked for.  What is asked from now on sets the latch again. */
 uint32
 snowflake_keeper_state_take(void)
@@ -526,10 +478,14 @@ snowflake_keeper_state_announce_judgment(void)
 	snowflake_keeper_state_announce();
 }
 
-/* An error has ended the keeper's attempt: those who wait may want to know. */
+/*
+ * An error has ended the keeper's attempt, and its commit: those who wait may want to
+ * know.
+ */
 void
 snowflake_keeper_state_failed(int sqlstate)
 {
+	pg_atomic_write_u64(&shared->commit_since_usec, 0);
 	pg_atomic_write_u32(&shared->failure, sqlstate);
 	snowflake_keeper_state_announce();
 }

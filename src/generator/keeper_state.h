@@ -8,10 +8,6 @@
 #ifndef SNOWFLAKE_KEEPER_STATE_H
 #define SNOWFLAKE_KEEPER_STATE_H
 
-#include "postmaster/bgworker.h"
-
-#define SNOWFLAKE_KEEPER_NAME		"snowflake keeper"
-
 /* What can be asked for: bits of a request. */
 #define SNOWFLAKE_WANT_GATE			0x01	/* a mint met a closed gate */
 #define SNOWFLAKE_WANT_TIME			0x02	/* the reservation runs out */
@@ -31,6 +27,7 @@ extern void snowflake_keeper_state_request(uint32 what);
 extern void snowflake_keeper_state_request_restart(int32 node);
 extern int32 snowflake_keeper_state_restart_node(void);
 extern bool snowflake_keeper_state_wait(int64 deadline_usec);
+extern uint32 snowflake_keeper_state_pending(void);
 extern int	snowflake_keeper_state_pid(void);
 extern int	snowflake_keeper_state_failure(void);
 extern uint64 snowflake_keeper_state_judgments(void);
@@ -44,10 +41,9 @@ extern int64 snowflake_keeper_state_standby_wait_usec(void);
 extern void snowflake_keeper_state_log_standby_wait(void);
 
 /* The keeper's part */
-extern void snowflake_keeper_state_describe(BackgroundWorker *worker);
-extern bool snowflake_keeper_state_attach_keeper(void);
+extern void snowflake_keeper_state_attach_keeper(void);
 extern void snowflake_keeper_state_detach_keeper(void);
-extern uint32 snowflake_keeper_state_pending(void);
+extern void snowflake_keeper_state_forget_requests(void);
 extern uint32 snowflake_keeper_state_take(void);
 extern void snowflake_keeper_state_announce(void);
 extern void snowflake_keeper_state_announce_judgment(void);

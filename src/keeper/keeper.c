@@ -12,18 +12,42 @@
  * Between rounds it sleeps on its latch, for up to a day unless it watches the
  * clock, so an idle server has an idle keeper.
  *
- * An error ends the process, and the postmaster starts another one.  The state
- * of the generator is in shared memory and complete at every moment, so a new
- * keeper goes on where the old one stood, and minting meanwhile goes on to the
- * end of the reservation.
+ * The state of the generator is in shared memory and complete at every moment: whatever
+ * interrupts a round, the next one goes on where it stood, and minting meanwhile goes on to the
+ * end of the reservation.  In particular:
+ *
+ * - An error, in whatever phase: it is reported, what was begun is aborted, and after a pause
+ *	 there is another round.  The limit is only raised after a durable commit, so what an error
+ *	 prevents is never published.  A gate that was closed for another node ID stays closed, and
+ *	 the next round stores its end first.  What backends asked for is forgotten, since they may
+ *	 have given up; those who still wait ask again.
+ *
+ * - A cancel, which ends the wait for a synchronous standby too: such a commit counts as an
+ *	 error.  See keeper_transaction.c.
+ *
+ * - SIGTERM: the round ends by that, the gate is closed, its end stored, without a wait for any
+ *	 standby, and the process ends.  Unless the server stops, the postmaster starts another one.
+ *	 An error here ends the process as well: what was reserved before stands.
+ *
+ * - FATAL errors, above all of the connection, where the database was dropped or renamed: the
+ *	 postmaster starts another process, which pauses before it tries to connect.
+ *
+ * - SIGKILL: the postmaster resets the shared memory, and the first round finds the row.
+ *
+ * - A promotion: there is no keeper before.  Its shared memory may be that of the standby's start,
+ *	 and the row came with the WAL.
+ *
+ * - The postmaster's death: ends a sleep, and the wait for a standby, which then is an error.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/xact.h"
+#include <setjmp.h>
+
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -31,6 +55,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/timeout.h"
 #include "utils/wait_event.h"
 
 #include "base/clock.h"
@@ -49,6 +74,8 @@
 #include "lease/lessee.h"
 #include "lease/node_source.h"
 
+#define KEEPER_NAME				"snowflake keeper"
+
 /* How long to wait after a failure. */
 #define RETRY_LOCKED_MS			200 /* if it failed for a lock */
 #define RETRY_ASKED_MS			1000	/* if a backend asked for something */
@@ -62,6 +89,9 @@
 
 /* What a round allocates outside of transactions. */
 static MemoryContext round_context;
+
+/* The last thing to do is being done. */
+static bool is_ending = false;
 
 
 /*
@@ -85,7 +115,9 @@ snowflake_keeper_init(void)
 	if (IsBinaryUpgrade)
 		return;
 
-	snowflake_keeper_state_describe(&worker);
+	snowflake_worker_describe(&worker, KEEPER_NAME, "snowflake_keeper_main");
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	RegisterBackgroundWorker(&worker);
 }
 
@@ -217,43 +249,46 @@ keeper_round(void)
 	return lacks_lessee ? Min(sleep_ms, LESSEE_LOOK_MS) : sleep_ms;
 }
 
-/*
- * Do a round.  Returns what it returns.  An error ends the process, unless that
- * is about to end anyway: then what is left to do is done.
- */
+/* Do a round, by the settings as they are now.  Returns what it returns. */
 static long
 attempt_round(void)
 {
-	volatile long sleep_ms = 0;
+	long		sleep_ms;
 
 	MemoryContextSwitchTo(round_context);
-	PG_TRY();
+	QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
 	{
-		QueryCancelPending = false;
-		CHECK_FOR_INTERRUPTS();
-		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
-		sleep_ms = keeper_round();
-		snowflake_keeper_state_succeeded();
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
 	}
-	PG_CATCH();
-	{
-		snowflake_keeper_state_failed(geterrcode());
-		if (!ShutdownRequestPending)
-			PG_RE_THROW();
-
-		/* told to stop, and probably canceled by that: settle afterwards */
-		if (geterrcode() != ERRCODE_QUERY_CANCELED)
-			EmitErrorReport();
-		FlushErrorState();
-		AbortCurrentTransaction();
-	}
-	PG_END_TRY();
+	sleep_ms = keeper_round();
+	snowflake_keeper_state_succeeded();
 	MemoryContextReset(round_context);
 	return sleep_ms;
+}
+
+/* An error has ended a round: report it, and leave nothing of the round behind. */
+static void
+abandon_round(void)
+{
+	error_context_stack = NULL; /* PG_TRY() would have done this */
+	HOLD_INTERRUPTS();
+	disable_all_timeouts(false);
+	QueryCancelPending = false;
+
+	snowflake_keeper_state_failed(geterrcode());
+
+	/* told to stop, it was probably canceled by that */
+	if (!ShutdownRequestPending || is_ending || geterrcode() != ERRCODE_QUERY_CANCELED)
+		EmitErrorReport();
+	snowflake_worker_clean_up();
+	MemoryContextSwitchTo(round_context);
+	FlushErrorState();
+	MemoryContextReset(round_context);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	RESUME_INTERRUPTS();
 }
 
 /* After a failure, pause before the next attempt, so as not to fill the log. */
@@ -270,6 +305,13 @@ pause_after_failure(void)
 
 		if (!snowflake_worker_sleep(started_usec + pause_ms * 1000))
 			break;
+
+		/*
+		 * others may wait until we have seen what they did; a cancel is not
+		 * for a pause
+		 */
+		QueryCancelPending = false;
+		CHECK_FOR_INTERRUPTS();
 	}
 }
 
@@ -304,16 +346,16 @@ store_end(void)
 void
 snowflake_keeper_main(Datum main_arg)
 {
-	bool		failed = snowflake_keeper_state_failure() != 0 ||
-	snowflake_generator_gate() == GATE_CONNECTING;
+	sigjmp_buf	error_jump;
+
+	/* could the one before not connect? */
+	bool		failed = snowflake_generator_gate() == GATE_CONNECTING;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	snowflake_keeper_transaction_init();
 	BackgroundWorkerUnblockSignals();
 
-	/* one too many: 0, so that the postmaster forgets it */
-	if (!snowflake_keeper_state_attach_keeper())
-		proc_exit(0);
+	snowflake_keeper_state_attach_keeper();
 	before_shmem_exit(keeper_exit, (Datum) 0);
 	if (snowflake_generator_gate() != GATE_OPEN)
 		snowflake_generator_set_gate(GATE_CONNECTING);
@@ -330,8 +372,19 @@ snowflake_keeper_main(Datum main_arg)
 	}
 
 	snowflake_worker_connect(snowflake_database);
-	round_context = AllocSetContextCreate(TopMemoryContext, SNOWFLAKE_KEEPER_NAME,
+	round_context = AllocSetContextCreate(TopMemoryContext, KEEPER_NAME,
 										  ALLOCSET_DEFAULT_SIZES);
+
+	/* An error comes back to here. */
+	if (sigsetjmp(error_jump, 1) != 0)
+	{
+		abandon_round();
+		if (is_ending)
+			proc_exit(1);
+		pause_after_failure();
+		snowflake_keeper_state_forget_requests();
+	}
+	PG_exception_stack = &error_jump;
 
 	for (;;)
 	{
@@ -354,6 +407,7 @@ snowflake_keeper_main(Datum main_arg)
 									  sleep_ms * INT64CONST(1000));
 	}
 
+	is_ending = true;
 	if (has_end_to_store())
 		store_end();
 

@@ -529,7 +529,7 @@ can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
  * was opened.  snowflake_restart_at_clock() has looked at the same before it asked.
  *
  * The gate is open.  It is closed before the last look, so that no mint slips
- * past.  If this fails, the next keeper settles and opens as usual.
+ * past.  If this fails, the next round settles and opens as usual.
  */
 void
 snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)

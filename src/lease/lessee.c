@@ -20,14 +20,12 @@
 #include "access/xlog.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "pgstat.h"
+#include "port/atomics.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/condition_variable.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lwlock.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
@@ -248,11 +246,7 @@ attempt(MemoryContext context, const int64 *end)
 		FlushErrorState();
 		strlcpy(message, error->message, sizeof(message));
 
-		/* what the end of a transaction would do, which there is not */
-		LWLockReleaseAll();
-		ConditionVariableCancelSleep();
-		pgstat_report_wait_end();
-		AtEOXact_Files(false);
+		snowflake_worker_clean_up();
 		if (!ShutdownRequestPending || end != NULL)
 		{
 			snowflake_counters_add(COUNTER_LEASE_ERRORS);

@@ -117,9 +117,21 @@ like(
 	$error->{message},
 	qr/^snowflake_accept_database\(\) did not finish within 500 ms$/,
 	'the keeper cannot write: an error');
-$session->quit;
 restart_until('not in snowflake.database');
 pass('and a crash: the reservation is as lost as it was');
+eval { $session->quit };
+
+# One that can write when the call has failed
+$session = $node->background_psql('postgres');
+$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
+$error = accept_error($newest, q{SET snowflake.max_wait = '1500ms'; });
+is($error->{sqlstate}, '55000', 'the keeper cannot write for longer: an error');
+$session->quit;
+query('SELECT snowflake_accept_clock()');
+like(
+	status($node, 'gate'),
+	qr/not in snowflake\.database/,
+	'what failed is not done after the error');
 
 # Above the largest, an hour ahead of the clock, and durably so
 my ($rc, $output, $notes) = $node->psql('postgres', "SELECT snowflake_accept_database($newest)");

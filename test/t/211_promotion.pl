@@ -146,7 +146,7 @@ like(
 	'the wait is canceled: there is no more to mint');
 is_within('because a canceled wait confirms nothing');
 $primary->poll_query_until('postgres',
-	"SELECT count(*) = 1 FROM pg_stat_activity WHERE $waiting AND pid <> $pid")
+	"SELECT count(*) = 1 FROM pg_stat_activity WHERE $waiting AND pid = $pid")
   or die "keeper does not try again";
 wait_for_status($primary, 'standby_wait IS NOT NULL');
 like(

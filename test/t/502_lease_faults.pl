@@ -158,7 +158,8 @@ $key = q{key = 'node/} . status($one, 'node') . q{'};
 @stopped = ($one->{_pid});
 kill 'STOP', @stopped;
 $session->query('DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$');
-wait_until('the keeper has failed', sub { !children($one, qr/snowflake keeper/) });
+wait_until('the keeper has failed',
+	sub { $session->query('SELECT advice FROM snowflake_status') =~ /failed with SQLSTATE/ });
 $until = records("SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE $key");
 kill 'TERM', children($one, qr/snowflake lessee/);
 wait_until('the lessee ends', sub { !children($one, qr/snowflake lessee/) });

@@ -1,0 +1,174 @@
+# An error ends a round of the keeper, and not the keeper: in whatever phase, with a lock held, or
+# when the commit has been made.  What it prevents is not published, and IDs go on to ascend.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeTest qw(
+  disorder error_of log_count new_clock new_node set_clock start_with_clock status wait_until
+);
+use Test::More;
+
+my $node = new_node(
+	'main', conf => q{
+	snowflake.reservation = '10s'
+	snowflake.max_lead = '1min'
+	snowflake.max_jump = '29s'
+	snowflake.jump_patience = 0
+});
+my $clock = new_clock('main');
+start_with_clock($node, $clock);
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+if ($node->psql('postgres',
+		q{CREATE EXTENSION injection_points; SELECT injection_points_attach('test', 'notice'), injection_points_detach('test')}
+	) != 0)
+{
+	$node->stop;
+	plan skip_all =>
+	  'the server has no injection points, or the extension of that name is not installed';
+}
+
+my (@ids, $keeper);
+my $offset_ms = 0;
+
+sub mint
+{
+	push @ids,
+	  $node->safe_psql('postgres', q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
+	return $ids[-1];
+}
+
+# Time in which nobody mints: the next mint needs more to be reserved.
+sub pass_time
+{
+	$offset_ms += 75_000;
+	set_clock($clock, $offset_ms);
+	return;
+}
+
+# A mint, or what else asks the keeper for something, but does not wait for long
+sub try_it
+{
+	my ($sql) = @_;
+
+	return error_of($node, "SET snowflake.max_wait = '100ms'; $sql");
+}
+
+sub set_node
+{
+	my ($node_id) = @_;
+
+	$node->safe_psql('postgres', "ALTER SYSTEM SET snowflake.node_id = $node_id");
+	$node->reload;
+	return;
+}
+
+sub published
+{
+	return status($node, q{CASE gate WHEN 'open' THEN snowflake_upper_bound(reserved_until) END});
+}
+
+mint();
+
+# What the keeper does in each phase, after what, and the node ID that mints have afterwards
+my @phases = (
+	{
+		name => 'extending',
+		begin => \&pass_time,
+		try => 'SELECT snowflake_next()',
+		node => 1
+	},
+	{
+		name => 'passing a floor',
+		begin => sub { },
+		try =>
+		  q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '30 s'))},
+		node => 1
+	},
+	{
+		name => 'closing',
+		begin => sub { set_node(2) },
+		try => 'SELECT snowflake_next()',
+		node => 2
+	},
+	{
+		name => 'opening',
+		prepare => sub {
+			set_node(-1);
+			wait_until('it is closed', sub { status($node, 'gate') =~ /not set/ });
+		},
+		begin => sub { set_node(1) },
+		try => 'SELECT snowflake_next()',
+		node => 1
+	},
+	{
+		name => 'creating the table',
+		prepare => \&pass_time,
+		begin => sub { $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper') },
+		try => 'SELECT snowflake_next()',
+		node => 1
+	});
+
+foreach my $point ('snowflake-before-commit', 'snowflake-after-commit', 'snowflake-gate-opening')
+{
+	foreach my $phase (@phases)
+	{
+		next if $point eq 'snowflake-gate-opening' && $phase->{name} !~ /^(?:closing|opening)$/;
+
+		my $state = "$point, $phase->{name}";
+		my $offset = -s $node->logfile;
+
+		set_node(1);
+		wait_until('node ID 1', sub { status($node, 'node') eq '1' });
+		mint();
+		$keeper = status($node, 'keeper_pid');
+		$phase->{prepare}->() if $phase->{prepare};
+		my $limit = published();
+		$node->safe_psql('postgres', "SELECT injection_points_attach('$point', 'error')");
+		$phase->{begin}->();
+		wait_until(
+			"$state: the keeper fails, twice",
+			sub {
+				try_it($phase->{try});
+				return log_count($node, qr/ERROR:  error triggered for injection point $point/,
+					$offset) > 1;
+			});
+		my $now = published();
+		ok($now eq '' || $now eq $limit, "$state: nothing is published")
+		  or diag("$now, before: $limit");
+		like(
+			status($node, 'advice'),
+			qr/^The keeper's last attempt failed with SQLSTATE XX000\./,
+			"$state: the advice says so");
+		$node->safe_psql('postgres', "SELECT injection_points_detach('$point')");
+		my $id = mint();
+		is($node->safe_psql('postgres', "SELECT snowflake_node($id)"),
+			$phase->{node}, "$state: minting goes on");
+		is(status($node, 'keeper_pid'), $keeper, "$state: by the same keeper");
+	}
+}
+is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
+
+# Nothing of what failed holds a lock.
+is( $node->safe_psql(
+		'postgres',
+		"SELECT count(*) FROM pg_locks WHERE pid = $keeper AND locktype <> 'virtualxid'"),
+	'0',
+	'the keeper holds no lock');
+
+# Told to end while an error keeps it from storing the end, it ends all the same: another one
+# starts above what was reserved.
+my $offset = -s $node->logfile;
+$node->safe_psql('postgres', q{SELECT injection_points_attach('snowflake-before-commit', 'error')});
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($keeper, 60000)");
+is(log_count($node, qr/\[$keeper\] ERROR:  error triggered/, $offset),
+	1, 'an error while the end is stored is reported once, and ends the keeper');
+$node->safe_psql('postgres', q{SELECT injection_points_detach('snowflake-before-commit')});
+mint();
+isnt(status($node, 'keeper_pid'), $keeper, 'there is another one');
+is(disorder(\@ids), 0, 'IDs ascend');
+
+$node->stop;
+done_testing();
