@@ -113,12 +113,12 @@ endif
 
 CURL_CONFIG ?= curl-config
 OTHER_MODULES += postgresql
-postgresql_OBJS = src/coordinator/postgresql.o src/coordinator/pg_primary.o src/coordinator/pg_session.o src/coordinator/resolve.o
-postgresql_LIBS = $(libpq) $(PTHREAD_LIBS)
+postgresql_OBJS = src/coordinator/postgresql.o src/coordinator/pg_primary.o src/coordinator/pg_session.o
+postgresql_LIBS = $(libpq)
 ifneq ($(shell command -v $(CURL_CONFIG)),)
 OTHER_MODULES += consul etcd
-http_OBJS = src/coordinator/http.o src/coordinator/json.o src/coordinator/resolve.o src/coordinator/url.o
-http_LIBS = $(shell $(CURL_CONFIG) --libs) $(PTHREAD_LIBS)
+http_OBJS = src/coordinator/http.o src/coordinator/json.o src/coordinator/url.o
+http_LIBS = $(shell $(CURL_CONFIG) --libs)
 consul_OBJS = src/coordinator/consul.o $(http_OBJS)
 consul_LIBS = $(http_LIBS)
 etcd_OBJS = src/coordinator/etcd.o $(http_OBJS)
@@ -129,8 +129,8 @@ endif
 # before 3.5 it aborts the process when a transaction ends without an answer (ZOOKEEPER-1636)
 ifneq ($(shell grep -Ls 'ZOO_MINOR_VERSION 4' /usr/include/zookeeper/zookeeper_version.h),)
 OTHER_MODULES += zookeeper
-zookeeper_OBJS = src/coordinator/zookeeper.o src/coordinator/resolve.o src/coordinator/url.o
-zookeeper_LIBS = -lzookeeper_st $(PTHREAD_LIBS)
+zookeeper_OBJS = src/coordinator/zookeeper.o src/coordinator/url.o
+zookeeper_LIBS = -lzookeeper_st
 else
 $(info snowflake: without the coordinator zookeeper, which needs libzookeeper-st from 3.5 on)
 endif

@@ -68,7 +68,7 @@ check_path(const char *path)
 }
 
 static void *
-consul_connect(const char *text, int64 deadline_usec)
+consul_connect(const char *text, int64 *deadline_usec)
 {
 	static const char *const parameters[] = {"passfile", "cacert", "cert", "key", NULL};
 	Connection *connection = palloc0(sizeof(Connection));

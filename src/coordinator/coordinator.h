@@ -49,17 +49,21 @@ typedef struct SnowflakeIdentity
 /*
  * All functions allocate in the current memory context, whose reset also closes a
  * connection that was left open by an error.  None of them waits after the
- * deadline, on the monotonic clock, and all waits can be interrupted; but to close a
- * connection to ZooKeeper may take some seconds more, which nothing interrupts: its
- * client sends then what it has not sent yet.  What fails raises an error; after an
+ * deadline, on the monotonic clock, and all waits can be interrupted, but for two: connect()
+ * looks up hosts, for as long as the resolver of the system takes; and to close a
+ * connection to ZooKeeper may take some seconds more, since its client sends then what it
+ * has not sent yet.  What fails raises an error; after an
  * error of compare_and_set() it is not known whether the record was changed, or will be.
  *
  * No error has a password or a token in it.
  */
 typedef struct SnowflakeCoordinator
 {
-	/* Connect to what snowflake.node_source names, up to a deadline. */
-	void	   *(*connect) (const char *url, int64 deadline_usec);
+	/*
+	 * Connect to what snowflake.node_source names, up to a deadline, which is
+	 * moved by the time that looking up its hosts took.
+	 */
+	void	   *(*connect) (const char *url, int64 *deadline_usec);
 
 	/* Another deadline from now on. */
 	void		(*set_deadline) (void *connection, int64 deadline_usec);

@@ -95,7 +95,7 @@ authenticate(Connection *connection)
 }
 
 static void *
-etcd_connect(const char *text, int64 deadline_usec)
+etcd_connect(const char *text, int64 *deadline_usec)
 {
 	static const char *const parameters[] = {"passfile", "cacert", "cert", "key", NULL};
 	Connection *connection = palloc0(sizeof(Connection));

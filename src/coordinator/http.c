@@ -22,7 +22,6 @@
 #include "base/compat.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/http.h"
-#include "coordinator/resolve.h"
 
 /* How often a request looks whether it is to end. */
 #define LOOK_MS			50
@@ -42,7 +41,7 @@ struct SnowflakeHttp
 	CURL	   *curl;
 	CURLM	   *multi;
 	struct curl_slist *headers;
-	struct curl_slist *addresses;	/* of the host that is asked */
+	struct curl_slist *addresses;	/* of the hosts */
 	char	   *answer;			/* in malloc's memory; NULL: nothing yet */
 	size_t		answer_bytes;
 	TimestampTz clock;			/* that the last answer was dated by, or 0 */
@@ -130,18 +129,44 @@ set_file(SnowflakeHttp *http, CURLoption option, const char *parameter)
 	(void) curl_easy_setopt(http->curl, option, path);
 }
 
+/* Tell libcurl the addresses of the hosts, so that it does not look them up itself. */
+static void
+set_addresses(SnowflakeHttp *http)
+{
+	ListCell   *host,
+			   *addresses;
+
+	forboth(host, http->url->hosts, addresses, http->url->addresses)
+	{
+		const char *name = lfirst(host);
+		struct curl_slist *list;
+
+		if (name[0] == '[')
+			continue;			/* an address of IPv6, which it takes as it is */
+		list = curl_slist_append(http->addresses,
+								 psprintf("%s:%s", name, (char *) lfirst(addresses)));
+		if (list == NULL)
+			ereport(ERROR,
+					errcode(ERRCODE_OUT_OF_MEMORY),
+					errmsg("out of memory"));
+		http->addresses = list;
+	}
+	(void) curl_easy_setopt(http->curl, CURLOPT_RESOLVE, http->addresses);
+}
+
 /*
- * Prepare for requests up to a deadline.  The parameters cacert, cert and key of the
- * URL are files, for TLS.
+ * Prepare for requests up to a deadline, which is moved by the time that it takes to look up
+ * the hosts.  The parameters cacert, cert and key of the URL are files, for TLS.
  */
 SnowflakeHttp *
-snowflake_http_open(const SnowflakeUrl *url, bool tls, int64 deadline_usec)
+snowflake_http_open(SnowflakeUrl *url, bool tls, int64 *deadline_usec)
 {
 	SnowflakeHttp *http = palloc0(sizeof(SnowflakeHttp));
 
+	snowflake_url_resolve(url, deadline_usec);
 	http->url = url;
 	http->tls = tls;
-	http->deadline_usec = deadline_usec;
+	http->deadline_usec = *deadline_usec;
 	http->callback.func = finish;
 	http->callback.arg = http;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &http->callback);
@@ -159,6 +184,7 @@ snowflake_http_open(const SnowflakeUrl *url, bool tls, int64 deadline_usec)
 	(void) curl_easy_setopt(http->curl, CURLOPT_HEADERFUNCTION, receive_head);
 	(void) curl_easy_setopt(http->curl, CURLOPT_HEADERDATA, http);
 	(void) curl_easy_setopt(http->curl, CURLOPT_PROXY, "");
+	set_addresses(http);
 	set_file(http, CURLOPT_CAINFO, "cacert");
 	set_file(http, CURLOPT_SSLCERT, "cert");
 	set_file(http, CURLOPT_SSLKEY, "key");
@@ -286,32 +312,6 @@ parse(char *answer)
 }
 
 /*
- * Tell libcurl the addresses of a host, "name:port", so that it does not look them up
- * itself.  False: they were not found in time, and the error says so.
- */
-static bool
-resolve(SnowflakeHttp *http, const char *host, int64 until_usec)
-{
-	const char *colon = strrchr(host, ':');
-	char	   *name = pnstrdup(host, colon - host);
-	const char *error;
-	char	   *addresses;
-
-	if (name[0] == '[')
-		return true;			/* an address of IPv6 */
-	addresses = snowflake_resolve_host(name, until_usec, &error);
-	if (addresses == NULL)
-	{
-		snprintf(http->error, sizeof(http->error), "host \"%s\": %s", name, error);
-		return false;
-	}
-	curl_slist_free_all(http->addresses);
-	http->addresses = curl_slist_append(NULL, psprintf("%s:%s", host, addresses));
-	(void) curl_easy_setopt(http->curl, CURLOPT_RESOLVE, http->addresses);
-	return http->addresses != NULL;
-}
-
-/*
  * Send a request and return the answer, or NULL if it is no JSON, and its status.
  * A host that does not answer, or answers that it cannot (5xx, or 429, too many
  * requests), has the next one asked; the time that is left is shared by those that are.
@@ -336,8 +336,7 @@ snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path
 		(void) curl_easy_setopt(http->curl, CURLOPT_POSTFIELDS, body);
 		if (body == NULL)
 			(void) curl_easy_setopt(http->curl, CURLOPT_HTTPGET, 1L);
-		result = !resolve(http, host, until_usec) ? CURLE_COULDNT_RESOLVE_HOST :
-			perform(http, until_usec);
+		result = perform(http, until_usec);
 		if (result == CURLE_OK)
 		{
 			(void) curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, status);

@@ -15,8 +15,8 @@
 
 typedef struct SnowflakeHttp SnowflakeHttp;
 
-extern SnowflakeHttp *snowflake_http_open(const SnowflakeUrl *url, bool tls,
-										  int64 deadline_usec);
+extern SnowflakeHttp *snowflake_http_open(SnowflakeUrl *url, bool tls,
+										  int64 *deadline_usec);
 extern void snowflake_http_header(SnowflakeHttp *http, const char *header);
 extern JsonbContainer *snowflake_http_request(SnowflakeHttp *http, const char *method,
 											  const char *path, const char *body,

@@ -5,7 +5,8 @@
  *
  * All hosts are asked for their identity, each time.  If two accept writes, one
  * was replaced but still runs, and neither is used.  No wait is longer than its
- * deadline, and all can be interrupted, including the look-up of a name.
+ * deadline, and all can be interrupted, but for the look-up of a name: libpq calls the
+ * resolver of the system, as it does in core's own walreceiver, and "hostaddr" avoids it.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,8 +14,8 @@
 
 #include <sys/stat.h>
 
-#include "lib/stringinfo.h"
 #include "libpq-fe.h"
+#include "miscadmin.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
 
@@ -22,7 +23,6 @@
 #include "base/compat.h"
 #include "coordinator/pg_primary.h"
 #include "coordinator/pg_session.h"
-#include "coordinator/resolve.h"
 
 /*
  * Who a server is, and whether it can be written.  The name of a file of WAL begins
@@ -55,12 +55,13 @@ element(const char *list, int number, const char *if_empty)
 }
 
 /*
- * Connect to one of the URL's hosts, with its parameters.  Returns how libpq ended, or
- * PGRES_POLLING_READING if that time came first.
+ * Connect to one of the URL's hosts, with its parameters, up to the deadline, which is moved by
+ * the time that looking up its name takes.  Returns how libpq ended, or PGRES_POLLING_READING if
+ * that time came first.
  */
 static PostgresPollingStatusType
 connect_to_host(SnowflakePgSession *connection, const char *url, const char *const *lists,
-				int number, int64 until_usec)
+				int number)
 {
 	const char *const keywords[] = {
 		"application_name", "dbname", "host", "hostaddr", "port", NULL
@@ -73,35 +74,16 @@ connect_to_host(SnowflakePgSession *connection, const char *url, const char *con
 		NULL
 	};
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
-
-	/* libpq would look up the name itself, for as long as that takes */
-	if (values[2] != NULL && values[3] == NULL && values[2][0] != '/' && values[2][0] != '@')
-	{
-		const char *error;
-		char	   *addresses = snowflake_resolve_host(values[2], until_usec, &error);
-		StringInfoData names;
-
-		if (addresses == NULL)
-		{
-			connection->is_unusable = true;
-			ereport(ERROR,
-					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not use the coordinator: host \"%s\": %s", values[2], error));
-		}
-		initStringInfo(&names);
-		appendStringInfoString(&names, values[2]);
-		for (const char *c = addresses; *c != '\0'; c++)
-			if (*c == ',')
-				appendStringInfo(&names, ",%s", values[2]);
-		values[2] = names.data;
-		values[3] = addresses;
-	}
+	int64		began_usec = snowflake_clock_monotonic_usec();
 
 	connection->conn = PQconnectStartParams(keywords, values, true);
+	connection->blocked_usec = snowflake_clock_monotonic_usec() - began_usec;
+	connection->deadline_usec += connection->blocked_usec;
 	if (connection->conn == NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_OUT_OF_MEMORY),
 				errmsg("out of memory"));
+	CHECK_FOR_INTERRUPTS();
 	if (PQstatus(connection->conn) == CONNECTION_BAD)
 		return PGRES_POLLING_FAILED;
 	PQsetNoticeReceiver(connection->conn, snowflake_pg_session_receive_notice, connection);
@@ -110,7 +92,7 @@ connect_to_host(SnowflakePgSession *connection, const char *url, const char *con
 	{
 		int			wanted = status == PGRES_POLLING_READING ?
 		WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE;
-		int			events = snowflake_pg_session_wait(connection, wanted, until_usec);
+		int			events = snowflake_pg_session_wait(connection, wanted, connection->deadline_usec);
 
 		if (events == 0)
 			return PGRES_POLLING_READING;
@@ -168,7 +150,8 @@ check_alone(const SnowflakePgPrimary *one, const SnowflakePgPrimary *other)
 
 /*
  * Ask a host who it is, and use it, if it can be written and none is used yet.  Any
- * error is that of this host alone.  Returns what is wrong with it, or NULL.
+ * error is that of this host alone.  The connection's deadline is moved as that of the host
+ * is.  Returns what is wrong with it, or NULL.
  */
 static ErrorData *
 try_host(SnowflakePgSession *connection, const char *url, const char *const *lists, int number,
@@ -184,7 +167,7 @@ try_host(SnowflakePgSession *connection, const char *url, const char *const *lis
 	PG_TRY();
 	{
 		SnowflakePgPrimary primary;
-		PostgresPollingStatusType status = connect_to_host(&other, url, lists, number, until_usec);
+		PostgresPollingStatusType status = connect_to_host(&other, url, lists, number);
 
 		if (status == PGRES_POLLING_FAILED)
 			snowflake_pg_session_fail(&other, NULL);
@@ -219,6 +202,7 @@ try_host(SnowflakePgSession *connection, const char *url, const char *const *lis
 		FlushErrorState();
 	}
 	PG_END_TRY();
+	connection->deadline_usec += other.blocked_usec;
 	if (is_used)
 		other.conn = NULL;
 	snowflake_pg_session_finish(&other);
@@ -244,7 +228,7 @@ check_passfile(const char *path)
  * one that can be written.  There must be only one: see check_alone().
  */
 SnowflakePgSession *
-snowflake_pg_primary_open(const char *url, int64 deadline_usec)
+snowflake_pg_primary_open(const char *url, int64 *deadline_usec)
 {
 	SnowflakePgSession *connection = palloc0(sizeof(SnowflakePgSession));
 	PQconninfoOption *options = PQconninfoParse(url, NULL);
@@ -273,7 +257,7 @@ snowflake_pg_primary_open(const char *url, int64 deadline_usec)
 	if (passfile != NULL)
 		check_passfile(passfile);
 
-	connection->deadline_usec = deadline_usec;
+	connection->deadline_usec = *deadline_usec;
 	connection->callback.func = snowflake_pg_session_finish;
 	connection->callback.arg = connection;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &connection->callback);
@@ -285,10 +269,11 @@ snowflake_pg_primary_open(const char *url, int64 deadline_usec)
 
 		/* some time is left for what the connection is for */
 		found = try_host(connection, url, lists, i,
-						 now_usec + (deadline_usec - now_usec) / (hosts - i + 1));
+						 now_usec + (connection->deadline_usec - now_usec) / (hosts - i + 1));
 		error = error == NULL ? found : error;
 	}
 	if (connection->conn == NULL)
 		ReThrowError(error);
+	*deadline_usec = connection->deadline_usec;
 	return connection;
 }

@@ -10,6 +10,6 @@
 
 #include "coordinator/pg_session.h"
 
-extern SnowflakePgSession *snowflake_pg_primary_open(const char *url, int64 deadline_usec);
+extern SnowflakePgSession *snowflake_pg_primary_open(const char *url, int64 *deadline_usec);
 
 #endif							/* SNOWFLAKE_PG_PRIMARY_H */

@@ -27,6 +27,7 @@ typedef struct SnowflakePgSession
 	PGconn	   *conn;
 	SnowflakePgPrimary primary;
 	int64		deadline_usec;
+	int64		blocked_usec;	/* while libpq looked up the host */
 	bool		warned;			/* the server warned since this was cleared */
 	bool		is_unusable;	/* an error is the server's, not ours */
 	PGresult   *wanted;			/* of the statements that are being run */

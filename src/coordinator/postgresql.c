@@ -34,7 +34,7 @@ PG_MODULE_MAGIC_EXT(
 	"CREATE TABLE IF NOT EXISTS " TABLE " (key text PRIMARY KEY, value text NOT NULL)"
 
 static void *
-pg_connect(const char *url, int64 deadline_usec)
+pg_connect(const char *url, int64 *deadline_usec)
 {
 	return snowflake_pg_primary_open(url, deadline_usec);
 }

@@ -1,19 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * url.c
- *	  The URL of a coordinator that is not PostgreSQL.
+ *	  The URL of a coordinator that is not PostgreSQL, and the addresses of its hosts.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <netdb.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/ip.h"
+#include "lib/stringinfo.h"
+#include "libpq/pqcomm.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "coordinator/url.h"
 
@@ -125,6 +130,73 @@ snowflake_url_parse(const char *text, int default_port, const char *default_path
 		rest += parameter_length;
 	}
 	return url;
+}
+
+/* The addresses of a host, "name:port", with commas.  NULL: *error says why there are none. */
+static char *
+look_up(const char *host, const char **error)
+{
+	const char *colon = strrchr(host, ':');
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *found = NULL;
+	char		address[NI_MAXHOST];
+	StringInfoData list;
+	int			failure = pg_getaddrinfo_all(host[0] == '[' ?
+											 pnstrdup(host + 1, colon - host - 2) :
+											 pnstrdup(host, colon - host),
+											 NULL, &hints, &found);
+
+	initStringInfo(&list);
+	for (struct addrinfo *each = found; each != NULL; each = each->ai_next)
+		if (getnameinfo(each->ai_addr, each->ai_addrlen, address, sizeof(address),
+						NULL, 0, NI_NUMERICHOST) == 0)
+			appendStringInfo(&list, "%s%s", list.len == 0 ? "" : ",", address);
+	if (found != NULL)
+		pg_freeaddrinfo_all(hints.ai_family, found);
+	*error = failure != 0 ? gai_strerror(failure) : "it has no address";
+	return list.len == 0 ? NULL : list.data;
+}
+
+/*
+ * Look up the hosts of a URL.  Those that have no address are dropped from it; it is an
+ * error if none is left.
+ *
+ * The resolver of the system takes as long as it is configured to, and nothing interrupts
+ * it.  So that time does not count: the deadline is moved by it, or else a resolver that always
+ * takes longer than an attempt, since its first server is down, would never be of use.  It is
+ * called here, in the only thread: libcurl would start one, which gets the server's signals, and
+ * ends no sooner; and the client of ZooKeeper would call it whenever it connects.
+ */
+void
+snowflake_url_resolve(SnowflakeUrl *url, int64 *deadline_usec)
+{
+	int64		began_usec = snowflake_clock_monotonic_usec();
+	List	   *hosts = NIL;
+	const char *missing = NULL;
+	const char *why = NULL;
+	ListCell   *cell;
+
+	foreach(cell, url->hosts)
+	{
+		const char *error;
+		char	   *addresses = look_up(lfirst(cell), &error);
+
+		CHECK_FOR_INTERRUPTS();
+		if (addresses == NULL)
+		{
+			missing = lfirst(cell);
+			why = error;
+			continue;
+		}
+		hosts = lappend(hosts, lfirst(cell));
+		url->addresses = lappend(url->addresses, addresses);
+	}
+	if (hosts == NIL)
+		ereport(ERROR,
+				errcode(ERRCODE_CONNECTION_FAILURE),
+				errmsg("could not use the coordinator: host \"%s\": %s", missing, why));
+	url->hosts = hosts;
+	*deadline_usec += snowflake_clock_monotonic_usec() - began_usec;
 }
 
 /* The value of a parameter, or NULL. */

@@ -19,6 +19,7 @@ typedef struct SnowflakeUrl
 	char	   *scheme;
 	char	   *user;			/* NULL if there is none */
 	List	   *hosts;			/* of "host:port" */
+	List	   *addresses;		/* of each host, with commas, once looked up */
 	char	   *path;			/* without slashes around it, may be empty */
 	List	   *parameters;		/* of "name=value" */
 } SnowflakeUrl;
@@ -27,6 +28,7 @@ extern SnowflakeUrl *snowflake_url_parse(const char *text, int default_port,
 										 const char *default_path,
 										 const char *const *parameters);
 pg_noreturn extern void snowflake_url_malformed(const char *what);
+extern void snowflake_url_resolve(SnowflakeUrl *url, int64 *deadline_usec);
 extern const char *snowflake_url_parameter(const SnowflakeUrl *url, const char *name);
 extern char *snowflake_url_secret(const SnowflakeUrl *url);
 

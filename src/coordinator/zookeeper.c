@@ -28,7 +28,6 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/resolve.h"
 #include "coordinator/url.h"
 
 PG_MODULE_MAGIC_EXT(
@@ -207,42 +206,27 @@ ignore_event(zhandle_t *handle, int type, int state, const char *path, void *con
  * is for that user alone.
  */
 static void *
-zk_connect(const char *text, int64 deadline_usec)
+zk_connect(const char *text, int64 *deadline_usec)
 {
 	static const char *const parameters[] = {"passfile", NULL};
 	Connection *connection = palloc0(sizeof(Connection));
 	StringInfoData hosts;
-	const char *error = "it has no address";
-	ListCell   *cell;
+	ListCell   *host,
+			   *addresses;
 
 	connection->url = snowflake_url_parse(text, DEFAULT_PORT, "snowflake", parameters);
-	connection->deadline_usec = deadline_usec;
 	connection->acl = &ZOO_OPEN_ACL_UNSAFE;
 	connection->callback.func = finish;
 	connection->callback.arg = connection;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &connection->callback);
 
+	snowflake_url_resolve(connection->url, deadline_usec);
+	connection->deadline_usec = *deadline_usec;
 	initStringInfo(&hosts);
-	foreach(cell, connection->url->hosts)
-	{
-		const char *host = lfirst(cell);
-		const char *colon = strrchr(host, ':');
-		int64		now_usec = snowflake_clock_monotonic_usec();
-		int			left = list_length(connection->url->hosts) - foreach_current_index(cell);
-		char	   *addresses = host[0] == '[' ? pnstrdup(host + 1, colon - host - 2) :
-		snowflake_resolve_host(pnstrdup(host, colon - host),
-							   now_usec + (deadline_usec - now_usec) / (left + 1), &error);
-
-		if (addresses == NULL)
-			continue;			/* another one may have one */
-		for (char *address = strtok(addresses, ","); address != NULL; address = strtok(NULL, ","))
-			appendStringInfo(&hosts, strchr(address, ':') == NULL ? "%s%s%s" : "%s[%s]%s",
-							 hosts.len == 0 ? "" : ",", address, colon);
-	}
-	if (hosts.len == 0)
-		ereport(ERROR,
-				errcode(ERRCODE_CONNECTION_FAILURE),
-				errmsg("could not use the coordinator: %s", error));
+	forboth(host, connection->url->hosts, addresses, connection->url->addresses)
+		for (char *address = strtok(lfirst(addresses), ","); address != NULL; address = strtok(NULL, ","))
+		appendStringInfo(&hosts, strchr(address, ':') == NULL ? "%s%s%s" : "%s[%s]%s",
+						 hosts.len == 0 ? "" : ",", address, strrchr(lfirst(host), ':'));
 	zoo_set_debug_level(0);
 	connection->handle = zookeeper_init(hosts.data, ignore_event, SESSION_MS, NULL, NULL, 0);
 	if (connection->handle == NULL)

@@ -57,6 +57,7 @@ static FleetSession
 begin_session(const char *function)
 {
 	FleetSession session;
+	int64		deadline_usec;
 
 	snowflake_generator_require(function);
 	if (snowflake_node_source != NODE_FROM_LEASE)
@@ -67,8 +68,8 @@ begin_session(const char *function)
 						  snowflake_node_source_name()),
 				errhint("Set snowflake.node_source to the URL of a coordinator, such as postgresql://host/database, and reload the configuration."));
 	session.coordinator = snowflake_lease_record_load_coordinator();
-	session.connection = session.coordinator->connect(snowflake_node_source_text,
-													  snowflake_clock_monotonic_usec() + ANSWER_USEC);
+	deadline_usec = snowflake_clock_monotonic_usec() + ANSWER_USEC;
+	session.connection = session.coordinator->connect(snowflake_node_source_text, &deadline_usec);
 	return session;
 }
 

@@ -225,9 +225,10 @@ attempt(MemoryContext context, const int64 *end)
 		 */
 		if (end == NULL && GetRecoveryState() != RECOVERY_STATE_ARCHIVE)
 			snowflake_keeper_state_have_clock_judged(began_usec + JUDGE_USEC);
+		deadline_usec = snowflake_clock_monotonic_usec() +
+			answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
+		connection = coordinator->connect(snowflake_node_source_text, &deadline_usec);
 		began_usec = snowflake_clock_monotonic_usec();
-		deadline_usec = began_usec + answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
-		connection = coordinator->connect(snowflake_node_source_text, deadline_usec);
 		if (end == NULL)
 			snowflake_lease_attempt(coordinator, connection, deadline_usec,
 									snowflake_generator_clock());

@@ -17,7 +17,7 @@ import psycopg2
 from servers import Down, wait_for
 
 READY_S = 90
-NAME_THAT_HANGS = 'first.hangs:1'       # in the eyes of ../shim/resolver_shim.c
+NAME_THAT_IS_SLOW = 'first.slow:1'      # in the eyes of ../shim/resolver_shim.c
 
 
 def free_ports(count):
@@ -92,7 +92,7 @@ class Coordinator:
     def hosts(self, ports, server):
         """Those of a server's URL, whose ports these are."""
         hosts = [f'127.0.0.1:{port}' for port in ports]
-        return ','.join([NAME_THAT_HANGS] * server.name_hangs + hosts)
+        return ','.join([NAME_THAT_IS_SLOW] * server.name_is_slow + hosts)
 
     def url(self, ports, server):
         """A server's way to its fleet, in one of several forms that mean the same."""

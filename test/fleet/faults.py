@@ -46,7 +46,7 @@ class FleetServer(Server):
         self.port = 6000 + member
         self.leases = True
         self.words = 0                      # in which its URL is written
-        self.name_hangs = False             # of its URL's first host
+        self.name_is_slow = False           # of its URL's first host
         self.order = None                   # of hosts in its URL, if there are two
         self.visits = None                  # the fleet that is not its own
         self.nodes = ALL_NODES              # that it may lease
@@ -147,7 +147,7 @@ class Injector(WayBack):
             ('coordinator lost its data', self.loses_data),
             ('coordinator restored from a copy', self.restored), ('two holders overtaken', self.two_overtaken),
             ('far clock stopped for good', self.far_clock),
-            ('resolver hangs', self.resolver_hangs),
+            ('resolver is slow', self.resolver_is_slow),
             ('another text of the URL', self.other_words), ('another fleet', self.another_fleet),
             ('the first interface goes away', self.interface_away),
         ]

@@ -399,12 +399,12 @@ class WayBack:
             server.order = None
         self.apply(self.present())
 
-    def resolver_hangs(self, event):
-        """The name of the first host is not resolved.  Leases are renewed at the others, servers start and stop."""
+    def resolver_is_slow(self, event):
+        """The name of the first host takes a second to be not found.  Leases are renewed at the others, servers start and stop."""
         chosen = self.rng.sample(self.members(), self.rng.randrange(2, len(self.members()) + 1))
         event['detail'].append(f'{len(chosen)} servers')
         for server in chosen:
-            server.name_hangs = True
+            server.name_is_slow = True
         self.apply(chosen)
         chosen[0].stop('kill')
         self.start(chosen[0])
@@ -416,9 +416,9 @@ class WayBack:
         self.expect(event, took <= bound, f'a server stops after {took:.1f} s, {bound:.0f} s at most')
         self.start(chosen[1])
         self.hold_leases(1, 1.5)
-        self.bounded(event, BOUND_S, 'while a name is not resolved')
+        self.bounded(event, BOUND_S, 'while a name is slow')
         for server in chosen:
-            server.name_hangs = False
+            server.name_is_slow = False
         self.apply(chosen)
 
     def other_words(self, event):

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * resolver_shim.c
- *	  A resolver that hangs: preloaded, getaddrinfo() of a name that ends with
- *	  ".hangs" takes half a minute.  One that ends with ".here" is 127.0.0.1, one that
- *	  ends with ".there" is 127.0.0.2, and one that ends with ".held" is 127.0.0.1, unless
- *	  the file RESOLVER_HOLDS exists: then it takes as long as that, and fails.  One that
- *	  ends with ".late" takes as long and is found.
+ *	  A resolver that takes its time: preloaded, getaddrinfo() of a name that ends with
+ *	  ".held" takes as long as the file RESOLVER_HOLDS exists, which then gets a line with
+ *	  the name.  A name that ends with ".held" or ".here" is 127.0.0.1, one that ends with ".missing"
+ *	  is none, and one that ends with ".slow" takes a second and is none.
  *
  *-------------------------------------------------------------------------
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netdb.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,30 +27,39 @@ ends_with(const char *text, const char *end)
 	return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
 }
 
+/* Say that the name is asked for, if there is the file, and wait until there is none. */
+static void
+wait_while_held(const char *node)
+{
+	const char *holds = getenv("RESOLVER_HOLDS");
+	FILE	   *file = fopen(holds, "r+");
+
+	if (file == NULL)
+		return;
+	fseek(file, 0, SEEK_END);
+	fprintf(file, "%s\n", node);
+	fclose(file);
+	while (access(holds, F_OK) == 0)
+		usleep(10000);
+}
+
 int
 getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 			struct addrinfo **result)
 {
 	Resolve		resolve = (Resolve) dlsym(RTLD_NEXT, "getaddrinfo");
 
-	if (node != NULL && ends_with(node, ".hangs"))
+	if (node != NULL && ends_with(node, ".missing"))
+		return EAI_NONAME;
+	if (node != NULL && ends_with(node, ".slow"))
 	{
-		for (int left = 30; left > 0;)
-			left = (int) sleep((unsigned) left);
-		return EAI_AGAIN;
-	}
-	if (node != NULL && ends_with(node, ".held") && access(getenv("RESOLVER_HOLDS"), F_OK) == 0)
-	{
-		while (access(getenv("RESOLVER_HOLDS"), F_OK) == 0)
+		for (unsigned left_usec = 1000000; left_usec > 0; left_usec -= 10000)
 			usleep(10000);
 		return EAI_AGAIN;
 	}
-	while (node != NULL && ends_with(node, ".late") && access(getenv("RESOLVER_HOLDS"), F_OK) == 0)
-		usleep(10000);
-	if (node != NULL &&
-		(ends_with(node, ".here") || ends_with(node, ".held") || ends_with(node, ".late")))
+	if (node != NULL && ends_with(node, ".held"))
+		wait_while_held(node);
+	if (node != NULL && (ends_with(node, ".here") || ends_with(node, ".held")))
 		node = "127.0.0.1";
-	else if (node != NULL && ends_with(node, ".there"))
-		node = "127.0.0.2";
 	return resolve(node, service, hints, result);
 }

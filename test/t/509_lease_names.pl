@@ -18,13 +18,14 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-# A resolver that hangs for names that end with ".hangs"
+# A resolver that takes its time for names that end with ".held"
 my $shim = PostgreSQL::Test::Utils::tempdir() . '/resolver_shim.so';
 system_or_bail($ENV{CC} || 'cc',
 	'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
 	"$FindBin::RealBin/../shim/resolver_shim.c", '-ldl');
 
 $ENV{RESOLVER_HOLDS} = PostgreSQL::Test::Utils::tempdir() . '/resolver_holds';
+my $clock = new_clock('server');
 
 my $coordinator = new_node(
 	'coordinator',
@@ -35,13 +36,14 @@ my $server = new_node(
 	'server',
 	node_id => undef,
 	conf =>
-	  "snowflake.lease = '10s'\nsnowflake.max_wait = '20s'\nsnowflake.node_source = 'postgresql://not-there.hangs/postgres'\n"
+	  "snowflake.lease = '10s'\nsnowflake.max_wait = '20s'\nsnowflake.node_source = 'postgresql://name.missing/postgres'\n"
 );
 my $user;
 
 sub start
 {
-	local $ENV{LD_PRELOAD} = $shim;
+	local $ENV{LD_PRELOAD} = $shim . ' ' . build_shim();
+	local $ENV{SNOWFLAKE_CLOCK_FILE} = $clock;
 	return $server->start;
 }
 
@@ -57,84 +59,25 @@ sub set_source
 	return;
 }
 
-# Stop; returns how long that took.
-sub stop_took
+# From now on names are looked up without an end, until there is one.
+sub hold_names
 {
-	my $began = time;
-
-	$server->stop('fast');
-	return time - $began;
+	append_to_file($ENV{RESOLVER_HOLDS}, '');
+	return;
 }
 
-$coordinator->start;
-$user = $coordinator->safe_psql('postgres', 'SELECT current_user');
-my $port = $coordinator->port;
-start();
-$server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_status($server, q{coordinator = 'unreachable'});
-like(
-	status($server, 'advice'),
-	qr/not-there\.hangs.*not resolved in time/,
-	'a name that hangs is an error, and named');
-
-foreach my $scheme ('postgresql', 'etcd', 'zookeeper', 'consul')
+sub release_names
 {
-	my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
-	chomp $pkglibdir;
-
-  SKIP:
-	{
-		skip "there is no module for $scheme", 1 if !-e "$pkglibdir/snowflake_$scheme.so";
-		set_source("$scheme://not-there.hangs/postgres");
-		my $errors = status($server, 'lease_errors');
-		wait_for_status($server, "lease_errors > $errors");
-		cmp_ok(stop_took(), '<', 7, "$scheme: the server stops though a name hangs");
-		start();
-	}
+	unlink $ENV{RESOLVER_HOLDS} or die "could not remove \"$ENV{RESOLVER_HOLDS}\": $!";
+	return;
 }
 
-# A process looks up few names at a time, but as many as it likes one after the other.
-set_source("postgresql://$user\@good.here:$port/postgres");
-is( error_of(
-		$server,
-		q{DO $$ BEGIN
-			FOR i IN 1 .. 20 LOOP
-				BEGIN
-					PERFORM snowflake_fleet();
-				EXCEPTION WHEN undefined_table THEN
-					NULL;	-- there is no fleet yet
-				END;
-			END LOOP;
-		END $$}
-	)->{message},
-	'',
-	'a name that was looked up makes room for the next one');
-
-# A healthy second host
-set_source("postgresql://$user\@not-there.hangs:5432,good.here:$port/postgres");
-$server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-isnt($server->safe_psql('postgres', 'SELECT snowflake_next()'),
-	'', 'a name that hangs keeps nobody from the next host');
-set_source("postgresql://$user\@good.here:$port,not-there.hangs:5432/postgres");
-is(error_of($server, 'SELECT count(*) FROM snowflake_fleet()')->{message},
-	'', 'nor does the last one that hangs keep anybody from those before');
-set_source("postgresql://$user\@not-there.hangs:$port/postgres?hostaddr=127.0.0.1");
-is(error_of($server, 'SELECT count(*) FROM snowflake_fleet()')->{message},
-	'', 'a name whose address is in the URL is not looked up');
-set_source("postgresql://$user\@not-there.hangs:5432,good.here:$port/postgres");
-my $renewals = status($server, 'lease_renewals');
-wait_for_status($server, "lease_renewals > $renewals + 1 AND gate = 'open'");
-pass('nor from renewals');
-
-# In one session, since each has files of its own
-my $session = $server->background_psql('postgres');
-my $backend =
-  $session->query_safe('SELECT count(*) FROM snowflake_fleet(); SELECT pg_backend_pid()');
-($backend) = $backend =~ /(\d+)$/;
-
-sub open_files
+# By how many the name is looked up
+sub lookups
 {
-	return scalar(() = glob "/proc/$backend/fd/*");
+	my ($name) = @_;
+
+	return scalar(grep { $_ eq $name } split /\n/, slurp_file($ENV{RESOLVER_HOLDS}));
 }
 
 sub threads_of
@@ -144,104 +87,104 @@ sub threads_of
 	return scalar(() = glob "/proc/$pid/task/*");
 }
 
+my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
+chomp $pkglibdir;
+
+$coordinator->start;
+$user = $coordinator->safe_psql('postgres', 'SELECT current_user');
+my $port = $coordinator->port;
+start();
+$server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+wait_for_status($server, q{coordinator = 'unreachable'});
+like(status($server, 'advice'),
+	qr/name\.missing/, 'a name that is not found is an error, and named');
+
+# While a name is looked up there is no thread but the first one, and a stop waits until the
+# resolver has an answer, and no longer.
+foreach my $scheme ('postgresql', 'etcd', 'zookeeper', 'consul')
+{
+  SKIP:
+	{
+		skip "there is no module for $scheme", 2 if !-e "$pkglibdir/snowflake_$scheme.so";
+		hold_names();
+		set_source("$scheme://$scheme.held:1/postgres");
+		wait_until('the name is looked up', sub { lookups("$scheme.held") });
+		my ($lessee) = children($server, qr/snowflake lessee/);
+		is(threads_of($lessee), 1, "$scheme: a name is looked up without a thread");
+		$server->command_ok([ 'pg_ctl', '-D', $server->data_dir, '-m', 'fast', '-W', 'stop' ],
+			"$scheme: the server is to stop");
+		wait_until('the keeper has ended', sub { !children($server, qr/snowflake keeper/) });
+		release_names();
+		wait_until('the server has stopped', sub { !-e $server->data_dir . '/postmaster.pid' });
+		$server->stop('fast', fail_ok => 1);
+		$server->append_conf('postgresql.conf',
+			"snowflake.node_source = 'postgresql://name.missing/postgres'");
+		start();
+	}
+}
+hold_names();
+set_source("postgresql://name.held:$port/postgres");
+wait_until('the name is looked up', sub { lookups('name.held') });
+ok($server->stop('immediate', fail_ok => 1), 'an immediate stop waits for no name');
+release_names();
+
+# The time that it takes to look up a name does not count.  Time stands, but for the hour that
+# the resolver takes.
+start();
+$server->safe_psql('postgres', 'SELECT 1');
+hold_names();
+set_source("postgresql://$user\@name.held:$port/postgres");
+my $session = $server->background_psql('postgres', on_error_stop => 0);
+stop_time($clock);
+$session->query_until(qr/go/, "\\echo go\nSELECT snowflake_fleet_create();\n");
+wait_until('the lessee and the session look up the name', sub { lookups('name.held') == 2 });
+let_pass($clock, 3_600_000);
+release_names();
+start_time($clock);
+$session->quit;
+wait_for_status($server, 'lease_until IS NOT NULL');
+pass('a resolver that takes an hour is of use');
+
+# A healthy second host
+set_source("postgresql://$user\@name.missing:5432,good.here:$port/postgres");
+isnt($server->safe_psql('postgres', 'SELECT snowflake_next()'),
+	'', 'a name that is not found keeps nobody from the next host');
+set_source("postgresql://$user\@good.here:$port,name.missing:5432/postgres");
+is(error_of($server, 'SELECT count(*) FROM snowflake_fleet()')->{message},
+	'', 'nor does the last one that is not found keep anybody from those before');
+my $renewals = status($server, 'lease_renewals');
+wait_for_status($server, "lease_renewals > $renewals + 1 AND gate = 'open'");
+pass('nor from renewals');
+hold_names();
+set_source("postgresql://$user\@name.held:$port/postgres?hostaddr=127.0.0.1");
+is(error_of($server, 'SELECT count(*) FROM snowflake_fleet()')->{message},
+	'', 'a name whose address is in the URL is not looked up');
+is(lookups('name.held'), 0, 'by nobody');
+
+# A statement that is canceled ends when the resolver has an answer.
+set_source("postgresql://$user\@name.held:$port/postgres");
+$session = $server->background_psql('postgres');
+my $backend = $session->query_safe('SELECT pg_backend_pid()');
+$session->query_until(qr/go/,
+	"\\echo go\nDO 'BEGIN PERFORM snowflake_fleet(); EXCEPTION WHEN query_canceled THEN PERFORM set_config(''test.ended'', ''yes'', false); END';\n"
+);
+wait_until('the name is looked up', sub { lookups('name.held') == 2 });
+$server->safe_psql('postgres', "SELECT pg_cancel_backend($backend)");
+release_names();
+is($session->query_safe(q{SELECT current_setting('test.ended')}),
+	'yes', 'a statement that is canceled meanwhile ends then');
+
+# In one session, since each has files of its own
+sub open_files
+{
+	return scalar(() = glob "/proc/$backend/fd/*");
+}
+
 my $files = open_files();
 $session->query_safe('SELECT count(*) FROM snowflake_fleet()') foreach 1 .. 10;
 cmp_ok(open_files(), '<', $files + 10, 'a name that was looked up leaves no file open');
-
-# another name, which has only an address where nobody listens, after those that had another
-set_source("postgresql://$user\@"
-	  . join('', map { "other$_.here:1," } 1 .. 8)
-	  . "good.here:$port/postgres");
-$session->query_safe('SELECT count(*) FROM snowflake_fleet()');
-set_source("postgresql://$user\@nobody.there:$port/postgres");
-$session->query_safe(
-	q{CREATE FUNCTION pg_temp.refusal() RETURNS text LANGUAGE plpgsql AS $$
-	BEGIN PERFORM snowflake_fleet(); RETURN 'none'; EXCEPTION WHEN OTHERS THEN RETURN SQLERRM; END $$}
-);
-like($session->query_safe('SELECT pg_temp.refusal()'), qr/Connection refused/, 'nor any address');
+is(threads_of($backend), 1, 'and no thread');
 $session->quit;
-
-# A name that hangs has one thread, however often it is asked for and given up: it leaves room
-# for others, and its files are closed when it has ended.
-set_source("postgresql://$user\@good.here:$port/postgres");
-append_to_file($ENV{RESOLVER_HOLDS}, '');
-$session = $server->background_psql('postgres');
-my $listed = 'SELECT count(*) > 0 FROM snowflake_fleet()';
-$session->query_safe($listed);
-$backend = $session->query_safe('SELECT pg_backend_pid()');
-$files = open_files();
-set_source("postgresql://$user\@name.held:$port/postgres");
-
-# Ask, and give up when the name is looked up.
-sub give_up
-{
-	$session->query_until(qr/go/,
-		"\\echo go\nDO 'BEGIN PERFORM snowflake_fleet(); EXCEPTION WHEN query_canceled THEN NULL; END';\n"
-	);
-	$server->poll_query_until('postgres',
-		"SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $backend")
-	  or die 'no name is looked up';
-	$server->safe_psql('postgres', "SELECT pg_cancel_backend($backend)");
-	$session->query_safe('SELECT 1');
-	return;
-}
-
-give_up() foreach 1 .. 10;
-is(threads_of($backend), 2, 'a look-up that is canceled goes on, and the next one joins it');
-set_source("postgresql://$user\@good.here:$port/postgres");
-is($session->query_safe($listed), 't', 'ten of them keep nobody from another name');
-unlink $ENV{RESOLVER_HOLDS};
-wait_until('its thread has ended', sub { threads_of($backend) == 1 });
-set_source("postgresql://$user\@name.held:$port/postgres");
-is($session->query_safe($listed),
-	't', 'that it failed after it was given up does not count: the name is looked up again');
-cmp_ok(open_files(), '<=', $files, 'and it leaves no file open');
-
-# What is found after it was given up counts for the next attempt: a resolver may always take
-# longer than one.  There is room for others nevertheless.
-foreach my $n (1 .. 8)
-{
-	set_source("postgresql://$user\@n$n.late:$port/postgres");
-	append_to_file($ENV{RESOLVER_HOLDS}, '');
-	give_up();
-	unlink $ENV{RESOLVER_HOLDS};
-	wait_until('its thread has ended', sub { threads_of($backend) == 1 });
-}
-append_to_file($ENV{RESOLVER_HOLDS}, '');
-is($session->query_safe($listed),
-	't', "what it finds after it was given up counts for the next attempt: request $_")
-  foreach 1 .. 2;
-foreach my $n (1 .. 2)
-{
-	set_source("postgresql://$user\@good$n.here:$port/postgres");
-	is($session->query_safe($listed), 't', 'and leaves room for others');
-}
-
-# Eight names that hang at the same time leave no room for a ninth one, until they have ended.
-foreach my $n (1 .. 8)
-{
-	set_source("postgresql://$user\@m$n.held:$port/postgres");
-	give_up();
-}
-set_source("postgresql://$user\@m9.held:$port/postgres");
-$session->query_safe(
-	q{CREATE FUNCTION pg_temp.refusal() RETURNS text LANGUAGE plpgsql AS $$
-	BEGIN PERFORM snowflake_fleet(); RETURN 'none'; EXCEPTION WHEN OTHERS THEN RETURN SQLERRM; END $$}
-);
-like(
-	$session->query_safe('SELECT pg_temp.refusal()'),
-	qr/8 other names are being looked up already/,
-	'a ninth name that hangs is refused');
-unlink $ENV{RESOLVER_HOLDS};
-wait_until('its threads have ended', sub { threads_of($backend) == 1 });
-is($session->query_safe($listed), 't', 'and looked up when they have ended');
-$session->quit;
-
-set_source("postgresql://" . 'long' x 300 . ":$port/postgres");
-like(
-	error_of($server, 'SELECT * FROM snowflake_fleet()')->{message},
-	qr/: its name has more than 1024 bytes$/,
-	'a name that no host can have is not cut off');
 set_source("postgresql://$user\@good.here:$port/postgres");
 
 # A file with a password that others can read is said to be that, not to be missing.  Its name
@@ -311,7 +254,7 @@ END
 	$? = $status;
 }
 my $false_hosts = '127.0.0.1:' . $listener->sockport;
-my $has_etcd = -e (`$ENV{PG_CONFIG} --pkglibdir` =~ s/\n//r) . '/snowflake_etcd.so';
+my $has_etcd = -e "$pkglibdir/snowflake_etcd.so";
 SKIP:
 {
 	skip 'there is no module for etcd', 14 if !$has_etcd;
@@ -367,82 +310,32 @@ SKIP:
 	note(sprintf 'after %.1f s', time - $began);
 }
 
-# The server stops though a coordinator is silent, or a name is not found.  Time stands for it,
-# so no deadline ends the wait.
+# The server stops though a coordinator is silent.  Time stands for it, so no deadline ends the
+# wait.
 my $silent =
   IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp', Timeout => 180)
   or die "could not listen: $!";
-my $clock = new_clock('silent');
 my $nobody = 'postgresql://127.0.0.1:1/nobody';
 
-# Is the lessee waiting for its thread, which looks up a name?
-sub looks_up
-{
-	my ($lessee) = children($server, qr/snowflake lessee/);
-
-	return $lessee && threads_of($lessee) > 1;
-}
-
-sub start_with_both
-{
-	local $ENV{LD_PRELOAD} = $shim . ' ' . build_shim();
-	local $ENV{SNOWFLAKE_CLOCK_FILE} = $clock;
-	return $server->start;
-}
-
-# What was found counts for ten seconds.
-$server->stop;
-$server->append_conf('postgresql.conf',
-	"snowflake.node_source = 'postgresql://$user\@name.late:$port/postgres'");
-start_with_both();
-stop_time($clock);
-$session = $server->background_psql('postgres');
-$backend = $session->query_safe('SELECT pg_backend_pid()');
-$session->query_safe($listed);
-append_to_file($ENV{RESOLVER_HOLDS}, '');
-let_pass($clock, 9_500);
-is($session->query_safe($listed), 't', 'an address is used for some seconds');
-let_pass($clock, 1_000);
-give_up();
-pass('and then looked up again');
-unlink $ENV{RESOLVER_HOLDS};
-$session->quit;
-start_time($clock);
 $server->stop('immediate');
-
-foreach my $source (
-	'postgresql://not-there.hangs/postgres',
-	map { "$_://127.0.0.1:" . $silent->sockport . '/fleet' } 'postgresql',
-	'etcd', 'zookeeper', 'consul')
+foreach my $scheme ('postgresql', 'etcd', 'zookeeper', 'consul')
 {
-	my ($scheme, $host) = $source =~ m{(\w+)://([^:/]+)};
 
   SKIP:
 	{
-		my $module = `$ENV{PG_CONFIG} --pkglibdir`;
-		chomp $module;
-		skip "there is no module for $scheme", 1 if !-e "$module/snowflake_$scheme.so";
+		skip "there is no module for $scheme", 1 if !-e "$pkglibdir/snowflake_$scheme.so";
 		$server->append_conf('postgresql.conf', "snowflake.node_source = '$nobody'");
-		start_with_both();
+		start();
 		wait_for_status($server, q{coordinator = 'unreachable'});
 		stop_time($clock);
-		set_source($source);
-		my $client;
-
-		if ($host =~ /hangs/)
-		{
-			wait_until('the name is looked up', \&looks_up);
-		}
-		else
-		{
-			$client = $silent->accept or die "nobody connects: $!";
-		}
+		set_source("$scheme://127.0.0.1:" . $silent->sockport . '/fleet');
+		my $client = $silent->accept or die "nobody connects: $!";
 		my $stopped;
 		{
 			local $ENV{PGCTLTIMEOUT} = patience(20);
 			$stopped = $server->stop('fast', fail_ok => 1);
 		}
-		ok($stopped, "$scheme, $host: the server stops though that is silent");
+		ok($stopped, "$scheme: the server stops though the coordinator is silent");
 		start_time($clock);
 		$server->stop('immediate') if !$stopped;
 	}
@@ -457,7 +350,7 @@ SKIP:
 	SnowflakeCoordinator::wait_for_etcd($etcd);
 	my $hosts = SnowflakeCoordinator::hosts($etcd);
 	$server->append_conf('postgresql.conf',
-		"snowflake.layout = 'time:41 node:16 sequence:6 epoch:2010-11-04T01:42:54.657Z'\nsnowflake.node_source = 'etcd://not-there.hangs:2379,$hosts/many'\nsnowflake.lease = '10s'\n"
+		"snowflake.layout = 'time:41 node:16 sequence:6 epoch:2010-11-04T01:42:54.657Z'\nsnowflake.node_source = 'etcd://name.missing:2379,$hosts/many'\nsnowflake.lease = '10s'\n"
 	);
 	start();
 	is(error_of($server, 'SELECT snowflake_fleet_create()')->{message},
