@@ -17,6 +17,7 @@
 #define SNOWFLAKE_COORDINATOR_H
 
 #include "nodes/pg_list.h"
+#include "storage/fd.h"
 #include "utils/timestamp.h"
 
 /*
@@ -90,6 +91,20 @@ typedef struct SnowflakeCoordinator
 
 	void		(*close) (void *connection);
 } SnowflakeCoordinator;
+
+/*
+ * Have fd.c leave a file descriptor for a connection, as libraries open them behind its back,
+ * or raise an error.  ReleaseExternalFD() is to follow when the connection is closed.
+ */
+static inline void
+snowflake_coordinator_reserve_file(void)
+{
+	if (!AcquireExternalFD())
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				errmsg("could not use the coordinator: %m"),
+				errhint("Too many files are open in this process. You may need to increase max_files_per_process."));
+}
 
 /* The symbol that each module exports. */
 #define SNOWFLAKE_COORDINATOR_INIT	"_SnowflakeCoordinatorInit"

@@ -59,7 +59,10 @@ finish(void *arg)
 	if (http->curl != NULL)
 		curl_easy_cleanup(http->curl);
 	if (http->multi != NULL)
+	{
 		curl_multi_cleanup(http->multi);
+		ReleaseExternalFD();
+	}
 	curl_slist_free_all(http->headers);
 	curl_slist_free_all(http->addresses);
 	free(http->answer);
@@ -171,8 +174,11 @@ snowflake_http_open(SnowflakeUrl *url, bool tls, int64 *deadline_usec)
 	http->callback.arg = http;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &http->callback);
 
-	http->curl = curl_easy_init();
+	snowflake_coordinator_reserve_file();
 	http->multi = curl_multi_init();
+	if (http->multi == NULL)
+		ReleaseExternalFD();
+	http->curl = curl_easy_init();
 	if (http->curl == NULL || http->multi == NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_OUT_OF_MEMORY),

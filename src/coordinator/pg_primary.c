@@ -76,13 +76,17 @@ connect_to_host(SnowflakePgSession *connection, const char *url, const char *con
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 	int64		began_usec = snowflake_clock_monotonic_usec();
 
+	snowflake_coordinator_reserve_file();
 	connection->conn = PQconnectStartParams(keywords, values, true);
 	connection->blocked_usec = snowflake_clock_monotonic_usec() - began_usec;
 	connection->deadline_usec += connection->blocked_usec;
 	if (connection->conn == NULL)
+	{
+		ReleaseExternalFD();
 		ereport(ERROR,
 				errcode(ERRCODE_OUT_OF_MEMORY),
 				errmsg("out of memory"));
+	}
 	CHECK_FOR_INTERRUPTS();
 	if (PQstatus(connection->conn) == CONNECTION_BAD)
 		return PGRES_POLLING_FAILED;

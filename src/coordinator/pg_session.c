@@ -29,7 +29,10 @@ snowflake_pg_session_finish(void *arg)
 	PQclear(connection->failed);
 	connection->wanted = connection->failed = NULL;
 	if (connection->conn != NULL)
+	{
 		PQfinish(connection->conn);
+		ReleaseExternalFD();
+	}
 	connection->conn = NULL;
 }
 

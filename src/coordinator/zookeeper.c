@@ -59,7 +59,8 @@ typedef struct Answer
 	int32		version;
 	char	   *value;			/* NULL: none */
 	int			length;
-	List	   *names;			/* of children */
+	char	  **names;			/* of children */
+	int			names_count;
 	TimestampTz changed_at;		/* by the leader's clock */
 } Answer;
 
@@ -70,7 +71,10 @@ finish(void *arg)
 	Connection *connection = arg;
 
 	if (connection->handle != NULL)
+	{
 		(void) zookeeper_close(connection->handle);
+		ReleaseExternalFD();
+	}
 	connection->handle = NULL;
 }
 
@@ -140,8 +144,28 @@ await(Connection *connection, int status, Answer *answer)
 
 /*
  * Completions: called while the client is driven, or closed.  The answer lives as
- * long as the connection.
+ * long as the connection.  None of them raises an error, which would leave the client in
+ * the middle of its work: without memory the answer is a failure.
  */
+static void *
+try_alloc(Size size)
+{
+	return palloc_extended(size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+}
+
+static char *
+try_copy(const char *text, int length)
+{
+	char	   *copy = try_alloc((Size) length + 1);
+
+	if (copy != NULL)
+	{
+		memcpy(copy, text, length);
+		copy[length] = '\0';
+	}
+	return copy;
+}
+
 static void
 got_text(int status, const char *value, const void *data)
 {
@@ -179,7 +203,11 @@ got_data(int status, const char *value, int length, const struct Stat *stat,
 
 	answer->status = status;
 	if (status == ZOK && value != NULL && length >= 0 && length < VALUE_SIZE)
-		answer->value = pnstrdup(value, length);
+	{
+		answer->value = try_copy(value, length);
+		if (answer->value == NULL)
+			answer->status = ZSYSTEMERROR;
+	}
 	answer->version = stat == NULL ? -1 : stat->version;
 	answer->done = true;
 }
@@ -190,8 +218,17 @@ got_names(int status, const struct String_vector *names, const void *data)
 	Answer	   *answer = unconstify(void *, data);
 
 	answer->status = status;
-	for (int i = 0; names != NULL && i < names->count; i++)
-		answer->names = lappend(answer->names, pstrdup(names->data[i]));
+	if (status == ZOK && names != NULL && names->count > 0)
+		answer->names = try_alloc(names->count * sizeof(char *));
+	for (int i = 0; answer->names != NULL && i < names->count; i++)
+	{
+		answer->names[i] = try_copy(names->data[i], strlen(names->data[i]));
+		if (answer->names[i] == NULL)
+			break;
+		answer->names_count++;
+	}
+	if (status == ZOK && names != NULL && answer->names_count < names->count)
+		answer->status = ZSYSTEMERROR;
 	answer->done = true;
 }
 
@@ -228,11 +265,15 @@ zk_connect(const char *text, int64 *deadline_usec)
 		appendStringInfo(&hosts, strchr(address, ':') == NULL ? "%s%s%s" : "%s[%s]%s",
 						 hosts.len == 0 ? "" : ",", address, strrchr(lfirst(host), ':'));
 	zoo_set_debug_level(0);
+	snowflake_coordinator_reserve_file();
 	connection->handle = zookeeper_init(hosts.data, ignore_event, SESSION_MS, NULL, NULL, 0);
 	if (connection->handle == NULL)
+	{
+		ReleaseExternalFD();
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
 				errmsg("could not use the coordinator: %m"));
+	}
 	if (connection->url->user != NULL)
 	{
 		char	   *password = snowflake_url_secret(connection->url);
@@ -375,8 +416,8 @@ zk_list(void *arg, const char *key)
 											got_names, answer), answer);
 		if (answer->status != ZOK && answer->status != ZNONODE)
 			fail(answer->status);
-		foreach(cell, answer->names)
-			keys = lappend(keys, psprintf("node/%s", (char *) lfirst(cell)));
+		for (int i = 0; i < answer->names_count; i++)
+			keys = lappend(keys, psprintf("node/%s", answer->names[i]));
 
 		/* last, so that it is not older than what else is read */
 		keys = lappend(keys, pstrdup("fleet"));
