@@ -29,6 +29,11 @@
 #include "lease/lease_record.h"
 #include "lease/node_settings.h"
 
+/* A longer record would be damaged to those who read it. */
+StaticAssertDecl(SNOWFLAKE_VALUE_SIZE > SNOWFLAKE_LAYOUT_TEXT_SIZE + SNOWFLAKE_HOLDER_SIZE +
+				 SNOWFLAKE_CLUSTER_SIZE + 2 * SNOWFLAKE_NONCE_SIZE + 3 * 20 + 256,
+				 "a fleet's record may be too long");
+
 /* A random number that was never used before, as text. */
 void
 snowflake_lease_record_nonce(char *nonce)

@@ -20,8 +20,8 @@
 /* The longest cluster of an identity, with its terminator */
 #define SNOWFLAKE_CLUSTER_SIZE	sizeof(((SnowflakeIdentity *) NULL)->cluster)
 
-/* Longest value of a record, with its terminator */
-#define SNOWFLAKE_VALUE_SIZE	1024
+/* Longest value of a record, with its terminator: the longest texts, their names and numbers */
+#define SNOWFLAKE_VALUE_SIZE	2048
 
 /* The record of the fleet.  "incarnation" changes whenever it is re-created. */
 typedef struct SnowflakeFleet

@@ -548,6 +548,30 @@ wait_for_status($server, q{coordinator = 'unreachable'});
 cmp_ok(time - $started,
 	'<', patience(4), 'a coordinator that does not answer is given up within a lease');
 
+# A fleet's record with the longest texts: those of a layout with sixteen fields, and of who
+# marked the fleet.
+$coordinator->safe_psql('postgres', 'CREATE DATABASE long');
+my $fields = join ' ', map { sprintf 'field_%02d_%s:1', $_, 'x' x 22 } 1 .. 14;
+my $long = new_member(
+	'long',
+	$url =~ s{/postgres$}{/long}r,
+	conf => "snowflake.layout = 'time:41 $fields sequence:8 epoch:2010-11-04T01:42:54.657Z'\n");
+$long->start;
+$long->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+$coordinator->safe_psql('long',
+	q{UPDATE snowflake_fleet.records SET value = replace(value, '"reporter": ""', format('"reporter": "%s"', repeat('r', 299))) WHERE key = 'fleet'}
+);
+is( $coordinator->safe_psql(
+		'long',
+		q{SELECT length(value) > 1024, value ~ 'rrr' FROM snowflake_fleet.records WHERE key = 'fleet'}
+	),
+	't|t',
+	'a record of a fleet is long');
+$renewals = status($long, 'lease_renewals');
+wait_for_status($long, "lease_renewals > $renewals + 1");
+is(error_of($long, 'SELECT * FROM snowflake_fleet()')->{message}, '', 'and it is not damaged');
+$long->stop;
+
 # Nowhere is a password.
 $server->stop;
 is(scalar(grep { /\Q$secret/ && !/STATEMENT:/ } split /\n/, slurp_file($server->logfile)),
