@@ -66,7 +66,7 @@ attach_shmem(void)
 	snowflake_clock_attach();
 	snowflake_counters_attach();
 	snowflake_slot_attach();
-	snowflake_lease_state_attach();
+	snowflake_lease_state_attach(tranche);
 	snowflake_lease_attach();
 	snowflake_prepared_attach(tranche);
 	snowflake_frontier_sample_attach(tranche);

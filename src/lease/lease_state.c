@@ -3,7 +3,7 @@
  * lease_state.c
  *	  The node ID that this server has leased, as other processes see it.
  *
- * The lessee writes it, under the spinlock, so the keeper and the status read a
+ * The lessee writes it, under the lock, so the keeper and the status read a
  * node ID and its range together.  lease.c explains why the range makes IDs
  * distinct.
  *
@@ -14,8 +14,8 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "storage/spin.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
@@ -27,7 +27,7 @@
 
 typedef struct LeaseState
 {
-	slock_t		mutex;			/* for what is in the view */
+	LWLock		lock;			/* for what is in the view */
 	SnowflakeLeaseView view;
 
 	/*
@@ -58,7 +58,7 @@ snowflake_lease_state_size(void)
 
 /* Find the state of the lease, or make room for it.  The caller holds AddinShmemInitLock. */
 void
-snowflake_lease_state_attach(void)
+snowflake_lease_state_attach(int tranche)
 {
 	bool		found;
 
@@ -67,7 +67,7 @@ snowflake_lease_state_attach(void)
 		return;
 	memset(shared, 0, sizeof(*shared));
 	shared->view.node = -1;
-	SpinLockInit(&shared->mutex);
+	LWLockInitialize(&shared->lock, tranche);
 	pg_atomic_init_u64(&shared->needed, 0);
 	pg_atomic_init_u32(&shared->is_asked, 0);
 }
@@ -81,9 +81,9 @@ snowflake_lease_state_attach(void)
 void
 snowflake_lease_state_view(SnowflakeLeaseView *view)
 {
-	SpinLockAcquire(&shared->mutex);
+	LWLockAcquire(&shared->lock, LW_SHARED);
 	*view = shared->view;
-	SpinLockRelease(&shared->mutex);
+	LWLockRelease(&shared->lock);
 }
 
 /* The node ID that is leased, and its range of positions, or what is missing. */
@@ -206,11 +206,11 @@ snowflake_lease_state_attach_lessee(void)
 {
 	bool		alone;
 
-	SpinLockAcquire(&shared->mutex);
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	alone = shared->view.pid == 0;
 	if (alone)
 		shared->view.pid = MyProcPid;
-	SpinLockRelease(&shared->mutex);
+	LWLockRelease(&shared->lock);
 	if (alone)
 		shared->latch = MyLatch;
 	return alone;
@@ -228,9 +228,9 @@ void
 snowflake_lease_state_detach_lessee(void)
 {
 	shared->latch = NULL;
-	SpinLockAcquire(&shared->mutex);
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	shared->view.pid = 0;
-	SpinLockRelease(&shared->mutex);
+	LWLockRelease(&shared->lock);
 }
 
 /*
@@ -240,7 +240,7 @@ snowflake_lease_state_detach_lessee(void)
 void
 snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new, TimestampTz now)
 {
-	SpinLockAcquire(&shared->mutex);
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (is_new)
 		shared->view.grant++;
 	shared->view.node = node;
@@ -248,7 +248,7 @@ snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new, 
 	shared->view.until = until;
 	shared->view.revoked = false;
 	shared->view.renewed_at = now;
-	SpinLockRelease(&shared->mutex);
+	LWLockRelease(&shared->lock);
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
 	snowflake_counters_add(is_new ? COUNTER_LEASES :
 						   COUNTER_LEASE_RENEWALS);
@@ -261,9 +261,9 @@ snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new, 
 void
 snowflake_lease_state_shorten(int64 end)
 {
-	SpinLockAcquire(&shared->mutex);
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	shared->view.until = Min(Max(end, shared->view.from - 1), shared->view.until);
-	SpinLockRelease(&shared->mutex);
+	LWLockRelease(&shared->lock);
 	pg_memory_barrier();		/* before the caller looks for a keeper */
 }
 
@@ -273,9 +273,9 @@ snowflake_lease_state_revoke(void)
 {
 	if (shared->view.revoked)
 		return;
-	SpinLockAcquire(&shared->mutex);
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	shared->view.revoked = true;
-	SpinLockRelease(&shared->mutex);
+	LWLockRelease(&shared->lock);
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
 	ereport(WARNING,
 			errmsg("the coordinator of the snowflake fleet went back in time: it does not know what it granted to this server"),
@@ -317,13 +317,13 @@ note_trouble(SnowflakeState trouble, int64 floor, const char *error)
 
 	if (!is_new && floor == view->floor && strcmp(error, view->error) == 0)
 		return;
-	SpinLockAcquire(&shared->mutex);
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	view->trouble = trouble;
 	view->floor = floor;
 	strlcpy(view->error, error, sizeof(view->error));
 	if (is_new)
 		view->trouble_since = now;
-	SpinLockRelease(&shared->mutex);
+	LWLockRelease(&shared->lock);
 	if (!is_new)
 		return;
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);

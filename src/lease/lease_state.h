@@ -36,7 +36,7 @@ typedef struct SnowflakeLeaseView
 } SnowflakeLeaseView;
 
 extern Size snowflake_lease_state_size(void);
-extern void snowflake_lease_state_attach(void);
+extern void snowflake_lease_state_attach(int tranche);
 
 /* Everybody's part */
 extern void snowflake_lease_state_view(SnowflakeLeaseView *view);
