@@ -23,7 +23,7 @@ int			snowflake_reservation_ms = 3000;
 int			snowflake_max_jump_ms = 10 * 1000;
 int			snowflake_jump_patience_ms = 60 * 1000;
 int			snowflake_max_ahead_s = 24 * 60 * 60;
-char	   *snowflake_kept_in = NULL;
+static char *kept_in = NULL;
 
 /*
  * Where the value of a setting comes from, such as 'in "postgresql.conf", line 3'.
@@ -133,7 +133,7 @@ snowflake_settings_init(void)
 	DefineCustomStringVariable("snowflake.kept_in",
 							   "OID of the database in which this cluster keeps its reservation.",
 							   "The keeper sets it for all roles and databases.",
-							   &snowflake_kept_in,
+							   &kept_in,
 							   "",
 							   PGC_SUSET,
 							   GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,

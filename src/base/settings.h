@@ -17,7 +17,6 @@ extern int	snowflake_reservation_ms;
 extern int	snowflake_max_jump_ms;
 extern int	snowflake_jump_patience_ms;
 extern int	snowflake_max_ahead_s;
-extern char *snowflake_kept_in;
 
 extern void snowflake_settings_init(void);
 extern GucContext snowflake_settings_fixed(void);

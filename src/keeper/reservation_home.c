@@ -17,24 +17,72 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_authid_d.h"
+#include "catalog/pg_database.h"
 #include "catalog/pg_db_role_setting.h"
+#include "catalog/pg_type_d.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "base/compat.h"
 #include "base/settings.h"
 #include "keeper/reservation_home.h"
 
-/* The database in which this cluster's reservation was last seen, or InvalidOid. */
+/* The setting that is the note. */
+#define SETTING		"snowflake.kept_in"
+
+/*
+ * The database in which this cluster's reservation was last seen, or InvalidOid.  The catalog is
+ * read, since a session keeps the value of the setting that there was when it began: on a
+ * standby another note may have come since.  In a transaction.
+ */
 Oid
 snowflake_reservation_home_database(void)
 {
-	if (snowflake_kept_in == NULL)
-		return InvalidOid;
-	return (Oid) strtoul(snowflake_kept_in, NULL, 10);
+	Relation	relation = table_open(DbRoleSettingRelationId, AccessShareLock);
+	Oid			database = InvalidOid;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&keys[0], Anum_pg_db_role_setting_setdatabase, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(InvalidOid));
+	ScanKeyInit(&keys[1], Anum_pg_db_role_setting_setrole, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(InvalidOid));
+	scan = systable_beginscan(relation, DbRoleSettingDatidRolidIndexId, true, NULL, 2, keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		isnull;
+		Datum		settings = heap_getattr(tuple, Anum_pg_db_role_setting_setconfig,
+											RelationGetDescr(relation), &isnull);
+		Datum	   *elements = NULL;
+		int			count = 0;
+
+		if (!isnull)
+			deconstruct_array(DatumGetArrayTypeP(settings), TEXTOID, -1, false, TYPALIGN_INT,
+							  &elements, NULL, &count);
+		for (int i = 0; i < count; i++)
+		{
+			const char *setting = TextDatumGetCString(elements[i]);
+
+			if (strncmp(setting, SETTING "=", strlen(SETTING "=")) == 0)
+				database = (Oid) strtoul(setting + strlen(SETTING "="), NULL, 10);
+		}
+	}
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return database;
 }
 
 /*
@@ -60,7 +108,7 @@ snowflake_reservation_home_note(void)
 	value->location = -1;
 	set = makeNode(VariableSetStmt);
 	set->kind = VAR_SET_VALUE;
-	set->name = pstrdup("snowflake.kept_in");
+	set->name = pstrdup(SETTING);
 	set->args = list_make1(value);
 
 	/* who may set it is looked at, and the database may have a role for us */
@@ -69,8 +117,21 @@ snowflake_reservation_home_note(void)
 						   save_context | SECURITY_LOCAL_USERID_CHANGE);
 	AlterSetting(InvalidOid, InvalidOid, set);
 	SetUserIdAndSecContext(save_user, save_context);
-	(void) set_config_option("snowflake.kept_in", database,
-							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SET,
-							 true, 0, false);
 	CommandCounterIncrement();
+}
+
+/*
+ * Is the database a template?  New databases would have copies of the reservation, and pg_upgrade
+ * does not carry what is in template0.  In a transaction.
+ */
+bool
+snowflake_reservation_home_is_template(Oid database)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+	bool		result = HeapTupleIsValid(tuple) &&
+		((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return result;
 }

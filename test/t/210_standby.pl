@@ -70,6 +70,20 @@ foreach my $to (0, $node_id)
 		"the status on the standby has its node ID $to");
 }
 
+# A session that is older than the primary's note of where the reservation is sees the new one.
+my $old = $standby->background_psql('postgres');
+unlike($old->query_safe('SELECT advice FROM snowflake_status'), qr/reservation/, 'all is well');
+my $home =
+  $primary->safe_psql('postgres', q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
+$primary->safe_psql('postgres', q{ALTER ROLE ALL SET snowflake.kept_in = '1'});
+$primary->wait_for_catchup($standby);
+like(
+	$old->query_safe('SELECT advice FROM snowflake_status'),
+	qr/the snowflake reservation of this server is not in the database/,
+	'an old session sees what the primary has noted since');
+$old->quit;
+$primary->safe_psql('postgres', "ALTER ROLE ALL SET snowflake.kept_in = '$home'");
+
 # nextval() sets the example
 my $nextval = error_of($standby, q{SELECT nextval('counter')});
 my $refused = error_of($standby, 'SELECT snowflake_next()');
