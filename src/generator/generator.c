@@ -2,8 +2,7 @@
  *
  * generator.c
  *	  The generator that all backends of a server share: its state, and every
- *	  line that writes it.  So the promise can be checked here: the file is long
- *	  because it is not to be split, and so is snowflake_generator_step().
+ *	  line that writes it.  So the promise can be checked here.
  *
  * The promise: no position (tick, sequence) is issued twice, and every mint
  * gets a larger one than any mint that returned before it began, whatever the

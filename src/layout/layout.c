@@ -16,9 +16,6 @@
  * complaint, because a settings check, an SQL function and the keeper each
  * report it in their own way.
  *
- * The file is long because reading, printing and arithmetic depend on one picture
- * of the bits.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -5,8 +5,7 @@
  *	  loss, list it.
  *
  * The script revokes the functions from everybody.  Each loads the module of the
- * coordinator into the session that calls it.  The file is long because all that an
- * administrator writes to a fleet's record is to be checked in one place.
+ * coordinator into the session that calls it.
  *
  *-------------------------------------------------------------------------
  */

@@ -46,8 +46,7 @@
  * A grant is known by its number.  The same node ID granted again is another one:
  * another server may have had it in between.
  *
- * The protocol is modelled in test/model/lease.pml.  The file is long because the
- * rules depend on each other, and are to be checked together.
+ * The protocol is modelled in test/model/lease.pml.
  *
  * Only the lessee calls these functions.  lease_state.c has the part that other
  * processes see; the rest is the lessee's memory, for its successor if it ends while
