@@ -164,6 +164,17 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #define GROUPED_EXPRESSIONS_ARE_LOOKED_UP	false
 #endif
 
+/* 18: the postmaster's workers are in a list of two directions. */
+#if PG_VERSION_NUM < 180000
+#define RegisteredWorkerIter		slist_iter
+#define foreach_registered_worker(iter)	slist_foreach(iter, &BackgroundWorkerList)
+#define registered_worker(iter)		slist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
+#else
+#define RegisteredWorkerIter		dlist_iter
+#define foreach_registered_worker(iter)	dlist_foreach(iter, &BackgroundWorkerList)
+#define registered_worker(iter)		dlist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
+#endif
+
 /* 18 (commit 3691edfab97): pg_noreturn comes before the declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn					pg_attribute_noreturn()

@@ -11,13 +11,15 @@
 
 #include "base/duration.h"
 
-/* A length of time as a text: in ms below a second, in s from there on. */
+/* A length of time as a text: in ms below a second, in days from two on, and in s between. */
 char *
 snowflake_duration(int64 usec)
 {
 	if (usec < USECS_PER_SEC)
 		return psprintf("%.3f ms", usec / 1000.0);
-	return psprintf("%.3f s", (double) usec / USECS_PER_SEC);
+	if (usec < 2 * USECS_PER_DAY)
+		return psprintf("%.3f s", (double) usec / USECS_PER_SEC);
+	return psprintf("%.1f days", (double) usec / USECS_PER_DAY);
 }
 
 /* A length of time as an interval. */

@@ -12,9 +12,9 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "postmaster/bgworker.h"
 #include "storage/condition_variable.h"
 #include "storage/fd.h"
+#include "postmaster/bgworker_internals.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "utils/guc.h"
@@ -92,6 +92,21 @@ snowflake_worker_describe(BackgroundWorker *worker, const char *name,
 	worker->bgw_restart_time = 0;
 	strlcpy(worker->bgw_library_name, "snowflake", BGW_MAXLEN);
 	strlcpy(worker->bgw_function_name, function, BGW_MAXLEN);
+}
+
+/*
+ * Has the postmaster a worker of this name?  RegisterBackgroundWorker() only logs that it has
+ * not, if there were too many before it.  Only in the postmaster.
+ */
+bool
+snowflake_worker_is_registered(const char *name)
+{
+	RegisteredWorkerIter iter;
+
+	foreach_registered_worker(iter)
+		if (strcmp(registered_worker(iter)->rw_worker.bgw_name, name) == 0)
+		return true;
+	return false;
 }
 
 /* Pin the settings of a worker, before it does anything. */

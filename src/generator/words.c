@@ -33,10 +33,20 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.detail = "It does not run in single-user mode or during pg_upgrade.",
 		.hint = "Start the server as usual."
 	},
+	[STATE_WORKERLESS] = {
+		.message = "the snowflake keeper has no background worker",
+		.detail = "The setting max_worker_processes is {max_workers}, and other libraries may use background workers, too.",
+		.hint = "Increase max_worker_processes, and restart the server."
+	},
 	[STATE_DATABASE_MISSING] = {
 		.message = "the database of the snowflake reservation does not exist",
 		.detail = "The setting snowflake.database is \"{database}\".",
 		.hint = "Create the database \"{database}\", or change snowflake.database and restart the server."
+	},
+	[STATE_DATABASE_TEMPLATE] = {
+		.message = "the database of the snowflake reservation is a template",
+		.detail = "The setting snowflake.database is \"{database}\".",
+		.hint = "Change snowflake.database to a database that is not a template, and restart the server."
 	},
 	[STATE_NOT_READY] = {
 		.message = "the snowflake generator was not ready within {keeper_wait} ms",
@@ -48,8 +58,16 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.detail = "It ends at \"{reserved_until}\".",
 		.hint = "{keeper}"
 	},
+	[STATE_UNJUDGED] = {
+		.message = "the snowflake keeper did not look at the clock within {keeper_wait} ms",
+		.detail = "The snowflake generator is {lead} ahead of the clock.",
+		.hint = "{keeper}"
+	},
 	[STATE_STANDBY_AWAITED] = {
 		.hint = "The commit of the reservation has been waiting for a synchronous standby for {standby_wait}. Start a synchronous standby, or change synchronous_standby_names."
+	},
+	[STATE_LANGUAGE_MISSING] = {
+		.hint = "The keeper's extension needs the extension plpgsql: create that in the database \"{database}\"."
 	},
 	[STATE_KEEPER_FAILED] = {
 		.hint = "The keeper's last attempt failed with SQLSTATE {failure}. See the server log."

@@ -43,10 +43,15 @@ typedef enum SnowflakeState
 	/* The keeper */
 	STATE_UNPRELOADED,
 	STATE_KEEPERLESS,			/* single-user mode, pg_upgrade */
+	STATE_WORKERLESS,			/* no background worker for the keeper */
 	STATE_DATABASE_MISSING,
+	STATE_DATABASE_TEMPLATE,
 	STATE_NOT_READY,
 	STATE_UNRESERVED,
+	STATE_UNJUDGED,				/* the clock went back, and the keeper has not
+								 * looked at it */
 	STATE_STANDBY_AWAITED,
+	STATE_LANGUAGE_MISSING,		/* in the keeper's database */
 	STATE_KEEPER_FAILED,
 	STATE_KEEPER_MISSING,
 	STATE_KEEPER_STARTS,

@@ -105,6 +105,9 @@ keeper_exit(int code, Datum arg)
 	snowflake_keeper_state_detach_keeper();
 }
 
+/* The postmaster sets it, and all processes inherit it. */
+static bool is_workerless = false;
+
 /* Register the keeper.  Only while the server preloads libraries. */
 void
 snowflake_keeper_init(void)
@@ -119,6 +122,14 @@ snowflake_keeper_init(void)
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	RegisterBackgroundWorker(&worker);
+	is_workerless = !snowflake_worker_is_registered(worker.bgw_name);
+}
+
+/* Was there no background worker left for the keeper when the server started? */
+bool
+snowflake_keeper_is_workerless(void)
+{
+	return is_workerless;
 }
 
 

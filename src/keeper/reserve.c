@@ -370,6 +370,12 @@ start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
 	uint64		newest;
 
 	snowflake_keeper_transaction_begin("looking for the reservation");
+	if (snowflake_reservation_home_is_template(MyDatabaseId))
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("database \"%s\" is a template, and cannot keep the snowflake reservation",
+					   snowflake_database),
+				errhint("Change snowflake.database to a database that is not a template, and restart the server."));
 	if (snowflake_reservation_table_exists())
 		stored = snowflake_reservation_table_read(wanted->obstacle == GATE_OPEN ? wanted->node : -1);
 	snowflake_keeper_transaction_commit();

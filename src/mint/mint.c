@@ -175,7 +175,11 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 	if (wait->sleep_ms == 0)
 		wait->sleep_ms = FIRST_SLEEP_MS;
 	if (now_usec + snowflake_clock_wait_usec(excess_usec) > deadline(wait))
+	{
+		if (snowflake_keeper_state_judgments() < wait->looks)
+			snowflake_refusal_unjudged(excess_usec);
 		snowflake_refusal_ahead(excess_usec, now_usec - wait->started_usec);
+	}
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
 	sleep_for_clock(Min(excess_usec / 1000 + 1, wait->sleep_ms), wait);
 	wait->sleep_ms = Min(wait->sleep_ms * 2, LAST_SLEEP_MS);

@@ -141,6 +141,8 @@ value_of_keeper(const char *word, const SnowflakeSituation *now)
 		return psprintf("%d", now->keeper_pid);
 	if (IS("keeper_wait"))
 		return psprintf("%d", snowflake_settings_keeper_wait_ms());
+	if (IS("max_workers"))
+		return psprintf("%d", max_worker_processes);
 	if (IS("failure"))
 		return unpack_sql_state(now->failure);
 	if (IS("standby_wait"))
@@ -335,6 +337,21 @@ snowflake_refusal_ahead(int64 excess_usec, int64 waited_usec)
 	now.excess_usec = excess_usec;
 	now.lead_usec = excess_usec + snowflake_generator_may_lead_usec();
 	refuse(snowflake_state_resumes(&now) ? STATE_RESUMES : STATE_AHEAD, COUNTER_REFUSED_CLOCK, &now);
+}
+
+/*
+ * The generator is ahead of the clock by "excess_usec" more than it may, and the keeper has not
+ * judged in time whether that clock counts.
+ */
+void
+snowflake_refusal_unjudged(int64 excess_usec)
+{
+	SnowflakeSituation now;
+
+	snowflake_state_look(&now);
+	now.has_waited = true;
+	now.lead_usec = excess_usec + snowflake_generator_may_lead_usec();
+	refuse(STATE_UNJUDGED, COUNTER_REFUSED_KEEPER, &now);
 }
 
 /* The keeper has not reserved more in time. */

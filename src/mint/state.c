@@ -20,6 +20,7 @@
 #include "base/compat.h"
 #include "base/settings.h"
 #include "generator/keeper_state.h"
+#include "keeper/keeper.h"
 #include "keeper/reservation_home.h"
 #include "keeper/reservation_table.h"
 #include "layout/server_layout.h"
@@ -49,10 +50,15 @@ snowflake_state_look(SnowflakeSituation *now)
 		snowflake_generator_may_lead_usec();
 }
 
-static bool
-database_is_missing(void)
+/* What is wrong with the database that snowflake.database names. */
+static SnowflakeState
+state_of_database(void)
 {
-	return !OidIsValid(get_database_oid(snowflake_database, true));
+	Oid			database = get_database_oid(snowflake_database, true);
+
+	if (!OidIsValid(database))
+		return STATE_DATABASE_MISSING;
+	return snowflake_reservation_home_is_template(database) ? STATE_DATABASE_TEMPLATE : STATE_NO_TROUBLE;
 }
 
 /* Single-user mode and pg_upgrade have no keeper at all. */
@@ -76,6 +82,8 @@ snowflake_state_of_keeper(const SnowflakeSituation *now)
 
 	if (now->standby_wait_usec != 0)
 		return STATE_STANDBY_AWAITED;
+	if (now->failure == ERRCODE_UNDEFINED_OBJECT && now->gate != GATE_OPEN)
+		return STATE_LANGUAGE_MISSING;	/* CREATE EXTENSION said so */
 	if (now->failure != 0)
 		return STATE_KEEPER_FAILED;
 	if (now->keeper_pid == 0)
@@ -151,8 +159,11 @@ snowflake_state_of_gate(const SnowflakeSituation *now)
 		case GATE_OPEN:
 			break;
 	}
-	return database_is_missing() ? STATE_DATABASE_MISSING :
-		server_has_no_keeper() ? STATE_KEEPERLESS : STATE_NOT_READY;
+	if (server_has_no_keeper())
+		return STATE_KEEPERLESS;
+	if (snowflake_keeper_is_workerless())
+		return STATE_WORKERLESS;
+	return state_of_database() != STATE_NO_TROUBLE ? state_of_database() : STATE_NOT_READY;
 }
 
 /* The clock has jumped.  To believe it helps, unless IDs are ahead of it. */
@@ -244,9 +255,10 @@ snowflake_state_stays_closed(SnowflakeGate gate)
 	switch (gate)
 	{
 		case GATE_NO_KEEPER:
-			return server_has_no_keeper() || database_is_missing();
+			return server_has_no_keeper() || snowflake_keeper_is_workerless() ||
+				state_of_database() != STATE_NO_TROUBLE;
 		case GATE_CONNECTING:
-			return database_is_missing();
+			return state_of_database() != STATE_NO_TROUBLE;
 		case GATE_NODE_UNSET:
 		case GATE_NODE_TOO_LARGE:
 			/* the keeper may not have taken up yet what this backend sees */
@@ -294,7 +306,7 @@ snowflake_state_foresee(void)
 		return wanted.obstacle;
 	if (snowflake_lease_state_has_ended(&wanted, snowflake_generator_clock()))
 		return GATE_LEASE_ENDED;
-	if (!OidIsValid(database))
+	if (state_of_database() != STATE_NO_TROUBLE)
 		return GATE_CONNECTING;
 	if (OidIsValid(kept_in) && kept_in != database)
 		return GATE_RESERVATION_LOST;

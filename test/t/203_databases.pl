@@ -9,7 +9,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(disorder error_of log_count new_node status stored takes_less);
+use SnowflakeTest qw(
+  disorder error_of log_count new_node status stored takes_less wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -339,4 +340,26 @@ reservation_is_in('Later', 'with the reservation there');
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 $node->stop;
+
+# The scripts of the extensions are in PL/pgSQL, which somebody may have dropped.
+my $bare = new_node('bare');
+$bare->start;
+$bare->safe_psql('postgres', 'CREATE DATABASE one');
+$bare->safe_psql('one', 'CREATE EXTENSION snowflake');
+$bare->safe_psql('postgres', 'DROP EXTENSION plpgsql');
+my $unready =
+  error_of($bare, q{SET snowflake.max_wait = '500ms'; SELECT snowflake_next()}, dbname => 'one');
+is($unready->{sqlstate}, '55000', 'without plpgsql in the keeper\'s database nothing is minted');
+is( $unready->{hint},
+	'The keeper\'s extension needs the extension plpgsql: create that in the database "postgres".',
+	'and it says what is missing, and where');
+is(status($bare, 'advice', dbname => 'one'), $unready->{hint}, 'so does the advice');
+is( error_of($bare, 'CREATE EXTENSION snowflake')->{message},
+	'required extension "plpgsql" is not installed',
+	'so does CREATE EXTENSION');
+$bare->safe_psql('postgres', 'CREATE EXTENSION plpgsql');
+wait_for_mint($bare, dbname => 'one');
+pass('with it, minting goes on');
+$bare->stop;
+
 done_testing();

@@ -98,13 +98,10 @@ is(accept_error('9223372036854775807')->{sqlstate}, '22003', 'the end of the lay
 # A number of another layout mostly is far away.
 $error = accept_error(query(q{SELECT snowflake_lower_bound(now() + interval '3 days')}));
 is($error->{sqlstate}, '22023', 'three days ahead: refused');
-like(
-	$error->{message},
-	qr/^snowflake \d+ is 259[01]\d\d\.\d+ s ahead of the clock$/,
-	'with the number');
+like($error->{message}, qr/^snowflake \d+ is 3\.0 days ahead of the clock$/, 'with the number');
 like(
 	$error->{detail},
-	qr/may be ahead by 86400\.000 s \(snowflake\.max_ahead\), so nothing could be minted for another 172[67]\d\d\.\d+ s\.$/,
+	qr/may be ahead by 86400\.000 s \(snowflake\.max_ahead\), so nothing could be minted for another (?:2\.0 days|172[67]\d\d\.\d+ s)\.$/,
 	'and for how long it would be');
 like(status($node, 'gate'), qr/not in snowflake\.database/, 'nothing came of any of them');
 
@@ -224,7 +221,7 @@ lose();
 	q{SELECT snowflake_accept_database(snowflake_lower_bound(now() - interval '30 days'))});
 like(
 	$notes,
-	qr/WARNING:  minting starts at the clock, 259[23]\d{3}\.\d+ s after snowflake \d+/,
+	qr/WARNING:  minting starts at the clock, 30\.0 days after snowflake \d+/,
 	'an ID of long ago: a warning');
 query('SELECT snowflake_next()');
 cmp_ok(abs(status($node, 'extract(epoch FROM lead)')), '<', 600, 'and minting starts at the clock');

@@ -92,10 +92,12 @@ is( status($standby, 'advice'),
 	"${nothing}the database of the snowflake reservation does not exist. "
 	  . 'Create the database "nowhere", or change snowflake.database and restart the server.',
 	'without a database for the keeper');
-set_on_standby("snowflake.database = 'template1'");
+$primary->safe_psql('postgres', 'CREATE DATABASE elsewhere');
+$primary->wait_for_catchup($standby);
+set_on_standby("snowflake.database = 'elsewhere'");
 like(
 	status($standby, 'advice'),
-	qr/^\Q$nothing\Ethe snowflake reservation of this server is not in the database "template1"\. /,
+	qr/^\Q$nothing\Ethe snowflake reservation of this server is not in the database "elsewhere"\. /,
 	'with another one');
 set_on_standby("snowflake.database = 'postgres'");
 is(status($standby, 'advice'), '', 'and all is well again');
