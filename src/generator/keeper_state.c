@@ -415,13 +415,13 @@ snowflake_keeper_state_attach_keeper(void)
 }
 
 /*
- * After a failure, of this keeper or of an earlier one: what was asked may have been given up
+ * After a failure, of this keeper or of an earlier one: an administrator may have given up
  * since.  Those who are still waiting ask again when they are woken.
  */
 void
 snowflake_keeper_state_forget_requests(void)
 {
-	pg_atomic_write_u32(&shared->wanted, 0);
+	(void) pg_atomic_fetch_and_u32(&shared->wanted, ~SNOWFLAKE_WANTS_OF_ADMIN);
 	snowflake_keeper_state_announce();
 }
 

@@ -19,8 +19,8 @@
  * - An error, in whatever phase: it is reported, what was begun is aborted, and after a pause
  *	 there is another round.  The limit is only raised after a durable commit, so what an error
  *	 prevents is never published.  A gate that was closed for another node ID stays closed, and
- *	 the next round stores its end first.  What backends asked for is forgotten, since they may
- *	 have given up; those who still wait ask again.
+ *	 the next round stores its end first.  What an administrator asked for is forgotten, since
+ *	 he may have given up; those who still wait ask again.
  *
  * - A cancel, which ends the wait for a synchronous standby too: such a commit counts as an
  *	 error.  See keeper_transaction.c.
