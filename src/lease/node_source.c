@@ -32,7 +32,6 @@
 #include <sys/mman.h>
 
 #include "port/atomics.h"
-#include "portability/mem.h"
 
 #include "base/compat.h"
 #include "base/settings.h"
@@ -202,7 +201,7 @@ void
 snowflake_node_source_init(void)
 {
 	void	   *page = mmap(NULL, sizeof(Determined), PROT_READ | PROT_WRITE,
-							PG_MMAP_FLAGS, -1, 0);
+							MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (page == MAP_FAILED)
 		ereport(ERROR,
