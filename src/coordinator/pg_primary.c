@@ -27,6 +27,10 @@
 /*
  * Who a server is, and whether it can be written.  The name of a file of WAL begins
  * with the timeline that is being written, which the control file may not have yet.
+ *
+ * And whether a table of records, if there is one, can have a key only once.  One that was
+ * restored without its index may have two records of a node ID, of which each is some
+ * server's.
  */
 #define IDENTIFY_SQL \
 	"SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'on'" \
@@ -35,7 +39,15 @@
 	" CASE WHEN NOT pg_catalog.pg_is_in_recovery()" \
 	" THEN pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END," \
 	" pg_catalog.pg_postmaster_start_time()," \
-	" pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
+	" pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())::pg_catalog.int8," \
+	" NOT EXISTS (SELECT FROM pg_catalog.pg_class t, pg_catalog.pg_namespace s" \
+	" WHERE t.relnamespace OPERATOR(pg_catalog.=) s.oid" \
+	" AND s.nspname OPERATOR(pg_catalog.=) 'snowflake_fleet' AND t.relname OPERATOR(pg_catalog.=) 'records'" \
+	" AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i, pg_catalog.pg_attribute a" \
+	" WHERE i.indrelid OPERATOR(pg_catalog.=) t.oid AND a.attrelid OPERATOR(pg_catalog.=) t.oid" \
+	" AND a.attname OPERATOR(pg_catalog.=) 'key' AND i.indkey[0] OPERATOR(pg_catalog.=) a.attnum" \
+	" AND i.indnatts OPERATOR(pg_catalog.=) 1 AND i.indpred IS NULL" \
+	" AND i.indisunique AND i.indisvalid AND i.indimmediate))"
 
 /*
  * An element of a list with commas; the only one is for all.  What libpq would take
@@ -116,7 +128,7 @@ connect_to_host(SnowflakePgSession *connection, const char *url, const char *con
 static bool
 ask_identity(SnowflakePgSession *connection, SnowflakePgPrimary *primary)
 {
-	PGresult   *result = snowflake_pg_session_run(connection, IDENTIFY_SQL, 0, 5);
+	PGresult   *result = snowflake_pg_session_run(connection, IDENTIFY_SQL, 0, 6);
 	bool		can_be_written = strcmp(PQgetvalue(result, 0, 0), "off") == 0;
 	char		timeline[9];
 
@@ -128,6 +140,7 @@ ask_identity(SnowflakePgSession *connection, SnowflakePgPrimary *primary)
 	primary->identity.clock = (TimestampTz)
 		((strtod(PQgetvalue(result, 0, 4), NULL) -
 		  (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * (double) SECS_PER_DAY) * USECS_PER_SEC);
+	primary->has_key = strcmp(PQgetvalue(result, 0, 5), "t") == 0;
 	primary->host = psprintf("%s:%s", PQhost(connection->conn), PQport(connection->conn));
 	PQclear(result);
 	return can_be_written;

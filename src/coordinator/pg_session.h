@@ -20,6 +20,8 @@ typedef struct SnowflakePgPrimary
 	SnowflakeIdentity identity;
 	char		started[64];	/* two of one identity differ in this */
 	char	   *host;			/* for messages */
+	bool		has_key;		/* the records, if there are any, have a
+								 * unique index on their key */
 } SnowflakePgPrimary;
 
 typedef struct SnowflakePgSession

@@ -36,7 +36,19 @@ PG_MODULE_MAGIC_EXT(
 static void *
 pg_connect(const char *url, int64 *deadline_usec)
 {
-	return snowflake_pg_primary_open(url, deadline_usec);
+	SnowflakePgSession *connection = snowflake_pg_primary_open(url, deadline_usec);
+
+	/*
+	 * two servers could insert the record of one node ID, and each find its
+	 * own
+	 */
+	if (!connection->primary.has_key)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("table %s of the coordinator has no unique index on key", TABLE),
+				errdetail("One node ID could be leased to several servers."),
+				errhint("Delete the rows whose key is there more than once, add the primary key, and then call snowflake_fleet_recover()."));
+	return connection;
 }
 
 static void
@@ -160,7 +172,7 @@ pg_compare_and_set(void *arg, const char *key, const char *expected,
 			 condition(connection, unchanged->key, unchanged->value));
 	char	   *statement = expected == NULL ?
 	psprintf("WITH guard AS (%s) INSERT INTO " TABLE " (key, value)"
-			 " SELECT %s, %s FROM guard ON CONFLICT DO NOTHING",
+			 " SELECT %s, %s FROM guard ON CONFLICT (key) DO NOTHING",
 			 guard, literal(connection, key), literal(connection, value)) :
 	psprintf("WITH guard AS (%s) UPDATE " TABLE " SET value = %s"
 			 " WHERE %s AND EXISTS (SELECT FROM guard)",

@@ -41,12 +41,15 @@
  *   no write to it is late, and the standby has all commits.  One that lacks some is a
  *   coordinator that went back in time.
  *
+ * What rests on time, as that a holder notices soon enough, is in notice.pml.
+ *
  * Not modeled: layouts, names of servers (a take may prefer any record), the reservation,
  * and how a server changes its node ID, which is in gate.pml.
  *
  * A rule is taken out by -DFORGET_UNTIL, -DRENEW_WITHOUT_VERSION, -DRESUME_GRANT,
  * -DNODE_NOT_GRANT, -DNO_NONCE, -DNO_FLOOR, -DFLEET_READ_BEFORE, -DNO_INCARNATION,
- * -DGO_ON_AFTER_BACK_IN_TIME, -DNO_FLOOR_AT_CREATION.
+ * -DGO_ON_AFTER_BACK_IN_TIME, -DNO_FLOOR_AT_CREATION, -DNO_KEY (a table without one, in
+ * which a record can be inserted twice).
  */
 
 #ifndef SERVERS
@@ -215,7 +218,11 @@ bool excused;
 #else
 #define UNCHANGED(q) true
 #endif
+#ifdef NO_KEY
+#define FITS(q) (q.expected == NO_RECORD -> true : IS_AS_READ(q))
+#else
 #define FITS(q) (q.expected == NO_RECORD -> !record[q.node].exists : IS_AS_READ(q))
+#endif
 #ifdef RENEW_WITHOUT_VERSION
 #define APPLIES(q) (POSSIBLE(q) && UNCHANGED(q) && (FITS(q) || q.kind == RENEW))
 #else

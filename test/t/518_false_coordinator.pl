@@ -50,14 +50,15 @@ sub set_source
 
 # What speaks PostgreSQL's protocol, and has another answer than was asked for
 my $hosts = SnowflakeCoordinator::new_false_postgresql($file);
-my @identity = ('off', '7', '000000010000000000000001', '2026-01-01 00:00:00+00', '1766620800');
+my @identity =
+  ('off', '7', '000000010000000000000001', '2026-01-01 00:00:00+00', '1766620800', 't');
 my $nothing = SnowflakeCoordinator::message('C', "SELECT 0\0");
 my $strange = qr/^could not use the coordinator: its answer is not that of a PostgreSQL server$/;
 my @strange = (
 	[ 'no result' => $nothing ],
-	[ 'no row' => SnowflakeCoordinator::result(5) ],
+	[ 'no row' => SnowflakeCoordinator::result(6) ],
 	[ 'too few columns' => SnowflakeCoordinator::result(1, ['off']) ],
-	[ 'two rows' => SnowflakeCoordinator::result(5, \@identity, \@identity) ],
+	[ 'two rows' => SnowflakeCoordinator::result(6, \@identity, \@identity) ],
 	[ 'data of a COPY' => SnowflakeCoordinator::message('H', pack 'Cn', 0, 0) ],
 	[ 'a wish for data' => SnowflakeCoordinator::message('G', pack 'Cn', 0, 0) ],
 	[ 'both' => SnowflakeCoordinator::message('W', pack 'Cn', 0, 0) ]);
@@ -105,7 +106,7 @@ sub identity_of
 	my @row = @identity;
 
 	@row[ keys %changed ] = values %changed;
-	answer(SnowflakeCoordinator::result(5, \@row), "$name.identity");
+	answer(SnowflakeCoordinator::result(6, \@row), "$name.identity");
 	return;
 }
 answer(SnowflakeCoordinator::result(2, [ 'fleet', 'x' ]), $other);
