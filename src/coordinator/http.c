@@ -307,7 +307,8 @@ parse(char *answer)
 
 		MemoryContextSwitchTo(context);
 		if (ERRCODE_TO_CATEGORY(code) != ERRCODE_DATA_EXCEPTION &&
-			ERRCODE_TO_CATEGORY(code) != ERRCODE_PROGRAM_LIMIT_EXCEEDED)
+			ERRCODE_TO_CATEGORY(code) != ERRCODE_PROGRAM_LIMIT_EXCEEDED &&
+			code != ERRCODE_FEATURE_NOT_SUPPORTED)	/* \u in our encoding */
 			PG_RE_THROW();
 		FlushErrorState();
 		if (code != ERRCODE_INVALID_TEXT_REPRESENTATION)
@@ -355,6 +356,7 @@ snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path
 		ereport(ERROR,
 				errcode(ERRCODE_CONNECTION_FAILURE),
 				errmsg("could not use the coordinator: %s",
+					   result == CURLE_WRITE_ERROR ? "its records are larger than those of a fleet" :
 					   http->error[0] != '\0' ? http->error : curl_easy_strerror(result)));
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),

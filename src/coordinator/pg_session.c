@@ -74,8 +74,11 @@ snowflake_pg_session_fail(SnowflakePgSession *connection, const PGresult *result
 					MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2],
 								  sqlstate[3], sqlstate[4])),
 			errmsg("could not use the coordinator: %s", text),
-			sqlstate != NULL && strcmp(sqlstate, "42P01") == 0 ?
-			errhint("If there was no fleet yet, create it with snowflake_fleet_create(), or its table with the script snowflake_fleet.sql. If the coordinator has lost its data, re-create the fleet with snowflake_fleet_recover().") : 0);
+			sqlstate == NULL ? 0 :
+			strcmp(sqlstate, "42P01") == 0 || strcmp(sqlstate, "3F000") == 0 ?
+			errhint("If the coordinator has lost its data, re-create the fleet with snowflake_fleet_recover(). If there never was a fleet, create it with snowflake_fleet_create().") :
+			strcmp(sqlstate, "42501") == 0 ?
+			errhint("The script snowflake_fleet.sql creates the schema and the table, and says which privileges the role needs.") : 0);
 }
 
 /* Raise the error of a server that has not answered in time. */

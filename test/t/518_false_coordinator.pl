@@ -237,7 +237,7 @@ my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
 chomp $pkglibdir;
 SKIP:
 {
-	skip 'there is no module for etcd', 9 if !-e "$pkglibdir/snowflake_etcd.so";
+	skip 'there is no module for etcd', 11 if !-e "$pkglibdir/snowflake_etcd.so";
 	answer('{"header": {}, "kvs": [' . join(',', ('{"key": 1e131071}') x 3000) . ']}');
 	set_source("etcd://$hosts/fleet");
 	my ($mb, $records) = memory_of('SELECT count(*) FROM snowflake_fleet()');
@@ -252,6 +252,21 @@ SKIP:
 		  . ('A' x 10_000_000)
 		  . '"}]}');
 	is_too_large('etcd: pages of more than 64 MB together are refused');
+	answer(qq({"header": {}, "kvs": [{"key": "$key", "value": ") . ('A' x 70_000_000) . '"}]}');
+	is_too_large('etcd: and so is one of more than that');
+
+	# The lessee has no database, and so no encoding that has all characters.
+	$log_size = -s $server->logfile;
+	answer('{"header": {}, "kvs": "\\u4e2d"}');
+	$server->reload;
+	wait_until(
+		'the lessee has read it',
+		sub {
+			log_count($server, qr/WARNING:  could not use the coordinator: its answer/, $log_size);
+		});
+	is( log_count($server, qr/encoding/, $log_size),
+		0,
+		'etcd: an answer with a character that the lessee does not have is no matter of encodings');
 	answer(qq({"header": {}, "kvs": [{"key": "$key", "value": "?"}, {"key": "$key"}]}));
 	is(error_of($server, $listed)->{stdout},
 		2, 'etcd: a value that is not base64 keeps nobody from other records');
