@@ -23,6 +23,8 @@
 #include "generator/keeper_state.h"
 #include "layout/io.h"
 #include "layout/server_layout.h"
+#include "lease/lease_state.h"
+#include "lease/node_settings.h"
 #include "lease/node_source.h"
 #include "mint/state.h"
 
@@ -422,9 +424,10 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 
 /*
  * Is the generator ahead of the clock, and can it be taken back under the node ID
- * that it has?  If not, an error says what can be done.
+ * that it has, or, if that is leased, under another one?  Then it returns whether it needs
+ * another one.  If not, an error says what can be done.
  */
-static void
+static bool
 check_reset(int32 node, const SnowflakeView *view)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
@@ -438,6 +441,8 @@ check_reset(int32 node, const SnowflakeView *view)
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("snowflakes are not minted with node ID %d", node),
 				errdetail("The node ID is %d.", view->node),
+				snowflake_node_source == NODE_FROM_LEASE ?
+				errhint("Call snowflake_restart_at_clock() with the node ID that is leased.") :
 				errhint("Set %s to %d, reload the configuration, and call snowflake_restart_at_clock() again.",
 						snowflake_node_source_settings(), node));
 	refuse_jump("Snowflakes would follow a clock that may be wrong.");
@@ -447,8 +452,10 @@ check_reset(int32 node, const SnowflakeView *view)
 				errmsg("the snowflake generator is not ahead of the clock by more than a minute"),
 				errdetail("It is ahead by %s.",
 						  snowflake_duration(Max(last_time - now, 0))));
-	if (!snowflake_generator_is_untouched(view) ||
-		snowflake_layout_position_time(layout, Max(view->own_last, view->floor)) > now)
+	if (snowflake_generator_is_untouched(view) &&
+		snowflake_layout_position_time(layout, Max(view->own_last, view->floor)) <= now)
+		return false;
+	if (view->grant == 0 || view->floor > view->last)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("snowflakes ahead of the clock may have been minted with node ID %d",
@@ -456,6 +463,32 @@ check_reset(int32 node, const SnowflakeView *view)
 				errdetail("They could be minted again."),
 				errhint("Set %s to a number that this server has not used, reload the configuration, and call snowflake_restart_at_clock() with that number.",
 						snowflake_node_source_settings()));
+	return true;
+}
+
+/*
+ * Wait until another node ID is leased in place of the one of the view, from the clock on,
+ * and the gate is open for it, which the view shows then.
+ */
+static void
+replace_lease(SnowflakeView *view, int64 deadline_usec)
+{
+	uint32		grant = view->grant;
+
+	snowflake_lease_state_replace(grant, deadline_usec);
+	while (snowflake_generator_view(view),
+		   view->gate != GATE_OPEN || view->grant == grant)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!snowflake_keeper_state_wait(deadline_usec))
+			ereport(ERROR,
+					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("no other node ID was leased within %d ms",
+						   snowflake_settings_keeper_wait_ms()),
+					errdetail("The node ID is still %d.", view->node),
+					errhint("The server log has the reason, or the column advice of the view snowflake_status."));
+	}
+	ConditionVariableCancelSleep();
 }
 
 /*
@@ -463,6 +496,9 @@ check_reset(int32 node, const SnowflakeView *view)
  * up the order: snowflakes are smaller than some of before.  None comes again,
  * since the node ID was not used there.  The caller names it, so that this is not
  * done by accident.
+ *
+ * Where node IDs are leased the caller names the one that is, and another one is leased in
+ * its place.  The lease of the one goes on to its end, above all that was minted with it.
  */
 Datum
 snowflake_restart_at_clock(PG_FUNCTION_ARGS)
@@ -481,8 +517,11 @@ snowflake_restart_at_clock(PG_FUNCTION_ARGS)
 	do
 	{
 		/* it may be another node ID by now, or have minted */
-		if (view.gate == GATE_OPEN)
-			check_reset(node, &view);
+		if (view.gate == GATE_OPEN && check_reset(node, &view))
+		{
+			replace_lease(&view, deadline_usec);
+			break;
+		}
 		CHECK_FOR_INTERRUPTS();
 		snowflake_keeper_state_request_restart(node);
 		if (!snowflake_keeper_state_wait(deadline_usec))
@@ -492,7 +531,7 @@ snowflake_restart_at_clock(PG_FUNCTION_ARGS)
 	ConditionVariableCancelSleep();
 
 	ereport(NOTICE,
-			errmsg("snowflakes follow the clock again, with node ID %d", node),
+			errmsg("snowflakes follow the clock again, with node ID %d", view.node),
 			errdetail("They are smaller than earlier ones, whose times go up to \"%s\".",
 					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
 																		before))));

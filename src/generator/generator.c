@@ -776,24 +776,31 @@ snowflake_generator_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
 }
 
 /*
- * Open a closed gate again, for the same node, with a "last" that may be lower
- * than it was: the order is given up.  Rule 1 is kept: the node has issued nothing
- * since the gate was opened for it, and before that nothing above the view's
- * own_last, which "last" is not below.
+ * Open a closed gate with a "last" that may be lower than it was: the order is given up.
+ * Rule 1 is kept.  Either it is for the same node, which has issued nothing since the gate
+ * was opened for it, and before that nothing above the view's own_last, which "last" is
+ * not below; or for a lease that is new, before whose beginning "last" is.
  */
 void
-snowflake_generator_open_afresh(int32 node, uint64 last, uint64 limit, uint64 refill)
+snowflake_generator_open_afresh(int32 node, uint32 grant, uint64 last, uint64 limit,
+								uint64 refill)
 {
 	uint64		before = pg_atomic_read_u64(&hot->last);
+	uint64		floor = pg_atomic_read_u64(&kept->floor);
 
-	Assert(node == hot->node);
-	Assert(last >= pg_atomic_read_u64(&kept->own_last));
-	Assert(before == pg_atomic_read_u64(&kept->raised_to));
-	Assert(pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION);
+	Assert(grant > pg_atomic_read_u32(&kept->newest_grant) ||
+		   (node == hot->node && grant == pg_atomic_read_u32(&kept->grant) &&
+			last >= pg_atomic_read_u64(&kept->own_last) &&
+			before == pg_atomic_read_u64(&kept->raised_to) &&
+			pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION));
+
+	/* a floor that was passed is not to be passed again */
+	if (floor <= before)
+		(void) pg_atomic_compare_exchange_u64(&kept->floor, &floor, 0);
 	kept->end_unstored = false;
 	pg_atomic_write_u64(&kept->lowered_from,
 						Max(before, pg_atomic_read_u64(&kept->lowered_from)));
-	open_gate(node, pg_atomic_read_u32(&kept->grant), last, last, limit, refill);
+	open_gate(node, grant, last, last, limit, refill);
 }
 
 /*

@@ -21,6 +21,9 @@ typedef struct SnowflakeNode
 								 * with */
 	int32		node;			/* -1: there is none */
 	uint32		grant;			/* its number, if it is leased; otherwise 0 */
+	bool		at_clock;		/* when the gate is first opened for that
+								 * grant, the generator goes back to its
+								 * beginning */
 	uint64		first;			/* smallest and largest position to be issued */
 	uint64		end;
 } SnowflakeNode;
@@ -132,7 +135,7 @@ extern void snowflake_generator_set_layout_changed(const char *stored_layout);
 extern void snowflake_generator_set_reservation_lost(Oid kept_in);
 extern void snowflake_generator_open(int32 node, uint32 grant, uint64 last,
 									 uint64 own_last, uint64 limit, uint64 refill);
-extern void snowflake_generator_open_afresh(int32 node, uint64 last,
+extern void snowflake_generator_open_afresh(int32 node, uint32 grant, uint64 last,
 											uint64 limit, uint64 refill);
 extern void snowflake_generator_close(SnowflakeGate reason);
 extern void snowflake_generator_leave(void);

@@ -159,7 +159,11 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	},
 	[STATE_FLEET_MISSING] = {
 		.message = "the coordinator has no snowflake fleet",
-		.hint = "The coordinator has no fleet: create it with snowflake_fleet_create(), or, if the coordinator has lost its data, re-create it with snowflake_fleet_recover()."
+		.hint = "The coordinator has no fleet: if it has lost its data, re-create it with snowflake_fleet_recover(); if there never was one, create it with snowflake_fleet_create()."
+	},
+	[STATE_FLEET_GONE] = {
+		.message = "the coordinator has no snowflake fleet any more",
+		.hint = "The coordinator has no fleet, but this server has had a lease: re-create it with snowflake_fleet_recover()."
 	},
 	[STATE_FLEET_OF_OTHER_LAYOUT] = {
 		.message = "the layout of the snowflake fleet differs from that of this server",
@@ -177,6 +181,10 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.message = "the coordinator of the snowflake fleet was replaced, and the old one answers",
 		.hint = "The coordinator that answers was replaced by another: stop it, or, if it is the right one, use snowflake_fleet_recover()."
 	},
+	[STATE_FLEET_NEW_TERM] = {
+		.message = "the coordinator of the snowflake fleet failed over, and grants nothing new yet",
+		.hint = "The coordinator failed over to another timeline, and may lack the latest leases: it grants new ones after half of snowflake.lease, when every server that has one has asked for it."
+	},
 	[STATE_FLEET_BELOW_FLOOR] = {
 		.message = "the floor of the snowflake fleet is ahead of the clock of this server",
 		.hint = "This server waits for the floor of the fleet, until \"{floor}\". If that is a mistake, use snowflake_fleet_recover() with a lower one."
@@ -191,6 +199,9 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	},
 	[STATE_LESSEE_MISSING] = {
 		.hint = "The lessee is not running: see the server log."
+	},
+	[STATE_LESSEE_SOUND] = {
+		.hint = "The lessee, process {lessee_pid}, asks the coordinator, which has neither granted nor renewed a lease yet: wait."
 	},
 	[STATE_LESSEE_ASKS] = {
 		.hint = "The lessee, process {lessee_pid}, has no answer from the coordinator yet: wait, or check whether the process was stopped."
@@ -263,6 +274,9 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	},
 	[STATE_WAITS_LONG] = {
 		.hint = "{why} Check the server's clock. If it is correct, minting goes on in {wait}. To give up the order instead, set {node_settings} to a number that was never used and call snowflake_restart_at_clock() with it."
+	},
+	[STATE_WAITS_LONG_LEASED] = {
+		.hint = "{why} Check the server's clock. If it is correct, minting goes on in {wait}. To give up the order instead, call snowflake_restart_at_clock({node}), which leases another node ID."
 	},
 	[STATE_WAITS_ADVANCED] = {
 		.hint = "{why} Minting goes on in {wait}."

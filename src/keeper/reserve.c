@@ -111,15 +111,14 @@ usable(uint64 stored, uint64 last, TimestampTz now)
 
 /*
  * The same, but not beyond the lease, if there is one.  The lessee is told how far
- * the generator is, which may be ahead of the clock.
+ * the generator is, which may be ahead of the clock, or back from there.
  */
 static uint64
 reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
 {
 	uint64		limit = reserve_up_to(last, now);
 
-	if (wanted->grant != 0)
-		snowflake_lease_state_need(last);
+	snowflake_lease_state_need(last);
 	return Min(limit, wanted->end);
 }
 
@@ -361,7 +360,8 @@ resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
 
 /*
  * Begin to judge the clock, with what the table has to compare it with.  That needs no
- * node ID: a lessee without a lease asks for one by the clock that is believed.
+ * node ID: a lessee without a lease asks for one by the clock that is believed, and for
+ * where the generator stands.
  */
 static void
 start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
@@ -380,9 +380,29 @@ start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
 		stored = snowflake_reservation_table_read(wanted->obstacle == GATE_OPEN ? wanted->node : -1);
 	snowflake_keeper_transaction_commit();
 	newest = resume_after(view, &stored, wanted);
+	snowflake_lease_state_need(newest);
 	snowflake_clock_start(newest == 0 ? SNOWFLAKE_CLOCK_NEVER :
 						  snowflake_layout_position_time(&snowflake_server_layout, newest),
 						  &stored.line);
+}
+
+/*
+ * Open the gate where the order was given up, which is durable.  The view is that of
+ * before.
+ */
+static void
+open_afresh(const SnowflakeView *view, const SnowflakeNode *wanted, uint64 last, uint64 limit,
+			TimestampTz now)
+{
+	/* what IDs were allowed to be ahead is no more */
+	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
+	snowflake_generator_open_afresh(wanted->node, wanted->grant, last, limit,
+									refill_from(limit, half_of_it(last, now), wanted));
+	ereport(LOG,
+			errmsg("snowflake gate reopened for node ID %d", wanted->node),
+			errdetail("Snowflakes are smaller than earlier ones, which go up to \"%s\".",
+					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
+																		view->last))));
 }
 
 /*
@@ -399,7 +419,8 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	const char *origin;
 	bool		exists,
-				lost;
+				lost,
+				afresh;
 	uint64		last,
 				own_last,
 				limit;
@@ -457,7 +478,13 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		return;
 	}
 
-	last = resume_after(&view, &stored, wanted);
+	/*
+	 * a lease that is to take the generator back does so once, from floors
+	 * that it has passed
+	 */
+	afresh = wanted->at_clock && wanted->grant > view.newest_grant;
+	last = !afresh ? resume_after(&view, &stored, wanted) :
+		Max(wanted->first - 1, view.floor > view.last ? view.floor : 0);
 	if (last > 0)
 	{
 		TimestampTz newest = snowflake_layout_position_time(layout, last);
@@ -474,6 +501,8 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	}
 
 	snowflake_generator_set_gate(GATE_OPENING);
+	if (afresh)
+		snowflake_reservation_table_give_up_order(now);
 	snowflake_reservation_table_write(node, snowflake_layout_position_time(layout, limit),
 									  highest_time(&view));
 	snowflake_keeper_transaction_commit();
@@ -492,8 +521,11 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		own_last = Max(own_last, wanted->first - 1);
 	snowflake_generator_set_stored(limit);
 	limit = usable(limit, last, now);
-	snowflake_generator_open(node, wanted->grant, last, own_last,
-							 limit, refill_from(limit, half_of_it(last, now), wanted));
+	if (afresh)
+		open_afresh(&view, wanted, last, limit, now);
+	else
+		snowflake_generator_open(node, wanted->grant, last, own_last,
+								 limit, refill_from(limit, half_of_it(last, now), wanted));
 
 	origin = snowflake_node_source == NODE_FROM_SETTING ? "" :
 		psprintf(" The node ID comes from %s.", snowflake_node_source_origin());
@@ -540,7 +572,6 @@ can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
 void
 snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeView view;
 	uint64		last,
 				limit;
@@ -557,22 +588,16 @@ snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 	snowflake_reservation_table_give_up_order(now);
 	last = Max(view.own_last, view.floor);
 	limit = reserve_within(wanted, last, now);
-	snowflake_reservation_table_write(view.node, snowflake_layout_position_time(layout, limit),
+	snowflake_reservation_table_write(view.node,
+									  snowflake_layout_position_time(&snowflake_server_layout, limit),
 									  highest_time(&view));
 	snowflake_keeper_transaction_commit();
 
 	snowflake_counters_add(COUNTER_RESERVATIONS);
 	snowflake_generator_set_stored(limit);
-	limit = usable(limit, last, now);
-
-	/* what IDs were allowed to be ahead is no more */
-	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
-	snowflake_generator_open_afresh(view.node, last, limit,
-									refill_from(limit, half_of_it(last, now), wanted));
-	ereport(LOG,
-			errmsg("snowflake gate reopened for node ID %d", view.node),
-			errdetail("Snowflakes are smaller than earlier ones, which go up to \"%s\".",
-					  timestamptz_to_str(snowflake_layout_position_time(layout, view.last))));
+	if (wanted->grant == 0)
+		snowflake_lease_state_retire();
+	open_afresh(&view, wanted, last, usable(limit, last, now), now);
 }
 
 /*

@@ -78,7 +78,10 @@ end_session(FleetSession *session)
 	session->coordinator->close(session->connection);
 }
 
-/* The highest tick that this server knows to be used or granted: of its IDs, its lease. */
+/*
+ * The highest tick that this server knows to be used or granted: of its IDs, of its
+ * reservation if the gate was not opened since it started, of its lease.
+ */
 static int64
 highest_known_tick(void)
 {
@@ -88,7 +91,8 @@ highest_known_tick(void)
 
 	snowflake_generator_view(&view);
 	snowflake_lease_state_view(&lease);
-	tick = snowflake_layout_position_tick(&snowflake_server_layout, view.highest);
+	tick = Max(snowflake_layout_position_tick(&snowflake_server_layout, view.highest),
+			   snowflake_lease_state_reached(snowflake_server_layout.epoch));
 	return lease.grant == 0 ? tick : Max(tick, lease.until);
 }
 
@@ -197,28 +201,45 @@ write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
 			errmsg("could not use the coordinator: it has no record of the fleet, and accepts none"));
 }
 
-/* Is that no trouble any more when the lessee asks again, or the present tick is over? */
+/*
+ * Is that no trouble any more when the lessee asks again, of a fleet that was just created,
+ * or when the present tick is over?
+ */
 static bool
 is_over_soon(const SnowflakeLeaseView *lease)
 {
-	return lease->trouble == STATE_FLEET_MISSING || lease->trouble == STATE_COORDINATOR_UNUSABLE ||
-		(lease->trouble == STATE_FLEET_BELOW_FLOOR &&
-		 lease->floor <= snowflake_layout_tick_at(&snowflake_server_layout,
-												  snowflake_generator_clock()));
+	switch (lease->trouble)
+	{
+		case STATE_COORDINATOR_UNUSABLE:
+		case STATE_FLEET_MISSING:
+		case STATE_FLEET_GONE:
+		case STATE_FLEET_WENT_BACK:
+		case STATE_FLEET_COPIED:
+		case STATE_FLEET_REPLACED:
+		case STATE_FLEET_NEW_TERM:
+		case STATE_FLEET_DAMAGED:
+			return true;
+		case STATE_FLEET_BELOW_FLOOR:
+			return lease->floor <= snowflake_layout_tick_at(&snowflake_server_layout,
+															snowflake_generator_clock());
+		default:
+			return false;
+	}
 }
 
-/* Wait until this server has a lease, or knows why it has none. */
+/* Have this server ask at once, and wait until it has a lease, or knows why it has none. */
 static void
 wait_for_own_lease(void)
 {
 	int64		deadline_usec = snowflake_clock_monotonic_usec() + OWN_LEASE_USEC;
 
+	snowflake_lease_state_ask();
 	do
 	{
 		SnowflakeLeaseView lease;
 
 		snowflake_lease_state_view(&lease);
-		if (lease.trouble == STATE_NO_TROUBLE ? lease.grant != 0 && !lease.revoked :
+		if (lease.trouble == STATE_NO_TROUBLE ? lease.grant != 0 && !lease.revoked && !lease.retired :
 			!is_over_soon(&lease))
 			return;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -244,10 +265,19 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 	FleetSession session = begin_session("snowflake_fleet_create()");
 	SnowflakeFleet fleet = {0};
 	int64		known = highest_known_tick();
+	const SnowflakeRecord *record;
+	SnowflakeLeaseView lease;
 	TimestampTz now;
 
 	session.coordinator->prepare(session.connection);
-	(void) read_fleet(&session);
+	record = read_fleet(&session);
+	snowflake_lease_state_view(&lease);
+	if (record == NULL && lease.grant != 0)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("this server has had a lease, so there has been a snowflake fleet"),
+				errdetail("The leases of its servers may go on for longer than those of a new fleet would wait."),
+				errhint("Use snowflake_fleet_recover(), also to move the fleet to another coordinator."));
 	now = earlier_clock(&session);
 	if (PG_ARGISNULL(0))
 	{
@@ -268,7 +298,6 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 				errmsg("the coordinator already has a snowflake fleet"),
 				errhint("If it has lost data, use snowflake_fleet_recover()."));
 	end_session(&session);
-	snowflake_lease_state_ask();
 	wait_for_own_lease();
 	PG_RETURN_VOID();
 }
@@ -335,7 +364,8 @@ default_floor(const SnowflakeFleet *before, TimestampTz now)
  * all that can have been granted.  The end that a server reported when it gave up its
  * lease bounds the floor from below, until an administrator says that the server is gone.
  *
- * From then on no grant from before is renewed: see begin_write() of lease.c.
+ * From then on no grant from before is renewed: see begin_write() of lease.c.  When this
+ * returns, this server knows of the fleet.
  */
 Datum
 snowflake_fleet_recover(PG_FUNCTION_ARGS)
@@ -386,7 +416,7 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 				errhint("Try again."));
 	replace_damaged(&session, &fleet);
 	end_session(&session);
-	snowflake_lease_state_ask();
+	wait_for_own_lease();
 	PG_RETURN_VOID();
 }
 
@@ -411,7 +441,7 @@ snowflake_fleet_reclaim(PG_FUNCTION_ARGS)
 	check_layout(read_fleet(&session), "The ticks of its leases are not those of this server.",
 				 "Use snowflake_fleet_reclaim() on a server that has the fleet's layout.");
 	snowflake_lease_state_view(&lease);
-	if (lease.grant != 0 && lease.node == node && !lease.revoked)
+	if (lease.grant != 0 && lease.node == node && !lease.revoked && !lease.retired)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("node ID %d is leased to this server", node));

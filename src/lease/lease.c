@@ -26,7 +26,7 @@
  * 3. Each write has a nonce, and no two are equal.  An answer may be lost: then the
  *	  same value is written again, or found; any other value
  *	  means that another server has it, perhaps a twin of this process, in a virtual
- *	  machine that was resumed twice: settle_write(), knows_less().
+ *	  machine that was resumed twice: settle_write(), judge_lease().
  * 4. A stop stores the exact end: snowflake_lease_release().  It must be known what
  *	  was minted with the grant, and certain that nothing more will be: give_back().
  *	  An answer that is lost leaves a grant that ends there, too: judge_lease().
@@ -38,15 +38,38 @@
  *	  cluster, which has a copy of the records, nor by one whose term is older than
  *	  one seen before: it was replaced.  A newer term is recorded, in the same
  *	  fleet: knows_coordinator().  Who has answered a write is looked at after it:
- *	  send_write().
+ *	  send_write().  The new one may lack commits of the old one, so for half a lease it
+ *	  is only asked for renewals: take().
  * 8. A grant starts at our clock.  Where the fleet's floor is ahead of that,
  *	  nothing is taken before the clock gets there, so that a floor that was a
  *	  mistake can be put right: take().
+ * 9. A server that has a grant asks the coordinator at least once in half a lease, by the
+ *	  setting and the monotonic clock, however far the grant reaches:
+ *	  snowflake_lease_due_ms().  So whatever the coordinator has forgotten is noticed
+ *	  before a fleet that was re-created with the default floor, a lease after the
+ *	  clock, grants anything; and before the end of the time in which a new
+ *	  term grants nothing.
+ * 10. A generator that is far ahead of the clock, and is to go back, needs another
+ *	  grant, from the clock on, which replaces the one that it has.  That one is used no
+ *	  more, and its record keeps its "until": snowflake_lease_state_replace(),
+ *	  snowflake_lease_state_retire().
+ *
+ * Rules 1 to 8 rest on no clock.  Where records were lost nothing else is left than time: 9,
+ * and the second half of 7, hold if all servers have the same setting, reach the
+ * coordinator meanwhile, and have monotonic clocks that are right.
+ *
+ * What this must survive: a server that stands still at any point, and goes on; a copy of
+ * it, memory and all; any clock, and one that is set; answers and writes that are lost, or
+ * late; a coordinator that loses all, or goes back, at any time; a failover that loses
+ * the latest commits; a setting that is changed while leases of another length are
+ * held; a generator that is ahead of the clock, and goes back; a table without its key, which
+ * the module for PostgreSQL refuses.
  *
  * A grant is known by its number.  The same node ID granted again is another one:
  * another server may have had it in between.
  *
- * The protocol is modelled in test/model/lease.pml.
+ * The protocol is modelled in test/model/lease.pml, what rests on time in
+ * test/model/notice.pml.
  *
  * Only the lessee calls these functions.  lease_state.c has the part that other
  * processes see; the rest is the lessee's memory, for its successor if it ends while
@@ -87,6 +110,8 @@ typedef struct Lease
 												 * on */
 	int64		renew_early_ticks;	/* ticks by which it is renewed before
 									 * half of the lease */
+	int64		asked_usec;		/* when the coordinator was last asked to
+								 * write it, on the monotonic clock */
 } Lease;
 
 /* A write of which it is not known whether it was, or will be, done. */
@@ -96,6 +121,7 @@ typedef struct Write
 	int32		node;
 	char		value[SNOWFLAKE_VALUE_SIZE];
 	char		fleet[SNOWFLAKE_VALUE_SIZE];	/* what its record has to be */
+	bool		at_clock;		/* a grant for a generator that goes back */
 
 	/* what was found in its place, ours as well; empty: nothing was */
 	char		found[SNOWFLAKE_VALUE_SIZE];
@@ -110,6 +136,8 @@ typedef struct Lessee
 	/* the newest term in which a coordinator of a fleet has answered */
 	char		incarnation[SNOWFLAKE_NONCE_SIZE];
 	int64		term;
+	int64		term_since_usec;	/* when this server saw it first, on the
+									 * monotonic clock */
 } Lessee;
 
 /* NULL if the library was not preloaded. */
@@ -124,6 +152,12 @@ static int	races = 0;
 /* Until when an answer counts, on the monotonic clock, and how long that is. */
 static int64 answer_deadline_usec;
 static int64 answer_usec;
+
+/* When the last write was sent, on the monotonic clock. */
+static int64 sent_usec;
+
+/* How often a renewal was refused in an attempt, though its records are as expected. */
+static int	refusals;
 
 /* Shared memory to request. */
 Size
@@ -169,16 +203,21 @@ bool
 snowflake_lease_is_held(void)
 {
 	return shared->lease.exists && !shared->lease.lost &&
-		shared->lease.source == own_source() && !lease_view().revoked;
+		shared->lease.source == own_source() && !lease_view().revoked &&
+		!lease_view().retired;
 }
 
-/* Was it taken by a clock that was far ahead of what it is now?  Then there is a better one. */
+/*
+ * Was it taken by a clock that was far ahead of what it is now, and the generator is not
+ * there?  Then there is a better one.
+ */
 static bool
 is_from_the_future(TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
-	return snowflake_layout_tick_start(layout, lease_view().from) - now >
+	return snowflake_layout_tick_start(layout, lease_view().from) -
+		snowflake_layout_tick_start(layout, snowflake_lease_state_reached(now)) >
 		snowflake_max_jump_ms * INT64CONST(1000);
 }
 
@@ -205,25 +244,35 @@ is_current(TimestampTz now)
 {
 	return snowflake_lease_is_held() &&
 		snowflake_layout_tick_at(&snowflake_server_layout, now) <= lease_view().until &&
-		!is_from_the_future(now) && !is_unwanted();
+		!is_from_the_future(now) && !is_unwanted() && !snowflake_lease_state_is_replaced();
+}
+
+/* Half of a lease, as the setting is now. */
+static int64
+half_lease_usec(void)
+{
+	return snowflake_lease_ms * INT64CONST(500);
 }
 
 /*
- * How long until the next attempt: when half of the lease is left.  0 or less:
- * now.
+ * Rule 9: how long until the next attempt, when half of the lease is left, or half of
+ * one has passed since the last.  0 or less: now.
  */
 long
 snowflake_lease_due_ms(TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		left;
+	int64		unasked_usec;
 
 	if (!snowflake_lease_is_held() || lease_view().trouble != STATE_NO_TROUBLE ||
-		is_from_the_future(now) || is_unwanted())
+		is_from_the_future(now) || is_unwanted() || snowflake_lease_state_is_replaced())
 		return 0;
 	left = lease_view().until - snowflake_lease_state_reached(now) -
 		snowflake_node_settings_lease_ticks() / 2 - shared->lease.renew_early_ticks;
-	return (long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000;
+	unasked_usec = snowflake_clock_monotonic_usec() - shared->lease.asked_usec;
+	return Min((long) Min(left, PG_INT32_MAX) * layout->tick_usec / 1000,
+			   (long) ((half_lease_usec() - unasked_usec) / 1000));
 }
 
 /*
@@ -288,6 +337,7 @@ send_write(const SnowflakeCoordinator *coordinator, void *connection, const char
 	SnowflakeIdentity identity;
 	SnowflakeFleet fleet;
 
+	sent_usec = snowflake_clock_monotonic_usec();
 	if (!coordinator->compare_and_set(connection, snowflake_lease_record_key(doubtful->node),
 									  expected, doubtful->value, &unchanged))
 		return false;
@@ -307,7 +357,8 @@ send_write(const SnowflakeCoordinator *coordinator, void *connection, const char
  */
 static bool
 begin_write(const SnowflakeCoordinator *coordinator, void *connection, int32 node,
-			const char *expected, const SnowflakeLeaseRecord *parsed, const char *fleet)
+			const char *expected, const SnowflakeLeaseRecord *parsed, const char *fleet,
+			bool at_clock)
 {
 	Write	   *doubtful = &shared->doubtful;
 
@@ -315,6 +366,7 @@ begin_write(const SnowflakeCoordinator *coordinator, void *connection, int32 nod
 	strlcpy(doubtful->value, snowflake_lease_record_print(parsed), SNOWFLAKE_VALUE_SIZE);
 	strlcpy(doubtful->fleet, fleet, SNOWFLAKE_VALUE_SIZE);
 	doubtful->node = node;
+	doubtful->at_clock = at_clock;
 	doubtful->exists = true;
 	return send_write(coordinator, connection, expected);
 }
@@ -357,9 +409,11 @@ adopt_write(TimestampTz now)
 	lease->renew_early_ticks = renewed && lease_view().trouble == STATE_NO_TROUBLE ? 0 :
 		hash_bytes((unsigned char *) lease->value, strlen(lease->value)) %
 		(snowflake_node_settings_lease_ticks() / 8 + 1);
+	lease->asked_usec = sent_usec;
 	lease->lost = false;
 	lease->exists = true;
-	snowflake_lease_state_publish(lease->node, parsed.from, parsed.until, !renewed, now);
+	snowflake_lease_state_publish(lease->node, parsed.from, parsed.until, !renewed,
+								  shared->doubtful.at_clock, now);
 	forget_write();
 
 	if (!renewed)
@@ -394,7 +448,7 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 							   snowflake_lease_state_reached(now) + snowflake_node_settings_lease_ticks()),
 						   snowflake_server_layout.max_tick);
 		if (!begin_write(coordinator, connection, lease->node, lease->value,
-						 &parsed, lease->fleet))
+						 &parsed, lease->fleet, false))
 			return false;
 	}
 	adopt_write(now);
@@ -584,7 +638,11 @@ knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
 		strlcpy(shared->incarnation, fleet->incarnation, SNOWFLAKE_NONCE_SIZE);
 		shared->term = 0;
 	}
-	shared->term = Max(shared->term, fleet->term);
+	if (shared->term < fleet->term)
+	{
+		shared->term = fleet->term;
+		shared->term_since_usec = snowflake_clock_monotonic_usec();
+	}
 	if (!is_of_cluster(&identity, fleet))
 		snowflake_lease_state_set_trouble(STATE_FLEET_COPIED, NULL);
 	else if (identity.term != 0 && identity.term < shared->term)
@@ -594,10 +652,46 @@ knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
 	else
 	{
 		fleet->term = identity.term;
+		fleet->since = Max(identity.clock, 1);
 		(void) coordinator->compare_and_set(connection, SNOWFLAKE_FLEET_KEY, record->value,
 											snowflake_lease_record_print_fleet(fleet), NULL);
 		*again = true;
 	}
+	return false;
+}
+
+/*
+ * Rule 7: has the coordinator changed so lately that a holder of what it has lost may not
+ * have asked it yet?  How lately is measured by its own clock, or, in case that was set,
+ * since this server has known.  The time of an attempt is added, which a holder may have
+ * begun at the last moment.
+ */
+static bool
+is_new_term(const SnowflakeCoordinator *coordinator, void *connection,
+			const SnowflakeFleet *fleet)
+{
+	int64		notice_usec = half_lease_usec() + answer_usec;
+	SnowflakeIdentity identity;
+
+	coordinator->identify(connection, &identity);
+	return fleet->since != 0 && identity.clock - fleet->since < notice_usec &&
+		snowflake_clock_monotonic_usec() - shared->term_since_usec < notice_usec;
+}
+
+/*
+ * Not yet, if the fleet was founded again, or its coordinator is another one: then that is
+ * the trouble.  What is granted already is used up meanwhile.
+ */
+static bool
+may_take(const SnowflakeCoordinator *coordinator, void *connection,
+		 const SnowflakeFleet *fleet, TimestampTz now)
+{
+	if (snowflake_lease_state_floor_passed(fleet->floor) - now > SNOWFLAKE_LEASE_EARLY_USEC)
+		snowflake_lease_state_wait_for_floor(fleet->floor);
+	else if (is_new_term(coordinator, connection, fleet))
+		snowflake_lease_state_set_trouble(STATE_FLEET_NEW_TERM, NULL);
+	else
+		return true;
 	return false;
 }
 
@@ -616,24 +710,15 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	SnowflakeLeaseView view;
 	int64		now_tick = snowflake_layout_tick_at(layout, now);
 	int64		began_usec = snowflake_clock_monotonic_usec();
+	int64		reached;
 	int32		node;
+	bool		at_clock = snowflake_lease_state_is_replaced();
+	bool		is_done;
 
 	snowflake_lease_state_view(&view);
 
-	/*
-	 * Not yet, if the fleet was founded again.  What is granted already is
-	 * used up first.
-	 */
-	if (snowflake_lease_state_floor_passed(fleet->floor) - now >
-		SNOWFLAKE_LEASE_EARLY_USEC)
-	{
-		if (view.grant != 0 && !view.revoked && now_tick <= view.until &&
-			!is_from_the_future(now))
-			snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
-		else
-			snowflake_lease_state_wait_for_floor(fleet->floor);
+	if (!may_take(coordinator, connection, fleet, now))
 		return false;
-	}
 
 	/*
 	 * A list of very many records takes its time.  That is no harm while
@@ -644,7 +729,8 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 		coordinator->set_deadline(connection, snowflake_clock_monotonic_usec() + LISTING_USEC);
 	memset(&parsed, 0, sizeof(parsed));
 	parsed.until = -1;
-	node = snowflake_lease_choice_make(coordinator->list(connection, NULL), now_tick,
+	reached = at_clock ? now_tick : snowflake_lease_state_reached(now);
+	node = snowflake_lease_choice_make(coordinator->list(connection, NULL), now_tick, reached,
 									   races, &record, &parsed);
 	answer_deadline_usec = snowflake_clock_monotonic_usec() + answer_usec;
 	coordinator->set_deadline(connection, answer_deadline_usec);
@@ -664,9 +750,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 		return false;
 	}
 
-	snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
-	parsed.until = Min(Max(parsed.from, snowflake_lease_state_reached(now)) +
-					   snowflake_node_settings_lease_ticks(),
+	parsed.until = Min(Max(parsed.from, reached) + snowflake_node_settings_lease_ticks(),
 					   layout->max_tick);
 	parsed.granted = Max(now_tick, 1);
 	snowflake_lease_record_own_name(parsed.holder);
@@ -675,8 +759,13 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 	strlcpy(parsed.token, shared->token, SNOWFLAKE_NONCE_SIZE);
 	snowflake_lease_record_nonce(parsed.nonce);
 
-	if (!begin_write(coordinator, connection, node,
-					 record == NULL ? NULL : record->value, &parsed, fleet_record->value))
+	is_done = begin_write(coordinator, connection, node,
+						  record == NULL ? NULL : record->value, &parsed, fleet_record->value,
+						  at_clock);
+
+	/* not before there is an answer */
+	snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
+	if (!is_done)
 	{
 		races++;
 		return true;
@@ -731,7 +820,8 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 
 	if (record == NULL)
 	{
-		snowflake_lease_state_set_trouble(STATE_FLEET_MISSING, NULL);
+		snowflake_lease_state_set_trouble(lease_view().grant == 0 ? STATE_FLEET_MISSING : STATE_FLEET_GONE,
+										  NULL);
 		return false;
 	}
 	if (!snowflake_lease_record_parse_fleet(record->value, &fleet))
@@ -786,7 +876,13 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 	else if (strcmp(lease->fleet, record->value) == 0)
 	{
 		if (!renew(coordinator, connection, now))
-			return true;
+		{
+			if (++refusals < LOOKS)
+				return true;
+			ereport(ERROR,
+					errcode(ERRCODE_CONNECTION_FAILURE),
+					errmsg("could not use the coordinator: it does not change a record that is as expected"));
+		}
 		snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
 	}
 	return false;
@@ -805,6 +901,7 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 
 	answer_deadline_usec = deadline_usec;
 	answer_usec = deadline_usec - snowflake_clock_monotonic_usec();
+	refusals = 0;
 	coordinator->identify(connection, &identity);
 
 	/* what has ended may be another server's, which starts above it */
@@ -841,7 +938,8 @@ snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connectio
 		return;
 	snowflake_lease_record_nonce(parsed.nonce);
 	parsed.until = Min(Max(end, parsed.from - 1), parsed.until);
-	if (begin_write(coordinator, connection, lease->node, lease->value, &parsed, lease->fleet))
+	if (begin_write(coordinator, connection, lease->node, lease->value, &parsed, lease->fleet,
+					false))
 	{
 		forget_write();
 		lease->lost = true;

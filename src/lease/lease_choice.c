@@ -116,9 +116,13 @@ choices_to_skip(int races)
  * other, if its lease has ended by our clock; otherwise one without a record.
  * *record is its record, or NULL.  -1 if there is none.  "races" is how often
  * others were faster.
+ *
+ * A lease of our own has ended if it does not go beyond "own_tick", where the generator
+ * stands: a server that is ahead of the clock, and is stopped cleanly, would take
+ * another node ID at each start.
  */
 int32
-snowflake_lease_choice_make(List *records, int64 now_tick, int races,
+snowflake_lease_choice_make(List *records, int64 now_tick, int64 own_tick, int races,
 							const SnowflakeRecord **record, SnowflakeLeaseRecord *parsed)
 {
 	char		name[SNOWFLAKE_HOLDER_SIZE];
@@ -143,7 +147,8 @@ snowflake_lease_choice_make(List *records, int64 now_tick, int races,
 			continue;
 		if (!snowflake_lease_record_parse(each->value, &found))
 			damaged = damaged < 0 ? node : damaged;
-		else if (found.until < now_tick)
+		else if (found.until < now_tick ||
+				 (found.until <= own_tick && strcmp(found.holder, name) == 0))
 		{
 			Ended	   *ended = palloc(sizeof(Ended));
 

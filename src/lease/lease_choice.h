@@ -10,7 +10,8 @@
 
 #include "lease/lease_record.h"
 
-extern int32 snowflake_lease_choice_make(List *records, int64 now_tick, int races,
+extern int32 snowflake_lease_choice_make(List *records, int64 now_tick, int64 own_tick,
+										 int races,
 										 const SnowflakeRecord **record,
 										 SnowflakeLeaseRecord *parsed);
 

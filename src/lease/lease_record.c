@@ -191,6 +191,7 @@ parse_fleet(const char *value, SnowflakeFleet *fleet)
 		!get_text(object, "reporter", fleet->reporter, SNOWFLAKE_HOLDER_SIZE) ||
 		!get_text(object, "cluster", fleet->cluster, SNOWFLAKE_CLUSTER_SIZE) ||
 		!get_number(object, "term", PG_INT64_MAX, &fleet->term) || fleet->term < 0 ||
+		!get_number(object, "since", PG_INT64_MAX, &fleet->since) || fleet->since < 0 ||
 		!get(object, "suspect", jbvBool, &suspect))
 		return false;
 	fleet->suspect = suspect.val.boolean;
@@ -241,9 +242,9 @@ snowflake_lease_record_print_fleet(SnowflakeFleet *fleet)
 					 fleet->layout, fleet->floor, fleet->suspect ? "true" : "false",
 					 fleet->reported);
 	escape_json(&value, fleet->reporter);
-	appendStringInfo(&value, ", \"cluster\": \"%s\", \"term\": " INT64_FORMAT ","
+	appendStringInfo(&value, ", \"cluster\": \"%s\", \"term\": " INT64_FORMAT ", \"since\": " INT64_FORMAT ","
 					 " \"incarnation\": \"%s\", \"nonce\": \"%s\"}",
-					 fleet->cluster, fleet->term, fleet->incarnation, fleet->nonce);
+					 fleet->cluster, fleet->term, fleet->since, fleet->incarnation, fleet->nonce);
 	return value.data;
 }
 

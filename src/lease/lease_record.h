@@ -37,6 +37,9 @@ typedef struct SnowflakeFleet
 	char		reporter[SNOWFLAKE_HOLDER_SIZE];
 	char		cluster[SNOWFLAKE_CLUSTER_SIZE];	/* the coordinator's */
 	int64		term;			/* identity, as it was last seen */
+	TimestampTz since;			/* when that term was seen first, by the
+								 * coordinator's clock; 0: it created the
+								 * fleet */
 } SnowflakeFleet;
 
 /* The record of a node ID. */

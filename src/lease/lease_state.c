@@ -44,10 +44,20 @@ typedef struct LeaseState
 
 	/* A session has asked for an immediate attempt. */
 	pg_atomic_uint32 is_asked;
+
+	/*
+	 * The grant in whose place a session wants another one, and up to when it
+	 * waits for that, on the monotonic clock.  Under the lock.
+	 */
+	uint32		replaced_grant;
+	int64		replaced_until_usec;
 } LeaseState;
 
 /* NULL if the library was not preloaded. */
 static LeaseState *shared = NULL;
+
+/* The lessee's: has its attempt led to a lease? */
+static bool is_published = false;
 
 /* Shared memory to request. */
 Size
@@ -96,7 +106,8 @@ snowflake_lease_state_wanted(SnowflakeNode *wanted)
 	snowflake_lease_state_view(&view);
 	wanted->node = view.node;
 	wanted->grant = view.grant;
-	if (view.grant == 0)
+	wanted->at_clock = view.at_clock;
+	if (view.grant == 0 || view.retired)
 		wanted->obstacle = GATE_LEASE_NONE;
 	else if (view.revoked)
 		wanted->obstacle = GATE_LEASE_REVOKED;
@@ -151,6 +162,32 @@ snowflake_lease_state_ask(void)
 		SetLatch(latch);
 }
 
+/*
+ * Have the lessee take another grant in place of this one, at the clock, if it can before
+ * the deadline, on the monotonic clock.  The generator is to go back there.
+ */
+void
+snowflake_lease_state_replace(uint32 grant, int64 deadline_usec)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->replaced_grant = grant;
+	shared->replaced_until_usec = deadline_usec;
+	LWLockRelease(&shared->lock);
+	snowflake_lease_state_ask();
+}
+
+/*
+ * The generator went back to the clock with a node ID that is not leased.  The lease, if
+ * there is one, must not be used any more: its IDs are ahead.
+ */
+void
+snowflake_lease_state_retire(void)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->view.retired = shared->view.grant != 0;
+	LWLockRelease(&shared->lock);
+}
+
 /* Is the clock beyond the end of the lease? */
 bool
 snowflake_lease_state_has_ended(const SnowflakeNode *wanted, TimestampTz now)
@@ -178,6 +215,18 @@ snowflake_lease_state_floor_passed(int64 floor)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
 	return snowflake_layout_tick_start(layout, Min(floor + 1, layout->max_tick));
+}
+
+/*
+ * Has the lessee ended an attempt in vain so lately that it was not stopped?  Where a lease
+ * is late it makes one after the other, each of which takes a quarter of it at most.
+ */
+bool
+snowflake_lease_state_is_asking(const SnowflakeLeaseView *lease)
+{
+	return lease->tried_usec != 0 &&
+		snowflake_clock_monotonic_usec() - lease->tried_usec <
+		Min(snowflake_lease_ms * INT64CONST(500), 10 * USECS_PER_SEC);
 }
 
 /*
@@ -223,6 +272,20 @@ snowflake_lease_state_is_asked(void)
 	return pg_atomic_exchange_u32(&shared->is_asked, 0) != 0;
 }
 
+/* Is another grant wanted in place of the present one? */
+bool
+snowflake_lease_state_is_replaced(void)
+{
+	int64		now_usec = snowflake_clock_monotonic_usec();
+	bool		is_replaced;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	is_replaced = shared->view.grant != 0 && shared->view.grant == shared->replaced_grant &&
+		now_usec < shared->replaced_until_usec;
+	LWLockRelease(&shared->lock);
+	return is_replaced;
+}
+
 /* It ends. */
 void
 snowflake_lease_state_detach_lessee(void)
@@ -235,23 +298,46 @@ snowflake_lease_state_detach_lessee(void)
 
 /*
  * The lease is for these ticks of this node ID from now on.  Unless it was only
- * renewed it is a new grant, with the next number.
+ * renewed it is a new grant, with the next number.  "at_clock": of one that is new, see
+ * the view.
  */
 void
-snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new, TimestampTz now)
+snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new, bool at_clock,
+							  TimestampTz now)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (is_new)
+	{
 		shared->view.grant++;
+		shared->view.at_clock = at_clock;
+		shared->view.retired = false;
+	}
 	shared->view.node = node;
 	shared->view.from = from;
 	shared->view.until = until;
 	shared->view.revoked = false;
 	shared->view.renewed_at = now;
 	LWLockRelease(&shared->lock);
+	is_published = true;
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
 	snowflake_counters_add(is_new ? COUNTER_LEASES :
 						   COUNTER_LEASE_RENEWALS);
+}
+
+/* An attempt begins. */
+void
+snowflake_lease_state_begin_attempt(void)
+{
+	is_published = false;
+}
+
+/* It ends. */
+void
+snowflake_lease_state_end_attempt(void)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->view.tried_usec = is_published ? 0 : snowflake_clock_monotonic_usec();
+	LWLockRelease(&shared->lock);
 }
 
 /*

@@ -25,7 +25,14 @@ typedef struct SnowflakeLeaseView
 	int64		from;			/* the first and the last tick it is for */
 	int64		until;
 	bool		revoked;		/* not to be used any more, at once */
+	bool		retired;		/* nor this one: the generator went back to
+								 * the clock, by another node ID */
+	bool		at_clock;		/* it replaces another one, and begins at the
+								 * clock, which the generator is to go back to */
 	TimestampTz renewed_at;
+	int64		tried_usec;		/* when the lessee's last attempt ended, on
+								 * the monotonic clock; 0: none yet, or with a
+								 * lease */
 	SnowflakeState trouble;		/* why nothing is granted, or renewed */
 	TimestampTz trouble_since;
 	int64		floor;			/* the tick whose end is waited for, if that
@@ -44,10 +51,13 @@ extern void snowflake_lease_state_wanted(SnowflakeNode *wanted);
 extern void snowflake_lease_state_ask(void);
 extern bool snowflake_lease_state_is_late(const SnowflakeLeaseView *lease,
 										  const SnowflakeView *view);
+extern bool snowflake_lease_state_is_asking(const SnowflakeLeaseView *lease);
+extern void snowflake_lease_state_replace(uint32 grant, int64 deadline_usec);
 
 /* The keeper's part */
 extern void snowflake_lease_state_need(uint64 position);
 extern void snowflake_lease_state_notice_end(void);
+extern void snowflake_lease_state_retire(void);
 extern bool snowflake_lease_state_has_ended(const SnowflakeNode *wanted,
 											TimestampTz now);
 
@@ -55,10 +65,13 @@ extern bool snowflake_lease_state_has_ended(const SnowflakeNode *wanted,
 extern bool snowflake_lease_state_attach_lessee(void);
 extern void snowflake_lease_state_detach_lessee(void);
 extern bool snowflake_lease_state_is_asked(void);
+extern bool snowflake_lease_state_is_replaced(void);
 extern int64 snowflake_lease_state_reached(TimestampTz now);
 extern TimestampTz snowflake_lease_state_floor_passed(int64 floor);
 extern void snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new,
-										  TimestampTz now);
+										  bool at_clock, TimestampTz now);
+extern void snowflake_lease_state_begin_attempt(void);
+extern void snowflake_lease_state_end_attempt(void);
 extern void snowflake_lease_state_shorten(int64 end);
 extern void snowflake_lease_state_revoke(void);
 extern void snowflake_lease_state_set_trouble(SnowflakeState trouble,

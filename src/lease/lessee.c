@@ -212,6 +212,7 @@ attempt(MemoryContext context, const int64 *end)
 	MemoryContext outer = MemoryContextSwitchTo(context);
 	volatile int64 began_usec = snowflake_clock_monotonic_usec();
 
+	snowflake_lease_state_begin_attempt();
 	PG_TRY();
 	{
 		const SnowflakeCoordinator *coordinator = snowflake_lease_record_load_coordinator();
@@ -262,6 +263,7 @@ attempt(MemoryContext context, const int64 *end)
 		}
 	}
 	PG_END_TRY();
+	snowflake_lease_state_end_attempt();
 	MemoryContextSwitchTo(outer);
 	MemoryContextReset(context);
 	return began_usec;

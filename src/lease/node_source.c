@@ -226,6 +226,7 @@ describe_wanted(const HostReading *reading, SnowflakeNode *wanted)
 		return;
 	}
 	wanted->grant = 0;
+	wanted->at_clock = false;
 	wanted->first = 0;
 	wanted->end = PG_UINT64_MAX;
 	wanted->node = reading == NULL ? snowflake_node_id : node_of(reading);

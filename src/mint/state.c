@@ -95,13 +95,16 @@ snowflake_state_of_keeper(const SnowflakeSituation *now)
 
 /*
  * Why nothing is granted, or renewed.  A floor that is passed is no trouble any more, even if
- * the lessee has not said so.
+ * the lessee has not said so; nor is one that is passed before the lease ends.
  */
 SnowflakeState
 snowflake_state_of_lease(const SnowflakeSituation *now)
 {
 	const SnowflakeLeaseView *lease = &now->lease;
 
+	if (lease->trouble == STATE_FLEET_BELOW_FLOOR && now->gate == GATE_OPEN &&
+		lease->grant != 0 && !lease->revoked && !lease->retired && lease->floor < lease->until)
+		return STATE_NO_TROUBLE;
 	if (lease->trouble != STATE_NO_TROUBLE &&
 		!(lease->trouble == STATE_FLEET_BELOW_FLOOR &&
 		  snowflake_lease_state_floor_passed(lease->floor) < snowflake_generator_clock()))
@@ -110,6 +113,8 @@ snowflake_state_of_lease(const SnowflakeSituation *now)
 		return STATE_LESSEE_MISSING;
 	if (!now->lease_is_needed)
 		return STATE_NO_TROUBLE;
+	if (snowflake_lease_state_is_asking(lease))
+		return STATE_LESSEE_SOUND;
 	return lease->grant == 0 ? STATE_LESSEE_ASKS : STATE_LESSEE_LATE;
 }
 
@@ -214,7 +219,8 @@ SnowflakeState
 snowflake_state_if_ahead(const SnowflakeSituation *now)
 {
 	return now->has_jumped ? STATE_WAITS_FOR_JUMP :
-		now->excess_usec >= USECS_PER_HOUR ? STATE_WAITS_LONG :
+		now->excess_usec >= USECS_PER_HOUR ?
+		(snowflake_node_source == NODE_FROM_LEASE ? STATE_WAITS_LONG_LEASED : STATE_WAITS_LONG) :
 		is_advanced(now) ? STATE_WAITS_ADVANCED : STATE_WAITS;
 }
 

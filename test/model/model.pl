@@ -30,7 +30,8 @@ my %holds = (
 		"SPLIT $lease",
 		$coordinator_fails
 	],
-	line => ['TICKS=2 OFFSETS=3']);
+	line => ['TICKS=2 OFFSETS=3'],
+	notice => [ 'TICKS=8', 'TICKS=8 FAILOVER' ]);
 my %breaks = (
 	frontier => [
 		(   map { "OTHERS=1 $_" }
@@ -47,7 +48,7 @@ my %breaks = (
 		'TICKS=1 ASYNC SAME_NODE'
 	],
 	lease => [
-		(map { "$lease $_" } qw(FORGET_UNTIL RENEW_WITHOUT_VERSION RESUME_GRANT NO_NONCE)),
+		(map { "$lease $_" } qw(FORGET_UNTIL RENEW_WITHOUT_VERSION RESUME_GRANT NO_NONCE NO_KEY)),
 		'SERVERS=2 NODES=1 TICKS=3 LEASE=0 NODE_NOT_GRANT',
 		"TWINS $lease EXCUSE_KNOWN_ALONE",
 		"BY_HAND $lease NO_FLOOR_AT_CREATION",
@@ -59,6 +60,11 @@ my %breaks = (
 	line => [
 		map { "TICKS=2 OFFSETS=2 $_" }
 		  qw(FOLLOW_KEPT_LINE CRASH_IS_NO_START IGNORE_ROW CLOCK_BEHIND)
+	],
+	notice => [
+		(map { "TICKS=7 $_" } qw(DUE_BY_END UNMARKED ONE_IS_CUT_OFF CRASH_AHEAD)),
+		map { "TICKS=7 FAILOVER $_" }
+		  qw(TAKE_IN_NEW_TERM DUE_BY_END UNMARKED ONE_IS_CUT_OFF CRASH_AHEAD SHORTENED_AFTERWARDS)
 	]);
 
 # Breadth first finds the shortest way to an error; what has none is searched depth first,

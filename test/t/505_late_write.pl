@@ -220,8 +220,12 @@ foreach my $case (
 	my ($function, $refusal) = @$case;
 	my @founders;
 
-	$coordinator->safe_psql('postgres', 'TRUNCATE snowflake_fleet.records')
-	  if $function =~ /create/;
+	if ($function =~ /create/)
+	{
+		# by a server that has had no lease
+		$coordinator->safe_psql('postgres', 'TRUNCATE snowflake_fleet.records');
+		$one->restart;
+	}
 	$session = $coordinator->background_psql('postgres');
 	$session->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records IN ROW EXCLUSIVE MODE');
 	foreach my $i (0, 1)

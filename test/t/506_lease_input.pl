@@ -221,7 +221,7 @@ $coordinator->safe_psql('raw', slurp_file("$FindBin::RealBin/../../sql/snowflake
   foreach 1 .. 2;
 set_to('node_source', $url =~ s/postgres$/raw/r);
 wait_for_status($server, q{coordinator = 'grants nothing'});
-$server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+$server->safe_psql('postgres', 'SELECT snowflake_fleet_recover(now())');
 wait_for_status($server, q{coordinator = 'reachable'});
 
 # written, and so found, from the highest node ID on

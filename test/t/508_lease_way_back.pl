@@ -53,7 +53,7 @@ mint_at_clock($one, $two);
 pass('a fleet is founded by a server that is ahead: the others mint at their clocks');
 push @lists, mint_together(1, $one, $two, $ahead);
 
-# It has snowflakes up to there: no fleet of its is founded without a word about that.
+# It has had a lease: it creates no fleet that grants what others may have.
 records('CREATE DATABASE second');
 $ahead->append_conf('postgresql.conf',
 	q{snowflake.node_source = '} . coordinator_url($coordinator) =~ s/postgres$/second/r . q{'});
@@ -61,6 +61,21 @@ $ahead->reload;
 $ahead->poll_query_until('postgres', q{SELECT current_setting('snowflake.node_source') ~ 'second'})
   or die 'no reload';
 my $error = error_of($ahead, 'SELECT snowflake_fleet_create()');
+like(
+	$error->{message},
+	qr/^this server has had a lease, so there has been a snowflake fleet$/,
+	'a server that has had a lease does not create a fleet');
+is($error->{sqlstate}, '55000', 'with its SQLSTATE');
+like($error->{hint}, qr/^Use snowflake_fleet_recover\(\)/, 'and a hint');
+wait_for_status($ahead,
+	q{advice ~ 'had a lease: re-create it with snowflake_fleet_recover\(\)\.$'});
+unlike(status($ahead, 'advice'), qr/create\(\)/, 'nor is it told to');
+
+# Nor one that has snowflakes ahead of the clock, without a word about that.
+$ahead->stop;
+start_with_clock($ahead, $clock);
+wait_for_status($ahead, q{advice ~ 'recover\(\); .*create\(\)'});
+$error = error_of($ahead, 'SELECT snowflake_fleet_create()');
 like(
 	$error->{message},
 	qr/^the floor of the fleet would be .* ahead of the clock$/,
@@ -274,12 +289,9 @@ foreach my $restart (1 .. 4)
 	$used{ status($ahead, 'node') } = 1;
 	$ahead->stop;
 }
-is(join(' ', sort keys %used),
-	'51', 'restarts of a generator that is ahead take one more node ID in all');
-is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 51'),
-	'free', 'which is given back');
+is(join(' ', sort keys %used), '50', 'restarts of a generator that is ahead take no node ID more');
 is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 50'),
-	'leased', 'the one that was used ahead of the clock is not');
+	'leased', 'and to others the one that was used ahead of the clock is not free');
 
 # Nobody has that any more, and its IDs do not count.
 $error = error_of($one, 'SELECT snowflake_fleet_reclaim(' . status($one, 'node') . ')');

@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  coordinator_url new_coordinator new_node patience status wait_for_mint
+  coordinator_url new_coordinator new_node patience status wait_for_mint wait_for_status
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -36,6 +36,7 @@ while ($page =~ /^(<!-- at the coordinator -->\n)?```sql\n(.*?)^```$/msg)
 	$run{$where}++;
 }
 cmp_ok($run{$_}, '>', 0, "statements at the $_") foreach sort keys %run;
+wait_for_status($server, q{coordinator = 'reachable'});
 wait_for_mint($server);
 is(status($server, 'node, coordinator'), '0|reachable', 'the server mints with a lease');
 
