@@ -3,12 +3,14 @@
 A member can be stopped, killed and started again; all of them together can lose their data.
 """
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -189,9 +191,9 @@ class Postgresql(Coordinator):
         return (f'postgresql://postgres@{self.hosts(shown, server)}/{server.visits or self.fleet}?sslmode=disable' +
                 (f'&connect_timeout={server.words + 2}' if server.words else ''))
 
-    def query(self, member, sql):
+    def query(self, member, sql, dbname='postgres'):
         """Rows, or None if there are none."""
-        conn = psycopg2.connect(host='127.0.0.1', port=member.ports[0], user='postgres', dbname='postgres',
+        conn = psycopg2.connect(host='127.0.0.1', port=member.ports[0], user='postgres', dbname=dbname,
                                 connect_timeout=2)
         conn.autocommit = True
         try:
@@ -236,6 +238,45 @@ class Postgresql(Coordinator):
         self.query(standby, 'SELECT pg_promote()')
         wait_for(lambda: self.serves(standby), READY_S, f'the standby is not promoted, see {standby.log}')
         self.members = [standby]
+
+    def fail_over(self):
+        """A standby that was stopped, and so lacks what was committed since, takes the place of the primary."""
+        standby = self.other()
+        self.end(signal.SIGKILL)
+        self.members = [standby]
+        os.remove(os.path.join(standby.dir, 'standby.signal'))
+        with open(os.path.join(standby.dir, 'recovery.signal'), 'w'):
+            pass
+        with open(os.path.join(standby.dir, 'postgresql.auto.conf'), 'a') as f:
+            f.write("primary_conninfo = ''\nrestore_command = 'false'\n")
+        self.start()
+        self.wait()
+
+    def drop_key(self, fleet):
+        """The fleet's record is restored, without the rest, and without a key."""
+        self.query(self.members[0], 'CREATE TABLE snowflake_fleet.copied AS SELECT * FROM snowflake_fleet.records;'
+                   'DROP TABLE snowflake_fleet.records; ALTER TABLE snowflake_fleet.copied RENAME TO records', fleet)
+
+    def add_key(self, fleet):
+        self.query(self.members[0], 'DELETE FROM snowflake_fleet.records a USING snowflake_fleet.records b'
+                   ' WHERE a.key = b.key AND a.ctid < b.ctid;'
+                   'ALTER TABLE snowflake_fleet.records ADD PRIMARY KEY (key)', fleet)
+
+    @contextlib.contextmanager
+    def writes_wait(self, fleet, count):
+        """Within it no record is written, and when it ends so many wait to be, or have had time to begin."""
+        conn = psycopg2.connect(host='127.0.0.1', port=self.members[0].ports[0], user='postgres', dbname=fleet)
+        with conn.cursor() as cur:
+            cur.execute('LOCK TABLE snowflake_fleet.records IN SHARE ROW EXCLUSIVE MODE')
+            yield
+            end = time.monotonic() + 10
+            while time.monotonic() < end:
+                cur.execute("SELECT count(*) >= %s FROM pg_locks WHERE NOT granted AND mode = 'RowExclusiveLock'",
+                            (count, ))
+                if cur.fetchone()[0]:
+                    break
+                time.sleep(0.02)
+        conn.close()
 
 
 class Etcd(Coordinator):

@@ -51,6 +51,7 @@ class FleetServer(Server):
         self.visits = None                  # the fleet that is not its own
         self.nodes = ALL_NODES              # that it may lease
         self.address = None                 # that its node ID comes from, if it leases none
+        self.lease_s = None                 # if it is not that of all
         self.base_ns = 0
         self.host = site.path(f'host{self.number}')
         self.be_host()
@@ -62,7 +63,7 @@ class FleetServer(Server):
             'shared_preload_libraries': 'snowflake', 'archive_mode': 'off', 'snowflake.jump_patience': '2s',
             'snowflake.reservation': '1s',      # so that a server that dies is there again before its lease ends
             'snowflake.node_source': 'address' if self.address else self.url() if self.leases else 'setting',
-            'snowflake.lease': f'{self.site.lease_s}s', 'snowflake.lease_nodes': self.nodes,
+            'snowflake.lease': f'{self.lease_s or self.site.lease_s}s', 'snowflake.lease_nodes': self.nodes,
         }
 
     def url(self):
@@ -147,12 +148,14 @@ class Injector(WayBack):
             ('coordinator lost its data', self.loses_data),
             ('coordinator restored from a copy', self.restored), ('two holders overtaken', self.two_overtaken),
             ('far clock stopped for good', self.far_clock),
+            ('lease that reaches far ahead', self.long_lease), ('ahead of the clock', self.ahead),
             ('resolver is slow', self.resolver_is_slow),
             ('another text of the URL', self.other_words), ('another fleet', self.another_fleet),
             ('the first interface goes away', self.interface_away),
         ]
         if coordinator.can_be_split:
-            self.bag.append(('coordinator split', self.split))
+            self.bag += [('coordinator split', self.split), ('failover that lost a grant', self.fails_over),
+                         ('table without its key', self.loses_key)]
         if len(coordinator.members) > 1:
             self.bag += [('one coordinator lost', self.lose_one), ('majority lost', self.lose_majority)]
         if options.only:

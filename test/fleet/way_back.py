@@ -194,6 +194,155 @@ class WayBack:
         self.found_again(event, self.any_member(event))
         self.bounded(event, BOUND_S, 'the fleet is founded again')
 
+    def two_at_one_clock(self):
+        """A holder of a node ID that nobody else has, and another server; and all clocks agree, so that what both mint
+        with it is the same.
+        """
+        holder, other = self.rng.sample(self.members(), 2)
+        self.set_clocks({server: max(each.base_ns for each in self.present()) for server in self.present()})
+        return holder, other
+
+    def wait_for_node(self, server, node):
+        wait_for(lambda: self.node_of(server) == node, patience(20), 'a new node ID is not leased')
+
+    def take_specific(self, server, node):
+        self.note_granted(server)
+        self.set_nodes(server, node)
+        server.stop('kill')
+        self.start(server)
+
+    def long_lease(self, event):
+        """A lease is of before the setting was shortened.  The coordinator loses its data, and another server, which
+        wants the same node ID, recovers the fleet with the default floor.
+        """
+        holder, other = self.two_at_one_clock()
+        event['detail'].append(f'holder {holder.number}, other {other.number}')
+        node = self.specific_node()
+        self.take_specific(holder, node)
+        self.wait_for_node(holder, node)
+        holder.lease_s = 10 * self.lease_s
+        self.apply([holder])
+        far = datetime.timedelta(seconds=8 * self.lease_s)
+        wait_for(lambda: self.look(holder, 'lease_until - now()') > far, patience(20), 'a lease is not lengthened', 0.1)
+        holder.lease_s = None
+        self.apply([holder])
+        self.take_specific(other, node)
+        self.coordinator.end(signal.SIGKILL)
+        self.coordinator.lose_data()
+        self.back(event)
+        began = time.monotonic()
+        # what the default is, but for a clock that the coordinator's is far behind of
+        other.query('SELECT snowflake_fleet_recover(now() + %s)', (datetime.timedelta(seconds=self.lease_s), ),
+                    dbname=other.database)
+        self.eventually(event, lambda: (gate := self.look(holder, 'gate')) == WENT_BACK or
+                        time.monotonic() > began + 2 * self.lease_s, 2 * self.lease_s + 5, 'a holder looks')
+        self.expect(event, self.look(holder, 'gate') == WENT_BACK, 'a holder whose lease reaches far ahead notices')
+        event['detail'].append(f'after {time.monotonic() - began:.1f} s')
+        self.expect(event, self.look(other, 'lease_until') is None, 'before its node ID is granted again')
+        self.hold_leases(0.5, 1)
+        self.allow_all([holder, other])
+        self.found_again(event, other)
+        self.bounded(event, BOUND_S, 'the fleet is founded again')
+
+    def ahead(self, event):
+        """A server is ahead of the clock, and is stopped cleanly and started; then it goes back to the clock."""
+        server = self.any_member(event)
+        self.close(self.place_of(server))
+        server.query("SELECT snowflake_advance(snowflake_upper_bound(now() + interval '5 min')), snowflake_next()",
+                     dbname=server.database)
+        node = self.node_of(server)
+        for _ in range(3):
+            self.note_granted(server)
+            server.stop('fast')
+            self.start(server)
+            wait_for(lambda: self.look(server, 'gate') == 'open', patience(20), 'the gate does not open', 0.1)
+            server.query('SELECT snowflake_next()', dbname=server.database)
+            self.expect(event, self.node_of(server) == node, f'it keeps node ID {node}: {self.node_of(server)}')
+        self.note_granted(server)
+        server.query('SELECT snowflake_restart_at_clock(%s)', (node, ), dbname=server.database)
+        near = server.query("SELECT snowflake_timestamp(snowflake_next()) < now() + interval '20 s'",
+                            dbname=server.database)[0][0]
+        self.expect(event, near and self.node_of(server) != node, 'it goes back to the clock, with another node ID')
+
+        # the order is given up, so for the verdict it is another server
+        self.note_granted(server)
+        server.stop(self.rng.choice(('fast', 'kill')))
+        self.replace_by_copy(event, server)
+        self.bounded(event, BOUND_S, 'a server went back to the clock')
+
+    def replace_by_copy(self, event, server):
+        place = self.place_of(server)
+        successor = self.new_server(server.member)
+        successor.copy_from(server.data)
+        successor.configure()
+        successor.set_base(server.base_ns)
+        server.remove()
+        event['detail'].append(f'server {successor.number} takes its place')
+        self.servers[place] = successor
+        self.start_guest(successor, place)
+
+    def loses_key(self, event):
+        """The table of records is restored without its key, and two servers want one node ID."""
+        two = self.two_at_one_clock()
+        event['detail'].append(f'servers {two[0].number} and {two[1].number}')
+        node = self.specific_node()
+        for server in two:
+            self.note_granted(server)
+            server.stop('kill')
+            self.set_nodes(server, node)
+        fleet = self.coordinator.fleet
+        self.coordinator.drop_key(fleet)
+        with self.coordinator.writes_wait(fleet, 2):
+            for server in two:
+                self.start(server)
+        self.hold_leases(0.5, 1)
+        for server in two:
+            self.expect(event, self.look(server, 'lease_until') is None, 'without its key the table has nothing granted')
+        self.coordinator.add_key(fleet)
+        self.allow_all(two)
+        self.bounded(event, BOUND_S, 'the table has its key again')
+
+    def fails_over(self, event):
+        """A standby of the coordinator takes over that lacks a grant.  Another server wants the same node ID, while its
+        holder does not hear of anything.
+        """
+        self.coordinator.add_standby()
+        for server in self.present():
+            server.order = self.rng.sample((0, 1), 2)
+        self.apply(self.present())
+        self.all_renew(self.present())
+        holder, other = self.two_at_one_clock()
+        event['detail'].append(f'holder {holder.number}, other {other.number}')
+        self.all_renew(self.present())
+        # the others, whose renewals would be lost, would mark the fleet
+        quiet = {server.member for server in self.present()} - {holder.member, other.member}
+        self.set_network(quiet, network.HOLE)
+        self.coordinator.other().end(signal.SIGKILL)
+        node = self.specific_node()
+        self.take_specific(holder, node)
+        self.wait_for_node(holder, node)
+        self.note_granted(holder)
+        self.take_specific(other, node)
+        self.set_network([holder.member], network.HOLE)
+        self.coordinator.fail_over()
+        began = time.monotonic()
+        self.eventually(event, lambda: 'another timeline' in (self.look(other, 'advice') or '') or
+                        self.look(other, 'lease_until'), self.lease_s + 5, 'a server says that it waits')
+        self.hold_leases(0.1, 0.2)
+        self.expect(event, self.look(other, 'lease_until') is None,
+                    'a grant that was lost is not granted again before its holder can have noticed')
+        self.set_network([holder.member, *quiet], network.PASS)
+        self.eventually(event, lambda: self.look(holder, 'gate') == WENT_BACK, self.lease_s, 'a holder notices')
+        event['detail'].append(f'after {time.monotonic() - began:.1f} s')
+        self.expect(event, self.look(other, 'lease_until') is None, 'and marks the fleet')
+        self.hold_leases(0.5, 1)
+        self.allow_all([holder, other])
+        self.found_again(event, other)
+        self.bounded(event, BOUND_S, 'the fleet is founded again')
+        for server in self.present():
+            server.order = None
+        self.apply(self.present())
+
     def far_clock(self, event):
         """A server leases a node ID a year ahead.  The coordinator goes back to before that, so the server closes its
         gate and reports its lease; and it is stopped for good.
