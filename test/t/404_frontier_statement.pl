@@ -427,6 +427,20 @@ is( error_of($node,
 	'cannot execute snowflake_frontier() in a parallel worker',
 	'and refuse if they are');
 
+# One snapshot has one frontier, and in a transaction those that see the same are one: a
+# poller that stays in it does not learn that a transaction has ended that wrote nothing.
+my ($minter, $poller) = map { $node->background_psql('postgres') } 1, 2;
+my $after = sql('SELECT snowflake_next()');
+my $poll =
+  "SELECT coalesce(string_agg(what, ' ' ORDER BY id), 'nothing') FROM settled WHERE id > $after";
+$minter->query_safe('BEGIN; SELECT snowflake_next()');
+sql(q{INSERT INTO events (what) VALUES ('polled')});
+is($poller->query_safe("BEGIN; $poll"), 'nothing', 'a transaction that has minted holds it back');
+$minter->query_safe('ROLLBACK');
+is($poller->query_safe($poll), 'nothing', 'to the end of the transaction of a poller');
+is($poller->query_safe("COMMIT; BEGIN; $poll"), 'polled', 'and not in the next one');
+$_->quit foreach $minter, $poller;
+
 # The plan of a poller, which is all that it takes
 like(
 	sql(q{INSERT INTO events (what) SELECT 'many' FROM generate_series(1, 2000); ANALYZE events;
