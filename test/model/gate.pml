@@ -25,12 +25,13 @@
  *
  * A position is a tick here.  The clock is arbitrary: what it decides, how far a mint
  * or a reservation goes, and how much of that mints may use, is any number.  So what
- * the judge of the clock remembers, also across restarts, can change nothing here:
- * line.pml is about that.  Not modeled: snowflake_advance(),
- * snowflake_restart_at_clock(), batches, and a reservation that is lost.
+ * the judge of the clock believes can change nothing here.  Not modeled:
+ * snowflake_advance(), snowflake_restart_at_clock(), batches, and a reservation that
+ * is lost.
  *
  * A rule is taken out by -DPUBLISH_BEFORE_COMMIT, -DUSE_UNSTORED, -DSTORED_OUTLIVES_GATE,
- * -DCLOSE_IN_ONE_STEP, -DLOOK_ONCE, -DIGNORE_ROW, -DCOMMIT_NOT_DURABLE.
+ * -DCLOSE_IN_ONE_STEP, -DLOOK_ONCE, -DIGNORE_ROW, -DIGNORE_OWN_ROW, -DCOMMIT_NOT_DURABLE,
+ * -DEVERY_END_IS_OF_BEFORE.
  *
  * A step of a backend or a keeper is what stands behind one "::".  Where each of them
  * is, and what it remembers, is in arrays, so that a crash can forget it.
@@ -65,6 +66,9 @@ byte limit[2];					/* what mints may use of ... */
 byte stored[2];					/* what is durably reserved */
 byte node[2];
 bool unsettled[2];
+byte opened_at[2];				/* "last" at the last opening */
+byte own[2];					/* what the node had before that */
+byte issued[2];					/* what any node had before that, unless it crashed */
 
 /* What a backend and a keeper remember: lost by a crash as well. */
 mtype backend[MINTERS] = IDLE;
@@ -74,6 +78,7 @@ mtype keeper[2] = ROUND;
 bool opens[2];					/* or else it extends */
 byte to_node[2];
 byte to_last[2];
+byte to_own[2];
 byte to_limit[2];
 byte to_stored[2];
 
@@ -94,7 +99,7 @@ bool promoted;
  */
 byte watched;
 bool watched_node;
-bool issued;
+bool was_issued;
 bool returned[2];
 bool began_after[MINTERS];
 #ifdef ASYNC
@@ -129,6 +134,13 @@ bool began_after[MINTERS];
 #define DRAINED(s) (lock_shared[s] == 0)
 #endif
 
+/* Nothing was issued since the gate was opened: snowflake_generator_is_untouched() */
+#ifdef EVERY_END_IS_OF_BEFORE
+#define UNTOUCHED(s) true
+#else
+#define UNTOUCHED(s) (last[s] == opened_at[s])
+#endif
+
 /* "result" is any number from "least" to "most": what a clock may lead to */
 inline up_to_any(result, least, most)
 {
@@ -153,14 +165,21 @@ inline forget_round(s)
 	opens[s] = false;
 	to_node[s] = 0;
 	to_last[s] = 0;
+	to_own[s] = 0;
 	to_limit[s] = 0;
 	to_stored[s] = 0
 }
 
 inline open_gate(s)
 {
+	if
+	:: UNTOUCHED(s)
+	:: else -> issued[s] = last[s]
+	fi;
+	own[s] = to_own[s];
 	node[s] = to_node[s];
 	last[s] = to_last[s];
+	opened_at[s] = to_last[s];
 	limit[s] = to_limit[s];
 	gate_open[s] = true
 }
@@ -206,8 +225,8 @@ proctype minter(byte s; byte m)
 	:: d_step { backend[m] == UNLOCK ->
 		if
 		:: next[m] > 0 ->
-			assert(!(issued && next[m] == watched && node[s] == watched_node));
-			issued = issued || (next[m] == watched && node[s] == watched_node);
+			assert(!(was_issued && next[m] == watched && node[s] == watched_node));
+			was_issued = was_issued || (next[m] == watched && node[s] == watched_node);
 			assert(!(began_after[m] && next[m] <= watched));
 			returned[s] = returned[s] || next[m] >= watched
 		:: else
@@ -252,32 +271,52 @@ proctype keeps(byte s)
 	:: atomic { keeper[s] == DRAIN && DRAINED(s) ->	/* LWLockAcquire(LW_EXCLUSIVE) */
 		keeper[s] = ROUND }
 
-		/* snowflake_reserve_store_end(): the exact end, for which no standby is waited */
+		/*
+		 * snowflake_reserve_store_end(): the exact end, for which no standby is waited.
+		 * If nothing was issued since the opening, that is what the node had before.
+		 */
 	:: atomic { keeper[s] == ROUND && !gate_open[s] && unsettled[s] ->
-		ROW(s, node[s]) = last[s];
+		ROW(s, node[s]) = (UNTOUCHED(s) -> own[s] : last[s]);
 		keeper[s] = SETTLED }
 	:: atomic { keeper[s] == SETTLED ->	/* snowflake_generator_end_stored() */
 		unsettled[s] = false;
 		keeper[s] = ROUND }
 
-		/* snowflake_reserve_open_gate(): resume_after(), reserve_up_to() */
+		/*
+		 * snowflake_reserve_open_gate(): resume_after(), reserve_up_to().  An opening that no
+		 * mint asked for reserves nothing, and writes nothing.
+		 */
 	:: atomic { keeper[s] == ROUND && IS_UP(s) && !gate_open[s] && !unsettled[s] ->
 		opens[s] = true;
 		to_node[s] = setting[s];
+#ifdef IGNORE_OWN_ROW
+		to_own[s] = 0;
+#else
+		to_own[s] = ROW(s, to_node[s]);
+#endif
 #ifdef IGNORE_ROW
 		to_last[s] = last[s];
 #else
-		to_last[s] = MAX(last[s], LATEST_ROW(s));
+		to_last[s] = (UNTOUCHED(s) -> issued[s] : last[s]);
+		to_last[s] = MAX(to_last[s], LATEST_ROW(s));
 #endif
-		up_to_any(to_stored[s], to_last[s], TICKS);
-		up_to_any(to_limit[s], to_last[s], to_stored[s]);
+		if
+		:: to_stored[s] = to_last[s];
+			to_limit[s] = to_last[s];
+#ifndef STORED_OUTLIVES_GATE
+			stored[s] = to_last[s];
+#endif
+			keeper[s] = PUBLISH
+		:: up_to_any(to_stored[s], to_last[s], TICKS);
+			up_to_any(to_limit[s], to_last[s], to_stored[s]);
 #ifdef PUBLISH_BEFORE_COMMIT
-		lock_shared[s] == 0;
-		open_gate(s);
+			lock_shared[s] == 0;
+			open_gate(s);
 #else
-		ROW(s, to_node[s]) = to_stored[s];
+			ROW(s, to_node[s]) = to_stored[s];
 #endif
-		keeper[s] = WROTE }
+			keeper[s] = WROTE
+		fi }
 
 		/*
 		 * snowflake_keeper_transaction_commit(): the row is flushed, and the standby waited
@@ -320,6 +359,9 @@ proctype world(byte s)
 		stored[s] = 0;
 		node[s] = 0;
 		unsettled[s] = false;
+		opened_at[s] = 0;
+		own[s] = 0;
+		issued[s] = 0;
 		forget_round(s);
 		for (m : 0 .. MINTERS - 1) {
 			if

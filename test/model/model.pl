@@ -30,7 +30,6 @@ my %holds = (
 		"SPLIT $lease",
 		$coordinator_fails
 	],
-	line => ['TICKS=2 OFFSETS=3'],
 	notice => [ 'TICKS=8', 'TICKS=8 FAILOVER' ]);
 my %breaks = (
 	frontier => [
@@ -43,7 +42,7 @@ my %breaks = (
 	gate => [
 		(   map { "ALONE TICKS=2 $_" }
 			  qw(PUBLISH_BEFORE_COMMIT USE_UNSTORED STORED_OUTLIVES_GATE CLOSE_IN_ONE_STEP LOOK_ONCE
-			  IGNORE_ROW)),
+			  IGNORE_ROW IGNORE_OWN_ROW EVERY_END_IS_OF_BEFORE)),
 		'TICKS=1 COMMIT_NOT_DURABLE',
 		'TICKS=1 ASYNC SAME_NODE'
 	],
@@ -56,10 +55,6 @@ my %breaks = (
 		map { "$coordinator_fails $_" }
 		  qw(FLEET_READ_BEFORE NO_FLOOR NO_INCARNATION GO_ON_AFTER_BACK_IN_TIME
 		  GRANTED_BEFORE_NOTICED FLOOR_OF_WHAT_WAS_HEARD)
-	],
-	line => [
-		map { "TICKS=2 OFFSETS=2 $_" }
-		  qw(FOLLOW_KEPT_LINE CRASH_IS_NO_START IGNORE_ROW CLOCK_BEHIND)
 	],
 	notice => [
 		(map { "TICKS=7 $_" } qw(DUE_BY_END UNMARKED ONE_IS_CUT_OFF CRASH_AHEAD)),
