@@ -761,7 +761,7 @@ CREATE FUNCTION snowflake_get_status(
 	OUT last_id snowflake, OUT last_time timestamptz, OUT lead interval,
 	OUT frontier snowflake, OUT frontier_lag interval, OUT frontier_holder integer,
 	OUT keeper_pid integer, OUT reserved_until timestamptz, OUT standby_wait interval,
-	OUT clock_state text, OUT clock_error interval, OUT clock_jump interval)
+	OUT clock_state text, OUT clock_jump interval)
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_get_status() IS 'implements snowflake_status';
 CREATE VIEW snowflake_status AS SELECT * FROM snowflake_get_status();

@@ -31,21 +31,13 @@ CREATE TABLE snowflake_keeper.reservation (
 	node pg_catalog.int4 PRIMARY KEY,
 	layout pg_catalog.text NOT NULL,
 	reserved_until pg_catalog.timestamptz NOT NULL,
-	in_order pg_catalog.bool NOT NULL DEFAULT true,
-	machine pg_catalog.text NOT NULL DEFAULT '',
-	postmaster pg_catalog.text NOT NULL DEFAULT '',
-	looked_at pg_catalog.int8 NOT NULL DEFAULT 0,
-	clock_offset pg_catalog.int8 NOT NULL DEFAULT 0
+	in_order pg_catalog.bool NOT NULL DEFAULT true
 );
 COMMENT ON TABLE snowflake_keeper.reservation IS 'how far ahead snowflakes may have been minted, by node ID';
 COMMENT ON COLUMN snowflake_keeper.reservation.node IS 'node ID; -1 stands for those whose rows were lost';
 COMMENT ON COLUMN snowflake_keeper.reservation.layout IS 'layout of the snowflakes, canonical';
 COMMENT ON COLUMN snowflake_keeper.reservation.reserved_until IS 'no snowflake of a later tick was ever minted';
 COMMENT ON COLUMN snowflake_keeper.reservation.in_order IS 'snowflakes of other node IDs are minted after these; false once snowflake_restart_at_clock() gave that up';
-COMMENT ON COLUMN snowflake_keeper.reservation.machine IS 'the machine and its boot; on any other, the next three columns are ignored';
-COMMENT ON COLUMN snowflake_keeper.reservation.postmaster IS 'the postmaster that kept this row; under any other one a clock that is ahead of the row is believed';
-COMMENT ON COLUMN snowflake_keeper.reservation.looked_at IS 'when the keeper last looked at the clock, in microseconds since that boot';
-COMMENT ON COLUMN snowflake_keeper.reservation.clock_offset IS 'to be added to looked_at for the clock that was believed, in microseconds since 2000';
 
 -- A publication of all tables would carry the rows of another server here, and
 -- those of the same node ID over this server's own.  Nothing but the apply worker

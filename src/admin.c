@@ -278,17 +278,16 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 static void
 refuse_jump(const char *why)
 {
-	int64		jump_usec,
-				lasted_usec;
+	SnowflakeClockState clock = snowflake_clock_state();
 
-	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
+	if (clock.belief == CLOCK_COASTING)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				jump_usec > 0 ?
+				clock.off_usec > 0 ?
 				errmsg("the clock went ahead by %s, which is not believed",
-					   snowflake_duration(jump_usec)) :
+					   snowflake_duration(clock.off_usec)) :
 				errmsg("the clock went back by %s, which is not believed",
-					   snowflake_duration(-jump_usec)),
+					   snowflake_duration(-clock.off_usec)),
 				errdetail_internal("%s", why),
 				errhint("If the clock is correct, believe it with snowflake_accept_clock() first; otherwise, correct it."));
 }
@@ -390,8 +389,6 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 	TimestampTz now = snowflake_clock_wall();
 	int64		deadline_usec = deadline();
 	uint64		looks;
-	int64		jump_usec,
-				lasted_usec;
 
 	snowflake_generator_require("snowflake_accept_clock()");
 	PreventCommandDuringRecovery("snowflake_accept_clock()");
@@ -408,13 +405,18 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 				errhint("Correct the server's clock, or, if it is correct, configure another snowflake.layout."));
 	}
 
+	if (snowflake_clock_state().no_id && now < SNOWFLAKE_RELEASE_TIME)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("the clock is before the release of this version of snowflake"),
+				errhint("Correct the server's clock."));
 	/*
 	 * The keeper may not have seen the jump yet, so it is asked in any case.
 	 * A look that is under way has not heard of it, but the next one has.
 	 */
 	looks = snowflake_keeper_state_judgments();
 	while (snowflake_keeper_state_judgments() < looks + 2 ||
-		   snowflake_clock_jump(&jump_usec, &lasted_usec))
+		   snowflake_clock_state().belief == CLOCK_COASTING)
 		ask("snowflake_accept_clock()", SNOWFLAKE_WANT_CLOCK, deadline_usec);
 	ConditionVariableCancelSleep();
 	if (snowflake_generator_gate() == GATE_OPEN)

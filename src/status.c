@@ -56,7 +56,6 @@ enum
 	COLUMN_RESERVED_UNTIL,
 	COLUMN_STANDBY_WAIT,
 	COLUMN_CLOCK_STATE,
-	COLUMN_CLOCK_ERROR,
 	COLUMN_CLOCK_JUMP,
 	STATUS_COLUMNS
 };
@@ -89,23 +88,22 @@ put_interval(StatusRow *row, int column, int64 usec)
 	put(row, column, snowflake_duration_interval(usec));
 }
 
-/* What is known of the clock, by the kernel and by the keeper. */
+/* What the keeper thinks of the clock. */
 static void
 put_clock(StatusRow *row)
 {
-	bool		synchronized = true;
-	int64		error_usec,
-				jump_usec,
-				lasted_usec;
+	static const char *const words[] = {
+		[CLOCK_UNKNOWN] = NULL,
+		[CLOCK_REFUSED] = "refused",
+		[CLOCK_FOLLOWED] = "followed",
+		[CLOCK_UNPROVEN] = "unproven",
+		[CLOCK_COASTING] = "coasting"
+	};
+	SnowflakeClockState clock = snowflake_clock_state();
 
-	if (snowflake_clock_error(&synchronized, &error_usec))
-		put_interval(row, COLUMN_CLOCK_ERROR, error_usec);
-	put_text(row, COLUMN_CLOCK_STATE, synchronized ? "synchronized" : "unsynchronized");
-	if (snowflake_clock_jump(&jump_usec, &lasted_usec))
-	{
-		put_text(row, COLUMN_CLOCK_STATE, "coasting");
-		put_interval(row, COLUMN_CLOCK_JUMP, jump_usec);
-	}
+	put_text(row, COLUMN_CLOCK_STATE, words[clock.belief]);
+	if (clock.belief == CLOCK_COASTING)
+		put_interval(row, COLUMN_CLOCK_JUMP, clock.off_usec);
 }
 
 /* How far the frontier of this database is, and who holds it back. */

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * clock.h
- *	  The only reader of the clocks, and the judge of the wall clock.
+ *	  The only readers of the clocks, and the judge of the wall clock.
  *
- * Everything else takes the time as an argument.  Three clocks matter: the wall
+ * Who needs the time calls them, or is told it as an argument.  Three clocks matter: the wall
  * clock, which dates the IDs and can be stepped at any time; the boot
  * clock, which cannot, and goes on while the machine is suspended; and the
  * monotonic clock, which measures how long something took.
@@ -43,18 +43,11 @@ typedef enum SnowflakeClockNews
 /* The newest ID's time where there is none. */
 #define SNOWFLAKE_CLOCK_NEVER	(-(INT64CONST(1) << 60))
 
-#define SNOWFLAKE_MACHINE_SIZE	80
-#define SNOWFLAKE_POSTMASTER_SIZE	40
-
-/* The line that IDs follow, as it is kept with a reservation. */
-typedef struct SnowflakeClockLine
-{
-	char		machine[SNOWFLAKE_MACHINE_SIZE];	/* and its boot; "":
-													 * unknown */
-	char		postmaster[SNOWFLAKE_POSTMASTER_SIZE];	/* which kept it */
-	int64		looked_usec;	/* on its boot clock */
-	int64		offset_usec;	/* from that to the clock that was believed */
-} SnowflakeClockLine;
+/*
+ * No clock from before this is believed before the first ID ever: when this version was
+ * released, 2026-11-01.
+ */
+#define SNOWFLAKE_RELEASE_TIME	(INT64CONST(9801) * USECS_PER_DAY)
 
 /* What the judge is told, beside a look. */
 typedef struct SnowflakeClockFacts
@@ -72,27 +65,56 @@ typedef struct SnowflakeVerdict
 	SnowflakeClockNews news;
 	int64		moved_usec;		/* by how much the clock stepped or jumped */
 	int64		lasted_usec;	/* how long a jump has been coasted through */
-	int64		unproven_usec;	/* a clock so far past the newest ID is
-								 * believed for want of anything to compare
+	bool		unproven;		/* it is believed, though far past the newest
+								 * ID, for want of anything else to compare it
 								 * with */
 	long		look_again_ms;	/* 0: when there is a reason to */
 } SnowflakeVerdict;
 
+/* What the judge thinks of the clock. */
+typedef enum SnowflakeClockBelief
+{
+	CLOCK_UNKNOWN,				/* it has not looked yet */
+	CLOCK_REFUSED,				/* none was believed since the start */
+	CLOCK_FOLLOWED,
+	CLOCK_UNPROVEN,				/* followed, but far past the newest ID when a
+								 * start believed it, and no ID has shown
+								 * since that this was right */
+	CLOCK_COASTING				/* it has jumped, and is not believed */
+} SnowflakeClockBelief;
+
+/* A step back of a clock that was followed, since when IDs are ahead of it. */
+typedef struct SnowflakeClockBack
+{
+	int64		by_usec;		/* 0: there was none */
+	int64		ago_usec;
+	int64		since_usec;		/* on the boot clock */
+} SnowflakeClockBack;
+
+/* What the judge knows, for messages. */
+typedef struct SnowflakeClockState
+{
+	SnowflakeClockBelief belief;
+	bool		no_id;			/* there was never an ID */
+	int64		off_usec;		/* refused: how far past the newest ID it is;
+								 * coasting: how far it jumped; unproven: how
+								 * far past the newest ID it was */
+	int64		lasted_usec;	/* refused, coasting: since it was there */
+	int64		patience_usec;	/* and how long that has to be */
+	int64		since_usec;		/* on the boot clock */
+	SnowflakeClockBack back[2]; /* the newest, and the largest before it */
+} SnowflakeClockState;
+
 extern Size snowflake_clock_size(void);
 extern void snowflake_clock_attach(void);
 extern void snowflake_clock_read(SnowflakeClockReading *look);
+extern bool snowflake_clock_is_started(void);
+extern void snowflake_clock_start(TimestampTz newest);
+extern bool snowflake_clock_is_believed(void);
+extern int64 snowflake_clock_raised(TimestampTz newest);
 extern SnowflakeVerdict snowflake_clock_judge(const SnowflakeClockReading *look,
 											  const SnowflakeClockFacts *facts);
-extern bool snowflake_clock_is_started(void);
-extern void snowflake_clock_start(TimestampTz newest, const SnowflakeClockLine *kept);
-extern bool snowflake_clock_is_believed(void);
-extern void snowflake_clock_line(SnowflakeClockLine *line);
-extern int64 snowflake_clock_raised(TimestampTz newest);
-extern bool snowflake_clock_is_doubted(int64 *past_newest_usec, int64 *wait_usec);
-extern bool snowflake_clock_jump(int64 *jump_usec, int64 *lasted_usec);
-extern int64 snowflake_clock_wait_usec(int64 excess_usec);
-extern bool snowflake_clock_went_back(int64 *back_usec, int64 *ago_usec);
-extern bool snowflake_clock_error(bool *synchronized, int64 *error_usec);
+extern SnowflakeClockState snowflake_clock_state(void);
 
 /* The wall clock. */
 static inline TimestampTz

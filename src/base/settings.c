@@ -94,9 +94,9 @@ define_times(void)
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("snowflake.max_ahead",
 							"Sets how far snowflakes may stay ahead of the clock after it was set back, or after a crash.",
-							"Minting continues meanwhile. With 0 it waits for the clock, except after steps of up to snowflake.max_jump.",
+							"Minting continues meanwhile. With 0 it waits for the clock.",
 							&snowflake_max_ahead_s,
-							24 * 60 * 60, 0, 10 * 365 * 24 * 60 * 60,
+							24 * 60 * 60, 0, SNOWFLAKE_MOST_AHEAD_S,
 							PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
 }

@@ -10,6 +10,9 @@
 
 #include "utils/guc.h"
 
+/* What snowflake.max_ahead may be at most. */
+#define SNOWFLAKE_MOST_AHEAD_S	(10 * 365 * 24 * 60 * 60)
+
 extern char *snowflake_database;
 extern int	snowflake_max_lead_ms;
 extern int	snowflake_max_wait_ms;

@@ -43,7 +43,10 @@
  *
  * 4. A generator that is far ahead of the clock may be taken back, under
  *	  a node ID with which nothing was issued there: then "last" goes down, once,
- *	  while the gate is closed.  See snowflake_generator_open_afresh().  What a node
+ *	  while the gate is closed.  See snowflake_generator_open_afresh().  From then on what
+ *	  the others had there counts for themselves only: if the gate is opened for one of
+ *	  them again, "last" goes up there, and without an ID of it down again at the next
+ *	  opening; readers are not told of it.  What a node
  *	  ID had is in its row.  Only a lease that was granted since is above all of
  *	  that; a lease that the gate was opened for before, whatever it was opened for
  *	  in between, is not.
@@ -175,10 +178,17 @@ typedef struct KeptState
 	pg_atomic_uint64 own_last;
 
 	/*
-	 * What "last" was when it was lowered, 0 if it never was.  Only the
-	 * keeper writes it, atomically.
+	 * Newest position that every later ID has to be above, when the gate was
+	 * opened: that is "last", but for what the node itself had where its
+	 * order was given up.  Only the keeper writes it, atomically.
 	 */
-	pg_atomic_uint64 lowered_from;
+	pg_atomic_uint64 in_order;
+
+	/*
+	 * Newest position that any node ID may have had, unless "last" is above
+	 * it.  Only the keeper writes it, atomically.
+	 */
+	pg_atomic_uint64 highest;
 
 	/*
 	 * Number of the lease that the node is from, 0 if it is not leased.  Only
@@ -292,7 +302,8 @@ snowflake_generator_attach(int tranche)
 	pg_atomic_init_u64(&kept->raised_to, 0);
 	pg_atomic_init_u32(&kept->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_init_u64(&kept->own_last, 0);
-	pg_atomic_init_u64(&kept->lowered_from, 0);
+	pg_atomic_init_u64(&kept->in_order, 0);
+	pg_atomic_init_u64(&kept->highest, 0);
 	pg_atomic_init_u32(&kept->grant, 0);
 	pg_atomic_init_u32(&kept->newest_grant, 0);
 	pg_atomic_init_u32(&kept->kept_in, InvalidOid);
@@ -537,13 +548,15 @@ snowflake_generator_view(SnowflakeView *view)
 	view->grant = pg_atomic_read_u32(&kept->grant);
 	view->newest_grant = pg_atomic_read_u32(&kept->newest_grant);
 	view->last = pg_atomic_read_u64(&hot->last);
-	view->highest = Max(view->last, pg_atomic_read_u64(&kept->lowered_from));
+	view->highest = Max(view->last, pg_atomic_read_u64(&kept->highest));
 	view->limit = pg_atomic_read_u64(&hot->limit);
 	view->refill = pg_atomic_read_u64(&hot->refill);
 	view->floor = pg_atomic_read_u64(&kept->floor);
 	view->raised_to = pg_atomic_read_u64(&kept->raised_to);
 	view->raised_by = pg_atomic_read_u32(&kept->raised_by);
 	view->own_last = pg_atomic_read_u64(&kept->own_last);
+	view->in_order = snowflake_generator_is_untouched(view) ?
+		pg_atomic_read_u64(&kept->in_order) : view->last;
 	view->stored = kept->stored;
 	view->end_unstored = kept->end_unstored;
 	view->inherited = kept->inherited;
@@ -600,6 +613,11 @@ snowflake_generator_newest(SnowflakeNewest *newest)
 	LWLockAcquire(&hot->lock, LW_SHARED);
 	opened = pg_atomic_read_u32(&hot->opening) != 0;
 	newest->last = pg_atomic_read_u64(&hot->last);
+
+	/* what only this node had is not to be passed by readers: see rule 4 */
+	if (newest->last == kept->opened_at &&
+		pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION)
+		newest->last = pg_atomic_read_u64(&kept->in_order);
 	newest->node_bits = hot->node_bits;
 	newest->opened_at = kept->opened_at;
 	newest->started_at = kept->started_at;
@@ -719,11 +737,19 @@ snowflake_generator_set_reservation_lost(Oid kept_in)
 	snowflake_generator_set_gate(GATE_RESERVATION_LOST);
 }
 
+/* Some node ID may have had a position: for when the rows that say so are lost. */
+void
+snowflake_generator_note_highest(uint64 position)
+{
+	pg_atomic_write_u64(&kept->highest, Max(position, pg_atomic_read_u64(&kept->highest)));
+}
+
 static void
-open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
-		  uint64 refill)
+open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 in_order,
+		  uint64 limit, uint64 refill)
 {
 	uint64		floor = pg_atomic_read_u64(&kept->floor);
+	uint64		before = pg_atomic_read_u64(&hot->last);
 
 	/* a floor that is passed is no more; one that is raised just now stays */
 	if (floor <= last)
@@ -733,6 +759,8 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
 	pg_atomic_write_u32(&kept->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_write_u64(&kept->raised_to, last);
 	pg_atomic_write_u64(&kept->own_last, own_last);
+	pg_atomic_write_u64(&kept->in_order, in_order);
+	snowflake_generator_note_highest(before);
 	pg_atomic_write_u32(&kept->grant, grant);
 	pg_atomic_write_u32(&kept->newest_grant,
 						Max(grant, pg_atomic_read_u32(&kept->newest_grant)));
@@ -744,7 +772,7 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
 	kept->opened_at = last;
 	if (pg_atomic_read_u32(&hot->opening) == 0)
 		kept->started_at = last;
-	if (last < pg_atomic_read_u64(&hot->last))
+	if (last < before)
 	{
 		kept->lowered_to = kept->lowered_at == 0 ? last : Min(last, kept->lowered_to);
 		kept->lowered_at = pg_atomic_read_u32(&hot->opening) + 1;
@@ -764,15 +792,16 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 limit,
  * Open a closed gate for a node, which is from the lease with the number "grant" (0:
  * from none), with "last" raised to the end of what may have been issued before, by
  * any node ID, and a limit that is durably reserved.  The node itself may have had
- * positions up to "own_last".
+ * positions up to "own_last"; others, whose order stands, up to "in_order".  "last" may be
+ * lower than it was only if that was the former's, and nothing was issued there.
  */
 void
 snowflake_generator_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
-						 uint64 limit, uint64 refill)
+						 uint64 in_order, uint64 limit, uint64 refill)
 {
 	Assert(!kept->end_unstored);
-	Assert(last >= pg_atomic_read_u64(&hot->last));
-	open_gate(node, grant, last, own_last, limit, refill);
+	Assert(last >= own_last && last >= in_order);
+	open_gate(node, grant, last, own_last, in_order, limit, refill);
 }
 
 /*
@@ -798,9 +827,7 @@ snowflake_generator_open_afresh(int32 node, uint32 grant, uint64 last, uint64 li
 	if (floor <= before)
 		(void) pg_atomic_compare_exchange_u64(&kept->floor, &floor, 0);
 	kept->end_unstored = false;
-	pg_atomic_write_u64(&kept->lowered_from,
-						Max(before, pg_atomic_read_u64(&kept->lowered_from)));
-	open_gate(node, grant, last, last, limit, refill);
+	open_gate(node, grant, last, last, last, limit, refill);
 }
 
 /*

@@ -74,6 +74,8 @@ typedef struct SnowflakeView
 	uint64		raised_to;		/* by the last raise without minting */
 	uint64		own_last;		/* newest that the node may have had before
 								 * the gate was opened for it */
+	uint64		in_order;		/* newest that later IDs, of any node, have to
+								 * be above */
 	SnowflakeRaise raised_by;
 	bool		end_unstored;	/* the gate was closed, its end is not stored */
 	bool		inherited;		/* the server started as a standby or a copy */
@@ -133,8 +135,10 @@ extern void snowflake_generator_set_allowance(int64 allowed_usec);
 extern void snowflake_generator_set_gate(SnowflakeGate reason);
 extern void snowflake_generator_set_layout_changed(const char *stored_layout);
 extern void snowflake_generator_set_reservation_lost(Oid kept_in);
+extern void snowflake_generator_note_highest(uint64 position);
 extern void snowflake_generator_open(int32 node, uint32 grant, uint64 last,
-									 uint64 own_last, uint64 limit, uint64 refill);
+									 uint64 own_last, uint64 in_order, uint64 limit,
+									 uint64 refill);
 extern void snowflake_generator_open_afresh(int32 node, uint32 grant, uint64 last,
 											uint64 limit, uint64 refill);
 extern void snowflake_generator_close(SnowflakeGate reason);

@@ -222,10 +222,15 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.detail = "Its last tick started at \"{layout_end}\".",
 		.hint = "Correct the server's clock, or, if it is correct, configure another snowflake.layout."
 	},
+	[STATE_CLOCK_UNRELEASED] = {
+		.message = "the clock is before the release of this version of snowflake",
+		.detail = "It is at \"{clock}\", and there is no snowflake to compare it with.",
+		.hint = "Correct the server's clock."
+	},
 	[STATE_CLOCK_BEHIND] = {
 		.message = "the snowflake generator is {clock_behind} ahead of the clock",
 		.detail = "It may be ahead by {max_ahead} (snowflake.max_ahead). Minting starts when the clock has advanced by another {clock_wait}.",
-		.hint = "Correct the server's clock. If it is correct now, and was ahead earlier, believe it with snowflake_accept_clock()."
+		.hint = "Correct the server's clock. If it is correct now, and was ahead earlier, believe it with snowflake_accept_clock(). {ways}"
 	},
 	[STATE_CLOCK_DOUBTED] = {
 		.message = "the clock is not believed",
@@ -236,14 +241,17 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.message = "the clock is not believed",
 		.hint = "Correct the server's clock, or, if it is correct, believe it with snowflake_accept_clock()."
 	},
+	[STATE_CLOCK_UNPROVEN] = {
+		.hint = "The clock was {clock_past} past the newest snowflake when the server started, and is believed: correct it, or accept it with snowflake_accept_clock()."
+	},
 	[STATE_JUMPED_OUT] = {
 		.hint = "The clock went {jump}, to a time that the layout does not have: correct it."
 	},
 	[STATE_JUMPED_BACK] = {
-		.hint = "The clock went {jump}, and is not believed: correct it."
+		.hint = "The clock went {jump}, and is not believed: correct it. If it stays there, it is believed in {clock_wait}."
 	},
 	[STATE_JUMPED] = {
-		.hint = "The clock went {jump}, and is not believed: correct it, or believe it with snowflake_accept_clock()."
+		.hint = "The clock went {jump}, and is not believed: correct it, or believe it with snowflake_accept_clock(). If it stays there, it is believed in {clock_wait}."
 	},
 
 	/* IDs ahead of the clock */
@@ -263,6 +271,12 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	[STATE_WENT_BACK] = {
 		.hint = "The clock went back by {back}, {back_ago} ago."
 	},
+	[STATE_WENT_BACK_AGAIN] = {
+		.hint = "The clock went back by {back}, {back_ago} ago; another {left} are left of the {earlier_back} by which it went back {earlier_back_ago} ago."
+	},
+	[STATE_WENT_BACK_AHEAD] = {
+		.hint = "The clock went back by {back}, {back_ago} ago; another {left} are left from before that."
+	},
 	[STATE_STARTED] = {
 		.hint = "The generator starts above what may have been issued before."
 	},
@@ -273,10 +287,16 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.hint = "{jumped} Minting goes on in {wait}."
 	},
 	[STATE_WAITS_LONG] = {
-		.hint = "{why} Check the server's clock. If it is correct, minting goes on in {wait}. To give up the order instead, set {node_settings} to a number that was never used and call snowflake_restart_at_clock() with it."
+		.hint = "{why} Check the server's clock. If it is correct, minting goes on in {wait}. {ways}"
 	},
-	[STATE_WAITS_LONG_LEASED] = {
-		.hint = "{why} Check the server's clock. If it is correct, minting goes on in {wait}. To give up the order instead, call snowflake_restart_at_clock({node}), which leases another node ID."
+	[STATE_WAYS] = {
+		.hint = "To go on at once, in order and with the same node ID, set snowflake.max_ahead to at least {needed_ahead} s and reload the configuration. {afresh}"
+	},
+	[STATE_WAY_AFRESH] = {
+		.hint = "To give up the order instead, set {node_settings} to a number that was never used and call snowflake_restart_at_clock() with it."
+	},
+	[STATE_WAY_AFRESH_LEASED] = {
+		.hint = "To give up the order instead, call snowflake_restart_at_clock({node}), which leases another node ID."
 	},
 	[STATE_WAITS_ADVANCED] = {
 		.hint = "{why} Minting goes on in {wait}."

@@ -207,13 +207,11 @@ keeper_round(void)
 	 * would.  That is also how too large a reservation becomes a small one.
 	 */
 	if (view.gate == GATE_OPEN &&
-		(is_other_node || !snowflake_clock_is_believed() ||
-		 snowflake_reserve_is_too_far(&view, now)))
+		(is_other_node || snowflake_reserve_is_too_far(&view, now)))
 	{
 		ereport(LOG,
 				errmsg("snowflake gate closed for node ID %d", view.node),
-				is_other_node ? 0 : !snowflake_clock_is_believed() ?
-				errdetail("The clock jumped before any snowflake was minted at its time.") :
+				is_other_node ? 0 :
 				errdetail("More is reserved than is needed, up to \"%s\".",
 						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
 																			view.stored))));
@@ -238,8 +236,8 @@ keeper_round(void)
 	}
 	else
 	{
-		if (view.last >= view.refill || view.floor > view.last ||
-			(requests & SNOWFLAKE_WANT_TIME))
+		/* mints ask for more until there is: nothing is reserved for a clock alone */
+		if (view.floor > view.last || (requests & SNOWFLAKE_WANT_TIME))
 			snowflake_reserve_more(&view, &wanted, now);
 
 		/* unless the lease has to be renewed first */

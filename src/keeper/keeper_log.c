@@ -35,11 +35,13 @@ static void
 watch_clock(const SnowflakeVerdict *verdict)
 {
 	int64		moved_usec = verdict->moved_usec;
+	SnowflakeClockState clock;
 	bool		ahead = moved_usec > 0;
 	char	   *by = NULL;
 
 	if (verdict->news != CLOCK_NO_NEWS)
 		by = snowflake_duration(i64abs(moved_usec));
+	clock = snowflake_clock_state();
 	if (verdict->news == CLOCK_STEPPED || verdict->news == CLOCK_JUMPED)
 		snowflake_counters_add_step(moved_usec);
 
@@ -56,8 +58,8 @@ watch_clock(const SnowflakeVerdict *verdict)
 			ereport(WARNING,
 					ahead ? errmsg("the clock went ahead by %s", by) :
 					errmsg("the clock went back by %s", by),
-					errdetail("Minting snowflakes goes on as if it had not, for up to %s (snowflake.jump_patience).",
-							  snowflake_duration(snowflake_jump_patience_ms * INT64CONST(1000))),
+					errdetail("Minting snowflakes goes on as if it had not, for up to %s.",
+							  snowflake_duration(clock.patience_usec)),
 					errhint("If the clock is correct, believe it with snowflake_accept_clock(); otherwise, correct it."));
 			break;
 		case CLOCK_RETURNED:
@@ -80,11 +82,12 @@ watch_clock(const SnowflakeVerdict *verdict)
 							  snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC)));
 			break;
 	}
-	if (verdict->unproven_usec > 0)
+	if (verdict->unproven)
 		ereport(WARNING,
 				errmsg("the clock is %s past the newest snowflake, and is believed",
-					   snowflake_duration(verdict->unproven_usec)),
-				errdetail("After the machine has started, there is nothing else to compare it with."));
+					   snowflake_duration(clock.off_usec)),
+				errdetail("After a start there is nothing else to compare it with."),
+				errhint("If the clock is correct, accept it with snowflake_accept_clock(); otherwise, correct it."));
 }
 
 /* Is the generator further ahead of the clock than it may be?  Report changes. */

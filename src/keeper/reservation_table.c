@@ -30,9 +30,9 @@
  * that matter are those of worker.c.
  *
  * The file is long because the checks stand beside the code that they guard.
- * All but the triggers run in the keeper, inside a transaction with a snapshot.
- * keeper_transaction.c says when that is durable, and reserve.c what may be
- * published then.
+ * All of it runs in the keeper, inside a transaction with a snapshot, but for the
+ * triggers and snowflake_reservation_table_is_of_other_layout().  keeper_transaction.c
+ * says when that is durable, and reserve.c what may be published then.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,7 +67,6 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "base/clock.h"
 #include "base/compat.h"
 #include "base/settings.h"
 #include "keeper/reservation_home.h"
@@ -80,10 +79,7 @@
 #define KEEPER_SCHEMA		"snowflake_keeper"
 #define KEEPER_TABLE		"reservation"
 
-/*
- * A row with this for a node ID speaks for all that have none: see
- * snowflake_reservation_table_make_up().
- */
+/* A row with this for a node ID speaks for all that have none: see make_up(). */
 #define OTHER_NODES			(-1)
 
 /* Its columns. */
@@ -93,11 +89,7 @@ enum
 	COLUMN_LAYOUT,
 	COLUMN_RESERVED_UNTIL,
 	COLUMN_IN_ORDER,
-	COLUMN_MACHINE,
-	COLUMN_POSTMASTER,
-	COLUMN_LOOKED_AT,
-	COLUMN_CLOCK_OFFSET,
-	COLUMNS = COLUMN_CLOCK_OFFSET
+	COLUMNS = COLUMN_IN_ORDER
 };
 
 static const struct
@@ -111,10 +103,6 @@ static const struct
 	{"layout", TEXTOID},
 	{"reserved_until", TIMESTAMPTZOID},
 	{"in_order", BOOLOID},
-	{"machine", TEXTOID},
-	{"postmaster", TEXTOID},
-	{"looked_at", INT8OID},
-	{"clock_offset", INT8OID},
 };
 
 /* The table, open and locked to the end of the transaction, and its index. */
@@ -278,30 +266,44 @@ configured_layout(void)
 	return CStringGetTextDatum(text);
 }
 
-/* Insert or update the row of a node ID, of the configured layout. */
-static void
-put_row(int32 node, TimestampTz until, bool in_order)
+/* Are there no rows at all? */
+static bool
+is_empty(Relation relation)
 {
-	ReservationTable table;
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false,
+										  snapshot, 0, NULL);
+	bool		result = !HeapTupleIsValid(systable_getnext(scan));
+
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return result;
+}
+
+/*
+ * Insert or update the row of a node ID, of the configured layout.
+ *
+ * If there are no rows at all, while this server has minted, the table is new, or was
+ * re-created by hand: rows were lost, and it is not known which node IDs they were of.  So
+ * there is a row for all of them, too, with the time of the newest snowflake that any had;
+ * "highest" is that, or -infinity.
+ */
+static void
+put_row(int32 node, TimestampTz until, bool in_order, TimestampTz highest)
+{
+	ReservationTable table = open_table();
 	Datum		values[COLUMNS];
 	bool		nulls[COLUMNS] = {0};
-	SnowflakeClockLine line;
 	ScanKeyData key;
 	Snapshot	snapshot;
 	SysScanDesc scan;
 	HeapTuple	old,
 				new;
 
-	table = open_table();
 	values[COLUMN_NODE - 1] = Int32GetDatum(node);
 	values[COLUMN_LAYOUT - 1] = configured_layout();
 	values[COLUMN_RESERVED_UNTIL - 1] = TimestampTzGetDatum(until);
 	values[COLUMN_IN_ORDER - 1] = BoolGetDatum(in_order);
-	snowflake_clock_line(&line);
-	values[COLUMN_MACHINE - 1] = CStringGetTextDatum(line.machine);
-	values[COLUMN_POSTMASTER - 1] = CStringGetTextDatum(line.postmaster);
-	values[COLUMN_LOOKED_AT - 1] = Int64GetDatum(line.looked_usec);
-	values[COLUMN_CLOCK_OFFSET - 1] = Int64GetDatum(line.offset_usec);
 	new = heap_form_tuple(RelationGetDescr(table.relation), values, nulls);
 
 	ScanKeyInit(&key, COLUMN_NODE, BTEqualStrategyNumber, F_INT4EQ,
@@ -312,7 +314,11 @@ put_row(int32 node, TimestampTz until, bool in_order)
 	if (HeapTupleIsValid(old))
 		CatalogTupleUpdate(table.relation, &old->t_self, new);
 	else
+	{
+		if (!TIMESTAMP_IS_NOBEGIN(highest) && is_empty(table.relation))
+			put_row(OTHER_NODES, highest, false, DT_NOBEGIN);
 		CatalogTupleInsert(table.relation, new);
+	}
 	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	table_close(table.relation, NoLock);
@@ -340,46 +346,16 @@ run(const char *command)
 		elog(ERROR, "\"%s\" returned %s", command, SPI_result_code_string(result));
 }
 
-/* Are there no rows at all? */
-static bool
-is_empty(void)
-{
-	ReservationTable table = open_table();
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(table.relation, InvalidOid, false,
-										  snapshot, 0, NULL);
-	bool		result = !HeapTupleIsValid(systable_getnext(scan));
-
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	table_close(table.relation, NoLock);
-	return result;
-}
-
 /*
- * The table is new, or was re-created by hand, while this server has minted: rows were
- * lost, and it is not known which node IDs they were of.  So there is a row for all of
- * them, with the time of the newest snowflake that any had; "highest" is that, or
- * -infinity.  It is to be made before the rows are read, too.
- */
-void
-snowflake_reservation_table_make_up(TimestampTz highest)
-{
-	if (!TIMESTAMP_IS_NOBEGIN(highest) && is_empty())
-		put_row(OTHER_NODES, highest, false);
-}
-
-/*
- * Create the extension, and a row for those that were lost, if there were any.  Another
- * session may be doing the same at this moment: then this fails, and a later round of
- * the keeper finds that session's table.
+ * Create the extension.  Another session may be doing the same at this moment: then this
+ * fails, and a later round of the keeper finds that session's table.
  *
  * The schema is created first, and not by CREATE EXTENSION, which would use one
  * that is created after it was looked for.  If a schema exists already, the script
  * checks its owner.
  */
 void
-snowflake_reservation_table_create(TimestampTz highest)
+snowflake_reservation_table_create(void)
 {
 	Oid			save_user;
 	int			save_context;
@@ -398,7 +374,6 @@ snowflake_reservation_table_create(TimestampTz highest)
 	run("CREATE EXTENSION " KEEPER_EXTENSION);
 	SPI_finish();
 	SetUserIdAndSecContext(save_user, save_context);
-	snowflake_reservation_table_make_up(highest);
 }
 
 
@@ -415,7 +390,7 @@ snowflake_reservation_table_create(TimestampTz highest)
 static SnowflakeReservation
 read_rows(Relation relation, int32 node)
 {
-	SnowflakeReservation stored = {.last_node = -1};
+	SnowflakeReservation stored = SNOWFLAKE_NO_RESERVATION;
 	char	   *configured = TextDatumGetCString(configured_layout());
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false,
@@ -434,51 +409,40 @@ read_rows(Relation relation, int32 node)
 		until = DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]);
 		layout = TextDatumGetCString(values[COLUMN_LAYOUT - 1]);
 
+		stored.highest = Max(stored.highest, until);
 		if (DatumGetInt32(values[COLUMN_NODE - 1]) == OTHER_NODES)
 			others_until = until;
 		else if (DatumGetInt32(values[COLUMN_NODE - 1]) == node)
-		{
-			stored.own_found = true;
 			stored.own_until = until;
-		}
-		if (DatumGetInt32(values[COLUMN_NODE - 1]) == node ||
-			DatumGetBool(values[COLUMN_IN_ORDER - 1]))
+		if (DatumGetBool(values[COLUMN_IN_ORDER - 1]))
 		{
-			/* the line is that of the newest */
-			if (!stored.found || until >= stored.until)
-			{
+			if (until >= stored.until)
 				stored.last_node = DatumGetInt32(values[COLUMN_NODE - 1]);
-				strlcpy(stored.line.machine, TextDatumGetCString(values[COLUMN_MACHINE - 1]),
-						sizeof(stored.line.machine));
-				strlcpy(stored.line.postmaster, TextDatumGetCString(values[COLUMN_POSTMASTER - 1]),
-						sizeof(stored.line.postmaster));
-				stored.line.looked_usec = DatumGetInt64(values[COLUMN_LOOKED_AT - 1]);
-				stored.line.offset_usec = DatumGetInt64(values[COLUMN_CLOCK_OFFSET - 1]);
-			}
-			stored.until = stored.found ? Max(stored.until, until) : until;
-			stored.found = true;
+			stored.until = Max(stored.until, until);
 		}
 		if (stored.other_layout == NULL && strcmp(layout, configured) != 0)
 			stored.other_layout = layout;
 	}
-	if (!stored.own_found && !TIMESTAMP_IS_NOBEGIN(others_until))
-	{
-		stored.own_found = true;
+	if (TIMESTAMP_IS_NOBEGIN(stored.own_until))
 		stored.own_until = others_until;
-		stored.until = stored.found ? Max(stored.until, others_until) : others_until;
-		stored.found = true;
-	}
 	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	return stored;
 }
 
+/*
+ * The same for others.  A row for those that were lost is made before the rows are read, too:
+ * "highest" is as for put_row().
+ */
 SnowflakeReservation
-snowflake_reservation_table_read(int32 node)
+snowflake_reservation_table_read(int32 node, TimestampTz highest)
 {
 	ReservationTable table = open_table();
-	SnowflakeReservation stored = read_rows(table.relation, node);
+	SnowflakeReservation stored;
 
+	if (!TIMESTAMP_IS_NOBEGIN(highest) && is_empty(table.relation))
+		put_row(OTHER_NODES, highest, false, DT_NOBEGIN);
+	stored = read_rows(table.relation, node);
 	table_close(table.relation, NoLock);
 	return stored;
 }
@@ -520,10 +484,8 @@ void
 snowflake_reservation_table_write(int32 node, TimestampTz until, TimestampTz highest)
 {
 	if (!snowflake_reservation_table_exists())
-		snowflake_reservation_table_create(highest);
-	else
-		snowflake_reservation_table_make_up(highest);
-	put_row(node, until, true);
+		snowflake_reservation_table_create();
+	put_row(node, until, true, highest);
 	snowflake_reservation_home_note();
 }
 
@@ -588,12 +550,9 @@ is_before(const Datum *values, const void *arg)
 void
 snowflake_reservation_table_raise(TimestampTz until)
 {
-	SnowflakeReservation others;
-
 	change_rows(COLUMN_RESERVED_UNTIL, TimestampTzGetDatum(until), is_before, &until);
-	others = snowflake_reservation_table_read(OTHER_NODES);
-	if (!others.own_found)
-		put_row(OTHER_NODES, until, false);
+	if (TIMESTAMP_IS_NOBEGIN(snowflake_reservation_table_read(OTHER_NODES, DT_NOBEGIN).own_until))
+		put_row(OTHER_NODES, until, false, DT_NOBEGIN);
 }
 
 /* From now on the rows are of the configured layout. */

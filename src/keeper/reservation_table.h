@@ -8,25 +8,25 @@
 #ifndef SNOWFLAKE_RESERVATION_TABLE_H
 #define SNOWFLAKE_RESERVATION_TABLE_H
 
-#include "base/clock.h"
+#include "datatype/timestamp.h"
 
-/* What the rows of all node IDs say. */
+/* What the rows say; of a time -infinity if there is none. */
 typedef struct SnowflakeReservation
 {
-	bool		found;
-	TimestampTz until;			/* the latest of all that count */
+	TimestampTz until;			/* the latest of all node IDs whose order
+								 * stands */
 	int32		last_node;		/* whose that is, -1 if that is not known */
-	bool		own_found;
 	TimestampTz own_until;		/* that of the node ID itself */
-	SnowflakeClockLine line;	/* that was kept with the latest */
+	TimestampTz highest;		/* and of all node IDs */
 	char	   *other_layout;	/* a layout of any row that is not the
 								 * configured one, or NULL */
 } SnowflakeReservation;
 
+#define SNOWFLAKE_NO_RESERVATION	{DT_NOBEGIN, -1, DT_NOBEGIN, DT_NOBEGIN, NULL}
+
 extern bool snowflake_reservation_table_exists(void);
-extern void snowflake_reservation_table_create(TimestampTz highest);
-extern void snowflake_reservation_table_make_up(TimestampTz highest);
-extern SnowflakeReservation snowflake_reservation_table_read(int32 node);
+extern void snowflake_reservation_table_create(void);
+extern SnowflakeReservation snowflake_reservation_table_read(int32 node, TimestampTz highest);
 extern bool snowflake_reservation_table_is_of_other_layout(void);
 extern void snowflake_reservation_table_write(int32 node, TimestampTz until,
 											  TimestampTz highest);

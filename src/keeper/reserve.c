@@ -148,12 +148,12 @@ refill_from(uint64 limit, int64 half_usec, const SnowflakeNode *wanted)
 	return snowflake_layout_first_position(layout, Max(tick, 0));
 }
 
-/* The last position of the tick in which a stored reservation ends. */
+/* The last position of the tick in which a stored reservation ends; 0 if there is none. */
 static uint64
 end_of_reservation(TimestampTz until)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	int64		tick = snowflake_layout_tick_at(layout, until);
+	int64		tick = TIMESTAMP_IS_NOBEGIN(until) ? -1 : snowflake_layout_tick_at(layout, until);
 
 	return tick < 0 ? 0 :
 		snowflake_layout_last_position(layout, Min(tick, layout->max_tick));
@@ -184,7 +184,9 @@ highest_time(const SnowflakeView *view)
 
 /*
  * Store the exact end of what was issued, so that the next start waits for
- * nothing.  The gate is closed, and "last" stands still.
+ * nothing.  The gate is closed, and "last" stands still.  If nothing was issued since the
+ * opening, that is what the node ID had before: the opening has not stored more, and what
+ * was reserved since is taken back.
  *
  * This lowers what is reserved, so a standby that does not hear of it is on
  * the safe side, and there is no need to wait for one.
@@ -193,17 +195,23 @@ void
 snowflake_reserve_store_end(void)
 {
 	SnowflakeView view;
+	bool		untouched;
 
 	snowflake_generator_view(&view);
-	snowflake_keeper_transaction_begin("settling the reservation");
-	(void) set_config_option("synchronous_commit", "local",
-							 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
-							 true, 0, false);
-	snowflake_reservation_table_write(view.node,
-									  snowflake_layout_position_time(&snowflake_server_layout,
-																	 view.last),
-									  highest_time(&view));
-	snowflake_keeper_transaction_commit();
+	untouched = snowflake_generator_is_untouched(&view);
+	if (!untouched || view.stored > view.last)
+	{
+		uint64		end = untouched ? view.own_last : view.last;
+
+		snowflake_keeper_transaction_begin("settling the reservation");
+		(void) set_config_option("synchronous_commit", "local",
+								 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
+								 true, 0, false);
+		snowflake_reservation_table_write(view.node,
+										  snowflake_layout_position_time(&snowflake_server_layout, end),
+										  highest_time(&view));
+		snowflake_keeper_transaction_commit();
+	}
 	snowflake_generator_end_stored();
 }
 
@@ -213,19 +221,20 @@ snowflake_reserve_store_end(void)
  * the node ID comes from and who had it, at the first opening.
  */
 static void
-log_inherited_node(int32 node, const SnowflakeReservation *stored)
+log_inherited_node(int32 node, TimestampTz own_until)
 {
 	char	   *origin = snowflake_node_source_origin();
+	bool		used = !TIMESTAMP_IS_NOBEGIN(own_until);
 
 	ereport(LOG,
 			errmsg("this server was started as a standby or from a backup, and now mints with node ID %d",
 				   node),
-			stored->own_found ?
+			used ?
 			errdetail("The node ID comes from %s. According to the reservation, node ID %d was in use before, until \"%s\" at the latest.",
-					  origin, node, timestamptz_to_str(stored->own_until)) :
+					  origin, node, timestamptz_to_str(own_until)) :
 			errdetail("The node ID comes from %s. According to the reservation, node ID %d was not in use before.",
 					  origin, node),
-			stored->own_found && snowflake_node_source != NODE_FROM_LEASE ?
+			used && snowflake_node_source != NODE_FROM_LEASE ?
 			errhint("If another server used it and may still mint, set %s to a number of this server's own.",
 					snowflake_node_source_settings()) : 0);
 }
@@ -237,8 +246,7 @@ log_inherited_node(int32 node, const SnowflakeReservation *stored)
 static void
 log_other_node(int32 node, const SnowflakeReservation *stored)
 {
-	if (!snowflake_node_source_is_host() || !stored->found ||
-		stored->last_node < 0 || stored->last_node == node)
+	if (!snowflake_node_source_is_host() || stored->last_node < 0 || stored->last_node == node)
 		return;
 	ereport(LOG,
 			errmsg("this server minted with node ID %d before, and now mints with node ID %d",
@@ -295,7 +303,7 @@ check_place(const SnowflakeView *view, bool lost, uint32 requests)
  * that it is missing.
  */
 static bool
-check_table(const SnowflakeView *view, bool exists, uint32 requests)
+check_table(bool exists, uint32 requests)
 {
 	if (exists)
 		return true;
@@ -306,7 +314,7 @@ check_table(const SnowflakeView *view, bool exists, uint32 requests)
 		return false;
 	}
 	snowflake_generator_set_gate(GATE_CREATING);
-	snowflake_reservation_table_create(highest_time(view));
+	snowflake_reservation_table_create();
 	return true;
 }
 
@@ -338,24 +346,31 @@ check_layout(const SnowflakeView *view, const char *configured, const char *othe
 }
 
 /*
- * Where minting resumes: above the tick of everything that may have been issued,
- * by any node ID of this server, and not before the lease.  In most layouts the node
- * stands above the sequence, so the IDs of one tick do not ascend across a change of
- * node.
+ * Where minting resumes: above the tick of everything that may have been issued, by any
+ * node ID of this server whose order stands, by this one, or before the lease.  In most
+ * layouts the node stands above the sequence, so the IDs of one tick do not ascend across
+ * a change of node.  The first of the three is *in_order.
  */
 static uint64
 resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
-			 const SnowflakeNode *wanted)
+			 const SnowflakeNode *wanted, uint64 *in_order)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	uint64		last = view->last;
+	uint64		last = view->in_order;
 
 	if (last > 0)
 		last = snowflake_layout_last_position(layout, snowflake_layout_position_tick(layout, last));
-	last = Max(last, view->floor);
-	if (wanted->first > 0)
-		last = Max(last, wanted->first - 1);
-	return stored->found ? Max(last, end_of_reservation(stored->until)) : last;
+	*in_order = Max(last, end_of_reservation(stored->until));
+	last = Max(*in_order, end_of_reservation(stored->own_until));
+	return wanted->first > 0 ? Max(last, wanted->first - 1) : last;
+}
+
+/* The time of the newest position, for the judge of the clock. */
+static TimestampTz
+newest_time(uint64 position)
+{
+	return position == 0 ? SNOWFLAKE_CLOCK_NEVER :
+		snowflake_layout_position_time(&snowflake_server_layout, position);
 }
 
 /*
@@ -366,8 +381,9 @@ resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
 static void
 start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
 {
-	SnowflakeReservation stored = {0};
-	uint64		newest;
+	SnowflakeReservation stored = SNOWFLAKE_NO_RESERVATION;
+	uint64		newest,
+				in_order;
 
 	snowflake_keeper_transaction_begin("looking for the reservation");
 	if (snowflake_reservation_home_is_template(MyDatabaseId))
@@ -377,13 +393,12 @@ start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
 					   snowflake_database),
 				errhint("Change snowflake.database to a database that is not a template, and restart the server."));
 	if (snowflake_reservation_table_exists())
-		stored = snowflake_reservation_table_read(wanted->obstacle == GATE_OPEN ? wanted->node : -1);
+		stored = snowflake_reservation_table_read(wanted->obstacle == GATE_OPEN ? wanted->node : -1,
+												  DT_NOBEGIN);
 	snowflake_keeper_transaction_commit();
-	newest = resume_after(view, &stored, wanted);
+	newest = resume_after(view, &stored, wanted, &in_order);
 	snowflake_lease_state_need(newest);
-	snowflake_clock_start(newest == 0 ? SNOWFLAKE_CLOCK_NEVER :
-						  snowflake_layout_position_time(&snowflake_server_layout, newest),
-						  &stored.line);
+	snowflake_clock_start(newest_time(newest));
 }
 
 /*
@@ -408,21 +423,27 @@ open_afresh(const SnowflakeView *view, const SnowflakeNode *wanted, uint64 last,
 /*
  * Open the gate for the node ID that is wanted, if that is possible; otherwise
  * leave it closed with the reason.
+ *
+ * Time is reserved only if a mint has asked for it: an opening by a clock that is years
+ * ahead leaves nothing behind.  Without it the first mint asks.  Nothing needs to be
+ * durable then: no mint may use anything, and the next opening finds the same rows.
  */
 void
 snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int32		node = wanted->node;
-	SnowflakeReservation stored = {0};
+	SnowflakeReservation stored = SNOWFLAKE_NO_RESERVATION;
 	SnowflakeView view;
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	const char *origin;
 	bool		exists,
+				found,
 				lost,
 				afresh;
 	uint64		last,
 				own_last,
+				in_order,
 				limit;
 
 	snowflake_generator_view(&view);
@@ -443,21 +464,19 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	snowflake_keeper_transaction_begin("opening the gate");
 	exists = snowflake_reservation_table_exists();
 	if (exists)
-	{
-		snowflake_reservation_table_make_up(highest_time(&view));
-		stored = snowflake_reservation_table_read(node);
-	}
-	lost = is_lost(&view, stored.found);
+		stored = snowflake_reservation_table_read(node, highest_time(&view));
+	found = !TIMESTAMP_IS_NOBEGIN(stored.until) || !TIMESTAMP_IS_NOBEGIN(stored.own_until);
+	lost = is_lost(&view, found);
 	if (!check_place(&view, lost, requests) ||
-		!check_table(&view, exists, requests))
+		!check_table(exists, requests))
 	{
 		snowflake_keeper_transaction_commit();
 		return;
 	}
 
-	/* a table that was made just now may have a row for lost ones */
+	/* a table that was made just now may get a row for lost ones */
 	if (!exists)
-		stored = snowflake_reservation_table_read(node);
+		stored = snowflake_reservation_table_read(node, highest_time(&view));
 	if (!check_layout(&view, text, stored.other_layout, requests))
 	{
 		snowflake_keeper_transaction_commit();
@@ -468,23 +487,24 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	if (lost && view.floor > 0)
 	{
 		snowflake_reservation_table_raise(snowflake_layout_position_time(layout, view.floor));
-		stored = snowflake_reservation_table_read(node);
-	}
-
-	if (!snowflake_clock_is_believed())
-	{
-		snowflake_keeper_transaction_commit();
-		snowflake_generator_set_gate(GATE_CLOCK);
-		return;
+		stored = snowflake_reservation_table_read(node, DT_NOBEGIN);
 	}
 
 	/*
 	 * a lease that is to take the generator back does so once, from floors
 	 * that it has passed
 	 */
+	last = resume_after(&view, &stored, wanted, &in_order);
 	afresh = wanted->at_clock && wanted->grant > view.newest_grant;
-	last = !afresh ? resume_after(&view, &stored, wanted) :
-		Max(wanted->first - 1, view.floor > view.last ? view.floor : 0);
+	if (afresh)
+		last = Max(wanted->first - 1, view.floor > view.last ? view.floor : 0);
+	if (!snowflake_clock_is_believed())
+	{
+		snowflake_keeper_transaction_commit();
+		snowflake_clock_start(newest_time(last));
+		snowflake_generator_set_gate(GATE_CLOCK);
+		return;
+	}
 	if (last > 0)
 	{
 		TimestampTz newest = snowflake_layout_position_time(layout, last);
@@ -499,39 +519,47 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		snowflake_generator_set_gate(GATE_LEASE_ENDED);
 		return;
 	}
+	if (!(requests & (SNOWFLAKE_WANT_GATE | SNOWFLAKE_WANT_TIME)))
+		limit = last;
 
 	snowflake_generator_set_gate(GATE_OPENING);
 	if (afresh)
 		snowflake_reservation_table_give_up_order(now);
-	snowflake_reservation_table_write(node, snowflake_layout_position_time(layout, limit),
-									  highest_time(&view));
+	if (limit > last || afresh || (requests & SNOWFLAKE_WANT_DATABASE))
+	{
+		snowflake_reservation_table_write(node, snowflake_layout_position_time(layout, limit),
+										  highest_time(&view));
+		snowflake_counters_add(COUNTER_RESERVATIONS);
+	}
+	else if (found)
+		snowflake_reservation_home_note();
 	snowflake_keeper_transaction_commit();
 
-	/* durable from here on */
-	snowflake_counters_add(COUNTER_RESERVATIONS);
-
 	/*
+	 * What is reserved is durable from here on.
+	 *
 	 * What a new grant has is above everything that its node ID had before.
 	 * One that is opened for again, as after a node ID of a setting, is not
 	 * new: it may have been used up to what its row says.
 	 */
-	own_last = stored.own_found && (wanted->grant == 0 || wanted->grant <= view.newest_grant) ?
+	own_last = wanted->grant == 0 || wanted->grant <= view.newest_grant ?
 		end_of_reservation(stored.own_until) : 0;
 	if (wanted->first > 0)
 		own_last = Max(own_last, wanted->first - 1);
+	snowflake_generator_note_highest(end_of_reservation(stored.highest));
 	snowflake_generator_set_stored(limit);
 	limit = usable(limit, last, now);
 	if (afresh)
 		open_afresh(&view, wanted, last, limit, now);
 	else
-		snowflake_generator_open(node, wanted->grant, last, own_last,
+		snowflake_generator_open(node, wanted->grant, last, own_last, in_order,
 								 limit, refill_from(limit, half_of_it(last, now), wanted));
 
 	origin = snowflake_node_source == NODE_FROM_SETTING ? "" :
 		psprintf(" The node ID comes from %s.", snowflake_node_source_origin());
 	ereport(LOG,
 			errmsg("snowflake gate opened for node ID %d", node),
-			stored.found || last > 0 ?
+			last > 0 ?
 			errdetail("The layout is \"%s\". Minting resumes after \"%s\".%s", text,
 					  timestamptz_to_str(snowflake_layout_position_time(layout, last)), origin) :
 			errdetail("The layout is \"%s\". Nothing was minted before.%s",
@@ -539,7 +567,7 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	if (view.last == 0)
 	{
 		if (view.inherited)
-			log_inherited_node(node, &stored);
+			log_inherited_node(node, stored.own_until);
 		else
 			log_other_node(node, &stored);
 	}

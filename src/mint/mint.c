@@ -174,7 +174,7 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 		return;
 	if (wait->sleep_ms == 0)
 		wait->sleep_ms = FIRST_SLEEP_MS;
-	if (now_usec + snowflake_clock_wait_usec(excess_usec) > deadline(wait))
+	if (now_usec + snowflake_state_wait_usec(excess_usec) > deadline(wait))
 	{
 		if (snowflake_keeper_state_judgments() < wait->looks)
 			snowflake_refusal_unjudged(excess_usec);

@@ -180,6 +180,8 @@ value_of_lease(const char *word, const SnowflakeSituation *now)
 static const char *
 value_of_clock(const char *word, const SnowflakeSituation *now)
 {
+	const SnowflakeClockState *clock = &now->clock;
+	const SnowflakeClockBack *back = clock->back;
 	int64		may_lead_usec = snowflake_generator_may_lead_usec();
 
 	if (IS("why"))
@@ -189,17 +191,34 @@ value_of_clock(const char *word, const SnowflakeSituation *now)
 	if (IS("jumped"))
 		return hint_of(snowflake_state_of_jump(now), now);
 	if (IS("jump"))
-		return psprintf("%s by %s, %s ago", now->jump_usec > 0 ? "ahead" : "back",
-						snowflake_duration(i64abs(now->jump_usec)),
-						snowflake_duration(now->jumped_ago_usec));
+		return psprintf("%s by %s, %s ago", clock->off_usec > 0 ? "ahead" : "back",
+						snowflake_duration(i64abs(clock->off_usec)),
+						snowflake_duration(clock->lasted_usec));
 	if (IS("back"))
-		return snowflake_duration(now->back_usec);
+		return snowflake_duration(back->by_usec);
 	if (IS("back_ago"))
-		return snowflake_duration(now->back_ago_usec);
+		return snowflake_duration(back->ago_usec);
+	if (IS("left"))
+		return snowflake_duration(back[1].by_usec == 0 ? now->lead_usec - back->by_usec :
+								  Min(now->lead_usec - back->by_usec, back[1].by_usec));
+	if (IS("earlier_back"))
+		return snowflake_duration(back[1].by_usec);
+	if (IS("earlier_back_ago"))
+		return snowflake_duration(back[1].ago_usec);
+	if (IS("clock"))
+		return time_text(snowflake_clock_wall());
 	if (IS("clock_past") || IS("clock_behind"))
-		return snowflake_duration(i64abs(now->past_newest_usec));
+		return snowflake_duration(i64abs(clock->off_usec));
 	if (IS("clock_wait"))
-		return snowflake_duration(now->doubt_usec);
+		return snowflake_duration(clock->belief == CLOCK_REFUSED && clock->off_usec < 0 ?
+								  Max(-clock->off_usec - snowflake_max_ahead_s * USECS_PER_SEC, 0) :
+								  Max(clock->patience_usec - clock->lasted_usec, 0));
+	if (IS("ways"))
+		return hint_of(snowflake_state_ways(now), now);
+	if (IS("afresh"))
+		return hint_of(snowflake_state_way_afresh(), now);
+	if (IS("needed_ahead"))
+		return psprintf(INT64_FORMAT, now->lead_usec / USECS_PER_SEC + 1);
 	if (IS("max_ahead"))
 		return snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC);
 	if (IS("lead"))
@@ -210,7 +229,7 @@ value_of_clock(const char *word, const SnowflakeSituation *now)
 		return may_lead_usec <= snowflake_max_lead_ms * INT64CONST(1000) ?
 			"snowflake.max_lead" : "snowflake.max_ahead";
 	if (IS("wait"))
-		return snowflake_duration(snowflake_clock_wait_usec(now->excess_usec));
+		return snowflake_duration(snowflake_state_wait_usec(now->excess_usec));
 	if (IS("waited"))
 		return snowflake_duration(now->waited_usec);
 	if (IS("max_wait"))

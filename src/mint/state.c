@@ -41,10 +41,9 @@ snowflake_state_look(SnowflakeSituation *now)
 	now->failure = snowflake_keeper_state_failure();
 	now->standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
 	now->unanswered_usec = snowflake_keeper_state_unanswered_usec();
-	now->has_jumped = snowflake_clock_jump(&now->jump_usec, &now->jumped_ago_usec);
-	now->went_back = snowflake_clock_went_back(&now->back_usec, &now->back_ago_usec);
-	now->is_doubted = snowflake_clock_is_doubted(&now->past_newest_usec, &now->doubt_usec);
-	now->lead_usec = snowflake_layout_position_time(&snowflake_server_layout, now->view.last) -
+	now->clock = snowflake_clock_state();
+	now->lead_usec = now->clock.belief == CLOCK_REFUSED ? -now->clock.off_usec :
+		snowflake_layout_position_time(&snowflake_server_layout, now->view.last) -
 		snowflake_generator_clock();
 	now->excess_usec = now->lead_usec - snowflake_generator_early_usec() -
 		snowflake_generator_may_lead_usec();
@@ -126,8 +125,10 @@ state_of_clock(const SnowflakeSituation *now)
 
 	if (!snowflake_layout_has_time(&snowflake_server_layout, clock))
 		return clock < snowflake_server_layout.epoch ? STATE_CLOCK_BEFORE_EPOCH : STATE_CLOCK_PAST_END;
-	return !now->is_doubted ? STATE_CLOCK_UNBELIEVED :
-		now->past_newest_usec < 0 ? STATE_CLOCK_BEHIND : STATE_CLOCK_DOUBTED;
+	if (now->clock.no_id && clock < SNOWFLAKE_RELEASE_TIME)
+		return STATE_CLOCK_UNRELEASED;
+	return now->clock.belief != CLOCK_REFUSED ? STATE_CLOCK_UNBELIEVED :
+		now->clock.off_usec < 0 ? STATE_CLOCK_BEHIND : STATE_CLOCK_DOUBTED;
 }
 
 /* What is wrong while the gate is as it is; an open one is if the keeper is needed. */
@@ -177,7 +178,7 @@ snowflake_state_of_jump(const SnowflakeSituation *now)
 {
 	if (!snowflake_layout_has_time(&snowflake_server_layout, snowflake_clock_wall()))
 		return STATE_JUMPED_OUT;
-	return now->excess_usec > 0 && now->jump_usec < 0 ? STATE_JUMPED_BACK : STATE_JUMPED;
+	return now->excess_usec > 0 && now->clock.off_usec < 0 ? STATE_JUMPED_BACK : STATE_JUMPED;
 }
 
 /*
@@ -191,7 +192,7 @@ is_advanced(const SnowflakeSituation *now)
 	snowflake_generator_clock();
 
 	return now->view.raised_by == RAISED_BY_ADVANCE && raised_usec > 0 &&
-		!(now->went_back && now->back_usec > raised_usec / 2);
+		now->clock.back[0].by_usec <= raised_usec / 2;
 }
 
 /*
@@ -207,20 +208,39 @@ snowflake_state_resumes(const SnowflakeSituation *now)
 		snowflake_server_layout.tick_usec;
 }
 
+/* Time pays for what was there before a step back first, and what is left of that counts. */
 SnowflakeState
 snowflake_state_why_ahead(const SnowflakeSituation *now)
 {
-	return is_advanced(now) ? STATE_ADVANCED :
-		now->went_back ? STATE_WENT_BACK :
-		snowflake_generator_is_untouched(&now->view) ? STATE_STARTED : STATE_LOWERED;
+	const SnowflakeClockBack *back = now->clock.back;
+
+	if (is_advanced(now))
+		return STATE_ADVANCED;
+	if (back[0].by_usec > 0)
+		return now->lead_usec - back[0].by_usec < USECS_PER_SEC ? STATE_WENT_BACK :
+			back[1].by_usec > 0 ? STATE_WENT_BACK_AGAIN : STATE_WENT_BACK_AHEAD;
+	return snowflake_generator_is_untouched(&now->view) ? STATE_STARTED : STATE_LOWERED;
+}
+
+/* The ways out where IDs are ahead for long: snowflake.max_ahead may not be as large as they need. */
+SnowflakeState
+snowflake_state_ways(const SnowflakeSituation *now)
+{
+	return now->lead_usec / USECS_PER_SEC < SNOWFLAKE_MOST_AHEAD_S ? STATE_WAYS :
+		snowflake_state_way_afresh();
+}
+
+SnowflakeState
+snowflake_state_way_afresh(void)
+{
+	return snowflake_node_source == NODE_FROM_LEASE ? STATE_WAY_AFRESH_LEASED : STATE_WAY_AFRESH;
 }
 
 SnowflakeState
 snowflake_state_if_ahead(const SnowflakeSituation *now)
 {
-	return now->has_jumped ? STATE_WAITS_FOR_JUMP :
-		now->excess_usec >= USECS_PER_HOUR ?
-		(snowflake_node_source == NODE_FROM_LEASE ? STATE_WAITS_LONG_LEASED : STATE_WAITS_LONG) :
+	return now->clock.belief == CLOCK_COASTING ? STATE_WAITS_FOR_JUMP :
+		now->excess_usec >= USECS_PER_HOUR ? STATE_WAITS_LONG :
 		is_advanced(now) ? STATE_WAITS_ADVANCED : STATE_WAITS;
 }
 
@@ -335,11 +355,28 @@ snowflake_state_of_open_gate(const SnowflakeSituation *now)
 		return STATE_LAYOUT_ENDED;
 	if (now->excess_usec > 0)
 		return snowflake_state_resumes(now) ? STATE_RESUMES : STATE_AHEAD;
-	if (now->has_jumped)
+	if (now->clock.belief == CLOCK_COASTING)
 		return snowflake_state_of_jump(now);
+	if (now->clock.belief == CLOCK_UNPROVEN)
+		return STATE_CLOCK_UNPROVEN;
 	if (now->lead_usec > USECS_PER_SEC)
 		return is_advanced(now) ? STATE_STANDS_ADVANCED : STATE_STANDS;
 	if (snowflake_generator_clock() > layout_ends - SNOWFLAKE_LAYOUT_ENDS_SOON_USEC)
 		return STATE_LAYOUT_ENDS_SOON;
 	return STATE_NO_TROUBLE;
+}
+
+/*
+ * In how long will what IDs follow be so much further, if the clock goes on as it does?
+ * A jump ahead that is coasted through shortens that, once it has lasted long enough.
+ */
+int64
+snowflake_state_wait_usec(int64 excess_usec)
+{
+	SnowflakeClockState state = snowflake_clock_state();
+
+	if (state.belief != CLOCK_COASTING || state.off_usec <= 0)
+		return excess_usec;
+	return Min(excess_usec, Max(state.patience_usec - state.lasted_usec,
+								Max(excess_usec - state.off_usec, 0)));
 }

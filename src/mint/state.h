@@ -8,6 +8,7 @@
 #ifndef SNOWFLAKE_STATE_H
 #define SNOWFLAKE_STATE_H
 
+#include "base/clock.h"
 #include "generator/generator.h"
 #include "generator/words.h"
 #include "lease/lease_state.h"
@@ -27,15 +28,7 @@ typedef struct SnowflakeSituation
 	int64		unanswered_usec;
 
 	/* The clock */
-	bool		has_jumped;		/* and is not believed */
-	int64		jump_usec,
-				jumped_ago_usec;
-	bool		went_back;		/* and is believed */
-	int64		back_usec,
-				back_ago_usec;
-	bool		is_doubted;		/* at a start */
-	int64		past_newest_usec,
-				doubt_usec;		/* for how long it will be */
+	SnowflakeClockState clock;
 	int64		lead_usec;		/* of the newest position, and how much more
 								 * that is than it may be */
 	int64		excess_usec;
@@ -57,6 +50,9 @@ extern SnowflakeState snowflake_state_of_lease(const SnowflakeSituation *now);
 extern SnowflakeState snowflake_state_of_jump(const SnowflakeSituation *now);
 extern bool snowflake_state_resumes(const SnowflakeSituation *now);
 extern SnowflakeState snowflake_state_why_ahead(const SnowflakeSituation *now);
+extern SnowflakeState snowflake_state_ways(const SnowflakeSituation *now);
+extern SnowflakeState snowflake_state_way_afresh(void);
 extern SnowflakeState snowflake_state_if_ahead(const SnowflakeSituation *now);
+extern int64 snowflake_state_wait_usec(int64 excess_usec);
 
 #endif							/* SNOWFLAKE_STATE_H */

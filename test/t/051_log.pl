@@ -20,7 +20,7 @@ my $node = new_node(
 	snowflake.max_wait = '10s'
 	snowflake.max_jump = '1s'
 	snowflake.jump_patience = 0
-	snowflake.max_ahead = 0
+	snowflake.max_ahead = '10s'
 });
 my $clock = new_clock('main');
 my $offset = 0;

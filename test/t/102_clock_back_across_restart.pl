@@ -1,6 +1,5 @@
 # The clock goes back while the server is down: after a clean stop as well as
-# after a crash, the first ID is larger than all before, and comes at once.  If that is
-# far, the clock is coasted through as if the server had gone on.
+# after a crash, the first ID is larger than all before, and comes at once.
 
 use strict;
 use warnings;
@@ -8,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  disorder let_pass new_clock new_node start_time start_with_clock status step_clock stop_time
+  disorder error_of let_pass new_clock new_node start_time start_with_clock status step_clock stop_time
 );
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -70,41 +69,48 @@ foreach my $mode ('fast', 'immediate')
 	cmp_ok($waited_ms, '<', $slack, 'nor for anything else');
 	push @ids, $id;
 
-	# Far
+	# Far: the clock is believed all the same, and IDs stand.
 	restart($mode, -$far_back);
 	mint();
-	is(status($node, 'clock_state'),
-		'coasting', "clock back by ten minutes during $name: it is coasted through");
-	is(status($node, q{clock_jump BETWEEN interval '-11 min' AND interval '-9 min'}),
-		't', 'by how much it went back is known');
+	is(status($node, 'clock_state'), 'followed', "clock back by ten minutes during $name: it is believed");
+	is(status($node, q{lead BETWEEN interval '9 min' AND interval '11 min'}),
+		't', 'and IDs are ahead by that');
 
-	# Another restart does not make it forget.
+	# Another restart does not change that.
 	$node->stop($mode);
 	start_with_clock($node, $clock);
 	$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
 	  or die "gate does not open";
 	mint();
-	is(status($node, 'clock_state'), 'coasting', 'another restart changes nothing');
+	is(status($node, q{lead BETWEEN interval '9 min' AND interval '11 min'}),
+		't', 'another restart changes nothing');
 
-	# Set right, while the server runs; crashes have reserved some more
+	# Set right, while the server runs: a jump that is coasted through, by IDs that stand anyway
 	step_clock($clock, $far_back);
 	mint();
-	pass('the clock is set right: minting goes on');
+	$node->safe_psql('postgres', 'SELECT snowflake_accept_clock()');
+	mint();
+	is(status($node, q{lead < interval '10 s'}), 't', 'the clock is set right: IDs are of now');
 }
 
-# The clock that stands before the layout's epoch
-restart('fast', -40 * 365 * 24 * 3600 * 1000);
+# The clock that stands before the layout's epoch is not believed, and one that is right at once.
 mint();
-is(status($node, 'clock_state'),
-	'coasting', 'clock before the epoch of the layout: it is coasted through');
+$node->stop('fast');
+step_clock($clock, -40 * 365 * 24 * 3600 * 1000);
+start_with_clock($node, $clock);
+$node->poll_query_until('postgres',
+	q{SELECT gate = 'closed: the clock is not believed' FROM snowflake_status})
+  or die 'the clock is believed';
 stop_time($clock);
 let_pass($clock, 61_000);
 start_time($clock);
-mint();
-is(status($node, 'clock_state'),
-	'coasting', 'for longer than snowflake.jump_patience, since it cannot be believed');
+like(
+	error_of($node, q{SET snowflake.max_wait = '1s'; SELECT snowflake_next()})->{message},
+	qr/^the clock is before the epoch of the snowflake layout$/,
+	'clock before the epoch of the layout: refused, however long it stands');
 step_clock($clock, 40 * 365 * 24 * 3600 * 1000);
 mint();
+pass('the clock is set right: minting goes on');
 
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, each larger than the one before');
 

@@ -322,11 +322,6 @@ foreach my $change (
 		"$alter ALTER in_order DROP NOT NULL",
 		"$alter ALTER in_order SET NOT NULL",
 		'A column was changed.'
-	],
-	[
-		"$alter ALTER clock_offset DROP NOT NULL",
-		"$alter ALTER clock_offset SET NOT NULL",
-		'A column was changed.'
 	])
 {
 	my ($sql, $undo, $detail) = @$change;

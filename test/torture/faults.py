@@ -26,6 +26,7 @@ STOPS = ('kill', 'immediate', 'fast')
 NO_MINT_LIMIT_S = 90
 REPEATED_NS = 8 * 10**9
 MAX_JUMP_NS = 10 * 10**9                # snowflake.max_jump
+PATIENT_NS = 8 * 3600 * 10**9           # ahead by more than this has to last for half a minute
 EPOCH_MS, TIME_SHIFT = 1288834974657, 22    # of the default layout
 
 NAIVE = """
@@ -41,7 +42,7 @@ END $$;
 
 def span(ns):
     """A length of time for people."""
-    for unit, size in (('h', 3600e9), ('min', 60e9), ('s', 1e9), ('ms', 1e6)):
+    for unit, size in (('days', 86400e9), ('h', 3600e9), ('min', 60e9), ('s', 1e9), ('ms', 1e6)):
         if abs(ns) >= size:
             return f'{ns / size:.1f} {unit}'
     return f'{ns / 1e3:.0f} us'
@@ -443,11 +444,25 @@ class Injector:
         self.undo_clock()
 
     def clock_lies(self, event):
-        """Seconds to years, either way, for less than snowflake.jump_patience."""
-        step = self.some_step(1e9, 3e16) * self.rng.choice((-1, 1))
+        """Seconds to years, either way, for less than it takes to be believed.
+
+        Sometimes the server is started by that clock, and stopped again before anybody mints.
+        """
+        step = self.some_step(1e9, 3e17) * self.rng.choice((-1, 1))
         event['detail'].append(span(step))
-        self.primary.step_clock(self.base_ns + step)
-        self.hold(0.1, 1.2)
+        if self.rng.random() < 0.3:
+            event['detail'].append('nobody mints')
+            self.close_to_clients()
+            self.stop_primary(event)
+            self.primary.step_clock(self.base_ns + step)
+            self.primary.bring_up()
+            self.hold(0.1, 3)
+            if self.rng.random() < 0.7:
+                self.stop_primary(event)
+        else:
+            self.primary.step_clock(self.base_ns + step)
+            # a jump ahead has to last for a thousandth of it, or for snowflake.jump_patience
+            self.hold(0.1, 6 if step > PATIENT_NS else 1.2)
         self.undo_clock()
 
     def clock_about_max_jump(self, event):
