@@ -180,6 +180,7 @@ logged_are(
 # Crash.  Time stands, so that the first mint has to wait however long the start takes.
 mint(100);
 stop_time($clock);
+$node->append_conf('postgresql.conf', 'snowflake.max_ahead = 0');
 $node->stop('immediate');
 logged_are({}, 'crash');
 start();
