@@ -7,8 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  disorder error_of new_clock new_node start_with_clock step_clock
-  wait_for_mint
+  disorder error_of finish_minter new_clock new_node start_minter start_with_clock step_clock wait_for_mint
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -173,11 +172,13 @@ $node->stop('fast');
 $node->append_conf('postgresql.auto.conf',
 	"snowflake.node_id = 6\nsynchronous_standby_names = 'nobody'");
 start();
+my $asking = start_minter($node, 1);    # or nothing would be reserved
 $node->poll_query_until('postgres',
 	q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'})
   or die 'the keeper does not wait for a standby';
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
 change_node(7);
+finish_minter($asking);
 pass('a reload while the keeper waits for a standby: another node ID is taken');
 mint();
 
