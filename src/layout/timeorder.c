@@ -216,6 +216,9 @@ add_paths_by_time(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *
 	if (previous_hook != NULL)
 		previous_hook(root, rel, rti, rte);
 
+	/* the path of a relation that is proven empty must stay its only one */
+	if (IS_DUMMY_REL(rel))
+		return;
 	if (root->query_pathkeys == NIL || !IS_SIMPLE_REL(rel) ||
 		rte->rtekind != RTE_RELATION || rte->inh || rte->tablesample != NULL)
 		return;

@@ -129,6 +129,15 @@ SELECT plan_has($$SELECT FROM visits_down ORDER BY snowflake_timestamp(id) LIMIT
 DROP TABLE visits_down;
 DROP OPERATOR FAMILY down_ops USING btree;
 DROP FUNCTION compare_down;
+-- Nor of a table that is proven empty.
+SELECT count(*) FROM (SELECT @ id AS c FROM visits WHERE page = NULL ORDER BY c) v;
+SELECT count(*) FROM (SELECT @ id AS c FROM visits WHERE false ORDER BY c) v;
+PREPARE of_page(int) AS SELECT count(*) FROM (SELECT @ id AS c FROM visits WHERE page = $1 AND page <> $1 ORDER BY c) v;
+EXECUTE of_page(NULL);
+DEALLOCATE of_page;
+BEGIN;
+DELETE FROM visits WHERE id IN (SELECT id FROM visits WHERE page = NULL ORDER BY @ id LIMIT 2) RETURNING id;
+ROLLBACK;
 RESET enable_sort;
 DROP TABLE some_visits;
 
