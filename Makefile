@@ -42,8 +42,11 @@ OBJS = \
 	src/layout/io.o \
 	src/layout/layout.o \
 	src/layout/server_layout.o \
+	src/layout/timeexpr.o \
 	src/layout/timefilter.o \
+	src/layout/timehook.o \
 	src/layout/timeorder.o \
+	src/layout/timeperiod.o \
 	src/layout/timerange.o \
 	src/lease/fleet.o \
 	src/lease/host_number.o \

@@ -3,7 +3,7 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowflake" to load this file. \quit
 
--- In reading order: the type and its casts, decoding, comparison with times,
+-- In reading order: the type and its casts, decoding, filters on decoded times,
 -- layouts, minting, and an administrator's functions.  Where a function of int8
 -- is right for an ID, it is core's own, named here with LANGUAGE internal.
 
@@ -85,18 +85,13 @@ COMMENT ON CAST (smallint AS snowflake) IS 'the same number, if it is not negati
 -- a layout the result depends on the arguments alone; without, it depends on the
 -- server's layout, which a restart can change.
 
--- A time that was decoded.  To clients it is a timestamptz, and to everything
--- except the comparisons below, which look for the ID behind it.
-CREATE DOMAIN snowflake_time AS timestamptz;
-COMMENT ON DOMAIN snowflake_time IS 'time of a snowflake; filters on it use an index on the snowflake';
-
 CREATE FUNCTION snowflake_timestamp_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_timestamp_support(internal) IS 'planner support for the time of a snowflake';
-CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS snowflake_time
+CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_timestamp_support;
 COMMENT ON FUNCTION snowflake_timestamp(bigint) IS 'when the snowflake was minted, by the server''s layout';
-CREATE FUNCTION snowflake_timestamp(id bigint, layout text) RETURNS snowflake_time
+CREATE FUNCTION snowflake_timestamp(id bigint, layout text) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_timestamp_support;
 COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS 'when the snowflake was minted, by the given layout';
 CREATE FUNCTION snowflake_node(id bigint) RETURNS integer
@@ -134,30 +129,16 @@ CREATE FUNCTION snowflake_explain(id bigint, layout text) RETURNS text
 COMMENT ON FUNCTION snowflake_explain(bigint, text) IS
 	'the snowflake''s bits and fields for people to read, by the given layout';
 
--- for snowflakes only, since for a bigint these mean other things
-
-CREATE FUNCTION snowflake_at(snowflake) RETURNS snowflake_time
+CREATE OPERATOR @@ (RIGHTARG = bigint, FUNCTION = snowflake_timestamp);
+COMMENT ON OPERATOR @@ (NONE, bigint) IS 'when the snowflake was minted';
+CREATE OPERATOR -> (LEFTARG = bigint, RIGHTARG = text, FUNCTION = snowflake_field);
+COMMENT ON OPERATOR -> (bigint, text) IS 'field of the snowflake';
+-- of a snowflake, for the reason above
+CREATE FUNCTION snowflake_timestamptz(snowflake) RETURNS timestamptz
 	AS 'MODULE_PATHNAME', 'snowflake_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_timestamp_support;
-COMMENT ON FUNCTION snowflake_at(snowflake) IS 'implementation of @ operator';
-CREATE OPERATOR @ (RIGHTARG = snowflake, FUNCTION = snowflake_at);
-COMMENT ON OPERATOR @ (NONE, snowflake) IS 'when the snowflake was minted';
-CREATE FUNCTION snowflake_get(snowflake, text) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_field' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_get(snowflake, text) IS 'implementation of -> operator';
-CREATE OPERATOR -> (LEFTARG = snowflake, RIGHTARG = text, FUNCTION = snowflake_get);
-COMMENT ON OPERATOR -> (snowflake, text) IS 'field of the snowflake';
-CREATE CAST (snowflake AS timestamptz) WITH FUNCTION snowflake_at(snowflake);
+COMMENT ON FUNCTION snowflake_timestamptz(snowflake) IS 'convert snowflake to timestamptz';
+CREATE CAST (snowflake AS timestamptz) WITH FUNCTION snowflake_timestamptz(snowflake);
 COMMENT ON CAST (snowflake AS timestamptz) IS 'when the snowflake was minted';
-CREATE FUNCTION snowflake_local_timestamp(snowflake) RETURNS timestamp
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_local_timestamp(snowflake) IS 'convert snowflake to timestamp';
-CREATE CAST (snowflake AS timestamp) WITH FUNCTION snowflake_local_timestamp(snowflake);
-COMMENT ON CAST (snowflake AS timestamp) IS 'when the snowflake was minted, in the session''s time zone';
-CREATE FUNCTION snowflake_date(snowflake) RETURNS date
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_date(snowflake) IS 'convert snowflake to date';
-CREATE CAST (snowflake AS date) WITH FUNCTION snowflake_date(snowflake);
-COMMENT ON CAST (snowflake AS date) IS 'day on which the snowflake was minted, in the session''s time zone';
 
 -- Snowflakes with given parts, and as texts
 
@@ -191,509 +172,49 @@ CREATE FUNCTION snowflake_from_text(id text, format text) RETURNS snowflake
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_from_text(text, text) IS 'snowflake from a text of snowflake_to_text()';
 
--- Comparison with times
+-- Filters on decoded times
 --
--- The planner inlines an operator's body, and then sees a
--- comparison of bigint with a bound: src/layout/timerange.c says more.
+-- They are core's comparisons of timestamptz.  The planner adds, or puts in their place,
+-- a comparison of the snowflake with one of these: src/layout/timefilter.c says more.
 
--- The operand beside a time in a comparison.  If it were the snowflake itself,
--- the parser would take every literal and every parameter of open type beside an
--- ID for a time.  With one implicit cast in between it takes only a time for a
--- time, and a literal for a bigint.
-CREATE TYPE snowflake_instant;
-
-CREATE FUNCTION snowflake_instant_in(cstring) RETURNS snowflake_instant
-	AS 'MODULE_PATHNAME', 'snowflake_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_instant_in(cstring) IS 'I/O';
-CREATE FUNCTION snowflake_instant_out(snowflake_instant) RETURNS cstring
-	AS 'int8out' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_instant_out(snowflake_instant) IS 'I/O';
-CREATE FUNCTION snowflake_instant_recv(internal) RETURNS snowflake_instant
-	AS 'MODULE_PATHNAME', 'snowflake_recv' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_instant_recv(internal) IS 'I/O';
-CREATE FUNCTION snowflake_instant_send(snowflake_instant) RETURNS bytea
-	AS 'int8send' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_instant_send(snowflake_instant) IS 'I/O';
-
-CREATE TYPE snowflake_instant (
-	INPUT = snowflake_instant_in,
-	OUTPUT = snowflake_instant_out,
-	RECEIVE = snowflake_instant_recv,
-	SEND = snowflake_instant_send,
-	LIKE = pg_catalog.int8
-);
-COMMENT ON TYPE snowflake_instant IS 'a snowflake in a comparison with a time; not for columns';
-
-CREATE CAST (snowflake AS snowflake_instant) WITHOUT FUNCTION AS IMPLICIT;
-COMMENT ON CAST (snowflake AS snowflake_instant) IS 'for comparisons with times';
-CREATE CAST (snowflake_instant AS bigint) WITHOUT FUNCTION;
-COMMENT ON CAST (snowflake_instant AS bigint) IS 'the same number';
-
-CREATE FUNCTION snowflake_lt_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_lt_support(internal) IS 'planner support for < of a snowflake and a time';
-CREATE FUNCTION snowflake_le_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_le_support(internal) IS 'planner support for <= of a snowflake and a time';
-CREATE FUNCTION snowflake_ge_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_ge_support(internal) IS 'planner support for >= of a snowflake and a time';
-CREATE FUNCTION snowflake_gt_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_gt_support(internal) IS 'planner support for > of a snowflake and a time';
-CREATE FUNCTION snowflake_range_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_range_support(internal) IS 'planner support for <@ of a snowflake and a range of time';
-
-CREATE FUNCTION snowflake_before(ts timestamptz) RETURNS bigint
+CREATE FUNCTION snowflake_before("time" anyelement) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
-COMMENT ON FUNCTION snowflake_before(timestamptz) IS 'largest snowflake before an instant, as bigint, -1 if there is none';
-CREATE FUNCTION snowflake_until(ts timestamptz) RETURNS bigint
+COMMENT ON FUNCTION snowflake_before(anyelement) IS
+	'largest snowflake before a timestamptz, timestamp or date, or the first of several, as bigint, -1 if there is none';
+CREATE FUNCTION snowflake_before("time" anyelement, layout text) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_before(anyelement, text) IS
+	'largest snowflake before a timestamptz, timestamp or date, or the first of several, by the given layout';
+CREATE FUNCTION snowflake_until("time" anyelement) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
-COMMENT ON FUNCTION snowflake_until(timestamptz) IS
-	'largest snowflake at or before an instant, as bigint, -1 if there is none';
-CREATE FUNCTION snowflake_before(ts timestamp) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_before_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_before(timestamp) IS
-	'likewise, for a timestamp in the session''s time zone';
-CREATE FUNCTION snowflake_until(ts timestamp) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_until_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_until(timestamp) IS
-	'likewise, for a timestamp in the session''s time zone';
-CREATE FUNCTION snowflake_before(day date) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_before_date' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_before(date) IS
-	'likewise, for the start of a date in the session''s time zone';
-CREATE FUNCTION snowflake_until(day date) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_until_date' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_until(date) IS
-	'likewise, for the start of a date in the session''s time zone';
-CREATE FUNCTION snowflake_before(period tstzrange) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_before_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
-COMMENT ON FUNCTION snowflake_before(tstzrange) IS 'largest snowflake before a range of time, as bigint, -1 if there is none';
-CREATE FUNCTION snowflake_until(period tstzrange) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_until_range' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
-COMMENT ON FUNCTION snowflake_until(tstzrange) IS
-	'largest snowflake not after a range of time, as bigint, -1 if there is none';
-CREATE FUNCTION snowflake_before(ts timestamptz, layout text) RETURNS bigint
+COMMENT ON FUNCTION snowflake_until(anyelement) IS
+	'largest snowflake not after a timestamptz, timestamp or date, or the last of several, as bigint, -1 if there is none';
+CREATE FUNCTION snowflake_until("time" anyelement, layout text) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_until(anyelement, text) IS
+	'largest snowflake not after a timestamptz, timestamp or date, or the last of several, by the given layout';
+CREATE FUNCTION snowflake_period_start("time" anyelement, unit text) RETURNS timestamptz
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_period_start(anyelement, text) IS
+	'no instant before this is truncated to a time, in the session''s time zone';
+CREATE FUNCTION snowflake_period_start("time" anyelement, unit text, zone text) RETURNS timestamptz
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_period_start(anyelement, text, text) IS
+	'no instant before this is truncated to a time, in the given time zone';
+CREATE FUNCTION snowflake_period_end("time" anyelement, unit text) RETURNS timestamptz
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_period_end(anyelement, text) IS
+	'no instant from this on is truncated to a time, in the session''s time zone';
+CREATE FUNCTION snowflake_period_end("time" anyelement, unit text, zone text) RETURNS timestamptz
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION snowflake_period_end(anyelement, text, text) IS
+	'no instant from this on is truncated to a time, in the given time zone';
+CREATE FUNCTION snowflake_filter_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_before(timestamptz, text) IS 'likewise, by the given layout';
-CREATE FUNCTION snowflake_until(ts timestamptz, layout text) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_until(timestamptz, text) IS 'likewise, by the given layout';
-CREATE FUNCTION snowflake_before(ts timestamp, layout text) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_before_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_before(timestamp, text) IS 'likewise, by the given layout';
-CREATE FUNCTION snowflake_until(ts timestamp, layout text) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_until_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_until(timestamp, text) IS 'likewise, by the given layout';
-CREATE FUNCTION snowflake_before(day date, layout text) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_before_date' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_before(date, text) IS 'likewise, by the given layout';
-CREATE FUNCTION snowflake_until(day date, layout text) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_until_date' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_until(date, text) IS 'likewise, by the given layout';
-CREATE FUNCTION snowflake_before(period tstzrange, layout text) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_before_range' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_before(tstzrange, text) IS 'likewise, by the given layout';
-CREATE FUNCTION snowflake_until(period tstzrange, layout text) RETURNS bigint
-	AS 'MODULE_PATHNAME', 'snowflake_until_range' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_until(tstzrange, text) IS 'likewise, by the given layout';
-
-CREATE FUNCTION snowflake_lt(id snowflake_instant, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_lt_support
-	RETURN id::bigint <= snowflake_before(ts);
-COMMENT ON FUNCTION snowflake_lt(snowflake_instant, timestamptz) IS 'implementation of < operator';
-CREATE OPERATOR < (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTION = snowflake_lt,
-	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
-COMMENT ON OPERATOR < (snowflake_instant, timestamptz) IS 'less than, by the snowflake''s time';
-CREATE FUNCTION snowflake_le(id snowflake_instant, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_le_support
-	RETURN id::bigint <= snowflake_until(ts);
-COMMENT ON FUNCTION snowflake_le(snowflake_instant, timestamptz) IS 'implementation of <= operator';
-CREATE OPERATOR <= (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTION = snowflake_le,
-	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
-COMMENT ON OPERATOR <= (snowflake_instant, timestamptz) IS 'less than or equal, by the snowflake''s time';
-CREATE FUNCTION snowflake_ge(id snowflake_instant, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_ge_support
-	RETURN id::bigint > snowflake_before(ts);
-COMMENT ON FUNCTION snowflake_ge(snowflake_instant, timestamptz) IS 'implementation of >= operator';
-CREATE OPERATOR >= (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTION = snowflake_ge,
-	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
-COMMENT ON OPERATOR >= (snowflake_instant, timestamptz) IS 'greater than or equal, by the snowflake''s time';
-CREATE FUNCTION snowflake_gt(id snowflake_instant, ts timestamptz) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_gt_support
-	RETURN id::bigint > snowflake_until(ts);
-COMMENT ON FUNCTION snowflake_gt(snowflake_instant, timestamptz) IS 'implementation of > operator';
-CREATE OPERATOR > (LEFTARG = snowflake_instant, RIGHTARG = timestamptz, FUNCTION = snowflake_gt,
-	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
-COMMENT ON OPERATOR > (snowflake_instant, timestamptz) IS 'greater than, by the snowflake''s time';
-CREATE FUNCTION snowflake_lt(ts timestamptz, id snowflake_instant) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_gt_support
-	RETURN id::bigint > snowflake_until(ts);
-COMMENT ON FUNCTION snowflake_lt(timestamptz, snowflake_instant) IS 'implementation of < operator';
-CREATE OPERATOR < (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION = snowflake_lt,
-	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
-COMMENT ON OPERATOR < (timestamptz, snowflake_instant) IS 'less than, by the snowflake''s time';
-CREATE FUNCTION snowflake_le(ts timestamptz, id snowflake_instant) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_ge_support
-	RETURN id::bigint > snowflake_before(ts);
-COMMENT ON FUNCTION snowflake_le(timestamptz, snowflake_instant) IS 'implementation of <= operator';
-CREATE OPERATOR <= (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION = snowflake_le,
-	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
-COMMENT ON OPERATOR <= (timestamptz, snowflake_instant) IS 'less than or equal, by the snowflake''s time';
-CREATE FUNCTION snowflake_ge(ts timestamptz, id snowflake_instant) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_le_support
-	RETURN id::bigint <= snowflake_until(ts);
-COMMENT ON FUNCTION snowflake_ge(timestamptz, snowflake_instant) IS 'implementation of >= operator';
-CREATE OPERATOR >= (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION = snowflake_ge,
-	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
-COMMENT ON OPERATOR >= (timestamptz, snowflake_instant) IS 'greater than or equal, by the snowflake''s time';
-CREATE FUNCTION snowflake_gt(ts timestamptz, id snowflake_instant) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_lt_support
-	RETURN id::bigint <= snowflake_before(ts);
-COMMENT ON FUNCTION snowflake_gt(timestamptz, snowflake_instant) IS 'implementation of > operator';
-CREATE OPERATOR > (LEFTARG = timestamptz, RIGHTARG = snowflake_instant, FUNCTION = snowflake_gt,
-	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
-COMMENT ON OPERATOR > (timestamptz, snowflake_instant) IS 'greater than, by the snowflake''s time';
-
--- not strict, because AND is not: the planner could not inline it
-CREATE FUNCTION snowflake_contained(id snowflake, period tstzrange) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE LEAKPROOF SUPPORT snowflake_range_support
-	RETURN id::bigint > snowflake_before(period) AND id::bigint <= snowflake_until(period);
-COMMENT ON FUNCTION snowflake_contained(snowflake, tstzrange) IS 'implementation of <@ operator';
-CREATE OPERATOR <@ (LEFTARG = snowflake, RIGHTARG = tstzrange, FUNCTION = snowflake_contained, COMMUTATOR = @>);
-COMMENT ON OPERATOR <@ (snowflake, tstzrange) IS 'the snowflake''s time is contained by';
-CREATE FUNCTION snowflake_contains(period tstzrange, id snowflake) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE LEAKPROOF SUPPORT snowflake_range_support
-	RETURN id::bigint > snowflake_before(period) AND id::bigint <= snowflake_until(period);
-COMMENT ON FUNCTION snowflake_contains(tstzrange, snowflake) IS 'implementation of @> operator';
-CREATE OPERATOR @> (LEFTARG = tstzrange, RIGHTARG = snowflake, FUNCTION = snowflake_contains, COMMUTATOR = <@);
-COMMENT ON OPERATOR @> (tstzrange, snowflake) IS 'contains the snowflake''s time';
-
--- Comparison of decoded times
---
--- They are core's functions.  The planner replaces them with a comparison of the snowflake,
--- or with core's operator: src/layout/timefilter.c says more.  A <> does not need this, so
--- core's is found.
-
-CREATE FUNCTION snowflake_time_lt_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_time_lt_support(internal) IS 'planner support for < of a snowflake''s time';
-CREATE FUNCTION snowflake_time_le_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_time_le_support(internal) IS 'planner support for <= of a snowflake''s time';
-CREATE FUNCTION snowflake_time_eq_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_time_eq_support(internal) IS 'planner support for = of a snowflake''s time';
-CREATE FUNCTION snowflake_time_ge_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_time_ge_support(internal) IS 'planner support for >= of a snowflake''s time';
-CREATE FUNCTION snowflake_time_gt_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_time_gt_support(internal) IS 'planner support for > of a snowflake''s time';
-CREATE FUNCTION snowflake_time_range_support(internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_time_range_support(internal) IS 'planner support for <@ of a snowflake''s time and a range';
-
-CREATE FUNCTION snowflake_time_lt(snowflake_time, snowflake_time) RETURNS boolean
-	AS 'timestamp_lt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_lt_support;
-COMMENT ON FUNCTION snowflake_time_lt(snowflake_time, snowflake_time) IS 'implementation of < operator';
-CREATE OPERATOR < (LEFTARG = snowflake_time, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_lt,
-	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
-COMMENT ON OPERATOR < (snowflake_time, snowflake_time) IS 'less than';
-CREATE FUNCTION snowflake_time_le(snowflake_time, snowflake_time) RETURNS boolean
-	AS 'timestamp_le' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_le_support;
-COMMENT ON FUNCTION snowflake_time_le(snowflake_time, snowflake_time) IS 'implementation of <= operator';
-CREATE OPERATOR <= (LEFTARG = snowflake_time, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_le,
-	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
-COMMENT ON OPERATOR <= (snowflake_time, snowflake_time) IS 'less than or equal';
-CREATE FUNCTION snowflake_time_eq(snowflake_time, snowflake_time) RETURNS boolean
-	AS 'timestamp_eq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_eq_support;
-COMMENT ON FUNCTION snowflake_time_eq(snowflake_time, snowflake_time) IS 'implementation of = operator';
-CREATE OPERATOR = (LEFTARG = snowflake_time, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_eq,
-	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
-COMMENT ON OPERATOR = (snowflake_time, snowflake_time) IS 'equal';
-CREATE FUNCTION snowflake_time_ge(snowflake_time, snowflake_time) RETURNS boolean
-	AS 'timestamp_ge' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_ge_support;
-COMMENT ON FUNCTION snowflake_time_ge(snowflake_time, snowflake_time) IS 'implementation of >= operator';
-CREATE OPERATOR >= (LEFTARG = snowflake_time, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_ge,
-	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
-COMMENT ON OPERATOR >= (snowflake_time, snowflake_time) IS 'greater than or equal';
-CREATE FUNCTION snowflake_time_gt(snowflake_time, snowflake_time) RETURNS boolean
-	AS 'timestamp_gt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_gt_support;
-COMMENT ON FUNCTION snowflake_time_gt(snowflake_time, snowflake_time) IS 'implementation of > operator';
-CREATE OPERATOR > (LEFTARG = snowflake_time, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_gt,
-	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
-COMMENT ON OPERATOR > (snowflake_time, snowflake_time) IS 'greater than';
-
-CREATE FUNCTION snowflake_time_lt(snowflake_time, timestamptz) RETURNS boolean
-	AS 'timestamp_lt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_lt_support;
-COMMENT ON FUNCTION snowflake_time_lt(snowflake_time, timestamptz) IS 'implementation of < operator';
-CREATE OPERATOR < (LEFTARG = snowflake_time, RIGHTARG = timestamptz, FUNCTION = snowflake_time_lt,
-	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
-COMMENT ON OPERATOR < (snowflake_time, timestamptz) IS 'less than';
-CREATE FUNCTION snowflake_time_le(snowflake_time, timestamptz) RETURNS boolean
-	AS 'timestamp_le' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_le_support;
-COMMENT ON FUNCTION snowflake_time_le(snowflake_time, timestamptz) IS 'implementation of <= operator';
-CREATE OPERATOR <= (LEFTARG = snowflake_time, RIGHTARG = timestamptz, FUNCTION = snowflake_time_le,
-	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
-COMMENT ON OPERATOR <= (snowflake_time, timestamptz) IS 'less than or equal';
-CREATE FUNCTION snowflake_time_eq(snowflake_time, timestamptz) RETURNS boolean
-	AS 'timestamp_eq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_eq_support;
-COMMENT ON FUNCTION snowflake_time_eq(snowflake_time, timestamptz) IS 'implementation of = operator';
-CREATE OPERATOR = (LEFTARG = snowflake_time, RIGHTARG = timestamptz, FUNCTION = snowflake_time_eq,
-	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
-COMMENT ON OPERATOR = (snowflake_time, timestamptz) IS 'equal';
-CREATE FUNCTION snowflake_time_ge(snowflake_time, timestamptz) RETURNS boolean
-	AS 'timestamp_ge' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_ge_support;
-COMMENT ON FUNCTION snowflake_time_ge(snowflake_time, timestamptz) IS 'implementation of >= operator';
-CREATE OPERATOR >= (LEFTARG = snowflake_time, RIGHTARG = timestamptz, FUNCTION = snowflake_time_ge,
-	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
-COMMENT ON OPERATOR >= (snowflake_time, timestamptz) IS 'greater than or equal';
-CREATE FUNCTION snowflake_time_gt(snowflake_time, timestamptz) RETURNS boolean
-	AS 'timestamp_gt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_gt_support;
-COMMENT ON FUNCTION snowflake_time_gt(snowflake_time, timestamptz) IS 'implementation of > operator';
-CREATE OPERATOR > (LEFTARG = snowflake_time, RIGHTARG = timestamptz, FUNCTION = snowflake_time_gt,
-	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
-COMMENT ON OPERATOR > (snowflake_time, timestamptz) IS 'greater than';
-
-CREATE FUNCTION snowflake_time_lt(timestamptz, snowflake_time) RETURNS boolean
-	AS 'timestamp_lt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_lt_support;
-COMMENT ON FUNCTION snowflake_time_lt(timestamptz, snowflake_time) IS 'implementation of < operator';
-CREATE OPERATOR < (LEFTARG = timestamptz, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_lt,
-	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
-COMMENT ON OPERATOR < (timestamptz, snowflake_time) IS 'less than';
-CREATE FUNCTION snowflake_time_le(timestamptz, snowflake_time) RETURNS boolean
-	AS 'timestamp_le' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_le_support;
-COMMENT ON FUNCTION snowflake_time_le(timestamptz, snowflake_time) IS 'implementation of <= operator';
-CREATE OPERATOR <= (LEFTARG = timestamptz, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_le,
-	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
-COMMENT ON OPERATOR <= (timestamptz, snowflake_time) IS 'less than or equal';
-CREATE FUNCTION snowflake_time_eq(timestamptz, snowflake_time) RETURNS boolean
-	AS 'timestamp_eq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_eq_support;
-COMMENT ON FUNCTION snowflake_time_eq(timestamptz, snowflake_time) IS 'implementation of = operator';
-CREATE OPERATOR = (LEFTARG = timestamptz, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_eq,
-	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
-COMMENT ON OPERATOR = (timestamptz, snowflake_time) IS 'equal';
-CREATE FUNCTION snowflake_time_ge(timestamptz, snowflake_time) RETURNS boolean
-	AS 'timestamp_ge' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_ge_support;
-COMMENT ON FUNCTION snowflake_time_ge(timestamptz, snowflake_time) IS 'implementation of >= operator';
-CREATE OPERATOR >= (LEFTARG = timestamptz, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_ge,
-	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
-COMMENT ON OPERATOR >= (timestamptz, snowflake_time) IS 'greater than or equal';
-CREATE FUNCTION snowflake_time_gt(timestamptz, snowflake_time) RETURNS boolean
-	AS 'timestamp_gt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_time_gt_support;
-COMMENT ON FUNCTION snowflake_time_gt(timestamptz, snowflake_time) IS 'implementation of > operator';
-CREATE OPERATOR > (LEFTARG = timestamptz, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_gt,
-	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
-COMMENT ON OPERATOR > (timestamptz, snowflake_time) IS 'greater than';
-
-CREATE FUNCTION snowflake_time_lt(snowflake_time, timestamp) RETURNS boolean
-	AS 'timestamptz_lt_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_lt_support;
-COMMENT ON FUNCTION snowflake_time_lt(snowflake_time, timestamp) IS 'implementation of < operator';
-CREATE OPERATOR < (LEFTARG = snowflake_time, RIGHTARG = timestamp, FUNCTION = snowflake_time_lt,
-	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
-COMMENT ON OPERATOR < (snowflake_time, timestamp) IS 'less than';
-CREATE FUNCTION snowflake_time_le(snowflake_time, timestamp) RETURNS boolean
-	AS 'timestamptz_le_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_le_support;
-COMMENT ON FUNCTION snowflake_time_le(snowflake_time, timestamp) IS 'implementation of <= operator';
-CREATE OPERATOR <= (LEFTARG = snowflake_time, RIGHTARG = timestamp, FUNCTION = snowflake_time_le,
-	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
-COMMENT ON OPERATOR <= (snowflake_time, timestamp) IS 'less than or equal';
-CREATE FUNCTION snowflake_time_eq(snowflake_time, timestamp) RETURNS boolean
-	AS 'timestamptz_eq_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_eq_support;
-COMMENT ON FUNCTION snowflake_time_eq(snowflake_time, timestamp) IS 'implementation of = operator';
-CREATE OPERATOR = (LEFTARG = snowflake_time, RIGHTARG = timestamp, FUNCTION = snowflake_time_eq,
-	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
-COMMENT ON OPERATOR = (snowflake_time, timestamp) IS 'equal';
-CREATE FUNCTION snowflake_time_ge(snowflake_time, timestamp) RETURNS boolean
-	AS 'timestamptz_ge_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_ge_support;
-COMMENT ON FUNCTION snowflake_time_ge(snowflake_time, timestamp) IS 'implementation of >= operator';
-CREATE OPERATOR >= (LEFTARG = snowflake_time, RIGHTARG = timestamp, FUNCTION = snowflake_time_ge,
-	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
-COMMENT ON OPERATOR >= (snowflake_time, timestamp) IS 'greater than or equal';
-CREATE FUNCTION snowflake_time_gt(snowflake_time, timestamp) RETURNS boolean
-	AS 'timestamptz_gt_timestamp' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_gt_support;
-COMMENT ON FUNCTION snowflake_time_gt(snowflake_time, timestamp) IS 'implementation of > operator';
-CREATE OPERATOR > (LEFTARG = snowflake_time, RIGHTARG = timestamp, FUNCTION = snowflake_time_gt,
-	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
-COMMENT ON OPERATOR > (snowflake_time, timestamp) IS 'greater than';
-
-CREATE FUNCTION snowflake_time_lt(timestamp, snowflake_time) RETURNS boolean
-	AS 'timestamp_lt_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_lt_support;
-COMMENT ON FUNCTION snowflake_time_lt(timestamp, snowflake_time) IS 'implementation of < operator';
-CREATE OPERATOR < (LEFTARG = timestamp, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_lt,
-	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
-COMMENT ON OPERATOR < (timestamp, snowflake_time) IS 'less than';
-CREATE FUNCTION snowflake_time_le(timestamp, snowflake_time) RETURNS boolean
-	AS 'timestamp_le_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_le_support;
-COMMENT ON FUNCTION snowflake_time_le(timestamp, snowflake_time) IS 'implementation of <= operator';
-CREATE OPERATOR <= (LEFTARG = timestamp, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_le,
-	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
-COMMENT ON OPERATOR <= (timestamp, snowflake_time) IS 'less than or equal';
-CREATE FUNCTION snowflake_time_eq(timestamp, snowflake_time) RETURNS boolean
-	AS 'timestamp_eq_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_eq_support;
-COMMENT ON FUNCTION snowflake_time_eq(timestamp, snowflake_time) IS 'implementation of = operator';
-CREATE OPERATOR = (LEFTARG = timestamp, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_eq,
-	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
-COMMENT ON OPERATOR = (timestamp, snowflake_time) IS 'equal';
-CREATE FUNCTION snowflake_time_ge(timestamp, snowflake_time) RETURNS boolean
-	AS 'timestamp_ge_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_ge_support;
-COMMENT ON FUNCTION snowflake_time_ge(timestamp, snowflake_time) IS 'implementation of >= operator';
-CREATE OPERATOR >= (LEFTARG = timestamp, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_ge,
-	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
-COMMENT ON OPERATOR >= (timestamp, snowflake_time) IS 'greater than or equal';
-CREATE FUNCTION snowflake_time_gt(timestamp, snowflake_time) RETURNS boolean
-	AS 'timestamp_gt_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_gt_support;
-COMMENT ON FUNCTION snowflake_time_gt(timestamp, snowflake_time) IS 'implementation of > operator';
-CREATE OPERATOR > (LEFTARG = timestamp, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_gt,
-	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
-COMMENT ON OPERATOR > (timestamp, snowflake_time) IS 'greater than';
-
-CREATE FUNCTION snowflake_time_lt(snowflake_time, date) RETURNS boolean
-	AS 'timestamptz_lt_date' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_lt_support;
-COMMENT ON FUNCTION snowflake_time_lt(snowflake_time, date) IS 'implementation of < operator';
-CREATE OPERATOR < (LEFTARG = snowflake_time, RIGHTARG = date, FUNCTION = snowflake_time_lt,
-	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
-COMMENT ON OPERATOR < (snowflake_time, date) IS 'less than';
-CREATE FUNCTION snowflake_time_le(snowflake_time, date) RETURNS boolean
-	AS 'timestamptz_le_date' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_le_support;
-COMMENT ON FUNCTION snowflake_time_le(snowflake_time, date) IS 'implementation of <= operator';
-CREATE OPERATOR <= (LEFTARG = snowflake_time, RIGHTARG = date, FUNCTION = snowflake_time_le,
-	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
-COMMENT ON OPERATOR <= (snowflake_time, date) IS 'less than or equal';
-CREATE FUNCTION snowflake_time_eq(snowflake_time, date) RETURNS boolean
-	AS 'timestamptz_eq_date' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_eq_support;
-COMMENT ON FUNCTION snowflake_time_eq(snowflake_time, date) IS 'implementation of = operator';
-CREATE OPERATOR = (LEFTARG = snowflake_time, RIGHTARG = date, FUNCTION = snowflake_time_eq,
-	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
-COMMENT ON OPERATOR = (snowflake_time, date) IS 'equal';
-CREATE FUNCTION snowflake_time_ge(snowflake_time, date) RETURNS boolean
-	AS 'timestamptz_ge_date' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_ge_support;
-COMMENT ON FUNCTION snowflake_time_ge(snowflake_time, date) IS 'implementation of >= operator';
-CREATE OPERATOR >= (LEFTARG = snowflake_time, RIGHTARG = date, FUNCTION = snowflake_time_ge,
-	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
-COMMENT ON OPERATOR >= (snowflake_time, date) IS 'greater than or equal';
-CREATE FUNCTION snowflake_time_gt(snowflake_time, date) RETURNS boolean
-	AS 'timestamptz_gt_date' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_gt_support;
-COMMENT ON FUNCTION snowflake_time_gt(snowflake_time, date) IS 'implementation of > operator';
-CREATE OPERATOR > (LEFTARG = snowflake_time, RIGHTARG = date, FUNCTION = snowflake_time_gt,
-	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
-COMMENT ON OPERATOR > (snowflake_time, date) IS 'greater than';
-
-CREATE FUNCTION snowflake_time_lt(date, snowflake_time) RETURNS boolean
-	AS 'date_lt_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_lt_support;
-COMMENT ON FUNCTION snowflake_time_lt(date, snowflake_time) IS 'implementation of < operator';
-CREATE OPERATOR < (LEFTARG = date, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_lt,
-	COMMUTATOR = >, NEGATOR = >=, RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
-COMMENT ON OPERATOR < (date, snowflake_time) IS 'less than';
-CREATE FUNCTION snowflake_time_le(date, snowflake_time) RETURNS boolean
-	AS 'date_le_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_le_support;
-COMMENT ON FUNCTION snowflake_time_le(date, snowflake_time) IS 'implementation of <= operator';
-CREATE OPERATOR <= (LEFTARG = date, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_le,
-	COMMUTATOR = >=, NEGATOR = >, RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
-COMMENT ON OPERATOR <= (date, snowflake_time) IS 'less than or equal';
-CREATE FUNCTION snowflake_time_eq(date, snowflake_time) RETURNS boolean
-	AS 'date_eq_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_eq_support;
-COMMENT ON FUNCTION snowflake_time_eq(date, snowflake_time) IS 'implementation of = operator';
-CREATE OPERATOR = (LEFTARG = date, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_eq,
-	COMMUTATOR = =, RESTRICT = eqsel, JOIN = eqjoinsel);
-COMMENT ON OPERATOR = (date, snowflake_time) IS 'equal';
-CREATE FUNCTION snowflake_time_ge(date, snowflake_time) RETURNS boolean
-	AS 'date_ge_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_ge_support;
-COMMENT ON FUNCTION snowflake_time_ge(date, snowflake_time) IS 'implementation of >= operator';
-CREATE OPERATOR >= (LEFTARG = date, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_ge,
-	COMMUTATOR = <=, NEGATOR = <, RESTRICT = scalargesel, JOIN = scalargejoinsel);
-COMMENT ON OPERATOR >= (date, snowflake_time) IS 'greater than or equal';
-CREATE FUNCTION snowflake_time_gt(date, snowflake_time) RETURNS boolean
-	AS 'date_gt_timestamptz' LANGUAGE internal STABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_gt_support;
-COMMENT ON FUNCTION snowflake_time_gt(date, snowflake_time) IS 'implementation of > operator';
-CREATE OPERATOR > (LEFTARG = date, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_gt,
-	COMMUTATOR = <, NEGATOR = <=, RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
-COMMENT ON OPERATOR > (date, snowflake_time) IS 'greater than';
-
--- core's are for a range of exactly the type beside it
-CREATE FUNCTION snowflake_time_contained(snowflake_time, tstzrange) RETURNS boolean
-	AS 'elem_contained_by_range' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_range_support;
-COMMENT ON FUNCTION snowflake_time_contained(snowflake_time, tstzrange) IS 'implementation of <@ operator';
-CREATE OPERATOR <@ (LEFTARG = snowflake_time, RIGHTARG = tstzrange, FUNCTION = snowflake_time_contained,
-	COMMUTATOR = @>, RESTRICT = rangesel, JOIN = contjoinsel);
-COMMENT ON OPERATOR <@ (snowflake_time, tstzrange) IS 'is contained by';
-CREATE FUNCTION snowflake_time_contains(tstzrange, snowflake_time) RETURNS boolean
-	AS 'range_contains_elem' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_range_support;
-COMMENT ON FUNCTION snowflake_time_contains(tstzrange, snowflake_time) IS 'implementation of @> operator';
-CREATE OPERATOR @> (LEFTARG = tstzrange, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_contains,
-	COMMUTATOR = <@, RESTRICT = rangesel, JOIN = contjoinsel);
-COMMENT ON OPERATOR @> (tstzrange, snowflake_time) IS 'contains';
-CREATE FUNCTION snowflake_time_contained(snowflake_time, tstzmultirange) RETURNS boolean
-	AS 'elem_contained_by_multirange' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_range_support;
-COMMENT ON FUNCTION snowflake_time_contained(snowflake_time, tstzmultirange) IS 'implementation of <@ operator';
-CREATE OPERATOR <@ (LEFTARG = snowflake_time, RIGHTARG = tstzmultirange, FUNCTION = snowflake_time_contained,
-	COMMUTATOR = @>, RESTRICT = multirangesel, JOIN = contjoinsel);
-COMMENT ON OPERATOR <@ (snowflake_time, tstzmultirange) IS 'is contained by';
-CREATE FUNCTION snowflake_time_contains(tstzmultirange, snowflake_time) RETURNS boolean
-	AS 'multirange_contains_elem' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_time_range_support;
-COMMENT ON FUNCTION snowflake_time_contains(tstzmultirange, snowflake_time) IS 'implementation of @> operator';
-CREATE OPERATOR @> (LEFTARG = tstzmultirange, RIGHTARG = snowflake_time, FUNCTION = snowflake_time_contains,
-	COMMUTATOR = <@, RESTRICT = multirangesel, JOIN = contjoinsel);
-COMMENT ON OPERATOR @> (tstzmultirange, snowflake_time) IS 'contains';
-
--- For expressions that look up an operator in a family, such as (created_at, id) < (…, …).
--- No index and no sort uses it, since those of a domain are of its base type.
-CREATE OPERATOR FAMILY snowflake_time_ops USING btree;
-COMMENT ON OPERATOR FAMILY snowflake_time_ops USING btree IS 'comparison of a snowflake''s time';
-ALTER OPERATOR FAMILY snowflake_time_ops USING btree ADD
-	OPERATOR 1 < (snowflake_time, snowflake_time),
-	OPERATOR 2 <= (snowflake_time, snowflake_time),
-	OPERATOR 3 = (snowflake_time, snowflake_time),
-	OPERATOR 4 >= (snowflake_time, snowflake_time),
-	OPERATOR 5 > (snowflake_time, snowflake_time),
-	FUNCTION 1 (snowflake_time, snowflake_time) pg_catalog.timestamptz_cmp(timestamptz, timestamptz),
-	OPERATOR 1 < (snowflake_time, timestamptz),
-	OPERATOR 2 <= (snowflake_time, timestamptz),
-	OPERATOR 3 = (snowflake_time, timestamptz),
-	OPERATOR 4 >= (snowflake_time, timestamptz),
-	OPERATOR 5 > (snowflake_time, timestamptz),
-	FUNCTION 1 (snowflake_time, timestamptz) pg_catalog.timestamptz_cmp(timestamptz, timestamptz),
-	OPERATOR 1 < (timestamptz, snowflake_time),
-	OPERATOR 2 <= (timestamptz, snowflake_time),
-	OPERATOR 3 = (timestamptz, snowflake_time),
-	OPERATOR 4 >= (timestamptz, snowflake_time),
-	OPERATOR 5 > (timestamptz, snowflake_time),
-	FUNCTION 1 (timestamptz, snowflake_time) pg_catalog.timestamptz_cmp(timestamptz, timestamptz),
-	OPERATOR 1 < (snowflake_time, timestamp),
-	OPERATOR 2 <= (snowflake_time, timestamp),
-	OPERATOR 3 = (snowflake_time, timestamp),
-	OPERATOR 4 >= (snowflake_time, timestamp),
-	OPERATOR 5 > (snowflake_time, timestamp),
-	FUNCTION 1 (snowflake_time, timestamp) pg_catalog.timestamptz_cmp_timestamp(timestamptz, timestamp),
-	OPERATOR 1 < (timestamp, snowflake_time),
-	OPERATOR 2 <= (timestamp, snowflake_time),
-	OPERATOR 3 = (timestamp, snowflake_time),
-	OPERATOR 4 >= (timestamp, snowflake_time),
-	OPERATOR 5 > (timestamp, snowflake_time),
-	FUNCTION 1 (timestamp, snowflake_time) pg_catalog.timestamp_cmp_timestamptz(timestamp, timestamptz),
-	OPERATOR 1 < (snowflake_time, date),
-	OPERATOR 2 <= (snowflake_time, date),
-	OPERATOR 3 = (snowflake_time, date),
-	OPERATOR 4 >= (snowflake_time, date),
-	OPERATOR 5 > (snowflake_time, date),
-	FUNCTION 1 (snowflake_time, date) pg_catalog.timestamptz_cmp_date(timestamptz, date),
-	OPERATOR 1 < (date, snowflake_time),
-	OPERATOR 2 <= (date, snowflake_time),
-	OPERATOR 3 = (date, snowflake_time),
-	OPERATOR 4 >= (date, snowflake_time),
-	OPERATOR 5 > (date, snowflake_time),
-	FUNCTION 1 (date, snowflake_time) pg_catalog.date_cmp_timestamptz(date, timestamptz);
-CREATE OPERATOR FAMILY snowflake_time_ops USING hash;
-COMMENT ON OPERATOR FAMILY snowflake_time_ops USING hash IS 'equality of a snowflake''s time, for long lists';
-ALTER OPERATOR FAMILY snowflake_time_ops USING hash ADD
-	OPERATOR 1 = (snowflake_time, snowflake_time),
-	OPERATOR 1 = (snowflake_time, timestamptz),
-	OPERATOR 1 = (timestamptz, snowflake_time),
-	FUNCTION 1 (snowflake_time) pg_catalog.timestamp_hash(timestamp),
-	FUNCTION 1 (timestamptz) pg_catalog.timestamp_hash(timestamp);
+COMMENT ON FUNCTION snowflake_filter_support(internal) IS 'planner support for a filter on the time of a snowflake';
+CREATE FUNCTION snowflake_filter(boolean) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_filter_support;
+COMMENT ON FUNCTION snowflake_filter(boolean) IS 'the condition itself, beside the range of snowflakes that follows from it';
 
 -- Layouts
 

@@ -19,6 +19,7 @@
 #include "frontier/frontier.h"
 #include "keeper/keeper.h"
 #include "layout/server_layout.h"
+#include "layout/timehook.h"
 #include "layout/timeorder.h"
 #include "lease/lessee.h"
 #include "lease/node_settings.h"
@@ -45,6 +46,7 @@ _PG_init(void)
 	snowflake_shmem_init();
 	snowflake_keeper_init();
 	snowflake_lessee_init();
+	snowflake_timehook_init();
 	snowflake_timeorder_init();
 	snowflake_frontier_init();
 }

@@ -27,12 +27,12 @@ END $$;
 
 \echo
 \echo '== An ID tells when it was made: no column created_at is needed'
-SELECT id, @ id AS created_at, snowflake_node(id) AS node, snowflake_sequence(id) AS seq
+SELECT id, @@ id AS created_at, snowflake_node(id) AS node, snowflake_sequence(id) AS seq
   FROM orders ORDER BY id DESC LIMIT 3;
 
 \echo
 \echo '== And the primary key finds the orders of a period'
 ANALYZE orders;
-SELECT (@ max(id)::snowflake) - interval '100 ms' AS since FROM orders \gset
-EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE id >= timestamptz :'since';
-SELECT count(*) AS orders_of_the_last_100_ms FROM orders WHERE id >= timestamptz :'since';
+SELECT (@@ max(id)::snowflake) - interval '100 ms' AS since FROM orders \gset
+EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE @@ id >= timestamptz :'since';
+SELECT count(*) AS orders_of_the_last_100_ms FROM orders WHERE @@ id >= timestamptz :'since';

@@ -135,16 +135,6 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #define GetNumberFromPGProc(proc)	((proc)->pgprocno)
 #endif
 
-/*
- * 17 (commit 5bf748b86bc): a btree scan for several values of a column after the first is in
- * the order of the index.  Before, it was one scan after the other.
- */
-#if PG_VERSION_NUM < 170000
-#define ArrayScanLosesOrder(column)	((column) > 0)
-#else
-#define ArrayScanLosesOrder(column)	false
-#endif
-
 /* 17 (commit ab355e3a88d): virtual transaction IDs are fields. */
 #if PG_VERSION_NUM < 170000
 #define LockInstanceLocalXid(instance)	((instance)->lxid)
@@ -152,16 +142,6 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #else
 #define LockInstanceLocalXid(instance)	((instance)->vxid.localTransactionId)
 #define MyLocalXid						(MyProc->vxid.lxid)
-#endif
-
-/*
- * 18 (commit 247dea89f76): an expression that a query is grouped by is a column.  Before, it is
- * found in HAVING and in what is selected by looking for an equal one.
- */
-#if PG_VERSION_NUM < 180000
-#define GROUPED_EXPRESSIONS_ARE_LOOKED_UP	true
-#else
-#define GROUPED_EXPRESSIONS_ARE_LOOKED_UP	false
 #endif
 
 /* 18: the postmaster's workers are in a list of two directions. */
@@ -188,8 +168,48 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 /* 18 (commit 8123e91f): a pathkey has a comparison in place of a btree strategy. */
 #if PG_VERSION_NUM < 180000
 #define PathKeyIsDescending(pathkey)	((pathkey)->pk_strategy == BTGreaterStrategyNumber)
+#define PATHKEY_ASCENDING				BTLessStrategyNumber
 #else
 #define PathKeyIsDescending(pathkey)	((pathkey)->pk_cmptype == COMPARE_GT)
+#define PATHKEY_ASCENDING				COMPARE_LT
+#endif
+
+/* 18 (commit 8123e91f): a comparison of rows has a comparison in place of a btree strategy. */
+#if PG_VERSION_NUM < 180000
+#define RowCompareStrategy(condition)	((condition)->rctype)
+#else
+#define RowCompareStrategy(condition)	((condition)->cmptype)
+#endif
+
+/*
+ * 19: there is a hook for everything in FROM that the planner looks up; before, for tables.
+ */
+#if PG_VERSION_NUM < 190000
+#include "optimizer/plancat.h"
+
+#define table_lookup_hook			get_relation_info_hook
+#define table_lookup_hook_type		get_relation_info_hook_type
+#define TABLE_LOOKUP_PARAMETERS		PlannerInfo *root, Oid relation, bool inhparent, RelOptInfo *rel
+#define TABLE_LOOKUP_ARGUMENTS		root, relation, inhparent, rel
+#define TABLE_LOOKUP_IS_TABLE		true
+#else
+#include "optimizer/pathnode.h"
+
+#define table_lookup_hook			build_simple_rel_hook
+#define table_lookup_hook_type		build_simple_rel_hook_type
+#define TABLE_LOOKUP_PARAMETERS		PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte
+#define TABLE_LOOKUP_ARGUMENTS		root, rel, rte
+#define TABLE_LOOKUP_IS_TABLE		(rte->rtekind == RTE_RELATION)
+#endif
+
+/* 19: what is appended is given in one struct. */
+#if PG_VERSION_NUM < 190000
+#define create_ordered_append_path(root, rel, scans, pathkeys) \
+	create_append_path(root, rel, scans, NIL, pathkeys, NULL, 0, false, -1)
+#else
+#define create_ordered_append_path(root, rel, scans, pathkeys) \
+	create_append_path(root, rel, (AppendPathInput) {.subpaths = (scans)}, pathkeys, NULL, 0, \
+					   false, -1)
 #endif
 
 /*

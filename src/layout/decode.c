@@ -23,8 +23,6 @@
 #include "layout/server_layout.h"
 
 PG_FUNCTION_INFO_V1(snowflake_timestamp);
-PG_FUNCTION_INFO_V1(snowflake_date);
-PG_FUNCTION_INFO_V1(snowflake_local_timestamp);
 PG_FUNCTION_INFO_V1(snowflake_node);
 PG_FUNCTION_INFO_V1(snowflake_sequence);
 PG_FUNCTION_INFO_V1(snowflake_field);
@@ -127,19 +125,6 @@ snowflake_timestamp(PG_FUNCTION_ARGS)
 	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
 
 	PG_RETURN_TIMESTAMPTZ(id_timestamp(layout, get_id(fcinfo, layout)));
-}
-
-/* The same in the time zone of the session, as a date or without the zone. */
-Datum
-snowflake_date(PG_FUNCTION_ARGS)
-{
-	return DirectFunctionCall1(timestamptz_date, snowflake_timestamp(fcinfo));
-}
-
-Datum
-snowflake_local_timestamp(PG_FUNCTION_ARGS)
-{
-	return DirectFunctionCall1(timestamptz_timestamp, snowflake_timestamp(fcinfo));
 }
 
 Datum

@@ -3,475 +3,660 @@
  * timefilter.c
  *	  Filters on the time of an ID, answered by the key.
  *
- * The decoding functions, snowflake_timestamp() and the operator @, return the
- * domain snowflake_time over timestamptz.  The domain has comparison operators of
- * its own.  They call core's functions, so an operator that is executed is core's
- * comparison; and they have the support functions below, which avoid its
- * execution.  In place of a call they put
+ * Decoding returns a plain timestamptz: snowflake_timestamp(), the operator @@ and the cast
+ * of a snowflake.  What is compared is the time, by core's operators; what has an index is
+ * the ID.  timehook.c hands this file each condition of a query that is a filter, and
+ * this file says the same of the ID:
  *
- *	 1. a comparison of the ID, if one side is the time of an ID of a table and the
- *		other one is another time:
+ *	 1. The four comparisons, equality, IN, BETWEEN and being in a range have an equivalent,
+ *		which takes the place of the condition:
  *
- *			@ id <	time	id::bigint <= snowflake_before(time)
- *			@ id <= time	id::bigint <= snowflake_until(time)
- *			@ id >	time	id::bigint >  snowflake_until(time)
- *			@ id >= time	id::bigint >  snowflake_before(time)
- *			@ id =	time	the second and the fourth
- *			@ id <@ range	the same, with the range in place of the time
+ *			@@ id <  time	id::bigint <= snowflake_before(time)
+ *			@@ id <= time	id::bigint <= snowflake_until(time)
+ *			@@ id >  time	id::bigint >  snowflake_until(time)
+ *			@@ id >= time	id::bigint >  snowflake_before(time)
+ *			@@ id =  time	the second and the fourth
+ *			@@ id IN (...)	as many equalities
+ *			@@ id <@ range	the second and the fourth, with the range in place of the time
  *
- *		(timerange.c explains why);
+ *		(timerange.c explains why.)
  *
- *	 2. nothing, if one side is a column of a subquery, which may turn out to be the
- *		time of an ID when the condition is pushed down into it, and the other side
- *		is known before any row is read;
+ *	 2. Others imply a range.  It is added, and the condition stays:
  *
- *	 3. core's operator of timestamptz in all other cases.  So a column of this
- *		domain is joined, hashed, sorted, estimated and looked up in an index as one
- *		of timestamptz is, though no operator family of core has these operators.
+ *			(@@ id)::date OP day, and to a timestamp
+ *			date_trunc(unit, @@ id [, zone]) OP time
+ *			@@ id AT TIME ZONE zone OP time, also as a date, or truncated
+ *			extract(year FROM any of these) OP year
+ *			(@@ id, ...) < (time, ...)
+ *			@@ id = ANY (an array or a multirange that is not known yet, or long)
  *
- * A comparison gives what it would have given without this, for every time there
- * is.  Only an ID that is not of the layout, which snowflake_timestamp() refuses, is
- * compared as the number that it is: which rows are read is up to the key.
+ *		The range says how many rows there will be, so the condition is wrapped in
+ *		snowflake_filter(), an identity which the planner takes to hold of each.
  *
- * An expression is evaluated as often as it was written.  An equality or a range
- * needs the ID twice, and the time of an equality as well, so they are left alone if
- * that would make a difference.  An equality of two columns is left alone, too: it
- * can be hashed or merged, which a range cannot.
+ * A condition is a filter where NULL does what false does.  There, rows are the same with
+ * what is returned as they were without.  Only an ID that is not of the layout, which
+ * decoding refuses, is compared as the number that it is: which rows are read is up
+ * to the key.
+ *
+ * An expression is evaluated as often as it was written: where it would be more often, and
+ * that would make a difference, the condition is left alone.  An equality with a column
+ * of another table is left alone, too: it can be hashed or merged, which a range cannot.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/stratnum.h"
+#include "catalog/pg_collation_d.h"
 #include "catalog/pg_operator_d.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type_d.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
-#include "nodes/supportnodes.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/tlist.h"
-#include "parser/parsetree.h"
-#include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/datetime.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
+#include "utils/multirangetypes.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
 #include "base/compat.h"
-#include "layout/server_layout.h"
+#include "layout/timeexpr.h"
 #include "layout/timefilter.h"
+#include "layout/timeperiod.h"
 #include "layout/timerange.h"
 
-PG_FUNCTION_INFO_V1(snowflake_timestamp_support);
-PG_FUNCTION_INFO_V1(snowflake_time_lt_support);
-PG_FUNCTION_INFO_V1(snowflake_time_le_support);
-PG_FUNCTION_INFO_V1(snowflake_time_eq_support);
-PG_FUNCTION_INFO_V1(snowflake_time_ge_support);
-PG_FUNCTION_INFO_V1(snowflake_time_gt_support);
-PG_FUNCTION_INFO_V1(snowflake_time_range_support);
+/* So many times of a list are looked up one by one; more, as the range that they are in. */
+#define MAX_ALTERNATIVES	100
+
+/* What is simplified */
+typedef struct Context
+{
+	PlannerInfo *root;
+	Index		relid;			/* the table of which the ID has to be, 0: of any */
+	SnowflakeTimeOfId	time;
+} Context;
+
+/* Is the ID one of the table in question? */
+static bool
+is_of_table(const Context *context)
+{
+	return context->relid == 0 ||
+		bms_equal(pull_varnos(context->root, context->time.decoded.id),
+				  bms_make_singleton(context->relid));
+}
+
+/* Is that the time of an ID of the table in question, of which one looks for the key? */
+static bool
+is_time(Context *context, Node *node)
+{
+	switch (exprType(node))
+	{
+		case TIMESTAMPTZOID:
+		case TIMESTAMPOID:
+		case DATEOID:
+		case NUMERICOID:
+		case FLOAT8OID:
+			return snowflake_timeexpr_read(node, &context->time) && is_of_table(context);
+		default:
+			return false;
+	}
+}
+
+/* Is it that, and an instant as it was decoded? */
+static bool
+is_instant(Context *context, Node *node)
+{
+	return is_time(context, node) && !context->time.is_local && context->time.unit == NULL;
+}
+
+/* Does a value stand in one row beside the ID of another one, or of none? */
+static bool
+is_independent(const Context *context, Node *value)
+{
+	return !bms_overlap(pull_varnos(context->root, value),
+						pull_varnos(context->root, context->time.decoded.id));
+}
+
+/* ... of none, so that a range beside the condition costs no more than an index scan? */
+static bool
+is_known_first(Node *value)
+{
+	return !contain_var_clause(value) && !snowflake_timeexpr_must_be_evaluated_once(value);
+}
 
 /*
- * Is that function one that decodes the time of its first argument, by its second
- * one or by the server's layout?
- *
- * A function whose support function is snowflake_timestamp_support() is.  Only a
- * superuser can give a function one, but any role can use a name.
+ * The largest ID before a time, or with "inclusive", not after it: a constant if that can
+ * be said already, otherwise a call of snowflake_before() or snowflake_until().  NULL if
+ * the user may not call it.
  */
-static bool
-decodes_time(Oid function)
+static Node *
+make_bound(const Context *context, Node *time, bool inclusive)
 {
-	Oid			support = get_func_support(function);
-	FmgrInfo	info;
+	Node	   *layout = context->time.decoded.layout;
+	List	   *args;
+	Oid			function;
+	int64		bound;
 
-	if (!OidIsValid(support))
-		return false;
-	/* loads no library: the planner has called it when it saw the function */
-	fmgr_info(support, &info);
-	return info.fn_addr == snowflake_timestamp_support;
+	if (snowflake_timerange_constant(context->root, time, layout, inclusive, &bound))
+		return (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
+								  Int64GetDatum(bound), false, FLOAT8PASSBYVAL);
+
+	function = snowflake_timeexpr_function(&context->time.decoded,
+											 inclusive ? "snowflake_until" : "snowflake_before",
+											 ANYELEMENTOID, layout != NULL ? TEXTOID : InvalidOid,
+											 InvalidOid);
+	if (!OidIsValid(function))
+		return NULL;
+	args = list_make1(copyObject(time));
+	if (layout != NULL)
+		args = lappend(args, copyObject(layout));
+	return (Node *) makeFuncExpr(function, INT8OID, args, InvalidOid, exprCollation(layout),
+								 COERCE_EXPLICIT_CALL);
 }
 
-/* An expression without relabelling and the like, which do not change a time. */
-Node *
-snowflake_timefilter_strip(Node *node)
+/* "the ID is after what is before a time", or "... after a time", or NULL */
+static Node *
+make_lower(const Context *context, Node *time, bool inclusive)
 {
-	while (IsA(node, RelabelType))
-		node = (Node *) ((RelabelType *) node)->arg;
-	return node;
+	Node	   *bound = make_bound(context, time, inclusive);
+
+	return bound == NULL ? NULL : snowflake_timerange_lower(context->time.decoded.id, bound);
 }
 
-static bool
-may_execute(Oid function)
+/* "the ID is before a time", or "... not after a time", or NULL */
+static Node *
+make_upper(const Context *context, Node *time, bool inclusive)
 {
-	return object_aclcheck(ProcedureRelationId, function, GetUserId(),
-						   ACL_EXECUTE) == ACLCHECK_OK;
+	Node	   *bound = make_bound(context, time, inclusive);
+
+	return bound == NULL ? NULL : snowflake_timerange_upper(context->time.decoded.id, bound);
+}
+
+/* Both of two conditions, in one list as core has them, or NULL if one is not there. */
+static Node *
+make_both(Node *one, Node *other)
+{
+	if (one == NULL || other == NULL)
+		return NULL;
+	return (Node *) make_andclause(list_concat_copy(make_ands_implicit((Expr *) one),
+													make_ands_implicit((Expr *) other)));
+}
+
+/* "the ID's time is this one", or "... is in this range", or NULL */
+static Node *
+make_between(const Context *context, Node *time)
+{
+	return make_both(make_lower(context, time, false), make_upper(context, time, true));
 }
 
 /*
- * Is an expression the time of an ID that differs from row to row?  Only that can
- * be looked up in an index.  For anything else a comparison stays what it is, an
- * error for what is no ID included.
+ * A range of the ID, and the condition that implies it; just the condition if there is
+ * none.
  */
-bool
-snowflake_timefilter_decoded(Node *node, SnowflakeDecodedId *decoded)
+static Node *
+make_implied(const Context *context, Node *range, Node *condition)
 {
 	Oid			function;
+
+	if (range == NULL)
+		return condition;
+	function = snowflake_timeexpr_function(&context->time.decoded, "snowflake_filter",
+											 BOOLOID, InvalidOid, InvalidOid);
+	if (OidIsValid(function))
+		condition = (Node *) makeFuncExpr(function, BOOLOID, list_make1(condition), InvalidOid,
+										  InvalidOid, COERCE_EXPLICIT_CALL);
+	return make_both(range, condition);
+}
+
+/* A call of snowflake_period_start() or _end(), or NULL. */
+static Node *
+make_period(const Context *context, const char *name, Node *time, const char *unit)
+{
+	Node	   *zone = context->time.zone;
+	Oid			function = snowflake_timeexpr_function(&context->time.decoded, name,
+														 ANYELEMENTOID, TEXTOID,
+														 zone != NULL ? TEXTOID : InvalidOid);
 	List	   *args;
 
-	node = snowflake_timefilter_strip(node);
-	if (IsA(node, FuncExpr))
-	{
-		function = ((FuncExpr *) node)->funcid;
-		args = ((FuncExpr *) node)->args;
-	}
-	else if (IsA(node, OpExpr))
-	{
-		function = ((OpExpr *) node)->opfuncid;
-		args = ((OpExpr *) node)->args;
-	}
+	if (!OidIsValid(function))
+		return NULL;
+	args = list_make2(copyObject(time), snowflake_timeexpr_text(unit));
+	if (zone != NULL)
+		args = lappend(args, copyObject(zone));
+	return (Node *) makeFuncExpr(function, TIMESTAMPTZOID, args, InvalidOid,
+								 DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
+}
+
+/* The start of a year as a timestamp, if the value is a number of one, or NULL. */
+static Node *
+make_year(Node *value)
+{
+	Const	   *constant = (Const *) value;
+	double		year;
+
+	if (!IsA(value, Const) || constant->constisnull)
+		return NULL;
+	if (constant->consttype == FLOAT8OID)
+		year = DatumGetFloat8(constant->constvalue);
+	else if (constant->consttype == NUMERICOID)
+		year = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow,
+												  constant->constvalue));
 	else
-		return false;
-
-	if (!decodes_time(function) || !contain_var_clause(linitial(args)))
-		return false;
-	/* no role may learn by the key what it may not compute */
-	if (!may_execute(function))
-		return false;
-
-	decoded->id = linitial(args);
-	decoded->layout = list_length(args) > 1 ? lsecond(args) : NULL;
-	return true;
-}
-
-/* An expression of a domain, as one of its base type. */
-static Node *
-as_base_type(Node *node)
-{
-	Oid			type = exprType(node);
-	Oid			base = getBaseType(type);
-
-	if (type == base)
-		return node;
-	return applyRelabelType(node, base, -1, InvalidOid, COERCE_IMPLICIT_CAST, -1,
-							false);
+		return NULL;
+	/* years that every type of time has */
+	if (!(year >= 1 && year <= 200000) || year != floor(year))
+		return NULL;
+	return (Node *) makeConst(TIMESTAMPOID, -1, InvalidOid, sizeof(Timestamp),
+							  TimestampGetDatum((date2j((int) year, 1, 1) - POSTGRES_EPOCH_JDATE) *
+												USECS_PER_DAY),
+							  false, FLOAT8PASSBYVAL);
 }
 
 /*
- * The largest ID before a time, or with "inclusive", not after it, for a comparison
- * with a decoded ID: a constant if that can be said already, otherwise a call of
- * snowflake_before() or snowflake_until().  NULL if the user may not call it.
- *
- * The function is looked up in the schema of the one that is simplified, which
- * belongs to the same extension: no other role can have created one of this name there.
- */
-static Node *
-make_time_bound(SupportRequestSimplify *request, SnowflakeDecodedId *decoded, Node *time,
-				bool inclusive)
-{
-	Oid			types[2];
-	List	   *args = list_make1(copyObject(time));
-	Oid			function;
-
-	if (decoded->layout == NULL)
-	{
-		Node	   *constant = snowflake_timerange_constant(request->root, time, inclusive);
-
-		if (constant != NULL)
-			return constant;
-	}
-	else
-		args = lappend(args, copyObject(decoded->layout));
-
-	types[0] = exprType(time);
-	types[1] = TEXTOID;
-	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-							   CStringGetDatum(inclusive ? "snowflake_until" : "snowflake_before"),
-							   PointerGetDatum(buildoidvector(types, list_length(args))),
-							   ObjectIdGetDatum(get_func_namespace(request->fcall->funcid)));
-	if (!OidIsValid(function) || !may_execute(function))
-		return NULL;
-
-	/* a constant, if the layout and the time are */
-	return eval_const_expressions(request->root,
-								  (Node *) makeFuncExpr(function, INT8OID, args,
-														InvalidOid,
-														exprCollation(decoded->layout),
-														COERCE_EXPLICIT_CALL));
-}
-
-/* Would evaluating that twice, where it was written once, be noticed? */
-static bool
-must_be_evaluated_once(Node *node)
-{
-	return contain_volatile_functions(node) || contain_subplans(node);
-}
-
-/* "id is in what lies between two bounds", or NULL */
-static Node *
-compare_id_between(SupportRequestSimplify *request, SnowflakeDecodedId *decoded, Node *time)
-{
-	Node	   *before;
-	Node	   *until;
-
-	if (must_be_evaluated_once(decoded->id) || must_be_evaluated_once(time) ||
-		(decoded->layout != NULL && must_be_evaluated_once(decoded->layout)))
-		return NULL;
-
-	before = make_time_bound(request, decoded, time, false);
-	until = make_time_bound(request, decoded, time, true);
-	if (before == NULL || until == NULL)
-		return NULL;
-	return (Node *) make_andclause(list_make2(snowflake_timerange_lower(decoded->id, before),
-											  snowflake_timerange_upper(decoded->id, until)));
-}
-
-/* Is that what a subquery returns, as in NOT IN?  Only an equality can be hashed. */
-static bool
-is_sublink_output(Node *node)
-{
-	Param	   *param = (Param *) snowflake_timefilter_strip(node);
-
-	return IsA(param, Param) && param->paramkind == PARAM_SUBLINK;
-}
-
-/* "the ID's time OP time", as a comparison of the ID, or NULL */
-static Node *
-compare_id_with(SupportRequestSimplify *request, SnowflakeDecodedId *decoded,
-				StrategyNumber strategy, Node *time)
-{
-	bool		lower = strategy >= BTGreaterEqualStrategyNumber;
-	bool		inclusive = strategy == BTLessEqualStrategyNumber ||
-	strategy == BTGreaterStrategyNumber;
-	Node	   *bound;
-
-	if (strategy == BTEqualStrategyNumber)
-		return contain_var_clause(time) || is_sublink_output(time) ? NULL :
-			compare_id_between(request, decoded, time);
-
-	bound = make_time_bound(request, decoded, time, inclusive);
-	if (bound == NULL)
-		return NULL;
-	return lower ? snowflake_timerange_lower(decoded->id, bound) :
-		snowflake_timerange_upper(decoded->id, bound);
-}
-
-/*
- * Is that a column of a subquery, into which a condition may be pushed?
- *
- * Core simplifies the condition of an EXISTS by the query around it: then the number may
- * be that of no table there, or of another one, which costs an index at most.
+ * Can the time, which is no plain instant, be compared with a value of that type here?  An
+ * instant that was truncated is one of the session's time zone if the value is.
  */
 static bool
-may_be_pushed_down(PlannerInfo *root, Node *node)
+is_comparable(const SnowflakeTimeOfId *time, Oid type)
 {
-	Var		   *var = (Var *) snowflake_timefilter_strip(node);
-
-	return root != NULL && root->parse != NULL && IsA(var, Var) && var->varlevelsup == 0 &&
-		var->varno > 0 && var->varno <= list_length(root->parse->rtable) &&
-		rt_fetch(var->varno, root->parse->rtable)->rtekind == RTE_SUBQUERY;
+	if (type == TIMESTAMPTZOID)
+		return !time->is_local;
+	return (type == TIMESTAMPOID || type == DATEOID) && (time->is_local || time->zone == NULL);
 }
 
-/* Is that time a part of the expression? */
+/* Is that time zone one that gives a range, as far as is known?  NULL is the session's. */
 static bool
-contains(Node *node, void *time)
+is_useful_zone(Node *zone)
 {
-	if (node == NULL)
-		return false;
-	return equal(snowflake_timefilter_strip(node), time) ||
-		expression_tree_walker(node, contains, time);
-}
+	Const	   *name = (Const *) zone;
 
-/*
- * Is the query grouped by that time, or by a condition on it, in some of its grouping sets
- * only?  Where it is not, that is NULL.  Until PostgreSQL 17 core finds it by the expression,
- * and so it has to stay: two comparisons in place of one would be looked up one by one.
- */
-static bool
-is_null_in_some_groups(PlannerInfo *root, Node *time)
-{
-	Node	   *stripped = snowflake_timefilter_strip(time);
-	ListCell   *lc;
-
-	if (!GROUPED_EXPRESSIONS_ARE_LOOKED_UP || root == NULL || root->parse == NULL ||
-		root->parse->groupingSets == NIL)
-		return false;
-	foreach(lc, get_sortgrouplist_exprs(root->parse->groupClause, root->parse->targetList))
-		if (equal(snowflake_timefilter_strip(lfirst(lc)), stripped) ||
-			(exprType(lfirst(lc)) == BOOLOID && contains(lfirst(lc), stripped)))
+	if (zone == NULL)
 		return true;
-	return false;
+	if (!IsA(zone, Const))
+		return is_known_first(zone);
+	return !name->constisnull &&
+		snowflake_timeperiod_is_zone(TextDatumGetCString(name->constvalue));
 }
 
-/* A call of one of core's operators. */
+/*
+ * The range that "a time OP value" implies, where that is no instant: a local time, or one
+ * that was truncated.  NULL if there is none.
+ */
 static Node *
-make_core_call(Oid opno, Node *left, Node *right)
+make_period_range(const Context *context, StrategyNumber strategy, Node *value)
 {
-	OpExpr	   *call = (OpExpr *) make_opclause(opno, BOOLOID, false, (Expr *) left,
-												(Expr *) right, InvalidOid, InvalidOid);
+	const SnowflakeTimeOfId *time = &context->time;
+	const char *unit = time->unit != NULL ? time->unit : "microseconds";
+	Node	   *lower = NULL;
+	Node	   *upper = NULL;
 
-	set_opfuncid(call);
-	return (Node *) call;
-}
-
-/* "left OP right" by core's operator of timestamptz, timestamp and date. */
-static Node *
-compare_by_core(Node *left, StrategyNumber strategy, Node *right)
-{
-	TypeCacheEntry *typcache = lookup_type_cache(TIMESTAMPTZOID,
-												 TYPECACHE_BTREE_OPFAMILY);
-	Oid			opno = get_opfamily_member(typcache->btree_opf, exprType(left),
-										   exprType(right), strategy);
-
-	return OidIsValid(opno) ? make_core_call(opno, left, right) : NULL;
-}
-
-/* Simplify a comparison of a snowflake_time with a time, or the other way round. */
-static Node *
-simplify_comparison(Node *node, StrategyNumber strategy)
-{
-	SupportRequestSimplify *request = (SupportRequestSimplify *) node;
-	Node	   *left;
-	Node	   *right;
-	SnowflakeDecodedId left_id;
-	SnowflakeDecodedId right_id;
-	bool		left_decoded;
-	bool		right_decoded;
-	Node	   *simplified = NULL;
-
-	if (!IsA(node, SupportRequestSimplify))
+	if (!is_known_first(value) || !is_useful_zone(time->zone))
+		return NULL;
+	if (time->is_year && (value = make_year(value)) == NULL)
+		return NULL;
+	if (!is_comparable(time, getBaseType(exprType(value))))
 		return NULL;
 
-	left = as_base_type(linitial(request->fcall->args));
-	right = as_base_type(lsecond(request->fcall->args));
+	if (strategy >= BTEqualStrategyNumber)
+	{
+		Node	   *start = make_period(context, "snowflake_period_start", value, unit);
 
-	left_decoded = snowflake_timefilter_decoded(left, &left_id) &&
-		!is_null_in_some_groups(request->root, left);
-	right_decoded = snowflake_timefilter_decoded(right, &right_id) &&
-		!is_null_in_some_groups(request->root, right);
-	if (left_decoded && !right_decoded)
-		simplified = compare_id_with(request, &left_id, strategy, right);
-	else if (right_decoded && !left_decoded)
-		simplified = compare_id_with(request, &right_id,
-									 BTMaxStrategyNumber + 1 - strategy, left);
-	else if ((may_be_pushed_down(request->root, left) && !contain_var_clause(right)) ||
-			 (may_be_pushed_down(request->root, right) && !contain_var_clause(left)))
-		return NULL;
+		lower = start == NULL ? NULL : make_lower(context, start, false);
+	}
+	if (strategy <= BTEqualStrategyNumber)
+	{
+		Node	   *end;
 
-	return simplified != NULL ? simplified : compare_by_core(left, strategy, right);
+		/* what is before a day, or a year, is so before it is truncated */
+		if (strategy == BTLessStrategyNumber && time->is_local &&
+			(time->is_year ||
+			 (strcmp(unit, "day") == 0 && getBaseType(exprType(value)) == DATEOID)))
+			unit = "microseconds";
+		end = make_period(context, "snowflake_period_end", value, unit);
+		upper = end == NULL ? NULL : make_upper(context, end, false);
+	}
+	if (strategy == BTEqualStrategyNumber)
+		return make_both(lower, upper);
+	return lower != NULL ? lower : upper;
 }
 
-Datum
-snowflake_time_lt_support(PG_FUNCTION_ARGS)
+/* What "the time OP value" says of the ID, or implies; NULL if that is nothing. */
+static Node *
+make_key_range(const Context *context, StrategyNumber strategy, Node *value, bool *is_exact)
 {
-	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0),
-										  BTLessStrategyNumber));
+	*is_exact = !context->time.is_local && context->time.unit == NULL;
+	if (!*is_exact)
+		return make_period_range(context, strategy, value);
+
+	switch (strategy)
+	{
+		case BTLessStrategyNumber:
+			return make_upper(context, value, false);
+		case BTLessEqualStrategyNumber:
+			return make_upper(context, value, true);
+		case BTEqualStrategyNumber:
+			return is_known_first(value) ? make_between(context, value) : NULL;
+		case BTGreaterEqualStrategyNumber:
+			return make_lower(context, value, false);
+		case BTGreaterStrategyNumber:
+			return make_lower(context, value, true);
+		default:
+			return NULL;
+	}
 }
 
-Datum
-snowflake_time_le_support(PG_FUNCTION_ARGS)
+/* What an operator is to the times that are compared, 0 if it is no comparison. */
+static StrategyNumber
+get_strategy(const Context *context, Oid opno, Node *value)
 {
-	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0),
-										  BTLessEqualStrategyNumber));
+	Oid			opfamily;
+
+	if (!context->time.is_year)
+		opfamily = lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+	else
+		opfamily = lookup_type_cache(exprType(value), TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+	return get_op_opfamily_strategy(opno, opfamily);
 }
 
-Datum
-snowflake_time_eq_support(PG_FUNCTION_ARGS)
+/* "left OP right" */
+static Node *
+simplify_comparison(Context *context, OpExpr *condition)
 {
-	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0),
-										  BTEqualStrategyNumber));
-}
-
-Datum
-snowflake_time_ge_support(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0),
-										  BTGreaterEqualStrategyNumber));
-}
-
-Datum
-snowflake_time_gt_support(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0),
-										  BTGreaterStrategyNumber));
-}
-
-/* Simplify "time <@ range" and "range @> time", of a tstzrange or tstzmultirange. */
-Datum
-snowflake_time_range_support(PG_FUNCTION_ARGS)
-{
-	SupportRequestSimplify *request = (SupportRequestSimplify *) PG_GETARG_POINTER(0);
-	bool		contains;
-	bool		multirange;
-	Node	   *time;
+	Node	   *left = linitial(condition->args);
+	Node	   *value = lsecond(condition->args);
+	SnowflakeTimeOfId	other;
+	StrategyNumber strategy;
 	Node	   *range;
-	SnowflakeDecodedId decoded;
+	bool		is_exact;
+
+	if (is_time(context, left))
+		strategy = get_strategy(context, condition->opno, left);
+	else if (is_time(context, value))
+	{
+		strategy = get_strategy(context, condition->opno, value);
+		if (strategy != 0)
+			strategy = BTMaxStrategyNumber + 1 - strategy;
+		value = left;
+	}
+	else
+		return (Node *) condition;
+
+	/* two IDs have no bound that is known first */
+	if (strategy == 0 || !is_independent(context, value) || snowflake_timeexpr_read(value, &other))
+		return (Node *) condition;
+	range = make_key_range(context, strategy, value, &is_exact);
+	if (is_exact && range != NULL)
+		return range;
+	return make_implied(context, range, (Node *) condition);
+}
+
+/* Any of these conditions; NULL if there is none. */
+static Node *
+make_any(List *conditions)
+{
+	if (conditions == NIL)
+		return NULL;
+	return list_length(conditions) == 1 ? linitial(conditions) : (Node *) make_orclause(conditions);
+}
+
+/* The elements of an array, if it is one of a few that are known; otherwise NIL. */
+static List *
+get_elements(Node *array)
+{
+	List	   *elements = NIL;
+
+	if (IsA(array, ArrayExpr) && !((ArrayExpr *) array)->multidims &&
+		list_length(((ArrayExpr *) array)->elements) <= MAX_ALTERNATIVES)
+		return ((ArrayExpr *) array)->elements;
+	if (IsA(array, Const) && !((Const *) array)->constisnull)
+	{
+		ArrayType  *value = DatumGetArrayTypeP(((Const *) array)->constvalue);
+		Oid			type = ARR_ELEMTYPE(value);
+		int16		length;
+		bool		by_value;
+		char		align;
+		Datum	   *values;
+		bool	   *nulls;
+		int			n;
+
+		get_typlenbyvalalign(type, &length, &by_value, &align);
+		deconstruct_array(value, type, length, by_value, align, &values, &nulls, &n);
+		if (n > MAX_ALTERNATIVES)
+			return NIL;
+		for (int i = 0; i < n; i++)
+			elements = lappend(elements, makeConst(type, -1, InvalidOid, length, values[i],
+												   nulls[i], by_value));
+	}
+	return elements;
+}
+
+/* "left = ANY (array)" */
+static Node *
+simplify_any(Context *context, ScalarArrayOpExpr *condition)
+{
+	Node	   *array = lsecond(condition->args);
+	List	   *elements;
+	List	   *ranges = NIL;
+	ListCell   *lc;
+	bool		is_exact = true;
+
+	if (!condition->useOr || !is_time(context, linitial(condition->args)) ||
+		get_strategy(context, condition->opno, linitial(condition->args)) != BTEqualStrategyNumber ||
+		!is_known_first(array))
+		return (Node *) condition;
+
+	elements = get_elements(array);
+	if (elements == NIL)
+	{
+		if (context->time.is_local || context->time.unit != NULL ||
+			getBaseType(exprType(array)) != TIMESTAMPTZARRAYOID)
+			return (Node *) condition;
+		return make_implied(context, make_between(context, array), (Node *) condition);
+	}
+	foreach(lc, elements)
+	{
+		Node	   *element = lfirst(lc);
+		Node	   *range;
+
+		/* which is equal to nothing */
+		if (IsA(element, Const) && ((Const *) element)->constisnull)
+			continue;
+		range = make_key_range(context, BTEqualStrategyNumber, element, &is_exact);
+		if (range == NULL)
+			return (Node *) condition;
+		ranges = lappend(ranges, range);
+	}
+	if (is_exact && ranges != NIL)
+		return make_any(ranges);
+	return make_implied(context, make_any(ranges), (Node *) condition);
+}
+
+/* The ranges of a multirange, if it is one of a few that are known; otherwise NIL. */
+static List *
+get_ranges(Node *multirange)
+{
+	List	   *ranges = NIL;
+	MultirangeType *value;
+	TypeCacheEntry *type;
+
+	if (!IsA(multirange, Const) || ((Const *) multirange)->constisnull)
+		return NIL;
+	value = DatumGetMultirangeTypeP(((Const *) multirange)->constvalue);
+	if (value->rangeCount > MAX_ALTERNATIVES)
+		return NIL;
+	type = lookup_type_cache(MultirangeTypeGetOid(value), TYPECACHE_MULTIRANGE_INFO)->rngtype;
+	for (uint32 i = 0; i < value->rangeCount; i++)
+		ranges = lappend(ranges, makeConst(type->type_id, -1, InvalidOid, -1,
+										   RangeTypePGetDatum(multirange_get_range(type, value, i)),
+										   false, false));
+	return ranges;
+}
+
+/* "time <@ range" and "range @> time", of a tstzrange or tstzmultirange */
+static Node *
+simplify_containment(Context *context, OpExpr *condition)
+{
+	Node	   *time = linitial(condition->args);
+	Node	   *range = lsecond(condition->args);
+	List	   *ranges;
+	List	   *conditions = NIL;
+	ListCell   *lc;
 	Node	   *simplified;
-	Oid			opno;
 
-	if (!IsA(request, SupportRequestSimplify))
-		PG_RETURN_POINTER(NULL);
-
-	time = as_base_type(linitial(request->fcall->args));
-	range = as_base_type(lsecond(request->fcall->args));
-	contains = exprType(time) != TIMESTAMPTZOID;
-	if (contains)
+	if (condition->opno == OID_RANGE_CONTAINS_ELEM_OP ||
+		condition->opno == OID_MULTIRANGE_CONTAINS_ELEM_OP)
 	{
 		Node	   *swap = time;
 
 		time = range;
 		range = swap;
 	}
-	multirange = exprType(range) == TSTZMULTIRANGEOID;
+	if (!is_instant(context, time) || !is_independent(context, range) ||
+		snowflake_timeexpr_must_be_evaluated_once(range))
+		return (Node *) condition;
 
-	/* a multirange has any number of bounds */
-	if (!multirange && snowflake_timefilter_decoded(time, &decoded) &&
-		!is_null_in_some_groups(request->root, time) &&
-		(simplified = compare_id_between(request, &decoded, range)) != NULL)
-		PG_RETURN_POINTER(simplified);
+	switch (getBaseType(exprType(range)))
+	{
+		case TSTZRANGEOID:
+			simplified = make_between(context, range);
+			return simplified != NULL ? simplified : (Node *) condition;
+		case TSTZMULTIRANGEOID:
+			break;
+		default:
+			return (Node *) condition;
+	}
 
-	if (may_be_pushed_down(request->root, time) && !contain_var_clause(range))
-		PG_RETURN_POINTER(NULL);
+	ranges = get_ranges(range);
+	if (ranges == NIL)
+		return contain_var_clause(range) ? (Node *) condition :
+			make_implied(context, make_between(context, range), (Node *) condition);
+	foreach(lc, ranges)
+	{
+		simplified = make_between(context, lfirst(lc));
+		if (simplified == NULL)
+			return (Node *) condition;
+		conditions = lappend(conditions, simplified);
+	}
+	return make_any(conditions);
+}
 
-	if (multirange)
-		opno = contains ? OID_MULTIRANGE_CONTAINS_ELEM_OP : OID_MULTIRANGE_ELEM_CONTAINED_OP;
-	else
-		opno = contains ? OID_RANGE_CONTAINS_ELEM_OP : OID_RANGE_ELEM_CONTAINED_OP;
-	PG_RETURN_POINTER(contains ? make_core_call(opno, range, time) :
-					  make_core_call(opno, time, range));
+/* "(time, ...) OP (value, ...)", of which the first columns imply a range */
+static Node *
+simplify_row_comparison(Context *context, RowCompareExpr *condition)
+{
+	Node	   *value = linitial(condition->rargs);
+	StrategyNumber strategy = RowCompareStrategy(condition);
+	bool		is_less;
+
+	if (!is_instant(context, linitial(condition->largs)))
+	{
+		if (!is_instant(context, value))
+			return (Node *) condition;
+		value = linitial(condition->largs);
+		strategy = BTMaxStrategyNumber + 1 - strategy;
+	}
+	if (!is_known_first(value) ||
+		get_strategy(context, linitial_oid(condition->opnos), value) == 0)
+		return (Node *) condition;
+	is_less = strategy < BTEqualStrategyNumber;
+	return make_implied(context, is_less ? make_upper(context, value, true) :
+						make_lower(context, value, false), (Node *) condition);
+}
+
+/* "time IS [NOT] NULL": as the ID is, since the layout is not */
+static Node *
+simplify_null_test(Context *context, NullTest *condition)
+{
+	NullTest   *simplified;
+	Node	   *layout;
+
+	if (condition->argisrow || !is_instant(context, (Node *) condition->arg))
+		return (Node *) condition;
+	layout = context->time.decoded.layout;
+	if (layout != NULL && (!IsA(layout, Const) || ((Const *) layout)->constisnull))
+		return (Node *) condition;
+	simplified = copyObject(condition);
+	simplified->arg = (Expr *) copyObject(context->time.decoded.id);
+	return (Node *) simplified;
 }
 
 /*
- * Simplify the decoding itself, for a constant ID of the server's layout: it is not
- * immutable, as timerange.c says of bounds, but may go into a plan as these do.
- * An ID that is none is left to raise its error when it is decoded.
+ * A condition, with what it says of the time of IDs as comparisons of these; itself if it
+ * says nothing of that.  The IDs are those of one table, or of any if "relid" is 0.
+ * If something has changed, "decoded_by" is set to the function that decodes.
+ *
+ * The condition has to be a filter, or a part of one, and simplified by core, subqueries
+ * and all.  What is returned may share parts of it.
  */
-Datum
-snowflake_timestamp_support(PG_FUNCTION_ARGS)
+Node *
+snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition, Oid *decoded_by)
 {
-	SupportRequestSimplify *request = (SupportRequestSimplify *) PG_GETARG_POINTER(0);
-	const SnowflakeLayout *layout = &snowflake_server_layout;
-	FuncExpr   *call;
-	Const	   *id;
-	int64		value;
-	TimestampTz ts;
+	Context		context = {.root = root,.relid = relid};
+	Node	   *simplified = condition;
 
-	if (!IsA(request, SupportRequestSimplify) || !snowflake_timerange_may_fold(request->root))
-		PG_RETURN_POINTER(NULL);
+	if (is_andclause(condition) || is_orclause(condition))
+	{
+		List	   *args = NIL;
+		bool		changed = false;
+		ListCell   *lc;
 
-	call = request->fcall;
-	id = linitial(call->args);
-	if (list_length(call->args) != 1 || !IsA(id, Const) || id->constisnull)
-		PG_RETURN_POINTER(NULL);
+		check_stack_depth();
+		foreach(lc, ((BoolExpr *) condition)->args)
+		{
+			Node	   *arg = snowflake_timefilter_simplify(root, relid, lfirst(lc), decoded_by);
 
-	value = DatumGetInt64(id->constvalue);
-	if (value < 0 || value > layout->max_id)
-		PG_RETURN_POINTER(NULL);
-	ts = snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, value));
-	PG_RETURN_POINTER(makeConst(call->funcresulttype, -1, InvalidOid, sizeof(TimestampTz),
-								TimestampTzGetDatum(ts), false, FLOAT8PASSBYVAL));
+			changed |= arg != lfirst(lc);
+			if (is_andclause(condition) && is_andclause(arg))
+				args = list_concat(args, ((BoolExpr *) arg)->args);
+			else if (is_orclause(condition) && is_orclause(arg))
+				args = list_concat(args, ((BoolExpr *) arg)->args);
+			else
+				args = lappend(args, arg);
+		}
+		if (!changed)
+			return condition;
+		return (Node *) makeBoolExpr(((BoolExpr *) condition)->boolop, args, -1);
+	}
+
+	switch (nodeTag(condition))
+	{
+		case T_OpExpr:
+			switch (((OpExpr *) condition)->opno)
+			{
+				case OID_RANGE_ELEM_CONTAINED_OP:
+				case OID_RANGE_CONTAINS_ELEM_OP:
+				case OID_MULTIRANGE_ELEM_CONTAINED_OP:
+				case OID_MULTIRANGE_CONTAINS_ELEM_OP:
+					simplified = simplify_containment(&context, (OpExpr *) condition);
+					break;
+				default:
+					if (list_length(((OpExpr *) condition)->args) == 2)
+						simplified = simplify_comparison(&context, (OpExpr *) condition);
+			}
+			break;
+		case T_ScalarArrayOpExpr:
+			simplified = simplify_any(&context, (ScalarArrayOpExpr *) condition);
+			break;
+		case T_RowCompareExpr:
+			simplified = simplify_row_comparison(&context, (RowCompareExpr *) condition);
+			break;
+		case T_NullTest:
+			simplified = simplify_null_test(&context, (NullTest *) condition);
+			break;
+		default:
+			break;
+	}
+	if (simplified != condition)
+		*decoded_by = context.time.decoded.function;
+	return simplified;
 }
+

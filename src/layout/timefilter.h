@@ -1,23 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * timefilter.h
- *	  Expressions that are the time of an ID.
+ *	  Filters on the time of an ID, answered by the key.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_TIMEFILTER_H
 #define SNOWFLAKE_TIMEFILTER_H
 
-#include "nodes/nodes.h"
+#include "nodes/pathnodes.h"
 
-/* The ID, and the layout or NULL, of which an expression is the time. */
-typedef struct SnowflakeDecodedId
-{
-	Node	   *id;
-	Node	   *layout;
-} SnowflakeDecodedId;
-
-extern bool snowflake_timefilter_decoded(Node *node, SnowflakeDecodedId *decoded);
-extern Node *snowflake_timefilter_strip(Node *node);
+extern Node *snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition,
+										   Oid *decoded_by);
 
 #endif							/* SNOWFLAKE_TIMEFILTER_H */

@@ -3,209 +3,415 @@
  * timeorder.c
  *	  Rows in the order of their IDs' time, by an index on the ID.
  *
- * Times ascend with IDs.  So rows in the order of a table's IDs are in
- * the order of "@ id" as well, NULLs included, and in that of "@ id, id".  The
- * planner cannot know: to it an index has the order of its columns alone.  Hence
- * the hook below, which a preloaded library sets.  After core has made the paths
- * of a table, it adds scans of each btree index that begins with an ID, if the query
- * wants the order of its time, and says of them that they have this order.
+ * Times ascend with IDs.  So rows in the order of a table's IDs are in the order of
+ * "@@ id" as well, NULLs included, and in that of "@@ id, id".  The planner cannot know:
+ * to it an index has the order of its columns alone.  Hence the hook below, which a
+ * preloaded library sets.  After core has made the paths of a table, it adds scans of the
+ * btree indexes whose order is that of the time where columns before the ID are fixed, or
+ * are sorted by first; and says of them that they have this order.
  *
- * It only adds paths, core's own index scans with core's costs, and only to queries
- * that order or group by the time of an ID of that table; so nothing else is planned
- * in another way.
+ * That order is added where the query wants it, to sort or to group by, or a merge join could
+ * use it.  Of a table whose partitions are ranges of the ID, an Append is added that
+ * reads one partition after the other.
+ *
+ * The hook only adds paths, core's own index scans with core's costs.  A path competes with
+ * all others, so it must never return other rows than they do.  Before the hook, core has
+ *
+ *	- proven that a table has no row to return, or a partition.  Then the only path says so,
+ *	  and another one would return rows (IS_DUMMY_REL);
+ *	- decided to read a sample of the table, which an index scan is not;
+ *	- found out which other tables each path of this one has to know a row of (LATERAL):
+ *	  a path has to say that it does, too, and core then adds the conditions;
+ *	- decided which conditions may be executed before those of a policy or of a security
+ *	  barrier: only such a one may be looked up in the index;
+ *	- found out which partial indexes have all rows that are asked for;
+ *	- built the list of a table's conditions, all of which core tests that are not looked up.
+ *
+ * Locks of rows, joins of partitions and the choice of parallel plans come later, and go by
+ * what a path says.  Tables of other servers have no index here.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/stratnum.h"
+#include "access/sysattr.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
+#include "nodes/makefuncs.h"
 #include "nodes/pathnodes.h"
+#include "optimizer/appendinfo.h"
+#include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
+#include "optimizer/planner.h"
 #include "optimizer/restrictinfo.h"
+#include "partitioning/partbounds.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
 #include "base/compat.h"
-#include "layout/timefilter.h"
+#include "layout/timeexpr.h"
 #include "layout/timeorder.h"
 
 static set_rel_pathlist_hook_type previous_hook;
+static create_upper_paths_hook_type previous_upper_hook;
+
+static Oid
+time_opfamily(void)
+{
+	return lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+}
 
 /*
- * The column of a table that is the given one of the table that the query names, of
- * which it may be a partition; 0 if there is none.
+ * An expression of a table that the query names, as one of the given table: itself, or one
+ * of its partitions or a part of a UNION ALL, of which it may be the parent.
  */
-static AttrNumber
-column_of_child(PlannerInfo *root, RelOptInfo *rel, AttrNumber column)
+static Node *
+translate(PlannerInfo *root, RelOptInfo *rel, Node *node)
 {
 	AppendRelInfo *child;
-	Var		   *var;
 
 	if (rel->reloptkind == RELOPT_BASEREL)
-		return column;
-
+		return node;
 	child = root->append_rel_array[rel->relid];
-	column = column_of_child(root, root->simple_rel_array[child->parent_relid], column);
-	if (column <= 0 || column > list_length(child->translated_vars))
-		return 0;
-	var = list_nth(child->translated_vars, column - 1);
-	return var != NULL && IsA(var, Var) ? var->varattno : 0;
+	node = translate(root, root->simple_rel_array[child->parent_relid], node);
+	return adjust_appendrel_attrs(root, node, 1, &child);
 }
 
 /* Is that expression the given column of a table? */
 static bool
-is_column(PlannerInfo *root, RelOptInfo *rel, Node *node, AttrNumber column)
+is_column(RelOptInfo *rel, Node *node, AttrNumber column)
 {
-	Var		   *var = (Var *) snowflake_timefilter_strip(node);
+	Var		   *var = (Var *) snowflake_timeexpr_strip(node);
 
-	return IsA(var, Var) && var->varlevelsup == 0 && var->varattno > 0 &&
-		column_of_child(root, rel, var->varattno) == column;
+	return IsA(var, Var) && (Index) var->varno == rel->relid && var->varlevelsup == 0 &&
+		var->varattno == column;
 }
 
 /*
- * Is that pathkey the order of a column, or with "decoded", of the time of the IDs
- * in it?  The layout of all of them must be one.
+ * Has an equivalence class that column of a table, or with "by_time", the time of the IDs
+ * in it, or what ascends with that?  The layout of all of them must be one.
  */
 static bool
-is_order_of(PlannerInfo *root, RelOptInfo *rel, PathKey *pathkey, AttrNumber column,
-			bool decoded)
+has_column(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, AttrNumber column,
+		   bool by_time)
 {
 	Relids		relids = rel->top_parent_relids != NULL ? rel->top_parent_relids : rel->relids;
-	Oid			opfamily = decoded ?
-	lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf :
-	INTEGER_BTREE_FAM_OID;
 	ListCell   *lc;
 
-	if (pathkey->pk_opfamily != opfamily || pathkey->pk_eclass->ec_has_volatile)
+	if (ec->ec_has_volatile)
 		return false;
-
-	foreach(lc, pathkey->pk_eclass->ec_members)
+	foreach(lc, ec->ec_members)
 	{
 		EquivalenceMember *member = lfirst(lc);
-		Node	   *node = (Node *) member->em_expr;
-		SnowflakeDecodedId id;
+		Node	   *node;
+		SnowflakeDecodedId decoded;
 
-		if (!bms_equal(member->em_relids, relids))
+		if (member->em_is_child || !bms_equal(member->em_relids, relids))
 			continue;
-		if (decoded)
+		node = translate(root, rel, (Node *) member->em_expr);
+		if (by_time)
 		{
-			if (!snowflake_timefilter_decoded(node, &id) ||
-				(id.layout != NULL && contain_var_clause(id.layout)))
+			if (!snowflake_timeexpr_ascends(node, &decoded) ||
+				(decoded.layout != NULL && contain_var_clause(decoded.layout)))
 				continue;
-			node = id.id;
+			node = decoded.id;
 		}
-		if (is_column(root, rel, node, column))
+		if (is_column(rel, node, column))
+			return true;
+	}
+	return false;
+}
+
+/* An order of rows, by a column of a table */
+typedef struct Order
+{
+	AttrNumber	column;
+	Oid			opfamily;
+	bool		descending;		/* as an index has it, read forward */
+	bool		nulls_first;
+} Order;
+
+/*
+ * How a pathkey is met by an order, read forward or backward: by the column itself, or by
+ * the time of the IDs in it.
+ */
+typedef enum Met
+{
+	NOT_MET,
+	BY_COLUMN,
+	BY_TIME
+} Met;
+
+static Met
+meets(PlannerInfo *root, RelOptInfo *rel, const Order *order, PathKey *pathkey, bool forward)
+{
+	if (PathKeyIsDescending(pathkey) != (order->descending == forward) ||
+		pathkey->pk_nulls_first != (order->nulls_first == forward))
+		return NOT_MET;
+	if (pathkey->pk_opfamily == order->opfamily &&
+		has_column(root, rel, pathkey->pk_eclass, order->column, false))
+		return BY_COLUMN;
+	if (pathkey->pk_opfamily == time_opfamily() && order->opfamily == INTEGER_BTREE_FAM_OID &&
+		has_column(root, rel, pathkey->pk_eclass, order->column, true))
+		return BY_TIME;
+	return NOT_MET;
+}
+
+/* Has that column the same value in all rows that are asked for? */
+static bool
+is_fixed(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n)
+{
+	ListCell   *lc;
+
+	foreach(lc, root->eq_classes)
+	{
+		EquivalenceClass *ec = lfirst(lc);
+
+		if (EC_MUST_BE_REDUNDANT(ec) && ec->ec_collation == index->indexcollations[n] &&
+			list_member_oid(ec->ec_opfamilies, index->opfamily[n]) &&
+			has_column(root, rel, ec, index->indexkeys[n], false))
 			return true;
 	}
 	return false;
 }
 
 /*
- * As many of the query's pathkeys as a scan in the order of that column meets, if the
- * first of them is the order of its times; otherwise NIL.
+ * As many of those pathkeys as a scan of an index in that direction meets, if the time of
+ * its IDs is among them; otherwise NIL.
  */
 static List *
-pathkeys_by_time(PlannerInfo *root, RelOptInfo *rel, AttrNumber column)
+met_by_index(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, List *pathkeys,
+			 bool forward)
 {
-	PathKey    *first = linitial(root->query_pathkeys);
 	List	   *met = NIL;
-	ListCell   *lc;
+	ListCell   *next = list_head(pathkeys);
 
-	if (!is_order_of(root, rel, first, column, true))
-		return NIL;
-
-	foreach(lc, root->query_pathkeys)
+	for (int n = 0; n < index->nkeycolumns && index->indexkeys[n] > 0; n++)
 	{
-		PathKey    *pathkey = lfirst(lc);
+		Order		order = {.column = index->indexkeys[n],.opfamily = index->sortopfamily[n],
+		.descending = index->reverse_sort[n],.nulls_first = index->nulls_first[n]};
+		bool		by_column = false;
+		bool		by_time = false;
+		Met			how;
 
-		if (PathKeyIsDescending(pathkey) != PathKeyIsDescending(first) ||
-			pathkey->pk_nulls_first != first->pk_nulls_first ||
-			(!is_order_of(root, rel, pathkey, column, true) &&
-			 !is_order_of(root, rel, pathkey, column, false)))
+		while (next != NULL &&
+			   (how = meets(root, rel, &order, lfirst(next), forward)) != NOT_MET)
+		{
+			by_column |= how == BY_COLUMN;
+			by_time |= how == BY_TIME;
+			met = lappend(met, lfirst(next));
+			next = lnext(pathkeys, next);
+		}
+		/* rows of one time have several IDs, by which they are sorted next */
+		if (by_time)
+			return met;
+		if (!by_column && !is_fixed(root, rel, index, n))
 			break;
-		met = lappend(met, pathkey);
 	}
-	return met;
+	return NIL;
 }
 
-/* A scan of that index that core has made, plain or for a bitmap, or NULL. */
-static IndexPath *
-find_scan(RelOptInfo *rel, const IndexOptInfo *index)
+/*
+ * A condition on a column of an index, as one that has the column on its left side, or NULL
+ * if it is none that a scan in the index's order could look up.
+ */
+static RestrictInfo *
+match_condition(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n,
+				RestrictInfo *rinfo)
 {
-	ListCell   *lc;
+	AttrNumber	column = index->indexkeys[n];
 
-	foreach(lc, rel->pathlist)
+	if (rinfo->pseudoconstant || !restriction_is_securely_promotable(rinfo, rel))
+		return NULL;
+
+	if (IsA(rinfo->clause, OpExpr))
 	{
-		Path	   *path = lfirst(lc);
+		OpExpr	   *condition = (OpExpr *) rinfo->clause;
+		Oid			opno = condition->opno;
+		bool		commute;
 
-		if (path->param_info != NULL)
-			continue;
-		if (IsA(path, BitmapHeapPath))
-			path = ((BitmapHeapPath *) path)->bitmapqual;
-		if (IsA(path, IndexPath) && ((IndexPath *) path)->indexinfo == index)
-			return (IndexPath *) path;
+		if (list_length(condition->args) != 2)
+			return NULL;
+		commute = !is_column(rel, linitial(condition->args), column);
+		if (commute)
+			opno = get_commutator(opno);
+		if (!OidIsValid(opno) || !op_in_opfamily(opno, index->opfamily[n]) ||
+			!is_column(rel, list_nth(condition->args, commute ? 1 : 0), column) ||
+			!is_pseudo_constant_for_index(root, list_nth(condition->args, commute ? 0 : 1), index) ||
+			(OidIsValid(index->indexcollations[n]) &&
+			 index->indexcollations[n] != condition->inputcollid))
+			return NULL;
+		return commute ? commute_restrictinfo(rinfo, opno) : rinfo;
+	}
+	if (IsA(rinfo->clause, NullTest))
+	{
+		NullTest   *condition = (NullTest *) rinfo->clause;
+
+		return !condition->argisrow && is_column(rel, (Node *) condition->arg, column) ? rinfo : NULL;
 	}
 	return NULL;
 }
 
-/* The conditions of that scan, but for those with which it would not have the index's order. */
+/*
+ * What of the conditions of a table can be looked up in an index, in the order of its
+ * columns.  Core may have found its scan with these too expensive to be kept, but a scan in
+ * this order that began at the end of the index would read all that lies before the bound.
+ */
 static List *
-ordered_conditions(const IndexPath *scan)
+match_conditions(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index)
 {
 	List	   *clauses = NIL;
 	ListCell   *lc;
 
-	foreach(lc, scan->indexclauses)
+	for (int n = 0; n < index->nkeycolumns; n++)
 	{
-		IndexClause *clause = lfirst(lc);
+		if (index->indexkeys[n] <= 0)
+			continue;
+		foreach(lc, index->indrestrictinfo)
+		{
+			RestrictInfo *matched = match_condition(root, rel, index, n, lfirst(lc));
+			IndexClause *clause;
 
-		if (!IsA(clause->rinfo->clause, ScalarArrayOpExpr) ||
-			!ArrayScanLosesOrder(clause->indexcol))
+			if (matched == NULL)
+				continue;
+			clause = makeNode(IndexClause);
+			clause->rinfo = lfirst(lc);
+			clause->indexquals = list_make1(matched);
+			clause->indexcol = n;
 			clauses = lappend(clauses, clause);
+		}
 	}
 	return clauses;
 }
 
-/*
- * The conditions "id OP bound" on an index that begins with the ID.  Core may have
- * found its scan with them too expensive to be kept, but a scan in this order that
- * began at the end of the index would read all that lies before the bound.
- */
-static List *
-match_bounds(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index)
+/* Has an index all columns that the query needs of the table? */
+static bool
+has_all_columns(RelOptInfo *rel, IndexOptInfo *index)
 {
-	List	   *clauses = NIL;
+	Bitmapset  *needed = NULL;
+	Bitmapset  *returned = NULL;
 	ListCell   *lc;
 
+	if (!enable_indexonlyscan)
+		return false;
+	pull_varattnos((Node *) rel->reltarget->exprs, rel->relid, &needed);
 	foreach(lc, index->indrestrictinfo)
+		pull_varattnos((Node *) lfirst_node(RestrictInfo, lc)->clause, rel->relid, &needed);
+	for (int n = 0; n < index->ncolumns; n++)
+		if (index->canreturn[n] && index->indexkeys[n] != 0)
+			returned = bms_add_member(returned,
+									  index->indexkeys[n] - FirstLowInvalidHeapAttributeNumber);
+	return bms_is_subset(needed, returned);
+}
+
+/* Add a scan of each index that meets some of these pathkeys by the time of its IDs. */
+static void
+add_index_scans(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
+{
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		IndexOptInfo *index = lfirst(lc);
+
+		if (index->relam != BTREE_AM_OID || (index->indpred != NIL && !index->predOK))
+			continue;
+		for (int forward = 0; forward < 2; forward++)
+		{
+			List	   *met = met_by_index(root, rel, index, pathkeys, forward);
+
+			if (met != NIL)
+				add_path(rel, (Path *)
+						 create_index_path(root, index, match_conditions(root, rel, index),
+										   NIL, NIL, met,
+										   forward ? ForwardScanDirection : BackwardScanDirection,
+										   has_all_columns(rel, index),
+										   rel->lateral_relids, 1.0, false));
+		}
+	}
+}
+
+/*
+ * A scan of a table's partitions, one after the other, if they are ranges of IDs and some
+ * of the pathkeys are the order of their time; otherwise NULL.
+ */
+static Path *
+make_partition_scan(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
+{
+	Order		order = {.opfamily = INTEGER_BTREE_FAM_OID};
+	Var		   *key;
+	PathKey    *first = linitial(pathkeys);
+	bool		forward = !PathKeyIsDescending(first);
+	List	   *met = NIL;
+	bool		by_time = false;
+	List	   *scans = NIL;
+	ListCell   *lc;
+
+	if (rel->part_scheme == NULL || rel->boundinfo == NULL || rel->partexprs == NULL ||
+		rel->part_scheme->strategy != PARTITION_STRATEGY_RANGE ||
+		rel->part_scheme->partopfamily[0] != INTEGER_BTREE_FAM_OID ||
+		!partitions_are_ordered(rel->boundinfo, rel->live_parts) ||
+		rel->lateral_relids != NULL)
+		return NULL;
+	key = (Var *) snowflake_timeexpr_strip(linitial(rel->partexprs[0]));
+	if (!IsA(key, Var))
+		return NULL;
+	order.column = key->varattno;
+	/* NULL is in no range */
+	order.nulls_first = first->pk_nulls_first == forward;
+
+	foreach(lc, pathkeys)
+	{
+		Met			how = meets(root, rel, &order, lfirst(lc), forward);
+
+		if (how == NOT_MET)
+			break;
+		by_time |= how == BY_TIME;
+		met = lappend(met, lfirst(lc));
+	}
+	if (!by_time)
+		return NULL;
+
+	for (int n = 0; n < rel->nparts; n++)
+	{
+		RelOptInfo *part = rel->part_rels[forward ? n : rel->nparts - 1 - n];
+		Path	   *scan;
+
+		if (part == NULL || IS_DUMMY_REL(part))
+			continue;
+		scan = get_cheapest_path_for_pathkeys(part->pathlist, met, NULL, STARTUP_COST, false);
+		if (scan == NULL)
+			return NULL;
+		scans = lappend(scans, scan);
+	}
+	return scans == NIL ? NULL : (Path *) create_ordered_append_path(root, rel, scans, met);
+}
+
+/* Those equivalence classes by which a merge join could join a table in the order of times. */
+static List *
+merged_classes(PlannerInfo *root, RelOptInfo *rel)
+{
+	List	   *classes = NIL;
+	ListCell   *lc;
+
+	foreach(lc, root->eq_classes)
+		if (eclass_useful_for_merging(root, lfirst(lc), rel))
+			classes = lappend(classes, lfirst(lc));
+	foreach(lc, rel->joininfo)
 	{
 		RestrictInfo *rinfo = lfirst(lc);
-		OpExpr	   *condition = (OpExpr *) rinfo->clause;
-		Var		   *id;
-		IndexClause *clause;
 
-		if (rinfo->pseudoconstant || !IsA(condition, OpExpr) ||
-			list_length(condition->args) != 2 ||
-			!op_in_opfamily(condition->opno, index->opfamily[0]) ||
-			!restriction_is_securely_promotable(rinfo, rel))
+		if (rinfo->mergeopfamilies == NIL)
 			continue;
-		id = (Var *) snowflake_timefilter_strip(linitial(condition->args));
-		if (!IsA(id, Var) || (Index) id->varno != rel->relid ||
-			id->varattno != index->indexkeys[0] ||
-			!is_pseudo_constant_for_index(root, lsecond(condition->args), index))
-			continue;
-
-		clause = makeNode(IndexClause);
-		clause->rinfo = rinfo;
-		clause->indexquals = list_make1(rinfo);
-		clauses = lappend(clauses, clause);
+		update_mergeclause_eclasses(root, rinfo);
+		classes = list_append_unique_ptr(classes, rinfo->left_ec);
+		classes = list_append_unique_ptr(classes, rinfo->right_ec);
 	}
-	return clauses;
+	return classes;
 }
 
 static void
@@ -216,48 +422,63 @@ add_paths_by_time(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *
 	if (previous_hook != NULL)
 		previous_hook(root, rel, rti, rte);
 
-	/* the path of a relation that is proven empty must stay its only one */
-	if (IS_DUMMY_REL(rel))
-		return;
-	if (root->query_pathkeys == NIL || !IS_SIMPLE_REL(rel) ||
-		rte->rtekind != RTE_RELATION || rte->inh || rte->tablesample != NULL)
+	if (rte->rtekind != RTE_RELATION || rte->tablesample != NULL || !IS_SIMPLE_REL(rel) ||
+		IS_DUMMY_REL(rel))
 		return;
 
-	foreach(lc, rel->indexlist)
+	if (rte->inh)
 	{
-		IndexOptInfo *index = lfirst(lc);
-		PathKey    *first = linitial(root->query_pathkeys);
-		bool		forward;
-		List	   *pathkeys;
-		IndexPath  *scan;
+		Path	   *scan = root->query_pathkeys == NIL ? NULL :
+			make_partition_scan(root, rel, root->query_pathkeys);
 
-		if (index->relam != BTREE_AM_OID || index->indexkeys[0] <= 0 ||
-			index->opfamily[0] != INTEGER_BTREE_FAM_OID ||
-			(index->indpred != NIL && !index->predOK))
-			continue;
+		if (scan != NULL)
+			add_path(rel, scan);
+		return;
+	}
 
-		pathkeys = pathkeys_by_time(root, rel, index->indexkeys[0]);
-		if (pathkeys == NIL)
-			continue;
-		forward = PathKeyIsDescending(first) == index->reverse_sort[0];
-		if (first->pk_nulls_first != (forward ? index->nulls_first[0] : !index->nulls_first[0]))
-			continue;
+	if (root->query_pathkeys != NIL)
+		add_index_scans(root, rel, root->query_pathkeys);
+	foreach(lc, merged_classes(root, rel))
+	{
+		EquivalenceClass *ec = lfirst(lc);
 
-		scan = find_scan(rel, index);
-		add_path(rel, (Path *)
-				 create_index_path(root, index, scan != NULL ? ordered_conditions(scan) :
-								   match_bounds(root, rel, index),
-								   NIL, NIL, pathkeys,
-								   forward ? ForwardScanDirection : BackwardScanDirection,
-								   scan != NULL && scan->path.pathtype == T_IndexOnlyScan,
-								   rel->lateral_relids, 1.0, false));
+		if (list_member_oid(ec->ec_opfamilies, time_opfamily()))
+			add_index_scans(root, rel,
+							list_make1(make_canonical_pathkey(root, ec, time_opfamily(),
+															  PATHKEY_ASCENDING, false)));
 	}
 }
 
-/* Set the hook, in a process that is to plan with it. */
+/*
+ * Add the scan of partitions, one after the other, to the sorted rows of a query that reads
+ * one table alone.  Core has then replaced the paths of that table by such as compute
+ * what is selected, partition by partition.
+ */
+static void
+add_ordered_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+				 RelOptInfo *output_rel, void *extra)
+{
+	Path	   *scan;
+
+	if (previous_upper_hook != NULL)
+		previous_upper_hook(root, stage, input_rel, output_rel, extra);
+
+	/* what is selected is computed in several steps if it has functions that return sets */
+	if (stage != UPPERREL_ORDERED || root->parse->hasTargetSRFs || !IS_SIMPLE_REL(input_rel) ||
+		IS_DUMMY_REL(input_rel) || !IS_PARTITIONED_REL(input_rel))
+		return;
+	scan = make_partition_scan(root, input_rel, root->sort_pathkeys);
+	if (scan != NULL && pathkeys_contained_in(root->sort_pathkeys, scan->pathkeys))
+		add_path(output_rel, apply_projection_to_path(root, output_rel, scan,
+													  root->upper_targets[UPPERREL_ORDERED]));
+}
+
+/* Set the hooks, in a process that is to plan with them. */
 void
 snowflake_timeorder_init(void)
 {
 	previous_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = add_paths_by_time;
+	previous_upper_hook = create_upper_paths_hook;
+	create_upper_paths_hook = add_ordered_path;
 }

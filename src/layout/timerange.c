@@ -4,31 +4,28 @@
  *	  Times as bounds on IDs, so that a comparison with a time is a range of
  *	  the primary key.
  *
- * An ID's instant is the start of its tick, and IDs sort by it.  So "id < ts"
- * says the same as "id <= the largest ID before ts", and with two such bounds
- * each of the four comparisons is one of integers:
+ * An ID's time is the start of its tick, and IDs sort by it.  So "the ID's time is
+ * before t" says the same as "the ID is not larger than the largest one before t",
+ * and with two such bounds each of the four comparisons is one of integers:
  *
- *		id <  ts	id::bigint <= snowflake_before(ts)
- *		id <= ts	id::bigint <= snowflake_until(ts)
- *		id >  ts	id::bigint >  snowflake_until(ts)
- *		id >= ts	id::bigint >  snowflake_before(ts)
+ *		@@ id <  t	id::bigint <= snowflake_before(t)
+ *		@@ id <= t	id::bigint <= snowflake_until(t)
+ *		@@ id >  t	id::bigint >  snowflake_until(t)
+ *		@@ id >= t	id::bigint >  snowflake_before(t)
  *
  * Bounds are from -1, where no ID is, to the largest bigint, so they exist for
- * each time: before the epoch, after the layout's end, infinite.
+ * each time: before the epoch, after the layout's end, infinite.  Of several times,
+ * a range, a multirange or an array, the first counts before and the last counts
+ * until; if there is none, nothing lies between the two bounds.
  *
- * The operators are SQL functions with just these bodies.  The planner inlines
- * the body, and then sees core's comparison of
- * integers with a stable expression: it matches indexes, prunes partitions,
- * takes parameters and columns of other tables for the bound, and estimates it
- * with core's estimators.
- *
- * This file only treats constants: the comparison with a constant bound
- * is built directly, which takes the planner less time than the body, and prunes
- * partitions already in planning.  A lower bound is written as "id::bigint >=
- * bound + 1": to the planner there might be something between the last ID of one
- * partition and the first of the next, so with ">" it would keep the earlier
- * partition, too.  That form cannot say "after the largest bigint", so it is none
- * for bounds that are not known yet.
+ * The planner sees core's comparison of integers with a stable expression: it matches
+ * indexes, prunes partitions, takes parameters and columns of other tables for the
+ * bound, and estimates it with core's estimators.  A bound that is known is written as
+ * a constant, which prunes partitions already in planning.  A lower one is
+ * then "id::bigint >= bound + 1": to the planner there might be something between the
+ * last ID of one partition and the first of the next, so with ">" it would keep the
+ * earlier partition, too.  That form cannot say "after the largest bigint", so it is
+ * none for bounds that are not known yet.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,11 +37,12 @@
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
-#include "nodes/supportnodes.h"
-#include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
+#include "utils/multirangetypes.h"
 #include "utils/rangetypes.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
@@ -56,17 +54,6 @@
 
 PG_FUNCTION_INFO_V1(snowflake_before);
 PG_FUNCTION_INFO_V1(snowflake_until);
-PG_FUNCTION_INFO_V1(snowflake_before_timestamp);
-PG_FUNCTION_INFO_V1(snowflake_until_timestamp);
-PG_FUNCTION_INFO_V1(snowflake_before_date);
-PG_FUNCTION_INFO_V1(snowflake_until_date);
-PG_FUNCTION_INFO_V1(snowflake_before_range);
-PG_FUNCTION_INFO_V1(snowflake_until_range);
-PG_FUNCTION_INFO_V1(snowflake_lt_support);
-PG_FUNCTION_INFO_V1(snowflake_le_support);
-PG_FUNCTION_INFO_V1(snowflake_ge_support);
-PG_FUNCTION_INFO_V1(snowflake_gt_support);
-PG_FUNCTION_INFO_V1(snowflake_range_support);
 
 /* The largest ID before an instant, or with "inclusive", not after it. */
 static int64
@@ -74,22 +61,6 @@ instant_bound(const SnowflakeLayout *layout, TimestampTz ts, bool inclusive)
 {
 	return inclusive ? snowflake_layout_id_until(layout, ts) :
 		snowflake_layout_id_before(layout, ts);
-}
-
-/* The largest ID before an instant, -1 if there is none. */
-Datum
-snowflake_before(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
-								  PG_GETARG_TIMESTAMPTZ(0), false));
-}
-
-/* The largest ID that is not after an instant, -1 if there is none. */
-Datum
-snowflake_until(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
-								  PG_GETARG_TIMESTAMPTZ(0), true));
 }
 
 /*
@@ -110,91 +81,110 @@ local_time(Datum time, PGFunction compare, PGFunction cast)
 	return DatumGetTimestampTz(DirectFunctionCall1(cast, time));
 }
 
-Datum
-snowflake_before_timestamp(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
-								  local_time(PG_GETARG_DATUM(0), timestamp_cmp_timestamptz,
-											 timestamp_timestamptz), false));
-}
-
-Datum
-snowflake_until_timestamp(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
-								  local_time(PG_GETARG_DATUM(0), timestamp_cmp_timestamptz,
-											 timestamp_timestamptz), true));
-}
-
-Datum
-snowflake_before_date(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
-								  local_time(PG_GETARG_DATUM(0), date_cmp_timestamptz,
-											 date_timestamptz), false));
-}
-
-Datum
-snowflake_until_date(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(instant_bound(snowflake_decode_get_layout(fcinfo, 1),
-								  local_time(PG_GETARG_DATUM(0), date_cmp_timestamptz,
-											 date_timestamptz), true));
-}
-
 /*
- * The bounds of a tstzrange.  Those of an empty range leave nothing between
- * them.
+ * The bound of a range: those of an empty one leave nothing between them.
  */
-static void
-range_bounds(const SnowflakeLayout *layout, RangeType *range,
-			 int64 *before, int64 *until)
+static int64
+range_bound(const SnowflakeLayout *layout, const RangeType *range, bool inclusive)
 {
-	TypeCacheEntry *typcache = lookup_type_cache(RangeTypeGetOid(range),
-												 TYPECACHE_RANGE_INFO);
 	RangeBound	lower,
 				upper;
 	bool		empty;
 
-	range_deserialize(typcache, range, &lower, &upper, &empty);
-
-	*before = -1;
-	*until = PG_INT64_MAX;
+	range_deserialize(lookup_type_cache(RangeTypeGetOid(range), TYPECACHE_RANGE_INFO),
+					  range, &lower, &upper, &empty);
 	if (empty)
-		*until = -1;
-	else
+		return inclusive ? -1 : PG_INT64_MAX;
+	if (inclusive)
+		return upper.infinite ? PG_INT64_MAX :
+			instant_bound(layout, DatumGetTimestampTz(upper.val), upper.inclusive);
+	return lower.infinite ? -1 :
+		instant_bound(layout, DatumGetTimestampTz(lower.val), !lower.inclusive);
+}
+
+/* ... of a multirange */
+static int64
+multirange_bound(const SnowflakeLayout *layout, const MultirangeType *multirange, bool inclusive)
+{
+	TypeCacheEntry *range_type = lookup_type_cache(MultirangeTypeGetOid(multirange),
+												   TYPECACHE_MULTIRANGE_INFO)->rngtype;
+
+	if (MultirangeIsEmpty(multirange))
+		return inclusive ? -1 : PG_INT64_MAX;
+	return range_bound(layout,
+					   multirange_get_range(range_type, multirange,
+											inclusive ? multirange->rangeCount - 1 : 0),
+					   inclusive);
+}
+
+/* ... of an array of timestamptz, of which NULL is none */
+static int64
+array_bound(const SnowflakeLayout *layout, ArrayType *array, bool inclusive)
+{
+	int64		bound = inclusive ? -1 : PG_INT64_MAX;
+	Datum	   *times;
+	bool	   *nulls;
+	int			ntimes;
+
+	deconstruct_array(array, TIMESTAMPTZOID, sizeof(TimestampTz), FLOAT8PASSBYVAL,
+					  TYPALIGN_DOUBLE, &times, &nulls, &ntimes);
+	for (int i = 0; i < ntimes; i++)
 	{
-		if (!lower.infinite)
-			*before = instant_bound(layout, DatumGetTimestampTz(lower.val),
-									!lower.inclusive);
-		if (!upper.infinite)
-			*until = instant_bound(layout, DatumGetTimestampTz(upper.val),
-								   upper.inclusive);
+		int64		one;
+
+		if (nulls[i])
+			continue;
+		one = instant_bound(layout, DatumGetTimestampTz(times[i]), inclusive);
+		bound = inclusive ? Max(bound, one) : Min(bound, one);
+	}
+	return bound;
+}
+
+/*
+ * The bound of a time of that type, or of several.  It raises no error for any
+ * time: a filter would not either, where no row is left to compare with it.
+ */
+static int64
+time_bound(const SnowflakeLayout *layout, Oid type, Datum time, bool inclusive)
+{
+	switch (getBaseType(type))
+	{
+		case TIMESTAMPTZOID:
+			return instant_bound(layout, DatumGetTimestampTz(time), inclusive);
+		case TIMESTAMPOID:
+			return instant_bound(layout, local_time(time, timestamp_cmp_timestamptz,
+													timestamp_timestamptz), inclusive);
+		case DATEOID:
+			return instant_bound(layout, local_time(time, date_cmp_timestamptz,
+													date_timestamptz), inclusive);
+		case TSTZRANGEOID:
+			return range_bound(layout, DatumGetRangeTypeP(time), inclusive);
+		case TSTZMULTIRANGEOID:
+			return multirange_bound(layout, DatumGetMultirangeTypeP(time), inclusive);
+		case TIMESTAMPTZARRAYOID:
+			return array_bound(layout, DatumGetArrayTypeP(time), inclusive);
+		default:
+			ereport(ERROR,
+					errcode(ERRCODE_DATATYPE_MISMATCH),
+					errmsg("type %s is no time", format_type_be(type)),
+					errdetail("A bound on snowflakes is that of a timestamptz, timestamp, date, tstzrange, tstzmultirange or timestamptz[]."));
 	}
 }
 
-/* The largest ID before a range of time. */
+/* The largest ID before a time, or before all of several; -1 if there is none. */
 Datum
-snowflake_before_range(PG_FUNCTION_ARGS)
+snowflake_before(PG_FUNCTION_ARGS)
 {
-	int64		before,
-				until;
-
-	range_bounds(snowflake_decode_get_layout(fcinfo, 1), PG_GETARG_RANGE_P(0),
-				 &before, &until);
-	PG_RETURN_INT64(before);
+	PG_RETURN_INT64(time_bound(snowflake_decode_get_layout(fcinfo, 1),
+							   get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0), false));
 }
 
-/* The largest ID that is not after a range of time. */
+/* The largest ID that is not after a time, or not after all of several. */
 Datum
-snowflake_until_range(PG_FUNCTION_ARGS)
+snowflake_until(PG_FUNCTION_ARGS)
 {
-	int64		before,
-				until;
-
-	range_bounds(snowflake_decode_get_layout(fcinfo, 1), PG_GETARG_RANGE_P(0),
-				 &before, &until);
-	PG_RETURN_INT64(until);
+	PG_RETURN_INT64(time_bound(snowflake_decode_get_layout(fcinfo, 1),
+							   get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0), true));
 }
 
 /*
@@ -210,22 +200,40 @@ snowflake_timerange_may_fold(const PlannerInfo *root)
 	return snowflake_layout_is_fixed && root != NULL && root->parse != NULL;
 }
 
-/* A time, if that is a constant of the given type, or NULL. */
-static Const *
-constant_time(Node *time, Oid type)
+/*
+ * The largest ID before a time, or with "inclusive", not after it, by that layout or, if
+ * it is NULL, by the server's, if it can be said already.
+ *
+ * A timestamp or a date is a time of the session's time zone, which may be another one
+ * when the plan is executed.
+ */
+bool
+snowflake_timerange_constant(const PlannerInfo *root, Node *time, Node *layout,
+							 bool inclusive, int64 *bound)
 {
 	Const	   *constant = (Const *) time;
+	SnowflakeLayout given;
+	const SnowflakeLayout *by = &snowflake_server_layout;
+	Oid			type;
 
-	if (!IsA(time, Const) || constant->constisnull || constant->consttype != type)
-		return NULL;
-	return constant;
-}
+	if (!IsA(time, Const) || constant->constisnull)
+		return false;
+	type = getBaseType(constant->consttype);
+	if (type == DATEOID || type == TIMESTAMPOID)
+		return false;
+	if (layout == NULL && !snowflake_timerange_may_fold(root))
+		return false;
+	if (layout != NULL)
+	{
+		Const	   *name = (Const *) layout;
 
-static Node *
-make_bound(int64 bound)
-{
-	return (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
-							  Int64GetDatum(bound), false, FLOAT8PASSBYVAL);
+		if (!IsA(layout, Const) || name->constisnull ||
+			snowflake_layout_parse(TextDatumGetCString(name->constvalue), &given) != NULL)
+			return false;
+		by = &given;
+	}
+	*bound = time_bound(by, type, constant->constvalue, inclusive);
+	return true;
 }
 
 /*
@@ -264,118 +272,13 @@ snowflake_timerange_upper(Node *id, Node *bound)
 Node *
 snowflake_timerange_lower(Node *id, Node *bound)
 {
-	if (IsA(bound, Const) && !((Const *) bound)->constisnull &&
-		DatumGetInt64(((Const *) bound)->constvalue) != PG_INT64_MAX)
+	Const	   *constant = (Const *) bound;
+
+	if (IsA(bound, Const) && !constant->constisnull &&
+		DatumGetInt64(constant->constvalue) != PG_INT64_MAX)
 		return compare_id(id, BTGreaterEqualStrategyNumber,
-						  make_bound(DatumGetInt64(((Const *) bound)->constvalue) + 1));
+						  (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
+											 Int64GetDatum(DatumGetInt64(constant->constvalue) + 1),
+											 false, FLOAT8PASSBYVAL));
 	return compare_id(id, BTGreaterStrategyNumber, bound);
-}
-
-/*
- * The largest ID before a time, or with "inclusive", not after it, by the server's
- * layout, if it can be said already: a constant, or NULL.
- */
-Node *
-snowflake_timerange_constant(const PlannerInfo *root, Node *time, bool inclusive)
-{
-	Const	   *constant;
-	int64		before,
-				until;
-
-	if (!snowflake_timerange_may_fold(root))
-		return NULL;
-	if ((constant = constant_time(time, TIMESTAMPTZOID)) != NULL)
-		return make_bound(instant_bound(&snowflake_server_layout,
-										DatumGetTimestampTz(constant->constvalue),
-										inclusive));
-	if ((constant = constant_time(time, TSTZRANGEOID)) == NULL)
-		return NULL;
-	range_bounds(&snowflake_server_layout,
-				 DatumGetRangeTypeP(constant->constvalue), &before, &until);
-	return make_bound(inclusive ? until : before);
-}
-
-/*
- * Simplify a comparison of an ID and a time, whichever comes first, if the time
- * is a constant.  "lower" is whether it is a lower bound, "inclusive" is as in
- * instant_bound().
- */
-static Node *
-simplify_comparison(Node *request, bool lower, bool inclusive)
-{
-	PlannerInfo *root;
-	FuncExpr   *call;
-
-	if (!IsA(request, SupportRequestSimplify))
-		return NULL;
-
-	root = ((SupportRequestSimplify *) request)->root;
-	call = ((SupportRequestSimplify *) request)->fcall;
-	for (int n = 0; n < 2; n++)
-	{
-		Node	   *bound = snowflake_timerange_constant(root, list_nth(call->args, n),
-														 inclusive);
-		Node	   *id = list_nth(call->args, 1 - n);
-
-		if (bound != NULL)
-			return lower ? snowflake_timerange_lower(id, bound) :
-				snowflake_timerange_upper(id, bound);
-	}
-	return NULL;
-}
-
-Datum
-snowflake_lt_support(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), false, false));
-}
-
-Datum
-snowflake_le_support(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), false, true));
-}
-
-Datum
-snowflake_ge_support(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), true, false));
-}
-
-Datum
-snowflake_gt_support(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_POINTER(simplify_comparison((Node *) PG_GETARG_POINTER(0), true, true));
-}
-
-/* Simplify "id <@ range" and "range @> id", if the range is a constant. */
-Datum
-snowflake_range_support(PG_FUNCTION_ARGS)
-{
-	Node	   *request = (Node *) PG_GETARG_POINTER(0);
-	PlannerInfo *root;
-	FuncExpr   *call;
-
-	if (!IsA(request, SupportRequestSimplify))
-		PG_RETURN_POINTER(NULL);
-
-	root = ((SupportRequestSimplify *) request)->root;
-	call = ((SupportRequestSimplify *) request)->fcall;
-	for (int n = 0; n < 2; n++)
-	{
-		Node	   *range = list_nth(call->args, n);
-		Node	   *before = snowflake_timerange_constant(root, range, false);
-		Node	   *until = snowflake_timerange_constant(root, range, true);
-		Node	   *id = list_nth(call->args, 1 - n);
-
-		if (before == NULL)
-			continue;
-
-		/* the ID would be computed twice */
-		if (contain_volatile_functions(id) || contain_subplans(id))
-			break;
-		PG_RETURN_POINTER(make_andclause(list_make2(snowflake_timerange_lower(id, before),
-													snowflake_timerange_upper(id, until))));
-	}
-	PG_RETURN_POINTER(NULL);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * timerange.h
- *	  Bounds on IDs in place of times, for the planner.
+ *	  Times as bounds on IDs.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,7 +11,8 @@
 #include "nodes/pathnodes.h"
 
 extern bool snowflake_timerange_may_fold(const PlannerInfo *root);
-extern Node *snowflake_timerange_constant(const PlannerInfo *root, Node *time, bool inclusive);
+extern bool snowflake_timerange_constant(const PlannerInfo *root, Node *time, Node *layout,
+										 bool inclusive, int64 *bound);
 extern Node *snowflake_timerange_upper(Node *id, Node *bound);
 extern Node *snowflake_timerange_lower(Node *id, Node *bound);
 

@@ -15,7 +15,7 @@ CREATE TABLE by_created_at (id bigint PRIMARY KEY, note text, created_at timesta
 INSERT INTO by_id
 	SELECT make_snowflake(timestamptz '2026-01-01' + g * interval '31.536 s', 1, 1), 'note ' || g
 	FROM generate_series(0, 999999) g;
-INSERT INTO by_created_at SELECT id::bigint, note, @ id FROM by_id ORDER BY id;
+INSERT INTO by_created_at SELECT id::bigint, note, @@ id FROM by_id ORDER BY id;
 CREATE INDEX by_created_at_index ON by_created_at (created_at);
 ANALYZE by_id, by_created_at;
 
@@ -32,7 +32,7 @@ END $$;
 
 SELECT 'snowflake key' AS table, pg_relation_size('by_id') AS heap_bytes,
 	pg_relation_size('by_id_pkey') AS key_bytes, 0 AS created_at_index_bytes,
-	pg_temp.buffers($$SELECT * FROM by_id WHERE id >= timestamptz '2026-06-01 12:00' AND id < timestamptz '2026-06-01 13:00'$$) AS buffers_of_an_hour
+	pg_temp.buffers($$SELECT * FROM by_id WHERE @@ id >= timestamptz '2026-06-01 12:00' AND @@ id < timestamptz '2026-06-01 13:00'$$) AS buffers_of_an_hour
 UNION ALL
 SELECT 'bigint key and created_at', pg_relation_size('by_created_at'),
 	pg_relation_size('by_created_at_pkey'), pg_relation_size('by_created_at_index'),

@@ -21,7 +21,7 @@ def decode(bench):
     shifts = {"numeric": f"to_timestamp(((id >> 22) + {epoch_ms}) / 1000.0)",
               "float": f"to_timestamp(((id >> 22) + {epoch_ms})::float8 / 1000)",
               "interval": f"timestamptz 'epoch' + ((id >> 22) + {epoch_ms}) * interval '1 ms'"}
-    subjects = {"bench_ids": ["snowflake_timestamp(id)", "@ id", "id"], "bench_bigints": ["id", *shifts.values()]}
+    subjects = {"bench_ids": ["snowflake_timestamp(id)", "@@ id", "id"], "bench_bigints": ["id", *shifts.values()]}
 
     def measure(subject):
         table_name, expression = subject
@@ -30,7 +30,7 @@ def decode(bench):
     samples = in_turns(bench.few(5), [(name, x) for name, list_ in subjects.items() for x in list_], measure)
     numeric = samples["bench_bigints", shifts["numeric"]]
     targets = []
-    for expression in ("snowflake_timestamp(id)", "@ id"):
+    for expression in ("snowflake_timestamp(id)", "@@ id"):
         for name, shift in shifts.items():
             targets.append(Target(f"time of `{expression}` over the shift by hand, {name}", "≤", 1.5,
                                   ratios(samples["bench_ids", expression], samples["bench_bigints", shift])))

@@ -20,7 +20,7 @@ CREATE UNLOGGED TABLE bench_hour AS
 CREATE UNIQUE INDEX bench_hour_id ON bench_hour (id);
 CREATE INDEX bench_hour_created_at ON bench_hour (created_at);
 VACUUM ANALYZE bench_hour;
-CREATE VIEW bench_hour_view AS SELECT id, @ id AS created_at, n FROM bench_hour;
+CREATE VIEW bench_hour_view AS SELECT id, @@ id AS created_at, n FROM bench_hour;
 
 CREATE TABLE bench_hour_rounds (kind text, ms float, buffers bigint);
 CREATE FUNCTION bench_hour_round(kind text, query text) RETURNS void LANGUAGE plpgsql AS $$
@@ -37,9 +37,9 @@ SELECT count(bench_hour_round(kind, query))
 	FROM generate_series(1, 201) AS round, (VALUES
 		('an index on created_at', $$SELECT id, n FROM bench_hour WHERE created_at >= '2026-06-01 12:00' AND created_at < '2026-06-01 13:00'$$),
 		('an index on created_at, the time in the result', $$SELECT id, created_at, n FROM bench_hour WHERE created_at >= '2026-06-01 12:00' AND created_at < '2026-06-01 13:00'$$),
-		('id >= …', $$SELECT id, n FROM bench_hour WHERE id >= timestamptz '2026-06-01 12:00' AND id < timestamptz '2026-06-01 13:00'$$),
-		('@ id >= …', $$SELECT id, n FROM bench_hour WHERE @ id >= '2026-06-01 12:00' AND @ id < '2026-06-01 13:00'$$),
-		('id >= …, the time in the result', $$SELECT id, @ id, n FROM bench_hour WHERE id >= timestamptz '2026-06-01 12:00' AND id < timestamptz '2026-06-01 13:00'$$),
+		('id >= …', $$SELECT id, n FROM bench_hour WHERE @@ id >= timestamptz '2026-06-01 12:00' AND @@ id < timestamptz '2026-06-01 13:00'$$),
+		('@@ id >= …', $$SELECT id, n FROM bench_hour WHERE @@ id >= '2026-06-01 12:00' AND @@ id < '2026-06-01 13:00'$$),
+		('id >= …, the time in the result', $$SELECT id, @@ id, n FROM bench_hour WHERE @@ id >= timestamptz '2026-06-01 12:00' AND @@ id < timestamptz '2026-06-01 13:00'$$),
 		('created_at of a view', $$SELECT id, n FROM bench_hour_view WHERE created_at >= '2026-06-01 12:00' AND created_at < '2026-06-01 13:00'$$),
 		('created_at of a view, the time in the result', $$SELECT id, created_at, n FROM bench_hour_view WHERE created_at >= '2026-06-01 12:00' AND created_at < '2026-06-01 13:00'$$))
 		AS q(kind, query) \g /dev/null

@@ -81,8 +81,8 @@ is_(Order.objects.filter(id__in=[5, order.id]).count(), 1, "filter by a list of 
 is_(Order.objects.filter(id__in=[*range(999), order.id]).count(), 1, "filter by a list of 1000")
 is_(Order.objects.filter(id__lt=several[0]).latest("id").id, order.id, "the next page, by key")
 is_(Order.objects.aggregate(models.Max("id")), {"id__max": several[1]}, "aggregate()")
-is_(Order.objects.filter(id__gte=Value(hour_ago, models.DateTimeField())).count(), 3,
-    "filter by a datetime that is said to be one")
+is_(Order.objects.filter(id__time__gte=hour_ago).count(), 3, "filter its time by a datetime")
+is_(Order.objects.filter(id__time__date=datetime.date(2000, 1, 1)).count(), 0, "and by a date")
 is_(Order.objects.filter(
     id__gte=Func(Value(hour_ago), function="snowflake_lower_bound", output_field=SnowflakeField())).count(), 3,
     "filter by a datetime")
@@ -129,7 +129,11 @@ is_(deconstructed[1:], ("django_snowflake.SnowflakeField", [], {"primary_key": T
     "a migration names the field")
 with connection.cursor() as cursor:
     described = connection.introspection.get_table_description(cursor, "shop_order")[0]
+    cursor.execute("CREATE VIEW orders_view AS SELECT id, item, @@ id AS created_at FROM shop_order")
+    of_view = connection.introspection.get_table_description(cursor, "orders_view")[2]
 raises(KeyError, lambda: connection.introspection.get_field_type(described.type_code, described),
        "inspectdb does not know the type")
+is_(connection.introspection.get_field_type(of_view.type_code, of_view), "DateTimeField",
+    "but that of a view's created_at")
 
 done()

@@ -9,7 +9,7 @@ run(async () => {
 
   client(`postgres.js ${version('postgres')}`);
   await sql`CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), item text)`;
-  await sql`CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders`;
+  await sql`CREATE VIEW orders_view AS SELECT id, item, @@ id AS created_at FROM orders`;
   await sql`INSERT INTO orders ${sql([{ id: OLD, item: 'old' }, { id: String(FAR), item: 'far' }])}`;
 
   const [{ id }] = await sql`INSERT INTO orders (item) VALUES ('tea') RETURNING id`;
@@ -19,7 +19,7 @@ run(async () => {
   const some = await sql`SELECT * FROM orders WHERE id IN ${sql([id, other])}`;
   const newest = await sql`SELECT * FROM orders ORDER BY id DESC LIMIT 20`;
   const next = await sql`SELECT * FROM orders WHERE id < ${newest.at(-1).id} ORDER BY id DESC LIMIT 20`;
-  const period = await sql`SELECT * FROM orders WHERE id >= ${from} AND id < ${to}`;
+  const period = await sql`SELECT * FROM orders_view WHERE created_at >= ${from} AND created_at < ${to}`;
   const seen = await sql`SELECT * FROM orders_view WHERE created_at >= ${from} AND created_at < ${to}`;
   form('string', { id, row, some, newest, next, period, batch });
   is(seen.length, period.length, 'rows of a period, by the view');

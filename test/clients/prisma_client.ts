@@ -24,7 +24,7 @@ run(async () => {
   writeFileSync('migrations/migration_lock.toml', 'provider = "postgresql"\n');
   writeFileSync('migrations/1_orders/migration.sql', `
     CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), item text);
-    CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders`);
+    CREATE VIEW orders_view AS SELECT id, item, @@ id AS created_at FROM orders`);
   const deployed = prisma('migrate', 'deploy');
   console.log(deployed.replace(/^/gm, '# '));
   is(await db.$queryRaw`SELECT migration_name FROM _prisma_migrations WHERE finished_at IS NOT NULL`,
@@ -44,13 +44,13 @@ run(async () => {
 
   const cursor = await db.order.findMany({ cursor: { id: newest.at(-1)!.id }, skip: 1, orderBy: { id: 'desc' }, take: 20 });
   is(cursor.map((one) => one.id), next.map((one) => one.id), 'the next page, by a cursor');
-  const since = await db.$queryRaw<{ id: string }[]>`SELECT id, item FROM orders WHERE id >= ${from}::timestamptz`;
-  is(since.length, period.length + 1, 'rows since a Date, by the key, with a cast');
+  const since = await db.$queryRaw<{ id: string }[]>`SELECT id, item FROM orders WHERE @@ id >= ${from}`;
+  is(since.length, period.length + 1, 'rows since a Date, by the time of the key');
   is(typeof since[0].id, 'string', 'a raw query has strings');
   const [{ id: cast }] = await db.$queryRaw<{ id: bigint }[]>`SELECT id::bigint FROM orders WHERE id = ${id}`;
   is(cast, id, 'and a bigint, if it is cast to one');
   const refused = await db.$queryRaw`SELECT id FROM orders WHERE id >= ${from}`.catch((error) => error);
-  ok(refused.message.includes('22P02'), 'a Date without a cast is refused');
+  ok(refused.message.includes('22P02'), 'a Date beside the key is refused');
   is(await db.order.count({ where: { id: Number(OLD) } }), 0, 'a number is rounded, and finds nothing');
   is((await db.order.aggregate({ where: { id: { lte: id } }, _max: { id: true } }))._max.id, id, 'the greatest key');
   let message = '';
@@ -65,7 +65,8 @@ run(async () => {
   const diff = ['migrate', 'diff', '--to-schema', 'schema.prisma', '--script'];
   const pulled = prisma('db', 'pull', '--print');
   ok(pulled.includes('id   Unsupported("snowflake") @id @default(dbgenerated("snowflake_next()"))'),
-    'db pull knows the default, but not the type');
+    'db pull knows the default, but not the type of the key');
+  ok(/view orders_view \{[^}]*created_at DateTime\? +@db\.Timestamptz\(6\)/.test(pulled), "and that of the view's time");
   ok(pulled.includes('view snowflake_status {'), 'and takes the views of the extension for yours');
   ok(prisma(...diff, '--from-empty').includes('"id" BIGINT NOT NULL DEFAULT snowflake_next()'),
     'migrate makes a bigint of such a key');

@@ -30,16 +30,16 @@ SELECT pg_temp.is(:'SQLSTATE', '22P02', 'but is no list');
 
 SELECT now() - interval '1 hour' AS since \gset
 SELECT pg_temp.is(concat_ws(' ',
-    (SELECT count(*) FROM orders WHERE id >= :'since'::timestamptz),
+    (SELECT count(*) FROM orders WHERE @@ id >= :'since'),
     (SELECT count(*) FROM orders WHERE id >= snowflake_lower_bound(:'since')),
     (SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(:'since')),
-    (SELECT count(*) FROM orders WHERE id < :'since'::timestamptz)), '1 1 1 0', 'a time filters');
+    (SELECT count(*) FROM orders WHERE @@ id < :'since')), '1 1 1 0', 'a time filters');
 SELECT count(*) FROM orders WHERE id >= :'since';
-SELECT pg_temp.is(:'SQLSTATE', '22P02', 'if it is said to be a time');
-CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders;
+SELECT pg_temp.is(:'SQLSTATE', '22P02', 'beside the key it is taken for a number');
+CREATE VIEW orders_view AS SELECT id, item, @@ id AS created_at FROM orders;
 SELECT pg_temp.is(concat_ws(' ',
     (SELECT count(*) FROM orders_view WHERE created_at >= :'since'),
-    (SELECT count(*) FROM orders_view WHERE created_at < :'since')), '1 0', 'which a view needs not');
+    (SELECT count(*) FROM orders_view WHERE created_at < :'since')), '1 0', 'and so it does with a view');
 
 INSERT INTO orders VALUES (9007199254740993, 9007199254740993, 'explicit');
 INSERT INTO orders VALUES ('9223372036854775807', '9223372036854775807', 'largest');
@@ -53,7 +53,7 @@ SELECT pg_temp.is(:'SQLSTATE', '22003', 'a negative one is refused');
 PREPARE by_id(snowflake) AS SELECT item AS by_id FROM orders WHERE id = $1;
 PREPARE by_number(bigint) AS SELECT item AS by_number FROM orders WHERE id = $1;
 PREPARE by_list(bigint[]) AS SELECT count(*) AS by_list FROM orders WHERE id = ANY ($1);
-PREPARE by_time(timestamptz) AS SELECT count(*) AS by_time FROM orders WHERE id <= $1;
+PREPARE by_time(timestamptz) AS SELECT count(*) AS by_time FROM orders WHERE @@ id <= $1;
 PREPARE mint(text) AS INSERT INTO orders (item) VALUES ($1) RETURNING id > '9007199254740993' AS minted;
 EXECUTE by_id('9007199254740993') \gset
 EXECUTE by_number(9007199254740993) \gset
@@ -84,7 +84,7 @@ FROM orders;
 DEALLOCATE ALL;
 SET enable_seqscan = off;
 SET plan_cache_mode = force_generic_plan;
-PREPARE by_time(timestamptz) AS SELECT item FROM orders WHERE id >= $1;
+PREPARE by_time(timestamptz) AS SELECT item FROM orders WHERE @@ id >= $1;
 PREPARE by_bound(timestamptz) AS SELECT item FROM orders WHERE id >= snowflake_lower_bound($1);
 PREPARE bigint_by_bound(timestamptz) AS SELECT item FROM orders WHERE ref >= snowflake_lower_bound($1);
 \o |grep -o 'Index Cond: (.* [<>]=\?' >plans
@@ -111,7 +111,7 @@ SELECT pg_temp.is(:'same', 'PGCOPY', 'COPY BINARY has the same bytes for snowfla
 SELECT pg_temp.is(concat_ws(' ',
     (SELECT count(*) FROM orders NATURAL JOIN from_binary),
     (SELECT count(*) FROM orders NATURAL JOIN from_csv),
-    (SELECT count(*) FROM from_csv WHERE item = 'copied' AND id >= now() - interval '1 hour')), '5 5 1',
+    (SELECT count(*) FROM from_csv WHERE item = 'copied' AND @@ id >= now() - interval '1 hour')), '5 5 1',
     'COPY loads IDs, as text and as binary, and mints those that are missing');
 
 SELECT pg_temp.is(concat_ws(' ', to_json(id), to_json(ref)), '"9007199254740993" 9007199254740993',
@@ -125,7 +125,7 @@ SELECT * FROM orders WHERE id = :id;
 \o
 \set item `cut -d '|' -f 3 row`
 PREPARE by_time AS
-SELECT * FROM orders WHERE id >= $1::timestamptz;
+SELECT * FROM orders WHERE @@ id >= $1;
 PREPARE by_bound AS
 SELECT * FROM orders WHERE id >= snowflake_lower_bound($1);
 EXECUTE by_time(now()) \gset time_
@@ -136,7 +136,7 @@ SELECT pg_temp.is(concat_ws(' ', :'item', :'time_item', :'bound_item'), 'tea lar
 DEALLOCATE ALL;
 DROP TABLE orders CASCADE;
 CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), item text);
-CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders;
+CREATE VIEW orders_view AS SELECT id, item, @@ id AS created_at FROM orders;
 INSERT INTO orders VALUES (9007199254740993, 'old'), (4611686018427387905, 'far');
 INSERT INTO orders (item) VALUES ('tea') RETURNING id \gset
 CREATE TEMP TABLE pages (kind text, id snowflake);

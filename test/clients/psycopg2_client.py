@@ -54,12 +54,11 @@ is_(value("SELECT item FROM orders WHERE id IN %s", tuple(many)), "default", "fi
 is_(value("SELECT id FROM orders WHERE id < %s ORDER BY id DESC LIMIT 1", int(text) + 1), text,
     "the next page, by key")
 is_(value("SELECT max(id) FROM orders"), int(text), "max() is an int")
-is_(value("SELECT count(*) FROM orders WHERE id >= %s", hour_ago), 1, "filter by a datetime")
-is_(value("SELECT count(*) FROM orders WHERE id < %s", hour_ago), 0, "filter by a datetime, the rest")
-is_(type(value("SELECT @ id FROM orders")), datetime.datetime, "the time of an ID is a datetime")
-is_(value("SELECT count(*) FROM orders WHERE @ id >= %s", hour_ago), 1, "filter its time by a datetime")
-is_(value("SELECT count(*) FROM orders WHERE @ id = ANY(%s)", [hour_ago]), 0, "filter its time by a list")
-is_(type(value("SELECT array_agg(@ id) FROM orders")), str, "an array of times is a str")
+is_(type(value("SELECT @@ id FROM orders")), datetime.datetime, "the time of an ID is a datetime")
+is_(value("SELECT count(*) FROM orders WHERE @@ id >= %s", hour_ago), 1, "filter its time by a datetime")
+is_(value("SELECT count(*) FROM orders WHERE @@ id < %s", hour_ago), 0, "filter its time by a datetime, the rest")
+is_(value("SELECT count(*) FROM orders WHERE @@ id = ANY(%s)", [hour_ago]), 0, "filter its time by a list")
+is_(type(value("SELECT array_agg(@@ id) FROM orders")), list, "an array of times is a list")
 is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", hour_ago), 1,
     "filter the bigint column by a datetime")
 is_(value("INSERT INTO orders VALUES (%s, %s) RETURNING id", BIG, BIG), str(BIG),
@@ -88,7 +87,7 @@ is_(value("SELECT id FROM copies"), BIG, "COPY BINARY reads them")
 # the form of all sections
 cursor.execute("""
     TRUNCATE orders;
-    CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders""")
+    CREATE VIEW orders_view AS SELECT id, item, @@ id AS created_at FROM orders""")
 cursor.execute("INSERT INTO orders VALUES (%s, 1, 'old'), (%s, 2, 'far')", (OLD, FAR))
 
 

@@ -56,15 +56,12 @@ raises(psycopg.errors.UndefinedFunction,
        lambda: value("SELECT item FROM orders WHERE id = %b", text), "a binary str is refused")
 is_(value("SELECT item FROM orders WHERE id = %b::snowflake", text), "default",
     "a binary str with a cast")
-is_(value("SELECT count(*) FROM orders WHERE id >= %s", hour_ago), 1, "filter by a datetime")
-is_(value("SELECT count(*) FROM orders WHERE id >= %b", hour_ago), 1, "filter by a binary datetime")
-is_(value("SELECT count(*) FROM orders WHERE id < %b", hour_ago), 0,
-    "filter by a binary datetime, the rest")
-is_(type(value("SELECT @ id FROM orders")), datetime.datetime, "the time of an ID is a datetime")
-is_(value("SELECT count(*) FROM orders WHERE @ id >= %s", hour_ago), 1, "filter its time by a datetime")
-is_(value("SELECT count(*) FROM orders WHERE @ id = ANY(%s)", [hour_ago]), 0, "filter its time by a list")
-is_(type(value("SELECT array_agg(@ id) FROM orders")), str, "an array of times is a str")
-is_(value("SELECT count(*) FROM orders WHERE @ id >= %b", hour_ago), 1, "filter its time by a binary datetime")
+is_(type(value("SELECT @@ id FROM orders")), datetime.datetime, "the time of an ID is a datetime")
+is_(value("SELECT count(*) FROM orders WHERE @@ id >= %s", hour_ago), 1, "filter its time by a datetime")
+is_(value("SELECT count(*) FROM orders WHERE @@ id = ANY(%s)", [hour_ago]), 0, "filter its time by a list")
+is_(type(value("SELECT array_agg(@@ id) FROM orders")), list, "an array of times is a list")
+is_(value("SELECT count(*) FROM orders WHERE @@ id >= %b", hour_ago), 1, "filter its time by a binary datetime")
+is_(value("SELECT count(*) FROM orders WHERE @@ id < %b", hour_ago), 0, "filter its time by a datetime, the rest")
 is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", hour_ago), 1,
     "filter the bigint column by a datetime")
 is_(value("INSERT INTO orders VALUES (%s, %s) RETURNING id", BIG, BIG), str(BIG),
@@ -92,7 +89,7 @@ for binary in False, True:
     is_(value("SELECT NULL::snowflake", binary=binary), None,
         f"loaders registered: a null from {how} is None")
 key = int(text)
-rows = connection.execute("SELECT * FROM orders WHERE id = %b AND id >= %b", (key, hour_ago), binary=True)
+rows = connection.execute("SELECT * FROM orders WHERE id = %b AND @@ id >= %b", (key, hour_ago), binary=True)
 is_(rows.fetchall(), [(key, number, "default")], "loaders registered: the row of an ID since a time")
 
 # prepared, in binary
@@ -114,7 +111,7 @@ with connection.cursor().copy("COPY copies TO STDOUT (FORMAT binary)") as copy:
 # the form of all sections
 connection.execute("""
     TRUNCATE orders;
-    CREATE VIEW orders_view AS SELECT id, item, @ id AS created_at FROM orders""")
+    CREATE VIEW orders_view AS SELECT id, item, @@ id AS created_at FROM orders""")
 cursor = connection.cursor()
 cursor.execute("INSERT INTO orders VALUES (%s, 1, 'old'), (%s, 2, 'far')", (OLD, FAR))
 

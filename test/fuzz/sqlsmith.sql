@@ -42,7 +42,7 @@ CREATE VIEW layout AS SELECT * FROM snowflake_layout();
 CREATE VIEW status AS SELECT * FROM snowflake_status;
 CREATE VIEW batch AS SELECT id FROM snowflake_next_batch(100) AS id;
 CREATE VIEW decoded AS
-	SELECT id, @ id AS at, id -> 'worker' AS worker, d.*,
+	SELECT id, @@ id AS at, id -> 'worker' AS worker, d.*,
 		snowflake_node(id) AS its_node, snowflake_sequence(id, 'twitter') AS its_sequence,
 		snowflake_field(id, 'time') AS its_time,
 		make_snowflake(placed, d.node, d.sequence) AS made,
@@ -54,7 +54,7 @@ CREATE VIEW decoded AS
 CREATE VIEW extremes AS
 	SELECT customer, min(id), max(id), count(DISTINCT previous::snowflake) FROM orders GROUP BY customer;
 CREATE VIEW recent AS
-	SELECT * FROM events WHERE id >= now() - interval '1 hour';
+	SELECT * FROM events WHERE @@ id >= now() - interval '1 hour';
 CREATE VIEW valid_now AS
 	SELECT o.*, e.kind FROM orders o JOIN events e ON e.id <@ o.valid;
 

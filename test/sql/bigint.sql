@@ -7,8 +7,8 @@ SELECT o.oid::regoperator FROM pg_operator o
 SELECT count(*) FROM pg_opclass WHERE opcintype = 'snowflake'::regtype;
 SELECT count(*) FROM pg_aggregate JOIN pg_proc p ON p.oid = aggfnoid WHERE 'snowflake'::regtype = ANY (proargtypes);
 SELECT castsource::regtype, casttarget::regtype, castcontext, castmethod FROM pg_cast
-	WHERE castsource IN ('snowflake'::regtype, 'snowflake_instant'::regtype)
-		OR casttarget IN ('snowflake'::regtype, 'snowflake_instant'::regtype) ORDER BY castsource::regtype::text COLLATE "C", casttarget::regtype::text COLLATE "C";
+	WHERE castsource = 'snowflake'::regtype
+		OR casttarget = 'snowflake'::regtype ORDER BY castsource::regtype::text COLLATE "C", casttarget::regtype::text COLLATE "C";
 
 CREATE TABLE orders (id snowflake PRIMARY KEY, v int, customer bigint);
 CREATE TABLE lines (order_id bigint, n int);

@@ -23,7 +23,7 @@ SELECT attrelid::regclass, attname, format_type(atttypid, NULL), attnotnull FROM
 INSERT INTO orders (parent_id, note) SELECT id, 'new' FROM orders WHERE id IN (1, 2);
 INSERT INTO items SELECT id, 1 FROM orders WHERE note = 'new';
 INSERT INTO parts SELECT order_id, n FROM items ORDER BY order_id DESC LIMIT 1;
-SELECT note, count(*), sum(parent_id), bool_and(snowflake_node(id) = 1 AND @ id > now() - interval '1 minute') AS of_now
+SELECT note, count(*), sum(parent_id), bool_and(snowflake_node(id) = 1 AND @@ id > now() - interval '1 minute') AS of_now
 	FROM (SELECT note, parent_id, id::snowflake FROM orders) o GROUP BY note ORDER BY note DESC;
 SELECT snowflake_convert_column('orders', 'id');
 
@@ -109,7 +109,7 @@ SELECT * FROM snowflake_convert_column('log', 'id');
 SELECT * FROM snowflake_convert_column('log', 'id');
 INSERT INTO log_3 (at) VALUES ('2026-03-01');
 INSERT INTO log_4 (at) VALUES ('2026-04-01');
-SELECT tableoid::regclass, @ id::snowflake > now() - interval '1 minute' AS of_now FROM log WHERE at >= '2026-03-01' ORDER BY at;
+SELECT tableoid::regclass, @@ id::snowflake > now() - interval '1 minute' AS of_now FROM log WHERE at >= '2026-03-01' ORDER BY at;
 
 -- A foreign table among the partitions or the children: what fills its key is elsewhere
 CREATE FOREIGN DATA WRAPPER regress_snowflake_elsewhere;

@@ -2,7 +2,7 @@
 SET timezone = 'UTC';
 
 -- All ways to the same parts; the server's layout is twitter.
-SELECT snowflake_timestamp(id), snowflake_node(id), snowflake_sequence(id), @ id AS at, id::timestamptz
+SELECT snowflake_timestamp(id), snowflake_node(id), snowflake_sequence(id), @@ id AS at, id::timestamptz
 	FROM (VALUES ('1888944671579078978'::snowflake)) v(id);
 SELECT d.* FROM snowflake_decode('1888944671579078978') d;
 SELECT d.* FROM snowflake_decode('1888944671579078978', 'discord') d;

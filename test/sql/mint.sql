@@ -13,7 +13,7 @@ SELECT count(DISTINCT id), bool_and(id > before) AS ascending
 	FROM (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM counted) o;
 SELECT max(o.id) < min(c.id::snowflake) AS one_generator FROM orders o, counted c WHERE o.n = 10000;
 SELECT bool_and(snowflake_node(id) = 1) AS of_node_1,
-	bool_and(@ id BETWEEN now() - interval '1 minute' AND clock_timestamp() + interval '6 ms') AS of_now
+	bool_and(@@ id BETWEEN now() - interval '1 minute' AND clock_timestamp() + interval '6 ms') AS of_now
 	FROM orders;
 
 -- Several at once: as many as asked for, distinct and ascending, above the one
@@ -29,7 +29,7 @@ SELECT max(id) < snowflake_next() AS below FROM snowflake_next_batch(3) AS id;
 SELECT count(*) AS gaps
 	FROM (SELECT id, lag(id) OVER (ORDER BY id) AS before
 		  FROM (SELECT snowflake_next_batch(3) AS id FROM generate_series(1, 2000)) b) b
-	WHERE @ id = @ before AND snowflake_sequence(id) <> snowflake_sequence(before) + 1;
+	WHERE @@ id = @@ before AND snowflake_sequence(id) <> snowflake_sequence(before) + 1;
 
 SELECT snowflake_next_batch(0);
 SELECT * FROM snowflake_next_batch(NULL);
@@ -61,7 +61,7 @@ SHOW snowflake.max_wait;
 -- The state, as an administrator sees it.
 SELECT gate, node, layout = (snowflake_layout()).layout AS layout,
 	last_id >= (SELECT max(id) FROM orders) AS last_id,
-	lead < interval '6 ms' AS lead, reserved_until > @ last_id AS reserved,
+	lead < interval '6 ms' AS lead, reserved_until > @@ last_id AS reserved,
 	keeper_pid = (SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake keeper') AS keeper,
 	reservations > 0 AS reservations
 	FROM snowflake_status, snowflake_stats;

@@ -47,7 +47,7 @@ SELECT pg_describe_object(classid, objid, 0)
 	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
 		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
 		AND obj_description(objid, classid::regclass::name) IS NULL
-		AND (classid <> 'pg_type'::regclass OR objid IN ('snowflake'::regtype, 'snowflake_instant'::regtype, 'snowflake_time'::regtype))
+		AND (classid <> 'pg_type'::regclass OR objid = 'snowflake'::regtype)
 	ORDER BY 1;
 
 -- Functions that are not stable, strict and parallel safe at the least.

@@ -10,7 +10,7 @@ INSERT INTO old_visits SELECT id FROM visits;
 CREATE TABLE messages (id bigint PRIMARY KEY);
 INSERT INTO messages SELECT make_snowflake(at, 1, 1, 'discord') FROM visits;
 ANALYZE visits, old_visits, messages;
-CREATE VIEW recent AS SELECT id, @ id AS created_at, page, at FROM visits;
+CREATE VIEW recent AS SELECT id, @@ id AS created_at, page, at FROM visits;
 
 -- The conditions of a plan, which say whether they are looked up or tested.
 CREATE FUNCTION conditions(query text) RETURNS text LANGUAGE plpgsql AS $$
@@ -20,15 +20,15 @@ DECLARE
 BEGIN
 	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
 		IF line ~ '(Cond|Filter):' THEN
-			found := found || trim(line);
+			-- a subquery's result, as later versions write it
+			found := found || replace(trim(line), '(InitPlan 1).col1', '$0');
 		END IF;
 	END LOOP;
 	RETURN array_to_string(found, ' / ');
 END $$;
 SET enable_bitmapscan = off;
 
--- The parser takes these for a time of an ID and a time; IN, <> and what has another
--- type go on as they do for timestamptz.
+-- An equivalent takes the place of these.
 SELECT condition, conditions('SELECT FROM recent WHERE ' || condition) FROM unnest(ARRAY[
 	$$created_at < '2026-01-02'$$,
 	$$created_at <= '2026-01-02'$$,
@@ -51,21 +51,77 @@ SELECT condition, conditions('SELECT FROM recent WHERE ' || condition) FROM unne
 	$$NOT created_at < '2026-01-30'$$,
 	$$created_at >= now() - interval '1 day'$$,
 	$$created_at >= CURRENT_DATE AND created_at < CURRENT_DATE + 1$$,
+	$$created_at = (SELECT max(at) FROM visits)$$,
 	$$created_at <@ tstzrange('2026-01-02', '2026-01-03')$$,
 	$$tstzrange('2026-01-02', '2026-01-03') @> created_at$$,
 	$$created_at <@ tstzrange(now(), NULL)$$,
-	$$created_at >= @ '2017000000000000000'::snowflake$$,
-	$$@ id >= '2026-01-30'$$,
-	$$id::snowflake_time >= '2026-01-30'$$,
+	$$created_at >= @@ '2017000000000000000'::snowflake$$,
+	$$created_at >= @@ 2017000000000000000$$,
+	$$@@ id >= '2026-01-30'$$,
 	$$snowflake_timestamp(id) >= '2026-01-30'$$,
 	$$snowflake_timestamp(id, 'twitter') >= '2026-01-30'$$,
 	$$id::timestamptz >= '2026-01-30'$$,
-	$$created_at <> '2026-01-30'$$,
+	$$created_at IN ('2026-01-30', NULL)$$]) AS condition;
+CREATE TABLE drafts (id snowflake UNIQUE);
+INSERT INTO drafts SELECT id FROM visits UNION ALL SELECT NULL FROM generate_series(1, 3);
+ANALYZE drafts;
+SELECT conditions($$SELECT FROM drafts WHERE @@ id IS NULL$$), (SELECT count(*) FROM drafts WHERE @@ id IS NULL) AS nulls,
+	conditions($$SELECT FROM drafts WHERE snowflake_timestamp(id, 'discord') IS NOT NULL$$), (SELECT count(*) FROM drafts WHERE @@ id IS NOT NULL) AS others;
+RESET enable_bitmapscan;
+SELECT condition, conditions('SELECT FROM recent WHERE ' || condition) FROM unnest(ARRAY[
 	$$created_at IN ('2026-01-30', '2026-01-31')$$,
-	$$created_at IS DISTINCT FROM '2026-01-30'$$,
-	$$created_at <@ '{[2026-01-02,2026-01-03)}'::tstzmultirange$$,
+	$$created_at = ANY (ARRAY[now(), timestamptz '2026-01-31'])$$,
+	$$created_at <@ '{[2026-01-02,2026-01-02 01:00),[2026-01-05,2026-01-05 01:00)}'::tstzmultirange$$,
+	$$created_at::date IN ('2026-01-02', '2026-01-04')$$,
+	$$created_at < '2026-01-01 01:00' OR created_at >= '2026-01-30 23:30'$$]) AS condition;
+SET enable_bitmapscan = off;
+-- These imply a range, and stay.
+SELECT condition, conditions('SELECT FROM recent WHERE ' || condition) FROM unnest(ARRAY[
+	$$created_at::date = '2026-01-02'$$,
+	$$created_at::date BETWEEN '2026-01-02' AND '2026-01-04'$$,
+	$$created_at::date >= '2026-01-02' AND created_at::date < '2026-01-03'$$,
+	$$date '2026-01-02' = created_at::date$$,
+	$$created_at::date > CURRENT_DATE$$,
+	$$created_at::date = timestamp '2026-01-02'$$,
+	$$created_at::timestamp >= '2026-01-30'$$,
+	$$created_at AT TIME ZONE 'Europe/Berlin' >= '2026-01-30'$$,
+	$$(created_at AT TIME ZONE 'UTC')::date = '2026-01-02'$$,
+	$$date_trunc('day', created_at) = '2026-01-02'$$,
+	$$date_trunc('month', created_at) = date_trunc('month', now())$$,
+	$$date_trunc('HOUR', created_at) < '2026-01-02'$$,
+	$$date_trunc('day', created_at, 'Europe/Berlin') >= '2026-01-30'$$,
+	$$date_trunc('day', created_at) = CURRENT_DATE$$,
+	$$date_trunc('day', created_at AT TIME ZONE 'Europe/Berlin') = '2026-01-02'$$,
+	$$extract(year FROM created_at) = 2027$$,
+	$$extract(year FROM created_at AT TIME ZONE 'Europe/Berlin') > 2025.0$$,
+	$$extract(year FROM created_at::date) BETWEEN 2024 AND 2025$$,
+	$$date_part('year', created_at) < 2026$$,
 	$$(created_at, id) < ('2026-01-02', 5)$$,
-	$$created_at::date = '2026-01-02'$$]) AS condition;
+	$$(created_at, id) >= ('2026-01-30', 5)$$,
+	$$(timestamptz '2026-01-02', 'a') > (created_at, page)$$,
+	$$created_at = ANY (ARRAY(SELECT at FROM visits WHERE page = 'page 3'))$$,
+	$$created_at <@ (SELECT range_agg(tstzrange(at, at, '[]')) FROM visits WHERE page = 'page 3')$$]) AS condition;
+-- These say nothing of the key.
+SELECT condition, conditions('SELECT FROM recent WHERE ' || condition) FROM unnest(ARRAY[
+	$$created_at <> '2026-01-30'$$,
+	$$created_at NOT IN ('2026-01-30', '2026-01-31')$$,
+	$$created_at IS DISTINCT FROM '2026-01-30'$$,
+	$$NOT created_at <@ tstzrange(now(), NULL)$$,
+	$$created_at + interval '1 hour' > now()$$,
+	$$created_at > at$$,
+	$$created_at::date = at::date$$,
+	$$coalesce(created_at, now()) < '2026-01-02'$$,
+	$$to_char(created_at, 'YYYY-MM-DD') = '2026-01-02'$$,
+	$$extract(month FROM created_at) = 1$$,
+	$$extract(year FROM created_at) = 2026.5$$,
+	$$date_trunc('decades', created_at) = now()$$,
+	$$date_trunc('day', created_at, 'UTC') = CURRENT_DATE$$,
+	$$created_at AT TIME ZONE interval '1 hour' < '2026-01-02'$$,
+	$$created_at AT TIME ZONE 'UTC' < timestamptz '2026-01-02'$$,
+	$$created_at::timestamptz(0) < '2026-01-02'$$]) AS condition;
+-- An abbreviation of a time zone, and a zone that there is not, leave the range open.
+SELECT conditions($$SELECT FROM recent WHERE created_at AT TIME ZONE 'EST' >= '2026-01-30'$$),
+	snowflake_period_start(timestamp '2026-01-30', 'day', 'EST'), snowflake_period_end(timestamp '2026-01-30', 'day', 'No/where');
 
 -- Columns of bigint, and a layout in the call.
 SELECT conditions($$SELECT FROM old_visits WHERE snowflake_timestamp(id) >= '2026-01-30'$$);
@@ -125,46 +181,44 @@ CREATE TABLE visits_by_day_2 PARTITION OF visits_by_day
 CREATE TABLE visits_by_day_3 PARTITION OF visits_by_day
 	FOR VALUES FROM (snowflake_lower_bound('2026-01-03')) TO (MAXVALUE);
 SET enable_seqscan = off;
-EXPLAIN (COSTS OFF) SELECT FROM (SELECT @ id AS created_at FROM visits_by_day) v WHERE created_at >= '2026-01-02' AND created_at < '2026-01-03';
-EXPLAIN (COSTS OFF) SELECT FROM (SELECT @ id AS created_at FROM visits_by_day) v WHERE created_at > greatest(now(), '2026-12-01');
+EXPLAIN (COSTS OFF) SELECT FROM (SELECT @@ id AS created_at FROM visits_by_day) v WHERE created_at >= '2026-01-02' AND created_at < '2026-01-03';
+EXPLAIN (COSTS OFF) SELECT FROM (SELECT @@ id AS created_at FROM visits_by_day) v WHERE created_at > greatest(now(), '2026-12-01');
 RESET enable_seqscan;
 
 -- The same rows as by a stored time, for times of every kind.
-SELECT b.bound, count(*) FILTER (WHERE created_at < b.bound) = count(*) FILTER (WHERE at < b.bound) AS lt,
-	count(*) FILTER (WHERE created_at <= b.bound) = count(*) FILTER (WHERE at <= b.bound) AS le,
-	count(*) FILTER (WHERE created_at = b.bound) = count(*) FILTER (WHERE at = b.bound) AS eq,
-	count(*) FILTER (WHERE created_at >= b.bound) = count(*) FILTER (WHERE at >= b.bound) AS ge,
-	count(*) FILTER (WHERE created_at > b.bound) = count(*) FILTER (WHERE at > b.bound) AS gt
-	FROM recent, (VALUES (timestamptz '-infinity'), ('4713-01-01 BC'), ('2010-11-04 01:42:54.657'), ('2026-01-02 03:10:00'),
+SELECT b.bound, (SELECT count(*) FROM recent WHERE created_at < b.bound) = (SELECT count(*) FROM visits WHERE at < b.bound) AS lt,
+	(SELECT count(*) FROM recent WHERE created_at <= b.bound) = (SELECT count(*) FROM visits WHERE at <= b.bound) AS le,
+	(SELECT count(*) FROM recent WHERE created_at = b.bound) = (SELECT count(*) FROM visits WHERE at = b.bound) AS eq,
+	(SELECT count(*) FROM recent WHERE created_at >= b.bound) = (SELECT count(*) FROM visits WHERE at >= b.bound) AS ge,
+	(SELECT count(*) FROM recent WHERE created_at > b.bound) = (SELECT count(*) FROM visits WHERE at > b.bound) AS gt
+	FROM (VALUES (timestamptz '-infinity'), ('4713-01-01 BC'), ('2010-11-04 01:42:54.657'), ('2026-01-02 03:10:00'),
 		('2026-01-02 03:10:00.000001'), ('2026-01-02 03:09:59.999999'), ('2026-01-31'), ('2080-07-10 17:30:30.208'), ('294276-12-31 23:59:59'),
 		('infinity'), (NULL)) AS b(bound)
-	GROUP BY 1 ORDER BY 1;
+	ORDER BY 1;
 -- Dates and timestamps that no timestamptz can say are before or after all of them.
-SELECT b.bound, count(*) FILTER (WHERE created_at < b.bound) = count(*) FILTER (WHERE at < b.bound) AS lt,
-	count(*) FILTER (WHERE created_at <= b.bound) = count(*) FILTER (WHERE at <= b.bound) AS le,
-	count(*) FILTER (WHERE created_at = b.bound) = count(*) FILTER (WHERE at = b.bound) AS eq,
-	count(*) FILTER (WHERE created_at >= b.bound) = count(*) FILTER (WHERE at >= b.bound) AS ge,
-	count(*) FILTER (WHERE b.bound < created_at) = count(*) FILTER (WHERE at > b.bound) AS gt,
-	count(*) FILTER (WHERE b.bound >= created_at) = count(*) FILTER (WHERE at <= b.bound) AS not_before
-	FROM recent, (VALUES (date '-infinity'), ('4713-01-01 BC'), ('2026-01-02'), ('294276-12-31'), ('294277-01-01'), ('5874897-12-31'),
+SELECT b.bound, (SELECT count(*) FROM recent WHERE created_at < b.bound) = (SELECT count(*) FROM visits WHERE at < b.bound) AS lt,
+	(SELECT count(*) FROM recent WHERE created_at <= b.bound) = (SELECT count(*) FROM visits WHERE at <= b.bound) AS le,
+	(SELECT count(*) FROM recent WHERE created_at = b.bound) = (SELECT count(*) FROM visits WHERE at = b.bound) AS eq,
+	(SELECT count(*) FROM recent WHERE created_at >= b.bound) = (SELECT count(*) FROM visits WHERE at >= b.bound) AS ge,
+	(SELECT count(*) FROM recent WHERE b.bound < created_at) = (SELECT count(*) FROM visits WHERE at > b.bound) AS gt,
+	(SELECT count(*) FROM recent WHERE b.bound >= created_at) = (SELECT count(*) FROM visits WHERE at <= b.bound) AS not_before
+	FROM (VALUES (date '-infinity'), ('4713-01-01 BC'), ('2026-01-02'), ('294276-12-31'), ('294277-01-01'), ('5874897-12-31'),
 		('infinity')) AS b(bound)
-	GROUP BY 1 ORDER BY 1;
-SELECT b.bound, count(*) FILTER (WHERE created_at < b.bound) = count(*) FILTER (WHERE at < b.bound) AS lt,
-	count(*) FILTER (WHERE created_at <= b.bound) = count(*) FILTER (WHERE at <= b.bound) AS le,
-	count(*) FILTER (WHERE created_at = b.bound) = count(*) FILTER (WHERE at = b.bound) AS eq,
-	count(*) FILTER (WHERE created_at >= b.bound) = count(*) FILTER (WHERE at >= b.bound) AS ge,
-	count(*) FILTER (WHERE b.bound < created_at) = count(*) FILTER (WHERE at > b.bound) AS gt,
-	count(*) FILTER (WHERE b.bound >= created_at) = count(*) FILTER (WHERE at <= b.bound) AS not_before
-	FROM recent, (VALUES (timestamp '-infinity'), ('4713-01-01 BC'), ('2026-01-02 03:10:00'), ('2026-01-02 03:10:00.000001'),
+	ORDER BY 1;
+SELECT b.bound, (SELECT count(*) FROM recent WHERE created_at < b.bound) = (SELECT count(*) FROM visits WHERE at < b.bound) AS lt,
+	(SELECT count(*) FROM recent WHERE created_at <= b.bound) = (SELECT count(*) FROM visits WHERE at <= b.bound) AS le,
+	(SELECT count(*) FROM recent WHERE created_at = b.bound) = (SELECT count(*) FROM visits WHERE at = b.bound) AS eq,
+	(SELECT count(*) FROM recent WHERE created_at >= b.bound) = (SELECT count(*) FROM visits WHERE at >= b.bound) AS ge,
+	(SELECT count(*) FROM recent WHERE b.bound < created_at) = (SELECT count(*) FROM visits WHERE at > b.bound) AS gt,
+	(SELECT count(*) FROM recent WHERE b.bound >= created_at) = (SELECT count(*) FROM visits WHERE at <= b.bound) AS not_before
+	FROM (VALUES (timestamp '-infinity'), ('4713-01-01 BC'), ('2026-01-02 03:10:00'), ('2026-01-02 03:10:00.000001'),
 		('2026-01-02 03:09:59.999999'), ('294276-12-31 23:59:59'), ('infinity')) AS b(bound)
-	GROUP BY 1 ORDER BY 1;
+	ORDER BY 1;
 -- East of Greenwich the first timestamp is before all of timestamptz.
 SET timezone = 'Asia/Tokyo';
-SELECT count(*) FILTER (WHERE created_at <= timestamp '4714-11-24 00:00 BC') AS le, count(*) FILTER (WHERE created_at > timestamp '4714-11-24 00:00 BC') AS gt
-	FROM recent;
+SELECT (SELECT count(*) FROM recent WHERE created_at <= timestamp '4714-11-24 00:00 BC') AS le, (SELECT count(*) FROM recent WHERE created_at > timestamp '4714-11-24 00:00 BC') AS gt;
 SET timezone = 'America/New_York';
-SELECT count(*) FILTER (WHERE created_at <= timestamp '294276-12-31 23:59:59') AS le, count(*) FILTER (WHERE created_at > timestamp '294276-12-31 23:59:59') AS gt
-	FROM recent;
+SELECT (SELECT count(*) FROM recent WHERE created_at <= timestamp '294276-12-31 23:59:59') AS le, (SELECT count(*) FROM recent WHERE created_at > timestamp '294276-12-31 23:59:59') AS gt;
 SELECT snowflake_before(date '5874897-12-31'), snowflake_until(timestamp '-infinity'), snowflake_before(date '5874897-12-31', 'discord') = snowflake_before('infinity'::timestamptz, 'discord') AS same;
 SELECT conditions($$SELECT FROM recent WHERE created_at >= date '2026-01-30'$$),
 	(SELECT count(*) FROM recent WHERE created_at >= date '2026-01-30') = (SELECT count(*) FROM visits WHERE at >= date '2026-01-30') AS same;
@@ -173,7 +227,7 @@ SET timezone = 'UTC';
 CREATE TABLE numbers (n bigint PRIMARY KEY);
 INSERT INTO numbers VALUES (-5), (7);
 SELECT n FROM numbers WHERE snowflake_timestamp(n) < now() ORDER BY 1;
-SELECT code, message FROM outcome($$SELECT n FROM numbers WHERE snowflake_timestamp(n)::timestamptz < now()$$);
+SELECT code, message FROM outcome($$SELECT n FROM numbers WHERE snowflake_timestamp(n) <> now()$$);
 SELECT code, message FROM outcome($$SELECT snowflake_timestamp(-5) < now()$$);
 
 -- What is volatile or a subquery is evaluated as often as it was written.
@@ -185,21 +239,14 @@ SELECT query, plan_has(query, 'random.*random|InitPlan 2') AS twice
 	$$SELECT FROM recent WHERE created_at = (SELECT max(at) FROM visits)$$,
 	$$SELECT FROM recent WHERE created_at <@ (SELECT tstzrange(min(at), max(at)) FROM visits)$$]) AS query;
 
--- A column of this type is looked up, hashed and sorted as a timestamptz.
+-- What it is to everybody else: the type of a view's column, and of what is made of it.
+\d recent
 CREATE TABLE copies AS SELECT id, created_at FROM recent;
-CREATE INDEX copies_created_at ON copies (created_at);
-CREATE INDEX days_during ON days USING gist (during);
-ANALYZE copies;
-SELECT condition, conditions('SELECT FROM copies WHERE ' || condition) FROM unnest(ARRAY[
-	$$created_at = '2026-01-02'$$, $$created_at >= '2026-01-30'$$, $$created_at < date '2026-01-02'$$, $$created_at IS NULL$$]) AS condition;
-EXPLAIN (COSTS OFF) SELECT created_at FROM copies ORDER BY created_at DESC LIMIT 3;
-SET enable_seqscan = off;
-SELECT conditions($$SELECT FROM days, copies WHERE during @> created_at$$);
-RESET enable_seqscan;
+\d copies
+SELECT table_name, data_type, udt_schema, udt_name, domain_name, datetime_precision FROM information_schema.columns
+	WHERE column_name = 'created_at' ORDER BY 1;
+DROP TABLE copies;
 
--- The time of a constant ID, too, is of the type of a column's.
-SELECT pg_typeof(@ snowflake '1');
--- Everything else takes it for a timestamptz.
 SELECT pg_typeof(created_at - interval '1 hour'), pg_typeof(created_at - created_at), pg_typeof(date_trunc('day', created_at)),
 	pg_typeof(created_at AT TIME ZONE 'UTC'), pg_typeof(coalesce(created_at, now())), pg_typeof(CASE WHEN true THEN created_at ELSE now() END),
 	pg_typeof(greatest(created_at, now())), pg_typeof(extract(hour FROM created_at)), pg_typeof(to_char(created_at, 'YYYY')),
@@ -220,7 +267,6 @@ SELECT count(*) FROM recent WHERE created_at BETWEEN SYMMETRIC '2026-01-03' AND 
 SELECT count(*) FROM recent WHERE created_at <@ '{[2026-01-02,2026-01-03),[2026-01-04,2026-01-05)}'::tstzmultirange;
 SELECT count(*) FROM recent WHERE '{[2026-01-02,2026-01-03),[2026-01-04,2026-01-05)}'::tstzmultirange @> created_at;
 SELECT count(*) FROM recent WHERE created_at = ANY (ARRAY(SELECT timestamptz '2026-01-02' + n * interval '10 min' FROM generate_series(1, 20) n));
-SELECT id, created_at FROM recent WHERE id >= created_at AND created_at > '2026-01-30 23:50';
 SELECT code, message FROM outcome('SELECT count(*) FROM recent WHERE created_at > 5');
 SELECT code, message FROM outcome('SELECT count(*) FROM recent WHERE created_at > localtime');
 
@@ -229,123 +275,69 @@ SELECT count(*), count(*) FILTER (WHERE by_time <> by_id) AS different
 	FROM unnest(ARRAY['2026-01-02', '2026-01-17 05:00', '2026-01-30']::timestamptz[]) starts,
 		unnest(ARRAY['1 hour', '1 day', '1 week']::interval[]) width,
 		LATERAL (SELECT estimate(format('SELECT FROM recent WHERE created_at >= %L AND created_at < %L', starts, starts + width)) AS by_time,
-			estimate(format('SELECT FROM visits WHERE id >= %L::timestamptz AND id < %L::timestamptz', starts, starts + width)) AS by_id) e;
+			estimate(format('SELECT FROM visits WHERE id >= %s AND id <= %s', snowflake_lower_bound(starts), snowflake_lower_bound(starts + width)::bigint - 1)) AS by_id) e;
 
 -- Nobody learns by the key what they may not compute.
 CREATE ROLE regress_snowflake_reader;
 GRANT SELECT ON recent, visits TO regress_snowflake_reader;
-REVOKE EXECUTE ON FUNCTION snowflake_at(snowflake) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_timestamp(bigint) FROM PUBLIC;
 SET ROLE regress_snowflake_reader;
 SELECT code, message FROM outcome($$SELECT count(*) FROM recent WHERE created_at < '2026-01-02'$$);
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION snowflake_at(snowflake) TO PUBLIC;
-REVOKE EXECUTE ON FUNCTION snowflake_before(timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_timestamp(bigint) TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_before(anyelement) FROM PUBLIC;
 SET ROLE regress_snowflake_reader;
 SELECT count(*) FROM recent WHERE created_at < now() AND created_at < '2026-01-02';
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION snowflake_before(timestamptz) TO PUBLIC;
-REVOKE EXECUTE ON FUNCTION snowflake_until(timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_before(anyelement) TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_until(anyelement) FROM PUBLIC;
 SET ROLE regress_snowflake_reader;
 SELECT count(*) FROM recent WHERE created_at = least(now(), '2026-01-02');
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION snowflake_until(timestamptz) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_until(anyelement) TO PUBLIC;
 -- Row-level security: the comparison of the ID leaks nothing, so it may come first.
 ALTER TABLE visits ENABLE ROW LEVEL SECURITY;
 CREATE POLICY most ON visits USING (page <> 'page 3');
 SET ROLE regress_snowflake_reader;
-SELECT conditions($$SELECT FROM visits WHERE @ id < '2026-01-02'$$);
+SELECT conditions($$SELECT FROM visits WHERE @@ id < '2026-01-02'$$);
 RESET ROLE;
 DROP POLICY most ON visits;
 ALTER TABLE visits DISABLE ROW LEVEL SECURITY;
 REVOKE SELECT ON recent, visits FROM regress_snowflake_reader;
 DROP ROLE regress_snowflake_reader;
 
--- The operators, as core looks at its own: nothing is wrong in any of these lists.
-CREATE VIEW operators AS SELECT o.* FROM pg_operator o WHERE 'snowflake_time'::regtype IN (oprleft, oprright);
-SELECT count(*), count(*) FILTER (WHERE oprcom <> 0) AS commuted, count(*) FILTER (WHERE oprnegate <> 0) AS negated FROM operators;
-SELECT o.oid::regoperator FROM operators o JOIN pg_operator c ON c.oid = o.oprcom
-	WHERE c.oprcom <> o.oid OR c.oprleft <> o.oprright OR c.oprright <> o.oprleft;
-SELECT o.oid::regoperator FROM operators o JOIN pg_operator n ON n.oid = o.oprnegate
-	WHERE n.oprnegate <> o.oid OR n.oprleft <> o.oprleft OR n.oprright <> o.oprright;
-SELECT o.oid::regoperator FROM operators o JOIN pg_proc p ON p.oid = o.oprcode
-	WHERE p.proargtypes[0] <> o.oprleft OR p.proargtypes[1] <> o.oprright OR p.prorettype <> o.oprresult;
--- Each has what core's operator of that name has for timestamptz: its code, volatility, strictness, leaks, cost, estimators.
-SELECT o.oid::regoperator, p.provolatile, p.proleakproof, c.provolatile, c.proleakproof
-	FROM operators o JOIN pg_proc p ON p.oid = o.oprcode
-		LEFT JOIN pg_operator co ON co.oprnamespace = 'pg_catalog'::regnamespace AND co.oprname = o.oprname AND CASE WHEN o.oprname IN ('<@', '@>')
-			THEN co.oprleft IN ('anyelement'::regtype, 'anyrange'::regtype, 'anymultirange'::regtype)
-				AND co.oprcode::regproc::text = p.prosrc
-			ELSE co.oprleft = CASE o.oprleft WHEN 'snowflake_time'::regtype THEN 'timestamptz'::regtype ELSE o.oprleft END
-				AND co.oprright = CASE o.oprright WHEN 'snowflake_time'::regtype THEN 'timestamptz'::regtype ELSE o.oprright END END
-		LEFT JOIN pg_proc c ON c.oid = co.oprcode
-	WHERE (p.prosrc, p.provolatile, p.proisstrict, p.proleakproof, p.procost, p.proparallel, o.oprrest, o.oprjoin)
-		IS DISTINCT FROM (c.prosrc, c.provolatile, c.proisstrict, c.proleakproof, c.procost, c.proparallel, co.oprrest, co.oprjoin);
--- Its planner support is that of its name.
-SELECT o.oid::regoperator, p.prosupport FROM operators o JOIN pg_proc p ON p.oid = o.oprcode
-	WHERE p.prosupport::text <> CASE o.oprname WHEN '<' THEN 'snowflake_time_lt_support' WHEN '<=' THEN 'snowflake_time_le_support'
-		WHEN '=' THEN 'snowflake_time_eq_support' WHEN '>=' THEN 'snowflake_time_ge_support' WHEN '>' THEN 'snowflake_time_gt_support'
-		WHEN '<>' THEN '-' ELSE 'snowflake_time_range_support' END;
--- Each comparison is in the family, with its function; no family of core has any of them.
-SELECT count(*), count(DISTINCT (amoplefttype, amoprighttype)) AS pairs,
-	(SELECT count(*) FROM pg_amproc a WHERE a.amprocfamily = f.oid) AS functions, bool_and(opfname = 'snowflake_time_ops') AS own
-	FROM pg_amop a JOIN pg_opfamily f ON f.oid = a.amopfamily JOIN pg_am ON pg_am.oid = f.opfmethod
-	WHERE a.amopopr IN (SELECT oid FROM operators) GROUP BY f.oid, amname ORDER BY amname;
--- It stands for what its name says, and the function is core's for these types.
-SELECT o.oid::regoperator, amopstrategy FROM operators o JOIN pg_amop ON amopopr = o.oid JOIN pg_am ON pg_am.oid = amopmethod
-	WHERE oprname <> CASE amname WHEN 'btree' THEN ('{<,<=,=,>=,>}'::name[])[amopstrategy] ELSE '=' END;
-SELECT amproclefttype::regtype, amprocrighttype::regtype, amproc FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily JOIN pg_am ON pg_am.oid = opfmethod
-	WHERE opfname = 'snowflake_time_ops' AND amname = 'btree' AND (replace(amproclefttype::regtype::text, 'snowflake_time', 'timestamp with time zone'),
-			replace(amprocrighttype::regtype::text, 'snowflake_time', 'timestamp with time zone'), amprocnum, amproc)
-		NOT IN (SELECT amproclefttype::regtype::text, amprocrighttype::regtype::text, amprocnum, amproc
-			FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily WHERE opfname = 'datetime_ops');
-
 -- What has the support function of something else says no time of an ID.
-CREATE FUNCTION midnight(id snowflake) RETURNS snowflake_time LANGUAGE plpgsql STABLE SUPPORT generate_series_int8_support
+CREATE FUNCTION midnight(id snowflake) RETURNS timestamptz LANGUAGE plpgsql STABLE SUPPORT generate_series_int8_support
 	AS $$BEGIN RETURN '2000-01-01'; END$$;
 SELECT count(*) FROM visits WHERE midnight(id) > timestamptz '2001-01-01';
 DROP FUNCTION midnight;
 
--- The condition of an EXISTS is simplified by the query around it, which has far fewer tables.
-CREATE TABLE one AS SELECT 1 AS x;
-DO $$
-DECLARE
-	tables text := (SELECT string_agg('one a' || n, ', ') FROM generate_series(1, 20) n);
-	condition text;
-BEGIN
-	FOREACH condition IN ARRAY ARRAY[$c$< timestamptz '2020-01-01'$c$, $c$<@ tstzrange('2000-01-01', '2020-01-01')$c$] LOOP
-		EXECUTE format('SELECT EXISTS (SELECT FROM %s, (SELECT snowflake_timestamp(g::bigint) AS c FROM generate_series(1, 2) g) s
-			WHERE s.c %s AND a1.x = o.x) FROM one o', tables, condition);
-	END LOOP;
-END $$;
-
 -- What depends on the server's layout is not immutable: neither an index nor a column may hold it.
 CREATE TABLE stored (id snowflake);
-CREATE INDEX ON stored (id) WHERE id >= timestamptz '2026-01-01Z';
-CREATE INDEX ON stored (id) WHERE id <@ tstzrange('2026-01-01Z', NULL);
-CREATE INDEX ON stored (id) WHERE @ id >= timestamptz '2026-01-01Z';
-CREATE INDEX ON stored (id) WHERE @ snowflake '1' < timestamptz '2026-01-01Z';
-ALTER TABLE stored ADD is_new bool GENERATED ALWAYS AS (id >= timestamptz '2026-01-01Z') STORED;
+CREATE INDEX ON stored (id) WHERE @@ id >= timestamptz '2026-01-01Z';
+CREATE INDEX ON stored (id) WHERE @@ snowflake '1' < timestamptz '2026-01-01Z';
+ALTER TABLE stored ADD is_new bool GENERATED ALWAYS AS (@@ id >= timestamptz '2026-01-01Z') STORED;
 DROP TABLE stored;
 
 -- Where a query is not grouped by the time of an ID, that is NULL.
 CREATE TABLE grouped (id snowflake, x text);
 INSERT INTO grouped SELECT make_snowflake(t, 1, 1), 'a' FROM unnest('{2026-06-01Z,2025-06-01Z}'::timestamptz[]) t;
-SELECT @ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@ id), (x)) HAVING @ id >= timestamptz '2026-01-01Z';
-SELECT @ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@ id), (x)) HAVING timestamptz '2026-01-01Z' <= @ id;
-SELECT @ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@ id), (x)) HAVING @ id <@ tstzrange('2026-01-01Z', NULL);
-SELECT @ id AS c, @ id >= timestamptz '2026-01-01Z' AS is_new, count(*) FROM grouped GROUP BY ROLLUP (@ id) ORDER BY 1;
-SELECT @ id <@ tstzrange('2026-01-01Z', NULL) AS is_new, x, count(*) FROM grouped
-	GROUP BY GROUPING SETS ((@ id <@ tstzrange('2026-01-01Z', NULL)), (x)) HAVING @ id <@ tstzrange('2026-01-01Z', NULL);
-SELECT @ id = timestamptz '2026-06-01Z' AS is_it, x, count(*) FROM grouped
-	GROUP BY GROUPING SETS ((@ id = timestamptz '2026-06-01Z'), (x)) HAVING @ id = timestamptz '2026-06-01Z';
-SELECT @ id < timestamptz '2026-01-01Z' AS is_old, x, count(*) FROM grouped
-	GROUP BY GROUPING SETS ((@ id < timestamptz '2026-01-01Z'), (x)) HAVING @ id < timestamptz '2026-01-01Z';
-SELECT plan_has($$SELECT page, count(*) FROM visits WHERE @ id >= timestamptz '2026-02-27Z' GROUP BY ROLLUP (page)$$, 'Index Cond|Recheck Cond');
+SELECT @@ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@@ id), (x)) HAVING @@ id >= timestamptz '2026-01-01Z';
+SELECT @@ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@@ id), (x)) HAVING timestamptz '2026-01-01Z' <= @@ id;
+SELECT @@ id AS c, x, count(*) FROM grouped GROUP BY GROUPING SETS ((@@ id), (x)) HAVING @@ id <@ tstzrange('2026-01-01Z', NULL);
+SELECT @@ id AS c, @@ id >= timestamptz '2026-01-01Z' AS is_new, count(*) FROM grouped GROUP BY ROLLUP (@@ id) ORDER BY 1;
+SELECT @@ id <@ tstzrange('2026-01-01Z', NULL) AS is_new, x, count(*) FROM grouped
+	GROUP BY GROUPING SETS ((@@ id <@ tstzrange('2026-01-01Z', NULL)), (x)) HAVING @@ id <@ tstzrange('2026-01-01Z', NULL);
+SELECT @@ id = timestamptz '2026-06-01Z' AS is_it, x, count(*) FROM grouped
+	GROUP BY GROUPING SETS ((@@ id = timestamptz '2026-06-01Z'), (x)) HAVING @@ id = timestamptz '2026-06-01Z';
+SELECT @@ id < timestamptz '2026-01-01Z' AS is_old, x, count(*) FROM grouped
+	GROUP BY GROUPING SETS ((@@ id < timestamptz '2026-01-01Z'), (x)) HAVING @@ id < timestamptz '2026-01-01Z';
+SELECT plan_has($$SELECT page, count(*) FROM visits WHERE @@ id >= timestamptz '2026-02-27Z' GROUP BY ROLLUP (page)$$, 'Index Cond|Recheck Cond');
 
 -- An equality with the results of a subquery is hashed.
-SELECT plan_has($$SELECT FROM grouped WHERE @ id NOT IN (SELECT @ id FROM grouped)$$, 'hashed SubPlan');
-DROP TABLE one, grouped;
+SELECT plan_has($$SELECT FROM grouped WHERE @@ id NOT IN (SELECT @@ id FROM grouped)$$, 'hashed SubPlan');
+DROP TABLE grouped;
 
-DROP VIEW recent, barrier, operators CASCADE;
-DROP TABLE visits, old_visits, messages, days, visits_by_day, numbers, copies;
+DROP VIEW recent, barrier CASCADE;
+DROP TABLE visits, old_visits, messages, days, visits_by_day, numbers, drafts;
 DROP FUNCTION conditions;

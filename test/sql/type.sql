@@ -82,7 +82,11 @@ SELECT code, message, hint FROM outcome($$SELECT '2026-01-01'::snowflake$$);
 SELECT written, code, message FROM unnest(ARRAY[
 	$$SELECT FROM assigned WHERE id > '2026-01-01'$$,
 	$$SELECT FROM assigned WHERE id BETWEEN '2026-01-01' AND '2026-02-01'$$,
+	$$SELECT FROM assigned WHERE id > now()$$,
 	$$SELECT max(id)::timestamptz FROM assigned$$,
+	$$SELECT id::date FROM assigned$$,
+	$$SELECT @@ id + interval '1 day' FROM assigned$$,
+	$$SELECT @@ id::date FROM assigned$$,
 	$$SELECT date_trunc('day', id) FROM assigned$$,
 	$$SELECT age(id) FROM assigned$$,
 	$$SELECT id + interval '1 day' FROM assigned$$,
@@ -96,11 +100,11 @@ SELECT to_char('7'::snowflake, 'YYYY'), @ max(id) = max(id) AS absolute FROM ass
 -- And what to write.
 BEGIN;
 SET LOCAL timezone = 'Asia/Tokyo';
-SELECT id::timestamptz, id::timestamp, id::date, date_trunc('day', @ id), extract(year FROM @ id), to_char(@ id, 'YYYY'),
-	(@ id) + interval '1 day' AS next_day, id > timestamptz '2022-06-28 Z' AS later, id BETWEEN date '2022-06-28' AND date '2022-06-30' AS between_them,
+SELECT id::timestamptz, (@@ id)::timestamp, (@@ id)::date, date_trunc('day', @@ id), extract(year FROM @@ id), to_char(@@ id, 'YYYY'),
+	(@@ id) + interval '1 day' AS next_day, @@ id > timestamptz '2022-06-28 Z' AS later, @@ id BETWEEN date '2022-06-28' AND date '2022-06-30' AS between_them,
 	coalesce(id, 0::bigint) = id AS same
 FROM (SELECT '1541815603606036480'::snowflake) AS t(id);
-SELECT snowflake_timestamp(max(id)) FROM (SELECT '1541815603606036480'::snowflake) AS t(id);
+SELECT @@ max(id), @@ 1541815603606036480 AS of_number, max(id) -> 'node' AS node FROM (SELECT '1541815603606036480'::snowflake) AS t(id);
 CREATE TABLE stored (id snowflake, at timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id, 'twitter')) STORED);
 INSERT INTO stored VALUES ('1541815603606036480');
 SELECT at FROM stored;

@@ -40,7 +40,7 @@ is( $node->safe_psql(
 	't|t',
 	'casts to and from bigint');
 is( $node->safe_psql(
-		'postgres', "SELECT '$id'::snowflake::timestamptz = '$time', @ '$id'::snowflake = '$time'"),
+		'postgres', "SELECT '$id'::snowflake::timestamptz = '$time', @@ '$id'::snowflake = '$time'"),
 	't|t',
 	'an ID is decoded to its time');
 is( $node->safe_psql(
@@ -87,8 +87,8 @@ foreach my $function (
 # before follows it: nothing of the layout is folded into it.
 my $session = $node->background_psql('postgres');
 my %queries = (
-	an_operator => "SELECT count(*) FROM kept WHERE id >= timestamptz '$time'",
-	a_range => "SELECT count(*) FROM kept WHERE id <@ tstzrange('$time', NULL)",
+	an_operator => "SELECT count(*) FROM kept WHERE @@ id >= timestamptz '$time'",
+	a_range => "SELECT count(*) FROM kept WHERE @@ id <@ tstzrange('$time', NULL)",
 	a_bound =>
 	  "SELECT count(*) FROM kept WHERE id > snowflake_upper_bound('$time') OR id >= snowflake_lower_bound('$time')"
 );
@@ -133,7 +133,7 @@ $node->restart;
 wait_for_mint($node);
 is( $node->safe_psql(
 		'postgres',
-		'SELECT snowflake_node(id), abs(extract(epoch FROM (@ id) - now())) < 60 FROM snowflake_next() id'
+		'SELECT snowflake_node(id), abs(extract(epoch FROM (@@ id) - now())) < 60 FROM snowflake_next() id'
 	),
 	'378|t',
 	'who follows it has a server that mints');

@@ -255,9 +255,9 @@ foreach my $good ([ 'sonyflake', 0x1234, 10, 'sonyflake' ],
 			'postgres', qq{
 			SELECT snowflake_node(id),
 				   snowflake_node(id, '$layout'),
-				   @ id = snowflake_timestamp(id, '$name'),
-				   @ id BETWEEN before - interval '$tick ms' AND clock_timestamp() + interval '5 ms' + interval '$tick ms',
-				   make_snowflake(@ id, snowflake_node(id), snowflake_sequence(id)) = id
+				   @@ id = snowflake_timestamp(id, '$name'),
+				   @@ id BETWEEN before - interval '$tick ms' AND clock_timestamp() + interval '5 ms' + interval '$tick ms',
+				   make_snowflake(@@ id, snowflake_node(id), snowflake_sequence(id)) = id
 			  FROM (SELECT clock_timestamp() AS before, snowflake_next() AS id) AS minted}),
 		"$id|$id|t|t|t",
 		"layout $layout: IDs decode to what went in");

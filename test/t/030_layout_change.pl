@@ -271,7 +271,7 @@ foreach my $node_id (4, 3)
 	  or die "node ID is not taken over";
 	(undef, $stdout, $stderr) = $node->psql(
 		'postgres', q{
-		SELECT @ snowflake_next() BETWEEN clock_timestamp() - interval '5 s'
+		SELECT @@ snowflake_next() BETWEEN clock_timestamp() - interval '5 s'
 			AND clock_timestamp() + interval '5 s'});
 	is("$stdout$stderr", 't', "accepted: node ID $node_id mints IDs of now");
 }

@@ -109,11 +109,11 @@ sub mint_all
 sub ranges_agree
 {
 	is( sql(q{
-		WITH bounds AS (SELECT to_timestamp(extract(epoch FROM @ id)) AS ts, random() FROM minted ORDER BY 2 LIMIT 5)
+		WITH bounds AS (SELECT to_timestamp(extract(epoch FROM @@ id)) AS ts, random() FROM minted ORDER BY 2 LIMIT 5)
 		SELECT count(DISTINCT (a, b, c, d)), bool_and(a AND b AND c AND d) FROM bounds, LATERAL (
-			SELECT count(*) FILTER (WHERE id >= ts) = count(*) FILTER (WHERE snowflake_timestamp(id) >= ts),
-				count(*) FILTER (WHERE id < ts) = count(*) FILTER (WHERE snowflake_timestamp(id) < ts),
-				count(*) FILTER (WHERE id <@ tstzrange(ts, ts, '[]')) = count(*) FILTER (WHERE snowflake_timestamp(id) = ts),
+			SELECT (SELECT count(*) FROM minted WHERE @@ id >= ts) = count(*) FILTER (WHERE snowflake_timestamp(id) >= ts),
+				(SELECT count(*) FROM minted WHERE @@ id < ts) = count(*) FILTER (WHERE snowflake_timestamp(id) < ts),
+				(SELECT count(*) FROM minted WHERE @@ id <@ tstzrange(ts, ts, '[]')) = count(*) FILTER (WHERE snowflake_timestamp(id) = ts),
 				count(*) FILTER (WHERE id BETWEEN snowflake_lower_bound(ts) AND snowflake_upper_bound(ts))
 					= count(*) FILTER (WHERE snowflake_timestamp(id) = ts)
 			FROM minted) c (a, b, c, d)}),

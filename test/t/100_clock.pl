@@ -274,7 +274,7 @@ wait_for_mint($slow);
 is( $slow->safe_psql(
 		'postgres', q{
 	SELECT count(*) FROM (SELECT snowflake_next() AS id FROM generate_series(1, 9) OFFSET 0) m
-		WHERE @ id > clock_timestamp()}),
+		WHERE @@ id > clock_timestamp()}),
 	'0',
 	'nobody gets an ID before its time');
 is( error_of(

@@ -45,7 +45,7 @@ sub lock_table
 sub mint
 {
 	my ($rc, $output, $error) =
-	  $node->psql('postgres', 'SELECT extract(epoch FROM @ snowflake_next())');
+	  $node->psql('postgres', 'SELECT extract(epoch FROM @@ snowflake_next())');
 
 	diag($error) if $rc;
 	return $rc ? () : $output;
@@ -136,7 +136,7 @@ $node->append_conf('postgresql.conf',
 	"snowflake.reservation = '10min'\nsnowflake.max_jump = '10min'");
 $node->reload;
 $node->poll_query_until('postgres',
-	q{SELECT reserved_until > (@ snowflake_next()) + interval '9 min' FROM snowflake_status})
+	q{SELECT reserved_until > (@@ snowflake_next()) + interval '9 min' FROM snowflake_status})
   or die 'no more is reserved';
 is( error_of($node,
 		q{SELECT snowflake_advance(snowflake_upper_bound(reserved_until + interval '1 s')) FROM snowflake_status}
@@ -148,7 +148,7 @@ is( error_of($node,
 # not wake the keeper one by one, though less is left than half of what it was.
 pass_seconds(11 * 60);
 $node->poll_query_until('postgres',
-	q{SELECT reserved_until > (@ snowflake_next()) + interval '9 min' FROM snowflake_status})
+	q{SELECT reserved_until > (@@ snowflake_next()) + interval '9 min' FROM snowflake_status})
   or die 'no more is reserved';
 $node->append_conf('postgresql.conf', q{snowflake.reservation = '5s'});
 $node->reload;

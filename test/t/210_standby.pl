@@ -42,7 +42,7 @@ is( $standby->safe_psql('postgres', $everything),
 	'IDs read the same on the standby');
 
 my $decoded = q{
-	SELECT md5(string_agg(concat_ws(' ', @ id, snowflake_node(id), snowflake_sequence(id),
+	SELECT md5(string_agg(concat_ws(' ', @@ id, snowflake_node(id), snowflake_sequence(id),
 									snowflake_decode(id), id -> 'time'), ',' ORDER BY id))
 	  FROM orders};
 is( $standby->safe_psql('postgres', $decoded),

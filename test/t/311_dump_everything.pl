@@ -93,15 +93,15 @@ $source->safe_psql(
 
 	-- views
 	CREATE VIEW december AS
-		SELECT id, @ id AS at, id -> 'sequence' AS number, id::bigint AS plain, line
+		SELECT id, @@ id AS at, id -> 'sequence' AS number, id::bigint AS plain, line
 		  FROM log
-		 WHERE id >= timestamptz '2025-12-01 UTC' AND date '2026-01-01' > id
-		   AND id <@ tstzrange('-infinity', '2027-01-01 UTC')
+		 WHERE @@ id >= timestamptz '2025-12-01 UTC' AND date '2026-01-01' > @@ id
+		   AND @@ id <@ tstzrange('-infinity', '2027-01-01 UTC')
 		   AND id > 5 AND id NOT IN (5000000007, 5000000008);
 	CREATE MATERIALIZED VIEW hours AS
 		SELECT date_trunc('hour', id::timestamptz) AS hour, count(*),
 			   min(id) AS first, max(id) AS last
-		  FROM log WHERE tstzrange('2025-01-01 UTC', '2027-01-01 UTC') @> id GROUP BY 1;
+		  FROM log WHERE tstzrange('2025-01-01 UTC', '2027-01-01 UTC') @> @@ id GROUP BY 1;
 	CREATE UNIQUE INDEX ON hours (first);
 	CREATE VIEW unnamed_operators AS
 		SELECT id, nullif(previous, seller) AS other, previous IS DISTINCT FROM id AS distinct_from,
@@ -118,7 +118,7 @@ $source->safe_psql(
 		BEGIN
 			same := listed[1]::bigint;
 			IF same IS DISTINCT FROM checked::snowflake
-			   OR minted < timestamptz '2026-01-01 UTC' THEN
+			   OR @@ minted < timestamptz '2026-01-01 UTC' THEN
 				RAISE 'no order in %', listed;
 			END IF;
 			NEW.recorded := same;
@@ -126,15 +126,15 @@ $source->safe_psql(
 		END $$;
 	CREATE TRIGGER record_id BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION record_id();
 	CREATE FUNCTION lines_since(since timestamptz) RETURNS bigint STABLE
-		BEGIN ATOMIC SELECT count(*) FROM log WHERE id >= since; END;
+		BEGIN ATOMIC SELECT count(*) FROM log WHERE @@ id >= since; END;
 
 	-- policies
 	ALTER TABLE log ENABLE ROW LEVEL SECURITY;
 	GRANT SELECT ON log, december TO reader;
 	GRANT SELECT, INSERT ON log TO writer;
-	CREATE POLICY recent ON log FOR SELECT TO reader USING (id >= timestamptz '2026-01-01 UTC');
+	CREATE POLICY recent ON log FOR SELECT TO reader USING (@@ id >= timestamptz '2026-01-01 UTC');
 	CREATE POLICY own ON log FOR INSERT TO writer
-		WITH CHECK (id >= now() - interval '1 day' AND snowflake_node(id) = 9);
+		WITH CHECK (@@ id >= now() - interval '1 day' AND snowflake_node(id) = 9);
 
 	-- rows: of the past, of all sizes, and by default
 	INSERT INTO base (id, previous)
@@ -314,7 +314,7 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 		't|8|8',
 		"$database: every default goes on, with new and larger IDs of the new node ID");
 	is( $target->safe_psql(
-			$database, q{SELECT bool_and(made = @ id AND node = 9) FROM base WHERE note = 'new'}),
+			$database, q{SELECT bool_and(made = @@ id AND node = 9) FROM base WHERE note = 'new'}),
 		't',
 		"$database: generated columns");
 
@@ -338,7 +338,7 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 	is( $target->safe_psql(
 			$database,
 			q{SET ROLE writer; INSERT INTO log (line) VALUES ('written');
-			  SET ROLE reader; SELECT min(@ id) >= timestamptz '2026-01-01 UTC', count(*) FROM log}
+			  SET ROLE reader; SELECT min(@@ id) >= timestamptz '2026-01-01 UTC', count(*) FROM log}
 		),
 		't|475',
 		"$database: a policy that compares with a time lets through what it should");
@@ -368,7 +368,7 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 	my $pruned = plan_of(
 		$database, q{
 		SELECT FROM log
-		 WHERE id < timestamptz '2026-01-01 UTC' AND id >= timestamptz '2025-12-01 UTC'}
+		 WHERE @@ id < timestamptz '2026-01-01 UTC' AND @@ id >= timestamptz '2025-12-01 UTC'}
 	);
 	like($pruned, qr/log_2025_12/, "$database: partition of a period");
 	unlike($pruned, qr/log_(past|2026_01|rest)/, "$database: and no other");
@@ -377,7 +377,7 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 	is( $target->safe_psql(
 			$database, q{
 			SELECT lines_since('2026-01-01 UTC') = count(*) FROM log
-			 WHERE @ id >= '2026-01-01 UTC'}),
+			 WHERE @@ id >= '2026-01-01 UTC'}),
 		't',
 		"$database: an SQL function");
 	is( $target->safe_psql(

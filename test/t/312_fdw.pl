@@ -72,23 +72,26 @@ my @conditions = (
 	[ "id BETWEEN '$id' AND '$after'", 1 ],
 	[ "id::bigint % 2 = 1", 1 ],
 	[ "NOT id < '$id'", 1 ],
-	[ "id >= timestamptz '2026-01-15 12:00 UTC'", 1 ],
-	[ "id > timestamptz '2026-01-15 12:00 UTC'", 1 ],
-	[ "id < timestamptz '2026-01-15 12:00 UTC'", 1 ],
-	[ "id <= timestamptz '2026-01-15 12:00 UTC'", 1 ],
-	[ "date '2026-01-15' <= id", 0 ],
-	[ "id <@ tstzrange('2026-01-10 UTC', '2026-01-15 UTC')", 1 ],
-	[ "id >= timestamptz 'infinity'", 1 ],
-	[ "id < timestamptz '-infinity'", 1 ],
-	[ "id >= now() - interval '1 day'", 0 ],
+	[ "\@\@ id >= timestamptz '2026-01-15 12:00 UTC'", 1 ],
+	[ "\@\@ id > timestamptz '2026-01-15 12:00 UTC'", 1 ],
+	[ "\@\@ id < timestamptz '2026-01-15 12:00 UTC'", 1 ],
+	[ "\@\@ id <= timestamptz '2026-01-15 12:00 UTC'", 1 ],
+	[ "date '2026-01-15' <= \@\@ id", 0 ],
+	[ "\@\@ id <@ tstzrange('2026-01-10 UTC', '2026-01-15 UTC')", 1 ],
+	[ "\@\@ id >= timestamptz 'infinity'", 1 ],
+	[ "\@\@ id < timestamptz '-infinity'", 1 ],
+	[ "\@\@ id >= now() - interval '1 day'", 0 ],
 	[ "id >= (SELECT snowflake_lower_bound(now() - interval '1 day'))", 1 ],
 	[ "id IN ('$id', '$after', '6')", 1 ],
 	[ "id IN ($id, $after, 6)", 1 ],
 	[ "id NOT IN ($id, $after, 6)", 1 ],
 	[ "id = ANY ('{$id,$after,6}'::bigint[])", 1 ],
 	[ "id = ANY ('{$id,$after,6}'::snowflake[])", 1 ],
-	[ "\@ id >= '2026-01-15 12:00 UTC'", 1 ],
-	[ "id::timestamptz >= '2026-01-15 12:00 UTC'", 0 ],
+	[ "\@\@ id >= '2026-01-15 12:00 UTC'", 1 ],
+	[ "id::timestamptz >= '2026-01-15 12:00 UTC'", 1 ],
+	[ "(\@\@ id)::date = '2026-01-15'", 0 ],
+	[ "(\@\@ id, id) < ('2026-01-15 12:00 UTC', 5)", 0 ],
+	[ "\@\@ id IN ('2026-01-15 12:00 UTC', '2026-01-16 12:00 UTC')", 1 ],
 	[ "snowflake_sequence(id) = 17", 0 ],
 	[ "id IS NOT NULL", 1 ]);
 
@@ -145,7 +148,7 @@ foreach my $server ('knowing', 'unknowing')
 		SET plan_cache_mode = force_generic_plan;
 		PREPARE one (snowflake) AS SELECT n FROM $table WHERE id = \$1;
 		PREPARE page (snowflake) AS SELECT n FROM $table WHERE id < \$1 ORDER BY id DESC LIMIT 3;
-		PREPARE since (timestamptz) AS SELECT count(*) FROM $table WHERE id >= \$1;};
+		PREPARE since (timestamptz) AS SELECT count(*) FROM $table WHERE \@\@ id >= \$1;};
 	my ($ret, $stdout, $stderr) = $local->psql(
 		'postgres', qq{
 		$prepare
@@ -155,7 +158,7 @@ foreach my $server ('knowing', 'unknowing')
 	is( $stdout . $stderr,
 		"500\n499\n498\n497\n"
 		  . $remote->safe_psql(
-			'postgres', q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC'}),
+			'postgres', q{SELECT count(*) FROM items WHERE @@ id >= '2026-01-15 12:00 UTC'}),
 		"$server: rows by parameters");
 	foreach my $statement ("one ('$id')", "page ('$id')")
 	{
@@ -189,7 +192,7 @@ foreach my $server ('knowing', 'unknowing')
 	# Changes, which are sent as they are where their condition is
 	my $update = qq{
 		UPDATE $table SET n = n + 10000
-		 WHERE id > '$id' AND id < timestamptz '2026-01-22 UTC'};
+		 WHERE id > '$id' AND @@ id < timestamptz '2026-01-22 UTC'};
 	like(
 		plan_of($update),
 		$sent
@@ -249,10 +252,10 @@ is( $local->safe_psql(
 			OPTIONS (import_default 'true');
 		INSERT INTO imported.items (n) VALUES (-8) RETURNING pg_typeof(id), snowflake_node(id);
 		SELECT count(*) FROM imported.items
-		 WHERE id >= timestamptz '2026-01-15 12:00 UTC' AND n > -2}),
+		 WHERE @@ id >= timestamptz '2026-01-15 12:00 UTC' AND n > -2}),
 	"snowflake|1\n"
 	  . $remote->safe_psql(
-		'postgres', q{SELECT count(*) FROM items WHERE @ id >= '2026-01-15 12:00 UTC' AND n > -2}),
+		'postgres', q{SELECT count(*) FROM items WHERE @@ id >= '2026-01-15 12:00 UTC' AND n > -2}),
 	'IMPORT FOREIGN SCHEMA');
 
 # What doc/tools.md shows, but for the place of the other server

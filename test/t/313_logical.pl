@@ -214,7 +214,7 @@ foreach my $view ('all_rows', $has_origin ? 'rows_of_both' : ())
 				   AND snowflake_node(number::snowflake) = $node_id{$name}
 				   AND snowflake_node(ids[1]) = $node_id{$name}
 				   AND snowflake_node(checked) = $node_id{$name}
-				   AND made = \@ id AND note LIKE 'of %'})
+				   AND made = \@@ id AND note LIKE 'of %'})
 			  . $node{ $other{$name} }->safe_psql(
 				'shop',
 				qq{

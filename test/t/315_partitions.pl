@@ -970,7 +970,7 @@ $node->reload;
 my $scripts = PostgreSQL::Test::Utils::tempdir();
 append_to_file("$scripts/write", "INSERT INTO app.busy (n) VALUES (1);\n");
 append_to_file("$scripts/read",
-	"SELECT count(*) FROM app.busy WHERE id >= now() - interval '1 minute';\n");
+	"SELECT count(*) FROM app.busy WHERE @@ id >= now() - interval '1 minute';\n");
 my $out = '';
 my $pgbench = IPC::Run::start(
 	[

@@ -572,7 +572,7 @@ $node->safe_psql('postgres',
 is( $node->safe_psql(
 		'postgres', q{
 		INSERT INTO log (at, order_id) VALUES ('2026-01-01', 1), ('2026-12-31', 2);
-		SELECT tableoid::regclass, count(*), count(*) FILTER (WHERE @ id > '2026-01-01') FROM log GROUP BY 1 ORDER BY 1}
+		SELECT tableoid::regclass, count(*), count(*) FILTER (WHERE @@ id > '2026-01-01') FROM log GROUP BY 1 ORDER BY 1}
 	),
 	"log_1|"
 	  . $node->safe_psql('postgres', 'SELECT count(*) FROM log_1')

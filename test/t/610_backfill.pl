@@ -123,7 +123,7 @@ foreach my $recipe ([ 'first', $few ], [ 'second', $many ])
 		'0', "sparse, $name recipe: the IDs of the model");
 	is( $node->safe_psql(
 			'postgres', q{
-			SELECT bool_and(@ snowflake_id <= created_at AND created_at - @ snowflake_id < '1 ms'
+			SELECT bool_and(@@ snowflake_id <= created_at AND created_at - @@ snowflake_id < '1 ms'
 							AND snowflake_node(snowflake_id) = 1000),
 				   max(snowflake_sequence(snowflake_id)) FROM events}),
 		't|201',
@@ -163,7 +163,7 @@ is( $node->safe_psql(
 	'5|t',
 	'new rows get new IDs, of the node ID of the server');
 my $period = q{
-	snowflake_id >= timestamptz '2025-06-01 UTC' AND snowflake_id < timestamptz '2025-06-02 UTC'};
+	@@ snowflake_id >= timestamptz '2025-06-01 UTC' AND @@ snowflake_id < timestamptz '2025-06-02 UTC'};
 is( $node->safe_psql('postgres', "SELECT count(*) FROM events WHERE $period"),
 	$node->safe_psql(
 		'postgres',
@@ -199,7 +199,7 @@ like(
 is($node->safe_psql('postgres', $unlike_model), '0', 'dense: the IDs of the model');
 is( $node->safe_psql(
 		'postgres', q{
-		SELECT count(*) FILTER (WHERE @ snowflake_id = created_at + '1 ms'), count(*),
+		SELECT count(*) FILTER (WHERE @@ snowflake_id = created_at + '1 ms'), count(*),
 			   max(snowflake_sequence(snowflake_id)) FROM events
 		 WHERE created_at IN ('2025-01-01 UTC', '2025-01-01 00:00:00.001 UTC',
 							  '2025-01-02 UTC', '2025-01-02 00:00:00.002 UTC')}),
@@ -208,9 +208,9 @@ is( $node->safe_psql(
 is( $node->safe_psql(
 		'postgres', q{
 		SELECT string_agg(rows::text, ' ' ORDER BY at)
-		  FROM (SELECT @ snowflake_id AS at, count(*) AS rows FROM events
-				 WHERE snowflake_id >= timestamptz '2025-01-03 UTC'
-				   AND snowflake_id < timestamptz '2025-01-03 00:00:00.003 UTC' GROUP BY 1) t}
+		  FROM (SELECT @@ snowflake_id AS at, count(*) AS rows FROM events
+				 WHERE @@ snowflake_id >= timestamptz '2025-01-03 UTC'
+				   AND @@ snowflake_id < timestamptz '2025-01-03 00:00:00.003 UTC' GROUP BY 1) t}
 	),
 	'4096 4096 2056',
 	'dense: the rows that follow take the places that are left');

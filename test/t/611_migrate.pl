@@ -92,7 +92,7 @@ is( $node->safe_psql(
 		'postgres', q{
 		SELECT count(*), count(DISTINCT snowflake_node(id::snowflake)), min(snowflake_node(id::snowflake)),
 			   (SELECT max(id) FROM orders WHERE note = 'old') < (SELECT min(id) FROM orders WHERE note = 'new'),
-			   max(@ id::snowflake) - min(@ id::snowflake) < '10 min'
+			   max(@@ id::snowflake) - min(@@ id::snowflake) < '10 min'
 		  FROM orders}),
 	'120|1|7|t|t',
 	'from pgEdge: new IDs go on after the old ones, of the same layout and node');

@@ -326,7 +326,7 @@ is( $node->safe_psql(
 is( $node->safe_psql(
 		'postgres', qq{
 		SELECT count(*) = count(DISTINCT id) AND count(*) = count(DISTINCT uuid),
-			   bool_and(@ id <= created_at AND created_at - @ id < '1 ms') FILTER (WHERE name ~ '^user' AND created_at IS NOT NULL),
+			   bool_and(@@ id <= created_at AND created_at - @@ id < '1 ms') FILTER (WHERE name ~ '^user' AND created_at IS NOT NULL),
 			   bool_and(snowflake_node(id) = 7) FILTER (WHERE created_at IS NULL OR name = 'new' AND created_at > '$since'),
 			   count(*) FILTER (WHERE created_at IS NULL)
 		  FROM users}),

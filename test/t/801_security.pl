@@ -236,7 +236,7 @@ is( join(
 # whatever the arguments are.
 my %extreme = (
 	'snowflake' => [qw(0 1 9223372036854775807)],
-	'snowflake_instant' => [qw(0 1 9223372036854775807)],
+	'boolean' => [qw(true false)],
 	'timestamp with time zone' => [
 		'-infinity', '4714-11-24 00:00:00 BC +0',
 		'2026-01-01', '294276-12-31 23:59:59.999999+0',
@@ -245,7 +245,14 @@ my %extreme = (
 	'tstzrange' => [
 		'empty', '(,)', '[-infinity,infinity]', '(infinity,)',
 		'[4714-11-24 00:00:00 BC +0,294276-12-31 23:59:59.999999+0]'
-	]);
+	],
+	'timestamp' => [
+		'-infinity', '4714-11-24 00:00:00 BC', '2026-01-01', '294276-12-31 23:59:59.999999', 'infinity'
+	],
+	'date' => [ '-infinity', '4714-11-24 BC', '2026-01-01', '294277-01-01', '5874897-12-31', 'infinity' ],
+	'tstzmultirange' => [ '{}', '{(,)}', '{[-infinity,infinity]}', '{(,2026-01-01),(2027-01-01,)}' ],
+	'timestamptz[]' => [ '{}', '{NULL}', '{-infinity,infinity,NULL}' ]);
+my @times = sort grep { !/snowflake|boolean/ } keys %extreme;
 my @leakproof = rows(
 	'plain',
 	q{SELECT format('%I.%I', pronamespace::regnamespace, proname) || E'\t' ||
@@ -254,7 +261,11 @@ my @leakproof = rows(
 	FROM } . members('pg_proc') . q{ WHERE m.proleakproof
 	AND prolang <> (SELECT oid FROM pg_language WHERE lanname = 'internal')});
 my @told;
-foreach my $function (@leakproof)
+foreach my $function (
+	map {
+		my $function = $_;
+		$function =~ /anyelement/ ? map { $function =~ s/anyelement/$_/r } @times : $function
+	} @leakproof)
 {
 	my ($name, @types) = split /\t/, $function;
 	my $arguments = join ', ', map { "a$_.v" } 0 .. $#types;
@@ -322,7 +333,7 @@ is( $node->safe_psql(
 		SET search_path = mine;
 		CREATE TABLE t (id snowflake PRIMARY KEY DEFAULT snowflake_next());
 		INSERT INTO t SELECT FROM generate_series(1, 10);
-		SELECT count(*) FROM t WHERE id > now() - interval '1 hour' AND snowflake_node(id) = 1}
+		SELECT count(*) FROM t WHERE @@ id > now() - interval '1 hour' AND snowflake_node(id) = 1}
 	),
 	'10',
 	'who may create objects creates the extension and mints');

@@ -167,7 +167,7 @@ sub use_extension
 		$dbname, qq{$header
 		CREATE TABLE public.ids (id public.snowflake PRIMARY KEY DEFAULT public.snowflake_next(),
 			small public.snowflake GENERATED ALWAYS AS (public.snowflake_upper_bound('2026-01-01'::pg_catalog.timestamptz, 'twitter'::pg_catalog.text)) STORED,
-			CHECK (id OPERATOR(pg_catalog.>) 5::pg_catalog.int8 AND id::public.snowflake_instant OPERATOR(public.>) '2000-01-01'::pg_catalog.timestamptz));
+			CHECK (id OPERATOR(pg_catalog.>) 5::pg_catalog.int8 AND OPERATOR(public.\@\@) id OPERATOR(pg_catalog.>) '2000-01-01'::pg_catalog.timestamptz));
 		INSERT INTO public.ids SELECT FROM pg_catalog.generate_series(1, 1000);
 		CREATE INDEX ON public.ids (public.snowflake_node(id, 'twitter'::pg_catalog.text));
 		CREATE INDEX ON public.ids USING brin (id);
@@ -175,8 +175,8 @@ sub use_extension
 		CREATE INDEX ON public.ids USING brin (id int8_bloom_ops);
 		CREATE INDEX ON public.ids USING hash (id);
 		CREATE VIEW public.young AS SELECT * FROM public.ids
-			WHERE id::public.snowflake_instant OPERATOR(public.>=) (pg_catalog.now() OPERATOR(pg_catalog.-) '1 hour'::pg_catalog.interval)
-			AND id OPERATOR(public.<\@) '[2000-01-01,)'::pg_catalog.tstzrange;
+			WHERE OPERATOR(public.\@\@) id OPERATOR(pg_catalog.>=) (pg_catalog.now() OPERATOR(pg_catalog.-) '1 hour'::pg_catalog.interval)
+			AND OPERATOR(public.\@\@) id OPERATOR(pg_catalog.<\@) '[2000-01-01,)'::pg_catalog.tstzrange;
 		CREATE TABLE public.parts (id public.snowflake PRIMARY KEY) PARTITION BY RANGE (id);
 		CREATE TABLE public.part PARTITION OF public.parts
 			FOR VALUES FROM (public.snowflake_lower_bound('2000-01-01'::pg_catalog.timestamptz)) TO (public.snowflake_lower_bound('2070-01-01'::pg_catalog.timestamptz));
@@ -187,9 +187,9 @@ sub use_extension
 		SELECT pg_catalog.min(id), pg_catalog.max(id) FROM public.ids;
 		SELECT FROM public.ids i JOIN public.parts p ON i.id OPERATOR(pg_catalog.=) p.id::pg_catalog.int8;
 		SET enable_seqscan = off;
-		SELECT FROM public.parts WHERE id::public.snowflake_instant OPERATOR(public.<) pg_catalog.now() AND id OPERATOR(pg_catalog.>) 7::pg_catalog.int4;
+		SELECT FROM public.parts WHERE OPERATOR(public.\@\@) id OPERATOR(pg_catalog.<) pg_catalog.now() AND id OPERATOR(pg_catalog.>) 7::pg_catalog.int4;
 		SELECT id::pg_catalog.timestamptz, id::pg_catalog.text::public.snowflake AS again FROM public.ids ORDER BY 1;
-		PREPARE q (pg_catalog.timestamptz) AS SELECT FROM public.ids WHERE id::public.snowflake_instant OPERATOR(public.<) \$1;
+		PREPARE q (pg_catalog.timestamptz) AS SELECT FROM public.ids WHERE OPERATOR(public.\@\@) id OPERATOR(pg_catalog.<) \$1;
 		SET plan_cache_mode = force_generic_plan;
 		EXECUTE q ('2070-01-01');
 	});

@@ -78,8 +78,8 @@ SKIP:
 			CREATE TABLE t AS SELECT snowflake_next() AS id FROM generate_series(1, 10);
 			SELECT count(*) FROM t
 			WHERE snowflake_node(id) = 1 AND id -> 'worker' = 1
-			AND id < now() + interval '1 hour'
-			AND snowflake_lower_bound(@ id, 'twitter') <= id
+			AND @@ id < now() + interval '1 hour'
+			AND snowflake_lower_bound(@@ id, 'twitter') <= id
 			AND snowflake_from_text(snowflake_to_text(id, 'hex'), 'hex') = id}),
 		'10',
 		'functions work when they are compiled into a query');

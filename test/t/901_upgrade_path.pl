@@ -119,7 +119,7 @@ sub works
 		CREATE TABLE IF NOT EXISTS kept (id snowflake PRIMARY KEY DEFAULT snowflake_next());
 		INSERT INTO kept SELECT FROM generate_series(1, 100);
 		SELECT count(*) % 100 FROM kept
-		WHERE id > now() - interval '1 day' AND snowflake_node(id) = 1}) eq '0';
+		WHERE @@ id > now() - interval '1 day' AND snowflake_node(id) = 1}) eq '0';
 }
 
 

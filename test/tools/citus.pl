@@ -81,9 +81,9 @@ is( sql(q{SELECT count(*), count(DISTINCT id), count(DISTINCT snowflake_node(id,
 
 # What is written otherwise
 foreach my $condition (
-	q{id < timestamptz '2026-01-01Z'},
-	q{id <@ tstzrange('2020-01-01Z', '2026-01-01Z')},
-	q{@ id < '2026-01-01Z'})
+	q{@@ id < timestamptz '2026-01-01Z'},
+	q{@@ id <@ tstzrange('2020-01-01Z', '2026-01-01Z')},
+	q{@@ id < '2026-01-01Z'})
 {
 	refused(
 		"DELETE FROM orders WHERE $condition",
@@ -98,7 +98,7 @@ is( $node->psql(
 refused(
 	"INSERT INTO orders (customer) VALUES ('e') RETURNING $_",
 	qr/non-IMMUTABLE functions are not allowed in the RETURNING/,
-	"RETURNING $_") foreach '@ id', 'snowflake_timestamp(id)';
+	"RETURNING $_") foreach '@@ id', 'snowflake_timestamp(id)';
 sql(q{
 	CREATE TABLE messages (id snowflake, shard integer, PRIMARY KEY (id, shard));
 	SELECT create_distributed_table('messages', 'shard')});

@@ -40,11 +40,11 @@ sub index_condition
 my $hypo = q{SELECT FROM hypopg_create_index('CREATE INDEX ON orders (id)')};
 is(index_condition($hypo, 'id = 5'), '(id)::bigint = 5', 'HypoPG: equality');
 like(
-	index_condition($hypo, "id >= now() - interval '1 hour'"),
+	index_condition($hypo, "@@ id >= now() - interval '1 hour'"),
 	qr/\(id\)::bigint > snowflake_before\(/,
 	'HypoPG: a comparison with a time');
 like(
-	index_condition($hypo, q{id <@ '[2026-01-01,2026-01-02)'}),
+	index_condition($hypo, q{@@ id <@ '[2026-01-01,2026-01-02)'}),
 	qr/\(id\)::bigint >= .* AND .*\(id\)::bigint <= /,
 	'HypoPG: a range of time');
 
@@ -66,11 +66,11 @@ foreach my $method ('gist', 'gin')
 	is(index_condition('', 'id = 5'),
 		'', "btree_$method: not with an integer, as for a bigint column");
 	like(
-		index_condition('', "id >= now() - interval '1 hour'"),
+		index_condition('', "@@ id >= now() - interval '1 hour'"),
 		qr/\(id\)::bigint > snowflake_before\(/,
 		"btree_$method: a comparison with a time");
 	is( $node->safe_psql(
-			'postgres', q{SELECT count(*) FROM orders WHERE id >= now() - interval '1 hour'}),
+			'postgres', q{SELECT count(*) FROM orders WHERE @@ id >= now() - interval '1 hour'}),
 		10000,
 		"btree_$method: its rows");
 	$node->safe_psql('postgres', 'DROP INDEX orders_id');

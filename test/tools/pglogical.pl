@@ -103,7 +103,7 @@ foreach my $name ('subscriber', 'provider')
 $provider->safe_psql(
 	'postgres', q{
 	SELECT pglogical.replication_set_add_table('default', 'filtered',
-		row_filter := 'id >= timestamptz ''2026-01-01''');
+		row_filter := '@@ id >= timestamptz ''2026-01-01''');
 	INSERT INTO filtered VALUES (5), (snowflake_lower_bound('2026-01-02'))});
 catch_up();
 is( $subscriber->safe_psql(

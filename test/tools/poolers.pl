@@ -96,7 +96,7 @@ like($first, qr/^\d{19}$/, 'PgBouncer, transaction mode: RETURNING gives the ID'
 cmp_ok(through($pgbouncer, $insert), '>', $first, 'and the next client a larger one');
 is(through($pgbouncer, 'SELECT count(*), count(DISTINCT id) FROM orders'),
 	'2|2', 'IDs are distinct');
-is(through($pgbouncer, "SELECT count(*) FROM orders WHERE id >= now() - interval '1 hour'"),
+is(through($pgbouncer, "SELECT count(*) FROM orders WHERE @@ id >= now() - interval '1 hour'"),
 	'2', 'comparisons with times');
 stop_pooler('transaction', 'TERM');
 
@@ -147,7 +147,7 @@ like(through($pgpool, $insert), qr/^\d{19}$/, 'so does an INSERT, whose RETURNIN
 $primary->wait_for_catchup($standby);
 is( through(
 		$pgpool,
-		"SELECT count(*), current_setting('port') FROM orders WHERE id >= now() - interval '1 hour'"
+		"SELECT count(*), current_setting('port') FROM orders WHERE @@ id >= now() - interval '1 hour'"
 	),
 	'4|' . $standby->port,
 	'comparisons with times are answered by the standby');

@@ -1,0 +1,306 @@
+/*-------------------------------------------------------------------------
+ *
+ * timeperiod.c
+ *	  The instants that a time of a day, or one that was truncated, may stand for.
+ *
+ * Filters on "(@@ id)::date" and the like are those on local time, or on a time that
+ * date_trunc() has cut off.  Either is a function of the instant that nearly ascends:
+ * where clocks are set back, local time is the same twice, and where that happens at
+ * midnight, the old day comes back for an hour, or for most of one.  So such a filter is
+ * not a range of instants, but there is one outside of which it finds nothing.  This
+ * file has its two ends:
+ *
+ *		snowflake_period_start(time, unit)	an instant before which nothing, truncated
+ *											to that unit, gives that time or a later one
+ *		snowflake_period_end(time, unit)	an instant from which on nothing, truncated
+ *											to that unit, gives that time or an earlier one
+ *
+ * The time is a timestamp or a date of a time zone, or the timestamptz that date_trunc()
+ * returns for one.  Let "low" and "high" be the smallest and the largest offset from UTC
+ * of the zone in the weeks around.  No offset is larger than a week, so this holds of every
+ * instant t, and of the local time w = t + offset(t):
+ *
+ *		w >= x	implies	t >= x - high		w < x	implies	t < x - low
+ *
+ * Where clocks are not set, low and high are the same, and the ends are exact.
+ *
+ * A truncated instant is the local time truncated, v, less an offset: for units from a day
+ * on, the one of v, or the one before or after, if v is there twice or not at all.  From
+ * v <= w < v + unit follow the ends that are computed here.  For smaller units the
+ * offset is that of w, so w - v is t less the truncated instant.
+ *
+ * Neither function raises an error for a time, whatever it is: the filter itself would
+ * not, where no row is left for it.  A zone that is not known here gives no ends.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "catalog/pg_type_d.h"
+#include "datatype/timestamp.h"
+#include "fmgr.h"
+#include "pgtime.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "layout/timeperiod.h"
+
+PG_FUNCTION_INFO_V1(snowflake_period_start);
+PG_FUNCTION_INFO_V1(snowflake_period_end);
+
+/* No time zone has a larger offset from UTC, that of a POSIX specification included. */
+#define MAX_OFFSET		(7 * SECS_PER_DAY)
+
+/* Twice as much, and a bit. */
+#define AROUND_USEC		(16 * USECS_PER_DAY)
+
+/* A unit of date_trunc() */
+typedef struct Unit
+{
+	const char *name;
+	int			months;
+	int64		usec;
+} Unit;
+
+static const Unit units[] = {
+	{"microseconds", 0, 1},
+	{"milliseconds", 0, 1000},
+	{"second", 0, USECS_PER_SEC},
+	{"minute", 0, USECS_PER_MINUTE},
+	{"hour", 0, USECS_PER_HOUR},
+	{"day", 0, USECS_PER_DAY},
+	{"week", 0, 7 * USECS_PER_DAY},
+	{"month", 1, 0},
+	{"quarter", 3, 0},
+	{"year", 12, 0},
+	{"decade", 120, 0},
+	{"century", 1200, 0},
+	{"millennium", 12000, 0},
+};
+
+/* The longest of them, with some days to spare */
+#define LONGEST_UNIT_USEC	(1001 * INT64CONST(366) * USECS_PER_DAY)
+
+static const Unit *
+find_unit(const char *name)
+{
+	for (size_t i = 0; i < lengthof(units); i++)
+		if (pg_strcasecmp(units[i].name, name) == 0)
+			return &units[i];
+	return NULL;
+}
+
+/* The unit of that name, as it is written here, or NULL. */
+const char *
+snowflake_timeperiod_unit(const char *name)
+{
+	const Unit *unit = find_unit(name);
+
+	return unit == NULL ? NULL : unit->name;
+}
+
+/* A number of microseconds as a time, an infinity if there is none. */
+static Timestamp
+saturate(int64 usec)
+{
+	if (usec < MIN_TIMESTAMP)
+		return DT_NOBEGIN;
+	if (usec >= END_TIMESTAMP)
+		return DT_NOEND;
+	return usec;
+}
+
+/* A finite or infinite time, less so many seconds. */
+static Timestamp
+less_seconds(Timestamp time, long seconds)
+{
+	return TIMESTAMP_NOT_FINITE(time) ? time : saturate(time - seconds * USECS_PER_SEC);
+}
+
+/* A time, and one unit more. */
+static Timestamp
+plus_unit(Timestamp time, const Unit *unit)
+{
+	Interval	months = {.month = unit->months};
+
+	if (TIMESTAMP_NOT_FINITE(time))
+		return time;
+	if (time >= END_TIMESTAMP - LONGEST_UNIT_USEC)
+		return DT_NOEND;
+	if (unit->months == 0)
+		return time + unit->usec;
+	return DatumGetTimestamp(DirectFunctionCall2(timestamp_pl_interval,
+												 TimestampGetDatum(time), IntervalPGetDatum(&months)));
+}
+
+/*
+ * The smallest and the largest offset of a zone in the weeks around a time, in seconds
+ * east of UTC.
+ */
+static void
+offsets_around(const pg_tz *tz, Timestamp time, long *low, long *high)
+{
+	pg_time_t	at = timestamptz_to_time_t(time - AROUND_USEC);
+	pg_time_t	end = timestamptz_to_time_t(time + AROUND_USEC);
+	pg_time_t	boundary;
+	long int	before,
+				after;
+	int			before_isdst,
+				after_isdst;
+	int			found;
+
+	*low = LONG_MAX;
+	*high = LONG_MIN;
+	do
+	{
+		found = pg_next_dst_boundary(&at, &before, &before_isdst, &boundary, &after,
+									 &after_isdst, tz);
+		if (found < 0)
+		{
+			/* so far away that nothing is known of the zone */
+			before = -MAX_OFFSET;
+			*high = MAX_OFFSET;
+		}
+		*low = Min(*low, before);
+		*high = Max(*high, before);
+		at = boundary;
+	} while (found > 0 && boundary <= end);
+}
+
+/*
+ * The time zone of that name.  NULL if it is not certain that the name means this zone to
+ * AT TIME ZONE, which takes an abbreviation first.  No abbreviation has a slash.
+ */
+static const pg_tz *
+find_zone(const char *name)
+{
+	pg_tz	   *tz;
+
+	if (strchr(name, '/') == NULL && pg_strcasecmp(name, "UTC") != 0)
+		return NULL;
+	tz = pg_tzset(name);
+	return tz != NULL && pg_tz_acceptable(tz) ? tz : NULL;
+}
+
+/* Is that the name of a time zone that has ends here? */
+bool
+snowflake_timeperiod_is_zone(const char *name)
+{
+	return find_zone(name) != NULL;
+}
+
+/*
+ * The time zone of a function call: its argument of that number, or the session's if the
+ * function has no such argument.  NULL if it is not known.
+ */
+static const pg_tz *
+get_zone(FunctionCallInfo fcinfo, int argno)
+{
+	if (PG_NARGS() <= argno)
+		return session_timezone;
+	return find_zone(text_to_cstring(PG_GETARG_TEXT_PP(argno)));
+}
+
+/* The first argument as a local time, or an instant, which is what is returned. */
+static bool
+get_time(FunctionCallInfo fcinfo, Timestamp *time)
+{
+	Oid			type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
+	DateADT		day;
+
+	switch (type)
+	{
+		case TIMESTAMPTZOID:
+			*time = PG_GETARG_TIMESTAMPTZ(0);
+			return true;
+		case TIMESTAMPOID:
+			*time = PG_GETARG_TIMESTAMP(0);
+			return false;
+		case DATEOID:
+			day = PG_GETARG_DATEADT(0);
+			if (DATE_IS_NOBEGIN(day))
+				*time = DT_NOBEGIN;
+			else if (day >= TIMESTAMP_END_JULIAN - POSTGRES_EPOCH_JDATE)
+				*time = DT_NOEND;
+			else
+				*time = saturate(day * USECS_PER_DAY);
+			return false;
+		default:
+			ereport(ERROR,
+					errcode(ERRCODE_DATATYPE_MISMATCH),
+					errmsg("type %s is no time that can be truncated", format_type_be(type)));
+	}
+}
+
+static const Unit *
+get_unit(FunctionCallInfo fcinfo)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	const Unit *unit = find_unit(name);
+
+	if (unit == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("unit \"%s\" not recognized", name));
+	return unit;
+}
+
+/* Is the truncation of an instant to that unit one of its local time, zone and all? */
+static bool
+is_by_day(const Unit *unit)
+{
+	return unit->months > 0 || unit->usec >= USECS_PER_DAY;
+}
+
+Datum
+snowflake_period_start(PG_FUNCTION_ARGS)
+{
+	Timestamp	time;
+	bool		instant = get_time(fcinfo, &time);
+	const Unit *unit = get_unit(fcinfo);
+	const pg_tz *tz = get_zone(fcinfo, 2);
+	long		low,
+				high;
+
+	if (TIMESTAMP_NOT_FINITE(time) || (instant && !is_by_day(unit)))
+		PG_RETURN_TIMESTAMPTZ(time);
+	if (tz == NULL)
+		PG_RETURN_TIMESTAMPTZ(DT_NOBEGIN);
+	offsets_around(tz, time, &low, &high);
+	/* the local time of a truncated instant may be off by as much again */
+	PG_RETURN_TIMESTAMPTZ(less_seconds(time, (instant ? 0 : high) + (high - low)));
+}
+
+Datum
+snowflake_period_end(PG_FUNCTION_ARGS)
+{
+	Timestamp	time;
+	bool		instant = get_time(fcinfo, &time);
+	const Unit *unit = get_unit(fcinfo);
+	const pg_tz *tz = get_zone(fcinfo, 2);
+	long		low,
+				high;
+
+	if (instant && !is_by_day(unit))
+		PG_RETURN_TIMESTAMPTZ(plus_unit(time, unit));
+	if (TIMESTAMP_NOT_FINITE(time))
+		PG_RETURN_TIMESTAMPTZ(time);
+	if (tz == NULL)
+		PG_RETURN_TIMESTAMPTZ(DT_NOEND);
+	if (instant)
+	{
+		offsets_around(tz, time, &low, &high);
+		time = less_seconds(time, -high);
+	}
+	time = plus_unit(time, unit);
+	if (TIMESTAMP_NOT_FINITE(time))
+		PG_RETURN_TIMESTAMPTZ(time);
+	offsets_around(tz, time, &low, &high);
+	PG_RETURN_TIMESTAMPTZ(less_seconds(time, low - (instant ? 0 : high - low)));
+}
