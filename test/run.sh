@@ -22,8 +22,8 @@
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$root/test/debian.sh"
-push="versions build regress isolation tap races torture fleet check"
-nightly="matrix upgrade package newcomer build regress isolation tap races model fuzz sqlsmith convert differ clients tools campaigns check"
+push="versions build regress isolation tap times races torture fleet check"
+nightly="matrix upgrade package newcomer build regress isolation tap times races model fuzz sqlsmith convert differ clients tools campaigns check"
 known="$nightly versions torture fleet patroni coverage"
 
 # Which kinds of tests, and which of each or what options, from the command line.
@@ -32,6 +32,7 @@ declare -A only=()
 for argument in "$@"; do
 	if [ "$*" = nightly ]; then
 		kinds=$nightly
+		only[times]=" --queries 20000"
 	elif [[ " $known " == *" $argument "* ]]; then
 		kind=$argument
 		kinds+=" $kind"
@@ -120,8 +121,8 @@ list()
 			fi
 			tap_tests test/tools any tools "$@"
 			;;
-		sqlsmith | convert)
-			[ "$kind" = convert ] || install_packages sqlsmith >&2
+		sqlsmith | convert | times)
+			[ "$kind" != sqlsmith ] || install_packages sqlsmith >&2
 			job any "fuzz/$kind" "$(installcheck "$work/log/fuzz/$kind" "test/fuzz/$kind.pl" "$@")"
 			;;
 		races)
@@ -252,7 +253,7 @@ if [ -n "$with_coordinators" ]; then
 fi
 make_workspace
 case "$kinds " in
-	*" build "* | *" regress "* | *" isolation "* | *" tap "* | *" clients "* | *" differ "* | *" tools "* | *" sqlsmith "* | *" convert "*)
+	*" build "* | *" regress "* | *" isolation "* | *" tap "* | *" clients "* | *" differ "* | *" tools "* | *" sqlsmith "* | *" convert "* | *" times "*)
 		step "build for $("$pg_config" --version), warnings are errors" build_extension
 		step "install" install_extension
 		step "initdb" make_template
