@@ -39,12 +39,14 @@ OBJS = \
 	src/layout/decode.o \
 	src/layout/encode.o \
 	src/layout/explain.o \
+	src/layout/indexscan.o \
 	src/layout/io.o \
 	src/layout/layout.o \
 	src/layout/server_layout.o \
 	src/layout/timeexpr.o \
 	src/layout/timefilter.o \
 	src/layout/timehook.o \
+	src/layout/timejoin.o \
 	src/layout/timeorder.o \
 	src/layout/timeperiod.o \
 	src/layout/timerange.o \

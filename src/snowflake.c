@@ -20,6 +20,7 @@
 #include "keeper/keeper.h"
 #include "layout/server_layout.h"
 #include "layout/timehook.h"
+#include "layout/timejoin.h"
 #include "layout/timeorder.h"
 #include "lease/lessee.h"
 #include "lease/node_settings.h"
@@ -47,6 +48,7 @@ _PG_init(void)
 	snowflake_keeper_init();
 	snowflake_lessee_init();
 	snowflake_timehook_init();
+	snowflake_timejoin_init();
 	snowflake_timeorder_init();
 	snowflake_frontier_init();
 }

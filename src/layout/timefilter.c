@@ -590,6 +590,19 @@ simplify_null_test(Context *context, NullTest *condition)
 }
 
 /*
+ * The range of IDs that have that time, as two conditions; NIL if the user may not call
+ * what it takes.
+ */
+List *
+snowflake_timefilter_between(PlannerInfo *root, const SnowflakeDecodedId *decoded, Node *time)
+{
+	Context		context = {.root = root,.time = {.decoded = *decoded}};
+	Node	   *range = make_between(&context, time);
+
+	return range == NULL ? NIL : make_ands_implicit((Expr *) range);
+}
+
+/*
  * A condition, with what it says of the time of IDs as comparisons of these; itself if it
  * says nothing of that.  The IDs are those of one table, or of any if "relid" is 0.
  * If something has changed, "decoded_by" is set to the function that decodes.

@@ -35,24 +35,21 @@
 #include "postgres.h"
 
 #include "access/stratnum.h"
-#include "access/sysattr.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
-#include "nodes/makefuncs.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/appendinfo.h"
-#include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
-#include "optimizer/restrictinfo.h"
 #include "partitioning/partbounds.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
 #include "base/compat.h"
+#include "layout/indexscan.h"
 #include "layout/timeexpr.h"
 #include "layout/timeorder.h"
 
@@ -79,16 +76,6 @@ translate(PlannerInfo *root, RelOptInfo *rel, Node *node)
 	child = root->append_rel_array[rel->relid];
 	node = translate(root, root->simple_rel_array[child->parent_relid], node);
 	return adjust_appendrel_attrs(root, node, 1, &child);
-}
-
-/* Is that expression the given column of a table? */
-static bool
-is_column(RelOptInfo *rel, Node *node, AttrNumber column)
-{
-	Var		   *var = (Var *) snowflake_timeexpr_strip(node);
-
-	return IsA(var, Var) && (Index) var->varno == rel->relid && var->varlevelsup == 0 &&
-		var->varattno == column;
 }
 
 /*
@@ -120,7 +107,7 @@ has_column(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, AttrNumber 
 				continue;
 			node = decoded.id;
 		}
-		if (is_column(rel, node, column))
+		if (snowflake_indexscan_is_column(rel, node, column))
 			return true;
 	}
 	return false;
@@ -215,99 +202,6 @@ met_by_index(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, List *path
 	return NIL;
 }
 
-/*
- * A condition on a column of an index, as one that has the column on its left side, or NULL
- * if it is none that a scan in the index's order could look up.
- */
-static RestrictInfo *
-match_condition(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n,
-				RestrictInfo *rinfo)
-{
-	AttrNumber	column = index->indexkeys[n];
-
-	if (rinfo->pseudoconstant || !restriction_is_securely_promotable(rinfo, rel))
-		return NULL;
-
-	if (IsA(rinfo->clause, OpExpr))
-	{
-		OpExpr	   *condition = (OpExpr *) rinfo->clause;
-		Oid			opno = condition->opno;
-		bool		commute;
-
-		if (list_length(condition->args) != 2)
-			return NULL;
-		commute = !is_column(rel, linitial(condition->args), column);
-		if (commute)
-			opno = get_commutator(opno);
-		if (!OidIsValid(opno) || !op_in_opfamily(opno, index->opfamily[n]) ||
-			!is_column(rel, list_nth(condition->args, commute ? 1 : 0), column) ||
-			!is_pseudo_constant_for_index(root, list_nth(condition->args, commute ? 0 : 1), index) ||
-			(OidIsValid(index->indexcollations[n]) &&
-			 index->indexcollations[n] != condition->inputcollid))
-			return NULL;
-		return commute ? commute_restrictinfo(rinfo, opno) : rinfo;
-	}
-	if (IsA(rinfo->clause, NullTest))
-	{
-		NullTest   *condition = (NullTest *) rinfo->clause;
-
-		return !condition->argisrow && is_column(rel, (Node *) condition->arg, column) ? rinfo : NULL;
-	}
-	return NULL;
-}
-
-/*
- * What of the conditions of a table can be looked up in an index, in the order of its
- * columns.  Core may have found its scan with these too expensive to be kept, but a scan in
- * this order that began at the end of the index would read all that lies before the bound.
- */
-static List *
-match_conditions(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index)
-{
-	List	   *clauses = NIL;
-	ListCell   *lc;
-
-	for (int n = 0; n < index->nkeycolumns; n++)
-	{
-		if (index->indexkeys[n] <= 0)
-			continue;
-		foreach(lc, index->indrestrictinfo)
-		{
-			RestrictInfo *matched = match_condition(root, rel, index, n, lfirst(lc));
-			IndexClause *clause;
-
-			if (matched == NULL)
-				continue;
-			clause = makeNode(IndexClause);
-			clause->rinfo = lfirst(lc);
-			clause->indexquals = list_make1(matched);
-			clause->indexcol = n;
-			clauses = lappend(clauses, clause);
-		}
-	}
-	return clauses;
-}
-
-/* Has an index all columns that the query needs of the table? */
-static bool
-has_all_columns(RelOptInfo *rel, IndexOptInfo *index)
-{
-	Bitmapset  *needed = NULL;
-	Bitmapset  *returned = NULL;
-	ListCell   *lc;
-
-	if (!enable_indexonlyscan)
-		return false;
-	pull_varattnos((Node *) rel->reltarget->exprs, rel->relid, &needed);
-	foreach(lc, index->indrestrictinfo)
-		pull_varattnos((Node *) lfirst_node(RestrictInfo, lc)->clause, rel->relid, &needed);
-	for (int n = 0; n < index->ncolumns; n++)
-		if (index->canreturn[n] && index->indexkeys[n] != 0)
-			returned = bms_add_member(returned,
-									  index->indexkeys[n] - FirstLowInvalidHeapAttributeNumber);
-	return bms_is_subset(needed, returned);
-}
-
 /* Add a scan of each index that meets some of these pathkeys by the time of its IDs. */
 static void
 add_index_scans(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
@@ -326,10 +220,10 @@ add_index_scans(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 
 			if (met != NIL)
 				add_path(rel, (Path *)
-						 create_index_path(root, index, match_conditions(root, rel, index),
+						 create_index_path(root, index, snowflake_indexscan_conditions(root, rel, index),
 										   NIL, NIL, met,
 										   forward ? ForwardScanDirection : BackwardScanDirection,
-										   has_all_columns(rel, index),
+										   snowflake_indexscan_is_only(rel, index),
 										   rel->lateral_relids, 1.0, false));
 		}
 	}

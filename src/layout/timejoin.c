@@ -1,0 +1,214 @@
+/*-------------------------------------------------------------------------
+ *
+ * timejoin.c
+ *	  Rows whose ID has the time of a row of another table, by an index on the ID.
+ *
+ * A comparison with a column of another table is one of the ID: timefilter.c puts that in its
+ * place, and core finds the index.  An equality is left alone there, since only an equality
+ * can be hashed or merged.  So for that the hook below, which a preloaded library sets, adds
+ * the third way to join: a scan of an index on the ID that is repeated for each row of the
+ * other table, in the range of that row's time.
+ *
+ * The range is one that the equality implies, and core tests the equality as well: to core,
+ * it is an index condition that is not exact.  What timeorder.c says of paths that are added
+ * holds here, too.  Besides, core has decided
+ *
+ *	- which equalities follow from others: it is asked for those of an ID's time;
+ *	- to which table a condition of an outer join may be moved.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/stratnum.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_opfamily_d.h"
+#include "catalog/pg_type_d.h"
+#include "nodes/pathnodes.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/restrictinfo.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+#include "utils/typcache.h"
+
+#include "base/compat.h"
+#include "layout/indexscan.h"
+#include "layout/timeexpr.h"
+#include "layout/timefilter.h"
+#include "layout/timejoin.h"
+
+static set_rel_pathlist_hook_type previous_hook;
+
+static Oid
+time_opfamily(void)
+{
+	return lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+}
+
+/* Is that expression the time of the IDs in a column of a table? */
+static bool
+is_time_of(RelOptInfo *rel, Node *node, AttrNumber column, SnowflakeDecodedId *decoded)
+{
+	SnowflakeTimeOfId time;
+
+	if (!snowflake_timeexpr_read(node, &time) || time.is_local || time.unit != NULL ||
+		(time.decoded.layout != NULL && contain_var_clause(time.decoded.layout)))
+		return false;
+	*decoded = time.decoded;
+	return snowflake_indexscan_is_column(rel, time.decoded.id, column);
+}
+
+/* Is that member of an equivalence class it?  For generate_implied_equalities_for_column(). */
+static bool
+is_wanted(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, EquivalenceMember *member,
+		  void *column)
+{
+	SnowflakeDecodedId decoded;
+
+	return list_member_oid(ec->ec_opfamilies, time_opfamily()) &&
+		is_time_of(rel, (Node *) member->em_expr, *(AttrNumber *) column, &decoded);
+}
+
+/* The equalities with rows of other tables that a scan may be repeated for. */
+static List *
+find_equalities(PlannerInfo *root, RelOptInfo *rel, AttrNumber column)
+{
+	List	   *equalities = NIL;
+	ListCell   *lc;
+
+	if (rel->has_eclass_joins)
+		equalities = generate_implied_equalities_for_column(root, rel, is_wanted, &column,
+															rel->lateral_referencers);
+	foreach(lc, rel->joininfo)
+		if (join_clause_is_movable_to(lfirst(lc), rel))
+			equalities = lappend(equalities, lfirst(lc));
+	return equalities;
+}
+
+/* How often will a scan be repeated?  As core says, as often as the smallest table has rows. */
+static double
+count_rows(PlannerInfo *root, Relids outer)
+{
+	double		rows = 0;
+	int			relid = -1;
+
+	while ((relid = bms_next_member(outer, relid)) >= 0)
+	{
+		RelOptInfo *rel = relid < root->simple_rel_array_size ? root->simple_rel_array[relid] : NULL;
+
+		if (rel != NULL && !IS_DUMMY_REL(rel) && rel->rows > 0)
+			rows = rows == 0 ? rel->rows : Min(rows, rel->rows);
+	}
+	return Max(rows, 1);
+}
+
+/*
+ * The two conditions of a range, which is that of one time.  Core cannot know that so few IDs
+ * are in it, and would take the scan for a long one.  So the second one is given the selectivity
+ * of an equality of the ID, where core keeps one that it has computed; and for core to look
+ * there, both are said to depend on this table alone.  They are for the index only: the path
+ * says which tables it depends on.
+ */
+static List *
+make_one_time_range(PlannerInfo *root, RelOptInfo *rel, const SnowflakeDecodedId *decoded,
+					Node *time)
+{
+	List	   *range = snowflake_timefilter_between(root, decoded, time);
+	RestrictInfo *lower,
+			   *upper;
+	VariableStatData statistics;
+	bool		is_default;
+
+	if (range == NIL)
+		return NIL;
+	lower = make_simple_restrictinfo(root, linitial(range));
+	upper = make_simple_restrictinfo(root, lsecond(range));
+	examine_variable(root, decoded->id, 0, &statistics);
+	lower->norm_selec = lower->outer_selec = 1;
+	upper->norm_selec = upper->outer_selec =
+		1 / Max(get_variable_numdistinct(&statistics, &is_default), 1);
+	ReleaseVariableStats(statistics);
+	lower->clause_relids = upper->clause_relids = rel->relids;
+	return list_make2(lower, upper);
+}
+
+/* Add a scan of that index in the range of the time that an equality has on its other side. */
+static void
+add_scan(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, RestrictInfo *equality)
+{
+	OpExpr	   *condition = (OpExpr *) equality->clause;
+	AttrNumber	column = index->indexkeys[0];
+	SnowflakeDecodedId decoded;
+	Node	   *time;
+	Relids		outer;
+	List	   *range;
+	IndexClause *clause;
+
+	if (!IsA(condition, OpExpr) || list_length(condition->args) != 2 ||
+		get_op_opfamily_strategy(condition->opno, time_opfamily()) != BTEqualStrategyNumber ||
+		!restriction_is_securely_promotable(equality, rel))
+		return;
+	if (is_time_of(rel, linitial(condition->args), column, &decoded))
+		time = lsecond(condition->args);
+	else if (is_time_of(rel, lsecond(condition->args), column, &decoded))
+		time = linitial(condition->args);
+	else
+		return;
+	outer = pull_varnos(root, time);
+	if (bms_is_empty(outer) || bms_overlap(outer, rel->relids) ||
+		snowflake_timeexpr_must_be_evaluated_once(time))
+		return;
+	range = make_one_time_range(root, rel, &decoded, time);
+	if (range == NIL)
+		return;
+
+	clause = makeNode(IndexClause);
+	clause->rinfo = equality;
+	clause->indexquals = range;
+	clause->lossy = true;
+
+	outer = bms_difference(equality->clause_relids, rel->relids);
+	add_path(rel, (Path *)
+			 create_index_path(root, index,
+							   lcons(clause, snowflake_indexscan_conditions(root, rel, index)),
+							   NIL, NIL, NIL, ForwardScanDirection,
+							   snowflake_indexscan_is_only(rel, index),
+							   bms_union(outer, rel->lateral_relids), count_rows(root, outer), false));
+}
+
+static void
+add_paths_by_time(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+	ListCell   *lc,
+			   *lc2;
+
+	if (previous_hook != NULL)
+		previous_hook(root, rel, rti, rte);
+
+	if (rte->rtekind != RTE_RELATION || rte->inh || rte->tablesample != NULL ||
+		!IS_SIMPLE_REL(rel) || IS_DUMMY_REL(rel) ||
+		(rel->joininfo == NIL && !rel->has_eclass_joins))
+		return;
+
+	foreach(lc, rel->indexlist)
+	{
+		IndexOptInfo *index = lfirst(lc);
+
+		if (index->relam != BTREE_AM_OID || index->indexkeys[0] <= 0 ||
+			index->opfamily[0] != INTEGER_BTREE_FAM_OID ||
+			(index->indpred != NIL && !index->predOK))
+			continue;
+		foreach(lc2, find_equalities(root, rel, index->indexkeys[0]))
+			add_scan(root, rel, index, lfirst(lc2));
+	}
+}
+
+/* Set the hook, in a process that is to plan with it. */
+void
+snowflake_timejoin_init(void)
+{
+	previous_hook = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = add_paths_by_time;
+}
