@@ -6,16 +6,14 @@ and errors.
   presence   as they are, in a server without the extension and in one with the
              library loaded and the extension in the database
   type       with all integer columns of tables as bigint, and as snowflake
-  time       with all columns of timestamptz as they are, and as snowflake_time, which is what
-             the time of a snowflake is
 
 As they are, these files have few columns of bigint, and none in most of those
 about partitions, joins and foreign keys; so "type" makes them all bigint first.
 For it the type is without its refusal of negative numbers, of which core's
 files have many.
 
-  bash test/run.sh differ                    "type" and "time", the files that matter most
-  bash test/run.sh differ --comparison presence --comparison type --comparison time
+  bash test/run.sh differ                    "type", the files that matter most
+  bash test/run.sh differ --comparison presence --comparison type
                                              all of them, all files, about 6 minutes
   bash test/run.sh differ --comparison type join window
                                              one of them, some files, with what these need
@@ -45,8 +43,7 @@ from server import Server       # noqa: E402
 
 # What is compared in CI, and what these files need of others.
 QUICK = {"type": """int8 btree_index hash_index brin brin_multi partition_prune partition_join join equivclass foreign_key
-    insert_conflict merge aggregates select_distinct window incremental_sort""".split(),
-         "time": "timestamptz horology brin brin_multi brin_bloom window".split()}
+    insert_conflict merge aggregates select_distinct window incremental_sort""".split()}
 NEEDED = ["test_setup", "create_index", "create_misc", "create_aggregate"]
 
 SETTINGS = {"fsync": "off", "autovacuum": "off", "max_prepared_transactions": 2, "max_wal_size": "4GB"}
@@ -64,7 +61,6 @@ WITHOUT_REFUSALS = "".join(
 
 # Types of columns, as they are written
 INTEGER = r"(int2|int4|int8|smallint|integer|int|bigint)\b(?!\s*[\[(]|\s+array\b)"
-TIMESTAMPTZ = r"(timestamptz|timestamp\s+with\s+time\s+zone)\b(?!\s*[\[(]|\s+array\b)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,9 +81,7 @@ COMPARISONS = {
                  Subject("present", WITH_LIBRARY, "CREATE EXTENSION snowflake")),
     "type": (Subject("bigint", WITH_LIBRARY, "CREATE EXTENSION snowflake", INTEGER, "bigint"),
              Subject("snowflake", WITH_LIBRARY, "CREATE EXTENSION snowflake;" + WITHOUT_REFUSALS, INTEGER,
-                     "public.snowflake")),
-    "time": (Subject("plain", WITH_LIBRARY, "CREATE EXTENSION snowflake"),
-             Subject("time", WITH_LIBRARY, "CREATE EXTENSION snowflake", TIMESTAMPTZ, "public.snowflake_time"))}
+                     "public.snowflake"))}
 
 
 # Columns get another type
@@ -211,8 +205,6 @@ def statements(sql, output):
 NORMAL = [(re.compile(pattern), replacement) for pattern, replacement in (
     (r"^(LINE \d+: .*|\s*\^|[-+ ]+)$", ""),
     (r"::bigint\b|::(public\.)?snowflake\b", ""),
-    (r"::(timestamp with time zone|timestamptz|(public\.)?snowflake_time)\b", ""),
-    (r"\b(public\.)?snowflake_time\b", "timestamp with time zone"),
     (r"OPERATOR\(pg_catalog\.([<>=@]+)\)", r"\1"),
     (r"\b(public\.)?snowflake\b", "bigint"),
     (r"'(-?\d+)'", r"\1"),

@@ -10,7 +10,9 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(error_of log_count new_node wait_for_mint);
 use Test::More;
 
-foreach my $libraries ('snowflake, pg_stat_statements', 'pg_stat_statements, snowflake')
+foreach my $libraries (
+	'snowflake, pg_stat_statements, auto_explain',
+	'auto_explain, pg_stat_statements, snowflake')
 {
 	my $node = new_node('main' . ($libraries =~ /^s/ ? 1 : 2),
 		conf => "shared_preload_libraries = '$libraries'");
@@ -37,6 +39,16 @@ foreach my $libraries ('snowflake, pg_stat_statements', 'pg_stat_statements, sno
 			q{SELECT calls FROM pg_stat_statements WHERE query = 'CREATE EXTENSION snowflake'}),
 		'1',
 		'for utility commands as well');
+
+	# and filters on the time of an ID are planned on the key, whoever else looks at the query
+	$node->safe_psql('postgres', 'CREATE TABLE orders (id snowflake PRIMARY KEY); SET auto_explain.log_min_duration = 0; SELECT FROM orders WHERE (@@ id)::date = current_date');
+	like(
+		$node->safe_psql('postgres', 'SET enable_seqscan = off; EXPLAIN SELECT FROM orders WHERE (@@ id)::date = current_date'),
+		qr/Index Cond: .*snowflake_period_start/,
+		"$libraries: a filter on a time");
+	like(slurp_file($node->logfile), qr/Query Text: .*current_date.*snowflake_filter/s, 'which auto_explain shows');
+	is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_statements WHERE query ~ 'snowflake_filter'}),
+		'0', 'and pg_stat_statements has as it was written');
 	$node->stop;
 }
 
