@@ -51,6 +51,7 @@
 #include "access/stratnum.h"
 #include "catalog/pg_collation_d.h"
 #include "catalog/pg_operator_d.h"
+#include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -288,11 +289,50 @@ is_useful_zone(Node *zone)
 }
 
 /*
- * The range that "a time OP value" implies, where that is no instant: a local time, or one
- * that was truncated.  NULL if there is none.
+ * "a time OP value", as a range, where that is no instant, but is in a zone and beside a
+ * value that are known; NULL if clocks may be set there.
  */
 static Node *
-make_period_range(const Context *context, StrategyNumber strategy, Node *value)
+make_known_period_range(const Context *context, StrategyNumber strategy, Node *value,
+						const char *unit)
+{
+	Const	   *zone = (Const *) context->time.zone;
+	Const	   *constant = (Const *) value;
+	TimestampTz start,
+				end;
+	Node	   *first;
+	Node	   *next;
+
+	if (zone == NULL || !IsA(zone, Const) || !IsA(value, Const) || constant->constisnull ||
+		!snowflake_timeperiod_constant(TextDatumGetCString(zone->constvalue),
+									   constant->consttype, constant->constvalue, unit,
+									   &start, &end))
+		return NULL;
+	first = (Node *) makeConst(TIMESTAMPTZOID, -1, InvalidOid, sizeof(TimestampTz),
+							   TimestampTzGetDatum(start), false, FLOAT8PASSBYVAL);
+	next = (Node *) makeConst(TIMESTAMPTZOID, -1, InvalidOid, sizeof(TimestampTz),
+							  TimestampTzGetDatum(end), false, FLOAT8PASSBYVAL);
+	switch (strategy)
+	{
+		case BTLessStrategyNumber:
+			return make_upper(context, first, false);
+		case BTLessEqualStrategyNumber:
+			return make_upper(context, next, false);
+		case BTEqualStrategyNumber:
+			return make_both(make_lower(context, first, false), make_upper(context, next, false));
+		case BTGreaterEqualStrategyNumber:
+			return make_lower(context, first, false);
+		default:
+			return make_lower(context, next, false);
+	}
+}
+
+/*
+ * The range that "a time OP value" implies, where that is no instant: a local time, or one
+ * that was truncated.  NULL if there is none; "is_exact" is set if it says the same.
+ */
+static Node *
+make_period_range(const Context *context, StrategyNumber strategy, Node *value, bool *is_exact)
 {
 	const SnowflakeTimeOfId *time = &context->time;
 	const char *unit = time->unit != NULL ? time->unit : "microseconds";
@@ -305,6 +345,10 @@ make_period_range(const Context *context, StrategyNumber strategy, Node *value)
 		return NULL;
 	if (!is_comparable(time, getBaseType(exprType(value))))
 		return NULL;
+	lower = make_known_period_range(context, strategy, value, unit);
+	*is_exact = lower != NULL;
+	if (*is_exact)
+		return lower;
 
 	if (strategy >= BTEqualStrategyNumber)
 	{
@@ -335,7 +379,7 @@ make_key_range(const Context *context, StrategyNumber strategy, Node *value, boo
 {
 	*is_exact = !context->time.is_local && context->time.unit == NULL;
 	if (!*is_exact)
-		return make_period_range(context, strategy, value);
+		return make_period_range(context, strategy, value, is_exact);
 
 	switch (strategy)
 	{
@@ -447,7 +491,7 @@ simplify_any(Context *context, ScalarArrayOpExpr *condition)
 	List	   *elements;
 	List	   *ranges = NIL;
 	ListCell   *lc;
-	bool		is_exact = true;
+	bool		all_exact = true;
 
 	if (!condition->useOr || !is_time(context, linitial(condition->args)) ||
 		get_strategy(context, condition->opno, linitial(condition->args)) != BTEqualStrategyNumber ||
@@ -466,6 +510,7 @@ simplify_any(Context *context, ScalarArrayOpExpr *condition)
 	{
 		Node	   *element = lfirst(lc);
 		Node	   *range;
+		bool		is_exact;
 
 		/* which is equal to nothing */
 		if (IsA(element, Const) && ((Const *) element)->constisnull)
@@ -473,9 +518,10 @@ simplify_any(Context *context, ScalarArrayOpExpr *condition)
 		range = make_key_range(context, BTEqualStrategyNumber, element, &is_exact);
 		if (range == NULL)
 			return (Node *) condition;
+		all_exact &= is_exact;
 		ranges = lappend(ranges, range);
 	}
-	if (is_exact && ranges != NIL)
+	if (all_exact && ranges != NIL)
 		return make_any(ranges);
 	return make_implied(context, make_any(ranges), (Node *) condition);
 }
@@ -549,12 +595,29 @@ simplify_containment(Context *context, OpExpr *condition)
 	return make_any(conditions);
 }
 
+/*
+ * "(time, id) OP (value, other)", where the time is that of the ID: the ID is so by the time
+ * alone, or by itself, which is compared by that operator.
+ */
+static Node *
+make_pair_condition(const Context *context, bool is_less, Node *value, Oid opno, Node *other)
+{
+	OpExpr	   *by_id = (OpExpr *) make_opclause(opno, BOOLOID, false,
+												 (Expr *) copyObject(context->time.decoded.id),
+												 (Expr *) copyObject(other), InvalidOid, InvalidOid);
+	Node	   *by_time = is_less ? make_upper(context, value, false) : make_lower(context, value, true);
+
+	set_opfuncid(by_id);
+	return by_time == NULL ? NULL : (Node *) make_orclause(list_make2(by_time, by_id));
+}
+
 /* "(time, ...) OP (value, ...)", of which the first columns imply a range */
 static Node *
 simplify_row_comparison(Context *context, RowCompareExpr *condition)
 {
 	Node	   *value = linitial(condition->rargs);
 	StrategyNumber strategy = RowCompareStrategy(condition);
+	Node	   *rest = NULL;
 	bool		is_less;
 
 	if (!is_instant(context, linitial(condition->largs)))
@@ -568,8 +631,15 @@ simplify_row_comparison(Context *context, RowCompareExpr *condition)
 		get_strategy(context, linitial_oid(condition->opnos), value) == 0)
 		return (Node *) condition;
 	is_less = strategy < BTEqualStrategyNumber;
+	if (list_length(condition->largs) == 2 && value == linitial(condition->rargs) &&
+		equal(snowflake_timeexpr_strip(lsecond(condition->largs)),
+			  snowflake_timeexpr_strip(context->time.decoded.id)) &&
+		list_nth_oid(condition->opfamilies, 1) == INTEGER_BTREE_FAM_OID)
+		rest = make_pair_condition(context, is_less, value, lsecond_oid(condition->opnos),
+								   lsecond(condition->rargs));
 	return make_implied(context, is_less ? make_upper(context, value, true) :
-						make_lower(context, value, false), (Node *) condition);
+						make_lower(context, value, false),
+						rest != NULL ? rest : (Node *) condition);
 }
 
 /* "time IS [NOT] NULL": as the ID is, since the layout is not */

@@ -207,23 +207,22 @@ get_zone(FunctionCallInfo fcinfo, int argno)
 	return find_zone(text_to_cstring(PG_GETARG_TEXT_PP(argno)));
 }
 
-/* The first argument as a local time, or an instant, which is what is returned. */
+/* A time of that type, as a local time, or as an instant, which is what is returned. */
 static bool
-get_time(FunctionCallInfo fcinfo, Timestamp *time)
+read_time(Oid type, Datum value, Timestamp *time)
 {
-	Oid			type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
 	DateADT		day;
 
-	switch (type)
+	switch (getBaseType(type))
 	{
 		case TIMESTAMPTZOID:
-			*time = PG_GETARG_TIMESTAMPTZ(0);
+			*time = DatumGetTimestampTz(value);
 			return true;
 		case TIMESTAMPOID:
-			*time = PG_GETARG_TIMESTAMP(0);
+			*time = DatumGetTimestamp(value);
 			return false;
 		case DATEOID:
-			day = PG_GETARG_DATEADT(0);
+			day = DatumGetDateADT(value);
 			if (DATE_IS_NOBEGIN(day))
 				*time = DT_NOBEGIN;
 			else if (day >= TIMESTAMP_END_JULIAN - POSTGRES_EPOCH_JDATE)
@@ -258,11 +257,49 @@ is_by_day(const Unit *unit)
 	return unit->months > 0 || unit->usec >= USECS_PER_DAY;
 }
 
+/*
+ * Exactly the instants that give a time, truncated to a unit, in a zone of that name: from
+ * "start" on, and before "end".  False if there is no such range, or it is not known: where
+ * clocks are set in the weeks around, and where the time is none that truncation gives.
+ */
+bool
+snowflake_timeperiod_constant(const char *zone, Oid type, Datum time, const char *unit,
+							  TimestampTz *start, TimestampTz *end)
+{
+	const pg_tz *tz = find_zone(zone);
+	Timestamp	first;
+	Timestamp	next;
+	bool		instant = read_time(type, time, &first);
+	long		low,
+				high,
+				low_at_end,
+				high_at_end;
+
+	if (tz == NULL || TIMESTAMP_NOT_FINITE(first))
+		return false;
+	offsets_around(tz, first, &low, &high);
+	if (instant)
+		first = less_seconds(first, -low);
+	next = plus_unit(first, find_unit(unit));
+	if (TIMESTAMP_NOT_FINITE(first) || TIMESTAMP_NOT_FINITE(next))
+		return false;
+	offsets_around(tz, next, &low_at_end, &high_at_end);
+	/* a year has other offsets inside, which are those of its inside */
+	if (low != high || low_at_end != high_at_end ||
+		DatumGetTimestamp(DirectFunctionCall2(timestamp_trunc, CStringGetTextDatum(unit),
+											  TimestampGetDatum(first))) != first)
+		return false;
+	*start = less_seconds(first, low);
+	*end = less_seconds(next, low_at_end);
+	return !TIMESTAMP_NOT_FINITE(*start) && !TIMESTAMP_NOT_FINITE(*end);
+}
+
 Datum
 snowflake_period_start(PG_FUNCTION_ARGS)
 {
 	Timestamp	time;
-	bool		instant = get_time(fcinfo, &time);
+	bool		instant = read_time(get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0),
+									&time);
 	const Unit *unit = get_unit(fcinfo);
 	const pg_tz *tz = get_zone(fcinfo, 2);
 	long		low,
@@ -281,7 +318,8 @@ Datum
 snowflake_period_end(PG_FUNCTION_ARGS)
 {
 	Timestamp	time;
-	bool		instant = get_time(fcinfo, &time);
+	bool		instant = read_time(get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0),
+									&time);
 	const Unit *unit = get_unit(fcinfo);
 	const pg_tz *tz = get_zone(fcinfo, 2);
 	long		low,
