@@ -30,6 +30,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 
 #include "base/compat.h"
 #include "layout/server_layout.h"
@@ -57,6 +58,17 @@ decodes_time(Oid function)
 	/* loads no library: the planner has called it when it saw the function */
 	fmgr_info(support, &info);
 	return info.fn_addr == snowflake_timestamp_support;
+}
+
+/* The operator family by which core compares timestamptz, timestamp and date. */
+Oid
+snowflake_timeexpr_opfamily(void)
+{
+	static Oid	opfamily = InvalidOid;
+
+	if (!OidIsValid(opfamily))
+		opfamily = lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+	return opfamily;
 }
 
 /* An expression without relabelling and the like, which do not change a time. */

@@ -28,6 +28,7 @@ typedef struct SnowflakeTimeOfId
 	bool		is_year;		/* it is the number of its year */
 } SnowflakeTimeOfId;
 
+extern Oid	snowflake_timeexpr_opfamily(void);
 extern Node *snowflake_timeexpr_strip(Node *node);
 extern bool snowflake_timeexpr_must_be_evaluated_once(Node *node);
 extern bool snowflake_timeexpr_read(Node *node, SnowflakeTimeOfId *time);

@@ -402,12 +402,9 @@ make_key_range(const Context *context, StrategyNumber strategy, Node *value, boo
 static StrategyNumber
 get_strategy(const Context *context, Oid opno, Node *value)
 {
-	Oid			opfamily;
+	Oid			opfamily = !context->time.is_year ? snowflake_timeexpr_opfamily() :
+		lookup_type_cache(exprType(value), TYPECACHE_BTREE_OPFAMILY)->btree_opf;
 
-	if (!context->time.is_year)
-		opfamily = lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
-	else
-		opfamily = lookup_type_cache(exprType(value), TYPECACHE_BTREE_OPFAMILY)->btree_opf;
 	return get_op_opfamily_strategy(opno, opfamily);
 }
 

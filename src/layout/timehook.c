@@ -61,20 +61,29 @@ PG_FUNCTION_INFO_V1(snowflake_filter_support);
 
 static table_lookup_hook_type previous_hook;
 
-/* A list of conditions, which all have to hold, with those of that table simplified. */
+/*
+ * A list of conditions, which all have to hold, with those of that table simplified: the same
+ * list, if none is.
+ */
 static List *
 simplify_conditions(PlannerInfo *root, Index relid, List *conditions)
 {
-	List	   *simplified = NIL;
+	List	   *result = NIL;
 	ListCell   *lc;
-	Oid			decoded_by;
 
 	foreach(lc, conditions)
-		simplified = list_concat(simplified,
-								 make_ands_implicit((Expr *)
-													snowflake_timefilter_simplify(root, relid, lfirst(lc),
-																				  &decoded_by)));
-	return simplified;
+	{
+		Oid			decoded_by;
+		Node	   *simplified = snowflake_timefilter_simplify(root, relid, lfirst(lc), &decoded_by);
+
+		if (result == NIL && simplified != lfirst(lc))
+			result = list_copy_head(conditions, foreach_current_index(lc));
+		if (simplified != lfirst(lc))
+			result = list_concat(result, make_ands_implicit((Expr *) simplified));
+		else if (result != NIL)
+			result = lappend(result, simplified);
+	}
+	return result == NIL ? conditions : result;
 }
 
 /* ... of a part of FROM, whose conditions core has split at each AND */

@@ -23,7 +23,6 @@
 #include "access/stratnum.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_opfamily_d.h"
-#include "catalog/pg_type_d.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
@@ -31,7 +30,6 @@
 #include "optimizer/restrictinfo.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
-#include "utils/typcache.h"
 
 #include "base/compat.h"
 #include "layout/indexscan.h"
@@ -40,12 +38,6 @@
 #include "layout/timejoin.h"
 
 static set_rel_pathlist_hook_type previous_hook;
-
-static Oid
-time_opfamily(void)
-{
-	return lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
-}
 
 /* Is that expression the time of the IDs in a column of a table? */
 static bool
@@ -67,8 +59,32 @@ is_wanted(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, EquivalenceM
 {
 	SnowflakeDecodedId decoded;
 
-	return list_member_oid(ec->ec_opfamilies, time_opfamily()) &&
+	return list_member_oid(ec->ec_opfamilies, snowflake_timeexpr_opfamily()) &&
 		is_time_of(rel, (Node *) member->em_expr, *(AttrNumber *) column, &decoded);
+}
+
+/* Is that condition an equality of times?  Such a one can be merged. */
+static bool
+is_equality(RestrictInfo *rinfo)
+{
+	return list_member_oid(rinfo->mergeopfamilies, snowflake_timeexpr_opfamily());
+}
+
+/* May there be an equality of a time of that table with one of another table? */
+static bool
+may_have_equality(PlannerInfo *root, RelOptInfo *rel)
+{
+	ListCell   *lc;
+
+	if (rel->has_eclass_joins)
+		foreach(lc, root->eq_classes)
+			if (list_member_oid(((EquivalenceClass *) lfirst(lc))->ec_opfamilies,
+								snowflake_timeexpr_opfamily()))
+				return true;
+	foreach(lc, rel->joininfo)
+		if (is_equality(lfirst(lc)))
+			return true;
+	return false;
 }
 
 /* The equalities with rows of other tables that a scan may be repeated for. */
@@ -82,7 +98,7 @@ find_equalities(PlannerInfo *root, RelOptInfo *rel, AttrNumber column)
 		equalities = generate_implied_equalities_for_column(root, rel, is_wanted, &column,
 															rel->lateral_referencers);
 	foreach(lc, rel->joininfo)
-		if (join_clause_is_movable_to(lfirst(lc), rel))
+		if (is_equality(lfirst(lc)) && join_clause_is_movable_to(lfirst(lc), rel))
 			equalities = lappend(equalities, lfirst(lc));
 	return equalities;
 }
@@ -147,7 +163,7 @@ add_scan(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, RestrictInfo *
 	IndexClause *clause;
 
 	if (!IsA(condition, OpExpr) || list_length(condition->args) != 2 ||
-		get_op_opfamily_strategy(condition->opno, time_opfamily()) != BTEqualStrategyNumber ||
+		get_op_opfamily_strategy(condition->opno, snowflake_timeexpr_opfamily()) != BTEqualStrategyNumber ||
 		!restriction_is_securely_promotable(equality, rel))
 		return;
 	if (is_time_of(rel, linitial(condition->args), column, &decoded))
@@ -188,8 +204,7 @@ add_paths_by_time(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *
 		previous_hook(root, rel, rti, rte);
 
 	if (rte->rtekind != RTE_RELATION || rte->inh || rte->tablesample != NULL ||
-		!IS_SIMPLE_REL(rel) || IS_DUMMY_REL(rel) ||
-		(rel->joininfo == NIL && !rel->has_eclass_joins))
+		!IS_SIMPLE_REL(rel) || IS_DUMMY_REL(rel) || !may_have_equality(root, rel))
 		return;
 
 	foreach(lc, rel->indexlist)

@@ -37,7 +37,6 @@
 #include "access/stratnum.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_opfamily_d.h"
-#include "catalog/pg_type_d.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/appendinfo.h"
 #include "optimizer/optimizer.h"
@@ -46,7 +45,6 @@
 #include "optimizer/planner.h"
 #include "partitioning/partbounds.h"
 #include "utils/lsyscache.h"
-#include "utils/typcache.h"
 
 #include "base/compat.h"
 #include "layout/indexscan.h"
@@ -55,12 +53,6 @@
 
 static set_rel_pathlist_hook_type previous_hook;
 static create_upper_paths_hook_type previous_upper_hook;
-
-static Oid
-time_opfamily(void)
-{
-	return lookup_type_cache(TIMESTAMPTZOID, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
-}
 
 /*
  * An expression of a table that the query names, as one of the given table: itself, or one
@@ -142,10 +134,22 @@ meets(PlannerInfo *root, RelOptInfo *rel, const Order *order, PathKey *pathkey, 
 	if (pathkey->pk_opfamily == order->opfamily &&
 		has_column(root, rel, pathkey->pk_eclass, order->column, false))
 		return BY_COLUMN;
-	if (pathkey->pk_opfamily == time_opfamily() && order->opfamily == INTEGER_BTREE_FAM_OID &&
+	if (pathkey->pk_opfamily == snowflake_timeexpr_opfamily() && order->opfamily == INTEGER_BTREE_FAM_OID &&
 		has_column(root, rel, pathkey->pk_eclass, order->column, true))
 		return BY_TIME;
 	return NOT_MET;
+}
+
+/* Is one of those pathkeys the order of a time, whatever time that is? */
+static bool
+has_time(List *pathkeys)
+{
+	ListCell   *lc;
+
+	foreach(lc, pathkeys)
+		if (((PathKey *) lfirst(lc))->pk_opfamily == snowflake_timeexpr_opfamily())
+			return true;
+	return false;
 }
 
 /* Has that column the same value in all rows that are asked for? */
@@ -238,14 +242,14 @@ make_partition_scan(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 {
 	Order		order = {.opfamily = INTEGER_BTREE_FAM_OID};
 	Var		   *key;
-	PathKey    *first = linitial(pathkeys);
-	bool		forward = !PathKeyIsDescending(first);
+	PathKey    *first;
+	bool		forward;
 	List	   *met = NIL;
 	bool		by_time = false;
 	List	   *scans = NIL;
 	ListCell   *lc;
 
-	if (rel->part_scheme == NULL || rel->boundinfo == NULL || rel->partexprs == NULL ||
+	if (!has_time(pathkeys) || rel->part_scheme == NULL || rel->boundinfo == NULL || rel->partexprs == NULL ||
 		rel->part_scheme->strategy != PARTITION_STRATEGY_RANGE ||
 		rel->part_scheme->partopfamily[0] != INTEGER_BTREE_FAM_OID ||
 		!partitions_are_ordered(rel->boundinfo, rel->live_parts) ||
@@ -255,6 +259,8 @@ make_partition_scan(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	if (!IsA(key, Var))
 		return NULL;
 	order.column = key->varattno;
+	first = linitial(pathkeys);
+	forward = !PathKeyIsDescending(first);
 	/* NULL is in no range */
 	order.nulls_first = first->pk_nulls_first == forward;
 
@@ -293,13 +299,15 @@ merged_classes(PlannerInfo *root, RelOptInfo *rel)
 	ListCell   *lc;
 
 	foreach(lc, root->eq_classes)
-		if (eclass_useful_for_merging(root, lfirst(lc), rel))
+		if (list_member_oid(((EquivalenceClass *) lfirst(lc))->ec_opfamilies,
+							snowflake_timeexpr_opfamily()) &&
+			eclass_useful_for_merging(root, lfirst(lc), rel))
 			classes = lappend(classes, lfirst(lc));
 	foreach(lc, rel->joininfo)
 	{
 		RestrictInfo *rinfo = lfirst(lc);
 
-		if (rinfo->mergeopfamilies == NIL)
+		if (!list_member_oid(rinfo->mergeopfamilies, snowflake_timeexpr_opfamily()))
 			continue;
 		update_mergeclause_eclasses(root, rinfo);
 		classes = list_append_unique_ptr(classes, rinfo->left_ec);
@@ -322,25 +330,20 @@ add_paths_by_time(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *
 
 	if (rte->inh)
 	{
-		Path	   *scan = root->query_pathkeys == NIL ? NULL :
-			make_partition_scan(root, rel, root->query_pathkeys);
+		Path	   *scan = make_partition_scan(root, rel, root->query_pathkeys);
 
 		if (scan != NULL)
 			add_path(rel, scan);
 		return;
 	}
 
-	if (root->query_pathkeys != NIL)
+	if (has_time(root->query_pathkeys))
 		add_index_scans(root, rel, root->query_pathkeys);
 	foreach(lc, merged_classes(root, rel))
-	{
-		EquivalenceClass *ec = lfirst(lc);
-
-		if (list_member_oid(ec->ec_opfamilies, time_opfamily()))
-			add_index_scans(root, rel,
-							list_make1(make_canonical_pathkey(root, ec, time_opfamily(),
-															  PATHKEY_ASCENDING, false)));
-	}
+		add_index_scans(root, rel,
+						list_make1(make_canonical_pathkey(root, lfirst(lc),
+														  snowflake_timeexpr_opfamily(),
+														  PATHKEY_ASCENDING, false)));
 }
 
 /*

@@ -48,7 +48,14 @@ my @times = split /\n/, $node->safe_psql(
 		UNION ALL SELECT date_trunc('day', @@ id) FROM ids UNION ALL SELECT date_trunc('month', @@ id, z.zone) FROM ids, zones z) t
 	ORDER BY random() LIMIT 1500});
 
-# Constants
+my %dense;
+push @{ $dense{ $_->[0] } }, $_->[1] foreach map { [ split /\|/ ] } split /\n/, $node->safe_psql(
+	'postgres', q{
+	SET timezone = 'UTC';
+	SELECT zone, (day::date + n)::text FROM dense, generate_series(-1, 2) n});
+
+# Constants; the time zone of which one has in mind is that of the session, or of a filter
+our $mind;
 
 sub instant
 {
@@ -66,7 +73,8 @@ sub day
 	return "NULL::date" if chance(0.01);
 	return "date '" . one('infinity', '-infinity', '4714-11-24 BC', '294277-01-01', '5874897-12-31', '1970-01-01', '1969-12-31') . "'"
 	  if chance(0.05);
-	my ($day) = one(@times) =~ /^(\d+-\d\d-\d\d)/ or return day();
+	my ($day) = (chance(0.6) && $dense{$mind} ? one(@{ $dense{$mind} }) : one(@times)) =~ /^(\d+-\d\d-\d\d)/
+	  or return day();
 	return "date '$day'" if chance(0.7);
 	return "(date '$day' + " . one(-1, 1, 2, 30) . ")";
 }
@@ -75,6 +83,7 @@ sub local_time
 {
 	return "NULL::timestamp" if chance(0.01);
 	return "timestamp '" . one('infinity', '-infinity', '4714-11-24 BC', '294276-12-31 23:59:59.999999') . "'" if chance(0.05);
+	return "timestamp '" . one(@{ $dense{$mind} }) . sprintf(" %02d:%02d'", rand 24, 10 * int rand 6) if chance(0.4) && $dense{$mind};
 	return one("timestamp '" . (one(@times) =~ s/[+-]\d\d$//r) . "'", day() . "::timestamp") if chance(0.7);
 	return "(" . instant() . " AT TIME ZONE '" . one(@zones) . "')";
 }
@@ -102,7 +111,8 @@ sub compare
 sub filter
 {
 	my ($c) = @_;
-	my $zone = one(@zones);
+	my $zone = one(@zones, keys %dense);
+	local $mind = chance(0.5) ? $zone : $mind;
 	my $at = one("$c AT TIME ZONE '$zone'", "$c AT TIME ZONE '$zone'", "$c\::timestamp");
 
 	return one(
@@ -253,9 +263,10 @@ for (my $begin = 0; $begin < $queries; $begin += 500)
 
 	for (my $n = $begin; $n < $begin + 500 && $n < $queries; $n++)
 	{
+		$mind = one(@zones, keys %dense);
 		my ($query, $ordered) = query();
 
-		push @asked, { query => $query, ordered => $ordered, zone => one(@zones), settings => settings() };
+		push @asked, { query => $query, ordered => $ordered, zone => $mind, settings => settings() };
 	}
 	my @by_key = ask('by_key', @asked);
 	my @by_copy = ask('by_copy', @asked);
@@ -281,6 +292,7 @@ cmp_ok($empty, '<', $queries / 2, 'most have rows');
 cmp_ok($errors, '<', $queries / 10, 'few raise an error');
 
 # Planned on the key
+$mind = 'UTC';
 my (@plans, $unplanned);
 foreach (1 .. $queries / 10)
 {

@@ -15,12 +15,17 @@ CREATE TABLE changes AS
 	WHERE (day AT TIME ZONE zone) - (day AT TIME ZONE 'UTC')
 		<> ((day + interval '24 hours') AT TIME ZONE zone) - ((day + interval '24 hours') AT TIME ZONE 'UTC');
 
+-- ... and some of them at which there are IDs every ten minutes
+CREATE TABLE dense AS
+	SELECT zone, day FROM (SELECT *, row_number() OVER (PARTITION BY zone ORDER BY random()) AS n FROM changes) c WHERE n <= 2;
+
 -- IDs: the first and the last, those around such changes, around a few ticks, and anywhere
 CREATE TABLE ids AS
 	SELECT DISTINCT id FROM (
 		SELECT 0::bigint AS id UNION ALL SELECT snowflake_upper_bound('infinity')::bigint
 		UNION ALL SELECT snowflake_lower_bound(day + (random() * 30 - 3) * interval '1 hour')::bigint
 			+ (random() * 3)::int FROM changes TABLESAMPLE BERNOULLI (15), generate_series(1, 4)
+		UNION ALL SELECT snowflake_lower_bound(day + n * interval '10 min')::bigint FROM dense, generate_series(-24, 200) n
 		UNION ALL SELECT snowflake_lower_bound(timestamptz '2026-11-20Z' + n % 20 * interval '1 ms')::bigint + (random() * 4194303)::int
 			FROM generate_series(1, 100) n
 		UNION ALL SELECT snowflake_lower_bound(date_trunc('hour', timestamptz '2020-01-01Z' + random() * interval '9 years'))::bigint
@@ -87,5 +92,5 @@ REVOKE UPDATE, DELETE ON by_key.t_guarded FROM reader;
 -- Times to join with, and to choose from
 CREATE TABLE spans AS SELECT t AS lo, t + random() * interval '40 days' AS hi, row_number() OVER () AS n
 	FROM (SELECT @@ id AS t FROM ids ORDER BY random() LIMIT 8) i UNION ALL SELECT NULL, '2020-01-01Z', 9 UNION ALL SELECT '-infinity', '1970-01-02Z', 10;
-GRANT SELECT ON spans TO reader;
+GRANT SELECT ON spans, dense TO reader;
 ANALYZE;
