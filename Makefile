@@ -43,6 +43,7 @@ OBJS = \
 	src/layout/io.o \
 	src/layout/layout.o \
 	src/layout/server_layout.o \
+	src/layout/timebound.o \
 	src/layout/timeexpr.o \
 	src/layout/timefilter.o \
 	src/layout/timehook.o \

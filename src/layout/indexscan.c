@@ -70,7 +70,8 @@ match_condition(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n,
 	{
 		NullTest   *condition = (NullTest *) rinfo->clause;
 
-		return !condition->argisrow && snowflake_indexscan_is_column(rel, (Node *) condition->arg, column) ? rinfo : NULL;
+		return !condition->argisrow &&
+			snowflake_indexscan_is_column(rel, (Node *) condition->arg, column) ? rinfo : NULL;
 	}
 	return NULL;
 }

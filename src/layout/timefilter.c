@@ -46,10 +46,7 @@
  */
 #include "postgres.h"
 
-#include <math.h>
-
 #include "access/stratnum.h"
-#include "catalog/pg_collation_d.h"
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
@@ -62,33 +59,21 @@
 #include "optimizer/optimizer.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/datetime.h"
-#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/multirangetypes.h"
-#include "utils/timestamp.h"
 #include "utils/typcache.h"
 
 #include "base/compat.h"
+#include "layout/timebound.h"
 #include "layout/timeexpr.h"
 #include "layout/timefilter.h"
-#include "layout/timeperiod.h"
-#include "layout/timerange.h"
 
 /* So many times of a list are looked up one by one; more, as the range that they are in. */
 #define MAX_ALTERNATIVES	100
 
-/* What is simplified */
-typedef struct Context
-{
-	PlannerInfo *root;
-	Index		relid;			/* the table of which the ID has to be, 0: of any */
-	SnowflakeTimeOfId	time;
-} Context;
-
 /* Is the ID one of the table in question? */
 static bool
-is_of_table(const Context *context)
+is_of_table(const SnowflakeTimeContext *context)
 {
 	return context->relid == 0 ||
 		bms_equal(pull_varnos(context->root, context->time.decoded.id),
@@ -97,7 +82,7 @@ is_of_table(const Context *context)
 
 /* Is that the time of an ID of the table in question, of which one looks for the key? */
 static bool
-is_time(Context *context, Node *node)
+is_time(SnowflakeTimeContext *context, Node *node)
 {
 	switch (exprType(node))
 	{
@@ -114,89 +99,17 @@ is_time(Context *context, Node *node)
 
 /* Is it that, and an instant as it was decoded? */
 static bool
-is_instant(Context *context, Node *node)
+is_instant(SnowflakeTimeContext *context, Node *node)
 {
 	return is_time(context, node) && !context->time.is_local && context->time.unit == NULL;
 }
 
 /* Does a value stand in one row beside the ID of another one, or of none? */
 static bool
-is_independent(const Context *context, Node *value)
+is_independent(const SnowflakeTimeContext *context, Node *value)
 {
 	return !bms_overlap(pull_varnos(context->root, value),
 						pull_varnos(context->root, context->time.decoded.id));
-}
-
-/* ... of none, so that a range beside the condition costs no more than an index scan? */
-static bool
-is_known_first(Node *value)
-{
-	return !contain_var_clause(value) && !snowflake_timeexpr_must_be_evaluated_once(value);
-}
-
-/*
- * The largest ID before a time, or with "inclusive", not after it: a constant if that can
- * be said already, otherwise a call of snowflake_before() or snowflake_until().  NULL if
- * the user may not call it.
- */
-static Node *
-make_bound(const Context *context, Node *time, bool inclusive)
-{
-	Node	   *layout = context->time.decoded.layout;
-	List	   *args;
-	Oid			function;
-	int64		bound;
-
-	if (snowflake_timerange_constant(context->root, time, layout, inclusive, &bound))
-		return (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
-								  Int64GetDatum(bound), false, FLOAT8PASSBYVAL);
-
-	function = snowflake_timeexpr_function(&context->time.decoded,
-											 inclusive ? "snowflake_until" : "snowflake_before",
-											 ANYELEMENTOID, layout != NULL ? TEXTOID : InvalidOid,
-											 InvalidOid);
-	if (!OidIsValid(function))
-		return NULL;
-	args = list_make1(copyObject(time));
-	if (layout != NULL)
-		args = lappend(args, copyObject(layout));
-	return (Node *) makeFuncExpr(function, INT8OID, args, InvalidOid, exprCollation(layout),
-								 COERCE_EXPLICIT_CALL);
-}
-
-/* "the ID is after what is before a time", or "... after a time", or NULL */
-static Node *
-make_lower(const Context *context, Node *time, bool inclusive)
-{
-	Node	   *bound = make_bound(context, time, inclusive);
-
-	return bound == NULL ? NULL : snowflake_timerange_lower(context->time.decoded.id, bound);
-}
-
-/* "the ID is before a time", or "... not after a time", or NULL */
-static Node *
-make_upper(const Context *context, Node *time, bool inclusive)
-{
-	Node	   *bound = make_bound(context, time, inclusive);
-
-	return bound == NULL ? NULL : snowflake_timerange_upper(context->time.decoded.id, bound);
-}
-
-/* Both of two conditions, in one list as core has them, or NULL if one is not there. */
-static Node *
-make_both(Node *one, Node *other)
-{
-	if (one == NULL || other == NULL)
-		return NULL;
-	return (Node *) make_andclause(list_concat_copy(make_ands_implicit((Expr *) one),
-													make_ands_implicit((Expr *) other)));
-}
-
-/* "the ID's time is this one", or "... is in this range", or NULL */
-static Node *
-make_between(const Context *context, Node *time)
-{
-	return make_both(make_lower(context, time, false), make_upper(context, time, true));
 }
 
 /*
@@ -204,7 +117,7 @@ make_between(const Context *context, Node *time)
  * none.
  */
 static Node *
-make_implied(const Context *context, Node *range, Node *condition)
+make_implied(const SnowflakeTimeContext *context, Node *range, Node *condition)
 {
 	Oid			function;
 
@@ -215,192 +128,12 @@ make_implied(const Context *context, Node *range, Node *condition)
 	if (OidIsValid(function))
 		condition = (Node *) makeFuncExpr(function, BOOLOID, list_make1(condition), InvalidOid,
 										  InvalidOid, COERCE_EXPLICIT_CALL);
-	return make_both(range, condition);
-}
-
-/* A call of snowflake_period_start() or _end(), or NULL. */
-static Node *
-make_period(const Context *context, const char *name, Node *time, const char *unit)
-{
-	Node	   *zone = context->time.zone;
-	Oid			function = snowflake_timeexpr_function(&context->time.decoded, name,
-														 ANYELEMENTOID, TEXTOID,
-														 zone != NULL ? TEXTOID : InvalidOid);
-	List	   *args;
-
-	if (!OidIsValid(function))
-		return NULL;
-	args = list_make2(copyObject(time), snowflake_timeexpr_text(unit));
-	if (zone != NULL)
-		args = lappend(args, copyObject(zone));
-	return (Node *) makeFuncExpr(function, TIMESTAMPTZOID, args, InvalidOid,
-								 DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
-}
-
-/* The start of a year as a timestamp, if the value is a number of one, or NULL. */
-static Node *
-make_year(Node *value)
-{
-	Const	   *constant = (Const *) value;
-	double		year;
-
-	if (!IsA(value, Const) || constant->constisnull)
-		return NULL;
-	if (constant->consttype == FLOAT8OID)
-		year = DatumGetFloat8(constant->constvalue);
-	else if (constant->consttype == NUMERICOID)
-		year = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow,
-												  constant->constvalue));
-	else
-		return NULL;
-	/* years that every type of time has */
-	if (!(year >= 1 && year <= 200000) || year != floor(year))
-		return NULL;
-	return (Node *) makeConst(TIMESTAMPOID, -1, InvalidOid, sizeof(Timestamp),
-							  TimestampGetDatum((date2j((int) year, 1, 1) - POSTGRES_EPOCH_JDATE) *
-												USECS_PER_DAY),
-							  false, FLOAT8PASSBYVAL);
-}
-
-/*
- * Can the time, which is no plain instant, be compared with a value of that type here?  An
- * instant that was truncated is one of the session's time zone if the value is.
- */
-static bool
-is_comparable(const SnowflakeTimeOfId *time, Oid type)
-{
-	if (type == TIMESTAMPTZOID)
-		return !time->is_local;
-	return (type == TIMESTAMPOID || type == DATEOID) && (time->is_local || time->zone == NULL);
-}
-
-/* Is that time zone one that gives a range, as far as is known?  NULL is the session's. */
-static bool
-is_useful_zone(Node *zone)
-{
-	Const	   *name = (Const *) zone;
-
-	if (zone == NULL)
-		return true;
-	if (!IsA(zone, Const))
-		return is_known_first(zone);
-	return !name->constisnull &&
-		snowflake_timeperiod_is_zone(TextDatumGetCString(name->constvalue));
-}
-
-/*
- * "a time OP value", as a range, where that is no instant, but is in a zone and beside a
- * value that are known; NULL if clocks may be set there.
- */
-static Node *
-make_known_period_range(const Context *context, StrategyNumber strategy, Node *value,
-						const char *unit)
-{
-	Const	   *zone = (Const *) context->time.zone;
-	Const	   *constant = (Const *) value;
-	TimestampTz start,
-				end;
-	Node	   *first;
-	Node	   *next;
-
-	if (zone == NULL || !IsA(zone, Const) || !IsA(value, Const) || constant->constisnull ||
-		!snowflake_timeperiod_constant(TextDatumGetCString(zone->constvalue),
-									   constant->consttype, constant->constvalue, unit,
-									   &start, &end))
-		return NULL;
-	first = (Node *) makeConst(TIMESTAMPTZOID, -1, InvalidOid, sizeof(TimestampTz),
-							   TimestampTzGetDatum(start), false, FLOAT8PASSBYVAL);
-	next = (Node *) makeConst(TIMESTAMPTZOID, -1, InvalidOid, sizeof(TimestampTz),
-							  TimestampTzGetDatum(end), false, FLOAT8PASSBYVAL);
-	switch (strategy)
-	{
-		case BTLessStrategyNumber:
-			return make_upper(context, first, false);
-		case BTLessEqualStrategyNumber:
-			return make_upper(context, next, false);
-		case BTEqualStrategyNumber:
-			return make_both(make_lower(context, first, false), make_upper(context, next, false));
-		case BTGreaterEqualStrategyNumber:
-			return make_lower(context, first, false);
-		default:
-			return make_lower(context, next, false);
-	}
-}
-
-/*
- * The range that "a time OP value" implies, where that is no instant: a local time, or one
- * that was truncated.  NULL if there is none; "is_exact" is set if it says the same.
- */
-static Node *
-make_period_range(const Context *context, StrategyNumber strategy, Node *value, bool *is_exact)
-{
-	const SnowflakeTimeOfId *time = &context->time;
-	const char *unit = time->unit != NULL ? time->unit : "microseconds";
-	Node	   *lower = NULL;
-	Node	   *upper = NULL;
-
-	if (!is_known_first(value) || !is_useful_zone(time->zone))
-		return NULL;
-	if (time->is_year && (value = make_year(value)) == NULL)
-		return NULL;
-	if (!is_comparable(time, getBaseType(exprType(value))))
-		return NULL;
-	lower = make_known_period_range(context, strategy, value, unit);
-	*is_exact = lower != NULL;
-	if (*is_exact)
-		return lower;
-
-	if (strategy >= BTEqualStrategyNumber)
-	{
-		Node	   *start = make_period(context, "snowflake_period_start", value, unit);
-
-		lower = start == NULL ? NULL : make_lower(context, start, false);
-	}
-	if (strategy <= BTEqualStrategyNumber)
-	{
-		Node	   *end;
-
-		/* what is before a day, or a year, is so before it is truncated */
-		if (strategy == BTLessStrategyNumber && time->is_local &&
-			(time->is_year ||
-			 (strcmp(unit, "day") == 0 && getBaseType(exprType(value)) == DATEOID)))
-			unit = "microseconds";
-		end = make_period(context, "snowflake_period_end", value, unit);
-		upper = end == NULL ? NULL : make_upper(context, end, false);
-	}
-	if (strategy == BTEqualStrategyNumber)
-		return make_both(lower, upper);
-	return lower != NULL ? lower : upper;
-}
-
-/* What "the time OP value" says of the ID, or implies; NULL if that is nothing. */
-static Node *
-make_key_range(const Context *context, StrategyNumber strategy, Node *value, bool *is_exact)
-{
-	*is_exact = !context->time.is_local && context->time.unit == NULL;
-	if (!*is_exact)
-		return make_period_range(context, strategy, value, is_exact);
-
-	switch (strategy)
-	{
-		case BTLessStrategyNumber:
-			return make_upper(context, value, false);
-		case BTLessEqualStrategyNumber:
-			return make_upper(context, value, true);
-		case BTEqualStrategyNumber:
-			return is_known_first(value) ? make_between(context, value) : NULL;
-		case BTGreaterEqualStrategyNumber:
-			return make_lower(context, value, false);
-		case BTGreaterStrategyNumber:
-			return make_lower(context, value, true);
-		default:
-			return NULL;
-	}
+	return snowflake_timebound_both(range, condition);
 }
 
 /* What an operator is to the times that are compared, 0 if it is no comparison. */
 static StrategyNumber
-get_strategy(const Context *context, Oid opno, Node *value)
+get_strategy(const SnowflakeTimeContext *context, Oid opno, Node *value)
 {
 	Oid			opfamily = !context->time.is_year ? snowflake_timeexpr_opfamily() :
 		lookup_type_cache(exprType(value), TYPECACHE_BTREE_OPFAMILY)->btree_opf;
@@ -410,7 +143,7 @@ get_strategy(const Context *context, Oid opno, Node *value)
 
 /* "left OP right" */
 static Node *
-simplify_comparison(Context *context, OpExpr *condition)
+simplify_comparison(SnowflakeTimeContext *context, OpExpr *condition)
 {
 	Node	   *left = linitial(condition->args);
 	Node	   *value = lsecond(condition->args);
@@ -434,7 +167,7 @@ simplify_comparison(Context *context, OpExpr *condition)
 	/* two IDs have no bound that is known first */
 	if (strategy == 0 || !is_independent(context, value) || snowflake_timeexpr_read(value, &other))
 		return (Node *) condition;
-	range = make_key_range(context, strategy, value, &is_exact);
+	range = snowflake_timebound_range(context, strategy, value, &is_exact);
 	if (is_exact && range != NULL)
 		return range;
 	return make_implied(context, range, (Node *) condition);
@@ -482,7 +215,7 @@ get_elements(Node *array)
 
 /* "left = ANY (array)" */
 static Node *
-simplify_any(Context *context, ScalarArrayOpExpr *condition)
+simplify_any(SnowflakeTimeContext *context, ScalarArrayOpExpr *condition)
 {
 	Node	   *array = lsecond(condition->args);
 	List	   *elements;
@@ -492,7 +225,7 @@ simplify_any(Context *context, ScalarArrayOpExpr *condition)
 
 	if (!condition->useOr || !is_time(context, linitial(condition->args)) ||
 		get_strategy(context, condition->opno, linitial(condition->args)) != BTEqualStrategyNumber ||
-		!is_known_first(array))
+		!snowflake_timebound_is_known_first(array))
 		return (Node *) condition;
 
 	elements = get_elements(array);
@@ -501,7 +234,7 @@ simplify_any(Context *context, ScalarArrayOpExpr *condition)
 		if (context->time.is_local || context->time.unit != NULL ||
 			getBaseType(exprType(array)) != TIMESTAMPTZARRAYOID)
 			return (Node *) condition;
-		return make_implied(context, make_between(context, array), (Node *) condition);
+		return make_implied(context, snowflake_timebound_between(context, array), (Node *) condition);
 	}
 	foreach(lc, elements)
 	{
@@ -512,7 +245,7 @@ simplify_any(Context *context, ScalarArrayOpExpr *condition)
 		/* which is equal to nothing */
 		if (IsA(element, Const) && ((Const *) element)->constisnull)
 			continue;
-		range = make_key_range(context, BTEqualStrategyNumber, element, &is_exact);
+		range = snowflake_timebound_range(context, BTEqualStrategyNumber, element, &is_exact);
 		if (range == NULL)
 			return (Node *) condition;
 		all_exact &= is_exact;
@@ -546,7 +279,7 @@ get_ranges(Node *multirange)
 
 /* "time <@ range" and "range @> time", of a tstzrange or tstzmultirange */
 static Node *
-simplify_containment(Context *context, OpExpr *condition)
+simplify_containment(SnowflakeTimeContext *context, OpExpr *condition)
 {
 	Node	   *time = linitial(condition->args);
 	Node	   *range = lsecond(condition->args);
@@ -570,7 +303,7 @@ simplify_containment(Context *context, OpExpr *condition)
 	switch (getBaseType(exprType(range)))
 	{
 		case TSTZRANGEOID:
-			simplified = make_between(context, range);
+			simplified = snowflake_timebound_between(context, range);
 			return simplified != NULL ? simplified : (Node *) condition;
 		case TSTZMULTIRANGEOID:
 			break;
@@ -581,10 +314,10 @@ simplify_containment(Context *context, OpExpr *condition)
 	ranges = get_ranges(range);
 	if (ranges == NIL)
 		return contain_var_clause(range) ? (Node *) condition :
-			make_implied(context, make_between(context, range), (Node *) condition);
+			make_implied(context, snowflake_timebound_between(context, range), (Node *) condition);
 	foreach(lc, ranges)
 	{
-		simplified = make_between(context, lfirst(lc));
+		simplified = snowflake_timebound_between(context, lfirst(lc));
 		if (simplified == NULL)
 			return (Node *) condition;
 		conditions = lappend(conditions, simplified);
@@ -597,12 +330,12 @@ simplify_containment(Context *context, OpExpr *condition)
  * alone, or by itself, which is compared by that operator.
  */
 static Node *
-make_pair_condition(const Context *context, bool is_less, Node *value, Oid opno, Node *other)
+make_pair_condition(const SnowflakeTimeContext *context, bool is_less, Node *value, Oid opno, Node *other)
 {
 	OpExpr	   *by_id = (OpExpr *) make_opclause(opno, BOOLOID, false,
 												 (Expr *) copyObject(context->time.decoded.id),
 												 (Expr *) copyObject(other), InvalidOid, InvalidOid);
-	Node	   *by_time = is_less ? make_upper(context, value, false) : make_lower(context, value, true);
+	Node	   *by_time = is_less ? snowflake_timebound_upper(context, value, false) : snowflake_timebound_lower(context, value, true);
 
 	set_opfuncid(by_id);
 	return by_time == NULL ? NULL : (Node *) make_orclause(list_make2(by_time, by_id));
@@ -610,7 +343,7 @@ make_pair_condition(const Context *context, bool is_less, Node *value, Oid opno,
 
 /* "(time, ...) OP (value, ...)", of which the first columns imply a range */
 static Node *
-simplify_row_comparison(Context *context, RowCompareExpr *condition)
+simplify_row_comparison(SnowflakeTimeContext *context, RowCompareExpr *condition)
 {
 	Node	   *value = linitial(condition->rargs);
 	StrategyNumber strategy = RowCompareStrategy(condition);
@@ -624,7 +357,7 @@ simplify_row_comparison(Context *context, RowCompareExpr *condition)
 		value = linitial(condition->largs);
 		strategy = BTMaxStrategyNumber + 1 - strategy;
 	}
-	if (!is_known_first(value) ||
+	if (!snowflake_timebound_is_known_first(value) ||
 		get_strategy(context, linitial_oid(condition->opnos), value) == 0)
 		return (Node *) condition;
 	is_less = strategy < BTEqualStrategyNumber;
@@ -634,14 +367,14 @@ simplify_row_comparison(Context *context, RowCompareExpr *condition)
 		list_nth_oid(condition->opfamilies, 1) == INTEGER_BTREE_FAM_OID)
 		rest = make_pair_condition(context, is_less, value, lsecond_oid(condition->opnos),
 								   lsecond(condition->rargs));
-	return make_implied(context, is_less ? make_upper(context, value, true) :
-						make_lower(context, value, false),
+	return make_implied(context, is_less ? snowflake_timebound_upper(context, value, true) :
+						snowflake_timebound_lower(context, value, false),
 						rest != NULL ? rest : (Node *) condition);
 }
 
 /* "time IS [NOT] NULL": as the ID is, since the layout is not */
 static Node *
-simplify_null_test(Context *context, NullTest *condition)
+simplify_null_test(SnowflakeTimeContext *context, NullTest *condition)
 {
 	NullTest   *simplified;
 	Node	   *layout;
@@ -657,19 +390,6 @@ simplify_null_test(Context *context, NullTest *condition)
 }
 
 /*
- * The range of IDs that have that time, as two conditions; NIL if the user may not call
- * what it takes.
- */
-List *
-snowflake_timefilter_between(PlannerInfo *root, const SnowflakeDecodedId *decoded, Node *time)
-{
-	Context		context = {.root = root,.time = {.decoded = *decoded}};
-	Node	   *range = make_between(&context, time);
-
-	return range == NULL ? NIL : make_ands_implicit((Expr *) range);
-}
-
-/*
  * A condition, with what it says of the time of IDs as comparisons of these; itself if it
  * says nothing of that.  The IDs are those of one table, or of any if "relid" is 0.
  * If something has changed, "decoded_by" is set to the function that decodes.
@@ -680,7 +400,7 @@ snowflake_timefilter_between(PlannerInfo *root, const SnowflakeDecodedId *decode
 Node *
 snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition, Oid *decoded_by)
 {
-	Context		context = {.root = root,.relid = relid};
+	SnowflakeTimeContext context = {.root = root,.relid = relid};
 	Node	   *simplified = condition;
 
 	if (is_andclause(condition) || is_orclause(condition))

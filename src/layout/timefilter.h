@@ -10,11 +10,7 @@
 
 #include "nodes/pathnodes.h"
 
-#include "layout/timeexpr.h"
-
 extern Node *snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition,
 										   Oid *decoded_by);
-extern List *snowflake_timefilter_between(PlannerInfo *root, const SnowflakeDecodedId *decoded,
-										  Node *time);
 
 #endif							/* SNOWFLAKE_TIMEFILTER_H */

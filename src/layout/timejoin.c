@@ -23,6 +23,7 @@
 #include "access/stratnum.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_opfamily_d.h"
+#include "nodes/makefuncs.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
@@ -33,8 +34,8 @@
 
 #include "base/compat.h"
 #include "layout/indexscan.h"
+#include "layout/timebound.h"
 #include "layout/timeexpr.h"
-#include "layout/timefilter.h"
 #include "layout/timejoin.h"
 
 static set_rel_pathlist_hook_type previous_hook;
@@ -131,13 +132,14 @@ static List *
 make_one_time_range(PlannerInfo *root, RelOptInfo *rel, const SnowflakeDecodedId *decoded,
 					Node *time)
 {
-	List	   *range = snowflake_timefilter_between(root, decoded, time);
+	SnowflakeTimeContext context = {.root = root,.time = {.decoded = *decoded}};
+	List	   *range = make_ands_implicit((Expr *) snowflake_timebound_between(&context, time));
 	RestrictInfo *lower,
 			   *upper;
 	VariableStatData statistics;
 	bool		is_default;
 
-	if (range == NIL)
+	if (list_length(range) != 2)
 		return NIL;
 	lower = make_simple_restrictinfo(root, linitial(range));
 	upper = make_simple_restrictinfo(root, lsecond(range));
