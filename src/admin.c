@@ -113,6 +113,24 @@ warn_if_ahead(void)
 }
 
 /*
+ * A generator that stands where a node ID was whose order was given up has passed the floor,
+ * but other node IDs go on below it, and no row says otherwise.
+ */
+static void
+refuse_given_up(const SnowflakeView *view, uint64 floor)
+{
+	if (view->gate == GATE_OPEN && view->in_order < floor && view->last >= floor)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("the order of snowflakes with node ID %d was given up", view->node),
+				errdetail("Snowflakes up to \"%s\" may have been minted with it. Those of other node IDs go on below.",
+						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
+																			view->last))),
+				errhint("Set %s to the node ID that is to mint, reload the configuration, and call the function again.",
+						snowflake_node_source_settings()));
+}
+
+/*
  * The gate is open, and the floor was raised: wait until the newest position is there,
  * and warn if that is ahead of the clock.
  */
@@ -121,8 +139,11 @@ pass_floor(const char *function, uint64 floor, int64 deadline_usec)
 {
 	SnowflakeView view;
 
-	while (snowflake_generator_view(&view), view.last < floor)
+	while (snowflake_generator_view(&view), view.in_order < floor)
+	{
+		refuse_given_up(&view, floor);
 		ask(function, SNOWFLAKE_WANT_FLOOR, deadline_usec);
+	}
 	ConditionVariableCancelSleep();
 	warn_if_ahead();
 }
@@ -144,6 +165,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	int64		deadline_usec = deadline();
 	uint64		floor = snowflake_layout_last_position(layout, tick);
 	int64		lead_usec;
+	SnowflakeView view;
 
 	snowflake_generator_require("snowflake_advance()");
 	PreventCommandDuringRecovery("snowflake_advance()");
@@ -162,6 +184,8 @@ snowflake_advance(PG_FUNCTION_ARGS)
 
 	/* nothing is asked for unless it can be done */
 	ask_until_open("snowflake_advance()", SNOWFLAKE_WANT_GATE, deadline_usec);
+	snowflake_generator_view(&view);
+	refuse_given_up(&view, floor);
 
 	/* what is minted from here on, or left of a batch, is above it */
 	snowflake_generator_raise_floor(floor);

@@ -423,6 +423,7 @@ read_rows(Relation relation, int32 node)
 		if (stored.other_layout == NULL && strcmp(layout, configured) != 0)
 			stored.other_layout = layout;
 	}
+	stored.row_until = stored.own_until;
 	if (TIMESTAMP_IS_NOBEGIN(stored.own_until))
 		stored.own_until = others_until;
 	systable_endscan(scan);

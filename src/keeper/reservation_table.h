@@ -17,12 +17,13 @@ typedef struct SnowflakeReservation
 								 * stands */
 	int32		last_node;		/* whose that is, -1 if that is not known */
 	TimestampTz own_until;		/* that of the node ID itself */
+	TimestampTz row_until;		/* the same, without the row for lost ones */
 	TimestampTz highest;		/* and of all node IDs */
 	char	   *other_layout;	/* a layout of any row that is not the
 								 * configured one, or NULL */
 } SnowflakeReservation;
 
-#define SNOWFLAKE_NO_RESERVATION	{DT_NOBEGIN, -1, DT_NOBEGIN, DT_NOBEGIN, NULL}
+#define SNOWFLAKE_NO_RESERVATION	{DT_NOBEGIN, -1, DT_NOBEGIN, DT_NOBEGIN, DT_NOBEGIN, NULL}
 
 extern bool snowflake_reservation_table_exists(void);
 extern void snowflake_reservation_table_create(void);

@@ -495,9 +495,12 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	 * that it has passed
 	 */
 	last = resume_after(&view, &stored, wanted, &in_order);
+	if (lost)
+		in_order = Max(in_order, view.floor);
 	afresh = wanted->at_clock && wanted->grant > view.newest_grant;
 	if (afresh)
-		last = Max(wanted->first - 1, view.floor > view.last ? view.floor : 0);
+		last = Max(Max(wanted->first - 1, end_of_reservation(stored.row_until)),
+				   view.floor > view.last ? view.floor : 0);
 	if (!snowflake_clock_is_believed())
 	{
 		snowflake_keeper_transaction_commit();
@@ -538,12 +541,13 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	/*
 	 * What is reserved is durable from here on.
 	 *
-	 * What a new grant has is above everything that its node ID had before.
+	 * What a new grant has is above everything that its node ID had before, as
+	 * far as the coordinator knows: a row of this server's own counts all the same.
 	 * One that is opened for again, as after a node ID of a setting, is not
-	 * new: it may have been used up to what its row says.
+	 * new: it may have been used up to what its row says, or that for lost ones.
 	 */
-	own_last = wanted->grant == 0 || wanted->grant <= view.newest_grant ?
-		end_of_reservation(stored.own_until) : 0;
+	own_last = end_of_reservation(wanted->grant == 0 || wanted->grant <= view.newest_grant ?
+								  stored.own_until : stored.row_until);
 	if (wanted->first > 0)
 		own_last = Max(own_last, wanted->first - 1);
 	snowflake_generator_note_highest(end_of_reservation(stored.highest));

@@ -107,6 +107,8 @@ snowflake_lease_state_wanted(SnowflakeNode *wanted)
 	wanted->node = view.node;
 	wanted->grant = view.grant;
 	wanted->at_clock = view.at_clock;
+	wanted->first = 0;
+	wanted->end = PG_UINT64_MAX;
 	if (view.grant == 0 || view.retired)
 		wanted->obstacle = GATE_LEASE_NONE;
 	else if (view.revoked)

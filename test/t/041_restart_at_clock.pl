@@ -39,8 +39,7 @@ sub reset_error
 {
 	my ($to) = @_;
 
-	return error_of($node,
-		"SET snowflake.max_wait = '2s'; SELECT snowflake_restart_at_clock($to)");
+	return error_of($node, "SET snowflake.max_wait = '2s'; SELECT snowflake_restart_at_clock($to)");
 }
 
 # What is minted is of now, and of that node ID.
@@ -180,6 +179,12 @@ foreach my $restarted (0, 1)
 
 	set_node_id(1);
 	is(refused()->{sqlstate}, '55000', "${name}is still a year ahead");
+	like(
+		error_of($node,
+			q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '1 hour'))})
+		  ->{message},
+		qr/^the order of snowflakes with node ID 1 was given up$/,
+		"${name}has passed no position for the new one, so snowflake_advance() does not say so");
 	my $told = $node->safe_psql('postgres', 'SELECT snowflake_frontier()');
 	if ($restarted)
 	{
@@ -193,8 +198,10 @@ foreach my $restarted (0, 1)
 	}
 	is_of_now(my $id = mint(), 2, "${name}and the new one again: IDs are of the right time");
 	cmp_ok($told, '<', $id, 'and above what the frontier was meanwhile');
-	is($node->safe_psql('postgres', 'SELECT in_order FROM snowflake_keeper.reservation WHERE node = 1'),
-		'f', 'a row that was given up stays so');
+	is( $node->safe_psql(
+			'postgres', 'SELECT in_order FROM snowflake_keeper.reservation WHERE node = 1'),
+		'f',
+		'a row that was given up stays so');
 }
 
 # Nobody has asked for the frontier since.  The first who does has a snapshot that is not
