@@ -107,7 +107,8 @@ snowflake_timebound_both(Node *one, Node *other)
 Node *
 snowflake_timebound_between(const SnowflakeTimeContext *context, Node *time)
 {
-	return snowflake_timebound_both(snowflake_timebound_lower(context, time, false), snowflake_timebound_upper(context, time, true));
+	return snowflake_timebound_both(snowflake_timebound_lower(context, time, false),
+									snowflake_timebound_upper(context, time, true));
 }
 
 /* A call of snowflake_period_start() or _end(), or NULL. */
@@ -211,7 +212,8 @@ make_known_period_range(const SnowflakeTimeContext *context, StrategyNumber stra
 		case BTLessEqualStrategyNumber:
 			return snowflake_timebound_upper(context, next, false);
 		case BTEqualStrategyNumber:
-			return snowflake_timebound_both(snowflake_timebound_lower(context, first, false), snowflake_timebound_upper(context, next, false));
+			return snowflake_timebound_both(snowflake_timebound_lower(context, first, false),
+											snowflake_timebound_upper(context, next, false));
 		case BTGreaterEqualStrategyNumber:
 			return snowflake_timebound_lower(context, first, false);
 		default:
@@ -267,7 +269,8 @@ make_period_range(const SnowflakeTimeContext *context, StrategyNumber strategy, 
 
 /* What "the time OP value" says of the ID, or implies; NULL if that is nothing. */
 Node *
-snowflake_timebound_range(const SnowflakeTimeContext *context, StrategyNumber strategy, Node *value, bool *is_exact)
+snowflake_timebound_range(const SnowflakeTimeContext *context, StrategyNumber strategy,
+						  Node *value, bool *is_exact)
 {
 	*is_exact = !context->time.is_local && context->time.unit == NULL;
 	if (!*is_exact)
@@ -280,7 +283,8 @@ snowflake_timebound_range(const SnowflakeTimeContext *context, StrategyNumber st
 		case BTLessEqualStrategyNumber:
 			return snowflake_timebound_upper(context, value, true);
 		case BTEqualStrategyNumber:
-			return snowflake_timebound_is_known_first(value) ? snowflake_timebound_between(context, value) : NULL;
+			return snowflake_timebound_is_known_first(value) ?
+				snowflake_timebound_between(context, value) : NULL;
 		case BTGreaterEqualStrategyNumber:
 			return snowflake_timebound_lower(context, value, false);
 		case BTGreaterStrategyNumber:

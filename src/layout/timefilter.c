@@ -335,7 +335,8 @@ make_pair_condition(const SnowflakeTimeContext *context, bool is_less, Node *val
 	OpExpr	   *by_id = (OpExpr *) make_opclause(opno, BOOLOID, false,
 												 (Expr *) copyObject(context->time.decoded.id),
 												 (Expr *) copyObject(other), InvalidOid, InvalidOid);
-	Node	   *by_time = is_less ? snowflake_timebound_upper(context, value, false) : snowflake_timebound_lower(context, value, true);
+	Node	   *by_time = is_less ? snowflake_timebound_upper(context, value, false) :
+		snowflake_timebound_lower(context, value, true);
 
 	set_opfuncid(by_id);
 	return by_time == NULL ? NULL : (Node *) make_orclause(list_make2(by_time, by_id));
