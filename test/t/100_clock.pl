@@ -80,7 +80,7 @@ sub begin_to_mint
 sub lead
 {
 	my ($output) =
-	  query("SELECT extract(epoch FROM (@ '$ids[-1]'::snowflake) - clock_timestamp()) * 1000");
+	  query("SELECT extract(epoch FROM (\@\@ '$ids[-1]'::snowflake) - clock_timestamp()) * 1000");
 	return $output;
 }
 

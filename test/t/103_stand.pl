@@ -52,7 +52,7 @@ sub mint
 	cmp_ok($waited, '<', $most_ms // 900, sprintf '%s: soon, after %.0f ms', $name, $waited);
 	push @ids, $output;
 	return $node->safe_psql('postgres',
-		"SELECT 1000 * extract(epoch FROM (@ '$output'::snowflake) - clock_timestamp())");
+		"SELECT 1000 * extract(epoch FROM (\@\@ '$output'::snowflake) - clock_timestamp())");
 }
 
 sub until_open

@@ -24,7 +24,7 @@ sub mint
 {
 	push @ids, $node->safe_psql('postgres', 'SELECT snowflake_next()');
 	return $node->safe_psql('postgres',
-		"SELECT 1000 * extract(epoch FROM (@ '$ids[-1]'::snowflake) - clock_timestamp())");
+		"SELECT 1000 * extract(epoch FROM (\@\@ '$ids[-1]'::snowflake) - clock_timestamp())");
 }
 
 sub start

@@ -36,7 +36,7 @@ sub mint
 {
 	$session->{stderr} = '';
 	my $output = $session->query(
-		qq{SELECT round(1000 * extract(epoch FROM (@@ m.id) - clock_timestamp()) + $off) || ' ' || m.id
+		qq{SELECT round(1000 * extract(epoch FROM (\@\@ m.id) - clock_timestamp()) + $off) || ' ' || m.id
 			FROM (SELECT snowflake_next() AS id OFFSET 0) m});
 
 	return $session->{stderr} if $output !~ /^(-?\d+) (\d+)$/;
