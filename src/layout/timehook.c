@@ -27,7 +27,9 @@
  *	  snowflake_filter() is not one that core would take for harmless because of what is in it;
  *	- that a condition is looked at once for each table.  It is changed only for that one of
  *	  which the ID is, so it is changed once;
- *	- that core also looks up tables without a query, to build or cluster an index.
+ *	- that core also looks up tables without a query, to build or cluster an index;
+ *	- that a plan may be used again by another role.  Which functions a role may call has been
+ *	  looked at for what is not called any more, so such a plan is of one role.
  *
  * A UNION ALL view has no key: the filter is on a column of the union, in the place of which
  * each of its tables has an expression of its own.  Core translates and simplifies the
@@ -79,7 +81,10 @@ simplify_conditions(PlannerInfo *root, Index relid, List *conditions)
 		if (result == NIL && simplified != lfirst(lc))
 			result = list_copy_head(conditions, foreach_current_index(lc));
 		if (simplified != lfirst(lc))
+		{
 			result = list_concat(result, make_ands_implicit((Expr *) simplified));
+			root->glob->dependsOnRole = true;
+		}
 		else if (result != NIL)
 			result = lappend(result, simplified);
 	}
@@ -149,6 +154,7 @@ mark_filters(PlannerInfo *root, RelOptInfo *unioned, AppendRelInfo *child)
 												 InvalidOid);
 		if (!OidIsValid(function))
 			continue;
+		root->glob->dependsOnRole = true;
 		for (int n = 0; n < 2; n++)
 			rinfo->clause = (Expr *) makeFuncExpr(function, BOOLOID, list_make1(rinfo->clause),
 												  InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);

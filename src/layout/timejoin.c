@@ -181,6 +181,7 @@ add_scan(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, RestrictInfo *
 	range = make_one_time_range(root, rel, &decoded, time);
 	if (range == NIL)
 		return;
+	root->glob->dependsOnRole = true;	/* as timehook.c says */
 
 	clause = makeNode(IndexClause);
 	clause->rinfo = equality;

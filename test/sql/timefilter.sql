@@ -297,9 +297,13 @@ SELECT count(*), count(*) FILTER (WHERE by_time <> by_id) AS different
 CREATE ROLE regress_snowflake_reader;
 GRANT SELECT ON recent, visits TO regress_snowflake_reader;
 REVOKE EXECUTE ON FUNCTION snowflake_timestamp(bigint) FROM PUBLIC;
+PREPARE planned_by_another AS SELECT count(*) FROM recent WHERE created_at < '2026-01-02';
+EXECUTE planned_by_another;
 SET ROLE regress_snowflake_reader;
 SELECT code, message FROM outcome($$SELECT count(*) FROM recent WHERE created_at < '2026-01-02'$$);
+EXECUTE planned_by_another;
 RESET ROLE;
+DEALLOCATE planned_by_another;
 GRANT EXECUTE ON FUNCTION snowflake_timestamp(bigint) TO PUBLIC;
 REVOKE EXECUTE ON FUNCTION snowflake_before(anyelement) FROM PUBLIC;
 SET ROLE regress_snowflake_reader;
