@@ -303,8 +303,12 @@ foreach (1 .. $queries / 10)
 my $table = 0;
 foreach my $condition (@plans)
 {
-	my $plan = $node->safe_psql('postgres', "SET search_path = by_key, public; SET enable_seqscan = off; EXPLAIN (COSTS OFF) SELECT * FROM " . (qw(items numbers others))[ $table++ % 3 ] . " WHERE $condition");
+	my ($failed, $plan) = $node->psql('postgres',
+		"SET search_path = by_key, public; SET enable_seqscan = off; EXPLAIN (COSTS OFF) SELECT * FROM "
+		  . (qw(items numbers others))[ $table++ % 3 ] . " WHERE $condition");
 
+	# a constant that is out of range
+	next if $failed;
 	next if $plan =~ /Index Cond|One-Time Filter: false/;
 	diag "$condition\n$plan" if !$unplanned++;
 }
