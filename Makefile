@@ -1,6 +1,6 @@
 # snowflake: 64-bit, time-sortable Snowflake IDs
 
-EXTENSION = snowflake snowflake_keeper snowflake_partitions $(if $(WITH_OPENSSL),snowflake_public)
+EXTENSION = snowflake snowflake_keeper snowflake_migrate snowflake_partitions $(if $(WITH_OPENSSL),snowflake_public)
 EXTVERSION = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" $(srcdir)/snowflake.control)
 # Every script that was released, as it was then.  A new version adds one that
 # updates, such as sql/snowflake--1.0--1.1.sql; CREATE EXTENSION runs it as well.
@@ -14,14 +14,6 @@ OBJS = \
 	src/base/duration.o \
 	src/base/settings.o \
 	src/base/worker.o \
-	src/convert/convert.o \
-	src/convert/expressions.o \
-	src/convert/facts.o \
-	src/convert/locks.o \
-	src/convert/obstacles.o \
-	src/convert/plan.o \
-	src/convert/query.o \
-	src/convert/roles.o \
 	src/frontier/frontier.o \
 	src/frontier/frontier_sample.o \
 	src/frontier/prepared.o \
@@ -85,7 +77,7 @@ PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden
 # Regression and isolation tests have a server of their own, which preloads the
 # library and has a node ID.  TEMP_INSTANCE= is for a server that runs already.
 TEMP_INSTANCE = --temp-instance=$(1) --temp-config='$(srcdir)/test/server.conf'
-REGRESS = setup type bigint layout vectors decode mint timerange timefilter timeorder encode explain convert settled $(if $(WITH_OPENSSL),public)
+REGRESS = setup type bigint layout vectors decode mint timerange timefilter timeorder encode explain settled $(if $(WITH_OPENSSL),public)
 REGRESS_OPTS = --inputdir=test --encoding=UTF8 $(call TEMP_INSTANCE,tmp_check)
 ISOLATION = concurrent_keys frontier session_order
 ISOLATION_OPTS = --inputdir=test --outputdir=. $(call TEMP_INSTANCE,tmp_check_iso)

@@ -364,17 +364,6 @@ BEGIN
 END
 $$;
 
--- Migration
---
--- It checks the caller's rights before it locks, and its statements do again.
-
-CREATE FUNCTION snowflake_convert_column(relation regclass, column_name name,
-	type regtype DEFAULT 'pg_catalog.int8', dry_run boolean DEFAULT false)
-	RETURNS SETOF text
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 10;
-COMMENT ON FUNCTION snowflake_convert_column(regclass, name, regtype, boolean) IS
-	'fill a serial, identity or integer column with snowflakes from now on';
-
 -- Without the library in shared memory everything but minting works, and nothing
 -- would say so until then.  CREATE EXTENSION suppresses messages below WARNING.
 

@@ -32,7 +32,7 @@ class Order(Base):
 
 # create_all() makes a bigserial of such a key
 sa.event.listen(Order.__table__, "after_create",
-                sa.DDL("SELECT snowflake_convert_column('orders', 'id', 'snowflake')"))
+                sa.DDL("ALTER TABLE orders ALTER id DROP DEFAULT, ALTER id TYPE snowflake, ALTER id SET DEFAULT snowflake_next()"))
 
 
 client(f"SQLAlchemy {sa.__version__}, Alembic {alembic.__version__}")

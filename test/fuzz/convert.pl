@@ -1,15 +1,16 @@
-# Random schemas for snowflake_convert_column(): keys of all kinds with
-# partitions, children, references, indexes, constraints and what stands in the
-# way, of one or several owners.  For each of them:
+# Random schemas for snowflake_migrate: keys of all kinds with partitions, children,
+# references, indexes, constraints, what hangs on columns and what stands in the way, of
+# one or several owners.  For each of them:
 #
-# - a dry run changes nothing, and says what the run does or why it fails;
-# - a run that fails changes nothing;
-# - after one that succeeds, every row, constraint, index and comment is as it
-#   was, new keys are snowflakes and can be referenced, what is no key cannot,
-#   and there is nothing left to do.
+# - a plan changes nothing, and a conversion fails if and only if the plan says what
+#   blocks it;
+# - a conversion that fails changes nothing;
+# - after one that succeeds, every row, constraint, index, view, policy, trigger and
+#   comment is as it was, new keys are snowflakes and can be referenced, what is no key
+#   cannot, and there is nothing left to do.
 #
-#   bash test/run.sh convert                            1000 schemas, in some minutes
-#   bash test/run.sh convert --schemas 100 --seed 7
+#   bash test/run.sh convert                            200 schemas, in some minutes
+#   bash test/run.sh convert --schemas 1000 --seed 7
 
 use strict;
 use warnings;
@@ -21,7 +22,7 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(new_node);
 use Test::More;
 
-my ($schemas, $seed) = (1000, 1);
+my ($schemas, $seed) = (200, 1);
 GetOptions('schemas=i' => \$schemas, 'seed=i' => \$seed) or die "usage";
 
 my $node = new_node('main', conf => 'max_locks_per_transaction = 256');
@@ -44,6 +45,7 @@ sub run
 
 my $helpers = q{
 CREATE EXTENSION IF NOT EXISTS snowflake;
+CREATE EXTENSION IF NOT EXISTS snowflake_migrate;
 SET client_min_messages = error;
 
 -- What a statement gives, or its error, less numbers that are never the same
@@ -76,12 +78,21 @@ BEGIN
 		UNION ALL
 		SELECT pg_get_indexdef(oid) FROM pg_class WHERE relnamespace = name::regnamespace AND relkind IN ('i', 'I')
 		UNION ALL
-		SELECT pg_get_statisticsobjdef(oid) FROM pg_statistic_ext WHERE stxnamespace = name::regnamespace
+		SELECT pg_get_statisticsobjdef(oid) || stxowner::regrole FROM pg_statistic_ext WHERE stxnamespace = name::regnamespace
+		UNION ALL
+		SELECT regexp_replace(pg_get_viewdef(oid), '\s+', ' ', 'g') FROM pg_class WHERE relnamespace = name::regnamespace AND relkind IN ('v', 'm')
+		UNION ALL
+		SELECT format('%s %s %s', polrelid::regclass, polname, pg_get_expr(polqual, polrelid)) FROM pg_policy p JOIN pg_class c ON c.oid = polrelid WHERE relnamespace = name::regnamespace
+		UNION ALL
+		SELECT format('%s %s', pg_get_triggerdef(t.oid), tgenabled) FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid WHERE relnamespace = name::regnamespace AND NOT tgisinternal
+		UNION ALL
+		SELECT format('%s %s %s', c.conname, p.proname, tgenabled) FROM pg_trigger t JOIN pg_constraint c ON c.oid = tgconstraint JOIN pg_proc p ON p.oid = tgfoid
+		 WHERE c.connamespace = name::regnamespace AND conparentid = 0
 		UNION ALL
 		SELECT format('%s %s %s', oid::regclass, relowner::regrole, relacl) FROM pg_class
-		 WHERE relnamespace = name::regnamespace AND relkind IN ('r', 'p', 'v')) s (t);
+		 WHERE relnamespace = name::regnamespace AND relkind IN ('r', 'p', 'v', 'm')) s (t);
 	FOR rel IN SELECT oid FROM pg_class WHERE relnamespace = name::regnamespace AND relkind = 'r' ORDER BY oid LOOP
-		EXECUTE format('SELECT count(*) || md5(string_agg(t::text, %L ORDER BY t::text)) FROM ONLY %s t', ' ', rel) INTO rows;
+		EXECUTE format('SELECT count(*) || md5(string_agg(j, %L ORDER BY j)) FROM (SELECT (SELECT string_agg(e.key || trim(both ''"'' FROM e.value::text), '' '' ORDER BY e.key) FROM jsonb_each(to_jsonb(t)) e) FROM ONLY %s t) AS u (j)', ' ', rel) INTO rows;
 		state := concat(state, ' ## ', rel, ' ', rows);
 	END LOOP;
 	-- how a snowflake is written where bigints are compared
@@ -272,18 +283,18 @@ while ($count{converted} + $count{refused} < $schemas)
 	$i++;
 	my $s = "fuzz_$i";
 	my ($sql, $caller, $type, $references, $composite) = schema($s);
-	my $convert = "snowflake_convert_column('$s.keys', 'id', '$type'";
+	my $convert = "'{$s.keys.id}', '$type'";
 	my $look = "SELECT fuzz_state('$s');\nSELECT fuzz_columns('$s');\n";
 	my $script =
 		"SET client_min_messages = error;\n"
 	  . join(";\n", @$sql)
 	  . ";\n\\echo made\n"
 	  . $look
-	  . "SET ROLE $caller; SELECT fuzz_outcome(\$f\$SELECT * FROM $convert, true)\$f\$); RESET ROLE;\n"
+	  . "SET ROLE $caller; SELECT fuzz_outcome(\$f\$SELECT finding || ' ' || object FROM snowflake_migrate.plan($convert) WHERE finding = 'blocks' OR finding = 'breaks' AND detail LIKE 'Its expression%'\$f\$); RESET ROLE;\n"
 	  . $look
-	  . "SET ROLE $caller; SELECT fuzz_outcome(\$f\$SELECT * FROM $convert)\$f\$); RESET ROLE;\n"
+	  . "SET ROLE $caller; SELECT fuzz_outcome(\$f\$SELECT count(*) FROM snowflake_migrate.convert($convert)\$f\$); RESET ROLE;\n"
 	  . $look
-	  . "SELECT fuzz_outcome(\$f\$SELECT * FROM $convert)\$f\$);\n"
+	  . "SELECT fuzz_outcome(\$f\$SELECT * FROM snowflake_migrate.convert($convert)\$f\$);\n"
 	  . "SELECT fuzz_outcome(\$f\$INSERT INTO $s.keys (v) VALUES ('new') RETURNING id > 1000000000000\$f\$);\n";
 	foreach my $reference (grep { $_->{to} eq "$s.keys" } @$references)
 	{
@@ -313,19 +324,21 @@ while ($count{converted} + $count{refused} < $schemas)
 	}
 	else
 	{
-		push @problems, 'a dry run changes something'
+		push @problems, 'a plan changes something'
 		  if $state ne $state_dry || $columns ne $columns_dry;
-		push @problems, "a dry run says\n$dry\nand the run\n$result" if $dry ne $result;
+		push @problems, "a plan says\n$dry\nand the run\n$result" if ($dry !~ / ## blocks /) != ($result =~ /^ok/);
 		push @problems, "rows or constraints are\n$state_after\nand were\n$state"
 		  if $state ne $state_after;
 		if ($result =~ /^ok/)
 		{
 			$count{converted}++;
 			push @problems, "the next run: $again" if $again ne 'ok';
-			push @problems, "a new key: $insert" if $insert ne 'ok ## true' && $insert ne 'ok ## t';
+			push @problems, "a new key: $insert"
+			  if $insert !~ /^ok ## t/ && !($insert =~ /^22003/ && $dry =~ / ## breaks /);
 			while (my ($good, $bogus) = splice @rest, 0, 2)
 			{
-				push @problems, "a new reference: $good" if $good !~ /^ok ## t/;
+				push @problems, "a new reference: $good"
+				  if $good !~ /^ok ## t/ && !($good =~ /^22003/ && $dry =~ / ## breaks /);
 				push @problems, "no reference: $bogus" if $bogus !~ /^(23503|22003|42601)/;
 			}
 		}

@@ -145,27 +145,28 @@ foreach my $type ('bigint', 'snowflake')
 
 # Conversion
 sql(q{
+	CREATE EXTENSION snowflake_migrate;
 	CREATE TABLE old (id serial PRIMARY KEY, n serial, m bigserial);
 	INSERT INTO old DEFAULT VALUES;
 	SELECT create_distributed_table('old', 'id')});
 foreach my $column ('id', 'n')
 {
 	my $error =
-	  error_of($node, "SELECT snowflake_convert_column('old', '$column', dry_run => true)");
+	  error_of($node, "SELECT snowflake_migrate.convert('{public.old.$column}')");
 
-	is($error->{sqlstate}, '0A000', "column $column as it is: a dry run says so");
+	is($error->{sqlstate}, '55000', "column $column as it is: refused");
 	like(
 		$error->{detail},
 		$column eq 'id'
-		? qr/^Citus distributes table public\.old by column id\.$/
-		: qr/^Citus has distributed table public\.old, whose column n owns a sequence\.$/,
+		? qr/^Citus distributes the table by it\.$/
+		: qr/^It owns a sequence, and Citus has distributed the table\.$/,
 		'and why');
 	like($error->{hint}, qr/undistribute_table/, 'and what to do');
 }
-is($node->psql('postgres', q{SELECT snowflake_convert_column('old', 'm', 'bigint')}), 0,
+is($node->psql('postgres', q{SELECT snowflake_migrate.convert('{public.old.m}')}), 0,
 	'column m');
 sql(q{SELECT undistribute_table('old')});
-sql(q{SELECT snowflake_convert_column('old', 'id'), snowflake_convert_column('old', 'n')});
+sql(q{SELECT snowflake_migrate.convert('{public.old.id,public.old.n}')});
 sql(q{SELECT create_distributed_table('old', 'id')});
 is(sql(q{INSERT INTO old DEFAULT VALUES RETURNING id > 5 AND n > 5 AND m > 5}),
 	't', 'undistributed, converted, distributed');

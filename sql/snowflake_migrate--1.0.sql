@@ -1,0 +1,1439 @@
+/* sql/snowflake_migrate--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION snowflake_migrate" to load this file. \quit
+
+-- In reading order: which columns a migration is about, how objects are written
+-- down as statements, what hangs on a column, the plan, the conversion under one
+-- lock, and the conversion of tables in use.
+--
+-- Everything runs with the caller's rights.  Each function has a search_path of its
+-- own, so that no name in it or in a statement that it writes can mean an object of
+-- somebody else; a procedure cannot both have one and commit, so procedures only call.
+-- Definitions are read from the catalogs under that search_path: they name every
+-- object with its schema.
+-- JIT is off in what callers call: it would compile each query on the catalogs for longer
+-- than that runs.
+
+-- What is found here belongs to whoever installs, or to nobody that he should not trust
+DO $$
+BEGIN
+	IF EXISTS (SELECT FROM pg_catalog.pg_namespace AS n
+			WHERE n.nspname OPERATOR(pg_catalog.=) 'snowflake_migrate'
+				AND n.nspowner OPERATOR(pg_catalog.<>) '@extowner@'::pg_catalog.regrole::pg_catalog.oid) THEN
+		RAISE EXCEPTION 'schema "snowflake_migrate" belongs to another role'
+			USING ERRCODE = 'insufficient_privilege',
+				DETAIL = 'Its owner could put functions of his own beside those of the extension.';
+	END IF;
+END
+$$;
+GRANT USAGE ON SCHEMA snowflake_migrate TO PUBLIC;
+
+-- Which columns a migration is about
+
+CREATE TYPE snowflake_migrate.key_column AS (
+	relid oid,			-- the table; of a tree of tables, its topmost one
+	attnum smallint,
+	name name,
+	role text,			-- key: snowflakes from now on; reference; widened: on request
+	old_type oid,
+	new_type oid
+);
+COMMENT ON TYPE snowflake_migrate.key_column IS 'a column that a migration converts';
+
+CREATE FUNCTION snowflake_migrate.home() RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+	SELECT quote_ident(n.nspname)
+		FROM pg_extension AS x JOIN pg_namespace AS n ON n.oid = x.extnamespace
+		WHERE x.extname = 'snowflake';
+END;
+COMMENT ON FUNCTION snowflake_migrate.home() IS 'schema of extension snowflake, quoted';
+
+CREATE FUNCTION snowflake_migrate.snowflake_type() RETURNS oid
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+	SELECT t.oid FROM pg_extension AS x JOIN pg_type AS t ON t.typnamespace = x.extnamespace
+		WHERE x.extname = 'snowflake' AND t.typname = 'snowflake';
+END;
+COMMENT ON FUNCTION snowflake_migrate.snowflake_type() IS 'the type snowflake';
+
+-- A table with its partitions and the tables that inherit from it, which ALTER TABLE
+-- changes with it.
+CREATE FUNCTION snowflake_migrate.tree(relid oid) RETURNS SETOF oid
+	LANGUAGE sql STABLE ROWS 3 SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+	WITH RECURSIVE tree (relid) AS (
+		SELECT $1
+	UNION
+		SELECT i.inhrelid FROM tree JOIN pg_inherits AS i ON i.inhparent = tree.relid
+	)
+	SELECT t.relid FROM tree AS t;
+END;
+COMMENT ON FUNCTION snowflake_migrate.tree(oid) IS 'a table, its partitions and the tables that inherit from it';
+
+CREATE FUNCTION snowflake_migrate.topmost(relid oid, attname name) RETURNS oid
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+	WITH RECURSIVE up (relid, depth) AS (
+		SELECT $1, 0
+	UNION
+		SELECT i.inhparent, up.depth + 1
+			FROM up JOIN pg_inherits AS i ON i.inhrelid = up.relid
+				JOIN pg_attribute AS a ON a.attrelid = i.inhparent AND a.attname = $2 AND a.attnum > 0
+	)
+	SELECT u.relid FROM up AS u ORDER BY u.depth DESC, u.relid LIMIT 1;
+END;
+COMMENT ON FUNCTION snowflake_migrate.topmost(oid, name) IS 'the table that a column is inherited from';
+
+-- 'schema', 'schema.table' or 'schema.table.column' as tables and column; an error says
+-- what there is not.
+CREATE FUNCTION snowflake_migrate.resolve(target text, OUT relid oid, OUT attname name) RETURNS SETOF record
+	LANGUAGE plpgsql STABLE STRICT SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	names text[] := parse_ident(target);
+	namespace oid := (SELECT n.oid FROM pg_namespace AS n WHERE n.nspname = names[1]);
+	kind "char";
+BEGIN
+	IF cardinality(names) > 3 THEN
+		RAISE EXCEPTION 'no such target: %', target
+			USING ERRCODE = 'invalid_name', HINT = 'Write schema, schema.table or schema.table.column.';
+	END IF;
+	IF namespace IS NULL THEN
+		RAISE EXCEPTION 'schema "%" does not exist', names[1]
+			USING ERRCODE = 'invalid_schema_name', HINT = 'Write schema, schema.table or schema.table.column.';
+	END IF;
+	IF cardinality(names) = 1 THEN
+		-- an extension's tables are its own business, unless they are named
+		RETURN QUERY SELECT c.oid, NULL::name FROM pg_class AS c
+			WHERE c.relnamespace = namespace AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
+				AND NOT EXISTS (SELECT FROM pg_depend AS d
+					WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e');
+		RETURN;
+	END IF;
+	SELECT c.oid, c.relkind INTO relid, kind FROM pg_class AS c
+		WHERE c.relnamespace = namespace AND c.relname = names[2];
+	IF relid IS NULL THEN
+		RAISE EXCEPTION 'table "%.%" does not exist', names[1], names[2] USING ERRCODE = 'undefined_table';
+	END IF;
+	IF kind NOT IN ('r', 'p') OR relid < 16384 THEN
+		RAISE EXCEPTION '"%.%" is not a table whose keys can be converted', names[1], names[2]
+			USING ERRCODE = 'wrong_object_type';
+	END IF;
+	attname := names[3];
+	IF attname IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute AS a
+			WHERE a.attrelid = relid AND a.attname = names[3] AND a.attnum > 0) THEN
+		RAISE EXCEPTION 'column "%" of table "%.%" does not exist', names[3], names[1], names[2]
+			USING ERRCODE = 'undefined_column';
+	END IF;
+	RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.resolve(text) IS 'what a target names: tables, and a column if it is one';
+
+-- The sequences that a column's default or identity takes its values from
+CREATE FUNCTION snowflake_migrate.sequences(relid oid, attnum smallint) RETURNS SETOF oid
+	LANGUAGE sql STABLE ROWS 1 SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+	SELECT d.refobjid
+		FROM pg_attrdef AS f
+			JOIN pg_depend AS d ON d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
+				AND d.refclassid = 'pg_class'::regclass
+			JOIN pg_class AS s ON s.oid = d.refobjid AND s.relkind = 'S'
+		WHERE f.adrelid = $1 AND f.adnum = $2
+	UNION
+	SELECT d.objid
+		FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.objid AND s.relkind = 'S'
+		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+			AND d.refobjid = $1 AND d.refobjsubid = $2 AND d.deptype = 'i';
+END;
+COMMENT ON FUNCTION snowflake_migrate.sequences(oid, smallint) IS 'the sequences that fill a column';
+
+-- The columns of a migration: keys among the targets, then whatever references them, by
+-- foreign keys, through any number of tables.  An integer reference becomes a bigint, or
+-- what references_type says; a bigint stays one unless that is snowflake.
+CREATE FUNCTION snowflake_migrate.columns(targets text[], type regtype, widen text[], references_type regtype)
+	RETURNS SETOF snowflake_migrate.key_column
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	snowflake constant oid := snowflake_migrate.snowflake_type();
+	whole constant oid[] := ARRAY['int2'::regtype, 'int4'::regtype, 'int8'::regtype, snowflake];
+	target text;
+	t record;
+	result snowflake_migrate.key_column[] := '{}';
+	more snowflake_migrate.key_column[];
+BEGIN
+	IF type IS NULL OR references_type IS NULL
+		OR type NOT IN ('int8'::regtype, snowflake) OR references_type NOT IN ('int8'::regtype, snowflake) THEN
+		RAISE EXCEPTION 'keys become bigint or snowflake, not %', coalesce(nullif(type, 'int8'::regtype), references_type)
+			USING ERRCODE = 'invalid_parameter_value';
+	END IF;
+	IF coalesce(cardinality(targets), 0) = 0 AND coalesce(cardinality(widen), 0) = 0 THEN
+		RAISE EXCEPTION 'there is nothing to convert: no target is given'
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'Name schemas, tables or columns, such as ''{app,billing.invoices}''.';
+	END IF;
+
+	-- keys: what a sequence fills and an index finds; or what is named
+	FOREACH target IN ARRAY targets LOOP
+		FOR t IN SELECT * FROM snowflake_migrate.resolve(target) LOOP
+			SELECT coalesce(array_agg((c.oid, a.attnum, a.attname, 'key', a.atttypid, NULL)::snowflake_migrate.key_column), '{}')
+				INTO more
+				FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+				WHERE c.oid = snowflake_migrate.topmost(t.relid, coalesce(t.attname, a.attname))
+					AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid = ANY (whole)
+					AND CASE WHEN t.attname IS NOT NULL THEN a.attname = t.attname
+						ELSE c.oid = t.relid
+							AND EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisunique AND a.attnum = ANY (i.indkey))
+							AND EXISTS (SELECT FROM snowflake_migrate.sequences(c.oid, a.attnum)) END;
+			IF t.attname IS NOT NULL AND more = '{}' THEN
+				RAISE EXCEPTION 'column "%" of table % is no integer', t.attname, t.relid::regclass
+					USING ERRCODE = 'datatype_mismatch',
+						HINT = CASE WHEN (SELECT atttypid FROM pg_attribute WHERE attrelid = t.relid AND attname = t.attname) = 'uuid'::regtype
+							THEN 'For a key that is an uuid, see snowflake_migrate.renumber().'
+							ELSE 'A column of a domain becomes one of its base type by ALTER TABLE first.' END;
+			END IF;
+			result := result || ARRAY(SELECT m FROM unnest(more) AS m
+				WHERE NOT EXISTS (SELECT FROM unnest(result) AS r WHERE r.relid = m.relid AND r.attnum = m.attnum));
+		END LOOP;
+	END LOOP;
+
+	-- a key that references another one has its numbers from there
+	result := ARRAY(SELECT r FROM unnest(result) AS r
+		WHERE NOT EXISTS (SELECT FROM pg_constraint AS f, unnest(f.conkey, f.confkey) AS k (num, refnum), unnest(result) AS o
+			WHERE f.contype = 'f' AND f.conrelid = r.relid AND k.num = r.attnum
+				AND f.confrelid = o.relid AND k.refnum = o.attnum AND (o.relid, o.attnum) <> (r.relid, r.attnum)));
+
+	LOOP
+		SELECT coalesce(array_agg(DISTINCT (a.attrelid, a.attnum, a.attname, 'reference', a.atttypid, NULL)::snowflake_migrate.key_column), '{}')
+			INTO more
+			FROM unnest(result) AS r
+				JOIN pg_constraint AS f ON f.contype = 'f' AND f.confrelid IN (SELECT snowflake_migrate.tree(r.relid))
+				JOIN pg_attribute AS referenced ON referenced.attrelid = f.confrelid AND referenced.attname = r.name,
+				unnest(f.conkey, f.confkey) AS k (num, refnum),
+				LATERAL (SELECT a.* FROM pg_attribute AS b, pg_attribute AS a
+					WHERE b.attrelid = f.conrelid AND b.attnum = k.num
+						AND a.attrelid = snowflake_migrate.topmost(f.conrelid, b.attname) AND a.attname = b.attname) AS a
+			WHERE k.refnum = referenced.attnum AND a.atttypid = ANY (whole)
+				AND NOT EXISTS (SELECT FROM unnest(result) AS o WHERE o.relid = a.attrelid AND o.attnum = a.attnum);
+		EXIT WHEN more = '{}';
+		result := result || more;
+	END LOOP;
+
+	FOREACH target IN ARRAY coalesce(widen, '{}') LOOP
+		FOR t IN SELECT * FROM snowflake_migrate.resolve(target) LOOP
+			IF t.attname IS NULL THEN
+				RAISE EXCEPTION '"%" is no column', target
+					USING ERRCODE = 'invalid_parameter_value', HINT = 'What is to be widened is named as schema.table.column.';
+			END IF;
+			SELECT coalesce(array_agg((a.attrelid, a.attnum, a.attname, 'widened', a.atttypid, NULL)::snowflake_migrate.key_column), '{}')
+				INTO more
+				FROM pg_attribute AS a
+				WHERE a.attrelid = snowflake_migrate.topmost(t.relid, t.attname) AND a.attname = t.attname
+					AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'int2[]'::regtype, 'int4[]'::regtype, 'int8[]'::regtype);
+			IF more = '{}' THEN
+				RAISE EXCEPTION 'column "%" of table % is no integer, nor an array of integers', t.attname, t.relid::regclass
+					USING ERRCODE = 'datatype_mismatch', HINT = 'A column of a domain becomes one of its base type by ALTER TABLE first.';
+			END IF;
+			result := result || ARRAY(SELECT m FROM unnest(more) AS m
+				WHERE NOT EXISTS (SELECT FROM unnest(result) AS r WHERE r.relid = m.relid AND r.attnum = m.attnum));
+		END LOOP;
+	END LOOP;
+
+	RETURN QUERY SELECT r.relid, r.attnum, r.name, r.role, r.old_type,
+			CASE WHEN r.role = 'key' AND type = snowflake THEN snowflake
+				WHEN r.role = 'reference' AND references_type = snowflake THEN snowflake
+				WHEN r.old_type IN ('int2'::regtype, 'int4'::regtype) THEN 'int8'::regtype
+				WHEN r.old_type IN ('int2[]'::regtype, 'int4[]'::regtype) THEN 'int8[]'::regtype
+				ELSE r.old_type END
+		FROM unnest(result) AS r
+		ORDER BY r.relid::regclass::text COLLATE "C", r.attnum;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.columns(text[], regtype, text[], regtype) IS
+	'the columns that a migration converts: keys, references to them, and others on request';
+
+-- Objects as statements
+--
+-- What re-creates an object as it is: its definition as the server prints it, then its
+-- owner, comment, privileges, states and settings, where those are not what a new object
+-- has.
+
+-- Privileges: of a new object whose owner is set already.  kind is that of acldefault().
+CREATE FUNCTION snowflake_migrate.grants(object text, kind "char", acl aclitem[], owner oid, attname name DEFAULT NULL)
+	RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	standard constant aclitem[] := acldefault(kind, owner);
+	given record;
+	fewer boolean;
+BEGIN
+	-- what default privileges have given away
+	IF attname IS NULL THEN
+		FOR given IN SELECT DISTINCT e.grantee FROM pg_default_acl AS d, aclexplode(d.defaclacl) AS e
+				WHERE d.defaclrole = current_user::regrole AND d.defaclobjtype = kind AND e.grantee <> owner LOOP
+			RETURN NEXT format('REVOKE ALL ON %s FROM %s', object, snowflake_migrate.role_name(given.grantee));
+		END LOOP;
+	END IF;
+	IF acl IS NULL THEN
+		RETURN;
+	END IF;
+
+	-- what a new object gives, and this one does not
+	FOR given IN SELECT DISTINCT s.grantee FROM aclexplode(standard) AS s
+			WHERE NOT EXISTS (SELECT FROM aclexplode(acl) AS e
+				WHERE e.grantee = s.grantee AND e.privilege_type = s.privilege_type) LOOP
+		RETURN NEXT format('REVOKE ALL ON %s FROM %s', object, snowflake_migrate.role_name(given.grantee));
+	END LOOP;
+	FOR given IN
+		SELECT e.grantee, e.is_grantable,
+				string_agg(e.privilege_type || CASE WHEN attname IS NULL THEN '' ELSE format(' (%I)', attname) END, ', ' ORDER BY e.place) AS list
+			FROM aclexplode(acl) WITH ORDINALITY AS e (grantor, grantee, privilege_type, is_grantable, place)
+			GROUP BY e.grantee, e.is_grantable ORDER BY min(e.place) LOOP
+		fewer := EXISTS (SELECT FROM aclexplode(standard) AS s WHERE s.grantee = given.grantee
+			AND NOT EXISTS (SELECT FROM aclexplode(acl) AS e WHERE e.grantee = s.grantee AND e.privilege_type = s.privilege_type));
+		CONTINUE WHEN NOT fewer AND NOT given.is_grantable AND EXISTS (SELECT FROM aclexplode(standard) AS s WHERE s.grantee = given.grantee);
+		RETURN NEXT format('GRANT %s ON %s TO %s%s', given.list, object, snowflake_migrate.role_name(given.grantee),
+			CASE WHEN given.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.grants(text, "char", aclitem[], oid, name) IS 'the privileges of an object or a column, as statements';
+
+CREATE FUNCTION snowflake_migrate.role_name(role oid) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+	SELECT CASE WHEN $1 = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid($1)) END;
+END;
+COMMENT ON FUNCTION snowflake_migrate.role_name(oid) IS 'a role in a statement';
+
+-- A column's comment, privileges and settings, of a new column of that name
+CREATE FUNCTION snowflake_migrate.column_extras(relid oid, attnum smallint, new_name name DEFAULT NULL) RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	c record;
+	name name;
+	kind text;
+BEGIN
+	-- of the options, those that people set: minor releases keep notes of their own there
+	SELECT a.attname, a.attacl, ARRAY(SELECT o FROM unnest(a.attoptions) AS o WHERE o LIKE 'n\_distinct%') AS options,
+			coalesce(a.attstattarget, -1) AS target,
+			a.attstorage, t.typstorage, a.attcompression, r.relkind, r.relowner, a.attrelid::regclass AS relation
+		INTO STRICT c
+		FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid JOIN pg_type AS t ON t.oid = a.atttypid
+		WHERE a.attrelid = relid AND a.attnum = column_extras.attnum;
+	name := coalesce(new_name, c.attname);
+	kind := CASE c.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END;
+	IF c.relkind <> 'v' THEN
+		IF c.target >= 0 THEN
+			RETURN NEXT format('ALTER %s %s ALTER COLUMN %I SET STATISTICS %s', kind, c.relation, name, c.target);
+		END IF;
+		IF c.options <> '{}' THEN
+			RETURN NEXT format('ALTER %s %s ALTER COLUMN %I SET (%s)', kind, c.relation, name, snowflake_migrate.options(c.options));
+		END IF;
+		IF c.attstorage <> c.typstorage THEN
+			RETURN NEXT format('ALTER %s %s ALTER COLUMN %I SET STORAGE %s', kind, c.relation, name,
+				CASE c.attstorage WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END);
+		END IF;
+		IF c.attcompression <> '' THEN
+			RETURN NEXT format('ALTER %s %s ALTER COLUMN %I SET COMPRESSION %s', kind, c.relation, name,
+				CASE c.attcompression WHEN 'p' THEN 'pglz' ELSE 'lz4' END);
+		END IF;
+	END IF;
+	IF col_description(relid, column_extras.attnum) IS NOT NULL THEN
+		RETURN NEXT format('COMMENT ON COLUMN %s.%I IS %L', c.relation, name, col_description(relid, column_extras.attnum));
+	END IF;
+	RETURN QUERY SELECT * FROM snowflake_migrate.grants('TABLE ' || c.relation, 'c', c.attacl, c.relowner, name);
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.column_extras(oid, smallint, name) IS
+	'comment, privileges and settings of a column, as statements';
+
+-- Settings such as {fillfactor=70} in the form of a list
+CREATE FUNCTION snowflake_migrate.options(options text[]) RETURNS text
+	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+	SELECT string_agg(format('%I = %L', left(o, strpos(o, '=') - 1), substr(o, strpos(o, '=') + 1)), ', ' ORDER BY place)
+		FROM unnest($1) WITH ORDINALITY AS u (o, place);
+END;
+COMMENT ON FUNCTION snowflake_migrate.options(text[]) IS 'settings in the form of a list';
+
+CREATE FUNCTION snowflake_migrate.index_statements(index_id oid) RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	i record;
+BEGIN
+	SELECT x.indexrelid::regclass AS name, x.indrelid::regclass AS relation, c.relname, r.relkind, x.indisclustered, x.indisreplident,
+			replace(pg_get_indexdef(index_id), ' ON ONLY ' || x.indrelid::regclass, ' ON ' || x.indrelid::regclass) AS definition
+		INTO STRICT i
+		FROM pg_index AS x JOIN pg_class AS c ON c.oid = x.indexrelid JOIN pg_class AS r ON r.oid = x.indrelid
+		WHERE x.indexrelid = index_id;
+	IF NOT EXISTS (SELECT FROM pg_constraint AS c WHERE c.conindid = index_id AND c.contype IN ('p', 'u', 'x')) THEN
+		RETURN NEXT i.definition;
+	END IF;
+	RETURN QUERY SELECT * FROM snowflake_migrate.index_extras(index_id);
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.index_statements(oid) IS 'an index, as statements; of a constraint, what the constraint does not say';
+
+CREATE FUNCTION snowflake_migrate.index_extras(index_id oid) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS %s', a.attrelid::regclass, a.attnum, a.attstattarget)
+		FROM pg_attribute AS a WHERE a.attrelid = index_id AND coalesce(a.attstattarget, -1) >= 0
+	UNION ALL
+	SELECT format('COMMENT ON INDEX %s IS %L', index_id::regclass, obj_description(index_id, 'pg_class'))
+		WHERE obj_description(index_id, 'pg_class') IS NOT NULL
+	UNION ALL
+	SELECT format('ALTER %s %s CLUSTER ON %I', CASE r.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END, i.indrelid::regclass, c.relname)
+		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS r ON r.oid = i.indrelid
+		WHERE i.indexrelid = index_id AND i.indisclustered
+	UNION ALL
+	SELECT format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', i.indrelid::regclass, c.relname)
+		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+		WHERE i.indexrelid = index_id AND i.indisreplident
+$$;
+COMMENT ON FUNCTION snowflake_migrate.index_extras(oid) IS 'comment, settings and roles of an index, as statements';
+
+CREATE FUNCTION snowflake_migrate.statistics_extras(statistics_id oid) RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s record;
+BEGIN
+	SELECT format('%I.%I', n.nspname, e.stxname) AS name, e.stxowner AS owner, coalesce(e.stxstattarget, -1) AS target,
+			obj_description(e.oid, 'pg_statistic_ext') AS comment
+		INTO STRICT s
+		FROM pg_statistic_ext AS e JOIN pg_namespace AS n ON n.oid = e.stxnamespace WHERE e.oid = statistics_id;
+	RETURN NEXT format('ALTER STATISTICS %s OWNER TO %s', s.name, snowflake_migrate.role_name(s.owner));
+	IF s.target >= 0 THEN
+		RETURN NEXT format('ALTER STATISTICS %s SET STATISTICS %s', s.name, s.target);
+	END IF;
+	IF s.comment IS NOT NULL THEN
+		RETURN NEXT format('COMMENT ON STATISTICS %s IS %L', s.name, s.comment);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.statistics_extras(oid) IS 'owner, target and comment of extended statistics, as statements';
+
+CREATE FUNCTION snowflake_migrate.constraint_statements(constraint_id oid) RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	c record;
+	t record;
+BEGIN
+	SELECT o.conrelid::regclass AS relation, o.conname, pg_get_constraintdef(o.oid) AS definition, o.conindid, o.contype,
+			obj_description(o.oid, 'pg_constraint') AS comment
+		INTO STRICT c FROM pg_constraint AS o WHERE o.oid = constraint_id;
+	RETURN NEXT format('ALTER TABLE %s ADD CONSTRAINT %I %s', c.relation, c.conname, c.definition);
+	IF c.comment IS NOT NULL THEN
+		RETURN NEXT format('COMMENT ON CONSTRAINT %I ON %s IS %L', c.conname, c.relation, c.comment);
+	END IF;
+	IF c.contype IN ('p', 'u', 'x') THEN
+		RETURN QUERY SELECT * FROM snowflake_migrate.index_extras(c.conindid);
+	END IF;
+	IF c.contype = 'f' THEN
+		RETURN QUERY SELECT * FROM snowflake_migrate.foreign_key_states(constraint_id);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.constraint_statements(oid) IS 'a constraint, as statements';
+
+-- The states of a foreign key's triggers, where somebody has changed them.  Their names are
+-- made of OIDs, so they are looked up when the statement runs.
+CREATE FUNCTION snowflake_migrate.foreign_key_states(constraint_id oid) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format($do$DO %L$do$, format($do$
+DECLARE
+	name name;
+BEGIN
+	SELECT t.tgname INTO STRICT name
+		FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_constraint AS c ON c.oid OPERATOR(pg_catalog.=) t.tgconstraint
+		WHERE c.conrelid OPERATOR(pg_catalog.=) %L::pg_catalog.regclass AND c.conname OPERATOR(pg_catalog.=) %L
+			AND t.tgrelid OPERATOR(pg_catalog.=) %L::pg_catalog.regclass AND t.tgfoid OPERATOR(pg_catalog.=) %L::pg_catalog.regproc;
+	EXECUTE pg_catalog.format('ALTER TABLE ONLY %%s %s TRIGGER %%I', %L::pg_catalog.regclass, name);
+END $do$, c.conrelid::regclass, c.conname, t.tgrelid::regclass, 'pg_catalog.' || quote_ident(p.proname),
+		snowflake_migrate.enabled(t.tgenabled), t.tgrelid::regclass))
+		FROM pg_constraint AS c JOIN pg_trigger AS t ON t.tgconstraint = c.oid JOIN pg_proc AS p ON p.oid = t.tgfoid
+		WHERE c.oid = constraint_id AND t.tgenabled <> 'O'
+$$;
+COMMENT ON FUNCTION snowflake_migrate.foreign_key_states(oid) IS 'states of a foreign key''s triggers, as statements';
+
+CREATE FUNCTION snowflake_migrate.enabled(state "char") RETURNS text
+	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+	SELECT CASE $1 WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END;
+END;
+COMMENT ON FUNCTION snowflake_migrate.enabled("char") IS 'the state of a trigger or rule in a statement';
+
+CREATE FUNCTION snowflake_migrate.trigger_statements(trigger_id oid) RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t record;
+BEGIN
+	SELECT g.tgrelid::regclass AS relation, g.tgname, g.tgenabled, pg_get_triggerdef(g.oid) AS definition,
+			obj_description(g.oid, 'pg_trigger') AS comment
+		INTO STRICT t FROM pg_trigger AS g WHERE g.oid = trigger_id;
+	RETURN NEXT t.definition;
+	IF t.tgenabled <> 'O' THEN
+		RETURN NEXT format('ALTER TABLE %s %s TRIGGER %I', t.relation, snowflake_migrate.enabled(t.tgenabled), t.tgname);
+	END IF;
+	IF t.comment IS NOT NULL THEN
+		RETURN NEXT format('COMMENT ON TRIGGER %I ON %s IS %L', t.tgname, t.relation, t.comment);
+	END IF;
+	-- those of partitions, where they differ
+	RETURN QUERY WITH RECURSIVE clones (oid) AS (
+			SELECT g.oid FROM pg_trigger AS g WHERE g.tgparentid = trigger_id
+		UNION ALL
+			SELECT g.oid FROM clones JOIN pg_trigger AS g ON g.tgparentid = clones.oid
+		)
+		SELECT format('ALTER TABLE ONLY %s %s TRIGGER %I', g.tgrelid::regclass, snowflake_migrate.enabled(g.tgenabled), g.tgname)
+			FROM clones JOIN pg_trigger AS g ON g.oid = clones.oid WHERE g.tgenabled <> t.tgenabled;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.trigger_statements(oid) IS 'a trigger, as statements';
+
+CREATE FUNCTION snowflake_migrate.rule_statements(rule_id oid) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT rtrim(pg_get_ruledef(rule_id), ';')
+	UNION ALL
+	SELECT format('ALTER TABLE %s %s RULE %I', r.ev_class::regclass, snowflake_migrate.enabled(r.ev_enabled), r.rulename)
+		FROM pg_rewrite AS r WHERE r.oid = rule_id AND r.ev_enabled <> 'O'
+	UNION ALL
+	SELECT format('COMMENT ON RULE %I ON %s IS %L', r.rulename, r.ev_class::regclass, obj_description(rule_id, 'pg_rewrite'))
+		FROM pg_rewrite AS r WHERE r.oid = rule_id AND obj_description(rule_id, 'pg_rewrite') IS NOT NULL
+$$;
+COMMENT ON FUNCTION snowflake_migrate.rule_statements(oid) IS 'a rule, as statements';
+
+CREATE FUNCTION snowflake_migrate.policy_statements(policy_id oid) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('CREATE POLICY %I ON %s AS %s FOR %s TO %s', p.polname, p.polrelid::regclass,
+			CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
+			CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
+			(SELECT string_agg(snowflake_migrate.role_name(r.role), ', ' ORDER BY r.place)
+				FROM unnest(p.polroles) WITH ORDINALITY AS r (role, place)))
+			|| coalesce(' USING (' || pg_get_expr(p.polqual, p.polrelid) || ')', '')
+			|| coalesce(' WITH CHECK (' || pg_get_expr(p.polwithcheck, p.polrelid) || ')', '')
+		FROM pg_policy AS p WHERE p.oid = policy_id
+	UNION ALL
+	SELECT format('COMMENT ON POLICY %I ON %s IS %L', p.polname, p.polrelid::regclass, obj_description(policy_id, 'pg_policy'))
+		FROM pg_policy AS p WHERE p.oid = policy_id AND obj_description(policy_id, 'pg_policy') IS NOT NULL
+$$;
+COMMENT ON FUNCTION snowflake_migrate.policy_statements(oid) IS 'a row security policy, as statements';
+
+-- A view, or a materialized view without its rows, which REFRESH brings: with the rights
+-- of its owner, unlike CREATE.
+CREATE FUNCTION snowflake_migrate.view_statements(view_id oid) RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	v record;
+	kind text;
+BEGIN
+	SELECT c.oid::regclass AS name, c.relkind, c.relowner, c.relacl, c.relpersistence, obj_description(c.oid, 'pg_class') AS comment,
+			coalesce(' WITH (' || snowflake_migrate.options(c.reloptions) || ')', '') AS options,
+			rtrim(pg_get_viewdef(c.oid), ';') AS definition, m.amname,
+			coalesce(' TABLESPACE ' || quote_ident(t.spcname), '') AS tablespace
+		INTO STRICT v
+		FROM pg_class AS c LEFT JOIN pg_am AS m ON m.oid = c.relam LEFT JOIN pg_tablespace AS t ON t.oid = c.reltablespace
+		WHERE c.oid = view_id;
+	kind := CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END;
+	IF v.relkind = 'm' THEN
+		RETURN NEXT format('CREATE MATERIALIZED VIEW %s USING %I%s%s AS %s WITH NO DATA', v.name, v.amname, v.options, v.tablespace, v.definition);
+	ELSE
+		RETURN NEXT format('CREATE VIEW %s%s AS %s', v.name, v.options, v.definition);
+	END IF;
+	RETURN NEXT format('ALTER %s %s OWNER TO %s', kind, v.name, snowflake_migrate.role_name(v.relowner));
+	RETURN QUERY SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s', v.name, a.attname, pg_get_expr(d.adbin, d.adrelid))
+		FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = view_id;
+	IF v.comment IS NOT NULL THEN
+		RETURN NEXT format('COMMENT ON %s %s IS %L', kind, v.name, v.comment);
+	END IF;
+	RETURN QUERY SELECT * FROM snowflake_migrate.grants('TABLE ' || v.name, 'r', v.relacl, v.relowner);
+	RETURN QUERY SELECT e FROM pg_attribute AS a, snowflake_migrate.column_extras(view_id, a.attnum) AS e
+		WHERE a.attrelid = view_id AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum;
+	RETURN QUERY SELECT s FROM pg_index AS i, snowflake_migrate.index_statements(i.indexrelid) AS s
+		WHERE i.indrelid = view_id ORDER BY i.indexrelid;
+	RETURN QUERY SELECT s FROM pg_statistic_ext AS e, LATERAL (
+			SELECT pg_get_statisticsobjdef(e.oid) UNION ALL SELECT * FROM snowflake_migrate.statistics_extras(e.oid)) AS s (s)
+		WHERE e.stxrelid = view_id ORDER BY e.oid;
+	RETURN QUERY SELECT s FROM pg_rewrite AS r, snowflake_migrate.rule_statements(r.oid) AS s
+		WHERE r.ev_class = view_id AND r.rulename <> '_RETURN' ORDER BY r.oid;
+	RETURN QUERY SELECT s FROM pg_trigger AS t, snowflake_migrate.trigger_statements(t.oid) AS s
+		WHERE t.tgrelid = view_id AND NOT t.tgisinternal ORDER BY t.oid;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.view_statements(oid) IS 'a view with all that belongs to it, as statements';
+
+CREATE FUNCTION snowflake_migrate.function_statements(function_id oid) RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	f record;
+BEGIN
+	SELECT p.oid::regprocedure AS name, p.proowner, p.proacl, pg_get_functiondef(p.oid) AS definition,
+			CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END AS kind, obj_description(p.oid, 'pg_proc') AS comment
+		INTO STRICT f FROM pg_proc AS p WHERE p.oid = function_id;
+	RETURN NEXT rtrim(f.definition, E'\n');
+	RETURN NEXT format('ALTER %s %s OWNER TO %s', f.kind, f.name, snowflake_migrate.role_name(f.proowner));
+	IF f.comment IS NOT NULL THEN
+		RETURN NEXT format('COMMENT ON %s %s IS %L', f.kind, f.name, f.comment);
+	END IF;
+	RETURN QUERY SELECT * FROM snowflake_migrate.grants(f.kind || ' ' || f.name, 'f', f.proacl, f.proowner);
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.function_statements(oid) IS 'a function, as statements';
+
+-- A publication has a table by a list of columns or with a filter
+CREATE FUNCTION snowflake_migrate.published_statement(entry_id oid) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('ALTER PUBLICATION %I ADD TABLE ONLY %s', p.pubname, r.prrelid::regclass)
+			|| coalesce((SELECT ' (' || string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) || ')'
+				FROM pg_attribute AS a WHERE a.attrelid = r.prrelid AND a.attnum = ANY (r.prattrs::int2[])), '')
+			|| coalesce(' WHERE (' || pg_get_expr(r.prqual, r.prrelid) || ')', '')
+		FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE r.oid = entry_id
+$$;
+COMMENT ON FUNCTION snowflake_migrate.published_statement(oid) IS 'a table of a publication, as a statement';
+
+-- What hangs on a column
+--
+-- Objects that PostgreSQL does not let a column's type change under, and, for a column
+-- that another one replaces, that would go on with the old one.  Objects that hang on
+-- those hang on the column as well, at any depth.
+
+-- The objects that depend on a column, a view or a function directly.  kind says how it is
+-- treated: a function with a body of SQL keeps its OID and whatever depends on it, so its
+-- body is replaced; one whose arguments or result have the row type of a view has to go.
+CREATE FUNCTION snowflake_migrate.dependents_of(kind text, class oid, object oid, sub integer)
+	RETURNS TABLE (dependent_kind text, classid oid, objid oid, objsubid integer)
+	LANGUAGE sql STABLE ROWS 3 SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH direct AS (
+		SELECT d.classid, d.objid, d.objsubid, false AS by_type
+			FROM pg_depend AS d
+			WHERE d.refclassid = class AND d.refobjid = object AND (kind NOT IN ('column', 'generated') OR d.refobjsubid = sub)
+				AND d.deptype IN ('n', 'a', 'i')
+	UNION
+		SELECT d.classid, d.objid, d.objsubid, true
+			FROM pg_class AS v JOIN pg_type AS y ON y.oid = v.reltype OR y.typelem = v.reltype AND y.typcategory = 'A'
+				JOIN pg_depend AS d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = y.oid AND d.deptype IN ('n', 'a')
+			WHERE kind = 'view' AND v.oid = object
+	)
+	SELECT CASE r.rulename WHEN '_RETURN' THEN 'view' ELSE 'rule' END,
+			CASE r.rulename WHEN '_RETURN' THEN 'pg_class'::regclass::oid ELSE d.classid END,
+			CASE r.rulename WHEN '_RETURN' THEN r.ev_class ELSE r.oid END, 0
+		FROM direct AS d JOIN pg_rewrite AS r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+		WHERE NOT (kind = 'view' AND r.ev_class = object)
+	UNION
+	SELECT 'trigger', d.classid, d.objid, 0
+		FROM direct AS d JOIN pg_trigger AS t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
+		WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND NOT (kind = 'view' AND t.tgrelid = object)
+	UNION
+	SELECT CASE d.classid WHEN 'pg_policy'::regclass THEN 'policy' ELSE 'publication' END, d.classid, d.objid, 0
+		FROM direct AS d WHERE d.classid IN ('pg_policy'::regclass, 'pg_publication_rel'::regclass)
+	UNION
+	SELECT CASE WHEN d.by_type THEN 'function' ELSE 'body' END, d.classid, d.objid, CASE WHEN d.by_type THEN 1 ELSE 0 END
+		FROM direct AS d WHERE d.classid = 'pg_proc'::regclass
+	UNION
+	SELECT 'generated', 'pg_class'::regclass, top.attrelid, top.attnum
+		FROM direct AS d JOIN pg_attrdef AS e ON d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid
+			JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum AND a.attgenerated <> ''
+			JOIN pg_attribute AS top ON top.attrelid = snowflake_migrate.topmost(a.attrelid, a.attname) AND top.attname = a.attname
+		WHERE NOT (kind = 'generated' AND a.attrelid = object AND a.attnum = sub)
+	UNION
+	-- what depends on a row type or a function in a way that is not known here
+	SELECT 'obstacle', d.classid, d.objid, d.objsubid
+		FROM direct AS d
+		WHERE (d.by_type AND d.classid <> 'pg_proc'::regclass OR kind = 'function')
+			AND d.classid NOT IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_policy'::regclass,
+				'pg_proc'::regclass, 'pg_publication_rel'::regclass, 'pg_type'::regclass)
+			AND NOT EXISTS (SELECT FROM pg_attrdef AS e JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum
+				WHERE d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid AND a.attgenerated <> '')
+$$;
+COMMENT ON FUNCTION snowflake_migrate.dependents_of(text, oid, oid, integer) IS 'the objects that depend on a column, a view or a function directly';
+
+-- All of them, with the longest way to each: in descending order of depth they can be
+-- removed, in ascending order re-created.
+CREATE FUNCTION snowflake_migrate.dependents(relids oid[], attnums smallint[])
+	RETURNS TABLE (depth integer, kind text, classid oid, objid oid, objsubid integer)
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+	WITH RECURSIVE found (depth, kind, classid, objid, objsubid) AS (
+		SELECT 0, 'column', 'pg_class'::regclass::oid, a.attrelid, a.attnum::integer
+			FROM unnest(relids, attnums) AS c (relid, attnum)
+				JOIN pg_attribute AS top ON top.attrelid = c.relid AND top.attnum = c.attnum,
+				snowflake_migrate.tree(c.relid) AS member
+				JOIN pg_attribute AS a ON a.attrelid = member
+			WHERE a.attname = top.attname
+	UNION
+		SELECT f.depth + 1, d.dependent_kind, d.classid, d.objid, d.objsubid
+			FROM found AS f, snowflake_migrate.dependents_of(f.kind, f.classid, f.objid, f.objsubid) AS d
+			WHERE f.kind IN ('column', 'generated', 'view', 'function') AND f.depth < 1000
+	), farthest AS (
+		SELECT max(f.depth) AS depth, f.kind, f.classid, f.objid, f.objsubid FROM found AS f WHERE f.depth > 0
+			GROUP BY f.kind, f.classid, f.objid, f.objsubid
+	)
+	SELECT * FROM farthest AS f
+		WHERE NOT (f.kind = 'body' AND EXISTS (SELECT FROM farthest AS o WHERE o.kind = 'function' AND o.objid = f.objid))
+$$;
+COMMENT ON FUNCTION snowflake_migrate.dependents(oid[], smallint[]) IS 'all objects that depend on columns, and how deep';
+
+CREATE TYPE snowflake_migrate.hanging AS (
+	depth integer,
+	kind text,
+	classid oid,
+	objid oid,
+	objsubid integer,
+	object text,
+	drops text[],
+	creates text[],
+	late text			-- when everything is back
+);
+COMMENT ON TYPE snowflake_migrate.hanging IS 'an object that hangs on a column, and the statements that remove and re-create it';
+
+CREATE FUNCTION snowflake_migrate.hanging(relids oid[], attnums smallint[]) RETURNS SETOF snowflake_migrate.hanging
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	d record;
+	h snowflake_migrate.hanging;
+	definition text;
+BEGIN
+	FOR d IN SELECT * FROM snowflake_migrate.dependents(relids, attnums) AS e ORDER BY e.depth, e.classid, e.objid LOOP
+		h := (d.depth, d.kind, d.classid, d.objid, d.objsubid,
+			pg_describe_object(d.classid, d.objid, CASE d.kind WHEN 'function' THEN 0 ELSE d.objsubid END), '{}', '{}', NULL);
+		CASE d.kind
+			WHEN 'view' THEN
+				SELECT ARRAY[format('DROP %s %s', CASE c.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END, c.oid::regclass)],
+						CASE WHEN c.relkind = 'm' AND c.relispopulated THEN format('REFRESH MATERIALIZED VIEW %s', c.oid::regclass) END
+					INTO h.drops, h.late FROM pg_class AS c WHERE c.oid = d.objid;
+				h.creates := ARRAY(SELECT * FROM snowflake_migrate.view_statements(d.objid));
+			WHEN 'rule' THEN
+				h.drops := ARRAY(SELECT format('DROP RULE %I ON %s', r.rulename, r.ev_class::regclass) FROM pg_rewrite AS r WHERE r.oid = d.objid);
+				h.creates := ARRAY(SELECT * FROM snowflake_migrate.rule_statements(d.objid));
+			WHEN 'trigger' THEN
+				h.drops := ARRAY(SELECT format('DROP TRIGGER %I ON %s', t.tgname, t.tgrelid::regclass) FROM pg_trigger AS t WHERE t.oid = d.objid);
+				h.creates := ARRAY(SELECT * FROM snowflake_migrate.trigger_statements(d.objid));
+			WHEN 'policy' THEN
+				h.drops := ARRAY(SELECT format('DROP POLICY %I ON %s', p.polname, p.polrelid::regclass) FROM pg_policy AS p WHERE p.oid = d.objid);
+				h.creates := ARRAY(SELECT * FROM snowflake_migrate.policy_statements(d.objid));
+			WHEN 'publication' THEN
+				h.drops := ARRAY(SELECT format('ALTER PUBLICATION %I DROP TABLE ONLY %s', p.pubname, r.prrelid::regclass)
+					FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE r.oid = d.objid);
+				h.creates := ARRAY[snowflake_migrate.published_statement(d.objid)];
+			WHEN 'function' THEN
+				IF (SELECT p.prokind NOT IN ('f', 'p') FROM pg_proc AS p WHERE p.oid = d.objid) THEN
+					h.kind := 'obstacle';
+				ELSE
+					h.drops := ARRAY[format('DROP ROUTINE %s', d.objid::regprocedure)];
+					h.creates := ARRAY(SELECT * FROM snowflake_migrate.function_statements(d.objid));
+				END IF;
+			WHEN 'body' THEN
+				definition := rtrim(pg_get_functiondef(d.objid), E'\n');
+				h.creates := ARRAY[definition];
+				h.drops := ARRAY[left(definition, length(definition) - length(rtrim(pg_get_function_sqlbody(d.objid), E'\n')))
+					|| 'AS ''-- replaced while what it reads is changed'''];
+			ELSE
+				NULL;
+		END CASE;
+		RETURN NEXT h;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.hanging(oid[], smallint[]) IS 'what hangs on columns, and how it is removed and re-created';
+
+-- A generated column that uses a key is removed with the change of type, in the same
+-- statement, and added again behind all others: with what hung on it.
+CREATE FUNCTION snowflake_migrate.generated_definition(relid oid, attnum smallint) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('%I %s%s GENERATED ALWAYS AS (%s) %s%s', a.attname, format_type(a.atttypid, a.atttypmod),
+			CASE WHEN a.attcollation <> t.typcollation THEN ' COLLATE ' || a.attcollation::regcollation ELSE '' END,
+			pg_get_expr(e.adbin, e.adrelid), CASE a.attgenerated WHEN 's' THEN 'STORED' ELSE 'VIRTUAL' END,
+			CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END)
+		FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
+			JOIN pg_attrdef AS e ON e.adrelid = a.attrelid AND e.adnum = a.attnum
+		WHERE a.attrelid = $1 AND a.attnum = $2
+$$;
+COMMENT ON FUNCTION snowflake_migrate.generated_definition(oid, smallint) IS 'a generated column, as ADD COLUMN takes it';
+
+CREATE FUNCTION snowflake_migrate.generated_extras(relids oid[], attnums smallint[]) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH dependents AS (
+		SELECT DISTINCT d.classid, d.objid
+			FROM unnest(relids, attnums) AS g (relid, attnum) JOIN pg_depend AS d
+				ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relid AND d.refobjsubid = g.attnum
+	)
+	SELECT s FROM unnest(relids, attnums) AS g (relid, attnum), snowflake_migrate.column_extras(g.relid, g.attnum) AS s
+	UNION ALL
+	(SELECT s FROM dependents AS d JOIN pg_index AS i ON d.classid = 'pg_class'::regclass AND i.indexrelid = d.objid
+			JOIN pg_class AS c ON c.oid = i.indexrelid AND NOT c.relispartition,
+			snowflake_migrate.index_statements(i.indexrelid) AS s
+		WHERE NOT EXISTS (SELECT FROM pg_constraint AS o WHERE o.conindid = i.indexrelid AND o.contype IN ('p', 'u', 'x'))
+		ORDER BY i.indexrelid)
+	UNION ALL
+	(SELECT s FROM dependents AS d JOIN pg_constraint AS o ON d.classid = 'pg_constraint'::regclass AND o.oid = d.objid,
+			snowflake_migrate.constraint_statements(o.oid) AS s
+		WHERE o.contype IN ('p', 'u', 'x', 'c') AND o.conparentid = 0 AND o.conislocal
+		ORDER BY o.oid)
+	UNION ALL
+	(SELECT s FROM dependents AS d JOIN pg_statistic_ext AS e ON d.classid = 'pg_statistic_ext'::regclass AND e.oid = d.objid, LATERAL (
+			SELECT pg_get_statisticsobjdef(e.oid) UNION ALL SELECT * FROM snowflake_migrate.statistics_extras(e.oid)) AS s (s)
+		ORDER BY e.oid)
+$$;
+COMMENT ON FUNCTION snowflake_migrate.generated_extras(oid[], smallint[]) IS 'what is lost with generated columns, as statements';
+
+-- Conversion under one lock
+
+-- The statements.  They name everything with its schema, so they do the same when they are
+-- run by hand or from a file, in one transaction.
+CREATE FUNCTION snowflake_migrate.statements(targets text[], type regtype DEFAULT 'pg_catalog.int8',
+	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
+	RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	columns snowflake_migrate.key_column[] := ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c);
+	home constant text := snowflake_migrate.home();
+	changed snowflake_migrate.key_column[];		-- their types
+	filled snowflake_migrate.key_column[];		-- keys that do not mint yet
+	hanging snowflake_migrate.hanging[];
+	generated_relids oid[];
+	generated_attnums smallint[];
+	foreign_keys oid[];
+	own_keys oid[];
+	kept oid[];
+	t record;
+BEGIN
+	changed := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_type <> c.old_type);
+	filled := ARRAY(SELECT c FROM unnest(columns) AS c
+		WHERE c.role = 'key' AND snowflake_migrate.column_default(c.relid, c.attnum) IS DISTINCT FROM home || '.snowflake_next()');
+	IF changed = '{}' AND filled = '{}' THEN
+		RETURN;
+	END IF;
+	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(
+		ARRAY(SELECT c.relid FROM unnest(changed) AS c), ARRAY(SELECT c.attnum FROM unnest(changed) AS c)) AS h);
+	generated_relids := ARRAY(SELECT h.objid FROM unnest(hanging) AS h WHERE h.kind = 'generated');
+	generated_attnums := ARRAY(SELECT h.objsubid FROM unnest(hanging) AS h WHERE h.kind = 'generated');
+
+	-- foreign keys of columns whose types change are checked once, at the end
+	foreign_keys := ARRAY(SELECT f.oid FROM pg_constraint AS f
+		WHERE f.contype = 'f' AND f.conparentid = 0
+			AND EXISTS (SELECT FROM (SELECT k.relid, k.attnum FROM snowflake_migrate.in_trees(changed) AS k
+					UNION SELECT * FROM unnest(generated_relids, generated_attnums)) AS k
+				WHERE k.relid = f.conrelid AND k.attnum = ANY (f.conkey) OR k.relid = f.confrelid AND k.attnum = ANY (f.confkey))
+		ORDER BY f.oid);
+	-- keys of tables that inherit: from version 18 on their columns' types do not change under them
+	own_keys := ARRAY(SELECT o.oid FROM pg_constraint AS o JOIN pg_class AS r ON r.oid = o.conrelid
+		WHERE o.contype IN ('p', 'u') AND NOT r.relispartition
+			AND EXISTS (SELECT FROM snowflake_migrate.in_trees(changed) AS k
+				WHERE k.relid = o.conrelid AND k.attnum = ANY (o.conkey) AND k.is_inherited)
+		ORDER BY o.oid);
+	-- ALTER TABLE re-creates extended statistics as the caller's, those of generated columns aside
+	kept := ARRAY(SELECT DISTINCT d.objid FROM pg_depend AS d JOIN snowflake_migrate.in_trees(changed) AS k
+			ON d.refobjid = k.relid AND d.refobjsubid = k.attnum
+		WHERE d.refclassid = 'pg_class'::regclass AND d.classid = 'pg_statistic_ext'::regclass
+			AND NOT EXISTS (SELECT FROM pg_depend AS e JOIN unnest(generated_relids, generated_attnums) AS g (relid, attnum)
+				ON e.refclassid = 'pg_class'::regclass AND e.refobjid = g.relid AND e.refobjsubid = g.attnum
+				WHERE e.classid = 'pg_statistic_ext'::regclass AND e.objid = d.objid));
+
+	RETURN NEXT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', (
+		SELECT string_agg(r.relid::regclass::text, ', ' ORDER BY r.relid::regclass::text COLLATE "C")
+			FROM (SELECT c.relid FROM unnest(changed || filled) AS c UNION
+				SELECT f.conrelid FROM pg_constraint AS f WHERE f.oid = ANY (foreign_keys) UNION
+				SELECT f.confrelid FROM pg_constraint AS f WHERE f.oid = ANY (foreign_keys)) AS r));
+	IF filled <> '{}' THEN
+		RETURN NEXT snowflake_migrate.check_statement(filled);
+	END IF;
+	IF EXISTS (SELECT FROM unnest(hanging) AS h WHERE h.kind IN ('body', 'function')) THEN
+		RETURN NEXT 'SET LOCAL check_function_bodies = off';
+	END IF;
+	RETURN QUERY SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.drops) AS s ORDER BY h.depth DESC, h.ordinality;
+	RETURN QUERY SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname)
+		FROM unnest(foreign_keys || own_keys) WITH ORDINALITY AS o (oid, place) JOIN pg_constraint AS f ON f.oid = o.oid ORDER BY o.place;
+	-- an identity allows neither a type that is no integer nor a default
+	RETURN QUERY SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', a.attrelid::regclass, a.attname)
+		FROM snowflake_migrate.in_trees(filled) AS k JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
+		WHERE a.attidentity <> '' AND NOT EXISTS (SELECT FROM pg_inherits AS i JOIN pg_attribute AS p ON p.attrelid = i.inhparent
+			WHERE i.inhrelid = a.attrelid AND p.attname = a.attname AND p.attidentity <> '');
+
+	FOR t IN SELECT DISTINCT c.relid, c.relid::regclass::text COLLATE "C" AS name FROM unnest(changed || filled) AS c
+			UNION SELECT g, g::regclass::text COLLATE "C" FROM unnest(generated_relids) AS g ORDER BY 2 LOOP
+		RETURN NEXT format('ALTER TABLE %s %s', t.name, (
+			SELECT string_agg(a.action, ', ' ORDER BY a.place, a.attnum) FROM (
+				SELECT 1 AS place, g.attnum, format('DROP COLUMN %I', a.attname) AS action
+					FROM unnest(generated_relids, generated_attnums) AS g (relid, attnum)
+						JOIN pg_attribute AS a ON a.attrelid = g.relid AND a.attnum = g.attnum
+					WHERE g.relid = t.relid
+				UNION ALL
+				-- the old default might have no cast to the new type
+				SELECT 2, c.attnum, format('ALTER COLUMN %I DROP DEFAULT', c.name)
+					FROM unnest(filled) AS c WHERE c.relid = t.relid AND c.new_type <> c.old_type
+						AND snowflake_migrate.column_default(c.relid, c.attnum) IS NOT NULL
+				UNION ALL
+				SELECT 3, c.attnum, format('ALTER COLUMN %I TYPE %s', c.name, snowflake_migrate.type_name(c.new_type))
+					FROM unnest(changed) AS c WHERE c.relid = t.relid
+				UNION ALL
+				SELECT 4, c.attnum, format('ALTER COLUMN %I SET DEFAULT %s.snowflake_next()', c.name, home)
+					FROM unnest(filled) AS c WHERE c.relid = t.relid
+				UNION ALL
+				SELECT 5, g.attnum, 'ADD COLUMN ' || snowflake_migrate.generated_definition(g.relid, g.attnum)
+					FROM unnest(generated_relids, generated_attnums) AS g (relid, attnum) WHERE g.relid = t.relid) AS a));
+	END LOOP;
+
+	RETURN QUERY SELECT s FROM unnest(own_keys) WITH ORDINALITY AS o (oid, place),
+		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
+	RETURN QUERY SELECT * FROM snowflake_migrate.generated_extras(generated_relids, generated_attnums);
+	RETURN QUERY SELECT s FROM unnest(foreign_keys) WITH ORDINALITY AS o (oid, place),
+		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
+	RETURN QUERY SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.creates) WITH ORDINALITY AS s (s, place)
+		ORDER BY h.depth, h.ordinality, s.place;
+
+	-- what ALTER TABLE does not keep
+	RETURN QUERY SELECT s FROM unnest(kept) AS k, snowflake_migrate.statistics_extras(k) AS s;
+	RETURN QUERY SELECT s FROM snowflake_migrate.in_trees(changed) AS k
+			JOIN pg_index AS i ON i.indrelid = k.relid JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum,
+			snowflake_migrate.index_extras(i.indexrelid) AS s
+		WHERE s LIKE '% SET STATISTICS %' GROUP BY s;
+
+	RETURN QUERY SELECT DISTINCT format('DROP SEQUENCE %s', s::regclass)
+		FROM unnest(filled) AS c, snowflake_migrate.sequences(c.relid, c.attnum) AS s
+		WHERE snowflake_migrate.is_droppable(s, filled) ORDER BY 1;
+	RETURN QUERY SELECT h.late FROM unnest(hanging) WITH ORDINALITY AS h WHERE h.late IS NOT NULL ORDER BY h.depth, h.ordinality;
+	-- the columns have lost their statistics
+	RETURN QUERY SELECT DISTINCT 'ANALYZE ' || r.relid::regclass
+		FROM (SELECT c.relid FROM unnest(changed) AS c UNION SELECT h.objid FROM unnest(hanging) AS h WHERE h.late IS NOT NULL) AS r
+		ORDER BY 1;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.statements(text[], regtype, text[], regtype) IS
+	'the statements that convert keys and what references them, for one transaction';
+
+CREATE FUNCTION snowflake_migrate.column_default(relid oid, attnum smallint) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d WHERE d.adrelid = $1 AND d.adnum = $2 $$;
+COMMENT ON FUNCTION snowflake_migrate.column_default(oid, smallint) IS 'the default of a column';
+
+CREATE FUNCTION snowflake_migrate.type_name(type oid) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT CASE WHEN $1 = snowflake_migrate.snowflake_type() THEN snowflake_migrate.home() || '.snowflake' ELSE format_type($1, NULL) END $$;
+COMMENT ON FUNCTION snowflake_migrate.type_name(oid) IS 'a type in a statement';
+
+-- Columns in each table of their trees
+CREATE FUNCTION snowflake_migrate.in_trees(columns snowflake_migrate.key_column[])
+	RETURNS TABLE (relid oid, attnum smallint, is_inherited boolean)
+	LANGUAGE sql STABLE ROWS 10 SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT DISTINCT a.attrelid, a.attnum, a.attrelid <> c.relid
+		FROM unnest(columns) AS c, snowflake_migrate.tree(c.relid) AS member JOIN pg_attribute AS a ON a.attrelid = member
+		WHERE a.attname = c.name
+$$;
+COMMENT ON FUNCTION snowflake_migrate.in_trees(snowflake_migrate.key_column[]) IS 'columns, in each table of their trees';
+
+-- A sequence that a column owns and nothing but keys to be converted uses
+CREATE FUNCTION snowflake_migrate.is_droppable(sequence oid, filled snowflake_migrate.key_column[]) RETURNS boolean
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM pg_depend AS d JOIN snowflake_migrate.in_trees(filled) AS k ON d.refobjid = k.relid AND d.refobjsubid = k.attnum
+			WHERE d.classid = 'pg_class'::regclass AND d.objid = sequence AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'a')
+		AND NOT EXISTS (SELECT FROM pg_depend AS d
+			WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = sequence AND d.deptype <> 'i'
+				AND NOT EXISTS (SELECT FROM pg_attrdef AS e JOIN snowflake_migrate.in_trees(filled) AS k ON k.relid = e.adrelid AND k.attnum = e.adnum
+					WHERE d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid))
+		AND NOT EXISTS (SELECT FROM pg_depend AS d
+			WHERE d.classid = 'pg_class'::regclass AND d.objid = sequence AND d.deptype = 'e')
+$$;
+COMMENT ON FUNCTION snowflake_migrate.is_droppable(oid, snowflake_migrate.key_column[]) IS 'whether nothing uses a sequence after a conversion';
+
+-- New keys must be larger than all that there are: they are looked for under the lock.
+CREATE FUNCTION snowflake_migrate.check_statement(filled snowflake_migrate.key_column[]) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('DO %L', format($do$
+DECLARE
+	next pg_catalog.int8 := %s.snowflake_next();
+	largest pg_catalog.int8;
+	place pg_catalog.text;
+BEGIN
+	SELECT k.largest, k.place INTO largest, place FROM (%s) AS k ORDER BY k.largest DESC NULLS LAST LIMIT 1;
+	IF largest OPERATOR(pg_catalog.>=) next THEN
+		RAISE EXCEPTION 'the largest key, %%, is not below the next snowflake, %%', largest, next
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+				DETAIL = pg_catalog.format('It is in %%s.', place),
+				HINT = 'If these keys are snowflakes, use their layout and run snowflake_advance(), or correct what is ahead of the clock.';
+	END IF;
+END $do$, snowflake_migrate.home(),
+		(SELECT string_agg(format('SELECT pg_catalog.max(%I::pg_catalog.int8) AS largest, %L AS place FROM %s',
+				c.name, format('%s.%I', c.relid::regclass, c.name), c.relid::regclass), ' UNION ALL ') FROM unnest(filled) AS c)))
+$$;
+COMMENT ON FUNCTION snowflake_migrate.check_statement(snowflake_migrate.key_column[]) IS
+	'a statement that fails if a key is not below the next snowflake';
+
+CREATE FUNCTION snowflake_migrate.convert(targets text[], type regtype DEFAULT 'pg_catalog.int8',
+	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
+	RETURNS SETOF text
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	planned text[];
+	final text[];
+	statement text;
+	obstacle record;
+BEGIN
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE EXCEPTION 'a conversion needs the isolation level READ COMMITTED'
+			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = 'Under a snapshot it would not see what has changed until it has its locks.';
+	END IF;
+	FOR obstacle IN SELECT * FROM snowflake_migrate.obstacles(targets, type, widen, references_type) LOOP
+		RAISE EXCEPTION '% is in the way of the conversion', obstacle.object
+			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = obstacle.detail, HINT = obstacle.advice;
+	END LOOP;
+	planned := ARRAY(SELECT * FROM snowflake_migrate.statements(targets, type, widen, references_type));
+	IF planned = '{}' THEN
+		RETURN;
+	END IF;
+	EXECUTE planned[1];
+	final := ARRAY(SELECT * FROM snowflake_migrate.statements(targets, type, widen, references_type));
+	IF final[1] IS DISTINCT FROM planned[1] THEN
+		RAISE EXCEPTION 'the tables have changed while their locks were waited for'
+			USING ERRCODE = 'object_in_use', HINT = 'Call it again.';
+	END IF;
+	FOREACH statement IN ARRAY final LOOP
+		EXECUTE statement;
+		RETURN NEXT statement;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.convert(text[], regtype, text[], regtype) IS
+	'convert keys and what references them, under one lock; returns the statements';
+
+-- The plan
+
+-- What the change of types would fail on that only trying tells, such as an index on a
+-- function that takes an integer: tried on an empty table of the same kind, in a
+-- subtransaction that never commits.
+CREATE FUNCTION snowflake_migrate.trial(columns snowflake_migrate.key_column[]) RETURNS TABLE (relid oid, error text)
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages = warning
+AS $$
+DECLARE
+	relids oid[];
+	types text[];
+	actions text;
+BEGIN
+	IF NOT has_database_privilege(current_database(), 'TEMPORARY') THEN
+		RETURN;
+	END IF;
+	-- the actions on each table of each tree
+	SELECT array_agg(a.relid), array_agg(a.action) INTO relids, types
+		FROM (SELECT m AS relid, concat(CASE c.role WHEN 'key' THEN format('ALTER COLUMN %I DROP DEFAULT, ', c.name) END,
+					format('ALTER COLUMN %I TYPE %s', c.name, snowflake_migrate.type_name(c.new_type))) AS action
+				FROM unnest(columns) AS c, snowflake_migrate.tree(c.relid) AS m
+			UNION ALL
+			SELECT m, unnest(ARRAY[format('DROP COLUMN %I', top.attname), 'ADD COLUMN ' || snowflake_migrate.generated_definition(m, a.attnum)])
+				FROM snowflake_migrate.dependents(ARRAY(SELECT c.relid FROM unnest(columns) AS c), ARRAY(SELECT c.attnum FROM unnest(columns) AS c)) AS d
+					JOIN pg_attribute AS top ON top.attrelid = d.objid AND top.attnum = d.objsubid,
+					snowflake_migrate.tree(d.objid) AS m JOIN pg_attribute AS a ON a.attrelid = m
+				WHERE d.kind = 'generated' AND a.attname = top.attname) AS a;
+	FOR relid, actions IN SELECT a.relid, string_agg(a.action, ', ')
+			FROM unnest(relids, types) AS a (relid, action) JOIN pg_class AS c ON c.oid = a.relid
+			WHERE c.relkind IN ('r', 'p') AND pg_has_role(c.relowner, 'USAGE') GROUP BY a.relid ORDER BY a.relid LOOP
+		BEGIN
+			EXECUTE format('CREATE TEMPORARY TABLE snowflake_migrate_trial (LIKE %s INCLUDING ALL EXCLUDING IDENTITY) ON COMMIT DROP', relid::regclass);
+			EXECUTE format('ALTER TABLE pg_temp.snowflake_migrate_trial %s', actions);
+			RAISE EXCEPTION USING ERRCODE = 'SFTRY';
+		EXCEPTION
+			WHEN SQLSTATE 'SFTRY' THEN
+				NULL;
+			WHEN query_canceled THEN
+				RAISE;
+			WHEN OTHERS THEN
+				error := SQLERRM;
+				RETURN NEXT;
+		END;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.trial(snowflake_migrate.key_column[]) IS 'what changing the types of columns fails on, tried on empty tables';
+
+-- Types in which a value of the given types is: arrays, domains, composite types, ranges
+CREATE FUNCTION snowflake_migrate.types_of(base oid[]) RETURNS SETOF oid
+	LANGUAGE sql STABLE ROWS 10 SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE found (oid) AS (
+		SELECT unnest(base)
+	UNION
+		SELECT o.oid FROM found AS f, LATERAL (
+			SELECT t.typarray AS oid FROM pg_type AS t WHERE t.oid = f.oid AND t.typarray <> 0
+			UNION ALL SELECT t.oid FROM pg_type AS t WHERE t.typbasetype = f.oid
+			UNION ALL SELECT r.rngtypid FROM pg_range AS r WHERE r.rngsubtype = f.oid
+			UNION ALL SELECT c.reltype FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+				WHERE c.relkind = 'c' AND a.atttypid = f.oid AND NOT a.attisdropped) AS o
+	)
+	SELECT f.oid FROM found AS f
+$$;
+COMMENT ON FUNCTION snowflake_migrate.types_of(oid[]) IS 'types, and those that are made of them';
+
+-- What a conversion would fail on
+CREATE FUNCTION snowflake_migrate.obstacles(targets text[], type regtype DEFAULT 'pg_catalog.int8',
+	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
+	RETURNS TABLE (object text, detail text, advice text)
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	columns snowflake_migrate.key_column[] := ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c);
+	changed snowflake_migrate.key_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_type <> c.old_type);
+	relids oid[] := ARRAY(SELECT c.relid FROM unnest(changed) AS c);
+	attnums smallint[] := ARRAY(SELECT c.attnum FROM unnest(changed) AS c);
+	hanging snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(relids, attnums) AS h);
+BEGIN
+	-- whose they are
+	RETURN QUERY
+		WITH owned (object, owner) AS (
+			SELECT 'table ' || r.relid::regclass, c.relowner
+				FROM (SELECT k.relid FROM snowflake_migrate.in_trees(columns) AS k
+					UNION SELECT f.conrelid FROM pg_constraint AS f JOIN snowflake_migrate.in_trees(changed) AS k
+						ON f.contype = 'f' AND (f.conrelid = k.relid AND k.attnum = ANY (f.conkey) OR f.confrelid = k.relid AND k.attnum = ANY (f.confkey))) AS r
+					JOIN pg_class AS c ON c.oid = r.relid
+		UNION ALL
+			SELECT pg_describe_object(d.classid, d.objid, 0), CASE d.kind
+					WHEN 'view' THEN (SELECT c.relowner FROM pg_class AS c WHERE c.oid = d.objid)
+					WHEN 'rule' THEN (SELECT c.relowner FROM pg_rewrite AS r JOIN pg_class AS c ON c.oid = r.ev_class WHERE r.oid = d.objid)
+					WHEN 'trigger' THEN (SELECT c.relowner FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid WHERE t.oid = d.objid)
+					WHEN 'policy' THEN (SELECT c.relowner FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid WHERE p.oid = d.objid)
+					WHEN 'publication' THEN (SELECT p.pubowner FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE r.oid = d.objid)
+					ELSE (SELECT p.proowner FROM pg_proc AS p WHERE p.oid = d.objid) END
+				FROM unnest(hanging) AS d WHERE d.kind NOT IN ('generated', 'obstacle')
+		)
+		SELECT DISTINCT o.object, format('It belongs to role "%s".', pg_get_userbyid(o.owner)),
+				'Call it as a role that may act as all owners.'
+			FROM owned AS o WHERE NOT pg_has_role(o.owner, 'USAGE');
+
+	RETURN QUERY SELECT h.object, 'It depends on what has to be dropped for a while, in a way that is not known here.',
+			'Drop it before, and create it again afterwards.'
+		FROM unnest(hanging) AS h WHERE h.kind = 'obstacle';
+
+	RETURN QUERY SELECT DISTINCT format('table %s', c.oid::regclass), format('It is partitioned by column %I, whose type changes.', a.attname),
+			'Keep this key out, or copy the table to a new one.'
+		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid
+			JOIN pg_partitioned_table AS p ON p.partrelid = c.oid JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
+		WHERE k.attnum = ANY (p.partattrs)
+			OR EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.objsubid = 0
+				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.refobjsubid = k.attnum);
+
+	RETURN QUERY SELECT DISTINCT format('column %s.%I', u.oid::regclass, a.attname), format('It has the row type of table %s.', k.relid::regclass),
+			'Drop it before, and create it again afterwards.'
+		FROM (SELECT DISTINCT i.relid FROM snowflake_migrate.in_trees(changed) AS i) AS k JOIN pg_class AS c ON c.oid = k.relid,
+			snowflake_migrate.types_of(ARRAY[c.reltype]) AS t JOIN pg_attribute AS a ON a.atttypid = t AND NOT a.attisdropped
+			JOIN pg_class AS u ON u.oid = a.attrelid AND u.relkind IN ('r', 'p', 'm', 'f');
+
+	RETURN QUERY SELECT DISTINCT format('table %s', c.oid::regclass), format('It is a table of type %s.', c.reloftype::regtype),
+			format('ALTER TABLE %s NOT OF makes it one of its own.', c.oid::regclass)
+		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid WHERE c.reloftype <> 0;
+
+	RETURN QUERY SELECT DISTINCT format('foreign key %I of table %s', f.conname, f.conrelid::regclass),
+			'Its triggers are not enabled as they are created, and only a superuser can set that again.',
+			'Call it as a superuser, or have the triggers enabled.'
+		FROM snowflake_migrate.in_trees(changed) AS k
+			JOIN pg_constraint AS f ON f.contype = 'f' AND (f.conrelid = k.relid AND k.attnum = ANY (f.conkey) OR f.confrelid = k.relid AND k.attnum = ANY (f.confkey))
+			JOIN pg_trigger AS t ON t.tgconstraint = f.oid AND t.tgenabled <> 'O'
+		WHERE NOT (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user);
+
+	RETURN QUERY SELECT DISTINCT format('publication %I', p.pubname),
+			format('It has a filter on %s.%I, and PostgreSQL takes no type of an extension there.', a.attrelid::regclass, a.attname),
+			'Make this key a bigint, or publish the table without the filter.'
+		FROM unnest(changed) AS c, snowflake_migrate.in_trees(ARRAY[c]) AS k
+			JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
+			JOIN pg_publication_rel AS r ON r.prrelid = k.relid JOIN pg_publication AS p ON p.oid = r.prpubid
+		WHERE c.new_type = snowflake_migrate.snowflake_type() AND pg_get_expr(r.prqual, r.prrelid) ~ ('\m' || a.attname || '\M');
+
+	RETURN QUERY SELECT format('column %s.%I', a.attrelid::regclass, a.attname), 'A partition or child has an expression of its own for it.',
+			'Drop it before, and create it again afterwards.'
+		FROM unnest(hanging) AS d
+			JOIN pg_attribute AS top ON d.kind = 'generated' AND top.attrelid = d.objid AND top.attnum = d.objsubid,
+			snowflake_migrate.tree(d.objid) AS member JOIN pg_attribute AS a ON a.attrelid = member
+		WHERE a.attname = top.attname
+			AND snowflake_migrate.column_default(a.attrelid, a.attnum) IS DISTINCT FROM snowflake_migrate.column_default(top.attrelid, top.attnum);
+
+	-- of which PostgreSQL knows nothing: how Citus and TimescaleDB divide tables
+	IF EXISTS (SELECT FROM pg_extension AS x WHERE x.extname = 'citus') THEN
+		RETURN QUERY EXECUTE $q$
+			SELECT DISTINCT format('column %s.%I', a.attrelid::regclass, a.attname), CASE WHEN is_distribution
+					THEN 'Citus distributes the table by it.' ELSE 'It owns a sequence, and Citus has distributed the table.' END,
+					'Run undistribute_table() before, and create_distributed_table() afterwards.'
+				FROM snowflake_migrate.in_trees($1) AS k JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
+					JOIN pg_catalog.pg_dist_partition AS p ON p.logicalrelid = k.relid,
+					LATERAL (SELECT substring(p.partkey FROM ':varattno (\d+)')::int2 = a.attnum AS is_distribution) AS d
+				WHERE is_distribution OR EXISTS (SELECT FROM snowflake_migrate.sequences(a.attrelid, a.attnum))$q$ USING changed;
+	END IF;
+	IF EXISTS (SELECT FROM pg_extension AS x JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = x.oid AND d.deptype = 'e'
+			WHERE x.extname = 'timescaledb' AND d.classid = 'pg_class'::regclass AND d.objid = to_regclass('_timescaledb_catalog.dimension')) THEN
+		RETURN QUERY EXECUTE $q$
+			SELECT DISTINCT format('column %s.%I', a.attrelid::regclass, a.attname), 'TimescaleDB divides the table by it.',
+					'Keep this key out: it stays a bigint.'
+				FROM snowflake_migrate.in_trees($1) AS k JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
+					JOIN pg_class AS c ON c.oid = k.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+					JOIN _timescaledb_catalog.hypertable AS h ON h.schema_name = n.nspname AND h.table_name = c.relname
+					JOIN _timescaledb_catalog.dimension AS d ON d.hypertable_id = h.id AND d.column_name = a.attname$q$ USING changed;
+	END IF;
+
+	RETURN QUERY SELECT format('table %s', t.relid::regclass), format('PostgreSQL says: %s', t.error),
+			'Change what it complains of before.'
+		FROM snowflake_migrate.trial(changed) AS t;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.obstacles(text[], regtype, text[], regtype) IS 'what a conversion would fail on, and what to do about it';
+
+-- What will break that no foreign key tells of
+CREATE FUNCTION snowflake_migrate.breaks(columns snowflake_migrate.key_column[], type regtype)
+	RETURNS TABLE (object text, detail text, advice text)
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	narrow oid[] := ARRAY(SELECT snowflake_migrate.types_of(ARRAY['int2'::regtype::oid, 'int4'::regtype]));
+	namespaces oid[] := ARRAY(SELECT DISTINCT r.relnamespace FROM unnest(columns) AS c JOIN pg_class AS r ON r.oid = c.relid);
+	as_text constant boolean := type <> 'int8'::regtype;
+	changed snowflake_migrate.key_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.role <> 'reference' OR c.new_type <> c.old_type);
+	truncating constant text := '(lpad|rpad|left|right|substr|substring|to_char|overlay|smallint|integer|int[24]|character varying\(|character\(|varchar\()';
+	keys text;
+BEGIN
+	-- columns that hold keys by their names, and arrays
+	RETURN QUERY SELECT format('column %s.%I', c.oid::regclass, a.attname),
+			CASE WHEN t.typcategory = 'A' THEN format('It is of type %s, and may hold keys.', format_type(a.atttypid, a.atttypmod))
+				ELSE format('It is of type %s, and by its name it may hold keys.', format_type(a.atttypid, a.atttypmod)) END,
+			CASE WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int2[]'::regtype, 'int4[]'::regtype)
+				THEN format('If so: widen => ''{%s.%s}''', replace(c.oid::regclass::text, '"', '\"'), replace(quote_ident(a.attname), '"', '\"'))
+				ELSE 'If so: change its type.' END
+		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid JOIN pg_type AS t ON t.oid = a.atttypid
+		WHERE c.relnamespace = ANY (namespaces) AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+			AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0 AND a.atttypid = ANY (narrow)
+			AND NOT EXISTS (SELECT FROM unnest(columns) AS k WHERE k.relid = c.oid AND k.attnum = a.attnum)
+			AND (t.typcategory IN ('A', 'C') OR a.attname ~ '(^|_)(ids?|refs?|by|actor|path|parent|owner|mentions|keys?)$'
+				OR a.attname IN (SELECT k.name FROM unnest(columns) AS k))
+		ORDER BY 1;
+
+	RETURN QUERY SELECT format('type %s', t.oid::regtype), CASE t.typtype WHEN 'd' THEN 'It is a domain of an integer.' ELSE 'It is made of integers.' END,
+			'If it is for keys: make it one of bigint, or of the new type.'
+		FROM pg_type AS t LEFT JOIN pg_class AS c ON c.oid = t.typrelid
+		WHERE t.oid = ANY (narrow) AND t.typnamespace = ANY (namespaces) AND (t.typtype = 'd' OR t.typtype = 'c' AND c.relkind = 'c' OR t.typtype = 'r')
+		ORDER BY 1;
+
+	RETURN QUERY SELECT f.kind || ' ' || f.name, format('It has integers or sequences in its %s.', f.places),
+			CASE WHEN f.places LIKE '%sequence%' THEN 'What it takes from a sequence comes from snowflake_next(), or from INSERT ... RETURNING. ' ELSE '' END
+			|| CASE WHEN f.places <> 'sequence' THEN 'What is for keys becomes bigint.' ELSE '' END
+		FROM (SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END AS kind, p.oid::regprocedure::text AS name, concat_ws(', ',
+				CASE WHEN EXISTS (SELECT FROM unnest(coalesce(p.proallargtypes, p.proargtypes::oid[]), p.proargmodes) AS u (t, mode)
+					WHERE t = ANY (narrow) AND coalesce(mode, 'i') NOT IN ('o', 't')) THEN 'arguments' END,
+				CASE WHEN p.prorettype = ANY (narrow) OR EXISTS (SELECT FROM unnest(p.proallargtypes, p.proargmodes) AS u (t, mode)
+					WHERE t = ANY (narrow) AND mode IN ('o', 'b', 't')) THEN 'result' END,
+				CASE WHEN body ~* '\m(integer|int|int2|int4|smallint)\M' THEN 'body' END,
+				CASE WHEN body ~* '\m(nextval|currval|lastval|setval)\M' THEN 'sequence' END) AS places
+			FROM pg_proc AS p, coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) AS body
+			WHERE p.pronamespace = ANY (namespaces) AND p.prokind IN ('f', 'p')
+				AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')) AS f
+		WHERE f.places <> '' ORDER BY 1;
+
+	-- expressions of the columns that cut or convert: where the type does not change as well
+	RETURN QUERY
+		WITH k AS (
+			SELECT i.relid, i.attnum FROM snowflake_migrate.in_trees(changed) AS i
+		), used AS (
+			SELECT DISTINCT d.classid, d.objid FROM k JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum
+		UNION
+			SELECT d.classid, d.objid FROM snowflake_migrate.dependents(
+				ARRAY(SELECT c.relid FROM unnest(changed) AS c), ARRAY(SELECT c.attnum FROM unnest(changed) AS c)) AS d
+		), texts (object, expression, hides) AS (
+			SELECT format('column %s.%I', a.attrelid::regclass, a.attname), pg_get_expr(e.adbin, e.adrelid), true
+				FROM used AS u JOIN pg_attrdef AS e ON u.classid = 'pg_attrdef'::regclass AND e.oid = u.objid
+					JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum
+				WHERE a.attgenerated <> '' AND NOT EXISTS (SELECT FROM pg_class AS r WHERE r.oid = a.attrelid AND r.relispartition)
+		UNION ALL
+			SELECT 'index ' || i.indexrelid::regclass, concat_ws(' ', pg_get_expr(i.indexprs, i.indrelid), pg_get_expr(i.indpred, i.indrelid)), true
+				FROM used AS u JOIN pg_index AS i ON u.classid = 'pg_class'::regclass AND i.indexrelid = u.objid
+		UNION ALL
+			SELECT format('constraint %I of table %s', c.conname, c.conrelid::regclass), pg_get_constraintdef(c.oid), true
+				FROM used AS u JOIN pg_constraint AS c ON u.classid = 'pg_constraint'::regclass AND c.oid = u.objid WHERE c.contype = 'c'
+		UNION ALL
+			SELECT pg_describe_object('pg_policy'::regclass, p.oid, 0), concat_ws(' ', pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid)), true
+				FROM used AS u JOIN pg_policy AS p ON u.classid = 'pg_policy'::regclass AND p.oid = u.objid
+		UNION ALL
+			SELECT CASE v.relkind WHEN 'm' THEN 'materialized view ' ELSE 'view ' END || v.oid::regclass, pg_get_viewdef(v.oid), true
+				FROM used AS u JOIN pg_class AS v ON u.classid = 'pg_class'::regclass AND v.oid = u.objid AND v.relkind IN ('v', 'm')
+		UNION ALL
+			SELECT pg_describe_object('pg_trigger'::regclass, t.oid, 0), pg_get_triggerdef(t.oid), true
+				FROM used AS u JOIN pg_trigger AS t ON u.classid = 'pg_trigger'::regclass AND t.oid = u.objid WHERE NOT t.tgisinternal
+		)
+		SELECT t.object, format('Its expression cuts or converts numbers: %s', substring(t.expression FROM '(?i).{0,30}\m' || truncating || '.{0,40}')),
+				'See that it takes numbers of 19 digits.'
+			FROM texts AS t WHERE t.expression ~* ('\m' || truncating) ORDER BY 1;
+
+	IF as_text THEN
+		RETURN QUERY SELECT f.object, 'JSON has a snowflake as a string, where it had a number.', 'See that what reads it takes a string.'
+			FROM (SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END || ' ' || p.oid::regprocedure
+					FROM pg_proc AS p
+					WHERE p.pronamespace = ANY (namespaces) AND coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) ~* '\m(to_json|to_jsonb|row_to_json|jsonb?_agg|jsonb?_build_\w+|jsonb?_object\w*|jsonb?_array\w*)\M'
+						AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
+				UNION SELECT 'view ' || c.oid::regclass FROM pg_class AS c
+					WHERE c.relnamespace = ANY (namespaces) AND c.relkind IN ('v', 'm') AND pg_get_viewdef(c.oid) ~* '\m(to_json|to_jsonb|row_to_json|jsonb?_agg|jsonb?_build_\w+|jsonb?_object\w*)\M') AS f (object)
+			ORDER BY 1;
+		RETURN QUERY SELECT 'clients that make JSON of rows in the database',
+				'JSON has a snowflake as a string: row_to_json(), to_jsonb() and the like give "id": "42" where they gave "id": 42.', 'Look for them in the application.';
+	ELSE
+		RETURN QUERY SELECT 'clients in JavaScript', 'JSON has a bigint as a number, which JavaScript rounds above 2^53.', 'Cast it to text there, or make keys snowflakes.';
+	END IF;
+
+	RETURN QUERY SELECT format('publication %I', p.pubname), format('It publishes %s of these tables.', count(DISTINCT t.relid)),
+			'First widen the columns of subscribers. A change of type is not replicated, and a number that does not fit stops a subscription.'
+		FROM pg_publication AS p, pg_get_publication_tables(p.pubname) AS t
+		WHERE t.relid IN (SELECT i.relid FROM snowflake_migrate.in_trees(changed) AS i) GROUP BY p.pubname;
+	RETURN QUERY SELECT format('table %s', s.srrelid::regclass), 'A subscription fills it.', 'Stop the subscription meanwhile, and see that the publisher sends keys of its own.'
+		FROM pg_subscription_rel AS s WHERE s.srrelid IN (SELECT i.relid FROM snowflake_migrate.in_trees(changed) AS i);
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.breaks(snowflake_migrate.key_column[], regtype) IS 'what will not work any more with large keys, and no foreign key tells of';
+
+-- Layouts in which an ID that was minted recently dates from then: every preset, and the
+-- recipes that people copy.
+CREATE FUNCTION snowflake_migrate.layouts_for(id bigint, minted timestamptz DEFAULT pg_catalog.now())
+	RETURNS TABLE (layout text, "time" timestamptz, origin text, is_current boolean)
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	l record;
+BEGIN
+	FOR l IN EXECUTE format($q$
+			SELECT p.name AS spelled, 'a preset' AS origin, 1 AS place FROM %1$s.snowflake_layouts() AS p
+			UNION ALL SELECT * FROM (VALUES
+				('instagram epoch:1288834974657', 'a recipe in PL/pgSQL with << 23, << 10 and 1024', 2),
+				('twitter epoch:0', 'LinkedIn', 2),
+				('twitter epoch:1420070400000', 'Twitter''s with the epoch of Discord', 2),
+				('twitter epoch:1577836800000', 'Twitter''s with the epoch 2020', 2),
+				('time:45 sequence:18 epoch:0', 'the timestamps of TiDB', 2)) AS r$q$, snowflake_migrate.home()) LOOP
+		BEGIN
+			EXECUTE format('SELECT %s.snowflake_timestamp($1, $2)', snowflake_migrate.home()) INTO "time" USING id, l.spelled;
+		EXCEPTION WHEN data_exception OR invalid_parameter_value THEN
+			CONTINUE;
+		END;
+		CONTINUE WHEN "time" IS NULL OR "time" NOT BETWEEN minted - interval '1 year' AND minted + interval '1 minute';
+		layout := l.spelled;
+		origin := l.origin;
+		EXECUTE format('SELECT a.layout = b.layout FROM %1$s.snowflake_layout() AS a, %1$s.snowflake_layout($1) AS b', snowflake_migrate.home())
+			INTO is_current USING l.spelled;
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.layouts_for(bigint, timestamptz) IS 'layouts in which an ID dates from when it was minted, or from the year before';
+
+CREATE FUNCTION snowflake_migrate.plan(targets text[], type regtype DEFAULT 'pg_catalog.int8',
+	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
+	RETURNS TABLE (finding text, object text, detail text, advice text)
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	columns snowflake_migrate.key_column[] := ARRAY(SELECT k FROM snowflake_migrate.columns(targets, type, widen, references_type) AS k);
+	home constant text := snowflake_migrate.home();
+	changed snowflake_migrate.key_column[] := ARRAY(SELECT k FROM unnest(columns) AS k WHERE k.new_type <> k.old_type);
+	filled snowflake_migrate.key_column[];
+	hanging snowflake_migrate.hanging[];
+	k snowflake_migrate.key_column;
+	bytes bigint;
+	largest bigint;
+	now_id bigint;
+BEGIN
+	filled := ARRAY(SELECT c FROM unnest(columns) AS c
+		WHERE c.role = 'key' AND snowflake_migrate.column_default(c.relid, c.attnum) IS DISTINCT FROM home || '.snowflake_next()');
+	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(
+		ARRAY(SELECT c.relid FROM unnest(changed) AS c), ARRAY(SELECT c.attnum FROM unnest(changed) AS c)) AS h);
+
+	FOR k IN SELECT c.* FROM unnest(columns) WITH ORDINALITY AS c (relid, attnum, name, role, old_type, new_type, place)
+			ORDER BY array_position(ARRAY['key', 'reference', 'widened'], c.role), c.place LOOP
+		finding := k.role;
+		object := format('column %s.%I', k.relid::regclass, k.name);
+		detail := CASE WHEN k.new_type <> k.old_type THEN format('%s becomes %s', snowflake_migrate.type_name(k.old_type), snowflake_migrate.type_name(k.new_type))
+			ELSE format('stays %s', snowflake_migrate.type_name(k.old_type)) END
+			|| CASE WHEN k.role <> 'key' THEN '.'
+				WHEN EXISTS (SELECT FROM unnest(filled) AS f WHERE f.relid = k.relid AND f.attnum = k.attnum) THEN '; new rows get snowflakes.'
+				ELSE '; new rows get snowflakes already.' END;
+		RETURN NEXT;
+	END LOOP;
+
+	-- what it takes
+	RETURN QUERY SELECT 'rewrite', 'table ' || t.relid::regclass, format('%s, with its indexes.', pg_size_pretty(t.size)), NULL::text
+		FROM (SELECT c.relid, (SELECT sum(pg_total_relation_size(m)) FROM snowflake_migrate.tree(c.relid) AS m)::bigint AS size
+			FROM (SELECT DISTINCT u.relid FROM unnest(changed) AS u) AS c) AS t
+		ORDER BY t.size DESC, t.relid::regclass::text;
+	bytes := (SELECT sum(pg_total_relation_size(m.relid)) FROM (SELECT DISTINCT i.relid FROM snowflake_migrate.in_trees(changed) AS i) AS m);
+	IF filled <> '{}' OR changed <> '{}' THEN
+		finding := 'lock';
+		object := format('%s tables', (SELECT count(DISTINCT c.relid) FROM unnest(changed || filled) AS c));
+		detail := CASE WHEN bytes > 0 THEN format('Offline they are locked together, also against reading: %s are rewritten, which at 20 MB a second takes %s.',
+				pg_size_pretty(bytes), date_trunc('second', bytes / 2e7 * interval '1 s') + interval '1 s')
+			ELSE 'They are locked for a moment; nothing is rewritten.' END;
+		advice := CASE WHEN bytes > 2e8 THEN 'Try it with a copy, or migrate online: snowflake_migrate.fill().' END;
+		RETURN NEXT;
+	END IF;
+	RETURN QUERY SELECT CASE h.kind WHEN 'generated' THEN 'moved' ELSE 're-created' END, h.object,
+			CASE h.kind WHEN 'generated' THEN 'It is dropped and added again, behind all other columns.'
+				WHEN 'body' THEN 'Its body is replaced for a while.'
+				ELSE CASE WHEN h.late IS NULL THEN 'As it is.' ELSE 'As it is, and refreshed.' END END,
+			CASE h.kind WHEN 'generated' THEN 'INSERT without a list of columns, COPY and SELECT * have another order.' END
+		FROM unnest(hanging) AS h WHERE h.kind <> 'obstacle' ORDER BY h.depth, h.object;
+	RETURN QUERY SELECT 'dropped', 'sequence ' || s::regclass,
+			CASE WHEN a.attidentity <> '' THEN 'It is that of an identity.' ELSE 'Nothing else uses it.' END, NULL::text
+		FROM unnest(filled) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid AND a.attnum = c.attnum, snowflake_migrate.sequences(c.relid, c.attnum) AS s
+		WHERE a.attidentity <> '' OR snowflake_migrate.is_droppable(s, filled) ORDER BY 2;
+	RETURN QUERY SELECT DISTINCT 'kept', 'sequence ' || s::regclass, 'The column does not own it, or something else uses it.', NULL::text
+		FROM unnest(filled) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid AND a.attnum = c.attnum, snowflake_migrate.sequences(c.relid, c.attnum) AS s
+		WHERE a.attidentity = '' AND NOT snowflake_migrate.is_droppable(s, filled) ORDER BY 2;
+
+	-- what is in the way
+	RETURN QUERY SELECT 'blocks', o.* FROM snowflake_migrate.obstacles(targets, type, widen, references_type) AS o;
+	EXECUTE format('SELECT %s.snowflake_lower_bound(now())::int8', home) INTO now_id;
+	FOREACH k IN ARRAY changed LOOP
+		CONTINUE WHEN k.new_type <> snowflake_migrate.snowflake_type() OR NOT has_column_privilege(k.relid, k.attnum, 'SELECT');
+		EXECUTE format('SELECT min(%I)::int8 FROM %s', k.name, k.relid::regclass) INTO largest;
+		IF largest < 0 THEN
+			finding := 'blocks';
+			object := format('column %s.%I', k.relid::regclass, k.name);
+			detail := format('Its smallest number, %s, is negative, and snowflakes are not.', largest);
+			advice := 'Make it a bigint, or correct the row.';
+			RETURN NEXT;
+		END IF;
+	END LOOP;
+	FOREACH k IN ARRAY filled LOOP
+		CONTINUE WHEN NOT has_column_privilege(k.relid, k.attnum, 'SELECT');
+		EXECUTE format('SELECT max(%I)::int8 FROM %s', k.name, k.relid::regclass) INTO largest;
+		IF largest >= now_id THEN
+			finding := 'blocks';
+			object := format('column %s.%I', k.relid::regclass, k.name);
+			detail := format('Its largest key, %s, is not below the next snowflake, which is about %s.', largest, now_id);
+			advice := 'If these keys are snowflakes, use their layout and run snowflake_advance(), or correct what is ahead of the clock.';
+			RETURN NEXT;
+		END IF;
+		-- IDs of another generator: 40 bits are more than a serial counts to
+		IF largest >= 1::bigint << 40 THEN
+			RETURN QUERY SELECT 'layout', format('column %s.%I', k.relid::regclass, k.name),
+					format('In layout ''%s'' (%s) its largest key dates from %s.', l.layout, l.origin, l."time"),
+					CASE WHEN l.is_current THEN 'It is the layout of this server.' ELSE format('If that is right: snowflake.layout = ''%s''', l.layout) END
+				FROM snowflake_migrate.layouts_for(largest) AS l ORDER BY abs(extract(epoch FROM l."time" - now()));
+		END IF;
+	END LOOP;
+
+	RETURN QUERY SELECT 'breaks', b.* FROM snowflake_migrate.breaks(columns, type) AS b;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.plan(text[], regtype, text[], regtype) IS
+	'what a conversion would do, how long it takes, what is in its way, and what will break';
+

@@ -1,0 +1,112 @@
+
+=pod
+
+=head1 NAME
+
+SnowflakeDepot - an application that is migrated, for the tests of snowflake_migrate
+
+=head1 DESCRIPTION
+
+test/migrate has the application's schema and data, what it does, what has to be changed in it
+for large keys, and a listing of its catalogs.
+
+=cut
+
+package SnowflakeDepot;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use FindBin;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest ();
+
+our @EXPORT_OK = qw(catalog load_depot new_depot run_file unexplained widened);
+
+my $directory = "$FindBin::RealBin/../migrate";
+
+# Columns that hold keys and have no foreign key: what the plan names, less two that are none.
+sub widened
+{
+	return '{app.audit_log.actor,app.audit_log.row_id,app.categories.path,app.closings.order_id,'
+	  . 'app.comments.mentions,app.comments.subject_id,app.orders_history.changed_by,app.orders_history.customer_id,'
+	  . 'app.orders_history.id,app.products.related_ids,app.subscriptions.product_id,app.taggings.subject_id}';
+}
+
+# Run a file of test/migrate; returns psql's standard output and error.
+sub run_file
+{
+	my ($node, $dbname, $file) = @_;
+	my ($stdout, $stderr);
+
+	local %ENV = $node->_get_env();
+	IPC::Run::run(
+		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr($dbname), '-f', "$directory/$file" ],
+		'>', \$stdout, '2>', \$stderr);
+	return ($stdout, $stderr);
+}
+
+# The application in a database of its own, named depot; new_depot() copies that.
+sub load_depot
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', 'CREATE DATABASE depot');
+	my (undef, $stderr) = run_file($node, 'depot', 'depot.sql');
+	die $stderr if $stderr ne '';
+	$node->safe_psql('depot', 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_migrate');
+	return;
+}
+
+sub new_depot
+{
+	my ($node, $name) = @_;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $name TEMPLATE depot");
+	return $name;
+}
+
+# The catalogs, a line for each fact
+sub catalog
+{
+	my ($node, $dbname) = @_;
+	my ($stdout, $stderr) = run_file($node, $dbname, 'catalog.sql');
+
+	die $stderr if $stderr ne '';
+	return [ sort split /\n/, $stdout ];
+}
+
+# What has changed from one listing to another, other than a key's type and default, the
+# sequence that filled it, and how an expression of it is written.
+sub unexplained
+{
+	my ($before, $after) = @_;
+	my %facts;
+
+	foreach my $side (0, 1)
+	{
+		foreach my $line (@{ $side ? $after : $before })
+		{
+			my @field = split / \| ?/, $line, -1;
+
+			if ($field[0] eq 'column')
+			{
+				$field[3] =~ s/\b(?:smallint|integer|bigint|snowflake)\b/ID/;
+				($field[5], $field[7]) = ('', 'filled')
+				  if $field[5] ne '' || $field[7] =~ /^(?:nextval|(?:public\.)?snowflake_next)\(/;
+				$field[7] =~ s/'\{\}'::\w+\[\]/'{}'/;
+			}
+			next if $field[0] eq 'sequence' && !$side && $field[1] !~ /work_seq|ticket_seq/;
+			my $fact = join ' | ', @field;
+			$fact =~ s/\((\w+(?:\.\w+)?)\)::bigint/$1/g;
+			$fact =~ s/\((\d+)\)::bigint/$1/g;
+			$fact =~ s/::bigint//g;
+			$fact =~ s/[()]//g;
+			$facts{$fact} += $side ? 1 : -1;
+		}
+	}
+	return join "\n", map { ($facts{$_} > 0 ? '> ' : '< ') . $_ } sort grep { $facts{$_} } keys %facts;
+}
+
+1;
