@@ -172,15 +172,18 @@ snowflake_advance(PG_FUNCTION_ARGS)
 
 	check_not_last(id, tick);
 
-	/* a slip of the finger is a generator that is ahead for years */
+	/*
+	 * One row that is dated wrong is a generator that is ahead for hours or
+	 * years.  Servers whose clocks are right differ by less than a minute.
+	 */
 	lead_usec = snowflake_layout_tick_start(layout, tick) - snowflake_generator_clock();
-	if (lead_usec > USECS_PER_DAY && !PG_GETARG_BOOL(1))
+	if (lead_usec > USECS_PER_MINUTE && !PG_GETARG_BOOL(1))
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("snowflake " INT64_FORMAT " is %s ahead of the clock", id,
 					   snowflake_duration(lead_usec)),
 				errdetail("New snowflakes would be that far ahead of the clock, and nothing could be minted while that exceeds snowflake.max_ahead."),
-				errhint("If that is what you want, call snowflake_advance() with force => true."));
+				errhint("Look for rows that are dated wrong. If that is what you want, call snowflake_advance() with force => true."));
 
 	/* nothing is asked for unless it can be done */
 	ask_until_open("snowflake_advance()", SNOWFLAKE_WANT_GATE, deadline_usec);

@@ -120,7 +120,7 @@ $storm->start;
 $storm->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($storm);
 $storm->safe_psql('postgres',
-	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '30 min'))});
+	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '30 min'), force => true)});
 $storm->safe_psql('postgres',
 	"CREATE FUNCTION mint() RETURNS snowflake LANGUAGE plpgsql AS 'BEGIN RETURN ($many)[100000]; END'"
 );

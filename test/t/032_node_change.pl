@@ -129,7 +129,7 @@ $node->append_conf('postgresql.conf', 'snowflake.max_ahead = 0');
 $node->reload;
 my $ahead = $node->safe_psql('postgres',
 	q{SELECT snowflake_upper_bound(clock_timestamp() + interval '1 hour')});
-$node->safe_psql('postgres', "SELECT snowflake_advance('$ahead')");
+$node->safe_psql('postgres', "SELECT snowflake_advance('$ahead', force => true)");
 is(refused()->{sqlstate}, '55000', 'node 1 is an hour ahead of the clock');
 change_node(4);
 is(refused()->{sqlstate}, '55000', 'and so is another node ID by reload');
@@ -283,7 +283,7 @@ is( $node->safe_psql(
 $node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.max_lead = '1h'});
 change_node(17);
 $node->safe_psql('postgres',
-	q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '30 min'))});
+	q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '30 min'), force => true)});
 mint();
 change_node(-1);
 $node->safe_psql('postgres', 'DELETE FROM snowflake_keeper.reservation');

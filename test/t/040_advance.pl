@@ -92,7 +92,7 @@ is( $node->safe_psql(
 
 # Far
 $id = future('10 min');
-($ret, $stdout, $stderr) = $node->psql('postgres', "SELECT snowflake_advance('$id')");
+($ret, $stdout, $stderr) = $node->psql('postgres', "SELECT snowflake_advance('$id', force => true)");
 like(
 	$stderr,
 	qr/WARNING:  the snowflake generator is now (?:600|599)\.\d+ s ahead of the clock/,
@@ -102,7 +102,7 @@ $node->reload;
 $node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_ahead') = '1s'})
   or die 'reload has no effect';
 ($ret, $stdout, $stderr) =
-  $node->psql('postgres', 'SELECT snowflake_advance(' . future('11 min') . ')');
+  $node->psql('postgres', 'SELECT snowflake_advance(' . future('11 min') . ', force => true)');
 like(
 	$stderr,
 	qr/until it is ahead by 1\.000 s \(snowflake\.max_ahead\)\.$/m,
@@ -121,7 +121,7 @@ is(status($node, 'last_id IS NULL'), 't', 'snowflake_status does not show what w
 
 # Durable: nothing but the function's return comes before the crash.
 $id = future('20 min');
-$node->psql('postgres', "SELECT snowflake_advance('$id')");
+$node->psql('postgres', "SELECT snowflake_advance('$id', force => true)");
 my $reserved = 'SELECT max(reserved_until) FROM snowflake_keeper.reservation';
 my $until = $node->safe_psql('postgres', $reserved);
 $node->stop('immediate');
@@ -143,7 +143,7 @@ cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 $id = future('10 min');
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
-$error = error_of($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id')");
+$error = error_of($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id', force => true)");
 is($error->{sqlstate}, '55000', 'the table is locked: an error');
 like($error->{message}, qr/snowflake_advance\(\) did not finish within 300 ms/, 'that says so');
 is($node->safe_psql('postgres', q{SELECT lead < interval '1 min' FROM snowflake_status}),
@@ -161,7 +161,7 @@ is( error_of($node,
 	'',
 	'where mints do not wait, an administrator does');
 $id = future('1 min');
-is(error_of($node, "SET snowflake.max_wait = '1h'; SELECT snowflake_advance('$id')")->{message},
+is(error_of($node, "SET snowflake.max_wait = '1h'; SELECT snowflake_advance('$id', force => true)")->{message},
 	'', 'where they wait for an hour, he does not give up at once');
 step_clock($clock, 2 * 60_000);
 cmp_ok(mint(), '>', $id, 'and it is done');
@@ -172,7 +172,7 @@ $node->reload;
 $node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
   or die "gate does not close";
 $id = future('10 min');
-$error = error_of($node, "SELECT snowflake_advance('$id')");
+$error = error_of($node, "SELECT snowflake_advance('$id', force => true)");
 is($error->{sqlstate}, '55000', 'without a node ID: an error');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
 $node->reload;
@@ -184,7 +184,7 @@ cmp_ok(mint(), '<', $id, 'so minting goes on below');
 
 # Durable across a clean stop, too
 $id = future('10 min');
-$node->psql('postgres', "SELECT snowflake_advance('$id')");
+$node->psql('postgres', "SELECT snowflake_advance('$id', force => true)");
 $node->stop('fast');
 start();
 is(refused()->{sqlstate}, '55000', 'a clean stop right after: minting is refused still');
@@ -227,11 +227,19 @@ $node->safe_psql('postgres',
 ($ret) = $node->psql('postgres', q{SET ROLE ordinary; SELECT snowflake_advance('1')});
 is($ret, 0, 'unless granted');
 
+# One row that is dated tomorrow
+$node->safe_psql('postgres', q{
+	CREATE TABLE dated (id snowflake);
+	INSERT INTO dated VALUES (snowflake_next()), (snowflake_lower_bound(clock_timestamp() + interval '1 day'))});
+$error = error_of($node, 'SELECT snowflake_advance(max(id)) FROM dated');
+is($error->{sqlstate}, '22023', 'more than a minute ahead: an error');
+like($error->{hint}, qr/rows that are dated wrong/, 'which says what to look for');
+
 # One tick before the end: that is possible, and the end of this server
 $error = error_of($node,
 	q{SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick)) FROM snowflake_layout()}
 );
-is($error->{sqlstate}, '22023', 'more than a day ahead: an error');
+is($error->{sqlstate}, '22023', 'far ahead: an error');
 like($error->{hint}, qr/force => true/, 'which says how to do it all the same');
 
 # Just after an extension, so that nothing else makes the keeper reserve more

@@ -272,7 +272,7 @@ sub take_server_ahead
 	wait_for_mint($node);
 	$before->() if defined $before;
 	$node->safe_psql('postgres',
-		"SELECT snowflake_advance(snowflake_upper_bound(now() + interval '$interval'))");
+		"SELECT snowflake_advance(snowflake_upper_bound(now() + interval '$interval'), force => true)");
 	set_node_id(2);
 	return;
 }
@@ -304,7 +304,7 @@ set_node_id(3);
 wait_for_mint($node);
 set_node_id(4);
 $node->safe_psql('postgres',
-	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '30 min'))});
+	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '30 min'), force => true)});
 set_node_id(3);
 $node->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(3)');
 is_of_now($node->safe_psql('postgres', 'SELECT snowflake_next()'), 3, 'and a second time');
@@ -340,7 +340,7 @@ foreach my $again ('', '; CREATE EXTENSION snowflake_keeper')
 # A node ID that was never there begins above what others have issued since, too.
 my $further =
   $node->safe_psql('postgres', q{SELECT snowflake_upper_bound(now() + interval '3 hours')});
-$node->safe_psql('postgres', "SELECT snowflake_advance($further)");
+$node->safe_psql('postgres', "SELECT snowflake_advance($further, force => true)");
 $node->stop;
 $node->append_conf('postgresql.conf', "snowflake.node_id = 9\nsnowflake.max_ahead = '1d'");
 $node->start;
@@ -404,7 +404,7 @@ set_node_id(4);
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
 is( error_of($node,
-		q{SET snowflake.max_wait = '300ms'; SELECT snowflake_advance(snowflake_upper_bound(now() + interval '4 hours'))}
+		q{SET snowflake.max_wait = '300ms'; SELECT snowflake_advance(snowflake_upper_bound(now() + interval '4 hours'), force => true)}
 	)->{sqlstate},
 	'55000',
 	'an advance that cannot be stored');

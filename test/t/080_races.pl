@@ -260,7 +260,7 @@ wait_until(
 is( error_of(
 		$node,
 		q{SET snowflake.max_wait = '100ms';
-		SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '10min'))}
+		SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '10min'), force => true)}
 	)->{sqlstate},
 	'55000',
 	'the keeper is extending the reservation: snowflake_advance() gives up');
@@ -311,7 +311,7 @@ $mint = start_mint('snowflake-mint-locked');
 my $floor =
   $node->safe_psql('postgres',
 	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')");
-$node->safe_psql('postgres', "SELECT snowflake_advance('$floor')");
+$node->safe_psql('postgres', "SELECT snowflake_advance('$floor', force => true)");
 pass('snowflake_advance() does not wait for a mint in flight');
 release('snowflake-mint-locked');
 push @ids, finish_mint($mint);
@@ -322,7 +322,7 @@ attach('snowflake-raise');
 $floor =
   $node->safe_psql('postgres',
 	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')");
-error_of($node, "SET snowflake.max_wait = 0; SELECT snowflake_advance('$floor')");
+error_of($node, "SET snowflake.max_wait = 0; SELECT snowflake_advance('$floor', force => true)");
 wait_for($keeper, 'snowflake-raise');
 advance_clock(31_000);
 push @ids, mint();
@@ -336,7 +336,7 @@ cmp_ok($ids[-1], '>', $ids[-2], 'and the keeper does not take that back');
 $mint = start_mint('snowflake-mint-locked');
 my $limit = published();
 $floor = $limit + 1;
-$node->safe_psql('postgres', "SELECT snowflake_advance('$floor')");
+$node->safe_psql('postgres', "SELECT snowflake_advance('$floor', force => true)");
 cmp_ok(published(), '>', $floor, 'the reservation is extended while a mint is in flight');
 advance_clock(60_000);
 release('snowflake-mint-locked');
@@ -396,7 +396,7 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 	}
 	$floor = $node->safe_psql('postgres',
 		q{SELECT snowflake_upper_bound(clock_timestamp() + interval '10min')});
-	is( error_of($node, "SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor')")
+	is( error_of($node, "SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor', force => true)")
 		  ->{sqlstate},
 		'55000',
 		'the keeper is at work: snowflake_advance() gives up');
@@ -419,7 +419,7 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 attach('snowflake-raise-floor');
 my $advance = $node->background_psql('postgres');
 $advance->query_until(qr/started/,
-	"\\echo started\nSELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '10min'));\n"
+	"\\echo started\nSELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '10min'), force => true);\n"
 );
 wait_for($minter, 'snowflake-raise-floor');
 detach('snowflake-raise-floor');

@@ -166,7 +166,7 @@ mint('one');
 # clock, which only the dropped row could have told.
 my $advanced_to =
   $node->safe_psql('one', q{SELECT snowflake_lower_bound(now() + interval '5 seconds')});
-$node->safe_psql('one', "SELECT snowflake_advance($advanced_to)");
+$node->safe_psql('one', "SELECT snowflake_advance($advanced_to, force => true)");
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper');
 $node->stop('immediate');
 $node->start;

@@ -70,7 +70,7 @@ query('CREATE EXTENSION snowflake');
 query('SELECT snowflake_next()');
 
 # The newest ID is an hour ahead of the clock.
-query(q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '1 hour'))});
+query(q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '1 hour'), force => true)});
 $newest = query('SELECT snowflake_next()');
 lose();
 
@@ -160,7 +160,7 @@ query('CREATE DATABASE other');
 $node->append_conf('postgresql.conf', 'snowflake.database = other');
 restart_until('not in snowflake.database', 'fast');
 query("SELECT snowflake_accept_database($newest)");
-query(q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '2 hours'))});
+query(q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '2 hours'), force => true)});
 $newest = query('SELECT snowflake_next()');
 $node->append_conf('postgresql.conf', 'snowflake.database = postgres');
 restart_until('not in snowflake.database', 'fast');

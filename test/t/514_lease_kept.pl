@@ -68,7 +68,7 @@ my $leased = $one->safe_psql('postgres', 'SHOW snowflake.node_source');
 # IDs stand ahead of the clock, and another node ID is used for a while.  Nothing is minted
 # after it, before the server stops.
 $one->safe_psql('postgres',
-	q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '10min'))});
+	q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '10min'), force => true)});
 wait_for_mint($one);
 my $newest = $one->safe_psql('postgres', 'SELECT snowflake_next()');
 my $tick = $one->safe_psql('postgres',

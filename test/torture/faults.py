@@ -679,7 +679,7 @@ class Injector:
         end = time.monotonic() + 20
         while True:
             try:
-                server.query(f"SELECT snowflake_advance('{newest}')", dbname=clients.DATABASES[0])
+                server.query(f"SELECT snowflake_advance('{newest}', force => true)", dbname=clients.DATABASES[0])
                 return
             except psycopg2.Error as error:
                 if time.monotonic() > end:
