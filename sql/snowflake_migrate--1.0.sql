@@ -638,6 +638,7 @@ AS $$
 	SELECT 'trigger', d.classid, d.objid, 0
 		FROM direct AS d JOIN pg_trigger AS t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
 		WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND NOT (kind = 'view' AND t.tgrelid = object)
+			AND t.tgname NOT LIKE '~snowflake\_new\_%'		-- of a migration
 	UNION
 	SELECT CASE d.classid WHEN 'pg_policy'::regclass THEN 'policy' ELSE 'publication' END, d.classid, d.objid, 0
 		FROM direct AS d WHERE d.classid IN ('pg_policy'::regclass, 'pg_publication_rel'::regclass)
@@ -798,27 +799,24 @@ COMMENT ON FUNCTION snowflake_migrate.generated_extras(oid[], smallint[]) IS 'wh
 
 -- The statements.  They name everything with its schema, so they do the same when they are
 -- run by hand or from a file, in one transaction.
-CREATE FUNCTION snowflake_migrate.statements(targets text[], type regtype DEFAULT 'pg_catalog.int8',
-	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
+-- filled: the keys whose defaults change; defaults: to what.
+CREATE FUNCTION snowflake_migrate.statements_for(columns snowflake_migrate.key_column[], filled snowflake_migrate.key_column[], defaults text[])
 	RETURNS SETOF text
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
-	columns snowflake_migrate.key_column[] := ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c);
-	home constant text := snowflake_migrate.home();
+	mints constant text := snowflake_migrate.home() || '.snowflake_next()';
 	changed snowflake_migrate.key_column[];		-- their types
-	filled snowflake_migrate.key_column[];		-- keys that do not mint yet
 	hanging snowflake_migrate.hanging[];
 	generated_relids oid[];
 	generated_attnums smallint[];
 	foreign_keys oid[];
 	own_keys oid[];
+	own_not_nulls oid[];
 	kept oid[];
 	t record;
 BEGIN
 	changed := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_type <> c.old_type);
-	filled := ARRAY(SELECT c FROM unnest(columns) AS c
-		WHERE c.role = 'key' AND snowflake_migrate.column_default(c.relid, c.attnum) IS DISTINCT FROM home || '.snowflake_next()');
 	IF changed = '{}' AND filled = '{}' THEN
 		RETURN;
 	END IF;
@@ -834,11 +832,17 @@ BEGIN
 					UNION SELECT * FROM unnest(generated_relids, generated_attnums)) AS k
 				WHERE k.relid = f.conrelid AND k.attnum = ANY (f.conkey) OR k.relid = f.confrelid AND k.attnum = ANY (f.confkey))
 		ORDER BY f.oid);
-	-- keys of tables that inherit: from version 18 on their columns' types do not change under them
+	-- A table that inherits may have a key of its own, and so, from version 18 on, a NOT NULL
+	-- constraint with a name of its own: under that ALTER TABLE of the parent fails, so the
+	-- parent's is dropped with the keys that need it, and added again.
+	own_not_nulls := ARRAY(SELECT p.oid FROM unnest(changed) AS c JOIN pg_constraint AS p ON p.conrelid = c.relid AND p.contype = 'n' AND p.conkey = ARRAY[c.attnum]
+		WHERE EXISTS (SELECT FROM snowflake_migrate.in_trees(ARRAY[c]) AS k JOIN pg_constraint AS o ON o.conrelid = k.relid AND o.contype = 'n' AND o.conkey = ARRAY[k.attnum]
+			WHERE o.conname <> p.conname));
 	own_keys := ARRAY(SELECT o.oid FROM pg_constraint AS o JOIN pg_class AS r ON r.oid = o.conrelid
 		WHERE o.contype IN ('p', 'u') AND NOT r.relispartition
-			AND EXISTS (SELECT FROM snowflake_migrate.in_trees(changed) AS k
-				WHERE k.relid = o.conrelid AND k.attnum = ANY (o.conkey) AND k.is_inherited)
+			AND EXISTS (SELECT FROM unnest(changed) AS c, snowflake_migrate.in_trees(ARRAY[c]) AS k
+				WHERE k.relid = o.conrelid AND k.attnum = ANY (o.conkey)
+					AND (k.is_inherited OR EXISTS (SELECT FROM pg_constraint AS n WHERE n.oid = ANY (own_not_nulls) AND n.conrelid = c.relid AND n.conkey = ARRAY[c.attnum])))
 		ORDER BY o.oid);
 	-- ALTER TABLE re-creates extended statistics as the caller's, those of generated columns aside
 	kept := ARRAY(SELECT DISTINCT d.objid FROM pg_depend AS d JOIN snowflake_migrate.in_trees(changed) AS k
@@ -853,7 +857,7 @@ BEGIN
 			FROM (SELECT c.relid FROM unnest(changed || filled) AS c UNION
 				SELECT f.conrelid FROM pg_constraint AS f WHERE f.oid = ANY (foreign_keys) UNION
 				SELECT f.confrelid FROM pg_constraint AS f WHERE f.oid = ANY (foreign_keys)) AS r));
-	IF filled <> '{}' THEN
+	IF mints = ANY (defaults) THEN
 		RETURN NEXT snowflake_migrate.check_statement(filled);
 	END IF;
 	IF EXISTS (SELECT FROM unnest(hanging) AS h WHERE h.kind IN ('body', 'function')) THEN
@@ -862,6 +866,8 @@ BEGIN
 	RETURN QUERY SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.drops) AS s ORDER BY h.depth DESC, h.ordinality;
 	RETURN QUERY SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname)
 		FROM unnest(foreign_keys || own_keys) WITH ORDINALITY AS o (oid, place) JOIN pg_constraint AS f ON f.oid = o.oid ORDER BY o.place;
+	RETURN QUERY SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP NOT NULL', n.conrelid::regclass, a.attname)
+		FROM pg_constraint AS n JOIN pg_attribute AS a ON a.attrelid = n.conrelid AND a.attnum = n.conkey[1] WHERE n.oid = ANY (own_not_nulls);
 	-- an identity allows neither a type that is no integer nor a default
 	RETURN QUERY SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', a.attrelid::regclass, a.attname)
 		FROM snowflake_migrate.in_trees(filled) AS k JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
@@ -885,13 +891,15 @@ BEGIN
 				SELECT 3, c.attnum, format('ALTER COLUMN %I TYPE %s', c.name, snowflake_migrate.type_name(c.new_type))
 					FROM unnest(changed) AS c WHERE c.relid = t.relid
 				UNION ALL
-				SELECT 4, c.attnum, format('ALTER COLUMN %I SET DEFAULT %s.snowflake_next()', c.name, home)
-					FROM unnest(filled) AS c WHERE c.relid = t.relid
+				SELECT 4, c.attnum, format('ALTER COLUMN %I SET DEFAULT %s', c.name, defaults[c.place])
+					FROM unnest(filled) WITH ORDINALITY AS c (relid, attnum, name, role, old_type, new_type, place) WHERE c.relid = t.relid
 				UNION ALL
 				SELECT 5, g.attnum, 'ADD COLUMN ' || snowflake_migrate.generated_definition(g.relid, g.attnum)
 					FROM unnest(generated_relids, generated_attnums) AS g (relid, attnum) WHERE g.relid = t.relid) AS a));
 	END LOOP;
 
+	RETURN QUERY SELECT s FROM unnest(own_not_nulls) WITH ORDINALITY AS o (oid, place),
+		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
 	RETURN QUERY SELECT s FROM unnest(own_keys) WITH ORDINALITY AS o (oid, place),
 		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
 	RETURN QUERY SELECT * FROM snowflake_migrate.generated_extras(generated_relids, generated_attnums);
@@ -916,6 +924,24 @@ BEGIN
 	RETURN QUERY SELECT DISTINCT 'ANALYZE ' || r.relid::regclass
 		FROM (SELECT c.relid FROM unnest(changed) AS c UNION SELECT h.objid FROM unnest(hanging) AS h WHERE h.late IS NOT NULL) AS r
 		ORDER BY 1;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.statements_for(snowflake_migrate.key_column[], snowflake_migrate.key_column[], text[]) IS
+	'the statements that convert columns and set defaults';
+
+CREATE FUNCTION snowflake_migrate.statements(targets text[], type regtype DEFAULT 'pg_catalog.int8',
+	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
+	RETURNS SETOF text
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	columns snowflake_migrate.key_column[] := ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c);
+	mints constant text := snowflake_migrate.home() || '.snowflake_next()';
+	filled snowflake_migrate.key_column[];		-- keys that do not mint yet
+BEGIN
+	filled := ARRAY(SELECT c FROM unnest(columns) AS c
+		WHERE c.role = 'key' AND snowflake_migrate.column_default(c.relid, c.attnum) IS DISTINCT FROM mints);
+	RETURN QUERY SELECT * FROM snowflake_migrate.statements_for(columns, filled, ARRAY(SELECT mints FROM unnest(filled)));
 END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.statements(text[], regtype, text[], regtype) IS
@@ -1018,6 +1044,52 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.convert(text[], regtype, text[], regtype) IS
 	'convert keys and what references them, under one lock; returns the statements';
+
+-- The way back: keys that mint become bigints that a sequence fills, from the largest on.
+CREATE FUNCTION snowflake_migrate.leave(targets text[]) RETURNS SETOF text
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	mints constant text := snowflake_migrate.home() || '.snowflake_next()';
+	snowflake constant oid := snowflake_migrate.snowflake_type();
+	named text[];
+	columns snowflake_migrate.key_column[];
+	filled snowflake_migrate.key_column[];
+	sequences text[];
+	statement text;
+BEGIN
+	named := ARRAY(SELECT DISTINCT format('%I.%I.%I', n.nspname, c.relname, a.attname)
+		FROM unnest(targets) AS t, snowflake_migrate.resolve(t) AS r JOIN pg_class AS c ON c.oid = r.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+			JOIN pg_attribute AS a ON a.attrelid = c.oid
+		WHERE a.attname = coalesce(r.attname, a.attname) AND a.attinhcount = 0 AND snowflake_migrate.column_default(c.oid, a.attnum) = mints);
+	IF named = '{}' THEN
+		RAISE EXCEPTION 'no column there is filled with snowflakes' USING ERRCODE = 'invalid_parameter_value';
+	END IF;
+	columns := ARRAY(SELECT (c.relid, c.attnum, c.name, c.role, c.old_type, CASE c.old_type WHEN snowflake THEN 'int8'::regtype ELSE c.old_type END)::snowflake_migrate.key_column
+		FROM snowflake_migrate.columns(named, 'int8', '{}', 'int8') AS c);
+	filled := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.role = 'key');
+	-- names that are free
+	sequences := ARRAY(SELECT (SELECT f.name FROM generate_series(0, 1000) AS i,
+				LATERAL (SELECT format('%I.%I', n.nspname, left(r.relname, 28) || '_' || left(c.name, 28) || '_seq' || CASE i WHEN 0 THEN '' ELSE i::text END) AS name) AS f
+				WHERE to_regclass(f.name) IS NULL ORDER BY i LIMIT 1)
+		FROM unnest(filled) WITH ORDINALITY AS c (relid, attnum, name, role, old_type, new_type, place)
+			JOIN pg_class AS r ON r.oid = c.relid JOIN pg_namespace AS n ON n.oid = r.relnamespace ORDER BY c.place);
+	FOR statement IN SELECT format('CREATE SEQUENCE %s', s) FROM unnest(sequences) AS s
+			UNION ALL SELECT s FROM snowflake_migrate.statements_for(columns, filled,
+				ARRAY(SELECT format('nextval(%L::regclass)', s.s) FROM unnest(sequences) WITH ORDINALITY AS s (s, place) ORDER BY s.place)) AS s LOOP
+		EXECUTE statement;
+		RETURN NEXT statement;
+	END LOOP;
+	FOR statement IN SELECT u.s FROM unnest(filled) WITH ORDINALITY AS c (relid, attnum, name, role, old_type, new_type, place) JOIN pg_class AS r ON r.oid = c.relid, LATERAL (VALUES
+			(format('ALTER SEQUENCE %s OWNER TO %s', sequences[c.place], snowflake_migrate.role_name(r.relowner))),
+			(format('ALTER SEQUENCE %s OWNED BY %s.%I', sequences[c.place], c.relid::regclass, c.name)),
+			(format('SELECT setval(%L, max(%I)) FROM %s', sequences[c.place], c.name, c.relid::regclass))) AS u (s) LOOP
+		EXECUTE statement;
+		RETURN NEXT statement;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.leave(text[]) IS 'keys that mint become bigints that a sequence fills; returns the statements';
 
 -- The plan
 
@@ -1400,6 +1472,16 @@ BEGIN
 
 	-- what is in the way
 	RETURN QUERY SELECT 'blocks', o.* FROM snowflake_migrate.obstacles(targets, type, widen, references_type) AS o;
+	RETURN QUERY SELECT 'online', o.* FROM snowflake_migrate.online_obstacles(columns) AS o;
+	RETURN QUERY SELECT 'online', 'function ' || p.oid::regprocedure, format('It inserts into %s without a list of columns, and columns that change come to stand behind the others.', t.name),
+			'Name the columns.'
+		FROM (SELECT DISTINCT c.relid::regclass AS name, r.relname, r.relnamespace FROM unnest(changed) AS c JOIN pg_class AS r ON r.oid = c.relid) AS t
+			JOIN pg_proc AS p ON p.prosrc ~* ('\minsert\s+into\s+(\w+\.)?"?' || t.relname || '"?\s+(select|values)\M')
+		WHERE p.pronamespace IN (SELECT u.relnamespace FROM unnest(columns) AS c JOIN pg_class AS u ON u.oid = c.relid) ORDER BY 2;
+	IF changed <> '{}' THEN
+		RETURN QUERY VALUES ('online', 'statements that insert without a list of columns',
+			'Columns that change come to stand behind the others, and the old ones stay where they are until finish().', 'Name the columns, in clients as well.');
+	END IF;
 	EXECUTE format('SELECT %s.snowflake_lower_bound(now())::int8', home) INTO now_id;
 	FOREACH k IN ARRAY changed LOOP
 		CONTINUE WHEN k.new_type <> snowflake_migrate.snowflake_type() OR NOT has_column_privilege(k.relid, k.attnum, 'SELECT');
@@ -1437,3 +1519,1188 @@ $$;
 COMMENT ON FUNCTION snowflake_migrate.plan(text[], regtype, text[], regtype) IS
 	'what a conversion would do, how long it takes, what is in its way, and what will break';
 
+-- Conversion of tables in use
+--
+-- A column of the new type stands beside each one, and is kept by a trigger and filled in
+-- batches.  Indexes and constraints are made for it while the tables are in use.  Then one
+-- short transaction swaps all of them, and the old columns are kept, as far as numbers fit,
+-- until undo() or finish().
+--
+-- What has been done is looked up in the catalogs, so that each call goes on where the last
+-- one was interrupted; the tables here hold what the catalogs do not tell.  One migration at
+-- a time: its row is what concurrent calls wait for.
+
+CREATE TABLE snowflake_migrate.migration (
+	one boolean PRIMARY KEY DEFAULT true CHECK (one),
+	state text NOT NULL DEFAULT 'filling' CHECK (state IN ('filling', 'filled', 'swapped', 'finishing')),
+	targets text[] NOT NULL,
+	type text NOT NULL,
+	widen text[] NOT NULL,
+	references_type text NOT NULL,
+	started timestamptz NOT NULL DEFAULT pg_catalog.now(),
+	swapped timestamptz,
+	locked interval			-- how long the swap has locked the tables
+);
+COMMENT ON TABLE snowflake_migrate.migration IS 'the migration of tables in use that has begun and is not finished';
+CREATE TABLE snowflake_migrate.shadow (
+	table_name text NOT NULL,	-- with its schema, quoted
+	column_name name NOT NULL,
+	role text NOT NULL,
+	new_type text,			-- NULL: only the default changes
+	PRIMARY KEY (table_name, column_name)
+);
+COMMENT ON TABLE snowflake_migrate.shadow IS 'the columns of the migration';
+CREATE TABLE snowflake_migrate.filling (
+	table_name text PRIMARY KEY,	-- of a tree of tables, one that has rows
+	next_block bigint NOT NULL DEFAULT 0,
+	blocks bigint NOT NULL,
+	rows bigint NOT NULL DEFAULT 0,
+	started timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+	updated timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+);
+COMMENT ON TABLE snowflake_migrate.filling IS 'how far the new columns of each table are filled';
+CREATE TABLE snowflake_migrate.step (
+	kind text NOT NULL CHECK (kind IN ('undo', 'after')),	-- what undo() runs; what is left when the swap has committed
+	place bigint PRIMARY KEY,
+	statement text NOT NULL
+);
+COMMENT ON TABLE snowflake_migrate.step IS 'statements that the swap has left to be run later';
+SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.migration', '');
+SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.shadow', '');
+SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.filling', '');
+SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.step', '');
+-- Steps are statements that are run with the rights of whoever calls: only the extension's
+-- owner, and roles that he trusts with it, may write them.
+GRANT SELECT ON snowflake_migrate.migration, snowflake_migrate.shadow, snowflake_migrate.filling, snowflake_migrate.step TO PUBLIC;
+GRANT INSERT, UPDATE, DELETE ON snowflake_migrate.migration, snowflake_migrate.shadow, snowflake_migrate.filling, snowflake_migrate.step
+	TO @extowner@ WITH GRANT OPTION;
+
+CREATE VIEW snowflake_migrate.progress AS
+	SELECT m.state, f.table_name, f.rows,
+			pg_catalog.round(100.0 * f.next_block / greatest(f.blocks, 1), 1) AS percent,
+			CASE WHEN f.next_block BETWEEN 1 AND f.blocks - 1
+				THEN pg_catalog.date_trunc('second', (f.updated - f.started) * ((f.blocks - f.next_block)::float8 / f.next_block)) END AS time_left
+		FROM snowflake_migrate.filling AS f, snowflake_migrate.migration AS m;
+COMMENT ON VIEW snowflake_migrate.progress IS 'how far the migration of tables in use has got';
+GRANT SELECT ON snowflake_migrate.progress TO PUBLIC;
+
+-- The name of what replaces a column, index or constraint until the swap, and of what was
+-- replaced after it.  PostgreSQL cuts names at 63 bytes.
+CREATE FUNCTION snowflake_migrate.new_name(old name) RETURNS name
+	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT ('snowflake_new_' || CASE WHEN octet_length(old) <= 48 THEN old::text ELSE left(old, 10) || '_' || md5(old) END)::name $$;
+COMMENT ON FUNCTION snowflake_migrate.new_name(name) IS 'the name of what is to replace an object';
+CREATE FUNCTION snowflake_migrate.old_name(name name) RETURNS name
+	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT ('snowflake_old_' || substr(snowflake_migrate.new_name(name), 15))::name $$;
+COMMENT ON FUNCTION snowflake_migrate.old_name(name) IS 'the name of an object that was replaced';
+
+-- The trigger that keeps the other columns of a table, and its function.  Triggers fire in the
+-- order of their names: this is the last one, behind all ASCII letters.
+CREATE FUNCTION snowflake_migrate.sync_name(relation name) RETURNS name
+	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT ('~' || snowflake_migrate.new_name(relation))::name $$;
+COMMENT ON FUNCTION snowflake_migrate.sync_name(name) IS 'the trigger that keeps the other columns of a table';
+
+-- The columns of the migration that have a second column, in each table of their trees
+CREATE FUNCTION snowflake_migrate.shadows() RETURNS TABLE (top oid, relid oid, attnum smallint, name name, role text, new_type text)
+	LANGUAGE sql STABLE ROWS 100 SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.table_name::regclass::oid, a.attrelid, a.attnum, a.attname, s.role, s.new_type
+		FROM snowflake_migrate.shadow AS s, snowflake_migrate.tree(s.table_name::regclass) AS m JOIN pg_attribute AS a ON a.attrelid = m
+		WHERE s.new_type IS NOT NULL AND a.attname = s.column_name
+$$;
+COMMENT ON FUNCTION snowflake_migrate.shadows() IS 'the columns of the migration that get a second column';
+
+-- What speaks against doing it in use
+CREATE FUNCTION snowflake_migrate.online_obstacles(columns snowflake_migrate.key_column[]) RETURNS TABLE (object text, detail text, advice text)
+	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	changed snowflake_migrate.key_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_type <> c.old_type);
+BEGIN
+	RETURN QUERY SELECT format('column %s.%I', d.objid::regclass, a.attname), 'It is generated from a column that changes.',
+			format('ALTER TABLE %s ALTER COLUMN %I DROP EXPRESSION, and a trigger that sets it; or convert offline.', d.objid::regclass, a.attname)
+		FROM snowflake_migrate.dependents(ARRAY(SELECT c.relid FROM unnest(changed) AS c), ARRAY(SELECT c.attnum FROM unnest(changed) AS c)) AS d
+			JOIN pg_attribute AS a ON a.attrelid = d.objid AND a.attnum = d.objsubid
+		WHERE d.kind = 'generated';
+	RETURN QUERY SELECT DISTINCT format('index %s', i.indexrelid::regclass), 'It is that of a partitioned table, on a column that changes.', 'Convert offline.'
+		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum
+			JOIN pg_index AS i ON d.classid IN ('pg_class'::regclass, 'pg_constraint'::regclass) AND i.indrelid = k.relid
+				AND (k.attnum = ANY (i.indkey) OR i.indexrelid = d.objid)
+			JOIN pg_class AS c ON c.oid = k.relid WHERE c.relkind = 'p';
+	-- triggers that fire in whatever role the session has
+	RETURN QUERY SELECT DISTINCT format('trigger %I on table %s', t.tgname, t.tgrelid::regclass),
+			'It fires for replicated rows as well, and so would for each row that is filled.', 'Have it disabled, or enabled as triggers are by default, until the tables are filled.'
+		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_trigger AS t ON t.tgrelid = k.relid
+		WHERE NOT t.tgisinternal AND t.tgenabled IN ('A', 'R') AND t.tgtype & 16 <> 0
+			AND t.tgname NOT LIKE '~snowflake\_new\_%';
+	RETURN QUERY SELECT DISTINCT format('rule %I on table %s', r.rulename, r.ev_class::regclass),
+			'It applies to replicated rows as well, and so would to each row that is filled.', 'Have it disabled, or enabled as rules are by default, until the tables are filled.'
+		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_rewrite AS r ON r.ev_class = k.relid
+		WHERE r.ev_type = '2' AND r.ev_enabled IN ('A', 'R');
+	IF NOT has_parameter_privilege('session_replication_role', 'SET') THEN
+		RETURN QUERY SELECT DISTINCT format('trigger %I on table %s', t.tgname, t.tgrelid::regclass), 'It would fire for each row that is filled.',
+				format('GRANT SET ON PARAMETER session_replication_role TO %I;', current_user)
+			FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_trigger AS t ON t.tgrelid = k.relid
+			WHERE NOT t.tgisinternal AND t.tgenabled = 'O' AND t.tgtype & 16 <> 0;
+	END IF;
+	RETURN QUERY SELECT DISTINCT format('column %s.%I', a.attrelid::regclass, a.attname), 'The name is that of a column for the migration.', 'Rename it.'
+		FROM unnest(changed) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid
+		WHERE a.attname IN (snowflake_migrate.new_name(c.name), snowflake_migrate.old_name(c.name)) AND NOT EXISTS (SELECT FROM snowflake_migrate.migration);
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.online_obstacles(snowflake_migrate.key_column[]) IS 'what speaks against converting tables in use';
+
+-- Take the row of the migration, in the state that a call is for
+CREATE FUNCTION snowflake_migrate.take(VARIADIC states text[]) RETURNS snowflake_migrate.migration
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	m snowflake_migrate.migration;
+BEGIN
+	SELECT * INTO m FROM snowflake_migrate.migration FOR UPDATE;
+	IF m.state IS NULL THEN
+		RAISE EXCEPTION 'no migration has begun'
+			USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'CALL snowflake_migrate.fill(...) begins one.';
+	END IF;
+	IF m.state <> ALL (states) THEN
+		RAISE EXCEPTION 'the migration is %', m.state
+			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('This is for one that is %s.', array_to_string(states, ' or ')),
+				HINT = CASE m.state WHEN 'filling' THEN 'CALL snowflake_migrate.fill(...) goes on with it.'
+					WHEN 'filled' THEN 'CALL snowflake_migrate.swap() goes on with it; undo() takes it back.'
+					ELSE 'CALL snowflake_migrate.finish() ends it; undo() takes it back.' END;
+	END IF;
+	RETURN m;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.take(text[]) IS 'take the row of the migration, or say why not';
+
+-- Begin, or go on with what has begun
+CREATE FUNCTION snowflake_migrate.begin_filling(targets text[], type regtype, widen text[], references_type regtype) RETURNS void
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	columns snowflake_migrate.key_column[];
+	m snowflake_migrate.migration;
+	o record;
+BEGIN
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE EXCEPTION 'a migration needs the isolation level READ COMMITTED' USING ERRCODE = 'object_not_in_prerequisite_state';
+	END IF;
+	SELECT * INTO m FROM snowflake_migrate.migration FOR UPDATE;
+	IF m.state IS NOT NULL THEN
+		IF (m.targets, m.type, m.widen, m.references_type) IS DISTINCT FROM (targets, type::text, widen, references_type::text) THEN
+			RAISE EXCEPTION 'another migration has begun'
+				USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('It is of %s to %s.', m.targets, m.type),
+					HINT = 'Go on with it, or undo() it, or finish() it.';
+		END IF;
+		PERFORM snowflake_migrate.take('filling', 'filled');
+		RETURN;
+	END IF;
+	columns := ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c);
+	FOR o IN SELECT * FROM snowflake_migrate.obstacles(targets, type, widen, references_type)
+			UNION ALL SELECT * FROM snowflake_migrate.online_obstacles(columns) LOOP
+		RAISE EXCEPTION '% is in the way of the conversion', o.object
+			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = o.detail, HINT = o.advice;
+	END LOOP;
+	INSERT INTO snowflake_migrate.migration (targets, type, widen, references_type) VALUES (targets, type, widen, references_type);
+	INSERT INTO snowflake_migrate.shadow
+		SELECT c.relid::regclass::text, c.name, c.role, CASE WHEN c.new_type <> c.old_type THEN snowflake_migrate.type_name(c.new_type) END
+			FROM unnest(columns) AS c
+			WHERE c.new_type <> c.old_type
+				OR c.role = 'key' AND snowflake_migrate.column_default(c.relid, c.attnum) IS DISTINCT FROM snowflake_migrate.home() || '.snowflake_next()';
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.begin_filling(text[], regtype, text[], regtype) IS 'begin a migration, or go on with it';
+
+-- One more table gets its new columns, and the trigger that keeps them.  NULL when all have
+-- them, otherwise how long to wait until the next one.
+CREATE FUNCTION snowflake_migrate.add_columns() RETURNS float8
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	t record;
+	m oid;
+	name name;
+	sync text;
+BEGIN
+	PERFORM snowflake_migrate.take('filling', 'filled');
+	SELECT s.top, n.nspname, c.relname, c.relowner, array_agg(s.name ORDER BY s.attnum) AS names, array_agg(s.new_type ORDER BY s.attnum) AS types
+		INTO t
+		FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.top JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE s.relid = s.top
+			AND NOT EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = s.top AND a.attname = snowflake_migrate.new_name(s.name))
+		GROUP BY s.top, n.nspname, c.relname, c.relowner ORDER BY s.top LIMIT 1;
+	IF NOT FOUND THEN
+		RETURN NULL;
+	END IF;
+	BEGIN
+		PERFORM set_config('lock_timeout', '200ms', true);
+		EXECUTE format('ALTER TABLE %s %s', t.top::regclass, (SELECT string_agg(format('ADD COLUMN %I %s', snowflake_migrate.new_name(u.name), u.type), ', ' ORDER BY u.place)
+			FROM unnest(t.names, t.types) WITH ORDINALITY AS u (name, type, place)));
+		name := snowflake_migrate.sync_name(t.relname);
+		sync := format('%I.%I', t.nspname, name);
+		EXECUTE format('CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS %L', sync,
+			(SELECT format(E'BEGIN\n%s\n\tRETURN NEW;\nEND', string_agg(format(E'\tNEW.%I := NEW.%I;', snowflake_migrate.new_name(u.name), u.name), E'\n'))
+				FROM unnest(t.names) AS u (name)));
+		EXECUTE format('ALTER FUNCTION %s() OWNER TO %s', sync, snowflake_migrate.role_name(t.relowner));
+		EXECUTE format('COMMENT ON FUNCTION %s() IS %L', sync, 'keeps the new columns of a migration until snowflake_migrate.swap()');
+		-- partitions have it from their parent, children do not; rows that are replicated need it, too
+		FOR m IN SELECT r FROM snowflake_migrate.tree(t.top) AS r JOIN pg_class AS c ON c.oid = r WHERE NOT c.relispartition OR r = t.top LOOP
+			EXECUTE format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION %s()', name, m::regclass,
+				(SELECT string_agg(format('NEW.%I IS DISTINCT FROM NEW.%I::%s', snowflake_migrate.new_name(u.name), u.name, u.type), ' OR ')
+					FROM unnest(t.names, t.types) AS u (name, type)), sync);
+			EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', m::regclass, name);
+		END LOOP;
+		INSERT INTO snowflake_migrate.filling (table_name, blocks)
+			SELECT r::regclass::text, pg_relation_size(r) / current_setting('block_size')::bigint + 1
+				FROM snowflake_migrate.tree(t.top) AS r JOIN pg_class AS c ON c.oid = r WHERE c.relkind = 'r'
+			ON CONFLICT (table_name) DO UPDATE SET blocks = excluded.blocks, next_block = 0;
+	EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+		RETURN 0.5 + random();
+	END;
+	RETURN 0;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.add_columns() IS 'give one table its new columns; NULL when all have them';
+
+-- Fill one batch: rows of some blocks, as they were when the trigger came; later ones are
+-- filled by that.  A row that somebody else has locked is not waited for, so that no deadlock
+-- is possible, but comes again.  No trigger of the application fires, and no foreign key is
+-- checked: the new column has none yet, and the old one does not change.
+CREATE FUNCTION snowflake_migrate.fill_batch(batch integer, load float8, max_lag interval) RETURNS float8
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	f snowflake_migrate.filling;
+	start constant timestamptz := clock_timestamp();
+	last_block bigint;
+	needs text;
+	filled bigint;
+	left_out bigint;
+BEGIN
+	IF EXISTS (SELECT FROM pg_stat_replication AS r WHERE r.replay_lag > max_lag) THEN
+		RETURN 1;
+	END IF;
+	PERFORM snowflake_migrate.take('filling', 'filled');
+	SELECT * INTO f FROM snowflake_migrate.filling AS g WHERE g.next_block < g.blocks ORDER BY g.next_block = 0, g.table_name LIMIT 1;
+	IF NOT FOUND THEN
+		UPDATE snowflake_migrate.migration SET state = 'filled' WHERE state = 'filling';
+		RETURN NULL;
+	END IF;
+	IF has_parameter_privilege('session_replication_role', 'SET') THEN
+		PERFORM set_config('session_replication_role', 'replica', true);
+	END IF;
+	PERFORM set_config('row_security', 'off', true);
+	last_block := least(f.blocks, f.next_block + (SELECT greatest(1, batch / greatest(1, c.reltuples / greatest(1, c.relpages)))::bigint
+		FROM pg_class AS c WHERE c.oid = f.table_name::regclass));
+	SELECT string_agg(format('t.%I IS DISTINCT FROM t.%I::%s', snowflake_migrate.new_name(s.name), s.name, s.new_type), ' OR ') INTO needs
+		FROM snowflake_migrate.shadows() AS s WHERE s.relid = f.table_name::regclass;
+	EXECUTE format('WITH rows AS MATERIALIZED (SELECT t.ctid FROM ONLY %1$s AS t WHERE t.ctid >= %2$L AND t.ctid < %3$L AND (%4$s) FOR NO KEY UPDATE SKIP LOCKED)
+			UPDATE ONLY %1$s AS t SET %5$s FROM rows WHERE t.ctid = rows.ctid',
+		f.table_name, format('(%s,0)', f.next_block), format('(%s,0)', last_block), needs,
+		(SELECT string_agg(format('%1$I = t.%2$I', snowflake_migrate.new_name(s.name), s.name), ', ')
+			FROM snowflake_migrate.shadows() AS s WHERE s.relid = f.table_name::regclass));
+	GET DIAGNOSTICS filled = ROW_COUNT;
+	EXECUTE format('SELECT count(*) FROM ONLY %s AS t WHERE t.ctid >= %L AND t.ctid < %L AND (%s)',
+		f.table_name, format('(%s,0)', f.next_block), format('(%s,0)', last_block), needs) INTO left_out;
+	UPDATE snowflake_migrate.filling AS g SET rows = g.rows + filled, updated = clock_timestamp(),
+			started = CASE WHEN g.next_block = 0 THEN start ELSE g.started END,
+			next_block = CASE WHEN left_out = 0 THEN last_block ELSE g.next_block END
+		WHERE g.table_name = f.table_name;
+	IF left_out > 0 THEN
+		RETURN 0.2;
+	END IF;
+	RETURN extract(epoch FROM clock_timestamp() - start) * (1 - load) / load;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.fill_batch(integer, float8, interval) IS 'fill one batch; NULL when all is filled, otherwise how long to pause';
+
+CREATE PROCEDURE snowflake_migrate.fill(targets text[], type regtype DEFAULT 'pg_catalog.int8', widen text[] DEFAULT '{}',
+	references_type regtype DEFAULT 'pg_catalog.int8', batch integer DEFAULT 5000, load float8 DEFAULT 0.5, max_lag interval DEFAULT '10 s')
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	pause pg_catalog.float8;
+BEGIN
+	PERFORM snowflake_migrate.begin_filling(targets, type, widen, references_type);
+	COMMIT;
+	LOOP
+		pause := snowflake_migrate.add_columns();
+		COMMIT;
+		EXIT WHEN pause IS NULL;
+		PERFORM pg_catalog.pg_sleep(pause);
+	END LOOP;
+	LOOP
+		pause := snowflake_migrate.fill_batch(batch, load, max_lag);
+		COMMIT;
+		EXIT WHEN pause IS NULL;
+		PERFORM pg_catalog.pg_sleep(pause);
+	END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE snowflake_migrate.fill(text[], regtype, text[], regtype, integer, float8, interval) IS
+	'give tables in use new columns, and fill them in batches; the same call goes on after an interruption';
+
+-- Definitions of indexes, checks and extended statistics as they are for the new columns:
+-- re-created on an empty copy of the table whose columns get the new types and names, where
+-- PostgreSQL prints them.  tail is what follows USING, the name of the constraint, or the
+-- name of the statistics.
+CREATE FUNCTION snowflake_migrate.for_new_columns(relation oid) RETURNS TABLE (kind text, oid oid, tail text)
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET client_min_messages = warning
+AS $$
+DECLARE
+	names name[];
+	types text[];
+	o record;
+	here constant text := 'pg_temp.snowflake_migrate_copy';
+	i integer;
+BEGIN
+	SELECT array_agg(s.name), array_agg(s.new_type) INTO names, types FROM snowflake_migrate.shadows() AS s WHERE s.relid = relation;
+	EXECUTE format('CREATE TEMPORARY TABLE snowflake_migrate_copy (LIKE %s) ON COMMIT DROP', relation::regclass);
+	FOR i IN 1 .. cardinality(names) LOOP
+		EXECUTE format('ALTER TABLE pg_temp.snowflake_migrate_copy DROP COLUMN IF EXISTS %I, DROP COLUMN IF EXISTS %I',
+			snowflake_migrate.new_name(names[i]), snowflake_migrate.old_name(names[i]));
+	END LOOP;
+	FOR o IN SELECT * FROM snowflake_migrate.built_objects(relation) LOOP
+		CASE o.kind
+			WHEN 'index' THEN
+				EXECUTE format('CREATE %s INDEX %I ON pg_temp.snowflake_migrate_copy USING %s', CASE WHEN o.is_unique THEN 'UNIQUE' END, 'o' || o.oid,
+					substr(pg_get_indexdef(o.oid), length(format('CREATE %sINDEX %I ON %s USING ', CASE WHEN o.is_unique THEN 'UNIQUE ' END, o.name, relation::regclass)) + 1));
+			WHEN 'check' THEN
+				EXECUTE format('ALTER TABLE pg_temp.snowflake_migrate_copy ADD CONSTRAINT %I %s', 'o' || o.oid, pg_get_constraintdef(o.oid));
+			WHEN 'statistics' THEN
+				EXECUTE format('CREATE STATISTICS pg_temp.%I%s FROM pg_temp.snowflake_migrate_copy', 'o' || o.oid,
+					snowflake_migrate.statistics_tail(o.oid, relation));
+		END CASE;
+	END LOOP;
+	EXECUTE format('ALTER TABLE pg_temp.snowflake_migrate_copy %s',
+		(SELECT string_agg(format('ALTER COLUMN %I TYPE %s', u.name, u.type), ', ') FROM unnest(names, types) AS u (name, type)));
+	FOR i IN 1 .. cardinality(names) LOOP
+		EXECUTE format('ALTER TABLE pg_temp.snowflake_migrate_copy RENAME COLUMN %I TO %I', names[i], snowflake_migrate.new_name(names[i]));
+	END LOOP;
+	RETURN QUERY
+		SELECT b.kind, b.oid, CASE b.kind
+				WHEN 'index' THEN (SELECT substr(pg_get_indexdef(c.oid),
+						length(format('CREATE %sINDEX %I ON %s USING ', CASE WHEN b.is_unique THEN 'UNIQUE ' END, c.relname, here)) + 1)
+					FROM pg_class AS c WHERE c.relnamespace = pg_my_temp_schema() AND c.relname = 'o' || b.oid)
+				WHEN 'check' THEN (SELECT pg_get_constraintdef(c.oid) FROM pg_constraint AS c WHERE c.connamespace = pg_my_temp_schema() AND c.conname = 'o' || b.oid)
+				ELSE (SELECT snowflake_migrate.statistics_tail(e.oid, e.stxrelid) FROM pg_statistic_ext AS e
+					WHERE e.stxnamespace = pg_my_temp_schema() AND e.stxname = 'o' || b.oid) END
+			FROM snowflake_migrate.built_objects(relation) AS b;
+	DROP TABLE pg_temp.snowflake_migrate_copy;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.for_new_columns(oid) IS 'definitions of indexes, checks and statistics for the new columns';
+
+-- The indexes, checks and extended statistics of a table that have a column which changes.
+-- index: also that of a primary key or unique constraint; an exclusion constraint is none.
+CREATE FUNCTION snowflake_migrate.built_objects(relation oid)
+	RETURNS TABLE (kind text, oid oid, name name, is_unique boolean, constraint_id oid, new_name name, is_built boolean)
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH k AS (
+		SELECT s.attnum FROM snowflake_migrate.shadows() AS s WHERE s.relid = relation
+	), used AS (
+		SELECT DISTINCT d.classid, d.objid FROM k JOIN pg_depend AS d
+			ON d.refclassid = 'pg_class'::regclass AND d.refobjid = relation AND d.refobjsubid = k.attnum
+	)
+	SELECT 'index', c.oid, c.relname, i.indisunique, coalesce(o.oid, 0), snowflake_migrate.new_name(c.relname),
+			EXISTS (SELECT FROM pg_class AS n JOIN pg_index AS x ON x.indexrelid = n.oid
+				WHERE n.relnamespace = c.relnamespace AND n.relname = snowflake_migrate.new_name(c.relname) AND x.indisvalid)
+		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+			LEFT JOIN pg_constraint AS o ON o.conindid = i.indexrelid AND o.contype IN ('p', 'u', 'x')
+		WHERE i.indrelid = relation AND c.relkind = 'i' AND o.contype IS DISTINCT FROM 'x'
+			AND (EXISTS (SELECT FROM k WHERE k.attnum = ANY (i.indkey)) OR EXISTS (SELECT FROM used AS u WHERE u.classid = 'pg_class'::regclass AND u.objid = i.indexrelid))
+			AND c.relname NOT LIKE 'snowflake\_new\_%'
+	UNION ALL
+	SELECT 'check', c.oid, c.conname, false, c.oid, snowflake_migrate.new_name(c.conname),
+			EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = relation AND n.conname = snowflake_migrate.new_name(c.conname) AND (n.convalidated OR NOT c.convalidated))
+		FROM pg_constraint AS c
+		WHERE c.conrelid = relation AND c.contype = 'c' AND c.conislocal AND EXISTS (SELECT FROM k WHERE k.attnum = ANY (c.conkey))
+	UNION ALL
+	SELECT 'statistics', e.oid, e.stxname, false, 0, snowflake_migrate.new_name(e.stxname),
+			EXISTS (SELECT FROM pg_statistic_ext AS n WHERE n.stxnamespace = e.stxnamespace AND n.stxname = snowflake_migrate.new_name(e.stxname))
+		FROM pg_statistic_ext AS e
+		WHERE e.stxrelid = relation AND EXISTS (SELECT FROM used AS u WHERE u.classid = 'pg_statistic_ext'::regclass AND u.objid = e.oid)
+$$;
+COMMENT ON FUNCTION snowflake_migrate.built_objects(oid) IS 'indexes, checks and statistics of a table that have a column which changes';
+
+CREATE FUNCTION snowflake_migrate.statistics_tail(statistics_id oid, relation oid) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT left(substr(d.definition, length(d.head) + 1), -length(' FROM ' || relation::regclass::text))
+		FROM (SELECT pg_get_statisticsobjdef(e.oid) AS definition, format('CREATE STATISTICS %I.%I', CASE n.oid WHEN pg_my_temp_schema() THEN 'pg_temp' ELSE n.nspname END, e.stxname) AS head
+			FROM pg_statistic_ext AS e JOIN pg_namespace AS n ON n.oid = e.stxnamespace WHERE e.oid = statistics_id) AS d
+$$;
+COMMENT ON FUNCTION snowflake_migrate.statistics_tail(oid, oid) IS 'extended statistics without their name and table';
+
+-- A foreign key for the new columns: what follows its name.  With NULL for a column that has
+-- no second one, it is that column.
+CREATE FUNCTION snowflake_migrate.new_foreign_key(constraint_id oid) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('FOREIGN KEY (%s) REFERENCES %s (%s)%s',
+			(SELECT string_agg(quote_ident(coalesce(snowflake_migrate.new_name(s.name), a.attname)), ', ' ORDER BY k.place)
+				FROM unnest(f.conkey) WITH ORDINALITY AS k (num, place) JOIN pg_attribute AS a ON a.attrelid = f.conrelid AND a.attnum = k.num
+					LEFT JOIN snowflake_migrate.shadows() AS s ON s.relid = f.conrelid AND s.attnum = k.num),
+			f.confrelid::regclass,
+			(SELECT string_agg(quote_ident(coalesce(snowflake_migrate.new_name(s.name), a.attname)), ', ' ORDER BY k.place)
+				FROM unnest(f.confkey) WITH ORDINALITY AS k (num, place) JOIN pg_attribute AS a ON a.attrelid = f.confrelid AND a.attnum = k.num
+					LEFT JOIN snowflake_migrate.shadows() AS s ON s.relid = f.confrelid AND s.attnum = k.num),
+			replace(substr(pg_get_constraintdef(f.oid), length(format('FOREIGN KEY (%s) REFERENCES %s(%s)',
+				(SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
+					FROM unnest(f.conkey) WITH ORDINALITY AS k (num, place) JOIN pg_attribute AS a ON a.attrelid = f.conrelid AND a.attnum = k.num),
+				f.confrelid::regclass,
+				(SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
+					FROM unnest(f.confkey) WITH ORDINALITY AS k (num, place) JOIN pg_attribute AS a ON a.attrelid = f.confrelid AND a.attnum = k.num))) + 1),
+				' NOT VALID', ''))
+		FROM pg_constraint AS f WHERE f.oid = constraint_id
+$$;
+COMMENT ON FUNCTION snowflake_migrate.new_foreign_key(oid) IS 'a foreign key for the new columns';
+
+-- Foreign keys that change.  before: made before the swap.  Otherwise they are added by the
+-- swap without a look at the rows that are there, which are checked afterwards: where the key
+-- of a partitioned table is, and where a SET DEFAULT would find the new column first.
+CREATE FUNCTION snowflake_migrate.changed_foreign_keys() RETURNS TABLE (oid oid, before boolean)
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT f.oid, r.relkind <> 'p' AND f.confdeltype <> 'd' AND f.confupdtype <> 'd' AND (SELECT count(*) FROM unnest(f.confdelsetcols)) = 0
+		FROM pg_constraint AS f JOIN pg_class AS r ON r.oid = f.conrelid
+		WHERE f.contype = 'f' AND f.conparentid = 0 AND f.conname NOT LIKE 'snowflake\_new\_%'
+			AND EXISTS (SELECT FROM snowflake_migrate.shadows() AS s
+				WHERE s.relid = f.conrelid AND s.attnum = ANY (f.conkey) OR s.relid = f.confrelid AND s.attnum = ANY (f.confkey))
+$$;
+COMMENT ON FUNCTION snowflake_migrate.changed_foreign_keys() IS 'foreign keys of columns that change';
+
+-- What makes indexes and constraints for the new columns, each to be run by itself, with
+-- \gexec: CREATE INDEX CONCURRENTLY runs in no function.  What is there already is left out.
+CREATE FUNCTION snowflake_migrate.build() RETURNS SETOF text
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	r record;
+	b record;
+	f record;
+	indexes text[] := '{}';
+	checks text[] := '{}';
+	others text[] := '{}';
+	analyzed text[] := '{}';
+BEGIN
+	PERFORM snowflake_migrate.take('filled');
+	FOR r IN SELECT DISTINCT s.relid, s.relid::regclass AS name, n.nspname FROM snowflake_migrate.shadows() AS s
+			JOIN pg_class AS c ON c.oid = s.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relkind = 'r' ORDER BY 2 LOOP
+		FOR b IN SELECT o.*, d.tail FROM snowflake_migrate.built_objects(r.relid) AS o JOIN snowflake_migrate.for_new_columns(r.relid) AS d ON d.kind = o.kind AND d.oid = o.oid
+				WHERE NOT o.is_built ORDER BY o.oid LOOP
+			CASE b.kind
+				WHEN 'index' THEN
+					-- one that was interrupted is there, but not valid
+					IF EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = r.nspname AND c.relname = b.new_name) THEN
+						indexes := indexes || format('DROP INDEX CONCURRENTLY %I.%I', r.nspname, b.new_name);
+					END IF;
+					indexes := indexes || format('CREATE %sINDEX CONCURRENTLY %I ON %s USING %s', CASE WHEN b.is_unique THEN 'UNIQUE ' END, b.new_name, r.name, b.tail);
+				WHEN 'check' THEN
+					IF NOT EXISTS (SELECT FROM pg_constraint AS c WHERE c.conrelid = r.relid AND c.conname = b.new_name) THEN
+						checks := checks || format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID', r.name, b.new_name, replace(b.tail, ' NOT VALID', ''));
+					END IF;
+					IF (SELECT c.convalidated FROM pg_constraint AS c WHERE c.oid = b.oid) THEN
+						checks := checks || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', r.name, b.new_name);
+					END IF;
+				ELSE
+					others := others || format('CREATE STATISTICS %I.%I%s FROM %s', r.nspname, b.new_name, b.tail, r.name);
+			END CASE;
+		END LOOP;
+	END LOOP;
+	analyzed := ARRAY(SELECT DISTINCT 'ANALYZE ' || s.relid::regclass FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.relid WHERE NOT c.relispartition ORDER BY 1);
+	-- NOT NULL, proven in advance
+	FOR b IN SELECT s.relid::regclass AS name, s.name AS attname, n.convalidated
+			FROM snowflake_migrate.shadows() AS s JOIN pg_attribute AS a ON a.attrelid = s.relid AND a.attnum = s.attnum
+				LEFT JOIN pg_constraint AS n ON n.conrelid = s.relid AND n.conname = snowflake_migrate.old_name(s.name)
+			WHERE s.relid = s.top AND a.attnotnull AND n.convalidated IS NOT TRUE ORDER BY 1, 2 LOOP
+		IF b.convalidated IS NULL THEN
+			checks := checks || format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID', b.name,
+				snowflake_migrate.old_name(b.attname), snowflake_migrate.new_name(b.attname));
+		END IF;
+		checks := checks || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', b.name, snowflake_migrate.old_name(b.attname));
+	END LOOP;
+	FOR f IN SELECT c.conrelid::regclass AS name, c.conname, c.convalidated, k.oid, n.oid AS new_oid, n.convalidated AS is_valid
+			FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_constraint AS c ON c.oid = k.oid
+				LEFT JOIN pg_constraint AS n ON n.conrelid = c.conrelid AND n.conname = snowflake_migrate.new_name(c.conname)
+			WHERE k.before ORDER BY c.oid LOOP
+		IF f.new_oid IS NULL THEN
+			others := others || format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', f.name, snowflake_migrate.new_name(f.conname),
+				snowflake_migrate.new_foreign_key(f.oid), CASE WHEN pg_get_constraintdef(f.oid) LIKE '% NOT ENFORCED' THEN '' ELSE ' NOT VALID' END);
+		END IF;
+		IF f.convalidated AND f.is_valid IS NOT TRUE THEN
+			others := others || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', f.name, snowflake_migrate.new_name(f.conname));
+		END IF;
+	END LOOP;
+	RETURN QUERY SELECT * FROM unnest(indexes || checks || others);
+	IF indexes || checks || others <> '{}' THEN
+		RETURN QUERY SELECT * FROM unnest(analyzed);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.build() IS 'statements that make indexes and constraints for the new columns, for \gexec';
+-- The swap: what it runs, what undo() would run after it, and what is left until it has
+-- committed.  All of it is written before the tables are locked against readers, and names
+-- objects as they are called when it runs.
+CREATE FUNCTION snowflake_migrate.swap_steps() RETURNS TABLE (kind text, statement text)
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	home constant text := snowflake_migrate.home();
+	relids oid[] := ARRAY(SELECT s.relid FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top ORDER BY s.relid, s.attnum);
+	attnums smallint[] := ARRAY(SELECT s.attnum FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top ORDER BY s.relid, s.attnum);
+	hanging snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(relids, attnums) AS h);
+	keys snowflake_migrate.key_column[] := ARRAY(SELECT (a.attrelid, a.attnum, a.attname, 'key', a.atttypid, a.atttypid)::snowflake_migrate.key_column
+		FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name WHERE s.role = 'key');
+	t record;
+	b record;
+	f record;
+BEGIN
+	IF keys <> '{}' THEN
+		RETURN QUERY VALUES ('swap', snowflake_migrate.check_statement(keys));
+	END IF;
+	RETURN QUERY VALUES ('swap', 'SET LOCAL check_function_bodies = off');
+	RETURN QUERY SELECT 'swap', s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.drops) AS s ORDER BY h.depth DESC, h.ordinality;
+	RETURN QUERY SELECT 'swap', format('DROP TRIGGER %I ON %s', g.tgname, g.tgrelid::regclass)
+		FROM (SELECT DISTINCT s.relid, c.relname FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.top) AS r
+			JOIN pg_trigger AS g ON g.tgrelid = r.relid AND g.tgname = snowflake_migrate.sync_name(r.relname) AND g.tgparentid = 0;
+
+	-- the old constraints go, foreign keys first, and come back with undo()
+	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', c.conrelid::regclass, string_agg(format('DROP CONSTRAINT %I', c.conname), ', '))
+		FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_constraint AS c ON c.oid = k.oid GROUP BY c.conrelid;
+	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', c.conrelid::regclass, string_agg(format('DROP CONSTRAINT %I', c.conname), ', '))
+		FROM pg_constraint AS c
+		WHERE c.contype IN ('p', 'u', 'x', 'c') AND c.conparentid = 0 AND c.conislocal AND c.conname NOT LIKE 'snowflake\_new\_%' AND c.conname NOT LIKE 'snowflake\_old\_%'
+			AND EXISTS (SELECT FROM snowflake_migrate.shadows() AS s WHERE s.relid = c.conrelid AND s.attnum = ANY (c.conkey))
+		GROUP BY c.conrelid;
+	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', s.relid::regclass,
+				string_agg(format('ALTER COLUMN %I SET NOT NULL', snowflake_migrate.new_name(s.name)), ', '))
+		FROM snowflake_migrate.shadows() AS s JOIN pg_attribute AS a ON a.attrelid = s.relid AND a.attnum = s.attnum
+		WHERE s.relid = s.top AND a.attnotnull GROUP BY s.relid;
+
+	-- a column of the replica identity has to be NOT NULL, until the new index takes over
+	RETURN QUERY SELECT DISTINCT 'swap', format('ALTER TABLE %s REPLICA IDENTITY NOTHING', i.indrelid::regclass)
+		FROM snowflake_migrate.shadows() AS s JOIN pg_index AS i ON i.indrelid = s.relid AND i.indisreplident AND s.attnum = ANY (i.indkey);
+
+	-- the columns
+	FOR t IN SELECT DISTINCT s.table_name::regclass AS name FROM snowflake_migrate.shadow AS s ORDER BY 1 LOOP
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(a.action, ', ' ORDER BY a.place, a.action))
+			FROM (SELECT 1 AS place, format('ALTER COLUMN %I DROP IDENTITY', a.attname) AS action
+					FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
+					WHERE a.attrelid = t.name AND a.attidentity <> ''
+				UNION ALL SELECT 2, format('ALTER COLUMN %I DROP DEFAULT', s.column_name)
+					FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
+					WHERE a.attrelid = t.name AND a.atthasdef
+				UNION ALL SELECT 3, format('ALTER COLUMN %I DROP NOT NULL, DROP CONSTRAINT %I', s.column_name, snowflake_migrate.old_name(s.column_name))
+					FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
+					WHERE a.attrelid = t.name AND a.attnotnull AND s.new_type IS NOT NULL) AS a
+			HAVING count(*) > 0;
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s RENAME COLUMN %I TO %I', t.name, u.old, u.new)
+			FROM snowflake_migrate.shadow AS s, LATERAL (VALUES (1, s.column_name, snowflake_migrate.old_name(s.column_name)),
+				(2, snowflake_migrate.new_name(s.column_name), s.column_name)) AS u (place, old, new)
+			WHERE s.table_name::regclass = t.name AND s.new_type IS NOT NULL ORDER BY s.column_name, u.place;
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(format('ALTER COLUMN %I SET DEFAULT %s', a.attname,
+				CASE WHEN s.role = 'key' THEN home || '.snowflake_next()' ELSE format('(%s)::%s', snowflake_migrate.column_default(a.attrelid, a.attnum), s.new_type) END), ', '))
+			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
+			WHERE a.attrelid = t.name AND (s.role = 'key' OR a.atthasdef) HAVING count(*) > 0;
+		-- back: whatever the old column had
+		RETURN QUERY SELECT 'undo', format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', t.name, a.attname)
+			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
+			WHERE a.attrelid = t.name AND a.attnotnull AND s.new_type IS NOT NULL;
+		RETURN QUERY SELECT 'undo', format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', t.name, a.attname, snowflake_migrate.column_default(a.attrelid, a.attnum))
+			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
+			WHERE a.attrelid = t.name AND a.atthasdef;
+		FOR b IN SELECT a.attname, a.attidentity, q.*, q.seqrelid::regclass AS sequence
+				FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name AND a.attidentity <> '',
+					snowflake_migrate.sequences(a.attrelid, a.attnum) AS i JOIN pg_sequence AS q ON q.seqrelid = i
+				WHERE a.attrelid = t.name LOOP
+			kind := 'undo';
+			EXECUTE format('SELECT format(%L, last_value) FROM %s', format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I ADD GENERATED %s AS IDENTITY (SEQUENCE NAME %s START WITH %s INCREMENT BY %s MINVALUE %s MAXVALUE %s CACHE %s%s), ALTER COLUMN %I RESTART WITH %%s',
+				t.name, b.attname, b.attname, CASE b.attidentity WHEN 'a' THEN 'ALWAYS' ELSE 'BY DEFAULT' END, b.sequence, b.seqstart, b.seqincrement,
+				b.seqmin, b.seqmax, b.seqcache, CASE WHEN b.seqcycle THEN ' CYCLE' ELSE '' END, b.attname), b.sequence) INTO statement;
+			statement := replace(statement, ', ALTER COLUMN ' || quote_ident(b.attname) || ' RESTART', format('; ALTER TABLE %s ALTER COLUMN %I RESTART', t.name, b.attname));
+			RETURN NEXT;
+		END LOOP;
+	END LOOP;
+
+	-- indexes, checks and statistics change names with the old ones, which are kept
+	FOR t IN SELECT DISTINCT s.relid, s.relid::regclass AS name, n.nspname FROM snowflake_migrate.shadows() AS s
+			JOIN pg_class AS c ON c.oid = s.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 2 LOOP
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(format('ADD CONSTRAINT %I %s USING INDEX %I%s%s', c.conname,
+					CASE c.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, o.new_name,
+					CASE WHEN c.condeferrable THEN ' DEFERRABLE' ELSE '' END, CASE WHEN c.condeferred THEN ' INITIALLY DEFERRED' ELSE '' END), ', ' ORDER BY c.oid))
+			FROM snowflake_migrate.built_objects(t.relid) AS o JOIN pg_constraint AS c ON c.oid = o.constraint_id
+			WHERE o.kind = 'index' HAVING count(*) > 0;
+		FOR b IN SELECT * FROM snowflake_migrate.built_objects(t.relid) AS o ORDER BY o.oid LOOP
+			CASE b.kind
+				WHEN 'index' THEN
+					IF b.constraint_id = 0 THEN
+						RETURN QUERY VALUES ('swap', format('ALTER INDEX %I.%I RENAME TO %I', t.nspname, b.name, snowflake_migrate.old_name(b.name))),
+							('swap', format('ALTER INDEX %I.%I RENAME TO %I', t.nspname, b.new_name, b.name)),
+							('undo', format('ALTER INDEX %I.%I RENAME TO %I', t.nspname, snowflake_migrate.old_name(b.name), b.name));
+					END IF;
+					RETURN QUERY SELECT 'swap', e FROM snowflake_migrate.index_extras(b.oid) AS e;
+					RETURN QUERY SELECT 'undo', e FROM snowflake_migrate.index_extras(b.oid) AS e WHERE b.constraint_id = 0;
+				WHEN 'check' THEN
+					RETURN QUERY VALUES ('swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', t.name, b.new_name, b.name));
+				ELSE
+					RETURN QUERY VALUES ('swap', format('ALTER STATISTICS %I.%I RENAME TO %I', t.nspname, b.name, snowflake_migrate.old_name(b.name))),
+						('swap', format('ALTER STATISTICS %I.%I RENAME TO %I', t.nspname, b.new_name, b.name)),
+						('undo', format('ALTER STATISTICS %I.%I RENAME TO %I', t.nspname, snowflake_migrate.old_name(b.name), b.name));
+					RETURN QUERY SELECT 'swap', e FROM snowflake_migrate.statistics_extras(b.oid) AS e;
+			END CASE;
+		END LOOP;
+		RETURN QUERY SELECT 'swap', e FROM snowflake_migrate.shadows() AS s, snowflake_migrate.column_extras(s.relid, s.attnum) AS e WHERE s.relid = t.relid;
+	END LOOP;
+	-- an exclusion constraint cannot be made in advance
+	RETURN QUERY SELECT u.kind, s FROM pg_constraint AS c, (VALUES ('swap'), ('undo')) AS u (kind), snowflake_migrate.constraint_statements(c.oid) WITH ORDINALITY AS s (s, place)
+		WHERE c.contype IN ('p', 'u', 'x', 'c') AND c.conparentid = 0 AND c.conislocal AND c.conname NOT LIKE 'snowflake\_new\_%' AND c.conname NOT LIKE 'snowflake\_old\_%'
+			AND (c.contype = 'x' OR u.kind = 'undo' OR s.s LIKE 'COMMENT ON %')
+			AND EXISTS (SELECT FROM snowflake_migrate.shadows() AS k WHERE k.relid = c.conrelid AND k.attnum = ANY (c.conkey))
+		ORDER BY u.kind, c.oid, s.place;
+	FOR f IN SELECT c.oid, c.conrelid::regclass AS name, c.conname, c.convalidated, r.relkind, k.before
+			FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_constraint AS c ON c.oid = k.oid JOIN pg_class AS r ON r.oid = c.conrelid ORDER BY c.oid LOOP
+		IF f.before THEN
+			RETURN QUERY VALUES ('swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', f.name, snowflake_migrate.new_name(f.conname), f.conname));
+		ELSE
+			RETURN QUERY VALUES ('swap', format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', f.name, f.conname, replace(pg_get_constraintdef(f.oid), ' NOT VALID', ''),
+				CASE WHEN f.relkind = 'p' THEN '' ELSE ' NOT VALID' END));
+			IF f.relkind <> 'p' AND f.convalidated THEN
+				RETURN QUERY VALUES ('after', format('ALTER TABLE %s VALIDATE CONSTRAINT %I', f.name, f.conname));
+			END IF;
+		END IF;
+		RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.constraint_statements(f.oid) WITH ORDINALITY AS s (s, place) WHERE s.place > 1 ORDER BY s.place;
+		RETURN QUERY SELECT 'undo', s FROM snowflake_migrate.constraint_statements(f.oid) WITH ORDINALITY AS s (s, place) ORDER BY s.place;
+	END LOOP;
+
+	-- from here on the old columns are kept, as far as they can hold the numbers
+	FOR t IN SELECT s.top, n.nspname, c.relname, array_agg(s.name ORDER BY s.attnum) AS names, array_agg(format_type(a.atttypid, NULL) ORDER BY s.attnum) AS types
+			FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.top JOIN pg_namespace AS n ON n.oid = c.relnamespace
+				JOIN pg_attribute AS a ON a.attrelid = s.relid AND a.attnum = s.attnum
+			WHERE s.relid = s.top GROUP BY s.top, n.nspname, c.relname LOOP
+		RETURN QUERY SELECT 'swap', format('CREATE OR REPLACE FUNCTION %I.%I() RETURNS trigger LANGUAGE plpgsql AS %L', t.nspname, snowflake_migrate.sync_name(t.relname),
+			format(E'BEGIN\n%s\n\tRETURN NEW;\nEND', string_agg(CASE u.type
+				WHEN 'bigint' THEN format(E'\tNEW.%I := NEW.%I;', snowflake_migrate.old_name(u.name), u.name)
+				WHEN 'bigint[]' THEN format(E'\tNEW.%I := NEW.%I;', snowflake_migrate.old_name(u.name), u.name)
+				ELSE format(CASE WHEN u.type LIKE '%[]'
+						THEN E'\tNEW.%1$I := CASE WHEN %3$s OPERATOR(pg_catalog.>=) ALL (NEW.%2$I) THEN NEW.%2$I END;'
+						ELSE E'\tNEW.%1$I := CASE WHEN NEW.%2$I OPERATOR(pg_catalog.<=) %3$s THEN NEW.%2$I END;' END,
+					snowflake_migrate.old_name(u.name), u.name, CASE WHEN u.type LIKE 'smallint%' THEN 32767 ELSE 2147483647 END) END, E'\n')))
+			FROM unnest(t.names, t.types) AS u (name, type);
+		RETURN QUERY SELECT 'swap', s
+			FROM snowflake_migrate.tree(t.top) AS m JOIN pg_class AS c ON c.oid = m,
+				LATERAL (VALUES (1, format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION %I.%I()',
+						snowflake_migrate.sync_name(t.relname), m::regclass, t.nspname, snowflake_migrate.sync_name(t.relname))),
+					(2, format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', m::regclass, snowflake_migrate.sync_name(t.relname)))) AS v (place, s)
+			WHERE NOT c.relispartition OR m = t.top ORDER BY m, v.place;
+	END LOOP;
+	RETURN QUERY SELECT 'swap', s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.creates) WITH ORDINALITY AS s (s, place)
+		ORDER BY h.depth, h.ordinality, s.place;
+	RETURN QUERY SELECT 'after', s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(ARRAY[h.late, replace(h.late, 'REFRESH MATERIALIZED VIEW', 'ANALYZE')]) WITH ORDINALITY AS s (s, place)
+		WHERE h.late IS NOT NULL ORDER BY h.depth, h.ordinality, s.place;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.swap_steps() IS 'the statements of the swap, of undo() after it, and of what follows it';
+
+-- Lock the tables of the migration against readers, within some time in all, in which they
+-- wait: a lock that is waited for is one that others wait behind.
+CREATE FUNCTION snowflake_migrate.lock_tables(patience interval) RETURNS void
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	tables oid[] := ARRAY(SELECT s.table_name::regclass::oid FROM snowflake_migrate.shadow AS s
+		UNION SELECT unnest(ARRAY[c.conrelid, c.confrelid]) FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_constraint AS c ON c.oid = k.oid ORDER BY 1);
+	relid oid;
+	finish timestamptz;
+BEGIN
+	-- autovacuum and other DDL are waited for without harm to readers and writers
+	PERFORM set_config('lock_timeout', '10s', true);
+	FOREACH relid IN ARRAY tables LOOP
+		EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', relid::regclass);
+	END LOOP;
+	IF patience IS NULL THEN
+		RETURN;
+	END IF;
+	finish := clock_timestamp() + patience;
+	FOREACH relid IN ARRAY tables LOOP
+		PERFORM set_config('lock_timeout', greatest(1, extract(epoch FROM finish - clock_timestamp()) * 1000)::integer::text, true);
+		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relid::regclass);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.lock_tables(interval) IS 'lock the tables of the migration, first against DDL, then against readers';
+
+-- One attempt at the swap; false if it did not get its locks
+CREATE FUNCTION snowflake_migrate.swap_once(patience interval) RETURNS boolean
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET client_min_messages = warning
+AS $$
+DECLARE
+	kinds text[];
+	statements text[];
+	i integer;
+	start timestamptz;
+BEGIN
+	IF (SELECT m.state FROM snowflake_migrate.migration AS m FOR UPDATE) = 'swapped' THEN
+		RETURN true;
+	END IF;
+	PERFORM snowflake_migrate.take('filled');
+	IF EXISTS (SELECT FROM snowflake_migrate.build()) THEN
+		RAISE EXCEPTION 'indexes and constraints for the new columns are missing'
+			USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run SELECT snowflake_migrate.build() \gexec';
+	END IF;
+	BEGIN
+		PERFORM snowflake_migrate.lock_tables(NULL);
+		SELECT array_agg(s.kind), array_agg(s.statement) INTO kinds, statements FROM snowflake_migrate.swap_steps() AS s;
+		start := clock_timestamp();
+		PERFORM snowflake_migrate.lock_tables(patience);
+		FOR i IN 1 .. cardinality(kinds) LOOP
+			IF kinds[i] = 'swap' THEN
+				EXECUTE statements[i];
+			END IF;
+		END LOOP;
+		INSERT INTO snowflake_migrate.step (kind, place, statement)
+			SELECT s.kind, s.place, s.statement FROM unnest(kinds, statements) WITH ORDINALITY AS s (kind, statement, place) WHERE s.kind <> 'swap';
+		UPDATE snowflake_migrate.migration SET state = 'swapped', swapped = now(), locked = clock_timestamp() - start;
+	EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+		RETURN false;
+	END;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.swap_once(interval) IS 'one attempt at the swap; false if it did not get its locks';
+
+-- One statement of those that the swap has left; false if none is left
+CREATE FUNCTION snowflake_migrate.run_after() RETURNS boolean
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s record;
+BEGIN
+	PERFORM snowflake_migrate.take('swapped');
+	SELECT * INTO s FROM snowflake_migrate.step AS t WHERE t.kind = 'after' ORDER BY t.place LIMIT 1 FOR UPDATE;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	EXECUTE s.statement;
+	DELETE FROM snowflake_migrate.step AS t WHERE t.place = s.place;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.run_after() IS 'run one statement that the swap has left';
+
+CREATE PROCEDURE snowflake_migrate.swap(patience interval DEFAULT '100 ms', attempts integer DEFAULT 100)
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	is_done pg_catalog.bool;
+BEGIN
+	FOR attempt IN 1 .. attempts LOOP
+		is_done := snowflake_migrate.swap_once(patience);
+		COMMIT;
+		EXIT WHEN is_done;
+		PERFORM pg_catalog.pg_sleep(1);
+	END LOOP;
+	IF is_done IS NOT TRUE THEN
+		RAISE EXCEPTION 'the tables could not be locked' USING ERRCODE = 'lock_not_available', HINT = 'Look for long transactions, and call it again.';
+	END IF;
+	LOOP
+		is_done := snowflake_migrate.run_after();
+		COMMIT;
+		EXIT WHEN NOT is_done;
+	END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE snowflake_migrate.swap(interval, integer) IS 'swap the old columns for the new ones, in one short transaction';
+
+-- Back
+
+-- Rows that were written after the swap, with numbers that the old columns cannot hold
+CREATE FUNCTION snowflake_migrate.without_old_number() RETURNS TABLE (place text, rows bigint)
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s record;
+BEGIN
+	FOR s IN SELECT h.top, h.name FROM snowflake_migrate.shadows() AS h WHERE h.relid = h.top ORDER BY h.top, h.attnum LOOP
+		EXECUTE format('SELECT count(*) FROM %s WHERE %I IS NULL AND %I IS NOT NULL', s.top::regclass, snowflake_migrate.old_name(s.name), s.name) INTO rows;
+		place := format('%s.%I', s.top::regclass, s.name);
+		IF rows > 0 THEN
+			RETURN NEXT;
+		END IF;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.without_old_number() IS 'rows whose numbers fit the new columns only';
+
+CREATE FUNCTION snowflake_migrate.undo_swap() RETURNS void
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET check_function_bodies = off
+AS $$
+DECLARE
+	relids oid[] := ARRAY(SELECT s.relid FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top ORDER BY s.relid, s.attnum);
+	attnums smallint[] := ARRAY(SELECT s.attnum FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top ORDER BY s.relid, s.attnum);
+	hanging snowflake_migrate.hanging[];
+	statement text;
+	large record;
+BEGIN
+	PERFORM snowflake_migrate.lock_tables('1 h');
+	FOR large IN SELECT * FROM snowflake_migrate.without_old_number() LOOP
+		RAISE EXCEPTION '% rows of % have numbers that the old column cannot hold', large.rows, large.place
+			USING ERRCODE = 'numeric_value_out_of_range', DETAIL = 'They were written after the swap.',
+				HINT = 'Delete them, or go on: snowflake_migrate.finish().';
+	END LOOP;
+	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(relids, attnums) AS h);
+	FOR statement IN SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.drops) AS s ORDER BY h.depth DESC, h.ordinality LOOP
+		EXECUTE statement;
+	END LOOP;
+	FOR statement IN SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', c.conrelid::regclass, c.conname)
+			FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_constraint AS c ON c.oid = k.oid LOOP
+		EXECUTE statement;
+	END LOOP;
+	PERFORM snowflake_migrate.drop_sync(r.relid) FROM (SELECT DISTINCT unnest(relids) AS relid) AS r;
+	FOR statement IN SELECT format('ALTER TABLE %s %s', s.table_name, string_agg(format('DROP COLUMN %I', s.column_name), ', '))
+			FROM snowflake_migrate.shadow AS s WHERE s.new_type IS NOT NULL GROUP BY s.table_name LOOP
+		EXECUTE statement;
+	END LOOP;
+	FOR statement IN SELECT format('ALTER TABLE %s RENAME COLUMN %I TO %I', s.table_name, snowflake_migrate.old_name(s.column_name), s.column_name)
+			FROM snowflake_migrate.shadow AS s WHERE s.new_type IS NOT NULL LOOP
+		EXECUTE statement;
+	END LOOP;
+	FOR statement IN SELECT s.statement FROM snowflake_migrate.step AS s WHERE s.kind = 'undo' ORDER BY s.place LOOP
+		EXECUTE statement;
+	END LOOP;
+	FOR statement IN SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.creates) WITH ORDINALITY AS s (s, place) ORDER BY h.depth, h.ordinality, s.place LOOP
+		EXECUTE statement;
+	END LOOP;
+	FOR statement IN SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(ARRAY[h.late, replace(h.late, 'REFRESH MATERIALIZED VIEW', 'ANALYZE')]) WITH ORDINALITY AS s (s, place)
+			WHERE h.late IS NOT NULL ORDER BY h.depth, h.ordinality, s.place LOOP
+		EXECUTE statement;
+	END LOOP;
+	PERFORM snowflake_migrate.forget();
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.undo_swap() IS 'swap back';
+
+CREATE FUNCTION snowflake_migrate.forget() RETURNS void
+	LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$
+	DELETE FROM snowflake_migrate.step;
+	DELETE FROM snowflake_migrate.filling;
+	DELETE FROM snowflake_migrate.shadow;
+	DELETE FROM snowflake_migrate.migration;
+$$;
+COMMENT ON FUNCTION snowflake_migrate.forget() IS 'the migration is over';
+
+CREATE FUNCTION snowflake_migrate.drop_sync(relation oid) RETURNS void
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name name;
+	namespace name;
+	m oid;
+BEGIN
+	SELECT snowflake_migrate.sync_name(c.relname), n.nspname INTO name, namespace
+		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation;
+	FOR m IN SELECT t.tgrelid FROM pg_trigger AS t WHERE t.tgname = name AND t.tgparentid = 0 AND t.tgrelid IN (SELECT snowflake_migrate.tree(relation)) LOOP
+		EXECUTE format('DROP TRIGGER %I ON %s', name, m::regclass);
+	END LOOP;
+	EXECUTE format('DROP FUNCTION IF EXISTS %I.%I()', namespace, name);
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.drop_sync(oid) IS 'drop the trigger that keeps other columns, and its function';
+
+-- The other columns of one table more are dropped: the new ones before the swap, the old ones
+-- after it.  NULL when none is left, otherwise how long to wait.
+CREATE FUNCTION snowflake_migrate.drop_columns(VARIADIC states text[]) RETURNS float8
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	m snowflake_migrate.migration;
+	t record;
+	statement text;
+	swapped boolean;
+BEGIN
+	m := snowflake_migrate.take(VARIADIC states);
+	swapped := m.swapped IS NOT NULL;
+	SELECT s.table_name::regclass::oid AS relid, string_agg(format('DROP COLUMN %I', a.attname), ', ') AS actions, array_agg(a.attnum) AS attnums INTO t
+		FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass
+		WHERE s.new_type IS NOT NULL AND a.attname = CASE WHEN swapped THEN snowflake_migrate.old_name(s.column_name) ELSE snowflake_migrate.new_name(s.column_name) END
+		GROUP BY s.table_name ORDER BY s.table_name LIMIT 1;
+	BEGIN
+		PERFORM set_config('lock_timeout', '200ms', true);
+		IF t.relid IS NULL THEN
+			IF swapped THEN
+				FOR statement IN SELECT format('DROP SEQUENCE %s', q::regclass)
+						FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
+							JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum
+								AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
+							JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'S', LATERAL (SELECT c.oid AS q) AS o
+						WHERE s.role = 'key' AND s.new_type IS NULL AND NOT EXISTS (SELECT FROM pg_depend AS e
+							WHERE e.refclassid = 'pg_class'::regclass AND e.refobjid = c.oid AND e.deptype <> 'i') LOOP
+					EXECUTE statement;
+				END LOOP;
+			END IF;
+			PERFORM snowflake_migrate.forget();
+			RETURN NULL;
+		END IF;
+		IF NOT swapped THEN
+			FOR statement IN SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname) FROM pg_constraint AS f
+					WHERE f.contype = 'f' AND f.confrelid = t.relid AND f.confkey && t.attnums LOOP
+				EXECUTE statement;
+			END LOOP;
+		END IF;
+		-- a sequence that something else uses stays
+		FOR statement IN SELECT format('ALTER SEQUENCE %s OWNED BY NONE', d.objid::regclass) FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'S'
+				WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.relid AND d.refobjsubid = ANY (t.attnums) AND d.deptype = 'a'
+					AND EXISTS (SELECT FROM pg_depend AS e WHERE e.refclassid = 'pg_class'::regclass AND e.refobjid = d.objid AND e.deptype <> 'i') LOOP
+			EXECUTE statement;
+		END LOOP;
+		PERFORM snowflake_migrate.drop_sync(t.relid);
+		EXECUTE format('ALTER TABLE %s %s', t.relid::regclass, t.actions);
+	EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+		RETURN 0.5 + random();
+	END;
+	RETURN 0;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.drop_columns(text[]) IS 'drop the other columns of one table; NULL when none is left';
+
+CREATE FUNCTION snowflake_migrate.is_swapped() RETURNS boolean
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	m snowflake_migrate.migration := snowflake_migrate.take('filling', 'filled', 'swapped');
+BEGIN
+	RETURN m.state = 'swapped';
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.is_swapped() IS 'whether undo() has to swap back';
+
+CREATE PROCEDURE snowflake_migrate.undo()
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	pause pg_catalog.float8;
+BEGIN
+	IF snowflake_migrate.is_swapped() THEN
+		PERFORM snowflake_migrate.undo_swap();
+		RETURN;
+	END IF;
+	LOOP
+		pause := snowflake_migrate.drop_columns('filling', 'filled');
+		COMMIT;
+		EXIT WHEN pause IS NULL;
+		PERFORM pg_catalog.pg_sleep(pause);
+	END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE snowflake_migrate.undo() IS 'take a migration back, before or after the swap';
+
+CREATE FUNCTION snowflake_migrate.begin_finishing() RETURNS void
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM snowflake_migrate.take('swapped', 'finishing');
+	IF EXISTS (SELECT FROM snowflake_migrate.step AS s WHERE s.kind = 'after') THEN
+		RAISE EXCEPTION 'the swap has left something' USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'CALL snowflake_migrate.swap() again.';
+	END IF;
+	UPDATE snowflake_migrate.migration SET state = 'finishing';
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.begin_finishing() IS 'from here on there is no way back';
+
+CREATE PROCEDURE snowflake_migrate.finish()
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	pause pg_catalog.float8;
+BEGIN
+	PERFORM snowflake_migrate.begin_finishing();
+	COMMIT;
+	LOOP
+		pause := snowflake_migrate.drop_columns('finishing');
+		COMMIT;
+		EXIT WHEN pause IS NULL;
+		PERFORM pg_catalog.pg_sleep(pause);
+	END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE snowflake_migrate.finish() IS 'drop the old columns: there is no way back from here';
+-- IDs by the time of a row
+--
+-- For rows that have a time already, and for keys that are no integers, such as UUIDs.
+
+CREATE TABLE snowflake_migrate.backfilled (
+	node integer PRIMARY KEY,	-- one that no server mints with
+	column_name text NOT NULL,	-- with its table and schema, quoted
+	place bigint NOT NULL		-- the last one given: ticks, then the sequence
+);
+COMMENT ON TABLE snowflake_migrate.backfilled IS 'up to where IDs by times were given, with each node ID';
+SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.backfilled', '');
+GRANT SELECT ON snowflake_migrate.backfilled TO PUBLIC;
+GRANT INSERT, UPDATE, DELETE ON snowflake_migrate.backfilled TO @extowner@ WITH GRANT OPTION;
+
+-- Rows whose times no ID can have are named before any row is changed.
+CREATE FUNCTION snowflake_migrate.begin_backfill(target text, time_column name, node integer) RETURNS void
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	home constant text := snowflake_migrate.home();
+	t record;
+	r record;
+	l record;
+	known text;
+BEGIN
+	SELECT * INTO STRICT t FROM snowflake_migrate.resolve(target);
+	IF t.attname IS NULL THEN
+		RAISE EXCEPTION '"%" is no column', target USING ERRCODE = 'invalid_parameter_value', HINT = 'Name the column that takes the IDs, as schema.table.column.';
+	END IF;
+	EXECUTE format('SELECT s.node, y.epoch, y.nodes FROM %1$s.snowflake_status AS s, %1$s.snowflake_layout() AS y', home) INTO l;
+	IF node IS NULL OR node NOT BETWEEN 0 AND l.nodes - 1 THEN
+		RAISE EXCEPTION 'node ID % is not from 0 to %', node, l.nodes - 1 USING ERRCODE = 'invalid_parameter_value';
+	END IF;
+	IF node = l.node THEN
+		RAISE EXCEPTION 'this server mints with node ID %', node
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'Take one that no server mints with, and another one for each table.';
+	END IF;
+	SELECT b.column_name INTO known FROM snowflake_migrate.backfilled AS b WHERE b.node = begin_backfill.node;
+	IF known <> format('%s.%I', t.relid::regclass, t.attname) THEN
+		RAISE EXCEPTION 'node ID % has been used for %', node, known USING ERRCODE = 'invalid_parameter_value', HINT = 'Take another one.';
+	END IF;
+	EXECUTE format('SELECT count(*) FILTER (WHERE %1$I < $1) AS early, min(%1$I) AS first, count(*) FILTER (WHERE %1$I > clock_timestamp()) AS late, max(%1$I) AS last
+		FROM %2$s WHERE %3$I IS NULL', time_column, t.relid::regclass, t.attname) USING l.epoch INTO r;
+	IF r.early > 0 OR r.late > 0 THEN
+		RAISE EXCEPTION '% rows of table % are dated before the layout''s epoch, and % in the future', r.early, t.relid::regclass, r.late
+			USING ERRCODE = 'datetime_field_overflow', DETAIL = format('The epoch is %s; the times in %I are from %s to %s.', l.epoch, time_column, r.first, r.last),
+				HINT = 'Correct them, or give these rows IDs of their own first, such as snowflake_next().';
+	END IF;
+	IF known IS NULL THEN
+		INSERT INTO snowflake_migrate.backfilled VALUES (node, format('%s.%I', t.relid::regclass, t.attname), -1);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.begin_backfill(text, name, integer) IS 'check times and node ID before IDs are given';
+
+-- The rows with the earliest times that have no ID.  Each takes the first place of its tick
+-- or the place after the row before it, whichever is later, so a tick may have any number.
+CREATE FUNCTION snowflake_migrate.backfill_batch(target text, time_column name, node integer, batch integer, load float8, max_lag interval) RETURNS float8
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	home constant text := snowflake_migrate.home();
+	start constant timestamptz := clock_timestamp();
+	t record;
+	last bigint;
+	filled bigint;
+BEGIN
+	IF EXISTS (SELECT FROM pg_stat_replication AS r WHERE r.replay_lag > max_lag) THEN
+		RETURN 1;
+	END IF;
+	SELECT * INTO STRICT t FROM snowflake_migrate.resolve(target);
+	IF has_parameter_privilege('session_replication_role', 'SET') THEN
+		PERFORM set_config('session_replication_role', 'replica', true);
+	ELSIF EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = t.relid AND NOT g.tgisinternal AND g.tgenabled = 'O' AND g.tgtype & 16 <> 0) THEN
+		RAISE EXCEPTION 'triggers of table % would fire for each row', t.relid::regclass
+			USING ERRCODE = 'insufficient_privilege', HINT = format('GRANT SET ON PARAMETER session_replication_role TO %I;', current_user);
+	END IF;
+	SELECT b.place INTO STRICT last FROM snowflake_migrate.backfilled AS b WHERE b.node = backfill_batch.node FOR UPDATE;
+	EXECUTE format($q$
+		WITH rows AS MATERIALIZED (
+			SELECT r.tableoid, r.ctid, r.%1$I::timestamptz AS at FROM %2$s AS r WHERE r.%3$I IS NULL AND r.%1$I IS NOT NULL
+				ORDER BY r.%1$I LIMIT $3 FOR NO KEY UPDATE
+		), numbered AS (
+			SELECT r.tableoid, r.ctid, row_number() OVER (ORDER BY r.at, r.tableoid, r.ctid) AS number,
+					%4$s.snowflake_field(%4$s.make_snowflake(r.at, $1, 0), 'time') << y.sequence_bits AS first
+				FROM rows AS r, %4$s.snowflake_layout() AS y
+		), placed AS (
+			SELECT n.tableoid, n.ctid, n.number + greatest($2, max(n.first - n.number) OVER (ORDER BY n.number)) AS place FROM numbered AS n
+		), filled AS (
+			UPDATE %2$s AS r SET %3$I = %4$s.make_snowflake(y.epoch + (p.place >> y.sequence_bits) * y.tick, $1, (p.place & ((1::bigint << y.sequence_bits) - 1))::integer)
+				FROM placed AS p, %4$s.snowflake_layout() AS y WHERE r.ctid = p.ctid AND r.tableoid = p.tableoid RETURNING p.place
+		)
+		SELECT count(*), max(f.place) FROM filled AS f$q$, time_column, t.relid::regclass, t.attname, home)
+		INTO filled, last USING node, last, batch;
+	IF filled = 0 THEN
+		RETURN NULL;
+	END IF;
+	UPDATE snowflake_migrate.backfilled AS b SET place = last WHERE b.node = backfill_batch.node;
+	RETURN extract(epoch FROM clock_timestamp() - start) * (1 - load) / load;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.backfill_batch(text, name, integer, integer, float8, interval) IS 'give one batch of rows IDs by their times; NULL when none is left';
+
+CREATE PROCEDURE snowflake_migrate.backfill(target text, time_column name, node integer,
+	batch integer DEFAULT 5000, load float8 DEFAULT 0.5, max_lag interval DEFAULT '10 s')
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	pause pg_catalog.float8;
+BEGIN
+	PERFORM snowflake_migrate.begin_backfill(target, time_column, node);
+	COMMIT;
+	LOOP
+		pause := snowflake_migrate.backfill_batch(target, time_column, node, batch, load, max_lag);
+		COMMIT;
+		EXIT WHEN pause IS NULL;
+		PERFORM pg_catalog.pg_sleep(pause);
+	END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE snowflake_migrate.backfill(text, name, integer, integer, float8, interval) IS
+	'give rows without an ID one by their time, in batches; the same call goes on after an interruption';
+
+-- References to a key that is replaced follow to the new one, some blocks at a time
+CREATE FUNCTION snowflake_migrate.reference_batch(reference text, old_reference name, key text, old_key name, first_block bigint, batch integer) RETURNS bigint
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	r record;
+	k record;
+	blocks bigint;
+	last_block bigint;
+BEGIN
+	SELECT * INTO STRICT r FROM snowflake_migrate.resolve(reference);
+	SELECT * INTO STRICT k FROM snowflake_migrate.resolve(key);
+	IF r.attname IS NULL OR k.attname IS NULL THEN
+		RAISE EXCEPTION 'a reference and a key are columns' USING ERRCODE = 'invalid_parameter_value', HINT = 'Name them as schema.table.column.';
+	END IF;
+	IF (SELECT c.relkind FROM pg_class AS c WHERE c.oid = r.relid) <> 'r' THEN
+		RAISE EXCEPTION 'table % is partitioned', r.relid::regclass USING ERRCODE = 'wrong_object_type', HINT = 'Call it for each partition.';
+	END IF;
+	IF has_parameter_privilege('session_replication_role', 'SET') THEN
+		PERFORM set_config('session_replication_role', 'replica', true);
+	ELSIF EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = r.relid AND NOT g.tgisinternal AND g.tgenabled = 'O' AND g.tgtype & 16 <> 0) THEN
+		RAISE EXCEPTION 'triggers of table % would fire for each row', r.relid::regclass
+			USING ERRCODE = 'insufficient_privilege', HINT = format('GRANT SET ON PARAMETER session_replication_role TO %I;', current_user);
+	END IF;
+	blocks := pg_relation_size(r.relid) / current_setting('block_size')::bigint;
+	IF first_block >= blocks THEN
+		RETURN NULL;
+	END IF;
+	last_block := first_block + (SELECT greatest(1, batch / greatest(1, c.reltuples / greatest(1, c.relpages)))::bigint FROM pg_class AS c WHERE c.oid = r.relid);
+	EXECUTE format('UPDATE ONLY %1$s AS r SET %2$I = k.%3$I FROM %4$s AS k
+			WHERE r.ctid >= %5$L AND r.ctid < %6$L AND k.%7$I = r.%8$I AND r.%2$I IS DISTINCT FROM k.%3$I',
+		r.relid::regclass, r.attname, k.attname, k.relid::regclass, format('(%s,0)', first_block), format('(%s,0)', last_block), old_key, old_reference);
+	RETURN last_block;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.reference_batch(text, name, text, name, bigint, integer) IS 'move the references of some blocks; NULL when there are no more';
+
+CREATE PROCEDURE snowflake_migrate.move_references(reference text, old_reference name, key text, old_key name, batch integer DEFAULT 5000)
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	block pg_catalog.int8 := 0;
+BEGIN
+	LOOP
+		block := snowflake_migrate.reference_batch(reference, old_reference, key, old_key, block, batch);
+		COMMIT;
+		EXIT WHEN block IS NULL;
+	END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE snowflake_migrate.move_references(text, name, text, name, integer) IS
+	'fill references to a new key from those to the old one, in batches';

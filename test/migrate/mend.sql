@@ -22,6 +22,7 @@ BEGIN
 		definition := regexp_replace(definition, 'currval\(''app.orders_id_seq''\)', 'max(id) FROM app.orders', 'g');
 		definition := replace(definition, 'o.id, o.number, o.total FROM', 'o.id::bigint, o.number, o.total FROM');
 		definition := replace(definition, 'SELECT id, depth FROM t', 'SELECT id::bigint, depth FROM t');
+		definition := replace(definition, 'INSERT INTO app.orders_history SELECT', 'INSERT INTO app.orders_history (id, version, customer_id, status, total, changed_by, valid) SELECT');
 		IF f.name::text !~ 'audit|keep_history|last_order' THEN
 			EXECUTE format('DROP FUNCTION %s', f.name);
 		END IF;

@@ -22,7 +22,7 @@ use FindBin;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest ();
 
-our @EXPORT_OK = qw(catalog load_depot new_depot run_file unexplained widened);
+our @EXPORT_OK = qw(catalog difference load_depot new_depot run_file unexplained widened);
 
 my $directory = "$FindBin::RealBin/../migrate";
 
@@ -77,12 +77,24 @@ sub catalog
 	return [ sort split /\n/, $stdout ];
 }
 
-# What has changed from one listing to another, other than a key's type and default, the
+# What has changed from one listing to another
+sub difference
+{
+	my ($before, $after) = @_;
+	my %facts;
+
+	$facts{$_}-- foreach @$before;
+	$facts{$_}++ foreach @$after;
+	return join "\n", map { ($facts{$_} > 0 ? '> ' : '< ') . $_ } sort grep { $facts{$_} } keys %facts;
+}
+
+# ... other than a key's type and default, the
 # sequence that filled it, and how an expression of it is written.
 sub unexplained
 {
 	my ($before, $after) = @_;
 	my %facts;
+	my %kept = map { (split / \| /)[1] => 1 } grep { /^sequence \|/ } @$after;
 
 	foreach my $side (0, 1)
 	{
@@ -95,14 +107,17 @@ sub unexplained
 				$field[3] =~ s/\b(?:smallint|integer|bigint|snowflake)\b/ID/;
 				($field[5], $field[7]) = ('', 'filled')
 				  if $field[5] ne '' || $field[7] =~ /^(?:nextval|(?:public\.)?snowflake_next)\(/;
-				$field[7] =~ s/'\{\}'::\w+\[\]/'{}'/;
+				$field[7] =~ s/^\(?'\{\}'::\w+\[\]\)?(?:::\w+\[\])?$/'{}'/;
 			}
-			next if $field[0] eq 'sequence' && !$side && $field[1] !~ /work_seq|ticket_seq/;
+			next if $field[0] eq 'sequence' && !$side && $field[1] !~ /work_seq|ticket_seq/ && !$kept{ $field[1] };
 			my $fact = join ' | ', @field;
 			$fact =~ s/\((\w+(?:\.\w+)?)\)::bigint/$1/g;
 			$fact =~ s/\((\d+)\)::bigint/$1/g;
 			$fact =~ s/::bigint//g;
 			$fact =~ s/[()]//g;
+
+			# extended statistics name their columns in the order of the table
+			$fact =~ s/\bON (.*?) FROM/'ON ' . join(', ', sort split m{, }, $1) . ' FROM'/e if $field[0] eq 'statistics';
 			$facts{$fact} += $side ? 1 : -1;
 		}
 	}
