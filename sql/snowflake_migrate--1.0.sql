@@ -18,9 +18,10 @@
 -- What is found here belongs to whoever installs, or to nobody that he should not trust
 DO $$
 BEGIN
-	IF EXISTS (SELECT FROM pg_catalog.pg_namespace AS n
-			WHERE n.nspname OPERATOR(pg_catalog.=) 'snowflake_migrate'
-				AND n.nspowner OPERATOR(pg_catalog.<>) '@extowner@'::pg_catalog.regrole::pg_catalog.oid) THEN
+	PERFORM FROM pg_catalog.pg_namespace AS n
+		WHERE n.nspname OPERATOR(pg_catalog.=) 'snowflake_migrate'
+			AND n.nspowner OPERATOR(pg_catalog.<>) '@extowner@'::pg_catalog.regrole::pg_catalog.oid;
+	IF FOUND THEN
 		RAISE EXCEPTION 'schema "snowflake_migrate" belongs to another role'
 			USING ERRCODE = 'insufficient_privilege',
 				DETAIL = 'Its owner could put functions of his own beside those of the extension.';

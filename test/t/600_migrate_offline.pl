@@ -1,6 +1,9 @@
 # An application is planned and converted under one lock: what the plan says is what is
 # done, nothing of the catalogs is lost, and the application works once what the plan names
 # has been changed.
+#
+# versions: all
+# long
 
 use strict;
 use warnings;

@@ -2,6 +2,8 @@
 # through views all the while, no statement of it fails, nothing of the catalogs is lost, no
 # trigger of the application fires for rows that are filled, and each call that is killed
 # goes on.  undo() gives back the schema and the data.
+#
+# long
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # Keys from other generators of doc/migrating.md: what the plan proposes for those that
 # people copy, pgEdge's extension, and the way back: by leave(), and by a dump for a server
 # without the library.
+#
+# versions: all
 
 use strict;
 use warnings;

@@ -383,7 +383,8 @@ foreach my $script (glob "$sharedir/extension/snowflake*--*.sql")
 
 	# the path of the script itself, which finds fewer objects then, and what functions do when they are called
 	$sql =~ s/set_config\('search_path',.*?;//gs;
-	$sql =~ s/(?:SET search_path = pg_catalog, pg_temp )?AS \$\$.*?\$\$//gs;
+	$sql =~ s/\bAS \$\$.*?\$\$//gs;
+	$sql =~ s/\bSET search_path = pg_catalog, pg_temp\b//g;
 
 	unlike(
 		$sql,

@@ -117,6 +117,7 @@ my @blocks = (
 	[ 'doc/tailing.md', qr/───▶/, 'a drawing' ],
 	[ 'doc/fleet.md', qr/^consul acl /, 'test/t/512_consul.pl' ],
 	[ 'doc/fleet.md', qr/^scope: |^PATRONI_/, 'test/patroni/trial.py' ],
+	[ 'doc/migrating.md', qr/^pg_dump .*pg_restore/s, 'test/t/604_generators.pl' ],
 	[ 'doc/operating.md', qr/^psql -f monitoring\/status\.sql/, \&runs_in_psql ],
 	[
 		'doc/operating.md', qr/^ALTER SYSTEM SET shared_preload_libraries = '/,
