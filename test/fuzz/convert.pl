@@ -326,7 +326,8 @@ while ($count{converted} + $count{refused} < $schemas)
 	{
 		push @problems, 'a plan changes something'
 		  if $state ne $state_dry || $columns ne $columns_dry;
-		push @problems, "a plan says\n$dry\nand the run\n$result" if ($dry !~ / ## blocks /) != ($result =~ /^ok/);
+		push @problems, "a plan says\n$dry\nand the run\n$result"
+		  if ($dry !~ / ## blocks /) != ($result =~ /^ok/);
 		push @problems, "rows or constraints are\n$state_after\nand were\n$state"
 		  if $state ne $state_after;
 		if ($result =~ /^ok/)

@@ -29,7 +29,8 @@ my $directory = "$FindBin::RealBin/../migrate";
 # Columns that hold keys and have no foreign key: what the plan names, less two that are none.
 sub widened
 {
-	return '{app.audit_log.actor,app.audit_log.row_id,app.categories.path,app.closings.order_id,'
+	return
+		'{app.audit_log.actor,app.audit_log.row_id,app.categories.path,app.closings.order_id,'
 	  . 'app.comments.mentions,app.comments.subject_id,app.orders_history.changed_by,app.orders_history.customer_id,'
 	  . 'app.orders_history.id,app.products.related_ids,app.subscriptions.product_id,app.taggings.subject_id}';
 }
@@ -42,8 +43,15 @@ sub run_file
 
 	local %ENV = $node->_get_env();
 	IPC::Run::run(
-		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr($dbname), '-f', "$directory/$file" ],
-		'>', \$stdout, '2>', \$stderr);
+		[
+			$node->installed_command('psql'),
+			'-XAtq', '-d', $node->connstr($dbname),
+			'-f', "$directory/$file"
+		],
+		'>',
+		\$stdout,
+		'2>',
+		\$stderr);
 	return ($stdout, $stderr);
 }
 
@@ -85,7 +93,8 @@ sub difference
 
 	$facts{$_}-- foreach @$before;
 	$facts{$_}++ foreach @$after;
-	return join "\n", map { ($facts{$_} > 0 ? '> ' : '< ') . $_ } sort grep { $facts{$_} } keys %facts;
+	return join "\n",
+	  map { ($facts{$_} > 0 ? '> ' : '< ') . $_ } sort grep { $facts{$_} } keys %facts;
 }
 
 # ... other than a key's type and default, the
@@ -109,7 +118,11 @@ sub unexplained
 				  if $field[5] ne '' || $field[7] =~ /^(?:nextval|(?:public\.)?snowflake_next)\(/;
 				$field[7] =~ s/^\(?'\{\}'::\w+\[\]\)?(?:::\w+\[\])?$/'{}'/;
 			}
-			next if $field[0] eq 'sequence' && !$side && $field[1] !~ /work_seq|ticket_seq/ && !$kept{ $field[1] };
+			next
+			  if $field[0] eq 'sequence'
+			  && !$side
+			  && $field[1] !~ /work_seq|ticket_seq/
+			  && !$kept{ $field[1] };
 			my $fact = join ' | ', @field;
 			$fact =~ s/\((\w+(?:\.\w+)?)\)::bigint/$1/g;
 			$fact =~ s/\((\d+)\)::bigint/$1/g;
@@ -117,11 +130,13 @@ sub unexplained
 			$fact =~ s/[()]//g;
 
 			# extended statistics name their columns in the order of the table
-			$fact =~ s/\bON (.*?) FROM/'ON ' . join(', ', sort split m{, }, $1) . ' FROM'/e if $field[0] eq 'statistics';
+			$fact =~ s/\bON (.*?) FROM/'ON ' . join(', ', sort split m{, }, $1) . ' FROM'/e
+			  if $field[0] eq 'statistics';
 			$facts{$fact} += $side ? 1 : -1;
 		}
 	}
-	return join "\n", map { ($facts{$_} > 0 ? '> ' : '< ') . $_ } sort grep { $facts{$_} } keys %facts;
+	return join "\n",
+	  map { ($facts{$_} > 0 ? '> ' : '< ') . $_ } sort grep { $facts{$_} } keys %facts;
 }
 
 1;

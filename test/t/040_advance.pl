@@ -92,7 +92,8 @@ is( $node->safe_psql(
 
 # Far
 $id = future('10 min');
-($ret, $stdout, $stderr) = $node->psql('postgres', "SELECT snowflake_advance('$id', force => true)");
+($ret, $stdout, $stderr) =
+  $node->psql('postgres', "SELECT snowflake_advance('$id', force => true)");
 like(
 	$stderr,
 	qr/WARNING:  the snowflake generator is now (?:600|599)\.\d+ s ahead of the clock/,
@@ -143,7 +144,8 @@ cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
 $id = future('10 min');
 my $session = $node->background_psql('postgres');
 $session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
-$error = error_of($node, "SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id', force => true)");
+$error = error_of($node,
+	"SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id', force => true)");
 is($error->{sqlstate}, '55000', 'the table is locked: an error');
 like($error->{message}, qr/snowflake_advance\(\) did not finish within 300 ms/, 'that says so');
 is($node->safe_psql('postgres', q{SELECT lead < interval '1 min' FROM snowflake_status}),
@@ -161,8 +163,11 @@ is( error_of($node,
 	'',
 	'where mints do not wait, an administrator does');
 $id = future('1 min');
-is(error_of($node, "SET snowflake.max_wait = '1h'; SELECT snowflake_advance('$id', force => true)")->{message},
-	'', 'where they wait for an hour, he does not give up at once');
+is( error_of(
+		$node, "SET snowflake.max_wait = '1h'; SELECT snowflake_advance('$id', force => true)"
+	)->{message},
+	'',
+	'where they wait for an hour, he does not give up at once');
 step_clock($clock, 2 * 60_000);
 cmp_ok(mint(), '>', $id, 'and it is done');
 
@@ -228,9 +233,11 @@ $node->safe_psql('postgres',
 is($ret, 0, 'unless granted');
 
 # One row that is dated tomorrow
-$node->safe_psql('postgres', q{
+$node->safe_psql(
+	'postgres', q{
 	CREATE TABLE dated (id snowflake);
-	INSERT INTO dated VALUES (snowflake_next()), (snowflake_lower_bound(clock_timestamp() + interval '1 day'))});
+	INSERT INTO dated VALUES (snowflake_next()), (snowflake_lower_bound(clock_timestamp() + interval '1 day'))}
+);
 $error = error_of($node, 'SELECT snowflake_advance(max(id)) FROM dated');
 is($error->{sqlstate}, '22023', 'more than a minute ahead: an error');
 like($error->{hint}, qr/rows that are dated wrong/, 'which says what to look for');

@@ -272,7 +272,8 @@ sub take_server_ahead
 	wait_for_mint($node);
 	$before->() if defined $before;
 	$node->safe_psql('postgres',
-		"SELECT snowflake_advance(snowflake_upper_bound(now() + interval '$interval'), force => true)");
+		"SELECT snowflake_advance(snowflake_upper_bound(now() + interval '$interval'), force => true)"
+	);
 	set_node_id(2);
 	return;
 }

@@ -396,7 +396,8 @@ foreach my $meanwhile ('nothing', 'a lower floor')
 	}
 	$floor = $node->safe_psql('postgres',
 		q{SELECT snowflake_upper_bound(clock_timestamp() + interval '10min')});
-	is( error_of($node, "SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor', force => true)")
+	is( error_of($node,
+			"SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor', force => true)")
 		  ->{sqlstate},
 		'55000',
 		'the keeper is at work: snowflake_advance() gives up');

@@ -15,39 +15,54 @@ use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', conf => "wal_level = logical\nmax_locks_per_transaction = 256\ntimezone = 'UTC'");
+my $node = new_node('main',
+	conf => "wal_level = logical\nmax_locks_per_transaction = 256\ntimezone = 'UTC'");
 $node->start;
-wait_for_mint($node, dbname => 'postgres') if $node->psql('postgres', 'CREATE EXTENSION snowflake') == 0;
+wait_for_mint($node, dbname => 'postgres')
+  if $node->psql('postgres', 'CREATE EXTENSION snowflake') == 0;
 load_depot($node);
 my $before = catalog($node, 'depot');
 my $widened = widened();
 
 # The plan
 
-$node->safe_psql('depot', q{
-	CREATE TABLE public.plans AS SELECT * FROM snowflake_migrate.plan('{app,billing}') WITH ORDINALITY});
+$node->safe_psql(
+	'depot', q{
+	CREATE TABLE public.plans AS SELECT * FROM snowflake_migrate.plan('{app,billing}') WITH ORDINALITY}
+);
 my $planned = sub {
-	return $node->safe_psql('depot', "SELECT string_agg($_[0], ' ' ORDER BY $_[0] COLLATE \"C\") FROM public.plans WHERE finding = '$_[1]'");
+	return $node->safe_psql('depot',
+		"SELECT string_agg($_[0], ' ' ORDER BY $_[0] COLLATE \"C\") FROM public.plans WHERE finding = '$_[1]'"
+	);
 };
 is($planned->('object', 'blocks'), '', 'nothing is in the way');
-is($node->safe_psql('depot', q{SELECT count(*) FROM public.plans WHERE finding = 'key'}), 26, 'all keys that are filled');
-is($planned->(q{replace(object, 'sequence ', '')}, 'kept'), 'app.ticket_seq app.work_seq', 'sequences of others are kept');
-my @breaks = split /\n/, $node->safe_psql('depot', q{SELECT object FROM public.plans WHERE finding = 'breaks' ORDER BY object COLLATE "C"});
+is($node->safe_psql('depot', q{SELECT count(*) FROM public.plans WHERE finding = 'key'}),
+	26, 'all keys that are filled');
+is( $planned->(q{replace(object, 'sequence ', '')}, 'kept'),
+	'app.ticket_seq app.work_seq',
+	'sequences of others are kept');
+my @breaks = split /\n/,
+  $node->safe_psql('depot',
+	q{SELECT object FROM public.plans WHERE finding = 'breaks' ORDER BY object COLLATE "C"});
 is_deeply(
 	\@breaks,
 	[
 		'clients in JavaScript',
-		(map { "column $_" }
+		(   map { "column $_" }
 			  qw(app.audit_log.actor app.audit_log.row_id app.categories.path app.closings.order_id app.comments.mentions
 			  app.comments.subject_id app.counters.id app.customer_merges.old_id app.orders.number app.orders_history.changed_by
 			  app.orders_history.customer_id app.orders_history.id app.products.related_ids app.subscriptions.product_id
 			  app.taggings.subject_id app.users.badge)),
-		(map { "function app.$_" }
+		(   map { "function app.$_" }
 			  qw{audit() category_tree(integer) clone_order(integer) customer_orders(integer) get_order(integer) keep_history()
-			  last_order() order_card(integer) order_total(integer)}, 'place_order(integer,integer[],integer)'),
-		'policy orders_seller on table app.orders', 'policy orders_tenant on table app.orders',
-		'publication everything', 'publication feed',
-		'type app.customer_ref', 'type app.line_ref'
+			  last_order() order_card(integer) order_total(integer)},
+			'place_order(integer,integer[],integer)'),
+		'policy orders_seller on table app.orders',
+		'policy orders_tenant on table app.orders',
+		'publication everything',
+		'publication feed',
+		'type app.customer_ref',
+		'type app.line_ref'
 	],
 	'what will break that no foreign key tells of');
 $node->safe_psql('depot', 'DROP TABLE public.plans');
@@ -56,8 +71,14 @@ is(difference($before, catalog($node, 'depot')), '', 'a plan changes nothing');
 # To bigint
 
 my $bigint = new_depot($node, 'to_bigint');
-my $statements = $node->safe_psql($bigint, "SELECT string_agg(s, E';\\n') || ';' FROM snowflake_migrate.statements('{app,billing}', 'bigint', '$widened') AS s");
-is(() = $statements =~ /^ALTER TABLE app\.orders ALTER COLUMN \w+ TYPE|^ALTER TABLE app\.orders DROP COLUMN/mg, 1, 'one rewrite of a table');
+my $statements = $node->safe_psql($bigint,
+	"SELECT string_agg(s, E';\\n') || ';' FROM snowflake_migrate.statements('{app,billing}', 'bigint', '$widened') AS s"
+);
+is( () =
+	  $statements =~
+	  /^ALTER TABLE app\.orders ALTER COLUMN \w+ TYPE|^ALTER TABLE app\.orders DROP COLUMN/mg,
+	1,
+	'one rewrite of a table');
 my $sums = q{
 	SELECT 1, md5(string_agg(o::text, ' ' ORDER BY id)) FROM (SELECT id, customer_id, address_id, sold_by, number FROM app.orders) o UNION ALL
 	SELECT 2, md5(string_agg(i::text, ' ' ORDER BY id)) FROM app.order_items i UNION ALL
@@ -70,19 +91,31 @@ my $sums = q{
 	SELECT 9, count(*)::text FROM app.closings ORDER BY 1};
 my $rows = $node->safe_psql('depot', $sums);
 
-$node->safe_psql($bigint, "SELECT * FROM snowflake_migrate.convert('{app,billing}', 'bigint', '$widened')");
+$node->safe_psql($bigint,
+	"SELECT * FROM snowflake_migrate.convert('{app,billing}', 'bigint', '$widened')");
 my $converted = catalog($node, $bigint);
 is(unexplained($before, $converted), '', 'bigint: nothing of the catalogs is lost');
-is($node->safe_psql($bigint, $sums), $rows, 'every row is as it was, and no trigger or rule has fired');
-is($node->safe_psql($bigint, "SELECT count(*) FROM snowflake_migrate.statements('{app,billing}', 'bigint', '$widened')"), 0, 'nothing is left to do');
-is($node->safe_psql($bigint, q{SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid JOIN pg_constraint f ON f.contype = 'f' AND conrelid = attrelid AND attnum = ANY (conkey)
-	WHERE atttypid <> 'bigint'::regtype AND attname ~ '(^|_)id$' AND relkind IN ('r', 'p')}), 0, 'all references are of 64 bits');
+is($node->safe_psql($bigint, $sums),
+	$rows, 'every row is as it was, and no trigger or rule has fired');
+is( $node->safe_psql(
+		$bigint,
+		"SELECT count(*) FROM snowflake_migrate.statements('{app,billing}', 'bigint', '$widened')"),
+	0,
+	'nothing is left to do');
+is( $node->safe_psql(
+		$bigint,
+		q{SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid JOIN pg_constraint f ON f.contype = 'f' AND conrelid = attrelid AND attnum = ANY (conkey)
+	WHERE atttypid <> 'bigint'::regtype AND attname ~ '(^|_)id$' AND relkind IN ('r', 'p')}),
+	0,
+	'all references are of 64 bits');
 
 # The application
 my (undef, $error) = run_file($node, $bigint, 'mend.sql');
 is($error, '', 'it is mended');
 (my $output, $error) = run_file($node, $bigint, 'use.sql');
-is(join("\n", $error =~ /ERROR: +(.*)/g), 'keys do not change', 'and works: only its own trigger complains');
+is( join("\n", $error =~ /ERROR: +(.*)/g),
+	'keys do not change',
+	'and works: only its own trigger complains');
 like($output, qr/^\d{18,19}$/m, 'with snowflakes');
 
 # The same from a file
@@ -91,55 +124,121 @@ my $path = PostgreSQL::Test::Utils::tempdir() . '/migration.sql';
 append_to_file($path, $statements);
 {
 	local %ENV = $node->_get_env();
-	command_ok([ $node->installed_command('psql'), '-XAtq', '-1', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr($file), '-f', $path ], 'as a migration file');
+	command_ok(
+		[
+			$node->installed_command('psql'),
+			'-XAtq', '-1', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr($file),
+			'-f', $path
+		],
+		'as a migration file');
 }
 is(difference($converted, catalog($node, $file)), '', 'it does the same');
 (undef, $error) = run_file($node, $file, 'use.sql');
-cmp_ok(scalar(() = $error =~ /ERROR: +(?:integer out of range|.* does not exist|structure of query)/g), '>', 5, 'what the plan says will break does');
+cmp_ok(
+	scalar(() = $error =~ /ERROR: +(?:integer out of range|.* does not exist|structure of query)/g),
+	'>', 5, 'what the plan says will break does');
 
 # To snowflake
 my $snowflake = new_depot($node, 'to_snowflake');
-my $refused = error_of($node, "SELECT * FROM snowflake_migrate.convert('{app,billing}', 'snowflake')", dbname => $snowflake);
-is($refused->{message}, 'publication feed is in the way of the conversion', 'a filter of a publication takes no snowflake');
+my $refused = error_of(
+	$node,
+	"SELECT * FROM snowflake_migrate.convert('{app,billing}', 'snowflake')",
+	dbname => $snowflake);
+is( $refused->{message},
+	'publication feed is in the way of the conversion',
+	'a filter of a publication takes no snowflake');
 like($refused->{detail}, qr/filter on app\.customers\.id/, 'and that is said');
 $node->safe_psql($snowflake, 'ALTER PUBLICATION feed DROP TABLE app.customers');
 my $without = catalog($node, $snowflake);
-$node->safe_psql($snowflake, "SELECT * FROM snowflake_migrate.convert('{app,billing}', 'snowflake', '$widened', 'snowflake')");
-is(unexplained($without, catalog($node, $snowflake)), '', 'snowflake: nothing of the catalogs is lost');
+$node->safe_psql($snowflake,
+	"SELECT * FROM snowflake_migrate.convert('{app,billing}', 'snowflake', '$widened', 'snowflake')"
+);
+is(unexplained($without, catalog($node, $snowflake)),
+	'', 'snowflake: nothing of the catalogs is lost');
 is($node->safe_psql($snowflake, $sums), $rows, 'nor of the rows');
-is($node->safe_psql($snowflake, 'INSERT INTO app.tags (name) VALUES (\'new\') RETURNING pg_typeof(id), snowflake_timestamp(id) > now() - interval \'1 min\''), 'snowflake|t', 'new keys are snowflakes');
+is( $node->safe_psql(
+		$snowflake,
+		'INSERT INTO app.tags (name) VALUES (\'new\') RETURNING pg_typeof(id), snowflake_timestamp(id) > now() - interval \'1 min\''
+	),
+	'snowflake|t',
+	'new keys are snowflakes');
 
 # All or nothing, and who may
 
 my $failing = new_depot($node, 'failing');
 my $untouched = catalog($node, $failing);
-$node->safe_psql($failing, q{
+$node->safe_psql(
+	$failing, q{
 	CREATE FUNCTION public.refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no indexes today'; END $$;
-	CREATE EVENT TRIGGER refuse ON ddl_command_end WHEN TAG IN ('CREATE MATERIALIZED VIEW') EXECUTE FUNCTION public.refuse()});
-is(error_of($node, "SELECT * FROM snowflake_migrate.convert('{app,billing}')", dbname => $failing)->{message}, 'no indexes today', 'a conversion fails');
+	CREATE EVENT TRIGGER refuse ON ddl_command_end WHEN TAG IN ('CREATE MATERIALIZED VIEW') EXECUTE FUNCTION public.refuse()}
+);
+is( error_of($node, "SELECT * FROM snowflake_migrate.convert('{app,billing}')", dbname => $failing)
+	  ->{message},
+	'no indexes today',
+	'a conversion fails');
 is(difference($untouched, catalog($node, $failing)), '', 'and has changed nothing');
 $node->safe_psql($failing, 'DROP EVENT TRIGGER refuse');
-$refused = error_of($node, "SET ROLE depot_app; SELECT * FROM snowflake_migrate.convert('{app}')", dbname => $failing);
+$refused = error_of(
+	$node,
+	"SET ROLE depot_app; SELECT * FROM snowflake_migrate.convert('{app}')",
+	dbname => $failing);
 like($refused->{detail}, qr/^It belongs to role "/, 'tables of another owner');
 is($refused->{hint}, 'Call it as a role that may act as all owners.', 'and what to do');
-is($node->safe_psql($failing, q{SET ROLE depot_app; SELECT count(*) > 3 FROM snowflake_migrate.convert('{app.counters.id}')}), 't', 'an owner converts what is his');
-is(error_of($node, q{SET ROLE depot_web; SELECT * FROM snowflake_migrate.convert('{app.tags}')}, dbname => $failing)->{sqlstate}, '55000', 'nobody else');
+is( $node->safe_psql(
+		$failing,
+		q{SET ROLE depot_app; SELECT count(*) > 3 FROM snowflake_migrate.convert('{app.counters.id}')}
+	),
+	't',
+	'an owner converts what is his');
+is( error_of(
+		$node,
+		q{SET ROLE depot_web; SELECT * FROM snowflake_migrate.convert('{app.tags}')},
+		dbname => $failing)->{sqlstate},
+	'55000',
+	'nobody else');
+
 foreach my $case (
-	[ q{'{nowhere}'}, '3F000' ], [ q{'{app.nothing}'}, '42P01' ], [ q{'{app.orders.nothing}'}, '42703' ], [ q{'{app.order_summary}'}, '42809' ],
-	[ q{'{app.orders.status}'}, '42804' ], [ q{'{}'}, '22023' ], [ q{'{app}', 'text'}, '22023' ], [ q{'{app}', 'bigint', '{app.orders}'}, '22023' ],
+	[ q{'{nowhere}'}, '3F000' ],
+	[ q{'{app.nothing}'}, '42P01' ],
+	[ q{'{app.orders.nothing}'}, '42703' ],
+	[ q{'{app.order_summary}'}, '42809' ],
+	[ q{'{app.orders.status}'}, '42804' ],
+	[ q{'{}'}, '22023' ],
+	[ q{'{app}', 'text'}, '22023' ],
+	[ q{'{app}', 'bigint', '{app.orders}'}, '22023' ],
 	[ q{'{a.b.c.d}'}, '42602' ])
 {
-	is(error_of($node, "SELECT * FROM snowflake_migrate.plan($case->[0])", dbname => $failing)->{sqlstate}, $case->[1], "refused: $case->[0]");
+	is( error_of($node, "SELECT * FROM snowflake_migrate.plan($case->[0])", dbname => $failing)
+		  ->{sqlstate},
+		$case->[1],
+		"refused: $case->[0]");
 }
-is(error_of($node, q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM snowflake_migrate.convert('{app}')}, dbname => $failing)->{sqlstate}, '55000', 'not under a snapshot');
+is( error_of(
+		$node,
+		q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM snowflake_migrate.convert('{app}')},
+		dbname => $failing)->{sqlstate},
+	'55000',
+	'not under a snapshot');
 
 # Keys that are ahead of the clock
-$node->safe_psql($failing, 'CREATE TABLE public.ahead (id bigserial PRIMARY KEY); INSERT INTO public.ahead VALUES (9e18::bigint)');
-is(error_of($node, q{SELECT * FROM snowflake_migrate.convert('{public.ahead}')}, dbname => $failing)->{sqlstate}, '55000', 'a key that is not below the next snowflake');
-is($node->safe_psql($failing, q{SELECT count(*) FROM snowflake_migrate.plan('{public.ahead}') WHERE finding = 'blocks'}), 1, 'the plan says so');
+$node->safe_psql($failing,
+	'CREATE TABLE public.ahead (id bigserial PRIMARY KEY); INSERT INTO public.ahead VALUES (9e18::bigint)'
+);
+is( error_of(
+		$node,
+		q{SELECT * FROM snowflake_migrate.convert('{public.ahead}')},
+		dbname => $failing)->{sqlstate},
+	'55000',
+	'a key that is not below the next snowflake');
+is( $node->safe_psql(
+		$failing,
+		q{SELECT count(*) FROM snowflake_migrate.plan('{public.ahead}') WHERE finding = 'blocks'}),
+	1,
+	'the plan says so');
 
 # Names that are made to break out of a statement
-$node->safe_psql($failing, q{
+$node->safe_psql(
+	$failing, q{
 	CREATE SCHEMA "x'; DROP";
 	CREATE TABLE "x'; DROP"."t"".b" ("i d;" serial PRIMARY KEY, g text GENERATED ALWAYS AS ('$$' || "i d;" || '''') STORED);
 	CREATE VIEW "x'; DROP"."v %I %s" AS SELECT "i d;" AS "%L", g FROM "x'; DROP"."t"".b";
@@ -148,10 +247,16 @@ $node->safe_psql($failing, q{
 	ALTER TABLE "x'; DROP".r DISABLE TRIGGER ALL;
 	INSERT INTO "x'; DROP"."t"".b" DEFAULT VALUES});
 $node->safe_psql($failing, q{SELECT * FROM snowflake_migrate.convert(ARRAY['"x''; DROP"'])});
-is($node->safe_psql($failing, q{INSERT INTO "x'; DROP"."t"".b" DEFAULT VALUES; SELECT count(*), max("%L") > 1e15 FROM "x'; DROP"."v %I %s"}), '2|t', 'names are quoted');
+is( $node->safe_psql(
+		$failing,
+		q{INSERT INTO "x'; DROP"."t"".b" DEFAULT VALUES; SELECT count(*), max("%L") > 1e15 FROM "x'; DROP"."v %I %s"}
+	),
+	'2|t',
+	'names are quoted');
 
 # A search_path that leads elsewhere
-$node->safe_psql($failing, q{
+$node->safe_psql(
+	$failing, q{
 	CREATE SCHEMA evil;
 	CREATE FUNCTION evil.format(text, VARIADIC "any") RETURNS text LANGUAGE internal AS 'text_format';
 	CREATE FUNCTION evil.quote_ident(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'evil'; END $$;
@@ -159,7 +264,12 @@ $node->safe_psql($failing, q{
 	CREATE OPERATOR evil.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = evil.equals);
 	CREATE TABLE evil.pg_class (oid oid);
 	CREATE TABLE public.keys (id serial PRIMARY KEY)});
-is($node->safe_psql($failing, q{SET search_path = evil, pg_catalog, public; SELECT count(*) > 3 FROM snowflake_migrate.convert('{public.keys}')}), 't', 'no name of others is called');
+is( $node->safe_psql(
+		$failing,
+		q{SET search_path = evil, pg_catalog, public; SELECT count(*) > 3 FROM snowflake_migrate.convert('{public.keys}')}
+	),
+	't',
+	'no name of others is called');
 
 $node->stop;
 done_testing();

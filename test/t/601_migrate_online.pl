@@ -17,7 +17,10 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 srand($ENV{SNOWFLAKE_TEST_SEED} // 58);
-my $node = new_node('main', conf => "wal_level = logical\nmax_locks_per_transaction = 512\ntimezone = 'UTC'\nautovacuum_naptime = 5s\nfsync = off");
+my $node = new_node('main',
+	conf =>
+	  "wal_level = logical\nmax_locks_per_transaction = 512\ntimezone = 'UTC'\nautovacuum_naptime = 5s\nfsync = off"
+);
 $node->start;
 load_depot($node);
 my $widened = widened();
@@ -27,11 +30,15 @@ my $call = "CALL snowflake_migrate.fill('{app,billing}', 'bigint', '$widened', l
 
 my $refused = error_of($node, $call, dbname => 'depot');
 is($refused->{sqlstate}, '55000', 'refused as long as something is in the way');
-my @online = split /\n/, $node->safe_psql('depot',
-	"SELECT object FROM snowflake_migrate.plan('{app,billing}', 'bigint', '$widened') WHERE finding = 'online' ORDER BY object COLLATE \"C\"");
-is("@online", 'column app.orders.number column app.users.badge function app.keep_history() rule orders_closing on table app.orders statements that insert without a list of columns',
+my @online = split /\n/,
+  $node->safe_psql('depot',
+	"SELECT object FROM snowflake_migrate.plan('{app,billing}', 'bigint', '$widened') WHERE finding = 'online' ORDER BY object COLLATE \"C\""
+  );
+is( "@online",
+	'column app.orders.number column app.users.badge function app.keep_history() rule orders_closing on table app.orders statements that insert without a list of columns',
 	'and the plan names it');
-$node->safe_psql('depot', q{
+$node->safe_psql(
+	'depot', q{
 	ALTER TABLE app.orders ALTER COLUMN number DROP EXPRESSION;
 	ALTER TABLE app.users ALTER COLUMN badge DROP EXPRESSION;
 	ALTER TABLE app.orders ENABLE RULE orders_closing});
@@ -39,8 +46,10 @@ my (undef, $error) = run_file($node, 'depot', 'mend.sql');
 is($error, '', 'the application is mended first');
 $node->safe_psql('depot', 'ANALYZE');
 my $before = catalog($node, 'depot');
-my $counts = q{SELECT (SELECT count(*) FROM app.audit_log), (SELECT count(*) FROM app.orders_history), (SELECT count(*) FROM app.jobs)};
-my $rows = q{SELECT (SELECT md5(string_agg((o.id, o.customer_id, o.status)::text, ' ' ORDER BY o.id)) FROM app.orders o),
+my $counts =
+  q{SELECT (SELECT count(*) FROM app.audit_log), (SELECT count(*) FROM app.orders_history), (SELECT count(*) FROM app.jobs)};
+my $rows =
+  q{SELECT (SELECT md5(string_agg((o.id, o.customer_id, o.status)::text, ' ' ORDER BY o.id)) FROM app.orders o),
 	(SELECT md5(string_agg((i.id, i.order_id)::text, ' ' ORDER BY i.id)) FROM billing.invoices i),
 	(SELECT md5(string_agg((e.id, e.order_id, e.user_id)::text, ' ' ORDER BY e.id)) FROM app.events e)};
 my ($counted, $had) = map { $node->safe_psql('depot', $_) } $counts, $rows;
@@ -69,19 +78,34 @@ sub kill_often
 		my $run;
 		{
 			local %ENV = $node->_get_env();
-			$run = IPC::Run::start([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr($killed) . ' application_name=victim' ],
-				'<', \$sql, '>', \$out, '2>', \$err);
+			$run = IPC::Run::start(
+				[
+					$node->installed_command('psql'),
+					'-XAtq', '-d', $node->connstr($killed) . ' application_name=victim'
+				],
+				'<',
+				\$sql,
+				'>',
+				\$out,
+				'2>',
+				\$err);
 		}
 		wait_until(
 			"$what runs",
 			sub {
 				eval { $run->pump_nb };
-				return !$run->pumpable || $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'victim'});
+				return !$run->pumpable
+				  || $node->safe_psql('postgres',
+					q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'victim'});
 			});
 		usleep(1000 * rand $longest_ms);
-		$kills += $node->safe_psql('postgres', q{SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity WHERE application_name = 'victim'});
+		$kills += $node->safe_psql('postgres',
+			q{SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity WHERE application_name = 'victim'}
+		);
 		eval { $run->finish };
-		die "$what: $err" if $err =~ /ERROR/ && $err !~ /the migration is|no migration has begun|indexes and constraints/;
+		die "$what: $err"
+		  if $err =~ /ERROR/
+		  && $err !~ /the migration is|no migration has begun|indexes and constraints/;
 	}
 	cmp_ok($kills, '>', 0, "$what: killed $kills times");
 	return;
@@ -113,13 +137,17 @@ $node->psql($killed, 'CALL snowflake_migrate.finish()');
 is(unexplained($before, catalog($node, $killed)), '', 'finished: nothing of the catalogs is lost');
 is($node->safe_psql($killed, $rows), $had, 'nor of the rows');
 is($node->safe_psql($killed, $counts), $counted, 'and no trigger has fired');
-is($node->safe_psql($killed, q{SELECT count(*) FROM pg_class WHERE relname LIKE 'snowflake\_%\_%'}), 0, 'nothing is left over');
+is( $node->safe_psql(
+		$killed, q{SELECT count(*) FROM pg_class WHERE relname LIKE 'snowflake\_%\_%'}),
+	0,
+	'nothing is left over');
 
 # All keys, under load
 
 my $used = new_depot($node, 'used');
 my $script = PostgreSQL::Test::Utils::tempdir() . '/load.sql';
-append_to_file($script, q{
+append_to_file(
+	$script, q{
 \set c random(1, 10000)
 \set o random(1, 50000)
 \set p random(1, 3000)
@@ -146,39 +174,87 @@ my $load;
 {
 	local %ENV = $node->_get_env();
 	$load = IPC::Run::start(
-		[ $node->installed_command('pgbench'), '-n', '-c', '3', '-T', '1800', '--max-tries=0', '-l', "--log-prefix=$log", '-f', $script, $node->connstr($used) ],
-		'>', \$out, '2>', \$err);
+		[
+			$node->installed_command('pgbench'),
+			'-n', '-c', '3', '-T', '1800', '--max-tries=0', '-l', "--log-prefix=$log", '-f',
+			$script, $node->connstr($used)
+		],
+		'>',
+		\$out,
+		'2>',
+		\$err);
 }
-wait_until('there is load', sub { $node->safe_psql($used, 'SELECT count(*) FROM app.orders') > 50010 });
+wait_until('there is load',
+	sub { $node->safe_psql($used, 'SELECT count(*) FROM app.orders') > 50010 });
 $node->safe_psql($used, $call, timeout => 1800);
 is((build($used))[2], '', 'indexes and constraints are made under load');
 $node->safe_psql($used, 'CALL snowflake_migrate.swap(attempts => 1000)', timeout => 1800);
-my $locked = $node->safe_psql($used, q{SELECT round(1000 * extract(epoch FROM locked)) FROM snowflake_migrate.migration});
+my $locked = $node->safe_psql($used,
+	q{SELECT round(1000 * extract(epoch FROM locked)) FROM snowflake_migrate.migration});
 note("the swap has locked the tables for $locked ms");
 cmp_ok($locked, '<', patience(1) * 2000, 'the swap is short');
 my $orders = $node->safe_psql($used, 'SELECT count(*) FROM app.orders');
-wait_until('there is load after the swap', sub { eval { $load->pump_nb }; die $err if $err =~ /abort/; $node->safe_psql($used, 'SELECT count(*) FROM app.orders') > $orders + 10 });
+wait_until(
+	'there is load after the swap',
+	sub {
+		eval { $load->pump_nb };
+		die $err if $err =~ /abort/;
+		$node->safe_psql($used, 'SELECT count(*) FROM app.orders') > $orders + 10;
+	});
 $load->signal('TERM');
 eval { $load->finish };
 unlike($err, qr/ERROR|aborted/, 'no statement of the application has failed');
-is($node->safe_psql($used, q{SELECT count(*) FILTER (WHERE id > 1::bigint << 50) > 10, count(*) FILTER (WHERE id < 1000000) > 50000 FROM app.orders}), 't|t', 'new keys are snowflakes, old ones are as they were');
-is($node->safe_psql($used, q{SELECT count(*) FROM app.order_items i LEFT JOIN app.orders o ON o.id = i.order_id WHERE o.id IS NULL}), 0, 'no reference is lost');
-is(error_of($node, 'CALL snowflake_migrate.undo()', dbname => $used)->{sqlstate}, '22003', 'undo() refuses to lose keys that are too large for the old columns');
+is( $node->safe_psql(
+		$used,
+		q{SELECT count(*) FILTER (WHERE id > 1::bigint << 50) > 10, count(*) FILTER (WHERE id < 1000000) > 50000 FROM app.orders}
+	),
+	't|t',
+	'new keys are snowflakes, old ones are as they were');
+is( $node->safe_psql(
+		$used,
+		q{SELECT count(*) FROM app.order_items i LEFT JOIN app.orders o ON o.id = i.order_id WHERE o.id IS NULL}
+	),
+	0,
+	'no reference is lost');
+is(error_of($node, 'CALL snowflake_migrate.undo()', dbname => $used)->{sqlstate},
+	'22003', 'undo() refuses to lose keys that are too large for the old columns');
 $node->safe_psql($used, 'CALL snowflake_migrate.finish()');
+
 # (autovacuum has been at it)
-is(unexplained(map { [ grep { !/^pg_stats/ } @$_ ] } $before, catalog($node, $used)), '', 'nothing of the catalogs is lost');
+is( unexplained(
+		map {
+			[ grep { !/^pg_stats/ } @$_ ]
+		} $before,
+		catalog($node, $used)),
+	'',
+	'nothing of the catalogs is lost');
 
 # Who may
 
 $node->safe_psql($killed, 'CREATE ROLE outsider');
-is(error_of($node, "SET ROLE outsider; CALL snowflake_migrate.fill('{app.tags}')", dbname => $killed)->{sqlstate}, '42501', 'who was not granted it cannot begin');
-$node->safe_psql($killed, q{GRANT INSERT, UPDATE, DELETE ON snowflake_migrate.migration, snowflake_migrate.shadow, snowflake_migrate.filling, snowflake_migrate.step TO depot_app;
-	CREATE TRIGGER stamp BEFORE UPDATE ON app.roles FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()});
-$refused = error_of($node, q{SET ROLE depot_app; CALL snowflake_migrate.fill('{app.roles}')}, dbname => $killed);
-is($refused->{hint}, 'GRANT SET ON PARAMETER session_replication_role TO depot_app;', 'what would fire triggers is refused, with the words');
+is( error_of(
+		$node,
+		"SET ROLE outsider; CALL snowflake_migrate.fill('{app.tags}')",
+		dbname => $killed)->{sqlstate},
+	'42501',
+	'who was not granted it cannot begin');
+$node->safe_psql(
+	$killed,
+	q{GRANT INSERT, UPDATE, DELETE ON snowflake_migrate.migration, snowflake_migrate.shadow, snowflake_migrate.filling, snowflake_migrate.step TO depot_app;
+	CREATE TRIGGER stamp BEFORE UPDATE ON app.roles FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()}
+);
+$refused = error_of(
+	$node,
+	q{SET ROLE depot_app; CALL snowflake_migrate.fill('{app.roles}')},
+	dbname => $killed);
+is( $refused->{hint},
+	'GRANT SET ON PARAMETER session_replication_role TO depot_app;',
+	'what would fire triggers is refused, with the words');
 $node->safe_psql($killed, 'GRANT SET ON PARAMETER session_replication_role TO depot_app');
 $node->safe_psql($killed, q{SET ROLE depot_app; CALL snowflake_migrate.fill('{app.roles}')});
-is(error_of($node, q{CALL snowflake_migrate.fill('{app.users}')}, dbname => $killed)->{message}, 'another migration has begun', 'one at a time');
+is( error_of($node, q{CALL snowflake_migrate.fill('{app.users}')}, dbname => $killed)->{message},
+	'another migration has begun',
+	'one at a time');
 
 $node->stop;
 done_testing();

@@ -12,7 +12,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $document = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
-my $node = new_node('main', conf => "wal_level = logical\nmax_locks_per_transaction = 256\ntimezone = 'UTC'");
+my $node = new_node('main',
+	conf => "wal_level = logical\nmax_locks_per_transaction = 256\ntimezone = 'UTC'");
 
 cmp_ok(scalar(split ' ', $document), '<=', 1500, 'the page is short');
 $node->start;
@@ -23,13 +24,22 @@ while ($document =~ /^```sql\n(.*?)^```$/msg)
 	my $sql = $1;
 
 	next if $sql =~ /^DROP EXTENSION/m;    # 604_generators.pl does
-	$node->safe_psql('depot', 'CREATE TABLE public.orders (id bigserial PRIMARY KEY); INSERT INTO orders VALUES (snowflake_next())')
-	  if $sql =~ /snowflake_advance/;
+	$node->safe_psql('depot',
+		'CREATE TABLE public.orders (id bigserial PRIMARY KEY); INSERT INTO orders VALUES (snowflake_next())'
+	) if $sql =~ /snowflake_advance/;
 	my ($status, undef, $error) = $node->psql('depot', $sql, timeout => 600);
 
 	is($status, 0, 'runs: ' . ($sql =~ s/\n.*//sr)) or diag($error);
 }
-is($node->safe_psql('depot', q{INSERT INTO orders DEFAULT VALUES RETURNING pg_typeof(id), id = (SELECT max(id) + 1 FROM orders)}), 'bigint|t', 'the way back');
-is($node->safe_psql('depot', q{INSERT INTO app.tags (name) VALUES ('new') RETURNING id > 1::bigint << 50}), 't', 'new rows have snowflakes');
+is( $node->safe_psql(
+		'depot',
+		q{INSERT INTO orders DEFAULT VALUES RETURNING pg_typeof(id), id = (SELECT max(id) + 1 FROM orders)}
+	),
+	'bigint|t',
+	'the way back');
+is( $node->safe_psql(
+		'depot', q{INSERT INTO app.tags (name) VALUES ('new') RETURNING id > 1::bigint << 50}),
+	't',
+	'new rows have snowflakes');
 $node->stop;
 done_testing();

@@ -12,7 +12,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $document = slurp_file("$FindBin::RealBin/../../doc/backfill.md");
-my ($prepare, $backfill, $index, $column, $move, $make_key, $validate, @rest) = $document =~ /^```sql\n(.*?)^```$/msg;
+my ($prepare, $backfill, $index, $column, $move, $make_key, $validate, @rest) =
+  $document =~ /^```sql\n(.*?)^```$/msg;
 my $node = new_node('main', conf => "timezone = 'UTC'");
 
 is(scalar(@rest), 0, 'the document has the statements that are tried here');
@@ -36,30 +37,60 @@ $node->safe_psql(
 $node->safe_psql('postgres', $prepare);
 
 # What cannot be given an ID is said before anything is changed
-$node->safe_psql('postgres', q{INSERT INTO events (created_at, snowflake_id) VALUES ('2001-01-01Z', NULL), (now() + interval '1 day', NULL), (now() + interval '2 days', NULL)});
+$node->safe_psql('postgres',
+	q{INSERT INTO events (created_at, snowflake_id) VALUES ('2001-01-01Z', NULL), (now() + interval '1 day', NULL), (now() + interval '2 days', NULL)}
+);
 my $error = error_of($node, $backfill);
-like($error->{message}, qr/^1 rows of table public\.events are dated before the layout's epoch, and 2 in the future$/, 'rows that can have no ID are counted');
-is($node->safe_psql('postgres', 'SELECT count(snowflake_id) FROM events'), 0, 'and nothing is changed');
-$node->safe_psql('postgres', q{DELETE FROM events WHERE created_at < '2002-01-01Z' OR created_at > now()});
-is(error_of($node, $backfill =~ s/1000/1/r)->{sqlstate}, '22023', 'a node ID that this server mints with');
+like(
+	$error->{message},
+	qr/^1 rows of table public\.events are dated before the layout's epoch, and 2 in the future$/,
+	'rows that can have no ID are counted');
+is($node->safe_psql('postgres', 'SELECT count(snowflake_id) FROM events'),
+	0, 'and nothing is changed');
+$node->safe_psql('postgres',
+	q{DELETE FROM events WHERE created_at < '2002-01-01Z' OR created_at > now()});
+is(error_of($node, $backfill =~ s/1000/1/r)->{sqlstate},
+	'22023', 'a node ID that this server mints with');
 is(error_of($node, $backfill =~ s/1000/1024/r)->{sqlstate}, '22023', 'one that is none');
 
 # Interrupted, and called again
-$node->psql('postgres', q{SET statement_timeout = '250ms'; } . $backfill =~ s/1000\)/1000, batch => 500)/r) foreach 1 .. 3;
+$node->psql('postgres',
+	q{SET statement_timeout = '250ms'; } . $backfill =~ s/1000\)/1000, batch => 500)/r)
+  foreach 1 .. 3;
 $node->safe_psql('postgres', $backfill);
-is( $node->safe_psql('postgres', q{SELECT count(*), count(snowflake_id), count(DISTINCT snowflake_id), count(updated_at) FROM events}),
-	'11001|11000|11000|0', 'each row has an ID of its own, and no trigger has fired');
-is( $node->safe_psql('postgres', q{
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT count(*), count(snowflake_id), count(DISTINCT snowflake_id), count(updated_at) FROM events}
+	),
+	'11001|11000|11000|0',
+	'each row has an ID of its own, and no trigger has fired');
+is( $node->safe_psql(
+		'postgres', q{
 	SELECT count(*) FILTER (WHERE snowflake_id::bigint < before::bigint), count(*) FILTER (WHERE snowflake_timestamp(snowflake_id) < created_at),
-		max(snowflake_timestamp(snowflake_id) - created_at) FROM (SELECT *, lag(snowflake_id) OVER (ORDER BY created_at, snowflake_id::bigint) AS before FROM events) e}),
-	'0|0|00:00:00.001', 'in the order of the times, and no later than a tick that was full makes it');
-is($node->safe_psql('postgres', 'SELECT count(DISTINCT snowflake_node(snowflake_id)), min(snowflake_node(snowflake_id)) FROM events'), '1|1000', 'of that node ID');
-like(error_of($node, "ALTER TABLE comments ADD COLUMN x snowflake; CALL snowflake_migrate.backfill('public.comments.x', 'created_at', 1000)")->{message},
-	qr/has been used for public\.events\.snowflake_id/, 'another table needs another one');
+		max(snowflake_timestamp(snowflake_id) - created_at) FROM (SELECT *, lag(snowflake_id) OVER (ORDER BY created_at, snowflake_id::bigint) AS before FROM events) e}
+	),
+	'0|0|00:00:00.001',
+	'in the order of the times, and no later than a tick that was full makes it');
+is( $node->safe_psql(
+		'postgres',
+		'SELECT count(DISTINCT snowflake_node(snowflake_id)), min(snowflake_node(snowflake_id)) FROM events'
+	),
+	'1|1000',
+	'of that node ID');
+like(
+	error_of($node,
+		"ALTER TABLE comments ADD COLUMN x snowflake; CALL snowflake_migrate.backfill('public.comments.x', 'created_at', 1000)"
+	)->{message},
+	qr/has been used for public\.events\.snowflake_id/,
+	'another table needs another one');
 
 $node->safe_psql('postgres', $_) foreach $index, $column, $move, $make_key, $validate;
-is( $node->safe_psql('postgres', q{SELECT count(*), count(*) FILTER (WHERE e.id = c.event_id) FROM comments c JOIN events e ON e.snowflake_id = c.event_snowflake_id}),
-	'22002|22002', 'references follow');
+is( $node->safe_psql(
+		'postgres',
+		q{SELECT count(*), count(*) FILTER (WHERE e.id = c.event_id) FROM comments c JOIN events e ON e.snowflake_id = c.event_snowflake_id}
+	),
+	'22002|22002',
+	'references follow');
 
 $node->stop;
 done_testing();

@@ -33,7 +33,9 @@ my ($newest_change) = slurp('CHANGELOG.md') =~ /^## ([^ \n]+)/m;
 is($meta->{version} =~ s/^(\d+\.\d+)\.0$/$1/r,
 	$default_version, 'META.json has the version of snowflake.control');
 is($newest_change, $default_version, 'and so has CHANGELOG.md');
-foreach my $name ('snowflake', 'snowflake_keeper', 'snowflake_migrate', 'snowflake_partitions', 'snowflake_public')
+foreach my $name (
+	'snowflake', 'snowflake_keeper', 'snowflake_migrate', 'snowflake_partitions',
+	'snowflake_public')
 {
 	my ($version) = slurp("$name.control") =~ /^default_version = '(.*)'$/m;
 
@@ -109,7 +111,8 @@ ok( ref $meta->{tags} eq 'ARRAY'
 
 is( join(', ', sort keys %{ $meta->{provides} }),
 	'snowflake, snowflake_keeper, snowflake_migrate, snowflake_partitions, snowflake_public',
-	'it provides the extension, the keeper\'s, those for migrations and partitions, and the one for the outside');
+	'it provides the extension, the keeper\'s, those for migrations and partitions, and the one for the outside'
+);
 foreach my $name (keys %{ $meta->{provides} })
 {
 	my $extension = $meta->{provides}{$name};

@@ -151,8 +151,7 @@ sql(q{
 	SELECT create_distributed_table('old', 'id')});
 foreach my $column ('id', 'n')
 {
-	my $error =
-	  error_of($node, "SELECT snowflake_migrate.convert('{public.old.$column}')");
+	my $error = error_of($node, "SELECT snowflake_migrate.convert('{public.old.$column}')");
 
 	is($error->{sqlstate}, '55000', "column $column as it is: refused");
 	like(
@@ -163,8 +162,7 @@ foreach my $column ('id', 'n')
 		'and why');
 	like($error->{hint}, qr/undistribute_table/, 'and what to do');
 }
-is($node->psql('postgres', q{SELECT snowflake_migrate.convert('{public.old.m}')}), 0,
-	'column m');
+is($node->psql('postgres', q{SELECT snowflake_migrate.convert('{public.old.m}')}), 0, 'column m');
 sql(q{SELECT undistribute_table('old')});
 sql(q{SELECT snowflake_migrate.convert('{public.old.id,public.old.n}')});
 sql(q{SELECT create_distributed_table('old', 'id')});
