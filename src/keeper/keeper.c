@@ -66,12 +66,9 @@
 #include "generator/generator.h"
 #include "generator/keeper_state.h"
 #include "keeper/keeper.h"
-#include "keeper/keeper_log.h"
-#include "keeper/keeper_transaction.h"
-#include "keeper/reserve.h"
 #include "layout/server_layout.h"
+#include "lease/lease.h"
 #include "lease/lease_state.h"
-#include "lease/lessee.h"
 #include "lease/node_source.h"
 
 #define KEEPER_NAME				"snowflake keeper"

@@ -20,7 +20,7 @@
 #include "generator/counters.h"
 #include "generator/generator.h"
 #include "generator/words.h"
-#include "keeper/keeper_log.h"
+#include "keeper/keeper.h"
 #include "layout/server_layout.h"
 
 /* While the clock is behind, look at it this often; otherwise once a day. */

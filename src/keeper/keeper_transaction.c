@@ -21,7 +21,7 @@
 
 #include "base/compat.h"
 #include "generator/keeper_state.h"
-#include "keeper/keeper_transaction.h"
+#include "keeper/keeper.h"
 
 /* A signal arrived that ends a wait for a synchronous standby. */
 static volatile sig_atomic_t cancel_arrived = false;

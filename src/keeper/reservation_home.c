@@ -36,7 +36,7 @@
 
 #include "base/compat.h"
 #include "base/settings.h"
-#include "keeper/reservation_home.h"
+#include "keeper/keeper.h"
 
 /* The setting that is the note. */
 #define SETTING		"snowflake.kept_in"

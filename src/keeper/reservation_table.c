@@ -69,8 +69,7 @@
 
 #include "base/compat.h"
 #include "base/settings.h"
-#include "keeper/reservation_home.h"
-#include "keeper/reservation_table.h"
+#include "keeper/keeper.h"
 #include "layout/layout.h"
 #include "layout/server_layout.h"
 

@@ -54,9 +54,9 @@
 #include "utils/lsyscache.h"
 
 #include "base/compat.h"
+#include "layout/planner.h"
 #include "layout/timeexpr.h"
 #include "layout/timefilter.h"
-#include "layout/timehook.h"
 
 PG_FUNCTION_INFO_V1(snowflake_filter);
 PG_FUNCTION_INFO_V1(snowflake_filter_support);

@@ -34,9 +34,9 @@
 
 #include "base/compat.h"
 #include "layout/indexscan.h"
+#include "layout/planner.h"
 #include "layout/timebound.h"
 #include "layout/timeexpr.h"
-#include "layout/timejoin.h"
 
 static set_rel_pathlist_hook_type previous_hook;
 

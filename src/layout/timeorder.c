@@ -48,8 +48,8 @@
 
 #include "base/compat.h"
 #include "layout/indexscan.h"
+#include "layout/planner.h"
 #include "layout/timeexpr.h"
-#include "layout/timeorder.h"
 
 static set_rel_pathlist_hook_type previous_hook;
 static create_upper_paths_hook_type previous_upper_hook;

@@ -25,7 +25,7 @@
 
 #include "base/compat.h"
 #include "layout/server_layout.h"
-#include "lease/host_number.h"
+#include "lease/node_source.h"
 
 /* What a host's name is made of. */
 #define DIGITS				"0123456789"

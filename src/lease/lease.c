@@ -88,7 +88,6 @@
 #include "base/settings.h"
 #include "layout/server_layout.h"
 #include "lease/lease.h"
-#include "lease/lease_choice.h"
 #include "lease/lease_record.h"
 #include "lease/node_settings.h"
 

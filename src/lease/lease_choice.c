@@ -15,7 +15,7 @@
 #include "nodes/pg_list.h"
 
 #include "base/compat.h"
-#include "lease/lease_choice.h"
+#include "lease/lease.h"
 #include "lease/node_settings.h"
 
 /* Servers that choose at the same time spread over no more than 2 to this many choices. */

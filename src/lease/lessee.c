@@ -38,7 +38,6 @@
 #include "layout/server_layout.h"
 #include "lease/lease.h"
 #include "lease/lease_record.h"
-#include "lease/lessee.h"
 #include "lease/node_settings.h"
 #include "lease/node_source.h"
 

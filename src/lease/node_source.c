@@ -37,7 +37,6 @@
 #include "base/settings.h"
 #include "generator/words.h"
 #include "layout/server_layout.h"
-#include "lease/host_number.h"
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
 #include "lease/node_source.h"

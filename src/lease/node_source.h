@@ -10,6 +10,8 @@
 
 #include "generator/generator.h"
 
+/* node_source.c: the setting, the host, or a lease */
+
 extern void snowflake_node_source_init(void);
 
 /* Everybody's part */
@@ -21,5 +23,10 @@ extern const char *snowflake_node_source_settings(void);
 
 /* The keeper's part */
 extern void snowflake_node_source_determine(SnowflakeNode *wanted);
+
+/* host_number.c: the number in a host's name or addresses */
+
+extern int32 snowflake_host_number_of_name(char *text, size_t size);
+extern int32 snowflake_host_number_of_addresses(const char *named, char *text, size_t size);
 
 #endif							/* SNOWFLAKE_NODE_SOURCE_H */

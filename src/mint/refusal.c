@@ -25,7 +25,7 @@
 #include "base/duration.h"
 #include "base/settings.h"
 #include "generator/counters.h"
-#include "keeper/reservation_home.h"
+#include "keeper/keeper.h"
 #include "layout/server_layout.h"
 #include "lease/node_settings.h"
 #include "lease/node_source.h"

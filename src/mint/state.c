@@ -21,8 +21,6 @@
 #include "base/settings.h"
 #include "generator/keeper_state.h"
 #include "keeper/keeper.h"
-#include "keeper/reservation_home.h"
-#include "keeper/reservation_table.h"
 #include "layout/server_layout.h"
 #include "lease/node_settings.h"
 #include "lease/node_source.h"

@@ -134,16 +134,15 @@ while (
 }
 rule('what is included never leads back', sort keys %includes);
 
-# The name tells the file: what a header declares begins with the file's noun, or in a
-# folder that is one noun with the folder's.
+# The name tells the file: what a header declares begins with the noun of a file of its folder.
 my @foreign;
 foreach my $file (grep { /\.h$/ && !/compat\.h$/ } sort keys %text)
 {
-	my ($folder, $noun) = $file =~ m{(\w+)/(\w+)\.h$};
-	my $prefix = $folder eq 'convert' ? 'convert' : $noun;
+	my ($folder) = $file =~ m{^(.*)/};
+	my $nouns = join '|', map { m{([^/]+)\.[ch]$} } grep { m{^\Q$folder\E/[^/]+$} } keys %text;
 
 	push @foreign, map { "$file: $_()" }
-	  grep { !/^snowflake_\Q$prefix\E(?:_|$)/ }
+	  grep { !/^snowflake_(?:$nouns)(?:_|$)/ }
 	  $text{$file} =~ /^(?:extern [^;(]*?|)\b(snowflake_\w+)\(/mg;
 }
 rule('the name of a function tells its file', @foreign);
