@@ -2079,8 +2079,11 @@ BEGIN
 			AND EXISTS (SELECT FROM snowflake_migrate.shadows() AS s WHERE s.relid = c.conrelid AND s.attnum = ANY (c.conkey))
 		GROUP BY c.conrelid;
 	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', s.relid::regclass,
-				string_agg(format('ALTER COLUMN %I SET NOT NULL', snowflake_migrate.new_name(s.name)), ', '))
+				string_agg(CASE WHEN n.oid IS NULL THEN format('ALTER COLUMN %I SET NOT NULL', snowflake_migrate.new_name(s.name))
+					-- from version 18 on it has a name
+					ELSE format('ADD CONSTRAINT %I NOT NULL %I', snowflake_migrate.new_name(n.conname), snowflake_migrate.new_name(s.name)) END, ', '))
 		FROM snowflake_migrate.shadows() AS s JOIN pg_attribute AS a ON a.attrelid = s.relid AND a.attnum = s.attnum
+			LEFT JOIN pg_constraint AS n ON n.conrelid = s.relid AND n.contype = 'n' AND n.conkey = ARRAY[s.attnum]
 		WHERE s.relid = s.top AND a.attnotnull GROUP BY s.relid;
 
 	-- a column of the replica identity has to be NOT NULL, until the new index takes over
@@ -2108,9 +2111,15 @@ BEGIN
 				CASE WHEN s.role = 'key' THEN home || '.snowflake_next()' ELSE format('(%s)::%s', snowflake_migrate.column_default(a.attrelid, a.attnum), s.new_type) END), ', '))
 			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
 			WHERE a.attrelid = t.name AND (s.role = 'key' OR a.atthasdef) HAVING count(*) > 0;
-		-- back: whatever the old column had
-		RETURN QUERY SELECT 'undo', format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', t.name, a.attname)
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', t.name, snowflake_migrate.new_name(n.conname), n.conname)
 			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
+				JOIN pg_constraint AS n ON n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]
+			WHERE a.attrelid = t.name AND s.new_type IS NOT NULL;
+		-- back: whatever the old column had
+		RETURN QUERY SELECT 'undo', CASE WHEN n.oid IS NULL THEN format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', t.name, a.attname)
+				ELSE format('ALTER TABLE %s ADD CONSTRAINT %I NOT NULL %I', t.name, n.conname, a.attname) END
+			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
+				LEFT JOIN pg_constraint AS n ON n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]
 			WHERE a.attrelid = t.name AND a.attnotnull AND s.new_type IS NOT NULL;
 		RETURN QUERY SELECT 'undo', format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', t.name, a.attname, snowflake_migrate.column_default(a.attrelid, a.attnum))
 			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
