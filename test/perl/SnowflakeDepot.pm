@@ -129,6 +129,9 @@ sub unexplained
 			$fact =~ s/::bigint//g;
 			$fact =~ s/[()]//g;
 
+			# a child's own NOT NULL is merged into its parent's, whose name it takes (from version 18 on)
+			$fact =~ s/contracts_id_not_null/documents_id_not_null/;
+
 			# extended statistics name their columns in the order of the table
 			$fact =~ s/\bON (.*?) FROM/'ON ' . join(', ', sort split m{, }, $1) . ' FROM'/e
 			  if $field[0] eq 'statistics';
