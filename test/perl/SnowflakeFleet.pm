@@ -133,7 +133,7 @@ sub check_late_writes
 	) or die 'the coordinator is not asked';
 	is( $one->safe_psql(
 			'postgres',
-			sprintf q{SELECT holder ~ ':%d$', state FROM snowflake_fleet() WHERE node = 7},
+			sprintf q{SELECT holder ~ ':%d ', state FROM snowflake_fleet() WHERE node = 7},
 			$one->port),
 		't|leased',
 		'a write that comes after another one does nothing');

@@ -98,7 +98,7 @@ $one->append_conf('postgresql.conf', "snowflake.node_source = 'zookeeper://$host
 $one->reload;
 wait_until('the setting is in force',
 	sub { error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate} ne '28000' });
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
 
 # one that has no value at all is a damaged record
 is( SnowflakeCoordinator::zookeeper_error(
