@@ -248,7 +248,7 @@ class WayBack:
         """A server is ahead of the clock, and is stopped cleanly and started; then it goes back to the clock."""
         server = self.any_member(event)
         self.close(self.place_of(server))
-        server.query("SELECT snowflake_advance(snowflake_upper_bound(now() + interval '5 min')), snowflake_next()",
+        server.query("SELECT snowflake_advance(snowflake_upper_bound(now() + interval '5 min'), true), snowflake_next()",
                      dbname=server.database)
         node = self.node_of(server)
         for _ in range(3):
@@ -532,7 +532,7 @@ class WayBack:
             self.expect(event, self.look(server, 'lease_until') is None, 'of two that can be written, neither is used')
         self.allow_all(two)
         old.end(signal.SIGKILL)
-        self.bounded(event, BOUND_S, 'the one that was replaced is stopped')
+        self.bounded(event, BOUND_S + self.lease_s / 2, 'the one that was replaced is stopped')
         if self.rng.random() < 0.5:
             event['detail'].append('the one before is back, alone')
             self.all_renew(self.present())      # all have seen the new timeline

@@ -40,7 +40,8 @@ is( $node->safe_psql(
 	't|t',
 	'casts to and from bigint');
 is( $node->safe_psql(
-		'postgres', "SELECT '$id'::snowflake::timestamptz = '$time', @@ '$id'::snowflake = '$time'"),
+		'postgres', "SELECT '$id'::snowflake::timestamptz = '$time', @@ '$id'::snowflake = '$time'"
+	),
 	't|t',
 	'an ID is decoded to its time');
 is( $node->safe_psql(

@@ -59,7 +59,7 @@ is(status($node, 'reserved_until <= layout_ends'), 't', 'no more is reserved tha
 
 # The tick of the given ID counts as used, so there are two more.
 $node->psql('postgres',
-	'SELECT snowflake_advance(snowflake_lower_bound(last_instant - 2 * tick)) FROM snowflake_layout()'
+	'SELECT snowflake_advance(snowflake_lower_bound(last_instant - 2 * tick), true) FROM snowflake_layout()'
 );
 my (undef, undef, $stderr) = $node->psql('postgres', $exhaust);
 my ($count, $last, $sqlstate) = $stderr =~ /NOTICE:  (\d+) (\d+) (\w+)/;

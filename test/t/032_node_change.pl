@@ -283,7 +283,8 @@ is( $node->safe_psql(
 $node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.max_lead = '1h'});
 change_node(17);
 $node->safe_psql('postgres',
-	q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '30 min'), force => true)});
+	q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '30 min'), force => true)}
+);
 mint();
 change_node(-1);
 $node->safe_psql('postgres', 'DELETE FROM snowflake_keeper.reservation');

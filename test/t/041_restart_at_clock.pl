@@ -181,8 +181,8 @@ foreach my $restarted (0, 1)
 	is(refused()->{sqlstate}, '55000', "${name}is still a year ahead");
 	like(
 		error_of($node,
-			q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '1 hour'), force => true)})
-		  ->{message},
+			q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '1 hour'), force => true)}
+		)->{message},
 		qr/^the order of snowflakes with node ID 1 was given up$/,
 		"${name}has passed no position for the new one, so snowflake_advance() does not say so");
 	my $told = $node->safe_psql('postgres', 'SELECT snowflake_frontier()');

@@ -10,8 +10,7 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(error_of log_count new_node wait_for_mint);
 use Test::More;
 
-foreach my $libraries (
-	'snowflake, pg_stat_statements, auto_explain',
+foreach my $libraries ('snowflake, pg_stat_statements, auto_explain',
 	'auto_explain, pg_stat_statements, snowflake')
 {
 	my $node = new_node('main' . ($libraries =~ /^s/ ? 1 : 2),
@@ -41,14 +40,25 @@ foreach my $libraries (
 		'for utility commands as well');
 
 	# and filters on the time of an ID are planned on the key, whoever else looks at the query
-	$node->safe_psql('postgres', 'CREATE TABLE orders (id snowflake PRIMARY KEY); SET auto_explain.log_min_duration = 0; SELECT FROM orders WHERE (@@ id)::date = current_date');
+	$node->safe_psql('postgres',
+		'CREATE TABLE orders (id snowflake PRIMARY KEY); SET auto_explain.log_min_duration = 0; SELECT FROM orders WHERE (@@ id)::date = current_date'
+	);
 	like(
-		$node->safe_psql('postgres', 'SET enable_seqscan = off; EXPLAIN SELECT FROM orders WHERE (@@ id)::date = current_date'),
+		$node->safe_psql(
+			'postgres',
+			'SET enable_seqscan = off; EXPLAIN SELECT FROM orders WHERE (@@ id)::date = current_date'
+		),
 		qr/Index Cond: .*snowflake_period_start/,
 		"$libraries: a filter on a time");
-	like(slurp_file($node->logfile), qr/Query Text: .*current_date.*snowflake_filter/s, 'which auto_explain shows');
-	is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_statements WHERE query ~ 'snowflake_filter'}),
-		'0', 'and pg_stat_statements has as it was written');
+	like(
+		slurp_file($node->logfile),
+		qr/Query Text: .*current_date.*snowflake_filter/s,
+		'which auto_explain shows');
+	is( $node->safe_psql(
+			'postgres', q{SELECT count(*) FROM pg_stat_statements WHERE query ~ 'snowflake_filter'}
+		),
+		'0',
+		'and pg_stat_statements has as it was written');
 	$node->stop;
 }
 
@@ -62,8 +72,7 @@ system_or_bail($ENV{CC} || 'cc',
 my $node = new_node('hooks', conf => "shared_preload_libraries = '$hooks, snowflake'");
 $node->start;
 $node->safe_psql('postgres',
-	'CREATE EXTENSION snowflake; CREATE TABLE guarded (); CREATE TABLE unplanned ()'
-);
+	'CREATE EXTENSION snowflake; CREATE TABLE guarded (); CREATE TABLE unplanned ()');
 wait_for_mint($node);
 
 foreach my $sql ('TABLE guarded', 'EXPLAIN TABLE unplanned')

@@ -293,8 +293,10 @@ cmp_ok(mint() - get_clock($clock), '>', -3 * $second, 'IDs follow when it has la
 cmp_ok(
 	log_count(
 		$node,
-		qr/WARNING:  the clock that went ahead by 4200\.\d+ s is believed, after (?:4\.[2-9]|[5-9]\.)\d+ s/),
-	'>=', 1, 'which is when it has lasted for a thousandth of it');
+		qr/WARNING:  the clock that went ahead by 4200\.\d+ s is believed, after (?:4\.[2-9]|[5-9]\.)\d+ s/
+	),
+	'>=', 1,
+	'which is when it has lasted for a thousandth of it');
 step_clock($clock, -2 * $second);
 isnt(mint(), undef, 'from there on a small step back is followed');
 isnt(status($node, 'clock_state'), 'coasting', 'and is no jump');
@@ -310,8 +312,10 @@ like(
 	$session->{stderr},
 	qr/HINT:  The clock went back by \d+\.\d+ s, [3-9]\d*\.\d+ s ago[.;] /,
 	'and say for how long it has been back');
-is(log_count($node, qr/WARNING:  the clock that went back by 3600\.\d+ s is believed, after \d+\.\d+ s/),
-	1, 'the log tells that it is believed');
+is( log_count(
+		$node, qr/WARNING:  the clock that went back by 3600\.\d+ s is believed, after \d+\.\d+ s/),
+	1,
+	'the log tells that it is believed');
 $node->append_conf('postgresql.conf', q{snowflake.max_ahead = '1d'});
 
 # A jump within what is reserved: mints may use no more of that than max_jump before the

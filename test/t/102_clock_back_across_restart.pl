@@ -72,7 +72,8 @@ foreach my $mode ('fast', 'immediate')
 	# Far: the clock is believed all the same, and IDs stand.
 	restart($mode, -$far_back);
 	mint();
-	is(status($node, 'clock_state'), 'followed', "clock back by ten minutes during $name: it is believed");
+	is(status($node, 'clock_state'),
+		'followed', "clock back by ten minutes during $name: it is believed");
 	is(status($node, q{lead BETWEEN interval '9 min' AND interval '11 min'}),
 		't', 'and IDs are ahead by that');
 

@@ -139,7 +139,7 @@ $node->poll_query_until('postgres',
 	q{SELECT reserved_until > (@@ snowflake_next()) + interval '9 min' FROM snowflake_status})
   or die 'no more is reserved';
 is( error_of($node,
-		q{SELECT snowflake_advance(snowflake_upper_bound(reserved_until + interval '1 s')) FROM snowflake_status}
+		q{SELECT snowflake_advance(snowflake_upper_bound(reserved_until + interval '1 s'), true) FROM snowflake_status}
 	)->{message},
 	'',
 	'a floor beyond what is reserved is reserved at once');

@@ -94,7 +94,10 @@ step_clock($clock, -5_000);
 look();
 $error = error_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_next()');
 is($error->{sqlstate}, '55000', 'max_ahead = 0: no ID is ahead of the clock');
-like($error->{message}, qr/ is (?:4\.9\d+|5\.0\d+) s ahead of the clock$/, 'by as much as it went back');
+like(
+	$error->{message},
+	qr/ is (?:4\.9\d+|5\.0\d+) s ahead of the clock$/,
+	'by as much as it went back');
 
 # Nor after a jump, until max_ahead is raised.
 step_clock($clock, -60_000);

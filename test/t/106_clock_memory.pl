@@ -136,7 +136,8 @@ cmp_ok(mint(), '<', $minute, 'the clock has caught up: IDs are of now');
 look();
 set('snowflake.max_ahead = 0');
 $node->safe_psql('postgres',
-	q{SELECT snowflake_advance(snowflake_lower_bound(clock_timestamp() + interval '90 min'), force => true)});
+	q{SELECT snowflake_advance(snowflake_lower_bound(clock_timestamp() + interval '90 min'), force => true)}
+);
 $error = refused();
 like(
 	$error->{hint},

@@ -102,18 +102,16 @@ stop_time($clock);
 mint();
 
 # Minting goes on while the clock is far ahead, and after it.
-foreach my $case ([ 'nine years', 9 * $year, '3\.3 days' ], [ 'two days', 2 * $day, '172\.8\d\d s' ])
+foreach
+  my $case ([ 'nine years', 9 * $year, '3\.3 days' ], [ 'two days', 2 * $day, '172\.8\d\d s' ])
 {
 	my ($name, $ms, $patience) = @$case;
 
 	set_off($ms);
 	is(mint_for(90), '0 errors, of now', "the clock is $name ahead for 90 s: coasted through");
 	is(status($node, 'clock_state'), 'coasting', 'all the time');
-	cmp_ok(
-		log_count(
-			$node,
-			qr/Minting snowflakes goes on as if it had not, for up to $patience/), '>=', 1,
-		'the log has how long it would have to last');
+	cmp_ok(log_count($node, qr/Minting snowflakes goes on as if it had not, for up to $patience/),
+		'>=', 1, 'the log has how long it would have to last');
 	set_off(0);
 	is(mint_for(90), '0 errors, of now', 'and when it is right nothing has happened');
 }
@@ -135,7 +133,9 @@ like(
 	qr/in order and with the same node ID, .*snowflake\.max_ahead/,
 	'it was wrong: the hint has that IDs may go on ahead of it');
 like($error->{hint}, qr/snowflake_restart_at_clock\(\)/, 'and that they need not');
-like(status($node, 'advice'), qr/snowflake\.max_ahead.*snowflake_restart_at_clock\(\)/,
+like(
+	status($node, 'advice'),
+	qr/snowflake\.max_ahead.*snowflake_restart_at_clock\(\)/,
 	'so has the advice');
 my $newest = $ids[-1];
 $node->append_conf('postgresql.conf', q{snowflake.max_ahead = '3d'});
@@ -190,7 +190,7 @@ foreach my $how ('fast', 'immediate')
 	set_off(9 * $year);
 	start();
 	is(status($node, 'clock_state'), 'unproven', "a start nine years ahead, then stop -m $how");
-	is( $node->safe_psql('postgres', "SELECT ($rows) < clock_timestamp() - interval '8 years'"),
+	is($node->safe_psql('postgres', "SELECT ($rows) < clock_timestamp() - interval '8 years'"),
 		't', 'nothing is reserved by that');
 	stop($how);
 	set_off(0);
@@ -220,7 +220,8 @@ let_pass($clock, 7 * $day);
 start();
 mint();
 is(status($node, 'clock_state'), 'unproven', 'a start a week after the newest ID');
-my $told = qr/^The clock was \d+\.\d days past the newest snowflake when the server started, and is believed: correct it, or accept it with snowflake_accept_clock\(\)\.$/;
+my $told =
+  qr/^The clock was \d+\.\d days past the newest snowflake when the server started, and is believed: correct it, or accept it with snowflake_accept_clock\(\)\.$/;
 like(status($node, 'advice'), $told, 'the advice tells');
 foreach (1 .. 2) { let_pass($clock, 11 * 3_600 * $second); mint() }
 like(status($node, 'advice'), $told, 'for a day');
@@ -264,11 +265,13 @@ wait_until(
 	'the clock is right, and an ID is minted',
 	sub {
 		my ($rc, $output) = $virgin->psql('postgres',
-			q{SET snowflake.max_wait = 0; SELECT snowflake_timestamp(snowflake_next()) > '2026-11-01'});
+			q{SET snowflake.max_wait = 0; SELECT snowflake_timestamp(snowflake_next()) > '2026-11-01'}
+		);
 
 		return $rc == 0 && $output eq 't';
 	});
 is(log_count($virgin, qr/the clock/, $offset),
-	0, 'it is set right: the first ID is of now, and the log has nothing of a clock that went back');
+	0,
+	'it is set right: the first ID is of now, and the log has nothing of a clock that went back');
 $virgin->stop;
 done_testing();

@@ -160,7 +160,8 @@ query('CREATE DATABASE other');
 $node->append_conf('postgresql.conf', 'snowflake.database = other');
 restart_until('not in snowflake.database', 'fast');
 query("SELECT snowflake_accept_database($newest)");
-query(q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '2 hours'), force => true)});
+query(
+	q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '2 hours'), force => true)});
 $newest = query('SELECT snowflake_next()');
 $node->append_conf('postgresql.conf', 'snowflake.database = postgres');
 restart_until('not in snowflake.database', 'fast');

@@ -196,11 +196,11 @@ foreach my $layout (
 		push @conditions, [ "$time <@ x.period", 'c.at <@ x.period' ],
 		  [ "x.period @> $time", 'x.period @> c.at' ], [ "$time = x.at", 'c.at = x.at' ],
 		  [ "$time = ANY (ARRAY[x.at, x.ts])", 'c.at = ANY (ARRAY[x.at, x.ts])' ];
-		my $query = "SELECT count(*), count(*) FILTER (WHERE "
-		  . join(' OR ',
-			map { "(SELECT count(*) FROM cases c WHERE $_->[0]) <> (SELECT count(*) FROM cases c WHERE $_->[1])" }
-			  @conditions)
-		  . ") FROM (SELECT * FROM cases ORDER BY random() LIMIT 20) x";
+		my $query = "SELECT count(*), count(*) FILTER (WHERE " . join(
+			' OR ',
+			map {
+				"(SELECT count(*) FROM cases c WHERE $_->[0]) <> (SELECT count(*) FROM cases c WHERE $_->[1])"
+			} @conditions) . ") FROM (SELECT * FROM cases ORDER BY random() LIMIT 20) x";
 
 		unlike(
 			$node->safe_psql('postgres', "EXPLAIN VERBOSE $query"),
@@ -209,7 +209,8 @@ foreach my $layout (
 		my ($n, $wrong) =
 		  split /\|/, $node->safe_psql('postgres', "SET timezone = 'America/New_York'; $query");
 		is($wrong, 0,
-			"$layout: $time compares with times as a plain one: $n times in @{[ scalar @conditions ]} conditions");
+			"$layout: $time compares with times as a plain one: $n times in @{[ scalar @conditions ]} conditions"
+		);
 		$compared += $n * $rows * @conditions;
 	}
 

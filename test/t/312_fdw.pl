@@ -113,7 +113,7 @@ sub is_sent
 foreach my $condition (@conditions)
 {
 	my ($where, $can_be_sent) = @$condition;
-	my $rows = q{count(*), count(*) < 1103, md5(string_agg(id || ':' || n, ',' ORDER BY n))};
+	my $rows = q{count(*), count(*) < 1103, md5(string_agg(id || ':' || n, ',' ORDER BY n, id))};
 	my $expected = $remote->safe_psql('postgres', "SELECT $rows FROM items WHERE $where");
 
 	foreach my $server ('knowing', 'unknowing')

@@ -145,7 +145,7 @@ my $offset = -s $one->logfile;
 my $errors = status($one, 'lease_errors');
 $coordinator->stop('immediate');
 $two->safe_psql('postgres',
-	'SELECT snowflake_advance(snowflake_lower_bound(lease_until)) FROM snowflake_status');
+	'SELECT snowflake_advance(snowflake_lower_bound(lease_until), true) FROM snowflake_status');
 my $refused = status($two, 'refused_node - refused_keeper');
 $error = error_of($two, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
 is( $error->{message},
@@ -155,7 +155,7 @@ is( status($two, 'refused_node - refused_keeper'),
 	$refused + 1,
 	'and it is not counted as refused for the keeper');
 is( error_of($two,
-		q{SET snowflake.max_wait = '1s'; SELECT snowflake_advance(snowflake_lower_bound(lease_until + interval '5s')) FROM snowflake_status}
+		q{SET snowflake.max_wait = '1s'; SELECT snowflake_advance(snowflake_lower_bound(lease_until + interval '5s'), true) FROM snowflake_status}
 	)->{message},
 	'snowflake_advance() did not finish within 1000 ms',
 	'nor is a floor beyond it reached');

@@ -190,7 +190,7 @@ foreach my $how ('fast', 'immediate')
 # The same by a node ID of its own for a while: the old lease is not taken up again.
 my $url = $far->safe_psql('postgres', 'SHOW snowflake.node_source');
 $far->safe_psql('postgres',
-	q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '10 min'))});
+	q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '10 min'), true)});
 wait_for_mint($far);
 my $node = status($far, 'node');
 $newest = $far->safe_psql('postgres', 'SELECT snowflake_next()');

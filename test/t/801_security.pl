@@ -247,10 +247,14 @@ my %extreme = (
 		'[4714-11-24 00:00:00 BC +0,294276-12-31 23:59:59.999999+0]'
 	],
 	'timestamp' => [
-		'-infinity', '4714-11-24 00:00:00 BC', '2026-01-01', '294276-12-31 23:59:59.999999', 'infinity'
+		'-infinity', '4714-11-24 00:00:00 BC',
+		'2026-01-01', '294276-12-31 23:59:59.999999',
+		'infinity'
 	],
-	'date' => [ '-infinity', '4714-11-24 BC', '2026-01-01', '294277-01-01', '5874897-12-31', 'infinity' ],
-	'tstzmultirange' => [ '{}', '{(,)}', '{[-infinity,infinity]}', '{(,2026-01-01),(2027-01-01,)}' ],
+	'date' =>
+	  [ '-infinity', '4714-11-24 BC', '2026-01-01', '294277-01-01', '5874897-12-31', 'infinity' ],
+	'tstzmultirange' =>
+	  [ '{}', '{(,)}', '{[-infinity,infinity]}', '{(,2026-01-01),(2027-01-01,)}' ],
 	'timestamptz[]' => [ '{}', '{NULL}', '{-infinity,infinity,NULL}' ]);
 my @times = sort grep { !/snowflake|boolean/ } keys %extreme;
 my @leakproof = rows(
