@@ -437,6 +437,7 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("the clock is before the release of this version of snowflake"),
 				errhint("Correct the server's clock."));
+
 	/*
 	 * The keeper may not have seen the jump yet, so it is asked in any case.
 	 * A look that is under way has not heard of it, but the next one has.

@@ -220,7 +220,7 @@ got_names(int status, const struct String_vector *names, const void *data)
 	answer->status = status;
 	if (status == ZOK && names != NULL && names->count > 0)
 		answer->names = try_alloc(names->count * sizeof(char *));
-	for (int i = 0; answer->names != NULL && i < names->count; i++)
+	for (int i = 0; answer->names != NULL && names != NULL && i < names->count; i++)
 	{
 		answer->names[i] = try_copy(names->data[i], strlen(names->data[i]));
 		if (answer->names[i] == NULL)

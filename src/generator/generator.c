@@ -752,8 +752,8 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 in_orde
 	uint64		before = pg_atomic_read_u64(&hot->last);
 
 	/*
-	 * a floor that is passed is no more; one that is raised just now stays, and
-	 * so does one that is passed by this node ID alone
+	 * a floor that is passed is no more; one that is raised just now stays,
+	 * and so does one that is passed by this node ID alone
 	 */
 	if (floor <= in_order)
 		(void) pg_atomic_compare_exchange_u64(&kept->floor, &floor, 0);

@@ -233,7 +233,10 @@ keeper_round(void)
 	}
 	else
 	{
-		/* mints ask for more until there is: nothing is reserved for a clock alone */
+		/*
+		 * mints ask for more until there is: nothing is reserved for a clock
+		 * alone
+		 */
 		if (view.floor > view.last || (requests & SNOWFLAKE_WANT_TIME))
 			snowflake_reserve_more(&view, &wanted, now);
 

@@ -129,7 +129,7 @@ snowflake_reservation_home_is_template(Oid database)
 {
 	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
 	bool		result = HeapTupleIsValid(tuple) &&
-		((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+	((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
 
 	if (HeapTupleIsValid(tuple))
 		ReleaseSysCache(tuple);

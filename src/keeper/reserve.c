@@ -538,10 +538,11 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	/*
 	 * What is reserved is durable from here on.
 	 *
-	 * What a new grant has is above everything that its node ID had before, as
-	 * far as the coordinator knows: a row of this server's own counts all the same.
-	 * One that is opened for again, as after a node ID of a setting, is not
-	 * new: it may have been used up to what its row says, or that for lost ones.
+	 * What a new grant has is above everything that its node ID had before,
+	 * as far as the coordinator knows: a row of this server's own counts all
+	 * the same. One that is opened for again, as after a node ID of a
+	 * setting, is not new: it may have been used up to what its row says, or
+	 * that for lost ones.
 	 */
 	own_last = end_of_reservation(wanted->grant == 0 || wanted->grant <= view.newest_grant ?
 								  stored.own_until : stored.row_until);

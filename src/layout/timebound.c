@@ -63,9 +63,9 @@ make_bound(const SnowflakeTimeContext *context, Node *time, bool inclusive)
 								  Int64GetDatum(bound), false, FLOAT8PASSBYVAL);
 
 	function = snowflake_timeexpr_function(&context->time.decoded,
-											 inclusive ? "snowflake_until" : "snowflake_before",
-											 ANYELEMENTOID, layout != NULL ? TEXTOID : InvalidOid,
-											 InvalidOid);
+										   inclusive ? "snowflake_until" : "snowflake_before",
+										   ANYELEMENTOID, layout != NULL ? TEXTOID : InvalidOid,
+										   InvalidOid);
 	if (!OidIsValid(function))
 		return NULL;
 	args = list_make1(copyObject(time));
@@ -117,8 +117,8 @@ make_period(const SnowflakeTimeContext *context, const char *name, Node *time, c
 {
 	Node	   *zone = context->time.zone;
 	Oid			function = snowflake_timeexpr_function(&context->time.decoded, name,
-														 ANYELEMENTOID, TEXTOID,
-														 zone != NULL ? TEXTOID : InvalidOid);
+													   ANYELEMENTOID, TEXTOID,
+													   zone != NULL ? TEXTOID : InvalidOid);
 	List	   *args;
 
 	if (!OidIsValid(function))

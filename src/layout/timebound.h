@@ -17,7 +17,8 @@
 typedef struct SnowflakeTimeContext
 {
 	PlannerInfo *root;
-	Index		relid;			/* the table of which the ID has to be, 0: of any */
+	Index		relid;			/* the table of which the ID has to be, 0: of
+								 * any */
 	SnowflakeTimeOfId time;
 } SnowflakeTimeContext;
 

@@ -265,7 +265,7 @@ snowflake_timeexpr_read(Node *node, SnowflakeTimeOfId *time)
 bool
 snowflake_timeexpr_ascends(Node *node, SnowflakeDecodedId *decoded)
 {
-	SnowflakeTimeOfId	time;
+	SnowflakeTimeOfId time;
 	Const	   *zone;
 
 	if (!snowflake_timeexpr_read(node, &time) || time.is_year)
@@ -287,7 +287,7 @@ snowflake_timeexpr_ascends(Node *node, SnowflakeDecodedId *decoded)
  */
 Oid
 snowflake_timeexpr_function(const SnowflakeDecodedId *decoded, const char *name,
-							  Oid first, Oid second, Oid third)
+							Oid first, Oid second, Oid third)
 {
 	Oid			types[] = {first, second, third};
 	int			n = OidIsValid(third) ? 3 : OidIsValid(second) ? 2 : 1;
@@ -316,7 +316,7 @@ make_immutable(FuncExpr *call)
 {
 	SnowflakeDecodedId decoded = {.function = call->funcid};
 	Oid			function = snowflake_timeexpr_function(&decoded, "snowflake_timestamp", INT8OID,
-														 TEXTOID, InvalidOid);
+													   TEXTOID, InvalidOid);
 	Node	   *id = linitial(call->args);
 
 	if (!OidIsValid(function) || !may_execute(call->funcid))

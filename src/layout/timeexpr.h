@@ -22,9 +22,12 @@ typedef struct SnowflakeDecodedId
 typedef struct SnowflakeTimeOfId
 {
 	SnowflakeDecodedId decoded;
-	bool		is_local;		/* a timestamp or date of a time zone, not an instant */
-	Node	   *zone;			/* which, or that in which it is truncated; NULL: the session's */
-	const char *unit;			/* that to which it is truncated, NULL if it is not */
+	bool		is_local;		/* a timestamp or date of a time zone, not an
+								 * instant */
+	Node	   *zone;			/* which, or that in which it is truncated;
+								 * NULL: the session's */
+	const char *unit;			/* that to which it is truncated, NULL if it
+								 * is not */
 	bool		is_year;		/* it is the number of its year */
 } SnowflakeTimeOfId;
 

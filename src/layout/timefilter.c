@@ -124,7 +124,7 @@ make_implied(const SnowflakeTimeContext *context, Node *range, Node *condition)
 	if (range == NULL)
 		return condition;
 	function = snowflake_timeexpr_function(&context->time.decoded, "snowflake_filter",
-											 BOOLOID, InvalidOid, InvalidOid);
+										   BOOLOID, InvalidOid, InvalidOid);
 	if (OidIsValid(function))
 		condition = (Node *) makeFuncExpr(function, BOOLOID, list_make1(condition), InvalidOid,
 										  InvalidOid, COERCE_EXPLICIT_CALL);
@@ -136,7 +136,7 @@ static StrategyNumber
 get_strategy(const SnowflakeTimeContext *context, Oid opno, Node *value)
 {
 	Oid			opfamily = !context->time.is_year ? snowflake_timeexpr_opfamily() :
-		lookup_type_cache(exprType(value), TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+	lookup_type_cache(exprType(value), TYPECACHE_BTREE_OPFAMILY)->btree_opf;
 
 	return get_op_opfamily_strategy(opno, opfamily);
 }
@@ -147,7 +147,7 @@ simplify_comparison(SnowflakeTimeContext *context, OpExpr *condition)
 {
 	Node	   *left = linitial(condition->args);
 	Node	   *value = lsecond(condition->args);
-	SnowflakeTimeOfId	other;
+	SnowflakeTimeOfId other;
 	StrategyNumber strategy;
 	Node	   *range;
 	bool		is_exact;
@@ -336,7 +336,7 @@ make_pair_condition(const SnowflakeTimeContext *context, bool is_less, Node *val
 												 (Expr *) copyObject(context->time.decoded.id),
 												 (Expr *) copyObject(other), InvalidOid, InvalidOid);
 	Node	   *by_time = is_less ? snowflake_timebound_upper(context, value, false) :
-		snowflake_timebound_lower(context, value, true);
+	snowflake_timebound_lower(context, value, true);
 
 	set_opfuncid(by_id);
 	return by_time == NULL ? NULL : (Node *) make_orclause(list_make2(by_time, by_id));
@@ -460,4 +460,3 @@ snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition, O
 		*decoded_by = context.time.decoded.function;
 	return simplified;
 }
-

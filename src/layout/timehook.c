@@ -151,7 +151,7 @@ mark_filters(PlannerInfo *root, RelOptInfo *unioned, AppendRelInfo *child)
 		if (snowflake_timefilter_simplify(root, 0, translated, &decoded.function) == translated)
 			continue;
 		function = snowflake_timeexpr_function(&decoded, "snowflake_filter", BOOLOID, InvalidOid,
-												 InvalidOid);
+											   InvalidOid);
 		if (!OidIsValid(function))
 			continue;
 		root->glob->dependsOnRole = true;

@@ -81,10 +81,10 @@ may_have_equality(PlannerInfo *root, RelOptInfo *rel)
 		foreach(lc, root->eq_classes)
 			if (list_member_oid(((EquivalenceClass *) lfirst(lc))->ec_opfamilies,
 								snowflake_timeexpr_opfamily()))
-				return true;
+			return true;
 	foreach(lc, rel->joininfo)
 		if (is_equality(lfirst(lc)))
-			return true;
+		return true;
 	return false;
 }
 
@@ -100,7 +100,7 @@ find_equalities(PlannerInfo *root, RelOptInfo *rel, AttrNumber column)
 															rel->lateral_referencers);
 	foreach(lc, rel->joininfo)
 		if (is_equality(lfirst(lc)) && join_clause_is_movable_to(lfirst(lc), rel))
-			equalities = lappend(equalities, lfirst(lc));
+		equalities = lappend(equalities, lfirst(lc));
 	return equalities;
 }
 

@@ -148,7 +148,7 @@ has_time(List *pathkeys)
 
 	foreach(lc, pathkeys)
 		if (((PathKey *) lfirst(lc))->pk_opfamily == snowflake_timeexpr_opfamily())
-			return true;
+		return true;
 	return false;
 }
 
@@ -302,7 +302,7 @@ merged_classes(PlannerInfo *root, RelOptInfo *rel)
 		if (list_member_oid(((EquivalenceClass *) lfirst(lc))->ec_opfamilies,
 							snowflake_timeexpr_opfamily()) &&
 			eclass_useful_for_merging(root, lfirst(lc), rel))
-			classes = lappend(classes, lfirst(lc));
+		classes = lappend(classes, lfirst(lc));
 	foreach(lc, rel->joininfo)
 	{
 		RestrictInfo *rinfo = lfirst(lc);
@@ -360,7 +360,10 @@ add_ordered_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_r
 	if (previous_upper_hook != NULL)
 		previous_upper_hook(root, stage, input_rel, output_rel, extra);
 
-	/* what is selected is computed in several steps if it has functions that return sets */
+	/*
+	 * what is selected is computed in several steps if it has functions that
+	 * return sets
+	 */
 	if (stage != UPPERREL_ORDERED || root->parse->hasTargetSRFs || !IS_SIMPLE_REL(input_rel) ||
 		IS_DUMMY_REL(input_rel) || !IS_PARTITIONED_REL(input_rel))
 		return;

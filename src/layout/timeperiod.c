@@ -270,17 +270,18 @@ snowflake_timeperiod_constant(const char *zone, Oid type, Datum time, const char
 	Timestamp	first;
 	Timestamp	next;
 	bool		instant = read_time(type, time, &first);
+	const Unit *known = find_unit(unit);
 	long		low,
 				high,
 				low_at_end,
 				high_at_end;
 
-	if (tz == NULL || TIMESTAMP_NOT_FINITE(first))
+	if (known == NULL || tz == NULL || TIMESTAMP_NOT_FINITE(first))
 		return false;
 	offsets_around(tz, first, &low, &high);
 	if (instant)
 		first = less_seconds(first, -low);
-	next = plus_unit(first, find_unit(unit));
+	next = plus_unit(first, known);
 	if (TIMESTAMP_NOT_FINITE(first) || TIMESTAMP_NOT_FINITE(next))
 		return false;
 	offsets_around(tz, next, &low_at_end, &high_at_end);

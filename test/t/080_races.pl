@@ -297,7 +297,7 @@ push @ids, $id;
 # Two mints that have read the same newest position.  The clock is behind, so
 # each takes the next one.
 push @ids, mint();
-advance_clock(-30_000);
+advance_clock(-20_000);
 $mint = start_mint('snowflake-mint-locked');
 detach('snowflake-mint-locked');
 push @ids, mint();
@@ -324,10 +324,10 @@ $floor =
 	"SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')");
 error_of($node, "SET snowflake.max_wait = 0; SELECT snowflake_advance('$floor', force => true)");
 wait_for($keeper, 'snowflake-raise');
-advance_clock(31_000);
+advance_clock(21_000);
 push @ids, mint();
 cmp_ok($ids[-1], '>', $floor, 'a mint passes the floor');
-advance_clock(-31_000);
+advance_clock(-21_000);
 release('snowflake-raise');
 push @ids, mint();
 cmp_ok($ids[-1], '>', $ids[-2], 'and the keeper does not take that back');

@@ -349,10 +349,16 @@ SKIP:
 
 	SnowflakeCoordinator::wait_for_etcd($etcd);
 	my $hosts = SnowflakeCoordinator::hosts($etcd);
-	$server->append_conf('postgresql.conf',
-		"snowflake.layout = 'time:41 node:16 sequence:6 epoch:2010-11-04T01:42:54.657Z'\nsnowflake.node_source = 'etcd://name.missing:2379,$hosts/many'\nsnowflake.lease = '10s'\n"
-	);
+
+	# that one is an hour ahead, to which a floor would go
+	$server = new_node(
+		'of_many',
+		node_id => undef,
+		conf => "snowflake.layout = 'time:41 node:16 sequence:6 epoch:2010-11-04T01:42:54.657Z'\n"
+		  . "snowflake.node_source = 'etcd://name.missing:2379,$hosts/many'\n"
+		  . "snowflake.lease = '10s'\nsnowflake.max_wait = '20s'\n");
 	start();
+	$server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 	is(error_of($server, 'SELECT snowflake_fleet_create()')->{message},
 		'', 'a name that is not found keeps nobody from the next host of an etcd');
 	wait_for_status($server, 'lease_until IS NOT NULL');
