@@ -248,10 +248,7 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 	past_usec = look->wall - memory->newest;
 	has_ids = memory->newest != SNOWFLAKE_CLOCK_NEVER;
 
-	/*
-	 * IDs that are ahead by more than they may be are there: max_ahead may
-	 * allow it now
-	 */
+	/* IDs may be further ahead than is allowed: max_ahead may allow it now */
 	if (memory->known)
 	{
 		int64		lead_usec = memory->newest - (memory->offset_usec + look->boot_usec);
