@@ -123,7 +123,8 @@ make_period(const SnowflakeTimeContext *context, const char *name, Node *time, c
 
 	if (!OidIsValid(function))
 		return NULL;
-	args = list_make2(copyObject(time), snowflake_timeexpr_text(unit));
+	args = list_make1(copyObject(time));
+	args = lappend(args, snowflake_timeexpr_text(unit));
 	if (zone != NULL)
 		args = lappend(args, copyObject(zone));
 	return (Node *) makeFuncExpr(function, TIMESTAMPTZOID, args, InvalidOid,

@@ -318,12 +318,13 @@ make_immutable(FuncExpr *call)
 	Oid			function = snowflake_timeexpr_function(&decoded, "snowflake_timestamp", INT8OID,
 													   TEXTOID, InvalidOid);
 	Node	   *id = linitial(call->args);
+	Node	   *layout;
 
 	if (!OidIsValid(function) || !may_execute(call->funcid))
 		return NULL;
 	id = applyRelabelType(id, INT8OID, -1, InvalidOid, COERCE_IMPLICIT_CAST, -1, false);
-	return (Node *) makeFuncExpr(function, call->funcresulttype,
-								 list_make2(id, snowflake_timeexpr_text(server_layout_text())),
+	layout = snowflake_timeexpr_text(server_layout_text());
+	return (Node *) makeFuncExpr(function, call->funcresulttype, list_make2(id, layout),
 								 InvalidOid, DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
 }
 

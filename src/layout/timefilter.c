@@ -416,9 +416,8 @@ snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition, O
 			Node	   *arg = snowflake_timefilter_simplify(root, relid, lfirst(lc), decoded_by);
 
 			changed |= arg != lfirst(lc);
-			if (is_andclause(condition) && is_andclause(arg))
-				args = list_concat(args, ((BoolExpr *) arg)->args);
-			else if (is_orclause(condition) && is_orclause(arg))
+			if ((is_andclause(condition) && is_andclause(arg)) ||
+				(is_orclause(condition) && is_orclause(arg)))
 				args = list_concat(args, ((BoolExpr *) arg)->args);
 			else
 				args = lappend(args, arg);
