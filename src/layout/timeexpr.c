@@ -358,7 +358,6 @@ snowflake_timestamp_support(PG_FUNCTION_ARGS)
 {
 	SupportRequestSimplify *request = (SupportRequestSimplify *) PG_GETARG_POINTER(0);
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	const Query *query;
 	FuncExpr   *call;
 	Const	   *id;
 	int64		value;
@@ -373,7 +372,8 @@ snowflake_timestamp_support(PG_FUNCTION_ARGS)
 	id = linitial(call->args);
 	if (!IsA(id, Const))
 	{
-		query = request->root->parse;
+		const Query *query = request->root->parse;
+
 		PG_RETURN_POINTER(query->hasAggs && query->groupClause == NIL &&
 						  query->groupingSets == NIL &&
 						  has_first_or_last((Node *) query->targetList, NULL) ?
