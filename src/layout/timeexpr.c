@@ -318,14 +318,15 @@ make_immutable(FuncExpr *call)
 	Oid			function = snowflake_timeexpr_function(&decoded, "snowflake_timestamp", INT8OID,
 													   TEXTOID, InvalidOid);
 	Node	   *id = linitial(call->args);
-	Node	   *layout;
+	List	   *arguments;
 
 	if (!OidIsValid(function) || !may_execute(call->funcid))
 		return NULL;
 	id = applyRelabelType(id, INT8OID, -1, InvalidOid, COERCE_IMPLICIT_CAST, -1, false);
-	layout = snowflake_timeexpr_text(server_layout_text());
-	return (Node *) makeFuncExpr(function, call->funcresulttype, list_make2(id, layout),
-								 InvalidOid, DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
+	arguments = list_make1(id);
+	arguments = lappend(arguments, snowflake_timeexpr_text(server_layout_text()));
+	return (Node *) makeFuncExpr(function, call->funcresulttype, arguments, InvalidOid,
+								 DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
 }
 
 /* Is the first or the last of some times among what is selected? */

@@ -95,11 +95,10 @@ simplify_conditions(PlannerInfo *root, Index relid, List *conditions)
 static void
 simplify_from(PlannerInfo *root, Index relid, Node *node)
 {
-	ListCell   *lc;
-
 	if (IsA(node, FromExpr))
 	{
 		FromExpr   *from = (FromExpr *) node;
+		ListCell   *lc;
 
 		foreach(lc, from->fromlist)
 			simplify_from(root, relid, lfirst(lc));

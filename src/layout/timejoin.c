@@ -149,7 +149,7 @@ make_one_time_range(PlannerInfo *root, RelOptInfo *rel, const SnowflakeDecodedId
 		1 / Max(get_variable_numdistinct(&statistics, &is_default), 1);
 	ReleaseVariableStats(statistics);
 	lower->clause_relids = upper->clause_relids = rel->relids;
-	return list_make2(lower, upper);
+	return lappend(list_make1(lower), upper);
 }
 
 /* Add a scan of that index in the range of the time that an equality has on its other side. */

@@ -67,8 +67,8 @@ has_address(const char *name)
 	{
 		size_t		length = strcspn(name, SEPARATORS);
 
-		octets = length > 0 && length <= 3 && strspn(name, DIGITS) >= length && atoi(name) <= 255 ?
-			octets + 1 : 0;
+		octets = length > 0 && length <= 3 && strspn(name, DIGITS) >= length &&
+			strtol(name, NULL, 10) <= 255 ? octets + 1 : 0;
 		if (octets == 4)
 			return true;
 		name += length;
@@ -159,16 +159,28 @@ static bool
 is_temporary(const struct in6_addr *address)
 {
 	FILE	   *file = AllocateFile(IPV6_ADDRESSES, "r");
+	const size_t length = 2 * sizeof(*address);
 	char		sought[2 * sizeof(*address) + 1] = "";
-	char		found[2 * sizeof(*address) + 1];
-	unsigned int flags;
+	char		line[MAXPGPATH];
 	bool		result = false;
 
 	if (file == NULL)
 		return false;
 	hex_encode((const char *) address, sizeof(*address), sought);
-	while (!result && fscanf(file, "%32s %*x %*x %*x %x %*s", found, &flags) == 2)
-		result = (flags & IPV6_TEMPORARY) && strcmp(found, sought) == 0;
+
+	/*
+	 * a line: the address, four numbers, of which the last is the flags, and
+	 * a name
+	 */
+	while (!result && fgets(line, sizeof(line), file) != NULL)
+		if (strncmp(line, sought, length) == 0)
+		{
+			const char *field = line + length;
+
+			for (int i = 0; i < 3; i++)
+				field += strspn(field, " ") + strcspn(field + strspn(field, " "), " ");
+			result = strtoul(field, NULL, 16) & IPV6_TEMPORARY;
+		}
 	FreeFile(file);
 	return result;
 }
