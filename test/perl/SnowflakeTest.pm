@@ -43,11 +43,12 @@ use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 
 # A test imports what it uses.
 our @EXPORT_OK = qw(
-  build_shim children coordinator_url disorder duplicates error_at_once error_of extend
-  finish_minter get_clock has_public keeper_sleeps kill_postmaster let_pass log_count
-  member_conf members mint_together new_clock new_coordinator new_member new_node
-  pass_days patience set_clock sleeps_of start_after_kill start_minter start_time start_with_clock status
-  step_clock stop_clock stop_time stored takes_less wait_for_mint wait_for_status wait_until
+  build_shim change_node_id children coordinator_url disorder duplicates error_at_once error_of
+  extend finish_minter finish_statement get_clock has_public keeper_sleeps kill_postmaster
+  let_pass log_count member_conf members mint_together minting_node new_clock new_coordinator
+  new_member new_node pass_days patience query refuses reload_with set_clock sleeps_of
+  start_after_kill start_minter start_statement start_time start_with_clock status step_clock
+  stop_clock stop_time stored takes_less wait_for_mint wait_for_query wait_for_status wait_until
   write_keys
 );
 
@@ -146,6 +147,101 @@ sub member_conf
 
 	return sprintf "snowflake.node_source = '%s'\nsnowflake.lease = '%s'\n",
 	  ref $coordinator ? coordinator_url($coordinator) : $coordinator, $lease // '10s';
+}
+
+# A node of new_node() that is started and mints, with the extension in the database
+# postgres.  clock is one of new_clock(), with which it is started.
+sub minting_node
+{
+	my ($name, %params) = @_;
+	my $clock = delete $params{clock};
+	my $node = new_node($name, %params);
+
+	defined $clock ? start_with_clock($node, $clock) : $node->start;
+	query($node, 'CREATE EXTENSION snowflake');
+	wait_for_mint($node);
+	return $node;
+}
+
+# What SQL returns.  Further options are those of safe_psql(); user is the role that connects.
+sub query
+{
+	my ($node, $sql, @params) = @_;
+	croak 'the options are not pairs: is the database an argument?' if @params % 2;
+	my %params = @params;
+	my $dbname = take_dbname(\%params);
+	my $user = delete $params{user};
+
+	$params{connstr} = $node->connstr($dbname) . " user=$user" if defined $user;
+	return $node->safe_psql($dbname, $sql, %params);
+}
+
+# Is SQL refused with this SQLSTATE?  A test; further options are those of error_of(), and
+# message, detail and hint are regular expressions for these.
+sub refuses
+{
+	my ($node, $sql, $sqlstate, $what, %params) = @_;
+	my %like = map { $_ => delete $params{$_} } grep { $params{$_} } qw(message detail hint);
+	my $error = error_of($node, $sql, %params);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $ok = $error->{sqlstate} eq $sqlstate
+	  && !grep { $error->{$_} !~ $like{$_} } keys %like;
+	return Test::More::ok($ok, $what)
+	  || Test::More::diag(
+		join "\n",
+		"not $sqlstate @like{sort keys %like}:",
+		@$error{qw(sqlstate message detail hint)});
+}
+
+# Wait until a query returns true.
+sub wait_for_query
+{
+	my ($node, $sql, @params) = @_;
+
+	$node->poll_query_until(only_dbname(@params), $sql) or croak "timed out waiting for $sql";
+	return;
+}
+
+# Further lines for postgresql.conf, which are loaded.
+sub reload_with
+{
+	my ($node, $lines) = @_;
+
+	$node->append_conf('postgresql.conf', $lines);
+	$node->reload;
+	return;
+}
+
+# Give a server that mints another node ID, or none: -1.
+sub change_node_id
+{
+	my ($node, $node_id, @params) = @_;
+
+	reload_with($node, "snowflake.node_id = $node_id");
+	wait_for_status($node,
+		$node_id < 0 ? q{gate ~ 'not set'} : "gate = 'open' AND node = $node_id", @params);
+	return;
+}
+
+# Start a statement that has to wait for something, in a session of background_psql(), or in a
+# new one of a node.  Returns the session.
+sub start_statement
+{
+	my ($session, $sql) = @_;
+
+	$session = $session->background_psql('postgres', on_error_stop => 0)
+	  if $session->isa('PostgreSQL::Test::Cluster');
+	$session->query_until(qr/^started\n/m, "\\echo started\n$sql;\n\\echo ended\n");
+	return $session;
+}
+
+# Wait until it has ended; returns what it printed.
+sub finish_statement
+{
+	my ($session) = @_;
+
+	return $session->query_until(qr/^ended\n/m, '') =~ s/^ended\n//mr;
 }
 
 # Wait until the server mints.  The keeper needs a moment to reserve time
