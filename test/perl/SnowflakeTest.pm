@@ -43,13 +43,14 @@ use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 
 # A test imports what it uses.
 our @EXPORT_OK = qw(
-  build_shim change_node_id children coordinator_url disorder duplicates error_at_once error_of
-  extend finish_minter finish_statement get_clock has_public keeper_sleeps kill_postmaster
-  let_pass log_count member_conf members mint_together minting_node new_clock new_coordinator
-  new_member new_node pass_days patience query refuses reload_with set_clock sleeps_of
+  advance build_shim change_node_id children coordinator_url disorder duplicates error_at_once
+  error_of extend finish_minter finish_statement get_clock has_public hold_keeper id_at
+  keeper_sleeps kill_postmaster lead_ms let_pass lock_reservation log_count look member_conf
+  members mint mint_many mint_together minting_node new_clock new_coordinator new_member new_node
+  pass_days patience query refused refuses reload_with restart_node set_clock set_conf sleeps_of
   start_after_kill start_minter start_statement start_time start_with_clock status step_clock
-  stop_clock stop_time stored takes_less wait_for_mint wait_for_query wait_for_status wait_until
-  write_keys
+  stop_clock stop_time stored takes_less wait_for_gate wait_for_mint wait_for_query
+  wait_for_status wait_until waits write_keys
 );
 
 my $shim;
@@ -244,6 +245,125 @@ sub finish_statement
 	return $session->query_until(qr/^ended\n/m, '') =~ s/^ended\n//mr;
 }
 
+# The next ID.
+sub mint
+{
+	my ($node) = @_;
+
+	return query($node, 'SELECT snowflake_next()');
+}
+
+# The next IDs, so many, of one statement.
+sub mint_many
+{
+	my ($node, $count) = @_;
+
+	return split /\n/, query($node, "SELECT snowflake_next() FROM generate_series(1, $count)");
+}
+
+# The error of a mint, all empty if there was none, that is not to wait for longer than that.
+sub refused
+{
+	my ($node, $max_wait) = @_;
+
+	$max_wait //= '100ms';
+	return error_of($node, "SET snowflake.max_wait = '$max_wait'; SELECT snowflake_next()");
+}
+
+# The last ID of the tick that is so far from the server's time.
+sub id_at
+{
+	my ($node, $interval) = @_;
+
+	return query($node, "SELECT snowflake_upper_bound(clock_timestamp() + interval '$interval')");
+}
+
+# Have IDs go on so far from the server's time; returns the ID above which they do.
+sub advance
+{
+	my ($node, $interval) = @_;
+	my $id = id_at($node, $interval);
+
+	$node->psql('postgres', "SELECT snowflake_advance($id, force => true)") == 0
+	  or croak "IDs are not advanced by $interval";
+	return $id;
+}
+
+# How far the newest ID is ahead of the clock, in milliseconds.
+sub lead_ms
+{
+	my ($node) = @_;
+
+	return status($node, '1000 * extract(epoch FROM lead)');
+}
+
+# Change settings of a server that runs, and wait until new sessions have them.  A value is
+# written as SHOW shows it.
+sub set_conf
+{
+	my ($node, %settings) = @_;
+
+	reload_with($node, join '', map { "$_ = '$settings{$_}'\n" } sort keys %settings);
+	foreach my $name (sort keys %settings)
+	{
+		wait_for_query($node, "SELECT current_setting('$name') = '$settings{$name}'");
+	}
+	return;
+}
+
+# Stop a node in that mode, start it, by a clock if it has one, and wait for its gate.
+sub restart_node
+{
+	my ($node, $mode, $clock, $gate) = @_;
+
+	$node->stop($mode);
+	defined $clock ? start_with_clock($node, $clock) : $node->start;
+	wait_for_gate($node, $gate // 'open');
+	return;
+}
+
+# Stop the process of the keeper, until it gets SIGCONT; returns its process ID.
+sub hold_keeper
+{
+	my ($node) = @_;
+	my $pid = status($node, 'keeper_pid');
+
+	kill 'STOP', $pid;
+	return $pid;
+}
+
+# A session that has locked the table of the keeper, so that it cannot reserve anything.
+sub lock_reservation
+{
+	my ($node) = @_;
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
+	return $session;
+}
+
+# Have the keeper look at the clock.  Where the gate is open, this does nothing else.
+sub look
+{
+	my ($node) = @_;
+
+	query($node, 'SELECT snowflake_accept_database(none_exists => true)');
+	return;
+}
+
+# Is there a process of that type that waits for one of these events?  Before PostgreSQL 17, those of
+# extensions have one name.
+sub waits
+{
+	my ($node, $backend_type, @events) = @_;
+	push @events, 'Extension' if $node->pg_version < 17 && grep { /^Snowflake/ } @events;
+	my $events = join ', ', map { "'$_'" } @events;
+
+	return query($node,
+		"SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = '$backend_type' AND wait_event IN ($events)"
+	) eq 't';
+}
+
 # Wait until the server mints.  The keeper needs a moment to reserve time
 # after a start, longer than a single mint is prepared to wait after a crash.
 sub wait_for_mint
@@ -264,6 +384,15 @@ sub wait_for_status
 		"SELECT $condition FROM snowflake_status, snowflake_stats")
 	  or croak "timed out waiting for $condition: "
 	  . status($node, 'gate, coordinator, advice', @params);
+	return;
+}
+
+# Wait until the gate is as a regular expression says, such as "open" or "not set".
+sub wait_for_gate
+{
+	my ($node, $gate, @params) = @_;
+
+	wait_for_status($node, "gate ~ '$gate'", @params);
 	return;
 }
 
@@ -664,11 +793,12 @@ sub stored
 }
 
 # Start a session that mints one ID after the other, each in a transaction of
-# its own, until it has minted so many or has lost its server.
+# its own, until it has minted so many or has lost its server.  max_wait is a setting for it.
 sub start_minter
 {
-	my ($node, $count, @params) = @_;
-	my $dbname = only_dbname(@params);
+	my ($node, $count, %params) = @_;
+	my $max_wait = delete $params{max_wait};
+	my $dbname = only_dbname(%params);
 	my $script = PostgreSQL::Test::Utils::tempdir() . '/minter' . ++$minters;
 	my $minter = { ids => "$script.ids", errors => '' };
 
@@ -676,6 +806,7 @@ sub start_minter
 	PostgreSQL::Test::Utils::append_to_file($script, "SELECT snowflake_next();\n" x $count);
 
 	local %ENV = $node->_get_env();
+	$ENV{PGOPTIONS} = "-c snowflake.max_wait=$max_wait" if defined $max_wait;
 	$minter->{run} = IPC::Run::start(
 		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr($dbname), '-f', $script ],
 		'>', $minter->{ids}, '2>', \$minter->{errors});
