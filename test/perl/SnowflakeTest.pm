@@ -44,13 +44,13 @@ use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 # A test imports what it uses.
 our @EXPORT_OK = qw(
   advance build_shim change_node_id children coordinator_url disorder duplicates error_at_once
-  error_of extend finish_minter finish_statement get_clock has_public hold_keeper id_at
-  keeper_sleeps kill_postmaster lead_ms let_pass lock_reservation log_count look member_conf
-  members mint mint_many mint_together minting_node new_clock new_coordinator new_member new_node
-  pass_days patience query refused refuses reload_with restart_node set_clock set_conf sleeps_of
-  start_after_kill start_minter start_statement start_time start_with_clock status step_clock
-  stop_clock stop_time stored takes_less wait_for_gate wait_for_mint wait_for_query
-  wait_for_status wait_until waits write_keys
+  error_of extend finish_minter finish_statement get_clock has_injection_points has_public
+  hold_keeper id_at keeper_sleeps kill_postmaster lead_ms let_pass lock_reservation log_count
+  look member_conf members mint mint_many mint_together minting_node new_clock new_coordinator
+  new_member new_node pass_days patience query refused refuses reload_with restart_node
+  set_clock set_conf sleeps_of start_after_kill start_minter start_statement start_time
+  start_with_clock status step_clock stop_clock stop_time stored takes_less wait_for_gate
+  wait_for_mint wait_for_query wait_for_status wait_until waits write_keys
 );
 
 my $shim;
@@ -704,6 +704,16 @@ sub start_after_kill
 			return 0;
 		});
 	return;
+}
+
+# Does a server have injection points, and the extension that controls them?  Creates that.
+sub has_injection_points
+{
+	my ($node) = @_;
+
+	return $node->psql('postgres',
+		q{CREATE EXTENSION injection_points; SELECT injection_points_attach('test', 'notice'), injection_points_detach('test')}
+	) == 0;
 }
 
 # Is there an extension snowflake_public, for which the build needs OpenSSL?
