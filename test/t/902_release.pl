@@ -11,6 +11,7 @@ use File::Temp 'tempdir';
 use FindBin;
 use JSON::PP;
 use Test::More;
+use Time::Piece;
 
 my $root = "$FindBin::RealBin/../..";
 
@@ -49,12 +50,24 @@ is($meta->{provides}{snowflake}{version},
 	$meta->{version}, 'the extension has the version of its distribution');
 SKIP:
 {
-	skip 'there is no debian/', 2 if !-e "$root/debian";
+	skip 'there is no debian/', 5 if !-e "$root/debian";
 
-	my ($debian) = slurp('debian/changelog') =~ /^\S+ \(([^)]*)-[^-)]*\)/;
+	my ($debian, $day) =
+	  slurp('debian/changelog') =~ /^\S+ \(([^)]*)-[^-)]*\).*? -- .*?, (\d+ \w+ \d+) \d\d:/s;
 	my ($rpm) = slurp('packaging/snowflake.spec') =~ /^Version: +(\S+)$/m;
 	is($debian, $meta->{version}, "Debian's package has it too");
 	is($rpm, $meta->{version}, 'and so has the RPM');
+
+	# Before the first ID ever, no clock is believed that is before the release.
+	my ($said, $days) =
+	  slurp('src/base/clock.h') =~
+	  /released, (\S+)\.\n \*\/\n#define SNOWFLAKE_RELEASE_TIME\t\(INT64CONST\((\d+)\) \* USECS_PER_DAY\)/;
+	my $epoch = Time::Piece->strptime('2000-01-01', '%Y-%m-%d');
+	my $release_time = $epoch + ($days // 0) * 86_400;
+	my $packaged = Time::Piece->strptime($day, '%d %b %Y');
+	is($release_time->ymd, $said, 'the library has the day of the release that its comment has');
+	cmp_ok($release_time, '<=', $packaged, 'which is not later than the packages');
+	cmp_ok($release_time, '>', $packaged - 100 * 86_400, 'and not of an earlier version');
 }
 
 # META.json: http://semver.org, as of version 1.0.0
