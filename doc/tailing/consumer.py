@@ -5,7 +5,7 @@
 
 Its position is in a file, replaced when rows were printed; after a crash in between, these rows come again.  It looks
 twice a second.  With --listen it looks every five seconds, and is woken by notifications, which a trigger on the table
-sends; that costs those who write (see "Notifications" in doc/tailing.md):
+sends; that costs those who write (see "A consumer" in doc/tailing.md):
 
     CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_notify('snowflake_tail', TG_TABLE_NAME); RETURN NULL; END $$;

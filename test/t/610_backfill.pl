@@ -1,4 +1,4 @@
-# doc/backfill.md, run as it is written there: rows that have a created_at get IDs of that
+# "Rows with a created_at" of doc/migrating.md, run as it is written there: they get IDs of that
 # time, in that order, none twice, also where a tick has more rows than the sequence can
 # count, and references follow.  No trigger of the application fires.
 
@@ -11,17 +11,18 @@ use SnowflakeTest qw(error_of new_node wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $document = slurp_file("$FindBin::RealBin/../../doc/backfill.md");
+my $page = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
+my ($section) = $page =~ /^## Rows with a (.*?)^## /ms;
 my ($prepare, $backfill, $index, $column, $move, $make_key, $validate, @rest) =
-  $document =~ /^```sql\n(.*?)^```$/msg;
+  $section =~ /^```sql\n(.*?)^```$/msg;
 my $node = new_node('main', conf => "timezone = 'UTC'");
 
-is(scalar(@rest), 0, 'the document has the statements that are tried here');
+is(scalar(@rest), 0, 'the section has the statements that are tried here');
 like($make_key, qr/PRIMARY KEY/, 'and in this order');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($node);
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake CASCADE');
+$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_migrate');
 $node->safe_psql(
 	'postgres', q{
 	CREATE TABLE events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), created_at timestamptz DEFAULT now(), updated_at timestamptz);

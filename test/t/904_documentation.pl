@@ -112,7 +112,6 @@ my @blocks = (
 		'README.md', qr/^(?:sudo apt-get install|sudo pg_conftool|sudo -u postgres|sudo service)/,
 		'test/newcomer.pl'
 	],
-	[ 'doc/citus.md', qr/^shared_preload_libraries = 'citus, snowflake'$/m, 'test/tools/citus.pl' ],
 	[ 'doc/design.md', qr/──>/, 'a drawing' ],
 	[ 'doc/tailing.md', qr/───▶/, 'a drawing' ],
 	[ 'doc/fleet.md', qr/^consul acl /, 'test/t/512_consul.pl' ],
@@ -141,11 +140,11 @@ my @blocks = (
 	[ 'doc/promises.md', qr/^bash test\/run\.sh torture .*--history/, 'test/torture/history.py' ],
 	[ 'doc/public.md', qr/^sudo install/, \&makes_keys ],
 	[ 'doc/reference.md', qr/^(?:twitter|\w+:\d+)/, \&are_layouts ],
-	[ 'doc/tailing.md', qr/^bash test\/run\.sh torture/, 'this is a test itself' ],
 	[
 		'doc/tailing.md', qr/^mode=incrementing/,
 		'it needs Kafka Connect: test/t/411_pollers.pl has its statements'
 	],
+	[ 'doc/tools.md', qr/^shared_preload_libraries = 'citus, snowflake'$/m, 'test/tools/citus.pl' ],
 	[ qr/./, qr/^(?:(?:#?[\w.]+ = \S.*\n)+)$/, \&is_taken ]);
 
 foreach my $page (grep { $_ ne 'doc/clients.md' } @pages)

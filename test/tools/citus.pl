@@ -1,5 +1,5 @@
 # Citus, from the source tree CITUS_SOURCE; without one the test is skipped.  A
-# coordinator and two workers, whose node IDs are leased.  The statements of doc/citus.md are
+# coordinator and two workers, whose node IDs are leased.  The statements of doc/tools.md are
 # run as they are written there, and what its table says is looked at.
 
 use strict;
@@ -20,7 +20,8 @@ my $installation = trial_of(
 	if grep -q have_createdb_privilege $($PG_CONFIG --includedir-server)/commands/dbcommands.h; then
 		perl -0pi -e 's/static inline bool\nhave_createdb_privilege\(void\)\n[{].*?\n[}]\n/#include "commands\/dbcommands.h"\n/s' src/include/pg_version_compat.h
 	fi && ./configure -q --without-libcurl && make -s with_llvm=no && make -s install with_llvm=no});
-my @blocks = slurp_file("$FindBin::RealBin/../../doc/citus.md") =~ /^```sql\n(.*?)^```$/msg;
+my ($section) = slurp_file("$FindBin::RealBin/../../doc/tools.md") =~ /^## Citus\n(.*)/ms;
+my @blocks = $section =~ /^```sql\n(.*?)^```$/msg;
 my $fleet = new_coordinator();
 my @nodes = map {
 	new_member(
