@@ -1,7 +1,6 @@
 """How many node IDs, how long a lease: a simulation of fleets.  simulation.py has the rules.
 
-    python3 doc/fleet/simulate.py                        the tables of doc/fleet.md, in some minutes
-    python3 doc/fleet/simulate.py --plot doc/images      and its plots
+    python3 doc/fleet/simulate.py                        the figures of doc/fleet.md, in some minutes
     python3 doc/fleet/simulate.py --servers 200 --nodes 256 --lease 5 --crashes 0.1
     python3 doc/fleet/simulate.py --check                the simulation itself: "N passed, N failed"
     python3 doc/fleet/simulate.py --check --ignore-until     a rule is broken: it has to fail
@@ -11,7 +10,6 @@ The same arguments give the same output.
 
 import argparse
 import dataclasses
-import html
 import multiprocessing
 import sys
 
@@ -62,53 +60,21 @@ def percent(share):
 
 
 def table(results):
-    """Print a Markdown table, line by line, of what may take its time; return what it is of."""
-    done = []
-    for line in lines_of(results, done):
+    """Print a Markdown table, line by line, of what may take its time."""
+    for line in lines_of(results):
         print("| " + " | ".join(line) + " |", flush=True)
-    return done
 
 
-def lines_of(results, done):
+def lines_of(results):
     header = ["servers", "node IDs", "lease", "node IDs taken", "requests a second", "after an outage", "hours later",
               "time without", "the longest", "skipped"]
     yield header
     yield ["---:"] * len(header)
     for options, result in results:
-        done.append((options, result))
         yield [f"{options.servers:,}", f"{options.nodes:,}", f"{options.lease:g} min", f"{result['node IDs']:,}",
-                   number(result["requests a second"]), f"{result['peak after an outage']:,}",
-                   f"{result['peak later']:,}", percent(result["share of time without"]),
-                   span(result["longest without"]), percent(result["share skipped"])]
-
-
-def plot(results, colours):
-    """Four figures for each lease, as bars; results: of one fleet."""
-    text, grey, fill = colours
-    panels = (("spare node IDs needed", lambda o, r: r["node IDs"] - o.servers, number),
-              ("requests a second", lambda o, r: r["requests a second"], number),
-              ("time without a node ID", lambda o, r: r["share of time without"], percent),
-              ("time of IDs skipped", lambda o, r: r["share skipped"], percent))
-    servers = results[0][0].servers
-    label = f"{servers:,} servers with leases of " + ", ".join(f"{o.lease:g}" for o, _ in results) + " minutes: " + "; ".join(
-        f"{name} {', '.join(show(value(*each)) for each in results)}" for name, value, show in panels)
-    parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 214" width="760" height="214" role="img" '
-             f'aria-label="{html.escape(label)}" font-family="sans-serif" font-size="12" text-anchor="middle" fill="{text}">']
-    for i, (name, value, show) in enumerate(panels):
-        left = 20 + 184 * i
-        values = [value(*each) for each in results]
-        # the unit stands in the heading: beside "<0.001" there is no room for it
-        unit = ", %" if show is percent else ""
-        parts.append(f'<text x="{left + 84}" y="24" font-weight="bold">{name}{unit}</text>')
-        parts.append(f'<line x1="{left}" y1="170.5" x2="{left + 168}" y2="170.5" stroke="{grey}"/>')
-        for j, ((options, _), bar) in enumerate(zip(results, values)):
-            height = 110 * bar / max(max(values), 1e-12)
-            x = left + 10 + 52 * j
-            parts.append(f'<rect x="{x}" y="{170 - height:.1f}" width="44" height="{height:.1f}" fill="{fill}" stroke="{grey}"/>')
-            parts.append(f'<text x="{x + 22}" y="{164 - height:.1f}" font-size="11">{html.escape(show(bar).removesuffix(" %"))}</text>')
-            parts.append(f'<text x="{x + 22}" y="187" fill="{grey}">{options.lease:g} min</text>')
-    parts.append(f'<text x="380" y="207" fill="{grey}">length of the lease, {servers:,} servers</text>')
-    return "\n".join(parts + ["</svg>", ""])
+               number(result["requests a second"]), f"{result['peak after an outage']:,}",
+               f"{result['peak later']:,}", percent(result["share of time without"]),
+               span(result["longest without"]), percent(result["share skipped"])]
 
 
 def check(options):
@@ -166,10 +132,9 @@ def main():
             parser.add_argument(name, type=field.type, help=text)
         else:
             parser.add_argument(name, type=field.type, default=field.default, help=f"{text}; default {field.default:.3g}")
-    parser.add_argument("--plot", metavar="DIRECTORY", help="write fleet-light.svg and fleet-dark.svg, of the largest fleet")
     parser.add_argument("--check", action="store_true", help="check the simulation itself")
     arguments = vars(parser.parse_args())
-    directory, wants_check = arguments.pop("plot"), arguments.pop("check")
+    wants_check = arguments.pop("check")
     given = {name: value for name, value in arguments.items() if value is not None}
 
     if wants_check:
@@ -182,13 +147,7 @@ def main():
             for nodes in ([given["nodes"]] if "nodes" in given else FLEETS.get(servers, (64, 1024, 65536)))
             for lease in ([given["lease"]] if "lease" in given else LEASES)]
     with multiprocessing.Pool() as pool:
-        results = table(zip(runs, pool.imap(simulate, runs)))
-    if directory:
-        largest = max((o.servers, o.nodes) for o in runs)
-        chosen = [each for each in results if (each[0].servers, each[0].nodes) == largest]
-        for theme, colours in (("light", ("#1f2328", "#59636e", "#ddf4ff")), ("dark", ("#e6edf3", "#9198a1", "#12395f"))):
-            with open(f"{directory}/fleet-{theme}.svg", "w", encoding="utf-8") as file:
-                file.write(plot(chosen, colours))
+        table(zip(runs, pool.imap(simulate, runs)))
     return 0
 
 
