@@ -24,7 +24,7 @@ final class Tap {
     }
 
     /**
-     * Whether a section of doc/clients.md does what it shows, with a table that has the keys OLD and FAR,
+     * Whether a section of doc/clients/ does what it shows, with a table that has the keys OLD and FAR,
      * of 2010 and of 2045: these are keys, back is the first one, read again.
      */
     static void form(String how, Long id, Long back, List<Long> batch, List<Long> some, List<Long> newest,

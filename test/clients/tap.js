@@ -52,7 +52,7 @@ function version(name) {
   return require('./package.json').dependencies[name];
 }
 
-// What each section of doc/clients.md does, in the words of its client, with a table of orders: OLD
+// What each section of doc/clients/ does, in the words of its client, with a table of orders: OLD
 // and FAR are in it, of 2010 and of 2045, then a row of now, then a batch of 1,000.
 const OLD = 2n ** 53n + 1n;
 const FAR = 2n ** 62n + 1n;

@@ -4,7 +4,7 @@ import datetime
 
 _count = 0
 
-# What each section of doc/clients.md does, in the words of its client, with a table of orders: OLD
+# What each section of doc/clients/ does, in the words of its client, with a table of orders: OLD
 # and FAR are in it, of 2010 and of 2045, then a row of now, then a batch of 1,000.
 OLD = 2**53 + 1
 FAR = 2**62 + 1
