@@ -1,5 +1,5 @@
 # README.md as a newcomer follows it: the commands and statements of "Install" and
-# "The first ID" are pasted, in their order, into a fresh Debian in a directory,
+# "Quick start", and the session at its head, are pasted into a fresh Debian in a directory,
 # once from source and once as packages.  None may fail, and the first IDs in a
 # table of one's own are there within five minutes, most of which apt-get takes.
 # Needs root and a mirror.
@@ -31,11 +31,12 @@ sub pasted
 	my ($way) = @_;
 	my $page = join '', read_lines("$FindBin::RealBin/../README.md");
 	my ($install) = $page =~ /^\*\*\Q$way\E\*\*(.*?)^\*\*/ms or die "no $way";
-	my ($first) = $page =~ /^## The first ID\n(.*?)^## /ms or die "no first ID";
-	my ($start) = $first =~ /If yours is not running: `(.*?)`/ or die "no start";
+	my ($session) = $page =~ /\A(.*?)^## /ms or die "no session";
+	my ($quick) = $page =~ /^## Quick start\n(.*?)^## /ms or die "no quick start";
+	my ($start) = $quick =~ /If the server is not running: `(.*?)`/ or die "no start";
 	my ($pasted, $open) = ('', '');    # what ends the input of psql
 
-	foreach my $text ("$install\n    $start\n", $first)
+	foreach my $text ("$install\n    $start\n", $quick, $session)
 	{
 		while ($text =~ /^ {4}(\S[^\n]*)$|^```sql\n(.*?)^```$/msg)
 		{

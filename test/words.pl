@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# The words for each state, of src/generator/words.c, as the tables of doc/operating.md.
+# The errors and hints of src/generator/words.c, as the tables of doc/messages.md.
 # With --write they are written there; rules.pl looks whether they are.
 
 use strict;
@@ -9,7 +9,7 @@ use warnings;
 use FindBin;
 
 my $root = "$FindBin::RealBin/..";
-my $page = "$root/doc/operating.md";
+my $page = "$root/doc/messages.md";
 
 # What stands for the hint of another state
 my %hint_of = (
@@ -56,8 +56,7 @@ while ($rows =~ m{\G(?:\n\t/\* (.*) \*/\n|\t\[(STATE_\w+)\] = \{\n((?:\t\t\..*\n
 
 	if (defined $title)
 	{
-		$tables .=
-		  "\n$title:\n\n| message | detail | hint, which is the advice |\n| --- | --- | --- |\n";
+		$tables .= "\n$title:\n\n| message | hint, which is the advice |\n| --- | --- |\n";
 		next;
 	}
 	my %field = $fields =~ /^\t\t\.(\w+) = (?:"(.*)"|\w+),?$/mg;
@@ -72,14 +71,12 @@ while ($rows =~ m{\G(?:\n\t/\* (.*) \*/\n|\t\[(STATE_\w+)\] = \{\n((?:\t\t\..*\n
 		die "$state: nothing gives \"$word\" a value\n"
 		  unless $word eq 'function' || $values =~ /(?:IS\(|word, )"$word"\)/;
 	}
-	$tables .= "| "
-	  . join(' | ', $number . text($field{message}), text($field{detail}), text($field{hint}))
-	  . " |\n";
+	$tables .= "| $number" . text($field{message}) . ' | ' . text($field{hint}) . " |\n"
+	  if defined $field{message};
 }
 die "words.c: cannot read what follows $found[-1]\n" if (pos($rows) // 0) < length $rows;
 die "words.c: the rows are not those of words.h, in the same order\n"
   unless "STATE_NO_TROUBLE @found" eq "@states";
-$tables =~ s/\|  (?=\|)/| /g;
 
 binmode STDOUT, ':encoding(UTF-8)';
 if (@ARGV && $ARGV[0] eq '--write')
@@ -87,7 +84,7 @@ if (@ARGV && $ARGV[0] eq '--write')
 	my $text = slurp($page);
 
 	$text =~ s/(<!-- words -->\n).*?(?=\n<!-- end of words -->)/$1$tables/s
-	  or die "doc/operating.md has no place for the words\n";
+	  or die "doc/messages.md has no place for the words\n";
 	open my $fh, '>:encoding(UTF-8)', $page or die "could not write \"$page\": $!\n";
 	print $fh $text;
 	close $fh or die "could not write \"$page\": $!\n";

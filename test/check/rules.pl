@@ -167,9 +167,13 @@ rule(
 	grep { system("patch -p0 --dry-run -s -f <'$_' >/dev/null") != 0 } glob 'test/planted/*.patch');
 
 # A page has the words of the library.
-my ($words) = slurp('doc/operating.md') =~ /<!-- words -->\n(.*)\n<!-- end of words -->/s;
+my ($words) = slurp('doc/messages.md') =~ /<!-- words -->\n(.*)\n<!-- end of words -->/s;
 is( $words,
 	`perl test/words.pl`,
-	'doc/operating.md has the words of src, as test/words.pl --write writes them');
+	'doc/messages.md has the words of src, as test/words.pl --write writes them');
+
+# Tests are merged and renamed, and the way to them is to be found.
+rule('test/README.md names tests that are there',
+	grep { !-e "test/t/$_.pl" } slurp('test/README.md') =~ /\b(\d{3}_\w+)/g);
 
 done_testing();

@@ -1,4 +1,4 @@
-# The trigger of doc/operating.md tells on a subscriber that a row of another
+# The trigger of doc/running.md tells on a subscriber that a row of another
 # server has its own node ID; it says nothing about other rows, nor about those
 # that are inserted there.
 
@@ -27,9 +27,9 @@ foreach my $name ('publisher', 'subscriber')
 	wait_for_mint($node{$name});
 }
 
-my $doc = slurp_file("$FindBin::RealBin/../../doc/operating.md");
+my $doc = slurp_file("$FindBin::RealBin/../../doc/running.md");
 my ($recipe) = $doc =~ /```sql\n(CREATE FUNCTION own_node_arrived\(\).*?)```/s;
-ok($recipe, 'doc/operating.md has the trigger');
+ok($recipe, 'doc/running.md has the trigger');
 $node{subscriber}->safe_psql('postgres', $recipe);
 
 my $connstr = $node{publisher}->connstr . ' dbname=postgres';

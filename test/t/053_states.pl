@@ -1,5 +1,5 @@
 # Every state in which minting fails, or waits, or is to be told of though it goes on:
-# what the error, advice and the log say.  doc/operating.md has the table.  Nothing is
+# what the error, advice and the log say.  doc/messages.md has the words.  Nothing is
 # without advice while minting fails or waits, from the first moment on, and the wait that
 # an error names is the true one.
 

@@ -7,6 +7,7 @@
 #
 #   <!-- given: SQL -->             what the reader is supposed to have
 #   <!-- restart -->                the text above told to restart the server
+#   <!-- later -->                  it runs after the block that says "restart"
 #   <!-- fails: SQLSTATE -->        with what the server refuses it
 #   <!-- not run here: reason -->
 #   <!-- run by FILE [FILE] -->     the whole page, by another test
@@ -28,7 +29,7 @@ my @pages =
 my %text = map { $_ => slurp_file("$root/$_") } @pages;
 my $servers = 0;
 
-cmp_ok(scalar(() = $text{'README.md'} =~ /\n/g), '<=', 200, 'README.md is short');
+cmp_ok(scalar(() = $text{'README.md'} =~ /\S+/g), '<=', 1000, 'README.md is short');
 
 # Run the blocks of a page on a new server.  The first statement that fails
 # fails the page.  The setting is for machines under load.
@@ -57,17 +58,24 @@ sub runs
 sub run_blocks
 {
 	my ($page, $node) = @_;
-	my $blocks = 0;
+	my ($blocks, @now, @later) = (0);
 
 	while ($text{$page} =~ /^((?:<!-- (?:(?!-->).)*-->\n)*)```sql\n(.*?)^```$/msg)
 	{
 		my ($marks, $sql) = ($1, $2);
 
 		next if $marks =~ /<!-- not run here: /;
+		push @{ $marks =~ /<!-- later -->/ ? \@later : \@now }, [ $marks, $sql ];
+		push @now, splice @later if $marks =~ /<!-- restart -->/;
+	}
+	foreach my $block (@now, @later)
+	{
+		my ($marks, $sql) = @$block;
+
 		$sql = "$1\n$sql" if $marks =~ /<!-- given: (.*?) -->/s;
 		$node->restart if $marks =~ /<!-- restart -->/;
 		my ($sqlstate) = $marks =~ /<!-- fails: (\w+) -->/;
-		my ($status, undef, $error) =
+		my ($status, $output, $error) =
 		  $node->psql('postgres', $sql, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
 		if (defined $sqlstate ? $error !~ /ERROR:  $sqlstate:/ : $status != 0)
 		{
@@ -75,6 +83,9 @@ sub run_blocks
 			$blocks = 0;
 			last;
 		}
+		is(join("\n", grep { index($text{$page}, "\n $_\n") < 0 } split /\n/, $output),
+			'', "$page: it has that plan")
+		  if $sql =~ /\AEXPLAIN [^;]*;\Z/;
 		$blocks++;
 	}
 	cmp_ok($blocks, '>', 0, "$page: statements run");
@@ -83,6 +94,12 @@ sub run_blocks
 
 # The reader of README.md starts with a server that has nothing but the node ID.
 runs('README.md', preload => 0);
+my $demo = slurp_file("$root/test/demo.sql");
+is( join('',
+		grep { index($demo, $_) < 0 }
+		  $text{'README.md'} =~ /^<!-- later -->\n```sql\n(.*?)^```$/msg),
+	'',
+	'test/demo.sql shows the session of README.md');
 
 foreach my $page (grep { !m{^README|^doc/clients} && $text{$_} =~ /^```sql$/m } @pages)
 {
@@ -106,8 +123,7 @@ foreach my $page (grep { !m{^README|^doc/clients} && $text{$_} =~ /^```sql$/m } 
 my $pkglibdir = (run_command([ 'pg_config', '--pkglibdir' ]))[0];
 my @blocks = (
 	[ 'README.md', qr/^[ ─-┼|+-]*\bid\b.*\|/, 'a result' ],
-	[ 'README.md', qr/^ Index Scan using/, 'a plan, as test/sql/timefilter.sql has them' ],
-	[ 'README.md', qr/^bash test\/(?:demo|run)\.sh/, 'these are the tests themselves' ],
+	[ 'README.md', qr/^ Limit\n   ->  Index Scan Backward/, 'a plan, which is compared above' ],
 	[
 		'README.md', qr/^(?:sudo apt-get install|sudo pg_conftool|sudo -u postgres|sudo service)/,
 		'test/newcomer.pl'
@@ -117,22 +133,9 @@ my @blocks = (
 	[ 'doc/fleet.md', qr/^consul acl /, 'test/t/512_consul.pl' ],
 	[ 'doc/fleet.md', qr/^scope: |^PATRONI_/, 'test/patroni/trial.py' ],
 	[ 'doc/migrating.md', qr/^pg_dump .*pg_restore/s, 'test/t/604_generators.pl' ],
-	[ 'doc/operating.md', qr/^psql -f monitoring\/status\.sql/, \&runs_in_psql ],
+	[ 'doc/clock.md', qr/^SELECT snowflake_restart_at_clock/m, 'test/t/041_restart_at_clock.pl' ],
 	[
-		'doc/operating.md', qr/^ALTER SYSTEM SET shared_preload_libraries = '/,
-		\&keeps_from_starting
-	],
-	[ 'doc/operating.md', qr/^echo .*postgresql\.auto\.conf/, \&stops_a_copy ],
-	[
-		'doc/operating.md', qr/^(?:extension_control_path|make install datadir=)/,
-		'test/t/903_extension_path.pl'
-	],
-	[
-		'doc/operating.md', qr/^SELECT snowflake_restart_at_clock/m,
-		'test/t/041_restart_at_clock.pl'
-	],
-	[
-		'doc/operating.md',
+		'doc/clock.md',
 		qr/^makestep .*\nleapsecmode /,
 		'it is for chronyd, which sets the clock of the machine'
 	],
@@ -140,6 +143,13 @@ my @blocks = (
 	[ 'doc/promises.md', qr/^bash test\/run\.sh torture .*--history/, 'test/torture/history.py' ],
 	[ 'doc/public.md', qr/^sudo install/, \&makes_keys ],
 	[ 'doc/reference.md', qr/^(?:twitter|\w+:\d+)/, \&are_layouts ],
+	[ 'doc/running.md', qr/^psql -f monitoring\/status\.sql/, \&runs_in_psql ],
+	[ 'doc/running.md', qr/^ALTER SYSTEM SET shared_preload_libraries = '/, \&keeps_from_starting ],
+	[ 'doc/running.md', qr/^echo .*postgresql\.auto\.conf/, \&stops_a_copy ],
+	[
+		'doc/running.md', qr/^(?:extension_control_path|make install datadir=)/,
+		'test/t/903_extension_path.pl'
+	],
 	[
 		'doc/tailing.md', qr/^mode=incrementing/,
 		'it needs Kafka Connect: test/t/411_pollers.pl has its statements'
