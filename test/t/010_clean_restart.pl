@@ -8,42 +8,36 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(disorder new_node stored wait_for_mint wait_until);
+use SnowflakeTest qw(
+  advance disorder mint mint_many minting_node query restart_node stored wait_until
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 # An hour: who waited for it would be noticed.
-my $node = new_node('main', conf => q{snowflake.reservation = '1h'});
+my $node = minting_node('main', conf => q{snowflake.reservation = '1h'});
+my (@ids, @first_ms, @gate_ms);
 
-$node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-
-# When the server wrote the first line that matches, in seconds of its day.
+# When the server wrote the first line that matches, in ms of its day.
 sub logged_at
 {
 	my ($regexp, $offset) = @_;
-	my $log = substr(PostgreSQL::Test::Utils::slurp_file($node->logfile), $offset);
-	my ($hour, $minute, $second) = $log =~ /^\S+ (\d\d):(\d\d):(\d\d\.\d+) [^\n]*$regexp/m
+	my ($hour, $minute, $second) =
+	  slurp_file($node->logfile, $offset) =~ /^\S+ (\d\d):(\d\d):(\d\d\.\d+) [^\n]*$regexp/m
 	  or die "the log has no $regexp";
 
-	return $hour * 3600 + $minute * 60 + $second;
+	return 1000 * ($hour * 3600 + $minute * 60 + $second);
 }
 
-my @ids = $node->safe_psql('postgres', 'SELECT snowflake_next()');
-my (@first_ms, @gate_ms);
-
-foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
+foreach my $mode ('fast', 'smart', 'fast')
 {
-	push @ids,
-	  split /\n/,
-	  $node->safe_psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 10)');
-	is( $node->safe_psql(
-			'postgres',
+	push @ids, mint_many($node, 10);
+	is( query(
+			$node,
 			q{SELECT reserved_until - clock_timestamp() > interval '59 min' FROM snowflake_keeper.reservation}
 		),
 		't',
 		"an hour is reserved before the $mode stop");
-
 	$node->stop($mode);
 	is(stored($node, 1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
 		'true', 'what is stored after it is the tick of the last ID');
@@ -52,41 +46,31 @@ foreach my $mode ('fast', 'smart', 'fast', 'smart', 'fast')
 	$node->start;
 
 	# psql's own timing leaves out what starting psql takes
-	my $output = $node->safe_psql(
-		'postgres', q{
-		\timing on
-		SELECT snowflake_next();
-		\timing off
-		SELECT clock_waits FROM snowflake_stats});
-	my ($id, $ms, $waits) = $output =~ /^(\d+)\nTime: ([0-9.]+) ms.*?\n(\d+)$/s
-	  or die "unexpected output: $output";
+	my ($id, $ms, $waits) = query($node,
+		"\\timing on\nSELECT snowflake_next();\n\\timing off\nSELECT clock_waits FROM snowflake_stats"
+	) =~ /^(\d+)\nTime: ([0-9.]+) ms.*?\n(\d+)$/s;
 
 	cmp_ok($id, '>', $ids[-1], 'the first ID is larger than all before');
 	is($waits, 0, 'it did not wait for the clock');
 	push @ids, $id;
 	push @first_ms, $ms;
 	push @gate_ms,
-	  (logged_at('snowflake gate opened', $offset) -
-		  logged_at('ready to accept connections', $offset)) * 1000;
+	  logged_at('snowflake gate opened', $offset) -
+	  logged_at('ready to accept connections', $offset);
 }
 
 # The shortest counts: others are disturbed by whatever else the machine does.
-@first_ms = sort { $a <=> $b } @first_ms;
-@gate_ms = sort { $a <=> $b } @gate_ms;
-note("first ID after (ms): @first_ms; gate open after (ms): @gate_ms");
-cmp_ok($first_ms[0], '<', 100, 'the first ID takes less than 100 ms');
-cmp_ok($gate_ms[0], '<', 500, 'the gate is open 500 ms after the server accepts connections');
+cmp_ok((sort { $a <=> $b } @first_ms)[0], '<', 100, 'the first ID takes less than 100 ms');
+cmp_ok((sort { $a <=> $b } @gate_ms)[0], '<', 500, 'the gate is open within 500 ms');
 
-# A smart stop waits for sessions, and they mint until their end.
-$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.reservation = '1s'});
-$node->restart;
+# A smart stop waits for sessions, and they mint until their end: further than what was reserved
+# when the server was told to stop.
+$node->append_conf('postgresql.conf', q{snowflake.reservation = '1s'});
+restart_node($node, 'fast');
 my $session = $node->background_psql('postgres');
-push @ids, $session->query_safe('SELECT snowflake_next()');
 kill 'TERM', $node->{_pid};
 $node->wait_for_log(qr/received smart shutdown request/);
-
-# further than what was reserved when the server was told to stop
-push @ids, split /\n/, $session->query_safe(
+push @ids, $session->query_safe(
 	q{
 	DO $$
 	DECLARE
@@ -104,28 +88,22 @@ $session->quit;
 $node->stop('smart', fail_ok => 1);
 is(stored($node, 1, "reserved_until = snowflake_timestamp('$ids[-1]')"),
 	'true', 'and the tick of the last of their IDs is stored');
-
 is(disorder(\@ids), 0, 'all IDs ascend');
 
 # Fast stops under a session that mints 100,000 IDs without looking for interrupts, and then
 # hands out the last: at that time the keeper has been told to stop as well.  The clock does
 # not help, since the generator is ahead of it, and the keeper has to wait for the table.
-my $storm = new_node('storm', conf => "snowflake.max_lead = '1h'");
-my $many = 'ARRAY[' . join(',', ('snowflake_next()') x 100_000) . ']';
-my $round =
-  "BEGIN; LOCK TABLE snowflake_keeper.reservation IN EXCLUSIVE MODE; COPY (SELECT mint()) TO STDOUT; COMMIT;\n";
+my $storm = minting_node('storm', conf => "snowflake.max_lead = '1h'");
 my ($rounds, $minted) = map { $storm->basedir . "/$_" } qw(rounds minted);
-append_to_file($rounds, $round x 10_000);
-$storm->start;
-$storm->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($storm);
-$storm->safe_psql('postgres',
-	q{SELECT snowflake_advance(snowflake_upper_bound(now() + interval '30 min'), force => true)});
-$storm->safe_psql('postgres',
-	"CREATE FUNCTION mint() RETURNS snowflake LANGUAGE plpgsql AS 'BEGIN RETURN ($many)[100000]; END'"
-);
-
-foreach my $stop (1 .. 6)
+append_to_file($rounds,
+	"BEGIN; LOCK TABLE snowflake_keeper.reservation IN EXCLUSIVE MODE; COPY (SELECT mint()) TO STDOUT; COMMIT;\n"
+	  x 10_000);
+advance($storm, '30 min');
+query($storm,
+		"CREATE FUNCTION mint() RETURNS snowflake LANGUAGE plpgsql AS 'BEGIN RETURN (ARRAY["
+	  . join(',', ('snowflake_next()') x 100_000)
+	  . "])[100000]; END'");
+foreach my $stop (1 .. 4)
 {
 	my $storming =
 	  IPC::Run::start([ 'psql', '-XAtq', '-d', $storm->connstr('postgres'), '-f', $rounds ],
@@ -136,8 +114,8 @@ foreach my $stop (1 .. 6)
 	$storming->finish;
 	my ($newest) = reverse slurp_file($minted) =~ /(\d+)\n/g;
 	$storm->start;
-	cmp_ok($storm->safe_psql('postgres', 'SELECT snowflake_next()'),
-		'>', $newest, "what was minted while the keeper stopped is stored ($stop)");
+	cmp_ok(mint($storm), '>', $newest,
+		"what was minted while the keeper stopped is stored ($stop)");
 }
 $storm->stop;
 

@@ -7,252 +7,181 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  disorder error_of finish_minter new_clock new_node start_minter
-  start_with_clock status step_clock
+  advance change_node_id disorder error_of finish_minter id_at lock_reservation mint new_clock
+  new_node query refused refuses restart_node set_conf start_minter start_with_clock status
+  step_clock wait_for_status
 );
 use Test::More;
 
+my $clock = new_clock('main');
 my $node = new_node(
 	'main',
 	conf => q{
 	snowflake.reservation = '1s'
-	snowflake.jump_patience = 0
+	snowflake.max_jump = '1h'
 	snowflake.max_ahead = 0
 });
-my $clock = new_clock('main');
+start_with_clock($node, $clock);
+query($node, 'CREATE EXTENSION snowflake');
 
-sub start
+# What psql shows of a call
+sub advance_to
 {
-	start_with_clock($node, $clock);
-	return;
+	my ($arguments) = @_;
+	my (undef, undef, $stderr) = $node->psql('postgres', "SELECT snowflake_advance($arguments)");
+
+	return $stderr;
 }
 
-sub mint
+# When the clock has passed it, the next ID is above.
+sub passes
 {
-	return $node->safe_psql('postgres', 'SELECT snowflake_next()');
+	my ($id, $ms, $what) = @_;
+
+	step_clock($clock, $ms);
+	return cmp_ok(mint($node), '>', $id,
+		"$what: when the clock has passed it, the next ID is above");
 }
-
-# The last ID of the tick that is so far from now
-sub future
-{
-	my ($interval) = @_;
-
-	return $node->safe_psql('postgres',
-		"SELECT snowflake_upper_bound(clock_timestamp() + interval '$interval')");
-}
-
-sub refused
-{
-	return error_of($node, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
-}
-
-start();
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
 
 # Before anything has been minted, and within what is reserved: the first ID
-# waits for the clock and is above.
-my $id = future('300 ms');
-$node->safe_psql('postgres', "SELECT snowflake_advance('$id')");
-cmp_ok(mint(), '>', $id, 'before the first mint: the first ID is above');
-
-# A little, further than what is reserved, with the clock passing it meanwhile
-$id = future('2 s');
-my ($ret, $stdout, $stderr) = $node->psql('postgres', "SELECT snowflake_advance('$id')");
-is($ret, 0, 'further than what is reserved');
+# waits for the clock.  A little further than what is reserved, with a warning.
+my $id = id_at($node, '300 ms');
+advance_to("'$id'");
+cmp_ok(mint($node), '>', $id, 'before the first mint: the first ID is above');
+$id = id_at($node, '2 s');
 like(
-	$stderr,
+	advance_to("'$id'"),
 	qr/WARNING:  the snowflake generator is now .* ahead of the clock/,
-	'a warning says how far ahead of the clock that is');
-step_clock($clock, 3_000);
-cmp_ok(mint(), '>', $id, 'the next ID is above');
+	'further than what is reserved: a warning says how far ahead of the clock that is');
+passes($id, 3_000, 'further than what is reserved');
 
 # Below: nothing happens.
-my $newest = mint();
-($ret, $stdout, $stderr) = $node->psql('postgres', "SELECT snowflake_advance('$id')");
-is("$ret$stderr", '0', 'to the past: no error, no warning');
-($ret, $stdout, $stderr) = $node->psql('postgres', q{SELECT snowflake_advance('0')});
-is("$ret$stderr", '0', 'to 0: no error, no warning');
-$id = mint();
+my $newest = mint($node);
+is(advance_to("'$_'"), '', "to the past, $_: no error, no warning") foreach $id, 0;
+$id = mint($node);
 cmp_ok($id, '>', $newest, 'IDs ascend');
-is( $node->safe_psql(
-		'postgres', "SELECT snowflake_timestamp('$id') < clock_timestamp() + interval '1 s'"),
-	't',
-	'by no more than the clock does');
+is(query($node, "SELECT snowflake_timestamp('$id') < clock_timestamp() + interval '1 s'"),
+	't', 'by no more than the clock does');
 
 # The tick of a given ID counts as used, so that IDs of any sequence number
-# in it are below, and with any node ID.  The mint after that waits until the tick
-# is near: the clock has not passed it when it goes on.
-$id =
-  $node->safe_psql('postgres', q{SELECT make_snowflake(clock_timestamp() + interval '1 s', 0, 0)});
-$node->safe_psql('postgres', "SELECT snowflake_advance('$id')");
-is( $node->safe_psql(
-		'postgres', "SELECT snowflake_timestamp(snowflake_next()) > snowflake_timestamp('$id')"),
-	't',
-	'the next ID is of a later tick than the given one');
+# in it are below, and with any node ID.
+$id = query($node, q{SELECT make_snowflake(clock_timestamp() + interval '1 s', 0, 0)});
+advance_to("'$id'");
+is(query($node, "SELECT snowflake_timestamp(snowflake_next()) > snowflake_timestamp('$id')"),
+	't', 'the next ID is of a later tick than the given one');
 
-# Far
-$id = future('10 min');
-($ret, $stdout, $stderr) =
-  $node->psql('postgres', "SELECT snowflake_advance('$id', force => true)");
+# Far: by how much, and what minting waits for
 like(
-	$stderr,
+	advance_to(id_at($node, '10 min') . ', force => true'),
 	qr/WARNING:  the snowflake generator is now (?:600|599)\.\d+ s ahead of the clock/,
 	'ten minutes ahead: a warning');
-$node->append_conf('postgresql.conf', q{snowflake.max_ahead = '1s'});
-$node->reload;
-$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_ahead') = '1s'})
-  or die 'reload has no effect';
-($ret, $stdout, $stderr) =
-  $node->psql('postgres', 'SELECT snowflake_advance(' . future('11 min') . ', force => true)');
+set_conf($node, 'snowflake.max_ahead' => '1s');
 like(
-	$stderr,
+	advance_to(id_at($node, '11 min') . ', force => true'),
 	qr/until it is ahead by 1\.000 s \(snowflake\.max_ahead\)\.$/m,
 	'which says what it waits for');
-$node->append_conf('postgresql.conf', 'snowflake.max_ahead = 0');
-$node->reload;
-$node->poll_query_until('postgres', q{SELECT current_setting('snowflake.max_ahead') = '0'})
-  or die 'reload has no effect';
-my $error = refused();
-is($error->{sqlstate}, '55000', 'then minting is refused');
+set_conf($node, 'snowflake.max_ahead' => '1d');
 like(
-	$error->{hint},
-	qr/^The generator was advanced by snowflake_advance\(\)\. Minting goes on in \d+\.\d+ s\.$/,
-	'for that reason, and it is enough to wait');
+	advance_to(id_at($node, '12 min') . ', force => true'),
+	qr/WARNING: .* ahead of the clock\nDETAIL:  Minting goes on,/,
+	'or that minting goes on');
+set_conf($node, 'snowflake.max_ahead' => 0);
+is(refused($node)->{sqlstate}, '55000', 'minting is refused, where IDs may not be ahead');
 is(status($node, 'last_id IS NULL'), 't', 'snowflake_status does not show what was never minted');
 
 # Durable: nothing but the function's return comes before the crash.
-$id = future('20 min');
-$node->psql('postgres', "SELECT snowflake_advance('$id', force => true)");
+$id = advance($node, '20 min');
 my $reserved = 'SELECT max(reserved_until) FROM snowflake_keeper.reservation';
-my $until = $node->safe_psql('postgres', $reserved);
-$node->stop('immediate');
-start();
-$node->poll_query_until('postgres',
-	q{SELECT gate = 'closed: the clock is not believed' FROM snowflake_status})
-  or die 'gate is not closed';
-$error = refused();
-like(
-	$error->{message},
-	qr/^the snowflake generator is .* ahead of the clock$/,
-	'a crash right after: minting is refused still');
-is($node->safe_psql('postgres', $reserved),
-	$until, 'and what is refused is not taken further ahead by it');
-step_clock($clock, 21 * 60_000);
-cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
+my $until = query($node, $reserved);
+restart_node($node, 'immediate', $clock, 'closed: the clock is not believed');
+is(refused($node)->{sqlstate}, '55000', 'a crash right after: minting is refused still');
+is(query($node, $reserved), $until, 'and what is refused is not taken further ahead by it');
+passes($id, 21 * 60_000, 'a crash right after');
+$id = advance($node, '10 min');
+$node->stop('fast');
+start_with_clock($node, $clock);
+is(refused($node)->{sqlstate}, '55000', 'a clean stop right after: minting is refused still');
+passes($id, 11 * 60_000, 'a clean stop right after');
 
-# It does not return, and raises nothing, before that can be stored.
-$id = future('10 min');
-my $session = $node->background_psql('postgres');
-$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
-$error = error_of($node,
-	"SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id', force => true)");
-is($error->{sqlstate}, '55000', 'the table is locked: an error');
-like($error->{message}, qr/snowflake_advance\(\) did not finish within 300 ms/, 'that says so');
-is($node->safe_psql('postgres', q{SELECT lead < interval '1 min' FROM snowflake_status}),
-	't', 'the generator is not raised before that is stored');
-$session->query_safe('COMMIT');
-$session->quit;
-$node->poll_query_until('postgres', q{SELECT lead > interval '9 min' FROM snowflake_status})
-  or die "generator is not raised";
-pass('but afterwards, although its caller has given up');
-step_clock($clock, 11 * 60_000);
-cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
-is( error_of($node,
-		'SET snowflake.max_wait = 0; SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp()))'
-	)->{message},
-	'',
-	'where mints do not wait, an administrator does');
-$id = future('1 min');
-is( error_of(
-		$node, "SET snowflake.max_wait = '1h'; SELECT snowflake_advance('$id', force => true)"
-	)->{message},
-	'',
-	'where they wait for an hour, he does not give up at once');
-step_clock($clock, 2 * 60_000);
-cmp_ok(mint(), '>', $id, 'and it is done');
+# It does not return, and raises nothing, before that can be stored; but then it is heard, although
+# its caller has given up.
+$id = id_at($node, '10 min');
+my $locker = lock_reservation($node);
+refuses(
+	$node,
+	"SET snowflake.max_wait = '300ms'; SELECT snowflake_advance('$id', force => true)",
+	'55000',
+	'the table is locked: an error',
+	message => qr/snowflake_advance\(\) did not finish within 300 ms/);
+is(status($node, q{lead < '1 min'}), 't', 'the generator is not raised before that is stored');
+$locker->quit;
+wait_for_status($node, q{lead > '9 min'});
+passes($id, 11 * 60_000, 'but afterwards');
+
+foreach my $max_wait (0, '1h')
+{
+	is( error_of($node,
+			"SET snowflake.max_wait = '$max_wait'; SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp()))"
+		)->{message},
+		'',
+		"an administrator waits, where mints wait for $max_wait");
+}
 
 # Where nothing can be minted it fails, and nothing is left of it.
-$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
-$node->reload;
-$node->poll_query_until('postgres', q{SELECT gate ~ 'not set' FROM snowflake_status})
-  or die "gate does not close";
-$id = future('10 min');
-$error = error_of($node, "SELECT snowflake_advance('$id', force => true)");
-is($error->{sqlstate}, '55000', 'without a node ID: an error');
-$node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
-$node->reload;
-$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
-  or die "gate does not open";
-is($node->safe_psql('postgres', q{SELECT lead < interval '1 min' FROM snowflake_status}),
-	't', 'and with one again, the generator is where it was');
-cmp_ok(mint(), '<', $id, 'so minting goes on below');
-
-# Durable across a clean stop, too
-$id = future('10 min');
-$node->psql('postgres', "SELECT snowflake_advance('$id', force => true)");
-$node->stop('fast');
-start();
-is(refused()->{sqlstate}, '55000', 'a clean stop right after: minting is refused still');
-step_clock($clock, 11 * 60_000);
-cmp_ok(mint(), '>', $id, 'when the clock has passed it, the next ID is above');
+change_node_id($node, -1);
+$id = id_at($node, '10 min');
+refuses($node, "SELECT snowflake_advance('$id', force => true)",
+	'55000', 'without a node ID: an error');
+change_node_id($node, 1);
+cmp_ok(mint($node), '<', $id, 'and with one again, minting goes on below');
 
 # While others mint.  (Not all of them fail at the same instant.)
 my $minter = start_minter($node, 20_000);
-$id = future('100 ms');
-my $after =
-  $node->safe_psql('postgres', "SELECT snowflake_advance('$id'); SELECT snowflake_next()");
-$after =~ s/^\n//;
-cmp_ok($after, '>', $id, 'while others mint: the next ID is above');
+$id = advance($node, '100 ms');
+cmp_ok(mint($node), '>', $id, 'while others mint: the next ID is above');
 my $minted = finish_minter($minter);
 is(scalar(@$minted), 20_000, 'nobody is disturbed');
 is(disorder($minted), 0, 'and the IDs ascend');
 
-# The end of the layout
-foreach my $where (
-	[ 'the last ID', q{SELECT snowflake_advance('9223372036854775807')} ],
+# What is refused: more than a minute ahead, as by one row that is dated tomorrow; the end of the
+# layout; and who may not.
+query($node, 'CREATE TABLE dated (id snowflake)');
+query($node,
+	q{INSERT INTO dated VALUES (snowflake_next()), (snowflake_lower_bound(clock_timestamp() + interval '1 day'))}
+);
+foreach my $case (
 	[
-		'the last tick',
-		q{SELECT snowflake_advance(snowflake_lower_bound(last_instant)) FROM snowflake_layout()}
-	])
+		'SELECT snowflake_advance(max(id)) FROM dated',
+		'22023',
+		hint => qr/rows that are dated wrong.*force => true/
+	],
+	[
+		q{SELECT snowflake_advance('9223372036854775807')},
+		'22003',
+		detail => qr/\b9223372036854775807\b/
+	],
+	[
+		'SELECT snowflake_advance(snowflake_lower_bound(last_instant)) FROM snowflake_layout()',
+		'22003', detail => qr/\b9223372036854775807\b/
+	],
+	[ q{CREATE ROLE ordinary; SET ROLE ordinary; SELECT snowflake_advance('1')}, '42501' ])
 {
-	my ($name, $sql) = @$where;
+	my ($sql, $sqlstate, %words) = @$case;
 
-	$error = error_of($node, $sql);
-	is($error->{sqlstate}, '22003', "to $name of the layout: an error");
-	like($error->{detail}, qr/\b9223372036854775807\b/, 'that states the largest ID');
+	refuses($node, $sql, $sqlstate, "refused: $sql", %words);
 }
-$newest = mint();
+$newest = mint($node);
 pass('and nothing has happened');
+query($node,
+	'CREATE ROLE granted; GRANT EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) TO granted');
+is(error_of($node, q{SET ROLE granted; SELECT snowflake_advance('1')})->{message},
+	'', 'an ordinary user may, if granted');
 
-# Who may
-$error = error_of($node, q{SET ROLE ordinary; SELECT snowflake_advance('1')});
-is($error->{sqlstate}, '42501', 'an ordinary user may not advance');
-$node->safe_psql('postgres',
-	'GRANT EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) TO ordinary');
-($ret) = $node->psql('postgres', q{SET ROLE ordinary; SELECT snowflake_advance('1')});
-is($ret, 0, 'unless granted');
-
-# One row that is dated tomorrow
-$node->safe_psql(
-	'postgres', q{
-	CREATE TABLE dated (id snowflake);
-	INSERT INTO dated VALUES (snowflake_next()), (snowflake_lower_bound(clock_timestamp() + interval '1 day'))}
-);
-$error = error_of($node, 'SELECT snowflake_advance(max(id)) FROM dated');
-is($error->{sqlstate}, '22023', 'more than a minute ahead: an error');
-like($error->{hint}, qr/rows that are dated wrong/, 'which says what to look for');
-
-# One tick before the end: that is possible, and the end of this server
-$error = error_of($node,
-	q{SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick)) FROM snowflake_layout()}
-);
-is($error->{sqlstate}, '22023', 'far ahead: an error');
-like($error->{hint}, qr/force => true/, 'which says how to do it all the same');
-
-# Just after an extension, so that nothing else makes the keeper reserve more
-$error = error_of(
-	$node,
-	q{DO $$
+# One tick before the end: that is possible, and the end of this server.  Just after an extension, so
+# that nothing else makes the keeper reserve more
+is( error_of(
+		$node,
+		q{DO $$
 	BEGIN
 		LOOP
 			PERFORM snowflake_next();
@@ -260,18 +189,15 @@ $error = error_of(
 		END LOOP;
 	END $$;
 	SELECT snowflake_advance(snowflake_lower_bound(last_instant - tick), force => true) FROM snowflake_layout()}
-);
-is($error->{sqlstate}, '', 'with force: to the last tick but one');
-is( $node->safe_psql(
-		'postgres',
-		q{SELECT max(reserved_until) >= (SELECT last_instant - tick FROM snowflake_layout()) FROM snowflake_keeper.reservation}
-	),
-	't',
-	'which is stored when the function returns');
-is(refused()->{sqlstate}, '55000', 'then minting is refused');
+	)->{message},
+	'',
+	'with force: to the last tick but one');
+is(query($node, "SELECT ($reserved) >= (SELECT last_instant - tick FROM snowflake_layout())"),
+	't', 'which is stored when the function returns');
+is(refused($node)->{sqlstate}, '55000', 'then minting is refused');
 $node->stop('fast');
-start();
-is(refused()->{sqlstate}, '55000', 'for good');
+start_with_clock($node, $clock);
+is(refused($node)->{sqlstate}, '55000', 'for good');
 
-$node->stop;
+$node->stop('immediate');
 done_testing();
