@@ -180,41 +180,41 @@ COMMENT ON FUNCTION snowflake_from_text(text, text) IS 'snowflake from a text of
 CREATE FUNCTION snowflake_before("time" anyelement) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_before(anyelement) IS
-	'largest snowflake before a timestamptz, timestamp or date, or the first of several, as bigint, -1 if there is none';
+	'largest snowflake before a time, or the first of several times, as bigint, -1 if none';
 CREATE FUNCTION snowflake_before("time" anyelement, layout text) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_before(anyelement, text) IS
-	'largest snowflake before a timestamptz, timestamp or date, or the first of several, by the given layout';
+	'largest snowflake before a time, or the first of several times, as bigint, -1 if none, by the given layout';
 CREATE FUNCTION snowflake_until("time" anyelement) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
 COMMENT ON FUNCTION snowflake_until(anyelement) IS
-	'largest snowflake not after a timestamptz, timestamp or date, or the last of several, as bigint, -1 if there is none';
+	'largest snowflake not after a time, or the last of several times, as bigint, -1 if none';
 CREATE FUNCTION snowflake_until("time" anyelement, layout text) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_until(anyelement, text) IS
-	'largest snowflake not after a timestamptz, timestamp or date, or the last of several, by the given layout';
+	'largest snowflake not after a time, or the last of several times, as bigint, -1 if none, by the given layout';
 CREATE FUNCTION snowflake_period_start("time" anyelement, unit text) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_period_start(anyelement, text) IS
-	'no instant before this is truncated to a time, in the session''s time zone';
+	'no earlier instant is truncated to this time, in the session''s time zone';
 CREATE FUNCTION snowflake_period_start("time" anyelement, unit text, zone text) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_period_start(anyelement, text, text) IS
-	'no instant before this is truncated to a time, in the given time zone';
+	'no earlier instant is truncated to this time, in the given time zone';
 CREATE FUNCTION snowflake_period_end("time" anyelement, unit text) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_period_end(anyelement, text) IS
-	'no instant from this on is truncated to a time, in the session''s time zone';
+	'neither this instant nor a later one is truncated to this time, in the session''s time zone';
 CREATE FUNCTION snowflake_period_end("time" anyelement, unit text, zone text) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_period_end(anyelement, text, text) IS
-	'no instant from this on is truncated to a time, in the given time zone';
+	'neither this instant nor a later one is truncated to this time, in the given time zone';
 CREATE FUNCTION snowflake_filter_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_filter_support(internal) IS 'planner support for a filter on the time of a snowflake';
 CREATE FUNCTION snowflake_filter(boolean) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_filter_support;
-COMMENT ON FUNCTION snowflake_filter(boolean) IS 'the condition itself, beside the range of snowflakes that follows from it';
+COMMENT ON FUNCTION snowflake_filter(boolean) IS 'the condition itself, shown beside the range of snowflakes that it implies';
 
 -- Layouts
 
@@ -231,7 +231,7 @@ CREATE FUNCTION snowflake_layout(text,
 	OUT tick interval, OUT epoch timestamptz, OUT last_instant timestamptz,
 	OUT nodes bigint, OUT ids_per_second double precision)
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_layout(text) IS 'a layout, read and printed canonically';
+COMMENT ON FUNCTION snowflake_layout(text) IS 'a layout in its canonical form';
 CREATE FUNCTION snowflake_layouts(
 	OUT name text, OUT layout text,
 	OUT time_bits integer, OUT node_bits integer, OUT sequence_bits integer,
@@ -302,11 +302,11 @@ CREATE FUNCTION snowflake_get_stats(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_get_stats() IS 'implements snowflake_stats';
 CREATE VIEW snowflake_stats AS SELECT * FROM snowflake_get_stats();
-COMMENT ON VIEW snowflake_stats IS 'what the server''s generator has done since stats_reset';
+COMMENT ON VIEW snowflake_stats IS 'counters of the server''s generator since stats_reset';
 GRANT SELECT ON snowflake_stats TO PUBLIC;
 CREATE FUNCTION snowflake_stats_reset() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION snowflake_stats_reset() IS 'count from zero again in snowflake_stats';
+COMMENT ON FUNCTION snowflake_stats_reset() IS 'reset the counters of snowflake_stats';
 CREATE FUNCTION snowflake_advance(id bigint, force boolean DEFAULT false) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_advance(bigint, boolean) IS 'never mint at or below this snowflake';
@@ -315,13 +315,13 @@ CREATE FUNCTION snowflake_accept_layout() RETURNS void
 COMMENT ON FUNCTION snowflake_accept_layout() IS 'take the configured layout in place of the stored one';
 CREATE FUNCTION snowflake_accept_database(largest_id bigint DEFAULT NULL, none_exists boolean DEFAULT false) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_accept_database(bigint, boolean) IS 'keep a new reservation in the configured database, the old one being lost, above the largest snowflake that exists';
+COMMENT ON FUNCTION snowflake_accept_database(bigint, boolean) IS 'replace the lost reservation by one above the largest snowflake that exists';
 CREATE FUNCTION snowflake_accept_clock() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_accept_clock() IS 'believe the clock, which has jumped';
+COMMENT ON FUNCTION snowflake_accept_clock() IS 'accept the clock after a jump';
 CREATE FUNCTION snowflake_restart_at_clock(node integer) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_restart_at_clock(integer) IS 'take a generator that is far ahead back to the clock, with a new node ID';
+COMMENT ON FUNCTION snowflake_restart_at_clock(integer) IS 'return a generator that is far ahead to the clock, with a new node ID';
 CREATE FUNCTION snowflake_fleet_create(floor timestamptz DEFAULT NULL) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_fleet_create(timestamptz) IS 'create a fleet at the coordinator, which then leases node IDs';
@@ -331,7 +331,7 @@ CREATE FUNCTION snowflake_fleet_recover(
 COMMENT ON FUNCTION snowflake_fleet_recover(timestamptz, boolean) IS 're-create the fleet after its coordinator has lost data';
 CREATE FUNCTION snowflake_fleet_reclaim(node integer, floor timestamptz DEFAULT pg_catalog.now()) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_fleet_reclaim(integer, timestamptz) IS 'let a node ID that no server holds be leased again, for times after the newest ID with it';
+COMMENT ON FUNCTION snowflake_fleet_reclaim(integer, timestamptz) IS 'let a node ID that no server holds be leased again, above its newest ID';
 CREATE FUNCTION snowflake_fleet(
 	OUT node integer, OUT holder text, OUT since timestamptz,
 	OUT leased_from timestamptz, OUT leased_until timestamptz, OUT state text,

@@ -8,19 +8,19 @@
  *
  * 1. A start believes the clock, unless it is behind the newest ID that there may be by more
  *	  than snowflake.max_ahead and what a crash explains: then nothing is minted until it is
- *	  not, or an administrator accepts it; and a clock more than a day past that ID has to stand
- *	  for snowflake.jump_patience by then.  A clock that the layout does not have is never
+ *	  not, or an administrator accepts it; and a clock more than a day past that ID has to have
+ *	  lasted for snowflake.jump_patience by then.  A clock that the layout does not have is never
  *	  believed; nor is, before the first ID ever, one from before this release.
  *
  * 2. A clock that moved by at most snowflake.max_jump is followed.  One that moved farther is
  *	  coasted through, on the boot clock, until it returns, an administrator accepts it, or it
- *	  has stood for jump_patience; a jump ahead, for a thousandth of the jump if that is longer.
+ *	  has lasted for jump_patience; a jump ahead, for a thousandth of the jump if that is longer.
  *	  But while there is no ID of the clock that is believed, or none can be minted by it,
  *	  another one is believed at once if it is nearer to the newest ID or within a day of it.
  *
- * 3. Where the clock that is believed is behind the IDs, IDs stand: they go on at last + 1,
+ * 3. Where the clock that is believed is behind the IDs, IDs run ahead: they go on at last + 1,
  *	  ahead by at most the lead that there was then, which only falls, and by at most max_ahead.
- *	  Beyond it mints wait, or are refused.
+ *	  Beyond that, mints wait or are refused.
  *
  * Uniqueness and order do not depend on any of this: the correction only says how far the
  * generator may jump ahead, and the allowance how far behind "last" the clock may be; neither
@@ -37,13 +37,13 @@
  *	 coasts through nothing.  So the IDs of a copy that was restored to an earlier point are
  *	 above those that it does not know of, if the clock is past them.
  *
- * A wrong clock costs a lead of its own length, in which IDs stand, and IDs are refused only if
- * that is more than max_ahead.  For that it has to last for a thousandth of it, or there has to
- * be a start by it and then a mint: the keeper reserves no time but for mints that ask, so a
+ * A wrong clock that is believed costs a lead of its own length, and IDs are refused only if
+ * that is more than max_ahead.  To be believed it has to last for a thousandth of it, or the
+ * server has to start with it and mint: the keeper reserves time only for mints that ask, so a
  * clock under which nothing was minted leaves nothing behind.
  *
- * Only the keeper judges; it looks before it reserves time and whenever a mint asks, and
- * publishes before it publishes anything that was reckoned from it.
+ * Only the keeper judges.  It does before it reserves time and whenever a mint asks, and
+ * publishes the result before anything that follows from it.
  *
  *-------------------------------------------------------------------------
  */
@@ -82,7 +82,7 @@ typedef struct ClockMemory
 	int64		since_usec;		/* ... since then; boot clock */
 	int64		looked_usec;	/* when it was last looked at, boot clock; 0:
 								 * there was no start yet */
-	int64		allowed_usec;	/* how far IDs may stand ahead of the former */
+	int64		allowed_usec;	/* how far IDs may run ahead of the former */
 	TimestampTz newest;			/* the newest ID's time at that look */
 	TimestampTz newest_then;	/* and when this clock was first believed */
 	TimestampTz proven_from;	/* an ID of this time shows that it is right */
@@ -149,9 +149,9 @@ snowflake_clock_is_believed(void)
 	return memory->known;
 }
 
-/* IDs are ahead by so much, and stand: let them, by no more than before unless that is new. */
+/* IDs are ahead by so much: let them run, by no more than before unless that is new. */
 static void
-stand(int64 lead_usec, bool is_new)
+run_ahead(int64 lead_usec, bool is_new)
 {
 	if (!is_new)
 		lead_usec = Min(lead_usec, memory->allowed_usec);
@@ -160,7 +160,7 @@ stand(int64 lead_usec, bool is_new)
 
 /*
  * The newest ID's time was set, by an opening of the gate or snowflake_advance(): from
- * here on IDs stand, if they are ahead.  Returns what they may be ahead.
+ * here on IDs may run ahead, if they are.  Returns by how much.
  */
 int64
 snowflake_clock_raised(TimestampTz newest)
@@ -170,11 +170,11 @@ snowflake_clock_raised(TimestampTz newest)
 	if (memory->newest == memory->newest_then)
 		memory->newest_then = newest;	/* that is no ID of this clock */
 	memory->newest = newest;
-	stand(newest - (memory->offset_usec + memory->looked_usec), true);
+	run_ahead(newest - (memory->offset_usec + memory->looked_usec), true);
 	return memory->allowed_usec;
 }
 
-/* For how long a clock that has moved by so much has to stand: ahead, for a thousandth of it. */
+/* How long a clock that has moved by so much has to last: ahead, for a thousandth of it. */
 static int64
 patience(int64 moved_usec)
 {
@@ -253,7 +253,7 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 	{
 		int64		lead_usec = memory->newest - (memory->offset_usec + look->boot_usec);
 
-		stand(lead_usec, lead_usec > memory->allowed_usec + facts->slack_usec);
+		run_ahead(lead_usec, lead_usec > memory->allowed_usec + facts->slack_usec);
 		is_open = memory->newest == memory->newest_then ||
 			lead_usec > memory->allowed_usec + facts->slack_usec;
 	}
@@ -295,7 +295,7 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 		else if (!near || facts->accept)
 			memory->proven_from = 0;
 		if (!memory->known || (moved_usec < 0 && stepped))
-			stand(memory->newest - look->wall, true);
+			run_ahead(memory->newest - look->wall, true);
 		memory->known = true;
 		memory->jumping = false;
 		memory->offset_usec = offset_usec;

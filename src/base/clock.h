@@ -61,7 +61,7 @@ typedef struct SnowflakeClockFacts
 typedef struct SnowflakeVerdict
 {
 	int64		correction_usec;	/* to be added to the wall clock */
-	int64		allowed_usec;	/* how far IDs may stand ahead of that */
+	int64		allowed_usec;	/* how far IDs may run ahead of that */
 	SnowflakeClockNews news;
 	int64		moved_usec;		/* by how much the clock stepped or jumped */
 	int64		lasted_usec;	/* how long a jump has been coasted through */

@@ -20,9 +20,9 @@
  * runs there.  The frontier is the smaller of "last" and the position below the
  * smallest slot that counts, where "last" is read first.
  *
- * Why no row is missed: take a position p that a transaction T has minted or
- * will mint, and a reader that has read "last", then T's slot, then the virtual
- * ID that runs there, and then the rest of the slot.
+ * Why no row is missed: let a transaction T mint position p, now or later, and
+ * let a reader load in this order: "last", the holder in T's slot, the virtual
+ * ID that runs there, the rest of the slot.
  *
  * 1. The reader's "last" is below p: so is the frontier.
  *

@@ -2,7 +2,7 @@
  *
  * generator.c
  *	  The generator that all backends of a server share: its state, and every
- *	  line that writes it.  So the promise can be checked here.
+ *	  writer of it, so that the promise can be checked here.
  *
  * The promise: no position (tick, sequence) is issued twice, and every mint
  * gets a larger one than any mint that returned before it began, whatever the

@@ -12,9 +12,9 @@
 #include "storage/spin.h"
 
 /*
- * Nearly always the backend that has the slot is the only one that writes it, so
- * that costs a mint a store to a cache line of its own.  The next backend at the same
- * place in the process array goes on counting.
+ * Normally only the backend that owns the slot writes it, so counting is a plain
+ * store to a private cache line.  The next backend at the same place in the process
+ * array goes on counting.
  */
 typedef struct SnowflakeSlot
 {

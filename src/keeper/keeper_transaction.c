@@ -3,9 +3,9 @@
  * keeper_transaction.c
  *	  The keeper's transactions, whose commits are durable or errors.
  *
- * Synchronous replication is the difficulty: a signal ends the wait for a standby
- * as if the commit had got there.  So the keeper records that a signal came, and
- * then treats the commit as failed, although it stands.
+ * A signal ends the wait for a synchronous standby, and SyncRepWaitForLSN() then
+ * returns as if the commit were replicated.  So the keeper records that a signal
+ * came, and treats that commit as failed, although it is durable here.
  *
  *-------------------------------------------------------------------------
  */

@@ -5,9 +5,8 @@
  *
  * A snowflake is an int8 from 0 to 2^63-1, and functions of int8 are
  * used by the implicit cast to bigint, or named from SQL.  This file has those that
- * differ, and output: where that is looked up for each value, as for JSON and logical
- * replication, a function of core's under another name is searched for among all
- * of core's.
+ * differ, and output, which JSON and logical replication look up for each value:
+ * fmgr_info() would find a function of core's under another name by a linear search.
  *
  * The text form is decimal digits and nothing else.  int8 also takes spaces
  * and a sign, and from version 16 on hexadecimal and underscores; an ID in

@@ -122,8 +122,8 @@ snowflake_lease_state_wanted(SnowflakeNode *wanted)
 }
 
 /*
- * Tell the lessee that positions beyond this one are needed.  It is woken if that is
- * more than a clock that goes on would tell it: when half of the lease is left, or less.
+ * Record that positions beyond this one are needed.  Wakes the lessee if half of the
+ * lease or less would be left there, which the clock alone does not tell it.
  */
 void
 snowflake_lease_state_need(uint64 position)

@@ -321,7 +321,7 @@ decrypt_uuid(FunctionCallInfo fcinfo, Datum uuid, const char *context)
 				errcode(ERRCODE_UNDEFINED_OBJECT),
 				errmsg("there is no key for the UUID \"%s\"",
 					   DatumGetCString(DirectFunctionCall1(uuid_out, uuid))),
-				errdetail("Its key has a number that is %d modulo %d.",
+				errdetail("No configured key has a number that is %d modulo %d.",
 						  (int) (word[1] & LOW_BITS(UUID_KEY_BITS)), 1 << UUID_KEY_BITS));
 	ereport(ERROR,
 			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
