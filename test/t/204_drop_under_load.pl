@@ -11,25 +11,20 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
 use SnowflakeTest qw(
-  error_of finish_minter kill_postmaster new_clock new_node
-  start_after_kill start_minter start_with_clock step_clock wait_for_mint
-  wait_until
+  duplicates error_of finish_minter kill_postmaster new_clock new_node query start_after_kill
+  start_minter start_with_clock step_clock wait_for_mint wait_until
 );
 use Test::More;
 
 my $behind_ms = 30_000;
-my $node = new_node(
-	'main', conf => q{
-	snowflake.reservation = '1s'
-	snowflake.database = kept
-});
+my $node = new_node('main', conf => "snowflake.reservation = '1s'\nsnowflake.database = kept\n");
 my $clock = new_clock('main');
 my @ids;
 my $accepted = 0;
 
 start_with_clock($node, $clock);
-$node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'kept', 'app';
-$node->safe_psql('app', 'CREATE EXTENSION snowflake');
+query($node, "CREATE DATABASE $_") foreach 'kept', 'app';
+query($node, 'CREATE EXTENSION snowflake', dbname => 'app');
 wait_for_mint($node, dbname => 'app');
 
 sub try_to_mint
@@ -45,10 +40,8 @@ sub try_to_mint
 sub minted
 {
 	my (@minters) = @_;
-	my $count = 0;
 
-	$count += () = slurp_file($_->{ids}) =~ /\n/g foreach @minters;
-	return $count;
+	return scalar(() = map { slurp_file($_->{ids}) =~ /\n/g } @minters);
 }
 
 # Errors that say why
@@ -61,7 +54,7 @@ my $clear = qr/(?:
 	|minting\ snowflakes\ starts\ in\ [0-9.]+\ s,\ after\ the\ end\ of\ what\ was\ reserved\ before
 	)/x;
 
-# "more" is how many more IDs there are between the drop and the crash: none, some,
+# How many more IDs there are between the drop and the crash: none, some,
 # and as many as take longer than the keeper needs to find out.
 foreach my $case (
 	map {
@@ -74,7 +67,7 @@ foreach my $case (
 	my @minters = map { start_minter($node, 100_000, dbname => 'app') } 1 .. 2;
 
 	wait_until('IDs are minted', sub { minted(@minters) > 200 });
-	$node->safe_psql($sql =~ /DATABASE/ ? 'postgres' : 'kept', $sql);
+	query($node, $sql, dbname => $sql =~ /DATABASE/ ? 'postgres' : 'kept');
 
 	my $then = minted(@minters);
 	wait_until(
@@ -84,12 +77,8 @@ foreach my $case (
 			  || grep { $_->{run}->pump_nb; $_->{errors} =~ /ERROR/ } @minters;
 		});
 	kill_postmaster($node);
-	my @errors;
-	foreach my $minter (@minters)
-	{
-		push @ids, @{ finish_minter($minter) };
-		push @errors, grep { !/^$clear/ } $minter->{errors} =~ /ERROR:  (.*)/g;
-	}
+	push @ids, @{ finish_minter($_) } foreach @minters;
+	my @errors = grep { !/^$clear/ } map { $_->{errors} =~ /ERROR:  (.*)/g } @minters;
 	is("@errors", '', "$sql, $more more IDs: minting goes on, or says why not");
 
 	# both sessions ran side by side
@@ -99,22 +88,16 @@ foreach my $case (
 	step_clock($clock, -$behind_ms);
 	start_after_kill($node, $clock);
 	my $error = try_to_mint();
-	if ($error->{sqlstate} eq '')
-	{
-		cmp_ok($ids[-1], '>', $newest, 'after a crash, the clock being behind: an ID above');
-	}
-	else
-	{
-		like(
-			"$error->{sqlstate} $error->{message}",
-			qr/^55000 $clear/,
-			'after a crash, the clock being behind: no ID, but the reason');
-	}
-	my $clock_first = $more == 50;
+	ok(   $error->{sqlstate} eq ''
+		? $ids[-1] > $newest
+		: "$error->{sqlstate} $error->{message}" =~ /^55000 $clear/,
+		'after a crash, the clock being behind: an ID above, or the reason why not'
+	) or diag("$ids[-1], before $newest; $error->{sqlstate} $error->{message}");
 
 	# what an administrator does
+	my $clock_first = $more == 50;
 	step_clock($clock, $behind_ms) if $clock_first;
-	$node->safe_psql('postgres', 'CREATE DATABASE kept') if $sql =~ /DATABASE/;
+	query($node, 'CREATE DATABASE kept') if $sql =~ /DATABASE/;
 	wait_until(
 		'minting goes on',
 		sub {
@@ -122,20 +105,17 @@ foreach my $case (
 			return 1 if $error->{sqlstate} eq '';
 			if ($error->{message} =~ /is not in the database/)
 			{
-				$node->safe_psql('app', "SELECT snowflake_accept_database($newest)");
+				query($node, "SELECT snowflake_accept_database($newest)", dbname => 'app');
 				$accepted++;
 			}
 			return 0;
 		});
-	cmp_ok($ids[-1], '>', $newest,
-			'when the loss is accepted, '
-		  . ($clock_first ? 'by a right clock' : 'the clock being behind')
-		  . ', all go on above');
+	my $by = $clock_first ? 'by a right clock' : 'the clock being behind';
+	cmp_ok($ids[-1], '>', $newest, "when the loss is accepted, $by, all go on above");
 	step_clock($clock, $behind_ms) unless $clock_first;
 }
 
 cmp_ok($accepted, '>', 0, 'a loss was accepted');
-my %seen;
-is(scalar(grep { $seen{$_}++ } @ids), 0, scalar(@ids) . ' IDs, none came twice');
+is(duplicates(\@ids), 0, scalar(@ids) . ' IDs, none came twice');
 $node->stop;
 done_testing();

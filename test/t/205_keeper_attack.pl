@@ -10,29 +10,17 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of log_count new_node status wait_for_mint wait_until
+  change_node_id error_of log_count new_node query refuses reload_with status wait_for_mint wait_for_query
+  wait_until
 );
-use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
-my $node = new_node(
-	'main', conf => q{
-	snowflake.reservation = '1s'
-	snowflake.database = kept
-});
+my $node = new_node('main', conf => "snowflake.reservation = '1s'\nsnowflake.database = kept\n");
 
-$node->start;
-$node->safe_psql(
-	'postgres', q{
-	CREATE ROLE creator;
-	CREATE ROLE owner;
-	CREATE DATABASE kept OWNER owner;
-	GRANT CREATE ON DATABASE kept TO creator;
-	CREATE DATABASE app;
-});
-$node->safe_psql('app', 'CREATE EXTENSION snowflake');
-my $layout = $node->safe_psql('app', 'SELECT layout FROM snowflake_layout()');
+# In the keeper's database, and in one of applications
+sub kept { return query($node, $_[0], dbname => 'kept'); }
+sub app { return query($node, $_[0], dbname => 'app'); }
 
 sub as
 {
@@ -41,12 +29,24 @@ sub as
 	return "SET SESSION AUTHORIZATION $role; $sql";
 }
 
-# What an attacker puts in the place of the keeper's table.
+$node->start;
+query(
+	$node, q{
+	CREATE ROLE creator;
+	CREATE ROLE owner;
+	CREATE DATABASE kept OWNER owner;
+	GRANT CREATE ON DATABASE kept TO creator;
+	CREATE DATABASE app});
+app('CREATE EXTENSION snowflake');
+my $layout = app('SELECT layout FROM snowflake_layout()');
+
+# What an attacker puts in the place of the keeper's table, in the first schema of search_path.
 sub trap
 {
-	my ($role, $table) = @_;
+	my ($role, $schema, $table) = @_;
 
 	return qq{
+	SET search_path = $schema;
 	CREATE TABLE $table (node integer PRIMARY KEY, layout text NOT NULL, reserved_until timestamptz NOT NULL);
 	INSERT INTO $table VALUES (1, '$layout', now() - interval '1 day');
 	CREATE FUNCTION $table\_trap() RETURNS trigger LANGUAGE plpgsql AS
@@ -58,118 +58,116 @@ sub trap
 	};
 }
 
-# Has the keeper reserved anew, or does it wait for somebody's lock?
-sub extended_or_waiting
-{
-	my ($reservations) = @_;
-
-	return $node->safe_psql(
-		'app', qq{
-		SELECT reservations > $reservations
-			OR EXISTS (SELECT FROM pg_locks WHERE pid = keeper_pid AND NOT granted)
-		FROM snowflake_status, snowflake_stats}) eq 't';
-}
-
 # Let the keeper reserve more, with these statements in a transaction that is
 # open while it does so.
 sub spring
 {
-	my ($role, $sql) = @_;
+	my ($role, $sql, $what) = @_;
 	my $session = $node->background_psql('kept', on_error_stop => 0);
 	my $reservations = status($node, 'reservations', dbname => 'app');
 
 	$session->query(as($role, "BEGIN; $sql"));
 	wait_until(
-		'the keeper comes across it',
+		'the keeper has reserved anew, or waits for the lock',
 		sub {
 			$node->psql('app', q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
-			return extended_or_waiting($reservations);
+			return app(
+				qq{SELECT reservations > $reservations
+					OR EXISTS (SELECT FROM pg_locks WHERE pid = keeper_pid AND NOT granted)
+				FROM snowflake_status, snowflake_stats}) eq 't';
 		});
 	$session->query('COMMIT');
 	$session->quit;
 	$reservations = status($node, 'reservations', dbname => 'app');
-	$node->poll_query_until('app',
-		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 1 FROM snowflake_stats"
-	) or die "reservation is not extended";
+	wait_for_query(
+		$node,
+		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 1 FROM snowflake_stats",
+		dbname => 'app');
+	nobody_is_superuser($what);
 	return;
 }
 
-# Where the reservation is noted down to be
-sub noted
+# Where the reservation is, is noted down.
+sub is_noted
 {
-	return $node->safe_psql('postgres',
+	my ($what) = @_;
+	my $noted =
+	  query($node,
 		q{SELECT setconfig FROM pg_db_role_setting WHERE setdatabase = 0 AND setrole = 0});
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return like($noted, qr/^\{snowflake\.kept_in=\d+\}$/, $what);
 }
 
-sub superusers
+sub nobody_is_superuser
 {
-	return $node->safe_psql('postgres',
-		q{SELECT string_agg(rolname, ' ') FROM pg_roles WHERE rolsuper AND rolname IN ('creator', 'owner')}
-	);
-}
+	my ($what) = @_;
+	my $superusers = q{FROM pg_roles WHERE rolsuper AND rolname IN ('creator', 'owner')};
 
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(query($node, "SELECT string_agg(rolname, ' ') $superusers"), '', $what);
+}
 
 # The place is taken before the keeper comes: nothing of it is used.
-foreach my $trap (
+foreach my $taken (
 	as( 'creator',
-		'CREATE SCHEMA snowflake_keeper; SET search_path = snowflake_keeper;'
-		  . trap('creator', 'reservation')),
+		'CREATE SCHEMA snowflake_keeper;' . trap('creator', 'snowflake_keeper', 'reservation')),
 	as('creator', 'CREATE SCHEMA snowflake_keeper'),
 	as('owner', 'CREATE SCHEMA snowflake_keeper'))
 {
 	my $offset = -s $node->logfile;
 
 	# at once, or the keeper may come between
-	$node->safe_psql('kept',
-		"BEGIN; DROP SCHEMA IF EXISTS snowflake_keeper CASCADE; $trap; COMMIT");
-	my $error = error_of($node, 'SELECT snowflake_next()', dbname => 'app');
-	is($error->{sqlstate}, '55000',
-		"somebody has a schema of the keeper's name: nothing is minted");
+	kept("BEGIN; DROP SCHEMA IF EXISTS snowflake_keeper CASCADE; $taken; COMMIT");
+	refuses(
+		$node, 'SELECT snowflake_next()',
+		'55000',
+		"somebody has a schema of the keeper's name: nothing is minted",
+		dbname => 'app');
 	$node->wait_for_log(qr/ERROR:  schema "snowflake_keeper" does not belong to a superuser/,
 		$offset);
-	is( $node->safe_psql(
-			'kept', q{SELECT count(*) FROM pg_extension WHERE extname LIKE 'snowflake%'}),
-		'0',
-		'and nothing is put into it');
-	is(superusers(), '', 'nor is anything of it run');
+	is(kept(q{SELECT count(*) FROM pg_extension WHERE extname LIKE 'snowflake%'}),
+		'0', 'and nothing is put into it');
+	nobody_is_superuser('nor is anything of it run');
 }
-$node->safe_psql('kept', 'DROP SCHEMA snowflake_keeper CASCADE');
+kept('DROP SCHEMA snowflake_keeper CASCADE');
 my $start = clock_gettime(CLOCK_MONOTONIC);
 wait_for_mint($node, dbname => 'app');
 cmp_ok(clock_gettime(CLOCK_MONOTONIC) - $start, '<', 45, 'a superuser drops it: minting goes on');
-
 
 # The extension of applications, in the keeper's database: who created it replaces
 # it while the keeper waits.
 foreach my $schema ('mine', 'public')
 {
-	$node->safe_psql('kept', as('creator', 'CREATE SCHEMA IF NOT EXISTS mine'));
-	$node->safe_psql('kept', 'GRANT CREATE ON SCHEMA public TO creator');
-	$node->safe_psql('kept', as('creator', "CREATE EXTENSION snowflake SCHEMA $schema"));
+	kept($_)
+	  foreach as('creator', 'CREATE SCHEMA IF NOT EXISTS mine'),
+	  'GRANT CREATE ON SCHEMA public TO creator',
+	  as('creator', "CREATE EXTENSION snowflake SCHEMA $schema");
 	wait_for_mint($node, dbname => 'app');
-	spring('creator',
-		"DROP EXTENSION snowflake; SET search_path = $schema; "
-		  . trap('creator', 'snowflake_reservation'));
-	is(superusers(), '', "the extension in $schema is replaced by its creator: nothing is run");
-	$node->safe_psql('kept',
+	spring(
+		'creator',
+		'DROP EXTENSION snowflake;' . trap('creator', $schema, 'snowflake_reservation'),
+		"the extension in $schema is replaced by its creator: nothing is run");
+	kept(
 		"DROP TABLE $schema.snowflake_reservation; DROP FUNCTION $schema.snowflake_reservation_trap()"
 	);
 }
 
 # The database's owner replaces the schema, or renames it
-$node->safe_psql('kept', 'CREATE EXTENSION snowflake');
-spring('owner',
-	'DROP SCHEMA public CASCADE; CREATE SCHEMA public; SET search_path = public; '
-	  . trap('owner', 'snowflake_reservation'));
-is(superusers(), '', "the schema is replaced by the database's owner");
-$node->safe_psql('kept',
+kept('CREATE EXTENSION snowflake');
+spring(
+	'owner',
+	'DROP SCHEMA public CASCADE; CREATE SCHEMA public;'
+	  . trap('owner', 'public', 'snowflake_reservation'),
+	"the schema is replaced by the database's owner");
+kept(
 	'DROP SCHEMA public CASCADE; CREATE SCHEMA public; ALTER SCHEMA public OWNER TO owner; CREATE EXTENSION IF NOT EXISTS snowflake'
 );
-spring('owner',
-	'ALTER SCHEMA public RENAME TO old; CREATE SCHEMA public; SET search_path = public; '
-	  . trap('owner', 'snowflake_reservation'));
-is(superusers(), '', 'or renamed');
-
+spring(
+	'owner',
+	'ALTER SCHEMA public RENAME TO old; CREATE SCHEMA public;'
+	  . trap('owner', 'public', 'snowflake_reservation'),
+	'or renamed');
 
 # What is the keeper's now is nobody else's.
 my @tries = (
@@ -205,25 +203,31 @@ my @tries = (
 	'ALTER ROLE ALL RESET snowflake.kept_in',
 	q{ALTER DATABASE kept SET snowflake.kept_in = '1'},
 	q{SET snowflake.kept_in = '1'});
-foreach my $role ('creator', 'owner')
+
+# A privilege, or an object that one may see, is missing for each of these.
+sub nothing_can_be_done
 {
-	my @done =
-	  grep { error_of($node, as($role, $_), dbname => 'kept')->{sqlstate} !~ /^(?:42501|42704)$/ }
-	  @tries;
+	my ($what) = @_;
 
-	is(join("\n", @done), '', "what the $role of something else may not do");
+	foreach my $role ('creator', 'owner')
+	{
+		my @done =
+		  grep {
+			error_of($node, as($role, $_), dbname => 'kept')->{sqlstate} !~ /^(?:42501|42704)$/
+		  } @tries;
+
+		is(join("\n", @done), '', "$what: what the $role of something else may not do");
+	}
+	return;
 }
-like(noted(), qr/^\{snowflake\.kept_in=\d+\}$/, 'where the reservation is stays noted down');
-
+nothing_can_be_done('the keeper has its table');
+is_noted('where the reservation is stays noted down');
 
 # What the keeper does once, by SQL or as a superuser, is nobody's to hook into: the
 # database's settings, default privileges, and a superuser's own event triggers.
-$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
-$node->reload;
-$node->poll_query_until('app', q{SELECT gate ~ 'not set' FROM snowflake_status})
-  or die "gate does not close";
-$node->safe_psql(
-	'kept', q{
+change_node_id($node, -1, dbname => 'app');
+kept(
+	q{
 	DROP EXTENSION snowflake_keeper;
 	DROP SCHEMA snowflake_keeper;
 	ALTER ROLE ALL RESET snowflake.kept_in;
@@ -236,52 +240,40 @@ $node->safe_psql(
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO creator WITH GRANT OPTION;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO creator WITH GRANT OPTION;
 	CREATE EVENT TRIGGER hook ON ddl_command_start EXECUTE FUNCTION hook()});
-$node->safe_psql(
-	'kept',
-	as( 'owner', q{
-	ALTER DATABASE kept SET role = owner;
-	ALTER DATABASE kept SET search_path = public, pg_catalog;
-	ALTER DATABASE kept SET default_table_access_method = other;
-	ALTER DATABASE kept SET default_tablespace = elsewhere;
-	ALTER DATABASE kept SET check_function_bodies = off;
-	ALTER DATABASE kept SET quote_all_identifiers = on;
-	ALTER DATABASE kept SET backslash_quote = off;
-	ALTER DATABASE kept SET transform_null_equals = on;
-	ALTER DATABASE kept SET default_transaction_read_only = on}));
-$node->safe_psql('app', 'SELECT pg_terminate_backend(keeper_pid) FROM snowflake_status');
-$node->safe_psql('postgres', 'ALTER SYSTEM RESET snowflake.node_id');
-$node->reload;
+kept(
+	as( 'owner',
+		join ';',
+		map { "ALTER DATABASE kept SET $_" } 'role = owner',
+		'search_path = public, pg_catalog',
+		'default_table_access_method = other',
+		'default_tablespace = elsewhere',
+		'check_function_bodies = off',
+		'quote_all_identifiers = on',
+		'backslash_quote = off',
+		'transform_null_equals = on',
+		'default_transaction_read_only = on'));
+app('SELECT pg_terminate_backend(keeper_pid) FROM snowflake_status');
+reload_with($node, 'snowflake.node_id = 1');
 wait_for_mint($node, dbname => 'app');
-$node->safe_psql('postgres', 'ALTER DATABASE kept RESET ALL');
-$node->safe_psql('kept', 'DROP EVENT TRIGGER hook');
-is($node->safe_psql('kept', 'SELECT node FROM snowflake_keeper.reservation WHERE node >= 0'),
+query($node, 'ALTER DATABASE kept RESET ALL');
+kept('DROP EVENT TRIGGER hook');
+is(kept('SELECT node FROM snowflake_keeper.reservation WHERE node >= 0'),
 	'1', 'settings and event triggers: the extension is created all the same');
-is( $node->safe_psql(
-		'kept', q{
-		SELECT count(*) FROM pg_class
-		 WHERE relnamespace = 'snowflake_keeper'::regnamespace AND reltablespace <> 0}),
+is( kept(
+		q{SELECT count(*) FROM pg_class
+		WHERE relnamespace = 'snowflake_keeper'::regnamespace AND reltablespace <> 0}),
 	'0',
 	'in the tablespace of its database');
-like(noted(), qr/^\{snowflake\.kept_in=\d+\}$/, 'and where it is noted down');
-
-foreach my $role ('creator', 'owner')
-{
-	my @done =
-	  grep { error_of($node, as($role, $_), dbname => 'kept')->{sqlstate} !~ /^(?:42501|42704)$/ }
-	  @tries;
-
-	is(join("\n", @done), '', "default privileges: nothing is the $role\'s");
-}
-
+is_noted('and where it is noted down');
+nothing_can_be_done('default privileges');
 
 # In the steady state the keeper runs no statement at all.
-is(superusers(), '', 'nobody has become superuser');
-$node->stop;
-
+nobody_is_superuser('nobody has become superuser');
 foreach my $library ('pg_stat_statements', 'pgaudit')
 {
   SKIP:
 	{
+		$node->stop;
 		$node->append_conf(
 			'postgresql.conf', qq{
 			shared_preload_libraries = 'snowflake, $library'
@@ -293,33 +285,28 @@ foreach my $library ('pg_stat_statements', 'pgaudit')
 		if (!$node->start(fail_ok => 1))
 		{
 			$node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'");
+			$node->start;
 			skip "$library is not installed", 1;
 		}
-		$node->safe_psql('postgres', "CREATE EXTENSION $library");
+		query($node, "CREATE EXTENSION $library");
 		wait_for_mint($node, dbname => 'app');
 		my ($keeper, $reservations) = split /\|/,
-		  $node->safe_psql('app',
-			'SELECT keeper_pid, reservations FROM snowflake_status, snowflake_stats');
+		  status($node, 'keeper_pid, reservations', dbname => 'app');
 
-		$node->poll_query_until('app',
-			"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 3 FROM snowflake_stats"
-		) or die "reservation is not extended";
-		if ($library eq 'pgaudit')
-		{
-			is(log_count($node, qr/^\[$keeper\] .*AUDIT/),
-				0, 'an audit of everything has no statement of the keeper');
-		}
-		else
-		{
-			is( $node->safe_psql(
-					'postgres', q{
-					SELECT count(*) FROM pg_stat_statements JOIN pg_database d ON d.oid = dbid
-					WHERE datname = 'kept'}),
-				'0',
-				'the keeper runs no statement');
-		}
-		$node->stop;
+		wait_for_query(
+			$node,
+			"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations + 3 FROM snowflake_stats",
+			dbname => 'app');
+		is( $library eq 'pgaudit'
+			? log_count($node, qr/^\[$keeper\] .*AUDIT/)
+			: query(
+				$node,
+				q{SELECT count(*) FROM pg_stat_statements JOIN pg_database d ON d.oid = dbid WHERE datname = 'kept'}
+			),
+			0,
+			"the keeper runs no statement, says $library");
 	}
 }
 
+$node->stop;
 done_testing();

@@ -1,5 +1,6 @@
 # A keeper that cannot connect, for its database does not exist, tries again after a pause,
-# and does not fill the log.  Time stands, so that its pauses are as long as this test says.
+# and does not fill the log; so does one that fails.  Time stands, so that its pauses are as
+# long as this test says.
 
 use strict;
 use warnings;
@@ -7,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  finish_minter let_pass log_count new_clock new_node start_minter start_time start_with_clock
+  finish_minter let_pass log_count new_clock new_node query start_minter start_time start_with_clock
   status stop_time wait_for_mint wait_until
 );
 use Test::More;
@@ -21,6 +22,11 @@ sub attempts
 	return log_count($node, qr/FATAL:  database "later" does not exist/);
 }
 
+sub failures
+{
+	return log_count($node, qr/ERROR:  table "snowflake_keeper\.reservation" is not fit/);
+}
+
 # Look at the server for a while: with each look a keeper without a pause would have
 # tried several times.
 sub look_on
@@ -29,46 +35,13 @@ sub look_on
 	return;
 }
 
-stop_time($clock);
-start_with_clock($node, $clock);
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_until('the keeper has tried', sub { return attempts() > 0 });
-wait_until('there is another one', sub { return status($node, 'keeper_pid IS NOT NULL') eq 't' });
-look_on();
-is(attempts(), 1, 'a keeper that cannot connect does not try again at once');
-my $keeper = status($node, 'keeper_pid');
-let_pass($clock, $pause - 1);
-$node->reload;
-look_on();
-is(attempts(), 1, 'nor before the pause is over');
-is(status($node, 'keeper_pid'), $keeper, 'it is one process that waits');
-wait_until(
-	'the keeper has tried again',
-	sub {
-		let_pass($clock, $pause);
-		$node->reload;
-		return attempts() > 1;
-	});
-pass('after it, it tries again');
-look_on();
-my $before = attempts();
-look_on();
-is(attempts(), $before, 'and pauses again');
-
-# When the database is there, it needs no restart.
-start_time($clock);
-$node->safe_psql('postgres', 'CREATE DATABASE later');
-wait_for_mint($node);
-pass('the database is created: minting begins');
-
-# One that fails while the gate is open, and of which a mint asks something, pauses as well: for
-# a second, and not only for as long as after a lock.
-sub failures
+# The keeper looks at the clock when it is woken.
+sub let_pass_and_wake
 {
-	return log_count($node, qr/ERROR:  table "snowflake_keeper\.reservation" is not fit/);
+	let_pass($clock, $_[0]);
+	$node->reload;
+	return;
 }
-
-$keeper = status($node, 'keeper_pid');
 
 sub wait_for_sleep
 {
@@ -82,10 +55,46 @@ sub wait_for_sleep
 	return;
 }
 
+sub rename_column
+{
+	query(
+		$node,
+		"ALTER TABLE snowflake_keeper.reservation RENAME $_[0] TO $_[1]",
+		dbname => 'later');
+	return;
+}
+
+stop_time($clock);
+start_with_clock($node, $clock);
+query($node, 'CREATE EXTENSION snowflake');
+wait_until('the keeper has tried', sub { attempts() > 0 });
+wait_until('there is another one', sub { status($node, 'keeper_pid IS NOT NULL') eq 't' });
+look_on();
+is(attempts(), 1, 'a keeper that cannot connect does not try again at once');
+my $keeper = status($node, 'keeper_pid');
+let_pass_and_wake($pause - 1);
+look_on();
+is(attempts(), 1, 'nor before the pause is over');
+is(status($node, 'keeper_pid'), $keeper, 'it is one process that waits');
+wait_until('the keeper has tried again', sub { let_pass_and_wake($pause); attempts() > 1 });
+pass('after it, it tries again');
+look_on();
+my $before = attempts();
+look_on();
+is(attempts(), $before, 'and pauses again');
+
+# When the database is there, it needs no restart.
+start_time($clock);
+query($node, 'CREATE DATABASE later');
+wait_for_mint($node);
+pass('the database is created: minting begins');
+
+# One that fails while the gate is open, and of which a mint asks something, pauses as well: for
+# a second, and not only for as long as after a lock.
+$keeper = status($node, 'keeper_pid');
 stop_time($clock);
 wait_for_sleep();
-$node->safe_psql('later',
-	'ALTER TABLE snowflake_keeper.reservation RENAME reserved_until TO until');
+rename_column('reserved_until', 'until');
 let_pass($clock, 60_000);
 my $minted = status($node, 'minted');
 my $minter;
@@ -96,14 +105,11 @@ my $minter;
 }
 wait_until('the keeper has failed', sub { failures() > 0 });
 wait_for_sleep();
-let_pass($clock, 500);
-$node->reload;
+let_pass_and_wake(500);
 look_on();
 is(failures(), 1, 'a keeper that has failed does not try again before its pause is over');
-$node->safe_psql('later',
-	'ALTER TABLE snowflake_keeper.reservation RENAME until TO reserved_until');
-let_pass($clock, 600);
-$node->reload;
+rename_column('until', 'reserved_until');
+let_pass_and_wake(600);
 wait_until('the mint has its ID', sub { status($node, 'minted') > $minted });
 is(scalar(@{ finish_minter($minter) }), 1, 'after it, the mint gets its ID')
   or diag($minter->{errors});

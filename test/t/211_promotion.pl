@@ -9,8 +9,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of finish_minter log_count new_clock new_node set_clock
-  start_minter start_with_clock status wait_for_mint wait_for_status
+  change_node_id error_of extend finish_minter log_count minting_node new_clock query refuses set_clock
+  start_minter start_with_clock status wait_for_mint wait_for_query wait_for_status
 );
 use PostgreSQL::Test::Cluster;
 use Test::More;
@@ -18,18 +18,23 @@ use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 my $behind = 2_000;    # ms
 
-my $primary = new_node(
+my $clock = new_clock('primary');
+my $primary = minting_node(
 	'primary',
+	clock => $clock,
 	init => { allows_streaming => 1 },
 	conf => q{
 	snowflake.reservation = '1s'
 	snowflake.max_wait = '30s'
 });
-my $clock = new_clock('primary');
-start_with_clock($primary, $clock);
-$primary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($primary);
 $primary->backup('base');
+
+sub sql { return query($primary, @_); }
+
+my $waiting =
+  qr/^The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\. Start a synchronous standby, or change synchronous_standby_names\.$/;
+my $keeper_waits =
+  q{FROM pg_stat_activity WHERE backend_type = 'snowflake keeper' AND wait_event = 'SyncRep'};
 
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
@@ -38,29 +43,26 @@ set_clock($standby_clock, -$behind);
 start_with_clock($standby, $standby_clock);
 
 # not before the backup, or the standby would want one as well
-$primary->safe_psql('postgres', q{ALTER SYSTEM SET synchronous_standby_names = 'standby'});
+sql(q{ALTER SYSTEM SET synchronous_standby_names = 'standby'});
 $primary->reload;
-$primary->poll_query_until('postgres',
-	q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'})
-  or die "no synchronous standby";
+wait_for_query($primary, q{SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'});
 
 # What a standby shows and refuses
 $primary->wait_for_catchup($standby);
-is( $standby->safe_psql(
-		'postgres', 'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1'),
-	$primary->safe_psql(
-		'postgres', 'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1'),
-	'the reservation shows on the standby');
+my $reserved = 'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1';
+is(query($standby, $reserved), sql($reserved), 'the reservation shows on the standby');
 foreach my $function (
-	'snowflake_next()', q{snowflake_advance('1')},
-	'snowflake_accept_layout()', 'snowflake_accept_database(1)',
-	'snowflake_accept_clock()', 'snowflake_restart_at_clock(1)')
+	q{snowflake_advance('1')}, 'snowflake_accept_layout()',
+	'snowflake_accept_database(1)', 'snowflake_accept_clock()',
+	'snowflake_restart_at_clock(1)')
 {
 	my ($name) = $function =~ /(\w+)/;
-	my $error = error_of($standby, "SELECT $function");
 
-	is($error->{sqlstate}, '25006', "a standby refuses $name()");
-	is($error->{message}, "cannot execute $name() during recovery", 'and says why');
+	refuses(
+		$standby, "SELECT $function",
+		'25006',
+		"a standby refuses $name(), and says why",
+		message => qr/^cannot execute $name\(\) during recovery$/);
 }
 is(status($standby, 'gate'), 'closed: the server is in recovery', 'so does its status');
 
@@ -70,9 +72,7 @@ is(status($standby, 'keeper_pid'), '', 'and it has no keeper');
 # The end of another node ID is stored without the standby.  What is reserved after that is not.
 foreach my $node_id (2, 1)
 {
-	$primary->append_conf('postgresql.conf', "snowflake.node_id = $node_id");
-	$primary->reload;
-	wait_for_status($primary, "node = $node_id AND gate = 'open'");
+	change_node_id($primary, $node_id);
 	wait_for_mint($primary);
 }
 
@@ -80,46 +80,39 @@ foreach my $node_id (2, 1)
 # confirm it: minting ends with the reservation, and the error says why.
 my $outage = -s $primary->logfile;
 $standby->stop;
-my $session = $primary->background_psql('postgres', on_error_stop => 0);
-$session->query_safe('\set VERBOSITY verbose');
-$session->query_safe(q{SET snowflake.max_wait = '3s'});
-$session->query_safe(q{SET statement_timeout = '20s'});
-$primary->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_replication})
-  or die "standby is still there";
-my $output = $session->query(
-	q{
-	DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
-like(
-	$session->{stderr},
-	qr/ERROR:  55000:.*reservation was not extended/,
-	'no standby confirms: minting ends with the reservation');
-like(
-	$session->{stderr},
-	qr/HINT:  The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\./,
-	'with the reason');
-$session->{stderr} = '';
-is( log_count(
-		$primary,
-		qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby$/, $outage
-	),
-	1,
-	'the log says once that it waits');
-is( $primary->safe_psql(
-		'postgres',
-		q{SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}),
-	'SyncRep',
-	'the keeper waits for the standby');
+wait_for_query($primary, q{SELECT count(*) = 0 FROM pg_stat_replication});
+
+# Mint until that fails, and look what the log has since then.
+sub exhaust
+{
+	my ($what, $offset) = @_;
+
+	refuses(
+		$primary, q{
+		SET snowflake.max_wait = '3s';
+		SET statement_timeout = '1min';
+		DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$},
+		'55000',
+		"$what: minting ends with the reservation, with the reason",
+		message => qr/reservation was not extended/,
+		hint => $waiting);
+	is( log_count(
+			$primary,
+			qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby$/,
+			$offset),
+		1,
+		'the log says once that it waits');
+	return;
+}
+exhaust('no standby confirms', $outage);
+is(sql("SELECT count(*) $keeper_waits"), 1, 'the keeper waits for the standby');
 is(status($primary, q{concat_ws(' ', gate, standby_wait > '1 s')}),
 	'open t', 'the gate is open, and the status says for how long the keeper waits');
-like(
-	status($primary, 'advice'),
-	qr/^The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\. Start a synchronous standby, or change synchronous_standby_names\.$/,
-	'and so does the advice');
+like(status($primary, 'advice'), $waiting, 'and so does the advice');
 
 # No ID is past the row that others see, which is the last that the standby has
 # confirmed.
-my $confirmed = $primary->safe_psql('postgres',
-	'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
+my $confirmed = sql($reserved);
 
 sub is_within
 {
@@ -136,39 +129,27 @@ is_within('no ID is past what is confirmed');
 
 # Who cancels the wait has the commit stand, but not confirmed.  (So the row that
 # others see is that of a later time from now on.)
-my $waiting = q{backend_type = 'snowflake keeper' AND wait_event = 'SyncRep'};
-my $pid = $primary->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE $waiting");
-$primary->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
-$output = $session->query('SELECT snowflake_next()');
-like(
-	$session->{stderr},
-	qr/ERROR:  55000:.*reservation was not extended/,
-	'the wait is canceled: there is no more to mint');
+my $pid = sql("SELECT pid $keeper_waits");
+my $refused = q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()};
+sql("SELECT pg_cancel_backend($pid)");
+refuses(
+	$primary, $refused, '55000',
+	'the wait is canceled: there is no more to mint',
+	message => qr/reservation was not extended/);
 is_within('because a canceled wait confirms nothing');
-$primary->poll_query_until('postgres',
-	"SELECT count(*) = 1 FROM pg_stat_activity WHERE $waiting AND pid = $pid")
-  or die "keeper does not try again";
+wait_for_query($primary, "SELECT count(*) = 1 $keeper_waits AND pid = $pid");
 wait_for_status($primary, 'standby_wait IS NOT NULL');
-like(
-	status($primary, 'advice'),
-	qr/^The commit of the reservation has been waiting for a synchronous standby /,
-	'the advice is about the wait, and not about the failure before');
-$session->{stderr} = '';
-$session->query('SELECT snowflake_next()');
-like(
-	$session->{stderr},
-	qr/HINT:  The commit of the reservation has been waiting for a synchronous standby for [0-9.]+ s\. Start a synchronous standby/,
-	'and so is the error');
+like(status($primary, 'advice'),
+	$waiting, 'the advice is about the wait, and not about the failure before');
+refuses($primary, $refused, '55000', 'and so is the error', hint => $waiting);
 
 # Neither the server's stop nor that of the keeper waits for a standby.
-$session->quit;
 {
 	local $ENV{PGCTLTIMEOUT} = 20;
 	ok($primary->stop('fast', fail_ok => 1), 'a fast stop does not wait for the standby');
 }
 start_with_clock($primary, $clock);
-my $start = clock_gettime(CLOCK_MONOTONIC);
-my $unconfirmed = error_of($primary, q{SET snowflake.max_wait = '3s'; SELECT snowflake_next()});
+my $unconfirmed = error_of($primary, $refused);
 is($unconfirmed->{sqlstate}, '55000', 'after a start without the standby nothing is minted');
 like(
 	"$unconfirmed->{detail} $unconfirmed->{hint}",
@@ -179,11 +160,8 @@ my $offset = -s $primary->logfile;
 start_with_clock($standby, $standby_clock);
 foreach my $try (1 .. 2)
 {
-	# each needs another reservation, so another confirmation
-	my $reservations = status($primary, 'reservations');
-	$primary->poll_query_until('postgres',
-		"SELECT snowflake_next() IS NOT NULL AND reservations > $reservations FROM snowflake_stats")
-	  or die "server does not mint";
+	# each needs another confirmation
+	extend($primary);
 	pass("the standby is back: minting goes on, reservation $try");
 }
 
@@ -197,45 +175,27 @@ is(status($primary, 'concat(advice, standby_wait)'), '', 'there is no advice any
 
 # The next wait is in the log as well.
 $standby->stop;
-$unconfirmed = error_of(
-	$primary, q{
-	SET snowflake.max_wait = '3s';
-	SET statement_timeout = '1min';
-	DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$});
-is($unconfirmed->{sqlstate}, '55000', 'the standby is gone again: minting ends');
-is( log_count(
-		$primary,
-		qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby$/, $offset
-	),
-	1,
-	'the log says again that it waits');
+exhaust('the standby is gone again', $offset);
 
 # Who has used up the reservation asks the keeper for more while it waits for the
 # standby.  That is not forgotten when the standby is there again, and nobody wakes
 # the keeper by anything else, such as a reload.
 my $waiter = start_minter($primary, 1_000_000);
-$primary->poll_query_until(
-	'postgres', q{
-	SELECT count(*) = 1 FROM pg_stat_activity
-	 WHERE query = 'SELECT snowflake_next();' AND wait_event IN ('SnowflakeKeeper', 'Extension')}
-) or die "session does not wait";
+my $minting = q{FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'};
+wait_for_query($primary,
+	"SELECT count(*) = 1 $minting AND wait_event IN ('SnowflakeKeeper', 'Extension')");
 my $extended = status($primary, 'reservations');
 start_with_clock($standby, $standby_clock);
-ok( $primary->poll_query_until(
-		'postgres', "SELECT reservations >= $extended + 4 FROM snowflake_stats"),
-	'who waited for the standby mints on, reservation after reservation');
-$primary->safe_psql('postgres',
-	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
-);
+wait_for_status($primary, "reservations >= $extended + 4");
+sql("SELECT pg_terminate_backend(pid) $minting");
 finish_minter($waiter);
-unlike($waiter->{errors}, qr/ERROR/, 'without an error');
+unlike($waiter->{errors}, qr/ERROR/,
+	'who waited for the standby mints on, reservation after reservation, without an error');
 
 # The failover.  The IDs of its sessions outlive the primary.
-my @minters =
-  map { start_minter($primary, 1_000_000) } 1 .. 2;
+my @minters = map { start_minter($primary, 1_000_000) } 1 .. 2;
 my $reservations = status($primary, 'reservations');
-$primary->poll_query_until('postgres', "SELECT reservations > $reservations FROM snowflake_stats")
-  or die "reservation is not extended";
+wait_for_status($primary, "reservations > $reservations");
 my $promised = status($primary, 'reserved_until');
 $primary->stop('immediate');
 my $stopped = clock_gettime(CLOCK_MONOTONIC);
@@ -253,15 +213,14 @@ foreach my $minter (@minters)
 $standby->promote;
 set_clock($standby_clock, -$behind - (clock_gettime(CLOCK_MONOTONIC) - $stopped) * 1000);
 my ($id, $waits) = split /\n/,
-  $standby->safe_psql('postgres',
-	'SELECT snowflake_next(); SELECT clock_waits FROM snowflake_stats');
+  query($standby, 'SELECT snowflake_next(); SELECT clock_waits FROM snowflake_stats');
 cmp_ok($id, '>', $seen[-1],
 	'the first ID of the promoted standby is larger than all of the primary');
-is($standby->safe_psql('postgres', "SELECT snowflake_timestamp('$id') > '$promised'"),
+is(query($standby, "SELECT snowflake_timestamp('$id') > '$promised'"),
 	't', 'and above what the primary had promised');
 cmp_ok($waits, '<=', 1,
 	'it waits for no more than a look at the clock, though that is behind: IDs stand');
-is($standby->safe_psql('postgres', "SELECT snowflake_node('$id')"), 1, 'it has the same node ID');
+is(query($standby, "SELECT snowflake_node('$id')"), 1, 'it has the same node ID');
 
 $standby->stop;
 done_testing();
