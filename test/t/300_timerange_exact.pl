@@ -11,16 +11,17 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(error_of new_node);
+use SnowflakeTest qw(new_node query refuses);
 use Test::More;
 
 my $rows = $ENV{SNOWFLAKE_TEST_ROWS} || 5_000;
 my $constants = 60;
 
 my $node = new_node('main', node_id => undef);
+sub sql { return query($node, @_); }
+
 $node->start;
-$node->safe_psql(
-	'postgres', q{
+sql(q{
 CREATE EXTENSION snowflake;
 
 -- Any ID of the layout, but most of them near a few instants, so that ticks
@@ -151,10 +152,8 @@ foreach my $layout (
 {
 	$node->append_conf('postgresql.conf', "snowflake.layout = '$layout'");
 	$node->restart;
-	is($node->safe_psql('postgres', 'SHOW snowflake.layout'),
-		$layout, "$layout: it is the server's");
-	$node->safe_psql(
-		'postgres', qq{
+	is(sql('SHOW snowflake.layout'), $layout, "$layout: it is the server's");
+	sql(qq{
 		TRUNCATE cases;
 		INSERT INTO cases
 			SELECT id, id, \@\@ id, ts, random_local(ts), random_day(ts), random_range(random_time(id), random_time(id))
@@ -163,17 +162,15 @@ foreach my $layout (
 		ANALYZE cases});
 
 	# constants, of which the planner knows the time: the last ID that there is, and the next one
-	my $last = $node->safe_psql('postgres', q{SELECT snowflake_upper_bound('infinity')});
+	my $last = sql(q{SELECT snowflake_upper_bound('infinity')});
 	foreach my $decoded ('@@ ID', 'snowflake_timestamp(ID)', 'ID::timestamptz')
 	{
 		my $of_last = $decoded =~ s/ID/'$last'::snowflake/r;
 		my $of_next = $decoded =~ s/ID/'@{[ $last + 1 ]}'::snowflake/r;
 
-		is( $node->safe_psql('postgres', "SELECT $of_last = last_instant FROM snowflake_layout()"),
-			't',
-			"$layout: $decoded of the last ID");
-		is(error_of($node, "SELECT $of_next")->{sqlstate},
-			'22003', "$layout: $decoded of a larger ID")
+		is(sql("SELECT $of_last = last_instant FROM snowflake_layout()"),
+			't', "$layout: $decoded of the last ID");
+		refuses($node, "SELECT $of_next", '22003', "$layout: $decoded of a larger ID")
 		  if $last < 9223372036854775807;
 	}
 
@@ -203,19 +200,18 @@ foreach my $layout (
 			} @conditions) . ") FROM (SELECT * FROM cases ORDER BY random() LIMIT 20) x";
 
 		unlike(
-			$node->safe_psql('postgres', "EXPLAIN VERBOSE $query"),
+			sql("EXPLAIN VERBOSE $query"),
 			qr/\(@@ |snowflake_timestamp/,
 			"$layout: $time is decoded in no comparison");
 		my ($n, $wrong) =
-		  split /\|/, $node->safe_psql('postgres', "SET timezone = 'America/New_York'; $query");
+		  split /\|/, sql("SET timezone = 'America/New_York'; $query");
 		is($wrong, 0,
 			"$layout: $time compares with times as a plain one: $n times in @{[ scalar @conditions ]} conditions"
 		);
 		$compared += $n * $rows * @conditions;
 	}
 
-	my ($tried, $different) = split /\|/,
-	  $node->safe_psql('postgres', "SELECT * FROM wrong_constants($constants)");
+	my ($tried, $different) = split /\|/, sql("SELECT * FROM wrong_constants($constants)");
 	is($different, 0,
 		"$layout: $tried queries with constants find the rows of the plain ones, with and without an index"
 	);
@@ -223,8 +219,7 @@ foreach my $layout (
 cmp_ok($compared, '>=', 1_000_000, "$compared comparisons");
 
 # A condition on the ID that no index can answer, in the order of its time
-is( $node->safe_psql(
-		'postgres', q{
+is( sql(q{
 		SET enable_sort = off;
 		SET enable_seqscan = off;
 		SET enable_bitmapscan = off;

@@ -8,29 +8,26 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest qw(error_of new_node query wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 # The reservation is kept in the database that is dumped, so that there is one
 # to be left out of the dumps.
-my %conf = (
-	conf => q{
-snowflake.database = 'everything'
-timezone = 'UTC'
-});
+my %conf = (conf => "snowflake.database = 'everything'\ntimezone = 'UTC'\n");
 my $source = new_node('source', node_id => 3, %conf);
 my $target = new_node('target', node_id => 9, %conf);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
-$source->start;
-$source->safe_psql('postgres',
-	'CREATE DATABASE everything; CREATE ROLE reader; CREATE ROLE writer');
-$source->safe_psql('everything', 'CREATE EXTENSION snowflake');
-wait_for_mint($source, dbname => 'everything');
+sub source { return query($source, $_[0], dbname => 'everything'); }
+sub target { return query($target, $_[1], dbname => $_[0]); }
 
-$source->safe_psql(
-	'everything', q{
+$source->start;
+query($source, "CREATE $_") foreach 'DATABASE everything', 'ROLE reader', 'ROLE writer';
+source('CREATE EXTENSION snowflake');
+wait_for_mint($source, dbname => 'everything');
+source(
+	q{
 	-- the type inside other types
 	CREATE DOMAIN order_id AS snowflake DEFAULT snowflake_next() CHECK (VALUE > '0');
 	CREATE TYPE order_line AS (item snowflake, others snowflake[], amount integer);
@@ -42,6 +39,7 @@ $source->safe_psql(
 		made timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id, 'twitter')) STORED,
 		node integer GENERATED ALWAYS AS (snowflake_node(id, 'twitter')) STORED,
 		previous snowflake DEFAULT snowflake_next(),
+		number bigint DEFAULT snowflake_next(),
 		note text,
 		CHECK (id <> 5 AND previous IS DISTINCT FROM id),
 		EXCLUDE (previous WITH =));
@@ -164,16 +162,17 @@ $source->safe_psql(
 sub contents
 {
 	my ($node, $dbname) = @_;
-	my $query = $node->safe_psql(
-		$dbname, q{
+	my $selects = query(
+		$node, q{
 		SELECT string_agg(format(
 				   'SELECT %L, count(*), md5(string_agg(t::text, E''\n'' ORDER BY t::text)) FROM ONLY %s t',
 				   oid::regclass, oid::regclass), ' UNION ALL ' ORDER BY oid::regclass::text)
 		  FROM pg_class
 		 WHERE relkind IN ('r', 'v', 'm') AND relnamespace = 'public'::regnamespace
-		   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = pg_class.oid AND d.deptype = 'e')});
+		   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = pg_class.oid AND d.deptype = 'e')},
+		dbname => $dbname);
 
-	return $node->safe_psql($dbname, $query);
+	return query($node, $selects, dbname => $dbname);
 }
 
 # What pg_dump makes of a database, less what is random in it.
@@ -197,28 +196,23 @@ like(
 	$contents,
 	qr/^unnamed_operators\|300\|/m,
 	'the view without an operator in its text finds its rows');
-is( $source->safe_psql(
-		'everything', 'SELECT count(*) FROM snowflake_keeper.reservation WHERE node = 3'),
-	'1',
-	'the database that is dumped has a reservation');
+is(source('SELECT count(*) FROM snowflake_keeper.reservation WHERE node = 3'),
+	'1', 'the database that is dumped has a reservation');
 
 # Out
 my $source_connstr = $source->connstr('everything');
-command_ok([ 'pg_dump', '--no-sync', '-d', $source_connstr, '-f', "$dir/plain.sql" ],
-	'pg_dump to a script');
-command_ok([ 'pg_dump', '--no-sync', '-Fc', '-d', $source_connstr, '-f', "$dir/custom.dump" ],
-	'pg_dump to an archive');
-command_ok(
-	[ 'pg_dump', '--no-sync', '-Fd', '-j', '2', '-d', $source_connstr, '-f', "$dir/directory" ],
-	'pg_dump to a directory, with jobs');
-command_ok([ 'pg_dumpall', '--no-sync', '-d', $source->connstr('postgres'), '-f', "$dir/all.sql" ],
-	'pg_dumpall');
-foreach my $archive ('custom.dump', 'directory')
+my @dump = ('pg_dump', '--no-sync', '-d', $source_connstr);
+foreach my $command (
+	[ @dump, '-f', "$dir/plain.sql" ],
+	[ @dump, '-Fc', '-f', "$dir/custom" ],
+	[ @dump, '-Fd', '-j', '2', '-f', "$dir/directory" ],
+	[ 'pg_dumpall', '--no-sync', '-d', $source->connstr('postgres'), '-f', "$dir/all.sql" ],
+	map { [ 'pg_restore', '-f', "$dir/$_.sql", "$dir/$_" ] } 'custom',
+	'directory')
 {
-	command_ok([ 'pg_restore', '-f', "$dir/$archive.sql", "$dir/$archive" ],
-		"$archive as a script");
+	command_ok($command, "@$command");
 }
-foreach my $script ('plain.sql', 'custom.dump.sql', 'directory.sql', 'all.sql')
+foreach my $script ('plain.sql', 'custom.sql', 'directory.sql', 'all.sql')
 {
 	my $text = slurp_file("$dir/$script");
 
@@ -239,31 +233,20 @@ my @errors =
   $stderr;
 is("@errors", '', 'restore of pg_dumpall');
 
-foreach my $database ('plain', 'custom', 'directory')
+my %restore = (
+	plain => [ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/plain.sql" ],
+	custom => [ 'pg_restore', '--exit-on-error', "$dir/custom" ],
+	directory => [ 'pg_restore', '--exit-on-error', '-j', '2', "$dir/directory" ]);
+foreach my $database (sort keys %restore)
 {
-	$target->safe_psql('postgres', "CREATE DATABASE $database");
-}
-$target->command_ok(
-	[
-		'psql', '-X', '-q', '-v',
-		'ON_ERROR_STOP=1', '-d', $target->connstr('plain'), '-f',
-		"$dir/plain.sql"
-	],
-	'restore from the script');
-$target->command_ok(
-	[ 'pg_restore', '--exit-on-error', '-d', $target->connstr('custom'), "$dir/custom.dump" ],
-	'restore from the archive');
-$target->command_ok(
-	[
-		'pg_restore', '--exit-on-error', '-j', '2', '-d', $target->connstr('directory'),
-		"$dir/directory"
-	],
-	'restore from the directory, with jobs');
+	my ($program, @arguments) = @{ $restore{$database} };
 
-is( $target->safe_psql(
-		'everything', 'SELECT count(*) FROM snowflake_keeper.reservation WHERE node <> 9'),
-	'0',
-	'no reservation has come along');
+	query($target, "CREATE DATABASE $database");
+	$target->command_ok([ $program, '-d', $target->connstr($database), @arguments ],
+		"restore of $database");
+}
+is(target('everything', 'SELECT count(*) FROM snowflake_keeper.reservation WHERE node <> 9'),
+	'0', 'no reservation has come along');
 
 foreach my $database ('everything', 'plain', 'custom', 'directory')
 {
@@ -271,24 +254,16 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 	is(dump_of($target, $database), $dump, "$database: same definitions");
 }
 
-# How the plan of a query begins, and what it scans
-sub plan_of
-{
-	my ($database, $query) = @_;
-
-	return $target->safe_psql($database, "SET enable_seqscan = off; EXPLAIN (COSTS OFF) $query");
-}
-
 wait_for_mint($target, dbname => 'everything');
-is($target->safe_psql('everything', 'SELECT node FROM snowflake_keeper.reservation'),
+is(target('everything', 'SELECT node FROM snowflake_keeper.reservation'),
 	'9', 'the new server has a reservation for its own node ID');
 
 foreach my $database ('everything', 'plain', 'custom', 'directory')
 {
-	my $id = $target->safe_psql($database, 'SELECT max(id) FROM orders');
+	my $id = target($database, 'SELECT max(id) FROM orders');
 
 	# defaults
-	is( $target->safe_psql(
+	is( target(
 			$database, q{
 			INSERT INTO base (note) VALUES ('new');
 			INSERT INTO likeness (note) VALUES ('new');
@@ -313,8 +288,10 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 		),
 		't|8|8',
 		"$database: every default goes on, with new and larger IDs of the new node ID");
-	is( $target->safe_psql(
-			$database, q{SELECT bool_and(made = @@ id AND node = 9) FROM base WHERE note = 'new'}),
+	is( target(
+			$database,
+			q{SELECT bool_and(made = @@ id AND node = 9 AND snowflake_node(number) = 9) FROM base WHERE note = 'new'}
+		),
 		't',
 		"$database: generated columns");
 
@@ -335,15 +312,15 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 	}
 
 	# policies
-	is( $target->safe_psql(
-			$database,
-			q{SET ROLE writer; INSERT INTO log (line) VALUES ('written');
+	is( target(
+			$database, q{SET ROLE writer; INSERT INTO log (line) VALUES ('written');
 			  SET ROLE reader; SELECT min(@@ id) >= timestamptz '2026-01-01 UTC', count(*) FROM log}
 		),
 		't|475',
 		"$database: a policy that compares with a time lets through what it should");
 
 	# indexes
+	my $explain = 'SET enable_seqscan = off; EXPLAIN (COSTS OFF)';
 	my %plans = (
 		"SELECT FROM orders WHERE tags @> ARRAY[$id]::snowflake[]" =>
 		  qr/Bitmap Index Scan on orders_tags/,
@@ -355,9 +332,9 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 		  qr/Index.* (on|using) base_sequence/);
 	foreach my $query (sort keys %plans)
 	{
-		like(plan_of($database, $query), $plans{$query}, "$database: index for $query");
+		like(target($database, "$explain $query"), $plans{$query}, "$database: index for $query");
 	}
-	is( $target->safe_psql(
+	is( target(
 			$database, q{
 			SET enable_seqscan = off;
 			SELECT count(*) FILTER (WHERE tags @> ARRAY[(o.first).item]),
@@ -365,8 +342,8 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 			  FROM orders o}),
 		'300|300',
 		"$database: which find what they should");
-	my $pruned = plan_of(
-		$database, q{
+	my $pruned = target(
+		$database, "$explain" . q{
 		SELECT FROM log
 		 WHERE @@ id < timestamptz '2026-01-01 UTC' AND @@ id >= timestamptz '2025-12-01 UTC'}
 	);
@@ -374,22 +351,19 @@ foreach my $database ('everything', 'plain', 'custom', 'directory')
 	unlike($pruned, qr/log_(past|2026_01|rest)/, "$database: and no other");
 
 	# functions, views
-	is( $target->safe_psql(
+	is( target(
 			$database, q{
 			SELECT lines_since('2026-01-01 UTC') = count(*) FROM log
 			 WHERE @@ id >= '2026-01-01 UTC'}),
 		't',
 		"$database: an SQL function");
-	is( $target->safe_psql(
+	is( target(
 			$database, q{
 			REFRESH MATERIALIZED VIEW CONCURRENTLY hours;
 			SELECT sum(count), max(last) = (SELECT max(id) FROM log) FROM hours}),
 		'1602|t',
 		"$database: a materialized view is refreshed");
 }
-
-is($target->safe_psql('everything', 'SELECT node FROM snowflake_keeper.reservation'),
-	'9', 'the reservation of the old server never came along');
 
 $target->stop;
 done_testing();

@@ -9,18 +9,18 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest qw(minting_node query refuses);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $local = new_node('local', node_id => 1, conf => "timezone = 'UTC'");
-my $remote = new_node('remote', node_id => 2, conf => "timezone = 'UTC'");
+my $local = minting_node('local', node_id => 1, conf => "timezone = 'UTC'");
+my $remote = minting_node('remote', node_id => 2, conf => "timezone = 'UTC'");
 
-$remote->start;
-$remote->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($remote);
-$remote->safe_psql(
-	'postgres', q{
+sub local_sql { return query($local, @_); }
+sub remote_sql { return query($remote, @_); }
+
+remote_sql(
+	q{
 	CREATE TABLE items (id snowflake PRIMARY KEY DEFAULT snowflake_next(), n integer);
 	INSERT INTO items
 		SELECT make_snowflake(timestamptz '2026-01-01 UTC' + n * interval '1 hour', 2, n), n
@@ -30,11 +30,7 @@ $remote->safe_psql(
 	ANALYZE items;
 });
 
-$local->start;
-$local->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($local);
-$local->safe_psql(
-	'postgres',
+local_sql(
 	'CREATE EXTENSION postgres_fdw' . join '',
 	map {
 		my ($server, $option) = @$_;
@@ -53,8 +49,8 @@ $local->safe_psql(
 # extension.  Sent is what is immutable: of a constant time the bound is known
 # when the query is planned, that of now() is not.  A sub-select makes a
 # parameter of it, which can be sent.
-my $id = $remote->safe_psql('postgres', 'SELECT id FROM items WHERE n = 500');
-my $after = $remote->safe_psql('postgres', 'SELECT id FROM items WHERE n = 510');
+my $id = remote_sql('SELECT id FROM items WHERE n = 500');
+my $after = remote_sql('SELECT id FROM items WHERE n = 510');
 my @conditions = (
 	[ "id = '$id'", 1 ],
 	[ "id = $id", 1 ],
@@ -95,12 +91,7 @@ my @conditions = (
 	[ "snowflake_sequence(id) = 17", 0 ],
 	[ "id IS NOT NULL", 1 ]);
 
-sub plan_of
-{
-	my ($query) = @_;
-
-	return $local->safe_psql('postgres', "EXPLAIN (VERBOSE, COSTS OFF) $query");
-}
+sub plan_of { return local_sql("EXPLAIN (VERBOSE, COSTS OFF) $_[0]"); }
 
 # Is a condition compared by the other server alone?
 sub is_sent
@@ -114,7 +105,7 @@ foreach my $condition (@conditions)
 {
 	my ($where, $can_be_sent) = @$condition;
 	my $rows = q{count(*), count(*) < 1103, md5(string_agg(id || ':' || n, ',' ORDER BY n, id))};
-	my $expected = $remote->safe_psql('postgres', "SELECT $rows FROM items WHERE $where");
+	my $expected = remote_sql("SELECT $rows FROM items WHERE $where");
 
 	foreach my $server ('knowing', 'unknowing')
 	{
@@ -130,8 +121,8 @@ foreach my $condition (@conditions)
 }
 
 # Nor is anything sent of a bigint column but what core knows, which is enough
-$remote->safe_psql('postgres', 'CREATE TABLE numbers (id bigint PRIMARY KEY)');
-$local->safe_psql('postgres', q{CREATE FOREIGN TABLE numbers (id bigint) SERVER unknowing});
+remote_sql('CREATE TABLE numbers (id bigint PRIMARY KEY)');
+local_sql(q{CREATE FOREIGN TABLE numbers (id bigint) SERVER unknowing});
 foreach
   my $where ('id = 5', q{id >= (SELECT snowflake_lower_bound(now() - interval '1 day')::bigint)})
 {
@@ -157,13 +148,11 @@ foreach my $server ('knowing', 'unknowing')
 		EXECUTE since ('2026-01-15 12:00 UTC')});
 	is( $stdout . $stderr,
 		"500\n499\n498\n497\n"
-		  . $remote->safe_psql(
-			'postgres', q{SELECT count(*) FROM items WHERE @@ id >= '2026-01-15 12:00 UTC'}),
+		  . remote_sql(q{SELECT count(*) FROM items WHERE @@ id >= '2026-01-15 12:00 UTC'}),
 		"$server: rows by parameters");
 	foreach my $statement ("one ('$id')", "page ('$id')")
 	{
-		my $plan =
-		  $local->safe_psql('postgres', "$prepare EXPLAIN (VERBOSE, COSTS OFF) EXECUTE $statement");
+		my $plan = local_sql("$prepare EXPLAIN (VERBOSE, COSTS OFF) EXECUTE $statement");
 		is(!!is_sent($plan), $sent, "$server: parameters of $statement")
 		  or diag($plan);
 	}
@@ -172,12 +161,12 @@ foreach my $server ('knowing', 'unknowing')
 	my $plan = plan_of("SELECT * FROM $table ORDER BY id DESC LIMIT 10");
 	is($plan =~ /Remote SQL: .* ORDER BY id DESC/ ? 1 : 0, $sent ? 1 : 0, "$server: ORDER BY id")
 	  or diag($plan);
-	is($local->safe_psql('postgres', "SELECT min(id), max(id) FROM $table"),
+	is(local_sql("SELECT min(id), max(id) FROM $table"),
 		'0|9223372036854775807', "$server: min and max");
 
 	# Joins: with a table of this server, and of the other one with itself
-	is( $local->safe_psql(
-			'postgres', qq{
+	is( local_sql(
+			qq{
 			CREATE TEMP TABLE wanted AS
 				SELECT id, id::bigint AS number FROM $table WHERE n BETWEEN 400 AND 500;
 			ANALYZE wanted;
@@ -199,8 +188,8 @@ foreach my $server ('knowing', 'unknowing')
 		? qr/Foreign Update on [^\n]*\n\s+Remote SQL: UPDATE /
 		: qr/Filter: /,
 		"$server: UPDATE");
-	is( $local->safe_psql(
-			'postgres', qq{
+	is( local_sql(
+			qq{
 			BEGIN;
 			$update;
 			SELECT sum(CASE WHEN n > 10000 THEN 1 END) FROM $table;
@@ -216,28 +205,28 @@ foreach my $server ('knowing', 'unknowing')
 #
 # So with the default in the foreign table the ID is minted by this server, and
 # has its node ID;
-is( $local->safe_psql(
-		'postgres', q{
+is( local_sql(
+		q{
 		INSERT INTO items_knowing (n) VALUES (-2) RETURNING snowflake_node(id);
 		INSERT INTO items_unknowing (n) VALUES (-3), (-4) RETURNING snowflake_node(id)}
 	),
 	"1\n1\n1",
 	'default of the foreign table: IDs of the local server');
-is( $local->safe_psql('postgres', "COPY items_knowing (n) FROM stdin;\n-5\n\\.\n")
-	  . $remote->safe_psql(
-		'postgres', 'SELECT snowflake_node(id) FROM items WHERE n BETWEEN -5 AND -2'),
+is( local_sql("COPY items_knowing (n) FROM stdin;\n-5\n\\.\n")
+	  . remote_sql('SELECT snowflake_node(id) FROM items WHERE n BETWEEN -5 AND -2'),
 	"1\n1\n1\n1",
 	'they arrive, from COPY as well');
 
 # without one it is null, which the key of the other server refuses;
-$local->safe_psql('postgres', 'ALTER TABLE items_knowing ALTER id DROP DEFAULT');
-is(error_of($local, 'INSERT INTO items_knowing (n) VALUES (-6)')->{sqlstate},
+local_sql('ALTER TABLE items_knowing ALTER id DROP DEFAULT');
+refuses(
+	$local, 'INSERT INTO items_knowing (n) VALUES (-6)',
 	'23502', 'no default in the foreign table: null');
 
 # and for the other server's default to count, and its node ID, the foreign
 # table that is inserted into must not have the column.
-is( $local->safe_psql(
-		'postgres', q{
+is( local_sql(
+		q{
 		CREATE FOREIGN TABLE new_items (n integer) SERVER knowing OPTIONS (table_name 'items');
 		INSERT INTO new_items (n) VALUES (-7);
 		SELECT snowflake_node(id) FROM items_knowing WHERE n = -7}),
@@ -245,8 +234,8 @@ is( $local->safe_psql(
 	'foreign table without the column: IDs of the remote server');
 
 # IMPORT FOREIGN SCHEMA knows the type, and takes over the default if asked to
-is( $local->safe_psql(
-		'postgres', q{
+is( local_sql(
+		q{
 		CREATE SCHEMA imported;
 		IMPORT FOREIGN SCHEMA public LIMIT TO (items) FROM SERVER knowing INTO imported
 			OPTIONS (import_default 'true');
@@ -254,8 +243,7 @@ is( $local->safe_psql(
 		SELECT count(*) FROM imported.items
 		 WHERE @@ id >= timestamptz '2026-01-15 12:00 UTC' AND n > -2}),
 	"snowflake|1\n"
-	  . $remote->safe_psql(
-		'postgres', q{SELECT count(*) FROM items WHERE @@ id >= '2026-01-15 12:00 UTC' AND n > -2}),
+	  . remote_sql(q{SELECT count(*) FROM items WHERE @@ id >= '2026-01-15 12:00 UTC' AND n > -2}),
 	'IMPORT FOREIGN SCHEMA');
 
 # What doc/tools.md shows, but for the place of the other server
@@ -265,17 +253,16 @@ my ($page) = $section =~ /^```sql\n(.*?)^```$/ms;
 my ($host, $port) = ($remote->host, $remote->port);
 $page =~ s/host '[^']*'/host '$host', port '$port'/;
 $page =~ s/dbname '\w+'/dbname 'postgres'/;
-$remote->safe_psql('postgres',
+remote_sql(
 	q{CREATE TABLE orders (id snowflake PRIMARY KEY, customer text); INSERT INTO orders VALUES ('5', 'Ada')}
 );
-$local->safe_psql('postgres', "DROP EXTENSION postgres_fdw CASCADE; $page");
-is($local->safe_psql('postgres', q{SELECT customer FROM archived_orders WHERE id = 5}),
-	'Ada', 'as the page has it');
+local_sql("DROP EXTENSION postgres_fdw CASCADE; $page");
+is(local_sql(q{SELECT customer FROM archived_orders WHERE id = 5}), 'Ada', 'as the page has it');
 ok(is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'its condition is sent');
-$local->safe_psql('postgres', q{ALTER SERVER archive OPTIONS (DROP extensions)});
+local_sql(q{ALTER SERVER archive OPTIONS (DROP extensions)});
 ok(!is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')),
 	'but not without the option');
-$local->safe_psql('postgres', $section =~ /^For a server that exists: `(.*)`\.$/m);
+local_sql($section =~ /^For a server that exists: `(.*)`\.$/m);
 ok(is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'which can be added');
 
 $local->stop;

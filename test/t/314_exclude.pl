@@ -7,30 +7,30 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node);
+use SnowflakeTest qw(new_node query refuses);
 use Test::More;
 
 my $node = new_node('main');
 
 $node->start;
-if ($node->safe_psql('postgres',
-		q{SELECT count(*) FROM pg_available_extensions WHERE name = 'btree_gist'}) eq '0')
+if (query($node, q{SELECT count(*) FROM pg_available_extensions WHERE name = 'btree_gist'}) eq '0')
 {
 	$node->stop;
 	plan skip_all => 'btree_gist is not installed';
 }
 
-$node->safe_psql(
-	'postgres', q{
+query(
+	$node, q{
 	CREATE EXTENSION snowflake;
 	CREATE EXTENSION btree_gist;
 	CREATE TABLE bookings (id snowflake, period int4range, EXCLUDE USING gist (id WITH =, period WITH &&));
 	INSERT INTO bookings VALUES (7, '[1,10)'), (7, '[10,20)'), (8, '[1,20)');
 });
-is(error_of($node, q{INSERT INTO bookings VALUES (7, '[5,6)')})->{sqlstate},
+refuses(
+	$node, q{INSERT INTO bookings VALUES (7, '[5,6)')},
 	'23P01', 'the same ID in a period that overlaps');
-is( $node->safe_psql(
-		'postgres', q{
+is( query(
+		$node, q{
 		SET enable_seqscan = off;
 		EXPLAIN (COSTS OFF) SELECT FROM bookings WHERE id = 7::bigint AND period && '[5,6)'}
 	),
