@@ -233,7 +233,11 @@ sub start_statement
 
 	$session = $session->background_psql('postgres', on_error_stop => 0)
 	  if $session->isa('PostgreSQL::Test::Cluster');
-	$session->query_until(qr/^started\n/m, "\\echo started\n$sql;\n\\echo ended\n");
+	my $output =
+	  $session->query_until(qr/^started\n/m, "\\echo started\n$sql;\n\\echo ended\n");
+
+	# it may be quicker than we are
+	$session->{stdout} = $output =~ s/^started\n//mr;
 	return $session;
 }
 

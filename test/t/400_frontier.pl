@@ -7,10 +7,13 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node status wait_for_mint wait_until);
+use SnowflakeTest qw(
+  change_node_id error_of finish_statement minting_node query refuses
+  start_statement wait_for_gate wait_for_mint wait_for_query
+);
 use Test::More;
 
-my $node = new_node(
+my $node = minting_node(
 	'main', conf => q{
 	snowflake.max_wait = '1min'
 	snowflake.max_lead = '1s'
@@ -21,10 +24,11 @@ my $node = new_node(
 	max_parallel_workers_per_gather = 2
 	autovacuum = off
 });
-$node->start;
-$node->safe_psql(
-	'postgres', q{
-	CREATE EXTENSION snowflake;
+
+sub sql { return query($node, @_); }
+sub other { return query($node, $_[0], dbname => 'other'); }
+
+sql(q{
 	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
 	CREATE VIEW settled AS SELECT * FROM events WHERE id <= snowflake_frontier();
 	CREATE TABLE thousand AS SELECT n FROM generate_series(1, 1000) n;
@@ -33,18 +37,10 @@ $node->safe_psql(
 	CREATE ROLE watcher LOGIN IN ROLE pg_read_all_stats;
 	CREATE ROLE apart LOGIN NOINHERIT IN ROLE pg_read_all_stats;
 });
-$node->safe_psql('other', 'CREATE EXTENSION snowflake');
-wait_for_mint($node);
+other('CREATE EXTENSION snowflake');
 
 my $first = $node->background_psql('postgres');
 my $mine = $node->background_psql('postgres', on_error_stop => 0);
-
-sub sql
-{
-	my ($sql) = @_;
-
-	return $node->safe_psql('postgres', $sql);
-}
 
 # How many transactions hold the frontier back.
 sub holders
@@ -57,13 +53,12 @@ sub is_free
 {
 	my ($what) = @_;
 
-	is( sql(q{SELECT count(*) FROM snowflake_frontier_holders()})
-		  . sql(
-			q{SELECT ' ' || (s.frontier = s.last_id) || ' ' || s.frontier_lag FROM snowflake_status s}
-		  ),
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(
+		holders()
+		  . sql(q{SELECT ' ' || (frontier = last_id) || ' ' || frontier_lag FROM snowflake_status}),
 		'0 true 00:00:00',
 		$what);
-	return;
 }
 
 # The complaint, and the answer
@@ -78,58 +73,32 @@ cmp_ok(sql('SELECT snowflake_frontier()'),
 	'<', $early, 'the frontier lies below what is not committed yet');
 is(sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM settled}),
 	'before', 'so nothing that was minted later is delivered yet');
-is( sql(q{SELECT pid = frontier_holder AND since <= now() AND oldest > frontier
-		FROM snowflake_status, snowflake_frontier_holders()}),
-	't',
-	'it can be seen who holds it back');
-is( sql(q{SELECT frontier_lag > interval '0' AND frontier_lag = last_time - snowflake_timestamp(frontier)
-		FROM snowflake_status}),
-	't',
-	'and how far the frontier is behind the newest ID');
-is( sql('SELECT since = xact_start FROM snowflake_frontier_holders() JOIN pg_stat_activity USING (pid)'
-	),
-	't',
-	'and since when: since its beginning, however late it mints');
-is( $node->safe_psql(
-		'postgres',
-		q{SELECT pid IS NOT NULL, since, oldest FROM snowflake_frontier_holders()},
-		extra_params => [ '-U', 'stranger' ]),
-	't||',
-	'since when, and what that one may have minted, is not for everybody');
-is( sql('SET ROLE stranger; SELECT pid IS NOT NULL, since, oldest FROM snowflake_frontier_holders()'
-	),
-	't||',
-	'nor for a superuser who has become that role');
-is( $node->safe_psql(
-		'postgres',
-		q{SELECT since IS NOT NULL, oldest IS NOT NULL FROM snowflake_frontier_holders()},
-		extra_params => [ '-U', 'watcher' ]),
-	't|t',
-	'but for one who may read statistics');
-is( $node->safe_psql(
-		'postgres',
-		q{SELECT since, oldest FROM snowflake_frontier_holders()},
-		extra_params => [ '-U', 'apart' ]),
-	'|',
-	'and not for one who could become a role that may');
-is( $node->safe_psql(
-		'postgres',
-		q{BEGIN; SELECT snowflake_next() IS NOT NULL; SELECT since <= now() AND oldest IS NOT NULL
-			FROM snowflake_frontier_holders() WHERE pid = pg_backend_pid()},
-		extra_params => [ '-U', 'stranger' ]),
-	"t\nt",
-	'but what concerns oneself is');
-my $parallel =
-  sql(
+is( sql(q{SELECT pid = frontier_holder AND oldest > frontier, since = xact_start,
+			frontier_lag > interval '0' AND frontier_lag = last_time - snowflake_timestamp(frontier)
+		FROM snowflake_status, snowflake_frontier_holders() JOIN pg_stat_activity USING (pid)}),
+	't|t|t',
+	'it can be seen who holds it back, since its beginning, and how far it is behind the newest ID'
+);
+my $holders =
+  'SELECT pid IS NOT NULL, since IS NOT NULL, oldest IS NOT NULL FROM snowflake_frontier_holders()';
+is(query($node, $holders, user => 'stranger'),
+	't|f|f', 'since when, and what that one may have minted, is not for everybody');
+is(sql("SET ROLE stranger; $holders"), 't|f|f', 'nor for a superuser who has become that role');
+is(query($node, $holders, user => 'watcher'), 't|t|t', 'but for one who may read statistics');
+is(query($node, $holders, user => 'apart'),
+	't|f|f', 'and not for one who could become a role that may');
+my $parallel = sql(
 	'SELECT name FROM pg_settings WHERE name IN ($$force_parallel_mode$$, $$debug_parallel_query$$)'
-  );
-is( $node->safe_psql(
-		'postgres',
-		qq{SET $parallel = on; BEGIN; SELECT snowflake_next() IS NOT NULL;
-			SELECT count(*) FROM snowflake_frontier_holders() WHERE since <= now() AND oldest IS NOT NULL; COMMIT},
-		extra_params => [ '-U', 'stranger' ]),
-	"t\n1",
-	'also where the query is a parallel one');
+);
+foreach my $set ('', "SET $parallel = on;")
+{
+	is( query(
+			$node,
+			"$set BEGIN; SELECT snowflake_next() IS NOT NULL; SELECT count(*) FROM snowflake_frontier_holders() WHERE since <= now() AND oldest IS NOT NULL; COMMIT",
+			user => 'stranger'),
+		"t\n1",
+		"but what concerns oneself is. $set");
+}
 $first->query_safe(q{COMMIT});
 is( sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM settled}),
 	'before early late',
@@ -194,13 +163,13 @@ sql(q{CREATE PROCEDURE twice() LANGUAGE plpgsql AS $$
 		INSERT INTO events (what) VALUES ('second half');
 	END $$});
 $first->query_safe('SELECT pg_advisory_lock(2)');
-$mine->query_until(qr/start/, "\\echo start\nCALL twice();\n");
-wait_until('it has committed once',
-	sub { sql(q{SELECT count(*) FROM events WHERE what = 'first half'}) });
+start_statement($mine, 'CALL twice()');
+wait_for_query($node, q{SELECT count(*) = 1 FROM events WHERE what = 'first half'});
 is(holders(), 0, 'a procedure frees it when it commits');
 $first->query_safe('SELECT pg_advisory_unlock(2)');
-wait_until('it has ended', sub { sql(q{SELECT count(*) FROM events WHERE what = 'second half'}) });
-wait_until('it is free', sub { holders() == 0 });
+finish_statement($mine);
+is(sql(q{SELECT count(*) FROM events WHERE what = 'second half'}), 1, 'it goes on');
+is_free('and frees it again when it ends');
 
 # Parallel workers mint for their leader, which does not.
 foreach my $participates ('on', 'off')
@@ -229,9 +198,9 @@ $elsewhere->query_safe('BEGIN; SELECT snowflake_next()');
 $first->query_safe('BEGIN; SELECT pg_current_xact_id()');
 sql(q{INSERT INTO events (what) VALUES ('alone')});
 is_free('who mints in another database holds nothing here, nor does who idles');
-is($node->safe_psql('other', 'SELECT count(*) FROM snowflake_frontier_holders()'), 1, 'but there');
+is(other('SELECT count(*) FROM snowflake_frontier_holders()'), 1, 'but there');
 cmp_ok(
-	$node->safe_psql('other', 'SELECT snowflake_frontier()'),
+	other('SELECT snowflake_frontier()'),
 	'<',
 	sql('SELECT snowflake_frontier()'),
 	'there are two frontiers');
@@ -257,13 +226,13 @@ SKIP:
 $mine->query_safe('BEGIN; SELECT snowflake_next()');
 is(holders(), 1, 'a transaction is open');
 sql('SELECT pg_terminate_backend(pid) FROM snowflake_frontier_holders()');
-wait_until('it is gone', sub { holders() == 0 });
+wait_for_query($node, 'SELECT count(*) = 0 FROM snowflake_frontier_holders()');
 is_free('a backend that is terminated frees it');
 eval { $mine->quit };
 $mine = $node->background_psql('postgres', on_error_stop => 0);
 $mine->query_safe('BEGIN; SELECT snowflake_next()');
 $mine->quit;
-wait_until('it is gone', sub { holders() == 0 });
+wait_for_query($node, 'SELECT count(*) = 0 FROM snowflake_frontier_holders()');
 is_free('so does a client that leaves');
 $mine = $node->background_psql('postgres', on_error_stop => 0);
 $mine->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('lost')});
@@ -290,10 +259,8 @@ $sessions[1]->query_safe('BEGIN; SELECT snowflake_next()');
 my $number = $sessions[1]->query_safe($number_query);
 $sessions[1]->query_safe('COMMIT');
 $_->quit foreach @sessions;
-wait_until(
-	'they are gone',
-	sub { sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'}) == 1 }
-);
+wait_for_query($node,
+	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend'});
 my $heir = $node->background_psql('postgres');
 my $behind = $number - $heir->query_safe($number_query);
 $heir->query_safe(sprintf($burn, $behind - 20)) if $behind > 20;
@@ -317,15 +284,11 @@ foreach my $node_id (9, 3)
 	cmp_ok(sql('SELECT snowflake_frontier()'),
 		'<', $id,
 		"node $node_id: a transaction whose ID is the very next one holds the frontier back");
-	$node->append_conf('postgresql.conf', "snowflake.node_id = $node_id");
-	$node->reload;
-	$node->poll_query_until('postgres',
-		"SELECT gate = 'open' AND node = $node_id FROM snowflake_status")
-	  or die "gate does not open for node $node_id";
+	change_node_id($node, $node_id);
 	cmp_ok(sql('SELECT snowflake_frontier()'),
 		'<', $id, "node $node_id: what is open from before holds the frontier");
-	$node->safe_psql('other', 'SELECT pg_current_xact_id()');
-	cmp_ok($node->safe_psql('other', 'SELECT snowflake_frontier()'),
+	other('SELECT pg_current_xact_id()');
+	cmp_ok(other('SELECT snowflake_frontier()'),
 		'<', $their_id, "node $node_id: and so it is in another database");
 	$theirs->query_safe('COMMIT');
 	$theirs->quit;
@@ -339,7 +302,7 @@ foreach my $node_id (9, 3)
 # While the gate was never opened nothing is known.
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->restart;
-wait_until('the keeper has looked', sub { status($node, 'gate') =~ /node ID is not set/ });
+wait_for_gate($node, 'node ID is not set');
 is_deeply(
 	error_of($node, q{SET statement_timeout = '10s'; SELECT snowflake_frontier()}),
 	error_of($node, 'SELECT snowflake_next()'),
@@ -350,21 +313,18 @@ is(sql('SELECT frontier IS NULL FROM snowflake_status'), 't', 'and unknown to th
 $node->append_conf('postgresql.conf', "snowflake.node_id = 3\nmax_prepared_transactions = 0");
 $node->restart;
 wait_for_mint($node);
-is(error_of($node, q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'none'})->{sqlstate},
+refuses($node, q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'none'},
 	'55000', 'prepared transactions are disabled');
 sql(q{INSERT INTO events (what) VALUES ('last before the restart')});
 $node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
 $node->restart;
-wait_until('the keeper has looked', sub { status($node, 'gate') =~ /node ID is not set/ });
+wait_for_gate($node, 'node ID is not set');
 
 # A transaction begins to mint before it is open.
 $mine = $node->background_psql('postgres', on_error_stop => 0);
 $mine->query('BEGIN; SAVEPOINT a; SELECT snowflake_next()');
 $mine->query('ROLLBACK TO a');
-$node->append_conf('postgresql.conf', 'snowflake.node_id = 3');
-$node->reload;
-$node->poll_query_until('postgres', q{SELECT gate = 'open' FROM snowflake_status})
-  or die "gate does not open";
+change_node_id($node, 3);
 is(sql(q{SELECT count(*) = (SELECT count(*) FROM settled) FROM events}),
 	't', 'an open one lets everything from before pass, before anything is minted');
 my $waited = $mine->query(q{INSERT INTO events (what) VALUES ('waited') RETURNING id});

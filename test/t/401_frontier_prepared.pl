@@ -7,11 +7,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint wait_for_status);
+use SnowflakeTest qw(change_node_id minting_node query refuses wait_for_mint);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-my $primary = new_node(
+my $primary = minting_node(
 	'primary',
 	init => { allows_streaming => 1 },
 	conf => q{
@@ -19,24 +19,14 @@ my $primary = new_node(
 	max_prepared_transactions = 4
 	autovacuum = off
 });
-$primary->start;
-$primary->safe_psql(
-	'postgres', q{
-	CREATE EXTENSION snowflake;
-	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
-	CREATE DATABASE other;
-});
-$primary->safe_psql('other', 'CREATE EXTENSION snowflake');
-wait_for_mint($primary);
-
 my $node = $primary;
 
-sub sql
-{
-	my ($sql) = @_;
+sub sql { return query($node, @_); }
 
-	return $node->safe_psql('postgres', $sql);
-}
+sql($_)
+  foreach 'CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text)',
+  'CREATE DATABASE other';
+query($node, 'CREATE EXTENSION snowflake', dbname => 'other');
 
 # What is delivered to whoever starts from nothing.
 sub tail
@@ -106,8 +96,7 @@ foreach my $case (
 	my ($name, $what, $sqlstate, $gid) = @$case;
 
 	$gid = 'x' unless defined $gid;
-	is(error_of($node, "BEGIN; $what; PREPARE TRANSACTION '$gid'")->{sqlstate},
-		$sqlstate, "PREPARE $name");
+	refuses($node, "BEGIN; $what; PREPARE TRANSACTION '$gid'", $sqlstate, "PREPARE $name");
 	is(prepared(), 0, 'nothing is held');
 }
 sql(q{ROLLBACK PREPARED 'x'});
@@ -116,7 +105,8 @@ sql(q{ROLLBACK PREPARED 'x'});
 foreach my $round (1 .. 3)
 {
 	prepare("$_") foreach 1 .. 4;
-	is(error_of($node, q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION '5'})->{sqlstate},
+	refuses(
+		$node, q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION '5'},
 		'53200', 'one too many fails for the server\'s reason');
 	is(prepared(), 4, 'the others hold');
 	sql("ROLLBACK PREPARED '$_'") foreach 1 .. 4;
@@ -125,25 +115,18 @@ is(prepared(), 0, 'and none is left');
 
 # Two that may have minted from the same ID on, since neither has: the gate was closed.  The
 # second does not wait for the end of the first.
-$node->append_conf('postgresql.conf', 'snowflake.node_id = -1');
-$node->reload;
-wait_for_status($node, q{gate ~ 'not set'});
+change_node_id($node, -1);
 foreach my $gid ('x', 'y')
 {
-	is( error_of(
-			$node, qq{
-			SET lock_timeout = '30s';
-			BEGIN;
-			DO 'BEGIN PERFORM snowflake_next(); EXCEPTION WHEN object_not_in_prerequisite_state THEN NULL; END';
-			PREPARE TRANSACTION '$gid'})->{message},
-		'',
-		"PREPARE where nothing could be minted: $gid");
+	sql(qq{
+		SET lock_timeout = '30s';
+		BEGIN;
+		DO 'BEGIN PERFORM snowflake_next(); EXCEPTION WHEN object_not_in_prerequisite_state THEN NULL; END';
+		PREPARE TRANSACTION '$gid'});
 }
-is(prepared(), 2, 'both hold');
+is(prepared(), 2, 'PREPARE where nothing could be minted: both hold');
 sql("ROLLBACK PREPARED '$_'") foreach 'x', 'y';
-$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
-$node->reload;
-wait_for_mint($node);
+change_node_id($node, 1);
 
 # By parallel workers only: PREPARE is the leader's
 sql(q{CREATE TABLE thousand AS SELECT n FROM generate_series(1, 1000) n;
@@ -175,7 +158,7 @@ sql(q{ROLLBACK PREPARED 'deferred'});
 # A standby takes over, or the server crashes or restarts; another database has
 # one too, which does not count here.
 my $f = prepare('f');
-$node->safe_psql('other', q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'other'});
+query($node, q{BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'other'}, dbname => 'other');
 sql(q{INSERT INTO events (what) VALUES ('g')});
 my $g = prepare('h');
 sql(q{INSERT INTO events (what) VALUES ('i')});
@@ -184,9 +167,10 @@ my $known_since = q{SELECT count(since) FROM snowflake_frontier_holders()};
 is(sql($known_since), '2', 'two hold it back, and it is known since when');
 
 $primary->backup('base');
-foreach my $how ('immediate', 'fast')
+foreach my $how ('immediate', 'fast', 'immediate, after a checkpoint')
 {
-	$node->stop($how);
+	sql('CHECKPOINT') if $how =~ /checkpoint/;
+	$node->stop($how =~ /^(\w+)/);
 	$node->start;
 	wait_for_mint($node);
 	is(tail(), 'a b c e', "after stop $how the frontier is where it was");
@@ -198,12 +182,6 @@ foreach my $how ('immediate', 'fast')
 		'by their xids');
 	is(sql($known_since), '0', 'but not when they began');
 }
-sql('CHECKPOINT');
-$node->stop('immediate');
-$node->start;
-wait_for_mint($node);
-is(sql('SELECT snowflake_frontier()'),
-	$held, 'also when they had been written to disk before the crash');
 
 # The first who asks after a start may be another PREPARE.
 $node->restart;
@@ -232,14 +210,13 @@ $standby->set_standby_mode;
 $standby->start;
 foreach my $call ('snowflake_frontier()', 'snowflake_frontier_holders()')
 {
-	my $error = error_of($standby, "SET snowflake.max_wait = 0; SELECT $call");
-	my ($name) = $call =~ /(\w+)/;
-
-	is($error->{sqlstate}, '25006', "a standby refuses $name()");
-	is($error->{message}, "cannot execute $name() during recovery", 'as nextval() is refused');
+	refuses(
+		$standby, "SET snowflake.max_wait = 0; SELECT $call",
+		'25006',
+		"a standby refuses $call, as nextval() is refused",
+		message => qr/^cannot execute \Q$call\E during recovery$/);
 }
-is($standby->safe_psql('postgres', 'SELECT frontier IS NULL FROM snowflake_status'),
-	't', 'its status knows none');
+is(query($standby, 'SELECT frontier IS NULL FROM snowflake_status'), 't', 'its status knows none');
 $standby->promote;
 wait_for_mint($standby);
 $node = $standby;
@@ -251,13 +228,11 @@ sql(q{COMMIT PREPARED 'h'});
 is(tail(), 'a b c e f g h i', 'both are committed');
 
 # More than there is room for, one after the other, while nobody asks for the frontier
-is( error_of(
-		$node,
-		join '',
-		map {
-			"BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'n$_'; COMMIT PREPARED 'n$_';\n"
-		} 1 .. 400)->{message},
-	'',
-	'what has ended makes room for others');
+sql(join '',
+	map { "BEGIN; SELECT snowflake_next(); PREPARE TRANSACTION 'n$_'; COMMIT PREPARED 'n$_';\n" }
+	  1 .. 400);
+pass('what has ended makes room for others');
+
+$node->stop;
 
 done_testing();

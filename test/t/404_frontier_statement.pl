@@ -8,10 +8,12 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint wait_until);
+use SnowflakeTest qw(
+  finish_statement minting_node query refuses reload_with set_conf start_statement wait_for_query wait_until
+);
 use Test::More;
 
-my $node = new_node(
+my $node = minting_node(
 	'main',
 	init => { allows_streaming => 'logical' },
 	conf => q{
@@ -19,10 +21,10 @@ my $node = new_node(
 	max_prepared_transactions = 5
 	autovacuum = off
 });
-$node->start;
-$node->safe_psql(
-	'postgres', q{
-	CREATE EXTENSION snowflake;
+
+sub sql { return query($node, @_); }
+
+sql(q{
 	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
 	CREATE VIEW settled AS SELECT * FROM events WHERE id <= snowflake_frontier();
 	CREATE FUNCTION in_sql(bigint) RETURNS text STABLE LANGUAGE sql AS
@@ -55,17 +57,8 @@ $node->safe_psql(
 	CREATE TABLE many AS SELECT snowflake_next() AS id FROM generate_series(1, 10000);
 	ALTER TABLE many SET (parallel_workers = 2);
 });
-wait_for_mint($node);
 
-sub sql
-{
-	my ($sql) = @_;
-
-	return $node->safe_psql('postgres', $sql);
-}
-
-# All rows that any consumer has been past are gone, and the next ones are numbered
-# anew.  Returns the position from which to read on.
+# The position from which to read on, beyond all rows of before; the next ones are numbered anew.
 my $round = 0;
 
 sub new_round
@@ -74,16 +67,33 @@ sub new_round
 	return sql('SELECT snowflake_next()');
 }
 
+# A session in which that has been run
+sub session
+{
+	my (@statements) = @_;
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe($_) foreach @statements;
+	return $session;
+}
+
+sub insert
+{
+	my ($what) = @_;
+
+	sql("INSERT INTO events (what) VALUES ('$what')");
+	return;
+}
+
 # A row is minted first and still uncommitted, another one is minted later and
 # visible: nobody may deliver the later one before the snapshot has the first.
 sub open_rows
 {
-	my $writer = $node->background_psql('postgres');
-
-	$writer->query_safe(
+	my $writer = session(
 		"BEGIN; INSERT INTO events (what) VALUES ('early$round'); DO 'BEGIN PERFORM pg_advisory_lock(1); END'"
 	);
-	sql("INSERT INTO events (what) VALUES ('later$round')");
+
+	insert("later$round");
 	return $writer;
 }
 
@@ -101,79 +111,61 @@ sub commit_row
 	return;
 }
 
+sub all_rows
+{
+	return "found: [early$round later$round last$round]";
+}
+
+sub wait_for_lock
+{
+	wait_for_query($node,
+		q{SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'});
+	return;
+}
+
 my $wait = '(SELECT pg_advisory_lock_shared(1) OFFSET 0) l';
 my $found = q{'found: [' || coalesce(string_agg(what, ' ' ORDER BY id), '') || ']'};
 
 # Statements that wait after they have their snapshot, then ask.  $1 stands for
 # the position.
-my @statements = (
-	[
-		'one statement',
-		"SELECT $found FROM $wait, events WHERE id > \$1 AND id <= snowflake_frontier()"
-	],
-	[ 'a view', "SELECT $found FROM $wait, settled WHERE id > \$1" ],
-	[
-		'a subquery',
-		"SELECT $found FROM $wait, events WHERE id > \$1 AND id <= (SELECT snowflake_frontier())"
-	],
-	[
-		'a CTE',
-		"WITH f AS MATERIALIZED (SELECT snowflake_frontier() AS up_to FROM $wait) SELECT $found FROM f, events WHERE id > \$1 AND id <= up_to"
-	],
-	[
-		'a sequential scan',
-		"SELECT $found FROM $wait, events WHERE id > \$1 AND id::text::bigint <= snowflake_frontier()"
-	],
-	[ 'a function in SQL', "SELECT 'found: [' || coalesce(in_sql(\$1), '') || ']' FROM $wait" ],
-	[
-		'a function in PL/pgSQL',
-		"SELECT 'found: [' || coalesce(in_plpgsql(\$1), '') || ']' FROM $wait"
-	],
-	[ 'a loop in PL/pgSQL', "SELECT 'found: [' || coalesce(in_a_loop(\$1), '') || ']' FROM $wait" ],
-	[
-		'the same snapshot twice',
-		"SELECT $found FROM (SELECT snowflake_frontier() AS before, pg_advisory_lock_shared(1) OFFSET 0) l, events
-			WHERE id > \$1 AND (id <= snowflake_frontier() OR before IS DISTINCT FROM snowflake_frontier())"
-	]);
+my $above = 'events WHERE id > $1 AND';
+my %statement = (
+	'one statement' => "SELECT $found FROM $wait, $above id <= snowflake_frontier()",
+	'a view' => "SELECT $found FROM $wait, settled WHERE id > \$1",
+	'a subquery' => "SELECT $found FROM $wait, $above id <= (SELECT snowflake_frontier())",
+	'a CTE' =>
+	  "WITH f AS MATERIALIZED (SELECT snowflake_frontier() AS up_to FROM $wait) SELECT $found FROM f, $above id <= up_to",
+	'a sequential scan' =>
+	  "SELECT $found FROM $wait, $above id::text::bigint <= snowflake_frontier()",
+	'the same snapshot twice' =>
+	  "SELECT $found FROM (SELECT snowflake_frontier() AS before, pg_advisory_lock_shared(1) OFFSET 0) l,
+		$above (id <= snowflake_frontier() OR before IS DISTINCT FROM snowflake_frontier())",
+	map { ("a function: $_" => "SELECT 'found: [' || coalesce($_(\$1), '') || ']' FROM $wait") }
+	  'in_sql', 'in_plpgsql', 'in_a_loop');
 
-foreach my $case (@statements)
+foreach my $name (sort keys %statement)
 {
-	my ($name, $statement) = @$case;
-
 	foreach my $form ('', 'prepared', 'in a cursor')
 	{
 		my $after = new_round();
 		my $writer = open_rows();
-		my $reader = $node->background_psql('postgres');
-		my $first = $statement =~ s/\$1/$after/gr;
+		my $statement = $statement{$name} =~ s/\$1/$after/gr;
+		my ($prepare, $first) =
+		  $form eq 'prepared'
+		  ? (
+			"SET plan_cache_mode = force_generic_plan; PREPARE p(bigint) AS $statement{$name}",
+			"EXECUTE p($after)")
+		  : $form eq 'in a cursor' ? ("BEGIN; DECLARE c CURSOR FOR $statement", 'FETCH c')
+		  : ('SELECT', $statement);
+		my $reader = start_statement(session($prepare), $first);
 
-		if ($form eq 'prepared')
-		{
-			$reader->query_safe(
-				"SET plan_cache_mode = force_generic_plan; PREPARE p(bigint) AS $statement");
-			$first = "EXECUTE p($after)";
-		}
-		if ($form eq 'in a cursor')
-		{
-			$reader->query_safe("BEGIN; DECLARE c CURSOR FOR $first");
-			$first = 'FETCH c';
-		}
-		$reader->query_until(qr/start/, "\\echo start\n$first;\n\\echo end\n");
-		wait_until(
-			"$name: the reader has its snapshot",
-			sub {
-				sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'});
-			});
+		wait_for_lock();
 		commit_row($writer);
-		my ($got) = $reader->query_until(qr/^end/m, '') =~ /found: \[(.*)\]/;
-		is($got, '', "$name, $form: nothing passes what the snapshot does not see");
+		is(finish_statement($reader),
+			"found: []\n", "$name, $form: nothing passes what the snapshot does not see");
 		$reader->query_safe('SELECT pg_advisory_unlock_all()');
 		$reader->quit;
-		my $next = $statement =~ s/\$1/$after/gr;
-		like(
-			sql($next),
-			qr/\[early$round later$round last$round\]/,
-			"$name, $form: the next one has it all");
+		is(sql($statement), all_rows(), "$name, $form: the next one has it all");
 	}
 }
 
@@ -182,27 +174,26 @@ foreach my $level ('REPEATABLE READ', 'SERIALIZABLE', 'REPEATABLE READ READ ONLY
 {
 	my $after = new_round();
 	my $writer = open_rows();
-	my $reader = $node->background_psql('postgres');
+	my $read = "SELECT $found FROM settled WHERE id > $after";
+	my $reader = session("BEGIN ISOLATION LEVEL $level; SELECT count(*) FROM many");
 
-	$reader->query_safe("BEGIN ISOLATION LEVEL $level; SELECT count(*) FROM many");
 	commit_row($writer);
-	is($reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
+	is($reader->query_safe($read),
 		'found: []', "$level: a frontier of the snapshot that the transaction has");
-	sql("INSERT INTO events (what) VALUES ('more$round')");
-	is($reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
-		'found: []', "$level: and it stays");
+	insert("more$round");
+	is($reader->query_safe($read), 'found: []', "$level: and it stays");
 	is($reader->query_safe("SELECT count(DISTINCT snowflake_frontier()) <= 1 FROM many"),
 		't', "$level: one value");
 	$reader->query_safe('COMMIT');
-	is( $reader->query_safe(
-			"BEGIN ISOLATION LEVEL $level; SELECT $found FROM settled WHERE id > $after; COMMIT"),
-		"found: [early$round later$round last$round more$round]",
+	is( $reader->query_safe("BEGIN ISOLATION LEVEL $level; $read; COMMIT"),
+		all_rows() =~ s/\]/ more$round]/r,
 		"$level: the next transaction has it all");
 	$reader->quit;
 }
 
 # A snapshot from elsewhere: of another session, or of a logical slot, whose xmax is not
 # that of the process array
+my $connect = sprintf q{\connect "%s dbname=postgres replication=database"}, $node->connstr;
 foreach my $from ('another session', 'a logical slot')
 {
 	my $after = new_round();
@@ -211,17 +202,14 @@ foreach my $from ('another session', 'a logical slot')
 	if ($from eq 'another session')
 	{
 		$writer = open_rows();
-		$exporter = $node->background_psql('postgres');
-		$snapshot = $exporter->query_safe(
-			'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()');
+		$exporter = session('BEGIN ISOLATION LEVEL REPEATABLE READ');
+		$snapshot = $exporter->query_safe('SELECT pg_export_snapshot()');
 	}
 	else
 	{
 		# a slot waits for those that write, so the row is written later, by one
 		# that has its number already
-		$exporter = $node->background_psql('postgres');
-		$exporter->query_safe(sprintf q{\connect "%s dbname=postgres replication=database"},
-			$node->connstr);
+		$exporter = session($connect);
 		$snapshot = (
 			split /\|/,
 			$exporter->query_safe(
@@ -229,9 +217,8 @@ foreach my $from ('another session', 'a logical slot')
 		$writer = open_rows();
 	}
 	commit_row($writer);
-	my $reader = $node->background_psql('postgres');
-	$reader->query_safe(
-		"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
+	my $reader =
+	  session("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
 	is($reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
 		'found: []', "a snapshot from $from: nothing passes what it does not see");
 	is( $reader->query_safe(
@@ -239,9 +226,8 @@ foreach my $from ('another session', 'a logical slot')
 		'0',
 		"a snapshot from $from: again");
 	$reader->query_safe('COMMIT');
-	is( $reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
-		"found: [early$round later$round last$round]",
-		"a snapshot from $from: one of the session's own has it all");
+	is($reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
+		all_rows(), "a snapshot from $from: one of the session's own has it all");
 	$_->quit foreach $reader, $exporter;
 }
 
@@ -250,8 +236,8 @@ foreach my $from ('another session', 'a logical slot')
 SKIP:
 {
 	my $after = new_round();
-	my @blocks = map { $node->background_psql('postgres') } 1, 2;
-	my ($before, $waiting, $exporter) = map { $node->background_psql('postgres') } 1 .. 3;
+	my @blocks = map { session('BEGIN') } 1, 2;
+	my ($before, $waiting, $exporter) = (session('BEGIN'), session('BEGIN'), session($connect));
 	my $slot_waits_for = sub {
 		my ($session) = @_;
 		my $xid = $session->query_safe('SELECT pg_current_xact_id()');
@@ -261,20 +247,15 @@ SKIP:
 		};
 	};
 	my $end = sub {
-		$node->append_conf('postgresql.conf', "synchronous_standby_names = ''");
-		$node->reload;
-		$waiting->query_until(qr/^end/m, '');
+		reload_with($node, "synchronous_standby_names = ''");
+		finish_statement($waiting);
 		$_->quit foreach $exporter, @blocks, $before, $waiting;
 	};
 
 	sql('CREATE TABLE scratch ()');
-	$_->query_safe('BEGIN') foreach @blocks, $before, $waiting;
 	my $waits = $slot_waits_for->($blocks[0]);
-	$exporter->query_safe(sprintf q{\connect "%s dbname=postgres replication=database"},
-		$node->connstr);
-	$exporter->query_until(qr/^start/m,
-		"\\echo start\nCREATE_REPLICATION_SLOT t TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export');\n\\echo end\n"
-	);
+	start_statement($exporter,
+		q{CREATE_REPLICATION_SLOT t TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')});
 	wait_until('the slot waits for a transaction', $waits);
 	$waits = $slot_waits_for->($blocks[1]);
 	$blocks[0]->query_safe('ROLLBACK');
@@ -283,14 +264,10 @@ SKIP:
 		"SET LOCAL synchronous_commit = local; INSERT INTO events (what) VALUES ('early$round')");
 	$waits = $slot_waits_for->($waiting);
 	$waiting->query_safe('INSERT INTO scratch DEFAULT VALUES');
-	$node->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
-	$node->reload;
-	$node->poll_query_until('postgres',
-		q{SELECT setting = 'nobody' FROM pg_settings WHERE name = 'synchronous_standby_names'})
-	  or die 'no reload';
-	$waiting->query_until(qr/^start/m, "\\echo start\nCOMMIT;\n\\echo end\n");
-	wait_until('a commit waits for a standby',
-		sub { sql(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) });
+	set_conf($node, synchronous_standby_names => 'nobody');
+	start_statement($waiting, 'COMMIT');
+	wait_for_query($node,
+		q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'});
 	$blocks[1]->query_safe('ROLLBACK');
 
 	# PostgreSQL 19 waits for the end of that commit
@@ -307,13 +284,12 @@ SKIP:
 		$end->();
 		skip 'a slot has no snapshot before a commit has ended that it sees', 3;
 	}
-	my ($snapshot) = $exporter->query_until(qr/^end/m, '') =~ /^t\|[^|]*\|([^|]+)\|/m;
+	my ($snapshot) = finish_statement($exporter) =~ /^t\|[^|]*\|([^|]+)\|/m;
 	$before->query_safe('COMMIT');
 	cmp_ok(sql('SELECT snowflake_frontier()'),
 		'>', $after, 'the frontier passes a row that is committed');
-	my $reader = $node->background_psql('postgres');
-	$reader->query_safe(
-		"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
+	my $reader =
+	  session("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
 	is($reader->query_safe("SELECT $found FROM events WHERE id > $after"),
 		'found: []', 'a snapshot of a slot that does not see it');
 	is($reader->query_safe("SELECT snowflake_frontier() <= $after"),
@@ -326,14 +302,12 @@ SKIP:
 {
 	my $after = new_round();
 	my $writer = open_rows();
-	my $reader = $node->background_psql('postgres');
+	my $reader = start_statement($node, "CALL with_commits($after, '')");
 
-	$reader->query_until(qr/start/, "\\echo start\nCALL with_commits($after, '');\n\\echo end\n");
-	wait_until('the procedure has its snapshot',
-		sub { sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'}) });
+	wait_for_lock();
 	commit_row($writer);
 	like(
-		$reader->query_until(qr/^end/m, ''),
+		finish_statement($reader),
 		qr/^1:  2: early$round later$round last$round/m,
 		'a procedure that commits: nothing first, then all');
 	$reader->quit;
@@ -346,9 +320,7 @@ SKIP:
 
 	sql("INSERT INTO events (what) SELECT 'row' FROM generate_series(1, 20)");
 	my $writer = open_rows();
-	my $reader = $node->background_psql('postgres');
-	$reader->query_safe('BEGIN');
-	$reader->query_safe(
+	my $reader = session('BEGIN',
 		"DECLARE a CURSOR FOR SELECT snowflake_frontier() FROM events WHERE id > $after");
 	my @values = ([ $reader->query_safe('FETCH a') ], []);
 	$writer->query_safe('COMMIT; SELECT pg_advisory_unlock(1)');
@@ -356,11 +328,11 @@ SKIP:
 	$reader->query_safe(
 		"DECLARE b CURSOR FOR SELECT snowflake_frontier() FROM events WHERE id > $after");
 
-	foreach my $n (1 .. 10)
+	foreach (1 .. 10)
 	{
 		push @{ $values[0] }, $reader->query_safe('FETCH a');
 		push @{ $values[1] }, $reader->query_safe('FETCH b');
-		sql("INSERT INTO events (what) VALUES ('meanwhile')");
+		insert('meanwhile');
 		$reader->query_safe("SELECT count(*) FROM settled WHERE id > $after");
 	}
 	foreach my $i (0, 1)
@@ -378,27 +350,25 @@ SKIP:
 # transactions in between.
 {
 	my $after = new_round();
-	my @others = map { $node->background_psql('postgres') } 1 .. 3;
-	my $reader = $node->background_psql('postgres');
+	my @others = (
+		session('BEGIN; SELECT pg_current_xact_id()'),
+		session("BEGIN; INSERT INTO events (what) VALUES ('early')"));
+	insert('later');
+	my $reader = session('BEGIN');
 	my $read = "SELECT $found FROM settled WHERE id > $after";
-
-	$others[0]->query_safe('BEGIN; SELECT pg_current_xact_id()');
-	$others[1]->query_safe("BEGIN; INSERT INTO events (what) VALUES ('early')");
-	sql("INSERT INTO events (what) VALUES ('later')");
-	$reader->query_safe('BEGIN');
 	is($reader->query_safe($read),
 		'found: []', 'statements of a transaction: the first has nothing');
 	$others[1]->query_safe('COMMIT');
 	is( $reader->query_safe($read),
 		'found: [early later]',
 		'one that was in between has ended: the next one has its row');
-	$others[2]->query_safe('BEGIN; SELECT pg_current_xact_id()');
-	sql("INSERT INTO events (what) VALUES ('last')");
+	push @others, session('BEGIN; SELECT pg_current_xact_id()');
+	insert('last');
 	is( $reader->query_safe($read),
 		'found: [early later last]',
 		'another one has begun, so that as many are in progress: there is more');
 	$others[2]->query_safe('COMMIT; BEGIN; SELECT pg_current_xact_id()');
-	sql("INSERT INTO events (what) VALUES ('more')");
+	insert('more');
 	is( $reader->query_safe($read),
 		'found: [early later last more]',
 		'one has ended, and one has begun: there is more');
@@ -421,21 +391,22 @@ unlike(
 	qr/Parallel/, 'workers are not asked');
 sql(q{CREATE FUNCTION mislabelled() RETURNS bigint STABLE PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN snowflake_frontier(); END'}
 );
-is( error_of($node,
-		"$parallel SET parallel_leader_participation = off; SELECT count(*) FROM many WHERE id <= mislabelled()"
-	)->{message},
-	'cannot execute snowflake_frontier() in a parallel worker',
-	'and refuse if they are');
+refuses(
+	$node,
+	"$parallel SET parallel_leader_participation = off; SELECT count(*) FROM many WHERE id <= mislabelled()",
+	'25000',
+	'and refuse if they are',
+	message => qr/^cannot execute snowflake_frontier\(\) in a parallel worker$/);
 
 # One snapshot has one frontier, and in a transaction those that see the same are one: a
 # poller that stays in it does not learn that a transaction has ended that wrote nothing.
-my ($minter, $poller) = map { $node->background_psql('postgres') } 1, 2;
-my $after = sql('SELECT snowflake_next()');
+my $after = new_round();
 my $poll =
   "SELECT coalesce(string_agg(what, ' ' ORDER BY id), 'nothing') FROM settled WHERE id > $after";
-$minter->query_safe('BEGIN; SELECT snowflake_next()');
-sql(q{INSERT INTO events (what) VALUES ('polled')});
-is($poller->query_safe("BEGIN; $poll"), 'nothing', 'a transaction that has minted holds it back');
+my $minter = session('BEGIN; SELECT snowflake_next()');
+insert('polled');
+my $poller = session('BEGIN');
+is($poller->query_safe($poll), 'nothing', 'a transaction that has minted holds it back');
 $minter->query_safe('ROLLBACK');
 is($poller->query_safe($poll), 'nothing', 'to the end of the transaction of a poller');
 is($poller->query_safe("COMMIT; BEGIN; $poll"), 'polled', 'and not in the next one');

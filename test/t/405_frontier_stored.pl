@@ -1,5 +1,7 @@
 # A frontier that is stored in a table is right for whoever sees the row: on a standby, and
-# on a subscriber as soon as both tables are there.
+# on a subscriber as soon as both tables are there.  Where logical replication's apply worker
+# mints, for a column that the publisher does not have, it holds the frontier back like any
+# session, and so does what it prepares.
 # versions: all
 
 use strict;
@@ -7,25 +9,29 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest qw(
+  minting_node new_node query refuses reload_with status wait_for_mint wait_for_query
+);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-my $primary = new_node(
+my $primary = minting_node(
 	'primary',
 	init => { allows_streaming => 'logical' },
-	conf => "snowflake.max_wait = '1min'\nautovacuum = off\n");
-$primary->start;
-$primary->safe_psql(
-	'postgres', q{
-	CREATE EXTENSION snowflake;
+	conf => q{
+	snowflake.max_wait = '1min'
+	autovacuum = off
+	max_prepared_transactions = 1
+});
+
+sub sql { return query($primary, @_); }
+
+sql(q{
 	CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), customer text);
 	CREATE VIEW settled AS SELECT * FROM orders WHERE id <= snowflake_frontier();
 	CREATE TABLE frontiers (node int PRIMARY KEY, up_to bigint NOT NULL) WITH (fillfactor = 50);
-});
-wait_for_mint($primary);
-$primary->safe_psql('postgres',
-	q{INSERT INTO frontiers SELECT snowflake_node(id), id FROM snowflake_next() id});
+	CREATE PUBLICATION p FOR TABLE orders, frontiers;
+	INSERT INTO frontiers SELECT snowflake_node(id), id FROM snowflake_next() id});
 
 my $store =
   q{UPDATE frontiers SET up_to = snowflake_frontier() WHERE node = 1 AND up_to < snowflake_frontier()};
@@ -41,8 +47,18 @@ sub insert
 {
 	my ($customer) = @_;
 
-	$primary->safe_psql('postgres', "INSERT INTO orders (customer) VALUES ('$customer')");
+	sql("INSERT INTO orders (customer) VALUES ('$customer')");
 	return;
+}
+
+# What is read by the stored frontier, on the standby
+sub standby_reads
+{
+	my ($expected, $what) = @_;
+
+	$primary->wait_for_catchup($standby);
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(query($standby, $read), $expected, $what);
 }
 
 # Rows that are still open, below and above
@@ -50,36 +66,27 @@ insert('a');
 my $open = $primary->background_psql('postgres');
 $open->query_safe(q{BEGIN; INSERT INTO orders (customer) VALUES ('b')});
 insert('c');
-$primary->safe_psql('postgres', $store);
-$primary->wait_for_catchup($standby);
-is($standby->safe_psql('postgres', $read), 'a', 'a standby reads up to what is stored');
-is(error_of($standby, 'SELECT * FROM settled')->{sqlstate},
+sql($store);
+standby_reads('a', 'a standby reads up to what is stored');
+refuses($standby, 'SELECT * FROM settled',
 	'25006', 'a view that asks is refused there, and misses nothing');
 $open->query_safe('COMMIT');
-$primary->wait_for_catchup($standby);
-is($standby->safe_psql('postgres', $read), 'a', 'a row of before stays right');
-$primary->safe_psql('postgres', $store);
-$primary->wait_for_catchup($standby);
-is($standby->safe_psql('postgres', $read), 'a b c', 'and the next one has the rest');
+standby_reads('a', 'a row of before stays right');
+sql($store);
+standby_reads('a b c', 'and the next one has the rest');
 
 # While it stands still, storing it writes nothing; otherwise one row, in place.
 my $wal = q{SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')};
-$primary->safe_psql('postgres', 'CHECKPOINT');
-$primary->safe_psql('postgres', $store);
-my $before = $primary->safe_psql('postgres', $wal);
-$primary->safe_psql('postgres', "$store; $store; $store");
-cmp_ok($primary->safe_psql('postgres', $wal) - $before,
-	'<', 200, 'storing what did not move writes nothing');
-$before = $primary->safe_psql('postgres', $wal);
-$primary->safe_psql('postgres',
-	join(';', ("DO 'BEGIN PERFORM snowflake_next(); END'", $store) x 50));
-note 'a store writes '
-  . int(($primary->safe_psql('postgres', $wal) - $before) / 50)
-  . ' bytes of WAL';
-$primary->poll_query_until(
-	'postgres',
+sql('CHECKPOINT');
+sql($store);
+my $before = sql($wal);
+sql("$store; $store; $store");
+cmp_ok(sql($wal) - $before, '<', 200, 'storing what did not move writes nothing');
+sql(join ';', ("DO 'BEGIN PERFORM snowflake_next(); END'", $store) x 50);
+wait_for_query(
+	$primary,
 	q{SELECT pg_stat_force_next_flush() IS NOT NULL AND n_tup_hot_upd >= 50 AND n_tup_upd - n_tup_hot_upd <= 2
-		FROM pg_stat_user_tables WHERE relname = 'frontiers'}) or die 'updates are not HOT';
+		FROM pg_stat_user_tables WHERE relname = 'frontiers'});
 pass('updates are HOT');
 
 # A transaction of the standby that outlives the promotion has a snapshot of recovery,
@@ -89,57 +96,118 @@ $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM or
 
 # A subscriber that has no extension: the frontier comes first, and the table later.
 insert('d');
-$primary->safe_psql('postgres', $store);
-$primary->safe_psql('postgres', 'CREATE PUBLICATION p FOR TABLE orders, frontiers');
-my $subscriber = PostgreSQL::Test::Cluster->new('subscriber');
-$subscriber->init;
+sql($store);
+my $subscriber = new_node('subscriber', node_id => 3, conf => "max_prepared_transactions = 1\n");
 $subscriber->start;
-$subscriber->safe_psql(
-	'postgres', q{
+query(
+	$subscriber, q{
 	CREATE TABLE orders (id bigint PRIMARY KEY, customer text);
 	CREATE TABLE frontiers (node int PRIMARY KEY, up_to bigint NOT NULL)});
+
+sub subscribe
+{
+	my ($publication, $with) = @_;
+	my $connstr = $primary->connstr . ' dbname=postgres';
+
+	query($subscriber,
+		"CREATE SUBSCRIPTION s CONNECTION '$connstr' PUBLICATION $publication WITH ($with)");
+	return;
+}
+
 my $lock = $subscriber->background_psql('postgres');
 $lock->query_safe('BEGIN; LOCK TABLE orders IN SHARE MODE');
-$subscriber->safe_psql(
-	'postgres',
-	sprintf(q{CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p},
-		$primary->connstr));
+subscribe('p', 'copy_data');
 my $ready = q{SELECT count(*) = 2 AS ready FROM pg_subscription_rel
 	WHERE srrelid IN ('orders'::regclass, 'frontiers'::regclass) AND srsubstate = 'r'};
-$subscriber->poll_query_until('postgres', 'SELECT count(*) = 1 FROM frontiers')
-  or die 'the frontier is not copied';
-is($subscriber->safe_psql('postgres', $read),
+wait_for_query($subscriber, 'SELECT count(*) = 1 FROM frontiers');
+is(query($subscriber, $read),
 	'', 'while the table is copied, rows below the frontier are not there');
-is($subscriber->safe_psql('postgres', $ready), 'f', 'and the subscription says so');
+is(query($subscriber, $ready), 'f', 'and the subscription says so');
 $lock->query_safe('COMMIT');
-$lock->quit;
-$subscriber->poll_query_until('postgres', $ready) or die 'the tables do not get ready';
-is($subscriber->safe_psql('postgres', $read), 'a b c d', 'when both are ready, all are');
+wait_for_query($subscriber, $ready);
+is(query($subscriber, $read), 'a b c d', 'when both are ready, all are');
 $open->query_safe(q{BEGIN; INSERT INTO orders (customer) VALUES ('e')});
 insert('f');
-$primary->safe_psql('postgres', $store);
+sql($store);
 insert('g');
 $primary->wait_for_catchup('s');
-is($subscriber->safe_psql('postgres', $read), 'a b c d', 'then it goes on in order');
+is(query($subscriber, $read), 'a b c d', 'then it goes on in order');
 $open->query_safe('COMMIT');
 $open->quit;
-$primary->safe_psql('postgres', $store);
+sql($store);
 $primary->wait_for_catchup('s');
-is($subscriber->safe_psql('postgres', $read), 'a b c d e f g', 'to the end');
-$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION s');
+is(query($subscriber, $read), 'a b c d e f g', 'to the end');
+
+# The subscriber mints.
+query($subscriber, 'DROP SUBSCRIPTION s');
+sql('CREATE TABLE incoming (n int PRIMARY KEY); CREATE PUBLICATION incoming FOR TABLE incoming');
+query(
+	$subscriber, q{
+	CREATE EXTENSION snowflake;
+	CREATE TABLE incoming (n int PRIMARY KEY, id snowflake UNIQUE DEFAULT snowflake_next());
+	CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END $$;
+	CREATE TRIGGER linger AFTER INSERT ON incoming FOR EACH ROW
+		WHEN (NEW.n < 100) EXECUTE FUNCTION linger();
+	ALTER TABLE incoming ENABLE ALWAYS TRIGGER linger});
+wait_for_mint($subscriber);
+subscribe('incoming', 'two_phase');
+$subscriber->wait_for_subscription_sync($primary, 's');
+
+sub tail
+{
+	return query($subscriber,
+		q{SELECT coalesce(string_agg(n::text, ' ' ORDER BY id), '') FROM incoming WHERE id <= snowflake_frontier()}
+	);
+}
+
+my $minted = status($subscriber, 'minted');
+$lock->query_safe('SELECT pg_advisory_lock(1)');
+sql('INSERT INTO incoming SELECT generate_series(1, 3)');
+wait_for_query($subscriber,
+	q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
+query($subscriber, 'INSERT INTO incoming VALUES (100)');
+cmp_ok(status($subscriber, 'minted'), '>=', $minted + 2, 'what the apply worker mints is counted');
+is(tail(), '', 'what the apply worker has minted and not committed holds the frontier back');
+is( query(
+		$subscriber,
+		q{SELECT a.backend_type ~ 'logical replication' FROM snowflake_frontier_holders() h JOIN pg_stat_activity a USING (pid)}
+	),
+	't',
+	'by the worker');
+$lock->query_safe('SELECT pg_advisory_unlock(1)');
+$lock->quit;
+$primary->wait_for_catchup('s');
+is(join(' ', sort { $a <=> $b } split / /, tail()), '1 2 3 100', 'then all rows come');
+is(query($subscriber, 'SELECT count(*) FROM snowflake_frontier_holders()'),
+	0, 'and nobody holds it any more');
+
+# It prepares transactions as well, and not by a command.
+wait_for_query($subscriber, q{SELECT subtwophasestate = 'e' FROM pg_subscription});
+sql(q{BEGIN; INSERT INTO incoming VALUES (200); PREPARE TRANSACTION 'p'});
+$primary->wait_for_catchup('s');
+query($subscriber, 'INSERT INTO incoming VALUES (201)');
+is( query(
+		$subscriber,
+		'SELECT count(*) FROM snowflake_frontier_holders() h JOIN pg_prepared_xacts p ON p.transaction = h.prepared'
+	),
+	1,
+	'what the worker has prepared holds the frontier back');
+unlike(tail(), qr/20/, 'and nothing from there on is delivered');
+sql(q{COMMIT PREPARED 'p'});
+$primary->wait_for_catchup('s');
+like(tail(), qr/200 201$/, 'until it is committed');
+query($subscriber, 'DROP SUBSCRIPTION s');
 $subscriber->stop;
 
 # The promotion
 $primary->wait_for_catchup($standby);
 $primary->stop;
-$standby->append_conf('postgresql.conf', 'snowflake.node_id = 2');
-$standby->reload;
+reload_with($standby, 'snowflake.node_id = 2');
 $standby->promote;
 wait_for_mint($standby);
-is( $standby->safe_psql('postgres', $read),
-	'a b c d e f g',
-	'after a promotion the stored row is right');
-is( $standby->safe_psql('postgres', q{SELECT string_agg(customer, ' ' ORDER BY id) FROM settled}),
+is(query($standby, $read), 'a b c d e f g', 'after a promotion the stored row is right');
+is( query($standby, q{SELECT string_agg(customer, ' ' ORDER BY id) FROM settled}),
 	'a b c d e f g',
 	'and so is the frontier of the new primary');
 is($old->query_safe('SELECT snowflake_frontier() IS NULL'),

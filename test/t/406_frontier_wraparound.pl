@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node wait_for_mint);
+use SnowflakeTest qw(new_node query wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -31,9 +31,11 @@ command_ok(
 open my $fh, '>:raw', $segment or die "could not create \"$segment\": $!";
 print $fh "\0" x (8192 * 32);
 close $fh or die "could not write \"$segment\": $!";
+sub sql { return query($node, @_); }
+sub other { return query($node, $_[0], dbname => 'other'); }
+
 $node->start;
-$node->safe_psql(
-	'postgres', q{
+sql(q{
 	CREATE EXTENSION snowflake;
 	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
 	CREATE VIEW settled AS SELECT * FROM events WHERE id <= snowflake_frontier();
@@ -41,22 +43,15 @@ $node->safe_psql(
 });
 wait_for_mint($node);
 
-sub sql
-{
-	my ($sql) = @_;
-
-	return $node->safe_psql('postgres', $sql);
-}
-
 my $all = q{SELECT coalesce(string_agg(what, ' ' ORDER BY id), '') FROM settled};
 my $count = 0;
 my @expected;
 my $first_xid = sql('SELECT pg_current_xact_id()');
 
 # a transaction of another database that is prepared before the turn
-$node->safe_psql('postgres', 'CREATE DATABASE other');
+sql('CREATE DATABASE other');
 my ($prepared, $held) = split /\n/,
-  $node->safe_psql('other',
+  other(
 	q{CREATE EXTENSION snowflake; BEGIN; SELECT pg_current_xact_id(); SELECT snowflake_next(); PREPARE TRANSACTION 'p'}
   );
 
@@ -117,14 +112,13 @@ foreach my $when ('it is', 'after a restart it is')
 {
 	$node->restart if $when =~ /restart/;
 	wait_for_mint($node);
-	is( $node->safe_psql('other', 'SELECT pid, prepared FROM snowflake_frontier_holders()'),
+	is( other('SELECT pid, prepared FROM snowflake_frontier_holders()'),
 		'|' . $prepared % 4294967296,
 		"$when known after the turn");
-	is($node->safe_psql('other', "SELECT snowflake_frontier() < $held"),
-		't', 'and holds the frontier back');
+	is(other("SELECT snowflake_frontier() < $held"), 't', 'and holds the frontier back');
 }
-$node->safe_psql('other', q{COMMIT PREPARED 'p'});
-is($node->safe_psql('other', "SELECT snowflake_frontier() < $held"), 'f', 'until it has ended');
+other(q{COMMIT PREPARED 'p'});
+is(other("SELECT snowflake_frontier() < $held"), 'f', 'until it has ended');
 
 $node->stop;
 done_testing();

@@ -6,28 +6,22 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node status wait_for_mint);
+use SnowflakeTest qw(change_node_id hold_keeper minting_node query wait_for_mint);
 use Test::More;
 
-my $node = new_node('main',
+my $node = minting_node('main',
 	conf => "snowflake.max_wait = '1min'\nautovacuum = off\nmax_prepared_transactions = 2\n");
-$node->start;
-$node->safe_psql(
-	'postgres', q{CREATE EXTENSION snowflake; CREATE DATABASE other;
-	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text)});
-$node->safe_psql('other', 'CREATE EXTENSION snowflake');
-wait_for_mint($node);
+
+sub sql { return query($node, @_); }
+sub other { return query($node, $_[0], dbname => 'other'); }
+
+sql('CREATE DATABASE other');
+sql('CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text)');
+other('CREATE EXTENSION snowflake');
 
 # The planner does not ask for this.
 my $reading = q{SELECT 'read: ' || coalesce(string_agg(what, ' ' ORDER BY id), '')
 	FROM (SELECT snowflake_frontier() AS up_to OFFSET 0) f, events WHERE id <= up_to};
-
-sub sql
-{
-	my ($sql) = @_;
-
-	return $node->safe_psql('postgres', $sql);
-}
 
 sub insert
 {
@@ -37,24 +31,30 @@ sub insert
 	return;
 }
 
-# A session that has taken a snapshot and asks later
-sub snapshot
+# A session in which that has been run
+sub session
 {
-	my ($level) = @_;
+	my ($begin) = @_;
 	my $session = $node->background_psql('postgres');
 
-	$session->query_safe("BEGIN ISOLATION LEVEL $level; DECLARE c CURSOR FOR $reading");
+	$session->query_safe($begin);
 	return $session;
 }
 
-# A session with a row that is not committed yet
+# One that has taken a snapshot and asks later
+sub snapshot
+{
+	my ($level) = @_;
+
+	return session("BEGIN ISOLATION LEVEL $level; DECLARE c CURSOR FOR $reading");
+}
+
+# One with a row that is not committed yet
 sub open_row
 {
 	my ($what) = @_;
-	my $session = $node->background_psql('postgres');
 
-	$session->query_safe("BEGIN; INSERT INTO events (what) VALUES ('$what')");
-	return $session;
+	return session("BEGIN; INSERT INTO events (what) VALUES ('$what')");
 }
 
 # Before anybody has asked, there is what the keeper has published.
@@ -125,7 +125,7 @@ insert('first');
 sql('SELECT snowflake_frontier()');
 my $open = open_row('open');
 insert('visible');
-$node->safe_psql('other', 'SELECT snowflake_frontier()');
+other('SELECT snowflake_frontier()');
 sql('SELECT pg_current_xact_id()');
 my $old = snapshot('REPEATABLE READ');
 sql('SELECT pg_current_xact_id()');
@@ -145,11 +145,7 @@ foreach my $kind ('runs', 'is prepared')
 	insert('visible');
 	$open->query_safe(q{PREPARE TRANSACTION 'open'}) if $kind eq 'is prepared';
 	$node_id++;
-	sql("ALTER SYSTEM SET snowflake.node_id = $node_id");
-	$node->reload;
-	$node->poll_query_until('postgres',
-		"SELECT gate = 'open' AND node = $node_id FROM snowflake_status")
-	  or die 'the node ID is not taken over';
+	change_node_id($node, $node_id);
 	sql('SELECT pg_current_xact_id()') foreach 1 .. 2;
 	is(sql($reading), 'read: ', "another node ID while a transaction $kind: that is not passed");
 	$open->query_safe($kind eq 'runs' ? 'COMMIT' : q{COMMIT PREPARED 'open'});
@@ -161,11 +157,9 @@ foreach my $kind ('runs', 'is prepared')
 # minted and has no transaction ID ends, which no snapshot shows.
 sql('TRUNCATE events');
 insert('first');
-my $minter = $node->background_psql('postgres');
-$minter->query_safe('BEGIN; SELECT snowflake_next()');
+my $minter = session('BEGIN; SELECT snowflake_next()');
 insert('second');
-my $reader_session = $node->background_psql('postgres');
-$reader_session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ');
+my $reader_session = session('BEGIN ISOLATION LEVEL REPEATABLE READ');
 my $answer = $reader_session->query_safe('SELECT snowflake_frontier()');
 $minter->query_safe('COMMIT');
 is($reader_session->query_safe('SELECT snowflake_frontier()'),
@@ -181,11 +175,9 @@ $_->quit foreach $minter, $reader_session;
 # What a session has computed itself counts for its later snapshots, where what it has
 # published does not: they have the same xmax.
 sql('TRUNCATE events');
-my $idle = $node->background_psql('postgres');
-$idle->query_safe('BEGIN; SELECT pg_current_xact_id()');
+my $idle = session('BEGIN; SELECT pg_current_xact_id()');
 insert('first');
-my $poller = $node->background_psql('postgres');
-$poller->query_safe('SELECT snowflake_frontier()');
+my $poller = session('SELECT snowflake_frontier()');
 $poller->query_safe("BEGIN; DECLARE c CURSOR FOR $reading");
 $idle->query_safe('COMMIT');
 is($poller->query_safe('FETCH c'),
@@ -196,8 +188,7 @@ $_->quit foreach $idle, $poller;
 # it may be no larger than the next transaction ID was.  The keeper would need one in between.
 sql('TRUNCATE events');
 insert('first');
-my $keeper_pid = status($node, 'keeper_pid');
-kill 'STOP', $keeper_pid;
+my $keeper_pid = hold_keeper($node);
 my ($lower, $upper) = map { $node->background_psql('postgres') } 1, 2;
 $_->query_safe('BEGIN; SELECT pg_current_xact_id()') foreach $lower, $upper;
 sql('SELECT snowflake_frontier()');
@@ -217,7 +208,7 @@ insert('before');
 sql('SELECT snowflake_frontier()');
 sql('SELECT pg_current_xact_id()') foreach 1 .. 2;
 $old = snapshot('REPEATABLE READ');
-$node->safe_psql('other', 'SELECT snowflake_frontier()');
+other('SELECT snowflake_frontier()');
 my $asking = $node->background_psql('postgres');
 $asking->query_safe(
 	q{INSERT INTO events (what) VALUES ('later'); SELECT snowflake_frontier(), pg_sleep(0.002)})
@@ -233,8 +224,8 @@ my $held = $holding->query_safe('BEGIN; SELECT snowflake_next()');
 insert('elsewhere');
 cmp_ok(sql('SELECT snowflake_frontier()'), '>', $held, 'no other database is held back');
 sql('SELECT pg_current_xact_id()') foreach 1 .. 2;
-$node->safe_psql($_, 'SELECT snowflake_frontier()') foreach @databases[ 0 .. 13 ];
-is($node->safe_psql('many15', "SELECT snowflake_frontier() >= $held"),
+query($node, 'SELECT snowflake_frontier()', dbname => $_) foreach @databases[ 0 .. 13 ];
+is(query($node, "SELECT snowflake_frontier() >= $held", dbname => 'many15'),
 	'f', 'samples of a database do not count for the one that takes their place');
 $holding->quit;
 

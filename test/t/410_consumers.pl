@@ -1,5 +1,7 @@
-# The consumers of doc/tailing handle each row once and in order, while a
-# transaction that minted first commits last.
+# The consumers of doc/tailing handle each row once and in order, while a transaction that minted
+# first commits last.  So do programs that others wrote, which read the views of doc/tailing.md by
+# a position or by a range up to max(id); a table has them miss such a row.  Their statements are
+# those of Kafka Connect's JDBC source and of the like of Airbyte.
 # versions: all
 
 use strict;
@@ -7,98 +9,168 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest qw(minting_node query refuses);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $consumers = "$FindBin::RealBin/../../doc/tailing";
-my $node = new_node('main');
+my $page = slurp_file("$consumers.md");
+my $node = minting_node('main');
 
-$node->start;
-$node->safe_psql(
-	'postgres', q{
-	CREATE EXTENSION snowflake;
-	CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), customer text NOT NULL);
-});
-wait_for_mint($node);
+sub sql { return query($node, @_); }
 
-sub sql
-{
-	my ($sql) = @_;
-
-	return $node->safe_psql('postgres', $sql);
-}
-
-sql(PostgreSQL::Test::Utils::slurp_file("$consumers/consumer.sql"));
+sql(q{CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next(), customer text NOT NULL)}
+);
+sql(slurp_file("$consumers/consumer.sql"));
 
 my ($python) = grep { system(qq{$_ -c 'import psycopg2' 2>/dev/null}) == 0 } 'python3',
   '/usr/bin/python3';
-my $position = PostgreSQL::Test::Utils::tempdir() . '/position';
+my $position_file = PostgreSQL::Test::Utils::tempdir() . '/position';
 my $printed = '';
 
-# Let both work off what there is.
+# Let the consumers in SQL and in Python work off what there is, and look what they have handled
+# up to now.
 sub consume
 {
+	my ($expected, $what) = @_;
+
 	sql(q{CALL consume_orders('test', 2)});
+	is(sql(q{SELECT string_agg(customer, ' ' ORDER BY ctid) FROM handled_orders}),
+		$expected, "in SQL: $what");
 	if (defined $python)
 	{
 		my ($stdout, $stderr) = run_command(
 			[
-				$python, "$consumers/consumer.py", $node->connstr('postgres'),
-				'orders', $position, '--once'
+				$python, "$consumers/consumer.py",
+				$node->connstr('postgres'), 'orders',
+				$position_file, '--once'
 			]);
 
 		is($stderr, '', 'the consumer in Python runs');
 		$printed .= "$stdout\n" if $stdout ne '';
+		is(join(' ', $printed =~ /\t(\w+)$/mg), $expected, "in Python: $what");
 	}
 	return;
 }
 
-sub check
+sub insert
 {
-	my ($expected, $what) = @_;
+	my ($customer) = @_;
 
-	is(sql(q{SELECT string_agg(customer, ' ' ORDER BY ctid) FROM handled_orders}),
-		$expected, "in SQL: $what");
-	is(join(' ', $printed =~ /\t(\w+)$/mg), $expected, "in Python: $what")
-	  if defined $python;
+	sql("INSERT INTO orders (customer) VALUES ('$customer')");
 	return;
+}
+
+# A session with a row that is not committed yet
+sub open_row
+{
+	my ($customer) = @_;
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe("BEGIN; INSERT INTO orders (customer) VALUES ('$customer')");
+	return $session;
 }
 
 note 'no Python with psycopg2' unless defined $python;
-sql(q{INSERT INTO orders (customer) SELECT 'c' || n FROM generate_series(1, 5) n});
-my $early = $node->background_psql('postgres');
-$early->query_safe(q{BEGIN; INSERT INTO orders (customer) VALUES ('early')});
-sql(q{INSERT INTO orders (customer) VALUES ('late')});
-consume();
-check('c1 c2 c3 c4 c5', 'what is complete is delivered');
-consume();
-check('c1 c2 c3 c4 c5', 'and only once');
+insert("c$_") foreach 1 .. 5;
+my $early = open_row('early');
+insert('late');
+consume('c1 c2 c3 c4 c5', 'what is complete is delivered');
+consume('c1 c2 c3 c4 c5', 'and only once');
 $early->query_safe('COMMIT');
 $early->quit;
-consume();
-check('c1 c2 c3 c4 c5 early late', 'the rest in order');
+consume('c1 c2 c3 c4 c5 early late', 'the rest in order');
 
 # A transaction of the consumer that fails leaves the position where it was.
-sql(q{INSERT INTO orders (customer) VALUES ('last');
-	ALTER TABLE handled_orders ADD CONSTRAINT failing CHECK (customer <> 'last') NOT VALID});
-is(error_of($node, q{CALL consume_orders('test')})->{sqlstate}, '23514', 'a row cannot be handled');
+insert('last');
+sql(q{ALTER TABLE handled_orders ADD CONSTRAINT failing CHECK (customer <> 'last') NOT VALID});
+refuses($node, q{CALL consume_orders('test')}, '23514', 'a row cannot be handled');
 sql(q{ALTER TABLE handled_orders DROP CONSTRAINT failing});
-consume();
-check('c1 c2 c3 c4 c5 early late last', 'it is handled when it can be');
+consume('c1 c2 c3 c4 c5 early late last', 'it is handled when it can be');
 
 # Without arguments the one in Python says how it is called.
-if (defined $python)
+foreach my $arguments (defined $python ? ([], ['one'], [ '--never', 'a', 'b', 'c' ]) : ())
 {
-	foreach my $arguments ([], ['one'], [ '--never', 'a', 'b', 'c' ])
-	{
-		my ($stdout, $stderr) = run_command([ $python, "$consumers/consumer.py", @$arguments ]);
+	my (undef, $stderr) = run_command([ $python, "$consumers/consumer.py", @$arguments ]);
 
-		is( $stderr,
-			'usage: consumer.py [--once] [--listen] CONNECTION TABLE POSITION_FILE',
-			"usage: consumer.py @$arguments");
-	}
+	is( $stderr,
+		'usage: consumer.py [--once] [--listen] CONNECTION TABLE POSITION_FILE',
+		"usage: consumer.py @$arguments");
 }
+
+# The views of the page.  Kafka Connect needs a bigint.
+my @views = ('orders_settled', 'orders_numbered');
+foreach my $view (@views)
+{
+	my ($create) = $page =~ /^(CREATE VIEW $view AS .*;)$/m or die "no $view";
+
+	sql($create);
+}
+my ($listed) = $page =~ /^table\.whitelist=(\w+)$/m;
+is( sql("SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = '$listed'::regclass AND attname = 'id'"
+	),
+	'bigint',
+	'the view that the page names for Kafka Connect has a bigint');
+
+# One index scan with both bounds, of both, for what Kafka Connect sends
+sql(q{TRUNCATE orders; INSERT INTO orders SELECT snowflake_next(), n::text FROM generate_series(1, 1000) n; ANALYZE orders}
+);
+my %plan = map {
+	$_ => sql(
+		qq{SET plan_cache_mode = force_generic_plan;
+		PREPARE poll(bigint) AS SELECT * FROM "$_" WHERE "$_"."id" > \$1 ORDER BY "$_"."id" ASC;
+		EXPLAIN (COSTS OFF) EXECUTE poll(5)})
+} @views;
+like(
+	$plan{orders_settled},
+	qr/\AIndex Scan using orders_pkey on orders\n +Index Cond: (?=.*\(id\)::bigint > \$1\))(?=.*\(id\)::bigint <= \(?snowflake_frontier\(\)).*\z/,
+	'a poll is one index scan with both bounds');
+is($plan{orders_numbered}, $plan{orders_settled}, 'so it is of the view with a bigint');
+
+# Whoever binds text
+foreach my $view (@views)
+{
+	refuses(
+		$node, "PREPARE poll(text) AS SELECT * FROM $view WHERE id > \$1",
+		'42883', "$view: a position of type text is refused");
+	is( sql("PREPARE poll(text) AS SELECT count(*) FROM $view WHERE id > CAST(\$1 AS bigint); EXECUTE poll('0')"
+		),
+		'1000',
+		'unless it is cast');
+}
+
+# A position, or a range up to the largest ID.  The table loses the row that commits late.
+my @relations = ('orders', @views);
+my %position = map { $_ => 0 } @relations;
+my %seen = map { $_ => '' } @relations;
+
+sub poll
+{
+	my ($relation) = @_;
+	my $largest = sql("SELECT coalesce(max(id), 0) FROM $relation");
+
+	return sub {
+		$seen{$relation} .= sql(
+			"SELECT coalesce(string_agg(customer, ' ' ORDER BY id) || ' ', '') FROM $relation WHERE id > $position{$relation} AND id <= $largest"
+		);
+		$position{$relation} = $largest;
+	};
+}
+
+sql('TRUNCATE orders');
+$early = open_row('early');
+insert('late');
+poll($_)->() foreach @relations;
+my @readers = map { poll($_) } @relations;
+
+# between the two statements of a poll
+$early->query_safe('COMMIT');
+$early->quit;
+$_->() foreach @readers;
+insert('last');
+poll($_)->() foreach @relations;
+is($seen{orders}, 'late last ', 'of the table, the row that commits late is missed');
+is($seen{$_}, 'early late last ', "of $_, none") foreach @views;
 
 $node->stop;
 done_testing();

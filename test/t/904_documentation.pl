@@ -152,7 +152,7 @@ my @blocks = (
 	],
 	[
 		'doc/tailing.md', qr/^mode=incrementing/,
-		'it needs Kafka Connect: test/t/411_pollers.pl has its statements'
+		'it needs Kafka Connect: test/t/410_consumers.pl has its statements'
 	],
 	[ 'doc/tools.md', qr/^shared_preload_libraries = 'citus, snowflake'$/m, 'test/tools/citus.pl' ],
 	[ qr/./, qr/^(?:(?:#?[\w.]+ = \S.*\n)+)$/, \&is_taken ]);
