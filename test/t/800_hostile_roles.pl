@@ -13,7 +13,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  disorder log_count new_node start_minter wait_for_mint wait_until
+  disorder duplicates log_count new_node query start_minter wait_for_mint wait_for_query wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -37,20 +37,19 @@ my $node = new_node(
 });
 
 $node->start;
-$node->safe_psql(
-	'postgres', q{
+query(
+	$node, q{
 	CREATE ROLE owner LOGIN CREATEDB;
 	CREATE ROLE creator LOGIN;
 	CREATE ROLE watcher LOGIN IN ROLE pg_monitor, pg_signal_backend, pg_read_all_data, pg_write_all_data;
 	CREATE DATABASE app});
 $node->safe_psql('app', 'CREATE EXTENSION snowflake');
-my $maintain =
-  $node->safe_psql('postgres', q{SELECT count(*) FROM pg_roles WHERE rolname = 'pg_maintain'});
-$node->safe_psql('postgres', 'GRANT pg_maintain TO watcher') if $maintain;
+my $maintain = query($node, q{SELECT count(*) FROM pg_roles WHERE rolname = 'pg_maintain'});
+query($node, 'GRANT pg_maintain TO watcher') if $maintain;
 
 # What users may set, and to what
-my @settings = map { [ split /\|/, $_, -1 ] } split /\n/, $node->safe_psql(
-	'postgres', q{
+my @settings = map { [ split /\|/, $_, -1 ] } split /\n/, query(
+	$node, q{
 	SELECT name, vartype, coalesce(min_val, ''), coalesce(max_val, ''), array_to_string(enumvals, ',')
 	FROM pg_settings WHERE context = 'user'});
 
@@ -62,8 +61,8 @@ sub one_of
 # What nobody but a superuser may be given, and what the keeper has
 sub privileges
 {
-	return $node->safe_psql(
-		'postgres', q{
+	return query(
+		$node, q{
 		SELECT rolname, rolsuper, rolcreaterole, rolreplication, rolbypassrls,
 			(SELECT string_agg(roleid::regrole::text, ' ' ORDER BY roleid::regrole::text)
 				FROM pg_auth_members WHERE member = r.oid)
@@ -223,21 +222,21 @@ sub let_loose
 # owner can set session_authorization for the database.)
 sub clear_up
 {
-	$node->safe_psql(
-		'postgres', q{
+	query(
+		$node, q{
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE usename IN ('owner', 'creator', 'watcher') AND backend_type = 'client backend'});
-	$node->poll_query_until('postgres',
+	wait_for_query($node,
 		q{SELECT count(*) = 0 FROM pg_stat_activity WHERE usename IN ('owner', 'creator', 'watcher') AND backend_type = 'client backend'}
-	) or die "hostile sessions do not end";
+	);
 
-	my $have = $node->safe_psql('postgres',
+	my $have = query($node,
 		q{SELECT string_agg(datname, ' ') FROM pg_database WHERE datname IN ('kept', 'lost')});
-	$node->safe_psql('postgres', 'ALTER DATABASE lost RENAME TO kept')
+	query($node, 'ALTER DATABASE lost RENAME TO kept')
 	  if $have eq 'lost';
-	$node->safe_psql('postgres', 'CREATE DATABASE kept') if $have eq '';
-	$node->safe_psql(
-		'postgres', q{
+	query($node, 'CREATE DATABASE kept') if $have eq '';
+	query(
+		$node, q{
 		ALTER DATABASE kept OWNER TO owner;
 		ALTER DATABASE kept RESET ALL;
 		ALTER DATABASE kept CONNECTION LIMIT -1;
@@ -252,7 +251,7 @@ sub clear_up
 	return;
 }
 
-clear_up() if $node->safe_psql('postgres', 'CREATE DATABASE kept') eq '';
+clear_up() if query($node, 'CREATE DATABASE kept') eq '';
 my $privileges = privileges();
 my @minted;
 my $slowest = 0;
@@ -270,9 +269,8 @@ while (clock_gettime(CLOCK_MONOTONIC) < $end)
 	# in some waves the place is theirs from the start
 	if ($waves % 3 == 0)
 	{
-		$node->safe_psql('postgres', 'DROP DATABASE kept WITH (FORCE)');
-		$node->safe_psql('postgres',
-			'CREATE DATABASE kept OWNER owner; GRANT CREATE ON DATABASE kept TO creator');
+		query($node, 'DROP DATABASE kept WITH (FORCE)');
+		query($node, 'CREATE DATABASE kept OWNER owner; GRANT CREATE ON DATABASE kept TO creator');
 	}
 	my @minters = map { start_minter($node, 30_000, dbname => 'app') } 1 .. 2;
 	my @hostile = map { let_loose($_, 'kept', script($_), $waves) } @roles;
@@ -301,8 +299,8 @@ while (clock_gettime(CLOCK_MONOTONIC) < $end)
 	$slowest = $took if $took > $slowest;
 
 	# they go on for as long as they like, but not for longer than needed
-	$node->safe_psql(
-		'postgres', q{
+	query(
+		$node, q{
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE query = 'SELECT snowflake_next();' AND pid <> pg_backend_pid()});
 	foreach my $minter (@minters)
@@ -321,27 +319,17 @@ while (clock_gettime(CLOCK_MONOTONIC) < $end)
 }
 
 is("@gained", '', "$waves waves: nobody has gained a privilege");
-my %seen;
-my $count = 0;
-my $twice = 0;
+my $count = map { @$_ } @minted;
 my $disorder = 0;
-foreach my $ids (@minted)
-{
-	$disorder += disorder($ids);
-	foreach my $id (@$ids)
-	{
-		$count++;
-		$twice++ if $seen{$id}++;
-	}
-}
+$disorder += disorder($_) foreach @minted;
 cmp_ok($count, '>', 1000,
 	"IDs were minted meanwhile, with errors for $stopped of " . 2 * $waves . ' sessions');
-is($twice, 0, "$count IDs, none came twice");
+is(duplicates(@minted), 0, "$count IDs, none came twice");
 is($disorder, 0, 'and they ascend');
 cmp_ok($slowest, '<', 20,
 	sprintf 'minting goes on soon after a superuser has cleared up: within %.1f s', $slowest);
-is( $node->safe_psql(
-		'postgres', q{
+is( query(
+		$node, q{
 		SELECT setconfig[1] ~ '^snowflake\.kept_in=\d+$' FROM pg_db_role_setting
 		WHERE setdatabase = 0 AND setrole = 0}),
 	't',

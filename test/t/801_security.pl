@@ -1,14 +1,13 @@
-# versions: all
-
 # What an ordinary user may do, and what the user may do who created the
 # extension without being a superuser.
+# versions: all
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of has_public members new_node wait_for_mint);
+use SnowflakeTest qw(error_of has_public members new_node query refuses wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -34,7 +33,15 @@ sub rows
 {
 	my ($dbname, $sql) = @_;
 
-	return split /\n/, $node->safe_psql($dbname, "SET search_path = pg_catalog; $sql");
+	return split /\n/, query($node, "SET search_path = pg_catalog; $sql", dbname => $dbname);
+}
+
+sub finds_nothing
+{
+	my ($dbname, $sql, $what) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(join(', ', rows($dbname, $sql)), '', $what);
 }
 
 sub sqlstate
@@ -44,29 +51,27 @@ sub sqlstate
 	return error_of($node, "SET SESSION AUTHORIZATION $role; $sql", dbname => $dbname)->{sqlstate};
 }
 
-$node->safe_psql('postgres', 'CREATE ROLE nobody; CREATE ROLE "Some body"');
-$node->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(plain trusted);
-
+query($node, 'CREATE ROLE nobody; CREATE ROLE "Some body"');
+query($node, "CREATE DATABASE $_") foreach qw(plain trusted);
 
 # Default privileges that would open everything to others, also to one whose name needs quotes.
-$node->safe_psql(
-	$_, q{
+query(
+	$node, q{
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO nobody, PUBLIC;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO nobody, "Some body" WITH GRANT OPTION;
-	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO nobody, PUBLIC}) foreach 'plain', 'postgres';
-$node->safe_psql('plain', 'CREATE EXTENSION snowflake');
+	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO nobody, PUBLIC}, dbname => $_
+) foreach 'plain', 'postgres';
+query($node, 'CREATE EXTENSION snowflake', dbname => 'plain');
 wait_for_mint($node, dbname => 'plain');
 
-
 # Ordinary users: functions.  A new one is for everybody, or it is in the list.
-my @functions = rows('plain', 'SELECT m.oid::regprocedure FROM ' . members('pg_proc'));
+my $functions = 'SELECT m.oid::regprocedure FROM ' . members('pg_proc');
 is_deeply(
 	[
 		rows(
 			'plain',
-			'SELECT m.oid::regprocedure FROM '
-			  . members('pg_proc')
-			  . q{ WHERE NOT has_function_privilege('nobody', m.oid, 'EXECUTE') ORDER BY proname})
+			"$functions WHERE NOT has_function_privilege('nobody', m.oid, 'EXECUTE') ORDER BY proname"
+		)
 	],
 	\@restricted,
 	'only what is listed is restricted');
@@ -92,11 +97,10 @@ foreach my $function (sort keys %calls)
 	push @wrong, "$function: \"$state\""
 	  if ($state eq '42501') != exists $refused{$function};
 }
-cmp_ok(scalar keys %calls, '>', @functions / 2, 'most functions can be called');
+cmp_ok(scalar keys %calls, '>', rows('plain', $functions) / 2, 'most functions can be called');
 is(join(', ', @wrong), '', 'an ordinary user is refused those, and no others');
 is(sqlstate('nobody', 'plain', q{SET snowflake.kept_in = '1'}),
 	'42501', 'nor says anybody where the reservation is');
-
 
 # Ordinary users: the reservation.
 my @hold = (
@@ -142,38 +146,31 @@ sub touched
 }
 
 # may create whatever the commands above need beside the relation
-$node->safe_psql('postgres', 'GRANT CREATE ON SCHEMA public TO nobody');
+query($node, 'GRANT CREATE ON SCHEMA public TO nobody');
 is(touched('nobody', 'postgres', @hold, @change),
 	'', 'an ordinary user cannot touch the reservation');
-is( join(
-		', ',
-		rows(
-			'postgres', q{
+finds_nothing(
+	'postgres', q{
 			SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END, privilege_type
 			FROM pg_class, aclexplode(relacl)
-			WHERE oid = 'snowflake_keeper.reservation'::regclass AND grantee <> relowner})),
-	'',
+			WHERE oid = 'snowflake_keeper.reservation'::regclass AND grantee <> relowner},
 	'whatever the default privileges are');
-is( join(
-		', ',
-		rows(
-			'postgres', q{
+finds_nothing(
+	'postgres', q{
 			SELECT DISTINCT what
 			FROM (SELECT 'schema', nspowner, nspacl FROM pg_namespace WHERE nspname = 'snowflake_keeper'
 				UNION ALL
 				SELECT proname, proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc
 				WHERE pronamespace = 'snowflake_keeper'::regnamespace) AS o(what, owner, acl),
 				aclexplode(acl)
-			WHERE grantee <> owner})),
-	'',
-	'nor has anybody rights on its schema, or on a function there');
-$node->safe_psql('postgres', 'CREATE ROLE monitor; GRANT pg_monitor TO monitor');
+			WHERE grantee <> owner}, 'nor has anybody rights on its schema, or on a function there');
+query($node, 'CREATE ROLE monitor; GRANT pg_monitor TO monitor');
 is(touched('monitor', 'postgres', @hold, @change), '', 'nor can one who monitors');
 
 # Every right that there is, short of a superuser's, and of those by which one reads
 # and writes files or runs programs as the server does.
-$node->safe_psql(
-	'postgres', q{
+query(
+	$node, q{
 	CREATE ROLE all_rights CREATEDB CREATEROLE REPLICATION BYPASSRLS;
 	DO $$
 	DECLARE
@@ -186,18 +183,19 @@ $node->safe_psql(
 			EXECUTE format('GRANT %I TO all_rights', predefined);
 		END LOOP;
 	END $$});
-is( $node->safe_psql(
-		'postgres', q{
+is( query(
+		$node, q{
 		SELECT pg_has_role('all_rights', 'pg_write_all_data', 'USAGE'),
 			has_table_privilege('all_rights', 'snowflake_keeper.reservation', 'UPDATE')}),
 	't|t',
 	'who may write any table');
 is(touched('all_rights', 'postgres', @change), '', 'can neither write nor change it');
-my $truncate = error_of($node, 'TRUNCATE snowflake_keeper.reservation');
-is($truncate->{sqlstate}, '42501',
-	'nor does a superuser truncate it, which subscribers would do as well');
-like($truncate->{detail}, qr/^Only the snowflake keeper may write it/, 'for that reason');
-$node->safe_psql('postgres',
+refuses(
+	$node, 'TRUNCATE snowflake_keeper.reservation',
+	'42501',
+	'nor does a superuser truncate it, which subscribers would do as well',
+	detail => qr/^Only the snowflake keeper may write it/);
+query($node,
 	'CREATE VIEW public.reserved AS SELECT * FROM snowflake_keeper.reservation; GRANT ALL ON public.reserved TO all_rights'
 );
 is( join(' ',
@@ -208,28 +206,23 @@ is( join(' ',
 	' 42501 42501 42501',
 	'who can read it by a view of a superuser can not write it by that');
 
-
 # Attributes
-is( join(', ',
-		rows('plain', 'SELECT m.oid::regprocedure FROM ' . members('pg_proc') . ' WHERE prosecdef')
-	),
-	'',
+finds_nothing(
+	'plain',
+	'SELECT m.oid::regprocedure FROM ' . members('pg_proc') . ' WHERE prosecdef',
 	'no function runs with the rights of its owner');
 
 # Core's own functions are what they are under our name, too; so wants opr_sanity,
 # which looks at what C function they are.
-is( join(
-		', ',
-		rows(
-			'plain',
-			'SELECT m.oid::regprocedure FROM '
-			  . members('pg_proc')
-			  . q{ JOIN pg_proc core ON core.prosrc = m.prosrc AND core.pronamespace = 'pg_catalog'::regnamespace
+finds_nothing(
+	'plain',
+	'SELECT m.oid::regprocedure FROM '
+	  . members('pg_proc')
+	  . q{ JOIN pg_proc core ON core.prosrc = m.prosrc AND core.pronamespace = 'pg_catalog'::regnamespace
 				AND core.prolang = m.prolang
 			WHERE m.prolang = (SELECT oid FROM pg_language WHERE lanname = 'internal')
 			AND (m.proleakproof, m.provolatile, m.proisstrict, m.proparallel)
-				<> (core.proleakproof, core.provolatile, core.proisstrict, core.proparallel)})),
-	'',
+				<> (core.proleakproof, core.provolatile, core.proisstrict, core.proparallel)},
 	'core functions are as leakproof, strict, volatile and parallel as core says');
 
 # Of the others these must not tell anything about their arguments: no error,
@@ -288,7 +281,6 @@ foreach my $function (
 cmp_ok(scalar @leakproof, '>', 0, 'functions of ours are leakproof');
 is(join("\n", @told), '', 'which never fail, whatever their arguments');
 
-
 # Settings: each is open to whom the reference says.
 my $reference = slurp_file("$FindBin::RealBin/../../doc/reference.md");
 my %documented =
@@ -320,64 +312,59 @@ foreach my $name (sort keys %contexts)
 		'42501', "$name in the configuration is the superuser's");
 }
 
-
 # A user who may create objects in a database creates the extension there.
-$node->safe_psql(
-	'postgres', q{
-	CREATE ROLE owner;
-	CREATE ROLE other;
-	GRANT CREATE ON DATABASE trusted TO owner;
-});
-$node->safe_psql('trusted', 'GRANT CREATE ON SCHEMA public TO owner');
-is( $node->safe_psql(
-		'trusted', q{
+query($node, 'CREATE ROLE owner; GRANT CREATE ON DATABASE trusted TO owner');
+query($node, 'GRANT CREATE ON SCHEMA public TO owner', dbname => 'trusted');
+is( query(
+		$node, q{
 		SET SESSION AUTHORIZATION owner;
 		CREATE SCHEMA mine;
 		CREATE EXTENSION snowflake SCHEMA mine;
 		SET search_path = mine;
 		CREATE TABLE t (id snowflake PRIMARY KEY DEFAULT snowflake_next());
 		INSERT INTO t SELECT FROM generate_series(1, 10);
-		SELECT count(*) FROM t WHERE @@ id > now() - interval '1 hour' AND snowflake_node(id) = 1}
-	),
+		SELECT count(*) FROM t WHERE @@ id > now() - interval '1 hour' AND snowflake_node(id) = 1},
+		dbname => 'trusted'),
 	'10',
 	'who may create objects creates the extension and mints');
-is( $node->safe_psql(
-		'trusted', 'SELECT count(*) FROM ' . members('pg_class') . q{ AND relkind <> 'v'}),
-	'0',
+finds_nothing(
+	'trusted',
+	'SELECT relname FROM ' . members('pg_class') . q{ AND relkind <> 'v'},
 	'the extension has no table, for dumps and replication to trip over');
-is(sqlstate('owner', 'trusted', "SELECT $_"), '42501', "but cannot do what is restricted: $_")
-  foreach "mine.snowflake_advance('1')", 'mine.snowflake_accept_layout()';
-
 foreach my $sql (
+	"SELECT mine.snowflake_advance('1')",
+	'SELECT mine.snowflake_accept_layout()',
 	'ALTER EXTENSION snowflake DROP FUNCTION mine.snowflake_next()',
 	'ALTER EXTENSION snowflake SET SCHEMA public',
 	'CREATE OR REPLACE FUNCTION mine.snowflake_next() RETURNS mine.snowflake LANGUAGE sql RETURN NULL',
 	'CREATE EXTENSION snowflake_keeper')
 {
-	is(sqlstate('owner', 'trusted', $sql), '42501', "nor $sql");
+	is(sqlstate('owner', 'trusted', $sql), '42501', "but may not: $sql");
 }
-is( $node->safe_psql(
-		'trusted', q{
+is( query(
+		$node, q{
 		SET SESSION AUTHORIZATION owner;
 		DROP TABLE mine.t;
 		DROP EXTENSION snowflake;
-		SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'}),
+		SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'}, dbname => 'trusted'),
 	'0',
 	'who created the extension drops it');
 
-
 # What is there already is not taken over.
 foreach my $object (
-	[ 'FUNCTION', 'snowflake_next() RETURNS integer LANGUAGE sql RETURN 1' ],
-	[ 'TYPE', 'snowflake' ],
-	[ 'TABLE', 'snowflake ()' ])
+	[ 'FUNCTION snowflake_next', '() RETURNS integer LANGUAGE sql RETURN 1', '42723' ],
+	[ 'TYPE snowflake', '', '42710' ],
+	[ 'TABLE snowflake', ' ()', '42710' ])
 {
-	my ($kind, $definition) = @$object;
+	my ($name, $definition, $sqlstate) = @$object;
 
-	$node->safe_psql('trusted', "CREATE $kind $definition");
-	like(error_of($node, 'CREATE EXTENSION snowflake', dbname => 'trusted')->{sqlstate},
-		qr/^42P07|42723|42710$/, "the script fails over somebody's $kind $definition");
-	$node->safe_psql('trusted', "DROP $kind $definition" =~ s/ (RETURNS|\().*//r =~ s/\(node.*//r);
+	query($node, "CREATE $name$definition", dbname => 'trusted');
+	refuses(
+		$node, 'CREATE EXTENSION snowflake',
+		$sqlstate,
+		"the script fails over somebody's $name",
+		dbname => 'trusted');
+	query($node, "DROP $name", dbname => 'trusted');
 }
 my ($sharedir) = run_command([ 'pg_config', '--sharedir' ]);
 foreach my $script (glob "$sharedir/extension/snowflake*--*.sql")

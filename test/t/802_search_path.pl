@@ -1,7 +1,6 @@
-# versions: all
-
 # A hostile search_path: nobody can have code of theirs run by the script, by
 # the extension's functions or by the keeper.
+# versions: all
 #
 # Somebody who can create objects in the schema of the extension, and in one
 # that superusers search before any other, plants everything that an
@@ -14,7 +13,9 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of log_count members new_node wait_for_mint);
+use SnowflakeTest qw(
+  change_node_id log_count members new_node query refuses wait_for_mint
+);
 use Test::More;
 
 my $node = new_node('main', conf => "snowflake.database = kept");
@@ -24,12 +25,12 @@ sub rows
 {
 	my ($dbname, $sql) = @_;
 
-	return split /\n/, $node->safe_psql($dbname, "SET search_path = pg_catalog; $sql");
+	return split /\n/, query($node, "SET search_path = pg_catalog; $sql", dbname => $dbname);
 }
 
-$node->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(plain kept victim);
-$node->safe_psql('plain', 'CREATE EXTENSION snowflake');
-$node->safe_psql('postgres', 'CREATE ROLE attacker');
+query($node, "CREATE $_")
+  foreach 'DATABASE plain', 'DATABASE kept', 'DATABASE victim', 'ROLE attacker';
+query($node, 'CREATE EXTENSION snowflake', dbname => 'plain');
 
 my $plant = q{
 	CREATE FUNCTION pg_temp.try(command text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog AS $$
@@ -159,7 +160,7 @@ sub use_extension
 	my $values = 'CREATE TABLE public.v AS SELECT ' . join ', ', @values;
 	s/\bv\.(\d+)/v."$1"/g foreach @operators, @calls;
 
-	$node->safe_psql($dbname, "$header $values; ANALYZE public.v");
+	query($node, "$header $values; ANALYZE public.v", dbname => $dbname);
 	my $each = join ';', map { "SELECT $_ FROM public.v" } @calls, @operators;
 	my ($ret, $results) = $node->psql($dbname, $header . $each, on_error_stop => 0);
 	cmp_ok(scalar(split /\n/, $results), '>', @operators, "$dbname: all is used");
@@ -202,8 +203,7 @@ foreach my $dbname ('kept', 'victim')
 {
 	plant($dbname, 'public', @core, $similar);
 	plant($dbname, 'evil', @core, $similar);
-	$node->safe_psql('postgres',
-		"ALTER DATABASE $dbname SET search_path = evil, public, pg_catalog");
+	query($node, "ALTER DATABASE $dbname SET search_path = evil, public, pg_catalog");
 	cmp_ok(
 		join(
 			'',
@@ -212,15 +212,14 @@ foreach my $dbname ('kept', 'victim')
 		),
 		'>', 2000,
 		"$dbname: functions are planted");
-	is(error_of($node, 'SELECT now()', dbname => $dbname)->{sqlstate},
-		'P0001', "$dbname: and would be found");
+	refuses($node, 'SELECT now()', 'P0001', "$dbname: and would be found", dbname => $dbname);
 }
 my $planted = planted_calls();
 cmp_ok($planted, '>', 0, 'which the log tells');
 
 plant('kept', 'snowflake_keeper', @core, $similar);
 wait_for_mint($node, dbname => 'plain');
-$node->safe_psql($_, 'CREATE EXTENSION snowflake SCHEMA public') foreach 'kept', 'victim';
+query($node, 'CREATE EXTENSION snowflake SCHEMA public', dbname => $_) foreach 'kept', 'victim';
 foreach my $dbname ('kept', 'victim')
 {
 	is( join(
@@ -240,11 +239,8 @@ foreach my $dbname ('kept', 'victim')
 }
 
 # the keeper: a restart, a change of node ID, a raised floor
-$node->append_conf('postgresql.conf', 'snowflake.node_id = 2');
-$node->reload;
-$node->poll_query_until('plain', 'SELECT node = 2 FROM snowflake_status')
-  or die 'node ID does not change';
-$node->safe_psql('plain', 'SELECT snowflake_advance(snowflake_next())');
+change_node_id($node, 2, dbname => 'plain');
+query($node, 'SELECT snowflake_advance(snowflake_next())', dbname => 'plain');
 $node->restart;
 wait_for_mint($node, dbname => 'plain');
 is(join('', rows('kept', 'SELECT count(*) FROM snowflake_keeper.reservation')),

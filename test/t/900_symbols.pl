@@ -1,28 +1,19 @@
-# versions: all
-
 # The libraries export what the server looks up in them, and nothing else, so that
 # they cannot clash with each other's or another library's symbols.
+# versions: all
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-
-use PostgreSQL::Test::Cluster;
+use SnowflakeTest qw(has_public minting_node query);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-use SnowflakeTest qw(has_public new_node wait_for_mint);
+plan skip_all => 'nm is not installed' if system('nm --version >/dev/null 2>&1') != 0;
 
-if (system('nm --version >/dev/null 2>&1') != 0)
-{
-	plan skip_all => 'nm is not installed';
-}
-
-my $node = new_node('main');
-$node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_keeper');
+my $node = minting_node('main');
 
 # What SQL calls, by its name in the catalog; and what the server itself does: the
 # keeper's entry is the name in the only worker that is registered.
@@ -31,10 +22,9 @@ $entries{snowflake_public} = [] if has_public();
 my ($pkglibdir) = run_command([ 'pg_config', '--pkglibdir' ]);
 foreach my $library (sort keys %entries)
 {
-	$node->safe_psql('postgres', "CREATE EXTENSION IF NOT EXISTS $library");
+	query($node, "CREATE EXTENSION IF NOT EXISTS $library");
 	my @functions = split /\n/,
-	  $node->safe_psql('postgres',
-		"SELECT DISTINCT prosrc FROM pg_proc WHERE probin = '\$libdir/$library'");
+	  query($node, "SELECT DISTINCT prosrc FROM pg_proc WHERE probin = '\$libdir/$library'");
 	cmp_ok(scalar @functions, '>', 0, "$library: the scripts have functions in C");
 
 	my ($listing, $errors) =
@@ -67,11 +57,10 @@ unlike($loads, qr/libcrypto|libssl/, 'only snowflake_public loads OpenSSL');
 SKIP:
 {
 	skip 'no JIT compilation here', 1
-	  if $node->safe_psql('postgres', 'SELECT pg_jit_available()') ne 't';
+	  if query($node, 'SELECT pg_jit_available()') ne 't';
 
-	wait_for_mint($node);
-	is( $node->safe_psql(
-			'postgres', q{
+	is( query(
+			$node, q{
 			SET jit_above_cost = 0;
 			SET jit_inline_above_cost = 0;
 			SET jit_optimize_above_cost = 0;

@@ -1,9 +1,8 @@
-# versions: all
-
 # ALTER EXTENSION UPDATE: from every version that was ever released to every
 # later one, and to a made-up next one, under load.  And the library serves the
 # scripts of all those versions, since it is replaced before they are updated,
 # and in many a database never.
+# versions: all
 
 use strict;
 use warnings;
@@ -13,8 +12,7 @@ use File::Path;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  disorder finish_minter new_node start_minter status wait_for_mint
-  wait_until
+  disorder finish_minter mint new_node query start_minter status wait_for_mint wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -85,8 +83,8 @@ sub contents
 {
 	my ($dbname) = @_;
 
-	return $node->safe_psql(
-		$dbname, q{
+	return query(
+		$node, q{
 		SELECT pg_describe_object(d.classid, d.objid, 0),
 			coalesce(obj_description(d.objid, d.classid::regclass::text::name),
 				shobj_description(d.objid, d.classid::regclass::text::name)),
@@ -98,15 +96,17 @@ sub contents
 		LEFT JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
 		LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
 		WHERE d.refclassid = 'pg_extension'::regclass AND x.extname = 'snowflake' AND d.deptype = 'e'
-		ORDER BY pg_describe_object(d.classid, d.objid, 0) COLLATE "C"});
+		ORDER BY pg_describe_object(d.classid, d.objid, 0) COLLATE "C"}, dbname => $dbname);
 }
 
 sub installed_version
 {
 	my ($dbname) = @_;
 
-	return $node->safe_psql($dbname,
-		q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake'});
+	return query(
+		$node,
+		q{SELECT extversion FROM pg_extension WHERE extname = 'snowflake'},
+		dbname => $dbname);
 }
 
 # That IDs can be minted, stored and decoded.
@@ -114,22 +114,21 @@ sub works
 {
 	my ($dbname) = @_;
 
-	return $node->safe_psql(
-		$dbname, q{
+	return query(
+		$node, q{
 		CREATE TABLE IF NOT EXISTS kept (id snowflake PRIMARY KEY DEFAULT snowflake_next());
 		INSERT INTO kept SELECT FROM generate_series(1, 100);
 		SELECT count(*) % 100 FROM kept
-		WHERE @@ id > now() - interval '1 day' AND snowflake_node(id) = 1}) eq '0';
+		WHERE @@ id > now() - interval '1 day' AND snowflake_node(id) = 1}, dbname => $dbname) eq '0';
 }
 
-
 # The keeper lives with the oldest version, and through its updates.
-my @released = split /\n/, $node->safe_psql(
-	'postgres',
+my @released = split /\n/, query(
+	$node,
 	q{SELECT version FROM pg_available_extension_versions WHERE name = 'snowflake' AND version <> 'next'
 	ORDER BY string_to_array(version, '.')::integer[]});
 is($released[-1], $version, 'the newest script is that of the control file');
-$node->safe_psql('postgres', "CREATE EXTENSION snowflake VERSION '$released[0]'");
+query($node, "CREATE EXTENSION snowflake VERSION '$released[0]'");
 wait_for_mint($node);
 
 my %contents;
@@ -138,8 +137,8 @@ foreach my $installed (@released, 'next')
 	my $dbname = "fresh_$installed" =~ tr/./_/r;
 
 	# this looks up every function in the library
-	$node->safe_psql('postgres', "CREATE DATABASE $dbname");
-	$node->safe_psql($dbname, "CREATE EXTENSION snowflake VERSION '$installed'");
+	query($node, "CREATE DATABASE $dbname");
+	query($node, "CREATE EXTENSION snowflake VERSION '$installed'", dbname => $dbname);
 	ok(works($dbname), "the library serves version $installed");
 	$contents{$installed} = contents($dbname);
 }
@@ -147,7 +146,7 @@ isnt($contents{next}, $contents{$version}, 'the next version differs');
 
 # every update there is, also in several steps
 my @updates = map { [ split /\|/ ] } split /\n/,
-  $node->safe_psql('postgres',
+  query($node,
 	q{SELECT source, target FROM pg_extension_update_paths('snowflake') WHERE path IS NOT NULL});
 is( join(
 		' ',
@@ -162,41 +161,39 @@ foreach my $update (@updates)
 	my ($source, $target) = @$update;
 	my $dbname = "update_${source}_$target" =~ tr/./_/r;
 
-	$node->safe_psql('postgres', "CREATE DATABASE $dbname");
-	$node->safe_psql($dbname, "CREATE EXTENSION snowflake VERSION '$source'");
+	query($node, "CREATE DATABASE $dbname");
+	query($node, "CREATE EXTENSION snowflake VERSION '$source'", dbname => $dbname);
 	works($dbname);
-	$node->safe_psql($dbname, "ALTER EXTENSION snowflake UPDATE TO '$target'");
+	query($node, "ALTER EXTENSION snowflake UPDATE TO '$target'", dbname => $dbname);
 	is(installed_version($dbname), $target, "$source is updated to $target");
 	is(contents($dbname), $contents{$target}, 'and then has what a new one of that version has');
 	ok(works($dbname), 'and works, with the rows from before');
 }
 
-
 # In the keeper's own database, while somebody mints
 my $reserved = q{SELECT string_agg((node, layout)::text, ' ') FROM snowflake_keeper.reservation};
-my $rows = $node->safe_psql('postgres', $reserved);
-my $before = $node->safe_psql('postgres', 'SELECT snowflake_next()');
+my $rows = query($node, $reserved);
+my $before = mint($node);
 my $pid = status($node, 'keeper_pid');
 my $minter = start_minter($node, 20000, dbname => 'fresh_next');
 
 wait_until('IDs are minted', sub { -s $minter->{ids} });
-$node->safe_psql('postgres', q{ALTER EXTENSION snowflake UPDATE TO 'next'});
+query($node, q{ALTER EXTENSION snowflake UPDATE TO 'next'});
 my $ids = finish_minter($minter);
 is(installed_version('postgres'), 'next', 'the extension of the keeper is updated');
 is($minter->{errors}, '', 'no mint failed meanwhile');
 is(scalar @$ids, 20000, 'and none is missing');
 is(disorder([ $before, @$ids ]), 0, 'IDs ascend');
-is($node->safe_psql('postgres', $reserved), $rows, 'the reservation is kept');
+is(query($node, $reserved), $rows, 'the reservation is kept');
 is(status($node, 'keeper_pid'), $pid, 'by the same keeper');
 ok(works('postgres'), 'and the server mints');
 
 # the reservation is read again, and goes with no dump
-my $last = $node->safe_psql('postgres', 'SELECT snowflake_yet_another()');
+my $last = query($node, 'SELECT snowflake_yet_another()');
 $node->stop('immediate');
 $node->start;
 wait_for_mint($node);
-cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_next()'),
-	'>', $last, 'IDs ascend across a crash after the update');
+cmp_ok(mint($node), '>', $last, 'IDs ascend across a crash after the update');
 my ($dump) = run_command([ $node->installed_command('pg_dump'), '-d', $node->connstr('postgres') ]);
 like($dump, qr/^CREATE EXTENSION IF NOT EXISTS snowflake/m, 'a dump has the extension');
 unlike(
@@ -205,13 +202,12 @@ unlike(
 	'but nothing that belongs to it');
 
 # a user who created the extension updates it, with rights that they lack
-$node->safe_psql('postgres', 'CREATE ROLE owner; CREATE DATABASE theirs OWNER owner');
-$node->safe_psql(
-	'theirs', qq{
+query($node, 'CREATE ROLE owner; CREATE DATABASE theirs OWNER owner');
+query(
+	$node, qq{
 	SET SESSION AUTHORIZATION owner;
 	CREATE EXTENSION snowflake VERSION '$released[0]';
-	ALTER EXTENSION snowflake UPDATE TO 'next';
-});
+	ALTER EXTENSION snowflake UPDATE TO 'next'}, dbname => 'theirs');
 is(installed_version('theirs'), 'next', 'who created it updates it');
 $node->stop;
 

@@ -1,8 +1,7 @@
-# versions: all
-
 # The extension in a directory of its own: the Makefile installs it there, and from
 # PostgreSQL 18 on, as an image volume mounts it, extension_control_path and
 # dynamic_library_path find it there, with its modules.
+# versions: all
 
 use strict;
 use warnings;
@@ -10,7 +9,7 @@ use warnings;
 use File::Basename;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node wait_for_mint write_keys);
+use SnowflakeTest qw(minting_node query write_keys);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -71,21 +70,17 @@ SKIP:
 {
 	skip 'extension_control_path came with PostgreSQL 18', 1 if $version < 18;
 
-	my $node = new_node(
+	my $node = minting_node(
 		'path',
 		conf => join "\n",
 		"extension_control_path = '$dir/share:\$system'",
 		"dynamic_library_path = '$dir/lib:\$libdir'\n");
 
-	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-	wait_for_mint($node);
-	$node->safe_psql('postgres',
-		'CREATE TABLE t (id snowflake PRIMARY KEY DEFAULT snowflake_next()); INSERT INTO t DEFAULT VALUES'
-	);
-	is( $node->safe_psql(
-			'postgres',
-			q{SELECT count(*) FROM t WHERE snowflake_timestamp(id) > now() - interval '1 hour'}),
+	is( query(
+			$node,
+			q{CREATE TABLE t (id snowflake PRIMARY KEY DEFAULT snowflake_next());
+			INSERT INTO t DEFAULT VALUES;
+			SELECT count(*) FROM t WHERE snowflake_timestamp(id) > now() - interval '1 hour'}),
 		'1',
 		'the extension works');
 	is(loaded_by($node, 'SELECT snowflake_next()'),
@@ -99,7 +94,7 @@ SKIP:
 		{
 			$node->append_conf('postgresql.conf',
 				"snowflake_public.key_file = '" . write_keys($node, 0 => '01' x 32) . "'");
-			$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_public');
+			query($node, 'CREATE EXTENSION snowflake_public');
 			$sql = q{SELECT snowflake_public(1, 'x')};
 		}
 		else
