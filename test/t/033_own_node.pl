@@ -8,51 +8,32 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(new_node wait_for_mint);
+use SnowflakeTest qw(minting_node query);
 use Test::More;
 
-my %node;
-foreach my $name ('publisher', 'subscriber')
-{
-	$node{$name} = new_node(
-		$name,
-		node_id => 7,
-		init => { allows_streaming => 'logical' });
-	$node{$name}->start;
-	$node{$name}->safe_psql(
-		'postgres', q{
-		CREATE EXTENSION snowflake;
-		CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next());
-	});
-	wait_for_mint($node{$name});
-}
+my ($publisher, $subscriber) =
+  map { minting_node($_, node_id => 7, init => { allows_streaming => 'logical' }) } 'publisher',
+  'subscriber';
+query($_, 'CREATE TABLE orders (id snowflake PRIMARY KEY DEFAULT snowflake_next())')
+  foreach $publisher, $subscriber;
+my ($recipe) = slurp_file("$FindBin::RealBin/../../doc/running.md") =~
+  /```sql\n(CREATE FUNCTION own_node_arrived\(\).*?)```/s;
+query($subscriber, $recipe // die 'doc/running.md has no trigger');
+query($publisher, 'CREATE PUBLICATION p FOR TABLE orders');
+query($subscriber,
+	"CREATE SUBSCRIPTION s CONNECTION '@{[ $publisher->connstr ]} dbname=postgres' PUBLICATION p");
+$subscriber->wait_for_subscription_sync($publisher, 's')
+  if $subscriber->can('wait_for_subscription_sync');
 
-my $doc = slurp_file("$FindBin::RealBin/../../doc/running.md");
-my ($recipe) = $doc =~ /```sql\n(CREATE FUNCTION own_node_arrived\(\).*?)```/s;
-ok($recipe, 'doc/running.md has the trigger');
-$node{subscriber}->safe_psql('postgres', $recipe);
+# An ID of the node ID that both have, one of another, and one of the subscriber
+my $own = query($publisher, 'INSERT INTO orders DEFAULT VALUES RETURNING id');
+query($publisher, q{INSERT INTO orders VALUES (make_snowflake(now(), 8, 0))});
+query($subscriber, 'INSERT INTO orders DEFAULT VALUES');
+$publisher->wait_for_catchup('s');
+is(query($subscriber, 'SELECT count(*) FROM orders'), 3, 'the rows have arrived');
+my @told = slurp_file($subscriber->logfile) =~
+  /WARNING:  row (\d+) of table public\.orders came from another server, but has the node ID of this one/g;
+is("@told", $own, 'the log of the subscriber has the row with its own node ID');
 
-my $connstr = $node{publisher}->connstr . ' dbname=postgres';
-$node{publisher}->safe_psql('postgres', 'CREATE PUBLICATION p FOR TABLE orders');
-$node{subscriber}
-  ->safe_psql('postgres', "CREATE SUBSCRIPTION s CONNECTION '$connstr' PUBLICATION p");
-$node{subscriber}->wait_for_subscription_sync($node{publisher}, 's')
-  if $node{subscriber}->can('wait_for_subscription_sync');
-
-# An ID of the node ID that both have, and one of another
-my $own = $node{publisher}->safe_psql('postgres', 'INSERT INTO orders DEFAULT VALUES RETURNING id');
-my $foreign = $node{publisher}
-  ->safe_psql('postgres', q{INSERT INTO orders VALUES (make_snowflake(now(), 8, 0)) RETURNING id});
-my $local =
-  $node{subscriber}->safe_psql('postgres', 'INSERT INTO orders DEFAULT VALUES RETURNING id');
-$node{publisher}->wait_for_catchup('s');
-is($node{subscriber}->safe_psql('postgres', 'SELECT count(*) FROM orders'),
-	3, 'the rows have arrived');
-
-my $warning =
-  qr/WARNING:  row (\d+) of table public\.orders came from another server, but has the node ID of this one/;
-is(join(' ', map { /$warning/ ? $1 : () } split /\n/, slurp_file($node{subscriber}->logfile)),
-	$own, 'the log of the subscriber has the row with its own node ID');
-
-$_->stop foreach $node{subscriber}, $node{publisher};
+$_->stop foreach $subscriber, $publisher;
 done_testing();

@@ -8,7 +8,9 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
-use SnowflakeTest qw(duplicates extend mint_together new_node status wait_for_mint wait_for_status);
+use SnowflakeTest qw(
+  duplicates extend mint_together new_node query status wait_for_mint wait_for_status
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -73,7 +75,7 @@ foreach my $i (0, 1)
 	my $server =
 	  new_node("server$i", node_id => undef, conf => "snowflake.node_source = 'address'");
 	start_on($host, $server);
-	$server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	query($server, 'CREATE EXTENSION snowflake');
 	wait_for_mint($server);
 	push @hosts, $host;
 	push @servers, $server;
@@ -85,7 +87,7 @@ sub minted
 	extend($_) foreach @servers;
 	my @ids = mint_together(2, @servers);
 	return join ', ',
-	  (map { $servers[$_]->safe_psql('postgres', "SELECT snowflake_node($ids[$_][-1])") } 0, 1),
+	  (map { query($servers[$_], "SELECT snowflake_node($ids[$_][-1])") } 0, 1),
 	  duplicates(@ids) . ' in common';
 }
 

@@ -1,5 +1,5 @@
 # No ID is past what is stored, to the last tick, and none is further ahead of the
-# clock than max_lead: one by one, and in batches.
+# clock than max_lead: one by one, in batches, and when the postmaster is dead.
 
 use strict;
 use warnings;
@@ -7,12 +7,16 @@ use warnings;
 use FindBin;
 use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node start_after_kill status wait_for_mint);
+use PostgreSQL::Test::Utils;
+use SnowflakeTest qw(
+  lock_reservation minting_node query refuses set_conf start_after_kill status wait_for_mint
+  wait_for_query wait_until waits
+);
 use Test::More;
 use Time::HiRes qw(time);
 
 # Four IDs in a tick of a millisecond, so that whoever mints meets every tick.
-my $node = new_node(
+my $node = minting_node(
 	'main', conf => q{
 	snowflake.layout = 'time:43 node:18 sequence:2 epoch:2020-01-01T00:00:00Z'
 	snowflake.max_lead = '5s'
@@ -21,50 +25,33 @@ my $node = new_node(
 	max_wal_senders = 1
 });
 
-$node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node);
-
-# A batch of seven seconds gets more than max_lead ahead of where it began, and
-# has to wait.
-my ($lead, $distinct) = split /\|/, $node->safe_psql(
-	'postgres', q{
-	SELECT max(snowflake_timestamp(id) - clock_timestamp()), count(DISTINCT id)
-	FROM (SELECT snowflake_next_batch(28000) AS id) b});
-is( $node->safe_psql(
-		'postgres', "SELECT interval '$lead' BETWEEN interval '4 s' AND interval '5001 ms'"),
-	't',
-	'a batch is ahead of the clock by no more than max_lead') or diag($lead);
-is($distinct, 28000, 'and has no ID twice, though what it gets last is early');
+# A batch of seven seconds gets more than max_lead ahead of where it began, and has to wait.
+is( query(
+		$node, q{
+	SELECT max(snowflake_timestamp(id) - clock_timestamp()) BETWEEN '4 s' AND '5001 ms', count(DISTINCT id)
+	FROM (SELECT snowflake_next_batch(28000) AS id) b}),
+	't|28000',
+	'a batch is ahead of the clock by no more than max_lead, and has no ID twice');
 
 # The keeper cannot get at its table: what is reserved is minted to its last ID.
-foreach my $how (
-	[ 'one by one' => 'PERFORM snowflake_next()' ],
-	[ 'in batches' => 'PERFORM snowflake_next_batch(4000)' ])
+foreach my $sql ('PERFORM snowflake_next()', 'PERFORM snowflake_next_batch(4000)')
 {
-	my ($name, $sql) = @$how;
-	my $session = $node->background_psql('postgres');
-
 	wait_for_mint($node);
-	$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
-	my $stored = $session->query_safe(
-		'SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
+	my $locker = lock_reservation($node);
+	my $stored =
+	  $locker->query_safe('SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
 
 	# a batch is held back by the limit, not by max_lead, if there is less left
-	$node->poll_query_until('postgres', "SELECT clock_timestamp() + interval '4500 ms' > '$stored'")
-	  or die "clock stands still";
-	my $error = error_of(
-		$node, qq{
-		SET snowflake.max_wait = '100ms';
-		SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
-		DO \$\$ BEGIN LOOP $sql; END LOOP; END \$\$});
-	is($error->{sqlstate}, '55000', "$name: minting ends");
-	like($error->{message}, qr/reservation was not extended/, 'with the reservation');
+	wait_for_query($node, "SELECT clock_timestamp() + interval '4500 ms' > '$stored'");
+	refuses(
+		$node, "SET snowflake.max_wait = '100ms'; DO \$\$ BEGIN LOOP $sql; END LOOP; END \$\$",
+		'55000',
+		"$sql: minting ends",
+		message => qr/reservation was not extended/);
 	is( status($node, "concat_ws(' ', snowflake_timestamp(last_id), snowflake_sequence(last_id))"),
 		"$stored 3",
 		'the last ID is the last of what is stored');
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$locker->quit;
 }
 
 # The postmaster dies while the keeper's commit waits for a standby, which ends the wait.
@@ -72,17 +59,16 @@ foreach my $how (
 # there it waits for the keeper, and finds that the postmaster is gone.  So it tells each
 # ID at once, and it is slower than the clock, or it would wait for that.  Half of the
 # reservation is left for that while; more, if this machine was too slow.
-$node->safe_psql('postgres', q{ALTER SYSTEM SET snowflake.max_lead = '5ms'});
 my ($killed, $last, $stored);
-foreach my $reservation (6, 20, 60)
+foreach my $reservation ('6s', '20s', '1min')
 {
-	$node->safe_psql('postgres', "ALTER SYSTEM SET snowflake.reservation = '${reservation}s'");
-	foreach my $standby ('', 'nobody')
-	{
-		$node->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$standby'");
-		$node->reload;
-		wait_for_mint($node);
-	}
+	set_conf(
+		$node,
+		'snowflake.max_lead' => '5ms',
+		'snowflake.reservation' => $reservation,
+		synchronous_standby_names => '');
+	wait_for_mint($node);
+	set_conf($node, synchronous_standby_names => 'nobody');
 	my $output = PostgreSQL::Test::Utils::tempdir() . '/ids';
 	my $busy;
 	{
@@ -107,14 +93,13 @@ foreach my $reservation (6, 20, 60)
 			'2>',
 			$output);
 	}
-	$node->poll_query_until('postgres',
-		q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE backend_type = 'snowflake keeper'}
-	) or die "keeper does not wait for a standby";
+	wait_until('the keeper waits for a standby',
+		sub { waits($node, 'snowflake keeper', 'SyncRep') });
 	$stored = status($node, 'extract(epoch FROM reserved_until)');
 	$node->kill9;
 	$killed = time;
 	$busy->finish;
-	($last) = PostgreSQL::Test::Utils::slurp_file($output) =~ /.*at ([\d.]+)/s;
+	($last) = slurp_file($output) =~ /.*at ([\d.]+)/s;
 	last if $last > $killed || $last > $stored;
 	note "all that was stored was minted before the postmaster was dead";
 	start_after_kill($node);

@@ -11,7 +11,7 @@ use CPAN::Meta::YAML;
 use FindBin;
 use JSON::PP;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node status wait_for_mint);
+use SnowflakeTest qw(new_node query status wait_for_gate wait_for_mint wait_for_status);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -29,8 +29,8 @@ my %numeric = map { $_ => 1 } ('integer', 'bigint', 'double precision');
 my $node = new_node('main', node_id => 7);
 
 $node->start;
-$node->safe_psql(
-	'postgres', q{
+query(
+	$node, q{
 	CREATE EXTENSION snowflake;
 	CREATE ROLE watcher LOGIN IN ROLE pg_monitor;
 	CREATE ROLE ordinary LOGIN;
@@ -38,12 +38,9 @@ $node->safe_psql(
 
 # Before the first mint ever the gate is closed, which is no alarm
 my $exporter = CPAN::Meta::YAML->read("$monitoring/postgres_exporter.yaml")->[0];
-$node->poll_query_until('postgres', q{SELECT gate LIKE 'closed: %' FROM snowflake_status})
-  or die "the gate is not closed";
-is( $node->safe_psql(
-		'postgres', "SELECT gate_open, advised FROM ($exporter->{snowflake}{query}) q"),
-	'1|0',
-	'no alarm and no advice before the first mint');
+wait_for_status($node, q{gate LIKE 'closed: %'});
+is(query($node, "SELECT gate_open, advised FROM ($exporter->{snowflake}{query}) q"),
+	'1|0', 'no alarm and no advice before the first mint');
 wait_for_mint($node);
 
 # The columns of a query, with their types.
@@ -52,15 +49,14 @@ sub columns_of
 	my ($query) = @_;
 
 	return map { split /\|/ } split /\n/,
-	  $node->safe_psql('postgres', "$query \\gdesc", extra_params => [ '-U', 'watcher' ]);
+	  query($node, "$query \\gdesc", extra_params => [ '-U', 'watcher' ]);
 }
 
 # The rows of a query as the role that monitors sees them, NULL as undef.
 sub rows_of
 {
 	my ($query) = @_;
-	my $rows =
-	  $node->safe_psql('postgres', $query, extra_params => [ '-U', 'watcher', '-P', 'null=NULL' ]);
+	my $rows = query($node, $query, extra_params => [ '-U', 'watcher', '-P', 'null=NULL' ]);
 
 	return map {
 		[ map { $_ eq 'NULL' ? undef : $_ } split /\|/, $_, -1 ]
@@ -82,7 +78,7 @@ sub report
 
 
 # The metrics
-my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
+my $superuser = query($node, 'SELECT current_user');
 my @queries;
 my %exported;
 my %value;
@@ -93,8 +89,7 @@ foreach my $name (sort keys %$exporter)
 	my %columns = columns_of($namespace->{query});
 	my %declared = map { %$_ } @{ $namespace->{metrics} };
 	my @names = split /\n/,
-	  $node->safe_psql('postgres',
-		"SELECT * FROM (SELECT * FROM ($namespace->{query}) q WHERE false) q \\gdesc");
+	  query($node, "SELECT * FROM (SELECT * FROM ($namespace->{query}) q WHERE false) q \\gdesc");
 	my @wrong;
 
 	push @queries, $namespace->{query};
@@ -143,15 +138,14 @@ cmp_ok(abs($status->{last_timestamp_seconds} - time()),
 is( join(' ', map { $_->[0] } rows_of($exporter->{snowflake_refused}{query})),
 	join(
 		' ',
-		$node->safe_psql(
-			'postgres',
-			q{SELECT string_agg(substr(name, 9), ' ' ORDER BY n)
+		query(
+			$node, q{SELECT string_agg(substr(name, 9), ' ' ORDER BY n)
 				FROM (SELECT attname, attnum FROM pg_attribute WHERE attrelid = 'snowflake_stats'::regclass) a (name, n)
 				WHERE name LIKE 'refused\_%'})),
 	'there is a row for each reason to refuse');
 
 my @columns = split /\n/,
-  $node->safe_psql('postgres',
+  query($node,
 	q{SELECT attname FROM pg_attribute WHERE attnum > 0 AND attrelid IN ('snowflake_status'::regclass, 'snowflake_stats'::regclass)}
   );
 my @forgotten = grep {
@@ -172,8 +166,7 @@ my %explained = (
 foreach my $name (sort keys %explained)
 {
 	my ($section) = $reference =~ /^### The columns of $name\n(.*?)^##/ms;
-	my %columns = map { split /\|/ } split /\n/,
-	  $node->safe_psql('postgres', "$explained{$name} \\gdesc");
+	my %columns = map { split /\|/ } split /\n/, query($node, "$explained{$name} \\gdesc");
 	my %in_section = map { $_ => 1 } map { /`(\w+)`/g } $section =~ /^\| (`.*?) \|/mg;
 
 	is( join(' ', sort keys %in_section),
@@ -265,7 +258,7 @@ sub is_section
 
 
 # The report
-my $id = $node->safe_psql('postgres', 'SELECT snowflake_next()');
+my $id = query($node, 'SELECT snowflake_next()');
 
 foreach my $role ($superuser, 'watcher')
 {
@@ -283,10 +276,9 @@ like(
 	'ordinary: with the same headline, and why there is less');
 unlike($report, qr/$id|^  minted +[0-9]/m, 'ordinary: no numbers');
 
-$node->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.node_id = -1');
+query($node, 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
-$node->poll_query_until('postgres', q{SELECT gate ~ 'node ID' FROM snowflake_status})
-  or die "gate does not close";
+wait_for_gate($node, 'node ID');
 my $advice = status($node, 'advice');
 isnt($advice, '', 'there is something to do');
 like(report($node, 'ordinary'), qr/\Asnowflake: \Q$advice\E\n/, 'then that is the headline');
@@ -295,7 +287,7 @@ $node->stop;
 # A server that does not preload the library
 my $other = new_node('other', preload => 0, node_id => undef);
 $other->start;
-$other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+query($other, 'CREATE EXTENSION snowflake');
 $report = report($other, $superuser);
 like($report, qr/preload/, 'the library is not preloaded: the report says so');
 like($report, qr/^  last mint +none since/m, 'and that nothing was minted');

@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(error_of log_count new_node wait_for_mint);
+use SnowflakeTest qw(error_of log_count new_node query wait_for_mint);
 use Test::More;
 
 foreach my $libraries ('snowflake, pg_stat_statements, auto_explain',
@@ -22,30 +22,28 @@ foreach my $libraries ('snowflake, pg_stat_statements, auto_explain',
 		  if log_count($node, qr/could not access file "pg_stat_statements"/);
 		die "server does not start";
 	}
-	$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE EXTENSION pg_stat_statements');
+	query($node, 'CREATE EXTENSION snowflake; CREATE EXTENSION pg_stat_statements');
 	wait_for_mint($node);
-	is( $node->safe_psql(
-			'postgres', 'SELECT count(DISTINCT id) FROM snowflake_next_batch(10000) id'),
-		'10000',
-		"$libraries: IDs are minted");
-	is( $node->safe_psql(
-			'postgres',
-			q{SELECT calls > 0 FROM pg_stat_statements WHERE query ~ 'snowflake_next_batch'}),
+	is(query($node, 'SELECT count(DISTINCT id) FROM snowflake_next_batch(10000) id'),
+		'10000', "$libraries: IDs are minted");
+	is( query(
+			$node, q{SELECT calls > 0 FROM pg_stat_statements WHERE query ~ 'snowflake_next_batch'}
+		),
 		't',
 		'and the other one works');
-	is( $node->safe_psql(
-			'postgres',
+	is( query(
+			$node,
 			q{SELECT calls FROM pg_stat_statements WHERE query = 'CREATE EXTENSION snowflake'}),
 		'1',
 		'for utility commands as well');
 
 	# and filters on the time of an ID are planned on the key, whoever else looks at the query
-	$node->safe_psql('postgres',
+	query($node,
 		'CREATE TABLE orders (id snowflake PRIMARY KEY); SET auto_explain.log_min_duration = 0; SELECT FROM orders WHERE (@@ id)::date = current_date'
 	);
 	like(
-		$node->safe_psql(
-			'postgres',
+		query(
+			$node,
 			'SET enable_seqscan = off; EXPLAIN SELECT FROM orders WHERE (@@ id)::date = current_date'
 		),
 		qr/Index Cond: .*snowflake_period_start/,
@@ -54,11 +52,8 @@ foreach my $libraries ('snowflake, pg_stat_statements, auto_explain',
 		slurp_file($node->logfile),
 		qr/Query Text: .*current_date.*snowflake_filter/s,
 		'which auto_explain shows');
-	is( $node->safe_psql(
-			'postgres', q{SELECT count(*) FROM pg_stat_statements WHERE query ~ 'snowflake_filter'}
-		),
-		'0',
-		'and pg_stat_statements has as it was written');
+	is(query($node, q{SELECT count(*) FROM pg_stat_statements WHERE query ~ 'snowflake_filter'}),
+		'0', 'and pg_stat_statements has as it was written');
 	$node->stop;
 }
 
@@ -71,8 +66,7 @@ system_or_bail($ENV{CC} || 'cc',
 	"$root/test/shim/hooks_module.c");
 my $node = new_node('hooks', conf => "shared_preload_libraries = '$hooks, snowflake'");
 $node->start;
-$node->safe_psql('postgres',
-	'CREATE EXTENSION snowflake; CREATE TABLE guarded (); CREATE TABLE unplanned ()');
+query($node, 'CREATE EXTENSION snowflake; CREATE TABLE guarded (); CREATE TABLE unplanned ()');
 wait_for_mint($node);
 
 foreach my $sql ('TABLE guarded', 'EXPLAIN TABLE unplanned')

@@ -8,43 +8,28 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Open2;
 use SnowflakeTest qw(
-  disorder error_of new_clock new_node pass_days start_with_clock
-  wait_for_mint
+  disorder error_of minting_node new_clock pass_days query reload_with restart_node set_conf
 );
 use Test::More;
 
 my $steps = 4096;
 my @moduli = (2, 4, 8, 16, 64, 1000);
-
-my $node = new_node('main',
-	conf => "snowflake.max_wait = '1min'\nsnowflake.reservation = '1h'\nautovacuum = off");
 my $clock = new_clock('main');
-start_with_clock($node, $clock);
-$node->safe_psql(
-	'postgres', q{
-	CREATE EXTENSION snowflake;
-	CREATE TABLE minted (n serial, id snowflake);
+my $node = minting_node(
+	'main',
+	clock => $clock,
+	conf => "snowflake.max_wait = '1min'\nsnowflake.reservation = '1h'\nautovacuum = off");
 
-	-- how far the remainders are from even, in standard deviations of chi-square
+sub sql { return query($node, $_[0]); }
+
+# how far the remainders are from even, in standard deviations of chi-square
+sql(q{
+	CREATE TABLE minted (n serial, id snowflake);
 	CREATE FUNCTION unevenness(modulus int) RETURNS numeric LANGUAGE sql AS $$
 		WITH seen AS (SELECT count(id) AS c, (SELECT count(*) FROM minted)::numeric / modulus AS expected
 			FROM generate_series(0, modulus - 1) r LEFT JOIN minted ON id % modulus = r GROUP BY r)
-		SELECT round((sum((c - expected) ^ 2 / expected) - (modulus - 1)) / sqrt(2.0 * (modulus - 1)), 1) FROM seen $$;
-});
-wait_for_mint($node);
-
-sub sql { return $node->safe_psql('postgres', $_[0]); }
-
-sub set_spread
-{
-	my ($spread) = @_;
-
-	$node->append_conf('postgresql.conf', "snowflake.spread = $spread");
-	$node->reload;
-	$node->poll_query_until('postgres', "SELECT current_setting('snowflake.spread') = '$spread'")
-	  or die 'reload has no effect';
-	return;
-}
+		SELECT round((sum((c - expected) ^ 2 / expected) - (modulus - 1)) / sqrt(2.0 * (modulus - 1)), 1) FROM seen $$}
+);
 
 # Mint at a rate of so many a second, by the server's clock: one at a time, or if
 # there are more in a tick, now a few more and now a few less.
@@ -66,17 +51,14 @@ sub mint_at
 			pass_days($clock, $msec / 86_400_000);
 			print $to "SELECT snowflake_next() FROM generate_series(1, $count);\n";
 			$to->flush;
-			chomp(my @some = map { scalar <$from> } 1 .. $count);
-			push @ids, @some;
+			push @ids, map { scalar <$from> =~ s/\n//r } 1 .. $count;
 		}
 		close $to;
 		waitpid $pid, 0;
 	}
 	sql('TRUNCATE minted');
 	$node->psql('postgres', "COPY minted (id) FROM stdin;\n" . join("\n", @ids) . "\n\\.\n");
-	is(sql('SELECT count(DISTINCT id) FROM minted'),
-		scalar @ids, "$rate a second: all are distinct");
-	is(disorder(\@ids), 0, 'and ascend');
+	is(disorder(\@ids), 0, "$rate a second: all are distinct, and ascend");
 	return;
 }
 
@@ -113,14 +95,14 @@ foreach my $rate (10, 10_000)
 	mint_at($rate);
 	is(join(' ', uneven()), "@moduli", "$rate a second, spread 0: id % n is not even");
 }
-set_spread(4096);
+set_conf($node, 'snowflake.spread' => 4096);
 mint_evenly_at(10);
 is(sql(q{SELECT count(DISTINCT id -> 'sequence') FROM minted}),
 	$steps, 'each sequence number comes once');
 mint_evenly_at(10_000);
 
 # A part of the sequence: a tick begins in that part, and goes on behind it.
-set_spread(16);
+set_conf($node, 'snowflake.spread' => 16);
 mint_at(10);
 is( sql(q{SELECT min(id -> 'sequence'), max(id -> 'sequence'), count(DISTINCT id -> 'sequence') FROM minted}
 	),
@@ -133,7 +115,7 @@ is( sql(q{SELECT min(id -> 'sequence') < 16, max(id -> 'sequence') FROM snowflak
 	'which takes nothing from a full tick');
 
 # At the cap a tick goes on where the one before is full: none is left out.
-set_spread(4096);
+set_conf($node, 'snowflake.spread' => 4096);
 is( sql(q{
 		WITH ids AS MATERIALIZED (SELECT n, snowflake_next() AS id FROM generate_series(1, 400000) n),
 			steps AS (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM ids)
@@ -145,39 +127,28 @@ is( sql(q{
 my $offset = -s $node->logfile;
 foreach my $bad (3, 8192, -1, 4095)
 {
-	$node->append_conf('postgresql.conf', "snowflake.spread = $bad");
-	$node->reload;
+	reload_with($node, "snowflake.spread = $bad");
 	$node->wait_for_log(
 		qr/invalid value for parameter "snowflake.spread": $bad|$bad is outside the valid range for parameter "snowflake.spread"/,
 		$offset);
 	is(sql('SHOW snowflake.spread'), '4096', "$bad is refused");
 }
-my $set = error_of($node, 'SET snowflake.spread = 2');
-is($set->{sqlstate}, '55P02', 'a session cannot set it');
-$node->append_conf('postgresql.conf', 'snowflake.spread = 4096');
 
-# A smaller layout and a value that was right for another one: the server starts.
-$node->stop;
-$node->append_conf('postgresql.conf', "snowflake.layout = 'javascript'");
-start_with_clock($node, $clock);
+# A smaller layout and a value that was right for another one: the server starts, and parallel workers
+# do.  No tick has IDs before it starts.
+$node->append_conf('postgresql.conf', "snowflake.spread = 4096\nsnowflake.layout = 'javascript'");
+restart_node($node, 'fast', $clock, 'differs');
 sql('SELECT snowflake_accept_layout()');
-my $minted = error_of($node,
-	q{SELECT count(*), count(DISTINCT snowflake_next()) FROM generate_series(1, 10000)});
-is("$minted->{stdout}$minted->{message}",
+is(sql('SELECT count(*), count(DISTINCT snowflake_next()) FROM generate_series(1, 10000)'),
 	'10000|10000', 'a spread that is larger than the sequence does no harm');
 foreach (1 .. 16)
 {
 	pass_days($clock, 1 / 86_400);
-	$minted = error_of($node,
-		q{SET snowflake.max_wait = '5s'; SELECT snowflake_timestamp(snowflake_next()) <= clock_timestamp()}
-	);
-	last if $minted->{stdout} ne 't';
+	is(sql('SELECT snowflake_timestamp(snowflake_next()) <= clock_timestamp()'),
+		't', 'nor has a tick IDs before it starts');
 }
-is("$minted->{stdout}$minted->{message}", 't', 'nor has a tick IDs before it starts');
-my $parallel =
-  sql(
-	'SELECT name FROM pg_settings WHERE name IN ($$force_parallel_mode$$, $$debug_parallel_query$$)'
-  );
+my $parallel = sql(
+	q{SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
 is(error_of($node, "SET $parallel = on; SELECT count(*) FROM pg_class")->{message},
 	'', 'parallel workers start with it');
 $node->stop;
