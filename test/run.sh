@@ -124,6 +124,9 @@ list()
 		sqlsmith | convert | times)
 			[ "$kind" != sqlsmith ] || install_packages sqlsmith >&2
 			job any "fuzz/$kind" "$(installcheck "$work/log/fuzz/$kind" "test/fuzz/$kind.pl" "$@")"
+			[ "$kind$*" != convert ] || for name in 601_migrate_online 602_migrate_killed; do
+				job any "convert/$name" "export SNOWFLAKE_TEST_LONG=1; $(installcheck "$work/log/convert/$name" "test/t/$name.pl")"
+			done
 			;;
 		races)
 			local names=("$@")

@@ -321,53 +321,58 @@ ALTER TABLE app.stock DISABLE TRIGGER ALL;	-- since an import in 2024
 CREATE PUBLICATION feed FOR TABLE app.orders (id, customer_id, status), app.customers WHERE (id > 0), app.products;
 CREATE PUBLICATION everything FOR TABLES IN SCHEMA billing;
 
--- 200,000 rows
+-- 27,000 rows, or with -v size=10 ten times as many
+\if :{?size}
+\else
+\set size 1
+\endif
+SELECT 200 * :size AS users, 1000 * :size AS customers, 1200 * :size AS addresses, 300 * :size AS products, 5000 * :size AS orders \gset
 SET search_path = app, public;
 SET session_replication_role = replica;   -- no triggers while filling
 INSERT INTO countries (code) SELECT chr(65 + n / 26) || chr(65 + n % 26) FROM generate_series(0, 99) n;
 INSERT INTO tenants (name, country_id) SELECT 'tenant ' || n, 1 + n % 100 FROM generate_series(1, 20) n;
-INSERT INTO users (tenant_id, manager_id, email, created_at) SELECT 1 + n % 20, CASE WHEN n > 10 THEN 1 + n % 10 END, 'u' || n || '@example.org', timestamptz '2021-11-01Z' + n * interval '20 h' FROM generate_series(1, 2000) n;
+INSERT INTO users (tenant_id, manager_id, email, created_at) SELECT 1 + n % 20, CASE WHEN n > 10 THEN 1 + n % 10 END, 'u' || n || '@example.org', timestamptz '2021-11-01Z' + n * interval '20 h' FROM generate_series(1, :users) n;
 INSERT INTO roles (name) SELECT 'role ' || n FROM generate_series(1, 8) n;
-INSERT INTO user_roles SELECT n, r, 1 FROM generate_series(1, 2000) n, generate_series(1, 2) r;
-INSERT INTO customers (tenant_id, name, referred_by, created_at) SELECT 1 + n % 20, 'customer ' || n, CASE WHEN n % 7 = 0 THEN n / 2 + 1 END, timestamptz '2021-11-01Z' + n * interval '4 h' FROM generate_series(1, 10000) n;
-INSERT INTO addresses (customer_id, street) SELECT 1 + n % 10000, 'street ' || n FROM generate_series(0, 11999) n;
+INSERT INTO user_roles SELECT n, r, 1 FROM generate_series(1, :users) n, generate_series(1, 2) r;
+INSERT INTO customers (tenant_id, name, referred_by, created_at) SELECT 1 + n % 20, 'customer ' || n, CASE WHEN n % 7 = 0 THEN n / 2 + 1 END, timestamptz '2021-11-01Z' + n * interval '4 h' FROM generate_series(1, :customers) n;
+INSERT INTO addresses (customer_id, street) SELECT 1 + n % :customers, 'street ' || n FROM generate_series(0, :addresses - 1) n;
 INSERT INTO customer_merges (old_id, new_id) SELECT 90000 + n, n FROM generate_series(1, 100) n;
 INSERT INTO categories (parent_id, path, name) SELECT CASE WHEN n > 10 THEN n / 10 END, CASE WHEN n > 10 THEN ARRAY[n / 10, n] ELSE ARRAY[n] END, 'category ' || n FROM generate_series(1, 200) n;
-INSERT INTO products (category_id, sku, related_ids, attrs) SELECT 1 + n % 200, 'SKU' || n, ARRAY[1 + n % 3000, 1 + (n * 7) % 3000], jsonb_build_object('supplier_id', n % 50, 'replaced_by', n + 1) FROM generate_series(1, 3000) n;
-INSERT INTO product_prices (product_id, during, price) SELECT n, tstzrange('2022-01-01Z', '2024-01-01Z'), n % 90 + 1 FROM generate_series(1, 3000) n;
+INSERT INTO products (category_id, sku, related_ids, attrs) SELECT 1 + n % 200, 'SKU' || n, ARRAY[1 + n % :products, 1 + (n * 7) % :products], jsonb_build_object('supplier_id', n % 50, 'replaced_by', n + 1) FROM generate_series(1, :products) n;
+INSERT INTO product_prices (product_id, during, price) SELECT n, tstzrange('2022-01-01Z', '2024-01-01Z'), n % 90 + 1 FROM generate_series(1, :products) n;
 INSERT INTO warehouses (name) SELECT 'w' || n FROM generate_series(1, 5) n;
-INSERT INTO stock SELECT w, p, p % 50 FROM generate_series(1, 5) w, generate_series(1, 3000) p;
+INSERT INTO stock SELECT w, p, p % 50 FROM generate_series(1, 5) w, generate_series(1, :products) p;
 INSERT INTO orders (tenant_id, customer_id, address_id, sold_by, status, total, snapshot, created_at)
-    SELECT 1 + n % 20, a.customer_id, a.id, CASE WHEN n % 3 > 0 THEN 1 + n % 2000 END, CASE WHEN n % 20 = 0 THEN 'open' ELSE 'done' END, n % 500,
-           jsonb_build_object('customer_id', a.customer_id, 'lines', jsonb_build_array(jsonb_build_object('product_id', n % 3000))), timestamptz '2021-11-01Z' + n * interval '52 min'
-      FROM generate_series(1, 50000) n JOIN addresses a ON a.id = 1 + n % 12000 ORDER BY n;
+    SELECT 1 + n % 20, a.customer_id, a.id, CASE WHEN n % 3 > 0 THEN 1 + n % :users END, CASE WHEN n % 20 = 0 THEN 'open' ELSE 'done' END, n % 500,
+           jsonb_build_object('customer_id', a.customer_id, 'lines', jsonb_build_array(jsonb_build_object('product_id', n % :products))), timestamptz '2021-11-01Z' + n * interval '52 min'
+      FROM generate_series(1, :orders) n JOIN addresses a ON a.id = 1 + n % :addresses ORDER BY n;
 UPDATE orders SET replaces_id = id - 1 WHERE id % 100 = 0;
-INSERT INTO order_items (order_id, line_no, product_id, quantity, price) SELECT n, l, 1 + (n * l) % 3000, 1 + n % 3, n % 90 + 1 FROM generate_series(1, 50000) n, generate_series(1, 2) l WHERE l <= 1 + n % 2;
+INSERT INTO order_items (order_id, line_no, product_id, quantity, price) SELECT n, l, 1 + (n * l) % :products, 1 + n % 3, n % 90 + 1 FROM generate_series(1, :orders) n, generate_series(1, 2) l WHERE l <= 1 + n % 2;
 INSERT INTO order_item_discounts SELECT order_id, line_no, 'XMAS', 1 FROM order_items WHERE order_id % 50 = 0;
-INSERT INTO shipments (order_id, warehouse_id, shipped_at) SELECT n, 1 + n % 5, now() FROM generate_series(1, 10000) n;
-INSERT INTO shipment_items SELECT 999 + order_id, id FROM order_items WHERE order_id <= 5000;
-INSERT INTO orders_history SELECT n, 1, 1, 'new', 0, 1, tstzrange(NULL, now()) FROM generate_series(1, 5000) n;
-INSERT INTO subscriptions (customer_id, product_id, first_order_id) SELECT n, n, n FROM generate_series(1, 1000) n;
-INSERT INTO comments (subject_type, subject_id, author_id, thread_id, mentions, body) SELECT CASE n % 2 WHEN 0 THEN 'Order' ELSE 'Customer' END, 1 + n % 10000, 1 + n % 2000, CASE WHEN n % 5 = 0 THEN n - 1 END, ARRAY[n % 2000], 'text' FROM generate_series(1, 8000) n;
-INSERT INTO attachments (subject_type, subject_id, file) SELECT 'Order', n, 'f' FROM generate_series(1, 1000) n;
+INSERT INTO shipments (order_id, warehouse_id, shipped_at) SELECT n, 1 + n % 5, now() FROM generate_series(1, :orders / 5) n;
+INSERT INTO shipment_items SELECT 999 + order_id, id FROM order_items WHERE order_id <= :orders / 10;
+INSERT INTO orders_history SELECT n, 1, 1, 'new', 0, 1, tstzrange(NULL, now()) FROM generate_series(1, :orders / 10) n;
+INSERT INTO subscriptions (customer_id, product_id, first_order_id) SELECT n, n, n FROM generate_series(1, 100 * :size) n;
+INSERT INTO comments (subject_type, subject_id, author_id, thread_id, mentions, body) SELECT CASE n % 2 WHEN 0 THEN 'Order' ELSE 'Customer' END, 1 + n % :customers, 1 + n % :users, CASE WHEN n % 5 = 0 THEN n - 1 END, ARRAY[n % :users], 'text' FROM generate_series(1, 800 * :size) n;
+INSERT INTO attachments (subject_type, subject_id, file) SELECT 'Order', n, 'f' FROM generate_series(1, 100 * :size) n;
 INSERT INTO tags (name) SELECT 'tag ' || n FROM generate_series(1, 50) n;
-INSERT INTO taggings SELECT 1 + n % 50, 'Order', n FROM generate_series(1, 2000) n;
+INSERT INTO taggings SELECT 1 + n % 50, 'Order', n FROM generate_series(1, 200 * :size) n;
 INSERT INTO contracts (owner_id, title, customer_id) SELECT 1, 'c', n FROM generate_series(1, 100) n;
 INSERT INTO manuals (owner_id, title, product_id) SELECT 1, 'm', n FROM generate_series(1, 100) n;
 INSERT INTO documents (owner_id, title) SELECT 1, 'd' FROM generate_series(1, 100) n;
-INSERT INTO sessions (user_id, data) SELECT n, jsonb_build_object('user_id', n) FROM generate_series(1, 1000) n;
+INSERT INTO sessions (user_id, data) SELECT n, jsonb_build_object('user_id', n) FROM generate_series(1, 100 * :size) n;
 INSERT INTO settings VALUES ('a', 1, 'x');
-INSERT INTO jobs (kind, args) SELECT 'mail', jsonb_build_object('order_id', n) FROM generate_series(1, 1000) n;
-INSERT INTO job_runs (job_id, state) SELECT n, 'done' FROM generate_series(1, 1000) n;
-INSERT INTO tickets (customer_id, subject) SELECT n, 't' FROM generate_series(1, 1000) n;
-INSERT INTO events (user_id, order_id, kind, payload, created_at) SELECT 1 + n % 2000, n, 'placed', jsonb_build_object('order_id', n), timestamptz '2021-11-01Z' + n * interval '1 h' FROM generate_series(1, 20000) n;
-INSERT INTO audit_log (table_name, row_id, new) SELECT 'orders', n, jsonb_build_object('id', n) FROM generate_series(1, 10000) n;
+INSERT INTO jobs (kind, args) SELECT 'mail', jsonb_build_object('order_id', n) FROM generate_series(1, 100 * :size) n;
+INSERT INTO job_runs (job_id, state) SELECT n, 'done' FROM generate_series(1, 100 * :size) n;
+INSERT INTO tickets (customer_id, subject) SELECT n, 't' FROM generate_series(1, 100 * :size) n;
+INSERT INTO events (user_id, order_id, kind, payload, created_at) SELECT 1 + n % :users, n, 'placed', jsonb_build_object('order_id', n), timestamptz '2021-11-01Z' + n * interval '10 h' / :size FROM generate_series(1, 2000 * :size) n;
+INSERT INTO audit_log (table_name, row_id, new) SELECT 'orders', n, jsonb_build_object('id', n) FROM generate_series(1, :orders / 5) n;
 SET search_path = billing, app, public;
-INSERT INTO invoices (order_id, customer_id, amount) SELECT id, customer_id, total FROM app.orders WHERE id <= 10000 ORDER BY id;
-INSERT INTO invoice_lines SELECT order_id, id, line_no, price FROM app.order_items WHERE order_id <= 5000;
-INSERT INTO payments (invoice_id, amount, meta) SELECT n, 1, jsonb_build_object('invoice_id', n) FROM generate_series(1, 5000) n;
-INSERT INTO ledger (invoice_id, payment_id, debit) SELECT CASE WHEN n % 2 = 0 THEN n END, CASE WHEN n % 2 = 1 THEN n END, 1 FROM generate_series(1, 5000) n;
-INSERT INTO dunning SELECT n, 1 FROM generate_series(1, 500) n;
+INSERT INTO invoices (order_id, customer_id, amount) SELECT id, customer_id, total FROM app.orders WHERE id <= :orders / 5 ORDER BY id;
+INSERT INTO invoice_lines SELECT order_id, id, line_no, price FROM app.order_items WHERE order_id <= :orders / 10;
+INSERT INTO payments (invoice_id, amount, meta) SELECT n, 1, jsonb_build_object('invoice_id', n) FROM generate_series(1, :orders / 10) n;
+INSERT INTO ledger (invoice_id, payment_id, debit) SELECT CASE WHEN n % 2 = 0 THEN n END, CASE WHEN n % 2 = 1 THEN n END, 1 FROM generate_series(1, :orders / 10) n;
+INSERT INTO dunning SELECT n, 1 FROM generate_series(1, 50 * :size) n;
 RESET session_replication_role; RESET search_path;
 REFRESH MATERIALIZED VIEW app.sales_by_product; REFRESH MATERIALIZED VIEW app.top_customers;
 ANALYZE;

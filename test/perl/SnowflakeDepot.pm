@@ -22,7 +22,8 @@ use FindBin;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest ();
 
-our @EXPORT_OK = qw(catalog difference load_depot new_depot run_file unexplained widened);
+our @EXPORT_OK =
+  qw(build catalog conf difference load_depot new_depot run_file unexplained widened);
 
 my $directory = "$FindBin::RealBin/../migrate";
 
@@ -35,10 +36,17 @@ sub widened
 	  . 'app.orders_history.id,app.products.related_ids,app.subscriptions.product_id,app.taggings.subject_id}';
 }
 
-# Run a file of test/migrate; returns psql's standard output and error.
+# What a server needs for it
+sub conf
+{
+	return "wal_level = logical\nmax_locks_per_transaction = 512\ntimezone = 'UTC'";
+}
+
+# Run a file of test/migrate, with further options of psql; returns psql's standard output and
+# error.
 sub run_file
 {
-	my ($node, $dbname, $file) = @_;
+	my ($node, $dbname, $file, @options) = @_;
 	my ($stdout, $stderr);
 
 	local %ENV = $node->_get_env();
@@ -46,7 +54,7 @@ sub run_file
 		[
 			$node->installed_command('psql'),
 			'-XAtq', '-d', $node->connstr($dbname),
-			'-f', "$directory/$file"
+			@options, '-f', "$directory/$file"
 		],
 		'>',
 		\$stdout,
@@ -55,13 +63,15 @@ sub run_file
 	return ($stdout, $stderr);
 }
 
-# The application in a database of its own, named depot; new_depot() copies that.
+# The application in a database of its own, named depot; new_depot() copies that.  It has ten
+# times as many rows with SNOWFLAKE_TEST_LONG=1.
 sub load_depot
 {
 	my ($node) = @_;
 
 	$node->safe_psql('postgres', 'CREATE DATABASE depot');
-	my (undef, $stderr) = run_file($node, 'depot', 'depot.sql');
+	my (undef, $stderr) =
+	  run_file($node, 'depot', 'depot.sql', $ENV{SNOWFLAKE_TEST_LONG} ? ('-v', 'size=10') : ());
 	die $stderr if $stderr ne '';
 	$node->safe_psql('depot', 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_migrate');
 	return;
@@ -73,6 +83,15 @@ sub new_depot
 
 	$node->safe_psql('postgres', "CREATE DATABASE $name TEMPLATE depot");
 	return $name;
+}
+
+# Run build()'s statements one by one; returns their errors.
+sub build
+{
+	my ($node, $dbname) = @_;
+
+	return ($node->psql($dbname, q{SELECT snowflake_migrate.build() \gexec}, on_error_stop => 0))
+	  [2];
 }
 
 # The catalogs, a line for each fact

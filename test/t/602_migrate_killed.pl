@@ -1,0 +1,175 @@
+# Each call of a migration is killed at random points, by the end of its session and by a crash
+# of the server, and is called again until it has got through: the result is that of a call that
+# nobody has disturbed.
+#
+# With SNOWFLAKE_TEST_LONG=1 everything is done five times, and there are ten times as many rows.
+#
+# long
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+use SnowflakeDepot qw(build catalog conf difference load_depot new_depot run_file unexplained);
+use SnowflakeTest
+  qw(kill_postmaster new_node query start_after_kill wait_for_mint wait_for_query wait_until);
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $seed = $ENV{SNOWFLAKE_TEST_SEED} // 58;
+srand $seed;
+note "SNOWFLAKE_TEST_SEED=$seed";
+my $node = new_node('main', conf => conf());
+$node->start;
+load_depot($node);
+(run_file($node, 'depot', 'mend.sql'))[1] eq '' or die;
+query(
+	$node, q{
+	ALTER TABLE app.orders ALTER COLUMN number DROP EXPRESSION;
+	ALTER TABLE app.orders ENABLE RULE orders_closing;
+	-- what backfill() fills: a key and a reference to another one, with rows that share a tick
+	ALTER TABLE app.sessions ADD COLUMN at timestamptz, ADD COLUMN seen integer DEFAULT 0, ADD COLUMN id snowflake;
+	CREATE TABLE app.visits (token uuid REFERENCES app.sessions, session snowflake);
+	INSERT INTO app.sessions (user_id, at) SELECT 1, timestamptz '2024-01-01Z' + n / 4 * interval '1 ms' FROM generate_series(1, 4000) n;
+	UPDATE app.sessions SET at = '2024-01-02Z' WHERE at IS NULL;
+	INSERT INTO app.visits SELECT token FROM app.sessions UNION ALL SELECT token FROM app.sessions;
+	CREATE FUNCTION app.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.seen := NEW.seen + 1; RETURN NEW; END $$;
+	CREATE TRIGGER see BEFORE UPDATE ON app.sessions FOR EACH ROW EXECUTE FUNCTION app.see();
+	ANALYZE}, dbname => 'depot');
+my $before = catalog($node, 'depot');
+my $rows =
+  q{SELECT (SELECT md5(string_agg((o.id, o.customer_id, o.status)::text, ' ' ORDER BY o.id)) FROM app.orders o),
+	(SELECT md5(string_agg((i.id, i.order_id)::text, ' ' ORDER BY i.id)) FROM billing.invoices i),
+	(SELECT count(*) FROM app.audit_log), (SELECT count(*) FROM app.orders_history), (SELECT count(*) FROM app.jobs)};
+my $had = query($node, $rows, dbname => 'depot');
+my $dbname;
+my $calls = 0;
+
+# Call it until it gets through.  Each attempt is given more time than the ones before, a random
+# part of which it has; the third one ends with the server.
+sub killed
+{
+	my ($what, $sql) = @_;
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/' . ++$calls;
+	my $kills = 0;
+
+	append_to_file($script, $sql);
+
+	for (my $attempt = 1;; $attempt++)
+	{
+		my ($out, $err) = ('', '');
+		my $run;
+		{
+			local %ENV = $node->_get_env();
+			$run = IPC::Run::start(
+				[
+					$node->installed_command('psql'),
+					'-XAtq', '-d', $node->connstr($dbname) . ' application_name=victim',
+					'-f', $script
+				],
+				'<',
+				\undef,
+				'>',
+				\$out,
+				'2>',
+				\$err);
+		}
+		my $is_there =
+		  q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'victim' AND state = 'active'};
+		wait_until(
+			"$what runs",
+			sub {
+				eval { $run->pump_nb };
+				return !$run->pumpable || query($node, $is_there);
+			});
+		usleep(30_000 * rand $attempt);
+		if ($attempt == 3 && query($node, $is_there))
+		{
+			kill_postmaster($node);
+			start_after_kill($node);
+			wait_for_mint($node, dbname => $dbname);
+			$kills++;
+		}
+		else
+		{
+			$kills += query($node,
+				q{SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity WHERE application_name = 'victim' AND state = 'active'}
+			);
+		}
+		eval { $run->finish };
+		next if $err =~ /terminating connection|server closed|connection to server was lost/;
+
+		# a call that was killed when it had done its work has nothing left to do
+		die "$what: $err" if $err =~ /ERROR/ && $err !~ /the migration is|no migration has begun/;
+		last;
+	}
+	cmp_ok($kills, '>', 0, "$what: killed $kills times");
+	return;
+}
+
+# How many objects of a migration there are.
+sub leavings
+{
+	return query(
+		$node,
+		q{SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'snowflake\_%\_%') + (SELECT count(*) FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid WHERE attname LIKE 'snowflake\_%\_%' AND relkind IN ('r', 'p'))
+			+ (SELECT count(*) FROM pg_proc WHERE proname LIKE '~snowflake%') + (SELECT count(*) FROM snowflake_migrate.step)},
+		dbname => $dbname);
+}
+
+my $fill =
+  q{CALL snowflake_migrate.fill('{app.orders,app.customers,app.tags}', batch => 200, load => 0.9)};
+my $build = q{SELECT snowflake_migrate.build() \gexec};
+foreach my $round (1 .. ($ENV{SNOWFLAKE_TEST_LONG} ? 5 : 1))
+{
+	$dbname = new_depot($node, "killed_$round");
+	killed('fill', $fill);
+	killed('build', $build);
+	is( build($node, $dbname)
+		  . query($node, 'SELECT count(*) FROM snowflake_migrate.build()', dbname => $dbname),
+		0,
+		'all is built');
+	killed('swap', 'CALL snowflake_migrate.swap()');
+	killed('undo', 'CALL snowflake_migrate.undo()');
+	is(difference($before, catalog($node, $dbname)),
+		'', 'swapped and undone: the schema is as it was');
+	is(query($node, $rows, dbname => $dbname), $had, 'and so are the rows');
+	query($node, $fill, dbname => $dbname);
+	build($node, $dbname);
+	killed('undo before the swap', 'CALL snowflake_migrate.undo()');
+	is(difference($before, catalog($node, $dbname)), '', 'undone before the swap');
+	is(leavings(), 0, 'nothing is left over');
+	query($node, $fill, dbname => $dbname);
+	build($node, $dbname);
+	query($node, 'CALL snowflake_migrate.swap()', dbname => $dbname);
+	killed('finish', 'CALL snowflake_migrate.finish()');
+	is(unexplained($before, catalog($node, $dbname)),
+		'', 'finished: nothing of the catalogs is lost');
+	is(query($node, $rows, dbname => $dbname), $had, 'nor of the rows, and no trigger has fired');
+	is(leavings(), 0, 'nothing is left over');
+
+	killed('backfill',
+		q{CALL snowflake_migrate.backfill('app.sessions.id', 'at', 1000, batch => 100, load => 0.9)}
+	);
+	is( query(
+			$node, q{
+			SELECT count(*) - count(id), count(id) - count(DISTINCT id), sum(seen),
+				(SELECT count(*) FROM (SELECT at, lag(at) OVER (ORDER BY id) AS before FROM app.sessions) AS s WHERE at < before),
+				max(snowflake_timestamp(id) - at) < interval '1 ms', bool_and(snowflake_node(id) = 1000) FROM app.sessions},
+			dbname => $dbname),
+		'0|0|0|0|t|t',
+		'each row has one ID of its time, and no trigger has fired');
+	killed('move_references',
+		q{CALL snowflake_migrate.move_references('app.visits.session', 'token', 'app.sessions.id', 'token', batch => 100)}
+	);
+	is( query(
+			$node,
+			q{SELECT count(*), count(*) FILTER (WHERE s.id = v.session) FROM app.visits v LEFT JOIN app.sessions s USING (token)},
+			dbname => $dbname),
+		join('|', (query($node, 'SELECT count(*) FROM app.visits', dbname => $dbname)) x 2),
+		'each reference has moved');
+}
+$node->stop;
+done_testing();
