@@ -1,6 +1,7 @@
 # pg_upgrade: keys decode the same afterwards, and minting goes on above the
 # last ID, for which there is only the reservation to go by: the generator is
-# far ahead of the clock each time the old server stops.
+# far ahead of the clock each time the old server stops.  A migration of snowflake_migrate that
+# has begun goes on, or back.
 #
 # SNOWFLAKE_UPGRADE_PATHS names the installations, oldest first.  The framework
 # is that of the newest.
@@ -220,6 +221,40 @@ sub advance
 	return $id;
 }
 
+# Migrate a table as far as the swap, which leaves statements for undo().
+sub migrate
+{
+	my ($node) = @_;
+
+	$node->safe_psql('app', $_)
+	  foreach q{CALL snowflake_migrate.fill('{public.old_keys}')},
+	  'SELECT snowflake_migrate.build() \gexec',
+	  'CALL snowflake_migrate.swap()';
+	return;
+}
+
+# What a migration has recorded
+sub recorded
+{
+	my ($node) = @_;
+
+	return $node->safe_psql(
+		'app', q{
+		SELECT m::text FROM snowflake_migrate.migration m UNION ALL SELECT s::text FROM snowflake_migrate.shadow s
+		UNION ALL SELECT f::text FROM snowflake_migrate.filling f UNION ALL SELECT t::text FROM snowflake_migrate.step t ORDER BY 1}
+	);
+}
+
+# The column's type, default and the number of its rows
+sub old_keys
+{
+	my ($node) = @_;
+
+	return $node->safe_psql('app',
+		q{SELECT pg_typeof(id), column_default, count(*) FROM old_keys, information_schema.columns WHERE table_name = 'old_keys' AND column_name = 'id' GROUP BY 1, 2}
+	);
+}
+
 my $old = new_cluster($paths[0], 1);
 $old->start;
 $old->safe_psql('postgres', 'CREATE EXTENSION snowflake');
@@ -251,7 +286,12 @@ $old->safe_psql(
 	CREATE INDEX ON brin USING brin (id);
 	CREATE INDEX ON brin USING brin (id int8_minmax_multi_ops);
 	CREATE VIEW recent AS SELECT id, @@ id AS created, id -> 'worker' AS worker FROM orders
-		WHERE @@ id >= timestamptz '2020-01-01'});
+		WHERE @@ id >= timestamptz '2020-01-01';
+	CREATE EXTENSION snowflake_migrate;
+	CREATE TABLE old_keys (id serial PRIMARY KEY, line text);
+	INSERT INTO old_keys (line) SELECT 'line ' || i FROM generate_series(1, 1000) i});
+my $unmigrated = old_keys($old);
+migrate($old);
 
 foreach my $step (1 .. $#paths)
 {
@@ -266,6 +306,7 @@ foreach my $step (1 .. $#paths)
 	# stops before it has minted another one.
 	insert_rows($old);
 	my $before = digest($old);
+	my $recorded = recorded($old);
 	push @minted, newest($old);
 	push @minted, advance($old, 15 * $step . ' min');
 	if ($first)
@@ -317,6 +358,19 @@ foreach my $step (1 .. $#paths)
 
 	my $after = digest($new);
 	is(differences($before->{$_}, $after->{$_}), '', "$name: the same: $_") foreach sort keys %same;
+
+	is(recorded($new), $recorded, "$name: what a migration has recorded");
+	if ($step < $#paths)
+	{
+		$new->safe_psql('app', 'CALL snowflake_migrate.undo()');
+		is(old_keys($new), $unmigrated, "$name: it goes back");
+		migrate($new);
+	}
+	else
+	{
+		$new->safe_psql('app', 'CALL snowflake_migrate.finish()');
+		is(old_keys($new), 'bigint|snowflake_next()|1000', "$name: or to its end");
+	}
 
 	insert_rows($new);
 	is($new->safe_psql('app', "SELECT count(*) FROM orders WHERE id > '$newest'"),
