@@ -34,7 +34,7 @@ CREATE TYPE snowflake_migrate.key_column AS (
 COMMENT ON TYPE snowflake_migrate.key_column IS 'a column that a migration converts';
 
 CREATE FUNCTION snowflake_migrate.home() RETURNS text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE
 BEGIN ATOMIC
 	SELECT quote_ident(n.nspname)
 		FROM pg_extension AS x JOIN pg_namespace AS n ON n.oid = x.extnamespace
@@ -43,7 +43,7 @@ END;
 COMMENT ON FUNCTION snowflake_migrate.home() IS 'schema of extension snowflake, quoted';
 
 CREATE FUNCTION snowflake_migrate.snowflake_type() RETURNS oid
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE
 BEGIN ATOMIC
 	SELECT t.oid FROM pg_extension AS x JOIN pg_type AS t ON t.typnamespace = x.extnamespace
 		WHERE x.extname = 'snowflake' AND t.typname = 'snowflake';
@@ -53,7 +53,7 @@ COMMENT ON FUNCTION snowflake_migrate.snowflake_type() IS 'the type snowflake';
 -- A table with its partitions and the tables that inherit from it, which ALTER TABLE
 -- changes with it.
 CREATE FUNCTION snowflake_migrate.tree(relid oid) RETURNS SETOF oid
-	LANGUAGE sql STABLE ROWS 3 SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE ROWS 3
 BEGIN ATOMIC
 	WITH RECURSIVE tree (relid) AS (
 		SELECT $1
@@ -65,7 +65,7 @@ END;
 COMMENT ON FUNCTION snowflake_migrate.tree(oid) IS 'a table, its partitions and the tables that inherit from it';
 
 CREATE FUNCTION snowflake_migrate.topmost(relid oid, attname name) RETURNS oid
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE
 BEGIN ATOMIC
 	WITH RECURSIVE up (relid, depth) AS (
 		SELECT $1, 0
@@ -126,7 +126,7 @@ COMMENT ON FUNCTION snowflake_migrate.resolve(text) IS 'what a target names: tab
 
 -- The sequences that a column's default or identity takes its values from
 CREATE FUNCTION snowflake_migrate.sequences(relid oid, attnum smallint) RETURNS SETOF oid
-	LANGUAGE sql STABLE ROWS 1 SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
 	SELECT d.refobjid
 		FROM pg_attrdef AS f
@@ -170,15 +170,14 @@ BEGIN
 	-- keys: what a sequence fills and an index finds; or what is named
 	FOREACH target IN ARRAY targets LOOP
 		FOR t IN SELECT * FROM snowflake_migrate.resolve(target) LOOP
-			SELECT coalesce(array_agg((c.oid, a.attnum, a.attname, 'key', a.atttypid, NULL)::snowflake_migrate.key_column), '{}')
+			SELECT coalesce(array_agg((a.attrelid, a.attnum, a.attname, 'key', a.atttypid, NULL)::snowflake_migrate.key_column), '{}')
 				INTO more
-				FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
-				WHERE c.oid = snowflake_migrate.topmost(t.relid, coalesce(t.attname, a.attname))
-					AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid = ANY (whole)
-					AND CASE WHEN t.attname IS NOT NULL THEN a.attname = t.attname
-						ELSE c.oid = t.relid
-							AND EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisunique AND a.attnum = ANY (i.indkey))
-							AND EXISTS (SELECT FROM snowflake_migrate.sequences(c.oid, a.attnum)) END;
+				FROM pg_attribute AS b JOIN pg_attribute AS a ON a.attrelid = snowflake_migrate.topmost(b.attrelid, b.attname) AND a.attname = b.attname
+				WHERE b.attrelid = t.relid AND b.attnum > 0 AND b.atttypid = ANY (whole)
+					AND CASE WHEN t.attname IS NOT NULL THEN b.attname = t.attname
+						ELSE a.attrelid = t.relid
+							AND EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = t.relid AND i.indisunique AND a.attnum = ANY (i.indkey))
+							AND EXISTS (SELECT FROM snowflake_migrate.sequences(t.relid, a.attnum)) END;
 			IF t.attname IS NOT NULL AND more = '{}' THEN
 				RAISE EXCEPTION 'column "%" of table % is no integer', t.attname, t.relid::regclass
 					USING ERRCODE = 'datatype_mismatch',
@@ -200,14 +199,14 @@ BEGIN
 	LOOP
 		SELECT coalesce(array_agg(DISTINCT (a.attrelid, a.attnum, a.attname, 'reference', a.atttypid, NULL)::snowflake_migrate.key_column), '{}')
 			INTO more
-			FROM unnest(result) AS r
-				JOIN pg_constraint AS f ON f.contype = 'f' AND f.confrelid IN (SELECT snowflake_migrate.tree(r.relid))
-				JOIN pg_attribute AS referenced ON referenced.attrelid = f.confrelid AND referenced.attname = r.name,
+			FROM unnest(result) AS r, snowflake_migrate.tree(r.relid) AS m
+				JOIN pg_constraint AS f ON f.contype = 'f' AND f.confrelid = m
+				JOIN pg_attribute AS referenced ON referenced.attrelid = f.confrelid,
 				unnest(f.conkey, f.confkey) AS k (num, refnum),
 				LATERAL (SELECT a.* FROM pg_attribute AS b, pg_attribute AS a
 					WHERE b.attrelid = f.conrelid AND b.attnum = k.num
 						AND a.attrelid = snowflake_migrate.topmost(f.conrelid, b.attname) AND a.attname = b.attname) AS a
-			WHERE k.refnum = referenced.attnum AND a.atttypid = ANY (whole)
+			WHERE referenced.attname = r.name AND k.refnum = referenced.attnum AND a.atttypid = ANY (whole)
 				AND NOT EXISTS (SELECT FROM unnest(result) AS o WHERE o.relid = a.attrelid AND o.attnum = a.attnum);
 		EXIT WHEN more = '{}';
 		result := result || more;
@@ -250,7 +249,7 @@ COMMENT ON FUNCTION snowflake_migrate.columns(text[], regtype, text[], regtype) 
 --
 -- What re-creates an object as it is: its definition as the server prints it, then its
 -- owner, comment, privileges, states and settings, where those are not what a new object
--- has.
+-- has.  A statement that an object does not need is NULL, and left out.
 
 -- Privileges: of a new object whose owner is set already.  kind is that of acldefault().
 CREATE FUNCTION snowflake_migrate.grants(object text, kind "char", acl aclitem[], owner oid, attname name DEFAULT NULL)
@@ -260,33 +259,29 @@ AS $$
 DECLARE
 	standard constant aclitem[] := acldefault(kind, owner);
 	given record;
-	fewer boolean;
 BEGIN
 	-- what default privileges have given away
 	IF attname IS NULL THEN
-		FOR given IN SELECT DISTINCT e.grantee FROM pg_default_acl AS d, aclexplode(d.defaclacl) AS e
-				WHERE d.defaclrole = current_user::regrole AND d.defaclobjtype = kind AND e.grantee <> owner LOOP
-			RETURN NEXT format('REVOKE ALL ON %s FROM %s', object, snowflake_migrate.role_name(given.grantee));
-		END LOOP;
+		RETURN QUERY SELECT DISTINCT format('REVOKE ALL ON %s FROM %s', object, snowflake_migrate.role_name(e.grantee))
+			FROM pg_default_acl AS d, aclexplode(d.defaclacl) AS e
+			WHERE pg_get_userbyid(d.defaclrole) = current_user AND d.defaclobjtype = kind AND e.grantee <> owner;
 	END IF;
 	IF acl IS NULL THEN
 		RETURN;
 	END IF;
 
 	-- what a new object gives, and this one does not
-	FOR given IN SELECT DISTINCT s.grantee FROM aclexplode(standard) AS s
-			WHERE NOT EXISTS (SELECT FROM aclexplode(acl) AS e
-				WHERE e.grantee = s.grantee AND e.privilege_type = s.privilege_type) LOOP
-		RETURN NEXT format('REVOKE ALL ON %s FROM %s', object, snowflake_migrate.role_name(given.grantee));
-	END LOOP;
+	RETURN QUERY SELECT DISTINCT format('REVOKE ALL ON %s FROM %s', object, snowflake_migrate.role_name(s.grantee)) FROM aclexplode(standard) AS s
+		WHERE NOT EXISTS (SELECT FROM aclexplode(acl) AS e WHERE e.grantee = s.grantee AND e.privilege_type = s.privilege_type);
 	FOR given IN
 		SELECT e.grantee, e.is_grantable,
 				string_agg(e.privilege_type || CASE WHEN attname IS NULL THEN '' ELSE format(' (%I)', attname) END, ', ' ORDER BY e.place) AS list
 			FROM aclexplode(acl) WITH ORDINALITY AS e (grantor, grantee, privilege_type, is_grantable, place)
 			GROUP BY e.grantee, e.is_grantable ORDER BY min(e.place) LOOP
-		fewer := EXISTS (SELECT FROM aclexplode(standard) AS s WHERE s.grantee = given.grantee
-			AND NOT EXISTS (SELECT FROM aclexplode(acl) AS e WHERE e.grantee = s.grantee AND e.privilege_type = s.privilege_type));
-		CONTINUE WHEN NOT fewer AND NOT given.is_grantable AND EXISTS (SELECT FROM aclexplode(standard) AS s WHERE s.grantee = given.grantee);
+		-- what a new object gives as well, and nothing was revoked of, needs no words
+		CONTINUE WHEN NOT given.is_grantable AND EXISTS (SELECT FROM aclexplode(standard) AS s WHERE s.grantee = given.grantee)
+			AND NOT EXISTS (SELECT FROM aclexplode(standard) AS s WHERE s.grantee = given.grantee
+				AND NOT EXISTS (SELECT FROM aclexplode(acl) AS e WHERE e.grantee = s.grantee AND e.privilege_type = s.privilege_type));
 		RETURN NEXT format('GRANT %s ON %s TO %s%s', given.list, object, snowflake_migrate.role_name(given.grantee),
 			CASE WHEN given.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END);
 	END LOOP;
@@ -295,58 +290,42 @@ $$;
 COMMENT ON FUNCTION snowflake_migrate.grants(text, "char", aclitem[], oid, name) IS 'the privileges of an object or a column, as statements';
 
 CREATE FUNCTION snowflake_migrate.role_name(role oid) RETURNS text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE
 BEGIN ATOMIC
 	SELECT CASE WHEN $1 = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid($1)) END;
 END;
 COMMENT ON FUNCTION snowflake_migrate.role_name(oid) IS 'a role in a statement';
 
--- A column's comment, privileges and settings, of a new column of that name
-CREATE FUNCTION snowflake_migrate.column_extras(relid oid, attnum smallint, new_name name DEFAULT NULL) RETURNS SETOF text
-	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+-- A column's comment, privileges and settings.  Of the options, those that people set: minor
+-- releases keep notes of their own there.
+CREATE FUNCTION snowflake_migrate.column_extras(relid oid, attnum smallint) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	c record;
-	name name;
-	kind text;
-BEGIN
-	-- of the options, those that people set: minor releases keep notes of their own there
-	SELECT a.attname, a.attacl, ARRAY(SELECT o FROM unnest(a.attoptions) AS o WHERE o LIKE 'n\_distinct%') AS options,
-			coalesce(a.attstattarget, -1) AS target,
-			a.attstorage, t.typstorage, a.attcompression, r.relkind, r.relowner, a.attrelid::regclass AS relation
-		INTO STRICT c
-		FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid JOIN pg_type AS t ON t.oid = a.atttypid
-		WHERE a.attrelid = relid AND a.attnum = column_extras.attnum;
-	name := coalesce(new_name, c.attname);
-	kind := CASE c.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END;
-	IF c.relkind <> 'v' THEN
-		IF c.target >= 0 THEN
-			RETURN NEXT format('ALTER %s %s ALTER COLUMN %I SET STATISTICS %s', kind, c.relation, name, c.target);
-		END IF;
-		IF c.options <> '{}' THEN
-			RETURN NEXT format('ALTER %s %s ALTER COLUMN %I SET (%s)', kind, c.relation, name, snowflake_migrate.options(c.options));
-		END IF;
-		IF c.attstorage <> c.typstorage THEN
-			RETURN NEXT format('ALTER %s %s ALTER COLUMN %I SET STORAGE %s', kind, c.relation, name,
-				CASE c.attstorage WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END);
-		END IF;
-		IF c.attcompression <> '' THEN
-			RETURN NEXT format('ALTER %s %s ALTER COLUMN %I SET COMPRESSION %s', kind, c.relation, name,
-				CASE c.attcompression WHEN 'p' THEN 'pglz' ELSE 'lz4' END);
-		END IF;
-	END IF;
-	IF col_description(relid, column_extras.attnum) IS NOT NULL THEN
-		RETURN NEXT format('COMMENT ON COLUMN %s.%I IS %L', c.relation, name, col_description(relid, column_extras.attnum));
-	END IF;
-	RETURN QUERY SELECT * FROM snowflake_migrate.grants('TABLE ' || c.relation, 'c', c.attacl, c.relowner, name);
-END
+	WITH c AS (
+		SELECT a.*, t.typstorage, r.relkind, r.relowner, r.oid::regclass AS relation,
+				format('ALTER %s %s ALTER COLUMN %I SET ', CASE r.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END, r.oid::regclass, a.attname) AS alter_it,
+				ARRAY(SELECT o FROM unnest(a.attoptions) AS o WHERE o LIKE 'n\_distinct%') AS options
+			FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid JOIN pg_type AS t ON t.oid = a.atttypid
+			WHERE a.attrelid = $1 AND a.attnum = $2
+	)
+	SELECT c.alter_it || s FROM c, unnest(ARRAY[
+			CASE WHEN c.attstattarget >= 0 THEN 'STATISTICS ' || c.attstattarget END,
+			CASE WHEN c.options <> '{}' THEN format('(%s)', snowflake_migrate.options(c.options)) END,
+			CASE WHEN c.attstorage <> c.typstorage THEN 'STORAGE '
+				|| CASE c.attstorage WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END,
+			CASE c.attcompression WHEN 'p' THEN 'COMPRESSION pglz' WHEN 'l' THEN 'COMPRESSION lz4' END]) AS s
+		WHERE c.relkind <> 'v' AND s IS NOT NULL
+	UNION ALL
+	SELECT format('COMMENT ON COLUMN %s.%I IS %L', c.relation, c.attname, d.description)
+		FROM c JOIN pg_description AS d ON d.classoid = 'pg_class'::regclass AND d.objoid = c.attrelid AND d.objsubid = c.attnum
+	UNION ALL
+	SELECT g FROM c, snowflake_migrate.grants('TABLE ' || c.relation, 'c', c.attacl, c.relowner, c.attname) AS g
 $$;
-COMMENT ON FUNCTION snowflake_migrate.column_extras(oid, smallint, name) IS
-	'comment, privileges and settings of a column, as statements';
+COMMENT ON FUNCTION snowflake_migrate.column_extras(oid, smallint) IS 'comment, privileges and settings of a column, as statements';
 
 -- Settings such as {fillfactor=70} in the form of a list
 CREATE FUNCTION snowflake_migrate.options(options text[]) RETURNS text
-	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
 	SELECT string_agg(format('%I = %L', left(o, strpos(o, '=') - 1), substr(o, strpos(o, '=') + 1)), ', ' ORDER BY place)
 		FROM unnest($1) WITH ORDINALITY AS u (o, place);
@@ -354,21 +333,13 @@ END;
 COMMENT ON FUNCTION snowflake_migrate.options(text[]) IS 'settings in the form of a list';
 
 CREATE FUNCTION snowflake_migrate.index_statements(index_id oid) RETURNS SETOF text
-	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	i record;
-BEGIN
-	SELECT x.indexrelid::regclass AS name, x.indrelid::regclass AS relation, c.relname, r.relkind, x.indisclustered, x.indisreplident,
-			replace(pg_get_indexdef(index_id), ' ON ONLY ' || x.indrelid::regclass, ' ON ' || x.indrelid::regclass) AS definition
-		INTO STRICT i
-		FROM pg_index AS x JOIN pg_class AS c ON c.oid = x.indexrelid JOIN pg_class AS r ON r.oid = x.indrelid
-		WHERE x.indexrelid = index_id;
-	IF NOT EXISTS (SELECT FROM pg_constraint AS c WHERE c.conindid = index_id AND c.contype IN ('p', 'u', 'x')) THEN
-		RETURN NEXT i.definition;
-	END IF;
-	RETURN QUERY SELECT * FROM snowflake_migrate.index_extras(index_id);
-END
+	SELECT replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ' || i.indrelid::regclass, ' ON ' || i.indrelid::regclass)
+		FROM pg_index AS i WHERE i.indexrelid = $1
+			AND NOT EXISTS (SELECT FROM pg_constraint AS c WHERE c.conindid = i.indexrelid AND c.contype IN ('p', 'u', 'x'))
+	UNION ALL
+	SELECT * FROM snowflake_migrate.index_extras($1)
 $$;
 COMMENT ON FUNCTION snowflake_migrate.index_statements(oid) IS 'an index, as statements; of a constraint, what the constraint does not say';
 
@@ -376,71 +347,44 @@ CREATE FUNCTION snowflake_migrate.index_extras(index_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS %s', a.attrelid::regclass, a.attnum, a.attstattarget)
-		FROM pg_attribute AS a WHERE a.attrelid = index_id AND coalesce(a.attstattarget, -1) >= 0
+		FROM pg_attribute AS a WHERE a.attrelid = $1 AND a.attstattarget >= 0
 	UNION ALL
-	SELECT format('COMMENT ON INDEX %s IS %L', index_id::regclass, obj_description(index_id, 'pg_class'))
-		WHERE obj_description(index_id, 'pg_class') IS NOT NULL
-	UNION ALL
-	SELECT format('ALTER %s %s CLUSTER ON %I', CASE r.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END, i.indrelid::regclass, c.relname)
-		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS r ON r.oid = i.indrelid
-		WHERE i.indexrelid = index_id AND i.indisclustered
-	UNION ALL
-	SELECT format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', i.indrelid::regclass, c.relname)
-		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
-		WHERE i.indexrelid = index_id AND i.indisreplident
+	SELECT s FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS r ON r.oid = i.indrelid, unnest(ARRAY[
+			format('COMMENT ON INDEX %s IS ', c.oid::regclass) || quote_literal(obj_description(c.oid, 'pg_class')),
+			CASE WHEN i.indisclustered THEN format('ALTER %s %s CLUSTER ON %I', CASE r.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END, r.oid::regclass, c.relname) END,
+			CASE WHEN i.indisreplident THEN format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', r.oid::regclass, c.relname) END]) AS s
+		WHERE i.indexrelid = $1 AND s IS NOT NULL
 $$;
 COMMENT ON FUNCTION snowflake_migrate.index_extras(oid) IS 'comment, settings and roles of an index, as statements';
 
 CREATE FUNCTION snowflake_migrate.statistics_extras(statistics_id oid) RETURNS SETOF text
-	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	s record;
-BEGIN
-	SELECT format('%I.%I', n.nspname, e.stxname) AS name, e.stxowner AS owner, coalesce(e.stxstattarget, -1) AS target,
-			obj_description(e.oid, 'pg_statistic_ext') AS comment
-		INTO STRICT s
-		FROM pg_statistic_ext AS e JOIN pg_namespace AS n ON n.oid = e.stxnamespace WHERE e.oid = statistics_id;
-	RETURN NEXT format('ALTER STATISTICS %s OWNER TO %s', s.name, snowflake_migrate.role_name(s.owner));
-	IF s.target >= 0 THEN
-		RETURN NEXT format('ALTER STATISTICS %s SET STATISTICS %s', s.name, s.target);
-	END IF;
-	IF s.comment IS NOT NULL THEN
-		RETURN NEXT format('COMMENT ON STATISTICS %s IS %L', s.name, s.comment);
-	END IF;
-END
+	SELECT s FROM pg_statistic_ext AS e JOIN pg_namespace AS n ON n.oid = e.stxnamespace, format('STATISTICS %I.%I', n.nspname, e.stxname) AS object, unnest(ARRAY[
+			format('ALTER %s OWNER TO %s', object, snowflake_migrate.role_name(e.stxowner)),
+			CASE WHEN e.stxstattarget >= 0 THEN format('ALTER %s SET STATISTICS %s', object, e.stxstattarget) END,
+			format('COMMENT ON %s IS ', object) || quote_literal(obj_description(e.oid, 'pg_statistic_ext'))]) AS s
+		WHERE e.oid = $1 AND s IS NOT NULL
 $$;
 COMMENT ON FUNCTION snowflake_migrate.statistics_extras(oid) IS 'owner, target and comment of extended statistics, as statements';
 
-CREATE FUNCTION snowflake_migrate.constraint_statements(constraint_id oid) RETURNS SETOF text
-	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	c record;
-	t record;
-BEGIN
-	SELECT o.conrelid::regclass AS relation, o.conname, pg_get_constraintdef(o.oid) AS definition, o.conindid, o.contype,
-			obj_description(o.oid, 'pg_constraint') AS comment
-		INTO STRICT c FROM pg_constraint AS o WHERE o.oid = constraint_id;
-	RETURN NEXT format('ALTER TABLE %s ADD CONSTRAINT %I %s', c.relation, c.conname, c.definition);
-	IF c.comment IS NOT NULL THEN
-		RETURN NEXT format('COMMENT ON CONSTRAINT %I ON %s IS %L', c.conname, c.relation, c.comment);
-	END IF;
-	IF c.contype IN ('p', 'u', 'x') THEN
-		RETURN QUERY SELECT * FROM snowflake_migrate.index_extras(c.conindid);
-	END IF;
-	IF c.contype = 'f' THEN
-		RETURN QUERY SELECT * FROM snowflake_migrate.foreign_key_states(constraint_id);
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION snowflake_migrate.constraint_statements(oid) IS 'a constraint, as statements';
+CREATE FUNCTION snowflake_migrate.statistics_statements(statistics_id oid) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT pg_get_statisticsobjdef($1) UNION ALL SELECT * FROM snowflake_migrate.statistics_extras($1) $$;
+COMMENT ON FUNCTION snowflake_migrate.statistics_statements(oid) IS 'extended statistics, as statements';
 
--- The states of a foreign key's triggers, where somebody has changed them.  Their names are
+-- The states of a foreign key's triggers, where somebody has changed them: their names are
 -- made of OIDs, so they are looked up when the statement runs.
-CREATE FUNCTION snowflake_migrate.foreign_key_states(constraint_id oid) RETURNS SETOF text
+CREATE FUNCTION snowflake_migrate.constraint_statements(constraint_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
+	SELECT s FROM pg_constraint AS c, unnest(ARRAY[
+			format('ALTER TABLE %s ADD CONSTRAINT %I %s', c.conrelid::regclass, c.conname, pg_get_constraintdef(c.oid)),
+			format('COMMENT ON CONSTRAINT %I ON %s IS ', c.conname, c.conrelid::regclass) || quote_literal(obj_description(c.oid, 'pg_constraint'))]) AS s
+		WHERE c.oid = $1 AND s IS NOT NULL
+	UNION ALL
+	SELECT s FROM pg_constraint AS c, snowflake_migrate.index_extras(c.conindid) AS s WHERE c.oid = $1 AND c.contype IN ('p', 'u', 'x')
+	UNION ALL
 	SELECT format($do$DO %L$do$, format($do$
 DECLARE
 	name name;
@@ -453,72 +397,61 @@ BEGIN
 END $do$, c.conrelid::regclass, c.conname, t.tgrelid::regclass, 'pg_catalog.' || quote_ident(p.proname),
 		snowflake_migrate.enabled(t.tgenabled), t.tgrelid::regclass))
 		FROM pg_constraint AS c JOIN pg_trigger AS t ON t.tgconstraint = c.oid JOIN pg_proc AS p ON p.oid = t.tgfoid
-		WHERE c.oid = constraint_id AND t.tgenabled <> 'O'
+		WHERE c.oid = $1 AND c.contype = 'f' AND t.tgenabled <> 'O'
 $$;
-COMMENT ON FUNCTION snowflake_migrate.foreign_key_states(oid) IS 'states of a foreign key''s triggers, as statements';
+COMMENT ON FUNCTION snowflake_migrate.constraint_statements(oid) IS 'a constraint, as statements';
 
 CREATE FUNCTION snowflake_migrate.enabled(state "char") RETURNS text
-	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
 	SELECT CASE $1 WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END;
 END;
 COMMENT ON FUNCTION snowflake_migrate.enabled("char") IS 'the state of a trigger or rule in a statement';
 
+-- A trigger; of a partitioned table, with the states of those of its partitions that differ
 CREATE FUNCTION snowflake_migrate.trigger_statements(trigger_id oid) RETURNS SETOF text
-	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	t record;
-BEGIN
-	SELECT g.tgrelid::regclass AS relation, g.tgname, g.tgenabled, pg_get_triggerdef(g.oid) AS definition,
-			obj_description(g.oid, 'pg_trigger') AS comment
-		INTO STRICT t FROM pg_trigger AS g WHERE g.oid = trigger_id;
-	RETURN NEXT t.definition;
-	IF t.tgenabled <> 'O' THEN
-		RETURN NEXT format('ALTER TABLE %s %s TRIGGER %I', t.relation, snowflake_migrate.enabled(t.tgenabled), t.tgname);
-	END IF;
-	IF t.comment IS NOT NULL THEN
-		RETURN NEXT format('COMMENT ON TRIGGER %I ON %s IS %L', t.tgname, t.relation, t.comment);
-	END IF;
-	-- those of partitions, where they differ
-	RETURN QUERY WITH RECURSIVE clones (oid) AS (
-			SELECT g.oid FROM pg_trigger AS g WHERE g.tgparentid = trigger_id
-		UNION ALL
-			SELECT g.oid FROM clones JOIN pg_trigger AS g ON g.tgparentid = clones.oid
-		)
-		SELECT format('ALTER TABLE ONLY %s %s TRIGGER %I', g.tgrelid::regclass, snowflake_migrate.enabled(g.tgenabled), g.tgname)
-			FROM clones JOIN pg_trigger AS g ON g.oid = clones.oid WHERE g.tgenabled <> t.tgenabled;
-END
+	SELECT s FROM pg_trigger AS t, unnest(ARRAY[
+			pg_get_triggerdef(t.oid),
+			CASE WHEN t.tgenabled <> 'O' THEN format('ALTER TABLE %s %s TRIGGER %I', t.tgrelid::regclass, snowflake_migrate.enabled(t.tgenabled), t.tgname) END,
+			format('COMMENT ON TRIGGER %I ON %s IS ', t.tgname, t.tgrelid::regclass) || quote_literal(obj_description(t.oid, 'pg_trigger'))]) AS s
+		WHERE t.oid = $1 AND s IS NOT NULL
+	UNION ALL
+	(WITH RECURSIVE clones (oid) AS (
+		SELECT g.oid FROM pg_trigger AS g WHERE g.tgparentid = $1
+	UNION ALL
+		SELECT g.oid FROM clones JOIN pg_trigger AS g ON g.tgparentid = clones.oid
+	)
+	SELECT format('ALTER TABLE ONLY %s %s TRIGGER %I', g.tgrelid::regclass, snowflake_migrate.enabled(g.tgenabled), g.tgname)
+		FROM clones JOIN pg_trigger AS g ON g.oid = clones.oid JOIN pg_trigger AS t ON t.oid = $1 AND t.tgenabled <> g.tgenabled)
 $$;
 COMMENT ON FUNCTION snowflake_migrate.trigger_statements(oid) IS 'a trigger, as statements';
 
 CREATE FUNCTION snowflake_migrate.rule_statements(rule_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT rtrim(pg_get_ruledef(rule_id), ';')
-	UNION ALL
-	SELECT format('ALTER TABLE %s %s RULE %I', r.ev_class::regclass, snowflake_migrate.enabled(r.ev_enabled), r.rulename)
-		FROM pg_rewrite AS r WHERE r.oid = rule_id AND r.ev_enabled <> 'O'
-	UNION ALL
-	SELECT format('COMMENT ON RULE %I ON %s IS %L', r.rulename, r.ev_class::regclass, obj_description(rule_id, 'pg_rewrite'))
-		FROM pg_rewrite AS r WHERE r.oid = rule_id AND obj_description(rule_id, 'pg_rewrite') IS NOT NULL
+	SELECT s FROM pg_rewrite AS r, unnest(ARRAY[
+			rtrim(pg_get_ruledef(r.oid), ';'),
+			CASE WHEN r.ev_enabled <> 'O' THEN format('ALTER TABLE %s %s RULE %I', r.ev_class::regclass, snowflake_migrate.enabled(r.ev_enabled), r.rulename) END,
+			format('COMMENT ON RULE %I ON %s IS ', r.rulename, r.ev_class::regclass) || quote_literal(obj_description(r.oid, 'pg_rewrite'))]) AS s
+		WHERE r.oid = $1 AND s IS NOT NULL
 $$;
 COMMENT ON FUNCTION snowflake_migrate.rule_statements(oid) IS 'a rule, as statements';
 
 CREATE FUNCTION snowflake_migrate.policy_statements(policy_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('CREATE POLICY %I ON %s AS %s FOR %s TO %s', p.polname, p.polrelid::regclass,
-			CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
-			CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
-			(SELECT string_agg(snowflake_migrate.role_name(r.role), ', ' ORDER BY r.place)
-				FROM unnest(p.polroles) WITH ORDINALITY AS r (role, place)))
-			|| coalesce(' USING (' || pg_get_expr(p.polqual, p.polrelid) || ')', '')
-			|| coalesce(' WITH CHECK (' || pg_get_expr(p.polwithcheck, p.polrelid) || ')', '')
-		FROM pg_policy AS p WHERE p.oid = policy_id
-	UNION ALL
-	SELECT format('COMMENT ON POLICY %I ON %s IS %L', p.polname, p.polrelid::regclass, obj_description(policy_id, 'pg_policy'))
-		FROM pg_policy AS p WHERE p.oid = policy_id AND obj_description(policy_id, 'pg_policy') IS NOT NULL
+	SELECT s FROM pg_policy AS p, unnest(ARRAY[
+			format('CREATE POLICY %I ON %s AS %s FOR %s TO %s', p.polname, p.polrelid::regclass,
+				CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
+				CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
+				(SELECT string_agg(snowflake_migrate.role_name(r.role), ', ' ORDER BY r.place)
+					FROM unnest(p.polroles) WITH ORDINALITY AS r (role, place)))
+				|| coalesce(' USING (' || pg_get_expr(p.polqual, p.polrelid) || ')', '')
+				|| coalesce(' WITH CHECK (' || pg_get_expr(p.polwithcheck, p.polrelid) || ')', ''),
+			format('COMMENT ON POLICY %I ON %s IS ', p.polname, p.polrelid::regclass) || quote_literal(obj_description(p.oid, 'pg_policy'))]) AS s
+		WHERE p.oid = $1 AND s IS NOT NULL
 $$;
 COMMENT ON FUNCTION snowflake_migrate.policy_statements(oid) IS 'a row security policy, as statements';
 
@@ -529,34 +462,26 @@ CREATE FUNCTION snowflake_migrate.view_statements(view_id oid) RETURNS SETOF tex
 AS $$
 DECLARE
 	v record;
-	kind text;
 BEGIN
-	SELECT c.oid::regclass AS name, c.relkind, c.relowner, c.relacl, c.relpersistence, obj_description(c.oid, 'pg_class') AS comment,
+	SELECT c.oid::regclass AS name, c.relkind, c.relowner, c.relacl,
+			CASE c.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END AS kind,
 			coalesce(' WITH (' || snowflake_migrate.options(c.reloptions) || ')', '') AS options,
-			rtrim(pg_get_viewdef(c.oid), ';') AS definition, m.amname,
-			coalesce(' TABLESPACE ' || quote_ident(t.spcname), '') AS tablespace
+			rtrim(pg_get_viewdef(c.oid), ';') AS definition, ' USING ' || quote_ident(m.amname) AS method,
+			' TABLESPACE ' || quote_ident(t.spcname) AS tablespace
 		INTO STRICT v
 		FROM pg_class AS c LEFT JOIN pg_am AS m ON m.oid = c.relam LEFT JOIN pg_tablespace AS t ON t.oid = c.reltablespace
 		WHERE c.oid = view_id;
-	kind := CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END;
-	IF v.relkind = 'm' THEN
-		RETURN NEXT format('CREATE MATERIALIZED VIEW %s USING %I%s%s AS %s WITH NO DATA', v.name, v.amname, v.options, v.tablespace, v.definition);
-	ELSE
-		RETURN NEXT format('CREATE VIEW %s%s AS %s', v.name, v.options, v.definition);
-	END IF;
-	RETURN NEXT format('ALTER %s %s OWNER TO %s', kind, v.name, snowflake_migrate.role_name(v.relowner));
+	RETURN NEXT concat('CREATE ', v.kind, ' ', v.name, v.method, v.options, v.tablespace, ' AS ', v.definition, CASE v.relkind WHEN 'm' THEN ' WITH NO DATA' END);
+	RETURN NEXT format('ALTER %s %s OWNER TO %s', v.kind, v.name, snowflake_migrate.role_name(v.relowner));
 	RETURN QUERY SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s', v.name, a.attname, pg_get_expr(d.adbin, d.adrelid))
 		FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = view_id;
-	IF v.comment IS NOT NULL THEN
-		RETURN NEXT format('COMMENT ON %s %s IS %L', kind, v.name, v.comment);
-	END IF;
+	RETURN QUERY SELECT format('COMMENT ON %s %s IS %L', v.kind, v.name, d) FROM obj_description(view_id, 'pg_class') AS d WHERE d IS NOT NULL;
 	RETURN QUERY SELECT * FROM snowflake_migrate.grants('TABLE ' || v.name, 'r', v.relacl, v.relowner);
 	RETURN QUERY SELECT e FROM pg_attribute AS a, snowflake_migrate.column_extras(view_id, a.attnum) AS e
 		WHERE a.attrelid = view_id AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum;
 	RETURN QUERY SELECT s FROM pg_index AS i, snowflake_migrate.index_statements(i.indexrelid) AS s
 		WHERE i.indrelid = view_id ORDER BY i.indexrelid;
-	RETURN QUERY SELECT s FROM pg_statistic_ext AS e, LATERAL (
-			SELECT pg_get_statisticsobjdef(e.oid) UNION ALL SELECT * FROM snowflake_migrate.statistics_extras(e.oid)) AS s (s)
+	RETURN QUERY SELECT s FROM pg_statistic_ext AS e, snowflake_migrate.statistics_statements(e.oid) AS s
 		WHERE e.stxrelid = view_id ORDER BY e.oid;
 	RETURN QUERY SELECT s FROM pg_rewrite AS r, snowflake_migrate.rule_statements(r.oid) AS s
 		WHERE r.ev_class = view_id AND r.rulename <> '_RETURN' ORDER BY r.oid;
@@ -567,21 +492,18 @@ $$;
 COMMENT ON FUNCTION snowflake_migrate.view_statements(oid) IS 'a view with all that belongs to it, as statements';
 
 CREATE FUNCTION snowflake_migrate.function_statements(function_id oid) RETURNS SETOF text
-	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	f record;
-BEGIN
-	SELECT p.oid::regprocedure AS name, p.proowner, p.proacl, pg_get_functiondef(p.oid) AS definition,
-			CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END AS kind, obj_description(p.oid, 'pg_proc') AS comment
-		INTO STRICT f FROM pg_proc AS p WHERE p.oid = function_id;
-	RETURN NEXT rtrim(f.definition, E'\n');
-	RETURN NEXT format('ALTER %s %s OWNER TO %s', f.kind, f.name, snowflake_migrate.role_name(f.proowner));
-	IF f.comment IS NOT NULL THEN
-		RETURN NEXT format('COMMENT ON %s %s IS %L', f.kind, f.name, f.comment);
-	END IF;
-	RETURN QUERY SELECT * FROM snowflake_migrate.grants(f.kind || ' ' || f.name, 'f', f.proacl, f.proowner);
-END
+	WITH f AS (
+		SELECT p.*, format('%s %s', CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, p.oid::regprocedure) AS object FROM pg_proc AS p WHERE p.oid = $1
+	)
+	SELECT s FROM f, unnest(ARRAY[
+			rtrim(pg_get_functiondef(f.oid), E'\n'),
+			format('ALTER %s OWNER TO %s', f.object, snowflake_migrate.role_name(f.proowner)),
+			format('COMMENT ON %s IS ', f.object) || quote_literal(obj_description(f.oid, 'pg_proc'))]) AS s
+		WHERE s IS NOT NULL
+	UNION ALL
+	SELECT s FROM f, snowflake_migrate.grants(f.object, 'f', f.proacl, f.proowner) AS s
 $$;
 COMMENT ON FUNCTION snowflake_migrate.function_statements(oid) IS 'a function, as statements';
 
@@ -657,17 +579,12 @@ COMMENT ON FUNCTION snowflake_migrate.dependents_of(text, oid, oid, integer) IS 
 
 -- All of them, with the longest way to each: in descending order of depth they can be
 -- removed, in ascending order re-created.
-CREATE FUNCTION snowflake_migrate.dependents(relids oid[], attnums smallint[])
+CREATE FUNCTION snowflake_migrate.dependents(columns snowflake_migrate.key_column[])
 	RETURNS TABLE (depth integer, kind text, classid oid, objid oid, objsubid integer)
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 	WITH RECURSIVE found (depth, kind, classid, objid, objsubid) AS (
-		SELECT 0, 'column', 'pg_class'::regclass::oid, a.attrelid, a.attnum::integer
-			FROM unnest(relids, attnums) AS c (relid, attnum)
-				JOIN pg_attribute AS top ON top.attrelid = c.relid AND top.attnum = c.attnum,
-				snowflake_migrate.tree(c.relid) AS member
-				JOIN pg_attribute AS a ON a.attrelid = member
-			WHERE a.attname = top.attname
+		SELECT 0, 'column', 'pg_class'::regclass::oid, k.relid, k.attnum::integer FROM snowflake_migrate.in_trees(columns) AS k
 	UNION
 		SELECT f.depth + 1, d.dependent_kind, d.classid, d.objid, d.objsubid
 			FROM found AS f, snowflake_migrate.dependents_of(f.kind, f.classid, f.objid, f.objsubid) AS d
@@ -679,7 +596,7 @@ AS $$
 	SELECT * FROM farthest AS f
 		WHERE NOT (f.kind = 'body' AND EXISTS (SELECT FROM farthest AS o WHERE o.kind = 'function' AND o.objid = f.objid))
 $$;
-COMMENT ON FUNCTION snowflake_migrate.dependents(oid[], smallint[]) IS 'all objects that depend on columns, and how deep';
+COMMENT ON FUNCTION snowflake_migrate.dependents(snowflake_migrate.key_column[]) IS 'all objects that depend on columns, and how deep';
 
 CREATE TYPE snowflake_migrate.hanging AS (
 	depth integer,
@@ -694,56 +611,65 @@ CREATE TYPE snowflake_migrate.hanging AS (
 );
 COMMENT ON TYPE snowflake_migrate.hanging IS 'an object that hangs on a column, and the statements that remove and re-create it';
 
-CREATE FUNCTION snowflake_migrate.hanging(relids oid[], attnums smallint[]) RETURNS SETOF snowflake_migrate.hanging
+CREATE FUNCTION snowflake_migrate.hanging(columns snowflake_migrate.key_column[]) RETURNS SETOF snowflake_migrate.hanging
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
 	d record;
 	h snowflake_migrate.hanging;
-	definition text;
 BEGIN
-	FOR d IN SELECT * FROM snowflake_migrate.dependents(relids, attnums) AS e ORDER BY e.depth, e.classid, e.objid LOOP
-		h := (d.depth, d.kind, d.classid, d.objid, d.objsubid,
-			pg_describe_object(d.classid, d.objid, CASE d.kind WHEN 'function' THEN 0 ELSE d.objsubid END), '{}', '{}', NULL);
-		CASE d.kind
-			WHEN 'view' THEN
-				SELECT ARRAY[format('DROP %s %s', CASE c.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END, c.oid::regclass)],
-						CASE WHEN c.relkind = 'm' AND c.relispopulated THEN format('REFRESH MATERIALIZED VIEW %s', c.oid::regclass) END
-					INTO h.drops, h.late FROM pg_class AS c WHERE c.oid = d.objid;
-				h.creates := ARRAY(SELECT * FROM snowflake_migrate.view_statements(d.objid));
-			WHEN 'rule' THEN
-				h.drops := ARRAY(SELECT format('DROP RULE %I ON %s', r.rulename, r.ev_class::regclass) FROM pg_rewrite AS r WHERE r.oid = d.objid);
-				h.creates := ARRAY(SELECT * FROM snowflake_migrate.rule_statements(d.objid));
-			WHEN 'trigger' THEN
-				h.drops := ARRAY(SELECT format('DROP TRIGGER %I ON %s', t.tgname, t.tgrelid::regclass) FROM pg_trigger AS t WHERE t.oid = d.objid);
-				h.creates := ARRAY(SELECT * FROM snowflake_migrate.trigger_statements(d.objid));
-			WHEN 'policy' THEN
-				h.drops := ARRAY(SELECT format('DROP POLICY %I ON %s', p.polname, p.polrelid::regclass) FROM pg_policy AS p WHERE p.oid = d.objid);
-				h.creates := ARRAY(SELECT * FROM snowflake_migrate.policy_statements(d.objid));
-			WHEN 'publication' THEN
+	FOR d IN SELECT e.*, i.type, i.identity, pg_describe_object(e.classid, e.objid, CASE e.kind WHEN 'function' THEN 0 ELSE e.objsubid END) AS object
+			FROM snowflake_migrate.dependents(columns) AS e, pg_identify_object(e.classid, e.objid, 0) AS i ORDER BY e.depth, e.classid, e.objid LOOP
+		h := (d.depth, d.kind, d.classid, d.objid, d.objsubid, d.object, '{}', '{}', NULL);
+		IF d.kind = 'function' AND (SELECT p.prokind NOT IN ('f', 'p') FROM pg_proc AS p WHERE p.oid = d.objid) THEN
+			h.kind := 'obstacle';
+		END IF;
+		h.creates := CASE h.kind
+			WHEN 'view' THEN ARRAY(SELECT * FROM snowflake_migrate.view_statements(d.objid))
+			WHEN 'rule' THEN ARRAY(SELECT * FROM snowflake_migrate.rule_statements(d.objid))
+			WHEN 'trigger' THEN ARRAY(SELECT * FROM snowflake_migrate.trigger_statements(d.objid))
+			WHEN 'policy' THEN ARRAY(SELECT * FROM snowflake_migrate.policy_statements(d.objid))
+			WHEN 'function' THEN ARRAY(SELECT * FROM snowflake_migrate.function_statements(d.objid))
+			WHEN 'publication' THEN ARRAY[snowflake_migrate.published_statement(d.objid)]
+			WHEN 'body' THEN ARRAY[rtrim(pg_get_functiondef(d.objid), E'\n')]
+			ELSE '{}' END;
+		CASE
+			WHEN h.kind IN ('view', 'rule', 'trigger', 'policy', 'function') THEN
+				h.drops := ARRAY[format('DROP %s %s', upper(d.type), d.identity)];
+			WHEN h.kind = 'publication' THEN
 				h.drops := ARRAY(SELECT format('ALTER PUBLICATION %I DROP TABLE ONLY %s', p.pubname, r.prrelid::regclass)
 					FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE r.oid = d.objid);
-				h.creates := ARRAY[snowflake_migrate.published_statement(d.objid)];
-			WHEN 'function' THEN
-				IF (SELECT p.prokind NOT IN ('f', 'p') FROM pg_proc AS p WHERE p.oid = d.objid) THEN
-					h.kind := 'obstacle';
-				ELSE
-					h.drops := ARRAY[format('DROP ROUTINE %s', d.objid::regprocedure)];
-					h.creates := ARRAY(SELECT * FROM snowflake_migrate.function_statements(d.objid));
-				END IF;
-			WHEN 'body' THEN
-				definition := rtrim(pg_get_functiondef(d.objid), E'\n');
-				h.creates := ARRAY[definition];
-				h.drops := ARRAY[left(definition, length(definition) - length(rtrim(pg_get_function_sqlbody(d.objid), E'\n')))
+			WHEN h.kind = 'body' THEN
+				h.drops := ARRAY[left(h.creates[1], -length(rtrim(pg_get_function_sqlbody(d.objid), E'\n')))
 					|| 'AS ''-- replaced while what it reads is changed'''];
 			ELSE
 				NULL;
 		END CASE;
+		IF h.kind = 'view' AND (SELECT c.relkind = 'm' AND c.relispopulated FROM pg_class AS c WHERE c.oid = d.objid) THEN
+			h.late := 'REFRESH MATERIALIZED VIEW ' || d.identity;
+		END IF;
 		RETURN NEXT h;
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.hanging(oid[], smallint[]) IS 'what hangs on columns, and how it is removed and re-created';
+COMMENT ON FUNCTION snowflake_migrate.hanging(snowflake_migrate.key_column[]) IS 'what hangs on columns, and how it is removed and re-created';
+
+-- Their statements, in the order in which they run
+CREATE FUNCTION snowflake_migrate.removing(hanging snowflake_migrate.hanging[]) RETURNS SETOF text
+	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT s FROM unnest($1) WITH ORDINALITY AS h, unnest(h.drops) AS s ORDER BY h.depth DESC, h.ordinality $$;
+COMMENT ON FUNCTION snowflake_migrate.removing(snowflake_migrate.hanging[]) IS 'statements that remove what hangs on columns';
+CREATE FUNCTION snowflake_migrate.recreating(hanging snowflake_migrate.hanging[]) RETURNS SETOF text
+	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT s FROM unnest($1) WITH ORDINALITY AS h, unnest(h.creates) WITH ORDINALITY AS s (s, place) ORDER BY h.depth, h.ordinality, s.place $$;
+COMMENT ON FUNCTION snowflake_migrate.recreating(snowflake_migrate.hanging[]) IS 'statements that re-create what hung on columns';
+CREATE FUNCTION snowflake_migrate.refreshing(hanging snowflake_migrate.hanging[]) RETURNS SETOF text
+	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s FROM unnest($1) WITH ORDINALITY AS h, unnest(ARRAY[h.late, replace(h.late, 'REFRESH MATERIALIZED VIEW', 'ANALYZE')]) WITH ORDINALITY AS s (s, place)
+		WHERE h.late IS NOT NULL ORDER BY h.depth, h.ordinality, s.place
+$$;
+COMMENT ON FUNCTION snowflake_migrate.refreshing(snowflake_migrate.hanging[]) IS 'statements that fill materialized views again';
 
 -- A generated column that uses a key is removed with the change of type, in the same
 -- statement, and added again behind all others: with what hung on it.
@@ -781,9 +707,8 @@ AS $$
 		WHERE o.contype IN ('p', 'u', 'x', 'c') AND o.conparentid = 0 AND o.conislocal
 		ORDER BY o.oid)
 	UNION ALL
-	(SELECT s FROM dependents AS d JOIN pg_statistic_ext AS e ON d.classid = 'pg_statistic_ext'::regclass AND e.oid = d.objid, LATERAL (
-			SELECT pg_get_statisticsobjdef(e.oid) UNION ALL SELECT * FROM snowflake_migrate.statistics_extras(e.oid)) AS s (s)
-		ORDER BY e.oid)
+	(SELECT s FROM dependents AS d, snowflake_migrate.statistics_statements(d.objid) AS s
+		WHERE d.classid = 'pg_statistic_ext'::regclass ORDER BY d.objid)
 $$;
 COMMENT ON FUNCTION snowflake_migrate.generated_extras(oid[], smallint[]) IS 'what is lost with generated columns, as statements';
 
@@ -812,8 +737,7 @@ BEGIN
 	IF changed = '{}' AND filled = '{}' THEN
 		RETURN;
 	END IF;
-	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(
-		ARRAY(SELECT c.relid FROM unnest(changed) AS c), ARRAY(SELECT c.attnum FROM unnest(changed) AS c)) AS h);
+	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(changed) AS h);
 	generated_relids := ARRAY(SELECT h.objid FROM unnest(hanging) AS h WHERE h.kind = 'generated');
 	generated_attnums := ARRAY(SELECT h.objsubid FROM unnest(hanging) AS h WHERE h.kind = 'generated');
 
@@ -827,15 +751,18 @@ BEGIN
 	-- A table that inherits may have a key of its own, and so, from version 18 on, a NOT NULL
 	-- constraint with a name of its own: under that ALTER TABLE of the parent fails, so the
 	-- parent's is dropped with the keys that need it, and added again.
-	own_not_nulls := ARRAY(SELECT p.oid FROM unnest(changed) AS c JOIN pg_constraint AS p ON p.conrelid = c.relid AND p.contype = 'n' AND p.conkey = ARRAY[c.attnum]
-		WHERE EXISTS (SELECT FROM snowflake_migrate.in_trees(ARRAY[c]) AS k JOIN pg_constraint AS o ON o.conrelid = k.relid AND o.contype = 'n' AND o.conkey = ARRAY[k.attnum]
-			WHERE o.conname <> p.conname));
-	own_keys := ARRAY(SELECT o.oid FROM pg_constraint AS o JOIN pg_class AS r ON r.oid = o.conrelid
-		WHERE o.contype IN ('p', 'u') AND NOT r.relispartition
-			AND EXISTS (SELECT FROM unnest(changed) AS c, snowflake_migrate.in_trees(ARRAY[c]) AS k
-				WHERE k.relid = o.conrelid AND k.attnum = ANY (o.conkey)
-					AND (k.is_inherited OR EXISTS (SELECT FROM pg_constraint AS n WHERE n.oid = ANY (own_not_nulls) AND n.conrelid = c.relid AND n.conkey = ARRAY[c.attnum])))
-		ORDER BY o.oid);
+	own_not_nulls := ARRAY(SELECT DISTINCT p.oid
+		FROM snowflake_migrate.in_trees(changed) AS k
+			JOIN pg_constraint AS o ON o.conrelid = k.relid AND o.contype = 'n' AND o.conkey = ARRAY[k.attnum]
+			JOIN pg_attribute AS a ON a.attrelid = k.top AND a.attname = k.name
+			JOIN pg_constraint AS p ON p.conrelid = k.top AND p.contype = 'n' AND p.conkey = ARRAY[a.attnum] AND p.conname <> o.conname);
+	own_keys := ARRAY(SELECT DISTINCT o.oid
+		FROM snowflake_migrate.in_trees(changed) AS k
+			JOIN pg_constraint AS o ON o.conrelid = k.relid AND o.contype IN ('p', 'u') AND k.attnum = ANY (o.conkey)
+			JOIN pg_class AS r ON r.oid = k.relid AND NOT r.relispartition
+			JOIN pg_attribute AS a ON a.attrelid = k.top AND a.attname = k.name
+		WHERE k.relid <> k.top OR EXISTS (SELECT FROM pg_constraint AS n WHERE n.oid = ANY (own_not_nulls) AND n.conrelid = k.top AND n.conkey = ARRAY[a.attnum])
+		ORDER BY 1);
 	-- ALTER TABLE re-creates extended statistics as the caller's, those of generated columns aside
 	kept := ARRAY(SELECT DISTINCT d.objid FROM pg_depend AS d JOIN snowflake_migrate.in_trees(changed) AS k
 			ON d.refobjid = k.relid AND d.refobjsubid = k.attnum
@@ -855,7 +782,7 @@ BEGIN
 	IF EXISTS (SELECT FROM unnest(hanging) AS h WHERE h.kind IN ('body', 'function')) THEN
 		RETURN NEXT 'SET LOCAL check_function_bodies = off';
 	END IF;
-	RETURN QUERY SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.drops) AS s ORDER BY h.depth DESC, h.ordinality;
+	RETURN QUERY SELECT * FROM snowflake_migrate.removing(hanging);
 	RETURN QUERY SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname)
 		FROM unnest(foreign_keys || own_keys) WITH ORDINALITY AS o (oid, place) JOIN pg_constraint AS f ON f.oid = o.oid ORDER BY o.place;
 	RETURN QUERY SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP NOT NULL', n.conrelid::regclass, a.attname)
@@ -890,15 +817,12 @@ BEGIN
 					FROM unnest(generated_relids, generated_attnums) AS g (relid, attnum) WHERE g.relid = t.relid) AS a));
 	END LOOP;
 
-	RETURN QUERY SELECT s FROM unnest(own_not_nulls) WITH ORDINALITY AS o (oid, place),
-		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
-	RETURN QUERY SELECT s FROM unnest(own_keys) WITH ORDINALITY AS o (oid, place),
+	RETURN QUERY SELECT s FROM unnest(own_not_nulls || own_keys) WITH ORDINALITY AS o (oid, place),
 		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
 	RETURN QUERY SELECT * FROM snowflake_migrate.generated_extras(generated_relids, generated_attnums);
 	RETURN QUERY SELECT s FROM unnest(foreign_keys) WITH ORDINALITY AS o (oid, place),
 		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
-	RETURN QUERY SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.creates) WITH ORDINALITY AS s (s, place)
-		ORDER BY h.depth, h.ordinality, s.place;
+	RETURN QUERY SELECT * FROM snowflake_migrate.recreating(hanging);
 
 	-- what ALTER TABLE does not keep
 	RETURN QUERY SELECT s FROM unnest(kept) AS k, snowflake_migrate.statistics_extras(k) AS s;
@@ -910,12 +834,10 @@ BEGIN
 
 	RETURN QUERY SELECT DISTINCT format('DROP SEQUENCE %s', s::regclass)
 		FROM unnest(filled) AS c, snowflake_migrate.sequences(c.relid, c.attnum) AS s
-		WHERE snowflake_migrate.is_droppable(s, filled) ORDER BY 1;
-	RETURN QUERY SELECT h.late FROM unnest(hanging) WITH ORDINALITY AS h WHERE h.late IS NOT NULL ORDER BY h.depth, h.ordinality;
+		WHERE s IN (SELECT snowflake_migrate.droppable(filled)) ORDER BY 1;
+	RETURN QUERY SELECT * FROM snowflake_migrate.refreshing(hanging);
 	-- the columns have lost their statistics
-	RETURN QUERY SELECT DISTINCT 'ANALYZE ' || r.relid::regclass
-		FROM (SELECT c.relid FROM unnest(changed) AS c UNION SELECT h.objid FROM unnest(hanging) AS h WHERE h.late IS NOT NULL) AS r
-		ORDER BY 1;
+	RETURN QUERY SELECT DISTINCT 'ANALYZE ' || c.relid::regclass FROM unnest(changed) AS c ORDER BY 1;
 END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.statements_for(snowflake_migrate.key_column[], snowflake_migrate.key_column[], text[]) IS
@@ -940,40 +862,46 @@ COMMENT ON FUNCTION snowflake_migrate.statements(text[], regtype, text[], regtyp
 	'the statements that convert keys and what references them, for one transaction';
 
 CREATE FUNCTION snowflake_migrate.column_default(relid oid, attnum smallint) RETURNS text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d WHERE d.adrelid = $1 AND d.adnum = $2 $$;
+	LANGUAGE sql STABLE
+BEGIN ATOMIC
+	SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d WHERE d.adrelid = $1 AND d.adnum = $2;
+END;
 COMMENT ON FUNCTION snowflake_migrate.column_default(oid, smallint) IS 'the default of a column';
 
 CREATE FUNCTION snowflake_migrate.type_name(type oid) RETURNS text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT CASE WHEN $1 = snowflake_migrate.snowflake_type() THEN snowflake_migrate.home() || '.snowflake' ELSE format_type($1, NULL) END $$;
+	LANGUAGE sql STABLE
+BEGIN ATOMIC
+	SELECT CASE WHEN $1 = snowflake_migrate.snowflake_type() THEN snowflake_migrate.home() || '.snowflake' ELSE format_type($1, NULL) END;
+END;
 COMMENT ON FUNCTION snowflake_migrate.type_name(oid) IS 'a type in a statement';
 
 -- Columns in each table of their trees
 CREATE FUNCTION snowflake_migrate.in_trees(columns snowflake_migrate.key_column[])
-	RETURNS TABLE (relid oid, attnum smallint, is_inherited boolean)
-	LANGUAGE sql STABLE ROWS 10 SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT DISTINCT a.attrelid, a.attnum, a.attrelid <> c.relid
-		FROM unnest(columns) AS c, snowflake_migrate.tree(c.relid) AS member JOIN pg_attribute AS a ON a.attrelid = member
-		WHERE a.attname = c.name
-$$;
+	RETURNS TABLE (top oid, relid oid, attnum smallint, name name)
+	LANGUAGE sql STABLE ROWS 10
+BEGIN ATOMIC
+	SELECT DISTINCT c.relid, a.attrelid, a.attnum, a.attname
+		FROM unnest($1) AS c, snowflake_migrate.tree(c.relid) AS m JOIN pg_attribute AS a ON a.attrelid = m
+		WHERE a.attname = c.name;
+END;
 COMMENT ON FUNCTION snowflake_migrate.in_trees(snowflake_migrate.key_column[]) IS 'columns, in each table of their trees';
 
--- A sequence that a column owns and nothing but keys to be converted uses
-CREATE FUNCTION snowflake_migrate.is_droppable(sequence oid, filled snowflake_migrate.key_column[]) RETURNS boolean
+-- Sequences that these columns own and nothing else uses
+CREATE FUNCTION snowflake_migrate.droppable(filled snowflake_migrate.key_column[]) RETURNS SETOF oid
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT EXISTS (SELECT FROM pg_depend AS d JOIN snowflake_migrate.in_trees(filled) AS k ON d.refobjid = k.relid AND d.refobjsubid = k.attnum
-			WHERE d.classid = 'pg_class'::regclass AND d.objid = sequence AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'a')
-		AND NOT EXISTS (SELECT FROM pg_depend AS d
-			WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = sequence AND d.deptype <> 'i'
-				AND NOT EXISTS (SELECT FROM pg_attrdef AS e JOIN snowflake_migrate.in_trees(filled) AS k ON k.relid = e.adrelid AND k.attnum = e.adnum
-					WHERE d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid))
-		AND NOT EXISTS (SELECT FROM pg_depend AS d
-			WHERE d.classid = 'pg_class'::regclass AND d.objid = sequence AND d.deptype = 'e')
+	WITH k AS MATERIALIZED (
+		SELECT * FROM snowflake_migrate.in_trees(filled)
+	)
+	SELECT d.objid FROM k JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum
+			JOIN pg_class AS c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid AND c.relkind = 'S'
+		WHERE d.deptype = 'a'
+			AND NOT EXISTS (SELECT FROM pg_depend AS u LEFT JOIN pg_attrdef AS e ON u.classid = 'pg_attrdef'::regclass AND e.oid = u.objid
+				WHERE u.refclassid = 'pg_class'::regclass AND u.refobjid = c.oid AND u.deptype <> 'i'
+					AND NOT EXISTS (SELECT FROM k AS o WHERE o.relid = e.adrelid AND o.attnum = e.adnum))
+			AND NOT EXISTS (SELECT FROM pg_depend AS x WHERE x.classid = 'pg_class'::regclass AND x.objid = c.oid AND x.deptype = 'e')
 $$;
-COMMENT ON FUNCTION snowflake_migrate.is_droppable(oid, snowflake_migrate.key_column[]) IS 'whether nothing uses a sequence after a conversion';
+COMMENT ON FUNCTION snowflake_migrate.droppable(snowflake_migrate.key_column[]) IS 'the sequences that nothing uses after a conversion';
 
 -- New keys must be larger than all that there are: they are looked for under the lock.
 CREATE FUNCTION snowflake_migrate.check_statement(filled snowflake_migrate.key_column[]) RETURNS text
@@ -1007,7 +935,6 @@ AS $$
 DECLARE
 	planned text[];
 	final text[];
-	statement text;
 	obstacle record;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -1028,10 +955,8 @@ BEGIN
 		RAISE EXCEPTION 'the tables have changed while their locks were waited for'
 			USING ERRCODE = 'object_in_use', HINT = 'Call it again.';
 	END IF;
-	FOREACH statement IN ARRAY final LOOP
-		EXECUTE statement;
-		RETURN NEXT statement;
-	END LOOP;
+	PERFORM snowflake_migrate.run(final);
+	RETURN QUERY SELECT * FROM unnest(final);
 END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.convert(text[], regtype, text[], regtype) IS
@@ -1106,7 +1031,7 @@ BEGIN
 				FROM unnest(columns) AS c, snowflake_migrate.tree(c.relid) AS m
 			UNION ALL
 			SELECT m, unnest(ARRAY[format('DROP COLUMN %I', top.attname), 'ADD COLUMN ' || snowflake_migrate.generated_definition(m, a.attnum)])
-				FROM snowflake_migrate.dependents(ARRAY(SELECT c.relid FROM unnest(columns) AS c), ARRAY(SELECT c.attnum FROM unnest(columns) AS c)) AS d
+				FROM snowflake_migrate.dependents(columns) AS d
 					JOIN pg_attribute AS top ON top.attrelid = d.objid AND top.attnum = d.objsubid,
 					snowflake_migrate.tree(d.objid) AS m JOIN pg_attribute AS a ON a.attrelid = m
 				WHERE d.kind = 'generated' AND a.attname = top.attname) AS a;
@@ -1158,9 +1083,7 @@ AS $$
 DECLARE
 	columns snowflake_migrate.key_column[] := ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c);
 	changed snowflake_migrate.key_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_type <> c.old_type);
-	relids oid[] := ARRAY(SELECT c.relid FROM unnest(changed) AS c);
-	attnums smallint[] := ARRAY(SELECT c.attnum FROM unnest(changed) AS c);
-	hanging snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(relids, attnums) AS h);
+	hanging snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(changed) AS h);
 BEGIN
 	-- whose they are
 	RETURN QUERY
@@ -1198,9 +1121,10 @@ BEGIN
 
 	RETURN QUERY SELECT DISTINCT format('column %s.%I', u.oid::regclass, a.attname), format('It has the row type of table %s.', k.relid::regclass),
 			'Drop it before, and create it again afterwards.'
-		FROM (SELECT DISTINCT i.relid FROM snowflake_migrate.in_trees(changed) AS i) AS k JOIN pg_class AS c ON c.oid = k.relid,
-			snowflake_migrate.types_of(ARRAY[c.reltype]) AS t JOIN pg_attribute AS a ON a.atttypid = t AND NOT a.attisdropped
-			JOIN pg_class AS u ON u.oid = a.attrelid AND u.relkind IN ('r', 'p', 'm', 'f');
+		FROM pg_attribute AS a JOIN pg_class AS u ON u.oid = a.attrelid AND u.relkind IN ('r', 'p', 'm', 'f'),
+			snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid
+		WHERE a.atttypid = ANY (ARRAY(SELECT snowflake_migrate.types_of(ARRAY(SELECT r.reltype FROM snowflake_migrate.in_trees(changed) AS i JOIN pg_class AS r ON r.oid = i.relid))))
+			AND a.atttypid IN (SELECT snowflake_migrate.types_of(ARRAY[c.reltype]));
 
 	RETURN QUERY SELECT DISTINCT format('table %s', c.oid::regclass), format('It is a table of type %s.', c.reloftype::regtype),
 			format('ALTER TABLE %s NOT OF makes it one of its own.', c.oid::regclass)
@@ -1220,7 +1144,7 @@ BEGIN
 		FROM unnest(changed) AS c, snowflake_migrate.in_trees(ARRAY[c]) AS k
 			JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
 			JOIN pg_publication_rel AS r ON r.prrelid = k.relid JOIN pg_publication AS p ON p.oid = r.prpubid
-		WHERE c.new_type = snowflake_migrate.snowflake_type() AND pg_get_expr(r.prqual, r.prrelid) ~ ('\m' || a.attname || '\M');
+		WHERE c.new_type = snowflake_migrate.snowflake_type() AND pg_get_expr(r.prqual, r.prrelid) ~ ('\m' || regexp_replace(a.attname, '(\W)', '\\\1', 'g') || '\M');
 
 	RETURN QUERY SELECT format('column %s.%I', a.attrelid::regclass, a.attname), 'A partition or child has an expression of its own for it.',
 			'Drop it before, and create it again afterwards.'
@@ -1315,8 +1239,7 @@ BEGIN
 		), used AS (
 			SELECT DISTINCT d.classid, d.objid FROM k JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum
 		UNION
-			SELECT d.classid, d.objid FROM snowflake_migrate.dependents(
-				ARRAY(SELECT c.relid FROM unnest(changed) AS c), ARRAY(SELECT c.attnum FROM unnest(changed) AS c)) AS d
+			SELECT d.classid, d.objid FROM snowflake_migrate.dependents(changed) AS d
 		), texts (object, expression, hides) AS (
 			SELECT format('column %s.%I', a.attrelid::regclass, a.attname), pg_get_expr(e.adbin, e.adrelid), true
 				FROM used AS u JOIN pg_attrdef AS e ON u.classid = 'pg_attrdef'::regclass AND e.oid = u.objid
@@ -1418,8 +1341,7 @@ DECLARE
 BEGIN
 	filled := ARRAY(SELECT c FROM unnest(columns) AS c
 		WHERE c.role = 'key' AND snowflake_migrate.column_default(c.relid, c.attnum) IS DISTINCT FROM home || '.snowflake_next()');
-	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(
-		ARRAY(SELECT c.relid FROM unnest(changed) AS c), ARRAY(SELECT c.attnum FROM unnest(changed) AS c)) AS h);
+	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(changed) AS h);
 
 	FOR k IN SELECT c.* FROM unnest(columns) WITH ORDINALITY AS c (relid, attnum, name, role, old_type, new_type, place)
 			ORDER BY array_position(ARRAY['key', 'reference', 'widened'], c.role), c.place LOOP
@@ -1457,19 +1379,21 @@ BEGIN
 	RETURN QUERY SELECT 'dropped', 'sequence ' || s::regclass,
 			CASE WHEN a.attidentity <> '' THEN 'It is that of an identity.' ELSE 'Nothing else uses it.' END, NULL::text
 		FROM unnest(filled) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid AND a.attnum = c.attnum, snowflake_migrate.sequences(c.relid, c.attnum) AS s
-		WHERE a.attidentity <> '' OR snowflake_migrate.is_droppable(s, filled) ORDER BY 2;
+		WHERE a.attidentity <> '' OR s IN (SELECT snowflake_migrate.droppable(filled)) ORDER BY 2;
 	RETURN QUERY SELECT DISTINCT 'kept', 'sequence ' || s::regclass, 'The column does not own it, or something else uses it.', NULL::text
 		FROM unnest(filled) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid AND a.attnum = c.attnum, snowflake_migrate.sequences(c.relid, c.attnum) AS s
-		WHERE a.attidentity = '' AND NOT snowflake_migrate.is_droppable(s, filled) ORDER BY 2;
+		WHERE a.attidentity = '' AND s NOT IN (SELECT snowflake_migrate.droppable(filled)) ORDER BY 2;
 
 	-- what is in the way
 	RETURN QUERY SELECT 'blocks', o.* FROM snowflake_migrate.obstacles(targets, type, widen, references_type) AS o;
 	RETURN QUERY SELECT 'online', o.* FROM snowflake_migrate.online_obstacles(columns) AS o;
 	RETURN QUERY SELECT 'online', 'function ' || p.oid::regprocedure, format('It inserts into %s without a list of columns, and columns that change come to stand behind the others.', t.name),
 			'Name the columns.'
-		FROM (SELECT DISTINCT c.relid::regclass AS name, r.relname, r.relnamespace FROM unnest(changed) AS c JOIN pg_class AS r ON r.oid = c.relid) AS t
-			JOIN pg_proc AS p ON p.prosrc ~* ('\minsert\s+into\s+(\w+\.)?"?' || t.relname || '"?\s+(select|values)\M')
-		WHERE p.pronamespace IN (SELECT u.relnamespace FROM unnest(columns) AS c JOIN pg_class AS u ON u.oid = c.relid) ORDER BY 2;
+		FROM (SELECT DISTINCT c.relid::regclass AS name, regexp_replace(r.relname, '(\W)', '\\\1', 'g') AS pattern FROM unnest(changed) AS c JOIN pg_class AS r ON r.oid = c.relid) AS t
+			JOIN pg_proc AS p ON p.prosrc ~* ('\minsert\s+into\s+(\w+\.)?"?' || t.pattern || '"?\s+(select|values)\M')
+		-- first those of the same schemas: each pattern is compiled for each function
+		WHERE p.oid = ANY (ARRAY(SELECT f.oid FROM pg_proc AS f
+			WHERE f.pronamespace IN (SELECT u.relnamespace FROM unnest(columns) AS c JOIN pg_class AS u ON u.oid = c.relid))) ORDER BY 2;
 	IF changed <> '{}' THEN
 		RETURN QUERY VALUES ('online', 'statements that insert without a list of columns',
 			'Columns that change come to stand behind the others, and the old ones stay where they are until finish().', 'Name the columns, in clients as well.');
@@ -1521,6 +1445,10 @@ COMMENT ON FUNCTION snowflake_migrate.plan(text[], regtype, text[], regtype) IS
 -- What has been done is looked up in the catalogs, so that each call goes on where the last
 -- one was interrupted; the tables here hold what the catalogs do not tell.  One migration at
 -- a time: its row is what concurrent calls wait for.
+--
+-- What these tables say becomes statements that run with the rights of whoever calls next.  So
+-- each row names the role that has written it, which guard() sees to, and take() refuses a
+-- migration that has rows of another role.
 
 CREATE TABLE snowflake_migrate.migration (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -1531,7 +1459,8 @@ CREATE TABLE snowflake_migrate.migration (
 	references_type text NOT NULL,
 	started timestamptz NOT NULL DEFAULT pg_catalog.now(),
 	swapped timestamptz,
-	locked interval			-- how long the swap has locked the tables
+	locked interval,		-- how long the swap has locked the tables
+	written_by name NOT NULL DEFAULT current_user
 );
 COMMENT ON TABLE snowflake_migrate.migration IS 'the migration of tables in use that has begun and is not finished';
 CREATE TABLE snowflake_migrate.shadow (
@@ -1539,6 +1468,7 @@ CREATE TABLE snowflake_migrate.shadow (
 	column_name name NOT NULL,
 	role text NOT NULL,
 	new_type text,			-- NULL: only the default changes
+	written_by name NOT NULL DEFAULT current_user,
 	PRIMARY KEY (table_name, column_name)
 );
 COMMENT ON TABLE snowflake_migrate.shadow IS 'the columns of the migration';
@@ -1548,24 +1478,48 @@ CREATE TABLE snowflake_migrate.filling (
 	blocks bigint NOT NULL,
 	rows bigint NOT NULL DEFAULT 0,
 	started timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
-	updated timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+	updated timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+	written_by name NOT NULL DEFAULT current_user
 );
 COMMENT ON TABLE snowflake_migrate.filling IS 'how far the new columns of each table are filled';
 CREATE TABLE snowflake_migrate.step (
 	kind text NOT NULL CHECK (kind IN ('undo', 'after')),	-- what undo() runs; what is left when the swap has committed
 	place bigint PRIMARY KEY,
-	statement text NOT NULL
+	statement text NOT NULL,
+	written_by name NOT NULL DEFAULT current_user
 );
 COMMENT ON TABLE snowflake_migrate.step IS 'statements that the swap has left to be run later';
 SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.migration', '');
 SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.shadow', '');
 SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.filling', '');
 SELECT pg_catalog.pg_extension_config_dump('snowflake_migrate.step', '');
--- Steps are statements that are run with the rights of whoever calls: only the extension's
--- owner, and roles that he trusts with it, may write them.
 GRANT SELECT ON snowflake_migrate.migration, snowflake_migrate.shadow, snowflake_migrate.filling, snowflake_migrate.step TO PUBLIC;
 GRANT INSERT, UPDATE, DELETE ON snowflake_migrate.migration, snowflake_migrate.shadow, snowflake_migrate.filling, snowflake_migrate.step
 	TO @extowner@ WITH GRANT OPTION;
+
+-- A superuser may write rows in another's name, as a restore does.
+CREATE FUNCTION snowflake_migrate.guard() RETURNS trigger
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF (TG_OP <> 'INSERT' AND OLD.written_by <> current_user OR TG_OP <> 'DELETE' AND NEW.written_by <> current_user)
+		AND NOT (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user) THEN
+		RAISE EXCEPTION 'rows of table % belong to the role that writes them', TG_RELID::regclass USING ERRCODE = 'insufficient_privilege';
+	END IF;
+	RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.guard() IS 'rows of a migration name who has written them';
+DO $$
+DECLARE
+	name pg_catalog.text;
+BEGIN
+	FOREACH name IN ARRAY '{migration,shadow,filling,step}'::pg_catalog.text[] LOOP
+		EXECUTE pg_catalog.format('CREATE TRIGGER guard BEFORE INSERT OR UPDATE OR DELETE ON snowflake_migrate.%I FOR EACH ROW EXECUTE FUNCTION snowflake_migrate.guard()', name);
+		-- session_replication_role is one that roles may be granted
+		EXECUTE pg_catalog.format('ALTER TABLE snowflake_migrate.%I ENABLE ALWAYS TRIGGER guard', name);
+	END LOOP;
+END $$;
 
 CREATE VIEW snowflake_migrate.progress AS
 	SELECT m.state, f.table_name, f.rows,
@@ -1579,30 +1533,67 @@ GRANT SELECT ON snowflake_migrate.progress TO PUBLIC;
 -- The name of what replaces a column, index or constraint until the swap, and of what was
 -- replaced after it.  PostgreSQL cuts names at 63 bytes.
 CREATE FUNCTION snowflake_migrate.new_name(old name) RETURNS name
-	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT ('snowflake_new_' || CASE WHEN octet_length(old) <= 48 THEN old::text ELSE left(old, 10) || '_' || md5(old) END)::name $$;
+	LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+	SELECT ('snowflake_new_' || CASE WHEN octet_length($1::text) <= 48 THEN $1::text ELSE left($1::text, 10) || '_' || md5($1::text) END)::name;
+END;
 COMMENT ON FUNCTION snowflake_migrate.new_name(name) IS 'the name of what is to replace an object';
 CREATE FUNCTION snowflake_migrate.old_name(name name) RETURNS name
-	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT ('snowflake_old_' || substr(snowflake_migrate.new_name(name), 15))::name $$;
+	LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+	SELECT ('snowflake_old_' || substr(snowflake_migrate.new_name($1)::text, 15))::name;
+END;
 COMMENT ON FUNCTION snowflake_migrate.old_name(name) IS 'the name of an object that was replaced';
 
 -- The trigger that keeps the other columns of a table, and its function.  Triggers fire in the
 -- order of their names: this is the last one, behind all ASCII letters.
 CREATE FUNCTION snowflake_migrate.sync_name(relation name) RETURNS name
-	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT ('~' || snowflake_migrate.new_name(relation))::name $$;
+	LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+	SELECT ('~' || snowflake_migrate.new_name($1)::text)::name;
+END;
 COMMENT ON FUNCTION snowflake_migrate.sync_name(name) IS 'the trigger that keeps the other columns of a table';
 
--- The columns of the migration that have a second column, in each table of their trees
-CREATE FUNCTION snowflake_migrate.shadows() RETURNS TABLE (top oid, relid oid, attnum smallint, name name, role text, new_type text)
-	LANGUAGE sql STABLE ROWS 100 SET search_path = pg_catalog, pg_temp
+-- Columns of the migration, in each table of their trees, and what the swap changes of them
+CREATE TYPE snowflake_migrate.shadow_column AS (
+	top oid,			-- of a tree of tables, the topmost one
+	relid oid,
+	attnum smallint,
+	name name,
+	new_name name,			-- of the second column until the swap
+	old_name name,			-- of the first one after it
+	role text,
+	old_type text,
+	new_type text,			-- NULL: there is no second column, only the default changes
+	identity "char",
+	old_default text,
+	is_not_null boolean,
+	not_null name			-- that constraint, which has a name from version 18 on
+);
+COMMENT ON TYPE snowflake_migrate.shadow_column IS 'a column of the migration of tables in use';
+
+CREATE FUNCTION snowflake_migrate.shadows(with_defaults boolean DEFAULT false) RETURNS SETOF snowflake_migrate.shadow_column
+	LANGUAGE sql STABLE ROWS 100
+BEGIN ATOMIC
+	SELECT s.table_name::regclass::oid, a.attrelid, a.attnum, a.attname, snowflake_migrate.new_name(a.attname), snowflake_migrate.old_name(a.attname),
+			s.role, format_type(a.atttypid, NULL), s.new_type, a.attidentity, pg_get_expr(d.adbin, d.adrelid), a.attnotnull, n.conname
+		FROM snowflake_migrate.shadow AS s, snowflake_migrate.tree(s.table_name::regclass) AS m
+			JOIN pg_attribute AS a ON a.attrelid = m
+			LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+			LEFT JOIN pg_constraint AS n ON n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]
+		WHERE a.attname = s.column_name AND (s.new_type IS NOT NULL OR $1)
+		ORDER BY 1, 2, 3;
+END;
+COMMENT ON FUNCTION snowflake_migrate.shadows(boolean) IS 'the columns of the migration that get a second column, or also those whose default changes';
+
+-- The same as those that a conversion under one lock has
+CREATE FUNCTION snowflake_migrate.shadow_keys() RETURNS snowflake_migrate.key_column[]
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT s.table_name::regclass::oid, a.attrelid, a.attnum, a.attname, s.role, s.new_type
-		FROM snowflake_migrate.shadow AS s, snowflake_migrate.tree(s.table_name::regclass) AS m JOIN pg_attribute AS a ON a.attrelid = m
-		WHERE s.new_type IS NOT NULL AND a.attname = s.column_name
+	SELECT coalesce(array_agg((s.relid, s.attnum, s.name, s.role, NULL, NULL)::snowflake_migrate.key_column), '{}')
+		FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top
 $$;
-COMMENT ON FUNCTION snowflake_migrate.shadows() IS 'the columns of the migration that get a second column';
+COMMENT ON FUNCTION snowflake_migrate.shadow_keys() IS 'the columns that get a second column, topmost ones';
 
 -- What speaks against doing it in use
 CREATE FUNCTION snowflake_migrate.online_obstacles(columns snowflake_migrate.key_column[]) RETURNS TABLE (object text, detail text, advice text)
@@ -1613,30 +1604,25 @@ DECLARE
 BEGIN
 	RETURN QUERY SELECT format('column %s.%I', d.objid::regclass, a.attname), 'It is generated from a column that changes.',
 			format('ALTER TABLE %s ALTER COLUMN %I DROP EXPRESSION, and a trigger that sets it; or convert offline.', d.objid::regclass, a.attname)
-		FROM snowflake_migrate.dependents(ARRAY(SELECT c.relid FROM unnest(changed) AS c), ARRAY(SELECT c.attnum FROM unnest(changed) AS c)) AS d
-			JOIN pg_attribute AS a ON a.attrelid = d.objid AND a.attnum = d.objsubid
+		FROM snowflake_migrate.dependents(changed) AS d JOIN pg_attribute AS a ON a.attrelid = d.objid AND a.attnum = d.objsubid
 		WHERE d.kind = 'generated';
 	RETURN QUERY SELECT DISTINCT format('index %s', i.indexrelid::regclass), 'It is that of a partitioned table, on a column that changes.', 'Convert offline.'
 		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum
 			JOIN pg_index AS i ON d.classid IN ('pg_class'::regclass, 'pg_constraint'::regclass) AND i.indrelid = k.relid
 				AND (k.attnum = ANY (i.indkey) OR i.indexrelid = d.objid)
 			JOIN pg_class AS c ON c.oid = k.relid WHERE c.relkind = 'p';
-	-- triggers that fire in whatever role the session has
-	RETURN QUERY SELECT DISTINCT format('trigger %I on table %s', t.tgname, t.tgrelid::regclass),
-			'It fires for replicated rows as well, and so would for each row that is filled.', 'Have it disabled, or enabled as triggers are by default, until the tables are filled.'
-		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_trigger AS t ON t.tgrelid = k.relid
-		WHERE NOT t.tgisinternal AND t.tgenabled IN ('A', 'R') AND t.tgtype & 16 <> 0
-			AND t.tgname NOT LIKE '~snowflake\_new\_%';
-	RETURN QUERY SELECT DISTINCT format('rule %I on table %s', r.rulename, r.ev_class::regclass),
-			'It applies to replicated rows as well, and so would to each row that is filled.', 'Have it disabled, or enabled as rules are by default, until the tables are filled.'
-		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_rewrite AS r ON r.ev_class = k.relid
-		WHERE r.ev_type = '2' AND r.ev_enabled IN ('A', 'R');
-	IF NOT has_parameter_privilege('session_replication_role', 'SET') THEN
-		RETURN QUERY SELECT DISTINCT format('trigger %I on table %s', t.tgname, t.tgrelid::regclass), 'It would fire for each row that is filled.',
-				format('GRANT SET ON PARAMETER session_replication_role TO %I;', current_user)
-			FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_trigger AS t ON t.tgrelid = k.relid
-			WHERE NOT t.tgisinternal AND t.tgenabled = 'O' AND t.tgtype & 16 <> 0;
-	END IF;
+	-- triggers and rules that apply in whatever role the session has; a trigger of certain
+	-- columns does not fire, for the columns that are filled are others
+	RETURN QUERY SELECT DISTINCT format('%s %I on table %s', f.kind, f.name, f.relid::regclass),
+			'It applies to replicated rows as well, and so would to each row that is filled.',
+			format('Have it disabled, or enabled as %ss are by default, until the tables are filled.', f.kind)
+		FROM (SELECT 'trigger' AS kind, t.tgname AS name, t.tgrelid AS relid FROM pg_trigger AS t
+				WHERE NOT t.tgisinternal AND t.tgenabled IN ('A', 'R') AND t.tgtype & 16 <> 0 AND t.tgattr::text = ''
+					AND t.tgname NOT LIKE '~snowflake\_new\_%'
+			UNION ALL SELECT 'rule', r.rulename, r.ev_class FROM pg_rewrite AS r
+				WHERE r.ev_type = '2' AND r.ev_enabled IN ('A', 'R')) AS f
+		WHERE f.relid IN (SELECT k.relid FROM snowflake_migrate.in_trees(changed) AS k);
+	RETURN QUERY SELECT DISTINCT f.* FROM snowflake_migrate.in_trees(changed) AS k, snowflake_migrate.firing(k.relid) AS f;
 	RETURN QUERY SELECT DISTINCT format('column %s.%I', a.attrelid::regclass, a.attname), 'The name is that of a column for the migration.', 'Rename it.'
 		FROM unnest(changed) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid
 		WHERE a.attname IN (snowflake_migrate.new_name(c.name), snowflake_migrate.old_name(c.name)) AND NOT EXISTS (SELECT FROM snowflake_migrate.migration);
@@ -1644,19 +1630,69 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.online_obstacles(snowflake_migrate.key_column[]) IS 'what speaks against converting tables in use';
 
--- Take the row of the migration, in the state that a call is for
+-- Rows are filled as those that are replicated: no trigger of the application fires, and no
+-- foreign key is checked.
+CREATE FUNCTION snowflake_migrate.firing(relation oid) RETURNS TABLE (object text, detail text, advice text)
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('trigger %I on table %s', t.tgname, t.tgrelid::regclass), 'It would fire for each row that is filled.',
+			format('GRANT SET ON PARAMETER session_replication_role TO %I;', current_user)
+		FROM pg_trigger AS t
+		WHERE t.tgrelid = relation AND NOT t.tgisinternal AND t.tgenabled = 'O' AND t.tgtype & 16 <> 0
+			AND NOT has_parameter_privilege('session_replication_role', 'SET')
+$$;
+COMMENT ON FUNCTION snowflake_migrate.firing(oid) IS 'triggers that the caller cannot keep from firing';
+
+CREATE FUNCTION snowflake_migrate.fill_quietly(relation oid) RETURNS void
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	f record;
+BEGIN
+	FOR f IN SELECT * FROM snowflake_migrate.firing(relation) LOOP
+		RAISE EXCEPTION '% is in the way', f.object USING ERRCODE = 'insufficient_privilege', DETAIL = f.detail, HINT = f.advice;
+	END LOOP;
+	IF has_parameter_privilege('session_replication_role', 'SET') THEN
+		PERFORM set_config('session_replication_role', 'replica', true);
+	END IF;
+	PERFORM set_config('row_security', 'off', true);
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.fill_quietly(oid) IS 'let no trigger of a table fire for the rest of the transaction';
+
+-- How many blocks of a table have so many rows
+CREATE FUNCTION snowflake_migrate.blocks_of(relation oid, rows integer) RETURNS bigint
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT greatest(1, rows / greatest(1, c.reltuples / greatest(1, c.relpages)))::bigint FROM pg_class AS c WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION snowflake_migrate.blocks_of(oid, integer) IS 'how many blocks of a table have so many rows';
+
+-- Take the migration, in a state that a call is for, from other calls and other roles
 CREATE FUNCTION snowflake_migrate.take(VARIADIC states text[]) RETURNS snowflake_migrate.migration
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	m snowflake_migrate.migration;
+	writer name;
 BEGIN
-	SELECT * INTO m FROM snowflake_migrate.migration FOR UPDATE;
-	IF m.state IS NULL THEN
+	-- nobody writes them from here on, until the transaction ends
+	LOCK TABLE snowflake_migrate.migration, snowflake_migrate.shadow, snowflake_migrate.filling, snowflake_migrate.step IN SHARE ROW EXCLUSIVE MODE;
+	SELECT w.written_by INTO writer
+		FROM (SELECT t.written_by FROM snowflake_migrate.migration AS t UNION SELECT t.written_by FROM snowflake_migrate.shadow AS t
+			UNION SELECT t.written_by FROM snowflake_migrate.filling AS t UNION SELECT t.written_by FROM snowflake_migrate.step AS t) AS w
+		WHERE w.written_by <> current_user ORDER BY 1 LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'the migration belongs to role "%"', writer
+			USING ERRCODE = 'insufficient_privilege', DETAIL = 'It has recorded what the next call would run.',
+				HINT = format('SET ROLE %I first, or delete its rows from the tables of schema snowflake_migrate.', writer);
+	END IF;
+	SELECT * INTO m FROM snowflake_migrate.migration;
+	IF m.state IS NULL AND states <> '{}' THEN
 		RAISE EXCEPTION 'no migration has begun'
 			USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'CALL snowflake_migrate.fill(...) begins one.';
 	END IF;
-	IF m.state <> ALL (states) THEN
+	IF m.state <> ALL (states) AND states <> '{}' THEN
 		RAISE EXCEPTION 'the migration is %', m.state
 			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('This is for one that is %s.', array_to_string(states, ' or ')),
 				HINT = CASE m.state WHEN 'filling' THEN 'CALL snowflake_migrate.fill(...) goes on with it.'
@@ -1666,7 +1702,7 @@ BEGIN
 	RETURN m;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.take(text[]) IS 'take the row of the migration, or say why not';
+COMMENT ON FUNCTION snowflake_migrate.take(text[]) IS 'take the migration, or say why not';
 
 -- Begin, or go on with what has begun
 CREATE FUNCTION snowflake_migrate.begin_filling(targets text[], type regtype, widen text[], references_type regtype) RETURNS void
@@ -1680,7 +1716,7 @@ BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE EXCEPTION 'a migration needs the isolation level READ COMMITTED' USING ERRCODE = 'object_not_in_prerequisite_state';
 	END IF;
-	SELECT * INTO m FROM snowflake_migrate.migration FOR UPDATE;
+	m := snowflake_migrate.take(VARIADIC '{}');
 	IF m.state IS NOT NULL THEN
 		IF (m.targets, m.type, m.widen, m.references_type) IS DISTINCT FROM (targets, type::text, widen, references_type::text) THEN
 			RAISE EXCEPTION 'another migration has begun'
@@ -1713,38 +1749,24 @@ CREATE FUNCTION snowflake_migrate.add_columns() RETURNS float8
 AS $$
 DECLARE
 	t record;
-	m oid;
-	name name;
-	sync text;
 BEGIN
 	PERFORM snowflake_migrate.take('filling', 'filled');
-	SELECT s.top, n.nspname, c.relname, c.relowner, array_agg(s.name ORDER BY s.attnum) AS names, array_agg(s.new_type ORDER BY s.attnum) AS types
+	SELECT s.top, n.nspname, c.relname, c.relowner,
+			string_agg(format('ADD COLUMN %I %s', s.new_name, s.new_type), ', ' ORDER BY s.attnum) AS added,
+			string_agg(format(E'\tNEW.%I := NEW.%I;\n', s.new_name, s.name), '' ORDER BY s.attnum) AS kept,
+			string_agg(format('NEW.%I IS DISTINCT FROM NEW.%I::%s', s.new_name, s.name, s.new_type), ' OR ' ORDER BY s.attnum) AS differs
 		INTO t
 		FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.top JOIN pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE s.relid = s.top
-			AND NOT EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = s.top AND a.attname = snowflake_migrate.new_name(s.name))
+		WHERE s.relid = s.top AND NOT EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = s.top AND a.attname = s.new_name)
 		GROUP BY s.top, n.nspname, c.relname, c.relowner ORDER BY s.top LIMIT 1;
 	IF NOT FOUND THEN
 		RETURN NULL;
 	END IF;
 	BEGIN
 		PERFORM set_config('lock_timeout', '200ms', true);
-		EXECUTE format('ALTER TABLE %s %s', t.top::regclass, (SELECT string_agg(format('ADD COLUMN %I %s', snowflake_migrate.new_name(u.name), u.type), ', ' ORDER BY u.place)
-			FROM unnest(t.names, t.types) WITH ORDINALITY AS u (name, type, place)));
-		name := snowflake_migrate.sync_name(t.relname);
-		sync := format('%I.%I', t.nspname, name);
-		EXECUTE format('CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS %L', sync,
-			(SELECT format(E'BEGIN\n%s\n\tRETURN NEW;\nEND', string_agg(format(E'\tNEW.%I := NEW.%I;', snowflake_migrate.new_name(u.name), u.name), E'\n'))
-				FROM unnest(t.names) AS u (name)));
-		EXECUTE format('ALTER FUNCTION %s() OWNER TO %s', sync, snowflake_migrate.role_name(t.relowner));
-		EXECUTE format('COMMENT ON FUNCTION %s() IS %L', sync, 'keeps the new columns of a migration until snowflake_migrate.swap()');
-		-- partitions have it from their parent, children do not; rows that are replicated need it, too
-		FOR m IN SELECT r FROM snowflake_migrate.tree(t.top) AS r JOIN pg_class AS c ON c.oid = r WHERE NOT c.relispartition OR r = t.top LOOP
-			EXECUTE format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION %s()', name, m::regclass,
-				(SELECT string_agg(format('NEW.%I IS DISTINCT FROM NEW.%I::%s', snowflake_migrate.new_name(u.name), u.name, u.type), ' OR ')
-					FROM unnest(t.names, t.types) AS u (name, type)), sync);
-			EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', m::regclass, name);
-		END LOOP;
+		EXECUTE format('ALTER TABLE %s %s', t.top::regclass, t.added);
+		PERFORM snowflake_migrate.run(ARRAY(SELECT * FROM snowflake_migrate.sync_statements(t.top, t.kept, t.differs)));
+		EXECUTE format('ALTER FUNCTION %I.%I() OWNER TO %s', t.nspname, snowflake_migrate.sync_name(t.relname), snowflake_migrate.role_name(t.relowner));
 		INSERT INTO snowflake_migrate.filling (table_name, blocks)
 			SELECT r::regclass::text, pg_relation_size(r) / current_setting('block_size')::bigint + 1
 				FROM snowflake_migrate.tree(t.top) AS r JOIN pg_class AS c ON c.oid = r WHERE c.relkind = 'r'
@@ -1757,10 +1779,42 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.add_columns() IS 'give one table its new columns; NULL when all have them';
 
+CREATE FUNCTION snowflake_migrate.run(statements text[]) RETURNS void
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	statement text;
+BEGIN
+	FOREACH statement IN ARRAY statements LOOP
+		EXECUTE statement;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.run(text[]) IS 'run statements, one after the other';
+
+-- The trigger that keeps other columns, in each table of a tree: partitions have it from their
+-- parent, children do not.  Rows that are replicated need it, too.
+CREATE FUNCTION snowflake_migrate.sync_statements(relation oid, kept text, differs text DEFAULT NULL) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH f AS (
+		SELECT snowflake_migrate.sync_name(c.relname) AS name, format('%I.%I', n.nspname, snowflake_migrate.sync_name(c.relname)) AS function
+			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation
+	)
+	SELECT s FROM f, unnest(ARRAY[
+			format('CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS %L', f.function, format(E'BEGIN\n%s\tRETURN NEW;\nEND', kept)),
+			format('COMMENT ON FUNCTION %s() IS %L', f.function, 'keeps the other columns of a migration of snowflake_migrate')]) AS s
+	UNION ALL
+	SELECT s FROM f, snowflake_migrate.tree(relation) AS m JOIN pg_class AS c ON c.oid = m AND (NOT c.relispartition OR m = relation), unnest(ARRAY[
+			format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE ON %s FOR EACH ROW%s EXECUTE FUNCTION %s()', f.name, m::regclass, ' WHEN (' || differs || ')', f.function),
+			format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', m::regclass, f.name)]) AS s
+$$;
+COMMENT ON FUNCTION snowflake_migrate.sync_statements(oid, text, text) IS 'the trigger that keeps other columns, as statements';
+
 -- Fill one batch: rows of some blocks, as they were when the trigger came; later ones are
 -- filled by that.  A row that somebody else has locked is not waited for, so that no deadlock
--- is possible, but comes again.  No trigger of the application fires, and no foreign key is
--- checked: the new column has none yet, and the old one does not change.
+-- is possible, but comes again.  The new column has no foreign key yet, and the old one does
+-- not change, so that none has to be checked.
 CREATE FUNCTION snowflake_migrate.fill_batch(batch integer, load float8, max_lag interval) RETURNS float8
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -1768,7 +1822,9 @@ DECLARE
 	f snowflake_migrate.filling;
 	start constant timestamptz := clock_timestamp();
 	last_block bigint;
+	place text;
 	needs text;
+	sets text;
 	filled bigint;
 	left_out bigint;
 BEGIN
@@ -1781,22 +1837,15 @@ BEGIN
 		UPDATE snowflake_migrate.migration SET state = 'filled' WHERE state = 'filling';
 		RETURN NULL;
 	END IF;
-	IF has_parameter_privilege('session_replication_role', 'SET') THEN
-		PERFORM set_config('session_replication_role', 'replica', true);
-	END IF;
-	PERFORM set_config('row_security', 'off', true);
-	last_block := least(f.blocks, f.next_block + (SELECT greatest(1, batch / greatest(1, c.reltuples / greatest(1, c.relpages)))::bigint
-		FROM pg_class AS c WHERE c.oid = f.table_name::regclass));
-	SELECT string_agg(format('t.%I IS DISTINCT FROM t.%I::%s', snowflake_migrate.new_name(s.name), s.name, s.new_type), ' OR ') INTO needs
-		FROM snowflake_migrate.shadows() AS s WHERE s.relid = f.table_name::regclass;
-	EXECUTE format('WITH rows AS MATERIALIZED (SELECT t.ctid FROM ONLY %1$s AS t WHERE t.ctid >= %2$L AND t.ctid < %3$L AND (%4$s) FOR NO KEY UPDATE SKIP LOCKED)
-			UPDATE ONLY %1$s AS t SET %5$s FROM rows WHERE t.ctid = rows.ctid',
-		f.table_name, format('(%s,0)', f.next_block), format('(%s,0)', last_block), needs,
-		(SELECT string_agg(format('%1$I = t.%2$I', snowflake_migrate.new_name(s.name), s.name), ', ')
-			FROM snowflake_migrate.shadows() AS s WHERE s.relid = f.table_name::regclass));
+	PERFORM snowflake_migrate.fill_quietly(f.table_name::regclass);
+	last_block := least(f.blocks, f.next_block + snowflake_migrate.blocks_of(f.table_name::regclass, batch));
+	SELECT string_agg(format('t.%I IS DISTINCT FROM t.%I::%s', s.new_name, s.name, s.new_type), ' OR '), string_agg(format('%I = t.%I', s.new_name, s.name), ', ')
+		INTO needs, sets FROM snowflake_migrate.shadows() AS s WHERE s.relid = f.table_name::regclass;
+	place := format('t.ctid >= %L AND t.ctid < %L AND (%s)', format('(%s,0)', f.next_block), format('(%s,0)', last_block), needs);
+	EXECUTE format('WITH rows AS MATERIALIZED (SELECT t.ctid FROM ONLY %1$s AS t WHERE %2$s FOR NO KEY UPDATE SKIP LOCKED)
+			UPDATE ONLY %1$s AS t SET %3$s FROM rows WHERE t.ctid = rows.ctid', f.table_name, place, sets);
 	GET DIAGNOSTICS filled = ROW_COUNT;
-	EXECUTE format('SELECT count(*) FROM ONLY %s AS t WHERE t.ctid >= %L AND t.ctid < %L AND (%s)',
-		f.table_name, format('(%s,0)', f.next_block), format('(%s,0)', last_block), needs) INTO left_out;
+	EXECUTE format('SELECT count(*) FROM ONLY %s AS t WHERE %s', f.table_name, place) INTO left_out;
 	UPDATE snowflake_migrate.filling AS g SET rows = g.rows + filled, updated = clock_timestamp(),
 			started = CASE WHEN g.next_block = 0 THEN start ELSE g.started END,
 			next_block = CASE WHEN left_out = 0 THEN last_block ELSE g.next_block END
@@ -1809,87 +1858,43 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.fill_batch(integer, float8, interval) IS 'fill one batch; NULL when all is filled, otherwise how long to pause';
 
-CREATE PROCEDURE snowflake_migrate.fill(targets text[], type regtype DEFAULT 'pg_catalog.int8', widen text[] DEFAULT '{}',
-	references_type regtype DEFAULT 'pg_catalog.int8', batch integer DEFAULT 5000, load float8 DEFAULT 0.5, max_lag interval DEFAULT '10 s')
+-- Call a function, each time in a transaction of its own, until it returns NULL; what it
+-- returns otherwise is for how many seconds to pause.
+CREATE PROCEDURE snowflake_migrate.repeat(statement text)
 	LANGUAGE plpgsql
 AS $$
 DECLARE
 	pause pg_catalog.float8;
 BEGIN
+	LOOP
+		EXECUTE statement INTO pause;
+		COMMIT;
+		EXIT WHEN pause IS NULL;
+		PERFORM pg_catalog.pg_sleep(pause);
+	END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE snowflake_migrate.repeat(text) IS 'run a statement again and again, each time in a transaction of its own';
+
+CREATE PROCEDURE snowflake_migrate.fill(targets text[], type regtype DEFAULT 'pg_catalog.int8', widen text[] DEFAULT '{}',
+	references_type regtype DEFAULT 'pg_catalog.int8', batch integer DEFAULT 5000, load float8 DEFAULT 0.5, max_lag interval DEFAULT '10 s')
+	LANGUAGE plpgsql
+AS $$
+BEGIN
 	PERFORM snowflake_migrate.begin_filling(targets, type, widen, references_type);
 	COMMIT;
-	LOOP
-		pause := snowflake_migrate.add_columns();
-		COMMIT;
-		EXIT WHEN pause IS NULL;
-		PERFORM pg_catalog.pg_sleep(pause);
-	END LOOP;
-	LOOP
-		pause := snowflake_migrate.fill_batch(batch, load, max_lag);
-		COMMIT;
-		EXIT WHEN pause IS NULL;
-		PERFORM pg_catalog.pg_sleep(pause);
-	END LOOP;
+	CALL snowflake_migrate.repeat('SELECT snowflake_migrate.add_columns()');
+	CALL snowflake_migrate.repeat(pg_catalog.format('SELECT snowflake_migrate.fill_batch(%L, %L, %L)', batch, load, max_lag));
 END
 $$;
 COMMENT ON PROCEDURE snowflake_migrate.fill(text[], regtype, text[], regtype, integer, float8, interval) IS
 	'give tables in use new columns, and fill them in batches; the same call goes on after an interruption';
 
--- Definitions of indexes, checks and extended statistics as they are for the new columns:
--- re-created on an empty copy of the table whose columns get the new types and names, where
--- PostgreSQL prints them.  tail is what follows USING, the name of the constraint, or the
--- name of the statistics.
-CREATE FUNCTION snowflake_migrate.for_new_columns(relation oid) RETURNS TABLE (kind text, oid oid, tail text)
-	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET client_min_messages = warning
-AS $$
-DECLARE
-	names name[];
-	types text[];
-	o record;
-	here constant text := 'pg_temp.snowflake_migrate_copy';
-	i integer;
-BEGIN
-	SELECT array_agg(s.name), array_agg(s.new_type) INTO names, types FROM snowflake_migrate.shadows() AS s WHERE s.relid = relation;
-	EXECUTE format('CREATE TEMPORARY TABLE snowflake_migrate_copy (LIKE %s) ON COMMIT DROP', relation::regclass);
-	FOR i IN 1 .. cardinality(names) LOOP
-		EXECUTE format('ALTER TABLE pg_temp.snowflake_migrate_copy DROP COLUMN IF EXISTS %I, DROP COLUMN IF EXISTS %I',
-			snowflake_migrate.new_name(names[i]), snowflake_migrate.old_name(names[i]));
-	END LOOP;
-	FOR o IN SELECT * FROM snowflake_migrate.built_objects(relation) LOOP
-		CASE o.kind
-			WHEN 'index' THEN
-				EXECUTE format('CREATE %s INDEX %I ON pg_temp.snowflake_migrate_copy USING %s', CASE WHEN o.is_unique THEN 'UNIQUE' END, 'o' || o.oid,
-					substr(pg_get_indexdef(o.oid), length(format('CREATE %sINDEX %I ON %s USING ', CASE WHEN o.is_unique THEN 'UNIQUE ' END, o.name, relation::regclass)) + 1));
-			WHEN 'check' THEN
-				EXECUTE format('ALTER TABLE pg_temp.snowflake_migrate_copy ADD CONSTRAINT %I %s', 'o' || o.oid, pg_get_constraintdef(o.oid));
-			WHEN 'statistics' THEN
-				EXECUTE format('CREATE STATISTICS pg_temp.%I%s FROM pg_temp.snowflake_migrate_copy', 'o' || o.oid,
-					snowflake_migrate.statistics_tail(o.oid, relation));
-		END CASE;
-	END LOOP;
-	EXECUTE format('ALTER TABLE pg_temp.snowflake_migrate_copy %s',
-		(SELECT string_agg(format('ALTER COLUMN %I TYPE %s', u.name, u.type), ', ') FROM unnest(names, types) AS u (name, type)));
-	FOR i IN 1 .. cardinality(names) LOOP
-		EXECUTE format('ALTER TABLE pg_temp.snowflake_migrate_copy RENAME COLUMN %I TO %I', names[i], snowflake_migrate.new_name(names[i]));
-	END LOOP;
-	RETURN QUERY
-		SELECT b.kind, b.oid, CASE b.kind
-				WHEN 'index' THEN (SELECT substr(pg_get_indexdef(c.oid),
-						length(format('CREATE %sINDEX %I ON %s USING ', CASE WHEN b.is_unique THEN 'UNIQUE ' END, c.relname, here)) + 1)
-					FROM pg_class AS c WHERE c.relnamespace = pg_my_temp_schema() AND c.relname = 'o' || b.oid)
-				WHEN 'check' THEN (SELECT pg_get_constraintdef(c.oid) FROM pg_constraint AS c WHERE c.connamespace = pg_my_temp_schema() AND c.conname = 'o' || b.oid)
-				ELSE (SELECT snowflake_migrate.statistics_tail(e.oid, e.stxrelid) FROM pg_statistic_ext AS e
-					WHERE e.stxnamespace = pg_my_temp_schema() AND e.stxname = 'o' || b.oid) END
-			FROM snowflake_migrate.built_objects(relation) AS b;
-	DROP TABLE pg_temp.snowflake_migrate_copy;
-END
-$$;
-COMMENT ON FUNCTION snowflake_migrate.for_new_columns(oid) IS 'definitions of indexes, checks and statistics for the new columns';
-
 -- The indexes, checks and extended statistics of a table that have a column which changes.
 -- index: also that of a primary key or unique constraint; an exclusion constraint is none.
+-- tail is what follows USING, the name of the constraint, or the name of the statistics.
 CREATE FUNCTION snowflake_migrate.built_objects(relation oid)
-	RETURNS TABLE (kind text, oid oid, name name, is_unique boolean, constraint_id oid, new_name name, is_built boolean)
+	RETURNS TABLE (kind text, oid oid, name name, tail text, is_unique boolean, constraint_id oid, is_valid boolean, new_name name, is_built boolean)
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH k AS (
@@ -1898,26 +1903,35 @@ AS $$
 		SELECT DISTINCT d.classid, d.objid FROM k JOIN pg_depend AS d
 			ON d.refclassid = 'pg_class'::regclass AND d.refobjid = relation AND d.refobjsubid = k.attnum
 	)
-	SELECT 'index', c.oid, c.relname, i.indisunique, coalesce(o.oid, 0), snowflake_migrate.new_name(c.relname),
+	SELECT 'index', c.oid, c.relname, snowflake_migrate.index_tail(c.oid), i.indisunique, coalesce(o.oid, 0), i.indisvalid, m.name,
 			EXISTS (SELECT FROM pg_class AS n JOIN pg_index AS x ON x.indexrelid = n.oid
-				WHERE n.relnamespace = c.relnamespace AND n.relname = snowflake_migrate.new_name(c.relname) AND x.indisvalid)
+				WHERE n.relnamespace = c.relnamespace AND n.relname = m.name AND x.indisvalid)
 		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
-			LEFT JOIN pg_constraint AS o ON o.conindid = i.indexrelid AND o.contype IN ('p', 'u', 'x')
+			LEFT JOIN pg_constraint AS o ON o.conindid = i.indexrelid AND o.contype IN ('p', 'u', 'x'), snowflake_migrate.new_name(c.relname) AS m (name)
 		WHERE i.indrelid = relation AND c.relkind = 'i' AND o.contype IS DISTINCT FROM 'x'
 			AND (EXISTS (SELECT FROM k WHERE k.attnum = ANY (i.indkey)) OR EXISTS (SELECT FROM used AS u WHERE u.classid = 'pg_class'::regclass AND u.objid = i.indexrelid))
 			AND c.relname NOT LIKE 'snowflake\_new\_%'
 	UNION ALL
-	SELECT 'check', c.oid, c.conname, false, c.oid, snowflake_migrate.new_name(c.conname),
-			EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = relation AND n.conname = snowflake_migrate.new_name(c.conname) AND (n.convalidated OR NOT c.convalidated))
-		FROM pg_constraint AS c
+	SELECT 'check', c.oid, c.conname, pg_get_constraintdef(c.oid), false, c.oid, c.convalidated, m.name,
+			EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = relation AND n.conname = m.name AND (n.convalidated OR NOT c.convalidated))
+		FROM pg_constraint AS c, snowflake_migrate.new_name(c.conname) AS m (name)
 		WHERE c.conrelid = relation AND c.contype = 'c' AND c.conislocal AND EXISTS (SELECT FROM k WHERE k.attnum = ANY (c.conkey))
 	UNION ALL
-	SELECT 'statistics', e.oid, e.stxname, false, 0, snowflake_migrate.new_name(e.stxname),
-			EXISTS (SELECT FROM pg_statistic_ext AS n WHERE n.stxnamespace = e.stxnamespace AND n.stxname = snowflake_migrate.new_name(e.stxname))
-		FROM pg_statistic_ext AS e
+	SELECT 'statistics', e.oid, e.stxname, snowflake_migrate.statistics_tail(e.oid, relation), false, 0, true, m.name,
+			EXISTS (SELECT FROM pg_statistic_ext AS n WHERE n.stxnamespace = e.stxnamespace AND n.stxname = m.name)
+		FROM pg_statistic_ext AS e, snowflake_migrate.new_name(e.stxname) AS m (name)
 		WHERE e.stxrelid = relation AND EXISTS (SELECT FROM used AS u WHERE u.classid = 'pg_statistic_ext'::regclass AND u.objid = e.oid)
 $$;
 COMMENT ON FUNCTION snowflake_migrate.built_objects(oid) IS 'indexes, checks and statistics of a table that have a column which changes';
+
+CREATE FUNCTION snowflake_migrate.index_tail(index_id oid) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT substr(pg_get_indexdef(i.indexrelid), length(format('CREATE %sINDEX %I ON %s USING ', CASE WHEN i.indisunique THEN 'UNIQUE ' END, c.relname,
+			CASE c.relnamespace WHEN pg_my_temp_schema() THEN 'pg_temp.' || quote_ident(r.relname) ELSE r.oid::regclass::text END)) + 1)
+		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS r ON r.oid = i.indrelid WHERE i.indexrelid = index_id
+$$;
+COMMENT ON FUNCTION snowflake_migrate.index_tail(oid) IS 'an index without its name and table';
 
 CREATE FUNCTION snowflake_migrate.statistics_tail(statistics_id oid, relation oid) RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
@@ -1928,43 +1942,77 @@ AS $$
 $$;
 COMMENT ON FUNCTION snowflake_migrate.statistics_tail(oid, oid) IS 'extended statistics without their name and table';
 
--- A foreign key for the new columns: what follows its name.  With NULL for a column that has
--- no second one, it is that column.
-CREATE FUNCTION snowflake_migrate.new_foreign_key(constraint_id oid) RETURNS text
+-- Their definitions for the new columns, of those that are not built: re-created on an empty
+-- copy of the table whose columns get the new types and names, where PostgreSQL prints them.
+CREATE FUNCTION snowflake_migrate.for_new_columns(relation oid) RETURNS TABLE (kind text, oid oid, tail text)
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET client_min_messages = warning
+AS $$
+DECLARE
+	copy oid;
+	s record;
+BEGIN
+	EXECUTE format('CREATE TEMPORARY TABLE snowflake_migrate_copy (LIKE %s) ON COMMIT DROP', relation::regclass);
+	copy := to_regclass('pg_temp.snowflake_migrate_copy');
+	SELECT string_agg(format('DROP COLUMN IF EXISTS %I, DROP COLUMN IF EXISTS %I', h.new_name, h.old_name), ', ') AS drops,
+			string_agg(format('ALTER COLUMN %I TYPE %s', h.name, h.new_type), ', ') AS types,
+			array_agg(format('ALTER TABLE pg_temp.snowflake_migrate_copy RENAME COLUMN %I TO %I', h.name, h.new_name)) AS renames
+		INTO s FROM snowflake_migrate.shadows() AS h WHERE h.relid = relation;
+	EXECUTE 'ALTER TABLE pg_temp.snowflake_migrate_copy ' || s.drops;
+	PERFORM snowflake_migrate.run(ARRAY(SELECT format(CASE o.kind
+				WHEN 'index' THEN 'CREATE %2$s INDEX %1$I ON pg_temp.snowflake_migrate_copy USING %3$s'
+				WHEN 'check' THEN 'ALTER TABLE pg_temp.snowflake_migrate_copy ADD CONSTRAINT %1$I %3$s'
+				ELSE 'CREATE STATISTICS pg_temp.%1$I%3$s FROM pg_temp.snowflake_migrate_copy' END,
+			'o' || o.oid, CASE WHEN o.is_unique THEN 'UNIQUE' END, o.tail)
+		FROM snowflake_migrate.built_objects(relation) AS o WHERE NOT o.is_built));
+	EXECUTE 'ALTER TABLE pg_temp.snowflake_migrate_copy ' || s.types;
+	PERFORM snowflake_migrate.run(s.renames);
+	RETURN QUERY
+		SELECT 'index', substr(c.relname, 2)::oid, snowflake_migrate.index_tail(c.oid) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = copy
+		UNION ALL SELECT 'check', substr(c.conname, 2)::oid, pg_get_constraintdef(c.oid) FROM pg_constraint AS c WHERE c.conrelid = copy AND c.contype = 'c'
+		UNION ALL SELECT 'statistics', substr(e.stxname, 2)::oid, snowflake_migrate.statistics_tail(e.oid, copy) FROM pg_statistic_ext AS e WHERE e.stxrelid = copy;
+	DROP TABLE pg_temp.snowflake_migrate_copy;
+END
+$$;
+COMMENT ON FUNCTION snowflake_migrate.for_new_columns(oid) IS 'definitions of indexes, checks and statistics for the new columns';
+
+-- Columns of a foreign key, as a list; new: where a column has a second one, that
+CREATE FUNCTION snowflake_migrate.column_list(relation oid, attnums smallint[], new boolean) RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('FOREIGN KEY (%s) REFERENCES %s (%s)%s',
-			(SELECT string_agg(quote_ident(coalesce(snowflake_migrate.new_name(s.name), a.attname)), ', ' ORDER BY k.place)
-				FROM unnest(f.conkey) WITH ORDINALITY AS k (num, place) JOIN pg_attribute AS a ON a.attrelid = f.conrelid AND a.attnum = k.num
-					LEFT JOIN snowflake_migrate.shadows() AS s ON s.relid = f.conrelid AND s.attnum = k.num),
-			f.confrelid::regclass,
-			(SELECT string_agg(quote_ident(coalesce(snowflake_migrate.new_name(s.name), a.attname)), ', ' ORDER BY k.place)
-				FROM unnest(f.confkey) WITH ORDINALITY AS k (num, place) JOIN pg_attribute AS a ON a.attrelid = f.confrelid AND a.attnum = k.num
-					LEFT JOIN snowflake_migrate.shadows() AS s ON s.relid = f.confrelid AND s.attnum = k.num),
-			replace(substr(pg_get_constraintdef(f.oid), length(format('FOREIGN KEY (%s) REFERENCES %s(%s)',
-				(SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
-					FROM unnest(f.conkey) WITH ORDINALITY AS k (num, place) JOIN pg_attribute AS a ON a.attrelid = f.conrelid AND a.attnum = k.num),
-				f.confrelid::regclass,
-				(SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
-					FROM unnest(f.confkey) WITH ORDINALITY AS k (num, place) JOIN pg_attribute AS a ON a.attrelid = f.confrelid AND a.attnum = k.num))) + 1),
-				' NOT VALID', ''))
-		FROM pg_constraint AS f WHERE f.oid = constraint_id
+	SELECT string_agg(quote_ident(coalesce(CASE WHEN new THEN s.new_name END, a.attname)), ', ' ORDER BY k.place)
+		FROM unnest(attnums) WITH ORDINALITY AS k (num, place) JOIN pg_attribute AS a ON a.attrelid = relation AND a.attnum = k.num
+			LEFT JOIN snowflake_migrate.shadows() AS s ON s.relid = relation AND s.attnum = k.num
 $$;
-COMMENT ON FUNCTION snowflake_migrate.new_foreign_key(oid) IS 'a foreign key for the new columns';
+COMMENT ON FUNCTION snowflake_migrate.column_list(oid, smallint[], boolean) IS 'columns as a list';
 
 -- Foreign keys that change.  before: made before the swap.  Otherwise they are added by the
 -- swap without a look at the rows that are there, which are checked afterwards: where the key
 -- of a partitioned table is, and where a SET DEFAULT would find the new column first.
-CREATE FUNCTION snowflake_migrate.changed_foreign_keys() RETURNS TABLE (oid oid, before boolean)
+CREATE FUNCTION snowflake_migrate.changed_foreign_keys()
+	RETURNS TABLE (oid oid, relid oid, referenced oid, name name, definition text, is_valid boolean, before boolean)
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT f.oid, r.relkind <> 'p' AND f.confdeltype <> 'd' AND f.confupdtype <> 'd' AND (SELECT count(*) FROM unnest(f.confdelsetcols)) = 0
+	SELECT f.oid, f.conrelid, f.confrelid, f.conname, pg_get_constraintdef(f.oid), f.convalidated,
+			r.relkind <> 'p' AND f.confdeltype <> 'd' AND f.confupdtype <> 'd' AND (SELECT count(*) FROM unnest(f.confdelsetcols)) = 0
 		FROM pg_constraint AS f JOIN pg_class AS r ON r.oid = f.conrelid
 		WHERE f.contype = 'f' AND f.conparentid = 0 AND f.conname NOT LIKE 'snowflake\_new\_%'
 			AND EXISTS (SELECT FROM snowflake_migrate.shadows() AS s
 				WHERE s.relid = f.conrelid AND s.attnum = ANY (f.conkey) OR s.relid = f.confrelid AND s.attnum = ANY (f.confkey))
+		ORDER BY f.oid
 $$;
 COMMENT ON FUNCTION snowflake_migrate.changed_foreign_keys() IS 'foreign keys of columns that change';
+
+-- One of them for the new columns: what follows its name
+CREATE FUNCTION snowflake_migrate.new_foreign_key(constraint_id oid) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('FOREIGN KEY (%s) REFERENCES %s (%s)%s', snowflake_migrate.column_list(f.conrelid, f.conkey, true),
+			f.confrelid::regclass, snowflake_migrate.column_list(f.confrelid, f.confkey, true),
+			replace(substr(pg_get_constraintdef(f.oid), length(format('FOREIGN KEY (%s) REFERENCES %s(%s)', snowflake_migrate.column_list(f.conrelid, f.conkey, false),
+				f.confrelid::regclass, snowflake_migrate.column_list(f.confrelid, f.confkey, false))) + 1), ' NOT VALID', ''))
+		FROM pg_constraint AS f WHERE f.oid = constraint_id
+$$;
+COMMENT ON FUNCTION snowflake_migrate.new_foreign_key(oid) IS 'a foreign key for the new columns';
 
 -- What makes indexes and constraints for the new columns, each to be run by itself, with
 -- \gexec: CREATE INDEX CONCURRENTLY runs in no function.  What is there already is left out.
@@ -1974,67 +2022,64 @@ AS $$
 DECLARE
 	r record;
 	b record;
-	f record;
 	indexes text[] := '{}';
 	checks text[] := '{}';
 	others text[] := '{}';
-	analyzed text[] := '{}';
 BEGIN
 	PERFORM snowflake_migrate.take('filled');
 	FOR r IN SELECT DISTINCT s.relid, s.relid::regclass AS name, n.nspname FROM snowflake_migrate.shadows() AS s
 			JOIN pg_class AS c ON c.oid = s.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relkind = 'r' ORDER BY 2 LOOP
-		FOR b IN SELECT o.*, d.tail FROM snowflake_migrate.built_objects(r.relid) AS o JOIN snowflake_migrate.for_new_columns(r.relid) AS d ON d.kind = o.kind AND d.oid = o.oid
-				WHERE NOT o.is_built ORDER BY o.oid LOOP
+		CONTINUE WHEN NOT EXISTS (SELECT FROM snowflake_migrate.built_objects(r.relid) AS o WHERE NOT o.is_built);
+		FOR b IN SELECT o.*, d.tail AS new_tail FROM snowflake_migrate.for_new_columns(r.relid) AS d JOIN snowflake_migrate.built_objects(r.relid) AS o ON o.kind = d.kind AND o.oid = d.oid
+				ORDER BY o.oid LOOP
 			CASE b.kind
 				WHEN 'index' THEN
 					-- one that was interrupted is there, but not valid
 					IF EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = r.nspname AND c.relname = b.new_name) THEN
 						indexes := indexes || format('DROP INDEX CONCURRENTLY %I.%I', r.nspname, b.new_name);
 					END IF;
-					indexes := indexes || format('CREATE %sINDEX CONCURRENTLY %I ON %s USING %s', CASE WHEN b.is_unique THEN 'UNIQUE ' END, b.new_name, r.name, b.tail);
+					indexes := indexes || format('CREATE %sINDEX CONCURRENTLY %I ON %s USING %s', CASE WHEN b.is_unique THEN 'UNIQUE ' END, b.new_name, r.name, b.new_tail);
 				WHEN 'check' THEN
 					IF NOT EXISTS (SELECT FROM pg_constraint AS c WHERE c.conrelid = r.relid AND c.conname = b.new_name) THEN
-						checks := checks || format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID', r.name, b.new_name, replace(b.tail, ' NOT VALID', ''));
+						checks := checks || format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID', r.name, b.new_name, replace(b.new_tail, ' NOT VALID', ''));
 					END IF;
-					IF (SELECT c.convalidated FROM pg_constraint AS c WHERE c.oid = b.oid) THEN
+					IF b.is_valid THEN
 						checks := checks || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', r.name, b.new_name);
 					END IF;
 				ELSE
-					others := others || format('CREATE STATISTICS %I.%I%s FROM %s', r.nspname, b.new_name, b.tail, r.name);
+					others := others || format('CREATE STATISTICS %I.%I%s FROM %s', r.nspname, b.new_name, b.new_tail, r.name);
 			END CASE;
 		END LOOP;
 	END LOOP;
-	analyzed := ARRAY(SELECT DISTINCT 'ANALYZE ' || s.relid::regclass FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.relid WHERE NOT c.relispartition ORDER BY 1);
 	-- NOT NULL, proven in advance
-	FOR b IN SELECT s.relid::regclass AS name, s.name AS attname, n.convalidated
-			FROM snowflake_migrate.shadows() AS s JOIN pg_attribute AS a ON a.attrelid = s.relid AND a.attnum = s.attnum
-				LEFT JOIN pg_constraint AS n ON n.conrelid = s.relid AND n.conname = snowflake_migrate.old_name(s.name)
-			WHERE s.relid = s.top AND a.attnotnull AND n.convalidated IS NOT TRUE ORDER BY 1, 2 LOOP
+	FOR b IN SELECT s.relid::regclass AS relation, s.new_name, s.old_name, n.convalidated
+			FROM snowflake_migrate.shadows() AS s LEFT JOIN pg_constraint AS n ON n.conrelid = s.relid AND n.conname = s.old_name
+			WHERE s.relid = s.top AND s.is_not_null AND n.convalidated IS NOT TRUE ORDER BY 1, 2 LOOP
 		IF b.convalidated IS NULL THEN
-			checks := checks || format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID', b.name,
-				snowflake_migrate.old_name(b.attname), snowflake_migrate.new_name(b.attname));
+			checks := checks || format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID', b.relation, b.old_name, b.new_name);
 		END IF;
-		checks := checks || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', b.name, snowflake_migrate.old_name(b.attname));
+		checks := checks || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', b.relation, b.old_name);
 	END LOOP;
-	FOR f IN SELECT c.conrelid::regclass AS name, c.conname, c.convalidated, k.oid, n.oid AS new_oid, n.convalidated AS is_valid
-			FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_constraint AS c ON c.oid = k.oid
-				LEFT JOIN pg_constraint AS n ON n.conrelid = c.conrelid AND n.conname = snowflake_migrate.new_name(c.conname)
-			WHERE k.before ORDER BY c.oid LOOP
-		IF f.new_oid IS NULL THEN
-			others := others || format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', f.name, snowflake_migrate.new_name(f.conname),
-				snowflake_migrate.new_foreign_key(f.oid), CASE WHEN pg_get_constraintdef(f.oid) LIKE '% NOT ENFORCED' THEN '' ELSE ' NOT VALID' END);
+	FOR b IN SELECT k.*, k.relid::regclass AS relation, m AS new_name, n.oid AS new_oid, n.convalidated AS new_is_valid
+			FROM snowflake_migrate.changed_foreign_keys() AS k CROSS JOIN snowflake_migrate.new_name(k.name) AS m
+				LEFT JOIN pg_constraint AS n ON n.conrelid = k.relid AND n.conname = m
+			WHERE k.before ORDER BY k.oid LOOP
+		IF b.new_oid IS NULL THEN
+			others := others || format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', b.relation, b.new_name,
+				snowflake_migrate.new_foreign_key(b.oid), CASE WHEN b.definition LIKE '% NOT ENFORCED' THEN '' ELSE ' NOT VALID' END);
 		END IF;
-		IF f.convalidated AND f.is_valid IS NOT TRUE THEN
-			others := others || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', f.name, snowflake_migrate.new_name(f.conname));
+		IF b.is_valid AND b.new_is_valid IS NOT TRUE THEN
+			others := others || format('ALTER TABLE %s VALIDATE CONSTRAINT %I', b.relation, b.new_name);
 		END IF;
 	END LOOP;
-	RETURN QUERY SELECT * FROM unnest(indexes || checks || others);
 	IF indexes || checks || others <> '{}' THEN
-		RETURN QUERY SELECT * FROM unnest(analyzed);
+		RETURN QUERY SELECT * FROM unnest(indexes || checks || others
+			|| ARRAY(SELECT DISTINCT 'ANALYZE ' || s.relid::regclass FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.relid WHERE NOT c.relispartition ORDER BY 1));
 	END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.build() IS 'statements that make indexes and constraints for the new columns, for \gexec';
+
 -- The swap: what it runs, what undo() would run after it, and what is left until it has
 -- committed.  All of it is written before the tables are locked against readers, and names
 -- objects as they are called when it runs.
@@ -2042,229 +2087,190 @@ CREATE FUNCTION snowflake_migrate.swap_steps() RETURNS TABLE (kind text, stateme
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
-	home constant text := snowflake_migrate.home();
-	relids oid[] := ARRAY(SELECT s.relid FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top ORDER BY s.relid, s.attnum);
-	attnums smallint[] := ARRAY(SELECT s.attnum FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top ORDER BY s.relid, s.attnum);
-	hanging snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(relids, attnums) AS h);
-	keys snowflake_migrate.key_column[] := ARRAY(SELECT (a.attrelid, a.attnum, a.attname, 'key', a.atttypid, a.atttypid)::snowflake_migrate.key_column
-		FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name WHERE s.role = 'key');
+	mints constant text := snowflake_migrate.home() || '.snowflake_next()';
+	shadows snowflake_migrate.shadow_column[] := ARRAY(SELECT s FROM snowflake_migrate.shadows(true) AS s);
+	tops snowflake_migrate.shadow_column[] := ARRAY(SELECT s FROM unnest(shadows) AS s WHERE s.relid = s.top);
+	hanging snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(snowflake_migrate.shadow_keys()) AS h);
+	keys snowflake_migrate.key_column[];
+	old_constraints oid[];
 	t record;
 	b record;
-	f record;
 BEGIN
+	-- an integer is smaller than any snowflake
+	keys := ARRAY(SELECT (s.relid, s.attnum, s.name, 'key', NULL, NULL)::snowflake_migrate.key_column FROM unnest(tops) AS s
+		WHERE s.role = 'key' AND s.old_type NOT IN ('integer', 'smallint'));
 	IF keys <> '{}' THEN
 		RETURN QUERY VALUES ('swap', snowflake_migrate.check_statement(keys));
 	END IF;
 	RETURN QUERY VALUES ('swap', 'SET LOCAL check_function_bodies = off');
-	RETURN QUERY SELECT 'swap', s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.drops) AS s ORDER BY h.depth DESC, h.ordinality;
+	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.removing(hanging) AS s;
 	RETURN QUERY SELECT 'swap', format('DROP TRIGGER %I ON %s', g.tgname, g.tgrelid::regclass)
-		FROM (SELECT DISTINCT s.relid, c.relname FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.top) AS r
+		FROM (SELECT DISTINCT s.relid, c.relname FROM unnest(shadows) AS s JOIN pg_class AS c ON c.oid = s.top WHERE s.new_type IS NOT NULL) AS r
 			JOIN pg_trigger AS g ON g.tgrelid = r.relid AND g.tgname = snowflake_migrate.sync_name(r.relname) AND g.tgparentid = 0;
 
 	-- the old constraints go, foreign keys first, and come back with undo()
-	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', c.conrelid::regclass, string_agg(format('DROP CONSTRAINT %I', c.conname), ', '))
-		FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_constraint AS c ON c.oid = k.oid GROUP BY c.conrelid;
-	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', c.conrelid::regclass, string_agg(format('DROP CONSTRAINT %I', c.conname), ', '))
-		FROM pg_constraint AS c
+	old_constraints := ARRAY(SELECT c.oid FROM pg_constraint AS c
 		WHERE c.contype IN ('p', 'u', 'x', 'c') AND c.conparentid = 0 AND c.conislocal AND c.conname NOT LIKE 'snowflake\_new\_%' AND c.conname NOT LIKE 'snowflake\_old\_%'
-			AND EXISTS (SELECT FROM snowflake_migrate.shadows() AS s WHERE s.relid = c.conrelid AND s.attnum = ANY (c.conkey))
-		GROUP BY c.conrelid;
-	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', s.relid::regclass,
-				string_agg(CASE WHEN n.oid IS NULL THEN format('ALTER COLUMN %I SET NOT NULL', snowflake_migrate.new_name(s.name))
-					-- from version 18 on it has a name
-					ELSE format('ADD CONSTRAINT %I NOT NULL %I', snowflake_migrate.new_name(n.conname), snowflake_migrate.new_name(s.name)) END, ', '))
-		FROM snowflake_migrate.shadows() AS s JOIN pg_attribute AS a ON a.attrelid = s.relid AND a.attnum = s.attnum
-			LEFT JOIN pg_constraint AS n ON n.conrelid = s.relid AND n.contype = 'n' AND n.conkey = ARRAY[s.attnum]
-		WHERE s.relid = s.top AND a.attnotnull GROUP BY s.relid;
+			AND EXISTS (SELECT FROM unnest(shadows) AS s WHERE s.new_type IS NOT NULL AND s.relid = c.conrelid AND s.attnum = ANY (c.conkey)) ORDER BY c.oid);
+	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', k.relid::regclass, string_agg(format('DROP CONSTRAINT %I', k.name), ', '))
+		FROM snowflake_migrate.changed_foreign_keys() AS k GROUP BY k.relid;
 
+	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', a.relid::regclass, string_agg(a.action, ', ' ORDER BY a.place, a.action))
+		FROM (SELECT c.conrelid AS relid, 1 AS place, format('DROP CONSTRAINT %I', c.conname) AS action FROM unnest(old_constraints) AS o JOIN pg_constraint AS c ON c.oid = o
+			UNION ALL SELECT s.relid, u.place, u.action FROM unnest(tops) AS s, LATERAL (VALUES
+				(2, CASE WHEN s.identity <> '' THEN format('ALTER COLUMN %I DROP IDENTITY', s.name) END),
+				(3, CASE WHEN s.old_default IS NOT NULL THEN format('ALTER COLUMN %I DROP DEFAULT', s.name) END),
+				(4, CASE WHEN s.new_type IS NULL OR NOT s.is_not_null THEN NULL
+					WHEN s.not_null IS NULL THEN format('ALTER COLUMN %I SET NOT NULL', s.new_name)
+					ELSE format('ADD CONSTRAINT %I NOT NULL %I', snowflake_migrate.new_name(s.not_null), s.new_name) END)) AS u (place, action)
+				WHERE u.action IS NOT NULL) AS a
+		GROUP BY a.relid ORDER BY a.relid;
 	-- a column of the replica identity has to be NOT NULL, until the new index takes over
 	RETURN QUERY SELECT DISTINCT 'swap', format('ALTER TABLE %s REPLICA IDENTITY NOTHING', i.indrelid::regclass)
-		FROM snowflake_migrate.shadows() AS s JOIN pg_index AS i ON i.indrelid = s.relid AND i.indisreplident AND s.attnum = ANY (i.indkey);
+		FROM unnest(shadows) AS s JOIN pg_index AS i ON i.indrelid = s.relid AND i.indisreplident AND s.attnum = ANY (i.indkey) WHERE s.new_type IS NOT NULL;
 
 	-- the columns
-	FOR t IN SELECT DISTINCT s.table_name::regclass AS name FROM snowflake_migrate.shadow AS s ORDER BY 1 LOOP
-		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(a.action, ', ' ORDER BY a.place, a.action))
-			FROM (SELECT 1 AS place, format('ALTER COLUMN %I DROP IDENTITY', a.attname) AS action
-					FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
-					WHERE a.attrelid = t.name AND a.attidentity <> ''
-				UNION ALL SELECT 2, format('ALTER COLUMN %I DROP DEFAULT', s.column_name)
-					FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
-					WHERE a.attrelid = t.name AND a.atthasdef
-				UNION ALL SELECT 3, format('ALTER COLUMN %I DROP NOT NULL, DROP CONSTRAINT %I', s.column_name, snowflake_migrate.old_name(s.column_name))
-					FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
-					WHERE a.attrelid = t.name AND a.attnotnull AND s.new_type IS NOT NULL) AS a
-			HAVING count(*) > 0;
-		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s RENAME COLUMN %I TO %I', t.name, u.old, u.new)
-			FROM snowflake_migrate.shadow AS s, LATERAL (VALUES (1, s.column_name, snowflake_migrate.old_name(s.column_name)),
-				(2, snowflake_migrate.new_name(s.column_name), s.column_name)) AS u (place, old, new)
-			WHERE s.table_name::regclass = t.name AND s.new_type IS NOT NULL ORDER BY s.column_name, u.place;
-		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(format('ALTER COLUMN %I SET DEFAULT %s', a.attname,
-				CASE WHEN s.role = 'key' THEN home || '.snowflake_next()' ELSE format('(%s)::%s', snowflake_migrate.column_default(a.attrelid, a.attnum), s.new_type) END), ', '))
-			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
-			WHERE a.attrelid = t.name AND (s.role = 'key' OR a.atthasdef) HAVING count(*) > 0;
-		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', t.name, snowflake_migrate.new_name(n.conname), n.conname)
-			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
-				JOIN pg_constraint AS n ON n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]
-			WHERE a.attrelid = t.name AND s.new_type IS NOT NULL;
+	FOR t IN SELECT DISTINCT s.relid, s.relid::regclass AS name FROM unnest(tops) AS s ORDER BY 2 LOOP
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(format('ALTER COLUMN %I DROP NOT NULL, DROP CONSTRAINT %I', s.name, s.old_name), ', '))
+			FROM unnest(tops) AS s WHERE s.relid = t.relid AND s.is_not_null AND s.new_type IS NOT NULL HAVING count(*) > 0;
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s RENAME %s TO %I', t.name, u.old, u.new)
+			FROM unnest(tops) AS s, LATERAL (VALUES (1, format('COLUMN %I', s.name), s.old_name), (2, format('COLUMN %I', s.new_name), s.name),
+				(3, CASE WHEN s.not_null IS NOT NULL THEN format('CONSTRAINT %I', snowflake_migrate.new_name(s.not_null)) END, s.not_null)) AS u (place, old, new)
+			WHERE s.relid = t.relid AND s.new_type IS NOT NULL AND u.new IS NOT NULL ORDER BY s.name, u.place;
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(format('ALTER COLUMN %I SET DEFAULT %s', s.name,
+				CASE WHEN s.role = 'key' THEN mints ELSE format('(%s)::%s', s.old_default, s.new_type) END), ', '))
+			FROM unnest(tops) AS s WHERE s.relid = t.relid AND (s.role = 'key' OR s.old_default IS NOT NULL) HAVING count(*) > 0;
+
 		-- back: whatever the old column had
-		RETURN QUERY SELECT 'undo', CASE WHEN n.oid IS NULL THEN format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', t.name, a.attname)
-				ELSE format('ALTER TABLE %s ADD CONSTRAINT %I NOT NULL %I', t.name, n.conname, a.attname) END
-			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
-				LEFT JOIN pg_constraint AS n ON n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]
-			WHERE a.attrelid = t.name AND a.attnotnull AND s.new_type IS NOT NULL;
-		RETURN QUERY SELECT 'undo', format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', t.name, a.attname, snowflake_migrate.column_default(a.attrelid, a.attnum))
-			FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
-			WHERE a.attrelid = t.name AND a.atthasdef;
-		FOR b IN SELECT a.attname, a.attidentity, q.*, q.seqrelid::regclass AS sequence
-				FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name AND a.attidentity <> '',
-					snowflake_migrate.sequences(a.attrelid, a.attnum) AS i JOIN pg_sequence AS q ON q.seqrelid = i
-				WHERE a.attrelid = t.name LOOP
+		RETURN QUERY SELECT 'undo', u.action FROM unnest(tops) AS s, LATERAL (VALUES
+				(CASE WHEN s.new_type IS NULL THEN NULL WHEN s.not_null IS NOT NULL THEN format('ALTER TABLE %s ADD CONSTRAINT %I NOT NULL %I', t.name, s.not_null, s.name)
+					WHEN s.is_not_null THEN format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', t.name, s.name) END),
+				('ALTER TABLE ' || t.name || format(' ALTER COLUMN %I SET DEFAULT ', s.name) || s.old_default)) AS u (action)
+			WHERE s.relid = t.relid AND u.action IS NOT NULL;
+		FOR b IN SELECT s.name, s.identity, q.*, q.seqrelid::regclass AS sequence
+				FROM unnest(tops) AS s, snowflake_migrate.sequences(s.relid, s.attnum) AS i JOIN pg_sequence AS q ON q.seqrelid = i
+				WHERE s.relid = t.relid AND s.identity <> '' LOOP
 			kind := 'undo';
-			EXECUTE format('SELECT format(%L, last_value) FROM %s', format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I ADD GENERATED %s AS IDENTITY (SEQUENCE NAME %s START WITH %s INCREMENT BY %s MINVALUE %s MAXVALUE %s CACHE %s%s), ALTER COLUMN %I RESTART WITH %%s',
-				t.name, b.attname, b.attname, CASE b.attidentity WHEN 'a' THEN 'ALWAYS' ELSE 'BY DEFAULT' END, b.sequence, b.seqstart, b.seqincrement,
-				b.seqmin, b.seqmax, b.seqcache, CASE WHEN b.seqcycle THEN ' CYCLE' ELSE '' END, b.attname), b.sequence) INTO statement;
-			statement := replace(statement, ', ALTER COLUMN ' || quote_ident(b.attname) || ' RESTART', format('; ALTER TABLE %s ALTER COLUMN %I RESTART', t.name, b.attname));
+			statement := format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I ADD GENERATED %s AS IDENTITY (SEQUENCE NAME %s START WITH %s INCREMENT BY %s MINVALUE %s MAXVALUE %s CACHE %s%s)',
+				t.name, b.name, b.name, CASE b.identity WHEN 'a' THEN 'ALWAYS' ELSE 'BY DEFAULT' END, b.sequence, b.seqstart, b.seqincrement,
+				b.seqmin, b.seqmax, b.seqcache, CASE WHEN b.seqcycle THEN ' CYCLE' END);
+			RETURN NEXT;
+			EXECUTE format('SELECT format(''SELECT pg_catalog.setval(%%L, %%s, %%L)'', $1, last_value, is_called) FROM %s', b.sequence) INTO statement USING b.sequence;
 			RETURN NEXT;
 		END LOOP;
 	END LOOP;
 
 	-- indexes, checks and statistics change names with the old ones, which are kept
-	FOR t IN SELECT DISTINCT s.relid, s.relid::regclass AS name, n.nspname FROM snowflake_migrate.shadows() AS s
-			JOIN pg_class AS c ON c.oid = s.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 2 LOOP
-		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(format('ADD CONSTRAINT %I %s USING INDEX %I%s%s', c.conname,
-					CASE c.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, o.new_name,
-					CASE WHEN c.condeferrable THEN ' DEFERRABLE' ELSE '' END, CASE WHEN c.condeferred THEN ' INITIALLY DEFERRED' ELSE '' END), ', ' ORDER BY c.oid))
-			FROM snowflake_migrate.built_objects(t.relid) AS o JOIN pg_constraint AS c ON c.oid = o.constraint_id
-			WHERE o.kind = 'index' HAVING count(*) > 0;
-		FOR b IN SELECT * FROM snowflake_migrate.built_objects(t.relid) AS o ORDER BY o.oid LOOP
-			CASE b.kind
-				WHEN 'index' THEN
-					IF b.constraint_id = 0 THEN
-						RETURN QUERY VALUES ('swap', format('ALTER INDEX %I.%I RENAME TO %I', t.nspname, b.name, snowflake_migrate.old_name(b.name))),
-							('swap', format('ALTER INDEX %I.%I RENAME TO %I', t.nspname, b.new_name, b.name)),
-							('undo', format('ALTER INDEX %I.%I RENAME TO %I', t.nspname, snowflake_migrate.old_name(b.name), b.name));
-					END IF;
-					RETURN QUERY SELECT 'swap', e FROM snowflake_migrate.index_extras(b.oid) AS e;
-					RETURN QUERY SELECT 'undo', e FROM snowflake_migrate.index_extras(b.oid) AS e WHERE b.constraint_id = 0;
-				WHEN 'check' THEN
+	FOR t IN SELECT DISTINCT s.relid, s.relid::regclass AS name, n.nspname FROM unnest(shadows) AS s
+			JOIN pg_class AS c ON c.oid = s.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE s.new_type IS NOT NULL ORDER BY 2 LOOP
+		FOR b IN SELECT o.*, format('%I.%I', t.nspname, o.name) AS first, format('%I.%I', t.nspname, o.new_name) AS second, snowflake_migrate.old_name(o.name) AS old_name,
+					c.contype, CASE WHEN c.condeferrable THEN ' DEFERRABLE' END || CASE WHEN c.condeferred THEN ' INITIALLY DEFERRED' ELSE '' END AS deferrable
+				FROM snowflake_migrate.built_objects(t.relid) AS o LEFT JOIN pg_constraint AS c ON c.oid = o.constraint_id ORDER BY o.oid LOOP
+			CASE
+				WHEN b.kind = 'check' THEN
 					RETURN QUERY VALUES ('swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', t.name, b.new_name, b.name));
+				WHEN b.constraint_id <> 0 THEN
+					RETURN QUERY VALUES ('swap', format('ALTER TABLE %s ADD CONSTRAINT %I %s USING INDEX %I%s', t.name, b.name,
+						CASE b.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, b.new_name, b.deferrable));
 				ELSE
-					RETURN QUERY VALUES ('swap', format('ALTER STATISTICS %I.%I RENAME TO %I', t.nspname, b.name, snowflake_migrate.old_name(b.name))),
-						('swap', format('ALTER STATISTICS %I.%I RENAME TO %I', t.nspname, b.new_name, b.name)),
-						('undo', format('ALTER STATISTICS %I.%I RENAME TO %I', t.nspname, snowflake_migrate.old_name(b.name), b.name));
-					RETURN QUERY SELECT 'swap', e FROM snowflake_migrate.statistics_extras(b.oid) AS e;
+					RETURN QUERY VALUES ('swap', format('ALTER %s %s RENAME TO %I', b.kind, b.first, b.old_name)), ('swap', format('ALTER %s %s RENAME TO %I', b.kind, b.second, b.name)),
+						('undo', format('ALTER %s %I.%I RENAME TO %I', b.kind, t.nspname, b.old_name, b.name));
 			END CASE;
+			RETURN QUERY SELECT u.kind, e FROM snowflake_migrate.index_extras(b.oid) AS e, (VALUES ('swap'), ('undo')) AS u (kind)
+				WHERE b.kind = 'index' AND (u.kind = 'swap' OR b.constraint_id = 0);
+			RETURN QUERY SELECT 'swap', e FROM snowflake_migrate.statistics_extras(b.oid) AS e WHERE b.kind = 'statistics';
 		END LOOP;
-		RETURN QUERY SELECT 'swap', e FROM snowflake_migrate.shadows() AS s, snowflake_migrate.column_extras(s.relid, s.attnum) AS e WHERE s.relid = t.relid;
+		RETURN QUERY SELECT 'swap', e FROM unnest(shadows) AS s, snowflake_migrate.column_extras(s.relid, s.attnum) AS e WHERE s.relid = t.relid AND s.new_type IS NOT NULL;
 	END LOOP;
 	-- an exclusion constraint cannot be made in advance
-	RETURN QUERY SELECT u.kind, s FROM pg_constraint AS c, (VALUES ('swap'), ('undo')) AS u (kind), snowflake_migrate.constraint_statements(c.oid) WITH ORDINALITY AS s (s, place)
-		WHERE c.contype IN ('p', 'u', 'x', 'c') AND c.conparentid = 0 AND c.conislocal AND c.conname NOT LIKE 'snowflake\_new\_%' AND c.conname NOT LIKE 'snowflake\_old\_%'
-			AND (c.contype = 'x' OR u.kind = 'undo' OR s.s LIKE 'COMMENT ON %')
-			AND EXISTS (SELECT FROM snowflake_migrate.shadows() AS k WHERE k.relid = c.conrelid AND k.attnum = ANY (c.conkey))
+	RETURN QUERY SELECT u.kind, s FROM unnest(old_constraints) AS o JOIN pg_constraint AS c ON c.oid = o, (VALUES ('swap'), ('undo')) AS u (kind),
+			snowflake_migrate.constraint_statements(c.oid) WITH ORDINALITY AS s (s, place)
+		WHERE c.contype = 'x' OR u.kind = 'undo' OR s.s LIKE 'COMMENT ON %'
 		ORDER BY u.kind, c.oid, s.place;
-	FOR f IN SELECT c.oid, c.conrelid::regclass AS name, c.conname, c.convalidated, r.relkind, k.before
-			FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_constraint AS c ON c.oid = k.oid JOIN pg_class AS r ON r.oid = c.conrelid ORDER BY c.oid LOOP
-		IF f.before THEN
-			RETURN QUERY VALUES ('swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', f.name, snowflake_migrate.new_name(f.conname), f.conname));
+	FOR b IN SELECT k.*, k.relid::regclass AS relation, r.relkind FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_class AS r ON r.oid = k.relid ORDER BY k.oid LOOP
+		IF b.before THEN
+			RETURN QUERY VALUES ('swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', b.relation, snowflake_migrate.new_name(b.name), b.name));
 		ELSE
-			RETURN QUERY VALUES ('swap', format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', f.name, f.conname, replace(pg_get_constraintdef(f.oid), ' NOT VALID', ''),
-				CASE WHEN f.relkind = 'p' THEN '' ELSE ' NOT VALID' END));
-			IF f.relkind <> 'p' AND f.convalidated THEN
-				RETURN QUERY VALUES ('after', format('ALTER TABLE %s VALIDATE CONSTRAINT %I', f.name, f.conname));
+			RETURN QUERY VALUES ('swap', format('ALTER TABLE %s ADD CONSTRAINT %I %s%s', b.relation, b.name, replace(b.definition, ' NOT VALID', ''),
+				CASE WHEN b.relkind = 'p' THEN '' ELSE ' NOT VALID' END));
+			IF b.relkind <> 'p' AND b.is_valid THEN
+				RETURN QUERY VALUES ('after', format('ALTER TABLE %s VALIDATE CONSTRAINT %I', b.relation, b.name));
 			END IF;
 		END IF;
-		RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.constraint_statements(f.oid) WITH ORDINALITY AS s (s, place) WHERE s.place > 1 ORDER BY s.place;
-		RETURN QUERY SELECT 'undo', s FROM snowflake_migrate.constraint_statements(f.oid) WITH ORDINALITY AS s (s, place) ORDER BY s.place;
+		RETURN QUERY SELECT u.kind, s FROM snowflake_migrate.constraint_statements(b.oid) WITH ORDINALITY AS s (s, place), (VALUES ('swap'), ('undo')) AS u (kind)
+			WHERE u.kind = 'undo' OR s.place > 1 ORDER BY u.kind, s.place;
 	END LOOP;
 
 	-- from here on the old columns are kept, as far as they can hold the numbers
-	FOR t IN SELECT s.top, n.nspname, c.relname, array_agg(s.name ORDER BY s.attnum) AS names, array_agg(format_type(a.atttypid, NULL) ORDER BY s.attnum) AS types
-			FROM snowflake_migrate.shadows() AS s JOIN pg_class AS c ON c.oid = s.top JOIN pg_namespace AS n ON n.oid = c.relnamespace
-				JOIN pg_attribute AS a ON a.attrelid = s.relid AND a.attnum = s.attnum
-			WHERE s.relid = s.top GROUP BY s.top, n.nspname, c.relname LOOP
-		RETURN QUERY SELECT 'swap', format('CREATE OR REPLACE FUNCTION %I.%I() RETURNS trigger LANGUAGE plpgsql AS %L', t.nspname, snowflake_migrate.sync_name(t.relname),
-			format(E'BEGIN\n%s\n\tRETURN NEW;\nEND', string_agg(CASE u.type
-				WHEN 'bigint' THEN format(E'\tNEW.%I := NEW.%I;', snowflake_migrate.old_name(u.name), u.name)
-				WHEN 'bigint[]' THEN format(E'\tNEW.%I := NEW.%I;', snowflake_migrate.old_name(u.name), u.name)
-				ELSE format(CASE WHEN u.type LIKE '%[]'
-						THEN E'\tNEW.%1$I := CASE WHEN %3$s OPERATOR(pg_catalog.>=) ALL (NEW.%2$I) THEN NEW.%2$I END;'
-						ELSE E'\tNEW.%1$I := CASE WHEN NEW.%2$I OPERATOR(pg_catalog.<=) %3$s THEN NEW.%2$I END;' END,
-					snowflake_migrate.old_name(u.name), u.name, CASE WHEN u.type LIKE 'smallint%' THEN 32767 ELSE 2147483647 END) END, E'\n')))
-			FROM unnest(t.names, t.types) AS u (name, type);
-		RETURN QUERY SELECT 'swap', s
-			FROM snowflake_migrate.tree(t.top) AS m JOIN pg_class AS c ON c.oid = m,
-				LATERAL (VALUES (1, format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION %I.%I()',
-						snowflake_migrate.sync_name(t.relname), m::regclass, t.nspname, snowflake_migrate.sync_name(t.relname))),
-					(2, format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', m::regclass, snowflake_migrate.sync_name(t.relname)))) AS v (place, s)
-			WHERE NOT c.relispartition OR m = t.top ORDER BY m, v.place;
-	END LOOP;
-	RETURN QUERY SELECT 'swap', s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.creates) WITH ORDINALITY AS s (s, place)
-		ORDER BY h.depth, h.ordinality, s.place;
-	RETURN QUERY SELECT 'after', s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(ARRAY[h.late, replace(h.late, 'REFRESH MATERIALIZED VIEW', 'ANALYZE')]) WITH ORDINALITY AS s (s, place)
-		WHERE h.late IS NOT NULL ORDER BY h.depth, h.ordinality, s.place;
+	RETURN QUERY SELECT 'swap', y.s FROM (
+			SELECT s.top, string_agg(format(CASE
+					WHEN s.old_type IN ('bigint', 'bigint[]') THEN E'\tNEW.%1$I := NEW.%2$I;\n'
+					WHEN s.old_type LIKE '%[]' THEN E'\tNEW.%1$I := CASE WHEN %3$s OPERATOR(pg_catalog.>=) ALL (NEW.%2$I) THEN NEW.%2$I END;\n'
+					ELSE E'\tNEW.%1$I := CASE WHEN NEW.%2$I OPERATOR(pg_catalog.<=) %3$s THEN NEW.%2$I END;\n' END,
+				s.old_name, s.name, CASE WHEN s.old_type LIKE 'smallint%' THEN 32767 ELSE 2147483647 END), '' ORDER BY s.attnum) AS kept
+			FROM unnest(tops) AS s WHERE s.new_type IS NOT NULL GROUP BY s.top) AS k,
+		snowflake_migrate.sync_statements(k.top, k.kept) AS y (s);
+	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.recreating(hanging) AS s;
+	RETURN QUERY SELECT 'after', s FROM snowflake_migrate.refreshing(hanging) AS s;
 END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.swap_steps() IS 'the statements of the swap, of undo() after it, and of what follows it';
 
--- Lock the tables of the migration against readers, within some time in all, in which they
--- wait: a lock that is waited for is one that others wait behind.
-CREATE FUNCTION snowflake_migrate.lock_tables(patience interval) RETURNS void
-	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+-- The tables that the swap changes: those of the migration, and both sides of foreign keys
+CREATE FUNCTION snowflake_migrate.swapped_tables() RETURNS oid[]
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT s.table_name::regclass::oid FROM snowflake_migrate.shadow AS s
+		UNION SELECT u FROM snowflake_migrate.changed_foreign_keys() AS k, unnest(ARRAY[k.relid, k.referenced]) AS u ORDER BY 1)
+$$;
+COMMENT ON FUNCTION snowflake_migrate.swapped_tables() IS 'the tables that the swap changes';
+
+-- Lock them within some time in all, in which they wait: a lock that is waited for is one that
+-- others wait behind.
+CREATE FUNCTION snowflake_migrate.lock_tables(tables oid[], mode text, patience interval) RETURNS void
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	tables oid[] := ARRAY(SELECT s.table_name::regclass::oid FROM snowflake_migrate.shadow AS s
-		UNION SELECT unnest(ARRAY[c.conrelid, c.confrelid]) FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_constraint AS c ON c.oid = k.oid ORDER BY 1);
+	finish constant timestamptz := clock_timestamp() + patience;
 	relid oid;
-	finish timestamptz;
 BEGIN
-	-- autovacuum and other DDL are waited for without harm to readers and writers
-	PERFORM set_config('lock_timeout', '10s', true);
-	FOREACH relid IN ARRAY tables LOOP
-		EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', relid::regclass);
-	END LOOP;
-	IF patience IS NULL THEN
-		RETURN;
-	END IF;
-	finish := clock_timestamp() + patience;
 	FOREACH relid IN ARRAY tables LOOP
 		PERFORM set_config('lock_timeout', greatest(1, extract(epoch FROM finish - clock_timestamp()) * 1000)::integer::text, true);
-		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', relid::regclass);
+		EXECUTE format('LOCK TABLE %s IN %s MODE', relid::regclass, mode);
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.lock_tables(interval) IS 'lock the tables of the migration, first against DDL, then against readers';
+COMMENT ON FUNCTION snowflake_migrate.lock_tables(oid[], text, interval) IS 'lock tables within some time';
 
 -- One attempt at the swap; false if it did not get its locks
 CREATE FUNCTION snowflake_migrate.swap_once(patience interval) RETURNS boolean
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET client_min_messages = warning
 AS $$
 DECLARE
+	m snowflake_migrate.migration := snowflake_migrate.take('filled', 'swapped');
+	tables oid[];
 	kinds text[];
 	statements text[];
-	i integer;
 	start timestamptz;
 BEGIN
-	IF (SELECT m.state FROM snowflake_migrate.migration AS m FOR UPDATE) = 'swapped' THEN
+	IF m.state = 'swapped' THEN
 		RETURN true;
 	END IF;
-	PERFORM snowflake_migrate.take('filled');
 	IF EXISTS (SELECT FROM snowflake_migrate.build()) THEN
 		RAISE EXCEPTION 'indexes and constraints for the new columns are missing'
 			USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Run SELECT snowflake_migrate.build() \gexec';
 	END IF;
 	BEGIN
-		PERFORM snowflake_migrate.lock_tables(NULL);
+		-- autovacuum and other DDL are waited for without harm to readers and writers
+		tables := snowflake_migrate.swapped_tables();
+		PERFORM snowflake_migrate.lock_tables(tables, 'SHARE UPDATE EXCLUSIVE', '10 s');
 		SELECT array_agg(s.kind), array_agg(s.statement) INTO kinds, statements FROM snowflake_migrate.swap_steps() AS s;
-		start := clock_timestamp();
-		PERFORM snowflake_migrate.lock_tables(patience);
-		FOR i IN 1 .. cardinality(kinds) LOOP
-			IF kinds[i] = 'swap' THEN
-				EXECUTE statements[i];
-			END IF;
-		END LOOP;
 		INSERT INTO snowflake_migrate.step (kind, place, statement)
 			SELECT s.kind, s.place, s.statement FROM unnest(kinds, statements) WITH ORDINALITY AS s (kind, statement, place) WHERE s.kind <> 'swap';
+		statements := ARRAY(SELECT s.statement FROM unnest(kinds, statements) WITH ORDINALITY AS s (kind, statement, place) WHERE s.kind = 'swap' ORDER BY s.place);
+		start := clock_timestamp();
+		PERFORM snowflake_migrate.lock_tables(tables, 'ACCESS EXCLUSIVE', patience);
+		PERFORM snowflake_migrate.run(statements);
 		UPDATE snowflake_migrate.migration SET state = 'swapped', swapped = now(), locked = clock_timestamp() - start;
 	EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
 		RETURN false;
@@ -2274,21 +2280,21 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.swap_once(interval) IS 'one attempt at the swap; false if it did not get its locks';
 
--- One statement of those that the swap has left; false if none is left
-CREATE FUNCTION snowflake_migrate.run_after() RETURNS boolean
+-- One statement of those that the swap has left; NULL if none is left
+CREATE FUNCTION snowflake_migrate.run_after() RETURNS float8
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	s record;
 BEGIN
 	PERFORM snowflake_migrate.take('swapped');
-	SELECT * INTO s FROM snowflake_migrate.step AS t WHERE t.kind = 'after' ORDER BY t.place LIMIT 1 FOR UPDATE;
+	SELECT * INTO s FROM snowflake_migrate.step AS t WHERE t.kind = 'after' ORDER BY t.place LIMIT 1;
 	IF NOT FOUND THEN
-		RETURN false;
+		RETURN NULL;
 	END IF;
 	EXECUTE s.statement;
 	DELETE FROM snowflake_migrate.step AS t WHERE t.place = s.place;
-	RETURN true;
+	RETURN 0;
 END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.run_after() IS 'run one statement that the swap has left';
@@ -2308,11 +2314,7 @@ BEGIN
 	IF is_done IS NOT TRUE THEN
 		RAISE EXCEPTION 'the tables could not be locked' USING ERRCODE = 'lock_not_available', HINT = 'Look for long transactions, and call it again.';
 	END IF;
-	LOOP
-		is_done := snowflake_migrate.run_after();
-		COMMIT;
-		EXIT WHEN NOT is_done;
-	END LOOP;
+	CALL snowflake_migrate.repeat('SELECT snowflake_migrate.run_after()');
 END
 $$;
 COMMENT ON PROCEDURE snowflake_migrate.swap(interval, integer) IS 'swap the old columns for the new ones, in one short transaction';
@@ -2324,10 +2326,10 @@ CREATE FUNCTION snowflake_migrate.without_old_number() RETURNS TABLE (place text
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s record;
+	s snowflake_migrate.shadow_column;
 BEGIN
-	FOR s IN SELECT h.top, h.name FROM snowflake_migrate.shadows() AS h WHERE h.relid = h.top ORDER BY h.top, h.attnum LOOP
-		EXECUTE format('SELECT count(*) FROM %s WHERE %I IS NULL AND %I IS NOT NULL', s.top::regclass, snowflake_migrate.old_name(s.name), s.name) INTO rows;
+	FOR s IN SELECT * FROM snowflake_migrate.shadows() AS h WHERE h.relid = h.top LOOP
+		EXECUTE format('SELECT count(*) FROM %s WHERE %I IS NULL AND %I IS NOT NULL', s.top::regclass, s.old_name, s.name) INTO rows;
 		place := format('%s.%I', s.top::regclass, s.name);
 		IF rows > 0 THEN
 			RETURN NEXT;
@@ -2341,45 +2343,26 @@ CREATE FUNCTION snowflake_migrate.undo_swap() RETURNS void
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET check_function_bodies = off
 AS $$
 DECLARE
-	relids oid[] := ARRAY(SELECT s.relid FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top ORDER BY s.relid, s.attnum);
-	attnums smallint[] := ARRAY(SELECT s.attnum FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top ORDER BY s.relid, s.attnum);
 	hanging snowflake_migrate.hanging[];
-	statement text;
 	large record;
 BEGIN
-	PERFORM snowflake_migrate.lock_tables('1 h');
+	PERFORM snowflake_migrate.lock_tables(snowflake_migrate.swapped_tables(), 'ACCESS EXCLUSIVE', '1 h');
 	FOR large IN SELECT * FROM snowflake_migrate.without_old_number() LOOP
 		RAISE EXCEPTION '% rows of % have numbers that the old column cannot hold', large.rows, large.place
 			USING ERRCODE = 'numeric_value_out_of_range', DETAIL = 'They were written after the swap.',
 				HINT = 'Delete them, or go on: snowflake_migrate.finish().';
 	END LOOP;
-	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(relids, attnums) AS h);
-	FOR statement IN SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.drops) AS s ORDER BY h.depth DESC, h.ordinality LOOP
-		EXECUTE statement;
-	END LOOP;
-	FOR statement IN SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', c.conrelid::regclass, c.conname)
-			FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_constraint AS c ON c.oid = k.oid LOOP
-		EXECUTE statement;
-	END LOOP;
-	PERFORM snowflake_migrate.drop_sync(r.relid) FROM (SELECT DISTINCT unnest(relids) AS relid) AS r;
-	FOR statement IN SELECT format('ALTER TABLE %s %s', s.table_name, string_agg(format('DROP COLUMN %I', s.column_name), ', '))
-			FROM snowflake_migrate.shadow AS s WHERE s.new_type IS NOT NULL GROUP BY s.table_name LOOP
-		EXECUTE statement;
-	END LOOP;
-	FOR statement IN SELECT format('ALTER TABLE %s RENAME COLUMN %I TO %I', s.table_name, snowflake_migrate.old_name(s.column_name), s.column_name)
-			FROM snowflake_migrate.shadow AS s WHERE s.new_type IS NOT NULL LOOP
-		EXECUTE statement;
-	END LOOP;
-	FOR statement IN SELECT s.statement FROM snowflake_migrate.step AS s WHERE s.kind = 'undo' ORDER BY s.place LOOP
-		EXECUTE statement;
-	END LOOP;
-	FOR statement IN SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(h.creates) WITH ORDINALITY AS s (s, place) ORDER BY h.depth, h.ordinality, s.place LOOP
-		EXECUTE statement;
-	END LOOP;
-	FOR statement IN SELECT s FROM unnest(hanging) WITH ORDINALITY AS h, unnest(ARRAY[h.late, replace(h.late, 'REFRESH MATERIALIZED VIEW', 'ANALYZE')]) WITH ORDINALITY AS s (s, place)
-			WHERE h.late IS NOT NULL ORDER BY h.depth, h.ordinality, s.place LOOP
-		EXECUTE statement;
-	END LOOP;
+	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(snowflake_migrate.shadow_keys()) AS h);
+	PERFORM snowflake_migrate.run(ARRAY(SELECT * FROM snowflake_migrate.removing(hanging)));
+	PERFORM snowflake_migrate.run(ARRAY(SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', k.relid::regclass, k.name) FROM snowflake_migrate.changed_foreign_keys() AS k));
+	PERFORM snowflake_migrate.drop_sync(t) FROM unnest(ARRAY(SELECT DISTINCT s.top FROM snowflake_migrate.shadows() AS s)) AS t;
+	PERFORM snowflake_migrate.run(ARRAY(SELECT format('ALTER TABLE %s %s', s.top::regclass, string_agg(format('DROP COLUMN %I', s.name), ', '))
+			FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top GROUP BY s.top)
+		|| ARRAY(SELECT format('ALTER TABLE %s RENAME COLUMN %I TO %I', s.top::regclass, s.old_name, s.name)
+			FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top)
+		|| ARRAY(SELECT s.statement FROM snowflake_migrate.step AS s WHERE s.kind = 'undo' ORDER BY s.place)
+		|| ARRAY(SELECT * FROM snowflake_migrate.recreating(hanging))
+		|| ARRAY(SELECT * FROM snowflake_migrate.refreshing(hanging)));
 	PERFORM snowflake_migrate.forget();
 END
 $$;
@@ -2398,17 +2381,12 @@ COMMENT ON FUNCTION snowflake_migrate.forget() IS 'the migration is over';
 CREATE FUNCTION snowflake_migrate.drop_sync(relation oid) RETURNS void
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	name name;
-	namespace name;
-	m oid;
 BEGIN
-	SELECT snowflake_migrate.sync_name(c.relname), n.nspname INTO name, namespace
-		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation;
-	FOR m IN SELECT t.tgrelid FROM pg_trigger AS t WHERE t.tgname = name AND t.tgparentid = 0 AND t.tgrelid IN (SELECT snowflake_migrate.tree(relation)) LOOP
-		EXECUTE format('DROP TRIGGER %I ON %s', name, m::regclass);
-	END LOOP;
-	EXECUTE format('DROP FUNCTION IF EXISTS %I.%I()', namespace, name);
+	PERFORM snowflake_migrate.run(ARRAY(SELECT format('DROP TRIGGER %I ON %s', t.tgname, t.tgrelid::regclass)
+			FROM pg_class AS c, snowflake_migrate.tree(c.oid) AS m JOIN pg_trigger AS t ON t.tgrelid = m
+			WHERE c.oid = relation AND t.tgname = snowflake_migrate.sync_name(c.relname) AND t.tgparentid = 0)
+		|| ARRAY(SELECT format('DROP FUNCTION IF EXISTS %I.%I()', n.nspname, snowflake_migrate.sync_name(c.relname))
+			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation));
 END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.drop_sync(oid) IS 'drop the trigger that keeps other columns, and its function';
@@ -2419,46 +2397,32 @@ CREATE FUNCTION snowflake_migrate.drop_columns(VARIADIC states text[]) RETURNS f
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
-	m snowflake_migrate.migration;
+	m snowflake_migrate.migration := snowflake_migrate.take(VARIADIC states);
+	swapped constant boolean := m.swapped IS NOT NULL;
 	t record;
-	statement text;
-	swapped boolean;
 BEGIN
-	m := snowflake_migrate.take(VARIADIC states);
-	swapped := m.swapped IS NOT NULL;
-	SELECT s.table_name::regclass::oid AS relid, string_agg(format('DROP COLUMN %I', a.attname), ', ') AS actions, array_agg(a.attnum) AS attnums INTO t
-		FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass
-		WHERE s.new_type IS NOT NULL AND a.attname = CASE WHEN swapped THEN snowflake_migrate.old_name(s.column_name) ELSE snowflake_migrate.new_name(s.column_name) END
-		GROUP BY s.table_name ORDER BY s.table_name LIMIT 1;
+	SELECT s.top AS relid, string_agg(format('DROP COLUMN %I', a.attname), ', ') AS actions, array_agg(a.attnum) AS attnums INTO t
+		FROM snowflake_migrate.shadows() AS s JOIN pg_attribute AS a ON a.attrelid = s.top AND a.attname = CASE WHEN swapped THEN s.old_name ELSE s.new_name END
+		WHERE s.relid = s.top GROUP BY s.top ORDER BY s.top LIMIT 1;
 	BEGIN
 		PERFORM set_config('lock_timeout', '200ms', true);
 		IF t.relid IS NULL THEN
-			IF swapped THEN
-				FOR statement IN SELECT format('DROP SEQUENCE %s', q::regclass)
-						FROM snowflake_migrate.shadow AS s JOIN pg_attribute AS a ON a.attrelid = s.table_name::regclass AND a.attname = s.column_name
-							JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum
-								AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
-							JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'S', LATERAL (SELECT c.oid AS q) AS o
-						WHERE s.role = 'key' AND s.new_type IS NULL AND NOT EXISTS (SELECT FROM pg_depend AS e
-							WHERE e.refclassid = 'pg_class'::regclass AND e.refobjid = c.oid AND e.deptype <> 'i') LOOP
-					EXECUTE statement;
-				END LOOP;
-			END IF;
+			-- the sequences of keys that only have another default
+			PERFORM snowflake_migrate.run(ARRAY(SELECT format('DROP SEQUENCE %s', c.oid::regclass)
+				FROM snowflake_migrate.shadows(true) AS s JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = s.relid AND d.refobjsubid = s.attnum
+						AND d.classid = 'pg_class'::regclass AND d.deptype = 'a'
+					JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'S'
+				WHERE swapped AND s.relid = s.top AND s.role = 'key' AND s.new_type IS NULL AND NOT EXISTS (SELECT FROM pg_depend AS e
+					WHERE e.refclassid = 'pg_class'::regclass AND e.refobjid = c.oid AND e.deptype <> 'i')));
 			PERFORM snowflake_migrate.forget();
 			RETURN NULL;
 		END IF;
-		IF NOT swapped THEN
-			FOR statement IN SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname) FROM pg_constraint AS f
-					WHERE f.contype = 'f' AND f.confrelid = t.relid AND f.confkey && t.attnums LOOP
-				EXECUTE statement;
-			END LOOP;
-		END IF;
-		-- a sequence that something else uses stays
-		FOR statement IN SELECT format('ALTER SEQUENCE %s OWNED BY NONE', d.objid::regclass) FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'S'
+		PERFORM snowflake_migrate.run(ARRAY(SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname) FROM pg_constraint AS f
+				WHERE NOT swapped AND f.contype = 'f' AND f.confrelid = t.relid AND f.confkey && t.attnums)
+			-- a sequence that something else uses stays
+			|| ARRAY(SELECT format('ALTER SEQUENCE %s OWNED BY NONE', d.objid::regclass) FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'S'
 				WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.relid AND d.refobjsubid = ANY (t.attnums) AND d.deptype = 'a'
-					AND EXISTS (SELECT FROM pg_depend AS e WHERE e.refclassid = 'pg_class'::regclass AND e.refobjid = d.objid AND e.deptype <> 'i') LOOP
-			EXECUTE statement;
-		END LOOP;
+					AND EXISTS (SELECT FROM pg_depend AS e WHERE e.refclassid = 'pg_class'::regclass AND e.refobjid = d.objid AND e.deptype <> 'i')));
 		PERFORM snowflake_migrate.drop_sync(t.relid);
 		EXECUTE format('ALTER TABLE %s %s', t.relid::regclass, t.actions);
 	EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
@@ -2469,33 +2433,28 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.drop_columns(text[]) IS 'drop the other columns of one table; NULL when none is left';
 
-CREATE FUNCTION snowflake_migrate.is_swapped() RETURNS boolean
+-- Whether undo() has done with it: it swaps back in one transaction
+CREATE FUNCTION snowflake_migrate.undo_if_swapped() RETURNS boolean
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	m snowflake_migrate.migration := snowflake_migrate.take('filling', 'filled', 'swapped');
 BEGIN
+	IF m.state = 'swapped' THEN
+		PERFORM snowflake_migrate.undo_swap();
+	END IF;
 	RETURN m.state = 'swapped';
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.is_swapped() IS 'whether undo() has to swap back';
+COMMENT ON FUNCTION snowflake_migrate.undo_if_swapped() IS 'swap back, if the swap has been';
 
 CREATE PROCEDURE snowflake_migrate.undo()
 	LANGUAGE plpgsql
 AS $$
-DECLARE
-	pause pg_catalog.float8;
 BEGIN
-	IF snowflake_migrate.is_swapped() THEN
-		PERFORM snowflake_migrate.undo_swap();
-		RETURN;
+	IF NOT snowflake_migrate.undo_if_swapped() THEN
+		CALL snowflake_migrate.repeat('SELECT snowflake_migrate.drop_columns(''filling'', ''filled'')');
 	END IF;
-	LOOP
-		pause := snowflake_migrate.drop_columns('filling', 'filled');
-		COMMIT;
-		EXIT WHEN pause IS NULL;
-		PERFORM pg_catalog.pg_sleep(pause);
-	END LOOP;
 END
 $$;
 COMMENT ON PROCEDURE snowflake_migrate.undo() IS 'take a migration back, before or after the swap';
@@ -2516,20 +2475,14 @@ COMMENT ON FUNCTION snowflake_migrate.begin_finishing() IS 'from here on there i
 CREATE PROCEDURE snowflake_migrate.finish()
 	LANGUAGE plpgsql
 AS $$
-DECLARE
-	pause pg_catalog.float8;
 BEGIN
 	PERFORM snowflake_migrate.begin_finishing();
 	COMMIT;
-	LOOP
-		pause := snowflake_migrate.drop_columns('finishing');
-		COMMIT;
-		EXIT WHEN pause IS NULL;
-		PERFORM pg_catalog.pg_sleep(pause);
-	END LOOP;
+	CALL snowflake_migrate.repeat('SELECT snowflake_migrate.drop_columns(''finishing'')');
 END
 $$;
 COMMENT ON PROCEDURE snowflake_migrate.finish() IS 'drop the old columns: there is no way back from here';
+
 -- IDs by the time of a row
 --
 -- For rows that have a time already, and for keys that are no integers, such as UUIDs.
@@ -2601,12 +2554,7 @@ BEGIN
 		RETURN 1;
 	END IF;
 	SELECT * INTO STRICT t FROM snowflake_migrate.resolve(target);
-	IF has_parameter_privilege('session_replication_role', 'SET') THEN
-		PERFORM set_config('session_replication_role', 'replica', true);
-	ELSIF EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = t.relid AND NOT g.tgisinternal AND g.tgenabled = 'O' AND g.tgtype & 16 <> 0) THEN
-		RAISE EXCEPTION 'triggers of table % would fire for each row', t.relid::regclass
-			USING ERRCODE = 'insufficient_privilege', HINT = format('GRANT SET ON PARAMETER session_replication_role TO %I;', current_user);
-	END IF;
+	PERFORM snowflake_migrate.fill_quietly(t.relid);
 	SELECT b.place INTO STRICT last FROM snowflake_migrate.backfilled AS b WHERE b.node = backfill_batch.node FOR UPDATE;
 	EXECUTE format($q$
 		WITH rows AS MATERIALIZED (
@@ -2637,17 +2585,10 @@ CREATE PROCEDURE snowflake_migrate.backfill(target text, time_column name, node 
 	batch integer DEFAULT 5000, load float8 DEFAULT 0.5, max_lag interval DEFAULT '10 s')
 	LANGUAGE plpgsql
 AS $$
-DECLARE
-	pause pg_catalog.float8;
 BEGIN
 	PERFORM snowflake_migrate.begin_backfill(target, time_column, node);
 	COMMIT;
-	LOOP
-		pause := snowflake_migrate.backfill_batch(target, time_column, node, batch, load, max_lag);
-		COMMIT;
-		EXIT WHEN pause IS NULL;
-		PERFORM pg_catalog.pg_sleep(pause);
-	END LOOP;
+	CALL snowflake_migrate.repeat(pg_catalog.format('SELECT snowflake_migrate.backfill_batch(%L, %L, %L, %L, %L, %L)', target, time_column, node, batch, load, max_lag));
 END
 $$;
 COMMENT ON PROCEDURE snowflake_migrate.backfill(text, name, integer, integer, float8, interval) IS
@@ -2660,7 +2601,6 @@ AS $$
 DECLARE
 	r record;
 	k record;
-	blocks bigint;
 	last_block bigint;
 BEGIN
 	SELECT * INTO STRICT r FROM snowflake_migrate.resolve(reference);
@@ -2671,17 +2611,11 @@ BEGIN
 	IF (SELECT c.relkind FROM pg_class AS c WHERE c.oid = r.relid) <> 'r' THEN
 		RAISE EXCEPTION 'table % is partitioned', r.relid::regclass USING ERRCODE = 'wrong_object_type', HINT = 'Call it for each partition.';
 	END IF;
-	IF has_parameter_privilege('session_replication_role', 'SET') THEN
-		PERFORM set_config('session_replication_role', 'replica', true);
-	ELSIF EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = r.relid AND NOT g.tgisinternal AND g.tgenabled = 'O' AND g.tgtype & 16 <> 0) THEN
-		RAISE EXCEPTION 'triggers of table % would fire for each row', r.relid::regclass
-			USING ERRCODE = 'insufficient_privilege', HINT = format('GRANT SET ON PARAMETER session_replication_role TO %I;', current_user);
-	END IF;
-	blocks := pg_relation_size(r.relid) / current_setting('block_size')::bigint;
-	IF first_block >= blocks THEN
+	PERFORM snowflake_migrate.fill_quietly(r.relid);
+	IF first_block >= pg_relation_size(r.relid) / current_setting('block_size')::bigint THEN
 		RETURN NULL;
 	END IF;
-	last_block := first_block + (SELECT greatest(1, batch / greatest(1, c.reltuples / greatest(1, c.relpages)))::bigint FROM pg_class AS c WHERE c.oid = r.relid);
+	last_block := first_block + snowflake_migrate.blocks_of(r.relid, batch);
 	EXECUTE format('UPDATE ONLY %1$s AS r SET %2$I = k.%3$I FROM %4$s AS k
 			WHERE r.ctid >= %5$L AND r.ctid < %6$L AND k.%7$I = r.%8$I AND r.%2$I IS DISTINCT FROM k.%3$I',
 		r.relid::regclass, r.attname, k.attname, k.relid::regclass, format('(%s,0)', first_block), format('(%s,0)', last_block), old_key, old_reference);
