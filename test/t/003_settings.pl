@@ -7,8 +7,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  change_node_id error_at_once finish_minter hold_keeper minting_node new_node query refuses
-  reload_with restart_node set_conf start_minter status wait_until waits
+  change_node_id error_at_once finish_minter hold_keeper new_node query refuses reload_with
+  restart_node set_conf start_minter status wait_until waits
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -171,32 +171,6 @@ foreach my $bad (
 		qr/(?:FATAL|ERROR|LOG): [^\n]*snowflake\.$setting.*$reason/s,
 		'the log names the setting and the reason');
 	$node->stop;
-}
-
-# Layouts that can be, each of which mints IDs that decode to what is known.
-# (A stored reservation may be tied to the layout it was made with, so each
-# gets a server of its own.)
-foreach my $good ([ 'sonyflake', 0x1234, 10, 'sonyflake' ],
-	[ 'time:40 shard:13 sequence:10 epoch:1314220021721', 8191, 1, 'instagram' ])
-{
-	my ($layout, $node_id, $tick, $name) = @$good;
-	my $other = minting_node(
-		$name,
-		node_id => $node_id,
-		conf => "snowflake.layout = '$layout'");
-
-	is( query(
-			$other, qq{
-			SELECT count(DISTINCT id), count(DISTINCT snowflake_sequence(id)) > 1,
-				   bool_and(snowflake_node(id) = $node_id AND snowflake_node(id, '$layout') = $node_id),
-				   bool_and(@@ id = snowflake_timestamp(id, '$name')),
-				   bool_and(@@ id BETWEEN before - interval '$tick ms' AND clock_timestamp() + interval '5 ms' + interval '$tick ms'),
-				   bool_and(make_snowflake(@@ id, snowflake_node(id), snowflake_sequence(id)) = id)
-			  FROM (SELECT clock_timestamp() AS before, snowflake_next() AS id FROM generate_series(1, 1000)) AS minted}
-		),
-		'1000|t|t|t|t|t',
-		"layout $layout: IDs decode to what went in");
-	$other->stop;
 }
 
 # Each session has a line of the processor's cache, of shared memory that is asked for.

@@ -135,12 +135,15 @@ is(error_at_once($node)->{sqlstate},
 accept_layout();
 is(stored_layout(), $canonical_new, 'accepted: all rows have the new layout');
 
-# Layouts, each after the one before, and what the warning says
+# Layouts, each after the one before, and what the warning says.  With each, IDs decode to what
+# went in.
 my $other_parts = qr/WARNING:  existing snowflakes now decode to other nodes and sequence numbers/;
 my $other_times =
   qr/WARNING:  existing snowflakes now decode to other times.*HINT:  Decode them with their own layout, for example snowflake_timestamp\(id, 'BEFORE'\)\./s;
 my $day_ago = 'epoch:' . (time() - 86_400) . '000';
 foreach my $case (
+	[ 'sonyflake', qr/./, 'ticks of 10 ms, the sequence above the node' ],
+	[ 'time:40 shard:13 sequence:10 epoch:1314220021721', qr/./, 'as Instagram has it' ],
 	[ 'time:41 node:5 sequence:7 epoch:2025-01-01T00:00:00Z', qr/./, 'parts of other widths' ],
 	[ 'time:45 node:5 sequence:7 epoch:2025-01-01T00:00:00Z', qr/^$/, 'more bits of time' ],
 	[
@@ -175,6 +178,15 @@ HINT:  Decode them with their own layout, for example snowflake_node\(id, 'BEFOR
 	configure($layout, 'differs');
 	$expected =~ s/BEFORE/\Q$before\E/;
 	like(accept_layout(), qr/$expected/s, "$what: the warning");
+	is( query(
+			$node, q{
+			SELECT count(DISTINCT id), bool_and(snowflake_node(id) = node),
+				bool_and(abs(extract(epoch FROM (@@ id) - now())) < 60),
+				bool_and(make_snowflake(@@ id, snowflake_node(id), snowflake_sequence(id)) = id)
+			  FROM (SELECT snowflake_next() AS id FROM generate_series(1, 100)) AS minted, snowflake_status}
+		),
+		'100|t|t|t',
+		"$what: IDs decode to what went in");
 	next if $what ne 'more bits of time';
 	cmp_ok(mint($node), '>', $id, "$what: the IDs ascend");
 	is(query($node, "SELECT snowflake_timestamp('$id') = snowflake_timestamp('$id', '$before')"),

@@ -199,17 +199,6 @@ fails(
 	},
 	sub { $locker->quit });
 fails(
-	'no standby',
-	sub { set_conf($node, synchronous_standby_names => 'nobody') },
-	{
-		message => $not_extended,
-		detail => $ends_at,
-		hint =>
-		  qr/The (?:commit of the reservation has been waiting for a synchronous standby|keeper, process \d+, has not answered) for $time.*\./,
-		log => qr/LOG:  the commit of the snowflake reservation waits for a synchronous standby/
-	},
-	sub { set_conf($node, synchronous_standby_names => '') });
-fails(
 	'no node ID',
 	sub { set_conf($node, 'snowflake.node_id' => -1); wait_for_gate($node, 'not set') },
 	{
