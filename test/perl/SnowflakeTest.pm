@@ -47,7 +47,7 @@ our @EXPORT_OK = qw(
   error_of extend finish_minter finish_statement get_clock has_injection_points has_public
   hold_keeper id_at keeper_sleeps kill_postmaster lead_ms let_pass lock_reservation log_count
   look member_conf members mint mint_many mint_together minting_node new_clock new_coordinator
-  new_member new_node pass_days patience query refused refuses reload_with restart_node
+  new_member new_node pass_days patience query refused refuses reload_with restart_node session
   set_clock set_conf sleeps_of start_after_kill start_minter start_statement start_time
   start_with_clock status step_clock stop_clock stop_time stored takes_less wait_for_gate
   wait_for_mint wait_for_query wait_for_status wait_until waits write_keys
@@ -225,6 +225,16 @@ sub change_node_id
 	return;
 }
 
+# A session in which these statements have been run.
+sub session
+{
+	my ($node, @statements) = @_;
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe($_) foreach @statements;
+	return $session;
+}
+
 # Start a statement that has to wait for something, in a session of background_psql(), or in a
 # new one of a node.  Returns the session.
 sub start_statement
@@ -233,8 +243,7 @@ sub start_statement
 
 	$session = $session->background_psql('postgres', on_error_stop => 0)
 	  if $session->isa('PostgreSQL::Test::Cluster');
-	my $output =
-	  $session->query_until(qr/^started\n/m, "\\echo started\n$sql;\n\\echo ended\n");
+	my $output = $session->query_until(qr/^started\n/m, "\\echo started\n$sql;\n\\echo ended\n");
 
 	# it may be quicker than we are
 	$session->{stdout} = $output =~ s/^started\n//mr;

@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  change_node_id disorder finish_minter log_count minting_node query refuses start_minter
-  status takes_less wait_for_mint wait_for_query wait_until
+  change_node_id disorder finish_minter log_count minting_node query refuses session
+  start_minter status takes_less wait_for_mint wait_for_query wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -257,8 +257,7 @@ is(disorder(\@ids), 0, 'the IDs ascend');
 
 # Kept from its table: minting goes on to the end of what is reserved, and the
 # keeper tries again and again.
-my $session = $node->background_psql('postgres');
-$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
+my $session = session($node, 'BEGIN; LOCK TABLE snowflake_keeper.reservation');
 $offset = -s $node->logfile;
 refuses(
 	$node,

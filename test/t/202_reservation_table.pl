@@ -9,8 +9,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of extend finish_minter finish_statement log_count minting_node query refuses start_minter
-  start_statement status wait_for_mint wait_for_query wait_until
+  error_of extend finish_minter finish_statement log_count minting_node query refuses session
+  start_minter start_statement status wait_for_mint wait_for_query wait_until
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -103,8 +103,7 @@ sql(q{ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf()});
 stop_minter($minter);
 
 # A copy of its index is fine, for as long as it takes to make it.
-my $old = $node->background_psql('postgres');
-$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()');
+my $old = session($node, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()');
 my $reindex = start_statement($node, "REINDEX TABLE CONCURRENTLY $keeper.reservation");
 wait_for_query($node, "SELECT count(*) = 2 FROM pg_index WHERE indrelid = $table");
 extend($node);

@@ -10,8 +10,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  change_node_id disorder error_of log_count new_node query refuses status stored takes_less
-  wait_for_mint wait_for_query wait_for_status
+  change_node_id disorder error_of log_count new_node query refuses session status stored
+  takes_less wait_for_mint wait_for_query wait_for_status
 );
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -275,8 +275,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 {
 	$offset = -s $node->logfile;
 	restart_without_extension();
-	my $session = $node->background_psql('postgres');
-	$session->query_safe('BEGIN; CREATE EXTENSION snowflake_keeper;');
+	my $session = session($node, 'BEGIN; CREATE EXTENSION snowflake_keeper;');
 	takes_less(
 		2,
 		'within max_wait',

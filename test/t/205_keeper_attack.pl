@@ -10,7 +10,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  change_node_id error_of log_count new_node query refuses reload_with status wait_for_mint wait_for_query
+  change_node_id log_count new_node query refuses reload_with status wait_for_mint wait_for_query
   wait_until
 );
 use Test::More;
@@ -169,62 +169,10 @@ spring(
 	  . trap('owner', 'public', 'snowflake_reservation'),
 	'or renamed');
 
-# What is the keeper's now is nobody else's.
-my @tries = (
-	'DROP EXTENSION snowflake_keeper',
-	'ALTER EXTENSION snowflake_keeper SET SCHEMA public',
-	'ALTER EXTENSION snowflake_keeper UPDATE',
-	'ALTER EXTENSION snowflake_keeper DROP TABLE snowflake_keeper.reservation',
-	'DROP SCHEMA snowflake_keeper CASCADE',
-	'ALTER SCHEMA snowflake_keeper RENAME TO mine_too',
-	'ALTER SCHEMA snowflake_keeper OWNER TO CURRENT_USER',
-	'CREATE TABLE snowflake_keeper.t ()',
-	'CREATE FUNCTION snowflake_keeper.f() RETURNS integer LANGUAGE sql RETURN 1',
-	'DROP TABLE snowflake_keeper.reservation',
-	'ALTER TABLE snowflake_keeper.reservation RENAME TO r',
-	'ALTER TABLE snowflake_keeper.reservation SET SCHEMA public',
-	'ALTER TABLE snowflake_keeper.reservation OWNER TO CURRENT_USER',
-	'ALTER TABLE snowflake_keeper.reservation DISABLE TRIGGER ALL',
-	'CREATE TRIGGER t BEFORE INSERT ON snowflake_keeper.reservation EXECUTE FUNCTION suppress_redundant_updates_trigger()',
-	'CREATE RULE r AS ON UPDATE TO snowflake_keeper.reservation DO INSTEAD NOTHING',
-	'CREATE POLICY p ON snowflake_keeper.reservation',
-	'CREATE INDEX ON snowflake_keeper.reservation (node)',
-	'CREATE STATISTICS snowflake_keeper.s ON node, layout FROM snowflake_keeper.reservation',
-	'GRANT ALL ON snowflake_keeper.reservation TO CURRENT_USER',
-	'TABLE snowflake_keeper.reservation',
-	'UPDATE snowflake_keeper.reservation SET reserved_until = now()',
-	'DELETE FROM snowflake_keeper.reservation',
-	'TRUNCATE snowflake_keeper.reservation',
-	'BEGIN; LOCK TABLE snowflake_keeper.reservation IN ACCESS SHARE MODE',
-	'COMMENT ON TABLE snowflake_keeper.reservation IS NULL',
-	'CREATE PUBLICATION p FOR TABLE snowflake_keeper.reservation',
-	'CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION f()',
-	q{ALTER ROLE ALL SET snowflake.kept_in = '1'},
-	'ALTER ROLE ALL RESET snowflake.kept_in',
-	q{ALTER DATABASE kept SET snowflake.kept_in = '1'},
-	q{SET snowflake.kept_in = '1'});
-
-# A privilege, or an object that one may see, is missing for each of these.
-sub nothing_can_be_done
-{
-	my ($what) = @_;
-
-	foreach my $role ('creator', 'owner')
-	{
-		my @done =
-		  grep {
-			error_of($node, as($role, $_), dbname => 'kept')->{sqlstate} !~ /^(?:42501|42704)$/
-		  } @tries;
-
-		is(join("\n", @done), '', "$what: what the $role of something else may not do");
-	}
-	return;
-}
-nothing_can_be_done('the keeper has its table');
 is_noted('where the reservation is stays noted down');
 
 # What the keeper does once, by SQL or as a superuser, is nobody's to hook into: the
-# database's settings, default privileges, and a superuser's own event triggers.
+# database's settings, and a superuser's own event triggers.  (Default privileges: 801_security.)
 change_node_id($node, -1, dbname => 'app');
 kept(
 	q{
@@ -236,9 +184,6 @@ kept(
 	CREATE TABLESPACE elsewhere LOCATION '';
 	CREATE FUNCTION hook() RETURNS event_trigger LANGUAGE plpgsql AS
 		'BEGIN RAISE ''an event trigger is run''; END';
-	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO creator WITH GRANT OPTION;
-	ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO creator WITH GRANT OPTION;
-	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO creator WITH GRANT OPTION;
 	CREATE EVENT TRIGGER hook ON ddl_command_start EXECUTE FUNCTION hook()});
 kept(
 	as( 'owner',
@@ -265,7 +210,6 @@ is( kept(
 	'0',
 	'in the tablespace of its database');
 is_noted('and where it is noted down');
-nothing_can_be_done('default privileges');
 
 # In the steady state the keeper runs no statement at all.
 nobody_is_superuser('nobody has become superuser');

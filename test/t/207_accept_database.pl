@@ -8,8 +8,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  change_node_id error_at_once minting_node new_clock query refuses reload_with start_with_clock
-  status step_clock wait_for_query wait_for_status
+  change_node_id error_at_once minting_node new_clock query refuses reload_with session
+  start_with_clock status step_clock wait_for_query wait_for_status
 );
 use Test::More;
 
@@ -162,8 +162,7 @@ like(status($node, 'gate'), qr/not in snowflake\.database/, 'nothing came of any
 
 # A keeper that cannot write: the call fails, and the server crashes.
 sql('CREATE EXTENSION snowflake_keeper');
-my $session = $node->background_psql('postgres');
-$session->query_safe('BEGIN; LOCK TABLE snowflake_keeper.reservation');
+my $session = session($node, 'BEGIN; LOCK TABLE snowflake_keeper.reservation');
 refuses_to_accept(
 	$newest, '55000',
 	'the keeper cannot write: an error',

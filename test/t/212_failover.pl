@@ -11,7 +11,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  error_of log_count mint new_node query refuses status wait_for_mint wait_for_query
+  error_of log_count mint new_node query refuses session status wait_for_mint wait_for_query
 );
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -190,8 +190,7 @@ is( query(
 		COMMIT}),
 	"\n0",
 	'no lock is left behind');
-my $locker = $primary->background_psql('postgres');
-$locker->query_safe(
+my $locker = session($primary,
 	'BEGIN; SELECT pg_current_xact_id(); LOCK TABLE snowflake_keeper.reservation IN ACCESS EXCLUSIVE MODE; SELECT pg_switch_wal()'
 );
 wait_for_query($standby,

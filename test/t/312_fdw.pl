@@ -161,22 +161,6 @@ foreach my $server ('knowing', 'unknowing')
 	my $plan = plan_of("SELECT * FROM $table ORDER BY id DESC LIMIT 10");
 	is($plan =~ /Remote SQL: .* ORDER BY id DESC/ ? 1 : 0, $sent ? 1 : 0, "$server: ORDER BY id")
 	  or diag($plan);
-	is(local_sql("SELECT min(id), max(id) FROM $table"),
-		'0|9223372036854775807', "$server: min and max");
-
-	# Joins: with a table of this server, and of the other one with itself
-	is( local_sql(
-			qq{
-			CREATE TEMP TABLE wanted AS
-				SELECT id, id::bigint AS number FROM $table WHERE n BETWEEN 400 AND 500;
-			ANALYZE wanted;
-			SELECT count(*), sum(n) FROM $table JOIN wanted USING (id);
-			SELECT count(*), sum(n) FROM $table f JOIN wanted w ON f.id = w.number;
-			SELECT count(*) FROM $table a JOIN $table b ON a.id = b.id JOIN $table c ON c.id > b.id
-			 WHERE a.n = 500 AND c.id < '$after';
-			SELECT count(*) FROM wanted w JOIN $table f ON f.id < w.id AND f.n = 450}),
-		"101|45450\n101|45450\n9\n50",
-		"$server: joins");
 
 	# Changes, which are sent as they are where their condition is
 	my $update = qq{

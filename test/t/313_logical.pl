@@ -54,8 +54,7 @@ foreach my $name ('ada', 'bob')
 			made timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id, 'twitter')) STORED,
 			note text);
 		CREATE TABLE rows_of_bob (LIKE rows_of_ada INCLUDING ALL);
-		CREATE VIEW all_rows AS TABLE rows_of_ada UNION ALL TABLE rows_of_bob;
-		CREATE TABLE halt (n integer)});
+		CREATE VIEW all_rows AS TABLE rows_of_ada UNION ALL TABLE rows_of_bob});
 	wait_for_mint($node{$name}, dbname => 'shop');
 
 	# what is there before the subscription is copied
@@ -102,33 +101,19 @@ sub catch_up
 
 catch_up('shop');
 
-# Two sessions on each that insert row after row, each in a transaction of its own, until they are
-# told to halt: when each server has rows that the other has inserted meanwhile, and then some of
-# its own after that.
-my %sessions;
-foreach my $name ('ada', 'bob', 'ada', 'bob')
-{
-	push @{ $sessions{$name} }, start_statement(
-		$node{$name}->background_psql('shop', on_error_stop => 0), qq{
+# Rows on both, each in a transaction of its own
+my @sessions = map {
+	start_statement(
+		$node{$_}->background_psql('shop', on_error_stop => 0), qq{
 		DO \$\$
 		BEGIN
-			FOR n IN 1 .. 1000000 LOOP
-				INSERT INTO rows_of_$name (note) VALUES ('of $name');
+			FOR n IN 1 .. 500 LOOP
+				INSERT INTO rows_of_$_ (note) VALUES ('of $_');
 				COMMIT;
-				EXIT WHEN EXISTS (SELECT FROM halt);
 			END LOOP;
-		END \$\$});
-}
-foreach my $count (100, 200)
-{
-	wait_for_query(
-		$node{$_}, qq{
-		SELECT count(*) FILTER (WHERE note = 'of ada') >= $count
-		   AND count(*) FILTER (WHERE note = 'of bob') >= $count FROM all_rows}, dbname => 'shop'
-	) foreach 'ada', 'bob';
-}
-shop($_, 'INSERT INTO halt VALUES (1)') foreach 'ada', 'bob';
-foreach my $session (map { @$_ } values %sessions)
+		END \$\$})
+} 'ada', 'bob';
+foreach my $session (@sessions)
 {
 	finish_statement($session);
 	is($session->{stderr}, '', 'every insert succeeded');
@@ -161,22 +146,15 @@ foreach my $name ('ada', 'bob')
 
 	is( shop(
 			$other{$name}, qq{
-			SELECT count(*) >= 100, bool_and(note = 'of $name'),
+			SELECT count(*), bool_and(note = 'of $name'),
 				(SELECT count(*) FROM all_rows WHERE note = 'of $name' AND snowflake_node(id) <> $id)
 			  FROM all_rows
 			 WHERE snowflake_node(id) = $id AND snowflake_node(number::snowflake) = $id
 			   AND snowflake_node(ids[1]) = $id AND snowflake_node(checked) = $id
 			   AND made = \@\@ id AND note LIKE 'of %'}),
-		't|t|0',
+		'500|t|0',
 		"$other{$name} sees which rows were born on $name");
 }
-is( shop(
-		'ada', q{
-		SELECT max(first) < min(last)
-		  FROM (SELECT min(id) AS first, max(id) AS last FROM all_rows
-				 WHERE note LIKE 'of %' GROUP BY note) born}),
-	't',
-	'both inserted at once');
 is( shop(
 		'bob', q{
 		SELECT count(*), (SELECT count(*) FROM all_rows WHERE note = 'changed' AND id = ids[3]),

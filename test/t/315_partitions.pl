@@ -13,7 +13,7 @@ use SnowflakePartitions qw(
   bounds complaints due fails kill_session look_after maintain maintain_at names owner_session
   partitions_node run_script sql start_run
 );
-use SnowflakeTest qw(finish_statement wait_for_query);
+use SnowflakeTest qw(finish_statement session wait_for_query);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -265,8 +265,7 @@ is(due('2027-02-16Z') . sql(q{SELECT to_regclass('log_2026_12')}),
 	'', 'it is dropped by the next run');
 
 # A reader that does not end: what does not disturb it is done
-my $reader = $node->background_psql('postgres');
-$reader->query_safe('BEGIN; SELECT count(*) FROM app.log');
+my $reader = session($node, 'BEGIN; SELECT count(*) FROM app.log');
 my $stderr = complaints('2027-03-16Z', q{, lock_timeout => '10ms', tries => 2, pause => '10 ms'});
 like($stderr, qr/ERROR:  1 of the steps/, 'detaching needs a lock that a reader holds');
 like(

@@ -11,7 +11,7 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakePartitions qw(
   complaints due fails look_after maintain maintain_at names partitions_node run_script sql start_run
 );
-use SnowflakeTest qw(finish_statement query refuses);
+use SnowflakeTest qw(finish_statement query refuses session);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -69,8 +69,7 @@ is(sql('SELECT op, count(*) FROM changes GROUP BY op ORDER BY op'),
 
 # so are those that are committed while the move waits for their writer
 sql(q{INSERT INTO full_of (id, line) VALUES (make_snowflake('2027-05-03Z', 1, 0), 'before')});
-my $writer = $node->background_psql('postgres');
-$writer->query_safe(
+my $writer = session($node,
 	q{BEGIN; INSERT INTO app.full_of (id, line) VALUES (make_snowflake('2027-05-04Z', 1, 0), 'meanwhile')}
 );
 my $run = start_run(q{lock_timeout => '0', at => '2026-11-10Z'}, "wait_event_type = 'Lock'");

@@ -9,7 +9,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  finish_statement minting_node query refuses reload_with set_conf start_statement wait_for_query wait_until
+  finish_statement minting_node query refuses reload_with session set_conf start_statement
+  wait_for_query wait_until
 );
 use Test::More;
 
@@ -67,16 +68,6 @@ sub new_round
 	return sql('SELECT snowflake_next()');
 }
 
-# A session in which that has been run
-sub session
-{
-	my (@statements) = @_;
-	my $session = $node->background_psql('postgres');
-
-	$session->query_safe($_) foreach @statements;
-	return $session;
-}
-
 sub insert
 {
 	my ($what) = @_;
@@ -89,7 +80,7 @@ sub insert
 # visible: nobody may deliver the later one before the snapshot has the first.
 sub open_rows
 {
-	my $writer = session(
+	my $writer = session($node,
 		"BEGIN; INSERT INTO events (what) VALUES ('early$round'); DO 'BEGIN PERFORM pg_advisory_lock(1); END'"
 	);
 
@@ -157,7 +148,7 @@ foreach my $name (sort keys %statement)
 			"EXECUTE p($after)")
 		  : $form eq 'in a cursor' ? ("BEGIN; DECLARE c CURSOR FOR $statement", 'FETCH c')
 		  : ('SELECT', $statement);
-		my $reader = start_statement(session($prepare), $first);
+		my $reader = start_statement(session($node, $prepare), $first);
 
 		wait_for_lock();
 		commit_row($writer);
@@ -175,7 +166,7 @@ foreach my $level ('REPEATABLE READ', 'SERIALIZABLE', 'REPEATABLE READ READ ONLY
 	my $after = new_round();
 	my $writer = open_rows();
 	my $read = "SELECT $found FROM settled WHERE id > $after";
-	my $reader = session("BEGIN ISOLATION LEVEL $level; SELECT count(*) FROM many");
+	my $reader = session($node, "BEGIN ISOLATION LEVEL $level; SELECT count(*) FROM many");
 
 	commit_row($writer);
 	is($reader->query_safe($read),
@@ -202,14 +193,14 @@ foreach my $from ('another session', 'a logical slot')
 	if ($from eq 'another session')
 	{
 		$writer = open_rows();
-		$exporter = session('BEGIN ISOLATION LEVEL REPEATABLE READ');
+		$exporter = session($node, 'BEGIN ISOLATION LEVEL REPEATABLE READ');
 		$snapshot = $exporter->query_safe('SELECT pg_export_snapshot()');
 	}
 	else
 	{
 		# a slot waits for those that write, so the row is written later, by one
 		# that has its number already
-		$exporter = session($connect);
+		$exporter = session($node, $connect);
 		$snapshot = (
 			split /\|/,
 			$exporter->query_safe(
@@ -218,7 +209,7 @@ foreach my $from ('another session', 'a logical slot')
 	}
 	commit_row($writer);
 	my $reader =
-	  session("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
+	  session($node, "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
 	is($reader->query_safe("SELECT $found FROM settled WHERE id > $after"),
 		'found: []', "a snapshot from $from: nothing passes what it does not see");
 	is( $reader->query_safe(
@@ -236,8 +227,9 @@ foreach my $from ('another session', 'a logical slot')
 SKIP:
 {
 	my $after = new_round();
-	my @blocks = map { session('BEGIN') } 1, 2;
-	my ($before, $waiting, $exporter) = (session('BEGIN'), session('BEGIN'), session($connect));
+	my @blocks = map { session($node, 'BEGIN') } 1, 2;
+	my ($before, $waiting, $exporter) =
+	  (session($node, 'BEGIN'), session($node, 'BEGIN'), session($node, $connect));
 	my $slot_waits_for = sub {
 		my ($session) = @_;
 		my $xid = $session->query_safe('SELECT pg_current_xact_id()');
@@ -289,7 +281,7 @@ SKIP:
 	cmp_ok(sql('SELECT snowflake_frontier()'),
 		'>', $after, 'the frontier passes a row that is committed');
 	my $reader =
-	  session("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
+	  session($node, "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$snapshot'");
 	is($reader->query_safe("SELECT $found FROM events WHERE id > $after"),
 		'found: []', 'a snapshot of a slot that does not see it');
 	is($reader->query_safe("SELECT snowflake_frontier() <= $after"),
@@ -320,7 +312,7 @@ SKIP:
 
 	sql("INSERT INTO events (what) SELECT 'row' FROM generate_series(1, 20)");
 	my $writer = open_rows();
-	my $reader = session('BEGIN',
+	my $reader = session($node, 'BEGIN',
 		"DECLARE a CURSOR FOR SELECT snowflake_frontier() FROM events WHERE id > $after");
 	my @values = ([ $reader->query_safe('FETCH a') ], []);
 	$writer->query_safe('COMMIT; SELECT pg_advisory_unlock(1)');
@@ -351,10 +343,10 @@ SKIP:
 {
 	my $after = new_round();
 	my @others = (
-		session('BEGIN; SELECT pg_current_xact_id()'),
-		session("BEGIN; INSERT INTO events (what) VALUES ('early')"));
+		session($node, 'BEGIN; SELECT pg_current_xact_id()'),
+		session($node, "BEGIN; INSERT INTO events (what) VALUES ('early')"));
 	insert('later');
-	my $reader = session('BEGIN');
+	my $reader = session($node, 'BEGIN');
 	my $read = "SELECT $found FROM settled WHERE id > $after";
 	is($reader->query_safe($read),
 		'found: []', 'statements of a transaction: the first has nothing');
@@ -362,7 +354,7 @@ SKIP:
 	is( $reader->query_safe($read),
 		'found: [early later]',
 		'one that was in between has ended: the next one has its row');
-	push @others, session('BEGIN; SELECT pg_current_xact_id()');
+	push @others, session($node, 'BEGIN; SELECT pg_current_xact_id()');
 	insert('last');
 	is( $reader->query_safe($read),
 		'found: [early later last]',
@@ -403,9 +395,9 @@ refuses(
 my $after = new_round();
 my $poll =
   "SELECT coalesce(string_agg(what, ' ' ORDER BY id), 'nothing') FROM settled WHERE id > $after";
-my $minter = session('BEGIN; SELECT snowflake_next()');
+my $minter = session($node, 'BEGIN; SELECT snowflake_next()');
 insert('polled');
-my $poller = session('BEGIN');
+my $poller = session($node, 'BEGIN');
 is($poller->query_safe($poll), 'nothing', 'a transaction that has minted holds it back');
 $minter->query_safe('ROLLBACK');
 is($poller->query_safe($poll), 'nothing', 'to the end of the transaction of a poller');

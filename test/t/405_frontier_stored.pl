@@ -10,7 +10,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  minting_node new_node query refuses reload_with status wait_for_mint wait_for_query
+  minting_node new_node query refuses reload_with session status wait_for_mint wait_for_query
 );
 use PostgreSQL::Test::Cluster;
 use Test::More;
@@ -63,8 +63,7 @@ sub standby_reads
 
 # Rows that are still open, below and above
 insert('a');
-my $open = $primary->background_psql('postgres');
-$open->query_safe(q{BEGIN; INSERT INTO orders (customer) VALUES ('b')});
+my $open = session($primary, q{BEGIN; INSERT INTO orders (customer) VALUES ('b')});
 insert('c');
 sql($store);
 standby_reads('a', 'a standby reads up to what is stored');
@@ -91,8 +90,7 @@ pass('updates are HOT');
 
 # A transaction of the standby that outlives the promotion has a snapshot of recovery,
 # of which nothing is known.
-my $old = $standby->background_psql('postgres');
-$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM orders');
+my $old = session($standby, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM orders');
 
 # A subscriber that has no extension: the frontier comes first, and the table later.
 insert('d');

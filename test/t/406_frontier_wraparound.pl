@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node query wait_for_mint);
+use SnowflakeTest qw(new_node query session wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -62,8 +62,7 @@ push @expected, 'first';
 $oldest->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated');
 
 # one that is open from before the turn, and mints after it
-my $long = $node->background_psql('postgres');
-$long->query_safe('BEGIN; SELECT pg_current_xact_id()');
+my $long = session($node, 'BEGIN; SELECT pg_current_xact_id()');
 
 while (sql('SELECT pg_current_xact_id()') < 2 * 4294967296 + 20)
 {
@@ -72,8 +71,8 @@ while (sql('SELECT pg_current_xact_id()') < 2 * 4294967296 + 20)
 	$count++;
 	$writer->query_safe("BEGIN; INSERT INTO events (what) VALUES ('early$count')");
 	sql("INSERT INTO events (what) VALUES ('late$count')");
-	my $reader = $node->background_psql('postgres');
-	$reader->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated");
+	my $reader =
+	  session($node, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated");
 	$writer->query_safe('COMMIT');
 	sql("INSERT INTO unrelated DEFAULT VALUES") foreach 1 .. 5;
 	my $got = $reader->query_safe($all);
@@ -97,8 +96,8 @@ $oldest->quit;
 # so the row after it is not to be passed.
 $long->query_safe(q{INSERT INTO events (what) VALUES ('long')});
 sql(q{INSERT INTO events (what) VALUES ('after')});
-my $reader = $node->background_psql('postgres');
-$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated');
+my $reader =
+  session($node, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated');
 $long->query_safe('COMMIT');
 unlike($reader->query_safe($all),
 	qr/after/, 'what was open from before the turn is not passed by a snapshot that lacks it');

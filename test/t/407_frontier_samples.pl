@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(change_node_id hold_keeper minting_node query wait_for_mint);
+use SnowflakeTest qw(change_node_id hold_keeper minting_node query session wait_for_mint);
 use Test::More;
 
 my $node = minting_node('main',
@@ -31,22 +31,12 @@ sub insert
 	return;
 }
 
-# A session in which that has been run
-sub session
-{
-	my ($begin) = @_;
-	my $session = $node->background_psql('postgres');
-
-	$session->query_safe($begin);
-	return $session;
-}
-
-# One that has taken a snapshot and asks later
+# A session that has taken a snapshot and asks later
 sub snapshot
 {
 	my ($level) = @_;
 
-	return session("BEGIN ISOLATION LEVEL $level; DECLARE c CURSOR FOR $reading");
+	return session($node, "BEGIN ISOLATION LEVEL $level; DECLARE c CURSOR FOR $reading");
 }
 
 # One with a row that is not committed yet
@@ -54,7 +44,7 @@ sub open_row
 {
 	my ($what) = @_;
 
-	return session("BEGIN; INSERT INTO events (what) VALUES ('$what')");
+	return session($node, "BEGIN; INSERT INTO events (what) VALUES ('$what')");
 }
 
 # Before anybody has asked, there is what the keeper has published.
@@ -157,9 +147,9 @@ foreach my $kind ('runs', 'is prepared')
 # minted and has no transaction ID ends, which no snapshot shows.
 sql('TRUNCATE events');
 insert('first');
-my $minter = session('BEGIN; SELECT snowflake_next()');
+my $minter = session($node, 'BEGIN; SELECT snowflake_next()');
 insert('second');
-my $reader_session = session('BEGIN ISOLATION LEVEL REPEATABLE READ');
+my $reader_session = session($node, 'BEGIN ISOLATION LEVEL REPEATABLE READ');
 my $answer = $reader_session->query_safe('SELECT snowflake_frontier()');
 $minter->query_safe('COMMIT');
 is($reader_session->query_safe('SELECT snowflake_frontier()'),
@@ -175,9 +165,9 @@ $_->quit foreach $minter, $reader_session;
 # What a session has computed itself counts for its later snapshots, where what it has
 # published does not: they have the same xmax.
 sql('TRUNCATE events');
-my $idle = session('BEGIN; SELECT pg_current_xact_id()');
+my $idle = session($node, 'BEGIN; SELECT pg_current_xact_id()');
 insert('first');
-my $poller = session('SELECT snowflake_frontier()');
+my $poller = session($node, 'SELECT snowflake_frontier()');
 $poller->query_safe("BEGIN; DECLARE c CURSOR FOR $reading");
 $idle->query_safe('COMMIT');
 is($poller->query_safe('FETCH c'),
