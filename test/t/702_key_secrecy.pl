@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(error_of has_public log_count new_node write_keys);
+use SnowflakeTest qw(error_of has_public log_count new_node query refuses write_keys);
 use Test::More;
 
 # Keys whose hexadecimal digits and bytes are told from everything else
@@ -30,7 +30,7 @@ log_executor_stats = on
 my $file = write_keys($node, 1, $secrets[0], 2, uc $secrets[1]);
 $node->append_conf('postgresql.conf', "snowflake_public.key_file = '$file'");
 $node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_public CASCADE');
+query($node, 'CREATE EXTENSION snowflake_public CASCADE');
 
 my $seen = '';
 
@@ -125,16 +125,16 @@ my ($dump) = run_command([ 'pg_dumpall', '-d', $node->connstr('postgres') ]);
 like($dump, qr/CREATE EXTENSION IF NOT EXISTS snowflake/, 'the dump is one');
 
 # Who is no superuser does not even learn where the file is.
-$node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN; GRANT SELECT ON t TO ordinary');
-my $ordinary = $node->safe_psql(
-	'postgres', q{
+query($node, 'CREATE ROLE ordinary LOGIN; GRANT SELECT ON t TO ordinary');
+my $ordinary = query(
+	$node, q{
 	SET ROLE ordinary;
 	SELECT * FROM pg_settings;
 	SELECT snowflake_public(1, 'ord')});
 like($ordinary, qr/ord_1/, 'an ordinary user encrypts');
 unlike($ordinary, qr/public\.keys/, 'and does not see where the keys are');
-my $denied = error_of($node, 'SET ROLE ordinary; SHOW snowflake_public.key_file');
-is($denied->{sqlstate}, '42501', 'nor when asking for it');
+refuses($node, 'SET ROLE ordinary; SHOW snowflake_public.key_file',
+	'42501', 'nor when asking for it');
 chmod 0644, $file;
 my $refused = error_of($node, q{SET ROLE ordinary; SELECT snowflake_public(1, 'ord')});
 is($refused->{sqlstate}, 'F0000', 'nor by an error: SQLSTATE');
