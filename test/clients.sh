@@ -10,6 +10,6 @@
 become_root "$@"
 begin clients "$@"
 
-open_clients "$@" >"$work/why" ||
+open_clients >"$work/why" ||
 	cannot_have "the clients could not be had: $(tail -n 1 "$work/why")"
-in_chroot "$clients" bash /src/test/run.sh clients "$@"
+in_chroot clients bash /src/test/run.sh clients "$@"

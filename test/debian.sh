@@ -211,17 +211,11 @@ install_client_modules()
 	mv "$1.part" "$1"
 }
 
-# Open the chroot of test/clients.sh: PostgreSQL 18, and the clients that clients.pl tries each
-# night, with the named ones.  Sets clients to its name: those that need more have one of their own.
+# Open the chroot of test/clients.sh, which is "clients": PostgreSQL 18, and what clients.pl tries.
 open_clients()
 {
-	local packages
-
-	packages=$(perl "$root/test/clients/clients.pl" --packages "$@")
-	clients=clients
-	[ "$packages" = "$(perl "$root/test/clients/clients.pl" --packages)" ] || clients=other-clients
-	open_chroot "$clients" "${suites_of[18]}" 18 "$packages" &&
-		install_client_modules "$cache/$clients/srv/npm"
+	open_chroot clients "${suites_of[18]}" 18 "$(perl "$root/test/clients/clients.pl" --packages)" &&
+		install_client_modules "$cache/clients/srv/npm"
 }
 
 # Run a command in a system.  Its mounts and processes are in namespaces of their own,
