@@ -1,32 +1,24 @@
 #!/bin/bash
-# The benchmarks: build the extension, measure it beside what else makes keys,
-# on throw-away servers, and write test/bench/report/benchmarks.md with plots.
-# Leaves the installed PostgreSQL as it is.  Runs as root or as a user with sudo.
+# The benchmarks: build the extension, measure it beside what else makes keys, on throw-away
+# servers, and write three tables, of minting, inserts and filters on time, to
+# test/bench/report.md.  Leaves the installed PostgreSQL as it is.  Runs as root or as a user
+# with sudo.
 #
 #   bash test/bench/run.sh                       everything, about 20 minutes
 #   bash test/bench/run.sh --quick               everything, small: does it work?
-#   bash test/bench/run.sh mint bare             some parts of: mint bare tail insert
-#                                                bulk shapes range decode public clients
-#   bash test/bench/run.sh --clients clients     what clients see: in the chroot of
-#                                                test/clients.sh, with PostgreSQL 18;
-#                                                left out without --clients
-#   bash test/bench/run.sh --full insert         10,000,000 rows as well: 4 more
+#   bash test/bench/run.sh minting inserts       some of minting, inserts, times
 #   bash test/bench/run.sh --version 18          with that PostgreSQL, in a chroot as
 #                                                for test/matrix.sh if it is not here
-#   bash test/bench/run.sh --pgedge DIR mint     beside pgEdge's snowflake too, of
+#   bash test/bench/run.sh --pgedge DIR          beside pgEdge's snowflake too, of
 #                                                which DIR is the source
-#   bash test/bench/run.sh --note TEXT           and say so at the top of the report
-#   bash test/bench/run.sh --clients --publish   everything, and copy the report to doc/
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 . "$root/test/debian.sh"
 
-report=$root/test/bench/report
+report=$root/test/bench/report.md
 options=()
 arguments=("$@")
-chroot=
 pgedge=
-publish=
 version=
 # which state of the tree is measured
 tree=$(git -C "$root" describe --always --dirty 2>/dev/null) || tree=unknown
@@ -46,9 +38,7 @@ leave()
 # The others are options of bench.py.
 while [ $# -gt 0 ]; do
 	case $1 in
-		--clients) version=18 chroot=clients ;;
 		--pgedge) pgedge=$(realpath -e "${2:?--pgedge needs a directory}"); shift ;;
-		--publish) publish=yes; options+=("$1") ;;
 		--version) version=${2:?--version needs a number}; shift ;;
 		--help) sed -n '2,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
 		*) options+=("$1") ;;
@@ -56,54 +46,20 @@ while [ $# -gt 0 ]; do
 	shift
 done
 
-# In the chroot that has the version: the same script, beside a copy of the tree,
-# which takes pgEdge's source along.
+# In the chroot that has the version: the same script, beside a copy of the tree, which takes
+# pgEdge's source along.
 measure_in_chroot()
 {
 	local also=()
 
-	rm -rf "$report"
-	mkdir -p "$report"
+	open_chroot "$version" "${suites_of[$version]:-}" "$version" || return
 	if [ -n "$pgedge" ]; then
-		cp -r "$pgedge" "$report/pgedge"
-		also=(--pgedge /src/test/bench/report/pgedge)
+		rm -rf --one-file-system "$cache/$version/srv/pgedge"
+		cp -r "$pgedge" "$cache/$version/srv/pgedge"
+		also=(--pgedge /srv/pgedge)
 	fi
-	if [ -n "$chroot" ]; then
-		open_clients || return
-		chroot=$clients
-	else
-		chroot=$version
-		open_chroot "$version" "${suites_of[$version]:-}" "$version" || return
-	fi
-	in_chroot "$chroot" bash /src/test/bench/run.sh --tree "$tree" "${also[@]}" "${options[@]}" || return
-	rm -rf "$report"
-	cp -r "$cache/$chroot/src/test/bench/report" "$report"
-}
-
-main()
-{
-	if [ -n "$version" ] && { [ -n "$chroot" ] || ! PG_CONFIG=$(installed_pg_config "$version"); }; then
-		become_root "${arguments[@]}"
-		install_missing
-		# a group of its own, which can be ended as a whole
-		set -m
-		measure_in_chroot &
-		child=$!
-		set +m
-		wait "$child"
-		child=
-	else
-		[ -z "$version" ] || export PG_CONFIG
-		measure
-	fi
-	say "report: test/bench/report/benchmarks.md"
-	if [ -n "$publish" ]; then
-		mkdir -p "$root/doc/benchmarks"
-		rm -f "$root/doc/benchmarks"/*.svg
-		cp "$report/benchmarks.md" "$root/doc/"
-		cp "$report/benchmarks"/*.svg "$root/doc/benchmarks/"
-		say "published: doc/benchmarks.md"
-	fi
+	in_chroot "$version" bash /src/test/bench/run.sh --tree "$tree" "${also[@]}" "${options[@]}" || return
+	cp "$cache/$version/src/test/bench/report.md" "$report"
 }
 
 build()
@@ -134,10 +90,26 @@ measure()
 	child=$!
 	wait "$child"
 	child=
+	cp "$work/report.md" "$report"
+}
 
-	rm -rf "$report"
-	mkdir -p "$report"
-	cp -r "$work/report/." "$report/"
+main()
+{
+	if [ -n "$version" ] && ! PG_CONFIG=$(installed_pg_config "$version"); then
+		become_root "${arguments[@]}"
+		install_missing
+		# a group of its own, which can be ended as a whole
+		set -m
+		measure_in_chroot &
+		child=$!
+		set +m
+		wait "$child"
+		child=
+	else
+		[ -z "$version" ] || export PG_CONFIG
+		measure
+	fi
+	say "report: test/bench/report.md"
 }
 
 # In one line, so that nothing is read from this file any more while it runs:
