@@ -2,11 +2,10 @@
 # A kind of test that is a program in Python, with servers of its own: get ready what it
 # takes, and start it as an unprivileged user.  run.sh runs this.
 #
-#   torture         torture/campaign.py
-#   torture tail    torture/tail.py
-#   torture next    bench/until_next.py
-#   fleet           fleet/campaign.py
-#   patroni         patroni/trial.py
+#   torture         campaign/torture.py
+#   torture tail    campaign/frontier.py
+#   fleet           campaign/fleet.py
+#   patroni         campaign/patroni.py
 #   differ          differ/differ.py
 #
 # All but the last have the extension in a private copy of the PostgreSQL installation.
@@ -14,8 +13,8 @@
 #
 #   --plant NAME    a fault in the extension, planted/NAME.patch: it has to find that
 #   --keep          the directory with all logs, events and IDs stays, as it does if something is found
-#   --history FILE  all IDs that were received, and the faults, for torture/check.py: see doc/promises.md
-#   --record FILE   what the run came to, for torture/records.py
+#   --history FILE  all IDs that were received, and the faults, for campaign/check.py: see doc/promises.md
+#   --record FILE   a table to which a row is added with what the run came to, for campaign/results.py
 #
 # Environment: PG_CONFIG, PYTHON (one that has psycopg2).
 
@@ -25,7 +24,7 @@
 : "${SNOWFLAKE_WORK:?run.sh runs this}"
 kind=$1
 shift
-program=$kind/campaign.py
+program=campaign/$kind.py
 arguments=()
 mounts=()
 planted=
@@ -33,9 +32,7 @@ keep=
 history=
 record=
 case "$kind ${1:-}" in
-	"torture tail") program=torture/tail.py; shift ;;
-	"torture next") program=bench/until_next.py; shift ;;
-	patroni*) program=patroni/trial.py ;;
+	"torture tail") program=campaign/frontier.py; shift ;;
 	differ*) program=differ/differ.py ;;
 esac
 while [ $# -gt 0 ]; do
@@ -62,16 +59,6 @@ leave()
 		umount "$dir" 2>/dev/null || umount -l "$dir" || true
 	done
 	[ -z "$keep" ] || { say "# evidence kept in $work"; work=; }
-}
-
-# The commit of the checkout, with a "+" if it has changes, and what is planted in it.  This may be a copy without it.
-commit_of_tree()
-{
-	local checkout=${SNOWFLAKE_CHECKOUT:-$root} commit
-
-	commit=$(git -c safe.directory="$checkout" -C "$checkout" rev-parse --short=12 HEAD 2>/dev/null) || commit=unknown
-	[ -z "$(git -c safe.directory="$checkout" -C "$checkout" status --porcelain 2>/dev/null)" ] || commit+=+
-	say "$commit${planted:+ with $planted}"
 }
 
 # A digest of all that is built and installed
@@ -122,21 +109,15 @@ else
 		as_user patch -s -d tree -p0 <"tree/test/planted/$planted.patch"
 	fi
 	as_user cc -O2 -Wall -shared -fPIC -o clock_shim.so tree/test/shim/clock_shim.c -ldl -pthread
-	if [ "$kind" = fleet ]; then
-		as_user cc -O2 -Wall -shared -fPIC -o resolver_shim.so tree/test/shim/resolver_shim.c -ldl
-		as_user cc -O2 -Wall -shared -fPIC -o host_shim.so tree/test/shim/host_shim.c
-	fi
-	commit=$(commit_of_tree)
-	code=$(code_of_tree)
+	arguments+=(--code "$(code_of_tree)${planted:+ with $planted}")
 	private_installation >build.log 2>&1 || { cat build.log; exit 2; }
 	bindir=$work/inst$bindir
 fi
-if [ $program = torture/campaign.py ]; then
+if [ $program = campaign/torture.py ]; then
 	{ [ "$(id -u)" = 0 ] && mount_small_disks && arguments+=(--small-disks); } ||
 		say "# full disk: left out, a tmpfs cannot be mounted here$([ "$(id -u)" = 0 ] || echo ' (needs root)')"
 fi
 [ -z "$history" ] || arguments+=(--history "$work/history.gz")
-[ -z "$record" ] || arguments+=(--record "$work/record.json" --commit "$commit" --code "$code")
 # It stops its servers by itself, also if we are told to end: not in a pipe, of which a signal would end
 # this side before it has.  Whom we report to may have ended by then.
 trap '' PIPE
@@ -145,6 +126,10 @@ as_user env PYTHONDONTWRITEBYTECODE=1 "$python" "tree/test/$program" --work "$wo
 	> >(trap '' TERM; as_tap) || status=$?
 wait $!
 [ -z "$history" ] || cp history.gz "$history"
-[ ! -e record.json ] || cp record.json "$record"
+if [ -n "$record" ] && [ -e result ]; then
+	# with the heads of those that are kept here
+	[ -s "$record" ] || sed '/^| ---/q' tree/test/campaign/results.md >"$record"
+	cat result >>"$record"
+fi
 [ "$status" != 1 ] || [ "$kind" = differ ] || keep=yes
 exit "$status"

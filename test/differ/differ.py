@@ -158,7 +158,7 @@ def run(options, subject, damage):
                                                    if subject.columns_of else text,
                                                    encoding="latin-1")
     (directory / "schedule").write_text(schedule(options.source, options.files), encoding="ascii")
-    with Server(options.bindir, options.work / f"{subject.name}-data", {**SETTINGS, **subject.settings}) as server:
+    with Server(options.bindir, options.work / f"{subject.name}-server", {**SETTINGS, **subject.settings}) as server:
         server.psql("CREATE DATABASE regression TEMPLATE template0")
         server.environment["PGDATABASE"] = "regression"
         server.psql(subject.prepare + ";" + damage)
@@ -167,9 +167,9 @@ def run(options, subject, damage):
             subprocess.run([options.pg_regress, "--inputdir", directory, "--outputdir", directory,
                             "--bindir", options.bindir, "--dlpath", options.libraries,
                             "--schedule", directory / "schedule", "--use-existing", "--dbname", "regression",
-                            "--host", options.work, "--port", str(server.port), "--user", "postgres"],
+                            "--host", server.directory, "--port", "5432", "--user", "postgres"],
                            env=server.environment, stdout=log, stderr=subprocess.STDOUT, check=False)
-    shutil.rmtree(options.work / f"{subject.name}-data")
+    shutil.rmtree(options.work / f"{subject.name}-server")
     return directory
 
 

@@ -131,7 +131,7 @@ my @blocks = (
 	[ 'doc/design.md', qr/──>/, 'a drawing' ],
 	[ 'doc/tailing.md', qr/───▶/, 'a drawing' ],
 	[ 'doc/fleet.md', qr/^consul acl /, 'test/t/512_consul.pl' ],
-	[ 'doc/fleet.md', qr/^scope: |^PATRONI_/, 'test/patroni/trial.py' ],
+	[ 'doc/fleet.md', qr/^scope: |^PATRONI_/, 'test/campaign/patroni.py' ],
 	[ 'doc/migrating.md', qr/^pg_dump .*pg_restore/s, 'test/t/604_generators.pl' ],
 	[ 'doc/clock.md', qr/^SELECT snowflake_restart_at_clock/m, 'test/t/041_restart_at_clock.pl' ],
 	[
@@ -140,7 +140,7 @@ my @blocks = (
 		'it is for chronyd, which sets the clock of the machine'
 	],
 	[ 'doc/partitions.md', qr/^[\d*].*psql/, \&runs_by_cron ],
-	[ 'doc/promises.md', qr/^bash test\/run\.sh torture .*--history/, 'test/torture/history.py' ],
+	[ 'doc/promises.md', qr/^bash test\/run\.sh torture .*--history/, 'test/campaign/campaign.py' ],
 	[ 'doc/public.md', qr/^sudo install/, \&makes_keys ],
 	[ 'doc/reference.md', qr/^(?:twitter|\w+:\d+)/, \&are_layouts ],
 	[ 'doc/running.md', qr/^psql -f monitoring\/status\.sql/, \&runs_in_psql ],

@@ -1,10 +1,8 @@
-"""Faults that doc/fleet.md has a way back from: a coordinator that forgets, is split, or cannot be found by its name;
-a clock far ahead; another fleet.  Where the page tells an administrator what to do, the fault does that, and what the
-page promises is expected.
+"""Faults of a fleet that an administrator has to do something about: a coordinator that forgets, or is split; a clock far
+ahead.  Where doc/fleet.md says what to do, the fault does that, and what the page promises is expected.
 
 Some of them give servers a node ID of which the fault knows that nobody else has it: SPECIFIC, which no server takes by
-itself.  Those of VISITORS are leased by servers that visit another fleet only, as IDs of two fleets may be equal, and
-those of ADDRESSES by none.
+itself.
 """
 
 import datetime
@@ -14,9 +12,9 @@ import time
 import psycopg2
 
 import proxy as network
-from servers import Backup, Down, wait_for
+from servers import Backup, Down, patience, wait_for
 
-ALL_NODES, ADDRESSES, SPECIFIC, VISITORS = '0-799', range(800, 900), range(900, 1000), '1000-1023'
+ALL_NODES, SPECIFIC = '0-799', range(900, 1000)
 PATIENCE_S = 2.5        # a little more than snowflake.jump_patience
 FAR_NS = 365 * 24 * 3600 * 10 ** 9
 FAR = datetime.timedelta(days=300)
@@ -24,31 +22,17 @@ FAR = datetime.timedelta(days=300)
 # clock that was set to be believed, an attempt, and the time until the next one.
 BOUND_S = 8
 CLOCK_BOUND_S = 3
-STOP_BOUND_S = 7
 WENT_BACK = 'closed: the coordinator went back in time'
-
-
-def patience(seconds):
-    """More of it where more processes want to run than there are processors for."""
-    with open('/proc/loadavg') as f:
-        average, _, _, running, _ = f.read().split()
-    with open('/proc/cpuinfo') as f:
-        processors = sum(line.startswith('processor') for line in f)
-    busy = max(float(average), int(running.split('/')[0])) / processors
-    return seconds * max(busy / 4, 1)
 
 
 def utc_now():
     return datetime.datetime.now(datetime.timezone.utc)
 
 
-class WayBack:
-    """What the injector can do to fleets; it has the servers."""
+class Recovery:
+    """What the campaign over a fleet can do to that; it has the servers."""
 
-    def __init__(self):
-        self.specific = 0
-        self.moves = 0
-        self.visited = None             # up to when visitors had leases
+    specific = 0
 
     # --- what is expected
 
@@ -58,7 +42,7 @@ class WayBack:
 
     def bounded(self, event, seconds, what):
         """All servers mint, in time."""
-        took = self.wait_for_ids(event)
+        took = self.all_mint(event)
         bound = patience(seconds)
         self.expect(event, took <= bound, f'{what}: all mint again after {took:.1f} s, {bound:.0f} s at most')
 
@@ -116,9 +100,6 @@ class WayBack:
         self.specific += 1
         return SPECIFIC[self.specific % len(SPECIFIC)]
 
-    def lead_ns(self, server):
-        return int((self.look(server, 'extract(epoch FROM lead)') or 0) * 10 ** 9)
-
     def set_nodes(self, server, nodes):
         server.nodes = str(nodes)
         server.configure()
@@ -167,15 +148,13 @@ class WayBack:
                 event['detail'].append('again')
                 time.sleep(0.5)
 
-    def found_again(self, event, server, gone=False, noted=()):
+    def found_again(self, event, server, gone=False):
         """The floor of the fleet is above all that was granted, which all servers know together.
 
-        Clocks that are behind it would mint nothing for as long as they are, so they are set right.  "noted": servers
-        that do not answer, and of which it is known already.
+        Clocks that are behind it would mint nothing for as long as they are, so they are set right.
         """
         for each in self.present():
-            if each not in noted:
-                self.note_granted(each)
+            self.note_granted(each)
         self.recover(event, server, self.granted, gone)
         self.era_ns = max(self.era_ns, int((self.granted - utc_now()).total_seconds() * 1e9) + 10 ** 8)
         for each in self.present():
@@ -189,7 +168,7 @@ class WayBack:
         self.coordinator.end(signal.SIGKILL)
         self.coordinator.lose_data()
         self.hold_leases(0, 1.5)
-        self.back(event)
+        self.back()
         self.hold_leases(0, 1)
         self.found_again(event, self.any_member(event))
         self.bounded(event, BOUND_S, 'the fleet is founded again')
@@ -205,10 +184,14 @@ class WayBack:
     def wait_for_node(self, server, node):
         wait_for(lambda: self.node_of(server) == node, patience(20), 'a new node ID is not leased')
 
-    def take_specific(self, server, node):
+    def stop_to_take(self, server, node):
+        """It takes that node ID when it is started."""
         self.note_granted(server)
-        self.set_nodes(server, node)
         server.stop('kill')
+        self.set_nodes(server, node)
+
+    def take_specific(self, server, node):
+        self.stop_to_take(server, node)
         self.start(server)
 
     def long_lease(self, event):
@@ -229,7 +212,7 @@ class WayBack:
         self.take_specific(other, node)
         self.coordinator.end(signal.SIGKILL)
         self.coordinator.lose_data()
-        self.back(event)
+        self.back()
         began = time.monotonic()
         # what the default is, but for a clock that the coordinator's is far behind of
         other.query('SELECT snowflake_fleet_recover(now() + %s)', (datetime.timedelta(seconds=self.lease_s), ),
@@ -287,9 +270,7 @@ class WayBack:
         event['detail'].append(f'servers {two[0].number} and {two[1].number}')
         node = self.specific_node()
         for server in two:
-            self.note_granted(server)
-            server.stop('kill')
-            self.set_nodes(server, node)
+            self.stop_to_take(server, node)
         fleet = self.coordinator.fleet
         self.coordinator.drop_key(fleet)
         with self.coordinator.writes_wait(fleet, 2):
@@ -400,18 +381,14 @@ class WayBack:
         self.set_clocks({server: base_ns for server in holders})
         self.coordinator.copy()
         node = self.specific_node()
-        self.set_nodes(holders[0], node)
-        holders[0].stop('kill')
-        self.start(holders[0])
-        wait_for(lambda: self.node_of(holders[0]) == node, patience(20), 'a new node ID is not leased')
+        self.take_specific(holders[0], node)
+        self.wait_for_node(holders[0], node)
         self.allow_all(holders[:1], node)
         self.all_renew(holders)
         self.set_network([server.member for server in others], network.HOLE)
         for server, holder in zip(others, holders):
-            self.note_granted(server)
-            server.stop('kill')
+            self.stop_to_take(server, self.node_of(holder))
             server.set_base(base_ns - behind_ns)
-            self.set_nodes(server, self.node_of(holder))
             self.start(server)
         leases = {server: self.look(server, 'leases') for server in holders}
         self.coordinator.restore()
@@ -431,72 +408,6 @@ class WayBack:
         self.found_again(event, self.rng.choice(holders))
         self.bounded(event, BOUND_S, 'the fleet is founded again')
 
-    def two_overtaken(self, event):
-        """The coordinator goes back behind its grants to two servers that stand still, and grants both node IDs to
-        others.  The first who notice mark the fleet.  The two go on before the fleet is recovered, or after.
-        """
-        others, holders = self.two_alone()
-        event['detail'].append('holders {0.number} and {1.number}, others {2.number} and {3.number}'
-                               .format(*holders, *others))
-        free = [server for server in self.members() if server not in others and server not in holders]
-        # What the others are granted begins above all that the holders have minted: see "What is not covered".  Those
-        # may be ahead of their clocks, and by a reservation more after a crash.
-        self.set_clocks({server: holder.base_ns + self.lead_ns(holder) + 2 * 10 ** 9
-                         for server, holder in zip(others, holders)})
-        self.coordinator.copy()
-        nodes = {}
-        for server in holders:
-            nodes[server] = self.specific_node()
-            self.set_nodes(server, nodes[server])
-            server.stop('kill')
-        for server in holders:
-            self.start(server)
-        for server in holders:
-            wait_for(lambda: self.node_of(server) == nodes[server], patience(20), 'a new node ID is not leased')
-            self.allow_all([server], nodes[server])
-        self.all_renew(free)
-        for server in others:
-            self.note_granted(server)
-            server.stop('kill')
-        for server in holders:
-            self.note_granted(server)
-        until = {server: self.look(server, 'lease_until') for server in holders}
-        recover_first = self.rng.random() < 0.5
-        with holders[0].stopped(holders[0].processes()), holders[1].stopped(holders[1].processes()):
-            began = time.monotonic()
-            self.set_network({server.member for server in self.present()}, network.HOLE)
-            self.coordinator.restore()
-            self.set_network([server.member for server in others], network.PASS)
-            overtaken = 0
-            for server, holder in zip(others, holders):
-                self.set_nodes(server, nodes[holder])
-                self.start(server)
-            for server, holder in zip(others, holders):
-                wait_for(lambda: self.node_of(server) == nodes[holder], patience(20), 'a node ID is not taken')
-                rows = server.query('SELECT leased_from FROM snowflake_fleet() WHERE node = %s', (nodes[holder], ),
-                                    dbname=server.database)
-                overtaken += rows[0][0] <= until[holder]
-                self.allow_all([server], nodes[holder])
-            event['detail'].append(f'{overtaken} overtaken')
-            self.hold(0.3, 1)
-            self.set_network({server.member for server in self.present()}, network.PASS)
-            self.eventually(event, lambda: 'grants nothing' in (self.fleet_row(others[0], 'state')[0] or ''),
-                            self.lease_s + 5, 'a server that was forgotten marks the fleet')
-            if recover_first:
-                self.found_again(event, free[0], noted=holders)
-            else:
-                event['detail'].append('recovered afterwards')
-            # their leases end: nothing is minted with them any more
-            time.sleep(max(1.2 * self.lease_s - (time.monotonic() - began), 0))
-        if not recover_first:
-            self.hold_leases(0.2, 0.5)
-            self.found_again(event, free[0])
-        self.bounded(event, BOUND_S, 'the fleet is founded again')
-        self.allow_all([*others, *holders])
-        self.hold_leases(0.2, 0.4)
-        self.expect(event, self.fleet_row(free[0], 'state')[0] == 'fleet',
-                    'a fleet that was founded again is not marked')
-
     def split(self, event):
         """A standby of the coordinator is promoted, and the primary goes on.  All servers know both, in one order or
         the other; two that know them in different orders want one node ID.
@@ -513,9 +424,7 @@ class WayBack:
         node = self.specific_node()
         self.set_clocks({server: max(each.base_ns for each in two) for server in two})
         for server in two:
-            self.note_granted(server)
-            server.stop('kill')
-            self.set_nodes(server, node)
+            self.stop_to_take(server, node)
         slots = {server.member for server in self.present()}
         self.set_network(slots, network.HOLE)
         old = self.coordinator.members[0]
@@ -542,80 +451,8 @@ class WayBack:
                 self.eventually(event, lambda: 'was replaced by another' in (self.look(server, 'advice') or ''),
                                 self.lease_s + 10, 'a coordinator that was replaced grants nothing')
             old.end(signal.SIGKILL)
-            self.back(event)
+            self.back()
             self.bounded(event, BOUND_S, 'the right one is back')
         for server in self.present():
             server.order = None
         self.apply(self.present())
-
-    def resolver_is_slow(self, event):
-        """The name of the first host takes a second to be not found.  Leases are renewed at the others, servers start and stop."""
-        chosen = self.rng.sample(self.members(), self.rng.randrange(2, len(self.members()) + 1))
-        event['detail'].append(f'{len(chosen)} servers')
-        for server in chosen:
-            server.name_is_slow = True
-        self.apply(chosen)
-        chosen[0].stop('kill')
-        self.start(chosen[0])
-        self.hold_leases(0.2, 0.5)
-        began = time.monotonic()
-        chosen[1].stop('fast')
-        took = time.monotonic() - began
-        bound = patience(STOP_BOUND_S)
-        self.expect(event, took <= bound, f'a server stops after {took:.1f} s, {bound:.0f} s at most')
-        self.start(chosen[1])
-        self.hold_leases(1, 1.5)
-        self.bounded(event, BOUND_S, 'while a name is slow')
-        for server in chosen:
-            server.name_is_slow = False
-        self.apply(chosen)
-
-    def other_words(self, event):
-        """The URL of some servers is written in another way: they keep what they have."""
-        chosen = [server for server in self.members() if self.rng.random() < 0.6]
-        self.all_renew(self.present())      # so that nobody takes one for a while
-        before = {server: self.look(server, 'leases, node') for server in chosen}
-        for server in chosen:
-            server.words = (server.words + 1) % 3
-        self.apply(chosen)
-        self.hold_leases(0.5, 1)
-        event['detail'].append(f'{len(chosen)} servers')
-        for server in chosen:
-            now = self.look(server, 'leases, node')
-            self.expect(event, now == before[server], f'the lease is kept: {before[server]}, {now}')
-
-    def visit(self, event):
-        """A server leases from another fleet, with other node IDs, for a while."""
-        server = self.any_member(event)
-        event['detail'].append('for a while')
-        if self.visited:
-            server.set_base(max(server.base_ns, int((self.visited - utc_now()).total_seconds() * 1e9) + 10 ** 8))
-        server.visits, server.nodes = 'visited', VISITORS
-        self.coordinator.make_store('visited')
-        self.apply([server])
-        self.recover(event, server, self.visited or utc_now(), gone=True)
-        self.eventually(event, lambda: (self.node_of(server) or 0) >= 1000, BOUND_S, 'a reload leads to another fleet')
-        self.hold(0.3, 2)
-        self.bounded(event, BOUND_S, 'in another fleet')
-        until = self.look(server, 'lease_until') or utc_now() + datetime.timedelta(seconds=server.base_ns / 1e9)
-        self.visited = max(until + datetime.timedelta(seconds=2 * self.lease_s), self.visited or until)
-        server.visits, server.nodes = None, ALL_NODES
-        self.apply([server])
-        self.eventually(event, lambda: (self.node_of(server) or 1000) < 1000, BOUND_S, 'and back')
-
-    def move(self, event):
-        """All servers go to a new fleet.  The old one is out of reach, as if its coordinator were stopped."""
-        event['detail'].append('all of them')
-        slots = {server.member for server in self.present()}
-        self.set_network(slots, network.HOLE)
-        self.moves += 1
-        self.coordinator.fleet = f'fleet{self.moves}'
-        self.coordinator.make_store(self.coordinator.fleet)
-        self.apply(self.present())
-        time.sleep(2)               # an attempt that had begun is over
-        self.set_network(slots, network.PASS)
-        self.found_again(event, self.any_member(event))
-        self.bounded(event, BOUND_S, 'in the new fleet')
-
-    def another_fleet(self, event):
-        (self.visit if self.rng.random() < 0.5 else self.move)(event)

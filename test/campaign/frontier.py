@@ -1,17 +1,13 @@
-"""The campaign of the frontier.  Started by ../python.sh, which prepares the private installation.
+"""The campaign of the frontier.
 
 Writers mint, dawdle, and commit, or not; backends and servers are killed, and the synchronous standby is cut off, so that
 commits hang.  Meanwhile readers tail the table.  At the end each must have delivered every row once, in the order of the
 IDs, and none that is not there.
-
-With --compare there are no faults but transactions that idle: it measures how late rows are delivered, by whom.
 """
 
-import argparse
 import os
 import random
 import signal
-import statistics
 import sys
 import threading
 import time
@@ -19,8 +15,9 @@ import traceback
 
 import psycopg2
 
-import record
-from servers import Backup, Down, Server, Site, wait_for
+import results
+from campaign import Campaign, Parser
+from servers import Backup, Down, Server, Site, busy, wait_for
 from verdict import Verdict
 
 WRITERS = 16
@@ -41,13 +38,11 @@ CREATE INDEX ON events (xid, id);
 CREATE TABLE frontiers (node int PRIMARY KEY, up_to snowflake NOT NULL);
 CREATE TABLE seeds AS SELECT n FROM generate_series(1, 200) n;
 ALTER TABLE seeds SET (parallel_workers = 2);
-CREATE TABLE unrelated ();
 CREATE VIEW settled AS SELECT id FROM events WHERE id <= snowflake_frontier();
 CREATE FUNCTION in_sql(after bigint) RETURNS SETOF bigint STABLE LANGUAGE sql AS
     'SELECT id FROM events WHERE id > after AND id <= snowflake_frontier() ORDER BY id LIMIT 100';
 CREATE FUNCTION in_plpgsql(after bigint) RETURNS SETOF bigint STABLE LANGUAGE plpgsql AS
     'BEGIN RETURN QUERY SELECT id::bigint FROM settled WHERE id > after ORDER BY id LIMIT 100; END';
-CREATE DATABASE elsewhere;
 """
 
 PARALLEL = """
@@ -77,7 +72,6 @@ class TailedServer(Server):
         with open(os.path.join(self.data, 'torture.conf'), 'a') as f:
             f.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
 
-
     def bring_up_standby(self, timeout=60):
         end = time.monotonic() + timeout
         while time.monotonic() < end:
@@ -86,22 +80,25 @@ class TailedServer(Server):
         raise Down(f'server {self.number} is not up after {timeout} s, see {self.log}')
 
 
-class Campaign:
-    """What all threads share."""
+class Frontier(Campaign):
+    name = 'frontier'
+    least = 5, 0
+    passing = (psycopg2.Error, ValueError, ProcessLookupError, IndexError)
+    longest_pause_s = 3
 
     def __init__(self, options):
-        self.options = options
-        self.site = Site(options.work, options.bindir, 'snowflake', False, False)
+        super().__init__(options)
+        self.site = Site(options)
         self.primary = None
         self.standby = None
         self.writing = True
         self.reading = True
+        self.writers, self.readers, self.threads = [], [], []
         self.counts = {}
         self.errors = {}
-        self.events = []            # the faults
         self.calls = []             # (asked, got) of statements that brought IDs, in nanoseconds
-        self.committed_at = {}      # ID -> monotonic time at which its commit returned, for --compare
         self.lock = threading.Lock()
+        self.there = set()          # the rows at the end
 
     def count(self, what, by=1):
         with self.lock:
@@ -112,6 +109,9 @@ class Campaign:
             name = type(error).__name__
             self.errors[name] = self.errors.get(name, 0) + 1
 
+    def count_ids(self):
+        return len(self.calls)
+
     def set_up(self):
         self.primary = TailedServer(self.site, 0)
         self.primary.initdb()
@@ -120,9 +120,7 @@ class Campaign:
         for statement in SCHEMA.split(';\n'):
             if statement.strip():
                 self.primary.query(statement)
-        wait_for(lambda: self.minted_once(), 30, 'the server does not mint')
-        if self.options.compare:
-            return
+        wait_for(self.minted_once, 30, 'the server does not mint')
         self.standby = TailedServer(self.site, 1)
         Backup(self.primary).copy_to(self.standby)
         self.standby.configure(follow=self.primary)
@@ -131,6 +129,13 @@ class Campaign:
         self.standby.start()
         self.primary.configure(sync=True)
         self.primary.reload()
+        self.readers = [Reader(self, name, 'primary') for name in READERS]
+        self.readers += [Reader(self, 'stored', 'standby'), Reader(self, 'stored_in_one', 'standby')]
+        if self.options.reader:
+            self.readers.append(Reader(self, self.options.reader, 'primary'))
+        self.threads = [self.persist(reader.read) for reader in self.readers]
+        self.threads.append(self.persist(Storer(self).store))
+        self.writers = [self.persist(Writer(self, n).write) for n in range(WRITERS)]
 
     def minted_once(self):
         try:
@@ -154,6 +159,118 @@ class Campaign:
         thread = threading.Thread(target=loop, daemon=True)
         thread.start()
         return thread
+
+    # --- faults
+
+    def kinds(self):
+        return [(name, getattr(self, name.replace(' ', '_'))) for name in ('terminate', 'kill backend', 'kill server', 'cut off')]
+
+    def backends(self):
+        return [row[0] for row in self.primary.query(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'writer' AND state <> 'idle'")]
+
+    def terminate(self, _event):
+        for pid in self.rng.sample(self.backends(), 2):
+            self.primary.query('SELECT pg_terminate_backend(%s)', (pid,))
+
+    def kill_backend(self, _event):
+        os.kill(self.rng.choice(self.backends()), signal.SIGKILL)
+        time.sleep(0.2)
+        self.primary.bring_up()
+
+    def kill_server(self, _event):
+        self.primary.stop(self.rng.choice(('kill', 'immediate', 'fast')))
+        self.primary.bring_up()
+
+    def cut_off(self, _event):
+        """Commits hang until the standby is back, some until they are told to go on without it."""
+        self.standby.stop('immediate')
+        time.sleep(self.rng.uniform(0.5, 2))
+        for pid in self.rng.sample(self.backends(), 1):
+            self.primary.query('SELECT pg_cancel_backend(%s)', (pid,))
+        time.sleep(self.rng.uniform(0, 1))
+        if self.rng.random() < 0.3:
+            self.kill_server(None)
+        self.standby.bring_up_standby()
+
+    def finish_prepared(self):
+        for (gid,) in self.primary.query(
+                "SELECT gid FROM pg_prepared_xacts WHERE prepared < now() - interval '3 s'"):
+            try:
+                self.primary.query(self.rng.choice(('COMMIT', 'ROLLBACK')) + ' PREPARED %s', (gid,))
+            except psycopg2.Error as error:
+                self.count_error(error)
+
+    def settle(self, event):
+        self.primary.bring_up()
+        if not self.standby.alive():
+            self.standby.bring_up_standby()
+        event.update(over=time.monotonic_ns(), busy=busy())
+        self.finish_prepared()
+
+    def inject(self):
+        super().inject()
+        # all end, then the readers have some time for the rest
+        self.writing = False
+        for thread in self.writers:
+            thread.join(60)
+        self.primary.bring_up()
+        for (gid,) in self.primary.query('SELECT gid FROM pg_prepared_xacts'):
+            self.primary.query('COMMIT PREPARED %s', (gid,))
+        self.await_readers(self.primary.query('SELECT coalesce(max(id), 0) FROM events')[0][0])
+        time.sleep(0.5)
+
+    def await_readers(self, newest):
+        """Wait until all have read up to an ID.  On a busy machine that may take long, and not all arrive; but each goes on."""
+        behind = {reader: (None, 0) for reader in self.readers}
+        began = time.monotonic()
+        while behind and time.monotonic() - began < ARRIVAL_S:
+            for reader, (before, since) in list(behind.items()):
+                if reader.reached >= newest:
+                    del behind[reader]
+                elif reader.reached != before:
+                    behind[reader] = reader.reached, time.monotonic()
+                elif time.monotonic() - since > STANDSTILL_S:
+                    raise Down(f'the reader {reader.name} on {reader.where} does not arrive')
+            time.sleep(0.05)
+
+    def end(self):
+        self.writing = self.reading = False
+        for thread in self.threads:
+            thread.join(30)
+        if self.primary and self.primary.alive():
+            self.there = {int(row[0]) for row in self.primary.query('SELECT id FROM events')}
+        return super().end()
+
+    # --- the report
+
+    def report(self, seconds, until):
+        print('  ' + ', '.join(f'{what} {count}' for what, count in sorted(self.counts.items())))
+        print('  errors: ' + ', '.join(f'{what} {count}' for what, count in sorted(self.errors.items())))
+        print(f'rows: {len(self.there)}')
+        wrong = sum(not self.judge(reader) for reader in self.readers)
+        twice = self.errors.get('UniqueViolation', 0)
+        self.check(f'{twice} unique violations', not twice)
+        self.check(f'{self.counts.get("broken threads", 0)} broken threads', not self.counts.get('broken threads'))
+        verdict = Verdict([])
+        verdict.calls = self.calls
+        waits = list(verdict.waits(self.events, until))
+        self.check(f'{len(waits)} faults, {len(self.there)} rows', len(self.there) > 0 and
+                   len(waits) >= int(self.least[0] * self.options.minutes))
+        results.write(self, seconds=seconds, ids=len(self.there), twice=twice, disorder=wrong,
+                      waits=[first / 1e9 for _, _, first in waits if first is not None], failed=self.failed)
+
+    def judge(self, reader):
+        """Has it delivered each row once, in order, as far as it has come?"""
+        delivered = set(reader.delivered)
+        ascending = all(a < b for a, b in zip(reader.delivered, reader.delivered[1:]))
+        missed = sum(1 for one in self.there - delivered if one <= reader.reached)
+        phantoms = len(delivered - self.there)
+        twice = len(reader.delivered) - len(delivered)
+        good = ascending and not missed and not phantoms and not twice
+        self.check(f'{reader.name} on {reader.where}: {len(reader.delivered)} delivered, {missed} missed, {phantoms} that are not'
+                   f' there, {twice} twice{"" if ascending else ", out of order"}', good)
+        return good
 
 
 class Writer:
@@ -184,20 +301,15 @@ class Writer:
         asked = time.monotonic_ns()
         cur.execute('INSERT INTO events (writer) SELECT %s FROM generate_series(1, %s) RETURNING id',
                     (self.number, rows))
-        ids = [int(row[0]) for row in cur.fetchall()]
-        if ids:
+        if cur.fetchall():
             self.campaign.calls.append((asked, time.monotonic_ns()))
-        return ids
 
     def transaction(self, cur):
-        kinds = ['plain'] * 6 if self.campaign.options.compare else [
-            'plain', 'plain', 'several', 'savepoint', 'roll back', 'caught', 'batch', 'mint only', 'mint first', 'prepare',
-            'parallel', 'leave']
-        kind = self.rng.choice(kinds)
-        ids = []
+        kind = self.rng.choice(('plain', 'plain', 'several', 'savepoint', 'roll back', 'caught', 'batch', 'mint only',
+                                'mint first', 'prepare', 'parallel', 'leave'))
         cur.execute('BEGIN')
-        if kind == 'plain':
-            ids = self.insert(cur)
+        if kind in ('plain', 'roll back'):
+            self.insert(cur)
         elif kind == 'several':
             for _ in range(self.rng.randrange(2, 6)):
                 self.insert(cur, self.rng.randrange(1, 4))
@@ -209,8 +321,6 @@ class Writer:
             self.pause()
             cur.execute(self.rng.choice(('ROLLBACK TO a', 'RELEASE a')))
             self.insert(cur, self.rng.randrange(0, 2))
-        elif kind == 'roll back':
-            self.insert(cur)
         elif kind == 'caught':
             cur.execute(CAUGHT, {'writer': self.number})
         elif kind == 'batch':
@@ -237,10 +347,6 @@ class Writer:
             cur.execute('ROLLBACK')
         else:
             cur.execute('ROLLBACK' if kind == 'roll back' else 'COMMIT')
-            if self.campaign.options.compare:
-                now = time.monotonic()
-                for one in ids:
-                    self.campaign.committed_at[one] = now
         self.campaign.count(kind)
         self.pause()
 
@@ -263,8 +369,6 @@ class Reader:
         self.where = where          # 'primary' or 'standby'
         self.delivered = []
         self.reached = 0            # all up to it is delivered
-        self.at = []                # monotonic times, for --compare
-        self.position = (0, 0)      # of the reader that goes by xid
 
     def read(self):
         conn = getattr(self.campaign, self.where).connect()
@@ -272,10 +376,8 @@ class Reader:
             with conn.cursor() as cur:
                 while self.campaign.reading:
                     rows = getattr(self, 'by_' + self.name)(cur)
-                    now = time.monotonic()
                     self.delivered += rows
                     self.reached = max(rows[-1:] + [self.reached])
-                    self.at += [now] * len(rows)
                     if len(rows) < 100:
                         time.sleep(0.01)
         finally:
@@ -375,19 +477,9 @@ class Reader:
         return self.rows(cur, """SELECT id FROM events WHERE id > %s AND id <= (SELECT up_to FROM frontiers WHERE node = 1)
             ORDER BY id LIMIT 100""", self.reached)
 
-    # what others do, and how not to do it
-
     def by_max(self, cur):
+        """How not to do it."""
         return self.rows(cur, 'SELECT id FROM events WHERE id > %s ORDER BY id LIMIT 100', self.reached)
-
-    def by_xmin(self, cur):
-        cur.execute("""SELECT id, xid::text::bigint FROM events
-            WHERE (xid, id) > (%s::text::xid8, %s) AND xid < pg_snapshot_xmin(pg_current_snapshot())
-            ORDER BY xid, id LIMIT 100""", self.position)
-        rows = cur.fetchall()
-        if rows:
-            self.position = (rows[-1][1], rows[-1][0])
-        return [int(row[0]) for row in rows]
 
 
 class Storer:
@@ -409,197 +501,13 @@ class Storer:
             conn.close()
 
 
-class Faults:
-    def __init__(self, campaign):
-        self.campaign = campaign
-        self.rng = random.Random(campaign.options.seed)
-
-    def backends(self):
-        return [row[0] for row in self.campaign.primary.query(
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'writer' AND state <> 'idle'")]
-
-    def terminate(self):
-        for pid in self.rng.sample(self.backends(), 2):
-            self.campaign.primary.query('SELECT pg_terminate_backend(%s)', (pid,))
-
-    def kill_backend(self):
-        os.kill(self.rng.choice(self.backends()), signal.SIGKILL)
-        time.sleep(0.2)
-        self.campaign.primary.bring_up()
-
-    def kill_server(self):
-        self.campaign.primary.stop(self.rng.choice(('kill', 'immediate', 'fast')))
-        self.campaign.primary.bring_up()
-
-    def cut_off(self):
-        """Commits hang until the standby is back, some until they are told to go on without it."""
-        self.campaign.standby.stop('immediate')
-        time.sleep(self.rng.uniform(0.5, 2))
-        for pid in self.rng.sample(self.backends(), 1):
-            self.campaign.primary.query('SELECT pg_cancel_backend(%s)', (pid,))
-        time.sleep(self.rng.uniform(0, 1))
-        if self.rng.random() < 0.3:
-            self.kill_server()
-        self.campaign.standby.bring_up_standby()
-
-    def finish_prepared(self):
-        for (gid,) in self.campaign.primary.query(
-                "SELECT gid FROM pg_prepared_xacts WHERE prepared < now() - interval '3 s'"):
-            try:
-                self.campaign.primary.query(self.rng.choice(('COMMIT', 'ROLLBACK')) + ' PREPARED %s', (gid,))
-            except psycopg2.Error as error:
-                self.campaign.count_error(error)
-
-    def inject(self, until):
-        faults = (self.terminate, self.kill_backend, self.kill_server, self.cut_off)
-        while time.monotonic() < until:
-            time.sleep(self.rng.uniform(1, 3))
-            fault = self.rng.choice(faults)
-            event = {'kind': fault.__name__.replace('_', ' '), 'at': time.monotonic_ns(), 'applied': False}
-            self.campaign.events.append(event)
-            try:
-                fault()
-                event.update(over=time.monotonic_ns(), applied=True)
-                self.campaign.count('fault: ' + fault.__name__)
-                self.finish_prepared()
-            except (psycopg2.Error, ValueError, ProcessLookupError, IndexError) as error:
-                self.campaign.count_error(error)
-                self.campaign.primary.bring_up()
-
-
-def idle(campaign, until):
-    """One transaction that has nothing to do with it, in this database for a minute, then one in another."""
-    for dbname, statement in (('postgres', 'INSERT INTO unrelated DEFAULT VALUES'),
-                              ('elsewhere', 'CREATE TABLE unrelated ()')):
-        time.sleep(10)
-        conn = campaign.primary.connect(dbname)
-        with conn.cursor() as cur:
-            cur.execute('BEGIN')
-            cur.execute(statement)
-            time.sleep(60)
-            cur.execute('ROLLBACK')
-        conn.close()
-    time.sleep(max(0, until - time.monotonic()))
-
-
-def await_readers(readers, newest):
-    """Wait until all have read up to an ID.  On a busy machine that may take long, and not all arrive; but each goes on."""
-    behind = {reader: (None, 0) for reader in readers if reader.name != 'xmin'}
-    began = time.monotonic()
-    while behind and time.monotonic() - began < ARRIVAL_S:
-        for reader, (before, since) in list(behind.items()):
-            if reader.reached >= newest:
-                del behind[reader]
-            elif reader.reached != before:
-                behind[reader] = reader.reached, time.monotonic()
-            elif time.monotonic() - since > STANDSTILL_S:
-                raise Down(f'the reader {reader.name} on {reader.where} does not arrive')
-        time.sleep(0.05)
-
-
-def judge(campaign, readers):
-    """How many rows there are, and the readers that did not deliver each once, in order, as far as they have come."""
-    there = {int(row[0]) for row in campaign.primary.query('SELECT id FROM events')}
-    wrong = []
-    print(f'rows: {len(there)}')
-    for reader in readers:
-        delivered = set(reader.delivered)
-        ascending = reader.name == 'xmin' or all(a < b for a, b in zip(reader.delivered, reader.delivered[1:]))
-        missed = sum(1 for one in there - delivered if reader.name == 'xmin' or one <= reader.reached)
-        phantoms = len(delivered - there)
-        twice = len(reader.delivered) - len(delivered)
-        line = (f'  {reader.name + " on " + reader.where:20} {len(reader.delivered):8} delivered, {missed} missed,'
-                f' {phantoms} that are not there, {twice} twice' + ('' if ascending else ', OUT OF ORDER'))
-        if campaign.options.compare:
-            delays = [max(0, at - campaign.committed_at[one]) * 1000
-                      for one, at in zip(reader.delivered, reader.at) if one in campaign.committed_at]
-            line += f', delay {statistics.median(delays):.0f} ms at the median, {max(delays):.0f} ms at worst'
-        print(line)
-        if missed or phantoms or twice or not ascending:
-            wrong.append(reader.name)
-    return len(there), wrong
-
-
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--work', required=True)
-    parser.add_argument('--bindir', required=True)
-    parser.add_argument('--small-disks', action='store_true')
-    parser.add_argument('--minutes', type=float, default=1)
-    parser.add_argument('--seed', type=int, default=None)
+    parser = Parser(minutes=1, rate=0)
     parser.add_argument('--reader', help='another one: max')
-    parser.add_argument('--compare', action='store_true')
-    record.add_arguments(parser)
-    options = parser.parse_args()
-    if options.seed is None:
-        options.seed = random.SystemRandom().randrange(1 << 31)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    campaign = Campaign(options)
-    broken = None
-    began = time.monotonic()
-    try:
-        campaign.set_up()
-        writers = [Writer(campaign, n) for n in range(WRITERS)]
-        if options.compare:
-            readers = [Reader(campaign, name, 'primary') for name in ('max', 'xmin', 'frontier', 'view')]
-        else:
-            readers = [Reader(campaign, name, 'primary') for name in READERS]
-            readers += [Reader(campaign, 'stored', 'standby'), Reader(campaign, 'stored_in_one', 'standby')]
-        if options.reader:
-            readers.append(Reader(campaign, options.reader, 'primary'))
-        threads = [campaign.persist(reader.read) for reader in readers]
-        threads.append(campaign.persist(Storer(campaign).store))
-        write_threads = [campaign.persist(writer.write) for writer in writers]
-        until = time.monotonic() + options.minutes * 60
-        try:
-            if options.compare:
-                idle(campaign, until)
-            else:
-                Faults(campaign).inject(until)
-        except Down as error:
-            broken = str(error)
-
-        faults_until = time.monotonic_ns()
-        # all end, then the readers have some time for the rest
-        campaign.writing = False
-        for thread in write_threads:
-            thread.join(60)
-        campaign.primary.bring_up()
-        for (gid,) in campaign.primary.query('SELECT gid FROM pg_prepared_xacts'):
-            campaign.primary.query('COMMIT PREPARED %s', (gid,))
-        newest = campaign.primary.query('SELECT coalesce(max(id), 0) FROM events')[0][0]
-        try:
-            await_readers(readers, newest)
-        except Down as error:
-            broken = broken or str(error)
-        time.sleep(0.5)
-        campaign.reading = False
-        for thread in threads:
-            thread.join(30)
-        print(f'\nseed {options.seed}, {options.minutes:g} minutes')
-        print('  ' + ', '.join(f'{what} {count}' for what, count in sorted(campaign.counts.items())))
-        print('  errors: ' + ', '.join(f'{what} {count}' for what, count in sorted(campaign.errors.items())))
-        rows, wrong = judge(campaign, readers)
-    finally:
-        campaign.site.stop_all()
-    if campaign.counts.get('broken threads'):
-        broken = broken or 'a thread is broken'
-    if broken:
-        print(f'BROKEN OFF: {broken}')
-    if options.compare:
-        wrong = [name for name in wrong if name not in ('max',)]
-    print('violations: ' + (', '.join(wrong) or 'none'))
-    duplicates = campaign.errors.get('UniqueViolation', 0)
-    failed = [f'BROKEN OFF: {broken}'] * bool(broken) + [f'violations: {", ".join(wrong)}'] * bool(wrong)
-    failed += [f'{duplicates} unique violations'] * bool(duplicates)
-    verdict = Verdict([])
-    verdict.calls = campaign.calls
-    record.write_record(options, 'frontier', seconds=time.monotonic() - began, ids=rows, duplicates=duplicates,
-                        disorder=len(wrong), failed=failed,
-                        faults=record.faults_of(verdict.waits(campaign.events, faults_until)))
-    print('not ok' if failed else 'ok', '- each row once, in order\n1..1')
     sys.stdout.flush()
-    os._exit(1 if failed else 0)
+    status = Frontier(parser.parse_args()).main()
+    sys.stdout.flush()
+    os._exit(status)            # a thread may still wait for its server
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""The fault injector: one fault after the other, chosen by a seeded generator, with time to mint in between.
+"""The campaign of one server and its standby: it is killed, restored, promoted, filled up, and its clock lies.
 
 The clock.  base_ns is how far the primary's clock is ahead of the machine's when no fault is on.  It only grows: a step
 forward is kept, because the IDs minted meanwhile cannot be taken back; a step back is undone after some seconds, because
@@ -9,103 +9,73 @@ on it.
 """
 
 import os
-import random
 import re
 import shutil
 import signal
+import sys
 import threading
 import time
 
 import psycopg2
 
 import clients
-from servers import Backup, Down, Server, busy, wait_for
+from campaign import Campaign, Parser, span
+from servers import Backup, Down, Server, Site, busy, wait_for
 
 NODES = (1, 2, 3, 700)
 STOPS = ('kill', 'immediate', 'fast')
-NO_MINT_LIMIT_S = 90
 REPEATED_NS = 8 * 10**9
 MAX_JUMP_NS = 10 * 10**9                # snowflake.max_jump
 PATIENT_NS = 8 * 3600 * 10**9           # ahead by more than this has to last for half a minute
 EPOCH_MS, TIME_SHIFT = 1288834974657, 22    # of the default layout
 
-NAIVE = """
-CREATE SEQUENCE naive_seq;
-CREATE FUNCTION naive_next() RETURNS bigint VOLATILE LANGUAGE plpgsql AS $$
-DECLARE
-    ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1288834974657;
-BEGIN
-    RETURN (ms << 22) | ({node} << 12) | (nextval('naive_seq') % 4096);
-END $$;
-"""
 
+class Torture(Campaign):
+    name = 'torture'
+    least = 200 / 60, 10_000_000 / 60
+    passing = (psycopg2.Error, )
+    # a disk that was full is tried again once a second
+    boundless = ('full disk of reservation', 'keeper held by a full disk')
 
-def span(ns):
-    """A length of time for people."""
-    for unit, size in (('days', 86400e9), ('h', 3600e9), ('min', 60e9), ('s', 1e9), ('ms', 1e6)):
-        if abs(ns) >= size:
-            return f'{ns / size:.1f} {unit}'
-    return f'{ns / 1e3:.0f} us'
-
-
-class Injector:
-    def __init__(self, site, options, shared):
-        self.site = site
-        self.options = options
-        self.shared = shared
-        self.order = random.Random(options.seed)    # which fault comes next
-        self.rng = random.Random()                  # what it does
-        self.naive = site.generator == 'naive'
+    def __init__(self, options):
+        super().__init__(options)
+        self.site = Site(options, options.small_disks)
+        self.shared = [clients.Shared(self.context, options.clients)]
+        self.clients = self.shared[0]
         self.base_ns = 0
         self.node = NODES[0]
-        self.events = []
         self.primary = None
         self.standby = None
         self.backup = None
         self.restore_points = 0
-        self.began = None
+
+    def kinds(self):
         # Several of a kind stand for a heavier weight: cheap faults come twice a round.
-        self.bag = [
-            ('kill postmaster', self.kill_postmaster), ('kill postmaster', self.kill_postmaster),
-            ('kill postmaster while it opens', self.kill_at_opening),
+        kinds = [
+            *[('kill postmaster', self.kill_postmaster)] * 2, ('kill postmaster while it opens', self.kill_at_opening),
             ('kill backend', self.kill_backend),
-            ('stop immediate', lambda e: self.restart(e, 'immediate')),
-            ('stop fast', lambda e: self.restart(e, 'fast')),
-            ('clock forward', self.clock_forward), ('clock forward', self.clock_forward),
-            ('clock back', self.clock_back), ('clock back', self.clock_back),
-            ('clock jitter', self.clock_jitter),
-            ('clock lies', self.clock_lies), ('clock lies', self.clock_lies),
-            ('clock back while down', self.clock_back_while_down),
-            ('promotion with clock behind', self.promotion),
-            ('promotion of cut-off standby', self.promotion_after_cut),
+            ('stop immediate', lambda e: self.restart(e, 'immediate')), ('stop fast', lambda e: self.restart(e, 'fast')),
+            *[('clock forward', self.clock_forward)] * 2, *[('clock back', self.clock_back)] * 2,
+            ('clock jitter', self.clock_jitter), *[('clock lies', self.clock_lies)] * 2,
+            ('clock back while down', lambda e: self.back_while_down(e, None)),
+            ('promotion with clock behind', self.promotion), ('promotion of cut-off standby', self.promotion_after_cut),
             ('clock jumps by about max_jump', self.clock_about_max_jump),
             ('restart while the clock lies', self.restart_in_lie),
-            ('restore to the end of WAL', self.restore_to_end),
-            ('restore to an earlier point', self.restore_to_point),
-        ]
-        if not self.naive:
-            self.bag += [
-                ('kill keeper', self.kill_keeper), ('terminate keeper', self.terminate_keeper),
-                ('keeper ends while clients connect', self.end_keeper_in_rush),
-                ('keeper stands still while the clock jumps', self.still_keeper_and_jump),
-                ('node change', self.node_change), ('node change', self.node_change),
-                ('node change while down', self.node_change_while_down),
-                ('keeper held by a lock', self.held_by_lock),
-                ('keeper held by its standby', self.held_by_standby),
-                ('keeper held by SIGSTOP', self.held_by_stop),
-            ]
-        if options.small_disks:
-            self.bag.append(('full disk of WAL', self.full_wal))
-            if not self.naive:
-                self.bag += [
-                    ('full disk of reservation', self.full_reservation),
-                    ('keeper held by a full disk', self.held_by_disk),
-                ]
-        if options.only:
-            unknown = set(options.only).difference(name for name, _ in self.bag)
-            if unknown:
-                raise Down(f'no such kind of fault here: {", ".join(sorted(unknown))}')
-            self.bag = [(name, method) for name, method in self.bag if name in options.only]
+            ('restore to the end of WAL', self.restore_to_end), ('restore to an earlier point', self.restore_to_point),
+            ('kill keeper', self.kill_keeper), ('terminate keeper', self.terminate_keeper),
+            ('keeper ends while clients connect', self.end_keeper_in_rush),
+            ('keeper stands still while the clock jumps', self.still_keeper_and_jump),
+            *[('node change', self.node_change)] * 2, ('node change while down', self.node_change_while_down),
+            ('keeper held by a lock', self.held_by_lock), ('keeper held by its standby', self.held_by_standby),
+            ('keeper held by SIGSTOP', self.held_by_stop)]
+        if self.options.small_disks:
+            kinds += [('full disk of WAL', self.full_wal), ('full disk of reservation', self.full_reservation),
+                      ('keeper held by a full disk', self.held_by_disk)]
+        return kinds
+
+    def first_round(self, kinds):
+        """It begins with what is aimed, so that the shortest campaign has it."""
+        return sorted(kinds, key=lambda kind: kind[0].startswith('keeper held'))
 
     # --- set-up
 
@@ -119,25 +89,18 @@ class Injector:
         p.query('INSERT INTO torture_pulse VALUES (0)')
         for i, db in enumerate(clients.DATABASES):
             p.query(f'CREATE DATABASE {db}')
-            if self.naive:
-                # A node for each database: without a fault this recipe is good enough not to collide.
-                p.query(NAIVE.format(node=i + 1), dbname=db)
-                column = 'bigint'
-            else:
-                p.query('CREATE EXTENSION snowflake', dbname=db)
-                column = ('snowflake', 'bigint')[i]
-            p.query(f'CREATE TABLE minted (id {column} PRIMARY KEY DEFAULT {self.function()}, note text)', dbname=db)
-        if not self.naive:
-            p.query(f'SELECT {self.function()}', dbname=clients.DATABASES[0])
-            if self.options.small_disks:
-                os.mkdir(p.tablespace)
-                p.query(f"CREATE TABLESPACE small LOCATION '{p.tablespace}'")
-                p.query('ALTER TABLE snowflake_keeper.reservation SET TABLESPACE small')
+            p.query('CREATE EXTENSION snowflake', dbname=db)
+            column = ('snowflake', 'bigint')[i]
+            p.query(f'CREATE TABLE minted (id {column} PRIMARY KEY DEFAULT snowflake_next(), note text)', dbname=db)
+        p.query('SELECT snowflake_next()', dbname=clients.DATABASES[0])
+        if self.options.small_disks:
+            os.mkdir(p.tablespace)
+            p.query(f"CREATE TABLESPACE small LOCATION '{p.tablespace}'")
+            p.query('ALTER TABLE snowflake_keeper.reservation SET TABLESPACE small')
         self.open_to_clients()
         self.build_standby()
-
-    def function(self):
-        return 'naive_next()' if self.naive else 'snowflake_next()'
+        self.start_clients(clients.Client(i, self.options, self.clients, self.options.clients)
+                           for i in range(self.options.clients))
 
     def build_standby(self):
         """Take a base backup of the primary and start a synchronous standby from it."""
@@ -191,47 +154,14 @@ class Injector:
         finally:
             conn.close()
 
-    # --- the campaign
-
-    def run(self):
-        self.began = time.monotonic()
-        end = self.began + self.options.minutes * 60
-        # The first round begins with what is aimed, so that the shortest campaign has it.
-        round_of_faults = self.bag[:]
-        self.order.shuffle(round_of_faults)
-        round_of_faults.sort(key=lambda fault: fault[0].startswith('keeper held'))
-        while time.monotonic() < end and not self.options.interrupted():
-            if not round_of_faults:
-                round_of_faults = self.bag[:]
-                self.order.shuffle(round_of_faults)
-            name, method = round_of_faults.pop()
-            # what a fault does depends on the seed and its number only, not on how long those before it took
-            self.rng.seed(f'{self.options.seed}/{len(self.events)}')
-            self.one(name, method)
-        time.sleep(1)
-
-    def one(self, name, method):
-        event = {'kind': name, 'detail': [], 'at': time.monotonic_ns(), 'applied': False}
-        self.events.append(event)
-        try:
-            event['applied'] = method(event) is not False
-        except psycopg2.Error as error:
-            event['detail'].append(str(error).split('\n')[0])
-        self.settle(event)
-        print(f'{time.monotonic() - self.began:7.1f} s  {name}{": " if event["detail"] else ""}'
-              f'{", ".join(event["detail"])}{"" if event["applied"] else " (not applied)"}'
-              f'  [{sum(self.shared.ids)} IDs]', flush=True)
-        time.sleep(clients.log_uniform(self.rng, 0.2, 2.5))
-
     def settle(self, event):
         """Come back to a primary that mints and a standby that follows it."""
         self.primary.bring_up()
-        event['over'] = time.monotonic_ns()
-        event['busy'] = busy()
+        event.update(over=time.monotonic_ns(), busy=busy())
         self.open_to_clients()
         if self.standby and not self.standby.alive():
             self.standby.start(must=False)
-        self.wait_for_ids(event)
+        self.wait_for_ids(event, self.clients, lambda: self.primary, lambda: filter(None, (self.primary, self.standby)))
         if self.standby:
             try:
                 wait_for(lambda: self.standby_state() == 'sync', 20, '')
@@ -240,62 +170,20 @@ class Injector:
                 self.build_standby()
         else:
             self.build_standby()
-        for db in clients.DATABASES:
-            try:
-                if self.primary.query("SELECT pg_total_relation_size('minted') > 48000000", dbname=db)[0][0]:
-                    self.primary.query('TRUNCATE minted', dbname=db)
-            except psycopg2.Error:
-                pass
-
-    def wait_for_ids(self, event):
-        """Wait for a call that began after the fault was over and brought an ID."""
-        began = time.monotonic()
-        looked = False
-        while not any(start > event['over'] for start in self.shared.last_start):
-            waited = time.monotonic() - began
-            if waited > NO_MINT_LIMIT_S / 3 and not looked:
-                looked = True
-                self.look_at_stall(event)
-            if waited > NO_MINT_LIMIT_S:
-                raise Down(f'no ID for {NO_MINT_LIMIT_S} s after "{event["kind"]}", see stall.txt and {self.primary.log}')
-            # something may still go down: an aborted start, a crash that follows from the fault
-            if not self.primary.alive():
-                self.primary.bring_up()
-            if self.standby and not self.standby.alive():
-                self.standby.start(must=False)
-            time.sleep(0.02)
-
-    def look_at_stall(self, event):
-        """Write down what the primary says of itself while nothing is minted."""
-        questions = ['SELECT pid, backend_type, state, wait_event_type, wait_event, query FROM pg_stat_activity',
-                     'SELECT *, pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn() FROM pg_stat_replication']
-        if not self.naive:
-            questions += ['SELECT * FROM snowflake_status', 'SELECT * FROM snowflake_keeper.reservation']
-        with open(self.site.path('stall.txt'), 'a') as f:
-            f.write(f'# {event["kind"]}: {event["detail"]}\n')
-            for question in questions:
-                try:
-                    f.writelines(f'{row}\n' for row in self.primary.query(question))
-                except psycopg2.Error as error:
-                    f.write(f'{question}: {error}')
+        for dbname in clients.DATABASES:
+            self.truncate(self.primary, dbname)
 
     def open_to_clients(self):
-        self.shared.endpoint.value = self.primary.number
+        self.clients.endpoint.value = self.primary.number
 
     def close_to_clients(self):
-        self.shared.endpoint.value = -1
+        self.clients.endpoint.value = -1
 
     def stop_primary(self, event, how=None):
         how = how or self.rng.choice(STOPS)
         event['detail'].append(how)
         event['at'] = time.monotonic_ns()
         self.primary.stop(how)
-
-    def some_step(self, low=1e6, high=3600e9):
-        return int(clients.log_uniform(self.rng, low, high))
-
-    def hold(self, low, high):
-        time.sleep(self.rng.uniform(low, high))
 
     def undo_clock(self):
         self.primary.step_clock(self.base_ns)
@@ -352,30 +240,29 @@ class Injector:
         time.sleep(0.05)
         return True
 
-    def terminate_keeper(self, event):
-        times = self.rng.choice((1, 1, 2, 4))
+    def end_keeper(self, event, number, times, low, high):
+        """Send the keeper a signal, again and again, with so many seconds in between."""
+        event['detail'].append(f'{number.name} {times} times')
         for i in range(times):
+            self.hold(low, high)
             pids = self.keepers()
             if not pids:
                 return i > 0
             if i == 0:
                 event['at'] = time.monotonic_ns()
-            try:
-                self.primary.query('SELECT pg_terminate_backend(%s)', (pids[0],))
-            except psycopg2.Error:
-                return i > 0
-            self.hold(0, 0.5)
-        event['detail'].append(f'{times} times')
+            Server.signal(pids[0], number)
+        time.sleep(0.05)
         return True
+
+    def terminate_keeper(self, event):
+        return self.end_keeper(event, signal.SIGTERM, self.rng.choice((1, 1, 2, 4)), 0, 0.5)
 
     def end_keeper_in_rush(self, event):
         """Terminate or kill the keeper while connections come and go as fast as they can.
 
         A postmaster may sleep on though a worker has ended, if it hears of that and of a connection at once.
         """
-        how = self.rng.choice(('terminated', 'terminated', 'killed'))
-        times = 1 if how == 'killed' else self.rng.randrange(2, 6)
-        event['detail'].append(f'{how} {times} times')
+        number = self.rng.choice((signal.SIGTERM, signal.SIGTERM, signal.SIGKILL))
         over = threading.Event()
 
         def rush(server):
@@ -389,20 +276,11 @@ class Injector:
         for thread in threads:
             thread.start()
         try:
-            for i in range(times):
-                self.hold(0.05, 0.3)
-                pids = self.keepers()
-                if not pids:
-                    return i > 0
-                if i == 0:
-                    event['at'] = time.monotonic_ns()
-                Server.signal(pids[0], signal.SIGKILL if how == 'killed' else signal.SIGTERM)
-            time.sleep(0.05)
+            return self.end_keeper(event, number, 1 if number == signal.SIGKILL else self.rng.randrange(2, 6), 0.05, 0.3)
         finally:
             over.set()
             for thread in threads:
                 thread.join()
-        return True
 
     def still_keeper_and_jump(self, event):
         """The keeper stands still, as if its disk were slow, and the clock jumps meanwhile: nobody judges it."""
@@ -490,8 +368,7 @@ class Injector:
         event['detail'].append(span(step))
         self.primary.step_clock(self.base_ns + step)
         self.hold(0, self.rng.choice((0.5, 4)))
-        kinds = ['backend', *STOPS] if self.naive else ['backend', 'keeper', *STOPS]
-        how = self.rng.choice(kinds)
+        how = self.rng.choice(('backend', 'keeper', *STOPS))
         event['at'] = time.monotonic_ns()
         if how in STOPS:
             self.stop_primary(event, how)
@@ -518,9 +395,6 @@ class Injector:
                 self.primary.step_clock(self.base_ns - self.some_step(1e5, 5e7))
             self.hold(0.005, 0.08)
         self.undo_clock()
-
-    def clock_back_while_down(self, event):
-        self.back_while_down(event, None)
 
     def node_change_while_down(self, event):
         """The same with another node ID in the settings: its IDs still have to sort after those of the one before."""
@@ -575,11 +449,10 @@ class Injector:
         terminated = 0
         for _ in range(self.rng.randrange(1, 5)):
             self.hold(0.3, 1.5)
-            if not self.naive:
-                pids = self.victims("backend_type LIKE 'snowflake%'")
-                if pids:
-                    old.query('SELECT pg_terminate_backend(%s)', (pids[0],))
-                    terminated += 1
+            pids = self.victims("backend_type LIKE 'snowflake%'")
+            if pids:
+                old.query('SELECT pg_terminate_backend(%s)', (pids[0],))
+                terminated += 1
         self.close_to_clients()
         how = self.rng.choice(STOPS[:2])
         old.stop(how)
@@ -652,15 +525,15 @@ class Injector:
             return False
         self.hold(0.5, 2)
         step = 0
-        if not self.naive and self.rng.random() < 0.6:
+        if self.rng.random() < 0.6:
             step = self.some_step()
             event['detail'].append(f'advance, {span(step)} behind')
         self.stop_primary(event)
         self.close_to_clients()
-        wait_for(lambda: not any(self.shared.connected), 30, 'clients do not notice that the server has gone')
+        wait_for(lambda: not any(self.clients.connected), 30, 'clients do not notice that the server has gone')
         old, new = self.restore(event, target, self.base_ns - step)
-        newest = max(self.shared.newest)
-        if not self.naive and not step and self.time_ns(newest) >= self.base_ns + time.time_ns():
+        newest = max(self.clients.newest)
+        if not step and self.time_ns(newest) >= self.base_ns + time.time_ns():
             event['detail'].append('advance, IDs stood ahead')
             self.advance(new, newest)
         elif step:
@@ -914,3 +787,17 @@ class Injector:
             self.take_over(old, new)
 
         self.repeat(event, new, stored, self.rng.uniform(2.5, 4), start)
+
+
+def main():
+    parser = Parser(minutes=2, rate=16000)
+    parser.add_argument('--clients', type=int, default=6)
+    parser.add_argument('--small-disks', action='store_true')
+    options = parser.parse_args()
+    if not options.small_disks:
+        print('full disk: left out')
+    return Torture(options).main()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Check a recorded history of IDs against what doc/promises.md promises.  It uses nothing of the campaigns.
 
-    python3 test/torture/check.py HISTORY ...         text, or the same compressed by gzip; several are added up
+    python3 test/campaign/check.py HISTORY ...         text, or the same compressed by gzip; several are added up
 
 The form of a history is described in doc/promises.md.  The last line of the output is "N passed, N failed".
 """

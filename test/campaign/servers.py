@@ -30,6 +30,13 @@ def busy():
     return max(os.getloadavg()[0] / os.cpu_count(), 1)
 
 
+def patience(seconds):
+    """More of it where more processes want to run than there are processors for."""
+    with open('/proc/loadavg', encoding='ascii') as f:
+        average, _, _, running, _ = f.read().split()
+    return seconds * max(float(average), int(running.split('/')[0]), 4 * os.cpu_count()) / (4 * os.cpu_count())
+
+
 def proc_stat(pid):
     """(parent's pid, start time, state) of a process, or None if there is none."""
     try:
@@ -43,12 +50,10 @@ def proc_stat(pid):
 class Site:
     """What all servers of one campaign share."""
 
-    def __init__(self, work, bindir, generator, small_disks, fsync):
-        self.work = work
-        self.bindir = bindir
-        self.generator = generator
+    def __init__(self, options, small_disks=False):
+        self.work = options.work
+        self.bindir = options.bindir
         self.small_disks = small_disks
-        self.fsync = fsync
         self.count = 0
         self.spreads = itertools.cycle(('4096', '0', '16'))
         self.servers = []
@@ -74,6 +79,7 @@ class Site:
 
 class Server:
     port = 5432
+    database = 'one'                    # one that has the extension
 
     def __init__(self, site, slot):
         self.site = site
@@ -108,12 +114,13 @@ class Server:
     def configure(self, sync=False, follow=None, restore_from=(), target=None):
         """Write the campaign's own settings.  Takes effect at the next start or reload."""
         site = self.site
-        # full_page_writes stays on: a SIGKILL can tear a write of 8 kB in two, even if the machine survives.
+        # Only processes die here, never the machine, so fsync is off.  full_page_writes stays on: a SIGKILL can tear a write
+        # of 8 kB in two.
         # synchronous_commit is off for everybody, so that the reservation is durable by the keeper's own care.
         # Timeouts of replication are off: a stepped clock would fire them.
         lines = {
             'listen_addresses': '', 'unix_socket_directories': self.sock, 'port': self.port, 'max_connections': '40',
-            'shared_buffers': '32MB', 'fsync': 'on' if site.fsync else 'off', 'synchronous_commit': 'off',
+            'shared_buffers': '32MB', 'fsync': 'off', 'synchronous_commit': 'off',
             'wal_level': 'replica', 'max_wal_senders': '6', 'hot_standby': 'on', 'max_wal_size': '48MB',
             'min_wal_size': '8MB', 'wal_keep_size': '16MB', 'wal_sender_timeout': '0', 'wal_receiver_timeout': '0',
             # a standby that has caught up says so only then, and a commit may wait for that
@@ -132,8 +139,7 @@ class Server:
         if target:
             lines['recovery_target_name'] = target
             lines['recovery_target_action'] = 'promote'
-        if site.generator != 'naive':
-            lines.update(self.extension_settings())
+        lines.update(self.extension_settings())
         with open(os.path.join(self.data, 'torture.conf.new'), 'w') as f:
             f.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
         os.replace(os.path.join(self.data, 'torture.conf.new'), os.path.join(self.data, 'torture.conf'))

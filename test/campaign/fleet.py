@@ -1,4 +1,4 @@
-"""The fleet and its faults: one after the other, chosen by a seeded generator, with time to mint in between.
+"""The campaign over a fleet: servers that lease their node IDs from one coordinator.
 
 Servers.  Five have a place of their own for the whole campaign.  Up to two guests are beside them: copies and promoted
 standbys, with the configuration of the server they come from, so also with its way to the coordinator.
@@ -9,32 +9,43 @@ clocks that are behind it are set right.
 """
 
 import datetime
+import glob
+import math
 import os
-import random
 import signal
 import subprocess
+import sys
 import time
 
 import psycopg2
 
 import clients
 import proxy as network
-from servers import Backup, Down, Server, wait_for
-from way_back import ADDRESSES, ALL_NODES, CLOCK_BOUND_S, WayBack
+from campaign import Campaign, Parser, span
+from coordinators import KINDS
+from fleet_recovery import ALL_NODES, CLOCK_BOUND_S, Recovery
+from servers import Backup, Down, Server, Site, busy, wait_for
 
 MEMBERS, GUESTS = 5, 2
 HOUR_NS = 3600 * 10 ** 9
-NO_MINT_LIMIT_S = 90
 STOPS = ('kill', 'kill', 'immediate', 'fast')
 DATABASE = 'fleet'
+STEADY_LEASES = 4
+LEASE_S = 6                             # on a busy machine as much longer as it is busy, up to
+LONGEST_LEASE_S = 30
 
 
-def span(ns):
-    """A length of time for people."""
-    for unit, size in (('h', 3600e9), ('min', 60e9), ('s', 1e9), ('ms', 1e6)):
-        if ns >= size:
-            return f'{ns / size:.1f} {unit}'
-    return f'{ns / 1e3:.0f} us'
+class Client(clients.Client):
+    """One that stays with a place of the fleet, whichever server has it."""
+
+    def connect(self, endpoint):
+        self.place = endpoint
+        return psycopg2.connect(host=f'{self.work}/s{endpoint}', port=self.shared.port.value, user='postgres', dbname=DATABASE)
+
+
+class ServerNames:
+    def __getitem__(self, number):
+        return f'server {number}'
 
 
 class FleetServer(Server):
@@ -45,36 +56,21 @@ class FleetServer(Server):
         self.member = member                # whose configuration it has
         self.port = 6000 + member
         self.leases = True
-        self.words = 0                      # in which its URL is written
-        self.name_is_slow = False           # of its URL's first host
         self.order = None                   # of hosts in its URL, if there are two
-        self.visits = None                  # the fleet that is not its own
         self.nodes = ALL_NODES              # that it may lease
-        self.address = None                 # that its node ID comes from, if it leases none
         self.lease_s = None                 # if it is not that of all
         self.base_ns = 0
-        self.host = site.path(f'host{self.number}')
-        self.be_host()
-        self.env['LD_PRELOAD'] += f':{site.path("resolver_shim.so")}:{site.path("host_shim.so")}'
-        self.env['SNOWFLAKE_HOST_FILE'] = self.host
 
     def extension_settings(self):
         return {
             'shared_preload_libraries': 'snowflake', 'archive_mode': 'off', 'snowflake.jump_patience': '2s',
             'snowflake.reservation': '1s',      # so that a server that dies is there again before its lease ends
-            'snowflake.node_source': 'address' if self.address else self.url() if self.leases else 'setting',
+            'snowflake.node_source': self.url() if self.leases else 'setting',
             'snowflake.lease': f'{self.lease_s or self.site.lease_s}s', 'snowflake.lease_nodes': self.nodes,
         }
 
     def url(self):
         return self.site.url(self)
-
-    def be_host(self):
-        """Its host has that address, and one that all have."""
-        own = f'eth0={self.address},' if self.address else ''
-        with open(f'{self.host}.new', 'w') as f:
-            f.write(f'{os.uname().nodename}\n{own}docker0=172.17.0.1\n')
-        os.replace(f'{self.host}.new', self.host)
 
     def set_base(self, ns):
         self.base_ns = ns
@@ -110,63 +106,72 @@ class FleetServer(Server):
                 os.remove(os.path.join(self.data, name))
 
 
-class Injector(WayBack):
-    def __init__(self, site, options, coordinator, proxy, places):
-        super().__init__()
-        self.site = site
-        self.options = options
-        self.coordinator = coordinator
-        self.proxy = proxy
-        self.places = places                # of clients; the first MEMBERS are the members'
-        self.order = random.Random(options.seed)    # which fault comes next
-        self.rng = random.Random()                  # what it does
+class Fleet(Recovery, Campaign):
+    # most of a fault's time is that leases end
+    least = 3, 10000
+    longest_pause_s = 1.5
+    places = ServerNames()
+
+    def __init__(self, options):
+        super().__init__(options)
+        kind = KINDS[options.coordinator]
+        self.name = f'fleet {options.coordinator}'
         self.lease_s = options.lease
+        self.least = 3 * min(1, LEASE_S / options.lease), 10000
+        if not glob.glob(f'{options.work}/inst/**/snowflake_{options.coordinator}.so', recursive=True):
+            raise Down(f'the module of {options.coordinator} was not built here')
+        self.site = Site(options)
+        self.site.lease_s = options.lease
+        self.site.url = self.url
+        self.coordinator = kind(self.site, min(options.members or kind.most_members, kind.most_members))
+        self.proxy = network.Proxy(self.context, kind.kind, MEMBERS, self.coordinator.client_ports())
+        self.ports = [self.proxy.ports(slot) for slot in range(MEMBERS)]
+        # of clients; the first MEMBERS are the members'
+        self.shared = [clients.Shared(self.context, MEMBERS + GUESTS) for _ in range(MEMBERS + GUESTS)]
         self.servers = [None] * (MEMBERS + GUESTS)
         self.era_ns = 0
         self.granted = None                 # up to when servers had leases that are gone
-        self.addresses = list(ADDRESSES)    # node IDs that no server has had
-        self.events = []
-        self.began = None
+
+    def url(self, server):
+        return self.coordinator.url(self.ports[server.member], server)
+
+    def line_of(self, place):
+        return place
+
+    def wait_of(self, event, first):
+        return event.get('until_all_mint')
+
+    def kinds(self):
         # Several of a kind stand for a heavier weight.
-        self.bag = [
-            ('kill', lambda e: self.restart(e, 'kill')), ('kill', lambda e: self.restart(e, 'kill')),
-            ('stop immediate', lambda e: self.restart(e, 'immediate')),
-            ('stop fast', lambda e: self.restart(e, 'fast')),
-            ('all at once', self.all_at_once),
-            ('pause', self.pause), ('pause', self.pause),
+        kinds = [
+            *[('kill', lambda e: self.restart(e, 'kill'))] * 2, ('stop immediate', lambda e: self.restart(e, 'immediate')),
+            ('stop fast', lambda e: self.restart(e, 'fast')), ('all at once', self.all_at_once),
+            *[('pause', self.pause_server)] * 2,
             ('kill lessee', self.kill_lessee), ('terminate lessee', self.terminate_lessee),
             ('clock forward', self.clock_forward), ('clock back', self.clock_back), ('clock jitter', self.clock_jitter),
             ('clock back while down', self.clock_back_while_down),
             ('restart with another clock', self.restart_with_another_clock),
-            ('network of one', self.network_of_one), ('network of one', self.network_of_one),
-            ('cut off', self.cut_off), ('cut off', self.cut_off), ('network of some', self.network_of_some),
-            ('kill and network', self.kill_and_network),
-            ('copy of a running server', self.copy_running), ('copy of a running server', self.copy_running),
-            ('copy of a crashed server', self.copy_crashed),
+            *[('network of one', self.network_of_one)] * 2, *[('cut off', self.cut_off)] * 2,
+            ('network of some', self.network_of_some), ('kill and network', self.kill_and_network),
+            *[('copy of a running server', self.copy_running)] * 2, ('copy of a crashed server', self.copy_crashed),
             ('promotion with the old primary alive', self.promote),
-            ('coordinator restarted', self.coordinator_restart), ('coordinator killed', self.coordinator_kill),
-            ('coordinator lost its data', self.loses_data),
-            ('coordinator restored from a copy', self.restored), ('two holders overtaken', self.two_overtaken),
+            ('coordinator restarted', lambda e: self.coordinator_down(self.coordinator.how_to_stop)),
+            ('coordinator killed', lambda e: self.coordinator_down(signal.SIGKILL)),
+            ('coordinator lost its data', self.loses_data), ('coordinator restored from a copy', self.restored),
             ('far clock stopped for good', self.far_clock),
-            ('lease that reaches far ahead', self.long_lease), ('ahead of the clock', self.ahead),
-            ('resolver is slow', self.resolver_is_slow),
-            ('another text of the URL', self.other_words), ('another fleet', self.another_fleet),
-            ('the first interface goes away', self.interface_away),
-        ]
-        if coordinator.can_be_split:
-            self.bag += [('coordinator split', self.split), ('failover that lost a grant', self.fails_over),
-                         ('table without its key', self.loses_key)]
-        if len(coordinator.members) > 1:
-            self.bag += [('one coordinator lost', self.lose_one), ('majority lost', self.lose_majority)]
-        if options.only:
-            unknown = set(options.only).difference(name for name, _ in self.bag)
-            if unknown:
-                raise Down(f'no such kind of fault here: {", ".join(sorted(unknown))}')
-            self.bag = [(name, method) for name, method in self.bag if name in options.only]
+            ('lease that reaches far ahead', self.long_lease), ('ahead of the clock', self.ahead)]
+        if self.coordinator.can_be_split:
+            kinds += [('coordinator split', self.split), ('failover that lost a grant', self.fails_over),
+                      ('table without its key', self.loses_key)]
+        if len(self.coordinator.members) > 1:
+            kinds += [('one coordinator lost', self.lose_one), ('majority lost', self.lose_majority)]
+        return kinds
 
     # --- set-up
 
     def set_up(self):
+        self.proxy.start()
+        self.start_clients(Client(i, self.options, shared, len(self.shared)) for i, shared in enumerate(self.shared))
         self.coordinator.start()
         self.coordinator.wait()
         self.rng.seed(f'{self.options.seed}/clocks')
@@ -195,8 +200,37 @@ class Injector(WayBack):
         first.query('SELECT snowflake_fleet_create()', dbname=DATABASE)
         for i in range(MEMBERS):
             self.open(i)
-        event = self.event('start')
-        self.wait_for_ids(event)
+        self.all_mint(self.event('start'))
+        self.events.clear()
+        self.steady()
+
+    def steady(self):
+        """Requests that a server sends while nothing is wrong."""
+        time.sleep(self.lease_s)
+        before = list(self.proxy.requests)
+        leases = [server.status('leases')[0] for server in self.members()]
+        time.sleep(STEADY_LEASES * self.lease_s)
+        a_lease = [(after - b) / STEADY_LEASES for after, b in zip(self.proxy.requests, before)]
+        taken = [server.status('leases')[0] for server in self.members()] != leases
+        most = 2 * self.coordinator.requests_a_renewal
+        # one renewal more falls into the time now and then
+        bound = most + self.coordinator.requests_a_renewal / STEADY_LEASES
+        self.check(f'in the steady state {sum(a_lease) / len(a_lease):.2f} requests a lease and server, at most {most}'
+                   f'{" (not judged: a lease was taken meanwhile)" if taken else ""}', taken or max(a_lease) <= bound)
+
+    def end(self):
+        wrong = super().end()
+        self.coordinator.end(signal.SIGKILL)
+        self.proxy.stop()
+        return wrong
+
+    def check_more(self, errors):
+        expected = [(event, *one) for event in self.events for one in event['expected']]
+        for event, what, good in expected:
+            if not good:
+                print(f'  {event["kind"]} ({", ".join(event["detail"])}): not so: {what}')
+        unmet = sum(not good for _, _, good in expected)
+        self.check(f'{len(expected)} expectations of the page on fleets, {unmet} not met', not unmet)
 
     def members(self):
         return self.servers[:MEMBERS]
@@ -215,93 +249,37 @@ class Injector(WayBack):
 
     def open(self, place):
         server = self.servers[place]
-        self.places[place].port.value = server.port
-        self.places[place].endpoint.value = server.number
+        self.shared[place].port.value = server.port
+        self.shared[place].endpoint.value = server.number
 
     def close(self, place):
-        self.places[place].endpoint.value = -1
+        self.shared[place].endpoint.value = -1
 
     # --- the campaign
 
-    def run(self):
-        self.began = time.monotonic()
-        end = self.began + self.options.minutes * 60
-        round_of_faults = []
-        while time.monotonic() < end and not self.options.interrupted():
-            if not round_of_faults:
-                round_of_faults = self.bag[:]
-                self.order.shuffle(round_of_faults)
-            name, method = round_of_faults.pop()
-            # what a fault does depends on the seed and its number only, not on how long those before it took
-            self.rng.seed(f'{self.options.seed}/{len(self.events)}')
-            event = self.event(name)
-            event['applied'] = method(event) is not False
-            self.settle(event)
-            print(f'{time.monotonic() - self.began:7.1f} s  {name}{": " if event["detail"] else ""}'
-                  f'{", ".join(event["detail"])}{"" if event["applied"] else " (not applied)"}'
-                  f'  [{sum(sum(place.ids) for place in self.places)} IDs]', flush=True)
-            time.sleep(clients.log_uniform(self.rng, 0.2, 1.5))
-        time.sleep(1)
-
     def event(self, name):
-        event = {'kind': name, 'detail': [], 'at': time.monotonic_ns(), 'applied': True, 'until_all_mint': None,
-                 'expected': []}
-        self.events.append(event)
+        event = super().event(name)
+        event.update(until_all_mint=None, expected=[])
         return event
 
     def settle(self, event):
         """All servers are up, reach the coordinator, and mint."""
         for slot in range(MEMBERS):
             self.proxy.set_mode(slot, network.PASS)
-        event['over'] = time.monotonic_ns()
-        self.wait_for_ids(event)
+        self.all_mint(event)
         for server in self.present():
-            try:
-                if server.query("SELECT pg_total_relation_size('minted') > 48000000", dbname=DATABASE)[0][0]:
-                    server.query('TRUNCATE minted', dbname=DATABASE)
-            except psycopg2.Error:
-                pass
+            self.truncate(server, DATABASE)
 
-    def wait_for_ids(self, event):
-        """Wait until every server has served a call that began after the fault was over; returns how long, in s."""
+    def all_mint(self, event):
+        """Wait until every server has served a call that began since; returns how long that took, in s."""
         began = time.monotonic()
-        over = time.monotonic_ns()
-        looked = False
+        event.update(over=time.monotonic_ns(), busy=busy())
         for place, server in enumerate(self.servers):
-            while server and max(self.places[place].last_start) <= over:
-                waited = time.monotonic() - began
-                if waited > NO_MINT_LIMIT_S / 3 and not looked:
-                    looked = True
-                    self.look_at_stall(event)
-                if waited > NO_MINT_LIMIT_S:
-                    raise Down(f'no ID for {NO_MINT_LIMIT_S} s after "{event["kind"]}", see stall.txt and {server.log}')
-                # an aborted start, or a crash that follows from the fault
-                if not server.alive():
-                    server.start(must=False)
-                time.sleep(0.02)
+            if server:
+                self.wait_for_ids(event, self.shared[place], lambda: server, self.present)
         took = time.monotonic() - began
         event['until_all_mint'] = max(event['until_all_mint'] or 0, took)
         return took
-
-    def look_at_stall(self, event):
-        """Write down what the servers say of themselves while one does not mint."""
-        with open(self.site.path('stall.txt'), 'a') as f:
-            f.write(f'# {event["kind"]}: {event["detail"]}\n')
-            for place, server in enumerate(self.servers):
-                if server:
-                    f.write(f'place {place}, server {server.number}, base {span(server.base_ns)}\n')
-                    for question in ('SELECT * FROM snowflake_status', 'SELECT * FROM snowflake_fleet()',
-                                     'SELECT backend_type, state, wait_event, query FROM pg_stat_activity'):
-                        try:
-                            f.writelines(f'  {row}\n' for row in server.query(question, dbname=DATABASE))
-                        except psycopg2.Error as error:
-                            f.write(f'  {question}: {error}')
-
-    def some_step(self, low=1e6, high=HOUR_NS):
-        return int(clients.log_uniform(self.rng, low, high))
-
-    def hold(self, low, high):
-        time.sleep(self.rng.uniform(low, high))
 
     def hold_leases(self, low, high):
         self.hold(low * self.lease_s, high * self.lease_s)
@@ -370,7 +348,7 @@ class Injector(WayBack):
         other.configure()
         other.reload()
 
-    def pause(self, event):
+    def pause_server(self, event):
         """Stop all processes for longer than the lease, so that its node ID may be somebody else's when they go on."""
         server = self.any_server(event)
         node = self.node_of(server)
@@ -483,43 +461,6 @@ class Injector(WayBack):
         self.start(server)
         self.hold_leases(0.3, 1.5)
 
-    def interface_away(self, event):
-        """Two servers have the node IDs of their own addresses, and lose these while they mint.
-
-        All that is left is an address that both have.  A node ID of an address has no lease that would keep the IDs of
-        two clocks apart, so none is used again.
-        """
-        if len(self.addresses) < 2:
-            return False
-        nodes = {server: self.addresses.pop() for server in self.rng.sample(self.members(), 2)}
-
-        def all_mint_with_them():
-            return all(self.node_of(server) == node for server, node in nodes.items())
-
-        for server, node in nodes.items():
-            event['detail'].append(f'server {server.number} with node ID {node}')
-            server.address = f'10.0.{node >> 8}.{node & 255}'
-            server.be_host()
-            server.configure()
-            server.reload()
-        self.eventually(event, all_mint_with_them, 5, 'all have the node IDs of their addresses')
-        for server in nodes:
-            server.address = None
-            server.be_host()
-        if self.rng.random() < 0.5:
-            event['detail'].append('and a keeper crashes')
-            pid = self.look(server, 'keeper_pid')
-            if pid is not None:
-                server.signal(pid, signal.SIGKILL)
-        self.wait_for_ids(event)
-        self.hold(0.5, 2)
-        self.eventually(event, all_mint_with_them, 5, 'they keep them without these')
-        for server in nodes:
-            server.configure()
-            server.reload()
-        self.eventually(event, lambda: all(self.look(server, 'lease_until') for server in nodes), 10,
-                        'they lease node IDs again')
-
     # --- kinds of fault: others with the same data
 
     def guest_place(self, event):
@@ -608,17 +549,12 @@ class Injector(WayBack):
 
     # --- kinds of fault: the coordinator
 
-    def coordinator_restart(self, event):
-        self.coordinator.end(self.coordinator.how_to_stop)
+    def coordinator_down(self, number):
+        self.coordinator.end(number)
         self.hold_leases(0, 2)
-        self.back(event)
+        self.back()
 
-    def coordinator_kill(self, event):
-        self.coordinator.end(signal.SIGKILL)
-        self.hold_leases(0, 2)
-        self.back(event)
-
-    def back(self, event):
+    def back(self):
         self.coordinator.start()
         self.coordinator.wait()
 
@@ -631,14 +567,14 @@ class Injector(WayBack):
         server.stop('kill')
         self.start(server)
         self.hold_leases(1, 3)
-        self.wait_for_ids(event)
-        self.back(event)
+        self.all_mint(event)
+        self.back()
 
     def lose_majority(self, event):
         members = self.rng.sample(self.coordinator.members, len(self.coordinator.members) // 2 + 1)
         self.coordinator.end(signal.SIGKILL, members)
         self.hold_leases(0.5, 2)
-        self.back(event)
+        self.back()
 
     def note_granted(self, server):
         """Remember up to when a server has a lease."""
@@ -651,3 +587,20 @@ class Injector(WayBack):
             until = now + datetime.timedelta(seconds=server.base_ns / 1e9 + self.lease_s)
         if self.granted is None or until > self.granted:
             self.granted = until
+
+
+def main():
+    parser = Parser(minutes=2, rate=4000)
+    parser.add_argument('--coordinator', choices=sorted(KINDS), default='etcd')
+    parser.add_argument('--members', type=int, help='of the coordinator: three if it can have several')
+    parser.add_argument('--lease', type=int, default=min(math.ceil(LEASE_S * busy()), LONGEST_LEASE_S), help='in seconds')
+    try:
+        campaign = Fleet(parser.parse_args())
+    except Down as error:
+        print(f'fleet: {error}\n0 passed, 1 failed')
+        return 1
+    return campaign.main()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -96,7 +96,6 @@ class Proxy:
         self.modes = context.RawArray('i', slots)
         self.delays = context.RawArray('d', slots)
         self.requests = context.RawArray('q', slots)
-        self.connections = context.RawArray('q', slots)
         self.sockets = [[socket.create_server(('127.0.0.1', 0)) for _ in targets] for _ in range(slots)]
         self.process = context.Process(target=self.main, daemon=True)
 
@@ -131,7 +130,6 @@ class Proxy:
         await asyncio.Event().wait()
 
     async def connection(self, slot, target, reader, writer):
-        self.connections[slot] += 1
         try:
             if self.modes[slot] == CUT:
                 raise OSError

@@ -18,7 +18,7 @@ import time
 import psycopg2
 from psycopg2 import extensions
 
-# session, IDs, start, end, kind of call, database
+# session, IDs, start, end, kind of call, place: what the IDs come from
 CALL = struct.Struct('<IIqqHH4x')
 SESSIONS_PER_CLIENT = 1000000
 DATABASES = ('one', 'two')
@@ -27,10 +27,11 @@ HUNG_AFTER_S = 20
 
 
 class Shared:
-    """What clients tell the injector; every element has one writer."""
+    """What a campaign tells some clients, and they tell it; every element has one writer."""
 
     def __init__(self, context, clients):
         self.endpoint = context.RawValue('i', -1)           # number of the server to use, -1: none at present
+        self.port = context.RawValue('i', 5432)
         self.stop = context.RawValue('b', 0)
         self.ids = context.RawArray('q', clients)
         self.newest = context.RawArray('Q', clients)
@@ -54,18 +55,19 @@ def wait_with_limit(conn):
             raise Hung()
 
 
-def log_uniform(rng, low, high):
-    return math.exp(rng.uniform(math.log(low), math.log(high)))
-
-
 class Client:
-    def __init__(self, number, options, shared, function):
+    """One connection at a time.  "count": how many clients share the rate."""
+
+    settings = ('SET synchronous_commit = on', 'SET synchronous_commit = local', 'SET synchronous_commit = off',
+                'SET synchronous_commit = off')
+    goes_on = True                      # after an error that leaves the connection
+
+    def __init__(self, number, options, shared, count):
         self.number = number
         self.work = options.work
         self.shared = shared
-        self.function = function
         self.rng = random.Random(f'{options.seed}/{number}')
-        self.seconds_per_id = options.clients / options.rate
+        self.seconds_per_id = count / options.rate
         # so that the number of statements a second hardly depends on the rate
         self.most_rows = int(max(options.rate / 8, 2000))
         self.sessions = 0
@@ -74,7 +76,7 @@ class Client:
         self.samples = {}
         self.conn = None
         self.session = 0
-        self.database = 0
+        self.place = 0
 
     def run(self):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -105,26 +107,30 @@ class Client:
             json.dump({'errors': self.errors, 'samples': self.samples, 'sessions': self.sessions}, f)
 
     def connect(self, endpoint):
-        """Connect to the server of that number; self.database is what is noted down with each call."""
-        self.database = self.rng.randrange(len(DATABASES))
-        return psycopg2.connect(host=f'{self.work}/s{endpoint}', port=5432, user='postgres',
-                                dbname=DATABASES[self.database])
+        """Connect to the server of that number; self.place is what is noted down with each call."""
+        self.place = self.rng.randrange(len(DATABASES))
+        return psycopg2.connect(host=f'{self.work}/s{endpoint}', port=self.shared.port.value, user='postgres',
+                                dbname=DATABASES[self.place])
+
+    def new_session(self):
+        self.session = self.number * SESSIONS_PER_CLIENT + self.sessions
+        self.sessions += 1
 
     def one_session(self, endpoint):
         self.shared.connected[self.number] = 1
         self.conn = self.connect(endpoint)
         self.conn.autocommit = True
-        self.session = self.number * SESSIONS_PER_CLIENT + self.sessions
-        self.sessions += 1
+        self.new_session()
         with self.conn.cursor() as cur:
-            cur.execute('SET synchronous_commit = ' + self.rng.choice(('on', 'local', 'off', 'off')))
-            for _ in range(int(log_uniform(self.rng, 5, 2000))):
+            if self.settings:
+                cur.execute(self.rng.choice(self.settings))
+            for _ in range(self.some(5, 2000)):
                 if self.shared.stop.value or self.shared.endpoint.value not in (endpoint, -1):
                     return
                 try:
                     self.one_call(cur)
                 except psycopg2.Error as error:
-                    if self.conn.closed:
+                    if self.conn.closed or not self.goes_on:
                         raise
                     # The session goes on, so its IDs have to go on increasing.
                     self.count_error(error)
@@ -132,13 +138,16 @@ class Client:
                         cur.execute('ROLLBACK')
                     time.sleep(self.rng.uniform(0.02, 0.1))
 
+    def some(self, low, high):
+        return int(math.exp(self.rng.uniform(math.log(low), math.log(high))))
+
     def one_call(self, cur):
         kind = self.rng.choices(range(len(KINDS)), (40, 10, 8, 4, 40, 8))[0]
         name = KINDS[kind]
         if name == 'insert':
             self.mint(cur, kind, 'INSERT INTO minted DEFAULT VALUES RETURNING id')
         elif name == 'insert-many':
-            rows = int(log_uniform(self.rng, 2, 300))
+            rows = self.some(2, 300)
             if rows < 20:
                 self.mint(cur, kind, 'INSERT INTO minted (note) VALUES ' + ', '.join(["('x')"] * rows) +
                           ' RETURNING id')
@@ -151,13 +160,13 @@ class Client:
                 if self.rng.random() < 0.5:
                     self.mint(cur, kind, 'INSERT INTO minted DEFAULT VALUES RETURNING id')
                 else:
-                    self.mint(cur, kind, f'SELECT {self.function} FROM generate_series(1, 10)')
+                    self.mint(cur, kind, 'SELECT snowflake_next() FROM generate_series(1, 10)')
             cur.execute('ROLLBACK' if name == 'rolled-back' else 'COMMIT')
         elif name == 'next':
-            self.mint(cur, kind, f'SELECT {self.function}')
+            self.mint(cur, kind, 'SELECT snowflake_next()')
         else:
-            rows = int(log_uniform(self.rng, 2, self.most_rows))
-            self.mint(cur, kind, f'SELECT {self.function} FROM generate_series(1, {rows})')
+            rows = self.some(2, self.most_rows)
+            self.mint(cur, kind, f'SELECT snowflake_next() FROM generate_series(1, {rows})')
 
     def mint(self, cur, kind, sql):
         """Run one statement and record its IDs."""
@@ -167,7 +176,8 @@ class Client:
         rows = cur.fetchall()
         end = time.monotonic_ns()
         ids = array.array('Q', [int(row[0]) for row in rows])
-        self.file.write(CALL.pack(self.session, len(ids), start, end, kind, self.database))
+        self.note_place(rows)
+        self.file.write(CALL.pack(self.session, len(ids), start, end, kind, self.place))
         ids.tofile(self.file)
         newest = max(ids)
         if newest > self.shared.newest[self.number]:
@@ -175,6 +185,9 @@ class Client:
         self.shared.ids[self.number] += len(ids)
         self.shared.last_start[self.number] = start
         self.due += len(ids) * self.seconds_per_id
+
+    def note_place(self, rows):
+        """Set self.place, if the answer says where it comes from."""
 
     def pace(self):
         """Hold the rate that was asked for, in a random rhythm; what a fault took is not made up for."""
@@ -199,7 +212,3 @@ class Client:
             code, text = '08006', 'connection lost'
         self.errors[code] = self.errors.get(code, 0) + 1
         self.samples.setdefault(code, text)
-
-
-def main(number, options, shared, function):
-    Client(number, options, shared, function).run()

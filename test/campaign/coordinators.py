@@ -19,7 +19,6 @@ import psycopg2
 from servers import Down, wait_for
 
 READY_S = 90
-NAME_THAT_IS_SLOW = 'first.slow:1'      # in the eyes of ../shim/resolver_shim.c
 
 
 def free_ports(count):
@@ -71,11 +70,7 @@ class Member:
 
 
 class Coordinator:
-    """What all kinds have in common.
-
-    how_to_stop     the signal of a clean stop
-    fleet           the fleet of all servers but those that visit another one
-    """
+    """What all kinds have in common.  how_to_stop: the signal of a clean stop."""
 
     how_to_stop = signal.SIGTERM
     requests_a_renewal = 1
@@ -91,17 +86,9 @@ class Coordinator:
     def client_ports(self):
         return [member.ports[0] for member in self.members]
 
-    def hosts(self, ports, server):
-        """Those of a server's URL, whose ports these are."""
-        hosts = [f'127.0.0.1:{port}' for port in ports]
-        return ','.join([NAME_THAT_IS_SLOW] * server.name_is_slow + hosts)
-
     def url(self, ports, server):
-        """A server's way to its fleet, in one of several forms that mean the same."""
-        return f'{self.kind}://{self.hosts(ports, server)}/{server.visits or self.fleet}' + '/' * server.words
-
-    def make_store(self, fleet):
-        """Where the records of a fleet are to be."""
+        """A server's way to its fleet.  Its ports are those of the proxy."""
+        return f'{self.kind}://{",".join(f"127.0.0.1:{port}" for port in ports)}/{self.fleet}'
 
     def start(self):
         for member in self.members:
@@ -113,7 +100,6 @@ class Coordinator:
             self.start()            # one may have ended because another still held what it needs
             return all(self.serves(member) for member in self.members)
         wait_for(serve, READY_S, f'{self.kind} does not serve, see {self.members[0].log}', 0.2)
-        self.make_store(self.fleet)
 
     def end(self, number, members=None):
         for member in members or self.members:
@@ -188,8 +174,7 @@ class Postgresql(Coordinator):
     def url(self, ports, server):
         now = self.pair.index(self.members[0])
         shown = [ports[i] for i in server.order] if server.order else [ports[now]]
-        return (f'postgresql://postgres@{self.hosts(shown, server)}/{server.visits or self.fleet}?sslmode=disable' +
-                (f'&connect_timeout={server.words + 2}' if server.words else ''))
+        return f'postgresql://postgres@{",".join(f"127.0.0.1:{port}" for port in shown)}/{self.fleet}?sslmode=disable'
 
     def query(self, member, sql, dbname='postgres'):
         """Rows, or None if there are none."""
@@ -208,10 +193,6 @@ class Postgresql(Coordinator):
             return self.query(member, 'SELECT NOT pg_is_in_recovery()')[0][0]
         except psycopg2.Error:
             return False
-
-    def make_store(self, fleet):
-        if not self.query(self.members[0], f"SELECT 1 FROM pg_database WHERE datname = '{fleet}'"):
-            self.query(self.members[0], f'CREATE DATABASE {fleet}')
 
     def other(self):
         return self.pair[1 - self.pair.index(self.members[0])]

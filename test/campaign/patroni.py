@@ -1,0 +1,418 @@
+"""The campaign over a Patroni cluster.
+
+Three nodes have one configuration, that of doc/fleet.md with other addresses, and lease their node IDs from Patroni's own
+etcd; all of it is on the loopback interface.  What a node has for itself, its name, ports and directories, is in its
+environment.  Faults make the primary change.  Most clients connect through a PgBouncer in transaction mode, which Patroni's
+callback points at the primary; the others have a list of hosts.  They may see the end of their server, but no error of the
+extension's.
+"""
+
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import psycopg2
+import yaml
+
+import clients
+from campaign import Campaign, Parser
+from servers import Site, busy, proc_stat, wait_for
+
+NODES = (1, 2, 3)
+CLIENTS = 6
+DIRECT_CLIENTS = 2                      # of these, without the pooler
+TTL_S = 20
+LEASE_S = 10
+MEND_AFTER_S = 20                       # a standby that does not follow for so long is copied again
+
+# What a client sees of its server's end, through PgBouncer too, and of a connection to one that is no primary any more
+SERVERS_END = ('57P01', '57P02', '57P03', '25006', '08001', '08006', '08P01', 'hung')
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def page_config():
+    """The patroni.yml of the documentation."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'doc', 'fleet.md')
+    with open(page) as f:
+        return yaml.safe_load(re.search('^```yaml\n(.*?)^```$', f.read(), re.M | re.S).group(1))
+
+
+class Pooler:
+    """PgBouncer.  Patroni calls a script of it whenever a node's role has changed."""
+
+    def __init__(self, work):
+        self.dir = os.path.join(work, 'pooler')
+        os.makedirs(self.dir)
+        self.port = free_port()
+        self.process = None
+        self.callback = f'/bin/bash {self.dir}/callback.sh'
+        with open(f'{self.dir}/pgbouncer.ini', 'w') as f:
+            f.write(f'''%include {self.dir}/databases.ini
+[pgbouncer]
+unix_socket_dir = {self.dir}
+listen_port = {self.port}
+pidfile = {self.dir}/pid
+auth_type = any
+pool_mode = transaction
+default_pool_size = 10
+server_connect_timeout = 2
+server_login_retry = 0.2
+query_wait_timeout = 5
+log_connections = 0
+log_disconnections = 0
+''')
+        # Patroni adds the action, the role and the cluster; the port of the node is in its environment
+        with open(f'{self.dir}/callback.sh', 'w') as f:
+            f.write(f'''case $2 in master|primary) ;; *) exit 0 ;; esac
+echo "[databases]
+postgres = host={work} port=$TRIAL_PORT user=postgres" >{self.dir}/databases.$$
+mv {self.dir}/databases.$$ {self.dir}/databases.ini
+kill -HUP "$(cat {self.dir}/pid)"
+''')
+
+    def start(self, port):
+        with open(f'{self.dir}/databases.ini', 'w') as f:
+            f.write(f'[databases]\npostgres = host={os.path.dirname(self.dir)} port={port} user=postgres\n')
+        program = shutil.which('pgbouncer', path=f'{os.environ["PATH"]}:/usr/sbin')
+        with open(f'{self.dir}/log', 'w') as log:
+            self.process = subprocess.Popen([program, f'{self.dir}/pgbouncer.ini'], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, start_new_session=True)
+        wait_for(lambda: os.path.exists(f'{self.dir}/pid'), 20, 'PgBouncer does not start')
+
+    def connect(self):
+        conn = psycopg2.connect(host=self.dir, port=self.port, user='postgres', dbname='postgres')
+        conn.autocommit = True
+        return conn
+
+
+class Node:
+    """A PostgreSQL server and its Patroni."""
+
+    def __init__(self, number, work, config):
+        self.number = number
+        self.work = work
+        self.name = f'n{number}'
+        self.dir = os.path.join(work, self.name)
+        self.data = os.path.join(self.dir, 'data')
+        self.log = os.path.join(self.dir, 'patroni.log')
+        os.makedirs(self.dir)
+        self.port, self.api = free_port(), free_port()
+        self.config = config
+        self.patroni = None
+        here, api = f'127.0.0.1:{self.port}', f'127.0.0.1:{self.api}'
+        self.env = dict(os.environ, TRIAL_PORT=str(self.port), PATRONI_NAME=self.name,
+                        PATRONI_RESTAPI_LISTEN=api, PATRONI_RESTAPI_CONNECT_ADDRESS=api,
+                        PATRONI_POSTGRESQL_LISTEN=here, PATRONI_POSTGRESQL_CONNECT_ADDRESS=here,
+                        PATRONI_POSTGRESQL_DATA_DIR=self.data, PATRONI_POSTGRESQL_PGPASS=f'{self.dir}/pgpass')
+
+    def start(self):
+        with open(self.log, 'a') as log:
+            self.patroni = subprocess.Popen([sys.executable, '/usr/bin/patroni', self.config], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, env=self.env, start_new_session=True)
+
+    def postmaster(self):
+        try:
+            with open(os.path.join(self.data, 'postmaster.pid')) as f:
+                pid = int(f.readline())
+        except (OSError, ValueError):
+            return None
+        return pid if proc_stat(pid) else None
+
+    def processes(self):
+        """Patroni, the postmaster and its children."""
+        postmaster = self.postmaster()
+        found = [pid for pid in (self.patroni.pid, postmaster) if pid]
+        for name in os.listdir('/proc'):
+            if name.isdigit() and postmaster and (stat := proc_stat(name)) and stat[0] == postmaster:
+                found.append(int(name))
+        return found
+
+    def signal(self, number):
+        for pid in self.processes():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.patroni.wait()
+
+    def role(self):
+        try:
+            with urllib.request.urlopen(f'http://127.0.0.1:{self.api}/patroni', timeout=2) as answer:
+                said = json.load(answer)
+        except OSError as error:
+            if not hasattr(error, 'read'):
+                return None
+            said = json.load(error)
+        return said.get('role') if said.get('state') == 'running' else None
+
+    def query(self, sql):
+        conn = psycopg2.connect(host=self.work, port=self.port, user='postgres', dbname='postgres', connect_timeout=5)
+        conn.autocommit = True
+        try:
+            with conn.cursor() as cur:
+                cur.execute(sql)
+                return cur.fetchall() if cur.description else None
+        finally:
+            conn.close()
+
+
+def connect(nodes, rng):
+    """A connection to whichever node is the primary."""
+    order = rng.sample(nodes, len(nodes))
+    conn = psycopg2.connect(host=','.join(node.work for node in order), port=','.join(str(node.port) for node in order),
+                            user='postgres', dbname='postgres', target_session_attrs='read-write', connect_timeout=2)
+    conn.autocommit = True
+    return conn
+
+
+class Client(clients.Client):
+    settings = ()
+    goes_on = False                     # by an error, it learns who the primary is
+
+    def __init__(self, number, campaign):
+        super().__init__(number, campaign.options, campaign.shared[0], CLIENTS)
+        self.nodes = campaign.nodes
+        self.pooler = None if number < DIRECT_CLIENTS else campaign.pooler
+
+    def run(self):
+        # half of them give up on a server that does not answer, the others hear what it says when it goes on
+        clients.HUNG_AFTER_S = 3 if self.number % 2 else 120
+        super().run()
+
+    def connect(self, endpoint):
+        return self.pooler.connect() if self.pooler else connect(self.nodes, self.rng)
+
+    def one_call(self, cur):
+        rows = self.rng.choice((1, 1, 1, 10))
+        self.mint(cur, 0, f"INSERT INTO minted (note) SELECT $$x$$ FROM generate_series(1, {rows})"
+                  " RETURNING id, current_setting('port')")
+
+    def note_place(self, rows):
+        """A session of the pooler's may go on with another server, which is another line."""
+        place = next(node.number for node in self.nodes if node.port == int(rows[0][1]))
+        if place != self.place:
+            self.place = place
+            self.new_session()
+
+
+class Patroni(Campaign):
+    name = 'patroni'
+    least = 1, 1000
+    boundless = ()
+    places = {number: f'node {number}' for number in NODES}
+
+    def __init__(self, options):
+        super().__init__(options)
+        self.site = Site(options)
+        self.shared = [clients.Shared(self.context, CLIENTS)]
+        self.mend_at = math.inf
+        self.nodes = []
+        self.etcd = self.pooler = None
+
+    def kinds(self):
+        def kind(name, fault):
+            return name, lambda event: self.strike(event, fault)
+        return [*[kind('switchover', self.switchover)] * 2, kind('crash', self.crash), kind('loss', self.loss),
+                kind('freeze', self.freeze), kind('coordinator', self.coordinator)]
+
+    def line_of(self, place):
+        return place
+
+    # --- the cluster
+
+    def write_config(self, etcd_port):
+        """The configuration of all nodes."""
+        config = page_config()
+        dcs, user = config['bootstrap']['dcs'], {'username': 'postgres'}
+        config['etcd3'] = {'hosts': f'127.0.0.1:{etcd_port}'}
+        dcs.update({'ttl': TTL_S, 'loop_wait': 2, 'retry_timeout': 5, 'maximum_lag_on_failover': 100 << 20,
+                    'primary_start_timeout': 30})
+        parameters = dcs['postgresql']['parameters']
+        parameters.update({'max_connections': 50, 'shared_buffers': '16MB', 'fsync': 'off',
+                           'log_line_prefix': '%m [%p] %b '})
+        if self.options.one_node_id:
+            del parameters['snowflake.node_source']
+            parameters['snowflake.node_id'] = 1
+        else:
+            parameters['snowflake.node_source'] = f'etcd://127.0.0.1:{etcd_port}/snowflake'
+            parameters['snowflake.lease'] = f'{LEASE_S}s'
+        config['bootstrap']['initdb'].append({'auth': 'trust'})
+        config['postgresql'].update({
+            'bin_dir': self.options.bindir,
+            'basebackup': {'checkpoint': 'fast'},
+            # what pg_rewind cannot mend is copied again
+            'remove_data_directory_on_rewind_failure': True, 'remove_data_directory_on_diverged_timelines': True,
+            'authentication': {'superuser': user, 'replication': user, 'rewind': user},
+            'pg_hba': ['local all all trust', 'host all all 127.0.0.1/32 trust',
+                       'host replication all 127.0.0.1/32 trust'],
+            'parameters': {'unix_socket_directories': self.options.work},
+            'callbacks': {'on_start': self.pooler.callback, 'on_role_change': self.pooler.callback}})
+        path = os.path.join(self.options.work, 'patroni.yml')
+        with open(path, 'w') as f:
+            yaml.safe_dump(config, f)
+        return path
+
+    def set_up(self):
+        port, peer = free_port(), free_port()
+        here = 'http://127.0.0.1:'
+        with open(os.path.join(self.options.work, 'etcd.log'), 'w') as log:
+            self.etcd = subprocess.Popen(
+                ['etcd', '--name', 'trial', '--data-dir', os.path.join(self.options.work, 'etcd'),
+                 '--listen-client-urls', f'{here}{port}', '--advertise-client-urls', f'{here}{port}',
+                 '--listen-peer-urls', f'{here}{peer}', '--initial-advertise-peer-urls', f'{here}{peer}',
+                 '--initial-cluster', f'trial={here}{peer}'], stdout=log, stderr=log, start_new_session=True)
+        self.pooler = Pooler(self.options.work)
+        config = self.write_config(port)
+        self.nodes = [Node(number, self.options.work, config) for number in NODES]
+        self.nodes[0].start()
+        wait_for(lambda: self.nodes[0].role() == 'master', 120, 'the first node is not up', 0.5)
+        self.nodes[0].query('''CREATE EXTENSION snowflake;
+                               CREATE TABLE minted (id snowflake PRIMARY KEY DEFAULT snowflake_next(), note text)''')
+        if not self.options.one_node_id:
+            self.nodes[0].query('SELECT snowflake_fleet_create()')
+            self.check('no configuration has a node ID', self.nodes[0].query('SHOW snowflake.node_id') == [('-1',)])
+        self.pooler.start(self.nodes[0].port)
+        for node in self.nodes[1:]:
+            node.start()
+        self.wait_healthy(120)
+        self.shared[0].endpoint.value = 0
+        self.start_clients(Client(number, self) for number in range(CLIENTS))
+
+    def primary(self):
+        return next((node for node in self.nodes if node.role() == 'master'), None)
+
+    def healthy(self):
+        """Is there a primary that both of the others follow?  One that does not would choose a timeline that exists."""
+        primary = self.primary()
+        others = [node for node in self.nodes if node is not primary]
+        try:
+            following = primary and [name for name, in primary.query(
+                "SELECT application_name FROM pg_stat_replication WHERE state = 'streaming'")]
+        except psycopg2.Error:
+            following = None
+        if following is None:
+            return False
+        lost = [node for node in others if node.name not in following]
+        if lost and time.monotonic() > self.mend_at:
+            self.mend_at = time.monotonic() + MEND_AFTER_S
+            for node in lost:
+                self.reinitialize(node)
+        return not lost and all(node.role() == 'replica' for node in others)
+
+    @staticmethod
+    def reinitialize(node):
+        """Have a node copied again, as an administrator would.
+
+        Patroni 3.0's primary that was frozen takes its lock back from the one that has it meanwhile.  That one, and the
+        other standby, are then on a timeline that the primary does not know.
+        """
+        request = urllib.request.Request(f'http://127.0.0.1:{node.api}/reinitialize', b'{}', method='POST')
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                answer.read()
+            print(f'  node {node.number} follows nobody and is copied again', flush=True)
+        except OSError:
+            pass                            # it is busy with something else
+
+    def wait_healthy(self, timeout):
+        self.mend_at = time.monotonic() + MEND_AFTER_S
+        wait_for(self.healthy, timeout, 'the cluster does not get healthy', 0.5)
+
+    def end(self):
+        wrong = super().end()
+        for node in self.nodes:
+            if node.patroni is not None and node.patroni.poll() is None:
+                node.signal(signal.SIGCONT)
+                node.kill()
+        if self.pooler is not None and self.pooler.process is not None:
+            self.pooler.process.kill()
+            self.pooler.process.wait()
+        if self.etcd is not None:
+            self.etcd.send_signal(signal.SIGCONT)
+            self.etcd.kill()
+            self.etcd.wait()
+        return wrong
+
+    # --- faults
+
+    def switchover(self, old):
+        body = {'leader': old.name, 'candidate': self.rng.choice([node for node in self.nodes if node is not old]).name}
+        request = urllib.request.Request(f'http://127.0.0.1:{old.api}/switchover', json.dumps(body).encode(),
+                                         method='POST')
+
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            answer.read()
+        self.wait_new_primary(old)
+
+    def crash(self, old):
+        pid = old.postmaster()
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: old.postmaster() not in (None, pid) and old.role() == 'master', 60,
+                 'the primary is not started again', 0.2)
+
+    def loss(self, old):
+        old.kill()
+        self.wait_new_primary(old)
+        old.start()
+
+    def freeze(self, old):
+        # the postmaster first, so that it starts no more processes
+        for _ in range(2):
+            old.signal(signal.SIGSTOP)
+        self.wait_new_primary(old)
+        old.signal(signal.SIGCONT)
+
+    def coordinator(self, old):
+        self.etcd.send_signal(signal.SIGSTOP)
+        wait_for(lambda: self.primary() is None, 60, 'the primary does not step down', 0.2)
+        self.etcd.send_signal(signal.SIGCONT)
+        wait_for(self.primary, 90, 'there is no primary again', 0.2)
+
+    def wait_new_primary(self, old):
+        wait_for(lambda: any(node is not old and node.role() == 'master' for node in self.nodes), 90,
+                 'no other node becomes the primary', 0.2)
+
+    def strike(self, event, fault):
+        old = self.primary()
+        event['detail'].append(f'node {old.number}')
+        fault(old)
+
+    def settle(self, event):
+        wait_for(self.primary, 60, 'there is no primary', 0.1)
+        event.update(over=time.monotonic_ns(), busy=busy())
+        self.wait_for_ids(event, self.shared[0], lambda: self.nodes[0], lambda: ())
+        self.wait_healthy(120)
+        event['detail'].append(f'now node {self.primary().number}')
+
+    def pause(self):
+        self.hold(2, 8)
+
+    def check_more(self, errors):
+        others = sorted(set(errors).difference(SERVERS_END))
+        self.check(f'no errors but those of a server\'s end: {", ".join(others) or "none"}', not others)
+
+
+def main():
+    parser = Parser(minutes=5, rate=3000)
+    parser.add_argument('--one-node-id', action='store_true', help='the same one for all: this has to fail')
+    return Patroni(parser.parse_args()).main()
+
+
+if __name__ == '__main__':
+    sys.exit(main())
