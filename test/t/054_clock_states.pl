@@ -142,7 +142,10 @@ refused(
 	qr/It may be ahead by 864\d\d\.\d+ s \(snowflake\.max_ahead\)\..* another 2\.0 days\./,
 	qr/The clock went back by 3\.0 days, $time ago; another 3[56]\d\d\.\d+ s are left of the 3600\.\d+ s by which it went back $time ago\. Check the server's clock\. If it is correct, minting goes on in 2\.0 days\. To go on at once, in order and with the same node ID, set snowflake\.max_ahead to at least 26\d{4} s .* To give up the order instead, set snowflake\.node_id .*/
 );
+$server->set(max_ahead => '4d');
+$server->mints('max_ahead is raised: IDs go on, in order', 3 * $day + $hour);
 $server->step(3 * $day + $hour);
+$server->believe;
 $server->wait_ms(60 * $second);
 
 # A crash, where no ID may be ahead
