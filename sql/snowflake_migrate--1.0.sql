@@ -671,6 +671,24 @@ AS $$
 $$;
 COMMENT ON FUNCTION snowflake_migrate.refreshing(snowflake_migrate.hanging[]) IS 'statements that fill materialized views again';
 
+-- A session keeps the types with which it has compiled a function in PL/pgSQL, of NEW.id as of
+-- a variable that is orders.id%TYPE, and fails when a column has another one, unless the
+-- function changes as well.  So these are altered to what they are.
+CREATE FUNCTION snowflake_migrate.recompiling(columns snowflake_migrate.key_column[]) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH t AS MATERIALIZED (
+		SELECT DISTINCT c.oid, c.relnamespace FROM snowflake_migrate.in_trees($1) AS k JOIN pg_class AS c ON c.oid = k.relid
+	)
+	SELECT format('ALTER ROUTINE %s SECURITY %s', p.oid::regprocedure, CASE WHEN p.prosecdef THEN 'DEFINER' ELSE 'INVOKER' END)
+		FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname = 'plpgsql'
+		WHERE (p.pronamespace IN (SELECT t.relnamespace FROM t) OR p.oid IN (SELECT g.tgfoid FROM t JOIN pg_trigger AS g ON g.tgrelid = t.oid))
+			AND pg_has_role(p.proowner, 'USAGE') AND p.proname NOT LIKE '~snowflake\_new\_%'
+			AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
+		ORDER BY p.oid
+$$;
+COMMENT ON FUNCTION snowflake_migrate.recompiling(snowflake_migrate.key_column[]) IS 'statements after which sessions compile functions again';
+
 -- A generated column that uses a key is removed with the change of type, in the same
 -- statement, and added again behind all others: with what hung on it.
 CREATE FUNCTION snowflake_migrate.generated_definition(relid oid, attnum smallint) RETURNS text
@@ -823,6 +841,7 @@ BEGIN
 	RETURN QUERY SELECT s FROM unnest(foreign_keys) WITH ORDINALITY AS o (oid, place),
 		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
 	RETURN QUERY SELECT * FROM snowflake_migrate.recreating(hanging);
+	RETURN QUERY SELECT * FROM snowflake_migrate.recompiling(changed);
 
 	-- what ALTER TABLE does not keep
 	RETURN QUERY SELECT s FROM unnest(kept) AS k, snowflake_migrate.statistics_extras(k) AS s;
@@ -1749,6 +1768,7 @@ CREATE FUNCTION snowflake_migrate.add_columns() RETURNS float8
 AS $$
 DECLARE
 	t record;
+	sync text;
 BEGIN
 	PERFORM snowflake_migrate.take('filling', 'filled');
 	SELECT s.top, n.nspname, c.relname, c.relowner,
@@ -1765,8 +1785,11 @@ BEGIN
 	BEGIN
 		PERFORM set_config('lock_timeout', '200ms', true);
 		EXECUTE format('ALTER TABLE %s %s', t.top::regclass, t.added);
-		PERFORM snowflake_migrate.run(ARRAY(SELECT * FROM snowflake_migrate.sync_statements(t.top, t.kept, t.differs)));
-		EXECUTE format('ALTER FUNCTION %I.%I() OWNER TO %s', t.nspname, snowflake_migrate.sync_name(t.relname), snowflake_migrate.role_name(t.relowner));
+		sync := format('%I.%I()', t.nspname, snowflake_migrate.sync_name(t.relname));
+		PERFORM snowflake_migrate.run(ARRAY[snowflake_migrate.sync_function(t.top, t.kept),
+				format('ALTER FUNCTION %s OWNER TO %s', sync, snowflake_migrate.role_name(t.relowner)),
+				format('COMMENT ON FUNCTION %s IS %L', sync, 'keeps the other columns of a migration of snowflake_migrate')]
+			|| ARRAY(SELECT * FROM snowflake_migrate.sync_triggers(t.top, t.differs)));
 		INSERT INTO snowflake_migrate.filling (table_name, blocks)
 			SELECT r::regclass::text, pg_relation_size(r) / current_setting('block_size')::bigint + 1
 				FROM snowflake_migrate.tree(t.top) AS r JOIN pg_class AS c ON c.oid = r WHERE c.relkind = 'r'
@@ -1792,24 +1815,29 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.run(text[]) IS 'run statements, one after the other';
 
--- The trigger that keeps other columns, in each table of a tree: partitions have it from their
--- parent, children do not.  Rows that are replicated need it, too.
-CREATE FUNCTION snowflake_migrate.sync_statements(relation oid, kept text, differs text DEFAULT NULL) RETURNS SETOF text
+-- The function that keeps other columns; the trigger that calls it, in each table of a tree:
+-- partitions have it from their parent, children do not.  Rows that are replicated need it, too.
+-- The trigger stays as it is at the swap, where both columns change their names.
+CREATE FUNCTION snowflake_migrate.sync_function(relation oid, kept text) RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH f AS (
-		SELECT snowflake_migrate.sync_name(c.relname) AS name, format('%I.%I', n.nspname, snowflake_migrate.sync_name(c.relname)) AS function
-			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation
-	)
-	SELECT s FROM f, unnest(ARRAY[
-			format('CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS %L', f.function, format(E'BEGIN\n%s\tRETURN NEW;\nEND', kept)),
-			format('COMMENT ON FUNCTION %s() IS %L', f.function, 'keeps the other columns of a migration of snowflake_migrate')]) AS s
-	UNION ALL
-	SELECT s FROM f, snowflake_migrate.tree(relation) AS m JOIN pg_class AS c ON c.oid = m AND (NOT c.relispartition OR m = relation), unnest(ARRAY[
-			format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE ON %s FOR EACH ROW%s EXECUTE FUNCTION %s()', f.name, m::regclass, ' WHEN (' || differs || ')', f.function),
-			format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', m::regclass, f.name)]) AS s
+	SELECT format('CREATE OR REPLACE FUNCTION %I.%I() RETURNS trigger LANGUAGE plpgsql AS %L', n.nspname, snowflake_migrate.sync_name(c.relname),
+			format(E'BEGIN\n%s\tRETURN NEW;\nEND', kept))
+		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION snowflake_migrate.sync_statements(oid, text, text) IS 'the trigger that keeps other columns, as statements';
+COMMENT ON FUNCTION snowflake_migrate.sync_function(oid, text) IS 'the function of the trigger that keeps other columns, as a statement';
+
+CREATE FUNCTION snowflake_migrate.sync_triggers(relation oid, differs text) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s FROM pg_class AS top JOIN pg_namespace AS n ON n.oid = top.relnamespace,
+			snowflake_migrate.tree(top.oid) AS m JOIN pg_class AS c ON c.oid = m, unnest(ARRAY[
+			format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION %I.%I()',
+				snowflake_migrate.sync_name(top.relname), m::regclass, differs, n.nspname, snowflake_migrate.sync_name(top.relname)),
+			format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', m::regclass, snowflake_migrate.sync_name(top.relname))]) AS s
+		WHERE top.oid = relation AND (NOT c.relispartition OR m = relation)
+$$;
+COMMENT ON FUNCTION snowflake_migrate.sync_triggers(oid, text) IS 'the triggers that keep other columns, as statements';
 
 -- Fill one batch: rows of some blocks, as they were when the trigger came; later ones are
 -- filled by that.  A row that somebody else has locked is not waited for, so that no deadlock
@@ -2104,9 +2132,6 @@ BEGIN
 	END IF;
 	RETURN QUERY VALUES ('swap', 'SET LOCAL check_function_bodies = off');
 	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.removing(hanging) AS s;
-	RETURN QUERY SELECT 'swap', format('DROP TRIGGER %I ON %s', g.tgname, g.tgrelid::regclass)
-		FROM (SELECT DISTINCT s.relid, c.relname FROM unnest(shadows) AS s JOIN pg_class AS c ON c.oid = s.top WHERE s.new_type IS NOT NULL) AS r
-			JOIN pg_trigger AS g ON g.tgrelid = r.relid AND g.tgname = snowflake_migrate.sync_name(r.relname) AND g.tgparentid = 0;
 
 	-- the old constraints go, foreign keys first, and come back with undo()
 	old_constraints := ARRAY(SELECT c.oid FROM pg_constraint AS c
@@ -2202,15 +2227,14 @@ BEGIN
 	END LOOP;
 
 	-- from here on the old columns are kept, as far as they can hold the numbers
-	RETURN QUERY SELECT 'swap', y.s FROM (
-			SELECT s.top, string_agg(format(CASE
-					WHEN s.old_type IN ('bigint', 'bigint[]') THEN E'\tNEW.%1$I := NEW.%2$I;\n'
-					WHEN s.old_type LIKE '%[]' THEN E'\tNEW.%1$I := CASE WHEN %3$s OPERATOR(pg_catalog.>=) ALL (NEW.%2$I) THEN NEW.%2$I END;\n'
-					ELSE E'\tNEW.%1$I := CASE WHEN NEW.%2$I OPERATOR(pg_catalog.<=) %3$s THEN NEW.%2$I END;\n' END,
-				s.old_name, s.name, CASE WHEN s.old_type LIKE 'smallint%' THEN 32767 ELSE 2147483647 END), '' ORDER BY s.attnum) AS kept
-			FROM unnest(tops) AS s WHERE s.new_type IS NOT NULL GROUP BY s.top) AS k,
-		snowflake_migrate.sync_statements(k.top, k.kept) AS y (s);
+	RETURN QUERY SELECT 'swap', snowflake_migrate.sync_function(s.top, string_agg(format(CASE
+				WHEN s.old_type IN ('bigint', 'bigint[]') THEN E'\tNEW.%1$I := NEW.%2$I;\n'
+				WHEN s.old_type LIKE '%[]' THEN E'\tNEW.%1$I := CASE WHEN %3$s OPERATOR(pg_catalog.>=) ALL (NEW.%2$I) THEN NEW.%2$I END;\n'
+				ELSE E'\tNEW.%1$I := CASE WHEN NEW.%2$I OPERATOR(pg_catalog.<=) %3$s THEN NEW.%2$I END;\n' END,
+			s.old_name, s.name, CASE WHEN s.old_type LIKE 'smallint%' THEN 32767 ELSE 2147483647 END), '' ORDER BY s.attnum))
+		FROM unnest(tops) AS s WHERE s.new_type IS NOT NULL GROUP BY s.top;
 	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.recreating(hanging) AS s;
+	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.recompiling(snowflake_migrate.shadow_keys()) AS s;
 	RETURN QUERY SELECT 'after', s FROM snowflake_migrate.refreshing(hanging) AS s;
 END
 $$;
@@ -2362,6 +2386,7 @@ BEGIN
 			FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top)
 		|| ARRAY(SELECT s.statement FROM snowflake_migrate.step AS s WHERE s.kind = 'undo' ORDER BY s.place)
 		|| ARRAY(SELECT * FROM snowflake_migrate.recreating(hanging))
+		|| ARRAY(SELECT * FROM snowflake_migrate.recompiling(snowflake_migrate.shadow_keys()))
 		|| ARRAY(SELECT * FROM snowflake_migrate.refreshing(hanging)));
 	PERFORM snowflake_migrate.forget();
 END

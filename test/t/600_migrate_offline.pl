@@ -245,7 +245,25 @@ $node->safe_psql(
 	COMMENT ON VIEW "x'; DROP"."v %I %s" IS '$do$ %s '' $$';
 	CREATE TABLE "x'; DROP".r (r integer CONSTRAINT "f k'" REFERENCES "x'; DROP"."t"".b");
 	ALTER TABLE "x'; DROP".r DISABLE TRIGGER ALL;
-	INSERT INTO "x'; DROP"."t"".b" DEFAULT VALUES});
+	INSERT INTO "x'; DROP"."t"".b" DEFAULT VALUES;
+	CREATE ROLE "Some 'one";
+	GRANT ALL ON SCHEMA "x'; DROP" TO "Some 'one";
+	SET ROLE "Some 'one";
+	CREATE TABLE "x'; DROP"."a(b[" ("c*(" serial PRIMARY KEY);
+	CREATE VIEW "x'; DROP".w AS SELECT * FROM "x'; DROP"."a(b[";
+	GRANT SELECT ON "x'; DROP".w TO PUBLIC});
+is( $node->safe_psql(
+		$failing,
+		q{SET ROLE "Some 'one"; SELECT count(*) > 3 FROM snowflake_migrate.plan(ARRAY['"x''; DROP"."a(b["'])}
+	),
+	't',
+	'names are no patterns');
+is( $node->safe_psql(
+		$failing,
+		q{SET ROLE "Some 'one"; SELECT count(*) > 3 FROM snowflake_migrate.convert(ARRAY['"x''; DROP"."a(b["'])}
+	),
+	't',
+	'a role whose name needs quotes');
 $node->safe_psql($failing, q{SELECT * FROM snowflake_migrate.convert(ARRAY['"x''; DROP"'])});
 is( $node->safe_psql(
 		$failing,

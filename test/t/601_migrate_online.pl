@@ -52,7 +52,17 @@ query(
 	DROP TRIGGER named ON app.tags;
 	ALTER TABLE app.orders ALTER COLUMN number DROP EXPRESSION;
 	ALTER TABLE app.users ALTER COLUMN badge DROP EXPRESSION;
-	ALTER TABLE app.orders ENABLE RULE orders_closing}, dbname => 'depot');
+	ALTER TABLE app.orders ENABLE RULE orders_closing;
+	-- sessions keep the types that they have compiled
+	CREATE FUNCTION app.newest() RETURNS bigint LANGUAGE plpgsql AS $$
+	DECLARE
+		newest app.orders.id%TYPE;
+		o app.orders;
+	BEGIN
+		SELECT max(id) INTO newest FROM app.orders;
+		SELECT * INTO o FROM app.orders WHERE id = newest;
+		RETURN o.id;
+	END $$}, dbname => 'depot');
 my (undef, $error) = run_file($node, 'depot', 'mend.sql');
 is($error, '', 'the application is mended first');
 query($node, 'ANALYZE', dbname => 'depot');
@@ -88,6 +98,7 @@ SELECT * FROM app.order_summary WHERE id = :new_order;
 SELECT count(*) FROM app.open_orders WHERE id = :o;
 SELECT * FROM app.my_orders WHERE id = :new_order;
 SELECT app.order_total(:o);
+SELECT app.newest();
 UPDATE app.order_status SET status = 'view' WHERE id = :new_order;
 });
 my ($out, $err) = ('', '');
@@ -174,7 +185,7 @@ my @steps = split /\x01/,
 	q{SELECT string_agg(statement, E'\x01') FROM snowflake_migrate.swap_steps() WHERE kind = 'swap'},
 	dbname => $quiet);
 note 'the swap runs ' . @steps . ' statements under its locks';
-cmp_ok(scalar(@steps), '<', 800, 'not too many');
+cmp_ok(scalar(@steps), '<', 600, 'not too many');
 is( join(
 		"\n",
 		grep {
