@@ -38,6 +38,7 @@ use File::Spec;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SnowflakeNode;
 use Test::More ();
 use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 
@@ -92,7 +93,7 @@ sub new_node
 {
 	my ($name, %params) = @_;
 	my $node =
-	  PostgreSQL::Test::Cluster->new($name, %{ $params{new} || {} });
+	  SnowflakeNode->new($name, %{ $params{new} || {} });
 	my $node_id = exists $params{node_id} ? $params{node_id} : 1;
 
 	$node->init(%{ $params{init} || {} });
