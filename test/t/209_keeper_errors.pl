@@ -7,23 +7,21 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(
-  disorder error_of log_count new_clock new_node set_clock start_with_clock status wait_until
+  disorder error_of has_injection_points log_count minting_node new_clock query set_clock status wait_until
 );
 use Test::More;
 
-my $node = new_node(
-	'main', conf => q{
+my $clock = new_clock('main');
+my $node = minting_node(
+	'main',
+	clock => $clock,
+	conf => q{
 	snowflake.reservation = '10s'
 	snowflake.max_lead = '1min'
 	snowflake.max_jump = '29s'
 	snowflake.jump_patience = 0
 });
-my $clock = new_clock('main');
-start_with_clock($node, $clock);
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-if ($node->psql('postgres',
-		q{CREATE EXTENSION injection_points; SELECT injection_points_attach('test', 'notice'), injection_points_detach('test')}
-	) != 0)
+if (!has_injection_points($node))
 {
 	$node->stop;
 	plan skip_all =>
@@ -33,10 +31,11 @@ if ($node->psql('postgres',
 my (@ids, $keeper);
 my $offset_ms = 0;
 
+sub sql { return query($node, @_); }
+
 sub mint
 {
-	push @ids,
-	  $node->safe_psql('postgres', q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
+	push @ids, sql(q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
 	return $ids[-1];
 }
 
@@ -48,19 +47,11 @@ sub pass_time
 	return;
 }
 
-# A mint, or what else asks the keeper for something, but does not wait for long
-sub try_it
-{
-	my ($sql) = @_;
-
-	return error_of($node, "SET snowflake.max_wait = '100ms'; $sql");
-}
-
 sub set_node
 {
 	my ($node_id) = @_;
 
-	$node->safe_psql('postgres', "ALTER SYSTEM SET snowflake.node_id = $node_id");
+	sql("ALTER SYSTEM SET snowflake.node_id = $node_id");
 	$node->reload;
 	return;
 }
@@ -106,7 +97,7 @@ my @phases = (
 	{
 		name => 'creating the table',
 		prepare => \&pass_time,
-		begin => sub { $node->safe_psql('postgres', 'DROP EXTENSION snowflake_keeper') },
+		begin => sub { sql('DROP EXTENSION snowflake_keeper') },
 		try => 'SELECT snowflake_next()',
 		node => 1
 	});
@@ -126,12 +117,12 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit', 'snowfla
 		$keeper = status($node, 'keeper_pid');
 		$phase->{prepare}->() if $phase->{prepare};
 		my $limit = published();
-		$node->safe_psql('postgres', "SELECT injection_points_attach('$point', 'error')");
+		sql("SELECT injection_points_attach('$point', 'error')");
 		$phase->{begin}->();
 		wait_until(
 			"$state: the keeper fails, twice",
 			sub {
-				try_it($phase->{try});
+				error_of($node, "SET snowflake.max_wait = '100ms'; $phase->{try}");
 				return log_count($node, qr/ERROR:  error triggered for injection point $point/,
 					$offset) > 1;
 			});
@@ -142,30 +133,26 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit', 'snowfla
 			status($node, 'advice'),
 			qr/^The keeper's last attempt failed with SQLSTATE XX000\./,
 			"$state: the advice says so");
-		$node->safe_psql('postgres', "SELECT injection_points_detach('$point')");
+		sql("SELECT injection_points_detach('$point')");
 		my $id = mint();
-		is($node->safe_psql('postgres', "SELECT snowflake_node($id)"),
-			$phase->{node}, "$state: minting goes on");
+		is(sql("SELECT snowflake_node($id)"), $phase->{node}, "$state: minting goes on");
 		is(status($node, 'keeper_pid'), $keeper, "$state: by the same keeper");
 	}
 }
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 # Nothing of what failed holds a lock.
-is( $node->safe_psql(
-		'postgres',
-		"SELECT count(*) FROM pg_locks WHERE pid = $keeper AND locktype <> 'virtualxid'"),
-	'0',
-	'the keeper holds no lock');
+is(sql("SELECT count(*) FROM pg_locks WHERE pid = $keeper AND locktype <> 'virtualxid'"),
+	'0', 'the keeper holds no lock');
 
 # Told to end while an error keeps it from storing the end, it ends all the same: another one
 # starts above what was reserved.
 my $offset = -s $node->logfile;
-$node->safe_psql('postgres', q{SELECT injection_points_attach('snowflake-before-commit', 'error')});
-$node->safe_psql('postgres', "SELECT pg_terminate_backend($keeper, 60000)");
+sql(q{SELECT injection_points_attach('snowflake-before-commit', 'error')});
+sql("SELECT pg_terminate_backend($keeper, 60000)");
 is(log_count($node, qr/\[$keeper\] ERROR:  error triggered/, $offset),
 	1, 'an error while the end is stored is reported once, and ends the keeper');
-$node->safe_psql('postgres', q{SELECT injection_points_detach('snowflake-before-commit')});
+sql(q{SELECT injection_points_detach('snowflake-before-commit')});
 mint();
 isnt(status($node, 'keeper_pid'), $keeper, 'there is another one');
 is(disorder(\@ids), 0, 'IDs ascend');

@@ -8,10 +8,13 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node wait_for_mint wait_until);
+use SnowflakeTest qw(
+  finish_statement has_injection_points minting_node query session start_statement
+  wait_for_query wait_until
+);
 use Test::More;
 
-my $node = new_node(
+my $node = minting_node(
 	'main',
 	init => { allows_streaming => 1 },
 	conf => q{
@@ -20,20 +23,10 @@ my $node = new_node(
 	max_prepared_transactions = 5
 	autovacuum = off
 });
-$node->start;
-$node->safe_psql(
-	'postgres', q{
-	CREATE EXTENSION snowflake;
-	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
-});
-wait_for_mint($node);
 
-sub sql
-{
-	my ($sql) = @_;
+sub sql { return query($node, @_); }
 
-	return $node->safe_psql('postgres', $sql);
-}
+sql(q{CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text)});
 
 # What is delivered to whoever starts from nothing
 sub tail
@@ -43,23 +36,31 @@ sub tail
 	);
 }
 
-# Start a statement that will have to wait; the session runs on.
-sub start
+# A session with a row that is not committed yet
+sub open_row
 {
-	my ($statement) = @_;
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	my ($what) = @_;
+	my $session = $node->background_psql('postgres');
 
-	$session->query_until(qr/started/, "\\echo started\n$statement;\n\\echo ended\n");
+	$session->query_safe("BEGIN; INSERT INTO events (what) VALUES ('$what')");
 	return $session;
+}
+
+sub insert
+{
+	my ($what) = @_;
+
+	sql("INSERT INTO events (what) VALUES ('$what')");
+	return;
 }
 
 sub finish
 {
 	my ($session) = @_;
+	my $output = finish_statement($session);
 
-	$session->query_until(qr/ended/, '');
 	$session->quit;
-	return;
+	return $output;
 }
 
 # Until so many processes of a kind wait for it; one client if that is not said
@@ -69,15 +70,15 @@ sub wait_for_event
 
 	$number //= 1;
 	$kind //= 'client backend';
-	$node->poll_query_until('postgres',
+	wait_for_query($node,
 		"SELECT count(*) = $number FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = '$kind'"
-	) or die "not $number wait at $event";
+	);
 	return;
 }
 
 # A commit that waits for its standby is not visible, and may be for long.  Enough is
 # reserved meanwhile, for the keeper's own commits would wait as well.
-sql(q{INSERT INTO events (what) VALUES ('before')});
+insert('before');
 sql(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 $node->reload;
 wait_until(
@@ -88,14 +89,15 @@ wait_until(
 		);
 		return $err =~ /canceling wait for synchronous replication/;
 	});
-my $writer = start(q{INSERT INTO events (what) VALUES ('waits')});
+my $writer = start_statement($node, q{INSERT INTO events (what) VALUES ('waits')});
 wait_for_event('SyncRep');
 sql(q{SET synchronous_commit = local; INSERT INTO events (what) VALUES ('after')});
 is(sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
 	'before after', 'a commit that waits for its standby is not visible, a later one is');
 is(tail(), 'before', 'the frontier does not pass it');
 my $preparer =
-  start(q{BEGIN; INSERT INTO events (what) VALUES ('prepared'); PREPARE TRANSACTION 'p'});
+  start_statement($node,
+	q{BEGIN; INSERT INTO events (what) VALUES ('prepared'); PREPARE TRANSACTION 'p'});
 wait_for_event('SyncRep', 2);
 is(sql(q{SELECT count(*) FROM snowflake_frontier_holders()}),
 	'3', 'while it is being prepared, a transaction holds twice');
@@ -107,9 +109,7 @@ is(tail(), 'before waits after', 'when it is over, the row is there');
 sql(q{COMMIT PREPARED 'p'});
 is(tail(), 'before waits after prepared', 'and so is what was prepared');
 
-if ($node->psql('postgres',
-		q{CREATE EXTENSION injection_points; SELECT injection_points_attach('test', 'notice'), injection_points_detach('test')}
-	) != 0)
+if (!has_injection_points($node))
 {
 	note 'the server has no injection points, or the extension of that name is not installed';
 	done_testing();
@@ -137,13 +137,13 @@ sql('TRUNCATE events');
 foreach my $point ('snowflake-mint', 'snowflake-mint-locked', 'snowflake-minted')
 {
 	attach($point);
-	my $mint = start("INSERT INTO events (what) VALUES ('$point')");
+	my $mint = start_statement($node, "INSERT INTO events (what) VALUES ('$point')");
 	wait_for_event($point);
 	sql("SELECT injection_points_detach('$point')");
 	is( sql('SELECT frontier_holder IS NOT NULL FROM snowflake_status'),
 		$point eq 'snowflake-minted' ? 't' : 'f',
 		"$point: who has no ID yet holds nothing back");
-	sql(q{INSERT INTO events (what) VALUES ('overtakes')});
+	insert('overtakes');
 	is(sql(q{SELECT count(*) FROM snowflake_frontier_holders()}), 1, "$point: the slot is filled");
 
 	# if what stands still has its ID, the other's must not be delivered yet
@@ -164,24 +164,21 @@ my $reading = q{SELECT 'read: [' || coalesce(string_agg(what, ' ' ORDER BY id), 
 foreach my $point ('snowflake-snapshot', 'snowflake-frontier', 'snowflake-frontier-computed')
 {
 	sql('TRUNCATE events');
-	sql(q{INSERT INTO events (what) VALUES ('first')});
+	insert('first');
 	is(tail(), 'first', "$point: a first row");
-	my $open = $node->background_psql('postgres');
-	$open->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('open')});
-	sql(q{INSERT INTO events (what) VALUES ('visible')});
+	my $open = open_row('open');
+	insert('visible');
 	attach($point);
-	my $reader = start($reading);
+	my $reader = start_statement($node, $reading);
 	wait_for_event($point);
-	my $early = $node->background_psql('postgres');
-	$early->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('early')});
-	sql(q{INSERT INTO events (what) VALUES ('late')});
+	my $early = open_row('early');
+	insert('late');
 	$open->query_safe('COMMIT');
 	release($point);
 	like(
-		$reader->query_until(qr/ended/, ''),
+		finish($reader),
 		qr/^read: \[first\]$/m,
 		"$point: what the snapshot does not see is not passed");
-	$reader->quit;
 	is(tail(), 'first open visible', "$point: the next one goes on in order");
 	$early->query_safe('COMMIT');
 	is(tail(), 'first open visible early late', "$point: to the end");
@@ -191,15 +188,14 @@ foreach my $point ('snowflake-snapshot', 'snowflake-frontier', 'snowflake-fronti
 # Nobody holds the frontier back when a reader looks at the slots.  Who mints meanwhile is not
 # passed by what that reader has found, whoever uses it later.
 sql('TRUNCATE events');
-sql(q{INSERT INTO events (what) VALUES ('first')});
+insert('first');
 attach('snowflake-frontier');
-my $asking = start($reading);
+my $asking = start_statement($node, $reading);
 wait_for_event('snowflake-frontier');
-my $meanwhile = $node->background_psql('postgres');
-$meanwhile->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('meanwhile')});
-sql(q{INSERT INTO events (what) VALUES ('late')});
+my $meanwhile = open_row('meanwhile');
+insert('late');
 release('snowflake-frontier');
-$asking->query_until(qr/ended/, '');
+finish_statement($asking);
 like(
 	$asking->query_safe($reading),
 	qr/^read: \[first\]$/m,
@@ -213,20 +209,18 @@ is(tail(), 'first meanwhile late', 'and its row comes in order');
 
 # A transaction that is prepared while a reader looks at the slots
 sql('TRUNCATE events');
-my $moving = $node->background_psql('postgres');
-$moving->query_safe(q{BEGIN; INSERT INTO events (what) VALUES ('moving')});
-sql(q{INSERT INTO events (what) VALUES ('late')});
+my $moving = open_row('moving');
+insert('late');
 attach('snowflake-frontier');
-my $reader = start($reading);
+my $reader = start_statement($node, $reading);
 wait_for_event('snowflake-frontier');
 $moving->query_safe(q{PREPARE TRANSACTION 'moving'});
 $moving->quit;
 release('snowflake-frontier');
 like(
-	$reader->query_until(qr/ended/, ''),
+	finish($reader),
 	qr/^read: \[\]$/m,
 	'a transaction that leaves its slot to be prepared is not overlooked');
-$reader->quit;
 is(tail(), '', 'nor afterwards');
 sql(q{COMMIT PREPARED 'moving'});
 is(tail(), 'moving late', 'and its row comes first');
@@ -237,14 +231,12 @@ sql('TRUNCATE events');
 foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
 {
 	attach('snowflake-snapshot');
-	my $asking = start('SELECT snowflake_frontier()');
+	my $asking = start_statement($node, 'SELECT snowflake_frontier()');
 	wait_for_event('snowflake-snapshot');
 	sql(q{SELECT injection_points_detach('snowflake-snapshot')});
-	my $open = $node->background_psql('postgres');
-	$open->query_safe("BEGIN; INSERT INTO events (what) VALUES ('open')");
-	sql(q{INSERT INTO events (what) VALUES ('visible')});
-	my $old = $node->background_psql('postgres');
-	$old->query_safe("BEGIN ISOLATION LEVEL $level; DECLARE c CURSOR FOR $reading");
+	my $open = open_row('open');
+	insert('visible');
+	my $old = session($node, "BEGIN ISOLATION LEVEL $level; DECLARE c CURSOR FOR $reading");
 	$open->query_safe('COMMIT');
 	sql(q{SELECT injection_points_wakeup('snowflake-snapshot')});
 	finish($asking);
@@ -261,26 +253,23 @@ foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
 sql(q{CREATE TABLE thousand AS SELECT n FROM generate_series(1, 1000) n;
 	ALTER TABLE thousand SET (parallel_workers = 2)});
 attach('snowflake-hold');
-my $leader = $node->background_psql('postgres');
-$leader->query_safe(
+my $leader = session(
+	$node,
 	q{
 	SET min_parallel_table_scan_size = 0;
 	SET parallel_setup_cost = 0;
 	SET parallel_tuple_cost = 0;
 	SET parallel_leader_participation = off;
 	BEGIN});
-$leader->query_until(qr/started/,
-	"\\echo started\nCREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand;\n\\echo copied\n"
-);
+start_statement($leader, 'CREATE TABLE copied AS SELECT snowflake_next() AS id FROM thousand');
 wait_for_event('snowflake-hold', 2, 'parallel worker');
 my $minted = sql('SELECT minted FROM snowflake_stats');
 sql(q{SELECT injection_points_wakeup('snowflake-hold')});
-$node->poll_query_until('postgres', "SELECT minted > $minted FROM snowflake_stats")
-  or die "the first worker does not mint";
+wait_for_query($node, "SELECT minted > $minted FROM snowflake_stats");
 wait_for_event('snowflake-hold', 1, 'parallel worker');
 my $before = sql('SELECT snowflake_next()');
 release('snowflake-hold');
-$leader->query_until(qr/copied/, '');
+finish_statement($leader);
 cmp_ok(sql('SELECT snowflake_frontier()'),
 	'<', $before, 'who comes second to the slot of its leader leaves what the first has filled');
 $leader->query_safe('COMMIT');
