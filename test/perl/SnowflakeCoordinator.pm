@@ -14,13 +14,22 @@ package SnowflakeCoordinator;
 use strict;
 use warnings;
 
+use Exporter qw(import);
+use File::Basename qw(dirname);
 use HTTP::Tiny;
 use IO::Select;
 use IO::Socket::INET;
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use Time::HiRes qw(usleep);
+use SnowflakeTest qw(wait_until);
+
+our @EXPORT_OK = qw(
+  answer_request build_resolver_shim consul_program consul_put consul_request etcdctl hosts kill_members message
+  new_certificate new_consul new_doubtful_proxy new_etcd new_false new_false_http
+  new_false_postgresql new_proxy new_relay new_silent new_zookeeper read_request release result
+  start_members wait_for_consul wait_for_etcd zookeeper_error
+);
 
 my @running;
 
@@ -133,13 +142,8 @@ sub wait_for_members
 
 	foreach my $member (grep { $_->{pid} } @{ $self->{members} })
 	{
-		foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
-		{
-			last if $self->{serves}->($self, $member);
-			die "a member does not serve: see $member->{log}"
-			  if $try == 10 * $PostgreSQL::Test::Utils::timeout_default;
-			usleep(100_000);
-		}
+		wait_until("a member serves: see $member->{log}",
+			sub { $self->{serves}->($self, $member) });
 	}
 	return;
 }
@@ -159,7 +163,7 @@ sub etcdctl
 
 	local $ENV{ETCDCTL_API} = 3;
 	my $output = '';
-	PostgreSQL::Test::Utils::run_log(
+	run_log(
 		[
 			'etcdctl', '--endpoints',
 			join(',', map { "$self->{scheme}://$_" } split /,/, hosts($self)), @arguments
@@ -168,45 +172,132 @@ sub etcdctl
 	return $output;
 }
 
+# Run a function in a process of its own, with a socket that it listens to.  Returns its
+# "host:port".
+sub serve
+{
+	my ($function) = @_;
+	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp')
+	  or die "could not listen: $!";
+	my $pid = fork() // die "could not fork: $!";
+
+	if ($pid == 0)
+	{
+		local $SIG{PIPE} = 'IGNORE';
+
+		# whatever comes of it, this is not the process whose end stops the servers
+		eval { $function->($listener); };
+		POSIX::_exit(0);
+	}
+	push @running, $pid;
+	return '127.0.0.1:' . $listener->sockport;
+}
+
+# Compile what stands before the system's resolver: names that end with ".held" take their time,
+# ".missing" is not found, ".here" is this machine.  Returns its path.
+sub build_resolver_shim
+{
+	my $shim = PostgreSQL::Test::Utils::tempdir() . '/resolver_shim.so';
+
+	system_or_bail($ENV{CC} || 'cc',
+		'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
+		dirname(__FILE__) . '/../shim/resolver_shim.c', '-ldl');
+	return $shim;
+}
+
+# What listens, and does not answer: its "host:port".
+sub new_silent
+{
+	return serve(sub { sleep 1_000_000 });
+}
+
+# What is no coordinator, but answers as one to begin with.  A function serves one client, in
+# a process of its own.  Returns its "host:port".
+sub new_false
+{
+	my ($serve_client) = @_;
+
+	return serve(
+		sub {
+			my ($listener) = @_;
+			local $SIG{CHLD} = 'IGNORE';
+
+			for (;;)
+			{
+				my $client = $listener->accept or next;
+
+				if ((fork() // die "could not fork: $!") == 0)
+				{
+					$client->autoflush(1);
+					eval { $serve_client->($client); };
+					POSIX::_exit(0);
+				}
+				close $client;
+			}
+		});
+}
+
+# The head and the body of a request over HTTP, or nothing
+sub read_request
+{
+	my ($client) = @_;
+	my $head = '';
+
+	$head .= <$client> // return while $head !~ /\r\n\r\n\z/;
+	my ($length) = $head =~ /^content-length: (\d+)/im;
+	read $client, my $body, $length // 0;
+	return ($head, $body);
+}
+
+# Answer it; further lines are for the head.
+sub answer_request
+{
+	my ($client, $status, $content, @head) = @_;
+
+	print $client join "\r\n", "HTTP/1.1 $status Said", 'Content-Type: application/json',
+	  'Content-Length: ' . length($content), 'Connection: close', @head, '', $content;
+	return;
+}
+
+# What answers every request over HTTP with what is in a file.  Its
+# status is in another one, with ".status" behind its name; there may be none.
+sub new_false_http
+{
+	my ($file) = @_;
+
+	return new_false(
+		sub {
+			my ($client) = @_;
+
+			my @request = read_request($client) or return;
+
+			answer_request($client, -e "$file.status" ? slurp_file("$file.status") : 200,
+				slurp_file($file));
+		});
+}
+
 # A proxy before the first member, which refuses the first transaction.  It does all
 # others, and answers that it did not.  Returns its "host:port".
 sub new_doubtful_proxy
 {
 	my ($self) = @_;
 	my $target = "http://127.0.0.1:$self->{members}[0]{client}";
-	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp')
-	  or die "could not listen: $!";
-	my $pid = fork() // die "could not fork: $!";
+	my $began = PostgreSQL::Test::Utils::tempdir() . '/began';
 
-	if ($pid != 0)
-	{
-		push @running, $pid;
-		return '127.0.0.1:' . $listener->sockport;
-	}
-	my $transactions = 0;
-	while (my $client = $listener->accept)
-	{
-		my $request = '';
+	return new_false(
+		sub {
+			my ($client) = @_;
+			my ($head, $body) = read_request($client) or return;
+			my ($path) = $head =~ /^POST (\S+)/;
+			my $is_first = $path =~ /txn/ && !-e $began;
 
-		$request .= <$client> // last while $request !~ /\r\n\r\n\z/;
-		my ($path) = $request =~ /^POST (\S+)/;
-		my ($length) = $request =~ /^content-length: (\d+)/im;
-		read $client, my $body, $length // 0;
-		my ($status, $content) = ('200 OK', '{"header": {}, "succeeded": false}');
-		if ($path !~ /txn/ || $transactions++ > 0)
-		{
-			$content =
-			  HTTP::Tiny->new(timeout => 5)->post("$target$path", { content => $body })->{content};
-			($status, $content) = ('503 Unavailable', '{"message": "proposal timed out"}')
-			  if $path =~ /txn/;
-		}
-
-		printf $client
-		  "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-		  $status, length $content, $content;
-		close $client;
-	}
-	POSIX::_exit(0);
+			append_to_file($began, '') if $path =~ /txn/;
+			return answer_request($client, 200, '{"header": {}, "succeeded": false}') if $is_first;
+			my $answer = HTTP::Tiny->new(timeout => 5)->post("$target$path", { content => $body });
+			return $path =~ /txn/
+			  ? answer_request($client, 503, '{"message": "proposal timed out"}')
+			  : answer_request($client, 200, $answer->{content});
+		});
 }
 
 # A relay before the first member.  While there is a file, what matches an expression
@@ -216,53 +307,49 @@ sub new_doubtful_proxy
 sub new_relay
 {
 	my ($self, $regexp, $file, $other) = @_;
-	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp')
-	  or die "could not listen: $!";
-	my $select = IO::Select->new($listener);
-	my (%to, %is_client, @held);
-	my $pid = fork() // die "could not fork: $!";
 
-	if ($pid != 0)
-	{
-		push @running, $pid;
-		return '127.0.0.1:' . $listener->sockport;
-	}
-	$SIG{PIPE} = 'IGNORE';
-	for (;;)
-	{
-		foreach my $from ($select->can_read(0.05))
-		{
-			if ($from == $listener)
-			{
-				my $client = $listener->accept or next;
-				my $target = -e "$file.other" ? $other : $self;
-				my $server = IO::Socket::INET->new(
-					PeerAddr => '127.0.0.1',
-					PeerPort => $target->{members}[0]{client}) or next;
+	return serve(
+		sub {
+			my ($listener) = @_;
+			my $select = IO::Select->new($listener);
+			my (%to, %is_client, @held);
 
-				@to{ $client, $server } = ($server, $client);
-				$is_client{$client} = 1;
-				$select->add($client, $server);
-			}
-			elsif (!sysread $from, my $bytes, 65536)
+			for (;;)
 			{
-				# what is held for the other side is written all the same
-				$to{$from}->shutdown(1) if !grep { $_->[0] == $to{$from} } @held;
-				$select->remove($from);
+				foreach my $from ($select->can_read(0.05))
+				{
+					if ($from == $listener)
+					{
+						my $client = $listener->accept or next;
+						my $target = -e "$file.other" ? $other : $self;
+						my $server = IO::Socket::INET->new(
+							PeerAddr => '127.0.0.1',
+							PeerPort => $target->{members}[0]{client}) or next;
+
+						@to{ $client, $server } = ($server, $client);
+						$is_client{$client} = 1;
+						$select->add($client, $server);
+					}
+					elsif (!sysread $from, my $bytes, 65536)
+					{
+						# what is held for the other side is written all the same
+						$to{$from}->shutdown(1) if !grep { $_->[0] == $to{$from} } @held;
+						$select->remove($from);
+					}
+					elsif ($is_client{$from} && $bytes =~ $regexp && -e $file)
+					{
+						push @held, [ $to{$from}, $bytes ];
+						append_to_file("$file.held", '');
+					}
+					else
+					{
+						syswrite $to{$from}, $bytes;
+					}
+				}
+				next if -e $file;
+				syswrite $_->[0], $_->[1] foreach splice @held;
 			}
-			elsif ($is_client{$from} && $bytes =~ $regexp && -e $file)
-			{
-				push @held, [ $to{$from}, $bytes ];
-				PostgreSQL::Test::Utils::append_to_file("$file.held", '');
-			}
-			else
-			{
-				syswrite $to{$from}, $bytes;
-			}
-		}
-		next if -e $file;
-		syswrite $_->[0], $_->[1] foreach splice @held;
-	}
+		});
 }
 
 # Let a relay pass on what it has held.
@@ -272,38 +359,6 @@ sub release
 
 	unlink $file, "$file.held";
 	return;
-}
-
-# What is no coordinator, but answers as one to begin with.  A function serves one client, in
-# a process of its own.  Returns its "host:port".
-sub new_false
-{
-	my ($serve) = @_;
-	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1', Proto => 'tcp')
-	  or die "could not listen: $!";
-	my $pid = fork() // die "could not fork: $!";
-
-	if ($pid != 0)
-	{
-		push @running, $pid;
-		return '127.0.0.1:' . $listener->sockport;
-	}
-	local $SIG{PIPE} = 'IGNORE';
-	local $SIG{CHLD} = 'IGNORE';
-	for (;;)
-	{
-		my $client = $listener->accept or next;
-
-		if ((fork() // die "could not fork: $!") == 0)
-		{
-			$client->autoflush(1);
-
-			# whatever comes of it, this is not the process whose end stops the servers
-			eval { $serve->($client); };
-			POSIX::_exit(0);
-		}
-		close $client;
-	}
 }
 
 # A message of PostgreSQL's protocol
@@ -351,18 +406,18 @@ sub new_false_postgresql
 
 				read $client, my $query, $length - 4;
 				return if $type ne 'Q';
-				print $client PostgreSQL::Test::Utils::slurp_file($query =~ /pg_control_system/
+				print $client slurp_file($query =~ /pg_control_system/
 					  && -e "$file.identity" ? "$file.identity" : $file),
 				  message('Z', 'I');
 			}
 		});
 }
 
-# What lies before a PostgreSQL server with a port, and translates the severity of its warnings
-# for people, but not the one for programs.
-sub new_translator
+# What lies before a PostgreSQL server with a port.  A function is asked what to pass on of what
+# has come, and is told whether that is from the client; it hangs up if nothing is defined.
+sub new_proxy
 {
-	my ($port) = @_;
+	my ($port, $pass_on) = @_;
 
 	return new_false(
 		sub {
@@ -376,32 +431,10 @@ sub new_translator
 				foreach my $from (@ready)
 				{
 					sysread $from, my $bytes, 65536 or return;
-					$bytes =~ s/SWARNING\0V/SWARNUNG\0V/g;
+					$bytes = $pass_on->($bytes, $from == $client) // return;
 					syswrite $from == $client ? $server : $client, $bytes;
 				}
 			}
-		});
-}
-
-# What answers every request over HTTP with what is in a file.  Its status is in another one,
-# with ".status" behind its name; there may be none.
-sub new_false_http
-{
-	my ($file) = @_;
-
-	return new_false(
-		sub {
-			my ($client) = @_;
-			my $request = '';
-
-			$request .= <$client> // return while $request !~ /\r\n\r\n\z/;
-			my $content = PostgreSQL::Test::Utils::slurp_file($file);
-			my $status =
-			  -e "$file.status" ? PostgreSQL::Test::Utils::slurp_file("$file.status") : 200;
-			print $client
-			  "HTTP/1.1 $status Said\r\nContent-Type: application/json\r\nContent-Length: "
-			  . length($content)
-			  . "\r\nConnection: close\r\n\r\n$content";
 		});
 }
 
@@ -419,12 +452,11 @@ sub wait_for_etcd
 {
 	my ($self, @arguments) = @_;
 
-	foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
-	{
-		return if eval { etcdctl($self, @arguments, 'endpoint', 'status'); 1 };
-		usleep(100_000);
-	}
-	die 'etcd does not serve';
+	return wait_until(
+		'etcd serves',
+		sub {
+			eval { etcdctl($self, @arguments, 'endpoint', 'status'); 1 }
+		});
 }
 
 # An ensemble of ZooKeeper, of so many servers.  Its archive names those that it needs, but
@@ -447,8 +479,8 @@ sub new_zookeeper
 		my $dir = "$self->{dir}/$member->{id}";
 
 		mkdir $dir or die "could not create \"$dir\": $!";
-		PostgreSQL::Test::Utils::append_to_file("$dir/myid", "$member->{id}\n");
-		PostgreSQL::Test::Utils::append_to_file("$dir/zoo.cfg",
+		append_to_file("$dir/myid", "$member->{id}\n");
+		append_to_file("$dir/zoo.cfg",
 			"tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir=$dir\nclientPort=$member->{client}\n"
 			  . "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n$servers");
 		$member->{log} = "$PostgreSQL::Test::Utils::log_path/zookeeper_$name$member->{id}.log";
@@ -509,7 +541,7 @@ sub new_certificate
 {
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 
-	PostgreSQL::Test::Utils::system_or_bail(
+	system_or_bail(
 		'openssl', 'req', '-x509', '-newkey',
 		'rsa:2048', '-nodes', '-days', '2',
 		'-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1',
@@ -537,8 +569,8 @@ sub new_consul
 	{
 		my @files = map { "$self->{dir}/$member->{name}$_.hcl" } '', '_more';
 
-		PostgreSQL::Test::Utils::append_to_file($files[1], $configuration // '');
-		PostgreSQL::Test::Utils::append_to_file($files[0], <<"EOF");
+		append_to_file($files[1], $configuration // '');
+		append_to_file($files[0], <<"EOF");
 server = true
 bootstrap_expect = $members
 node_name = "$member->{name}"
@@ -593,12 +625,11 @@ sub wait_for_consul
 {
 	my ($self, $token) = @_;
 
-	foreach my $try (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
-	{
-		return if eval { consul_put($self, $token, 'v1/kv/test', '') };
-		usleep(100_000);
-	}
-	die 'Consul does not serve';
+	return wait_until(
+		'Consul serves',
+		sub {
+			eval { consul_put($self, $token, 'v1/kv/test', '') }
+		});
 }
 
 1;

@@ -45,17 +45,19 @@ use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 # A test imports what it uses.
 our @EXPORT_OK = qw(
   advance build_shim change_node_id children coordinator_url disorder duplicates error_at_once
-  error_of extend finish_minter finish_statement get_clock has_injection_points has_public
+  error_of extend finish_minter finish_statement freeze get_clock has_injection_points has_public
   hold_keeper id_at keeper_sleeps kill_postmaster lead_ms let_pass lock_reservation log_count
   look member_conf members mint mint_many mint_together minting_node new_clock new_coordinator
   new_member new_node pass_days patience query refused refuses reload_with restart_node session
   set_clock set_conf sleeps_of start_after_kill start_minter start_statement start_time
-  start_with_clock status step_clock stop_clock stop_time stored takes_less wait_for_gate
+  start_with_clock status step_clock stop_clock stop_time stored takes_less thaw wait_for_gate
   wait_for_mint wait_for_query wait_for_status wait_until waits write_keys
 );
 
 my $shim;
 my $minters = 0;
+my $reloads = 0;
+my @frozen;
 
 # A test that is told to end, since it has run for too long, says where it was, and stops its
 # servers.  A process that it has forked just ends.
@@ -110,10 +112,11 @@ sub new_node
 }
 
 # A started node that is the coordinator of a fleet: an ordinary server, without
-# the library.
+# the library.  Parameters are those of new_node().
 sub new_coordinator
 {
-	my $node = new_node('coordinator', node_id => undef, preload => 0);
+	my (%params) = @_;
+	my $node = new_node('coordinator', node_id => undef, preload => 0, %params);
 
 	$node->start;
 	return $node;
@@ -311,17 +314,17 @@ sub lead_ms
 	return status($node, '1000 * extract(epoch FROM lead)');
 }
 
-# Change settings of a server that runs, and wait until new sessions have them.  A value is
-# written as SHOW shows it.
+# Change settings of a server that runs, and wait until new sessions have them.
 sub set_conf
 {
 	my ($node, %settings) = @_;
+	my $reload = ++$reloads;
 
-	reload_with($node, join '', map { "$_ = '$settings{$_}'\n" } sort keys %settings);
-	foreach my $name (sort keys %settings)
-	{
-		wait_for_query($node, "SELECT current_setting('$name') = '$settings{$name}'");
-	}
+	reload_with(
+		$node, join '',
+		"test.reload = $reload\n",
+		map { "$_ = '" . $settings{$_} =~ s/'/''/gr . "'\n" } sort keys %settings);
+	wait_for_query($node, "SELECT current_setting('test.reload', true) = '$reload'");
 	return;
 }
 
@@ -772,6 +775,36 @@ sub children
 
 	return map { /^\s*(\d+)/ } grep { /$regexp/ }
 	  split /\n/, `ps -o pid=,args= --ppid $node->{_pid}`;
+}
+
+# Stop processes with SIGSTOP.  A postmaster, which would start others, comes first.
+sub freeze
+{
+	my (@pids) = @_;
+
+	push @frozen, @pids;
+	kill 'STOP', $_ foreach @pids;
+	return;
+}
+
+# Let these processes go on, or all that are frozen.
+sub thaw
+{
+	my (@pids) = @_;
+
+	@pids = @frozen unless @pids;
+	kill 'CONT', @pids;
+	@frozen = grep {
+		my $pid = $_;
+		!grep { $_ == $pid } @pids
+	} @frozen;
+	return;
+}
+
+# Servers are stopped after this, and none that is frozen could be.
+END
+{
+	kill 'CONT', @frozen;
 }
 
 # How often a process has gone to sleep, where the system tells.

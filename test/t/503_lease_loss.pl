@@ -1,5 +1,6 @@
-# A coordinator that has lost its data, or went back in time: nothing is granted, who
-# has a lease uses it up or closes, and snowflake_fleet_recover() brings all back.
+# A coordinator that has lost its data, or went back in time: it grants nothing, a server uses
+# its lease up, or gives it up if another server could have the same, and
+# snowflake_fleet_recover() brings all back.
 # long
 
 use strict;
@@ -7,53 +8,27 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SnowflakeFleet qw(change_record lessee listed record recover start_member);
 use SnowflakeTest qw(
-  children duplicates error_at_once error_of log_count mint_together new_clock new_coordinator
-  new_member patience set_clock start_with_clock status wait_for_mint wait_for_status
-  wait_until
+  duplicates error_at_once error_of freeze log_count mint mint_together new_coordinator patience
+  query set_conf status thaw wait_for_mint wait_for_status wait_until
 );
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(sleep);
 
 # as short as the machine permits that something is done within it
 my $lease = patience(6);
 my $coordinator = new_coordinator();
+my $went_back = q{gate = 'closed: the coordinator went back in time'};
 my @lists;
-
-sub records
-{
-	return $coordinator->safe_psql('postgres', $_[0]);
-}
-
-# Make the fleet sound again.  Each server whose lease was forgotten notes that down when it
-# looks, maybe just now: then the error says to try again.
-sub recover
-{
-	my ($node) = @_;
-
-	wait_until(
-		'the fleet is recovered',
-		sub {
-			my $refused = error_of($node, 'SELECT snowflake_fleet_recover()');
-
-			die $refused->{message} if $refused->{sqlstate} !~ /^(?:55006)?$/;
-			return $refused->{sqlstate} eq '';
-		});
-	return;
-}
-
-my ($one, $two, $three) =
-  map { new_member($_, $coordinator, lease => "${lease}s") } qw(one two three);
-$one->start;
-$one->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
-$two->start;
-$two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+my ($one, $two) =
+  map { start_member($_, $coordinator, lease => "${lease}s", founds => $_ eq 'one' ? '' : undef) }
+  qw(one two);
 push @lists, mint_together(1, $one, $two);
 
 # The coordinator loses its data.
-records('TRUNCATE snowflake_fleet.records');
+query($coordinator, 'TRUNCATE snowflake_fleet.records');
 $two->stop('immediate');
 $two->start;
 wait_for_status($two, q{advice ~ '^The coordinator has no fleet: .*snowflake_fleet_recover'});
@@ -62,38 +37,38 @@ wait_for_status($one, q{coordinator = 'grants nothing'});
 like(
 	status($one, 'advice'),
 	qr/^Minting ends with the lease\. The coordinator has no fleet/,
-	'who has one says so');
-isnt($one->safe_psql('postgres', 'SELECT snowflake_next()'), '', 'and goes on');
+	'a server that has one says so');
+isnt(mint($one), '', 'and goes on');
 wait_for_status($one, q{gate = 'closed: the lease of the node ID has ended'});
 is( error_of($one, 'SELECT snowflake_next()')->{hint},
 	status($one, 'advice'),
 	'up to the end of the lease');
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+query($one, 'SELECT snowflake_fleet_recover()');
 push @lists, mint_together(1, $one, $two);
 is(duplicates(@lists), 0, 'snowflake_fleet_recover() brings all back, no ID twice');
 
-# Recovered at once, where only the schema is left: who has a lease uses it up, while the new
-# ones begin later.
-records('DROP TABLE snowflake_fleet.records');
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+# Recovered at once, where only the schema is left: leases are used up, while the new ones
+# begin later.
+query($coordinator, 'DROP TABLE snowflake_fleet.records');
+query($one, 'SELECT snowflake_fleet_recover()');
 my $used_up = status($one, sprintf(q{lease_until - interval '%d s'}, $lease / 4));
 do
 {
-	die 'does not mint' unless $one->safe_psql('postgres', q{SELECT snowflake_next()});
+	die 'does not mint' unless mint($one);
 	sleep 0.1;
 } until status($one, "now() > '$used_up'") eq 't';
-pass('who has a lease mints on after snowflake_fleet_recover()');
+pass('a server that has a lease mints on after snowflake_fleet_recover()');
 push @lists, mint_together(1, $one, $two);
 is(duplicates(@lists), 0, 'and then with another, no ID twice');
 
-# The coordinator goes back in time: the own record is older than is known.
-# The lease of before may not have been used up yet: then there is none.
+# The coordinator goes back in time: the own record is older than is known.  The lease of
+# before may not have been used up yet: then there is none.
 my $old;
 wait_until(
 	'the holder has a record',
 	sub {
-		$old =
-		  records(q{SELECT quote_literal(value) FROM snowflake_fleet.records WHERE key = 'node/}
+		$old = query($coordinator,
+				q{SELECT quote_literal(value) FROM snowflake_fleet.records WHERE key = 'node/}
 			  . status($one, 'node')
 			  . q{'});
 		return $old ne '';
@@ -101,10 +76,11 @@ wait_until(
 my $renewed = status($one, 'lease_renewals');
 wait_for_status($one, "lease_renewals > $renewed");
 my $log_size = -s $one->logfile;
-records("UPDATE snowflake_fleet.records SET value = $old WHERE key = 'node/"
+query($coordinator,
+		"UPDATE snowflake_fleet.records SET value = $old WHERE key = 'node/"
 	  . status($one, 'node')
 	  . q{'});
-wait_for_status($one, q{gate = 'closed: the coordinator went back in time'});
+wait_for_status($one, $went_back);
 my $refused = status($one, 'refused_node');
 my $error = error_at_once($one);
 is( $error->{message},
@@ -116,18 +92,14 @@ $one->reload;    # it looks again, at once
 $two->poll_query_until('postgres',
 	q{SELECT state = 'fleet, grants nothing until snowflake_fleet_recover()' FROM snowflake_fleet() WHERE node IS NULL}
 ) or die 'the fleet is not marked';
-pass('and marks the fleet');
-is( $two->safe_psql(
-		'postgres',
-		q{SELECT leased_until >= '}
-		  . status($one, 'lease_until')
-		  . q{' AND holder ~ ':}
-		  . join(' ', $one->port, $one->data_dir)
-		  . q{$' FROM snowflake_fleet() WHERE node IS NULL}),
+is( listed(
+		$two,
+		sprintf q{leased_until >= '%s' AND holder ~ ':%s %s$'},
+		status($one, 'lease_until'),
+		$one->port, $one->data_dir),
 	't',
-	'with its name, and the end of its own lease');
-$three->start;
-$three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+	'and marks the fleet, with its name, and the end of its own lease');
+my $three = start_member('three', $coordinator, lease => "${lease}s");
 wait_for_status($three, q{advice ~ '^The coordinator went back in time'});
 $refused = status($three, 'refused_node');
 is( error_at_once($three)->{message},
@@ -139,206 +111,244 @@ is( log_count(
 		$log_size),
 	1,
 	'the holder, which has looked several times, logs it once');
-$two->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
+query($two, 'SELECT snowflake_fleet_recover()');
 push @lists, mint_together(1, $one, $two, $three);
 is(duplicates(@lists), 0, 'after snowflake_fleet_recover() all mint, no ID twice');
+$three->stop;
 
-# The record is gone.
-records(q{DELETE FROM snowflake_fleet.records WHERE key = 'node/} . status($two, 'node') . q{'});
-wait_for_status($two, q{gate = 'closed: the coordinator went back in time'});
-pass('the holder of a node ID whose record is gone closes as well');
+# What the coordinator has is changed to the tick, beside a lease of which own.first and own.last
+# are the ends: the record of the fleet gets these changes, and that of the node ID is changed
+# by a statement.  What does the holder do, and does it mark the fleet?
+set_conf($one, 'snowflake.lease' => patience(3) . 's');
 
-# Founded again with a floor that is too low
-records('TRUNCATE snowflake_fleet.records');
-$two->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '1h')});
-$two->poll_query_until('postgres',
-	q{SELECT state ~ 'grants nothing' FROM snowflake_fleet() WHERE node IS NULL})
-  or die 'not noticed';
-pass('a floor below a lease is noticed');
-recover($two);
-wait_for_mint($_) foreach $one, $two, $three;
+sub found
+{
+	my ($fleet, $record) = @_;
+	my $offset = -s $one->logfile;
+	my $holder = ':' . $one->port . ' ';
 
-# A fleet that is suspect renews nothing either, for who has lost a grant may find the
-# record of it again.  A server that has closed has reported up to where it had a lease.
-my $mark =
-  q{UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{suspect}', '%s'), '{%s}',
-	to_jsonb((value::jsonb ->> 'floor')::bigint + %d))::text WHERE key = 'fleet'};
-$_->stop foreach $two, $three;
-records(sprintf $mark, 'true', 'reported', 3_600_000);
+	query(
+		$coordinator, qq{
+		BEGIN;
+		SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE;
+		DO \$\$
+		DECLARE
+			own record;
+		BEGIN
+			SELECT key, (value::jsonb ->> 'from')::bigint AS first, (value::jsonb ->> 'until')::bigint AS last
+				FROM snowflake_fleet.records WHERE value::jsonb ->> 'holder' ~ '$holder' AND key <> 'fleet'
+				ORDER BY last DESC LIMIT 1 INTO own;
+			UPDATE snowflake_fleet.records SET value = (value::jsonb || $fleet)::text WHERE key = 'fleet';
+			$record WHERE key = own.key;
+		END \$\$;
+		COMMIT});
+	my $used_up = qr/LOG:  lost the lease of snowflake node ID/;
+	my $given_up = qr/WARNING:  the coordinator of the snowflake fleet went back in time/;
+	wait_until('it is noticed', sub { log_count($one, qr/$used_up|$given_up/, $offset) > 0 });
+	return log_count($one, $given_up, $offset) ? 'given up' : 'used up';
+}
+
+sub founded_at
+{
+	my ($floor) = @_;
+
+	return "jsonb_build_object('incarnation', md5(random()::text), 'floor', $floor)";
+}
+
+sub changed
+{
+	my ($changes) = @_;
+
+	return
+	  "UPDATE snowflake_fleet.records SET value = (value::jsonb || jsonb_build_object($changes))::text";
+}
+
+sub of_another
+{
+	my ($from, $until) = @_;
+
+	return changed("'token', 'another', 'from', $from, 'until', $until");
+}
+my $same = q{'{}'::jsonb};
+my $gone = 'DELETE FROM snowflake_fleet.records';
+my $older = changed(q{'until', own.last - 1});
+my $damaged = q{UPDATE snowflake_fleet.records SET value = 'damaged'};
+foreach my $case (
+	[ 'its record is an older one', $same, $older, 'given up', 1 ],
+	[ 'its record is gone', $same, $gone, 'given up', 1 ],
+	[ 'its record is damaged', $same, $damaged, 'used up', 0 ],
+	[
+		'another has the last tick',
+		$same, of_another('own.last', 'own.last + 3600000'),
+		'given up', 1
+	],
+	[ 'another had the next tick', $same, of_another(('own.last + 1') x 2), 'used up', 0 ],
+	[ 'founded again a tick lower, and gone', founded_at('own.last - 1'), $gone, 'given up', 1 ],
+	[ 'founded again at its end, and gone', founded_at('own.last'), $gone, 'used up', 0 ],
+	[ 'founded again, and older', founded_at('own.last'), $older, 'used up', 0 ],
+	[
+		'founded again, and another had the last tick',
+		founded_at('own.last'), of_another('own.last', 'own.last'),
+		'given up', 0
+	],
+	[
+		'founded again, and another had the first tick',
+		founded_at('own.last'), of_another('own.first', 'own.first'),
+		'given up', 0
+	],
+	[
+		'founded again, and another had one before',
+		founded_at('own.last'), of_another(('own.first - 1') x 2),
+		'used up', 0
+	])
+{
+	my ($name, $fleet, $record, $expected, $is_marked) = @$case;
+	my ($node, $leases) = split /\|/, status($one, 'node, leases');
+
+	is(found($fleet, $record), $expected, "a lease, and $name: it is $expected");
+	if ($is_marked)
+	{
+		$one->poll_query_until('postgres',
+			q{SELECT state ~ 'grants nothing' FROM snowflake_fleet() WHERE node IS NULL})
+		  or die 'the fleet is not marked';
+		is(error_of($one, "SELECT snowflake_fleet_reclaim($node)")->{message},
+			'', 'this server may reclaim its node ID')
+		  if $name eq 'another has the last tick';
+		recover($one);
+	}
+	else
+	{
+		is(listed($one, 'state'), 'fleet', 'the fleet is not marked');
+	}
+	query($coordinator, q{DELETE FROM snowflake_fleet.records WHERE value = 'damaged'});
+	wait_for_status($one, "leases > $leases AND gate = 'open'");
+}
+push @lists, mint_together(1, $one, $two);
+is(duplicates(@lists), 0, 'no ID twice');
+
+# A fleet that is suspect renews nothing, for a server that has lost a grant may find the
+# record of it again.
+$two->stop;
+wait_for_mint($one);
+query($coordinator, change_record('fleet', suspect => 'true'));
 wait_for_status($one, q{coordinator = 'grants nothing'});
 my $until = status($one, 'lease_until');
 wait_for_status($one,
 	"gate = 'closed: the lease of the node ID has ended' OR lease_until <> '$until'");
 is(status($one, 'lease_until'), $until, 'a fleet that is suspect renews nothing');
 is(status($one, 'coordinator'), 'grants nothing', 'and that is what the status says to the end');
+recover($one);
+wait_for_mint($one);
 
-foreach my $floor (q{now()}, q{now() + interval '2 hours'}, q{now()})
-{
-	$error = error_of($one, "SELECT snowflake_fleet_recover($floor)");
-	is( $error->{message},
-		$floor eq 'now()' ? 'the floor of the fleet is too low' : '',
-		"a floor is not below what was reported, nor later: $floor");
-}
-$error = error_of($one, 'SELECT snowflake_fleet_recover()');
-like(
-	$error->{message},
-	qr/^the floor of the fleet would be [\d.]+ \w+ ahead of the clock$/,
-	'a floor far ahead is refused by default');
-is($error->{sqlstate}, '55000', 'with its SQLSTATE');
-wait_for_status($one, q{advice ~ '^This server waits for the floor of the fleet, until "'});
-pass('and if it was named, a server waits for it');
-$error = error_of($one, q{SELECT snowflake_fleet_recover(now() + interval '3 hours')});
-is($error->{message}, '', 'another one may be named');
-wait_for_status($one,
-	q{substring(advice FROM 'until "(.*?)"')::timestamptz > now() + interval '150 min'});
-pass('which is waited for then');
-is(error_at_once($one)->{hint}, status($one, 'advice'), 'with a closed gate');
+# Somebody has raised the floor: a lease is used up, and then another is taken.
+query($coordinator, change_record('fleet', floor => q{(value::jsonb ->> 'floor')::bigint + 1}));
+$until = status($one, 'lease_until');
+my $leases = status($one, 'leases');
+wait_for_status($one, "leases > $leases AND gate = 'open'");
+is(query($one, "SELECT max(leased_from) > '$until' FROM snowflake_fleet()"),
+	't', 'no other lease is taken before the end of one');
 
-# Its own default is not too low, and neither is the very end that was reported.
-my $near = $one->safe_psql(
-	'postgres',
-	q{SELECT sum(setting::int * CASE name WHEN 'snowflake.lease' THEN 2 ELSE 1 END) FROM pg_settings
-	   WHERE name IN ('snowflake.lease', 'snowflake.max_jump')});
-records(
-	qq{UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{floor}', '0'), '{reported}',
-	to_jsonb(floor(1000 * extract(epoch FROM clock_timestamp()))::bigint - 1288834974657 + $near))::text WHERE key = 'fleet'}
-);
-my $at_end = q{SELECT (value::jsonb -> 'floor') = (value::jsonb -> 'reported')
-	FROM snowflake_fleet.records WHERE key = 'fleet'};
-is(error_of($one, 'SELECT snowflake_fleet_recover()')->{message},
-	'', 'by default a floor is at the end that was reported, if that is near');
-is(records($at_end), 't', 'and not above it');
-my $to_floor =
-  q{SELECT snowflake_fleet_recover(leased_from - interval '%d ms') FROM snowflake_fleet() WHERE node IS NULL};
-is(error_of($one, sprintf $to_floor, 0)->{message}, '', 'a floor at that end can be named');
-is(records($at_end), 't', 'and is what was named');
-is( error_of($one, sprintf $to_floor, 1)->{message},
-	'the floor of the fleet is too low',
-	'one that is a tick lower cannot');
-$error = error_of($one, 'SELECT snowflake_fleet_recover(NULL, NULL)');
-is($error->{sqlstate}, '22004', 'whether a holder is gone is known');
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover(holder_is_gone => true)');
-wait_for_status($one, q{gate = 'open' AND lead < '10s'});
-pass('until somebody knows that the holder is gone: all mint, without a restart');
-my ($lessee) = children($one, qr/snowflake lessee/);
-
-# A lessee that is stopped says nothing, so others do: before the lease ends, and then.
-kill 'STOP', $lessee;
-my $stopped = "The lessee, process $lessee, has not renewed the lease since";
-wait_for_status($one, "advice ~ '$stopped'");
-wait_until('the lease ends',
-	sub { ($error = error_of($one, 'SELECT snowflake_next()'))->{sqlstate} ne '' });
-is( $error->{message},
-	q{the lease of this server's node ID has ended},
-	'a lessee is stopped: the lease ends');
-like($error->{hint}, qr/^$stopped "/, 'and the hint says why');
-like(status($one, 'advice'), qr/^$stopped "/, 'as the advice does');
-kill 'CONT', $lessee;
-wait_for_status($one, q{gate = 'open'});
-
-# So they do if it was stopped while it waited for a floor, at the end of its own lease, and
-# the floor has come.
+# A lessee that was frozen while it waited for a floor, at the end of its own lease, does not
+# wait for it any more when the floor has come.
+my $lessee = lessee($one);
 wait_until(
 	'the lessee waits for the floor',
 	sub {
 		recover($one);
-		kill 'STOP', $lessee;
+		freeze($lessee);
 		return 1 if status($one, 'advice') =~ /^This server waits for the floor of the fleet/;
-		kill 'CONT', $lessee;
+		thaw();
 		return 0;
 	});
-wait_for_status($one, "advice ~ '$stopped'");
+wait_for_status($one, "advice ~ 'The lessee, process $lessee, has not renewed the lease since'");
 pass('a floor that has come is not waited for');
-kill 'CONT', $lessee;
+thaw();
 wait_for_status($one, q{gate = 'open'});
-
-# Somebody has changed the fleet's record: who has a lease uses it up, and then takes
-# another.
-records(sprintf $mark, 'false', 'floor', 1);
-$until = status($one, 'lease_until');
-my $leases = status($one, 'leases');
-wait_for_status($one, "leases > $leases AND gate = 'open'");
-is($one->safe_psql('postgres', "SELECT max(leased_from) > '$until' FROM snowflake_fleet()"),
-	't', 'no other lease is taken before the end of one');
 
 # The same node ID leased again is another lease.  The keeper, which did not see that
 # the one before had ended, does not go on there: it may have been somebody else's.
 my $node = status($one, 'node');
 my $keeper = status($one, 'keeper_pid');
-$one->append_conf('postgresql.conf', "snowflake.lease_nodes = '$node'");
-$one->reload;
-kill 'STOP', $keeper, $lessee;
+set_conf($one, 'snowflake.lease_nodes' => $node);
+freeze($keeper, $lessee);
 $until = status($one, 'lease_until');
 $coordinator->poll_query_until('postgres', "SELECT clock_timestamp() > '$until'")
   or die 'clock stands still';
-records('TRUNCATE snowflake_fleet.records');
-$one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() + interval '8s')});
-my $floor =
-  $one->safe_psql('postgres', 'SELECT leased_from FROM snowflake_fleet() WHERE node IS NULL');
+query($coordinator, 'TRUNCATE snowflake_fleet.records');
+query($one, q{SELECT snowflake_fleet_recover(now() + interval '8s')});
+my $floor = listed($one, 'leased_from');
 $leases = status($one, 'leases');
-kill 'CONT', $lessee;
+thaw($lessee);
 wait_for_status($one, "leases > $leases");
-kill 'CONT', $keeper;
-is( $one->safe_psql(
-		'postgres',
+thaw();
+is( query(
+		$one,
 		"SET snowflake.max_wait = '1min'; SELECT snowflake_timestamp(snowflake_next()) > '$floor'"),
 	't',
 	'the same node ID, leased again, begins where the new lease does');
-
-# What was minted with it is known when it is given back.
-my $newest = $one->safe_psql('postgres', 'SELECT snowflake_next()');
+my $newest = mint($one);
 $one->stop;
-is( records(
-		"SELECT (value::jsonb ->> 'until')::bigint >= $newest >> 22 FROM snowflake_fleet.records WHERE key = 'node/$node'"
-	),
-	't',
+cmp_ok(
+	record($coordinator, $node, 'until'),
+	'>=',
+	$newest >> 22,
 	'and is not given back as one that was not used');
-$one->start;
-wait_for_mint($one);
+$one->append_conf('postgresql.conf', "snowflake.lease_nodes = ''\nsnowflake.lease = '${lease}s'");
+$_->start foreach $one, $two;
+wait_for_mint($_) foreach $one, $two;
 
-# Founded again, and by the time that the holder looks somebody else has had the same
-# node ID, and the floor is above both leases.  The record of the fleet comes first, as it
-# does for lessees, so that neither waits for the other.
-$leases = status($one, 'leases');
-records(
-	qq{
+# Two holders are overtaken: both records are gone and somebody else has the node IDs.
+# The first one marks the fleet, which is founded again; the second one only gives up.
+my @nodes = map { status($_, 'node') } $one, $two;
+freeze(lessee($two));
+query($coordinator, join '', map { change_record($_, token => q{'somebody else'}) } @nodes);
+wait_for_status($one, $went_back);
+query($one, 'SELECT snowflake_fleet_recover()');
+thaw();
+wait_for_status($two, $went_back);
+is(listed($one, 'state'),
+	'fleet', 'the second holder that was overtaken does not mark the fleet that was founded again');
+push @lists, mint_together(1, $one, $two);
+is(duplicates(@lists), 0, 'and both mint, no ID twice');
+
+# The coordinator goes back in time, and then forward to what it had.  What was revoked is not
+# renewed, though it is the same record: a new lease starts above it, or has another node ID.
+$node = status($one, 'node');
+query(
+	$coordinator, qq{
 	BEGIN;
-	UPDATE snowflake_fleet.records SET value = jsonb_set(jsonb_set(value::jsonb, '{incarnation}', '"another"'), '{floor}',
-		to_jsonb((value::jsonb ->> 'floor')::bigint + 60000))::text WHERE key = 'fleet';
-	UPDATE snowflake_fleet.records SET value = jsonb_set(value::jsonb, '{token}', '"somebody else"')::text WHERE key = 'node/$node';
+	SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR UPDATE;
+	CREATE TABLE before AS SELECT * FROM snowflake_fleet.records WHERE key IN ('fleet', 'node/$node');
+	DELETE FROM snowflake_fleet.records WHERE key = 'node/$node';
 	COMMIT});
-wait_for_status($one, "gate ~ 'went back' OR leases > $leases");
-is( status($one, 'gate'),
-	'closed: the coordinator went back in time',
-	'a lease that somebody else had as well is noticed');
-wait_for_status($one, q{advice ~ '^This server waits for the floor of the fleet'});
-pass('it is given up for another one');
-is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
-	'fleet', 'and the fleet is not marked once more');
+wait_for_status($one, $went_back);
+query(
+	$coordinator,
+	q{DELETE FROM snowflake_fleet.records WHERE key IN (SELECT key FROM before);
+	INSERT INTO snowflake_fleet.records SELECT * FROM before});
+wait_for_mint($_) foreach $one, $two;
+wait_for_status($one, q{coordinator = 'reachable'});
+is( query(
+		$coordinator,
+		sprintf q{
+		SELECT bool_and(r.key <> b.key OR (r.value::jsonb ->> 'from')::int8 > (b.value::jsonb ->> 'until')::int8)
+		FROM snowflake_fleet.records r, before b WHERE r.key = 'node/%d' AND b.key <> 'fleet'},
+		status($one, 'node')),
+	't',
+	'what was revoked is not renewed');
+push @lists, mint_together(1, $one, $two);
+is(duplicates(@lists), 0, 'no ID twice');
 
-# Founded again, with a floor below the lease of the only server
-records('TRUNCATE snowflake_fleet.records');
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-wait_for_mint($one);
-$leases = status($one, 'leases');
-records('TRUNCATE snowflake_fleet.records');
-$one->safe_psql('postgres', q{SELECT snowflake_fleet_recover(now() - interval '1h')});
-wait_for_status($one, "gate ~ 'went back' OR leases > $leases");
-is( status($one, 'gate'),
-	'closed: the coordinator went back in time',
-	'a floor below its lease is noticed by the only server, too');
-recover($one);
+# A fleet is re-created above the leases, which are used up, and then again with a lower floor:
+# that is noticed by a holder whose lease is lost as well.
+query($coordinator, 'DROP SCHEMA snowflake_fleet CASCADE');
+$log_size = -s $two->logfile;
+query($one, q{SELECT snowflake_fleet_recover(now() + interval '1 day')});
+$two->wait_for_log(qr/lost the lease of snowflake node ID/, $log_size);
+is(status($two, 'gate'), 'open', 'a lease below the floor of a new fleet is used up');
+query($one, 'SELECT snowflake_fleet_recover(now())');
+wait_for_status($two, $went_back);
+pass('and given up if the floor is lowered below it');
 
-# A server whose clock is before the layout's epoch waits for the fleet's floor.
-my $clock = new_clock('early');
-set_clock($clock, -20 * 365 * 86_400_000);
-start_with_clock($three, $clock);
-wait_for_status($three, q{advice ~ '^This server waits for the floor of the fleet'});
-$three->stop;
-set_clock($clock, 0);
-start_with_clock($three, $clock);
-wait_for_mint($three);
-pass('a clock before the epoch is no end of leasing');
-
-$_->stop foreach $one, $three, $coordinator;
+$_->stop foreach $one, $two, $coordinator;
 done_testing();

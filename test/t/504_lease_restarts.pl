@@ -1,6 +1,6 @@
-# Restarts of servers that lease their node IDs: a clean one keeps it, a crash
-# costs it, many crashes in a row do not use them up.  And where nothing is leased,
-# there is nothing of it.
+# Restarts of servers that lease their node IDs, and clocks that change meanwhile: a clean
+# restart keeps the node ID, a crash costs it for the length of a lease, and a generator that
+# is ahead of the clock keeps it until it is told to go back.
 # long
 
 use strict;
@@ -8,11 +8,12 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SnowflakeFleet qw(listed record start_member);
 use SnowflakeTest qw(
-  children disorder error_of new_coordinator new_member new_node patience status
-  wait_for_mint
+  children disorder error_of let_pass mint new_clock new_coordinator new_node patience query
+  set_clock start_time start_with_clock status step_clock stop_time wait_for_mint
+  wait_for_status
 );
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
@@ -21,161 +22,238 @@ use Time::HiRes qw(sleep time);
 my $lease = patience(1);
 my $slack = patience(2.5);
 my $coordinator = new_coordinator();
-my $server = new_member(
+my $clock = new_clock('server');
+my $server = start_member(
 	'server', $coordinator,
-	lease => "${lease}s",
-	conf => "snowflake.lease_nodes = '0-15'\nfsync = off\n");
+	lease => '1min',
+	clock => $clock,
+	conf => "snowflake.lease_nodes = '0-15'\nfsync = off\n",
+	founds => '');
 my @ids;
 
-# Mint; returns how long that took.
-sub first_mint
+# Stop, and start by a clock that is so far from the true time; returns how long it takes to
+# mint.
+sub mint_after
 {
-	my $began = time;
+	my ($mode, $ms) = @_;
 
-	push @ids,
-	  $server->safe_psql('postgres', q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
+	$server->stop($mode);
+	set_clock($clock, $ms) if defined $ms;
+	start_with_clock($server, $clock);
+	my $began = time;
+	push @ids, query($server, q{SET snowflake.max_wait = '1min'; SELECT snowflake_next()});
+	note(sprintf 'after %.3f s', time - $began);
 	return time - $began;
 }
 
-$server->start;
-$server->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
-wait_for_mint($server);
-
-# Long enough for all that is compared here
-$server->append_conf('postgresql.conf', "snowflake.lease = '1min'");
-$server->reload;
-$server->poll_query_until('postgres',
-	q{SELECT lease_until > now() + interval '50s' FROM snowflake_status})
-  or die 'not renewed';
 my $node = status($server, 'node');
-first_mint();
-my $tick = $server->safe_psql('postgres', "SELECT snowflake '$ids[-1]' -> 'time'");
-$server->stop;
-is( $coordinator->safe_psql(
-		'postgres',
-		"SELECT value::jsonb ->> 'until' FROM snowflake_fleet.records WHERE key = 'node/$node'"),
-	$tick,
-	'a clean stop gives back all above the last tick with an ID');
-$server->start;
-cmp_ok(my $took = first_mint(), '<', 0.5 + $slack, 'after a clean restart it mints at once');
-note("after $took s");
+cmp_ok(mint_after('fast'), '<', 0.5 + $slack, 'after a clean restart it mints at once');
 is(status($server, 'node'), $node, 'with the node ID that it had');
-$server->stop('immediate');
-$server->start;
 cmp_ok(
-	$took = first_mint(),
-	'<',
+	mint_after('immediate'), '<',
 	4.5 + $slack,
 	'after a crash it mints as soon as reservation and lease permit');
-note("after $took s");
 isnt(status($server, 'node'), $node, 'with another node ID');
 
-# A hundred crashes
-$server->append_conf('postgresql.conf', "snowflake.lease = '${lease}s'");
+# By other clocks.  A grant starts above the floor, which a clock that is behind would wait for.
+my %nodes;
+query($server, q{SELECT snowflake_fleet_recover(now() - interval '3 hours')});
+foreach my $seconds (-20, -5, 5, 12)
+{
+	cmp_ok(mint_after('fast', $seconds * 1000),
+		'<', patience(2), "clock off by $seconds s: an ID at once");
+	$nodes{ status($server, 'node') } = 1;
+}
+cmp_ok(scalar(keys %nodes), '<', 4, 'few node IDs are used');
+is(disorder(\@ids), 0, 'IDs ascend');
+
+# A crash with a lot to recover, and a clock that is an hour behind afterwards: the lessee, which
+# is there before the keeper, waits for that to judge it.
+query($server, q{CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 60000)});
+mint_after('immediate', -3_600_000);
+is(status($server, 'leases'), 1, 'nothing is leased by a clock of before the recovery');
+$server->stop;
+
+# Crashes within a lease, for time stands.
+set_clock($clock, 0);
+stop_time($clock);
+$server->append_conf('postgresql.conf', "snowflake.lease_nodes = '20-22'");
+my @found;
+foreach my $crash (1 .. 4)
+{
+	start_with_clock($server, $clock);
+	wait_for_status($server, q{lease_until IS NOT NULL OR advice ~ 'No node ID is free'});
+	push @found, status($server, q{coalesce(node::text, 'none')});
+	$server->stop('immediate') if $crash < 4;
+}
+is("@found", '20 21 22 none', 'with three node IDs the fourth crash within a lease finds none');
+my $ends =
+  query($server, 'SELECT min(leased_until) FROM snowflake_fleet() WHERE node BETWEEN 20 AND 22');
+let_pass($clock, status($server, "extract(epoch FROM '$ends' - clock_timestamp()) * 1000 - 1000"));
+$server->reload;
+wait_for_status($server, q{advice ~ 'No node ID is free'});
+let_pass($clock, 2_000);
+$server->reload;
+wait_for_status($server, 'lease_until IS NOT NULL');
+is(status($server, 'node'), 20, 'until the first lease has ended');
+start_time($clock);
+wait_for_mint($server);
+
+# Forty crashes, and sixteen node IDs
+$server->append_conf('postgresql.conf',
+	"snowflake.lease_nodes = '30-45'\nsnowflake.lease = '${lease}s'\n");
 my $longest = 0;
-my $without = 0;
-foreach my $crash (1 .. 100)
+foreach my $crash (1 .. 40)
 {
 	$server->stop('immediate');
-	$server->start;
+	start_with_clock($server, $clock);
 	my $began = time;
-	until (
-		$server->safe_psql('postgres', q{SELECT lease_until IS NOT NULL FROM snowflake_status}) eq
-		  't')
+	until (status($server, 'lease_until IS NOT NULL') eq 't' || time - $began > 60)
 	{
-		$without = 1;
-		last if time - $began > 60;
 		sleep 0.02;
 	}
 	$longest = time - $began if time - $began > $longest;
-	next if $crash % 20;
-	first_mint();
 }
-note("without a node ID for up to $longest s");
 cmp_ok(
 	$longest, '<',
 	$lease + $slack,
-	'a hundred crashes: never without a node ID for longer than the lease');
-is(disorder(\@ids), 0, 'IDs ascend');
-
-# All node IDs are taken, by crashes within a lease.  Where these take longer than the
-# lease, they say nothing: again, with a longer one and other node IDs.
-my $refused;
-my ($from, $to) = (20, 22);
-for ($lease = 2 * patience(2.5);; $lease *= 2, $from += 3, $to += 3)
-{
-	$server->append_conf('postgresql.conf',
-		"snowflake.lease = '${lease}s'\nsnowflake.lease_nodes = '$from-$to'");
-	$refused = 0;
-	my $began = time;
-	foreach my $crash (1 .. 4)
-	{
-		$server->stop('immediate');
-		$server->start;
-		$server->poll_query_until('postgres',
-			q{SELECT lease_until IS NOT NULL OR advice ~ 'No node ID is free' FROM snowflake_status}
-		) or die 'not asked';
-		$refused++ if status($server, 'advice') =~ /No node ID is free/;
-	}
-	last if time - $began < $lease;
-	note("four crashes took longer than a lease of $lease s");
-}
-is($refused, 1, 'with three node IDs the fourth crash within a lease finds none');
-
-# so many crashes have taken the generator ahead, and with it what is leased
-my $ahead = $server->safe_psql('postgres',
-	"SELECT extract(epoch FROM min(leased_until) - clock_timestamp()) FROM snowflake_fleet() WHERE node BETWEEN $from AND $to"
-);
-my $began = time;
-wait_for_mint($server);
-cmp_ok(time - $began, '<', $ahead + 2.5 + $slack, 'until the first lease has ended');
-
-# Another server takes the one whose lease ended first.
-my $left = $server->safe_psql('postgres',
-	"SELECT extract(epoch FROM max(leased_until) - clock_timestamp()) FROM snowflake_fleet() WHERE node BETWEEN $from AND $to"
-);
+	'forty crashes: never without a node ID for longer than the lease');
 $server->stop;
-sleep($left + 0.5) if $left > -0.5;
-my $first = $coordinator->safe_psql(
-	'postgres',
-	"SELECT substr(key, 6) FROM snowflake_fleet.records
-		WHERE key ~ '^node/' AND substr(key, 6)::int BETWEEN $from AND $to
-		ORDER BY (value::jsonb ->> 'until')::bigint LIMIT 1");
-my $other = new_member(
-	'other', $coordinator,
-	lease => "${lease}s",
-	conf => "snowflake.lease_nodes = '$from-$to'\n");
-$other->start;
-$other->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($other);
-is(status($other, 'node'), $first, 'another server takes the node ID whose lease ended first');
-$other->stop;
-$coordinator->stop;
+
+# A clock that is set ahead while a server runs, beyond a lease that would be renewed in a minute by
+# it, and is put right: the lease that was taken by it begins far ahead, where its IDs stand.
+my $other = new_clock('other');
+my $member = start_member('member', $coordinator, lease => '2min', clock => $other);
+wait_for_mint($member);
+step_clock($other, 300_000);
+query($member, 'SELECT snowflake_accept_clock()');
+my $began = time;
+wait_for_status($member, q{gate = 'open' AND leases = 2});
+cmp_ok(time - $began,
+	'<', patience(30), 'a server whose clock went beyond its lease leases at once');
+step_clock($other, -300_000);
+query($member, 'SELECT snowflake_accept_clock()');
+$member->reload;
+wait_for_mint($member);
+is(status($member, q{leases, gate, lead > interval '4min'}),
+	'2|open|t', 'a server whose IDs stand ahead keeps its lease when that is put right');
+$member->stop;
+
+# A server that mints nothing, and whose clock is an hour ahead: that is judged before anything
+# is asked for by it.
+my $idle = start_member('idle', $coordinator, clock => $other);
+wait_for_mint($idle);
+wait_for_status($idle, q{lead < '0'});
+my $attempts = status($idle, 'leases + lease_renewals');
+step_clock($other, 3_600_000);
+wait_for_status($idle, "leases + lease_renewals > $attempts + 1");
+is(query($idle, q{SELECT max(leased_until) < now() - interval '30 min' FROM snowflake_fleet()}),
+	't', 'an idle server leases nothing by a clock that is not believed');
+$idle->stop;
+
+# A server that creates a fleet, and whose clock is an hour behind its coordinator's: it would
+# wait for a floor by that one.
+query($coordinator, 'DROP SCHEMA snowflake_fleet CASCADE');
+my $behind = new_clock('behind');
+set_clock($behind, -3_600_000);
+my $founder = start_member('founder', $coordinator, clock => $behind, founds => '');
+is(listed($founder, q{leased_from < now() + interval '1 min'}),
+	't', 'the floor of a new fleet is by the earlier of two clocks');
+$founder->stop;
+
+# Clean restarts of a server that is ahead take no node ID more.
+my $ahead = new_clock('ahead');
+set_clock($ahead, 600_000);
+my $far = start_member(
+	'far', $coordinator,
+	lease => '20s',
+	clock => $ahead,
+	conf => "snowflake.lease_nodes = '100-103'\nsnowflake.max_wait = '5s'\n");
+
+sub restart_far
+{
+	my ($mode) = @_;
+
+	$far->stop($mode);
+	start_with_clock($far, $ahead);
+	wait_for_status($far, q{gate = 'open' OR advice ~ 'No node ID is free'});
+	return status($far, 'node') . ' ' . error_of($far, 'SELECT snowflake_next()')->{message};
+}
+wait_for_mint($far);
+set_clock($ahead, 0);
+restart_far('fast');
+query($far, 'SELECT snowflake_accept_clock()');
+is_deeply(
+	[ map { restart_far('fast') } 1 .. 4 ],
+	[ ('100 ') x 4 ],
+	'a server that is ahead keeps its node ID when it is restarted');
+is( query(
+		$coordinator,
+		q{SELECT string_agg(key, ' ') FROM snowflake_fleet.records WHERE key ~ '^node/10'}),
+	'node/100',
+	'and takes no other');
+
+# It goes back to the clock with another node ID.
+wait_for_mint($far);
+my $newest = mint($far);
+like(
+	error_of($far, 'SELECT snowflake_restart_at_clock(101)')->{message},
+	qr/^snowflakes are not minted with node ID 101$/,
+	'the node ID that is leased has to be named');
+query($far, 'SELECT snowflake_restart_at_clock(100)');
+my $of_now =
+  q{SELECT snowflake_timestamp(snowflake_next()) BETWEEN now() - interval '1 min' AND now() + interval '5 s'};
+is(query($far, $of_now), 't', 'snowflake_restart_at_clock() takes another node ID, at the clock');
+is(status($far, q{node, lease_until < now() + interval '1 min'}),
+	'101|t', 'with a lease that ends soon');
+cmp_ok(
+	record($coordinator, 100, 'until'),
+	'>=',
+	$newest >> 22,
+	'the old one is not free before its end');
+
+foreach my $mode ('fast', 'immediate')
+{
+	restart_far($mode);
+	wait_for_mint($far);
+	is(query($far, $of_now), 't', "after a restart (stop -m $mode), too");
+}
+
+# So the hint says where IDs are too far ahead to be minted.
+query($far, q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '2 days'), true)});
+my $error = error_of($far, 'SELECT snowflake_next()');
+my ($way_back) =
+  $error->{hint} =~ /call (snowflake_restart_at_clock\(\d+\)), which leases another node ID\.$/;
+ok($way_back, 'far ahead: what to do with a lease') or diag($error->{hint});
+$node = status($far, 'node');
+query($far, "SELECT $way_back");
+is(query($far, $of_now), 't', 'word for word: IDs of the true time');
+isnt(status($far, 'node'), $node, 'with another node ID');
+$_->stop foreach $far, $coordinator;
 
 # With a setting for a node ID there is no lessee, and nothing is loaded for it.
-my $pkglibdir = `$ENV{PG_CONFIG} --pkglibdir`;
-chomp $pkglibdir;
+my ($pkglibdir) = run_command([ $ENV{PG_CONFIG}, '--pkglibdir' ]);
 unlike(`ldd $pkglibdir/snowflake.so`, qr/libpq/, 'the library is not linked with libpq');
 my $ordinary = new_node('ordinary');
 $ordinary->start;
-$ordinary->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+query($ordinary, 'CREATE EXTENSION snowflake');
 wait_for_mint($ordinary);
 is(scalar(children($ordinary, qr/snowflake keeper/)), 1, 'a server with a setting has a keeper');
 is(scalar(children($ordinary, qr/snowflake lessee/)), 0, 'and no lessee');
-unlike(
-	$ordinary->safe_psql(
-		'postgres',
-		q{SELECT snowflake_next(); SELECT gate FROM snowflake_status; SELECT pg_read_file('/proc/' || pg_backend_pid() || '/maps', 0, 1000000, true)}
-	),
-	qr/libpq/,
-	'no backend loads libpq');
-unlike(
-	$ordinary->safe_psql(
-		'postgres',
-		q{SELECT pg_read_file('/proc/' || keeper_pid || '/maps', 0, 1000000, true) FROM snowflake_status}
-	),
-	qr/libpq/,
-	'nor does the keeper') if -d '/proc/self';
+
+if (-d '/proc/self')
+{
+	my $maps = q{pg_read_file('/proc/' || %s || '/maps', 0, 1000000, true)};
+
+	unlike(
+		query(
+			$ordinary,
+			'SELECT snowflake_next(); SELECT gate FROM snowflake_status; SELECT ' . sprintf $maps,
+			'pg_backend_pid()'),
+		qr/libpq/,
+		'no backend loads libpq');
+	unlike(status($ordinary, sprintf $maps, 'keeper_pid'), qr/libpq/, 'nor does the keeper');
+}
 is( error_of($ordinary, 'SELECT * FROM snowflake_fleet()')->{message},
 	'snowflake_fleet() needs a coordinator',
 	'there is no fleet to list');

@@ -1,4 +1,5 @@
-# Node IDs are leased from etcd: one server, three of which one dies, users, TLS.
+# Node IDs are leased from etcd: three servers of which one dies, one that does not say what it
+# has done, copies of its records, users, TLS.
 # long
 
 use strict;
@@ -6,35 +7,37 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeCoordinator;
-use SnowflakeFleet qw(check_fleet start_member);
-use SnowflakeTest qw(
-  error_of let_pass new_clock new_member start_time start_with_clock status stop_time
-  wait_for_mint wait_for_status wait_until
+use SnowflakeCoordinator qw(
+  etcdctl hosts kill_members new_certificate new_doubtful_proxy new_etcd new_relay new_silent
+  release wait_for_etcd
 );
-use IO::Socket::INET;
+use SnowflakeFleet qw(check_fleet listing_error start_member use_coordinator);
+use SnowflakeTest qw(
+  let_pass new_clock query start_time status stop_time wait_for_mint wait_for_status wait_until
+);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 plan skip_all => 'etcd is not installed' if !grep { -x "$_/etcd" } split /:/, $ENV{PATH};
 
-my $etcd = SnowflakeCoordinator::new_etcd('e', 3);
-my $hosts = SnowflakeCoordinator::hosts($etcd);
+my $etcd = new_etcd('e', 3);
+my $hosts = hosts($etcd);
 
-SnowflakeCoordinator::wait_for_etcd($etcd);
+wait_for_etcd($etcd);
 check_fleet($etcd, "etcd://$hosts/fleet/a");
-SnowflakeCoordinator::kill_members($etcd);
+kill_members($etcd);
 
 # A member refuses to create the fleet, which is not there.  Then it does what it is asked
 # for, and says that it did not: the next one, which is asked for the same, refuses it, and
 # yet nobody else was faster.
-$etcd = SnowflakeCoordinator::new_etcd('d', 1);
-$hosts = SnowflakeCoordinator::new_doubtful_proxy($etcd) . ',' . SnowflakeCoordinator::hosts($etcd);
-SnowflakeCoordinator::wait_for_etcd($etcd);
-my $one = start_member('doubtful', "etcd://$hosts/fleet");
-$one->append_conf('postgresql.conf', "snowflake.lease_nodes = '3'\nsnowflake.lease = '1min'");
-$one->reload;
-is($one->safe_psql('postgres', 'SELECT snowflake_fleet_create()'),
+$etcd = new_etcd('d', 1);
+$hosts = new_doubtful_proxy($etcd) . ',' . hosts($etcd);
+wait_for_etcd($etcd);
+my $one = start_member(
+	'doubtful', "etcd://$hosts/fleet",
+	lease => '1min',
+	conf => "snowflake.lease_nodes = '3'\n");
+is(query($one, 'SELECT snowflake_fleet_create()'),
 	'', 'a fleet is founded that it says it did not found');
 wait_for_mint($one);
 is(status($one, 'node, leases'), '3|1', 'and leases the node ID that it says it did not lease');
@@ -45,16 +48,14 @@ is(status($one, 'node, leases'), '3|1', 'and once more');
 # A list of all records may take longer than any other answer while there is no lease, and
 # leaves the write that follows as much time as ever.
 my $hold = PostgreSQL::Test::Utils::tempdir() . '/hold';
-my $relay = SnowflakeCoordinator::new_relay($etcd, qr/range_end/, $hold);
+my $relay = new_relay($etcd, qr/range_end/, $hold);
 my $clock = new_clock('slow_list');
-my $two = new_member('slow_list', "etcd://$relay/fleet");
 append_to_file($hold, '');
-start_with_clock($two, $clock);
-$two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+my $two = start_member('slow_list', "etcd://$relay/fleet", clock => $clock);
 wait_until('the list is held', sub { -e "$hold.held" });
 stop_time($clock);
 let_pass($clock, 4_000);
-SnowflakeCoordinator::release($hold);
+release($hold);
 wait_for_status($two, 'leases > 0 OR lease_errors > 0');
 is(status($two, 'leases, lease_errors'), '1|0', 'a node ID is leased after a list that took 4 s');
 start_time($clock);
@@ -62,26 +63,25 @@ $two->stop;
 
 # The records are copied to another cluster, to which the same URL leads from then on, as when
 # an address moves.  Nothing asks who that is before it is asked to renew.
-my $other = SnowflakeCoordinator::new_etcd('o', 1, '--initial-cluster-token=other');
-SnowflakeCoordinator::wait_for_etcd($other);
+my $other = new_etcd('o', 1, '--initial-cluster-token=other');
+my $copied = qr/copied from another coordinator/;
 my $moved = PostgreSQL::Test::Utils::tempdir() . '/moved';
-$relay = SnowflakeCoordinator::new_relay($etcd, qr/(?!)/, $moved, $other);
+wait_for_etcd($other);
+$relay = new_relay($etcd, qr/(?!)/, $moved, $other);
 my $three = start_member('moved', "etcd://$relay/fleet");
 wait_for_mint($three);
 wait_for_status($three, 'lease_renewals > 0');
-my @records = split /\n/, SnowflakeCoordinator::etcdctl($etcd, 'get', '--prefix', 'fleet/');
+my @records = split /\n/, etcdctl($etcd, 'get', '--prefix', 'fleet/');
 
 while (my ($key, $value) = splice @records, 0, 2)
 {
-	SnowflakeCoordinator::etcdctl($other, 'put', '--', $key, $value);
+	etcdctl($other, 'put', '--', $key, $value);
 }
 append_to_file("$moved.other", '');
 my $before = status($three, 'lease_renewals');
 wait_for_status($three, "coordinator = 'grants nothing' OR lease_renewals > $before + 2");
-like(
-	status($three, 'advice'),
-	qr/copied from another coordinator/,
-	'a copy of the records that the same URL leads to renews nothing');
+like(status($three, 'advice'),
+	$copied, 'a copy of the records that the same URL leads to renews nothing');
 unlink "$moved.other";
 wait_for_status($three, q{coordinator = 'reachable'});
 pass('and the first cluster does, when the URL leads to it again');
@@ -89,146 +89,95 @@ $three->stop;
 
 # The copy as the next of several hosts.  The first one does not say whether it has done a
 # write, so the copy is asked for it.
-my $both =
-  SnowflakeCoordinator::new_doubtful_proxy($etcd) . ',' . SnowflakeCoordinator::hosts($other);
-my $four = start_member('next_host', "etcd://$both/fleet", "snowflake.lease_nodes = '9'");
+my $both = new_doubtful_proxy($etcd) . ',' . hosts($other);
+my $four = start_member('next_host', "etcd://$both/fleet", conf => "snowflake.lease_nodes = '9'\n");
 wait_for_status($four, q{coordinator = 'grants nothing' OR leases > 0});
 is(status($four, 'leases'),
 	'0', 'a copy that is asked for a write of the first cluster grants nothing');
-like(status($four, 'advice'), qr/copied from another coordinator/, 'and is known for a copy');
-like(SnowflakeCoordinator::etcdctl($other, 'get', 'fleet/node/9'),
-	qr/"holder"/, 'though it has done it');
+like(status($four, 'advice'), $copied, 'and is known for a copy');
+like(etcdctl($other, 'get', 'fleet/node/9'), qr/"holder"/, 'though it has done it');
 $four->stop;
 
 # The copy, under a URL of its own
-$one->append_conf('postgresql.conf',
-	"snowflake.node_source = 'etcd://" . SnowflakeCoordinator::hosts($other) . "/fleet'");
-$one->reload;
+use_coordinator($one, 'etcd://' . hosts($other) . '/fleet');
 $before = status($one, 'lease_renewals');
 wait_for_status($one,
 	"coordinator = 'grants nothing' OR coordinator = 'reachable' AND lease_renewals > $before + 2");
-like(
-	status($one, 'advice'),
-	qr/copied from another coordinator/,
-	'a copy of the records in another cluster grants nothing');
+like(status($one, 'advice'), $copied, 'a copy of the records in another cluster grants nothing');
 $one->stop;
-SnowflakeCoordinator::kill_members($_) foreach $etcd, $other;
+kill_members($_) foreach $etcd, $other;
 
 # Users, who may use what they were granted; a password that was written on another system
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/pass';
 append_to_file($passfile, 'sec"r\\et7' . "\r\n");
 chmod 0600, $passfile;
-$etcd = SnowflakeCoordinator::new_etcd('u', 1);
-$hosts = SnowflakeCoordinator::hosts($etcd);
-SnowflakeCoordinator::wait_for_etcd($etcd);
-SnowflakeCoordinator::etcdctl($etcd, @$_)
+$etcd = new_etcd('u', 1);
+$hosts = hosts($etcd);
+wait_for_etcd($etcd);
+etcdctl($etcd, @$_)
   foreach [ 'user', 'add', 'root:rootpw' ], [ 'user', 'grant-role', 'root', 'root' ],
   [ 'user', 'add', 'fleet:sec"r\\et7' ], [ 'role', 'add', 'fleet' ],
   [ 'role', 'grant-permission', 'fleet', 'readwrite', 'fleet/', '--prefix=true' ],
   [ 'user', 'grant-role', 'fleet', 'fleet' ], [ 'auth', 'enable' ];
-$one = start_member('with_user', "etcd://fleet\@$hosts/fleet?passfile=$passfile");
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-wait_for_mint($one);
+$one = start_member('with_user', "etcd://fleet\@$hosts/fleet?passfile=$passfile", founds => '');
 is(status($one, 'node'), '0', 'a user with a password gets a node ID');
 
 # Slashes around the path do not make it another one, nor a code in the name another user.
 foreach my $path ('fleet/', '/fleet//')
 {
-	my $url = "etcd://fl%65et\@$hosts/$path?passfile=$passfile";
-
-	$one->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
-	$one->reload;
-	wait_until('the setting is in force',
-		sub { $one->safe_psql('postgres', 'SHOW snowflake.node_source') eq $url });
-	is( $one->safe_psql('postgres', 'SELECT node FROM snowflake_fleet() ORDER BY node NULLS FIRST'),
-		"\n0",
-		"the path \"/$path\" is that of the same fleet");
+	use_coordinator($one, "etcd://fl%65et\@$hosts/$path?passfile=$passfile");
+	is(listing_error($one)->{stdout}, 2, "the path \"/$path\" is that of the same fleet");
 }
-append_to_file($passfile, '');
-open my $fh, '>', $passfile or die;
-print $fh "wrong8\n";
-close $fh;
-my $error = error_of($one, 'SELECT * FROM snowflake_fleet()');
+unlink $passfile;
+append_to_file($passfile, "wrong8\n");
+chmod 0600, $passfile;
+my $error = listing_error($one);
 is($error->{sqlstate}, '28000', 'a wrong password is an error');
 like($error->{message}, qr/authentication failed/, 'which says so');
-
 foreach my $mode (0640, 0604, 0620)
 {
 	chmod $mode, $passfile;
-	is( error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate}, 'F0000',
-		sprintf 'a file with permissions %04o is refused', $mode);
+	is(listing_error($one)->{sqlstate},
+		'F0000', sprintf 'a file with permissions %04o is refused', $mode);
 }
-my $log = slurp_file($one->logfile);
-unlike($log, qr/et7|wrong8/, 'no password is in the log');
-
-# URLs that are none
-foreach my $bad (
-	[ "etcd://$hosts,/fleet", 'A host is missing.' ],
-	[
-		"etcd://$hosts/fleet?pasfile=x",
-		'The URL has a parameter that this kind of coordinator does not support.'
-	],
-	[ "etcd://$hosts/fl%ext", 'A percent sign must be followed by two hexadecimal digits.' ])
-{
-	my ($url, $detail) = @$bad;
-
-	$one->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
-	$one->reload;
-	wait_until('the setting is in force',
-		sub { $one->safe_psql('postgres', 'SHOW snowflake.node_source') eq $url });
-	$error = error_of($one, 'SELECT * FROM snowflake_fleet()');
-	is("$error->{sqlstate} $error->{detail}", "22023 $detail", $detail);
-}
+unlike(slurp_file($one->logfile), qr/et7|wrong8/, 'no password is in the log');
 $one->stop;
-SnowflakeCoordinator::kill_members($etcd);
+kill_members($etcd);
 
 # TLS, with a certificate of each side
-my ($certificate, $key) = SnowflakeCoordinator::new_certificate();
-$etcd = SnowflakeCoordinator::new_etcd('t', 1, "--cert-file=$certificate", "--key-file=$key",
+my ($certificate, $key) = new_certificate();
+$etcd = new_etcd('t', 1, "--cert-file=$certificate", "--key-file=$key",
 	'--client-cert-auth', "--trusted-ca-file=$certificate");
 my $tls = "cacert=$certificate&cert=$certificate&key=$key";
-$hosts = SnowflakeCoordinator::hosts($etcd);
-SnowflakeCoordinator::wait_for_etcd($etcd, "--cacert=$certificate", "--cert=$certificate",
-	"--key=$key");
-$one = start_member('tls', "etcds://$hosts/fleet?$tls");
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
-wait_for_mint($one);
+$hosts = hosts($etcd);
+wait_for_etcd($etcd, "--cacert=$certificate", "--cert=$certificate", "--key=$key");
+$one = start_member('tls', "etcds://$hosts/fleet?$tls", founds => '');
 is(status($one, 'node'), '0', 'with TLS a node ID is leased');
 
 # One of two members is connected to, and does not answer.
 my $renewals = status($one, 'lease_renewals');
-my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
-  or die "could not listen: $@";
-$one->append_conf('postgresql.conf',
-	"snowflake.node_source = 'etcds://127.0.0.1:" . $silent->sockport . ",$hosts/fleet?$tls'");
-$one->reload;
-$one->poll_query_until('postgres',
-	"SELECT lease_renewals > $renewals + 1 OR gate = 'closed: the lease of the node ID has ended' FROM snowflake_status, snowflake_stats"
-) or die 'nothing is leased';
+use_coordinator($one, "etcds://${\ new_silent()},$hosts/fleet?$tls");
+wait_for_status($one,
+	"lease_renewals > $renewals + 1 OR gate = 'closed: the lease of the node ID has ended'");
 is(status($one, 'gate, leases'),
 	'open|1', 'a member that does not answer keeps nobody from the next one');
 
 # Each side has to know the other one's certificate.
-my @half_known = (
+foreach my $case (
 	[
 		"cert=$certificate&key=$key", 'certificate',
 		'a certificate that cannot be verified is refused'
 	],
-	[ "cacert=$certificate", '.', 'and one is needed of the client' ]);
-foreach my $case (@half_known)
+	[ "cacert=$certificate", '.', 'and one is needed of the client' ])
 {
 	my ($parameters, $message, $what) = @$case;
-	my $url = "etcds://$hosts/fleet?$parameters";
 
-	$one->append_conf('postgresql.conf', "snowflake.node_source = '$url'");
-	$one->reload;
-	wait_until('the setting is in force',
-		sub { $one->safe_psql('postgres', 'SHOW snowflake.node_source') eq $url });
-	$error = error_of($one, 'SELECT * FROM snowflake_fleet()');
+	use_coordinator($one, "etcds://$hosts/fleet?$parameters");
+	$error = listing_error($one);
 	like("$error->{sqlstate} $error->{message}",
 		qr/^08006 could not use the coordinator: .*$message/, $what);
 }
 $one->stop;
-SnowflakeCoordinator::kill_members($etcd);
+kill_members($etcd);
 
 done_testing();

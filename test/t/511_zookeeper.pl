@@ -1,4 +1,4 @@
-# Node IDs are leased from ZooKeeper: three servers, of which one dies; a user of
+# Node IDs are leased from ZooKeeper: three servers, of which one dies or lags behind; a user of
 # its own.
 # long
 
@@ -7,40 +7,35 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeCoordinator;
-use SnowflakeFleet qw(check_fleet check_late_writes start_member);
-use SnowflakeTest qw(error_of status wait_for_mint wait_for_status wait_until);
+use SnowflakeCoordinator qw(
+  build_resolver_shim hosts kill_members new_relay new_zookeeper release zookeeper_error
+);
+use SnowflakeFleet qw(
+  check_fleet check_late_writes listed listing_error start_member use_coordinator
+);
+use SnowflakeTest qw(error_of query refuses status wait_for_mint wait_for_status wait_until);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 plan skip_all => 'ZooKeeper is not installed' if !-e '/usr/share/java/zookeeper.jar';
 
-my $zookeeper = SnowflakeCoordinator::new_zookeeper('z', 3);
-my $hosts = SnowflakeCoordinator::hosts($zookeeper);
+my $zookeeper = new_zookeeper('z', 3);
+my $hosts = hosts($zookeeper);
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/pass';
 
 append_to_file($passfile, "secret7\n");
 chmod 0600, $passfile;
-
 check_fleet($zookeeper, "zookeeper://$hosts/fleet/a");
 
 # What a user makes is for that user alone.
-my $one = start_member('with_user', "zookeeper://fleet\@$hosts/fleet/b?passfile=$passfile");
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+my $one =
+  start_member('with_user', "zookeeper://fleet\@$hosts/fleet/b?passfile=$passfile", founds => '');
 my $founded = time;
-wait_for_mint($one);
 is(status($one, 'node'), '0', 'a user with a password gets a node ID');
-$one->append_conf('postgresql.conf', "snowflake.node_source = 'zookeeper://$hosts/fleet/b'");
-$one->reload;
-my $error;
-wait_until(
-	'the setting is in force',
-	sub {
-		$error = error_of($one, 'SELECT * FROM snowflake_fleet()');
-		return $error->{sqlstate} ne '';
-	});
-is($error->{sqlstate}, '28000', 'nobody else may read it');
-is(error_of($one, 'SELECT snowflake_fleet_create()')->{sqlstate},
+use_coordinator($one, "zookeeper://$hosts/fleet/b");
+is(listing_error($one)->{sqlstate}, '28000', 'nobody else may read it');
+refuses(
+	$one, 'SELECT snowflake_fleet_create()',
 	'28000', 'nor found a fleet where there is one already');
 
 # What fails leaves no connection open.
@@ -59,17 +54,11 @@ cmp_ok($open_files[-1], '<', $open_files[0] + 5, 'what is refused leaves no conn
 $session->quit;
 
 # The same is asked of ZooKeeper itself.  Where no user made it, nobody is refused.
-sub error_of_nobody
-{
-	my ($what, $path) = @_;
-	my %request = (
-		create => [ 1, pack 'N/a*N/a*N2N/a*N/a*N', $path, 'x', 1, 31, 'world', 'anyone', 0 ],
-		delete => [ 2, pack 'N/a*N', $path, -1 ],
-		get => [ 4, pack 'N/a*C', $path, 0 ],
-		set => [ 5, pack 'N/a*N/a*N', $path, 'x', -1 ]);
-
-	return SnowflakeCoordinator::zookeeper_error($zookeeper, @{ $request{$what} });
-}
+my %request_of = (
+	create => sub { (1, pack 'N/a*N/a*N2N/a*N/a*N', $_[0], 'x', 1, 31, 'world', 'anyone', 0) },
+	delete => sub { (2, pack 'N/a*N', $_[0], -1) },
+	get => sub { (4, pack 'N/a*C', $_[0], 0) },
+	set => sub { (5, pack 'N/a*N/a*N', $_[0], 'x', -1) });
 my @requests = (
 	[ get => 'fleet' ],
 	[ get => 'node/0' ],
@@ -86,35 +75,29 @@ foreach my $fleet ([ b => -102 ], [ a => 0 ])
 
 	foreach my $request (@requests)
 	{
-		my ($what, $key) = @$request;
+		my ($what, $path) = ($request->[0], "/fleet/$name/$request->[1]");
 
-		is(error_of_nobody($what, "/fleet/$name/$key"),
-			$expected, "a request of nobody to $what /fleet/$name/$key is answered with $expected");
+		is(zookeeper_error($zookeeper, $request_of{$what}->($path)),
+			$expected, "a request of nobody to $what $path is answered with $expected");
 	}
 }
 
-# Who may read the records, but not write them, founds no fleet.
-$one->append_conf('postgresql.conf', "snowflake.node_source = 'zookeeper://$hosts/fleet/d'");
-$one->reload;
-wait_until('the setting is in force',
-	sub { error_of($one, 'SELECT * FROM snowflake_fleet()')->{sqlstate} ne '28000' });
-$one->safe_psql('postgres', 'SELECT snowflake_fleet_recover()');
-
-# one that has no value at all is a damaged record
-is( SnowflakeCoordinator::zookeeper_error(
+# Who may read the records, but not write them, founds no fleet; and one that has no value at
+# all is a damaged record.
+use_coordinator($one, "zookeeper://$hosts/fleet/d");
+query($one, 'SELECT snowflake_fleet_recover()');
+is( zookeeper_error(
 		$zookeeper, 1, pack 'N/a*N3N/a*N/a*N',
 		'/fleet/d/node/7', 0xffffffff, 1, 31, 'world', 'anyone', 0),
 	0,
 	'a record without a value is made');
-is($one->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node = 7'),
-	'damaged', 'and listed as damaged');
-is( SnowflakeCoordinator::zookeeper_error(
+is(listed($one, 'state', 7), 'damaged', 'and listed as damaged');
+is( zookeeper_error(
 		$zookeeper, 7, pack 'N/a*N2N/a*N/a*N',
 		'/fleet/d/fleet', 1, 1, 'world', 'anyone', -1),
 	0,
 	'the fleet is for reading alone');
-is(error_of($one, 'SELECT snowflake_fleet_recover()')->{sqlstate},
-	'28000', 'a write that is refused is an error');
+refuses($one, 'SELECT snowflake_fleet_recover()', '28000', 'a write that is refused is an error');
 unlike(slurp_file($one->logfile), qr/secret7/, 'no password is in the log');
 $one->stop;
 
@@ -123,39 +106,35 @@ check_late_writes($zookeeper, 'zookeeper://HOSTS/fleet/c', qr/\0\0\0\x0e\0\0\0[\
 
 # A member may lag behind the others: it is told to catch up before it is asked.
 my $hold = PostgreSQL::Test::Utils::tempdir() . '/hold';
-my $relay = SnowflakeCoordinator::new_relay($zookeeper, qr{\0\0\0\x09\0\0\0\x08/fleet/b}, $hold);
+my $relay = new_relay($zookeeper, qr{\0\0\0\x09\0\0\0\x08/fleet/b}, $hold);
 append_to_file($hold, '');
 $one->append_conf('postgresql.conf',
 	"snowflake.node_source = 'zookeeper://fleet\@$relay/fleet/b?passfile=$passfile'");
 $one->start;
 wait_until('the coordinator is asked', sub { -e "$hold.held" || status($one, 'leases') > 0 });
 is(status($one, 'leases'), '0', 'without catching up a member tells nothing');
-SnowflakeCoordinator::release($hold);
+release($hold);
 wait_for_mint($one);
 
 # ZooKeeper tells its time by what was changed last, not by when the fleet was founded.
-my $lease = $one->safe_psql('postgres',
-	q{SELECT setting::int / 1000 FROM pg_settings WHERE name = 'snowflake.lease'});
+my $lease =
+  query($one, q{SELECT setting::int / 1000 FROM pg_settings WHERE name = 'snowflake.lease'});
 wait_until('the fleet is old', sub { time - $founded > 2 * $lease + 11 });
 is(error_of($one, 'SELECT snowflake_fleet_recover()')->{message},
 	'', 'a fleet that was founded long ago is recovered by the present time');
 $one->stop;
 
 # The first of the hosts has a name that is not found.
-my $shim = PostgreSQL::Test::Utils::tempdir() . '/resolver_shim.so';
-system_or_bail($ENV{CC} || 'cc',
-	'-shared', '-fPIC', '-O2', '-Wall', '-o', $shim,
-	"$FindBin::RealBin/../shim/resolver_shim.c", '-ldl');
 $one->append_conf('postgresql.conf',
 	"snowflake.node_source = 'zookeeper://fleet\@name.missing:2181,$hosts/fleet/b?passfile=$passfile'\nsnowflake.lease = '1min'"
 );
 {
-	local $ENV{LD_PRELOAD} = $shim;
+	local $ENV{LD_PRELOAD} = build_resolver_shim();
 	$one->start;
 }
 wait_for_status($one, 'leases > 0');
 pass('a name that is not found keeps nobody from the next host');
 $one->stop;
-SnowflakeCoordinator::kill_members($zookeeper);
+kill_members($zookeeper);
 
 done_testing();

@@ -1,126 +1,123 @@
-# A lease outlives what a server does besides: another node ID for a while, a lessee and a
-# keeper that were terminated.  What was minted with it is remembered all the time.
+# What a lease is given back with, by a stop, or by a lessee that is terminated: all that was
+# not minted with it, and nothing that was.  It is kept through another node ID for a while,
+# and given back to nobody while somebody may mint with it.
+# versions: all
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SnowflakeFleet qw(end_children lessee listed record start_member);
 use SnowflakeTest qw(
-  children coordinator_url log_count new_coordinator new_member status wait_for_mint
-  wait_for_status wait_until
+  children coordinator_url duplicates freeze log_count mint mint_together new_clock
+  new_coordinator query refused set_conf start_time start_with_clock status stop_time thaw
+  wait_for_mint wait_for_status wait_until
 );
+use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $coordinator = new_coordinator();
-$coordinator->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 1");
-$coordinator->restart;
-my $one =
-  new_member('one', $coordinator, lease => '1min', conf => "snowflake.lease_nodes = '6, 5'");
+plan skip_all => 'there is no /proc' if !-e '/proc/self/stat';
 
-sub records
-{
-	return $coordinator->safe_psql('postgres', $_[0]);
-}
+# An answer of the coordinator must not be waited for in vain while time stands.
+my $clock = new_clock('both');
+my $coordinator = new_coordinator(init => { allows_streaming => 1 });
+$coordinator->stop;
+start_with_clock($coordinator, $clock);
+my $one = start_member(
+	'one', $coordinator,
+	lease => '1min',
+	conf => "snowflake.lease_nodes = '6, 5'\n",
+	init => { allows_streaming => 1 });
 
-# The lease of a node ID as its record has it, a number of ticks
+# The last tick for which a node ID is leased
 sub until_of
 {
-	my ($node) = @_;
-
-	return records(
-		"SELECT (value::jsonb->>'until')::bigint FROM snowflake_fleet.records WHERE key = 'node/$node'"
-	);
+	return record($coordinator, $_[0], 'until');
 }
 
-# Take the node ID from this source, and wait for a condition.
-sub take_from
+# Use other settings, and wait for a condition.
+sub change_until
 {
-	my ($settings, $condition) = @_;
+	my ($condition, %settings) = @_;
 
-	$one->append_conf('postgresql.conf', $settings);
-	$one->reload;
+	set_conf($one, map { ("snowflake.$_" => $settings{$_}) } keys %settings);
 	wait_for_status($one, $condition);
 	return;
 }
 
-$one->start;
-$one->safe_psql('postgres', 'CREATE EXTENSION snowflake; SELECT snowflake_fleet_create()');
+# The founder of a fleet waits for a lease of its own server, and can be canceled.
+freeze(lessee($one));
+my (undef, undef, $notes) =
+  $one->psql('postgres', q{SET statement_timeout = '5s'; SELECT snowflake_fleet_create()});
+like(
+	$notes,
+	qr/\A[^\n]*ERROR:  canceling statement due to statement timeout\Z/,
+	'the wait for a lease of the own server can be canceled');
+thaw();
 
 # A lease with which nothing was minted yet is given back whole, and taken again.
 wait_for_status($one, 'leases = 1');
 $one->stop;
-is( records(
-		q{SELECT (value::jsonb->>'until')::bigint - (value::jsonb->>'from')::bigint FROM snowflake_fleet.records WHERE key = 'node/5'}
-	),
-	-1,
-	'nothing of a lease is kept that nothing was minted with');
+is(until_of(5) - record($coordinator, 5, 'from'),
+	-1, 'nothing of a lease is kept that nothing was minted with');
 $one->start;
 wait_for_status($one, 'leases = 1');
-is( $one->safe_psql('postgres', 'SELECT node, state FROM snowflake_fleet() WHERE node IS NOT NULL'),
-	'5|leased',
-	'its node ID is leased again'
-) or diag($one->safe_psql('postgres', 'SELECT * FROM snowflake_fleet()'));
+is(query($one, 'SELECT node, state FROM snowflake_fleet() WHERE node IS NOT NULL'),
+	'5|leased', 'its node ID is leased again');
 wait_for_mint($one);
-my $leased = $one->safe_psql('postgres', 'SHOW snowflake.node_source');
+my $leased = query($one, 'SHOW snowflake.node_source');
 
 # IDs stand ahead of the clock, and another node ID is used for a while.  Nothing is minted
 # after it, before the server stops.
-$one->safe_psql('postgres',
+query($one,
 	q{SELECT snowflake_advance(snowflake_lower_bound(now() + interval '10min'), force => true)});
 wait_for_mint($one);
-my $newest = $one->safe_psql('postgres', 'SELECT snowflake_next()');
-my $tick = $one->safe_psql('postgres',
-	"SELECT floor(extract(epoch FROM snowflake_timestamp($newest)) * 1000) - 1288834974657");
+my $newest = mint($one);
 my $node = status($one, 'node');
-take_from("snowflake.node_source = 'setting'\nsnowflake.node_id = 77",
-	q{node = 77 AND gate = 'open'});
-take_from("snowflake.node_source = '$leased'", qq{node = $node AND gate = 'open'});
+change_until(q{node = 77 AND gate = 'open'}, node_source => 'setting', node_id => 77);
+change_until("node = $node AND gate = 'open'", node_source => $leased);
 is(status($one, 'leases'), 1, 'after a node ID of a setting the lease is the same');
-
-# the lessee, which has ended meanwhile, is started by the keeper, and gives back
-wait_until('there is a lessee', sub { children($one, qr/snowflake lessee/) });
+wait_until('the lessee, which has ended meanwhile, is back', sub { lessee($one) });
 $one->stop;
-is(until_of($node), $tick, 'a stop gives back all that was not minted, and nothing that was');
+is( until_of($node),
+	$newest >> 22,
+	'a stop gives back all that was not minted, and nothing that was');
 
 # After the way out of a generator that is ahead it is not used again.
 $one->start;
 wait_for_mint($one);
-$newest = $one->safe_psql('postgres', 'SELECT snowflake_next()');
+$newest = mint($one);
 $node = status($one, 'node');
-take_from("snowflake.node_source = 'setting'\nsnowflake.node_id = 78",
-	q{node = 78 AND gate = 'open'});
-$one->safe_psql('postgres', 'SELECT snowflake_restart_at_clock(78)');
+change_until(q{node = 78 AND gate = 'open'}, node_source => 'setting', node_id => 78);
+query($one, 'SELECT snowflake_restart_at_clock(78)');
 my $kept = until_of($node);
-take_from("snowflake.node_source = '$leased'", qq{node NOT IN (78, $node) AND gate = 'open'});
-cmp_ok($one->safe_psql('postgres', 'SELECT snowflake_next()'),
-	'<', $newest, 'after a generator went back another node ID is leased');
+change_until("node NOT IN (78, $node) AND gate = 'open'", node_source => $leased);
+cmp_ok(mint($one), '<', $newest, 'after a generator went back another node ID is leased');
 is(until_of($node), $kept, 'and the one before is not free before its end');
 
 # The gate is not opened for it again before the server stops.
 $node = status($one, 'node');
 my $granted = until_of($node);
-take_from("snowflake.node_source = 'setting'", q{node = 78 AND gate = 'open'});
-take_from('snowflake.node_id = -1', q{gate <> 'open'});
-$one->safe_psql('postgres',
+change_until(q{node = 78 AND gate = 'open'}, node_source => 'setting');
+change_until(q{gate <> 'open'}, node_id => -1);
+query($one,
 	q{UPDATE snowflake_keeper.reservation SET layout = 'time:41@22 node:10@12 seq:12@0 epoch:2015-01-01Z'}
 );
-take_from("snowflake.node_source = '$leased'", q{gate ~ 'layout' AND coordinator = 'reachable'});
+change_until(q{gate ~ 'layout' AND coordinator = 'reachable'}, node_source => $leased);
 $one->stop;
 cmp_ok(until_of($node), '>=', $granted, 'nor does one while the gate is closed');
 
-# A lease that was given back, but the answer was lost, and another server has the node ID:
-# no server has minted above its lease, so there is nothing to be told to the fleet.
-my ($two, $three) =
-  map { new_member($_, $coordinator, lease => '1min', conf => "snowflake.lease_nodes = '7'") }
-  qw(two three);
-
-# The processes of the second server that have to do with the lease
-sub workers
-{
-	return children($two, qr/snowflake (?:lessee|keeper)/);
-}
+# A lessee is terminated with the keeper: the next one knows that there is no lease to look
+# after.  An answer that is lost is another thing: then another server has the node ID, but no
+# server has minted above its lease, so there is nothing to be told to the fleet.
+my @seven = (
+	lease => '1min',
+	conf => "snowflake.lease_nodes = '7'\n",
+	init => { allows_streaming => 1 });
+my $two = start_member('two', $coordinator, @seven);
+my $workers = qr/snowflake (?:lessee|keeper)/;
 
 # Does a commit at the coordinator wait, for a standby that does not exist?
 sub set_standbys
@@ -134,69 +131,159 @@ sub set_standbys
 	  or die 'no reload';
 
 	# commits wait when the checkpointer has read it, too
-	$coordinator->safe_psql('postgres', 'CHECKPOINT');
+	query($coordinator, 'CHECKPOINT');
 	return;
 }
-
-$two->start;
-$two->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 wait_for_mint($two);
-my $stopped = $two->{_pid};    # which would start others at once
-
-END
-{
-	kill 'CONT', $stopped if $stopped;
-}
-
-sub end_workers
-{
-	kill 'STOP', $stopped;
-	kill 'TERM', workers();
-	wait_until('keeper and lessee have ended', sub { !workers() });
-	return;
-}
-
-# With an answer first: then the next lessee knows that there is no lease to look after.
-end_workers();
-kill 'CONT', $stopped;
+end_children($two, $workers);
+thaw();
 wait_for_mint($two);
 is(log_count($two, qr/gave back snowflake node ID 7$/),
 	1, 'a lessee that is terminated with the keeper gives back the lease');
 is(log_count($two, qr/lost the lease/), 0, 'which its successor has not lost');
 $granted = until_of(7);
 set_standbys('none');
-end_workers();
+end_children($two, $workers);
 set_standbys('');
 wait_until('the lease was given back', sub { until_of(7) < $granted });
-$three->start;
-$three->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+my $three = start_member('three', $coordinator, @seven);
 wait_for_mint($three);
 is(status($three, 'node'), 7, 'another server has the node ID');
-kill 'CONT', $stopped;
-undef $stopped;
+thaw();
 wait_for_status($two, q{advice ~ 'No node ID is free' OR coordinator = 'grants nothing'});
-is($three->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
-	'fleet', 'the server that gave it back does not mark the fleet');
+is(listed($three, 'state'), 'fleet', 'the server that gave it back does not mark the fleet');
+$two->stop;
+
+# On a standby, which has no keeper, a lessee that is terminated gives back as well.
+$three->append_conf('postgresql.conf', "snowflake.lease_nodes = ''");
+$three->restart;
+wait_for_mint($three);
+$three->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($three, 'base', has_streaming => 1);
+$standby->start;
+wait_for_status($standby, 'node IS NOT NULL');
+$node = status($standby, 'node');
+$granted = until_of($node);
+end_children($standby, qr/snowflake lessee/);
+cmp_ok(until_of($node), '<', $granted, 'a lessee that is terminated gives the node ID back');
+$coordinator->stop('immediate');
+thaw();
+like(
+	status($standby, 'advice'),
+	qr/^A promotion would leave this server unable to mint: the lease of this server's node ID has ended\./,
+	'the standby says that it could not mint');
+$standby->promote;
+wait_for_status($standby, q{gate = 'open' OR gate ~ 'lease'});
+like(
+	refused($standby, '1s')->{message},
+	qr/^the lease of this server's node ID has ended|^this server has not leased/,
+	'and does not mint with it when it is promoted');
+start_with_clock($coordinator, $clock);
+wait_for_mint($standby);
+is(duplicates(mint_together(1, $three, $standby)), 0, 'no ID twice');
+$standby->stop;
+
+# A lease is not given back while sessions may mint with it: the keeper has failed, and
+# left the gate open.
+$node = status($three, 'node');
+my $session = $three->background_psql('postgres', on_error_stop => 0);
+$session->query_safe(
+	q{ALTER TABLE snowflake_keeper.reservation ADD COLUMN extra text; SET snowflake.max_wait = '100ms'}
+);
+freeze($three->{_pid});
+$session->query('DO $$ BEGIN LOOP PERFORM snowflake_next(); END LOOP; END $$');
+wait_until('the keeper has failed',
+	sub { $session->query('SELECT advice FROM snowflake_status') =~ /failed with SQLSTATE/ });
+$granted = until_of($node);
+end_children($three, qr/snowflake lessee/);
+cmp_ok(until_of($node), '>=', $granted, 'a lease is not given back while the gate is open');
+is($session->query('SELECT coordinator FROM snowflake_status'),
+	'not asked', 'what a lessee knew that has ended is not told');
+thaw();
+$session->quit;
+query($three, 'DROP EXTENSION snowflake_keeper');
+wait_for_mint($three);
 
 # A server whose lease goes on takes another fleet for what it is: one that does not know it.
-records('CREATE DATABASE elsewhere');
+query($coordinator, 'CREATE DATABASE elsewhere');
 my $leases = status($three, 'leases');
 my $source = coordinator_url($coordinator) =~ s/postgres$/elsewhere/r;
-my $founder = new_member('founder', $source, lease => '1min');
-$founder->start;
-$founder->safe_psql('postgres',
-	q{CREATE EXTENSION snowflake; SELECT snowflake_fleet_create(now() - interval '1 h')});
-$three->append_conf('postgresql.conf', "snowflake.node_source = '$source'");
-$three->reload;
-wait_until('the setting is in force',
-	sub { $three->safe_psql('postgres', 'SHOW snowflake.node_source') eq $source });
+my $founder =
+  start_member('founder', $source, lease => '1min', founds => q{now() - interval '1 h'});
+set_conf($three, 'snowflake.node_source' => $source);
 wait_for_status($three, "leases > $leases AND coordinator = 'reachable'");
-is($three->safe_psql('postgres', 'SELECT state FROM snowflake_fleet() WHERE node IS NULL'),
-	'fleet', 'a server that moves to another fleet does not mark it');
+is(listed($three, 'state'), 'fleet', 'a server that moves to another fleet does not mark it');
 is( log_count(
 		$three, qr/WARNING:  the floor of the snowflake fleet is below a lease of this server/),
 	1,
 	'but warns that it begins below its lease');
 
-$_->stop foreach $two, $three, $founder, $coordinator;
+# A stop tells of a lease that cannot be given back.
+my $offset = -s $three->logfile;
+$coordinator->stop;
+$three->stop;
+cmp_ok(log_count($three, qr/WARNING:  could not use the coordinator/, $offset),
+	'>', 0, 'a stop tells that the coordinator cannot be used');
+start_with_clock($coordinator, $clock);
+$founder->stop;
+
+# The keeper is frozen, and so is the coordinator's answer; time stands still meanwhile.
+my $member = start_member('member', $coordinator, lease => '10min', clock => $clock);
+wait_for_mint($member);
+$node = status($member, 'node');
+$granted = until_of($node);
+
+# Tell the lessee to stop, and wait until it has noticed: it sleeps, or has ended.
+sub terminate_lessee
+{
+	my $pid = lessee($member) // return;
+	my $slept = 0;
+
+	kill 'TERM', $pid;
+	wait_until(
+		'the lessee has heard the signal',
+		sub {
+			$slept = slurp_file("/proc/$pid/stat") =~ /\) [SZ]/ ? $slept + 1 : 0;
+			return $slept > 5;
+		});
+	return;
+}
+$session = $coordinator->background_psql('postgres');
+$session->query_safe(
+	"BEGIN; SELECT FROM snowflake_fleet.records WHERE key = 'node/$node' FOR UPDATE");
+stop_time($clock);
+my ($keeper) = children($member, qr/snowflake keeper/);
+freeze($member->{_pid}, $keeper);
+kill 'TERM', $keeper;
+terminate_lessee() foreach 1, 2;
+ok(lessee($member), 'a second signal to stop does not end the wait for the keeper');
+thaw($keeper);
+wait_until(
+	'the lease is about to be given back',
+	sub {
+		return !lessee($member) || query($coordinator,
+			q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'snowflake' AND wait_event_type = 'Lock'}
+		) eq '1';
+	});
+terminate_lessee() foreach 1, 2;
+ok(lessee($member), 'nor that for the coordinator');
+$session->query_safe('COMMIT');
+$session->quit;
+wait_until('the lessee has ended', sub { !lessee($member) });
+cmp_ok(until_of($node), '<', $granted, 'and the lease is given back');
+thaw();
+start_time($clock);
+
+# A keeper that closes the gate, and cannot store its end
+wait_for_mint($member);
+$node = status($member, 'node');
+$granted = until_of($node);
+query($member, 'ALTER TABLE snowflake_keeper.reservation ADD COLUMN extra text');
+$offset = -s $member->logfile;
+$member->stop;
+is(log_count($member, qr/snowflake gate closed/, $offset), 0, 'the end is not stored');
+cmp_ok(until_of($node), '>=', $granted, 'a lease whose end is not stored is not given back');
+
+$coordinator->stop;
 done_testing();

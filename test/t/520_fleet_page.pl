@@ -6,26 +6,20 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  coordinator_url new_coordinator new_node patience status wait_for_mint wait_for_status
-);
+use SnowflakeFleet qw(start_member);
+use SnowflakeTest qw(coordinator_url new_coordinator status wait_for_mint wait_for_status);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $page = slurp_file("$FindBin::RealBin/../../doc/fleet.md");
 my $script = slurp_file("$FindBin::RealBin/../../sql/snowflake_fleet.sql");
 my $coordinator = new_coordinator();
-my $server = new_node(
+my $server = start_member(
 	'server',
-	node_id => undef,
-	conf => "snowflake.max_wait = '1min'\nsnowflake.lease = '"
-	  . patience(5)
-	  . "s'\nsnowflake.node_source = '"
-	  . coordinator_url($coordinator) =~ s{//}{//fleet@}r . "'");
+	coordinator_url($coordinator) =~ s{//}{//fleet@}r,
+	conf => "snowflake.max_wait = '1min'\n");
 my %run = (coordinator => 0, server => 0);
 
-$server->start;
-$server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
 while ($page =~ /^(<!-- at the coordinator -->\n)?```sql\n(.*?)^```$/msg)
 {
 	my ($where, $sql) = (defined $1 ? 'coordinator' : 'server', $2);

@@ -1,5 +1,6 @@
-# There is no worker process to spare for a lessee: the advice says that it is missing, and
-# the log says why, but not each second.
+# The lessee and worker processes: where there is none to spare, the advice says that it is
+# missing, and the log says why, but not each second.  There is one lessee, whatever fails, on a
+# standby as well, so that parallel queries get their workers.
 # versions: all
 
 use strict;
@@ -7,30 +8,36 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SnowflakeFleet qw(lessee);
 use SnowflakeTest qw(
-  children error_of let_pass log_count member_conf new_clock new_coordinator new_node start_time
-  start_with_clock status stop_time wait_for_mint wait_for_status wait_until
+  let_pass log_count member_conf new_clock new_coordinator new_node query refused set_conf
+  start_time start_with_clock status stop_time wait_for_mint wait_for_status wait_until
 );
+use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $coordinator = new_coordinator();
 
 # one worker process, which is the keeper
-my $server =
-  new_node('server', conf => "max_worker_processes = 1\nmax_logical_replication_workers = 0\n");
+my $server = new_node(
+	'server',
+	init => { allows_streaming => 1 },
+	conf => "max_worker_processes = 1\nmax_logical_replication_workers = 0\n");
 my $clock = new_clock('server');
 start_with_clock($server, $clock);
-$server->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+query($server, 'CREATE EXTENSION snowflake; CREATE TABLE rows AS SELECT 1 AS n');
 wait_for_mint($server);
+$server->backup('base');
 
 stop_time($clock);
 $server->append_conf('postgresql.conf', member_conf($coordinator));
-$server->reload;
+set_conf($server);
 wait_for_status($server, q{gate = 'closed: no node ID is leased yet'});
-is(status($server, 'coordinator'), 'not asked', 'without a lessee the coordinator is not asked');
 my $advice = 'The lessee is not running: see the server log.';
-is(status($server, 'advice'), $advice, 'which the advice says');
+is( status($server, 'coordinator, advice'),
+	"not asked|$advice",
+	'without a lessee the coordinator is not asked, which the advice says');
 
 # The clock of the server is the one of its log, too.
 my $warning = qr/WARNING:  could not start the snowflake lessee$/;
@@ -38,14 +45,13 @@ wait_until('it is said twice',
 	sub { let_pass($clock, 200); return log_count($server, $warning) > 1; });
 my ($first, $second) = map { /^(\S+ \S+ \S+) / } grep { /$warning/ } split /\n/,
   slurp_file($server->logfile);
-is($server->safe_psql('postgres', "SELECT timestamptz '$second' - '$first' >= interval '10 s'"),
+is(query($server, "SELECT timestamptz '$second' - '$first' >= interval '10 s'"),
 	't', "the log says why, and again after a while: at $first and $second");
 is( log_count($server, qr/HINT:  You may need to increase max_worker_processes\.$/),
 	log_count($server, $warning),
 	'and what to do');
-
 start_time($clock);
-my $error = error_of($server, q{SET snowflake.max_wait = '100ms'; SELECT snowflake_next()});
+my $error = refused($server);
 is( "$error->{sqlstate} $error->{message} $error->{hint}",
 	"55000 this server has not leased a node ID $advice",
 	'a mint fails with the same advice');
@@ -55,7 +61,7 @@ $server->append_conf('postgresql.conf', 'max_worker_processes = 2');
 $server->stop;
 start_with_clock($server, $clock);
 wait_for_status($server, q{coordinator = 'unreachable'});
-$server->safe_psql('postgres', 'SELECT snowflake_fleet_create()');
+query($server, 'SELECT snowflake_fleet_create()');
 wait_for_mint($server);
 pass('with another worker process it leases');
 
@@ -63,21 +69,43 @@ pass('with another worker process it leases');
 # again at once, and so would be the next attempt.
 $server->append_conf('postgresql.conf', 'exit_on_error = on');
 $server->restart;
-my ($lessee) = children($server, qr/snowflake lessee/);
+my $lessee = lessee($server);
 $coordinator->stop;
 wait_for_status($server, q{lease_errors >= 3});
-is(join(' ', children($server, qr/snowflake lessee/)), $lessee, 'an error does not end the lessee');
+is(lessee($server), $lessee, 'an error does not end the lessee');
 $coordinator->start;
 
 # Under pg_upgrade there is none: nothing is to be minted.
 $server->stop;
 {
 	local %ENV = $server->_get_env();
-	PostgreSQL::Test::Utils::system_or_bail('pg_ctl', '-w', '-D', $server->data_dir, '-l',
-		$server->logfile, '-o', '-b', 'start');
+	system_or_bail('pg_ctl', '-w', '-D', $server->data_dir, '-l', $server->logfile, '-o', '-b',
+		'start');
 	$server->_update_pid(1);
 }
-is(join(' ', children($server, qr/snowflake lessee/)), '', 'under pg_upgrade no lessee runs');
+is(lessee($server), undef, 'under pg_upgrade no lessee runs');
+$server->stop;
 
-$_->stop foreach $server, $coordinator;
+# A standby, which can lease nothing, takes no worker process for each attempt.  The keeper, the
+# lessee and the launcher of logical replication leave two.
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($server, 'base');
+$standby->append_conf(
+	'postgresql.conf', q{
+	max_worker_processes = 5
+	max_logical_replication_workers = 4
+	snowflake.node_source = 'postgresql://127.0.0.1:1/postgres'
+	snowflake.lease = '1s'
+	parallel_setup_cost = 0
+	parallel_tuple_cost = 0
+	min_parallel_table_scan_size = 0
+});
+$standby->set_standby_mode;
+$standby->start;
+wait_for_status($standby, 'lease_errors > 4');
+my $plan = query($standby, 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT count(*) FROM rows');
+my ($planned) = $plan =~ /Workers Planned: (\d)/;
+like($plan, qr/Workers Launched: $planned/, 'after five attempts a parallel query has its workers');
+
+$_->stop foreach $standby, $coordinator;
 done_testing();
