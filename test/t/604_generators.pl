@@ -10,7 +10,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest qw(new_node query refuses wait_for_mint);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -23,8 +23,8 @@ my $node = new_node('main', node_id => undef, preload => 0, conf => "timezone = 
 # << 22, node << 12, count; its clock is a little ahead.  One key was an identity, of which
 # their conversion only removes the mark.
 $node->start;
-$node->safe_psql(
-	'postgres', q{
+query(
+	$node, q{
 	CREATE SCHEMA snowflake;
 	CREATE FUNCTION snowflake.nextval(regclass) RETURNS bigint LANGUAGE sql VOLATILE AS $$
 		SELECT (((extract(epoch FROM clock_timestamp() + interval '200 ms') * 1000)::bigint - 1672531200000) << 22)
@@ -35,7 +35,7 @@ $node->safe_psql(
 	CREATE TABLE parts (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
 	UPDATE pg_attribute SET attidentity = '' WHERE attrelid = 'parts'::regclass AND attname = 'id';
 	ALTER TABLE parts ALTER COLUMN id SET DEFAULT snowflake.nextval('parts_id_seq')});
-$node->safe_psql('postgres',
+query($node,
 	'INSERT INTO parts DEFAULT VALUES; INSERT INTO orders DEFAULT VALUES; INSERT INTO items SELECT id FROM orders ON CONFLICT DO NOTHING'
 ) foreach 1 .. 5;
 is($pgedge =~ s/DROP EXTENSION snowflake;/DROP FUNCTION snowflake.nextval;/,
@@ -45,24 +45,22 @@ is(join(' ', $notices =~ /NOTICE: +(\S+)/g), 'orders.id parts.id', 'the columns 
 $node->append_conf('postgresql.conf',
 	"shared_preload_libraries = 'snowflake'\nsnowflake.node_id = 7\nsnowflake.layout = 'pgedge'");
 $node->restart;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_migrate');
+query($node, 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_migrate');
 wait_for_mint($node);
-$node->safe_psql(
-	'postgres', q{
+query(
+	$node, q{
 	SELECT snowflake_advance(max(id)) FROM orders; SELECT snowflake_advance(max(id)) FROM parts;
 	SELECT snowflake_migrate.convert('{public.orders.id,public.parts.id}');
 	INSERT INTO orders (note) SELECT 'new' FROM generate_series(1, 100); INSERT INTO parts DEFAULT VALUES}
 );
-is( $node->safe_psql(
-		'postgres', q{
+is( query(
+		$node, q{
 	SELECT count(*), count(DISTINCT snowflake_node(id)), (SELECT max(id) FROM orders WHERE note = 'old') < (SELECT min(id) FROM orders WHERE note = 'new') FROM orders}
 	),
 	'105|1|t',
 	'from pgEdge: new IDs go on after the old ones, of the same layout and node');
-is( $node->safe_psql(
-		'postgres', q{SELECT count(*), to_regclass('parts_id_seq') IS NULL FROM parts}),
-	'6|t',
-	'so do those of an identity, whose sequence is gone');
+is(query($node, q{SELECT count(*), to_regclass('parts_id_seq') IS NULL FROM parts}),
+	'6|t', 'so do those of an identity, whose sequence is gone');
 
 # What people copy, a moment ago
 foreach my $case (
@@ -75,25 +73,25 @@ foreach my $case (
 {
 	my ($layout, $expression) = @$case;
 
-	$node->safe_psql(
-		'postgres', "CREATE TABLE copied (id bigserial PRIMARY KEY);
+	query(
+		$node, "CREATE TABLE copied (id bigserial PRIMARY KEY);
 		INSERT INTO copied SELECT $expression FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ms) AS n"
 	);
 	like(
-		$node->safe_psql(
-			'postgres',
+		query(
+			$node,
 			q{SELECT detail || advice FROM snowflake_migrate.plan('{public.copied}') WHERE finding = 'layout'}
 		),
 		qr/In layout '\Q$layout\E' .* its largest key dates from \d{4}-.*snowflake\.layout = '\Q$layout\E'/,
 		"$layout is proposed");
-	$node->safe_psql('postgres', 'DROP TABLE copied');
+	query($node, 'DROP TABLE copied');
 }
-is($node->safe_psql('postgres', 'SELECT count(*) FROM snowflake_migrate.layouts_for(12345)'),
+is(query($node, 'SELECT count(*) FROM snowflake_migrate.layouts_for(12345)'),
 	0, 'a serial number is of no layout');
 
 # The way back
-$node->safe_psql(
-	'postgres', q{
+query(
+	$node, q{
 	DROP SCHEMA snowflake CASCADE;
 	CREATE TABLE keys (id snowflake PRIMARY KEY DEFAULT snowflake_next(), note text);
 	CREATE TABLE refs (key snowflake REFERENCES keys);
@@ -115,35 +113,30 @@ $dump =~
 	IPC::Run::run([ 'bash', '-c', "set -eo pipefail; cd '$dir'; $dump" ], '>', \$out, '2>', \$err);
 	is($err, '', 'a dump for a server without the library');
 }
-is( $elsewhere->safe_psql('postgres', q{SELECT pg_typeof(id), note FROM keys ORDER BY id LIMIT 1}),
+is( query($elsewhere, q{SELECT pg_typeof(id), note FROM keys ORDER BY id LIMIT 1}),
 	'bigint|a public.snowflake of my own',
 	'has bigints, and rows as they were');
-is($elsewhere->safe_psql('postgres', q{SELECT count(*) FROM refs JOIN shown ON id = key}),
+is(query($elsewhere, q{SELECT count(*) FROM refs JOIN shown ON id = key}),
 	2, 'references and views');
-is( $elsewhere->safe_psql(
-		'postgres', q{SELECT count(*) FROM pg_extension WHERE extname LIKE 'snowflake%'}),
-	0,
-	'and nothing of the extension');
+is(query($elsewhere, q{SELECT count(*) FROM pg_extension WHERE extname LIKE 'snowflake%'}),
+	0, 'and nothing of the extension');
 
-my $largest = $node->safe_psql('postgres', 'SELECT max(id) FROM keys');
-$node->safe_psql('postgres', q{SELECT snowflake_migrate.leave('{public.keys}')});
-is( $node->safe_psql(
-		'postgres', q{INSERT INTO keys (note) VALUES ('c') RETURNING id, pg_typeof(id)}),
+my $largest = query($node, 'SELECT max(id) FROM keys');
+query($node, q{SELECT snowflake_migrate.leave('{public.keys}')});
+is( query($node, q{INSERT INTO keys (note) VALUES ('c') RETURNING id, pg_typeof(id)}),
 	($largest + 1) . '|bigint',
 	'a key leaves for a sequence');
-is( $node->safe_psql(
-		'postgres',
+is( query(
+		$node,
 		q{INSERT INTO refs SELECT max(id) FROM shown; SELECT pg_typeof(key), obj_description('shown'::regclass, 'pg_class') FROM refs LIMIT 1}
 	),
 	'bigint|of keys',
 	'and what references it, and what hangs on it, go with it');
-is(error_of($node, q{SELECT snowflake_migrate.leave('{public.keys}')})->{sqlstate}, '22023',
-	'once');
-$node->safe_psql('postgres',
+refuses($node, q{SELECT snowflake_migrate.leave('{public.keys}')}, '22023', 'once');
+query($node,
 	q{SELECT snowflake_migrate.leave('{public}'); DROP EXTENSION snowflake_migrate; DROP EXTENSION snowflake}
 );
-is($node->safe_psql('postgres', 'SELECT count(*) FROM keys'),
-	3, 'then the extension can be dropped');
+is(query($node, 'SELECT count(*) FROM keys'), 3, 'then the extension can be dropped');
 
 $_->stop foreach $node, $elsewhere;
 done_testing();

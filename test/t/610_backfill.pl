@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest qw(minting_node query refuses);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -15,16 +15,13 @@ my $page = slurp_file("$FindBin::RealBin/../../doc/migrating.md");
 my ($section) = $page =~ /^## Rows with a (.*?)^## /ms;
 my ($prepare, $backfill, $index, $column, $move, $make_key, $validate, @rest) =
   $section =~ /^```sql\n(.*?)^```$/msg;
-my $node = new_node('main', conf => "timezone = 'UTC'");
 
 is(scalar(@rest), 0, 'the section has the statements that are tried here');
 like($make_key, qr/PRIMARY KEY/, 'and in this order');
-$node->start;
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-wait_for_mint($node);
-$node->safe_psql('postgres', 'CREATE EXTENSION snowflake_migrate');
-$node->safe_psql(
-	'postgres', q{
+my $node = minting_node('main', conf => "timezone = 'UTC'");
+query($node, 'CREATE EXTENSION snowflake_migrate');
+query(
+	$node, q{
 	CREATE TABLE events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), created_at timestamptz DEFAULT now(), updated_at timestamptz);
 	CREATE TABLE comments (id serial PRIMARY KEY, event_id uuid REFERENCES events, note text);
 	CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.updated_at := now(); RETURN NEW; END $$;
@@ -35,59 +32,55 @@ $node->safe_psql(
 		SELECT '2025-06-01Z'::timestamptz + n * interval '7 h' FROM generate_series(1, 1000) n UNION ALL
 		SELECT NULL;
 	INSERT INTO comments (event_id) SELECT id FROM events UNION ALL SELECT id FROM events});
-$node->safe_psql('postgres', $prepare);
+query($node, $prepare);
 
 # What cannot be given an ID is said before anything is changed
-$node->safe_psql('postgres',
+query($node,
 	q{INSERT INTO events (created_at, snowflake_id) VALUES ('2001-01-01Z', NULL), (now() + interval '1 day', NULL), (now() + interval '2 days', NULL)}
 );
-my $error = error_of($node, $backfill);
-like(
-	$error->{message},
-	qr/^1 rows of table public\.events are dated before the layout's epoch, and 2 in the future$/,
-	'rows that can have no ID are counted');
-is($node->safe_psql('postgres', 'SELECT count(snowflake_id) FROM events'),
-	0, 'and nothing is changed');
-$node->safe_psql('postgres',
-	q{DELETE FROM events WHERE created_at < '2002-01-01Z' OR created_at > now()});
-is(error_of($node, $backfill =~ s/1000/1/r)->{sqlstate},
-	'22023', 'a node ID that this server mints with');
-is(error_of($node, $backfill =~ s/1000/1024/r)->{sqlstate}, '22023', 'one that is none');
+refuses($node, $backfill, '22008', 'rows that can have no ID are counted',
+	message =>
+	  qr/^1 rows of table public\.events are dated before the layout's epoch, and 2 in the future$/
+);
+is(query($node, 'SELECT count(snowflake_id) FROM events'), 0, 'and nothing is changed');
+query($node, q{DELETE FROM events WHERE created_at < '2002-01-01Z' OR created_at > now()});
+refuses($node, $backfill =~ s/1000/1/r, '22023', 'a node ID that this server mints with');
+refuses($node, $backfill =~ s/1000/1024/r, '22023', 'one that is none');
 
 # Interrupted, and called again
 $node->psql('postgres',
 	q{SET statement_timeout = '250ms'; } . $backfill =~ s/1000\)/1000, batch => 500)/r)
   foreach 1 .. 3;
-$node->safe_psql('postgres', $backfill);
-is( $node->safe_psql(
-		'postgres',
+query($node, $backfill);
+is( query(
+		$node,
 		q{SELECT count(*), count(snowflake_id), count(DISTINCT snowflake_id), count(updated_at) FROM events}
 	),
 	'11001|11000|11000|0',
 	'each row has an ID of its own, and no trigger has fired');
-is( $node->safe_psql(
-		'postgres', q{
+is( query(
+		$node, q{
 	SELECT count(*) FILTER (WHERE snowflake_id::bigint < before::bigint), count(*) FILTER (WHERE snowflake_timestamp(snowflake_id) < created_at),
 		max(snowflake_timestamp(snowflake_id) - created_at) FROM (SELECT *, lag(snowflake_id) OVER (ORDER BY created_at, snowflake_id::bigint) AS before FROM events) e}
 	),
 	'0|0|00:00:00.001',
 	'in the order of the times, and no later than a tick that was full makes it');
-is( $node->safe_psql(
-		'postgres',
+is( query(
+		$node,
 		'SELECT count(DISTINCT snowflake_node(snowflake_id)), min(snowflake_node(snowflake_id)) FROM events'
 	),
 	'1|1000',
 	'of that node ID');
-like(
-	error_of($node,
-		"ALTER TABLE comments ADD COLUMN x snowflake; CALL snowflake_migrate.backfill('public.comments.x', 'created_at', 1000)"
-	)->{message},
-	qr/has been used for public\.events\.snowflake_id/,
-	'another table needs another one');
+refuses(
+	$node,
+	"ALTER TABLE comments ADD COLUMN x snowflake; CALL snowflake_migrate.backfill('public.comments.x', 'created_at', 1000)",
+	'22023',
+	'another table needs another one',
+	message => qr/has been used for public\.events\.snowflake_id/);
 
-$node->safe_psql('postgres', $_) foreach $index, $column, $move, $make_key, $validate;
-is( $node->safe_psql(
-		'postgres',
+query($node, $_) foreach $index, $column, $move, $make_key, $validate;
+is( query(
+		$node,
 		q{SELECT count(*), count(*) FILTER (WHERE e.id = c.event_id) FROM comments c JOIN events e ON e.snowflake_id = c.event_snowflake_id}
 	),
 	'22002|22002',
