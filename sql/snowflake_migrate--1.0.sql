@@ -1212,8 +1212,10 @@ DECLARE
 	namespaces oid[] := ARRAY(SELECT DISTINCT r.relnamespace FROM unnest(columns) AS c JOIN pg_class AS r ON r.oid = c.relid);
 	as_text constant boolean := type <> 'int8'::regtype;
 	changed snowflake_migrate.key_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.role <> 'reference' OR c.new_type <> c.old_type);
+	to_json constant text := '\m(to_json|to_jsonb|row_to_json|jsonb?_agg|jsonb?_build_\w+|jsonb?_object\w*|jsonb?_array\w*)\M';
 	truncating constant text := '(lpad|rpad|left|right|substr|substring|to_char|overlay|smallint|integer|int[24]|character varying\(|character\(|varchar\()';
-	keys text;
+	functions oid[] := ARRAY(SELECT p.oid FROM pg_proc AS p WHERE p.pronamespace = ANY (namespaces) AND p.prokind IN ('f', 'p')
+		AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'));
 BEGIN
 	-- columns that hold keys by their names, and arrays
 	RETURN QUERY SELECT format('column %s.%I', c.oid::regclass, a.attname),
@@ -1247,8 +1249,7 @@ BEGIN
 				CASE WHEN body ~* '\m(integer|int|int2|int4|smallint)\M' THEN 'body' END,
 				CASE WHEN body ~* '\m(nextval|currval|lastval|setval)\M' THEN 'sequence' END) AS places
 			FROM pg_proc AS p, coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) AS body
-			WHERE p.pronamespace = ANY (namespaces) AND p.prokind IN ('f', 'p')
-				AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')) AS f
+			WHERE p.oid = ANY (functions)) AS f
 		WHERE f.places <> '' ORDER BY 1;
 
 	-- expressions of the columns that cut or convert: where the type does not change as well
@@ -1259,25 +1260,25 @@ BEGIN
 			SELECT DISTINCT d.classid, d.objid FROM k JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum
 		UNION
 			SELECT d.classid, d.objid FROM snowflake_migrate.dependents(changed) AS d
-		), texts (object, expression, hides) AS (
-			SELECT format('column %s.%I', a.attrelid::regclass, a.attname), pg_get_expr(e.adbin, e.adrelid), true
+		), texts (object, expression) AS (
+			SELECT format('column %s.%I', a.attrelid::regclass, a.attname), pg_get_expr(e.adbin, e.adrelid)
 				FROM used AS u JOIN pg_attrdef AS e ON u.classid = 'pg_attrdef'::regclass AND e.oid = u.objid
 					JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum
 				WHERE a.attgenerated <> '' AND NOT EXISTS (SELECT FROM pg_class AS r WHERE r.oid = a.attrelid AND r.relispartition)
 		UNION ALL
-			SELECT 'index ' || i.indexrelid::regclass, concat_ws(' ', pg_get_expr(i.indexprs, i.indrelid), pg_get_expr(i.indpred, i.indrelid)), true
+			SELECT 'index ' || i.indexrelid::regclass, concat_ws(' ', pg_get_expr(i.indexprs, i.indrelid), pg_get_expr(i.indpred, i.indrelid))
 				FROM used AS u JOIN pg_index AS i ON u.classid = 'pg_class'::regclass AND i.indexrelid = u.objid
 		UNION ALL
-			SELECT format('constraint %I of table %s', c.conname, c.conrelid::regclass), pg_get_constraintdef(c.oid), true
+			SELECT format('constraint %I of table %s', c.conname, c.conrelid::regclass), pg_get_constraintdef(c.oid)
 				FROM used AS u JOIN pg_constraint AS c ON u.classid = 'pg_constraint'::regclass AND c.oid = u.objid WHERE c.contype = 'c'
 		UNION ALL
-			SELECT pg_describe_object('pg_policy'::regclass, p.oid, 0), concat_ws(' ', pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid)), true
+			SELECT pg_describe_object('pg_policy'::regclass, p.oid, 0), concat_ws(' ', pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid))
 				FROM used AS u JOIN pg_policy AS p ON u.classid = 'pg_policy'::regclass AND p.oid = u.objid
 		UNION ALL
-			SELECT CASE v.relkind WHEN 'm' THEN 'materialized view ' ELSE 'view ' END || v.oid::regclass, pg_get_viewdef(v.oid), true
+			SELECT CASE v.relkind WHEN 'm' THEN 'materialized view ' ELSE 'view ' END || v.oid::regclass, pg_get_viewdef(v.oid)
 				FROM used AS u JOIN pg_class AS v ON u.classid = 'pg_class'::regclass AND v.oid = u.objid AND v.relkind IN ('v', 'm')
 		UNION ALL
-			SELECT pg_describe_object('pg_trigger'::regclass, t.oid, 0), pg_get_triggerdef(t.oid), true
+			SELECT pg_describe_object('pg_trigger'::regclass, t.oid, 0), pg_get_triggerdef(t.oid)
 				FROM used AS u JOIN pg_trigger AS t ON u.classid = 'pg_trigger'::regclass AND t.oid = u.objid WHERE NOT t.tgisinternal
 		)
 		SELECT t.object, format('Its expression cuts or converts numbers: %s', substring(t.expression FROM '(?i).{0,30}\m' || truncating || '.{0,40}')),
@@ -1288,10 +1289,9 @@ BEGIN
 		RETURN QUERY SELECT f.object, 'JSON has a snowflake as a string, where it had a number.', 'See that what reads it takes a string.'
 			FROM (SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END || ' ' || p.oid::regprocedure
 					FROM pg_proc AS p
-					WHERE p.pronamespace = ANY (namespaces) AND coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) ~* '\m(to_json|to_jsonb|row_to_json|jsonb?_agg|jsonb?_build_\w+|jsonb?_object\w*|jsonb?_array\w*)\M'
-						AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
+					WHERE p.oid = ANY (functions) AND coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) ~* to_json
 				UNION SELECT 'view ' || c.oid::regclass FROM pg_class AS c
-					WHERE c.relnamespace = ANY (namespaces) AND c.relkind IN ('v', 'm') AND pg_get_viewdef(c.oid) ~* '\m(to_json|to_jsonb|row_to_json|jsonb?_agg|jsonb?_build_\w+|jsonb?_object\w*)\M') AS f (object)
+					WHERE c.relnamespace = ANY (namespaces) AND c.relkind IN ('v', 'm') AND pg_get_viewdef(c.oid) ~* to_json) AS f (object)
 			ORDER BY 1;
 		RETURN QUERY SELECT 'clients that make JSON of rows in the database',
 				'JSON has a snowflake as a string: row_to_json(), to_jsonb() and the like give "id": "42" where they gave "id": 42.', 'Look for them in the application.';
