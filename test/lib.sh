@@ -341,7 +341,7 @@ installcheck()
 			;;
 	esac
 	# pg_regress writes beside its files, while others copy the tree
-	[[ $kind == *.pl || -e $directory/test ]] || as_user ln -s "$work/tree/test" "$directory/"
+	[[ $kind == *.pl || -e $directory/test ]] || as_user ln -s "$work"/tree/{test,expected} "$directory/"
 	say "as_user ${command[*]@Q} 2>&1 | as_tap"
 }
 

@@ -68,7 +68,7 @@ rule(
 
 rule(
 	'no space at the end of a line',
-	grep { !m{^\./(test/expected|\.git)/|\.(tsv|svg|patch)$} && -T $_ && slurp($_) =~ /[ \t]$/m }
+	grep { !m{^\./(expected|\.git)/|\.(tsv|svg|patch)$} && -T $_ && slurp($_) =~ /[ \t]$/m }
 	  split /\n/,
 	`find . -type f`);
 
