@@ -212,6 +212,14 @@ COMMENT ON FUNCTION snowflake_period_end(anyelement, text, text) IS
 CREATE FUNCTION snowflake_filter_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_filter_support(internal) IS 'planner support for a filter on the time of a snowflake';
+CREATE FUNCTION snowflake_period_is_exact("time" anyelement, unit text) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_filter_support;
+COMMENT ON FUNCTION snowflake_period_is_exact(anyelement, text) IS
+	'is every instant between these two truncated to this time, in the session''s time zone?';
+CREATE FUNCTION snowflake_period_is_exact("time" anyelement, unit text, zone text) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_filter_support;
+COMMENT ON FUNCTION snowflake_period_is_exact(anyelement, text, text) IS
+	'is every instant between these two truncated to this time, in the given time zone?';
 CREATE FUNCTION snowflake_filter(boolean) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_filter_support;
 COMMENT ON FUNCTION snowflake_filter(boolean) IS 'the condition itself, shown beside the range of snowflakes that it implies';

@@ -46,7 +46,5 @@ _PG_init(void)
 	snowflake_keeper_init();
 	snowflake_lessee_init();
 	snowflake_timehook_init();
-	snowflake_timejoin_init();
-	snowflake_timeorder_init();
 	snowflake_frontier_init();
 }

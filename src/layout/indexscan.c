@@ -12,17 +12,18 @@
 #include "postgres.h"
 
 #include "access/sysattr.h"
+#include "catalog/pg_am_d.h"
 #include "nodes/makefuncs.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/lsyscache.h"
 
 #include "base/compat.h"
-#include "layout/indexscan.h"
-#include "layout/timeexpr.h"
+#include "layout/planner.h"
 
 /* Is that expression the given column of a table? */
 bool
@@ -32,6 +33,13 @@ snowflake_indexscan_is_column(RelOptInfo *rel, Node *node, AttrNumber column)
 
 	return IsA(var, Var) && (Index) var->varno == rel->relid && var->varlevelsup == 0 &&
 		var->varattno == column;
+}
+
+/* Is that a btree index of all rows that are asked for? */
+bool
+snowflake_indexscan_is_usable(const IndexOptInfo *index)
+{
+	return index->relam == BTREE_AM_OID && (index->indpred == NIL || index->predOK);
 }
 
 /*
@@ -81,8 +89,8 @@ match_condition(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n,
  * columns.  Core may have found its scan with these too expensive to be kept, but a scan in
  * this order that began at the end of the index would read all that lies before the bound.
  */
-List *
-snowflake_indexscan_conditions(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index)
+static List *
+find_conditions(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index)
 {
 	List	   *clauses = NIL;
 	ListCell   *lc;
@@ -109,8 +117,8 @@ snowflake_indexscan_conditions(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo 
 }
 
 /* Has an index all columns that the query needs of the table? */
-bool
-snowflake_indexscan_is_only(RelOptInfo *rel, IndexOptInfo *index)
+static bool
+is_index_only(RelOptInfo *rel, IndexOptInfo *index)
 {
 	Bitmapset  *needed = NULL;
 	Bitmapset  *returned = NULL;
@@ -126,4 +134,21 @@ snowflake_indexscan_is_only(RelOptInfo *rel, IndexOptInfo *index)
 			returned = bms_add_member(returned,
 									  index->indexkeys[n] - FirstLowInvalidHeapAttributeNumber);
 	return bms_is_subset(needed, returned);
+}
+
+/*
+ * Add a scan of an index to the paths of a table: with these conditions and all others that it
+ * can look up, which knows a row of each of the outer tables and is repeated so often.
+ */
+void
+snowflake_indexscan_add(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, List *clauses,
+						List *pathkeys, bool forward, Relids outer, double loop_count)
+{
+	add_path(rel, (Path *)
+			 create_index_path(root, index,
+							   list_concat(clauses, find_conditions(root, rel, index)),
+							   NIL, NIL, pathkeys,
+							   forward ? ForwardScanDirection : BackwardScanDirection,
+							   is_index_only(rel, index), bms_union(outer, rel->lateral_relids),
+							   loop_count, false));
 }

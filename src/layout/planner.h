@@ -1,23 +1,118 @@
 /*-------------------------------------------------------------------------
  *
  * planner.h
- *	  What the planner is told of the times of IDs: by hooks of a preloaded library.
+ *	  What the planner is told of the times of IDs.
+ *
+ * Others call snowflake_timehook_init() only; the rest is what the files of this folder
+ * that look at queries know of each other.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_PLANNER_H
 #define SNOWFLAKE_PLANNER_H
 
-/* timehook.c: filters */
+#include "access/stratnum.h"
+#include "fmgr.h"
+#include "nodes/pathnodes.h"
+#include "optimizer/planner.h"
+
+#include "layout/layout.h"
+
+/* timehook.c: where the planner calls this folder */
 
 extern void snowflake_timehook_init(void);
 
-/* timejoin.c: joins */
+/* timeexpr.c: the time of an ID, as an expression says it */
 
-extern void snowflake_timejoin_init(void);
+/* A call that decodes the time of an ID */
+typedef struct SnowflakeDecodedId
+{
+	Oid			function;
+	Node	   *id;
+	Node	   *layout;			/* NULL: the server's; the same for all rows */
+} SnowflakeDecodedId;
 
-/* timeorder.c: order */
+/* What an expression says of the time of an ID */
+typedef struct SnowflakeTimeOfId
+{
+	SnowflakeDecodedId decoded;
+	bool		is_local;		/* a timestamp or date of a time zone, not an
+								 * instant */
+	Node	   *zone;			/* which, or that in which it is truncated;
+								 * NULL: the session's */
+	const char *unit;			/* that to which it is truncated, NULL if it
+								 * is not */
+	bool		is_year;		/* it is the number of its year */
+} SnowflakeTimeOfId;
 
-extern void snowflake_timeorder_init(void);
+extern bool snowflake_timeexpr_is_supported_by(Oid function, PGFunction support);
+extern Oid	snowflake_timeexpr_opfamily(void);
+extern Node *snowflake_timeexpr_strip(Node *node);
+extern bool snowflake_timeexpr_must_be_evaluated_once(Node *node);
+extern bool snowflake_timeexpr_read(Node *node, SnowflakeTimeOfId *time);
+extern bool snowflake_timeexpr_read_instant(Node *node, SnowflakeTimeOfId *time);
+extern bool snowflake_timeexpr_ascends(Node *node, SnowflakeDecodedId *decoded);
+extern bool snowflake_timeexpr_may_fold(const PlannerInfo *root);
+extern Node *snowflake_timeexpr_text(const char *text);
+extern Oid	snowflake_timeexpr_function(const SnowflakeDecodedId *decoded, const char *name,
+										Oid first, Oid second, Oid third);
+
+/* timerange.c, timeperiod.c: what the functions that stand in plans return for a value */
+
+extern int64 snowflake_timerange_bound(const SnowflakeLayout *layout, Oid type, Datum time,
+									   bool inclusive);
+#define SNOWFLAKE_TIMEPERIOD_NONE	"none"
+
+extern bool snowflake_timeperiod_is_zone(const char *name);
+extern bool snowflake_timeperiod_constant(const char *zone, Oid type, Datum time,
+										  const char *unit, TimestampTz *start, TimestampTz *end);
+extern const char *snowflake_timeperiod_unit(const char *name);
+
+/* timebound.c: a comparison with a time as conditions on the ID */
+
+/* The time of an ID that is compared in a query */
+typedef struct SnowflakeTimeContext
+{
+	PlannerInfo *root;
+	Index		relid;			/* the table of which the ID has to be, 0: of
+								 * any */
+	SnowflakeTimeOfId time;
+} SnowflakeTimeContext;
+
+extern bool snowflake_timebound_is_known_first(Node *value);
+extern bool snowflake_timebound_constant(const SnowflakeTimeContext *context, Node *time,
+										 bool inclusive, int64 *bound);
+extern Node *snowflake_timebound_compare(const SnowflakeTimeContext *context, bool is_upper,
+										 Node *bound);
+extern Node *snowflake_timebound_lower(const SnowflakeTimeContext *context, Node *time,
+									   bool inclusive);
+extern Node *snowflake_timebound_upper(const SnowflakeTimeContext *context, Node *time,
+									   bool inclusive);
+extern Node *snowflake_timebound_both(Node *one, Node *other);
+extern Node *snowflake_timebound_between(const SnowflakeTimeContext *context, Node *time);
+extern Node *snowflake_timebound_range(const SnowflakeTimeContext *context,
+									   StrategyNumber strategy, Node *value, bool *is_exact,
+									   Node **exact_if);
+extern Node *snowflake_timebound_number(Oid type, int64 value);
+
+/* timefilter.c: conditions */
+
+extern Node *snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition,
+										   Oid *decoded_by);
+
+/* indexscan.c: scans that are added */
+
+extern bool snowflake_indexscan_is_column(RelOptInfo *rel, Node *node, AttrNumber column);
+extern bool snowflake_indexscan_is_usable(const IndexOptInfo *index);
+extern void snowflake_indexscan_add(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index,
+									List *clauses, List *pathkeys, bool forward, Relids outer,
+									double loop_count);
+
+/* timejoin.c, timeorder.c: paths of a table */
+
+extern void snowflake_timejoin_add_paths(PlannerInfo *root, RelOptInfo *rel);
+extern void snowflake_timeorder_add_paths(PlannerInfo *root, RelOptInfo *rel, bool is_parent);
+extern void snowflake_timeorder_add_sorted_path(PlannerInfo *root, UpperRelationKind stage,
+												RelOptInfo *input_rel, RelOptInfo *output_rel);
 
 #endif							/* SNOWFLAKE_PLANNER_H */

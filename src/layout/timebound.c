@@ -18,6 +18,7 @@
 
 #include "access/stratnum.h"
 #include "catalog/pg_collation_d.h"
+#include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
@@ -31,9 +32,8 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "layout/timebound.h"
-#include "layout/timeperiod.h"
-#include "layout/timerange.h"
+#include "layout/planner.h"
+#include "layout/server_layout.h"
 
 /*
  * Is that a value that is known before any row is read, and may be evaluated more often than it
@@ -45,10 +45,46 @@ snowflake_timebound_is_known_first(Node *value)
 	return !contain_var_clause(value) && !snowflake_timeexpr_must_be_evaluated_once(value);
 }
 
+/* A constant of a type that is a number of 64 bits, as bigint and the timestamps are. */
+Node *
+snowflake_timebound_number(Oid type, int64 value)
+{
+	return (Node *) makeConst(type, -1, InvalidOid, sizeof(int64), Int64GetDatum(value), false,
+							  FLOAT8PASSBYVAL);
+}
+
+/*
+ * The largest ID before a time, or with "inclusive", not after it, if it can be said already.
+ *
+ * A timestamp or a date is a time of the session's time zone, which may be another one
+ * when the plan is executed.
+ */
+bool
+snowflake_timebound_constant(const SnowflakeTimeContext *context, Node *time, bool inclusive,
+							 int64 *bound)
+{
+	Const	   *constant = (Const *) time;
+	Const	   *layout = (Const *) context->time.decoded.layout;
+	SnowflakeLayout given;
+	Oid			type;
+
+	if (!IsA(time, Const) || constant->constisnull)
+		return false;
+	type = getBaseType(constant->consttype);
+	if (type == DATEOID || type == TIMESTAMPOID)
+		return false;
+	if (layout == NULL ? !snowflake_timeexpr_may_fold(context->root) :
+		(!IsA(layout, Const) || layout->constisnull ||
+		 snowflake_layout_parse(TextDatumGetCString(layout->constvalue), &given) != NULL))
+		return false;
+	*bound = snowflake_timerange_bound(layout == NULL ? &snowflake_server_layout : &given, type,
+									   constant->constvalue, inclusive);
+	return true;
+}
+
 /*
  * The largest ID before a time, or with "inclusive", not after it: a constant if that can
- * be said already, otherwise a call of snowflake_before() or snowflake_until().  NULL if
- * the user may not call it.
+ * be said already, otherwise a call of snowflake_before() or snowflake_until().
  */
 static Node *
 make_bound(const SnowflakeTimeContext *context, Node *time, bool inclusive)
@@ -58,9 +94,10 @@ make_bound(const SnowflakeTimeContext *context, Node *time, bool inclusive)
 	Oid			function;
 	int64		bound;
 
-	if (snowflake_timerange_constant(context->root, time, layout, inclusive, &bound))
-		return (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
-								  Int64GetDatum(bound), false, FLOAT8PASSBYVAL);
+	if (time == NULL)
+		return NULL;
+	if (snowflake_timebound_constant(context, time, inclusive, &bound))
+		return snowflake_timebound_number(INT8OID, bound);
 
 	function = snowflake_timeexpr_function(&context->time.decoded,
 										   inclusive ? "snowflake_until" : "snowflake_before",
@@ -75,22 +112,50 @@ make_bound(const SnowflakeTimeContext *context, Node *time, bool inclusive)
 								 COERCE_EXPLICIT_CALL);
 }
 
+/*
+ * "the ID is not larger than a bound", or "... is larger than a bound", in the form that
+ * prunes best, as timerange.c says.  The bound becomes part of the result.
+ *
+ * The ID is relabelled by an explicit cast, so that it is one in a query that is
+ * sent to another server.
+ */
+Node *
+snowflake_timebound_compare(const SnowflakeTimeContext *context, bool is_upper, Node *bound)
+{
+	Const	   *constant = (Const *) bound;
+	StrategyNumber strategy = is_upper ? BTLessEqualStrategyNumber : BTGreaterStrategyNumber;
+	OpExpr	   *comparison;
+	Node	   *id;
+
+	if (bound == NULL)
+		return NULL;
+	if (!is_upper && IsA(bound, Const) && DatumGetInt64(constant->constvalue) != PG_INT64_MAX)
+	{
+		strategy = BTGreaterEqualStrategyNumber;
+		bound = snowflake_timebound_number(INT8OID, DatumGetInt64(constant->constvalue) + 1);
+	}
+	id = applyRelabelType(copyObject(context->time.decoded.id), INT8OID, -1, InvalidOid,
+						  COERCE_EXPLICIT_CAST, -1, false);
+	comparison = (OpExpr *) make_opclause(get_opfamily_member(INTEGER_BTREE_FAM_OID, INT8OID,
+															  INT8OID, strategy),
+										  BOOLOID, false, (Expr *) id, (Expr *) bound,
+										  InvalidOid, InvalidOid);
+	set_opfuncid(comparison);
+	return (Node *) comparison;
+}
+
 /* "the ID is after what is before a time", or "... after a time", or NULL */
 Node *
 snowflake_timebound_lower(const SnowflakeTimeContext *context, Node *time, bool inclusive)
 {
-	Node	   *bound = make_bound(context, time, inclusive);
-
-	return bound == NULL ? NULL : snowflake_timerange_lower(context->time.decoded.id, bound);
+	return snowflake_timebound_compare(context, false, make_bound(context, time, inclusive));
 }
 
 /* "the ID is before a time", or "... not after a time", or NULL */
 Node *
 snowflake_timebound_upper(const SnowflakeTimeContext *context, Node *time, bool inclusive)
 {
-	Node	   *bound = make_bound(context, time, inclusive);
-
-	return bound == NULL ? NULL : snowflake_timerange_upper(context->time.decoded.id, bound);
+	return snowflake_timebound_compare(context, true, make_bound(context, time, inclusive));
 }
 
 /* Both of two conditions, in one list as core has them, or NULL if one is not there. */
@@ -111,9 +176,10 @@ snowflake_timebound_between(const SnowflakeTimeContext *context, Node *time)
 									snowflake_timebound_upper(context, time, true));
 }
 
-/* A call of snowflake_period_start() or _end(), or NULL. */
+/* A call of snowflake_period_start(), _end() or _is_exact(), or NULL. */
 static Node *
-make_period(const SnowflakeTimeContext *context, const char *name, Node *time, const char *unit)
+make_period(const SnowflakeTimeContext *context, const char *name, Oid type, Node *time,
+			const char *unit)
 {
 	Node	   *zone = context->time.zone;
 	Oid			function = snowflake_timeexpr_function(&context->time.decoded, name,
@@ -127,7 +193,7 @@ make_period(const SnowflakeTimeContext *context, const char *name, Node *time, c
 	args = lappend(args, snowflake_timeexpr_text(unit));
 	if (zone != NULL)
 		args = lappend(args, copyObject(zone));
-	return (Node *) makeFuncExpr(function, TIMESTAMPTZOID, args, InvalidOid,
+	return (Node *) makeFuncExpr(function, type, args, InvalidOid,
 								 DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
 }
 
@@ -150,10 +216,9 @@ make_year(Node *value)
 	/* years that every type of time has */
 	if (!(year >= 1 && year <= 200000) || year != floor(year))
 		return NULL;
-	return (Node *) makeConst(TIMESTAMPOID, -1, InvalidOid, sizeof(Timestamp),
-							  TimestampGetDatum((date2j((int) year, 1, 1) - POSTGRES_EPOCH_JDATE) *
-												USECS_PER_DAY),
-							  false, FLOAT8PASSBYVAL);
+	return snowflake_timebound_number(TIMESTAMPOID,
+									  (date2j((int) year, 1, 1) - POSTGRES_EPOCH_JDATE) *
+									  USECS_PER_DAY);
 }
 
 /*
@@ -183,114 +248,104 @@ is_useful_zone(Node *zone)
 }
 
 /*
- * "a time OP value", as a range, where that is no instant, but is in a zone and beside a
- * value that are known; NULL if clocks may be set there.
+ * Exactly the instants that are a value, truncated to a unit: from "start" on, and before
+ * "end".  False if that is not known yet, or no clock may be set there.
  */
-static Node *
-make_known_period_range(const SnowflakeTimeContext *context, StrategyNumber strategy, Node *value,
-						const char *unit)
+static bool
+make_known_period(const SnowflakeTimeContext *context, Node *value, const char *unit,
+				  Node **start, Node **end)
 {
 	Const	   *zone = (Const *) context->time.zone;
 	Const	   *constant = (Const *) value;
-	TimestampTz start,
-				end;
-	Node	   *first;
-	Node	   *next;
+	TimestampTz first,
+				next;
 
 	if (zone == NULL || !IsA(zone, Const) || !IsA(value, Const) || constant->constisnull ||
 		!snowflake_timeperiod_constant(TextDatumGetCString(zone->constvalue),
 									   constant->consttype, constant->constvalue, unit,
-									   &start, &end))
-		return NULL;
-	first = (Node *) makeConst(TIMESTAMPTZOID, -1, InvalidOid, sizeof(TimestampTz),
-							   TimestampTzGetDatum(start), false, FLOAT8PASSBYVAL);
-	next = (Node *) makeConst(TIMESTAMPTZOID, -1, InvalidOid, sizeof(TimestampTz),
-							  TimestampTzGetDatum(end), false, FLOAT8PASSBYVAL);
-	switch (strategy)
-	{
-		case BTLessStrategyNumber:
-			return snowflake_timebound_upper(context, first, false);
-		case BTLessEqualStrategyNumber:
-			return snowflake_timebound_upper(context, next, false);
-		case BTEqualStrategyNumber:
-			return snowflake_timebound_both(snowflake_timebound_lower(context, first, false),
-											snowflake_timebound_upper(context, next, false));
-		case BTGreaterEqualStrategyNumber:
-			return snowflake_timebound_lower(context, first, false);
-		default:
-			return snowflake_timebound_lower(context, next, false);
-	}
+									   &first, &next))
+		return false;
+	*start = snowflake_timebound_number(TIMESTAMPTZOID, first);
+	*end = snowflake_timebound_number(TIMESTAMPTZOID, next);
+	return true;
+}
+
+/* Is what is before a value, truncated to a unit, what is before it as it is? */
+static bool
+is_before_any_unit(const SnowflakeTimeOfId *time, StrategyNumber strategy, Node *value)
+{
+	if (strategy != BTLessStrategyNumber || !time->is_local)
+		return false;
+	return time->unit == NULL || time->is_year ||
+		(strcmp(time->unit, "day") == 0 && getBaseType(exprType(value)) == DATEOID);
 }
 
 /*
- * The range that "a time OP value" implies, where that is no instant: a local time, or one
- * that was truncated.  NULL if there is none; "is_exact" is set if it says the same.
+ * The ends of what "a time OP value" implies, where that is no instant: a local time, or one
+ * that was truncated.  False if there are none.  If they say the same, "is_exact" is set; if
+ * they do where a condition holds that is computed once, "exact_if" is.
  */
-static Node *
-make_period_range(const SnowflakeTimeContext *context, StrategyNumber strategy, Node *value, bool *is_exact)
+static bool
+make_period_ends(const SnowflakeTimeContext *context, StrategyNumber strategy, Node *value,
+				 Node **from, Node **to, bool *is_exact, Node **exact_if)
 {
 	const SnowflakeTimeOfId *time = &context->time;
 	const char *unit = time->unit != NULL ? time->unit : "microseconds";
+
+	if (!snowflake_timebound_is_known_first(value) || !is_useful_zone(time->zone))
+		return false;
+	if (time->is_year && (value = make_year(value)) == NULL)
+		return false;
+	if (!is_comparable(time, getBaseType(exprType(value))))
+		return false;
+
+	*is_exact = make_known_period(context, value, unit, from, to);
+	if (*is_exact)
+	{
+		if (strategy == BTLessStrategyNumber)
+			*to = *from;
+		else if (strategy == BTGreaterStrategyNumber)
+			*from = *to;
+		return true;
+	}
+	if (is_before_any_unit(time, strategy, value))
+		unit = SNOWFLAKE_TIMEPERIOD_NONE;
+	*from = make_period(context, "snowflake_period_start", TIMESTAMPTZOID, value, unit);
+	*to = make_period(context, "snowflake_period_end", TIMESTAMPTZOID, value, unit);
+	/* the other two are not by the unit that the ends are */
+	if ((strategy != BTLessStrategyNumber || strcmp(unit, SNOWFLAKE_TIMEPERIOD_NONE) == 0) &&
+		strategy != BTGreaterStrategyNumber && (time->zone == NULL || IsA(time->zone, Const)))
+		*exact_if = make_period(context, "snowflake_period_is_exact", BOOLOID, value, unit);
+	return true;
+}
+
+/*
+ * What "the time OP value" says of the ID, or implies; NULL if that is nothing.  Of "is_exact"
+ * and "exact_if", see above.
+ */
+Node *
+snowflake_timebound_range(const SnowflakeTimeContext *context, StrategyNumber strategy,
+						  Node *value, bool *is_exact, Node **exact_if)
+{
+	bool		is_instant = !context->time.is_local && context->time.unit == NULL;
+	Node	   *from = value;
+	Node	   *to = value;
 	Node	   *lower = NULL;
 	Node	   *upper = NULL;
 
-	if (!snowflake_timebound_is_known_first(value) || !is_useful_zone(time->zone))
+	*is_exact = true;
+	*exact_if = NULL;
+	if (!is_instant &&
+		!make_period_ends(context, strategy, value, &from, &to, is_exact, exact_if))
 		return NULL;
-	if (time->is_year && (value = make_year(value)) == NULL)
-		return NULL;
-	if (!is_comparable(time, getBaseType(exprType(value))))
-		return NULL;
-	lower = make_known_period_range(context, strategy, value, unit);
-	*is_exact = lower != NULL;
-	if (*is_exact)
-		return lower;
 
 	if (strategy >= BTEqualStrategyNumber)
-	{
-		Node	   *start = make_period(context, "snowflake_period_start", value, unit);
-
-		lower = start == NULL ? NULL : snowflake_timebound_lower(context, start, false);
-	}
+		lower = snowflake_timebound_lower(context, from,
+										  is_instant && strategy == BTGreaterStrategyNumber);
 	if (strategy <= BTEqualStrategyNumber)
-	{
-		Node	   *end;
-
-		/* what is before a day, or a year, is so before it is truncated */
-		if (strategy == BTLessStrategyNumber && time->is_local &&
-			(time->is_year ||
-			 (strcmp(unit, "day") == 0 && getBaseType(exprType(value)) == DATEOID)))
-			unit = "microseconds";
-		end = make_period(context, "snowflake_period_end", value, unit);
-		upper = end == NULL ? NULL : snowflake_timebound_upper(context, end, false);
-	}
-	if (strategy == BTEqualStrategyNumber)
-		return snowflake_timebound_both(lower, upper);
-	return lower != NULL ? lower : upper;
-}
-
-/* What "the time OP value" says of the ID, or implies; NULL if that is nothing. */
-Node *
-snowflake_timebound_range(const SnowflakeTimeContext *context, StrategyNumber strategy,
-						  Node *value, bool *is_exact)
-{
-	*is_exact = !context->time.is_local && context->time.unit == NULL;
-	if (!*is_exact)
-		return make_period_range(context, strategy, value, is_exact);
-
-	switch (strategy)
-	{
-		case BTLessStrategyNumber:
-			return snowflake_timebound_upper(context, value, false);
-		case BTLessEqualStrategyNumber:
-			return snowflake_timebound_upper(context, value, true);
-		case BTEqualStrategyNumber:
-			return snowflake_timebound_is_known_first(value) ?
-				snowflake_timebound_between(context, value) : NULL;
-		case BTGreaterEqualStrategyNumber:
-			return snowflake_timebound_lower(context, value, false);
-		case BTGreaterStrategyNumber:
-			return snowflake_timebound_lower(context, value, true);
-		default:
-			return NULL;
-	}
+		upper = snowflake_timebound_upper(context, to,
+										  is_instant && strategy != BTLessStrategyNumber);
+	if (strategy != BTEqualStrategyNumber)
+		return lower != NULL ? lower : upper;
+	return snowflake_timebound_is_known_first(value) ? snowflake_timebound_both(lower, upper) : NULL;
 }

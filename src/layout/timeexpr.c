@@ -33,31 +33,26 @@
 #include "utils/typcache.h"
 
 #include "base/compat.h"
+#include "layout/planner.h"
 #include "layout/server_layout.h"
-#include "layout/timeexpr.h"
-#include "layout/timeperiod.h"
-#include "layout/timerange.h"
 
 PG_FUNCTION_INFO_V1(snowflake_timestamp_support);
 
 /*
- * Is that function one that decodes the time of its first argument, by its second
- * one or by the server's layout?
- *
- * A function whose support function is snowflake_timestamp_support() is.  Only a
- * superuser can give a function one, but any role can use a name.
+ * Has a function that support function?  Only a superuser can give it one, but any role
+ * can use a name.
  */
-static bool
-decodes_time(Oid function)
+bool
+snowflake_timeexpr_is_supported_by(Oid function, PGFunction support)
 {
-	Oid			support = get_func_support(function);
+	Oid			its = get_func_support(function);
 	FmgrInfo	info;
 
-	if (!OidIsValid(support))
+	if (!OidIsValid(its))
 		return false;
 	/* loads no library: the planner has called it when it saw the function */
-	fmgr_info(support, &info);
-	return info.fn_addr == snowflake_timestamp_support;
+	fmgr_info(its, &info);
+	return info.fn_addr == support;
 }
 
 /* The operator family by which core compares timestamptz, timestamp and date. */
@@ -135,9 +130,9 @@ is_server_layout(Node *layout)
 }
 
 /*
- * Is an expression the time of an ID that differs from row to row?  Only that can
- * be looked up in an index.  For anything else a comparison stays what it is, an
- * error for what is no ID included.
+ * Is an expression the time of an ID that differs from row to row, by one layout?  Only that
+ * can be looked up in an index.  For anything else a comparison stays what it is, an
+ * error for what is no ID, or no layout, included.
  */
 static bool
 read_decoded(Node *node, SnowflakeDecodedId *decoded)
@@ -147,7 +142,7 @@ read_decoded(Node *node, SnowflakeDecodedId *decoded)
 	node = snowflake_timeexpr_strip(node);
 	decoded->function = get_call(node, &args);
 	if (!OidIsValid(decoded->function) || exprType(node) != TIMESTAMPTZOID ||
-		!decodes_time(decoded->function))
+		!snowflake_timeexpr_is_supported_by(decoded->function, snowflake_timestamp_support))
 		return false;
 
 	decoded->id = linitial(args);
@@ -155,7 +150,7 @@ read_decoded(Node *node, SnowflakeDecodedId *decoded)
 	if (decoded->layout != NULL && is_server_layout(decoded->layout))
 		decoded->layout = NULL;
 	if (!contain_var_clause(decoded->id) || snowflake_timeexpr_must_be_evaluated_once(decoded->id) ||
-		(decoded->layout != NULL && snowflake_timeexpr_must_be_evaluated_once(decoded->layout)))
+		(decoded->layout != NULL && !snowflake_timebound_is_known_first(decoded->layout)))
 		return false;
 	/* no role may learn by the key what it may not compute */
 	return may_execute(decoded->function);
@@ -258,6 +253,13 @@ snowflake_timeexpr_read(Node *node, SnowflakeTimeOfId *time)
 	}
 }
 
+/* Is that the time of an ID as an instant, as it was decoded? */
+bool
+snowflake_timeexpr_read_instant(Node *node, SnowflakeTimeOfId *time)
+{
+	return read_plain_time(node, false, time);
+}
+
 /*
  * Does an expression ascend with an ID, if not strictly, whatever the session's time
  * zone is?  So does its time, and that truncated in UTC, where clocks are never set.
@@ -276,6 +278,19 @@ snowflake_timeexpr_ascends(Node *node, SnowflakeDecodedId *decoded)
 	zone = (Const *) time.zone;
 	return zone != NULL && IsA(zone, Const) && !zone->constisnull &&
 		pg_strcasecmp(TextDatumGetCString(zone->constvalue), "UTC") == 0;
+}
+
+/*
+ * May what depends on the server's layout be computed at once?
+ *
+ * It may go into a plan: a preloaded library's layout changes with a restart only, which
+ * no plan survives.  But it is not immutable.  Where an expression is simplified without
+ * a query, it is to be stored, as the predicate of an index, or is looked at for that.
+ */
+bool
+snowflake_timeexpr_may_fold(const PlannerInfo *root)
+{
+	return snowflake_layout_is_fixed && root != NULL && root->parse != NULL;
 }
 
 /*
@@ -347,8 +362,7 @@ has_first_or_last(Node *node, void *context)
 /*
  * Simplify the decoding itself.
  *
- * That of a constant ID of the server's layout is a constant: it is not immutable, as
- * timerange.c says of bounds, but may go into a plan as these do.  An ID that is none is left
+ * That of a constant ID of the server's layout is a constant.  An ID that is none is left
  * to raise its error when it is decoded.
  *
  * In a query for the first or the last of all times, it becomes one that is immutable: only
@@ -362,9 +376,8 @@ snowflake_timestamp_support(PG_FUNCTION_ARGS)
 	FuncExpr   *call;
 	Const	   *id;
 	int64		value;
-	TimestampTz ts;
 
-	if (!IsA(request, SupportRequestSimplify) || !snowflake_timerange_may_fold(request->root))
+	if (!IsA(request, SupportRequestSimplify) || !snowflake_timeexpr_may_fold(request->root))
 		PG_RETURN_POINTER(NULL);
 
 	call = request->fcall;
@@ -386,7 +399,6 @@ snowflake_timestamp_support(PG_FUNCTION_ARGS)
 	value = DatumGetInt64(id->constvalue);
 	if (value < 0 || value > layout->max_id)
 		PG_RETURN_POINTER(NULL);
-	ts = snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, value));
-	PG_RETURN_POINTER(makeConst(call->funcresulttype, -1, InvalidOid, sizeof(TimestampTz),
-								TimestampTzGetDatum(ts), false, FLOAT8PASSBYVAL));
+	value = snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, value));
+	PG_RETURN_POINTER(snowflake_timebound_number(TIMESTAMPTZOID, value));
 }

@@ -31,7 +31,9 @@
  *			@@ id = ANY (an array or a multirange that is not known yet, or long)
  *
  *		The range says how many rows there will be, so the condition is wrapped in
- *		snowflake_filter(), an identity which the planner takes to hold of each.
+ *		snowflake_filter(), an identity which the planner takes to hold of each.  Of the first
+ *		four the range is mostly exact, by the session's time zone: there the condition stands
+ *		behind "snowflake_period_is_exact() OR", which saves computing it.
  *
  * A condition is a filter where NULL does what false does.  There, rows are the same with
  * what is returned as they were without.  Only an ID that is not of the layout, which
@@ -59,14 +61,13 @@
 #include "optimizer/optimizer.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/multirangetypes.h"
 #include "utils/typcache.h"
 
 #include "base/compat.h"
-#include "layout/timebound.h"
-#include "layout/timeexpr.h"
-#include "layout/timefilter.h"
+#include "layout/planner.h"
 
 /* So many times of a list are looked up one by one; more, as the range that they are in. */
 #define MAX_ALTERNATIVES	100
@@ -84,24 +85,14 @@ is_of_table(const SnowflakeTimeContext *context)
 static bool
 is_time(SnowflakeTimeContext *context, Node *node)
 {
-	switch (exprType(node))
-	{
-		case TIMESTAMPTZOID:
-		case TIMESTAMPOID:
-		case DATEOID:
-		case NUMERICOID:
-		case FLOAT8OID:
-			return snowflake_timeexpr_read(node, &context->time) && is_of_table(context);
-		default:
-			return false;
-	}
+	return snowflake_timeexpr_read(node, &context->time) && is_of_table(context);
 }
 
 /* Is it that, and an instant as it was decoded? */
 static bool
 is_instant(SnowflakeTimeContext *context, Node *node)
 {
-	return is_time(context, node) && !context->time.is_local && context->time.unit == NULL;
+	return snowflake_timeexpr_read_instant(node, &context->time) && is_of_table(context);
 }
 
 /* Does a value stand in one row beside the ID of another one, or of none? */
@@ -114,15 +105,18 @@ is_independent(const SnowflakeTimeContext *context, Node *value)
 
 /*
  * A range of the ID, and the condition that implies it; just the condition if there is
- * none.
+ * none.  If something else is given which, with the range, implies the condition, that is
+ * asked first: the planner takes that to hold of each row, too.
  */
 static Node *
-make_implied(const SnowflakeTimeContext *context, Node *range, Node *condition)
+make_implied(const SnowflakeTimeContext *context, Node *range, Node *exact_if, Node *condition)
 {
 	Oid			function;
 
 	if (range == NULL)
 		return condition;
+	if (exact_if != NULL)
+		return snowflake_timebound_both(range, (Node *) make_orclause(list_make2(exact_if, condition)));
 	function = snowflake_timeexpr_function(&context->time.decoded, "snowflake_filter",
 										   BOOLOID, InvalidOid, InvalidOid);
 	if (OidIsValid(function))
@@ -151,6 +145,7 @@ simplify_comparison(SnowflakeTimeContext *context, OpExpr *condition)
 	StrategyNumber strategy;
 	Node	   *range;
 	bool		is_exact;
+	Node	   *exact_if;
 
 	if (is_time(context, left))
 		strategy = get_strategy(context, condition->opno, left);
@@ -167,10 +162,10 @@ simplify_comparison(SnowflakeTimeContext *context, OpExpr *condition)
 	/* two IDs have no bound that is known first */
 	if (strategy == 0 || !is_independent(context, value) || snowflake_timeexpr_read(value, &other))
 		return (Node *) condition;
-	range = snowflake_timebound_range(context, strategy, value, &is_exact);
+	range = snowflake_timebound_range(context, strategy, value, &is_exact, &exact_if);
 	if (is_exact && range != NULL)
 		return range;
-	return make_implied(context, range, (Node *) condition);
+	return make_implied(context, range, exact_if, (Node *) condition);
 }
 
 /* Any of these conditions; NULL if there is none. */
@@ -234,18 +229,19 @@ simplify_any(SnowflakeTimeContext *context, ScalarArrayOpExpr *condition)
 		if (context->time.is_local || context->time.unit != NULL ||
 			getBaseType(exprType(array)) != TIMESTAMPTZARRAYOID)
 			return (Node *) condition;
-		return make_implied(context, snowflake_timebound_between(context, array), (Node *) condition);
+		return make_implied(context, snowflake_timebound_between(context, array), NULL, (Node *) condition);
 	}
 	foreach(lc, elements)
 	{
 		Node	   *element = lfirst(lc);
 		Node	   *range;
 		bool		is_exact;
+		Node	   *exact_if;
 
 		/* which is equal to nothing */
 		if (IsA(element, Const) && ((Const *) element)->constisnull)
 			continue;
-		range = snowflake_timebound_range(context, BTEqualStrategyNumber, element, &is_exact);
+		range = snowflake_timebound_range(context, BTEqualStrategyNumber, element, &is_exact, &exact_if);
 		if (range == NULL)
 			return (Node *) condition;
 		all_exact &= is_exact;
@@ -253,7 +249,7 @@ simplify_any(SnowflakeTimeContext *context, ScalarArrayOpExpr *condition)
 	}
 	if (all_exact && ranges != NIL)
 		return make_any(ranges);
-	return make_implied(context, make_any(ranges), (Node *) condition);
+	return make_implied(context, make_any(ranges), NULL, (Node *) condition);
 }
 
 /* The ranges of a multirange, if it is one of a few that are known; otherwise NIL. */
@@ -275,6 +271,64 @@ get_ranges(Node *multirange)
 										   RangeTypePGetDatum(multirange_get_range(type, value, i)),
 										   false, false));
 	return ranges;
+}
+
+/* Does a value depend on a row of another table, or of a query around this one? */
+static bool
+depends_on_row(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var) || (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXEC))
+		return true;
+	return expression_tree_walker(node, depends_on_row, context);
+}
+
+/* A call of tstzrange() with one of its two times, and NULL for the other. */
+static Node *
+make_half_range(FuncExpr *range, int n)
+{
+	FuncExpr   *half = copyObject(range);
+
+	lfirst(list_nth_cell(half->args, n)) = makeNullConst(TIMESTAMPTZOID, -1, InvalidOid);
+	return (Node *) half;
+}
+
+/* Is that what says which bounds of a range are part of it? */
+static bool
+is_bounds(Node *node)
+{
+	Const	   *constant = (Const *) node;
+	char	   *bounds;
+
+	if (!IsA(node, Const) || constant->constisnull)
+		return false;
+	bounds = TextDatumGetCString(constant->constvalue);
+	return strlen(bounds) == 2 && strchr("[(", bounds[0]) != NULL && strchr("])", bounds[1]) != NULL;
+}
+
+/*
+ * "the ID's time is in this range", or NULL.
+ *
+ * A range that is made of times of another row is none where these are in the wrong order.  To
+ * make it is an error, which core raises for rows that meet all else; as the bound of an index
+ * it would be made for others, too.  So each of its times has a range of its own, which is
+ * always one: of two in the wrong order nothing is in both.  What else makes a range is left to
+ * core, but for a column or a parameter, where it has been made.
+ */
+static Node *
+make_in_range(const SnowflakeTimeContext *context, Node *range)
+{
+	FuncExpr   *call = (FuncExpr *) snowflake_timeexpr_strip(range);
+
+	if (IsA(call, Const) || IsA(call, Var) || IsA(call, Param) || !depends_on_row(range, NULL))
+		return snowflake_timebound_between(context, range);
+	if (!IsA(call, FuncExpr) || (call->funcid != F_TSTZRANGE_TIMESTAMPTZ_TIMESTAMPTZ &&
+								 (call->funcid != F_TSTZRANGE_TIMESTAMPTZ_TIMESTAMPTZ_TEXT ||
+								  !is_bounds(lthird(call->args)))))
+		return NULL;
+	return snowflake_timebound_both(snowflake_timebound_lower(context, make_half_range(call, 1), false),
+									snowflake_timebound_upper(context, make_half_range(call, 0), true));
 }
 
 /* "time <@ range" and "range @> time", of a tstzrange or tstzmultirange */
@@ -303,7 +357,7 @@ simplify_containment(SnowflakeTimeContext *context, OpExpr *condition)
 	switch (getBaseType(exprType(range)))
 	{
 		case TSTZRANGEOID:
-			simplified = snowflake_timebound_between(context, range);
+			simplified = make_in_range(context, range);
 			return simplified != NULL ? simplified : (Node *) condition;
 		case TSTZMULTIRANGEOID:
 			break;
@@ -313,8 +367,8 @@ simplify_containment(SnowflakeTimeContext *context, OpExpr *condition)
 
 	ranges = get_ranges(range);
 	if (ranges == NIL)
-		return contain_var_clause(range) ? (Node *) condition :
-			make_implied(context, snowflake_timebound_between(context, range), (Node *) condition);
+		return depends_on_row(range, NULL) && !IsA(range, Param) ? (Node *) condition :
+			make_implied(context, snowflake_timebound_between(context, range), NULL, (Node *) condition);
 	foreach(lc, ranges)
 	{
 		simplified = snowflake_timebound_between(context, lfirst(lc));
@@ -325,9 +379,44 @@ simplify_containment(SnowflakeTimeContext *context, OpExpr *condition)
 	return make_any(conditions);
 }
 
+/* A number, if it is a constant of one of the types that an ID is compared with. */
+static bool
+get_number(Node *node, int64 *number)
+{
+	Const	   *constant = (Const *) node;
+
+	if (!IsA(node, Const) || constant->constisnull ||
+		(constant->consttype != INT8OID && constant->consttype != INT4OID))
+		return false;
+	*number = constant->consttype == INT8OID ? DatumGetInt64(constant->constvalue) :
+		DatumGetInt32(constant->constvalue);
+	return true;
+}
+
 /*
- * "(time, id) OP (value, other)", where the time is that of the ID: the ID is so by the time
- * alone, or by itself, which is compared by that operator.
+ * "(time, id) OP (value, other)", where the time is that of the ID, as one bound of the ID: if
+ * both are known; otherwise NULL.  The lesser ones are those before the value, and of those that
+ * have its time, those below the other.
+ */
+static Node *
+make_known_pair(const SnowflakeTimeContext *context, StrategyNumber strategy, Node *value, Node *other)
+{
+	int64		before,
+				until,
+				id;
+
+	if (!snowflake_timebound_constant(context, value, false, &before) ||
+		!snowflake_timebound_constant(context, value, true, &until) || !get_number(other, &id))
+		return NULL;
+	if (strategy == BTLessStrategyNumber || strategy == BTGreaterEqualStrategyNumber)
+		id = Max(id, 0) - 1;
+	return snowflake_timebound_compare(context, strategy < BTEqualStrategyNumber,
+									   snowflake_timebound_number(INT8OID, Max(before, Min(until, id))));
+}
+
+/*
+ * The same where they are not: the ID is so by the time alone, or by itself, which is compared
+ * by that operator.
  */
 static Node *
 make_pair_condition(const SnowflakeTimeContext *context, bool is_less, Node *value, Oid opno, Node *other)
@@ -366,10 +455,16 @@ simplify_row_comparison(SnowflakeTimeContext *context, RowCompareExpr *condition
 		equal(snowflake_timeexpr_strip(lsecond(condition->largs)),
 			  snowflake_timeexpr_strip(context->time.decoded.id)) &&
 		list_nth_oid(condition->opfamilies, 1) == INTEGER_BTREE_FAM_OID)
+	{
+		Node	   *known = make_known_pair(context, strategy, value, lsecond(condition->rargs));
+
+		if (known != NULL)
+			return known;
 		rest = make_pair_condition(context, is_less, value, lsecond_oid(condition->opnos),
 								   lsecond(condition->rargs));
+	}
 	return make_implied(context, is_less ? snowflake_timebound_upper(context, value, true) :
-						snowflake_timebound_lower(context, value, false),
+						snowflake_timebound_lower(context, value, false), NULL,
 						rest != NULL ? rest : (Node *) condition);
 }
 

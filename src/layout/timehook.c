@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * timehook.c
- *	  Where the planner is told what a filter on a time says of the key.
+ *	  Where the planner is told what times say of the key: the hooks of a preloaded library.
  *
- * A preloaded library sets core's hook for a table that the planner has just looked up.
+ * Those for the paths of a table, and of the rows of a query, add what timeorder.c and
+ * timejoin.c make.  That for filters is called for a table that the planner has just looked up.
  * What a query says of the time of IDs is then in its final place, and nothing has been
  * concluded from it yet.  Core has
  *
@@ -37,9 +38,10 @@
  * wrapped twice in snowflake_filter(), whose support function then looks at the translated
  * one.  The union itself never evaluates its filters.
  *
- * snowflake_filter() exists in plans alone, around a condition that a range was added to.  It
- * is never shipped to another server, since it is not immutable, nor stored: expressions
- * that are stored are simplified without a query, and never see this hook.
+ * snowflake_filter() exists in plans alone, around a condition that a range was added to, and
+ * so does snowflake_period_is_exact(), before one.  They are never shipped to another server,
+ * since they are not immutable, nor stored: expressions that are stored are simplified
+ * without a query, and never see this hook.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,17 +53,19 @@
 #include "nodes/pathnodes.h"
 #include "nodes/supportnodes.h"
 #include "optimizer/appendinfo.h"
+#include "optimizer/paths.h"
+#include "optimizer/planner.h"
 #include "utils/lsyscache.h"
 
 #include "base/compat.h"
 #include "layout/planner.h"
-#include "layout/timeexpr.h"
-#include "layout/timefilter.h"
 
 PG_FUNCTION_INFO_V1(snowflake_filter);
 PG_FUNCTION_INFO_V1(snowflake_filter_support);
 
-static table_lookup_hook_type previous_hook;
+static table_lookup_hook_type previous_lookup_hook;
+static set_rel_pathlist_hook_type previous_pathlist_hook;
+static create_upper_paths_hook_type previous_upper_paths_hook;
 
 /*
  * A list of conditions, which all have to hold, with those of that table simplified: the same
@@ -118,17 +122,8 @@ simplify_from(PlannerInfo *root, Index relid, Node *node)
 static bool
 is_filter(Node *node)
 {
-	Oid			support;
-	FmgrInfo	info;
-
-	if (!IsA(node, FuncExpr))
-		return false;
-	support = get_func_support(((FuncExpr *) node)->funcid);
-	if (!OidIsValid(support))
-		return false;
-	/* loads no library: the planner has called it when it saw the function */
-	fmgr_info(support, &info);
-	return info.fn_addr == snowflake_filter_support;
+	return IsA(node, FuncExpr) &&
+		snowflake_timeexpr_is_supported_by(((FuncExpr *) node)->funcid, snowflake_filter_support);
 }
 
 /* Have those filters on a union that say something of the key of that table simplified. */
@@ -189,10 +184,33 @@ look_at_table(PlannerInfo *root, RelOptInfo *rel)
 static void
 table_lookup(TABLE_LOOKUP_PARAMETERS)
 {
-	if (previous_hook != NULL)
-		previous_hook(TABLE_LOOKUP_ARGUMENTS);
+	if (previous_lookup_hook != NULL)
+		previous_lookup_hook(TABLE_LOOKUP_ARGUMENTS);
 	if (TABLE_LOOKUP_IS_TABLE)
 		look_at_table(root, rel);
+}
+
+/* The paths of a table or of the parent of several, unless it is empty, or a sample is read. */
+static void
+set_rel_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+	if (previous_pathlist_hook != NULL)
+		previous_pathlist_hook(root, rel, rti, rte);
+	if (rte->rtekind != RTE_RELATION || rte->tablesample != NULL || !IS_SIMPLE_REL(rel) ||
+		IS_DUMMY_REL(rel))
+		return;
+	if (!rte->inh)
+		snowflake_timejoin_add_paths(root, rel);
+	snowflake_timeorder_add_paths(root, rel, rte->inh);
+}
+
+static void
+create_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+				   RelOptInfo *output_rel, void *extra)
+{
+	if (previous_upper_paths_hook != NULL)
+		previous_upper_paths_hook(root, stage, input_rel, output_rel, extra);
+	snowflake_timeorder_add_sorted_path(root, stage, input_rel, output_rel);
 }
 
 /* The condition that is given, unless that is NULL. */
@@ -204,7 +222,8 @@ snowflake_filter(PG_FUNCTION_ARGS)
 
 /*
  * Simplify a filter on a union, which is wrapped twice, for one of its tables; and say
- * that a condition holds of each row in the range that was added beside it.
+ * that a condition, or what is asked before one, holds of each row in the range that was
+ * added beside it.
  */
 Datum
 snowflake_filter_support(PG_FUNCTION_ARGS)
@@ -222,6 +241,9 @@ snowflake_filter_support(PG_FUNCTION_ARGS)
 		Node	   *condition = linitial(request->fcall->args);
 		Oid			decoded_by;
 
+		/* snowflake_period_is_exact() has more arguments */
+		if (list_length(request->fcall->args) > 1)
+			PG_RETURN_POINTER(NULL);
 		if (IsA(condition, Const))
 			PG_RETURN_POINTER(condition);
 		if (is_filter(condition))
@@ -232,10 +254,14 @@ snowflake_filter_support(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(NULL);
 }
 
-/* Set the hook, in a process that is to plan with it. */
+/* Set the hooks, in a process that is to plan with them. */
 void
 snowflake_timehook_init(void)
 {
-	previous_hook = table_lookup_hook;
+	previous_lookup_hook = table_lookup_hook;
 	table_lookup_hook = table_lookup;
+	previous_pathlist_hook = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = set_rel_pathlist;
+	previous_upper_paths_hook = create_upper_paths_hook;
+	create_upper_paths_hook = create_upper_paths;
 }

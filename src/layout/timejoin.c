@@ -5,9 +5,9 @@
  *
  * A comparison with a column of another table is one of the ID: timefilter.c puts that in its
  * place, and core finds the index.  An equality is left alone there, since only an equality
- * can be hashed or merged.  So for that the hook below, which a preloaded library sets, adds
- * the third way to join: a scan of an index on the ID that is repeated for each row of the
- * other table, in the range of that row's time.
+ * can be hashed or merged.  So for that this file adds the third way to join: a scan of an
+ * index on the ID that is repeated for each row of the other table, in the range of that
+ * row's time.
  *
  * The range is one that the equality implies, and core tests the equality as well: to core,
  * it is an index condition that is not exact.  What timeorder.c says of paths that are added
@@ -33,12 +33,7 @@
 #include "utils/selfuncs.h"
 
 #include "base/compat.h"
-#include "layout/indexscan.h"
 #include "layout/planner.h"
-#include "layout/timebound.h"
-#include "layout/timeexpr.h"
-
-static set_rel_pathlist_hook_type previous_hook;
 
 /* Is that expression the time of the IDs in a column of a table? */
 static bool
@@ -46,8 +41,7 @@ is_time_of(RelOptInfo *rel, Node *node, AttrNumber column, SnowflakeDecodedId *d
 {
 	SnowflakeTimeOfId time;
 
-	if (!snowflake_timeexpr_read(node, &time) || time.is_local || time.unit != NULL ||
-		(time.decoded.layout != NULL && contain_var_clause(time.decoded.layout)))
+	if (!snowflake_timeexpr_read_instant(node, &time))
 		return false;
 	*decoded = time.decoded;
 	return snowflake_indexscan_is_column(rel, time.decoded.id, column);
@@ -189,44 +183,27 @@ add_scan(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, RestrictInfo *
 	clause->lossy = true;
 
 	outer = bms_difference(equality->clause_relids, rel->relids);
-	add_path(rel, (Path *)
-			 create_index_path(root, index,
-							   lcons(clause, snowflake_indexscan_conditions(root, rel, index)),
-							   NIL, NIL, NIL, ForwardScanDirection,
-							   snowflake_indexscan_is_only(rel, index),
-							   bms_union(outer, rel->lateral_relids), count_rows(root, outer), false));
+	snowflake_indexscan_add(root, rel, index, list_make1(clause), NIL, true, outer,
+							count_rows(root, outer));
 }
 
-static void
-add_paths_by_time(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+/* Add to the paths of a table such scans as look up the rows of a time of another table. */
+void
+snowflake_timejoin_add_paths(PlannerInfo *root, RelOptInfo *rel)
 {
 	ListCell   *lc,
 			   *lc2;
 
-	if (previous_hook != NULL)
-		previous_hook(root, rel, rti, rte);
-
-	if (rte->rtekind != RTE_RELATION || rte->inh || rte->tablesample != NULL ||
-		!IS_SIMPLE_REL(rel) || IS_DUMMY_REL(rel) || !may_have_equality(root, rel))
+	if (!may_have_equality(root, rel))
 		return;
-
 	foreach(lc, rel->indexlist)
 	{
 		IndexOptInfo *index = lfirst(lc);
 
-		if (index->relam != BTREE_AM_OID || index->indexkeys[0] <= 0 ||
-			index->opfamily[0] != INTEGER_BTREE_FAM_OID ||
-			(index->indpred != NIL && !index->predOK))
+		if (!snowflake_indexscan_is_usable(index) || index->indexkeys[0] <= 0 ||
+			index->opfamily[0] != INTEGER_BTREE_FAM_OID)
 			continue;
 		foreach(lc2, find_equalities(root, rel, index->indexkeys[0]))
 			add_scan(root, rel, index, lfirst(lc2));
 	}
-}
-
-/* Set the hook, in a process that is to plan with it. */
-void
-snowflake_timejoin_init(void)
-{
-	previous_hook = set_rel_pathlist_hook;
-	set_rel_pathlist_hook = add_paths_by_time;
 }

@@ -5,17 +5,17 @@
  *
  * Times ascend with IDs.  So rows in the order of a table's IDs are in the order of
  * "@@ id" as well, NULLs included, and in that of "@@ id, id".  The planner cannot know:
- * to it an index has the order of its columns alone.  Hence the hook below, which a
- * preloaded library sets.  After core has made the paths of a table, it adds scans of the
- * btree indexes whose order is that of the time where columns before the ID are fixed, or
- * are sorted by first; and says of them that they have this order.
+ * to it an index has the order of its columns alone.  So after core has made the paths of
+ * a table, this file adds scans of the btree indexes whose order is that of the time where
+ * columns before the ID are fixed, or are sorted by first; and says of them that they have
+ * this order.
  *
  * That order is added where the query wants it, to sort or to group by, or a merge join could
  * use it.  Of a table whose partitions are ranges of the ID, an Append is added that
  * reads one partition after the other.
  *
- * The hook only adds paths, core's own index scans with core's costs.  A path competes with
- * all others, so it must never return other rows than they do.  Before the hook, core has
+ * It only adds paths, core's own index scans with core's costs.  A path competes with
+ * all others, so it must never return other rows than they do.  Before, core has
  *
  *	- proven that a table has no row to return, or a partition.  Then the only path says so,
  *	  and another one would return rows (IS_DUMMY_REL);
@@ -47,12 +47,7 @@
 #include "utils/lsyscache.h"
 
 #include "base/compat.h"
-#include "layout/indexscan.h"
 #include "layout/planner.h"
-#include "layout/timeexpr.h"
-
-static set_rel_pathlist_hook_type previous_hook;
-static create_upper_paths_hook_type previous_upper_hook;
 
 /*
  * An expression of a table that the query names, as one of the given table: itself, or one
@@ -94,8 +89,7 @@ has_column(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, AttrNumber 
 		node = translate(root, rel, (Node *) member->em_expr);
 		if (by_time)
 		{
-			if (!snowflake_timeexpr_ascends(node, &decoded) ||
-				(decoded.layout != NULL && contain_var_clause(decoded.layout)))
+			if (!snowflake_timeexpr_ascends(node, &decoded))
 				continue;
 			node = decoded.id;
 		}
@@ -216,19 +210,14 @@ add_index_scans(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	{
 		IndexOptInfo *index = lfirst(lc);
 
-		if (index->relam != BTREE_AM_OID || (index->indpred != NIL && !index->predOK))
+		if (!snowflake_indexscan_is_usable(index))
 			continue;
 		for (int forward = 0; forward < 2; forward++)
 		{
 			List	   *met = met_by_index(root, rel, index, pathkeys, forward);
 
 			if (met != NIL)
-				add_path(rel, (Path *)
-						 create_index_path(root, index, snowflake_indexscan_conditions(root, rel, index),
-										   NIL, NIL, met,
-										   forward ? ForwardScanDirection : BackwardScanDirection,
-										   snowflake_indexscan_is_only(rel, index),
-										   rel->lateral_relids, 1.0, false));
+				snowflake_indexscan_add(root, rel, index, NIL, met, forward, NULL, 1.0);
 		}
 	}
 }
@@ -316,19 +305,13 @@ merged_classes(PlannerInfo *root, RelOptInfo *rel)
 	return classes;
 }
 
-static void
-add_paths_by_time(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+/* Add to the paths of a table, or of the parent of several, those in an order that is wanted. */
+void
+snowflake_timeorder_add_paths(PlannerInfo *root, RelOptInfo *rel, bool is_parent)
 {
 	ListCell   *lc;
 
-	if (previous_hook != NULL)
-		previous_hook(root, rel, rti, rte);
-
-	if (rte->rtekind != RTE_RELATION || rte->tablesample != NULL || !IS_SIMPLE_REL(rel) ||
-		IS_DUMMY_REL(rel))
-		return;
-
-	if (rte->inh)
+	if (is_parent)
 	{
 		Path	   *scan = make_partition_scan(root, rel, root->query_pathkeys);
 
@@ -351,14 +334,11 @@ add_paths_by_time(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *
  * one table alone.  Core has then replaced the paths of that table by such as compute
  * what is selected, partition by partition.
  */
-static void
-add_ordered_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
-				 RelOptInfo *output_rel, void *extra)
+void
+snowflake_timeorder_add_sorted_path(PlannerInfo *root, UpperRelationKind stage,
+									RelOptInfo *input_rel, RelOptInfo *output_rel)
 {
 	Path	   *scan;
-
-	if (previous_upper_hook != NULL)
-		previous_upper_hook(root, stage, input_rel, output_rel, extra);
 
 	/*
 	 * what is selected is computed in several steps if it has functions that
@@ -371,14 +351,4 @@ add_ordered_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_r
 	if (scan != NULL && pathkeys_contained_in(root->sort_pathkeys, scan->pathkeys))
 		add_path(output_rel, apply_projection_to_path(root, output_rel, scan,
 													  root->upper_targets[UPPERREL_ORDERED]));
-}
-
-/* Set the hooks, in a process that is to plan with them. */
-void
-snowflake_timeorder_init(void)
-{
-	previous_hook = set_rel_pathlist_hook;
-	set_rel_pathlist_hook = add_paths_by_time;
-	previous_upper_hook = create_upper_paths_hook;
-	create_upper_paths_hook = add_ordered_path;
 }

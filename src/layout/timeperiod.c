@@ -22,14 +22,20 @@
  *
  *		w >= x	implies	t >= x - high		w < x	implies	t < x - low
  *
- * Where clocks are not set, low and high are the same, and the ends are exact.
- *
  * A truncated instant is the local time truncated, v, less an offset: for units from a day
  * on, the one of v, or the one before or after, if v is there twice or not at all.  From
  * v <= w < v + unit follow the ends that are computed here.  For smaller units the
  * offset is that of w, so w - v is t less the truncated instant.
  *
- * Neither function raises an error for a time, whatever it is: the filter itself would
+ * If no clock is set there, low and high are the same; and if the time is one that truncation
+ * gives, the ends are exact.  Every instant within two weeks of an end then has that offset; one
+ * that is further away is on the same side of it by its local time, too, since no two offsets
+ * differ by more than two weeks.  So the filter is true of all between the ends, and need not be
+ * computed.  Mostly this is known when the plan is executed, in the time zone of a session:
+ *
+ *		snowflake_period_is_exact(time, unit)	are both ends exact?
+ *
+ * None of these raises an error for a time, whatever it is: the filter itself would
  * not, where no row is left for it.  A zone that is not known here gives no ends.
  *
  *-------------------------------------------------------------------------
@@ -49,16 +55,17 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "layout/timeperiod.h"
+#include "layout/planner.h"
 
 PG_FUNCTION_INFO_V1(snowflake_period_start);
 PG_FUNCTION_INFO_V1(snowflake_period_end);
+PG_FUNCTION_INFO_V1(snowflake_period_is_exact);
 
 /* No time zone has a larger offset from UTC, that of a POSIX specification included. */
 #define MAX_OFFSET		(7 * SECS_PER_DAY)
 
-/* Twice as much, and a bit. */
-#define AROUND_USEC		(16 * USECS_PER_DAY)
+/* Thrice as much, and a bit. */
+#define AROUND_USEC		(22 * USECS_PER_DAY)
 
 /* A unit of date_trunc() */
 typedef struct Unit
@@ -82,6 +89,8 @@ static const Unit units[] = {
 	{"decade", 120, 0},
 	{"century", 1200, 0},
 	{"millennium", 12000, 0},
+	/* no unit of date_trunc(): the end of what is before a time, not truncated */
+	{SNOWFLAKE_TIMEPERIOD_NONE, 0, 0},
 };
 
 /* The longest of them, with some days to spare */
@@ -102,7 +111,7 @@ snowflake_timeperiod_unit(const char *name)
 {
 	const Unit *unit = find_unit(name);
 
-	return unit == NULL ? NULL : unit->name;
+	return unit == NULL || (unit->months == 0 && unit->usec == 0) ? NULL : unit->name;
 }
 
 /* A number of microseconds as a time, an infinity if there is none. */
@@ -258,36 +267,36 @@ is_by_day(const Unit *unit)
 }
 
 /*
- * Exactly the instants that give a time, truncated to a unit, in a zone of that name: from
- * "start" on, and before "end".  False if there is no such range, or it is not known: where
- * clocks are set in the weeks around, and where the time is none that truncation gives.
+ * Exactly the instants that give a time, truncated to a unit, in a zone: from "start" on, and
+ * before "end".  False if there is no such range, or it is not known: where clocks are set in
+ * the weeks around, and where the time is none that truncation gives.
  */
-bool
-snowflake_timeperiod_constant(const char *zone, Oid type, Datum time, const char *unit,
-							  TimestampTz *start, TimestampTz *end)
+static bool
+get_exact_period(const pg_tz *tz, Oid type, Datum time, const Unit *unit,
+				 TimestampTz *start, TimestampTz *end)
 {
-	const pg_tz *tz = find_zone(zone);
 	Timestamp	first;
 	Timestamp	next;
 	bool		instant = read_time(type, time, &first);
-	const Unit *known = find_unit(unit);
 	long		low,
 				high,
 				low_at_end,
 				high_at_end;
 
-	if (known == NULL || tz == NULL || TIMESTAMP_NOT_FINITE(first))
+	if (unit == NULL || tz == NULL || TIMESTAMP_NOT_FINITE(first))
 		return false;
 	offsets_around(tz, first, &low, &high);
 	if (instant)
 		first = less_seconds(first, -low);
-	next = plus_unit(first, known);
+	next = plus_unit(first, unit);
 	if (TIMESTAMP_NOT_FINITE(first) || TIMESTAMP_NOT_FINITE(next))
 		return false;
 	offsets_around(tz, next, &low_at_end, &high_at_end);
 	/* a year has other offsets inside, which are those of its inside */
-	if (low != high || low_at_end != high_at_end ||
-		DatumGetTimestamp(DirectFunctionCall2(timestamp_trunc, CStringGetTextDatum(unit),
+	if (low != high || low_at_end != high_at_end)
+		return false;
+	if (next != first &&
+		DatumGetTimestamp(DirectFunctionCall2(timestamp_trunc, CStringGetTextDatum(unit->name),
 											  TimestampGetDatum(first))) != first)
 		return false;
 	*start = less_seconds(first, low);
@@ -295,28 +304,17 @@ snowflake_timeperiod_constant(const char *zone, Oid type, Datum time, const char
 	return !TIMESTAMP_NOT_FINITE(*start) && !TIMESTAMP_NOT_FINITE(*end);
 }
 
-Datum
-snowflake_period_start(PG_FUNCTION_ARGS)
+/* ... in a zone and to a unit of that name */
+bool
+snowflake_timeperiod_constant(const char *zone, Oid type, Datum time, const char *unit,
+							  TimestampTz *start, TimestampTz *end)
 {
-	Timestamp	time;
-	bool		instant = read_time(get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0),
-									&time);
-	const Unit *unit = get_unit(fcinfo);
-	const pg_tz *tz = get_zone(fcinfo, 2);
-	long		low,
-				high;
-
-	if (TIMESTAMP_NOT_FINITE(time) || (instant && !is_by_day(unit)))
-		PG_RETURN_TIMESTAMPTZ(time);
-	if (tz == NULL)
-		PG_RETURN_TIMESTAMPTZ(DT_NOBEGIN);
-	offsets_around(tz, time, &low, &high);
-	/* the local time of a truncated instant may be off by as much again */
-	PG_RETURN_TIMESTAMPTZ(less_seconds(time, (instant ? 0 : high) + (high - low)));
+	return get_exact_period(find_zone(zone), type, time, find_unit(unit), start, end);
 }
 
-Datum
-snowflake_period_end(PG_FUNCTION_ARGS)
+/* One of the two ends for a time, a unit and a time zone, as said at the head of this file */
+static TimestampTz
+get_end(FunctionCallInfo fcinfo, bool is_end)
 {
 	Timestamp	time;
 	bool		instant = read_time(get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0),
@@ -327,19 +325,79 @@ snowflake_period_end(PG_FUNCTION_ARGS)
 				high;
 
 	if (instant && !is_by_day(unit))
-		PG_RETURN_TIMESTAMPTZ(plus_unit(time, unit));
+		return is_end ? plus_unit(time, unit) : time;
 	if (TIMESTAMP_NOT_FINITE(time))
-		PG_RETURN_TIMESTAMPTZ(time);
+		return time;
 	if (tz == NULL)
-		PG_RETURN_TIMESTAMPTZ(DT_NOEND);
-	if (instant)
+		return is_end ? DT_NOEND : DT_NOBEGIN;
+	if (is_end)
 	{
-		offsets_around(tz, time, &low, &high);
-		time = less_seconds(time, -high);
+		if (instant)
+		{
+			offsets_around(tz, time, &low, &high);
+			time = less_seconds(time, -high);
+		}
+		time = plus_unit(time, unit);
+		if (TIMESTAMP_NOT_FINITE(time))
+			return time;
 	}
-	time = plus_unit(time, unit);
-	if (TIMESTAMP_NOT_FINITE(time))
-		PG_RETURN_TIMESTAMPTZ(time);
 	offsets_around(tz, time, &low, &high);
-	PG_RETURN_TIMESTAMPTZ(less_seconds(time, low - (instant ? 0 : high - low)));
+
+	/* the local time of a truncated instant may be off by as much again */
+	if (is_end)
+		return less_seconds(time, low - (instant ? 0 : high - low));
+	return less_seconds(time, (instant ? 0 : high) + (high - low));
+}
+
+Datum
+snowflake_period_start(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TIMESTAMPTZ(get_end(fcinfo, false));
+}
+
+Datum
+snowflake_period_end(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TIMESTAMPTZ(get_end(fcinfo, true));
+}
+
+/* What snowflake_period_is_exact() has answered, and to what */
+typedef struct Answer
+{
+	Oid			type;
+	int64		time;
+	const pg_tz *zone;
+	bool		is_exact;
+} Answer;
+
+/*
+ * Is the range between those two ends exact?
+ *
+ * It is asked for each row that is read, mostly with the same arguments: so the last answer is
+ * kept, unless a name is another one in each row.
+ */
+Datum
+snowflake_period_is_exact(PG_FUNCTION_ARGS)
+{
+	Answer	   *answer = fcinfo->flinfo->fn_extra;
+	Datum		value = PG_GETARG_DATUM(0);
+	Oid			type = answer != NULL ? answer->type :
+		getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
+	int64		time = type == DATEOID ? DatumGetDateADT(value) : DatumGetInt64(value);
+	TimestampTz start,
+				end;
+
+	if (answer != NULL && answer->time == time && answer->zone == session_timezone)
+		PG_RETURN_BOOL(answer->is_exact);
+	if (answer == NULL)
+		answer = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(Answer));
+	answer->type = type;
+	answer->time = time;
+	answer->zone = session_timezone;
+	answer->is_exact = get_exact_period(get_zone(fcinfo, 2), type, value, get_unit(fcinfo),
+										&start, &end);
+	if (get_fn_expr_arg_stable(fcinfo->flinfo, 1) &&
+		(PG_NARGS() == 2 || get_fn_expr_arg_stable(fcinfo->flinfo, 2)))
+		fcinfo->flinfo->fn_extra = answer;
+	PG_RETURN_BOOL(answer->is_exact);
 }

@@ -31,13 +31,8 @@
  */
 #include "postgres.h"
 
-#include "access/stratnum.h"
-#include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
 #include "fmgr.h"
-#include "nodes/makefuncs.h"
-#include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -49,8 +44,7 @@
 
 #include "base/compat.h"
 #include "layout/decode.h"
-#include "layout/server_layout.h"
-#include "layout/timerange.h"
+#include "layout/planner.h"
 
 PG_FUNCTION_INFO_V1(snowflake_before);
 PG_FUNCTION_INFO_V1(snowflake_until);
@@ -144,8 +138,8 @@ array_bound(const SnowflakeLayout *layout, ArrayType *array, bool inclusive)
  * The bound of a time of that type, or of several.  It raises no error for any
  * time: a filter would not either, where no row is left to compare with it.
  */
-static int64
-time_bound(const SnowflakeLayout *layout, Oid type, Datum time, bool inclusive)
+int64
+snowflake_timerange_bound(const SnowflakeLayout *layout, Oid type, Datum time, bool inclusive)
 {
 	switch (getBaseType(type))
 	{
@@ -175,110 +169,16 @@ time_bound(const SnowflakeLayout *layout, Oid type, Datum time, bool inclusive)
 Datum
 snowflake_before(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(time_bound(snowflake_decode_get_layout(fcinfo, 1),
-							   get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0), false));
+	PG_RETURN_INT64(snowflake_timerange_bound(snowflake_decode_get_layout(fcinfo, 1),
+											  get_fn_expr_argtype(fcinfo->flinfo, 0),
+											  PG_GETARG_DATUM(0), false));
 }
 
 /* The largest ID that is not after a time, or not after all of several. */
 Datum
 snowflake_until(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(time_bound(snowflake_decode_get_layout(fcinfo, 1),
-							   get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0), true));
-}
-
-/*
- * May what depends on the server's layout be computed at once?
- *
- * It may go into a plan: a preloaded library's layout changes with a restart only, which
- * no plan survives.  But it is not immutable.  Where an expression is simplified without
- * a query, it is to be stored, as the predicate of an index, or is looked at for that.
- */
-bool
-snowflake_timerange_may_fold(const PlannerInfo *root)
-{
-	return snowflake_layout_is_fixed && root != NULL && root->parse != NULL;
-}
-
-/*
- * The largest ID before a time, or with "inclusive", not after it, by that layout or, if
- * it is NULL, by the server's, if it can be said already.
- *
- * A timestamp or a date is a time of the session's time zone, which may be another one
- * when the plan is executed.
- */
-bool
-snowflake_timerange_constant(const PlannerInfo *root, Node *time, Node *layout,
-							 bool inclusive, int64 *bound)
-{
-	Const	   *constant = (Const *) time;
-	SnowflakeLayout given;
-	const SnowflakeLayout *by = &snowflake_server_layout;
-	Oid			type;
-
-	if (!IsA(time, Const) || constant->constisnull)
-		return false;
-	type = getBaseType(constant->consttype);
-	if (type == DATEOID || type == TIMESTAMPOID)
-		return false;
-	if (layout == NULL && !snowflake_timerange_may_fold(root))
-		return false;
-	if (layout != NULL)
-	{
-		Const	   *name = (Const *) layout;
-
-		if (!IsA(layout, Const) || name->constisnull ||
-			snowflake_layout_parse(TextDatumGetCString(name->constvalue), &given) != NULL)
-			return false;
-		by = &given;
-	}
-	*bound = time_bound(by, type, constant->constvalue, inclusive);
-	return true;
-}
-
-/*
- * "id OP bound", with core's operator of bigint of that btree strategy.
- *
- * The ID is relabelled by an explicit cast, so that it is one in a query that is
- * sent to another server.
- */
-static Node *
-compare_id(Node *id, StrategyNumber strategy, Node *bound)
-{
-	OpExpr	   *comparison;
-	Oid			opno = get_opfamily_member(INTEGER_BTREE_FAM_OID, INT8OID,
-										   INT8OID, strategy);
-
-	id = applyRelabelType(copyObject(id), INT8OID, -1, InvalidOid,
-						  COERCE_EXPLICIT_CAST, -1, false);
-	comparison = (OpExpr *) make_opclause(opno, BOOLOID, false, (Expr *) id,
-										  (Expr *) bound,
-										  InvalidOid, InvalidOid);
-	set_opfuncid(comparison);
-	return (Node *) comparison;
-}
-
-/*
- * "id is not larger than a bound", and "id is larger than a bound", in the form
- * that prunes best.  The ID is an expression of bigint or snowflake, of which a copy
- * is taken; the bound is one of bigint, and becomes part of the result.
- */
-Node *
-snowflake_timerange_upper(Node *id, Node *bound)
-{
-	return compare_id(id, BTLessEqualStrategyNumber, bound);
-}
-
-Node *
-snowflake_timerange_lower(Node *id, Node *bound)
-{
-	Const	   *constant = (Const *) bound;
-
-	if (IsA(bound, Const) && !constant->constisnull &&
-		DatumGetInt64(constant->constvalue) != PG_INT64_MAX)
-		return compare_id(id, BTGreaterEqualStrategyNumber,
-						  (Node *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
-											 Int64GetDatum(DatumGetInt64(constant->constvalue) + 1),
-											 false, FLOAT8PASSBYVAL));
-	return compare_id(id, BTGreaterStrategyNumber, bound);
+	PG_RETURN_INT64(snowflake_timerange_bound(snowflake_decode_get_layout(fcinfo, 1),
+											  get_fn_expr_argtype(fcinfo->flinfo, 0),
+											  PG_GETARG_DATUM(0), true));
 }

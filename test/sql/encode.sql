@@ -54,18 +54,10 @@ SELECT code, message FROM outcome($$SELECT snowflake_from_text('1', 'Base32')$$)
 SELECT snowflake_to_text(NULL, 'hex') IS NULL AND snowflake_from_text(NULL, 'hex') IS NULL
 	AND snowflake_from_text('1', NULL) IS NULL AS null_stays_null;
 
--- A million IDs come back from every format.
+-- Random IDs come back from every format.
 CREATE TABLE ids AS
-	SELECT (('x' || left(md5(g::text), 16))::bit(64) >> 1)::bigint::snowflake AS id FROM generate_series(1, 1000000) g;
-SELECT count(*), count(DISTINCT id) > 999990 AS distinct_ids FROM ids;
-SELECT count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base32'), 'base32') <> id) AS base32,
-	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base32z'), 'base32z') <> id) AS base32z,
-	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base36'), 'base36') <> id) AS base36,
-	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base58'), 'base58') <> id) AS base58,
-	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base58flickr'), 'base58flickr') <> id) AS base58flickr,
-	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'base62'), 'base62') <> id) AS base62,
-	count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, 'hex'), 'hex') <> id) AS hex
-	FROM ids;
+	SELECT (('x' || left(md5(g::text), 16))::bit(64) >> 1)::bigint::snowflake AS id FROM generate_series(1, 20000) g;
+SELECT ours, count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, ours), ours) <> id) AS wrong FROM ids, formats GROUP BY 1 ORDER BY ours COLLATE "C";
 
 -- A format whose letters are of one case is read in the other as well.
 SELECT ours, count(*) FILTER (WHERE snowflake_from_text(upper(encoded), ours) <> id) AS upper,

@@ -27,18 +27,13 @@ BEGIN
 	RETURN plan->0->'Plan'->>'Plan Rows';
 END $$;
 
--- Has a query's plan a line like this?
-CREATE FUNCTION plan_has(query text, pattern text) RETURNS bool LANGUAGE plpgsql AS $$
-DECLARE
-	line text;
+-- A query's plan, and whether it has a line like this.
+CREATE FUNCTION plan(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
-	FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
-		IF line ~ pattern THEN
-			RETURN true;
-		END IF;
-	END LOOP;
-	RETURN false;
+	RETURN QUERY EXECUTE 'EXPLAIN (COSTS OFF) ' || query;
 END $$;
+CREATE FUNCTION plan_has(query text, pattern text) RETURNS bool LANGUAGE sql
+	AS $$SELECT coalesce(bool_or(line ~ pattern), false) FROM plan(query) line$$;
 
 -- Every object of the extension is described; array and row types come along
 -- with others.

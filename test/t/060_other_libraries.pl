@@ -50,9 +50,9 @@ foreach my $libraries ('snowflake, pg_stat_statements, auto_explain',
 		"$libraries: a filter on a time");
 	like(
 		slurp_file($node->logfile),
-		qr/Query Text: .*current_date.*snowflake_filter/s,
+		qr/Query Text: .*current_date.*snowflake_period_is_exact/s,
 		'which auto_explain shows');
-	is(query($node, q{SELECT count(*) FROM pg_stat_statements WHERE query ~ 'snowflake_filter'}),
+	is(query($node, q{SELECT count(*) FROM pg_stat_statements WHERE query ~ 'snowflake_period'}),
 		'0', 'and pg_stat_statements has as it was written');
 	$node->stop;
 }
