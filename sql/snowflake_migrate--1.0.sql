@@ -1126,6 +1126,15 @@ BEGIN
 				'Call it as a role that may act as all owners.'
 			FROM owned AS o WHERE NOT pg_has_role(o.owner, 'USAGE');
 
+	-- neither the largest key nor a foreign key can be checked with rows that are not seen
+	RETURN QUERY SELECT format('table %s', c.oid::regclass), 'Row security hides rows of it, though you may act as its owner.',
+			format('ALTER TABLE %s NO FORCE ROW LEVEL SECURITY for the time of the conversion, or call it as a role with BYPASSRLS.', c.oid::regclass)
+		FROM pg_class AS c
+		WHERE c.oid IN (SELECT k.relid FROM snowflake_migrate.in_trees(columns) AS k
+				UNION SELECT unnest(ARRAY[f.conrelid, f.confrelid]) FROM pg_constraint AS f JOIN snowflake_migrate.in_trees(changed) AS k
+					ON f.contype = 'f' AND (f.conrelid = k.relid AND k.attnum = ANY (f.conkey) OR f.confrelid = k.relid AND k.attnum = ANY (f.confkey)))
+			AND pg_has_role(c.relowner, 'USAGE') AND row_security_active(c.oid);
+
 	RETURN QUERY SELECT h.object, 'It depends on what has to be dropped for a while, in a way that is not known here.',
 			'Drop it before, and create it again afterwards.'
 		FROM unnest(hanging) AS h WHERE h.kind = 'obstacle';

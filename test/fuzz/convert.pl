@@ -336,6 +336,7 @@ while ($count{converted} + $count{refused} < $schemas)
 			push @problems, "the next run: $again" if $again ne 'ok';
 			push @problems, "a new key: $insert"
 			  if $insert !~ /^ok ## t/ && !($insert =~ /^22003/ && $dry =~ / ## breaks /);
+			@rest = () unless $insert =~ /^ok/;    # without a new key there is nothing to reference
 			while (my ($good, $bogus) = splice @rest, 0, 2)
 			{
 				push @problems, "a new reference: $good"

@@ -197,6 +197,16 @@ is( error_of(
 	'55000',
 	'nobody else');
 
+$node->safe_psql($failing,
+	'ALTER TABLE app.counters ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY');
+like(
+	error_of(
+		$node,
+		q{SET ROLE depot_app; SELECT * FROM snowflake_migrate.convert('{app.counters.last_no}')},
+		dbname => $failing)->{hint},
+	qr/^ALTER TABLE app\.counters NO FORCE ROW LEVEL SECURITY/,
+	'nor does an owner from whom rows are hidden');
+
 foreach my $case (
 	[ q{'{nowhere}'}, '3F000' ],
 	[ q{'{app.nothing}'}, '42P01' ],
