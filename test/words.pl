@@ -1,5 +1,6 @@
 #!/usr/bin/perl
-# The errors and hints of src/generator/words.c, as the tables of doc/messages.md.
+# The errors of mints, with their hints, of src/generator/words.c, as the tables of doc/messages.md.
+# What the coordinator says is on the page about fleets.
 # With --write they are written there; rules.pl looks whether they are.
 
 use strict;
@@ -47,7 +48,7 @@ my @states = slurp("$root/src/generator/words.h") =~ /^\t(STATE_\w+)/mg;
 my ($rows) =
   slurp("$root/src/generator/words.c") =~ /snowflake_words\[SNOWFLAKE_STATES\] = \{\n(.*?)^\};/ms;
 my $values = join '', map { slurp("$root/$_") } 'src/mint/refusal.c', 'src/generator/generator.c';
-my ($tables, @found) = ('');
+my ($tables, $is_shown, @found) = ('');
 
 # A comment in the table begins a new one.
 while ($rows =~ m{\G(?:\n\t/\* (.*) \*/\n|\t\[(STATE_\w+)\] = \{\n((?:\t\t\..*\n)+)\t\},\n)}gc)
@@ -56,7 +57,9 @@ while ($rows =~ m{\G(?:\n\t/\* (.*) \*/\n|\t\[(STATE_\w+)\] = \{\n((?:\t\t\..*\n
 
 	if (defined $title)
 	{
-		$tables .= "\n$title:\n\n| message | hint, which is the advice |\n| --- | --- |\n";
+		$is_shown = $title !~ /^What the coordinator says/;
+		$tables .= "\n$title:\n\n| message | hint, which is the advice |\n| --- | --- |\n"
+		  if $is_shown;
 		next;
 	}
 	my %field = $fields =~ /^\t\t\.(\w+) = (?:"(.*)"|\w+),?$/mg;
@@ -71,8 +74,9 @@ while ($rows =~ m{\G(?:\n\t/\* (.*) \*/\n|\t\[(STATE_\w+)\] = \{\n((?:\t\t\..*\n
 		die "$state: nothing gives \"$word\" a value\n"
 		  unless $word eq 'function' || $values =~ /(?:IS\(|word, )"$word"\)/;
 	}
-	$tables .= "| $number" . text($field{message}) . ' | ' . text($field{hint}) . " |\n"
-	  if defined $field{message};
+	next if !$is_shown || !defined $field{message};
+	my $row = "| $number" . text($field{message}) . ' | ' . text($field{hint}) . " |\n";
+	$tables .= $row if $tables !~ /\Q$row\E\z/;
 }
 die "words.c: cannot read what follows $found[-1]\n" if (pos($rows) // 0) < length $rows;
 die "words.c: the rows are not those of words.h, in the same order\n"

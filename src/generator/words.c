@@ -26,7 +26,7 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	/* The keeper */
 	[STATE_UNPRELOADED] = {
 		.message = "{function} needs the library \"snowflake\" to be preloaded",
-		.hint = "Add \"snowflake\" to the setting shared_preload_libraries, which may have other libraries already, and restart the server."
+		.hint = "Add \"snowflake\" to the libraries in shared_preload_libraries, and restart the server."
 	},
 	[STATE_KEEPERLESS] = {
 		.message = "the snowflake generator has no keeper",
@@ -59,7 +59,7 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.hint = "{keeper}"
 	},
 	[STATE_UNJUDGED] = {
-		.message = "the snowflake keeper did not look at the clock within {keeper_wait} ms",
+		.message = "the snowflake keeper did not check the clock within {keeper_wait} ms",
 		.detail = "The snowflake generator is {lead} ahead of the clock.",
 		.hint = "{keeper}"
 	},
@@ -89,21 +89,21 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	[STATE_RESERVATION_LOST] = {
 		.message = "the snowflake reservation of this server is not in the database \"{database}\"",
 		.detail = "It was last seen in the database {home}.",
-		.hint = "Restore the setting snowflake.database. If the reservation is lost, an administrator can start a new one with snowflake_accept_database(), above the largest snowflake that exists."
+		.hint = "Restore the setting snowflake.database. If the reservation is lost, start a new one with snowflake_accept_database(), above the largest snowflake that exists."
 	},
 	[STATE_LAYOUT_CHANGED] = {
 		.message = "snowflake.layout differs from the layout that this server has minted with",
 		.detail = "The configured layout is \"{layout}\", the stored one \"{stored_layout}\".",
-		.hint = "Restore snowflake.layout, or accept the change with snowflake_accept_layout(). Existing snowflakes are then decoded by the new layout, to other times unless it merely has more bits of time."
+		.hint = "Restore snowflake.layout, or accept the change with snowflake_accept_layout(). Existing snowflakes will decode to other times unless only bits of time were added."
 	},
 	[STATE_LAYOUT_ENDED] = {
 		.sqlstate = ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
 		.message = "the snowflake layout has ended",
 		.detail = "Its last tick started at \"{layout_end}\".",
-		.hint = "The layout has ended: configure another snowflake.layout, whose snowflakes are larger than those of this one."
+		.hint = "The layout has ended: configure another snowflake.layout, with larger snowflakes."
 	},
 	[STATE_LAYOUT_ENDS_SOON] = {
-		.hint = "Plan for another snowflake.layout, whose snowflakes are larger than those of this one."
+		.hint = "Plan for another snowflake.layout, with larger snowflakes."
 	},
 	[STATE_STANDBY_UNFIT] = {
 		.hint = "A promotion would leave this server unable to mint: {message}. {hint}"
@@ -113,7 +113,7 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	[STATE_NODE_UNSET] = {
 		.message = "snowflake.node_id is not set",
 		.detail = "The layout has node IDs from 0 to {max_node}; no two servers that mint may have the same.",
-		.hint = "Set snowflake.node_id in this server's own configuration, outside of the data directory if that is ever copied, to a number that no other server mints with, and reload the configuration."
+		.hint = "Set snowflake.node_id to a number that no other server mints with, in a file that is not copied with the data directory, and reload the configuration."
 	},
 	[STATE_HOST_WITHOUT_NUMBER] = {
 		.message = "the host's name does not give a node ID",
@@ -183,7 +183,7 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	},
 	[STATE_FLEET_NEW_TERM] = {
 		.message = "the coordinator of the snowflake fleet failed over, and grants nothing new yet",
-		.hint = "The coordinator failed over to another timeline, and may lack the latest leases: it grants new ones after half of snowflake.lease, when every server that has one has asked for it."
+		.hint = "The coordinator failed over to another timeline, and may lack the latest leases: it grants new ones after half of snowflake.lease, when all servers have asked for theirs."
 	},
 	[STATE_FLEET_BELOW_FLOOR] = {
 		.message = "the floor of the snowflake fleet is ahead of the clock of this server",
@@ -256,13 +256,13 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 
 	/* IDs ahead of the clock */
 	[STATE_RESUMES] = {
-		.message = "minting snowflakes starts in {wait}, after the end of what was reserved before",
-		.detail = "Snowflakes up to \"{last}\" may have been issued before. This call has waited {waited}, and may wait {max_wait} ms (snowflake.max_wait).",
-		.hint = "Wait: minting starts in {wait}, after the end of what was reserved before. If snowflake.max_wait is more than snowflake.reservation, mints wait instead of failing."
+		.message = "minting snowflakes resumes in {wait}, when the earlier reservation ends",
+		.detail = "Snowflakes up to \"{last}\" may have been issued before. This call has waited {waited} of {max_wait} ms (snowflake.max_wait).",
+		.hint = "Wait: minting resumes in {wait}, when the earlier reservation ends. If snowflake.max_wait is more than snowflake.reservation, mints wait instead of failing."
 	},
 	[STATE_AHEAD] = {
 		.message = "the snowflake generator is {lead} ahead of the clock",
-		.detail = "It may be ahead by {may_lead} ({may_lead_setting}). This call has waited {waited}, may wait {max_wait} ms (snowflake.max_wait), and would have to wait another {wait}.",
+		.detail = "It may be ahead by {may_lead} ({may_lead_setting}). This call has waited {waited} of {max_wait} ms (snowflake.max_wait), and needs another {wait}.",
 		.hint = "{todo}"
 	},
 	[STATE_ADVANCED] = {
@@ -272,10 +272,10 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.hint = "The clock went back by {back}, {back_ago} ago."
 	},
 	[STATE_WENT_BACK_AGAIN] = {
-		.hint = "The clock went back by {back}, {back_ago} ago; another {left} are left of the {earlier_back} by which it went back {earlier_back_ago} ago."
+		.hint = "The clock went back by {back}, {back_ago} ago; another {left} remain from a step back by {earlier_back}, {earlier_back_ago} ago."
 	},
 	[STATE_WENT_BACK_AHEAD] = {
-		.hint = "The clock went back by {back}, {back_ago} ago; another {left} are left from before that."
+		.hint = "The clock went back by {back}, {back_ago} ago; another {left} remain from before."
 	},
 	[STATE_STARTED] = {
 		.hint = "The generator starts above what may have been issued before."

@@ -78,7 +78,7 @@ foreach my $sql (
 	refuses(
 		$node, $sql, '55000',
 		"refused: $sql",
-		hint => qr/^Add "snowflake" to the setting shared_preload_libraries, [^;=]*$/);
+		hint => qr/^Add "snowflake" to the libraries in shared_preload_libraries, [^;=]*$/);
 }
 
 # Without the library preloaded, a reload brings another layout.  A plan from

@@ -36,7 +36,7 @@ sub must_wait
 	my ($what) = @_;
 	my $error = refused($node, 0);
 	my ($number, $unit) = $error->{message} =~
-	  /^minting snowflakes starts in ([0-9.]+) (ms|s), after the end of what was reserved before$/;
+	  /^minting snowflakes resumes in ([0-9.]+) (ms|s), when the earlier reservation ends$/;
 	my $ms = ($number // 0) * (($unit // '') eq 's' ? 1000 : 1);
 
 	is($error->{sqlstate}, '55000', "$what: a mint that cannot wait is refused");

@@ -63,7 +63,7 @@ foreach my $try ('first', 'second')
 		'the error states both layouts');
 	like(
 		$error->{hint},
-		qr/snowflake_accept_layout\(\)\. Existing snowflakes are then decoded by the new layout, to other times/,
+		qr/snowflake_accept_layout\(\)\. Existing snowflakes will decode to other times unless only bits of time were added/,
 		'and how to accept, and what that does to IDs that exist');
 }
 query($node, 'SELECT snowflake_accept_clock()');    # the keeper looks once more

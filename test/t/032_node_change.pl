@@ -99,7 +99,7 @@ foreach my $node_id (5, 1)
 	change_node_id($node, $node_id);
 	like(
 		refused($node)->{message},
-		qr/after the end of what was reserved before$/,
+		qr/when the earlier reservation ends$/,
 		"and after a restart: node ID $node_id");
 }
 step_clock($clock, 3_700_000);

@@ -55,7 +55,7 @@ $server->set(max_ahead => 0);
 refused(
 	'advanced, and max_ahead = 0',
 	qr/the snowflake generator is $about_an_hour ahead of the clock/,
-	qr/It may be ahead by $time \(snowflake\.max_lead\)\. This call has waited $time, may wait 0 ms \(snowflake\.max_wait\), and would have to wait another $about_an_hour\./,
+	qr/It may be ahead by $time \(snowflake\.max_lead\)\. This call has waited $time of 0 ms \(snowflake\.max_wait\), and needs another $about_an_hour\./,
 	qr/The generator was advanced by snowflake_advance\(\)\. (?:Minting goes on in $about_an_hour\.|Check the server's clock\. If it is correct, minting goes on in .*)/
 );
 is(log_count($node, qr/WARNING:  minting snowflakes waits for the clock/),
@@ -74,7 +74,7 @@ my $jumped =
 refused(
 	'and it jumps ahead of that',
 	$ahead,
-	qr/.* would have to wait another 600\.000 s\./,
+	qr/.* needs another 600\.000 s\./,
 	qr/$jumped If it stays there, it is believed in 600\.000 s\. Minting goes on in 600\.000 s\./);
 is(log_count($node, qr/WARNING:  the clock went ahead by 2\.1 days/), 1, 'which the log has');
 $server->wait_ms(300 * $second);
@@ -140,7 +140,7 @@ refused(
 	'back beyond max_ahead',
 	qr/the snowflake generator is 3\.0 days ahead of the clock/,
 	qr/It may be ahead by 864\d\d\.\d+ s \(snowflake\.max_ahead\)\..* another 2\.0 days\./,
-	qr/The clock went back by 3\.0 days, $time ago; another 3[56]\d\d\.\d+ s are left of the 3600\.\d+ s by which it went back $time ago\. Check the server's clock\. If it is correct, minting goes on in 2\.0 days\. To go on at once, in order and with the same node ID, set snowflake\.max_ahead to at least 26\d{4} s .* To give up the order instead, set snowflake\.node_id .*/
+	qr/The clock went back by 3\.0 days, $time ago; another 3[56]\d\d\.\d+ s remain from a step back by 3600\.\d+ s, $time ago\. Check the server's clock\. If it is correct, minting goes on in 2\.0 days\. To go on at once, in order and with the same node ID, set snowflake\.max_ahead to at least 26\d{4} s .* To give up the order instead, set snowflake\.node_id .*/
 );
 $server->set(max_ahead => '4d');
 $server->mints('max_ahead is raised: IDs go on, in order', 3 * $day + $hour);
@@ -154,9 +154,9 @@ $server->mints('an hour is reserved', 0);
 $server->restart('immediate');
 refused(
 	'crash, and max_ahead = 0',
-	qr/minting snowflakes starts in $about_an_hour, after the end of what was reserved before/,
+	qr/minting snowflakes resumes in $about_an_hour, when the earlier reservation ends/,
 	qr/Snowflakes up to "[^"]+" may have been issued before\. .*/,
-	qr/Wait: minting starts in $about_an_hour, after the end of what was reserved before\. If .*/);
+	qr/Wait: minting resumes in $about_an_hour, when the earlier reservation ends\. If .*/);
 $server->wait_ms(2 * $hour);
 $server->mints('the clock has passed it', 0);
 $server->set(reservation => '1s', max_jump => '10s', max_ahead => '1d');
