@@ -39,28 +39,80 @@ $node->safe_psql('postgres',
 
 sub one { return $_[ rand @_ ] }
 sub chance { return rand() < $_[0] }
+sub rows_of { return split /\n/, $node->safe_psql('postgres', "SET timezone = 'UTC'; $_[0]") }
 
-my @zones = split /\n/, $node->safe_psql('postgres', 'SELECT zone FROM zones');
-my @times = split /\n/, $node->safe_psql(
-	'postgres', q{
-	SET timezone = 'UTC';
-	SELECT t FROM (
-		SELECT @@ id AS t FROM ids UNION ALL SELECT day FROM changes
-		UNION ALL SELECT date_trunc('day', @@ id) FROM ids UNION ALL SELECT date_trunc('month', @@ id, z.zone) FROM ids, zones z) t
+my @zones = rows_of('SELECT zone FROM zones');
+my @regions = grep { !/,/ } @zones;
+my @times = rows_of(
+	q{SELECT t FROM (SELECT @@ id AS t FROM ids UNION ALL SELECT day FROM changes
+		UNION ALL SELECT date_trunc('day', @@ id) FROM ids
+		UNION ALL SELECT date_trunc('month', @@ id, z.zone) FROM ids, zones z) t
 	ORDER BY random() LIMIT 1500});
+my @ids = rows_of('SELECT id FROM ids ORDER BY random() LIMIT 300');
+my %edges;
+push @{ $edges{ $_->[0] } }, $_->[1]
+  foreach map { [ split /\|/ ] } rows_of('SELECT zone, local FROM edges');
 
-my %dense;
-push @{ $dense{ $_->[0] } }, $_->[1]
-  foreach map { [ split /\|/ ] } split /\n/, $node->safe_psql(
-	'postgres', q{
-	SET timezone = 'UTC';
-	SELECT zone, (day::date + n)::text FROM dense, generate_series(-1, 2) n});
+# Templates.  "{a|b}" is one of these, " ~ " a comparison, either way round, and "$name" is
+# what this makes:
+my @units =
+  qw(microseconds milliseconds second minute hour day week month quarter year decade century millennium);
+my @tables = qw(items numbers parts others guarded barrier everything);
+our ($zone, $unit, $column);
+our $mind;    # the time zone of which constants are
+my %make = (
+	zone => sub { $zone },
+	unit => sub { $unit },
+	c => sub { $column },
+	id => sub { one(@ids) },
+	n => sub { int rand 100 },
+	m => sub { 1 + int rand 6 },
+	table => sub { one(@tables) },
+	instant => \&instant,
+	day => \&day,
+	local => \&local_time,
+	range => \&range,
+	instants => sub {
+		join ', ', map { instant() } 1 .. 1 + rand 4;
+	},
+	times => sub {
+		'{' . join(',', map { one(@times) } 1 .. one(3, 150)) . '}';
+	},
+	at => sub {
+		one("$column AT TIME ZONE '$zone'", "$column AT TIME ZONE '$zone'", "$column\::timestamp");
+	},
+	where => sub { filters('created_at') },
+	where_of_a => sub { filters('a.created_at') =~ s/\b(?<![.(])(id|n)\b(?! FROM)/a.$1/gr },
+	having => sub {
+		filters('created_at') =~ s/\bn (<|>=)/max(n) $1/gr =~ s/\bid\b/max(id)/gr =~
+		  s/, n\)/, max(n))/gr;
+	},
+	down => sub { one('', ' DESC') },
+	limit => sub { one('', ' LIMIT ' . int(1 + rand 30)) });
 
-# Constants; the time zone of which one has in mind is that of the session, or of a filter
-our $mind;
+# A template filled in, with one zone and one unit; constants are mostly of that zone if it
+# is named, otherwise of the session's.
+sub fill
+{
+	my ($text) = @_;
+	local $zone = chance(0.3) && $mind !~ /,/ ? $mind : one(@regions);
+	local $unit = one(@units);
+	local $mind = $text =~ /\$(zone|at)/ && chance(0.8) ? $zone : $mind;
+
+	1 while $text =~ s/\{([^{}]*)\}/one(split m,\|,, $1, -1)/e;
+	$text =~ s/\$([a-z_]+)/$make{$1}->()/ge;
+	return $text unless $text =~ /^(.*) ~ (.*)$/s;
+	return chance(0.7)
+	  ? "$1 " . one(qw(< <= = >= >)) . " $2"
+	  : "$2 " . one(qw(< <= = >= >)) . " $1";
+}
+
+sub edge { return one(@{ $edges{$mind} // $edges{'Europe/Berlin'} }) }
 
 sub instant
 {
+	my $time = one(@times);
+
 	return "NULL::timestamptz" if chance(0.01);
 	return "timestamptz '"
 	  . one(
@@ -70,149 +122,91 @@ sub instant
 		'1970-01-01Z',
 		'2039-09-07 15:47:35.551Z')
 	  . "'"
-	  if chance(0.05);
-	my $time = one(@times);
+	  if chance(0.04);
+	return "(timestamp '" . edge() . "' AT TIME ZONE '$mind')" if chance(0.4);
 	return "timestamptz '$time'" if chance(0.5);
-	return
-		"(timestamptz '$time' "
-	  . one('+', '-')
-	  . " interval '"
-	  . one('1 us', '1 us', '999 us', '1 ms', '1 hour', '1 day') . "')";
+	return fill("(timestamptz '$time' {+|-} interval '{1 us|1 us|999 us|1 ms|1 hour|1 day}')");
 }
 
 sub day
 {
 	return "NULL::date" if chance(0.01);
-	return "date '"
-	  . one(
-		'infinity', '-infinity', '4714-11-24 BC', '294277-01-01',
-		'5874897-12-31', '1970-01-01', '1969-12-31')
-	  . "'"
-	  if chance(0.05);
-	my ($day) =
-	  (chance(0.6) && $dense{$mind} ? one(@{ $dense{$mind} }) : one(@times)) =~ /^(\d+-\d\d-\d\d)/
-	  or return day();
-	return "date '$day'" if chance(0.7);
-	return "(date '$day' + " . one(-1, 1, 2, 30) . ")";
+	return fill(
+		"date '{infinity|-infinity|4714-11-24 BC|294277-01-01|5874897-12-31|1970-01-01|1969-12-31}'"
+	) if chance(0.04);
+	my ($day) = (chance(0.6) ? edge() : one(@times)) =~ /^(\d+-\d\d-\d\d)/ or return day();
+	return fill(one("date '$day'", "date '$day'", "(date '$day' + {-1|1|2|30})"));
 }
 
 sub local_time
 {
 	return "NULL::timestamp" if chance(0.01);
-	return
-	  "timestamp '"
-	  . one('infinity', '-infinity', '4714-11-24 BC', '294276-12-31 23:59:59.999999') . "'"
-	  if chance(0.05);
-	return
-		"timestamp '"
-	  . one(@{ $dense{$mind} })
-	  . sprintf(" %02d:%02d'", rand 24, 10 * int rand 6)
-	  if chance(0.4) && $dense{$mind};
-	return one("timestamp '" . (one(@times) =~ s/[+-]\d\d$//r) . "'", day() . "::timestamp")
-	  if chance(0.7);
-	return "(" . instant() . " AT TIME ZONE '" . one(@zones) . "')";
+	return fill("timestamp '{infinity|-infinity|4714-11-24 BC|294276-12-31 23:59:59.999999}'")
+	  if chance(0.04);
+	return "timestamp '" . edge() . "'" if chance(0.3);
+	return "(timestamp '" . edge() . "' + interval '" . int(10 * rand 200) . " min')"
+	  if chance(0.4);
+	return one(
+		"timestamp '" . (one(@times) =~ s/[+-]\d\d$//r) . "'",
+		day() . "::timestamp",
+		"(" . instant() . " AT TIME ZONE '" . one(@zones) . "')");
 }
 
 sub range
 {
-	return "'empty'::tstzrange" if chance(0.03);
 	my ($lo, $hi) = (one(@times), one(@times));
-	return
-	  "tstzrange(least(timestamptz '$lo', timestamptz '$hi'), greatest(timestamptz '$lo', timestamptz '$hi'), '"
-	  . one('[]', '[)', '(]', '()') . "')"
-	  if chance(0.7);
-	return
-		"tstzrange("
-	  . one("timestamptz '$lo', NULL", "NULL, timestamptz '$lo'", "NULL, NULL") . ", '"
-	  . one('[]', '[)', '(]', '()') . "')";
-}
-
-my @operators = qw(< <= = >= >);
-my @units =
-  qw(microseconds milliseconds second minute hour day week month quarter year decade century millennium);
-
-sub compare
-{
-	my ($left, $right) = @_;
-	return "$left " . one(@operators) . " $right" if chance(0.7);
-	return "$right " . one(@operators) . " $left";
-}
-
-# A filter on a column of times, and whether it is to be planned on the key
-sub filter
-{
-	my ($c) = @_;
-	my $zone = one(@zones, keys %dense);
-	local $mind = chance(0.5) ? $zone : $mind;
-	my $at = one("$c AT TIME ZONE '$zone'", "$c AT TIME ZONE '$zone'", "$c\::timestamp");
 
 	return one(
-		sub { (compare($c, one(instant(), instant(), day(), local_time())), 1) },
-		sub { (compare($c, one(instant(), instant(), day(), local_time())), 1) },
-		sub { ("$c BETWEEN " . instant() . " AND " . instant(), 1) },
-		sub {
-			("$c IN (" . join(', ', map { instant() } 1 .. 1 + rand 4) . ")", 0)
-		},
-		sub { ("$c = ANY (ARRAY(SELECT lo FROM spans WHERE n < " . int(rand 9) . "))", 0) },
-		sub {
-			("$c = ANY ('{" . join(',', map { one(@times) } 1 .. one(3, 150)) . "}')", 0)
-		},
-		sub {
-			("$c NOT IN (" . join(', ', map { instant() } 1 .. 1 + rand 3) . ")", 0)
-		},
-		sub { (one("$c <@ " . range(), range() . " @> $c"), 1) },
-		sub { ("NOT $c <@ " . range(), 0) },
-		sub { ("$c <@ (tstzmultirange(" . range() . ") + tstzmultirange(" . range() . "))", 0) },
-		sub {
-			(   "$c <@ (SELECT range_agg(tstzrange(lo, hi)) FROM spans WHERE lo < hi AND n < "
-				  . int(rand 9) . ")",
-				0)
-		},
-		sub { ("$c IS " . one('', 'NOT ') . "NULL", 0) },
-		sub {
-			(   "($c, id) "
-				  . one(qw(< <= >= >)) . " ("
-				  . instant() . ", "
-				  . one(0, 5, '(SELECT max(id) FROM items WHERE n < 50)') . ")",
-				0)
-		},
-		sub { ("(" . instant() . ", n) " . one(qw(< <= >= >)) . " ($c, 50)", 0) },
-		sub { (compare("$c\::date", one(day(), day(), local_time())), 1) },
-		sub { ("$c\::date BETWEEN " . day() . " AND " . day(), 1) },
-		sub { ("$c\::date IN (" . day() . ", " . day() . ")", 0) },
-		sub { (compare("($at)", one(local_time(), local_time(), day())), 1) },
-		sub { (compare("($at)\::date", one(day(), local_time())), 1) },
-		sub {
-			my $u = one(@units);
-			my $z = chance(0.3) ? ", '$zone'" : '';
-			(   compare(
-					"date_trunc('$u', $c$z)",
-					chance(0.6) ? "date_trunc('$u', " . instant() . "$z)" : instant()),
-				1);
-		},
-		sub {
-			my $u = one(@units);
-			(   compare(
-					"date_trunc('$u', $c)",
-					one("date_trunc('$u', " . local_time() . ")", day())),
-				1);
-		},
-		sub {
-			my $u = one(@units);
-			(   compare(
-					"date_trunc('$u', $at)",
-					one("date_trunc('$u', " . local_time() . ")", local_time())),
-				1);
-		},
-		sub {
-			(   compare(
-					"extract(year FROM " . one($c, $at, "($at)\::date", "$c\::date") . ")",
-					one(1969 .. 1972, 2011, 2026, '2026.5', 2039)),
-				0)
-		},
-		sub { (compare("date_part('year', " . one($c, $at) . ")", one(1970, 1971, 2011, 2026)), 0) }
-		,
-		sub { ("$c " . one('<>', 'IS DISTINCT FROM') . " " . instant(), 0) })->();
+		"'empty'::tstzrange",
+		(   "tstzrange(least(timestamptz '$lo', timestamptz '$hi'), greatest(timestamptz '$lo', timestamptz '$hi'), '{[]|[)|(]|()}')"
+		) x 20,
+		(   "tstzrange({timestamptz '$lo', NULL|NULL, timestamptz '$lo'|NULL, NULL}, '{[]|[)|(]|()}')"
+		) x 9) =~ s/\{(.*?)\}/one(split m,\|,, $1)/ger;
+}
+
+# Filters on a column of times; those to be planned on the key begin with "*"
+my @filters = split /\n/, <<'END';
+*$c ~ {$instant|$instant|$day|$local}
+*$c ~ {$instant|$instant|$day|$local}
+*$c BETWEEN $instant AND $instant
+$c {IN|NOT IN} ($instants)
+($c IN ($instants, NULL)) {IS NOT TRUE|IS UNKNOWN|IS FALSE|IS NOT FALSE}
+$c = ANY (ARRAY(SELECT lo FROM spans WHERE n < $m))
+$c = {ANY|ALL} (ARRAY[$instants])
+$c = ANY ('$times')
+$c = ANY (NULLIF(ARRAY[$instants], ARRAY[now()]))
+*{$c <@ $range|$range @> $c}
+NOT {$c <@ $range|($c, id) < ($instant, 5)|($c, n) >= ($instant, NULLIF(n, 50))|$c = ANY (ARRAY[$instants, NULL])}
+$c <@ (tstzmultirange($range) + tstzmultirange($range))
+$c <@ (SELECT range_agg(tstzrange(lo, hi)) FROM spans WHERE lo < hi AND n < $m)
+$c IS {NULL|NOT NULL}
+($c, id) {<|<=|>=|>} ($instant, {0|5|-1|$id|$id::int8|(SELECT max(id) FROM items WHERE n < 50)})
+($instant, n) {<|<=|>=|>} ($c, 50)
+*$c::date ~ {$day|$day|$local}
+*$c::date ~ {$day|$day|$local}
+*$c::date BETWEEN $day AND $day
+$c::date IN ($day, $day)
+*($at) ~ {$local|$local|$day}
+*($at) ~ {$local|$local|$day}
+*($at)::date ~ {$day|$day|$local}
+*date_trunc('$unit', $c) ~ {date_trunc('$unit', $instant)|$instant}
+*date_trunc('$unit', $c, '$zone') ~ {date_trunc('$unit', $instant, '$zone')|$instant}
+*date_trunc('{day|day|$unit}', $c) ~ {date_trunc('day', $instant)|$day|$local}
+*date_trunc('day', $c, '$zone') ~ date_trunc('day', $instant, '$zone')
+*date_trunc('$unit', $c) ~ {date_trunc('$unit', $local)|$day}
+*date_trunc('$unit', $at) ~ {date_trunc('$unit', $local)|$local}
+extract(year FROM {$c|$at|($at)::date|$c::date}) ~ {1969|1970|1971|1972|2011|2026|2026.5|2039}
+date_part('year', {$c|$at}) ~ {1970|1971|2011|2026}
+$c {<>|IS DISTINCT FROM} $instant
+END
+
+# A filter, and whether it is to be planned on the key
+sub filter
+{
+	local $column = shift;
+	my ($on_key, $text) = one(@filters) =~ /^(\*?)(.*)/;
+
+	return (fill($text), $on_key ne '');
 }
 
 sub filters
@@ -220,8 +214,8 @@ sub filters
 	my ($c) = @_;
 	my ($one) = filter($c);
 
-	return $one if chance(0.5);
-	my ($other) = chance(0.3) ? "n " . one('<', '>=') . " " . int(rand 100) : filter($c);
+	return $one if chance(0.6);
+	my ($other) = chance(0.4) ? "n " . one('<', '>=') . " " . int(rand 100) : filter($c);
 	return one(
 		"$one AND $other",
 		"$one AND $other",
@@ -232,228 +226,63 @@ sub filters
 		"($one) IS NOT TRUE");
 }
 
-my @tables = qw(items numbers parts others guarded barrier everything);
-
-# A query, and whether its rows come in an order that is one
-sub query
-{
-	my $table = one(@tables);
-	my $other = one(@tables);
-	my $where = filters('created_at');
-	my $down = one('', ' DESC');
-	my $limit = one('', ' LIMIT ' . int(1 + rand 30));
-
-	return one(
-		sub { ("SELECT * FROM $table WHERE $where", 0) },
-		sub { ("SELECT * FROM $table WHERE $where", 0) },
-		sub { ("SELECT count(*), min(id), max(n) FROM $table WHERE $where", 0) },
-		sub {
-			(   "SELECT min(created_at), max(created_at) FROM $table"
-				  . one('', " WHERE $where", " WHERE customer = 3"),
-				0)
-		},
-		sub { ("SELECT customer, max(created_at) FROM $table WHERE $where GROUP BY customer", 0) },
-		sub {
-			(   "SELECT id, created_at FROM $table WHERE $where ORDER BY created_at$down, id$down, n, customer$limit",
-				1)
-		},
-		sub {
-			(   "SELECT created_at FROM $table WHERE $where ORDER BY created_at$down"
-				  . one('', ' NULLS FIRST', ' NULLS LAST')
-				  . $limit,
-				1)
-		},
-		sub {
-			(   "SELECT created_at FROM $table WHERE customer = "
-				  . int(rand 7)
-				  . " AND $where ORDER BY created_at$down$limit",
-				1)
-		},
-		sub {
-			(   "SELECT customer, created_at FROM $table ORDER BY customer"
-				  . one('', ' DESC')
-				  . ", created_at$down$limit",
-				1)
-		},
-		sub {
-			(   "SELECT created_at FROM items WHERE label = 'label 3' AND n > 20 AND $where ORDER BY created_at$down$limit",
-				1)
-		},
-		sub {
-			(   "SELECT label COLLATE \"C\", created_at FROM items WHERE n > 20 ORDER BY 1"
-				  . one('', ' DESC')
-				  . ", 2$down$limit",
-				1)
-		},
-		sub {
-			(   "SELECT c, created_at FROM generate_series(0, 8) c"
-				  . one(', LATERAL', ' LEFT JOIN LATERAL')
-				  . " (SELECT created_at FROM $table t WHERE t.customer = c AND $where ORDER BY created_at$down LIMIT 2) l"
-				  =~ s/^/ /r,
-				0)
-		},
-		sub {
-			(   "SELECT created_at FROM $table WHERE "
-				  . one('false', 'n = NULL', "created_at < NULL::timestamptz", 'n > 500')
-				  . " ORDER BY created_at$down",
-				1)
-		},
-		sub {
-			my $u = one(@units);
-			my $g = one(
-				"date_trunc('$u', created_at)",
-				"date_trunc('$u', created_at, 'UTC')",
-				"date_trunc('$u', created_at AT TIME ZONE 'UTC')",
-				"date_trunc('$u', created_at AT TIME ZONE '" . one(@zones) . "')",
-				'created_at',
-				'created_at::date');
-			(   "SELECT $g, count(*) FROM $table WHERE $where GROUP BY 1"
-				  . one('', ' ORDER BY 1', ' HAVING count(*) > 1'),
-				0);
-		},
-		sub {
-			(   "SELECT created_at, customer, count(*) FROM $table GROUP BY "
-				  . one(
-					'GROUPING SETS ((created_at), (customer))',
-					'ROLLUP (customer, created_at)',
-					'customer, created_at')
-				  . " HAVING $where" =~ s/\bn (<|>=)/max(n) $1/gr =~ s/\bid\b/max(id)/gr =~
-				  s/, n\)/, max(n))/gr,
-				0)
-		},
-		sub { ("SELECT DISTINCT created_at FROM $table WHERE $where" . one('', ' ORDER BY 1'), 0) },
-		sub {
-			(   "SELECT DISTINCT ON (customer) customer, created_at FROM $table ORDER BY customer, created_at$down",
-				0)
-		},
-		sub {
-			my $f = filters('a.created_at') =~ s/\b(?<![.(])(id|n)\b(?! FROM)/a.$1/gr;
-			(   "SELECT a.id, a.created_at, b.id FROM $table a "
-				  . one('JOIN', 'LEFT JOIN', 'RIGHT JOIN', 'FULL JOIN')
-				  . " $other b ON a.created_at = b.created_at"
-				  . one('', ' AND a.customer = b.customer')
-				  . " WHERE a.n < 30 AND (b.n IS NULL OR b.n < 30)",
-				0);
-		},
-		sub {
-			(   "SELECT t.id, s.n FROM spans s "
-				  . one('JOIN', 'LEFT JOIN')
-				  . " $table t ON t.created_at "
-				  . one(
-					'>= lo AND t.created_at < hi',
-					'> lo AND hi >= t.created_at',
-					'<@ tstzrange(lo, CASE WHEN lo < hi THEN hi END)',
-					'= lo',
-					'>= lo::date AND t.created_at < lo::date + 1',
-					'::date = lo::date'),
-				0)
-		},
-		sub {
-			(   "SELECT id FROM $table t WHERE "
-				  . one('', 'NOT ')
-				  . "EXISTS (SELECT FROM spans s WHERE "
-				  . one('t.created_at = s.lo', 't.created_at BETWEEN s.lo AND s.hi') . ")",
-				0)
-		},
-		sub {
-			(   "SELECT n, lo FROM spans s WHERE EXISTS (SELECT FROM $table t WHERE t.created_at "
-				  . one('=', '<', '>')
-				  . " s.lo)",
-				0)
-		},
-		sub {
-			(   "SELECT id FROM $table WHERE created_at "
-				  . one('', 'NOT ')
-				  . "IN (SELECT lo FROM spans WHERE lo IS NOT NULL)",
-				0)
-		},
-		sub {
-			(   "SELECT id FROM $table WHERE created_at "
-				  . one('IN', '= ANY', '> ALL', '<= ANY')
-				  . " (SELECT created_at FROM $other WHERE n = "
-				  . int(rand 100) . ")",
-				0)
-		},
-		sub {
-			(   "SELECT * FROM (SELECT id, created_at, n, row_number() OVER (PARTITION BY created_at ORDER BY id, n, customer) FROM $table) w WHERE $where",
-				0)
-		},
-		sub {
-			(   "SELECT * FROM (SELECT id, created_at, n, count(*) OVER (PARTITION BY customer) FROM $table) w WHERE $where",
-				0)
-		},
-		sub {
-			(   "SELECT * FROM (SELECT id, created_at, n FROM $table ORDER BY created_at, id, n LIMIT 50) w WHERE $where",
-				0)
-		},
-		sub {
-			(   "SELECT * FROM (SELECT created_at, 0 AS id, max(n) AS n FROM $table GROUP BY 1) w WHERE $where",
-				0)
-		},
-		sub {
-			(   "WITH w AS "
-				  . one('', 'MATERIALIZED ')
-				  . "(SELECT * FROM $table) SELECT id, created_at FROM w WHERE $where",
-				0)
-		},
-		sub {
-			(   "SELECT * FROM (SELECT id::bigint, created_at, n FROM $table "
-				  . one('UNION ALL', 'UNION', 'EXCEPT', 'INTERSECT')
-				  . " SELECT id::bigint, created_at, n FROM $other) w WHERE $where",
-				0)
-		},
-		sub {
-			(   "SELECT created_at FROM (SELECT created_at, n FROM items UNION ALL SELECT lo, n FROM spans UNION ALL SELECT created_at, n FROM $other) w ORDER BY 1$down$limit",
-				1)
-		},
-		sub {
-			my $f = filters('created_at');
-			("SELECT id, created_at FROM since(" . instant() . ") WHERE $f", 0);
-		},
-		sub { ("SELECT id, created_at FROM of_day(" . day() . ")", 0) },
-		sub { ("DELETE FROM items WHERE $where RETURNING id", 0) },
-		sub {
-			(   "DELETE FROM items WHERE id IN (SELECT id FROM items WHERE $where ORDER BY created_at, id LIMIT 3) RETURNING id",
-				0)
-		},
-		sub { ("UPDATE items SET n = n + 1 WHERE $where RETURNING id, n", 0) },
-		sub {
-			(   "SELECT id, created_at FROM items WHERE $where ORDER BY created_at$down, id$down LIMIT 5 FOR UPDATE",
-				1)
-		},
-		sub {
-			my $p = one(
-				'created_at >= $1 AND created_at < $2',
-				'created_at BETWEEN $1 AND $2',
-				'created_at = ANY (ARRAY[$1, $2])',
-				'created_at::date = $1::date',
-				'created_at <@ tstzrange($1, NULL) AND created_at <> $2',
-				'(created_at, id) > ($1, 5) AND created_at <= $2',
-				"date_trunc('day', created_at) = \$1 OR created_at < \$2",
-				"created_at < \$1 + interval '1 day' AND created_at > \$2 - interval '1 day'");
-			(   "PREPARE p (timestamptz, timestamptz) AS SELECT id, created_at FROM $table WHERE $p ORDER BY created_at, id, n, customer$limit; EXECUTE p ("
-				  . instant() . ", "
-				  . instant()
-				  . "); DEALLOCATE p",
-				1);
-		},
-		sub {
-			my $p = one(
-				'created_at::date = $1',
-				'created_at >= $1',
-				'created_at < $1',
-				"(created_at AT TIME ZONE 'Europe/Berlin')::date = \$1",
-				"date_trunc('week', created_at) = date_trunc('week', \$1)");
-			(   "PREPARE p (date) AS SELECT id, created_at FROM $table WHERE $p ORDER BY created_at, id, n, customer; EXECUTE p ("
-				  . day()
-				  . "); SET timezone = '"
-				  . one(@zones)
-				  . "'; EXECUTE p ("
-				  . day()
-				  . "); DEALLOCATE p",
-				1);
-		},)->();
-}
+# Queries; those whose rows come in an order that is one begin with "+"
+my @queries = split /\n/, <<'END' =~ s/\n\t+/ /gr;
+SELECT * FROM $table WHERE $where
+SELECT * FROM $table WHERE $where
+SELECT id, created_at, n FROM $table WHERE $where
+SELECT count(*), min(id), max(n) FROM $table WHERE $where
+SELECT count(*), min(id), max(n) FROM $table WHERE $where
+SELECT min(created_at), max(created_at) FROM $table{| WHERE $where| WHERE customer = 3}
+SELECT customer, max(created_at) FROM $table WHERE $where GROUP BY customer
++SELECT id, created_at FROM $table WHERE $where ORDER BY created_at{, id, n, customer| DESC, id DESC, n, customer}$limit
++SELECT created_at FROM $table WHERE $where ORDER BY created_at$down{| NULLS FIRST| NULLS LAST}$limit
++SELECT created_at FROM $table WHERE customer = $m AND $where ORDER BY created_at$down$limit
++SELECT customer, created_at FROM $table ORDER BY customer$down, created_at$down$limit
++SELECT created_at FROM items WHERE label = 'label 3' AND n > 20 AND $where ORDER BY created_at$down$limit
++SELECT label COLLATE "C", created_at FROM items WHERE n > 20 ORDER BY 1$down, 2$down$limit
+SELECT c, created_at FROM generate_series(0, 8) c {JOIN|LEFT JOIN} LATERAL
+	(SELECT created_at FROM $table t WHERE t.customer = c AND $where ORDER BY created_at$down LIMIT 2) l ON true
++SELECT created_at FROM $table WHERE {false|n = NULL|created_at < NULL::timestamptz|n > 500} ORDER BY created_at$down
+SELECT {date_trunc('$unit', created_at)|date_trunc('$unit', created_at, 'UTC')|date_trunc('$unit', created_at AT TIME ZONE 'UTC')|date_trunc('$unit', created_at AT TIME ZONE '$zone')|created_at|created_at::date},
+	count(*) FROM $table WHERE $where GROUP BY 1{| ORDER BY 1| HAVING count(*) > 1}
+SELECT created_at, customer, count(*) FROM $table
+	GROUP BY {GROUPING SETS ((created_at), (customer))|ROLLUP (customer, created_at)|customer, created_at} HAVING $having
+SELECT DISTINCT created_at FROM $table WHERE $where{| ORDER BY 1}
+SELECT DISTINCT ON (customer) customer, created_at FROM $table ORDER BY customer, created_at$down
+SELECT a.id, a.created_at, b.id FROM $table a {JOIN|LEFT JOIN|RIGHT JOIN|FULL JOIN} $table b
+	ON a.created_at = b.created_at{| AND a.customer = b.customer} WHERE a.n < 30 AND (b.n IS NULL OR b.n < 30) AND {true|$where_of_a}
+SELECT t.id, s.n FROM spans s {JOIN|LEFT JOIN} $table t
+	ON t.created_at {>= lo AND t.created_at < hi|> lo AND hi >= t.created_at|= lo|>= lo::date AND t.created_at < lo::date + 1|::date = lo::date}
+SELECT t.id, s.n FROM spans s {JOIN|LEFT JOIN} $table t
+	ON t.created_at <@ tstzrange({lo, CASE WHEN lo < hi THEN hi END|least(lo, hi), greatest(lo, hi), '[]'|least(lo, hi), hi, '(]'|NULL, hi|NULL, hi, '()'})
+SELECT s.n, t.id FROM spans s {JOIN|LEFT JOIN} $table t ON t.n > 200 AND t.created_at <@ tstzrange({hi, lo|greatest(lo, hi) + interval '1 s', lo})
+SELECT n, (SELECT count(*) FROM $table t WHERE t.created_at <@ tstzrange(least(lo, hi), greatest(lo, hi), '{[]|[)|(]|()}')) FROM spans s
+SELECT id FROM $table t WHERE {|NOT }EXISTS (SELECT FROM spans s WHERE {t.created_at = s.lo|t.created_at BETWEEN s.lo AND s.hi})
+SELECT n, lo FROM spans s WHERE EXISTS (SELECT FROM $table t WHERE t.created_at {=|<|>} s.lo)
+SELECT id FROM $table WHERE created_at {|NOT }IN (SELECT lo FROM spans WHERE lo IS NOT NULL)
+SELECT id FROM $table WHERE created_at {IN|= ANY} (SELECT created_at FROM $table WHERE n = $n)
+SELECT id FROM $table WHERE created_at {> ALL|<= ANY} (SELECT lo FROM spans WHERE n < $m)
+SELECT * FROM (SELECT id, created_at, n, row_number() OVER (PARTITION BY created_at ORDER BY id, n, customer) FROM $table) w WHERE $where
+SELECT * FROM (SELECT id, created_at, n, count(*) OVER (PARTITION BY customer) FROM $table) w WHERE $where
+SELECT * FROM (SELECT id, created_at, n FROM $table ORDER BY created_at, id, n LIMIT 50) w WHERE $where
+SELECT * FROM (SELECT created_at, 0 AS id, max(n) AS n FROM $table GROUP BY 1) w WHERE $where
+WITH w AS {|MATERIALIZED }(SELECT * FROM $table) SELECT id, created_at FROM w WHERE $where
+SELECT * FROM (SELECT id::bigint, created_at, n FROM $table {UNION ALL|UNION|EXCEPT|INTERSECT} SELECT id::bigint, created_at, n FROM $table) w WHERE $where
++SELECT created_at FROM (SELECT created_at, n FROM items UNION ALL SELECT lo, n FROM spans UNION ALL SELECT created_at, n FROM $table) w ORDER BY 1$down$limit
+SELECT id, created_at FROM since($instant) WHERE $where
+SELECT id, created_at FROM of_day($day)
+DELETE FROM items WHERE $where RETURNING id
+DELETE FROM items WHERE id IN (SELECT id FROM items WHERE $where ORDER BY created_at, id LIMIT 3) RETURNING id
+UPDATE items SET n = n + 1 WHERE $where RETURNING id, n
++SELECT id, created_at FROM items WHERE $where ORDER BY created_at{, id| DESC, id DESC} LIMIT 5 FOR UPDATE
++PREPARE p (timestamptz, timestamptz) AS SELECT id, created_at FROM $table
+	WHERE {created_at >= $1 AND created_at < $2|created_at BETWEEN $1 AND $2|created_at = ANY (ARRAY[$1, $2])|created_at::date = $1::date|created_at <@ tstzrange($1, NULL) AND created_at <> $2|created_at <@ tstzrange(least($1, $2), greatest($1, $2))|(created_at, id) > ($1, 5) AND created_at <= $2|(created_at, id) < ($1, $id)|date_trunc('day', created_at) = $1 OR created_at < $2|created_at < $1 + interval '1 day' AND created_at > $2 - interval '1 day'}
+	ORDER BY created_at, id, n, customer$limit; EXECUTE p ($instant, $instant); DEALLOCATE p
++PREPARE p (date) AS SELECT id, created_at FROM $table
+	WHERE {created_at::date = $1|created_at >= $1|created_at < $1|(created_at AT TIME ZONE 'Europe/Berlin')::date = $1|date_trunc('week', created_at) = date_trunc('week', $1)}
+	ORDER BY created_at, id, n, customer; EXECUTE p ($day); SET timezone = '$zone'; EXECUTE p ($day); DEALLOCATE p
+END
 
 my @switches =
   qw(seqscan indexscan indexonlyscan bitmapscan sort incremental_sort hashagg hashjoin mergejoin nestloop
@@ -505,11 +334,11 @@ for (my $begin = 0; $begin < $queries; $begin += 500)
 
 	for (my $n = $begin; $n < $begin + 500 && $n < $queries; $n++)
 	{
-		$mind = one(@zones, keys %dense);
-		my ($query, $ordered) = query();
+		$mind = one(@zones);
+		my ($ordered, $query) = one(@queries) =~ /^(\+?)(.*)/;
 
 		push @asked,
-		  { query => $query, ordered => $ordered, zone => $mind, settings => settings() };
+		  { query => fill($query), ordered => $ordered, zone => $mind, settings => settings() };
 	}
 	my @by_key = ask('by_key', @asked);
 	my @by_copy = ask('by_copy', @asked);

@@ -8,16 +8,22 @@ CREATE SCHEMA by_copy;
 GRANT USAGE, CREATE ON SCHEMA by_key, by_copy TO reader;
 
 -- Days on which clocks were set, somewhere
-CREATE TABLE zones AS SELECT * FROM unnest('{UTC,Europe/Berlin,America/New_York,America/St_Johns,America/Sao_Paulo,
-	Australia/Lord_Howe,Pacific/Apia,Africa/Monrovia,Africa/Casablanca,Asia/Kathmandu,Asia/Beirut,Antarctica/Troll}'::text[]) zone;
+CREATE TABLE zones AS SELECT * FROM unnest('{UTC,Europe/Berlin,America/New_York,America/St_Johns,America/Sao_Paulo,America/Havana,
+	Atlantic/Azores,Australia/Lord_Howe,Pacific/Apia,Africa/Monrovia,Africa/Casablanca,Asia/Kathmandu,Asia/Beirut,Antarctica/Troll,"FAR-100FARTHER-150,M3.2.0,M11.1.0"}'::text[]) zone;
 CREATE TABLE changes AS
 	SELECT zone, day FROM zones, generate_series(timestamptz '1970-01-02Z', '2036-01-01Z', '1 day') day
 	WHERE (day AT TIME ZONE zone) - (day AT TIME ZONE 'UTC')
 		<> ((day + interval '24 hours') AT TIME ZONE zone) - ((day + interval '24 hours') AT TIME ZONE 'UTC');
 
--- ... and some of them at which there are IDs every ten minutes
+-- ... and some of them at which there are IDs every half hour; and every ten minutes where the days,
+-- weeks and so on begin that are next to them
 CREATE TABLE dense AS
 	SELECT zone, day FROM (SELECT *, row_number() OVER (PARTITION BY zone ORDER BY random()) AS n FROM changes) c WHERE n <= 2;
+CREATE TABLE edges AS
+	SELECT DISTINCT zone, date_trunc(unit, day AT TIME ZONE zone) + n * width AS local
+	FROM dense, (VALUES ('day', interval '1 day'), ('week', '7 days'), ('month', '1 month'), ('quarter', '3 months'), ('year', '1 year')) u(unit, width),
+		generate_series(-1, 2) n
+	WHERE (unit = 'day' OR n IN (0, 1)) AND day > '1971-01-01Z';
 
 -- IDs: the first and the last, those around such changes, around a few ticks, and anywhere
 CREATE TABLE ids AS
@@ -25,7 +31,8 @@ CREATE TABLE ids AS
 		SELECT 0::bigint AS id UNION ALL SELECT snowflake_upper_bound('infinity')::bigint
 		UNION ALL SELECT snowflake_lower_bound(day + (random() * 30 - 3) * interval '1 hour')::bigint
 			+ (random() * 3)::int FROM changes TABLESAMPLE BERNOULLI (15), generate_series(1, 4)
-		UNION ALL SELECT snowflake_lower_bound(day + n * interval '10 min')::bigint FROM dense, generate_series(-24, 200) n
+		UNION ALL SELECT snowflake_lower_bound(day + n * interval '30 min')::bigint FROM dense, generate_series(-8, 66) n
+		UNION ALL SELECT snowflake_lower_bound((local AT TIME ZONE zone) + n * interval '10 min')::bigint FROM edges, generate_series(-3, 3) n
 		UNION ALL SELECT snowflake_lower_bound(timestamptz '2026-11-20Z' + n % 20 * interval '1 ms')::bigint + (random() * 4194303)::int
 			FROM generate_series(1, 100) n
 		UNION ALL SELECT snowflake_lower_bound(date_trunc('hour', timestamptz '2020-01-01Z' + random() * interval '9 years'))::bigint
