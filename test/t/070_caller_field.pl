@@ -125,9 +125,10 @@ sub tails
 	is(sql($read), '641', 'all are read when it has ended');
 
 	# Nothing minted from now on may lie at or below a frontier that was told; also where an ID is of
-	# the tick of the one before, the frontier read between them, as it is now and then.
+	# the tick of the one before, the frontier read between them.  What is left of a tick that is not
+	# over is not given up for that: IDs would get ahead of the clock.
 	sql(q{
-		CREATE PROCEDURE mint_below(INOUT bad int, INOUT in_same_tick int) LANGUAGE plpgsql AS $$
+		CREATE PROCEDURE mint_below(INOUT bad int, INOUT in_same_tick int, INOUT ahead int) LANGUAGE plpgsql AS $$
 		DECLARE
 			before snowflake;
 			after snowflake;
@@ -140,12 +141,14 @@ sub tails
 				after := snowflake_next(0);
 				bad := bad + (after <= frontier)::int;
 				in_same_tick := in_same_tick + (before -> 'time' = after -> 'time')::int;
+				ahead := ahead + (snowflake_timestamp(after) > clock_timestamp())::int;
 				COMMIT;
 			END LOOP;
 		END $$});
-	my ($bad, $in_same_tick) = split /\|/, sql('CALL mint_below(0, 0)');
+	my ($bad, $in_same_tick, $ahead) = split /\|/, sql('CALL mint_below(0, 0, 0)');
 	is($bad, '0', 'no ID comes below a frontier that was told');
-	cmp_ok($in_same_tick, '>', 0, 'what is left of a tick that is not over is not given up');
+	cmp_ok($in_same_tick, '>', 0, 'also in the tick of the one before');
+	is($ahead, '0', 'what is left of a tick that is not over is not given up');
 	return;
 }
 
