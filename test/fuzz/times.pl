@@ -257,6 +257,7 @@ SELECT t.id, s.n FROM spans s {JOIN|LEFT JOIN} $table t
 SELECT t.id, s.n FROM spans s {JOIN|LEFT JOIN} $table t
 	ON t.created_at <@ tstzrange({lo, CASE WHEN lo < hi THEN hi END|least(lo, hi), greatest(lo, hi), '[]'|least(lo, hi), hi, '(]'|NULL, hi|NULL, hi, '()'})
 SELECT s.n, t.id FROM spans s {JOIN|LEFT JOIN} $table t ON t.n > 200 AND t.created_at <@ tstzrange({hi, lo|greatest(lo, hi) + interval '1 s', lo})
+SELECT n, (SELECT count(*) FROM $table t WHERE t.created_at::date {=|<=|<|>} s.lo::date) FROM spans s
 SELECT n, (SELECT count(*) FROM $table t WHERE t.created_at <@ tstzrange(least(lo, hi), greatest(lo, hi), '{[]|[)|(]|()}')) FROM spans s
 SELECT id FROM $table t WHERE {|NOT }EXISTS (SELECT FROM spans s WHERE {t.created_at = s.lo|t.created_at BETWEEN s.lo AND s.hi})
 SELECT n, lo FROM spans s WHERE EXISTS (SELECT FROM $table t WHERE t.created_at {=|<|>} s.lo)
@@ -293,7 +294,7 @@ sub settings
 	my @set = map { "SET enable_$_ = " . one('on', 'off') } grep { chance(0.4) } @switches;
 
 	push @set, 'SET min_parallel_table_scan_size = 0', 'SET min_parallel_index_scan_size = 0',
-	  'SET parallel_setup_cost = 0', 'SET parallel_tuple_cost = 0'
+	  'SET parallel_setup_cost = 10', 'SET parallel_tuple_cost = 0'
 	  if chance(0.2);
 	push @set, 'SET plan_cache_mode = ' . one('force_generic_plan', 'force_custom_plan')
 	  if chance(0.6);
