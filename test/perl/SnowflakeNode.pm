@@ -8,10 +8,11 @@ use warnings;
 
 use parent 'PostgreSQL::Test::Cluster';
 
-use IPC::Run;
-use PostgreSQL::Test::Utils;
-use Test::More;
-use Time::HiRes;
+# What these export would be methods, in place of those of the same names.
+use IPC::Run ();
+use PostgreSQL::Test::Utils ();
+use Test::More ();
+use Time::HiRes ();
 
 # How often a session looks before there is a new one, which a setting may need.
 my $looks = 40;
@@ -24,6 +25,7 @@ sub poll_query_until
 	return $self->SUPER::poll_query_until($dbname, $query, $expected)
 	  if defined $expected && $expected ne 't';
 
+	$query =~ s/;\s*$//;
 	local %ENV = $self->_get_env;
 	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
 	my @psql = ($self->installed_command('psql'), '-XAtq', '-d', $self->connstr($dbname));
@@ -47,7 +49,7 @@ END
 		return 1 if $output eq "true\n";
 		Time::HiRes::sleep(0.05);
 	} while (time < $deadline);
-	diag("waited in vain for: $query\n$errors");
+	Test::More::diag("waited in vain for: $query\n$errors");
 	return 0;
 }
 

@@ -47,11 +47,12 @@ my $had = query($node, $rows, dbname => 'depot');
 my $dbname;
 my $calls = 0;
 
-# Call it until it gets through.  Each attempt is given more time than the ones before, a random
-# part of which it has; the third one ends with the server.
+# Call it until it gets through.  The first attempt ends when it waits for a lock on a table that it
+# needs.  Each further one is given more time than the ones before, a random part of which it has;
+# the third one ends with the server.
 sub killed
 {
-	my ($what, $sql) = @_;
+	my ($what, $sql, $table) = (@_, 'app.orders');
 	my $script = PostgreSQL::Test::Utils::tempdir() . '/' . ++$calls;
 	my $kills = 0;
 
@@ -60,7 +61,13 @@ sub killed
 	for (my $attempt = 1;; $attempt++)
 	{
 		my ($out, $err) = ('', '');
-		my $run;
+		my ($run, $holder);
+
+		if ($attempt == 1)
+		{
+			$holder = $node->background_psql($dbname);
+			$holder->query_safe("BEGIN; LOCK TABLE $table");
+		}
 		{
 			local %ENV = $node->_get_env();
 			$run = IPC::Run::start(
@@ -77,14 +84,15 @@ sub killed
 				\$err);
 		}
 		my $is_there =
-		  q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'victim' AND state = 'active'};
+		  q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'victim' AND state = 'active'}
+		  . ($holder ? q{ AND wait_event_type = 'Lock'} : '');
 		wait_until(
 			"$what runs",
 			sub {
 				eval { $run->pump_nb };
 				return !$run->pumpable || query($node, $is_there);
 			});
-		usleep(30_000 * rand $attempt);
+		usleep(30_000 * rand $attempt) unless $holder;
 		if ($attempt == 3 && query($node, $is_there))
 		{
 			kill_postmaster($node);
@@ -98,6 +106,7 @@ sub killed
 				q{SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity WHERE application_name = 'victim' AND state = 'active'}
 			);
 		}
+		$holder->quit if $holder;
 		eval { $run->finish };
 		next if $err =~ /terminating connection|server closed|connection to server was lost/;
 
@@ -150,9 +159,10 @@ foreach my $round (1 .. ($ENV{SNOWFLAKE_TEST_LONG} ? 5 : 1))
 	is(query($node, $rows, dbname => $dbname), $had, 'nor of the rows, and no trigger has fired');
 	is(leavings(), 0, 'nothing is left over');
 
-	killed('backfill',
-		q{CALL snowflake_migrate.backfill('app.sessions.id', 'at', 1000, batch => 100, load => 0.9)}
-	);
+	killed(
+		'backfill',
+		q{CALL snowflake_migrate.backfill('app.sessions.id', 'at', 1000, batch => 100, load => 0.9)},
+		'app.sessions');
 	is( query(
 			$node, q{
 			SELECT count(*) - count(id), count(id) - count(DISTINCT id), sum(seen),
@@ -161,9 +171,10 @@ foreach my $round (1 .. ($ENV{SNOWFLAKE_TEST_LONG} ? 5 : 1))
 			dbname => $dbname),
 		'0|0|0|0|t|t',
 		'each row has one ID of its time, and no trigger has fired');
-	killed('move_references',
-		q{CALL snowflake_migrate.move_references('app.visits.session', 'token', 'app.sessions.id', 'token', batch => 100)}
-	);
+	killed(
+		'move_references',
+		q{CALL snowflake_migrate.move_references('app.visits.session', 'token', 'app.sessions.id', 'token', batch => 100)},
+		'app.visits');
 	is( query(
 			$node,
 			q{SELECT count(*), count(*) FILTER (WHERE s.id = v.session) FROM app.visits v LEFT JOIN app.sessions s USING (token)},
