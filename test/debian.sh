@@ -21,6 +21,11 @@ declare -A tools_of=([18]=postgresql-18-partman)
 # shellcheck disable=SC2034 # likewise
 default_versions="15 17 18 19"
 
+# Where "long" has 32 bits, and where bytes have the other order: each with the oldest version and
+# with a newer one
+# shellcheck disable=SC2034 # likewise
+other_architectures="15-i386 18-i386 15-s390x 18-s390x"
+
 source_cache=$caches/snowflake-debug
 
 # What the tests need, besides the server, and what the modules of coordinators are
@@ -143,7 +148,8 @@ prefer_experimental()
 }
 
 # Make a chroot, unless it is there and whole.  $1: its name, $2: suites, $3:
-# versions, $4: packages that it has besides.  The caller holds the lock.
+# versions, $4: packages that it has besides, $5: its architecture, if that is not this machine's.
+# The caller holds the lock.
 make_chroot()
 {
 	local suites=$2 versions=$3 dir=$cache/$1 log=$cache/$1.log
@@ -156,6 +162,7 @@ make_chroot()
 	! chroot_is_whole "$dir" "$what" || return 0
 
 	prefer_experimental "$suites" "$versions"
+	[ -z "${5:-}" ] || preferences+=("--architectures=$5")
 	rm -rf --one-file-system "$dir" "$dir.part"
 	if ! make_system "$dir.part" "$suites" "$packages" "${preferences[@]}" >"$log" 2>&1; then
 		rm -rf --one-file-system "$dir.part"
@@ -168,7 +175,7 @@ make_chroot()
 }
 
 # Take a chroot's lock, and make it if need be.  The lock is held until the
-# (sub)shell ends.  $1 to $4: as for make_chroot().
+# (sub)shell ends.  $1 to $5: as for make_chroot().
 open_chroot()
 {
 	if [ "$(id -u)" != 0 ]; then

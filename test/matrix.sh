@@ -11,6 +11,9 @@
 #                                         say "# versions: all"
 #   bash test/run.sh matrix               ... with all TAP tests
 #   bash test/run.sh matrix 17 18         some of them
+#   bash test/run.sh matrix 18-s390x      a version on another architecture, in a chroot as well, which
+#                                         this machine's processor runs, or QEMU: regression and
+#                                         isolation tests
 #
 # Needs root, or sudo without a password.
 
@@ -18,9 +21,13 @@
 . "$root/test/debian.sh"
 : "${SNOWFLAKE_WORK:?run.sh runs this}"
 kind=$1
-version=$2
+version=${2%%-*}
+architecture=${2#"$version"}
+architecture=${architecture#-}
 tests=(build regress isolation tap)
-if [ "$kind" = versions ]; then
+if [ -n "$architecture" ]; then
+	tests=(regress isolation)
+elif [ "$kind" = versions ]; then
 	mapfile -t -O "${#tests[@]}" tests < <(cd "$root/test/t" && grep -lx '# versions: all' -- *.pl)
 elif [[ ${tools_of[$version]:-} = *partman* ]]; then
 	# a tool of another generation than the installed version has
@@ -29,11 +36,12 @@ fi
 
 # as one program among others
 export HARNESS_TAP=1 SNOWFLAKE_JOBS=2
-if there=$(installed_pg_config "$version"); then
+if [ -z "$architecture" ] && there=$(installed_pg_config "$version"); then
 	exec env PG_CONFIG="$there" bash "$root/test/run.sh" "${tests[@]}"
 fi
 become_root "$@"
 begin "$@"
-open_chroot "$version" "${suites_of[$version]:-}" "$version" >"$work/why" ||
-	cannot_have "PostgreSQL $version could not be set up: $(<"$work/why")"
-in_chroot "$version" bash /src/test/run.sh "${tests[@]}"
+[ -z "$architecture" ] || install_packages arch-test qemu-user-static binfmt-support >&2
+open_chroot "$2" "${suites_of[$version]:-}" "$version" "" "$architecture" >"$work/why" ||
+	cannot_have "PostgreSQL $2 could not be set up: $(<"$work/why")"
+in_chroot "$2" bash /src/test/run.sh "${tests[@]}"

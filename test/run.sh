@@ -23,7 +23,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 . "$root/test/debian.sh"
 push="versions build regress isolation tap times races torture fleet check"
-nightly="matrix upgrade package newcomer build regress isolation tap times races model fuzz sqlsmith convert differ clients tools campaigns check"
+nightly="matrix upgrade package image newcomer build regress isolation tap times races model fuzz sqlsmith convert differ clients tools campaigns check"
 known="$nightly versions torture fleet patroni coverage"
 
 # Which kinds of tests, and which of each or what options, from the command line.
@@ -155,7 +155,10 @@ list()
 				python3-psycopg2; PYTHON=/usr/bin/python3 bash test/python.sh patroni ${*@Q}"
 			;;
 		matrix | versions)
-			[ $# -gt 0 ] || set -- ${default_versions/$major/}
+			if [ $# = 0 ]; then
+				set -- ${default_versions/$major/}
+				[ "$kind" = versions ] || set -- "$@" $other_architectures
+			fi
 			for name; do
 				job any "$kind $name" bash test/matrix.sh "$kind" "$name"
 			done
@@ -178,7 +181,7 @@ list()
 				job any clients bash test/clients.sh "$@"
 			fi
 			;;
-		newcomer | package | coverage) job any "$kind" perl "test/$kind.pl" "$@" ;;
+		newcomer | package | image | coverage) job any "$kind" perl "test/$kind.pl" "$@" ;;
 		upgrade) job any upgrade bash test/upgrade.sh ;;
 	esac
 }
