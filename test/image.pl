@@ -1,0 +1,106 @@
+# The images of packaging/, built with buildah on a Debian with PostgreSQL 18 in place of the
+# images that they are made from, which come from registries: the server's is started, and
+# mints; that of the extension is mounted beside a server as CloudNativePG does it.  Needs root
+# and a mirror.
+#
+#   bash test/run.sh image
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/perl";
+use SnowflakeProgram;
+use Test::More;
+
+plan skip_all => 'this makes systems in directories, and needs root for that' if $> != 0;
+my $work = "$ENV{SNOWFLAKE_WORK}/image";
+mkdir $work or die "could not create \"$work\": $!";
+
+# What the official image has in its place, as far as Containerfile relies on it: a new server runs
+# the scripts of a directory, and arguments are those of postgres.
+open my $entrypoint, '>', "$work/docker-entrypoint.sh" or die $!;
+print $entrypoint <<'END';
+#!/bin/bash
+set -e
+runuser -u postgres -- initdb -A trust -D /var/lib/postgresql/image >/dev/null
+runuser -u postgres -- pg_ctl -D /var/lib/postgresql/image -o "-k /tmp -c listen_addresses='' $*" -l /var/lib/postgresql/log -w start >/dev/null
+for script in /docker-entrypoint-initdb.d/*.sql; do
+	runuser -u postgres -- psql -q -v ON_ERROR_STOP=1 -d postgres -f "$script"
+done
+END
+close $entrypoint;
+
+# A script with buildah, whose images lie in the directory of this test and are gone with it
+sub with_buildah
+{
+	my ($script) = @_;
+
+	return with_lib(
+		qq{work='$work'} . q{
+	export BUILDAH_ISOLATION=chroot
+	buildah()
+	{
+		command buildah --root "$work/root" --runroot "$work/run" "$@"
+	}
+	build()
+	{
+		pack_tree --exclude=node_modules | tar -C "$work/tree" -xf -
+		buildah build --quiet --pull-never --build-arg BASE=localhost/base -t "$2" -f "$1" "$work/tree"
+	}
+	} . $script);
+}
+
+program_ok(
+	'an image with a server in place of the official one' => with_buildah(
+		q{
+	install_packages buildah
+	open_chroot 18 "${suites_of[18]}" 18
+	mkdir "$work/tree"
+	container=$(buildah from scratch)
+	tar -C "$cache/18" -cf "$work/base.tar" --exclude=./src --exclude='./tmp/*' --exclude='*/snowflake*' .
+	buildah add --quiet "$container" "$work/base.tar" /
+	rm "$work/base.tar"
+	buildah copy --quiet --chmod 755 "$container" "$work/docker-entrypoint.sh" /usr/local/bin/
+	buildah config --env PGHOST=/tmp --env PATH=/usr/lib/postgresql/18/bin:/usr/local/bin:/usr/bin:/usr/sbin:/bin "$container"
+	buildah commit --quiet "$container" localhost/base
+	buildah rm "$container"}
+	)) or exit done_testing();
+program_ok(
+	'the image of a server is built' => with_buildah('build packaging/image/Containerfile server'));
+my $first = output_of(
+	with_buildah(
+		q{
+	container=$(buildah from --pull-never localhost/server)
+	buildah run "$container" -- bash -c '
+		docker-entrypoint.sh -c snowflake.node_id=1
+		psql -U postgres -d postgres -Atc "SELECT snowflake_next() > 0"
+		runuser -u postgres -- pg_ctl -D /var/lib/postgresql/image -m fast stop >/dev/null'
+	buildah rm "$container" >/dev/null}));
+is($first, "t\n", 'its first ID');
+program_ok('the image of the extension is built' =>
+	  with_buildah('build packaging/cloudnative-pg/Containerfile extension'));
+my $mounted = output_of(
+	with_buildah(
+		q{
+	extension=$(buildah from --pull-never localhost/extension)
+	container=$(buildah from --pull-never localhost/base)
+	buildah run --volume "$(buildah mount "$extension"):/extensions/snowflake:ro" "$container" -- bash -c '
+		set -e
+		runuser -u postgres -- initdb -A trust -D /var/lib/postgresql/image >/dev/null
+		cat >>/var/lib/postgresql/image/postgresql.conf <<-"CONF"
+			listen_addresses = '\'\''
+			unix_socket_directories = '\''/tmp'\''
+			extension_control_path = '\''$system:/extensions/snowflake/share'\''
+			dynamic_library_path = '\''$libdir:/extensions/snowflake/lib'\''
+			shared_preload_libraries = snowflake
+			snowflake.node_id = 1
+		CONF
+		runuser -u postgres -- pg_ctl -D /var/lib/postgresql/image -l /var/lib/postgresql/log -w start >/dev/null || cat /var/lib/postgresql/log
+		psql -U postgres -d postgres -qAtc "CREATE EXTENSION snowflake" -c "SELECT snowflake_next() > 0"
+		runuser -u postgres -- pg_ctl -D /var/lib/postgresql/image -m fast stop >/dev/null'
+	buildah umount "$extension" >/dev/null
+	buildah rm "$container" "$extension" >/dev/null}));
+is($mounted, "t\n", 'a server to which it is mounted mints');
+program_ok('nothing stays mounted' => with_buildah('buildah umount --all'));
+done_testing();
