@@ -89,7 +89,11 @@ static const Unit units[] = {
 	{"decade", 120, 0},
 	{"century", 1200, 0},
 	{"millennium", 12000, 0},
-	/* no unit of date_trunc(): the end of what is before a time, not truncated */
+
+	/*
+	 * no unit of date_trunc(): the end of what is before a time, not
+	 * truncated
+	 */
 	{SNOWFLAKE_TIMEPERIOD_NONE, 0, 0},
 };
 
@@ -382,7 +386,7 @@ snowflake_period_is_exact(PG_FUNCTION_ARGS)
 	Answer	   *answer = fcinfo->flinfo->fn_extra;
 	Datum		value = PG_GETARG_DATUM(0);
 	Oid			type = answer != NULL ? answer->type :
-		getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
+	getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
 	int64		time = type == DATEOID ? DatumGetDateADT(value) : DatumGetInt64(value);
 	TimestampTz start,
 				end;

@@ -131,8 +131,10 @@ $primary->wait_for_catchup($standby);
 foreach my $case (
 	[ 'a node ID of 0', 'snowflake.node_id = 0', '0', '' ],
 	[
-		'no node ID', 'snowflake.node_id = -1',
-		'', qr/^snowflake\.node_id is not set\. Set snowflake\.node_id to a number that no other server mints with/
+		'no node ID',
+		'snowflake.node_id = -1',
+		'',
+		qr/^snowflake\.node_id is not set\. Set snowflake\.node_id to a number that no other server mints with/
 	],
 	[
 		'one that is too large',

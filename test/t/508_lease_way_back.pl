@@ -158,7 +158,8 @@ query(
 		suspect => 'true',
 		floor => 0,
 		reported =>
-		  "floor(1000 * extract(epoch FROM clock_timestamp()))::bigint - 1288834974657 + $near - 1000"));
+		  "floor(1000 * extract(epoch FROM clock_timestamp()))::bigint - 1288834974657 + $near - 1000"
+	));
 my $at_end = q{SELECT (value::jsonb -> 'floor') = (value::jsonb -> 'reported')
 	FROM snowflake_fleet.records WHERE key = 'fleet'};
 is(error_of($one, 'SELECT snowflake_fleet_recover()')->{message},

@@ -19,6 +19,7 @@ cmp_ok(scalar(split ' ', $document), '<=', 1500, 'the page is short');
 $node->start;
 load_depot($node);
 $node->safe_psql('depot', 'DROP EXTENSION snowflake_migrate; DROP EXTENSION snowflake');
+
 # 610_backfill.pl has the rows with a created_at.
 $document =~ s/^## Rows with a .*?(?=^## )//ms or die 'no such section';
 while ($document =~ /^```sql\n(.*?)^```$/msg)
