@@ -200,6 +200,8 @@ sql('SELECT pg_current_xact_id()') foreach 1 .. 2;
 $old = snapshot('REPEATABLE READ');
 other('SELECT snowflake_frontier()');
 my $asking = $node->background_psql('postgres');
+
+# samples are kept by their times, so these must not all have the same
 $asking->query_safe(
 	q{INSERT INTO events (what) VALUES ('later'); SELECT snowflake_frontier(), pg_sleep(0.002)})
   foreach 1 .. 40;

@@ -126,7 +126,7 @@ wait_for_mint($one);
 isnt(status($one, 'node'), '0', 'an emptied record is not taken for what was in doubt');
 
 # The founder of a fleet does not wait for a moment in which nobody renews, as lessees do: in one
-# statement.
+# statement.  Three lessees renew at other moments, so there is hardly one.
 query(
 	$coordinator,
 	q{CREATE PROCEDURE renew(n int) LANGUAGE plpgsql AS $$BEGIN
