@@ -16,7 +16,7 @@ import urllib.request
 
 import psycopg2
 
-from servers import Down, wait_for
+from servers import Down, query_once, wait_for
 
 READY_S = 90
 
@@ -178,15 +178,7 @@ class Postgresql(Coordinator):
 
     def query(self, member, sql, dbname='postgres'):
         """Rows, or None if there are none."""
-        conn = psycopg2.connect(host='127.0.0.1', port=member.ports[0], user='postgres', dbname=dbname,
-                                connect_timeout=2)
-        conn.autocommit = True
-        try:
-            with conn.cursor() as cur:
-                cur.execute(sql)
-                return cur.fetchall() if cur.description else None
-        finally:
-            conn.close()
+        return query_once(sql, host='127.0.0.1', port=member.ports[0], dbname=dbname, connect_timeout=2)
 
     def serves(self, member):
         try:

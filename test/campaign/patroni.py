@@ -24,7 +24,7 @@ import yaml
 
 import clients
 from campaign import Campaign, Parser
-from servers import Site, busy, proc_stat, wait_for
+from servers import Site, busy, proc_stat, query_once, read_pid, wait_for
 
 NODES = (1, 2, 3)
 CLIENTS = 6
@@ -124,12 +124,8 @@ class Node:
                                             stdout=log, stderr=log, env=self.env, start_new_session=True)
 
     def postmaster(self):
-        try:
-            with open(os.path.join(self.data, 'postmaster.pid')) as f:
-                pid = int(f.readline())
-        except (OSError, ValueError):
-            return None
-        return pid if proc_stat(pid) else None
+        pid = read_pid(self.data)
+        return pid if pid and proc_stat(pid) else None
 
     def processes(self):
         """Patroni, the postmaster and its children."""
@@ -162,14 +158,7 @@ class Node:
         return said.get('role') if said.get('state') == 'running' else None
 
     def query(self, sql):
-        conn = psycopg2.connect(host=self.work, port=self.port, user='postgres', dbname='postgres', connect_timeout=5)
-        conn.autocommit = True
-        try:
-            with conn.cursor() as cur:
-                cur.execute(sql)
-                return cur.fetchall() if cur.description else None
-        finally:
-            conn.close()
+        return query_once(sql, host=self.work, port=self.port, dbname='postgres', connect_timeout=5)
 
 
 def connect(nodes, rng):

@@ -47,6 +47,27 @@ def proc_stat(pid):
     return int(fields[1]), int(fields[19]), fields[0]
 
 
+def read_pid(data):
+    """The pid of the postmaster that a data directory names, or None."""
+    try:
+        with open(os.path.join(data, 'postmaster.pid')) as f:
+            return int(f.readline())
+    except (OSError, ValueError):
+        return None
+
+
+def query_once(sql, **where):
+    """The rows of a statement in a connection of its own, or None if it has none."""
+    conn = psycopg2.connect(user='postgres', **where)
+    conn.autocommit = True
+    try:
+        with conn.cursor() as cur:
+            cur.execute(sql)
+            return cur.fetchall() if cur.description else None
+    finally:
+        conn.close()
+
+
 class Site:
     """What all servers of one campaign share."""
 
@@ -163,12 +184,8 @@ class Server:
 
     def postmaster(self):
         """Pid of the running postmaster, or None."""
-        try:
-            with open(os.path.join(self.data, 'postmaster.pid')) as f:
-                pid = int(f.readline())
-        except (OSError, ValueError):
-            return None
-        stat = proc_stat(pid)
+        pid = read_pid(self.data)
+        stat = proc_stat(pid) if pid else None
         if stat is None or stat[2] in STATE_GONE:
             return None
         # the pid may belong to somebody else by now
