@@ -200,6 +200,9 @@ is( join(
 is( query(
 		$node, q{
 	BEGIN;
+	SET LOCAL enable_indexscan = off;
+	SET LOCAL enable_indexonlyscan = off;
+	SET LOCAL enable_bitmapscan = off;
 	SELECT snowflake_migrate.swap_once('1 h');
 	SELECT string_agg(DISTINCT regexp_replace(relname, '_\d+$', ''), ' ' ORDER BY regexp_replace(relname, '_\d+$', ''))
 		FROM pg_stat_xact_user_tables WHERE schemaname IN ('app', 'billing') AND seq_tup_read > 0;
