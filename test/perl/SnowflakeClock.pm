@@ -28,7 +28,8 @@ use strict;
 use warnings;
 
 use SnowflakeTest qw(
-  disorder finish_statement let_pass look minting_node new_clock query set_conf start_minter start_statement start_with_clock status
+  disorder finish_statement let_pass look minting_node new_clock query set_conf start_minter start_statement
+  start_time start_with_clock status
   step_clock stop_time wait_for_gate wait_for_status
 );
 use Test::More ();
@@ -89,6 +90,16 @@ sub wait_watched
 		$self->wait_ms($ms / $bits);
 		look($self->{node});
 	}
+	return;
+}
+
+# From now on time passes, and a mint waits as long as anybody's.
+sub pass_time
+{
+	my ($self) = @_;
+
+	start_time($self->{clock});
+	$self->{session}->query_safe('RESET snowflake.max_wait');
 	return;
 }
 
