@@ -83,7 +83,7 @@ program()
 	local lane=$1 name=$2 packages=$3
 
 	shift 3
-	job "$lane" "$name" "install_packages $packages; nice perl test/$name/$name.pl ${*@Q}"
+	job "$lane" "$name${*:+ $*}" "install_packages $packages; nice perl test/$name/$name.pl ${*@Q}"
 }
 
 # The packages of package.json of tools, the argument, unless the checkout has them, for want of a network.  npm runs as whoever started us, since
@@ -166,8 +166,16 @@ list()
 		model) program processor model spin "$@" ;;
 		fuzz) program processor fuzz "clang libclang-rt-dev" "$@" ;;
 		check)
-			program processor check "cppcheck clang-tidy clang shellcheck binutils pg-bsd-indent perltidy" "$@"
-			if [ $# = 0 ]; then
+			local packages="cppcheck clang-tidy clang shellcheck binutils pg-bsd-indent perltidy"
+
+			if [ $# -gt 0 ]; then
+				program processor check "$packages" "$@"
+			else
+				# what fills the time in which others wait
+				program "processor 1" check "$packages" clang-tidy
+				program "processor 1" check "$packages" style
+				program "processor 2" check "$packages" gcc
+				program "processor 2" check "$packages" cppcheck
 				job any rules "install_packages patch; perl test/check/rules.pl"
 				job any harness perl test/check/harness.pl
 			fi

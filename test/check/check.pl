@@ -146,57 +146,72 @@ if ($mode eq '--tidy')
 
 my $include = pg_config('--includedir-server');
 my @defines = ('-DSNOWFLAKE_VERSION=""', '-Isrc', "-I$include");
+my %part = (
+	cppcheck => sub {
+		silent_ok(
+			'cppcheck',
+			'cppcheck',
+			'--quiet',
+			'--error-exitcode=1',
+			'--std=c99',
+			'--max-configs=1',
+			'--enable=warning,style,performance,portability',
+			'--suppressions-list=test/check/cppcheck.txt',
+			"--suppress=*:$include/*",
+			'--suppress=unmatchedSuppression',
+			'-D__GNUC__=12',
+			'-D__x86_64__',
+			'-D__linux__',
+			@defines,
+			'src');
+	},
 
-silent_ok(
-	'cppcheck',
-	'cppcheck',
-	'--quiet',
-	'--error-exitcode=1',
-	'--std=c99',
-	'--max-configs=1',
-	'--enable=warning,style,performance,portability',
-	'--suppressions-list=test/check/cppcheck.txt',
-	"--suppress=*:$include/*",
-	'--suppress=unmatchedSuppression',
-	'-D__GNUC__=12',
-	'-D__x86_64__',
-	'-D__linux__',
-	@defines,
-	'src');
+	# it counts the warnings of the server's headers, which it does not show
+	'clang-tidy' => sub {
+		silent_ok('clang-tidy',
+				"clang-tidy --quiet src/*.c src/*/*.c -- -D_GNU_SOURCE -I'${\ pg_config('--includedir')}' "
+			  . join(' ', map { "'$_'" } @defines)
+			  . " -Wno-ignored-attributes 2>'$work/log' || { cat '$work/log'; exit 1; }");
+	},
+	gcc => sub {
+		silent_ok('gcc -fanalyzer', build('CC=gcc', 'COPT=-fanalyzer -Werror'));
+		silent_ok(
+			"warnings that PostgreSQL's own flags leave out",
+			build(
+				'CC=gcc',
+				'COPT=-Wshadow=local -Wmissing-declarations -Wvla'
+				  . ' -Wduplicated-cond -Wduplicated-branches -Wlogical-op -Wnull-dereference -Wwrite-strings -Werror'
+			));
+	},
+	style => sub {
+		program_ok('built with what debuggers need', build('COPT=-g -O0'));
 
-# it counts the warnings of the server's headers, which it does not show
-silent_ok('clang-tidy',
-		"clang-tidy --quiet src/*.c src/*/*.c -- -D_GNU_SOURCE -I'${\ pg_config('--includedir')}' "
-	  . join(' ', map { "'$_'" } @defines)
-	  . " -Wno-ignored-attributes 2>'$work/log' || { cat '$work/log'; exit 1; }");
-silent_ok('gcc -fanalyzer', build('CC=gcc', 'COPT=-fanalyzer -Werror'));
-silent_ok(
-	"warnings that PostgreSQL's own flags leave out",
-	build(
-		'CC=gcc',
-		'COPT=-Wshadow=local -Wmissing-declarations -Wvla'
-		  . ' -Wduplicated-cond -Wduplicated-branches -Wlogical-op -Wnull-dereference -Wwrite-strings -Werror'
-	));
-program_ok('built with what debuggers need', build('COPT=-g -O0'));
+		# What the files of src share has a name of its own.
+		silent_ok(
+			'shared symbols have our prefix',
+			q{nm -g --defined-only src/*.o src/*/*.o | awk 'NF == 3 { print $3 }' |
+			grep -vE '^(snowflake_|make_snowflake$|pg_finfo_|_PG_init$|_SnowflakeCoordinatorInit$|Pg_magic_func$)' || true}
+		);
+	  SKIP:
+		{
+			skip 'there is no pg_bsd_indent', 1
+			  if system('command -v pg_bsd_indent >/dev/null') != 0;
+			indent();
+			silent_ok('indentation', qw(diff -ru --exclude=*.o --exclude=*.bc src indented/src));
+		}
 
-# What the files of src share has a name of its own.
-silent_ok(
-	'shared symbols have our prefix',
-	q{nm -g --defined-only src/*.o src/*/*.o | awk 'NF == 3 { print $3 }' |
-	grep -vE '^(snowflake_|make_snowflake$|pg_finfo_|_PG_init$|_SnowflakeCoordinatorInit$|Pg_magic_func$)' || true}
-);
-SKIP:
+		is(join(' ', tidy()), '', 'Perl is tidy');
+
+		# -S warning: below that, shellcheck notes functions that only a trap calls,
+		# lists of options that are meant to be split, and the like.  SC2192: an empty
+		# value in an associative array is what is meant.
+		silent_ok('shellcheck',
+			'find . -name "*.sh" -exec shellcheck -x -P SCRIPTDIR -s bash -S warning -e SC2192 {} +');
+	});
+
+foreach my $name ($mode ne '' ? ($mode, @ARGV) : sort keys %part)
 {
-	skip 'there is no pg_bsd_indent', 1 if system('command -v pg_bsd_indent >/dev/null') != 0;
-	indent();
-	silent_ok('indentation', qw(diff -ru --exclude=*.o --exclude=*.bc src indented/src));
+	die "there is no check \"$name\"\n" if !$part{$name};
+	$part{$name}->();
 }
-
-is(join(' ', tidy()), '', 'Perl is tidy');
-
-# -S warning: below that, shellcheck notes functions that only a trap calls,
-# lists of options that are meant to be split, and the like.  SC2192: an empty
-# value in an associative array is what is meant.
-silent_ok('shellcheck',
-	'find . -name "*.sh" -exec shellcheck -x -P SCRIPTDIR -s bash -S warning -e SC2192 {} +');
 done_testing();
