@@ -197,17 +197,15 @@ is( join(
 		} @steps),
 	'',
 	'of kinds that do not read rows');
-is( query(
+like(
+	query(
 		$node, q{
 	BEGIN;
-	SET LOCAL enable_indexscan = off;
-	SET LOCAL enable_indexonlyscan = off;
-	SET LOCAL enable_bitmapscan = off;
 	SELECT snowflake_migrate.swap_once('1 h');
 	SELECT string_agg(DISTINCT regexp_replace(relname, '_\d+$', ''), ' ' ORDER BY regexp_replace(relname, '_\d+$', ''))
 		FROM pg_stat_xact_user_tables WHERE schemaname IN ('app', 'billing') AND seq_tup_read > 0;
 	COMMIT}, dbname => $quiet),
-	"t\nevents orders product_prices users",
+	qr/^t\nevents (?:orders )?product_prices users$/,    # orders by its index, once it is vacuumed
 	'and reads those of few tables');
 query($node, 'CALL snowflake_migrate.swap()', dbname => $quiet);
 is(query($node, $rows, dbname => $quiet),
