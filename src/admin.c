@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * admin.c
- *	  What an administrator does: functions that ask the keeper for something and
- *	  wait for it.
+ *	  Functions for administrators, which ask the keeper for something and wait
+ *	  for it.
  *
- * The script revokes them from everybody.  They wait for the keeper as a mint does, for
- * at most snowflake.max_wait, or for a second if that is 0.
+ * The SQL script revokes them from PUBLIC.  They wait for the keeper as a mint does,
+ * for at most snowflake.max_wait, or for a second if that is 0.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +34,7 @@ PG_FUNCTION_INFO_V1(snowflake_accept_database);
 PG_FUNCTION_INFO_V1(snowflake_accept_clock);
 PG_FUNCTION_INFO_V1(snowflake_restart_at_clock);
 
-/* When the wait of a call that begins now is too long, on the monotonic clock. */
+/* When the wait of a call that begins now becomes too long, on the monotonic clock. */
 static int64
 deadline(void)
 {
@@ -52,10 +52,10 @@ no_answer_error(const char *what)
 }
 
 /*
- * Ask the keeper for something, and wait until it has announced something; an error
- * if the deadline, on the monotonic clock, is over: then nothing is asked for, or it would be
- * done after the error.  As for snowflake_keeper_state_wait(), in a loop that tests a condition
- * first.
+ * Ask the keeper for something, and wait until it has announced something.  If the deadline, on
+ * the monotonic clock, has passed, this raises an error without asking, so that nothing is done
+ * after the error.  Call this in a loop that tests a condition first, like
+ * snowflake_keeper_state_wait().
  */
 static void
 ask(const char *function, uint32 what, int64 deadline_usec)
@@ -76,7 +76,7 @@ ask_until_open(const char *function, uint32 what, int64 deadline_usec)
 	ConditionVariableCancelSleep();
 }
 
-/* An error if an ID is of the layout's last tick, or after it. */
+/* Raise an error if an ID is of the layout's last tick, or after it. */
 static void
 check_not_last(int64 id, int64 tick)
 {
@@ -113,8 +113,8 @@ warn_if_ahead(void)
 }
 
 /*
- * A generator that stands where a node ID was whose order was given up has passed the floor,
- * but other node IDs go on below it, and no row says otherwise.
+ * Raise an error if the generator has passed the floor only because it is where the order of
+ * its node ID was given up: other node IDs go on below the floor, and no row says otherwise.
  */
 static void
 refuse_given_up(const SnowflakeView *view, uint64 floor)
@@ -131,8 +131,8 @@ refuse_given_up(const SnowflakeView *view, uint64 floor)
 }
 
 /*
- * The gate is open, and the floor was raised: wait until the newest position is there,
- * and warn if that is ahead of the clock.
+ * The gate is open, and the floor was raised: wait until the newest position has
+ * reached it, and warn if that is ahead of the clock.
  */
 static void
 pass_floor(const char *function, uint64 floor, int64 deadline_usec)
@@ -149,12 +149,12 @@ pass_floor(const char *function, uint64 floor, int64 deadline_usec)
 }
 
 /*
- * Never mint at or below an ID: on return this is durable.  If it is canceled,
- * it may be done all the same.
+ * Never mint at or below an ID: on return, this is durable.  If the call is
+ * canceled, it may be done nevertheless.
  *
- * The whole tick of the ID counts as used, because in most layouts the node
- * stands above the sequence, so a later sequence number of the same tick can
- * make a smaller ID.
+ * The whole tick of the ID counts as used, because in most layouts the node is
+ * above the sequence, so a later sequence number of the same tick can give a
+ * smaller ID.
  */
 Datum
 snowflake_advance(PG_FUNCTION_ARGS)
@@ -173,8 +173,8 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	check_not_last(id, tick);
 
 	/*
-	 * One row that is dated wrong is a generator that is ahead for hours or
-	 * years.  Servers whose clocks are right differ by less than a minute.
+	 * A single row with a wrong date would put the generator ahead for hours
+	 * or years.  Servers with correct clocks differ by less than a minute.
 	 */
 	lead_usec = snowflake_layout_tick_start(layout, tick) - snowflake_generator_clock();
 	if (lead_usec > USECS_PER_MINUTE && !PG_GETARG_BOOL(1))
@@ -185,12 +185,15 @@ snowflake_advance(PG_FUNCTION_ARGS)
 				errdetail("New snowflakes would be that far ahead of the clock, and nothing could be minted while that exceeds snowflake.max_ahead."),
 				errhint("Look for rows that are dated wrong. If that is what you want, call snowflake_advance() with force => true."));
 
-	/* nothing is asked for unless it can be done */
+	/* ask for nothing unless it can be done */
 	ask_until_open("snowflake_advance()", SNOWFLAKE_WANT_GATE, deadline_usec);
 	snowflake_generator_view(&view);
 	refuse_given_up(&view, floor);
 
-	/* what is minted from here on, or left of a batch, is above it */
+	/*
+	 * IDs that are minted from here on, also the rest of a batch, are above
+	 * it
+	 */
 	snowflake_generator_raise_floor(floor);
 	pass_floor("snowflake_advance()", floor, deadline_usec);
 	PG_RETURN_VOID();
@@ -213,8 +216,7 @@ has_same_parts(const SnowflakeLayout *one, const SnowflakeLayout *other)
 }
 
 /*
- * Warn of what becomes of the IDs that exist: they may be decoded to other times
- * or other parts.
+ * Warn if existing IDs now decode to other times or other parts.
  */
 static void
 warn_of_old_ids(const SnowflakeLayout *stored, int64 id)
@@ -245,12 +247,12 @@ warn_of_old_ids(const SnowflakeLayout *stored, int64 id)
 }
 
 /*
- * Warn of what a change of the layout does: to the IDs that exist, and if the new
- * ones are smaller.  Then these sort before the existing ones, and will reach them
- * one day.
+ * Warn about the effects of a change of the layout: on existing IDs, and if new
+ * IDs are smaller.  Then the new ones sort before the existing ones, and will
+ * reach them one day.
  *
- * If they are equal at this moment, the time is in the same place, and the new
- * ones ascend from the old: minting resumes in a later tick.
+ * If the two are equal at this moment, the time is in the same place, and new
+ * IDs ascend from the old ones: minting resumes in a later tick.
  */
 static void
 compare_layouts(const char *stored_text)
@@ -276,7 +278,7 @@ compare_layouts(const char *stored_text)
 }
 
 /*
- * Take the configured layout in place of the stored one: on return the gate is
+ * Replace the stored layout with the configured one: on return, the gate is
  * open.
  */
 Datum
@@ -301,7 +303,7 @@ snowflake_accept_layout(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* An error while the clock is not believed.  "why" is a sentence, the detail. */
+/* Raise an error while the clock is not believed.  "why" is the detail, a sentence. */
 static void
 refuse_jump(const char *why)
 {
@@ -320,8 +322,9 @@ refuse_jump(const char *why)
 }
 
 /*
- * The largest ID that is said to exist.  A wrong number is mostly of a far future,
- * which is refused, or of long ago, which is told.  Nothing is compared with a clock
+ * Check the ID that is said to be the largest that exists, and return the last
+ * position of its tick.  A wrong number is usually from the far future, which is an
+ * error, or from long ago, which is a warning.  Nothing is compared with a clock
  * that is not believed.
  */
 static uint64
@@ -352,15 +355,15 @@ check_largest(int64 id)
 }
 
 /*
- * Keep a new reservation in the configured database, although this cluster has,
- * or had, one elsewhere: on return the gate is open, and nothing is minted at or below
- * the largest ID that exists.
+ * Keep a new reservation in the configured database, although this cluster has or had
+ * one elsewhere: on return, the gate is open, and nothing is minted at or below the
+ * largest ID that exists.
  *
- * That is the floor, in shared memory, before the keeper is asked; the keeper stores it
- * for all node IDs in the transaction in which it writes the new reservation.  So a crash
- * leaves either both, or neither, and then the old one is as lost as it was.  Where the
- * reservation is in its place already, as after another call of this function,
- * the floor is raised all the same.
+ * That ID becomes the floor, in shared memory, before the keeper is asked; the keeper
+ * stores it for all node IDs in the transaction in which it writes the new reservation.
+ * So a crash leaves either both or neither, and then the old reservation is as lost as
+ * before.  If the reservation is in its place already, as after another call of this
+ * function, the floor is raised nevertheless.
  */
 Datum
 snowflake_accept_database(PG_FUNCTION_ARGS)
@@ -384,7 +387,7 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 				errdetail("Minting starts above it, so that it does not come again."),
 				errhint("Call snowflake_accept_database() with the largest of all tables and databases, or with none_exists => true if nothing was ever minted."));
 
-	/* a look that is under way may have been at another clock */
+	/* a judgment that is under way may be about an earlier clock */
 	looks = snowflake_keeper_state_judgments() + 2;
 	snowflake_keeper_state_await_judgment(looks, deadline_usec);
 	if (snowflake_keeper_state_judgments() < looks)
@@ -405,9 +408,10 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 }
 
 /*
- * Believe the clock, which has jumped: on return minting follows it, or stands where it
- * is behind.  If it is so far behind that nothing can be minted, it is believed all the
- * same, as it would be after snowflake.jump_patience; a warning says for how long.
+ * Believe the clock, which has jumped: on return, minting follows it, or IDs run ahead
+ * if it is behind.  If it is so far behind that nothing can be minted, it is believed
+ * nevertheless, as it would be after snowflake.jump_patience; a warning says for how
+ * long.
  */
 Datum
 snowflake_accept_clock(PG_FUNCTION_ARGS)
@@ -439,8 +443,9 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 				errhint("Correct the server's clock."));
 
 	/*
-	 * The keeper may not have seen the jump yet, so it is asked in any case.
-	 * A look that is under way has not heard of it, but the next one has.
+	 * The keeper may not have noticed the jump yet, so it is asked in any
+	 * case.  A judgment that is under way does not know of the request, but
+	 * the next one does.
 	 */
 	looks = snowflake_keeper_state_judgments();
 	while (snowflake_keeper_state_judgments() < looks + 2 ||
@@ -453,9 +458,9 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 }
 
 /*
- * Is the generator ahead of the clock, and can it be taken back under the node ID
- * that it has, or, if that is leased, under another one?  Then it returns whether it needs
- * another one.  If not, an error says what can be done.
+ * Check that the generator is far ahead of the clock, and can be taken back under the node
+ * ID that it has or, if that is leased, under another one.  Returns true if it needs
+ * another one.  Otherwise, raises an error that says what can be done.
  */
 static bool
 check_reset(int32 node, const SnowflakeView *view)
@@ -497,8 +502,8 @@ check_reset(int32 node, const SnowflakeView *view)
 }
 
 /*
- * Wait until another node ID is leased in place of the one of the view, from the clock on,
- * and the gate is open for it, which the view shows then.
+ * Wait until another node ID is leased in place of that of the view, from the clock on,
+ * and the gate is open for it.  The view is updated.
  */
 static void
 replace_lease(SnowflakeView *view, int64 deadline_usec)
@@ -522,13 +527,13 @@ replace_lease(SnowflakeView *view, int64 deadline_usec)
 }
 
 /*
- * Take a generator back to the clock, which it is far ahead of for good, by giving
- * up the order: snowflakes are smaller than some of before.  None comes again,
- * since the node ID was not used there.  The caller names it, so that this is not
- * done by accident.
+ * Take a generator that is far ahead of the clock back to it by giving up the
+ * order: new snowflakes are smaller than some earlier ones.  None is issued twice,
+ * since the node ID was not used there.  The caller names the node ID, so that
+ * this is not done by accident.
  *
- * Where node IDs are leased the caller names the one that is, and another one is leased in
- * its place.  The lease of the one goes on to its end, above all that was minted with it.
+ * Where node IDs are leased, the caller names the leased one, and another one is leased in
+ * its place.  The old lease goes on to its end, above everything that was minted with it.
  */
 Datum
 snowflake_restart_at_clock(PG_FUNCTION_ARGS)
@@ -546,7 +551,7 @@ snowflake_restart_at_clock(PG_FUNCTION_ARGS)
 	before = view.last;
 	do
 	{
-		/* it may be another node ID by now, or have minted */
+		/* the node ID may have changed by now, or have minted */
 		if (view.gate == GATE_OPEN && check_reset(node, &view))
 		{
 			replace_lease(&view, deadline_usec);

@@ -47,7 +47,7 @@ request_shmem(void)
 	RequestAddinShmemSpace(snowflake_prepared_size());
 	RequestAddinShmemSpace(snowflake_frontier_sample_size());
 
-	/* for the name; the locks themselves lie beside what they guard */
+	/* for the name; the locks themselves are beside what they guard */
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
 }
 
@@ -73,7 +73,7 @@ attach_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Ask for shared memory.  Only while the server preloads libraries. */
+/* Set the hooks that request shared memory.  Call this only while the server preloads libraries. */
 void
 snowflake_shmem_init(void)
 {

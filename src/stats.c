@@ -29,7 +29,7 @@ PG_FUNCTION_INFO_V1(snowflake_stats_reset);
 #define COLUMN_STATS_RESET	(COLUMN_COUNTERS + SNOWFLAKE_COUNTERS)
 #define STATS_COLUMNS		(COLUMN_STATS_RESET + 1)
 
-/* Is that in microseconds? */
+/* Is the counter a time, in microseconds? */
 static bool
 counts_time(SnowflakeCounter counter)
 {
@@ -48,8 +48,9 @@ counts_time(SnowflakeCounter counter)
 }
 
 /*
- * The counts since the counters were last reset.  Only roles that may read statistics
- * see how much others mint; without a generator there is nothing to count.
+ * Returns the counts since the counters were last reset.  Only roles that may read
+ * statistics see how much others mint; without a generator, there is nothing to
+ * count.
  */
 Datum
 snowflake_get_stats(PG_FUNCTION_ARGS)
@@ -83,7 +84,7 @@ snowflake_get_stats(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls)));
 }
 
-/* Count from zero again.  The script revokes it from PUBLIC. */
+/* Count from zero again.  The SQL script revokes this from PUBLIC. */
 Datum
 snowflake_stats_reset(PG_FUNCTION_ARGS)
 {

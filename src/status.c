@@ -60,7 +60,7 @@ enum
 	STATUS_COLUMNS
 };
 
-/* The row of the view: a column is null until it is put. */
+/* The row of the view: a column is null until it is set. */
 typedef struct StatusRow
 {
 	Datum		values[STATUS_COLUMNS];
@@ -131,7 +131,7 @@ put_node_after_promotion(StatusRow *row)
 		put(row, COLUMN_NODE, Int32GetDatum(wanted.node));
 }
 
-/* Where the node ID comes from, and what is known of its lease. */
+/* Where the node ID comes from, and what is known about its lease. */
 static void
 put_node_source(StatusRow *row)
 {
@@ -164,7 +164,7 @@ put_public(StatusRow *row, const SnowflakeView *view)
 	int			keeper_pid = snowflake_keeper_state_pid();
 	int64		standby_wait_usec = snowflake_keeper_state_standby_wait_usec();
 
-	/* a standby has the one that it would mint with */
+	/* on a standby, the one that it would mint with */
 	if (view->gate == GATE_OPEN)
 		put(row, COLUMN_NODE, Int32GetDatum(view->node));
 	else if (in_recovery)
@@ -177,7 +177,7 @@ put_public(StatusRow *row, const SnowflakeView *view)
 	put_clock(row);
 }
 
-/* How far an open gate has come. */
+/* How far the generator is, while the gate is open. */
 static void
 put_position(StatusRow *row, const SnowflakeView *view, int64 lead_usec)
 {
@@ -187,7 +187,7 @@ put_position(StatusRow *row, const SnowflakeView *view, int64 lead_usec)
 	put(row, COLUMN_RESERVED_UNTIL,
 		TimestampTzGetDatum(snowflake_layout_position_time(layout, view->limit)));
 
-	/* a position to which "last" was merely raised is no ID */
+	/* a position to which "last" was merely raised has no ID */
 	if (view->last == view->raised_to)
 		return;
 	put(row, COLUMN_LAST_ID, Int64GetDatum(snowflake_generator_position_id(view->last)));
@@ -196,9 +196,9 @@ put_position(StatusRow *row, const SnowflakeView *view, int64 lead_usec)
 }
 
 /*
- * The state of the generator.  Its parts are read one after the other, while
- * minting goes on; each is right for its moment, and so is the node without the
- * lock.
+ * Returns the state of the generator.  Its parts are read one after the other,
+ * while minting goes on; each is right for its own moment, and so is the node,
+ * which is read without the lock.
  *
  * Only roles that may read statistics see how much and when others mint.
  */

@@ -3,23 +3,23 @@
  * clock.c
  *	  The judge of the wall clock.
  *
- * A wall clock may be wrong in both directions.  The boot clock, which cannot be set, betrays it.
- * (Slewing changes the speed of both, at least on Linux.)  The rule:
+ * A wall clock may be wrong in both directions.  The boot clock, which cannot be set, shows when
+ * it is set.  (Slewing changes the speed of both, at least on Linux.)  The rules:
  *
  * 1. A start believes the clock, unless it is behind the newest ID that there may be by more
- *	  than snowflake.max_ahead and what a crash explains: then nothing is minted until it is
- *	  not, or an administrator accepts it; and a clock more than a day past that ID has to have
- *	  lasted for snowflake.jump_patience by then.  A clock that the layout does not have is never
- *	  believed; nor is, before the first ID ever, one from before this release.
+ *	  than snowflake.max_ahead and what a crash explains.  Then nothing is minted until the clock
+ *	  has caught up or an administrator accepts it; a clock that is then more than a day past
+ *	  that ID must have lasted for snowflake.jump_patience.  A clock outside of the layout is
+ *	  never believed, and before the first ID ever, neither is a clock from before this release.
  *
- * 2. A clock that moved by at most snowflake.max_jump is followed.  One that moved farther is
- *	  coasted through, on the boot clock, until it returns, an administrator accepts it, or it
- *	  has lasted for jump_patience; a jump ahead, for a thousandth of the jump if that is longer.
- *	  But while there is no ID of the clock that is believed, or none can be minted by it,
- *	  another one is believed at once if it is nearer to the newest ID or within a day of it.
+ * 2. A clock that moved by at most snowflake.max_jump is followed.  A larger jump is coasted
+ *	  through, on the boot clock, until the clock returns, an administrator accepts it, or it has
+ *	  lasted for jump_patience; a jump ahead must last for a thousandth of its length if that is
+ *	  longer.  But while the believed clock has no ID yet, or none can be minted by it, another
+ *	  clock is believed at once if it is nearer to the newest ID or within a day of it.
  *
- * 3. Where the clock that is believed is behind the IDs, IDs run ahead: they go on at last + 1,
- *	  ahead by at most the lead that there was then, which only falls, and by at most max_ahead.
+ * 3. If the believed clock is behind the IDs, IDs run ahead: they go on at last + 1, ahead by
+ *	  at most the lead that they had at that moment, which only falls, and by at most max_ahead.
  *	  Beyond that, mints wait or are refused.
  *
  * Uniqueness and order do not depend on any of this: the correction only says how far the
@@ -33,17 +33,17 @@
  *
  * - The keeper dies after a look.  The judge's memory is in shared memory.
  *
- * - The server dies, or a copy of its files starts elsewhere.  Nothing of this is kept: a start
- *	 coasts through nothing.  So the IDs of a copy that was restored to an earlier point are
- *	 above those that it does not know of, if the clock is past them.
+ * - The server dies, or a copy of its files starts elsewhere.  Nothing of this is kept, and a
+ *	 start coasts through nothing.  So the IDs of a copy that was restored to an earlier point
+ *	 are above those that it does not know, if the clock is past them.
  *
  * A wrong clock that is believed costs a lead of its own length, and IDs are refused only if
  * that is more than max_ahead.  To be believed it has to last for a thousandth of it, or the
  * server has to start with it and mint: the keeper reserves time only for mints that ask, so a
  * clock under which nothing was minted leaves nothing behind.
  *
- * Only the keeper judges.  It does before it reserves time and whenever a mint asks, and
- * publishes the result before anything that follows from it.
+ * Only the keeper judges.  It does so before it reserves time and whenever a mint asks,
+ * and it publishes the result before anything that follows from it.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,18 +56,21 @@
 #include "base/compat.h"
 #include "base/settings.h"
 
-/* What is worth a word, and a new lead: what neither slewing nor the look explains. */
+/*
+ * The smallest step that is reported and gives a new lead: more than slewing and the imprecision
+ * of the reading explain.
+ */
 #define STEP_USEC(elapsed_usec, precision_usec) \
 	(1000 + Min((elapsed_usec) / 1000, 100000) + (precision_usec))
 
 /*
- * How often to look, without being asked, at a clock that is coasted through, or behind; and
- * where nothing is minted before there is one to be believed.
+ * How often to read, without being asked, a clock that is coasted through or is behind the
+ * IDs; and one that is refused, while nothing can be minted
  */
 #define COAST_LOOK_MS			1000
 #define REFUSED_LOOK_MS			100
 
-/* How far past the newest ID a clock is nothing remarkable. */
+/* How far past the newest ID a clock may be without being doubted */
 #define PLAUSIBLE_USEC			USECS_PER_DAY
 
 #define MAX_AHEAD_USEC			(snowflake_max_ahead_s * USECS_PER_SEC)
@@ -77,8 +80,8 @@ typedef struct ClockMemory
 	/* For the keeper only. */
 	bool		known;			/* a clock is believed */
 	bool		jumping;		/* there is one that is not */
-	int64		offset_usec;	/* to be added to the boot clock: the former */
-	int64		jumped_to_usec; /* and the latter ... */
+	int64		offset_usec;	/* of the believed clock from the boot clock */
+	int64		jumped_to_usec; /* of the other one ... */
 	int64		since_usec;		/* ... since then; boot clock */
 	int64		looked_usec;	/* when it was last looked at, boot clock; 0:
 								 * there was no start yet */
@@ -87,7 +90,7 @@ typedef struct ClockMemory
 	TimestampTz newest_then;	/* and when this clock was first believed */
 	TimestampTz proven_from;	/* an ID of this time shows that it is right */
 
-	/* What others may know, for messages.  The lock. */
+	/* What others may know, for messages.  Protected by the mutex. */
 	slock_t		mutex;
 	SnowflakeClockState state;
 } ClockMemory;
@@ -115,7 +118,10 @@ snowflake_clock_attach(void)
 	SpinLockInit(&memory->mutex);
 }
 
-/* Look at both clocks.  How precise that is counts: this process may have to wait in between. */
+/*
+ * Read both clocks.  The precision is measured, since this process may lose the processor in
+ * between.
+ */
 void
 snowflake_clock_read(SnowflakeClockReading *look)
 {
@@ -124,7 +130,7 @@ snowflake_clock_read(SnowflakeClockReading *look)
 	look->precision_usec = snowflake_clock_usec(CLOCK_BOOTTIME) - look->boot_usec;
 }
 
-/* Was there a start?  Only the keeper, as for all that follows up to the judge. */
+/* Has judging begun?  Only the keeper calls this and all that follows, up to the judge. */
 bool
 snowflake_clock_is_started(void)
 {
@@ -133,7 +139,7 @@ snowflake_clock_is_started(void)
 
 /*
  * Begin to judge, with the time of the newest ID that there may be, or SNOWFLAKE_CLOCK_NEVER.
- * While no clock is believed, that may change, with the node ID.
+ * While no clock is believed, that time may change with the node ID.
  */
 void
 snowflake_clock_start(TimestampTz newest)
@@ -142,14 +148,14 @@ snowflake_clock_start(TimestampTz newest)
 	memory->looked_usec = snowflake_clock_usec(CLOCK_BOOTTIME);
 }
 
-/* Is there a clock to follow? */
+/* Is a clock believed? */
 bool
 snowflake_clock_is_believed(void)
 {
 	return memory->known;
 }
 
-/* IDs are ahead by so much: let them run, by no more than before unless that is new. */
+/* IDs are ahead by lead_usec: allow that, but no more than before unless the lead is new. */
 static void
 run_ahead(int64 lead_usec, bool is_new)
 {
@@ -159,8 +165,9 @@ run_ahead(int64 lead_usec, bool is_new)
 }
 
 /*
- * The newest ID's time was set, by an opening of the gate or snowflake_advance(): from
- * here on IDs may run ahead, if they are.  Returns by how much.
+ * The newest ID's time was set by an opening of the gate or by snowflake_advance().
+ * If IDs are now ahead of the clock, they may run on from there.  Returns how far they
+ * may be ahead, in microseconds.
  */
 int64
 snowflake_clock_raised(TimestampTz newest)
@@ -168,20 +175,23 @@ snowflake_clock_raised(TimestampTz newest)
 	if (!memory->known)
 		return 0;
 	if (memory->newest == memory->newest_then)
-		memory->newest_then = newest;	/* that is no ID of this clock */
+		memory->newest_then = newest;	/* no ID of this clock */
 	memory->newest = newest;
 	run_ahead(newest - (memory->offset_usec + memory->looked_usec), true);
 	return memory->allowed_usec;
 }
 
-/* How long a clock that has moved by so much has to last: ahead, for a thousandth of it. */
+/*
+ * How long a clock that has moved that far must last: at least jump_patience, and ahead, a
+ * thousandth of the jump.
+ */
 static int64
 patience(int64 moved_usec)
 {
 	return Max(snowflake_jump_patience_ms * INT64CONST(1000), moved_usec / 1000);
 }
 
-/* Is a clock that is so far past the newest ID to be believed if nothing else speaks against it? */
+/* Is a clock that far past the newest ID believed if nothing else speaks against it? */
 static bool
 is_plausible(int64 past_usec, int64 moved_usec, const SnowflakeClockFacts *facts)
 {
@@ -192,7 +202,7 @@ is_plausible(int64 past_usec, int64 moved_usec, const SnowflakeClockFacts *facts
 	return past_usec >= -(behind_usec + facts->slack_usec);
 }
 
-/* Publish what the judge knows, and after a step back what that was. */
+/* Publish what the judge knows and, after a step back, that step. */
 static void
 publish(const SnowflakeClockReading *look, const SnowflakeVerdict *verdict)
 {
@@ -224,7 +234,9 @@ publish(const SnowflakeClockReading *look, const SnowflakeVerdict *verdict)
 	SpinLockRelease(&memory->mutex);
 }
 
-/* Judge the wall clock by a look.  With facts->accept it is believed, unless it is impossible. */
+/*
+ * Judge the wall clock by a reading.  With facts->accept it is believed, unless it is impossible.
+ */
 SnowflakeVerdict
 snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFacts *facts)
 {
@@ -248,7 +260,7 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 	past_usec = look->wall - memory->newest;
 	has_ids = memory->newest != SNOWFLAKE_CLOCK_NEVER;
 
-	/* IDs may be further ahead than is allowed: max_ahead may allow it now */
+	/* IDs may be further ahead than was allowed: max_ahead may allow it now */
 	if (memory->known)
 	{
 		int64		lead_usec = memory->newest - (memory->offset_usec + look->boot_usec);
@@ -262,7 +274,7 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 	believed = possible &&
 		(near || facts->accept || (is_open && (!has_ids || is_plausible(past_usec, moved_usec, facts))));
 
-	/* another place than before has to last as well */
+	/* a clock that jumps again has to last from then on */
 	if (!believed)
 	{
 		if (!memory->jumping ||
@@ -309,7 +321,7 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 	return verdict;
 }
 
-/* What the judge knows, for messages.  Times that have passed are as of now. */
+/* Returns what the judge knows, for messages, with elapsed times as of now.  Takes the mutex. */
 SnowflakeClockState
 snowflake_clock_state(void)
 {

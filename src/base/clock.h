@@ -3,10 +3,10 @@
  * clock.h
  *	  The only readers of the clocks, and the judge of the wall clock.
  *
- * Who needs the time calls them, or is told it as an argument.  Three clocks matter: the wall
- * clock, which dates the IDs and can be stepped at any time; the boot
- * clock, which cannot, and goes on while the machine is suspended; and the
- * monotonic clock, which measures how long something took.
+ * Code that needs the time calls them or gets it as an argument.  Three clocks matter: the
+ * wall clock, which dates the IDs and can be stepped at any time; the boot clock, which
+ * cannot be stepped and goes on while the machine is suspended; and the monotonic clock,
+ * which measures how long something took.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,11 +30,11 @@ typedef struct SnowflakeClockReading
 	int64		precision_usec; /* how far they may be apart */
 } SnowflakeClockReading;
 
-/* What the judge found new at a look. */
+/* What the judge found in a reading. */
 typedef enum SnowflakeClockNews
 {
 	CLOCK_NO_NEWS,
-	CLOCK_STEPPED,				/* and is believed at once */
+	CLOCK_STEPPED,				/* and was believed at once */
 	CLOCK_JUMPED,				/* by more: not believed yet */
 	CLOCK_RETURNED,				/* it is where it was before the jump */
 	CLOCK_BELIEVED				/* the jump has lasted, or was accepted */
@@ -44,18 +44,18 @@ typedef enum SnowflakeClockNews
 #define SNOWFLAKE_CLOCK_NEVER	(-(INT64CONST(1) << 60))
 
 /*
- * No clock from before this is believed before the first ID ever: when this version was
- * released, 2026-11-01.
+ * Before the first ID ever, no clock from before this time is believed: when this
+ * version was released, 2026-11-01.
  */
 #define SNOWFLAKE_RELEASE_TIME	(INT64CONST(9801) * USECS_PER_DAY)
 
-/* What the judge is told, beside a look. */
+/* What the judge needs to know besides the reading. */
 typedef struct SnowflakeClockFacts
 {
 	TimestampTz newest;			/* time of the newest ID that there may be */
 	bool		possible;		/* the layout has the clock's tick */
 	bool		accept;			/* an administrator believes the clock */
-	int64		slack_usec;		/* what IDs may be ahead of any clock */
+	int64		slack_usec;		/* how far IDs may be ahead of any clock */
 } SnowflakeClockFacts;
 
 typedef struct SnowflakeVerdict
@@ -66,9 +66,9 @@ typedef struct SnowflakeVerdict
 	int64		moved_usec;		/* by how much the clock stepped or jumped */
 	int64		lasted_usec;	/* how long a jump has been coasted through */
 	bool		unproven;		/* it is believed, though far past the newest
-								 * ID, for want of anything else to compare it
-								 * with */
-	long		look_again_ms;	/* 0: when there is a reason to */
+								 * ID, because there is nothing else to
+								 * compare it with */
+	long		look_again_ms;	/* 0: only when there is a reason to */
 } SnowflakeVerdict;
 
 /* What the judge thinks of the clock. */
@@ -83,7 +83,7 @@ typedef enum SnowflakeClockBelief
 	CLOCK_COASTING				/* it has jumped, and is not believed */
 } SnowflakeClockBelief;
 
-/* A step back of a clock that was followed, since when IDs are ahead of it. */
+/* A step back of the followed clock, since which IDs have been ahead of it. */
 typedef struct SnowflakeClockBack
 {
 	int64		by_usec;		/* 0: there was none */
@@ -99,8 +99,9 @@ typedef struct SnowflakeClockState
 	int64		off_usec;		/* refused: how far past the newest ID it is;
 								 * coasting: how far it jumped; unproven: how
 								 * far past the newest ID it was */
-	int64		lasted_usec;	/* refused, coasting: since it was there */
-	int64		patience_usec;	/* and how long that has to be */
+	int64		lasted_usec;	/* refused, coasting: how long it has been
+								 * there */
+	int64		patience_usec;	/* and how long it has to be */
 	int64		since_usec;		/* on the boot clock */
 	SnowflakeClockBack back[2]; /* the newest, and the largest before it */
 } SnowflakeClockState;
@@ -135,8 +136,9 @@ snowflake_clock_usec(clockid_t clock)
 /*
  * The monotonic clock, in microseconds since an arbitrary start.
  *
- * Not by instr_time, which may read the processor's counter instead: slewing
- * changes the speed of this clock as it does that of the wall clock.
+ * This does not use instr_time, which may read the processor's counter
+ * instead: slewing changes the speed of this clock just as it changes that of
+ * the wall clock.
  */
 static inline int64
 snowflake_clock_monotonic_usec(void)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  What differs between the supported versions of PostgreSQL.
+ *	  Differences between the supported versions of PostgreSQL.
  *
- * The only file that names PG_VERSION_NUM.  Where a newer version has a
- * better interface, the code uses that one and this file makes it from what
- * the older versions have.
+ * Only this file names PG_VERSION_NUM.  Where a newer version has a better
+ * interface, the code uses that one, and this file emulates it on older
+ * versions.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,8 +33,9 @@
 
 /*
  * 16 (commit 089480c0770): a library exports only what is marked, and
- * PG_FUNCTION_INFO_V1 marks the function as well.  The Makefile asks for the
- * former everywhere, so a file with that macro needs this one.
+ * PG_FUNCTION_INFO_V1 marks the function as well.  The Makefile hides all
+ * other symbols on every version, so a file that uses that macro must include
+ * this one.
  */
 #if PG_VERSION_NUM < 160000
 #include "fmgr.h"
@@ -55,8 +56,8 @@
 #endif
 
 /*
- * 16 (commit 7389aad6366): the postmaster waits for events.  Before, it slept on for up to a
- * minute if a signal came just before it went to sleep.
+ * 16 (commit 7389aad6366): the postmaster waits for events.  Before that, it slept for up to
+ * a minute if a signal came just before it went to sleep.
  */
 #define SNOWFLAKE_POSTMASTER_OVERSLEEPS	(PG_VERSION_NUM < 160000)
 
@@ -93,8 +94,8 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #endif
 
 /*
- * 16 (commit a61b1f74823): what a query may do with its tables is asked apart
- * from the list of these.
+ * 16 (commit a61b1f74823): the permissions that a query needs on its tables
+ * are in a list of their own.
  */
 #if PG_VERSION_NUM < 160000
 #define CHECK_PERMS_PARAMETERS		List *tables, bool raises
@@ -105,8 +106,8 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #endif
 
 /*
- * 16 (commit 1c27d16e6e5): walkers are declared with their arguments; before, an
- * empty list, which C23 takes for none.
+ * 16 (commit 1c27d16e6e5): walkers are declared with their arguments; before
+ * that, with an empty list, which C23 takes to mean no arguments.
  */
 #if PG_VERSION_NUM < 160000
 #include "nodes/nodeFuncs.h"
@@ -130,7 +131,7 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #define MyProcNumber				(MyProc->pgprocno)
 #endif
 
-/* 17 (commit 28f3915b73f): the number of others follows from where they are. */
+/* 17 (commit 28f3915b73f): the number of another process follows from its address. */
 #if PG_VERSION_NUM < 170000
 #define GetNumberFromPGProc(proc)	((proc)->pgprocno)
 #endif
@@ -144,7 +145,7 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #define MyLocalXid						(MyProc->vxid.lxid)
 #endif
 
-/* 18: the postmaster's workers are in a list of two directions. */
+/* 18: the postmaster's workers are in a doubly linked list. */
 #if PG_VERSION_NUM < 180000
 #define RegisteredWorkerIter		slist_iter
 #define foreach_registered_worker(iter)	slist_foreach(iter, &BackgroundWorkerList)
@@ -182,7 +183,8 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #endif
 
 /*
- * 19: there is a hook for everything in FROM that the planner looks up; before, for tables.
+ * 19: there is a hook for everything in FROM that the planner looks up; before that, for
+ * tables only.
  */
 #if PG_VERSION_NUM < 190000
 #include "optimizer/plancat.h"
@@ -202,7 +204,7 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #define TABLE_LOOKUP_IS_TABLE		(rte->rtekind == RTE_RELATION)
 #endif
 
-/* 19: what is appended is given in one struct. */
+/* 19: the appended paths are passed in a struct. */
 #if PG_VERSION_NUM < 190000
 #define create_ordered_append_path(root, rel, scans, pathkeys) \
 	create_append_path(root, rel, scans, NIL, pathkeys, NULL, 0, false, -1)
@@ -214,8 +216,9 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 
 /*
  * 17 (commit d86d20f0ba7): injection points, in servers that were built with
- * them.  18 (commit 4b211003ecc): such that are loaded beforehand, for where
- * nothing may be allocated.  18 (commit 371f2db8b05): they have an argument.
+ * them.  18 (commit 4b211003ecc): some can be loaded beforehand, for places
+ * where nothing may be allocated.  18 (commit 371f2db8b05): they have an
+ * argument.
  */
 #ifdef USE_INJECTION_POINTS
 #include "utils/injection_point.h"

@@ -11,7 +11,10 @@
 
 #include "base/duration.h"
 
-/* A length of time as a text: in ms below a second, in days from two on, and in s between. */
+/*
+ * Returns a length of time as a palloc'd text: in ms below a second, in days from two days on,
+ * otherwise in s.
+ */
 char *
 snowflake_duration(int64 usec)
 {
@@ -22,7 +25,7 @@ snowflake_duration(int64 usec)
 	return psprintf("%.1f days", (double) usec / USECS_PER_DAY);
 }
 
-/* A length of time as an interval. */
+/* Returns a length of time as a palloc'd interval, without days or months. */
 Datum
 snowflake_duration_interval(int64 usec)
 {

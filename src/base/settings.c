@@ -26,7 +26,8 @@ int			snowflake_max_ahead_s = 24 * 60 * 60;
 static char *kept_in = NULL;
 
 /*
- * Where the value of a setting comes from, such as 'in "postgresql.conf", line 3'.
+ * Returns where the value of a setting comes from, such as 'in "postgresql.conf",
+ * line 3', in the current memory context.
  */
 char *
 snowflake_settings_origin(const char *name)
@@ -36,7 +37,7 @@ snowflake_settings_origin(const char *name)
 	if (setting == NULL)
 		elog(ERROR, "there is no setting \"%s\"", name);
 
-	/* the file that was read last is noted down even if it was overruled */
+	/* the file that was read last is recorded even if its value was overruled */
 	if (setting->source == PGC_S_FILE && setting->sourcefile != NULL)
 		return psprintf("in \"%s\", line %d",
 						setting->sourcefile, setting->sourceline);
@@ -44,8 +45,8 @@ snowflake_settings_origin(const char *name)
 }
 
 /*
- * For how long a mint may wait for the keeper.  With max_wait 0 it does nevertheless: a
- * server that has been idle has to reserve first.
+ * How long a mint may wait for the keeper, in ms.  With max_wait 0 it may wait for a
+ * second nevertheless: a server that has been idle has to reserve time first.
  */
 int
 snowflake_settings_keeper_wait_ms(void)
@@ -53,7 +54,7 @@ snowflake_settings_keeper_wait_ms(void)
 	return snowflake_max_wait_ms == 0 ? 1000 : snowflake_max_wait_ms;
 }
 
-/* How much time for what. */
+/* Define the settings that are lengths of time. */
 static void
 define_times(void)
 {
@@ -102,11 +103,11 @@ define_times(void)
 }
 
 /*
- * The context of what is fixed for the life of a server.
+ * The context of settings that are fixed for the life of a server.
  *
- * It cannot be defined as such any more by a library that is loaded on demand.
- * There, decoding with the server's layout is all that the settings are for, and the
- * configuration file is still the only place they can come from.
+ * A library that is loaded on demand can no longer define a setting as
+ * PGC_POSTMASTER.  There, the settings only serve to decode with the server's
+ * layout, and they can still come only from the configuration file.
  */
 GucContext
 snowflake_settings_fixed(void)
@@ -115,8 +116,8 @@ snowflake_settings_fixed(void)
 }
 
 /*
- * Define the settings that need no other part of the library.  Last of all, since no
- * more can be defined afterwards.
+ * Define the settings that need no other part of the library.  This comes last,
+ * since no more can be defined afterwards.
  */
 void
 snowflake_settings_init(void)

@@ -10,7 +10,7 @@
 
 #include "utils/guc.h"
 
-/* What snowflake.max_ahead may be at most. */
+/* The largest value of snowflake.max_ahead, in seconds */
 #define SNOWFLAKE_MOST_AHEAD_S	(10 * 365 * 24 * 60 * 60)
 
 extern char *snowflake_database;

@@ -2,8 +2,7 @@
  *
  * worker.c
  *	  What the library's background workers have in common: how they are
- *	  described to the postmaster, how one connects, how they pause, and what
- *	  they leave behind after an error.
+ *	  registered, connect to a database, sleep, and clean up after an error.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,11 +24,11 @@
 #include "base/worker.h"
 
 /*
- * How long to wait for a lock: another session may be creating the extension, or
- * changing the table, in a transaction that waits for us because it mints.
+ * How long to wait for a lock: another session may be creating the extension
+ * or changing the table in a transaction that mints, and so waits for us.
  *
- * With the pause that follows, this is less than snowflake.max_wait by default, so that a
- * mint outlasts one such failure.
+ * Together with the pause that follows, this is less than the default of
+ * snowflake.max_wait, so that a mint outlasts one such failure.
  */
 #define LOCK_TIMEOUT			"300ms"
 
@@ -48,7 +47,7 @@ static const char *const pinned_settings[][2] = {
 	{"exit_on_error", "off"},
 	{"client_encoding", "SQL_ASCII"},
 
-	/* for what is done by SQL, the creation of the extension */
+	/* for the only thing done in SQL, the creation of the extension */
 	{"search_path", "pg_catalog, pg_temp"},
 	{"session_replication_role", "replica"},	/* no triggers */
 	{"event_triggers", "off"},	/* 17 */
@@ -66,7 +65,7 @@ static const char *const pinned_settings[][2] = {
 	{"restrict_nonsystem_relation_kind", ""},	/* 18 */
 };
 
-/* Pin a setting; quietly, because not every version has each. */
+/* Pin a setting, quietly, because not every version has all of them. */
 static void
 pin_setting(const char *name, const char *value)
 {
@@ -75,12 +74,12 @@ pin_setting(const char *name, const char *value)
 }
 
 /*
- * Fill in what a worker of ours is registered with, but for its flags and the time
- * of its start.
+ * Fill in the description of a worker of ours, except for its flags and its start
+ * time.
  *
- * The postmaster is to start one that has ended again at once, and it is the worker that waits
- * where it could not connect.  The postmaster would count the seconds by the wall clock, which
- * may go back by an hour just then.
+ * The postmaster restarts a worker that has ended at once; a worker that cannot connect pauses
+ * by itself.  The postmaster would count the seconds by the wall clock, which may go back by
+ * an hour just then.
  */
 void
 snowflake_worker_describe(BackgroundWorker *worker, const char *name,
@@ -95,8 +94,8 @@ snowflake_worker_describe(BackgroundWorker *worker, const char *name,
 }
 
 /*
- * Has the postmaster a worker of this name?  RegisterBackgroundWorker() only logs that it has
- * not, if there were too many before it.  Only in the postmaster.
+ * Does the postmaster have a worker of this name?  If there are too many workers,
+ * RegisterBackgroundWorker() only logs that.  Call this in the postmaster only.
  */
 bool
 snowflake_worker_is_registered(const char *name)
@@ -109,7 +108,7 @@ snowflake_worker_is_registered(const char *name)
 	return false;
 }
 
-/* Pin the settings of a worker, before it does anything. */
+/* Pin the settings of a worker.  Call this before the worker does anything. */
 void
 snowflake_worker_pin_settings(void)
 {
@@ -119,7 +118,7 @@ snowflake_worker_pin_settings(void)
 
 /*
  * Connect to a database as the bootstrap superuser.  The settings are pinned
- * before, so that those of the database are never in force.
+ * first, so that those of the database are never in force.
  */
 void
 snowflake_worker_connect(const char *database)
@@ -129,8 +128,9 @@ snowflake_worker_connect(const char *database)
 }
 
 /*
- * Sleep until the latch is set or an instant of the monotonic clock has come.
- * False if it has.  Interrupts are for the caller to look at.
+ * Sleep until the latch is set or the monotonic clock reaches until_usec.
+ * Returns false, without sleeping, if it has been reached already.  The caller
+ * checks for interrupts.
  */
 bool
 snowflake_worker_sleep(int64 until_usec)
@@ -150,8 +150,8 @@ snowflake_worker_sleep(int64 until_usec)
 }
 
 /*
- * After an error, which the caller reports: abort the transaction, if there is one, and do what
- * its end would do where there is none.  The caller holds interrupts.
+ * Clean up after an error, which the caller reports: abort the transaction, if there is one,
+ * and do what its end would do if there is none.  The caller holds interrupts.
  */
 void
 snowflake_worker_clean_up(void)

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * consul.c
- *	  Consul's key-value store as the coordinator of a fleet, by its HTTP API.
+ *	  Consul's key-value store as the coordinator of a fleet, through its HTTP
+ *	  API.
  *
  *	  consul[s]://host[:port][,...][/prefix][?passfile=...&cacert=...&cert=...&key=...]
  *
- * The file has an access token.  The index of a record is that of the whole store,
- * which starts again where a restored one stood: so the value is read and compared
- * first, and the index only guards what is between that and the write.  Reads are
- * in consistent mode.
+ * The passfile has an access token.  The index of a record is one of the whole
+ * store, which after a restore continues from an earlier number: so the value is
+ * read and compared first, and the index only guards the time between that and the
+ * write.  Reads are in consistent mode.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,8 +55,8 @@ fail(long status)
 }
 
 /*
- * The path goes into URLs and into JSON as it is, and comes back in answers, of which only
- * ASCII is read.  libcurl and Consul would make another path of one with odd parts.
+ * The path goes into URLs and JSON as it is, and comes back in answers, in which only
+ * ASCII is read.  libcurl and Consul would change a path with odd parts.
  */
 static void
 check_path(const char *path)
@@ -117,7 +118,7 @@ consul_prepare(void *arg)
 {
 }
 
-/* A record as the store has it.  NULL if it is none of ours. */
+/* Parse a record of the store.  Returns NULL if it is not one of ours. */
 static Indexed *
 parse_record(Connection *connection, JsonbContainer *json)
 {
@@ -152,7 +153,7 @@ consul_list(void *arg, const char *key)
 	List	   *records = NIL;
 	bool		valid;
 
-	/* with a text it is that of another server, which does not know the path */
+	/* with a text, it is another server's answer to an unknown path */
 	if (status == 404 && snowflake_http_answer_bytes(connection->http) == 0)
 		return NIL;
 	if (status != 200)
@@ -179,8 +180,8 @@ consul_list(void *arg, const char *key)
 }
 
 /*
- * Why a transaction was not done, of its errors the first.  A refused one has the
- * status of one whose condition is not true.
+ * Returns why a transaction was not done: its first error.  A refused transaction
+ * has the same status as one whose condition is not true.
  */
 static char *
 reason_of(JsonbContainer *answer)
@@ -194,7 +195,7 @@ reason_of(JsonbContainer *answer)
 	return reason != NULL ? reason : pstrdup("no reason given");
 }
 
-/* Run a transaction.  NULL if one of its conditions is not true. */
+/* Run a transaction.  Returns NULL if one of its conditions is not true. */
 static JsonbContainer *
 transaction(Connection *connection, const char *path, const char *operations)
 {
@@ -220,7 +221,7 @@ transaction(Connection *connection, const char *path, const char *operations)
 	return answer;
 }
 
-/* An operation of a transaction, and what follows it in a list of them. */
+/* An operation of a transaction, with more members at its end. */
 static char *
 operation(Connection *connection, const char *verb, const char *key, const char *more)
 {
@@ -228,7 +229,7 @@ operation(Connection *connection, const char *verb, const char *key, const char 
 					verb, connection->url->path, key, more);
 }
 
-/* The index of a record that was read, or -1 if its value is another. */
+/* Returns the index of a record that was read, or -1 if it has another value. */
 static int64
 index_of(Connection *connection, JsonbContainer *results, const char *key, const char *value)
 {
@@ -246,7 +247,7 @@ index_of(Connection *connection, JsonbContainer *results, const char *key, const
 	return -1;
 }
 
-/* Both records are read in one request.  An index of 0: there must be no key. */
+/* Both records are read in one request.  An index of 0 says that the key must not exist. */
 static bool
 consul_compare_and_set(void *arg, const char *key, const char *expected,
 					   const char *value, const SnowflakeRecord *unchanged)

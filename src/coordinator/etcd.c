@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * etcd.c
- *	  The coordinator etcd, version 3, by its JSON gateway.
+ *	  The coordinator etcd, version 3, through its JSON gateway.
  *
  *	  etcd[s]://[user@]host[:port][,...][/prefix][?passfile=...&cacert=...&cert=...&key=...]
  *
- * Keys and values are base64, 64-bit numbers are strings, and what is false or
- * empty is left out (etcd's documentation, "gRPC gateway").  Reads and
- * transactions are linearizable, which is etcd's default.
+ * Keys and values are base64, 64-bit numbers are strings, and members that are
+ * false or empty are left out (etcd's documentation, "gRPC gateway").  Reads
+ * and transactions are linearizable, which is etcd's default.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +31,7 @@ PG_MODULE_MAGIC_EXT(
 
 #define DEFAULT_PORT	2379
 
-/* Records of a page, and of all. */
+/* The most records in a page, and in all */
 #define PAGE_RECORDS	1000
 #define MOST_RECORDS	(1024 * 1024)
 
@@ -42,7 +42,7 @@ typedef struct Connection
 	char		cluster[33];	/* that has answered; empty: none */
 } Connection;
 
-/* Call a method of the gateway; what is no success is an error. */
+/* Call a method of the gateway.  Raises an error if it does not succeed. */
 static JsonbContainer *
 call(Connection *connection, const char *path, const char *body)
 {
@@ -69,7 +69,7 @@ call(Connection *connection, const char *path, const char *body)
 				   status == 200 ? "its answer is not that of an etcd server" : psprintf("HTTP status %ld", status)));
 }
 
-/* Log in, if the URL has a user: the token goes with each request. */
+/* Log in, if the URL has a user.  The token is sent with each request. */
 static void
 authenticate(Connection *connection)
 {
@@ -109,8 +109,9 @@ etcd_connect(const char *text, int64 *deadline_usec)
 }
 
 /*
- * A cluster has a random number, which one that is restored from a snapshot under
- * another token has not.  It never has two leaders, so there are no terms.
+ * A cluster has a random number; one that is restored from a snapshot with
+ * another token has another number.  It never has two leaders, so there are no
+ * terms.
  */
 static void
 etcd_identify(void *arg, SnowflakeIdentity *identity)
@@ -144,7 +145,7 @@ etcd_prepare(void *arg)
 {
 }
 
-/* The records of an answer are appended to a list.  Returns the last key, or NULL. */
+/* Append the records of an answer to a list.  Returns the last key, or NULL. */
 static char *
 append_records(Connection *connection, JsonbContainer *answer, List **records)
 {
@@ -178,9 +179,9 @@ append_records(Connection *connection, JsonbContainer *answer, List **records)
 }
 
 /*
- * The keys of a fleet begin with the path and a slash, "0" follows the slash.  All are
- * listed in pages, of which each begins behind the last key of the one before.  They
- * are not of one moment, which lease.c does not need.
+ * The keys of a fleet begin with the path and a slash, and "0" is the character after
+ * the slash.  All are listed in pages, each of which begins after the last key of the
+ * page before.  The pages are not of one moment, which lease.c does not need.
  */
 static List *
 etcd_list(void *arg, const char *only)
@@ -201,7 +202,7 @@ etcd_list(void *arg, const char *only)
 		char	   *more;
 		char	   *last;
 
-		/* an answer takes many times its length when it is parsed */
+		/* a parsed answer takes many times its length */
 		MemoryContextReset(page);
 		MemoryContextSwitchTo(page);
 		initStringInfo(&body);
@@ -235,7 +236,7 @@ etcd_list(void *arg, const char *only)
 	}
 }
 
-/* The condition that a record has a value, or is not there if that is NULL. */
+/* The condition that a record has a value or, if that is NULL, does not exist. */
 static char *
 condition(Connection *connection, const char *key, const char *value)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * http.c
- *	  Requests to a coordinator that speaks HTTP and JSON, by libcurl.
+ *	  Requests to a coordinator that speaks HTTP and JSON, with libcurl.
  *
  * A request goes to one host after the other until one answers.  So it may
  * be done more than once, which does no harm: lease.c recognizes its own record by
@@ -23,12 +23,12 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/http.h"
 
-/* How often a request looks whether it is to end. */
+/* How often a request checks for interrupts and the deadline */
 #define LOOK_MS			50
 
 /*
- * The most members and elements of an answer: 65,536 records have no more.  This is a
- * bound on memory, as a parsed element takes some hundred bytes.
+ * The most members and elements of an answer: 65,536 records have fewer.  This bounds
+ * the memory, as a parsed element takes some hundred bytes.
  */
 #define MOST_ELEMENTS	(10 * 65536)
 
@@ -44,7 +44,7 @@ struct SnowflakeHttp
 	struct curl_slist *addresses;	/* of the hosts */
 	char	   *answer;			/* in malloc's memory; NULL: nothing yet */
 	size_t		answer_bytes;
-	TimestampTz clock;			/* that the last answer was dated by, or 0 */
+	TimestampTz clock;			/* the date of the last answer, or 0 */
 	char		error[CURL_ERROR_SIZE];
 	MemoryContextCallback callback;
 };
@@ -74,8 +74,8 @@ finish(void *arg)
 }
 
 /*
- * Called by libcurl, so it must not raise an error, as palloc() would: less than
- * "bytes" is one.
+ * Called by libcurl, so it must not raise an error, as palloc() would: to
+ * report one, it returns less than "bytes".
  */
 static size_t
 receive(char *data, size_t size, size_t count, void *arg)
@@ -116,8 +116,8 @@ receive_head(char *data, size_t size, size_t count, void *arg)
 }
 
 /*
- * A file for TLS.  Without TLS it is an error: where an "s" was forgotten, the password
- * would be sent for all to read.
+ * Set a file for TLS.  Without TLS the parameter is an error: if an "s" was forgotten,
+ * the password would be sent in plain text.
  */
 static void
 set_file(SnowflakeHttp *http, CURLoption option, const char *parameter)
@@ -158,8 +158,10 @@ set_addresses(SnowflakeHttp *http)
 }
 
 /*
- * Prepare for requests up to a deadline, which is moved by the time that it takes to look up
- * the hosts.  The parameters cacert, cert and key of the URL are files, for TLS.
+ * Prepare for requests before a deadline, which is moved by the time that it takes to look
+ * up the hosts.  The parameters cacert, cert and key of the URL are files for TLS.  Raises
+ * an error if no host has an address.  The result is closed with the current memory context,
+ * if not before.
  */
 SnowflakeHttp *
 snowflake_http_open(SnowflakeUrl *url, bool tls, int64 *deadline_usec)
@@ -198,7 +200,7 @@ snowflake_http_open(SnowflakeUrl *url, bool tls, int64 *deadline_usec)
 	return http;
 }
 
-/* Add a header to all requests from now on. */
+/* Add a header to all further requests. */
 void
 snowflake_http_header(SnowflakeHttp *http, const char *header)
 {
@@ -218,14 +220,14 @@ snowflake_http_set_deadline(SnowflakeHttp *http, int64 deadline_usec)
 	http->deadline_usec = deadline_usec;
 }
 
-/* What the host that answered last has for the time, or 0. */
+/* Returns the time of the host that answered last, or 0. */
 TimestampTz
 snowflake_http_clock(const SnowflakeHttp *http)
 {
 	return http->clock;
 }
 
-/* How long the last answer was. */
+/* Returns the length of the last answer, in bytes. */
 size_t
 snowflake_http_answer_bytes(const SnowflakeHttp *http)
 {
@@ -238,7 +240,10 @@ snowflake_http_close(SnowflakeHttp *http)
 	finish(http);
 }
 
-/* Send a request to one host, and wait for the answer. */
+/*
+ * Send a request to one host, and wait for the answer until the given time, on the monotonic
+ * clock.
+ */
 static CURLcode
 perform(SnowflakeHttp *http, int64 until_usec)
 {
@@ -267,7 +272,7 @@ perform(SnowflakeHttp *http, int64 until_usec)
 	return result;
 }
 
-/* An answer that is not one of a coordinator. */
+/* Raise an error about an answer that no coordinator gives. */
 pg_noreturn static void
 refuse_answer(const char *why)
 {
@@ -277,8 +282,8 @@ refuse_answer(const char *why)
 }
 
 /*
- * Parse an answer; NULL if it is none, or there is none.  What we wrote is ASCII, and
- * what else there is may be in any encoding.
+ * Parse an answer.  Returns NULL if it is not JSON, or if there is none.  Our own
+ * data is ASCII; anything else may be in any encoding.
  */
 static JsonbContainer *
 parse(char *answer)
@@ -319,9 +324,10 @@ parse(char *answer)
 }
 
 /*
- * Send a request and return the answer, or NULL if it is no JSON, and its status.
- * A host that does not answer, or answers that it cannot (5xx, or 429, too many
- * requests), has the next one asked; the time that is left is shared by those that are.
+ * Send a request.  Returns the answer, or NULL if it is not JSON, and sets *status.  If
+ * a host does not answer, or answers that it cannot (5xx, or 429, too many requests),
+ * the next one is asked; the hosts share the time that is left.  Raises an error if
+ * none answers.
  */
 JsonbContainer *
 snowflake_http_request(SnowflakeHttp *http, const char *method, const char *path,

@@ -18,8 +18,8 @@
 #include "coordinator/json.h"
 
 /*
- * An integer of 64 bits as a text; NULL if a number is none.  So it is short: that of any
- * number could have 131,072 digits, of which an answer of a few bytes is made.
+ * Returns a 64-bit integer as a text, or NULL if the number is not one.  This keeps it
+ * short: an answer of a few bytes can have a number of 131,072 digits.
  */
 static char *
 integer_text(Numeric number)
@@ -39,7 +39,10 @@ integer_text(Numeric number)
 	return psprintf(INT64_FORMAT, integer);
 }
 
-/* A member of an object that is a text, or an integer as one; NULL if there is none. */
+/*
+ * Returns a member of an object that is a text, or a boolean or an integer, as a text; NULL if
+ * there is none.
+ */
 char *
 snowflake_json_text(JsonbContainer *object, const char *name)
 {
@@ -57,7 +60,7 @@ snowflake_json_text(JsonbContainer *object, const char *name)
 	return NULL;
 }
 
-/* A member of an object that is an object or an array; NULL if there is none. */
+/* Returns a member of an object that is an object or an array; NULL if there is none. */
 JsonbContainer *
 snowflake_json_child(JsonbContainer *object, const char *name)
 {
@@ -70,14 +73,14 @@ snowflake_json_child(JsonbContainer *object, const char *name)
 	return found.val.binary.data;
 }
 
-/* A text as base64. */
+/* Returns a text as base64. */
 char *
 snowflake_json_base64_encode(const char *text)
 {
 	return snowflake_json_base64_encode_bytes(text, strlen(text));
 }
 
-/* Any bytes as base64. */
+/* Returns bytes as base64. */
 char *
 snowflake_json_base64_encode_bytes(const char *bytes, int length)
 {
@@ -91,7 +94,7 @@ snowflake_json_base64_encode_bytes(const char *bytes, int length)
 	return encoded;
 }
 
-/* The text that base64 stands for; NULL if it is not base64. */
+/* Returns the text that base64 stands for, or NULL if it is not base64. */
 char *
 snowflake_json_base64_decode(const char *text)
 {

@@ -3,10 +3,10 @@
  * pg_primary.c
  *	  The one server of a PostgreSQL coordinator that accepts writes.
  *
- * All hosts are asked for their identity, each time.  If two accept writes, one
- * was replaced but still runs, and neither is used.  No wait is longer than its
- * deadline, and all can be interrupted, but for the look-up of a name: libpq calls the
- * resolver of the system, as it does in core's own walreceiver, and "hostaddr" avoids it.
+ * All hosts are asked for their identity, each time.  If two accept writes, one was
+ * replaced but still runs, and neither is used.  No wait goes beyond its deadline, and
+ * all can be interrupted, except for looking up a name: libpq calls the system's
+ * resolver, as it does in core's own walreceiver; "hostaddr" avoids that.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,11 +25,12 @@
 #include "coordinator/pg_session.h"
 
 /*
- * Who a server is, and whether it can be written.  The name of a file of WAL begins
- * with the timeline that is being written, which the control file may not have yet.
+ * The identity of a server, and whether it accepts writes.  The name of a WAL file
+ * begins with the timeline that is being written, which the control file may not
+ * have yet.
  *
- * And whether a table of records, if there is one, can have a key only once.  One that was
- * restored without its index may have two records of a node ID, of which each is some
+ * And whether the table of records, if there is one, has a unique index on the key.  A
+ * table that was restored without it may have two records of a node ID, each of them some
  * server's.
  */
 #define IDENTIFY_SQL \
@@ -50,8 +51,9 @@
 	" AND i.indisunique AND i.indisvalid AND i.indimmediate))"
 
 /*
- * An element of a list with commas; the only one is for all.  What libpq would take
- * in place of an empty one has to be said, as it ignores that.
+ * Returns an element of a list with commas; if there is only one, it is for all
+ * hosts.  For an empty element, this returns libpq's default, since libpq would
+ * ignore an empty value.
  */
 static const char *
 element(const char *list, int number, const char *if_empty)
@@ -67,9 +69,9 @@ element(const char *list, int number, const char *if_empty)
 }
 
 /*
- * Connect to one of the URL's hosts, with its parameters, up to the deadline, which is moved by
- * the time that looking up its name takes.  Returns how libpq ended, or PGRES_POLLING_READING if
- * that time came first.
+ * Connect to one of the URL's hosts, with its parameters, before the deadline, which is moved by
+ * the time that it takes to look up the name.  Returns the final status of libpq, or
+ * PGRES_POLLING_READING if the deadline came first.
  */
 static PostgresPollingStatusType
 connect_to_host(SnowflakePgSession *connection, const char *url, const char *const *lists,
@@ -114,9 +116,9 @@ connect_to_host(SnowflakePgSession *connection, const char *url, const char *con
 			return PGRES_POLLING_READING;
 
 		/*
-		 * Not before: it takes the socket for connected when it is called,
-		 * and would wait for it itself, without regard to time and
-		 * interrupts.
+		 * Not before that: libpq assumes that the socket is ready when this
+		 * is called, and would wait for it itself, regardless of the deadline
+		 * and interrupts.
 		 */
 		if (events & wanted)
 			status = PQconnectPoll(connection->conn);
@@ -124,7 +126,10 @@ connect_to_host(SnowflakePgSession *connection, const char *url, const char *con
 	return status;
 }
 
-/* Ask a server who it is.  False if it cannot be written: it is a standby, say. */
+/*
+ * Ask a server for its identity.  Returns false if it does not accept writes, for example because
+ * it is a standby.
+ */
 static bool
 ask_identity(SnowflakePgSession *connection, SnowflakePgPrimary *primary)
 {
@@ -147,8 +152,9 @@ ask_identity(SnowflakePgSession *connection, SnowflakePgPrimary *primary)
 }
 
 /*
- * Two servers can be written that are not the same one: one was replaced and still
- * runs.  Each would grant what the other one has granted, so none is used.
+ * Raise an error if two different servers accept writes: one was replaced but
+ * still runs.  Each would grant what the other one has granted, so neither is
+ * used.
  */
 static void
 check_alone(const SnowflakePgPrimary *one, const SnowflakePgPrimary *other)
@@ -166,9 +172,9 @@ check_alone(const SnowflakePgPrimary *one, const SnowflakePgPrimary *other)
 }
 
 /*
- * Ask a host who it is, and use it, if it can be written and none is used yet.  Any
- * error is that of this host alone.  The connection's deadline is moved as that of the host
- * is.  Returns what is wrong with it, or NULL.
+ * Ask a host for its identity, and use it if it accepts writes and none is used yet.  An
+ * error concerns this host only.  The connection's deadline is moved along with that of the
+ * host.  Returns what is wrong with the host, or NULL.
  */
 static ErrorData *
 try_host(SnowflakePgSession *connection, const char *url, const char *const *lists, int number,
@@ -226,7 +232,7 @@ try_host(SnowflakePgSession *connection, const char *url, const char *const *lis
 	return error;
 }
 
-/* A file of passwords that others can read is one that libpq ignores, without an error. */
+/* Raise an error if others can read a file of passwords: libpq would ignore it silently. */
 static void
 check_passfile(const char *path)
 {
@@ -240,9 +246,11 @@ check_passfile(const char *path)
 }
 
 /*
- * Try the hosts one after the other.  libpq would do that by itself, but without
- * a thought for how long one of them does not answer; and it would stop at the first
- * one that can be written.  There must be only one: see check_alone().
+ * Open a session at the one server that accepts writes.  This tries the hosts one
+ * after the other.  libpq would do that by itself, but regardless of how long one of
+ * them does not answer, and it would stop at the first one that accepts writes.
+ * There must be only one: see check_alone().  Raises the error of the first host
+ * that failed if there is none.
  */
 SnowflakePgSession *
 snowflake_pg_primary_open(const char *url, int64 *deadline_usec)
@@ -284,7 +292,7 @@ snowflake_pg_primary_open(const char *url, int64 *deadline_usec)
 		int64		now_usec = snowflake_clock_monotonic_usec();
 		ErrorData  *found;
 
-		/* some time is left for what the connection is for */
+		/* leave some time for using the connection */
 		found = try_host(connection, url, lists, i,
 						 now_usec + (connection->deadline_usec - now_usec) / (hosts - i + 1));
 		error = error == NULL ? found : error;

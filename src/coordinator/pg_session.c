@@ -3,8 +3,8 @@
  * pg_session.c
  *	  A session at a server of a PostgreSQL coordinator.
  *
- * What answers need not be a PostgreSQL server, so nothing is taken for granted of an
- * answer.  No wait is longer than its deadline, and all can be interrupted.
+ * The other side may not be a PostgreSQL server, so every answer is checked.  No wait
+ * goes beyond its deadline, and all can be interrupted.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@
 #include "base/compat.h"
 #include "coordinator/pg_session.h"
 
-/* Close it.  Its argument is a session, as a callback of a memory context has it. */
+/* Close a session, which is the argument.  This may be the callback of a memory context. */
 void
 snowflake_pg_session_finish(void *arg)
 {
@@ -37,8 +37,8 @@ snowflake_pg_session_finish(void *arg)
 }
 
 /*
- * A commit that warns may not have got to the synchronous standbys.  Everything
- * else is not worth a line in the log.
+ * Receive a notice.  A commit that warns may not have reached the synchronous
+ * standbys.  Other notices are ignored.
  */
 void
 snowflake_pg_session_receive_notice(void *arg, const PGresult *result)
@@ -60,7 +60,7 @@ snowflake_pg_session_fail(SnowflakePgSession *connection, const PGresult *result
 	PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 	char	   *text;
 
-	/* of a server, though not of PostgreSQL's */
+	/* it may not be from a PostgreSQL server */
 	if (sqlstate != NULL && strlen(sqlstate) != 5)
 		sqlstate = NULL;
 
@@ -92,8 +92,9 @@ snowflake_pg_session_fail_silent(SnowflakePgSession *connection)
 }
 
 /*
- * Sleep until the socket is ready for one of the events, or something else has
- * happened.  Returns what ended the sleep, or 0 if that time has come.
+ * Sleep until the socket is ready for one of the events, something else has
+ * happened, or the given time has come, on the monotonic clock.  Returns the
+ * events that ended the sleep, or 0 if the time had already come.
  */
 int
 snowflake_pg_session_wait(SnowflakePgSession *connection, int events, int64 until_usec)
@@ -119,8 +120,8 @@ snowflake_pg_session_wait(SnowflakePgSession *connection, int events, int64 unti
 }
 
 /*
- * What answers speaks the protocol, but not as what was asked for: it is no PostgreSQL
- * server, or a server that has something else under the names that we use.
+ * Raise an error about an answer of the wrong form: the other side is not a PostgreSQL
+ * server, or it has something else under the names that we use.
  */
 pg_noreturn static void
 fail_strange(SnowflakePgSession *connection)
@@ -139,7 +140,7 @@ send_query(SnowflakePgSession *connection, const char *sql)
 		snowflake_pg_session_fail(connection, NULL);
 }
 
-/* Wait for the next result of what was sent.  NULL: there is none any more. */
+/* Wait for the next result of what was sent.  Returns NULL if there are no more. */
 static PGresult *
 next_result(SnowflakePgSession *connection)
 {
@@ -157,7 +158,7 @@ next_result(SnowflakePgSession *connection)
 	result = PQgetResult(conn);
 	switch (PQresultStatus(result))
 	{
-			/* there would be one after the other, without an end */
+			/* such results would come one after the other, endlessly */
 		case PGRES_COPY_OUT:
 		case PGRES_COPY_IN:
 		case PGRES_COPY_BOTH:
@@ -168,7 +169,7 @@ next_result(SnowflakePgSession *connection)
 	}
 }
 
-/* Is it the result of a statement that was done?  If not, it is kept as the error. */
+/* Is this the result of a statement that succeeded?  If not, it is kept as the error. */
 static bool
 is_success(SnowflakePgSession *connection, PGresult *result)
 {
@@ -186,9 +187,10 @@ is_success(SnowflakePgSession *connection, PGresult *result)
 }
 
 /*
- * Run statements, of which the one by number returns what is returned here: the
- * others return nothing of interest.  It has so many columns, each of which may be
- * null, and one row if there are any.
+ * Run statements, and return the result of the one with that number, counted from
+ * 0; the results of the others are dropped.  The result must have that many
+ * columns, each of which may be null, and one row if there are columns.  Raises an
+ * error if anything fails.
  */
 PGresult *
 snowflake_pg_session_run(SnowflakePgSession *connection, const char *sql, int number,
@@ -217,7 +219,7 @@ snowflake_pg_session_run(SnowflakePgSession *connection, const char *sql, int nu
 				errmsg("the coordinator closed the connection"));
 	}
 
-	/* libpq has a null pointer for what is not there */
+	/* libpq returns a null pointer for a missing field */
 	if (PQnfields(connection->wanted) != columns ||
 		PQntuples(connection->wanted) != (columns > 0 ? 1 : 0))
 		fail_strange(connection);
@@ -226,7 +228,7 @@ snowflake_pg_session_run(SnowflakePgSession *connection, const char *sql, int nu
 	return result;
 }
 
-/* Send a query of which snowflake_pg_session_row() reads the rows.  SETs may come before it. */
+/* Send a query whose rows snowflake_pg_session_row() reads.  SET commands may come before it. */
 void
 snowflake_pg_session_query(SnowflakePgSession *connection, const char *sql)
 {
@@ -236,8 +238,9 @@ snowflake_pg_session_query(SnowflakePgSession *connection, const char *sql)
 }
 
 /*
- * The next row of that query, which has so many columns.  It is there until the next
- * call: the rows are not all in memory, however many come.  NULL: there are no more.
+ * Returns the next row of that query, which must have that many columns, or NULL if
+ * there are no more.  It is valid until the next call: the rows are never all in
+ * memory.
  */
 const PGresult *
 snowflake_pg_session_row(SnowflakePgSession *connection, int columns)

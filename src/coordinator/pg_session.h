@@ -14,7 +14,7 @@
 #include "base/compat.h"
 #include "coordinator/coordinator.h"
 
-/* A server that can be written, as it says. */
+/* A server that accepts writes, as it says itself. */
 typedef struct SnowflakePgPrimary
 {
 	SnowflakeIdentity identity;
@@ -30,8 +30,9 @@ typedef struct SnowflakePgSession
 	SnowflakePgPrimary primary;
 	int64		deadline_usec;
 	int64		blocked_usec;	/* while libpq looked up the host */
-	bool		warned;			/* the server warned since this was cleared */
-	bool		is_unusable;	/* an error is the server's, not ours */
+	bool		warned;			/* the server has warned since this was
+								 * cleared */
+	bool		is_unusable;	/* an error was the server's, not ours */
 	PGresult   *wanted;			/* of the statements that are being run */
 	PGresult   *failed;
 	MemoryContextCallback callback;

@@ -3,9 +3,9 @@
  * postgresql.c
  *	  Any PostgreSQL database as the coordinator of a fleet.
  *
- * The records are the rows of an ordinary table, for which the role needs SELECT,
- * INSERT and UPDATE.  It is only as safe as its own failover: if it loses
- * a commit, it is what lease.c calls a coordinator that went back in time.
+ * The records are the rows of an ordinary table, on which the role needs SELECT,
+ * INSERT and UPDATE.  This coordinator is only as safe as its own failover: if it
+ * loses a commit, it is what lease.c calls a coordinator that went back in time.
  *
  * Names are qualified, so it does not matter what search_path the role has.
  *
@@ -28,7 +28,7 @@ PG_MODULE_MAGIC_EXT(
 
 #define TABLE		"snowflake_fleet.records"
 
-/* What sql/snowflake_fleet.sql does, for a role that may not. */
+/* What sql/snowflake_fleet.sql does, for an administrator who has not run it */
 #define PREPARE_SQL \
 	"CREATE SCHEMA IF NOT EXISTS snowflake_fleet; " \
 	"CREATE TABLE IF NOT EXISTS " TABLE " (key text PRIMARY KEY, value text NOT NULL)"
@@ -39,8 +39,8 @@ pg_connect(const char *url, int64 *deadline_usec)
 	SnowflakePgSession *connection = snowflake_pg_primary_open(url, deadline_usec);
 
 	/*
-	 * two servers could insert the record of one node ID, and each find its
-	 * own
+	 * without the index, two servers could insert a record of one node ID,
+	 * and each find its own
 	 */
 	if (!connection->primary.has_key)
 		ereport(ERROR,
@@ -79,13 +79,13 @@ pg_prepare(void *arg)
 	PGresult   *result = snowflake_pg_session_run(arg, "SELECT pg_catalog.to_regclass('" TABLE "') IS NULL", 0, 1);
 	bool		is_missing = strcmp(PQgetvalue(result, 0, 0), "t") == 0;
 
-	/* IF NOT EXISTS alone would need the privileges all the same */
+	/* IF NOT EXISTS alone would require the privileges even if it exists */
 	PQclear(result);
 	if (is_missing)
 		PQclear(snowflake_pg_session_run(arg, PREPARE_SQL, 0, 0));
 }
 
-/* A text as a literal, whatever the server takes a backslash for. */
+/* Returns a text as a literal, whatever a backslash means to the server. */
 static char *
 literal(SnowflakePgSession *connection, const char *text)
 {
@@ -99,7 +99,7 @@ literal(SnowflakePgSession *connection, const char *text)
 	return copy;
 }
 
-/* How many ms an answer may still take: for timeouts, of which 0 is none. */
+/* How many ms an answer may still take, for timeouts, where 0 would mean none. */
 static long
 left_ms(SnowflakePgSession *connection)
 {
@@ -109,9 +109,9 @@ left_ms(SnowflakePgSession *connection)
 }
 
 /*
- * Like a write, it does not wait for a lock there when the deadline is over here.  The
- * statements are one transaction, and leave no settings to the next user of a pooler's
- * session.
+ * Like a write, this leaves no session there that waits for a lock after the deadline.
+ * The statements are one transaction, and leave no settings to the next user of a
+ * pooler's session.
  */
 static List *
 pg_list(void *arg, const char *key)
@@ -142,7 +142,7 @@ pg_list(void *arg, const char *key)
 	return records;
 }
 
-/* The condition that a row is that of a key, and has a value. */
+/* The condition that a row has the given key and value. */
 static char *
 condition(SnowflakePgSession *connection, const char *key, const char *value)
 {
@@ -151,15 +151,16 @@ condition(SnowflakePgSession *connection, const char *key, const char *value)
 }
 
 /*
- * The new row is durable when this returns, whatever the role's defaults are, for the
- * warning of a commit that may not be on the standbys is asked for;
- * and a session that waits for a row looks at its new value afterwards.  No session
- * is left waiting for a lock there when the deadline is over here; but a commit that
- * waits for a synchronous standby goes on doing so, as no timeout of a statement ends it.
+ * The new row is durable when this returns, whatever the role's defaults are, because the
+ * settings have a commit warn if it may not be on the standbys; and a session that waits
+ * for a row then reads its new value.  No session there waits for a lock after the
+ * deadline; but a commit that waits for a synchronous standby goes on waiting, since
+ * statement timeouts do not end that.
  *
- * The row that must not change is locked until the commit.  Many may share that
- * lock, and a writer of that row would wait for a moment without any of them.  So a
- * write without a condition on it locks the table, for which sessions queue.
+ * The row that must not change is locked until the commit.  Many sessions may share
+ * that lock, and a writer of that row would have to wait for a moment when none
+ * holds it.  So a write without such a condition locks the table, for which
+ * sessions queue.
  */
 static bool
 pg_compare_and_set(void *arg, const char *key, const char *expected,

@@ -25,7 +25,7 @@
 /* Longest password or token. */
 #define SECRET_SIZE		4096
 
-/* Raise the error of a URL that cannot be used, with a detail. */
+/* Raise the error of a URL that cannot be used.  "what" is the detail, a sentence. */
 void
 snowflake_url_malformed(const char *what)
 {
@@ -36,7 +36,7 @@ snowflake_url_malformed(const char *what)
 			errhint("An example is etcd://host:2379,host2:2379/snowflake."));
 }
 
-/* Part of a text with its percent-encoded bytes as they are. */
+/* Returns part of a text with its percent-encoded bytes decoded. */
 static char *
 decode(const char *text, size_t length)
 {
@@ -63,8 +63,8 @@ decode(const char *text, size_t length)
 }
 
 /*
- * Parse a URL, whose scheme is known to be right.  Parameters other than these, a
- * list that ends with NULL, are an error.
+ * Parse a URL whose scheme was checked already.  "parameters" is a list that ends
+ * with NULL; any other parameter is an error.
  */
 SnowflakeUrl *
 snowflake_url_parse(const char *text, int default_port, const char *default_path,
@@ -132,7 +132,10 @@ snowflake_url_parse(const char *text, int default_port, const char *default_path
 	return url;
 }
 
-/* The addresses of a host, "name:port", with commas.  NULL: *error says why there are none. */
+/*
+ * Returns the addresses of a host, "name:port", separated by commas, or NULL if there are none;
+ * then *error says why.
+ */
 static char *
 look_up(const char *host, const char **error)
 {
@@ -158,14 +161,14 @@ look_up(const char *host, const char **error)
 }
 
 /*
- * Look up the hosts of a URL.  Those that have no address are dropped from it; it is an
- * error if none is left.
+ * Look up the hosts of a URL.  Hosts that have no address are dropped from it.  Raises
+ * an error if none is left.
  *
- * The resolver of the system takes as long as it is configured to, and nothing interrupts
- * it.  So that time does not count: the deadline is moved by it, or else a resolver that always
- * takes longer than an attempt, since its first server is down, would never be of use.  It is
- * called here, in the only thread: libcurl would start one, which gets the server's signals, and
- * ends no sooner; and the client of ZooKeeper would call it whenever it connects.
+ * The system's resolver takes as long as it is configured to, and cannot be interrupted.  So the
+ * deadline is moved by that time: otherwise a resolver that always takes longer than an attempt,
+ * because its first server is down, would be useless.  It is called here, in the only thread:
+ * libcurl would start a thread, which would get the server's signals and end no sooner; and the
+ * ZooKeeper client would call it whenever it connects.
  */
 void
 snowflake_url_resolve(SnowflakeUrl *url, int64 *deadline_usec)
@@ -199,7 +202,7 @@ snowflake_url_resolve(SnowflakeUrl *url, int64 *deadline_usec)
 	*deadline_usec += snowflake_clock_monotonic_usec() - began_usec;
 }
 
-/* The value of a parameter, or NULL. */
+/* Returns the value of a parameter, or NULL. */
 const char *
 snowflake_url_parameter(const SnowflakeUrl *url, const char *name)
 {
@@ -217,8 +220,10 @@ snowflake_url_parameter(const SnowflakeUrl *url, const char *name)
 }
 
 /*
- * The password or token: the first line of the file that the parameter "passfile"
- * names, or NULL.  As with libpq, others must not be able to read it.
+ * Returns the password or token, which is the first line of the file that the
+ * parameter "passfile" names, or NULL if there is no such parameter.  As with
+ * libpq, others must not be able to read the file: that is an error, and so is a
+ * file that cannot be read.
  */
 char *
 snowflake_url_secret(const SnowflakeUrl *url)
@@ -233,7 +238,7 @@ snowflake_url_secret(const SnowflakeUrl *url)
 	if (path == NULL)
 		return NULL;
 
-	/* a pipe is refused, and not waited for */
+	/* do not wait for a pipe, which is refused below */
 	fd = OpenTransientFile(path, O_RDONLY | O_NONBLOCK);
 	if (fd < 0)
 		ereport(ERROR,
@@ -242,7 +247,8 @@ snowflake_url_secret(const SnowflakeUrl *url)
 	is_read = fstat(fd, &attributes) == 0 &&
 		(!S_ISREG(attributes.st_mode) || read(fd, secret, sizeof(secret) - 1) >= 0);
 	save_errno = errno;
-	CloseTransientFile(fd);		/* the lessee has no transaction that would */
+	CloseTransientFile(fd);		/* the lessee has no transaction that would
+								 * close it */
 	errno = save_errno;
 	if (!is_read)
 		ereport(ERROR,

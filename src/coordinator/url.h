@@ -19,7 +19,8 @@ typedef struct SnowflakeUrl
 	char	   *scheme;
 	char	   *user;			/* NULL if there is none */
 	List	   *hosts;			/* of "host:port" */
-	List	   *addresses;		/* of each host, with commas, once looked up */
+	List	   *addresses;		/* of each host, separated by commas, once
+								 * looked up */
 	char	   *path;			/* without slashes around it, may be empty */
 	List	   *parameters;		/* of "name=value" */
 } SnowflakeUrl;

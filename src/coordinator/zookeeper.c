@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * zookeeper.c
- *	  ZooKeeper as the coordinator of a fleet, by its own C client.
+ *	  ZooKeeper as the coordinator of a fleet, through its own C client.
  *
  *	  zookeeper://[user@]host[:port][,...][/path][?passfile=...]
  *
- * The records are ordinary, persistent nodes, so a session that expires is no
- * matter.  It is the client without threads, driven by our own waits.
+ * The records are ordinary, persistent nodes, so it does not matter if a
+ * session expires.  This uses the client without threads, driven by our own
+ * waits.
  *
- * A node's version is a mere count, which starts again where a restored ensemble
- * stood: so the value is read and compared first, and the version only guards
- * what is between that and the write.
+ * A node's version is a mere count, which after a restore continues from an
+ * earlier number: so the value is read and compared first, and the version
+ * only guards the time between that and the write.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,20 +39,20 @@ PG_MODULE_MAGIC_EXT(
 #define DEFAULT_PORT	2181
 #define SESSION_MS		10000
 
-/* The most bytes of a record; ZooKeeper allows a megabyte. */
+/* The most bytes of a record, with its terminator; ZooKeeper allows a megabyte. */
 #define VALUE_SIZE		65536
 
 typedef struct Connection
 {
 	SnowflakeUrl *url;
 	zhandle_t  *handle;
-	struct ACL_vector *acl;		/* of what is made */
+	struct ACL_vector *acl;		/* of the nodes that are created */
 	int64		deadline_usec;
-	TimestampTz clock;			/* of the leader, if it has told */
+	TimestampTz clock;			/* of the leader; 0: not known */
 	MemoryContextCallback callback;
 } Connection;
 
-/* What the client tells of a request; filled in while it is driven. */
+/* The client's answer to a request, filled in while the client is driven. */
 typedef struct Answer
 {
 	bool		done;
@@ -108,7 +109,7 @@ drive(Connection *connection)
 	if (wait_event == 0)
 		wait_event = WaitEventExtensionNew("SnowflakeCoordinator");
 
-	/* a server that cannot be reached has the next one tried */
+	/* if a server cannot be reached, the client tries the next one */
 	status = zookeeper_interest(connection->handle, &socket, &interest, &wait);
 	if (status == ZAUTHFAILED || status == ZINVALIDSTATE)
 		fail(status);
@@ -132,7 +133,7 @@ drive(Connection *connection)
 							 ((rc & WL_SOCKET_WRITEABLE) ? ZOOKEEPER_WRITE : 0));
 }
 
-/* Wait for the answer to a request, which was sent if "status" says so. */
+/* Wait for the answer to a request, unless "status" says that sending it has failed. */
 static void
 await(Connection *connection, int status, Answer *answer)
 {
@@ -143,9 +144,9 @@ await(Connection *connection, int status, Answer *answer)
 }
 
 /*
- * Completions: called while the client is driven, or closed.  The answer lives as
- * long as the connection.  None of them raises an error, which would leave the client in
- * the middle of its work: without memory the answer is a failure.
+ * Completions: called while the client is driven or closed.  The answer lives as long as
+ * the connection.  None of them raises an error, which would leave the client in the
+ * middle of its work: if there is no memory, the answer is a failure.
  */
 static void *
 try_alloc(Size size)
@@ -232,15 +233,15 @@ got_names(int status, const struct String_vector *names, const void *data)
 	answer->done = true;
 }
 
-/* Its messages are about what raises an error here as well. */
+/* Such events also lead to an error here. */
 static void
 ignore_event(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
 }
 
 /*
- * The list of hosts is in the form that the client takes.  With a user, what is made
- * is for that user alone.
+ * The list of hosts is in the form that the client takes.  With a user, the nodes
+ * that are created are for that user only.
  */
 static void *
 zk_connect(const char *text, int64 *deadline_usec)
@@ -318,7 +319,7 @@ path_of(Connection *connection, const char *key)
 	return psprintf("/%s/%s", connection->url->path, key);
 }
 
-/* Make a node, unless it exists. */
+/* Create a node, unless it exists. */
 static void
 create(Connection *connection, const char *path, const char *value)
 {
@@ -331,8 +332,8 @@ create(Connection *connection, const char *path, const char *value)
 }
 
 /*
- * Make the path to the records.  The node that they are below is written to, so that
- * it has the leader's time.
+ * Create the path to the records.  The node above them is written to, which gives
+ * the leader's time.
  */
 static void
 zk_prepare(void *arg)
@@ -352,7 +353,7 @@ zk_prepare(void *arg)
 	connection->clock = answer->changed_at;
 }
 
-/* Ask for what a node has. */
+/* Send a request for the value of a node. */
 static Answer *
 ask(Connection *connection, const char *path)
 {
@@ -364,7 +365,7 @@ ask(Connection *connection, const char *path)
 	return answer;
 }
 
-/* Wait for the answer to that.  False: there is no such node. */
+/* Wait for the answer to that.  Returns false if there is no such node. */
 static bool
 exists(Connection *connection, Answer *answer)
 {
@@ -419,7 +420,7 @@ zk_list(void *arg, const char *key)
 		for (int i = 0; i < answer->names_count; i++)
 			keys = lappend(keys, psprintf("node/%s", answer->names[i]));
 
-		/* last, so that it is not older than what else is read */
+		/* last, so that it is not older than the others */
 		keys = lappend(keys, pstrdup("fleet"));
 	}
 
@@ -442,7 +443,7 @@ zk_list(void *arg, const char *key)
 
 /*
  * Both records are read without waiting in between.  Then one transaction checks the
- * version of the one, and writes the other.
+ * version of one record and writes the other.
  */
 static bool
 zk_compare_and_set(void *arg, const char *key, const char *expected,

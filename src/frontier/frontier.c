@@ -7,18 +7,18 @@
  * transaction that minted earlier may commit later.  The frontier is the ID up
  * to which that cannot happen any more.
  *
- * The promise: every ID at or below the frontier that this server has minted,
- * and that will ever be visible in this database, is visible to a snapshot taken
- * after snowflake_frontier() was called.  It is about IDs that are stored by the
- * transaction that minted them.
+ * The promise: every ID at or below the frontier that this server has minted
+ * and that will ever be visible in this database is visible to a snapshot
+ * taken after snowflake_frontier() was called.  It is about IDs that are
+ * stored by the transaction that minted them.
  *
- * Each backend has a slot.  Before the first mint of a transaction it reads the
- * newest position, "last", and stores last + 1 there, and after that the virtual
- * ID of the transaction, which mints nothing below: each mint takes a position
+ * Each backend has a slot.  Before the first mint of a transaction, it reads the
+ * newest position, "last", stores last + 1 in the slot, and then the virtual ID of
+ * the transaction.  The transaction mints nothing below: each mint takes a position
  * above the "last" that its compare-and-swap replaces.  A slot is never cleared.  It
- * counts as long as the process array has its virtual ID for the transaction that
- * runs there.  The frontier is the smaller of "last" and the position below the
- * smallest slot that counts, where "last" is read first.
+ * counts as long as its virtual ID is that of the transaction which the backend
+ * runs, according to the process array.  The frontier is the smaller of "last" and
+ * the position below the smallest slot that counts; "last" is read first.
  *
  * Why no row is missed: let a transaction T mint position p, now or later, and
  * let a reader load in this order: "last", the holder in T's slot, the virtual
@@ -26,59 +26,61 @@
  *
  * 1. The reader's "last" is below p: so is the frontier.
  *
- * 2. It is at or above p, and so what the reader saw came from T's
+ * 2. It is at or above p, so the value that the reader loaded came from T's
  *	  compare-and-swap or a later one, which are full barriers.  T filled its slot
- *	  before that, so the reader finds it filled by T or a later transaction of
- *	  that place.  If T is still in the process array, it is T's, runs there, and
- *	  says p or less: the frontier is below p.  Else T has left it, and a snapshot
- *	  taken after the call takes T for ended: its rows are visible, or never will
- *	  be.
+ *	  before that, so the reader finds it filled by T or by a later transaction of
+ *	  that backend's place.  If T is still in the process array, the slot is T's,
+ *	  its virtual ID is the one that runs there, and it says p or less: the
+ *	  frontier is below p.  Otherwise T has left the process array, and to a
+ *	  snapshot taken after the call T has ended: its rows are visible, or never
+ *	  will be.
  *
- * A commit becomes visible to others when it leaves the process array, and that
- * is after it has waited for the synchronous standbys.  Then its virtual ID and
- * its xid go together, under the lock that a snapshot needs.  (Without an xid
+ * A commit becomes visible to others when it leaves the process array, after it
+ * has waited for the synchronous standbys.  Its virtual ID and its xid are then
+ * removed together, under the lock that taking a snapshot needs.  (Without an xid
  * there is no lock, and nothing to become visible.)  An earlier sign that a
  * transaction ends would let a reader pass rows of a commit that still waits; and
- * the xid alone would not do, for a transaction may mint before it has one.
+ * the xid alone would not be enough, because a transaction may mint before it has
+ * one.
  *
  * Later transactions at the same place in the process array have other virtual IDs.
- * Only after 2^32 transactions without a mint does one have that of the last that
- * minted: while it runs it needlessly holds the frontier back.
+ * Only after 2^32 transactions without a mint does one have the same virtual ID as
+ * the last that minted: while it runs, it needlessly holds the frontier back.
  *
- * A parallel worker fills the slot of its leader, since the commit is the
- * leader's.  So several processes of a lock group may fill a slot, each if it
- * finds it not filled yet, one after the other by a spinlock.  A process that finds
- * it filled need do nothing: "last" had reached the value before, so all later
- * mints lie above it.  Workers have ended before their leader's transaction
+ * A parallel worker fills the slot of its leader, since the commit is the leader's.
+ * So several processes of a lock group may fill a slot, each if it finds it not
+ * filled yet; a spinlock makes them do so one after the other.  A process that
+ * finds it filled need not do anything: "last" had reached that value before, so
+ * all later mints are above it.  Workers end before their leader's transaction
  * ends, so none fills a slot that belongs to the next one.
  *
- * Subtransactions need nothing: their rows become visible, if at all, when the
- * transaction ends.  Nor do backends that die: either they abort their
- * transaction, or the postmaster resets the shared memory.
+ * Subtransactions need nothing special: their rows become visible, if at all,
+ * when the transaction ends.  Neither do backends that die: either they abort
+ * their transaction, or the postmaster resets the shared memory.
  *
  * A prepared transaction is no longer in a slot, but in an array: see prepared.c.
- * It is entered there while it still runs, and readers look at the slots first, so
+ * It is entered there while it still runs, and readers read the slots first, so
  * they find it in one of the two.
  *
  * Positions and IDs: the IDs of one node are in the order of their positions, but
  * with another node ID that need not be so within a tick.  A node ID starts in a
- * tick of its own ("opened_at" is the end of the one before), so a position from
- * before stands for the whole of its tick.
+ * tick of its own ("opened_at" is the end of the tick before), so a position from
+ * before that stands for the whole of its tick.
  *
- * The caller's field makes several IDs of a position possible.  If it stands below
- * the sequence, they lie between those of the positions beside it, and the largest
- * counts.  If it stands above, an ID with a small value may come after one with a
- * large value in the same tick: the frontier passes the latter when the tick has no
- * position left.  Readers see to that when the clock is past the tick, or the last
- * IDs would stay behind the frontier until the next mint.
+ * With a caller's field, a position may have one of several IDs.  If the field is
+ * below the sequence, they lie between those of the neighboring positions, and the
+ * largest counts.  If it is above, an ID with a small value may come after one with
+ * a large value in the same tick: the frontier passes the latter only when the tick
+ * has no position left.  Readers make sure of that when the clock is past the tick;
+ * otherwise the frontier would stay below the last IDs until the next mint.
  *
  * snowflake_restart_at_clock() may take "last" back.  A transaction that filled its slot before
- * that may mint below it, so the slot says at which opening of the gate it was
+ * that may mint below the slot's position, so the slot says at which opening of the gate it was
  * filled.
  *
- * The frontier does not only go up: a transaction that read "last" and had not
- * filled its slot when a reader passed it may hold back the next reader a bit
- * further below.  Both are right.
+ * The frontier may also go down a little: a transaction that had read "last",
+ * but had not yet filled its slot when a reader passed it, may hold the next
+ * reader back at that position.  Both answers are right.
  *
  *-------------------------------------------------------------------------
  */
@@ -106,7 +108,7 @@
 
 PG_FUNCTION_INFO_V1(snowflake_frontier_holders);
 
-/* What holds the frontier of this database back. */
+/* A transaction that holds the frontier back. */
 typedef struct Hold
 {
 	int64		oldest_id;
@@ -146,7 +148,7 @@ highest_id(const SnowflakeNewest *newest, uint64 position)
 	if (position > newest->opened_at && layout->value_field == 0)
 		return lowest_id(newest, position);
 
-	/* what the next position could have, with the least value */
+	/* one below what the next position could have, with the least value */
 	if (position > newest->opened_at &&
 		(position & layout->max_sequence) != (uint32) layout->max_sequence)
 		return lowest_id(newest, position + 1) - 1;
@@ -157,12 +159,12 @@ highest_id(const SnowflakeNewest *newest, uint64 position)
 }
 
 /*
- * No position below this one has been minted by the transaction that has filled a
- * slot.
+ * Returns a position such that the transaction that has filled the slot has
+ * minted none below it.
  *
- * Who came before the gate was opened first has minted nothing before that.  If
- * the generator has been taken back since the slot was filled, the transaction
- * may have minted from there on.
+ * A transaction that filled its slot before the gate was first opened has
+ * minted nothing before that.  If the generator has been taken back since the
+ * slot was filled, the transaction may have minted from there on.
  */
 static uint64
 oldest_position(const SnowflakeNewest *newest, SnowflakeSlot *slot)
@@ -176,7 +178,7 @@ oldest_position(const SnowflakeNewest *newest, SnowflakeSlot *slot)
 	return oldest;
 }
 
-/* The slot says from now on what the running transaction may have minted. */
+/* Fill the slot: from now on it says what the running transaction may have minted. */
 static inline void
 fill_slot(SnowflakeSlot *slot)
 {
@@ -192,10 +194,11 @@ fill_slot(SnowflakeSlot *slot)
 }
 
 /*
- * From now on the running transaction may mint.  The library is preloaded.
+ * Make the running transaction hold the frontier back, so that it may mint.
+ * The library must be preloaded.
  *
- * Nothing is needed here to order the memory: the lock that the mint takes next,
- * and its compare-and-swap, are full barriers.
+ * No barrier is needed here: the lock that the mint takes next, and its
+ * compare-and-swap, are full barriers.
  */
 void
 snowflake_frontier_hold(void)
@@ -221,8 +224,9 @@ snowflake_frontier_hold(void)
 }
 
 /*
- * The smallest ID that the running transaction may have minted, itself or by
- * parallel workers; false if it has minted none.
+ * Sets *oldest_id to the smallest ID that the running transaction may have
+ * minted, itself or through parallel workers.  Returns false if it has minted
+ * none.
  */
 static bool
 may_have_minted(int64 *oldest_id)
@@ -249,8 +253,9 @@ at_transaction_event(XactEvent event, void *arg)
 }
 
 /*
- * Have PREPARE watched, in all backends: one that has not minted may have had
- * parallel workers that did.  Only while the server preloads libraries.
+ * Have PREPARE watched in all backends: one that has not minted may have had
+ * parallel workers that did.  Call this only while the server preloads
+ * libraries.
  */
 void
 snowflake_frontier_init(void)
@@ -264,8 +269,9 @@ snowflake_frontier_init(void)
  */
 
 /*
- * All that hold the frontier of a database back, or of any (InvalidOid); returns
- * their number.  Not in recovery.
+ * Find all transactions that hold back the frontier of a database, or of any
+ * database (InvalidOid).  Returns their number.  Must not be called in
+ * recovery.
  */
 static int
 get_holds(const SnowflakeNewest *newest, Oid database, Hold **holds)
@@ -287,8 +293,8 @@ get_holds(const SnowflakeNewest *newest, Oid database, Hold **holds)
 			continue;
 
 		/*
-		 * What follows is read afterwards.  If the slot gets filled again
-		 * meanwhile, perhaps for another database, then the holder has ended.
+		 * The rest is read after the holder.  If the slot is filled again in
+		 * between, perhaps for another database, then the holder has ended.
 		 */
 		pg_read_barrier();
 		if (holder != snowflake_frontier_running(proc) ||
@@ -320,9 +326,9 @@ get_holds(const SnowflakeNewest *newest, Oid database, Hold **holds)
 }
 
 /*
- * Compute the frontier of a database, or one that is right for each of them
- * (InvalidOid); false while it is not known, because the gate was never opened since
- * the server's start.  Not in recovery.
+ * Compute the frontier of a database, or one that is right for every database
+ * (InvalidOid).  Returns false while it is not known, because the gate has not been
+ * opened since the server's start.  Must not be called in recovery.
  */
 bool
 snowflake_frontier_compute(Oid database, SnowflakeFrontier *frontier)
@@ -332,7 +338,7 @@ snowflake_frontier_compute(Oid database, SnowflakeFrontier *frontier)
 	Hold	   *holds;
 	int			nholds;
 
-	/* first, and a barrier */
+	/* read this first; it is a barrier as well */
 	if (!snowflake_generator_newest(&newest))
 		return false;
 	frontier->id = highest_id(&newest, newest.last);
@@ -357,8 +363,8 @@ snowflake_frontier_compute(Oid database, SnowflakeFrontier *frontier)
 }
 
 /*
- * Publish a sample that is right for all databases.  For the keeper, when it has
- * opened the gate.
+ * Publish a sample that is right for all databases.  The keeper calls this
+ * when it has opened the gate.
  */
 void
 snowflake_frontier_publish(void)
@@ -376,9 +382,10 @@ snowflake_frontier_publish(void)
 }
 
 /*
- * The transactions that hold it back.  Only roles that may read statistics see when
- * those of other sessions began, and what they may have minted.  Parallel workers do not
- * call this, so that the own transaction is that of this process.
+ * Returns the transactions that hold the frontier back.  Only roles that may read
+ * statistics see when the transactions of other sessions began, and what they may have
+ * minted.  Parallel workers do not call this, so the caller's own transaction is that of
+ * this process.
  */
 Datum
 snowflake_frontier_holders(PG_FUNCTION_ARGS)

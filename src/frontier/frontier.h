@@ -15,8 +15,8 @@
 #include "generator/slot.h"
 
 /*
- * Whose slot this process has to fill, and the slot; NULL until its first mint.
- * Only frontier.c writes them.
+ * The process whose slot this process has to fill, and that slot; NULL until
+ * its first mint.  Only frontier.c writes them.
  */
 extern PGPROC *snowflake_frontier_proc;
 extern SnowflakeSlot *snowflake_frontier_slot;
@@ -27,11 +27,11 @@ typedef struct SnowflakeFrontier
 								 * be, to snapshots taken from now on */
 	uint32		lowered_at;		/* the generator's, when this was computed */
 	int64		lag_usec;		/* from its tick to that of the newest ID */
-	int			holder_pid;		/* its holder's PID; 0: none, or a prepared
-								 * transaction */
+	int			holder_pid;		/* PID of the process that holds it back; 0:
+								 * none, or a prepared transaction */
 } SnowflakeFrontier;
 
-/* The virtual ID of the transaction that runs there, in a word. */
+/* The virtual ID of the transaction that a process runs, in one word. */
 static inline uint64
 snowflake_frontier_running(const volatile PGPROC *proc)
 {

@@ -5,28 +5,31 @@
  *
  * A frontier is right for every snapshot that was taken after it was computed: see
  * frontier.c.  Backends that compute one publish it here, with two numbers that were
- * read afterwards, by which others can tell that a snapshot is later still:
+ * read afterwards.  From these, others can tell that a snapshot is later still:
  *
- * - "next", the next transaction ID.  A snapshot whose xmax is larger was taken
- *	 after a transaction had ended that had no ID when "next" was read.
+ * - "next", the next transaction ID.  A snapshot whose xmax is larger was
+ *	 taken after the end of a transaction that had no ID yet when "next" was
+ *	 read.
  *
  * - "xmax", one above the newest transaction that had ended.  A snapshot of this
- *	 server's process array has that for its xmax, which only goes up: if it is
- *	 larger, it was taken later.  It is no more than "next", and so tells more.  But
- *	 a snapshot that a logical slot exported has the next transaction ID of its time
- *	 for its xmax, so for one that may be imported only "next" tells.
+ *	 server's process array has that as its xmax, which only goes up: if it is
+ *	 larger, the snapshot was taken later.  It is at most "next", so it is the
+ *	 better test.  But a snapshot that a logical slot exported has the next
+ *	 transaction ID of its time as its xmax, so a snapshot that may be imported must
+ *	 be tested with "next".
  *
- * It must be larger, not equal: between two snapshots with the same xmax a transaction
- * may have ended whose ID is smaller.
+ * It must be larger, not equal: between two snapshots with the same xmax, a
+ * transaction with a smaller ID may have ended.
  *
- * The promise is about one database, and so is a sample.  The keeper's are about all
- * of them: it publishes one when it has opened the gate, for the first readers.
+ * The promise is about one database, and so is a sample.  The keeper's samples are
+ * about all databases: it publishes one when it has opened the gate, for the first
+ * readers.
  *
  * When the generator has gone back (snowflake_restart_at_clock()), earlier frontiers
- * are void: IDs below them may come.
+ * are void: IDs below them may be minted.
  *
  * Each database has a row of samples, the newest first.  A sample that is replaced moves
- * on to the next place if the one there is old enough by comparison; that age doubles
+ * on to the next place if it is enough newer than the one there; that difference doubles
  * from place to place.  So a snapshot of any age finds a sample that is not much older
  * than itself.  If more databases read frontiers than there are rows, the one that has not
  * published for longest loses its row, and its snapshots find less.
@@ -44,8 +47,8 @@
 #include "base/compat.h"
 #include "frontier/frontier_sample.h"
 
-#define NUM_ROWS		16		/* the first is that of all databases */
-#define NUM_PLACES		16		/* up to 16 s, and what is older */
+#define NUM_ROWS		16		/* the first one is for all databases */
+#define NUM_PLACES		16		/* for the last 16 s, and for what is older */
 #define FIRST_GAP_USEC	1000
 
 typedef struct Place
@@ -94,8 +97,8 @@ snowflake_frontier_sample_attach(int tranche)
 }
 
 /*
- * The row of a database, or the one that is to become its row.  The caller holds the
- * lock exclusively.
+ * Returns the row of a database, taking the oldest row for it if it has none.  The
+ * caller holds the lock exclusively.
  */
 static Row *
 row_for(Oid database)
@@ -147,8 +150,8 @@ snowflake_frontier_sample_publish(Oid database, const SnowflakeFrontierSample *s
 }
 
 /*
- * Was a snapshot with this xmax certainly taken after the sample?  "imported": it may
- * come from elsewhere than this server's process array.
+ * Was a snapshot with this xmax certainly taken after the sample?  "imported" says
+ * that it may not come from this server's process array.
  */
 bool
 snowflake_frontier_sample_is_before(const SnowflakeFrontierSample *sample,
@@ -158,8 +161,9 @@ snowflake_frontier_sample_is_before(const SnowflakeFrontierSample *sample,
 }
 
 /*
- * The largest frontier of a database that is right for such a snapshot, -1 if none is
- * known.  "lowered_at" is the generator's, read after the snapshot was taken.
+ * Returns the largest frontier of a database that is right for such a snapshot, or -1
+ * if none is known.  "lowered_at" is the generator's, read after the snapshot was
+ * taken.  Takes the lock, shared.
  */
 int64
 snowflake_frontier_sample_find(Oid database, uint32 lowered_at,

@@ -11,7 +11,8 @@
 #include "access/transam.h"
 
 /*
- * A frontier, and what tells that a snapshot was taken after it was computed.
+ * A frontier, and the numbers that tell whether a snapshot was taken after it
+ * was computed.
  */
 typedef struct SnowflakeFrontierSample
 {

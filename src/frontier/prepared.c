@@ -3,16 +3,17 @@
  * prepared.c
  *	  Prepared transactions hold the frontier back.
  *
- * They do until they are committed or rolled back.  PREPARE enters the transaction
- * into an array, with its xid, while it still runs and so holds the frontier back
- * itself.  It counts as long as its xid is in progress, which is, like a snapshot,
- * decided by the process array.
+ * They do so until they are committed or rolled back.  PREPARE enters the
+ * transaction into an array, with its xid, while it still runs and so holds the
+ * frontier back itself.  It counts as long as its xid is in progress, which the
+ * process array decides, as it does for a snapshot.
  *
  * The array does not survive a crash, but the prepared transaction does, with
- * its locks.  So it takes a lock that no process waits for and whose tag is the
- * oldest ID it may have minted.  After a start, and so also after the promotion
- * of a standby, the array is filled from the lock table before it is used.  The
- * tag is an ID, not a position, because the layout may be another one by then.
+ * its locks.  So it takes a lock that no process waits for, whose tag is the
+ * oldest ID that it may have minted.  After a start, and so also after the
+ * promotion of a standby, the array is filled from the lock table before it is
+ * used.  The tag is an ID, not a position, because the layout may have changed
+ * by then.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,17 +30,21 @@
 #include "base/compat.h"
 #include "frontier/prepared.h"
 
-/* Our advisory locks have this where those of SQL's functions have 1 or 2. */
+/* Our advisory locks have this in the field where those of the SQL functions have 1 or 2. */
 #define LOCK_MARK	0x5F1A
 
 typedef struct PreparedArray
 {
-	LWLock		lock;			/* protects all but "count" for hasty readers */
+	LWLock		lock;			/* protects everything; some readers read
+								 * "count" without it */
 
-	/* Was the array filled with those that a crash had left? */
+	/*
+	 * Has the array been filled with the transactions that the start has
+	 * restored?
+	 */
 	pg_atomic_uint32 is_filled;
 
-	/* How many there are, some of which may have ended. */
+	/* How many there are; some of them may have ended. */
 	pg_atomic_uint32 count;
 	SnowflakePrepared holds[FLEXIBLE_ARRAY_MEMBER];
 } PreparedArray;
@@ -48,8 +53,8 @@ typedef struct PreparedArray
 static PreparedArray *prepared = NULL;
 
 /*
- * As many prepared transactions as there can be, and one that may become one in
- * each backend.
+ * As many prepared transactions as there can be, and in each backend one that
+ * is about to be prepared.
  */
 static uint32
 max_prepared(void)
@@ -84,8 +89,8 @@ snowflake_prepared_attach(int tranche)
 }
 
 /*
- * Is this transaction in progress?  An xid that ended long ago must not be taken
- * for one that is yet to come.
+ * Is this transaction in progress?  An xid that ended long ago must not be
+ * mistaken for a future one.
  */
 static bool
 is_running(FullTransactionId xid)
@@ -126,9 +131,10 @@ add(FullTransactionId xid, Oid database, int64 oldest_id, TimestampTz since)
 }
 
 /*
- * Enter the prepared transactions that the server's start has found, by the locks
- * they hold.  There are no other locks of this kind yet, because a process that takes
- * one calls this first.  Not in recovery, before whose end they are not restored.
+ * Enter the prepared transactions that the server's start has found, as shown by the
+ * locks that they hold.  There are no other locks of this kind yet, because a process
+ * that takes one calls this first.  Must not be called in recovery: they are restored
+ * at its end.
  */
 static void
 fill(void)
@@ -142,7 +148,7 @@ fill(void)
 		LockData   *locks = GetLockStatusData();
 		FullTransactionId next = ReadNextFullTransactionId();
 
-		/* no process has seen those that an error may have left here */
+		/* no process has seen the entries that an error may have left here */
 		pg_atomic_write_u32(&prepared->count, 0);
 		for (int i = 0; i < locks->nelements; i++)
 		{
@@ -168,8 +174,9 @@ fill(void)
 }
 
 /*
- * Those that hold the frontier of a database back, or of any (InvalidOid); returns
- * their number.  Not in recovery.
+ * Find the prepared transactions that hold back the frontier of a database, or of
+ * any database (InvalidOid).  Sets *holds, palloc'd, and returns their number; 0
+ * may leave *holds unset.  Takes the lock.  Must not be called in recovery.
  */
 uint32
 snowflake_prepared_get(Oid database, SnowflakePrepared **holds)
@@ -195,8 +202,8 @@ snowflake_prepared_get(Oid database, SnowflakePrepared **holds)
 
 /*
  * The running transaction, which has an xid and has minted no ID below
- * "oldest_id", is about to be prepared.  If that fails, it has ended, which is all
- * there is to undo.  There may be prepared transactions.
+ * "oldest_id", is about to be prepared.  If that fails, the transaction ends, so
+ * there is nothing else to undo.  max_prepared_transactions must not be 0.
  */
 void
 snowflake_prepared_hold(int64 oldest_id)

@@ -20,12 +20,12 @@
 #include "generator/counters.h"
 #include "generator/slot.h"
 
-/* All atomic, and none of them read together: each is right for its moment. */
+/* All atomic, and not read together: each is right for its own moment. */
 typedef struct Counters
 {
 	pg_atomic_uint64 counters[SNOWFLAKE_COUNTERS];
 	pg_atomic_uint64 reset_at;	/* a TimestampTz */
-	pg_atomic_uint64 minted_before; /* what the slots said at the reset */
+	pg_atomic_uint64 minted_before; /* sum of the slots at the reset */
 } Counters;
 
 /* NULL if the library was not preloaded. */
@@ -54,8 +54,8 @@ snowflake_counters_attach(void)
 }
 
 /*
- * Count from zero again.  What backends have minted is theirs to write, so it
- * is remembered and subtracted from then on.
+ * Count from zero again.  Only the backends write their counts of minted IDs,
+ * so the sum of these is remembered and subtracted from then on.
  */
 void
 snowflake_counters_reset(void)
@@ -66,25 +66,25 @@ snowflake_counters_reset(void)
 	pg_atomic_write_u64(&shared->reset_at, snowflake_clock_wall());
 }
 
-/* What was counted since the reset. */
+/* Returns what was counted since the reset. */
 uint64
 snowflake_counters_get(SnowflakeCounter counter)
 {
 	return pg_atomic_read_u64(&shared->counters[counter]);
 }
 
-/* When the counters were last reset. */
+/* Returns when the counters were last reset. */
 TimestampTz
 snowflake_counters_reset_at(void)
 {
 	return (TimestampTz) pg_atomic_read_u64(&shared->reset_at);
 }
 
-/* IDs minted since the reset. */
+/* Returns the number of IDs minted since the reset. */
 uint64
 snowflake_counters_minted(void)
 {
-	/* in this order: what is minted meanwhile adds to it */
+	/* in this order: IDs minted in between add to the result */
 	uint64		before = pg_atomic_read_u64(&shared->minted_before);
 
 	return snowflake_slot_minted() - before;
@@ -99,7 +99,7 @@ raise_to(pg_atomic_uint64 *counter, uint64 value)
 		;
 }
 
-/* Count one. */
+/* Add one to a counter. */
 void
 snowflake_counters_add(SnowflakeCounter counter)
 {
@@ -107,9 +107,9 @@ snowflake_counters_add(SnowflakeCounter counter)
 }
 
 /*
- * Count one sleep of a mint that waits.  "mint_usec" adds up the sleeps of this
- * mint, and is 0 before the first.  The mint itself was counted when it began to
- * wait, so that it shows while it does.
+ * Count one sleep of a mint that waits.  *mint_usec adds up the sleeps of this
+ * mint, and is 0 before the first one.  The mint itself was counted when it
+ * began to wait, so that a mint that is still waiting shows.
  */
 void
 snowflake_counters_add_sleep(SnowflakeCounter waits, int64 usec, int64 *mint_usec)
@@ -119,7 +119,7 @@ snowflake_counters_add_sleep(SnowflakeCounter waits, int64 usec, int64 *mint_use
 	raise_to(&shared->counters[waits + 2], *mint_usec);
 }
 
-/* Count a step of the clock, ahead or (if it is negative) back. */
+/* Count a step of the clock: ahead, or back if it is negative. */
 void
 snowflake_counters_add_step(int64 usec)
 {

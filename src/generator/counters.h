@@ -11,9 +11,9 @@
 #include "datatype/timestamp.h"
 
 /*
- * The counters, in the order of the columns of snowflake_stats.  Mints that waited for
- * something are followed by how long all of them waited, and the longest of them;
- * steps of the clock by the largest.
+ * The counters, in the order of the columns of snowflake_stats.  A counter of waiting
+ * mints is followed by their total and their longest wait; a counter of steps of the
+ * clock, by the largest step.
  */
 typedef enum SnowflakeCounter
 {
@@ -39,7 +39,8 @@ typedef enum SnowflakeCounter
 	/* Mints that were refused, by the reason. */
 	COUNTER_REFUSED_NODE,		/* there is no node ID, or it is too large */
 	COUNTER_REFUSED_LAYOUT,		/* another layout is stored */
-	COUNTER_REFUSED_KEEPER,		/* it was not ready, or reserved too late */
+	COUNTER_REFUSED_KEEPER,		/* it was not ready in time, or did not
+								 * reserve in time */
 	COUNTER_REFUSED_CLOCK,		/* the generator is too far ahead of it */
 	COUNTER_REFUSED_END,		/* the layout has no later tick */
 	COUNTER_REFUSED_STANDBY		/* the server is in recovery */

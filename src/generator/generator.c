@@ -8,69 +8,69 @@
  * gets a larger one than any mint that returned before it began, whatever the
  * clock does and whenever the server dies.
  *
- * A mint takes last + 1, or a position of the clock's tick if all of those are
- * larger, if that is not above "limit", and makes it the new "last" by
- * compare-and-swap.  Hence:
+ * A mint takes last + 1, or a position of the clock's tick if all positions of
+ * that tick are larger.  If that is not above "limit", it makes it the new
+ * "last" by compare-and-swap.  Hence:
  *
  * 1. While the server runs, no two mints get the same position: "last" only
  *	  goes up, and each compare-and-swap that succeeds moves it from a smaller
  *	  value to the position it issues.  A mint that begins after another one
- *	  returned reads a "last" at or above the other's.  The clock decides only
- *	  how far "last" jumps, so a clock that steps back merely leaves the
- *	  generator ahead of it.
+ *	  has returned reads a "last" at or above the other's position.  The clock
+ *	  decides only how far "last" jumps, so a clock that steps back merely
+ *	  leaves the generator ahead of it.
  *
- * 2. After a crash, no mint gets a position from before: each was at or below
- *	  "limit" when it was issued.  The keeper commits a reservation, and waits
- *	  until the commit is durable (and on the synchronous standbys, if there are
- *	  any), before it calls snowflake_generator_open() or snowflake_generator_extend() with the
- *	  limit that follows from it.  So the stored reservation is never below any
- *	  "limit" that a minter could have read, and the next keeper raises "last" to
- *	  the end of the stored reservation when it opens the gate.  A crash between
- *	  the commit and the call only wastes the reserved time.  The limit may be
- *	  lower than what is stored, and is then raised to that without a commit: up to
- *	  "stored", which the keeper notes after a commit, and anew at each opening.  And where the stored
- *	  reservation is gone, or elsewhere, a keeper whose shared memory is new leaves
- *	  the gate closed: see check_place() in reserve.c.
+ * 2. After a crash, no mint gets a position from before: each was at or below "limit" when it was
+ *	  issued.  The keeper commits a reservation, and waits until the commit is durable (and on the
+ *	  synchronous standbys, if there are any), before it calls snowflake_generator_open() or
+ *	  snowflake_generator_extend() with the limit that follows from it.  So the stored reservation
+ *	  is never below any "limit" that a minter could have read, and the next keeper raises "last"
+ *	  to the end of the stored reservation when it opens the gate.  A crash between the commit and
+ *	  the call only wastes the reserved time.  The limit may be lower than what is stored; then it
+ *	  can be raised without a commit, up to "stored", which the keeper sets after a commit and
+ *	  again at each opening.  And if the stored reservation is gone, or elsewhere, a keeper whose
+ *	  shared memory is new leaves the gate closed: see check_place() in reserve.c.
  *
  * 3. No mint slips past a closing gate.  Minters hold the lock shared from
  *	  before they read the gate until after their compare-and-swap.  The keeper
  *	  first stores the closed gate and then acquires the lock exclusively.  A
- *	  mint that had read an open gate holds the lock, so the keeper waits for it
- *	  to finish; one that acquires the lock after the keeper released it sees
- *	  the gate closed, since the lock's release and acquisition order the
- *	  memory.  Thus when snowflake_generator_close() returns, "last" and the node
- *	  stand still, and the keeper may store "last" as the exact end.
+ *	  mint that has read an open gate holds the lock, so the keeper waits for
+ *	  it to finish; one that acquires the lock after the keeper has released it
+ *	  finds the gate closed, since the lock's release and acquisition order the
+ *	  memory accesses.  Thus when snowflake_generator_close() returns, "last"
+ *	  and the node no longer change, and the keeper may store "last" as the
+ *	  exact end.
  *
- * 4. A generator that is far ahead of the clock may be taken back, under
- *	  a node ID with which nothing was issued there: then "last" goes down, once,
- *	  while the gate is closed.  See snowflake_generator_open_afresh().  From then on what
- *	  the others had there counts for themselves only: if the gate is opened for one of
- *	  them again, "last" goes up there, and without an ID of it down again at the next
- *	  opening; readers are not told of it.  What a node
- *	  ID had is in its row.  Only a lease that was granted since is above all of
- *	  that; a lease that the gate was opened for before, whatever it was opened for
- *	  in between, is not.
+ * 4. A generator that is far ahead of the clock may be taken back, under a node ID that
+ *	  has issued nothing in that range: then "last" goes down, once, while the gate is
+ *	  closed.  See snowflake_generator_open_afresh().  From then on, the positions that
+ *	  other node IDs had in that range count for themselves only: if the gate is opened
+ *	  for one of them again, "last" goes up there, and unless it issues an ID, down again
+ *	  at the next opening; readers do not learn of it.  The row of a node ID says how far
+ *	  it got.  Only a lease that was granted since then is above all of that; a lease that
+ *	  the gate was opened for before is not, whatever the gate was opened for in between.
  *
  * 5. A mint that took several positions in one step stops using them when others may
  *	  expect larger ones: after an opening of the gate, which may be for another
- *	  node, and at or below the floor of snowflake_advance().
+ *	  node, and if they are at or below the floor of snowflake_advance().
  *
- * snowflake.spread says at which sequence number a tick begins.  Any position of a
- * tick that no mint has reached is above "last", so this is one more way to leave
- * positions out.  A full tick leaves out none: then "last" is ahead of the clock.
+ * snowflake.spread decides at which sequence number a tick begins.  Any position
+ * of a tick that no mint has reached is above "last", so this is one more way to
+ * skip positions.  After a full tick none is skipped: then "last" is ahead of the
+ * clock.
  *
  * The caller's field, if the layout has one, is filled after the step, beside the
- * position: all its values share (tick, sequence), so two IDs are distinct whatever
- * callers pass.  A mint without a value has 0 there, and shares them as well.  What
- * a value can change is the order of the IDs within a tick, if the field stands
- * above the sequence: the promise is about positions.
+ * position: all its values share the positions (tick, sequence), so two IDs are
+ * distinct whatever callers pass.  A mint without a value has 0 there, and takes
+ * its position from the same ones.  A value can change only the order of the IDs
+ * within a tick, if the field is above the sequence: the promise is about
+ * positions.
  *
  * The lock is held exclusively for what a mint depends on: opening the gate,
  * and the node.  LWLocks let shared lockers overtake a waiting exclusive one,
- * which could starve the keeper, so a minter looks at the gate once before it
- * asks for the lock: a closing gate stops newcomers immediately.  Extending the
- * reservation needs no lock: a minter that still reads the old limit is merely
- * careful, and waits or looks again.
+ * which could starve the keeper, so a minter reads the gate once before it
+ * asks for the lock: a closing gate stops newcomers immediately.  Extending
+ * the reservation needs no lock: a minter that still reads the old limit is
+ * merely careful, and waits or tries again.
  *
  * No process waits, does I/O or raises an error while holding the lock.
  *
@@ -104,8 +104,8 @@ typedef struct HotState
 	 * the same way, or with the lock held exclusively.  It goes down only as
 	 * rule 4 says.
 	 *
-	 * Every mint writes both, so they share a cache line, and have it for
-	 * themselves: what follows is read by every mint and must not be
+	 * Every mint writes both, so they share a cache line and have it to
+	 * themselves: every mint reads what follows, which must not be
 	 * invalidated by the others.
 	 */
 	LWLock		lock;
@@ -113,10 +113,10 @@ typedef struct HotState
 	char		pad_last[PG_CACHE_LINE_SIZE - sizeof(LWLock) - sizeof(pg_atomic_uint64)];
 
 	/*
-	 * Newest position that may be issued, and the one from which on the
+	 * Newest position that may be issued, and the position from which on the
 	 * keeper has to be asked for more.  Only the keeper writes them.  While
-	 * the gate is open they only go up, and are set without the lock: to a
-	 * minter that reads an old value less is allowed, never more.
+	 * the gate is open they only go up, and are set without the lock: a
+	 * minter that reads an old value may do less, never more.
 	 */
 	pg_atomic_uint64 limit;
 	pg_atomic_uint64 refill;
@@ -130,15 +130,15 @@ typedef struct HotState
 	pg_atomic_uint32 gate;
 
 	/*
-	 * What is to be added to the wall clock, an int64 in microseconds: see
-	 * clock.c.  Only the keeper writes it, atomically and at any time: like
+	 * What mints add to the wall clock, an int64 in microseconds: see
+	 * clock.c. Only the keeper writes it, atomically and at any time: like
 	 * the clock, it only says how far "last" may jump.
 	 */
 	pg_atomic_uint64 correction;
 
 	/*
-	 * How far ahead of that IDs may be, besides max_lead, in microseconds.
-	 * Likewise.
+	 * How far ahead of that sum IDs may be, in addition to max_lead, in
+	 * microseconds.  Written likewise.
 	 */
 	pg_atomic_uint64 allowance;
 
@@ -151,16 +151,16 @@ typedef struct HotState
 	int32		node;
 	int64		node_bits;
 
-	/* What is above is read by every mint, what is below changes now and then */
+	/* Every mint reads what is above; what is below changes now and then */
 	char		pad_limit[PG_CACHE_LINE_SIZE];
 } HotState;
 
-/* What the keeper keeps. */
+/* What only the keeper writes, except for the floor */
 typedef struct KeptState
 {
 	/*
-	 * Largest position that snowflake_advance() asked for.  Anybody raises
-	 * it, atomically.
+	 * Largest position that snowflake_advance() asked for.  Any process
+	 * raises it, atomically.
 	 */
 	pg_atomic_uint64 floor;
 
@@ -179,8 +179,8 @@ typedef struct KeptState
 
 	/*
 	 * Newest position that every later ID has to be above, when the gate was
-	 * opened: that is "last", but for what the node itself had where its
-	 * order was given up.  Only the keeper writes it, atomically.
+	 * opened: that is "last", except for the node's own positions in a range
+	 * where the order was given up.  Only the keeper writes it, atomically.
 	 */
 	pg_atomic_uint64 in_order;
 
@@ -191,28 +191,29 @@ typedef struct KeptState
 	pg_atomic_uint64 highest;
 
 	/*
-	 * Number of the lease that the node is from, 0 if it is not leased.  Only
-	 * the keeper writes it, atomically; it serves to see that it is another.
+	 * Number of the node's lease, 0 if the node is not leased.  Only the
+	 * keeper writes it, atomically; a changed number tells that the lease is
+	 * another.
 	 */
 	pg_atomic_uint32 grant;
 
 	/*
 	 * Number of the newest lease that the gate was ever opened for, 0 if
 	 * there was none: a lease outlives an opening for a node ID that is not
-	 * leased.  Likewise.
+	 * leased. Written likewise.
 	 */
 	pg_atomic_uint32 newest_grant;
 
 	/*
-	 * The gate was closed, and the exact end, which stands still since, is
-	 * not stored yet.  Only the keeper, which does that before it opens the
-	 * gate again; if it fails, its successor does.
+	 * The gate was closed, and the exact end, which has not changed since, is
+	 * not stored yet.  Only the keeper uses this: it stores the end before it
+	 * opens the gate again, or its successor does, if it fails.
 	 */
 	bool		end_unstored;
 
 	/*
-	 * Up to which position is durably reserved: not below the limit.  Only
-	 * the keeper, while the gate is open.
+	 * The position up to which is durably reserved, not below the limit. Only
+	 * the keeper uses it, while the gate is open.
 	 */
 	uint64		stored;
 
@@ -238,15 +239,15 @@ typedef struct KeptState
 	uint32		lowered_at;
 
 	/*
-	 * OID of the database that has, or had, the reservation, while the gate
-	 * is GATE_RESERVATION_LOST.  Only the keeper writes it, atomically; it
+	 * OID of the database that has or had the reservation, while the gate is
+	 * GATE_RESERVATION_LOST.  Only the keeper writes it, atomically; it
 	 * serves messages only.
 	 */
 	pg_atomic_uint32 kept_in;
 
 	/*
 	 * Canonical text of the stored layout, while the gate is
-	 * GATE_LAYOUT_CHANGED.  The lock.
+	 * GATE_LAYOUT_CHANGED.  Protected by the lock.
 	 */
 	char		stored_layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 } KeptState;
@@ -285,7 +286,7 @@ snowflake_generator_attach(int tranche)
 	if (found)
 		return;
 
-	/* zero is right for what is neither atomic nor set here */
+	/* zero is right for the fields that are neither atomic nor set here */
 	memset(gen, 0, sizeof(*gen));
 	kept->inherited = access(STANDBY_SIGNAL_FILE, F_OK) == 0 ||
 		access(RECOVERY_SIGNAL_FILE, F_OK) == 0 ||
@@ -322,7 +323,7 @@ name_function(const char *word, const void *function)
 	return function;
 }
 
-/* Raise an error if there is none. */
+/* Raise an error if there is no generator, on behalf of the SQL function of that name. */
 void
 snowflake_generator_require(const char *function)
 {
@@ -341,8 +342,8 @@ snowflake_generator_require(const char *function)
  */
 
 /*
- * The tick of an instant.  Most mints of a busy backend fall into the tick of
- * the one before, and need no division.
+ * The tick of an instant.  Most mints of a busy backend are in the same tick
+ * as the one before, and need no division.
  */
 static inline int64
 clock_tick(const SnowflakeLayout *layout, TimestampTz now)
@@ -359,11 +360,11 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
 }
 
 /*
- * A position that is ahead of the clock by so much more than max_lead is issued
- * nevertheless, to a mint that waits until it is due.  So mints that wait for the
- * clock are served in the order in which they came.  None can push the
- * generator further ahead, even if its wait is canceled.  It is a tick, or 10 ms if that
- * is longer: the keeper always lets mints use as much beyond max_lead.
+ * How far beyond max_lead, in microseconds, a position may be issued to a mint that
+ * waits until it is due.  So mints that wait for the clock are served in the order in
+ * which they came, and none can push the generator further ahead, even if its wait is
+ * canceled.  It is a tick, or 10 ms if that is longer: the keeper always reserves enough
+ * for mints to use that much beyond max_lead.
  */
 int64
 snowflake_generator_early_usec(void)
@@ -371,7 +372,7 @@ snowflake_generator_early_usec(void)
 	return Max(snowflake_server_layout.tick_usec, 10 * 1000);
 }
 
-/* How far IDs may be ahead of the clock that they follow, at this moment. */
+/* How far IDs may be ahead of the clock that they follow at this moment, in microseconds. */
 int64
 snowflake_generator_may_lead_usec(void)
 {
@@ -381,9 +382,9 @@ snowflake_generator_may_lead_usec(void)
 
 /*
  * Issue up to "want" consecutive positions, as many as are possible at once.
- * "now" is the wall clock.  For STEP_MINTED and STEP_EARLY *issued is set.  For
- * STEP_EARLY and STEP_AHEAD *excess_usec is: how much further ahead of the clock
- * than it may be the first of them is, or would be.
+ * "now" is the wall clock.  Sets *issued for STEP_MINTED and STEP_EARLY.  For
+ * STEP_EARLY and STEP_AHEAD, sets *excess_usec to how much further ahead of
+ * the clock the first of them is, or would be, than it may be.
  *
  * Takes and releases the lock, shared.  Raises no error.
  */
@@ -400,7 +401,7 @@ snowflake_generator_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 				end;
 	SnowflakeStep result;
 
-	/* a closing gate must not be kept waiting by newcomers */
+	/* newcomers must not keep a closing gate waiting */
 	if (unlikely(pg_atomic_read_u32(&hot->gate) != GATE_OPEN))
 		return STEP_GATE_CLOSED;
 
@@ -485,12 +486,13 @@ snowflake_generator_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 }
 
 /*
- * Give up the rest of the newest position's tick, if the clock is past that: like
- * a mint whose position is not used, it raises "last" to the end of the tick.
+ * Give up the rest of the newest position's tick, if the clock is past that tick:
+ * like a mint whose position is not used, this raises "last" to the end of the
+ * tick.
  *
- * That is for readers in the order of the IDs.  Where the caller's field stands above
- * the sequence, they cannot pass an ID while a position of its tick may still be
- * issued.  Takes and releases the lock, shared.
+ * That is for readers in the order of the IDs.  If the caller's field is above the
+ * sequence, they cannot pass an ID while a position of its tick may still be issued.
+ * Takes and releases the lock, shared.
  */
 void
 snowflake_generator_finish_tick(void)
@@ -521,8 +523,8 @@ snowflake_generator_finish_tick(void)
 }
 
 /*
- * May positions that are left of a step no longer be used, because others may
- * have got larger IDs for what came first?
+ * Must the positions that are left of a step no longer be used, because others
+ * may have got larger IDs in earlier calls?
  *
  * snowflake_advance() raises the floor before it waits for "last" to pass it, so
  * a caller that asks after it has returned reads that floor.
@@ -564,8 +566,8 @@ snowflake_generator_view(SnowflakeView *view)
 }
 
 /*
- * The newest position alone, and an opening of the gate that is not later than the
- * one it belongs to.
+ * Returns the newest position, and sets *opening to an opening of the gate that is
+ * not later than the one it belongs to.  Takes no lock.
  */
 uint64
 snowflake_generator_last(uint32 *opening)
@@ -575,7 +577,7 @@ snowflake_generator_last(uint32 *opening)
 	return pg_atomic_read_u64(&hot->last);
 }
 
-/* The clock that IDs follow. */
+/* Returns the time of the clock that IDs follow. */
 TimestampTz
 snowflake_generator_clock(void)
 {
@@ -583,8 +585,8 @@ snowflake_generator_clock(void)
 }
 
 /*
- * Would a mint now find that its position is not reserved, as a step that returns
- * STEP_UNRESERVED does?  Not if it has to wait for the clock before, or forever.
+ * Would a step now return STEP_UNRESERVED, because its position is not reserved?
+ * Not if it would have to wait for the clock first, or if the layout has ended.
  */
 bool
 snowflake_generator_is_unreserved(const SnowflakeView *view)
@@ -601,9 +603,9 @@ snowflake_generator_is_unreserved(const SnowflakeView *view)
 }
 
 /*
- * The newest position, with what its ID is made of; false if the gate was not
- * opened yet since the server's start.  Takes the lock, shared, which makes it
- * also a full barrier.
+ * Sets *newest to the newest position, with what its ID is made of.  Returns
+ * false if the gate has not been opened yet since the server's start.  Takes
+ * the lock, shared, so it is a full barrier as well.
  */
 bool
 snowflake_generator_newest(SnowflakeNewest *newest)
@@ -614,7 +616,7 @@ snowflake_generator_newest(SnowflakeNewest *newest)
 	opened = pg_atomic_read_u32(&hot->opening) != 0;
 	newest->last = pg_atomic_read_u64(&hot->last);
 
-	/* what only this node had is not to be passed by readers: see rule 4 */
+	/* readers must not pass what only this node had: see rule 4 */
 	if (newest->last == kept->opened_at &&
 		pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION)
 		newest->last = pg_atomic_read_u64(&kept->in_order);
@@ -627,7 +629,7 @@ snowflake_generator_newest(SnowflakeNewest *newest)
 	return opened;
 }
 
-/* The gate alone. */
+/* Returns the gate.  Takes no lock. */
 SnowflakeGate
 snowflake_generator_gate(void)
 {
@@ -635,8 +637,8 @@ snowflake_generator_gate(void)
 }
 
 /*
- * Copy the stored layout's text, if the gate is closed because it differs;
- * otherwise return false.  Takes the lock, shared.
+ * Copy the stored layout's text, if the gate is closed because that layout
+ * differs; otherwise return false.  Takes the lock, shared.
  */
 bool
 snowflake_generator_stored_layout(char *text, size_t size)
@@ -649,7 +651,7 @@ snowflake_generator_stored_layout(char *text, size_t size)
 	return true;
 }
 
-/* The ID of a position on the present node.  Takes the lock, shared. */
+/* Returns the ID of a position with the present node ID.  Takes the lock, shared. */
 int64
 snowflake_generator_position_id(uint64 position)
 {
@@ -666,8 +668,8 @@ snowflake_generator_position_id(uint64 position)
 
 
 /*
- * From now on nothing at or below a position is to be minted.  That is so when
- * the keeper, which has to be asked, has raised "last" to it.
+ * Ask that nothing at or below a position be minted from now on.  That holds
+ * when the keeper, which the caller has to ask, has raised "last" to it.
  */
 void
 snowflake_generator_raise_floor(uint64 position)
@@ -686,8 +688,8 @@ snowflake_generator_raise_floor(uint64 position)
  */
 
 /*
- * What mints are to add to the wall clock, and how far IDs may be ahead of the sum,
- * besides max_lead.
+ * Set what mints add to the wall clock, and how far IDs may be ahead of the sum, in
+ * addition to max_lead; both in microseconds.
  */
 void
 snowflake_generator_set_correction(int64 correction_usec, int64 allowed_usec)
@@ -696,7 +698,7 @@ snowflake_generator_set_correction(int64 correction_usec, int64 allowed_usec)
 	pg_atomic_write_u64(&hot->correction, (uint64) correction_usec);
 }
 
-/* The latter alone. */
+/* Set the latter only. */
 void
 snowflake_generator_set_allowance(int64 allowed_usec)
 {
@@ -706,8 +708,8 @@ snowflake_generator_set_allowance(int64 allowed_usec)
 /*
  * Change the reason of a closed gate.
  *
- * If the reason is the same as before, no process is woken: those that wait would
- * ask the keeper again, which would find the same reason, and so forth.
+ * If the reason is the same as before, no process is woken: the waiting ones
+ * would ask the keeper again, which would find the same reason, and so forth.
  */
 void
 snowflake_generator_set_gate(SnowflakeGate reason)
@@ -737,7 +739,7 @@ snowflake_generator_set_reservation_lost(Oid kept_in)
 	snowflake_generator_set_gate(GATE_RESERVATION_LOST);
 }
 
-/* Some node ID may have had a position: for when the rows that say so are lost. */
+/* Note that some node ID may have had a position, in case the rows that say so are lost. */
 void
 snowflake_generator_note_highest(uint64 position)
 {
@@ -752,13 +754,13 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 in_orde
 	uint64		before = pg_atomic_read_u64(&hot->last);
 
 	/*
-	 * a floor that is passed is no more; one that is raised just now stays,
-	 * and so does one that is passed by this node ID alone
+	 * forget a floor that is passed; one that is raised just now stays, and
+	 * so does one that only this node ID has passed
 	 */
 	if (floor <= in_order)
 		(void) pg_atomic_compare_exchange_u64(&kept->floor, &floor, 0);
 
-	/* first, so that no reader takes the position for an ID */
+	/* first, so that no reader takes the position for that of an ID */
 	pg_atomic_write_u32(&kept->raised_by, RAISED_BY_RESERVATION);
 	pg_atomic_write_u64(&kept->raised_to, last);
 	pg_atomic_write_u64(&kept->own_last, own_last);
@@ -792,11 +794,12 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 in_orde
 }
 
 /*
- * Open a closed gate for a node, which is from the lease with the number "grant" (0:
- * from none), with "last" raised to the end of what may have been issued before, by
- * any node ID, and a limit that is durably reserved.  The node itself may have had
- * positions up to "own_last"; others, whose order stands, up to "in_order".  "last" may be
- * lower than it was only if that was the former's, and nothing was issued there.
+ * Open a closed gate for a node ID, from the lease with the number "grant" (0: not
+ * leased), with "last" raised to the end of what any node ID may have issued before, and a
+ * limit that is durably reserved.  The node itself may have had positions up to
+ * "own_last"; others, whose order is kept, up to "in_order".  "last" may be lower than it
+ * was only if the range above it was the previous node's alone, and nothing was issued
+ * there.
  */
 void
 snowflake_generator_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
@@ -809,9 +812,9 @@ snowflake_generator_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
 
 /*
  * Open a closed gate with a "last" that may be lower than it was: the order is given up.
- * Rule 1 is kept.  Either it is for the same node, which has issued nothing since the gate
- * was opened for it, and before that nothing above the view's own_last, which "last" is
- * not below; or for a lease that is new, before whose beginning "last" is.
+ * Rule 1 still holds.  Either this is for the same node, which has issued nothing since
+ * the gate was opened for it, and before that nothing above the view's own_last, and
+ * "last" is not below that; or it is for a new lease, which begins after "last".
  */
 void
 snowflake_generator_open_afresh(int32 node, uint32 grant, uint64 last, uint64 limit,
@@ -826,7 +829,7 @@ snowflake_generator_open_afresh(int32 node, uint32 grant, uint64 last, uint64 li
 			before == pg_atomic_read_u64(&kept->raised_to) &&
 			pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION));
 
-	/* a floor that was passed is not to be passed again */
+	/* a floor that was passed need not be passed again */
 	if (floor <= before)
 		(void) pg_atomic_compare_exchange_u64(&kept->floor, &floor, 0);
 	kept->end_unstored = false;
@@ -835,9 +838,9 @@ snowflake_generator_open_afresh(int32 node, uint32 grant, uint64 last, uint64 li
 
 /*
  * Give up what is left of the newest position's tick, which is not used when the gate
- * opens again: that is for readers, as in snowflake_generator_finish_tick().  What
- * was raised to, and has no ID above, stays as it is.  The caller holds the lock
- * exclusively; the gate is closed.
+ * opens again: that is for readers, as in snowflake_generator_finish_tick().  A
+ * "last" that was only raised, and has no ID above, stays as it is.  The caller holds
+ * the lock exclusively; the gate is closed.
  */
 static void
 finish_last_tick(void)
@@ -854,8 +857,8 @@ finish_last_tick(void)
 }
 
 /*
- * Close the gate and wait out the mints in flight: on return "last" stands
- * still.  If it was open, its exact end has yet to be stored.
+ * Close the gate and wait out the mints in flight: on return, "last" no longer
+ * changes.  If the gate was open, its exact end has yet to be stored.
  */
 void
 snowflake_generator_close(SnowflakeGate reason)
@@ -872,8 +875,8 @@ snowflake_generator_close(SnowflakeGate reason)
 }
 
 /*
- * The keeper ends.  An open gate stays open: what is reserved may be used up.  A
- * reason that the next keeper would only find again is kept for the messages.
+ * The keeper ends.  An open gate stays open: what is reserved may be used up.
+ * A reason that the next keeper would find again is kept, for the messages.
  */
 void
 snowflake_generator_leave(void)
@@ -892,7 +895,7 @@ snowflake_generator_end_stored(void)
 	kept->end_unstored = false;
 }
 
-/* More is durably reserved: minters may use it.  The gate is open. */
+/* More is durably reserved, and minters may use it.  The gate is open. */
 void
 snowflake_generator_extend(uint64 limit, uint64 refill)
 {
@@ -902,14 +905,17 @@ snowflake_generator_extend(uint64 limit, uint64 refill)
 	snowflake_keeper_state_announce();
 }
 
-/* This is durably reserved, and what minters may use of it is for others to say. */
+/*
+ * Note the position up to which is durably reserved.  What minters may use of it is set
+ * separately.
+ */
 void
 snowflake_generator_set_stored(uint64 position)
 {
 	kept->stored = position;
 }
 
-/* From which position on minters are to ask for more. */
+/* Set the position from which on minters ask for more. */
 void
 snowflake_generator_set_refill(uint64 refill)
 {
@@ -917,8 +923,8 @@ snowflake_generator_set_refill(uint64 refill)
 }
 
 /*
- * Raise "last" to a position that is durably reserved, unless it is above it
- * already.
+ * Raise "last" to a position that is durably reserved, unless "last" is above
+ * it already.
  */
 void
 snowflake_generator_raise(uint64 position, SnowflakeRaise by)

@@ -3,8 +3,8 @@
  * generator.h
  *	  The generator that all backends of a server share.
  *
- * The state itself is private to generator.c, which explains why no ID comes
- * twice.  Other files read and change it only through these functions.
+ * The state itself is private to generator.c, which explains why no ID is
+ * issued twice.  Other files read and change it only through these functions.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,7 +14,7 @@
 #include "generator/words.h"
 #include "layout/layout.h"
 
-/* The node ID with which to mint, and how far. */
+/* The node ID to mint with, and its range of positions. */
 typedef struct SnowflakeNode
 {
 	SnowflakeGate obstacle;		/* GATE_OPEN if there is a node ID to mint
@@ -22,9 +22,9 @@ typedef struct SnowflakeNode
 	int32		node;			/* -1: there is none */
 	uint32		grant;			/* its number, if it is leased; otherwise 0 */
 	bool		at_clock;		/* when the gate is first opened for that
-								 * grant, the generator goes back to its
-								 * beginning */
-	uint64		first;			/* smallest and largest position to be issued */
+								 * grant, the generator goes back to "first" */
+	uint64		first;			/* smallest and largest position that may be
+								 * issued */
 	uint64		end;
 } SnowflakeNode;
 
@@ -35,11 +35,12 @@ typedef enum SnowflakeRaise
 	RAISED_BY_ADVANCE			/* by snowflake_advance() */
 } SnowflakeRaise;
 
-/* What came of a step. */
+/* The result of a step. */
 typedef enum SnowflakeStep
 {
 	STEP_MINTED,
-	STEP_EARLY,					/* minted, to be used when the clock is there */
+	STEP_EARLY,					/* minted, to be used when the clock gets
+								 * there */
 	STEP_GATE_CLOSED,
 	STEP_UNRESERVED,			/* the next position is not reserved yet */
 	STEP_AHEAD,					/* it is too far ahead of the clock */
@@ -56,30 +57,32 @@ typedef struct SnowflakeIssued
 } SnowflakeIssued;
 
 /*
- * The state as others may see it.  Its parts are read one after the other while
- * minting goes on: each is right for its moment.
+ * The state as others may see it.  Its parts are read one after the other
+ * while minting goes on: each is right for its own moment.
  */
 typedef struct SnowflakeView
 {
 	SnowflakeGate gate;
 	int32		node;			/* that the gate was opened for */
-	uint32		grant;			/* number of its lease, 0 if it is not leased */
-	uint32		newest_grant;	/* that of the newest lease it ever was from */
+	uint32		grant;			/* number of the node's lease, 0 if not leased */
+	uint32		newest_grant;	/* number of the newest lease that the gate
+								 * was ever opened for */
 	uint64		last;			/* newest position issued, or raised to */
-	uint64		highest;		/* newest that any node ID ever had */
+	uint64		highest;		/* newest position that any node ID ever had */
 	uint64		limit;			/* newest position that may be issued */
 	uint64		stored;			/* newest position that is reserved */
-	uint64		refill;			/* from here on more is asked for */
-	uint64		floor;			/* largest position to be passed */
-	uint64		raised_to;		/* by the last raise without minting */
-	uint64		own_last;		/* newest that the node may have had before
-								 * the gate was opened for it */
-	uint64		in_order;		/* newest that later IDs, of any node, have to
-								 * be above */
+	uint64		refill;			/* from here on, mints ask the keeper for more */
+	uint64		floor;			/* largest position that IDs have to pass */
+	uint64		raised_to;		/* "last" after the last raise without minting */
+	uint64		own_last;		/* newest position that the node may have had
+								 * before the gate was opened for it */
+	uint64		in_order;		/* newest position that later IDs of any node
+								 * have to be above */
 	SnowflakeRaise raised_by;
 	bool		end_unstored;	/* the gate was closed, its end is not stored */
 	bool		inherited;		/* the server started as a standby or a copy */
-	Oid			kept_in;		/* database that has the lost reservation */
+	Oid			kept_in;		/* database that has or had the lost
+								 * reservation */
 } SnowflakeView;
 
 /* A generator that is further ahead of the clock than this can be reset. */
@@ -94,7 +97,8 @@ snowflake_generator_is_untouched(const SnowflakeView *view)
 
 /*
  * The newest position and what its ID is made of, read together.  Nothing is
- * known while the gate was never opened since the server's start.
+ * known before the gate has been opened for the first time since the server's
+ * start.
  */
 typedef struct SnowflakeNewest
 {
@@ -102,8 +106,8 @@ typedef struct SnowflakeNewest
 	int64		node_bits;		/* of all positions above "opened_at" */
 	uint64		opened_at;		/* "last" when the gate was last opened */
 	uint64		started_at;		/* and when it was first opened */
-	uint64		lowered_to;		/* smallest "last" that an opening went back
-								 * to */
+	uint64		lowered_to;		/* smallest "last" to which an opening went
+								 * back */
 	uint32		lowered_at;		/* the last such opening, by number; 0: none */
 } SnowflakeNewest;
 

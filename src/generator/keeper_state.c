@@ -4,8 +4,8 @@
  *	  Requests of backends to the keeper, and its answers.
  *
  * A backend sets a bit and wakes the keeper; the keeper takes the bits, does what
- * follows, and announces it.  Nothing here has a part in the promise that no ID
- * comes twice: a request that is lost costs a wait.
+ * they ask for, and announces it.  Nothing here is part of the promise that no ID
+ * is issued twice: a lost request only costs a wait.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,13 +29,13 @@
 #include "base/duration.h"
 #include "generator/keeper_state.h"
 
-/* How often those who wait for the keeper look at what it does. */
+/* How often processes that wait for the keeper check what it does */
 #define LOOK_AGAIN_MS	1000
 
-/* The same while there is none, where the postmaster may have to be told of that. */
+/* The same while there is no keeper, when the postmaster may have to be woken */
 #define CALL_MS			100
 
-/* What the keeper may take before it is worth a word. */
+/* How long the keeper may take before messages mention it */
 #define MOMENT_USEC		USECS_PER_SEC
 
 typedef struct Requests
@@ -46,8 +46,8 @@ typedef struct Requests
 	/*
 	 * The keeper's latch and PID, NULL and 0 while there is none.  Only the
 	 * keeper writes them, at its start and end.  The latch is that of a
-	 * PGPROC and thus valid memory for ever: a late reader wakes another
-	 * process in vain.
+	 * PGPROC, so it stays valid memory forever: a late reader merely wakes
+	 * another process in vain.
 	 */
 	Latch	   *volatile latch;
 	pg_atomic_uint32 pid;
@@ -59,12 +59,12 @@ typedef struct Requests
 	pg_atomic_uint32 failure;
 
 	/*
-	 * For messages: when the first of the requests that the keeper has not
-	 * taken was made, and since when the keeper, or its predecessors, have
-	 * not got to the end of a round; 0 if the keeper sleeps.  On the
-	 * monotonic clock. The former is written by a process that makes a
-	 * request and finds none, and counts only while there is one. The latter
-	 * only by the keeper.  Atomic.
+	 * For messages, on the monotonic clock: when the first of the requests
+	 * that the keeper has not taken was made; and since when the keeper, or
+	 * its predecessors, have not finished a round, 0 if the keeper sleeps.  A
+	 * process that makes a request and finds no other one writes the former,
+	 * which counts only while there is a request.  Only the keeper writes the
+	 * latter.  Atomic.
 	 */
 	pg_atomic_uint64 asked_at_usec;
 	pg_atomic_uint64 busy_since_usec;
@@ -79,25 +79,26 @@ typedef struct Requests
 	pg_atomic_uint64 looks;
 
 	/*
-	 * Since when the keeper is in a commit, on the monotonic clock; 0 if it
-	 * is not.  Only the keeper writes it, atomically.  And whether the log
-	 * has it that this commit waits for a standby: the first process that
-	 * sees that sets it.
+	 * When the keeper's commit began, on the monotonic clock; 0 if it is not
+	 * in a commit.  Only the keeper writes it, atomically.  And whether the
+	 * log says that this commit waits for a standby: the first process that
+	 * notices the wait sets it.
 	 */
 	pg_atomic_uint64 commit_since_usec;
 	pg_atomic_uint32 wait_is_logged;
 
 	/*
-	 * Since when there is no keeper, on the monotonic clock; 0 if there is
-	 * one, or no process has looked since the server can have one.  The
-	 * keeper writes it, and the first process that looks; atomic.
+	 * Since when there has been no keeper, on the monotonic clock; 0 if there
+	 * is one, or if no process has checked since the server could have one.
+	 * The keeper writes it, and so does the first process that checks;
+	 * atomic.
 	 */
 	pg_atomic_uint64 absent_since_usec;
 
 	/*
-	 * When the postmaster was last told that there is none, on the monotonic
-	 * clock.  A backend that is about to do so writes it before, by
-	 * compare-and-swap, so that only one does.
+	 * When the postmaster was last woken because there was no keeper, on the
+	 * monotonic clock.  A backend writes it first, by compare-and-swap, so
+	 * that only one backend signals.
 	 */
 	pg_atomic_uint64 called_at_usec;
 
@@ -150,13 +151,13 @@ wake_keeper(void)
 }
 
 /*
- * Ask the keeper for something.  Cheap if that was already asked, and without
- * a keeper the request waits for the next one.
+ * Ask the keeper for something.  This is cheap if it has been asked for
+ * already.  If there is no keeper, the request waits for the next one.
  */
 void
 snowflake_keeper_state_request(uint32 what)
 {
-	/* the barrier orders what the request is about before this read */
+	/* the barrier orders what the request is about before this load */
 	pg_memory_barrier();
 	if ((pg_atomic_read_u32(&shared->wanted) & what) == what)
 		return;
@@ -176,14 +177,14 @@ snowflake_keeper_state_request_restart(int32 node)
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_RESTART);
 }
 
-/* The node ID for which that was asked. */
+/* Returns the node ID of the last such request. */
 int32
 snowflake_keeper_state_restart_node(void)
 {
 	return (int32) pg_atomic_read_u32(&shared->reset_node);
 }
 
-/* For how many microseconds there has been no keeper; 0 if there is one. */
+/* Returns for how many microseconds there has been no keeper; 0 if there is one. */
 static int64
 absent_usec(int64 now_usec)
 {
@@ -192,7 +193,7 @@ absent_usec(int64 now_usec)
 	if (snowflake_keeper_state_pid() != 0)
 		return 0;
 
-	/* a promotion is not announced, so the first look counts */
+	/* a promotion is not announced, so count from the first check */
 	if (pg_atomic_compare_exchange_u64(&shared->absent_since_usec, &since_usec,
 									   now_usec))
 		return 0;
@@ -200,8 +201,8 @@ absent_usec(int64 now_usec)
 }
 
 /*
- * There is no keeper.  The postmaster starts one that has ended again at once, unless it
- * oversleeps: then any signal wakes it.  Not in recovery, where none is to start.
+ * There is no keeper.  The postmaster restarts a keeper at once, unless it oversleeps:
+ * then any signal wakes it.  This does nothing in recovery, where no keeper starts.
  */
 static void
 call_postmaster(int64 now_usec)
@@ -217,15 +218,15 @@ call_postmaster(int64 now_usec)
 
 /*
  * Sleep until the keeper announces something, the deadline (on the monotonic
- * clock) is over, this backend is interrupted, or some time has passed, so that
- * the keeper is looked at again.  False: the deadline is over.
+ * clock) passes, this backend is interrupted, or it is time to check on the
+ * keeper again.  Returns false if the deadline has passed.
  *
  * Call it in a loop that tests a condition first.  The first call may return
  * immediately, so that the condition is tested again when its change can no longer
  * be missed.  The loop ends with ConditionVariableCancelSleep().
  *
- * Every waiting backend wakes the keeper: the one that has set the request may have
- * been stopped before it did.
+ * Every waiting backend wakes the keeper, because the backend that set the request
+ * may have been stopped before it could.
  */
 bool
 snowflake_keeper_state_wait(int64 deadline_usec)
@@ -251,28 +252,28 @@ snowflake_keeper_state_wait(int64 deadline_usec)
 	return true;
 }
 
-/* What was asked for and is not taken yet. */
+/* Returns the requests that the keeper has not taken yet. */
 uint32
 snowflake_keeper_state_pending(void)
 {
 	return pg_atomic_read_u32(&shared->wanted);
 }
 
-/* The keeper's process, 0 if there is none. */
+/* Returns the keeper's PID, 0 if there is no keeper. */
 int
 snowflake_keeper_state_pid(void)
 {
 	return (int) pg_atomic_read_u32(&shared->pid);
 }
 
-/* SQLSTATE of the error that ended the keeper's last attempt, 0 if none did. */
+/* Returns the SQLSTATE of the error that ended the keeper's last attempt, 0 if none did. */
 int
 snowflake_keeper_state_failure(void)
 {
 	return (int) pg_atomic_read_u32(&shared->failure);
 }
 
-/* How often the keeper has judged the clock. */
+/* Returns how often the keeper has judged the clock. */
 uint64
 snowflake_keeper_state_judgments(void)
 {
@@ -280,8 +281,8 @@ snowflake_keeper_state_judgments(void)
 }
 
 /*
- * Have the keeper judge the clock until it has done so for this many times, or a
- * deadline on the monotonic clock is over.
+ * Have the keeper judge the clock until it has done so "looks" times in all,
+ * or a deadline on the monotonic clock has passed.
  */
 void
 snowflake_keeper_state_await_judgment(uint64 looks, int64 deadline_usec)
@@ -296,7 +297,7 @@ snowflake_keeper_state_await_judgment(uint64 looks, int64 deadline_usec)
 	ConditionVariableCancelSleep();
 }
 
-/* Have the keeper judge the clock once more. */
+/* Have the keeper judge the clock once more.  The deadline is on the monotonic clock. */
 void
 snowflake_keeper_state_have_clock_judged(int64 deadline_usec)
 {
@@ -305,8 +306,8 @@ snowflake_keeper_state_have_clock_judged(int64 deadline_usec)
 }
 
 /*
- * Has there been no keeper for longer than it takes to start one?  Not in
- * recovery, where there is none.
+ * Has there been no keeper for longer than it takes to start one?  Do not call
+ * this in recovery, where there is none.
  */
 bool
 snowflake_keeper_state_is_missing(void)
@@ -314,7 +315,10 @@ snowflake_keeper_state_is_missing(void)
 	return absent_usec(snowflake_clock_monotonic_usec()) > MOMENT_USEC;
 }
 
-/* Is there a keeper that has done all that was asked of it?  It does what a mint asks for. */
+/*
+ * Is there a keeper that has done everything that was asked of it?  Such a keeper will do what a
+ * mint asks for.
+ */
 bool
 snowflake_keeper_state_is_at_rest(void)
 {
@@ -323,8 +327,8 @@ snowflake_keeper_state_is_at_rest(void)
 }
 
 /*
- * For how many microseconds the keeper, or one after the other, has not done what was
- * asked of it; 0 if it is at rest, or nothing was asked.
+ * Returns for how many microseconds the keeper, or a series of keepers, has not done
+ * what was asked of it; 0 if it is at rest, or nothing was asked.
  */
 int64
 snowflake_keeper_state_unanswered_usec(void)
@@ -339,7 +343,7 @@ snowflake_keeper_state_unanswered_usec(void)
 		now_usec - Min(asked_at_usec, busy_since_usec);
 }
 
-/* The same, if it is long enough to be worth a word; otherwise 0. */
+/* The same, if it is long enough to be mentioned; otherwise 0. */
 int64
 snowflake_keeper_state_held_usec(void)
 {
@@ -349,11 +353,11 @@ snowflake_keeper_state_held_usec(void)
 }
 
 /*
- * For how many microseconds the keeper's commit has been waiting for a synchronous
- * standby; 0 if it does not, or has only begun to.
+ * Returns for how many microseconds the keeper's commit has been waiting for a
+ * synchronous standby; 0 if it is not waiting, or has only just begun to.
  *
- * The state of the wait is the keeper's own, and read without its lock: it may be
- * the next commit's, for which the time is then right.
+ * The state of the wait is the keeper's own, and is read without its lock: it may
+ * be that of the next commit, for which the time is then right.
  */
 int64
 snowflake_keeper_state_standby_wait_usec(void)
@@ -371,8 +375,8 @@ snowflake_keeper_state_standby_wait_usec(void)
 }
 
 /*
- * If the keeper's commit waits for a synchronous standby, say so in the log, once.
- * The keeper cannot: it hears of nothing but the standby until that answers.
+ * If the keeper's commit waits for a synchronous standby, log that once.  The
+ * keeper cannot do it: until the standby answers, it does nothing else.
  */
 void
 snowflake_keeper_state_log_standby_wait(void)
@@ -393,7 +397,7 @@ snowflake_keeper_state_log_standby_wait(void)
  * Only the keeper calls what follows.
  */
 
-/* From now on the keeper is at work, unless it is already. */
+/* The keeper is at work from now on, unless it already was. */
 static void
 begin_work(void)
 {
@@ -415,8 +419,9 @@ snowflake_keeper_state_attach_keeper(void)
 }
 
 /*
- * After a failure, of this keeper or of an earlier one: an administrator may have given up
- * since.  Those who are still waiting ask again when they are woken.
+ * Forget the requests of administrators after a failure of this keeper or of an earlier
+ * one: they may have given up since.  Those who are still waiting ask again when they are
+ * woken.
  */
 void
 snowflake_keeper_state_forget_requests(void)
@@ -425,7 +430,7 @@ snowflake_keeper_state_forget_requests(void)
 	snowflake_keeper_state_announce();
 }
 
-/* It ends. */
+/* The keeper ends. */
 void
 snowflake_keeper_state_detach_keeper(void)
 {
@@ -435,7 +440,7 @@ snowflake_keeper_state_detach_keeper(void)
 	snowflake_keeper_state_announce();
 }
 
-/* It begins a commit, which may have to wait for a synchronous standby. */
+/* The keeper begins a commit, which may have to wait for a synchronous standby. */
 void
 snowflake_keeper_state_commit_begins(void)
 {
@@ -443,7 +448,7 @@ snowflake_keeper_state_commit_begins(void)
 	pg_atomic_write_u64(&shared->commit_since_usec, snowflake_clock_monotonic_usec());
 }
 
-/* The commit has ended.  If it was logged that it waits, log that it does not. */
+/* The commit has ended.  If it was logged that it waits, log that it no longer does. */
 void
 snowflake_keeper_state_commit_ended(void)
 {
@@ -455,7 +460,7 @@ snowflake_keeper_state_commit_ended(void)
 					   snowflake_duration(snowflake_clock_monotonic_usec() - since_usec)));
 }
 
-/* Take what was asked for.  What is asked from now on sets the latch again. */
+/* Take the requests.  A request that is made from now on sets the latch again. */
 uint32
 snowflake_keeper_state_take(void)
 {
@@ -463,14 +468,14 @@ snowflake_keeper_state_take(void)
 	return pg_atomic_exchange_u32(&shared->wanted, 0);
 }
 
-/* Something changed: waiting backends look again. */
+/* Something has changed: wake the waiting backends, to check again. */
 void
 snowflake_keeper_state_announce(void)
 {
 	ConditionVariableBroadcast(&shared->changed);
 }
 
-/* The clock was judged, for those who asked for it. */
+/* Announce that the clock was judged, to those who asked for that. */
 void
 snowflake_keeper_state_announce_judgment(void)
 {
@@ -479,8 +484,7 @@ snowflake_keeper_state_announce_judgment(void)
 }
 
 /*
- * An error has ended the keeper's attempt, and its commit: those who wait may want to
- * know.
+ * Announce that an error has ended the keeper's attempt, and its commit.
  */
 void
 snowflake_keeper_state_failed(int sqlstate)
@@ -490,7 +494,7 @@ snowflake_keeper_state_failed(int sqlstate)
 	snowflake_keeper_state_announce();
 }
 
-/* An attempt has succeeded, so an earlier error is no news any more. */
+/* An attempt has succeeded: forget an earlier error. */
 void
 snowflake_keeper_state_succeeded(void)
 {

@@ -22,7 +22,7 @@
 extern Size snowflake_keeper_state_size(void);
 extern void snowflake_keeper_state_attach(void);
 
-/* What is not to be done when the one who asked has given up. */
+/* Requests that are not to be carried out when the one who asked has given up */
 #define SNOWFLAKE_WANTS_OF_ADMIN \
 	(SNOWFLAKE_WANT_LAYOUT | SNOWFLAKE_WANT_DATABASE | SNOWFLAKE_WANT_CLOCK | SNOWFLAKE_WANT_RESTART)
 

@@ -27,12 +27,12 @@ typedef union PaddedSlot
 SnowflakeSlot *snowflake_my_slot = NULL;
 
 /*
- * As many as MaxBackends, since only regular backends mint.  NULL if the
+ * One for each of MaxBackends, since only regular backends mint.  NULL if the
  * library was not preloaded.
  */
 static PaddedSlot *slots = NULL;
 
-/* Shared memory to request.  Only once MaxBackends is known. */
+/* Shared memory to request.  Call this only once MaxBackends is known. */
 Size
 snowflake_slot_size(void)
 {
@@ -71,8 +71,9 @@ snowflake_slot_take(void)
 }
 
 /*
- * The slot of the process with this place in the process array; NULL if there is
- * none, because it is no regular backend or the library was not preloaded.
+ * Returns the slot of the process with this number in the process array; NULL
+ * if it has none, because it is not a regular backend or the library was not
+ * preloaded.
  */
 SnowflakeSlot *
 snowflake_slot_of(int procno)
@@ -82,7 +83,7 @@ snowflake_slot_of(int procno)
 	return &slots[procno].slot;
 }
 
-/* IDs minted since the server's start, by all backends. */
+/* Returns the number of IDs minted by all backends since the server's start. */
 uint64
 snowflake_slot_minted(void)
 {

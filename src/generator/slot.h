@@ -22,10 +22,10 @@ typedef struct SnowflakeSlot
 
 	/*
 	 * The virtual ID of the transaction that the rest is about: the newest
-	 * here that has minted, which may have ended.  It fills the slot once, or
-	 * one of its parallel workers does, and sets this last.  frontier.c says
-	 * when.  Members of a lock group hold the spinlock for that; readers
-	 * never do.
+	 * transaction of this backend that has minted, which may have ended.  It,
+	 * or one of its parallel workers, fills the slot once and sets this last;
+	 * frontier.c says when.  Members of a lock group hold the spinlock to do
+	 * so; readers never do.
 	 */
 	pg_atomic_uint64 holder;
 

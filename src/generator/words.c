@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * words.c
- *	  The words for each state in which something is to be said: a table with
- *	  a row for each, for errors, the status and the log.
+ *	  The words for each state that is reported: a table with a row for each,
+ *	  for errors, the status and the log.
  *
- * Advice is a hint, so a hint has to be understood without its error.  A row without a
- * message is no error of its own: its hint is part of another one, or advice while minting
- * goes on.
+ * Advice is a hint, so a hint must be understandable without its error.  A row without a
+ * message is not an error of its own: its hint is part of another one, or advice while
+ * minting goes on.
  *
- * state.c finds out which state there is, and refusal.c has the values: another state takes a row
- * here and its name in words.h, a condition there, and what values it names.  The page on operation
- * has this table, too: test/words.pl --write writes it there, and a test compares the two.
+ * state.c finds out which state applies, and refusal.c has the values.  A new state needs a row
+ * here, a name in words.h, a condition in state.c, and in refusal.c the values that it names.
+ * doc/messages.md has this table as well: test/words.pl --write writes it there, and a test
+ * compares the two.
  *
  *-------------------------------------------------------------------------
  */
@@ -312,7 +313,7 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	},
 };
 
-/* What the status says of the gate. */
+/* What the status says about the gate */
 static const char *const gates[] = {
 	[GATE_NO_KEEPER] = "closed: the keeper is not running",
 	[GATE_CONNECTING] = "closed: the keeper is connecting to its database",
@@ -331,7 +332,7 @@ static const char *const gates[] = {
 	[GATE_OPEN] = "open",
 };
 
-/* A text of the table with its values in their places, in the current memory context. */
+/* Returns a text of the table with its values filled in, in the current memory context. */
 char *
 snowflake_words_fill(const char *text, SnowflakeWordsValue value, const void *about)
 {
@@ -352,7 +353,7 @@ snowflake_words_fill(const char *text, SnowflakeWordsValue value, const void *ab
 	return filled.data;
 }
 
-/* The SQLSTATE of a state's error. */
+/* Returns the SQLSTATE of a state's error. */
 int
 snowflake_words_sqlstate(SnowflakeState state)
 {
@@ -360,7 +361,7 @@ snowflake_words_sqlstate(SnowflakeState state)
 		ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 }
 
-/* What the status says of a gate: "open", or "closed:" and why. */
+/* Returns what the status says about a gate: "open", or "closed:" and why. */
 const char *
 snowflake_words_gate(SnowflakeGate gate)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * words.h
- *	  The states in which something is to be said, and the words for each.
+ *	  The states that are reported, and the words for each.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,7 @@
 
 /*
  * Why nothing can be minted, or GATE_OPEN.  Only the keeper changes it; a
- * server starts with the first.
+ * server starts with the first value.
  */
 typedef enum SnowflakeGate
 {
@@ -33,8 +33,8 @@ typedef enum SnowflakeGate
 } SnowflakeGate;
 
 /*
- * States in which something is to be said: of a gate, one for each reason that it may have.
- * In the order of the page on operation, which shows their words.
+ * States that are reported: for a closed gate, one for each reason that it may have.  They
+ * are in the order of doc/messages.md, which shows their words.
  */
 typedef enum SnowflakeState
 {
@@ -128,8 +128,8 @@ typedef enum SnowflakeState
 #define SNOWFLAKE_STATES	(STATE_STANDS + 1)
 
 /*
- * Of an error, or a message of the log; any of them may be NULL.  A word in braces stands
- * for a value, or for the hint of another state.
+ * The words of an error or a log message; any of them may be NULL.  A word in braces
+ * stands for a value, or for the hint of another state.
  */
 typedef struct SnowflakeWords
 {
@@ -141,7 +141,7 @@ typedef struct SnowflakeWords
 
 extern const SnowflakeWords snowflake_words[SNOWFLAKE_STATES];
 
-/* The value of such a word, of what "about" points to. */
+/* Returns the value of a word in braces, taken from what "about" points to. */
 typedef const char *(*SnowflakeWordsValue) (const char *word, const void *about);
 
 extern char *snowflake_words_fill(const char *text, SnowflakeWordsValue value,

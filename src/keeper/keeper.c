@@ -13,31 +13,32 @@
  * clock, so an idle server has an idle keeper.
  *
  * The state of the generator is in shared memory and complete at every moment: whatever
- * interrupts a round, the next one goes on where it stood, and minting meanwhile goes on to the
- * end of the reservation.  In particular:
+ * interrupts a round, the next one goes on from there, and in the meantime minting goes on to
+ * the end of the reservation.  In particular:
  *
- * - An error, in whatever phase: it is reported, what was begun is aborted, and after a pause
- *	 there is another round.  The limit is only raised after a durable commit, so what an error
+ * - An error, in any phase: it is reported, what was begun is aborted, and after a pause there
+ *	 is another round.  The limit is only raised after a durable commit, so what an error
  *	 prevents is never published.  A gate that was closed for another node ID stays closed, and
- *	 the next round stores its end first.  What an administrator asked for is forgotten, since
- *	 he may have given up; those who still wait ask again.
+ *	 the next round stores its end first.  Requests of administrators are forgotten, since they
+ *	 may have given up; those who still wait ask again.
  *
- * - A cancel, which ends the wait for a synchronous standby too: such a commit counts as an
- *	 error.  See keeper_transaction.c.
+ * - A cancel, which also ends the wait for a synchronous standby: such a commit counts as
+ *	 an error.  See keeper_transaction.c.
  *
- * - SIGTERM: the round ends by that, the gate is closed, its end stored, without a wait for any
+ * - SIGTERM: it ends the round; the gate is closed, its end is stored without waiting for any
  *	 standby, and the process ends.  Unless the server stops, the postmaster starts another one.
- *	 An error here ends the process as well: what was reserved before stands.
+ *	 An error here ends the process as well: what was reserved before stays reserved.
  *
- * - FATAL errors, above all of the connection, where the database was dropped or renamed: the
- *	 postmaster starts another process, which pauses before it tries to connect.
+ * - FATAL errors, above all a failed connection because the database was dropped or renamed:
+ *	 the postmaster starts another process, which pauses before it tries to connect.
  *
  * - SIGKILL: the postmaster resets the shared memory, and the first round finds the row.
  *
- * - A promotion: there is no keeper before.  Its shared memory may be that of the standby's start,
- *	 and the row came with the WAL.
+ * - A promotion: there was no keeper before.  Shared memory may date from the standby's start, and
+ *	 the row came with the WAL.
  *
- * - The postmaster's death: ends a sleep, and the wait for a standby, which then is an error.
+ * - The postmaster's death: it ends a sleep, and also the wait for a standby, which then is
+ *	 an error.
  *
  *-------------------------------------------------------------------------
  */
@@ -74,20 +75,20 @@
 #define KEEPER_NAME				"snowflake keeper"
 
 /* How long to wait after a failure. */
-#define RETRY_LOCKED_MS			200 /* if it failed for a lock */
+#define RETRY_LOCKED_MS			200 /* if it failed to get a lock */
 #define RETRY_ASKED_MS			1000	/* if a backend asked for something */
 #define RETRY_UNASKED_MS		10000
 
 /* Until there is a lessee, look for it this often. */
 #define LESSEE_LOOK_MS			500
 
-/* Until the host gives a node ID, look at it this often. */
+/* Until the host gives a node ID, check it this often. */
 #define HOST_LOOK_MS			1000
 
 /* What a round allocates outside of transactions. */
 static MemoryContext round_context;
 
-/* The last thing to do is being done. */
+/* The process is ending, and stores the exact end. */
 static bool is_ending = false;
 
 
@@ -102,10 +103,13 @@ keeper_exit(int code, Datum arg)
 	snowflake_keeper_state_detach_keeper();
 }
 
-/* The postmaster sets it, and all processes inherit it. */
+/*
+ * There is no background worker for the keeper.  The postmaster sets it, and all processes inherit
+ * it.
+ */
 static bool is_workerless = false;
 
-/* Register the keeper.  Only while the server preloads libraries. */
+/* Register the keeper.  Call this only while the server preloads libraries. */
 void
 snowflake_keeper_init(void)
 {
@@ -134,7 +138,7 @@ snowflake_keeper_is_workerless(void)
  * Rounds
  */
 
-/* Look at the clocks, and publish what follows from that. */
+/* Read and judge the clocks, and publish the result.  Sets *now to the corrected time. */
 static SnowflakeVerdict
 judge_clock(uint32 requests, TimestampTz *now)
 {
@@ -144,7 +148,7 @@ judge_clock(uint32 requests, TimestampTz *now)
 	SnowflakeClockFacts facts;
 	SnowflakeVerdict verdict = {0};
 
-	/* the row may have something to compare with */
+	/* the row must be read first: it may have a time to compare with */
 	if (!snowflake_clock_is_started())
 	{
 		*now = snowflake_clock_wall();
@@ -162,8 +166,8 @@ judge_clock(uint32 requests, TimestampTz *now)
 	snowflake_generator_set_correction(verdict.correction_usec, verdict.allowed_usec);
 
 	/*
-	 * Backends that asked for it wait, and so may those that found the clock
-	 * beyond the reservation.
+	 * Backends that asked for this are waiting, and so may be those that
+	 * found the clock beyond the reservation.
 	 */
 	if (verdict.news != CLOCK_NO_NEWS ||
 		(requests & (SNOWFLAKE_WANT_LOOK | SNOWFLAKE_WANT_CLOCK)))
@@ -173,8 +177,9 @@ judge_clock(uint32 requests, TimestampTz *now)
 }
 
 /*
- * Look at everything that may have changed, and do what follows from it.
- * Returns the ms after which to do so again, if no backend asks before.
+ * Check everything that may have changed, and do what follows from it.
+ * Returns the ms after which to do so again, if no backend asks for it
+ * earlier.
  */
 static long
 keeper_round(void)
@@ -234,8 +239,8 @@ keeper_round(void)
 	else
 	{
 		/*
-		 * mints ask for more until there is: nothing is reserved for a clock
-		 * alone
+		 * mints ask for more until they have it: nothing is reserved for a
+		 * clock alone
 		 */
 		if (view.floor > view.last || (requests & SNOWFLAKE_WANT_TIME))
 			snowflake_reserve_more(&view, &wanted, now);
@@ -258,7 +263,7 @@ keeper_round(void)
 	return lacks_lessee ? Min(sleep_ms, LESSEE_LOOK_MS) : sleep_ms;
 }
 
-/* Do a round, by the settings as they are now.  Returns what it returns. */
+/* Do a round with the current settings.  Returns what keeper_round() returns. */
 static long
 attempt_round(void)
 {
@@ -289,7 +294,7 @@ abandon_round(void)
 
 	snowflake_keeper_state_failed(geterrcode());
 
-	/* told to stop, it was probably canceled by that */
+	/* do not report the cancel that a request to stop has caused */
 	if (!ShutdownRequestPending || is_ending || geterrcode() != ERRCODE_QUERY_CANCELED)
 		EmitErrorReport();
 	snowflake_worker_clean_up();
@@ -316,8 +321,8 @@ pause_after_failure(void)
 			break;
 
 		/*
-		 * others may wait until we have seen what they did; a cancel is not
-		 * for a pause
+		 * others may wait for us to process a barrier; a cancel has nothing
+		 * to end in a pause
 		 */
 		QueryCancelPending = false;
 		CHECK_FOR_INTERRUPTS();
@@ -330,7 +335,7 @@ has_end_to_store(void)
 {
 	SnowflakeView view;
 
-	/* the gate is closed already if a change of the node ID was cut short */
+	/* the gate is already closed if a change of the node ID was interrupted */
 	snowflake_generator_view(&view);
 	return view.gate == GATE_OPEN || view.end_unstored;
 }
@@ -357,7 +362,7 @@ snowflake_keeper_main(Datum main_arg)
 {
 	sigjmp_buf	error_jump;
 
-	/* could the one before not connect? */
+	/* did the previous keeper fail to connect? */
 	bool		failed = snowflake_generator_gate() == GATE_CONNECTING;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
@@ -376,7 +381,7 @@ snowflake_keeper_main(Datum main_arg)
 		if (!has_end_to_store())
 			proc_exit(1);
 
-		/* a connection is needed for that */
+		/* storing the end needs a connection */
 		snowflake_keeper_transaction_wait_for_no_standby();
 	}
 
@@ -420,6 +425,9 @@ snowflake_keeper_main(Datum main_arg)
 	if (has_end_to_store())
 		store_end();
 
-	/* not 0, so that a keeper that was terminated by hand is started again */
+	/*
+	 * not 0, so that the postmaster restarts a keeper that was terminated by
+	 * hand
+	 */
 	proc_exit(1);
 }

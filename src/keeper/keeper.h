@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * keeper.h
- *	  The background worker that reserves time, and what it is made of.
+ *	  The background worker that reserves time, and its parts.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@ extern void snowflake_keeper_init(void);
 extern bool snowflake_keeper_is_workerless(void);
 extern PGDLLEXPORT void snowflake_keeper_main(Datum main_arg);
 
-/* keeper_log.c: what it tells the server log */
+/* keeper_log.c: what it writes to the server log */
 
 extern long snowflake_keeper_log_watch(const SnowflakeVerdict *verdict);
 
@@ -43,16 +43,16 @@ extern void snowflake_reserve_store_end(void);
 
 /* reservation_table.c: the rows */
 
-/* What the rows say; of a time -infinity if there is none. */
+/* What the rows say; a time is -infinity if there is none. */
 typedef struct SnowflakeReservation
 {
-	TimestampTz until;			/* the latest of all node IDs whose order
-								 * stands */
-	int32		last_node;		/* whose that is, -1 if that is not known */
-	TimestampTz own_until;		/* that of the node ID itself */
+	TimestampTz until;			/* the latest of all node IDs whose order is
+								 * kept */
+	int32		last_node;		/* the node ID that has it, -1 if not known */
+	TimestampTz own_until;		/* that of the given node ID itself */
 	TimestampTz row_until;		/* the same, without the row for lost ones */
 	TimestampTz highest;		/* and of all node IDs */
-	char	   *other_layout;	/* a layout of any row that is not the
+	char	   *other_layout;	/* a layout in any row that differs from the
 								 * configured one, or NULL */
 } SnowflakeReservation;
 

@@ -4,10 +4,11 @@
  *	  The keeper's warnings: a clock that was moved, a generator that waits
  *	  for it, minting at the limit of the layout, and a layout that ends.
  *
- * Nothing here has a part in minting; it compares, counts and writes to the
- * log.  The keeper looks whenever it is awake, that is when the reservation is
- * extended, when a backend found the generator ahead of the clock, and once a
- * day.  A lasting condition is reported once, not at every look.
+ * Nothing here takes part in minting; this file compares, counts and writes to
+ * the log.  The keeper checks whenever it is awake, that is, when the
+ * reservation is extended, when a backend has found the generator ahead of the
+ * clock, and once a day.  A lasting condition is reported once, not at every
+ * check.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,11 +24,11 @@
 #include "keeper/keeper.h"
 #include "layout/server_layout.h"
 
-/* While the clock is behind, look at it this often; otherwise once a day. */
+/* While the clock is behind, check it this often; otherwise once a day. */
 #define BEHIND_MS				1000
 #define DAY_MS					(24 * 60 * 60 * 1000)
 
-/* Minting at the limit is worth a warning after so many reservations of time. */
+/* Minting at the limit is reported when it has lasted for this many times snowflake.reservation. */
 #define LONG_RESERVATIONS		10
 
 /* Report and count what the judge of the clock has found. */
@@ -119,10 +120,11 @@ watch_lead(int64 now_usec, int64 lead_usec)
 }
 
 /*
- * Are more IDs wanted than the layout has?  Then mints wait, and the generator
- * is about as far ahead as it may be (those who wait oversleep a little), at one
- * look after the other.  Those looks come with the extensions of the
- * reservation, so a longer pause between two of them was a pause of minting.
+ * Are more IDs asked for than the layout has?  Then mints wait, and the
+ * generator is about as far ahead as it may be (waiting mints oversleep a
+ * little), at one check after the other.  These checks come with the
+ * extensions of the reservation, so a longer pause between two of them was a
+ * pause of minting.
  */
 static void
 watch_limit(int64 now_usec, int64 lead_usec)
@@ -138,7 +140,7 @@ watch_limit(int64 now_usec, int64 lead_usec)
 	int64		tick_usec = snowflake_server_layout.tick_usec;
 	bool		at_limit;
 
-	/* a request that came during the last round says nothing new */
+	/* a request that came during the last round is not a new observation */
 	if (since_last_usec < reservation_usec / 8)
 		return;
 
@@ -172,7 +174,7 @@ watch_limit(int64 now_usec, int64 lead_usec)
 	}
 }
 
-/* Does the layout end soon?  Returns in how many ms to look again. */
+/* Does the layout end soon?  Returns the ms after which to check again. */
 static long
 watch_layout(int64 now_usec, TimestampTz clock)
 {
@@ -201,8 +203,8 @@ watch_layout(int64 now_usec, TimestampTz clock)
 }
 
 /*
- * Write to the log what an administrator wants to know.  Returns the ms after which
- * the keeper should look again.  Only the keeper.
+ * Write to the log what an administrator should know.  Returns the ms after which
+ * the keeper should check again.  Only the keeper calls this.
  */
 long
 snowflake_keeper_log_watch(const SnowflakeVerdict *verdict)
@@ -216,7 +218,10 @@ snowflake_keeper_log_watch(const SnowflakeVerdict *verdict)
 	snowflake_generator_view(&view);
 	if (view.gate == GATE_OPEN)
 	{
-		/* after the view: a round can take long, and others mint meanwhile */
+		/*
+		 * read after the view: a round can take long, and others mint
+		 * meanwhile
+		 */
 		TimestampTz clock = snowflake_generator_clock();
 		int64		lead_usec = snowflake_layout_position_time(&snowflake_server_layout,
 															   view.last) - clock;

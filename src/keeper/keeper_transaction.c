@@ -34,8 +34,8 @@ static MemoryContext outer_context;
 
 
 /*
- * End whatever the keeper is waiting for.  That ends a wait for a synchronous
- * standby as if the commit had got there: see snowflake_keeper_transaction_commit().
+ * End whatever the keeper is waiting for.  A wait for a synchronous standby then
+ * ends as if the standby had the commit: see snowflake_keeper_transaction_commit().
  */
 static void
 cancel_waits(void)
@@ -59,8 +59,9 @@ keeper_sigint(SIGNAL_ARGS)
 /*
  * The server stops, or the keeper is terminated.
  *
- * A stop sends this twice, to the process and to its group.  The second one
- * may come when the first has already led to the end, and must not cancel it.
+ * A stop of the server sends this twice, to the process and to its group.  The
+ * second signal may come when the end is being stored because of the first,
+ * and must not cancel that.
  */
 static void
 keeper_sigterm(SIGNAL_ARGS)
@@ -70,7 +71,7 @@ keeper_sigterm(SIGNAL_ARGS)
 		cancel_waits();
 }
 
-/* Take over the signals that end a wait.  Only the keeper, at its start. */
+/* Install the handlers of the signals that end a wait.  The keeper calls this at its start. */
 void
 snowflake_keeper_transaction_init(void)
 {
@@ -79,8 +80,8 @@ snowflake_keeper_transaction_init(void)
 }
 
 /*
- * From now on nothing but the end is to be stored, which does not wait for a
- * standby, and which a further signal to stop must not cancel.
+ * From now on only the end will be stored, which does not wait for a standby,
+ * and which a further signal to stop must not cancel.
  */
 void
 snowflake_keeper_transaction_wait_for_no_standby(void)
@@ -93,11 +94,11 @@ snowflake_keeper_transaction_wait_for_no_standby(void)
 void
 snowflake_keeper_transaction_begin(const char *activity)
 {
-	/* a cancel that came while there was nothing to cancel */
+	/* forget a cancel that came while there was nothing to cancel */
 	cancel_arrived = false;
 	QueryCancelPending = false;
 
-	/* but told to stop, begin nothing that may have to wait */
+	/* but after a request to stop, begin nothing that may have to wait */
 	if (ShutdownRequestPending && !storing_end)
 		cancel_waits();
 
@@ -108,9 +109,10 @@ snowflake_keeper_transaction_begin(const char *activity)
 }
 
 /*
- * Commit.  On return the transaction is durable, on the synchronous standbys
- * too.  If a signal ended the wait for them, the commit stands, but that is not
- * known, and it is an error: nothing that depends on it may be published.
+ * Commit.  On return the transaction is durable, also on the synchronous
+ * standbys.  If a signal ended the wait for them, this raises an error: the
+ * transaction is committed here, but may not be on the standbys, so nothing
+ * that depends on it may be published.
  */
 void
 snowflake_keeper_transaction_commit(void)

@@ -3,15 +3,15 @@
  * reservation_home.c
  *	  The database in which the reservation is kept.
  *
- * The table cannot tell that it is not the right one: that snowflake.database was
- * changed, or that the table was dropped and the server crashed before the keeper
- * could write it again.  So a note of its database is kept where no
- * database can lose it, in the shared catalog of settings, as an ALTER ROLE ALL
- * SET of a setting that is for superusers only.
+ * The table itself does not show whether snowflake.database was changed, or
+ * whether the table was dropped and the server crashed before the keeper could
+ * write it again.  So a note of the database is kept where no database can lose
+ * it: in the shared catalog of settings, as an ALTER ROLE ALL SET of a setting
+ * that only superusers can change.
  *
  * Crash recovery, replication and backups carry it.  pg_dumpall does not, which
- * is as it should be for another server, and hence neither does pg_upgrade: after
- * that the next opening writes the note again.
+ * is right for another server, and hence neither does pg_upgrade: after an
+ * upgrade, the next opening writes the note again.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,9 +42,9 @@
 #define SETTING		"snowflake.kept_in"
 
 /*
- * The database in which this cluster's reservation was last seen, or InvalidOid.  The catalog is
- * read, since a session keeps the value of the setting that there was when it began: on a
- * standby another note may have come since.  In a transaction.
+ * Returns the database in which this cluster's reservation was last seen, or InvalidOid.  This
+ * reads the catalog, since a session keeps the value that the setting had when the session
+ * began: on a standby another note may have arrived since then.  Call it in a transaction.
  */
 Oid
 snowflake_reservation_home_database(void)
@@ -86,8 +86,8 @@ snowflake_reservation_home_database(void)
 }
 
 /*
- * Note that it is this one, unless that is known.  For the keeper.  Part of the
- * transaction.
+ * Note that it is this database, unless that is noted already.  Only the
+ * keeper calls this; the note is part of its transaction.
  */
 void
 snowflake_reservation_home_note(void)
@@ -111,7 +111,10 @@ snowflake_reservation_home_note(void)
 	set->name = pstrdup(SETTING);
 	set->args = list_make1(value);
 
-	/* who may set it is looked at, and the database may have a role for us */
+	/*
+	 * AlterSetting() checks the role, and the database may have set another
+	 * one for us
+	 */
 	GetUserIdAndSecContext(&save_user, &save_context);
 	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID,
 						   save_context | SECURITY_LOCAL_USERID_CHANGE);
@@ -122,7 +125,7 @@ snowflake_reservation_home_note(void)
 
 /*
  * Is the database a template?  New databases would have copies of the reservation, and pg_upgrade
- * does not carry what is in template0.  In a transaction.
+ * does not carry the contents of template0.  Call this in a transaction.
  */
 bool
 snowflake_reservation_home_is_template(Oid database)

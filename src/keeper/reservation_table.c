@@ -16,23 +16,23 @@
  * and writes rows through the table and its index.  No statement is parsed or
  * planned, and no trigger, rule, policy, constraint or default has a part in it.
  *
- * check_table() verifies, under the lock, at each use, that the table
- * and its schema belong to a superuser and to the extension, so that no other role
- * can have created or changed it; and that it has the form that the code below
- * relies on.  The lock keeps it so until the end of the transaction:
- * any command that changes the form of a table, its owner, or drops it conflicts with
- * RowExclusiveLock.  (CREATE INDEX CONCURRENTLY does not, but only the owner may
- * run it, and the owner is a superuser.)  A name that stands for another table after the
- * wait for the lock is thus an error here, and not a write there.
+ * check_table() verifies, under the lock, at each use, that the table and its schema
+ * belong to a superuser and to the extension, so that no other role can have created or
+ * changed it; and that it has the form that the code below relies on.  The lock keeps it
+ * so until the end of the transaction: any command that changes the form of a table, its
+ * owner, or drops it conflicts with RowExclusiveLock.  (CREATE INDEX CONCURRENTLY does
+ * not, but only the owner may run it, and the owner is a superuser.)  So if the name
+ * belongs to another table after the wait for the lock, this is an error here and not a
+ * write there.
  *
  * SQL is run once, to create the extension.  Then the current user is the
  * bootstrap superuser, whatever role the database sets, and the settings
  * that matter are those of worker.c.
  *
- * The file is long because the checks stand beside the code that they guard.
- * All of it runs in the keeper, inside a transaction with a snapshot, but for the
- * triggers and snowflake_reservation_table_is_of_other_layout().  keeper_transaction.c
- * says when that is durable, and reserve.c what may be published then.
+ * The file is long because the checks are beside the code that they guard.  All of it
+ * runs in the keeper, inside a transaction with a snapshot, except for the triggers
+ * and snowflake_reservation_table_is_of_other_layout().  keeper_transaction.c says
+ * when the transaction is durable, and reserve.c what may be published then.
  *
  *-------------------------------------------------------------------------
  */
@@ -78,7 +78,7 @@
 #define KEEPER_SCHEMA		"snowflake_keeper"
 #define KEEPER_TABLE		"reservation"
 
-/* A row with this for a node ID speaks for all that have none: see make_up(). */
+/* The row with this node ID is for all node IDs that have none: see put_row(). */
 #define OTHER_NODES			(-1)
 
 /* Its columns. */
@@ -120,8 +120,8 @@ PG_FUNCTION_INFO_V1(snowflake_reservation_keeper_only);
  */
 
 /*
- * Is this an index whose upkeep runs core's code only, and which finds the row
- * of a node ID?
+ * Is this an index whose maintenance runs core's code only, and which finds
+ * the row of a node ID?
  */
 static bool
 index_is_plain(Relation index)
@@ -138,9 +138,9 @@ index_is_plain(Relation index)
 }
 
 /*
- * Find the index of a table, and make sure that there are no others that would
- * have to be kept up.  REINDEX CONCURRENTLY makes a copy, so there may be two,
- * one of which is not valid.
+ * Find the index of a table, and make sure that it has no others to maintain.
+ * REINDEX CONCURRENTLY makes a copy, so there may be two, one of which is not
+ * valid.  Returns what is wrong, a sentence, or NULL.
  */
 static const char *
 check_indexes(Relation relation, Oid *found)
@@ -195,8 +195,8 @@ schema_is_superusers(Oid schema)
 }
 
 /*
- * Look at a locked table, but not at its indexes.  Returns what is wrong with it,
- * a sentence, or NULL.
+ * Check a locked table, but not its indexes.  Returns what is wrong with it, a
+ * sentence, or NULL.
  */
 static const char *
 check_table(Relation relation, Oid schema)
@@ -215,7 +215,7 @@ check_table(Relation relation, Oid schema)
 	if (!schema_is_superusers(schema))
 		return "The owner of its schema is not a superuser.";
 
-	/* and it is what the keeper can work with, durably */
+	/* and the keeper can work with it, durably */
 	if (form->relkind != RELKIND_RELATION || form->relam != HEAP_TABLE_AM_OID)
 		return "It is not a table of the access method \"heap\".";
 	if (form->relpersistence != RELPERSISTENCE_PERMANENT)
@@ -226,8 +226,9 @@ check_table(Relation relation, Oid schema)
 /*
  * Lock, open and check the table, or raise an error.
  *
- * What the name stands for may change while this waits for the lock; then it was
- * not the right one, and check_table() says so or it is gone.
+ * The name may come to belong to another table while this waits for the lock.
+ * Then the locked table was not the right one, which check_table() finds, or
+ * it is gone.
  */
 static ReservationTable
 open_table(void)
@@ -282,10 +283,10 @@ is_empty(Relation relation)
 /*
  * Insert or update the row of a node ID, of the configured layout.
  *
- * If there are no rows at all, while this server has minted, the table is new, or was
- * re-created by hand: rows were lost, and it is not known which node IDs they were of.  So
- * there is a row for all of them, too, with the time of the newest snowflake that any had;
- * "highest" is that, or -infinity.
+ * If there are no rows at all although this server has minted, the table is new, or was
+ * re-created by hand: rows were lost, and it is not known which node IDs they were for.
+ * So this also makes a row for all of them, with the time of the newest snowflake that any
+ * node ID had: that is "highest", or -infinity if this server has not minted.
  */
 static void
 put_row(int32 node, TimestampTz until, bool in_order, TimestampTz highest)
@@ -329,7 +330,7 @@ put_row(int32 node, TimestampTz until, bool in_order, TimestampTz highest)
  * The extension
  */
 
-/* Is there an extension, and thus a table? */
+/* Does the extension exist, and thus the table? */
 bool
 snowflake_reservation_table_exists(void)
 {
@@ -349,9 +350,9 @@ run(const char *command)
  * Create the extension.  Another session may be doing the same at this moment: then this
  * fails, and a later round of the keeper finds that session's table.
  *
- * The schema is created first, and not by CREATE EXTENSION, which would use one
- * that is created after it was looked for.  If a schema exists already, the script
- * checks its owner.
+ * The schema is created first, and not by CREATE EXTENSION, which would use a
+ * schema that another session creates after it has looked for one.  If a schema
+ * exists already, the script checks its owner.
  */
 void
 snowflake_reservation_table_create(void)
@@ -363,7 +364,7 @@ snowflake_reservation_table_create(void)
 			errmsg("creating extension \"%s\" in database \"%s\" for the reservation",
 				   KEEPER_EXTENSION, snowflake_database));
 
-	/* an error ends the transaction, and that takes it back as well */
+	/* an error ends the transaction, which resets the user as well */
 	GetUserIdAndSecContext(&save_user, &save_context);
 	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID,
 						   save_context | SECURITY_LOCAL_USERID_CHANGE);
@@ -381,10 +382,9 @@ snowflake_reservation_table_create(void)
  */
 
 /*
- * Read the rows, before minting with a node ID.  Those of other node
- * IDs count as well, unless that order was given up: a server's IDs ascend also if its
- * node ID changed while it was down.  And all of them have one layout, the
- * server's.
+ * Read the rows, before minting with a node ID.  Those of other node IDs count as
+ * well, unless the order was given up: a server's IDs ascend even if its node ID
+ * changed while it was down.  And all of them must have one layout, the server's.
  */
 static SnowflakeReservation
 read_rows(Relation relation, int32 node)
@@ -431,8 +431,9 @@ read_rows(Relation relation, int32 node)
 }
 
 /*
- * The same for others.  A row for those that were lost is made before the rows are read, too:
- * "highest" is as for put_row().
+ * Read the rows, before minting with a node ID (-1: with none).  If the table is empty
+ * although this server has minted, this first makes the row for lost ones; "highest" is as
+ * for put_row().
  */
 SnowflakeReservation
 snowflake_reservation_table_read(int32 node, TimestampTz highest)
@@ -448,8 +449,9 @@ snowflake_reservation_table_read(int32 node, TimestampTz highest)
 }
 
 /*
- * Is there a row of another layout than the configured one?  Any process may ask,
- * and no error is raised.  False also if that cannot be told now.
+ * Is there a row of another layout than the configured one?  Any process may call
+ * this, in a transaction, and it raises no error.  Also returns false if it
+ * cannot find out now.
  *
  * This does not wait: on a standby the table may be locked for as long as a
  * transaction of the primary takes.  A parallel query cannot take a snapshot.
@@ -477,8 +479,8 @@ snowflake_reservation_table_is_of_other_layout(void)
 }
 
 /*
- * Write the row of a node ID, of the configured layout.  If the extension is
- * gone, it was dropped under a running generator, and is made again.
+ * Write the row of a node ID, of the configured layout.  If the extension does
+ * not exist, this creates it: it was dropped while the generator was running.
  */
 void
 snowflake_reservation_table_write(int32 node, TimestampTz until, TimestampTz highest)
@@ -489,7 +491,7 @@ snowflake_reservation_table_write(int32 node, TimestampTz until, TimestampTz hig
 	snowflake_reservation_home_note();
 }
 
-/* Change one column of the rows for which a function says so. */
+/* Change one column of the rows for which "wanted" returns true. */
 static void
 change_rows(int column, Datum value, bool (*wanted) (const Datum *values, const void *arg),
 			const void *arg)
@@ -544,8 +546,8 @@ is_before(const Datum *values, const void *arg)
 }
 
 /*
- * Rows were lost, and up to "until" there may be IDs of any node ID: none says less from
- * now on, and those that have no row have that one.
+ * Rows were lost, and there may be IDs of any node ID up to "until": raise all rows to
+ * that, and make a row with that for the node IDs that have none.
  */
 void
 snowflake_reservation_table_raise(TimestampTz until)
@@ -555,7 +557,7 @@ snowflake_reservation_table_raise(TimestampTz until)
 		put_row(OTHER_NODES, until, false, DT_NOBEGIN);
 }
 
-/* From now on the rows are of the configured layout. */
+/* Change the layout of all rows to the configured one. */
 void
 snowflake_reservation_table_accept_layout(void)
 {
@@ -590,8 +592,9 @@ snowflake_reservation_not_replicated(PG_FUNCTION_ARGS)
 
 /*
  * Trigger of the table for statements: refuse them.  The keeper's own writes fire no
- * trigger.  A superuser, who could do worse, may write all the same, but not
- * truncate, for a subscriber to a publication of all tables would do so as well.
+ * trigger.  A superuser, who could do worse, may write nevertheless, but not
+ * truncate, because a subscriber to a publication of all tables would do that as
+ * well.
  */
 Datum
 snowflake_reservation_keeper_only(PG_FUNCTION_ARGS)

@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * reserve.c
- *	  What the keeper does with the reservation and the gate: open, extend, settle,
- *	  open afresh.
+ *	  What the keeper does with the reservation and the gate: open, extend, store
+ *	  the exact end, and reopen with smaller IDs.
  *
- * Each follows one order, which generator.c depends on: commit first, publish
- * afterwards.  A commit is durable, on the synchronous standbys too, but for that
- * of an exact end, which only ever lowers what is reserved.
+ * Each follows one order, on which generator.c depends: commit first, publish
+ * afterwards.  A commit is durable, also on the synchronous standbys, except for
+ * that of an exact end, which only ever lowers what is reserved.
  *
- * The clock is an argument, and the corrected one.
+ * The time is an argument: that of the corrected clock.
  *
- * The file is long because the order is to be checked in one place, and
- * so is snowflake_reserve_open_gate(), which goes through all that an opening depends on.
+ * The file is long so that the order can be checked in one place, and so is
+ * snowflake_reserve_open_gate(), which goes through everything that an opening depends
+ * on.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +35,8 @@
 #include "lease/node_source.h"
 
 /*
- * How far minters can get within a time: their IDs may be ahead of the clock.
+ * The time that mints may reach within so many ms: their IDs may be ahead of
+ * the clock.
  */
 static TimestampTz
 reach(TimestampTz now, int64 ms)
@@ -43,8 +45,9 @@ reach(TimestampTz now, int64 ms)
 }
 
 /*
- * What is reserved for IDs that stand, in microseconds: each crash takes them that much
- * further.  A tick at least, or nothing would be reserved beyond the one they are in.
+ * How much is reserved for IDs that run ahead of the clock, in microseconds: each crash
+ * takes them that much further ahead.  It is at least a tick, or nothing would be
+ * reserved beyond the tick that they are in.
  */
 static int64
 stand_usec(void)
@@ -53,8 +56,8 @@ stand_usec(void)
 }
 
 /*
- * Do IDs stand ahead of the clock, and may go on?  Then the reservation has to be ahead
- * of them, and not of the clock.
+ * Do IDs run ahead of the clock, and may they go on?  Then the reservation has to be
+ * ahead of them, and not of the clock.
  */
 static bool
 stands(TimestampTz newest, TimestampTz now)
@@ -66,8 +69,8 @@ stands(TimestampTz newest, TimestampTz now)
 }
 
 /*
- * How much of what is reserved mints may use: beyond max_jump they could follow a clock
- * that jumped before the keeper has looked at it.
+ * How much of what is reserved mints may use, in ms: beyond max_jump, they could follow
+ * a clock that jumped before the keeper has read it.
  */
 static int
 usable_ms(void)
@@ -76,9 +79,10 @@ usable_ms(void)
 }
 
 /*
- * The position up to which to reserve, or to let mints use what is: so far from the
- * clock, and not below what was issued.  A generator that is ahead of the clock
- * reserves little more, or a series of crashes would take it further and further ahead.
+ * The position up to which to reserve, or up to which mints may use what is reserved:
+ * that many ms from the clock, and not below what was issued.  A generator that is
+ * ahead of the clock reserves little more, or a series of crashes would take it further
+ * and further ahead.
  */
 static uint64
 up_to(uint64 last, TimestampTz now, int ms)
@@ -99,7 +103,7 @@ reserve_up_to(uint64 last, TimestampTz now)
 	return up_to(last, now, snowflake_reservation_ms);
 }
 
-/* What of a reservation mints may use. */
+/* The position up to which mints may use a reservation. */
 static uint64
 usable(uint64 stored, uint64 last, TimestampTz now)
 {
@@ -107,8 +111,9 @@ usable(uint64 stored, uint64 last, TimestampTz now)
 }
 
 /*
- * The same, but not beyond the lease, if there is one.  The lessee is told how far
- * the generator is, which may be ahead of the clock, or back from there.
+ * The position up to which to reserve, but not beyond the lease, if there is one.
+ * This tells the lessee how far the generator is, which may be ahead of the clock,
+ * or back from there.
  */
 static uint64
 reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
@@ -120,8 +125,8 @@ reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
 }
 
 /*
- * How much of the reservation has to be left, so that no mint asks for more: half of
- * what would be reserved now.
+ * How much of the reservation must be left so that no mint asks for more, in
+ * microseconds: half of what would be reserved now.
  */
 static int64
 half_of_it(uint64 last, TimestampTz now)
@@ -139,7 +144,7 @@ refill_from(uint64 limit, int64 half_usec, const SnowflakeNode *wanted)
 	int64		half = half_usec / layout->tick_usec;
 	int64		tick = snowflake_layout_position_tick(layout, limit) - half;
 
-	/* at the end of a lease nothing comes of asking before */
+	/* at the end of a lease, it is useless to ask earlier */
 	if (limit == wanted->end)
 		return limit;
 	return snowflake_layout_first_position(layout, Max(tick, 0));
@@ -157,8 +162,9 @@ end_of_reservation(TimestampTz until)
 }
 
 /*
- * Is far more reserved than is needed?  That comes from a clock that was ahead
- * for a while, and would have to be waited for after a crash.  Both are whole ticks.
+ * Is far more reserved than is needed?  That happens when a clock was ahead for a
+ * while, and after a crash mints would have to wait until then.  Both positions are
+ * ends of ticks.
  */
 bool
 snowflake_reserve_is_too_far(const SnowflakeView *view, TimestampTz now)
@@ -180,12 +186,12 @@ highest_time(const SnowflakeView *view)
 }
 
 /*
- * Store the exact end of what was issued, so that the next start waits for
- * nothing.  The gate is closed, and "last" stands still.  If nothing was issued since the
- * opening, that is what the node ID had before: the opening has not stored more, and what
- * was reserved since is taken back.
+ * Store the exact end of what was issued, so that the next start need not wait.  The gate
+ * is closed, so "last" no longer changes.  If nothing was issued since the opening, the
+ * end is what the node ID had before: the opening itself has stored nothing beyond, and
+ * what was reserved since then is taken back.
  *
- * This lowers what is reserved, so a standby that does not hear of it is on
+ * This lowers what is reserved, so a standby that does not receive it is on
  * the safe side, and there is no need to wait for one.
  */
 void
@@ -213,9 +219,9 @@ snowflake_reserve_store_end(void)
 }
 
 /*
- * A standby that was promoted, or a copy, may have got its node ID from the server
- * that it is a copy of.  If that one still mints, IDs come twice, so tell where
- * the node ID comes from and who had it, at the first opening.
+ * A promoted standby, or a copy, may have got its node ID from the server that it
+ * is a copy of.  If that server still mints, IDs are issued twice, so log at the
+ * first opening where the node ID comes from and whether it was in use before.
  */
 static void
 log_inherited_node(int32 node, TimestampTz own_until)
@@ -237,8 +243,8 @@ log_inherited_node(int32 node, TimestampTz own_until)
 }
 
 /*
- * The host gives another node ID than it did at the last start, at which it may have been
- * renamed or got another address; or another interface is the first one to be up.
+ * Log that the host gives another node ID than it did at the last start: it may have been
+ * renamed or got another address, or another interface is now the first one that is up.
  */
 static void
 log_other_node(int32 node, const SnowflakeReservation *stored)
@@ -258,10 +264,10 @@ log_other_node(int32 node, const SnowflakeReservation *stored)
 /*
  * Is the reservation elsewhere, or gone?
  *
- * Where nothing was minted yet there is none, and minting starts at the clock.
- * But if this cluster has minted, that would be below the IDs that were ahead of
- * it.  Shared memory knows how far they got, unless it is new: then an
- * administrator has to say that.
+ * If nothing was minted yet there is none, and minting starts at the clock.
+ * But if this cluster has minted, that could be below IDs that were ahead of
+ * the clock.  Shared memory knows how far they got, unless it is new: then an
+ * administrator has to say so.
  */
 static bool
 is_lost(const SnowflakeView *view, bool found)
@@ -284,7 +290,7 @@ check_place(const SnowflakeView *view, bool lost, uint32 requests)
 	if (!lost || (requests & SNOWFLAKE_WANT_DATABASE))
 		return true;
 
-	/* to the log once, not for each mint that meets the gate */
+	/* log this once, not for each mint that finds the gate closed */
 	if (view->gate != GATE_RESERVATION_LOST)
 		ereport(LOG,
 				errmsg("snowflake gate stays closed: the reservation of this server is not in database \"%s\"",
@@ -343,10 +349,11 @@ check_layout(const SnowflakeView *view, const char *configured, const char *othe
 }
 
 /*
- * Where minting resumes: above the tick of everything that may have been issued, by any
- * node ID of this server whose order stands, by this one, or before the lease.  In most
- * layouts the node stands above the sequence, so the IDs of one tick do not ascend across
- * a change of node.  The first of the three is *in_order.
+ * Returns the position after which minting resumes: the end of the newest tick in which
+ * IDs may have been issued by any node ID of this server whose order is kept, by this
+ * node ID, or before the lease.  (In most layouts the node is above the sequence, so the
+ * IDs of one tick do not ascend across a change of node.)  Sets *in_order to the first of
+ * these three.
  */
 static uint64
 resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
@@ -371,9 +378,9 @@ newest_time(uint64 position)
 }
 
 /*
- * Begin to judge the clock, with what the table has to compare it with.  That needs no
- * node ID: a lessee without a lease asks for one by the clock that is believed, and for
- * where the generator stands.
+ * Begin to judge the clock, with the time in the table to compare it with.  This needs
+ * no node ID: a lessee without a lease uses the clock that is believed to ask for one,
+ * from the generator's position on.
  */
 static void
 start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
@@ -399,14 +406,14 @@ start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
 }
 
 /*
- * Open the gate where the order was given up, which is durable.  The view is that of
- * before.
+ * Open the gate after the order was given up, which is durable.  The view is the one
+ * from before that.
  */
 static void
 open_afresh(const SnowflakeView *view, const SnowflakeNode *wanted, uint64 last, uint64 limit,
 			TimestampTz now)
 {
-	/* what IDs were allowed to be ahead is no more */
+	/* the lead that IDs were allowed has ended */
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
 	snowflake_generator_open_afresh(wanted->node, wanted->grant, last, limit,
 									refill_from(limit, half_of_it(last, now), wanted));
@@ -418,12 +425,13 @@ open_afresh(const SnowflakeView *view, const SnowflakeNode *wanted, uint64 last,
 }
 
 /*
- * Open the gate for the node ID that is wanted, if that is possible; otherwise
- * leave it closed with the reason.
+ * Open the gate for the wanted node ID, if that is possible; otherwise leave
+ * it closed, with the reason.
  *
- * Time is reserved only if a mint has asked for it: an opening by a clock that is years
- * ahead leaves nothing behind.  Without it the first mint asks.  Nothing needs to be
- * durable then: no mint may use anything, and the next opening finds the same rows.
+ * Time is reserved only if a mint has asked for it, so that an opening by a clock that
+ * is years ahead leaves nothing behind.  Otherwise the first mint asks.  Nothing needs
+ * to be durable then: no mint may use anything, and the next opening finds the same
+ * rows.
  */
 void
 snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
@@ -446,7 +454,7 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	snowflake_generator_view(&view);
 	if (!snowflake_clock_is_started())
 	{
-		/* another round looks at the clock */
+		/* another round reads the clock */
 		start_clock(&view, wanted);
 		snowflake_keeper_state_request(requests | SNOWFLAKE_WANT_LOOK);
 		return;
@@ -471,7 +479,7 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		return;
 	}
 
-	/* a table that was made just now may get a row for lost ones */
+	/* a table that was created just now may get a row for lost ones */
 	if (!exists)
 		stored = snowflake_reservation_table_read(node, highest_time(&view));
 	if (!check_layout(&view, text, stored.other_layout, requests))
@@ -480,7 +488,10 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		return;
 	}
 
-	/* what an administrator knows in place of the lost rows, for all node IDs */
+	/*
+	 * what an administrator says in place of the lost rows is for all node
+	 * IDs
+	 */
 	if (lost && view.floor > 0)
 	{
 		snowflake_reservation_table_raise(snowflake_layout_position_time(layout, view.floor));
@@ -488,8 +499,8 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	}
 
 	/*
-	 * a lease that is to take the generator back does so once, from floors
-	 * that it has passed
+	 * a lease that is to take the generator back does so once, also from
+	 * floors that it has passed
 	 */
 	last = resume_after(&view, &stored, wanted, &in_order);
 	if (lost)
@@ -538,11 +549,11 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	/*
 	 * What is reserved is durable from here on.
 	 *
-	 * What a new grant has is above everything that its node ID had before,
-	 * as far as the coordinator knows: a row of this server's own counts all
-	 * the same. One that is opened for again, as after a node ID of a
+	 * A new grant is above everything that its node ID had before, as far as
+	 * the coordinator knows: a row of this server's own counts nevertheless.
+	 * A grant that the gate is opened for again, as after a node ID from a
 	 * setting, is not new: it may have been used up to what its row says, or
-	 * that for lost ones.
+	 * the row for lost ones.
 	 */
 	own_last = end_of_reservation(wanted->grant == 0 || wanted->grant <= view.newest_grant ?
 								  stored.own_until : stored.row_until);
@@ -577,8 +588,8 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 
 /*
  * Can the order be given up: is the generator far ahead of the clock, and has the
- * node ID not been there?  snowflake_advance() may have been told to pass a
- * position since the gate was opened.
+ * node ID issued nothing there?  snowflake_advance() may have set a floor since
+ * the gate was opened.
  */
 static bool
 can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
@@ -592,12 +603,12 @@ can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
 }
 
 /*
- * Give up the order of a generator that is ahead of the clock for good: open the
- * gate again at what the node itself has had, if it has issued nothing since it
- * was opened.  snowflake_restart_at_clock() has looked at the same before it asked.
+ * Give up the order of a generator that is far ahead of the clock: open the gate
+ * again after what the node itself has had, if nothing was issued since the gate
+ * was opened.  snowflake_restart_at_clock() has checked the same before it asked.
  *
- * The gate is open.  It is closed before the last look, so that no mint slips
- * past.  If this fails, the next round settles and opens as usual.
+ * The gate is open.  It is closed before the last check, so that no mint slips
+ * past.  If this fails, the next round stores the end and opens as usual.
  */
 void
 snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
@@ -631,8 +642,8 @@ snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 }
 
 /*
- * Reserve more, from the newest position, the clock or the floor on, and then
- * raise the limit.  The gate is open.  An error in between leaves mints with what was
+ * Reserve more, ahead of the newest position, the clock or the floor, and then raise
+ * the limit.  The gate is open.  After an error in between, mints still have what was
  * reserved before.
  */
 void
@@ -652,8 +663,8 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 		base = Max(base, newest);
 
 	/*
-	 * More than half of it is left: who asks is waiting for the clock, or had
-	 * asked before the last extension, or the setting was lowered.
+	 * More than half is left: the mint that asked is waiting for the clock,
+	 * or had asked before the last extension, or the setting was lowered.
 	 */
 	if (limit <= view->limit ||
 		(view->floor <= view->limit &&
@@ -664,13 +675,13 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 	}
 
 	/*
-	 * what is stored, and only was not to be used yet, whatever becomes of
-	 * the commit
+	 * first release time that is stored already but that mints could not use
+	 * yet: that does not depend on the commit below
 	 */
 	if (at_once > view->limit)
 		snowflake_generator_extend(at_once, refill_from(at_once, half_usec, wanted));
 
-	/* unless half of what is reserved is left: then that was all */
+	/* if half of what is reserved is left, that was all */
 	if (limit <= view->stored &&
 		snowflake_layout_position_time(layout, view->stored) >=
 		base + (stands(newest, now) ? half_usec : snowflake_reservation_ms * INT64CONST(500)))

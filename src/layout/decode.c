@@ -33,7 +33,7 @@ PG_FUNCTION_INFO_V1(snowflake_upper_bound);
 PG_FUNCTION_INFO_V1(snowflake_layout);
 PG_FUNCTION_INFO_V1(snowflake_layouts);
 
-/* A layout argument as it was in an earlier call, and what it means. */
+/* The text of a layout argument in an earlier call, and the layout that it says */
 typedef struct LayoutCache
 {
 	text	   *text;
@@ -41,12 +41,12 @@ typedef struct LayoutCache
 } LayoutCache;
 
 /*
- * The layout of a function call: its argument of that number, or the server's
- * if the function has no such argument.
+ * Returns the layout of a function call: the one in argument argno, or the
+ * server's if the function has no such argument.
  *
- * The parsed layout is kept with the function call's FmgrInfo, so a query with
- * a constant layout parses it once.  That takes fn_extra.  A text that is no
- * layout is an error.
+ * The parsed layout is kept in the call's fn_extra, so a query with a constant
+ * layout parses it once; the caller must not use fn_extra for anything else.
+ * A text that is not a layout is an error.
  */
 const SnowflakeLayout *
 snowflake_decode_get_layout(FunctionCallInfo fcinfo, int argno)
@@ -69,7 +69,7 @@ snowflake_decode_get_layout(FunctionCallInfo fcinfo, int argno)
 		fcinfo->flinfo->fn_extra = cache =
 			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(LayoutCache));
 
-	/* until the new one is complete, the cache holds none */
+	/* the cache is empty until the new layout is complete */
 	if (cache->text != NULL)
 		pfree(cache->text);
 	cache->text = NULL;
@@ -90,8 +90,9 @@ snowflake_decode_get_layout(FunctionCallInfo fcinfo, int argno)
 }
 
 /*
- * The ID of a function call, a bigint.  One below zero is none.  One that has
- * bits above the layout's is of another layout, and its parts would be nonsense.
+ * Returns the ID of a function call, a bigint.  A negative number is not an
+ * ID: an error.  An ID above the layout's largest is of another layout, and
+ * its parts would be nonsense: an error as well.
  */
 static int64
 get_id(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
@@ -188,8 +189,8 @@ snowflake_decode(PG_FUNCTION_ARGS)
 }
 
 /*
- * Refuse an instant for which the layout has no tick, or no tick on the side
- * that was asked for.
+ * Raise the error for an instant that has no tick in the layout, or none on
+ * the side that was asked for.
  */
 pg_noreturn static void
 instant_error(const SnowflakeLayout *layout, TimestampTz ts)
@@ -207,7 +208,7 @@ instant_error(const SnowflakeLayout *layout, TimestampTz ts)
 					  first, last));
 }
 
-/* Refuse a part of an ID that does not fit its field. */
+/* Raise an error if a part of an ID does not fit its field. */
 void
 snowflake_decode_check_part(const char *name, int32 value, int32 max)
 {
@@ -219,7 +220,7 @@ snowflake_decode_check_part(const char *name, int32 value, int32 max)
 				errdetail("In this layout, a %s is from 0 to %d.", name, max));
 }
 
-/* The ID of the tick in which an instant lies, with that node and sequence. */
+/* Returns the ID of the tick that contains an instant, with the given node and sequence. */
 Datum
 make_snowflake(PG_FUNCTION_ARGS)
 {

@@ -28,7 +28,7 @@ typedef struct Format
 	const char *digits;
 	size_t		width;			/* of the largest ID */
 	bool		fixed;			/* padded to that width? */
-	const char *folded;			/* texts to read as ... */
+	const char *folded;			/* characters that are read as ... */
 	const char *into;			/* ... these digits, one for one */
 } Format;
 

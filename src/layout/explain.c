@@ -89,7 +89,7 @@ snowflake_explain(PG_FUNCTION_ARGS)
 	int			bits = time->shift + time->width;
 	int			name_width = strlen(UNUSED_NAME);
 
-	/* of the node ID */
+	/* parts of the node ID */
 	int			nparts = layout->nfields - (layout->value_field != 0 ? 3 : 2);
 	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 	StringInfoData buf;
@@ -97,7 +97,7 @@ snowflake_explain(PG_FUNCTION_ARGS)
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "snowflake  " INT64_FORMAT, id);
 
-	/* of the canonical text, what follows the fields: they have their table */
+	/* the end of the canonical text, after the fields, which have their table */
 	snowflake_layout_print(layout, text, sizeof(text));
 	appendStringInfo(&buf, "\nlayout     %s%s%s\n\n",
 					 preset != NULL ? preset : "",

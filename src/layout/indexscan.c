@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * indexscan.c
- *	  What a scan of an index that a hook adds looks up, and where it reads it.
+ *	  Index scans that the planner hooks add: their conditions, and whether
+ *	  they are index-only.
  *
- * It is what core's own scans of a btree index do with the simplest of conditions, and what
- * they do to find out whether the index has all columns.  Other conditions of a table are
- * tested as filters, by core.
+ * This file does what core does for its own btree scans, but with the simplest conditions
+ * only.  Core tests all other conditions of the table as filters.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@
 #include "base/compat.h"
 #include "layout/planner.h"
 
-/* Is that expression the given column of a table? */
+/* Is the expression the given column of the table? */
 bool
 snowflake_indexscan_is_column(RelOptInfo *rel, Node *node, AttrNumber column)
 {
@@ -35,7 +35,7 @@ snowflake_indexscan_is_column(RelOptInfo *rel, Node *node, AttrNumber column)
 		var->varattno == column;
 }
 
-/* Is that a btree index of all rows that are asked for? */
+/* Is the index a btree that has all rows that are asked for? */
 bool
 snowflake_indexscan_is_usable(const IndexOptInfo *index)
 {
@@ -43,8 +43,8 @@ snowflake_indexscan_is_usable(const IndexOptInfo *index)
 }
 
 /*
- * A condition on a column of an index, as one that has the column on its left side, or NULL
- * if it is none that a scan in the index's order could look up.
+ * Returns a condition on column n of the index, with the column on its left side, or NULL
+ * if a scan in the index's order cannot look it up.
  */
 static RestrictInfo *
 match_condition(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n,
@@ -85,9 +85,10 @@ match_condition(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n,
 }
 
 /*
- * What of the conditions of a table can be looked up in an index, in the order of its
- * columns.  Core may have found its scan with these too expensive to be kept, but a scan in
- * this order that began at the end of the index would read all that lies before the bound.
+ * Returns the conditions of a table that can be looked up in the index, in the order of its
+ * columns.  Core may have discarded its own scan with them as too expensive, but without
+ * them, a scan in this order would start at the end of the index and read everything before
+ * the bound.
  */
 static List *
 find_conditions(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index)
@@ -116,7 +117,7 @@ find_conditions(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index)
 	return clauses;
 }
 
-/* Has an index all columns that the query needs of the table? */
+/* Does the index have all columns of the table that the query needs? */
 static bool
 is_index_only(RelOptInfo *rel, IndexOptInfo *index)
 {
@@ -137,8 +138,9 @@ is_index_only(RelOptInfo *rel, IndexOptInfo *index)
 }
 
 /*
- * Add a scan of an index to the paths of a table: with these conditions and all others that it
- * can look up, which knows a row of each of the outer tables and is repeated so often.
+ * Add a scan of an index to the paths of a table, with the given conditions and all others
+ * that it can look up.  It is parameterized by rows of the outer tables, and estimated to
+ * be repeated loop_count times.
  */
 void
 snowflake_indexscan_add(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, List *clauses,

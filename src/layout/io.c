@@ -3,10 +3,11 @@
  * io.c
  *	  The type snowflake: input and output, and the casts that can fail.
  *
- * A snowflake is an int8 from 0 to 2^63-1, and functions of int8 are
- * used by the implicit cast to bigint, or named from SQL.  This file has those that
- * differ, and output, which JSON and logical replication look up for each value:
- * fmgr_info() would find a function of core's under another name by a linear search.
+ * A snowflake is an int8 from 0 to 2^63-1, and the functions of int8 are used
+ * through the implicit cast to bigint, or named in the SQL script.  This file has
+ * the functions that differ.  Output is a wrapper here because JSON and logical
+ * replication look it up for each value, and fmgr_info() finds an internal function
+ * that has another name in SQL by a linear search.
  *
  * The text form is decimal digits and nothing else.  int8 also takes spaces
  * and a sign, and from version 16 on hexadecimal and underscores; an ID in

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * io.h
- *	  What makes an integer a snowflake.
+ *	  The check that makes an integer a snowflake.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,9 +12,9 @@
 	errdetail("A snowflake is from 0 to " INT64_FORMAT ".", PG_INT64_MAX)
 
 /*
- * An integer as an ID.  One below zero is an error: no layout uses the sign bit.
- * It is inline because the library of snowflake_public needs it as well, and two
- * libraries share no symbol.
+ * Returns an integer as an ID.  A negative one is an error: no layout uses the
+ * sign bit.  This is inline because the library of snowflake_public needs it
+ * as well, and two libraries share no symbol.
  */
 static inline int64
 snowflake_io_check_sign(int64 value)

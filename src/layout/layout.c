@@ -3,14 +3,13 @@
  * layout.c
  *	  Bit layouts of Snowflake IDs: parse, print, pack, unpack, bounds.
  *
- * The grammar, in words: items separated by spaces.  The first item may be
- * the name of a preset; every other item is "name:value".  "tick" is a number
- * with a unit (us, ms or s), "epoch" is Unix milliseconds or an ISO 8601
- * instant in UTC, and any other name is a field with its width in bits, from
- * the most significant field to the least; one of them may have a "?" behind its
- * width, which makes it the caller's.  After a preset, a field's name changes the
- * width of the preset's field, or marks it.  Presets are written in the same
- * grammar.
+ * The grammar, in words: items separated by spaces.  The first item may be the
+ * name of a preset; every other item is "name:value".  "tick" is a number with a
+ * unit (us, ms or s), "epoch" is Unix milliseconds or an ISO 8601 instant in UTC,
+ * and any other name is a field with its width in bits, from the most significant
+ * field to the least; one of them may have a "?"  after its width, which makes it
+ * the caller's.  After a preset, a field's name changes the width of the preset's
+ * field, or marks it.  Presets are written in the same grammar.
  *
  * Nothing here raises an error or reads server state.  The parser returns its
  * complaint, because a settings check, an SQL function and the keeper each
@@ -85,8 +84,8 @@ static const TickUnit tick_units[] = {
 };
 
 /*
- * Read decimal digits from *pos on, and leave *pos behind the last of them.
- * False if there is none, or if the number exceeds max.
+ * Read decimal digits from *pos on, and leave *pos after the last of them.
+ * Returns false if there are none, or if the number exceeds max.
  */
 static bool
 read_number(const char **pos, int64 max, int64 *result)
@@ -105,7 +104,7 @@ read_number(const char **pos, int64 max, int64 *result)
 	return *pos > start;
 }
 
-/* Read exactly that many digits and the literal text that follows them. */
+/* Read exactly ndigits digits, followed by the literal text "then". */
 static bool
 read_digits(const char **pos, int ndigits, const char *then, int *result)
 {
@@ -200,8 +199,8 @@ parse_tick(const char *value, int64 *tick_usec)
 }
 
 /*
- * Read a field's width and add the field, or change it in a preset.  *seen has
- * a bit for each field that the text has named so far.
+ * Read a field's width, and add the field, or change it if it is a preset's.
+ * *seen has a bit for each field that the text has named so far.
  */
 static const char *
 parse_field(const char *name, const char *value, bool has_preset,
@@ -331,8 +330,8 @@ derive(SnowflakeLayout *layout)
 }
 
 /*
- * Parse a layout's text.  NULL means success; otherwise the result is a full
- * sentence that says what is wrong, for use as an error's detail.
+ * Parse a layout's text.  Returns NULL on success, otherwise a full sentence
+ * that says what is wrong, for use as an error's detail.
  *
  * Allocates in the current memory context, even on success; nothing in
  * *layout points there.
@@ -448,8 +447,9 @@ snowflake_layout_print(const SnowflakeLayout *layout, char *buf, size_t size)
 }
 
 /*
- * The name of the preset that is this layout, or NULL.  However a layout was
- * written, it has the same name.  Allocates in the current memory context.
+ * Returns the name of the preset that equals this layout, or NULL.  The name
+ * does not depend on how the layout was written.  Allocates in the current
+ * memory context.
  */
 const char *
 snowflake_layout_name(const SnowflakeLayout *layout)
@@ -471,7 +471,7 @@ snowflake_layout_name(const SnowflakeLayout *layout)
 	return NULL;
 }
 
-/* A hint for every message about a text that is no layout, a sentence. */
+/* Returns the hint, a sentence, of every message about a text that is not a layout. */
 const char *
 snowflake_layout_hint(void)
 {
@@ -483,7 +483,7 @@ snowflake_layout_hint(void)
 					presets);
 }
 
-/* The field of that name, or NULL. */
+/* Returns the field with the given name, or NULL. */
 const SnowflakeField *
 snowflake_layout_find(const SnowflakeLayout *layout, const char *name)
 {
@@ -503,8 +503,8 @@ is_node_part(const SnowflakeLayout *layout, int i)
 }
 
 /*
- * Spread a node ID of 0 .. max_node over its parts: the bits that it takes in
- * every ID of that node.
+ * Spread a node ID of 0 .. max_node over its fields.  Returns the bits that
+ * every ID of the node has in them.
  */
 int64
 snowflake_layout_place_node(const SnowflakeLayout *layout, int32 node)
@@ -523,7 +523,7 @@ snowflake_layout_place_node(const SnowflakeLayout *layout, int32 node)
 	return placed;
 }
 
-/* The node ID of an ID: its parts, concatenated in order. */
+/* Returns the node ID of an ID: its parts, concatenated in order. */
 int32
 snowflake_layout_get_node(const SnowflakeLayout *layout, int64 id)
 {
@@ -539,8 +539,8 @@ snowflake_layout_get_node(const SnowflakeLayout *layout, int64 id)
 }
 
 /*
- * The tick in which a finite instant lies, counted from the epoch: negative
- * before it, and above max_tick after the layout's end.
+ * Returns the tick that contains a finite instant, counted from the epoch:
+ * negative before it, and above max_tick after the layout's end.
  */
 int64
 snowflake_layout_tick_at(const SnowflakeLayout *layout, TimestampTz ts)
@@ -552,19 +552,19 @@ snowflake_layout_tick_at(const SnowflakeLayout *layout, TimestampTz ts)
 		return PG_INT64_MAX;
 	tick = usec / layout->tick_usec;
 
-	/* C rounds toward zero, time runs one way only */
+	/* C rounds toward zero, but a tick starts at or before its instants */
 	if (usec < 0 && usec % layout->tick_usec != 0)
 		tick--;
 	return tick;
 }
 
 /*
- * The largest ID whose instant is not after ts.  An ID's instant is the start of
- * its tick.
+ * Returns the largest ID whose instant is not after ts.  An ID's instant is
+ * the start of its tick.
  *
- * The result is -1 if there is no such ID, max_id if that is true of all, and
- * for infinity the largest number at all: there is one for each possible ts, so
- * a comparison never needs an error.
+ * The result is -1 if there is no such ID, max_id if that is true of all IDs,
+ * and PG_INT64_MAX for infinity.  Every possible ts has a result, so a
+ * comparison never has to raise an error.
  */
 int64
 snowflake_layout_id_until(const SnowflakeLayout *layout, TimestampTz ts)

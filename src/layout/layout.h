@@ -39,7 +39,7 @@
 #define SNOWFLAKE_LAYOUT_TEXT_SIZE	\
 	(SNOWFLAKE_MAX_FIELDS * (SNOWFLAKE_FIELD_NAME_SIZE + 4) + 64)
 
-/* So long before a layout ends there is a warning. */
+/* How long before a layout's end the warnings begin */
 #define SNOWFLAKE_LAYOUT_ENDS_SOON_USEC	(365 * USECS_PER_DAY)
 
 typedef struct SnowflakeField
@@ -47,7 +47,8 @@ typedef struct SnowflakeField
 	char		name[SNOWFLAKE_FIELD_NAME_SIZE];
 	int			width;			/* bits */
 	int			shift;			/* distance of its lowest bit from bit 0 */
-	bool		by_caller;		/* filled by who mints, no part of the node ID */
+	bool		by_caller;		/* filled by the caller, not part of the node
+								 * ID */
 } SnowflakeField;
 
 typedef struct SnowflakeLayout
@@ -122,8 +123,8 @@ snowflake_layout_get_sequence(const SnowflakeLayout *layout, int64 id)
 }
 
 /*
- * The ID of a tick, a sequence number and a node already in its place.  The
- * caller has checked the ranges.
+ * Returns the ID of a tick, a sequence number and a node ID whose bits are
+ * already in their place.  The caller has checked the ranges.
  */
 static inline int64
 snowflake_layout_pack(const SnowflakeLayout *layout, int64 tick, int64 node_bits,
@@ -134,8 +135,8 @@ snowflake_layout_pack(const SnowflakeLayout *layout, int64 tick, int64 node_bits
 }
 
 /*
- * Can the ID of a position be larger than that of a later one, because of the
- * caller's field?  Then their order is that of their ticks.
+ * Can an ID be larger than the ID of a later position, because the caller's
+ * field is above the sequence?  If so, IDs are ordered by their ticks only.
  */
 static inline bool
 snowflake_layout_value_reorders(const SnowflakeLayout *layout)
@@ -150,7 +151,7 @@ snowflake_layout_tick_start(const SnowflakeLayout *layout, int64 tick)
 	return layout->epoch + tick * layout->tick_usec;
 }
 
-/* Is an instant one of the layout, before its last tick? */
+/* Is an instant at or after the epoch, and before the layout's last tick? */
 static inline bool
 snowflake_layout_has_time(const SnowflakeLayout *layout, TimestampTz time)
 {

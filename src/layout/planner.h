@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * planner.h
- *	  What the planner is told of the times of IDs.
+ *	  How the planner uses the times of IDs.
  *
- * Others call snowflake_timehook_init() only; the rest is what the files of this folder
- * that look at queries know of each other.
+ * Other folders call snowflake_timehook_init() only.  The rest is shared by the files
+ * of this folder that look at queries.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 
 extern void snowflake_timehook_init(void);
 
-/* timeexpr.c: the time of an ID, as an expression says it */
+/* timeexpr.c: expressions of the time of an ID */
 
 /* A call that decodes the time of an ID */
 typedef struct SnowflakeDecodedId
@@ -32,16 +32,16 @@ typedef struct SnowflakeDecodedId
 	Node	   *layout;			/* NULL: the server's; the same for all rows */
 } SnowflakeDecodedId;
 
-/* What an expression says of the time of an ID */
+/* An expression of the time of an ID, read */
 typedef struct SnowflakeTimeOfId
 {
 	SnowflakeDecodedId decoded;
 	bool		is_local;		/* a timestamp or date of a time zone, not an
 								 * instant */
-	Node	   *zone;			/* which, or that in which it is truncated;
-								 * NULL: the session's */
-	const char *unit;			/* that to which it is truncated, NULL if it
-								 * is not */
+	Node	   *zone;			/* that time zone, or the one that it is
+								 * truncated in; NULL: the session's */
+	const char *unit;			/* the unit that it is truncated to; NULL:
+								 * none */
 	bool		is_year;		/* it is the number of its year */
 } SnowflakeTimeOfId;
 
@@ -57,7 +57,7 @@ extern Node *snowflake_timeexpr_text(const char *text);
 extern Oid	snowflake_timeexpr_function(const SnowflakeDecodedId *decoded, const char *name,
 										Oid first, Oid second, Oid third);
 
-/* timerange.c, timeperiod.c: what the functions that stand in plans return for a value */
+/* timerange.c, timeperiod.c: what the functions in plans return for a value */
 
 extern int64 snowflake_timerange_bound(const SnowflakeLayout *layout, Oid type, Datum time,
 									   bool inclusive);
@@ -74,7 +74,7 @@ extern const char *snowflake_timeperiod_unit(const char *name);
 typedef struct SnowflakeTimeContext
 {
 	PlannerInfo *root;
-	Index		relid;			/* the table of which the ID has to be, 0: of
+	Index		relid;			/* the table that the ID has to be from; 0:
 								 * any */
 	SnowflakeTimeOfId time;
 } SnowflakeTimeContext;

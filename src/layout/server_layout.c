@@ -74,8 +74,9 @@ assign_layout(const char *newval, void *extra)
 }
 
 /*
- * Refuse a spread that is no power of two, or larger than the sequence.  While the
- * server starts, the latter may not be known, and then it is cut.
+ * Refuse a spread that is not a power of two, or that is larger than the sequence.
+ * While the server starts, the layout may not be known yet; assign_spread() then
+ * cuts the spread to the sequence.
  */
 static bool
 check_spread(int *newval, void **extra, GucSource source)
@@ -105,8 +106,8 @@ assign_spread(int newval, void *extra)
 /*
  * Refuse to start with an invalid layout in the configuration file.
  *
- * A custom setting's bad value only gets a warning when the setting is defined,
- * and the default in its place.  Here that would be IDs of an unwanted layout,
+ * When a custom setting is defined, a bad value only causes a warning, and the
+ * default takes its place.  Here that would mean IDs of an unwanted layout,
  * which cannot be taken back.
  */
 static void
@@ -129,8 +130,8 @@ check_configured_layout(void)
 }
 
 /*
- * Define the settings.  First of all, because the check of the node ID uses the
- * layout.
+ * Define the settings.  This comes before all other settings, because the
+ * check of the node ID uses the layout.
  */
 void
 snowflake_server_layout_init(void)

@@ -11,15 +11,16 @@
 #include "layout/layout.h"
 
 /*
- * snowflake.layout, parsed; only its assign hook writes it.  Fixed for the life
- * of the server if the library was preloaded, so that it may go into plans.
+ * snowflake.layout, parsed; only its assign hook writes it.  If the library
+ * was preloaded, it is fixed for the life of the server, so it may go into
+ * plans.
  */
 extern SnowflakeLayout snowflake_server_layout;
 extern bool snowflake_layout_is_fixed;
 
 /*
- * snowflake.spread less one, or 0: what of the sequence a new tick takes over from
- * the one before.  Only the assign hook writes it.
+ * snowflake.spread minus one, or 0: the bits of the sequence number that a new
+ * tick takes over from the tick before.  Only the assign hook writes it.
  */
 extern uint32 snowflake_spread_mask;
 

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * timebound.c
- *	  What a comparison with a time says of the ID, as conditions in a plan.
+ *	  Conditions on the ID that follow from a comparison with its time.
  *
- * The bounds are constants, or calls of snowflake_before() and snowflake_until(), which
- * timerange.c computes; and where a local time or a truncated one is compared, calls of
- * snowflake_period_start() and snowflake_period_end() inside of these, which
- * timeperiod.c computes.
+ * A bound is a constant, or a call of snowflake_before() or snowflake_until() (see
+ * timerange.c).  Where a local or a truncated time is compared, the argument of
+ * that call is a call of snowflake_period_start() or snowflake_period_end() (see
+ * timeperiod.c).
  *
- * Each of these returns NULL where it has nothing to say, or the user may not call what it takes.
+ * Each of these functions returns NULL if no condition follows, or if the user may not call a
+ * function that it needs.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,8 +37,8 @@
 #include "layout/server_layout.h"
 
 /*
- * Is that a value that is known before any row is read, and may be evaluated more often than it
- * is written?
+ * Is the value known before any row is read, and may it be evaluated more often than it is
+ * written?
  */
 bool
 snowflake_timebound_is_known_first(Node *value)
@@ -45,7 +46,7 @@ snowflake_timebound_is_known_first(Node *value)
 	return !contain_var_clause(value) && !snowflake_timeexpr_must_be_evaluated_once(value);
 }
 
-/* A constant of a type that is a number of 64 bits, as bigint and the timestamps are. */
+/* Returns a constant of a type that is a 64-bit integer, as bigint and the timestamps are. */
 Node *
 snowflake_timebound_number(Oid type, int64 value)
 {
@@ -54,9 +55,10 @@ snowflake_timebound_number(Oid type, int64 value)
 }
 
 /*
- * The largest ID before a time, or with "inclusive", not after it, if it can be said already.
+ * Sets *bound to the largest ID before a time or, with "inclusive", not after it.
+ * Returns false if that is not known during planning.
  *
- * A timestamp or a date is a time of the session's time zone, which may be another one
+ * A timestamp or a date is a time in the session's time zone, which may be another one
  * when the plan is executed.
  */
 bool
@@ -83,8 +85,9 @@ snowflake_timebound_constant(const SnowflakeTimeContext *context, Node *time, bo
 }
 
 /*
- * The largest ID before a time, or with "inclusive", not after it: a constant if that can
- * be said already, otherwise a call of snowflake_before() or snowflake_until().
+ * Returns the largest ID before a time or, with "inclusive", not after it: a constant if
+ * that is known during planning, otherwise a call of snowflake_before() or
+ * snowflake_until().
  */
 static Node *
 make_bound(const SnowflakeTimeContext *context, Node *time, bool inclusive)
@@ -113,11 +116,11 @@ make_bound(const SnowflakeTimeContext *context, Node *time, bool inclusive)
 }
 
 /*
- * "the ID is not larger than a bound", or "... is larger than a bound", in the form that
- * prunes best, as timerange.c says.  The bound becomes part of the result.
+ * Returns "the ID is not larger than a bound", or "... is larger than a bound", in
+ * the form that prunes best (see timerange.c).  The bound becomes part of the result.
  *
- * The ID is relabelled by an explicit cast, so that it is one in a query that is
- * sent to another server.
+ * The ID is relabelled by an explicit cast, so that a query that is sent to
+ * another server has the cast as well.
  */
 Node *
 snowflake_timebound_compare(const SnowflakeTimeContext *context, bool is_upper, Node *bound)
@@ -144,21 +147,21 @@ snowflake_timebound_compare(const SnowflakeTimeContext *context, bool is_upper, 
 	return (Node *) comparison;
 }
 
-/* "the ID is after what is before a time", or "... after a time", or NULL */
+/* Returns "the ID's time is not before a time" or, with "inclusive", "... after a time" */
 Node *
 snowflake_timebound_lower(const SnowflakeTimeContext *context, Node *time, bool inclusive)
 {
 	return snowflake_timebound_compare(context, false, make_bound(context, time, inclusive));
 }
 
-/* "the ID is before a time", or "... not after a time", or NULL */
+/* Returns "the ID's time is before a time" or, with "inclusive", "... not after a time" */
 Node *
 snowflake_timebound_upper(const SnowflakeTimeContext *context, Node *time, bool inclusive)
 {
 	return snowflake_timebound_compare(context, true, make_bound(context, time, inclusive));
 }
 
-/* Both of two conditions, in one list as core has them, or NULL if one is not there. */
+/* Returns both of two conditions, in one flat list as core has them, or NULL if either is. */
 Node *
 snowflake_timebound_both(Node *one, Node *other)
 {
@@ -168,7 +171,7 @@ snowflake_timebound_both(Node *one, Node *other)
 													make_ands_implicit((Expr *) other)));
 }
 
-/* "the ID's time is this one", or "... is in this range", or NULL */
+/* Returns "the ID's time is this one", or "... is in this range" */
 Node *
 snowflake_timebound_between(const SnowflakeTimeContext *context, Node *time)
 {
@@ -197,7 +200,7 @@ make_period(const SnowflakeTimeContext *context, const char *name, Oid type, Nod
 								 DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
 }
 
-/* The start of a year as a timestamp, if the value is a number of one, or NULL. */
+/* The start of a year as a timestamp, or NULL if the value is not the number of a year. */
 static Node *
 make_year(Node *value)
 {
@@ -222,8 +225,9 @@ make_year(Node *value)
 }
 
 /*
- * Can the time, which is no plain instant, be compared with a value of that type here?  An
- * instant that was truncated is one of the session's time zone if the value is.
+ * Can the time, which is not a plain instant, be compared with a value of the given type
+ * here?  A timestamp or a date is in the session's time zone, so an instant must have
+ * been truncated in that zone.
  */
 static bool
 is_comparable(const SnowflakeTimeOfId *time, Oid type)
@@ -233,7 +237,7 @@ is_comparable(const SnowflakeTimeOfId *time, Oid type)
 	return (type == TIMESTAMPOID || type == DATEOID) && (time->is_local || time->zone == NULL);
 }
 
-/* Is that time zone one that gives a range, as far as is known?  NULL is the session's. */
+/* Does the time zone give a range, as far as is known?  NULL is the session's. */
 static bool
 is_useful_zone(Node *zone)
 {
@@ -248,8 +252,9 @@ is_useful_zone(Node *zone)
 }
 
 /*
- * Exactly the instants that are a value, truncated to a unit: from "start" on, and before
- * "end".  False if that is not known yet, or no clock may be set there.
+ * Sets *start and *end so that exactly the instants from start on and before end are the
+ * value when truncated to the unit.  Returns false if that is not known yet, or if
+ * clocks are set in the weeks around.
  */
 static bool
 make_known_period(const SnowflakeTimeContext *context, Node *value, const char *unit,
@@ -270,7 +275,7 @@ make_known_period(const SnowflakeTimeContext *context, Node *value, const char *
 	return true;
 }
 
-/* Is what is before a value, truncated to a unit, what is before it as it is? */
+/* Is the truncated time before the value exactly when the time itself is? */
 static bool
 is_before_any_unit(const SnowflakeTimeOfId *time, StrategyNumber strategy, Node *value)
 {
@@ -281,9 +286,10 @@ is_before_any_unit(const SnowflakeTimeOfId *time, StrategyNumber strategy, Node 
 }
 
 /*
- * The ends of what "a time OP value" implies, where that is no instant: a local time, or one
- * that was truncated.  False if there are none.  If they say the same, "is_exact" is set; if
- * they do where a condition holds that is computed once, "exact_if" is.
+ * Sets *from and *to to the ends of the range that "time OP value" implies, where the time
+ * is local or was truncated.  Returns false if there is none.  Sets *is_exact if the range
+ * says the same as the comparison; sets *exact_if to a condition, computed once, under which
+ * it does.
  */
 static bool
 make_period_ends(const SnowflakeTimeContext *context, StrategyNumber strategy, Node *value,
@@ -312,7 +318,11 @@ make_period_ends(const SnowflakeTimeContext *context, StrategyNumber strategy, N
 		unit = SNOWFLAKE_TIMEPERIOD_NONE;
 	*from = make_period(context, "snowflake_period_start", TIMESTAMPTZOID, value, unit);
 	*to = make_period(context, "snowflake_period_end", TIMESTAMPTZOID, value, unit);
-	/* the other two are not by the unit that the ends are */
+
+	/*
+	 * the ranges of < and > have the value's own unit in them, so they are
+	 * not exact
+	 */
 	if ((strategy != BTLessStrategyNumber || strcmp(unit, SNOWFLAKE_TIMEPERIOD_NONE) == 0) &&
 		strategy != BTGreaterStrategyNumber && (time->zone == NULL || IsA(time->zone, Const)))
 		*exact_if = make_period(context, "snowflake_period_is_exact", BOOLOID, value, unit);
@@ -320,8 +330,8 @@ make_period_ends(const SnowflakeTimeContext *context, StrategyNumber strategy, N
 }
 
 /*
- * What "the time OP value" says of the ID, or implies; NULL if that is nothing.  Of "is_exact"
- * and "exact_if", see above.
+ * Returns the condition on the ID that says the same as "the time OP value", or that follows
+ * from it; NULL if there is none.  For "is_exact" and "exact_if", see make_period_ends().
  */
 Node *
 snowflake_timebound_range(const SnowflakeTimeContext *context, StrategyNumber strategy,

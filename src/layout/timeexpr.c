@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * timeexpr.c
- *	  The time of an ID, as an expression says it.
+ *	  Recognizing the time of an ID in an expression.
  *
- * This file reads expressions: a call of a function that decodes, what AT TIME ZONE, a cast
- * to a date or a timestamp, date_trunc() or extract() make of it.  It knows these by their
- * functions, of which those of core have fixed numbers, and those of this extension have
- * snowflake_timestamp_support() as their support function.  No name is looked up: a name
- * may be anybody's.
+ * This file reads expressions: a call of a decoding function, and AT TIME ZONE, a cast to a
+ * date or a timestamp, date_trunc() or extract() of its result.  It knows these by their
+ * functions: those of core have fixed OIDs, and those of this extension have
+ * snowflake_timestamp_support() as their support function.  No name is looked up, because
+ * any role can use a name.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,8 +39,8 @@
 PG_FUNCTION_INFO_V1(snowflake_timestamp_support);
 
 /*
- * Has a function that support function?  Only a superuser can give it one, but any role
- * can use a name.
+ * Does the function have the given support function?  Only a superuser can give it
+ * one, but any role can use a name.
  */
 bool
 snowflake_timeexpr_is_supported_by(Oid function, PGFunction support)
@@ -50,12 +50,12 @@ snowflake_timeexpr_is_supported_by(Oid function, PGFunction support)
 
 	if (!OidIsValid(its))
 		return false;
-	/* loads no library: the planner has called it when it saw the function */
+	/* this loads no library: the planner called it when it met the function */
 	fmgr_info(its, &info);
 	return info.fn_addr == support;
 }
 
-/* The operator family by which core compares timestamptz, timestamp and date. */
+/* The operator family with which core compares timestamptz, timestamp and date. */
 Oid
 snowflake_timeexpr_opfamily(void)
 {
@@ -66,7 +66,7 @@ snowflake_timeexpr_opfamily(void)
 	return opfamily;
 }
 
-/* An expression without relabelling and the like, which do not change a time. */
+/* Returns an expression without relabelling, which does not change a time. */
 Node *
 snowflake_timeexpr_strip(Node *node)
 {
@@ -82,14 +82,14 @@ may_execute(Oid function)
 						   ACL_EXECUTE) == ACLCHECK_OK;
 }
 
-/* Would evaluating that more often than it was written be noticed? */
+/* Would evaluating the expression more often than it was written make a difference? */
 bool
 snowflake_timeexpr_must_be_evaluated_once(Node *node)
 {
 	return contain_volatile_functions(node) || contain_subplans(node);
 }
 
-/* The function that is called, and its arguments; InvalidOid if it is no call. */
+/* Returns the function that is called, and sets *args; InvalidOid if it is not a call. */
 static Oid
 get_call(Node *node, List **args)
 {
@@ -106,7 +106,7 @@ get_call(Node *node, List **args)
 	return InvalidOid;
 }
 
-/* The server's layout, as it is written. */
+/* The server's layout as a text: the name of a preset, or the canonical text */
 static const char *
 server_layout_text(void)
 {
@@ -119,7 +119,7 @@ server_layout_text(void)
 	return text;
 }
 
-/* Is that layout the server's, in all queries that a plan is made for? */
+/* Is the layout the server's, for as long as a plan may be used? */
 static bool
 is_server_layout(Node *layout)
 {
@@ -130,9 +130,9 @@ is_server_layout(Node *layout)
 }
 
 /*
- * Is an expression the time of an ID that differs from row to row, by one layout?  Only that
- * can be looked up in an index.  For anything else a comparison stays what it is, an
- * error for what is no ID, or no layout, included.
+ * Is the expression the time of an ID that differs from row to row, decoded with one layout?
+ * Only that can be looked up in an index.  A comparison of anything else stays as it is, and
+ * so do the errors for a number that is not an ID and for a text that is not a layout.
  */
 static bool
 read_decoded(Node *node, SnowflakeDecodedId *decoded)
@@ -152,11 +152,11 @@ read_decoded(Node *node, SnowflakeDecodedId *decoded)
 	if (!contain_var_clause(decoded->id) || snowflake_timeexpr_must_be_evaluated_once(decoded->id) ||
 		(decoded->layout != NULL && !snowflake_timebound_is_known_first(decoded->layout)))
 		return false;
-	/* no role may learn by the key what it may not compute */
+	/* a role must not learn from the key what it may not compute */
 	return may_execute(decoded->function);
 }
 
-/* The unit of a call of date_trunc() or the like, or NULL if it is none that is known. */
+/* The unit of a call of date_trunc() or the like, or NULL if it is not known here. */
 static const char *
 get_unit(Node *node)
 {
@@ -167,7 +167,7 @@ get_unit(Node *node)
 	return snowflake_timeperiod_unit(TextDatumGetCString(constant->constvalue));
 }
 
-/* Is that the time of an ID, not truncated, as an instant or as a local time? */
+/* Is the node the time of an ID, not truncated, as an instant or as a local time? */
 static bool
 read_plain_time(Node *node, bool is_local, SnowflakeTimeOfId *time)
 {
@@ -175,7 +175,7 @@ read_plain_time(Node *node, bool is_local, SnowflakeTimeOfId *time)
 		time->unit == NULL && !time->is_year;
 }
 
-/* Is that a unit, and the time of an ID beside it?  "args" are those of date_trunc(). */
+/* Are the arguments of date_trunc() a unit and the time of an ID? */
 static bool
 read_truncated_time(List *args, bool is_local, SnowflakeTimeOfId *time)
 {
@@ -189,7 +189,7 @@ read_truncated_time(List *args, bool is_local, SnowflakeTimeOfId *time)
 	return true;
 }
 
-/* Is that the number of the year of the time of an ID?  "args" are those of extract(). */
+/* Do the arguments of extract() ask for the year of the time of an ID? */
 static bool
 read_year(List *args, SnowflakeTimeOfId *time)
 {
@@ -205,7 +205,7 @@ read_year(List *args, SnowflakeTimeOfId *time)
 	return true;
 }
 
-/* Is that the time of an ID, or follows from it in a way that is known here? */
+/* Is the node the time of an ID, or derived from it in a way that is known here? */
 bool
 snowflake_timeexpr_read(Node *node, SnowflakeTimeOfId *time)
 {
@@ -253,7 +253,7 @@ snowflake_timeexpr_read(Node *node, SnowflakeTimeOfId *time)
 	}
 }
 
-/* Is that the time of an ID as an instant, as it was decoded? */
+/* Is the node the time of an ID as it was decoded, an instant? */
 bool
 snowflake_timeexpr_read_instant(Node *node, SnowflakeTimeOfId *time)
 {
@@ -261,8 +261,9 @@ snowflake_timeexpr_read_instant(Node *node, SnowflakeTimeOfId *time)
 }
 
 /*
- * Does an expression ascend with an ID, if not strictly, whatever the session's time
- * zone is?  So does its time, and that truncated in UTC, where clocks are never set.
+ * Does the expression ascend with an ID, though not strictly, whatever the session's
+ * time zone is?  The time of the ID does, and so do local and truncated times in
+ * UTC, where clocks are never set.
  */
 bool
 snowflake_timeexpr_ascends(Node *node, SnowflakeDecodedId *decoded)
@@ -281,11 +282,12 @@ snowflake_timeexpr_ascends(Node *node, SnowflakeDecodedId *decoded)
 }
 
 /*
- * May what depends on the server's layout be computed at once?
+ * May a value that depends on the server's layout be computed during planning?
  *
- * It may go into a plan: a preloaded library's layout changes with a restart only, which
- * no plan survives.  But it is not immutable.  Where an expression is simplified without
- * a query, it is to be stored, as the predicate of an index, or is looked at for that.
+ * Such a value may go into a plan: the layout of a preloaded library changes with a
+ * restart only, which no plan survives.  But it is not immutable, and an expression
+ * that is simplified without a query is one to be stored, such as the predicate of an
+ * index, or to be compared with a stored one.
  */
 bool
 snowflake_timeexpr_may_fold(const PlannerInfo *root)
@@ -294,11 +296,11 @@ snowflake_timeexpr_may_fold(const PlannerInfo *root)
 }
 
 /*
- * A function of this extension, or InvalidOid if the user may not call it.  The types of
- * its arguments end with the first InvalidOid.
+ * Returns a function of this extension, or InvalidOid if the user may not call it.
+ * The types of its arguments end with the first InvalidOid.
  *
- * It is looked up in the schema of the one that decodes, which belongs to the same
- * extension: no other role can have created one of this name there.
+ * It is looked up in the schema of the decoding function, which belongs to the
+ * same extension: no other role can have created one of this name there.
  */
 Oid
 snowflake_timeexpr_function(const SnowflakeDecodedId *decoded, const char *name,
@@ -323,8 +325,8 @@ snowflake_timeexpr_text(const char *text)
 }
 
 /*
- * Decoding by the server's layout, as the same by a layout that is given: that is immutable.
- * NULL if the user may not call both.
+ * Returns a call that decodes with the server's layout as decoding with that layout as an
+ * argument, which is immutable.  NULL if the user may not call both functions.
  */
 static Node *
 make_immutable(FuncExpr *call)
@@ -344,7 +346,7 @@ make_immutable(FuncExpr *call)
 								 DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
 }
 
-/* Is the first or the last of some times among what is selected? */
+/* Does the expression contain min() or max() of times? */
 static bool
 has_first_or_last(Node *node, void *context)
 {
@@ -362,11 +364,11 @@ has_first_or_last(Node *node, void *context)
 /*
  * Simplify the decoding itself.
  *
- * That of a constant ID of the server's layout is a constant.  An ID that is none is left
- * to raise its error when it is decoded.
+ * The time of a constant ID of the server's layout is a constant.  A number that is
+ * not such an ID is left alone, and raises its error when it is decoded.
  *
- * In a query for the first or the last of all times, it becomes one that is immutable: only
- * of such an expression core gets min() and max() from an index.
+ * In a query for the first or the last of all times, decoding becomes immutable: core takes
+ * min() and max() from an index only for such an expression.
  */
 Datum
 snowflake_timestamp_support(PG_FUNCTION_ARGS)

@@ -4,24 +4,24 @@
  *	  Filters on the time of an ID, answered by the key.
  *
  * Decoding returns a plain timestamptz: snowflake_timestamp(), the operator @@ and the cast
- * of a snowflake.  What is compared is the time, by core's operators; what has an index is
- * the ID.  timehook.c hands this file each condition of a query that is a filter, and
- * this file says the same of the ID:
+ * of a snowflake.  A query compares the time, with core's operators; but the index is on
+ * the ID.  timehook.c hands each filter of a query to this file, which says the same of the
+ * ID:
  *
- *	 1. The four comparisons, equality, IN, BETWEEN and being in a range have an equivalent,
- *		which takes the place of the condition:
+ *	 1. The four comparisons, equality, IN, BETWEEN and containment in a range have an
+ *		equivalent, which takes the place of the condition:
  *
  *			@@ id <  time	id::bigint <= snowflake_before(time)
  *			@@ id <= time	id::bigint <= snowflake_until(time)
  *			@@ id >  time	id::bigint >  snowflake_until(time)
  *			@@ id >= time	id::bigint >  snowflake_before(time)
  *			@@ id =  time	the second and the fourth
- *			@@ id IN (...)	as many equalities
+ *			@@ id IN (...)	one equality for each
  *			@@ id <@ range	the second and the fourth, with the range in place of the time
  *
  *		(timerange.c explains why.)
  *
- *	 2. Others imply a range.  It is added, and the condition stays:
+ *	 2. Other conditions imply a range, which is added; the condition stays:
  *
  *			(@@ id)::date OP day, and to a timestamp
  *			date_trunc(unit, @@ id [, zone]) OP time
@@ -30,19 +30,19 @@
  *			(@@ id, ...) < (time, ...)
  *			@@ id = ANY (an array or a multirange that is not known yet, or long)
  *
- *		The range says how many rows there will be, so the condition is wrapped in
- *		snowflake_filter(), an identity which the planner takes to hold of each.  Of the first
- *		four the range is mostly exact, by the session's time zone: there the condition stands
- *		behind "snowflake_period_is_exact() OR", which saves computing it.
+ *		The range tells the planner how many rows there will be, so the condition is wrapped
+ *		in snowflake_filter(), an identity that the planner assumes to be true of every row.
+ *		For the first four, the range is usually exact in the session's time zone: there the
+ *		condition follows "snowflake_period_is_exact() OR", which saves computing it.
  *
- * A condition is a filter where NULL does what false does.  There, rows are the same with
- * what is returned as they were without.  Only an ID that is not of the layout, which
- * decoding refuses, is compared as the number that it is: which rows are read is up
- * to the key.
+ * A condition is a filter if NULL has the same effect as false.  A query with the
+ * conditions that this file returns gives the same rows as before.  The exception is an
+ * ID that is not of the layout: decoding would refuse it, but here it is compared as a
+ * number, since the key decides which rows are read.
  *
- * An expression is evaluated as often as it was written: where it would be more often, and
- * that would make a difference, the condition is left alone.  An equality with a column
- * of another table is left alone, too: it can be hashed or merged, which a range cannot.
+ * Where an expression would be evaluated more often than it was written, and that would
+ * make a difference, the condition is left alone.  So is an equality with a column of
+ * another table: it can be hashed or merged, and a range cannot.
  *
  *-------------------------------------------------------------------------
  */
@@ -69,7 +69,10 @@
 #include "base/compat.h"
 #include "layout/planner.h"
 
-/* So many times of a list are looked up one by one; more, as the range that they are in. */
+/*
+ * The times of a list of up to this length are looked up one by one; those of a longer one, as a
+ * range
+ */
 #define MAX_ALTERNATIVES	100
 
 /* Is the ID one of the table in question? */
@@ -81,21 +84,24 @@ is_of_table(const SnowflakeTimeContext *context)
 				  bms_make_singleton(context->relid));
 }
 
-/* Is that the time of an ID of the table in question, of which one looks for the key? */
+/*
+ * Is the node the time of an ID of the table in question, or derived from it?  Sets
+ * context->time.
+ */
 static bool
 is_time(SnowflakeTimeContext *context, Node *node)
 {
 	return snowflake_timeexpr_read(node, &context->time) && is_of_table(context);
 }
 
-/* Is it that, and an instant as it was decoded? */
+/* The same, but only for an instant, as it was decoded. */
 static bool
 is_instant(SnowflakeTimeContext *context, Node *node)
 {
 	return snowflake_timeexpr_read_instant(node, &context->time) && is_of_table(context);
 }
 
-/* Does a value stand in one row beside the ID of another one, or of none? */
+/* Does the value not depend on the row of the ID? */
 static bool
 is_independent(const SnowflakeTimeContext *context, Node *value)
 {
@@ -104,9 +110,10 @@ is_independent(const SnowflakeTimeContext *context, Node *value)
 }
 
 /*
- * A range of the ID, and the condition that implies it; just the condition if there is
- * none.  If something else is given which, with the range, implies the condition, that is
- * asked first: the planner takes that to hold of each row, too.
+ * Returns "range AND condition", where the condition implies the range, or just the
+ * condition if the range is NULL.  If "exact_if" is given, which implies the condition
+ * together with the range, it is tested first: the planner assumes it to be true of every
+ * row as well.
  */
 static Node *
 make_implied(const SnowflakeTimeContext *context, Node *range, Node *exact_if, Node *condition)
@@ -125,7 +132,10 @@ make_implied(const SnowflakeTimeContext *context, Node *range, Node *exact_if, N
 	return snowflake_timebound_both(range, condition);
 }
 
-/* What an operator is to the times that are compared, 0 if it is no comparison. */
+/*
+ * Returns the operator's strategy for the times that are compared, or 0 if it does not compare
+ * them.
+ */
 static StrategyNumber
 get_strategy(const SnowflakeTimeContext *context, Oid opno, Node *value)
 {
@@ -159,7 +169,7 @@ simplify_comparison(SnowflakeTimeContext *context, OpExpr *condition)
 	else
 		return (Node *) condition;
 
-	/* two IDs have no bound that is known first */
+	/* a comparison of the times of two IDs has no bound that is known first */
 	if (strategy == 0 || !is_independent(context, value) || snowflake_timeexpr_read(value, &other))
 		return (Node *) condition;
 	range = snowflake_timebound_range(context, strategy, value, &is_exact, &exact_if);
@@ -168,7 +178,7 @@ simplify_comparison(SnowflakeTimeContext *context, OpExpr *condition)
 	return make_implied(context, range, exact_if, (Node *) condition);
 }
 
-/* Any of these conditions; NULL if there is none. */
+/* Returns "any of these conditions", or NULL if there is none. */
 static Node *
 make_any(List *conditions)
 {
@@ -177,7 +187,7 @@ make_any(List *conditions)
 	return list_length(conditions) == 1 ? linitial(conditions) : (Node *) make_orclause(conditions);
 }
 
-/* The elements of an array, if it is one of a few that are known; otherwise NIL. */
+/* The elements of an array, if they are few and known; otherwise NIL. */
 static List *
 get_elements(Node *array)
 {
@@ -238,7 +248,7 @@ simplify_any(SnowflakeTimeContext *context, ScalarArrayOpExpr *condition)
 		bool		is_exact;
 		Node	   *exact_if;
 
-		/* which is equal to nothing */
+		/* NULL is equal to nothing */
 		if (IsA(element, Const) && ((Const *) element)->constisnull)
 			continue;
 		range = snowflake_timebound_range(context, BTEqualStrategyNumber, element, &is_exact, &exact_if);
@@ -252,7 +262,7 @@ simplify_any(SnowflakeTimeContext *context, ScalarArrayOpExpr *condition)
 	return make_implied(context, make_any(ranges), NULL, (Node *) condition);
 }
 
-/* The ranges of a multirange, if it is one of a few that are known; otherwise NIL. */
+/* The ranges of a multirange, if they are few and known; otherwise NIL. */
 static List *
 get_ranges(Node *multirange)
 {
@@ -294,7 +304,7 @@ make_half_range(FuncExpr *range, int n)
 	return (Node *) half;
 }
 
-/* Is that what says which bounds of a range are part of it? */
+/* Is the node a valid last argument of tstzrange(), such as '[)'? */
 static bool
 is_bounds(Node *node)
 {
@@ -310,11 +320,12 @@ is_bounds(Node *node)
 /*
  * "the ID's time is in this range", or NULL.
  *
- * A range that is made of times of another row is none where these are in the wrong order.  To
- * make it is an error, which core raises for rows that meet all else; as the bound of an index
- * it would be made for others, too.  So each of its times has a range of its own, which is
- * always one: of two in the wrong order nothing is in both.  What else makes a range is left to
- * core, but for a column or a parameter, where it has been made.
+ * A range of two times of another row cannot be made where these are in the wrong order.
+ * Making it is an error, which core raises for rows that meet all other conditions; as the
+ * bound of an index scan, it would be made for other rows as well.  So each of its times gets a
+ * range of its own, without another bound, which can always be made; if the two are in the
+ * wrong order, nothing is in both.  Other ways to make a range are left to core, except for a
+ * column or a parameter, whose range has been made already.
  */
 static Node *
 make_in_range(const SnowflakeTimeContext *context, Node *range)
@@ -379,7 +390,7 @@ simplify_containment(SnowflakeTimeContext *context, OpExpr *condition)
 	return make_any(conditions);
 }
 
-/* A number, if it is a constant of one of the types that an ID is compared with. */
+/* Sets *number, if the node is a constant of one of the types that an ID is compared with. */
 static bool
 get_number(Node *node, int64 *number)
 {
@@ -394,9 +405,9 @@ get_number(Node *node, int64 *number)
 }
 
 /*
- * "(time, id) OP (value, other)", where the time is that of the ID, as one bound of the ID: if
- * both are known; otherwise NULL.  The lesser ones are those before the value, and of those that
- * have its time, those below the other.
+ * Returns "(time, id) OP (value, other)", where the time is that of the ID, as one bound of the
+ * ID, or NULL if not both values are known.  The lesser IDs are those before the value and,
+ * among those that have its time, those below the other.
  */
 static Node *
 make_known_pair(const SnowflakeTimeContext *context, StrategyNumber strategy, Node *value, Node *other)
@@ -415,8 +426,8 @@ make_known_pair(const SnowflakeTimeContext *context, StrategyNumber strategy, No
 }
 
 /*
- * The same where they are not: the ID is so by the time alone, or by itself, which is compared
- * by that operator.
+ * The same where they are not known: the time alone decides, or the ID does, which is compared
+ * with the given operator.  It is for use beside the range of the time.
  */
 static Node *
 make_pair_condition(const SnowflakeTimeContext *context, bool is_less, Node *value, Oid opno, Node *other)
@@ -431,7 +442,7 @@ make_pair_condition(const SnowflakeTimeContext *context, bool is_less, Node *val
 	return by_time == NULL ? NULL : (Node *) make_orclause(list_make2(by_time, by_id));
 }
 
-/* "(time, ...) OP (value, ...)", of which the first columns imply a range */
+/* "(time, ...) OP (value, ...)", whose first columns imply a range */
 static Node *
 simplify_row_comparison(SnowflakeTimeContext *context, RowCompareExpr *condition)
 {
@@ -468,7 +479,7 @@ simplify_row_comparison(SnowflakeTimeContext *context, RowCompareExpr *condition
 						rest != NULL ? rest : (Node *) condition);
 }
 
-/* "time IS [NOT] NULL": as the ID is, since the layout is not */
+/* "time IS [NOT] NULL": the same as that of the ID, since the layout is not NULL */
 static Node *
 simplify_null_test(SnowflakeTimeContext *context, NullTest *condition)
 {
@@ -486,12 +497,13 @@ simplify_null_test(SnowflakeTimeContext *context, NullTest *condition)
 }
 
 /*
- * A condition, with what it says of the time of IDs as comparisons of these; itself if it
- * says nothing of that.  The IDs are those of one table, or of any if "relid" is 0.
- * If something has changed, "decoded_by" is set to the function that decodes.
+ * Returns a condition with comparisons of IDs in place of what it says of their times, or
+ * the condition itself if it says nothing of them.  The IDs are those of the table relid,
+ * or of any table if that is 0.  If something has changed, *decoded_by is set to the
+ * decoding function.
  *
- * The condition has to be a filter, or a part of one, and simplified by core, subqueries
- * and all.  What is returned may share parts of it.
+ * The condition must be a filter, or a part of one, and core must have simplified it,
+ * its subqueries included.  The result may share parts with it.
  */
 Node *
 snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition, Oid *decoded_by)

@@ -1,47 +1,49 @@
 /*-------------------------------------------------------------------------
  *
  * timehook.c
- *	  Where the planner is told what times say of the key: the hooks of a preloaded library.
+ *	  The planner hooks of a preloaded library, through which filters and orders of times
+ *	  use the key.
  *
- * Those for the paths of a table, and of the rows of a query, add what timeorder.c and
- * timejoin.c make.  That for filters is called for a table that the planner has just looked up.
- * What a query says of the time of IDs is then in its final place, and nothing has been
- * concluded from it yet.  Core has
+ * The hooks for the paths of a table, and for those of a query's sorted rows, add the paths of
+ * timeorder.c and timejoin.c.  The hook for filters is called for each table that the planner
+ * has just looked up.  Each condition on the time of an ID is then in its final place, and
+ * nothing has been concluded from it yet.  Core has
  *
  *	- expanded views and policies, inlined functions, pulled up subqueries, and simplified
  *	  each condition: so it does not matter how a filter was written, or where;
- *	- put conditions on a subquery into it where that may be done, with security barriers,
- *	  LIMIT, window functions and grouping in view: what is left outside stays there;
- *	- moved from HAVING to WHERE what does not depend on the groups; and replaced outer joins
- *	  by inner ones where a strict condition permits it.
+ *	- pushed conditions down into a subquery where its security barriers, LIMIT, window
+ *	  functions and grouping permit it: a condition that is left outside stays there;
+ *	- moved conditions that do not depend on the groups from HAVING to WHERE, and replaced
+ *	  outer joins with inner ones where a strict condition permits it.
  *
  * Core has not yet assigned a condition to a table or to a join, nor built equivalence
- * classes, pruned partitions, estimated rows or looked at indexes: for all of these a
- * condition is what this hook leaves.  Nothing else of the query is changed.
+ * classes, pruned partitions, estimated rows or looked at indexes: all of these work
+ * on the conditions that this hook leaves.  Nothing else in the query is changed.
  *
  * The hook has to respect
  *
- *	- the place of a condition: only WHERE, the conditions of joins, and the policies of the
- *	  table are looked at, where NULL does what false does; and one is put in the place of
- *	  another at the same security level.  The comparison of the key leaks nothing, so core
- *	  may execute it before a policy.  A condition that stays is held back as before, for
- *	  snowflake_filter() is not one that core would take for harmless because of what is in it;
- *	- that a condition is looked at once for each table.  It is changed only for that one of
- *	  which the ID is, so it is changed once;
+ *	- the place of a condition: the hook only looks at WHERE, the conditions of joins, and the
+ *	  policies of the table, where NULL has the same effect as false; and it replaces a
+ *	  condition at the same security level.  The comparison of the key leaks nothing, so core
+ *	  may execute it before a policy.  A condition that stays is held back as before:
+ *	  snowflake_filter() leaks nothing itself, so core judges it by the condition inside;
+ *	- that a condition is looked at once for each table.  It is changed only for the
+ *	  table that has the ID, so it is changed once;
  *	- that core also looks up tables without a query, to build or cluster an index;
- *	- that a plan may be used again by another role.  Which functions a role may call has been
- *	  looked at for what is not called any more, so such a plan is of one role.
+ *	- that a plan may be used again by another role.  The role's right to call a function
+ *	  was checked for a call that the plan no longer has, so such a plan is for one role
+ *	  only.
  *
- * A UNION ALL view has no key: the filter is on a column of the union, in the place of which
- * each of its tables has an expression of its own.  Core translates and simplifies the
- * filter for each table, right after this hook was called for it.  So the filter is
- * wrapped twice in snowflake_filter(), whose support function then looks at the translated
- * one.  The union itself never evaluates its filters.
+ * A UNION ALL view has no key: the filter is on a column of the union, for which each of its
+ * tables has an expression of its own.  Core translates and simplifies the filter for each
+ * table, right after it has called this hook for the table.  So the filter is wrapped twice
+ * in snowflake_filter(), whose support function then simplifies the translated filter.  The
+ * union itself never evaluates its filters.
  *
- * snowflake_filter() exists in plans alone, around a condition that a range was added to, and
- * so does snowflake_period_is_exact(), before one.  They are never shipped to another server,
- * since they are not immutable, nor stored: expressions that are stored are simplified
- * without a query, and never see this hook.
+ * snowflake_filter() exists in plans only, around a condition to which a range was added, and
+ * so does snowflake_period_is_exact(), before such a condition.  They are never shipped to
+ * another server, since they are not immutable, and never stored: an expression to be stored
+ * is simplified without a query, and this hook is not called.
  *
  *-------------------------------------------------------------------------
  */
@@ -68,8 +70,8 @@ static set_rel_pathlist_hook_type previous_pathlist_hook;
 static create_upper_paths_hook_type previous_upper_paths_hook;
 
 /*
- * A list of conditions, which all have to hold, with those of that table simplified: the same
- * list, if none is.
+ * Simplify the conditions on IDs of the table in a list of conditions that all have to hold.
+ * Returns the same list if nothing has changed.
  */
 static List *
 simplify_conditions(PlannerInfo *root, Index relid, List *conditions)
@@ -95,7 +97,7 @@ simplify_conditions(PlannerInfo *root, Index relid, List *conditions)
 	return result == NIL ? conditions : result;
 }
 
-/* ... of a part of FROM, whose conditions core has split at each AND */
+/* The same for a part of FROM, whose conditions core has split at each AND. */
 static void
 simplify_from(PlannerInfo *root, Index relid, Node *node)
 {
@@ -118,7 +120,7 @@ simplify_from(PlannerInfo *root, Index relid, Node *node)
 	}
 }
 
-/* Is that a call of snowflake_filter()? */
+/* Is the node a call of snowflake_filter()? */
 static bool
 is_filter(Node *node)
 {
@@ -126,7 +128,9 @@ is_filter(Node *node)
 		snowflake_timeexpr_is_supported_by(((FuncExpr *) node)->funcid, snowflake_filter_support);
 }
 
-/* Have those filters on a union that say something of the key of that table simplified. */
+/*
+ * Wrap the filters on a union that say something of the child's key, so that core simplifies them.
+ */
 static void
 mark_filters(PlannerInfo *root, RelOptInfo *unioned, AppendRelInfo *child)
 {
@@ -163,7 +167,7 @@ look_at_table(PlannerInfo *root, RelOptInfo *rel)
 	RangeTblEntry *rte = root->simple_rte_array[relid];
 	ListCell   *lc;
 
-	/* without a query */
+	/* there is no query */
 	if (root->parse->jointree == NULL)
 		return;
 
@@ -190,7 +194,7 @@ table_lookup(TABLE_LOOKUP_PARAMETERS)
 		look_at_table(root, rel);
 }
 
-/* The paths of a table or of the parent of several, unless it is empty, or a sample is read. */
+/* Add paths to a table, or to the parent of several, unless it is empty or a sample is read. */
 static void
 set_rel_pathlist(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
@@ -213,7 +217,7 @@ create_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	snowflake_timeorder_add_sorted_path(root, stage, input_rel, output_rel);
 }
 
-/* The condition that is given, unless that is NULL. */
+/* The identity; declared STRICT. */
 Datum
 snowflake_filter(PG_FUNCTION_ARGS)
 {
@@ -222,7 +226,7 @@ snowflake_filter(PG_FUNCTION_ARGS)
 
 /*
  * Simplify a filter on a union, which is wrapped twice, for one of its tables; and say
- * that a condition, or what is asked before one, holds of each row in the range that was
+ * that a condition, or the test before one, is true of every row in the range that was
  * added beside it.
  */
 Datum
@@ -254,7 +258,7 @@ snowflake_filter_support(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(NULL);
 }
 
-/* Set the hooks, in a process that is to plan with them. */
+/* Set the hooks. */
 void
 snowflake_timehook_init(void)
 {

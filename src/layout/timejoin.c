@@ -1,19 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * timejoin.c
- *	  Rows whose ID has the time of a row of another table, by an index on the ID.
+ *	  Joins with rows whose ID has the time of another table's row, by an index on
+ *	  the ID.
  *
- * A comparison with a column of another table is one of the ID: timefilter.c puts that in its
- * place, and core finds the index.  An equality is left alone there, since only an equality
- * can be hashed or merged.  So for that this file adds the third way to join: a scan of an
- * index on the ID that is repeated for each row of the other table, in the range of that
- * row's time.
+ * timefilter.c makes a comparison with a column of another table one of the ID, for which
+ * core finds the index.  But it leaves an equality alone, since only an equality can be
+ * hashed or merged.  For equalities, this file adds the third way to join: a scan of an index
+ * on the ID that is repeated for each row of the other table, in the range of that row's
+ * time.
  *
- * The range is one that the equality implies, and core tests the equality as well: to core,
- * it is an index condition that is not exact.  What timeorder.c says of paths that are added
- * holds here, too.  Besides, core has decided
+ * The equality implies the range, and core tests the equality as well: to core, the range is
+ * a lossy index condition.  What timeorder.c says of added paths holds here as well.
+ * Besides, core has decided
  *
- *	- which equalities follow from others: it is asked for those of an ID's time;
+ *	- which equalities follow from others: this file asks core for those of an
+ *	  ID's time;
  *	- to which table a condition of an outer join may be moved.
  *
  *-------------------------------------------------------------------------
@@ -35,7 +37,7 @@
 #include "base/compat.h"
 #include "layout/planner.h"
 
-/* Is that expression the time of the IDs in a column of a table? */
+/* Is the node the time of the IDs in the given column of the table? */
 static bool
 is_time_of(RelOptInfo *rel, Node *node, AttrNumber column, SnowflakeDecodedId *decoded)
 {
@@ -47,7 +49,7 @@ is_time_of(RelOptInfo *rel, Node *node, AttrNumber column, SnowflakeDecodedId *d
 	return snowflake_indexscan_is_column(rel, time.decoded.id, column);
 }
 
-/* Is that member of an equivalence class it?  For generate_implied_equalities_for_column(). */
+/* The same, of a member of an equivalence class.  For generate_implied_equalities_for_column(). */
 static bool
 is_wanted(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, EquivalenceMember *member,
 		  void *column)
@@ -58,14 +60,14 @@ is_wanted(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, EquivalenceM
 		is_time_of(rel, (Node *) member->em_expr, *(AttrNumber *) column, &decoded);
 }
 
-/* Is that condition an equality of times?  Such a one can be merged. */
+/* Is the condition an equality of times?  Such an equality can be merged. */
 static bool
 is_equality(RestrictInfo *rinfo)
 {
 	return list_member_oid(rinfo->mergeopfamilies, snowflake_timeexpr_opfamily());
 }
 
-/* May there be an equality of a time of that table with one of another table? */
+/* May there be an equality of a time of the table with a time of another table? */
 static bool
 may_have_equality(PlannerInfo *root, RelOptInfo *rel)
 {
@@ -98,7 +100,7 @@ find_equalities(PlannerInfo *root, RelOptInfo *rel, AttrNumber column)
 	return equalities;
 }
 
-/* How often will a scan be repeated?  As core says, as often as the smallest table has rows. */
+/* How often will a scan be repeated?  As in core, as often as the smallest outer table has rows. */
 static double
 count_rows(PlannerInfo *root, Relids outer)
 {
@@ -116,11 +118,11 @@ count_rows(PlannerInfo *root, Relids outer)
 }
 
 /*
- * The two conditions of a range, which is that of one time.  Core cannot know that so few IDs
- * are in it, and would take the scan for a long one.  So the second one is given the selectivity
- * of an equality of the ID, where core keeps one that it has computed; and for core to look
- * there, both are said to depend on this table alone.  They are for the index only: the path
- * says which tables it depends on.
+ * Returns the two conditions of the range of one time, or NIL.  Core cannot know how few IDs are
+ * in it, and would expect a long scan.  So the second condition gets the selectivity of an
+ * equality of the ID, in the field where core keeps one that it has computed; and for core to
+ * look there, both are marked as depending on this table alone.  They are for the index only:
+ * the path says which tables it depends on.
  */
 static List *
 make_one_time_range(PlannerInfo *root, RelOptInfo *rel, const SnowflakeDecodedId *decoded,
@@ -146,7 +148,7 @@ make_one_time_range(PlannerInfo *root, RelOptInfo *rel, const SnowflakeDecodedId
 	return lappend(list_make1(lower), upper);
 }
 
-/* Add a scan of that index in the range of the time that an equality has on its other side. */
+/* Add a scan of the index in the range of the time on the equality's other side. */
 static void
 add_scan(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, RestrictInfo *equality)
 {
@@ -187,7 +189,7 @@ add_scan(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, RestrictInfo *
 							count_rows(root, outer));
 }
 
-/* Add to the paths of a table such scans as look up the rows of a time of another table. */
+/* Add to the paths of a table the scans that look up the rows of a time of another table. */
 void
 snowflake_timejoin_add_paths(PlannerInfo *root, RelOptInfo *rel)
 {

@@ -3,32 +3,33 @@
  * timeorder.c
  *	  Rows in the order of their IDs' time, by an index on the ID.
  *
- * Times ascend with IDs.  So rows in the order of a table's IDs are in the order of
- * "@@ id" as well, NULLs included, and in that of "@@ id, id".  The planner cannot know:
- * to it an index has the order of its columns alone.  So after core has made the paths of
- * a table, this file adds scans of the btree indexes whose order is that of the time where
- * columns before the ID are fixed, or are sorted by first; and says of them that they have
- * this order.
+ * Times ascend with IDs.  So rows in the order of a table's IDs are in the order of "@@
+ * id" as well, NULLs included, and in that of "@@ id, id".  The planner cannot know this:
+ * to it, an index has the order of its columns only.  So after core has made the paths of
+ * a table, this file adds scans of the btree indexes whose order is that of the time,
+ * because the columns before the ID are fixed or are sorted by first; and it marks these
+ * scans as having that order.
  *
- * That order is added where the query wants it, to sort or to group by, or a merge join could
- * use it.  Of a table whose partitions are ranges of the ID, an Append is added that
- * reads one partition after the other.
+ * It does so where the query sorts or groups by a time, or a merge join could use its order.
+ * For a table whose partitions are ranges of the ID, it adds an Append that reads one
+ * partition after the other.
  *
- * It only adds paths, core's own index scans with core's costs.  A path competes with
- * all others, so it must never return other rows than they do.  Before, core has
+ * This file only adds paths, which are core's own index scans with core's costs.  A
+ * path competes with all others, so it must return the same rows.  Before this,
+ * core has
  *
- *	- proven that a table has no row to return, or a partition.  Then the only path says so,
- *	  and another one would return rows (IS_DUMMY_REL);
+ *	- proven that a table or a partition has no row to return.  Then the only path says
+ *	  so, and another one would return rows (IS_DUMMY_REL);
  *	- decided to read a sample of the table, which an index scan is not;
- *	- found out which other tables each path of this one has to know a row of (LATERAL):
- *	  a path has to say that it does, too, and core then adds the conditions;
+ *	- found out from which other tables each path of this one needs a row (LATERAL): an
+ *	  added path has to say so as well, and core then adds the conditions;
  *	- decided which conditions may be executed before those of a policy or of a security
- *	  barrier: only such a one may be looked up in the index;
+ *	  barrier: only these may be looked up in the index;
  *	- found out which partial indexes have all rows that are asked for;
- *	- built the list of a table's conditions, all of which core tests that are not looked up.
+ *	- built the list of a table's conditions: core tests all those that are not looked up.
  *
- * Locks of rows, joins of partitions and the choice of parallel plans come later, and go by
- * what a path says.  Tables of other servers have no index here.
+ * Row locks, partitionwise joins and the choice of parallel plans come later, and go by
+ * what a path says.  Foreign tables have no index here.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,8 +51,8 @@
 #include "layout/planner.h"
 
 /*
- * An expression of a table that the query names, as one of the given table: itself, or one
- * of its partitions or a part of a UNION ALL, of which it may be the parent.
+ * Translates an expression of a table that the query names into one of the given table,
+ * which is that table, one of its partitions, or a part of that UNION ALL.
  */
 static Node *
 translate(PlannerInfo *root, RelOptInfo *rel, Node *node)
@@ -66,8 +67,9 @@ translate(PlannerInfo *root, RelOptInfo *rel, Node *node)
 }
 
 /*
- * Has an equivalence class that column of a table, or with "by_time", the time of the IDs
- * in it, or what ascends with that?  The layout of all of them must be one.
+ * Does the equivalence class contain the given column of the table or, with "by_time",
+ * the time of the IDs in it, or an expression that ascends with that time?  All IDs
+ * must be decoded with one layout.
  */
 static bool
 has_column(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, AttrNumber column,
@@ -134,7 +136,7 @@ meets(PlannerInfo *root, RelOptInfo *rel, const Order *order, PathKey *pathkey, 
 	return NOT_MET;
 }
 
-/* Is one of those pathkeys the order of a time, whatever time that is? */
+/* Is one of the pathkeys the order of a time, whatever time that is? */
 static bool
 has_time(List *pathkeys)
 {
@@ -146,7 +148,7 @@ has_time(List *pathkeys)
 	return false;
 }
 
-/* Has that column the same value in all rows that are asked for? */
+/* Does column n of the index have the same value in all rows that are asked for? */
 static bool
 is_fixed(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n)
 {
@@ -165,8 +167,8 @@ is_fixed(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n)
 }
 
 /*
- * As many of those pathkeys as a scan of an index in that direction meets, if the time of
- * its IDs is among them; otherwise NIL.
+ * Returns as many of the pathkeys as a scan of the index in the given direction meets, if
+ * the time of its IDs is among them; otherwise NIL.
  */
 static List *
 met_by_index(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, List *pathkeys,
@@ -191,7 +193,7 @@ met_by_index(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, List *path
 			met = lappend(met, lfirst(next));
 			next = lnext(pathkeys, next);
 		}
-		/* rows of one time have several IDs, by which they are sorted next */
+		/* the index sorts rows of one time by their IDs next */
 		if (by_time)
 			return met;
 		if (!by_column && !is_fixed(root, rel, index, n))
@@ -200,7 +202,7 @@ met_by_index(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, List *path
 	return NIL;
 }
 
-/* Add a scan of each index that meets some of these pathkeys by the time of its IDs. */
+/* Add a scan of each index that meets some of the pathkeys by the time of its IDs. */
 static void
 add_index_scans(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 {
@@ -223,8 +225,8 @@ add_index_scans(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 }
 
 /*
- * A scan of a table's partitions, one after the other, if they are ranges of IDs and some
- * of the pathkeys are the order of their time; otherwise NULL.
+ * Returns a scan of a table's partitions, one after the other, if they are ranges of IDs
+ * and some of the pathkeys are the order of their time; otherwise NULL.
  */
 static Path *
 make_partition_scan(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
@@ -280,7 +282,10 @@ make_partition_scan(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	return scans == NIL ? NULL : (Path *) create_ordered_append_path(root, rel, scans, met);
 }
 
-/* Those equivalence classes by which a merge join could join a table in the order of times. */
+/*
+ * Returns the equivalence classes on which a merge join could join the table in the order of
+ * times.
+ */
 static List *
 merged_classes(PlannerInfo *root, RelOptInfo *rel)
 {
@@ -305,7 +310,7 @@ merged_classes(PlannerInfo *root, RelOptInfo *rel)
 	return classes;
 }
 
-/* Add to the paths of a table, or of the parent of several, those in an order that is wanted. */
+/* Add to a table, or to the parent of several, the paths in an order of times that is useful. */
 void
 snowflake_timeorder_add_paths(PlannerInfo *root, RelOptInfo *rel, bool is_parent)
 {
@@ -331,8 +336,8 @@ snowflake_timeorder_add_paths(PlannerInfo *root, RelOptInfo *rel, bool is_parent
 
 /*
  * Add the scan of partitions, one after the other, to the sorted rows of a query that reads
- * one table alone.  Core has then replaced the paths of that table by such as compute
- * what is selected, partition by partition.
+ * one table alone.  By then, core has replaced the paths of that table with paths that
+ * compute the select list, partition by partition.
  */
 void
 snowflake_timeorder_add_sorted_path(PlannerInfo *root, UpperRelationKind stage,
@@ -341,8 +346,8 @@ snowflake_timeorder_add_sorted_path(PlannerInfo *root, UpperRelationKind stage,
 	Path	   *scan;
 
 	/*
-	 * what is selected is computed in several steps if it has functions that
-	 * return sets
+	 * a select list with functions that return sets is computed in several
+	 * steps
 	 */
 	if (stage != UPPERREL_ORDERED || root->parse->hasTargetSRFs || !IS_SIMPLE_REL(input_rel) ||
 		IS_DUMMY_REL(input_rel) || !IS_PARTITIONED_REL(input_rel))

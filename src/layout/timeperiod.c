@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * timeperiod.c
- *	  The instants that a time of a day, or one that was truncated, may stand for.
+ *	  The range of the instants that have a given local or truncated time.
  *
- * Filters on "(@@ id)::date" and the like are those on local time, or on a time that
- * date_trunc() has cut off.  Either is a function of the instant that nearly ascends:
- * where clocks are set back, local time is the same twice, and where that happens at
- * midnight, the old day comes back for an hour, or for most of one.  So such a filter is
- * not a range of instants, but there is one outside of which it finds nothing.  This
- * file has its two ends:
+ * A filter on "(@@ id)::date" or the like is one on local time, or on a time that
+ * date_trunc() has truncated.  Either is a function of the instant that nearly ascends:
+ * where clocks are set back, local time repeats, and where that happens at midnight, the
+ * old day comes back for an hour, or for most of one.  So such a filter is not a range
+ * of instants, but there is a range outside of which it finds nothing.  This file
+ * computes the two ends of that range:
  *
  *		snowflake_period_start(time, unit)	an instant before which nothing, truncated
  *											to that unit, gives that time or a later one
@@ -17,26 +17,28 @@
  *
  * The time is a timestamp or a date of a time zone, or the timestamptz that date_trunc()
  * returns for one.  Let "low" and "high" be the smallest and the largest offset from UTC
- * of the zone in the weeks around.  No offset is larger than a week, so this holds of every
- * instant t, and of the local time w = t + offset(t):
+ * of the zone in the weeks around it.  No offset is larger than a week, so for every
+ * instant t and its local time w = t + offset(t):
  *
  *		w >= x	implies	t >= x - high		w < x	implies	t < x - low
  *
- * A truncated instant is the local time truncated, v, less an offset: for units from a day
- * on, the one of v, or the one before or after, if v is there twice or not at all.  From
- * v <= w < v + unit follow the ends that are computed here.  For smaller units the
- * offset is that of w, so w - v is t less the truncated instant.
+ * A truncated instant is v, the truncated local time, minus an offset: for units of a day
+ * or longer, the one of v or, if v occurs twice or not at all, the one before or after it.
+ * The ends that are computed here follow from v <= w < v + unit.  For smaller units the
+ * offset is that of w, so w - v is t minus the truncated instant.
  *
  * If no clock is set there, low and high are the same; and if the time is one that truncation
- * gives, the ends are exact.  Every instant within two weeks of an end then has that offset; one
- * that is further away is on the same side of it by its local time, too, since no two offsets
- * differ by more than two weeks.  So the filter is true of all between the ends, and need not be
- * computed.  Mostly this is known when the plan is executed, in the time zone of a session:
+ * gives, the ends are exact.  Every instant within two weeks of an end then has that offset;
+ * an instant that is further away is on the same side of the end by its local time as well,
+ * since no two offsets differ by more than two weeks.  So the filter is true of every instant
+ * between the ends, and need not be computed.  Usually this is known only when the plan is
+ * executed, in the time zone of a session:
  *
  *		snowflake_period_is_exact(time, unit)	are both ends exact?
  *
- * None of these raises an error for a time, whatever it is: the filter itself would
- * not, where no row is left for it.  A zone that is not known here gives no ends.
+ * None of these functions raises an error for any time: the filter itself
+ * would not, if no row is left for it.  The ends in a zone that is not known
+ * here are infinite.
  *
  *-------------------------------------------------------------------------
  */
@@ -61,10 +63,10 @@ PG_FUNCTION_INFO_V1(snowflake_period_start);
 PG_FUNCTION_INFO_V1(snowflake_period_end);
 PG_FUNCTION_INFO_V1(snowflake_period_is_exact);
 
-/* No time zone has a larger offset from UTC, that of a POSIX specification included. */
+/* No time zone has a larger offset from UTC, POSIX specifications included. */
 #define MAX_OFFSET		(7 * SECS_PER_DAY)
 
-/* Thrice as much, and a bit. */
+/* Three times as much, and a day to spare */
 #define AROUND_USEC		(22 * USECS_PER_DAY)
 
 /* A unit of date_trunc() */
@@ -91,8 +93,8 @@ static const Unit units[] = {
 	{"millennium", 12000, 0},
 
 	/*
-	 * no unit of date_trunc(): the end of what is before a time, not
-	 * truncated
+	 * not a unit of date_trunc(): for the end of what is before a time that
+	 * is not truncated
 	 */
 	{SNOWFLAKE_TIMEPERIOD_NONE, 0, 0},
 };
@@ -118,7 +120,7 @@ snowflake_timeperiod_unit(const char *name)
 	return unit == NULL || (unit->months == 0 && unit->usec == 0) ? NULL : unit->name;
 }
 
-/* A number of microseconds as a time, an infinity if there is none. */
+/* A number of microseconds as a time, or an infinity if it is out of range. */
 static Timestamp
 saturate(int64 usec)
 {
@@ -129,14 +131,14 @@ saturate(int64 usec)
 	return usec;
 }
 
-/* A finite or infinite time, less so many seconds. */
+/* A finite or infinite time, minus a number of seconds. */
 static Timestamp
 less_seconds(Timestamp time, long seconds)
 {
 	return TIMESTAMP_NOT_FINITE(time) ? time : saturate(time - seconds * USECS_PER_SEC);
 }
 
-/* A time, and one unit more. */
+/* A time plus one unit. */
 static Timestamp
 plus_unit(Timestamp time, const Unit *unit)
 {
@@ -187,8 +189,8 @@ offsets_around(const pg_tz *tz, Timestamp time, long *low, long *high)
 }
 
 /*
- * The time zone of that name.  NULL if it is not certain that the name means this zone to
- * AT TIME ZONE, which takes an abbreviation first.  No abbreviation has a slash.
+ * Returns the time zone of that name, or NULL if AT TIME ZONE might understand the name
+ * as an abbreviation, which it tries first.  No abbreviation has a slash.
  */
 static const pg_tz *
 find_zone(const char *name)
@@ -201,7 +203,7 @@ find_zone(const char *name)
 	return tz != NULL && pg_tz_acceptable(tz) ? tz : NULL;
 }
 
-/* Is that the name of a time zone that has ends here? */
+/* Is that the name of a time zone in which the ends are known here? */
 bool
 snowflake_timeperiod_is_zone(const char *name)
 {
@@ -209,8 +211,8 @@ snowflake_timeperiod_is_zone(const char *name)
 }
 
 /*
- * The time zone of a function call: its argument of that number, or the session's if the
- * function has no such argument.  NULL if it is not known.
+ * Returns the time zone of a function call: the one that argument argno names, or the
+ * session's if the function has no such argument.  NULL if it is not known here.
  */
 static const pg_tz *
 get_zone(FunctionCallInfo fcinfo, int argno)
@@ -220,7 +222,10 @@ get_zone(FunctionCallInfo fcinfo, int argno)
 	return find_zone(text_to_cstring(PG_GETARG_TEXT_PP(argno)));
 }
 
-/* A time of that type, as a local time, or as an instant, which is what is returned. */
+/*
+ * Sets *time to a time of the given type.  Returns true if it is an instant, false if it is a
+ * local time.
+ */
 static bool
 read_time(Oid type, Datum value, Timestamp *time)
 {
@@ -263,7 +268,7 @@ get_unit(FunctionCallInfo fcinfo)
 	return unit;
 }
 
-/* Is the truncation of an instant to that unit one of its local time, zone and all? */
+/* Does date_trunc() look up the offset from UTC again when it truncates an instant to this unit? */
 static bool
 is_by_day(const Unit *unit)
 {
@@ -271,9 +276,10 @@ is_by_day(const Unit *unit)
 }
 
 /*
- * Exactly the instants that give a time, truncated to a unit, in a zone: from "start" on, and
- * before "end".  False if there is no such range, or it is not known: where clocks are set in
- * the weeks around, and where the time is none that truncation gives.
+ * Sets *start and *end so that exactly the instants from start on and before end give the
+ * time when truncated to the unit in the zone.  Returns false if there is no such range or
+ * it is not known: where clocks are set in the weeks around, or truncation does not give the
+ * time.
  */
 static bool
 get_exact_period(const pg_tz *tz, Oid type, Datum time, const Unit *unit,
@@ -296,7 +302,7 @@ get_exact_period(const pg_tz *tz, Oid type, Datum time, const Unit *unit,
 	if (TIMESTAMP_NOT_FINITE(first) || TIMESTAMP_NOT_FINITE(next))
 		return false;
 	offsets_around(tz, next, &low_at_end, &high_at_end);
-	/* a year has other offsets inside, which are those of its inside */
+	/* clocks may be set amid a long unit: that concerns instants amid it only */
 	if (low != high || low_at_end != high_at_end)
 		return false;
 	if (next != first &&
@@ -308,7 +314,7 @@ get_exact_period(const pg_tz *tz, Oid type, Datum time, const Unit *unit,
 	return !TIMESTAMP_NOT_FINITE(*start) && !TIMESTAMP_NOT_FINITE(*end);
 }
 
-/* ... in a zone and to a unit of that name */
+/* The same, with the names of the zone and of the unit. */
 bool
 snowflake_timeperiod_constant(const char *zone, Oid type, Datum time, const char *unit,
 							  TimestampTz *start, TimestampTz *end)
@@ -316,7 +322,7 @@ snowflake_timeperiod_constant(const char *zone, Oid type, Datum time, const char
 	return get_exact_period(find_zone(zone), type, time, find_unit(unit), start, end);
 }
 
-/* One of the two ends for a time, a unit and a time zone, as said at the head of this file */
+/* One of the two ends for a time, a unit and a time zone, as defined at the head of this file */
 static TimestampTz
 get_end(FunctionCallInfo fcinfo, bool is_end)
 {
@@ -365,7 +371,7 @@ snowflake_period_end(PG_FUNCTION_ARGS)
 	PG_RETURN_TIMESTAMPTZ(get_end(fcinfo, true));
 }
 
-/* What snowflake_period_is_exact() has answered, and to what */
+/* The last answer of snowflake_period_is_exact(), and its arguments */
 typedef struct Answer
 {
 	Oid			type;
@@ -377,8 +383,8 @@ typedef struct Answer
 /*
  * Is the range between those two ends exact?
  *
- * It is asked for each row that is read, mostly with the same arguments: so the last answer is
- * kept, unless a name is another one in each row.
+ * It is called for each row that is read, usually with the same arguments.  So the last
+ * answer is kept, unless the name of the unit or of the zone may differ from row to row.
  */
 Datum
 snowflake_period_is_exact(PG_FUNCTION_ARGS)

@@ -13,19 +13,20 @@
  *		@@ id >  t	id::bigint >  snowflake_until(t)
  *		@@ id >= t	id::bigint >  snowflake_before(t)
  *
- * Bounds are from -1, where no ID is, to the largest bigint, so they exist for
- * each time: before the epoch, after the layout's end, infinite.  Of several times,
- * a range, a multirange or an array, the first counts before and the last counts
- * until; if there is none, nothing lies between the two bounds.
+ * Bounds range from -1, below all IDs, to the largest bigint, so that every time
+ * has them: one before the epoch, after the layout's end, or infinite.  Of several
+ * times, that is, of a range, a multirange or an array, snowflake_before() takes
+ * the first and snowflake_until() the last; if there is none, nothing lies between
+ * the two bounds.
  *
  * The planner sees core's comparison of integers with a stable expression: it matches
  * indexes, prunes partitions, takes parameters and columns of other tables for the
  * bound, and estimates it with core's estimators.  A bound that is known is written as
- * a constant, which prunes partitions already in planning.  A lower one is
- * then "id::bigint >= bound + 1": to the planner there might be something between the
- * last ID of one partition and the first of the next, so with ">" it would keep the
- * earlier partition, too.  That form cannot say "after the largest bigint", so it is
- * none for bounds that are not known yet.
+ * a constant, so that partitions are pruned during planning.  A lower one is then
+ * "id::bigint >= bound + 1": to the planner there might be something between the last
+ * ID of one partition and the first of the next, so with ">" it would keep the earlier
+ * partition as well.  That form cannot say "after the largest bigint", so it is not
+ * used for bounds that are not known yet.
  *
  *-------------------------------------------------------------------------
  */
@@ -49,7 +50,7 @@
 PG_FUNCTION_INFO_V1(snowflake_before);
 PG_FUNCTION_INFO_V1(snowflake_until);
 
-/* The largest ID before an instant, or with "inclusive", not after it. */
+/* The largest ID before an instant or, with "inclusive", not after it. */
 static int64
 instant_bound(const SnowflakeLayout *layout, TimestampTz ts, bool inclusive)
 {
@@ -58,10 +59,10 @@ instant_bound(const SnowflakeLayout *layout, TimestampTz ts, bool inclusive)
 }
 
 /*
- * A timestamp or a date in the session's time zone, of which those two functions of
- * core are the comparison with a timestamptz and the cast to one.  For what no
- * timestamptz can say, the cast raises an error where the comparison finds that it
- * lies before or after all of them, as an infinity does.
+ * Returns a timestamp or a date in the session's time zone as an instant.  The two
+ * functions are core's comparison of its type with timestamptz, and the cast.  For
+ * a time that no timestamptz can express, the cast would raise an error; the
+ * comparison finds that it lies before or after all of them, as an infinity does.
  */
 static TimestampTz
 local_time(Datum time, PGFunction compare, PGFunction cast)
@@ -76,7 +77,8 @@ local_time(Datum time, PGFunction compare, PGFunction cast)
 }
 
 /*
- * The bound of a range: those of an empty one leave nothing between them.
+ * A bound of a range.  The two bounds of an empty range leave nothing between
+ * them.
  */
 static int64
 range_bound(const SnowflakeLayout *layout, const RangeType *range, bool inclusive)
@@ -96,7 +98,7 @@ range_bound(const SnowflakeLayout *layout, const RangeType *range, bool inclusiv
 		instant_bound(layout, DatumGetTimestampTz(lower.val), !lower.inclusive);
 }
 
-/* ... of a multirange */
+/* The same for a multirange. */
 static int64
 multirange_bound(const SnowflakeLayout *layout, const MultirangeType *multirange, bool inclusive)
 {
@@ -111,7 +113,7 @@ multirange_bound(const SnowflakeLayout *layout, const MultirangeType *multirange
 					   inclusive);
 }
 
-/* ... of an array of timestamptz, of which NULL is none */
+/* The same for an array of timestamptz, where NULL does not count. */
 static int64
 array_bound(const SnowflakeLayout *layout, ArrayType *array, bool inclusive)
 {
@@ -135,8 +137,10 @@ array_bound(const SnowflakeLayout *layout, ArrayType *array, bool inclusive)
 }
 
 /*
- * The bound of a time of that type, or of several.  It raises no error for any
- * time: a filter would not either, where no row is left to compare with it.
+ * The largest ID before a time, or before all of several, or with "inclusive",
+ * not after it, or not after all of them; "time" is of the given type.  Raises
+ * no error for any time: a filter would not either, if no row is left to
+ * compare with it.
  */
 int64
 snowflake_timerange_bound(const SnowflakeLayout *layout, Oid type, Datum time, bool inclusive)

@@ -2,10 +2,10 @@
  *
  * fleet.c
  *	  An administrator's functions for a fleet: create it, re-create it after a
- *	  loss, list it.
+ *	  loss, reclaim a node ID, list the fleet.
  *
- * The script revokes the functions from everybody.  Each loads the module of the
- * coordinator into the session that calls it.
+ * The SQL script revokes the functions from PUBLIC.  Each loads the module of
+ * the coordinator into the session that calls it.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,7 +43,7 @@ PG_FUNCTION_INFO_V1(snowflake_fleet);
 #define OWN_LEASE_USEC	(10 * USECS_PER_SEC)
 #define OWN_LEASE_LOOK_MS	50
 
-/* So often a coordinator may refuse a record of the fleet that it has not. */
+/* How often to try to write a record of the fleet that a coordinator refuses and does not have */
 #define NEW_RECORD_TRIES	5
 
 typedef struct FleetSession
@@ -79,8 +79,9 @@ end_session(FleetSession *session)
 }
 
 /*
- * The highest tick that this server knows to be used or granted: of its IDs, of its
- * reservation if the gate was not opened since it started, of its lease.
+ * The highest tick that this server knows to be used or granted: that of its IDs,
+ * of its reservation if the gate has not been opened since the start, or of its
+ * lease.
  */
 static int64
 highest_known_tick(void)
@@ -97,8 +98,8 @@ highest_known_tick(void)
 }
 
 /*
- * What the time is, by the earlier of our clock and the coordinator's: a clock that is
- * ahead alone must not stop a fleet.  Known when the coordinator has answered.
+ * The time by the earlier of our clock and the coordinator's: a single clock that is
+ * ahead must not stop a fleet.  Call this when the coordinator has answered.
  */
 static TimestampTz
 earlier_clock(FleetSession *session)
@@ -111,8 +112,8 @@ earlier_clock(FleetSession *session)
 }
 
 /*
- * An error if nothing would be granted for longer than the clocks and leases of a
- * fleet can differ, unless the administrator named that time.
+ * Raise an error if nothing would be granted for longer than the clocks and
+ * leases of a fleet can differ.  For floors that the administrator did not name.
  */
 static void
 check_is_near(int64 floor, TimestampTz now, const char *why, const char *what_to_do)
@@ -128,7 +129,7 @@ check_is_near(int64 floor, TimestampTz now, const char *why, const char *what_to
 			errhint("%s", what_to_do));
 }
 
-/* Note down in the fleet's record who its coordinator is. */
+/* Set the identity of the coordinator in the fleet's record. */
 static void
 set_identity(FleetSession *session, SnowflakeFleet *fleet)
 {
@@ -139,7 +140,7 @@ set_identity(FleetSession *session, SnowflakeFleet *fleet)
 	fleet->term = identity.term;
 }
 
-/* An error if nothing could be granted above a floor. */
+/* Raise an error if nothing could be granted above a floor. */
 static void
 check_floor(int64 floor)
 {
@@ -163,7 +164,7 @@ read_fleet(FleetSession *session)
 									   SNOWFLAKE_FLEET_KEY);
 }
 
-/* An error if the fleet's record, if there is one, is of another layout. */
+/* Raise an error if there is a record of the fleet and it is of another layout. */
 static void
 check_layout(const SnowflakeRecord *record, const char *detail, const char *hint)
 {
@@ -176,9 +177,10 @@ check_layout(const SnowflakeRecord *record, const char *detail, const char *hint
 }
 
 /*
- * Write the fleet's record, in place of another value or NULL.  False if it has another
- * one: not what this wrote, which may be so if the request was repeated.  A refusal of
- * a new record where there is none says nothing, so it is tried again.
+ * Write the fleet's record in place of the expected value (NULL: there is none).
+ * Returns false if the record has another value; it may already have the new one, if
+ * the request was repeated.  If a new record is refused although there is none, that
+ * tells nothing, so this tries again.
  */
 static bool
 write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
@@ -202,8 +204,8 @@ write_fleet(FleetSession *session, SnowflakeFleet *fleet, const char *expected)
 }
 
 /*
- * Is that no trouble any more when the lessee asks again, of a fleet that was just created,
- * or when the present tick is over?
+ * Will the trouble be over when the lessee asks again, of a fleet that was just created, or
+ * when the present tick is over?
  */
 static bool
 is_over_soon(const SnowflakeLeaseView *lease)
@@ -227,7 +229,10 @@ is_over_soon(const SnowflakeLeaseView *lease)
 	}
 }
 
-/* Have this server ask at once, and wait until it has a lease, or knows why it has none. */
+/*
+ * Have this server ask at once, and wait until it has a lease or knows why it has none.  Issues a
+ * notice if that takes too long.
+ */
 static void
 wait_for_own_lease(void)
 {
@@ -254,9 +259,9 @@ wait_for_own_lease(void)
 
 /*
  * Create a fleet: from then on its coordinator grants node IDs, for ticks above a floor.
- * The floor must be above the newest ID of every server that minted with a node ID that
- * may be leased from now on.  By default it is the later of the newest ID of this server
- * and the present moment.
+ * No server may have minted an ID above the floor with a node ID that may be leased from
+ * now on.  By default, the floor is the later of the newest ID of this server and the
+ * present moment.
  */
 Datum
 snowflake_fleet_create(PG_FUNCTION_ARGS)
@@ -303,8 +308,8 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 }
 
 /*
- * Replace the damaged records of node IDs, which are not granted to any server, by
- * records that the floor makes harmless.
+ * Replace the damaged records of node IDs, which are not granted to any server,
+ * with records that the floor makes harmless.
  */
 static void
 replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
@@ -332,9 +337,10 @@ replace_damaged(FleetSession *session, const SnowflakeFleet *fleet)
 }
 
 /*
- * The floor of a fleet that is re-created: above all that can have been granted, which
- * is a lease after the clock, above all that this server knows of, and not below what it
- * was, or what a server reported that gave up its lease.  An error if that is far ahead.
+ * The default floor of a fleet that is re-created: not below anything that can have been
+ * granted, which is up to one lease after the clock, anything that this server knows,
+ * the previous floor, or the end that a server reported when it gave up its lease.
+ * Raises an error if that is far ahead.
  */
 static int64
 default_floor(const SnowflakeFleet *before, TimestampTz now)
@@ -360,12 +366,12 @@ default_floor(const SnowflakeFleet *before, TimestampTz now)
 }
 
 /*
- * Re-create the fleet, after its coordinator has lost data, with a floor above
- * all that can have been granted.  The end that a server reported when it gave up its
- * lease bounds the floor from below, until an administrator says that the server is gone.
+ * Re-create the fleet after its coordinator has lost data, with a floor above everything
+ * that can have been granted.  The end that a server reported when it gave up its lease
+ * bounds the floor from below, until an administrator says that the server is gone.
  *
- * From then on no grant from before is renewed: see begin_write() of lease.c.  When this
- * returns, this server knows of the fleet.
+ * From then on, no earlier grant is renewed: see begin_write() in lease.c.  When this
+ * returns, the server itself has normally asked the new fleet for a lease.
  */
 Datum
 snowflake_fleet_recover(PG_FUNCTION_ARGS)
@@ -421,9 +427,9 @@ snowflake_fleet_recover(PG_FUNCTION_ARGS)
 }
 
 /*
- * Let a node ID be leased again from a time on.  The administrator asserts that
- * no server has it, and that no ID with it is newer.  If there is a holder nevertheless,
- * it finds that out, and marks the fleet: see judge_lease() of lease.c.
+ * Let a node ID be leased again from a given time on.  The administrator asserts that no
+ * server holds it, and that no ID with it is newer than that.  If there is a holder
+ * nevertheless, it notices, and marks the fleet: see judge_lease() in lease.c.
  */
 Datum
 snowflake_fleet_reclaim(PG_FUNCTION_ARGS)
@@ -470,7 +476,7 @@ snowflake_fleet_reclaim(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* A time as a column, or null for what the layout does not have. */
+/* The time of a tick as a column, or null if the layout does not have the tick. */
 static Datum
 time_of(int64 tick, bool *null)
 {
@@ -480,7 +486,7 @@ time_of(int64 tick, bool *null)
 	return TimestampTzGetDatum(*null ? 0 : snowflake_layout_tick_start(layout, tick));
 }
 
-/* The fleet's record, as a row without a node, and those of all node IDs. */
+/* Returns the fleet's record, as a row without a node, and those of all node IDs. */
 Datum
 snowflake_fleet(PG_FUNCTION_ARGS)
 {
@@ -534,7 +540,7 @@ snowflake_fleet(PG_FUNCTION_ARGS)
 			nulls[LAYOUT] = false;
 			values[LEASED_FROM] = time_of(fleet.floor, &nulls[LEASED_FROM]);
 
-			/* what bounds a floor to come, if it does */
+			/* a lower bound of the next floor, if there is one */
 			if (fleet.reported > fleet.floor)
 			{
 				values[HOLDER] = CStringGetTextDatum(fleet.reporter);

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * host_number.c
- *	  The number of a host, by its name or its addresses.
+ *	  The number of a host, from its name or its addresses.
  *
- * Two hosts that have the same number mint the same IDs, so what is known to be
- * shared by hosts, or to be random, is refused.
+ * Two hosts that have the same number mint the same IDs, so names and
+ * addresses that are known to be random, or common to many hosts, are refused.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@
 #include "layout/server_layout.h"
 #include "lease/node_source.h"
 
-/* What a host's name is made of. */
+/* Parts of a host's name */
 #define DIGITS				"0123456789"
 #define SEPARATORS			"-_."
 
@@ -40,7 +40,7 @@ static const char *const common_interfaces[] = {
 	"docker", "br-", "podman", "cni", "virbr", "lxcbr", "lxdbr", "vboxnet", "vmnet"
 };
 
-/* Networks that many hosts have to themselves: of Docker, Podman, libvirt, and a NAT. */
+/* Private networks that many hosts have: those of Docker, Podman, libvirt, and a NAT */
 static const struct
 {
 	uint32		network;
@@ -57,7 +57,7 @@ static const struct
  * The host's name
  */
 
-/* Has a name four numbers in a row that an address may have, such as ip-10-0-1-17? */
+/* Does a name contain four numbers in a row that look like an address, such as ip-10-0-1-17? */
 static bool
 has_address(const char *name)
 {
@@ -77,7 +77,10 @@ has_address(const char *name)
 	}
 }
 
-/* The number of digits after a separator at the end of what has that length. */
+/*
+ * The number of digits that end the first "length" characters of a name after a separator; 0 if
+ * there is none.
+ */
 static size_t
 final_digits(const char *name, size_t length)
 {
@@ -90,12 +93,12 @@ final_digits(const char *name, size_t length)
 
 /*
  * Find the number at the end of the host's name that follows a separator, such as 3 of
- * "db-3.example.org" or 7 of "orders.7".  Returns why there is none, or NULL.  What is
- * larger than any node ID is INT_MAX.
+ * "db-3.example.org" or 7 of "orders.7".  Returns a sentence that says why there is
+ * none, or NULL.  A number that is larger than any node ID becomes INT_MAX.
  *
- * A number that was not meant as the host's own is refused, as far as that can be told:
- * that of an address, since hosts of two networks may have the same last one, and those
- * of random names.
+ * A number that was not meant as the host's own is refused, as far as that can be
+ * recognized: that of an address, since hosts of two networks may have the same last
+ * number, and those of random names.
  */
 static const char *
 find_number(const char *name, int32 *number)
@@ -125,8 +128,8 @@ find_number(const char *name, int32 *number)
 }
 
 /*
- * The number at the end of the host's name, or -1.  The text says what it was taken from, or,
- * in a sentence, why there is none.
+ * Returns the number at the end of the host's name, or -1.  Sets "text" to what it was taken
+ * from or, in a sentence, to why there is none.
  */
 int32
 snowflake_host_number_of_name(char *text, size_t size)
@@ -152,8 +155,8 @@ snowflake_host_number_of_name(char *text, size_t size)
  */
 
 /*
- * Is an IPv6 address one of those that a host makes up for some hours?  getifaddrs() does not
- * tell; Linux has it in a file.
+ * Is an IPv6 address a temporary one, which a host makes up for some hours?  getifaddrs()
+ * does not say; Linux has it in a file.
  */
 static bool
 is_temporary(const struct in6_addr *address)
@@ -169,8 +172,8 @@ is_temporary(const struct in6_addr *address)
 	hex_encode((const char *) address, sizeof(*address), sought);
 
 	/*
-	 * a line: the address, four numbers, of which the last is the flags, and
-	 * a name
+	 * a line has the address, four numbers, the last of which are the flags,
+	 * and a name
 	 */
 	while (!result && fgets(line, sizeof(line), file) != NULL)
 		if (strncmp(line, sought, length) == 0)
@@ -185,7 +188,7 @@ is_temporary(const struct in6_addr *address)
 	return result;
 }
 
-/* Is this an interface, or an IPv4 address, that many hosts have in common? */
+/* Is this an interface or an IPv4 address that many hosts have in common? */
 static bool
 is_common(const char *interface, uint32 bits, bool is_ipv4)
 {
@@ -199,8 +202,8 @@ is_common(const char *interface, uint32 bits, bool is_ipv4)
 }
 
 /*
- * Look at one address of an interface.  Returns why it does not count, or NULL, and sets
- * its last 32 bits and its text.
+ * Check one address of an interface.  Returns why it does not count, or NULL, and sets
+ * *bits to its last 32 bits and "text" to the address.
  */
 static const char *
 look_at_address(const struct ifaddrs *interface, bool is_named, uint32 *bits,
@@ -230,9 +233,9 @@ look_at_address(const struct ifaddrs *interface, bool is_named, uint32 *bits,
 }
 
 /*
- * The low bits of these addresses, as many as the layout has for a node.  IPv4
- * comes first.  All that count have to give the same number: which of them is the first
- * may be another one at the next start.
+ * Returns the low bits of the addresses, as many as the layout has for a node, or -1.
+ * IPv4 comes first.  All addresses that count must give the same number, since another
+ * one may be the first at the next start.
  */
 static int32
 choose_address(const struct ifaddrs *interfaces, const char *named, char *text, size_t size)
@@ -285,8 +288,8 @@ choose_address(const struct ifaddrs *interfaces, const char *named, char *text, 
 }
 
 /*
- * The low bits of the host's addresses, or of those of the interface that is named, or -1.
- * The text is as above.
+ * Returns the low bits of the host's addresses, or of those of the named interface, or -1.
+ * "text" is as for snowflake_host_number_of_name().
  */
 int32
 snowflake_host_number_of_addresses(const char *named, char *text, size_t size)

@@ -6,74 +6,73 @@
  * The promise: no two servers of a fleet issue the same (tick, node), whatever
  * their clocks, pauses and networks do, and however their data is copied.
  *
- * A lease is a range of ticks of a node ID, not of wall time.  The node's
- * record at the coordinator says up to which tick, "until", it is granted, and
- * every grant starts above the "until" that it replaces; both changes are one
- * compare-and-set.  So the ranges of a node ID's grants never overlap, and a server
- * mints within the range of its grant only: "until" bounds the limit of
- * generator.c, "from" its start.  A grant that is taken over too early, by a
- * clock that is ahead, costs its holder another node ID, and nothing else.
+ * A lease is a range of ticks of a node ID, not of wall time.  The node's record at
+ * the coordinator says up to which tick, "until", it is granted, and every grant
+ * starts above the "until" that it replaces; both changes are one compare-and-set.
+ * So the ranges of a node ID's grants never overlap, and a server mints only within
+ * the range of its grant: "until" bounds the limit of generator.c, "from" its
+ * start.  If a grant is taken over too early, by a server whose clock is ahead, its
+ * holder needs another node ID, and that is all.
  *
  * 1. A grant belongs to one start of one server.  It is identified by a token
  *	  that is made at the start and kept in shared memory only, so a
  *	  copy of the data does not have it.
  * 2. Taking, and renewing, which moves "until" ahead, is a compare-and-set on the
  *	  record that was last read or written, done only if the fleet's record has not
- *	  changed since: take(), renew(), begin_write().  So a write that is late does
- *	  nothing to a fleet that was re-created meanwhile.  (With Consul and
- *	  ZooKeeper as far as an index or a version tells, which begin again with an
- *	  empty store.)
+ *	  changed since: take(), renew(), begin_write().  So a late write does nothing
+ *	  to a fleet that was re-created meanwhile.  (With Consul and ZooKeeper, that
+ *	  is as certain as an index or a version, which start again with an empty
+ *	  store.)
  * 3. Each write has a nonce, and no two are equal.  An answer may be lost: then the
- *	  same value is written again, or found; any other value
- *	  means that another server has it, perhaps a twin of this process, in a virtual
- *	  machine that was resumed twice: settle_write(), judge_lease().
+ *	  same value is written again, or found; any other value means that another
+ *	  server has the node ID, perhaps a twin of this process in a virtual machine
+ *	  that was resumed twice: settle_write(), judge_lease().
  * 4. A stop stores the exact end: snowflake_lease_release().  It must be known what
  *	  was minted with the grant, and certain that nothing more will be: give_back().
- *	  An answer that is lost leaves a grant that ends there, too: judge_lease().
+ *	  If the answer is lost, the grant ends there as well: judge_lease().
  * 5. Without an answer, the present grant can be used up.
  * 6. A coordinator that has lost its data grants nothing, since the fleet's record
- *	  is missing.  One that went back in time, as by a restored backup, may grant
- *	  again what is used already.  Its holders notice: judge_lease().
- * 7. The fleet's record says who its coordinator is.  Nothing is granted by another
- *	  cluster, which has a copy of the records, nor by one whose term is older than
- *	  one seen before: it was replaced.  A newer term is recorded, in the same
- *	  fleet: knows_coordinator().  Who has answered a write is looked at after it:
- *	  send_write().  The new one may lack commits of the old one, so for half a lease it
- *	  is only asked for renewals: take().
- * 8. A grant starts at our clock.  Where the fleet's floor is ahead of that,
- *	  nothing is taken before the clock gets there, so that a floor that was a
- *	  mistake can be put right: take().
+ *	  is missing.  One that went back in time, for example by a restored backup,
+ *	  may grant again what is used already.  Its holders notice: judge_lease().
+ * 7. The fleet's record says who its coordinator is.  Another cluster, which has a copy
+ *	  of the records, grants nothing, and neither does one whose term is older than one
+ *	  seen before: it was replaced.  A newer term is recorded, in the same fleet:
+ *	  knows_coordinator().  The identity of the one that answered a write is checked
+ *	  after the write: send_write().  The new coordinator may lack commits of the old
+ *	  one, so for half a lease it is only asked for renewals: take().
+ * 8. A grant starts at our clock.  If the fleet's floor is ahead of that,
+ *	  nothing is taken before the clock gets there, so that a mistaken floor
+ *	  can be corrected: take().
  * 9. A server that has a grant asks the coordinator at least once in half a lease, by the
  *	  setting and the monotonic clock, however far the grant reaches:
- *	  snowflake_lease_due_ms().  So whatever the coordinator has forgotten is noticed
- *	  before a fleet that was re-created with the default floor, a lease after the
- *	  clock, grants anything; and before the end of the time in which a new
- *	  term grants nothing.
- * 10. A generator that is far ahead of the clock, and is to go back, needs another
- *	  grant, from the clock on, which replaces the one that it has.  That one is used no
- *	  more, and its record keeps its "until": snowflake_lease_state_replace(),
- *	  snowflake_lease_state_retire().
+ *	  snowflake_lease_due_ms().  So servers notice whatever the coordinator has forgotten
+ *	  before a fleet that was re-created with the default floor, a lease after the clock,
+ *	  grants anything; and before the end of the time in which a new term grants nothing.
+ * 10. A generator that is far ahead of the clock and is to go back needs another
+ *	   grant, from the clock on, which replaces the one that it has.  The replaced
+ *	   grant is no longer used, and its record keeps its "until":
+ *	   snowflake_lease_state_replace(), snowflake_lease_state_retire().
  *
- * Rules 1 to 8 rest on no clock.  Where records were lost nothing else is left than time: 9,
- * and the second half of 7, hold if all servers have the same setting, reach the
- * coordinator meanwhile, and have monotonic clocks that are right.
+ * Rules 1 to 8 do not depend on any clock.  Where records were lost, only time is left to
+ * rely on: rule 9, and the second half of rule 7, hold if all servers have the same setting,
+ * reach the coordinator meanwhile, and have correct monotonic clocks.
  *
- * What this must survive: a server that stands still at any point, and goes on; a copy of
- * it, memory and all; any clock, and one that is set; answers and writes that are lost, or
- * late; a coordinator that loses all, or goes back, at any time; a failover that loses
- * the latest commits; a setting that is changed while leases of another length are
- * held; a generator that is ahead of the clock, and goes back; a table without its key, which
- * the module for PostgreSQL refuses.
+ * What this must survive: a server that is stopped at any point and goes on; a copy of it,
+ * including its memory; any clock, and one that is set; answers and writes that are lost or
+ * late; a coordinator that loses everything, or goes back, at any time; a failover that loses
+ * the latest commits; a setting that is changed while leases of another length are held; a
+ * generator that is ahead of the clock and goes back; a table without its key, which the
+ * module for PostgreSQL refuses.
  *
- * A grant is known by its number.  The same node ID granted again is another one:
- * another server may have had it in between.
+ * A grant is identified by its number.  The same node ID granted again is another
+ * grant: another server may have had it in between.
  *
- * The protocol is modelled in test/model/lease.pml, what rests on time in
- * test/model/notice.pml.
+ * test/model/lease.pml models the protocol, and test/model/notice.pml the part
+ * that depends on time.
  *
  * Only the lessee calls these functions.  lease_state.c has the part that other
- * processes see; the rest is the lessee's memory, for its successor if it ends while
- * the server runs.
+ * processes see; the rest is the lessee's memory, for its successor in case it ends
+ * while the server runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -91,38 +90,38 @@
 #include "lease/lease_record.h"
 #include "lease/node_settings.h"
 
-/* How often an attempt looks at the records, if others are faster. */
+/* How often an attempt reads the records, if others are faster */
 #define LOOKS			4
 
 /*
- * What a lessee remembers: its lease, that is, the grant that it has, and the write
- * that it has begun.
+ * What a lessee remembers: its lease, that is, the grant that it has ...
  */
 typedef struct Lease
 {
 	bool		exists;
-	bool		lost;			/* another server has it: not to be renewed */
+	bool		lost;			/* another server has it: it cannot be renewed */
 	uint32		source;			/* hash of the coordinator's URL */
 	int32		node;
 	char		value[SNOWFLAKE_VALUE_SIZE];	/* that was last written to it */
-	char		fleet[SNOWFLAKE_VALUE_SIZE];	/* the record that it stands
-												 * on */
+	char		fleet[SNOWFLAKE_VALUE_SIZE];	/* the fleet's record that it
+												 * depends on */
 	int64		renew_early_ticks;	/* ticks by which it is renewed before
 									 * half of the lease */
-	int64		asked_usec;		/* when the coordinator was last asked to
-								 * write it, on the monotonic clock */
+	int64		asked_usec;		/* when the last write was sent, on the
+								 * monotonic clock */
 } Lease;
 
-/* A write of which it is not known whether it was, or will be, done. */
+/* ... and a write that may or may not have been done, or may still be done. */
 typedef struct Write
 {
 	bool		exists;
 	int32		node;
 	char		value[SNOWFLAKE_VALUE_SIZE];
-	char		fleet[SNOWFLAKE_VALUE_SIZE];	/* what its record has to be */
+	char		fleet[SNOWFLAKE_VALUE_SIZE];	/* what the fleet's record has
+												 * to be */
 	bool		at_clock;		/* a grant for a generator that goes back */
 
-	/* what was found in its place, ours as well; empty: nothing was */
+	/* an earlier write of ours that was found in the record; empty: none */
 	char		found[SNOWFLAKE_VALUE_SIZE];
 } Write;
 
@@ -135,7 +134,7 @@ typedef struct Lessee
 	/* the newest term in which a coordinator of a fleet has answered */
 	char		incarnation[SNOWFLAKE_NONCE_SIZE];
 	int64		term;
-	int64		term_since_usec;	/* when this server saw it first, on the
+	int64		term_since_usec;	/* when this server first saw it, on the
 									 * monotonic clock */
 } Lessee;
 
@@ -145,10 +144,10 @@ static Lessee *shared = NULL;
 /* How long a server without a lease may take to list all records. */
 #define LISTING_USEC	(30 * USECS_PER_SEC)
 
-/* How many node IDs other servers have taken faster since the last grant. */
+/* How many node IDs other servers have taken first since the last grant */
 static int	races = 0;
 
-/* Until when an answer counts, on the monotonic clock, and how long that is. */
+/* Until when an answer counts, on the monotonic clock, and how long an attempt may take */
 static int64 answer_deadline_usec;
 static int64 answer_usec;
 
@@ -187,7 +186,7 @@ own_source(void)
 	return hash_bytes((const unsigned char *) url, strlen(url));
 }
 
-/* What is granted. */
+/* The lease as other processes see it */
 static SnowflakeLeaseView
 lease_view(void)
 {
@@ -207,8 +206,8 @@ snowflake_lease_is_held(void)
 }
 
 /*
- * Was it taken by a clock that was far ahead of what it is now, and the generator is not
- * there?  Then there is a better one.
+ * Was the grant taken by a clock that was far ahead of the present one, while the
+ * generator is not there?  Then another grant is better.
  */
 static bool
 is_from_the_future(TimestampTz now)
@@ -220,7 +219,7 @@ is_from_the_future(TimestampTz now)
 		snowflake_max_jump_ms * INT64CONST(1000);
 }
 
-/* Is there time left of what was granted?  A lease that is lost can be used up. */
+/* Is there time left in the grant?  A lost lease can still be used up. */
 static bool
 has_time_left(void)
 {
@@ -230,14 +229,14 @@ has_time_left(void)
 		snowflake_layout_tick_at(&snowflake_server_layout, snowflake_generator_clock()) <= view.until;
 }
 
-/* Has snowflake.lease_nodes been changed to what the node ID is not in? */
+/* Does snowflake.lease_nodes no longer include the node ID? */
 static bool
 is_unwanted(void)
 {
 	return snowflake_node_settings_next_lease(shared->lease.node) != shared->lease.node;
 }
 
-/* Can it be renewed, and is it of use? */
+/* Can the grant be renewed, and is it useful? */
 static bool
 is_current(TimestampTz now)
 {
@@ -254,8 +253,8 @@ half_lease_usec(void)
 }
 
 /*
- * Rule 9: how long until the next attempt, when half of the lease is left, or half of
- * one has passed since the last.  0 or less: now.
+ * Rule 9: returns the ms until the next attempt, which is due when half of the lease
+ * is left, or half of one has passed since the last attempt.  0 or less: now.
  */
 long
 snowflake_lease_due_ms(TimestampTz now)
@@ -275,8 +274,8 @@ snowflake_lease_due_ms(TimestampTz now)
 }
 
 /*
- * Does a value of the fleet's record that was read before mean the same to a grant as
- * the present one?  It does if only the term of its coordinator has changed.
+ * Does an earlier value of the fleet's record mean the same to a grant as the present
+ * one?  It does if only the term of its coordinator has changed.
  */
 static bool
 is_same_fleet(const char *value, const SnowflakeFleet *fleet)
@@ -288,7 +287,7 @@ is_same_fleet(const char *value, const SnowflakeFleet *fleet)
 		before.floor == fleet->floor && !before.suspect && !fleet->suspect;
 }
 
-/* What was to be written is, or will never be used. */
+/* Forget the write in doubt: it was done, or it will never be used. */
 static void
 forget_write(void)
 {
@@ -298,7 +297,7 @@ forget_write(void)
 
 /*
  * Does the fleet's record, as it was read, name the cluster that answers?  A kind of
- * coordinator that has no name for it is believed.
+ * coordinator that does not name its cluster is trusted.
  */
 static bool
 is_of_cluster(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet)
@@ -307,7 +306,7 @@ is_of_cluster(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet)
 		strcmp(identity->cluster, fleet->cluster) == 0;
 }
 
-/* The same, for its term, too. */
+/* The same, and also its term? */
 static bool
 is_of_coordinator(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet)
 {
@@ -316,17 +315,18 @@ is_of_coordinator(const SnowflakeIdentity *identity, const SnowflakeFleet *fleet
 }
 
 /*
- * Send the write that is noted down, which is done if the node's record is what is
- * expected (NULL: if there is none) and the fleet's record what it was.  False: it was
- * not, or it was and the request was repeated, or done by another cluster.
+ * Send the recorded write, which is done if the node's record has the expected value
+ * (NULL: if there is none) and the fleet's record is unchanged.  Returns false if it
+ * was not done, or was done but the request was repeated, or another cluster did it.
  *
- * Some coordinators say who they are in their answers only.  Then nobody may have said
- * so before this one, or another host did.  A copy of the records does what is asked
- * for, and it stays in doubt: the fleet's own cluster may grant the node ID to another
- * server.
+ * Some coordinators identify themselves only in their answers.  Then the one that does
+ * the write may not have been identified before, or another host may have answered
+ * before.  A copy of the records does what it is asked for, and the write stays in
+ * doubt: the fleet's own cluster may grant the node ID to another server.
  *
- * An answer that arrived too late, because this process stood still, does not count:
- * the fleet may have been re-created since, by a server that could not know of this.
+ * An answer that arrives too late, because this process was stopped, does not count:
+ * the fleet may have been re-created since, by a server that could not know of this
+ * write.
  */
 static bool
 send_write(const SnowflakeCoordinator *coordinator, void *connection, const char *expected)
@@ -350,9 +350,9 @@ send_write(const SnowflakeCoordinator *coordinator, void *connection, const char
 }
 
 /*
- * Write to the record of a node.  Whether it was done is not known until send_write()
- * has returned, so it is noted down before, in place of any earlier write: what that was
- * about is not wanted any more.
+ * Write to the record of a node.  Whether that is done is not known until send_write()
+ * has returned, so the write is recorded first, in place of any earlier one, which is no
+ * longer wanted.
  */
 static bool
 begin_write(const SnowflakeCoordinator *coordinator, void *connection, int32 node,
@@ -370,7 +370,7 @@ begin_write(const SnowflakeCoordinator *coordinator, void *connection, int32 nod
 	return send_write(coordinator, connection, expected);
 }
 
-/* Write once more what is in doubt. */
+/* Send the write that is in doubt once more. */
 static bool
 repeat_write(const SnowflakeCoordinator *coordinator, void *connection, const char *expected)
 {
@@ -379,12 +379,12 @@ repeat_write(const SnowflakeCoordinator *coordinator, void *connection, const ch
 }
 
 /*
- * What was written is in the record: it is ours.  A grant that is not renewed but
- * new has another number, and then "until" and "from" become those of the new one
- * at once.
+ * The write is in the record: the grant is ours.  A new grant, unlike a renewed
+ * one, has another number, and "until" and "from" become those of the new one at
+ * once.
  *
- * Servers that were all waiting for a coordinator write to it at the same time.  So
- * that they do not do so for ever, each renews a little earlier the next time.
+ * Servers that were all waiting for a coordinator write to it at the same time.  To
+ * spread them, each renews a little earlier the next time.
  */
 static void
 adopt_write(TimestampTz now)
@@ -400,7 +400,10 @@ adopt_write(TimestampTz now)
 	renewed = lease->exists && !lease->lost && lease->source == source &&
 		lease->node == shared->doubtful.node && lease_view().from == parsed.from;
 
-	/* in this order: if this process ends in between, its successor sees it */
+	/*
+	 * in this order: if this process ends in between, its successor still has
+	 * the write in doubt
+	 */
 	strlcpy(lease->value, shared->doubtful.value, SNOWFLAKE_VALUE_SIZE);
 	strlcpy(lease->fleet, shared->doubtful.fleet, SNOWFLAKE_VALUE_SIZE);
 	lease->node = shared->doubtful.node;
@@ -424,8 +427,8 @@ adopt_write(TimestampTz now)
 }
 
 /*
- * Rule 2: move "until" ahead.  False if the record is not what was last written to
- * it, or the write that was in doubt, or the fleet is not what it was.
+ * Rule 2: move "until" ahead.  Returns false if the record is neither what was
+ * last written to it nor the write in doubt, or if the fleet's record has changed.
  */
 static bool
 renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
@@ -454,12 +457,12 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 	return true;
 }
 
-/* What became of a write in doubt. */
+/* What came of a write in doubt. */
 typedef enum Doubt
 {
-	DOUBT_NONE,					/* nothing that is ours */
+	DOUBT_NONE,					/* there is no grant of ours */
 	DOUBT_OURS,					/* it was done, and is used */
-	DOUBT_REMAINS				/* to be seen at the next look */
+	DOUBT_REMAINS				/* the next look will show */
 } Doubt;
 
 /* The record of a node ID as the coordinator has it, or NULL. */
@@ -470,13 +473,13 @@ read_record(const SnowflakeCoordinator *coordinator, void *connection, const cha
 }
 
 /*
- * A write whose answer was lost, or which was done and repeated: whose is its record?
- * If that is still what it was, the write may yet be done, and renew() repeats it.
- * If the fleet is another, it never is any more.
+ * The answer of a write was lost, or the write was done and repeated: whose is its
+ * record?  If the record is unchanged, the write may yet be done, and renew() repeats
+ * it.  If the fleet is another one, it can no longer be done.
  *
- * If it was done, it is ours, but what can be read need not be durable: the coordinator
- * may still wait for its standbys, or have given that up.  So it is used only when
- * it has been written once more, with an answer.
+ * If it was done, the record is ours, but a record that can be read need not be
+ * durable: the coordinator may still be waiting for its standbys, or have given that
+ * up.  So the grant is used only when it has been written once more, with an answer.
  */
 static Doubt
 settle_write(const SnowflakeCoordinator *coordinator, void *connection,
@@ -516,27 +519,27 @@ settle_write(const SnowflakeCoordinator *coordinator, void *connection,
 	return DOUBT_NONE;
 }
 
-/* What the coordinator knows of the own lease. */
+/* What the coordinator knows about this server's lease. */
 typedef enum Standing
 {
-	LEASE_STANDS,				/* what was last written to it, or there is
-								 * none */
-	LEASE_LOST,					/* it can be used up, but not be renewed */
-	LEASE_DOUBLED,				/* another server had it, too: give it up */
-	LEASE_FORGOTTEN				/* another server may be granted it */
+	LEASE_STANDS,				/* it has what was last written, or there is
+								 * no lease */
+	LEASE_LOST,					/* it can be used up, but not renewed */
+	LEASE_DOUBLED,				/* another server had it as well: give it up */
+	LEASE_FORGOTTEN				/* it may be granted to another server */
 } Standing;
 
 /*
- * Does the coordinator still know the own grant?  If not, it is lost, which does
- * no harm: it can be used up to its end, and the server that has the node ID now starts
- * above that.  Unless the record is older: then another server may be granted, or
- * have been, the range that this server had.
+ * Does the coordinator still know our grant?  If not, it is lost, which does no harm:
+ * it can be used up to its end, and the server that has the node ID now starts above
+ * that.  The exception is an older record: then another server may be granted, or have
+ * been granted, the range that this server had.
  *
- * One that is lost already is judged again for as long as it is used: the fleet may be
- * re-created once more, with a lower floor.
+ * A grant that is lost already is judged again for as long as it is used: the fleet
+ * may be re-created once more, with a lower floor.
  *
- * If the fleet was re-created since, above the own lease, no server is granted any of
- * it from then on.  But before that, when the coordinator had forgotten the lease, the
+ * If the fleet was re-created since, above our lease, no server is granted any of it
+ * from then on.  But before that, when the coordinator had forgotten the lease, the
  * node ID may have been granted to another server.
  */
 static Standing
@@ -569,7 +572,7 @@ judge_lease(const SnowflakeCoordinator *coordinator, void *connection,
 	/* it was shortened to be given back, and the answer was lost */
 	own.until = Min(own.until, lease_view().until);
 
-	/* our own grant: it is from before, or a twin has renewed it */
+	/* our own grant, at an earlier time, or renewed by a twin */
 	if (is_found && strcmp(found.token, own.token) == 0)
 		return Max(found.until, fleet->floor) < own.until ? LEASE_FORGOTTEN : LEASE_LOST;
 	if (strcmp(fleet->incarnation, own_fleet.incarnation) != 0)
@@ -583,7 +586,7 @@ judge_lease(const SnowflakeCoordinator *coordinator, void *connection,
 	return record == NULL ? LEASE_FORGOTTEN : LEASE_LOST;
 }
 
-/* It is not to be renewed any more, but can be used up, unless it was revoked. */
+/* The lease can no longer be renewed, but can be used up, unless it was revoked. */
 static void
 lose_lease(void)
 {
@@ -599,8 +602,8 @@ lose_lease(void)
 }
 
 /*
- * Rule 6: nothing is to be granted until an administrator has looked, and then
- * nothing that this server had.
+ * Rule 6: mark the fleet so that nothing is granted until an administrator has
+ * re-created it, and then nothing that this server had.
  */
 static void
 mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
@@ -621,8 +624,9 @@ mark_suspect(const SnowflakeCoordinator *coordinator, void *connection,
 }
 
 /*
- * Rule 7: is this the fleet's coordinator?  If not, that is the trouble.  One that has
- * taken over from another is noted down, after which it is to be looked again.
+ * Rule 7: is this the fleet's coordinator?  If not, that becomes the trouble.  If it
+ * has taken over from another one, that is recorded, and *again is set: the caller
+ * looks again.
  */
 static bool
 knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
@@ -660,10 +664,10 @@ knows_coordinator(const SnowflakeCoordinator *coordinator, void *connection,
 }
 
 /*
- * Rule 7: has the coordinator changed so lately that a holder of what it has lost may not
- * have asked it yet?  How lately is measured by its own clock, or, in case that was set,
- * since this server has known.  The time of an attempt is added, which a holder may have
- * begun at the last moment.
+ * Rule 7: has the coordinator changed so recently that a holder of a lost grant may not
+ * have asked it yet?  This is measured by the coordinator's own clock and, in case that
+ * was set, from when this server first saw the new term.  The time of an attempt is
+ * added, which a holder may have begun at the last moment.
  */
 static bool
 is_new_term(const SnowflakeCoordinator *coordinator, void *connection,
@@ -678,8 +682,9 @@ is_new_term(const SnowflakeCoordinator *coordinator, void *connection,
 }
 
 /*
- * Not yet, if the fleet was founded again, or its coordinator is another one: then that is
- * the trouble.  What is granted already is used up meanwhile.
+ * May a grant be taken?  Not yet if the fleet was re-created with a floor ahead of the
+ * clock, or its coordinator has changed: then that becomes the trouble.  Meanwhile, what
+ * is granted already can be used up.
  */
 static bool
 may_take(const SnowflakeCoordinator *coordinator, void *connection,
@@ -695,9 +700,9 @@ may_take(const SnowflakeCoordinator *coordinator, void *connection,
 }
 
 /*
- * Rule 2: take a grant.  It starts above all earlier grants of the node
- * ID, above the fleet's floor, and not before our clock.  Returns whether another
- * server was faster: then others choose at the same time.
+ * Rule 2: take a grant.  It starts above all earlier grants of the node ID, above
+ * the fleet's floor, and not before our clock.  Returns true if another server
+ * was faster: then others choose at the same time, and the caller looks again.
  */
 static bool
 take(const SnowflakeCoordinator *coordinator, void *connection,
@@ -720,9 +725,9 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 		return false;
 
 	/*
-	 * A list of very many records takes its time.  That is no harm while
-	 * there is no lease that ends meanwhile; but the write is to have its
-	 * answer soon.
+	 * A list of very many records takes time.  That does no harm while there
+	 * is no lease that could end meanwhile; but the write must be answered
+	 * soon.
 	 */
 	if (now_tick > view.until || view.grant == 0 || view.revoked)
 		coordinator->set_deadline(connection, snowflake_clock_monotonic_usec() + LISTING_USEC);
@@ -762,7 +767,7 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 						  record == NULL ? NULL : record->value, &parsed, fleet_record->value,
 						  at_clock);
 
-	/* not before there is an answer */
+	/* only now that there is an answer */
 	snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
 	if (!is_done)
 	{
@@ -775,9 +780,9 @@ take(const SnowflakeCoordinator *coordinator, void *connection,
 }
 
 /*
- * The setting names another fleet than the one of the lease, which can be used up.  If
- * that is where the servers of the one go on, it must begin above their leases.  Whether
- * it is cannot be told, so a warning is all.
+ * The setting names another fleet than that of the lease, which can be used up.  If the
+ * servers of the old fleet go on in this one, its floor must be above their leases.
+ * Whether they do is not known here, so this only issues a warning.
  */
 static void
 compare_with_other_fleet(const SnowflakeFleet *fleet)
@@ -802,8 +807,8 @@ compare_with_other_fleet(const SnowflakeFleet *fleet)
 }
 
 /*
- * Look at the records, as far as they are needed, and take a grant if there is none.
- * Returns whether it is worth to look again.
+ * Read the records, as far as they are needed, and renew the grant, or take one.
+ * Returns true if the caller should look again.
  */
 static bool
 look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
@@ -835,7 +840,7 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 	if (lease->exists && lease->source != own_source() &&
 		snowflake_lease_record_parse_fleet(lease->fleet, &own_fleet))
 	{
-		/* another way to the same fleet? */
+		/* is it the same fleet at another URL? */
 		if (strcmp(own_fleet.incarnation, fleet.incarnation) == 0)
 			lease->source = own_source();
 		else
@@ -888,8 +893,9 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 }
 
 /*
- * Do what is due: renew the grant, or take one.  "now" is the corrected clock; no
- * answer counts after the deadline, which is on the monotonic one.
+ * Do what is due: renew the grant, or take one.  "now" is the time of the
+ * corrected clock; no answer counts after the deadline, which is on the monotonic
+ * clock.  Raises an error if the coordinator cannot be used.
  */
 void
 snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connection,
@@ -903,7 +909,10 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 	refusals = 0;
 	coordinator->identify(connection, &identity);
 
-	/* what has ended may be another server's, which starts above it */
+	/*
+	 * do not renew a lease that has ended: the node ID may be another
+	 * server's
+	 */
 	if (is_current(now) &&
 		snowflake_lease_record_parse_fleet(shared->lease.fleet, &fleet) &&
 		is_of_coordinator(&identity, &fleet) &&
@@ -921,8 +930,9 @@ snowflake_lease_attempt(const SnowflakeCoordinator *coordinator, void *connectio
 }
 
 /*
- * Rule 4: nothing is minted any more, and "end" is the last tick that was.  The node
- * ID is free above it.  What is lost, or in doubt, ends by itself.
+ * Rule 4: give the lease back.  Nothing is minted any more, and "end" is the last
+ * tick that was used; the node ID is free above it.  A lease that is lost or in
+ * doubt ends by itself.
  */
 void
 snowflake_lease_release(const SnowflakeCoordinator *coordinator, void *connection,

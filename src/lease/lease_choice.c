@@ -18,7 +18,7 @@
 #include "lease/lease.h"
 #include "lease/node_settings.h"
 
-/* Servers that choose at the same time spread over no more than 2 to this many choices. */
+/* Servers that choose at the same time spread over at most 2 to this power choices */
 #define MOST_DOUBLINGS	10
 
 static int
@@ -31,8 +31,8 @@ compare_nodes(const void *a, const void *b)
 }
 
 /*
- * The smallest node ID that may be leased and is not one of these, or -1; with some to
- * pass over, one after it.
+ * Returns the smallest node ID that may be leased and is not one of these, after
+ * skipping "skip" of them, beginning again where there are fewer; -1 if there is none.
  */
 static int32
 smallest_other(int32 *nodes, int count, int skip)
@@ -53,7 +53,7 @@ smallest_other(int32 *nodes, int count, int skip)
 	return others == 0 ? -1 : smallest_other(nodes, count, skip % others);
 }
 
-/* Tell of the first damaged record, unless it was told of before; -1: there is none. */
+/* Log the first damaged record, unless it was logged before; -1: there is none. */
 static void
 report_damaged(int32 node)
 {
@@ -80,10 +80,10 @@ typedef struct Ended
 } Ended;
 
 /*
- * Which of two leases that have ended is the better choice?  One of our own is, and of
- * several the one that was granted last: its node ID is the one that this server had.
- * Of those of others the one that ended first: to a server whose clock is ahead, leases
- * that are still used seem to have ended.
+ * Which of two ended leases is the better choice?  One of our own is; among several of
+ * them, the one that was granted last, whose node ID this server had.  Among those of
+ * others, it is the one that ended first: to a server whose clock is ahead, leases that
+ * are still used seem to have ended.
  */
 static int
 compare_ended(const ListCell *a, const ListCell *b)
@@ -99,9 +99,10 @@ compare_ended(const ListCell *a, const ListCell *b)
 }
 
 /*
- * How many of the best choices to pass over.  Servers that choose at the same time
- * choose the same, and all but one are late.  The more often this one was, the more of
- * them there are, and the further they spread.  Once is no crowd.
+ * How many of the best choices to skip.  Servers that choose at the same time choose
+ * the same, and all but one are late.  The more often this server was late, the more
+ * servers there are, and the further it spreads its choice.  Being late once does not
+ * count.
  */
 static int
 choices_to_skip(int races)
@@ -112,14 +113,14 @@ choices_to_skip(int races)
 }
 
 /*
- * Which node ID to take.  The one that last had this server's name, or any
- * other, if its lease has ended by our clock; otherwise one without a record.
- * *record is its record, or NULL.  -1 if there is none.  "races" is how often
- * others were faster.
+ * Returns the node ID to take, or -1 if there is none: the one that last had
+ * this server's name, or any other one, if its lease has ended by our clock;
+ * otherwise one without a record.  Sets *record to its record, or NULL, and
+ * *parsed.  "races" is how often others were faster.
  *
- * A lease of our own has ended if it does not go beyond "own_tick", where the generator
- * stands: a server that is ahead of the clock, and is stopped cleanly, would take
- * another node ID at each start.
+ * A lease of our own counts as ended if it does not go beyond "own_tick", the
+ * generator's tick: otherwise a server that is ahead of the clock, and is stopped
+ * cleanly, would take another node ID at each start.
  */
 int32
 snowflake_lease_choice_make(List *records, int64 now_tick, int64 own_tick, int races,

@@ -29,12 +29,15 @@
 #include "lease/lease_record.h"
 #include "lease/node_settings.h"
 
-/* A longer record would be damaged to those who read it. */
+/* Readers would take a longer record for a damaged one. */
 StaticAssertDecl(SNOWFLAKE_VALUE_SIZE > SNOWFLAKE_LAYOUT_TEXT_SIZE + SNOWFLAKE_HOLDER_SIZE +
 				 SNOWFLAKE_CLUSTER_SIZE + 2 * SNOWFLAKE_NONCE_SIZE + 3 * 20 + 256,
 				 "a fleet's record may be too long");
 
-/* A random number that was never used before, as text. */
+/*
+ * Sets "nonce", of SNOWFLAKE_NONCE_SIZE bytes, to a random number that was never used before, as
+ * text.
+ */
 void
 snowflake_lease_record_nonce(char *nonce)
 {
@@ -46,7 +49,7 @@ snowflake_lease_record_nonce(char *nonce)
 				errcode(ERRCODE_INTERNAL_ERROR),
 				errmsg("could not generate a random number"));
 
-	/* two copies of a virtual machine may have the same numbers to come */
+	/* two copies of a virtual machine may get the same random numbers */
 	now = snowflake_clock_wall() ^ (int64) MyProcPid << 48;
 	for (size_t i = 0; i < sizeof(now); i++)
 		bytes[i] ^= (uint8) (now >> (8 * i));
@@ -55,8 +58,9 @@ snowflake_lease_record_nonce(char *nonce)
 }
 
 /*
- * This server's name, by which it prefers the node ID that it had before.  Servers of one
- * host that have only sockets may have the same port, too.
+ * Sets "name", of SNOWFLAKE_HOLDER_SIZE bytes, to this server's name, by which it
+ * recognizes the node ID that it had before.  It has the data directory in it because
+ * servers of one host that have only sockets may have the same port.
  */
 void
 snowflake_lease_record_own_name(char *name)
@@ -73,9 +77,9 @@ snowflake_lease_record_own_name(char *name)
 }
 
 /*
- * Parse a value as an object, or return NULL.  Records are of printable ASCII
- * characters without escapes, and not long: any other value
- * is not even parsed, so that no encoding matters.
+ * Parse a value as an object, or return NULL.  Records consist of printable
+ * ASCII characters without escapes, and are short: any other value is not even
+ * parsed, so encodings do not matter.
  */
 static JsonbContainer *
 parse_object(const char *value)
@@ -106,8 +110,8 @@ parse_object(const char *value)
 }
 
 /*
- * What parsing takes is given back for each record: a list may have 65,536 of them, and
- * one that was tampered with takes a hundred times its length.
+ * The memory for parsing is freed after each record: a list may have 65,536 of them,
+ * and one that was tampered with takes a hundred times its length.
  */
 static MemoryContext
 begin_parsing(void)
@@ -116,7 +120,7 @@ begin_parsing(void)
 													   ALLOCSET_SMALL_SIZES));
 }
 
-/* The other context is that of before. */
+/* "before" is what begin_parsing() has returned. */
 static void
 end_parsing(MemoryContext before)
 {
@@ -151,8 +155,8 @@ compare_number(Datum number, int64 other)
 }
 
 /*
- * A number from -1 to another, without a fraction.  It is not made a text, which could
- * have 131,072 digits.
+ * Get a number from -1 to "most", without a fraction.  It is not converted to a text,
+ * which could have 131,072 digits.
  */
 static bool
 get_number(JsonbContainer *object, const char *name, int64 most, int64 *number)
@@ -169,7 +173,7 @@ get_number(JsonbContainer *object, const char *name, int64 most, int64 *number)
 	return compare_number(datum, *number) == 0;
 }
 
-/* A tick: what the layout can have, or -1 for none. */
+/* Get a tick: one that the layout can have, or -1 for none. */
 static bool
 get_tick(JsonbContainer *object, const char *name, int64 *tick)
 {
@@ -198,7 +202,7 @@ parse_fleet(const char *value, SnowflakeFleet *fleet)
 	return true;
 }
 
-/* Parse the record of the fleet.  False if it is none. */
+/* Parse the record of the fleet.  Returns false if the value is not one. */
 bool
 snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
 {
@@ -210,8 +214,8 @@ snowflake_lease_record_parse_fleet(const char *value, SnowflakeFleet *fleet)
 }
 
 /*
- * Is the value of a fleet's record that of another layout?  Its ticks may be none in our
- * own, which does not mean that it is damaged.
+ * Is the fleet's record one of another layout?  Its ticks may not exist in ours, which
+ * does not mean that it is damaged.
  */
 bool
 snowflake_lease_record_has_other_layout(const char *value)
@@ -229,7 +233,7 @@ snowflake_lease_record_has_other_layout(const char *value)
 	return is_other;
 }
 
-/* The value of the fleet's record, with a new nonce. */
+/* Returns the value of the fleet's record, with a new nonce, in the current memory context. */
 char *
 snowflake_lease_record_print_fleet(SnowflakeFleet *fleet)
 {
@@ -263,7 +267,7 @@ parse_node(const char *value, SnowflakeLeaseRecord *parsed)
 		parsed->from >= 1 && parsed->until >= parsed->from - 1;
 }
 
-/* Parse the record of a node ID.  False if it is none. */
+/* Parse the record of a node ID.  Returns false if the value is not one. */
 bool
 snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *parsed)
 {
@@ -274,7 +278,10 @@ snowflake_lease_record_parse(const char *value, SnowflakeLeaseRecord *parsed)
 	return is_node;
 }
 
-/* The value of a node's record.  The caller has given it a nonce. */
+/*
+ * Returns the value of a node's record, in the current memory context.  The caller has given it a
+ * nonce.
+ */
 char *
 snowflake_lease_record_print(const SnowflakeLeaseRecord *parsed)
 {
@@ -291,14 +298,14 @@ snowflake_lease_record_print(const SnowflakeLeaseRecord *parsed)
 	return value.data;
 }
 
-/* The key of a node's record. */
+/* Returns the key of a node's record, in the current memory context. */
 char *
 snowflake_lease_record_key(int32 node)
 {
 	return psprintf("node/%d", node);
 }
 
-/* The node of a key, or -1. */
+/* Returns the node ID of a key, or -1. */
 int32
 snowflake_lease_record_node(const char *key)
 {
@@ -315,7 +322,7 @@ snowflake_lease_record_node(const char *key)
 	return (int32) node;
 }
 
-/* The record with a key, or NULL. */
+/* Returns the record with the given key, or NULL. */
 const SnowflakeRecord *
 snowflake_lease_record_find(List *records, const char *key)
 {

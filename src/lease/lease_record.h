@@ -29,17 +29,18 @@ typedef struct SnowflakeFleet
 	char		incarnation[SNOWFLAKE_NONCE_SIZE];
 	char		nonce[SNOWFLAKE_NONCE_SIZE];	/* of this write */
 	char		layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-	int64		floor;			/* tick below or at which nothing is granted */
+	int64		floor;			/* tick up to which nothing is granted,
+								 * inclusive */
 	bool		suspect;		/* nothing is granted: the coordinator went
 								 * back in time */
-	int64		reported;		/* up to where a server that marked it had a
-								 * lease, and its name; kept from then on */
+	int64		reported;		/* end of the lease of a server that marked
+								 * the fleet, and its name; kept from then on */
 	char		reporter[SNOWFLAKE_HOLDER_SIZE];
 	char		cluster[SNOWFLAKE_CLUSTER_SIZE];	/* the coordinator's */
 	int64		term;			/* identity, as it was last seen */
-	TimestampTz since;			/* when that term was seen first, by the
-								 * coordinator's clock; 0: it created the
-								 * fleet */
+	TimestampTz since;			/* when that term was first seen, by the
+								 * coordinator's clock; 0: when the fleet was
+								 * created */
 } SnowflakeFleet;
 
 /* The record of a node ID. */
@@ -49,7 +50,7 @@ typedef struct SnowflakeLeaseRecord
 	char		token[SNOWFLAKE_NONCE_SIZE];	/* of its present start */
 	char		nonce[SNOWFLAKE_NONCE_SIZE];	/* of this write */
 	int64		granted;		/* tick of its clock when it was granted */
-	int64		from;			/* ticks for which it is, inclusive */
+	int64		from;			/* its range of ticks, inclusive */
 	int64		until;
 } SnowflakeLeaseRecord;
 

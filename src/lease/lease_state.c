@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_state.c
- *	  The node ID that this server has leased, as other processes see it.
+ *	  The lease of this server's node ID, as other processes see it.
  *
  * The lessee writes it, under the lock, so the keeper and the status read a
  * node ID and its range together.  lease.c explains why the range makes IDs
@@ -37,8 +37,8 @@ typedef struct LeaseState
 	pg_atomic_uint64 needed;
 
 	/*
-	 * The lessee's latch, NULL while there is none.  Only the lessee writes
-	 * it.  It is that of a PGPROC, and valid for ever.
+	 * The lessee's latch, NULL while there is no lessee.  Only the lessee
+	 * writes it.  It is that of a PGPROC, and stays valid forever.
 	 */
 	Latch	   *volatile latch;
 
@@ -46,8 +46,8 @@ typedef struct LeaseState
 	pg_atomic_uint32 is_asked;
 
 	/*
-	 * The grant in whose place a session wants another one, and up to when it
-	 * waits for that, on the monotonic clock.  Under the lock.
+	 * The grant that a session wants to replace with another one, and until
+	 * when it waits for that, on the monotonic clock.  Protected by the lock.
 	 */
 	uint32		replaced_grant;
 	int64		replaced_until_usec;
@@ -56,7 +56,7 @@ typedef struct LeaseState
 /* NULL if the library was not preloaded. */
 static LeaseState *shared = NULL;
 
-/* The lessee's: has its attempt led to a lease? */
+/* In the lessee: has its attempt led to a lease? */
 static bool is_published = false;
 
 /* Shared memory to request. */
@@ -87,7 +87,7 @@ snowflake_lease_state_attach(int tranche)
  * What others see
  */
 
-/* Read what is known of the lease. */
+/* Read what is known about the lease.  Takes the lock, shared. */
 void
 snowflake_lease_state_view(SnowflakeLeaseView *view)
 {
@@ -96,7 +96,7 @@ snowflake_lease_state_view(SnowflakeLeaseView *view)
 	LWLockRelease(&shared->lock);
 }
 
-/* The node ID that is leased, and its range of positions, or what is missing. */
+/* Sets *wanted to the leased node ID and its range of positions, or to the obstacle. */
 void
 snowflake_lease_state_wanted(SnowflakeNode *wanted)
 {
@@ -122,8 +122,8 @@ snowflake_lease_state_wanted(SnowflakeNode *wanted)
 }
 
 /*
- * Record that positions beyond this one are needed.  Wakes the lessee if half of the
- * lease or less would be left there, which the clock alone does not tell it.
+ * Record that positions beyond this one are needed.  Wakes the lessee if at most
+ * half of the lease would be left there, which it cannot tell from the clock.
  */
 void
 snowflake_lease_state_need(uint64 position)
@@ -141,8 +141,8 @@ snowflake_lease_state_need(uint64 position)
 }
 
 /*
- * The clock has gone beyond the lease, which the lessee may not expect yet: it sleeps
- * by the clock that was believed when it looked.
+ * The clock has gone beyond the lease: wake the lessee, which may not expect that
+ * yet, since it computed its sleep from an earlier state of the clock.
  */
 void
 snowflake_lease_state_notice_end(void)
@@ -165,8 +165,9 @@ snowflake_lease_state_ask(void)
 }
 
 /*
- * Have the lessee take another grant in place of this one, at the clock, if it can before
- * the deadline, on the monotonic clock.  The generator is to go back there.
+ * Have the lessee replace this grant with another one that begins at the clock, if it can
+ * before the deadline, which is on the monotonic clock.  The generator is to go back
+ * there.
  */
 void
 snowflake_lease_state_replace(uint32 grant, int64 deadline_usec)
@@ -200,7 +201,10 @@ snowflake_lease_state_has_ended(const SnowflakeNode *wanted, TimestampTz now)
 		snowflake_layout_tick_at(layout, now) > snowflake_layout_position_tick(layout, wanted->end);
 }
 
-/* The tick that the generator is at, by the clock or ahead of it. */
+/*
+ * Returns the tick that the generator has reached: that of the clock, or a later one if it is
+ * ahead.
+ */
 int64
 snowflake_lease_state_reached(TimestampTz now)
 {
@@ -210,7 +214,10 @@ snowflake_lease_state_reached(TimestampTz now)
 			   snowflake_layout_position_tick(layout, pg_atomic_read_u64(&shared->needed)));
 }
 
-/* When a fleet's floor is passed: its tick is over, and the next one can be granted. */
+/*
+ * Returns the time at which a fleet's floor is passed: its tick is over, and the next one can be
+ * granted.
+ */
 TimestampTz
 snowflake_lease_state_floor_passed(int64 floor)
 {
@@ -220,8 +227,9 @@ snowflake_lease_state_floor_passed(int64 floor)
 }
 
 /*
- * Has the lessee ended an attempt in vain so lately that it was not stopped?  Where a lease
- * is late it makes one after the other, each of which takes a quarter of it at most.
+ * Has the lessee ended a failed attempt so recently that it cannot have been stopped?
+ * While a lease is late, it makes one attempt after the other, each of which takes at most
+ * a quarter of a lease.
  */
 bool
 snowflake_lease_state_is_asking(const SnowflakeLeaseView *lease)
@@ -232,8 +240,8 @@ snowflake_lease_state_is_asking(const SnowflakeLeaseView *lease)
 }
 
 /*
- * While the gate is open: is it late to renew the lease?  When less than a quarter of it is
- * left, or all of it is used up by IDs that are ahead of the clock.
+ * Is the renewal of the lease late?  It is when less than a quarter of a lease is left, or
+ * all of it is used up by IDs that are ahead of the clock.  The gate is open.
  */
 bool
 snowflake_lease_state_is_late(const SnowflakeLeaseView *lease, const SnowflakeView *view)
@@ -251,7 +259,7 @@ snowflake_lease_state_is_late(const SnowflakeLeaseView *lease, const SnowflakeVi
  * Only the lessee calls what follows.
  */
 
-/* A lessee has started.  False if there is one already. */
+/* A lessee has started.  Returns false if there is one already. */
 bool
 snowflake_lease_state_attach_lessee(void)
 {
@@ -267,7 +275,7 @@ snowflake_lease_state_attach_lessee(void)
 	return alone;
 }
 
-/* Has a session asked for an attempt since this was called last? */
+/* Has a session asked for an attempt since this was last called? */
 bool
 snowflake_lease_state_is_asked(void)
 {
@@ -288,7 +296,7 @@ snowflake_lease_state_is_replaced(void)
 	return is_replaced;
 }
 
-/* It ends. */
+/* The lessee ends. */
 void
 snowflake_lease_state_detach_lessee(void)
 {
@@ -299,9 +307,9 @@ snowflake_lease_state_detach_lessee(void)
 }
 
 /*
- * The lease is for these ticks of this node ID from now on.  Unless it was only
- * renewed it is a new grant, with the next number.  "at_clock": of one that is new, see
- * the view.
+ * Publish a lease: it is for these ticks of this node ID from now on.  With "is_new" it
+ * is a new grant, with the next number; otherwise it was renewed.  For "at_clock" of a
+ * new grant, see SnowflakeLeaseView.
  */
 void
 snowflake_lease_state_publish(int32 node, int64 from, int64 until, bool is_new, bool at_clock,
@@ -333,7 +341,7 @@ snowflake_lease_state_begin_attempt(void)
 	is_published = false;
 }
 
-/* It ends. */
+/* The attempt ends. */
 void
 snowflake_lease_state_end_attempt(void)
 {
@@ -343,8 +351,8 @@ snowflake_lease_state_end_attempt(void)
 }
 
 /*
- * Nothing beyond a tick will be minted with this grant, which is about to be given
- * back: a keeper that starts from now on finds a lease that has ended.
+ * Nothing beyond the tick "end" will be minted with this grant, which is about to
+ * be given back: a keeper that starts from now on finds a lease that has ended.
  */
 void
 snowflake_lease_state_shorten(int64 end)
@@ -352,10 +360,10 @@ snowflake_lease_state_shorten(int64 end)
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	shared->view.until = Min(Max(end, shared->view.from - 1), shared->view.until);
 	LWLockRelease(&shared->lock);
-	pg_memory_barrier();		/* before the caller looks for a keeper */
+	pg_memory_barrier();		/* before the caller checks for a keeper */
 }
 
-/* The grant must not be used any more. */
+/* The grant must no longer be used. */
 void
 snowflake_lease_state_revoke(void)
 {
@@ -380,8 +388,8 @@ floor_time(const char *word, const void *floor)
 }
 
 /*
- * Tell the log of a trouble that is new, or that there is none any more.  An error is
- * reported where it happens.
+ * Log a new trouble, or that there no longer is any.  An error is reported where it
+ * happens.
  */
 static void
 log_trouble(SnowflakeState trouble, int64 floor)
@@ -419,8 +427,8 @@ note_trouble(SnowflakeState trouble, int64 floor, const char *error)
 }
 
 /*
- * Note down what stands in the way of a lease, or that nothing does any more; news
- * goes to the log.  The error is the message of what failed, or NULL.
+ * Record what prevents a lease, or that nothing does any more, and log it if it is
+ * new.  "error" is the message of a failure, or NULL.
  */
 void
 snowflake_lease_state_set_trouble(SnowflakeState trouble, const char *error)
@@ -437,7 +445,7 @@ snowflake_lease_state_set_trouble(SnowflakeState trouble, const char *error)
 	note_trouble(trouble, 0, kept);
 }
 
-/* Nothing is granted before the fleet's floor is passed. */
+/* Record that nothing is granted before the fleet's floor is passed. */
 void
 snowflake_lease_state_wait_for_floor(int64 floor)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_state.h
- *	  The node ID that this server has leased, as other processes see it.
+ *	  The lease of this server's node ID, as other processes see it.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,25 +14,25 @@
 /* Longest message that is kept, with its terminator */
 #define SNOWFLAKE_LEASE_ERROR_SIZE	256
 
-/* So long before the fleet's floor is passed a grant may be taken. */
+/* How long before the fleet's floor is passed a grant may be taken */
 #define SNOWFLAKE_LEASE_EARLY_USEC	(USECS_PER_SEC / 2)
 
-/* What others may know of the lease. */
+/* What other processes know about the lease. */
 typedef struct SnowflakeLeaseView
 {
 	uint32		grant;			/* its number; 0: there was none yet */
 	int32		node;
 	int64		from;			/* the first and the last tick it is for */
 	int64		until;
-	bool		revoked;		/* not to be used any more, at once */
-	bool		retired;		/* nor this one: the generator went back to
-								 * the clock, by another node ID */
+	bool		revoked;		/* it must no longer be used, from now on */
+	bool		retired;		/* likewise: the generator went back to the
+								 * clock, with another node ID */
 	bool		at_clock;		/* it replaces another one, and begins at the
-								 * clock, which the generator is to go back to */
+								 * clock, to which the generator is to go back */
 	TimestampTz renewed_at;
 	int64		tried_usec;		/* when the lessee's last attempt ended, on
-								 * the monotonic clock; 0: none yet, or with a
-								 * lease */
+								 * the monotonic clock; 0: there was none, or
+								 * it led to a lease */
 	SnowflakeState trouble;		/* why nothing is granted, or renewed */
 	TimestampTz trouble_since;
 	int64		floor;			/* the tick whose end is waited for, if that

@@ -4,14 +4,14 @@
  *	  The background worker that leases a node ID from the coordinator that
  *	  snowflake.node_source names.
  *
- * It runs as soon as the server starts, on standbys too, so that a promotion waits
- * for nothing; and only where node IDs are leased.  It connects to no database.
- * All waiting for a network is done here, so that the keeper and minting do not
- * notice a slow coordinator before the lease ends.
+ * It runs as soon as the server starts, also on standbys, so that a promotion need
+ * not wait; but only where node IDs are leased.  It does not connect to a
+ * database.  All waiting for the network is done here, so that a slow coordinator
+ * does not affect the keeper and minting before the lease ends.
  *
- * An attempt connects, does what lease.c says, and closes, once in half a
- * lease.  If it fails it is repeated soon.  Its results are in shared memory, so
- * another lessee can succeed one that ends while the server runs.
+ * An attempt connects, does what lease.c says, and disconnects, once in half a
+ * lease.  If it fails, it is repeated soon.  Its results are in shared memory,
+ * so another lessee can take over from one that ends while the server runs.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,16 +47,19 @@
 #define ANSWER_MS			5000
 #define LAST_ANSWER_MS		3000
 
-/* Between attempts that did not get a lease. */
+/* The time between attempts that did not get a lease */
 #define RETRY_MS			2000
 
-/* The least between those that wait for the fleet's floor. */
+/* The shortest time between attempts that wait for the fleet's floor */
 #define FLOOR_RETRY_USEC	(50 * 1000)
 
-/* One part in so many of the time a server that waits for a node ID lists the others. */
+/*
+ * A server that waits for a node ID spends at most this fraction of its time on listing the
+ * others: one in ...
+ */
 #define LISTING_SHARE	20
 
-/* Without a lessee for as long, another one is started. */
+/* After so long without a lessee, another one is started. */
 #define MISSING_USEC		USECS_PER_SEC
 
 /* How long an attempt waits for the keeper to judge the clock. */
@@ -65,7 +68,7 @@
 /* How long a stop waits for the keeper, which closes the gate. */
 #define KEEPER_ENDS_MS		3000
 
-/* The lease is being given back, which a further signal to stop must not end. */
+/* The lease is being given back, which another signal to stop must not interrupt. */
 static volatile sig_atomic_t giving_back = false;
 
 static void
@@ -74,7 +77,7 @@ lessee_exit(int code, Datum arg)
 	snowflake_lease_state_detach_lessee();
 }
 
-/* The server stops, or the lessee is terminated: end the wait for a network. */
+/* The server stops, or the lessee is terminated: end the wait for the network. */
 static void
 lessee_sigterm(SIGNAL_ARGS)
 {
@@ -99,8 +102,8 @@ describe_worker(BackgroundWorker *worker)
 }
 
 /*
- * Register the lessee, if node IDs are leased.  Only while the server preloads
- * libraries.
+ * Register the lessee, if node IDs are leased.  Call this only while the
+ * server preloads libraries.
  */
 void
 snowflake_lessee_init(void)
@@ -114,9 +117,10 @@ snowflake_lessee_init(void)
 }
 
 /*
- * Start a lessee, if node IDs are leased and there has been none for a moment: the
- * setting was changed while the server runs.  One too many ends by itself.  Only the
- * keeper; returns whether it is to look again soon.
+ * Start a lessee, if node IDs are leased and there has been none for a moment,
+ * because the setting was changed while the server was running.  A second lessee
+ * ends by itself.  Only the keeper calls this.  Returns true if it should check
+ * again soon.
  */
 bool
 snowflake_lessee_start(void)
@@ -150,7 +154,7 @@ snowflake_lessee_start(void)
 	return true;
 }
 
-/* How long an attempt may take: not so long that the lease ends meanwhile. */
+/* How long an attempt may take, in microseconds: not so long that the lease ends meanwhile. */
 static int64
 answer_usec(int most_ms)
 {
@@ -158,9 +162,9 @@ answer_usec(int most_ms)
 }
 
 /*
- * Between attempts that did not get a lease: sooner if the fleet's floor, that is, the end
- * of its tick, is near; later where there is no free node ID, if it takes long to list
- * those that are not.
+ * The time after an attempt that did not get a lease, in microseconds: shorter if the end
+ * of the tick of the fleet's floor is near; longer if there is no free node ID and it
+ * takes long to list the others.
  */
 static int64
 retry_after_usec(int64 took_usec)
@@ -179,7 +183,7 @@ retry_after_usec(int64 took_usec)
 	return Min(retry_usec, Max(floor_usec, FLOOR_RETRY_USEC));
 }
 
-/* Do two messages differ in the ms that an attempt took only? */
+/* Do two messages differ only in the ms that an attempt took, if at all? */
 static bool
 is_same_message(const char *one, const char *other)
 {
@@ -201,8 +205,9 @@ is_same_message(const char *one, const char *other)
 
 /*
  * Connect and do what is due: renew the lease or take one, or give it back, if
- * "end" is not NULL.  An error is a warning in the log, unless it is the one of
- * the time before.  Returns when the coordinator began to be asked.
+ * "end" is not NULL.  An error becomes a warning in the log, unless it is the
+ * same as the last time.  Returns when the exchange with the coordinator
+ * began, on the monotonic clock.
  */
 static int64
 attempt(MemoryContext context, const int64 *end)
@@ -221,7 +226,7 @@ attempt(MemoryContext context, const int64 *end)
 		/*
 		 * A clock that is not believed must not end a lease, or begin one.
 		 * Only the keeper judges it, and a standby has none.  A server that
-		 * merely starts will have one in a moment, which is worth the wait.
+		 * is starting will have one in a moment, for which this waits.
 		 */
 		if (end == NULL && GetRecoveryState() != RECOVERY_STATE_ARCHIVE)
 			snowflake_keeper_state_have_clock_judged(began_usec + JUDGE_USEC);
@@ -269,27 +274,27 @@ attempt(MemoryContext context, const int64 *end)
 }
 
 /*
- * Does nothing mint, until a keeper starts?  If not, or if the last keeper left its end
- * unstored, what is minted with the lease is not known.  Fills the generator's view.
+ * Can nothing be minted until a keeper starts, and is the exact end stored?  If not, it
+ * is not known what is minted with the lease.  Fills the generator's view.
  */
 static bool
 is_at_rest(SnowflakeView *view)
 {
 	pid_t		keeper_pid = snowflake_keeper_state_pid();
 
-	pg_read_barrier();			/* what a keeper that has ended has done */
+	pg_read_barrier();			/* read what a keeper that has ended has done */
 	snowflake_generator_view(view);
 	return keeper_pid == 0 && view->gate != GATE_OPEN && !view->end_unstored;
 }
 
 /*
- * The server stops: wait until the keeper has ended, for then nothing is minted any
- * more; and give back what was not used.  If the gate was left open, or its end
- * not stored, the lease ends by itself.
+ * The server stops: wait until the keeper has ended, because then nothing is minted
+ * any more, and give back what was not used.  If the gate was left open, or its end
+ * was not stored, the lease ends by itself.
  *
- * If the lessee and the keeper were only terminated by hand, there may be a keeper again,
- * or have been one, since the generator was looked at: it may have found the whole lease.
- * One that starts after the lease was shortened finds that.
+ * If the lessee and the keeper were only terminated by hand, there may be, or have been,
+ * another keeper since the generator was read, and it may have found the whole lease.  A
+ * keeper that starts after the lease was shortened finds the shorter one.
  */
 static void
 give_back(MemoryContext context)
@@ -309,10 +314,10 @@ give_back(MemoryContext context)
 		return;
 
 	/*
-	 * Up to the last tick with an ID of this grant.  If the gate was never
-	 * opened for it, or the generator was ahead of the clock from before,
-	 * nothing was minted: then nothing of it is kept.  If the gate was opened
-	 * for another node ID since, it is kept whole.
+	 * Keep the lease up to the last tick with an ID of this grant.  If the
+	 * gate was never opened for it, or the generator was ahead of the clock
+	 * from before, nothing was minted: then nothing of it is kept.  If the
+	 * gate was opened for another node ID since, all of it is kept.
 	 */
 	snowflake_lease_state_view(&lease);
 	if (lease.grant > view.newest_grant)
@@ -372,7 +377,7 @@ snowflake_lessee_main(Datum main_arg)
 		{
 			int64		began_usec = attempt(context, NULL);
 
-			/* the keeper is to see when a lease ends that is not renewed */
+			/* the keeper has to notice when a lease that is not renewed ends */
 			snowflake_keeper_state_request(SNOWFLAKE_WANT_NODE);
 			retry_usec = snowflake_clock_monotonic_usec();
 			retry_usec += retry_after_usec(retry_usec - began_usec);
@@ -390,6 +395,9 @@ snowflake_lessee_main(Datum main_arg)
 	if (snowflake_node_source == NODE_FROM_LEASE && snowflake_lease_is_held())
 		give_back(context);
 
-	/* not 0, so that a lessee that was terminated by hand is started again */
+	/*
+	 * not 0, so that the postmaster restarts a lessee that was terminated by
+	 * hand
+	 */
 	proc_exit(1);
 }

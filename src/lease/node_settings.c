@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * node_settings.c
- *	  The settings of the node ID: the number, where it comes from, and which may
- *	  be leased for how long.
+ *	  The settings of the node ID: the number, where it comes from, which node
+ *	  IDs may be leased, and for how long.
  *
  * node_source.c uses them.
  *
@@ -57,7 +57,7 @@ static const struct
 	{"consuls", "consul"},
 };
 
-/* The kind of coordinator that a URL names, which its module is named after, or NULL. */
+/* Returns the kind of coordinator that a URL names, after which its module is named, or NULL. */
 const char *
 snowflake_node_settings_coordinator(const char *url)
 {
@@ -72,7 +72,7 @@ snowflake_node_settings_coordinator(const char *url)
 	return NULL;
 }
 
-/* Are these the next characters of a URL, as they are or as their codes? */
+/* Does a URL begin with this word, written as it is or in percent codes? */
 static bool
 spells(const char *url, const char *word)
 {
@@ -95,10 +95,10 @@ spells(const char *url, const char *word)
 }
 
 /*
- * Does a URL have a password?  Settings are shown and logged in many places, so
- * it does not belong there.  As libpq does, take for user and password what is
- * before an "@" that comes before the first slash.  A colon in it that is written as its
- * code is part of the user's name to libpq, but not to ZooKeeper.
+ * Does a URL have a password?  It does not belong in a setting, since settings are shown
+ * and logged in many places.  Like libpq, this takes everything before an "@" that comes
+ * before the first slash for the user and the password.  A colon in it that is written
+ * as a percent code is part of the user's name to libpq, but not to ZooKeeper.
  */
 static bool
 has_password(const char *url)
@@ -119,7 +119,7 @@ has_password(const char *url)
 	return false;
 }
 
-/* Is this "address:" and what may be the name of an interface? */
+/* Is this "address:" followed by a possible name of an interface? */
 static bool
 names_interface(const char *text)
 {
@@ -132,8 +132,8 @@ names_interface(const char *text)
 }
 
 /*
- * Parse a value of snowflake.node_source.  Returns a complaint if it is none,
- * which does not have the value in it.
+ * Parse a value of snowflake.node_source.  Returns NULL, or a sentence that
+ * says what is wrong, which does not repeat the value.
  */
 static const char *
 parse_node_source(const char *text, SnowflakeNodeSource *source)
@@ -154,12 +154,12 @@ parse_node_source(const char *text, SnowflakeNodeSource *source)
 }
 
 /*
- * Refuse a node ID that the layout cannot hold, where that can be known.
+ * Refuse a node ID that the layout cannot hold, if that is known.
  *
  * While the server starts, the layout may not have its value yet, and a server
  * that does not start is worse than one that does not mint.  So a bad value in
- * the configuration file is taken then, by parallel workers as well, and the
- * keeper leaves the gate closed for it.
+ * the configuration file is accepted then, also in parallel workers, and the
+ * keeper leaves the gate closed.
  */
 static bool
 check_node_id(int *newval, void **extra, GucSource source)
@@ -175,8 +175,8 @@ check_node_id(int *newval, void **extra, GucSource source)
 }
 
 /*
- * Where the node ID comes from.  A value that is refused is not repeated, for it
- * may have a password.
+ * Check where the node ID comes from.  A refused value is not repeated,
+ * because it may have a password.
  */
 static bool
 check_node_source(char **newval, void **extra, GucSource source)
@@ -203,7 +203,7 @@ assign_node_source(const char *newval, void *extra)
 	memcpy(&snowflake_node_source, extra, sizeof(snowflake_node_source));
 }
 
-/* Ranges of node IDs, such as "0-63, 100". */
+/* Check a list of ranges of node IDs, such as "0-63, 100". */
 static bool
 check_lease_nodes(char **newval, void **extra, GucSource source)
 {
@@ -251,7 +251,7 @@ assign_lease_nodes(const char *newval, void *extra)
 	lease_nodes = extra;
 }
 
-/* The smallest node ID from this one on that may be leased, or -1. */
+/* Returns the smallest node ID from this one on that may be leased, or -1. */
 int32
 snowflake_node_settings_next_lease(int32 node)
 {
@@ -268,8 +268,8 @@ snowflake_node_settings_next_lease(int32 node)
 }
 
 /*
- * The length of a lease in ticks: two at least, so that it is renewed before its last
- * tick is over.
+ * Returns the length of a lease in ticks: at least two, so that it is renewed before
+ * its last tick is over.
  */
 int64
 snowflake_node_settings_lease_ticks(void)
@@ -278,9 +278,9 @@ snowflake_node_settings_lease_ticks(void)
 }
 
 /*
- * Refuse to start with a source of node IDs in the configuration file that is none:
- * with the default in its place a server could mint with the number that is to be
- * added to another.
+ * Refuse to start with an invalid source of node IDs in the configuration file:
+ * with the default in its place, a server could mint with a number that is meant to
+ * be added to another.
  */
 static void
 check_configured_node_source(void)
@@ -299,7 +299,7 @@ check_configured_node_source(void)
 				errdetail_internal("%s", complaint));
 }
 
-/* Define the settings.  The layout's are defined before, for their checks. */
+/* Define the settings.  The layout's must be defined before, since the checks use it. */
 void
 snowflake_node_settings_init(void)
 {

@@ -5,24 +5,24 @@
  *	  lease.
  *
  * A node ID from the host's name or address is determined when the server starts,
- * and stays what it was until the server stops or a reload changes the setting.
- * Hosts that lose their own addresses while they mint may be left with the same
- * one, such as that of a container engine's bridge, and would mint with one node ID.
+ * and does not change until the server stops or a reload changes the setting.  Hosts
+ * that lose their own addresses while they mint may be left with the same one, such
+ * as that of a container engine's bridge, and would mint with one node ID.
  *
- * The postmaster looks when it loads the library, before there is any other process.
- * Where the host gives no node ID, the keeper looks again until it does: an address may
- * arrive after the server has started, and nothing was minted meanwhile.  The keeper also
- * looks after a reload that changes the setting.  A standby has no keeper, so that waits
- * for the promotion, and until then the status looks at the host each time.  If one
- * reload changes the setting, and another one changes it back before the keeper has
- * noticed, it was not changed.
+ * The postmaster reads the name or the addresses when it loads the library, before there
+ * is any other process.  If the host gives no node ID, the keeper reads again until it
+ * does: an address may arrive after the server has started, and nothing was minted
+ * meanwhile.  The keeper also reads after a reload that changes the setting.  A standby
+ * has no keeper, so that waits for the promotion, and until then the status reads the
+ * host each time.  If one reload changes the setting, and another one changes it back
+ * before the keeper has noticed, that has no effect.
  *
- * What was determined is in a page of memory that all processes inherit from the
- * postmaster.  It is not in the server's shared memory, because that is made anew after
- * the crash of a process, which is no reason to look again.  It has one writer at a time:
- * the postmaster before it starts others, then the keeper.  While it is being written,
- * "changes" is odd.  If it stays odd, the keeper has died before it used what it wrote,
- * and the next one looks again.
+ * The result is in a page of memory that all processes inherit from the postmaster.  It
+ * is not in the server's shared memory, because that is re-created after the crash of a
+ * process, which is no reason to read again.  It has one writer at a time: the postmaster
+ * before it starts others, then the keeper.  While it is being written, "changes" is odd.
+ * If it stays odd, the keeper has died before it used what it wrote, and the next one
+ * reads again.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,7 +50,7 @@ typedef struct HostReading
 								 * sentence, why there is none */
 } HostReading;
 
-/* The last one that gave a node ID, and how often that was changed. */
+/* The last reading that gave a node ID, and how often it was changed. */
 typedef struct Determined
 {
 	volatile uint32 changes;
@@ -59,7 +59,10 @@ typedef struct Determined
 
 static Determined *determined = NULL;
 
-/* What the status says of it: no URL, which says more than others need to know. */
+/*
+ * Returns the source of the node ID for the status, without a URL, which says more than others
+ * need to know.
+ */
 const char *
 snowflake_node_source_name(void)
 {
@@ -90,7 +93,7 @@ snowflake_node_source_is_host(void)
  * What was determined
  */
 
-/* Look at the host, as the setting says. */
+/* Read the host's name or addresses, as the setting says. */
 static HostReading
 read_host(void)
 {
@@ -118,7 +121,7 @@ get_determined(HostReading *reading)
 		strcmp(reading->setting, snowflake_node_source_text) == 0;
 }
 
-/* The one writer's part. */
+/* Store a reading.  Only the one writer calls this. */
 static void
 set_determined(const HostReading *reading)
 {
@@ -129,7 +132,7 @@ set_determined(const HostReading *reading)
 	determined->changes++;
 }
 
-/* Likewise: there is none for the present setting. */
+/* Likewise: forget the reading, since there is none for the present setting. */
 static void
 forget_determined(void)
 {
@@ -148,7 +151,7 @@ node_of(const HostReading *reading)
 	return reading->number;
 }
 
-/* For one who does not determine it: what was determined, or would be now. */
+/* For processes that do not determine it: the reading that was determined, or would be now. */
 static HostReading
 get_reading(void)
 {
@@ -158,8 +161,8 @@ get_reading(void)
 }
 
 /*
- * For one who determines it: what was determined, or is now, if it gives a node ID.  If
- * not, tell the log why, once for each reason.
+ * For the process that determines it: the reading that was determined, or is now, if it
+ * gives a node ID.  If not, log why, once for each reason.
  */
 static HostReading
 determine(void)
@@ -193,8 +196,8 @@ determine(void)
 }
 
 /*
- * Determine the node ID, if it comes from the host.  Only the postmaster, while it loads
- * the library.
+ * Determine the node ID, if it comes from the host.  Only the postmaster calls this,
+ * while it loads the library.
  */
 void
 snowflake_node_source_init(void)
@@ -213,8 +216,8 @@ snowflake_node_source_init(void)
 }
 
 /*
- * The node ID with which to mint now, or what stands in the way.  With "reading" NULL it
- * does not come from the host.
+ * Sets *wanted to the node ID to mint with now, or to the obstacle.  If "reading" is
+ * NULL, it does not come from the host.
  */
 static void
 describe_wanted(const HostReading *reading, SnowflakeNode *wanted)
@@ -235,8 +238,9 @@ describe_wanted(const HostReading *reading, SnowflakeNode *wanted)
 }
 
 /*
- * The node ID to mint with, or what stands in the way.  Only the keeper, which
- * determines it where that is still to be done.
+ * Sets *wanted to the node ID to mint with, or to the obstacle.  Only the
+ * keeper calls this, which determines the node ID if that has not been done
+ * yet.
  */
 void
 snowflake_node_source_determine(SnowflakeNode *wanted)
@@ -251,8 +255,8 @@ snowflake_node_source_determine(SnowflakeNode *wanted)
 }
 
 /*
- * The node ID with which the keeper would mint now, or what stands in the way, as far as
- * another process can tell.
+ * Sets *wanted to the node ID that the keeper would open the gate for now, or to the
+ * obstacle, as far as another process can tell.
  */
 void
 snowflake_node_source_wanted(SnowflakeNode *wanted)
@@ -264,7 +268,7 @@ snowflake_node_source_wanted(SnowflakeNode *wanted)
 	describe_wanted(snowflake_node_source_is_host() ? &reading : NULL, wanted);
 }
 
-/* What the node ID was found in, or why it was not, for the log and the status. */
+/* Returns what the node ID was taken from, or why there is none, for the log and the status. */
 char *
 snowflake_node_source_origin(void)
 {
@@ -286,7 +290,7 @@ snowflake_node_source_origin(void)
 	return NULL;
 }
 
-/* What is to be set for another node ID, for hints. */
+/* Returns the settings to change for another node ID, for hints. */
 const char *
 snowflake_node_source_settings(void)
 {

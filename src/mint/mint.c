@@ -3,9 +3,9 @@
  * mint.c
  *	  Minting: a step of the generator, and the waiting around it.
  *
- * The step is in generator.c, which argues why no ID comes twice.
- * mint_slowly() finds out why a step fails, and how long to wait,
- * without any lock.
+ * The step is in generator.c, which argues why no ID is issued twice.
+ * mint_slowly() finds out why a step fails and how long to wait, without
+ * holding any lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,20 +41,20 @@ PG_FUNCTION_INFO_V1(snowflake_next_batch);
 PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
 
 /*
- * Sleeps before the clock is looked at again double from the first to the last
- * of these: a clock that was moved may be set right, or be corrected, at any
+ * Sleeps before the clock is read again double from the first to the last of
+ * these: a clock that was moved may be set right, or be corrected, at any
  * moment.
  */
 #define FIRST_SLEEP_MS		10
 #define LAST_SLEEP_MS		100
 
-/* How long to wait for the keeper's look at the clock before a sleep. */
+/* How long to wait for the keeper to judge the clock before a sleep */
 #define LOOK_WAIT_USEC		(50 * 1000)
 
 /* IDs of a batch that are issued in one step */
 #define BATCH_CHUNK			4096
 
-/* What a call of snowflake_next_batch() has left. */
+/* What a call of snowflake_next_batch() has left to return. */
 typedef struct Batch
 {
 	SnowflakeIssued issued;
@@ -64,34 +64,36 @@ typedef struct Batch
 /* What one call has waited for so far. */
 typedef struct MintWait
 {
-	int64		started_usec;	/* on the monotonic clock; 0: did not wait yet */
+	int64		started_usec;	/* on the monotonic clock; 0: it has not
+								 * waited yet */
 	bool		for_clock;
 	bool		for_keeper;
 	int64		for_clock_usec;
 	int64		for_keeper_usec;
-	uint64		looks;			/* the keeper's look at the clock that counts;
-								 * 0: none was asked for */
-	int64		excess_usec;	/* how far the clock was behind, at the least,
-								 * since it was asked for */
-	int			sleep_ms;		/* the next one for a clock that is far behind */
+	uint64		looks;			/* number of the keeper's judgment that
+								 * counts; 0: none was asked for */
+	int64		excess_usec;	/* the least that the clock was behind since
+								 * that was asked for */
+	int			sleep_ms;		/* the next sleep for a clock that is far
+								 * behind */
 } MintWait;
 
 
-/* When a wait is too long, on the monotonic clock. */
+/* When a wait becomes too long, on the monotonic clock. */
 static int64
 deadline(const MintWait *wait)
 {
 	return wait->started_usec + snowflake_max_wait_ms * INT64CONST(1000);
 }
 
-/* When a wait for the keeper is too long. */
+/* When a wait for the keeper becomes too long, on the monotonic clock. */
 static int64
 keeper_deadline(const MintWait *wait)
 {
 	return wait->started_usec + snowflake_settings_keeper_wait_ms() * INT64CONST(1000);
 }
 
-/* A wait begins, unless it has begun.  Returns the monotonic clock. */
+/* Begin a wait, unless it has begun.  Returns the time on the monotonic clock. */
 static int64
 begin_waiting(MintWait *wait)
 {
@@ -103,7 +105,7 @@ begin_waiting(MintWait *wait)
 	return now_usec;
 }
 
-/* Sleep because of the clock, interruptibly, for up to so many ms. */
+/* Sleep because of the clock, interruptibly, for up to "ms". */
 static void
 sleep_for_clock(long ms, MintWait *wait)
 {
@@ -128,12 +130,13 @@ sleep_for_clock(long ms, MintWait *wait)
 }
 
 /*
- * Have the keeper look at the clock, which may need a correction.  Returns whether it
- * had done so before this call, or is not going to in time.
+ * Have the keeper judge the clock, which may need a correction.  Returns true if it
+ * had done so before this call, or will not do so in time.
  *
- * It may be held for longer than this waits for it, so step again afterwards.  A look
- * that was under way when this wait began may have been at another clock, so the next
- * one counts; and so does another one, if the clock has gone back further since.
+ * The keeper may be held for longer than this waits for it, so the caller then steps
+ * again.  A judgment that was under way when this wait began may be about an earlier
+ * clock, so the next one counts; and if the clock has gone back further since, a
+ * later one.
  */
 static bool
 have_clock_judged(int64 excess_usec, MintWait *wait)
@@ -161,9 +164,9 @@ have_clock_judged(int64 excess_usec, MintWait *wait)
 }
 
 /*
- * A step found the generator too far ahead of the clock, twice, so that was no
- * stale reading.  Either the clock went back, and the keeper corrects it; or it
- * is to be waited for, and an error if that would be too long.
+ * Two steps found the generator too far ahead of the clock, so that was not a
+ * stale reading.  Either the clock went back, and the keeper corrects it; or
+ * this waits for the clock, and raises an error if that would take too long.
  */
 static void
 wait_for_clock(int64 excess_usec, MintWait *wait)
@@ -186,13 +189,13 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 }
 
 /*
- * Wait until a position that was issued early is due: the clock is to be no
- * further behind it than it may.  If the clock goes back meanwhile, that may take too
+ * Wait until a position that was issued early is due, that is, no further ahead of
+ * the clock than it may be.  If the clock goes back meanwhile, that may take too
  * long: then the position is lost.
  *
  * The floor of a snowflake_advance() that returns meanwhile does not matter: this call
- * began before it returned, so its ID may be smaller.  What is left of a batch is not
- * used after that, which snowflake_generator_is_outdated() sees to.
+ * began before it returned, so its ID may be smaller.  After that,
+ * snowflake_generator_is_outdated() makes sure that the rest of a batch is not used.
  */
 static void
 wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
@@ -208,7 +211,7 @@ wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
 		{
 			int64		now_usec = begin_waiting(wait);
 
-			/* a clock that stands still */
+			/* the clock has stopped */
 			if (now_usec > deadline(wait) + snowflake_generator_early_usec())
 				snowflake_refusal_ahead(excess_usec, now_usec - wait->started_usec);
 			sleep_for_clock(excess_usec / 1000 + 1, wait);
@@ -217,8 +220,9 @@ wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
 }
 
 /*
- * Ask the keeper for what a step lacks, and sleep until it announces something.
- * An error if it has not done so within snowflake.max_wait, or cannot.
+ * Ask the keeper for what a step lacks, and sleep until it announces
+ * something.  Raises an error if it has not done so within snowflake.max_wait,
+ * or cannot.
  */
 static void
 wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
@@ -242,7 +246,7 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 	snowflake_keeper_state_request(lacks == STEP_UNRESERVED ?
 								   SNOWFLAKE_WANT_TIME : SNOWFLAKE_WANT_GATE);
 
-	/* for time, look again now and then: the clock may make it needless */
+	/* for time, check again now and then: the clock may make this unnecessary */
 	until_usec = keeper_deadline(wait);
 	if (lacks == STEP_UNRESERVED)
 		until_usec = Min(until_usec, now_usec + LAST_SLEEP_MS * 1000);
@@ -256,11 +260,11 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 	if (lacks == STEP_UNRESERVED)
 		snowflake_refusal_unreserved();
 
-	/* it may have opened at the last moment */
+	/* this returns if the gate was opened at the last moment */
 	snowflake_refusal_closed(snowflake_generator_gate());
 }
 
-/* What the first mint of a backend looks at, and what that of a transaction does. */
+/* The checks of a backend's first mint, and what the first mint of a transaction does. */
 static pg_noinline void
 begin_minting(const char *function)
 {
@@ -274,9 +278,9 @@ begin_minting(const char *function)
 }
 
 /*
- * Issue up to "want" positions when the first step could not: wait for what
- * stands in its way, or raise an error if that would take longer than
- * snowflake.max_wait.  Holds no lock.
+ * Issue up to "want" positions after the first step has failed: wait for what
+ * prevents it, or raise an error if that would take longer than
+ * snowflake.max_wait.  Holds no lock while it waits.
  */
 static pg_noinline void
 mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
@@ -310,7 +314,7 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 				wait_for_keeper(function, step, &wait);
 				break;
 			case STEP_ENDED:
-				/* or the clock has jumped there, and is not to be believed */
+				/* unless the clock has jumped there, and will not be believed */
 				(void) begin_waiting(&wait);
 				if (have_clock_judged(PG_INT64_MAX / 2, &wait))
 					snowflake_refusal_ended();
@@ -320,8 +324,8 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 }
 
 /*
- * Wait until the gate was opened once since the server's start, which a mint has to
- * do as well: with the same errors, in the name of "function".
+ * Wait until the gate has been opened once since the server's start.  This has to
+ * do what a mint does, and raises the same errors, in the name of "function".
  */
 void
 snowflake_mint_await_opening(const char *function)
@@ -357,8 +361,8 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 }
 
 /*
- * The next ID of those issued, with a value in the caller's field.  There the
- * node's bits are zero.
+ * Returns the next ID of those issued, with a value in the caller's field,
+ * where the node's bits are zero.
  */
 static inline int64
 take_id(SnowflakeIssued *issued, int64 value_bits)
@@ -382,7 +386,7 @@ snowflake_next(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(take_id(&issued, 0));
 }
 
-/* A value for the caller's field, in its place.  An error if it does not fit. */
+/* Returns a value for the caller's field, in its place.  Raises an error if it does not fit. */
 static int64
 place_value(int32 value)
 {
@@ -415,8 +419,8 @@ snowflake_next_value(PG_FUNCTION_ARGS)
 }
 
 /*
- * The same for C: an error names the function that is to mint.  Unlike a call by
- * SQL it looks nothing up, so no other function can take its place.
+ * Mint an ID for C code; errors name the given function.  Unlike a call
+ * through SQL, this looks nothing up, so no other function can take its place.
  */
 int64
 snowflake_mint(const char *function)
@@ -430,10 +434,10 @@ snowflake_mint(const char *function)
 /*
  * Mint several IDs, one for each row: the same rules, fewer steps.
  *
- * Positions are issued as they are needed, up to BATCH_CHUNK at a time.  If the
- * query stops early, the rest of the chunk is never used; nor is it if that
- * would be out of order.  The second argument, if there is one, is for the
- * caller's field.
+ * Positions are issued as they are needed, up to BATCH_CHUNK at a time.  If
+ * the query stops early, the rest of the chunk is never used; neither is it if
+ * that would break the order.  The second argument, if there is one, is for
+ * the caller's field.
  */
 Datum
 snowflake_next_batch(PG_FUNCTION_ARGS)

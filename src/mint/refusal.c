@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * refusal.c
- *	  What a mint that fails is told, which is counted; and the status, as
- *	  advice.
+ *	  The errors of mints that fail, which are counted, and the advice of the
+ *	  status.
  *
- * words.c has the words for each state, and state.c says which one there is.  Here are the
- * values that the words name.
+ * words.c has the words for each state, and state.c decides which state applies.  This
+ * file has the values that the words name.
  *
  *-------------------------------------------------------------------------
  */
@@ -75,7 +75,7 @@ layout_text(bool is_stored)
 	return pstrdup(text);
 }
 
-/* The database of a lost reservation, which a standby has no keeper to publish. */
+/* The database of a lost reservation.  A standby has no keeper that publishes it. */
 static const char *
 home_text(const SnowflakeSituation *now)
 {
@@ -122,7 +122,7 @@ value_of_server(const char *word, const SnowflakeSituation *now)
 		return psprintf("%d", wanted_node());
 	if (IS("host"))
 
-		/* its names and addresses are not for everybody */
+		/* its names and addresses are not public */
 		return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ?
 			snowflake_node_source_origin() : "The server log has what was read.";
 	if (IS("host_part"))
@@ -279,7 +279,7 @@ snowflake_refusal_in_recovery(const char *function)
 	PreventCommandDuringRecovery(function);
 }
 
-/* As what a mint is counted that a closed gate refuses. */
+/* The counter of mints that a gate refuses. */
 static SnowflakeCounter
 refusal_by(SnowflakeGate gate)
 {
@@ -300,7 +300,7 @@ refusal_by(SnowflakeGate gate)
 	}
 }
 
-/* Raise the error of a mint in this state, which is counted.  Needs a transaction. */
+/* Raise the error of a mint in this state, and count it.  Needs a transaction. */
 pg_noreturn static void
 refuse(SnowflakeState state, SnowflakeCounter refusal, const SnowflakeSituation *now)
 {
@@ -332,7 +332,7 @@ snowflake_refusal_closed(SnowflakeGate gate)
 	refuse(snowflake_state_of_gate(&now), refusal_by(gate), &now);
 }
 
-/* The layout has no later tick. */
+/* Raise the error of a mint when the layout has no later tick. */
 void
 snowflake_refusal_ended(void)
 {
@@ -343,8 +343,9 @@ snowflake_refusal_ended(void)
 }
 
 /*
- * The generator would be ahead of the clock by "excess_usec" more than it may,
- * after this call has waited for "waited_usec".
+ * Raise the error of a mint when the generator would be ahead of the clock by
+ * "excess_usec" more than it may be, after this call has waited for
+ * "waited_usec".
  */
 void
 snowflake_refusal_ahead(int64 excess_usec, int64 waited_usec)
@@ -359,8 +360,8 @@ snowflake_refusal_ahead(int64 excess_usec, int64 waited_usec)
 }
 
 /*
- * The generator is ahead of the clock by "excess_usec" more than it may, and the keeper has not
- * judged in time whether that clock counts.
+ * Raise the error of a mint when the generator is ahead of the clock by "excess_usec" more than
+ * it may be, and the keeper has not judged that clock in time.
  */
 void
 snowflake_refusal_unjudged(int64 excess_usec)
@@ -373,7 +374,7 @@ snowflake_refusal_unjudged(int64 excess_usec)
 	refuse(STATE_UNJUDGED, COUNTER_REFUSED_KEEPER, &now);
 }
 
-/* The keeper has not reserved more in time. */
+/* Raise the error of a mint when the keeper has not reserved more in time. */
 void
 snowflake_refusal_unreserved(void)
 {
@@ -396,8 +397,8 @@ snowflake_refusal_unreserved(void)
  */
 
 /*
- * What to do, in sentences; NULL if all is well, or will be in a moment.  On a standby:
- * so that it can mint after a promotion.  Needs a transaction.
+ * Returns what to do, in sentences, or NULL if all is well or will be in a moment; on a
+ * standby, what to do so that it can mint after a promotion.  Needs a transaction.
  */
 const char *
 snowflake_refusal_advice(void)

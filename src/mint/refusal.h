@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * refusal.h
- *	  What a mint that fails is told, and the status, as advice.
+ *	  The errors of mints that fail, and the advice of the status.
  *
  *-------------------------------------------------------------------------
  */

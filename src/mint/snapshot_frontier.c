@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * snapshot_frontier.c
- *	  The frontier of the snapshot that a statement reads by.
+ *	  The frontier of the snapshot that a statement reads with.
  *
  * The promise of snowflake_frontier(): every ID at or below it that this server has
  * minted, and that will ever be visible in this database, is visible to the active
  * snapshot.  So a statement that asks for rows up to it misses none, wherever the
- * call stands in the statement, in a view or in a function; and one snapshot has one
+ * call is in the statement, in a view or in a function; and one snapshot has one
  * frontier.
  *
  * The frontier F that frontier.c computes is right for snapshots that are taken
@@ -15,35 +15,36 @@
  * 1. F is computed, and then a snapshot N is taken, which is not used to read.  F is
  *	  right for N.
  *
- * 2. F is right for S as well if S covers N: if it sees all that N sees.  That is so
- *	  if S.xmax is not below N.xmax, and every transaction in the list of S that is
- *	  below N.xmax is in the list of N, too.  Take a transaction that N sees.  It is
- *	  below N.xmax, and so below S.xmax, and not in the list of N, hence not in that
- *	  of S.  Top-level transactions are enough: a transaction leaves the process array
- *	  with all its subtransactions.  (In the list of an imported snapshot there may
- *	  be more than is in progress.  Then it covers less.)
+ * 2. F is right for S as well if S covers N, that is, sees all that N sees.  That is
+ *	  so if S.xmax is not below N.xmax, and every transaction in the list of S that is
+ *	  below N.xmax is in the list of N as well.  Take a transaction that N sees.  It
+ *	  is below N.xmax, and so below S.xmax, and not in the list of N, hence not in
+ *	  that of S.  Top-level transactions are enough: a transaction leaves the process
+ *	  array with all its subtransactions.  (In the list of an imported snapshot there
+ *	  may be more than is in progress.  Then it covers less.)
  *
  * 3. If it does not, a transaction has ended between S and N.  Then an earlier F
- *	  counts, for which the same is known: the one before of this backend, by its N;
- *	  and what others have published, by a number (see frontier_sample.c).  The largest
- *	  of those that are right is right.
+ *	  counts that is known to be right for S: this backend's previous one, by its N;
+ *	  and those that others have published, by a number (see frontier_sample.c).  The
+ *	  largest of those that are right is right.
  *
  * No argument about time is needed, and none about who computed F: a reader may be
  * stopped between any two steps.
  *
  * Within a snapshot the answer must not change.  A statement may call the function
- * for each row, and would pass a row that lies between a smaller answer and a larger
- * one.  So answers are kept, by what the snapshot sees, until the transaction ends: a
- * cursor may be read on after other statements.  xmin, xmax and the length of the
- * list tell what a snapshot sees: as time goes on, either xmax goes up or the list
- * gets shorter.  That is true of a backend's own snapshots, and a transaction that
- * imports one has no other.  That there is no answer is kept as well.
+ * for each row, and would skip a row between a smaller answer and a larger one.  So
+ * answers are kept, by what the snapshot sees, until the transaction ends: a cursor
+ * may be read on after other statements.  xmin, xmax and the length of the list tell
+ * what a snapshot sees: as time goes on, either xmax goes up or the list gets
+ * shorter.  That is true of a backend's own snapshots, and a transaction that imports
+ * one has no other.  That there is no answer is kept as well.
  *
- * For the same reason a parallel worker may not ask: it would have another memory.
+ * For the same reason, a parallel worker must not call the function: it would keep
+ * answers of its own.
  *
  * When the generator goes back, earlier frontiers are void: see
- * frontier_sample.c.  Earlier answers are not, because they are about IDs in
- * the order that has been given up.
+ * frontier_sample.c.  Earlier answers within a snapshot are not, because they
+ * are about IDs in the order that has been given up.
  *
  * test/model/frontier.pml is a model of this, which is checked exhaustively.
  *
@@ -80,7 +81,7 @@ typedef struct Sampled
 	TransactionId *xip;			/* ascending as numbers */
 } Sampled;
 
-/* What a snapshot sees, and the answer that it got; -1: none */
+/* What a snapshot sees */
 typedef struct Seen
 {
 	TransactionId xmin;
@@ -115,8 +116,8 @@ in_full(TransactionId xid, FullTransactionId next)
 }
 
 /*
- * Compute a frontier, and take what tells for which snapshots it is right.  "later" is
- * where this takes its snapshot.
+ * Compute a frontier, together with the numbers that tell for which snapshots it is
+ * right.  This takes a snapshot in "later".
  */
 static Sampled
 take_sample(Snapshot later)
@@ -129,8 +130,8 @@ take_sample(Snapshot later)
 	SNOWFLAKE_INJECTION_POINT("snowflake-frontier-computed");
 
 	/*
-	 * Afterwards, in this order.  Not GetLatestSnapshot(), which the leader
-	 * of a parallel query may not call.
+	 * After the frontier, and in this order.  This does not use
+	 * GetLatestSnapshot(), which the leader of a parallel query may not call.
 	 */
 	(void) GetSnapshotData(later);
 	sampled.sample.next = ReadNextFullTransactionId();
@@ -158,7 +159,7 @@ keep_sample(const Sampled *sampled)
 	newest_sampled.xip = xip;
 }
 
-/* Does a snapshot see all that the one of a sample sees?  "xmax" is its own, in full. */
+/* Does a snapshot see all that the snapshot of a sample sees?  "xmax" is its own, in full. */
 static bool
 covers(Snapshot snapshot, FullTransactionId xmax, const Sampled *sampled)
 {
@@ -176,7 +177,7 @@ covers(Snapshot snapshot, FullTransactionId xmax, const Sampled *sampled)
 	return true;
 }
 
-/* A frontier that is right for this snapshot; -1 if none is known. */
+/* Returns a frontier that is right for this snapshot, or -1 if none is known. */
 static int64
 find_frontier(Snapshot snapshot)
 {
@@ -190,7 +191,7 @@ find_frontier(Snapshot snapshot)
 	sampled = take_sample(&later);
 	snowflake_frontier_sample_publish(MyDatabaseId, &sampled.sample);
 
-	/* what was computed before the generator went back is void */
+	/* frontiers that were computed before the generator went back are void */
 	(void) snowflake_generator_newest(&newest);
 	xmax = in_full(snapshot->xmax, sampled.sample.next);
 	id = snowflake_frontier_sample_find(MyDatabaseId, newest.lowered_at, xmax,
@@ -211,7 +212,7 @@ find_frontier(Snapshot snapshot)
  * Answers
  */
 
-/* The answers of the running transaction, with which their memory goes. */
+/* Returns the answers of the running transaction; its end frees them. */
 static HTAB *
 get_answers(void)
 {
@@ -233,7 +234,7 @@ get_answers(void)
 	return answers;
 }
 
-/* NULL if it lies before the first ID, or is not known for the active snapshot. */
+/* Returns the frontier of the active snapshot: NULL if it is below the first ID, or not known. */
 Datum
 snowflake_frontier(PG_FUNCTION_ARGS)
 {
@@ -250,7 +251,7 @@ snowflake_frontier(PG_FUNCTION_ARGS)
 				errmsg("cannot execute %s in a parallel worker", "snowflake_frontier()"),
 				errhint("Declare a function that calls it PARALLEL RESTRICTED."));
 
-	/* the planner may ask where there is none */
+	/* the planner may call this without a snapshot */
 	if (!ActiveSnapshotSet())
 		PG_RETURN_NULL();
 	snapshot = GetActiveSnapshot();

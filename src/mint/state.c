@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * state.c
- *	  Which state minting is in, of those that have words.
+ *	  Which of the states in words.c minting is in.
  *
- * All that this depends on is read once, by snowflake_state_look(), without a lock that the
- * keeper or a mint would have to wait for: the state may be that of a moment ago.
+ * Everything that this depends on is read once, by snowflake_state_look(), without a lock
+ * for which the keeper or a mint would have to wait: the state may be that of a moment ago.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,7 @@
 #include "lease/node_source.h"
 #include "mint/state.h"
 
-/* Read all that a state depends on. */
+/* Read everything that a state depends on. */
 void
 snowflake_state_look(SnowflakeSituation *now)
 {
@@ -66,8 +66,9 @@ server_has_no_keeper(void)
 }
 
 /*
- * What keeps the keeper from its work.  What may be over in a moment counts only if mints
- * have to wait for it, and is told as that unless one has waited for long enough.
+ * Returns what prevents the keeper from its work.  A state that may be over in a moment
+ * counts only if mints have to wait for it, and is reported as a short one unless a mint
+ * has waited long enough.
  */
 SnowflakeState
 snowflake_state_of_keeper(const SnowflakeSituation *now)
@@ -91,8 +92,8 @@ snowflake_state_of_keeper(const SnowflakeSituation *now)
 }
 
 /*
- * Why nothing is granted, or renewed.  A floor that is passed is no trouble any more, even if
- * the lessee has not said so; nor is one that is passed before the lease ends.
+ * Returns why nothing is granted or renewed.  A floor that is passed no longer matters, even
+ * if the lessee has not noticed; neither does one that is passed before the lease ends.
  */
 SnowflakeState
 snowflake_state_of_lease(const SnowflakeSituation *now)
@@ -115,7 +116,7 @@ snowflake_state_of_lease(const SnowflakeSituation *now)
 	return lease->grant == 0 ? STATE_LESSEE_ASKS : STATE_LESSEE_LATE;
 }
 
-/* No clock was believed since the start. */
+/* Returns the state when no clock has been believed since the start. */
 static SnowflakeState
 state_of_clock(const SnowflakeSituation *now)
 {
@@ -129,7 +130,7 @@ state_of_clock(const SnowflakeSituation *now)
 		now->clock.off_usec < 0 ? STATE_CLOCK_BEHIND : STATE_CLOCK_DOUBTED;
 }
 
-/* What is wrong while the gate is as it is; an open one is if the keeper is needed. */
+/* Returns what is wrong, judging by the gate; of an open gate, judging by the keeper. */
 SnowflakeState
 snowflake_state_of_gate(const SnowflakeSituation *now)
 {
@@ -170,7 +171,7 @@ snowflake_state_of_gate(const SnowflakeSituation *now)
 	return state_of_database() != STATE_NO_TROUBLE ? state_of_database() : STATE_NOT_READY;
 }
 
-/* The clock has jumped.  To believe it helps, unless IDs are ahead of it. */
+/* Returns the state when the clock has jumped.  Believing it helps, unless IDs are ahead of it. */
 SnowflakeState
 snowflake_state_of_jump(const SnowflakeSituation *now)
 {
@@ -195,7 +196,7 @@ is_advanced(const SnowflakeSituation *now)
 
 /*
  * Does a generator that is too far ahead merely wait for the end of what was reserved
- * before a crash or a promotion?  The clock is as it should be then: the keeper reserves no
+ * before a crash or a promotion?  Then the clock is probably right: the keeper reserves no
  * further ahead of it.
  */
 bool
@@ -206,7 +207,10 @@ snowflake_state_resumes(const SnowflakeSituation *now)
 		snowflake_server_layout.tick_usec;
 }
 
-/* Time pays for what was there before a step back first, and what is left of that counts. */
+/*
+ * Returns why IDs are ahead of the clock.  Time first makes up for an older lead, so what is left
+ * of that lead counts.
+ */
 SnowflakeState
 snowflake_state_why_ahead(const SnowflakeSituation *now)
 {
@@ -220,7 +224,10 @@ snowflake_state_why_ahead(const SnowflakeSituation *now)
 	return snowflake_generator_is_untouched(&now->view) ? STATE_STARTED : STATE_LOWERED;
 }
 
-/* The ways out where IDs are ahead for long: snowflake.max_ahead may not be as large as they need. */
+/*
+ * Returns the ways out if IDs are far ahead: snowflake.max_ahead cannot be set to more than its
+ * maximum.
+ */
 SnowflakeState
 snowflake_state_ways(const SnowflakeSituation *now)
 {
@@ -243,7 +250,7 @@ snowflake_state_if_ahead(const SnowflakeSituation *now)
 }
 
 
-/* What the status says of the gate: "open", or "closed:" and why. */
+/* Returns what the status says about the gate: "open", or "closed:" and why. */
 const char *
 snowflake_state_gate(void)
 {
@@ -254,7 +261,7 @@ snowflake_state_gate(void)
 	return snowflake_words_gate(snowflake_generator_gate());
 }
 
-/* What the coordinator has said stands until an administrator changes the fleet. */
+/* Has the coordinator refused a lease, so that only an administrator can change that? */
 static bool
 lease_is_refused(void)
 {
@@ -268,8 +275,8 @@ lease_is_refused(void)
 }
 
 /*
- * Does the reason of a closed gate stand as this backend sees the settings?  Then it is in vain to
- * wait until the keeper opens it.  Needs a transaction.
+ * Does the reason of a closed gate still hold with this backend's settings?  Then it is useless to
+ * wait for the keeper to open it.  Needs a transaction.
  */
 bool
 snowflake_state_stays_closed(SnowflakeGate gate)
@@ -285,7 +292,7 @@ snowflake_state_stays_closed(SnowflakeGate gate)
 			return state_of_database() != STATE_NO_TROUBLE;
 		case GATE_NODE_UNSET:
 		case GATE_NODE_TOO_LARGE:
-			/* the keeper may not have taken up yet what this backend sees */
+			/* the keeper may not have read the settings that this backend has */
 			snowflake_node_source_wanted(&wanted);
 			return wanted.obstacle == gate;
 		case GATE_LEASE_NONE:
@@ -294,8 +301,8 @@ snowflake_state_stays_closed(SnowflakeGate gate)
 
 			/*
 			 * The layout and the name of the keeper's database are fixed when
-			 * the server starts.  If what is stored is changed, a reload
-			 * makes the keeper look.
+			 * the server starts.  If the stored ones are changed, a reload
+			 * makes the keeper check them.
 			 */
 		case GATE_LEASE_REVOKED:
 		case GATE_LAYOUT_CHANGED:
@@ -313,10 +320,12 @@ snowflake_state_stays_closed(SnowflakeGate gate)
 }
 
 /*
- * On a standby: what the gate would be after a promotion, as far as that can be
- * told from here, or GATE_OPEN if nothing is known to stand in the way.
+ * On a standby, returns what the gate would be after a promotion, as far as
+ * that can be told from here, or GATE_OPEN if nothing is known to prevent
+ * minting.
  *
- * The stored layout is known where the reservation is, in the keeper's database.
+ * The stored layout is only known in the keeper's database, where the
+ * reservation is.
  */
 SnowflakeGate
 snowflake_state_foresee(void)
@@ -339,7 +348,7 @@ snowflake_state_foresee(void)
 	return GATE_OPEN;
 }
 
-/* While the gate is open, and the keeper does its work. */
+/* Returns the state while the gate is open and the keeper works. */
 SnowflakeState
 snowflake_state_of_open_gate(const SnowflakeSituation *now)
 {
@@ -365,8 +374,9 @@ snowflake_state_of_open_gate(const SnowflakeSituation *now)
 }
 
 /*
- * In how long will what IDs follow be so much further, if the clock goes on as it does?
- * A jump ahead that is coasted through shortens that, once it has lasted long enough.
+ * Returns how long it will take, in microseconds, until the clock that IDs follow is
+ * "excess_usec" further, if the clock goes on as it does.  A jump ahead that is coasted
+ * through shortens that, once it has lasted long enough.
  */
 int64
 snowflake_state_wait_usec(int64 excess_usec)

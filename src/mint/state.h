@@ -13,11 +13,12 @@
 #include "generator/words.h"
 #include "lease/lease_state.h"
 
-/* All that is known when something is to be said. */
+/* Everything that is known when a state is reported. */
 typedef struct SnowflakeSituation
 {
-	SnowflakeGate gate;			/* on a standby, that after a promotion */
-	SnowflakeState state;		/* that of which the hint is asked for */
+	SnowflakeGate gate;			/* on a standby, what it would be after a
+								 * promotion */
+	SnowflakeState state;		/* the one whose hint is asked for */
 	SnowflakeView view;
 	SnowflakeLeaseView lease;
 
@@ -29,14 +30,14 @@ typedef struct SnowflakeSituation
 
 	/* The clock */
 	SnowflakeClockState clock;
-	int64		lead_usec;		/* of the newest position, and how much more
-								 * that is than it may be */
+	int64		lead_usec;		/* of the newest position, and by how much
+								 * that is more than it may be */
 	int64		excess_usec;
 
 	/* A mint that fails */
 	bool		has_waited;
 	int64		waited_usec;
-	bool		lease_is_needed;	/* by now, by mints */
+	bool		lease_is_needed;	/* now, by mints */
 } SnowflakeSituation;
 
 extern void snowflake_state_look(SnowflakeSituation *now);

@@ -3,14 +3,14 @@
  * cipher.c
  *	  FF1: encryption of numbers as numbers of the same range.
  *
- * NIST Special Publication 800-38G: a Feistel network of ten rounds over the
- * upper and the lower half of a number's digits.  A round adds to one half, modulo
- * its range, what a CBC-MAC with AES makes of the other half, the round's number
- * and the tweak.  Letters in comments are those of the standard.
+ * NIST Special Publication 800-38G: a Feistel network of ten rounds over the upper
+ * and the lower half of a number's digits.  A round computes a CBC-MAC with AES of
+ * one half, the round's number and the tweak, and adds it to the other half,
+ * modulo its range.  Letters in comments are those of the standard.
  *
- * All that the MAC reads before its last block depends on the range and the tweak
- * alone, and that block's head as well.  So they are prepared, and a round costs one
- * AES block.
+ * Everything that the MAC reads before its last block, and the head of that block,
+ * depend only on the range and the tweak.  So they are prepared, and a round costs
+ * one AES block.
  *
  * The radix is an argument although the extension needs only 2, because NIST's
  * samples are in radix 10 and 36: the test runs them through the code that the
@@ -29,7 +29,7 @@
 
 #define ROUNDS	10
 
-/* AES with a key of 128, 192 or 256 bits, until snowflake_cipher_aes_free(). */
+/* Returns AES with a key of 128, 192 or 256 bits, which the caller frees, or NULL. */
 SnowflakeAes *
 snowflake_cipher_aes_make(const uint8 *key, int bits)
 {
@@ -45,7 +45,7 @@ snowflake_cipher_aes_make(const uint8 *key, int bits)
 	return NULL;
 }
 
-/* Wipes the key as well.  NULL is nothing to do. */
+/* Free AES, and wipe its key.  Does nothing for NULL. */
 void
 snowflake_cipher_aes_free(SnowflakeAes *aes)
 {
@@ -63,8 +63,9 @@ encrypt_block(SnowflakeAes *aes, uint8 *block)
 }
 
 /*
- * Prepare encryption of numbers of so many digits under a tweak.  The caller sees
- * to it that the halves are not too large, and that there are at most 255 digits.
+ * Prepare encryption of numbers of so many digits with a tweak.  The caller makes
+ * sure that the halves are not too large, and that there are at most 255 digits.
+ * Returns false if OpenSSL refuses.
  */
 bool
 snowflake_cipher_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes, uint32 radix, int digits,
@@ -101,8 +102,8 @@ snowflake_cipher_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes, uint32 radix,
 		return false;
 
 	/*
-	 * Q: the tweak, zeros up to what ends a block, and there the round and
-	 * the number
+	 * Q: the tweak, then zeros, then the round and the number, which end a
+	 * block
 	 */
 	tail = SNOWFLAKE_AES_BLOCK - 1 - ff1->number_bytes;
 	for (size_t i = 0; i < tweak_bytes; i++)
@@ -120,8 +121,8 @@ snowflake_cipher_ff1_prepare(SnowflakeFF1 *ff1, SnowflakeAes *aes, uint32 radix,
 }
 
 /*
- * What a round adds to a half of that modulus, for the other half: y of the
- * standard, modulo it.
+ * Computes what a round adds to a half with the given modulus, from the other
+ * half: y of the standard, modulo that.
  */
 static inline bool
 round_number(const SnowflakeFF1 *ff1, int round, uint64 other, uint64 modulus,
@@ -137,7 +138,7 @@ round_number(const SnowflakeFF1 *ff1, int round, uint64 other, uint64 modulus,
 	if (!encrypt_block(ff1->aes, block))
 		return false;
 
-	/* of a power of two, what leaves the word does not count */
+	/* if the modulus is a power of two, bits that leave the word do not count */
 	for (int i = 0; i < ff1->random_bytes; i++)
 	{
 		number = number << 8 | block[i];
@@ -148,7 +149,10 @@ round_number(const SnowflakeFF1 *ff1, int round, uint64 other, uint64 modulus,
 	return true;
 }
 
-/* Encrypt a number: its upper and its lower half, each below its modulus. */
+/*
+ * Encrypt a number in place: its upper and its lower half, each below its modulus.  Returns false
+ * if OpenSSL refuses.
+ */
 bool
 snowflake_cipher_ff1_encrypt(const SnowflakeFF1 *ff1, uint64 half[2])
 {
@@ -166,7 +170,7 @@ snowflake_cipher_ff1_encrypt(const SnowflakeFF1 *ff1, uint64 half[2])
 	return true;
 }
 
-/* Decrypt one. */
+/* Decrypt a number in place, likewise. */
 bool
 snowflake_cipher_ff1_decrypt(const SnowflakeFF1 *ff1, uint64 half[2])
 {

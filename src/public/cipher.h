@@ -20,7 +20,8 @@ typedef struct SnowflakeFF1
 	uint64		modulus[2];		/* of the upper and the lower half */
 	int			number_bytes;	/* b of the standard */
 	int			random_bytes;	/* d of the standard */
-	uint8		block[SNOWFLAKE_AES_BLOCK]; /* last block, less what changes */
+	uint8		block[SNOWFLAKE_AES_BLOCK]; /* the last block, without the
+											 * parts that change */
 } SnowflakeFF1;
 
 extern SnowflakeAes *snowflake_cipher_aes_make(const uint8 *key, int bits);

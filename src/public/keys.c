@@ -1,27 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * keys.c
- *	  The keys that encrypt IDs for the outside, from a file.
+ *	  The keys that encrypt public IDs, read from a file.
  *
- * A line of the file of snowflake_public.key_file is a number and 256 bits as
- * hexadecimal digits; lines that are empty or start with # do not count.
+ * Each line of the file that snowflake_public.key_file names has a number and
+ * a key of 256 bits, as hexadecimal digits; lines that are empty or start with
+ * # are skipped.
  *
- * Each process looks at the file when a transaction first needs a key, and reads it
- * if it is not the one that it knows.  So a file that was replaced counts even if
- * a reload of the configuration failed, and all of a transaction uses the same
- * keys.  They are never in shared memory, in a setting, in SQL or in the log.  Errors
- * do not show the file's content either, but the number of the line, nor
- * its path, which the setting shows to roles that may see it.
+ * Each process checks the file when a transaction first needs a key, and reads it if
+ * it has changed.  So a replaced file counts even if a reload of the configuration
+ * failed, and all of a transaction uses the same keys.  They are never in shared
+ * memory, in a setting, in SQL or in the log.  Errors show the number of a line, but
+ * not the file's content, nor its path, which the setting shows to roles that may see
+ * it.
  *
  * A file that was changed a moment ago may be half written, and half a file may be a
- * file with fewer keys.  So it is read only when it has stood for SETTLE_MS, and does
- * not change while it is read.  Until then a process that knows keys goes on with
- * them, and one that knows none waits.  It follows that a change after the file was
- * read has another time than the change before, so the two can be told apart.
+ * valid file with fewer keys.  So it is read only if it has not changed for
+ * SETTLE_MS, and does not change while it is read.  Until then, a process that has
+ * keys goes on with them, and one that has none waits.  It follows that a change
+ * after the file was read has another time than the change before, so the two can be
+ * distinguished.
  *
- * A file that is refused is an error in every session that needs a key, also if keys
- * were known before: a key that was removed must not remain in use in some sessions.
- * The file is read again until it is right.
+ * A refused file is an error in every session that needs a key, even one that
+ * already has keys: a key that was removed must not stay in use in some sessions.
+ * The file is read again until it is valid.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,13 +53,13 @@
 #define KEY_BYTES		32
 #define MAX_FILE_BYTES	16384
 
-/* A file that was changed within so much time may be half written. */
+/* A file that was changed within this time may be half written. */
 #define SETTLE_MS		500
 
 /* What errors name, in place of the path */
 #define SETTING			"snowflake_public.key_file"
 
-/* What lines say. */
+/* The parsed lines. */
 typedef struct KeyLines
 {
 	int			count;
@@ -65,20 +67,20 @@ typedef struct KeyLines
 	uint8		keys[SNOWFLAKE_MAX_KEYS][KEY_BYTES];
 } KeyLines;
 
-/* Those of this process, in ascending order of their numbers. */
+/* The keys of this process, in ascending order of their numbers. */
 static SnowflakeKey keys[SNOWFLAKE_MAX_KEYS];
 static int	nkeys = 0;
 static uint32 generation = 0;
 
-/* The file that they are from, as it was, and the transaction that looked last. */
+/* The file that they are from, as it was, and the last transaction that checked it. */
 static struct stat keys_file;
 static LocalTransactionId keys_lxid = InvalidLocalTransactionId;
 
 static char *key_file = NULL;
 
 /*
- * Is it the same file, unchanged?  Contents are not written and permissions not
- * changed without the ctime, which cannot be set.
+ * Is it the same file, unchanged?  A change of the content or the permissions
+ * also changes the ctime, which cannot be set.
  */
 static bool
 is_same_file(const struct stat *a, const struct stat *b)
@@ -90,8 +92,8 @@ is_same_file(const struct stat *a, const struct stat *b)
 }
 
 /*
- * Was a file changed only now?  A file from the future was not: then a clock is wrong,
- * and no session should wait until it is right.
+ * Was the file changed just now?  A file from the future was not: then a clock is
+ * wrong, and no session should wait for it.
  */
 static bool
 is_fresh(const struct stat *file)
@@ -133,7 +135,7 @@ wait_a_moment(void)
 static void
 check_file(const struct stat *file)
 {
-	/* as the server does with its private key for SSL */
+	/* as the server does for its private SSL key */
 	if (file->st_uid != geteuid() && file->st_uid != 0)
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
@@ -148,8 +150,8 @@ check_file(const struct stat *file)
 }
 
 /*
- * Read the file into a new string, which has secrets; sets its length and what it
- * was.  NULL if it may be half written.
+ * Read the file into a new string, which has secrets.  Sets its length, and *file
+ * to its state.  Returns NULL if it may be half written.
  */
 static char *
 read_file(int *file_bytes, struct stat *file)
@@ -160,7 +162,7 @@ read_file(int *file_bytes, struct stat *file)
 	int			bytes;
 	int			fd;
 
-	/* a pipe is refused, and not waited for */
+	/* do not wait for a pipe, which is refused below */
 	fd = OpenTransientFile(key_file, O_RDONLY | O_NONBLOCK);
 	if (fd < 0)
 		ereport(ERROR,
@@ -204,7 +206,7 @@ read_file(int *file_bytes, struct stat *file)
 	}
 	CloseTransientFile(fd);
 
-	/* what comes after a zero byte must not be lost in silence */
+	/* what comes after a zero byte must not be ignored silently */
 	for (int i = 0; i < length; i++)
 	{
 		if (content[i] == '\0')
@@ -227,7 +229,7 @@ hex_value(char c)
 	return -1;
 }
 
-/* Read a line that is no comment.  False if it is not a number and a key. */
+/* Parse a line that is not a comment.  Returns false if it is not a number and a key. */
 static bool
 parse_line(const char *line, int *number, uint8 *key)
 {
@@ -256,8 +258,9 @@ parse_line(const char *line, int *number, uint8 *key)
 }
 
 /*
- * Read the lines of a file, which are overwritten, in ascending order of their
- * numbers.  NULL is success; otherwise what is wrong with the line *line_number.
+ * Parse the lines of a file, overwriting it, into ascending order of their
+ * numbers.  Returns NULL on success, otherwise a sentence that says what is
+ * wrong with line *line_number.
  */
 static const char *
 parse_lines(char *content, KeyLines *lines, int *line_number)
@@ -318,7 +321,7 @@ forget_keys(void)
 		snowflake_cipher_aes_free(keys[--nkeys].aes);
 }
 
-/* Read the file in place of what is known.  An error leaves no keys. */
+/* Replace the keys with those of the file.  An error leaves no keys. */
 static void
 load_keys(void)
 {
@@ -372,7 +375,7 @@ load_keys(void)
 }
 
 /*
- * See to it that the keys are those of the file.  An error leaves none; without one
+ * Make sure that the keys are those of the file.  An error leaves none; otherwise
  * there is at least one.
  */
 static void
@@ -387,10 +390,10 @@ look_at_file(void)
 }
 
 /*
- * The keys, in ascending order of their numbers; returns how many there are, at
- * least one.  They are there until the next call, and the same until the transaction
- * ends; another generation means others.
- * All errors of the file are raised here.
+ * Sets *result to the keys, in ascending order of their numbers, and returns how
+ * many there are, at least one.  They are valid until the next call, and do not
+ * change before the transaction ends; another generation means other keys.  All
+ * errors about the file are raised here.
  */
 int
 snowflake_keys_get(const SnowflakeKey **result, uint32 *result_generation)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * keys.h
- *	  The keys that encrypt IDs for the outside.
+ *	  The keys that encrypt public IDs.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,8 +11,8 @@
 #include "public/cipher.h"
 
 /*
- * Numbers of keys fit two digits of base32.  A UUID has room for a number modulo 16
- * only, so how many keys there are bounds how many are tried for one.
+ * Numbers of keys fit two digits of base32.  A UUID only has room for a number
+ * modulo 16, so up to as many keys as there are may have to be tried for one.
  */
 #define SNOWFLAKE_MAX_KEY_NUMBER	1023
 #define SNOWFLAKE_MAX_KEYS			16

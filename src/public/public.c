@@ -1,24 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * public.c
- *	  Encrypted IDs for the outside, as text and as UUID.
- *	  Also the entry of the library of the extension snowflake_public.
+ *	  Public IDs: encrypted, as text and as UUID.  Also the module entry of the
+ *	  extension snowflake_public.
  *
- * The text is a context, an underscore, and digits of base32: the number of the
- * key, in one digit or two, and the encrypted ID in 13.  Each text stands for one
- * ID; that of another key or context stands for another one.  So there is no text
- * that cannot be decrypted, unless it is not a number of 63 bits: it hides what an ID
- * tells, but does not prove that it came from here.
+ * The text is a context, an underscore, and digits of base32: the number of the key,
+ * in one digit or two, and the encrypted ID in 13.  Each text stands for one ID,
+ * which depends on the key and the context.  So every text can be decrypted, unless
+ * it is not a number of 63 bits: encryption hides what an ID tells, but does not
+ * prove that the text came from here.
  *
  * A UUID of version 8 has 122 bits to fill.  Its last four are the number of the
- * key, modulo 16; the others are encrypted as one number, the ID with 55 zero bits
- * behind it.  A UUID that was made up decrypts to so many zero bits with a chance
- * of 2^-55 for each key that is tried, and those are at most 16.
+ * key, modulo 16; the others are encrypted as one number, the ID followed by 55
+ * zero bits.  A UUID that was made up decrypts to so many zero bits with a
+ * probability of 2^-55 for each key that is tried, and at most 16 are.
  *
  * The context is the tweak of the encryption, so an ID looks different in each.
  *
- * The library does not need that of the extension snowflake: to C a snowflake is
- * an int8, and the code that the two share is inline in headers.  So neither has to be
+ * This library does not need that of the extension snowflake: in C, a snowflake is an
+ * int8, and the code that the two share is inline in headers.  So neither has to be
  * loaded before the other, and only this one needs OpenSSL.
  *
  *-------------------------------------------------------------------------
@@ -59,11 +59,11 @@ static const char base32[] = "0123456789abcdefghjkmnpqrstvwxyz";
 #define ID_DIGITS		13
 #define KEY_DIGITS		2
 
-/* The halves of an encrypted ID: together 63 bits */
+/* The halves of an encrypted ID, 63 bits together */
 #define ID_BITS			63
 #define LOWER_BITS		32
 
-/* Those of a UUID: the ID with zero bits behind it */
+/* Those of a UUID: the ID followed by zero bits */
 #define UUID_BITS		118
 #define UUID_HALF_BITS	(UUID_BITS / 2)
 #define UUID_ZERO_BITS	(UUID_BITS - ID_BITS)
@@ -71,7 +71,7 @@ static const char base32[] = "0123456789abcdefghjkmnpqrstvwxyz";
 
 #define LOW_BITS(n)		((UINT64CONST(1) << (n)) - 1)
 
-/* What one place in a query encrypts or decrypts with. */
+/* The prepared cipher of one call in a query. */
 typedef struct CipherCache
 {
 	uint32		generation;		/* of the keys; 0: empty */
@@ -88,8 +88,9 @@ _PG_init(void)
 }
 
 /*
- * Is this a context: a lower-case letter, and up to 15 more and digits?  It is
- * part of URLs, and must not be mistaken for the digits behind it.
+ * Is this a context: a lower-case letter, followed by up to 15 lower-case
+ * letters and digits?  It is used in URLs, and must be distinguishable from
+ * the digits after it.
  */
 static bool
 is_context(const char *text, size_t length)
@@ -104,7 +105,7 @@ is_context(const char *text, size_t length)
 	return true;
 }
 
-/* An argument that is to be a context. */
+/* Returns an argument as a context, or raises an error. */
 static char *
 get_context(text *argument)
 {
@@ -120,9 +121,9 @@ get_context(text *argument)
 }
 
 /*
- * A key and a context, ready for numbers of so many bits.  It is kept with the
- * function call's FmgrInfo, so a query with a constant context prepares it once.
- * That takes fn_extra.
+ * Returns a cipher with a key and a context, ready for numbers of so many
+ * bits.  It is kept in the call's fn_extra, so a query with a constant context
+ * prepares it once.
  */
 static const SnowflakeFF1 *
 get_cipher(FunctionCallInfo fcinfo, const SnowflakeKey *key, uint32 generation,
@@ -137,7 +138,7 @@ get_cipher(FunctionCallInfo fcinfo, const SnowflakeKey *key, uint32 generation,
 		cache->bits == bits && strcmp(cache->context, context) == 0)
 		return &cache->ff1;
 
-	/* until the new one is complete, there is none */
+	/* the cache is empty until the new cipher is complete */
 	cache->generation = 0;
 	if (!snowflake_cipher_ff1_prepare(&cache->ff1, key->aes, 2, bits, context, strlen(context)))
 		elog(ERROR, "OpenSSL could not encrypt");
@@ -162,7 +163,7 @@ decrypt(const SnowflakeFF1 *ff1, uint64 half[2])
 		elog(ERROR, "OpenSSL could not decrypt");
 }
 
-/* Write a number with so many digits; returns their end. */
+/* Write a number with so many digits.  Returns their end. */
 static char *
 write_digits(char *at, uint64 number, int count)
 {
@@ -171,7 +172,7 @@ write_digits(char *at, uint64 number, int count)
 	return at + count;
 }
 
-/* An ID as text for the outside: with the newest key. */
+/* Encrypts an ID as text, with the newest key. */
 Datum
 snowflake_public(PG_FUNCTION_ARGS)
 {
@@ -205,8 +206,8 @@ text_error(const char *input, const char *detail)
 }
 
 /*
- * Read the digits behind a context: the number of the key, and of the ID.  The
- * text is for errors.
+ * Read the digits after a context: sets *key_number, and returns the encrypted
+ * ID.  "input" is for errors.
  */
 static uint64
 read_digits(const char *input, const char *digits, int *key_number)
@@ -243,7 +244,7 @@ read_digits(const char *input, const char *digits, int *key_number)
 	return number;
 }
 
-/* An ID as a UUID for the outside: with the newest key. */
+/* Encrypts an ID as a UUID, with the newest key. */
 Datum
 snowflake_public_uuid(PG_FUNCTION_ARGS)
 {
@@ -278,7 +279,7 @@ snowflake_public_uuid(PG_FUNCTION_ARGS)
 	PG_RETURN_UUID_P(uuid);
 }
 
-/* The ID of a UUID in a context. */
+/* Returns the ID of a UUID in a context, or raises an error. */
 static int64
 decrypt_uuid(FunctionCallInfo fcinfo, Datum uuid, const char *context)
 {
@@ -331,8 +332,8 @@ decrypt_uuid(FunctionCallInfo fcinfo, Datum uuid, const char *context)
 }
 
 /*
- * Has a text the digits of a UUID, and nothing else but what may stand around them?
- * A text of snowflake_public() has an underscore.
+ * Does a text have the digits of a UUID, and nothing else except for hyphens and
+ * braces?  A text of snowflake_public() has an underscore.
  */
 static bool
 is_uuid(const char *text)
@@ -350,8 +351,8 @@ is_uuid(const char *text)
 }
 
 /*
- * The ID of a text, which is to be of a context if there is a second argument.  With
- * one it may be a UUID: a literal without a type comes here, not to
+ * Returns the ID of a text.  If there is a second argument, the text must be of that
+ * context; then it may also be a UUID, since an untyped literal comes here, not to
  * snowflake_private_uuid().
  */
 Datum
@@ -414,7 +415,7 @@ snowflake_private(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64((int64) (half[0] << LOWER_BITS | half[1]));
 }
 
-/* The ID of a UUID of snowflake_public_uuid(). */
+/* Returns the ID of a UUID of snowflake_public_uuid(). */
 Datum
 snowflake_private_uuid(PG_FUNCTION_ARGS)
 {
