@@ -183,7 +183,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 				errmsg("snowflake " INT64_FORMAT " is %s ahead of the clock", id,
 					   snowflake_duration(lead_usec)),
 				errdetail("New snowflakes would be that far ahead of the clock, and nothing could be minted while that exceeds snowflake.max_ahead."),
-				errhint("Look for rows that are dated wrong. If that is what you want, call snowflake_advance() with force => true."));
+				errhint("Look for rows with wrong dates. To advance that far nevertheless, call snowflake_advance() with force => true."));
 
 	/* ask for nothing unless it can be done */
 	ask_until_open("snowflake_advance()", SNOWFLAKE_WANT_GATE, deadline_usec);
@@ -521,7 +521,7 @@ replace_lease(SnowflakeView *view, int64 deadline_usec)
 					errmsg("no other node ID was leased within %d ms",
 						   snowflake_settings_keeper_wait_ms()),
 					errdetail("The node ID is still %d.", view->node),
-					errhint("The server log has the reason, or the column advice of the view snowflake_status."));
+					errhint("See the server log and the column advice of the view snowflake_status."));
 	}
 	ConditionVariableCancelSleep();
 }

@@ -36,7 +36,7 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	},
 	[STATE_WORKERLESS] = {
 		.message = "the snowflake keeper has no background worker",
-		.detail = "The setting max_worker_processes is {max_workers}, and other libraries may use background workers, too.",
+		.detail = "The setting max_worker_processes is {max_workers}, and other libraries may also use background workers.",
 		.hint = "Increase max_worker_processes, and restart the server."
 	},
 	[STATE_DATABASE_MISSING] = {

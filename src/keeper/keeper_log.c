@@ -167,7 +167,7 @@ watch_limit(int64 now_usec, int64 lead_usec)
 		ereport(WARNING,
 				errmsg("snowflakes have been minted at the limit of the layout for %s",
 					   snowflake_duration(now_usec - since_usec)),
-				errdetail("It has " INT64_FORMAT " in a tick of %s; mints wait for the next one.",
+				errdetail("It has " INT64_FORMAT " in a tick of %s; mints wait for the next tick.",
 						  snowflake_server_layout.max_sequence + INT64CONST(1),
 						  snowflake_duration(snowflake_server_layout.tick_usec)),
 				errhint("Mint on more servers, or choose a layout with more bits of sequence."));

@@ -206,7 +206,7 @@ snowflake_reserve_store_end(void)
 	{
 		uint64		end = untouched ? view.own_last : view.last;
 
-		snowflake_keeper_transaction_begin("settling the reservation");
+		snowflake_keeper_transaction_begin("storing the end of the reservation");
 		(void) set_config_option("synchronous_commit", "local",
 								 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
 								 true, 0, false);
@@ -389,7 +389,7 @@ start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
 	uint64		newest,
 				in_order;
 
-	snowflake_keeper_transaction_begin("looking for the reservation");
+	snowflake_keeper_transaction_begin("reading the reservation");
 	if (snowflake_reservation_home_is_template(MyDatabaseId))
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -50,7 +50,7 @@ snowflake_in(PG_FUNCTION_ARGS)
 					   "snowflake", text),
 				errdetail("A snowflake is written in decimal digits only."),
 				strpbrk(digits, "-:") == NULL ? 0 :
-				errhint("The first snowflake of a time is snowflake_lower_bound('%s'). A filter is on the time of the ID: @@ id >= '%s'.",
+				errhint("The first snowflake of a time is snowflake_lower_bound('%s'). To filter by time, compare the time of the ID: @@ id >= '%s'.",
 						text, text));
 
 	for (const char *p = digits; *p != '\0' && !overflow; p++)

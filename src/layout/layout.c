@@ -215,7 +215,7 @@ parse_field(const char *name, const char *value, bool has_preset,
 	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(name) ||
 		!(name[0] >= 'a' && name[0] <= 'z') ||
 		strlen(name) >= SNOWFLAKE_FIELD_NAME_SIZE)
-		return psprintf("\"%s\" cannot name a field: a name has lower-case letters, digits and underscores, starts with a letter, and is at most %d long.",
+		return psprintf("\"%s\" cannot name a field: a name consists of lower-case letters, digits and underscores, starts with a letter, and has at most %d characters.",
 						name, SNOWFLAKE_FIELD_NAME_SIZE - 1);
 	is_width = read_number(&pos, SNOWFLAKE_ID_BITS, &width);
 	by_caller = *pos == '?';
@@ -275,7 +275,7 @@ derive(SnowflakeLayout *layout)
 		if (strcmp(layout->fields[i].name, "time") == 0 ||
 			strcmp(layout->fields[i].name, "sequence") == 0 ||
 			strcmp(layout->fields[i].name, "node") == 0)
-			return psprintf("The field \"%s\" cannot have a ?: it is the server's.",
+			return psprintf("The field \"%s\" cannot have a ?: the server fills it.",
 							layout->fields[i].name);
 		layout->value_field = i;
 		layout->value_shift = layout->fields[i].shift;
@@ -306,7 +306,7 @@ derive(SnowflakeLayout *layout)
 	 */
 	if (snowflake_layout_find(layout, "node") != NULL &&
 		layout->nfields > (value_bits > 0 ? 4 : 3))
-		return "A field \"node\" is the whole node ID, so there can be no other part beside it.";
+		return "A field \"node\" is the whole node ID, so the node ID can have no other part.";
 
 	layout->max_sequence = (int32) ((INT64CONST(1) << layout->sequence_bits) - 1);
 	layout->max_node = (int32) ((INT64CONST(1) << layout->node_bits) - 1);

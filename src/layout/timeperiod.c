@@ -251,7 +251,7 @@ read_time(Oid type, Datum value, Timestamp *time)
 		default:
 			ereport(ERROR,
 					errcode(ERRCODE_DATATYPE_MISMATCH),
-					errmsg("type %s is no time that can be truncated", format_type_be(type)));
+					errmsg("type %s is not a time that can be truncated", format_type_be(type)));
 	}
 }
 

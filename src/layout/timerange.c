@@ -164,7 +164,7 @@ snowflake_timerange_bound(const SnowflakeLayout *layout, Oid type, Datum time, b
 		default:
 			ereport(ERROR,
 					errcode(ERRCODE_DATATYPE_MISMATCH),
-					errmsg("type %s is no time", format_type_be(type)),
+					errmsg("type %s is not a time", format_type_be(type)),
 					errdetail("A bound on snowflakes is that of a timestamptz, timestamp, date, tstzrange, tstzmultirange or timestamptz[]."));
 	}
 }

@@ -281,7 +281,7 @@ snowflake_fleet_create(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("this server has had a lease, so there has been a snowflake fleet"),
-				errdetail("The leases of its servers may go on for longer than those of a new fleet would wait."),
+				errdetail("Its servers may have leases that reach beyond the floor of a new fleet."),
 				errhint("Use snowflake_fleet_recover(), also to move the fleet to another coordinator."));
 	now = earlier_clock(&session);
 	if (PG_ARGISNULL(0))

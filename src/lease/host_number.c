@@ -108,7 +108,7 @@ find_number(const char *name, int32 *number)
 	int64		sum = 0;
 
 	if (has_address(name))
-		return "It is made of an address, whose last number hosts of other networks have, too.";
+		return "It contains an address, whose last number hosts of other networks may also have.";
 	if (length == 12 && strspn(name, "0123456789abcdef") >= length)
 		return "Twelve hexadecimal digits are the random name of a container.";
 	if (digits == 0 && name[length] != '\0')
@@ -278,10 +278,10 @@ choose_address(const struct ifaddrs *interfaces, const char *named, char *text, 
 		number = -1;
 	if (number < 0)
 		snprintf(text, size,
-				 differ ? "They give different ones: %s." :
-				 seen.len > 0 ? "None of them counts: %s." :
-				 named != NULL ? "There is none of an interface \"%s\"." :
-				 "There is none that is not loopback.",
+				 differ ? "They give different node IDs: %s." :
+				 seen.len > 0 ? "None of them can be used: %s." :
+				 named != NULL ? "No interface \"%s\" has an address." :
+				 "There are only loopback addresses.",
 				 seen.len > 0 ? seen.data : named);
 	pfree(seen.data);
 	return number;

@@ -799,7 +799,7 @@ compare_with_other_fleet(const SnowflakeFleet *fleet)
 	strlcpy(warned_of, fleet->incarnation, sizeof(warned_of));
 	ereport(WARNING,
 			errmsg("the floor of the snowflake fleet is below a lease of this server"),
-			errdetail("Another coordinator leased node ID %d up to \"%s\". The fleet at the present one grants all from \"%s\" on.",
+			errdetail("Another coordinator leased node ID %d up to \"%s\". The fleet at the present coordinator grants all times from \"%s\" on.",
 					  shared->lease.node,
 					  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, view.until))),
 					  pstrdup(timestamptz_to_str(snowflake_lease_state_floor_passed(fleet->floor)))),
@@ -885,7 +885,7 @@ look(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now)
 				return true;
 			ereport(ERROR,
 					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not use the coordinator: it does not change a record that is as expected"));
+					errmsg("could not use the coordinator: it refuses to change a record that has the expected value"));
 		}
 		snowflake_lease_state_set_trouble(STATE_NO_TROUBLE, NULL);
 	}

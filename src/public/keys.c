@@ -359,7 +359,7 @@ load_keys(void)
 	if (complaint != NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIG_FILE_ERROR),
-				errmsg("line %d of the file of \"%s\" is wrong", line_number, SETTING),
+				errmsg("line %d of the file of \"%s\" is invalid", line_number, SETTING),
 				errdetail_internal("%s", complaint));
 	if (refused)
 	{

@@ -115,7 +115,7 @@ get_context(text *argument)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("invalid context of a public snowflake: \"%s\"", context),
-				errdetail("A context has lower-case letters and digits, starts with a letter, and is at most %d long.",
+				errdetail("A context consists of lower-case letters and digits, starts with a letter, and has at most %d characters.",
 						  CONTEXT_SIZE - 1));
 	return context;
 }

@@ -167,25 +167,25 @@ name | The name is "ip-0a00011b". It does not end with a number after a hyphen |
 name | The name is "db-3a.example". It does not end with a number after a hyphen | hostname | db-3a.example
 name | The name is "c3f9b1e7a4d7". Twelve hexadecimal digits | hostname | c3f9b1e7a4d7
 name | The name is "123456789012". Twelve hexadecimal digits | hostname | 123456789012
-name | The name is "ip-10-0-1-17". It is made of an address | hostname | ip-10-0-1-17
-name | The name is "ip-10-0-1-17.ec2.internal". It is made of an address | hostname | ip-10-0-1-17.ec2.internal
-name | The name is "10.0.1.17". It is made of an address | hostname | 10.0.1.17
+name | The name is "ip-10-0-1-17". It contains an address | hostname | ip-10-0-1-17
+name | The name is "ip-10-0-1-17.ec2.internal". It contains an address | hostname | ip-10-0-1-17.ec2.internal
+name | The name is "10.0.1.17". It contains an address | hostname | 10.0.1.17
 name | The name is "orders-5d4f8b7c9-45678". Five digits | hostname | orders-5d4f8b7c9-45678
 large | The layout has node IDs from 0 to 1023. The node ID comes from the host's name | hostname | db-4711
 large | The layout has node IDs from 0 to 1023. | hostname | db-18446744073709551619
 large | The layout has node IDs from 0 to 1023. | hostname | db-33 | | 1000
 large | The layout has node IDs from 0 to 1023. | hostname | db-2147483000 | | 1000
-addresses | There is none that is not loopback. | address | x | lo=127.0.0.1,lo=::1,eth0=
-addresses | None of them counts: "eth0" has 169.254.172.2 (link-local), "eth0" has fe80::1 (link-local). | address | x | eth0=169.254.172.2,eth0=fe80::1
-addresses | They give different ones: "eth0" has 10.0.1.7, "docker0" has 172.17.0.1 (common to many hosts), "eth1" has 10.0.1.8. | address | x | eth0=10.0.1.7,docker0=172.17.0.1,eth1=10.0.1.8
-addresses | None of them counts: "eth9" has 10.0.1.7 (down), "docker0" has 172.17.0.1 (common to many hosts). | address | x | -eth9=10.0.1.7,docker0=172.17.0.1
-addresses | None of them counts: "br-1f2e3d4c5b6a" has 172.18.0.1 (common to many hosts). | address | x | br-1f2e3d4c5b6a=172.18.0.1
-addresses | None of them counts: "eth0" has 172.17.0.2 (common to many hosts). | address | x | eth0=172.17.0.2
-addresses | None of them counts: "enp0s3" has 10.0.2.15 (common to many hosts). | address | x | enp0s3=10.0.2.15
-addresses | None of them counts: "virbr0" has 192.168.150.1 (common to many hosts). | address | x | virbr0=192.168.150.1
-addresses | None of them counts: "eth0" has 192.168.122.7 (common to many hosts). | address | x | eth0=192.168.122.7
-addresses | None of them counts: "eth0" has 10.88.0.4 (common to many hosts). | address | x | eth0=10.88.0.4
-addresses | There is none of an interface "eth7". | address:eth7 | x | eth0=10.0.1.7
+addresses | There are only loopback addresses. | address | x | lo=127.0.0.1,lo=::1,eth0=
+addresses | None of them can be used: "eth0" has 169.254.172.2 (link-local), "eth0" has fe80::1 (link-local). | address | x | eth0=169.254.172.2,eth0=fe80::1
+addresses | They give different node IDs: "eth0" has 10.0.1.7, "docker0" has 172.17.0.1 (common to many hosts), "eth1" has 10.0.1.8. | address | x | eth0=10.0.1.7,docker0=172.17.0.1,eth1=10.0.1.8
+addresses | None of them can be used: "eth9" has 10.0.1.7 (down), "docker0" has 172.17.0.1 (common to many hosts). | address | x | -eth9=10.0.1.7,docker0=172.17.0.1
+addresses | None of them can be used: "br-1f2e3d4c5b6a" has 172.18.0.1 (common to many hosts). | address | x | br-1f2e3d4c5b6a=172.18.0.1
+addresses | None of them can be used: "eth0" has 172.17.0.2 (common to many hosts). | address | x | eth0=172.17.0.2
+addresses | None of them can be used: "enp0s3" has 10.0.2.15 (common to many hosts). | address | x | enp0s3=10.0.2.15
+addresses | None of them can be used: "virbr0" has 192.168.150.1 (common to many hosts). | address | x | virbr0=192.168.150.1
+addresses | None of them can be used: "eth0" has 192.168.122.7 (common to many hosts). | address | x | eth0=192.168.122.7
+addresses | None of them can be used: "eth0" has 10.88.0.4 (common to many hosts). | address | x | eth0=10.88.0.4
+addresses | No interface "eth7" has an address. | address:eth7 | x | eth0=10.0.1.7
 END
 {
 	my ($what, $detail, @host) = @$case;

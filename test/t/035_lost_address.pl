@@ -108,7 +108,7 @@ start_on($hosts[0], $servers[0]);
 wait_for_status($servers[0], q{gate ~ 'node ID'});
 like(
 	status($servers[0], 'node_origin'),
-	qr/^None of them counts: .*"docker0" has 172\.17\.0\.1 \(common to many hosts\)/,
+	qr/^None of them can be used: .*"docker0" has 172\.17\.0\.1 \(common to many hosts\)/,
 	'the address of the bridge is refused');
 
 # until there is one

@@ -153,7 +153,7 @@ foreach my $case (
 	[
 		'SELECT snowflake_advance(max(id)) FROM dated',
 		'22023',
-		hint => qr/rows that are dated wrong.*force => true/
+		hint => qr/rows with wrong dates.*force => true/
 	],
 	[
 		q{SELECT snowflake_advance('9223372036854775807')},

@@ -244,7 +244,7 @@ sub pass_at_limit
 pass_at_limit(\&limits, 30_000);
 is(limits(), 1, 'minting at the limit for long gives a warning');
 is( log_count(
-		$node, qr/DETAIL:  It has 16 in a tick of 1\.000 ms; mints wait for the next one\.$/,
+		$node, qr/DETAIL:  It has 16 in a tick of 1\.000 ms; mints wait for the next tick\.$/,
 		$offset),
 	1,
 	'which has the number of IDs in a tick');

@@ -287,7 +287,7 @@ foreach my $case (
 		{
 			message => qr/the snowflake keeper has no background worker/,
 			detail =>
-			  qr/The setting max_worker_processes is 0, and other libraries may use background workers, too\./,
+			  qr/The setting max_worker_processes is 0, and other libraries may also use background workers\./,
 			hint => qr/Increase max_worker_processes, and restart the server\./
 		}
 	])

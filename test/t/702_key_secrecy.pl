@@ -107,7 +107,7 @@ SKIP:
 				('x' || lpad(match[2], 16, '0'))::bit(64)::bigint) s (start, stop)},
 		on_error_stop => 0);
 
-	like($stderr, qr/line 17 of the file .* is wrong/, 'a file is wrong in its last line');
+	like($stderr, qr/line 17 of the file .* is invalid/, 'a file is wrong in its last line');
 	cmp_ok(length($stack), '>', 100000, 'the stack of the process that has read it');
 	is(index($stack, substr($secrets[2], 0, 16)), -1, 'has no key of the lines before');
 }
