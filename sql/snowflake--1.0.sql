@@ -81,9 +81,9 @@ COMMENT ON CAST (smallint AS snowflake) IS 'the same number, if it is not negati
 
 -- Decoding
 --
--- These take bigint, and so either type: max(id) is a bigint, for example.  With
--- a layout the result depends on the arguments alone; without, it depends on the
--- server's layout, which a restart can change.
+-- These functions take bigint, and so either type: max(id) is a bigint, for
+-- example.  With a layout argument, the result depends on the arguments only;
+-- without, it depends on the server's layout, which a restart can change.
 
 CREATE FUNCTION snowflake_timestamp_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
@@ -133,7 +133,7 @@ CREATE OPERATOR @@ (RIGHTARG = bigint, FUNCTION = snowflake_timestamp);
 COMMENT ON OPERATOR @@ (NONE, bigint) IS 'when the snowflake was minted';
 CREATE OPERATOR -> (LEFTARG = bigint, RIGHTARG = text, FUNCTION = snowflake_field);
 COMMENT ON OPERATOR -> (bigint, text) IS 'field of the snowflake';
--- of a snowflake, for the reason above
+-- takes a snowflake, for the reason above
 CREATE FUNCTION snowflake_timestamptz(snowflake) RETURNS timestamptz
 	AS 'MODULE_PATHNAME', 'snowflake_timestamp' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_timestamp_support;
 COMMENT ON FUNCTION snowflake_timestamptz(snowflake) IS 'convert snowflake to timestamptz';
@@ -174,8 +174,9 @@ COMMENT ON FUNCTION snowflake_from_text(text, text) IS 'snowflake from a text of
 
 -- Filters on decoded times
 --
--- They are core's comparisons of timestamptz.  The planner adds, or puts in their place,
--- a comparison of the snowflake with one of these: src/layout/timefilter.c says more.
+-- They are core's comparisons of timestamptz.  The planner adds to them, or replaces them
+-- with, a comparison of the snowflake with one of these functions: see
+-- src/layout/timefilter.c.
 
 CREATE FUNCTION snowflake_before("time" anyelement) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF;
@@ -196,33 +197,33 @@ COMMENT ON FUNCTION snowflake_until(anyelement, text) IS
 CREATE FUNCTION snowflake_period_start("time" anyelement, unit text) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_period_start(anyelement, text) IS
-	'no earlier instant is truncated to this time, in the session''s time zone';
+	'instant before which none is truncated to this time or a later one, in the session''s time zone';
 CREATE FUNCTION snowflake_period_start("time" anyelement, unit text, zone text) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_period_start(anyelement, text, text) IS
-	'no earlier instant is truncated to this time, in the given time zone';
+	'instant before which none is truncated to this time or a later one, in the given time zone';
 CREATE FUNCTION snowflake_period_end("time" anyelement, unit text) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_period_end(anyelement, text) IS
-	'neither this instant nor a later one is truncated to this time, in the session''s time zone';
+	'instant from which on none is truncated to this time or an earlier one, in the session''s time zone';
 CREATE FUNCTION snowflake_period_end("time" anyelement, unit text, zone text) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_period_end(anyelement, text, text) IS
-	'neither this instant nor a later one is truncated to this time, in the given time zone';
+	'instant from which on none is truncated to this time or an earlier one, in the given time zone';
 CREATE FUNCTION snowflake_filter_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_filter_support(internal) IS 'planner support for a filter on the time of a snowflake';
 CREATE FUNCTION snowflake_period_is_exact("time" anyelement, unit text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_filter_support;
 COMMENT ON FUNCTION snowflake_period_is_exact(anyelement, text) IS
-	'is every instant between these two truncated to this time, in the session''s time zone?';
+	'true if all instants between the period''s start and end are truncated to this time, in the session''s time zone';
 CREATE FUNCTION snowflake_period_is_exact("time" anyelement, unit text, zone text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_filter_support;
 COMMENT ON FUNCTION snowflake_period_is_exact(anyelement, text, text) IS
-	'is every instant between these two truncated to this time, in the given time zone?';
+	'true if all instants between the period''s start and end are truncated to this time, in the given time zone';
 CREATE FUNCTION snowflake_filter(boolean) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE LEAKPROOF SUPPORT snowflake_filter_support;
-COMMENT ON FUNCTION snowflake_filter(boolean) IS 'the condition itself, shown beside the range of snowflakes that it implies';
+COMMENT ON FUNCTION snowflake_filter(boolean) IS 'the condition itself; in plans, it accompanies the range of snowflakes that it implies';
 
 -- Layouts
 
@@ -320,16 +321,16 @@ CREATE FUNCTION snowflake_advance(id bigint, force boolean DEFAULT false) RETURN
 COMMENT ON FUNCTION snowflake_advance(bigint, boolean) IS 'never mint at or below this snowflake';
 CREATE FUNCTION snowflake_accept_layout() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_accept_layout() IS 'take the configured layout in place of the stored one';
+COMMENT ON FUNCTION snowflake_accept_layout() IS 'replace the stored layout with the configured one';
 CREATE FUNCTION snowflake_accept_database(largest_id bigint DEFAULT NULL, none_exists boolean DEFAULT false) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_accept_database(bigint, boolean) IS 'replace the lost reservation by one above the largest snowflake that exists';
+COMMENT ON FUNCTION snowflake_accept_database(bigint, boolean) IS 'replace the lost reservation with one above the largest snowflake that exists';
 CREATE FUNCTION snowflake_accept_clock() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_accept_clock() IS 'accept the clock after a jump';
 CREATE FUNCTION snowflake_restart_at_clock(node integer) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION snowflake_restart_at_clock(integer) IS 'return a generator that is far ahead to the clock, with a new node ID';
+COMMENT ON FUNCTION snowflake_restart_at_clock(integer) IS 'take a generator that is far ahead of the clock back to it, with a new node ID';
 CREATE FUNCTION snowflake_fleet_create(floor timestamptz DEFAULT NULL) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_fleet_create(timestamptz) IS 'create a fleet at the coordinator, which then leases node IDs';
@@ -347,7 +348,8 @@ CREATE FUNCTION snowflake_fleet(
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION snowflake_fleet() IS 'the records of the fleet: its own, and one for each node ID that was leased';
 
--- These are restricted, but default privileges may have granted them to any role.
+-- These functions are restricted, but default privileges may have granted them to
+-- any role.
 DO $$
 DECLARE
 	command pg_catalog.text;
@@ -372,8 +374,9 @@ BEGIN
 END
 $$;
 
--- Without the library in shared memory everything but minting works, and nothing
--- would say so until then.  CREATE EXTENSION suppresses messages below WARNING.
+-- Without the library in shared memory, everything except minting works, so
+-- nothing would say that it is missing until the first mint.  CREATE EXTENSION
+-- suppresses messages below WARNING.
 
 DO $$
 BEGIN

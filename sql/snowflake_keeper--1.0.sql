@@ -4,9 +4,9 @@
 \echo Use "CREATE EXTENSION snowflake_keeper" to load this file. \quit
 
 -- The keeper's own schema: see src/keeper/reservation_table.c.  Its owner could
--- replace the table, and objects that exist in it already could be a trap for this
--- script, so the schema must be a superuser's.
--- Every name below is qualified for the same reason.
+-- replace the table, and objects that already exist in it could be a trap for this
+-- script, so the schema must belong to a superuser.  Every name below is qualified
+-- for the same reason.
 
 DO $$
 BEGIN
@@ -23,9 +23,9 @@ BEGIN
 END
 $$;
 
--- One row per node ID that this server ever had; only the keeper writes the table.  It
--- belongs to one server, so pg_dump must not carry it to another: its contents
--- are not configuration.
+-- One row for each node ID that this server ever had; only the keeper writes the
+-- table.  It belongs to one server, so pg_dump must not carry it to another one: its
+-- contents are not marked as configuration.
 
 CREATE TABLE snowflake_keeper.reservation (
 	node pg_catalog.int4 PRIMARY KEY,
@@ -34,27 +34,27 @@ CREATE TABLE snowflake_keeper.reservation (
 	in_order pg_catalog.bool NOT NULL DEFAULT true
 );
 COMMENT ON TABLE snowflake_keeper.reservation IS 'how far ahead snowflakes may have been minted, by node ID';
-COMMENT ON COLUMN snowflake_keeper.reservation.node IS 'node ID; -1 stands for those whose rows were lost';
+COMMENT ON COLUMN snowflake_keeper.reservation.node IS 'node ID; -1 stands for all node IDs that have no row, if rows were lost';
 COMMENT ON COLUMN snowflake_keeper.reservation.layout IS 'layout of the snowflakes, canonical';
 COMMENT ON COLUMN snowflake_keeper.reservation.reserved_until IS 'no snowflake of a later tick was ever minted';
-COMMENT ON COLUMN snowflake_keeper.reservation.in_order IS 'snowflakes of other node IDs are minted after these; false once snowflake_restart_at_clock() gave that up';
+COMMENT ON COLUMN snowflake_keeper.reservation.in_order IS 'whether snowflakes of other node IDs are minted above these; snowflake_restart_at_clock() sets it to false';
 
--- A publication of all tables would carry the rows of another server here, and
--- those of the same node ID over this server's own.  Nothing but the apply worker
--- of a subscription fires this trigger: the keeper's writes fire none.
+-- A publication of all tables would bring the rows of another server here, and
+-- those of the same node ID would overwrite this server's own.  Only the apply
+-- worker of a subscription fires this trigger: the keeper's writes fire none.
 
 CREATE FUNCTION snowflake_keeper.not_replicated() RETURNS trigger
 	AS '$libdir/snowflake', 'snowflake_reservation_not_replicated' LANGUAGE C;
-COMMENT ON FUNCTION snowflake_keeper.not_replicated() IS 'drops what logical replication brings from another server';
+COMMENT ON FUNCTION snowflake_keeper.not_replicated() IS 'drops rows that logical replication brings from another server';
 
 CREATE TRIGGER not_replicated BEFORE INSERT OR UPDATE OR DELETE ON snowflake_keeper.reservation
 	FOR EACH ROW EXECUTE FUNCTION snowflake_keeper.not_replicated();
 COMMENT ON TRIGGER not_replicated ON snowflake_keeper.reservation IS 'keeps logical replication out of the reservation';
 ALTER TABLE snowflake_keeper.reservation ENABLE REPLICA TRIGGER not_replicated;
 
--- If a row were lowered, IDs would come twice, and pg_write_all_data may write any
--- table.  Only a superuser may write this one, and no role may truncate it,
--- since a subscriber could not drop that.
+-- If a row were lowered, IDs would be issued twice, and members of
+-- pg_write_all_data may write any table.  Only a superuser may write this one, and
+-- no role may truncate it, since a subscriber could not drop a TRUNCATE.
 
 CREATE FUNCTION snowflake_keeper.keeper_only() RETURNS trigger
 	AS '$libdir/snowflake', 'snowflake_reservation_keeper_only' LANGUAGE C;

@@ -3,18 +3,20 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowflake_partitions" to load this file. \quit
 
--- Partitions by time, for tables that are partitioned by ranges of snowflakes.  due() says
--- what there is to do, and by which statements, and changes nothing; maintain() runs them.
--- All of it has the rights of the caller, and looks after the caller's own tables only.
+-- Partitions by time, for tables that are partitioned by ranges of snowflakes.  due()
+-- returns what there is to do and the statements for it, and changes nothing; maintain()
+-- runs them.  All functions have the rights of the caller, and maintain the caller's own
+-- tables only.
 --
--- What is called here is PostgreSQL's, and found now and for good.  The schema of the
--- extension snowflake, in which others may have created what fits better, is searched for
--- two functions only.
+-- The functions that this script calls are PostgreSQL's, and are looked up now, once and
+-- for all.  The schema of the extension snowflake, where others may have created functions
+-- that fit better, is searched for two functions only.
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
--- Whoever may use this schema may enter tables that they own, and no others.
+-- Roles that may use this schema may enter the tables that they own, and no
+-- others.
 CREATE SCHEMA snowflake_partitions;
-COMMENT ON SCHEMA snowflake_partitions IS 'partitions by time: made ahead, detached or dropped by age';
+COMMENT ON SCHEMA snowflake_partitions IS 'partitions by time, which are created ahead, and detached or dropped by age';
 REVOKE ALL ON SCHEMA snowflake_partitions FROM PUBLIC;
 GRANT USAGE ON SCHEMA snowflake_partitions TO @extowner@;
 GRANT USAGE ON SCHEMA snowflake_partitions TO pg_database_owner WITH GRANT OPTION;
@@ -32,21 +34,21 @@ CREATE TABLE snowflake_partitions.tables (
 	owner        name NOT NULL,
 	reported     int8multirange NOT NULL DEFAULT '{}'
 );
-COMMENT ON TABLE snowflake_partitions.tables IS 'the tables that are looked after';
+COMMENT ON TABLE snowflake_partitions.tables IS 'the tables that maintain() maintains';
 COMMENT ON COLUMN snowflake_partitions.tables.parent IS 'a table partitioned by ranges of a first column of type snowflake or bigint';
 COMMENT ON COLUMN snowflake_partitions.tables.period IS 'the time of one partition: hour, day, week, month or year';
 COMMENT ON COLUMN snowflake_partitions.tables.time_zone IS
 	'where days, weeks, months and years begin at midnight; hours are those of UTC';
 COMMENT ON COLUMN snowflake_partitions.tables.ahead IS 'how many periods after the current one have a partition';
 COMMENT ON COLUMN snowflake_partitions.tables.since IS 'the first period that has a partition; null: the current one';
-COMMENT ON COLUMN snowflake_partitions.tables.keep IS 'a partition is old when all of it is older than that; null: never';
+COMMENT ON COLUMN snowflake_partitions.tables.keep IS 'a partition is old when all of it is older than this; null: never';
 COMMENT ON COLUMN snowflake_partitions.tables.old IS
 	'what is done with an old partition: detach (it stays, as a table of its own) or drop';
 COMMENT ON COLUMN snowflake_partitions.tables.default_rows IS
 	'what is done with rows of the default partition that have a period: report or move';
 COMMENT ON COLUMN snowflake_partitions.tables.layout IS 'the layout of the IDs; null: the server''s';
 COMMENT ON COLUMN snowflake_partitions.tables.owner IS
-	'whose maintain() looks after the table: its owner when this row was written, whatever is written here';
+	'the role whose maintain() maintains the table: always set to the owner of the table when the row is written';
 COMMENT ON COLUMN snowflake_partitions.tables.reported IS 'IDs whose rows in the default partition were reported';
 
 -- Dropping takes two steps, and a run that ends between them is completed by the next one.
@@ -59,15 +61,16 @@ COMMENT ON TABLE snowflake_partitions.dropping IS 'old partitions that are to be
 REVOKE ALL ON TABLE snowflake_partitions.tables, snowflake_partitions.dropping FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE snowflake_partitions.tables, snowflake_partitions.dropping TO PUBLIC;
 
--- A dump has the rows of tables that exist: what is left of another is a bare OID, which
--- would be another table where the dump is restored.
+-- A dump has only the rows of tables that exist: what is left of a dropped one is a bare
+-- OID, which would be another table where the dump is restored.
 SELECT pg_extension_config_dump('snowflake_partitions.tables',
 	'WHERE EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = parent)');
 SELECT pg_extension_config_dump('snowflake_partitions.dropping',
 	'WHERE EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = parent)'
 	' AND EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = partition)');
 
--- Who writes a row decides what the owner's next run makes and drops.
+-- A row decides what the owner's next run creates and drops, so only the owner
+-- may write it.
 CREATE FUNCTION snowflake_partitions.check_owner() RETURNS trigger
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -92,14 +95,14 @@ BEGIN
 	END IF;
 	RETURN NEW;
 END $$;
-COMMENT ON FUNCTION snowflake_partitions.check_owner() IS 'a trigger: only the owner of a table writes what is done with it';
+COMMENT ON FUNCTION snowflake_partitions.check_owner() IS 'trigger function: only the owner of a table may write its rows';
 
 CREATE TRIGGER check_owner BEFORE INSERT OR UPDATE OR DELETE ON snowflake_partitions.tables
 	FOR EACH ROW EXECUTE FUNCTION snowflake_partitions.check_owner();
-COMMENT ON TRIGGER check_owner ON snowflake_partitions.tables IS 'only for tables of one''s own';
+COMMENT ON TRIGGER check_owner ON snowflake_partitions.tables IS 'only the owner of a table may write its row';
 CREATE TRIGGER check_owner BEFORE INSERT OR UPDATE OR DELETE ON snowflake_partitions.dropping
 	FOR EACH ROW EXECUTE FUNCTION snowflake_partitions.check_owner();
-COMMENT ON TRIGGER check_owner ON snowflake_partitions.dropping IS 'only for tables of one''s own';
+COMMENT ON TRIGGER check_owner ON snowflake_partitions.dropping IS 'only the owner of the tables may write a row';
 
 -- The types are those of the declarations, so these are the extension's functions.
 SELECT set_config('search_path', 'pg_catalog, ' || quote_ident(n.nspname) || ', pg_temp', true)
@@ -116,13 +119,13 @@ COMMENT ON FUNCTION snowflake_partitions.time_of(bigint, text) IS 'the time of a
 
 SELECT set_config('search_path', 'pg_catalog, pg_temp', true);
 
--- Counted in local time: a day has 23 or 25 hours where the clocks change.  An hour of
--- local time can come twice, so hours are counted in UTC.
+-- Periods are counted in local time: a day has 23 or 25 hours when the clocks change.
+-- An hour of local time can occur twice, so hours are counted in UTC.
 CREATE FUNCTION snowflake_partitions.first_instant(local timestamp, time_zone text) RETURNS timestamptz STABLE
 	RETURN CASE WHEN (local AT TIME ZONE time_zone - interval '1 hour') AT TIME ZONE time_zone = local
 		THEN local AT TIME ZONE time_zone - interval '1 hour' ELSE local AT TIME ZONE time_zone END;
 COMMENT ON FUNCTION snowflake_partitions.first_instant(timestamp, text) IS
-	'when a local time comes, for the first time where it comes twice, as midnight does in Havana once a year';
+	'the instant of a local time, the first one if it occurs twice, as midnight does in Havana once a year';
 
 CREATE FUNCTION snowflake_partitions.period_start(at timestamptz, period text, time_zone text, n integer DEFAULT 0)
 	RETURNS timestamptz STABLE
@@ -130,7 +133,7 @@ CREATE FUNCTION snowflake_partitions.period_start(at timestamptz, period text, t
 		ELSE snowflake_partitions.first_instant(
 			date_trunc(period, at AT TIME ZONE time_zone) + n * ('1 ' || period)::interval, time_zone) END;
 COMMENT ON FUNCTION snowflake_partitions.period_start(timestamptz, text, text, integer) IS
-	'the beginning of the period in which an instant is, or of the nth one after that';
+	'the beginning of the period that contains an instant, or of the nth one after that';
 
 CREATE FUNCTION snowflake_partitions.full_name(relation regclass) RETURNS text
 	LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
@@ -140,8 +143,9 @@ CREATE FUNCTION snowflake_partitions.full_name(relation regclass) RETURNS text
 $$;
 COMMENT ON FUNCTION snowflake_partitions.full_name(regclass) IS 'the name of a relation, with its schema';
 
--- Of a key of several columns the first one counts.  A bound that has a value for another
--- one, FROM (5, 'm') TO (9, 'm'), cuts an ID in two, which then is of both sides.
+-- If the key has several columns, the first one counts.  A bound that has a value for
+-- another column, FROM (5, 'm') TO (9, 'm'), divides the rows of an ID, which then
+-- belongs to both sides.
 CREATE FUNCTION snowflake_partitions.existing(parent regclass)
 	RETURNS TABLE (partition regclass, ids int8range, is_default boolean, is_pending boolean)
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -183,7 +187,7 @@ CREATE FUNCTION snowflake_partitions.key_of(parent regclass) RETURNS name
 			 WHERE y.oid = t.oid AND y.typname = 'snowflake' AND e.extname = 'snowflake')
 $$;
 COMMENT ON FUNCTION snowflake_partitions.key_of(regclass) IS
-	'the column by whose ranges a table is partitioned first, if it is one of type snowflake or bigint';
+	'the first column of a table''s range partition key, if its type is snowflake or bigint';
 
 CREATE FUNCTION snowflake_partitions.free_name(relation regclass, stem text, suffix text, taken text[] DEFAULT '{}')
 	RETURNS text
@@ -197,7 +201,7 @@ BEGIN
 	LOOP
 		ending := suffix || CASE WHEN n > 1 THEN '_' || n ELSE '' END;
 		start := stem;
-		-- of a name that is too long, the server would cut off the end
+		-- the server would truncate a name that is too long at its end
 		WHILE octet_length(start || ending) > 63 LOOP
 			start := left(start, -1);
 		END LOOP;
@@ -210,10 +214,10 @@ BEGIN
 	RETURN start || ending;
 END $$;
 COMMENT ON FUNCTION snowflake_partitions.free_name(regclass, text, text, text[]) IS
-	'a name in the schema of a relation that nothing has, nor is in a list: with _2, _3 and so on, if need be';
+	'an unused name in the schema of a relation that is not in the list, with _2, _3 and so on if necessary';
 
--- log_2026_12 and so on.  Of a period whose beginning is in another partition, the rest
--- is called by the minute in which it begins.
+-- log_2026_12 and so on.  If the beginning of a period is in another partition, the rest
+-- is named after the minute in which it begins.
 CREATE FUNCTION snowflake_partitions.name_of(parent regclass, start timestamptz, period text, time_zone text,
 		is_rest boolean, taken text[] DEFAULT '{}') RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -230,7 +234,7 @@ CREATE FUNCTION snowflake_partitions.name_of(parent regclass, start timestamptz,
 	 WHERE c.oid = parent
 $$;
 COMMENT ON FUNCTION snowflake_partitions.name_of(regclass, timestamptz, text, text, boolean, text[]) IS
-	'the name of a partition to be made';
+	'the name of a partition to create';
 
 CREATE FUNCTION snowflake_partitions.statement_for_identity(schema text, name text, identity "char") RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -240,10 +244,10 @@ CREATE FUNCTION snowflake_partitions.statement_for_identity(schema text, name te
 		ELSE '' END
 $$;
 COMMENT ON FUNCTION snowflake_partitions.statement_for_identity(text, text, "char") IS
-	'ALTER TABLE that gives a new partition a replica identity, if it is not that by a key';
+	'the ALTER TABLE that gives a new partition a replica identity, unless that is a key';
 
--- What a partition of a partition is called follows those of the model: if that is log_2026_10
--- and has log_2026_10_eu, log_2026_11 gets log_2026_11_eu.
+-- The names of subpartitions follow those of the model: if that is log_2026_10 and has
+-- log_2026_10_eu, log_2026_11 gets log_2026_11_eu.
 CREATE FUNCTION snowflake_partitions.statement_for_parts(parent regclass, model regclass, child text) RETURNS text
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -279,13 +283,13 @@ BEGIN
 	RETURN statement;
 END $$;
 COMMENT ON FUNCTION snowflake_partitions.statement_for_parts(regclass, regclass, text) IS
-	'CREATE TABLE for the partitions of a partition, which are those of another one';
+	'the CREATE TABLE statements that give a partition the same subpartitions as another one';
 
--- The table is made by itself and attached when it is complete, since CREATE TABLE ...
--- PARTITION OF would lock out those who read and write the others.  ATTACH makes the
--- indexes, and takes care of identity columns.  The new partition is partitioned as the one
--- before it is, or else the one after it; those without a beginning or an end are for
--- leftovers, and no model.
+-- The table is created by itself and attached when it is complete, since CREATE TABLE ...
+-- PARTITION OF would lock out readers and writers of the others.  ATTACH creates the
+-- indexes, and takes care of identity columns.  The new partition is subpartitioned like the
+-- one before it, or else like the one after it; those without a beginning or an end are for
+-- leftovers, and are not models.
 CREATE FUNCTION snowflake_partitions.statement_to_make(parent regclass, child text, ids int8range) RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	WITH model AS (
@@ -313,11 +317,11 @@ CREATE FUNCTION snowflake_partitions.statement_to_make(parent regclass, child te
 	 WHERE c.oid = parent
 $$;
 COMMENT ON FUNCTION snowflake_partitions.statement_to_make(regclass, text, int8range) IS
-	'the statements that make a partition and attach it';
+	'the statements that create a partition and attach it';
 
--- Make a partition for IDs of which the default partition has rows, and move them.  They
--- leave by DELETE and come back by INSERT into the table, so that triggers and
--- publications see both.
+-- Create a partition for IDs that have rows in the default partition, and move these.
+-- They leave by a DELETE and come back by an INSERT into the table, so that triggers and
+-- publications get both.
 CREATE FUNCTION snowflake_partitions.move(parent regclass, partition text, ids int8range) RETURNS bigint
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -353,7 +357,7 @@ BEGIN
 	RETURN added;
 END $$;
 COMMENT ON FUNCTION snowflake_partitions.move(regclass, text, int8range) IS
-	'make a partition, and move the rows of the default partition into it that belong there';
+	'create a partition, and move the rows that belong there from the default partition';
 
 CREATE FUNCTION snowflake_partitions.report(parent regclass, ids int8range, what text) RETURNS void
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -362,7 +366,7 @@ BEGIN
 	UPDATE snowflake_partitions.tables t SET reported = reported + int8multirange(ids) WHERE t.parent = report.parent;
 END $$;
 COMMENT ON FUNCTION snowflake_partitions.report(regclass, int8range, text) IS
-	'warn of rows of the default partition, and do not do so again';
+	'warn about rows of the default partition, once';
 
 CREATE FUNCTION snowflake_partitions.due_for(t snowflake_partitions.tables, at timestamptz, in_transaction boolean)
 	RETURNS TABLE (what text, statement text)
@@ -373,10 +377,10 @@ DECLARE
 	key       name := snowflake_partitions.key_of(t.parent);
 	rest      regclass;             -- the default partition
 	is_fixed  boolean;              -- its rows stay
-	others    int8multirange;       -- the IDs that have another one
-	pending   regclass[];           -- those that are detached by half
+	others    int8multirange;       -- the IDs that have another partition
+	pending   regclass[];           -- partitions that are half detached
 	half      regclass;
-	oldest    timestamptz;          -- what is older is not kept
+	oldest    timestamptz;          -- rows that are older are not kept
 	old_ids   bigint;
 	starts    timestamptz[] := '{}';
 	planned   timestamptz[];
@@ -409,7 +413,7 @@ BEGIN
 		   coalesce(array_agg(e.partition) FILTER (WHERE e.is_pending), '{}')
 	  INTO rest, others, pending
 	  FROM snowflake_partitions.existing(t.parent) e;
-	-- What was not detached to the end is in the way of everything else.
+	-- A partition that is not completely detached blocks everything else.
 	FOREACH half IN ARRAY pending LOOP
 		what := format('complete the detachment of %s', half);
 		statement := format('ALTER TABLE %s DETACH PARTITION %s FINALIZE',
@@ -536,7 +540,8 @@ BEGIN
 				snowflake_partitions.full_name(p.partition), snowflake_partitions.full_name(t.parent));
 			RETURN NEXT;
 		END IF;
-		-- PostgreSQL does not do it concurrently beside a default partition
+		-- PostgreSQL does not detach concurrently if there is a default
+		-- partition
 		what := format('detach %s', p.partition);
 		statement := format('ALTER TABLE %s DETACH PARTITION %s%s', snowflake_partitions.full_name(t.parent),
 			snowflake_partitions.full_name(p.partition),
@@ -564,7 +569,7 @@ BEGIN
 		END IF;
 	END LOOP;
 END $$;
-COMMENT ON FUNCTION snowflake_partitions.due_for(snowflake_partitions.tables, timestamptz, boolean) IS 'what there is to do for one table';
+COMMENT ON FUNCTION snowflake_partitions.due_for(snowflake_partitions.tables, timestamptz, boolean) IS 'what is due for one table';
 
 CREATE FUNCTION snowflake_partitions.due(at timestamptz DEFAULT now(), in_transaction boolean DEFAULT false,
 		only_table regclass DEFAULT NULL)
@@ -587,11 +592,10 @@ BEGIN
 	END LOOP;
 END $$;
 COMMENT ON FUNCTION snowflake_partitions.due(timestamptz, boolean, regclass) IS
-	'what there is to do for the tables of the current role, and the statements that do it; without a statement: what somebody has to look at';
+	'what is due for the tables of the current role, and the statements that do it; without a statement, it is for an administrator';
 
--- Each statement is a transaction of its own, and waits for locks but a moment, since
--- those who come later wait behind it.  What cannot be done does not keep the rest from
--- being done.
+-- Each statement is a transaction of its own, and waits for locks only for a moment,
+-- since later sessions wait behind it.  A step that fails does not prevent the others.
 CREATE PROCEDURE snowflake_partitions.maintain(lock_timeout text DEFAULT '200ms', tries integer DEFAULT 10,
 	pause interval DEFAULT '1 second', at timestamptz DEFAULT NULL)
 	LANGUAGE plpgsql AS $$
@@ -617,8 +621,8 @@ BEGIN
 	FOREACH looked_at IN ARRAY parents LOOP
 		tried := '{}';
 		errors := '{}';
-		-- A step makes others due: what was detached is dropped.  Others would go on for ever, where
-		-- each look finds more rows.
+		-- A step makes others due: a detached partition is dropped.  The number of passes is
+		-- limited because each may find more rows.
 		FOR pass IN 1 .. 10 LOOP
 			SET LOCAL search_path = pg_catalog, pg_temp;
 			todo := ARRAY(SELECT d.statement FROM snowflake_partitions.due(coalesce(at, now()), true, looked_at) d
@@ -648,7 +652,8 @@ BEGIN
 				errors := errors || error;
 			END LOOP;
 		END LOOP;
-		-- What failed and is due no more was done by somebody else meanwhile
+		-- A step that failed and is no longer due was done by another session
+		-- meanwhile
 		problems := problems || ARRAY(
 			SELECT format('%s: %s', looked_at, d.what || coalesce(': ' || errors[array_position(tried, d.statement)], ''))
 			  FROM snowflake_partitions.due(coalesce(at, now()), true, looked_at) d);

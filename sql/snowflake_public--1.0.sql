@@ -9,8 +9,9 @@ SELECT pg_catalog.set_config('search_path', pg_catalog.quote_ident(n.nspname) OP
 	FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
 	WHERE e.extname OPERATOR(pg_catalog.=) 'snowflake';
 
--- Stable, because the keys are a setting.  Restricted, because a process looks at their
--- file for itself: a parallel worker might find other keys than the leader.
+-- The functions are stable, because the keys are a setting.  They are restricted,
+-- because each process reads the file itself: a parallel worker might find other keys
+-- than the leader.
 
 CREATE FUNCTION @extschema@.snowflake_public(id bigint, context text) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
