@@ -165,15 +165,16 @@ uninstall-modules:
 clean-modules:
 	rm -f $(OTHER_LIBRARIES) $(OTHER_OBJS)
 
-# What PGXN wants, of the last commit.  Whoever gets it can write to those who made it, so META.json
-# must have their address, and that of the repository; UNRELEASED=yes makes an archive for tests.
+# The archive for PGXN, of the last commit.  Its users must be able to write to the maintainers, so META.json
+# and the packages must have their address, and META.json that of the repository; UNRELEASED=yes makes an
+# archive for tests.
 DISTNAME = snowflake-$(shell sed -n 's/^\t"version": "\(.*\)",$$/\1/p' $(srcdir)/META.json)
 
 .PHONY: dist
 dist:
 	@[ '$(UNRELEASED)' = yes ] || \
 		{ git -C $(srcdir) show HEAD:META.json | grep -q '"repository"' && \
-		! git -C $(srcdir) show HEAD:META.json | grep -q 'no public address yet'; } || \
-		{ echo 'META.json lacks a public address: see CONTRIBUTING.md, "Release"' >&2; exit 1; }
+		! git -C $(srcdir) grep -n no-public-address-yet HEAD -- META.json debian packaging >&2; } || \
+		{ echo 'a public address is missing: see CONTRIBUTING.md, "Release"' >&2; exit 1; }
 	git -C $(srcdir) archive --prefix=$(DISTNAME)/ -o '$(CURDIR)/$(DISTNAME).zip' HEAD
 	git -C $(srcdir) archive --prefix=$(DISTNAME)/ -o '$(CURDIR)/$(DISTNAME).tar.gz' HEAD

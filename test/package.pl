@@ -49,7 +49,7 @@ mkdir $work or die "could not create \"$work\": $!";
 chdir $work or die;
 program_ok('make dist refuses without a public address' =>
 	  q{! make -f "$SNOWFLAKE_CHECKOUT/Makefile" VPATH="$SNOWFLAKE_CHECKOUT" "PG_CONFIG=$PG_CONFIG" dist}
-) if grep { /no public address yet/ } read_lines("$FindBin::RealBin/../META.json");
+) if grep { /no-public-address-yet/ } read_lines("$FindBin::RealBin/../META.json");
 needed('make dist' =>
 	  q{make -f "$SNOWFLAKE_CHECKOUT/Makefile" VPATH="$SNOWFLAKE_CHECKOUT" "PG_CONFIG=$PG_CONFIG" UNRELEASED=yes dist}
 );
