@@ -1,5 +1,6 @@
-# A server that does not preload the library has the type, its indexes and
-# casts, and decodes IDs.  Only minting needs shared memory, and says so.
+# A server that does not preload the library has the type, with its indexes and
+# casts, and decodes IDs.  Only minting needs shared memory, and its error says
+# so.
 # versions: all
 
 use strict;

@@ -1,5 +1,5 @@
-# Settings: what is missing or wrong is said in a way that helps, at the
-# earliest moment, and a session cannot change what must be the same for all.
+# Settings: a missing or wrong value is reported with a helpful message, as
+# early as possible, and a session cannot change what must be the same for all.
 
 use strict;
 use warnings;

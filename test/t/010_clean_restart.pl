@@ -1,6 +1,6 @@
 # A clean stop stores the exact tick of the last ID.  The next start therefore
-# mints at once, above everything before, and needs neither the clock nor time
-# that was reserved and not used.
+# mints at once, above everything before, and needs neither the clock nor the
+# time that was reserved but not used.
 # versions: all
 
 use strict;

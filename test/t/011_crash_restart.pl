@@ -1,6 +1,6 @@
 # After a crash, minting resumes above what had been reserved: with max_ahead = 0 it
-# waits for the clock, for no longer than snowflake.reservation, or says that it would
-# have to.  What was promised to minters before the crash is always stored.
+# waits for the clock, for no longer than snowflake.reservation, or fails because it
+# would have to.  The limit that minters had before the crash is always stored.
 # versions: all
 
 use strict;

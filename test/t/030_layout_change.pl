@@ -1,6 +1,6 @@
 # A server that is configured with another layout than it has minted with does
 # not mint until a superuser accepts that, because the IDs of two layouts can
-# collide.  The warning says what becomes of the IDs that exist.
+# collide.  The warning says how existing IDs will decode.
 
 use strict;
 use warnings;

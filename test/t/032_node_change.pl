@@ -1,5 +1,6 @@
 # snowflake.node_id can be set and changed by a reload.  The IDs of the server
-# ascend across the change, and the old node ID's reservation is settled.
+# ascend across the change, and the exact end of the old node ID's reservation
+# is stored.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# The trigger of doc/running.md tells on a subscriber that a row of another
-# server has its own node ID; it says nothing about other rows, nor about those
-# that are inserted there.
+# On a subscriber, the trigger of doc/running.md reports rows of another server
+# that have the subscriber's node ID, but not other rows, nor rows that are
+# inserted there.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
-# The node ID comes from the host's name or address: which number, what the log and the
-# status say of it, what is refused and why, and that it stays what it was at the start.
+# The node ID comes from the host's name or address: which number it is, what the log
+# and the status say about it, what is refused and why, and that it does not change
+# after the start.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# Hosts that lose the addresses that their node IDs come from, each in a network namespace
-# of its own: they go on with these node IDs, and no ID comes twice.  Without their own address
-# all that they have is that of a bridge, which is the same on both.
+# Hosts that lose the addresses that their node IDs come from, each in a network namespace of
+# its own: they go on with these node IDs, and no ID is issued twice.  Without their own
+# addresses, they have only that of a bridge, which is the same on both.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# snowflake_advance(id): no ID at or below that one will be minted, which is
-# durable when the function returns.
+# snowflake_advance(id): no ID at or below that one will be minted from then
+# on, and that is durable when the function returns.
 
 use strict;
 use warnings;

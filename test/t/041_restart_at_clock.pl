@@ -1,5 +1,5 @@
-# A generator that is far ahead of the clock for good is taken back by giving up
-# the order, under a node ID that was never there.  No ID comes twice.
+# A generator that is far ahead of the clock is taken back by giving up the
+# order, under a node ID that has issued nothing there.  No ID is issued twice.
 
 use strict;
 use warnings;

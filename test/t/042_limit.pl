@@ -1,5 +1,6 @@
-# No ID is past what is stored, to the last tick, and none is further ahead of the
-# clock than max_lead: one by one, in batches, and when the postmaster is dead.
+# No ID is beyond the stored reservation, to the exact tick, and none is further
+# ahead of the clock than max_lead: minted one by one, in batches, and after the
+# postmaster has died.
 
 use strict;
 use warnings;

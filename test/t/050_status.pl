@@ -1,6 +1,6 @@
 # snowflake_status and snowflake_stats agree with what has happened: mints of several sessions,
-# waits, refusals, steps of the clock, a keeper that was terminated; and tell each role no more than
-# it may know.  The log has a warning when the layout's limit or its end is reached.
+# waits, refusals, steps of the clock, a terminated keeper; and they show each role no more than it
+# may know.  The log has a warning when the layout's limit or end is reached.
 # versions: all
 
 use strict;

@@ -1,8 +1,7 @@
-# What monitoring/ offers fits snowflake_status: the queries for
-# postgres_exporter run as a member of pg_monitor and give just the columns they
-# declare, no column of the status is forgotten, alerts and the dashboard are about
-# metrics that exist, and the report for people runs as anybody.  The reference explains
-# each column.
+# The files of monitoring/ fit snowflake_status: the queries for postgres_exporter run
+# as a member of pg_monitor and return exactly the columns that they declare, no column
+# of the status is missing, alerts and the dashboard use metrics that exist, and any
+# role can run the report for people.  The reference explains each column.
 
 use strict;
 use warnings;

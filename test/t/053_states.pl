@@ -1,6 +1,7 @@
-# Every state in which minting fails or waits, but for those of the clock, which 054_clock_states.pl
-# has: how it is reached, and what the error, the advice and the log say.  doc/messages.md has the
-# words.  Nothing is without advice while minting fails or waits, from the first moment on.
+# Every state in which minting fails or waits, except for those of the clock, which
+# 054_clock_states.pl has: how it is reached, and what the error, the advice and the log say.
+# doc/messages.md has the words.  While minting fails or waits, there is always advice, from the
+# first moment on.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# Every state of the clock in which minting fails, waits, or is to be told of though it goes on, but
-# for those of a start, which 102_clock_at_start.pl has: how it is reached, and what the error, the
-# advice and the log say.  The wait that an error names is the true one.
+# Every state of the clock in which minting fails, waits, or goes on with advice, except for those
+# of a start, which 102_clock_at_start.pl has: how it is reached, and what the error, the advice
+# and the log say.  The wait that an error names is the true one.
 
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# The library gets along with others that ask for shared memory, in any order.
+# The library works with others that request shared memory, in any order.
 # versions: all
 
 use strict;

@@ -1,5 +1,5 @@
-# The caller's field: IDs are distinct whatever callers put into it, ascend as far as
-# its place allows, and are found, decoded and tailed like others.
+# The caller's field: whatever callers put into it, IDs are distinct, ascend as far
+# as the field's place allows, and are found, decoded and tailed like others.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# snowflake.spread: the low bits of IDs are even, also where ticks have few of them;
-# distinctness and order are as without it.
+# snowflake.spread: the low bits of IDs are evenly distributed, even if ticks have
+# few IDs; distinctness and order are as without it.
 
 use strict;
 use warnings;

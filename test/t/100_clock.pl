@@ -1,6 +1,7 @@
-# The clock of a running server steps by no more than snowflake.max_jump, and is followed: by
-# less than max_lead nobody notices; by more, and where IDs may not stand, a mint waits for as
-# long as it may, or fails at once.  Never is an ID smaller than one minted before.
+# The clock of a running server steps by no more than snowflake.max_jump, and is followed: a
+# step of less than max_lead goes unnoticed; after a larger one, if IDs may not run ahead, a
+# mint waits for as long as it may, or fails at once.  No ID is ever smaller than one minted
+# before.
 
 use strict;
 use warnings;

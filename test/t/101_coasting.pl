@@ -1,6 +1,7 @@
-# The clock of a running server jumps by more than snowflake.max_jump.  It is coasted through: no
-# mint fails or waits for long, and IDs have the true time, until the jump is over, has lasted
-# for snowflake.jump_patience, or ahead for a thousandth of it, or is believed by an administrator.
+# The clock of a running server jumps by more than snowflake.max_jump.  The jump is coasted
+# through: no mint fails or waits for long, and IDs have the true time, until the jump is over, has
+# lasted for snowflake.jump_patience or, if it is ahead, for a thousandth of its length, or an
+# administrator accepts it.
 
 use strict;
 use warnings;

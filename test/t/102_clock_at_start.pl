@@ -1,6 +1,6 @@
-# A server starts by another clock than before.  The clock is believed, and the first ID is there
+# A server starts with another clock than before.  The clock is believed, and the first ID comes
 # at once, above all others, unless the clock is further behind them than snowflake.max_ahead, or
-# cannot be right.  A clock by which nothing was minted leaves nothing behind.
+# cannot be right.  A clock with which nothing was minted leaves nothing behind.
 
 use strict;
 use warnings;

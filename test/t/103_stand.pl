@@ -1,6 +1,6 @@
-# Where the clock that is believed is behind the IDs, they stand: they go on, ahead by what they are
-# ahead, which falls as time passes and does not come back, and by at most snowflake.max_ahead.
-# Beyond it they are refused, with the reason.
+# If the clock that is believed is behind the IDs, IDs run ahead: they go on, ahead by at most
+# their present lead, which only falls as time passes, and by at most snowflake.max_ahead.  Beyond
+# that, they are refused, with the reason.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
 # A reservation that is longer than snowflake.max_jump: mints use it bit by bit, without a
-# commit and to its end, and no more than is stored, whatever was stored before.  They do
-# not follow a clock that jumps within it.
+# commit, to its end and no further, whatever was stored before.  They do not follow a
+# clock that jumps within it.
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 # Whatever happens to the keeper, it comes back by itself, and the IDs ascend:
-# terminated, canceled, killed, kept from its table.  It shows by its name.
+# if it is terminated, canceled, killed, or kept from its table.  Its name
+# shows in pg_stat_activity.
 # versions: all
 
 use strict;

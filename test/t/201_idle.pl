@@ -1,6 +1,6 @@
-# A server on which nothing is minted writes nothing for it.  One that mints
-# as fast as it can commits at most two reservations a second, and nobody ever
-# waits for them.
+# A server on which nothing is minted writes nothing.  One that mints as fast
+# as it can commits at most two reservations a second, and no mint ever waits
+# for them.
 
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
-# The keeper writes to its own table only, and only if it is as it made it: what a
-# superuser attaches to the table is not run, and what a superuser changes about
-# it stops minting at the end of the reservation, with the reason in the log and
-# without a write, until it is repaired.
+# The keeper writes only to its own table, and only if that is as the extension
+# created it: code that a superuser attaches to the table is not run, and a change
+# that a superuser makes to it stops minting at the end of the reservation, with
+# the reason in the log and without a write, until the table is repaired.
 
 use strict;
 use warnings;

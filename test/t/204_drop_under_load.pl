@@ -1,7 +1,7 @@
 # A superuser drops the keeper's extension, or its database, while others mint, and
 # the server dies some IDs later.  Minting goes on, or ends with an error that says
-# why; after the crash, by a clock that is behind, no ID comes that is not above all
-# from before, whoever accepts the loss, before or after the clock is set right.
+# why.  After the crash, with a clock that is behind, every ID is above all earlier
+# ones, whoever accepts the loss, before or after the clock is set right.
 # versions: all
 
 use strict;

@@ -1,7 +1,7 @@
-# Nobody becomes superuser through the keeper, or writes what it keeps: not by
-# putting something in the place of what it uses while it waits for a lock, not by
-# owning the database, not by what was there first.  At worst minting stops, with
-# an error that says why, and goes on when a superuser has cleared up.
+# No role becomes superuser through the keeper, or writes its table: not by
+# replacing objects that it uses while it waits for a lock, not by owning the
+# database, not by objects that were there first.  At worst minting stops, with an
+# error that says why, and goes on when a superuser has cleaned up.
 # versions: all
 
 use strict;

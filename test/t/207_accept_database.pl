@@ -1,6 +1,6 @@
-# A reservation that is lost for good, and what exists is said by an administrator:
-# nothing comes at or below the largest ID, whatever the clock says, whichever node ID
-# it had, and whenever the server dies.  What cannot be right is refused.
+# A reservation is lost, and an administrator says which ID is the largest: nothing is
+# minted at or below it, whatever the clock says, whichever node ID it had, and
+# whenever the server dies.  An ID that cannot be right is refused.
 
 use strict;
 use warnings;

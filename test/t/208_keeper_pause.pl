@@ -1,6 +1,6 @@
-# A keeper that cannot connect, for its database does not exist, tries again after a pause,
-# and does not fill the log; so does one that fails.  Time stands, so that its pauses are as
-# long as this test says.
+# A keeper that cannot connect, because its database does not exist, tries again after a
+# pause, and does not fill the log; so does one that fails.  The server's time is stopped,
+# so that its pauses are as long as this test says.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# An error ends a round of the keeper, and not the keeper: in whatever phase, with a lock held, or
-# when the commit has been made.  What it prevents is not published, and IDs go on to ascend.
+# An error ends a round of the keeper, and not the keeper: in any phase, with a lock held, or
+# after the commit.  What it prevents is not published, and IDs go on ascending.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
 # A synchronous standby with the primary's node ID takes over when the primary
 # is gone.  Although its clock is behind, its first ID is larger than every ID
-# that the primary gave to anybody, because the reservation came with the WAL.
+# that the primary issued, because the reservation came with the WAL.
 # versions: all
 
 use strict;

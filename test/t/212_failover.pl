@@ -1,6 +1,6 @@
 # A standby decodes and compares IDs as its primary does, and refuses to mint as it refuses
-# nextval().  It tells what would stand in the way of minting after its promotion, and what it
-# would mint with.  When it has been promoted, its IDs are above all that it has received, and
+# nextval().  Its status says what would prevent minting after a promotion, and with which
+# node ID it would mint.  After the promotion, its IDs are above all that it has received, and
 # the log says where its node ID comes from and whether it was in use before: it may have come
 # with the data.
 # versions: all

@@ -1,7 +1,7 @@
-# Filters on the times that snowflakes say find the rows that these times say, for every
-# kind of layout: as the planner rewrites them for constants, for times of other rows, with
-# and without an index, against plain comparisons of timestamptz.  SNOWFLAKE_TEST_ROWS is
-# the number of IDs of each layout.
+# Filters on the times of snowflakes find the same rows as plain comparisons of
+# timestamptz, for every kind of layout: as the planner rewrites them for constants and for
+# times of other rows, with and without an index.  SNOWFLAKE_TEST_ROWS is the number of IDs
+# of each layout.
 # long
 
 use strict;

@@ -1,5 +1,5 @@
-# IDs come back from COPY in each of its formats, and are parameters of prepared statements, planned
-# for the value and planned once for all, and over the wire.
+# IDs survive COPY in each of its formats, and are parameters of prepared statements, with custom
+# and generic plans, also in the binary protocol.
 # versions: all
 
 use strict;

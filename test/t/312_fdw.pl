@@ -1,7 +1,7 @@
-# A foreign table of postgres_fdw with a snowflake key: whatever is sent to the
-# other server and whatever is compared here, the rows are the same; what can
+# A foreign table of postgres_fdw with a snowflake key: whether a condition is
+# sent to the other server or evaluated here, the rows are the same; what can
 # be sent is sent, once the server's options say that the other one has the
-# extension, too; and defaults are those of the foreign table.
+# extension as well; and defaults are those of the foreign table.
 # versions: all
 
 use strict;

@@ -1,7 +1,7 @@
-# Logical replication in both directions between servers of different node IDs
-# that insert at once: both end with the same rows, without a conflict, and each
-# ID says on which of them its row was born.  A publication of all tables leaves
-# the subscriber's reservation alone.
+# Logical replication in both directions between servers with different node
+# IDs that insert at the same time: both end with the same rows, without a
+# conflict, and each ID says on which of them its row was inserted.  A
+# publication of all tables leaves the subscriber's reservation alone.
 # versions: all
 
 use strict;

@@ -1,7 +1,7 @@
-# The extension snowflake_partitions: partitions of hours to years in a time zone are made
-# ahead by the clock and detached or dropped by age, by an ordinary owner, whatever the
-# search_path and the session's time zone; beside readers and writers; and what was killed is
-# completed by the next run.
+# The extension snowflake_partitions: partitions of hours to years in a time zone are created
+# ahead of the clock and detached or dropped by age, by an ordinary owner, whatever the
+# search_path and the session's time zone, beside readers and writers; and the next run
+# completes a killed one.
 # versions: all
 
 use strict;

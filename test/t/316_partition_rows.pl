@@ -1,6 +1,6 @@
-# The extension snowflake_partitions where something is in the way: the default partition's rows
-# are reported or moved, foreign keys keep them where they are, others may do nothing, and what
-# fails for one table is said in the end, when the others have been looked after.
+# The extension snowflake_partitions with obstacles: the default partition's rows are reported
+# or moved, foreign keys keep them where they are, other roles may do nothing, and a failure for
+# one table is reported at the end, when the others have been maintained.
 # versions: all
 
 use strict;

@@ -1,6 +1,6 @@
 # The moments at which the frontier could pass a row, forced by injection points:
 # between a mint and the end of its statement, between the snapshot of a statement, the
-# frontier and what is taken after it, while a commit waits for a synchronous standby,
+# frontier and the later snapshot, while a commit waits for a synchronous standby,
 # while a transaction is being prepared, and when parallel workers mint first.
 
 use strict;

@@ -1,7 +1,7 @@
-# A frontier that is stored in a table is right for whoever sees the row: on a standby, and
-# on a subscriber as soon as both tables are there.  Where logical replication's apply worker
-# mints, for a column that the publisher does not have, it holds the frontier back like any
-# session, and so does what it prepares.
+# A frontier that is stored in a table is right for every reader of the row: on a standby,
+# and on a subscriber as soon as both tables are synchronized.  If logical replication's
+# apply worker mints, for a column that the publisher does not have, it holds the frontier
+# back like any session, and so does a transaction that it prepares.
 # versions: all
 
 use strict;

@@ -1,5 +1,5 @@
-# The frontier of a snapshot where transaction IDs come to their end and begin again,
-# and where snapshots are older than all samples.
+# The frontier of a snapshot when transaction IDs wrap around, and when snapshots are
+# older than all samples.
 # versions: all
 
 use strict;

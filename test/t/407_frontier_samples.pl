@@ -1,5 +1,5 @@
-# Which earlier frontiers count for a snapshot that is older than what was computed
-# just now, and that one snapshot has one answer.
+# Which earlier frontiers count for a snapshot that is older than the frontier
+# computed just now; and one snapshot gets one answer.
 
 use strict;
 use warnings;

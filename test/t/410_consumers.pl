@@ -1,7 +1,7 @@
 # The consumers of doc/tailing handle each row once and in order, while a transaction that minted
-# first commits last.  So do programs that others wrote, which read the views of doc/tailing.md by
-# a position or by a range up to max(id); a table has them miss such a row.  Their statements are
-# those of Kafka Connect's JDBC source and of the like of Airbyte.
+# first commits last.  So do programs by others, which read the views of doc/tailing.md from a
+# position on or by a range up to max(id); reading the table itself, they miss such a row.  Their
+# statements are those of Kafka Connect's JDBC source, and like those of Airbyte.
 # versions: all
 
 use strict;

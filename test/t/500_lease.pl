@@ -1,6 +1,6 @@
-# Node IDs are leased: from a PostgreSQL server that does not have the library, by servers of
-# which none has a node ID in its configuration.  A fleet is founded, its leases are renewed,
-# given back and used up, and it survives a coordinator that is gone for a while.
+# Node IDs are leased: from a PostgreSQL server that does not have the library, by servers
+# without a node ID in their configuration.  A fleet is created, its leases are renewed,
+# given back and used up, and it survives a coordinator that is away for a while.
 # versions: all
 # long
 

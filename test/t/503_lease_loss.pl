@@ -1,6 +1,6 @@
 # A coordinator that has lost its data, or went back in time: it grants nothing, a server uses
-# its lease up, or gives it up if another server could have the same, and
-# snowflake_fleet_recover() brings all back.
+# up its lease, or gives it up if another server could have the same one, and
+# snowflake_fleet_recover() restores service.
 # long
 
 use strict;

@@ -1,6 +1,6 @@
 # Restarts of servers that lease their node IDs, and clocks that change meanwhile: a clean
 # restart keeps the node ID, a crash costs it for the length of a lease, and a generator that
-# is ahead of the clock keeps it until it is told to go back.
+# is ahead of the clock keeps it until it is made to go back.
 # long
 
 use strict;

@@ -1,6 +1,6 @@
-# A write that arrives, or whose answer is heard, when the coordinator has lost its data
-# meanwhile, or when the fleet was founded again: no record of a node ID could tell it that it
-# comes too late, the record of the fleet does.
+# A write that arrives, or whose answer arrives, after the coordinator has lost its data or
+# the fleet was re-created: the record of the node ID cannot show that it is too late, but the
+# record of the fleet does.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# What can be wrong between a server and its coordinator: each has its own message, no password
-# gets into a log, an error or a setting, and damaged records are passed by.
+# Faults between a server and its coordinator: each has its own message, no password gets into
+# a log, an error or a setting, and damaged records are skipped.
 # long
 
 use strict;

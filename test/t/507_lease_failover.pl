@@ -1,6 +1,6 @@
 # A coordinator of several servers fails over: two of them accept writes, the old one comes
-# back, a grant or the key of the table is lost, the records are copied.  Nothing is granted
-# by the wrong one, and what was granted is renewed by the new one.
+# back, a grant or the key of the table is lost, the records are copied.  The wrong one
+# grants nothing, and the new one renews what was granted.
 # long
 
 use strict;

@@ -1,6 +1,7 @@
-# What an administrator can do for a fleet, and is told: found it, re-create it above a floor
-# of his own or by default, reclaim a node ID.  How soon all servers mint again, when one of
-# them has a clock that is ahead, or node IDs were set by hand before.
+# What an administrator can do for a fleet, and which messages there are: create it,
+# re-create it above a given or a default floor, reclaim a node ID.  How soon all servers
+# mint again if one of them has a clock that is ahead, or if node IDs were set by hand
+# before.
 # long
 
 use strict;

@@ -1,5 +1,5 @@
-# Node IDs are leased from etcd: three servers of which one dies, one that does not say what it
-# has done, copies of its records, users, TLS.
+# Node IDs are leased from etcd: three servers, one of which dies; one that does not say what
+# it has done; copies of its records; users; TLS.
 # long
 
 use strict;

@@ -1,4 +1,4 @@
-# Node IDs are leased from ZooKeeper: three servers, of which one dies or lags behind; a user of
+# Node IDs are leased from ZooKeeper: three servers, one of which dies or lags behind; a user of
 # its own.
 # long
 

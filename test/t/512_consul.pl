@@ -1,4 +1,4 @@
-# Node IDs are leased from Consul: three servers, of which one dies; an access token; TLS.
+# Node IDs are leased from Consul: three servers, one of which dies; an access token; TLS.
 # long
 
 use strict;

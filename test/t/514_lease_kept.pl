@@ -1,6 +1,6 @@
-# What a lease is given back with, by a stop, or by a lessee that is terminated: all that was
-# not minted with it, and nothing that was.  It is kept through another node ID for a while,
-# and given back to nobody while somebody may mint with it.
+# What a stop, or a terminated lessee, gives back of a lease: everything that was not minted
+# with it, and nothing that was.  The lease is kept while another node ID is in use for a
+# while, and is not given back while a session may mint with it.
 # versions: all
 
 use strict;

@@ -1,5 +1,6 @@
 # A lessee and a keeper that are terminated by hand, forced to overlap by an injection
-# point: what a keeper mints that comes and goes while the lessee gives the lease back.
+# point: what is minted with a keeper that comes and goes while the lessee gives the
+# lease back.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# What answers is no coordinator, or one whose records were tampered with: each has its own
-# error, and takes neither the server nor its memory.  URLs and files of passwords that cannot
-# be used are refused before anybody is asked.
+# The other side is not a coordinator, or its records were tampered with: each fault has its
+# own error, and neither stops the server nor uses up its memory.  Unusable URLs and password
+# files are refused before any host is asked.
 
 use strict;
 use warnings;

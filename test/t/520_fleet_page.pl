@@ -1,4 +1,4 @@
-# What doc/fleet.md tells works: its statements run, at the coordinator and then on
+# What doc/fleet.md says works: its statements run, at the coordinator and then on
 # a server, with the role and the rights that it gives.
 
 use strict;

@@ -1,6 +1,6 @@
-# The lessee and worker processes: where there is none to spare, the advice says that it is
-# missing, and the log says why, but not each second.  There is one lessee, whatever fails, on a
-# standby as well, so that parallel queries get their workers.
+# The lessee and worker processes: if no worker is free, the advice says that the lessee is
+# missing, and the log says why, but not every second.  There is one lessee, whatever fails,
+# also on a standby, so that parallel queries get their workers.
 # versions: all
 
 use strict;

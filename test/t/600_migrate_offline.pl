@@ -1,6 +1,6 @@
-# An application is planned and converted under one lock: what the plan says is what is
-# done, nothing of the catalogs is lost, and the application works once what the plan names
-# has been changed.
+# An application is planned and converted under one lock: the plan is what is done, nothing
+# in the catalogs is lost, and the application works once the objects that the plan names
+# have been changed.
 #
 # versions: all
 # long

@@ -1,6 +1,6 @@
-# An application is converted while it is used: no statement of it fails, nothing of the
-# catalogs is lost, no trigger of the application fires for rows that are filled, and the
-# swap scans no table.  undo() gives back the schema and the data.  602_migrate_killed.pl
+# An application is converted while it is used: none of its statements fails, nothing in
+# the catalogs is lost, none of its triggers fires for rows that are filled, and the swap
+# scans no table.  undo() gives back the schema and the data.  602_migrate_killed.pl
 # interrupts the same calls.
 #
 # With SNOWFLAKE_TEST_LONG=1 the application has ten times as many rows.

@@ -1,6 +1,6 @@
 # Each call of a migration is killed at random points, by the end of its session and by a crash
-# of the server, and is called again until it has got through: the result is that of a call that
-# nobody has disturbed.
+# of the server, and is called again until it succeeds: the result is that of an undisturbed
+# call.
 #
 # With SNOWFLAKE_TEST_LONG=1 everything is done five times, and there are ten times as many rows.
 #

@@ -1,5 +1,5 @@
-# What doc/migrating.md shows, run as it is written there, on the application of
-# test/migrate.
+# The statements of doc/migrating.md, run as they are written there, on the
+# application of test/migrate.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# Keys from other generators of doc/migrating.md: what the plan proposes for those that
-# people copy, pgEdge's extension, and the way back: by leave(), and by a dump for a server
+# Keys from other generators of doc/migrating.md: what the plan proposes for widely copied
+# ones, pgEdge's extension, and the way back: by leave(), and by a dump for a server
 # without the library.
 #
 # versions: all

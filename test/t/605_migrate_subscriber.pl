@@ -1,6 +1,7 @@
-# Tables that are published are migrated while a subscriber follows: one that is published by
-# a list of columns needs nothing but wider columns there, of one that is published whole the
-# subscriber needs the columns of the migration as well.  It gets every row, the new keys, too.
+# Tables that are published are migrated while a subscriber follows: for one that is published
+# with a list of columns, the subscriber only needs wider columns; for one that is published as
+# a whole, it needs the columns of the migration as well.  It gets every row, including the new
+# keys.
 #
 # versions: all
 

@@ -1,6 +1,6 @@
-# "Rows with a created_at" of doc/migrating.md, run as it is written there: they get IDs of that
-# time, in that order, none twice, also where a tick has more rows than the sequence can
-# count, and references follow.  No trigger of the application fires.
+# "Rows with a created_at" of doc/migrating.md, run as it is written there: they get distinct
+# IDs of that time, in that order, even if a tick has more rows than the sequence can count, and
+# references follow.  No trigger of the application fires.
 
 use strict;
 use warnings;

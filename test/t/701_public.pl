@@ -1,5 +1,5 @@
-# IDs for the outside: they come back, each mistake has its own error, keys rotate,
-# a UUID cannot be guessed, and look-ups use the primary key.
+# Public IDs: they decrypt to themselves, each mistake has its own error, keys
+# rotate, a UUID cannot be guessed, and look-ups use the primary key.
 # versions: all
 
 use strict;

@@ -1,7 +1,7 @@
 # Three ordinary roles, with what ordinary roles can have, do to the keeper's
-# database whatever comes to mind, while others mint.  Nobody gains a privilege, no
-# ID comes twice, the server stays up, and minting goes on within 5 s when a
-# superuser has cleared up; a machine that is busy with other tests gets 20.
+# database whatever comes to mind, while others mint.  No role gains a privilege,
+# no ID is issued twice, the server stays up, and minting goes on within 5 s after
+# a superuser has cleaned up, or 20 s on a machine that is busy with other tests.
 #
 # A short run by default: SNOWFLAKE_HOSTILE_SECONDS=600 is a long one, and
 # SNOWFLAKE_HOSTILE_SEED repeats one, as far as chance allows.

@@ -1,5 +1,5 @@
-# What an ordinary user may do, and what the user may do who created the
-# extension without being a superuser.
+# What an ordinary user may do, and what a user who created the extension
+# without being a superuser may do.
 # versions: all
 
 use strict;

@@ -1,5 +1,5 @@
-# A hostile search_path: nobody can have code of theirs run by the script, by
-# the extension's functions or by the keeper.
+# A hostile search_path: no role can have its code run by the script, by the
+# extension's functions or by the keeper.
 # versions: all
 #
 # Somebody who can create objects in the schema of the extension, and in one

@@ -1,5 +1,5 @@
-# The libraries export what the server looks up in them, and nothing else, so that
-# they cannot clash with each other's or another library's symbols.
+# The libraries export only the symbols that the server looks up in them, so that
+# these cannot clash with each other's or another library's.
 # versions: all
 
 use strict;

@@ -1,7 +1,7 @@
 # ALTER EXTENSION UPDATE: from every version that was ever released to every
-# later one, and to a made-up next one, under load.  And the library serves the
-# scripts of all those versions, since it is replaced before they are updated,
-# and in many a database never.
+# later one, and to a made-up next one, under load.  And the library supports
+# the scripts of all those versions, since it is replaced before they are
+# updated, and in some databases they never are.
 # versions: all
 
 use strict;

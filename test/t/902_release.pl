@@ -1,5 +1,5 @@
-# What is given to others says the same version everywhere, which is that of
-# snowflake.control; and META.json is what PGXN's specification 1.0.0 asks for:
+# The version is the same in everything that is released, that of
+# snowflake.control; and META.json meets PGXN's specification 1.0.0:
 # https://pgxn.org/meta/spec.txt
 
 use strict;

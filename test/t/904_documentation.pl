@@ -1,7 +1,6 @@
-# What README.md and the pages of doc tell works: each SQL statement runs without an
-# error, in the order in which a reader meets it; so do the lines for a shell, for
-# cron and for a configuration file, or there is a reason below why not; and each link
-# leads somewhere.
+# What README.md and the pages of doc say works: each SQL statement runs without an
+# error, in the order of the page; so do the lines for a shell, for cron and for a
+# configuration file, unless a reason is given below; and each link leads somewhere.
 #
 # A comment above a block, which readers do not see, says what this test needs:
 #
