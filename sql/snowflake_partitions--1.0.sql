@@ -267,7 +267,7 @@ BEGIN
 		 ORDER BY c.relname
 	LOOP
 		IF part.relkind = 'f' THEN
-			RAISE EXCEPTION 'cannot make a partition like %, since % is a foreign table', model, part.relation
+			RAISE EXCEPTION 'cannot create a partition like %: % is a foreign table', model, part.relation
 				USING ERRCODE = 'feature_not_supported';
 		END IF;
 		model_name := (SELECT relname FROM pg_class WHERE oid = model);
@@ -336,7 +336,7 @@ BEGIN
 	EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', snowflake_partitions.full_name(rest));
 	-- ON DELETE CASCADE would take the rows that reference them along
 	IF EXISTS (SELECT FROM pg_constraint c WHERE c.contype = 'f' AND c.confrelid = rest) THEN
-		RAISE EXCEPTION 'cannot move rows of %, since foreign keys reference it', rest
+		RAISE EXCEPTION 'cannot move rows out of %: foreign keys reference it', rest
 			USING ERRCODE = 'feature_not_supported';
 	END IF;
 	EXECUTE format('CREATE TEMPORARY TABLE snowflake_partitions_moved ON COMMIT DROP AS SELECT %s FROM %s LIMIT 0',
@@ -351,8 +351,8 @@ BEGIN
 	GET DIAGNOSTICS added = ROW_COUNT;
 	DROP TABLE pg_temp.snowflake_partitions_moved;
 	IF added <> removed THEN
-		RAISE EXCEPTION 'of % rows of % only % were moved', removed, rest, added
-			USING ERRCODE = 'triggered_action_exception', HINT = 'Look for triggers that leave rows out.';
+		RAISE EXCEPTION 'only % of % rows of % were moved', added, removed, rest
+			USING ERRCODE = 'triggered_action_exception', HINT = 'Check for triggers that suppress inserts.';
 	END IF;
 	RETURN added;
 END $$;
@@ -469,7 +469,7 @@ BEGIN
 			EXECUTE format('SELECT count(*) FROM %s WHERE %I::bigint BETWEEN $1 AND $2', snowflake_partitions.full_name(rest), key)
 				INTO count USING next_id, coalesce(upper(ids) - 1, 9223372036854775807);
 			what := format('%s has %s rows from ID %s on, %s', rest, count, next_id,
-				CASE WHEN upper_inf(ids) THEN 'which are of no whole period of the layout'
+				CASE WHEN upper_inf(ids) THEN 'which belong to no whole period of the layout'
 					 ELSE format('of the %s that begins at %s', t.period, start) END);
 			statement := format('SELECT snowflake_partitions.report(%L, %L, %L)',
 				snowflake_partitions.full_name(t.parent), ids, what);
@@ -486,7 +486,7 @@ BEGIN
 		BEGIN
 			p.lower := snowflake_partitions.bound(p.start, t.layout);
 		EXCEPTION WHEN data_exception THEN
-			what := format('cannot make a partition from %s: %s', p.start, SQLERRM);
+			what := format('cannot create a partition from %s: %s', p.start, SQLERRM);
 			statement := NULL;
 			RETURN NEXT;
 			EXIT;
@@ -513,13 +513,13 @@ BEGIN
 					INTO count USING lower(gap), coalesce(upper(gap) - 1, 9223372036854775807);
 			END IF;
 			IF count = 0 THEN
-				what := format('make %s, from %s', child, start);
+				what := format('create %s, from %s', child, start);
 				statement := snowflake_partitions.statement_to_make(t.parent, child, gap);
 			ELSIF is_fixed THEN
-				what := format('cannot make %s, from %s: %s has %s rows of that time%s', child, start, rest, count,
+				what := format('cannot create %s, from %s: %s has %s rows of that time%s', child, start, rest, count,
 					CASE WHEN t.default_rows = 'move' THEN ', which foreign keys reference' ELSE '' END);
 			ELSE
-				what := format('make %s, from %s, with %s rows of %s', child, start, count, rest);
+				what := format('create %s, from %s, with %s rows of %s', child, start, count, rest);
 				statement := format('SELECT snowflake_partitions.move(%L, %L, %L)',
 					snowflake_partitions.full_name(t.parent), child, gap);
 			END IF;
@@ -587,7 +587,7 @@ BEGIN
 		BEGIN
 			RETURN QUERY SELECT t.parent, d.what, d.statement FROM snowflake_partitions.due_for(t, at, in_transaction) d;
 		EXCEPTION WHEN OTHERS THEN
-			RETURN QUERY SELECT t.parent, format('cannot tell what is due: %s', SQLERRM), NULL;
+			RETURN QUERY SELECT t.parent, format('cannot determine what is due: %s', SQLERRM), NULL;
 		END;
 	END LOOP;
 END $$;
@@ -614,9 +614,9 @@ BEGIN
 	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	parents := ARRAY(SELECT x.parent FROM snowflake_partitions.tables x WHERE x.owner = current_user ORDER BY x.parent::oid);
 	IF parents = '{}' THEN
-		RAISE EXCEPTION 'role % has no table in snowflake_partitions.tables', current_user
+		RAISE EXCEPTION 'role % owns no table in snowflake_partitions.tables', current_user
 			USING ERRCODE = 'object_not_in_prerequisite_state',
-				  HINT = 'Only the owner of a table can look after it.';
+				  HINT = 'Only the owner of a table can maintain its partitions.';
 	END IF;
 	FOREACH looked_at IN ARRAY parents LOOP
 		tried := '{}';
@@ -661,7 +661,7 @@ BEGIN
 		SET LOCAL search_path = pg_catalog, pg_temp;
 	END LOOP;
 	IF problems <> '{}' THEN
-		RAISE EXCEPTION '% of the steps that are due could not be done', cardinality(problems)
+		RAISE EXCEPTION '% of the steps that are due failed', cardinality(problems)
 			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = array_to_string(problems, E'\n');
 	END IF;
 END $$;

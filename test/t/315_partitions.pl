@@ -75,7 +75,7 @@ look_after('log', 'month', time_zone => 'Europe/Berlin', ahead => 2);
 like(
 	sql(q{SET default_transaction_read_only = on; SELECT what FROM snowflake_partitions.due('2026-10-15Z')}
 	),
-	qr/^make log_2026_10, from .*\nmake log_2026_11.*\nmake log_2026_12.*$/,
+	qr/^create log_2026_10, from .*\ncreate log_2026_11.*\ncreate log_2026_12.*$/,
 	'what is due');
 is(sql($count), '0', 'which is only said');
 

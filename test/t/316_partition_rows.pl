@@ -37,7 +37,7 @@ look_after('full_of', 'month', ahead => 1);
 my $checksum = q{SELECT md5(string_agg(f::text, ',' ORDER BY id)) FROM full_of f};
 my $rows = sql($checksum);
 my $in_the_way =
-  'DETAIL:  app.full_of: cannot make full_of_2026_11, from 2026-11-01 00:00:00+00: app."rest of it" has 19 rows of that time';
+  'DETAIL:  app.full_of: cannot create full_of_2026_11, from 2026-11-01 00:00:00+00: app."rest of it" has 19 rows of that time';
 is( join("\n", map { s/ID \d+/ID N/r } complaints('2026-11-10Z') =~ /((?:WARNING|DETAIL):  .*)/g),
 	join("\n",
 		'WARNING:  app.full_of: app."rest of it" has 1 rows from ID N on, of the month that begins at 2010-11-01 00:00:00+00',
@@ -87,7 +87,7 @@ sql(q{
 	CREATE TRIGGER z BEFORE INSERT ON full_of FOR EACH ROW EXECUTE FUNCTION leave_out()});
 like(
 	complaints('2026-11-10Z'),
-	qr/of 2 rows of app."rest of it" only 1 were moved/,
+	qr/only 1 of 2 rows of app."rest of it" were moved/,
 	'no row is left out');
 is(sql(q{SELECT count(*) FROM "rest of it"}), '2', 'they stay');
 sql(q{
@@ -102,7 +102,7 @@ like(
 unlike($said, qr/ERROR/, 'which is no error');
 like(
 	due('2027-01-10Z', 'statement IS NULL'),
-	qr/^cannot make full_of_2027_02, from .* has 2 rows of that time, which foreign keys reference$/,
+	qr/^cannot create full_of_2027_02, from .* has 2 rows of that time, which foreign keys reference$/,
 	'unless their period is due');
 is( fails(
 		q{SELECT snowflake_partitions.move('full_of', 'full_of_2027_02', int8range(snowflake_lower_bound('2027-02-01Z'), snowflake_lower_bound('2027-03-01Z')))}
@@ -198,12 +198,12 @@ $node->psql(
 	connstr => $node->connstr('postgres') . ' user=owner',
 	stderr => \$said);
 my $no_period =
-  'has 1 rows from ID 9223372036854775807 on, which are of no whole period of the layout';
+  'has 1 rows from ID 9223372036854775807 on, which belong to no whole period of the layout';
 foreach my $expected (
 	"app.aged: app.aged_rest $no_period",
 	"app.narrow: app.narrow_rest $no_period",
-	'app.over: cannot make a partition from ',
-	'app.typo: cannot tell what is due: ')
+	'app.over: cannot create a partition from ',
+	'app.typo: cannot determine what is due: ')
 {
 	like($said, qr/\Q$expected\E/, "it is reported: $expected");
 }
@@ -211,7 +211,7 @@ like($said, qr/twiter/, 'which layout there is not');
 is(sql(q{SELECT count(*) > 0 FROM snowflake_partitions.existing('later')}),
 	't', 'and the next table has partitions');
 like(
-	sql(q{SELECT statement FROM snowflake_partitions.due('2080-07-01Z', false, 'later') WHERE what ~ '^make later_2080_07'}
+	sql(q{SELECT statement FROM snowflake_partitions.due('2080-07-01Z', false, 'later') WHERE what ~ '^create later_2080_07'}
 	),
 	qr/ TO \(MAXVALUE\)/,
 	'a layout that ends within a period: there is a partition for it');
@@ -239,7 +239,7 @@ sql(q{
 look_after('short', 'year', layout => 'javascript');
 like(
 	complaints(sql(q{SELECT snowflake_timestamp(9007199254740991, 'javascript')})),
-	qr/ERROR:  1 of.*cannot make a partition from /s,
+	qr/ERROR:  1 of.*cannot create a partition from /s,
 	'years that the layout has not are said');
 is( sql(q{SELECT upper(ids) FROM snowflake_partitions.existing('short') WHERE partition::text ~ '\d' ORDER BY 1}
 	),
@@ -303,7 +303,7 @@ refuses(
 	$node, 'CALL snowflake_partitions.maintain()',
 	'55000',
 	'which maintain() says',
-	message => qr/^role postgres has no table in snowflake_partitions.tables$/);
+	message => qr/^role postgres owns no table in snowflake_partitions.tables$/);
 super('CREATE ROLE other LOGIN; CREATE SCHEMA other AUTHORIZATION other');
 refuses($node, 'SET ROLE other; SELECT * FROM snowflake_partitions.due()',
 	'42501', 'others may nothing');
@@ -345,7 +345,7 @@ sql(q{
 look_after('"My app"."Log"', 'month', ahead => 1);
 like(
 	due('2026-10-15Z'),
-	qr/^make Log_2026_10, from [^,]*\ncannot make Log_2026_11, from .*"My app"\."Rest" has 1 rows of that time$/,
+	qr/^create Log_2026_10, from [^,]*\ncannot create Log_2026_11, from .*"My app"\."Rest" has 1 rows of that time$/,
 	'the first ID of a period is reported once');
 sql(q{UPDATE snowflake_partitions.tables SET default_rows = 'move'});
 maintain_at('2026-10-15Z');
@@ -381,12 +381,12 @@ super('ALTER SCHEMA lost OWNER TO postgres; GRANT USAGE ON SCHEMA lost TO owner'
 is( complaints('2026-12-10Z') =~ s/.*?(?=ERROR)//sr =~ s/^CONTEXT.*//msr =~
 	  s/(\d{4}-01-01) 00:00:00\+00/$1/gr,
 	join("\n",
-		'ERROR:  5 of the steps that are due could not be done',
-		'DETAIL:  lost.first: make first_2026, from 2026-01-01: permission denied for schema lost',
-		'lost.first: make first_2027, from 2027-01-01: permission denied for schema lost',
-		'app.refused: make refused_2026, from 2026-01-01: refused',
-		'app.refused: make refused_2027, from 2027-01-01: refused',
-		"app.looked_at: cannot tell what is due: permission denied for table looked_at_rest\n"),
+		'ERROR:  5 of the steps that are due failed',
+		'DETAIL:  lost.first: create first_2026, from 2026-01-01: permission denied for schema lost',
+		'lost.first: create first_2027, from 2027-01-01: permission denied for schema lost',
+		'app.refused: create refused_2026, from 2026-01-01: refused',
+		'app.refused: create refused_2027, from 2027-01-01: refused',
+		"app.looked_at: cannot determine what is due: permission denied for table looked_at_rest\n"),
 	'what fails is said in the end');
 is(names('good'), 'good_2026 good_2027', 'and the next table is looked after');
 sql(q{DELETE FROM snowflake_partitions.tables; DROP TABLE lost.first, refused, looked_at, good});
@@ -449,7 +449,7 @@ is( super(
 		CREATE FOREIGN TABLE app.mirrored_first_eu PARTITION OF app.mirrored_first FOR VALUES IN ('de') SERVER nowhere;
 		INSERT INTO snowflake_partitions.tables (parent, period, time_zone) VALUES ('app.mirrored', 'year', 'UTC');
 		SELECT what FROM snowflake_partitions.due()}),
-	'cannot tell what is due: cannot make a partition like app.mirrored_first, since app.mirrored_first_eu is a foreign table',
+	'cannot determine what is due: cannot create a partition like app.mirrored_first: app.mirrored_first_eu is a foreign table',
 	'a foreign table is no model');
 
 # A dump has the rows of the tables that there are, and the roles that may use it.
