@@ -1,6 +1,6 @@
 #!/bin/bash
 # The clients that test/clients/clients.pl tries, in the versions of a newer suite of Debian
-# and of npm: in a chroot of their own, of which matrix.sh tells more.
+# and of npm: in a chroot of their own, which matrix.sh describes.
 #
 #   bash test/clients.sh [client …]
 

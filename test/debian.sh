@@ -1,4 +1,4 @@
-# What is had from Debian, and kept: chroots with the PostgreSQL versions of its suites,
+# Gets from Debian, and keeps: chroots with the PostgreSQL versions of its suites,
 # PostgreSQL's source, coordinators of fleets.  To be sourced after lib.sh, not run.
 #
 # What is kept is made under another name and renamed when it is complete, so what

@@ -1,4 +1,4 @@
-# Runs tests that speak TAP, several at once, and adds up what they say.
+# Runs tests that speak TAP, several at once, and adds up their results.
 #
 #   perl test/harness.pl DIRECTORY <LIST
 #

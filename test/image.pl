@@ -1,7 +1,6 @@
-# The images of packaging/, built with buildah on a Debian with PostgreSQL 18 in place of the
-# images that they are made from, which come from registries: the server's is started, and
-# mints; that of the extension is mounted beside a server as CloudNativePG does it.  Needs root
-# and a mirror.
+# Builds the images of packaging/ with buildah, on a Debian with PostgreSQL 18 in place of
+# their base images, which come from registries.  The server's image is started, and mints; the
+# extension's is mounted beside a server as CloudNativePG does it.  Needs root and a mirror.
 #
 #   bash test/run.sh image
 

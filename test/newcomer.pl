@@ -1,8 +1,7 @@
-# README.md as a newcomer follows it: the commands and statements of "Install" and
-# "Quick start", and the session at its head, are pasted into a fresh Debian in a directory,
-# once from source and once as packages.  None may fail, and the first IDs in a
-# table of one's own are there within five minutes, most of which apt-get takes.
-# Needs root and a mirror.
+# README.md as a newcomer follows it: the commands and statements of "Install" and "Quick
+# start", and the session at its head, are pasted into a fresh Debian in a directory, once
+# from source and once as packages.  None may fail, and a newcomer's own table must have its
+# first IDs within five minutes, most of which apt-get takes.  Needs root and a mirror.
 #
 #   bash test/run.sh newcomer                  bookworm, which has PostgreSQL 15
 #   bash test/run.sh newcomer bookworm forky   which has 18

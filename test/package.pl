@@ -1,4 +1,4 @@
-# Test what is given to others: the archives of "make dist", META.json, and the
+# Test what is published: the archives of "make dist", META.json, and the
 # Debian packages, which are built, checked, installed, tested and removed in a
 # Debian system of their own, in a directory.  Takes a few minutes, needs root.
 #

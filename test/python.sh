@@ -1,6 +1,6 @@
 #!/bin/bash
-# A kind of test that is a program in Python, with servers of its own: get ready what it
-# takes, and start it as an unprivileged user.  run.sh runs this.
+# Runs a kind of test that is a program in Python, with servers of its own: prepares
+# what it needs, and starts it as an unprivileged user.  run.sh runs this.
 #
 #   torture         campaign/torture.py
 #   torture tail    campaign/frontier.py

@@ -1,7 +1,7 @@
 #!/bin/bash
 # pg_upgrade from 15 to 17 to 18, with the extension in each: see
-# test/upgrade/pg_upgrade.pl.  If these versions are not installed here, in a
-# chroot that has them all, of which matrix.sh tells more.
+# test/upgrade/pg_upgrade.pl.  If these versions are not installed here, it runs
+# in a chroot that has them all, which matrix.sh describes.
 #
 #   bash test/upgrade.sh
 

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
-# The errors of mints, with their hints, of src/generator/words.c, as the tables of doc/messages.md.
-# What the coordinator says is on the page about fleets.
-# With --write they are written there; rules.pl looks whether they are.
+# Prints the errors and hints of src/generator/words.c as the tables of doc/messages.md, or
+# writes them there with --write; rules.pl checks that the page has them.  What the
+# coordinator says is on the page about fleets.
 
 use strict;
 use utf8;

@@ -1,5 +1,5 @@
-# The harness and what speaks TAP for others: what fails, dies or says nothing must
-# not pass, nor end what runs beside it.  run.sh runs this.
+# The harness, and programs that write TAP for others: a test that fails, dies or
+# writes nothing must not pass, and must not end other tests.  run.sh runs this.
 
 use strict;
 use warnings;

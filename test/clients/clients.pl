@@ -1,7 +1,7 @@
 # Real clients against a server with the extension: one small program for each,
 # in this directory, that inserts, reads back and filters, and that asserts
-# what doc/clients.md says about that client, the traps included.  A client that
-# cannot be installed, or ends early, is a failure.
+# what doc/clients.md says about that client, including its pitfalls.  A client
+# that cannot be installed, or ends early, is a failure.
 #
 #   bash test/run.sh clients                  all
 #   bash test/run.sh clients jdbc             one of them

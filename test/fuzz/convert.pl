@@ -1,6 +1,6 @@
 # Random schemas for snowflake_migrate: keys of all kinds with partitions, children,
-# references, indexes, constraints, what hangs on columns and what stands in the way, of
-# one or several owners.  For each of them:
+# references, indexes, constraints, objects that depend on columns and objects that
+# prevent a conversion, of one or several owners.  For each of them:
 #
 # - a plan changes nothing, and a conversion fails if and only if the plan says what
 #   blocks it;

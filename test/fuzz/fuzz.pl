@@ -5,7 +5,7 @@
 # invariant is a finding.  One result for each target.
 #
 #   bash test/run.sh fuzz                    200000 executions of each target
-#   bash test/run.sh fuzz --runs 5000000     so many of each
+#   bash test/run.sh fuzz --runs 5000000     5000000 of each
 #   bash test/run.sh fuzz --keep DIR base58  of one target; keep corpus and
 #                                            findings of this run in a directory
 #

@@ -1,4 +1,4 @@
-# What the log of a test says.
+# What a test's log says.
 
 package SnowflakeLog;
 

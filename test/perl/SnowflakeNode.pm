@@ -1,5 +1,5 @@
-# A node of PostgreSQL::Test that asks many times in one session while it waits: a new psql
-# for each look is most of what a test costs a busy machine.
+# A node of PostgreSQL::Test that polls in one session while it waits: on a busy machine, a
+# new psql for each query would be most of a test's cost.
 
 package SnowflakeNode;
 

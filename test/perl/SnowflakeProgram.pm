@@ -1,4 +1,4 @@
-# What tests have in common that run programs, and no server of their own.
+# Shared by tests that run programs and no server of their own.
 
 package SnowflakeProgram;
 

@@ -1,6 +1,6 @@
-# Citus, from the source tree CITUS_SOURCE; without one the test is skipped.  A
-# coordinator and two workers, whose node IDs are leased.  The statements of doc/tools.md are
-# run as they are written there, and what its table says is looked at.
+# Citus, from the source tree CITUS_SOURCE; without one the test is skipped.  A coordinator
+# and two workers, whose node IDs are leased.  The statements of doc/tools.md are run as they
+# are written there, and what its table says is checked.
 
 use strict;
 use warnings;

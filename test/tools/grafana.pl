@@ -1,4 +1,4 @@
-# monitoring/grafana.json is what Grafana's schema says of a dashboard.
+# monitoring/grafana.json conforms to Grafana's schema of a dashboard.
 #
 # The schema, package @grafana/schema of npm, is types of TypeScript.  So the dashboard becomes a program that has nothing
 # but constants of these types, which the compiler accepts or not.  A field that the schema does not know is an error.

@@ -1,5 +1,5 @@
-# What looks at indexes, or brings more kinds of them: HypoPG, amcheck, btree_gist
-# and btree_gin, all of which take the type for the bigint that it is to them.
+# Extensions that inspect indexes or add kinds of them: HypoPG, amcheck,
+# btree_gist and btree_gin, which all treat the type as a bigint.
 
 use strict;
 use warnings;

@@ -1,6 +1,6 @@
-# pg_partman: takes a bigint key that snowflakes fill, by intervals of numbers,
-# and refuses a column of the type.  The statements of doc/tools.md are run as
-# they are written there.
+# pg_partman accepts a bigint key that snowflakes fill, by intervals of
+# numbers, and refuses a column of the type.  The statements of doc/tools.md
+# are run as they are written there.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# monitoring/ with a real postgres_exporter and a real Prometheus: the alerts come when they should, and say what they
-# should; each question of the Grafana dashboard has an answer there.
+# monitoring/ with a real postgres_exporter and a real Prometheus: the alerts fire when they
+# should, with the right text; each query of the Grafana dashboard has a result there.
 
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# What reads an ID as a number and rounds it, and what does not: the table of doc/tools.md, for pandas, for
+# Which readers round an ID that they read as a number: the table of doc/tools.md, for pandas, for
 # JavaScript and for GraphQL.
 
 use strict;

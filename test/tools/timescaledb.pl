@@ -1,6 +1,6 @@
 # TimescaleDB, from the source tree TIMESCALE_SOURCE; without one the test is skipped.
-# The statements of doc/tools.md are run as they are written there, and what its
-# table says is looked at.
+# The statements of doc/tools.md are run as they are written there, and what its table
+# says is checked.
 
 use strict;
 use warnings;
