@@ -487,7 +487,7 @@ check_reset(int32 node, const SnowflakeView *view)
 				errmsg("the snowflake generator is not ahead of the clock by more than a minute"),
 				errdetail("It is ahead by %s.",
 						  snowflake_duration(Max(last_time - now, 0))));
-	if (snowflake_generator_is_untouched(view) &&
+	if (snowflake_generator_is_unused(view) &&
 		snowflake_layout_position_time(layout, Max(view->own_last, view->floor)) <= now)
 		return false;
 	if (view->grant == 0 || view->floor > view->last)

@@ -42,7 +42,7 @@
  *
  * 4. A generator that is far ahead of the clock may be taken back, under a node ID that
  *	  has issued nothing in that range: then "last" goes down, once, while the gate is
- *	  closed.  See snowflake_generator_open_afresh().  From then on, the positions that
+ *	  closed.  See snowflake_generator_open_at_clock().  From then on, the positions that
  *	  other node IDs had in that range count for themselves only: if the gate is opened
  *	  for one of them again, "last" goes up there, and unless it issues an ID, down again
  *	  at the next opening; readers do not learn of it.  The row of a node ID says how far
@@ -557,7 +557,7 @@ snowflake_generator_view(SnowflakeView *view)
 	view->raised_to = pg_atomic_read_u64(&kept->raised_to);
 	view->raised_by = pg_atomic_read_u32(&kept->raised_by);
 	view->own_last = pg_atomic_read_u64(&kept->own_last);
-	view->in_order = snowflake_generator_is_untouched(view) ?
+	view->in_order = snowflake_generator_is_unused(view) ?
 		pg_atomic_read_u64(&kept->in_order) : view->last;
 	view->stored = kept->stored;
 	view->end_unstored = kept->end_unstored;
@@ -817,8 +817,8 @@ snowflake_generator_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
  * "last" is not below that; or it is for a new lease, which begins after "last".
  */
 void
-snowflake_generator_open_afresh(int32 node, uint32 grant, uint64 last, uint64 limit,
-								uint64 refill)
+snowflake_generator_open_at_clock(int32 node, uint32 grant, uint64 last, uint64 limit,
+								  uint64 refill)
 {
 	uint64		before = pg_atomic_read_u64(&hot->last);
 	uint64		floor = pg_atomic_read_u64(&kept->floor);

@@ -90,7 +90,7 @@ typedef struct SnowflakeView
 
 /* Has the present node ID issued nothing since the gate was opened for it? */
 static inline bool
-snowflake_generator_is_untouched(const SnowflakeView *view)
+snowflake_generator_is_unused(const SnowflakeView *view)
 {
 	return view->last == view->raised_to && view->raised_by == RAISED_BY_RESERVATION;
 }
@@ -143,8 +143,8 @@ extern void snowflake_generator_note_highest(uint64 position);
 extern void snowflake_generator_open(int32 node, uint32 grant, uint64 last,
 									 uint64 own_last, uint64 in_order, uint64 limit,
 									 uint64 refill);
-extern void snowflake_generator_open_afresh(int32 node, uint32 grant, uint64 last,
-											uint64 limit, uint64 refill);
+extern void snowflake_generator_open_at_clock(int32 node, uint32 grant, uint64 last,
+											  uint64 limit, uint64 refill);
 extern void snowflake_generator_close(SnowflakeGate reason);
 extern void snowflake_generator_leave(void);
 extern void snowflake_generator_end_stored(void);

@@ -291,12 +291,12 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.hint = "{why} Check the server's clock. If it is correct, minting goes on in {wait}. {ways}"
 	},
 	[STATE_WAYS] = {
-		.hint = "To go on at once, in order and with the same node ID, set snowflake.max_ahead to at least {needed_ahead} s and reload the configuration. {afresh}"
+		.hint = "To go on at once, in order and with the same node ID, set snowflake.max_ahead to at least {needed_ahead} s and reload the configuration. {at_clock}"
 	},
-	[STATE_WAY_AFRESH] = {
+	[STATE_WAY_AT_CLOCK] = {
 		.hint = "To give up the order instead, set {node_settings} to a number that was never used and call snowflake_restart_at_clock() with it."
 	},
-	[STATE_WAY_AFRESH_LEASED] = {
+	[STATE_WAY_AT_CLOCK_LEASED] = {
 		.hint = "To give up the order instead, call snowflake_restart_at_clock({node}), which leases another node ID."
 	},
 	[STATE_WAITS_ADVANCED] = {

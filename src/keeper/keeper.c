@@ -223,7 +223,7 @@ keeper_round(void)
 
 	if (view.gate == GATE_OPEN && (requests & SNOWFLAKE_WANT_RESTART))
 	{
-		snowflake_reserve_reopen_afresh(&wanted, now);
+		snowflake_reserve_reopen_at_clock(&wanted, now);
 		snowflake_frontier_publish();
 		snowflake_generator_view(&view);
 	}

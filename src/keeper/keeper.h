@@ -34,7 +34,7 @@ extern void snowflake_keeper_transaction_wait_for_no_standby(void);
 
 extern void snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests,
 										TimestampTz now);
-extern void snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now);
+extern void snowflake_reserve_reopen_at_clock(const SnowflakeNode *wanted, TimestampTz now);
 extern void snowflake_reserve_more(const SnowflakeView *view,
 								   const SnowflakeNode *wanted, TimestampTz now);
 extern bool snowflake_reserve_is_too_far(const SnowflakeView *view,

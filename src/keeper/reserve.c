@@ -50,7 +50,7 @@ reach(TimestampTz now, int64 ms)
  * reserved beyond the tick that they are in.
  */
 static int64
-stand_usec(void)
+ahead_usec(void)
 {
 	return Max(200 * 1000, snowflake_server_layout.tick_usec);
 }
@@ -60,7 +60,7 @@ stand_usec(void)
  * ahead of them, and not of the clock.
  */
 static bool
-stands(TimestampTz newest, TimestampTz now)
+is_ahead(TimestampTz newest, TimestampTz now)
 {
 	int64		lead_usec = newest - now;
 
@@ -92,8 +92,8 @@ up_to(uint64 last, TimestampTz now, int ms)
 	int64		tick = snowflake_layout_tick_at(layout, reach(now, ms));
 
 	tick = Max(tick, snowflake_layout_position_tick(layout, last));
-	if (stands(newest, now))
-		tick = Max(tick, snowflake_layout_tick_at(layout, newest + stand_usec()));
+	if (is_ahead(newest, now))
+		tick = Max(tick, snowflake_layout_tick_at(layout, newest + ahead_usec()));
 	return snowflake_layout_last_position(layout, Min(tick, layout->max_tick));
 }
 
@@ -129,11 +129,11 @@ reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
  * microseconds: half of what would be reserved now.
  */
 static int64
-half_of_it(uint64 last, TimestampTz now)
+request_margin(uint64 last, TimestampTz now)
 {
 	TimestampTz newest = snowflake_layout_position_time(&snowflake_server_layout, last);
 
-	return stands(newest, reach(now, usable_ms() / 2)) ? stand_usec() / 2 : usable_ms() * INT64CONST(500);
+	return is_ahead(newest, reach(now, usable_ms() / 2)) ? ahead_usec() / 2 : usable_ms() * INT64CONST(500);
 }
 
 /* The position from which on a minter asks for more. */
@@ -198,13 +198,13 @@ void
 snowflake_reserve_store_end(void)
 {
 	SnowflakeView view;
-	bool		untouched;
+	bool		unused;
 
 	snowflake_generator_view(&view);
-	untouched = snowflake_generator_is_untouched(&view);
-	if (!untouched || view.stored > view.last)
+	unused = snowflake_generator_is_unused(&view);
+	if (!unused || view.stored > view.last)
 	{
-		uint64		end = untouched ? view.own_last : view.last;
+		uint64		end = unused ? view.own_last : view.last;
 
 		snowflake_keeper_transaction_begin("storing the end of the reservation");
 		(void) set_config_option("synchronous_commit", "local",
@@ -410,13 +410,13 @@ start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
  * from before that.
  */
 static void
-open_afresh(const SnowflakeView *view, const SnowflakeNode *wanted, uint64 last, uint64 limit,
-			TimestampTz now)
+open_at_clock(const SnowflakeView *view, const SnowflakeNode *wanted, uint64 last, uint64 limit,
+			  TimestampTz now)
 {
 	/* the lead that IDs were allowed has ended */
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_LOOK);
-	snowflake_generator_open_afresh(wanted->node, wanted->grant, last, limit,
-									refill_from(limit, half_of_it(last, now), wanted));
+	snowflake_generator_open_at_clock(wanted->node, wanted->grant, last, limit,
+									  refill_from(limit, request_margin(last, now), wanted));
 	ereport(LOG,
 			errmsg("snowflake gate reopened for node ID %d", wanted->node),
 			errdetail("Snowflakes are smaller than earlier ones, which go up to \"%s\".",
@@ -445,7 +445,7 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	bool		exists,
 				found,
 				lost,
-				afresh;
+				at_clock;
 	uint64		last,
 				own_last,
 				in_order,
@@ -505,8 +505,8 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	last = resume_after(&view, &stored, wanted, &in_order);
 	if (lost)
 		in_order = Max(in_order, view.floor);
-	afresh = wanted->at_clock && wanted->grant > view.newest_grant;
-	if (afresh)
+	at_clock = wanted->at_clock && wanted->grant > view.newest_grant;
+	if (at_clock)
 		last = Max(Max(wanted->first - 1, end_of_reservation(stored.row_until)),
 				   view.floor > view.last ? view.floor : 0);
 	if (!snowflake_clock_is_believed())
@@ -534,9 +534,9 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		limit = last;
 
 	snowflake_generator_set_gate(GATE_OPENING);
-	if (afresh)
+	if (at_clock)
 		snowflake_reservation_table_give_up_order(now);
-	if (limit > last || afresh || (requests & SNOWFLAKE_WANT_DATABASE))
+	if (limit > last || at_clock || (requests & SNOWFLAKE_WANT_DATABASE))
 	{
 		snowflake_reservation_table_write(node, snowflake_layout_position_time(layout, limit),
 										  highest_time(&view));
@@ -562,11 +562,11 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	snowflake_generator_note_highest(end_of_reservation(stored.highest));
 	snowflake_generator_set_stored(limit);
 	limit = usable(limit, last, now);
-	if (afresh)
-		open_afresh(&view, wanted, last, limit, now);
+	if (at_clock)
+		open_at_clock(&view, wanted, last, limit, now);
 	else
 		snowflake_generator_open(node, wanted->grant, last, own_last, in_order,
-								 limit, refill_from(limit, half_of_it(last, now), wanted));
+								 limit, refill_from(limit, request_margin(last, now), wanted));
 
 	origin = snowflake_node_source == NODE_FROM_SETTING ? "" :
 		psprintf(" The node ID comes from %s.", snowflake_node_source_origin());
@@ -592,12 +592,12 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
  * the gate was opened.
  */
 static bool
-can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
+can_reopen_at_clock(const SnowflakeView *view, TimestampTz now)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 
 	return view->node == snowflake_keeper_state_restart_node() &&
-		snowflake_generator_is_untouched(view) &&
+		snowflake_generator_is_unused(view) &&
 		snowflake_layout_position_time(layout, view->last) - now > SNOWFLAKE_RESTART_LEAD_USEC &&
 		snowflake_layout_position_time(layout, Max(view->own_last, view->floor)) <= now;
 }
@@ -611,18 +611,18 @@ can_reopen_afresh(const SnowflakeView *view, TimestampTz now)
  * past.  If this fails, the next round stores the end and opens as usual.
  */
 void
-snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
+snowflake_reserve_reopen_at_clock(const SnowflakeNode *wanted, TimestampTz now)
 {
 	SnowflakeView view;
 	uint64		last,
 				limit;
 
 	snowflake_generator_view(&view);
-	if (!can_reopen_afresh(&view, now))
+	if (!can_reopen_at_clock(&view, now))
 		return;
 	snowflake_generator_close(GATE_OPENING);
 	snowflake_generator_view(&view);
-	if (!can_reopen_afresh(&view, now))
+	if (!can_reopen_at_clock(&view, now))
 		return;
 
 	snowflake_keeper_transaction_begin("giving up the order");
@@ -638,7 +638,7 @@ snowflake_reserve_reopen_afresh(const SnowflakeNode *wanted, TimestampTz now)
 	snowflake_generator_set_stored(limit);
 	if (wanted->grant == 0)
 		snowflake_lease_state_retire();
-	open_afresh(&view, wanted, last, usable(limit, last, now), now);
+	open_at_clock(&view, wanted, last, usable(limit, last, now), now);
 }
 
 /*
@@ -656,10 +656,10 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 	uint64		limit = Min(usable(stored, last, now), wanted->end);
 	uint64		at_once = Min(usable(view->stored, last, now), wanted->end);
 	TimestampTz newest = snowflake_layout_position_time(layout, last);
-	int64		half_usec = half_of_it(last, now);
+	int64		half_usec = request_margin(last, now);
 	TimestampTz base = reach(now, 0);
 
-	if (stands(newest, now))
+	if (is_ahead(newest, now))
 		base = Max(base, newest);
 
 	/*
@@ -684,7 +684,7 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 	/* if half of what is reserved is left, that was all */
 	if (limit <= view->stored &&
 		snowflake_layout_position_time(layout, view->stored) >=
-		base + (stands(newest, now) ? half_usec : snowflake_reservation_ms * INT64CONST(500)))
+		base + (is_ahead(newest, now) ? half_usec : snowflake_reservation_ms * INT64CONST(500)))
 		return;
 
 	snowflake_keeper_transaction_begin("extending the reservation");

@@ -324,7 +324,7 @@ give_back(MemoryContext context)
 		end = -1;
 	else if (lease.grant == view.grant)
 		end = snowflake_layout_position_tick(layout,
-											 snowflake_generator_is_untouched(&view) ?
+											 snowflake_generator_is_unused(&view) ?
 											 view.own_last : view.last);
 	else
 		return;

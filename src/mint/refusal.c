@@ -215,8 +215,8 @@ value_of_clock(const char *word, const SnowflakeSituation *now)
 								  Max(clock->patience_usec - clock->lasted_usec, 0));
 	if (IS("ways"))
 		return hint_of(snowflake_state_ways(now), now);
-	if (IS("afresh"))
-		return hint_of(snowflake_state_way_afresh(), now);
+	if (IS("at_clock"))
+		return hint_of(snowflake_state_way_at_clock(), now);
 	if (IS("needed_ahead"))
 		return psprintf(INT64_FORMAT, now->lead_usec / USECS_PER_SEC + 1);
 	if (IS("max_ahead"))

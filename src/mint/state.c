@@ -202,7 +202,7 @@ is_advanced(const SnowflakeSituation *now)
 bool
 snowflake_state_resumes(const SnowflakeSituation *now)
 {
-	return snowflake_generator_is_untouched(&now->view) &&
+	return snowflake_generator_is_unused(&now->view) &&
 		now->excess_usec <= snowflake_reservation_ms * INT64CONST(1000) +
 		snowflake_server_layout.tick_usec;
 }
@@ -221,7 +221,7 @@ snowflake_state_why_ahead(const SnowflakeSituation *now)
 	if (back[0].by_usec > 0)
 		return now->lead_usec - back[0].by_usec < USECS_PER_SEC ? STATE_WENT_BACK :
 			back[1].by_usec > 0 ? STATE_WENT_BACK_AGAIN : STATE_WENT_BACK_AHEAD;
-	return snowflake_generator_is_untouched(&now->view) ? STATE_STARTED : STATE_LOWERED;
+	return snowflake_generator_is_unused(&now->view) ? STATE_STARTED : STATE_LOWERED;
 }
 
 /*
@@ -232,13 +232,13 @@ SnowflakeState
 snowflake_state_ways(const SnowflakeSituation *now)
 {
 	return now->lead_usec / USECS_PER_SEC < SNOWFLAKE_MOST_AHEAD_S ? STATE_WAYS :
-		snowflake_state_way_afresh();
+		snowflake_state_way_at_clock();
 }
 
 SnowflakeState
-snowflake_state_way_afresh(void)
+snowflake_state_way_at_clock(void)
 {
-	return snowflake_node_source == NODE_FROM_LEASE ? STATE_WAY_AFRESH_LEASED : STATE_WAY_AFRESH;
+	return snowflake_node_source == NODE_FROM_LEASE ? STATE_WAY_AT_CLOCK_LEASED : STATE_WAY_AT_CLOCK;
 }
 
 SnowflakeState

@@ -52,7 +52,7 @@ extern SnowflakeState snowflake_state_of_jump(const SnowflakeSituation *now);
 extern bool snowflake_state_resumes(const SnowflakeSituation *now);
 extern SnowflakeState snowflake_state_why_ahead(const SnowflakeSituation *now);
 extern SnowflakeState snowflake_state_ways(const SnowflakeSituation *now);
-extern SnowflakeState snowflake_state_way_afresh(void);
+extern SnowflakeState snowflake_state_way_at_clock(void);
 extern SnowflakeState snowflake_state_if_ahead(const SnowflakeSituation *now);
 extern int64 snowflake_state_wait_usec(int64 excess_usec);
 

@@ -134,11 +134,11 @@ bool began_after[MINTERS];
 #define DRAINED(s) (lock_shared[s] == 0)
 #endif
 
-/* Nothing was issued since the gate was opened: snowflake_generator_is_untouched() */
+/* Nothing was issued since the gate was opened: snowflake_generator_is_unused() */
 #ifdef EVERY_END_IS_OF_BEFORE
-#define UNTOUCHED(s) true
+#define UNUSED(s) true
 #else
-#define UNTOUCHED(s) (last[s] == opened_at[s])
+#define UNUSED(s) (last[s] == opened_at[s])
 #endif
 
 /* "result" is any number from "least" to "most": what a clock may lead to */
@@ -173,7 +173,7 @@ inline forget_round(s)
 inline open_gate(s)
 {
 	if
-	:: UNTOUCHED(s)
+	:: UNUSED(s)
 	:: else -> issued[s] = last[s]
 	fi;
 	own[s] = to_own[s];
@@ -276,7 +276,7 @@ proctype keeps(byte s)
 		 * If nothing was issued since the opening, that is what the node had before.
 		 */
 	:: atomic { keeper[s] == ROUND && !gate_open[s] && unsettled[s] ->
-		ROW(s, node[s]) = (UNTOUCHED(s) -> own[s] : last[s]);
+		ROW(s, node[s]) = (UNUSED(s) -> own[s] : last[s]);
 		keeper[s] = SETTLED }
 	:: atomic { keeper[s] == SETTLED ->	/* snowflake_generator_end_stored() */
 		unsettled[s] = false;
@@ -297,7 +297,7 @@ proctype keeps(byte s)
 #ifdef IGNORE_ROW
 		to_last[s] = last[s];
 #else
-		to_last[s] = (UNTOUCHED(s) -> issued[s] : last[s]);
+		to_last[s] = (UNUSED(s) -> issued[s] : last[s]);
 		to_last[s] = MAX(to_last[s], LATEST_ROW(s));
 #endif
 		if
