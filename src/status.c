@@ -88,7 +88,7 @@ put_interval(StatusRow *row, int column, int64 usec)
 	put(row, column, snowflake_duration_interval(usec));
 }
 
-/* What the keeper thinks of the clock. */
+/* The keeper's verdict on the clock. */
 static void
 put_clock(StatusRow *row)
 {

@@ -57,7 +57,7 @@ while ($rows =~ m{\G(?:\n\t/\* (.*) \*/\n|\t\[(STATE_\w+)\] = \{\n((?:\t\t\..*\n
 
 	if (defined $title)
 	{
-		$is_shown = $title !~ /^What the coordinator says/;
+		$is_shown = $title !~ /^Reports of the coordinator/;
 		$tables .= "\n$title:\n\n| message | hint, which is the advice |\n| --- | --- |\n"
 		  if $is_shown;
 		next;

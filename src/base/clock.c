@@ -90,7 +90,7 @@ typedef struct ClockMemory
 	TimestampTz newest_then;	/* and when this clock was first believed */
 	TimestampTz proven_from;	/* an ID of this time shows that it is right */
 
-	/* What others may know, for messages.  Protected by the mutex. */
+	/* The state for other processes' messages.  Protected by the mutex. */
 	slock_t		mutex;
 	SnowflakeClockState state;
 } ClockMemory;

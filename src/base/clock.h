@@ -30,7 +30,7 @@ typedef struct SnowflakeClockReading
 	int64		precision_usec; /* how far they may be apart */
 } SnowflakeClockReading;
 
-/* What the judge found in a reading. */
+/* The result of judging a reading. */
 typedef enum SnowflakeClockNews
 {
 	CLOCK_NO_NEWS,
@@ -49,7 +49,7 @@ typedef enum SnowflakeClockNews
  */
 #define SNOWFLAKE_RELEASE_TIME	(INT64CONST(9801) * USECS_PER_DAY)
 
-/* What the judge needs to know besides the reading. */
+/* The facts that the judge needs besides the reading. */
 typedef struct SnowflakeClockFacts
 {
 	TimestampTz newest;			/* time of the newest ID that there may be */
@@ -71,7 +71,7 @@ typedef struct SnowflakeVerdict
 	long		look_again_ms;	/* 0: only when there is a reason to */
 } SnowflakeVerdict;
 
-/* What the judge thinks of the clock. */
+/* The judge's verdict on the clock. */
 typedef enum SnowflakeClockBelief
 {
 	CLOCK_UNKNOWN,				/* it has not looked yet */
@@ -91,7 +91,7 @@ typedef struct SnowflakeClockBack
 	int64		since_usec;		/* on the boot clock */
 } SnowflakeClockBack;
 
-/* What the judge knows, for messages. */
+/* The judge's state, for messages. */
 typedef struct SnowflakeClockState
 {
 	SnowflakeClockBelief belief;

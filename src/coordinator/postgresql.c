@@ -28,7 +28,7 @@ PG_MODULE_MAGIC_EXT(
 
 #define TABLE		"snowflake_fleet.records"
 
-/* What sql/snowflake_fleet.sql does, for an administrator who has not run it */
+/* The statements of sql/snowflake_fleet.sql, for an administrator who has not run it */
 #define PREPARE_SQL \
 	"CREATE SCHEMA IF NOT EXISTS snowflake_fleet; " \
 	"CREATE TABLE IF NOT EXISTS " TABLE " (key text PRIMARY KEY, value text NOT NULL)"

@@ -233,7 +233,7 @@ got_names(int status, const struct String_vector *names, const void *data)
 	answer->done = true;
 }
 
-/* Such events also lead to an error here. */
+/* Events are ignored: they also make calls return errors. */
 static void
 ignore_event(zhandle_t *handle, int type, int state, const char *path, void *context)
 {

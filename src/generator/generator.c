@@ -95,7 +95,7 @@
 #include "generator/words.h"
 #include "layout/server_layout.h"
 
-/* What every mint touches. */
+/* State that every mint reads or writes. */
 typedef struct HotState
 {
 	/*
@@ -130,9 +130,9 @@ typedef struct HotState
 	pg_atomic_uint32 gate;
 
 	/*
-	 * What mints add to the wall clock, an int64 in microseconds: see
-	 * clock.c. Only the keeper writes it, atomically and at any time: like
-	 * the clock, it only says how far "last" may jump.
+	 * The correction that mints add to the wall clock, an int64 in
+	 * microseconds: see clock.c.  Only the keeper writes it, atomically and
+	 * at any time: like the clock, it only says how far "last" may jump.
 	 */
 	pg_atomic_uint64 correction;
 
@@ -155,7 +155,7 @@ typedef struct HotState
 	char		pad_limit[PG_CACHE_LINE_SIZE];
 } HotState;
 
-/* What only the keeper writes, except for the floor */
+/* State that only the keeper writes, except for the floor */
 typedef struct KeptState
 {
 	/*
@@ -538,7 +538,7 @@ snowflake_generator_is_outdated(const SnowflakeIssued *issued)
 
 
 /*
- * What others see
+ * For other processes
  */
 
 /* Read the state.  Takes no lock. */

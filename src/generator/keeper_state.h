@@ -8,7 +8,7 @@
 #ifndef SNOWFLAKE_KEEPER_STATE_H
 #define SNOWFLAKE_KEEPER_STATE_H
 
-/* What can be asked for: bits of a request. */
+/* The requests to the keeper, as bits. */
 #define SNOWFLAKE_WANT_GATE			0x01	/* a mint met a closed gate */
 #define SNOWFLAKE_WANT_TIME			0x02	/* the reservation runs out */
 #define SNOWFLAKE_WANT_LOOK			0x04	/* the clock seems to be behind */

@@ -154,7 +154,7 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.hint = "Minting ends with the lease. {coordinator}"
 	},
 
-	/* What the coordinator says, or that it says nothing */
+	/* Reports of the coordinator, or that there are none */
 	[STATE_COORDINATOR_UNUSABLE] = {
 		.hint = "The coordinator has been unusable since \"{unusable_since}\": {coordinator_error}."
 	},
@@ -313,7 +313,7 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 	},
 };
 
-/* What the status says about the gate */
+/* The gate's state, as snowflake_status shows it */
 static const char *const gates[] = {
 	[GATE_NO_KEEPER] = "closed: the keeper is not running",
 	[GATE_CONNECTING] = "closed: the keeper is connecting to its database",

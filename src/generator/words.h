@@ -76,7 +76,7 @@ typedef enum SnowflakeState
 	STATE_LEASE_REVOKED,
 	STATE_LEASE_LATE,
 
-	/* What the coordinator says, or that it says nothing */
+	/* Reports of the coordinator, or that there are none */
 	STATE_COORDINATOR_UNUSABLE,
 	STATE_FLEET_MISSING,
 	STATE_FLEET_GONE,

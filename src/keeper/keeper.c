@@ -85,7 +85,7 @@
 /* Until the host gives a node ID, check it this often. */
 #define HOST_LOOK_MS			1000
 
-/* What a round allocates outside of transactions. */
+/* Memory that a round allocates outside of transactions. */
 static MemoryContext round_context;
 
 /* The process is ending, and stores the exact end. */

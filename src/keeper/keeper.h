@@ -43,7 +43,7 @@ extern void snowflake_reserve_store_end(void);
 
 /* reservation_table.c: the rows */
 
-/* What the rows say; a time is -infinity if there is none. */
+/* The contents of the rows; a time is -infinity if there is none. */
 typedef struct SnowflakeReservation
 {
 	TimestampTz until;			/* the latest of all node IDs whose order is

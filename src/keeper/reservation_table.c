@@ -116,7 +116,7 @@ PG_FUNCTION_INFO_V1(snowflake_reservation_keeper_only);
 
 
 /*
- * What the table must be like
+ * Checking the table
  */
 
 /*

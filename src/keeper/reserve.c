@@ -547,7 +547,7 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 	snowflake_keeper_transaction_commit();
 
 	/*
-	 * What is reserved is durable from here on.
+	 * The reservation is durable from here on.
 	 *
 	 * A new grant is above everything that its node ID had before, as far as
 	 * the coordinator knows: a row of this server's own counts nevertheless.

@@ -57,7 +57,7 @@
  * rely on: rule 9, and the second half of rule 7, hold if all servers have the same setting,
  * reach the coordinator meanwhile, and have correct monotonic clocks.
  *
- * What this must survive: a server that is stopped at any point and goes on; a copy of it,
+ * The protocol must survive a server that is stopped at any point and goes on; a copy of it,
  * including its memory; any clock, and one that is set; answers and writes that are lost or
  * late; a coordinator that loses everything, or goes back, at any time; a failover that loses
  * the latest commits; a setting that is changed while leases of another length are held; a
@@ -94,7 +94,7 @@
 #define LOOKS			4
 
 /*
- * What a lessee remembers: its lease, that is, the grant that it has ...
+ * A lessee remembers its lease, that is, the grant that it has ...
  */
 typedef struct Lease
 {
@@ -457,7 +457,7 @@ renew(const SnowflakeCoordinator *coordinator, void *connection, TimestampTz now
 	return true;
 }
 
-/* What came of a write in doubt. */
+/* The outcome of a write in doubt. */
 typedef enum Doubt
 {
 	DOUBT_NONE,					/* there is no grant of ours */
@@ -519,7 +519,7 @@ settle_write(const SnowflakeCoordinator *coordinator, void *connection,
 	return DOUBT_NONE;
 }
 
-/* What the coordinator knows about this server's lease. */
+/* How the coordinator's records compare with this server's lease. */
 typedef enum Standing
 {
 	LEASE_STANDS,				/* it has what was last written, or there is

@@ -58,7 +58,7 @@ snowflake_lease_record_nonce(char *nonce)
 }
 
 /*
- * Sets "name", of SNOWFLAKE_HOLDER_SIZE bytes, to this server's name, by which it
+ * Sets "name", of SNOWFLAKE_HOLDER_SIZE bytes, to this server's name, under which it
  * recognizes the node ID that it had before.  It has the data directory in it because
  * servers of one host that have only sockets may have the same port.
  */

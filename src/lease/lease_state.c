@@ -84,7 +84,7 @@ snowflake_lease_state_attach(int tranche)
 
 
 /*
- * What others see
+ * For other processes
  */
 
 /* Read what is known about the lease.  Takes the lock, shared. */

@@ -17,7 +17,7 @@
 /* How long before the fleet's floor is passed a grant may be taken */
 #define SNOWFLAKE_LEASE_EARLY_USEC	(USECS_PER_SEC / 2)
 
-/* What other processes know about the lease. */
+/* The lease, as other processes see it. */
 typedef struct SnowflakeLeaseView
 {
 	uint32		grant;			/* its number; 0: there was none yet */

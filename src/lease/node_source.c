@@ -41,7 +41,7 @@
 #include "lease/node_settings.h"
 #include "lease/node_source.h"
 
-/* What the host's name or addresses say. */
+/* One reading of the host's name or addresses. */
 typedef struct HostReading
 {
 	char		setting[64];	/* snowflake.node_source, which asked for it */
@@ -90,7 +90,7 @@ snowflake_node_source_is_host(void)
 
 
 /*
- * What was determined
+ * Determining the node ID
  */
 
 /* Read the host's name or addresses, as the setting says. */

@@ -54,14 +54,14 @@ PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
 /* IDs of a batch that are issued in one step */
 #define BATCH_CHUNK			4096
 
-/* What a call of snowflake_next_batch() has left to return. */
+/* The IDs that a call of snowflake_next_batch() has yet to return. */
 typedef struct Batch
 {
 	SnowflakeIssued issued;
 	int64		value_bits;		/* the caller's, in its place */
 } Batch;
 
-/* What one call has waited for so far. */
+/* The waits of one call so far. */
 typedef struct MintWait
 {
 	int64		started_usec;	/* on the monotonic clock; 0: it has not

@@ -81,7 +81,7 @@ typedef struct Sampled
 	TransactionId *xip;			/* ascending as numbers */
 } Sampled;
 
-/* What a snapshot sees */
+/* The transactions that a snapshot sees */
 typedef struct Seen
 {
 	TransactionId xmin;

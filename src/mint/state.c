@@ -47,7 +47,7 @@ snowflake_state_look(SnowflakeSituation *now)
 		snowflake_generator_may_lead_usec();
 }
 
-/* What is wrong with the database that snowflake.database names. */
+/* Returns the problem with the database that snowflake.database names. */
 static SnowflakeState
 state_of_database(void)
 {

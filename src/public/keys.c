@@ -56,7 +56,7 @@
 /* A file that was changed within this time may be half written. */
 #define SETTLE_MS		500
 
-/* What errors name, in place of the path */
+/* Errors name the setting instead of the path. */
 #define SETTING			"snowflake_public.key_file"
 
 /* The parsed lines. */
