@@ -169,7 +169,7 @@ my %part = (
 	# it counts the warnings of the server's headers, which it does not show
 	'clang-tidy' => sub {
 		silent_ok('clang-tidy',
-				"clang-tidy --quiet src/*.c src/*/*.c -- -D_GNU_SOURCE -I'${\ pg_config('--includedir')}' "
+			"clang-tidy --quiet src/*.c src/*/*.c -- -D_GNU_SOURCE -I'${\ pg_config('--includedir')}' "
 			  . join(' ', map { "'$_'" } @defines)
 			  . " -Wno-ignored-attributes 2>'$work/log' || { cat '$work/log'; exit 1; }");
 	},
@@ -206,7 +206,8 @@ my %part = (
 		# lists of options that are meant to be split, and the like.  SC2192: an empty
 		# value in an associative array is what is meant.
 		silent_ok('shellcheck',
-			'find . -name "*.sh" -exec shellcheck -x -P SCRIPTDIR -s bash -S warning -e SC2192 {} +');
+			'find . -name "*.sh" -exec shellcheck -x -P SCRIPTDIR -s bash -S warning -e SC2192 {} +'
+		);
 	});
 
 foreach my $name ($mode ne '' ? ($mode, @ARGV) : sort keys %part)

@@ -386,7 +386,8 @@ is( complaints('2026-12-10Z') =~ s/.*?(?=ERROR)//sr =~ s/^CONTEXT.*//msr =~
 		'lost.first: create first_2027, from 2027-01-01: permission denied for schema lost',
 		'app.refused: create refused_2026, from 2026-01-01: refused',
 		'app.refused: create refused_2027, from 2027-01-01: refused',
-		"app.looked_at: cannot determine what is due: permission denied for table looked_at_rest\n"),
+		"app.looked_at: cannot determine what is due: permission denied for table looked_at_rest\n"
+	),
 	'what fails is said in the end');
 is(names('good'), 'good_2026 good_2027', 'and the next table is looked after');
 sql(q{DELETE FROM snowflake_partitions.tables; DROP TABLE lost.first, refused, looked_at, good});

@@ -96,10 +96,8 @@ my $is_public = defined $address && $address ne 'no-public-address-yet@snowflake
 ok(defined $address && !($is_public && $address =~ /[.@](?:example|invalid|test|localhost)\b/),
 	'the maintainer has an address that is true');
 is( join(' ',
-		grep {
-			-e "$root/$_"
-			  && join(' ', slurp($_) =~ /<(\S+@\S+)>/g) ne ($address // '')
-		} qw(debian/changelog debian/control debian/control.in debian/copyright packaging/snowflake.spec)
+		grep { -e "$root/$_" && join(' ', slurp($_) =~ /<(\S+@\S+)>/g) ne ($address // '') }
+		  qw(debian/changelog debian/control debian/control.in debian/copyright packaging/snowflake.spec)
 	),
 	'',
 	'the packages have the same one');
