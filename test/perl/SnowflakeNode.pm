@@ -1,5 +1,5 @@
-# A node of PostgreSQL::Test that polls in one session while it waits: on a busy machine, a
-# new psql for each query would be most of a test's cost.
+# A node of PostgreSQL::Test that polls in one session while it waits, and starts no process for the
+# pauses: on a busy machine, they would be most of a test's cost.
 
 package SnowflakeNode;
 
@@ -9,7 +9,7 @@ use warnings;
 use parent 'PostgreSQL::Test::Cluster';
 
 # What these export would be methods, in place of those of the same names.
-use IPC::Run ();
+use IPC::Open3 ();
 use PostgreSQL::Test::Utils ();
 use Test::More ();
 use Time::HiRes ();
@@ -27,29 +27,41 @@ sub poll_query_until
 
 	$query =~ s/;\s*$//;
 	local %ENV = $self->_get_env;
+	local $SIG{PIPE} = 'IGNORE';
+	local $?;
 	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
 	my @psql = ($self->installed_command('psql'), '-XAtq', '-d', $self->connstr($dbname));
-
-	# pg_sleep() would go by a clock that the test may have stopped
-	my $script = <<"END";
-\\set is_true false
-SELECT coalesce(bool_and(answer), false) AS is_true FROM ($query) question(answer) \\gset
-\\if :is_true
-\\echo true
-\\quit
-\\endif
-\\! sleep 0.05
-END
-	my $input = $script x $looks;
-	my ($output, $errors);
+	my $said = '';
 
 	do
 	{
-		IPC::Run::run(\@psql, '<', \$input, '>', \$output, '2>', \$errors);
-		return 1 if $output eq "true\n";
+		my $pid = IPC::Open3::open3(my $to_psql, my $from_psql, undef, @psql);
+
+		foreach (1 .. $looks)
+		{
+			my $is_over = 0;
+
+			$said = '';
+			syswrite $to_psql, "$query;\n\\echo end\n";
+			until ($is_over)
+			{
+				my $line = <$from_psql> // last;
+
+				$is_over = $line eq "end\n";
+				$said .= $line if !$is_over;
+			}
+			last if $said =~ /^t\n\z/m || !$is_over;
+
+			# pg_sleep() would go by a clock that the test may have stopped
+			Time::HiRes::sleep(0.05);
+		}
+		close $to_psql;
+		close $from_psql;
+		waitpid $pid, 0;
+		return 1 if $said =~ /^t\n\z/m;
 		Time::HiRes::sleep(0.05);
 	} while (time < $deadline);
-	Test::More::diag("waited in vain for: $query\n$errors");
+	Test::More::diag("waited in vain for: $query\n$said");
 	return 0;
 }
 
