@@ -99,8 +99,8 @@ endif
 $(OBJS) $(OBJS:.o=.bc): $(SNOWFLAKE_HEADERS) snowflake.control
 
 # The extension snowflake_public, and the coordinators of fleets: each is a module of its
-# own, with the libraries that it takes.  What those need to be built is not everywhere:
-# what is missing is left out.
+# own, with the libraries that it takes.  Modules whose libraries are not installed are
+# left out.
 ifneq ($(WITH_OPENSSL),)
 OTHER_MODULES = public
 public_OBJS = src/public/cipher.o src/public/keys.o src/public/public.o
@@ -146,7 +146,7 @@ snowflake_$(1)$(DLSUFFIX): $($(1)_OBJS)
 endef
 $(foreach module,$(OTHER_MODULES),$(eval $(call module_rule,$(module))))
 
-# where VPATH has the sources, the directories of the objects are not there yet
+# in a VPATH build, the directories of the objects do not exist yet
 $(OBJS) $(OBJS:.o=.bc) $(OTHER_OBJS): | object-directories
 .PHONY: object-directories
 object-directories:

@@ -1,6 +1,6 @@
 /* Creates the objects that snowflake_fleet_create() creates in a PostgreSQL database that
- * is to be the coordinator of a fleet, if its role may not.  Afterwards grant the role
- * with which the servers of the fleet log in what it needs, and no more:
+ * is to be the coordinator of a fleet, if its role may not.  Afterwards, grant only these
+ * privileges to the role with which the servers of the fleet log in:
  *
  *     GRANT USAGE ON SCHEMA snowflake_fleet TO fleet;
  *     GRANT SELECT, INSERT, UPDATE ON snowflake_fleet.records TO fleet;
