@@ -262,9 +262,9 @@ is( sql(q{SELECT what, statement IS NULL FROM snowflake_partitions.due()}),
 is( super(
 		q{SELECT parent, what FROM snowflake_partitions.due();
 		UPDATE snowflake_partitions.tables SET period = 'year' WHERE parent = 'app.aged'::regclass;
-		SELECT DISTINCT parent, left(what, 4) FROM snowflake_partitions.due()},
+		SELECT DISTINCT parent, left(what, 6) FROM snowflake_partitions.due()},
 		user => 'Anna'),
-	'app.aged|make',
+	'app.aged|create',
 	'is looked after by that one when it has said so');
 super('DELETE FROM snowflake_partitions.tables');
 
