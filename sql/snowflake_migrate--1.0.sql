@@ -23,16 +23,18 @@ GRANT USAGE ON SCHEMA snowflake_migrate TO PUBLIC;
 
 -- Which columns a migration is about
 
+-- A column that a migration converts
 CREATE TYPE snowflake_migrate.key_column AS (
 	relid oid,			-- the table; of a tree of tables, its topmost one
 	attnum smallint,
 	name name,
 	role text,			-- key: snowflakes from now on; reference; widened: on request
 	old_type oid,
-	new_type oid
+	new_type oid,			-- the same if the type stays
+	new_default text		-- NULL: the default stays
 );
-COMMENT ON TYPE snowflake_migrate.key_column IS 'a column that a migration converts';
 
+-- Schema of extension snowflake, quoted
 CREATE FUNCTION snowflake_migrate.home() RETURNS text
 	LANGUAGE sql STABLE
 BEGIN ATOMIC
@@ -40,15 +42,14 @@ BEGIN ATOMIC
 		FROM pg_extension AS x JOIN pg_namespace AS n ON n.oid = x.extnamespace
 		WHERE x.extname = 'snowflake';
 END;
-COMMENT ON FUNCTION snowflake_migrate.home() IS 'schema of extension snowflake, quoted';
 
+-- The type snowflake
 CREATE FUNCTION snowflake_migrate.snowflake_type() RETURNS oid
 	LANGUAGE sql STABLE
 BEGIN ATOMIC
 	SELECT t.oid FROM pg_extension AS x JOIN pg_type AS t ON t.typnamespace = x.extnamespace
 		WHERE x.extname = 'snowflake' AND t.typname = 'snowflake';
 END;
-COMMENT ON FUNCTION snowflake_migrate.snowflake_type() IS 'the type snowflake';
 
 -- A table with its partitions and the tables that inherit from it, which ALTER TABLE
 -- changes with it.
@@ -62,8 +63,8 @@ BEGIN ATOMIC
 	)
 	SELECT t.relid FROM tree AS t;
 END;
-COMMENT ON FUNCTION snowflake_migrate.tree(oid) IS 'a table, its partitions and the tables that inherit from it';
 
+-- The table that a column is inherited from
 CREATE FUNCTION snowflake_migrate.topmost(relid oid, attname name) RETURNS oid
 	LANGUAGE sql STABLE
 BEGIN ATOMIC
@@ -76,7 +77,6 @@ BEGIN ATOMIC
 	)
 	SELECT u.relid FROM up AS u ORDER BY u.depth DESC, u.relid LIMIT 1;
 END;
-COMMENT ON FUNCTION snowflake_migrate.topmost(oid, name) IS 'the table that a column is inherited from';
 
 -- 'schema', 'schema.table' or 'schema.table.column' as tables and column; an error says
 -- what there is not.
@@ -122,7 +122,6 @@ BEGIN
 	RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.resolve(text) IS 'what a target names: tables, and a column if it is one';
 
 -- The sequences that a column's default or identity takes its values from
 CREATE FUNCTION snowflake_migrate.sequences(relid oid, attnum smallint) RETURNS SETOF oid
@@ -140,26 +139,34 @@ BEGIN ATOMIC
 		WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
 			AND d.refobjid = $1 AND d.refobjsubid = $2 AND d.deptype = 'i';
 END;
-COMMENT ON FUNCTION snowflake_migrate.sequences(oid, smallint) IS 'the sequences that fill a column';
 
--- The columns of a migration: keys among the targets, then whatever references them, by
--- foreign keys, through any number of tables.  An integer reference becomes a bigint, or
--- what references_type says; a bigint stays one unless that is snowflake.
+-- The default of a column
+CREATE FUNCTION snowflake_migrate.column_default(relid oid, attnum smallint) RETURNS text
+	LANGUAGE sql STABLE
+BEGIN ATOMIC
+	SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d WHERE d.adrelid = $1 AND d.adnum = $2;
+END;
+
+-- The columns of a migration: keys among the targets, columns to be widened, and whatever
+-- references them, by foreign keys, through any number of tables.  An integer reference becomes
+-- a bigint, or what references_type says; a bigint stays one unless that is snowflake.
+-- Fails for a target that there is not, and for a column that is not an integer.
 CREATE FUNCTION snowflake_migrate.columns(targets text[], type regtype, widen text[], references_type regtype)
 	RETURNS SETOF snowflake_migrate.key_column
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
 	snowflake constant oid := snowflake_migrate.snowflake_type();
+	mints constant text := snowflake_migrate.home() || '.snowflake_next()';
 	whole constant oid[] := ARRAY['int2'::regtype, 'int4'::regtype, 'int8'::regtype, snowflake];
-	target text;
+	arrays constant oid[] := ARRAY['int2[]'::regtype, 'int4[]'::regtype, 'int8[]'::regtype];
 	t record;
 	result snowflake_migrate.key_column[] := '{}';
 	more snowflake_migrate.key_column[];
 BEGIN
 	IF type IS NULL OR references_type IS NULL
 		OR type NOT IN ('int8'::regtype, snowflake) OR references_type NOT IN ('int8'::regtype, snowflake) THEN
-		RAISE EXCEPTION 'keys become bigint or snowflake, not %', coalesce(nullif(type, 'int8'::regtype), references_type)
+		RAISE EXCEPTION 'keys can be converted to bigint or snowflake, not to %', coalesce(nullif(type, 'int8'::regtype), references_type)::regtype
 			USING ERRCODE = 'invalid_parameter_value';
 	END IF;
 	IF coalesce(cardinality(targets), 0) = 0 AND coalesce(cardinality(widen), 0) = 0 THEN
@@ -168,36 +175,41 @@ BEGIN
 	END IF;
 
 	-- keys: what a sequence fills and an index finds; or what is named
-	FOREACH target IN ARRAY targets LOOP
-		FOR t IN SELECT * FROM snowflake_migrate.resolve(target) LOOP
-			SELECT coalesce(array_agg((a.attrelid, a.attnum, a.attname, 'key', a.atttypid, NULL)::snowflake_migrate.key_column), '{}')
-				INTO more
-				FROM pg_attribute AS b JOIN pg_attribute AS a ON a.attrelid = snowflake_migrate.topmost(b.attrelid, b.attname) AND a.attname = b.attname
-				WHERE b.attrelid = t.relid AND b.attnum > 0 AND b.atttypid = ANY (whole)
-					AND CASE WHEN t.attname IS NOT NULL THEN b.attname = t.attname
-						ELSE a.attrelid = t.relid
-							AND EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = t.relid AND i.indisunique AND a.attnum = ANY (i.indkey))
-							AND EXISTS (SELECT FROM snowflake_migrate.sequences(t.relid, a.attnum)) END;
-			IF t.attname IS NOT NULL AND more = '{}' THEN
-				RAISE EXCEPTION 'column "%" of table % is no integer', t.attname, t.relid::regclass
-					USING ERRCODE = 'datatype_mismatch',
-						HINT = CASE WHEN (SELECT atttypid FROM pg_attribute WHERE attrelid = t.relid AND attname = t.attname) = 'uuid'::regtype
-							THEN 'For a key that is an uuid, see snowflake_migrate.renumber().'
-							ELSE 'A column of a domain becomes one of its base type by ALTER TABLE first.' END;
-			END IF;
-			result := result || ARRAY(SELECT m FROM unnest(more) AS m
-				WHERE NOT EXISTS (SELECT FROM unnest(result) AS r WHERE r.relid = m.relid AND r.attnum = m.attnum));
-		END LOOP;
+	FOR t IN SELECT u.target, u.role, r.* FROM (SELECT unnest(targets) AS target, 'key' AS role UNION ALL SELECT unnest(widen), 'widened') AS u,
+			snowflake_migrate.resolve(u.target) AS r LOOP
+		IF t.role = 'widened' AND t.attname IS NULL THEN
+			RAISE EXCEPTION '"%" is not a column', t.target
+				USING ERRCODE = 'invalid_parameter_value', HINT = 'Name columns to widen as schema.table.column.';
+		END IF;
+		SELECT coalesce(array_agg((a.attrelid, a.attnum, a.attname, t.role, a.atttypid, NULL, NULL)::snowflake_migrate.key_column), '{}')
+			INTO more
+			FROM pg_attribute AS b JOIN pg_attribute AS a ON a.attrelid = snowflake_migrate.topmost(b.attrelid, b.attname) AND a.attname = b.attname
+			WHERE b.attrelid = t.relid AND b.attnum > 0 AND (b.atttypid = ANY (whole) OR t.role = 'widened' AND b.atttypid = ANY (arrays))
+				AND CASE WHEN t.attname IS NOT NULL THEN b.attname = t.attname
+					ELSE a.attrelid = t.relid
+						AND EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = t.relid AND i.indisunique AND a.attnum = ANY (i.indkey))
+						AND EXISTS (SELECT FROM snowflake_migrate.sequences(t.relid, a.attnum)) END;
+		IF t.attname IS NOT NULL AND more = '{}' THEN
+			RAISE EXCEPTION 'column "%" of table % is not an integer', t.attname, t.relid::regclass
+				USING ERRCODE = 'datatype_mismatch',
+					HINT = CASE WHEN (SELECT atttypid FROM pg_attribute WHERE attrelid = t.relid AND attname = t.attname) = 'uuid'::regtype
+						THEN 'For a UUID key, see snowflake_migrate.backfill().'
+						ELSE 'If its type is a domain, first change it to the base type with ALTER TABLE.' END;
+		END IF;
+		result := result || ARRAY(SELECT m FROM unnest(more) AS m
+			WHERE NOT EXISTS (SELECT FROM unnest(result) AS r WHERE r.relid = m.relid AND r.attnum = m.attnum));
 	END LOOP;
 
-	-- a key that references another one has its numbers from there
+	-- a key that references another one has its numbers from there, unless that one references it
 	result := ARRAY(SELECT r FROM unnest(result) AS r
 		WHERE NOT EXISTS (SELECT FROM pg_constraint AS f, unnest(f.conkey, f.confkey) AS k (num, refnum), unnest(result) AS o
 			WHERE f.contype = 'f' AND f.conrelid = r.relid AND k.num = r.attnum
-				AND f.confrelid = o.relid AND k.refnum = o.attnum AND (o.relid, o.attnum) <> (r.relid, r.attnum)));
+				AND f.confrelid = o.relid AND k.refnum = o.attnum AND (o.relid, o.attnum) <> (r.relid, r.attnum)
+				AND NOT EXISTS (SELECT FROM pg_constraint AS b WHERE b.contype = 'f' AND b.conrelid = o.relid AND b.confrelid = r.relid
+					AND o.attnum = ANY (b.conkey) AND r.attnum = ANY (b.confkey))));
 
 	LOOP
-		SELECT coalesce(array_agg(DISTINCT (a.attrelid, a.attnum, a.attname, 'reference', a.atttypid, NULL)::snowflake_migrate.key_column), '{}')
+		SELECT coalesce(array_agg(DISTINCT (a.attrelid, a.attnum, a.attname, 'reference', a.atttypid, NULL, NULL)::snowflake_migrate.key_column), '{}')
 			INTO more
 			FROM unnest(result) AS r, snowflake_migrate.tree(r.relid) AS m
 				JOIN pg_constraint AS f ON f.contype = 'f' AND f.confrelid = m
@@ -212,38 +224,40 @@ BEGIN
 		result := result || more;
 	END LOOP;
 
-	FOREACH target IN ARRAY coalesce(widen, '{}') LOOP
-		FOR t IN SELECT * FROM snowflake_migrate.resolve(target) LOOP
-			IF t.attname IS NULL THEN
-				RAISE EXCEPTION '"%" is no column', target
-					USING ERRCODE = 'invalid_parameter_value', HINT = 'What is to be widened is named as schema.table.column.';
-			END IF;
-			SELECT coalesce(array_agg((a.attrelid, a.attnum, a.attname, 'widened', a.atttypid, NULL)::snowflake_migrate.key_column), '{}')
-				INTO more
-				FROM pg_attribute AS a
-				WHERE a.attrelid = snowflake_migrate.topmost(t.relid, t.attname) AND a.attname = t.attname
-					AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'int2[]'::regtype, 'int4[]'::regtype, 'int8[]'::regtype);
-			IF more = '{}' THEN
-				RAISE EXCEPTION 'column "%" of table % is no integer, nor an array of integers', t.attname, t.relid::regclass
-					USING ERRCODE = 'datatype_mismatch', HINT = 'A column of a domain becomes one of its base type by ALTER TABLE first.';
-			END IF;
-			result := result || ARRAY(SELECT m FROM unnest(more) AS m
-				WHERE NOT EXISTS (SELECT FROM unnest(result) AS r WHERE r.relid = m.relid AND r.attnum = m.attnum));
-		END LOOP;
-	END LOOP;
-
 	RETURN QUERY SELECT r.relid, r.attnum, r.name, r.role, r.old_type,
 			CASE WHEN r.role = 'key' AND type = snowflake THEN snowflake
 				WHEN r.role = 'reference' AND references_type = snowflake THEN snowflake
 				WHEN r.old_type IN ('int2'::regtype, 'int4'::regtype) THEN 'int8'::regtype
 				WHEN r.old_type IN ('int2[]'::regtype, 'int4[]'::regtype) THEN 'int8[]'::regtype
-				ELSE r.old_type END
+				ELSE r.old_type END,
+			CASE WHEN r.role = 'key' AND snowflake_migrate.column_default(r.relid, r.attnum) IS DISTINCT FROM mints THEN mints END
 		FROM unnest(result) AS r
 		ORDER BY r.relid::regclass::text COLLATE "C", r.attnum;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.columns(text[], regtype, text[], regtype) IS
-	'the columns that a migration converts: keys, references to them, and others on request';
+
+-- Columns in each table of their trees
+CREATE FUNCTION snowflake_migrate.in_trees(columns snowflake_migrate.key_column[])
+	RETURNS TABLE (top oid, relid oid, attnum smallint, name name)
+	LANGUAGE sql STABLE ROWS 10
+BEGIN ATOMIC
+	SELECT DISTINCT c.relid, a.attrelid, a.attnum, a.attname
+		FROM unnest($1) AS c, snowflake_migrate.tree(c.relid) AS m JOIN pg_attribute AS a ON a.attrelid = m
+		WHERE a.attname = c.name;
+END;
+
+-- Foreign keys with one of these columns on either side, in whatever table of their trees
+CREATE FUNCTION snowflake_migrate.foreign_keys(columns snowflake_migrate.key_column[]) RETURNS SETOF pg_constraint
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH k AS MATERIALIZED (
+		SELECT * FROM snowflake_migrate.in_trees(columns)
+	)
+	SELECT f.* FROM pg_constraint AS f
+		WHERE f.contype = 'f' AND EXISTS (SELECT FROM k
+			WHERE k.relid = f.conrelid AND k.attnum = ANY (f.conkey) OR k.relid = f.confrelid AND k.attnum = ANY (f.confkey))
+		ORDER BY f.oid
+$$;
 
 -- Objects as statements
 --
@@ -287,28 +301,40 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.grants(text, "char", aclitem[], oid, name) IS 'the privileges of an object or a column, as statements';
 
+-- A role in a statement
 CREATE FUNCTION snowflake_migrate.role_name(role oid) RETURNS text
 	LANGUAGE sql STABLE
 BEGIN ATOMIC
 	SELECT CASE WHEN $1 = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid($1)) END;
 END;
-COMMENT ON FUNCTION snowflake_migrate.role_name(oid) IS 'a role in a statement';
 
--- A column's comment, privileges and settings.  Of the options, those that people set: minor
--- releases keep notes of their own there.
-CREATE FUNCTION snowflake_migrate.column_extras(relid oid, attnum smallint) RETURNS SETOF text
+-- What is said about an object: its comment, its security labels, and the extensions without
+-- which it is dropped.  object is as COMMENT ON has it; class, id and sub are as in pg_description.
+CREATE FUNCTION snowflake_migrate.said(object text, class regclass, id oid, sub integer DEFAULT 0) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('COMMENT ON %s IS %L', object, d.description) FROM pg_description AS d WHERE d.classoid = class AND d.objoid = id AND d.objsubid = sub
+	UNION ALL
+	SELECT format('SECURITY LABEL FOR %I ON %s IS %L', l.provider, object, l.label) FROM pg_seclabel AS l WHERE l.classoid = class AND l.objoid = id AND l.objsubid = sub
+	UNION ALL
+	SELECT format('ALTER %s DEPENDS ON EXTENSION %I', object, x.extname)
+		FROM pg_depend AS d JOIN pg_extension AS x ON d.refclassid = 'pg_extension'::regclass AND x.oid = d.refobjid
+		WHERE d.deptype = 'x' AND d.classid = class AND d.objid = id AND sub = 0
+$$;
+
+-- What is said about a column, its privileges and settings, for one of this name.  Of the options,
+-- those that people set: minor releases keep notes of their own there.
+CREATE FUNCTION snowflake_migrate.column_extras(relid oid, attnum smallint, name name DEFAULT NULL) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH c AS (
-		SELECT a.*, t.typstorage, r.relkind, r.relowner, r.oid::regclass AS relation,
-				format('ALTER %s %s ALTER COLUMN %I SET ', CASE r.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END, r.oid::regclass, a.attname) AS alter_it,
+		SELECT a.*, t.typstorage, r.relkind, r.relowner, r.oid::regclass AS relation, coalesce($3, a.attname) AS to_name,
 				ARRAY(SELECT o FROM unnest(a.attoptions) AS o WHERE o LIKE 'n\_distinct%') AS options
 			FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid JOIN pg_type AS t ON t.oid = a.atttypid
 			WHERE a.attrelid = $1 AND a.attnum = $2
 	)
-	SELECT c.alter_it || s FROM c, unnest(ARRAY[
+	SELECT format('ALTER %s %s ALTER COLUMN %I SET %s', CASE c.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END, c.relation, c.to_name, s) FROM c, unnest(ARRAY[
 			CASE WHEN c.attstattarget >= 0 THEN 'STATISTICS ' || c.attstattarget END,
 			CASE WHEN c.options <> '{}' THEN format('(%s)', snowflake_migrate.options(c.options)) END,
 			CASE WHEN c.attstorage <> c.typstorage THEN 'STORAGE '
@@ -316,72 +342,85 @@ AS $$
 			CASE c.attcompression WHEN 'p' THEN 'COMPRESSION pglz' WHEN 'l' THEN 'COMPRESSION lz4' END]) AS s
 		WHERE c.relkind <> 'v' AND s IS NOT NULL
 	UNION ALL
-	SELECT format('COMMENT ON COLUMN %s.%I IS %L', c.relation, c.attname, d.description)
-		FROM c JOIN pg_description AS d ON d.classoid = 'pg_class'::regclass AND d.objoid = c.attrelid AND d.objsubid = c.attnum
+	SELECT s FROM c, snowflake_migrate.said(format('COLUMN %s.%I', c.relation, c.to_name), 'pg_class', c.attrelid, c.attnum) AS s
 	UNION ALL
-	SELECT g FROM c, snowflake_migrate.grants('TABLE ' || c.relation, 'c', c.attacl, c.relowner, c.attname) AS g
+	SELECT g FROM c, snowflake_migrate.grants('TABLE ' || c.relation, 'c', c.attacl, c.relowner, c.to_name) AS g
 $$;
-COMMENT ON FUNCTION snowflake_migrate.column_extras(oid, smallint) IS 'comment, privileges and settings of a column, as statements';
 
 -- Settings such as {fillfactor=70} in the form of a list
 CREATE FUNCTION snowflake_migrate.options(options text[]) RETURNS text
 	LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
-	SELECT string_agg(format('%I = %L', left(o, strpos(o, '=') - 1), substr(o, strpos(o, '=') + 1)), ', ' ORDER BY place)
+	SELECT string_agg(format('%s = %L', left(o, strpos(o, '=') - 1), substr(o, strpos(o, '=') + 1)), ', ' ORDER BY place)
 		FROM unnest($1) WITH ORDINALITY AS u (o, place);
 END;
-COMMENT ON FUNCTION snowflake_migrate.options(text[]) IS 'settings in the form of a list';
 
+-- What follows USING in an index
+CREATE FUNCTION snowflake_migrate.index_tail(index_id oid) RETURNS text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT left(d.tail, length(d.tail) - length(w.predicate)) || coalesce(' TABLESPACE ' || quote_ident(s.spcname), '') || w.predicate
+		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS r ON r.oid = i.indrelid LEFT JOIN pg_tablespace AS s ON s.oid = c.reltablespace,
+			LATERAL (SELECT substr(pg_get_indexdef(i.indexrelid), length(format('CREATE %sINDEX %I ON %s%s USING ', CASE WHEN i.indisunique THEN 'UNIQUE ' END, c.relname,
+				CASE c.relkind WHEN 'I' THEN 'ONLY ' END, CASE r.relnamespace WHEN pg_my_temp_schema() THEN 'pg_temp.' || quote_ident(r.relname) ELSE r.oid::regclass::text END)) + 1) AS tail) AS d,
+			LATERAL (SELECT coalesce(' WHERE ' || pg_get_expr(i.indpred, i.indrelid), '') AS predicate) AS w
+		WHERE i.indexrelid = index_id
+$$;
+
+-- An index, as statements; of a constraint, what the constraint does not say
 CREATE FUNCTION snowflake_migrate.index_statements(index_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ' || i.indrelid::regclass, ' ON ' || i.indrelid::regclass)
-		FROM pg_index AS i WHERE i.indexrelid = $1
-			AND NOT EXISTS (SELECT FROM pg_constraint AS c WHERE c.conindid = i.indexrelid AND c.contype IN ('p', 'u', 'x'))
+	SELECT format('CREATE %sINDEX %I ON %s USING %s', CASE WHEN i.indisunique THEN 'UNIQUE ' END, c.relname, i.indrelid::regclass, snowflake_migrate.index_tail(c.oid))
+		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indexrelid = $1
+			AND NOT EXISTS (SELECT FROM pg_constraint AS o WHERE o.conindid = i.indexrelid AND o.contype IN ('p', 'u', 'x'))
 	UNION ALL
 	SELECT * FROM snowflake_migrate.index_extras($1)
 $$;
-COMMENT ON FUNCTION snowflake_migrate.index_statements(oid) IS 'an index, as statements; of a constraint, what the constraint does not say';
 
+-- What is said about an index, and its settings
 CREATE FUNCTION snowflake_migrate.index_extras(index_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS %s', a.attrelid::regclass, a.attnum, a.attstattarget)
 		FROM pg_attribute AS a WHERE a.attrelid = $1 AND a.attstattarget >= 0
 	UNION ALL
+	SELECT * FROM snowflake_migrate.said('INDEX ' || $1::regclass, 'pg_class', $1)
+	UNION ALL
 	SELECT s FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS r ON r.oid = i.indrelid, unnest(ARRAY[
-			format('COMMENT ON INDEX %s IS ', c.oid::regclass) || quote_literal(obj_description(c.oid, 'pg_class')),
 			CASE WHEN i.indisclustered THEN format('ALTER %s %s CLUSTER ON %I', CASE r.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END, r.oid::regclass, c.relname) END,
 			CASE WHEN i.indisreplident THEN format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', r.oid::regclass, c.relname) END]) AS s
 		WHERE i.indexrelid = $1 AND s IS NOT NULL
 $$;
-COMMENT ON FUNCTION snowflake_migrate.index_extras(oid) IS 'comment, settings and roles of an index, as statements';
 
+-- Owner and target of extended statistics, and what is said about them
 CREATE FUNCTION snowflake_migrate.statistics_extras(statistics_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT s FROM pg_statistic_ext AS e JOIN pg_namespace AS n ON n.oid = e.stxnamespace, format('STATISTICS %I.%I', n.nspname, e.stxname) AS object, unnest(ARRAY[
-			format('ALTER %s OWNER TO %s', object, snowflake_migrate.role_name(e.stxowner)),
-			CASE WHEN e.stxstattarget >= 0 THEN format('ALTER %s SET STATISTICS %s', object, e.stxstattarget) END,
-			format('COMMENT ON %s IS ', object) || quote_literal(obj_description(e.oid, 'pg_statistic_ext'))]) AS s
-		WHERE e.oid = $1 AND s IS NOT NULL
+	SELECT s FROM pg_statistic_ext AS e JOIN pg_namespace AS n ON n.oid = e.stxnamespace, format('STATISTICS %I.%I', n.nspname, e.stxname) AS object, LATERAL (
+			SELECT format('ALTER %s OWNER TO %s', object, snowflake_migrate.role_name(e.stxowner))
+			UNION ALL SELECT format('ALTER %s SET STATISTICS %s', object, e.stxstattarget) WHERE e.stxstattarget >= 0
+			UNION ALL SELECT * FROM snowflake_migrate.said(object, 'pg_statistic_ext', e.oid)) AS s (s)
+		WHERE e.oid = $1
 $$;
-COMMENT ON FUNCTION snowflake_migrate.statistics_extras(oid) IS 'owner, target and comment of extended statistics, as statements';
 
+-- Extended statistics, as statements
 CREATE FUNCTION snowflake_migrate.statistics_statements(statistics_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$ SELECT pg_get_statisticsobjdef($1) UNION ALL SELECT * FROM snowflake_migrate.statistics_extras($1) $$;
-COMMENT ON FUNCTION snowflake_migrate.statistics_statements(oid) IS 'extended statistics, as statements';
 
 -- The states of a foreign key's triggers, where somebody has changed them: their names are
 -- made of OIDs, so they are looked up when the statement runs.
 CREATE FUNCTION snowflake_migrate.constraint_statements(constraint_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT s FROM pg_constraint AS c, unnest(ARRAY[
-			format('ALTER TABLE %s ADD CONSTRAINT %I %s', c.conrelid::regclass, c.conname, pg_get_constraintdef(c.oid)),
-			format('COMMENT ON CONSTRAINT %I ON %s IS ', c.conname, c.conrelid::regclass) || quote_literal(obj_description(c.oid, 'pg_constraint'))]) AS s
-		WHERE c.oid = $1 AND s IS NOT NULL
+	SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', c.conrelid::regclass, c.conname, pg_get_constraintdef(c.oid)) FROM pg_constraint AS c WHERE c.oid = $1
+	UNION ALL
+	SELECT s FROM pg_constraint AS c, snowflake_migrate.said(format('CONSTRAINT %I ON %s', c.conname, c.conrelid::regclass), 'pg_constraint', c.oid) AS s WHERE c.oid = $1
+	UNION ALL
+	SELECT format('ALTER INDEX %s SET %s', i.oid::regclass, s) FROM pg_constraint AS c JOIN pg_class AS i ON i.oid = c.conindid LEFT JOIN pg_tablespace AS t ON t.oid = i.reltablespace,
+			unnest(ARRAY['(' || snowflake_migrate.options(i.reloptions) || ')', 'TABLESPACE ' || quote_ident(t.spcname)]) AS s
+		WHERE c.oid = $1 AND c.contype IN ('p', 'u', 'x') AND s IS NOT NULL
 	UNION ALL
 	SELECT s FROM pg_constraint AS c, snowflake_migrate.index_extras(c.conindid) AS s WHERE c.oid = $1 AND c.contype IN ('p', 'u', 'x')
 	UNION ALL
@@ -399,24 +438,23 @@ END $do$, c.conrelid::regclass, c.conname, t.tgrelid::regclass, 'pg_catalog.' ||
 		FROM pg_constraint AS c JOIN pg_trigger AS t ON t.tgconstraint = c.oid JOIN pg_proc AS p ON p.oid = t.tgfoid
 		WHERE c.oid = $1 AND c.contype = 'f' AND t.tgenabled <> 'O'
 $$;
-COMMENT ON FUNCTION snowflake_migrate.constraint_statements(oid) IS 'a constraint, as statements';
 
+-- The state of a trigger or rule in a statement
 CREATE FUNCTION snowflake_migrate.enabled(state "char") RETURNS text
 	LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
 	SELECT CASE $1 WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END;
 END;
-COMMENT ON FUNCTION snowflake_migrate.enabled("char") IS 'the state of a trigger or rule in a statement';
 
 -- A trigger; of a partitioned table, with the states of those of its partitions that differ
 CREATE FUNCTION snowflake_migrate.trigger_statements(trigger_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT s FROM pg_trigger AS t, unnest(ARRAY[
-			pg_get_triggerdef(t.oid),
-			CASE WHEN t.tgenabled <> 'O' THEN format('ALTER TABLE %s %s TRIGGER %I', t.tgrelid::regclass, snowflake_migrate.enabled(t.tgenabled), t.tgname) END,
-			format('COMMENT ON TRIGGER %I ON %s IS ', t.tgname, t.tgrelid::regclass) || quote_literal(obj_description(t.oid, 'pg_trigger'))]) AS s
-		WHERE t.oid = $1 AND s IS NOT NULL
+	SELECT s FROM pg_trigger AS t, LATERAL (
+			SELECT pg_get_triggerdef(t.oid)
+			UNION ALL SELECT format('ALTER TABLE %s %s TRIGGER %I', t.tgrelid::regclass, snowflake_migrate.enabled(t.tgenabled), t.tgname) WHERE t.tgenabled <> 'O'
+			UNION ALL SELECT * FROM snowflake_migrate.said(format('TRIGGER %I ON %s', t.tgname, t.tgrelid::regclass), 'pg_trigger', t.oid)) AS s (s)
+		WHERE t.oid = $1
 	UNION ALL
 	(WITH RECURSIVE clones (oid) AS (
 		SELECT g.oid FROM pg_trigger AS g WHERE g.tgparentid = $1
@@ -426,36 +464,35 @@ AS $$
 	SELECT format('ALTER TABLE ONLY %s %s TRIGGER %I', g.tgrelid::regclass, snowflake_migrate.enabled(g.tgenabled), g.tgname)
 		FROM clones JOIN pg_trigger AS g ON g.oid = clones.oid JOIN pg_trigger AS t ON t.oid = $1 AND t.tgenabled <> g.tgenabled)
 $$;
-COMMENT ON FUNCTION snowflake_migrate.trigger_statements(oid) IS 'a trigger, as statements';
 
+-- A rule, as statements
 CREATE FUNCTION snowflake_migrate.rule_statements(rule_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT s FROM pg_rewrite AS r, unnest(ARRAY[
-			rtrim(pg_get_ruledef(r.oid), ';'),
-			CASE WHEN r.ev_enabled <> 'O' THEN format('ALTER TABLE %s %s RULE %I', r.ev_class::regclass, snowflake_migrate.enabled(r.ev_enabled), r.rulename) END,
-			format('COMMENT ON RULE %I ON %s IS ', r.rulename, r.ev_class::regclass) || quote_literal(obj_description(r.oid, 'pg_rewrite'))]) AS s
-		WHERE r.oid = $1 AND s IS NOT NULL
+	SELECT s FROM pg_rewrite AS r, LATERAL (
+			SELECT rtrim(pg_get_ruledef(r.oid), ';')
+			UNION ALL SELECT format('ALTER TABLE %s %s RULE %I', r.ev_class::regclass, snowflake_migrate.enabled(r.ev_enabled), r.rulename) WHERE r.ev_enabled <> 'O'
+			UNION ALL SELECT * FROM snowflake_migrate.said(format('RULE %I ON %s', r.rulename, r.ev_class::regclass), 'pg_rewrite', r.oid)) AS s (s)
+		WHERE r.oid = $1
 $$;
-COMMENT ON FUNCTION snowflake_migrate.rule_statements(oid) IS 'a rule, as statements';
 
+-- A row security policy, as statements
 CREATE FUNCTION snowflake_migrate.policy_statements(policy_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT s FROM pg_policy AS p, unnest(ARRAY[
-			format('CREATE POLICY %I ON %s AS %s FOR %s TO %s', p.polname, p.polrelid::regclass,
+	SELECT s FROM pg_policy AS p, LATERAL (
+			SELECT format('CREATE POLICY %I ON %s AS %s FOR %s TO %s', p.polname, p.polrelid::regclass,
 				CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
 				CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
 				(SELECT string_agg(snowflake_migrate.role_name(r.role), ', ' ORDER BY r.place)
 					FROM unnest(p.polroles) WITH ORDINALITY AS r (role, place)))
 				|| coalesce(' USING (' || pg_get_expr(p.polqual, p.polrelid) || ')', '')
-				|| coalesce(' WITH CHECK (' || pg_get_expr(p.polwithcheck, p.polrelid) || ')', ''),
-			format('COMMENT ON POLICY %I ON %s IS ', p.polname, p.polrelid::regclass) || quote_literal(obj_description(p.oid, 'pg_policy'))]) AS s
-		WHERE p.oid = $1 AND s IS NOT NULL
+				|| coalesce(' WITH CHECK (' || pg_get_expr(p.polwithcheck, p.polrelid) || ')', '')
+			UNION ALL SELECT * FROM snowflake_migrate.said(format('POLICY %I ON %s', p.polname, p.polrelid::regclass), 'pg_policy', p.oid)) AS s (s)
+		WHERE p.oid = $1
 $$;
-COMMENT ON FUNCTION snowflake_migrate.policy_statements(oid) IS 'a row security policy, as statements';
 
--- A view, or a materialized view without its rows, which REFRESH brings: with the rights
+-- A view, less its rules, or a materialized view without its rows, which REFRESH brings: with the rights
 -- of its owner, unlike CREATE.
 CREATE FUNCTION snowflake_migrate.view_statements(view_id oid) RETURNS SETOF text
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -465,7 +502,7 @@ DECLARE
 BEGIN
 	SELECT c.oid::regclass AS name, c.relkind, c.relowner, c.relacl,
 			CASE c.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END AS kind,
-			coalesce(' WITH (' || snowflake_migrate.options(c.reloptions) || ')', '') AS options,
+			coalesce(' WITH (' || snowflake_migrate.options(c.reloptions || ARRAY(SELECT 'toast.' || o FROM pg_class AS t, unnest(t.reloptions) AS o WHERE t.oid = c.reltoastrelid)) || ')', '') AS options,
 			rtrim(pg_get_viewdef(c.oid), ';') AS definition, ' USING ' || quote_ident(m.amname) AS method,
 			' TABLESPACE ' || quote_ident(t.spcname) AS tablespace
 		INTO STRICT v
@@ -475,7 +512,7 @@ BEGIN
 	RETURN NEXT format('ALTER %s %s OWNER TO %s', v.kind, v.name, snowflake_migrate.role_name(v.relowner));
 	RETURN QUERY SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s', v.name, a.attname, pg_get_expr(d.adbin, d.adrelid))
 		FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE d.adrelid = view_id;
-	RETURN QUERY SELECT format('COMMENT ON %s %s IS %L', v.kind, v.name, d) FROM obj_description(view_id, 'pg_class') AS d WHERE d IS NOT NULL;
+	RETURN QUERY SELECT * FROM snowflake_migrate.said(v.kind || ' ' || v.name, 'pg_class', view_id);
 	RETURN QUERY SELECT * FROM snowflake_migrate.grants('TABLE ' || v.name, 'r', v.relacl, v.relowner);
 	RETURN QUERY SELECT e FROM pg_attribute AS a, snowflake_migrate.column_extras(view_id, a.attnum) AS e
 		WHERE a.attrelid = view_id AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum;
@@ -483,29 +520,26 @@ BEGIN
 		WHERE i.indrelid = view_id ORDER BY i.indexrelid;
 	RETURN QUERY SELECT s FROM pg_statistic_ext AS e, snowflake_migrate.statistics_statements(e.oid) AS s
 		WHERE e.stxrelid = view_id ORDER BY e.oid;
-	RETURN QUERY SELECT s FROM pg_rewrite AS r, snowflake_migrate.rule_statements(r.oid) AS s
-		WHERE r.ev_class = view_id AND r.rulename <> '_RETURN' ORDER BY r.oid;
 	RETURN QUERY SELECT s FROM pg_trigger AS t, snowflake_migrate.trigger_statements(t.oid) AS s
 		WHERE t.tgrelid = view_id AND NOT t.tgisinternal ORDER BY t.oid;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.view_statements(oid) IS 'a view with all that belongs to it, as statements';
 
+-- A function, as statements
 CREATE FUNCTION snowflake_migrate.function_statements(function_id oid) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH f AS (
 		SELECT p.*, format('%s %s', CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, p.oid::regprocedure) AS object FROM pg_proc AS p WHERE p.oid = $1
 	)
-	SELECT s FROM f, unnest(ARRAY[
-			rtrim(pg_get_functiondef(f.oid), E'\n'),
-			format('ALTER %s OWNER TO %s', f.object, snowflake_migrate.role_name(f.proowner)),
-			format('COMMENT ON %s IS ', f.object) || quote_literal(obj_description(f.oid, 'pg_proc'))]) AS s
-		WHERE s IS NOT NULL
+	SELECT rtrim(pg_get_functiondef(f.oid), E'\n') FROM f
+	UNION ALL
+	SELECT format('ALTER %s OWNER TO %s', f.object, snowflake_migrate.role_name(f.proowner)) FROM f
+	UNION ALL
+	SELECT s FROM f, snowflake_migrate.said(f.object, 'pg_proc', f.oid) AS s
 	UNION ALL
 	SELECT s FROM f, snowflake_migrate.grants(f.object, 'f', f.proacl, f.proowner) AS s
 $$;
-COMMENT ON FUNCTION snowflake_migrate.function_statements(oid) IS 'a function, as statements';
 
 -- A publication has a table by a list of columns or with a filter
 CREATE FUNCTION snowflake_migrate.published_statement(entry_id oid) RETURNS text
@@ -517,7 +551,6 @@ AS $$
 			|| coalesce(' WHERE (' || pg_get_expr(r.prqual, r.prrelid) || ')', '')
 		FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE r.oid = entry_id
 $$;
-COMMENT ON FUNCTION snowflake_migrate.published_statement(oid) IS 'a table of a publication, as a statement';
 
 -- What hangs on a column
 --
@@ -542,12 +575,17 @@ AS $$
 			FROM pg_class AS v JOIN pg_type AS y ON y.oid = v.reltype OR y.typelem = v.reltype AND y.typcategory = 'A'
 				JOIN pg_depend AS d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = y.oid AND d.deptype IN ('n', 'a')
 			WHERE kind = 'view' AND v.oid = object
+	UNION
+		-- ON CONFLICT ON CONSTRAINT
+		SELECT d.classid, d.objid, d.objsubid, false
+			FROM pg_constraint AS c JOIN pg_depend AS d ON d.refclassid = 'pg_constraint'::regclass AND d.refobjid = c.oid AND d.deptype = 'n'
+			WHERE kind IN ('column', 'generated') AND c.conrelid = object AND c.contype IN ('p', 'u', 'x') AND sub = ANY (c.conkey)
 	)
 	SELECT CASE r.rulename WHEN '_RETURN' THEN 'view' ELSE 'rule' END,
 			CASE r.rulename WHEN '_RETURN' THEN 'pg_class'::regclass::oid ELSE d.classid END,
 			CASE r.rulename WHEN '_RETURN' THEN r.ev_class ELSE r.oid END, 0
 		FROM direct AS d JOIN pg_rewrite AS r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
-		WHERE NOT (kind = 'view' AND r.ev_class = object)
+		WHERE NOT (kind = 'view' AND r.ev_class = object AND r.rulename = '_RETURN')
 	UNION
 	SELECT 'trigger', d.classid, d.objid, 0
 		FROM direct AS d JOIN pg_trigger AS t ON d.classid = 'pg_trigger'::regclass AND t.oid = d.objid
@@ -571,11 +609,10 @@ AS $$
 		FROM direct AS d
 		WHERE (d.by_type AND d.classid <> 'pg_proc'::regclass OR kind = 'function')
 			AND d.classid NOT IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_policy'::regclass,
-				'pg_proc'::regclass, 'pg_publication_rel'::regclass, 'pg_type'::regclass)
+				'pg_proc'::regclass, 'pg_publication_rel'::regclass)
 			AND NOT EXISTS (SELECT FROM pg_attrdef AS e JOIN pg_attribute AS a ON a.attrelid = e.adrelid AND a.attnum = e.adnum
 				WHERE d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid AND a.attgenerated <> '')
 $$;
-COMMENT ON FUNCTION snowflake_migrate.dependents_of(text, oid, oid, integer) IS 'the objects that depend on a column, a view or a function directly';
 
 -- All of them, with the longest way to each: in descending order of depth they can be
 -- removed, in ascending order re-created.
@@ -596,8 +633,8 @@ AS $$
 	SELECT * FROM farthest AS f
 		WHERE NOT (f.kind = 'body' AND EXISTS (SELECT FROM farthest AS o WHERE o.kind = 'function' AND o.objid = f.objid))
 $$;
-COMMENT ON FUNCTION snowflake_migrate.dependents(snowflake_migrate.key_column[]) IS 'all objects that depend on columns, and how deep';
 
+-- An object that hangs on a column, and the statements that remove and re-create it
 CREATE TYPE snowflake_migrate.hanging AS (
 	depth integer,
 	kind text,
@@ -609,8 +646,8 @@ CREATE TYPE snowflake_migrate.hanging AS (
 	creates text[],
 	late text			-- when everything is back
 );
-COMMENT ON TYPE snowflake_migrate.hanging IS 'an object that hangs on a column, and the statements that remove and re-create it';
 
+-- What hangs on columns, and how it is removed and re-created
 CREATE FUNCTION snowflake_migrate.hanging(columns snowflake_migrate.key_column[]) RETURNS SETOF snowflake_migrate.hanging
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -621,7 +658,12 @@ BEGIN
 	FOR d IN SELECT e.*, i.type, i.identity, pg_describe_object(e.classid, e.objid, CASE e.kind WHEN 'function' THEN 0 ELSE e.objsubid END) AS object
 			FROM snowflake_migrate.dependents(columns) AS e, pg_identify_object(e.classid, e.objid, 0) AS i ORDER BY e.depth, e.classid, e.objid LOOP
 		h := (d.depth, d.kind, d.classid, d.objid, d.objsubid, d.object, '{}', '{}', NULL);
-		IF d.kind = 'function' AND (SELECT p.prokind NOT IN ('f', 'p') FROM pg_proc AS p WHERE p.oid = d.objid) THEN
+		-- what the caller could not create again as it is
+		IF d.kind IN ('view', 'rule', 'trigger', 'policy', 'function') AND EXISTS (SELECT FROM pg_depend AS x WHERE x.classid = d.classid AND x.objid = d.objid AND x.deptype = 'e')
+			OR d.kind = 'view' AND (SELECT c.relpersistence = 't' FROM pg_class AS c WHERE c.oid = d.objid)
+			OR d.kind IN ('function', 'body') AND (SELECT p.prokind NOT IN ('f', 'p')
+					OR (p.proleakproof OR NOT l.lanpltrusted) AND NOT (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user)
+				FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang WHERE p.oid = d.objid) THEN
 			h.kind := 'obstacle';
 		END IF;
 		h.creates := CASE h.kind
@@ -631,7 +673,9 @@ BEGIN
 			WHEN 'policy' THEN ARRAY(SELECT * FROM snowflake_migrate.policy_statements(d.objid))
 			WHEN 'function' THEN ARRAY(SELECT * FROM snowflake_migrate.function_statements(d.objid))
 			WHEN 'publication' THEN ARRAY[snowflake_migrate.published_statement(d.objid)]
-			WHEN 'body' THEN ARRAY[rtrim(pg_get_functiondef(d.objid), E'\n')]
+			-- CREATE OR REPLACE keeps all but the extensions that it depends on
+			WHEN 'body' THEN rtrim(pg_get_functiondef(d.objid), E'\n')
+				|| ARRAY(SELECT s FROM snowflake_migrate.said(upper(d.type) || ' ' || d.identity, 'pg_proc', d.objid) AS s WHERE s LIKE 'ALTER %')
 			ELSE '{}' END;
 		CASE
 			WHEN h.kind IN ('view', 'rule', 'trigger', 'policy', 'function') THEN
@@ -652,24 +696,24 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.hanging(snowflake_migrate.key_column[]) IS 'what hangs on columns, and how it is removed and re-created';
 
 -- Their statements, in the order in which they run
 CREATE FUNCTION snowflake_migrate.removing(hanging snowflake_migrate.hanging[]) RETURNS SETOF text
 	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$ SELECT s FROM unnest($1) WITH ORDINALITY AS h, unnest(h.drops) AS s ORDER BY h.depth DESC, h.ordinality $$;
-COMMENT ON FUNCTION snowflake_migrate.removing(snowflake_migrate.hanging[]) IS 'statements that remove what hangs on columns';
+
+-- Statements that re-create what hung on columns
 CREATE FUNCTION snowflake_migrate.recreating(hanging snowflake_migrate.hanging[]) RETURNS SETOF text
 	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$ SELECT s FROM unnest($1) WITH ORDINALITY AS h, unnest(h.creates) WITH ORDINALITY AS s (s, place) ORDER BY h.depth, h.ordinality, s.place $$;
-COMMENT ON FUNCTION snowflake_migrate.recreating(snowflake_migrate.hanging[]) IS 'statements that re-create what hung on columns';
+
+-- Statements that fill materialized views again
 CREATE FUNCTION snowflake_migrate.refreshing(hanging snowflake_migrate.hanging[]) RETURNS SETOF text
 	LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s FROM unnest($1) WITH ORDINALITY AS h, unnest(ARRAY[h.late, replace(h.late, 'REFRESH MATERIALIZED VIEW', 'ANALYZE')]) WITH ORDINALITY AS s (s, place)
 		WHERE h.late IS NOT NULL ORDER BY h.depth, h.ordinality, s.place
 $$;
-COMMENT ON FUNCTION snowflake_migrate.refreshing(snowflake_migrate.hanging[]) IS 'statements that fill materialized views again';
 
 -- A session keeps the types with which it has compiled a function in PL/pgSQL, of NEW.id as of
 -- a variable that is orders.id%TYPE, and fails when a column has another one, unless the
@@ -687,32 +731,32 @@ AS $$
 			AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
 		ORDER BY p.oid
 $$;
-COMMENT ON FUNCTION snowflake_migrate.recompiling(snowflake_migrate.key_column[]) IS 'statements after which sessions compile functions again';
 
 -- A generated column that uses a key is removed with the change of type, in the same
--- statement, and added again behind all others: with what hung on it.
+-- statement, and added again behind all others: as ADD COLUMN takes it, ...
 CREATE FUNCTION snowflake_migrate.generated_definition(relid oid, attnum smallint) RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('%I %s%s GENERATED ALWAYS AS (%s) %s%s', a.attname, format_type(a.atttypid, a.atttypmod),
 			CASE WHEN a.attcollation <> t.typcollation THEN ' COLLATE ' || a.attcollation::regcollation ELSE '' END,
 			pg_get_expr(e.adbin, e.adrelid), CASE a.attgenerated WHEN 's' THEN 'STORED' ELSE 'VIRTUAL' END,
-			CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END)
+			CASE WHEN a.attnotnull THEN coalesce((SELECT format(' CONSTRAINT %I', n.conname) FROM pg_constraint AS n
+				WHERE n.conrelid = a.attrelid AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]), '') || ' NOT NULL' ELSE '' END)
 		FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
 			JOIN pg_attrdef AS e ON e.adrelid = a.attrelid AND e.adnum = a.attnum
 		WHERE a.attrelid = $1 AND a.attnum = $2
 $$;
-COMMENT ON FUNCTION snowflake_migrate.generated_definition(oid, smallint) IS 'a generated column, as ADD COLUMN takes it';
 
-CREATE FUNCTION snowflake_migrate.generated_extras(relids oid[], attnums smallint[]) RETURNS SETOF text
+-- ... with what is lost with it
+CREATE FUNCTION snowflake_migrate.generated_extras(generated snowflake_migrate.key_column[]) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH dependents AS (
 		SELECT DISTINCT d.classid, d.objid
-			FROM unnest(relids, attnums) AS g (relid, attnum) JOIN pg_depend AS d
+			FROM unnest(generated) AS g JOIN pg_depend AS d
 				ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relid AND d.refobjsubid = g.attnum
 	)
-	SELECT s FROM unnest(relids, attnums) AS g (relid, attnum), snowflake_migrate.column_extras(g.relid, g.attnum) AS s
+	SELECT s FROM unnest(generated) AS g, snowflake_migrate.column_extras(g.relid, g.attnum) AS s
 	UNION ALL
 	(SELECT s FROM dependents AS d JOIN pg_index AS i ON d.classid = 'pg_class'::regclass AND i.indexrelid = d.objid
 			JOIN pg_class AS c ON c.oid = i.indexrelid AND NOT c.relispartition,
@@ -728,44 +772,69 @@ AS $$
 	(SELECT s FROM dependents AS d, snowflake_migrate.statistics_statements(d.objid) AS s
 		WHERE d.classid = 'pg_statistic_ext'::regclass ORDER BY d.objid)
 $$;
-COMMENT ON FUNCTION snowflake_migrate.generated_extras(oid[], smallint[]) IS 'what is lost with generated columns, as statements';
+
+-- ALTER TABLE makes the indexes of partitions anew, as those of the partitioned table: they are looked
+-- up when the statement runs, and named as they were, with all that is said about them.
+CREATE FUNCTION snowflake_migrate.partition_indexes(columns snowflake_migrate.key_column[]) RETURNS SETOF text
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH p AS (
+		SELECT DISTINCT c.oid, c.relname::text, h.inhparent::regclass::text AS parent, i.indrelid::regclass::text AS relation,
+				(SELECT count(*) FROM pg_partition_ancestors(c.oid)) AS depth
+			FROM snowflake_migrate.in_trees(columns) AS k JOIN pg_index AS i ON i.indrelid = k.relid
+				JOIN pg_class AS c ON c.oid = i.indexrelid AND c.relispartition JOIN pg_inherits AS h ON h.inhrelid = c.oid
+			WHERE k.attnum = ANY (i.indkey) OR EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum)
+	)
+	SELECT format('DO %L', format($do$
+DECLARE
+	place record;
+	name pg_catalog.name;
+BEGIN
+	FOR place IN SELECT * FROM ROWS FROM (pg_catalog.unnest(%L::pg_catalog.text[]), pg_catalog.unnest(%L::pg_catalog.text[]), pg_catalog.unnest(%L::pg_catalog.text[])) AS u (parent, relation, name) LOOP
+		SELECT c.relname INTO STRICT name
+			FROM pg_catalog.pg_inherits AS h JOIN pg_catalog.pg_index AS i ON i.indexrelid OPERATOR(pg_catalog.=) h.inhrelid
+				JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) h.inhrelid
+			WHERE h.inhparent OPERATOR(pg_catalog.=) place.parent::pg_catalog.regclass AND i.indrelid OPERATOR(pg_catalog.=) place.relation::pg_catalog.regclass;
+		IF name OPERATOR(pg_catalog.<>) place.name THEN
+			EXECUTE pg_catalog.format('ALTER INDEX %%I.%%I RENAME TO %%I', (SELECT n.nspname FROM pg_catalog.pg_class AS c
+				JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace WHERE c.oid OPERATOR(pg_catalog.=) place.relation::pg_catalog.regclass), name, place.name);
+		END IF;
+	END LOOP;
+END $do$, array_agg(p.parent ORDER BY p.depth, p.oid), array_agg(p.relation ORDER BY p.depth, p.oid), array_agg(p.relname ORDER BY p.depth, p.oid)))
+		FROM p HAVING count(*) > 0
+	UNION ALL
+	SELECT s FROM p, snowflake_migrate.index_extras(p.oid) AS s
+$$;
 
 -- Conversion under one lock
 
--- The statements.  They name everything with its schema, so they do the same when they are
--- run by hand or from a file, in one transaction.
--- filled: the keys whose defaults change; defaults: to what.
-CREATE FUNCTION snowflake_migrate.statements_for(columns snowflake_migrate.key_column[], filled snowflake_migrate.key_column[], defaults text[])
-	RETURNS SETOF text
+-- The statements that change the types and defaults of columns.  They name everything with
+-- its schema, so they do the same when they are run by hand or from a file, in one transaction.
+CREATE FUNCTION snowflake_migrate.statements_for(columns snowflake_migrate.key_column[]) RETURNS SETOF text
 	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
-	mints constant text := snowflake_migrate.home() || '.snowflake_next()';
-	changed snowflake_migrate.key_column[];		-- their types
-	hanging snowflake_migrate.hanging[];
-	generated_relids oid[];
-	generated_attnums smallint[];
+	changed constant snowflake_migrate.key_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_type <> c.old_type);
+	filled constant snowflake_migrate.key_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_default IS NOT NULL);
+	minting constant snowflake_migrate.key_column[] :=
+		ARRAY(SELECT c FROM unnest(filled) AS c WHERE c.new_default = snowflake_migrate.home() || '.snowflake_next()');
+	hanging constant snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(changed) AS h);
+	generated snowflake_migrate.key_column[];
 	foreign_keys oid[];
 	own_keys oid[];
 	own_not_nulls oid[];
 	kept oid[];
 	t record;
 BEGIN
-	changed := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_type <> c.old_type);
 	IF changed = '{}' AND filled = '{}' THEN
 		RETURN;
 	END IF;
-	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(changed) AS h);
-	generated_relids := ARRAY(SELECT h.objid FROM unnest(hanging) AS h WHERE h.kind = 'generated');
-	generated_attnums := ARRAY(SELECT h.objsubid FROM unnest(hanging) AS h WHERE h.kind = 'generated');
+	generated := ARRAY(SELECT (a.attrelid, a.attnum, a.attname, h.kind, a.atttypid, a.atttypid, NULL)::snowflake_migrate.key_column
+		FROM unnest(hanging) AS h JOIN pg_attribute AS a ON h.kind = 'generated' AND a.attrelid = h.objid AND a.attnum = h.objsubid);
 
 	-- foreign keys of columns whose types change are checked once, at the end
-	foreign_keys := ARRAY(SELECT f.oid FROM pg_constraint AS f
-		WHERE f.contype = 'f' AND f.conparentid = 0
-			AND EXISTS (SELECT FROM (SELECT k.relid, k.attnum FROM snowflake_migrate.in_trees(changed) AS k
-					UNION SELECT * FROM unnest(generated_relids, generated_attnums)) AS k
-				WHERE k.relid = f.conrelid AND k.attnum = ANY (f.conkey) OR k.relid = f.confrelid AND k.attnum = ANY (f.confkey))
-		ORDER BY f.oid);
+	foreign_keys := ARRAY(SELECT f.oid FROM snowflake_migrate.foreign_keys(changed || generated) AS f WHERE f.conparentid = 0);
 	-- A table that inherits may have a key of its own, and so, from version 18 on, a NOT NULL
 	-- constraint with a name of its own: under that ALTER TABLE of the parent fails, so the
 	-- parent's is dropped with the keys that need it, and added again.
@@ -785,17 +854,16 @@ BEGIN
 	kept := ARRAY(SELECT DISTINCT d.objid FROM pg_depend AS d JOIN snowflake_migrate.in_trees(changed) AS k
 			ON d.refobjid = k.relid AND d.refobjsubid = k.attnum
 		WHERE d.refclassid = 'pg_class'::regclass AND d.classid = 'pg_statistic_ext'::regclass
-			AND NOT EXISTS (SELECT FROM pg_depend AS e JOIN unnest(generated_relids, generated_attnums) AS g (relid, attnum)
+			AND NOT EXISTS (SELECT FROM pg_depend AS e JOIN unnest(generated) AS g
 				ON e.refclassid = 'pg_class'::regclass AND e.refobjid = g.relid AND e.refobjsubid = g.attnum
 				WHERE e.classid = 'pg_statistic_ext'::regclass AND e.objid = d.objid));
 
 	RETURN NEXT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', (
 		SELECT string_agg(r.relid::regclass::text, ', ' ORDER BY r.relid::regclass::text COLLATE "C")
 			FROM (SELECT c.relid FROM unnest(changed || filled) AS c UNION
-				SELECT f.conrelid FROM pg_constraint AS f WHERE f.oid = ANY (foreign_keys) UNION
-				SELECT f.confrelid FROM pg_constraint AS f WHERE f.oid = ANY (foreign_keys)) AS r));
-	IF mints = ANY (defaults) THEN
-		RETURN NEXT snowflake_migrate.check_statement(filled);
+				SELECT u FROM pg_constraint AS f, unnest(ARRAY[f.conrelid, f.confrelid]) AS u WHERE f.oid = ANY (foreign_keys)) AS r (relid)));
+	IF minting <> '{}' THEN
+		RETURN NEXT snowflake_migrate.check_statement(minting);
 	END IF;
 	IF EXISTS (SELECT FROM unnest(hanging) AS h WHERE h.kind IN ('body', 'function')) THEN
 		RETURN NEXT 'SET LOCAL check_function_bodies = off';
@@ -805,20 +873,16 @@ BEGIN
 		FROM unnest(foreign_keys || own_keys) WITH ORDINALITY AS o (oid, place) JOIN pg_constraint AS f ON f.oid = o.oid ORDER BY o.place;
 	RETURN QUERY SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP NOT NULL', n.conrelid::regclass, a.attname)
 		FROM pg_constraint AS n JOIN pg_attribute AS a ON a.attrelid = n.conrelid AND a.attnum = n.conkey[1] WHERE n.oid = ANY (own_not_nulls);
-	-- an identity allows neither a type that is no integer nor a default
+	-- an identity allows neither a type that is not an integer nor a default
 	RETURN QUERY SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', a.attrelid::regclass, a.attname)
 		FROM snowflake_migrate.in_trees(filled) AS k JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
 		WHERE a.attidentity <> '' AND NOT EXISTS (SELECT FROM pg_inherits AS i JOIN pg_attribute AS p ON p.attrelid = i.inhparent
 			WHERE i.inhrelid = a.attrelid AND p.attname = a.attname AND p.attidentity <> '');
 
-	FOR t IN SELECT DISTINCT c.relid, c.relid::regclass::text COLLATE "C" AS name FROM unnest(changed || filled) AS c
-			UNION SELECT g, g::regclass::text COLLATE "C" FROM unnest(generated_relids) AS g ORDER BY 2 LOOP
+	FOR t IN SELECT DISTINCT c.relid, c.relid::regclass::text COLLATE "C" AS name FROM unnest(changed || filled || generated) AS c ORDER BY 2 LOOP
 		RETURN NEXT format('ALTER TABLE %s %s', t.name, (
 			SELECT string_agg(a.action, ', ' ORDER BY a.place, a.attnum) FROM (
-				SELECT 1 AS place, g.attnum, format('DROP COLUMN %I', a.attname) AS action
-					FROM unnest(generated_relids, generated_attnums) AS g (relid, attnum)
-						JOIN pg_attribute AS a ON a.attrelid = g.relid AND a.attnum = g.attnum
-					WHERE g.relid = t.relid
+				SELECT 1 AS place, g.attnum, format('DROP COLUMN %I', g.name) AS action FROM unnest(generated) AS g WHERE g.relid = t.relid
 				UNION ALL
 				-- the old default might have no cast to the new type
 				SELECT 2, c.attnum, format('ALTER COLUMN %I DROP DEFAULT', c.name)
@@ -828,82 +892,59 @@ BEGIN
 				SELECT 3, c.attnum, format('ALTER COLUMN %I TYPE %s', c.name, snowflake_migrate.type_name(c.new_type))
 					FROM unnest(changed) AS c WHERE c.relid = t.relid
 				UNION ALL
-				SELECT 4, c.attnum, format('ALTER COLUMN %I SET DEFAULT %s', c.name, defaults[c.place])
-					FROM unnest(filled) WITH ORDINALITY AS c (relid, attnum, name, role, old_type, new_type, place) WHERE c.relid = t.relid
+				SELECT 4, c.attnum, format('ALTER COLUMN %I SET DEFAULT %s', c.name, c.new_default) FROM unnest(filled) AS c WHERE c.relid = t.relid
 				UNION ALL
 				SELECT 5, g.attnum, 'ADD COLUMN ' || snowflake_migrate.generated_definition(g.relid, g.attnum)
-					FROM unnest(generated_relids, generated_attnums) AS g (relid, attnum) WHERE g.relid = t.relid) AS a));
+					FROM unnest(generated) AS g WHERE g.relid = t.relid) AS a));
 	END LOOP;
 
 	RETURN QUERY SELECT s FROM unnest(own_not_nulls || own_keys) WITH ORDINALITY AS o (oid, place),
 		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
-	RETURN QUERY SELECT * FROM snowflake_migrate.generated_extras(generated_relids, generated_attnums);
+	RETURN QUERY SELECT * FROM snowflake_migrate.generated_extras(generated);
+	RETURN QUERY SELECT * FROM snowflake_migrate.partition_indexes(changed || generated);
 	RETURN QUERY SELECT s FROM unnest(foreign_keys) WITH ORDINALITY AS o (oid, place),
 		snowflake_migrate.constraint_statements(o.oid) AS s ORDER BY o.place;
 	RETURN QUERY SELECT * FROM snowflake_migrate.recreating(hanging);
 	RETURN QUERY SELECT * FROM snowflake_migrate.recompiling(changed);
 
-	-- what ALTER TABLE does not keep
+	-- what ALTER TABLE does not keep: of statistics, of indexes, and how arrays are stored
 	RETURN QUERY SELECT s FROM unnest(kept) AS k, snowflake_migrate.statistics_extras(k) AS s;
 	RETURN QUERY SELECT s FROM snowflake_migrate.in_trees(changed) AS k
-			JOIN pg_index AS i ON i.indrelid = k.relid JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+			JOIN pg_index AS i ON i.indrelid = k.relid JOIN pg_class AS c ON c.oid = i.indexrelid AND NOT c.relispartition
+			JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
 				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum,
 			snowflake_migrate.index_extras(i.indexrelid) AS s
-		WHERE s LIKE '% SET STATISTICS %' GROUP BY s;
+		WHERE s ~ ' (SET STATISTICS|DEPENDS ON EXTENSION) ' GROUP BY s;
+	RETURN QUERY SELECT s FROM snowflake_migrate.in_trees(changed) AS k, snowflake_migrate.column_extras(k.relid, k.attnum) AS s
+		WHERE s ~ ' SET (STORAGE|COMPRESSION) ';
 
 	RETURN QUERY SELECT DISTINCT format('DROP SEQUENCE %s', s::regclass)
 		FROM unnest(filled) AS c, snowflake_migrate.sequences(c.relid, c.attnum) AS s
 		WHERE s IN (SELECT snowflake_migrate.droppable(filled)) ORDER BY 1;
 	RETURN QUERY SELECT * FROM snowflake_migrate.refreshing(hanging);
 	-- the columns have lost their statistics
-	RETURN QUERY SELECT DISTINCT 'ANALYZE ' || c.relid::regclass FROM unnest(changed) AS c ORDER BY 1;
+	RETURN QUERY SELECT DISTINCT 'ANALYZE ' || k.relid::regclass FROM snowflake_migrate.in_trees(changed) AS k
+		JOIN pg_class AS c ON c.oid = k.relid AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY 1;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.statements_for(snowflake_migrate.key_column[], snowflake_migrate.key_column[], text[]) IS
-	'the statements that convert columns and set defaults';
 
+-- What convert() would run.  Takes no locks, and does not look for what is in the way.
 CREATE FUNCTION snowflake_migrate.statements(targets text[], type regtype DEFAULT 'pg_catalog.int8',
 	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
 	RETURNS SETOF text
-	LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	columns snowflake_migrate.key_column[] := ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c);
-	mints constant text := snowflake_migrate.home() || '.snowflake_next()';
-	filled snowflake_migrate.key_column[];		-- keys that do not mint yet
-BEGIN
-	filled := ARRAY(SELECT c FROM unnest(columns) AS c
-		WHERE c.role = 'key' AND snowflake_migrate.column_default(c.relid, c.attnum) IS DISTINCT FROM mints);
-	RETURN QUERY SELECT * FROM snowflake_migrate.statements_for(columns, filled, ARRAY(SELECT mints FROM unnest(filled)));
-END
+	SELECT * FROM snowflake_migrate.statements_for(ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c))
 $$;
 COMMENT ON FUNCTION snowflake_migrate.statements(text[], regtype, text[], regtype) IS
 	'the statements that convert keys and what references them, for one transaction';
 
-CREATE FUNCTION snowflake_migrate.column_default(relid oid, attnum smallint) RETURNS text
-	LANGUAGE sql STABLE
-BEGIN ATOMIC
-	SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d WHERE d.adrelid = $1 AND d.adnum = $2;
-END;
-COMMENT ON FUNCTION snowflake_migrate.column_default(oid, smallint) IS 'the default of a column';
-
+-- A type in a statement
 CREATE FUNCTION snowflake_migrate.type_name(type oid) RETURNS text
 	LANGUAGE sql STABLE
 BEGIN ATOMIC
 	SELECT CASE WHEN $1 = snowflake_migrate.snowflake_type() THEN snowflake_migrate.home() || '.snowflake' ELSE format_type($1, NULL) END;
 END;
-COMMENT ON FUNCTION snowflake_migrate.type_name(oid) IS 'a type in a statement';
-
--- Columns in each table of their trees
-CREATE FUNCTION snowflake_migrate.in_trees(columns snowflake_migrate.key_column[])
-	RETURNS TABLE (top oid, relid oid, attnum smallint, name name)
-	LANGUAGE sql STABLE ROWS 10
-BEGIN ATOMIC
-	SELECT DISTINCT c.relid, a.attrelid, a.attnum, a.attname
-		FROM unnest($1) AS c, snowflake_migrate.tree(c.relid) AS m JOIN pg_attribute AS a ON a.attrelid = m
-		WHERE a.attname = c.name;
-END;
-COMMENT ON FUNCTION snowflake_migrate.in_trees(snowflake_migrate.key_column[]) IS 'columns, in each table of their trees';
 
 -- Sequences that these columns own and nothing else uses
 CREATE FUNCTION snowflake_migrate.droppable(filled snowflake_migrate.key_column[]) RETURNS SETOF oid
@@ -920,7 +961,6 @@ AS $$
 					AND NOT EXISTS (SELECT FROM k AS o WHERE o.relid = e.adrelid AND o.attnum = e.adnum))
 			AND NOT EXISTS (SELECT FROM pg_depend AS x WHERE x.classid = 'pg_class'::regclass AND x.objid = c.oid AND x.deptype = 'e')
 $$;
-COMMENT ON FUNCTION snowflake_migrate.droppable(snowflake_migrate.key_column[]) IS 'the sequences that nothing uses after a conversion';
 
 -- New keys must be larger than all that there are: they are looked for under the lock.
 CREATE FUNCTION snowflake_migrate.check_statement(filled snowflake_migrate.key_column[]) RETURNS text
@@ -937,15 +977,15 @@ BEGIN
 		RAISE EXCEPTION 'the largest key, %%, is not below the next snowflake, %%', largest, next
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 				DETAIL = pg_catalog.format('It is in %%s.', place),
-				HINT = 'If these keys are snowflakes, use their layout and run snowflake_advance(), or correct what is ahead of the clock.';
+				HINT = 'If these keys are snowflakes, use their layout and run snowflake_advance(), or correct the keys that are ahead of the clock.';
 	END IF;
 END $do$, snowflake_migrate.home(),
 		(SELECT string_agg(format('SELECT pg_catalog.max(%I::pg_catalog.int8) AS largest, %L AS place FROM %s',
 				c.name, format('%s.%I', c.relid::regclass, c.name), c.relid::regclass), ' UNION ALL ') FROM unnest(filled) AS c)))
 $$;
-COMMENT ON FUNCTION snowflake_migrate.check_statement(snowflake_migrate.key_column[]) IS
-	'a statement that fails if a key is not below the next snowflake';
 
+-- The statements are planned, the tables are locked, and what is planned then is run.  Fails before
+-- that for whatever is in the way, and if other tables would have to be locked by then.
 CREATE FUNCTION snowflake_migrate.convert(targets text[], type regtype DEFAULT 'pg_catalog.int8',
 	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
 	RETURNS SETOF text
@@ -957,11 +997,11 @@ DECLARE
 	obstacle record;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
-		RAISE EXCEPTION 'a conversion needs the isolation level READ COMMITTED'
-			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = 'Under a snapshot it would not see what has changed until it has its locks.';
+		RAISE EXCEPTION 'a conversion must run at isolation level READ COMMITTED'
+			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = 'At another level it would not see changes that are committed while it waits for its locks.';
 	END IF;
-	FOR obstacle IN SELECT * FROM snowflake_migrate.obstacles(targets, type, widen, references_type) LOOP
-		RAISE EXCEPTION '% is in the way of the conversion', obstacle.object
+	FOR obstacle IN SELECT o.* FROM snowflake_migrate.obstacles(ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c)) AS o LOOP
+		RAISE EXCEPTION '% prevents the conversion', obstacle.object
 			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = obstacle.detail, HINT = obstacle.advice;
 	END LOOP;
 	planned := ARRAY(SELECT * FROM snowflake_migrate.statements(targets, type, widen, references_type));
@@ -971,15 +1011,15 @@ BEGIN
 	EXECUTE planned[1];
 	final := ARRAY(SELECT * FROM snowflake_migrate.statements(targets, type, widen, references_type));
 	IF final[1] IS DISTINCT FROM planned[1] THEN
-		RAISE EXCEPTION 'the tables have changed while their locks were waited for'
-			USING ERRCODE = 'object_in_use', HINT = 'Call it again.';
+		RAISE EXCEPTION 'the tables changed while the conversion waited for their locks'
+			USING ERRCODE = 'object_in_use', HINT = 'Repeat the call.';
 	END IF;
 	PERFORM snowflake_migrate.run(final);
 	RETURN QUERY SELECT * FROM unnest(final);
 END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.convert(text[], regtype, text[], regtype) IS
-	'convert keys and what references them, under one lock; returns the statements';
+	'convert keys and the columns that reference them, under one lock; returns the statements';
 
 -- The way back: keys that mint become bigints that a sequence fills, from the largest on.
 CREATE FUNCTION snowflake_migrate.leave(targets text[]) RETURNS SETOF text
@@ -987,45 +1027,42 @@ CREATE FUNCTION snowflake_migrate.leave(targets text[]) RETURNS SETOF text
 AS $$
 DECLARE
 	mints constant text := snowflake_migrate.home() || '.snowflake_next()';
-	snowflake constant oid := snowflake_migrate.snowflake_type();
 	named text[];
 	columns snowflake_migrate.key_column[];
-	filled snowflake_migrate.key_column[];
-	sequences text[];
-	statement text;
+	statements text[] := '{}';
+	after text[] := '{}';
+	c record;
 BEGIN
-	named := ARRAY(SELECT DISTINCT format('%I.%I.%I', n.nspname, c.relname, a.attname)
-		FROM unnest(targets) AS t, snowflake_migrate.resolve(t) AS r JOIN pg_class AS c ON c.oid = r.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace
-			JOIN pg_attribute AS a ON a.attrelid = c.oid
-		WHERE a.attname = coalesce(r.attname, a.attname) AND a.attinhcount = 0 AND snowflake_migrate.column_default(c.oid, a.attnum) = mints);
+	named := ARRAY(SELECT DISTINCT format('%I.%I.%I', n.nspname, r.relname, a.attname)
+		FROM unnest(targets) AS t, snowflake_migrate.resolve(t) AS u JOIN pg_class AS r ON r.oid = u.relid JOIN pg_namespace AS n ON n.oid = r.relnamespace
+			JOIN pg_attribute AS a ON a.attrelid = r.oid
+		WHERE a.attname = coalesce(u.attname, a.attname) AND a.attinhcount = 0 AND snowflake_migrate.column_default(r.oid, a.attnum) = mints);
 	IF named = '{}' THEN
-		RAISE EXCEPTION 'no column there is filled with snowflakes' USING ERRCODE = 'invalid_parameter_value';
+		RAISE EXCEPTION 'none of these columns is filled with snowflakes' USING ERRCODE = 'invalid_parameter_value';
 	END IF;
-	columns := ARRAY(SELECT (c.relid, c.attnum, c.name, c.role, c.old_type, CASE c.old_type WHEN snowflake THEN 'int8'::regtype ELSE c.old_type END)::snowflake_migrate.key_column
-		FROM snowflake_migrate.columns(named, 'int8', '{}', 'int8') AS c);
-	filled := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.role = 'key');
-	-- names that are free
-	sequences := ARRAY(SELECT (SELECT f.name FROM generate_series(0, 1000) AS i,
-				LATERAL (SELECT format('%I.%I', n.nspname, left(r.relname, 28) || '_' || left(c.name, 28) || '_seq' || CASE i WHEN 0 THEN '' ELSE i::text END) AS name) AS f
-				WHERE to_regclass(f.name) IS NULL ORDER BY i LIMIT 1)
-		FROM unnest(filled) WITH ORDINALITY AS c (relid, attnum, name, role, old_type, new_type, place)
-			JOIN pg_class AS r ON r.oid = c.relid JOIN pg_namespace AS n ON n.oid = r.relnamespace ORDER BY c.place);
-	FOR statement IN SELECT format('CREATE SEQUENCE %s', s) FROM unnest(sequences) AS s
-			UNION ALL SELECT s FROM snowflake_migrate.statements_for(columns, filled,
-				ARRAY(SELECT format('nextval(%L::regclass)', s.s) FROM unnest(sequences) WITH ORDINALITY AS s (s, place) ORDER BY s.place)) AS s LOOP
-		EXECUTE statement;
-		RETURN NEXT statement;
+	FOR c IN SELECT k.*, n.nspname, r.relname, r.relowner, k.relid::regclass AS relation FROM snowflake_migrate.columns(named, 'int8', '{}', 'int8') AS k
+			JOIN pg_class AS r ON r.oid = k.relid JOIN pg_namespace AS n ON n.oid = r.relnamespace LOOP
+		IF c.role = 'key' THEN
+			-- a name that is free
+			SELECT f.name INTO STRICT c.new_default FROM generate_series(0, 1000) AS i,
+				LATERAL (SELECT format('%I.%I', c.nspname, left(c.relname, 28) || '_' || left(c.name, 28) || '_seq' || coalesce(nullif(i, 0)::text, '')) AS name) AS f
+				WHERE to_regclass(f.name) IS NULL AND 'CREATE SEQUENCE ' || f.name <> ALL (statements) ORDER BY i LIMIT 1;
+			statements := statements || ('CREATE SEQUENCE ' || c.new_default);
+			-- under the lock
+			after := after || ARRAY[format('SELECT setval(%L, max(%I)) FROM %s', c.new_default, c.name, c.relation),
+				format('ALTER SEQUENCE %s OWNER TO %s', c.new_default, snowflake_migrate.role_name(c.relowner)),
+				format('ALTER SEQUENCE %s OWNED BY %s.%I', c.new_default, c.relation, c.name)];
+			c.new_default := format('nextval(%L::regclass)', c.new_default);
+		END IF;
+		columns := columns || (c.relid, c.attnum, c.name, c.role, c.old_type,
+			CASE c.old_type WHEN snowflake_migrate.snowflake_type() THEN 'int8'::regtype ELSE c.old_type END, c.new_default)::snowflake_migrate.key_column;
 	END LOOP;
-	FOR statement IN SELECT u.s FROM unnest(filled) WITH ORDINALITY AS c (relid, attnum, name, role, old_type, new_type, place) JOIN pg_class AS r ON r.oid = c.relid, LATERAL (VALUES
-			(format('ALTER SEQUENCE %s OWNER TO %s', sequences[c.place], snowflake_migrate.role_name(r.relowner))),
-			(format('ALTER SEQUENCE %s OWNED BY %s.%I', sequences[c.place], c.relid::regclass, c.name)),
-			(format('SELECT setval(%L, max(%I)) FROM %s', sequences[c.place], c.name, c.relid::regclass))) AS u (s) LOOP
-		EXECUTE statement;
-		RETURN NEXT statement;
-	END LOOP;
+	statements := statements || ARRAY(SELECT * FROM snowflake_migrate.statements_for(columns)) || after;
+	PERFORM snowflake_migrate.run(statements);
+	RETURN QUERY SELECT * FROM unnest(statements);
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.leave(text[]) IS 'keys that mint become bigints that a sequence fills; returns the statements';
+COMMENT ON FUNCTION snowflake_migrate.leave(text[]) IS 'convert keys with snowflakes to bigints filled by a sequence; returns the statements';
 
 -- The plan
 
@@ -1073,7 +1110,6 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.trial(snowflake_migrate.key_column[]) IS 'what changing the types of columns fails on, tried on empty tables';
 
 -- Types in which a value of the given types is: arrays, domains, composite types, ranges
 CREATE FUNCTION snowflake_migrate.types_of(base oid[]) RETURNS SETOF oid
@@ -1091,27 +1127,23 @@ AS $$
 	)
 	SELECT f.oid FROM found AS f
 $$;
-COMMENT ON FUNCTION snowflake_migrate.types_of(oid[]) IS 'types, and those that are made of them';
 
 -- What a conversion would fail on
-CREATE FUNCTION snowflake_migrate.obstacles(targets text[], type regtype DEFAULT 'pg_catalog.int8',
-	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
-	RETURNS TABLE (object text, detail text, advice text)
+CREATE FUNCTION snowflake_migrate.obstacles(columns snowflake_migrate.key_column[]) RETURNS TABLE (object text, detail text, advice text)
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
-	columns snowflake_migrate.key_column[] := ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c);
-	changed snowflake_migrate.key_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_type <> c.old_type);
-	hanging snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(changed) AS h);
+	changed constant snowflake_migrate.key_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_type <> c.old_type);
+	hanging constant snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(changed) AS h);
+	tables constant oid[] := ARRAY(SELECT k.relid FROM snowflake_migrate.in_trees(columns) AS k
+		UNION SELECT u FROM snowflake_migrate.foreign_keys(changed) AS f, unnest(ARRAY[f.conrelid, f.confrelid]) AS u);
+	is_super constant boolean := (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user);
 BEGIN
 	-- whose they are
 	RETURN QUERY
 		WITH owned (object, owner) AS (
-			SELECT 'table ' || r.relid::regclass, c.relowner
-				FROM (SELECT k.relid FROM snowflake_migrate.in_trees(columns) AS k
-					UNION SELECT f.conrelid FROM pg_constraint AS f JOIN snowflake_migrate.in_trees(changed) AS k
-						ON f.contype = 'f' AND (f.conrelid = k.relid AND k.attnum = ANY (f.conkey) OR f.confrelid = k.relid AND k.attnum = ANY (f.confkey))) AS r
-					JOIN pg_class AS c ON c.oid = r.relid
+			SELECT 'table ' || c.oid::regclass, c.relowner FROM pg_class AS c
+				WHERE c.oid IN (SELECT k.relid FROM snowflake_migrate.in_trees(columns) AS k UNION SELECT f.conrelid FROM snowflake_migrate.foreign_keys(changed) AS f)
 		UNION ALL
 			SELECT pg_describe_object(d.classid, d.objid, 0), CASE d.kind
 					WHEN 'view' THEN (SELECT c.relowner FROM pg_class AS c WHERE c.oid = d.objid)
@@ -1127,20 +1159,32 @@ BEGIN
 			FROM owned AS o WHERE NOT pg_has_role(o.owner, 'USAGE');
 
 	-- neither the largest key nor a foreign key can be checked with rows that are not seen
-	RETURN QUERY SELECT format('table %s', c.oid::regclass), 'Row security hides rows of it, though you may act as its owner.',
-			format('ALTER TABLE %s NO FORCE ROW LEVEL SECURITY for the time of the conversion, or call it as a role with BYPASSRLS.', c.oid::regclass)
+	RETURN QUERY SELECT format('table %s', c.oid::regclass), 'Row-level security hides rows of it, although you may act as its owner.',
+			format('ALTER TABLE %s NO FORCE ROW LEVEL SECURITY during the conversion, or call it as a role with BYPASSRLS.', c.oid::regclass)
 		FROM pg_class AS c
-		WHERE c.oid IN (SELECT k.relid FROM snowflake_migrate.in_trees(columns) AS k
-				UNION SELECT unnest(ARRAY[f.conrelid, f.confrelid]) FROM pg_constraint AS f JOIN snowflake_migrate.in_trees(changed) AS k
-					ON f.contype = 'f' AND (f.conrelid = k.relid AND k.attnum = ANY (f.conkey) OR f.confrelid = k.relid AND k.attnum = ANY (f.confkey)))
+		WHERE c.oid = ANY (tables)
 			AND pg_has_role(c.relowner, 'USAGE') AND row_security_active(c.oid);
 
-	RETURN QUERY SELECT h.object, 'It depends on what has to be dropped for a while, in a way that is not known here.',
-			'Drop it before, and create it again afterwards.'
+	-- what is dropped is created again, by the caller, and then given to its owner
+	RETURN QUERY SELECT DISTINCT h.object, format('Role "%s" may not create anything in schema %I.', r.rolname, n.nspname), format('GRANT CREATE ON SCHEMA %I TO %I;', n.nspname, r.rolname)
+		FROM unnest(hanging) AS h LEFT JOIN pg_class AS c ON h.kind = 'view' AND c.oid = h.objid LEFT JOIN pg_proc AS p ON h.kind = 'function' AND p.oid = h.objid
+			JOIN pg_namespace AS n ON n.oid = coalesce(c.relnamespace, p.pronamespace)
+			JOIN pg_roles AS r ON r.rolname = current_user OR r.oid = coalesce(c.relowner, p.proowner)
+		WHERE NOT is_super AND NOT has_schema_privilege(r.oid, n.oid, 'CREATE');
+
+	RETURN QUERY SELECT h.object, 'It must be dropped temporarily, and cannot be re-created unchanged.',
+			'Drop it first, and re-create it afterwards.'
 		FROM unnest(hanging) AS h WHERE h.kind = 'obstacle';
 
+	-- ALTER TABLE changes the columns of one tree of tables
+	RETURN QUERY SELECT DISTINCT format('table %s', i.inhrelid::regclass), format('It inherits column %I from several tables.', k.name),
+			format('ALTER TABLE %s NO INHERIT all but one of them.', i.inhrelid::regclass)
+		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_inherits AS i ON i.inhrelid = k.relid
+			JOIN pg_attribute AS a ON a.attrelid = i.inhparent AND a.attname = k.name AND NOT a.attisdropped
+		GROUP BY i.inhrelid, k.name HAVING count(DISTINCT i.inhparent) > 1;
+
 	RETURN QUERY SELECT DISTINCT format('table %s', c.oid::regclass), format('It is partitioned by column %I, whose type changes.', a.attname),
-			'Keep this key out, or copy the table to a new one.'
+			'Exclude this key, or copy the table to a new one.'
 		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid
 			JOIN pg_partitioned_table AS p ON p.partrelid = c.oid JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
 		WHERE k.attnum = ANY (p.partattrs)
@@ -1148,34 +1192,32 @@ BEGIN
 				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.refobjsubid = k.attnum);
 
 	RETURN QUERY SELECT DISTINCT format('column %s.%I', u.oid::regclass, a.attname), format('It has the row type of table %s.', k.relid::regclass),
-			'Drop it before, and create it again afterwards.'
+			'Drop it first, and re-create it afterwards.'
 		FROM pg_attribute AS a JOIN pg_class AS u ON u.oid = a.attrelid AND u.relkind IN ('r', 'p', 'm', 'f'),
 			snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid
 		WHERE a.atttypid = ANY (ARRAY(SELECT snowflake_migrate.types_of(ARRAY(SELECT r.reltype FROM snowflake_migrate.in_trees(changed) AS i JOIN pg_class AS r ON r.oid = i.relid))))
 			AND a.atttypid IN (SELECT snowflake_migrate.types_of(ARRAY[c.reltype]));
 
 	RETURN QUERY SELECT DISTINCT format('table %s', c.oid::regclass), format('It is a table of type %s.', c.reloftype::regtype),
-			format('ALTER TABLE %s NOT OF makes it one of its own.', c.oid::regclass)
+			format('Detach it from the type with ALTER TABLE %s NOT OF.', c.oid::regclass)
 		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid WHERE c.reloftype <> 0;
 
 	RETURN QUERY SELECT DISTINCT format('foreign key %I of table %s', f.conname, f.conrelid::regclass),
-			'Its triggers are not enabled as they are created, and only a superuser can set that again.',
-			'Call it as a superuser, or have the triggers enabled.'
-		FROM snowflake_migrate.in_trees(changed) AS k
-			JOIN pg_constraint AS f ON f.contype = 'f' AND (f.conrelid = k.relid AND k.attnum = ANY (f.conkey) OR f.confrelid = k.relid AND k.attnum = ANY (f.confkey))
-			JOIN pg_trigger AS t ON t.tgconstraint = f.oid AND t.tgenabled <> 'O'
-		WHERE NOT (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user);
+			'Its triggers are not in their initial state, and only a superuser can restore such a state.',
+			'Call it as a superuser, or have a superuser enable the triggers.'
+		FROM snowflake_migrate.foreign_keys(changed) AS f JOIN pg_trigger AS t ON t.tgconstraint = f.oid AND t.tgenabled <> 'O'
+		WHERE NOT is_super;
 
 	RETURN QUERY SELECT DISTINCT format('publication %I', p.pubname),
-			format('It has a filter on %s.%I, and PostgreSQL takes no type of an extension there.', a.attrelid::regclass, a.attname),
+			format('It has a filter on %s.%I, where PostgreSQL does not accept types of extensions.', a.attrelid::regclass, a.attname),
 			'Make this key a bigint, or publish the table without the filter.'
 		FROM unnest(changed) AS c, snowflake_migrate.in_trees(ARRAY[c]) AS k
 			JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
 			JOIN pg_publication_rel AS r ON r.prrelid = k.relid JOIN pg_publication AS p ON p.oid = r.prpubid
 		WHERE c.new_type = snowflake_migrate.snowflake_type() AND pg_get_expr(r.prqual, r.prrelid) ~ ('\m' || regexp_replace(a.attname, '(\W)', '\\\1', 'g') || '\M');
 
-	RETURN QUERY SELECT format('column %s.%I', a.attrelid::regclass, a.attname), 'A partition or child has an expression of its own for it.',
-			'Drop it before, and create it again afterwards.'
+	RETURN QUERY SELECT format('column %s.%I', a.attrelid::regclass, a.attname), 'A partition or child table has a different expression for it.',
+			'Drop it first, and re-create it afterwards.'
 		FROM unnest(hanging) AS d
 			JOIN pg_attribute AS top ON d.kind = 'generated' AND top.attrelid = d.objid AND top.attnum = d.objsubid,
 			snowflake_migrate.tree(d.objid) AS member JOIN pg_attribute AS a ON a.attrelid = member
@@ -1197,7 +1239,7 @@ BEGIN
 			WHERE x.extname = 'timescaledb' AND d.classid = 'pg_class'::regclass AND d.objid = to_regclass('_timescaledb_catalog.dimension')) THEN
 		RETURN QUERY EXECUTE $q$
 			SELECT DISTINCT format('column %s.%I', a.attrelid::regclass, a.attname), 'TimescaleDB divides the table by it.',
-					'Keep this key out: it stays a bigint.'
+					'Exclude this key: it stays a bigint.'
 				FROM snowflake_migrate.in_trees($1) AS k JOIN pg_attribute AS a ON a.attrelid = k.relid AND a.attnum = k.attnum
 					JOIN pg_class AS c ON c.oid = k.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace
 					JOIN _timescaledb_catalog.hypertable AS h ON h.schema_name = n.nspname AND h.table_name = c.relname
@@ -1205,11 +1247,10 @@ BEGIN
 	END IF;
 
 	RETURN QUERY SELECT format('table %s', t.relid::regclass), format('PostgreSQL says: %s', t.error),
-			'Change what it complains of before.'
+			'Remove the cause first.'
 		FROM snowflake_migrate.trial(changed) AS t;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.obstacles(text[], regtype, text[], regtype) IS 'what a conversion would fail on, and what to do about it';
 
 -- What will break that no foreign key tells of
 CREATE FUNCTION snowflake_migrate.breaks(columns snowflake_migrate.key_column[], type regtype)
@@ -1228,28 +1269,30 @@ DECLARE
 BEGIN
 	-- columns that hold keys by their names, and arrays
 	RETURN QUERY SELECT format('column %s.%I', c.oid::regclass, a.attname),
-			CASE WHEN t.typcategory = 'A' THEN format('It is of type %s, and may hold keys.', format_type(a.atttypid, a.atttypmod))
-				ELSE format('It is of type %s, and by its name it may hold keys.', format_type(a.atttypid, a.atttypmod)) END,
+			CASE WHEN t.typcategory = 'A' THEN format('Its type is %s, and it may hold keys.', format_type(a.atttypid, a.atttypmod))
+				ELSE format('Its type is %s, and its name suggests that it holds keys.', format_type(a.atttypid, a.atttypmod)) END,
 			CASE WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int2[]'::regtype, 'int4[]'::regtype)
 				THEN format('If so: widen => ''{%s.%s}''', replace(c.oid::regclass::text, '"', '\"'), replace(quote_ident(a.attname), '"', '\"'))
 				ELSE 'If so: change its type.' END
 		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid JOIN pg_type AS t ON t.oid = a.atttypid
-		WHERE c.relnamespace = ANY (namespaces) AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+		WHERE c.relnamespace = ANY (namespaces) AND c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition
 			AND a.attnum > 0 AND NOT a.attisdropped AND a.attinhcount = 0 AND a.atttypid = ANY (narrow)
 			AND NOT EXISTS (SELECT FROM unnest(columns) AS k WHERE k.relid = c.oid AND k.attnum = a.attnum)
-			AND (t.typcategory IN ('A', 'C') OR a.attname ~ '(^|_)(ids?|refs?|by|actor|path|parent|owner|mentions|keys?)$'
+			AND (t.typcategory IN ('A', 'C') OR EXISTS (SELECT FROM snowflake_migrate.in_trees(changed) AS i JOIN pg_constraint AS f ON f.contype = 'f' AND f.confrelid = i.relid
+					WHERE f.conrelid = c.oid AND f.conkey[array_position(f.confkey, i.attnum)] = a.attnum)
+				OR a.attname ~ '(^|_)(ids?|refs?|by|actor|path|parent|owner|mentions|keys?)$'
 				OR a.attname IN (SELECT k.name FROM unnest(columns) AS k))
 		ORDER BY 1;
 
-	RETURN QUERY SELECT format('type %s', t.oid::regtype), CASE t.typtype WHEN 'd' THEN 'It is a domain of an integer.' ELSE 'It is made of integers.' END,
-			'If it is for keys: make it one of bigint, or of the new type.'
+	RETURN QUERY SELECT format('type %s', t.oid::regtype), CASE t.typtype WHEN 'd' THEN 'It is a domain of an integer.' ELSE 'It contains integers.' END,
+			'If it is for keys: base it on bigint or on the new type.'
 		FROM pg_type AS t LEFT JOIN pg_class AS c ON c.oid = t.typrelid
 		WHERE t.oid = ANY (narrow) AND t.typnamespace = ANY (namespaces) AND (t.typtype = 'd' OR t.typtype = 'c' AND c.relkind = 'c' OR t.typtype = 'r')
 		ORDER BY 1;
 
 	RETURN QUERY SELECT f.kind || ' ' || f.name, format('It has integers or sequences in its %s.', f.places),
-			CASE WHEN f.places LIKE '%sequence%' THEN 'What it takes from a sequence comes from snowflake_next(), or from INSERT ... RETURNING. ' ELSE '' END
-			|| CASE WHEN f.places <> 'sequence' THEN 'What is for keys becomes bigint.' ELSE '' END
+			CASE WHEN f.places LIKE '%sequence%' THEN 'Replace the sequence by snowflake_next() or INSERT ... RETURNING. ' ELSE '' END
+			|| CASE WHEN f.places <> 'sequence' THEN 'Change integers that hold keys to bigint.' ELSE '' END
 		FROM (SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END AS kind, p.oid::regprocedure::text AS name, concat_ws(', ',
 				CASE WHEN EXISTS (SELECT FROM unnest(coalesce(p.proallargtypes, p.proargtypes::oid[]), p.proargmodes) AS u (t, mode)
 					WHERE t = ANY (narrow) AND coalesce(mode, 'i') NOT IN ('o', 't')) THEN 'arguments' END,
@@ -1267,8 +1310,6 @@ BEGIN
 			SELECT i.relid, i.attnum FROM snowflake_migrate.in_trees(changed) AS i
 		), used AS (
 			SELECT DISTINCT d.classid, d.objid FROM k JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum
-		UNION
-			SELECT d.classid, d.objid FROM snowflake_migrate.dependents(changed) AS d
 		), texts (object, expression) AS (
 			SELECT format('column %s.%I', a.attrelid::regclass, a.attname), pg_get_expr(e.adbin, e.adrelid)
 				FROM used AS u JOIN pg_attrdef AS e ON u.classid = 'pg_attrdef'::regclass AND e.oid = u.objid
@@ -1281,42 +1322,34 @@ BEGIN
 			SELECT format('constraint %I of table %s', c.conname, c.conrelid::regclass), pg_get_constraintdef(c.oid)
 				FROM used AS u JOIN pg_constraint AS c ON u.classid = 'pg_constraint'::regclass AND c.oid = u.objid WHERE c.contype = 'c'
 		UNION ALL
-			SELECT pg_describe_object('pg_policy'::regclass, p.oid, 0), concat_ws(' ', pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid))
-				FROM used AS u JOIN pg_policy AS p ON u.classid = 'pg_policy'::regclass AND p.oid = u.objid
-		UNION ALL
-			SELECT CASE v.relkind WHEN 'm' THEN 'materialized view ' ELSE 'view ' END || v.oid::regclass, pg_get_viewdef(v.oid)
-				FROM used AS u JOIN pg_class AS v ON u.classid = 'pg_class'::regclass AND v.oid = u.objid AND v.relkind IN ('v', 'm')
-		UNION ALL
-			SELECT pg_describe_object('pg_trigger'::regclass, t.oid, 0), pg_get_triggerdef(t.oid)
-				FROM used AS u JOIN pg_trigger AS t ON u.classid = 'pg_trigger'::regclass AND t.oid = u.objid WHERE NOT t.tgisinternal
+			SELECT h.object, h.creates[1] FROM snowflake_migrate.hanging(changed) AS h WHERE h.kind IN ('view', 'rule', 'trigger', 'policy')
 		)
-		SELECT t.object, format('Its expression cuts or converts numbers: %s', substring(t.expression FROM '(?i).{0,30}\m' || truncating || '.{0,40}')),
-				'See that it takes numbers of 19 digits.'
+		SELECT t.object, format('Its expression truncates or converts numbers: %s', substring(t.expression FROM '(?i).{0,30}\m' || truncating || '.{0,40}')),
+				'Make sure that it accepts numbers of 19 digits.'
 			FROM texts AS t WHERE t.expression ~* ('\m' || truncating) ORDER BY 1;
 
 	IF as_text THEN
-		RETURN QUERY SELECT f.object, 'JSON has a snowflake as a string, where it had a number.', 'See that what reads it takes a string.'
+		RETURN QUERY SELECT f.object, 'In JSON, a snowflake is a string where there was a number.', 'Make sure that its readers accept a string.'
 			FROM (SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END || ' ' || p.oid::regprocedure
 					FROM pg_proc AS p
 					WHERE p.oid = ANY (functions) AND coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) ~* to_json
 				UNION SELECT 'view ' || c.oid::regclass FROM pg_class AS c
 					WHERE c.relnamespace = ANY (namespaces) AND c.relkind IN ('v', 'm') AND pg_get_viewdef(c.oid) ~* to_json) AS f (object)
 			ORDER BY 1;
-		RETURN QUERY SELECT 'clients that make JSON of rows in the database',
-				'JSON has a snowflake as a string: row_to_json(), to_jsonb() and the like give "id": "42" where they gave "id": 42.', 'Look for them in the application.';
+		RETURN QUERY SELECT 'clients that convert rows to JSON in the database',
+				'In JSON, a snowflake is a string: row_to_json(), to_jsonb() and the like give "id": "42" where they gave "id": 42.', 'Look for them in the application.';
 	ELSE
-		RETURN QUERY SELECT 'clients in JavaScript', 'JSON has a bigint as a number, which JavaScript rounds above 2^53.', 'Cast it to text there, or make keys snowflakes.';
+		RETURN QUERY SELECT 'clients in JavaScript', 'In JSON, a bigint is a number, which JavaScript rounds above 2^53.', 'Cast it to text there, or convert the keys to snowflakes.';
 	END IF;
 
 	RETURN QUERY SELECT format('publication %I', p.pubname), format('It publishes %s of these tables.', count(DISTINCT t.relid)),
-			'First widen the columns of subscribers. A change of type is not replicated, and a number that does not fit stops a subscription.'
+			'Widen the columns of subscribers first. A change of type is not replicated, and a number that does not fit stops a subscription.'
 		FROM pg_publication AS p, pg_get_publication_tables(p.pubname) AS t
 		WHERE t.relid IN (SELECT i.relid FROM snowflake_migrate.in_trees(changed) AS i) GROUP BY p.pubname;
-	RETURN QUERY SELECT format('table %s', s.srrelid::regclass), 'A subscription fills it.', 'Stop the subscription meanwhile, and see that the publisher sends keys of its own.'
+	RETURN QUERY SELECT format('table %s', s.srrelid::regclass), 'A subscription fills it.', 'Disable the subscription meanwhile, and make sure that the publisher sends keys of its own.'
 		FROM pg_subscription_rel AS s WHERE s.srrelid IN (SELECT i.relid FROM snowflake_migrate.in_trees(changed) AS i);
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.breaks(snowflake_migrate.key_column[], regtype) IS 'what will not work any more with large keys, and no foreign key tells of';
 
 -- Layouts in which an ID that was minted recently dates from then: every preset, and the
 -- recipes that people copy.
@@ -1351,6 +1384,8 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.layouts_for(bigint, timestamptz) IS 'layouts in which an ID dates from when it was minted, or from the year before';
 
+-- Changes nothing.  Reads the smallest and largest keys, and tries the types on temporary tables
+-- that are rolled back.
 CREATE FUNCTION snowflake_migrate.plan(targets text[], type regtype DEFAULT 'pg_catalog.int8',
 	widen text[] DEFAULT '{}', references_type regtype DEFAULT 'pg_catalog.int8')
 	RETURNS TABLE (finding text, object text, detail text, advice text)
@@ -1360,25 +1395,21 @@ DECLARE
 	columns snowflake_migrate.key_column[] := ARRAY(SELECT k FROM snowflake_migrate.columns(targets, type, widen, references_type) AS k);
 	home constant text := snowflake_migrate.home();
 	changed snowflake_migrate.key_column[] := ARRAY(SELECT k FROM unnest(columns) AS k WHERE k.new_type <> k.old_type);
-	filled snowflake_migrate.key_column[];
-	hanging snowflake_migrate.hanging[];
+	filled snowflake_migrate.key_column[] := ARRAY(SELECT k FROM unnest(columns) AS k WHERE k.new_default IS NOT NULL);
+	hanging snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(changed) AS h);
 	k snowflake_migrate.key_column;
 	bytes bigint;
 	largest bigint;
 	now_id bigint;
 BEGIN
-	filled := ARRAY(SELECT c FROM unnest(columns) AS c
-		WHERE c.role = 'key' AND snowflake_migrate.column_default(c.relid, c.attnum) IS DISTINCT FROM home || '.snowflake_next()');
-	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(changed) AS h);
-
-	FOR k IN SELECT c.* FROM unnest(columns) WITH ORDINALITY AS c (relid, attnum, name, role, old_type, new_type, place)
-			ORDER BY array_position(ARRAY['key', 'reference', 'widened'], c.role), c.place LOOP
+	FOR k IN SELECT c.* FROM unnest(columns) AS c
+			ORDER BY array_position(ARRAY['key', 'reference', 'widened'], c.role), c.relid::regclass::text COLLATE "C", c.attnum LOOP
 		finding := k.role;
 		object := format('column %s.%I', k.relid::regclass, k.name);
 		detail := CASE WHEN k.new_type <> k.old_type THEN format('%s becomes %s', snowflake_migrate.type_name(k.old_type), snowflake_migrate.type_name(k.new_type))
 			ELSE format('stays %s', snowflake_migrate.type_name(k.old_type)) END
 			|| CASE WHEN k.role <> 'key' THEN '.'
-				WHEN EXISTS (SELECT FROM unnest(filled) AS f WHERE f.relid = k.relid AND f.attnum = k.attnum) THEN '; new rows get snowflakes.'
+				WHEN k.new_default IS NOT NULL THEN '; new rows get snowflakes.'
 				ELSE '; new rows get snowflakes already.' END;
 		RETURN NEXT;
 	END LOOP;
@@ -1392,20 +1423,21 @@ BEGIN
 	IF filled <> '{}' OR changed <> '{}' THEN
 		finding := 'lock';
 		object := format('%s tables', (SELECT count(DISTINCT c.relid) FROM unnest(changed || filled) AS c));
-		detail := CASE WHEN bytes > 0 THEN format('Offline they are locked together, also against reading: %s are rewritten, which at 20 MB a second takes %s.',
+		detail := CASE WHEN bytes > 0 THEN format('Offline, all are locked at once, even for readers: %s are rewritten, which at 20 MB a second takes %s.',
 				pg_size_pretty(bytes), date_trunc('second', bytes / 2e7 * interval '1 s') + interval '1 s')
 			ELSE 'They are locked for a moment; nothing is rewritten.' END;
-		advice := CASE WHEN bytes > 2e8 THEN 'Try it with a copy, or migrate online: snowflake_migrate.fill().' END;
+		advice := CASE WHEN bytes > 2e8 THEN 'Try it on a copy, or migrate online: snowflake_migrate.fill().' END;
 		RETURN NEXT;
 	END IF;
 	RETURN QUERY SELECT CASE h.kind WHEN 'generated' THEN 'moved' ELSE 're-created' END, h.object,
-			CASE h.kind WHEN 'generated' THEN 'It is dropped and added again, behind all other columns.'
-				WHEN 'body' THEN 'Its body is replaced for a while.'
-				ELSE CASE WHEN h.late IS NULL THEN 'As it is.' ELSE 'As it is, and refreshed.' END END,
-			CASE h.kind WHEN 'generated' THEN 'INSERT without a list of columns, COPY and SELECT * have another order.' END
+			CASE h.kind WHEN 'generated' THEN 'It is dropped, and added again behind all other columns.'
+				WHEN 'body' THEN 'Its body is replaced temporarily.'
+				ELSE CASE WHEN h.late IS NULL THEN 'Without changes.' ELSE 'Without changes, and refreshed.' END END,
+			CASE h.kind WHEN 'generated' THEN 'INSERT without a list of columns, COPY and SELECT * use another order of columns.' END
 		FROM unnest(hanging) AS h WHERE h.kind <> 'obstacle' ORDER BY h.depth, h.object;
 	RETURN QUERY SELECT 'dropped', 'sequence ' || s::regclass,
-			CASE WHEN a.attidentity <> '' THEN 'It is that of an identity.' ELSE 'Nothing else uses it.' END, NULL::text
+			CASE a.attidentity WHEN '' THEN 'Nothing else uses it.' WHEN 'd' THEN 'It belongs to an identity column.'
+				ELSE 'It is that of an identity; GENERATED ALWAYS goes with it, and rows can be inserted with any number.' END, NULL::text
 		FROM unnest(filled) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid AND a.attnum = c.attnum, snowflake_migrate.sequences(c.relid, c.attnum) AS s
 		WHERE a.attidentity <> '' OR s IN (SELECT snowflake_migrate.droppable(filled)) ORDER BY 2;
 	RETURN QUERY SELECT DISTINCT 'kept', 'sequence ' || s::regclass, 'The column does not own it, or something else uses it.', NULL::text
@@ -1413,9 +1445,9 @@ BEGIN
 		WHERE a.attidentity = '' AND s NOT IN (SELECT snowflake_migrate.droppable(filled)) ORDER BY 2;
 
 	-- what is in the way
-	RETURN QUERY SELECT 'blocks', o.* FROM snowflake_migrate.obstacles(targets, type, widen, references_type) AS o;
+	RETURN QUERY SELECT 'blocks', o.* FROM snowflake_migrate.obstacles(columns) AS o;
 	RETURN QUERY SELECT 'online', o.* FROM snowflake_migrate.online_obstacles(columns) AS o;
-	RETURN QUERY SELECT 'online', 'function ' || p.oid::regprocedure, format('It inserts into %s without a list of columns, and columns that change come to stand behind the others.', t.name),
+	RETURN QUERY SELECT 'online', 'function ' || p.oid::regprocedure, format('It inserts into %s without a list of columns, and converted columns move behind the others.', t.name),
 			'Name the columns.'
 		FROM (SELECT DISTINCT c.relid::regclass AS name, regexp_replace(r.relname, '(\W)', '\\\1', 'g') AS pattern FROM unnest(changed) AS c JOIN pg_class AS r ON r.oid = c.relid) AS t
 			JOIN pg_proc AS p ON p.prosrc ~* ('\minsert\s+into\s+(\w+\.)?"?' || t.pattern || '"?\s+(select|values)\M')
@@ -1424,7 +1456,7 @@ BEGIN
 			WHERE f.pronamespace IN (SELECT u.relnamespace FROM unnest(columns) AS c JOIN pg_class AS u ON u.oid = c.relid))) ORDER BY 2;
 	IF changed <> '{}' THEN
 		RETURN QUERY VALUES ('online', 'statements that insert without a list of columns',
-			'Columns that change come to stand behind the others, and the old ones stay where they are until finish().', 'Name the columns, in clients as well.');
+			'Converted columns move behind the others at the swap; COPY finds further columns from fill() to finish().', 'Name the columns, in clients as well.');
 	END IF;
 	EXECUTE format('SELECT %s.snowflake_lower_bound(now())::int8', home) INTO now_id;
 	FOREACH k IN ARRAY changed LOOP
@@ -1445,7 +1477,7 @@ BEGIN
 			finding := 'blocks';
 			object := format('column %s.%I', k.relid::regclass, k.name);
 			detail := format('Its largest key, %s, is not below the next snowflake, which is about %s.', largest, now_id);
-			advice := 'If these keys are snowflakes, use their layout and run snowflake_advance(), or correct what is ahead of the clock.';
+			advice := 'If these keys are snowflakes, use their layout and run snowflake_advance(), or correct the keys that are ahead of the clock.';
 			RETURN NEXT;
 		END IF;
 		-- IDs of another generator: 40 bits are more than a serial counts to
@@ -1461,7 +1493,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.plan(text[], regtype, text[], regtype) IS
-	'what a conversion would do, how long it takes, what is in its way, and what will break';
+	'what a conversion would do, how long it takes, what prevents it, and what will break';
 
 -- Conversion of tables in use
 --
@@ -1532,12 +1564,11 @@ AS $$
 BEGIN
 	IF (TG_OP <> 'INSERT' AND OLD.written_by <> current_user OR TG_OP <> 'DELETE' AND NEW.written_by <> current_user)
 		AND NOT (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user) THEN
-		RAISE EXCEPTION 'rows of table % belong to the role that writes them', TG_RELID::regclass USING ERRCODE = 'insufficient_privilege';
+		RAISE EXCEPTION 'rows of table % must name the role that writes them', TG_RELID::regclass USING ERRCODE = 'insufficient_privilege';
 	END IF;
 	RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.guard() IS 'rows of a migration name who has written them';
 DO $$
 DECLARE
 	name pg_catalog.text;
@@ -1565,13 +1596,13 @@ CREATE FUNCTION snowflake_migrate.new_name(old name) RETURNS name
 BEGIN ATOMIC
 	SELECT ('snowflake_new_' || CASE WHEN octet_length($1::text) <= 48 THEN $1::text ELSE left($1::text, 10) || '_' || md5($1::text) END)::name;
 END;
-COMMENT ON FUNCTION snowflake_migrate.new_name(name) IS 'the name of what is to replace an object';
+
+-- The name of an object that was replaced
 CREATE FUNCTION snowflake_migrate.old_name(name name) RETURNS name
 	LANGUAGE sql IMMUTABLE
 BEGIN ATOMIC
 	SELECT ('snowflake_old_' || substr(snowflake_migrate.new_name($1)::text, 15))::name;
 END;
-COMMENT ON FUNCTION snowflake_migrate.old_name(name) IS 'the name of an object that was replaced';
 
 -- The trigger that keeps the other columns of a table, and its function.  Triggers fire in the
 -- order of their names: this is the last one, behind all ASCII letters.
@@ -1580,7 +1611,6 @@ CREATE FUNCTION snowflake_migrate.sync_name(relation name) RETURNS name
 BEGIN ATOMIC
 	SELECT ('~' || snowflake_migrate.new_name($1)::text)::name;
 END;
-COMMENT ON FUNCTION snowflake_migrate.sync_name(name) IS 'the trigger that keeps the other columns of a table';
 
 -- Columns of the migration, in each table of their trees, and what the swap changes of them
 CREATE TYPE snowflake_migrate.shadow_column AS (
@@ -1598,8 +1628,8 @@ CREATE TYPE snowflake_migrate.shadow_column AS (
 	is_not_null boolean,
 	not_null name			-- that constraint, which has a name from version 18 on
 );
-COMMENT ON TYPE snowflake_migrate.shadow_column IS 'a column of the migration of tables in use';
 
+-- The columns of the migration that get a second column, or also those whose default changes
 CREATE FUNCTION snowflake_migrate.shadows(with_defaults boolean DEFAULT false) RETURNS SETOF snowflake_migrate.shadow_column
 	LANGUAGE sql STABLE ROWS 100
 BEGIN ATOMIC
@@ -1612,16 +1642,14 @@ BEGIN ATOMIC
 		WHERE a.attname = s.column_name AND (s.new_type IS NOT NULL OR $1)
 		ORDER BY 1, 2, 3;
 END;
-COMMENT ON FUNCTION snowflake_migrate.shadows(boolean) IS 'the columns of the migration that get a second column, or also those whose default changes';
 
 -- The same as those that a conversion under one lock has
 CREATE FUNCTION snowflake_migrate.shadow_keys() RETURNS snowflake_migrate.key_column[]
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(array_agg((s.relid, s.attnum, s.name, s.role, NULL, NULL)::snowflake_migrate.key_column), '{}')
+	SELECT coalesce(array_agg((s.relid, s.attnum, s.name, s.role, NULL, NULL, NULL)::snowflake_migrate.key_column), '{}')
 		FROM snowflake_migrate.shadows() AS s WHERE s.relid = s.top
 $$;
-COMMENT ON FUNCTION snowflake_migrate.shadow_keys() IS 'the columns that get a second column, topmost ones';
 
 -- What speaks against doing it in use
 CREATE FUNCTION snowflake_migrate.online_obstacles(columns snowflake_migrate.key_column[]) RETURNS TABLE (object text, detail text, advice text)
@@ -1630,20 +1658,31 @@ AS $$
 DECLARE
 	changed snowflake_migrate.key_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.new_type <> c.old_type);
 BEGIN
-	RETURN QUERY SELECT format('column %s.%I', d.objid::regclass, a.attname), 'It is generated from a column that changes.',
-			format('ALTER TABLE %s ALTER COLUMN %I DROP EXPRESSION, and a trigger that sets it; or convert offline.', d.objid::regclass, a.attname)
+	RETURN QUERY SELECT format('column %s.%I', d.objid::regclass, a.attname), 'It is generated from a column that is converted.',
+			format('ALTER TABLE %s ALTER COLUMN %I DROP EXPRESSION, and have a trigger set it; or convert offline.', d.objid::regclass, a.attname)
 		FROM snowflake_migrate.dependents(changed) AS d JOIN pg_attribute AS a ON a.attrelid = d.objid AND a.attnum = d.objsubid
 		WHERE d.kind = 'generated';
-	RETURN QUERY SELECT DISTINCT format('index %s', i.indexrelid::regclass), 'It is that of a partitioned table, on a column that changes.', 'Convert offline.'
+	RETURN QUERY SELECT DISTINCT format('index %s', i.indexrelid::regclass), 'It is an index of a partitioned table on a column that is converted.', 'Convert offline.'
 		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = k.relid AND d.refobjsubid = k.attnum
 			JOIN pg_index AS i ON d.classid IN ('pg_class'::regclass, 'pg_constraint'::regclass) AND i.indrelid = k.relid
 				AND (k.attnum = ANY (i.indkey) OR i.indexrelid = d.objid)
 			JOIN pg_class AS c ON c.oid = k.relid WHERE c.relkind = 'p';
+	RETURN QUERY SELECT DISTINCT format('foreign table %s', c.oid::regclass), 'The table that it stands for has no second column.', 'Convert offline, when that table is.'
+		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid AND c.relkind = 'f';
+	-- what the caller needs for indexes, for functions of triggers, and for build()
+	RETURN QUERY SELECT DISTINCT format('schema %I', n.nspname), format('Role "%s" may not create anything in it.', r.rolname), format('GRANT CREATE ON SCHEMA %I TO %I;', n.nspname, r.rolname)
+		FROM snowflake_migrate.in_trees(changed) AS k JOIN pg_class AS c ON c.oid = k.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+			JOIN pg_roles AS r ON r.rolname = current_user OR r.oid = c.relowner
+		WHERE NOT has_schema_privilege(r.oid, n.oid, 'CREATE') AND NOT (SELECT u.rolsuper FROM pg_roles AS u WHERE u.rolname = current_user);
+	IF NOT has_database_privilege(current_database(), 'TEMPORARY') THEN
+		RETURN QUERY SELECT format('database %I', current_database()), 'You may not create temporary tables in it.',
+			format('GRANT TEMPORARY ON DATABASE %I TO %I;', current_database(), current_user);
+	END IF;
 	-- triggers and rules that apply in whatever role the session has; a trigger of certain
 	-- columns does not fire, for the columns that are filled are others
 	RETURN QUERY SELECT DISTINCT format('%s %I on table %s', f.kind, f.name, f.relid::regclass),
-			'It applies to replicated rows as well, and so would to each row that is filled.',
-			format('Have it disabled, or enabled as %ss are by default, until the tables are filled.', f.kind)
+			'It is enabled for replicated rows, so it would also apply to each row that is filled.',
+			format('Disable it, or enable it as %ss are by default, until the tables are filled.', f.kind)
 		FROM (SELECT 'trigger' AS kind, t.tgname AS name, t.tgrelid AS relid FROM pg_trigger AS t
 				WHERE NOT t.tgisinternal AND t.tgenabled IN ('A', 'R') AND t.tgtype & 16 <> 0 AND t.tgattr::text = ''
 					AND t.tgname NOT LIKE '~snowflake\_new\_%'
@@ -1651,12 +1690,11 @@ BEGIN
 				WHERE r.ev_type = '2' AND r.ev_enabled IN ('A', 'R')) AS f
 		WHERE f.relid IN (SELECT k.relid FROM snowflake_migrate.in_trees(changed) AS k);
 	RETURN QUERY SELECT DISTINCT f.* FROM snowflake_migrate.in_trees(changed) AS k, snowflake_migrate.firing(k.relid) AS f;
-	RETURN QUERY SELECT DISTINCT format('column %s.%I', a.attrelid::regclass, a.attname), 'The name is that of a column for the migration.', 'Rename it.'
+	RETURN QUERY SELECT DISTINCT format('column %s.%I', a.attrelid::regclass, a.attname), 'The migration needs this name for a column of its own.', 'Rename it.'
 		FROM unnest(changed) AS c JOIN pg_attribute AS a ON a.attrelid = c.relid
 		WHERE a.attname IN (snowflake_migrate.new_name(c.name), snowflake_migrate.old_name(c.name)) AND NOT EXISTS (SELECT FROM snowflake_migrate.migration);
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.online_obstacles(snowflake_migrate.key_column[]) IS 'what speaks against converting tables in use';
 
 -- Rows are filled as those that are replicated: no trigger of the application fires, and no
 -- foreign key is checked.
@@ -1669,8 +1707,8 @@ AS $$
 		WHERE t.tgrelid = relation AND NOT t.tgisinternal AND t.tgenabled = 'O' AND t.tgtype & 16 <> 0
 			AND NOT has_parameter_privilege('session_replication_role', 'SET')
 $$;
-COMMENT ON FUNCTION snowflake_migrate.firing(oid) IS 'triggers that the caller cannot keep from firing';
 
+-- Let no trigger of a table fire for the rest of the transaction
 CREATE FUNCTION snowflake_migrate.fill_quietly(relation oid) RETURNS void
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1678,7 +1716,7 @@ DECLARE
 	f record;
 BEGIN
 	FOR f IN SELECT * FROM snowflake_migrate.firing(relation) LOOP
-		RAISE EXCEPTION '% is in the way', f.object USING ERRCODE = 'insufficient_privilege', DETAIL = f.detail, HINT = f.advice;
+		RAISE EXCEPTION '% prevents filling the table', f.object USING ERRCODE = 'insufficient_privilege', DETAIL = f.detail, HINT = f.advice;
 	END LOOP;
 	IF has_parameter_privilege('session_replication_role', 'SET') THEN
 		PERFORM set_config('session_replication_role', 'replica', true);
@@ -1686,7 +1724,6 @@ BEGIN
 	PERFORM set_config('row_security', 'off', true);
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.fill_quietly(oid) IS 'let no trigger of a table fire for the rest of the transaction';
 
 -- How many blocks of a table have so many rows
 CREATE FUNCTION snowflake_migrate.blocks_of(relation oid, rows integer) RETURNS bigint
@@ -1694,7 +1731,6 @@ CREATE FUNCTION snowflake_migrate.blocks_of(relation oid, rows integer) RETURNS 
 AS $$
 	SELECT greatest(1, rows / greatest(1, c.reltuples / greatest(1, c.relpages)))::bigint FROM pg_class AS c WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION snowflake_migrate.blocks_of(oid, integer) IS 'how many blocks of a table have so many rows';
 
 -- Take the migration, in a state that a call is for, from other calls and other roles
 CREATE FUNCTION snowflake_migrate.take(VARIADIC states text[]) RETURNS snowflake_migrate.migration
@@ -1712,25 +1748,24 @@ BEGIN
 		WHERE w.written_by <> current_user ORDER BY 1 LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'the migration belongs to role "%"', writer
-			USING ERRCODE = 'insufficient_privilege', DETAIL = 'It has recorded what the next call would run.',
+			USING ERRCODE = 'insufficient_privilege', DETAIL = 'The next call would run statements that this role recorded.',
 				HINT = format('SET ROLE %I first, or delete its rows from the tables of schema snowflake_migrate.', writer);
 	END IF;
 	SELECT * INTO m FROM snowflake_migrate.migration;
 	IF m.state IS NULL AND states <> '{}' THEN
 		RAISE EXCEPTION 'no migration has begun'
-			USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'CALL snowflake_migrate.fill(...) begins one.';
+			USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'CALL snowflake_migrate.fill(...) starts one.';
 	END IF;
 	IF m.state <> ALL (states) AND states <> '{}' THEN
 		RAISE EXCEPTION 'the migration is %', m.state
-			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('This is for one that is %s.', array_to_string(states, ' or ')),
-				HINT = CASE m.state WHEN 'filling' THEN 'CALL snowflake_migrate.fill(...) goes on with it.'
-					WHEN 'filled' THEN 'CALL snowflake_migrate.swap() goes on with it; undo() takes it back.'
-					ELSE 'CALL snowflake_migrate.finish() ends it; undo() takes it back.' END;
+			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('The call needs one that is %s.', array_to_string(states, ' or ')),
+				HINT = CASE m.state WHEN 'filling' THEN 'CALL snowflake_migrate.fill(...) continues it.'
+					WHEN 'filled' THEN 'CALL snowflake_migrate.swap() continues it; undo() reverts it.'
+					ELSE 'CALL snowflake_migrate.finish() completes it; undo() reverts it.' END;
 	END IF;
 	RETURN m;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.take(text[]) IS 'take the migration, or say why not';
 
 -- Begin, or go on with what has begun
 CREATE FUNCTION snowflake_migrate.begin_filling(targets text[], type regtype, widen text[], references_type regtype) RETURNS void
@@ -1742,22 +1777,22 @@ DECLARE
 	o record;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
-		RAISE EXCEPTION 'a migration needs the isolation level READ COMMITTED' USING ERRCODE = 'object_not_in_prerequisite_state';
+		RAISE EXCEPTION 'a migration must run at isolation level READ COMMITTED' USING ERRCODE = 'object_not_in_prerequisite_state';
 	END IF;
 	m := snowflake_migrate.take(VARIADIC '{}');
 	IF m.state IS NOT NULL THEN
 		IF (m.targets, m.type, m.widen, m.references_type) IS DISTINCT FROM (targets, type::text, widen, references_type::text) THEN
 			RAISE EXCEPTION 'another migration has begun'
-				USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('It is of %s to %s.', m.targets, m.type),
-					HINT = 'Go on with it, or undo() it, or finish() it.';
+				USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('It converts %s to %s.', m.targets, m.type),
+					HINT = 'Continue it, or end it with undo() or finish().';
 		END IF;
 		PERFORM snowflake_migrate.take('filling', 'filled');
 		RETURN;
 	END IF;
 	columns := ARRAY(SELECT c FROM snowflake_migrate.columns(targets, type, widen, references_type) AS c);
-	FOR o IN SELECT * FROM snowflake_migrate.obstacles(targets, type, widen, references_type)
+	FOR o IN SELECT * FROM snowflake_migrate.obstacles(columns)
 			UNION ALL SELECT * FROM snowflake_migrate.online_obstacles(columns) LOOP
-		RAISE EXCEPTION '% is in the way of the conversion', o.object
+		RAISE EXCEPTION '% prevents the conversion', o.object
 			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = o.detail, HINT = o.advice;
 	END LOOP;
 	INSERT INTO snowflake_migrate.migration (targets, type, widen, references_type) VALUES (targets, type, widen, references_type);
@@ -1765,10 +1800,9 @@ BEGIN
 		SELECT c.relid::regclass::text, c.name, c.role, CASE WHEN c.new_type <> c.old_type THEN snowflake_migrate.type_name(c.new_type) END
 			FROM unnest(columns) AS c
 			WHERE c.new_type <> c.old_type
-				OR c.role = 'key' AND snowflake_migrate.column_default(c.relid, c.attnum) IS DISTINCT FROM snowflake_migrate.home() || '.snowflake_next()';
+				OR c.new_default IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.begin_filling(text[], regtype, text[], regtype) IS 'begin a migration, or go on with it';
 
 -- One more table gets its new columns, and the trigger that keeps them.  NULL when all have
 -- them, otherwise how long to wait until the next one.
@@ -1809,8 +1843,8 @@ BEGIN
 	RETURN 0;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.add_columns() IS 'give one table its new columns; NULL when all have them';
 
+-- Run statements, one after the other
 CREATE FUNCTION snowflake_migrate.run(statements text[]) RETURNS void
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1822,7 +1856,6 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.run(text[]) IS 'run statements, one after the other';
 
 -- The function that keeps other columns; the trigger that calls it, in each table of a tree:
 -- partitions have it from their parent, children do not.  Rows that are replicated need it, too.
@@ -1834,8 +1867,8 @@ AS $$
 			format(E'BEGIN\n%s\tRETURN NEW;\nEND', kept))
 		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION snowflake_migrate.sync_function(oid, text) IS 'the function of the trigger that keeps other columns, as a statement';
 
+-- The triggers that keep other columns, as statements
 CREATE FUNCTION snowflake_migrate.sync_triggers(relation oid, differs text) RETURNS SETOF text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1846,7 +1879,6 @@ AS $$
 			format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', m::regclass, snowflake_migrate.sync_name(top.relname))]) AS s
 		WHERE top.oid = relation AND (NOT c.relispartition OR m = relation)
 $$;
-COMMENT ON FUNCTION snowflake_migrate.sync_triggers(oid, text) IS 'the triggers that keep other columns, as statements';
 
 -- Fill one batch: rows of some blocks, as they were when the trigger came; later ones are
 -- filled by that.  A row that somebody else has locked is not waited for, so that no deadlock
@@ -1893,7 +1925,6 @@ BEGIN
 	RETURN extract(epoch FROM clock_timestamp() - start) * (1 - load) / load;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.fill_batch(integer, float8, interval) IS 'fill one batch; NULL when all is filled, otherwise how long to pause';
 
 -- Call a function, each time in a transaction of its own, until it returns NULL; what it
 -- returns otherwise is for how many seconds to pause.
@@ -1911,8 +1942,9 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE snowflake_migrate.repeat(text) IS 'run a statement again and again, each time in a transaction of its own';
 
+-- Commits for each table that gets columns, and for each batch.  Locks a table for 200 ms at most to
+-- add its columns, and is otherwise in the way only of who changes a row of the batch.
 CREATE PROCEDURE snowflake_migrate.fill(targets text[], type regtype DEFAULT 'pg_catalog.int8', widen text[] DEFAULT '{}',
 	references_type regtype DEFAULT 'pg_catalog.int8', batch integer DEFAULT 5000, load float8 DEFAULT 0.5, max_lag interval DEFAULT '10 s')
 	LANGUAGE plpgsql
@@ -1928,7 +1960,7 @@ COMMENT ON PROCEDURE snowflake_migrate.fill(text[], regtype, text[], regtype, in
 	'give tables in use new columns, and fill them in batches; the same call goes on after an interruption';
 
 -- The indexes, checks and extended statistics of a table that have a column which changes.
--- index: also that of a primary key or unique constraint; an exclusion constraint is none.
+-- index: also that of a primary key or unique constraint, unless that excludes ranges that overlap.
 -- tail is what follows USING, the name of the constraint, or the name of the statistics.
 CREATE FUNCTION snowflake_migrate.built_objects(relation oid)
 	RETURNS TABLE (kind text, oid oid, name name, tail text, is_unique boolean, constraint_id oid, is_valid boolean, new_name name, is_built boolean)
@@ -1945,9 +1977,8 @@ AS $$
 				WHERE n.relnamespace = c.relnamespace AND n.relname = m.name AND x.indisvalid)
 		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
 			LEFT JOIN pg_constraint AS o ON o.conindid = i.indexrelid AND o.contype IN ('p', 'u', 'x'), snowflake_migrate.new_name(c.relname) AS m (name)
-		WHERE i.indrelid = relation AND c.relkind = 'i' AND o.contype IS DISTINCT FROM 'x'
+		WHERE i.indrelid = relation AND c.relkind = 'i' AND NOT i.indisexclusion
 			AND (EXISTS (SELECT FROM k WHERE k.attnum = ANY (i.indkey)) OR EXISTS (SELECT FROM used AS u WHERE u.classid = 'pg_class'::regclass AND u.objid = i.indexrelid))
-			AND c.relname NOT LIKE 'snowflake\_new\_%'
 	UNION ALL
 	SELECT 'check', c.oid, c.conname, pg_get_constraintdef(c.oid), false, c.oid, c.convalidated, m.name,
 			EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = relation AND n.conname = m.name AND (n.convalidated OR NOT c.convalidated))
@@ -1959,17 +1990,8 @@ AS $$
 		FROM pg_statistic_ext AS e, snowflake_migrate.new_name(e.stxname) AS m (name)
 		WHERE e.stxrelid = relation AND EXISTS (SELECT FROM used AS u WHERE u.classid = 'pg_statistic_ext'::regclass AND u.objid = e.oid)
 $$;
-COMMENT ON FUNCTION snowflake_migrate.built_objects(oid) IS 'indexes, checks and statistics of a table that have a column which changes';
 
-CREATE FUNCTION snowflake_migrate.index_tail(index_id oid) RETURNS text
-	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT substr(pg_get_indexdef(i.indexrelid), length(format('CREATE %sINDEX %I ON %s USING ', CASE WHEN i.indisunique THEN 'UNIQUE ' END, c.relname,
-			CASE c.relnamespace WHEN pg_my_temp_schema() THEN 'pg_temp.' || quote_ident(r.relname) ELSE r.oid::regclass::text END)) + 1)
-		FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS r ON r.oid = i.indrelid WHERE i.indexrelid = index_id
-$$;
-COMMENT ON FUNCTION snowflake_migrate.index_tail(oid) IS 'an index without its name and table';
-
+-- What follows the name in extended statistics, without their table
 CREATE FUNCTION snowflake_migrate.statistics_tail(statistics_id oid, relation oid) RETURNS text
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1977,7 +1999,6 @@ AS $$
 		FROM (SELECT pg_get_statisticsobjdef(e.oid) AS definition, format('CREATE STATISTICS %I.%I', CASE n.oid WHEN pg_my_temp_schema() THEN 'pg_temp' ELSE n.nspname END, e.stxname) AS head
 			FROM pg_statistic_ext AS e JOIN pg_namespace AS n ON n.oid = e.stxnamespace WHERE e.oid = statistics_id) AS d
 $$;
-COMMENT ON FUNCTION snowflake_migrate.statistics_tail(oid, oid) IS 'extended statistics without their name and table';
 
 -- Their definitions for the new columns, of those that are not built: re-created on an empty
 -- copy of the table whose columns get the new types and names, where PostgreSQL prints them.
@@ -2010,7 +2031,6 @@ BEGIN
 	DROP TABLE pg_temp.snowflake_migrate_copy;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.for_new_columns(oid) IS 'definitions of indexes, checks and statistics for the new columns';
 
 -- Columns of a foreign key, as a list; new: where a column has a second one, that
 CREATE FUNCTION snowflake_migrate.column_list(relation oid, attnums smallint[], new boolean) RETURNS text
@@ -2020,24 +2040,21 @@ AS $$
 		FROM unnest(attnums) WITH ORDINALITY AS k (num, place) JOIN pg_attribute AS a ON a.attrelid = relation AND a.attnum = k.num
 			LEFT JOIN snowflake_migrate.shadows() AS s ON s.relid = relation AND s.attnum = k.num
 $$;
-COMMENT ON FUNCTION snowflake_migrate.column_list(oid, smallint[], boolean) IS 'columns as a list';
 
 -- Foreign keys that change.  before: made before the swap.  Otherwise they are added by the
 -- swap without a look at the rows that are there, which are checked afterwards: where the key
--- of a partitioned table is, and where a SET DEFAULT would find the new column first.
+-- of a partitioned table is, where a SET DEFAULT would find the new column first, and where the
+-- key that is referenced is made by the swap.
 CREATE FUNCTION snowflake_migrate.changed_foreign_keys()
 	RETURNS TABLE (oid oid, relid oid, referenced oid, name name, definition text, is_valid boolean, before boolean)
 	LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT f.oid, f.conrelid, f.confrelid, f.conname, pg_get_constraintdef(f.oid), f.convalidated,
 			r.relkind <> 'p' AND f.confdeltype <> 'd' AND f.confupdtype <> 'd' AND (SELECT count(*) FROM unnest(f.confdelsetcols)) = 0
-		FROM pg_constraint AS f JOIN pg_class AS r ON r.oid = f.conrelid
-		WHERE f.contype = 'f' AND f.conparentid = 0 AND f.conname NOT LIKE 'snowflake\_new\_%'
-			AND EXISTS (SELECT FROM snowflake_migrate.shadows() AS s
-				WHERE s.relid = f.conrelid AND s.attnum = ANY (f.conkey) OR s.relid = f.confrelid AND s.attnum = ANY (f.confkey))
-		ORDER BY f.oid
+				AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indexrelid = f.conindid AND i.indisexclusion)
+		FROM snowflake_migrate.foreign_keys(snowflake_migrate.shadow_keys()) AS f JOIN pg_class AS r ON r.oid = f.conrelid
+		WHERE f.conparentid = 0 ORDER BY f.oid
 $$;
-COMMENT ON FUNCTION snowflake_migrate.changed_foreign_keys() IS 'foreign keys of columns that change';
 
 -- One of them for the new columns: what follows its name
 CREATE FUNCTION snowflake_migrate.new_foreign_key(constraint_id oid) RETURNS text
@@ -2049,7 +2066,6 @@ AS $$
 				f.confrelid::regclass, snowflake_migrate.column_list(f.confrelid, f.confkey, false))) + 1), ' NOT VALID', ''))
 		FROM pg_constraint AS f WHERE f.oid = constraint_id
 $$;
-COMMENT ON FUNCTION snowflake_migrate.new_foreign_key(oid) IS 'a foreign key for the new columns';
 
 -- What makes indexes and constraints for the new columns, each to be run by itself, with
 -- \gexec: CREATE INDEX CONCURRENTLY runs in no function.  What is there already is left out.
@@ -2117,24 +2133,36 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_migrate.build() IS 'statements that make indexes and constraints for the new columns, for \gexec';
 
--- The swap: what it runs, what undo() would run after it, and what is left until it has
--- committed.  All of it is written before the tables are locked against readers, and names
--- objects as they are called when it runs.
+-- The swap, as statements.  before: those that run under locks that readers and writers do not
+-- wait for; swap: those that do not; undo: what undo() would run after it; after: what is left
+-- until it has committed.  All of it is written before the tables are locked against readers,
+-- and names objects as they are called when it runs.
 CREATE FUNCTION snowflake_migrate.swap_steps() RETURNS TABLE (kind text, statement text)
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
 	mints constant text := snowflake_migrate.home() || '.snowflake_next()';
-	shadows snowflake_migrate.shadow_column[] := ARRAY(SELECT s FROM snowflake_migrate.shadows(true) AS s);
-	tops snowflake_migrate.shadow_column[] := ARRAY(SELECT s FROM unnest(shadows) AS s WHERE s.relid = s.top);
-	hanging snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(snowflake_migrate.shadow_keys()) AS h);
+	shadows constant snowflake_migrate.shadow_column[] := ARRAY(SELECT s FROM snowflake_migrate.shadows(true) AS s);
+	tops constant snowflake_migrate.shadow_column[] := ARRAY(SELECT s FROM unnest(shadows) AS s WHERE s.relid = s.top);
+	hanging constant snowflake_migrate.hanging[] := ARRAY(SELECT h FROM snowflake_migrate.hanging(snowflake_migrate.shadow_keys()) AS h);
 	keys snowflake_migrate.key_column[];
 	old_constraints oid[];
 	t record;
 	b record;
 BEGIN
+	-- from the swap on the old columns are kept, as far as they can hold the numbers
+	RETURN QUERY SELECT 'before', snowflake_migrate.sync_function(s.top, string_agg(format(CASE
+				WHEN s.old_type IN ('bigint', 'bigint[]') THEN E'\tNEW.%1$I := NEW.%2$I;\n'
+				WHEN s.old_type LIKE '%[]' THEN E'\tNEW.%1$I := CASE WHEN %3$s OPERATOR(pg_catalog.>=) ALL (NEW.%2$I) THEN NEW.%2$I END;\n'
+				ELSE E'\tNEW.%1$I := CASE WHEN NEW.%2$I OPERATOR(pg_catalog.<=) %3$s THEN NEW.%2$I END;\n' END,
+			s.old_name, s.name, CASE WHEN s.old_type LIKE 'smallint%' THEN 32767 ELSE 2147483647 END), '' ORDER BY s.attnum))
+		FROM unnest(tops) AS s WHERE s.new_type IS NOT NULL GROUP BY s.top;
+	RETURN QUERY SELECT 'before', s FROM snowflake_migrate.recompiling(snowflake_migrate.shadow_keys()) AS s;
+	RETURN QUERY SELECT CASE WHEN e ~ ' SET (STORAGE|COMPRESSION) ' THEN 'swap' ELSE 'before' END, e
+		FROM unnest(shadows) AS s, snowflake_migrate.column_extras(s.relid, s.attnum, s.new_name) AS e WHERE s.new_type IS NOT NULL;
+
 	-- an integer is smaller than any snowflake
-	keys := ARRAY(SELECT (s.relid, s.attnum, s.name, 'key', NULL, NULL)::snowflake_migrate.key_column FROM unnest(tops) AS s
+	keys := ARRAY(SELECT (s.relid, s.attnum, s.name, 'key', NULL, NULL, NULL)::snowflake_migrate.key_column FROM unnest(tops) AS s
 		WHERE s.role = 'key' AND s.old_type NOT IN ('integer', 'smallint'));
 	IF keys <> '{}' THEN
 		RETURN QUERY VALUES ('swap', snowflake_migrate.check_statement(keys));
@@ -2144,11 +2172,10 @@ BEGIN
 
 	-- the old constraints go, foreign keys first, and come back with undo()
 	old_constraints := ARRAY(SELECT c.oid FROM pg_constraint AS c
-		WHERE c.contype IN ('p', 'u', 'x', 'c') AND c.conparentid = 0 AND c.conislocal AND c.conname NOT LIKE 'snowflake\_new\_%' AND c.conname NOT LIKE 'snowflake\_old\_%'
+		WHERE c.contype IN ('p', 'u', 'x', 'c') AND c.conparentid = 0 AND c.conislocal
 			AND EXISTS (SELECT FROM unnest(shadows) AS s WHERE s.new_type IS NOT NULL AND s.relid = c.conrelid AND s.attnum = ANY (c.conkey)) ORDER BY c.oid);
 	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', k.relid::regclass, string_agg(format('DROP CONSTRAINT %I', k.name), ', '))
 		FROM snowflake_migrate.changed_foreign_keys() AS k GROUP BY k.relid;
-
 	RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', a.relid::regclass, string_agg(a.action, ', ' ORDER BY a.place, a.action))
 		FROM (SELECT c.conrelid AS relid, 1 AS place, format('DROP CONSTRAINT %I', c.conname) AS action FROM unnest(old_constraints) AS o JOIN pg_constraint AS c ON c.oid = o
 			UNION ALL SELECT s.relid, u.place, u.action FROM unnest(tops) AS s, LATERAL (VALUES
@@ -2163,17 +2190,24 @@ BEGIN
 	RETURN QUERY SELECT DISTINCT 'swap', format('ALTER TABLE %s REPLICA IDENTITY NOTHING', i.indrelid::regclass)
 		FROM unnest(shadows) AS s JOIN pg_index AS i ON i.indrelid = s.relid AND i.indisreplident AND s.attnum = ANY (i.indkey) WHERE s.new_type IS NOT NULL;
 
-	-- the columns
-	FOR t IN SELECT DISTINCT s.relid, s.relid::regclass AS name FROM unnest(tops) AS s ORDER BY 2 LOOP
-		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(format('ALTER COLUMN %I DROP NOT NULL, DROP CONSTRAINT %I', s.name, s.old_name), ', '))
-			FROM unnest(tops) AS s WHERE s.relid = t.relid AND s.is_not_null AND s.new_type IS NOT NULL HAVING count(*) > 0;
-		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s RENAME %s TO %I', t.name, u.old, u.new)
-			FROM unnest(tops) AS s, LATERAL (VALUES (1, format('COLUMN %I', s.name), s.old_name), (2, format('COLUMN %I', s.new_name), s.name),
-				(3, CASE WHEN s.not_null IS NOT NULL THEN format('CONSTRAINT %I', snowflake_migrate.new_name(s.not_null)) END, s.not_null)) AS u (place, old, new)
-			WHERE s.relid = t.relid AND s.new_type IS NOT NULL AND u.new IS NOT NULL ORDER BY s.name, u.place;
-		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(format('ALTER COLUMN %I SET DEFAULT %s', s.name,
-				CASE WHEN s.role = 'key' THEN mints ELSE format('(%s)::%s', s.old_default, s.new_type) END), ', '))
-			FROM unnest(tops) AS s WHERE s.relid = t.relid AND (s.role = 'key' OR s.old_default IS NOT NULL) HAVING count(*) > 0;
+	-- the columns, and with them what is built: a table at a time, children after their parents
+	FOR t IN SELECT s.relid, s.relid::regclass AS name, n.nspname, bool_or(s.relid = s.top) AS is_top FROM unnest(shadows) AS s
+			JOIN pg_class AS c ON c.oid = s.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace GROUP BY s.relid, n.nspname ORDER BY 4 DESC, 2 LOOP
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s RENAME COLUMN %I TO %I', t.name, u.old, u.new)
+			FROM unnest(tops) AS s, LATERAL (VALUES (1, s.name, s.old_name), (2, s.new_name, s.name)) AS u (place, old, new)
+			WHERE s.relid = t.relid AND s.new_type IS NOT NULL ORDER BY s.name, u.place;
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s %s', t.name, string_agg(u.action, ', '))
+			FROM (SELECT u.action FROM unnest(tops) AS s, LATERAL (VALUES
+					(CASE WHEN s.is_not_null AND s.new_type IS NOT NULL THEN format('ALTER COLUMN %I DROP NOT NULL, DROP CONSTRAINT %I', s.old_name, s.old_name) END),
+					(CASE WHEN s.role = 'key' THEN format('ALTER COLUMN %I SET DEFAULT %s', s.name, mints)
+						WHEN s.old_default IS NOT NULL THEN format('ALTER COLUMN %I SET DEFAULT (%s)::%s', s.name, s.old_default, s.new_type) END)) AS u (action)
+				WHERE s.relid = t.relid AND u.action IS NOT NULL
+			UNION ALL SELECT format('ADD CONSTRAINT %I %s USING INDEX %I%s%s', o.name, CASE c.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, o.new_name,
+					CASE WHEN c.condeferrable THEN ' DEFERRABLE' END, CASE WHEN c.condeferred THEN ' INITIALLY DEFERRED' END)
+				FROM snowflake_migrate.built_objects(t.relid) AS o JOIN pg_constraint AS c ON c.oid = o.constraint_id WHERE o.kind = 'index') AS u
+			HAVING count(*) > 0;
+		RETURN QUERY SELECT 'swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', t.name, snowflake_migrate.new_name(s.not_null), s.not_null)
+			FROM unnest(tops) AS s WHERE s.relid = t.relid AND s.new_type IS NOT NULL AND s.not_null IS NOT NULL;
 
 		-- back: whatever the old column had
 		RETURN QUERY SELECT 'undo', u.action FROM unnest(tops) AS s, LATERAL (VALUES
@@ -2181,8 +2215,8 @@ BEGIN
 					WHEN s.is_not_null THEN format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', t.name, s.name) END),
 				('ALTER TABLE ' || t.name || format(' ALTER COLUMN %I SET DEFAULT ', s.name) || s.old_default)) AS u (action)
 			WHERE s.relid = t.relid AND u.action IS NOT NULL;
-		FOR b IN SELECT s.name, s.identity, q.*, q.seqrelid::regclass AS sequence
-				FROM unnest(tops) AS s, snowflake_migrate.sequences(s.relid, s.attnum) AS i JOIN pg_sequence AS q ON q.seqrelid = i
+		FOR b IN SELECT s.name, s.identity, q.*, c.oid::regclass AS sequence, c.relacl, c.relowner
+				FROM unnest(tops) AS s, snowflake_migrate.sequences(s.relid, s.attnum) AS i JOIN pg_sequence AS q ON q.seqrelid = i JOIN pg_class AS c ON c.oid = i
 				WHERE s.relid = t.relid AND s.identity <> '' LOOP
 			kind := 'undo';
 			statement := format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I ADD GENERATED %s AS IDENTITY (SEQUENCE NAME %s START WITH %s INCREMENT BY %s MINVALUE %s MAXVALUE %s CACHE %s%s)',
@@ -2191,35 +2225,30 @@ BEGIN
 			RETURN NEXT;
 			EXECUTE format('SELECT format(''SELECT pg_catalog.setval(%%L, %%s, %%L)'', $1, last_value, is_called) FROM %s', b.sequence) INTO statement USING b.sequence;
 			RETURN NEXT;
+			RETURN QUERY SELECT 'undo', s FROM snowflake_migrate.said('SEQUENCE ' || b.sequence, 'pg_class', b.seqrelid) AS s;
+			RETURN QUERY SELECT 'undo', s FROM snowflake_migrate.grants('SEQUENCE ' || b.sequence, 's', b.relacl, b.relowner) AS s;
+		END LOOP;
+
+		-- indexes, checks and statistics change names with the old ones, which are kept
+		FOR b IN SELECT o.*, format('%I.%I', t.nspname, o.name) AS first, format('%I.%I', t.nspname, o.new_name) AS second, snowflake_migrate.old_name(o.name) AS old_name
+				FROM snowflake_migrate.built_objects(t.relid) AS o ORDER BY o.oid LOOP
+			IF b.kind = 'check' THEN
+				RETURN QUERY VALUES ('swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', t.name, b.new_name, b.name));
+			ELSIF b.constraint_id = 0 THEN
+				RETURN QUERY VALUES ('before', format('ALTER %s %s RENAME TO %I', b.kind, b.first, b.old_name)), ('before', format('ALTER %s %s RENAME TO %I', b.kind, b.second, b.name)),
+					('undo', format('ALTER %s %I.%I RENAME TO %I', b.kind, t.nspname, b.old_name, b.name));
+			END IF;
+			RETURN QUERY SELECT u.kind, e FROM snowflake_migrate.index_extras(b.oid) AS e,
+					unnest(ARRAY[CASE WHEN b.constraint_id = 0 AND e NOT LIKE '% REPLICA IDENTITY %' THEN 'before' ELSE 'swap' END, 'undo']) AS u (kind)
+				WHERE b.kind = 'index' AND (u.kind <> 'undo' OR b.constraint_id = 0);
+			RETURN QUERY SELECT 'before', e FROM snowflake_migrate.statistics_extras(b.oid) AS e WHERE b.kind = 'statistics';
 		END LOOP;
 	END LOOP;
 
-	-- indexes, checks and statistics change names with the old ones, which are kept
-	FOR t IN SELECT DISTINCT s.relid, s.relid::regclass AS name, n.nspname FROM unnest(shadows) AS s
-			JOIN pg_class AS c ON c.oid = s.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE s.new_type IS NOT NULL ORDER BY 2 LOOP
-		FOR b IN SELECT o.*, format('%I.%I', t.nspname, o.name) AS first, format('%I.%I', t.nspname, o.new_name) AS second, snowflake_migrate.old_name(o.name) AS old_name,
-					c.contype, CASE WHEN c.condeferrable THEN ' DEFERRABLE' END || CASE WHEN c.condeferred THEN ' INITIALLY DEFERRED' ELSE '' END AS deferrable
-				FROM snowflake_migrate.built_objects(t.relid) AS o LEFT JOIN pg_constraint AS c ON c.oid = o.constraint_id ORDER BY o.oid LOOP
-			CASE
-				WHEN b.kind = 'check' THEN
-					RETURN QUERY VALUES ('swap', format('ALTER TABLE %s RENAME CONSTRAINT %I TO %I', t.name, b.new_name, b.name));
-				WHEN b.constraint_id <> 0 THEN
-					RETURN QUERY VALUES ('swap', format('ALTER TABLE %s ADD CONSTRAINT %I %s USING INDEX %I%s', t.name, b.name,
-						CASE b.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END, b.new_name, b.deferrable));
-				ELSE
-					RETURN QUERY VALUES ('swap', format('ALTER %s %s RENAME TO %I', b.kind, b.first, b.old_name)), ('swap', format('ALTER %s %s RENAME TO %I', b.kind, b.second, b.name)),
-						('undo', format('ALTER %s %I.%I RENAME TO %I', b.kind, t.nspname, b.old_name, b.name));
-			END CASE;
-			RETURN QUERY SELECT u.kind, e FROM snowflake_migrate.index_extras(b.oid) AS e, (VALUES ('swap'), ('undo')) AS u (kind)
-				WHERE b.kind = 'index' AND (u.kind = 'swap' OR b.constraint_id = 0);
-			RETURN QUERY SELECT 'swap', e FROM snowflake_migrate.statistics_extras(b.oid) AS e WHERE b.kind = 'statistics';
-		END LOOP;
-		RETURN QUERY SELECT 'swap', e FROM unnest(shadows) AS s, snowflake_migrate.column_extras(s.relid, s.attnum) AS e WHERE s.relid = t.relid AND s.new_type IS NOT NULL;
-	END LOOP;
 	-- an exclusion constraint cannot be made in advance
-	RETURN QUERY SELECT u.kind, s FROM unnest(old_constraints) AS o JOIN pg_constraint AS c ON c.oid = o, (VALUES ('swap'), ('undo')) AS u (kind),
+	RETURN QUERY SELECT u.kind, s FROM unnest(old_constraints) AS o JOIN pg_constraint AS c ON c.oid = o LEFT JOIN pg_index AS i ON i.indexrelid = c.conindid, (VALUES ('swap'), ('undo')) AS u (kind),
 			snowflake_migrate.constraint_statements(c.oid) WITH ORDINALITY AS s (s, place)
-		WHERE c.contype = 'x' OR u.kind = 'undo' OR s.s LIKE 'COMMENT ON %'
+		WHERE i.indisexclusion OR u.kind = 'undo' OR s.s LIKE 'COMMENT ON %'
 		ORDER BY u.kind, c.oid, s.place;
 	FOR b IN SELECT k.*, k.relid::regclass AS relation, r.relkind FROM snowflake_migrate.changed_foreign_keys() AS k JOIN pg_class AS r ON r.oid = k.relid ORDER BY k.oid LOOP
 		IF b.before THEN
@@ -2235,19 +2264,10 @@ BEGIN
 			WHERE u.kind = 'undo' OR s.place > 1 ORDER BY u.kind, s.place;
 	END LOOP;
 
-	-- from here on the old columns are kept, as far as they can hold the numbers
-	RETURN QUERY SELECT 'swap', snowflake_migrate.sync_function(s.top, string_agg(format(CASE
-				WHEN s.old_type IN ('bigint', 'bigint[]') THEN E'\tNEW.%1$I := NEW.%2$I;\n'
-				WHEN s.old_type LIKE '%[]' THEN E'\tNEW.%1$I := CASE WHEN %3$s OPERATOR(pg_catalog.>=) ALL (NEW.%2$I) THEN NEW.%2$I END;\n'
-				ELSE E'\tNEW.%1$I := CASE WHEN NEW.%2$I OPERATOR(pg_catalog.<=) %3$s THEN NEW.%2$I END;\n' END,
-			s.old_name, s.name, CASE WHEN s.old_type LIKE 'smallint%' THEN 32767 ELSE 2147483647 END), '' ORDER BY s.attnum))
-		FROM unnest(tops) AS s WHERE s.new_type IS NOT NULL GROUP BY s.top;
 	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.recreating(hanging) AS s;
-	RETURN QUERY SELECT 'swap', s FROM snowflake_migrate.recompiling(snowflake_migrate.shadow_keys()) AS s;
 	RETURN QUERY SELECT 'after', s FROM snowflake_migrate.refreshing(hanging) AS s;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.swap_steps() IS 'the statements of the swap, of undo() after it, and of what follows it';
 
 -- The tables that the swap changes: those of the migration, and both sides of foreign keys
 CREATE FUNCTION snowflake_migrate.swapped_tables() RETURNS oid[]
@@ -2256,7 +2276,6 @@ AS $$
 	SELECT ARRAY(SELECT s.table_name::regclass::oid FROM snowflake_migrate.shadow AS s
 		UNION SELECT u FROM snowflake_migrate.changed_foreign_keys() AS k, unnest(ARRAY[k.relid, k.referenced]) AS u ORDER BY 1)
 $$;
-COMMENT ON FUNCTION snowflake_migrate.swapped_tables() IS 'the tables that the swap changes';
 
 -- Lock them within some time in all, in which they wait: a lock that is waited for is one that
 -- others wait behind.
@@ -2273,7 +2292,6 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.lock_tables(oid[], text, interval) IS 'lock tables within some time';
 
 -- One attempt at the swap; false if it did not get its locks
 CREATE FUNCTION snowflake_migrate.swap_once(patience interval) RETURNS boolean
@@ -2299,8 +2317,9 @@ BEGIN
 		PERFORM snowflake_migrate.lock_tables(tables, 'SHARE UPDATE EXCLUSIVE', '10 s');
 		SELECT array_agg(s.kind), array_agg(s.statement) INTO kinds, statements FROM snowflake_migrate.swap_steps() AS s;
 		INSERT INTO snowflake_migrate.step (kind, place, statement)
-			SELECT s.kind, s.place, s.statement FROM unnest(kinds, statements) WITH ORDINALITY AS s (kind, statement, place) WHERE s.kind <> 'swap';
-		statements := ARRAY(SELECT s.statement FROM unnest(kinds, statements) WITH ORDINALITY AS s (kind, statement, place) WHERE s.kind = 'swap' ORDER BY s.place);
+			SELECT s.kind, s.place, s.statement FROM unnest(kinds, statements) WITH ORDINALITY AS s (kind, statement, place) WHERE s.kind IN ('undo', 'after');
+		PERFORM snowflake_migrate.run(ARRAY(SELECT s.s FROM unnest(kinds, statements) WITH ORDINALITY AS s (kind, s, place) WHERE s.kind = 'before' ORDER BY s.place));
+		statements := ARRAY(SELECT s.s FROM unnest(kinds, statements) WITH ORDINALITY AS s (kind, s, place) WHERE s.kind = 'swap' ORDER BY s.place);
 		start := clock_timestamp();
 		PERFORM snowflake_migrate.lock_tables(tables, 'ACCESS EXCLUSIVE', patience);
 		PERFORM snowflake_migrate.run(statements);
@@ -2311,7 +2330,6 @@ BEGIN
 	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.swap_once(interval) IS 'one attempt at the swap; false if it did not get its locks';
 
 -- One statement of those that the swap has left; NULL if none is left
 CREATE FUNCTION snowflake_migrate.run_after() RETURNS float8
@@ -2330,8 +2348,9 @@ BEGIN
 	RETURN 0;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.run_after() IS 'run one statement that the swap has left';
 
+-- Each attempt is a transaction, which has its locks within this time or lets go of them; what is
+-- left when it has committed is a transaction for each statement.
 CREATE PROCEDURE snowflake_migrate.swap(patience interval DEFAULT '100 ms', attempts integer DEFAULT 100)
 	LANGUAGE plpgsql
 AS $$
@@ -2345,7 +2364,7 @@ BEGIN
 		PERFORM pg_catalog.pg_sleep(1);
 	END LOOP;
 	IF is_done IS NOT TRUE THEN
-		RAISE EXCEPTION 'the tables could not be locked' USING ERRCODE = 'lock_not_available', HINT = 'Look for long transactions, and call it again.';
+		RAISE EXCEPTION 'the tables could not be locked' USING ERRCODE = 'lock_not_available', HINT = 'Look for long transactions, and repeat the call.';
 	END IF;
 	CALL snowflake_migrate.repeat('SELECT snowflake_migrate.run_after()');
 END
@@ -2354,36 +2373,24 @@ COMMENT ON PROCEDURE snowflake_migrate.swap(interval, integer) IS 'swap the old 
 
 -- Back
 
--- Rows that were written after the swap, with numbers that the old columns cannot hold
-CREATE FUNCTION snowflake_migrate.without_old_number() RETURNS TABLE (place text, rows bigint)
-	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	s snowflake_migrate.shadow_column;
-BEGIN
-	FOR s IN SELECT * FROM snowflake_migrate.shadows() AS h WHERE h.relid = h.top LOOP
-		EXECUTE format('SELECT count(*) FROM %s WHERE %I IS NULL AND %I IS NOT NULL', s.top::regclass, s.old_name, s.name) INTO rows;
-		place := format('%s.%I', s.top::regclass, s.name);
-		IF rows > 0 THEN
-			RETURN NEXT;
-		END IF;
-	END LOOP;
-END
-$$;
-COMMENT ON FUNCTION snowflake_migrate.without_old_number() IS 'rows whose numbers fit the new columns only';
-
+-- Swap back, in one transaction, under the locks of the swap.  Fails if a row has a number that
+-- the old column cannot hold.
 CREATE FUNCTION snowflake_migrate.undo_swap() RETURNS void
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET check_function_bodies = off
 AS $$
 DECLARE
 	hanging snowflake_migrate.hanging[];
-	large record;
+	c snowflake_migrate.shadow_column;
+	large bigint;
 BEGIN
 	PERFORM snowflake_migrate.lock_tables(snowflake_migrate.swapped_tables(), 'ACCESS EXCLUSIVE', '1 h');
-	FOR large IN SELECT * FROM snowflake_migrate.without_old_number() LOOP
-		RAISE EXCEPTION '% rows of % have numbers that the old column cannot hold', large.rows, large.place
-			USING ERRCODE = 'numeric_value_out_of_range', DETAIL = 'They were written after the swap.',
-				HINT = 'Delete them, or go on: snowflake_migrate.finish().';
+	FOR c IN SELECT * FROM snowflake_migrate.shadows() AS h WHERE h.relid = h.top LOOP
+		EXECUTE format('SELECT count(*) FROM %s WHERE %I IS NULL AND %I IS NOT NULL', c.top::regclass, c.old_name, c.name) INTO large;
+		IF large > 0 THEN
+			RAISE EXCEPTION '% rows of % have numbers that the old column cannot hold', large, format('%s.%I', c.top::regclass, c.name)
+				USING ERRCODE = 'numeric_value_out_of_range', DETAIL = 'They were written after the swap.',
+					HINT = 'Delete them, or complete the migration: snowflake_migrate.finish().';
+		END IF;
 	END LOOP;
 	hanging := ARRAY(SELECT h FROM snowflake_migrate.hanging(snowflake_migrate.shadow_keys()) AS h);
 	PERFORM snowflake_migrate.run(ARRAY(SELECT * FROM snowflake_migrate.removing(hanging)));
@@ -2400,8 +2407,8 @@ BEGIN
 	PERFORM snowflake_migrate.forget();
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.undo_swap() IS 'swap back';
 
+-- The migration is over
 CREATE FUNCTION snowflake_migrate.forget() RETURNS void
 	LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -2410,8 +2417,8 @@ AS $$
 	DELETE FROM snowflake_migrate.shadow;
 	DELETE FROM snowflake_migrate.migration;
 $$;
-COMMENT ON FUNCTION snowflake_migrate.forget() IS 'the migration is over';
 
+-- Drop the trigger that keeps other columns, and its function
 CREATE FUNCTION snowflake_migrate.drop_sync(relation oid) RETURNS void
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -2423,7 +2430,6 @@ BEGIN
 			FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = relation));
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.drop_sync(oid) IS 'drop the trigger that keeps other columns, and its function';
 
 -- The other columns of one table more are dropped: the new ones before the swap, the old ones
 -- after it.  NULL when none is left, otherwise how long to wait.
@@ -2465,7 +2471,6 @@ BEGIN
 	RETURN 0;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.drop_columns(text[]) IS 'drop the other columns of one table; NULL when none is left';
 
 -- Whether undo() has done with it: it swaps back in one transaction
 CREATE FUNCTION snowflake_migrate.undo_if_swapped() RETURNS boolean
@@ -2480,8 +2485,8 @@ BEGIN
 	RETURN m.state = 'swapped';
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.undo_if_swapped() IS 'swap back, if the swap has been';
 
+-- Before the swap, a transaction for each table; after it, a single one.
 CREATE PROCEDURE snowflake_migrate.undo()
 	LANGUAGE plpgsql
 AS $$
@@ -2491,21 +2496,22 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON PROCEDURE snowflake_migrate.undo() IS 'take a migration back, before or after the swap';
+COMMENT ON PROCEDURE snowflake_migrate.undo() IS 'revert a migration, before or after the swap';
 
+-- From here on there is no way back
 CREATE FUNCTION snowflake_migrate.begin_finishing() RETURNS void
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM snowflake_migrate.take('swapped', 'finishing');
 	IF EXISTS (SELECT FROM snowflake_migrate.step AS s WHERE s.kind = 'after') THEN
-		RAISE EXCEPTION 'the swap has left something' USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'CALL snowflake_migrate.swap() again.';
+		RAISE EXCEPTION 'statements of the swap remain to be run' USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'CALL snowflake_migrate.swap() again.';
 	END IF;
 	UPDATE snowflake_migrate.migration SET state = 'finishing';
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.begin_finishing() IS 'from here on there is no way back';
 
+-- A transaction for each table, which is locked for 200 ms at most.
 CREATE PROCEDURE snowflake_migrate.finish()
 	LANGUAGE plpgsql
 AS $$
@@ -2544,19 +2550,19 @@ DECLARE
 BEGIN
 	SELECT * INTO STRICT t FROM snowflake_migrate.resolve(target);
 	IF t.attname IS NULL THEN
-		RAISE EXCEPTION '"%" is no column', target USING ERRCODE = 'invalid_parameter_value', HINT = 'Name the column that takes the IDs, as schema.table.column.';
+		RAISE EXCEPTION '"%" is not a column', target USING ERRCODE = 'invalid_parameter_value', HINT = 'Name the column that takes the IDs, as schema.table.column.';
 	END IF;
 	EXECUTE format('SELECT s.node, y.epoch, y.nodes FROM %1$s.snowflake_status AS s, %1$s.snowflake_layout() AS y', home) INTO l;
 	IF node IS NULL OR node NOT BETWEEN 0 AND l.nodes - 1 THEN
-		RAISE EXCEPTION 'node ID % is not from 0 to %', node, l.nodes - 1 USING ERRCODE = 'invalid_parameter_value';
+		RAISE EXCEPTION 'node ID % is not between 0 and %', node, l.nodes - 1 USING ERRCODE = 'invalid_parameter_value';
 	END IF;
 	IF node = l.node THEN
 		RAISE EXCEPTION 'this server mints with node ID %', node
-			USING ERRCODE = 'invalid_parameter_value', HINT = 'Take one that no server mints with, and another one for each table.';
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'Choose one that no server mints with, and a different one for each table.';
 	END IF;
 	SELECT b.column_name INTO known FROM snowflake_migrate.backfilled AS b WHERE b.node = begin_backfill.node;
 	IF known <> format('%s.%I', t.relid::regclass, t.attname) THEN
-		RAISE EXCEPTION 'node ID % has been used for %', node, known USING ERRCODE = 'invalid_parameter_value', HINT = 'Take another one.';
+		RAISE EXCEPTION 'node ID % has been used for %', node, known USING ERRCODE = 'invalid_parameter_value', HINT = 'Choose another one.';
 	END IF;
 	EXECUTE format('SELECT count(*) FILTER (WHERE %1$I < $1) AS early, min(%1$I) AS first, count(*) FILTER (WHERE %1$I > clock_timestamp()) AS late, max(%1$I) AS last
 		FROM %2$s WHERE %3$I IS NULL', time_column, t.relid::regclass, t.attname) USING l.epoch INTO r;
@@ -2570,7 +2576,6 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.begin_backfill(text, name, integer) IS 'check times and node ID before IDs are given';
 
 -- The rows with the earliest times that have no ID.  Each takes the first place of its tick
 -- or the place after the row before it, whichever is later, so a tick may have any number.
@@ -2613,8 +2618,8 @@ BEGIN
 	RETURN extract(epoch FROM clock_timestamp() - start) * (1 - load) / load;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.backfill_batch(text, name, integer, integer, float8, interval) IS 'give one batch of rows IDs by their times; NULL when none is left';
 
+-- Commits for each batch.  A row that somebody else has locked is waited for.
 CREATE PROCEDURE snowflake_migrate.backfill(target text, time_column name, node integer,
 	batch integer DEFAULT 5000, load float8 DEFAULT 0.5, max_lag interval DEFAULT '10 s')
 	LANGUAGE plpgsql
@@ -2640,7 +2645,7 @@ BEGIN
 	SELECT * INTO STRICT r FROM snowflake_migrate.resolve(reference);
 	SELECT * INTO STRICT k FROM snowflake_migrate.resolve(key);
 	IF r.attname IS NULL OR k.attname IS NULL THEN
-		RAISE EXCEPTION 'a reference and a key are columns' USING ERRCODE = 'invalid_parameter_value', HINT = 'Name them as schema.table.column.';
+		RAISE EXCEPTION 'the reference and the key must be columns' USING ERRCODE = 'invalid_parameter_value', HINT = 'Name them as schema.table.column.';
 	END IF;
 	IF (SELECT c.relkind FROM pg_class AS c WHERE c.oid = r.relid) <> 'r' THEN
 		RAISE EXCEPTION 'table % is partitioned', r.relid::regclass USING ERRCODE = 'wrong_object_type', HINT = 'Call it for each partition.';
@@ -2656,8 +2661,8 @@ BEGIN
 	RETURN last_block;
 END
 $$;
-COMMENT ON FUNCTION snowflake_migrate.reference_batch(text, name, text, name, bigint, integer) IS 'move the references of some blocks; NULL when there are no more';
 
+-- Commits for each batch.
 CREATE PROCEDURE snowflake_migrate.move_references(reference text, old_reference name, key text, old_key name, batch integer DEFAULT 5000)
 	LANGUAGE plpgsql
 AS $$

@@ -2,7 +2,10 @@
 \pset tuples_only on
 \pset format unaligned
 \pset fieldsep ' | '
+\if :{?n}
+\else
 \set n 'IN (''app'', ''billing'')'
+\endif
 SELECT current_setting('server_version_num')::integer >= 180000 AS has_enforced \gset
 \set enforced '''enforced true'''
 \if :has_enforced
@@ -10,7 +13,7 @@ SELECT current_setting('server_version_num')::integer >= 180000 AS has_enforced 
 \endif
 SELECT 'column', c.oid::regclass, a.attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'not null' END, attidentity, attgenerated,
 	pg_get_expr(adbin, adrelid), 'stat ' || coalesce(attstattarget, -1), array_to_string(ARRAY(SELECT o FROM unnest(attoptions) AS o WHERE o !~ '^pg_'), ','),
-	attacl, col_description(c.oid, attnum)
+	attacl, col_description(c.oid, attnum), concat('stored ', attstorage, attcompression)
 	FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_attrdef d ON adrelid = c.oid AND adnum = attnum
 	WHERE relnamespace::regnamespace::text :n AND relkind IN ('r', 'p', 'v', 'm') AND attnum > 0 AND NOT attisdropped;
 SELECT 'constraint', conrelid::regclass, conname, contype, pg_get_constraintdef(oid), 'valid ' || convalidated, :enforced, 'islocal ' || conislocal,
@@ -18,11 +21,11 @@ SELECT 'constraint', conrelid::regclass, conname, contype, pg_get_constraintdef(
 	FROM pg_constraint WHERE connamespace::regnamespace::text :n AND conrelid <> 0;
 SELECT 'index', i.indexrelid::regclass, pg_get_indexdef(indexrelid), 'clustered ' || indisclustered, 'replident ' || indisreplident, 'valid ' || indisvalid, reloptions,
 	(SELECT string_agg(attnum || ': ' || attstattarget, ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = indexrelid AND attstattarget >= 0),
-	obj_description(indexrelid, 'pg_class')
+	obj_description(indexrelid, 'pg_class'), (SELECT spcname FROM pg_tablespace t WHERE t.oid = reltablespace), (SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = indexrelid)
 	FROM pg_index i JOIN pg_class c ON c.oid = indexrelid WHERE relnamespace::regnamespace::text :n;
-SELECT 'relation', oid::regclass, relkind, relowner::regrole, relacl, reloptions, 'replident', relreplident, 'rls ' || relrowsecurity, 'filled ' || relispopulated,
-	obj_description(oid, 'pg_class')
-	FROM pg_class WHERE relnamespace::regnamespace::text :n AND relkind NOT IN ('i', 'I', 'S', 'c');
+SELECT 'relation', oid::regclass, relkind, relowner::regrole, (SELECT array_agg(a ORDER BY a::text) FROM unnest(relacl) a), reloptions, 'replident', relreplident, 'rls ' || relrowsecurity, 'filled ' || relispopulated,
+	obj_description(oid, 'pg_class'), (SELECT t.reloptions FROM pg_class t WHERE t.oid = c.reltoastrelid)
+	FROM pg_class c WHERE relnamespace::regnamespace::text :n AND relkind NOT IN ('i', 'I', 'S', 'c');
 SELECT 'view', oid::regclass, regexp_replace(pg_get_viewdef(oid), '\s+', ' ', 'g') FROM pg_class WHERE relnamespace::regnamespace::text :n AND relkind IN ('v', 'm');
 SELECT 'function', oid::regprocedure, proowner::regrole, proacl, regexp_replace(pg_get_functiondef(oid), '\s+', ' ', 'g'), obj_description(oid, 'pg_proc')
 	FROM pg_proc WHERE pronamespace::regnamespace::text :n;
@@ -43,3 +46,5 @@ SELECT 'sequence', s.oid::regclass, format_type(seqtypid, NULL), seqstart, relac
 		WHERE classid = 'pg_class'::regclass AND objid = s.oid AND deptype IN ('a', 'i') AND refclassid = 'pg_class'::regclass), 'none')
 	FROM pg_class s JOIN pg_sequence ON seqrelid = s.oid WHERE relnamespace::regnamespace::text :n;
 SELECT 'pg_stats', schemaname || '.' || tablename, count(*) FROM pg_stats WHERE schemaname :n GROUP BY 2;
+SELECT 'depends', pg_describe_object(classid, objid, 0), pg_describe_object(refclassid, refobjid, 0) FROM pg_depend WHERE deptype = 'x';
+SELECT 'label', pg_describe_object(classoid, objoid, objsubid), provider, label FROM pg_seclabel;

@@ -94,11 +94,11 @@ sub build
 	  [2];
 }
 
-# The catalogs, a line for each fact
+# The catalogs, a line for each fact; with further options of psql
 sub catalog
 {
-	my ($node, $dbname) = @_;
-	my ($stdout, $stderr) = run_file($node, $dbname, 'catalog.sql');
+	my ($node, $dbname, @options) = @_;
+	my ($stdout, $stderr) = run_file($node, $dbname, 'catalog.sql', @options);
 
 	die $stderr if $stderr ne '';
 	return [ sort split /\n/, $stdout ];

@@ -145,7 +145,7 @@ my $refused = error_of(
 	"SELECT * FROM snowflake_migrate.convert('{app,billing}', 'snowflake')",
 	dbname => $snowflake);
 is( $refused->{message},
-	'publication feed is in the way of the conversion',
+	'publication feed prevents the conversion',
 	'a filter of a publication takes no snowflake');
 like($refused->{detail}, qr/filter on app\.customers\.id/, 'and that is said');
 $node->safe_psql($snowflake, 'ALTER PUBLICATION feed DROP TABLE app.customers');

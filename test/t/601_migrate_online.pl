@@ -29,7 +29,7 @@ my $fill = "CALL snowflake_migrate.fill($arguments, load => 1)";
 refuses(
 	$node, $fill, '55000', 'refused as long as something is in the way',
 	dbname => 'depot',
-	message => qr/^column app\.orders\.number is in the way/,
+	message => qr/^column app\.orders\.number prevents the conversion/,
 	hint => qr/^ALTER TABLE app\.orders ALTER COLUMN number DROP EXPRESSION/);
 query(
 	$node, q{
