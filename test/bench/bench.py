@@ -1,4 +1,4 @@
-"""The benchmarks: three tables, of minting, inserts and filters on time; run.sh starts it.
+"""The benchmarks: tables of minting, inserts, filters on time and a migration; run.sh starts it.
 
 What a table compares was measured in turns on one machine in one run, so that whatever disturbs one disturbs the others, too.
 A figure is the median of several rounds, with minimum and maximum; a ratio is taken within each round first.
@@ -213,7 +213,46 @@ def times(bench):
                 [[row[0], f"`{row[1]}`", *row[2:]] for row in forms]))
 
 
-PARTS = {"minting": minting, "inserts": inserts, "times": times}
+WAYS = {
+    "online": ["CALL snowflake_migrate.fill('{public.orders}')", "SELECT snowflake_migrate.build() \\gexec", "CALL snowflake_migrate.swap()",
+               "CALL snowflake_migrate.finish()"],
+    "`convert()`": ["SELECT count(*) FROM snowflake_migrate.convert('{public.orders}')"],
+    "`ALTER TABLE`": ["BEGIN", "ALTER TABLE orders ALTER id TYPE bigint", "ALTER TABLE items ALTER order_id TYPE bigint",
+                      "ALTER TABLE orders ALTER id SET DEFAULT snowflake_next()", "COMMIT"]}
+
+
+def migrate(bench):
+    rows = bench.rows(1_000_000)
+    clock = "SELECT extract(epoch FROM clock_timestamp()), pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
+    found = []
+    with bench.servers("migrate", autovacuum="on") as (main, _):
+        progress(f"migrate, {rows:,} rows")
+        main.psql("CREATE DATABASE bench_template")
+        with main.database("bench_template"):
+            main.psql((HERE / "migrate.sql").read_text(encoding="ascii"), rows=rows)
+        for way, statements in WAYS.items():
+            progress(f"migrate: {way}")
+            main.psql("CREATE DATABASE bench TEMPLATE bench_template; CHECKPOINT")
+            with main.database("bench"):
+                user = main.start(f"CALL bench_use({rows})")
+                while int(main.value("SELECT count(*) FROM bench_waits")) < 100:
+                    time.sleep(0.1)
+                main.psql("TRUNCATE bench_waits")
+                before, *_, after = main.psql("\n".join(
+                    line + ("" if line.endswith("gexec") else ";") for line in [clock, *statements, clock]))
+                main.psql("INSERT INTO bench_stop DEFAULT VALUES")
+                user.wait()
+                longest = float(main.value("SELECT max(ms) FROM bench_waits"))
+            main.psql("DROP DATABASE bench")
+            found.append([way, number((float(after[0]) - float(before[0])) / 60), number((int(after[1]) - int(before[1])) / 1e6), number(longest / 1000)])
+    return "## Migration\n\n" + (
+        f"{rows:,} orders with a key, a reference and five indexes, and as many rows that reference them, become `bigint`, while a session "
+        "updates and inserts orders, of which the longest wait is shown: with `fill()`, `build()`, `swap()` and `finish()`, with "
+        "`convert()`, and with the statements that change the two columns alone.\n\n"
+        + table(["", "minutes", "WAL, MB", "longest wait, s"], found))
+
+
+PARTS = {"minting": minting, "inserts": inserts, "times": times, "migrate": migrate}
 
 
 def main():

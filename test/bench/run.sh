@@ -1,12 +1,12 @@
 #!/bin/bash
 # The benchmarks: build the extension, measure it beside what else makes keys, on throw-away
-# servers, and write three tables, of minting, inserts and filters on time, to
+# servers, and write tables, of minting, inserts, filters on time and a migration, to
 # test/bench/report.md.  Leaves the installed PostgreSQL as it is.  Runs as root or as a user
 # with sudo.
 #
-#   bash test/bench/run.sh                       everything, about 20 minutes
+#   bash test/bench/run.sh                       everything, about 30 minutes
 #   bash test/bench/run.sh --quick               everything, small: does it work?
-#   bash test/bench/run.sh minting inserts       some of minting, inserts, times
+#   bash test/bench/run.sh minting inserts       some of minting, inserts, times, migrate
 #   bash test/bench/run.sh --version 18          with that PostgreSQL, in a chroot as
 #                                                for test/matrix.sh if it is not here
 #   bash test/bench/run.sh --pgedge DIR          beside pgEdge's snowflake too, of

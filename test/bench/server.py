@@ -1,5 +1,6 @@
 """A throw-away server, and what runs against it.  Standard library only."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -43,6 +44,19 @@ class Server:
         for name, value in variables.items():
             arguments += ["-v", f"{name}={value}"]
         return [line.split("\t") for line in self._run("psql", *arguments, stdin=sql).splitlines()]
+
+    @contextlib.contextmanager
+    def database(self, name):
+        """Statements are for that database meanwhile."""
+        before, self.environment["PGDATABASE"] = self.environment["PGDATABASE"], name
+        try:
+            yield
+        finally:
+            self.environment["PGDATABASE"] = before
+
+    def start(self, sql):
+        """Run a statement in a session of its own; returns the process, to be waited for."""
+        return subprocess.Popen([self.bindir / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", sql], env=self.environment)
 
     def value(self, sql):
         return self.psql(sql)[0][0]
