@@ -199,7 +199,7 @@ CREATE FUNCTION snowflake_period_start("time" anyelement, unit text) RETURNS tim
 COMMENT ON FUNCTION snowflake_period_start(anyelement, text) IS
 	'instant before which none is truncated to this time or a later one, in the session''s time zone';
 CREATE FUNCTION snowflake_period_start("time" anyelement, unit text, zone text) RETURNS timestamptz
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_period_start(anyelement, text, text) IS
 	'instant before which none is truncated to this time or a later one, in the given time zone';
 CREATE FUNCTION snowflake_period_end("time" anyelement, unit text) RETURNS timestamptz
@@ -207,7 +207,7 @@ CREATE FUNCTION snowflake_period_end("time" anyelement, unit text) RETURNS times
 COMMENT ON FUNCTION snowflake_period_end(anyelement, text) IS
 	'instant from which on none is truncated to this time or an earlier one, in the session''s time zone';
 CREATE FUNCTION snowflake_period_end("time" anyelement, unit text, zone text) RETURNS timestamptz
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_period_end(anyelement, text, text) IS
 	'instant from which on none is truncated to this time or an earlier one, in the given time zone';
 CREATE FUNCTION snowflake_filter_support(internal) RETURNS internal
@@ -218,7 +218,7 @@ CREATE FUNCTION snowflake_period_is_exact("time" anyelement, unit text) RETURNS 
 COMMENT ON FUNCTION snowflake_period_is_exact(anyelement, text) IS
 	'true if all instants between the period''s start and end are truncated to this time, in the session''s time zone';
 CREATE FUNCTION snowflake_period_is_exact("time" anyelement, unit text, zone text) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE SUPPORT snowflake_filter_support;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE SUPPORT snowflake_filter_support;
 COMMENT ON FUNCTION snowflake_period_is_exact(anyelement, text, text) IS
 	'true if all instants between the period''s start and end are truncated to this time, in the given time zone';
 CREATE FUNCTION snowflake_filter(boolean) RETURNS boolean

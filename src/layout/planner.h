@@ -64,8 +64,6 @@ extern int64 snowflake_timerange_bound(const SnowflakeLayout *layout, Oid type, 
 #define SNOWFLAKE_TIMEPERIOD_NONE	"none"
 
 extern bool snowflake_timeperiod_is_zone(const char *name);
-extern bool snowflake_timeperiod_constant(const char *zone, Oid type, Datum time,
-										  const char *unit, TimestampTz *start, TimestampTz *end);
 extern const char *snowflake_timeperiod_unit(const char *name);
 
 /* timebound.c: a comparison with a time as conditions on the ID */

@@ -179,7 +179,10 @@ snowflake_timebound_between(const SnowflakeTimeContext *context, Node *time)
 									snowflake_timebound_upper(context, time, true));
 }
 
-/* A call of snowflake_period_start(), _end() or _is_exact(), or NULL. */
+/*
+ * A call of snowflake_period_start(), _end() or _is_exact(), or NULL.  It is a constant if the
+ * value and the zone are constants.
+ */
 static Node *
 make_period(const SnowflakeTimeContext *context, const char *name, Oid type, Node *time,
 			const char *unit)
@@ -196,8 +199,10 @@ make_period(const SnowflakeTimeContext *context, const char *name, Oid type, Nod
 	args = lappend(args, snowflake_timeexpr_text(unit));
 	if (zone != NULL)
 		args = lappend(args, copyObject(zone));
-	return (Node *) makeFuncExpr(function, type, args, InvalidOid,
-								 DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
+	return eval_const_expressions(context->root,
+								  (Node *) makeFuncExpr(function, type, args, InvalidOid,
+														DEFAULT_COLLATION_OID,
+														COERCE_EXPLICIT_CALL));
 }
 
 /* The start of a year as a timestamp, or NULL if the value is not the number of a year. */
@@ -251,30 +256,6 @@ is_useful_zone(Node *zone)
 		snowflake_timeperiod_is_zone(TextDatumGetCString(name->constvalue));
 }
 
-/*
- * Sets *start and *end so that exactly the instants from start on and before end are the
- * value when truncated to the unit.  Returns false if that is not known yet, or if
- * clocks are set in the weeks around.
- */
-static bool
-make_known_period(const SnowflakeTimeContext *context, Node *value, const char *unit,
-				  Node **start, Node **end)
-{
-	Const	   *zone = (Const *) context->time.zone;
-	Const	   *constant = (Const *) value;
-	TimestampTz first,
-				next;
-
-	if (zone == NULL || !IsA(zone, Const) || !IsA(value, Const) || constant->constisnull ||
-		!snowflake_timeperiod_constant(TextDatumGetCString(zone->constvalue),
-									   constant->consttype, constant->constvalue, unit,
-									   &first, &next))
-		return false;
-	*start = snowflake_timebound_number(TIMESTAMPTZOID, first);
-	*end = snowflake_timebound_number(TIMESTAMPTZOID, next);
-	return true;
-}
-
 /* Is the truncated time before the value exactly when the time itself is? */
 static bool
 is_before_any_unit(const SnowflakeTimeOfId *time, StrategyNumber strategy, Node *value)
@@ -287,9 +268,9 @@ is_before_any_unit(const SnowflakeTimeOfId *time, StrategyNumber strategy, Node 
 
 /*
  * Sets *from and *to to the ends of the range that "time OP value" implies, where the time
- * is local or was truncated.  Returns false if there is none.  Sets *is_exact if the range
- * says the same as the comparison; sets *exact_if to a condition, computed once, under which
- * it does.
+ * is local or was truncated.  Returns false if there is none.  Sets *is_exact if it is
+ * known that the range says the same as the comparison; sets *exact_if to a condition,
+ * computed once, under which it does.
  */
 static bool
 make_period_ends(const SnowflakeTimeContext *context, StrategyNumber strategy, Node *value,
@@ -297,6 +278,7 @@ make_period_ends(const SnowflakeTimeContext *context, StrategyNumber strategy, N
 {
 	const SnowflakeTimeOfId *time = &context->time;
 	const char *unit = time->unit != NULL ? time->unit : "microseconds";
+	Node	   *exact;
 
 	if (!snowflake_timebound_is_known_first(value) || !is_useful_zone(time->zone))
 		return false;
@@ -305,19 +287,22 @@ make_period_ends(const SnowflakeTimeContext *context, StrategyNumber strategy, N
 	if (!is_comparable(time, getBaseType(exprType(value))))
 		return false;
 
-	*is_exact = make_known_period(context, value, unit, from, to);
-	if (*is_exact)
-	{
-		if (strategy == BTLessStrategyNumber)
-			*to = *from;
-		else if (strategy == BTGreaterStrategyNumber)
-			*from = *to;
-		return true;
-	}
 	if (is_before_any_unit(time, strategy, value))
 		unit = SNOWFLAKE_TIMEPERIOD_NONE;
 	*from = make_period(context, "snowflake_period_start", TIMESTAMPTZOID, value, unit);
 	*to = make_period(context, "snowflake_period_end", TIMESTAMPTZOID, value, unit);
+	exact = make_period(context, "snowflake_period_is_exact", BOOLOID, value, unit);
+
+	if (exact != NULL && IsA(exact, Const))
+	{
+		*is_exact = !((Const *) exact)->constisnull && DatumGetBool(((Const *) exact)->constvalue);
+		if (*is_exact && strategy == BTLessStrategyNumber)
+			*to = *from;
+		if (*is_exact && strategy == BTGreaterStrategyNumber)
+			*from = *to;
+		return true;
+	}
+	*is_exact = false;
 
 	/*
 	 * the ranges of < and > have the value's own unit in them, so they are
@@ -325,7 +310,7 @@ make_period_ends(const SnowflakeTimeContext *context, StrategyNumber strategy, N
 	 */
 	if ((strategy != BTLessStrategyNumber || strcmp(unit, SNOWFLAKE_TIMEPERIOD_NONE) == 0) &&
 		strategy != BTGreaterStrategyNumber && (time->zone == NULL || IsA(time->zone, Const)))
-		*exact_if = make_period(context, "snowflake_period_is_exact", BOOLOID, value, unit);
+		*exact_if = exact;
 	return true;
 }
 

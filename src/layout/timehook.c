@@ -41,9 +41,10 @@
  * union itself never evaluates its filters.
  *
  * snowflake_filter() exists in plans only, around a condition to which a range was added, and
- * so does snowflake_period_is_exact(), before such a condition.  They are never shipped to
- * another server, since they are not immutable, and never stored: an expression to be stored
- * is simplified without a query, and this hook is not called.
+ * so does snowflake_period_is_exact(), before such a condition.  They are never stored: an
+ * expression to be stored is simplified without a query, and this hook is not called.  Nor are
+ * they shipped to another server, since they are not immutable, but for
+ * snowflake_period_is_exact() of a given zone, where postgres_fdw is told that it may.
  *
  *-------------------------------------------------------------------------
  */

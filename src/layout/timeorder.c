@@ -28,8 +28,14 @@
  *	- found out which partial indexes have all rows that are asked for;
  *	- built the list of a table's conditions: core tests all those that are not looked up.
  *
- * Row locks, partitionwise joins and the choice of parallel plans come later, and go by
- * what a path says.  Foreign tables have no index here.
+ * Row locks, LIMIT, partitionwise joins and the choice of parallel plans come later, and go
+ * by what a path says.  Foreign tables have no index here.
+ *
+ * If a query only sorts the rows of one partitioned table, core has by then replaced the
+ * paths of that table, and with them the Append, by paths that compute what is selected.  So the
+ * Append is added again, to the sorted rows.  Where core has grouped the rows before,
+ * or computed windows or DISTINCT, they are no longer those of the table (IS_SIMPLE_REL); and
+ * functions that return sets have made more of them.
  *
  *-------------------------------------------------------------------------
  */
@@ -136,6 +142,28 @@ meets(PlannerInfo *root, RelOptInfo *rel, const Order *order, PathKey *pathkey, 
 	return NOT_MET;
 }
 
+/*
+ * Appends to the pathkeys that are met those next ones which an order meets.  Returns BY_TIME if
+ * one of them is met by the time: the index sorts rows of one time by their IDs next.
+ */
+static Met
+add_met(PlannerInfo *root, RelOptInfo *rel, const Order *order, List *pathkeys, bool forward,
+		List **met)
+{
+	Met			all = NOT_MET;
+
+	for (int n = list_length(*met); n < list_length(pathkeys); n++)
+	{
+		Met			one = meets(root, rel, order, list_nth(pathkeys, n), forward);
+
+		if (one == NOT_MET)
+			break;
+		*met = lappend(*met, list_nth(pathkeys, n));
+		all = Max(all, one);
+	}
+	return all;
+}
+
 /* Is one of the pathkeys the order of a time, whatever time that is? */
 static bool
 has_time(List *pathkeys)
@@ -175,28 +203,16 @@ met_by_index(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, List *path
 			 bool forward)
 {
 	List	   *met = NIL;
-	ListCell   *next = list_head(pathkeys);
 
 	for (int n = 0; n < index->nkeycolumns && index->indexkeys[n] > 0; n++)
 	{
 		Order		order = {.column = index->indexkeys[n],.opfamily = index->sortopfamily[n],
 		.descending = index->reverse_sort[n],.nulls_first = index->nulls_first[n]};
-		bool		by_column = false;
-		bool		by_time = false;
-		Met			how;
+		Met			how = add_met(root, rel, &order, pathkeys, forward, &met);
 
-		while (next != NULL &&
-			   (how = meets(root, rel, &order, lfirst(next), forward)) != NOT_MET)
-		{
-			by_column |= how == BY_COLUMN;
-			by_time |= how == BY_TIME;
-			met = lappend(met, lfirst(next));
-			next = lnext(pathkeys, next);
-		}
-		/* the index sorts rows of one time by their IDs next */
-		if (by_time)
+		if (how == BY_TIME)
 			return met;
-		if (!by_column && !is_fixed(root, rel, index, n))
+		if (how == NOT_MET && !is_fixed(root, rel, index, n))
 			break;
 	}
 	return NIL;
@@ -236,9 +252,7 @@ make_partition_scan(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	PathKey    *first;
 	bool		forward;
 	List	   *met = NIL;
-	bool		by_time = false;
 	List	   *scans = NIL;
-	ListCell   *lc;
 
 	if (!has_time(pathkeys) || rel->part_scheme == NULL || rel->boundinfo == NULL || rel->partexprs == NULL ||
 		rel->part_scheme->strategy != PARTITION_STRATEGY_RANGE ||
@@ -255,16 +269,7 @@ make_partition_scan(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	/* NULL is in no range */
 	order.nulls_first = first->pk_nulls_first == forward;
 
-	foreach(lc, pathkeys)
-	{
-		Met			how = meets(root, rel, &order, lfirst(lc), forward);
-
-		if (how == NOT_MET)
-			break;
-		by_time |= how == BY_TIME;
-		met = lappend(met, lfirst(lc));
-	}
-	if (!by_time)
+	if (add_met(root, rel, &order, pathkeys, forward, &met) != BY_TIME)
 		return NULL;
 
 	for (int n = 0; n < rel->nparts; n++)

@@ -36,6 +36,13 @@
  *
  *		snowflake_period_is_exact(time, unit)	are both ends exact?
  *
+ * The instants are those that decoding returns, which are the starts of ticks, and the bounds of
+ * timerange.c are compared with these as well.  So the length of a tick needs no margin, whether
+ * a tick is longer than the unit or shorter than a millisecond.
+ *
+ * With a zone in the call, these functions depend on their arguments only, and are IMMUTABLE, as
+ * core's AT TIME ZONE is.
+ *
  * None of these functions raises an error for any time: the filter itself
  * would not, if no row is left for it.  The ends in a zone that is not known
  * here are infinite.
@@ -275,53 +282,6 @@ is_by_day(const Unit *unit)
 	return unit->months > 0 || unit->usec >= USECS_PER_DAY;
 }
 
-/*
- * Sets *start and *end so that exactly the instants from start on and before end give the
- * time when truncated to the unit in the zone.  Returns false if there is no such range or
- * it is not known: where clocks are set in the weeks around, or truncation does not give the
- * time.
- */
-static bool
-get_exact_period(const pg_tz *tz, Oid type, Datum time, const Unit *unit,
-				 TimestampTz *start, TimestampTz *end)
-{
-	Timestamp	first;
-	Timestamp	next;
-	bool		instant = read_time(type, time, &first);
-	long		low,
-				high,
-				low_at_end,
-				high_at_end;
-
-	if (unit == NULL || tz == NULL || TIMESTAMP_NOT_FINITE(first))
-		return false;
-	offsets_around(tz, first, &low, &high);
-	if (instant)
-		first = less_seconds(first, -low);
-	next = plus_unit(first, unit);
-	if (TIMESTAMP_NOT_FINITE(first) || TIMESTAMP_NOT_FINITE(next))
-		return false;
-	offsets_around(tz, next, &low_at_end, &high_at_end);
-	/* clocks may be set amid a long unit: that concerns instants amid it only */
-	if (low != high || low_at_end != high_at_end)
-		return false;
-	if (next != first &&
-		DatumGetTimestamp(DirectFunctionCall2(timestamp_trunc, CStringGetTextDatum(unit->name),
-											  TimestampGetDatum(first))) != first)
-		return false;
-	*start = less_seconds(first, low);
-	*end = less_seconds(next, low_at_end);
-	return !TIMESTAMP_NOT_FINITE(*start) && !TIMESTAMP_NOT_FINITE(*end);
-}
-
-/* The same, with the names of the zone and of the unit. */
-bool
-snowflake_timeperiod_constant(const char *zone, Oid type, Datum time, const char *unit,
-							  TimestampTz *start, TimestampTz *end)
-{
-	return get_exact_period(find_zone(zone), type, time, find_unit(unit), start, end);
-}
-
 /* One of the two ends for a time, a unit and a time zone, as defined at the head of this file */
 static TimestampTz
 get_end(FunctionCallInfo fcinfo, bool is_end)
@@ -371,12 +331,49 @@ snowflake_period_end(PG_FUNCTION_ARGS)
 	PG_RETURN_TIMESTAMPTZ(get_end(fcinfo, true));
 }
 
-/* The last answer of snowflake_period_is_exact(), and its arguments */
+/*
+ * Are both ends exact?  They are not where clocks are set in the weeks around, or that is not
+ * known, nor if truncation does not give the time.
+ */
+static bool
+is_exact(FunctionCallInfo fcinfo)
+{
+	Timestamp	start;
+	Timestamp	end;
+	bool		instant = read_time(get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0),
+									&start);
+	const Unit *unit = get_unit(fcinfo);
+	const pg_tz *tz = get_zone(fcinfo, 2);
+	long		low,
+				high,
+				low_at_end,
+				high_at_end;
+
+	if (tz == NULL || TIMESTAMP_NOT_FINITE(start))
+		return false;
+	offsets_around(tz, start, &low, &high);
+	if (instant)
+		start = less_seconds(start, -low);
+	end = plus_unit(start, unit);
+	if (TIMESTAMP_NOT_FINITE(start) || TIMESTAMP_NOT_FINITE(end))
+		return false;
+	offsets_around(tz, end, &low_at_end, &high_at_end);
+	/* clocks may be set amid a long unit: that concerns instants amid it only */
+	if (low != high || low_at_end != high_at_end)
+		return false;
+	if (end != start &&
+		DatumGetTimestamp(DirectFunctionCall2(timestamp_trunc, CStringGetTextDatum(unit->name),
+											  TimestampGetDatum(start))) != start)
+		return false;
+	return !TIMESTAMP_NOT_FINITE(less_seconds(start, low)) &&
+		!TIMESTAMP_NOT_FINITE(less_seconds(end, low_at_end));
+}
+
+/* The last answer of snowflake_period_is_exact(), and what it depends on */
 typedef struct Answer
 {
-	Oid			type;
-	int64		time;
-	const pg_tz *zone;
+	Datum		time;
+	const pg_tz *session_zone;
 	bool		is_exact;
 } Answer;
 
@@ -390,24 +387,21 @@ Datum
 snowflake_period_is_exact(PG_FUNCTION_ARGS)
 {
 	Answer	   *answer = fcinfo->flinfo->fn_extra;
-	Datum		value = PG_GETARG_DATUM(0);
-	Oid			type = answer != NULL ? answer->type :
-	getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
-	int64		time = type == DATEOID ? DatumGetDateADT(value) : DatumGetInt64(value);
-	TimestampTz start,
-				end;
+	Datum		time = PG_GETARG_DATUM(0);
+	bool		result;
 
-	if (answer != NULL && answer->time == time && answer->zone == session_timezone)
+	if (answer != NULL && answer->time == time && answer->session_zone == session_timezone)
 		PG_RETURN_BOOL(answer->is_exact);
-	if (answer == NULL)
-		answer = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(Answer));
-	answer->type = type;
-	answer->time = time;
-	answer->zone = session_timezone;
-	answer->is_exact = get_exact_period(get_zone(fcinfo, 2), type, value, get_unit(fcinfo),
-										&start, &end);
-	if (get_fn_expr_arg_stable(fcinfo->flinfo, 1) &&
+	result = is_exact(fcinfo);
+	if (answer == NULL && get_fn_expr_arg_stable(fcinfo->flinfo, 1) &&
 		(PG_NARGS() == 2 || get_fn_expr_arg_stable(fcinfo->flinfo, 2)))
-		fcinfo->flinfo->fn_extra = answer;
-	PG_RETURN_BOOL(answer->is_exact);
+		fcinfo->flinfo->fn_extra = answer = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt,
+															   sizeof(Answer));
+	if (answer != NULL)
+	{
+		answer->time = time;
+		answer->session_zone = session_timezone;
+		answer->is_exact = result;
+	}
+	PG_RETURN_BOOL(result);
 }
