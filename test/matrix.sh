@@ -30,8 +30,8 @@ if [ -n "$architecture" ]; then
 elif [ "$kind" = versions ]; then
 	mapfile -t -O "${#tests[@]}" tests < <(cd "$root/test/t" && grep -lx '# versions: all' -- *.pl)
 elif [[ ${tools_of[$version]:-} = *partman* ]]; then
-	# a tool of another generation than the installed version has
-	tests+=(tools partman)
+	# a tool of another generation than the installed version has, and a newer planner
+	tests+=(tools partman times --queries 20000)
 fi
 
 # as one program among others

@@ -53,11 +53,12 @@ my %edges;
 push @{ $edges{ $_->[0] } }, $_->[1]
   foreach map { [ split /\|/ ] } rows_of('SELECT zone, local FROM edges');
 
-# Templates.  "{a|b}" is one of these, " ~ " a comparison, either way round, and "$name" is
-# what this makes:
+# Templates.  "{a|b}" is one of these, " ~ " a comparison, either way round, "[[a||b]]" is a by
+# key and b of the copy, and "$name" is what this makes:
 my @units =
   qw(microseconds milliseconds second minute hour day week month quarter year decade century millennium);
-my @tables = qw(items numbers parts others guarded barrier everything);
+my @tables =
+  qw(items numbers parts others guarded barrier everything family hashed rest joined looked_up mixed);
 our ($zone, $unit, $column);
 our $mind;    # the time zone of which constants are
 my %make = (
@@ -82,7 +83,9 @@ my %make = (
 		one("$column AT TIME ZONE '$zone'", "$column AT TIME ZONE '$zone'", "$column\::timestamp");
 	},
 	where => sub { filters('created_at') },
-	where_of_a => sub { filters('a.created_at') =~ s/\b(?<![.(])(id|n)\b(?! FROM)/a.$1/gr },
+	where_of_a => sub { filters_of('a') },
+	where_of_b => sub { filters_of('b') },
+	where_of_t => sub { filters_of('t') },
 	having => sub {
 		filters('created_at') =~ s/\bn (<|>=)/max(n) $1/gr =~ s/\bid\b/max(id)/gr =~
 		  s/, n\)/, max(n))/gr;
@@ -197,7 +200,15 @@ $c::date IN ($day, $day)
 *date_trunc('$unit', $at) ~ {date_trunc('$unit', $local)|$local}
 extract(year FROM {$c|$at|($at)::date|$c::date}) ~ {1969|1970|1971|1972|2011|2026|2026.5|2039}
 date_part('year', {$c|$at}) ~ {1970|1971|2011|2026}
-$c {<>|IS DISTINCT FROM} $instant
+$c {<>|IS DISTINCT FROM|IS NOT DISTINCT FROM} $instant
+$c BETWEEN SYMMETRIC $instant AND $instant
+$c::timestamptz(0) ~ $instant
+($c - interval '{1 hour|1 month}') ~ $instant
+{nullif($c, $instant) IS NULL|greatest($c, $instant) > $instant|coalesce($c, $instant) <= $instant}
+($c, $c + interval '{1 hour|40 days}') OVERLAPS ($instant, $instant)
+($c IS NULL OR $c {<|<=|=|>|>=} $instant)
+$c::date <@ daterange(least($day, $day), NULL)
+$c ~ clock_timestamp() - interval '{1 day|40 years}'
 END
 
 # A filter, and whether it is to be planned on the key
@@ -225,6 +236,9 @@ sub filters
 		"CASE WHEN $other THEN $one END",
 		"($one) IS NOT TRUE");
 }
+
+# ... of a table of that name
+sub filters_of { return filters("$_[0].created_at") =~ s/\b(?<![.(])(id|n)\b(?! FROM)/$_[0].$1/gr }
 
 # Queries; those whose rows come in an order that is one begin with "+"
 my @queries = split /\n/, <<'END' =~ s/\n\t+/ /gr;
@@ -283,6 +297,72 @@ UPDATE items SET n = n + 1 WHERE $where RETURNING id, n
 +PREPARE p (date) AS SELECT id, created_at FROM $table
 	WHERE {created_at::date = $1|created_at >= $1|created_at < $1|(created_at AT TIME ZONE 'Europe/Berlin')::date = $1|date_trunc('week', created_at) = date_trunc('week', $1)}
 	ORDER BY created_at, id, n, customer; EXECUTE p ($day); SET timezone = '$zone'; EXECUTE p ($day); DEALLOCATE p
+PREPARE p (text, timestamp, timestamptz) AS SELECT id, created_at FROM $table
+	WHERE {created_at AT TIME ZONE $1 >= $2|(created_at AT TIME ZONE $1)::date = $2::date|date_trunc('day', created_at AT TIME ZONE $1) = $2|date_trunc('month', created_at, $1) = $3|date_trunc('day', created_at, $1) < date_trunc('day', $3, $1)};
+	EXECUTE p ('$zone', $local, $instant); EXECUTE p ('$zone', $local, $instant); EXECUTE p (NULL, $local, $instant); DEALLOCATE p
+PREPARE p (tstzrange, timestamptz[]) AS SELECT id, created_at FROM $table WHERE {created_at <@ $1 OR created_at = ANY ($2)|created_at <@ $1|created_at = ANY ($2)};
+	EXECUTE p ($range, ARRAY[$instants]); EXECUTE p ($range, '$times'); EXECUTE p (NULL, NULL); EXECUTE p ($range, ARRAY[]::timestamptz[]); DEALLOCATE p
++PREPARE p (timestamptz, bigint) AS SELECT created_at, id FROM $table WHERE (created_at, id) {<|>|<=|>=} ($1, $2) ORDER BY created_at{, id| DESC, id DESC} LIMIT 5;
+	EXECUTE p ($instant, $id); EXECUTE p ($instant, NULL); EXECUTE p ($instant, $id); EXECUTE p (NULL, $id); EXECUTE p ($instant, 0); EXECUTE p ($instant, 5); EXECUTE p ($instant, $id); DEALLOCATE p
++DECLARE c SCROLL CURSOR FOR SELECT id, created_at FROM $table WHERE $where ORDER BY created_at$down, id, n, customer;
+	FETCH 5 FROM c; FETCH BACKWARD 3 FROM c; FETCH LAST FROM c; FETCH PRIOR FROM c; FETCH ABSOLUTE 2 FROM c; FETCH BACKWARD ALL FROM c
++DECLARE c SCROLL CURSOR FOR SELECT created_at FROM $table ORDER BY created_at$down; FETCH 4 FROM c; MOVE ABSOLUTE 100 FROM c; FETCH BACKWARD ALL FROM c
++SELECT created_at, count(*) OVER (ORDER BY created_at RANGE BETWEEN '{1 day|400 days}' PRECEDING AND '{0 s|1 hour}' FOLLOWING) FROM $table WHERE created_at < '9999-01-01' AND $where ORDER BY 1, 2$limit
+SELECT id, n, rank() OVER (PARTITION BY customer ORDER BY created_at$down), first_value(created_at) OVER (ORDER BY created_at$down) FROM $table WHERE $where
+SELECT * FROM (SELECT created_at, id, n, rank() OVER (ORDER BY created_at$down) AS r FROM $table) w WHERE r <= 5 AND $where
+SELECT count(*) FILTER (WHERE $where), min(created_at) FILTER (WHERE n > $n), max(created_at), count(DISTINCT created_at) FROM $table{| WHERE $where}
+SELECT array_agg(created_at ORDER BY created_at$down), percentile_disc(0.5) WITHIN GROUP (ORDER BY created_at) FROM $table WHERE $where{| GROUP BY customer}
+SELECT customer, created_at, grouping(customer, created_at), count(*) FROM $table WHERE $where GROUP BY CUBE (customer, created_at) HAVING $having
+SELECT date_trunc('$unit', created_at{|, 'UTC'}) AS d, count(*), max(created_at) FROM $table WHERE $where GROUP BY GROUPING SETS ((d), ()) HAVING count(*) > 1
+SELECT min(a.created_at), max(b.created_at) FROM $table a JOIN $table b ON a.customer = b.customer AND a.n = b.n WHERE $where_of_a
+SELECT max(created_at), min(created_at) FROM $table{| WHERE $where} HAVING max(created_at) > $instant
+SELECT c, (SELECT {max|min}(created_at) FROM $table t WHERE t.customer = c AND t.created_at {<|>=} $instant) FROM generate_series(0, 7) c
+SELECT max(date_trunc('day', created_at)), min(created_at::date), max(created_at AT TIME ZONE 'UTC') FROM $table WHERE $where
++SELECT created_at FROM $table WHERE $where ORDER BY created_at$down FETCH FIRST {3|10} ROWS WITH TIES
++SELECT created_at FROM $table ORDER BY created_at$down OFFSET {0|5|500} LIMIT (SELECT {1|7})
+SELECT DISTINCT ON (created_at) created_at, n FROM $table ORDER BY created_at$down, n
+SELECT DISTINCT ON (date_trunc('day', created_at, 'UTC')) date_trunc('day', created_at, 'UTC'), created_at FROM $table ORDER BY 1, 2
++SELECT created_at, generate_series(1, 2) FROM $table ORDER BY 1$down, 2$limit
++SELECT created_at, random() < 2 FROM $table WHERE random() >= 0 ORDER BY 1$down$limit
+SELECT id, created_at FROM $table WHERE {random() >= 0 AND $where|created_at < $instant + random() * interval '0'|created_at = ANY (ARRAY[$instant, clock_timestamp() + interval '9 years'])}
+WITH RECURSIVE r AS ((SELECT created_at, id::bigint AS id, 1 AS k FROM $table WHERE id IS NOT NULL ORDER BY created_at, id LIMIT 1)
+	UNION ALL SELECT l.*, k + 1 FROM r, LATERAL (SELECT created_at, id::bigint FROM $table t WHERE {(t.created_at, t.id) > (r.created_at, r.id)|t.created_at > r.created_at} ORDER BY t.created_at, t.id LIMIT 1) l WHERE k < 8)
+	SELECT * FROM r
+SELECT s.n, l.* FROM spans s LEFT JOIN LATERAL (SELECT t.id, t.created_at, s.n + t.n AS m FROM $table t
+	WHERE t.created_at {>= s.lo AND t.created_at < s.hi|= s.lo|::date = s.lo::date|> s.lo AND t.n < 30}) l ON {true|m > 20|l.created_at > $instant}
++SELECT l.created_at, m FROM spans s LEFT JOIN LATERAL (SELECT t.created_at, s.n + t.n AS m FROM $table t WHERE t.n < 20) l ON true ORDER BY 1$down, 2$limit
+SELECT s.n, l.created_at FROM spans s, LATERAL (SELECT created_at FROM $table WHERE created_at {<=|<|>|>=} s.lo ORDER BY created_at$down LIMIT 1) l
+SELECT s.n, (SELECT created_at FROM $table t WHERE t.created_at {<=|<|>|>=|=} s.lo ORDER BY created_at$down LIMIT 1) FROM spans s
+SELECT a.id, b.id, b.created_at FROM $table a LEFT JOIN $table b ON a.id = b.id AND {true|$where_of_b}
+	WHERE a.n < 30 AND {$where_of_b|b.created_at IS NULL|(b.created_at IS NULL OR $where_of_b)|coalesce(b.created_at, a.created_at) > $instant|(b.created_at > $instant) IS NOT TRUE|b.created_at IS NOT NULL}
+SELECT created_at, a.n, b.n FROM $table a {FULL|LEFT|RIGHT|INNER} JOIN $table b USING (created_at) WHERE {a.n < 20|b.n < 10|created_at > $instant AND a.n < 10}
+SELECT a.id, c.id FROM $table a LEFT JOIN ($table b {JOIN|LEFT JOIN} $table c ON b.created_at = c.created_at AND b.n < 20 AND c.n < 50) ON a.id = b.id WHERE a.n < 20 AND {true|c.created_at IS NULL|c.created_at > $instant|$where_of_a}
+SELECT count(*), max(b.n) FROM $table a {JOIN|LEFT JOIN} $table b ON a.id = b.id {JOIN|LEFT JOIN|RIGHT JOIN} spans s ON b.created_at {=|>=} s.lo WHERE {$where_of_a|$where_of_b|true}
+SELECT a.id FROM $table a WHERE {|NOT }EXISTS (SELECT FROM $table b WHERE b.created_at = a.created_at AND b.n <> a.n AND $where_of_b)
+SELECT id FROM $table a WHERE $where OR EXISTS (SELECT FROM spans s WHERE s.lo = a.created_at)
+SELECT id FROM $table WHERE (created_at, n) {IN|NOT IN} (SELECT created_at, n FROM $table WHERE n < 20)
+SELECT id FROM $table WHERE created_at {=|<|>=} (SELECT max(created_at) FROM $table WHERE $where)
+SELECT t.id, u FROM $table t {JOIN|RIGHT JOIN} unnest(ARRAY[$instants]) u ON t.created_at {=|<=} u AND t.n < 30
+SELECT t.id, v.x FROM (VALUES ($instant, 1), ($instant, 2)) v(at, x) JOIN $table t ON t.created_at {=|<=} v.at AND $where_of_t
+SELECT t.id, d.zone FROM $table t JOIN dense d ON {(t.created_at AT TIME ZONE '$zone')::date = (d.day AT TIME ZONE '$zone')::date|date_trunc('day', t.created_at, d.zone) = d.day|t.created_at AT TIME ZONE d.zone < $local AND t.n < 10}
+SELECT a.id, b.n FROM $table a JOIN $table b ON a.id = b.id AND $where_of_b WHERE $where_of_a
+SELECT a.id, b.n FROM {parts|hashed|rest} a {JOIN|LEFT JOIN|FULL JOIN} {parts|hashed|rest} b ON a.id = b.id AND a.created_at = b.created_at WHERE {$where_of_a|$where_of_b|true}
++SELECT created_at FROM $table WHERE $where {UNION|UNION ALL|EXCEPT|EXCEPT ALL|INTERSECT|INTERSECT ALL} SELECT created_at FROM $table ORDER BY 1$down$limit
+SELECT w.id, s.n FROM (SELECT id::bigint, created_at, n FROM $table UNION ALL SELECT id::bigint, created_at, n FROM $table) w {JOIN|LEFT JOIN} spans s ON w.created_at {=|>=} s.lo WHERE w.n < 10
+WITH w AS (SELECT * FROM $table WHERE $where ORDER BY created_at, id, n, customer LIMIT 20), x AS (SELECT max(created_at) AS m FROM w) SELECT t.id FROM $table t, x WHERE t.created_at >= x.m AND t.n < 50
+WITH w AS (DELETE FROM items WHERE $where RETURNING id, created_at, n) SELECT id, created_at FROM w WHERE $where
+SELECT * FROM (SELECT {id|DISTINCT id}, created_at, n FROM $table OFFSET {0|0|0}) w WHERE $where
+SELECT a.id, b.n FROM items a JOIN numbers b ON a.created_at = b.created_at WHERE $where_of_a FOR {UPDATE|SHARE|NO KEY UPDATE} OF a
++SELECT id, created_at FROM {parts|family|hashed|rest} WHERE id IS NOT NULL AND $where ORDER BY created_at, id LIMIT 5 FOR UPDATE SKIP LOCKED
+UPDATE {items|parts|family|hashed} t SET n = 0 FROM spans s WHERE t.created_at {= s.lo|::date = s.lo::date AND s.n = 3|>= s.lo AND t.created_at < s.hi AND s.n = 2} RETURNING t.id, t.n
+DELETE FROM {items|parts|family|hashed} t USING spans s WHERE t.created_at {= s.lo|BETWEEN s.lo AND s.hi|::date = s.lo::date|<@ tstzrange(least(s.lo, s.hi), s.hi)} AND $where_of_t RETURNING t.id
+MERGE INTO [[t_items||items]] t USING spans s ON [[@@ t.id||t.created_at]] = s.lo{| AND t.n < 80} WHEN MATCHED AND t.n < 50 THEN DELETE WHEN MATCHED THEN UPDATE SET n = -1;
+	SELECT id, n FROM items WHERE n = -1; SELECT count(*), sum(n) FROM items
+MERGE INTO [[t_family||family]] t USING (SELECT min(lo) AS lo FROM spans WHERE n < $m) s ON [[@@ t.id||t.created_at]] {=|<|>} s.lo WHEN MATCHED AND [[@@ t.id||t.created_at]] {<|>=} $instant THEN DELETE WHEN MATCHED THEN UPDATE SET n = -1;
+	SELECT id, n FROM family WHERE n = -1; SELECT count(*), sum(n) FROM family
++SELECT created_at FROM [[(SELECT *, @@ id AS created_at FROM t_items TABLESAMPLE {BERNOULLI|SYSTEM} (100))||items]] t WHERE $where ORDER BY 1$down$limit
++SELECT created_at FROM [[(SELECT *, @@ id AS created_at FROM t_{items|parts|family} TABLESAMPLE {BERNOULLI|SYSTEM} (0))||(SELECT * FROM items WHERE false)]] t WHERE $where ORDER BY 1$down$limit
++SELECT created_at FROM [[(SELECT *, @@ id AS created_at FROM ONLY t_family)||(SELECT * FROM family WHERE customer < 2)]] t WHERE $where ORDER BY 1$down$limit
 END
 
 my @switches =
@@ -311,13 +391,15 @@ sub ask
 
 	foreach (@asked)
 	{
-		my $settings = $schema eq 'by_key' ? $_->{settings} : '';
+		my $by_key = $schema eq 'by_key';
+		my $settings = $by_key ? $_->{settings} : '';
+		my $query = $_->{query} =~ s/\[\[(.*?)\|\|(.*?)\]\]/$by_key ? $1 : $2/gesr;
 
 		$script .=
 		  "RESET ALL; SET search_path = $schema, public; SET ROLE reader; SET timezone = '$_->{zone}';\n$settings;\n"
 		  . "\\echo === "
 		  . $n++
-		  . "\nBEGIN;\n$_->{query};\nROLLBACK;\n";
+		  . "\nBEGIN;\n$query;\nROLLBACK;\n";
 	}
 	IPC::Run::run([ 'psql', '-XAtq', '-f', '-', '-d', $node->connstr('postgres') ],
 		'<', \$script, '>', \$out, '2>&1')

@@ -64,12 +64,45 @@ CREATE UNIQUE INDEX ON by_key.t_guarded (id);
 ALTER TABLE by_key.t_guarded ENABLE ROW LEVEL SECURITY;
 CREATE POLICY some_rows ON by_key.t_guarded USING (n % 3 <> 0 AND @@ id >= '1975-01-01Z');
 
+-- inheritance, of which the parent has the customers 0 and 1; partitions by something else, and with a default one, in which are NULLs
+CREATE TABLE by_key.t_family (id snowflake PRIMARY KEY, customer int, n int);
+CREATE TABLE by_key.t_family_a (more int, PRIMARY KEY (id)) INHERITS (by_key.t_family);
+CREATE TABLE by_key.t_family_b (PRIMARY KEY (id)) INHERITS (by_key.t_family);
+INSERT INTO by_key.t_family SELECT id, id % 2, (random() * 100)::int FROM ids WHERE id % 3 = 0;
+INSERT INTO by_key.t_family_a SELECT id, 2 + id % 3, (random() * 100)::int FROM ids WHERE id % 3 = 1;
+INSERT INTO by_key.t_family_b SELECT id, 5 + id % 2, (random() * 100)::int FROM ids WHERE id % 3 = 2;
+CREATE TABLE by_key.t_hashed (id bigint PRIMARY KEY, customer int, n int) PARTITION BY HASH (id);
+CREATE TABLE by_key.t_hashed_0 PARTITION OF by_key.t_hashed FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE by_key.t_hashed_1 PARTITION OF by_key.t_hashed FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+INSERT INTO by_key.t_hashed SELECT id, (random() * 6)::int, (random() * 100)::int FROM ids;
+CREATE TABLE by_key.t_rest (customer int, n int, id snowflake) PARTITION BY RANGE (id, customer);
+CREATE TABLE by_key.t_rest_1 PARTITION OF by_key.t_rest FOR VALUES FROM ('0', 0) TO (snowflake_lower_bound('2011-10-30Z'), 3);
+CREATE TABLE by_key.t_rest_2 PARTITION OF by_key.t_rest FOR VALUES FROM (snowflake_lower_bound('2011-10-30Z'), 3) TO (snowflake_lower_bound('2026-11-20Z'), 0);
+CREATE TABLE by_key.t_rest_0 PARTITION OF by_key.t_rest DEFAULT;
+CREATE INDEX ON by_key.t_rest (id, customer);
+INSERT INTO by_key.t_rest SELECT (random() * 6)::int, (random() * 100)::int, id FROM ids UNION ALL SELECT NULL, n, NULL FROM generate_series(1, 5) n
+	UNION ALL SELECT n, n, snowflake_lower_bound('2011-10-30Z') FROM generate_series(0, 6) n;
+
 CREATE VIEW by_key.items AS SELECT id, @@ id AS created_at, customer, n, label, at FROM by_key.t_items;
 CREATE VIEW by_key.numbers AS SELECT id, @@ id AS created_at, customer, n FROM by_key.t_numbers;
 CREATE VIEW by_key.parts AS SELECT id, id::timestamptz AS created_at, customer, n FROM by_key.t_parts;
 CREATE VIEW by_key.others AS SELECT id, snowflake_timestamp(id, 'discord') AS created_at, customer, n FROM by_key.t_others;
 CREATE VIEW by_key.guarded WITH (security_barrier) AS SELECT id, @@ id AS created_at, customer, n FROM by_key.t_guarded;
 CREATE VIEW by_key.barrier WITH (security_barrier) AS SELECT id, created_at, customer, n FROM by_key.items WHERE n % 4 <> 0;
+CREATE VIEW by_key.family AS SELECT id, @@ id AS created_at, customer, n FROM by_key.t_family;
+CREATE VIEW by_key.hashed AS SELECT id, @@ id AS created_at, customer, n FROM by_key.t_hashed;
+CREATE VIEW by_key.rest AS SELECT id, @@ id AS created_at, customer, n FROM by_key.t_rest;
+-- IDs that an outer join may leave out, and a subquery that knows a row of another one
+CREATE VIEW by_key.joined AS SELECT b.id, @@ b.id AS created_at, a.customer, coalesce(b.n, a.n) AS n
+	FROM by_key.t_numbers a FULL JOIN by_key.t_items b ON a.id = b.id AND b.n < 60;
+CREATE VIEW by_key.looked_up AS SELECT l.id, l.created_at, c AS customer, l.n
+	FROM generate_series(0, 8) c LEFT JOIN LATERAL (SELECT id, @@ id AS created_at, n + c AS n FROM by_key.t_items WHERE customer = c AND n < 60) l ON true;
+-- a union with parts that have no key, are no table, or have another layout
+CREATE VIEW by_key.mixed AS SELECT id::bigint, created_at, customer, n FROM by_key.family
+	UNION ALL (SELECT id, created_at, customer, n FROM by_key.numbers ORDER BY created_at, id, n, customer LIMIT 200)
+	UNION ALL SELECT NULL, timestamptz '2020-01-01Z' + d * interval '24 hours', d, d FROM generate_series(1, 9) d
+	UNION ALL SELECT max(id), @@ max(id), customer, 3 FROM by_key.t_items GROUP BY customer
+	UNION ALL SELECT id, created_at, customer, n FROM by_key.others;
 ANALYZE;
 
 -- an answer must not depend on a policy: the copy is of the rows that it lets through
@@ -79,6 +112,12 @@ CREATE TABLE by_copy.parts AS TABLE by_key.parts;
 CREATE TABLE by_copy.others AS TABLE by_key.others;
 CREATE TABLE by_copy.guarded AS SELECT * FROM by_key.guarded WHERE n % 3 <> 0 AND created_at >= '1975-01-01Z';
 CREATE TABLE by_copy.barrier AS TABLE by_key.barrier;
+CREATE TABLE by_copy.family AS TABLE by_key.family;
+CREATE TABLE by_copy.hashed AS TABLE by_key.hashed;
+CREATE TABLE by_copy.rest AS TABLE by_key.rest;
+CREATE TABLE by_copy.joined AS TABLE by_key.joined;
+CREATE TABLE by_copy.looked_up AS TABLE by_key.looked_up;
+CREATE TABLE by_copy.mixed AS TABLE by_key.mixed;
 ALTER VIEW by_key.guarded OWNER TO reader;
 GRANT SELECT ON by_key.t_guarded TO reader;
 DO $$
