@@ -9,7 +9,7 @@ SnowflakeTest - what the TAP tests of snowflake have in common
 
   use FindBin;
   use lib "$FindBin::RealBin/../perl";
-  use SnowflakeTest qw(error_of new_clock new_node start_with_clock step_clock);
+  use SnowflakeTest;
 
   my $node = new_node('main', node_id => 7);
   my $clock = new_clock('main');
@@ -42,15 +42,14 @@ use SnowflakeNode;
 use Test::More ();
 use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 
-# A test imports what it uses.
-our @EXPORT_OK = qw(
+our @EXPORT = qw(
   advance build_shim change_node_id children coordinator_url disorder duplicates error_at_once
   error_of extend finish_minter finish_statement freeze get_clock has_injection_points has_public
   hold_keeper id_at keeper_sleeps kill_postmaster lead_ms let_pass lock_reservation log_count
   look member_conf members mint mint_many mint_together minting_node new_clock new_coordinator
   new_member new_node pass_days patience query refused refuses reload_with restart_node session
   set_clock set_conf sleeps_of start_after_kill start_minter start_statement start_time
-  start_with_clock status step_clock stop_clock stop_time stored takes_less thaw wait_for_gate
+  start_with_clock status step_clock stop_clock stop_time stored table takes_less thaw wait_for_gate
   wait_for_mint wait_for_query wait_for_status wait_until waits write_keys
 );
 
@@ -197,6 +196,14 @@ sub refuses
 		join "\n",
 		"not $sqlstate @like{sort keys %like}:",
 		@$error{qw(sqlstate message detail hint)});
+}
+
+# The cells of a table whose columns are divided by "|", a row on each line.
+sub table
+{
+	my ($text) = @_;
+
+	return map { [ split / *\| */, $_ ] } split /\n/, $text;
 }
 
 # Wait until a query returns true.
@@ -764,8 +771,8 @@ sub status
 {
 	my ($node, $column, @params) = @_;
 
-	return $node->safe_psql(only_dbname(@params),
-		"SELECT $column FROM snowflake_status, snowflake_stats");
+	only_dbname(@params);
+	return query($node, "SELECT $column FROM snowflake_status, snowflake_stats", @params);
 }
 
 # The processes of a server whose titles match

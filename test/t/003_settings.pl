@@ -6,23 +6,13 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  change_node_id error_at_once finish_minter hold_keeper new_node query refuses reload_with
-  restart_node set_conf start_minter status wait_until waits
-);
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = new_node('main', node_id => undef);
 $node->start;
 query($node, 'CREATE EXTENSION snowflake; CREATE ROLE ordinary LOGIN');
-
-is( query(
-		$node, q{
-		SELECT bool_and(w.setting::int > r.setting::int) FROM pg_settings w, pg_settings r
-		 WHERE w.name = 'snowflake.max_wait' AND r.name = 'snowflake.reservation'}),
-	't',
-	'by default a mint waits longer than a crash can make it');
 
 # Who may change each setting, who may see it, and its unit
 my $settings = q{SELECT name || ' ' || context || coalesce(' ' || unit, '') FROM pg_settings
@@ -78,20 +68,7 @@ foreach my $case (
 is(query($node, q{SET ROLE ordinary; SET snowflake.max_wait = '7s'; SHOW snowflake.max_wait}),
 	'7s', 'anybody can set snowflake.max_wait');
 
-# How long the keeper has been running, in clock ticks of the kernel; undef
-# where that cannot be known.
-sub keeper_ticks
-{
-	my $pid = status($node, 'keeper_pid');
-
-	return unless $pid ne '' && -r "/proc/$pid/stat";
-	my @fields = split / /, slurp_file("/proc/$pid/stat") =~ s/^.*\) //sr;
-	return $fields[11] + $fields[12];
-}
-
-# No node ID: nothing is minted, and nobody who waits for the gate waits longer than allowed, nor
-# keeps the keeper busy.
-my $ticks = keeper_ticks();
+# No node ID: nothing is minted, and nobody who waits for the gate waits longer than allowed.
 foreach my $function (q{snowflake_advance('1')}, 'snowflake_accept_layout()')
 {
 	refuses(
@@ -99,13 +76,6 @@ foreach my $function (q{snowflake_advance('1')}, 'snowflake_accept_layout()')
 		'55000', "node ID unset: $function is refused",
 		message => qr/did not finish within 500 ms/,
 		detail => qr/the node ID is not set/);
-}
-SKIP:
-{
-	skip 'no keeper, or no /proc', 1 unless defined $ticks;
-
-	# that has waited a second, of which a tenth is plenty
-	cmp_ok(keeper_ticks() - $ticks, '<', 10, 'which does not keep the keeper busy');
 }
 is(error_at_once($node)->{message}, 'snowflake.node_id is not set', 'a mint is refused at once');
 
@@ -172,20 +142,5 @@ foreach my $bad (
 		'the log names the setting and the reason');
 	$node->stop;
 }
-
-# Each session has a line of the processor's cache, of shared memory that is asked for.
-my ($without, $with) = map {
-	(   run_command(
-			[
-				'postgres', '-D', $node->data_dir, '-C',
-				'shared_memory_size', '-c', 'max_connections=100000', '-c',
-				'snowflake.node_source=setting', '-c', "shared_preload_libraries=$_"
-			]))[0]
-} '', 'snowflake';
-cmp_ok(
-	$with - $without,
-	'>=',
-	int(100_000 * 128 / 1024 / 1024),
-	'memory is asked for as many sessions as there may be');
 
 done_testing();

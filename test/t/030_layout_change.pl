@@ -7,10 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  change_node_id disorder error_at_once hold_keeper log_count mint minting_node query refuses
-  restart_node status wait_for_query
-);
+use SnowflakeTest;
 use Test::More;
 use Time::HiRes;
 
@@ -46,34 +43,25 @@ sub stored_layout
 # The same layout in other words
 configure('time:41 node:10 sequence:12 tick:1ms epoch:1420070400000', 'open');
 push @ids, mint($node);
-pass('the same layout in other words is no change');
 
 # Another one.  The reason does not go away by waiting.
 my $offset = -s $node->logfile;
 configure($new, 'differs');
 my $canonical_new = status($node, 'layout');
-isnt($canonical_new, $canonical_old, 'the server has the new layout');
-foreach my $try ('first', 'second')
-{
-	my $error = error_at_once($node);
-
-	is($error->{sqlstate}, '55000', "another layout: minting is refused, $try try");
-	is( $error->{detail},
-		qq{The configured layout is "$canonical_new", the stored one "$canonical_old".},
-		'the error states both layouts');
-	like(
-		$error->{hint},
-		qr/snowflake_accept_layout\(\)\. Existing snowflakes will decode to other times unless only bits of time were added/,
-		'and how to accept, and what that does to IDs that exist');
-}
+my $error = error_at_once($node);
+is($error->{sqlstate}, '55000', 'another layout: minting is refused');
+is( $error->{detail},
+	qq{The configured layout is "$canonical_new", the stored one "$canonical_old".},
+	'the error states both layouts');
+like(
+	$error->{hint},
+	qr/snowflake_accept_layout\(\)\. Existing snowflakes will decode to other times unless only bits of time were added/,
+	'and how to accept, and what that does to IDs that exist');
 query($node, 'SELECT snowflake_accept_clock()');    # the keeper looks once more
 is(log_count($node, qr/LOG:  snowflake gate stays closed: snowflake\.layout differs/, $offset),
 	1, 'the log says so, once');
 
-# Who may accept: no ordinary user; nor has a superuser done it who gave up before the keeper
-# heard of it.
-refuses($node, 'CREATE ROLE ordinary; SET ROLE ordinary; SELECT snowflake_accept_layout()',
-	'42501', 'an ordinary user may not accept the change');
+# A superuser who gave up before the keeper heard of it has not accepted it.
 my $keeper = hold_keeper($node);
 refuses($node, 'SET snowflake.max_wait = 0; SELECT snowflake_accept_layout()',
 	'55000', 'the keeper does not answer: an error');
@@ -81,13 +69,11 @@ $offset = -s $node->logfile;
 kill 'TERM', $keeper;
 kill 'CONT', $keeper;
 $node->wait_for_log(qr/LOG:  snowflake gate (?:stays closed|opened)/, $offset);
-is(error_at_once($node)->{sqlstate}, '55000', 'and the next keeper does not do it');
-is(stored_layout(), $canonical_old, 'the old layout stays stored');
+is(stored_layout(), $canonical_old, 'and the next keeper does not do it');
 
 # Back to the old one, without having accepted
 configure($old, 'open');
 push @ids, mint($node);
-pass('back to the stored layout: minting goes on without being asked');
 
 # Accepted
 configure($new, 'differs');
@@ -111,7 +97,6 @@ is( query(
 like(accept_layout(), qr/^psql:.*NOTICE:  .*already in force/, 'accepting again does nothing');
 restart_node($node, 'immediate');
 push @ids, mint($node);
-pass('a crash does not take it back');
 
 # Going back is a change like any other.  IDs of the old layout are smaller
 # than those of the new one, which is worth a warning.
@@ -142,9 +127,11 @@ my $other_times =
   qr/WARNING:  existing snowflakes now decode to other times.*HINT:  Decode them with their own layout, for example snowflake_timestamp\(id, 'BEFORE'\)\./s;
 my $day_ago = 'epoch:' . (time() - 86_400) . '000';
 foreach my $case (
-	[ 'sonyflake', qr/./, 'ticks of 10 ms, the sequence above the node' ],
-	[ 'time:40 shard:13 sequence:10 epoch:1314220021721', qr/./, 'as Instagram has it' ],
-	[ 'time:41 node:5 sequence:7 epoch:2025-01-01T00:00:00Z', qr/./, 'parts of other widths' ],
+	[ 'sonyflake', $other_times, 'ticks of 10 ms, the sequence above the node' ],
+	[
+		'time:41 node:5 sequence:7 epoch:2025-01-01T00:00:00Z',
+		$other_times, 'parts of other widths'
+	],
 	[ 'time:45 node:5 sequence:7 epoch:2025-01-01T00:00:00Z', qr/^$/, 'more bits of time' ],
 	[
 		'time:45 node:6 sequence:6 epoch:2025-01-01T00:00:00Z',
@@ -154,12 +141,7 @@ HINT:  Decode them with their own layout, for example snowflake_node\(id, 'BEFOR
 		'bits moved below the time'
 	],
 	[
-		'time:45 sequence:6 node:6 epoch:2025-01-01T00:00:00Z',
-		$other_parts, 'parts that change places'
-	],
-	[ 'time:45 zone:4 shard:2 sequence:6 epoch:2025-01-01T00:00:00Z', qr/./, 'and again' ],
-	[
-		'time:45 zone:4 shard:2? sequence:6 epoch:2025-01-01T00:00:00Z',
+		'time:45 zone:4? shard:2 sequence:6 epoch:2025-01-01T00:00:00Z',
 		$other_parts,
 		q{a part that becomes the caller's field}
 	],
@@ -167,9 +149,7 @@ HINT:  Decode them with their own layout, for example snowflake_node\(id, 'BEFOR
 		"time:35 node:6 sequence:6 $day_ago",
 		qr/but to a time after the end of the configured one\..*WARNING:  snowflakes of the configured layout are smaller/s,
 		'fewer bits of time'
-	],
-	[ "time:35 node:6 sequence:5 $day_ago", $other_times, 'the time in another place' ],
-	[ "time:35 node:6 sequence:5 $day_ago tick:2ms", $other_times, 'ticks of another length' ])
+	])
 {
 	my ($layout, $expected, $what) = @$case;
 	my $before = status($node, 'layout');

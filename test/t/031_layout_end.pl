@@ -6,10 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  error_of minting_node new_clock new_coordinator new_member new_node pass_days query refuses
-  restart_node start_with_clock status wait_for_mint wait_for_status wait_until
-);
+use SnowflakeTest;
 use Test::More;
 
 # A mint, and a batch, is refused for good.
@@ -67,18 +64,6 @@ foreach my $mode ('fast', 'immediate')
 	restart_node($node, $mode);
 	ended($node, "after stop -m $mode");
 }
-$node->stop;
-
-# A layout that had ended before the server was created
-$node = new_node('late', conf => q{snowflake.layout = 'baidu'});
-ok($node->start(fail_ok => 1), 'ticks of a second, the longest that there may be');
-query($node, 'CREATE EXTENSION snowflake');
-wait_until('the gate is open',
-	sub { error_of($node, 'SELECT snowflake_next()')->{sqlstate} ne '55000' });
-ended($node, 'the clock is past the end');
-is( query($node, q{SELECT snowflake_timestamp('33969564322693120')}),
-	query($node, q{SELECT snowflake_timestamp('33969564322693120', 'baidu')}),
-	'existing IDs are decoded all the same');
 $node->stop;
 
 # One whose ticks are so short that those of the clock soon do not fit into a position: it

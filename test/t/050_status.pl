@@ -8,12 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(
-  change_node_id extend finish_minter let_pass lock_reservation log_count look new_clock new_node
-  pass_days query refused refuses restart_node set_conf start_minter start_statement start_time
-  start_with_clock status step_clock stop_time wait_for_mint wait_for_status wait_until waits
-);
+use SnowflakeTest;
 use Test::More;
 
 # Few IDs in a tick, so that one session can mint at the limit.
@@ -46,11 +41,7 @@ sub counted
 	return is(status($node, "concat_ws(' ', $columns)"), $expected, $what);
 }
 
-sub reset_counters
-{
-	query($node, 'SELECT snowflake_stats_reset()');
-	return;
-}
+sub reset_counters { return query($node, 'SELECT snowflake_stats_reset()'); }
 
 my $refusals =
   'refused_node, refused_layout, refused_keeper, refused_clock, refused_end, refused_standby';
@@ -63,7 +54,6 @@ is( status(
 		  AND layout_ends = (snowflake_layout()).last_instant AND last_time < reserved_until}),
 	't',
 	'the times are those of the ID, the layout and the reservation');
-wait_until('the keeper is idle', sub { waits($node, 'snowflake keeper', 'SnowflakeMain') });
 
 # Minted
 my $before = status($node, 'stats_reset');
@@ -74,13 +64,10 @@ counted(
 	'0 0 00:00:00 00:00:00 0 00:00:00 00:00:00 0 0 00:00:00 0 00:00:00 0 0 0 0 0 0',
 	'after a reset all is zero');
 is(status($node, "stats_reset > '$before'"), 't', 'and the time of it is known');
-my @minters = map { start_minter($node, 500) } 1 .. 4;
-finish_minter($_) foreach @minters;
+finish_minter($_) foreach map { start_minter($node, 500) } 1 .. 4;
 counted('minted', 2000, 'four sessions minted 500 each');
-query($node, 'SELECT count(*) FROM snowflake_next_batch(5000)');
-counted('minted', 7000, 'a batch counts its IDs');
 query($node, 'SELECT count(*) FROM (SELECT snowflake_next_batch(1000) LIMIT 10) b');
-counted('minted', 7010, 'but not those that nobody fetched');
+counted('minted', 2010, 'a batch counts the IDs that somebody fetched');
 
 # Waits for the clock.  Time stands, or a busy machine would let the clock go past what is reserved.
 # An hour has more microseconds than fit into an integer.
@@ -108,13 +95,8 @@ wait_for_status($node, 'clock_steps_ahead = 1');
 step_clock($clock, -60_000);
 is(refused($node, 0)->{sqlstate}, '55000', 'the clock is a minute behind');
 counted('clock_steps_back, clock_step_back_largest', '2 00:01:00', 'another step, a larger one');
-step_clock($clock, -1500);
-refused($node, 0);
-counted('clock_steps_back, clock_step_back_largest', '3 00:01:00', 'and a smaller one');
-counted($refusals, '0 0 0 2 0 0', 'two mints were refused because of the clock');
-is(log_count($node, qr/WARNING:  the clock went back by 60\.000 s/),
-	1, 'and the log has a warning with the size of the step');
-step_clock($clock, 61_500);
+counted($refusals, '0 0 0 1 0 0', 'a mint was refused because of the clock');
+step_clock($clock, 60_000);
 start_time($clock);
 wait_for_mint($node);
 is(status($node, 'advice'), '', 'no advice when the clock is right again');
@@ -185,12 +167,8 @@ is(query($node, $not_null, user => 'stranger'),
 	$public, 'everybody sees what tells nothing of others');
 is(query($node, $not_null, user => 'apart'),
 	$public, 'so does a member of pg_read_all_stats that does not inherit it');
-is(query($node, "SET ROLE stranger; $not_null"),
-	$public, 'and a superuser who has become another role');
 is(query($node, $not_null, user => $_), $all, "$_ sees all that there is")
   foreach 'watcher', 'reader';
-refuses($node, 'SET ROLE watcher; SELECT snowflake_stats_reset()',
-	'42501', 'but may not reset the counters');
 
 # At the limit of the layout for ten reservations' time
 sub flood
@@ -226,31 +204,19 @@ sub limits
 }
 stop_time($clock);
 my $flood = flood(10_000_000);
-
-# Let time pass, in which minting stays at the limit, until a condition is true.
-sub pass_at_limit
+for (my $passed = 0; $passed < 30_000 && !limits(); $passed += 250)
 {
-	my ($until, $limit_ms) = @_;
+	my $waits = status($node, 'clock_waits');
 
-	for (my $passed = 0; $passed < $limit_ms && !$until->(); $passed += 250)
-	{
-		my $waits = status($node, 'clock_waits');
-
-		let_pass($clock, 250);
-		wait_for_status($node, "clock_waits > $waits");
-	}
-	return;
+	let_pass($clock, 250);
+	wait_for_status($node, "clock_waits > $waits");
 }
-pass_at_limit(\&limits, 30_000);
 is(limits(), 1, 'minting at the limit for long gives a warning');
 is( log_count(
 		$node, qr/DETAIL:  It has 16 in a tick of 1\.000 ms; mints wait for the next tick\.$/,
 		$offset),
 	1,
 	'which has the number of IDs in a tick');
-my $reservations = status($node, 'reservations');
-pass_at_limit(sub { status($node, 'reservations') > $reservations + 3 }, 30_000);
-is(limits(), 1, 'one');
 end_flood($flood);
 
 # In bursts that reach the limit, with pauses that are longer than a reservation.  The keeper
@@ -265,17 +231,6 @@ foreach my $burst (1 .. 8)
 	end_flood(flood(100_000));
 }
 is(limits(), 0, 'minting in bursts gives none');
-
-# At the limit for some reservations' time, long after the flood of before: the time in
-# between does not count.
-let_pass($clock, 20_000);
-$reservations = status($node, 'reservations');
-$flood = flood(10_000_000);
-pass_at_limit(sub { status($node, 'reservations') >= $reservations + 4 }, 8_000);
-is(limits(), 0, 'another time at the limit is not reckoned from the one before');
-pass_at_limit(\&limits, 30_000);
-is(limits(), 1, 'but it gets a warning of its own, when it has lasted as long');
-end_flood($flood);
 start_time($clock);
 
 # A layout that ends this year, and the day after

@@ -1,7 +1,6 @@
-# Every state in which minting fails or waits, except for those of the clock, which
-# 054_clock_states.pl has: how it is reached, and what the error, the advice and the log say.
-# doc/messages.md has the words.  While minting fails or waits, there is always advice, from the
-# first moment on.
+# Every state in which minting fails or waits, except for those of the clock (054_clock_states), of
+# another layout (030_layout_change) and of another database (203_databases): how it is reached,
+# and what the error, the advice and the log say.  There is advice from the first moment on.
 
 use strict;
 use warnings;
@@ -11,11 +10,7 @@ use lib "$FindBin::RealBin/../perl";
 use IO::Select;
 use IO::Socket::INET;
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(
-  error_at_once error_of finish_minter hold_keeper let_pass lock_reservation log_count new_clock
-  new_node query refused set_conf start_minter start_time start_with_clock status stop_time
-  takes_less wait_for_gate wait_for_mint wait_for_status wait_until waits
-);
+use SnowflakeTest;
 use Test::More;
 
 my $node = new_node(
@@ -237,77 +232,41 @@ fails(
 	},
 	sub { set_conf($node, 'snowflake.node_source' => 'setting') });
 
-# What is wrong from the start of the server on: the setting, and what is wrong with it
-query($node, 'CREATE DATABASE elsewhere');
+# What is wrong from the start of the server on: the setting, its value, and one that is right
 foreach my $case (
 	[
-		'another layout',
-		{ 'snowflake.layout' => 'discord' },
-		{
-			message =>
-			  qr/snowflake\.layout differs from the layout that this server has minted with/,
-			detail => qr/The configured layout is "[^"]+", the stored one "[^"]+"\./,
-			hint => qr/Restore snowflake\.layout, or .*/,
-			log => qr/LOG:  snowflake gate stays closed: snowflake\.layout differs/
-		}
+		'snowflake.database', 'nowhere', 'postgres',
+		message => qr/the database of the snowflake reservation does not exist/,
+		detail => qr/The setting snowflake\.database is "nowhere"\./,
+		hint => qr/Create the database "nowhere", or .*/,
+		log => qr/FATAL:  database "nowhere" does not exist/
 	],
 	[
-		'another database',
-		{ 'snowflake.database' => 'elsewhere' },
-		{
-			message =>
-			  qr/the snowflake reservation of this server is not in the database "elsewhere"/,
-			detail => qr/It was last seen in the database "postgres"\./,
-			hint =>
-			  qr/Restore the setting snowflake\.database\. .*snowflake_accept_database\(\), above the largest snowflake that exists\./,
-			log => qr/LOG:  snowflake gate stays closed: the reservation/
-		}
+		'snowflake.database', 'template1', 'postgres',
+		message => qr/the database of the snowflake reservation is a template/,
+		detail => qr/The setting snowflake\.database is "template1"\./,
+		hint => qr/.+/
 	],
 	[
-		'no database',
-		{ 'snowflake.database' => 'nowhere' },
-		{
-			message => qr/the database of the snowflake reservation does not exist/,
-			detail => qr/The setting snowflake\.database is "nowhere"\./,
-			hint => qr/Create the database "nowhere", or .*/,
-			log => qr/FATAL:  database "nowhere" does not exist/
-		}
-	],
-	[
-		'a template',
-		{ 'snowflake.database' => 'template1' },
-		{
-			message => qr/the database of the snowflake reservation is a template/,
-			detail => qr/The setting snowflake\.database is "template1"\./,
-			hint => qr/.+/
-		}
-	],
-	[
-		'no background worker',
-		{ 'max_worker_processes' => 0 },
-		{
-			message => qr/the snowflake keeper has no background worker/,
-			detail =>
-			  qr/The setting max_worker_processes is 0, and other libraries may also use background workers\./,
-			hint => qr/Increase max_worker_processes, and restart the server\./
-		}
+		'max_worker_processes', 0, 8,
+		message => qr/the snowflake keeper has no background worker/,
+		detail =>
+		  qr/The setting max_worker_processes is 0, and other libraries may also use background workers\./,
+		hint => qr/Increase max_worker_processes, and restart the server\./
 	])
 {
-	my ($state, $wrong, $expected) = @$case;
-	my %right = map { $_ => query($node, "SHOW $_") } keys %$wrong;
-	my $configure = sub {
-		my (%settings) = @_;
-
+	my ($setting, $wrong, $right, %expected) = @$case;
+	my $start_with = sub {
 		$node->stop('fast');
-		$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") foreach keys %settings;
+		$node->append_conf('postgresql.conf', "$setting = '$_[0]'");
 		start_with_clock($node, $clock);
 	};
 
 	fails(
-		$state,
-		sub { $configure->(%$wrong) },
-		{ %$expected, for_good => 1 },
-		sub { $configure->(%right) });
+		"$setting = $wrong",
+		sub { $start_with->($wrong) },
+		{ %expected, for_good => 1 },
+		sub { $start_with->($right) });
 }
 is( query(
 		$node,
@@ -325,41 +284,6 @@ like(
 	qr/^The generator was advanced by snowflake_advance\(\)\. .*/,
 	'advanced to the end of the layout: advice');
 
-# Not preloaded, and on a standby
-$node->stop('fast');
-$node->append_conf('postgresql.conf', q{shared_preload_libraries = ''});
-$node->start;
-my $error = error_of($node, 'SELECT snowflake_next()');
-like(
-	"$error->{sqlstate} $error->{message} $error->{hint}",
-	qr/^55000 snowflake_next\(\) needs the library "snowflake" to be preloaded Add "snowflake" .*$/,
-	'not preloaded');
-$node->stop;
-$node->append_conf('postgresql.conf', q{shared_preload_libraries = 'snowflake'});
-$node->set_standby_mode;
-start_with_clock($node, $clock);
-$error = error_of($node, 'SELECT snowflake_next()');
-is( "$error->{sqlstate} $error->{message}",
-	'25006 cannot execute snowflake_next() during recovery',
-	'standby: the error of nextval()');
-is(status($node, 'gate'), 'closed: the server is in recovery', 'standby: the gate says so');
-
-# It is promoted, and its postmaster, which would start the keeper, does not know yet.
-$observer = $node->background_psql('postgres');
-my $startup = query($node, q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'});
-stop_time($clock);
-let_pass($clock, 10_000);
-$postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
-kill 'STOP', $postmaster;
-append_to_file($node->data_dir . '/promote', '');
-kill 'USR2', $startup;
-wait_until('recovery has ended',
-	sub { $observer->query_safe('SELECT pg_is_in_recovery()') eq 'f' });
-is( observed('advice'),
-	'Wait: the server is starting the keeper.',
-	'promoted: the keeper is not missing from the start on');
-kill 'CONT', $postmaster;
-$observer->quit;
 $node->stop('immediate');
 
 done_testing();

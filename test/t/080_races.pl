@@ -7,12 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  disorder duplicates error_of finish_minter finish_statement has_injection_points hold_keeper
-  id_at kill_postmaster mint minting_node new_clock pass_days query refused set_conf
-  start_after_kill start_minter start_statement status step_clock wait_for_gate wait_for_mint
-  wait_for_query wait_for_status wait_until
-);
+use SnowflakeTest qw(!stored);
 use Test::More;
 
 # A wake-up that gets lost must show: nobody gives up waiting before the test.
@@ -39,24 +34,10 @@ if (!has_injection_points($node))
 
 # All IDs, in the order in which they were issued, and the newest
 my @ids;
-
 sub newest { return $ids[-1]; }
 
-sub attach
-{
-	my ($point) = @_;
-
-	query($node, "SELECT injection_points_attach('$point', 'wait')");
-	return;
-}
-
-sub detach
-{
-	my ($point) = @_;
-
-	query($node, "SELECT injection_points_detach('$point')");
-	return;
-}
+sub attach { return query($node, "SELECT injection_points_attach('$_[0]', 'wait')"); }
+sub detach { return query($node, "SELECT injection_points_detach('$_[0]')"); }
 
 # How many processes wait at a point, or for something else of that name.
 my $keeper = q{backend_type = 'snowflake keeper'};
@@ -105,28 +86,19 @@ sub release
 	return;
 }
 
-# Let the one go on who waits at a point, to where it comes there again.
-sub pass_once
+# Start what stops at a point, a mint if nothing else is said; others do not.
+sub stop_at
 {
-	my ($point) = @_;
-
-	query($node, "SELECT injection_points_wakeup('$point')");
-	return;
-}
-
-# Start a mint, which stops at a point; others do not.
-sub stop_mint_at
-{
-	my ($point, @params) = @_;
+	my ($point, $start) = @_;
 
 	attach($point);
-	my $mint = start_minter($node, 1, @params);
+	my $started = $start ? $start->() : start_minter($node, 1);
 	wait_for($minter, $point);
 	detach($point);
-	return $mint;
+	return $started;
 }
 
-# The ID that it has got
+# The ID that a mint has got
 sub id_of
 {
 	my ($mint) = @_;
@@ -155,35 +127,20 @@ sub waits_for_keeper
 	return;
 }
 
-# Start a process that mints until the server is gone.
-sub start_minting
-{
-	my $minting = start_minter($node, 1_000_000);
+sub node_of { return query($node, "SELECT snowflake_node('$_[0]')"); }
 
-	wait_until('it has an ID', sub { -s $minting->{ids} });
-	return $minting;
-}
-
-sub node_of
-{
-	my ($id) = @_;
-
-	return query($node, "SELECT snowflake_node('$id')");
-}
-
-# The last ID of the tick of an ID
+# The last ID of the tick of an ID, or of one some ms later
 sub end_of_tick
 {
-	my ($id) = @_;
+	my ($id, $ms) = @_;
 
-	return query($node, "SELECT snowflake_upper_bound(snowflake_timestamp('$id'))");
+	return query($node,
+		sprintf q{SELECT snowflake_upper_bound(snowflake_timestamp('%s') + interval '%d ms')},
+		$id, $ms // 0);
 }
 
 # The last ID of the time that mints may use, and of that which is stored for a node ID
-sub published
-{
-	return status($node, 'snowflake_upper_bound(reserved_until)');
-}
+sub published { return status($node, 'snowflake_upper_bound(reserved_until)'); }
 
 sub stored
 {
@@ -194,21 +151,8 @@ sub stored
 	);
 }
 
-sub set_node
-{
-	my ($node_id) = @_;
-
-	set_conf($node, 'snowflake.node_id' => $node_id);
-	return;
-}
-
-sub wait_for_node
-{
-	my ($node_id) = @_;
-
-	wait_for_status($node, "gate = 'open' AND node = $node_id");
-	return;
-}
+sub set_node { return set_conf($node, 'snowflake.node_id' => $_[0]); }
+sub wait_for_node { return wait_for_status($node, "gate = 'open' AND node = $_[0]"); }
 
 # Close the gate, and have it opened for a node ID when a mint has asked for that, which
 # has given up meanwhile: so the opening reserves time.  The keeper is on its way when
@@ -240,12 +184,6 @@ sub extend_until
 	return;
 }
 
-sub terminate_keeper
-{
-	query($node, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE $keeper");
-	return;
-}
-
 # Kill the server, and start it by a clock that has moved.
 sub crash
 {
@@ -263,7 +201,7 @@ my $mint;
 # A mint that has read the clock and is stalled, while others go on by far more than
 # max_lead: that is no clock that went back, and nothing to wait for.
 next_id();
-$mint = stop_mint_at('snowflake-mint', max_wait => 0);
+$mint = stop_at('snowflake-mint', sub { start_minter($node, 1, max_wait => 0) });
 foreach (1 .. 4)
 {
 	step_clock($clock, 20_000);
@@ -277,7 +215,7 @@ cmp_ok(id_of($mint), '>', $before, 'a mint that was stalled looks at the clock a
 # each takes the next one.
 next_id();
 step_clock($clock, -20_000);
-$mint = stop_mint_at('snowflake-mint-locked');
+$mint = stop_at('snowflake-mint-locked');
 next_id();
 is(newest(), $ids[-2] + 1, 'a mint overtakes another one');
 wake_all('snowflake-mint-locked');
@@ -285,9 +223,8 @@ id_of($mint);
 is(newest(), $ids[-2] + 1, 'which takes the position after that');
 
 # The floor is raised while a mint is in flight.
-$mint = stop_mint_at('snowflake-mint-locked');
-my $floor =
-  query($node, "SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')");
+$mint = stop_at('snowflake-mint-locked');
+my $floor = end_of_tick(newest(), 5);
 query($node, "SELECT snowflake_advance('$floor', force => true)");
 pass('snowflake_advance() does not wait for a mint in flight');
 wake_all('snowflake-mint-locked');
@@ -295,8 +232,7 @@ cmp_ok(id_of($mint), '>', $floor, 'which does not get an ID below the floor');
 
 # A mint gets past the floor while the keeper is about to raise to it.
 attach('snowflake-raise');
-$floor =
-  query($node, "SELECT snowflake_upper_bound(snowflake_timestamp('$ids[-1]') + interval '5 ms')");
+$floor = end_of_tick(newest(), 5);
 error_of($node, "SET snowflake.max_wait = 0; SELECT snowflake_advance('$floor', force => true)");
 wait_for($keeper, 'snowflake-raise');
 step_clock($clock, 21_000);
@@ -307,7 +243,7 @@ next_id();
 cmp_ok(newest(), '>', $ids[-2], 'and the keeper does not take that back');
 
 # The reservation is extended while a mint is in flight.
-$mint = stop_mint_at('snowflake-mint-locked');
+$mint = stop_at('snowflake-mint-locked');
 $floor = published() + 1;
 query($node, "SELECT snowflake_advance('$floor', force => true)");
 cmp_ok(published(), '>', $floor, 'the reservation is extended while a mint is in flight');
@@ -319,7 +255,7 @@ cmp_ok(id_of($mint), '>', $floor, 'which sees it');
 my $limit = published();
 step_clock($clock, 45_000);
 extend_until('snowflake-after-commit');
-$mint = stop_mint_at('snowflake-wait-for-keeper');
+$mint = stop_at('snowflake-wait-for-keeper');
 release('snowflake-after-commit');
 wait_for_status($node, "snowflake_upper_bound(reserved_until) > $limit");
 wake_all('snowflake-wait-for-keeper');
@@ -328,7 +264,7 @@ cmp_ok(id_of($mint), '>', $limit, 'an extension that comes before the wait for i
 # A backend that has asked for time is stopped before it wakes the keeper.  Others ask
 # for the same, which is asked for already: each of them wakes it.
 step_clock($clock, 75_000);
-$mint = stop_mint_at('snowflake-request');
+$mint = stop_at('snowflake-request');
 is(status($node, 'reserved_until < clock_timestamp()'),
 	't', 'a backend is stopped when it has asked: the keeper does not hear of that');
 isnt(status($node, 'advice'), '', 'but the advice does');
@@ -338,47 +274,37 @@ wake_all('snowflake-request');
 cmp_ok(id_of($mint), '>', $ids[-2], 'and the other one mints when it goes on');
 
 # What is asked of the keeper during its round is for the next one, also if nobody
-# is left who would ask again, or if somebody asks for less.
-foreach my $meanwhile ('nothing', 'a lower floor')
-{
-	my $lower;
-
-	extend_until('snowflake-after-commit');
-	if ($meanwhile eq 'a lower floor')
-	{
-		attach('snowflake-raise-floor');
-		$lower = start_statement($node,
+# is left who would ask again, and somebody asks for less.
+extend_until('snowflake-after-commit');
+my $lower = stop_at(
+	'snowflake-raise-floor',
+	sub {
+		start_statement($node,
 			q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '5 s'))});
-		wait_for($minter, 'snowflake-raise-floor');
-		detach('snowflake-raise-floor');
-	}
-	$floor = id_at($node, '10min');
-	is( error_of($node,
-			"SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor', force => true)")
-		  ->{sqlstate},
-		'55000',
-		'the keeper is at work: snowflake_advance() gives up');
-	if (defined $lower)
-	{
-		wake_all('snowflake-raise-floor');
-		wait_for($minter, 'SnowflakeKeeper');
-	}
-	release('snowflake-after-commit');
-	wait_for_status($node, q{lead > '1min'});
-	pass("but is heard afterwards; meanwhile: $meanwhile");
-	cmp_ok(next_id(), '>', $floor, 'and IDs go on above it');
-	step_clock($clock, 660_000);
-	$lower->quit if defined $lower;
-}
+	});
+$floor = id_at($node, '10min');
+is( error_of($node,
+		"SET snowflake.max_wait = '100ms'; SELECT snowflake_advance('$floor', force => true)")
+	  ->{sqlstate},
+	'55000',
+	'the keeper is at work: snowflake_advance() gives up');
+wake_all('snowflake-raise-floor');
+wait_for($minter, 'SnowflakeKeeper');
+release('snowflake-after-commit');
+wait_for_status($node, q{lead > '1min'});
+cmp_ok(next_id(), '>', $floor, 'but is heard afterwards, and IDs go on above it');
+step_clock($clock, 660_000);
+$lower->quit;
 
 # A floor that is raised when the gate is about to open, by somebody who found it
 # open before, is not forgotten.
-attach('snowflake-raise-floor');
-my $advance = start_statement($node,
-	q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '10min'), force => true)}
-);
-wait_for($minter, 'snowflake-raise-floor');
-detach('snowflake-raise-floor');
+my $advance = stop_at(
+	'snowflake-raise-floor',
+	sub {
+		start_statement($node,
+			q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '10min'), force => true)}
+		);
+	});
 open_reserved(6, 'snowflake-after-commit');
 cmp_ok(stored(6), '>', newest(), 'the next node ID has a reservation');
 wake_all('snowflake-raise-floor');
@@ -390,29 +316,20 @@ $advance->quit;
 next_id();
 step_clock($clock, 660_000);
 
-# A gate that opens after a mint has found it closed, and before that waits for it, is not
-# missed; nor is it if it opens just when the wait is over, and there is time to mint with.
-foreach my $case ([ undef, 'a gate that opens is not missed' ],
-	[ '1s', 'nor one that opens when the time to wait is over' ])
-{
-	my ($max_wait, $name) = @$case;
-
-	set_node(-1);
-	wait_for_gate($node, 'not set');
-	$mint =
-	  stop_mint_at('snowflake-wait-for-keeper', defined $max_wait ? (max_wait => $max_wait) : ());
-	open_reserved(1);
-	wait_for_node(1);
-	pass_days($clock, 2 / 86_400) if defined $max_wait;
-	wake_all('snowflake-wait-for-keeper');
-	is(node_of(id_of($mint)), 1, $name);
-}
+# A gate that opens after a mint has found it closed, and before that waits for it, is not missed.
+set_node(-1);
+wait_for_gate($node, 'not set');
+$mint = stop_at('snowflake-wait-for-keeper');
+open_reserved(1);
+wait_for_node(1);
+wake_all('snowflake-wait-for-keeper');
+is(node_of(id_of($mint)), 1, 'a gate that opens is not missed');
 
 # The node ID changes while a mint is in flight, in a tick that has no ID yet.
 # The keeper waits for it before it stores where the old node ID ends, and
 # nobody else gets in.
 step_clock($clock, 1_000);
-$mint = stop_mint_at('snowflake-mint-locked');
+$mint = stop_at('snowflake-mint-locked');
 attach('snowflake-gate-closing');
 attach('snowflake-after-commit');
 set_node(2);
@@ -430,7 +347,7 @@ release('snowflake-after-commit');
 is(node_of(id_of($newcomer)), 2, 'the other mint has the new node ID');
 
 # A mint that has read the clock, and an open gate, but not locked it yet.
-$mint = stop_mint_at('snowflake-mint');
+$mint = stop_at('snowflake-mint');
 attach('snowflake-after-commit');
 set_node(3);
 wait_for($keeper, 'snowflake-after-commit');
@@ -460,7 +377,7 @@ $reader->quit;
 is(node_of(id_of($mint)), 4, 'and has the new node ID');
 
 # A mint has read an open gate, and the gate has closed and opened in between.
-$mint = stop_mint_at('snowflake-mint');
+$mint = stop_at('snowflake-mint');
 set_node(1);
 wait_for_node(1);
 next_id();
@@ -469,7 +386,7 @@ is(node_of(id_of($mint)), 1, 'a mint that slept through a change of the node ID 
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 # One that has its position keeps the node ID that it had then.
-$mint = stop_mint_at('snowflake-mint-unlocked');
+$mint = stop_at('snowflake-mint-unlocked');
 set_node(2);
 wait_for_node(2);
 wake_all('snowflake-mint-unlocked');
@@ -483,7 +400,7 @@ next_id();
 step_clock($clock, -600_000);
 open_reserved(5);
 wait_for_node(5);
-$mint = stop_mint_at('snowflake-mint-locked');
+$mint = stop_at('snowflake-mint-locked');
 my $reset = start_statement($node, 'SELECT snowflake_restart_at_clock(5)');
 wait_for($keeper, 'snowflake');
 wake_all('snowflake-mint-locked');
@@ -505,9 +422,9 @@ wait_for_node(1);
 # right then nothing comes twice.
 next_id();
 step_clock($clock, 1_000);
-$mint = stop_mint_at('snowflake-mint-locked');
+$mint = stop_at('snowflake-mint-locked');
 attach('snowflake-after-commit');
-terminate_keeper();
+query($node, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE $keeper");
 wait_for($keeper, 'snowflake');
 wake_all('snowflake-mint-locked');
 id_of($mint);
@@ -515,34 +432,6 @@ wait_for($keeper, 'snowflake-after-commit');
 is(stored(1), end_of_tick(newest()), 'the keeper stops: the tick of the mint in flight is stored');
 crash(-30_000);
 cmp_ok(next_id(), '>', $ids[-2], 'after a crash just then, IDs resume above it');
-
-# The keeper is terminated before the end of a node ID is committed: it stores that
-# all the same.
-attach('snowflake-before-commit');
-set_node(2);
-wait_for($keeper, 'snowflake-before-commit');
-detach('snowflake-before-commit');
-terminate_keeper();
-wait_for_node(2);
-is(stored(1), end_of_tick(newest()), 'terminated before an end is committed: it is stored');
-next_id();
-
-# It is told to stop while it waits for a mint in flight: what it begins then waits
-# for no standby.
-$mint = stop_mint_at('snowflake-mint-locked');
-query($node, q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
-set_node(1);
-wait_for($keeper, 'snowflake');
-my $pid = status($node, 'keeper_pid');
-terminate_keeper();
-wake_all('snowflake-mint-locked');
-id_of($mint);
-wait_for_query($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
-pass('told to stop, the keeper waits for no standby');
-query($node, 'ALTER SYSTEM RESET synchronous_standby_names');
-$node->reload;
-wait_for_node(1);
-next_id();
 
 # The keeper dies with a reservation that is not committed, or is but has not
 # been published: no ID has made use of it.  Others mint all the time.  The
@@ -553,25 +442,17 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 	my $is_stored = $point =~ /after/;
 	my $ms = $is_stored ? 30_000 : -30_000;
 
-	foreach my $how ('keeper terminated', 'keeper killed', 'server killed')
+	foreach my $how ('keeper killed', 'server killed')
 	{
-		my $minting = start_minting();
+		my $minting = start_minter($node, 1_000_000);
+		wait_until('it has an ID', sub { -s $minting->{ids} });
 		extend_until($point);
 		wait_until('the others are at the limit', sub { waiting($minter, 'SnowflakeKeeper') });
 		my ($published, $stored) = (published(), stored(1));
 
 		cmp_ok($stored, $is_stored ? '>' : '==',
 			$published, "$point, $how: " . ($is_stored ? 'stored, not published' : 'not stored'));
-		if ($how eq 'keeper terminated')
-		{
-			detach($point);
-			terminate_keeper();
-			wait_until('the others mint', sub { (published() || 0) > $published });
-			query($node,
-				q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT snowflake_next();'}
-			);
-		}
-		elsif ($how eq 'keeper killed')
+		if ($how eq 'keeper killed')
 		{
 			my $offset = -s $node->logfile;
 
@@ -590,28 +471,11 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
 		is(disorder($minted), 0, 'and ascend');
 		push @ids, $minted->[-1];
 		next_id();
-		next if $how eq 'keeper terminated';
 		cmp_ok($minted->[-1], '<=', $published, 'up to the limit');
 		cmp_ok(newest(), '>', $stored, 'IDs go on above what was stored');
 	}
 }
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
-# Again and again, with several mints in flight at each change of the node ID
-my @minting = map { start_minting() } 1 .. 4;
-foreach my $node_id (11 .. 18)
-{
-	attach('snowflake-mint-locked');
-	wait_for($minter, 'snowflake-mint-locked');
-	detach('snowflake-mint-locked');
-	set_node($node_id);
-	wait_for($keeper, 'snowflake');
-	wake_all('snowflake-mint-locked');
-	wait_for_status($node, "gate = 'open' AND snowflake_node(last_id) = $node_id");
-}
 $node->stop('immediate');
-my @minted = map { finish_minter($_) } @minting;
-is(disorder($_), 0, scalar(@$_) . ' IDs of a session ascend') foreach @minted;
-is(duplicates(@minted), 0, 'no ID is there twice');
-
 done_testing();

@@ -9,11 +9,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
-use SnowflakeTest qw(
-  error_of finish_minter finish_statement get_clock hold_keeper let_pass minting_node new_clock
-  query refused set_clock sleeps_of start_minter start_statement start_time status step_clock
-  stop_clock stop_time takes_less wait_for_query wait_for_status wait_until
-);
+use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
@@ -29,12 +25,11 @@ my $is_ahead = qr/: the snowflake generator is .* ahead of the clock/;
 
 # A table of steps, and what a mint that may not wait gets after each
 foreach my $case (
-	[ 0, 'the clock is right', 0 ],
+	[ 0, 'right', 0 ],
 	[ -400, 'back by less than max_lead: minting goes on, without waiting', 400 ],
 	[ -1_100, 'back by more than max_lead: an error at once', $is_ahead ],
 	[ 1_500, 'put right: minting goes on', 0 ],
 	[ -$hour, 'back by an hour: an error', qr/: the snowflake generator is (?:3600|3599)\.\d+ s/ ],
-	[ 0, 'and another one', $is_ahead ],
 	[ $hour, 'put right: minting goes on', 0 ],
 	[ $hour, 'forward by an hour: minting goes on with the new time', 0 ],
 	[ -$hour, 'and back: an error', $is_ahead ],
@@ -153,50 +148,6 @@ takes_less(
 		return $elapsed;
 	});
 
-# Four sessions mint while the clock jumps between its true time and up to a
-# second before it.  No wall clock can order their calls, but a sequence can:
-# it is drawn from before and after each.
-query(
-	$node, q{
-	CREATE SEQUENCE moment;
-	CREATE TABLE stop ();
-	CREATE TABLE minted (session int, before bigint, id snowflake, after bigint);
-	CREATE PROCEDURE mint_until_stopped(session int) LANGUAGE plpgsql AS $$
-	BEGIN
-		LOOP
-			INSERT INTO minted VALUES
-				(session, nextval('moment'), snowflake_next(), nextval('moment'));
-			COMMIT;
-			EXIT WHEN to_regclass('stop') IS NULL;
-		END LOOP;
-	END $$;
-});
-my @minters = map { start_statement($node, "CALL mint_until_stopped($_)") } 1 .. 4;
-my $true = get_clock($clock);
-foreach my $back (0, 450, 0, 900, 300, 1000, 100, 0, 700, 1, 999, 500, 0)
-{
-	set_clock($clock, $true - $back);
-
-	# go on when each session has minted under this clock
-	my $moment = query($node, q{SELECT nextval('moment')});
-	wait_for_query($node, "SELECT count(DISTINCT session) = 4 FROM minted WHERE before > $moment");
-}
-query($node, 'DROP TABLE stop');
-foreach my $minter (@minters)
-{
-	finish_statement($minter);
-	is($minter->{stderr}, '', 'a session mints without an error');
-	$minter->quit;
-}
-is( query(
-		$node, q{
-	SELECT count(*) >= 4 * 12, count(*) FILTER (WHERE id = previous), count(*) FILTER (WHERE after < latest_start)
-	  FROM (SELECT id, after, lag(id) OVER in_order AS previous,
-				   max(before) OVER in_order AS latest_start
-			  FROM minted
-			WINDOW in_order AS (ORDER BY id ROWS UNBOUNDED PRECEDING)) AS ordered}),
-	't|0|0',
-	'all IDs are distinct, and a call that starts after another has returned has a larger one');
 $server->stop;
 
 # Ticks of a second with four IDs each, and no lead: whoever finds a tick used up gets an ID of the
@@ -239,27 +190,6 @@ stop_clock($slow_clock, 0);
 kill 'CONT', $keeper;
 is(refused($slow, '10s')->{sqlstate}, '', 'until it goes on');
 
-# The clock goes far back while a mint waits for the next tick, whose ID it has already.  The
-# keeper corrects that as soon as it can, and the wait is not one for the clock that went back.
-stop_time($slow_clock);
-my ($waits, $minted) = split /\|/, status($slow, 'clock_waits, minted');
-$mint = start_minter($slow, 5, max_wait => '1h');
-wait_for_status($slow, "clock_waits > $waits");
-$keeper = hold_keeper($slow);
-step_clock($slow_clock, -10 * $hour);
-my $waited = status($slow, 'clock_wait_total');
-let_pass($slow_clock, 1_010);
-wait_for_status($slow, "clock_wait_total > '$waited'");
-kill 'CONT', $keeper;
-wait_until(
-	'all five are minted',
-	sub {
-		let_pass($slow_clock, 500);
-		return status($slow, 'minted') >= $minted + 5;
-	});
-is(scalar(@{ finish_minter($mint) }),
-	5, 'a clock that goes back by hours while a mint waits for the next tick')
-  or diag($mint->{errors});
 $slow->stop('immediate');
 
 done_testing();

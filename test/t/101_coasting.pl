@@ -9,10 +9,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
-use SnowflakeTest qw(
-  disorder error_of finish_minter get_clock log_count look query start_minter status
-  step_clock wait_for_status
-);
+use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -36,7 +33,6 @@ sub logged
 foreach my $case (
 	[ 'an hour ahead', $hour, 50 * $second, '60\.000 s' ],
 	[ 'an hour back', -$hour, 50 * $second, '60\.000 s' ],
-	[ 'two days ahead', 2 * $day, 90 * $second, '172\.8\d\d s' ],
 	[ 'nine years ahead', 9 * $year, 90 * $second, '3\.3 days' ],
 	[ 'beyond the end of the layout', 150 * $year, 90 * $second, '54\.8 days' ])
 {
@@ -45,7 +41,7 @@ foreach my $case (
 	$server->mints("before it is $name", 0);
 	$server->step($ms);
 	$server->mints("the clock is $name: coasted through", -$ms);
-	$server->wait_watched($lasts, 9);
+	$server->wait_watched($lasts, 3);
 	$server->mints('also when that lasts', -$ms);
 	is(status($node, 'clock_state'), 'coasting', 'all the time');
 	$server->step(-$ms);
@@ -55,7 +51,7 @@ foreach my $case (
 	logged(qr/Minting snowflakes goes on as if it had not, for up to $patience/,
 		'with how long it would have to last');
 }
-logged(qr/the clock is no longer (?:3600\.000 s|2\.0 days) (?:ahead|behind), after [\d.]+ m?s$/,
+logged(qr/the clock is no longer 3600\.000 s (?:ahead|behind), after [\d.]+ m?s$/,
 	'and that it is over');
 $server->step(3 * $second);
 $server->mints('a small step ahead is followed', 0, $second);
@@ -69,7 +65,7 @@ $server->wait_ms($minute);
 $server->mints('the clock is right', 0);
 $server->step(2 * $day);
 $server->mints('two days ahead', -2 * $day);
-$server->wait_watched(170 * $second, 17);
+$server->wait_watched(170 * $second, 5);
 is(status($node, 'clock_state'), 'coasting', 'not yet believed');
 $server->wait_watched(4 * $second, 2);
 is(status($node, 'clock_state'), 'followed', 'but when it has lasted for a thousandth');
@@ -92,7 +88,7 @@ logged(qr/WARNING:  the clock that went back by 3600\.000 s is believed, after 6
 $server->wait_ms(2 * $hour);
 $server->mints('until the clock has caught up', 0);
 
-# Another jump meanwhile has to last as well, and so has a second one to the same place.
+# Another jump meanwhile has to last as well.
 $server->step(20 * $minute);
 $server->mints('a jump', -20 * $minute);
 $server->wait_watched(40 * $second, 2);
@@ -102,16 +98,6 @@ is(status($node, 'clock_state'), 'coasting', 'the patience begins anew with anot
 $server->wait_watched(40 * $second, 2);
 is(status($node, 'clock_state'), 'followed', 'and ends as well');
 $server->mints('IDs follow', 0);
-$server->step($hour);
-$server->mints('a jump', -$hour);
-$server->step(-$hour);
-$server->mints('that is over', 0);
-$server->wait_watched(70 * $second, 2);
-$server->step($hour);
-$server->mints('and another one, to the same place', -$hour);
-is($server->clock_state, 'coasting', 'has to last as well');
-$server->step(-$hour);
-$server->mints('it is over, too', 0);
 
 # Believed by an administrator, also before the keeper has seen it.  It counts all the same, and
 # for the log the clock went ahead, and is not one that had to wait.
@@ -137,22 +123,13 @@ is( log_count($node, qr/WARNING:  the clock went (?:ahead by 3600|back by 7200)\
 is(log_count($node, qr/ is believed, after/, $offset), 0, 'as what they are');
 $server->wait_ms(3 * $hour);
 
-# What there is nothing to believe about takes nothing away.
-$server->mints('the clock is right', 0);
-$server->step(-8 * $second);
-$server->mints('a step back: IDs stand', 8 * $second, $second);
-$server->believe;
-$server->mints('also after snowflake_accept_clock()', 8 * $second, $second);
-$server->wait_ms($minute);
-$server->mints('the clock is right', 0);
-
 # One mint just after the clock went ahead, and none until it is right again: that one had the true
 # time, and a clock under which nothing was minted is worth nothing, however long it stood.
 foreach my $lasts (90 * $second, 200 * $second)
 {
 	$server->step(2 * $day);
 	$server->mints('two days ahead', -2 * $day);
-	$server->wait_watched($lasts, 10);
+	$server->wait_watched($lasts, 4);
 	is(status($node, 'clock_state'), $lasts > 172_800 ? 'followed' : 'coasting', "for $lasts ms");
 	$server->step(-2 * $day);
 	is($server->clock_state, 'followed', 'it is set right, and believed at once');
@@ -187,19 +164,17 @@ my $off = get_clock($clock);
 my $good = 0;
 for (my $attempt = 0; !$good && $attempt < 3; $attempt++)
 {
-	my @load = map { start_minter($node, 3_000) } 1 .. 2;
+	my @load = map { start_minter($node, 1_000) } 1 .. 2;
 	my ($failed, $most) = (0, 0);
 
 	query($node, 'SELECT snowflake_stats_reset()');
 	foreach my $ms (
 		$hour, -$hour, $day, -$day, -$hour, $hour, 60 * $year,
 		-60 * $year,
-		(2 * $second, -2 * $second) x 3,
-		(-2 * $second, 2 * $second) x 3,
-		-$second, $second)
+		(2 * $second, -2 * $second, -2 * $second, 2 * $second) x 2)
 	{
 		step_clock($clock, $ms);
-		for (my $end = time + 0.25; time < $end;)
+		for (my $end = time + 0.1; time < $end;)
 		{
 			my ($ahead, $error) = $server->mint;
 

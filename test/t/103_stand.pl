@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
-use SnowflakeTest qw(advance error_of finish_minter lead_ms look status);
+use SnowflakeTest;
 use Test::More;
 
 my $second = 1_000;    # all times are in ms
@@ -64,18 +64,13 @@ $server->believe;
 $server->mints('and back: IDs stand', $hour);
 $server->wait_ms(10 * $minute);
 $server->mints('ten minutes later they are ahead by as much less', 50 * $minute);
-$server->step(50 * $minute);
-$server->mints('the clock jumps ahead to where they are', 0);
-is($server->clock_state, 'followed', 'and is believed');
-$server->step(-50 * $minute);
-$server->believe;
 
 # snowflake.max_ahead is lowered, and raised.
 $server->set(max_ahead => '10min');
 $server->refuses(
 	'further ahead than max_ahead: refused',
 	qr/ahead by 600\.\d+ s \(snowflake\.max_ahead\)/,
-	qr/HINT:  The clock went back by 3000\.000 s, /);
+	qr/HINT:  The clock went back by 3600\.000 s, /);
 $server->wait_watched(39 * $minute, 3);
 $server->refuses('for as long as they are', qr/is 6[56]\d\.\d+ s ahead of the clock/);
 $server->wait_watched(2 * $minute, 2);

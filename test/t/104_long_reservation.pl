@@ -7,10 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  change_node_id keeper_sleeps lock_reservation mint minting_node new_clock pass_days query
-  refused set_conf start_after_kill status step_clock wait_for_mint wait_for_query
-);
+use SnowflakeTest;
 use Test::More;
 
 my $clock = new_clock('main');
@@ -116,21 +113,6 @@ query($node,
 	q{SELECT snowflake_advance(snowflake_upper_bound(reserved_until + interval '1 s'), true) FROM snowflake_status}
 );
 pass('a floor beyond what is reserved is reserved at once');
-
-# The reservation is shorter from now on, and what is left of the longer one is used up: mints do
-# not wake the keeper one by one, though less is left than half of what it was.
-pass_seconds(11 * 60);
-wait_for_query($node, $is_reserved);
-set_conf($node, 'snowflake.reservation' => '5s');
-pass_seconds(6 * 60);
-mint($node);
-my $slept = keeper_sleeps($node);
-SKIP:
-{
-	skip 'no /proc here', 1 if !defined $slept;
-	mint($node) foreach 1 .. 20;
-	cmp_ok(keeper_sleeps($node) - $slept, '<', 10, 'the keeper is not woken by each mint');
-}
 
 $node->stop;
 done_testing();

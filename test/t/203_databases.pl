@@ -1,7 +1,6 @@
 # All databases of a server share one generator, whose reservation is kept in
 # the database snowflake.database.  The keeper copes with what people do there:
-# create and drop its extension, set defaults that would be wrong for it, name
-# another database, or create that database only later.
+# create and drop its extension, and set defaults that would be wrong for it.
 # versions: all
 
 use strict;
@@ -9,11 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  change_node_id disorder error_of log_count new_node query refuses session status stored
-  takes_less wait_for_mint wait_for_query wait_for_status
-);
-use PostgreSQL::Test::Utils;
+use SnowflakeTest qw(!extend !mint);
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
@@ -75,30 +70,9 @@ sub reservation_is_in
 	return;
 }
 
-# The reservation is moved from a database, which has that up to a time: accept the largest ID
-# that this allows.
-sub accept_from
-{
-	my ($database) = @_;
-	my $until = query(
-		$node,
-		'SELECT max(reserved_until) FROM snowflake_keeper.reservation',
-		dbname => $database);
-
-	app("SELECT snowflake_accept_database(snowflake_upper_bound('$until'))");
-	mint();
-	return;
-}
-
 sub has_extension
 {
 	return sql(q{SELECT count(*) FROM pg_extension WHERE extname = 'snowflake_keeper'});
-}
-
-# The transaction that last noted down which database has the reservation
-sub noted_by
-{
-	return sql(q{SELECT xmin FROM pg_db_role_setting WHERE setdatabase = 0 AND setrole = 0});
 }
 
 # Restart, and wait until the keeper has done what it does before a mint.
@@ -108,23 +82,6 @@ sub restart
 
 	$node->restart;
 	wait_for_status($node, "gate ~ '$gate'", dbname => 'one');
-	return;
-}
-
-# Restart as if nothing had been minted before.  The keeper's extension has to go
-# while nothing is minted, or the keeper would create it for what it stores at
-# the end.  Nothing tells the server of its newest ID any more, which may be ahead
-# of the clock after a crash, so the clock has to pass that first.
-sub restart_without_extension
-{
-	wait_for_query(
-		$node,
-		"SELECT snowflake_timestamp('$ids[-1]') < clock_timestamp()",
-		dbname => 'one');
-	change_node_id($node, -1, dbname => 'one');
-	sql($_) foreach 'DROP EXTENSION snowflake_keeper', 'ALTER ROLE ALL RESET snowflake.kept_in';
-	$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
-	restart('missing');
 	return;
 }
 
@@ -162,14 +119,6 @@ is(query($node, q{SELECT to_regclass('snowflake_keeper.reservation') IS NULL}, d
   foreach 'one', 'two';
 mint($_) foreach ('one', 'two') x 3;
 is(disorder(\@ids), 0, 'the IDs of two databases ascend');
-my $noted_by = noted_by();
-extend();
-is(noted_by(), $noted_by, 'which database has it is noted down once');
-
-# The reservation belongs to this server, not to what is in the database.
-my ($dump) = run_command([ 'pg_dump', '-d', $node->connstr('postgres') ]);
-like($dump, qr/CREATE EXTENSION IF NOT EXISTS snowflake_keeper/, 'pg_dump dumps the extension');
-unlike($dump, qr/snowflake_keeper\.reservation|reserved_until|kept_in/, 'but not the reservation');
 
 # Dropped while the keeper runs
 my $offset = -s $node->logfile;
@@ -209,11 +158,6 @@ like(
 	qr/snowflake_accept_database\(\)/,
 	'the status has the same advice');
 
-# However often the keeper is asked for the gate, the log has the reason once.
-error_of($node, q{SET snowflake.max_wait = '500ms'; SELECT snowflake_advance('1')}, dbname => 'one')
-  foreach 1 .. 3;
-is(log_count($node, qr/LOG:  snowflake gate stays closed: the reservation/, $offset),
-	1, 'the log says so once');
 app("SELECT snowflake_accept_database($advanced_to)");
 mint();
 cmp_ok($ids[-1], '>', $advanced_to, 'until an administrator says above which ID');
@@ -263,74 +207,35 @@ wait_for_mint($node, dbname => 'one');
 mint();
 app('ALTER DATABASE postgres RESET ALL');
 
-# Created by hand before the first mint
-restart_without_extension();
-sql('CREATE EXTENSION snowflake_keeper');
+# Being created by hand while the first mint comes.  What was there has to go while nothing is
+# minted, or the keeper would create it for what it stores at the end.  Nothing tells the server of its
+# newest ID any more, which may be ahead of the clock after a crash, so the clock has to pass that first.
+wait_for_query($node, "SELECT snowflake_timestamp('$ids[-1]') < clock_timestamp()",
+	dbname => 'one');
+change_node_id($node, -1, dbname => 'one');
+sql($_) foreach 'DROP EXTENSION snowflake_keeper', 'ALTER ROLE ALL RESET snowflake.kept_in';
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
+$offset = -s $node->logfile;
+restart('missing');
+my $session = session($node, 'BEGIN; CREATE EXTENSION snowflake_keeper;');
+takes_less(
+	2,
+	'within max_wait',
+	sub {
+		my $start = clock_gettime(CLOCK_MONOTONIC);
+
+		refuses_mint(
+			"somebody is creating the extension: a mint is refused, which says so",
+			max_wait => '1s',
+			message => qr/was not ready within 1000 ms/);
+		return clock_gettime(CLOCK_MONOTONIC) - $start;
+	});
+$node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/, $offset);
+$session->query_safe('COMMIT');
+$session->quit;
+wait_for_mint($node, dbname => 'one');
 mint();
-reservation_is_in('postgres',
-	'CREATE EXTENSION by hand, before the first mint: the keeper uses it');
-
-# Being created by hand while the first mint comes
-foreach my $end ('COMMIT', 'ROLLBACK')
-{
-	$offset = -s $node->logfile;
-	restart_without_extension();
-	my $session = session($node, 'BEGIN; CREATE EXTENSION snowflake_keeper;');
-	takes_less(
-		2,
-		'within max_wait',
-		sub {
-			my $start = clock_gettime(CLOCK_MONOTONIC);
-
-			refuses_mint(
-				"somebody is creating the extension: a mint is refused, which says so",
-				max_wait => '1s',
-				message => qr/was not ready within 1000 ms/);
-			return clock_gettime(CLOCK_MONOTONIC) - $start;
-		});
-	refuses_mint(
-		'with max_wait 0 a mint has waited a second, and says so',
-		max_wait => 0,
-		message => qr/was not ready within 1000 ms/);
-	$node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/, $offset);
-	$session->query_safe($end);
-	$session->quit;
-	wait_for_mint($node, dbname => 'one');
-	mint();
-	is(has_extension(), 1, "nor does the keeper wait for ever; $end: minting goes on");
-}
-
-# Another database.  What was reserved stays behind in the old one, so nothing is
-# minted until that is accepted, and then the IDs go on above those of the old one.
-sql('CREATE DATABASE "Bare one"');
-query($node, 'DROP SCHEMA public', dbname => 'Bare one');
-$node->append_conf('postgresql.conf', q{snowflake.database = 'Bare one'});
-restart('not in snowflake.database');
-refuses_mint(
-	'another database: nothing is minted, since the reservation is elsewhere',
-	detail => qr/^It was last seen in the database "postgres"\.$/);
-accept_from('postgres');
-reservation_is_in('Bare one', 'until it is accepted; a schema public is not needed');
-extend();
-restart('open');
-extend();
-pass('also after a restart');
-
-# A database that does not exist
-$node->append_conf('postgresql.conf', q{snowflake.database = 'Later'});
-$node->restart;
-refuses_mint('the database does not exist: an error, which says what to do',
-	hint => qr/^Create the database "Later", or /);
-wait_for_status($node, q{gate ~ 'connecting'}, dbname => 'one');
-my $waits = status($node, 'keeper_waits', dbname => 'one');
-refuses_mint('it still does not');
-is(status($node, 'keeper_waits', dbname => 'one'),
-	$waits, 'no mint waits for the keeper, which cannot connect');
-sql('CREATE DATABASE "Later"');
-wait_for_status($node, q{gate ~ 'not in snowflake.database'}, dbname => 'one');
-accept_from('Bare one');
-pass('after that, and with the loss accepted, it mints without a restart');
-reservation_is_in('Later', 'with the reservation there');
+reservation_is_in('postgres', 'then the keeper uses it');
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 $node->stop;

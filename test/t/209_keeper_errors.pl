@@ -6,9 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  disorder error_of has_injection_points log_count minting_node new_clock query set_clock status wait_until
-);
+use SnowflakeTest qw(!mint);
 use Test::More;
 
 my $clock = new_clock('main');
@@ -29,7 +27,6 @@ if (!has_injection_points($node))
 }
 
 my (@ids, $keeper);
-my $offset_ms = 0;
 
 sub sql { return query($node, @_); }
 
@@ -40,12 +37,7 @@ sub mint
 }
 
 # Time in which nobody mints: the next mint needs more to be reserved.
-sub pass_time
-{
-	$offset_ms += 75_000;
-	set_clock($clock, $offset_ms);
-	return;
-}
+sub pass_time { return step_clock($clock, 75_000); }
 
 sub set_node
 {
@@ -63,66 +55,42 @@ sub published
 
 mint();
 
-# What the keeper does in each phase, after what, and the node ID that mints have afterwards
+# What the keeper does in each phase: what comes before, what makes it do that, and the node ID that
+# mints have afterwards
+my $mint = 'SELECT snowflake_next()';
+my $floor = q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '30 s'))};
+my $nothing = sub { };
+my $close = sub { set_node(-1); wait_for_gate($node, 'not set') };
+my $drop = sub { sql('DROP EXTENSION snowflake_keeper') };
 my @phases = (
-	{
-		name => 'extending',
-		begin => \&pass_time,
-		try => 'SELECT snowflake_next()',
-		node => 1
-	},
-	{
-		name => 'passing a floor',
-		begin => sub { },
-		try =>
-		  q{SELECT snowflake_advance(snowflake_upper_bound(clock_timestamp() + interval '30 s'))},
-		node => 1
-	},
-	{
-		name => 'closing',
-		begin => sub { set_node(2) },
-		try => 'SELECT snowflake_next()',
-		node => 2
-	},
-	{
-		name => 'opening',
-		prepare => sub {
-			set_node(-1);
-			wait_until('it is closed', sub { status($node, 'gate') =~ /not set/ });
-		},
-		begin => sub { set_node(1) },
-		try => 'SELECT snowflake_next()',
-		node => 1
-	},
-	{
-		name => 'creating the table',
-		prepare => \&pass_time,
-		begin => sub { sql('DROP EXTENSION snowflake_keeper') },
-		try => 'SELECT snowflake_next()',
-		node => 1
-	});
+	[ 'extending', $nothing, \&pass_time, $mint, 1 ],
+	[ 'passing a floor', $nothing, $nothing, $floor, 1 ],
+	[ 'closing', $nothing, sub { set_node(2) }, $mint, 2 ],
+	[ 'opening', $close, sub { set_node(1) }, $mint, 1 ],
+	[ 'creating the table', \&pass_time, $drop, $mint, 1 ]);
 
 foreach my $point ('snowflake-before-commit', 'snowflake-after-commit', 'snowflake-gate-opening')
 {
 	foreach my $phase (@phases)
 	{
-		next if $point eq 'snowflake-gate-opening' && $phase->{name} !~ /^(?:closing|opening)$/;
+		my ($name, $prepare, $begin, $try, $node_id) = @$phase;
+		next if $point eq 'snowflake-gate-opening' && $name !~ /^(?:closing|opening)$/;
 
-		my $state = "$point, $phase->{name}";
+		my $state = "$point, $name";
 		my $offset = -s $node->logfile;
 
 		set_node(1);
-		wait_until('node ID 1', sub { status($node, 'node') eq '1' });
+		wait_for_status($node, 'node = 1');
 		mint();
 		$keeper = status($node, 'keeper_pid');
-		$phase->{prepare}->() if $phase->{prepare};
+		$prepare->();
 		my $limit = published();
 		sql("SELECT injection_points_attach('$point', 'error')");
-		$phase->{begin}->();
+		$begin->();
 		wait_until(
 			"$state: the keeper fails, twice",
 			sub {
-				error_of($node, "SET snowflake.max_wait = '100ms'; $phase->{try}");
+				error_of($node, "SET snowflake.max_wait = '100ms'; $try");
 				return log_count($node, qr/ERROR:  error triggered for injection point $point/,
 					$offset) > 1;
 			});
@@ -135,7 +103,7 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit', 'snowfla
 			"$state: the advice says so");
 		sql("SELECT injection_points_detach('$point')");
 		my $id = mint();
-		is(sql("SELECT snowflake_node($id)"), $phase->{node}, "$state: minting goes on");
+		is(sql("SELECT snowflake_node($id)"), $node_id, "$state: minting goes on");
 		is(status($node, 'keeper_pid'), $keeper, "$state: by the same keeper");
 	}
 }

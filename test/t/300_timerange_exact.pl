@@ -2,20 +2,17 @@
 # timestamptz, for every kind of layout: as the planner rewrites them for constants and for
 # times of other rows, with and without an index.  SNOWFLAKE_TEST_ROWS is the number of IDs
 # of each layout.
-# long
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(new_node query refuses);
+use SnowflakeTest;
 use Test::More;
 
-my $rows = $ENV{SNOWFLAKE_TEST_ROWS} || 5_000;
-my $constants = 40;
+my $rows = $ENV{SNOWFLAKE_TEST_ROWS} || 1_000;
+my $constants = 25;
 
 my $node = new_node('main', node_id => undef);
 sub sql { return query($node, @_); }
@@ -157,8 +154,6 @@ my $compared = 0;
 foreach my $layout (
 	'twitter',
 	'sonyflake',
-	'baidu',
-	'mastodon',
 	'javascript',
 	'time:42 node:8 sequence:13 tick:700ms epoch:1533041282000',
 	'time:51 sequence:12 tick:3us epoch:0',
@@ -231,16 +226,6 @@ foreach my $layout (
 	);
 }
 cmp_ok($compared, '>=', 1_000_000, "$compared comparisons");
-
-# A condition on the ID that no index can answer, in the order of its time
-is( sql(q{
-		SET enable_sort = off;
-		SET enable_seqscan = off;
-		SET enable_bitmapscan = off;
-		SELECT cardinality(array_agg(number))
-		  FROM (SELECT number, id FROM decoded WHERE id <> 5 ORDER BY t LIMIT 5) d}),
-	'5',
-	'rows in the order of their time, of all IDs but one');
 
 $node->stop;
 done_testing();

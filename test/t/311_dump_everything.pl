@@ -1,5 +1,5 @@
 # A database that uses the type wherever SQL allows one comes back the same from
-# pg_dump (script, archive, directory with jobs) and pg_dumpall, on a server of
+# pg_dump (a directory, with jobs) and pg_dumpall (a script), on a server of
 # another node ID: the same definitions, the same rows, and all of it at work.
 # versions: all
 
@@ -8,7 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node query wait_for_mint);
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -200,28 +200,20 @@ is(source('SELECT count(*) FROM snowflake_keeper.reservation WHERE node = 3'),
 	'1', 'the database that is dumped has a reservation');
 
 # Out
-my $source_connstr = $source->connstr('everything');
-my @dump = ('pg_dump', '--no-sync', '-d', $source_connstr);
-foreach my $command (
-	[ @dump, '-f', "$dir/plain.sql" ],
-	[ @dump, '-Fc', '-f', "$dir/custom" ],
-	[ @dump, '-Fd', '-j', '2', '-f', "$dir/directory" ],
-	[ 'pg_dumpall', '--no-sync', '-d', $source->connstr('postgres'), '-f', "$dir/all.sql" ],
-	map { [ 'pg_restore', '-f', "$dir/$_.sql", "$dir/$_" ] } 'custom',
-	'directory')
-{
-	command_ok($command, "@$command");
-}
-foreach my $script ('plain.sql', 'custom.sql', 'directory.sql', 'all.sql')
-{
-	my $text = slurp_file("$dir/$script");
-
-	like($text, qr/^COPY public\.base /m, "$script has the rows of tables");
-	unlike(
-		$text,
-		qr/snowflake_keeper\.reservation|reserved_until|kept_in/,
-		"$script does not mention the reservation");
-}
+my $directory = "$dir/directory";
+command_ok($_, "@$_")
+  foreach (
+	[
+		'pg_dump', '--no-sync', '-Fd', '-j', '2', '-d', $source->connstr('everything'),
+		'-f', $directory
+	],
+	[ 'pg_dumpall', '--no-sync', '-d', $source->connstr('postgres'), '-f', "$dir/all.sql" ]);
+my $script = slurp_file("$dir/all.sql");
+like($script, qr/^COPY public\.base /m, 'the script has the rows of tables');
+unlike(
+	$script,
+	qr/snowflake_keeper\.reservation|reserved_until|kept_in/,
+	'but does not mention the reservation');
 $source->stop;
 
 # In: first everything, roles included, with one error to be expected
@@ -232,23 +224,14 @@ my @errors =
   grep { /ERROR|FATAL/ && !/role ".*" already exists$/ } split /\n/,
   $stderr;
 is("@errors", '', 'restore of pg_dumpall');
-
-my %restore = (
-	plain => [ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/plain.sql" ],
-	custom => [ 'pg_restore', '--exit-on-error', "$dir/custom" ],
-	directory => [ 'pg_restore', '--exit-on-error', '-j', '2', "$dir/directory" ]);
-foreach my $database (sort keys %restore)
-{
-	my ($program, @arguments) = @{ $restore{$database} };
-
-	query($target, "CREATE DATABASE $database");
-	$target->command_ok([ $program, '-d', $target->connstr($database), @arguments ],
-		"restore of $database");
-}
+query($target, 'CREATE DATABASE again');
+$target->command_ok(
+	[ 'pg_restore', '--exit-on-error', '-j', '2', '-d', $target->connstr('again'), $directory ],
+	'restore of a directory');
 is(target('everything', 'SELECT count(*) FROM snowflake_keeper.reservation WHERE node <> 9'),
 	'0', 'no reservation has come along');
 
-foreach my $database ('everything', 'plain', 'custom', 'directory')
+foreach my $database ('everything', 'again')
 {
 	is(contents($target, $database), $contents, "$database: same rows");
 	is(dump_of($target, $database), $dump, "$database: same definitions");
@@ -258,111 +241,84 @@ wait_for_mint($target, dbname => 'everything');
 is(target('everything', 'SELECT node FROM snowflake_keeper.reservation'),
 	'9', 'the new server has a reservation for its own node ID');
 
-foreach my $database ('everything', 'plain', 'custom', 'directory')
+# All of it is at work.  The definitions are the same in each of them.
+sub restored { return target('everything', $_[0]); }
+
+is( restored(
+		q{
+		INSERT INTO base (note) VALUES ('new');
+		INSERT INTO likeness (note) VALUES ('new');
+		INSERT INTO heir (note) VALUES ('new');
+		INSERT INTO orders (customer, parent)
+			SELECT id, (SELECT max(id) FROM orders) FROM base WHERE note = 'new' LIMIT 1;
+		INSERT INTO log (line) VALUES ('new');
+		INSERT INTO shards (n) VALUES (0);
+		SELECT bool_and(id > all_before AND snowflake_node(id) = 9), count(*), count(DISTINCT id)
+		  FROM (SELECT id FROM base WHERE note = 'new'
+				UNION ALL SELECT id FROM likeness WHERE note = 'new'
+				UNION ALL SELECT twin FROM heir WHERE note = 'new'
+				UNION ALL SELECT unnest(ARRAY[id, recorded]) FROM orders WHERE parent <> (SELECT min(id) FROM orders)
+				UNION ALL SELECT id FROM log WHERE line = 'new'
+				UNION ALL SELECT id FROM shards WHERE n = 0) new,
+			   (SELECT greatest(max(b.id), max(o.id), max(o.recorded)) AS all_before
+				  FROM base b, orders o
+				 WHERE b.note LIKE 'note%' AND o.parent = (SELECT min(id) FROM orders)) old}),
+	't|8|8',
+	'every default goes on, with new and larger IDs of the new node ID');
+
+foreach my $refusal (table(<<'END'))
+23503 | INSERT INTO orders (customer) VALUES (1)
+23503 | INSERT INTO orders (customer, seller) SELECT min(id), '1' FROM base
+23503 | DELETE FROM base WHERE note = 'note 1'
+23514 | INSERT INTO orders (id, customer) SELECT '0', min(id) FROM base
+23514 | INSERT INTO likeness (id) VALUES ('5')
+23P01 | INSERT INTO base (previous) SELECT max(previous) FROM ONLY base
+23514 | INSERT INTO log_past (id) SELECT snowflake_next()
+42501 | SET ROLE writer; INSERT INTO log (id) VALUES (make_snowflake(now(), 3, 0))
+END
 {
-	my $id = target($database, 'SELECT max(id) FROM orders');
+	my ($sqlstate, $sql) = @$refusal;
 
-	# defaults
-	is( target(
-			$database, q{
-			INSERT INTO base (note) VALUES ('new');
-			INSERT INTO likeness (note) VALUES ('new');
-			INSERT INTO heir (note) VALUES ('new');
-			INSERT INTO orders (customer, parent)
-				SELECT id, (SELECT max(id) FROM orders) FROM base WHERE note = 'new' LIMIT 1;
-			INSERT INTO log (line) VALUES ('new');
-			INSERT INTO shards (n) VALUES (0);
-			SELECT bool_and(id > all_before AND snowflake_node(id) = 9),
-				   count(*), count(DISTINCT id)
-			  FROM (SELECT id FROM base WHERE note = 'new'
-					UNION ALL SELECT id FROM likeness WHERE note = 'new'
-					UNION ALL SELECT twin FROM heir WHERE note = 'new'
-					UNION ALL SELECT id FROM orders WHERE parent <> (SELECT min(id) FROM orders)
-					UNION ALL SELECT recorded FROM orders
-							   WHERE parent <> (SELECT min(id) FROM orders)
-					UNION ALL SELECT id FROM log WHERE line = 'new'
-					UNION ALL SELECT id FROM shards WHERE n = 0) new,
-				   (SELECT greatest(max(b.id), max(o.id), max(o.recorded)) AS all_before
-					  FROM base b, orders o
-					 WHERE b.note LIKE 'note%' AND o.parent = (SELECT min(id) FROM orders)) old}
-		),
-		't|8|8',
-		"$database: every default goes on, with new and larger IDs of the new node ID");
-	is( target(
-			$database,
-			q{SELECT bool_and(made = @@ id AND node = 9 AND snowflake_node(number) = 9) FROM base WHERE note = 'new'}
-		),
-		't',
-		"$database: generated columns");
+	refuses($target, $sql, $sqlstate, "refused: $sql", dbname => 'everything');
+}
 
-	# constraints
-	my %refusals = (
-		"INSERT INTO orders (customer) VALUES (1)" => '23503',
-		"INSERT INTO orders (customer, seller) SELECT min(id), '1' FROM base" => '23503',
-		"DELETE FROM base WHERE note = 'note 1'" => '23503',
-		"INSERT INTO orders (id, customer) SELECT '0', min(id) FROM base" => '23514',
-		"INSERT INTO likeness (id) VALUES ('5')" => '23514',
-		"INSERT INTO base (previous) SELECT max(previous) FROM ONLY base" => '23P01',
-		"INSERT INTO log_past (id) SELECT snowflake_next()" => '23514',
-		"SET ROLE writer; INSERT INTO log (id) VALUES (make_snowflake(now(), 3, 0))" => '42501');
-	foreach my $statement (sort keys %refusals)
-	{
-		is(error_of($target, $statement, dbname => $database)->{sqlstate},
-			$refusals{$statement}, "$database: refuses $statement");
-	}
+my $id = restored('SELECT max(id) FROM orders');
+foreach my $case (table(<<"END"))
+bool_and(made = @@ id AND node = 9 AND snowflake_node(number) = 9) FROM base WHERE note = 'new' | t
+lines_since('2026-01-01 UTC') = count(*) FROM log WHERE @@ id >= '2026-01-01 UTC' | t
+count(*) FROM orders o WHERE tags @> ARRAY[(o.first).item] | 300
+count(*) FROM orders WHERE tags @> '{42}' | 300
+END
+{
+	my ($select, $expected) = @$case;
 
-	# policies
-	is( target(
-			$database, q{SET ROLE writer; INSERT INTO log (line) VALUES ('written');
-			  SET ROLE reader; SELECT min(@@ id) >= timestamptz '2026-01-01 UTC', count(*) FROM log}
-		),
-		't|475',
-		"$database: a policy that compares with a time lets through what it should");
+	is(restored("SET enable_seqscan = off; SELECT $select"), $expected, $select);
+}
+is( restored(
+		q{SET ROLE writer; INSERT INTO log (line) VALUES ('written');
+		SET ROLE reader; SELECT min(@@ id) >= timestamptz '2026-01-01 UTC', count(*) FROM log}),
+	't|475',
+	'a policy that compares with a time lets through what it should');
+is( restored(
+		q{REFRESH MATERIALIZED VIEW CONCURRENTLY hours;
+		SELECT sum(count), max(last) = (SELECT max(id) FROM log) FROM hours}),
+	'1602|t',
+	'a materialized view is refreshed');
 
-	# indexes
-	my $explain = 'SET enable_seqscan = off; EXPLAIN (COSTS OFF)';
-	my %plans = (
-		"SELECT FROM orders WHERE tags @> ARRAY[$id]::snowflake[]" =>
-		  qr/Bitmap Index Scan on orders_tags/,
-		"SELECT FROM orders WHERE history && ARRAY[$id]::order_id[]" =>
-		  qr/Bitmap Index Scan on orders_history/,
-		"SELECT FROM orders WHERE (first).item = $id" => qr/Index.* (on|using) orders_item/,
-		"SELECT FROM orders WHERE id = $id" => qr/Index.* (on|using) orders_pkey/,
-		"SELECT FROM ONLY base WHERE snowflake_sequence(id, 'twitter') = 4000" =>
-		  qr/Index.* (on|using) base_sequence/);
-	foreach my $query (sort keys %plans)
-	{
-		like(target($database, "$explain $query"), $plans{$query}, "$database: index for $query");
-	}
-	is( target(
-			$database, q{
-			SET enable_seqscan = off;
-			SELECT count(*) FILTER (WHERE tags @> ARRAY[(o.first).item]),
-				   (SELECT count(*) FROM orders WHERE tags @> '{42}')
-			  FROM orders o}),
-		'300|300',
-		"$database: which find what they should");
-	my $pruned = target(
-		$database, "$explain" . q{
-		SELECT FROM log
-		 WHERE @@ id < timestamptz '2026-01-01 UTC' AND @@ id >= timestamptz '2025-12-01 UTC'}
-	);
-	like($pruned, qr/log_2025_12/, "$database: partition of a period");
-	unlike($pruned, qr/log_(past|2026_01|rest)/, "$database: and no other");
+foreach my $plan (table(<<"END"))
+orders WHERE tags \@> ARRAY[$id]::snowflake[] | Bitmap Index Scan on orders_tags
+orders WHERE history && ARRAY[$id]::order_id[] | Bitmap Index Scan on orders_history
+orders WHERE (first).item = $id | orders_item
+orders WHERE id = $id | orders_pkey
+ONLY base WHERE snowflake_sequence(id, 'twitter') = 4000 | base_sequence
+log WHERE \@\@ id < timestamptz '2026-01-01 UTC' AND \@\@ id >= timestamptz '2025-12-01 UTC' | log_2025_12
+END
+{
+	my ($from, $expected) = @$plan;
+	my $seen = restored("SET enable_seqscan = off; EXPLAIN (COSTS OFF) SELECT FROM $from");
 
-	# functions, views
-	is( target(
-			$database, q{
-			SELECT lines_since('2026-01-01 UTC') = count(*) FROM log
-			 WHERE @@ id >= '2026-01-01 UTC'}),
-		't',
-		"$database: an SQL function");
-	is( target(
-			$database, q{
-			REFRESH MATERIALIZED VIEW CONCURRENTLY hours;
-			SELECT sum(count), max(last) = (SELECT max(id) FROM log) FROM hours}),
-		'1602|t',
-		"$database: a materialized view is refreshed");
+	like($seen, qr/$expected/, "the plan of $from");
+	unlike($seen, qr/log_(past|2026_01|rest)/, 'has no other partition');
 }
 
 $target->stop;

@@ -9,7 +9,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(minting_node query refuses);
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -51,45 +51,34 @@ local_sql(
 # parameter of it, which can be sent.
 my $id = remote_sql('SELECT id FROM items WHERE n = 500');
 my $after = remote_sql('SELECT id FROM items WHERE n = 510');
-my @conditions = (
-	[ "id = '$id'", 1 ],
-	[ "id = $id", 1 ],
-	[ "$id = id", 1 ],
-	[ "id = 5", 1 ],
-	[ "id <> $id", 1 ],
-	[ "id <> '$id'", 1 ],
-	[ "id < '$id'", 1 ],
-	[ "id <= '$id'", 1 ],
-	[ "id > '$id'", 1 ],
-	[ "id >= '$id'", 1 ],
-	[ "id < $id", 1 ],
-	[ "$id >= id", 1 ],
-	[ "id > 5", 1 ],
-	[ "id BETWEEN '$id' AND '$after'", 1 ],
-	[ "id::bigint % 2 = 1", 1 ],
-	[ "NOT id < '$id'", 1 ],
-	[ "\@\@ id >= timestamptz '2026-01-15 12:00 UTC'", 1 ],
-	[ "\@\@ id > timestamptz '2026-01-15 12:00 UTC'", 1 ],
-	[ "\@\@ id < timestamptz '2026-01-15 12:00 UTC'", 1 ],
-	[ "\@\@ id <= timestamptz '2026-01-15 12:00 UTC'", 1 ],
-	[ "date '2026-01-15' <= \@\@ id", 0 ],
-	[ "\@\@ id <@ tstzrange('2026-01-10 UTC', '2026-01-15 UTC')", 1 ],
-	[ "\@\@ id >= timestamptz 'infinity'", 1 ],
-	[ "\@\@ id < timestamptz '-infinity'", 1 ],
-	[ "\@\@ id >= now() - interval '1 day'", 0 ],
-	[ "id >= (SELECT snowflake_lower_bound(now() - interval '1 day'))", 1 ],
-	[ "id IN ('$id', '$after', '6')", 1 ],
-	[ "id IN ($id, $after, 6)", 1 ],
-	[ "id NOT IN ($id, $after, 6)", 1 ],
-	[ "id = ANY ('{$id,$after,6}'::bigint[])", 1 ],
-	[ "id = ANY ('{$id,$after,6}'::snowflake[])", 1 ],
-	[ "\@\@ id >= '2026-01-15 12:00 UTC'", 1 ],
-	[ "id::timestamptz >= '2026-01-15 12:00 UTC'", 1 ],
-	[ "(\@\@ id)::date = '2026-01-15'", 0 ],
-	[ "(\@\@ id, id) < ('2026-01-15 12:00 UTC', 5)", 1 ],
-	[ "\@\@ id IN ('2026-01-15 12:00 UTC', '2026-01-16 12:00 UTC')", 1 ],
-	[ "snowflake_sequence(id) = 17", 0 ],
-	[ "id IS NOT NULL", 1 ]);
+my @conditions = table(<<"END");
+1 | id = '$id'
+1 | $id = id
+1 | id = 5
+1 | id <> $id
+1 | id < '$id'
+1 | $id >= id
+1 | id BETWEEN '$id' AND '$after'
+1 | id::bigint % 2 = 1
+1 | NOT id < '$id'
+1 | \@\@ id >= timestamptz '2026-01-15 12:00 UTC'
+1 | \@\@ id < '2026-01-15 12:00 UTC'
+1 | id::timestamptz >= '2026-01-15 12:00 UTC'
+1 | \@\@ id < timestamptz '-infinity'
+1 | \@\@ id <@ tstzrange('2026-01-10 UTC', '2026-01-15 UTC')
+1 | \@\@ id IN ('2026-01-15 12:00 UTC', '2026-01-16 12:00 UTC')
+1 | (\@\@ id, id) < ('2026-01-15 12:00 UTC', 5)
+0 | date '2026-01-15' <= \@\@ id
+0 | (\@\@ id)::date = '2026-01-15'
+0 | \@\@ id >= now() - interval '1 day'
+1 | id >= (SELECT snowflake_lower_bound(now() - interval '1 day'))
+1 | id IN ('$id', '$after', '6')
+1 | id NOT IN ($id, $after, 6)
+1 | id = ANY ('{$id,$after,6}'::bigint[])
+1 | id = ANY ('{$id,$after,6}'::snowflake[])
+0 | snowflake_sequence(id) = 17
+1 | id IS NOT NULL
+END
 
 sub plan_of { return local_sql("EXPLAIN (VERBOSE, COSTS OFF) $_[0]"); }
 
@@ -103,30 +92,21 @@ sub is_sent
 
 foreach my $condition (@conditions)
 {
-	my ($where, $can_be_sent) = @$condition;
+	my ($can_be_sent, $where) = @$condition;
 	my $rows = q{count(*), count(*) < 1103, md5(string_agg(id || ':' || n, ',' ORDER BY n, id))};
 	my $expected = remote_sql("SELECT $rows FROM items WHERE $where");
 
 	foreach my $server ('knowing', 'unknowing')
 	{
-		my $plan = plan_of("SELECT id, n FROM items_$server WHERE $where");
 		my $sent = $can_be_sent && $server eq 'knowing';
+		my ($plan, $found) = local_sql(
+			"EXPLAIN (VERBOSE, COSTS OFF) SELECT id, n FROM items_$server WHERE $where;
+			SELECT $rows FROM items_$server WHERE $where") =~ /^(.*)\n(.*)$/s;
 
-		my ($ret, $stdout, $stderr) =
-		  $local->psql('postgres', "SELECT $rows FROM items_$server WHERE $where");
-		is($stdout . $stderr, $expected, "$server: rows with $where");
+		is($found, $expected, "$server: rows with $where");
 		is(is_sent($plan) ? 'sent' : 'not sent', $sent ? 'sent' : 'not sent', "$server: $where")
 		  or diag($plan);
 	}
-}
-
-# Nor is anything sent of a bigint column but what core knows, which is enough
-remote_sql('CREATE TABLE numbers (id bigint PRIMARY KEY)');
-local_sql(q{CREATE FOREIGN TABLE numbers (id bigint) SERVER unknowing});
-foreach
-  my $where ('id = 5', q{id >= (SELECT snowflake_lower_bound(now() - interval '1 day')::bigint)})
-{
-	ok(is_sent(plan_of("SELECT * FROM numbers WHERE $where")), "a bigint column: $where");
 }
 
 foreach my $server ('knowing', 'unknowing')
@@ -140,13 +120,9 @@ foreach my $server ('knowing', 'unknowing')
 		PREPARE one (snowflake) AS SELECT n FROM $table WHERE id = \$1;
 		PREPARE page (snowflake) AS SELECT n FROM $table WHERE id < \$1 ORDER BY id DESC LIMIT 3;
 		PREPARE since (timestamptz) AS SELECT count(*) FROM $table WHERE \@\@ id >= \$1;};
-	my ($ret, $stdout, $stderr) = $local->psql(
-		'postgres', qq{
-		$prepare
-		EXECUTE one ('$id');
-		EXECUTE page ('$id');
-		EXECUTE since ('2026-01-15 12:00 UTC')});
-	is( $stdout . $stderr,
+	is( local_sql(
+			"$prepare EXECUTE one ('$id'); EXECUTE page ('$id'); EXECUTE since ('2026-01-15 12:00 UTC')"
+		),
 		"500\n499\n498\n497\n"
 		  . remote_sql(q{SELECT count(*) FROM items WHERE @@ id >= '2026-01-15 12:00 UTC'}),
 		"$server: rows by parameters");
@@ -216,19 +192,6 @@ is( local_sql(
 		SELECT snowflake_node(id) FROM items_knowing WHERE n = -7}),
 	'2',
 	'foreign table without the column: IDs of the remote server');
-
-# IMPORT FOREIGN SCHEMA knows the type, and takes over the default if asked to
-is( local_sql(
-		q{
-		CREATE SCHEMA imported;
-		IMPORT FOREIGN SCHEMA public LIMIT TO (items) FROM SERVER knowing INTO imported
-			OPTIONS (import_default 'true');
-		INSERT INTO imported.items (n) VALUES (-8) RETURNING pg_typeof(id), snowflake_node(id);
-		SELECT count(*) FROM imported.items
-		 WHERE @@ id >= timestamptz '2026-01-15 12:00 UTC' AND n > -2}),
-	"snowflake|1\n"
-	  . remote_sql(q{SELECT count(*) FROM items WHERE @@ id >= '2026-01-15 12:00 UTC' AND n > -2}),
-	'IMPORT FOREIGN SCHEMA');
 
 # What doc/tools.md shows, but for the place of the other server
 my ($section) =
