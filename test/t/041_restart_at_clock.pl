@@ -6,11 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  advance change_node_id error_of hold_keeper lock_reservation log_count mint mint_many
-  minting_node query refused refuses restart_node set_conf status wait_for_mint wait_for_query
-  wait_for_status wait_until
-);
+use SnowflakeTest;
 use Test::More;
 
 my $node = minting_node(
@@ -177,140 +173,37 @@ foreach my $crash (0, 1)
 		'f', 'a row that was given up stays so');
 }
 
-# Nobody has asked for the frontier since.  The first who does has a snapshot that is not
-# the newest.
-query($node, 'SELECT pg_current_xact_id()');
-my $old = $node->background_psql('postgres');
-$old->query_safe('BEGIN; DECLARE c CURSOR FOR SELECT snowflake_frontier() IS NOT NULL');
-query($node, 'SELECT pg_current_xact_id()');
-is($old->query_safe('FETCH c'),
-	't', 'who asks first after it, by an older snapshot, finds a frontier');
-$old->quit;
-
-# The table is dropped under a server whose order was given up, and re-created by hand:
-# nobody knows any more what node 1 had, so it has to wait for all that any node ID had.  Not so the
-# one that goes on, which has a row, even when the gate is opened for it again.
-query($node, 'BEGIN; DROP EXTENSION snowflake_keeper; CREATE EXTENSION snowflake_keeper; COMMIT');
-wait_for_query($node,
-	q{SELECT snowflake_next() IS NOT NULL AND EXISTS (SELECT FROM snowflake_keeper.reservation)});
-change_node_id($node, -1);
-change_node_id($node, 2);
-minted_now(2, 'reservation dropped: the node ID that goes on');
-foreach my $restarted (0, 1)
-{
-	# a start whose clock is a year behind the node ID's newest ID does not open the gate
-	if ($restarted)
-	{
-		$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
-		restart_node($node, 'fast', undef, 'the clock is not believed');
-	}
-	foreach my $node_id (1, 3)
-	{
-		$restarted
-		  ? set_conf($node, 'snowflake.node_id' => $node_id)
-		  : change_node_id($node, $node_id);
-		is_refused("reservation dropped: node ID $node_id, without a row");
-		not_reset($node_id, 'it', qr/./);
-	}
-	change_node_id($node, 2);
-	minted_now(2, 'the one that goes on');
-}
-is(log_count($node, qr/More is reserved than is needed/),
-	0, 'what was reserved ahead of the clock does not count any more');
-refuses($node, 'CREATE ROLE ordinary; SET ROLE ordinary; SELECT snowflake_restart_at_clock(2)',
-	'42501', 'an ordinary user may not');
-
-# Go on with another server, which is so far ahead, and has a second node ID.
-sub take_server_ahead
-{
-	my ($name, $interval, $conf, $before) = @_;
-
-	$node->stop('immediate');
-	%seen = ();
-	$node =
-	  minting_node($name, conf => "snowflake.max_ahead = 0\nsnowflake.max_wait = '1min'\n$conf");
-	$before->() if defined $before;
-	advance($node, $interval);
-	change_node_id($node, 2);
-	return;
-}
-
 # A transaction is open that has minted before the server was ahead, and one that has tried since.
-my ($early, $minted);
-take_server_ahead(
-	'second', '1 h', '',
-	sub {
-		$early = $node->background_psql('postgres');
-		$minted = $early->query_safe('BEGIN; SELECT snowflake_next()');
-	});
+my $early = $node->background_psql('postgres');
+my $minted = $early->query_safe('BEGIN; SELECT snowflake_next()');
+advance($node, '1 h');
+change_node_id($node, 3);
 $open = open_transaction();
-
-# A mint asks for the gate, which reserves time, and gives up.  That does not count as an ID of the node
-# ID: when it is left and taken again, it is still one that was never there.
-set_conf($node, 'snowflake.max_ahead' => '1d');
-change_node_id($node, -1);
-$reservations = status($node, 'reservations');
-$keeper = hold_keeper($node);
-set_conf($node, 'snowflake.node_id' => 2);
-is_refused('a mint asks for the gate');
-kill 'CONT', $keeper;
-wait_for_status($node, "gate = 'open' AND node = 2 AND reservations > $reservations");
-change_node_id($node, -1);
-set_conf($node, 'snowflake.max_ahead' => 0);
-change_node_id($node, 2);
-reset_order(2);
-minted_now(2, 'a second server, an hour ahead');
+reset_order(3);
+minted_now(3, 'an hour ahead, once more');
 cmp_ok(frontier(), '<', $minted, 'the frontier does not pass what is open from before');
 $early->quit;
 
 # Once more, from half an hour ahead, and to a node ID that was there meanwhile
 $held = $open->query('SELECT snowflake_next()');
-change_node_id($node, 3);
-wait_for_mint($node);
 change_node_id($node, 4);
+wait_for_mint($node);
+change_node_id($node, 5);
 advance($node, '30 min');
-change_node_id($node, 3);
-reset_order(3);
-minted_now(3, 'a second time');
+change_node_id($node, 4);
+reset_order(4);
+minted_now(4, 'a third time');
 cmp_ok(frontier(), '<', $held, 'the frontier does not pass what is open from the first time');
 $open->quit;
 
-# The table is dropped while the gate is closed, and re-created or not.
-foreach my $again ('', '; CREATE EXTENSION snowflake_keeper')
-{
-	change_node_id($node, -1);
-	query($node, "DROP EXTENSION snowflake_keeper$again");
-	set_conf($node, 'snowflake.node_id' => 1);
-	is(refused($node, '3s')->{sqlstate},
-		'55000', "reservation dropped$again: the old node ID is ahead");
-	not_reset(1, 'it', qr/./);
-	is( query(
-			$node,
-			q{SELECT reserved_until > now() + interval '45 min' FROM snowflake_keeper.reservation WHERE node = -1}
-		),
-		't',
-		'and so is any other, as far as IDs were before the first time');
-}
-
-# A node ID that was never there begins above what others have issued since, too.
-my $further = advance($node, '3 hours');
-$node->append_conf('postgresql.conf', "snowflake.node_id = 9\nsnowflake.max_ahead = '1d'");
-restart_node($node, 'fast');
-cmp_ok(mint($node), '>', $further, 'a node ID that was never there: its IDs are larger than all');
-
-# The table is dropped, and re-created by a clean stop, for the end that it stores: what other
-# node IDs had is not known any more, so it may have been all that is ahead.
-query($node, 'DROP EXTENSION snowflake_keeper');
-$node->append_conf('postgresql.conf', 'snowflake.node_id = 10');
-restart_node($node, 'fast');
-not_reset(10, 'reservation dropped before a clean stop: a node ID without a row', $may_have_been);
-
 # A keeper that is too slow for it: it may have done it afterwards, or not.
-take_server_ahead('third', '12 h', "snowflake.reservation = '1h'\nsnowflake.max_jump = '1h'");
+set_conf($node, 'snowflake.reservation' => '1h', 'snowflake.max_jump' => '1h');
+advance($node, '12 h');
+change_node_id($node, 6);
 $keeper = hold_keeper($node);
 refuses(
 	$node,
-	q{SET snowflake.max_wait = '500ms'; SELECT snowflake_restart_at_clock(2)},
+	q{SET snowflake.max_wait = '500ms'; SELECT snowflake_restart_at_clock(6)},
 	'55000',
 	'it does not return before the keeper has done it',
 	message => qr/^snowflake_restart_at_clock\(\) did not finish within 500 ms$/);
@@ -319,33 +212,77 @@ wait_until(
 	'the order is given up',
 	sub {
 		return status($node, q{lead < interval '1 min'}) eq 't'
-		  || $node->psql('postgres', 'SELECT snowflake_restart_at_clock(2)') == 0;
+		  || $node->psql('postgres', 'SELECT snowflake_restart_at_clock(6)') == 0;
 	});
-is(query($node, 'SELECT node, in_order FROM snowflake_keeper.reservation ORDER BY node'),
-	"1|f\n2|t", 'only the order of the others is given up');
+is( query(
+		$node,
+		'SELECT node, in_order FROM snowflake_keeper.reservation WHERE node IN (4, 6) ORDER BY 1'),
+	"4|f\n6|t",
+	'only the order of the others is given up');
 
 # A crash before the next reservation: the present node ID is in order again, so another
 # one goes on above what is reserved for it.
-my $newest = minted_now(2, 'the order is given up');
-$node->append_conf('postgresql.conf', "snowflake.node_id = 3\nsnowflake.max_ahead = '1d'");
+my $newest = minted_now(6, 'the order is given up');
+$node->append_conf('postgresql.conf', "snowflake.node_id = 7\nsnowflake.max_ahead = '1d'");
 restart_node($node, 'immediate');
 cmp_ok(mint($node), '>', $newest, 'a crash, and another node ID: its IDs are larger');
 is(status($node, q{lead BETWEEN interval '30 min' AND interval '90 min'}),
 	't', 'by what was reserved, and not by what was given up');
 
 # What snowflake_advance() was told counts before the keeper has come to it.
-change_node_id($node, 4);
+change_node_id($node, 8);
 my $locker = lock_reservation($node);
 refuses(
 	$node,
 	q{SET snowflake.max_wait = '300ms'; SELECT snowflake_advance(snowflake_upper_bound(now() + interval '4 hours'), force => true)},
 	'55000',
 	'an advance that cannot be stored');
-not_reset(4, 'below it, the order', $may_have_been);
-
-# Mints go on with what is reserved.  The keeper's failure is told all the same.
-wait_for_status($node, q{advice ~ 'keeper'});
+not_reset(8, 'below it, the order', $may_have_been);
 $locker->quit;
+wait_for_status($node, q{lead > '3 hours'});
+
+# The table is dropped under a server whose order was given up, and re-created by hand:
+# nobody knows any more what other node IDs had, so they have to wait for all that any had.  Not so
+# the one that goes on, which has a row, even when the gate is opened for it again.
+set_conf($node, 'snowflake.max_ahead' => 0, 'snowflake.reservation' => '1s');
+change_node_id($node, 9);
+reset_order(9);
+minted_now(9, 'a last time');
+my $offset = -s $node->logfile;
+query($node, 'BEGIN; DROP EXTENSION snowflake_keeper; CREATE EXTENSION snowflake_keeper; COMMIT');
+wait_for_query($node,
+	q{SELECT snowflake_next() IS NOT NULL AND EXISTS (SELECT FROM snowflake_keeper.reservation)});
+change_node_id($node, -1);
+change_node_id($node, 9);
+minted_now(9, 'reservation dropped: the node ID that goes on');
+
+foreach my $restarted (0, 1)
+{
+	# a start whose clock is a year behind the node ID's newest ID does not open the gate
+	if ($restarted)
+	{
+		$node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
+		restart_node($node, 'fast', undef, 'the clock is not believed');
+	}
+	foreach my $node_id (1, 10)
+	{
+		$restarted
+		  ? set_conf($node, 'snowflake.node_id' => $node_id)
+		  : change_node_id($node, $node_id);
+		is_refused("reservation dropped: node ID $node_id, without a row");
+		not_reset($node_id, 'it', qr/./);
+	}
+	change_node_id($node, 9);
+	minted_now(9, 'the one that goes on');
+}
+is(log_count($node, qr/More is reserved than is needed/, $offset),
+	0, 'what was reserved ahead of the clock does not count any more');
+
+# The same if it is dropped, and re-created by a clean stop for the end that it stores
+query($node, 'DROP EXTENSION snowflake_keeper');
+$node->append_conf('postgresql.conf', 'snowflake.node_id = 11');
+restart_node($node, 'fast', undef, '.');
+not_reset(11, 'reservation dropped before a clean stop: a node ID without a row', qr/./);
 
 $node->stop('immediate');
 done_testing();

@@ -9,10 +9,7 @@ use FindBin;
 use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(
-  lock_reservation minting_node query refuses set_conf start_after_kill status wait_for_mint
-  wait_for_query wait_until waits
-);
+use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -41,6 +38,8 @@ foreach my $sql ('PERFORM snowflake_next()', 'PERFORM snowflake_next_batch(4000)
 	my $locker = lock_reservation($node);
 	my $stored =
 	  $locker->query_safe('SELECT reserved_until FROM snowflake_keeper.reservation WHERE node = 1');
+
+	wait_for_status($node, "reserved_until = '$stored'");
 
 	# a batch is held back by the limit, not by max_lead, if there is less left
 	wait_for_query($node, "SELECT clock_timestamp() + interval '4500 ms' > '$stored'");

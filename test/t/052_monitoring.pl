@@ -10,7 +10,7 @@ use CPAN::Meta::YAML;
 use FindBin;
 use JSON::PP;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node query status wait_for_gate wait_for_mint wait_for_status);
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -55,11 +55,10 @@ sub columns_of
 sub rows_of
 {
 	my ($query) = @_;
-	my $rows = query($node, $query, extra_params => [ '-U', 'watcher', '-P', 'null=NULL' ]);
 
 	return map {
 		[ map { $_ eq 'NULL' ? undef : $_ } split /\|/, $_, -1 ]
-	} split /\n/, $rows;
+	} split /\n/, query($node, $query, extra_params => [ '-U', 'watcher', '-P', 'null=NULL' ]);
 }
 
 # The status of the report for people, run as a role; returns its lines.
@@ -77,7 +76,6 @@ sub report
 
 
 # The metrics
-my $superuser = query($node, 'SELECT current_user');
 my @queries;
 my %exported;
 my %value;
@@ -87,51 +85,40 @@ foreach my $name (sort keys %$exporter)
 	my $namespace = $exporter->{$name};
 	my %columns = columns_of($namespace->{query});
 	my %declared = map { %$_ } @{ $namespace->{metrics} };
-	my @names = split /\n/,
-	  query($node, "SELECT * FROM (SELECT * FROM ($namespace->{query}) q WHERE false) q \\gdesc");
+	my @names = map { (split /\|/)[0] } split /\n/, query($node, "$namespace->{query} \\gdesc");
 	my @wrong;
 
 	push @queries, $namespace->{query};
 	is( join(' ', sort keys %columns),
 		join(' ', sort keys %declared),
 		"$name: the query has the columns that are declared");
-	is(scalar(@{ $namespace->{metrics} }), scalar(keys %declared), "$name: each is declared once");
-	is($namespace->{master}, 'true', "$name: asked once for each server");
 
 	foreach my $column (sort keys %declared)
 	{
 		my $usage = $declared{$column}{usage};
 		my $type = $columns{$column} || '';
 
-		push @wrong, "$column is described badly"
-		  unless $declared{$column}{description} =~ /^\S.{5,}[^.]$/;
 		if ($usage eq 'LABEL')
 		{
 			push @wrong, "$column is a label, but of type $type"
 			  unless $type eq 'text';
 			next;
 		}
-		push @wrong, "$column has the usage $usage"
-		  unless $usage eq 'GAUGE' || $usage eq 'COUNTER';
 		push @wrong, "$column is of type $type" unless $numeric{$type};
 		push @wrong, "$column has the name of another usage"
 		  if ($usage eq 'COUNTER') != ($column =~ /(?:^|_)total$/);
 		$exported{"${name}_$column"} = $usage;
 	}
-	is("@wrong", '', "$name: each has a description and a fitting type");
+	is("@wrong", '', "$name: each has a fitting type");
 
-	@names = map { (split /\|/)[0] } @names;
 	my @rows = rows_of($namespace->{query});
 	cmp_ok(scalar(@rows), '>', 0, "$name: there are rows");
 	$value{$name} = { map { $names[$_] => $rows[0][$_] } 0 .. $#names };
 }
 
 my $status = $value{snowflake};
-is(join(' ', map { $status->{$_} } qw(gate_open in_recovery keeper_running node)),
-	'1 0 1 7', 'the gate, the server and the keeper as numbers');
 is(join(' ', grep { !defined $status->{$_} && !/^(?:lease|coordinator)_/ } sort keys %$status),
 	'', 'to a member of pg_monitor each of them is known');
-cmp_ok($status->{minted_total}, '>', 0, 'what was minted is counted');
 cmp_ok(abs($status->{last_timestamp_seconds} - time()),
 	'<', 600, 'instants are in seconds since 1970');
 is( join(' ', map { $_->[0] } rows_of($exporter->{snowflake_refused}{query})),
@@ -152,8 +139,6 @@ my @forgotten = grep {
 	!exists $left_out{$column} && !grep { /\b$column\b/ } @queries
 } @columns;
 is("@forgotten", '', 'no column of snowflake_status is forgotten');
-my %is_column = map { $_ => 1 } @columns;
-is(join(' ', grep { !$is_column{$_} } sort keys %left_out), '', 'what is left out exists');
 
 # The reference explains each of them, and each that snowflake_fleet() returns
 my $reference = slurp_file("$FindBin::RealBin/../../doc/reference.md");
@@ -178,7 +163,6 @@ foreach my $name (sort keys %explained)
 my $alerts = CPAN::Meta::YAML->read("$monitoring/alerts.yaml")->[0];
 my @unknown;
 my %about;
-my %patience;
 my @runbooks;
 
 foreach my $rule (map { @{ $_->{rules} } } @{ $alerts->{groups} })
@@ -189,12 +173,9 @@ foreach my $rule (map { @{ $_->{rules} } } @{ $alerts->{groups} })
 	push @unknown, map { "$rule->{alert}: $_" } grep { !$exported{$_} } @metrics;
 	$about{ $rule->{alert} } = 1;
 	push @runbooks, [ $rule->{alert}, $rule->{annotations}{runbook} // '' ];
-	$patience{ $rule->{alert} } = $rule->{for};
-
 	push @unknown, rates_of_no_counter($rule->{alert}, $rule->{expr});
 }
 is("@unknown", '', 'alerts are about metrics that are exported');
-is($patience{SnowflakeNodeIdTwice}, undef, 'two servers with one node ID are told at once');
 my $doc = slurp_file("$FindBin::RealBin/../../doc/running.md");
 is( join(' ', sort keys %about),
 	join(' ', sort($doc =~ /^\| (Snowflake\w+) /mg)),
@@ -204,22 +185,11 @@ is(join(' ', map { $_->[0] } grep { !is_section($_->[1]) } @runbooks),
 
 # The dashboard
 my $dashboard = decode_json(slurp_file("$monitoring/grafana.json"));
-my (%is_shown, %is_id, @places);
+my %is_shown;
 
 @unknown = ();
-foreach my $panel (@{ $dashboard->{panels} })
+foreach my $panel (grep { $_->{type} ne 'row' } @{ $dashboard->{panels} })
 {
-	my ($x, $y, $w, $h) = @{ $panel->{gridPos} }{qw(x y w h)};
-
-	push @unknown, "$panel->{title}: an ID that is there" if $is_id{ $panel->{id} }++;
-	push @unknown, "$panel->{title}: too wide" if $x + $w > 24;
-	push @unknown, "$panel->{title}: on top of $_->[0]" foreach grep {
-		$x < $_->[1] + $_->[3] && $_->[1] < $x + $w && $y < $_->[2] + $_->[4] && $_->[2] < $y + $h
-	} @places;
-	push @places, [ $panel->{title}, $x, $y, $w, $h ];
-	next if $panel->{type} eq 'row';
-	push @unknown, "$panel->{title}: no description" unless $panel->{description};
-	push @unknown, "$panel->{title}: no question" unless @{ $panel->{targets} };
 	foreach my $expr (map { $_->{expr} } @{ $panel->{targets} })
 	{
 		my @metrics = $expr =~ /\b(snowflake_\w+)/g;
@@ -258,23 +228,16 @@ sub is_section
 
 # The report
 my $id = query($node, 'SELECT snowflake_next()');
-
-foreach my $role ($superuser, 'watcher')
-{
-	my $report = report($node, $role);
-
-	like($report, qr/\Asnowflake: healthy\n/, "$role: with a headline");
-	like($report, qr/^  node ID +7$/m, "$role: the node ID");
-	like($report, qr/^  minted +[1-9]/m, "$role: numbers");
-	like($report, qr/^  snowflake  $id\n.*^  d  sequence /ms, "$role: and the newest ID");
-}
+like(
+	report($node, 'watcher'),
+	qr/\Asnowflake: healthy\n.*^  node ID +7\n.*^  minted +[1-9].*^  snowflake  $id\n.*^  d  sequence /ms,
+	'watcher: a headline, the node ID, numbers and the newest ID');
 my $report = report($node, 'ordinary');
 like(
 	$report,
 	qr/\Asnowflake: healthy\n.*pg_monitor/,
 	'ordinary: with the same headline, and why there is less');
 unlike($report, qr/$id|^  minted +[0-9]/m, 'ordinary: no numbers');
-
 query($node, 'ALTER SYSTEM SET snowflake.node_id = -1');
 $node->reload;
 wait_for_gate($node, 'node ID');
@@ -287,7 +250,7 @@ $node->stop;
 my $other = new_node('other', preload => 0, node_id => undef);
 $other->start;
 query($other, 'CREATE EXTENSION snowflake');
-$report = report($other, $superuser);
+$report = report($other, query($other, 'SELECT current_user'));
 like($report, qr/preload/, 'the library is not preloaded: the report says so');
 like($report, qr/^  last mint +none since/m, 'and that nothing was minted');
 $other->stop;

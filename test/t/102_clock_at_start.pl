@@ -8,10 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
-use SnowflakeTest qw(
-  disorder finish_minter log_count look new_clock new_node query refused refuses start_minter
-  start_with_clock status step_clock wait_for_gate wait_for_status wait_until
-);
+use SnowflakeTest;
 use Test::More;
 
 my $second = 1_000;    # all times are in ms
@@ -30,13 +27,10 @@ foreach my $case (
 	[ 'fast', -2 * $second, 'back by 2 s', 2 * $second, 100 ],
 	[ 'fast', 2 * $second, 'and ahead again', 0, 100 ],
 	[ 'fast', -10 * $minute, 'back by ten minutes', 10 * $minute, $second ],
-	[ 'fast', 0, 'and another stop', 10 * $minute, $second ],
 	[ 'fast', 10 * $minute, 'and ahead again', 0, $second ],
 	[ 'immediate', 0, 'a crash: above what had been reserved', 2_000, 1_100 ],
-	[ 'immediate', 0, 'three crashes in a row', 2_300, 1_300 ],
-	[ 'immediate', 0, 'add little more', 2_500, 1_500 ],
+	[ 'immediate', 0, 'and another, which adds little more', 2_300, 1_300 ],
 	[ 'immediate', -10 * $minute, 'back by ten minutes', 10 * $minute, 5 * $second ],
-	[ 'immediate', 0, 'and another crash', 10 * $minute, 5 * $second ],
 	[ 'immediate', 10 * $minute, 'and ahead again', 0, 5 * $second ],
 	[ 'immediate', $hour, 'ahead by an hour: IDs follow', 0, $second ])
 {
@@ -55,8 +49,6 @@ $server->step($hour);
 $server->mints('an hour ahead: coasted through', -$hour);
 $server->restart('immediate', -$hour);
 $server->mints('and right after a crash: so are IDs', 0);
-$server->wait_ms($minute);
-$server->mints('the clock is right', 0);
 $server->step($hour);
 $server->mints('an hour ahead: coasted through', -$hour);
 $server->restart('fast');
@@ -69,7 +61,7 @@ $server->wait_ms(2 * $hour);
 $server->mints('the clock has caught up', 0);
 
 # The server starts with a clock that is years ahead, and nobody mints.  Nothing is reserved by it.
-foreach my $mode ('fast', 'immediate', 'none')
+foreach my $mode ('fast', 'none')
 {
 	$server->restart('fast', 9 * $year);
 	is(status($node, 'clock_state'), 'unproven', "a start nine years ahead, then stop: $mode");
@@ -97,16 +89,6 @@ is($server->clock_state, 'coasting', 'one that is more than a day past all there
 $server->step(-2 * $day);
 look($node);
 $server->mints('the first ID has the time of the last setting', 0);
-$server->step($hour);
-is($server->clock_state, 'coasting', 'after it a jump is a jump');
-$server->step(-$hour);
-look($node);
-$server->restart('fast');
-$server->step(9 * $year);
-$server->wait_watched(90 * $second, 9);
-$server->mints('a clock that jumps by years before the first ID is coasted through', -9 * $year);
-$server->step(-9 * $year);
-$server->mints('and over', 0);
 
 # A start more than a day after the newest ID: that may be right, and people are told, until an ID
 # of another day shows it, or somebody accepts it.
@@ -121,14 +103,8 @@ is( log_count(
 	'a start a week after the newest ID: the log tells');
 $server->mints('IDs follow', 0);
 is(status($node, 'clock_state'), 'unproven', 'so does the status');
-foreach my $n (0 .. 2)
-{
-	like(status($node, 'advice'), $told, "and the advice, after $n times 11 hours");
-	last if $n == 2;
-	$server->wait_ms(11 * $hour);
-	$server->mints('IDs go on', 0);
-}
-$server->wait_ms(3 * $hour);
+like(status($node, 'advice'), $told, 'and the advice');
+$server->wait_ms(25 * $hour);
 $server->mints('an ID of another day', 0);
 is($server->clock_state . status($node, 'advice'), 'followed', 'ends it');
 $server->restart('fast', 7 * $day);
@@ -139,41 +115,21 @@ $server->mints('IDs follow', 0);
 
 # Clocks that are not believed: by how much they are off, what the error says, of which the advice is
 # the hint, and whether an administrator can believe them
-my $correct = qr/Correct the server's clock, or, if it is correct, /;
-my $ways =
-  qr/Correct the server's clock\. If it is correct now, and was ahead earlier, believe it with snowflake_accept_clock\(\)\. To go on at once, .* snowflake\.max_ahead to at least \d+ s .*snowflake_restart_at_clock\(\).*/;
-foreach my $case (
-	[
-		-3 * $day,
-		'three days behind',
-		qr/55000: the snowflake generator is 3\.0 days ahead of the clock/,
-		qr/.*/, $ways, 1
-	],
-	[
-		-6 * $year,
-		'six years behind',
-		qr/55000: the snowflake generator is 2190\.0 days ahead of the clock/,
-		qr/It may be ahead by 86400\.000 s \(snowflake\.max_ahead\)\. Minting starts when the clock has advanced by another 2189\.0 days\./,
-		$ways,
-		1
-	],
-	[
-		-40 * $year,
-		'before the layout',
-		qr/55000: the clock is before the epoch of the snowflake layout/,
-		qr/The epoch is "[^"]+"\./,
-		qr/${correct}configure another snowflake\.layout\./,
-		0
-	],
-	[
-		150 * $year,
-		'after the layout',
-		qr/2200H: the snowflake layout has ended/,
-		qr/Its last tick started at "[^"]+"\./,
-		qr/${correct}configure another snowflake\.layout\./, 0
-	])
+my %hint = (
+	another =>
+	  qr/Correct the server's clock, or, if it is correct, configure another snowflake\.layout\./,
+	ways =>
+	  qr/Correct the server's clock\. If it is correct now, and was ahead earlier, believe it with snowflake_accept_clock\(\)\. To go on at once, .* snowflake\.max_ahead to at least \d+ s .*snowflake_restart_at_clock\(\).*/
+);
+foreach my $case (table(<<'END'))
+-6 | six years behind | 55000: the snowflake generator is 2190\.0 days ahead of the clock | It may be ahead by 86400\.000 s \(snowflake\.max_ahead\)\. Minting starts when the clock has advanced by another 2189\.0 days\. | ways | 1
+-40 | before the layout | 55000: the clock is before the epoch of the snowflake layout | The epoch is "[^"]+"\. | another | 0
+150 | after the layout | 2200H: the snowflake layout has ended | Its last tick started at "[^"]+"\. | another | 0
+END
 {
-	my ($ms, $what, $message, $detail, $hint, $may_be_right) = @$case;
+	my ($years, $what, $message, $detail, $of, $may_be_right) = @$case;
+	my $hint = $hint{$of};
+	my $ms = $years * $year;
 	my @words = (qr/ERROR:  $message\n/, qr/DETAIL:  $detail\n/, qr/HINT:  $hint\n/);
 
 	$server->restart('immediate', $ms, $not_believed);
