@@ -22,13 +22,13 @@ use IO::Socket::INET;
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(wait_until);
+use SnowflakeTest;
 
-our @EXPORT_OK = qw(
-  answer_request build_resolver_shim consul_program consul_put consul_request etcdctl hosts kill_members message
+our @EXPORT = qw(
+  answer_request build_resolver_shim consul_program consul_request etcdctl hosts kill_members message
   new_certificate new_consul new_doubtful_proxy new_etcd new_false new_false_http
   new_false_postgresql new_proxy new_relay new_silent new_zookeeper read_request release result
-  start_members wait_for_consul wait_for_etcd zookeeper_error
+  start_members zookeeper_error
 );
 
 my @running;
@@ -71,14 +71,21 @@ END
 	$? = $status;
 }
 
-# A cluster of etcd, of so many members.  Parameters are further arguments of each.
+# A cluster of etcd, of so many members, which serves.  With a certificate, and its key, servers
+# and clients have to have it.  Further parameters are arguments of each member.
 sub new_etcd
 {
-	my ($name, $members, @arguments) = @_;
+	my ($name, $members, $certificate, $key, @arguments) = @_;
 	my $self =
 	  { dir => PostgreSQL::Test::Utils::tempdir(), scheme => 'http', serves => \&etcd_serves };
 
-	$self->{scheme} = 'https' if grep { /^--cert-file/ } @arguments;
+	if ($certificate)
+	{
+		$self->{scheme} = 'https';
+		push @arguments, "--cert-file=$certificate", "--key-file=$key", '--client-cert-auth',
+		  "--trusted-ca-file=$certificate";
+		$self->{tls} = [ "--cacert=$certificate", "--cert=$certificate", "--key=$key" ];
+	}
 	foreach my $i (0 .. $members - 1)
 	{
 		push @{ $self->{members} },
@@ -108,7 +115,8 @@ sub new_etcd
 	return $self;
 }
 
-# Start all members that do not run.
+# Start all members that do not run, and wait until each serves.  One that was started again has
+# what the others have only then: before, it may not be among those that are killed last.
 sub start_members
 {
 	my ($self) = @_;
@@ -116,6 +124,11 @@ sub start_members
 	foreach my $member (grep { !$_->{pid} } @{ $self->{members} })
 	{
 		$member->{pid} = launch($member->{log}, @{ $member->{command} });
+	}
+	foreach my $member (@{ $self->{members} })
+	{
+		wait_until("a member serves: see $member->{log}",
+			sub { $self->{serves}->($self, $member) });
 	}
 	return;
 }
@@ -130,20 +143,6 @@ sub kill_members
 	{
 		halt($member->{pid}, 'KILL');
 		delete $member->{pid};
-	}
-	return;
-}
-
-# Wait until each member that runs serves.  One that was started again has what the others
-# have only then: before, it may not be among those that are killed last.
-sub wait_for_members
-{
-	my ($self) = @_;
-
-	foreach my $member (grep { $_->{pid} } @{ $self->{members} })
-	{
-		wait_until("a member serves: see $member->{log}",
-			sub { $self->{serves}->($self, $member) });
 	}
 	return;
 }
@@ -163,12 +162,10 @@ sub etcdctl
 
 	local $ENV{ETCDCTL_API} = 3;
 	my $output = '';
-	run_log(
-		[
-			'etcdctl', '--endpoints',
-			join(',', map { "$self->{scheme}://$_" } split /,/, hosts($self)), @arguments
-		],
-		'>' => \$output) or die "etcdctl @arguments failed";
+	my $endpoints = join ',', map { "$self->{scheme}://$_" } split /,/, hosts($self);
+	run_log([ 'etcdctl', @{ $self->{tls} // [] }, '--endpoints', $endpoints, @arguments ],
+		'>' => \$output)
+	  or die "etcdctl @arguments failed";
 	return $output;
 }
 
@@ -441,22 +438,11 @@ sub new_proxy
 sub etcd_serves
 {
 	my ($self, $member) = @_;
-	my $answer =
-	  HTTP::Tiny->new(timeout => 5)->get("$self->{scheme}://127.0.0.1:$member->{client}/health");
 
-	return $answer->{success} && $answer->{content} =~ /"health": *"true"/;
-}
-
-# Wait until all running members serve.
-sub wait_for_etcd
-{
-	my ($self, @arguments) = @_;
-
-	return wait_until(
-		'etcd serves',
-		sub {
-			eval { etcdctl($self, @arguments, 'endpoint', 'status'); 1 }
-		});
+	return eval {
+		etcdctl({ %$self, members => [$member] }, 'get', 'any');
+		1;
+	};
 }
 
 # An ensemble of ZooKeeper, of so many servers.  Its archive names those that it needs, but
@@ -549,12 +535,16 @@ sub new_certificate
 	return ("$dir/cert.pem", "$dir/key.pem");
 }
 
-# A cluster of Consul, of so many servers.  Further text is for the configuration of
-# each.
+# A cluster of Consul, of so many servers, which serves.  Further text is for the configuration of
+# each; a token that may do all is needed if not everybody may.
 sub new_consul
 {
-	my ($name, $members, $configuration) = @_;
-	my $self = { dir => PostgreSQL::Test::Utils::tempdir(), serves => \&consul_serves };
+	my ($name, $members, $configuration, $token) = @_;
+	my $self = {
+		dir => PostgreSQL::Test::Utils::tempdir(),
+		serves => \&consul_serves,
+		token => $token
+	};
 
 	foreach my $i (0 .. $members - 1)
 	{
@@ -593,43 +583,33 @@ EOF
 # It knows a leader, and has what the leader has.
 sub consul_serves
 {
-	my (undef, $member) = @_;
-	my $answer = HTTP::Tiny->new(timeout => 5)
-	  ->get("http://127.0.0.1:$member->{client}/v1/kv/?keys&consistent");
+	my ($self, $member) = @_;
+	my $answer = ask_consul($self, $member, 'GET', 'v1/kv/?keys&consistent');
 
 	return $answer->{success} || $answer->{status} == 404;
+}
+
+sub ask_consul
+{
+	my ($self, $member, $method, $path, $content) = @_;
+
+	return HTTP::Tiny->new(timeout => 5)->request(
+		$method,
+		"http://127.0.0.1:$member->{client}/$path",
+		{
+			headers => { $self->{token} ? ('X-Consul-Token' => $self->{token}) : () },
+			content => $content // ''
+		});
 }
 
 # Send a request to the first member; returns the answer, or dies.
 sub consul_request
 {
-	my ($self, $token, $method, $path, $body) = @_;
-	my $answer = HTTP::Tiny->new(timeout => 5)->request(
-		$method,
-		"http://127.0.0.1:$self->{members}[0]{client}/$path",
-		{ headers => { $token ? ('X-Consul-Token' => $token) : () }, content => $body // '' });
+	my ($self, $method, $path, $content) = @_;
+	my $answer = ask_consul($self, $self->{members}[0], $method, $path, $content);
 
 	die "$method $path: $answer->{status} $answer->{content}" unless $answer->{success};
 	return $answer->{content};
-}
-
-sub consul_put
-{
-	my ($self, $token, $path, $body) = @_;
-
-	return consul_request($self, $token, 'PUT', $path, $body);
-}
-
-# Wait until all servers of it serve, that is, the first one reaches a leader.
-sub wait_for_consul
-{
-	my ($self, $token) = @_;
-
-	return wait_until(
-		'Consul serves',
-		sub {
-			eval { consul_put($self, $token, 'v1/kv/test', '') }
-		});
 }
 
 1;

@@ -22,8 +22,7 @@ use FindBin;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest ();
 
-our @EXPORT_OK =
-  qw(build catalog conf difference load_depot new_depot run_file unexplained widened);
+our @EXPORT = qw(build catalog conf difference load_depot new_depot run_file unexplained widened);
 
 my $directory = "$FindBin::RealBin/../migrate";
 

@@ -14,14 +14,11 @@ use warnings;
 
 use Exporter qw(import);
 use SnowflakeCoordinator;
-use SnowflakeTest qw(
-  children error_of freeze new_member patience query set_conf start_with_clock status
-  wait_for_mint wait_for_status wait_until
-);
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT_OK = qw(
+our @EXPORT = qw(
   change_record check_fleet check_late_writes end_children forget_record has_module lessee
   listed listing_error record recover start_member start_server use_coordinator
 );
@@ -182,7 +179,7 @@ sub check_fleet
 		"|fleet\n0|leased\n1|leased", 'the fleet is listed');
 
 	# One member of three dies, which no server notices.
-	SnowflakeCoordinator::kill_members($cluster, 0);
+	kill_members($cluster, 0);
 	foreach my $node (@nodes)
 	{
 		my $until = status($node, 'lease_until');
@@ -190,8 +187,7 @@ sub check_fleet
 		wait_for_status($node, "lease_until > timestamptz '$until' + interval '4s'");
 		is(status($node, 'gate, leases'), 'open|1', 'without one of three leases are renewed');
 	}
-	SnowflakeCoordinator::start_members($cluster);
-	SnowflakeCoordinator::wait_for_members($cluster);
+	start_members($cluster);
 
 	# Founded again: nobody renews what is from before.
 	recover($one, 'now()');
@@ -207,14 +203,14 @@ sub check_fleet
 	isnt(status($one, 'node'), status($two, 'node'), 'and two node IDs');
 
 	# Two of three die: what the third one has may not be what counts.
-	SnowflakeCoordinator::kill_members($cluster, 1, 2);
+	kill_members($cluster, 1, 2);
 	like(listing_error($one)->{sqlstate} || 'no error', qr/^08/, 'one of three tells nothing');
 
 	# All members die, and come back.
-	SnowflakeCoordinator::kill_members($cluster);
+	kill_members($cluster);
 	wait_for_status($one, q{gate = 'closed: the lease of the node ID has ended'});
 	is(status($one, 'coordinator'), 'unreachable', 'without all of them they end');
-	SnowflakeCoordinator::start_members($cluster);
+	start_members($cluster);
 	wait_for_mint($_) foreach @nodes;
 	my $held = status($one, 'node');
 	isnt($held, status($two, 'node'), 'and are granted again when they are back');
@@ -233,8 +229,8 @@ sub check_late_writes
 {
 	my ($cluster, $url, $regexp) = @_;
 	my $hold = PostgreSQL::Test::Utils::tempdir() . '/hold';
-	my $relay = SnowflakeCoordinator::new_relay($cluster, $regexp, $hold);
-	my $direct = SnowflakeCoordinator::hosts($cluster);
+	my $relay = new_relay($cluster, $regexp, $hold);
+	my $direct = hosts($cluster);
 	my $one = start_member(
 		'in_time', $url =~ s/HOSTS/$direct/r,
 		conf => "snowflake.lease_nodes = '7'\n",
@@ -247,7 +243,7 @@ sub check_late_writes
 	wait_until('a write is held up', sub { -e "$hold.held" });
 	$one->start;
 	wait_for_mint($one);
-	SnowflakeCoordinator::release($hold);
+	release($hold);
 	wait_for_status($late, q{coordinator = 'grants nothing' OR leases > 0});
 	is(listed($one, sprintf(q{holder ~ ':%d ', state}, $one->port), 7),
 		't|leased', 'a write that comes after another one does nothing');
@@ -258,7 +254,7 @@ sub check_late_writes
 	$one->restart;
 	wait_until('a write is held up', sub { -e "$hold.held" });
 	query($one, q{SELECT snowflake_fleet_recover(now() + interval '5s')});
-	SnowflakeCoordinator::release($hold);
+	release($hold);
 	$late->poll_query_until('postgres',
 		q{SELECT state = 'leased' FROM snowflake_fleet() WHERE node = 7})
 	  or die 'nothing is leased';

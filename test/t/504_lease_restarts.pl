@@ -8,18 +8,13 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeFleet qw(listed record start_member);
-use SnowflakeTest qw(
-  children disorder error_of let_pass mint new_clock new_coordinator new_node patience query
-  set_clock start_time start_with_clock status step_clock stop_time wait_for_mint
-  wait_for_status
-);
+use SnowflakeFleet;
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
-# as short as a lease can be, for the crashes; and what else may take, by the machine
-my $lease = patience(1);
+# what a start and a mint may take, by the machine
 my $slack = patience(2.5);
 my $coordinator = new_coordinator();
 my $clock = new_clock('server');
@@ -97,27 +92,6 @@ $server->reload;
 wait_for_status($server, 'lease_until IS NOT NULL');
 is(status($server, 'node'), 20, 'until the first lease has ended');
 start_time($clock);
-wait_for_mint($server);
-
-# Forty crashes, and sixteen node IDs
-$server->append_conf('postgresql.conf',
-	"snowflake.lease_nodes = '30-45'\nsnowflake.lease = '${lease}s'\n");
-my $longest = 0;
-foreach my $crash (1 .. 40)
-{
-	$server->stop('immediate');
-	start_with_clock($server, $clock);
-	my $began = time;
-	until (status($server, 'lease_until IS NOT NULL') eq 't' || time - $began > 60)
-	{
-		sleep 0.02;
-	}
-	$longest = time - $began if time - $began > $longest;
-}
-cmp_ok(
-	$longest, '<',
-	$lease + $slack,
-	'forty crashes: never without a node ID for longer than the lease');
 $server->stop;
 
 # A clock that is set ahead while a server runs, beyond a lease that would be renewed in a minute by
@@ -229,34 +203,5 @@ $node = status($far, 'node');
 query($far, "SELECT $way_back");
 is(query($far, $of_now), 't', 'word for word: IDs of the true time');
 isnt(status($far, 'node'), $node, 'with another node ID');
-$_->stop foreach $far, $coordinator;
-
-# With a setting for a node ID there is no lessee, and nothing is loaded for it.
-my ($pkglibdir) = run_command([ $ENV{PG_CONFIG}, '--pkglibdir' ]);
-unlike(`ldd $pkglibdir/snowflake.so`, qr/libpq/, 'the library is not linked with libpq');
-my $ordinary = new_node('ordinary');
-$ordinary->start;
-query($ordinary, 'CREATE EXTENSION snowflake');
-wait_for_mint($ordinary);
-is(scalar(children($ordinary, qr/snowflake keeper/)), 1, 'a server with a setting has a keeper');
-is(scalar(children($ordinary, qr/snowflake lessee/)), 0, 'and no lessee');
-
-if (-d '/proc/self')
-{
-	my $maps = q{pg_read_file('/proc/' || %s || '/maps', 0, 1000000, true)};
-
-	unlike(
-		query(
-			$ordinary,
-			'SELECT snowflake_next(); SELECT gate FROM snowflake_status; SELECT ' . sprintf $maps,
-			'pg_backend_pid()'),
-		qr/libpq/,
-		'no backend loads libpq');
-	unlike(status($ordinary, sprintf $maps, 'keeper_pid'), qr/libpq/, 'nor does the keeper');
-}
-is( error_of($ordinary, 'SELECT * FROM snowflake_fleet()')->{message},
-	'snowflake_fleet() needs a coordinator',
-	'there is no fleet to list');
-$ordinary->stop;
 
 done_testing();

@@ -7,11 +7,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeFleet qw(lessee record start_member);
-use SnowflakeTest qw(
-  finish_statement freeze let_pass new_clock new_coordinator query start_statement start_time
-  start_with_clock status stop_time thaw wait_for_mint wait_for_query wait_for_status wait_until
-);
+use SnowflakeFleet;
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -125,30 +122,6 @@ $session->quit;
 wait_for_mint($one);
 isnt(status($one, 'node'), '0', 'an emptied record is not taken for what was in doubt');
 
-# The founder of a fleet does not wait for a moment in which nobody renews, as lessees do: in one
-# statement.  Three lessees renew at other moments, so there is hardly one.
-query(
-	$coordinator,
-	q{CREATE PROCEDURE renew(n int) LANGUAGE plpgsql AS $$BEGIN
-		FOR i IN 1 .. 10000 LOOP
-			WITH guard AS (SELECT FROM snowflake_fleet.records WHERE key = 'fleet' FOR SHARE)
-			UPDATE snowflake_fleet.records SET value = value
-			 WHERE key = 'node/100' || n AND EXISTS (SELECT FROM guard);
-			PERFORM pg_sleep(0.2);
-			COMMIT;
-		END LOOP; END$$});
-my @renewing =
-  map { start_statement($coordinator, "SELECT pg_sleep(0.07 * $_);\nCALL renew($_)") } 1 .. 3;
-my $renew =
-  q{SELECT count(*) FROM pg_stat_activity WHERE query ~ '^CALL renew' AND state = 'active'};
-wait_for_query($coordinator, "SELECT ($renew) = 3");
-query($one, 'SELECT snowflake_fleet_recover()');
-is(query($coordinator, $renew), '3', 'while others renew all the time, a fleet is founded again');
-query($coordinator,
-	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ '^CALL renew'});
-wait_for_query($coordinator, "SELECT ($renew) = 0");
-$_->{run}->kill_kill foreach @renewing;
-
 # Two sessions write the fleet's record at the same moment: they do so one after the other.
 foreach my $case (
 	[
@@ -185,5 +158,4 @@ foreach my $case (
 	$_->quit foreach @founders;
 }
 
-$_->stop foreach $one, $coordinator;
 done_testing();

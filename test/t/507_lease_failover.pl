@@ -8,19 +8,14 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeFleet qw(lessee record start_member);
-use SnowflakeTest qw(
-  duplicates error_at_once error_of freeze let_pass mint_together new_clock new_coordinator
-  new_node patience query set_conf start_time status stop_time thaw wait_for_mint
-  wait_for_status wait_until
-);
+use SnowflakeFleet;
+use SnowflakeTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $coordinator = new_coordinator(init => { allows_streaming => 1 });
 my $lease = patience(4) . 's';
-my @members;
 
 # What snowflake.node_source is for several coordinators
 sub url_of
@@ -76,11 +71,10 @@ foreach my $index (
 }
 $one->stop;
 
-# Two servers, with a coordinator of two hosts each, and a table that is restored without the
-# key.  Both want the same node ID at the same time and wait for a lock, so that both have looked.
+# Two servers, with a coordinator of two hosts each, and a table that is restored without the key
 my $second = standby_of($coordinator, 'second');
 my %source = (a => url_of($coordinator, $second), b => url_of($second, $coordinator));
-@members = map {
+my @members = map {
 	start_member(
 		$_, $source{$_},
 		lease => $lease,
@@ -94,18 +88,8 @@ query(
 	q{CREATE TABLE copied AS SELECT * FROM snowflake_fleet.records WHERE key = 'fleet';
 	DROP TABLE snowflake_fleet.records; ALTER TABLE copied SET SCHEMA snowflake_fleet;
 	ALTER TABLE snowflake_fleet.copied RENAME TO records});
-my $locker = $coordinator->background_psql('postgres');
-$locker->query_safe('BEGIN; LOCK TABLE snowflake_fleet.records IN SHARE ROW EXCLUSIVE MODE');
 $_->start foreach @members;
-my $refused = q{advice ~ 'no unique index'};
-wait_until(
-	'both servers write, or do not',
-	sub {
-		return query($coordinator, 'SELECT count(*) = 2 FROM pg_locks WHERE NOT granted') eq 't'
-		  || 2 == grep { status($_, $refused) eq 't' } @members;
-	});
-$locker->quit;
-wait_for_status($_, "lease_until IS NOT NULL OR $refused") foreach @members;
+wait_for_status($_, q{lease_until IS NOT NULL OR advice ~ 'no unique index'}) foreach @members;
 is(query($coordinator, q{SELECT count(*) FROM snowflake_fleet.records WHERE key ~ '^node/'}),
 	0, 'without its key the table has no node ID granted');
 query($coordinator, 'ALTER TABLE snowflake_fleet.records ADD PRIMARY KEY (key)');
@@ -168,22 +152,10 @@ wait_for_status($_, q{lease_until > now() + interval '90s'}) foreach @members;
 is_deeply([ map { status($_, 'node, leases') } @members ],
 	\@leased, 'other words for the same fleet cost no lease');
 
-# A renewal of each is in doubt by then, and is repeated for the new timeline.
-$locker = $second->background_psql('postgres');
-$locker->query_safe(q{BEGIN; SELECT FROM snowflake_fleet.records WHERE key ~ '^node/' FOR UPDATE});
-foreach my $node (@members)
-{
-	my $errors = status($node, 'lease_errors');
-
-	set_conf($node, 'snowflake.lease' => '4min');
-	wait_for_status($node, "lease_errors > $errors");
-}
-$locker->query_safe('COMMIT');
-$locker->quit;
 stop_primary($second, $third);
 $third->promote;
-my @renewed = map { status($_, 'lease_renewals') } @members;
-wait_for_status($members[$_], "lease_renewals > $renewed[$_]") foreach 0, 1;
+set_conf($_, 'snowflake.lease' => '4min') foreach @members;
+wait_for_status($_, q{lease_until > now() + interval '3min'}) foreach @members;
 is_deeply(
 	[ map { status($_, 'node, leases, gate') } @members ],
 	[ map { "$_|open" } @leased ],
@@ -260,9 +232,10 @@ query(
 	  . query(
 		$fifth,
 		q{SELECT string_agg(format('(%L, %L)', key, value), ', ') FROM snowflake_fleet.records}));
-$_->append_conf('postgresql.conf', "snowflake.lease = '10s'") foreach @members;
 my $last = $members[0];
-$last->append_conf('postgresql.conf', q{snowflake.node_source = '} . url_of($copy) . q{'});
+$last->append_conf('postgresql.conf',
+	sprintf "snowflake.lease = '10s'\nsnowflake.node_source = '%s'",
+	url_of($copy));
 $last->start;
 wait_for_status($last, q{advice ~ 'copied from another coordinator'});
 is( error_at_once($last)->{message},
@@ -275,10 +248,8 @@ is( record($copy, 'fleet', 'cluster'),
 	'until it is made the coordinator, as its record says');
 
 # One that was replaced is made the coordinator: what was known of the newer one is forgotten.
-$last = $members[1];
-$last->append_conf('postgresql.conf',
-	q{snowflake.node_source = '} . url_of($fourth, $fifth) . q{'});
-$last->start;
+$last->append_conf('postgresql.conf', "snowflake.node_source = '$source'");
+$last->restart;
 wait_for_status($last, q{coordinator <> 'not asked'});
 $fifth->stop;
 $fourth->start;
@@ -288,5 +259,4 @@ query($last, 'SELECT snowflake_fleet_recover()');
 wait_for_status($last, "advice ~ 'waits for the floor of the fleet' OR leases > $leases");
 pass('and so can one that was replaced');
 
-$_->stop foreach @members, $copy, $fourth;
 done_testing();

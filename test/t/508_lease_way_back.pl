@@ -9,12 +9,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeFleet qw(change_record forget_record listed recover start_member);
-use SnowflakeTest qw(
-  coordinator_url duplicates error_at_once error_of member_conf mint_many mint_together
-  new_clock new_coordinator new_node query set_clock set_conf start_with_clock status
-  wait_for_mint wait_for_status wait_until
-);
+use SnowflakeFleet;
+use SnowflakeTest;
 use Test::More;
 
 my $coordinator = new_coordinator();
@@ -49,11 +45,12 @@ push @lists, mint_together(1, $one, $two, $ahead);
 # It has had a lease: it creates no fleet that grants what others may have.
 query($coordinator, 'CREATE DATABASE second');
 set_conf($ahead, 'snowflake.node_source' => coordinator_url($coordinator) =~ s/postgres$/second/r);
-my $error = error_of($ahead, 'SELECT snowflake_fleet_create()');
-is( "$error->{sqlstate} $error->{message}",
-	'55000 this server has had a lease, so there has been a snowflake fleet',
-	'a server that has had a lease does not create a fleet');
-like($error->{hint}, qr/^Use snowflake_fleet_recover\(\)/, 'with a hint');
+refuses(
+	$ahead, 'SELECT snowflake_fleet_create()',
+	'55000',
+	'a server that has had a lease does not create a fleet',
+	message => qr/^this server has had a lease, so there has been a snowflake fleet$/,
+	hint => qr/^Use snowflake_fleet_recover\(\)/);
 wait_for_status($ahead,
 	q{advice ~ 'had a lease: re-create it with snowflake_fleet_recover\(\)\.$'});
 unlike(status($ahead, 'advice'), qr/create\(\)/, 'nor is it told to');
@@ -62,12 +59,12 @@ unlike(status($ahead, 'advice'), qr/create\(\)/, 'nor is it told to');
 $ahead->stop;
 start_with_clock($ahead, $clock);
 wait_for_status($ahead, q{advice ~ 'recover\(\); .*create\(\)'});
-$error = error_of($ahead, 'SELECT snowflake_fleet_create()');
-like(
-	"$error->{sqlstate} $error->{message}",
-	qr/^55000 the floor of the fleet would be .* ahead of the clock$/,
-	'nor does a founder with snowflakes from a clock that is ahead');
-like($error->{hint}, qr/snowflake_fleet_create\(\) with a floor/, 'with a hint');
+refuses(
+	$ahead, 'SELECT snowflake_fleet_create()',
+	'55000',
+	'nor does a founder with snowflakes from a clock that is ahead',
+	message => qr/^the floor of the fleet would be .* ahead of the clock$/,
+	hint => qr/snowflake_fleet_create\(\) with a floor/);
 set_conf($ahead, 'snowflake.node_source' => coordinator_url($coordinator));
 wait_for_status($ahead, q{gate = 'open' AND coordinator = 'reachable'});
 
@@ -86,22 +83,16 @@ $ahead->poll_query_until(
 ) or die 'the second holder does not say up to where its lease was';
 $ahead->stop('immediate');
 my $who = qr/^Server ".*:@{[ $ahead->port ]} .*" gave up a lease that was valid/;
-foreach my $attempt (1, 2)
-{
-	is( error_of($one, q{SELECT snowflake_fleet_recover(now() + interval '11s')})->{message},
-		'the floor of the fleet is too low',
-		"attempt $attempt with a floor below its lease");
-	$error = error_of($one, 'SELECT snowflake_fleet_recover()');
-	like(
-		$error->{message},
-		qr/^the floor of the fleet would be [\d.]+ \w+ ahead of the clock$/,
-		'and with none: it would be far ahead');
-	like($error->{detail}, qr/$who up to that floor\./, 'which server said so');
-	like(
-		$error->{hint},
-		qr/permanently stopped.*holder_is_gone => true/,
-		'and what to do if that is stopped for good');
-}
+is( error_of($one, q{SELECT snowflake_fleet_recover(now() + interval '11s')})->{message},
+	'the floor of the fleet is too low',
+	'no floor may lie below its lease');
+refuses(
+	$one, 'SELECT snowflake_fleet_recover()',
+	'55000',
+	'and without one it would be far ahead',
+	message => qr/^the floor of the fleet would be [\d.]+ \w+ ahead of the clock$/,
+	detail => qr/$who up to that floor\./,
+	hint => qr/permanently stopped.*holder_is_gone => true/);
 
 # A recovery above it forgets neither that, nor its own floor.
 query($one, q{SELECT snowflake_fleet_recover(now() + interval '15 min')});
@@ -115,20 +106,20 @@ like(
 	error_of($one, 'SELECT snowflake_fleet_recover()')->{detail},
 	qr/^That was the previous floor of the fleet\./,
 	'and the next recovery is not below this one by default');
-is(error_of($one, 'SELECT snowflake_fleet_recover(NULL, NULL)')->{sqlstate},
-	'22004', 'whether a holder is gone is known');
+foreach my $case (
+	[ 'NULL, NULL', '22004' ],
+	[ q{'2001-01-01'}, '22008' ],
+	[ '(SELECT layout_ends FROM snowflake_status)', '22008' ])
+{
+	my ($arguments, $sqlstate) = @$case;
+
+	is(error_of($one, "SELECT snowflake_fleet_recover($arguments)")->{sqlstate},
+		$sqlstate, "refused: snowflake_fleet_recover($arguments)");
+}
 query($one, 'SELECT snowflake_fleet_recover(holder_is_gone => true)');
 mint_at_clock($one, $two);
 push @lists, mint_together(1, $one, $two);
 is(duplicates(@lists), 0, 'then all others mint at their clocks, no ID twice');
-
-# None is outside the layout, nor at its last tick, after which nothing could be granted.
-my $outside = error_of($one, q{SELECT snowflake_fleet_recover('2001-01-01')});
-my ($first, $last) = $outside->{detail} =~ /^The layout has times from "(\d+)-.*" to "(\d+)-.*"\.$/;
-cmp_ok($last, '>', $first + 60, 'a floor outside the layout is refused with the times that it has');
-is( error_of($one, 'SELECT snowflake_fleet_recover(layout_ends) FROM snowflake_status')->{message},
-	'the floor of a fleet must be within its layout',
-	'as is one at its last tick');
 
 # A floor far ahead that was a mistake is waited for with a closed gate, and can be
 # lowered: no generator got ahead.
@@ -199,6 +190,7 @@ query($one, 'SELECT snowflake_fleet_reclaim(50)');
 is(listed($one, 'state, holder, since', 50),
 	'free||', 'a node ID is reclaimed, and has no holder any more');
 my $node = status($two, 'node');
+my $error;
 wait_until(
 	'no renewal comes in between',
 	sub {
@@ -233,17 +225,6 @@ is(listed($one, "leased_from > '$newest'", 0), 't', 'above the floor');
 is(duplicates(@lists), 0, 'no ID twice');
 $by_hand->stop;
 
-# A server whose clock is before the layout's epoch waits for the floor.
-$clock = new_clock('early');
-set_clock($clock, -20 * 365 * 86_400_000);
-my $early = start_member('early', $coordinator, clock => $clock);
-wait_for_status($early, "advice ~ '$waits'");
-$early->stop;
-set_clock($clock, 0);
-start_with_clock($early, $clock);
-wait_for_mint($early);
-pass('a clock before the epoch is no end of leasing');
-
 # A lease counts for a recovery, though the next one is to be short.
 set_conf($one, 'snowflake.lease' => '1h');
 wait_for_status($one, q{lease_until > now() + interval '50 min'});
@@ -253,5 +234,4 @@ like(
 	qr/^the floor of the fleet would be 3\d{3}\.\d+ s ahead of the clock$/,
 	'a recovery takes into account the lease of its server');
 
-$_->stop foreach $one, $early, $coordinator;
 done_testing();

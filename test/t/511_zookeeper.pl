@@ -7,13 +7,9 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeCoordinator qw(
-  build_resolver_shim hosts kill_members new_relay new_zookeeper release zookeeper_error
-);
-use SnowflakeFleet qw(
-  check_fleet check_late_writes listed listing_error start_member use_coordinator
-);
-use SnowflakeTest qw(error_of query refuses status wait_for_mint wait_for_status wait_until);
+use SnowflakeCoordinator;
+use SnowflakeFleet;
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -37,21 +33,6 @@ is(listing_error($one)->{sqlstate}, '28000', 'nobody else may read it');
 refuses(
 	$one, 'SELECT snowflake_fleet_create()',
 	'28000', 'nor found a fleet where there is one already');
-
-# What fails leaves no connection open.
-my $session = $one->background_psql('postgres');
-my ($backend) = $session->query_safe(
-	q{CREATE FUNCTION pg_temp.refusal() RETURNS text LANGUAGE plpgsql AS $$
-	BEGIN PERFORM snowflake_fleet(); EXCEPTION WHEN OTHERS THEN RETURN SQLSTATE; END $$;
-	SELECT pg_backend_pid()}) =~ /(\d+)$/;
-my @open_files;
-foreach my $try (1 .. 10)
-{
-	$session->query_safe('SELECT pg_temp.refusal()');
-	push @open_files, scalar(() = glob "/proc/$backend/fd/*");
-}
-cmp_ok($open_files[-1], '<', $open_files[0] + 5, 'what is refused leaves no connection open');
-$session->quit;
 
 # The same is asked of ZooKeeper itself.  Where no user made it, nobody is refused.
 my %request_of = (
@@ -123,18 +104,5 @@ wait_until('the fleet is old', sub { time - $founded > 2 * $lease + 11 });
 is(error_of($one, 'SELECT snowflake_fleet_recover()')->{message},
 	'', 'a fleet that was founded long ago is recovered by the present time');
 $one->stop;
-
-# The first of the hosts has a name that is not found.
-$one->append_conf('postgresql.conf',
-	"snowflake.node_source = 'zookeeper://fleet\@name.missing:2181,$hosts/fleet/b?passfile=$passfile'\nsnowflake.lease = '1min'"
-);
-{
-	local $ENV{LD_PRELOAD} = build_resolver_shim();
-	$one->start;
-}
-wait_for_status($one, 'leases > 0');
-pass('a name that is not found keeps nobody from the next host');
-$one->stop;
-kill_members($zookeeper);
 
 done_testing();

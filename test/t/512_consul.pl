@@ -7,14 +7,9 @@ use warnings;
 use File::Basename;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeCoordinator qw(
-  consul_program consul_put consul_request hosts kill_members new_certificate new_consul
-  start_members wait_for_consul
-);
-use SnowflakeFleet qw(
-  check_fleet check_late_writes listed listing_error start_member use_coordinator
-);
-use SnowflakeTest qw(log_count new_clock query refuses set_clock status wait_for_status);
+use SnowflakeCoordinator;
+use SnowflakeFleet;
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -23,12 +18,10 @@ plan skip_all => 'Consul is not installed' if !consul_program();
 my $consul = new_consul('c', 3);
 my $hosts = hosts($consul);
 
-wait_for_consul($consul);
 check_fleet($consul, "consul://$hosts/fleet/a");
 
 # A founder whose clock is an hour ahead: the fleet begins at the clock of Consul.
 start_members($consul);
-wait_for_consul($consul);
 my $clock = new_clock('ahead');
 my $url = "consul://$hosts/fleet/ahead";
 set_clock($clock, 3_600_000);
@@ -44,15 +37,16 @@ kill_members($consul);
 # With access control, only who has a token for the prefix may read and write it.
 my $master = '11111111-2222-3333-4444-555555555555';
 my $passfile = PostgreSQL::Test::Utils::tempdir() . '/token';
-$consul = new_consul('a', 1,
-	qq{acl { enabled = true default_policy = "deny" down_policy = "deny" tokens { master = "$master" agent = "$master" } }}
-);
+$consul = new_consul(
+	'a',
+	1,
+	qq{acl { enabled = true default_policy = "deny" down_policy = "deny" tokens { master = "$master" agent = "$master" } }},
+	$master);
 $hosts = hosts($consul);
-wait_for_consul($consul, $master);
-consul_put($consul, $master, 'v1/acl/policy',
+consul_request($consul, 'PUT', 'v1/acl/policy',
 	'{"Name": "reader", "Rules": "key_prefix \"snowflake/\" { policy = \"read\" }"}');
 my ($read_token) =
-  consul_put($consul, $master, 'v1/acl/token', '{"Policies": [{"Name": "reader"}]}') =~
+  consul_request($consul, 'PUT', 'v1/acl/token', '{"Policies": [{"Name": "reader"}]}') =~
   /"SecretID":\s*"([^"]+)"/
   or die 'no token';
 
@@ -117,23 +111,9 @@ cert_file = "$certificate"
 key_file = "$key"
 verify_incoming_https = true
 EOF
-wait_for_consul($consul);
 my $files = "cacert=$certificate&cert=$certificate&key=$key";
 $one = start_member('tls', "consuls://127.0.0.1:$port/fleet?$files", founds => '');
 is(status($one, 'node'), '0', 'with TLS a node ID is leased');
-
-# A record without a value is one that is damaged, and not none.
-consul_put($consul, '', 'v1/kv/fleet/node/7', '');
-is(listed($one, 'state', 7), 'damaged', 'a record that was emptied is listed as damaged');
-query($one, 'SELECT snowflake_fleet_recover()');
-isnt(listed($one, 'state', 7), 'damaged', 'and mended by snowflake_fleet_recover()');
-
-# A fleet that is deleted is missing; that is no failure of the coordinator.
-my $deleted = -s $one->logfile;
-consul_request($consul, '', 'DELETE', 'v1/kv/fleet/fleet');
-wait_for_status($one, q{advice ~ 'The coordinator has no fleet'});
-is(log_count($one, qr/WARNING:  could not use the coordinator: .*exist/, $deleted),
-	0, 'a fleet that is deleted is told to be missing');
 
 foreach my $bad (
 	[ "cert=$certificate&key=$key", 'a server whose certificate cannot be verified' ],
@@ -144,7 +124,5 @@ foreach my $bad (
 	use_coordinator($one, "consuls://127.0.0.1:$port/fleet?$parameters");
 	is(listing_error($one)->{sqlstate}, '08006', "not used: $what");
 }
-$one->stop;
-kill_members($consul);
 
 done_testing();

@@ -7,10 +7,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeFleet qw(end_children lessee record start_member);
-use SnowflakeTest qw(
-  children freeze has_injection_points new_coordinator status thaw wait_for_mint wait_until
-);
+use SnowflakeFleet;
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -56,5 +54,4 @@ thaw();
 $session->quit;
 wait_for_mint($one);
 
-$_->stop foreach $one, $coordinator;
 done_testing();

@@ -6,8 +6,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeFleet qw(start_member);
-use SnowflakeTest qw(coordinator_url new_coordinator status wait_for_mint wait_for_status);
+use SnowflakeFleet;
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -38,5 +38,4 @@ like(status($server, 'node, coordinator'), qr/^\d+\|reachable$/, 'the server min
 like($page, qr/^\Q$_\E$/m, "the page has: $_") foreach grep { /^CREATE/ } split /\n/, $script;
 like($script, qr/\Q$_\E/, "the script has: $_") foreach $page =~ /^(GRANT .*)$/mg;
 
-$_->stop foreach $server, $coordinator;
 done_testing();

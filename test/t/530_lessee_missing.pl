@@ -8,11 +8,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeFleet qw(lessee);
-use SnowflakeTest qw(
-  let_pass log_count member_conf new_clock new_coordinator new_node query refused set_conf
-  start_time start_with_clock status stop_time wait_for_mint wait_for_status wait_until
-);
+use SnowflakeFleet;
+use SnowflakeTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -28,6 +25,12 @@ my $clock = new_clock('server');
 start_with_clock($server, $clock);
 query($server, 'CREATE EXTENSION snowflake; CREATE TABLE rows AS SELECT 1 AS n');
 wait_for_mint($server);
+is(lessee($server), undef, 'a server with a node ID of its own has no lessee');
+refuses(
+	$server, 'SELECT * FROM snowflake_fleet()',
+	'55000',
+	'nor a fleet to list',
+	message => qr/^snowflake_fleet\(\) needs a coordinator$/);
 $server->backup('base');
 
 stop_time($clock);
@@ -107,5 +110,4 @@ my $plan = query($standby, 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT coun
 my ($planned) = $plan =~ /Workers Planned: (\d)/;
 like($plan, qr/Workers Launched: $planned/, 'after five attempts a parallel query has its workers');
 
-$_->stop foreach $standby, $coordinator;
 done_testing();
