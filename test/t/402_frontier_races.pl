@@ -8,10 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  finish_statement has_injection_points minting_node query session start_statement
-  wait_for_query wait_until
-);
+use SnowflakeTest;
 use Test::More;
 
 my $node = minting_node(
@@ -277,5 +274,4 @@ cmp_ok(sql("SELECT count(*) FROM copied WHERE id < $before"),
 	'>', 0, 'the first one has minted by then');
 $leader->quit;
 
-$node->stop;
 done_testing();

@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node query session wait_for_mint);
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -15,7 +15,7 @@ my $node = new_node('main',
 	conf => "snowflake.max_wait = '1min'\nautovacuum = off\nmax_prepared_transactions = 2\n");
 
 # the next transaction ID is to be a bit below 2^32, of the epoch 1
-my $next = 4294967296 - 150;
+my $next = 4294967296 - 100;
 my $segment = sprintf '%s/pg_xact/%04X', $node->data_dir, int($next / 32768 / 32);
 
 $node->start;
@@ -31,10 +31,14 @@ command_ok(
 open my $fh, '>:raw', $segment or die "could not create \"$segment\": $!";
 print $fh "\0" x (8192 * 32);
 close $fh or die "could not write \"$segment\": $!";
-sub sql { return query($node, @_); }
+
+# In one session, for a new one costs more than all that it does here.
+my $session;
+sub sql { return $session->query_safe(@_); }
 sub other { return query($node, $_[0], dbname => 'other'); }
 
 $node->start;
+$session = session($node);
 sql(q{
 	CREATE EXTENSION snowflake;
 	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
@@ -64,22 +68,20 @@ $oldest->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM
 # one that is open from before the turn, and mints after it
 my $long = session($node, 'BEGIN; SELECT pg_current_xact_id()');
 
+my ($writer, $reader) = map { session($node) } 1, 2;
+
 while (sql('SELECT pg_current_xact_id()') < 2 * 4294967296 + 20)
 {
-	my $writer = $node->background_psql('postgres');
-
 	$count++;
 	$writer->query_safe("BEGIN; INSERT INTO events (what) VALUES ('early$count')");
 	sql("INSERT INTO events (what) VALUES ('late$count')");
-	my $reader =
-	  session($node, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated");
+	$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated');
 	$writer->query_safe('COMMIT');
-	sql("INSERT INTO unrelated DEFAULT VALUES") foreach 1 .. 5;
+	sql('INSERT INTO unrelated DEFAULT VALUES; ' x 5);
 	my $got = $reader->query_safe($all);
 	fail("round $count: something was passed: $got") if "@expected " !~ /^\Q$got\E ?/ && $got ne '';
 	push @expected, "early$count", "late$count";
 	$reader->query_safe('COMMIT');
-	$_->quit foreach $reader, $writer;
 	sql($all) eq "@expected" or fail("round $count: not all rows come");
 }
 cmp_ok($count, '>', 5, 'rounds before, across and after the turn');
@@ -96,14 +98,13 @@ $oldest->quit;
 # so the row after it is not to be passed.
 $long->query_safe(q{INSERT INTO events (what) VALUES ('long')});
 sql(q{INSERT INTO events (what) VALUES ('after')});
-my $reader =
-  session($node, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated');
+$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM unrelated');
 $long->query_safe('COMMIT');
 unlike($reader->query_safe($all),
 	qr/after/, 'what was open from before the turn is not passed by a snapshot that lacks it');
 $reader->query_safe('COMMIT');
 like($reader->query_safe($all), qr/long after$/, 'and is seen by the next one');
-$_->quit foreach $long, $reader;
+$_->quit foreach $long, $reader, $writer;
 
 # The one that was prepared is found by its lock, which has no epoch.
 cmp_ok($prepared, '<', 2 * 4294967296, 'a transaction was prepared before the turn');
@@ -119,5 +120,4 @@ foreach my $when ('it is', 'after a restart it is')
 other(q{COMMIT PREPARED 'p'});
 is(other("SELECT snowflake_frontier() < $held"), 'f', 'until it has ended');
 
-$node->stop;
 done_testing();

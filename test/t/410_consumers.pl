@@ -1,7 +1,6 @@
-# The consumers of doc/tailing handle each row once and in order, while a transaction that minted
-# first commits last.  So do programs by others, which read the views of doc/tailing.md from a
-# position on or by a range up to max(id); reading the table itself, they miss such a row.  Their
-# statements are those of Kafka Connect's JDBC source, and like those of Airbyte.
+# The consumers of doc/tailing, and programs by others that read its views, handle each row once and
+# in order, while a transaction that minted first commits last.  The statements of those are what
+# Kafka Connect's JDBC source and the like of Airbyte send.
 # versions: all
 
 use strict;
@@ -9,7 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(minting_node query refuses);
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -88,16 +87,6 @@ refuses($node, q{CALL consume_orders('test')}, '23514', 'a row cannot be handled
 sql(q{ALTER TABLE handled_orders DROP CONSTRAINT failing});
 consume('c1 c2 c3 c4 c5 early late last', 'it is handled when it can be');
 
-# Without arguments the one in Python says how it is called.
-foreach my $arguments (defined $python ? ([], ['one'], [ '--never', 'a', 'b', 'c' ]) : ())
-{
-	my (undef, $stderr) = run_command([ $python, "$consumers/consumer.py", @$arguments ]);
-
-	is( $stderr,
-		'usage: consumer.py [--once] [--listen] CONNECTION TABLE POSITION_FILE',
-		"usage: consumer.py @$arguments");
-}
-
 # The views of the page.  Kafka Connect needs a bigint.
 my @views = ('orders_settled', 'orders_numbered');
 foreach my $view (@views)
@@ -126,18 +115,6 @@ like(
 	qr/\AIndex Scan using orders_pkey on orders\n +Index Cond: (?=.*\(id\)::bigint > \$1\))(?=.*\(id\)::bigint <= \(?snowflake_frontier\(\)).*\z/,
 	'a poll is one index scan with both bounds');
 is($plan{orders_numbered}, $plan{orders_settled}, 'so it is of the view with a bigint');
-
-# Whoever binds text
-foreach my $view (@views)
-{
-	refuses(
-		$node, "PREPARE poll(text) AS SELECT * FROM $view WHERE id > \$1",
-		'42883', "$view: a position of type text is refused");
-	is( sql("PREPARE poll(text) AS SELECT count(*) FROM $view WHERE id > CAST(\$1 AS bigint); EXECUTE poll('0')"
-		),
-		'1000',
-		'unless it is cast');
-}
 
 # A position, or a range up to the largest ID.  The table loses the row that commits late.
 my @relations = ('orders', @views);
@@ -172,5 +149,4 @@ poll($_)->() foreach @relations;
 is($seen{orders}, 'late last ', 'of the table, the row that commits late is missed');
 is($seen{$_}, 'early late last ', "of $_, none") foreach @views;
 
-$node->stop;
 done_testing();
