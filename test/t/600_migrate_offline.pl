@@ -10,8 +10,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeDepot qw(catalog difference load_depot new_depot run_file unexplained widened);
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeDepot;
+use SnowflakeTest qw(!refused);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -140,14 +140,13 @@ cmp_ok(
 
 # To snowflake
 my $snowflake = new_depot($node, 'to_snowflake');
-my $refused = error_of(
-	$node,
-	"SELECT * FROM snowflake_migrate.convert('{app,billing}', 'snowflake')",
-	dbname => $snowflake);
-is( $refused->{message},
-	'publication feed prevents the conversion',
-	'a filter of a publication takes no snowflake');
-like($refused->{detail}, qr/filter on app\.customers\.id/, 'and that is said');
+refuses(
+	$node, "SELECT * FROM snowflake_migrate.convert('{app,billing}', 'snowflake')",
+	'55000',
+	'a filter of a publication takes no snowflake',
+	dbname => $snowflake,
+	message => qr/^publication feed prevents the conversion$/,
+	detail => qr/filter on app\.customers\.id/);
 $node->safe_psql($snowflake, 'ALTER PUBLICATION feed DROP TABLE app.customers');
 my $without = catalog($node, $snowflake);
 $node->safe_psql($snowflake,
@@ -172,40 +171,40 @@ $node->safe_psql(
 	CREATE FUNCTION public.refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no indexes today'; END $$;
 	CREATE EVENT TRIGGER refuse ON ddl_command_end WHEN TAG IN ('CREATE MATERIALIZED VIEW') EXECUTE FUNCTION public.refuse()}
 );
-is( error_of($node, "SELECT * FROM snowflake_migrate.convert('{app,billing}')", dbname => $failing)
-	  ->{message},
-	'no indexes today',
-	'a conversion fails');
+
+sub refused
+{
+	my ($sql, $sqlstate, $what, %like) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return refuses($node, $sql, $sqlstate, $what, dbname => $failing, %like);
+}
+
+sub convert { return "SELECT * FROM snowflake_migrate.convert('{$_[0]}')"; }
+
+refused(convert('app,billing'), 'P0001', 'a conversion fails', message => qr/^no indexes today$/);
 is(difference($untouched, catalog($node, $failing)), '', 'and has changed nothing');
 $node->safe_psql($failing, 'DROP EVENT TRIGGER refuse');
-$refused = error_of(
-	$node,
-	"SET ROLE depot_app; SELECT * FROM snowflake_migrate.convert('{app}')",
-	dbname => $failing);
-like($refused->{detail}, qr/^It belongs to role "/, 'tables of another owner');
-is($refused->{hint}, 'Call it as a role that may act as all owners.', 'and what to do');
+refused(
+	'SET ROLE depot_app; ' . convert('app'),
+	'55000',
+	'tables of another owner',
+	detail => qr/^It belongs to role "/,
+	hint => qr/^Call it as a role that may act as all owners\.$/);
 is( $node->safe_psql(
 		$failing,
 		q{SET ROLE depot_app; SELECT count(*) > 3 FROM snowflake_migrate.convert('{app.counters.id}')}
 	),
 	't',
 	'an owner converts what is his');
-is( error_of(
-		$node,
-		q{SET ROLE depot_web; SELECT * FROM snowflake_migrate.convert('{app.tags}')},
-		dbname => $failing)->{sqlstate},
-	'55000',
-	'nobody else');
-
+refused('SET ROLE depot_web; ' . convert('app.tags'), '55000', 'nobody else');
 $node->safe_psql($failing,
 	'ALTER TABLE app.counters ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY');
-like(
-	error_of(
-		$node,
-		q{SET ROLE depot_app; SELECT * FROM snowflake_migrate.convert('{app.counters.last_no}')},
-		dbname => $failing)->{hint},
-	qr/^ALTER TABLE app\.counters NO FORCE ROW LEVEL SECURITY/,
-	'nor does an owner from whom rows are hidden');
+refused(
+	'SET ROLE depot_app; ' . convert('app.counters.last_no'),
+	'55000',
+	'nor does an owner from whom rows are hidden',
+	hint => qr/^ALTER TABLE app\.counters NO FORCE ROW LEVEL SECURITY/);
 
 foreach my $case (
 	[ q{'{nowhere}'}, '3F000' ],
@@ -218,28 +217,16 @@ foreach my $case (
 	[ q{'{app}', 'bigint', '{app.orders}'}, '22023' ],
 	[ q{'{a.b.c.d}'}, '42602' ])
 {
-	is( error_of($node, "SELECT * FROM snowflake_migrate.plan($case->[0])", dbname => $failing)
-		  ->{sqlstate},
-		$case->[1],
-		"refused: $case->[0]");
+	refused("SELECT * FROM snowflake_migrate.plan($case->[0])", $case->[1], "refused: $case->[0]");
 }
-is( error_of(
-		$node,
-		q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM snowflake_migrate.convert('{app}')},
-		dbname => $failing)->{sqlstate},
-	'55000',
+refused('BEGIN ISOLATION LEVEL REPEATABLE READ; ' . convert('app'), '55000',
 	'not under a snapshot');
 
 # Keys that are ahead of the clock
 $node->safe_psql($failing,
 	'CREATE TABLE public.ahead (id bigserial PRIMARY KEY); INSERT INTO public.ahead VALUES (9e18::bigint)'
 );
-is( error_of(
-		$node,
-		q{SELECT * FROM snowflake_migrate.convert('{public.ahead}')},
-		dbname => $failing)->{sqlstate},
-	'55000',
-	'a key that is not below the next snowflake');
+refused(convert('public.ahead'), '55000', 'a key that is not below the next snowflake');
 is( $node->safe_psql(
 		$failing,
 		q{SELECT count(*) FROM snowflake_migrate.plan('{public.ahead}') WHERE finding = 'blocks'}),
@@ -299,5 +286,4 @@ is( $node->safe_psql(
 	't',
 	'no name of others is called');
 
-$node->stop;
 done_testing();

@@ -12,9 +12,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeDepot
-  qw(build catalog conf difference load_depot new_depot run_file unexplained widened);
-use SnowflakeTest qw(new_node query refuses wait_until);
+use SnowflakeDepot;
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -284,5 +283,4 @@ foreach my $sql (
 		dbname => $quiet);
 }
 
-$node->stop;
 done_testing();

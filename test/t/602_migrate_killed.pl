@@ -11,9 +11,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeDepot qw(build catalog conf difference load_depot new_depot run_file unexplained);
-use SnowflakeTest
-  qw(kill_postmaster new_node query start_after_kill wait_for_mint wait_for_query wait_until);
+use SnowflakeDepot;
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
@@ -182,5 +181,5 @@ foreach my $round (1 .. ($ENV{SNOWFLAKE_TEST_LONG} ? 5 : 1))
 		join('|', (query($node, 'SELECT count(*) FROM app.visits', dbname => $dbname)) x 2),
 		'each reference has moved');
 }
-$node->stop;
+
 done_testing();

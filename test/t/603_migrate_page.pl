@@ -1,13 +1,14 @@
-# The statements of doc/migrating.md, run as they are written there, on the
-# application of test/migrate.
+# The statements of doc/migrating.md, run as they are written there: on the application of
+# test/migrate, and, for rows with a created_at, on tables of which a tick has more rows than the
+# sequence can count.
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeDepot qw(load_depot);
-use SnowflakeTest qw(new_node);
+use SnowflakeDepot;
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -20,8 +21,9 @@ $node->start;
 load_depot($node);
 $node->safe_psql('depot', 'DROP EXTENSION snowflake_migrate; DROP EXTENSION snowflake');
 
-# 610_backfill.pl has the rows with a created_at.
-$document =~ s/^## Rows with a .*?(?=^## )//ms or die 'no such section';
+# Rows with a created_at are below.
+my ($section) = $document =~ /^## Rows with a (.*?)^## /ms;
+$document =~ s/^## Rows with a .*?(?=^## )//ms;
 while ($document =~ /^```sql\n(.*?)^```$/msg)
 {
 	my $sql = $1;
@@ -44,5 +46,79 @@ is( $node->safe_psql(
 		'depot', q{INSERT INTO app.tags (name) VALUES ('new') RETURNING id > 1::bigint << 50}),
 	't',
 	'new rows have snowflakes');
-$node->stop;
+
+# Rows with a created_at get IDs of that time, in that order, none twice, and references follow.  No
+# trigger of the application fires.
+my ($prepare, $backfill, $index, $column, $move, $make_key, $validate, @rest) =
+  $section =~ /^```sql\n(.*?)^```$/msg;
+
+is(scalar(@rest), 0, 'the section has the statements that are tried here');
+like($make_key, qr/PRIMARY KEY/, 'and in this order');
+query($node, 'CREATE EXTENSION snowflake CASCADE; CREATE EXTENSION snowflake_migrate');
+query(
+	$node, q{
+	CREATE TABLE events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), created_at timestamptz DEFAULT now(), updated_at timestamptz);
+	CREATE TABLE comments (id serial PRIMARY KEY, event_id uuid REFERENCES events, note text);
+	CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.updated_at := now(); RETURN NEW; END $$;
+	CREATE TRIGGER stamp BEFORE UPDATE ON events FOR EACH ROW EXECUTE FUNCTION stamp();
+	INSERT INTO events (created_at)                     -- 5,000 in one millisecond, then some in each that follows, then few
+		SELECT '2024-01-01Z' FROM generate_series(1, 5000) UNION ALL
+		SELECT '2024-01-01 00:00:00.001Z'::timestamptz + n % 3 * interval '1 ms' FROM generate_series(1, 5000) n UNION ALL
+		SELECT '2025-06-01Z'::timestamptz + n * interval '7 h' FROM generate_series(1, 1000) n UNION ALL
+		SELECT NULL;
+	INSERT INTO comments (event_id) SELECT id FROM events UNION ALL SELECT id FROM events});
+query($node, $prepare);
+
+# What cannot be given an ID is said before anything is changed
+query($node,
+	q{INSERT INTO events (created_at, snowflake_id) VALUES ('2001-01-01Z', NULL), (now() + interval '1 day', NULL), (now() + interval '2 days', NULL)}
+);
+refuses($node, $backfill, '22008', 'rows that can have no ID are counted',
+	message =>
+	  qr/^1 rows of table public\.events are dated before the layout's epoch, and 2 in the future$/
+);
+is(query($node, 'SELECT count(snowflake_id) FROM events'), 0, 'and nothing is changed');
+query($node, q{DELETE FROM events WHERE created_at < '2002-01-01Z' OR created_at > now()});
+refuses($node, $backfill =~ s/1000/1/r, '22023', 'a node ID that this server mints with');
+refuses($node, $backfill =~ s/1000/1024/r, '22023', 'one that is none');
+
+# Interrupted, and called again
+$node->psql('postgres',
+	q{SET statement_timeout = '250ms'; } . $backfill =~ s/1000\)/1000, batch => 500)/r)
+  foreach 1 .. 3;
+query($node, $backfill);
+is( query(
+		$node,
+		q{SELECT count(*), count(snowflake_id), count(DISTINCT snowflake_id), count(updated_at) FROM events}
+	),
+	'11001|11000|11000|0',
+	'each row has an ID of its own, and no trigger has fired');
+is( query(
+		$node, q{
+	SELECT count(*) FILTER (WHERE snowflake_id::bigint < before::bigint), count(*) FILTER (WHERE snowflake_timestamp(snowflake_id) < created_at),
+		max(snowflake_timestamp(snowflake_id) - created_at) FROM (SELECT *, lag(snowflake_id) OVER (ORDER BY created_at, snowflake_id::bigint) AS before FROM events) e}
+	),
+	'0|0|00:00:00.001',
+	'in the order of the times, and no later than a tick that was full makes it');
+is( query(
+		$node,
+		'SELECT count(DISTINCT snowflake_node(snowflake_id)), min(snowflake_node(snowflake_id)) FROM events'
+	),
+	'1|1000',
+	'of that node ID');
+refuses(
+	$node,
+	"ALTER TABLE comments ADD COLUMN x snowflake; CALL snowflake_migrate.backfill('public.comments.x', 'created_at', 1000)",
+	'22023',
+	'another table needs another one',
+	message => qr/has been used for public\.events\.snowflake_id/);
+
+query($node, $_) foreach $index, $column, $move, $make_key, $validate;
+is( query(
+		$node,
+		q{SELECT count(*), count(*) FILTER (WHERE e.id = c.event_id) FROM comments c JOIN events e ON e.snowflake_id = c.event_snowflake_id}
+	),
+	'22002|22002',
+	'references follow');
+
 done_testing();

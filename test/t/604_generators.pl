@@ -10,7 +10,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use IPC::Run;
-use SnowflakeTest qw(new_node query refuses wait_for_mint);
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -138,5 +138,4 @@ query($node,
 );
 is(query($node, 'SELECT count(*) FROM keys'), 3, 'then the extension can be dropped');
 
-$_->stop foreach $node, $elsewhere;
 done_testing();

@@ -10,8 +10,8 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeDepot qw(build);
-use SnowflakeTest qw(minting_node new_node query wait_for_query);
+use SnowflakeDepot;
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -82,5 +82,4 @@ is( query(
 	'listed ({note,id}) refs ({id,listed}) whole ({note,id})',
 	'the publication is as it was');
 
-$_->stop foreach $subscriber, $publisher;
 done_testing();
