@@ -7,7 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(error_of has_public log_count new_node query refuses write_keys);
+use SnowflakeTest qw(!look);
 use Test::More;
 
 # Keys whose hexadecimal digits and bytes are told from everything else

@@ -13,9 +13,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  change_node_id log_count members new_node query refuses wait_for_mint
-);
+use SnowflakeTest;
 use Test::More;
 
 my $node = new_node('main', conf => "snowflake.database = kept");

@@ -11,9 +11,7 @@ use File::Basename;
 use File::Path;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(
-  disorder finish_minter mint new_node query start_minter status wait_for_mint wait_until
-);
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -47,22 +45,6 @@ sub copy_installation
 		  or die "could not link $link: $!";
 	}
 	return (dirname("$prefix$dir{bindir}"), $extension);
-}
-
-# The next version's script is installed with the others, without a word about it
-# in the Makefile.
-{
-	my $root = "$FindBin::RealBin/../..";
-	my $copy = PostgreSQL::Test::Utils::tempdir();
-
-	system_or_bail('cp', '-R', "$root/Makefile",
-		glob("$root/*.control $root/sql $root/src"), $copy);
-	append_to_file("$copy/sql/snowflake--1.0--next.sql", '');
-	my ($commands) = run_command([ 'make', '-n', '-C', $copy, 'install' ]);
-	like($commands, qr/install.*\bsql\/\Q$_\E'?\s/, "make installs $_")
-	  foreach 'snowflake--1.0--next.sql',
-	  grep { !/^snowflake_public/ || -e '/usr/include/openssl/evp.h' }
-	  map { basename($_) } glob("$root/sql/*.sql");
 }
 
 my ($installation, $scripts) = copy_installation();
@@ -209,6 +191,5 @@ query(
 	CREATE EXTENSION snowflake VERSION '$released[0]';
 	ALTER EXTENSION snowflake UPDATE TO 'next'}, dbname => 'theirs');
 is(installed_version('theirs'), 'next', 'who created it updates it');
-$node->stop;
 
 done_testing();

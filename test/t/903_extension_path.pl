@@ -9,7 +9,7 @@ use warnings;
 use File::Basename;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(minting_node query write_keys);
+use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -54,14 +54,6 @@ sub loaded_by
 my %installed = (extension => files("$sharedir/extension"), lib => files($libdir));
 like($installed{lib}, qr/snowflake\.so .*snowflake_postgresql\.so/, 'there are modules');
 
-foreach my $prefix ('extras', 'postgres', 'pgsql/18')
-{
-	my $below = $prefix eq 'extras' ? '/postgresql' : '';
-
-	install("prefix=$dir/$prefix", 'with_llvm=no');
-	is(files("$dir/$prefix/share$below/extension"), $installed{extension}, 'the scripts are there');
-	is(files("$dir/$prefix/lib$below"), $installed{lib}, 'and the libraries');
-}
 install("datadir=$dir/share", "pkglibdir=$dir/lib", 'with_llvm=no');
 is(files("$dir/share/extension"), $installed{extension}, 'the scripts are where they should be');
 is(files("$dir/lib"), $installed{lib}, 'and so are the libraries');
