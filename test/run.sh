@@ -86,20 +86,6 @@ program()
 	job "$lane" "$name${*:+ $*}" "install_packages $packages; nice perl test/$name/$name.pl ${*@Q}"
 }
 
-# The packages of package.json of tools, the argument, unless the checkout has them, for want of a network.  npm runs as whoever started us, since
-# its configuration is theirs, but none of the packages may run a program of its
-# own.  One attempt, since npm takes minutes to find out that it cannot be done.
-install_node_modules()
-(
-	[ ! -e "test/$1/node_modules" ] || exit 0
-	umask 022
-	mkdir -p "$SNOWFLAKE_WORK/npm/$1"
-	cp "test/$1/package.json" "$SNOWFLAKE_WORK/npm/$1/"
-	cd "$SNOWFLAKE_WORK/npm/$1"
-	npm install --ignore-scripts --no-audit --no-fund --no-package-lock --fetch-retries=1 --loglevel=error 2>&1 | sed 's/^/# /'
-)
-export -f install_node_modules
-
 # What is to run.  $1: a kind, further: its arguments
 list()
 {
@@ -114,11 +100,7 @@ list()
 			# a chroot has what it has
 			[ -e /etc/snowflake-matrix ] ||
 				if_possible install_packages pgbouncer pgpool2 prometheus prometheus-postgres-exporter \
-					python3-pandas python3-psycopg2 "postgresql-$major-"{partman,repack,pglogical,hypopg,cron,wal2json} >&2
-			if [[ -z "$*" || " $* " == *" grafana "* || " $* " == *" rounding "* ]] &&
-				{ { command -v node && command -v npm; } >/dev/null || if_possible install_packages nodejs npm >&2; }; then
-				if_possible install_node_modules tools >&2
-			fi
+					"postgresql-$major-"{partman,repack,hypopg,cron,wal2json} >&2
 			tap_tests test/tools any tools "$@"
 			;;
 		sqlsmith | convert | times)

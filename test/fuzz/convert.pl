@@ -19,7 +19,7 @@ use FindBin;
 use Getopt::Long;
 use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(new_node);
+use SnowflakeTest;
 use Test::More;
 
 my ($schemas, $seed) = (200, 1);

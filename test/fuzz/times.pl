@@ -15,7 +15,7 @@ use FindBin;
 use Getopt::Long;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(new_node);
+use SnowflakeTest;
 use Test::More;
 
 my ($queries, $seed) = (2000, time);

@@ -6,7 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(new_node wait_for_mint);
+use SnowflakeTest;
 use Test::More;
 
 my $doc = "$FindBin::RealBin/../../doc";

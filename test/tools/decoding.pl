@@ -7,7 +7,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(extend new_node wait_for_mint);
+use SnowflakeTest;
 use Test::More;
 
 my $node = new_node('main', init => { allows_streaming => 'logical' });

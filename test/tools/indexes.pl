@@ -6,7 +6,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest;
 use Test::More;
 
 my $node = new_node('main', conf => "enable_seqscan = off\nenable_indexonlyscan = off\n");

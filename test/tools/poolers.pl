@@ -9,7 +9,7 @@ use IPC::Run;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(new_node wait_for_mint wait_until);
+use SnowflakeTest;
 use Test::More;
 
 my $user = getpwuid($<);

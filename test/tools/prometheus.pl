@@ -12,7 +12,7 @@ use JSON::PP;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(new_node wait_for_mint wait_until);
+use SnowflakeTest;
 use Test::More;
 
 my $monitoring = "$FindBin::RealBin/../../monitoring";

@@ -8,7 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use PostgreSQL::Test::Utils;
-use SnowflakeTest qw(error_of new_node wait_for_mint);
+use SnowflakeTest;
 use SnowflakeTrial qw(trial_of);
 use Test::More;
 
