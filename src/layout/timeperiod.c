@@ -238,7 +238,7 @@ read_time(Oid type, Datum value, Timestamp *time)
 {
 	DateADT		day;
 
-	switch (getBaseType(type))
+	switch (type)
 	{
 		case TIMESTAMPTZOID:
 			*time = DatumGetTimestampTz(value);
@@ -260,6 +260,13 @@ read_time(Oid type, Datum value, Timestamp *time)
 					errcode(ERRCODE_DATATYPE_MISMATCH),
 					errmsg("type %s is not a time that can be truncated", format_type_be(type)));
 	}
+}
+
+/* The type of a call's time, without domains */
+static Oid
+get_type(FunctionCallInfo fcinfo)
+{
+	return getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
 }
 
 static const Unit *
@@ -287,8 +294,7 @@ static TimestampTz
 get_end(FunctionCallInfo fcinfo, bool is_end)
 {
 	Timestamp	time;
-	bool		instant = read_time(get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0),
-									&time);
+	bool		instant = read_time(get_type(fcinfo), PG_GETARG_DATUM(0), &time);
 	const Unit *unit = get_unit(fcinfo);
 	const pg_tz *tz = get_zone(fcinfo, 2);
 	long		low,
@@ -340,8 +346,7 @@ is_exact(FunctionCallInfo fcinfo)
 {
 	Timestamp	start;
 	Timestamp	end;
-	bool		instant = read_time(get_fn_expr_argtype(fcinfo->flinfo, 0), PG_GETARG_DATUM(0),
-									&start);
+	bool		instant = read_time(get_type(fcinfo), PG_GETARG_DATUM(0), &start);
 	const Unit *unit = get_unit(fcinfo);
 	const pg_tz *tz = get_zone(fcinfo, 2);
 	long		low,
@@ -372,7 +377,8 @@ is_exact(FunctionCallInfo fcinfo)
 /* The last answer of snowflake_period_is_exact(), and what it depends on */
 typedef struct Answer
 {
-	Datum		time;
+	Oid			type;
+	Timestamp	time;
 	const pg_tz *session_zone;
 	bool		is_exact;
 } Answer;
@@ -387,9 +393,11 @@ Datum
 snowflake_period_is_exact(PG_FUNCTION_ARGS)
 {
 	Answer	   *answer = fcinfo->flinfo->fn_extra;
-	Datum		time = PG_GETARG_DATUM(0);
+	Oid			type = answer != NULL ? answer->type : get_type(fcinfo);
+	Timestamp	time;
 	bool		result;
 
+	(void) read_time(type, PG_GETARG_DATUM(0), &time);
 	if (answer != NULL && answer->time == time && answer->session_zone == session_timezone)
 		PG_RETURN_BOOL(answer->is_exact);
 	result = is_exact(fcinfo);
@@ -399,6 +407,7 @@ snowflake_period_is_exact(PG_FUNCTION_ARGS)
 															   sizeof(Answer));
 	if (answer != NULL)
 	{
+		answer->type = type;
 		answer->time = time;
 		answer->session_zone = session_timezone;
 		answer->is_exact = result;
