@@ -76,7 +76,8 @@ tap_tests()
 	done
 }
 
-# A program that needs no server.  $1: lane, $2: its name, $3: packages that it takes,
+# A program that needs no server.  Programs take the time that is left by those that wait, in one
+# lane for each of two processors.  $1: lane, $2: its name, $3: packages that it takes,
 # further: its arguments
 program()
 {
@@ -145,15 +146,14 @@ list()
 				job any "$kind $name" bash test/matrix.sh "$kind" "$name"
 			done
 			;;
-		model) program processor model spin "$@" ;;
-		fuzz) program processor fuzz "clang libclang-rt-dev" "$@" ;;
+		model) program "processor 1" model spin "$@" ;;
+		fuzz) program "processor 2" fuzz "clang libclang-rt-dev" "$@" ;;
 		check)
 			local packages="cppcheck clang-tidy clang shellcheck binutils pg-bsd-indent perltidy"
 
 			if [ $# -gt 0 ]; then
-				program processor check "$packages" "$@"
+				program "processor 1" check "$packages" "$@"
 			else
-				# what fills the time in which others wait
 				program "processor 1" check "$packages" clang-tidy
 				program "processor 1" check "$packages" style
 				program "processor 2" check "$packages" gcc
