@@ -17,7 +17,12 @@ plan skip_all => 'there is no snowflake_public, for want of OpenSSL' if !has_pub
 my $node = new_node('main');
 my $file;
 
-sub sql { return query($node, @_); }
+# In a session of its own, which reads the file
+sub sql
+{
+	$node->end_readers;
+	return query($node, @_);
+}
 
 # A line of the file: a number, and a byte that is the key 32 times
 sub line { return "$_[0] " . sprintf('%02x', $_[1] // $_[0] & 255) x 32; }
