@@ -132,7 +132,11 @@ foreach my $crash (
 {
 	my ($name, $do_it) = @$crash;
 	my @minters = map { start_minter($node, 1_000_000) } 1 .. 2;
-	wait_until('both mint', sub { 2 == grep { -s $_->{ids} } @minters });
+	wait_until(
+		'both mint',
+		sub {
+			2 == grep { -s $_->{ids} } @minters;
+		});
 	my $reservations = status($node, 'reservations');
 	wait_for_status($node, "reservations > $reservations");
 

@@ -172,7 +172,11 @@ unlike($waiter->{errors}, qr/ERROR/,
 
 # The failover.  The IDs of its sessions outlive the primary.
 my @minters = map { start_minter($primary, 1_000_000) } 1 .. 2;
-wait_until('both mint', sub { 2 == grep { -s $_->{ids} } @minters });
+wait_until(
+	'both mint',
+	sub {
+		2 == grep { -s $_->{ids} } @minters;
+	});
 my $reservations = status($primary, 'reservations');
 wait_for_status($primary, "reservations > $reservations");
 my $promised = status($primary, 'reserved_until');
