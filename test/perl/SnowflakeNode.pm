@@ -63,8 +63,11 @@ sub end_readers
 	my $readers = delete $self->{readers} // {};
 
 	local $?;
+	local $SIG{PIPE} = 'IGNORE';
 	foreach my $reader (values %$readers)
 	{
+		# it is told, since a process that the test has forked keeps its input open
+		print { $reader->{in} } "\\quit\n";
 		close $reader->{$_} foreach 'in', 'out';
 		waitpid $reader->{pid}, 0;
 	}

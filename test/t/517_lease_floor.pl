@@ -19,6 +19,18 @@ my $waits = q{advice ~ '^This server waits for the floor of the fleet, until "'}
 query($coordinator, 'ALTER SYSTEM SET log_connections = on');
 $coordinator->reload;
 
+# A node waits for the floor, and its attempt is over, which would end without an answer when time
+# passes at once.
+sub wait_for_floor
+{
+	my ($node) = @_;
+
+	wait_for_status($node, $waits);
+	wait_for_query($coordinator,
+		q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'snowflake')});
+	return;
+}
+
 # How often the coordinator has been asked since its log had this size
 sub requests_since
 {
@@ -65,7 +77,7 @@ sub found_anew
 found_anew();
 stop_time_at($member, 200);
 query($member, q{SELECT snowflake_fleet_create(now() + interval '1min')});
-wait_for_status($member, $waits);
+wait_for_floor($member);
 let_pass($clock, 60_000);
 $offset = -s $coordinator->logfile;
 status($member, 'gate') foreach 1 .. 20;
@@ -113,7 +125,7 @@ my $founding = $member->background_psql('postgres');
 $founding->query_until(qr/go/,
 	"\\echo go\nSELECT snowflake_fleet_create(clock_timestamp()); SELECT leases FROM snowflake_stats;\n"
 );
-wait_for_status($member, $waits);
+wait_for_floor($member);
 status($member, 'gate') foreach 1 .. 20;
 let_pass($clock, 1_000);
 is($founding->query_safe('SELECT leases FROM snowflake_stats'),
@@ -142,7 +154,7 @@ query($coordinator, 'DROP SCHEMA snowflake_fleet CASCADE');
 my $early = start_member('early', $coordinator, lease => '10min', clock => $clock);
 stop_time($clock);
 query($early, q{SELECT snowflake_fleet_create(now() + interval '1min')});
-wait_for_status($early, $waits);
+wait_for_floor($early);
 let_pass($clock, 60_000 - 300);
 wait_for_status($early, 'leases > 0');
 my $floor = listed($early, 'leased_from');
@@ -217,7 +229,7 @@ foreach my $function ('snowflake_fleet_create()', 'snowflake_fleet_recover(holde
 # not below it.
 stop_time($clock);
 query($founder, q{SELECT snowflake_fleet_recover(now() + interval '1min')});
-wait_for_status($founder, $waits);
+wait_for_floor($founder);
 let_pass($clock, 60_000 - 300);
 wait_for_status($founder, q{leases > 0 AND gate = 'open'});
 $floor = listed($founder, 'leased_from');
