@@ -194,7 +194,7 @@ sub check_fleet
 	my @until = map { status($_, 'lease_until') } @nodes;
 	foreach my $i (0, 1)
 	{
-		wait_for_status($nodes[$i], 'leases = 2');
+		wait_for_status($nodes[$i], q{leases = 2 AND gate = 'open'});
 		is(status($nodes[$i], 'coordinator, gate'),
 			'reachable|open', 'a fleet that is founded again grants anew');
 		is(listed($nodes[$i], "since < timestamptz '$until[$i]'", status($nodes[$i], 'node')),
