@@ -360,7 +360,9 @@ is_exact(FunctionCallInfo fcinfo)
 	if (instant)
 		start = less_seconds(start, -low);
 	end = plus_unit(start, unit);
-	if (TIMESTAMP_NOT_FINITE(start) || TIMESTAMP_NOT_FINITE(end))
+	/* truncation raises an error for the first times that there are */
+	if (TIMESTAMP_NOT_FINITE(start) || TIMESTAMP_NOT_FINITE(end) ||
+		start < MIN_TIMESTAMP + LONGEST_UNIT_USEC)
 		return false;
 	offsets_around(tz, end, &low_at_end, &high_at_end);
 	/* clocks may be set amid a long unit: that concerns instants amid it only */

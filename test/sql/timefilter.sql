@@ -122,6 +122,8 @@ SELECT condition, conditions('SELECT FROM recent WHERE ' || condition) FROM unne
 -- An abbreviation of a time zone, and a zone that there is not, leave the range open.
 SELECT conditions($$SELECT FROM recent WHERE created_at AT TIME ZONE 'EST' >= '2026-01-30'$$),
 	snowflake_period_start(timestamp '2026-01-30', 'day', 'EST'), snowflake_period_end(timestamp '2026-01-30', 'day', 'No/where');
+-- Nothing is truncated that raises an error: the filter does not do that for the rows.
+SELECT count(*) FROM recent WHERE date_trunc('century', created_at AT TIME ZONE 'UTC') < timestamp '4714-11-24 BC';
 
 -- Columns of bigint, and a layout in the call.
 SELECT conditions($$SELECT FROM old_visits WHERE snowflake_timestamp(id) >= '2026-01-30'$$);
