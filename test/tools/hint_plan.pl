@@ -55,7 +55,8 @@ foreach my $libraries ('pg_hint_plan, snowflake', 'snowflake, pg_hint_plan')
 		[
 			'SeqScan(orders)',
 			q{customer = 3 ORDER BY created_at DESC LIMIT 5},
-			$libraries =~ /^s/ ? qr/Sort Key/ : qr/Limit/, 5
+			$libraries =~ /^s/ ? qr/Sort Key/ : qr/Limit/,
+			5
 		],
 		[
 			'SeqScan(orders)', q{customer = NULL ORDER BY created_at}, qr/One-Time Filter: false/,
