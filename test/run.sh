@@ -15,7 +15,7 @@
 #
 # SNOWFLAKE_JOBS says how many at once: four for each processor if unset, for most of
 # them wait.  SNOWFLAKE_TEST_LIMIT is for how many seconds a TAP test may run: 1800 if unset,
-# which is several times what the longest takes on a busy machine.
+# 7200 for random ones, which is several times what the longest takes on a busy machine.
 #
 # What cannot be set up here, such as another version of PostgreSQL, is skipped; with CI=true
 # it is a failure.
@@ -106,7 +106,7 @@ list()
 			;;
 		sqlsmith | convert | times)
 			[ "$kind" != sqlsmith ] || install_packages sqlsmith >&2
-			job any "fuzz/$kind" "$(installcheck "$work/log/fuzz/$kind" "test/fuzz/$kind.pl" "$@")"
+			job any "fuzz/$kind" "$(SNOWFLAKE_TEST_LIMIT=${SNOWFLAKE_TEST_LIMIT:-7200} installcheck "$work/log/fuzz/$kind" "test/fuzz/$kind.pl" "$@")"
 			[ "$kind$*" != convert ] || for name in 601_migrate_online 602_migrate_killed; do
 				job any "convert/$name" "export SNOWFLAKE_TEST_LONG=1; $(installcheck "$work/log/convert/$name" "test/t/$name.pl")"
 			done
