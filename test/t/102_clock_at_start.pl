@@ -168,6 +168,7 @@ END
 # last.
 $server->restart('immediate', -2 * $day, $not_believed);
 $server->step(4 * $day);
+wait_for_status($node, q{advice LIKE '%or, if it is correct, believe it%'});
 $server->refuses_closed(
 	'one that is two days past all there is, after that',
 	qr/: the clock is not believed/,
