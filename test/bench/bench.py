@@ -25,7 +25,7 @@ SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "16GB", "min_wal_size": "2G
 WIDE_LAYOUT = "time:36 node:10 sequence:16 epoch:2026-01-01T00:00:00Z"
 MAX_LEAD = 0.005                # seconds that the generator may be ahead of the clock
 CONNECTIONS = (1, 2, 8, 32, 100)
-MANY = 100                      # connections from which on queries are short
+MANY = 32                       # connections from which on queries are short
 
 
 def progress(text):
