@@ -9,8 +9,10 @@ use warnings;
 use parent 'PostgreSQL::Test::Cluster';
 
 # What these export would be methods, in place of those of the same names.
+use IO::Select ();
 use IPC::Open3 ();
 use PostgreSQL::Test::Utils ();
+use Symbol ();
 use Test::More ();
 use Time::HiRes ();
 
@@ -21,37 +23,77 @@ my $looks = 40;
 sub look
 {
 	my ($self, $query, $dbname) = @_;
-	my $reader = $self->_reader($dbname // 'postgres');
-	my $answer = '';
+	my $said = $self->_tell($query, $dbname // 'postgres', '');
 
-	local $SIG{PIPE} = 'IGNORE';
-	print { $reader->{in} } "$query\n;\n\\echo done :ERROR\n";
-	while (defined(my $line = readline $reader->{out}))
-	{
-		return $answer =~ s/\n\z//r if $line eq "done false\n";
-		return if $line eq "done true\n";
-		$answer .= $line;
-	}
-	$self->end_readers;
-	return;
+	return ($said->{failed} // '') eq 'false' ? $said->{out} =~ s/\n\z//r : undef;
 }
 
-# The psql that asks in a database.
+# Run SQL in a session that is kept, and forgets what it was told.  Returns what psql says: the
+# results, and what is not a result.  Nothing, and nothing is run, if nobody can be asked.
+sub ask
+{
+	my ($self, $sql, $dbname, $user) = @_;
+	my @of = ($dbname // 'postgres', $user // '');
+
+	# the session from before may have ended
+	return
+	  if !
+	  defined(($self->_tell('SELECT 1', @of)->{failed} // $self->_tell('SELECT 1', @of)->{failed}));
+	my $said = $self->_tell($sql =~ s/[;\s]+\z//r, @of);
+	$self->_tell("ROLLBACK;\nDISCARD ALL;\n\\set VERBOSITY default\nSELECT 1", @of)
+	  if defined $said->{failed};
+	return ($said->{out} =~ s/\n\z//r, $said->{err});
+}
+
+# Have the psql of that database and role run SQL.  Returns what it prints, out and err, and whether
+# the last statement failed: undef if it has ended instead.
+sub _tell
+{
+	my ($self, $sql, @of) = @_;
+	my $reader = $self->_reader(@of);
+	my $select = IO::Select->new(@$reader{qw(out err)});
+	my %said = (out => '', err => '');
+	my $read = sub {
+		foreach my $handle (@_)
+		{
+			my $name = $handle == $reader->{out} ? 'out' : 'err';
+
+			sysread $handle, $said{$name}, 65_536, length $said{$name}
+			  or $select->remove($handle);
+		}
+		return scalar @_;
+	};
+
+	local $SIG{PIPE} = 'IGNORE';
+	print { $reader->{in} } "$sql\n;\n\\echo done :ERROR\n";
+	while ($read->($select->can_read))
+	{
+		next if $said{out} !~ s/^done (true|false)\n\z//m;
+		$said{failed} = $1;
+
+		# what was said before that is there already
+		1 while $read->($select->can_read(0));
+		return \%said;
+	}
+	$self->end_readers;
+	return \%said;
+}
+
+# The psql that asks in a database, as a role if it is named.
 sub _reader
 {
-	my ($self, $dbname) = @_;
+	my ($self, $dbname, $user) = @_;
 
-	return $self->{readers}{$dbname} //= do
+	return $self->{readers}{"$dbname $user"} //= do
 	{
-		my %reader;
+		my %reader = (err => Symbol::gensym());
 
 		local %ENV = $self->_get_env;
-		open my $nowhere, '>', '/dev/null' or die "could not open \"/dev/null\": $!";
 		$reader{pid} = IPC::Open3::open3(
-			$reader{in}, $reader{out},
-			'>&' . fileno $nowhere,
-			$self->installed_command('psql'),
-			'-XAtq', '-d', $self->connstr($dbname));
+			@reader{qw(in out err)}, $self->installed_command('psql'),
+			'-XAtq', '-d',
+			$self->connstr($dbname),
+			$user eq '' ? () : ('-U', $user));
 		$reader{in}->autoflush(1);
 		\%reader;
 	};
@@ -68,7 +110,7 @@ sub end_readers
 	{
 		# it is told, since a process that the test has forked keeps its input open
 		print { $reader->{in} } "\\quit\n";
-		close $reader->{$_} foreach 'in', 'out';
+		close $reader->{$_} foreach 'in', 'out', 'err';
 		waitpid $reader->{pid}, 0;
 	}
 	return;

@@ -44,10 +44,10 @@ use Time::HiRes qw(CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_REALTIME);
 
 our @EXPORT = qw(
   advance build_shim change_node_id children coordinator_url disorder duplicates error_at_once
-  error_of extend finish_minter finish_statement freeze get_clock has_injection_points has_public
+  error_in error_of extend finish_minter finish_statement freeze get_clock has_injection_points has_public
   hold_keeper id_at keeper_sleeps kill_postmaster lead_ms let_pass lock_reservation log_count
   look member_conf members mint mint_many mint_together minting_node new_clock new_coordinator
-  new_member new_node pass_days patience query refused refuses reload_with restart_node session
+  new_member new_node pass_days patience query refused refuses reload_with restart_node said session
   set_clock set_conf sleeps_of start_after_kill start_minter start_statement start_time
   start_with_clock status step_clock stop_clock stop_time stored table takes_less thaw wait_for_gate
   wait_for_mint wait_for_query wait_for_status wait_until waits write_keys
@@ -167,8 +167,18 @@ sub minting_node
 	return $node;
 }
 
+# Is this asked in a session that is kept?  A SELECT is, also after settings.
+sub is_for_kept
+{
+	my ($node, $sql) = @_;
+
+	return
+		 $node->isa('SnowflakeNode')
+	  && !defined $ENV{PGOPTIONS}
+	  && $sql =~ /\A(?:\s*SET [\w.]+ = [^;\\]*;)*\s*SELECT\b[^;\\]*;?\s*\z/;
+}
+
 # What SQL returns.  Further options are those of safe_psql(); user is the role that connects.
-# A SELECT alone is asked in a session that is kept for such.
 sub query
 {
 	my ($node, $sql, @params) = @_;
@@ -176,11 +186,16 @@ sub query
 	my %params = @params;
 	my $dbname = take_dbname(\%params);
 	my $user = delete $params{user};
-	my $is_plain = !@params && !defined $ENV{PGOPTIONS} && $sql =~ /^\s*SELECT\b[^;\\]*\z/;
-	my $answer = $is_plain && $node->isa('SnowflakeNode') ? $node->look($sql) : undef;
 
+	if (!@params && is_for_kept($node, $sql))
+	{
+		my ($answer, $error) = $sql =~ /;/ ? $node->ask($sql) : $node->look($sql);
+
+		croak $error if ($error // '') =~ /(?:ERROR|FATAL):  /;
+		return $answer if defined $answer;
+	}
 	$params{connstr} = $node->connstr($dbname) . " user=$user" if defined $user;
-	return $answer // $node->safe_psql($dbname, $sql, %params);
+	return $node->safe_psql($dbname, $sql, %params);
 }
 
 # Is SQL refused with this SQLSTATE?  A test; further options are those of error_of(), and
@@ -619,8 +634,19 @@ sub error_of
 	croak 'the options are not pairs: is the database an argument?' if @params % 2;
 	my %params = @params;
 	my $dbname = take_dbname(\%params);
-	my ($ret, $stdout, $stderr) =
-	  $node->psql($dbname, $sql, %params, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+	my @said =
+	  !@params && is_for_kept($node, $sql) ? $node->ask("\\set VERBOSITY verbose\n$sql") : ();
+
+	(undef, @said) =
+	  $node->psql($dbname, $sql, %params, extra_params => [ '-v', 'VERBOSITY=verbose' ])
+	  if !@said;
+	return error_in(@said);
+}
+
+# The error in what psql has printed, verbosely.
+sub error_in
+{
+	my ($stdout, $stderr) = @_;
 	my %error = map { $_ => '' } qw(sqlstate message detail hint);
 
 	@error{qw(sqlstate message)} = ($1, $2)
@@ -629,6 +655,15 @@ sub error_of
 	$error{hint} = $1 if $stderr =~ /^HINT:  (.*)/m;
 	$error{stdout} = $stdout;
 	return \%error;
+}
+
+# What a server has to say about SQL: notices, warnings and errors, as psql prints them.
+sub said
+{
+	my ($node, $sql, @params) = @_;
+	my ($stdout, $stderr) = $node->ask($sql, only_dbname(@params));
+
+	return $stderr;
 }
 
 # The error of a mint that ought not to wait, though it might wait for long.  If it does,
