@@ -39,9 +39,6 @@ foreach my $case (
 	[ q{SET ROLE ordinary; SET snowflake.kept_in = '1'}, '42501' ],
 	[ q{ALTER SYSTEM SET snowflake.kept_in = '1'}, '55P02' ],
 	[ 'ALTER SYSTEM SET snowflake.reservation = 0', '22023' ],
-	[ 'ALTER SYSTEM SET snowflake.max_jump = 0', '22023' ],
-	[ q{ALTER SYSTEM SET snowflake.layout = 'twitter epoch:2025-01-00T00:00:00Z'}, '22023' ],
-	[ q{ALTER SYSTEM SET snowflake.layout = 'time:41 _node:10 sequence:12 epoch:0'}, '22023' ],
 	[
 		q{ALTER SYSTEM SET snowflake.layout = 'twiter'},
 		'22023',
@@ -52,21 +49,12 @@ foreach my $case (
 	(   map { [ "ALTER SYSTEM SET snowflake.node_source = '$_'", '22023' ] } 'address:',
 		'address:a/b', 'address:' . 'x' x 16, 'addresses'),
 	[ q{SET snowflake.max_wait = '-1ms'}, '22023' ],
-	[ 'SET snowflake.no_such = 1', '42602' ],
-	(   map { my $set = $_; ([ "SET $set", '55P02' ], [ "SET ROLE ordinary; SET $set", '55P02' ]) }
-		  map { "snowflake.$_" } 'node_id = 8',
-		q{layout = 'discord'},
-		q{database = 'template1'},
-		q{max_lead = '1s'},
-		q{reservation = '9s'},
-		'spread = 2'))
+	[ q{SET snowflake.max_lead = '1s'}, '55P02' ])
 {
 	my ($sql, $sqlstate, %words) = @$case;
 
 	refuses($node, $sql, $sqlstate, "refused: $sql", %words);
 }
-is(query($node, q{SET ROLE ordinary; SET snowflake.max_wait = '7s'; SHOW snowflake.max_wait}),
-	'7s', 'anybody can set snowflake.max_wait');
 
 # No node ID: nothing is minted, and nobody who waits for the gate waits longer than allowed.
 foreach my $function (q{snowflake_advance('1')}, 'snowflake_accept_layout()')
@@ -103,7 +91,9 @@ my $large = error_at_once($node);
 is( "$large->{sqlstate} $large->{message}",
 	'55000 snowflake.node_id 1024 is too large for the layout',
 	'started with it: minting is refused at once');
-like($large->{detail}, qr/\b1023\b/, 'with the largest possible one');
+is( status($node, 'advice'),
+	'Set snowflake.node_id to at most 1023, and reload the configuration.',
+	'with the largest possible one');
 my $parallel = query($node,
 	q{SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
 like(
@@ -120,9 +110,6 @@ $node->stop;
 # A layout or a source of node IDs that cannot be: the server does not start, and the log says why.
 foreach my $bad (
 	[ 'layout', 'twiter', qr/"?twiter"?/ ],
-	[ 'layout', 'time:41 node:10 sequence:13 epoch:0', qr/6[34]/ ],
-	[ 'layout', 'time:41 time:10 sequence:10 epoch:0', qr/two fields "time"/ ],
-	[ 'layout', 'time:41 node:10 sequence:12 tick:0 epoch:0', qr/tick/ ],
 	[
 		'layout',
 		'time:31 node:10 sequence:12 tick:1001ms epoch:0',

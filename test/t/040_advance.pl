@@ -20,14 +20,7 @@ my $node = new_node(
 start_with_clock($node, $clock);
 query($node, 'CREATE EXTENSION snowflake');
 
-# What psql shows of a call
-sub advance_to
-{
-	my ($arguments) = @_;
-	my (undef, undef, $stderr) = $node->psql('postgres', "SELECT snowflake_advance($arguments)");
-
-	return $stderr;
-}
+sub advance_to { return said($node, "SELECT snowflake_advance($_[0])"); }
 
 # When the clock has passed it, the next ID is above.
 sub passes
@@ -59,24 +52,11 @@ cmp_ok($id, '>', $newest, 'IDs ascend');
 is(query($node, "SELECT snowflake_timestamp('$id') < clock_timestamp() + interval '1 s'"),
 	't', 'by no more than the clock does');
 
-# The tick of a given ID counts as used, so that IDs of any sequence number
-# in it are below, and with any node ID.
-$id = query($node, q{SELECT make_snowflake(clock_timestamp() + interval '1 s', 0, 0)});
-advance_to("'$id'");
-is(query($node, "SELECT snowflake_timestamp(snowflake_next()) > snowflake_timestamp('$id')"),
-	't', 'the next ID is of a later tick than the given one');
-
 # Far: by how much, and what minting waits for
 like(
 	advance_to(id_at($node, '10 min') . ', force => true'),
 	qr/WARNING:  the snowflake generator is now (?:600|599)\.\d+ s ahead of the clock/,
 	'ten minutes ahead: a warning');
-set_conf($node, 'snowflake.max_ahead' => '1d');
-like(
-	advance_to(id_at($node, '12 min') . ', force => true'),
-	qr/WARNING: .* ahead of the clock\nDETAIL:  Minting goes on,/,
-	'and that minting goes on, where it does');
-set_conf($node, 'snowflake.max_ahead' => 0);
 is(refused($node)->{sqlstate}, '55000', 'minting is refused, where IDs may not be ahead');
 is(status($node, 'last_id IS NULL'), 't', 'snowflake_status does not show what was never minted');
 
@@ -88,11 +68,6 @@ restart_node($node, 'immediate', $clock, 'closed: the clock is not believed');
 is(refused($node)->{sqlstate}, '55000', 'a crash right after: minting is refused still');
 is(query($node, $reserved), $until, 'and what is refused is not taken further ahead by it');
 passes($id, 21 * 60_000, 'a crash right after');
-$id = advance($node, '10 min');
-$node->stop('fast');
-start_with_clock($node, $clock);
-is(refused($node)->{sqlstate}, '55000', 'a clean stop right after: minting is refused still');
-passes($id, 11 * 60_000, 'a clean stop right after');
 
 # It does not return, and raises nothing, before that can be stored; but then it is heard, although
 # its caller has given up.
@@ -116,14 +91,6 @@ refuses($node, "SELECT snowflake_advance('$id', force => true)",
 	'55000', 'without a node ID: an error');
 change_node_id($node, 1);
 cmp_ok(mint($node), '<', $id, 'and with one again, minting goes on below');
-
-# While others mint.  (Not all of them fail at the same instant.)
-my $minter = start_minter($node, 20_000);
-$id = advance($node, '100 ms');
-cmp_ok(mint($node), '>', $id, 'while others mint: the next ID is above');
-my $minted = finish_minter($minter);
-is(scalar(@$minted), 20_000, 'nobody is disturbed');
-is(disorder($minted), 0, 'and the IDs ascend');
 
 # What is refused: more than a minute ahead, as by one row that is dated tomorrow; the end of the
 # layout.
