@@ -142,10 +142,12 @@ sub poll_query_until
 	return 0;
 }
 
+# New sessions have the configuration from now on, others when they come to it.
 sub reload
 {
 	my ($self) = @_;
 
+	$self->end_readers;
 	kill 'HUP', $self->{_pid} or die 'there is no server ' . $self->name;
 	return;
 }

@@ -195,7 +195,9 @@ sub query
 		return $answer if defined $answer;
 	}
 	$params{connstr} = $node->connstr($dbname) . " user=$user" if defined $user;
-	return $node->safe_psql($dbname, $sql, %params);
+	my $answer = $node->safe_psql($dbname, $sql, %params);
+	$node->end_readers if $sql =~ /pg_reload_conf/ && $node->isa('SnowflakeNode');
+	return $answer;
 }
 
 # Is SQL refused with this SQLSTATE?  A test; further options are those of error_of(), and
