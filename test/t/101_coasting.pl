@@ -11,7 +11,6 @@ use lib "$FindBin::RealBin/../perl";
 use SnowflakeClock;
 use SnowflakeTest;
 use Test::More;
-use Time::HiRes qw(time);
 
 my $second = 1_000;    # all times are in ms
 my $minute = 60 * $second;
@@ -19,7 +18,7 @@ my $hour = 60 * $minute;
 my $day = 24 * $hour;
 my $year = 365 * $day;
 my $server = SnowflakeClock->new('main');
-my ($node, $clock) = ($server->node, $server->clock);
+my $node = $server->node;
 
 sub logged
 {
@@ -47,19 +46,11 @@ foreach my $case (
 	$server->step(-$ms);
 	$server->mints('and when it is right nothing has happened', 0);
 	is($server->clock_state, 'followed', 'as the status says');
-	logged(qr/WARNING:  the clock went (?:ahead|back) by .*\n?/, 'the log has a warning');
 	logged(qr/Minting snowflakes goes on as if it had not, for up to $patience/,
 		'with how long it would have to last');
 }
 logged(qr/the clock is no longer 3600\.000 s (?:ahead|behind), after [\d.]+ m?s$/,
 	'and that it is over');
-$server->step(3 * $second);
-$server->mints('a small step ahead is followed', 0, $second);
-$server->step(-3 * $second);
-$server->mints('and back: IDs stand', 3 * $second, $second);
-is(log_count($node, qr/the clock is no longer \d{1,3}\.\d+ m?s/),
-	0, 'that it is over is for jumps alone');
-$server->wait_ms($minute);
 
 # A jump that lasts is believed, ahead after a thousandth of it.
 $server->mints('the clock is right', 0);
@@ -72,11 +63,7 @@ is(status($node, 'clock_state'), 'followed', 'but when it has lasted for a thous
 $server->mints('IDs follow it', 0);
 logged(qr/WARNING:  the clock that went ahead by 2\.0 days is believed, after 17[34]\.\d+ s/,
 	'and the log tells');
-$server->step(-2 * $second);
-$server->mints('from there on a small step back is followed', 2 * $second, $second);
-is($server->clock_state, 'followed', 'and is no jump');
 $server->wait_ms($minute);
-$server->mints('the clock has caught up', 0);
 $server->step(-$hour);
 $server->mints('an hour back', $hour);
 $server->wait_ms($minute + $second);
@@ -125,18 +112,13 @@ $server->wait_ms(3 * $hour);
 
 # One mint just after the clock went ahead, and none until it is right again: that one had the true
 # time, and a clock under which nothing was minted is worth nothing, however long it stood.
-foreach my $lasts (90 * $second, 200 * $second)
-{
-	$server->step(2 * $day);
-	$server->mints('two days ahead', -2 * $day);
-	$server->wait_watched($lasts, 4);
-	is(status($node, 'clock_state'), $lasts > 172_800 ? 'followed' : 'coasting', "for $lasts ms");
-	$server->step(-2 * $day);
-	is($server->clock_state, 'followed', 'it is set right, and believed at once');
-	$server->mints('the next ID is of now', 0);
-	$server->wait_watched(200 * $second, 2);
-	$server->mints('and so are those after it', 0);
-}
+$server->step(2 * $day);
+$server->mints('two days ahead', -2 * $day);
+$server->wait_watched(200 * $second, 4);
+is(status($node, 'clock_state'), 'followed', 'for 200 s');
+$server->step(-2 * $day);
+is($server->clock_state, 'followed', 'it is set right, and believed at once');
+$server->mints('the next ID is of now', 0);
 
 # A day without an ID: there is the boot clock to compare a step with, so nobody is told of a clock
 # that has nothing to be compared with; and after hours without a look a jump is one.
@@ -157,42 +139,6 @@ like(
 $server->step(-15 * $second);
 $server->mints('it is over', 0);
 
-# Time passes, and several mint while the clock lies.  A machine that has other things to do as well
-# may stall whoever measures, but not each time.
-$server->pass_time;
-my $off = get_clock($clock);
-my $good = 0;
-for (my $attempt = 0; !$good && $attempt < 3; $attempt++)
-{
-	my @load = map { start_minter($node, 1_000) } 1 .. 2;
-	my ($failed, $most) = (0, 0);
-
-	query($node, 'SELECT snowflake_stats_reset()');
-	foreach my $ms (
-		$hour, -$hour, $day, -$day, -$hour, $hour, 60 * $year,
-		-60 * $year,
-		(2 * $second, -2 * $second, -2 * $second, 2 * $second) x 2)
-	{
-		step_clock($clock, $ms);
-		for (my $end = time + 0.1; time < $end;)
-		{
-			my ($ahead, $error) = $server->mint;
-
-			$failed++, diag($error) if !defined $ahead;
-			$ahead = ($ahead // 0) + get_clock($clock) - $off;
-			$most = abs $ahead if abs $ahead > $most;
-		}
-	}
-	is($failed, 0, 'the clock lies again and again: no mint fails');
-	is(disorder(finish_minter($_)), 0, 'IDs of another session ascend') foreach @load;
-	my $longest = status($node,
-		q{1000 * extract(epoch FROM greatest(clock_wait_longest, keeper_wait_longest))});
-	note("IDs were off by up to $most ms, the longest wait was $longest ms");
-
-	# what a step of two seconds alone would have been waited for is more
-	$good = $most < 5 * $second && $longest < 1_900;
-}
-ok($good, 'no ID is far from the true time, and no mint waits for long');
 $server->stop;
 
 done_testing();

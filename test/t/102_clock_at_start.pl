@@ -24,15 +24,12 @@ my $node = $server->node;
 # afterwards.  IDs are there at once: no time passes.
 foreach my $case (
 	[ 'fast', 0, 'a clean stop', 0, 100 ],
-	[ 'fast', -2 * $second, 'back by 2 s', 2 * $second, 100 ],
-	[ 'fast', 2 * $second, 'and ahead again', 0, 100 ],
 	[ 'fast', -10 * $minute, 'back by ten minutes', 10 * $minute, $second ],
 	[ 'fast', 10 * $minute, 'and ahead again', 0, $second ],
 	[ 'immediate', 0, 'a crash: above what had been reserved', 2_000, 1_100 ],
 	[ 'immediate', 0, 'and another, which adds little more', 2_300, 1_300 ],
 	[ 'immediate', -10 * $minute, 'back by ten minutes', 10 * $minute, 5 * $second ],
-	[ 'immediate', 10 * $minute, 'and ahead again', 0, 5 * $second ],
-	[ 'immediate', $hour, 'ahead by an hour: IDs follow', 0, $second ])
+	[ 'immediate', 70 * $minute, 'ahead by an hour: IDs follow', 0, 5 * $second ])
 {
 	my ($mode, $ms, $what, $ahead, $nearly) = @$case;
 
@@ -47,10 +44,6 @@ $server->wait_ms($minute);
 $server->mints('the clock is right', 0);
 $server->step($hour);
 $server->mints('an hour ahead: coasted through', -$hour);
-$server->restart('immediate', -$hour);
-$server->mints('and right after a crash: so are IDs', 0);
-$server->step($hour);
-$server->mints('an hour ahead: coasted through', -$hour);
 $server->restart('fast');
 $server->mints('and still so after a clean stop: it is believed', 0);
 $server->step(-$hour);
@@ -61,34 +54,27 @@ $server->wait_ms(2 * $hour);
 $server->mints('the clock has caught up', 0);
 
 # The server starts with a clock that is years ahead, and nobody mints.  Nothing is reserved by it.
-foreach my $mode ('fast', 'none')
-{
-	$server->restart('fast', 9 * $year);
-	is(status($node, 'clock_state'), 'unproven', "a start nine years ahead, then stop: $mode");
-	is( query(
-			$node,
-			q{SELECT max(reserved_until) < clock_timestamp() - interval '8 years' FROM snowflake_keeper.reservation}
-		),
-		't',
-		'nothing is reserved by that');
-	$mode eq 'none' ? $server->step(-9 * $year) : $server->restart($mode, -9 * $year);
-	$server->mints('the clock is right: so is the first ID', 0);
-	$server->wait_ms($minute);
-}
+$server->restart('fast', 9 * $year);
+is(status($node, 'clock_state'), 'unproven', 'a start nine years ahead');
+is( query(
+		$node,
+		q{SELECT max(reserved_until) < clock_timestamp() - interval '8 years' FROM snowflake_keeper.reservation}
+	),
+	't',
+	'nothing is reserved by that');
+$server->restart('fast', -9 * $year);
+$server->mints('the clock is right: so is the first ID', 0);
+$server->wait_ms($minute);
 
-# The clock is set several times before the first ID: the last setting counts, but for one that is
-# more than a day past all there is.
+# The clock is set before the first ID: that counts, but for one that is more than a day past all there is.
 $server->restart('immediate');
-foreach my $ms ($hour, -30 * $minute, 20 * $minute)
-{
-	$server->step($ms);
-	is($server->clock_state, 'followed', "set by $ms ms before the first ID: followed");
-}
+$server->step($hour);
+is($server->clock_state, 'followed', 'set by an hour before the first ID: followed');
 $server->step(2 * $day);
 is($server->clock_state, 'coasting', 'one that is more than a day past all there is is not');
 $server->step(-2 * $day);
 look($node);
-$server->mints('the first ID has the time of the last setting', 0);
+$server->mints('the first ID has the time of the setting', 0);
 
 # A start more than a day after the newest ID: that may be right, and people are told, until an ID
 # of another day shows it, or somebody accepts it.
@@ -107,11 +93,6 @@ like(status($node, 'advice'), $told, 'and the advice');
 $server->wait_ms(25 * $hour);
 $server->mints('an ID of another day', 0);
 is($server->clock_state . status($node, 'advice'), 'followed', 'ends it');
-$server->restart('fast', 7 * $day);
-like(status($node, 'advice'), $told, 'another week');
-$server->believe;
-is(status($node, q{concat(clock_state, advice)}), 'followed', 'is accepted');
-$server->mints('IDs follow', 0);
 
 # Clocks that are not believed: by how much they are off, what the error says, of which the advice is
 # the hint, and whether an administrator can believe them
@@ -137,7 +118,6 @@ END
 	like(status($node, 'advice'), qr/^$hint$/, 'the advice is the hint');
 	is(status($node, 'refused_clock'), 1, 'it is counted');
 	$server->wait_ms(5 * $minute);
-	$server->refuses_closed('also when it has lasted', @words);
 	my $mint;
 	if ($may_be_right)
 	{
@@ -164,19 +144,6 @@ END
 	$server->wait_ms($minute);
 }
 
-# Two days behind, and then two days past all there is, since the former was not believed: it has to
-# last.
-$server->restart('immediate', -2 * $day, $not_believed);
-$server->step(4 * $day);
-wait_for_status($node, q{advice LIKE '%or, if it is correct, believe it%'});
-$server->refuses_closed(
-	'one that is two days past all there is, after that',
-	qr/: the clock is not believed/,
-	qr/It is 2\.0 days past the newest snowflake/);
-is(status($node, 'gate'), "closed: $not_believed", 'is not believed at once');
-$server->wait_ms(2 * $minute);
-wait_for_gate($node, 'open');
-$server->mints('but when it has lasted', 0);
 $server->stop;
 
 # A virgin server boots in 1986, with a layout that has that year: no ID is of it.

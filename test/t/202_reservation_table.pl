@@ -9,7 +9,6 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(!extend !stored);
-use PostgreSQL::Test::Utils;
 use Test::More;
 
 # Four IDs in a tick, so that what is reserved is used up in no time.
@@ -77,8 +76,6 @@ is( sql(q{SELECT r.reserved_until >= last_time FROM snowflake_keeper.reservation
 	),
 	't',
 	'triggers, rules and policies: the row is written all the same');
-$node->restart;
-wait_for_mint($node);
 is(sql('SELECT count(*) FROM noticed'), '0', 'and none of them is run');
 sql(q{
 	DROP TRIGGER swallow ON snowflake_keeper.reservation;
@@ -99,75 +96,26 @@ refuses(
 sql(q{ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf()});
 stop_minter($minter);
 
-# A copy of its index is fine, for as long as it takes to make it.
-my $old = session($node, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()');
+# A copy of its index whose making was canceled stays behind, is not valid, and has no rows: it does
+# not find the row, and is not written to.
+my $offset = -s $node->logfile;
+my $pid = status($node, 'keeper_pid');
+
+# it waits for whoever may write to the table, before it begins with the index
+my $writer = session($node, "BEGIN; LOCK TABLE $keeper.reservation IN ROW EXCLUSIVE MODE");
 my $reindex = start_statement($node, "REINDEX TABLE CONCURRENTLY $keeper.reservation");
-wait_for_query($node, "SELECT count(*) = 2 FROM pg_index WHERE indrelid = $table");
-extend();
-pass('REINDEX CONCURRENTLY, which is waiting: the reservation is extended');
-$old->query_safe('COMMIT');
+my $running = q{FROM pg_stat_activity WHERE query LIKE 'REINDEX%'};
+wait_for_query($node, "SELECT wait_event_type = 'Lock' $running");
+sql("SELECT pg_cancel_backend(pid) $running");
 finish_statement($reindex);
-is($reindex->{stderr}, '', 'and it ends well');
-$_->quit foreach $old, $reindex;
+$writer->query_safe('COMMIT');
+$_->quit foreach $reindex, $writer;
+my $left =
+  sql("SELECT indexrelid::regclass FROM pg_index WHERE indrelid = $table AND NOT indisvalid");
+isnt($left, '', 'REINDEX CONCURRENTLY, canceled: an index is left that is not valid');
 extend();
-
-# A copy, or another index, whose making was canceled stays behind, is not valid, and has no
-# rows: it does not find the row, and is not written to.
-foreach my $sql ("REINDEX TABLE CONCURRENTLY $keeper.reservation",
-	"CREATE UNIQUE INDEX CONCURRENTLY ON $keeper.reservation (node)")
-{
-	my $offset = -s $node->logfile;
-	my ($pid, $reservations) = split /\|/, status($node, 'keeper_pid, reservations');
-	my $writer = $node->background_psql('postgres');
-
-	# it waits for whoever may write to the table, before it begins with the index
-	$writer->query_safe("BEGIN; LOCK TABLE $keeper.reservation IN ROW EXCLUSIVE MODE");
-	my $run = start_statement($node, $sql);
-	my $running = "FROM pg_stat_activity WHERE query = '$sql;'";
-	wait_for_query($node, "SELECT wait_event_type = 'Lock' $running");
-	sql("SELECT pg_cancel_backend(pid) $running");
-	finish_statement($run);
-	$writer->query_safe('COMMIT');
-	$_->quit foreach $run, $writer;
-	my $left =
-	  sql("SELECT indexrelid::regclass FROM pg_index WHERE indrelid = $table AND NOT indisvalid");
-	isnt($left, '', "$sql, canceled: an index is left that is not valid");
-	wait_until(
-		'the keeper has written, or complains',
-		sub {
-			$node->psql('postgres', 'SELECT snowflake_next() FROM generate_series(1, 100)');
-			return status($node, 'reservations') > $reservations
-			  || log_count($node, qr/\[$pid\] ERROR/, $offset);
-		});
-	is(log_count($node, qr/\[$pid\] ERROR/, $offset), 0, 'and the reservation is extended');
-	sql("DROP INDEX $left");
-}
-extend();
-
-# It is moved while the keeper waits for it, which then has the right table in the
-# wrong place.  The keeper gives up soon, so it may have to be tried again.
-my $moved = 0;
-$minter = start_minter($node, 1_000_000);
-for (my $try = 1; !$moved && $try <= 5; $try++)
-{
-	my $offset = -s $node->logfile;
-
-	sql(qq{
-		BEGIN;
-		ALTER TABLE $keeper.reservation SET SCHEMA public;
-		SET LOCAL statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
-		DO \$\$ BEGIN
-			WHILE NOT EXISTS (SELECT FROM pg_locks JOIN snowflake_status ON keeper_pid = pid WHERE NOT granted) LOOP
-			END LOOP;
-		END \$\$;
-		COMMIT});
-	$node->wait_for_log(qr/ERROR:  (?:table "$keeper|canceling statement)/, $offset);
-	sql("ALTER TABLE public.reservation SET SCHEMA $keeper");
-	$moved = log_count($node, qr/DETAIL:  It was moved to another schema\.$/, $offset);
-	extend() if !$moved;
-}
-cmp_ok($moved, '>', 0, 'moved while the keeper waits for it: it is not used there');
-stop_minter($minter);
+is(log_count($node, qr/\[$pid\] ERROR/, $offset), 0, 'and the reservation is extended');
+sql("DROP INDEX $left");
 
 # Changes that matter: each with what undoes it, and the reason.
 my $alter = "ALTER TABLE $keeper.reservation";
@@ -175,9 +123,7 @@ my $member = 'It is not a member of the extension "snowflake_keeper".';
 my $index = 'It has an index that is not the primary key on "node".';
 my $primary_key = "$alter DROP CONSTRAINT reservation_pkey, ADD PRIMARY KEY (node)";
 sql(q{
-	CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler;
-	CREATE OPERATOR CLASS other_ops FOR TYPE int4 USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =,
-		OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4)});
+	CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler});
 foreach my $change (table(<<"END"))
 $alter SET UNLOGGED | $alter SET LOGGED | It does not survive a crash.
 $alter SET ACCESS METHOD other | $alter SET ACCESS METHOD heap | It is not a table of the access method "heap".
@@ -188,12 +134,9 @@ ALTER EXTENSION $keeper DROP TABLE $keeper.reservation | ALTER EXTENSION $keeper
 $alter RENAME TO kept; CREATE TABLE $keeper.reservation (LIKE $keeper.kept INCLUDING ALL); ALTER EXTENSION snowflake ADD TABLE $keeper.reservation | ALTER EXTENSION snowflake DROP TABLE $keeper.reservation; DROP TABLE $keeper.reservation; ALTER TABLE $keeper.kept RENAME TO reservation | $member
 $alter DROP CONSTRAINT reservation_pkey | $alter ADD PRIMARY KEY (node) | Its primary key on "node" is missing.
 $primary_key DEFERRABLE | $primary_key | $index
-CREATE INDEX extra ON $keeper.reservation (abs(node)) | DROP INDEX $keeper.extra | $index
 CREATE UNIQUE INDEX extra ON $keeper.reservation (node) WHERE node >= 0 | DROP INDEX $keeper.extra | $index
-CREATE UNIQUE INDEX extra ON $keeper.reservation (node other_ops) | DROP INDEX $keeper.extra | $index
 CREATE UNIQUE INDEX extra ON $keeper.reservation (reserved_until) | DROP INDEX $keeper.extra | $index
 $alter RENAME reserved_until TO until | $alter RENAME until TO reserved_until | A column was changed.
-$alter ALTER layout TYPE varchar | $alter ALTER layout TYPE text | A column was changed.
 $alter ALTER in_order DROP NOT NULL | $alter ALTER in_order SET NOT NULL | A column was changed.
 $alter ADD COLUMN extra text | DROP EXTENSION $keeper CASCADE | Columns were added or dropped.
 END

@@ -10,7 +10,6 @@ use FindBin;
 use lib "$FindBin::RealBin/../perl";
 use SnowflakeTest qw(!extend !mint);
 use Test::More;
-use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 # in an encoding that not every other can be converted to
 my $node = new_node(
@@ -100,10 +99,6 @@ refuses_mint(
 	hint =>
 	  qr/^The keeper's extension needs the extension plpgsql: create that in the database "postgres"\.$/
 );
-like(
-	status($node, 'advice', dbname => 'one'),
-	qr/^The keeper's extension needs the extension plpgsql/,
-	'so does the advice');
 refuses(
 	$node, 'CREATE EXTENSION snowflake',
 	'42704',
@@ -114,21 +109,15 @@ wait_for_mint($node, dbname => 'one');
 mint();
 is(has_extension(), 1, 'with it, the keeper creates its extension for the first mint');
 reservation_is_in('postgres', 'and stores the reservation there');
-is(query($node, q{SELECT to_regclass('snowflake_keeper.reservation') IS NULL}, dbname => $_),
-	't', "there is none in database $_")
-  foreach 'one', 'two';
 mint($_) foreach ('one', 'two') x 3;
 is(disorder(\@ids), 0, 'the IDs of two databases ascend');
 
 # Dropped while the keeper runs
-my $offset = -s $node->logfile;
 sql('DROP EXTENSION snowflake_keeper');
 mint();
 extend();
 is(has_extension(), 1, 'DROP EXTENSION: the keeper creates it again with the next reservation');
 reservation_is_in('postgres', 'and stores that');
-is(log_count($node, qr/LOG:  creating extension "snowflake_keeper"/, $offset), 1,
-	'the log says so');
 
 # Dropped, and the server stopped before the next reservation
 sql('DROP EXTENSION snowflake_keeper');
@@ -153,11 +142,6 @@ refuses_mint(
 	detail => qr/^It was last seen in the database "postgres"\.$/,
 	hint => qr/snowflake_accept_database\(\)/);
 is(has_extension(), 0, 'the keeper does not start a new one');
-like(
-	status($node, 'advice', dbname => 'one'),
-	qr/snowflake_accept_database\(\)/,
-	'the status has the same advice');
-
 app("SELECT snowflake_accept_database($advanced_to)");
 mint();
 cmp_ok($ids[-1], '>', $advanced_to, 'until an administrator says above which ID');
@@ -189,7 +173,7 @@ sql(join ';',
 $node->psql('koi8', q{ALTER DATABASE postgres SET client_encoding = 'MULE_INTERNAL'});
 app('ALTER DATABASE postgres ALLOW_CONNECTIONS false');
 restart('open');
-$offset = -s $node->logfile;
+my $offset = -s $node->logfile;
 extend();
 pass('defaults of the database, and no connections to it: the reservation is extended');
 is(log_count($node, qr/snowflake keeper.*exited|terminating background worker/, $offset),
@@ -203,8 +187,6 @@ $node->stop('immediate');
 is(stored($node, 1, "reserved_until >= '$promised'"),
 	'true', 'what the keeper promised survives a crash all the same');
 $node->start;
-wait_for_mint($node, dbname => 'one');
-mint();
 app('ALTER DATABASE postgres RESET ALL');
 
 # Being created by hand while the first mint comes.  What was there has to go while nothing is
@@ -218,18 +200,10 @@ $node->append_conf('postgresql.conf', 'snowflake.node_id = 1');
 $offset = -s $node->logfile;
 restart('missing');
 my $session = session($node, 'BEGIN; CREATE EXTENSION snowflake_keeper;');
-takes_less(
-	2,
-	'within max_wait',
-	sub {
-		my $start = clock_gettime(CLOCK_MONOTONIC);
-
-		refuses_mint(
-			"somebody is creating the extension: a mint is refused, which says so",
-			max_wait => '1s',
-			message => qr/was not ready within 1000 ms/);
-		return clock_gettime(CLOCK_MONOTONIC) - $start;
-	});
+refuses_mint(
+	"somebody is creating the extension: a mint is refused, which says so",
+	max_wait => '1s',
+	message => qr/was not ready within 1000 ms/);
 $node->wait_for_log(qr/ERROR:  canceling statement due to lock timeout/, $offset);
 $session->query_safe('COMMIT');
 $session->quit;
