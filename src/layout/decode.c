@@ -33,7 +33,7 @@ PG_FUNCTION_INFO_V1(snowflake_upper_bound);
 PG_FUNCTION_INFO_V1(snowflake_layout);
 PG_FUNCTION_INFO_V1(snowflake_layouts);
 
-/* The text of a layout argument in an earlier call, and the layout that it says */
+/* The layout argument of an earlier call */
 typedef struct LayoutCache
 {
 	text	   *text;
@@ -42,39 +42,26 @@ typedef struct LayoutCache
 
 /*
  * Returns the layout of a function call: the one in argument argno, or the
- * server's if the function has no such argument.
- *
- * The parsed layout is kept in the call's fn_extra, so a query with a constant
- * layout parses it once; the caller must not use fn_extra for anything else.
- * A text that is not a layout is an error.
+ * server's if the function has no such argument.  A text that is not a layout is an error.
+ * The parsed layout is kept in fn_extra, which the caller must not use for anything else.
  */
 const SnowflakeLayout *
 snowflake_decode_get_layout(FunctionCallInfo fcinfo, int argno)
 {
 	LayoutCache *cache = fcinfo->flinfo->fn_extra;
 	text	   *arg;
+	SnowflakeLayout layout;
 	const char *complaint;
 
 	if (PG_NARGS() <= argno)
 		return &snowflake_server_layout;
 
 	arg = PG_GETARG_TEXT_PP(argno);
-	if (cache != NULL && cache->text != NULL &&
-		VARSIZE_ANY_EXHDR(cache->text) == VARSIZE_ANY_EXHDR(arg) &&
-		memcmp(VARDATA_ANY(cache->text), VARDATA_ANY(arg),
-			   VARSIZE_ANY_EXHDR(arg)) == 0)
+	if (cache != NULL && VARSIZE_ANY(cache->text) == VARSIZE_ANY(arg) &&
+		memcmp(cache->text, arg, VARSIZE_ANY(arg)) == 0)
 		return &cache->layout;
 
-	if (cache == NULL)
-		fcinfo->flinfo->fn_extra = cache =
-			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(LayoutCache));
-
-	/* the cache is empty until the new layout is complete */
-	if (cache->text != NULL)
-		pfree(cache->text);
-	cache->text = NULL;
-
-	complaint = snowflake_layout_parse(text_to_cstring(arg), &cache->layout);
+	complaint = snowflake_layout_parse(text_to_cstring(arg), &layout);
 	if (complaint != NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -83,17 +70,17 @@ snowflake_decode_get_layout(FunctionCallInfo fcinfo, int argno)
 				errdetail_internal("%s", complaint),
 				errhint("%s", snowflake_layout_hint()));
 
-	cache->text =
-		MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, VARSIZE_ANY(arg));
-	memcpy(cache->text, arg, VARSIZE_ANY(arg));
+	if (cache != NULL)
+		pfree(cache);
+	fcinfo->flinfo->fn_extra = NULL;
+	cache = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(LayoutCache) + VARSIZE_ANY(arg));
+	memcpy(&cache->layout, &layout, sizeof(layout));
+	cache->text = memcpy(cache + 1, arg, VARSIZE_ANY(arg));
+	fcinfo->flinfo->fn_extra = cache;
 	return &cache->layout;
 }
 
-/*
- * Returns the ID of a function call, a bigint.  A negative number is not an
- * ID: an error.  An ID above the layout's largest is of another layout, and
- * its parts would be nonsense: an error as well.
- */
+/* Returns the ID of a function call.  It is an error if it is not of the layout. */
 static int64
 get_id(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 {
@@ -114,18 +101,12 @@ get_id(FunctionCallInfo fcinfo, const SnowflakeLayout *layout)
 	return id;
 }
 
-static TimestampTz
-id_timestamp(const SnowflakeLayout *layout, int64 id)
-{
-	return snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, id));
-}
-
 Datum
 snowflake_timestamp(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
 
-	PG_RETURN_TIMESTAMPTZ(id_timestamp(layout, get_id(fcinfo, layout)));
+	PG_RETURN_TIMESTAMPTZ(snowflake_layout_get_time(layout, get_id(fcinfo, layout)));
 }
 
 Datum
@@ -169,29 +150,33 @@ snowflake_field(PG_FUNCTION_ARGS)
 	}
 }
 
+/* The row that a function call returns. */
+static Datum
+make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls));
+}
+
 Datum
 snowflake_decode(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
 	int64		id = get_id(fcinfo, layout);
-	TupleDesc	tupdesc;
-	Datum		values[3];
-	bool		nulls[3] = {0};
+	Datum		values[] = {
+		TimestampTzGetDatum(snowflake_layout_get_time(layout, id)),
+		Int32GetDatum(snowflake_layout_get_node(layout, id)),
+		Int32GetDatum(snowflake_layout_get_sequence(layout, id)),
+	};
+	bool		nulls[lengthof(values)] = {0};
 
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-
-	values[0] = TimestampTzGetDatum(id_timestamp(layout, id));
-	values[1] = Int32GetDatum(snowflake_layout_get_node(layout, id));
-	values[2] = Int32GetDatum(snowflake_layout_get_sequence(layout, id));
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
+	return make_row(fcinfo, values, nulls);
 }
 
-/*
- * Raise the error for an instant that has no tick in the layout, or none on
- * the side that was asked for.
- */
+/* Raise the error for an instant without a tick in the layout, or on the side asked for. */
 pg_noreturn static void
 instant_error(const SnowflakeLayout *layout, TimestampTz ts)
 {
@@ -301,16 +286,11 @@ layout_row(const SnowflakeLayout *layout, Datum *values, bool *nulls)
 Datum
 snowflake_layout(PG_FUNCTION_ARGS)
 {
-	TupleDesc	tupdesc;
 	Datum		values[LAYOUT_COLUMNS];
 	bool		nulls[LAYOUT_COLUMNS] = {0};
 
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-
 	layout_row(snowflake_decode_get_layout(fcinfo, 0), values, nulls);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
+	return make_row(fcinfo, values, nulls);
 }
 
 Datum

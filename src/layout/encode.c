@@ -106,17 +106,21 @@ snowflake_from_text(PG_FUNCTION_ARGS)
 	char	   *input = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	const Format *format = get_format(PG_GETARG_TEXT_PP(1));
 	size_t		length = strlen(input);
-	int64		base = strlen(format->digits);
 	int64		id = 0;
+	bool		overflow = false;
 
 	for (const char *p = input; *p != '\0'; p++)
 	{
-		if (digit_value(format, *p) < 0)
+		int			digit = digit_value(format, *p);
+
+		if (digit < 0)
 			ereport(ERROR,
 					errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 					errmsg("invalid snowflake in format %s: \"%s\"",
 						   format->name, input),
 					errdetail("The digits of this format are \"%s\".", format->digits));
+		overflow |= pg_mul_s64_overflow(id, strlen(format->digits), &id) ||
+			pg_add_s64_overflow(id, digit, &id);
 	}
 	if (length == 0 || length > format->width ||
 		(format->fixed && length < format->width))
@@ -128,16 +132,10 @@ snowflake_from_text(PG_FUNCTION_ARGS)
 				errdetail("It has %zu digits, not %zu.", length, format->width) :
 				errdetail("It has %zu digits, not 1 to %zu.", length, format->width));
 
-	for (const char *p = input; *p != '\0'; p++)
-	{
-		if (pg_mul_s64_overflow(id, base, &id) ||
-			pg_add_s64_overflow(id, digit_value(format, *p), &id))
-			ereport(ERROR,
-					errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-					errmsg("snowflake \"%s\" in format %s is out of range",
-						   input, format->name),
-					errdetail("A snowflake is from 0 to " INT64_FORMAT ".",
-							  PG_INT64_MAX));
-	}
+	if (overflow)
+		ereport(ERROR,
+				errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				errmsg("snowflake \"%s\" in format %s is out of range", input, format->name),
+				SNOWFLAKE_IO_RANGE_DETAIL);
 	PG_RETURN_INT64(id);
 }

@@ -3,13 +3,11 @@
  * explain.c
  *	  An ID decoded bit by bit, for people to read.
  *
- * The other decoding functions refuse an ID that is not of the layout.  This
- * one shows it, and says so: people often look at the bits of an ID
- * because it was refused.
+ * The other decoding functions refuse an ID that is not of the layout.  This one shows it, and
+ * says so: people often look at the bits of an ID because it was refused.
  *
- * The text must not depend on a setting, such as TimeZone or DateStyle: with a
- * layout argument the function is IMMUTABLE.  Hence instants are in UTC, written
- * as in a layout.
+ * With a layout argument the function is IMMUTABLE, so the text does not depend on a setting:
+ * instants are in UTC, written as in a layout.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,9 +48,7 @@ append_instant(StringInfo buf, TimestampTz ts)
 	char		text[MAXDATELEN + 1];
 
 	if (timestamp2tm(ts, NULL, &tm, &fsec, NULL, NULL) != 0)
-		ereport(ERROR,
-				errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				errmsg("timestamp out of range"));
+		elog(ERROR, "timestamp out of range");
 	EncodeDateTime(&tm, fsec, false, 0, NULL, USE_XSD_DATES, text);
 	appendStringInfo(buf, "%sZ", text);
 }
@@ -84,9 +80,8 @@ snowflake_explain(PG_FUNCTION_ARGS)
 {
 	int64		id = snowflake_io_check_sign(PG_GETARG_INT64(0));
 	const SnowflakeLayout *layout = snowflake_decode_get_layout(fcinfo, 1);
-	const SnowflakeField *time = &layout->fields[0];
 	const char *preset = snowflake_layout_name(layout);
-	int			bits = time->shift + time->width;
+	int			bits = layout->fields[0].shift + layout->fields[0].width;
 	int			name_width = strlen(UNUSED_NAME);
 
 	/* parts of the node ID */
@@ -133,11 +128,10 @@ snowflake_explain(PG_FUNCTION_ARGS)
 		append_row(&buf, 'a' + i, field->name, name_width,
 				   field->shift + field->width - 1, field->shift,
 				   field->width, snowflake_layout_get_field(field, id));
-		if (field == time && id <= layout->max_id)
+		if (i == 0 && id <= layout->max_id)
 		{
 			appendStringInfoString(&buf, "  ");
-			append_instant(&buf, snowflake_layout_tick_start(layout,
-															 snowflake_layout_get_tick(layout, id)));
+			append_instant(&buf, snowflake_layout_get_time(layout, id));
 		}
 	}
 	if (nparts > 1)

@@ -5,7 +5,7 @@
  *	  they are index-only.
  *
  * This file does what core does for its own btree scans, but with the simplest conditions
- * only.  Core tests all other conditions of the table as filters.
+ * only.  Core tests all others as filters.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,10 +42,7 @@ snowflake_indexscan_is_usable(const IndexOptInfo *index)
 	return index->relam == BTREE_AM_OID && (index->indpred == NIL || index->predOK);
 }
 
-/*
- * Returns a condition on column n of the index, with the column on its left side, or NULL
- * if a scan in the index's order cannot look it up.
- */
+/* Returns the condition with column n of the index on its left side, or NULL if it has none. */
 static RestrictInfo *
 match_condition(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n,
 				RestrictInfo *rinfo)
@@ -86,9 +83,8 @@ match_condition(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, int n,
 
 /*
  * Returns the conditions of a table that can be looked up in the index, in the order of its
- * columns.  Core may have discarded its own scan with them as too expensive, but without
- * them, a scan in this order would start at the end of the index and read everything before
- * the bound.
+ * columns.  Without them, a scan in this order would start at the end of the index and read
+ * everything before the bound.
  */
 static List *
 find_conditions(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index)

@@ -9,10 +9,9 @@
  * replication look it up for each value, and fmgr_info() finds an internal function
  * that has another name in SQL by a linear search.
  *
- * The text form is decimal digits and nothing else.  int8 also takes spaces
- * and a sign, and from version 16 on hexadecimal and underscores; an ID in
- * one of these forms has passed through a program that takes it for a
- * number, and that deserves an error before it is rounded.
+ * The text form is decimal digits only.  An ID in another form that int8 takes, with spaces, a
+ * sign, underscores or in hexadecimal, has passed through a program that takes it for a number,
+ * and that deserves an error before it is rounded.
  *
  *-------------------------------------------------------------------------
  */

@@ -11,9 +11,8 @@
  * the caller's.  After a preset, a field's name changes the width of the preset's
  * field, or marks it.  Presets are written in the same grammar.
  *
- * Nothing here raises an error or reads server state.  The parser returns its
- * complaint, because a settings check, an SQL function and the keeper each
- * report it in their own way.
+ * The parser returns its complaint, because a settings check, an SQL function and the keeper
+ * each report it in their own way.
  *
  *-------------------------------------------------------------------------
  */
@@ -83,10 +82,7 @@ static const TickUnit tick_units[] = {
 	{"us", INT64CONST(1)},
 };
 
-/*
- * Read decimal digits from *pos on, and leave *pos after the last of them.
- * Returns false if there are none, or if the number exceeds max.
- */
+/* Read a number at *pos, and advance *pos.  Returns false if there is none of up to max. */
 static bool
 read_number(const char **pos, int64 max, int64 *result)
 {
@@ -122,10 +118,8 @@ read_digits(const char **pos, int ndigits, const char *then, int *result)
 }
 
 /*
- * Read an epoch: Unix milliseconds, or YYYY-MM-DDThh:mm:ss[.fff]Z.
- *
- * An offset from UTC or a missing zone is refused: if the epoch depended on
- * a time zone, two servers could disagree about an ID's time.
+ * Read an epoch: Unix milliseconds, or YYYY-MM-DDThh:mm:ss[.fff]Z.  If it depended on a time zone,
+ * two servers could disagree about an ID's time.
  */
 static const char *
 parse_epoch(const char *value, TimestampTz *epoch)
@@ -300,10 +294,7 @@ derive(SnowflakeLayout *layout)
 						layout->fields[layout->value_field].name, value_bits,
 						SNOWFLAKE_PART_BITS);
 
-	/*
-	 * "node" is the whole node ID to snowflake_field(), so as a field it can
-	 * only be the only part.
-	 */
+	/* snowflake_field() takes "node" for the whole node ID */
 	if (snowflake_layout_find(layout, "node") != NULL &&
 		layout->nfields > (value_bits > 0 ? 4 : 3))
 		return "A field \"node\" is the whole node ID, so the node ID can have no other part.";
@@ -313,10 +304,8 @@ derive(SnowflakeLayout *layout)
 	layout->max_value = (int32) ((INT64CONST(1) << value_bits) - 1);
 
 	/*
-	 * Every tick starts at a timestamptz, so that nothing computed from a
-	 * tick can overflow.  A time field that reaches further ends where
-	 * timestamptz does, or where the distance from the epoch ceases to fit an
-	 * int64.
+	 * Every tick starts at a timestamptz, as far from the epoch as an int64
+	 * can say, so that nothing computed from a tick can overflow.
 	 */
 	if (pg_sub_s64_overflow(END_TIMESTAMP - 1, layout->epoch, &span_usec))
 		span_usec = PG_INT64_MAX;
@@ -331,10 +320,8 @@ derive(SnowflakeLayout *layout)
 
 /*
  * Parse a layout's text.  Returns NULL on success, otherwise a full sentence
- * that says what is wrong, for use as an error's detail.
- *
- * Allocates in the current memory context, even on success; nothing in
- * *layout points there.
+ * that says what is wrong, for use as an error's detail.  Allocates in the current memory
+ * context, even on success; nothing in *layout points there.
  */
 const char *
 snowflake_layout_parse(const char *text, SnowflakeLayout *layout)
@@ -363,10 +350,8 @@ snowflake_layout_parse(const char *text, SnowflakeLayout *layout)
 			const char *preset = NULL;
 
 			for (int i = 0; i < snowflake_layout_npresets; i++)
-			{
 				if (strcmp(item, snowflake_layout_presets[i].name) == 0)
 					preset = snowflake_layout_presets[i].text;
-			}
 			if (preset == NULL)
 				return psprintf("\"%s\" is not a preset.", item);
 			if (!first)
@@ -447,25 +432,18 @@ snowflake_layout_print(const SnowflakeLayout *layout, char *buf, size_t size)
 }
 
 /*
- * Returns the name of the preset that equals this layout, or NULL.  The name
- * does not depend on how the layout was written.  Allocates in the current
- * memory context.
+ * Returns the name of the preset that equals this layout, however it was written, or NULL.
+ * Allocates in the current memory context.
  */
 const char *
 snowflake_layout_name(const SnowflakeLayout *layout)
 {
-	char		mine[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-
-	snowflake_layout_print(layout, mine, sizeof(mine));
 	for (int i = 0; i < snowflake_layout_npresets; i++)
 	{
 		SnowflakeLayout preset;
-		char		theirs[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
-		if (snowflake_layout_parse(snowflake_layout_presets[i].text, &preset) != NULL)
-			continue;
-		snowflake_layout_print(&preset, theirs, sizeof(theirs));
-		if (strcmp(mine, theirs) == 0)
+		if (snowflake_layout_parse(snowflake_layout_presets[i].text, &preset) == NULL &&
+			memcmp(layout, &preset, sizeof(preset)) == 0)
 			return snowflake_layout_presets[i].name;
 	}
 	return NULL;
@@ -483,15 +461,12 @@ snowflake_layout_hint(void)
 					presets);
 }
 
-/* Returns the field with the given name, or NULL. */
 const SnowflakeField *
 snowflake_layout_find(const SnowflakeLayout *layout, const char *name)
 {
 	for (int i = 0; i < layout->nfields; i++)
-	{
 		if (strcmp(layout->fields[i].name, name) == 0)
 			return &layout->fields[i];
-	}
 	return NULL;
 }
 
@@ -502,10 +477,7 @@ is_node_part(const SnowflakeLayout *layout, int i)
 		!layout->fields[i].by_caller;
 }
 
-/*
- * Spread a node ID of 0 .. max_node over its fields.  Returns the bits that
- * every ID of the node has in them.
- */
+/* Spread a node ID of 0 .. max_node over its fields: the bits that all its IDs have. */
 int64
 snowflake_layout_place_node(const SnowflakeLayout *layout, int32 node)
 {
@@ -530,11 +502,9 @@ snowflake_layout_get_node(const SnowflakeLayout *layout, int64 id)
 	int64		node = 0;
 
 	for (int i = 1; i < layout->nfields; i++)
-	{
 		if (is_node_part(layout, i))
 			node = (node << layout->fields[i].width) |
 				snowflake_layout_get_field(&layout->fields[i], id);
-	}
 	return (int32) node;
 }
 
@@ -559,12 +529,8 @@ snowflake_layout_tick_at(const SnowflakeLayout *layout, TimestampTz ts)
 }
 
 /*
- * Returns the largest ID whose instant is not after ts.  An ID's instant is
- * the start of its tick.
- *
- * The result is -1 if there is no such ID, max_id if that is true of all IDs,
- * and PG_INT64_MAX for infinity.  Every possible ts has a result, so a
- * comparison never has to raise an error.
+ * Returns the largest ID whose instant, the start of its tick, is not after ts: -1 if there is
+ * none, max_id if that is true of all IDs, and PG_INT64_MAX for infinity.
  */
 int64
 snowflake_layout_id_until(const SnowflakeLayout *layout, TimestampTz ts)

@@ -3,9 +3,8 @@
  * layout.h
  *	  Bit layouts of Snowflake IDs: parse, print, pack, unpack, bounds.
  *
- * A layout is pure data.  Nothing here reads a setting, a clock or shared
- * memory; every function depends on its arguments alone, which is what makes
- * the SQL functions with an explicit layout argument IMMUTABLE.
+ * A layout is pure data.  Every function here depends on its arguments alone, which
+ * makes the SQL functions with an explicit layout argument IMMUTABLE.
  *
  * Terms: a "tick" counts the layout's unit of time since its epoch; a
  * TimestampTz is an instant (usec since 2000-01-01 UTC, as in core); a
@@ -32,10 +31,7 @@
 /* Longest field name, with its terminator */
 #define SNOWFLAKE_FIELD_NAME_SIZE	32
 
-/*
- * Longest canonical text, with its terminator: all the fields ("name:NN? "),
- * the tick ("tick:" and up to 19 digits and a unit) and the epoch.
- */
+/* Longest canonical text: all fields ("name:NN? "), tick (19 digits and a unit) and epoch */
 #define SNOWFLAKE_LAYOUT_TEXT_SIZE	\
 	(SNOWFLAKE_MAX_FIELDS * (SNOWFLAKE_FIELD_NAME_SIZE + 4) + 64)
 
@@ -47,8 +43,7 @@ typedef struct SnowflakeField
 	char		name[SNOWFLAKE_FIELD_NAME_SIZE];
 	int			width;			/* bits */
 	int			shift;			/* distance of its lowest bit from bit 0 */
-	bool		by_caller;		/* filled by the caller, not part of the node
-								 * ID */
+	bool		by_caller;		/* not part of the node ID */
 } SnowflakeField;
 
 typedef struct SnowflakeLayout
@@ -70,8 +65,8 @@ typedef struct SnowflakeLayout
 	int32		max_value;
 
 	int			nfields;
-	SnowflakeField fields[SNOWFLAKE_MAX_FIELDS];	/* most significant first;
-													 * the first is "time" */
+	/* most significant first; the first is "time" */
+	SnowflakeField fields[SNOWFLAKE_MAX_FIELDS];
 } SnowflakeLayout;
 
 typedef struct SnowflakePreset
@@ -83,10 +78,8 @@ typedef struct SnowflakePreset
 extern const SnowflakePreset snowflake_layout_presets[];
 extern const int snowflake_layout_npresets;
 
-extern const char *snowflake_layout_parse(const char *text,
-										  SnowflakeLayout *layout);
-extern void snowflake_layout_print(const SnowflakeLayout *layout,
-								   char *buf, size_t size);
+extern const char *snowflake_layout_parse(const char *text, SnowflakeLayout *layout);
+extern void snowflake_layout_print(const SnowflakeLayout *layout, char *buf, size_t size);
 extern const char *snowflake_layout_name(const SnowflakeLayout *layout);
 extern const char *snowflake_layout_hint(void);
 extern const SnowflakeField *snowflake_layout_find(const SnowflakeLayout *layout,
@@ -106,10 +99,7 @@ snowflake_layout_get_field(const SnowflakeField *field, int64 id)
 	return (id >> field->shift) & ((INT64CONST(1) << field->width) - 1);
 }
 
-/*
- * The tick of an ID.  Time is the most significant field, so this needs no
- * mask; for an ID above max_id the result is above max_tick.
- */
+/* The tick of an ID.  For one above max_id, it is above max_tick. */
 static inline int64
 snowflake_layout_get_tick(const SnowflakeLayout *layout, int64 id)
 {
@@ -122,10 +112,7 @@ snowflake_layout_get_sequence(const SnowflakeLayout *layout, int64 id)
 	return (int32) (id >> layout->sequence_shift) & layout->max_sequence;
 }
 
-/*
- * Returns the ID of a tick, a sequence number and a node ID whose bits are
- * already in their place.  The caller has checked the ranges.
- */
+/* The ID of parts in range; node_bits are in their place. */
 static inline int64
 snowflake_layout_pack(const SnowflakeLayout *layout, int64 tick, int64 node_bits,
 					  int32 sequence)
@@ -149,6 +136,13 @@ static inline TimestampTz
 snowflake_layout_tick_start(const SnowflakeLayout *layout, int64 tick)
 {
 	return layout->epoch + tick * layout->tick_usec;
+}
+
+/* The instant of an ID that is not above max_id. */
+static inline TimestampTz
+snowflake_layout_get_time(const SnowflakeLayout *layout, int64 id)
+{
+	return snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, id));
 }
 
 /* Is an instant at or after the epoch, and before the layout's last tick? */
@@ -181,8 +175,7 @@ snowflake_layout_position_tick(const SnowflakeLayout *layout, uint64 position)
 static inline TimestampTz
 snowflake_layout_position_time(const SnowflakeLayout *layout, uint64 position)
 {
-	return snowflake_layout_tick_start(layout,
-									   snowflake_layout_position_tick(layout, position));
+	return snowflake_layout_tick_start(layout, snowflake_layout_position_tick(layout, position));
 }
 
 #endif							/* SNOWFLAKE_LAYOUT_H */

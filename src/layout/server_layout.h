@@ -12,8 +12,7 @@
 
 /*
  * snowflake.layout, parsed; only its assign hook writes it.  If the library
- * was preloaded, it is fixed for the life of the server, so it may go into
- * plans.
+ * was preloaded, it is fixed for the life of the server.
  */
 extern SnowflakeLayout snowflake_server_layout;
 extern bool snowflake_layout_is_fixed;
