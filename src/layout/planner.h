@@ -24,38 +24,31 @@ extern void snowflake_timehook_init(void);
 
 /* timeexpr.c: expressions of the time of an ID */
 
-/* A call that decodes the time of an ID */
-typedef struct SnowflakeDecodedId
-{
-	Oid			function;
-	Node	   *id;
-	Node	   *layout;			/* NULL: the server's; the same for all rows */
-} SnowflakeDecodedId;
-
 /* An expression of the time of an ID, read */
 typedef struct SnowflakeTimeOfId
 {
-	SnowflakeDecodedId decoded;
-	bool		is_local;		/* a timestamp or date of a time zone, not an
-								 * instant */
-	Node	   *zone;			/* that time zone, or the one that it is
-								 * truncated in; NULL: the session's */
-	const char *unit;			/* the unit that it is truncated to; NULL:
-								 * none */
+	Oid			decoded_by;		/* the function */
+	Node	   *id;
+	Node	   *layout;			/* NULL: the server's; the same for all rows */
+	bool		is_local;		/* a timestamp or date, not an instant */
+	Node	   *zone;			/* NULL: the session's */
+	const char *unit;			/* it is truncated to; NULL: none */
 	bool		is_year;		/* it is the number of its year */
 } SnowflakeTimeOfId;
 
 extern bool snowflake_timeexpr_is_supported_by(Oid function, PGFunction support);
 extern Oid	snowflake_timeexpr_opfamily(void);
+extern bool snowflake_timeexpr_is_among(List *opfamilies);
 extern Node *snowflake_timeexpr_strip(Node *node);
 extern bool snowflake_timeexpr_must_be_evaluated_once(Node *node);
 extern bool snowflake_timeexpr_read(Node *node, SnowflakeTimeOfId *time);
-extern bool snowflake_timeexpr_read_instant(Node *node, SnowflakeTimeOfId *time);
-extern bool snowflake_timeexpr_ascends(Node *node, SnowflakeDecodedId *decoded);
+extern bool snowflake_timeexpr_read_plain(Node *node, bool is_local, SnowflakeTimeOfId *time);
+extern Node *snowflake_timeexpr_ascends_with(Node *node);
 extern bool snowflake_timeexpr_may_fold(const PlannerInfo *root);
 extern Node *snowflake_timeexpr_text(const char *text);
-extern Oid	snowflake_timeexpr_function(const SnowflakeDecodedId *decoded, const char *name,
-										Oid first, Oid second, Oid third);
+extern const char *snowflake_timeexpr_get_text(Node *node);
+extern Node *snowflake_timeexpr_call(Oid decoded_by, const char *name, Oid first, Oid result,
+									 List *args);
 
 /* timerange.c, timeperiod.c: what the functions in plans return for a value */
 
@@ -72,8 +65,7 @@ extern const char *snowflake_timeperiod_unit(const char *name);
 typedef struct SnowflakeTimeContext
 {
 	PlannerInfo *root;
-	Index		relid;			/* the table that the ID has to be from; 0:
-								 * any */
+	Index		relid;			/* the table of the ID; 0: any */
 	SnowflakeTimeOfId time;
 } SnowflakeTimeContext;
 
@@ -82,19 +74,17 @@ extern bool snowflake_timebound_constant(const SnowflakeTimeContext *context, No
 										 bool inclusive, int64 *bound);
 extern Node *snowflake_timebound_compare(const SnowflakeTimeContext *context, bool is_upper,
 										 Node *bound);
-extern Node *snowflake_timebound_lower(const SnowflakeTimeContext *context, Node *time,
-									   bool inclusive);
-extern Node *snowflake_timebound_upper(const SnowflakeTimeContext *context, Node *time,
-									   bool inclusive);
+extern Node *snowflake_timebound_time(const SnowflakeTimeContext *context, bool is_upper,
+									  Node *time, bool inclusive);
 extern Node *snowflake_timebound_both(Node *one, Node *other);
 extern Node *snowflake_timebound_between(const SnowflakeTimeContext *context, Node *time);
 extern Node *snowflake_timebound_range(const SnowflakeTimeContext *context,
-									   StrategyNumber strategy, Node *value, bool *is_exact,
-									   Node **exact_if);
+									   StrategyNumber strategy, Node *value, Node **exact_if);
 extern Node *snowflake_timebound_number(Oid type, int64 value);
 
 /* timefilter.c: conditions */
 
+extern Node *snowflake_timefilter_wrap(Oid decoded_by, Node *condition);
 extern Node *snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition,
 										   Oid *decoded_by);
 

@@ -3,13 +3,10 @@
  * timebound.c
  *	  Conditions on the ID that follow from a comparison with its time.
  *
- * A bound is a constant, or a call of snowflake_before() or snowflake_until() (see
- * timerange.c).  Where a local or a truncated time is compared, the argument of
- * that call is a call of snowflake_period_start() or snowflake_period_end() (see
- * timeperiod.c).
- *
- * Each of these functions returns NULL if no condition follows, or if the user may not call a
- * function that it needs.
+ * A bound is a constant, or a call of snowflake_before() or snowflake_until() (timerange.c).  For a
+ * local or truncated time, the argument of that is a call of snowflake_period_start() or
+ * snowflake_period_end() (timeperiod.c).  These functions return NULL if no condition follows, or
+ * if the user may not call a function that they need.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +15,6 @@
 #include <math.h>
 
 #include "access/stratnum.h"
-#include "catalog/pg_collation_d.h"
 #include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
 #include "fmgr.h"
@@ -36,10 +32,7 @@
 #include "layout/planner.h"
 #include "layout/server_layout.h"
 
-/*
- * Is the value known before any row is read, and may it be evaluated more often than it is
- * written?
- */
+/* Is the value known before any row is read, and may it be evaluated more than once? */
 bool
 snowflake_timebound_is_known_first(Node *value)
 {
@@ -56,17 +49,16 @@ snowflake_timebound_number(Oid type, int64 value)
 
 /*
  * Sets *bound to the largest ID before a time or, with "inclusive", not after it.
- * Returns false if that is not known during planning.
- *
- * A timestamp or a date is a time in the session's time zone, which may be another one
- * when the plan is executed.
+ * Returns false if that is not known during planning.  That of a timestamp or a date depends on
+ * the session's time zone, which may be another one when the plan is executed.
  */
 bool
 snowflake_timebound_constant(const SnowflakeTimeContext *context, Node *time, bool inclusive,
 							 int64 *bound)
 {
 	Const	   *constant = (Const *) time;
-	Const	   *layout = (Const *) context->time.decoded.layout;
+	Node	   *layout = context->time.layout;
+	const char *text;
 	SnowflakeLayout given;
 	Oid			type;
 
@@ -76,25 +68,20 @@ snowflake_timebound_constant(const SnowflakeTimeContext *context, Node *time, bo
 	if (type == DATEOID || type == TIMESTAMPOID)
 		return false;
 	if (layout == NULL ? !snowflake_timeexpr_may_fold(context->root) :
-		(!IsA(layout, Const) || layout->constisnull ||
-		 snowflake_layout_parse(TextDatumGetCString(layout->constvalue), &given) != NULL))
+		((text = snowflake_timeexpr_get_text(layout)) == NULL ||
+		 snowflake_layout_parse(text, &given) != NULL))
 		return false;
 	*bound = snowflake_timerange_bound(layout == NULL ? &snowflake_server_layout : &given, type,
 									   constant->constvalue, inclusive);
 	return true;
 }
 
-/*
- * Returns the largest ID before a time or, with "inclusive", not after it: a constant if
- * that is known during planning, otherwise a call of snowflake_before() or
- * snowflake_until().
- */
+/* Returns that bound as a constant, or else as a call of snowflake_before() or _until(). */
 static Node *
 make_bound(const SnowflakeTimeContext *context, Node *time, bool inclusive)
 {
-	Node	   *layout = context->time.decoded.layout;
+	Node	   *layout = context->time.layout;
 	List	   *args;
-	Oid			function;
 	int64		bound;
 
 	if (time == NULL)
@@ -102,25 +89,18 @@ make_bound(const SnowflakeTimeContext *context, Node *time, bool inclusive)
 	if (snowflake_timebound_constant(context, time, inclusive, &bound))
 		return snowflake_timebound_number(INT8OID, bound);
 
-	function = snowflake_timeexpr_function(&context->time.decoded,
-										   inclusive ? "snowflake_until" : "snowflake_before",
-										   ANYELEMENTOID, layout != NULL ? TEXTOID : InvalidOid,
-										   InvalidOid);
-	if (!OidIsValid(function))
-		return NULL;
 	args = list_make1(copyObject(time));
 	if (layout != NULL)
 		args = lappend(args, copyObject(layout));
-	return (Node *) makeFuncExpr(function, INT8OID, args, InvalidOid, exprCollation(layout),
-								 COERCE_EXPLICIT_CALL);
+	return snowflake_timeexpr_call(context->time.decoded_by,
+								   inclusive ? "snowflake_until" : "snowflake_before",
+								   ANYELEMENTOID, INT8OID, args);
 }
 
 /*
  * Returns "the ID is not larger than a bound", or "... is larger than a bound", in
  * the form that prunes best (see timerange.c).  The bound becomes part of the result.
- *
- * The ID is relabelled by an explicit cast, so that a query that is sent to
- * another server has the cast as well.
+ * The cast of the ID is explicit, so that it is sent to another server as well.
  */
 Node *
 snowflake_timebound_compare(const SnowflakeTimeContext *context, bool is_upper, Node *bound)
@@ -137,7 +117,7 @@ snowflake_timebound_compare(const SnowflakeTimeContext *context, bool is_upper, 
 		strategy = BTGreaterEqualStrategyNumber;
 		bound = snowflake_timebound_number(INT8OID, DatumGetInt64(constant->constvalue) + 1);
 	}
-	id = applyRelabelType(copyObject(context->time.decoded.id), INT8OID, -1, InvalidOid,
+	id = applyRelabelType(copyObject(context->time.id), INT8OID, -1, InvalidOid,
 						  COERCE_EXPLICIT_CAST, -1, false);
 	comparison = (OpExpr *) make_opclause(get_opfamily_member(INTEGER_BTREE_FAM_OID, INT8OID,
 															  INT8OID, strategy),
@@ -147,18 +127,15 @@ snowflake_timebound_compare(const SnowflakeTimeContext *context, bool is_upper, 
 	return (Node *) comparison;
 }
 
-/* Returns "the ID's time is not before a time" or, with "inclusive", "... after a time" */
+/*
+ * Returns "the ID's time is before a time", if is_upper, or "... not before a time"; with
+ * "inclusive", "... not after a time" or "... after a time".
+ */
 Node *
-snowflake_timebound_lower(const SnowflakeTimeContext *context, Node *time, bool inclusive)
+snowflake_timebound_time(const SnowflakeTimeContext *context, bool is_upper, Node *time,
+						 bool inclusive)
 {
-	return snowflake_timebound_compare(context, false, make_bound(context, time, inclusive));
-}
-
-/* Returns "the ID's time is before a time" or, with "inclusive", "... not after a time" */
-Node *
-snowflake_timebound_upper(const SnowflakeTimeContext *context, Node *time, bool inclusive)
-{
-	return snowflake_timebound_compare(context, true, make_bound(context, time, inclusive));
+	return snowflake_timebound_compare(context, is_upper, make_bound(context, time, inclusive));
 }
 
 /* Returns both of two conditions, in one flat list as core has them, or NULL if either is. */
@@ -175,34 +152,22 @@ snowflake_timebound_both(Node *one, Node *other)
 Node *
 snowflake_timebound_between(const SnowflakeTimeContext *context, Node *time)
 {
-	return snowflake_timebound_both(snowflake_timebound_lower(context, time, false),
-									snowflake_timebound_upper(context, time, true));
+	return snowflake_timebound_both(snowflake_timebound_time(context, false, time, false),
+									snowflake_timebound_time(context, true, time, true));
 }
 
-/*
- * A call of snowflake_period_start(), _end() or _is_exact(), or NULL.  It is a constant if the
- * value and the zone are constants.
- */
+/* A call of snowflake_period_start(), _end() or _is_exact(), a constant if possible; or NULL. */
 static Node *
 make_period(const SnowflakeTimeContext *context, const char *name, Oid type, Node *time,
 			const char *unit)
 {
-	Node	   *zone = context->time.zone;
-	Oid			function = snowflake_timeexpr_function(&context->time.decoded, name,
-													   ANYELEMENTOID, TEXTOID,
-													   zone != NULL ? TEXTOID : InvalidOid);
-	List	   *args;
+	List	   *args = lappend(list_make1(copyObject(time)), snowflake_timeexpr_text(unit));
 
-	if (!OidIsValid(function))
-		return NULL;
-	args = list_make1(copyObject(time));
-	args = lappend(args, snowflake_timeexpr_text(unit));
-	if (zone != NULL)
-		args = lappend(args, copyObject(zone));
+	if (context->time.zone != NULL)
+		args = lappend(args, copyObject(context->time.zone));
 	return eval_const_expressions(context->root,
-								  (Node *) makeFuncExpr(function, type, args, InvalidOid,
-														DEFAULT_COLLATION_OID,
-														COERCE_EXPLICIT_CALL));
+								  snowflake_timeexpr_call(context->time.decoded_by, name,
+														  ANYELEMENTOID, type, args));
 }
 
 /* The start of a year as a timestamp, or NULL if the value is not the number of a year. */
@@ -230,9 +195,8 @@ make_year(Node *value)
 }
 
 /*
- * Can the time, which is not a plain instant, be compared with a value of the given type
- * here?  A timestamp or a date is in the session's time zone, so an instant must have
- * been truncated in that zone.
+ * Can the time, which is not a plain instant, be compared with a value of the given type here?  A
+ * timestamp or a date is in the session's zone, so an instant must have been truncated in that.
  */
 static bool
 is_comparable(const SnowflakeTimeOfId *time, Oid type)
@@ -246,14 +210,14 @@ is_comparable(const SnowflakeTimeOfId *time, Oid type)
 static bool
 is_useful_zone(Node *zone)
 {
-	Const	   *name = (Const *) zone;
+	const char *name;
 
 	if (zone == NULL)
 		return true;
 	if (!IsA(zone, Const))
 		return snowflake_timebound_is_known_first(zone);
-	return !name->constisnull &&
-		snowflake_timeperiod_is_zone(TextDatumGetCString(name->constvalue));
+	name = snowflake_timeexpr_get_text(zone);
+	return name != NULL && snowflake_timeperiod_is_zone(name);
 }
 
 /* Is the truncated time before the value exactly when the time itself is? */
@@ -268,13 +232,13 @@ is_before_any_unit(const SnowflakeTimeOfId *time, StrategyNumber strategy, Node 
 
 /*
  * Sets *from and *to to the ends of the range that "time OP value" implies, where the time
- * is local or was truncated.  Returns false if there is none.  Sets *is_exact if it is
- * known that the range says the same as the comparison; sets *exact_if to a condition,
- * computed once, under which it does.
+ * is local or was truncated.  Returns false if there is none.  Sets *exact_if to a condition
+ * under which the range says the same as the comparison: a constant, if it is known to; NULL,
+ * if none is known.
  */
 static bool
 make_period_ends(const SnowflakeTimeContext *context, StrategyNumber strategy, Node *value,
-				 Node **from, Node **to, bool *is_exact, Node **exact_if)
+				 Node **from, Node **to, Node **exact_if)
 {
 	const SnowflakeTimeOfId *time = &context->time;
 	const char *unit = time->unit != NULL ? time->unit : "microseconds";
@@ -293,34 +257,31 @@ make_period_ends(const SnowflakeTimeContext *context, StrategyNumber strategy, N
 	*to = make_period(context, "snowflake_period_end", TIMESTAMPTZOID, value, unit);
 	exact = make_period(context, "snowflake_period_is_exact", BOOLOID, value, unit);
 
+	*exact_if = NULL;
 	if (exact != NULL && IsA(exact, Const))
 	{
-		*is_exact = !((Const *) exact)->constisnull && DatumGetBool(((Const *) exact)->constvalue);
-		if (*is_exact && strategy == BTLessStrategyNumber)
+		if (((Const *) exact)->constisnull || !DatumGetBool(((Const *) exact)->constvalue))
+			return true;
+		*exact_if = exact;
+		if (strategy == BTLessStrategyNumber)
 			*to = *from;
-		if (*is_exact && strategy == BTGreaterStrategyNumber)
+		if (strategy == BTGreaterStrategyNumber)
 			*from = *to;
-		return true;
 	}
-	*is_exact = false;
-
-	/*
-	 * the ranges of < and > have the value's own unit in them, so they are
-	 * not exact
-	 */
-	if ((strategy != BTLessStrategyNumber || strcmp(unit, SNOWFLAKE_TIMEPERIOD_NONE) == 0) &&
-		strategy != BTGreaterStrategyNumber && (time->zone == NULL || IsA(time->zone, Const)))
+	/* the ranges of < and > have the value's own unit in them, unless exact */
+	else if ((strategy != BTLessStrategyNumber || strcmp(unit, SNOWFLAKE_TIMEPERIOD_NONE) == 0) &&
+			 strategy != BTGreaterStrategyNumber && (time->zone == NULL || IsA(time->zone, Const)))
 		*exact_if = exact;
 	return true;
 }
 
 /*
  * Returns the condition on the ID that says the same as "the time OP value", or that follows
- * from it; NULL if there is none.  For "is_exact" and "exact_if", see make_period_ends().
+ * from it; NULL if there is none.  For "exact_if", see make_period_ends().
  */
 Node *
 snowflake_timebound_range(const SnowflakeTimeContext *context, StrategyNumber strategy,
-						  Node *value, bool *is_exact, Node **exact_if)
+						  Node *value, Node **exact_if)
 {
 	bool		is_instant = !context->time.is_local && context->time.unit == NULL;
 	Node	   *from = value;
@@ -328,18 +289,16 @@ snowflake_timebound_range(const SnowflakeTimeContext *context, StrategyNumber st
 	Node	   *lower = NULL;
 	Node	   *upper = NULL;
 
-	*is_exact = true;
-	*exact_if = NULL;
-	if (!is_instant &&
-		!make_period_ends(context, strategy, value, &from, &to, is_exact, exact_if))
+	*exact_if = makeBoolConst(true, false);
+	if (!is_instant && !make_period_ends(context, strategy, value, &from, &to, exact_if))
 		return NULL;
 
 	if (strategy >= BTEqualStrategyNumber)
-		lower = snowflake_timebound_lower(context, from,
-										  is_instant && strategy == BTGreaterStrategyNumber);
+		lower = snowflake_timebound_time(context, false, from,
+										 is_instant && strategy == BTGreaterStrategyNumber);
 	if (strategy <= BTEqualStrategyNumber)
-		upper = snowflake_timebound_upper(context, to,
-										  is_instant && strategy != BTLessStrategyNumber);
+		upper = snowflake_timebound_time(context, true, to,
+										 is_instant && strategy != BTLessStrategyNumber);
 	if (strategy != BTEqualStrategyNumber)
 		return lower != NULL ? lower : upper;
 	return snowflake_timebound_is_known_first(value) ? snowflake_timebound_both(lower, upper) : NULL;

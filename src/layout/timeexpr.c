@@ -66,6 +66,13 @@ snowflake_timeexpr_opfamily(void)
 	return opfamily;
 }
 
+/* Is that one of the families? */
+bool
+snowflake_timeexpr_is_among(List *opfamilies)
+{
+	return list_member_oid(opfamilies, snowflake_timeexpr_opfamily());
+}
+
 /* Returns an expression without relabelling, which does not change a time. */
 Node *
 snowflake_timeexpr_strip(Node *node)
@@ -123,10 +130,9 @@ server_layout_text(void)
 static bool
 is_server_layout(Node *layout)
 {
-	Const	   *name = (Const *) layout;
+	const char *text = snowflake_timeexpr_get_text(layout);
 
-	return snowflake_layout_is_fixed && IsA(layout, Const) && !name->constisnull &&
-		strcmp(TextDatumGetCString(name->constvalue), server_layout_text()) == 0;
+	return snowflake_layout_is_fixed && text != NULL && strcmp(text, server_layout_text()) == 0;
 }
 
 /*
@@ -135,44 +141,37 @@ is_server_layout(Node *layout)
  * so do the errors for a number that is not an ID and for a text that is not a layout.
  */
 static bool
-read_decoded(Node *node, SnowflakeDecodedId *decoded)
+read_decoded(Oid function, List *args, SnowflakeTimeOfId *time)
 {
-	List	   *args;
-
-	node = snowflake_timeexpr_strip(node);
-	decoded->function = get_call(node, &args);
-	if (!OidIsValid(decoded->function) || exprType(node) != TIMESTAMPTZOID ||
-		!snowflake_timeexpr_is_supported_by(decoded->function, snowflake_timestamp_support))
+	if (!snowflake_timeexpr_is_supported_by(function, snowflake_timestamp_support))
 		return false;
 
-	decoded->id = linitial(args);
-	decoded->layout = list_length(args) > 1 ? lsecond(args) : NULL;
-	if (decoded->layout != NULL && is_server_layout(decoded->layout))
-		decoded->layout = NULL;
-	if (!contain_var_clause(decoded->id) || snowflake_timeexpr_must_be_evaluated_once(decoded->id) ||
-		(decoded->layout != NULL && !snowflake_timebound_is_known_first(decoded->layout)))
+	memset(time, 0, sizeof(*time));
+	time->decoded_by = function;
+	time->id = linitial(args);
+	if (list_length(args) > 1 && !is_server_layout(lsecond(args)))
+		time->layout = lsecond(args);
+	if (!contain_var_clause(time->id) || snowflake_timeexpr_must_be_evaluated_once(time->id) ||
+		(time->layout != NULL && !snowflake_timebound_is_known_first(time->layout)))
 		return false;
 	/* a role must not learn from the key what it may not compute */
-	return may_execute(decoded->function);
+	return may_execute(function);
 }
 
 /* The unit of a call of date_trunc() or the like, or NULL if it is not known here. */
 static const char *
 get_unit(Node *node)
 {
-	Const	   *constant = (Const *) node;
+	const char *name = snowflake_timeexpr_get_text(node);
 
-	if (!IsA(node, Const) || constant->constisnull || constant->consttype != TEXTOID)
-		return NULL;
-	return snowflake_timeperiod_unit(TextDatumGetCString(constant->constvalue));
+	return name != NULL ? snowflake_timeperiod_unit(name) : NULL;
 }
 
 /* Is the node the time of an ID, not truncated, as an instant or as a local time? */
-static bool
-read_plain_time(Node *node, bool is_local, SnowflakeTimeOfId *time)
+bool
+snowflake_timeexpr_read_plain(Node *node, bool is_local, SnowflakeTimeOfId *time)
 {
-	return snowflake_timeexpr_read(node, time) && time->is_local == is_local &&
-		time->unit == NULL && !time->is_year;
+	return snowflake_timeexpr_read(node, time) && time->is_local == is_local && time->unit == NULL;
 }
 
 /* Are the arguments of date_trunc() a unit and the time of an ID? */
@@ -181,7 +180,7 @@ read_truncated_time(List *args, bool is_local, SnowflakeTimeOfId *time)
 {
 	const char *unit = get_unit(linitial(args));
 
-	if (unit == NULL || !read_plain_time(lsecond(args), is_local, time))
+	if (unit == NULL || !snowflake_timeexpr_read_plain(lsecond(args), is_local, time))
 		return false;
 	time->unit = unit;
 	if (list_length(args) > 2)
@@ -196,8 +195,7 @@ read_year(List *args, SnowflakeTimeOfId *time)
 	const char *unit = get_unit(linitial(args));
 
 	if (unit == NULL || strcmp(unit, "year") != 0 || !snowflake_timeexpr_read(lsecond(args), time) ||
-		time->is_year || (time->unit != NULL && strcmp(time->unit, "day") != 0) ||
-		(!time->is_local && time->unit != NULL))
+		time->is_year || (time->unit != NULL && (!time->is_local || strcmp(time->unit, "day") != 0)))
 		return false;
 	time->is_local = true;
 	time->is_year = true;
@@ -220,18 +218,14 @@ snowflake_timeexpr_read(Node *node, SnowflakeTimeOfId *time)
 			return false;
 		case F_DATE_TIMESTAMPTZ:
 		case F_DATE_TIMESTAMP:
-			if (!read_plain_time(linitial(args), function == F_DATE_TIMESTAMP, time))
-				return false;
-			time->is_local = true;
-			time->unit = "day";
-			return true;
 		case F_TIMESTAMP_TIMESTAMPTZ:
-			if (!read_plain_time(linitial(args), false, time))
+			if (!snowflake_timeexpr_read_plain(linitial(args), function == F_DATE_TIMESTAMP, time))
 				return false;
 			time->is_local = true;
+			time->unit = function == F_TIMESTAMP_TIMESTAMPTZ ? NULL : "day";
 			return true;
 		case F_TIMEZONE_TEXT_TIMESTAMPTZ:
-			if (!read_plain_time(lsecond(args), false, time))
+			if (!snowflake_timeexpr_read_plain(lsecond(args), false, time))
 				return false;
 			time->is_local = true;
 			time->zone = linitial(args);
@@ -248,46 +242,34 @@ snowflake_timeexpr_read(Node *node, SnowflakeTimeOfId *time)
 		case F_DATE_PART_TEXT_TIMESTAMP:
 			return read_year(args, time);
 		default:
-			memset(time, 0, sizeof(*time));
-			return read_decoded(node, &time->decoded);
+			return exprType(node) == TIMESTAMPTZOID && read_decoded(function, args, time);
 	}
 }
 
-/* Is the node the time of an ID as it was decoded, an instant? */
-bool
-snowflake_timeexpr_read_instant(Node *node, SnowflakeTimeOfId *time)
-{
-	return read_plain_time(node, false, time);
-}
-
 /*
- * Does the expression ascend with an ID, though not strictly, whatever the session's
- * time zone is?  The time of the ID does, and so do local and truncated times in
+ * Returns the ID with which the expression ascends, though not strictly, whatever the session's
+ * time zone is; or NULL.  The time of an ID ascends, and so do local and truncated times in
  * UTC, where clocks are never set.
  */
-bool
-snowflake_timeexpr_ascends(Node *node, SnowflakeDecodedId *decoded)
+Node *
+snowflake_timeexpr_ascends_with(Node *node)
 {
 	SnowflakeTimeOfId time;
-	Const	   *zone;
+	const char *zone;
 
 	if (!snowflake_timeexpr_read(node, &time) || time.is_year)
-		return false;
-	*decoded = time.decoded;
+		return NULL;
 	if (!time.is_local && time.unit == NULL)
-		return true;
-	zone = (Const *) time.zone;
-	return zone != NULL && IsA(zone, Const) && !zone->constisnull &&
-		pg_strcasecmp(TextDatumGetCString(zone->constvalue), "UTC") == 0;
+		return time.id;
+	zone = time.zone != NULL ? snowflake_timeexpr_get_text(time.zone) : NULL;
+	return zone != NULL && pg_strcasecmp(zone, "UTC") == 0 ? time.id : NULL;
 }
 
 /*
- * May a value that depends on the server's layout be computed during planning?
- *
- * Such a value may go into a plan: the layout of a preloaded library changes with a
- * restart only, which no plan survives.  But it is not immutable, and an expression
- * that is simplified without a query is one to be stored, such as the predicate of an
- * index, or to be compared with a stored one.
+ * May a value that depends on the server's layout be computed during planning?  It may go into
+ * a plan: the layout of a preloaded library changes with a restart only.  But an expression
+ * that is simplified without a query is stored, such as the predicate of an index, or compared
+ * with a stored one.
  */
 bool
 snowflake_timeexpr_may_fold(const PlannerInfo *root)
@@ -296,24 +278,26 @@ snowflake_timeexpr_may_fold(const PlannerInfo *root)
 }
 
 /*
- * Returns a function of this extension, or InvalidOid if the user may not call it.
- * The types of its arguments end with the first InvalidOid.
+ * Returns a call of a function of this extension, or NULL if the user may not call it.  "first"
+ * is the declared type of its first argument; all others are texts.
  *
  * It is looked up in the schema of the decoding function, which belongs to the
  * same extension: no other role can have created one of this name there.
  */
-Oid
-snowflake_timeexpr_function(const SnowflakeDecodedId *decoded, const char *name,
-							Oid first, Oid second, Oid third)
+Node *
+snowflake_timeexpr_call(Oid decoded_by, const char *name, Oid first, Oid result, List *args)
 {
-	Oid			types[] = {first, second, third};
-	int			n = OidIsValid(third) ? 3 : OidIsValid(second) ? 2 : 1;
+	Oid			types[] = {first, TEXTOID, TEXTOID};
+	oidvector  *declared = buildoidvector(types, list_length(args));
 	Oid			function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-										   CStringGetDatum(name),
-										   PointerGetDatum(buildoidvector(types, n)),
-										   ObjectIdGetDatum(get_func_namespace(decoded->function)));
+										   CStringGetDatum(name), PointerGetDatum(declared),
+										   ObjectIdGetDatum(get_func_namespace(decoded_by)));
 
-	return OidIsValid(function) && may_execute(function) ? function : InvalidOid;
+	if (!OidIsValid(function) || !may_execute(function))
+		return NULL;
+	return (Node *) makeFuncExpr(function, result, args, InvalidOid,
+								 list_length(args) > 1 ? DEFAULT_COLLATION_OID : InvalidOid,
+								 COERCE_EXPLICIT_CALL);
 }
 
 /* A text, as a constant. */
@@ -324,6 +308,16 @@ snowflake_timeexpr_text(const char *text)
 							  CStringGetTextDatum(text), false, false);
 }
 
+/* Returns a constant text, or NULL if the node is not one. */
+const char *
+snowflake_timeexpr_get_text(Node *node)
+{
+	Const	   *constant = (Const *) node;
+
+	return IsA(node, Const) && constant->consttype == TEXTOID && !constant->constisnull ?
+		TextDatumGetCString(constant->constvalue) : NULL;
+}
+
 /*
  * Returns a call that decodes with the server's layout as decoding with that layout as an
  * argument, which is immutable.  NULL if the user may not call both functions.
@@ -331,19 +325,13 @@ snowflake_timeexpr_text(const char *text)
 static Node *
 make_immutable(FuncExpr *call)
 {
-	SnowflakeDecodedId decoded = {.function = call->funcid};
-	Oid			function = snowflake_timeexpr_function(&decoded, "snowflake_timestamp", INT8OID,
-													   TEXTOID, InvalidOid);
-	Node	   *id = linitial(call->args);
-	List	   *arguments;
+	Node	   *id = applyRelabelType(linitial(call->args), INT8OID, -1, InvalidOid,
+									  COERCE_IMPLICIT_CAST, -1, false);
 
-	if (!OidIsValid(function) || !may_execute(call->funcid))
+	if (!may_execute(call->funcid))
 		return NULL;
-	id = applyRelabelType(id, INT8OID, -1, InvalidOid, COERCE_IMPLICIT_CAST, -1, false);
-	arguments = list_make1(id);
-	arguments = lappend(arguments, snowflake_timeexpr_text(server_layout_text()));
-	return (Node *) makeFuncExpr(function, call->funcresulttype, arguments, InvalidOid,
-								 DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
+	return snowflake_timeexpr_call(call->funcid, "snowflake_timestamp", INT8OID, TIMESTAMPTZOID,
+								   lappend(list_make1(id), snowflake_timeexpr_text(server_layout_text())));
 }
 
 /* Does the expression contain min() or max() of times? */
@@ -362,10 +350,8 @@ has_first_or_last(Node *node, void *context)
 }
 
 /*
- * Simplify the decoding itself.
- *
- * The time of a constant ID of the server's layout is a constant.  A number that is
- * not such an ID is left alone, and raises its error when it is decoded.
+ * Simplify the decoding itself.  The time of a constant ID of the server's layout is a
+ * constant; a number that is not such an ID raises its error when it is decoded.
  *
  * In a query for the first or the last of all times, decoding becomes immutable: core takes
  * min() and max() from an index only for such an expression.
@@ -401,6 +387,6 @@ snowflake_timestamp_support(PG_FUNCTION_ARGS)
 	value = DatumGetInt64(id->constvalue);
 	if (value < 0 || value > layout->max_id)
 		PG_RETURN_POINTER(NULL);
-	value = snowflake_layout_tick_start(layout, snowflake_layout_get_tick(layout, value));
-	PG_RETURN_POINTER(snowflake_timebound_number(TIMESTAMPTZOID, value));
+	PG_RETURN_POINTER(snowflake_timebound_number(TIMESTAMPTZOID,
+												 snowflake_layout_get_time(layout, value)));
 }

@@ -3,23 +3,16 @@
  * timefilter.c
  *	  Filters on the time of an ID, answered by the key.
  *
- * Decoding returns a plain timestamptz: snowflake_timestamp(), the operator @@ and the cast
- * of a snowflake.  A query compares the time, with core's operators; but the index is on
- * the ID.  timehook.c hands each filter of a query to this file, which says the same of the
- * ID:
+ * A query compares times, with core's operators; but the index is on the ID.  timehook.c hands
+ * each filter of a query to this file, which says the same of the ID:
  *
  *	 1. The four comparisons, equality, IN, BETWEEN and containment in a range have an
  *		equivalent, which takes the place of the condition:
  *
- *			@@ id <  time	id::bigint <= snowflake_before(time)
- *			@@ id <= time	id::bigint <= snowflake_until(time)
- *			@@ id >  time	id::bigint >  snowflake_until(time)
- *			@@ id >= time	id::bigint >  snowflake_before(time)
- *			@@ id =  time	the second and the fourth
+ *			@@ id OP time	a bound of the ID (see timerange.c)
+ *			@@ id =  time	two bounds, those of >= and <=
+ *			@@ id <@ range	the same, with the range in place of the time
  *			@@ id IN (...)	one equality for each
- *			@@ id <@ range	the second and the fourth, with the range in place of the time
- *
- *		(timerange.c explains why.)
  *
  *	 2. Other conditions imply a range, which is added; the condition stays:
  *
@@ -60,7 +53,6 @@
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/multirangetypes.h"
@@ -69,20 +61,8 @@
 #include "base/compat.h"
 #include "layout/planner.h"
 
-/*
- * The times of a list of up to this length are looked up one by one; those of a longer one, as a
- * range
- */
+/* The times of a longer list are looked up as a range, not one by one. */
 #define MAX_ALTERNATIVES	100
-
-/* Is the ID one of the table in question? */
-static bool
-is_of_table(const SnowflakeTimeContext *context)
-{
-	return context->relid == 0 ||
-		bms_equal(pull_varnos(context->root, context->time.decoded.id),
-				  bms_make_singleton(context->relid));
-}
 
 /*
  * Is the node the time of an ID of the table in question, or derived from it?  Sets
@@ -91,14 +71,16 @@ is_of_table(const SnowflakeTimeContext *context)
 static bool
 is_time(SnowflakeTimeContext *context, Node *node)
 {
-	return snowflake_timeexpr_read(node, &context->time) && is_of_table(context);
+	return snowflake_timeexpr_read(node, &context->time) &&
+		(context->relid == 0 || bms_equal(pull_varnos(context->root, context->time.id),
+										  bms_make_singleton(context->relid)));
 }
 
 /* The same, but only for an instant, as it was decoded. */
 static bool
 is_instant(SnowflakeTimeContext *context, Node *node)
 {
-	return snowflake_timeexpr_read_instant(node, &context->time) && is_of_table(context);
+	return is_time(context, node) && !context->time.is_local && context->time.unit == NULL;
 }
 
 /* Does the value not depend on the row of the ID? */
@@ -106,36 +88,37 @@ static bool
 is_independent(const SnowflakeTimeContext *context, Node *value)
 {
 	return !bms_overlap(pull_varnos(context->root, value),
-						pull_varnos(context->root, context->time.decoded.id));
+						pull_varnos(context->root, context->time.id));
+}
+
+/* Returns a call of snowflake_filter(), or the condition itself if the user may not call that. */
+Node *
+snowflake_timefilter_wrap(Oid decoded_by, Node *condition)
+{
+	Node	   *call = snowflake_timeexpr_call(decoded_by, "snowflake_filter", BOOLOID, BOOLOID,
+											   list_make1(condition));
+
+	return call != NULL ? call : condition;
 }
 
 /*
- * Returns "range AND condition", where the condition implies the range, or just the
- * condition if the range is NULL.  If "exact_if" is given, which implies the condition
- * together with the range, it is tested first: the planner assumes it to be true of every
- * row as well.
+ * Returns "range AND condition", where the condition implies the range, or the condition if
+ * that is NULL.  "exact_if" is NULL or, together with the range, implies the condition: it is
+ * tested first, or the range is enough if it is a constant.
  */
 static Node *
 make_implied(const SnowflakeTimeContext *context, Node *range, Node *exact_if, Node *condition)
 {
-	Oid			function;
-
 	if (range == NULL)
 		return condition;
-	if (exact_if != NULL)
-		return snowflake_timebound_both(range, (Node *) make_orclause(list_make2(exact_if, condition)));
-	function = snowflake_timeexpr_function(&context->time.decoded, "snowflake_filter",
-										   BOOLOID, InvalidOid, InvalidOid);
-	if (OidIsValid(function))
-		condition = (Node *) makeFuncExpr(function, BOOLOID, list_make1(condition), InvalidOid,
-										  InvalidOid, COERCE_EXPLICIT_CALL);
-	return snowflake_timebound_both(range, condition);
+	if (exact_if != NULL && IsA(exact_if, Const))
+		return range;
+	return snowflake_timebound_both(range, exact_if == NULL ?
+									snowflake_timefilter_wrap(context->time.decoded_by, condition) :
+									(Node *) make_orclause(list_make2(exact_if, condition)));
 }
 
-/*
- * Returns the operator's strategy for the times that are compared, or 0 if it does not compare
- * them.
- */
+/* The operator's strategy for the times that are compared; 0: it does not compare them. */
 static StrategyNumber
 get_strategy(const SnowflakeTimeContext *context, Oid opno, Node *value)
 {
@@ -154,7 +137,6 @@ simplify_comparison(SnowflakeTimeContext *context, OpExpr *condition)
 	SnowflakeTimeOfId other;
 	StrategyNumber strategy;
 	Node	   *range;
-	bool		is_exact;
 	Node	   *exact_if;
 
 	if (is_time(context, left))
@@ -172,19 +154,41 @@ simplify_comparison(SnowflakeTimeContext *context, OpExpr *condition)
 	/* a comparison of the times of two IDs has no bound that is known first */
 	if (strategy == 0 || !is_independent(context, value) || snowflake_timeexpr_read(value, &other))
 		return (Node *) condition;
-	range = snowflake_timebound_range(context, strategy, value, &is_exact, &exact_if);
-	if (is_exact && range != NULL)
-		return range;
+	range = snowflake_timebound_range(context, strategy, value, &exact_if);
 	return make_implied(context, range, exact_if, (Node *) condition);
 }
 
-/* Returns "any of these conditions", or NULL if there is none. */
+/*
+ * "the ID's time is one of these values, or in one of these ranges", in place of the condition.
+ * "all" is the whole of them, for use if they are not known, or too many (NIL).
+ */
 static Node *
-make_any(List *conditions)
+make_any(const SnowflakeTimeContext *context, List *values, Node *all, Node *condition)
 {
-	if (conditions == NIL)
-		return NULL;
-	return list_length(conditions) == 1 ? linitial(conditions) : (Node *) make_orclause(conditions);
+	List	   *ranges = NIL;
+	bool		all_exact = true;
+	Node	   *range;
+	ListCell   *lc;
+
+	if (values == NIL)
+		return make_implied(context, snowflake_timebound_between(context, all), NULL, condition);
+	foreach(lc, values)
+	{
+		Node	   *exact_if;
+
+		/* NULL is equal to nothing */
+		if (IsA(lfirst(lc), Const) && ((Const *) lfirst(lc))->constisnull)
+			continue;
+		range = snowflake_timebound_range(context, BTEqualStrategyNumber, lfirst(lc), &exact_if);
+		if (range == NULL)
+			return condition;
+		all_exact &= exact_if != NULL && IsA(exact_if, Const);
+		ranges = lappend(ranges, range);
+	}
+	if (ranges == NIL)
+		return condition;
+	range = list_length(ranges) == 1 ? linitial(ranges) : (Node *) make_orclause(ranges);
+	return all_exact ? range : make_implied(context, range, NULL, condition);
 }
 
 /* The elements of an array, if they are few and known; otherwise NIL. */
@@ -224,42 +228,17 @@ simplify_any(SnowflakeTimeContext *context, ScalarArrayOpExpr *condition)
 {
 	Node	   *array = lsecond(condition->args);
 	List	   *elements;
-	List	   *ranges = NIL;
-	ListCell   *lc;
-	bool		all_exact = true;
 
 	if (!condition->useOr || !is_time(context, linitial(condition->args)) ||
 		get_strategy(context, condition->opno, linitial(condition->args)) != BTEqualStrategyNumber ||
 		!snowflake_timebound_is_known_first(array))
 		return (Node *) condition;
-
 	elements = get_elements(array);
-	if (elements == NIL)
-	{
-		if (context->time.is_local || context->time.unit != NULL ||
-			getBaseType(exprType(array)) != TIMESTAMPTZARRAYOID)
-			return (Node *) condition;
-		return make_implied(context, snowflake_timebound_between(context, array), NULL, (Node *) condition);
-	}
-	foreach(lc, elements)
-	{
-		Node	   *element = lfirst(lc);
-		Node	   *range;
-		bool		is_exact;
-		Node	   *exact_if;
-
-		/* NULL is equal to nothing */
-		if (IsA(element, Const) && ((Const *) element)->constisnull)
-			continue;
-		range = snowflake_timebound_range(context, BTEqualStrategyNumber, element, &is_exact, &exact_if);
-		if (range == NULL)
-			return (Node *) condition;
-		all_exact &= is_exact;
-		ranges = lappend(ranges, range);
-	}
-	if (all_exact && ranges != NIL)
-		return make_any(ranges);
-	return make_implied(context, make_any(ranges), NULL, (Node *) condition);
+	if (elements == NIL &&
+		(context->time.is_local || context->time.unit != NULL ||
+		 getBaseType(exprType(array)) != TIMESTAMPTZARRAYOID))
+		return (Node *) condition;
+	return make_any(context, elements, array, (Node *) condition);
 }
 
 /* The ranges of a multirange, if they are few and known; otherwise NIL. */
@@ -275,9 +254,9 @@ get_ranges(Node *multirange)
 	value = DatumGetMultirangeTypeP(((Const *) multirange)->constvalue);
 	if (value->rangeCount > MAX_ALTERNATIVES)
 		return NIL;
-	type = lookup_type_cache(MultirangeTypeGetOid(value), TYPECACHE_MULTIRANGE_INFO)->rngtype;
+	type = lookup_type_cache(TSTZRANGEOID, TYPECACHE_RANGE_INFO);
 	for (uint32 i = 0; i < value->rangeCount; i++)
-		ranges = lappend(ranges, makeConst(type->type_id, -1, InvalidOid, -1,
+		ranges = lappend(ranges, makeConst(TSTZRANGEOID, -1, InvalidOid, -1,
 										   RangeTypePGetDatum(multirange_get_range(type, value, i)),
 										   false, false));
 	return ranges;
@@ -308,24 +287,20 @@ make_half_range(FuncExpr *range, int n)
 static bool
 is_bounds(Node *node)
 {
-	Const	   *constant = (Const *) node;
-	char	   *bounds;
+	const char *bounds = snowflake_timeexpr_get_text(node);
 
-	if (!IsA(node, Const) || constant->constisnull)
-		return false;
-	bounds = TextDatumGetCString(constant->constvalue);
-	return strlen(bounds) == 2 && strchr("[(", bounds[0]) != NULL && strchr("])", bounds[1]) != NULL;
+	return bounds != NULL && strlen(bounds) == 2 &&
+		strchr("[(", bounds[0]) != NULL && strchr("])", bounds[1]) != NULL;
 }
 
 /*
  * "the ID's time is in this range", or NULL.
  *
- * A range of two times of another row cannot be made where these are in the wrong order.
- * Making it is an error, which core raises for rows that meet all other conditions; as the
- * bound of an index scan, it would be made for other rows as well.  So each of its times gets a
- * range of its own, without another bound, which can always be made; if the two are in the
- * wrong order, nothing is in both.  Other ways to make a range are left to core, except for a
- * column or a parameter, whose range has been made already.
+ * To make a range of two times in the wrong order is an error.  If they are of another row, core
+ * raises it only if that row meets all other conditions; as the bound of an index scan, the
+ * range would be made for other rows as well.  So each time gets a half-open range of its own,
+ * which can always be made; if the order is wrong, nothing is in both.  The range of a column
+ * or a parameter has been made already; other ways to make one are left to core.
  */
 static Node *
 make_in_range(const SnowflakeTimeContext *context, Node *range)
@@ -338,8 +313,8 @@ make_in_range(const SnowflakeTimeContext *context, Node *range)
 								 (call->funcid != F_TSTZRANGE_TIMESTAMPTZ_TIMESTAMPTZ_TEXT ||
 								  !is_bounds(lthird(call->args)))))
 		return NULL;
-	return snowflake_timebound_both(snowflake_timebound_lower(context, make_half_range(call, 1), false),
-									snowflake_timebound_upper(context, make_half_range(call, 0), true));
+	return snowflake_timebound_both(snowflake_timebound_time(context, false, make_half_range(call, 1), false),
+									snowflake_timebound_time(context, true, make_half_range(call, 0), true));
 }
 
 /* "time <@ range" and "range @> time", of a tstzrange or tstzmultirange */
@@ -349,76 +324,52 @@ simplify_containment(SnowflakeTimeContext *context, OpExpr *condition)
 	Node	   *time = linitial(condition->args);
 	Node	   *range = lsecond(condition->args);
 	List	   *ranges;
-	List	   *conditions = NIL;
-	ListCell   *lc;
-	Node	   *simplified;
+	Oid			type;
 
 	if (condition->opno == OID_RANGE_CONTAINS_ELEM_OP ||
 		condition->opno == OID_MULTIRANGE_CONTAINS_ELEM_OP)
 	{
-		Node	   *swap = time;
-
-		time = range;
-		range = swap;
+		range = time;
+		time = lsecond(condition->args);
 	}
 	if (!is_instant(context, time) || !is_independent(context, range) ||
 		snowflake_timeexpr_must_be_evaluated_once(range))
 		return (Node *) condition;
 
-	switch (getBaseType(exprType(range)))
+	type = getBaseType(exprType(range));
+	if (type == TSTZRANGEOID)
 	{
-		case TSTZRANGEOID:
-			simplified = make_in_range(context, range);
-			return simplified != NULL ? simplified : (Node *) condition;
-		case TSTZMULTIRANGEOID:
-			break;
-		default:
-			return (Node *) condition;
-	}
+		Node	   *simplified = make_in_range(context, range);
 
+		return simplified != NULL ? simplified : (Node *) condition;
+	}
+	if (type != TSTZMULTIRANGEOID)
+		return (Node *) condition;
 	ranges = get_ranges(range);
-	if (ranges == NIL)
-		return depends_on_row(range, NULL) && !IsA(range, Param) ? (Node *) condition :
-			make_implied(context, snowflake_timebound_between(context, range), NULL, (Node *) condition);
-	foreach(lc, ranges)
-	{
-		simplified = snowflake_timebound_between(context, lfirst(lc));
-		if (simplified == NULL)
-			return (Node *) condition;
-		conditions = lappend(conditions, simplified);
-	}
-	return make_any(conditions);
-}
-
-/* Sets *number, if the node is a constant of one of the types that an ID is compared with. */
-static bool
-get_number(Node *node, int64 *number)
-{
-	Const	   *constant = (Const *) node;
-
-	if (!IsA(node, Const) || constant->constisnull ||
-		(constant->consttype != INT8OID && constant->consttype != INT4OID))
-		return false;
-	*number = constant->consttype == INT8OID ? DatumGetInt64(constant->constvalue) :
-		DatumGetInt32(constant->constvalue);
-	return true;
+	if (ranges == NIL && depends_on_row(range, NULL) && !IsA(range, Param))
+		return (Node *) condition;
+	return make_any(context, ranges, range, (Node *) condition);
 }
 
 /*
- * Returns "(time, id) OP (value, other)", where the time is that of the ID, as one bound of the
- * ID, or NULL if not both values are known.  The lesser IDs are those before the value and,
- * among those that have its time, those below the other.
+ * Returns "(time of id, id) OP (value, other)" as one bound of the ID, or NULL if not both values
+ * are known.  The lesser IDs are those before the value and, of its time, those below the other.
  */
 static Node *
 make_known_pair(const SnowflakeTimeContext *context, StrategyNumber strategy, Node *value, Node *other)
 {
+	Const	   *number = (Const *) other;
 	int64		before,
 				until,
 				id;
 
 	if (!snowflake_timebound_constant(context, value, false, &before) ||
-		!snowflake_timebound_constant(context, value, true, &until) || !get_number(other, &id))
+		!snowflake_timebound_constant(context, value, true, &until) ||
+		!IsA(other, Const) || number->constisnull ||
+		(number->consttype != INT8OID && number->consttype != INT4OID))
 		return NULL;
+	id = number->consttype == INT8OID ? DatumGetInt64(number->constvalue) :
+		DatumGetInt32(number->constvalue);
 	if (strategy == BTLessStrategyNumber || strategy == BTGreaterEqualStrategyNumber)
 		id = Max(id, 0) - 1;
 	return snowflake_timebound_compare(context, strategy < BTEqualStrategyNumber,
@@ -426,17 +377,16 @@ make_known_pair(const SnowflakeTimeContext *context, StrategyNumber strategy, No
 }
 
 /*
- * The same where they are not known: the time alone decides, or the ID does, which is compared
- * with the given operator.  It is for use beside the range of the time.
+ * The same where they are not known, for use beside the range of the time: the time alone
+ * decides, or the ID does, by the given operator.
  */
 static Node *
 make_pair_condition(const SnowflakeTimeContext *context, bool is_less, Node *value, Oid opno, Node *other)
 {
 	OpExpr	   *by_id = (OpExpr *) make_opclause(opno, BOOLOID, false,
-												 (Expr *) copyObject(context->time.decoded.id),
+												 (Expr *) copyObject(context->time.id),
 												 (Expr *) copyObject(other), InvalidOid, InvalidOid);
-	Node	   *by_time = is_less ? snowflake_timebound_upper(context, value, false) :
-	snowflake_timebound_lower(context, value, true);
+	Node	   *by_time = snowflake_timebound_time(context, is_less, value, !is_less);
 
 	set_opfuncid(by_id);
 	return by_time == NULL ? NULL : (Node *) make_orclause(list_make2(by_time, by_id));
@@ -464,7 +414,7 @@ simplify_row_comparison(SnowflakeTimeContext *context, RowCompareExpr *condition
 	is_less = strategy < BTEqualStrategyNumber;
 	if (list_length(condition->largs) == 2 && value == linitial(condition->rargs) &&
 		equal(snowflake_timeexpr_strip(lsecond(condition->largs)),
-			  snowflake_timeexpr_strip(context->time.decoded.id)) &&
+			  snowflake_timeexpr_strip(context->time.id)) &&
 		list_nth_oid(condition->opfamilies, 1) == INTEGER_BTREE_FAM_OID)
 	{
 		Node	   *known = make_known_pair(context, strategy, value, lsecond(condition->rargs));
@@ -474,8 +424,7 @@ simplify_row_comparison(SnowflakeTimeContext *context, RowCompareExpr *condition
 		rest = make_pair_condition(context, is_less, value, lsecond_oid(condition->opnos),
 								   lsecond(condition->rargs));
 	}
-	return make_implied(context, is_less ? snowflake_timebound_upper(context, value, true) :
-						snowflake_timebound_lower(context, value, false), NULL,
+	return make_implied(context, snowflake_timebound_time(context, is_less, value, is_less), NULL,
 						rest != NULL ? rest : (Node *) condition);
 }
 
@@ -488,22 +437,20 @@ simplify_null_test(SnowflakeTimeContext *context, NullTest *condition)
 
 	if (condition->argisrow || !is_instant(context, (Node *) condition->arg))
 		return (Node *) condition;
-	layout = context->time.decoded.layout;
-	if (layout != NULL && (!IsA(layout, Const) || ((Const *) layout)->constisnull))
+	layout = context->time.layout;
+	if (layout != NULL && snowflake_timeexpr_get_text(layout) == NULL)
 		return (Node *) condition;
 	simplified = copyObject(condition);
-	simplified->arg = (Expr *) copyObject(context->time.decoded.id);
+	simplified->arg = (Expr *) copyObject(context->time.id);
 	return (Node *) simplified;
 }
 
 /*
  * Returns a condition with comparisons of IDs in place of what it says of their times, or
  * the condition itself if it says nothing of them.  The IDs are those of the table relid,
- * or of any table if that is 0.  If something has changed, *decoded_by is set to the
- * decoding function.
- *
- * The condition must be a filter, or a part of one, and core must have simplified it,
- * its subqueries included.  The result may share parts with it.
+ * or of any table if that is 0.  Sets *decoded_by to the decoding function if it changes
+ * something.  The condition must be a filter or a part of one, simplified by core, with its
+ * subqueries.  The result may share parts with it.
  */
 Node *
 snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition, Oid *decoded_by)
@@ -529,9 +476,7 @@ snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition, O
 			else
 				args = lappend(args, arg);
 		}
-		if (!changed)
-			return condition;
-		return (Node *) makeBoolExpr(((BoolExpr *) condition)->boolop, args, -1);
+		return changed ? (Node *) makeBoolExpr(((BoolExpr *) condition)->boolop, args, -1) : condition;
 	}
 
 	switch (nodeTag(condition))
@@ -563,6 +508,6 @@ snowflake_timefilter_simplify(PlannerInfo *root, Index relid, Node *condition, O
 			break;
 	}
 	if (simplified != condition)
-		*decoded_by = context.time.decoded.function;
+		*decoded_by = context.time.decoded_by;
 	return simplified;
 }

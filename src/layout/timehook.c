@@ -4,10 +4,9 @@
  *	  The planner hooks of a preloaded library, through which filters and orders of times
  *	  use the key.
  *
- * The hooks for the paths of a table, and for those of a query's sorted rows, add the paths of
- * timeorder.c and timejoin.c.  The hook for filters is called for each table that the planner
- * has just looked up.  Each condition on the time of an ID is then in its final place, and
- * nothing has been concluded from it yet.  Core has
+ * The hooks for the paths of a table, and of a query's sorted rows, add the paths of timeorder.c
+ * and timejoin.c.  The hook for filters is called for each table that the planner has just
+ * looked up.  Each condition on the time of an ID is then in its final place: core has
  *
  *	- expanded views and policies, inlined functions, pulled up subqueries, and simplified
  *	  each condition: so it does not matter how a filter was written, or where;
@@ -18,39 +17,34 @@
  *
  * Core has not yet assigned a condition to a table or to a join, nor built equivalence
  * classes, pruned partitions, estimated rows or looked at indexes: all of these work
- * on the conditions that this hook leaves.  Nothing else in the query is changed.
+ * on the conditions that this hook leaves.  The hook has to respect
  *
- * The hook has to respect
- *
- *	- the place of a condition: the hook only looks at WHERE, the conditions of joins, and the
+ *	- the place of a condition: it only looks at WHERE, the conditions of joins, and the
  *	  policies of the table, where NULL has the same effect as false; and it replaces a
  *	  condition at the same security level.  The comparison of the key leaks nothing, so core
- *	  may execute it before a policy.  A condition that stays is held back as before:
- *	  snowflake_filter() leaks nothing itself, so core judges it by the condition inside;
- *	- that a condition is looked at once for each table.  It is changed only for the
- *	  table that has the ID, so it is changed once;
+ *	  may execute it before a policy.  Nor does snowflake_filter(), so core judges a condition
+ *	  that stays by itself;
+ *	- that a condition is looked at once for each table: it changes it only for the table that
+ *	  has the ID;
  *	- that core also looks up tables without a query, to build or cluster an index;
- *	- that a plan may be used again by another role.  The role's right to call a function
- *	  was checked for a call that the plan no longer has, so such a plan is for one role
- *	  only.
+ *	- that another role may use a plan again.  The role's right to call a function
+ *	  was checked for a call that the plan no longer has, so such a plan is for one role only.
  *
- * A UNION ALL view has no key: the filter is on a column of the union, for which each of its
- * tables has an expression of its own.  Core translates and simplifies the filter for each
- * table, right after it has called this hook for the table.  So the filter is wrapped twice
- * in snowflake_filter(), whose support function then simplifies the translated filter.  The
- * union itself never evaluates its filters.
+ * The filter on a UNION ALL view is on a column of the union, for which each of its tables has
+ * an expression of its own.  Core translates and simplifies the filter for each table, right
+ * after it has called this hook for the table.  So the filter is wrapped twice in
+ * snowflake_filter(), whose support function then simplifies the translated filter.  The union
+ * itself never evaluates its filters.
  *
- * snowflake_filter() exists in plans only, around a condition to which a range was added, and
- * so does snowflake_period_is_exact(), before such a condition.  They are never stored: an
- * expression to be stored is simplified without a query, and this hook is not called.  Nor are
- * they shipped to another server, since they are not immutable, but for
+ * snowflake_filter() and snowflake_period_is_exact() exist in plans only.  They are never
+ * stored: an expression to be stored is simplified without a query, and this hook is not called.
+ * Nor are they shipped to another server, since they are not immutable, but for
  * snowflake_period_is_exact() of a given zone, where postgres_fdw is told that it may.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "catalog/pg_type_d.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "nodes/pathnodes.h"
@@ -70,10 +64,7 @@ static table_lookup_hook_type previous_lookup_hook;
 static set_rel_pathlist_hook_type previous_pathlist_hook;
 static create_upper_paths_hook_type previous_upper_paths_hook;
 
-/*
- * Simplify the conditions on IDs of the table in a list of conditions that all have to hold.
- * Returns the same list if nothing has changed.
- */
+/* Simplify a list of conditions that all have to hold; the same list, if nothing changes. */
 static List *
 simplify_conditions(PlannerInfo *root, Index relid, List *conditions)
 {
@@ -121,7 +112,6 @@ simplify_from(PlannerInfo *root, Index relid, Node *node)
 	}
 }
 
-/* Is the node a call of snowflake_filter()? */
 static bool
 is_filter(Node *node)
 {
@@ -129,9 +119,7 @@ is_filter(Node *node)
 		snowflake_timeexpr_is_supported_by(((FuncExpr *) node)->funcid, snowflake_filter_support);
 }
 
-/*
- * Wrap the filters on a union that say something of the child's key, so that core simplifies them.
- */
+/* Wrap the filters on a union that say something of the child's key. */
 static void
 mark_filters(PlannerInfo *root, RelOptInfo *unioned, AppendRelInfo *child)
 {
@@ -141,38 +129,26 @@ mark_filters(PlannerInfo *root, RelOptInfo *unioned, AppendRelInfo *child)
 	{
 		RestrictInfo *rinfo = lfirst(lc);
 		Node	   *translated;
-		SnowflakeDecodedId decoded;
-		Oid			function;
+		Oid			decoded_by;
 
 		if (is_filter((Node *) rinfo->clause))
 			continue;
 		translated = adjust_appendrel_attrs(root, (Node *) rinfo->clause, 1, &child);
-		if (snowflake_timefilter_simplify(root, 0, translated, &decoded.function) == translated)
-			continue;
-		function = snowflake_timeexpr_function(&decoded, "snowflake_filter", BOOLOID, InvalidOid,
-											   InvalidOid);
-		if (!OidIsValid(function))
+		if (snowflake_timefilter_simplify(root, 0, translated, &decoded_by) == translated)
 			continue;
 		root->glob->dependsOnRole = true;
 		for (int n = 0; n < 2; n++)
-			rinfo->clause = (Expr *) makeFuncExpr(function, BOOLOID, list_make1(rinfo->clause),
-												  InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+			rinfo->clause = (Expr *) snowflake_timefilter_wrap(decoded_by, (Node *) rinfo->clause);
 	}
 }
 
-/* Look at a table that core has looked up. */
 static void
 look_at_table(PlannerInfo *root, RelOptInfo *rel)
 {
 	Index		relid = rel->relid;
-	RangeTblEntry *rte = root->simple_rte_array[relid];
 	ListCell   *lc;
 
-	/* there is no query */
-	if (root->parse->jointree == NULL)
-		return;
-
-	foreach(lc, rte->securityQuals)
+	foreach(lc, root->simple_rte_array[relid]->securityQuals)
 		lfirst(lc) = simplify_conditions(root, relid, lfirst(lc));
 	if (rel->reloptkind == RELOPT_BASEREL)
 		simplify_from(root, relid, (Node *) root->parse->jointree);
@@ -191,7 +167,7 @@ table_lookup(TABLE_LOOKUP_PARAMETERS)
 {
 	if (previous_lookup_hook != NULL)
 		previous_lookup_hook(TABLE_LOOKUP_ARGUMENTS);
-	if (TABLE_LOOKUP_IS_TABLE)
+	if (TABLE_LOOKUP_IS_TABLE && root->parse->jointree != NULL)
 		look_at_table(root, rel);
 }
 
@@ -226,9 +202,8 @@ snowflake_filter(PG_FUNCTION_ARGS)
 }
 
 /*
- * Simplify a filter on a union, which is wrapped twice, for one of its tables; and say
- * that a condition, or the test before one, is true of every row in the range that was
- * added beside it.
+ * Simplify a filter on a union for one of its tables; and say that a condition, or the test
+ * before one, is true of every row in the range that was added beside it.
  */
 Datum
 snowflake_filter_support(PG_FUNCTION_ARGS)
@@ -259,7 +234,6 @@ snowflake_filter_support(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(NULL);
 }
 
-/* Set the hooks. */
 void
 snowflake_timehook_init(void)
 {

@@ -5,17 +5,14 @@
  *	  the ID.
  *
  * timefilter.c makes a comparison with a column of another table one of the ID, for which
- * core finds the index.  But it leaves an equality alone, since only an equality can be
- * hashed or merged.  For equalities, this file adds the third way to join: a scan of an index
- * on the ID that is repeated for each row of the other table, in the range of that row's
- * time.
+ * core finds the index.  But it leaves an equality alone, since only that can be
+ * hashed or merged.  For equalities, this file adds the third way to join: an index scan that is
+ * repeated for each row of the other table, in the range of that row's time.  Core tests the
+ * equality as well: to core, the range is a lossy index condition.
  *
- * The equality implies the range, and core tests the equality as well: to core, the range is
- * a lossy index condition.  What timeorder.c says of added paths holds here as well.
- * Besides, core has decided
+ * What timeorder.c says of added paths holds here as well.  Besides, core has decided
  *
- *	- which equalities follow from others: this file asks core for those of an
- *	  ID's time;
+ *	- which equalities follow from others: this file asks core for those of an ID's time;
  *	- to which table a condition of an outer join may be moved.
  *
  *-------------------------------------------------------------------------
@@ -39,14 +36,10 @@
 
 /* Is the node the time of the IDs in the given column of the table? */
 static bool
-is_time_of(RelOptInfo *rel, Node *node, AttrNumber column, SnowflakeDecodedId *decoded)
+is_time_of(RelOptInfo *rel, Node *node, AttrNumber column, SnowflakeTimeOfId *time)
 {
-	SnowflakeTimeOfId time;
-
-	if (!snowflake_timeexpr_read_instant(node, &time))
-		return false;
-	*decoded = time.decoded;
-	return snowflake_indexscan_is_column(rel, time.decoded.id, column);
+	return snowflake_timeexpr_read_plain(node, false, time) &&
+		snowflake_indexscan_is_column(rel, time->id, column);
 }
 
 /* The same, of a member of an equivalence class.  For generate_implied_equalities_for_column(). */
@@ -54,17 +47,10 @@ static bool
 is_wanted(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, EquivalenceMember *member,
 		  void *column)
 {
-	SnowflakeDecodedId decoded;
+	SnowflakeTimeOfId time;
 
-	return list_member_oid(ec->ec_opfamilies, snowflake_timeexpr_opfamily()) &&
-		is_time_of(rel, (Node *) member->em_expr, *(AttrNumber *) column, &decoded);
-}
-
-/* Is the condition an equality of times?  Such an equality can be merged. */
-static bool
-is_equality(RestrictInfo *rinfo)
-{
-	return list_member_oid(rinfo->mergeopfamilies, snowflake_timeexpr_opfamily());
+	return snowflake_timeexpr_is_among(ec->ec_opfamilies) &&
+		is_time_of(rel, (Node *) member->em_expr, *(AttrNumber *) column, &time);
 }
 
 /* May there be an equality of a time of the table with a time of another table? */
@@ -75,11 +61,10 @@ may_have_equality(PlannerInfo *root, RelOptInfo *rel)
 
 	if (rel->has_eclass_joins)
 		foreach(lc, root->eq_classes)
-			if (list_member_oid(((EquivalenceClass *) lfirst(lc))->ec_opfamilies,
-								snowflake_timeexpr_opfamily()))
+			if (snowflake_timeexpr_is_among(((EquivalenceClass *) lfirst(lc))->ec_opfamilies))
 			return true;
 	foreach(lc, rel->joininfo)
-		if (is_equality(lfirst(lc)))
+		if (snowflake_timeexpr_is_among(((RestrictInfo *) lfirst(lc))->mergeopfamilies))
 		return true;
 	return false;
 }
@@ -95,7 +80,8 @@ find_equalities(PlannerInfo *root, RelOptInfo *rel, AttrNumber column)
 		equalities = generate_implied_equalities_for_column(root, rel, is_wanted, &column,
 															rel->lateral_referencers);
 	foreach(lc, rel->joininfo)
-		if (is_equality(lfirst(lc)) && join_clause_is_movable_to(lfirst(lc), rel))
+		if (snowflake_timeexpr_is_among(((RestrictInfo *) lfirst(lc))->mergeopfamilies) &&
+			join_clause_is_movable_to(lfirst(lc), rel))
 		equalities = lappend(equalities, lfirst(lc));
 	return equalities;
 }
@@ -118,17 +104,16 @@ count_rows(PlannerInfo *root, Relids outer)
 }
 
 /*
- * Returns the two conditions of the range of one time, or NIL.  Core cannot know how few IDs are
- * in it, and would expect a long scan.  So the second condition gets the selectivity of an
- * equality of the ID, in the field where core keeps one that it has computed; and for core to
- * look there, both are marked as depending on this table alone.  They are for the index only:
- * the path says which tables it depends on.
+ * Returns the two conditions of the range of one time, or NIL.  Core would expect a long scan.  So
+ * the second condition gets the selectivity of an equality of the ID, in the field where core
+ * keeps one that it has computed; for core to look there, both are marked as depending on this
+ * table alone.  They are for the index only: the path says which tables it depends on.
  */
 static List *
-make_one_time_range(PlannerInfo *root, RelOptInfo *rel, const SnowflakeDecodedId *decoded,
+make_one_time_range(PlannerInfo *root, RelOptInfo *rel, const SnowflakeTimeOfId *decoded,
 					Node *time)
 {
-	SnowflakeTimeContext context = {.root = root,.time = {.decoded = *decoded}};
+	SnowflakeTimeContext context = {.root = root,.time = *decoded};
 	List	   *range = make_ands_implicit((Expr *) snowflake_timebound_between(&context, time));
 	RestrictInfo *lower,
 			   *upper;
@@ -154,7 +139,7 @@ add_scan(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, RestrictInfo *
 {
 	OpExpr	   *condition = (OpExpr *) equality->clause;
 	AttrNumber	column = index->indexkeys[0];
-	SnowflakeDecodedId decoded;
+	SnowflakeTimeOfId decoded;
 	Node	   *time;
 	Relids		outer;
 	List	   *range;

@@ -4,19 +4,15 @@
  *	  Rows in the order of their IDs' time, by an index on the ID.
  *
  * Times ascend with IDs.  So rows in the order of a table's IDs are in the order of "@@
- * id" as well, NULLs included, and in that of "@@ id, id".  The planner cannot know this:
- * to it, an index has the order of its columns only.  So after core has made the paths of
- * a table, this file adds scans of the btree indexes whose order is that of the time,
- * because the columns before the ID are fixed or are sorted by first; and it marks these
- * scans as having that order.
+ * id" as well, NULLs included, and in that of "@@ id, id".  The planner cannot know this.  So
+ * after core has made the paths of a table, this file adds scans of the btree indexes whose
+ * order is that of the time, because the columns before the ID are fixed or are sorted by first;
+ * and it marks these scans as having that order.  It does so where the query sorts or groups
+ * by a time, or a merge join could use its order.  For a table whose partitions are ranges of the
+ * ID, it adds an Append that reads one partition after the other.
  *
- * It does so where the query sorts or groups by a time, or a merge join could use its order.
- * For a table whose partitions are ranges of the ID, it adds an Append that reads one
- * partition after the other.
- *
- * This file only adds paths, which are core's own index scans with core's costs.  A
- * path competes with all others, so it must return the same rows.  Before this,
- * core has
+ * The added paths are core's own index scans with core's costs.  A path competes with all
+ * others, so it must return the same rows.  Before this, core has
  *
  *	- proven that a table or a partition has no row to return.  Then the only path says
  *	  so, and another one would return rows (IS_DUMMY_REL);
@@ -31,11 +27,11 @@
  * Row locks, LIMIT, partitionwise joins and the choice of parallel plans come later, and go
  * by what a path says.  Foreign tables have no index here.
  *
- * If a query only sorts the rows of one partitioned table, core has by then replaced the
- * paths of that table, and with them the Append, by paths that compute what is selected.  So the
- * Append is added again, to the sorted rows.  Where core has grouped the rows before,
- * or computed windows or DISTINCT, they are no longer those of the table (IS_SIMPLE_REL); and
- * functions that return sets have made more of them.
+ * If a query only sorts the rows of one partitioned table, core has by then replaced that table's
+ * paths, and with them the Append, by paths that compute what is selected.  So the Append is
+ * added again, to the sorted rows.  Where core has grouped the rows before, or computed windows
+ * or DISTINCT, they are no longer those of the table (IS_SIMPLE_REL); and functions that
+ * return sets have made more of them.
  *
  *-------------------------------------------------------------------------
  */
@@ -57,8 +53,8 @@
 #include "layout/planner.h"
 
 /*
- * Translates an expression of a table that the query names into one of the given table,
- * which is that table, one of its partitions, or a part of that UNION ALL.
+ * Translates an expression of a table, or of a UNION ALL, into one of the given table, which is
+ * that one, a partition of it, or a part of it.
  */
 static Node *
 translate(PlannerInfo *root, RelOptInfo *rel, Node *node)
@@ -90,18 +86,13 @@ has_column(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *ec, AttrNumber 
 	{
 		EquivalenceMember *member = lfirst(lc);
 		Node	   *node;
-		SnowflakeDecodedId decoded;
 
 		if (member->em_is_child || !bms_equal(member->em_relids, relids))
 			continue;
 		node = translate(root, rel, (Node *) member->em_expr);
 		if (by_time)
-		{
-			if (!snowflake_timeexpr_ascends(node, &decoded))
-				continue;
-			node = decoded.id;
-		}
-		if (snowflake_indexscan_is_column(rel, node, column))
+			node = snowflake_timeexpr_ascends_with(node);
+		if (node != NULL && snowflake_indexscan_is_column(rel, node, column))
 			return true;
 	}
 	return false;
@@ -117,51 +108,31 @@ typedef struct Order
 } Order;
 
 /*
- * How a pathkey is met by an order, read forward or backward: by the column itself, or by
- * the time of the IDs in it.
+ * Appends to the pathkeys that are met those next ones which an order meets, read forward or
+ * backward, by the column itself or by the time of the IDs in it.  Returns true if one is met
+ * by the time: the index sorts rows of one time by their IDs next.
  */
-typedef enum Met
-{
-	NOT_MET,
-	BY_COLUMN,
-	BY_TIME
-} Met;
-
-static Met
-meets(PlannerInfo *root, RelOptInfo *rel, const Order *order, PathKey *pathkey, bool forward)
-{
-	if (PathKeyIsDescending(pathkey) != (order->descending == forward) ||
-		pathkey->pk_nulls_first != (order->nulls_first == forward))
-		return NOT_MET;
-	if (pathkey->pk_opfamily == order->opfamily &&
-		has_column(root, rel, pathkey->pk_eclass, order->column, false))
-		return BY_COLUMN;
-	if (pathkey->pk_opfamily == snowflake_timeexpr_opfamily() && order->opfamily == INTEGER_BTREE_FAM_OID &&
-		has_column(root, rel, pathkey->pk_eclass, order->column, true))
-		return BY_TIME;
-	return NOT_MET;
-}
-
-/*
- * Appends to the pathkeys that are met those next ones which an order meets.  Returns BY_TIME if
- * one of them is met by the time: the index sorts rows of one time by their IDs next.
- */
-static Met
+static bool
 add_met(PlannerInfo *root, RelOptInfo *rel, const Order *order, List *pathkeys, bool forward,
 		List **met)
 {
-	Met			all = NOT_MET;
+	bool		any_by_time = false;
 
 	for (int n = list_length(*met); n < list_length(pathkeys); n++)
 	{
-		Met			one = meets(root, rel, order, list_nth(pathkeys, n), forward);
+		PathKey    *pathkey = list_nth(pathkeys, n);
+		bool		by_time = order->opfamily == INTEGER_BTREE_FAM_OID &&
+		pathkey->pk_opfamily == snowflake_timeexpr_opfamily();
 
-		if (one == NOT_MET)
+		if (PathKeyIsDescending(pathkey) != (order->descending == forward) ||
+			pathkey->pk_nulls_first != (order->nulls_first == forward) ||
+			(!by_time && pathkey->pk_opfamily != order->opfamily) ||
+			!has_column(root, rel, pathkey->pk_eclass, order->column, by_time))
 			break;
-		*met = lappend(*met, list_nth(pathkeys, n));
-		all = Max(all, one);
+		*met = lappend(*met, pathkey);
+		any_by_time |= by_time;
 	}
-	return all;
+	return any_by_time;
 }
 
 /* Is one of the pathkeys the order of a time, whatever time that is? */
@@ -208,11 +179,11 @@ met_by_index(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *index, List *path
 	{
 		Order		order = {.column = index->indexkeys[n],.opfamily = index->sortopfamily[n],
 		.descending = index->reverse_sort[n],.nulls_first = index->nulls_first[n]};
-		Met			how = add_met(root, rel, &order, pathkeys, forward, &met);
+		int			nmet = list_length(met);
 
-		if (how == BY_TIME)
+		if (add_met(root, rel, &order, pathkeys, forward, &met))
 			return met;
-		if (how == NOT_MET && !is_fixed(root, rel, index, n))
+		if (list_length(met) == nmet && !is_fixed(root, rel, index, n))
 			break;
 	}
 	return NIL;
@@ -254,7 +225,7 @@ make_partition_scan(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	List	   *met = NIL;
 	List	   *scans = NIL;
 
-	if (!has_time(pathkeys) || rel->part_scheme == NULL || rel->boundinfo == NULL || rel->partexprs == NULL ||
+	if (!has_time(pathkeys) || !REL_HAS_ALL_PART_PROPS(rel) ||
 		rel->part_scheme->strategy != PARTITION_STRATEGY_RANGE ||
 		rel->part_scheme->partopfamily[0] != INTEGER_BTREE_FAM_OID ||
 		!partitions_are_ordered(rel->boundinfo, rel->live_parts) ||
@@ -269,7 +240,7 @@ make_partition_scan(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	/* NULL is in no range */
 	order.nulls_first = first->pk_nulls_first == forward;
 
-	if (add_met(root, rel, &order, pathkeys, forward, &met) != BY_TIME)
+	if (!add_met(root, rel, &order, pathkeys, forward, &met))
 		return NULL;
 
 	for (int n = 0; n < rel->nparts; n++)
@@ -287,10 +258,7 @@ make_partition_scan(PlannerInfo *root, RelOptInfo *rel, List *pathkeys)
 	return scans == NIL ? NULL : (Path *) create_ordered_append_path(root, rel, scans, met);
 }
 
-/*
- * Returns the equivalence classes on which a merge join could join the table in the order of
- * times.
- */
+/* The equivalence classes on which a merge join could join the table in the order of times. */
 static List *
 merged_classes(PlannerInfo *root, RelOptInfo *rel)
 {
@@ -298,15 +266,14 @@ merged_classes(PlannerInfo *root, RelOptInfo *rel)
 	ListCell   *lc;
 
 	foreach(lc, root->eq_classes)
-		if (list_member_oid(((EquivalenceClass *) lfirst(lc))->ec_opfamilies,
-							snowflake_timeexpr_opfamily()) &&
+		if (snowflake_timeexpr_is_among(((EquivalenceClass *) lfirst(lc))->ec_opfamilies) &&
 			eclass_useful_for_merging(root, lfirst(lc), rel))
 		classes = lappend(classes, lfirst(lc));
 	foreach(lc, rel->joininfo)
 	{
 		RestrictInfo *rinfo = lfirst(lc);
 
-		if (!list_member_oid(rinfo->mergeopfamilies, snowflake_timeexpr_opfamily()))
+		if (!snowflake_timeexpr_is_among(rinfo->mergeopfamilies))
 			continue;
 		update_mergeclause_eclasses(root, rinfo);
 		classes = list_append_unique_ptr(classes, rinfo->left_ec);
@@ -329,7 +296,6 @@ snowflake_timeorder_add_paths(PlannerInfo *root, RelOptInfo *rel, bool is_parent
 			add_path(rel, scan);
 		return;
 	}
-
 	if (has_time(root->query_pathkeys))
 		add_index_scans(root, rel, root->query_pathkeys);
 	foreach(lc, merged_classes(root, rel))
@@ -339,23 +305,16 @@ snowflake_timeorder_add_paths(PlannerInfo *root, RelOptInfo *rel, bool is_parent
 														  PATHKEY_ASCENDING, false)));
 }
 
-/*
- * Add the scan of partitions, one after the other, to the sorted rows of a query that reads
- * one table alone.  By then, core has replaced the paths of that table with paths that
- * compute the select list, partition by partition.
- */
+/* Add the scan of partitions to the sorted rows of a query that reads one table alone. */
 void
 snowflake_timeorder_add_sorted_path(PlannerInfo *root, UpperRelationKind stage,
 									RelOptInfo *input_rel, RelOptInfo *output_rel)
 {
 	Path	   *scan;
 
-	/*
-	 * a select list with functions that return sets is computed in several
-	 * steps
-	 */
+	/* functions that return sets are computed in several steps */
 	if (stage != UPPERREL_ORDERED || root->parse->hasTargetSRFs || !IS_SIMPLE_REL(input_rel) ||
-		IS_DUMMY_REL(input_rel) || !IS_PARTITIONED_REL(input_rel))
+		IS_DUMMY_REL(input_rel))
 		return;
 	scan = make_partition_scan(root, input_rel, root->sort_pathkeys);
 	if (scan != NULL && pathkeys_contained_in(root->sort_pathkeys, scan->pathkeys))

@@ -3,12 +3,10 @@
  * timeperiod.c
  *	  The range of the instants that have a given local or truncated time.
  *
- * A filter on "(@@ id)::date" or the like is one on local time, or on a time that
- * date_trunc() has truncated.  Either is a function of the instant that nearly ascends:
+ * Local time, and what date_trunc() returns, is a function of the instant that nearly ascends:
  * where clocks are set back, local time repeats, and where that happens at midnight, the
- * old day comes back for an hour, or for most of one.  So such a filter is not a range
- * of instants, but there is a range outside of which it finds nothing.  This file
- * computes the two ends of that range:
+ * old day comes back for an hour, or for most of one.  So a filter on "(@@ id)::date" or the like
+ * is not a range of instants, but there is a range outside of which it finds nothing:
  *
  *		snowflake_period_start(time, unit)	an instant before which nothing, truncated
  *											to that unit, gives that time or a later one
@@ -24,28 +22,25 @@
  *
  * A truncated instant is v, the truncated local time, minus an offset: for units of a day
  * or longer, the one of v or, if v occurs twice or not at all, the one before or after it.
- * The ends that are computed here follow from v <= w < v + unit.  For smaller units the
- * offset is that of w, so w - v is t minus the truncated instant.
+ * The ends follow from v <= w < v + unit.  For smaller units the offset is that of w, so w - v
+ * is t minus the truncated instant.
  *
  * If no clock is set there, low and high are the same; and if the time is one that truncation
  * gives, the ends are exact.  Every instant within two weeks of an end then has that offset;
- * an instant that is further away is on the same side of the end by its local time as well,
+ * one further away is on the same side of the end by its local time as well,
  * since no two offsets differ by more than two weeks.  So the filter is true of every instant
- * between the ends, and need not be computed.  Usually this is known only when the plan is
- * executed, in the time zone of a session:
+ * between the ends.  Usually this is known only when the plan is executed, in the time zone of
+ * a session:
  *
  *		snowflake_period_is_exact(time, unit)	are both ends exact?
  *
- * The instants are those that decoding returns, which are the starts of ticks, and the bounds of
- * timerange.c are compared with these as well.  So the length of a tick needs no margin, whether
+ * The instants are those that decoding returns, which are the starts of ticks, as are those that
+ * the bounds of timerange.c compare with.  So the length of a tick needs no margin, whether
  * a tick is longer than the unit or shorter than a millisecond.
  *
- * With a zone in the call, these functions depend on their arguments only, and are IMMUTABLE, as
- * core's AT TIME ZONE is.
- *
- * None of these functions raises an error for any time: the filter itself
- * would not, if no row is left for it.  The ends in a zone that is not known
- * here are infinite.
+ * With a zone in the call, these functions are IMMUTABLE, as core's AT TIME ZONE is.  None raises
+ * an error for any time: the filter itself would not, if no row is left for it.  The ends in a
+ * zone that is not known here are infinite.
  *
  *-------------------------------------------------------------------------
  */
@@ -99,10 +94,7 @@ static const Unit units[] = {
 	{"century", 1200, 0},
 	{"millennium", 12000, 0},
 
-	/*
-	 * not a unit of date_trunc(): for the end of what is before a time that
-	 * is not truncated
-	 */
+	/* not of date_trunc(): for the end of what is before a plain time */
 	{SNOWFLAKE_TIMEPERIOD_NONE, 0, 0},
 };
 
@@ -124,7 +116,7 @@ snowflake_timeperiod_unit(const char *name)
 {
 	const Unit *unit = find_unit(name);
 
-	return unit == NULL || (unit->months == 0 && unit->usec == 0) ? NULL : unit->name;
+	return unit != NULL && unit->months + unit->usec > 0 ? unit->name : NULL;
 }
 
 /* A number of microseconds as a time, or an infinity if it is out of range. */
@@ -161,10 +153,7 @@ plus_unit(Timestamp time, const Unit *unit)
 												 TimestampGetDatum(time), IntervalPGetDatum(&months)));
 }
 
-/*
- * The smallest and the largest offset of a zone in the weeks around a time, in seconds
- * east of UTC.
- */
+/* The smallest and the largest offset of a zone in the weeks around a time, in seconds. */
 static void
 offsets_around(const pg_tz *tz, Timestamp time, long *low, long *high)
 {
@@ -195,10 +184,7 @@ offsets_around(const pg_tz *tz, Timestamp time, long *low, long *high)
 	} while (found > 0 && boundary <= end);
 }
 
-/*
- * Returns the time zone of that name, or NULL if AT TIME ZONE might understand the name
- * as an abbreviation, which it tries first.  No abbreviation has a slash.
- */
+/* The time zone of that name, or NULL if AT TIME ZONE may take it for an abbreviation. */
 static const pg_tz *
 find_zone(const char *name)
 {
@@ -210,29 +196,21 @@ find_zone(const char *name)
 	return tz != NULL && pg_tz_acceptable(tz) ? tz : NULL;
 }
 
-/* Is that the name of a time zone in which the ends are known here? */
+/* Are the ends known in the time zone of that name? */
 bool
 snowflake_timeperiod_is_zone(const char *name)
 {
 	return find_zone(name) != NULL;
 }
 
-/*
- * Returns the time zone of a function call: the one that argument argno names, or the
- * session's if the function has no such argument.  NULL if it is not known here.
- */
+/* The time zone of a call: the session's, or the one that it names, or NULL if that is unknown. */
 static const pg_tz *
-get_zone(FunctionCallInfo fcinfo, int argno)
+get_zone(FunctionCallInfo fcinfo)
 {
-	if (PG_NARGS() <= argno)
-		return session_timezone;
-	return find_zone(text_to_cstring(PG_GETARG_TEXT_PP(argno)));
+	return PG_NARGS() < 3 ? session_timezone : find_zone(text_to_cstring(PG_GETARG_TEXT_PP(2)));
 }
 
-/*
- * Sets *time to a time of the given type.  Returns true if it is an instant, false if it is a
- * local time.
- */
+/* Sets *time to a time of the given type.  Returns true for an instant, false for a local time. */
 static bool
 read_time(Oid type, Datum value, Timestamp *time)
 {
@@ -282,13 +260,6 @@ get_unit(FunctionCallInfo fcinfo)
 	return unit;
 }
 
-/* Does date_trunc() look up the offset from UTC again when it truncates an instant to this unit? */
-static bool
-is_by_day(const Unit *unit)
-{
-	return unit->months > 0 || unit->usec >= USECS_PER_DAY;
-}
-
 /* One of the two ends for a time, a unit and a time zone, as defined at the head of this file */
 static TimestampTz
 get_end(FunctionCallInfo fcinfo, bool is_end)
@@ -296,11 +267,12 @@ get_end(FunctionCallInfo fcinfo, bool is_end)
 	Timestamp	time;
 	bool		instant = read_time(get_type(fcinfo), PG_GETARG_DATUM(0), &time);
 	const Unit *unit = get_unit(fcinfo);
-	const pg_tz *tz = get_zone(fcinfo, 2);
+	const pg_tz *tz = get_zone(fcinfo);
 	long		low,
 				high;
 
-	if (instant && !is_by_day(unit))
+	/* date_trunc() looks up the offset again for days and longer units only */
+	if (instant && unit->months == 0 && unit->usec < USECS_PER_DAY)
 		return is_end ? plus_unit(time, unit) : time;
 	if (TIMESTAMP_NOT_FINITE(time))
 		return time;
@@ -344,11 +316,11 @@ snowflake_period_end(PG_FUNCTION_ARGS)
 static bool
 is_exact(FunctionCallInfo fcinfo)
 {
-	Timestamp	start;
-	Timestamp	end;
+	Timestamp	start,
+				end;
 	bool		instant = read_time(get_type(fcinfo), PG_GETARG_DATUM(0), &start);
 	const Unit *unit = get_unit(fcinfo);
-	const pg_tz *tz = get_zone(fcinfo, 2);
+	const pg_tz *tz = get_zone(fcinfo);
 	long		low,
 				high,
 				low_at_end,
@@ -386,9 +358,7 @@ typedef struct Answer
 } Answer;
 
 /*
- * Is the range between those two ends exact?
- *
- * It is called for each row that is read, usually with the same arguments.  So the last
+ * Are both ends exact?  This is called for each row, usually with the same arguments.  So the last
  * answer is kept, unless the name of the unit or of the zone may differ from row to row.
  */
 Datum

@@ -4,9 +4,8 @@
  *	  Times as bounds on IDs, so that a comparison with a time is a range of
  *	  the primary key.
  *
- * An ID's time is the start of its tick, and IDs sort by it.  So "the ID's time is
- * before t" says the same as "the ID is not larger than the largest one before t",
- * and with two such bounds each of the four comparisons is one of integers:
+ * An ID's time is the start of its tick, and IDs sort by it.  So each of the four comparisons is
+ * one of integers:
  *
  *		@@ id <  t	id::bigint <= snowflake_before(t)
  *		@@ id <= t	id::bigint <= snowflake_until(t)
@@ -19,14 +18,11 @@
  * the first and snowflake_until() the last; if there is none, nothing lies between
  * the two bounds.
  *
- * The planner sees core's comparison of integers with a stable expression: it matches
- * indexes, prunes partitions, takes parameters and columns of other tables for the
- * bound, and estimates it with core's estimators.  A bound that is known is written as
- * a constant, so that partitions are pruned during planning.  A lower one is then
- * "id::bigint >= bound + 1": to the planner there might be something between the last
- * ID of one partition and the first of the next, so with ">" it would keep the earlier
- * partition as well.  That form cannot say "after the largest bigint", so it is not
- * used for bounds that are not known yet.
+ * To the planner, a bound is a stable expression, which it uses and estimates like any other.
+ * One that is known is written as a constant, so that partitions are pruned during planning.  A
+ * lower one is then "id::bigint >= bound + 1": with ">", the planner would keep the partition
+ * before as well, since to it there might be something after the last ID of that.  That form
+ * cannot say "after the largest bigint", so it is not used for bounds that are not known yet.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,10 +55,9 @@ instant_bound(const SnowflakeLayout *layout, TimestampTz ts, bool inclusive)
 }
 
 /*
- * Returns a timestamp or a date in the session's time zone as an instant.  The two
- * functions are core's comparison of its type with timestamptz, and the cast.  For
- * a time that no timestamptz can express, the cast would raise an error; the
- * comparison finds that it lies before or after all of them, as an infinity does.
+ * Returns a timestamp or a date in the session's time zone as an instant, by core's comparison of
+ * its type with timestamptz, and the cast.  For a time that no timestamptz can express, the cast
+ * would raise an error; by the comparison, it lies before or after all of them.
  */
 static TimestampTz
 local_time(Datum time, PGFunction compare, PGFunction cast)
@@ -76,10 +71,7 @@ local_time(Datum time, PGFunction compare, PGFunction cast)
 	return DatumGetTimestampTz(DirectFunctionCall1(cast, time));
 }
 
-/*
- * A bound of a range.  The two bounds of an empty range leave nothing between
- * them.
- */
+/* A bound of a range.  The two bounds of an empty one leave nothing between them. */
 static int64
 range_bound(const SnowflakeLayout *layout, const RangeType *range, bool inclusive)
 {
@@ -87,8 +79,8 @@ range_bound(const SnowflakeLayout *layout, const RangeType *range, bool inclusiv
 				upper;
 	bool		empty;
 
-	range_deserialize(lookup_type_cache(RangeTypeGetOid(range), TYPECACHE_RANGE_INFO),
-					  range, &lower, &upper, &empty);
+	range_deserialize(lookup_type_cache(TSTZRANGEOID, TYPECACHE_RANGE_INFO), range,
+					  &lower, &upper, &empty);
 	if (empty)
 		return inclusive ? -1 : PG_INT64_MAX;
 	if (inclusive)
@@ -96,21 +88,6 @@ range_bound(const SnowflakeLayout *layout, const RangeType *range, bool inclusiv
 			instant_bound(layout, DatumGetTimestampTz(upper.val), upper.inclusive);
 	return lower.infinite ? -1 :
 		instant_bound(layout, DatumGetTimestampTz(lower.val), !lower.inclusive);
-}
-
-/* The same for a multirange. */
-static int64
-multirange_bound(const SnowflakeLayout *layout, const MultirangeType *multirange, bool inclusive)
-{
-	TypeCacheEntry *range_type = lookup_type_cache(MultirangeTypeGetOid(multirange),
-												   TYPECACHE_MULTIRANGE_INFO)->rngtype;
-
-	if (MultirangeIsEmpty(multirange))
-		return inclusive ? -1 : PG_INT64_MAX;
-	return range_bound(layout,
-					   multirange_get_range(range_type, multirange,
-											inclusive ? multirange->rangeCount - 1 : 0),
-					   inclusive);
 }
 
 /* The same for an array of timestamptz, where NULL does not count. */
@@ -137,10 +114,9 @@ array_bound(const SnowflakeLayout *layout, ArrayType *array, bool inclusive)
 }
 
 /*
- * The largest ID before a time, or before all of several, or with "inclusive",
- * not after it, or not after all of them; "time" is of the given type.  Raises
- * no error for any time: a filter would not either, if no row is left to
- * compare with it.
+ * The largest ID before a time of the given type, or before all of several; with "inclusive",
+ * not after it, or not after all of them.  Raises no error for any time: a filter would not
+ * either, if no row is left to compare with it.
  */
 int64
 snowflake_timerange_bound(const SnowflakeLayout *layout, Oid type, Datum time, bool inclusive)
@@ -158,7 +134,11 @@ snowflake_timerange_bound(const SnowflakeLayout *layout, Oid type, Datum time, b
 		case TSTZRANGEOID:
 			return range_bound(layout, DatumGetRangeTypeP(time), inclusive);
 		case TSTZMULTIRANGEOID:
-			return multirange_bound(layout, DatumGetMultirangeTypeP(time), inclusive);
+			return range_bound(layout,
+							   multirange_get_union_range(lookup_type_cache(TSTZRANGEOID,
+																			TYPECACHE_RANGE_INFO),
+														  DatumGetMultirangeTypeP(time)),
+							   inclusive);
 		case TIMESTAMPTZARRAYOID:
 			return array_bound(layout, DatumGetArrayTypeP(time), inclusive);
 		default:
