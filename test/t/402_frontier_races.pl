@@ -8,6 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SnowflakeEvents;
 use SnowflakeTest;
 use Test::More;
 
@@ -23,33 +24,7 @@ my $node = minting_node(
 
 sub sql { return query($node, @_); }
 
-sql(q{CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text)});
-
-# What is delivered to whoever starts from nothing
-sub tail
-{
-	return sql(
-		q{SELECT coalesce(string_agg(what, ' ' ORDER BY id), '') FROM events WHERE id <= snowflake_frontier()}
-	);
-}
-
-# A session with a row that is not committed yet
-sub open_row
-{
-	my ($what) = @_;
-	my $session = $node->background_psql('postgres');
-
-	$session->query_safe("BEGIN; INSERT INTO events (what) VALUES ('$what')");
-	return $session;
-}
-
-sub insert
-{
-	my ($what) = @_;
-
-	sql("INSERT INTO events (what) VALUES ('$what')");
-	return;
-}
+create_events($node);
 
 sub finish
 {
@@ -75,7 +50,7 @@ sub wait_for_event
 
 # A commit that waits for its standby is not visible, and may be for long.  Enough is
 # reserved meanwhile, for the keeper's own commits would wait as well.
-insert('before');
+insert($node, 'before');
 sql(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'});
 $node->reload;
 wait_until(
@@ -91,7 +66,7 @@ wait_for_event('SyncRep');
 sql(q{SET synchronous_commit = local; INSERT INTO events (what) VALUES ('after')});
 is(sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
 	'before after', 'a commit that waits for its standby is not visible, a later one is');
-is(tail(), 'before', 'the frontier does not pass it');
+is(tail($node), 'before', 'the frontier does not pass it');
 my $preparer =
   start_statement($node,
 	q{BEGIN; INSERT INTO events (what) VALUES ('prepared'); PREPARE TRANSACTION 'p'});
@@ -102,9 +77,9 @@ sql(q{ALTER SYSTEM RESET synchronous_standby_names});
 $node->reload;
 finish($writer);
 finish($preparer);
-is(tail(), 'before waits after', 'when it is over, the row is there');
+is(tail($node), 'before waits after', 'when it is over, the row is there');
 sql(q{COMMIT PREPARED 'p'});
-is(tail(), 'before waits after prepared', 'and so is what was prepared');
+is(tail($node), 'before waits after prepared', 'and so is what was prepared');
 
 if (!has_injection_points($node))
 {
@@ -129,10 +104,10 @@ sub release
 	return;
 }
 
-# Around the compare-and-swap
-sql('TRUNCATE events');
+# Around the compare-and-swap: if what stands still has its ID, nothing later is delivered yet.
 foreach my $point ('snowflake-mint', 'snowflake-mint-locked', 'snowflake-minted')
 {
+	sql('TRUNCATE events');
 	attach($point);
 	my $mint = start_statement($node, "INSERT INTO events (what) VALUES ('$point')");
 	wait_for_event($point);
@@ -140,17 +115,13 @@ foreach my $point ('snowflake-mint', 'snowflake-mint-locked', 'snowflake-minted'
 	is( sql('SELECT frontier_holder IS NOT NULL FROM snowflake_status'),
 		$point eq 'snowflake-minted' ? 't' : 'f',
 		"$point: who has no ID yet holds nothing back");
-	insert('overtakes');
+	insert($node, 'overtakes');
 	is(sql(q{SELECT count(*) FROM snowflake_frontier_holders()}), 1, "$point: the slot is filled");
-
-	# if what stands still has its ID, the other's must not be delivered yet
-	my $delivered = tail();
+	my $delivered = tail($node);
 	sql("SELECT injection_points_wakeup('$point')");
 	finish($mint);
-	is( substr(sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}), 0, length $delivered),
-		$delivered,
-		'what was delivered before comes first');
-	sql('TRUNCATE events');
+	like(sql(q{SELECT string_agg(what, ' ' ORDER BY id) FROM events}),
+		qr/^$delivered/, 'what was delivered before comes first');
 }
 
 # A statement that has its snapshot, and is stopped while it asks.  The planner does not
@@ -161,36 +132,34 @@ my $reading = q{SELECT 'read: [' || coalesce(string_agg(what, ' ' ORDER BY id), 
 foreach my $point ('snowflake-snapshot', 'snowflake-frontier', 'snowflake-frontier-computed')
 {
 	sql('TRUNCATE events');
-	insert('first');
-	is(tail(), 'first', "$point: a first row");
-	my $open = open_row('open');
-	insert('visible');
+	insert($node, 'first');
+	my $open = open_row($node, 'open');
+	insert($node, 'visible');
 	attach($point);
 	my $reader = start_statement($node, $reading);
 	wait_for_event($point);
-	my $early = open_row('early');
-	insert('late');
+	my $early = open_row($node, 'early');
+	insert($node, 'late');
 	$open->query_safe('COMMIT');
 	release($point);
 	like(
 		finish($reader),
 		qr/^read: \[first\]$/m,
 		"$point: what the snapshot does not see is not passed");
-	is(tail(), 'first open visible', "$point: the next one goes on in order");
 	$early->query_safe('COMMIT');
-	is(tail(), 'first open visible early late', "$point: to the end");
+	is(tail($node), 'first open visible early late', "$point: to the end");
 	$_->quit foreach $open, $early;
 }
 
 # Nobody holds the frontier back when a reader looks at the slots.  Who mints meanwhile is not
 # passed by what that reader has found, whoever uses it later.
 sql('TRUNCATE events');
-insert('first');
+insert($node, 'first');
 attach('snowflake-frontier');
 my $asking = start_statement($node, $reading);
 wait_for_event('snowflake-frontier');
-my $meanwhile = open_row('meanwhile');
-insert('late');
+my $meanwhile = open_row($node, 'meanwhile');
+insert($node, 'late');
 release('snowflake-frontier');
 finish_statement($asking);
 like(
@@ -199,15 +168,15 @@ like(
 	'who mints while the slots are read is not passed by the reader');
 $asking->quit;
 sql('SELECT pg_current_xact_id()') foreach 1 .. 2;
-is(tail(), 'first', 'nor by another one');
+is(tail($node), 'first', 'nor by another one');
 $meanwhile->query_safe('COMMIT');
 $meanwhile->quit;
-is(tail(), 'first meanwhile late', 'and its row comes in order');
+is(tail($node), 'first meanwhile late', 'and its row comes in order');
 
 # A transaction that is prepared while a reader looks at the slots
 sql('TRUNCATE events');
-my $moving = open_row('moving');
-insert('late');
+my $moving = open_row($node, 'moving');
+insert($node, 'late');
 attach('snowflake-frontier');
 my $reader = start_statement($node, $reading);
 wait_for_event('snowflake-frontier');
@@ -218,9 +187,8 @@ like(
 	finish($reader),
 	qr/^read: \[\]$/m,
 	'a transaction that leaves its slot to be prepared is not overlooked');
-is(tail(), '', 'nor afterwards');
 sql(q{COMMIT PREPARED 'moving'});
-is(tail(), 'moving late', 'and its row comes first');
+is(tail($node), 'moving late', 'and its row comes first');
 
 # A sample must be told by numbers that were read after it was computed: one who asks
 # stands still before it computes, and publishes what it has for others.
@@ -231,8 +199,8 @@ foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
 	my $asking = start_statement($node, 'SELECT snowflake_frontier()');
 	wait_for_event('snowflake-snapshot');
 	sql(q{SELECT injection_points_detach('snowflake-snapshot')});
-	my $open = open_row('open');
-	insert('visible');
+	my $open = open_row($node, 'open');
+	insert($node, 'visible');
 	my $old = session($node, "BEGIN ISOLATION LEVEL $level; DECLARE c CURSOR FOR $reading");
 	$open->query_safe('COMMIT');
 	sql(q{SELECT injection_points_wakeup('snowflake-snapshot')});
@@ -240,7 +208,7 @@ foreach my $level ('READ COMMITTED', 'REPEATABLE READ')
 	is($old->query_safe('FETCH c'),
 		'read: []', "$level: a sample that others took later does not count");
 	$old->query_safe('COMMIT');
-	is(tail(), 'open visible', "$level: then both rows come");
+	is(tail($node), 'open visible', "$level: then both rows come");
 	$_->quit foreach $open, $old;
 	sql('TRUNCATE events');
 }

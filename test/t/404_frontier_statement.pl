@@ -8,6 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SnowflakeEvents qw(create_events);
 use SnowflakeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -23,18 +24,10 @@ my $node = minting_node(
 my $session = session($node);
 sub sql { return $session->query_safe(@_); }
 
+create_events($node);
 sql(q{
-	CREATE TABLE events (id snowflake PRIMARY KEY DEFAULT snowflake_next(), what text);
-	CREATE VIEW settled AS SELECT * FROM events WHERE id <= snowflake_frontier();
 	CREATE FUNCTION in_sql(bigint) RETURNS text STABLE LANGUAGE sql AS
 		$$ SELECT string_agg(what, ' ' ORDER BY id) FROM events WHERE id > $1 AND id <= snowflake_frontier() $$;
-	CREATE FUNCTION in_plpgsql(after bigint) RETURNS text STABLE LANGUAGE plpgsql AS $$
-		DECLARE up_to bigint; found text;
-		BEGIN
-			up_to := snowflake_frontier();
-			SELECT string_agg(what, ' ' ORDER BY id) INTO found FROM events WHERE id > after AND id <= up_to;
-			RETURN found;
-		END $$;
 	CREATE FUNCTION in_a_loop(after bigint) RETURNS text STABLE LANGUAGE plpgsql AS $$
 		DECLARE e events; found text;
 		BEGIN
@@ -100,11 +93,6 @@ sub commit_row
 	return;
 }
 
-sub all_rows
-{
-	return "found: [early$round later$round last$round]";
-}
-
 sub wait_for_lock
 {
 	wait_for_query($node,
@@ -119,24 +107,21 @@ my $found = q{'found: [' || coalesce(string_agg(what, ' ' ORDER BY id), '') || '
 # the position.
 my $above = 'events WHERE id > $1 AND';
 my %statement = (
-	'one statement' => "SELECT $found FROM $wait, $above id <= snowflake_frontier()",
 	'a view' => "SELECT $found FROM $wait, settled WHERE id > \$1",
 	'a subquery' => "SELECT $found FROM $wait, $above id <= (SELECT snowflake_frontier())",
 	'a CTE' =>
 	  "WITH f AS MATERIALIZED (SELECT snowflake_frontier() AS up_to FROM $wait) SELECT $found FROM f, $above id <= up_to",
-	'a sequential scan' =>
-	  "SELECT $found FROM $wait, $above id::text::bigint <= snowflake_frontier()",
 	'the same snapshot twice' =>
 	  "SELECT $found FROM (SELECT snowflake_frontier() AS before, pg_advisory_lock_shared(1) OFFSET 0) l,
 		$above (id <= snowflake_frontier() OR before IS DISTINCT FROM snowflake_frontier())",
 	map { ("a function: $_" => "SELECT 'found: [' || coalesce($_(\$1), '') || ']' FROM $wait") }
-	  'in_sql', 'in_plpgsql', 'in_a_loop');
+	  'in_sql', 'in_a_loop');
 
-# One view and one function stand for all in other forms.
-my %forms = map { $_ => [ '', 'prepared', 'in a cursor' ] } 'a view', 'a function: in_a_loop';
+# A view stands for all in other forms.  Transactions that keep one snapshot are in
+# test/specs/frontier.spec.
 foreach my $name (sort keys %statement)
 {
-	foreach my $form (@{ $forms{$name} // [''] })
+	foreach my $form ('', $name eq 'a view' ? ('prepared', 'in a cursor') : ())
 	{
 		my $after = new_round();
 		my $writer = open_rows();
@@ -156,31 +141,11 @@ foreach my $name (sort keys %statement)
 			"found: []\n", "$name, $form: nothing passes what the snapshot does not see");
 		$reader->query_safe('SELECT pg_advisory_unlock_all()');
 		$reader->quit;
-		is(sql($statement), all_rows(), "$name, $form: the next one has it all");
+		is( sql($statement),
+			"found: [early$round later$round last$round]",
+			"$name, $form: the next one has it all");
 		sql('SELECT pg_advisory_unlock_all()');
 	}
-}
-
-# Transactions that keep one snapshot
-foreach my $level ('REPEATABLE READ', 'SERIALIZABLE', 'REPEATABLE READ READ ONLY')
-{
-	my $after = new_round();
-	my $writer = open_rows();
-	my $read = "SELECT $found FROM settled WHERE id > $after";
-	my $reader = session($node, "BEGIN ISOLATION LEVEL $level; SELECT count(*) FROM many");
-
-	commit_row($writer);
-	is($reader->query_safe($read),
-		'found: []', "$level: a frontier of the snapshot that the transaction has");
-	insert("more$round");
-	is($reader->query_safe($read), 'found: []', "$level: and it stays");
-	is($reader->query_safe("SELECT count(DISTINCT snowflake_frontier()) <= 1 FROM many"),
-		't', "$level: one value");
-	$reader->query_safe('COMMIT');
-	is( $reader->query_safe("BEGIN ISOLATION LEVEL $level; $read; COMMIT"),
-		all_rows() =~ s/\]/ more$round]/r,
-		"$level: the next transaction has it all");
-	$reader->quit;
 }
 
 # A snapshot of another session, and one as a logical slot exports it: that has the next
@@ -221,50 +186,43 @@ foreach my $from ('another session', 'a slot')
 }
 
 # A procedure that commits has a snapshot for each statement.
-{
-	my $after = new_round();
-	my $writer = open_rows();
-	my $reader = start_statement($node, "CALL with_commits($after, '')");
-
-	wait_for_lock();
-	commit_row($writer);
-	like(
-		finish_statement($reader),
-		qr/^1:  2: early$round later$round last$round/m,
-		'a procedure that commits: nothing first, then all');
-	$reader->quit;
-}
+my $after = new_round();
+my $writer = open_rows();
+my $caller = start_statement($node, "CALL with_commits($after, '')");
+wait_for_lock();
+commit_row($writer);
+like(
+	finish_statement($caller),
+	qr/^1:  2: early$round later$round last$round/m,
+	'a procedure that commits: nothing first, then all');
+$caller->quit;
 
 # The statements of one transaction have a frontier each, however alike their snapshots are:
 # all begin with an old transaction that mints nothing, and some have the same end, or as many
 # transactions in between.
-{
-	my $after = new_round();
-	my @others = (
-		session($node, 'BEGIN; SELECT pg_current_xact_id()'),
-		session($node, "BEGIN; INSERT INTO events (what) VALUES ('early')"));
-	insert('later');
-	my $reader = session($node, 'BEGIN');
-	my $read = "SELECT $found FROM settled WHERE id > $after";
-	is($reader->query_safe($read),
-		'found: []', 'statements of a transaction: the first has nothing');
-	$others[1]->query_safe('COMMIT');
-	is( $reader->query_safe($read),
-		'found: [early later]',
-		'one that was in between has ended: the next one has its row');
-	push @others, session($node, 'BEGIN; SELECT pg_current_xact_id()');
-	insert('last');
-	is( $reader->query_safe($read),
-		'found: [early later last]',
-		'another one has begun, so that as many are in progress: there is more');
-	$others[2]->query_safe('COMMIT; BEGIN; SELECT pg_current_xact_id()');
-	insert('more');
-	is( $reader->query_safe($read),
-		'found: [early later last more]',
-		'one has ended, and one has begun: there is more');
-	$reader->query_safe('COMMIT');
-	$_->quit foreach @others, $reader;
-}
+$after = new_round();
+my @others = (
+	session($node, 'BEGIN; SELECT pg_current_xact_id()'),
+	session($node, "BEGIN; INSERT INTO events (what) VALUES ('early')"));
+insert('later');
+my $reader = session($node, 'BEGIN');
+my $read = "SELECT $found FROM settled WHERE id > $after";
+is($reader->query_safe($read), 'found: []', 'statements of a transaction: the first has nothing');
+$others[1]->query_safe('COMMIT');
+is( $reader->query_safe($read),
+	'found: [early later]',
+	'one that was in between has ended: the next one has its row');
+push @others, session($node, 'BEGIN; SELECT pg_current_xact_id()');
+insert('last');
+is( $reader->query_safe($read),
+	'found: [early later last]',
+	'another one has begun, so that as many are in progress: there is more');
+$others[2]->query_safe('COMMIT; BEGIN; SELECT pg_current_xact_id()');
+insert('more');
+is( $reader->query_safe($read),
+	'found: [early later last more]',
+	'one has ended, and one has begun: there is more');
+$_->quit foreach @others, $reader;
 
 # Parallel plans: the leader asks, and a worker must not.
 my $parallel =
@@ -274,11 +232,6 @@ like(
 	),
 	qr/InitPlan.*Parallel Seq Scan/s,
 	'a subquery keeps a scan parallel');
-is(sql("$parallel SELECT count(*) FROM many WHERE id <= (SELECT snowflake_frontier())"),
-	10000, 'and has all rows');
-unlike(
-	sql("$parallel EXPLAIN (COSTS OFF) SELECT count(*) FROM many WHERE id <= snowflake_frontier()"),
-	qr/Parallel/, 'workers are not asked');
 sql(q{CREATE FUNCTION mislabelled() RETURNS bigint STABLE PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN snowflake_frontier(); END'}
 );
 refuses(

