@@ -55,10 +55,7 @@ OBJS = \
 	src/mint/mint.o \
 	src/mint/refusal.o \
 	src/mint/snapshot_frontier.o \
-	src/mint/state.o \
-	src/shmem.o \
 	src/snowflake.o \
-	src/stats.o \
 	src/status.o
 SNOWFLAKE_HEADERS = $(wildcard $(srcdir)/src/*.h $(srcdir)/src/*/*.h)
 

@@ -4,8 +4,8 @@
  *	  Functions for administrators, which ask the keeper for something and wait
  *	  for it.
  *
- * The SQL script revokes them from PUBLIC.  They wait for the keeper as a mint does,
- * for at most snowflake.max_wait, or for a second if that is 0.
+ * The SQL script revokes them from PUBLIC.  They wait for the keeper as long as a mint does, and
+ * if one is canceled, it may be done nevertheless.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,7 @@
 #include "lease/lease_state.h"
 #include "lease/node_settings.h"
 #include "lease/node_source.h"
-#include "mint/state.h"
+#include "mint/mint.h"
 
 PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_accept_layout);
@@ -34,10 +34,12 @@ PG_FUNCTION_INFO_V1(snowflake_accept_database);
 PG_FUNCTION_INFO_V1(snowflake_accept_clock);
 PG_FUNCTION_INFO_V1(snowflake_restart_at_clock);
 
-/* When the wait of a call that begins now becomes too long, on the monotonic clock. */
+/* Check that this server has a keeper.  Returns the deadline of a wait, on the monotonic clock. */
 static int64
-deadline(void)
+begin(const char *function)
 {
+	snowflake_generator_require(function);
+	PreventCommandDuringRecovery(function);
 	return snowflake_clock_monotonic_usec() + snowflake_settings_keeper_wait_ms() * INT64CONST(1000);
 }
 
@@ -47,14 +49,13 @@ no_answer_error(const char *what)
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("%s did not finish within %d ms", what, snowflake_settings_keeper_wait_ms()),
-			errdetail("The gate is %s.", snowflake_state_gate()),
+			errdetail("The gate is %s.", snowflake_refusal_gate()),
 			errhint("The server log has the reason."));
 }
 
 /*
- * Ask the keeper for something, and wait until it has announced something.  If the deadline, on
- * the monotonic clock, has passed, this raises an error without asking, so that nothing is done
- * after the error.  Call this in a loop that tests a condition first, like
+ * Ask the keeper for something, and wait until it has announced something.  After the deadline, this
+ * raises an error without asking, so that nothing is done after the error.  Call this in a loop, like
  * snowflake_keeper_state_wait().
  */
 static void
@@ -76,7 +77,6 @@ ask_until_open(const char *function, uint32 what, int64 deadline_usec)
 	ConditionVariableCancelSleep();
 }
 
-/* Raise an error if an ID is of the layout's last tick, or after it. */
 static void
 check_not_last(int64 id, int64 tick)
 {
@@ -90,26 +90,24 @@ check_not_last(int64 id, int64 tick)
 						  layout->max_id));
 }
 
-/* Warn if the newest position is ahead of the clock. */
 static void
 warn_if_ahead(void)
 {
+	int64		max_ahead_usec = snowflake_max_ahead_s * USECS_PER_SEC;
 	SnowflakeView view;
 	int64		lead_usec;
 
 	snowflake_generator_view(&view);
-	lead_usec = snowflake_layout_position_time(&snowflake_server_layout, view.last) -
-		snowflake_generator_clock();
-	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) +
-		snowflake_generator_early_usec())
+	lead_usec = snowflake_generator_lead_usec(&view);
+	if (lead_usec > snowflake_max_lead_ms * INT64CONST(1000) + snowflake_generator_early_usec())
 		ereport(WARNING,
 				errmsg("the snowflake generator is now %s ahead of the clock",
 					   snowflake_duration(lead_usec)),
-				lead_usec <= snowflake_max_ahead_s * USECS_PER_SEC ?
+				lead_usec <= max_ahead_usec ?
 				errdetail("Minting goes on, but snowflakes are ahead of the clock until it has caught up.") :
 				errdetail("Nothing can be minted for another %s, until it is ahead by %s (snowflake.max_ahead).",
-						  snowflake_duration(lead_usec - snowflake_max_ahead_s * USECS_PER_SEC),
-						  snowflake_duration(snowflake_max_ahead_s * USECS_PER_SEC)));
+						  snowflake_duration(lead_usec - max_ahead_usec),
+						  snowflake_duration(max_ahead_usec)));
 }
 
 /*
@@ -124,16 +122,12 @@ refuse_given_up(const SnowflakeView *view, uint64 floor)
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("the order of snowflakes with node ID %d was given up", view->node),
 				errdetail("Snowflakes up to \"%s\" may have been minted with it. Those of other node IDs go on below.",
-						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
-																			view->last))),
+						  timestamptz_to_str(snowflake_generator_time(view->last))),
 				errhint("Set %s to the node ID that is to mint, reload the configuration, and call the function again.",
 						snowflake_node_source_settings()));
 }
 
-/*
- * The gate is open, and the floor was raised: wait until the newest position has
- * reached it, and warn if that is ahead of the clock.
- */
+/* Wait until the newest position has reached the floor, and warn if that is ahead of the clock. */
 static void
 pass_floor(const char *function, uint64 floor, int64 deadline_usec)
 {
@@ -149,12 +143,8 @@ pass_floor(const char *function, uint64 floor, int64 deadline_usec)
 }
 
 /*
- * Never mint at or below an ID: on return, this is durable.  If the call is
- * canceled, it may be done nevertheless.
- *
- * The whole tick of the ID counts as used, because in most layouts the node is
- * above the sequence, so a later sequence number of the same tick can give a
- * smaller ID.
+ * Never mint at or below an ID: on return, this is durable.  The whole tick of the ID counts as used,
+ * because in most layouts a later sequence number of the same tick can give a smaller ID.
  */
 Datum
 snowflake_advance(PG_FUNCTION_ARGS)
@@ -162,13 +152,10 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		id = snowflake_io_check_sign(PG_GETARG_INT64(0));
 	int64		tick = snowflake_layout_get_tick(layout, id);
-	int64		deadline_usec = deadline();
 	uint64		floor = snowflake_layout_last_position(layout, tick);
+	int64		deadline_usec = begin("snowflake_advance()");
 	int64		lead_usec;
 	SnowflakeView view;
-
-	snowflake_generator_require("snowflake_advance()");
-	PreventCommandDuringRecovery("snowflake_advance()");
 
 	check_not_last(id, tick);
 
@@ -190,16 +177,12 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	snowflake_generator_view(&view);
 	refuse_given_up(&view, floor);
 
-	/*
-	 * IDs that are minted from here on, also the rest of a batch, are above
-	 * it
-	 */
+	/* what is minted from here on, also the rest of a batch, is above it */
 	snowflake_generator_raise_floor(floor);
 	pass_floor("snowflake_advance()", floor, deadline_usec);
 	PG_RETURN_VOID();
 }
 
-/* Do two layouts have the same parts of the node ID, caller's field and sequence in the same places? */
 static bool
 has_same_parts(const SnowflakeLayout *one, const SnowflakeLayout *other)
 {
@@ -215,18 +198,14 @@ has_same_parts(const SnowflakeLayout *one, const SnowflakeLayout *other)
 	return true;
 }
 
-/*
- * Warn if existing IDs now decode to other times or other parts.
- */
+/* Warn if existing IDs now decode to other times or other parts. */
 static void
-warn_of_old_ids(const SnowflakeLayout *stored, int64 id)
+warn_of_old_ids(const char *text, const SnowflakeLayout *stored, int64 id)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	int64		tick = snowflake_layout_get_tick(layout, id);
 	TimestampTz time = snowflake_layout_tick_start(stored, snowflake_layout_get_tick(stored, id));
-	char		text[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 
-	snowflake_layout_print(stored, text, sizeof(text));
 	if (layout->epoch != stored->epoch || layout->tick_usec != stored->tick_usec ||
 		layout->time_shift != stored->time_shift)
 		ereport(WARNING,
@@ -237,8 +216,7 @@ warn_of_old_ids(const SnowflakeLayout *stored, int64 id)
 				errdetail("Snowflake " INT64_FORMAT " decodes to \"%s\" in the stored layout, but to \"%s\" in the configured one.",
 						  id, pstrdup(timestamptz_to_str(time)),
 						  pstrdup(timestamptz_to_str(snowflake_layout_tick_start(layout, tick)))),
-				errhint("Decode them with their own layout, for example snowflake_timestamp(id, '%s').",
-						text));
+				errhint("Decode them with their own layout, for example snowflake_timestamp(id, '%s').", text));
 	else if (!has_same_parts(layout, stored))
 		ereport(WARNING,
 				errmsg("existing snowflakes now decode to other nodes and sequence numbers"),
@@ -247,12 +225,10 @@ warn_of_old_ids(const SnowflakeLayout *stored, int64 id)
 }
 
 /*
- * Warn about the effects of a change of the layout: on existing IDs, and if new
- * IDs are smaller.  Then the new ones sort before the existing ones, and will
- * reach them one day.
- *
- * If the two are equal at this moment, the time is in the same place, and new
- * IDs ascend from the old ones: minting resumes in a later tick.
+ * Warn about the effects of a change of the layout: on existing IDs, and if new IDs are smaller, so
+ * that they sort before the existing ones, and will reach them one day.  If the two are equal at this
+ * moment, the time is in the same place, and new IDs ascend from the old ones: minting resumes in a
+ * later tick.
  */
 static void
 compare_layouts(const char *stored_text)
@@ -268,7 +244,7 @@ compare_layouts(const char *stored_text)
 	new_id = snowflake_layout_id_until(layout, now);
 	old_id = snowflake_layout_id_until(&stored, now);
 	if (old_id >= 0)
-		warn_of_old_ids(&stored, old_id);
+		warn_of_old_ids(stored_text, &stored, old_id);
 	if (new_id < old_id)
 		ereport(WARNING,
 				errmsg("snowflakes of the configured layout are smaller than existing ones"),
@@ -277,18 +253,12 @@ compare_layouts(const char *stored_text)
 				errhint("New snowflakes will not sort after existing ones, and may repeat them once they catch up."));
 }
 
-/*
- * Replace the stored layout with the configured one: on return, the gate is
- * open.
- */
+/* Replace the stored layout with the configured one: on return, the gate is open. */
 Datum
 snowflake_accept_layout(PG_FUNCTION_ARGS)
 {
-	int64		deadline_usec = deadline();
+	int64		deadline_usec = begin("snowflake_accept_layout()");
 	char		stored[SNOWFLAKE_LAYOUT_TEXT_SIZE];
-
-	snowflake_generator_require("snowflake_accept_layout()");
-	PreventCommandDuringRecovery("snowflake_accept_layout()");
 
 	if (snowflake_generator_gate() == GATE_OPEN)
 	{
@@ -322,10 +292,9 @@ refuse_jump(const char *why)
 }
 
 /*
- * Check the ID that is said to be the largest that exists, and return the last
- * position of its tick.  A wrong number is usually from the far future, which is an
- * error, or from long ago, which is a warning.  Nothing is compared with a clock
- * that is not believed.
+ * Check the ID that is said to be the largest that exists, and return the last position of its
+ * tick.  A wrong number is usually from the far future, which is an error, or from long ago,
+ * which is a warning.  Nothing is compared with a clock that is not believed.
  */
 static uint64
 check_largest(int64 id)
@@ -355,28 +324,23 @@ check_largest(int64 id)
 }
 
 /*
- * Keep a new reservation in the configured database, although this cluster has or had
- * one elsewhere: on return, the gate is open, and nothing is minted at or below the
- * largest ID that exists.
+ * Keep a new reservation in the configured database, although this cluster has or had one elsewhere:
+ * on return, the gate is open, and nothing is minted at or below the largest ID that exists.
  *
- * That ID becomes the floor, in shared memory, before the keeper is asked; the keeper
- * stores it for all node IDs in the transaction in which it writes the new reservation.
- * So a crash leaves either both or neither, and then the old reservation is as lost as
- * before.  If the reservation is in its place already, as after another call of this
- * function, the floor is raised nevertheless.
+ * That ID becomes the floor, in shared memory, before the keeper is asked; the keeper stores it for
+ * all node IDs in the transaction in which it writes the new reservation.  So a crash leaves either
+ * both or neither, and then the old reservation is as lost as before.  If the reservation is in its
+ * place already, as after another call, the floor is raised nevertheless.
  */
 Datum
 snowflake_accept_database(PG_FUNCTION_ARGS)
 {
 	bool		has_largest = !PG_ARGISNULL(0);
 	bool		none_exists = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
-	int64		deadline_usec = deadline();
 	const char *function = "snowflake_accept_database()";
+	int64		deadline_usec = begin(function);
 	uint64		floor = 0;
 	uint64		looks;
-
-	snowflake_generator_require(function);
-	PreventCommandDuringRecovery(function);
 
 	if (has_largest == none_exists)
 		ereport(ERROR,
@@ -408,21 +372,17 @@ snowflake_accept_database(PG_FUNCTION_ARGS)
 }
 
 /*
- * Believe the clock, which has jumped: on return, minting follows it, or IDs run ahead
- * if it is behind.  If it is so far behind that nothing can be minted, it is believed
- * nevertheless, as it would be after snowflake.jump_patience; a warning says for how
- * long.
+ * Believe the clock, which has jumped: on return, minting follows it, or IDs run ahead if it is
+ * behind.  If it is so far behind that nothing can be minted, a warning says for how long.
  */
 Datum
 snowflake_accept_clock(PG_FUNCTION_ARGS)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	TimestampTz now = snowflake_clock_wall();
-	int64		deadline_usec = deadline();
+	int64		deadline_usec = begin("snowflake_accept_clock()");
 	uint64		looks;
 
-	snowflake_generator_require("snowflake_accept_clock()");
-	PreventCommandDuringRecovery("snowflake_accept_clock()");
 	if (!snowflake_layout_has_time(layout, now))
 	{
 		char	   *epoch = pstrdup(timestamptz_to_str(layout->epoch));
@@ -443,9 +403,8 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 				errhint("Correct the server's clock."));
 
 	/*
-	 * The keeper may not have noticed the jump yet, so it is asked in any
-	 * case.  A judgment that is under way does not know of the request, but
-	 * the next one does.
+	 * The keeper may not have noticed the jump yet, and a judgment that is
+	 * under way does not know of the request, but the next one does.
 	 */
 	looks = snowflake_keeper_state_judgments();
 	while (snowflake_keeper_state_judgments() < looks + 2 ||
@@ -458,16 +417,14 @@ snowflake_accept_clock(PG_FUNCTION_ARGS)
 }
 
 /*
- * Check that the generator is far ahead of the clock, and can be taken back under the node
- * ID that it has or, if that is leased, under another one.  Returns true if it needs
- * another one.  Otherwise, raises an error that says what can be done.
+ * Check that the generator is far ahead of the clock, and can be taken back under the node ID
+ * that it has or, if that is leased, under another one.  Returns true if it needs another one.
  */
 static bool
 check_reset(int32 node, const SnowflakeView *view)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
 	TimestampTz now = snowflake_generator_clock();
-	TimestampTz last_time = snowflake_layout_position_time(layout, view->last);
+	TimestampTz last_time = snowflake_generator_time(view->last);
 	SnowflakeNode wanted;
 
 	snowflake_node_source_wanted(&wanted);
@@ -488,7 +445,7 @@ check_reset(int32 node, const SnowflakeView *view)
 				errdetail("It is ahead by %s.",
 						  snowflake_duration(Max(last_time - now, 0))));
 	if (snowflake_generator_is_unused(view) &&
-		snowflake_layout_position_time(layout, Max(view->own_last, view->floor)) <= now)
+		snowflake_generator_time(Max(view->own_last, view->floor)) <= now)
 		return false;
 	if (view->grant == 0 || view->floor > view->last)
 		ereport(ERROR,
@@ -501,10 +458,7 @@ check_reset(int32 node, const SnowflakeView *view)
 	return true;
 }
 
-/*
- * Wait until another node ID is leased in place of that of the view, from the clock on,
- * and the gate is open for it.  The view is updated.
- */
+/* Have another node ID leased, and the gate opened for it, from the clock on; update the view. */
 static void
 replace_lease(SnowflakeView *view, int64 deadline_usec)
 {
@@ -527,24 +481,21 @@ replace_lease(SnowflakeView *view, int64 deadline_usec)
 }
 
 /*
- * Take a generator that is far ahead of the clock back to it by giving up the
- * order: new snowflakes are smaller than some earlier ones.  None is issued twice,
- * since the node ID was not used there.  The caller names the node ID, so that
- * this is not done by accident.
+ * Take a generator that is far ahead of the clock back to it by giving up the order: new snowflakes
+ * are smaller than some earlier ones.  None is issued twice, since the node ID was not used there.
+ * The caller names the node ID, so that this is not done by accident.
  *
- * Where node IDs are leased, the caller names the leased one, and another one is leased in
- * its place.  The old lease goes on to its end, above everything that was minted with it.
+ * A leased node ID is replaced by another.  The old lease goes on to its end, above everything that
+ * was minted with it.
  */
 Datum
 snowflake_restart_at_clock(PG_FUNCTION_ARGS)
 {
 	int32		node = PG_GETARG_INT32(0);
-	int64		deadline_usec = deadline();
+	int64		deadline_usec = begin("snowflake_restart_at_clock()");
 	SnowflakeView view;
 	uint64		before;
 
-	snowflake_generator_require("snowflake_restart_at_clock()");
-	PreventCommandDuringRecovery("snowflake_restart_at_clock()");
 	ask_until_open("snowflake_restart_at_clock()", SNOWFLAKE_WANT_GATE, deadline_usec);
 
 	snowflake_generator_view(&view);
@@ -568,7 +519,6 @@ snowflake_restart_at_clock(PG_FUNCTION_ARGS)
 	ereport(NOTICE,
 			errmsg("snowflakes follow the clock again, with node ID %d", view.node),
 			errdetail("They are smaller than earlier ones, whose times go up to \"%s\".",
-					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
-																		before))));
+					  timestamptz_to_str(snowflake_generator_time(before))));
 	PG_RETURN_VOID();
 }

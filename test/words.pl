@@ -51,7 +51,7 @@ my $values = join '', map { slurp("$root/$_") } 'src/mint/refusal.c', 'src/gener
 my ($tables, $is_shown, @found) = ('');
 
 # A comment in the table begins a new one.
-while ($rows =~ m{\G(?:\n\t/\* (.*) \*/\n|\t\[(STATE_\w+)\] = \{\n((?:\t\t\..*\n)+)\t\},\n)}gc)
+while ($rows =~ m{\G(?:\n\t/\* (.*) \*/\n|\t\[(STATE_\w+)\] = \{(\..*|\n(?:\t\t\..*\n)+\t)\},\n)}gc)
 {
 	my ($title, $state, $fields) = ($1, $2, $3);
 
@@ -62,7 +62,7 @@ while ($rows =~ m{\G(?:\n\t/\* (.*) \*/\n|\t\[(STATE_\w+)\] = \{\n((?:\t\t\..*\n
 		  if $is_shown;
 		next;
 	}
-	my %field = $fields =~ /^\t\t\.(\w+) = (?:"(.*)"|\w+),?$/mg;
+	my %field = $fields =~ /^\t*\.(\w+) = (?:"(.*)"|\w+),?$/mg;
 	my ($sqlstate) = $fields =~ /\.sqlstate = ERRCODE_(\w+)/;
 	my $number =
 	  !defined $sqlstate ? '' : { SEQUENCE_GENERATOR_LIMIT_EXCEEDED => '2200H: ' }->{$sqlstate}
@@ -72,7 +72,7 @@ while ($rows =~ m{\G(?:\n\t/\* (.*) \*/\n|\t\[(STATE_\w+)\] = \{\n((?:\t\t\..*\n
 	foreach my $word (map { /\{(\w+)\}/g } grep { defined } @field{qw(message detail hint)})
 	{
 		die "$state: nothing gives \"$word\" a value\n"
-		  unless $word eq 'function' || $values =~ /(?:IS\(|word, )"$word"\)/;
+		  unless $word eq 'function' || $values =~ /VALUE\("$word",/;
 	}
 	next if !$is_shown || !defined $field{message};
 	my $row = "| $number" . text($field{message}) . ' | ' . text($field{hint}) . " |\n";

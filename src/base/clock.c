@@ -3,8 +3,8 @@
  * clock.c
  *	  The judge of the wall clock.
  *
- * A wall clock may be wrong in both directions.  The boot clock, which cannot be set, shows when
- * it is set.  (Slewing changes the speed of both, at least on Linux.)  The rules:
+ * A wall clock may be wrong in both directions.  The boot clock, which cannot be set, shows
+ * when it is set.  (Slewing changes the speed of both, at least on Linux.)  The rules:
  *
  * 1. A start believes the clock, unless it is behind the newest ID that there may be by more
  *	  than snowflake.max_ahead and what a crash explains.  Then nothing is minted until the clock
@@ -33,17 +33,12 @@
  *
  * - The keeper dies after a look.  The judge's memory is in shared memory.
  *
- * - The server dies, or a copy of its files starts elsewhere.  Nothing of this is kept, and a
- *	 start coasts through nothing.  So the IDs of a copy that was restored to an earlier point
- *	 are above those that it does not know, if the clock is past them.
+ * - The server dies, or a copy of its files starts elsewhere.  Nothing of this is kept, so the IDs
+ *	 of a copy that was restored to an earlier point are above those that it does not know, if
+ *	 the clock is past them.
  *
- * A wrong clock that is believed costs a lead of its own length, and IDs are refused only if
- * that is more than max_ahead.  To be believed it has to last for a thousandth of it, or the
- * server has to start with it and mint: the keeper reserves time only for mints that ask, so a
- * clock under which nothing was minted leaves nothing behind.
- *
- * Only the keeper judges.  It does so before it reserves time and whenever a mint asks,
- * and it publishes the result before anything that follows from it.
+ * Only the keeper judges, before it reserves time and whenever a mint asks, and it publishes the
+ * result before anything that follows from it.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,17 +51,11 @@
 #include "base/compat.h"
 #include "base/settings.h"
 
-/*
- * The smallest step that is reported and gives a new lead: more than slewing and the imprecision
- * of the reading explain.
- */
+/* The smallest step that is reported: more than slewing and an imprecise reading explain */
 #define STEP_USEC(elapsed_usec, precision_usec) \
 	(1000 + Min((elapsed_usec) / 1000, 100000) + (precision_usec))
 
-/*
- * How often to read, without being asked, a clock that is coasted through or is behind the
- * IDs; and one that is refused, while nothing can be minted
- */
+/* How often to read a clock that is coasted through or behind the IDs, or that is refused */
 #define COAST_LOOK_MS			1000
 #define REFUSED_LOOK_MS			100
 
@@ -98,14 +87,12 @@ typedef struct ClockMemory
 /* NULL if the library was not preloaded. */
 static ClockMemory *memory = NULL;
 
-/* Shared memory to request. */
 Size
 snowflake_clock_size(void)
 {
 	return MAXALIGN(sizeof(ClockMemory));
 }
 
-/* Find the memory, or make it.  The caller holds AddinShmemInitLock. */
 void
 snowflake_clock_attach(void)
 {
@@ -118,10 +105,7 @@ snowflake_clock_attach(void)
 	SpinLockInit(&memory->mutex);
 }
 
-/*
- * Read both clocks.  The precision is measured, since this process may lose the processor in
- * between.
- */
+/* Read both clocks.  The precision is measured: this process may lose the processor in between. */
 void
 snowflake_clock_read(SnowflakeClockReading *look)
 {
@@ -148,7 +132,6 @@ snowflake_clock_start(TimestampTz newest)
 	memory->looked_usec = snowflake_clock_usec(CLOCK_BOOTTIME);
 }
 
-/* Is a clock believed? */
 bool
 snowflake_clock_is_believed(void)
 {
@@ -165,9 +148,8 @@ run_ahead(int64 lead_usec, bool is_new)
 }
 
 /*
- * The newest ID's time was set by an opening of the gate or by snowflake_advance().
- * If IDs are now ahead of the clock, they may run on from there.  Returns how far they
- * may be ahead, in microseconds.
+ * The newest ID's time was set by an opening of the gate or by snowflake_advance().  If IDs are
+ * now ahead of the clock, they may run on from there.  Returns how far, in microseconds.
  */
 int64
 snowflake_clock_raised(TimestampTz newest)
@@ -181,10 +163,7 @@ snowflake_clock_raised(TimestampTz newest)
 	return memory->allowed_usec;
 }
 
-/*
- * How long a clock that has moved that far must last: at least jump_patience, and ahead, a
- * thousandth of the jump.
- */
+/* How long a clock that has moved that far must last: ahead, at least a thousandth of the jump. */
 static int64
 patience(int64 moved_usec)
 {
@@ -193,13 +172,13 @@ patience(int64 moved_usec)
 
 /* Is a clock that far past the newest ID believed if nothing else speaks against it? */
 static bool
-is_plausible(int64 past_usec, int64 moved_usec, const SnowflakeClockFacts *facts)
+is_plausible(int64 past_usec, int64 moved_usec, int64 slack_usec)
 {
 	int64		behind_usec = MAX_AHEAD_USEC + snowflake_reservation_ms * INT64CONST(1000);
 
 	if (past_usec > PLAUSIBLE_USEC)
 		return memory->known ? moved_usec < 0 : !memory->jumping;
-	return past_usec >= -(behind_usec + facts->slack_usec);
+	return past_usec >= -(behind_usec + slack_usec);
 }
 
 /* Publish what the judge knows and, after a step back, that step. */
@@ -234,11 +213,9 @@ publish(const SnowflakeClockReading *look, const SnowflakeVerdict *verdict)
 	SpinLockRelease(&memory->mutex);
 }
 
-/*
- * Judge the wall clock by a reading.  With facts->accept it is believed, unless it is impossible.
- */
+/* Judge the wall clock by a reading.  An impossible one is not even believed with look->accept. */
 SnowflakeVerdict
-snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFacts *facts)
+snowflake_clock_judge(const SnowflakeClockReading *look)
 {
 	SnowflakeVerdict verdict = {0};
 	int64		offset_usec = look->wall - look->boot_usec;
@@ -254,8 +231,8 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 				believed;
 	int64		past_usec;
 
-	if (facts->newest != SNOWFLAKE_CLOCK_NEVER)
-		memory->newest = facts->newest;
+	if (look->newest != SNOWFLAKE_CLOCK_NEVER)
+		memory->newest = look->newest;
 	memory->looked_usec = look->boot_usec;
 	past_usec = look->wall - memory->newest;
 	has_ids = memory->newest != SNOWFLAKE_CLOCK_NEVER;
@@ -265,14 +242,15 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 	{
 		int64		lead_usec = memory->newest - (memory->offset_usec + look->boot_usec);
 
-		run_ahead(lead_usec, lead_usec > memory->allowed_usec + facts->slack_usec);
+		run_ahead(lead_usec, lead_usec > memory->allowed_usec + look->slack_usec);
 		is_open = memory->newest == memory->newest_then ||
-			lead_usec > memory->allowed_usec + facts->slack_usec;
+			lead_usec > memory->allowed_usec + look->slack_usec;
 	}
 
-	possible = facts->possible && (has_ids || look->wall >= SNOWFLAKE_RELEASE_TIME);
+	possible = look->possible && (has_ids || look->wall >= SNOWFLAKE_RELEASE_TIME);
 	believed = possible &&
-		(near || facts->accept || (is_open && (!has_ids || is_plausible(past_usec, moved_usec, facts))));
+		(near || look->accept ||
+		 (is_open && (!has_ids || is_plausible(past_usec, moved_usec, look->slack_usec))));
 
 	/* a clock that jumps again has to last from then on */
 	if (!believed)
@@ -300,11 +278,11 @@ snowflake_clock_judge(const SnowflakeClockReading *look, const SnowflakeClockFac
 			was_jumping ? CLOCK_BELIEVED : stepped ? CLOCK_STEPPED : CLOCK_NO_NEWS;
 		if (!near)
 			memory->newest_then = memory->newest;
-		verdict.unproven = !near && is_open && !facts->accept && has_ids &&
+		verdict.unproven = !near && is_open && !look->accept && has_ids &&
 			past_usec > PLAUSIBLE_USEC;
 		if (verdict.unproven)
 			memory->proven_from = look->wall + PLAUSIBLE_USEC;
-		else if (!near || facts->accept)
+		else if (!near || look->accept)
 			memory->proven_from = 0;
 		if (!memory->known || (moved_usec < 0 && stepped))
 			run_ahead(memory->newest - look->wall, true);

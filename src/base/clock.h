@@ -3,10 +3,9 @@
  * clock.h
  *	  The only readers of the clocks, and the judge of the wall clock.
  *
- * Code that needs the time calls them or gets it as an argument.  Three clocks matter: the
- * wall clock, which dates the IDs and can be stepped at any time; the boot clock, which
- * cannot be stepped and goes on while the machine is suspended; and the monotonic clock,
- * which measures how long something took.
+ * Three clocks matter: the wall clock, which dates the IDs and can be stepped at any time; the
+ * boot clock, which cannot be stepped and goes on while the machine is suspended; and the
+ * monotonic clock, which measures how long something took.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,12 +21,18 @@
 #define CLOCK_BOOTTIME	CLOCK_MONOTONIC
 #endif
 
-/* The wall clock and the boot clock at (nearly) the same instant. */
+/* The wall clock and the boot clock at (nearly) the same instant, and what else judging needs. */
 typedef struct SnowflakeClockReading
 {
 	TimestampTz wall;
 	int64		boot_usec;
 	int64		precision_usec; /* how far they may be apart */
+
+	/* Set by the keeper */
+	TimestampTz newest;			/* time of the newest ID that there may be */
+	bool		possible;		/* the layout has the clock's tick */
+	bool		accept;			/* an administrator believes the clock */
+	int64		slack_usec;		/* how far IDs may be ahead of any clock */
 } SnowflakeClockReading;
 
 /* The result of judging a reading. */
@@ -43,20 +48,9 @@ typedef enum SnowflakeClockNews
 /* The newest ID's time where there is none. */
 #define SNOWFLAKE_CLOCK_NEVER	(-(INT64CONST(1) << 60))
 
-/*
- * Before the first ID ever, no clock from before this time is believed: when this
- * version was released, 2026-11-01.
- */
+/* Before the first ID ever, no clock from before the release, 2026-11-01, is believed. */
 #define SNOWFLAKE_RELEASE_TIME	(INT64CONST(9801) * USECS_PER_DAY)
 
-/* The facts that the judge needs besides the reading. */
-typedef struct SnowflakeClockFacts
-{
-	TimestampTz newest;			/* time of the newest ID that there may be */
-	bool		possible;		/* the layout has the clock's tick */
-	bool		accept;			/* an administrator believes the clock */
-	int64		slack_usec;		/* how far IDs may be ahead of any clock */
-} SnowflakeClockFacts;
 
 typedef struct SnowflakeVerdict
 {
@@ -71,7 +65,7 @@ typedef struct SnowflakeVerdict
 	long		look_again_ms;	/* 0: only when there is a reason to */
 } SnowflakeVerdict;
 
-/* The judge's verdict on the clock. */
+/* The judge's belief */
 typedef enum SnowflakeClockBelief
 {
 	CLOCK_UNKNOWN,				/* it has not looked yet */
@@ -113,8 +107,7 @@ extern bool snowflake_clock_is_started(void);
 extern void snowflake_clock_start(TimestampTz newest);
 extern bool snowflake_clock_is_believed(void);
 extern int64 snowflake_clock_raised(TimestampTz newest);
-extern SnowflakeVerdict snowflake_clock_judge(const SnowflakeClockReading *look,
-											  const SnowflakeClockFacts *facts);
+extern SnowflakeVerdict snowflake_clock_judge(const SnowflakeClockReading *look);
 extern SnowflakeClockState snowflake_clock_state(void);
 
 /* The wall clock. */
@@ -134,11 +127,8 @@ snowflake_clock_usec(clockid_t clock)
 }
 
 /*
- * The monotonic clock, in microseconds since an arbitrary start.
- *
- * This does not use instr_time, which may read the processor's counter
- * instead: slewing changes the speed of this clock just as it changes that of
- * the wall clock.
+ * The monotonic clock, in microseconds since an arbitrary start.  Unlike instr_time, which may read
+ * the processor's counter, it is slewed as the wall clock is.
  */
 static inline int64
 snowflake_clock_monotonic_usec(void)

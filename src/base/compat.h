@@ -3,9 +3,8 @@
  * compat.h
  *	  Differences between the supported versions of PostgreSQL.
  *
- * Only this file names PG_VERSION_NUM.  Where a newer version has a better
- * interface, the code uses that one, and this file emulates it on older
- * versions.
+ * Only this file names PG_VERSION_NUM.  The code uses the newest interface, and this file
+ * emulates it on older versions.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,10 +31,9 @@
 #endif
 
 /*
- * 16 (commit 089480c0770): a library exports only what is marked, and
- * PG_FUNCTION_INFO_V1 marks the function as well.  The Makefile hides all
- * other symbols on every version, so a file that uses that macro must include
- * this one.
+ * 16 (commit 089480c0770): a library exports only what is marked, and PG_FUNCTION_INFO_V1 marks
+ * the function as well.  The Makefile hides all other symbols on every version, so a file that
+ * uses that macro must include this one.
  */
 #if PG_VERSION_NUM < 160000
 #include "fmgr.h"
@@ -56,8 +54,8 @@
 #endif
 
 /*
- * 16 (commit 7389aad6366): the postmaster waits for events.  Before that, it slept for up to
- * a minute if a signal came just before it went to sleep.
+ * 16 (commit 7389aad6366): the postmaster waits for events.  Before, a signal that came just
+ * before it slept was noticed up to a minute later.
  */
 #define SNOWFLAKE_POSTMASTER_OVERSLEEPS	(PG_VERSION_NUM < 160000)
 
@@ -93,22 +91,7 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 }
 #endif
 
-/*
- * 16 (commit a61b1f74823): the permissions that a query needs on its tables
- * are in a list of their own.
- */
-#if PG_VERSION_NUM < 160000
-#define CHECK_PERMS_PARAMETERS		List *tables, bool raises
-#define CHECK_PERMS_ARGUMENTS		tables, raises
-#else
-#define CHECK_PERMS_PARAMETERS		List *tables, List *permissions, bool raises
-#define CHECK_PERMS_ARGUMENTS		tables, permissions, raises
-#endif
-
-/*
- * 16 (commit 1c27d16e6e5): walkers are declared with their arguments; before
- * that, with an empty list, which C23 takes to mean no arguments.
- */
+/* 16 (commit 1c27d16e6e5): walkers are declared with arguments, not with an empty list. */
 #if PG_VERSION_NUM < 160000
 #include "nodes/nodeFuncs.h"
 
@@ -215,10 +198,9 @@ find_option(const char *name, bool create_placeholders, bool skip_errors,
 #endif
 
 /*
- * 17 (commit d86d20f0ba7): injection points, in servers that were built with
- * them.  18 (commit 4b211003ecc): some can be loaded beforehand, for places
- * where nothing may be allocated.  18 (commit 371f2db8b05): they have an
- * argument.
+ * 17 (commit d86d20f0ba7): injection points, in servers that were built with them. 18: they can
+ * be loaded beforehand, for places where nothing may be allocated (commit 4b211003ecc), and
+ * have an argument (commit 371f2db8b05).
  */
 #ifdef USE_INJECTION_POINTS
 #include "utils/injection_point.h"

@@ -11,10 +11,7 @@
 
 #include "base/duration.h"
 
-/*
- * Returns a length of time as a palloc'd text: in ms below a second, in days from two days on,
- * otherwise in s.
- */
+/* Returns a palloc'd text: in ms below a second, in days from two days on, otherwise in s. */
 char *
 snowflake_duration(int64 usec)
 {
@@ -25,7 +22,7 @@ snowflake_duration(int64 usec)
 	return psprintf("%.1f days", (double) usec / USECS_PER_DAY);
 }
 
-/* Returns a length of time as a palloc'd interval, without days or months. */
+/* Returns a palloc'd interval, without days or months. */
 Datum
 snowflake_duration_interval(int64 usec)
 {

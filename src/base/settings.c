@@ -25,10 +25,7 @@ int			snowflake_jump_patience_ms = 60 * 1000;
 int			snowflake_max_ahead_s = 24 * 60 * 60;
 static char *kept_in = NULL;
 
-/*
- * Returns where the value of a setting comes from, such as 'in "postgresql.conf",
- * line 3', in the current memory context.
- */
+/* Returns where a setting comes from, such as 'in "postgresql.conf", line 3', palloc'd. */
 char *
 snowflake_settings_origin(const char *name)
 {
@@ -44,17 +41,13 @@ snowflake_settings_origin(const char *name)
 	return psprintf("by the %s", GucSource_Names[setting->source]);
 }
 
-/*
- * How long a mint may wait for the keeper, in ms.  With max_wait 0 it may wait for a
- * second nevertheless: a server that has been idle has to reserve time first.
- */
+/* How long a mint may wait for the keeper, in ms.  An idle server has to reserve time first. */
 int
 snowflake_settings_keeper_wait_ms(void)
 {
 	return snowflake_max_wait_ms == 0 ? 1000 : snowflake_max_wait_ms;
 }
 
-/* Define the settings that are lengths of time. */
 static void
 define_times(void)
 {
@@ -103,11 +96,9 @@ define_times(void)
 }
 
 /*
- * The context of settings that are fixed for the life of a server.
- *
- * A library that is loaded on demand can no longer define a setting as
- * PGC_POSTMASTER.  There, the settings only serve to decode with the server's
- * layout, and they can still come only from the configuration file.
+ * The context of settings that are fixed for the life of a server.  A library that is loaded on
+ * demand can no longer define a setting as PGC_POSTMASTER; there it only serves to decode with
+ * the server's layout, and can still come only from the configuration file.
  */
 GucContext
 snowflake_settings_fixed(void)
@@ -115,10 +106,7 @@ snowflake_settings_fixed(void)
 	return process_shared_preload_libraries_in_progress ? PGC_POSTMASTER : PGC_SIGHUP;
 }
 
-/*
- * Define the settings that need no other part of the library.  This comes last,
- * since no more can be defined afterwards.
- */
+/* Define them.  This comes last, since no more can be defined afterwards. */
 void
 snowflake_settings_init(void)
 {

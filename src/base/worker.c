@@ -24,18 +24,16 @@
 #include "base/worker.h"
 
 /*
- * How long to wait for a lock: another session may be creating the extension
- * or changing the table in a transaction that mints, and so waits for us.
- *
- * Together with the pause that follows, this is less than the default of
+ * How long to wait for a lock: a transaction that creates the extension or changes the table
+ * may mint, and so wait for us.  With the pause that follows it is less than the default of
  * snowflake.max_wait, so that a mint outlasts one such failure.
  */
 #define LOCK_TIMEOUT			"300ms"
 
 /*
- * Settings whose defaults in the server or the database must not apply to a
- * worker of ours.  The owner of the database can set most of these for it, the
- * encoding even to one with which no process can connect.
+ * Settings whose defaults in the server or the database must not apply to a worker of ours.  The
+ * owner of the database can set most of these for it, the encoding even to one with which no
+ * process can connect.
  */
 static const char *const pinned_settings[][2] = {
 	{"synchronous_commit", "on"},
@@ -65,21 +63,10 @@ static const char *const pinned_settings[][2] = {
 	{"restrict_nonsystem_relation_kind", ""},	/* 18 */
 };
 
-/* Pin a setting, quietly, because not every version has all of them. */
-static void
-pin_setting(const char *name, const char *value)
-{
-	(void) set_config_option(name, value, PGC_SUSET, PGC_S_OVERRIDE,
-							 GUC_ACTION_SET, true, DEBUG2, false);
-}
-
 /*
- * Fill in the description of a worker of ours, except for its flags and its start
- * time.
- *
- * The postmaster restarts a worker that has ended at once; a worker that cannot connect pauses
- * by itself.  The postmaster would count the seconds by the wall clock, which may go back by
- * an hour just then.
+ * Fill in the description of a worker of ours, except for its flags and its start time.  The
+ * postmaster restarts it at once, since it would count seconds by the wall clock, which may go
+ * back by an hour just then; a worker that cannot connect pauses by itself.
  */
 void
 snowflake_worker_describe(BackgroundWorker *worker, const char *name,
@@ -93,10 +80,7 @@ snowflake_worker_describe(BackgroundWorker *worker, const char *name,
 	strlcpy(worker->bgw_function_name, function, BGW_MAXLEN);
 }
 
-/*
- * Does the postmaster have a worker of this name?  If there are too many workers,
- * RegisterBackgroundWorker() only logs that.  Call this in the postmaster only.
- */
+/* Does the postmaster, which calls this, have this worker, or were there too many? */
 bool
 snowflake_worker_is_registered(const char *name)
 {
@@ -108,29 +92,21 @@ snowflake_worker_is_registered(const char *name)
 	return false;
 }
 
-/* Pin the settings of a worker.  Call this before the worker does anything. */
+/*
+ * Pin the settings of a worker, quietly, because not every version has all of them.  A worker
+ * calls this before it connects, so that those of its database are never in force.
+ */
 void
 snowflake_worker_pin_settings(void)
 {
 	for (size_t i = 0; i < lengthof(pinned_settings); i++)
-		pin_setting(pinned_settings[i][0], pinned_settings[i][1]);
+		(void) set_config_option(pinned_settings[i][0], pinned_settings[i][1],
+								 PGC_SUSET, PGC_S_OVERRIDE, GUC_ACTION_SET, true, DEBUG2, false);
 }
 
 /*
- * Connect to a database as the bootstrap superuser.  The settings are pinned
- * first, so that those of the database are never in force.
- */
-void
-snowflake_worker_connect(const char *database)
-{
-	snowflake_worker_pin_settings();
-	BackgroundWorkerInitializeConnection(database, NULL, BGWORKER_BYPASS_ALLOWCONN);
-}
-
-/*
- * Sleep until the latch is set or the monotonic clock reaches until_usec.
- * Returns false, without sleeping, if it has been reached already.  The caller
- * checks for interrupts.
+ * Sleep until the latch is set or the monotonic clock reaches until_usec.  Returns false, without
+ * sleeping, if it has been reached already.  The caller checks for interrupts.
  */
 bool
 snowflake_worker_sleep(int64 until_usec)

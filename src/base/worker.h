@@ -14,7 +14,7 @@ extern void snowflake_worker_describe(BackgroundWorker *worker, const char *name
 									  const char *function);
 extern bool snowflake_worker_is_registered(const char *name);
 extern void snowflake_worker_pin_settings(void);
-extern void snowflake_worker_connect(const char *database);
+
 extern bool snowflake_worker_sleep(int64 until_usec);
 extern void snowflake_worker_clean_up(void);
 

@@ -3,10 +3,8 @@
  * counters.c
  *	  What the generator has done since the counters were last reset.
  *
- * The counters are in shared memory and take no lock.  Minted IDs are counted
- * by each backend in its slot; rarer events are counted here, for all backends.
- *
- * They are lost when the server stops.
+ * The counters are in shared memory, take no lock, and are lost when the server stops.  Minted IDs
+ * are counted by each backend in its slot.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,14 +29,12 @@ typedef struct Counters
 /* NULL if the library was not preloaded. */
 static Counters *shared = NULL;
 
-/* Shared memory to request. */
 Size
 snowflake_counters_size(void)
 {
 	return MAXALIGN(sizeof(Counters));
 }
 
-/* Find the counters, or make them.  The caller holds AddinShmemInitLock. */
 void
 snowflake_counters_attach(void)
 {
@@ -53,10 +49,7 @@ snowflake_counters_attach(void)
 	pg_atomic_init_u64(&shared->minted_before, 0);
 }
 
-/*
- * Count from zero again.  Only the backends write their counts of minted IDs,
- * so the sum of these is remembered and subtracted from then on.
- */
+/* Count from zero again.  Only backends write their slots, so the sum is subtracted from now on. */
 void
 snowflake_counters_reset(void)
 {
@@ -66,21 +59,18 @@ snowflake_counters_reset(void)
 	pg_atomic_write_u64(&shared->reset_at, snowflake_clock_wall());
 }
 
-/* Returns what was counted since the reset. */
 uint64
 snowflake_counters_get(SnowflakeCounter counter)
 {
 	return pg_atomic_read_u64(&shared->counters[counter]);
 }
 
-/* Returns when the counters were last reset. */
 TimestampTz
 snowflake_counters_reset_at(void)
 {
 	return (TimestampTz) pg_atomic_read_u64(&shared->reset_at);
 }
 
-/* Returns the number of IDs minted since the reset. */
 uint64
 snowflake_counters_minted(void)
 {
@@ -99,7 +89,6 @@ raise_to(pg_atomic_uint64 *counter, uint64 value)
 		;
 }
 
-/* Add one to a counter. */
 void
 snowflake_counters_add(SnowflakeCounter counter)
 {
@@ -107,9 +96,8 @@ snowflake_counters_add(SnowflakeCounter counter)
 }
 
 /*
- * Count one sleep of a mint that waits.  *mint_usec adds up the sleeps of this
- * mint, and is 0 before the first one.  The mint itself was counted when it
- * began to wait, so that a mint that is still waiting shows.
+ * Count one sleep of a mint that waits.  *mint_usec adds up the sleeps of this mint, which was
+ * itself counted when it began to wait, so that a mint that is still waiting shows.
  */
 void
 snowflake_counters_add_sleep(SnowflakeCounter waits, int64 usec, int64 *mint_usec)

@@ -11,9 +11,9 @@
 #include "datatype/timestamp.h"
 
 /*
- * The counters, in the order of the columns of snowflake_stats.  A counter of waiting
- * mints is followed by their total and their longest wait; a counter of steps of the
- * clock, by the largest step.
+ * The counters, in the order of the columns of snowflake_stats.  A counter of waiting mints is
+ * followed by their total and their longest wait; a counter of steps of the clock, by the
+ * largest step.
  */
 typedef enum SnowflakeCounter
 {

@@ -4,20 +4,17 @@
  *	  The generator that all backends of a server share: its state, and every
  *	  writer of it, so that the promise can be checked here.
  *
- * The promise: no position (tick, sequence) is issued twice, and every mint
- * gets a larger one than any mint that returned before it began, whatever the
- * clock does and whenever the server dies.
+ * The promise: no position (tick, sequence) is issued twice, and every mint gets a larger one
+ * than any mint that returned before it began, whatever the clock does and whenever the server
+ * dies.
  *
- * A mint takes last + 1, or a position of the clock's tick if all positions of
- * that tick are larger.  If that is not above "limit", it makes it the new
- * "last" by compare-and-swap.  Hence:
+ * A mint takes last + 1, or a position of the clock's tick if all positions of that tick are
+ * larger.  If that is not above "limit", it makes it the new "last" by compare-and-swap.  Hence:
  *
- * 1. While the server runs, no two mints get the same position: "last" only
- *	  goes up, and each compare-and-swap that succeeds moves it from a smaller
- *	  value to the position it issues.  A mint that begins after another one
- *	  has returned reads a "last" at or above the other's position.  The clock
- *	  decides only how far "last" jumps, so a clock that steps back merely
- *	  leaves the generator ahead of it.
+ * 1. While the server runs, no two mints get the same position: "last" only goes up, and each
+ *	  compare-and-swap that succeeds moves it from a smaller value to the position it issues.  A
+ *	  mint that begins after another one has returned reads a "last" at or above the other's
+ *	  position.  The clock decides only how far "last" jumps.
  *
  * 2. After a crash, no mint gets a position from before: each was at or below "limit" when it was
  *	  issued.  The keeper commits a reservation, and waits until the commit is durable (and on the
@@ -30,15 +27,13 @@
  *	  again at each opening.  And if the stored reservation is gone, or elsewhere, a keeper whose
  *	  shared memory is new leaves the gate closed: see check_place() in reserve.c.
  *
- * 3. No mint slips past a closing gate.  Minters hold the lock shared from
- *	  before they read the gate until after their compare-and-swap.  The keeper
- *	  first stores the closed gate and then acquires the lock exclusively.  A
- *	  mint that has read an open gate holds the lock, so the keeper waits for
- *	  it to finish; one that acquires the lock after the keeper has released it
- *	  finds the gate closed, since the lock's release and acquisition order the
- *	  memory accesses.  Thus when snowflake_generator_close() returns, "last"
- *	  and the node no longer change, and the keeper may store "last" as the
- *	  exact end.
+ * 3. No mint slips past a closing gate.  Minters hold the lock shared from before they read the
+ *	  gate until after their compare-and-swap.  The keeper first stores the closed gate and then
+ *	  acquires the lock exclusively.  A mint that has read an open gate holds the lock, so the
+ *	  keeper waits for it to finish; one that acquires the lock after the keeper has released it
+ *	  finds the gate closed, since the lock's release and acquisition order the memory accesses.
+ *	  Thus when snowflake_generator_close() returns, "last" and the node no longer change, and
+ *	  the keeper may store "last" as the exact end.
  *
  * 4. A generator that is far ahead of the clock may be taken back, under a node ID that
  *	  has issued nothing in that range: then "last" goes down, once, while the gate is
@@ -49,30 +44,19 @@
  *	  it got.  Only a lease that was granted since then is above all of that; a lease that
  *	  the gate was opened for before is not, whatever the gate was opened for in between.
  *
- * 5. A mint that took several positions in one step stops using them when others may
- *	  expect larger ones: after an opening of the gate, which may be for another
- *	  node, and if they are at or below the floor of snowflake_advance().
+ * 5. A mint that took several positions in one step stops using them when others may expect
+ *	  larger ones: after an opening of the gate, which may be for another node, and if they are
+ *	  at or below the floor of snowflake_advance().
  *
- * snowflake.spread decides at which sequence number a tick begins.  Any position
- * of a tick that no mint has reached is above "last", so this is one more way to
- * skip positions.  After a full tick none is skipped: then "last" is ahead of the
- * clock.
+ * snowflake.spread decides at which sequence number a tick begins: one more way to skip
+ * positions.  The caller's field, if the layout has one, is filled after the step, beside the
+ * position, so two IDs are distinct whatever callers pass.  A value can change only the order of
+ * the IDs within a tick, if the field is above the sequence: the promise is about positions.
  *
- * The caller's field, if the layout has one, is filled after the step, beside the
- * position: all its values share the positions (tick, sequence), so two IDs are
- * distinct whatever callers pass.  A mint without a value has 0 there, and takes
- * its position from the same ones.  A value can change only the order of the IDs
- * within a tick, if the field is above the sequence: the promise is about
- * positions.
- *
- * The lock is held exclusively for what a mint depends on: opening the gate,
- * and the node.  LWLocks let shared lockers overtake a waiting exclusive one,
- * which could starve the keeper, so a minter reads the gate once before it
- * asks for the lock: a closing gate stops newcomers immediately.  Extending
- * the reservation needs no lock: a minter that still reads the old limit is
- * merely careful, and waits or tries again.
- *
- * No process waits, does I/O or raises an error while holding the lock.
+ * LWLocks let shared lockers overtake a waiting exclusive one, which could starve the keeper, so
+ * a minter reads the gate once before it asks for the lock.  Extending the reservation needs no
+ * lock: a minter that still reads the old limit is merely careful, and waits or tries again.  No
+ * process waits, does I/O or raises an error while holding the lock.
  *
  * test/model/gate.pml is a model of rules 1 to 3, which is checked exhaustively.
  *
@@ -102,18 +86,15 @@ typedef struct HotState
 	 * The lock, and the newest position issued.  Minters advance "last" by
 	 * compare-and-swap while they hold the lock shared; the keeper raises it
 	 * the same way, or with the lock held exclusively.  It goes down only as
-	 * rule 4 says.
-	 *
-	 * Every mint writes both, so they share a cache line and have it to
-	 * themselves: every mint reads what follows, which must not be
-	 * invalidated by the others.
+	 * rule 4 says.  Every mint writes both, so they have a cache line to
+	 * themselves: what follows is only read.
 	 */
 	LWLock		lock;
 	pg_atomic_uint64 last;
 	char		pad_last[PG_CACHE_LINE_SIZE - sizeof(LWLock) - sizeof(pg_atomic_uint64)];
 
 	/*
-	 * Newest position that may be issued, and the position from which on the
+	 * Newest position that may be issued, and the one from which on the
 	 * keeper has to be asked for more.  Only the keeper writes them.  While
 	 * the gate is open they only go up, and are set without the lock: a
 	 * minter that reads an old value may do less, never more.
@@ -130,16 +111,12 @@ typedef struct HotState
 	pg_atomic_uint32 gate;
 
 	/*
-	 * The correction that mints add to the wall clock, an int64 in
-	 * microseconds: see clock.c.  Only the keeper writes it, atomically and
-	 * at any time: like the clock, it only says how far "last" may jump.
+	 * The correction that mints add to the wall clock, an int64, and how far
+	 * ahead of the sum IDs may be, in addition to max_lead; in microseconds:
+	 * see clock.c.  Only the keeper writes them, atomically and at any time:
+	 * like the clock, they only say how far "last" may jump.
 	 */
 	pg_atomic_uint64 correction;
-
-	/*
-	 * How far ahead of that sum IDs may be, in addition to max_lead, in
-	 * microseconds.  Written likewise.
-	 */
 	pg_atomic_uint64 allowance;
 
 	/*
@@ -155,66 +132,51 @@ typedef struct HotState
 	char		pad_limit[PG_CACHE_LINE_SIZE];
 } HotState;
 
-/* State that only the keeper writes, except for the floor */
+/*
+ * State that only the keeper writes, except for the floor.  What is not atomic is for the keeper
+ * only, unless it says otherwise.
+ */
 typedef struct KeptState
 {
 	/*
 	 * Largest position that snowflake_advance() asked for.  Any process
-	 * raises it, atomically.
+	 * raises it.
 	 */
 	pg_atomic_uint64 floor;
 
-	/*
-	 * Position and reason of the last raise without minting.  Only the keeper
-	 * writes them, atomically; they serve messages and the status only.
-	 */
+	/* Position of the last raise, and whether snowflake_advance() did it */
 	pg_atomic_uint64 raised_to;
-	pg_atomic_uint32 raised_by;
+	pg_atomic_uint32 is_advanced;
 
-	/*
-	 * Newest position that the present node ID may have had before the gate
-	 * was opened for it.  Only the keeper writes it, atomically.
-	 */
+	/* What the node ID may have had before the gate was opened for it */
 	pg_atomic_uint64 own_last;
 
 	/*
 	 * Newest position that every later ID has to be above, when the gate was
 	 * opened: that is "last", except for the node's own positions in a range
-	 * where the order was given up.  Only the keeper writes it, atomically.
+	 * where the order was given up.
 	 */
 	pg_atomic_uint64 in_order;
 
-	/*
-	 * Newest position that any node ID may have had, unless "last" is above
-	 * it.  Only the keeper writes it, atomically.
-	 */
+	/* Newest position that any node ID may have had, unless "last" is above. */
 	pg_atomic_uint64 highest;
 
 	/*
-	 * Number of the node's lease, 0 if the node is not leased.  Only the
-	 * keeper writes it, atomically; a changed number tells that the lease is
-	 * another.
+	 * Number of the node's lease, 0 if it is not leased; and of the newest
+	 * lease that the gate was ever opened for, which outlives an opening for
+	 * a node ID that is not leased.
 	 */
 	pg_atomic_uint32 grant;
-
-	/*
-	 * Number of the newest lease that the gate was ever opened for, 0 if
-	 * there was none: a lease outlives an opening for a node ID that is not
-	 * leased. Written likewise.
-	 */
 	pg_atomic_uint32 newest_grant;
 
 	/*
 	 * The gate was closed, and the exact end, which has not changed since, is
-	 * not stored yet.  Only the keeper uses this: it stores the end before it
-	 * opens the gate again, or its successor does, if it fails.
+	 * not stored yet.  The keeper, or its successor, stores it before it
+	 * opens the gate again.
 	 */
 	bool		end_unstored;
 
-	/*
-	 * The position up to which is durably reserved, not below the limit. Only
-	 * the keeper uses it, while the gate is open.
-	 */
+	/* Durably reserved while the gate is open; not below the limit */
 	uint64		stored;
 
 	/*
@@ -225,30 +187,16 @@ typedef struct KeptState
 
 	/*
 	 * What "last" was raised to when the gate was last opened, and when it
-	 * was first opened.  Only the keeper writes them, with the lock held
-	 * exclusively; they are read with the lock.
+	 * was first opened; and of the openings that went back, the smallest
+	 * "last" and the number of the newest.  Written with the lock held
+	 * exclusively, and read with the lock.
 	 */
 	uint64		opened_at;
 	uint64		started_at;
-
-	/*
-	 * The same for openings that went back: the smallest "last" of them, and
-	 * the number of the newest.
-	 */
 	uint64		lowered_to;
 	uint32		lowered_at;
 
-	/*
-	 * OID of the database that has or had the reservation, while the gate is
-	 * GATE_RESERVATION_LOST.  Only the keeper writes it, atomically; it
-	 * serves messages only.
-	 */
-	pg_atomic_uint32 kept_in;
-
-	/*
-	 * Canonical text of the stored layout, while the gate is
-	 * GATE_LAYOUT_CHANGED.  Protected by the lock.
-	 */
+	/* The stored layout, while it differs from ours; protected by the lock */
 	char		stored_layout[SNOWFLAKE_LAYOUT_TEXT_SIZE];
 } KeptState;
 
@@ -262,18 +210,13 @@ typedef struct SnowflakeGenerator
 static HotState *hot = NULL;
 static KeptState *kept = NULL;
 
-
-/* Shared memory to request. */
 Size
 snowflake_generator_size(void)
 {
 	return MAXALIGN(sizeof(SnowflakeGenerator));
 }
 
-/*
- * Find the generator, or make it: closed, and without a keeper.  The caller holds
- * AddinShmemInitLock.  "tranche" is for the lock.
- */
+/* A new generator is closed, and without a keeper. */
 void
 snowflake_generator_attach(int tranche)
 {
@@ -301,16 +244,15 @@ snowflake_generator_attach(int tranche)
 	pg_atomic_init_u32(&hot->opening, 0);
 	pg_atomic_init_u64(&kept->floor, 0);
 	pg_atomic_init_u64(&kept->raised_to, 0);
-	pg_atomic_init_u32(&kept->raised_by, RAISED_BY_RESERVATION);
+	pg_atomic_init_u32(&kept->is_advanced, false);
 	pg_atomic_init_u64(&kept->own_last, 0);
 	pg_atomic_init_u64(&kept->in_order, 0);
 	pg_atomic_init_u64(&kept->highest, 0);
 	pg_atomic_init_u32(&kept->grant, 0);
 	pg_atomic_init_u32(&kept->newest_grant, 0);
-	pg_atomic_init_u32(&kept->kept_in, InvalidOid);
 }
 
-/* Is there a generator, that is, was the library preloaded? */
+/* Was the library preloaded? */
 bool
 snowflake_generator_exists(void)
 {
@@ -323,7 +265,7 @@ name_function(const char *word, const void *function)
 	return function;
 }
 
-/* Raise an error if there is no generator, on behalf of the SQL function of that name. */
+/* Raise the error of the SQL function of that name if it was not. */
 void
 snowflake_generator_require(const char *function)
 {
@@ -336,15 +278,7 @@ snowflake_generator_require(const char *function)
 				errhint("%s", words->hint));
 }
 
-
-/*
- * Minting
- */
-
-/*
- * The tick of an instant.  Most mints of a busy backend are in the same tick
- * as the one before, and need no division.
- */
+/* The tick of an instant: that of the mint before, most of the time, without a division. */
 static inline int64
 clock_tick(const SnowflakeLayout *layout, TimestampTz now)
 {
@@ -360,11 +294,10 @@ clock_tick(const SnowflakeLayout *layout, TimestampTz now)
 }
 
 /*
- * How far beyond max_lead, in microseconds, a position may be issued to a mint that
- * waits until it is due.  So mints that wait for the clock are served in the order in
- * which they came, and none can push the generator further ahead, even if its wait is
- * canceled.  It is a tick, or 10 ms if that is longer: the keeper always reserves enough
- * for mints to use that much beyond max_lead.
+ * How far beyond max_lead, in microseconds, a position may be issued to a mint that waits until
+ * it is due.  So mints that wait for the clock are served in the order in which they came, and
+ * none can push the generator further ahead, even if its wait is canceled.  The keeper always
+ * reserves enough for it.
  */
 int64
 snowflake_generator_early_usec(void)
@@ -381,12 +314,10 @@ snowflake_generator_may_lead_usec(void)
 }
 
 /*
- * Issue up to "want" consecutive positions, as many as are possible at once.
- * "now" is the wall clock.  Sets *issued for STEP_MINTED and STEP_EARLY.  For
- * STEP_EARLY and STEP_AHEAD, sets *excess_usec to how much further ahead of
- * the clock the first of them is, or would be, than it may be.
- *
- * Takes and releases the lock, shared.  Raises no error.
+ * Issue up to "want" consecutive positions, as many as are possible at once.  "now" is the wall
+ * clock.  Sets *issued for STEP_MINTED and STEP_EARLY.  For STEP_EARLY and STEP_AHEAD, sets
+ * *excess_usec to how much further ahead of the clock the first of them is, or would be, than it may
+ * be.  Takes and releases the lock, shared.  Raises no error.
  */
 SnowflakeStep
 snowflake_generator_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
@@ -486,13 +417,10 @@ snowflake_generator_step(TimestampTz now, uint64 want, SnowflakeIssued *issued,
 }
 
 /*
- * Give up the rest of the newest position's tick, if the clock is past that tick:
- * like a mint whose position is not used, this raises "last" to the end of the
- * tick.
- *
- * That is for readers in the order of the IDs.  If the caller's field is above the
- * sequence, they cannot pass an ID while a position of its tick may still be issued.
- * Takes and releases the lock, shared.
+ * Give up the rest of the newest position's tick, if the clock is past that tick: like a mint whose
+ * position is not used.  That is for readers in the order of the IDs: if the caller's field is above
+ * the sequence, they cannot pass an ID while a position of its tick may still be issued.  Takes and
+ * releases the lock, shared.
  */
 void
 snowflake_generator_finish_tick(void)
@@ -523,11 +451,9 @@ snowflake_generator_finish_tick(void)
 }
 
 /*
- * Must the positions that are left of a step no longer be used, because others
- * may have got larger IDs in earlier calls?
- *
- * snowflake_advance() raises the floor before it waits for "last" to pass it, so
- * a caller that asks after it has returned reads that floor.
+ * Must the positions that are left of a step no longer be used, because others may have got
+ * larger IDs in earlier calls?  snowflake_advance() raises the floor before it waits for "last"
+ * to pass it, so a caller that asks after it has returned reads that floor.
  */
 bool
 snowflake_generator_is_outdated(const SnowflakeIssued *issued)
@@ -541,7 +467,6 @@ snowflake_generator_is_outdated(const SnowflakeIssued *issued)
  * For other processes
  */
 
-/* Read the state.  Takes no lock. */
 void
 snowflake_generator_view(SnowflakeView *view)
 {
@@ -552,28 +477,24 @@ snowflake_generator_view(SnowflakeView *view)
 	view->last = pg_atomic_read_u64(&hot->last);
 	view->highest = Max(view->last, pg_atomic_read_u64(&kept->highest));
 	view->limit = pg_atomic_read_u64(&hot->limit);
-	view->refill = pg_atomic_read_u64(&hot->refill);
+
 	view->floor = pg_atomic_read_u64(&kept->floor);
 	view->raised_to = pg_atomic_read_u64(&kept->raised_to);
-	view->raised_by = pg_atomic_read_u32(&kept->raised_by);
+	view->is_advanced = pg_atomic_read_u32(&kept->is_advanced) != 0;
 	view->own_last = pg_atomic_read_u64(&kept->own_last);
 	view->in_order = snowflake_generator_is_unused(view) ?
 		pg_atomic_read_u64(&kept->in_order) : view->last;
 	view->stored = kept->stored;
 	view->end_unstored = kept->end_unstored;
 	view->inherited = kept->inherited;
-	view->kept_in = pg_atomic_read_u32(&kept->kept_in);
 }
 
-/*
- * Returns the newest position, and sets *opening to an opening of the gate that is
- * not later than the one it belongs to.  Takes no lock.
- */
+/* Returns the newest position, and in *opening its opening of the gate or an earlier one. */
 uint64
 snowflake_generator_last(uint32 *opening)
 {
 	*opening = pg_atomic_read_u32(&hot->opening);
-	pg_read_barrier();			/* see open_gate() */
+	pg_read_barrier();			/* see snowflake_generator_open() */
 	return pg_atomic_read_u64(&hot->last);
 }
 
@@ -584,10 +505,14 @@ snowflake_generator_clock(void)
 	return snowflake_clock_wall() + (int64) pg_atomic_read_u64(&hot->correction);
 }
 
-/*
- * Would a step now return STEP_UNRESERVED, because its position is not reserved?
- * Not if it would have to wait for the clock first, or if the layout has ended.
- */
+/* Returns how far the newest position is ahead of that clock, in microseconds. */
+int64
+snowflake_generator_lead_usec(const SnowflakeView *view)
+{
+	return snowflake_generator_time(view->last) - snowflake_generator_clock();
+}
+
+/* Would a step now return STEP_UNRESERVED, and not have to wait for the clock first? */
 bool
 snowflake_generator_is_unreserved(const SnowflakeView *view)
 {
@@ -603,9 +528,9 @@ snowflake_generator_is_unreserved(const SnowflakeView *view)
 }
 
 /*
- * Sets *newest to the newest position, with what its ID is made of.  Returns
- * false if the gate has not been opened yet since the server's start.  Takes
- * the lock, shared, so it is a full barrier as well.
+ * Sets *newest to the newest position, with what its ID is made of.  Returns false if the gate
+ * has not been opened yet since the server's start.  Takes the lock, shared, so it is a full
+ * barrier as well.
  */
 bool
 snowflake_generator_newest(SnowflakeNewest *newest)
@@ -617,8 +542,7 @@ snowflake_generator_newest(SnowflakeNewest *newest)
 	newest->last = pg_atomic_read_u64(&hot->last);
 
 	/* readers must not pass what only this node had: see rule 4 */
-	if (newest->last == kept->opened_at &&
-		pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION)
+	if (newest->last == kept->opened_at && !pg_atomic_read_u32(&kept->is_advanced))
 		newest->last = pg_atomic_read_u64(&kept->in_order);
 	newest->node_bits = hot->node_bits;
 	newest->opened_at = kept->opened_at;
@@ -629,17 +553,13 @@ snowflake_generator_newest(SnowflakeNewest *newest)
 	return opened;
 }
 
-/* Returns the gate.  Takes no lock. */
 SnowflakeGate
 snowflake_generator_gate(void)
 {
 	return pg_atomic_read_u32(&hot->gate);
 }
 
-/*
- * Copy the stored layout's text, if the gate is closed because that layout
- * differs; otherwise return false.  Takes the lock, shared.
- */
+/* Copy the stored layout, if it keeps the gate closed: else return false.  Takes the lock, shared. */
 bool
 snowflake_generator_stored_layout(char *text, size_t size)
 {
@@ -666,11 +586,7 @@ snowflake_generator_position_id(uint64 position)
 								 (int32) (position & layout->max_sequence));
 }
 
-
-/*
- * Ask that nothing at or below a position be minted from now on.  That holds
- * when the keeper, which the caller has to ask, has raised "last" to it.
- */
+/* Mint nothing at or below a position, once the keeper, whom the caller asks, has raised "last". */
 void
 snowflake_generator_raise_floor(uint64 position)
 {
@@ -687,10 +603,7 @@ snowflake_generator_raise_floor(uint64 position)
  * Only the keeper calls what follows.
  */
 
-/*
- * Set what mints add to the wall clock, and how far IDs may be ahead of the sum, in
- * addition to max_lead; both in microseconds.
- */
+/* Set what mints add to the wall clock, and how far beyond max_lead IDs may be ahead of the sum. */
 void
 snowflake_generator_set_correction(int64 correction_usec, int64 allowed_usec)
 {
@@ -698,7 +611,6 @@ snowflake_generator_set_correction(int64 correction_usec, int64 allowed_usec)
 	pg_atomic_write_u64(&hot->correction, (uint64) correction_usec);
 }
 
-/* Set the latter only. */
 void
 snowflake_generator_set_allowance(int64 allowed_usec)
 {
@@ -706,10 +618,8 @@ snowflake_generator_set_allowance(int64 allowed_usec)
 }
 
 /*
- * Change the reason of a closed gate.
- *
- * If the reason is the same as before, no process is woken: the waiting ones
- * would ask the keeper again, which would find the same reason, and so forth.
+ * Change the reason of a closed gate.  If it is the same as before, no process is woken: the waiting
+ * ones would ask the keeper again, which would find the same reason, and so forth.
  */
 void
 snowflake_generator_set_gate(SnowflakeGate reason)
@@ -731,14 +641,6 @@ snowflake_generator_set_layout_changed(const char *stored_layout)
 	snowflake_generator_set_gate(GATE_LAYOUT_CHANGED);
 }
 
-/* Keep a closed gate closed because the reservation is, or was, elsewhere. */
-void
-snowflake_generator_set_reservation_lost(Oid kept_in)
-{
-	pg_atomic_write_u32(&kept->kept_in, kept_in);
-	snowflake_generator_set_gate(GATE_RESERVATION_LOST);
-}
-
 /* Note that some node ID may have had a position, in case the rows that say so are lost. */
 void
 snowflake_generator_note_highest(uint64 position)
@@ -746,12 +648,22 @@ snowflake_generator_note_highest(uint64 position)
 	pg_atomic_write_u64(&kept->highest, Max(position, pg_atomic_read_u64(&kept->highest)));
 }
 
-static void
-open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 in_order,
-		  uint64 limit, uint64 refill)
+/*
+ * Open a closed gate for a node ID, from the lease with the number "grant" (0: not leased), with
+ * "last" raised to the end of what any node ID may have issued before, and a limit that is durably
+ * reserved.  The node itself may have had positions up to "own_last"; others, whose order is kept, up
+ * to "in_order".  "last" may be lower than it was only if the range above it was the previous node's
+ * alone, and nothing was issued there, or as snowflake_generator_open_at_clock() says.
+ */
+void
+snowflake_generator_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
+						 uint64 in_order, uint64 limit, uint64 refill)
 {
 	uint64		floor = pg_atomic_read_u64(&kept->floor);
 	uint64		before = pg_atomic_read_u64(&hot->last);
+
+	Assert(!kept->end_unstored);
+	Assert(last >= own_last && last >= in_order);
 
 	/*
 	 * forget a floor that is passed; one that is raised just now stays, and
@@ -761,7 +673,7 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 in_orde
 		(void) pg_atomic_compare_exchange_u64(&kept->floor, &floor, 0);
 
 	/* first, so that no reader takes the position for that of an ID */
-	pg_atomic_write_u32(&kept->raised_by, RAISED_BY_RESERVATION);
+	pg_atomic_write_u32(&kept->is_advanced, false);
 	pg_atomic_write_u64(&kept->raised_to, last);
 	pg_atomic_write_u64(&kept->own_last, own_last);
 	pg_atomic_write_u64(&kept->in_order, in_order);
@@ -793,28 +705,12 @@ open_gate(int32 node, uint32 grant, uint64 last, uint64 own_last, uint64 in_orde
 	snowflake_keeper_state_announce();
 }
 
-/*
- * Open a closed gate for a node ID, from the lease with the number "grant" (0: not
- * leased), with "last" raised to the end of what any node ID may have issued before, and a
- * limit that is durably reserved.  The node itself may have had positions up to
- * "own_last"; others, whose order is kept, up to "in_order".  "last" may be lower than it
- * was only if the range above it was the previous node's alone, and nothing was issued
- * there.
- */
-void
-snowflake_generator_open(int32 node, uint32 grant, uint64 last, uint64 own_last,
-						 uint64 in_order, uint64 limit, uint64 refill)
-{
-	Assert(!kept->end_unstored);
-	Assert(last >= own_last && last >= in_order);
-	open_gate(node, grant, last, own_last, in_order, limit, refill);
-}
 
 /*
- * Open a closed gate with a "last" that may be lower than it was: the order is given up.
- * Rule 1 still holds.  Either this is for the same node, which has issued nothing since
- * the gate was opened for it, and before that nothing above the view's own_last, and
- * "last" is not below that; or it is for a new lease, which begins after "last".
+ * Open a closed gate with a "last" that may be lower than it was: the order is given up.  Rule 1
+ * still holds.  Either this is for the same node, which has issued nothing since the gate was opened
+ * for it, and before that nothing above the view's own_last, and "last" is not below that; or it is
+ * for a new lease, which begins after "last".
  */
 void
 snowflake_generator_open_at_clock(int32 node, uint32 grant, uint64 last, uint64 limit,
@@ -827,20 +723,19 @@ snowflake_generator_open_at_clock(int32 node, uint32 grant, uint64 last, uint64 
 		   (node == hot->node && grant == pg_atomic_read_u32(&kept->grant) &&
 			last >= pg_atomic_read_u64(&kept->own_last) &&
 			before == pg_atomic_read_u64(&kept->raised_to) &&
-			pg_atomic_read_u32(&kept->raised_by) == RAISED_BY_RESERVATION));
+			!pg_atomic_read_u32(&kept->is_advanced)));
 
 	/* a floor that was passed need not be passed again */
 	if (floor <= before)
 		(void) pg_atomic_compare_exchange_u64(&kept->floor, &floor, 0);
 	kept->end_unstored = false;
-	open_gate(node, grant, last, last, last, limit, refill);
+	snowflake_generator_open(node, grant, last, last, last, limit, refill);
 }
 
 /*
- * Give up what is left of the newest position's tick, which is not used when the gate
- * opens again: that is for readers, as in snowflake_generator_finish_tick().  A
- * "last" that was only raised, and has no ID above, stays as it is.  The caller holds
- * the lock exclusively; the gate is closed.
+ * Give up what is left of the newest position's tick, which is not used when the gate opens again:
+ * that is for readers, as in snowflake_generator_finish_tick().  A "last" that was only raised stays
+ * as it is.  The caller holds the lock exclusively; the gate is closed.
  */
 static void
 finish_last_tick(void)
@@ -851,15 +746,11 @@ finish_last_tick(void)
 													 snowflake_layout_position_tick(layout, last));
 
 	if (end <= pg_atomic_read_u64(&hot->limit) &&
-		(last != pg_atomic_read_u64(&kept->raised_to) ||
-		 pg_atomic_read_u32(&kept->raised_by) != RAISED_BY_RESERVATION))
+		(last != pg_atomic_read_u64(&kept->raised_to) || pg_atomic_read_u32(&kept->is_advanced)))
 		pg_atomic_write_u64(&hot->last, end);
 }
 
-/*
- * Close the gate and wait out the mints in flight: on return, "last" no longer
- * changes.  If the gate was open, its exact end has yet to be stored.
- */
+/* Close the gate and wait out the mints in flight; if it was open, its end has yet to be stored. */
 void
 snowflake_generator_close(SnowflakeGate reason)
 {
@@ -874,21 +765,6 @@ snowflake_generator_close(SnowflakeGate reason)
 	snowflake_keeper_state_announce();
 }
 
-/*
- * The keeper ends.  An open gate stays open: what is reserved may be used up.
- * A reason that the next keeper would find again is kept, for the messages.
- */
-void
-snowflake_generator_leave(void)
-{
-	SnowflakeGate gate = snowflake_generator_gate();
-
-	if (gate == GATE_WAITING || gate == GATE_CREATING ||
-		gate == GATE_OPENING || gate == GATE_STOPPING)
-		snowflake_generator_set_gate(GATE_NO_KEEPER);
-}
-
-/* The exact end of a closed gate is stored. */
 void
 snowflake_generator_end_stored(void)
 {
@@ -905,36 +781,29 @@ snowflake_generator_extend(uint64 limit, uint64 refill)
 	snowflake_keeper_state_announce();
 }
 
-/*
- * Note the position up to which is durably reserved.  What minters may use of it is set
- * separately.
- */
+/* Note what is durably reserved; what minters may use of it is set separately. */
 void
 snowflake_generator_set_stored(uint64 position)
 {
 	kept->stored = position;
 }
 
-/* Set the position from which on minters ask for more. */
 void
 snowflake_generator_set_refill(uint64 refill)
 {
 	pg_atomic_write_u64(&hot->refill, refill);
 }
 
-/*
- * Raise "last" to a position that is durably reserved, unless "last" is above
- * it already.
- */
+/* Raise "last" to the floor of snowflake_advance(), which is durably reserved. */
 void
-snowflake_generator_raise(uint64 position, SnowflakeRaise by)
+snowflake_generator_advance(uint64 position)
 {
 	uint64		last = pg_atomic_read_u64(&hot->last);
 
 	Assert(position <= pg_atomic_read_u64(&hot->limit));
 
 	/* first, so that no reader takes the position for an ID */
-	pg_atomic_write_u32(&kept->raised_by, by);
+	pg_atomic_write_u32(&kept->is_advanced, true);
 	pg_atomic_write_u64(&kept->raised_to, position);
 	SNOWFLAKE_INJECTION_POINT("snowflake-raise");
 	while (last < position &&

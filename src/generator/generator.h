@@ -12,7 +12,7 @@
 #define SNOWFLAKE_GENERATOR_H
 
 #include "generator/words.h"
-#include "layout/layout.h"
+#include "layout/server_layout.h"
 
 /* The node ID to mint with, and its range of positions. */
 typedef struct SnowflakeNode
@@ -27,13 +27,6 @@ typedef struct SnowflakeNode
 								 * issued */
 	uint64		end;
 } SnowflakeNode;
-
-/* Why the newest position was raised without minting. */
-typedef enum SnowflakeRaise
-{
-	RAISED_BY_RESERVATION = 0,	/* to the end of what had been reserved */
-	RAISED_BY_ADVANCE			/* by snowflake_advance() */
-} SnowflakeRaise;
 
 /* The result of a step. */
 typedef enum SnowflakeStep
@@ -71,18 +64,17 @@ typedef struct SnowflakeView
 	uint64		highest;		/* newest position that any node ID ever had */
 	uint64		limit;			/* newest position that may be issued */
 	uint64		stored;			/* newest position that is reserved */
-	uint64		refill;			/* from here on, mints ask the keeper for more */
+
 	uint64		floor;			/* largest position that IDs have to pass */
 	uint64		raised_to;		/* "last" after the last raise without minting */
 	uint64		own_last;		/* newest position that the node may have had
 								 * before the gate was opened for it */
 	uint64		in_order;		/* newest position that later IDs of any node
 								 * have to be above */
-	SnowflakeRaise raised_by;
+	bool		is_advanced;	/* that was by snowflake_advance(), and not
+								 * what had been reserved before */
 	bool		end_unstored;	/* the gate was closed, its end is not stored */
 	bool		inherited;		/* the server started as a standby or a copy */
-	Oid			kept_in;		/* database that has or had the lost
-								 * reservation */
 } SnowflakeView;
 
 /* A generator that is further ahead of the clock than this can be reset. */
@@ -92,13 +84,12 @@ typedef struct SnowflakeView
 static inline bool
 snowflake_generator_is_unused(const SnowflakeView *view)
 {
-	return view->last == view->raised_to && view->raised_by == RAISED_BY_RESERVATION;
+	return view->last == view->raised_to && !view->is_advanced;
 }
 
 /*
- * The newest position and what its ID is made of, read together.  Nothing is
- * known before the gate has been opened for the first time since the server's
- * start.
+ * The newest position and what its ID is made of, read together.  Nothing is known before the
+ * gate has been opened for the first time since the server's start.
  */
 typedef struct SnowflakeNewest
 {
@@ -110,6 +101,13 @@ typedef struct SnowflakeNewest
 								 * back */
 	uint32		lowered_at;		/* the last such opening, by number; 0: none */
 } SnowflakeNewest;
+
+/* The time of a position: when its tick starts. */
+static inline TimestampTz
+snowflake_generator_time(uint64 position)
+{
+	return snowflake_layout_position_time(&snowflake_server_layout, position);
+}
 
 extern Size snowflake_generator_size(void);
 extern void snowflake_generator_attach(int tranche);
@@ -129,6 +127,7 @@ extern uint64 snowflake_generator_last(uint32 *opening);
 extern bool snowflake_generator_newest(SnowflakeNewest *newest);
 extern SnowflakeGate snowflake_generator_gate(void);
 extern TimestampTz snowflake_generator_clock(void);
+extern int64 snowflake_generator_lead_usec(const SnowflakeView *view);
 extern bool snowflake_generator_stored_layout(char *text, size_t size);
 extern int64 snowflake_generator_position_id(uint64 position);
 extern void snowflake_generator_raise_floor(uint64 position);
@@ -138,7 +137,6 @@ extern void snowflake_generator_set_correction(int64 correction_usec, int64 allo
 extern void snowflake_generator_set_allowance(int64 allowed_usec);
 extern void snowflake_generator_set_gate(SnowflakeGate reason);
 extern void snowflake_generator_set_layout_changed(const char *stored_layout);
-extern void snowflake_generator_set_reservation_lost(Oid kept_in);
 extern void snowflake_generator_note_highest(uint64 position);
 extern void snowflake_generator_open(int32 node, uint32 grant, uint64 last,
 									 uint64 own_last, uint64 in_order, uint64 limit,
@@ -146,11 +144,11 @@ extern void snowflake_generator_open(int32 node, uint32 grant, uint64 last,
 extern void snowflake_generator_open_at_clock(int32 node, uint32 grant, uint64 last,
 											  uint64 limit, uint64 refill);
 extern void snowflake_generator_close(SnowflakeGate reason);
-extern void snowflake_generator_leave(void);
+
 extern void snowflake_generator_end_stored(void);
 extern void snowflake_generator_extend(uint64 limit, uint64 refill);
 extern void snowflake_generator_set_stored(uint64 position);
 extern void snowflake_generator_set_refill(uint64 refill);
-extern void snowflake_generator_raise(uint64 position, SnowflakeRaise by);
+extern void snowflake_generator_advance(uint64 position);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

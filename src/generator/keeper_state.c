@@ -3,9 +3,9 @@
  * keeper_state.c
  *	  Requests of backends to the keeper, and its answers.
  *
- * A backend sets a bit and wakes the keeper; the keeper takes the bits, does what
- * they ask for, and announces it.  Nothing here is part of the promise that no ID
- * is issued twice: a lost request only costs a wait.
+ * A backend sets a bit and wakes the keeper; the keeper takes the bits, does what they ask for,
+ * and announces it.  Nothing here is part of the promise that no ID is issued twice: a lost
+ * request only costs a wait.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,18 +29,20 @@
 #include "base/duration.h"
 #include "generator/keeper_state.h"
 
-/* How often processes that wait for the keeper check what it does */
+/*
+ * How often processes that wait for the keeper check what it does; and while there is none,
+ * when the postmaster may have to be woken
+ */
 #define LOOK_AGAIN_MS	1000
-
-/* The same while there is no keeper, when the postmaster may have to be woken */
 #define CALL_MS			100
 
 /* How long the keeper may take before messages mention it */
 #define MOMENT_USEC		USECS_PER_SEC
 
+/* Times are on the monotonic clock.  What is atomic may be read at any time. */
 typedef struct Requests
 {
-	/* Any process sets bits, the keeper takes them.  Atomic. */
+	/* Any process sets bits, the keeper takes them. */
 	pg_atomic_uint32 wanted;
 
 	/*
@@ -52,54 +54,38 @@ typedef struct Requests
 	Latch	   *volatile latch;
 	pg_atomic_uint32 pid;
 
-	/*
-	 * SQLSTATE of the error that ended the keeper's last attempt, 0 if none
-	 * did.  Only the keeper writes it, atomically.
-	 */
+	/* SQLSTATE of the error that ended its last attempt, or 0. */
 	pg_atomic_uint32 failure;
 
 	/*
-	 * For messages, on the monotonic clock: when the first of the requests
-	 * that the keeper has not taken was made; and since when the keeper, or
-	 * its predecessors, have not finished a round, 0 if the keeper sleeps.  A
-	 * process that makes a request and finds no other one writes the former,
-	 * which counts only while there is a request.  Only the keeper writes the
-	 * latter.  Atomic.
+	 * When the first of the requests that are not taken yet was made, written
+	 * by a process that finds no other one; and since when the keeper, or its
+	 * predecessors, have not finished a round, 0 if it sleeps.
 	 */
 	pg_atomic_uint64 asked_at_usec;
 	pg_atomic_uint64 busy_since_usec;
 
-	/* The node ID that SNOWFLAKE_WANT_RESTART is about.  Atomic. */
+	/* The node ID that SNOWFLAKE_WANT_RESTART is about. */
 	pg_atomic_uint32 reset_node;
 
-	/*
-	 * How often the keeper has judged the clock.  Only the keeper,
-	 * atomically.
-	 */
+	/* How often the keeper has judged the clock.  Only the keeper writes it. */
 	pg_atomic_uint64 looks;
 
 	/*
-	 * When the keeper's commit began, on the monotonic clock; 0 if it is not
-	 * in a commit.  Only the keeper writes it, atomically.  And whether the
+	 * When the keeper's commit began, 0 if it is not in one, and whether the
 	 * log says that this commit waits for a standby: the first process that
-	 * notices the wait sets it.
+	 * notices the wait sets that.
 	 */
 	pg_atomic_uint64 commit_since_usec;
 	pg_atomic_uint32 wait_is_logged;
 
 	/*
-	 * Since when there has been no keeper, on the monotonic clock; 0 if there
-	 * is one, or if no process has checked since the server could have one.
-	 * The keeper writes it, and so does the first process that checks;
-	 * atomic.
+	 * Since when there has been no keeper, 0 if there is one, or if no
+	 * process has checked since the server could have one; and when the
+	 * postmaster was last woken because of that, by the one backend whose
+	 * compare-and-swap has succeeded.
 	 */
 	pg_atomic_uint64 absent_since_usec;
-
-	/*
-	 * When the postmaster was last woken because there was no keeper, on the
-	 * monotonic clock.  A backend writes it first, by compare-and-swap, so
-	 * that only one backend signals.
-	 */
 	pg_atomic_uint64 called_at_usec;
 
 	/* Broadcast when the keeper has changed what others may wait for. */
@@ -109,14 +95,12 @@ typedef struct Requests
 /* NULL if the library was not preloaded. */
 static Requests *shared = NULL;
 
-/* Shared memory to request. */
 Size
 snowflake_keeper_state_size(void)
 {
 	return MAXALIGN(sizeof(Requests));
 }
 
-/* Find the requests, or make them.  The caller holds AddinShmemInitLock. */
 void
 snowflake_keeper_state_attach(void)
 {
@@ -140,7 +124,6 @@ snowflake_keeper_state_attach(void)
 	ConditionVariableInit(&shared->changed);
 }
 
-/* Wake the keeper, if there is one. */
 static void
 wake_keeper(void)
 {
@@ -150,10 +133,7 @@ wake_keeper(void)
 		SetLatch(latch);
 }
 
-/*
- * Ask the keeper for something.  This is cheap if it has been asked for
- * already.  If there is no keeper, the request waits for the next one.
- */
+/* Ask the keeper for something.  If there is no keeper, the request waits for the next one. */
 void
 snowflake_keeper_state_request(uint32 what)
 {
@@ -169,7 +149,6 @@ snowflake_keeper_state_request(uint32 what)
 	wake_keeper();
 }
 
-/* Ask the keeper to give up the order, if it mints with this node ID. */
 void
 snowflake_keeper_state_request_restart(int32 node)
 {
@@ -177,11 +156,16 @@ snowflake_keeper_state_request_restart(int32 node)
 	snowflake_keeper_state_request(SNOWFLAKE_WANT_RESTART);
 }
 
-/* Returns the node ID of the last such request. */
 int32
 snowflake_keeper_state_restart_node(void)
 {
 	return (int32) pg_atomic_read_u32(&shared->reset_node);
+}
+
+int
+snowflake_keeper_state_pid(void)
+{
+	return (int) pg_atomic_read_u32(&shared->pid);
 }
 
 /* Returns for how many microseconds there has been no keeper; 0 if there is one. */
@@ -201,8 +185,8 @@ absent_usec(int64 now_usec)
 }
 
 /*
- * There is no keeper.  The postmaster restarts a keeper at once, unless it oversleeps:
- * then any signal wakes it.  This does nothing in recovery, where no keeper starts.
+ * The postmaster restarts a keeper at once, unless it oversleeps: then any signal wakes it.  In
+ * recovery no keeper starts.
  */
 static void
 call_postmaster(int64 now_usec)
@@ -217,16 +201,14 @@ call_postmaster(int64 now_usec)
 }
 
 /*
- * Sleep until the keeper announces something, the deadline (on the monotonic
- * clock) passes, this backend is interrupted, or it is time to check on the
- * keeper again.  Returns false if the deadline has passed.
+ * Sleep until the keeper announces something, the deadline (on the monotonic clock) passes, this
+ * backend is interrupted, or it is time to check on the keeper again.  Returns false if the
+ * deadline has passed.
  *
- * Call it in a loop that tests a condition first.  The first call may return
- * immediately, so that the condition is tested again when its change can no longer
- * be missed.  The loop ends with ConditionVariableCancelSleep().
- *
- * Every waiting backend wakes the keeper, because the backend that set the request
- * may have been stopped before it could.
+ * Call it in a loop that tests a condition first, and ends with ConditionVariableCancelSleep().
+ * The first call may return immediately, so that the condition is tested again when its change can
+ * no longer be missed.  Every waiting backend wakes the keeper, because the one that set the
+ * request may have been stopped before it could.
  */
 bool
 snowflake_keeper_state_wait(int64 deadline_usec)
@@ -252,28 +234,12 @@ snowflake_keeper_state_wait(int64 deadline_usec)
 	return true;
 }
 
-/* Returns the requests that the keeper has not taken yet. */
 uint32
 snowflake_keeper_state_pending(void)
 {
 	return pg_atomic_read_u32(&shared->wanted);
 }
 
-/* Returns the keeper's PID, 0 if there is no keeper. */
-int
-snowflake_keeper_state_pid(void)
-{
-	return (int) pg_atomic_read_u32(&shared->pid);
-}
-
-/* Returns the SQLSTATE of the error that ended the keeper's last attempt, 0 if none did. */
-int
-snowflake_keeper_state_failure(void)
-{
-	return (int) pg_atomic_read_u32(&shared->failure);
-}
-
-/* Returns how often the keeper has judged the clock. */
 uint64
 snowflake_keeper_state_judgments(void)
 {
@@ -281,8 +247,8 @@ snowflake_keeper_state_judgments(void)
 }
 
 /*
- * Have the keeper judge the clock until it has done so "looks" times in all,
- * or a deadline on the monotonic clock has passed.
+ * Have the keeper judge the clock until it has done so "looks" times in all, or a deadline on the
+ * monotonic clock has passed.
  */
 void
 snowflake_keeper_state_await_judgment(uint64 looks, int64 deadline_usec)
@@ -297,99 +263,63 @@ snowflake_keeper_state_await_judgment(uint64 looks, int64 deadline_usec)
 	ConditionVariableCancelSleep();
 }
 
-/* Have the keeper judge the clock once more.  The deadline is on the monotonic clock. */
+
+/*
+ * Returns for how long the keeper's commit has been waiting for a synchronous standby.  The state
+ * of the wait is the keeper's own, and is read without its lock: it may be that of the next
+ * commit, for which the time is then right.
+ */
+static int64
+standby_wait_usec(int pid, int64 now_usec)
+{
+	uint64		since_usec = pg_atomic_read_u64(&shared->commit_since_usec);
+	PGPROC	   *keeper;
+
+	if (since_usec == 0 || pid == 0 || now_usec - (int64) since_usec < MOMENT_USEC)
+		return 0;
+	keeper = BackendPidGetProc(pid);
+	return keeper != NULL && keeper->syncRepState == SYNC_REP_WAITING ?
+		now_usec - (int64) since_usec : 0;
+}
+
+/* Read what the keeper is doing.  Each part is right for its own moment. */
 void
-snowflake_keeper_state_have_clock_judged(int64 deadline_usec)
-{
-	snowflake_keeper_state_await_judgment(snowflake_keeper_state_judgments() + 1,
-										  deadline_usec);
-}
-
-/*
- * Has there been no keeper for longer than it takes to start one?  Do not call
- * this in recovery, where there is none.
- */
-bool
-snowflake_keeper_state_is_missing(void)
-{
-	return absent_usec(snowflake_clock_monotonic_usec()) > MOMENT_USEC;
-}
-
-/*
- * Is there a keeper that has done everything that was asked of it?  Such a keeper will do what a
- * mint asks for.
- */
-bool
-snowflake_keeper_state_is_at_rest(void)
-{
-	return snowflake_keeper_state_pid() != 0 && snowflake_keeper_state_pending() == 0 &&
-		pg_atomic_read_u64(&shared->busy_since_usec) == 0;
-}
-
-/*
- * Returns for how many microseconds the keeper, or a series of keepers, has not done
- * what was asked of it; 0 if it is at rest, or nothing was asked.
- */
-int64
-snowflake_keeper_state_unanswered_usec(void)
+snowflake_keeper_state_view(SnowflakeKeeperView *view)
 {
 	int64		now_usec = snowflake_clock_monotonic_usec();
 	int64		asked_at_usec = (int64) pg_atomic_read_u64(&shared->asked_at_usec);
 	int64		busy_since_usec = (int64) pg_atomic_read_u64(&shared->busy_since_usec);
+	bool		is_asked = snowflake_keeper_state_pending() != 0;
 
+	view->pid = snowflake_keeper_state_pid();
+	view->failure = (int) pg_atomic_read_u32(&shared->failure);
+	view->is_missing = !RecoveryInProgress() && absent_usec(now_usec) > MOMENT_USEC;
+	view->is_at_rest = view->pid != 0 && !is_asked && busy_since_usec == 0;
 	if (busy_since_usec == 0)
 		busy_since_usec = now_usec;
-	return snowflake_keeper_state_pending() == 0 ? now_usec - busy_since_usec :
-		now_usec - Min(asked_at_usec, busy_since_usec);
-}
-
-/* The same, if it is long enough to be mentioned; otherwise 0. */
-int64
-snowflake_keeper_state_held_usec(void)
-{
-	int64		usec = snowflake_keeper_state_unanswered_usec();
-
-	return usec >= MOMENT_USEC ? usec : 0;
+	view->unanswered_usec = now_usec -
+		(is_asked ? Min(asked_at_usec, busy_since_usec) : busy_since_usec);
+	view->is_held = view->unanswered_usec >= MOMENT_USEC;
+	view->standby_wait_usec = standby_wait_usec(view->pid, now_usec);
 }
 
 /*
- * Returns for how many microseconds the keeper's commit has been waiting for a
- * synchronous standby; 0 if it is not waiting, or has only just begun to.
- *
- * The state of the wait is the keeper's own, and is read without its lock: it may
- * be that of the next commit, for which the time is then right.
- */
-int64
-snowflake_keeper_state_standby_wait_usec(void)
-{
-	int64		since_usec = pg_atomic_read_u64(&shared->commit_since_usec);
-	int			pid = snowflake_keeper_state_pid();
-	int64		waited_usec = snowflake_clock_monotonic_usec() - since_usec;
-	PGPROC	   *keeper;
-
-	if (since_usec == 0 || pid == 0 || waited_usec < MOMENT_USEC)
-		return 0;
-	keeper = BackendPidGetProc(pid);
-	return keeper != NULL && keeper->syncRepState == SYNC_REP_WAITING ?
-		waited_usec : 0;
-}
-
-/*
- * If the keeper's commit waits for a synchronous standby, log that once.  The
- * keeper cannot do it: until the standby answers, it does nothing else.
+ * If the keeper's commit waits for a synchronous standby, log that once.  The keeper cannot do
+ * it: until the standby answers, it does nothing else.
  */
 void
 snowflake_keeper_state_log_standby_wait(void)
 {
-	int64		waited_usec = snowflake_keeper_state_standby_wait_usec();
+	SnowflakeKeeperView view;
 
-	if (waited_usec == 0 ||
+	snowflake_keeper_state_view(&view);
+	if (view.standby_wait_usec == 0 ||
 		pg_atomic_exchange_u32(&shared->wait_is_logged, 1) != 0)
 		return;
 	ereport(LOG_SERVER_ONLY,
 			errmsg("the commit of the snowflake reservation waits for a synchronous standby"),
 			errdetail("It has been waiting for %s. The setting synchronous_standby_names is \"%s\".",
-					  snowflake_duration(waited_usec), SyncRepStandbyNames));
+					  snowflake_duration(view.standby_wait_usec), SyncRepStandbyNames));
 }
 
 
@@ -419,14 +349,15 @@ snowflake_keeper_state_attach_keeper(void)
 }
 
 /*
- * Forget the requests of administrators after a failure of this keeper or of an earlier
- * one: they may have given up since.  Those who are still waiting ask again when they are
- * woken.
+ * Forget the requests of administrators after a failure: they may have given up since.  Those
+ * who are still waiting ask again when they are woken.
  */
 void
 snowflake_keeper_state_forget_requests(void)
 {
-	(void) pg_atomic_fetch_and_u32(&shared->wanted, ~SNOWFLAKE_WANTS_OF_ADMIN);
+	(void) pg_atomic_fetch_and_u32(&shared->wanted,
+								   ~(SNOWFLAKE_WANT_LAYOUT | SNOWFLAKE_WANT_DATABASE |
+									 SNOWFLAKE_WANT_CLOCK | SNOWFLAKE_WANT_RESTART));
 	snowflake_keeper_state_announce();
 }
 
@@ -448,7 +379,6 @@ snowflake_keeper_state_commit_begins(void)
 	pg_atomic_write_u64(&shared->commit_since_usec, snowflake_clock_monotonic_usec());
 }
 
-/* The commit has ended.  If it was logged that it waits, log that it no longer does. */
 void
 snowflake_keeper_state_commit_ended(void)
 {
@@ -483,9 +413,6 @@ snowflake_keeper_state_announce_judgment(void)
 	snowflake_keeper_state_announce();
 }
 
-/*
- * Announce that an error has ended the keeper's attempt, and its commit.
- */
 void
 snowflake_keeper_state_failed(int sqlstate)
 {

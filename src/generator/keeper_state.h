@@ -19,29 +19,37 @@
 #define SNOWFLAKE_WANT_RESTART		0x80	/* give up the order */
 #define SNOWFLAKE_WANT_NODE			0x100	/* the lease has changed */
 
+/* What the keeper is doing, for messages. */
+typedef struct SnowflakeKeeperView
+{
+	int			pid;			/* 0: there is none */
+	int			failure;		/* SQLSTATE of the error that ended its last
+								 * attempt, or 0 */
+	bool		is_missing;		/* there has been none for longer than it
+								 * takes to start one */
+	bool		is_at_rest;		/* it will do at once what is asked of it */
+	bool		is_held;		/* it takes long enough to be mentioned */
+	int64		unanswered_usec;	/* for how long it, or its predecessors,
+									 * have not done what was asked */
+	int64		standby_wait_usec;	/* for how long its commit has been
+									 * waiting for a synchronous standby; 0:
+									 * it is not, or has only just begun to */
+} SnowflakeKeeperView;
+
 extern Size snowflake_keeper_state_size(void);
 extern void snowflake_keeper_state_attach(void);
-
-/* Requests that are not to be carried out when the one who asked has given up */
-#define SNOWFLAKE_WANTS_OF_ADMIN \
-	(SNOWFLAKE_WANT_LAYOUT | SNOWFLAKE_WANT_DATABASE | SNOWFLAKE_WANT_CLOCK | SNOWFLAKE_WANT_RESTART)
 
 /* Everybody's part */
 extern void snowflake_keeper_state_request(uint32 what);
 extern void snowflake_keeper_state_request_restart(int32 node);
-extern int32 snowflake_keeper_state_restart_node(void);
+extern int32 snowflake_keeper_state_restart_node(void); /* of the last request */
 extern bool snowflake_keeper_state_wait(int64 deadline_usec);
-extern uint32 snowflake_keeper_state_pending(void);
-extern int	snowflake_keeper_state_pid(void);
-extern int	snowflake_keeper_state_failure(void);
+extern uint32 snowflake_keeper_state_pending(void); /* requests not taken */
+extern int	snowflake_keeper_state_pid(void);	/* 0: there is none */
 extern uint64 snowflake_keeper_state_judgments(void);
 extern void snowflake_keeper_state_await_judgment(uint64 looks, int64 deadline_usec);
-extern void snowflake_keeper_state_have_clock_judged(int64 deadline_usec);
-extern bool snowflake_keeper_state_is_missing(void);
-extern bool snowflake_keeper_state_is_at_rest(void);
-extern int64 snowflake_keeper_state_unanswered_usec(void);
-extern int64 snowflake_keeper_state_held_usec(void);
-extern int64 snowflake_keeper_state_standby_wait_usec(void);
+
+extern void snowflake_keeper_state_view(SnowflakeKeeperView *view);
 extern void snowflake_keeper_state_log_standby_wait(void);
 
 /* The keeper's part */

@@ -3,9 +3,8 @@
  * slot.c
  *	  A slot per backend: what one backend writes and others read.
  *
- * The slots lie in shared memory, in the order of the process array, each in a
- * cache line of its own: one counter for all would be one more line that all
- * mints contend for.
+ * The slots lie in shared memory, in the order of the process array, each in a cache line of
+ * its own: one counter for all would be one more line that all mints contend for.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,14 +31,12 @@ SnowflakeSlot *snowflake_my_slot = NULL;
  */
 static PaddedSlot *slots = NULL;
 
-/* Shared memory to request.  Call this only once MaxBackends is known. */
 Size
 snowflake_slot_size(void)
 {
 	return mul_size(MaxBackends, sizeof(PaddedSlot));
 }
 
-/* Find the slots, or make them.  The caller holds AddinShmemInitLock. */
 void
 snowflake_slot_attach(void)
 {
@@ -70,11 +67,7 @@ snowflake_slot_take(void)
 	Assert(snowflake_my_slot != NULL);
 }
 
-/*
- * Returns the slot of the process with this number in the process array; NULL
- * if it has none, because it is not a regular backend or the library was not
- * preloaded.
- */
+/* Returns the slot of a number of the process array; NULL unless it is a regular backend's. */
 SnowflakeSlot *
 snowflake_slot_of(int procno)
 {
@@ -83,7 +76,6 @@ snowflake_slot_of(int procno)
 	return &slots[procno].slot;
 }
 
-/* Returns the number of IDs minted by all backends since the server's start. */
 uint64
 snowflake_slot_minted(void)
 {

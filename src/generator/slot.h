@@ -12,9 +12,8 @@
 #include "storage/spin.h"
 
 /*
- * Normally only the backend that owns the slot writes it, so counting is a plain
- * store to a private cache line.  The next backend at the same place in the process
- * array goes on counting.
+ * Normally only the backend that owns the slot writes it, so counting is a plain store to a
+ * private cache line.  The next backend at the same place in the process array goes on counting.
  */
 typedef struct SnowflakeSlot
 {

@@ -4,14 +4,11 @@
  *	  The words for each state that is reported: a table with a row for each,
  *	  for errors, the status and the log.
  *
- * Advice is a hint, so a hint must be understandable without its error.  A row without a
- * message is not an error of its own: its hint is part of another one, or advice while
- * minting goes on.
+ * Advice is a hint, so a hint must be understandable without its error.  A row without a message is
+ * not an error of its own: its hint is part of another one, or advice while minting goes on.
  *
- * state.c finds out which state applies, and refusal.c has the values.  A new state needs a row
- * here, a name in words.h, a condition in state.c, and in refusal.c the values that it names.
- * doc/messages.md has this table as well: test/words.pl --write writes it there, and a test
- * compares the two.
+ * A new state needs a row here, a name in words.h, and in refusal.c a condition and the values that
+ * it names.  test/words.pl --write writes this table into doc/messages.md, and a test compares them.
  *
  *-------------------------------------------------------------------------
  */
@@ -64,27 +61,13 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.detail = "The snowflake generator is {lead} ahead of the clock.",
 		.hint = "{keeper}"
 	},
-	[STATE_STANDBY_AWAITED] = {
-		.hint = "The commit of the reservation has been waiting for a synchronous standby for {standby_wait}. Start a synchronous standby, or change synchronous_standby_names."
-	},
-	[STATE_LANGUAGE_MISSING] = {
-		.hint = "The keeper's extension needs the extension plpgsql: create that in the database \"{database}\"."
-	},
-	[STATE_KEEPER_FAILED] = {
-		.hint = "The keeper's last attempt failed with SQLSTATE {failure}. See the server log."
-	},
-	[STATE_KEEPER_MISSING] = {
-		.hint = "The keeper is not running. See the server log."
-	},
-	[STATE_KEEPER_STARTS] = {
-		.hint = "Wait: the server is starting the keeper."
-	},
-	[STATE_KEEPER_HELD] = {
-		.hint = "The keeper, process {keeper_pid}, has not answered for {unanswered}. See what it waits for in pg_stat_activity, and whether the process was stopped."
-	},
-	[STATE_KEEPER_BUSY] = {
-		.hint = "Wait: the keeper, process {keeper_pid}, has not answered for {unanswered}."
-	},
+	[STATE_STANDBY_AWAITED] = {.hint = "The commit of the reservation has been waiting for a synchronous standby for {standby_wait}. Start a synchronous standby, or change synchronous_standby_names."},
+	[STATE_LANGUAGE_MISSING] = {.hint = "The keeper's extension needs the extension plpgsql: create that in the database \"{database}\"."},
+	[STATE_KEEPER_FAILED] = {.hint = "The keeper's last attempt failed with SQLSTATE {failure}. See the server log."},
+	[STATE_KEEPER_MISSING] = {.hint = "The keeper is not running. See the server log."},
+	[STATE_KEEPER_STARTS] = {.hint = "Wait: the server is starting the keeper."},
+	[STATE_KEEPER_HELD] = {.hint = "The keeper, process {keeper_pid}, has not answered for {unanswered}. See what it waits for in pg_stat_activity, and whether the process was stopped."},
+	[STATE_KEEPER_BUSY] = {.hint = "Wait: the keeper, process {keeper_pid}, has not answered for {unanswered}."},
 
 	/* The reservation and the layout */
 	[STATE_RESERVATION_LOST] = {
@@ -103,12 +86,8 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.detail = "Its last tick started at \"{layout_end}\".",
 		.hint = "The layout has ended: configure another snowflake.layout, with larger snowflakes."
 	},
-	[STATE_LAYOUT_ENDS_SOON] = {
-		.hint = "Plan for another snowflake.layout, with larger snowflakes."
-	},
-	[STATE_STANDBY_UNFIT] = {
-		.hint = "A promotion would leave this server unable to mint: {message}. {hint}"
-	},
+	[STATE_LAYOUT_ENDS_SOON] = {.hint = "Plan for another snowflake.layout, with larger snowflakes."},
+	[STATE_STANDBY_UNFIT] = {.hint = "A promotion would leave this server unable to mint: {message}. {hint}"},
 
 	/* The node ID */
 	[STATE_NODE_UNSET] = {
@@ -150,14 +129,10 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.detail = "Node ID {leased_node} was leased until \"{leased_until}\".",
 		.hint = "{coordinator}"
 	},
-	[STATE_LEASE_LATE] = {
-		.hint = "Minting ends with the lease. {coordinator}"
-	},
+	[STATE_LEASE_LATE] = {.hint = "Minting ends with the lease. {coordinator}"},
 
 	/* Reports of the coordinator, or that there are none */
-	[STATE_COORDINATOR_UNUSABLE] = {
-		.hint = "The coordinator has been unusable since \"{unusable_since}\": {coordinator_error}."
-	},
+	[STATE_COORDINATOR_UNUSABLE] = {.hint = "The coordinator has been unusable since \"{unusable_since}\": {coordinator_error}."},
 	[STATE_FLEET_MISSING] = {
 		.message = "the coordinator has no snowflake fleet",
 		.hint = "The coordinator has no fleet: if it has lost its data, re-create it with snowflake_fleet_recover(); if there never was one, create it with snowflake_fleet_create()."
@@ -198,18 +173,10 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.message = "the record of the snowflake fleet at its coordinator is damaged",
 		.hint = "The record of the fleet is damaged: re-create it with snowflake_fleet_recover()."
 	},
-	[STATE_LESSEE_MISSING] = {
-		.hint = "The lessee is not running: see the server log."
-	},
-	[STATE_LESSEE_SOUND] = {
-		.hint = "The lessee, process {lessee_pid}, asks the coordinator, which has neither granted nor renewed a lease yet: wait."
-	},
-	[STATE_LESSEE_ASKS] = {
-		.hint = "The lessee, process {lessee_pid}, has no answer from the coordinator yet: wait, or check whether the process was stopped."
-	},
-	[STATE_LESSEE_LATE] = {
-		.hint = "The lessee, process {lessee_pid}, has not renewed the lease since \"{renewed_at}\": wait, or check whether the process was stopped."
-	},
+	[STATE_LESSEE_MISSING] = {.hint = "The lessee is not running: see the server log."},
+	[STATE_LESSEE_SOUND] = {.hint = "The lessee, process {lessee_pid}, asks the coordinator, which has neither granted nor renewed a lease yet: wait."},
+	[STATE_LESSEE_ASKS] = {.hint = "The lessee, process {lessee_pid}, has no answer from the coordinator yet: wait, or check whether the process was stopped."},
+	[STATE_LESSEE_LATE] = {.hint = "The lessee, process {lessee_pid}, has not renewed the lease since \"{renewed_at}\": wait, or check whether the process was stopped."},
 
 	/* The clock */
 	[STATE_CLOCK_BEFORE_EPOCH] = {
@@ -242,18 +209,10 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.message = "the clock is not believed",
 		.hint = "Correct the server's clock, or, if it is correct, believe it with snowflake_accept_clock()."
 	},
-	[STATE_CLOCK_UNPROVEN] = {
-		.hint = "The clock was {clock_past} past the newest snowflake when the server started, and is believed: correct it, or accept it with snowflake_accept_clock()."
-	},
-	[STATE_JUMPED_OUT] = {
-		.hint = "The clock went {jump}, to a time that the layout does not have: correct it."
-	},
-	[STATE_JUMPED_BACK] = {
-		.hint = "The clock went {jump}, and is not believed: correct it. If it stays there, it is believed in {clock_wait}."
-	},
-	[STATE_JUMPED] = {
-		.hint = "The clock went {jump}, and is not believed: correct it, or believe it with snowflake_accept_clock(). If it stays there, it is believed in {clock_wait}."
-	},
+	[STATE_CLOCK_UNPROVEN] = {.hint = "The clock was {clock_past} past the newest snowflake when the server started, and is believed: correct it, or accept it with snowflake_accept_clock()."},
+	[STATE_JUMPED_OUT] = {.hint = "The clock went {jump}, to a time that the layout does not have: correct it."},
+	[STATE_JUMPED_BACK] = {.hint = "The clock went {jump}, and is not believed: correct it. If it stays there, it is believed in {clock_wait}."},
+	[STATE_JUMPED] = {.hint = "The clock went {jump}, and is not believed: correct it, or believe it with snowflake_accept_clock(). If it stays there, it is believed in {clock_wait}."},
 
 	/* IDs ahead of the clock */
 	[STATE_RESUMES] = {
@@ -266,70 +225,21 @@ const SnowflakeWords snowflake_words[SNOWFLAKE_STATES] = {
 		.detail = "It may be ahead by {may_lead} ({may_lead_setting}). This call has waited {waited} of {max_wait} ms (snowflake.max_wait), and needs another {wait}.",
 		.hint = "{todo}"
 	},
-	[STATE_ADVANCED] = {
-		.hint = "The generator was advanced by snowflake_advance()."
-	},
-	[STATE_WENT_BACK] = {
-		.hint = "The clock went back by {back}, {back_ago} ago."
-	},
-	[STATE_WENT_BACK_AGAIN] = {
-		.hint = "The clock went back by {back}, {back_ago} ago; another {left} remain from a step back by {earlier_back}, {earlier_back_ago} ago."
-	},
-	[STATE_WENT_BACK_AHEAD] = {
-		.hint = "The clock went back by {back}, {back_ago} ago; another {left} remain from before."
-	},
-	[STATE_STARTED] = {
-		.hint = "The generator starts above what may have been issued before."
-	},
-	[STATE_LOWERED] = {
-		.hint = "The clock went back, or snowflake.max_ahead or snowflake.max_lead was lowered."
-	},
-	[STATE_WAITS_FOR_JUMP] = {
-		.hint = "{jumped} Minting goes on in {wait}."
-	},
-	[STATE_WAITS_LONG] = {
-		.hint = "{why} Check the server's clock. If it is correct, minting goes on in {wait}. {ways}"
-	},
-	[STATE_WAYS] = {
-		.hint = "To go on at once, in order and with the same node ID, set snowflake.max_ahead to at least {needed_ahead} s and reload the configuration. {at_clock}"
-	},
-	[STATE_WAY_AT_CLOCK] = {
-		.hint = "To give up the order instead, set {node_settings} to a number that was never used and call snowflake_restart_at_clock() with it."
-	},
-	[STATE_WAY_AT_CLOCK_LEASED] = {
-		.hint = "To give up the order instead, call snowflake_restart_at_clock({node}), which leases another node ID."
-	},
-	[STATE_WAITS_ADVANCED] = {
-		.hint = "{why} Minting goes on in {wait}."
-	},
-	[STATE_WAITS] = {
-		.hint = "{why} Check the server's clock. Minting goes on when it has advanced by another {wait}."
-	},
-	[STATE_STANDS_ADVANCED] = {
-		.hint = "Snowflakes are {lead} ahead of the clock after snowflake_advance(). The clock will catch up in about that time. Minting goes on."
-	},
-	[STATE_STANDS] = {
-		.hint = "Snowflakes are {lead} ahead of the clock, which will catch up in about that time. Minting goes on."
-	},
-};
-
-/* The gate's state, as snowflake_status shows it */
-static const char *const gates[] = {
-	[GATE_NO_KEEPER] = "closed: the keeper is not running",
-	[GATE_CONNECTING] = "closed: the keeper is connecting to its database",
-	[GATE_WAITING] = "closed: the extension snowflake_keeper is missing in the keeper's database; the first mint creates it",
-	[GATE_CREATING] = "closed: the keeper is creating its extension in its database",
-	[GATE_OPENING] = "closed: the keeper is writing the reservation",
-	[GATE_NODE_UNSET] = "closed: the node ID is not set",
-	[GATE_NODE_TOO_LARGE] = "closed: the node ID is too large for the layout",
-	[GATE_LEASE_NONE] = "closed: no node ID is leased yet",
-	[GATE_LEASE_ENDED] = "closed: the lease of the node ID has ended",
-	[GATE_LEASE_REVOKED] = "closed: the coordinator went back in time",
-	[GATE_LAYOUT_CHANGED] = "closed: snowflake.layout differs from the stored layout",
-	[GATE_RESERVATION_LOST] = "closed: the reservation of this server is not in snowflake.database",
-	[GATE_CLOCK] = "closed: the clock is not believed",
-	[GATE_STOPPING] = "closed: the keeper is stopping",
-	[GATE_OPEN] = "open",
+	[STATE_ADVANCED] = {.hint = "The generator was advanced by snowflake_advance()."},
+	[STATE_WENT_BACK] = {.hint = "The clock went back by {back}, {back_ago} ago."},
+	[STATE_WENT_BACK_AGAIN] = {.hint = "The clock went back by {back}, {back_ago} ago; another {left} remain from a step back by {earlier_back}, {earlier_back_ago} ago."},
+	[STATE_WENT_BACK_AHEAD] = {.hint = "The clock went back by {back}, {back_ago} ago; another {left} remain from before."},
+	[STATE_STARTED] = {.hint = "The generator starts above what may have been issued before."},
+	[STATE_LOWERED] = {.hint = "The clock went back, or snowflake.max_ahead or snowflake.max_lead was lowered."},
+	[STATE_WAITS_FOR_JUMP] = {.hint = "{jumped} Minting goes on in {wait}."},
+	[STATE_WAITS_LONG] = {.hint = "{why} Check the server's clock. If it is correct, minting goes on in {wait}. {ways}"},
+	[STATE_WAYS] = {.hint = "To go on at once, in order and with the same node ID, set snowflake.max_ahead to at least {needed_ahead} s and reload the configuration. {at_clock}"},
+	[STATE_WAY_AT_CLOCK] = {.hint = "To give up the order instead, set {node_settings} to a number that was never used and call snowflake_restart_at_clock() with it."},
+	[STATE_WAY_AT_CLOCK_LEASED] = {.hint = "To give up the order instead, call snowflake_restart_at_clock({node}), which leases another node ID."},
+	[STATE_WAITS_ADVANCED] = {.hint = "{why} Minting goes on in {wait}."},
+	[STATE_WAITS] = {.hint = "{why} Check the server's clock. Minting goes on when it has advanced by another {wait}."},
+	[STATE_STANDS_ADVANCED] = {.hint = "Snowflakes are {lead} ahead of the clock after snowflake_advance(). The clock will catch up in about that time. Minting goes on."},
+	[STATE_STANDS] = {.hint = "Snowflakes are {lead} ahead of the clock, which will catch up in about that time. Minting goes on."},
 };
 
 /* Returns a text of the table with its values filled in, in the current memory context. */
@@ -359,11 +269,4 @@ snowflake_words_sqlstate(SnowflakeState state)
 {
 	return snowflake_words[state].sqlstate != 0 ? snowflake_words[state].sqlstate :
 		ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
-}
-
-/* Returns what the status says about a gate: "open", or "closed:" and why. */
-const char *
-snowflake_words_gate(SnowflakeGate gate)
-{
-	return gates[gate];
 }

@@ -32,10 +32,7 @@ typedef enum SnowflakeGate
 	GATE_OPEN
 } SnowflakeGate;
 
-/*
- * States that are reported: for a closed gate, one for each reason that it may have.  They
- * are in the order of doc/messages.md, which shows their words.
- */
+/* States that are reported, in the order of doc/messages.md, which shows their words. */
 typedef enum SnowflakeState
 {
 	STATE_NO_TROUBLE = 0,
@@ -147,6 +144,5 @@ typedef const char *(*SnowflakeWordsValue) (const char *word, const void *about)
 extern char *snowflake_words_fill(const char *text, SnowflakeWordsValue value,
 								  const void *about);
 extern int	snowflake_words_sqlstate(SnowflakeState state);
-extern const char *snowflake_words_gate(SnowflakeGate gate);
 
 #endif							/* SNOWFLAKE_WORDS_H */

@@ -6,39 +6,31 @@
  * The keeper is the only writer of the reservation, which is in a table in the
  * database snowflake.database: see reservation_table.c, also for why it runs no SQL.
  *
- * Its life: connect, then rounds.  A round looks at what changed (settings,
- * requests of the backends, the clock), and does what follows: open the gate,
- * close it for another node ID, extend the reservation, raise the floor.
- * Between rounds it sleeps on its latch, for up to a day unless it watches the
- * clock, so an idle server has an idle keeper.
+ * Its life: connect, then rounds.  A round looks at what changed (settings, requests of the
+ * backends, the clock), and does what follows: open the gate, close it for another node ID,
+ * extend the reservation, raise the floor.  Between rounds it sleeps on its latch, for up to a
+ * day unless it watches the clock.
  *
  * The state of the generator is in shared memory and complete at every moment: whatever
- * interrupts a round, the next one goes on from there, and in the meantime minting goes on to
- * the end of the reservation.  In particular:
+ * interrupts a round, the next one goes on from there, and minting goes on to the end of the
+ * reservation.  In particular:
  *
- * - An error, in any phase: it is reported, what was begun is aborted, and after a pause there
- *	 is another round.  The limit is only raised after a durable commit, so what an error
- *	 prevents is never published.  A gate that was closed for another node ID stays closed, and
- *	 the next round stores its end first.  Requests of administrators are forgotten, since they
- *	 may have given up; those who still wait ask again.
- *
- * - A cancel, which also ends the wait for a synchronous standby: such a commit counts as
- *	 an error.  See keeper_transaction.c.
+ * - An error: what was begun is aborted, and after a pause there is another round.  The limit
+ *	 is only raised after a durable commit, so what an error prevents is never published.  A gate
+ *	 that was closed for another node ID stays closed, and the next round stores its end first.
+ *	 A canceled wait for a synchronous standby is an error: see keeper_transaction.c.
  *
  * - SIGTERM: it ends the round; the gate is closed, its end is stored without waiting for any
  *	 standby, and the process ends.  Unless the server stops, the postmaster starts another one.
  *	 An error here ends the process as well: what was reserved before stays reserved.
  *
- * - FATAL errors, above all a failed connection because the database was dropped or renamed:
- *	 the postmaster starts another process, which pauses before it tries to connect.
+ * - A FATAL error, above all because the database was dropped or renamed: the postmaster starts
+ *	 another process, which pauses before it tries to connect.
  *
- * - SIGKILL: the postmaster resets the shared memory, and the first round finds the row.
+ * - SIGKILL, or a promotion: shared memory is new, or dates from the standby's start, and the
+ *	 first round finds the row.
  *
- * - A promotion: there was no keeper before.  Shared memory may date from the standby's start, and
- *	 the row came with the WAL.
- *
- * - The postmaster's death: it ends a sleep, and also the wait for a standby, which then is
- *	 an error.
+ * - The postmaster's death ends a sleep, and also the wait for a standby, which then is an error.
  *
  *-------------------------------------------------------------------------
  */
@@ -91,22 +83,22 @@ static MemoryContext round_context;
 /* The process is ending, and stores the exact end. */
 static bool is_ending = false;
 
-
 /*
- * Start and end
+ * An open gate stays open: what is reserved may be used up.  A reason that the next keeper would
+ * find again is kept, for the messages.
  */
-
 static void
 keeper_exit(int code, Datum arg)
 {
-	snowflake_generator_leave();
+	SnowflakeGate gate = snowflake_generator_gate();
+
+	if (gate == GATE_WAITING || gate == GATE_CREATING ||
+		gate == GATE_OPENING || gate == GATE_STOPPING)
+		snowflake_generator_set_gate(GATE_NO_KEEPER);
 	snowflake_keeper_state_detach_keeper();
 }
 
-/*
- * There is no background worker for the keeper.  The postmaster sets it, and all processes inherit
- * it.
- */
+/* There is no background worker for the keeper: set by the postmaster, inherited by all. */
 static bool is_workerless = false;
 
 /* Register the keeper.  Call this only while the server preloads libraries. */
@@ -133,11 +125,6 @@ snowflake_keeper_is_workerless(void)
 	return is_workerless;
 }
 
-
-/*
- * Rounds
- */
-
 /* Read and judge the clocks, and publish the result.  Sets *now to the corrected time. */
 static SnowflakeVerdict
 judge_clock(uint32 requests, TimestampTz *now)
@@ -145,7 +132,7 @@ judge_clock(uint32 requests, TimestampTz *now)
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeView view;
 	SnowflakeClockReading look;
-	SnowflakeClockFacts facts;
+
 	SnowflakeVerdict verdict = {0};
 
 	/* the row must be read first: it may have a time to compare with */
@@ -157,12 +144,12 @@ judge_clock(uint32 requests, TimestampTz *now)
 
 	snowflake_generator_view(&view);
 	snowflake_clock_read(&look);
-	facts.newest = view.last == 0 ? SNOWFLAKE_CLOCK_NEVER :
-		snowflake_layout_position_time(layout, view.last);
-	facts.possible = snowflake_layout_has_time(layout, look.wall);
-	facts.accept = (requests & SNOWFLAKE_WANT_CLOCK) != 0;
-	facts.slack_usec = snowflake_max_lead_ms * INT64CONST(1000) + snowflake_generator_early_usec();
-	verdict = snowflake_clock_judge(&look, &facts);
+	look.newest = view.last == 0 ? SNOWFLAKE_CLOCK_NEVER :
+		snowflake_generator_time(view.last);
+	look.possible = snowflake_layout_has_time(layout, look.wall);
+	look.accept = (requests & SNOWFLAKE_WANT_CLOCK) != 0;
+	look.slack_usec = snowflake_max_lead_ms * INT64CONST(1000) + snowflake_generator_early_usec();
+	verdict = snowflake_clock_judge(&look);
 	snowflake_generator_set_correction(verdict.correction_usec, verdict.allowed_usec);
 
 	/*
@@ -177,9 +164,8 @@ judge_clock(uint32 requests, TimestampTz *now)
 }
 
 /*
- * Check everything that may have changed, and do what follows from it.
- * Returns the ms after which to do so again, if no backend asks for it
- * earlier.
+ * Check everything that may have changed, and do what follows from it.  Returns the ms after
+ * which to do so again, if no backend asks for it earlier.
  */
 static long
 keeper_round(void)
@@ -215,8 +201,7 @@ keeper_round(void)
 				errmsg("snowflake gate closed for node ID %d", view.node),
 				is_other_node ? 0 :
 				errdetail("More is reserved than is needed, up to \"%s\".",
-						  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
-																			view.stored))));
+						  timestamptz_to_str(snowflake_generator_time(view.stored))));
 		snowflake_generator_close(GATE_OPENING);
 		snowflake_generator_view(&view);
 	}
@@ -239,8 +224,7 @@ keeper_round(void)
 	else
 	{
 		/*
-		 * mints ask for more until they have it: nothing is reserved for a
-		 * clock alone
+		 * mints ask until they have it: nothing is reserved for a clock alone
 		 */
 		if (view.floor > view.last || (requests & SNOWFLAKE_WANT_TIME))
 			snowflake_reserve_more(&view, &wanted, now);
@@ -249,11 +233,8 @@ keeper_round(void)
 		snowflake_generator_view(&view);
 		if (view.floor > view.last && view.floor <= view.limit)
 		{
-			TimestampTz newest = snowflake_layout_position_time(&snowflake_server_layout,
-																view.floor);
-
-			snowflake_generator_set_allowance(snowflake_clock_raised(newest));
-			snowflake_generator_raise(view.floor, RAISED_BY_ADVANCE);
+			snowflake_generator_set_allowance(snowflake_clock_raised(snowflake_generator_time(view.floor)));
+			snowflake_generator_advance(view.floor);
 		}
 	}
 
@@ -313,10 +294,12 @@ pause_after_failure(void)
 
 	while (!ShutdownRequestPending)
 	{
-		int64		pause_ms = snowflake_keeper_state_pending() == 0 ? RETRY_UNASKED_MS :
-		snowflake_keeper_state_failure() == ERRCODE_LOCK_NOT_AVAILABLE ?
-		RETRY_LOCKED_MS : RETRY_ASKED_MS;
+		SnowflakeKeeperView view;
+		int64		pause_ms;
 
+		snowflake_keeper_state_view(&view);
+		pause_ms = snowflake_keeper_state_pending() == 0 ? RETRY_UNASKED_MS :
+			view.failure == ERRCODE_LOCK_NOT_AVAILABLE ? RETRY_LOCKED_MS : RETRY_ASKED_MS;
 		if (!snowflake_worker_sleep(started_usec + pause_ms * 1000))
 			break;
 
@@ -329,13 +312,15 @@ pause_after_failure(void)
 	}
 }
 
-/* Is there an end to be stored before the process ends? */
+/*
+ * Is there an end to be stored before the process ends?  The gate is already closed if a change
+ * of the node ID was interrupted.
+ */
 static bool
 has_end_to_store(void)
 {
 	SnowflakeView view;
 
-	/* the gate is already closed if a change of the node ID was interrupted */
 	snowflake_generator_view(&view);
 	return view.gate == GATE_OPEN || view.end_unstored;
 }
@@ -353,8 +338,7 @@ store_end(void)
 	ereport(LOG,
 			errmsg("snowflake gate closed"),
 			errdetail("The last tick with an ID started at \"%s\".",
-					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
-																		view.last))));
+					  timestamptz_to_str(snowflake_generator_time(view.last))));
 }
 
 void
@@ -385,7 +369,8 @@ snowflake_keeper_main(Datum main_arg)
 		snowflake_keeper_transaction_wait_for_no_standby();
 	}
 
-	snowflake_worker_connect(snowflake_database);
+	snowflake_worker_pin_settings();
+	BackgroundWorkerInitializeConnection(snowflake_database, NULL, BGWORKER_BYPASS_ALLOWCONN);
 	round_context = AllocSetContextCreate(TopMemoryContext, KEEPER_NAME,
 										  ALLOCSET_DEFAULT_SIZES);
 
@@ -426,7 +411,7 @@ snowflake_keeper_main(Datum main_arg)
 		store_end();
 
 	/*
-	 * not 0, so that the postmaster restarts a keeper that was terminated by
+	 * not 0: the postmaster is to restart a keeper that was terminated by
 	 * hand
 	 */
 	proc_exit(1);

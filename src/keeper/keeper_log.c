@@ -4,11 +4,9 @@
  *	  The keeper's warnings: a clock that was moved, a generator that waits
  *	  for it, minting at the limit of the layout, and a layout that ends.
  *
- * Nothing here takes part in minting; this file compares, counts and writes to
- * the log.  The keeper checks whenever it is awake, that is, when the
- * reservation is extended, when a backend has found the generator ahead of the
- * clock, and once a day.  A lasting condition is reported once, not at every
- * check.
+ * The keeper checks whenever it is awake, that is, when the reservation is extended, when a
+ * backend has found the generator ahead of the clock, and once a day.  A lasting condition is
+ * reported once, not at every check.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,32 +34,24 @@ static void
 watch_clock(const SnowflakeVerdict *verdict)
 {
 	int64		moved_usec = verdict->moved_usec;
-	SnowflakeClockState clock;
+	SnowflakeClockState clock = snowflake_clock_state();
 	bool		ahead = moved_usec > 0;
-	char	   *by = NULL;
-
-	if (verdict->news != CLOCK_NO_NEWS)
-		by = snowflake_duration(i64abs(moved_usec));
-	clock = snowflake_clock_state();
-	if (verdict->news == CLOCK_STEPPED || verdict->news == CLOCK_JUMPED)
-		snowflake_counters_add_step(moved_usec);
+	bool		jumped = verdict->news == CLOCK_JUMPED;
+	char	   *by = snowflake_duration(i64abs(moved_usec));
 
 	switch (verdict->news)
 	{
 		case CLOCK_NO_NEWS:
 			break;
 		case CLOCK_STEPPED:
-			ereport(WARNING,
-					ahead ? errmsg("the clock went ahead by %s", by) :
-					errmsg("the clock went back by %s", by));
-			break;
 		case CLOCK_JUMPED:
+			snowflake_counters_add_step(moved_usec);
 			ereport(WARNING,
 					ahead ? errmsg("the clock went ahead by %s", by) :
 					errmsg("the clock went back by %s", by),
-					errdetail("Minting snowflakes goes on as if it had not, for up to %s.",
-							  snowflake_duration(clock.patience_usec)),
-					errhint("If the clock is correct, believe it with snowflake_accept_clock(); otherwise, correct it."));
+					jumped ? errdetail("Minting snowflakes goes on as if it had not, for up to %s.",
+									   snowflake_duration(clock.patience_usec)) : 0,
+					jumped ? errhint("If the clock is correct, believe it with snowflake_accept_clock(); otherwise, correct it.") : 0);
 			break;
 		case CLOCK_RETURNED:
 			ereport(LOG,
@@ -120,11 +110,10 @@ watch_lead(int64 now_usec, int64 lead_usec)
 }
 
 /*
- * Are more IDs asked for than the layout has?  Then mints wait, and the
- * generator is about as far ahead as it may be (waiting mints oversleep a
- * little), at one check after the other.  These checks come with the
- * extensions of the reservation, so a longer pause between two of them was a
- * pause of minting.
+ * Are more IDs asked for than the layout has?  Then mints wait, and the generator is about as
+ * far ahead as it may be (waiting mints oversleep a little), at one check after the other.
+ * These checks come with the extensions of the reservation, so a longer pause between two of
+ * them was a pause of minting.
  */
 static void
 watch_limit(int64 now_usec, int64 lead_usec)
@@ -202,10 +191,7 @@ watch_layout(int64 now_usec, TimestampTz clock)
 	return DAY_MS;
 }
 
-/*
- * Write to the log what an administrator should know.  Returns the ms after which
- * the keeper should check again.  Only the keeper calls this.
- */
+/* Write to the log what an administrator should know.  Returns the ms after which to check again. */
 long
 snowflake_keeper_log_watch(const SnowflakeVerdict *verdict)
 {
@@ -223,8 +209,7 @@ snowflake_keeper_log_watch(const SnowflakeVerdict *verdict)
 		 * meanwhile
 		 */
 		TimestampTz clock = snowflake_generator_clock();
-		int64		lead_usec = snowflake_layout_position_time(&snowflake_server_layout,
-															   view.last) - clock;
+		int64		lead_usec = snowflake_generator_time(view.last) - clock;
 
 		watch_limit(now_usec, lead_usec);
 		look_again_ms = watch_lead(now_usec, lead_usec) ? BEHIND_MS :

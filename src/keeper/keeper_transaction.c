@@ -3,9 +3,9 @@
  * keeper_transaction.c
  *	  The keeper's transactions, whose commits are durable or errors.
  *
- * A signal ends the wait for a synchronous standby, and SyncRepWaitForLSN() then
- * returns as if the commit were replicated.  So the keeper records that a signal
- * came, and treats that commit as failed, although it is durable here.
+ * A signal ends the wait for a synchronous standby, and SyncRepWaitForLSN() then returns as if
+ * the commit were replicated.  So the keeper records that a signal came, and treats that commit
+ * as failed, although it is durable here.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,11 +32,7 @@ static volatile sig_atomic_t storing_end = false;
 /* Where the caller allocates; a transaction has a context of its own. */
 static MemoryContext outer_context;
 
-
-/*
- * End whatever the keeper is waiting for.  A wait for a synchronous standby then
- * ends as if the standby had the commit: see snowflake_keeper_transaction_commit().
- */
+/* End whatever the keeper is waiting for. */
 static void
 cancel_waits(void)
 {
@@ -57,11 +53,9 @@ keeper_sigint(SIGNAL_ARGS)
 }
 
 /*
- * The server stops, or the keeper is terminated.
- *
- * A stop of the server sends this twice, to the process and to its group.  The
- * second signal may come when the end is being stored because of the first,
- * and must not cancel that.
+ * The server stops, or the keeper is terminated.  A stop of the server sends this twice, to the
+ * process and to its group.  The second signal may come when the end is being stored because of the
+ * first, and must not cancel that.
  */
 static void
 keeper_sigterm(SIGNAL_ARGS)
@@ -71,7 +65,7 @@ keeper_sigterm(SIGNAL_ARGS)
 		cancel_waits();
 }
 
-/* Install the handlers of the signals that end a wait.  The keeper calls this at its start. */
+/* Install the handlers of the signals that end a wait. */
 void
 snowflake_keeper_transaction_init(void)
 {
@@ -80,8 +74,8 @@ snowflake_keeper_transaction_init(void)
 }
 
 /*
- * From now on only the end will be stored, which does not wait for a standby,
- * and which a further signal to stop must not cancel.
+ * From now on only the end will be stored, which does not wait for a standby, and which a
+ * further signal to stop must not cancel.
  */
 void
 snowflake_keeper_transaction_wait_for_no_standby(void)
@@ -109,10 +103,9 @@ snowflake_keeper_transaction_begin(const char *activity)
 }
 
 /*
- * Commit.  On return the transaction is durable, also on the synchronous
- * standbys.  If a signal ended the wait for them, this raises an error: the
- * transaction is committed here, but may not be on the standbys, so nothing
- * that depends on it may be published.
+ * Commit.  On return the transaction is durable, also on the synchronous standbys.  If a signal
+ * ended the wait for them, this raises an error: nothing that depends on the commit may be
+ * published.
  */
 void
 snowflake_keeper_transaction_commit(void)

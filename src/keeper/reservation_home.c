@@ -3,15 +3,10 @@
  * reservation_home.c
  *	  The database in which the reservation is kept.
  *
- * The table itself does not show whether snowflake.database was changed, or
- * whether the table was dropped and the server crashed before the keeper could
- * write it again.  So a note of the database is kept where no database can lose
- * it: in the shared catalog of settings, as an ALTER ROLE ALL SET of a setting
- * that only superusers can change.
- *
- * Crash recovery, replication and backups carry it.  pg_dumpall does not, which
- * is right for another server, and hence neither does pg_upgrade: after an
- * upgrade, the next opening writes the note again.
+ * The table itself does not show whether snowflake.database was changed, or whether the table
+ * was dropped and the server crashed before the keeper could write it again.  So a note of the
+ * database is kept where no database can lose it: in the shared catalog of settings, as an ALTER
+ * ROLE ALL SET of a setting that only superusers can change.  doc/design.md says what carries it.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,8 +38,8 @@
 
 /*
  * Returns the database in which this cluster's reservation was last seen, or InvalidOid.  This
- * reads the catalog, since a session keeps the value that the setting had when the session
- * began: on a standby another note may have arrived since then.  Call it in a transaction.
+ * reads the catalog, since a session keeps the value that the setting had when it began: on a
+ * standby another note may have arrived since then.  Call it in a transaction.
  */
 Oid
 snowflake_reservation_home_database(void)
@@ -86,8 +81,8 @@ snowflake_reservation_home_database(void)
 }
 
 /*
- * Note that it is this database, unless that is noted already.  Only the
- * keeper calls this; the note is part of its transaction.
+ * Note that it is this database, unless that is noted already.  The note is part of the
+ * keeper's transaction.
  */
 void
 snowflake_reservation_home_note(void)

@@ -3,36 +3,29 @@
  * reservation_table.c
  *	  The table in which the keeper keeps the reservation.
  *
- * snowflake_keeper.reservation is an ordinary table, with a row per node ID, and
- * the extension snowflake_keeper has nothing else.  reserved_until is the start
- * of the last tick that may have been used.  A row in a table is carried by crash
- * recovery, replication, point-in-time recovery, base backups and pg_upgrade
- * without a line of code here.  reservation_home.c records which database has it.
+ * snowflake_keeper.reservation is an ordinary table, with a row per node ID, and the extension
+ * snowflake_keeper has nothing else.  reserved_until is the start of the last tick that may have
+ * been used.  doc/design.md says why this is a table; reservation_home.c records which database
+ * has it.
  *
  * The keeper is a superuser in a database in which other roles may create, drop and
- * configure objects, and none of that may make it run their code or
- * write where they want.  So it uses the table as PostgreSQL uses its catalogs:
- * it locks the table of that name, checks it, and then reads
- * and writes rows through the table and its index.  No statement is parsed or
- * planned, and no trigger, rule, policy, constraint or default has a part in it.
+ * configure objects, and none of that may make it run their code or write where they want.  So
+ * it uses the table as PostgreSQL uses its catalogs: it locks the table of that name, checks it,
+ * and then reads and writes rows through the table and its index.  No statement is planned, and
+ * no trigger, rule, policy, constraint or default has a part in it.
  *
  * check_table() verifies, under the lock, at each use, that the table and its schema
  * belong to a superuser and to the extension, so that no other role can have created or
  * changed it; and that it has the form that the code below relies on.  The lock keeps it
  * so until the end of the transaction: any command that changes the form of a table, its
  * owner, or drops it conflicts with RowExclusiveLock.  (CREATE INDEX CONCURRENTLY does
- * not, but only the owner may run it, and the owner is a superuser.)  So if the name
- * belongs to another table after the wait for the lock, this is an error here and not a
- * write there.
+ * not, but only the owner may run it, and the owner is a superuser.)
  *
- * SQL is run once, to create the extension.  Then the current user is the
- * bootstrap superuser, whatever role the database sets, and the settings
- * that matter are those of worker.c.
+ * SQL is run once, to create the extension.  Then the current user is the bootstrap superuser,
+ * whatever role the database sets, and the settings that matter are those of worker.c.
  *
- * The file is long because the checks are beside the code that they guard.  All of it
- * runs in the keeper, inside a transaction with a snapshot, except for the triggers
- * and snowflake_reservation_table_is_of_other_layout().  keeper_transaction.c says
- * when the transaction is durable, and reserve.c what may be published then.
+ * All of it runs in the keeper, inside a transaction with a snapshot, except for the triggers and
+ * snowflake_reservation_table_is_of_other_layout().
  *
  *-------------------------------------------------------------------------
  */
@@ -63,7 +56,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
+
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -114,15 +107,7 @@ typedef struct ReservationTable
 PG_FUNCTION_INFO_V1(snowflake_reservation_not_replicated);
 PG_FUNCTION_INFO_V1(snowflake_reservation_keeper_only);
 
-
-/*
- * Checking the table
- */
-
-/*
- * Is this an index whose maintenance runs core's code only, and which finds
- * the row of a node ID?
- */
+/* Is this an index whose maintenance runs core's code only, and which finds a row by its node ID? */
 static bool
 index_is_plain(Relation index)
 {
@@ -138,9 +123,9 @@ index_is_plain(Relation index)
 }
 
 /*
- * Find the index of a table, and make sure that it has no others to maintain.
- * REINDEX CONCURRENTLY makes a copy, so there may be two, one of which is not
- * valid.  Returns what is wrong, a sentence, or NULL.
+ * Find the index of a table, and make sure that it has no others to maintain.  REINDEX
+ * CONCURRENTLY makes a copy, so there may be two, one of which is not valid.  Returns what is
+ * wrong, a sentence, or NULL.
  */
 static const char *
 check_indexes(Relation relation, Oid *found)
@@ -194,10 +179,7 @@ schema_is_superusers(Oid schema)
 	return result;
 }
 
-/*
- * Check a locked table, but not its indexes.  Returns what is wrong with it, a
- * sentence, or NULL.
- */
+/* Check a locked table, but not its indexes.  Returns what is wrong, a sentence, or NULL. */
 static const char *
 check_table(Relation relation, Oid schema)
 {
@@ -224,11 +206,9 @@ check_table(Relation relation, Oid schema)
 }
 
 /*
- * Lock, open and check the table, or raise an error.
- *
- * The name may come to belong to another table while this waits for the lock.
- * Then the locked table was not the right one, which check_table() finds, or
- * it is gone.
+ * Lock, open and check the table, or raise an error.  If the name has come to belong to another
+ * table during the wait for the lock, the locked one is not the right one, which check_table()
+ * finds, or is gone.
  */
 static ReservationTable
 open_table(void)
@@ -256,7 +236,6 @@ open_table(void)
 	return table;
 }
 
-/* The configured layout, canonical, as a datum. */
 static Datum
 configured_layout(void)
 {
@@ -266,27 +245,23 @@ configured_layout(void)
 	return CStringGetTextDatum(text);
 }
 
-/* Are there no rows at all? */
 static bool
 is_empty(Relation relation)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false,
-										  snapshot, 0, NULL);
+	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
 	bool		result = !HeapTupleIsValid(systable_getnext(scan));
 
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	return result;
 }
 
 /*
  * Insert or update the row of a node ID, of the configured layout.
  *
- * If there are no rows at all although this server has minted, the table is new, or was
- * re-created by hand: rows were lost, and it is not known which node IDs they were for.
- * So this also makes a row for all of them, with the time of the newest snowflake that any
- * node ID had: that is "highest", or -infinity if this server has not minted.
+ * If there are no rows at all although this server has minted, the table is new, or was re-created
+ * by hand: rows were lost, and it is not known for which node IDs.  So this also makes a row for all
+ * of them, with the time of the newest snowflake that any node ID had: that is "highest", or
+ * -infinity if this server has not minted.
  */
 static void
 put_row(int32 node, TimestampTz until, bool in_order, TimestampTz highest)
@@ -295,7 +270,6 @@ put_row(int32 node, TimestampTz until, bool in_order, TimestampTz highest)
 	Datum		values[COLUMNS];
 	bool		nulls[COLUMNS] = {0};
 	ScanKeyData key;
-	Snapshot	snapshot;
 	SysScanDesc scan;
 	HeapTuple	old,
 				new;
@@ -308,8 +282,7 @@ put_row(int32 node, TimestampTz until, bool in_order, TimestampTz highest)
 
 	ScanKeyInit(&key, COLUMN_NODE, BTEqualStrategyNumber, F_INT4EQ,
 				Int32GetDatum(node));
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = systable_beginscan(table.relation, table.index, true, snapshot, 1, &key);
+	scan = systable_beginscan(table.relation, table.index, true, NULL, 1, &key);
 	old = systable_getnext(scan);
 	if (HeapTupleIsValid(old))
 		CatalogTupleUpdate(table.relation, &old->t_self, new);
@@ -320,17 +293,10 @@ put_row(int32 node, TimestampTz until, bool in_order, TimestampTz highest)
 		CatalogTupleInsert(table.relation, new);
 	}
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(table.relation, NoLock);
 	CommandCounterIncrement();
 }
 
-
-/*
- * The extension
- */
-
-/* Does the extension exist, and thus the table? */
 bool
 snowflake_reservation_table_exists(void)
 {
@@ -347,12 +313,11 @@ run(const char *command)
 }
 
 /*
- * Create the extension.  Another session may be doing the same at this moment: then this
- * fails, and a later round of the keeper finds that session's table.
+ * Create the extension.  Another session may be doing the same at this moment: then this fails, and
+ * a later round of the keeper finds that session's table.
  *
- * The schema is created first, and not by CREATE EXTENSION, which would use a
- * schema that another session creates after it has looked for one.  If a schema
- * exists already, the script checks its owner.
+ * The schema is created first, and not by CREATE EXTENSION, which would use a schema that another
+ * session creates after it has looked for one.  If it exists already, the script checks its owner.
  */
 void
 snowflake_reservation_table_create(void)
@@ -376,24 +341,16 @@ snowflake_reservation_table_create(void)
 	SetUserIdAndSecContext(save_user, save_context);
 }
 
-
 /*
- * The rows
- */
-
-/*
- * Read the rows, before minting with a node ID.  Those of other node IDs count as
- * well, unless the order was given up: a server's IDs ascend even if its node ID
- * changed while it was down.  And all of them must have one layout, the server's.
+ * Read the rows, before minting with a node ID.  Those of others count as well, unless the
+ * order was given up: IDs ascend even if the node ID changed while the server was down.
  */
 static SnowflakeReservation
 read_rows(Relation relation, int32 node)
 {
 	SnowflakeReservation stored = SNOWFLAKE_NO_RESERVATION;
 	char	   *configured = TextDatumGetCString(configured_layout());
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false,
-										  snapshot, 0, NULL);
+	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple;
 	TimestampTz others_until = DT_NOBEGIN;
 
@@ -426,15 +383,10 @@ read_rows(Relation relation, int32 node)
 	if (TIMESTAMP_IS_NOBEGIN(stored.own_until))
 		stored.own_until = others_until;
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	return stored;
 }
 
-/*
- * Read the rows, before minting with a node ID (-1: with none).  If the table is empty
- * although this server has minted, this first makes the row for lost ones; "highest" is as
- * for put_row().
- */
+/* Read the rows, before minting with a node ID (-1: with none).  "highest" is as for put_row(). */
 SnowflakeReservation
 snowflake_reservation_table_read(int32 node, TimestampTz highest)
 {
@@ -449,12 +401,10 @@ snowflake_reservation_table_read(int32 node, TimestampTz highest)
 }
 
 /*
- * Is there a row of another layout than the configured one?  Any process may call
- * this, in a transaction, and it raises no error.  Also returns false if it
- * cannot find out now.
- *
- * This does not wait: on a standby the table may be locked for as long as a
- * transaction of the primary takes.  A parallel query cannot take a snapshot.
+ * Is there a row of another layout than the configured one?  Any process may call this, in a
+ * transaction, and it raises no error; if it cannot find out now, it returns false.  It does not
+ * wait: on a standby the table may be locked for as long as a transaction of the primary takes.  A
+ * parallel query cannot take a snapshot.
  */
 bool
 snowflake_reservation_table_is_of_other_layout(void)
@@ -478,10 +428,7 @@ snowflake_reservation_table_is_of_other_layout(void)
 	return result;
 }
 
-/*
- * Write the row of a node ID, of the configured layout.  If the extension does
- * not exist, this creates it: it was dropped while the generator was running.
- */
+/* Write a node ID's row.  If the extension was dropped while the server mints, re-create it. */
 void
 snowflake_reservation_table_write(int32 node, TimestampTz until, TimestampTz highest)
 {
@@ -491,18 +438,15 @@ snowflake_reservation_table_write(int32 node, TimestampTz until, TimestampTz hig
 	snowflake_reservation_home_note();
 }
 
-/* Change one column of the rows for which "wanted" returns true. */
+/* Change one column of the rows whose reserved_until is in a range. */
 static void
-change_rows(int column, Datum value, bool (*wanted) (const Datum *values, const void *arg),
-			const void *arg)
+change_rows(int column, Datum value, TimestampTz from, TimestampTz to)
 {
 	ReservationTable table = open_table();
 	Datum		changes[COLUMNS] = {0};
 	bool		nulls[COLUMNS] = {0};
 	bool		replace[COLUMNS] = {0};
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(table.relation, InvalidOid, false,
-										  snapshot, 0, NULL);
+	SysScanDesc scan = systable_beginscan(table.relation, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple;
 
 	changes[column - 1] = value;
@@ -511,74 +455,44 @@ change_rows(int column, Datum value, bool (*wanted) (const Datum *values, const 
 	{
 		Datum		values[COLUMNS];
 		bool		old_nulls[COLUMNS];
+		TimestampTz until;
 
 		heap_deform_tuple(tuple, RelationGetDescr(table.relation), values, old_nulls);
-		if (wanted(values, arg))
+		until = DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]);
+		if (until >= from && until <= to)
 			CatalogTupleUpdate(table.relation, &tuple->t_self,
 							   heap_modify_tuple(tuple,
 												 RelationGetDescr(table.relation),
 												 changes, nulls, replace));
 	}
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(table.relation, NoLock);
 	CommandCounterIncrement();
 }
 
-static bool
-is_any(const Datum *values, const void *arg)
-{
-	return true;
-}
-
-static bool
-is_after(const Datum *values, const void *arg)
-{
-	return DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]) >
-		*(const TimestampTz *) arg;
-}
-
-static bool
-is_before(const Datum *values, const void *arg)
-{
-	return DatumGetTimestampTz(values[COLUMN_RESERVED_UNTIL - 1]) <
-		*(const TimestampTz *) arg;
-}
-
-/*
- * Rows were lost, and there may be IDs of any node ID up to "until": raise all rows to
- * that, and make a row with that for the node IDs that have none.
- */
+/* Rows were lost: raise all to "until", and make one for the node IDs that have none. */
 void
 snowflake_reservation_table_raise(TimestampTz until)
 {
-	change_rows(COLUMN_RESERVED_UNTIL, TimestampTzGetDatum(until), is_before, &until);
+	change_rows(COLUMN_RESERVED_UNTIL, TimestampTzGetDatum(until), DT_NOBEGIN, until - 1);
 	if (TIMESTAMP_IS_NOBEGIN(snowflake_reservation_table_read(OTHER_NODES, DT_NOBEGIN).own_until))
 		put_row(OTHER_NODES, until, false, DT_NOBEGIN);
 }
 
-/* Change the layout of all rows to the configured one. */
 void
 snowflake_reservation_table_accept_layout(void)
 {
-	change_rows(COLUMN_LAYOUT, configured_layout(), is_any, NULL);
+	change_rows(COLUMN_LAYOUT, configured_layout(), DT_NOBEGIN, DT_NOEND);
 }
 
-/*
- * Give up the order: rows that are ahead of the clock no longer count for other
- * node IDs than their own.
- */
+/* Give up the order: rows that are ahead of the clock count for their own node IDs only. */
 void
 snowflake_reservation_table_give_up_order(TimestampTz now)
 {
-	change_rows(COLUMN_IN_ORDER, BoolGetDatum(false), is_after, &now);
+	change_rows(COLUMN_IN_ORDER, BoolGetDatum(false), now + 1, DT_NOEND);
 }
 
-
-/*
- * Trigger of the table for rows that logical replication brings from another server:
- * drop them.  The row is this server's own, even if all tables are published.
- */
+/* Drops rows that logical replication brings, as from a publication of all tables. */
 Datum
 snowflake_reservation_not_replicated(PG_FUNCTION_ARGS)
 {
@@ -591,10 +505,8 @@ snowflake_reservation_not_replicated(PG_FUNCTION_ARGS)
 }
 
 /*
- * Trigger of the table for statements: refuse them.  The keeper's own writes fire no
- * trigger.  A superuser, who could do worse, may write nevertheless, but not
- * truncate, because a subscriber to a publication of all tables would do that as
- * well.
+ * Refuses statements.  A superuser, who could do worse, may write nevertheless, but not
+ * truncate, because a subscriber to a publication of all tables would do that as well.
  */
 Datum
 snowflake_reservation_keeper_only(PG_FUNCTION_ARGS)

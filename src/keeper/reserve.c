@@ -4,15 +4,9 @@
  *	  What the keeper does with the reservation and the gate: open, extend, store
  *	  the exact end, and reopen with smaller IDs.
  *
- * Each follows one order, on which generator.c depends: commit first, publish
- * afterwards.  A commit is durable, also on the synchronous standbys, except for
- * that of an exact end, which only ever lowers what is reserved.
- *
- * The time is an argument: that of the corrected clock.
- *
- * The file is long so that the order can be checked in one place, and so is
- * snowflake_reserve_open_gate(), which goes through everything that an opening depends
- * on.
+ * Each follows one order, on which generator.c depends: commit first, publish afterwards.  A
+ * commit is durable, also on the synchronous standbys, except for that of an exact end, which
+ * only ever lowers what is reserved.  The time is an argument: that of the corrected clock.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,31 +28,21 @@
 #include "lease/node_settings.h"
 #include "lease/node_source.h"
 
-/*
- * The time that mints may reach within so many ms: their IDs may be ahead of
- * the clock.
- */
+/* The time that mints may reach within so many ms: IDs may be ahead of the clock. */
 static TimestampTz
 reach(TimestampTz now, int64 ms)
 {
 	return now + (snowflake_max_lead_ms + ms) * INT64CONST(1000);
 }
 
-/*
- * How much is reserved for IDs that run ahead of the clock, in microseconds: each crash
- * takes them that much further ahead.  It is at least a tick, or nothing would be
- * reserved beyond the tick that they are in.
- */
+/* How far beyond IDs that are ahead of the clock to reserve, in microseconds: a crash adds that. */
 static int64
 ahead_usec(void)
 {
 	return Max(200 * 1000, snowflake_server_layout.tick_usec);
 }
 
-/*
- * Do IDs run ahead of the clock, and may they go on?  Then the reservation has to be
- * ahead of them, and not of the clock.
- */
+/* Do IDs run ahead of the clock, and may they?  Then the reservation has to be ahead of them. */
 static bool
 is_ahead(TimestampTz newest, TimestampTz now)
 {
@@ -69,8 +53,8 @@ is_ahead(TimestampTz newest, TimestampTz now)
 }
 
 /*
- * How much of what is reserved mints may use, in ms: beyond max_jump, they could follow
- * a clock that jumped before the keeper has read it.
+ * How much of what is reserved mints may use, in ms: beyond max_jump, they could follow a clock
+ * that jumped before the keeper has read it.
  */
 static int
 usable_ms(void)
@@ -79,16 +63,15 @@ usable_ms(void)
 }
 
 /*
- * The position up to which to reserve, or up to which mints may use what is reserved:
- * that many ms from the clock, and not below what was issued.  A generator that is
- * ahead of the clock reserves little more, or a series of crashes would take it further
- * and further ahead.
+ * The position up to which to reserve, or up to which mints may use what is reserved: that many
+ * ms from the clock, and not below what was issued.  A generator that is ahead of the clock
+ * reserves little more, or a series of crashes would take it further and further ahead.
  */
 static uint64
 up_to(uint64 last, TimestampTz now, int ms)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
-	TimestampTz newest = snowflake_layout_position_time(layout, last);
+	TimestampTz newest = snowflake_generator_time(last);
 	int64		tick = snowflake_layout_tick_at(layout, reach(now, ms));
 
 	tick = Max(tick, snowflake_layout_position_tick(layout, last));
@@ -110,11 +93,7 @@ usable(uint64 stored, uint64 last, TimestampTz now)
 	return Min(stored, up_to(last, now, usable_ms()));
 }
 
-/*
- * The position up to which to reserve, but not beyond the lease, if there is one.
- * This tells the lessee how far the generator is, which may be ahead of the clock,
- * or back from there.
- */
+/* The position up to which to reserve, within a lease.  Tells the lessee where the generator is. */
 static uint64
 reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
 {
@@ -124,14 +103,11 @@ reserve_within(const SnowflakeNode *wanted, uint64 last, TimestampTz now)
 	return Min(limit, wanted->end);
 }
 
-/*
- * How much of the reservation must be left so that no mint asks for more, in
- * microseconds: half of what would be reserved now.
- */
+/* How much must be left so that no mint asks for more, in microseconds: half of a reservation. */
 static int64
 request_margin(uint64 last, TimestampTz now)
 {
-	TimestampTz newest = snowflake_layout_position_time(&snowflake_server_layout, last);
+	TimestampTz newest = snowflake_generator_time(last);
 
 	return is_ahead(newest, reach(now, usable_ms() / 2)) ? ahead_usec() / 2 : usable_ms() * INT64CONST(500);
 }
@@ -162,37 +138,39 @@ end_of_reservation(TimestampTz until)
 }
 
 /*
- * Is far more reserved than is needed?  That happens when a clock was ahead for a
- * while, and after a crash mints would have to wait until then.  Both positions are
- * ends of ticks.
+ * Is far more reserved than is needed?  That happens when a clock was ahead for a while, and
+ * after a crash mints would have to wait until then.  Both positions are ends of ticks.
  */
 bool
 snowflake_reserve_is_too_far(const SnowflakeView *view, TimestampTz now)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		needed = reserve_up_to(Max(view->last, view->floor), now);
 
-	return snowflake_layout_position_time(layout, view->stored) -
-		snowflake_layout_position_time(layout, needed) >
-		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000) + layout->tick_usec;
+	return snowflake_generator_time(view->stored) - snowflake_generator_time(needed) >
+		(snowflake_reservation_ms + snowflake_max_jump_ms) * INT64CONST(1000) +
+		snowflake_server_layout.tick_usec;
 }
 
 /* The time of the newest position that any node ID had, for a re-created table. */
 static TimestampTz
 highest_time(const SnowflakeView *view)
 {
-	return view->highest == 0 ? DT_NOBEGIN :
-		snowflake_layout_position_time(&snowflake_server_layout, view->highest);
+	return view->highest == 0 ? DT_NOBEGIN : snowflake_generator_time(view->highest);
+}
+
+static void
+write_row(int32 node, uint64 until, const SnowflakeView *view)
+{
+	snowflake_reservation_table_write(node, snowflake_generator_time(until), highest_time(view));
 }
 
 /*
- * Store the exact end of what was issued, so that the next start need not wait.  The gate
- * is closed, so "last" no longer changes.  If nothing was issued since the opening, the
- * end is what the node ID had before: the opening itself has stored nothing beyond, and
- * what was reserved since then is taken back.
+ * Store the exact end of what was issued, so that the next start need not wait.  The gate is
+ * closed, so "last" no longer changes.  If nothing was issued since the opening, the end is what the
+ * node ID had before: the opening itself has stored nothing beyond.
  *
- * This lowers what is reserved, so a standby that does not receive it is on
- * the safe side, and there is no need to wait for one.
+ * This lowers what is reserved, so a standby that does not receive it is on the safe side, and
+ * there is no need to wait for one.
  */
 void
 snowflake_reserve_store_end(void)
@@ -204,24 +182,21 @@ snowflake_reserve_store_end(void)
 	unused = snowflake_generator_is_unused(&view);
 	if (!unused || view.stored > view.last)
 	{
-		uint64		end = unused ? view.own_last : view.last;
 
 		snowflake_keeper_transaction_begin("storing the end of the reservation");
 		(void) set_config_option("synchronous_commit", "local",
 								 PGC_SUSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
 								 true, 0, false);
-		snowflake_reservation_table_write(view.node,
-										  snowflake_layout_position_time(&snowflake_server_layout, end),
-										  highest_time(&view));
+		write_row(view.node, unused ? view.own_last : view.last, &view);
 		snowflake_keeper_transaction_commit();
 	}
 	snowflake_generator_end_stored();
 }
 
 /*
- * A promoted standby, or a copy, may have got its node ID from the server that it
- * is a copy of.  If that server still mints, IDs are issued twice, so log at the
- * first opening where the node ID comes from and whether it was in use before.
+ * A promoted standby, or a copy, may have its node ID from the server that it is a copy of.  If
+ * that one still mints, IDs are issued twice, so log at the first opening where the node ID
+ * comes from and whether it was in use before.
  */
 static void
 log_inherited_node(int32 node, TimestampTz own_until)
@@ -243,8 +218,8 @@ log_inherited_node(int32 node, TimestampTz own_until)
 }
 
 /*
- * Log that the host gives another node ID than it did at the last start: it may have been
- * renamed or got another address, or another interface is now the first one that is up.
+ * Log that the host gives another node ID than at the last start: it may have been renamed or
+ * got another address, or another interface is now the first one that is up.
  */
 static void
 log_other_node(int32 node, const SnowflakeReservation *stored)
@@ -262,12 +237,10 @@ log_other_node(int32 node, const SnowflakeReservation *stored)
 }
 
 /*
- * Is the reservation elsewhere, or gone?
- *
- * If nothing was minted yet there is none, and minting starts at the clock.
- * But if this cluster has minted, that could be below IDs that were ahead of
- * the clock.  Shared memory knows how far they got, unless it is new: then an
- * administrator has to say so.
+ * Is the reservation elsewhere, or gone?  If nothing was minted yet there is none, and minting
+ * starts at the clock.  But if this cluster has minted, that could be below IDs that were ahead of
+ * the clock.  Shared memory knows how far they got, unless it is new: then an administrator has to
+ * say so.
  */
 static bool
 is_lost(const SnowflakeView *view, bool found)
@@ -278,10 +251,7 @@ is_lost(const SnowflakeView *view, bool found)
 		!(kept_in == MyDatabaseId && found);
 }
 
-/*
- * Is the reservation where it should be, or has an administrator said above which ID to
- * start a new one?  If not, the gate has the reason.
- */
+/* Is it in its place, or did an administrator say where to start?  If not, the gate says why. */
 static bool
 check_place(const SnowflakeView *view, bool lost, uint32 requests)
 {
@@ -296,22 +266,20 @@ check_place(const SnowflakeView *view, bool lost, uint32 requests)
 				errmsg("snowflake gate stays closed: the reservation of this server is not in database \"%s\"",
 					   snowflake_database),
 				errdetail("It was last seen in the database with OID %u.", kept_in));
-	snowflake_generator_set_reservation_lost(kept_in);
+	snowflake_generator_set_gate(GATE_RESERVATION_LOST);
 	return false;
 }
 
 /*
- * Is there a table?  If not, it is created at the first mint: until then its
- * absence may mean that an administrator is about to create it, and the gate says
- * that it is missing.
+ * Is there a table?  If not, it is created at the first mint: until then its absence may mean
+ * that an administrator is about to create it, and the gate says that it is missing.
  */
 static bool
 check_table(bool exists, uint32 requests)
 {
 	if (exists)
 		return true;
-	if (!(requests & (SNOWFLAKE_WANT_GATE | SNOWFLAKE_WANT_FLOOR |
-					  SNOWFLAKE_WANT_DATABASE)))
+	if (!(requests & (SNOWFLAKE_WANT_GATE | SNOWFLAKE_WANT_FLOOR | SNOWFLAKE_WANT_DATABASE)))
 	{
 		snowflake_generator_set_gate(GATE_WAITING);
 		return false;
@@ -321,10 +289,7 @@ check_table(bool exists, uint32 requests)
 	return true;
 }
 
-/*
- * Is the stored layout the configured one, or was another one accepted?
- * If not, the gate has the reason.
- */
+/* Is the stored layout the configured one, or accepted?  Otherwise the gate says why not. */
 static bool
 check_layout(const SnowflakeView *view, const char *configured, const char *other,
 			 uint32 requests)
@@ -349,11 +314,10 @@ check_layout(const SnowflakeView *view, const char *configured, const char *othe
 }
 
 /*
- * Returns the position after which minting resumes: the end of the newest tick in which
- * IDs may have been issued by any node ID of this server whose order is kept, by this
- * node ID, or before the lease.  (In most layouts the node is above the sequence, so the
- * IDs of one tick do not ascend across a change of node.)  Sets *in_order to the first of
- * these three.
+ * Returns the position after which minting resumes: the end of the newest tick in which IDs may
+ * have been issued by any node ID of this server whose order is kept, by this node ID, or
+ * before the lease.  (In most layouts the IDs of one tick do not ascend across a change of
+ * node.)  Sets *in_order to the first of these three.
  */
 static uint64
 resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
@@ -373,14 +337,13 @@ resume_after(const SnowflakeView *view, const SnowflakeReservation *stored,
 static TimestampTz
 newest_time(uint64 position)
 {
-	return position == 0 ? SNOWFLAKE_CLOCK_NEVER :
-		snowflake_layout_position_time(&snowflake_server_layout, position);
+	return position == 0 ? SNOWFLAKE_CLOCK_NEVER : snowflake_generator_time(position);
 }
 
 /*
- * Begin to judge the clock, with the time in the table to compare it with.  This needs
- * no node ID: a lessee without a lease uses the clock that is believed to ask for one,
- * from the generator's position on.
+ * Begin to judge the clock, with the time in the table to compare it with.  This needs no node
+ * ID: a lessee without a lease uses the clock that is believed to ask for one, from the
+ * generator's position on.
  */
 static void
 start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
@@ -405,10 +368,7 @@ start_clock(const SnowflakeView *view, const SnowflakeNode *wanted)
 	snowflake_clock_start(newest_time(newest));
 }
 
-/*
- * Open the gate after the order was given up, which is durable.  The view is the one
- * from before that.
- */
+/* Open the gate after the order was given up, which is durable.  The view is from before that. */
 static void
 open_at_clock(const SnowflakeView *view, const SnowflakeNode *wanted, uint64 last, uint64 limit,
 			  TimestampTz now)
@@ -420,18 +380,16 @@ open_at_clock(const SnowflakeView *view, const SnowflakeNode *wanted, uint64 las
 	ereport(LOG,
 			errmsg("snowflake gate reopened for node ID %d", wanted->node),
 			errdetail("Snowflakes are smaller than earlier ones, which go up to \"%s\".",
-					  timestamptz_to_str(snowflake_layout_position_time(&snowflake_server_layout,
-																		view->last))));
+					  timestamptz_to_str(snowflake_generator_time(view->last))));
 }
 
 /*
- * Open the gate for the wanted node ID, if that is possible; otherwise leave
- * it closed, with the reason.
+ * Open the gate for the wanted node ID, if that is possible; otherwise leave it closed, with the
+ * reason.
  *
- * Time is reserved only if a mint has asked for it, so that an opening by a clock that
- * is years ahead leaves nothing behind.  Otherwise the first mint asks.  Nothing needs
- * to be durable then: no mint may use anything, and the next opening finds the same
- * rows.
+ * Time is reserved only if a mint has asked for it, so that an opening by a clock that is years
+ * ahead leaves nothing behind.  Otherwise the first mint asks.  Nothing needs to be durable then: no
+ * mint may use anything, and the next opening finds the same rows.
  */
 void
 snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, TimestampTz now)
@@ -488,19 +446,16 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		return;
 	}
 
-	/*
-	 * what an administrator says in place of the lost rows is for all node
-	 * IDs
-	 */
+	/* what an administrator says in place of lost rows is for all node IDs */
 	if (lost && view.floor > 0)
 	{
-		snowflake_reservation_table_raise(snowflake_layout_position_time(layout, view.floor));
+		snowflake_reservation_table_raise(snowflake_generator_time(view.floor));
 		stored = snowflake_reservation_table_read(node, DT_NOBEGIN);
 	}
 
 	/*
-	 * a lease that is to take the generator back does so once, also from
-	 * floors that it has passed
+	 * a lease that takes the generator back does so once, also from floors
+	 * that it has passed
 	 */
 	last = resume_after(&view, &stored, wanted, &in_order);
 	if (lost)
@@ -517,11 +472,7 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		return;
 	}
 	if (last > 0)
-	{
-		TimestampTz newest = snowflake_layout_position_time(layout, last);
-
-		snowflake_generator_set_allowance(snowflake_clock_raised(newest));
-	}
+		snowflake_generator_set_allowance(snowflake_clock_raised(snowflake_generator_time(last)));
 	limit = reserve_within(wanted, last, now);
 	if (last >= wanted->end)
 	{
@@ -538,8 +489,7 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 		snowflake_reservation_table_give_up_order(now);
 	if (limit > last || at_clock || (requests & SNOWFLAKE_WANT_DATABASE))
 	{
-		snowflake_reservation_table_write(node, snowflake_layout_position_time(layout, limit),
-										  highest_time(&view));
+		write_row(node, limit, &view);
 		snowflake_counters_add(COUNTER_RESERVATIONS);
 	}
 	else if (found)
@@ -574,41 +524,31 @@ snowflake_reserve_open_gate(const SnowflakeNode *wanted, uint32 requests, Timest
 			errmsg("snowflake gate opened for node ID %d", node),
 			last > 0 ?
 			errdetail("The layout is \"%s\". Minting resumes after \"%s\".%s", text,
-					  timestamptz_to_str(snowflake_layout_position_time(layout, last)), origin) :
-			errdetail("The layout is \"%s\". Nothing was minted before.%s",
-					  text, origin));
-	if (view.last == 0)
-	{
-		if (view.inherited)
-			log_inherited_node(node, stored.own_until);
-		else
-			log_other_node(node, &stored);
-	}
+					  timestamptz_to_str(snowflake_generator_time(last)), origin) :
+			errdetail("The layout is \"%s\". Nothing was minted before.%s", text, origin));
+	if (view.last == 0 && view.inherited)
+		log_inherited_node(node, stored.own_until);
+	else if (view.last == 0)
+		log_other_node(node, &stored);
 }
 
-/*
- * Can the order be given up: is the generator far ahead of the clock, and has the
- * node ID issued nothing there?  snowflake_advance() may have set a floor since
- * the gate was opened.
- */
+/* May the order be given up?  snowflake_advance() may have set a floor since the gate was opened. */
 static bool
 can_reopen_at_clock(const SnowflakeView *view, TimestampTz now)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
-
 	return view->node == snowflake_keeper_state_restart_node() &&
 		snowflake_generator_is_unused(view) &&
-		snowflake_layout_position_time(layout, view->last) - now > SNOWFLAKE_RESTART_LEAD_USEC &&
-		snowflake_layout_position_time(layout, Max(view->own_last, view->floor)) <= now;
+		snowflake_generator_time(view->last) - now > SNOWFLAKE_RESTART_LEAD_USEC &&
+		snowflake_generator_time(Max(view->own_last, view->floor)) <= now;
 }
 
 /*
- * Give up the order of a generator that is far ahead of the clock: open the gate
- * again after what the node itself has had, if nothing was issued since the gate
- * was opened.  snowflake_restart_at_clock() has checked the same before it asked.
+ * Give up the order of a generator that is far ahead of the clock: open the gate again after what
+ * the node itself has had, if nothing was issued since it was opened.  snowflake_restart_at_clock()
+ * has checked the same before it asked.
  *
- * The gate is open.  It is closed before the last check, so that no mint slips
- * past.  If this fails, the next round stores the end and opens as usual.
+ * The gate is open.  It is closed before the last check, so that no mint slips past.  If this fails,
+ * the next round stores the end and opens as usual.
  */
 void
 snowflake_reserve_reopen_at_clock(const SnowflakeNode *wanted, TimestampTz now)
@@ -629,9 +569,7 @@ snowflake_reserve_reopen_at_clock(const SnowflakeNode *wanted, TimestampTz now)
 	snowflake_reservation_table_give_up_order(now);
 	last = Max(view.own_last, view.floor);
 	limit = reserve_within(wanted, last, now);
-	snowflake_reservation_table_write(view.node,
-									  snowflake_layout_position_time(&snowflake_server_layout, limit),
-									  highest_time(&view));
+	write_row(view.node, limit, &view);
 	snowflake_keeper_transaction_commit();
 
 	snowflake_counters_add(COUNTER_RESERVATIONS);
@@ -642,20 +580,18 @@ snowflake_reserve_reopen_at_clock(const SnowflakeNode *wanted, TimestampTz now)
 }
 
 /*
- * Reserve more, ahead of the newest position, the clock or the floor, and then raise
- * the limit.  The gate is open.  After an error in between, mints still have what was
- * reserved before.
+ * Reserve more, ahead of the newest position, the clock or the floor, and then raise the limit.
+ * The gate is open.  After an error in between, mints still have what was reserved before.
  */
 void
 snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 					   TimestampTz now)
 {
-	const SnowflakeLayout *layout = &snowflake_server_layout;
 	uint64		last = Max(view->last, view->floor);
 	uint64		stored = Max(reserve_within(wanted, last, now), view->stored);
 	uint64		limit = Min(usable(stored, last, now), wanted->end);
 	uint64		at_once = Min(usable(view->stored, last, now), wanted->end);
-	TimestampTz newest = snowflake_layout_position_time(layout, last);
+	TimestampTz newest = snowflake_generator_time(last);
 	int64		half_usec = request_margin(last, now);
 	TimestampTz base = reach(now, 0);
 
@@ -668,29 +604,26 @@ snowflake_reserve_more(const SnowflakeView *view, const SnowflakeNode *wanted,
 	 */
 	if (limit <= view->limit ||
 		(view->floor <= view->limit &&
-		 snowflake_layout_position_time(layout, view->limit) > base + half_usec))
+		 snowflake_generator_time(view->limit) > base + half_usec))
 	{
 		snowflake_generator_set_refill(refill_from(view->limit, half_usec, wanted));
 		return;
 	}
 
 	/*
-	 * first release time that is stored already but that mints could not use
-	 * yet: that does not depend on the commit below
+	 * first what is stored already: that does not depend on the commit below
 	 */
 	if (at_once > view->limit)
 		snowflake_generator_extend(at_once, refill_from(at_once, half_usec, wanted));
 
 	/* if half of what is reserved is left, that was all */
 	if (limit <= view->stored &&
-		snowflake_layout_position_time(layout, view->stored) >=
+		snowflake_generator_time(view->stored) >=
 		base + (is_ahead(newest, now) ? half_usec : snowflake_reservation_ms * INT64CONST(500)))
 		return;
 
 	snowflake_keeper_transaction_begin("extending the reservation");
-	snowflake_reservation_table_write(view->node,
-									  snowflake_layout_position_time(layout, stored),
-									  highest_time(view));
+	write_row(view->node, stored, view);
 	snowflake_keeper_transaction_commit();
 
 	/* durable from here on */

@@ -229,7 +229,8 @@ attempt(MemoryContext context, const int64 *end)
 		 * is starting will have one in a moment, for which this waits.
 		 */
 		if (end == NULL && GetRecoveryState() != RECOVERY_STATE_ARCHIVE)
-			snowflake_keeper_state_have_clock_judged(began_usec + JUDGE_USEC);
+			snowflake_keeper_state_await_judgment(snowflake_keeper_state_judgments() + 1,
+												  began_usec + JUDGE_USEC);
 		deadline_usec = snowflake_clock_monotonic_usec() +
 			answer_usec(end == NULL ? ANSWER_MS : LAST_ANSWER_MS);
 		connection = coordinator->connect(snowflake_node_source_text, &deadline_usec);

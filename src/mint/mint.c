@@ -3,9 +3,8 @@
  * mint.c
  *	  Minting: a step of the generator, and the waiting around it.
  *
- * The step is in generator.c, which argues why no ID is issued twice.
- * mint_slowly() finds out why a step fails and how long to wait, without
- * holding any lock.
+ * The step is in generator.c, which argues why no ID is issued twice.  mint_slowly() finds out
+ * why a step fails and how long to wait, without holding any lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,19 +31,13 @@
 #include "layout/decode.h"
 #include "layout/server_layout.h"
 #include "mint/mint.h"
-#include "mint/refusal.h"
-#include "mint/state.h"
 
 PG_FUNCTION_INFO_V1(snowflake_next);
 PG_FUNCTION_INFO_V1(snowflake_next_value);
 PG_FUNCTION_INFO_V1(snowflake_next_batch);
 PG_FUNCTION_INFO_V1(snowflake_next_batch_support);
 
-/*
- * Sleeps before the clock is read again double from the first to the last of
- * these: a clock that was moved may be set right, or be corrected, at any
- * moment.
- */
+/* Sleeps double: a clock that was moved may be set right, or corrected, at any moment */
 #define FIRST_SLEEP_MS		10
 #define LAST_SLEEP_MS		100
 
@@ -78,15 +71,13 @@ typedef struct MintWait
 								 * behind */
 } MintWait;
 
-
-/* When a wait becomes too long, on the monotonic clock. */
+/* When a wait, and one for the keeper, becomes too long, on the monotonic clock */
 static int64
 deadline(const MintWait *wait)
 {
 	return wait->started_usec + snowflake_max_wait_ms * INT64CONST(1000);
 }
 
-/* When a wait for the keeper becomes too long, on the monotonic clock. */
 static int64
 keeper_deadline(const MintWait *wait)
 {
@@ -130,13 +121,12 @@ sleep_for_clock(long ms, MintWait *wait)
 }
 
 /*
- * Have the keeper judge the clock, which may need a correction.  Returns true if it
- * had done so before this call, or will not do so in time.
+ * Have the keeper judge the clock, which may need a correction.  Returns true if it had done so before
+ * this call, or will not do so in time.
  *
- * The keeper may be held for longer than this waits for it, so the caller then steps
- * again.  A judgment that was under way when this wait began may be about an earlier
- * clock, so the next one counts; and if the clock has gone back further since, a
- * later one.
+ * The keeper may be held for longer than this waits for it, so the caller then steps again.  A
+ * judgment that was under way when this wait began may be about an earlier clock, so the next one
+ * counts; and if the clock has gone back further since, a later one.
  */
 static bool
 have_clock_judged(int64 excess_usec, MintWait *wait)
@@ -164,9 +154,9 @@ have_clock_judged(int64 excess_usec, MintWait *wait)
 }
 
 /*
- * Two steps found the generator too far ahead of the clock, so that was not a
- * stale reading.  Either the clock went back, and the keeper corrects it; or
- * this waits for the clock, and raises an error if that would take too long.
+ * Two steps found the generator too far ahead of the clock, so that was not a stale reading.
+ * Either the clock went back, and the keeper corrects it; or this waits for the clock, and
+ * raises an error if that would take too long.
  */
 static void
 wait_for_clock(int64 excess_usec, MintWait *wait)
@@ -177,7 +167,7 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 		return;
 	if (wait->sleep_ms == 0)
 		wait->sleep_ms = FIRST_SLEEP_MS;
-	if (now_usec + snowflake_state_wait_usec(excess_usec) > deadline(wait))
+	if (now_usec + snowflake_refusal_wait_usec(excess_usec) > deadline(wait))
 	{
 		if (snowflake_keeper_state_judgments() < wait->looks)
 			snowflake_refusal_unjudged(excess_usec);
@@ -189,18 +179,16 @@ wait_for_clock(int64 excess_usec, MintWait *wait)
 }
 
 /*
- * Wait until a position that was issued early is due, that is, no further ahead of
- * the clock than it may be.  If the clock goes back meanwhile, that may take too
- * long: then the position is lost.
+ * Wait until a position that was issued early is due, that is, no further ahead of the clock than it
+ * may be.  If the clock goes back meanwhile, that may take too long: then the position is lost.
  *
- * The floor of a snowflake_advance() that returns meanwhile does not matter: this call
- * began before it returned, so its ID may be smaller.  After that,
- * snowflake_generator_is_outdated() makes sure that the rest of a batch is not used.
+ * The floor of a snowflake_advance() that returns meanwhile does not matter: this call began before
+ * it returned, so its ID may be smaller.
  */
 static void
 wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
 {
-	TimestampTz time = snowflake_layout_position_time(&snowflake_server_layout, issued->next);
+	TimestampTz time = snowflake_generator_time(issued->next);
 
 	for (; excess_usec > 0;
 		 excess_usec = time - snowflake_generator_may_lead_usec() - snowflake_generator_clock())
@@ -219,11 +207,7 @@ wait_until_due(const SnowflakeIssued *issued, int64 excess_usec, MintWait *wait)
 	}
 }
 
-/*
- * Ask the keeper for what a step lacks, and sleep until it announces
- * something.  Raises an error if it has not done so within snowflake.max_wait,
- * or cannot.
- */
+/* Ask the keeper for what a step lacks, and sleep.  Raises an error if that takes too long. */
 static void
 wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 {
@@ -236,7 +220,7 @@ wait_for_keeper(const char *function, SnowflakeStep lacks, MintWait *wait)
 	{
 		SnowflakeGate gate = snowflake_generator_gate();
 
-		if (snowflake_state_stays_closed(gate))
+		if (snowflake_refusal_stays_closed(gate))
 			snowflake_refusal_closed(gate);
 	}
 	if (!wait->for_keeper)
@@ -277,11 +261,7 @@ begin_minting(const char *function)
 	snowflake_frontier_hold();
 }
 
-/*
- * Issue up to "want" positions after the first step has failed: wait for what
- * prevents it, or raise an error if that would take longer than
- * snowflake.max_wait.  Holds no lock while it waits.
- */
+/* Issue positions after the first step has failed: wait, or raise an error. */
 static pg_noinline void
 mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 {
@@ -323,10 +303,7 @@ mint_slowly(const char *function, uint64 want, SnowflakeIssued *issued)
 	}
 }
 
-/*
- * Wait until the gate has been opened once since the server's start.  This has to
- * do what a mint does, and raises the same errors, in the name of "function".
- */
+/* Wait, as a mint does and with its errors, until the gate has been opened once since the start. */
 void
 snowflake_mint_await_opening(const char *function)
 {
@@ -338,7 +315,6 @@ snowflake_mint_await_opening(const char *function)
 	ConditionVariableCancelSleep();
 }
 
-/* Issue up to "want" positions. */
 static pg_attribute_always_inline void
 mint(const char *function, uint64 want, SnowflakeIssued *issued)
 {
@@ -360,10 +336,7 @@ mint(const char *function, uint64 want, SnowflakeIssued *issued)
 	SNOWFLAKE_INJECTION_POINT("snowflake-minted");
 }
 
-/*
- * Returns the next ID of those issued, with a value in the caller's field,
- * where the node's bits are zero.
- */
+/* Returns the next ID of those issued, with a value in the caller's field. */
 static inline int64
 take_id(SnowflakeIssued *issued, int64 value_bits)
 {
@@ -419,24 +392,9 @@ snowflake_next_value(PG_FUNCTION_ARGS)
 }
 
 /*
- * Mint an ID for C code; errors name the given function.  Unlike a call
- * through SQL, this looks nothing up, so no other function can take its place.
- */
-int64
-snowflake_mint(const char *function)
-{
-	SnowflakeIssued issued;
-
-	mint(function, 1, &issued);
-	return take_id(&issued, 0);
-}
-
-/*
- * Mint several IDs, one for each row: the same rules, fewer steps.
- *
- * Positions are issued as they are needed, up to BATCH_CHUNK at a time.  If
- * the query stops early, the rest of the chunk is never used; neither is it if
- * that would break the order.  The second argument, if there is one, is for
+ * Mint several IDs, one for each row: the same rules, fewer steps.  Positions are issued as they are
+ * needed, up to BATCH_CHUNK at a time.  If the query stops early, the rest of the chunk is never
+ * used; neither is it if that would break the order.  The second argument, if there is one, is for
  * the caller's field.
  */
 Datum

@@ -3,11 +3,10 @@
  * snapshot_frontier.c
  *	  The frontier of the snapshot that a statement reads with.
  *
- * The promise of snowflake_frontier(): every ID at or below it that this server has
- * minted, and that will ever be visible in this database, is visible to the active
- * snapshot.  So a statement that asks for rows up to it misses none, wherever the
- * call is in the statement, in a view or in a function; and one snapshot has one
- * frontier.
+ * The promise of snowflake_frontier(): every ID at or below it that this server has minted, and
+ * that will ever be visible in this database, is visible to the active snapshot.  So a statement
+ * that asks for rows up to it misses none, wherever the call is in the statement, in a view or
+ * in a function; and one snapshot has one frontier.
  *
  * The frontier F that frontier.c computes is right for snapshots that are taken
  * afterwards, but a statement has its snapshot S before it calls a function.  So:
@@ -15,36 +14,31 @@
  * 1. F is computed, and then a snapshot N is taken, which is not used to read.  F is
  *	  right for N.
  *
- * 2. F is right for S as well if S covers N, that is, sees all that N sees.  That is
- *	  so if S.xmax is not below N.xmax, and every transaction in the list of S that is
- *	  below N.xmax is in the list of N as well.  Take a transaction that N sees.  It
- *	  is below N.xmax, and so below S.xmax, and not in the list of N, hence not in
- *	  that of S.  Top-level transactions are enough: a transaction leaves the process
- *	  array with all its subtransactions.  (In the list of an imported snapshot there
- *	  may be more than is in progress.  Then it covers less.)
+ * 2. F is right for S as well if S covers N, that is, sees all that N sees.  That is so if S.xmax
+ *	  is not below N.xmax, and every transaction in the list of S that is below N.xmax is in the
+ *	  list of N as well: a transaction that N sees is below N.xmax, and so below S.xmax, and not
+ *	  in the list of N, hence not in that of S.  Top-level transactions are enough: a transaction
+ *	  leaves the process array with all its subtransactions.  (In the list of an imported
+ *	  snapshot there may be more than is in progress.  Then it covers less.)
  *
  * 3. If it does not, a transaction has ended between S and N.  Then an earlier F
  *	  counts that is known to be right for S: this backend's previous one, by its N;
  *	  and those that others have published, by a number (see frontier_sample.c).  The
  *	  largest of those that are right is right.
  *
- * No argument about time is needed, and none about who computed F: a reader may be
- * stopped between any two steps.
+ * No argument about time is needed, and none about who computed F: a reader may be stopped
+ * between any two steps.
  *
- * Within a snapshot the answer must not change.  A statement may call the function
- * for each row, and would skip a row between a smaller answer and a larger one.  So
- * answers are kept, by what the snapshot sees, until the transaction ends: a cursor
- * may be read on after other statements.  xmin, xmax and the length of the list tell
- * what a snapshot sees: as time goes on, either xmax goes up or the list gets
- * shorter.  That is true of a backend's own snapshots, and a transaction that imports
- * one has no other.  That there is no answer is kept as well.
+ * Within a snapshot the answer must not change, or a statement that calls the function for each
+ * row would skip those between a smaller answer and a larger one.  So answers, and that there is
+ * none, are kept until the transaction ends, by xmin, xmax and the length of the list, which tell
+ * what a snapshot sees: as time goes on, either xmax goes up or the list gets shorter.  That is
+ * true of a backend's own snapshots, and a transaction that imports one has no other.  A parallel
+ * worker must not call the function, since it would keep answers of its own.
  *
- * For the same reason, a parallel worker must not call the function: it would keep
- * answers of its own.
- *
- * When the generator goes back, earlier frontiers are void: see
- * frontier_sample.c.  Earlier answers within a snapshot are not, because they
- * are about IDs in the order that has been given up.
+ * When the generator goes back, earlier frontiers are void: see frontier_sample.c.  Earlier
+ * answers within a snapshot are not, because they are about IDs in the order that has been given
+ * up.
  *
  * test/model/frontier.pml is a model of this, which is checked exhaustively.
  *
@@ -102,11 +96,6 @@ static Sampled newest_sampled;
 static HTAB *answers = NULL;
 static uint64 answers_of = 0;
 
-
-/*
- * Samples
- */
-
 /* A transaction ID that is not above the next one, in full. */
 static FullTransactionId
 in_full(TransactionId xid, FullTransactionId next)
@@ -115,10 +104,7 @@ in_full(TransactionId xid, FullTransactionId next)
 									(TransactionId) (XidFromFullTransactionId(next) - xid));
 }
 
-/*
- * Compute a frontier, together with the numbers that tell for which snapshots it is
- * right.  This takes a snapshot in "later".
- */
+/* Compute a frontier, and take a snapshot in "later", for which it is right. */
 static Sampled
 take_sample(Snapshot later)
 {
@@ -130,8 +116,8 @@ take_sample(Snapshot later)
 	SNOWFLAKE_INJECTION_POINT("snowflake-frontier-computed");
 
 	/*
-	 * After the frontier, and in this order.  This does not use
-	 * GetLatestSnapshot(), which the leader of a parallel query may not call.
+	 * After the frontier, and in this order.  The leader of a parallel query
+	 * may not call GetLatestSnapshot().
 	 */
 	(void) GetSnapshotData(later);
 	sampled.sample.next = ReadNextFullTransactionId();
@@ -206,11 +192,6 @@ find_frontier(Snapshot snapshot)
 	keep_sample(&sampled);
 	return id;
 }
-
-
-/*
- * Answers
- */
 
 /* Returns the answers of the running transaction; its end frees them. */
 static HTAB *
