@@ -12,6 +12,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export work=
 pg_config=
 bindir=
+pgxs=
 major=
 
 # The caller's connection settings are meant for another server, and Debian's
@@ -88,6 +89,7 @@ find_pg_config()
 	fi
 	[ -n "$pg_config" ] || return 1
 	bindir=$("$pg_config" --bindir)
+	pgxs=$("$pg_config" --pgxs)
 	# shellcheck disable=SC2034 # used by those who source this
 	major=$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 }
@@ -238,11 +240,12 @@ make_workspace()
 
 # The tree as an archive, less what builds and tests leave behind, and what the
 # arguments exclude
+built=(--exclude='*.o' --exclude='*.so' --exclude='*.bc')
 # shellcheck disable=SC2120
 pack_tree()
 {
-	tar -C "$root" -cf - --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude=./results \
-		--exclude='./tmp_check*' --exclude='./regression.*' --exclude=./log --exclude=./output_iso "$@" .
+	tar -C "$root" -cf - --exclude=./.git "${built[@]}" --exclude=./results --exclude='./tmp_check*' \
+		--exclude='./regression.*' --exclude=./log --exclude=./output_iso "$@" .
 }
 
 copy_tree()
@@ -258,13 +261,13 @@ server_clang()
 }
 
 # make in the copy.  clang is only needed to make inlinable bitcode, so a
-# machine without the clang that the server was built with does without.
+# machine without the clang that the server was built with does without, and so does a chroot.
 tree_make()
 {
 	local clang
 
 	clang=$(server_clang)
-	[ -z "$clang" ] || command -v "$clang" >/dev/null || set -- with_llvm=no "$@"
+	[ -z "$clang" ] || { command -v "$clang" >/dev/null && [ ! -e /etc/snowflake-matrix ]; } || set -- with_llvm=no "$@"
 	"${make_as:-as_user}" make -s --no-print-directory -C "$work/tree" "PG_CONFIG=$pg_config" "$@"
 }
 
@@ -305,44 +308,56 @@ private_installation()
 }
 
 # A data directory that tests copy, at $work/template: from 16 on by themselves, where
-# INITDB_TEMPLATE says so; before, this puts a program of its own in place of initdb.
+# INITDB_TEMPLATE says so; before, this puts a program of its own in place of initdb, beside
+# what else pg_regress takes of $bindir.
 make_template()
 {
 	as_user mkdir "$work/bin"
 	as_user "$bindir/initdb" -D "$work/template" -A trust --no-sync
 	[ "$major" -lt 16 ] || return 0
+	as_user ln -s "$bindir"/{pg_ctl,postgres,psql} "$work/bin/"
 	as_user tee "$work/bin/initdb" <<END
-#!/bin/bash
-[ "\$*" = "-D \$2 -A trust -N" ] || exec "$bindir/initdb" "\$@"
-cp -a "$work/template" "\$2"
+#!/bin/sh
+case "\$*" in
+	"-D \$2 -A trust -N" | "-D \$2 --no-clean --no-sync") cp -a "$work/template" "\$2" ;;
+	*) exec "$bindir/initdb" "\$@" ;;
+esac
 END
 	chmod 755 "$work/bin/initdb"
 }
 
-# Print the command that is make installcheck, of which the arguments leave one kind.  TAP
-# tests should not know of that make, nor find other programs than those in $bindir.  One
-# that waits for ever is ended where it waits, and says so, before the whole run has to be.
-# $1: the directory to run it in, $2: regress, isolation or the file of a TAP test, further:
-# names, or all of the kind; the arguments of a TAP test
+# Print the command that is make installcheck, of which the arguments leave one kind.
+# $1: the directory to run it in, $2: regress or isolation, further: names, or all of the kind
 installcheck()
 {
 	local command=(make -s --no-print-directory -C "$1" -f "$work/tree/Makefile" "VPATH=$work/tree"
-		"PG_CONFIG=$pg_config" "bindir=$bindir" installcheck)
-	local directory=$1 kind=$2
+		"PG_CONFIG=$pg_config" "bindir=$bindir" installcheck TAP_TESTS=)
+	local kind=$2
 
-	as_user mkdir -p "$directory"
+	[ ! -e "$work/bin/initdb" ] || command+=("bindir=$work/bin")
+
+	as_user mkdir -p "$1"
+	# pg_regress writes beside its files, while others copy the tree
+	as_user ln -s "$work"/tree/{test,expected} "$1/"
 	shift 2
 	case $kind in
-		regress) command+=(ISOLATION= TAP_TESTS= ${1:+"REGRESS=setup ${*#setup}"}) ;;
-		isolation) command+=(REGRESS= TAP_TESTS= ${1:+"ISOLATION=$*"}) ;;
-		*)
-			command+=(REGRESS= ISOLATION= TAP_TESTS=1 PROVE_FLAGS= "PROVE_TESTS=$kind${*:+ $*}"
-				"PROVE=env -u MAKEFLAGS -u VPATH PG_CONFIG=$bindir/pg_config PATH=$work/bin:$bindir:$PATH timeout --foreground --kill-after=60 ${SNOWFLAKE_TEST_LIMIT:-1800} perl")
-			;;
+		regress) command+=(ISOLATION= ${1:+"REGRESS=setup ${*#setup}"}) ;;
+		isolation) command+=(REGRESS= ${1:+"ISOLATION=$*"}) ;;
 	esac
-	# pg_regress writes beside its files, while others copy the tree
-	[[ $kind == *.pl || -e $directory/test ]] || as_user ln -s "$work"/tree/{test,expected} "$directory/"
 	say "as_user ${command[*]@Q} 2>&1 | as_tap"
+}
+
+# Print the command that runs a TAP test in the copy of the tree, as make installcheck does, which takes
+# forty processes for itself.  One that waits for ever is ended where it waits, and says so, before the
+# whole run has to be.  $1: its directory, which is there, $2: the file, further: its arguments
+tap_test()
+{
+	local src=${pgxs%/makefiles/pgxs.mk} check=$1/tmp_check
+	local command=(TESTDIR="$1" TESTDATADIR="$check" TESTLOGDIR="$check/log" PG_CONFIG="$bindir/pg_config"
+		PG_REGRESS="$src/test/regress/pg_regress" PATH="$work/bin:$bindir:$PATH"
+		timeout --foreground --kill-after=60 "${SNOWFLAKE_TEST_LIMIT:-1800}" perl -I "$src/test/perl" -I . "${@:2}")
+
+	say "as_user ${command[*]@Q} 2>&1 | sed -u 's/^Bail out!/# &/'"
 }
 
 # Start a server in $work that is reachable through a socket there only, and
@@ -436,6 +451,5 @@ export -f apt_update_once as_root as_tap as_user install_packages is_installed s
 begin()
 {
 	[ -n "${SNOWFLAKE_WORK:-}" ] || exec bash "$root/test/run.sh" "$@"
-	find_pg_config
-	make_workspace
+	make_work "${TMPDIR:-/tmp}"
 }

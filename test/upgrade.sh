@@ -23,12 +23,15 @@ if [ -z "$here" ]; then
 fi
 
 # Install the extension in every version, and run the test with the newest.
+copy_tree tree
 for version in $versions; do
-	pg_config=$(installed_pg_config "$version")
-	paths+=" $(dirname "$("$pg_config" --bindir)")"
+	PG_CONFIG=$(installed_pg_config "$version")
+	find_pg_config
+	paths+=" ${bindir%/bin}"
 	tree_make clean
 	build_extension
 	install_extension >/dev/null
 done
-export SNOWFLAKE_UPGRADE_PATHS=$paths
-tree_make installcheck REGRESS= ISOLATION= PROVE=perl PROVE_FLAGS= PROVE_TESTS=test/upgrade/pg_upgrade.pl 2>&1 | as_tap
+as_user mkdir log
+cd tree
+SNOWFLAKE_UPGRADE_PATHS=$paths bash -o pipefail -c "$(tap_test "$work/log" test/upgrade/pg_upgrade.pl)"

@@ -452,31 +452,54 @@ sub extend
 	return;
 }
 
-# Compile the clock shim, once per test; returns its path.
+# Compile the clock shim, once for all tests of a run; returns its path.
 sub build_shim
 {
 	return $shim if defined $shim;
+	my $directory = $ENV{SNOWFLAKE_WORK} ? "$ENV{SNOWFLAKE_WORK}/tmp" : PostgreSQL::Test::Utils::tempdir();
+	my $library = "$directory/clock_shim.so";
 
-	my $source = File::Spec->rel2abs(dirname(__FILE__) . '/../shim/clock_shim.c');
-	my $library = PostgreSQL::Test::Utils::tempdir() . '/clock_shim.so';
+	if (!-e $library)
+	{
+		my $source = File::Spec->rel2abs(dirname(__FILE__) . '/../shim/clock_shim.c');
 
-	PostgreSQL::Test::Utils::system_or_bail($ENV{CC} || 'cc',
-		'-shared', '-fPIC', '-O2', '-Wall', '-o', $library, $source, '-ldl');
+		PostgreSQL::Test::Utils::system_or_bail($ENV{CC} || 'cc',
+			'-shared', '-fPIC', '-O2', '-Wall', '-o', "$library.$$", $source, '-ldl');
+		rename "$library.$$", $library or die "could not rename \"$library.$$\": $!";
+	}
 	return $shim = $library;
 }
 
-# A new clock file, which says the true time; returns its path.  The second
-# number in it is that of the clocks nobody sets, for pass_days(), the third is for
-# stop_clock(), and the others are for stop_time().
+# A new clock file, which says the true time; returns its path.  It has six numbers, in ns: how far the
+# clock is from the true time; that of the clocks nobody sets, for pass_days(); where stop_clock() has
+# stopped it; and where stop_time() has stopped all three.
 sub new_clock
 {
 	my ($name) = @_;
 	my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.clock";
 
-	open my $fh, '>:raw', $file or die "could not create \"$file\": $!";
-	print $fh pack('q6', (0) x 6);
-	close $fh or die "could not write \"$file\": $!";
+	append_to_file($file, pack('q6', (0) x 6));
 	return $file;
+}
+
+sub clock_numbers
+{
+	my ($file) = @_;
+
+	return unpack 'q6', slurp_file($file);
+}
+
+# Change them, from a place on.  The file must be overwritten in place, and in one write, because
+# servers have it mapped.
+sub set_clock_numbers
+{
+	my ($file, $place, @numbers) = @_;
+
+	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
+	seek $fh, 8 * $place, 0;
+	syswrite($fh, pack 'q*', map { int } @numbers) == 8 * @numbers or die "could not write \"$file\": $!";
+	close $fh;
+	return;
 }
 
 # Start the node so that it, but none of its clients, reads that clock.
@@ -495,22 +518,15 @@ sub get_clock
 {
 	my ($file) = @_;
 
-	open my $fh, '<:raw', $file or die "could not open \"$file\": $!";
-	read($fh, my $bytes, 8) == 8 or die "could not read \"$file\"";
-	close $fh;
-	return unpack('q', $bytes) / 1_000_000;
+	return (clock_numbers($file))[0] / 1_000_000;
 }
 
-# Set the clock to that many milliseconds from the true time.  The file must
-# be overwritten in place, and in one write, because servers have it mapped.
+# Set the clock to that many milliseconds from the true time.
 sub set_clock
 {
 	my ($file, $ms) = @_;
 
-	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
-	syswrite($fh, pack('q', int($ms * 1_000_000))) == 8
-	  or die "could not write \"$file\": $!";
-	close $fh;
+	set_clock_numbers($file, 0, $ms * 1_000_000);
 	return;
 }
 
@@ -529,13 +545,8 @@ sub step_clock
 sub stop_clock
 {
 	my ($file, $stop) = @_;
-	my $now = Time::HiRes::time() * 1_000_000_000 + get_clock($file) * 1_000_000;
 
-	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
-	seek($fh, 16, 0);
-	syswrite($fh, pack('q', $stop ? int($now) : 0)) == 8
-	  or die "could not write \"$file\": $!";
-	close $fh;
+	set_clock_numbers($file, 2, $stop ? 1e9 * Time::HiRes::time() + (clock_numbers($file))[0] : 0);
 	return;
 }
 
@@ -558,15 +569,10 @@ sub read_clocks
 sub stop_time
 {
 	my ($file) = @_;
-
-	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
-	read($fh, my $bytes, 16) == 16 or die "could not read \"$file\"";
-	my ($offset, $steady_offset) = unpack('q2', $bytes);
+	my ($offset, $steady_offset) = clock_numbers($file);
 	my ($real, $monotonic, $boot) = read_clocks();
-	seek($fh, 24, 0);
-	syswrite($fh, pack('q3', $real + $offset, map { $_ + $steady_offset } $monotonic, $boot)) == 24
-	  or die "could not write \"$file\": $!";
-	close $fh;
+
+	set_clock_numbers($file, 3, $real + $offset, $monotonic + $steady_offset, $boot + $steady_offset);
 	return;
 }
 
@@ -574,16 +580,9 @@ sub stop_time
 sub change_stopped
 {
 	my ($file, @ms) = @_;
+	my @stopped = (clock_numbers($file))[ 3 .. 5 ];
 
-	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
-	seek($fh, 24, 0);
-	read($fh, my $bytes, 24) == 24 or die "could not read \"$file\"";
-	my @stopped = unpack('q3', $bytes);
-	return if $stopped[0] == 0;
-	seek($fh, 24, 0);
-	syswrite($fh, pack('q3', map { $stopped[$_] + int($ms[$_] * 1_000_000) } 0 .. 2)) == 24
-	  or die "could not write \"$file\": $!";
-	close $fh;
+	set_clock_numbers($file, 3, map { $stopped[$_] + int($ms[$_] * 1_000_000) } 0 .. 2) if $stopped[0] != 0;
 	return;
 }
 
@@ -600,15 +599,10 @@ sub let_pass
 sub start_time
 {
 	my ($file) = @_;
+	my ($real, $monotonic) = (clock_numbers($file))[ 3, 4 ];
+	my @now = read_clocks();
 
-	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
-	read($fh, my $bytes, 48) == 48 or die "could not read \"$file\"";
-	my @stopped = (unpack('q6', $bytes))[ 3, 4 ];
-	my ($real, $monotonic) = read_clocks();
-	seek($fh, 0, 0);
-	syswrite($fh, pack('q6', $stopped[0] - $real, $stopped[1] - $monotonic, (0) x 4)) == 48
-	  or die "could not write \"$file\": $!";
-	close $fh;
+	set_clock_numbers($file, 0, $real - $now[0], $monotonic - $now[1], (0) x 4);
 	return;
 }
 
@@ -617,13 +611,7 @@ sub pass_days
 {
 	my ($file, $days) = @_;
 
-	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
-	read($fh, my $bytes, 16) == 16 or die "could not read \"$file\"";
-	seek($fh, 0, 0);
-	syswrite($fh, pack('q2', map { $_ + $days * 86_400 * 1_000_000_000 } unpack('q2', $bytes))) ==
-	  16
-	  or die "could not write \"$file\": $!";
-	close $fh;
+	set_clock_numbers($file, 0, map { $_ + $days * 86_400 * 1_000_000_000 } (clock_numbers($file))[ 0, 1 ]);
 	return;
 }
 
