@@ -65,7 +65,7 @@ leave()
 code_of_tree()
 (
 	cd tree
-	find src sql Makefile ./*.control -type f -name '*[!~]' -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c 1-12
+	find src sql Makefile ./*.control -type f ! -name '*.o' ! -name '*.so' ! -name '*.bc' ! -name '*~' -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c 1-12
 )
 
 # core's files, where the user can read them; their functions in C, and what they load from contrib
@@ -98,7 +98,8 @@ mount_small_disks()
 
 find_pg_config
 find_python
-# the socket's path may have 107 bytes
+# with what run.sh has built there; the socket's path may have 107 bytes
+built=()
 TMPDIR=/tmp make_workspace
 if [ "$kind" = differ ]; then
 	get_core_tests
@@ -126,10 +127,6 @@ as_user env PYTHONDONTWRITEBYTECODE=1 "$python" "tree/test/$program" --work "$wo
 	> >(trap '' TERM; as_tap) || status=$?
 wait $!
 [ -z "$history" ] || cp history.gz "$history"
-if [ -n "$record" ] && [ -e result ]; then
-	# with the heads of those that are kept here
-	[ -s "$record" ] || sed '/^| ---/q' tree/test/campaign/results.md >"$record"
-	cat result >>"$record"
-fi
+[ -z "$record" ] || [ ! -e result ] || cat result >>"$record"
 [ "$status" != 1 ] || [ "$kind" = differ ] || keep=yes
 exit "$status"
