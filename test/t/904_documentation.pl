@@ -153,7 +153,7 @@ my @blocks = (
 		'doc/tailing.md', qr/^mode=incrementing/,
 		'it needs Kafka Connect: test/t/410_consumers.pl has its statements'
 	],
-	[ 'doc/tools.md', qr/^shared_preload_libraries = 'citus, snowflake'$/m, 'test/tools/citus.pl' ],
+	[ 'doc/tools.md', qr/^shared_preload_libraries = 'citus, snowflake'$/m, 'it needs Citus' ],
 	[ qr/./, qr/^(?:(?:#?[\w.]+ = \S.*\n)+)$/, \&is_taken ]);
 
 foreach my $page (grep { !m{^doc/clients} } @pages)
