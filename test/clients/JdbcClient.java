@@ -118,8 +118,6 @@ public class JdbcClient {
                     how + "getObject(1, Long.class) is refused by the driver");
             Tap.is(row(db, "SELECT id::bigint FROM orders", none, r -> r.getObject(1, Long.class)), id,
                     how + "getObject(1, Long.class) of a bigint");
-            Tap.is(row(db, "SELECT ref FROM orders", none, r -> r.getObject(1)), ref,
-                    how + "getObject() of the bigint column");
             Tap.is(row(db, "SELECT array_agg(id) FROM orders", none,
                     r -> ((Object[]) r.getArray(1).getArray())[0]), object(id),
                     how + "an array is one of PGobjects");
@@ -143,7 +141,6 @@ public class JdbcClient {
             fails(() -> row(db, "SELECT FROM orders WHERE id = ?",
                     s -> s.setBigDecimal(1, new BigDecimal(id)), r -> 0), "42883",
                     how + "setBigDecimal() without a cast is refused");
-            finds(db, "ref = ?", s -> s.setLong(1, ref), how + "setLong() for the bigint column");
             counts(db, "id = ?", s -> s.setInt(1, 5), 0, how + "setInt()");
             for (String type : new String[] {"bigint", "snowflake"}) {
                 Array array = db.createArrayOf(type, new Long[] {5L, id});
@@ -152,31 +149,12 @@ public class JdbcClient {
             finds(db, "id = ANY (?)", s -> s.setObject(1, new long[] {5L, id}),
                     how + "setObject() of a long[]");
 
-            // a list, a page
-            Long[] many = new Long[1000];
-            for (int i = 0; i < 999; i++)
-                many[i] = (long) i;
-            many[999] = id;
-            finds(db, "id = ANY (?)", s -> s.setArray(1, db.createArrayOf("bigint", many)),
-                    how + "setArray() of 1000");
-            finds(db, "id IN (?" + ", ?".repeat(999) + ")", s -> {
-                for (int i = 0; i < 1000; i++)
-                    s.setLong(i + 1, many[i]);
-            }, how + "setLong() of 1000");
-            finds(db, "id < ? ORDER BY id DESC LIMIT 20", s -> s.setLong(1, id + 1),
-                    how + "the next page, by key");
-            Tap.is(row(db, "SELECT max(id) FROM orders", none, r -> r.getObject(1)), id,
-                    how + "max() is a Long");
-
             // filtering by time
-            counts(db, "ref >= snowflake_lower_bound(?)", s -> s.setObject(1, HOUR_AGO), 1,
-                    how + "setObject() of a time for the bigint column");
             Timestamp timestamp = Timestamp.from(Instant.now().minusSeconds(3600));
             counts(db, "@@ id >= ?", s -> s.setTimestamp(1, timestamp), 1,
                     how + "setTimestamp() for the time of an ID");
             counts(db, "@@ id >= ?", s -> s.setObject(1, HOUR_AGO), 1,
                     how + "setObject() of a time for the time of an ID");
-            counts(db, "@@ id < ?", s -> s.setObject(1, HOUR_AGO), 0, how + "the rest");
             fails(() -> row(db, "SELECT FROM orders WHERE id >= ?",
                     s -> s.setTimestamp(1, timestamp), r -> 0), "22P02",
                     how + "setTimestamp() beside the key is refused");
@@ -186,21 +164,6 @@ public class JdbcClient {
                 s.setLong(1, BIG);
                 s.setLong(2, BIG);
             }, r -> r.getLong(1)), BIG, how + "insert a long beyond 2^53");
-            Tap.is(row(db, "INSERT INTO orders VALUES (?::snowflake, ?) RETURNING id", s -> {
-                s.setString(1, Long.toString(Long.MAX_VALUE));
-                s.setLong(2, Long.MAX_VALUE);
-            }, r -> r.getLong(1)), Long.MAX_VALUE, how + "insert the largest ID as a String");
-
-            // a batch, of which the driver makes one statement if it may
-            try (PreparedStatement insert = db.prepareStatement("INSERT INTO orders (item) VALUES (?)")) {
-                for (int i = 0; i < 20; i++) {
-                    insert.setString(1, "batch");
-                    insert.addBatch();
-                }
-                insert.executeBatch();
-            }
-            counts(db, "item = 'batch' AND @@ id >= ?", s -> s.setObject(1, HOUR_AGO), 20,
-                    how + "a batch mints an ID for each row");
         }
     }
 

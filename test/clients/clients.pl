@@ -46,9 +46,8 @@ my %clients = (
 	psql => [ '', 'psql -X -A -t -q -f psql_client.sql' ],
 	jdbc => [ 'default-jdk-headless libpostgresql-jdbc-java', $java ],
 	go => [
-		'golang-go golang-github-lib-pq-dev golang-github-jackc-pgx-v5-dev',
-		version_of('PQ_VERSION', 'golang-github-lib-pq-dev')
-		  . version_of('PGX_VERSION', 'golang-github-jackc-pgx-v5-dev')
+		'golang-go golang-github-jackc-pgx-v5-dev',
+		version_of('PGX_VERSION', 'golang-github-jackc-pgx-v5-dev')
 		  . 'GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE="$PWD/go" go build -o go_client go_client.go; ./go_client'
 	]);
 my %python = (

@@ -72,21 +72,9 @@ with connection.cursor() as cursor:
 
 order = Order.objects.create(item="default")
 is_(type(order.id), int, "the key is an int as soon as it has been minted")
-is_(Order.objects.get(item="default").id, order.id, "create() mints an ID, get() reads it as an int")
-several = [order.id for order in Order.objects.bulk_create([Order(item="bulk"), Order(item="bulk")])]
-ok(order.id < several[0] < several[1], "bulk_create() mints an ID for each row")
-is_(Order.objects.get(pk=order.id).item, "default", "filter by an int")
 is_(Order.objects.get(pk=str(order.id)).item, "default", "filter by a str")
-is_(Order.objects.filter(id__in=[5, order.id]).count(), 1, "filter by a list of int")
-is_(Order.objects.filter(id__in=[*range(999), order.id]).count(), 1, "filter by a list of 1000")
-is_(Order.objects.filter(id__lt=several[0]).latest("id").id, order.id, "the next page, by key")
-is_(Order.objects.aggregate(models.Max("id")), {"id__max": several[1]}, "aggregate()")
-is_(Order.objects.filter(id__time__gte=hour_ago).count(), 3, "filter its time by a datetime")
-is_(Order.objects.filter(id__time__date=datetime.date(2000, 1, 1)).count(), 0, "and by a date")
-is_(Order.objects.filter(
-    id__gte=Func(Value(hour_ago), function="snowflake_lower_bound", output_field=SnowflakeField())).count(), 3,
-    "filter by a datetime")
-is_(Order.objects.filter(id__lt=lower_bound(hour_ago)).count(), 0, "filter by a datetime, the rest")
+is_(Order.objects.filter(id__time__date=datetime.date(2000, 1, 1)).count(), 0, "filter its time by a date")
+is_(Order.objects.filter(id__gte=lower_bound(hour_ago)).count(), 1, "filter by a bound")
 Order.objects.create(id=BIG, item="explicit")
 is_(Order.objects.values_list("id", flat=True).get(item="explicit"), BIG, "insert an int beyond 2^53")
 order.item = "changed"

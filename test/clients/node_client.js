@@ -57,32 +57,14 @@ run(async () => {
     'filter by a string');
   is(await value('SELECT item FROM orders WHERE id = $1', [BigInt(order.id)]), 'default',
     'filter by a BigInt');
-  is(await value('SELECT item FROM orders WHERE ref = $1', [order.ref]), 'default',
-    'filter the bigint column');
-  is(await value('SELECT item FROM orders WHERE id = ANY($1)', [['5', order.id]]), 'default',
-    'filter by an array of strings');
   is(await value('SELECT item FROM orders WHERE id = ANY($1)', [[5n, BigInt(order.id)]]), 'default',
     'filter by an array of BigInts');
-  const many = [...Array(999).keys(), order.id];
-  const places = many.map((_, i) => `$${i + 1}`).join();
-  is(await value('SELECT item FROM orders WHERE id = ANY($1)', [many]), 'default',
-    'filter by an array of 1000');
-  is(await value(`SELECT item FROM orders WHERE id IN (${places})`, many), 'default',
-    'filter by 1000 parameters');
-  is(await value('SELECT id FROM orders WHERE id < $1 ORDER BY id DESC LIMIT 1', [order.ref]), order.id,
-    'the next page, by key');
-  is(await value('SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound($1)', [hourAgo]),
-    '1', 'filter the bigint column by a Date');
   ok(await value('SELECT @@ id FROM orders') instanceof Date, 'the time of an ID is a Date');
   is(await value('SELECT count(*) FROM orders WHERE @@ id >= $1', [hourAgo]), '1', 'filter its time by a Date');
-  is(await value('SELECT count(*) FROM orders WHERE @@ id < $1', [hourAgo]), '0', 'filter its time by a Date, the rest');
-  ok((await value('SELECT array_agg(@@ id) FROM orders'))[0] instanceof Date, 'an array of times is one of Dates');
   await fails(db.query('SELECT FROM orders WHERE id >= $1', [hourAgo]), '22P02',
     'a Date beside the key is refused');
   is(await value('INSERT INTO orders VALUES ($1, $2) RETURNING id', [BIG, BIG]), String(BIG),
     'insert a BigInt beyond 2^53');
-  is(await value('INSERT INTO orders VALUES ($1, $2) RETURNING id',
-    [String(BIG + 2n), String(BIG + 2n)]), String(BIG + 2n), 'insert a string beyond 2^53');
 
   // rounding
   is(await value('SELECT count(*) FROM orders WHERE id = $1', [Number(BIG)]), '0',
@@ -90,14 +72,6 @@ run(async () => {
   is(await value('SELECT row_to_json(o) FROM orders o WHERE id = $1', [BIG]),
     { id: String(BIG), ref: Number(BIG - 1n), item: null },
     'in JSON a snowflake is exact, a bigint is rounded');
-
-  // prepared
-  for (const time of [1, 2]) {
-    const { rows: [row] } = await db.query({
-      name: 'mint', text: 'INSERT INTO orders (item) VALUES ($1) RETURNING id', values: ['prepared'],
-    });
-    ok(BigInt(row.id) > BIG, `a prepared statement mints, time ${time}`);
-  }
 
   // as BigInt, once parsers have been set
   const oid = await value("SELECT 'snowflake'::regtype::oid");

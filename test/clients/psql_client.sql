@@ -50,20 +50,6 @@ FROM orders WHERE item <> 'default';
 INSERT INTO orders VALUES (-1, -1, 'negative');
 SELECT pg_temp.is(:'SQLSTATE', '22003', 'a negative one is refused');
 
-PREPARE by_id(snowflake) AS SELECT item AS by_id FROM orders WHERE id = $1;
-PREPARE by_number(bigint) AS SELECT item AS by_number FROM orders WHERE id = $1;
-PREPARE by_list(bigint[]) AS SELECT count(*) AS by_list FROM orders WHERE id = ANY ($1);
-PREPARE by_time(timestamptz) AS SELECT count(*) AS by_time FROM orders WHERE @@ id <= $1;
-PREPARE mint(text) AS INSERT INTO orders (item) VALUES ($1) RETURNING id > '9007199254740993' AS minted;
-EXECUTE by_id('9007199254740993') \gset
-EXECUTE by_number(9007199254740993) \gset
-EXECUTE by_list('{5,9007199254740993,9223372036854775807}') \gset
-EXECUTE by_time(now() + interval '1 hour') \gset
-EXECUTE mint('prepared') \gset
-EXECUTE mint('prepared again') \gset again_
-SELECT pg_temp.is(concat_ws(' ', :'by_id', :'by_number', :'by_list', :'by_time', :'minted', :'again_minted'),
-    'explicit explicit 2 2 t t', 'prepared statements take IDs, lists of IDs and times');
-
 PREPARE equal AS SELECT FROM orders WHERE id = $1;
 PREPARE less AS SELECT FROM orders WHERE id < $1;
 PREPARE anything AS SELECT FROM orders WHERE id = ANY ($1);
@@ -74,17 +60,11 @@ SELECT pg_temp.is(string_agg(parameter_types::text, ' ' ORDER BY name),
     'a parameter of open type is a bigint, but a snowflake in IN with several and as a value')
 FROM pg_prepared_statements WHERE name IN ('equal', 'less', 'anything', 'list', 'value');
 
-SELECT string_agg(n::text, ', ') AS many FROM generate_series(9007199254739994, 9007199254740993) n \gset
-SELECT item AS listed FROM orders WHERE id IN (:many) \gset
-SELECT item AS next_page FROM orders WHERE id < 9223372036854775807 ORDER BY id DESC LIMIT 1 \gset
-SELECT pg_temp.is(concat_ws(', ', :'listed', :'next_page', pg_typeof(max(id)), max(id)),
-    'explicit, prepared again, bigint, 9223372036854775807', 'a list of 1000, the next page, the largest, which is a bigint')
-FROM orders;
-
 DEALLOCATE ALL;
 SET enable_seqscan = off;
 SET plan_cache_mode = force_generic_plan;
-PREPARE by_time(timestamptz) AS SELECT item FROM orders WHERE @@ id >= $1;
+PREPARE by_time(timestamptz) AS
+SELECT * FROM orders WHERE @@ id >= $1;
 PREPARE by_bound(timestamptz) AS SELECT item FROM orders WHERE id >= snowflake_lower_bound($1);
 PREPARE bigint_by_bound(timestamptz) AS SELECT item FROM orders WHERE ref >= snowflake_lower_bound($1);
 \o |grep -o 'Index Cond: (.* [<>]=\?' >plans
@@ -111,26 +91,12 @@ SELECT pg_temp.is(:'same', 'PGCOPY', 'COPY BINARY has the same bytes for snowfla
 SELECT pg_temp.is(concat_ws(' ',
     (SELECT count(*) FROM orders NATURAL JOIN from_binary),
     (SELECT count(*) FROM orders NATURAL JOIN from_csv),
-    (SELECT count(*) FROM from_csv WHERE item = 'copied' AND @@ id >= now() - interval '1 hour')), '5 5 1',
+    (SELECT count(*) FROM from_csv WHERE item = 'copied' AND @@ id >= now() - interval '1 hour')), '3 3 1',
     'COPY loads IDs, as text and as binary, and mints those that are missing');
 
 SELECT pg_temp.is(concat_ws(' ', to_json(id), to_json(ref)), '"9007199254740993" 9007199254740993',
     'JSON has a string for snowflake, a number for bigint')
 FROM orders WHERE item = 'explicit';
-
-DEALLOCATE ALL;
-INSERT INTO orders (item) VALUES ('tea') RETURNING id \gset
-\o row
-SELECT * FROM orders WHERE id = :id;
-\o
-\set item `cut -d '|' -f 3 row`
-PREPARE by_time AS
-SELECT * FROM orders WHERE @@ id >= $1;
-PREPARE by_bound AS
-SELECT * FROM orders WHERE id >= snowflake_lower_bound($1);
-EXECUTE by_time(now()) \gset time_
-EXECUTE by_bound(now()) \gset bound_
-SELECT pg_temp.is(concat_ws(' ', :'item', :'time_item', :'bound_item'), 'tea largest largest', 'a row of its own, and those after now');
 
 -- the form of all sections
 DEALLOCATE ALL;
@@ -173,4 +139,4 @@ SELECT pg_temp.is(string_agg(concat_ws(' ', kind, id), ', ' ORDER BY kind, id),
     'a list, newest first, the next page, a period, a batch of 1,000')
 FROM pages;
 
-\echo 1..18
+\echo 1..15

@@ -6,7 +6,7 @@ import psycopg
 from psycopg.types import TypeInfo
 
 from psycopg_snowflake import Snowflake, register_snowflake
-from tap import FAR, OLD, client, done, end, form, is_, ok, raises, start
+from tap import FAR, OLD, client, done, end, form, is_, raises, start
 
 BIG = 2**53 + 1
 hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
@@ -37,39 +37,18 @@ is_(value("SELECT item FROM orders WHERE id = %s", text), "default", "filter by 
 is_(value("SELECT item FROM orders WHERE id = %s", int(text)), "default", "filter by an int")
 is_(value("SELECT item FROM orders WHERE id = %b", int(text)), "default", "filter by a binary int")
 is_(value("SELECT item FROM orders WHERE ref = %s", number), "default", "filter the bigint column")
-is_(value("SELECT count(*) FROM orders WHERE id = %s", 5), 0, "filter by a small int")
-is_(value("SELECT count(*) FROM orders WHERE id = %b", 5), 0, "filter by a small binary int")
-is_(value("SELECT item FROM orders WHERE id = ANY(%s)", [5, int(text)]), "default",
-    "filter by a list of int")
 is_(value("SELECT item FROM orders WHERE id = ANY(%b)", [5, int(text)]), "default",
     "filter by a binary list of int")
 is_(value("SELECT item FROM orders WHERE id = ANY(%s)", ["5", text]), "default",
     "filter by a list of str")
-many = [*range(999), int(text)]
-is_(value("SELECT item FROM orders WHERE id = ANY(%s)", many), "default", "filter by a list of 1000")
-is_(value(f"SELECT item FROM orders WHERE id IN ({', '.join(['%b'] * 1000)})", *many), "default",
-    "filter by 1000 binary ints")
-is_(value("SELECT id FROM orders WHERE id < %s ORDER BY id DESC LIMIT 1", int(text) + 1), text,
-    "the next page, by key")
-is_(value("SELECT max(id) FROM orders"), int(text), "max() is an int")
 raises(psycopg.errors.UndefinedFunction,
        lambda: value("SELECT item FROM orders WHERE id = %b", text), "a binary str is refused")
 is_(value("SELECT item FROM orders WHERE id = %b::snowflake", text), "default",
     "a binary str with a cast")
 is_(type(value("SELECT @@ id FROM orders")), datetime.datetime, "the time of an ID is a datetime")
 is_(value("SELECT count(*) FROM orders WHERE @@ id >= %s", hour_ago), 1, "filter its time by a datetime")
-is_(value("SELECT count(*) FROM orders WHERE @@ id = ANY(%s)", [hour_ago]), 0, "filter its time by a list")
-is_(type(value("SELECT array_agg(@@ id) FROM orders")), list, "an array of times is a list")
 is_(value("SELECT count(*) FROM orders WHERE @@ id >= %b", hour_ago), 1, "filter its time by a binary datetime")
-is_(value("SELECT count(*) FROM orders WHERE @@ id < %b", hour_ago), 0, "filter its time by a datetime, the rest")
-is_(value("SELECT count(*) FROM orders WHERE ref >= snowflake_lower_bound(%s)", hour_ago), 1,
-    "filter the bigint column by a datetime")
-is_(value("INSERT INTO orders VALUES (%s, %s) RETURNING id", BIG, BIG), str(BIG),
-    "insert an int beyond 2^53")
-is_(value("INSERT INTO orders VALUES (%b, %b) RETURNING id", BIG + 1, BIG + 1), str(BIG + 1),
-    "insert a binary int beyond 2^53")
-is_(value("INSERT INTO orders VALUES (%s, %s) RETURNING id", 5, 5), "5",
-    "insert a small int")
+is_(value("INSERT INTO orders VALUES (%b, %b) RETURNING id", BIG, BIG), str(BIG), "insert a binary int beyond 2^53")
 is_(value("SELECT row_to_json(o) FROM orders o WHERE id = %s", BIG),
     {"id": str(BIG), "ref": BIG, "item": None}, "JSON has a string for snowflake")
 is_(value("SELECT id FROM orders WHERE id = %s", BIG, binary=True), BIG.to_bytes(8, "big"),
@@ -88,16 +67,6 @@ for binary in False, True:
         f"loaders registered: a list of int from {how}")
     is_(value("SELECT NULL::snowflake", binary=binary), None,
         f"loaders registered: a null from {how} is None")
-key = int(text)
-rows = connection.execute("SELECT * FROM orders WHERE id = %b AND @@ id >= %b", (key, hour_ago), binary=True)
-is_(rows.fetchall(), [(key, number, "default")], "loaders registered: the row of an ID since a time")
-
-# prepared, in binary
-for round in range(2):
-    (prepared,) = connection.execute("INSERT INTO orders (item) VALUES (%b) RETURNING id",
-                                     ["prepared"], prepare=True, binary=True).fetchone()
-    ok(prepared > BIG, f"a prepared statement mints, time {round + 1}")
-
 # for COPY BINARY and for whoever wants parameters typed
 is_(value("SELECT pg_typeof(%b)::text", Snowflake(BIG)), "snowflake", "dumper registered: a parameter has the type")
 connection.execute("CREATE TABLE copies (id snowflake PRIMARY KEY, item text)")

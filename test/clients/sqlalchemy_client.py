@@ -16,8 +16,6 @@ from sqlalchemy_snowflake import Snowflake, created_at
 from tap import FAR, OLD, client, done, end, form, is_, ok, start
 
 BIG = 2**53 + 1
-hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
-
 
 Base = declarative_base()
 
@@ -40,39 +38,12 @@ engine = sa.create_engine("postgresql+psycopg://")
 Base.metadata.create_all(engine)
 
 with Session(engine) as session:
-    def count(condition):
-        return session.query(Order).filter(condition).count()
-
     order = Order(item="default")
     session.add(order)
     session.commit()
     is_(type(order.id), int, "a snowflake is an int")
     is_(type(order.ref), int, "so is a bigint")
     ok(order.ref > order.id, "both columns get an ID by default")
-
-    several = [Order(item="bulk") for _ in range(3)]
-    session.add_all(several)
-    session.commit()
-    is_(len({order.id for order in several}), 3, "add_all() mints an ID for each row")
-
-    key = order.id
-    session.expunge_all()
-    order = session.get(Order, key)
-    is_(order.item, "default", "get()")
-    is_(count(Order.id == order.id), 1, "filter by an int")
-    is_(count(Order.id == str(order.id)), 1, "filter by a str")
-    is_(count(Order.ref == order.ref), 1, "filter the bigint column")
-    is_(count(Order.id.in_([5, order.id])), 1, "filter by a list of int")
-    is_(count(Order.id.in_([*range(999), order.id])), 1, "filter by a list of 1000")
-    is_(session.query(Order.id).filter(Order.id < several[0].id).order_by(Order.id.desc()).limit(1).scalar(),
-        order.id, "the next page, by key")
-    is_(session.query(sa.func.max(Order.id)).scalar(), max(row.id for row in several), "max()")
-    is_(count(Order.id == sa.any_(sa.literal([5, order.id], sa.ARRAY(sa.BigInteger)))), 1,
-        "filter by an array of int")
-    is_(count(Order.created_at >= hour_ago), 4, "filter by a datetime")
-    is_(count(Order.created_at < hour_ago), 0, "filter by a datetime, the rest")
-    is_(count(Order.ref >= sa.func.snowflake_lower_bound(hour_ago)), 4,
-        "filter the bigint column by a datetime")
 
     session.add(Order(id=BIG, ref=BIG, item="explicit"))
     session.commit()
