@@ -43,7 +43,7 @@ my @seeds = (
 	'time:1 n1:31 sequence:31 epoch:253402300799999 tick:9223372036854775807us',
 	'time:39 worker:8 sequence:16 tick:9223372036854ms epoch:9999-12-31T23:59:59.999Z',
 	'time:41 node:10 sequence:12 tick:9223372036s epoch:2024-02-29T23:59:59.999Z',
-	map { @$_ } map { [ /^\t\{"([a-z0-9]+)", "(.*)"\},$/ ] } read_lines("$root/src/layout/layout.c"));
+	map { @$_ } map { [/^\t\{"([a-z0-9]+)", "(.*)"\},$/] } read_lines("$root/src/layout/layout.c"));
 foreach (grep { /\d\t/ } read_lines("$root/test/data/layouts.tsv"))
 {
 	my (undef, $fields, $time, $node, $sequence, $tick, $epoch) = split /\t/;
@@ -61,8 +61,11 @@ foreach my $i (0 .. $#seeds)
 }
 
 @ENV{qw(ASAN_OPTIONS UBSAN_OPTIONS)} = qw(detect_leaks=0 print_stacktrace=1);
-my $output = output_of("$dir/layout", "-runs=$runs", '-timeout=10', '-print_final_stats=1',
-	"-artifact_prefix=$dir/finding.", '-max_len=400', "$dir/corpus", "$dir/seeds");
+my $output = output_of(
+	"$dir/layout", "-runs=$runs",
+	'-timeout=10', '-print_final_stats=1',
+	"-artifact_prefix=$dir/finding.", '-max_len=400',
+	"$dir/corpus", "$dir/seeds");
 my $status = $?;
 my ($ran) = ($output =~ /^stat::number_of_executed_units: *(\d+)/m, 0);
 ok($status == 0 && $ran >= $runs, "layout: $ran executions")

@@ -212,7 +212,7 @@ sub _launch
 			open STDIN, '<', '/dev/null';
 			open STDOUT, '>>', $self->logfile;
 			open STDERR, '>&', \*STDOUT;
-			exec { $postgres } $postgres, '-D', $self->data_dir, '--cluster-name=' . $self->name;
+			exec {$postgres} $postgres, '-D', $self->data_dir, '--cluster-name=' . $self->name;
 		}
 		syswrite $to, $pid if $pid;
 		POSIX::_exit(0);
@@ -250,7 +250,8 @@ sub stop
 	my $signal = { smart => 'TERM', fast => 'INT', immediate => 'QUIT' }->{ $mode // 'fast' };
 
 	$self->end_readers;
-	return $self->SUPER::stop($mode, %params) if !defined $self->{_pid} || !-e $file || !kill $signal, $self->{_pid};
+	return $self->SUPER::stop($mode, %params)
+	  if !defined $self->{_pid} || !-e $file || !kill $signal, $self->{_pid};
 
 	print '### Stopping node "' . $self->name . "\"\n";
 	my $deadline = time + ($params{timeout} || $ENV{PGCTLTIMEOUT} || 60);

@@ -456,15 +456,17 @@ sub extend
 sub build_shim
 {
 	return $shim if defined $shim;
-	my $directory = $ENV{SNOWFLAKE_WORK} ? "$ENV{SNOWFLAKE_WORK}/tmp" : PostgreSQL::Test::Utils::tempdir();
+	my $directory =
+	  $ENV{SNOWFLAKE_WORK} ? "$ENV{SNOWFLAKE_WORK}/tmp" : PostgreSQL::Test::Utils::tempdir();
 	my $library = "$directory/clock_shim.so";
 
 	if (!-e $library)
 	{
 		my $source = File::Spec->rel2abs(dirname(__FILE__) . '/../shim/clock_shim.c');
 
-		PostgreSQL::Test::Utils::system_or_bail($ENV{CC} || 'cc',
-			'-shared', '-fPIC', '-O2', '-Wall', '-o', "$library.$$", $source, '-ldl');
+		PostgreSQL::Test::Utils::system_or_bail(
+			$ENV{CC} || 'cc', '-shared', '-fPIC', '-O2', '-Wall', '-o',
+			"$library.$$", $source, '-ldl');
 		rename "$library.$$", $library or die "could not rename \"$library.$$\": $!";
 	}
 	return $shim = $library;
@@ -497,7 +499,8 @@ sub set_clock_numbers
 
 	open my $fh, '+<:raw', $file or die "could not open \"$file\": $!";
 	seek $fh, 8 * $place, 0;
-	syswrite($fh, pack 'q*', map { int } @numbers) == 8 * @numbers or die "could not write \"$file\": $!";
+	syswrite($fh, pack 'q*', map { int } @numbers) == 8 * @numbers
+	  or die "could not write \"$file\": $!";
 	close $fh;
 	return;
 }
@@ -572,7 +575,11 @@ sub stop_time
 	my ($offset, $steady_offset) = clock_numbers($file);
 	my ($real, $monotonic, $boot) = read_clocks();
 
-	set_clock_numbers($file, 3, $real + $offset, $monotonic + $steady_offset, $boot + $steady_offset);
+	set_clock_numbers(
+		$file, 3,
+		$real + $offset,
+		$monotonic + $steady_offset,
+		$boot + $steady_offset);
 	return;
 }
 
@@ -582,7 +589,8 @@ sub change_stopped
 	my ($file, @ms) = @_;
 	my @stopped = (clock_numbers($file))[ 3 .. 5 ];
 
-	set_clock_numbers($file, 3, map { $stopped[$_] + int($ms[$_] * 1_000_000) } 0 .. 2) if $stopped[0] != 0;
+	set_clock_numbers($file, 3, map { $stopped[$_] + int($ms[$_] * 1_000_000) } 0 .. 2)
+	  if $stopped[0] != 0;
 	return;
 }
 
@@ -611,7 +619,8 @@ sub pass_days
 {
 	my ($file, $days) = @_;
 
-	set_clock_numbers($file, 0, map { $_ + $days * 86_400 * 1_000_000_000 } (clock_numbers($file))[ 0, 1 ]);
+	set_clock_numbers($file, 0,
+		map { $_ + $days * 86_400 * 1_000_000_000 } (clock_numbers($file))[ 0, 1 ]);
 	return;
 }
 
