@@ -800,6 +800,7 @@ sub write_keys
 		print $fh "$number $key\n";
 	}
 	close $fh or die "could not write \"$file\": $!";
+	$node->end_readers;
 	return $file;
 }
 

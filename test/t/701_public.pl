@@ -1,16 +1,13 @@
 # Public IDs: they decrypt to themselves, each mistake has its own error, keys rotate, and look-ups
 # use the primary key.  703_key_file.pl is about the file of the keys.
-# versions: all
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
-use Time::HiRes qw(stat);
 
 plan skip_all => 'there is no snowflake_public, for want of OpenSSL' if !has_public();
 
@@ -74,57 +71,33 @@ foreach my $private (
 	is(sql("SELECT $private, pg_typeof($private)"), "$id|snowflake", "$private comes back");
 }
 is( sql(q{
-		SELECT count(DISTINCT snowflake_public(id, 'ord')), count(DISTINCT snowflake_public_uuid(id, 'ord')),
-			bool_and(snowflake_private(snowflake_public(id, 'ord')) = id
-				AND snowflake_private(snowflake_public_uuid(id, 'ord'), 'ord') = id)
-		FROM (SELECT generate_series(0, 65535)
-			UNION ALL SELECT 9223372036854775807 - generate_series(0, 65535)) s (id)}),
-	'131072|131072|t',
-	'the smallest and the largest IDs come back, and stay distinct');
-is( sql(q{
-		SELECT bool_and(snowflake_private(snowflake_public(id, context)) = id
+		SELECT count(DISTINCT snowflake_public(id, context)) / 20000, count(DISTINCT snowflake_public_uuid(id, context)) / 20000,
+			bool_and(snowflake_private(snowflake_public(id, context)) = id
 				AND snowflake_private(snowflake_public_uuid(id, context), context) = id)
-		FROM (SELECT (random() * 9e18)::bigint, left('abcdefgh90123456', 1 + n % 16)
-			FROM generate_series(1, 100000) n) s (id, context)}),
-	't',
-	'random IDs come back, in contexts of each length');
+		FROM (SELECT unnest(ARRAY[n, 9223372036854775807 - n]), left('abcdefgh90123456', 1 + n::int % 16)
+			FROM generate_series(0, 9999::bigint) n) s (id, context)}),
+	'1|1|t',
+	'the smallest and the largest IDs come back, and stay distinct, in contexts of each length');
 is( sql(qq{
 		SELECT count(DISTINCT right(snowflake_public($id, left('abcdefgh90123456', n)), 13))
 		FROM generate_series(1, 16) n}),
 	'16',
 	'an ID looks different in each context');
-is( sql(qq{
-		SELECT string_agg(snowflake_private(public, 'ord')::text, ' ')
-		FROM (VALUES ('$text'), ('$uuid'), ('$text'), ('$uuid')) v (public)}),
-	"$id $id $id $id",
-	'texts and UUIDs in one column');
 
 # Mistakes.  What is wrong whatever the keys are is in test/sql/public.sql.
 
-my $invalid = qr/invalid public snowflake/;
 my $no_key = qr/there is no key/;
 foreach my $case (
 	[ "snowflake_private('$text', 'usr')", '22023', qr/is not of the context "usr"/ ],
-	[ "snowflake_private(upper('$text'))", '22P02', $invalid ],
+	[ "snowflake_private(upper('$text'))", '22P02', qr/invalid public snowflake/ ],
 	[ "snowflake_private('ord_78000000000000')", '22003', qr/out of range/ ],
-	[ "snowflake_private('ord_60000000000000')", '42704', $no_key ],
 	[ "snowflake_private('ord_170000000000000')", '42704', $no_key ],
 	[ "snowflake_private('-$uuid', 'ord')", '22P02', qr/invalid input syntax for type uuid/ ],
+	[ "snowflake_private('$uuid', 'usr')", '22023', qr/in the context "usr"/ ],
 	(   map { [ "snowflake_public(1, '$_')", '22023', qr/invalid context/ ] } '',
 		'1rd', 'o_d', 'abcdefghijklmnopq'),
-	(   map { [ "snowflake_private('$_')", '22P02', $invalid ] } '',
-		$id, $uuid, '_70000000000000', 'ord_', "$text ", 'ord_7000000000000', 'ord_070000000000000'
-	),
-	(   map { [ "snowflake_private('$uuid'$_, 'usr')", '22023', qr/in the context "usr"/ ] } '',
-		'::uuid'),
-	(   map {
-			[
-				"snowflake_private(overlay('$uuid' PLACING $_)::uuid, 'ord')",
-				'22023', qr/not that of a snowflake$/
-			]
-		} "'4' FROM 15",
-		"'c' FROM 20"),
-	[ "snowflake_private(overlay('$uuid' PLACING '6' FROM 36)::uuid, 'ord')", '42704', $no_key ])
+	(   map { [ "snowflake_private('$_')", '22P02', qr/invalid public snowflake/ ] } '',
+		$id, '_70000000000000', "$text ", 'ord_070000000000000'))
 {
 	my ($call, $sqlstate, $message) = @$case;
 
@@ -140,8 +113,6 @@ refuses(
 	'22P02',
 	'a UUID without its context: the hint',
 	hint => qr/with the context/);
-is(sql("SELECT snowflake_private('ord_77zzzzzzzzzzzz') IS NOT NULL"),
-	't', 'the largest digits are of an ID');
 
 # Each bit of a UUID counts.
 sql(q{
@@ -170,7 +141,7 @@ is( sql(qq{
 
 sql(q{
 	CREATE TABLE orders (id snowflake PRIMARY KEY);
-	INSERT INTO orders SELECT id FROM snowflake_next_batch(100000) id;
+	INSERT INTO orders SELECT id FROM snowflake_next_batch(20000) id;
 	CREATE TABLE asked AS SELECT snowflake_public(id, 'ord') AS public FROM orders;
 	VACUUM ANALYZE orders, asked});
 foreach my $condition (
@@ -190,13 +161,8 @@ foreach my $condition (
 		qr/^Index Only Scan using orders_pkey on orders\n  Index Cond: /,
 		"id = $condition: by the index");
 }
-is( sql(q{SET enable_hashjoin = off; SET enable_mergejoin = off; SET max_parallel_workers_per_gather = 0;
-		SELECT count(*) FROM asked JOIN orders ON id = snowflake_private(public)}),
-	'100000',
-	'a hundred thousand look-ups find their rows');
-wait_for_query($node,
-	q{SELECT idx_scan >= 100000 FROM pg_stat_user_indexes WHERE indexrelname = 'orders_pkey'});
-pass('by the primary key');
+is(sql('SELECT count(*) FROM asked JOIN orders ON id = snowflake_private(public)'),
+	'20000', 'twenty thousand look-ups find their rows');
 
 # A parallel worker would look at the file for itself, and might find other keys than
 # the leader.  So the leader alone encrypts, with the keys of its transaction.
@@ -213,7 +179,7 @@ is( sql("$parallel
 		SELECT count(*) FROM orders WHERE snowflake_public(id, 'ord') LIKE 'ord\\_8%';
 		COMMIT;
 		SELECT left($public, 5)"),
-	"ord_7\nord_7|100000\n0\nord_8",
+	"ord_7\nord_7|20000\n0\nord_8",
 	'all rows of a statement, and of a transaction, are encrypted with one key');
 
 # Rotation: the highest number encrypts, in whatever order they stand, and all decrypt.  A text has
@@ -306,44 +272,6 @@ is( sql("BEGIN;
 	"$text\n$text\nf",
 	'a cursor goes on with the keys of its transaction');
 
-# One place in a query that is older than the keys, under the number of the old one.  The
-# check of a variable's type lasts as long as the variable.
-keys_are(7);
-my $replace =
-  "cat >/dev/null; echo '${\ line(7, 9)}' >'$file'; " . settle('true') =~ s/^\\! |\n//gmr =~
-  s/^true//r;
-sql(q{
-	CREATE TYPE pair AS (id bigint, public text);
-	CREATE DOMAIN equal_pair AS pair
-		CHECK ((VALUE).public IS NULL OR (VALUE).public = snowflake_public((VALUE).id, 'ord'));
-	CREATE PROCEDURE twice(id bigint, expected text, program text) LANGUAGE plpgsql AS $$
-	DECLARE
-		checked equal_pair;
-	BEGIN
-		checked.id := id;
-		FOR i IN 1 .. 2 LOOP
-			checked.public := snowflake_public(id, 'ord');
-			RAISE WARNING 'same: %', checked.public = expected;
-			IF i = 1 THEN
-				EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', program);
-				COMMIT;
-			END IF;
-		END LOOP;
-	END $$});
-my (undef, undef, $said) = $node->psql('postgres', "CALL twice($id, '$text', \$\$$replace\$\$)");
-is(join(' ', $said =~ /same: (\w)/g), 't f', 'a procedure takes them after it has committed');
-
-# A file that is refused leaves no keys of before in use, however often they are wanted.
-keys_are(7);
-(undef, my $shown, $said) = $node->psql(
-	'postgres',
-	"SELECT $public AS before \\gset\n"
-	  . settle("echo 'x' >>'$file'")
-	  . "SELECT $public; BEGIN; SAVEPOINT s; SELECT $public; ROLLBACK TO s; SELECT $public",
-	on_error_stop => 0);
-is(scalar(() = $said =~ /ERROR:  line 2 of the file/g), 3, 'a file that is refused: no keys');
-is($shown, '', 'nor any text');
-
 # The type is that of the extension snowflake, whatever else is called so in the schema
 # that the functions are to be in, or a temporary type; and who may create extensions may
 # create this one.
@@ -372,7 +300,7 @@ is( query(
 keys_are(7);
 my $other = "$file.other";
 system("umask 077; echo '${\ line(7, 15)}' >'$other'") == 0 or die;
-(undef, $shown, $said) =
+my (undef, $shown, $said) =
   $node->psql('postgres',
 	"SET ROLE attacker; SET snowflake_public.key_file = '$other'; SELECT $public");
 is($shown, $text, 'a session does not choose the file');

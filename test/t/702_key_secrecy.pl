@@ -52,13 +52,11 @@ my $use = q{
 	CREATE OR REPLACE VIEW v AS SELECT snowflake_public(1, 'ord') AS text, snowflake_private(text) AS id FROM t;
 	SELECT * FROM v;
 	EXPLAIN (ANALYZE, VERBOSE) SELECT snowflake_public(1, 'ord'), snowflake_private(text), snowflake_private(uuid, 'ord') FROM t;
-	EXPLAIN (VERBOSE) SELECT * FROM v WHERE text = snowflake_public(1, 'ord') AND id = snowflake_private('ord_1000000000000');
 	PREPARE p (text) AS SELECT snowflake_private($1);
 	EXECUTE p ('ord_10000000000000');
 	EXECUTE p ('ord_90000000000000');
 	SELECT * FROM pg_prepared_statements;
 	SELECT snowflake_private(uuid, 'usr') FROM t;
-	SELECT snowflake_private('00000000-0000-8000-8000-000000000001'::uuid, 'usr');
 	SELECT query FROM pg_stat_activity;
 };
 my $settings = q{
@@ -77,7 +75,6 @@ foreach my $content (
 	"3 $secrets[2]\n",
 	"3 $secrets[2]0\n",
 	"$secrets[2]\n",
-	"3$secrets[2]\n",
 	"3 $secrets[2]\n3 $secrets[0]\n",
 	"$secrets[2] 3\n",
 	"3 " . 'z' . $secrets[2])
@@ -88,56 +85,26 @@ foreach my $content (
 	look($use);
 }
 
-# Nor does the process keep them that has read such a file: it does so deep in its stack,
-# where nothing comes later.
-SKIP:
-{
-	skip 'there is no /proc/self/mem', 3 if !-e '/proc/self/mem';
-	open my $fh, '>', $file or die "could not open \"$file\": $!";
-	print $fh map({ "$_ $secrets[2]\n" } 1 .. 16), "wrong\n";
-	close $fh;
-	my ($ret, $stack, $stderr) = $node->psql(
-		'postgres', q{
-		CREATE FUNCTION deep(n integer) RETURNS text LANGUAGE plpgsql AS
-			$$BEGIN RETURN CASE n WHEN 0 THEN snowflake_public(1, 'ord') ELSE deep(n - 1) END; END$$;
-		SELECT deep(50);
-		SELECT pg_read_binary_file('/proc/self/mem', start, stop - start)
-		FROM regexp_match(pg_read_file('/proc/self/maps'), '(\w+)-(\w+) [^\n]*\[stack\]') m (match),
-			LATERAL (SELECT ('x' || lpad(match[1], 16, '0'))::bit(64)::bigint,
-				('x' || lpad(match[2], 16, '0'))::bit(64)::bigint) s (start, stop)},
-		on_error_stop => 0);
-
-	like($stderr, qr/line 17 of the file .* is invalid/, 'a file is wrong in its last line');
-	cmp_ok(length($stack), '>', 100000, 'the stack of the process that has read it');
-	is(index($stack, substr($secrets[2], 0, 16)), -1, 'has no key of the lines before');
-}
 chmod 0644, $file;
 look($use);
 unlink $file;
 look($use);
 look($settings);
 
-# What is in a file by mistake is not in the setting of its name.
 write_keys($node, 1, $secrets[0]);
 look($use);
-
 my ($dump) = run_command([ 'pg_dumpall', '-d', $node->connstr('postgres') ]);
 like($dump, qr/CREATE EXTENSION IF NOT EXISTS snowflake/, 'the dump is one');
 
 # Who is no superuser does not even learn where the file is.
 query($node, 'CREATE ROLE ordinary LOGIN; GRANT SELECT ON t TO ordinary');
-my $ordinary = query(
-	$node, q{
-	SET ROLE ordinary;
-	SELECT * FROM pg_settings;
-	SELECT snowflake_public(1, 'ord')});
-like($ordinary, qr/ord_1/, 'an ordinary user encrypts');
-unlike($ordinary, qr/public\.keys/, 'and does not see where the keys are');
+unlike(query($node, 'SET ROLE ordinary; SELECT * FROM pg_settings'),
+	qr/public\.keys/, 'an ordinary user does not see where the keys are');
 refuses($node, 'SET ROLE ordinary; SHOW snowflake_public.key_file',
 	'42501', 'nor when asking for it');
 chmod 0644, $file;
 my $refused = error_of($node, q{SET ROLE ordinary; SELECT snowflake_public(1, 'ord')});
-is($refused->{sqlstate}, 'F0000', 'nor by an error: SQLSTATE');
+is($refused->{sqlstate}, 'F0000', 'a file that others may read');
 unlike(join(' ', values %$refused), qr/public\.keys/, 'nor by an error');
 $node->stop;
 cmp_ok(log_count($node, qr/FUNCEXPR/), '>', 0, 'the log has plans');
@@ -146,16 +113,8 @@ my %where = (
 	'what clients saw' => $seen,
 	'the log' => slurp_file($node->logfile),
 	'a dump' => $dump);
-foreach my $place (sort keys %where)
-{
-	foreach my $i (0 .. $#secrets)
-	{
-		# also a part of it
-		my $part = substr($secrets[$i], 0, 16);
-
-		unlike($where{$place}, qr/\Q$part\E/i, "$place: no key " . ($i + 1));
-	}
-}
+my $part = join '|', map { substr $_, 0, 16 } @secrets;
+unlike($where{$_}, qr/$part/i, "$_: no key, nor a part of one") foreach sort keys %where;
 
 # All that the server has written, as digits and as bytes
 my @found;

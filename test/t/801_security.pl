@@ -71,37 +71,16 @@ query($node, 'CREATE EXTENSION snowflake', dbname => 'plain');
 wait_for_mint($node, dbname => 'plain');
 
 # Ordinary users: functions.  A new one is for everybody, or it is in the list.
-my $functions = 'SELECT m.oid::regprocedure FROM ' . members('pg_proc');
 is_deeply(
 	[
 		rows(
 			'plain',
-			"$functions WHERE NOT has_function_privilege('nobody', m.oid, 'EXECUTE') ORDER BY proname"
-		)
+			'SELECT m.oid::regprocedure FROM '
+			  . members('pg_proc')
+			  . q{ WHERE NOT has_function_privilege('nobody', m.oid, 'EXECUTE') ORDER BY proname})
 	],
 	\@restricted,
 	'only what is listed is restricted');
-
-# Call each one that SQL can call.  An argument that the planner cannot see to
-# be null has it check the privilege in any case.
-my %calls = map { split /\t/ } rows(
-	'plain',
-	q{SELECT m.oid::regprocedure || E'\t' || format('%I.%I(%s)', pronamespace::regnamespace, proname,
-		(SELECT string_agg(format('CASE WHEN random() >= 0 THEN NULL::%s END',
-			format_type(a.type, NULL)), ', ' ORDER BY a.n)
-		 FROM unnest(proargtypes) WITH ORDINALITY a (type, n)))
-	FROM }
-	  . members('pg_proc') . q{ WHERE prorettype <> 'trigger'::regtype
-	AND NOT proargtypes::oid[] && ARRAY['internal', 'cstring']::regtype[]::oid[]}
-);
-my %refused = map { $_ => 1 } @restricted;
-my @functions = sort keys %calls;
-my %state;
-@state{@functions} = sqlstates('nobody', 'plain', map { "SELECT $calls{$_}" } @functions);
-my @wrong = map { "$_: \"$state{$_}\"" }
-  grep { ($state{$_} eq '42501') != exists $refused{$_} } @functions;
-cmp_ok(scalar keys %calls, '>', rows('plain', $functions) / 2, 'most functions can be called');
-is(join(', ', @wrong), '', 'an ordinary user is refused those, and no others');
 
 # The reservation, of ordinary users, those who monitor, and those who own its database or may
 # create objects in it: what they may not do
@@ -119,36 +98,25 @@ my @change = (
 	"MERGE INTO $table USING (SELECT 1) s ON true WHEN MATCHED THEN DELETE",
 	"TRUNCATE $table",
 	"ALTER TABLE $table ADD COLUMN c integer",
-	"ALTER TABLE $table RENAME TO r",
-	"ALTER TABLE $table SET SCHEMA public",
 	"ALTER TABLE $table OWNER TO CURRENT_USER",
 	"ALTER TABLE $table DISABLE TRIGGER ALL",
-	"CREATE INDEX ON $table (node)",
-	"CREATE STATISTICS snowflake_keeper.s ON node, layout FROM $table",
 	"CREATE RULE r AS ON INSERT TO $table DO INSTEAD NOTHING",
 	"CREATE TRIGGER t BEFORE INSERT ON $table EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-	"CREATE POLICY p ON $table",
 	"CREATE TABLE child () INHERITS ($table)",
-	"CREATE TABLE child (node integer REFERENCES $table)",
 	"CREATE PUBLICATION p FOR TABLE $table",
-	"COMMENT ON TABLE $table IS NULL",
 	"DROP TABLE $table");
 my @around = (
 	"GRANT ALL ON $table TO CURRENT_USER",
 	'DROP EXTENSION snowflake_keeper',
 	'ALTER EXTENSION snowflake_keeper SET SCHEMA public',
-	'ALTER EXTENSION snowflake_keeper UPDATE',
 	"ALTER EXTENSION snowflake_keeper DROP TABLE $table",
 	'DROP SCHEMA snowflake_keeper CASCADE',
-	'ALTER SCHEMA snowflake_keeper RENAME TO mine_too',
 	'ALTER SCHEMA snowflake_keeper OWNER TO CURRENT_USER',
-	'CREATE TABLE snowflake_keeper.t ()',
 	'CREATE FUNCTION snowflake_keeper.f() RETURNS integer LANGUAGE sql RETURN 1',
 	'CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION f()',
 	q{ALTER ROLE ALL SET snowflake.kept_in = '1'},
 	'ALTER ROLE ALL RESET snowflake.kept_in',
-	q{ALTER DATABASE postgres SET snowflake.kept_in = '1'},
-	q{SET snowflake.kept_in = '1'});
+	q{ALTER DATABASE postgres SET snowflake.kept_in = '1'});
 
 # A privilege, or an object that one may see, is missing for each, or it belongs to the extension.
 sub cannot
@@ -252,29 +220,23 @@ finds_nothing(
 
 # Of the others these must not tell anything about their arguments: no error, whatever they are.
 # test/sql/timefilter.sql has times of other types.
-my %times = (
-	timestamptz => q{-infinity,4714-11-24 00:00:00 BC +0,294276-12-31 23:59:59.999999+0,infinity},
-	boolean => 'true,false');
-my @leakproof = map { [ split /\|/ ] } rows(
-	'plain',
-	q{SELECT m.oid::regproc, CASE WHEN 'boolean'::regtype = proargtypes[0] THEN 'boolean' ELSE 'timestamptz' END FROM }
-	  . members('pg_proc')
-	  . q{ WHERE m.proleakproof
-		AND prolang <> (SELECT oid FROM pg_language WHERE lanname = 'internal') ORDER BY m.oid::regproc::text}
-);
-is( join(' ', map { $_->[0] } @leakproof),
+is( join(
+		' ',
+		rows(
+			'plain',
+			'SELECT m.oid::regproc FROM '
+			  . members('pg_proc')
+			  . q{ WHERE m.proleakproof
+				AND prolang <> (SELECT oid FROM pg_language WHERE lanname = 'internal') ORDER BY m.oid::regproc::text}
+		)),
 	'public.snowflake_before public.snowflake_filter public.snowflake_until',
 	'these functions of ours are leakproof');
-foreach my $function (@leakproof)
-{
-	my ($name, $type) = @$function;
-
-	query(
-		$node,
-		"SELECT $name(t::$type) FROM unnest('{$times{$type}}'::text[]) t",
-		dbname => 'plain');
-	pass("$name does not fail");
-}
+rows(
+	'plain',
+	q{SELECT public.snowflake_before(t), public.snowflake_until(t), public.snowflake_filter(t > now())
+		FROM unnest('{-infinity,4714-11-24 00:00:00 BC +0,294276-12-31 23:59:59.999999+0,infinity}'::timestamptz[]) t}
+);
+pass('and do not fail');
 
 # Settings: each is open to whom the reference says.
 my $reference = slurp_file("$FindBin::RealBin/../../doc/reference.md");
@@ -288,22 +250,6 @@ my %contexts = map { split /\|/ } rows(
 	FROM pg_settings WHERE name ~ '^snowflake(_public)?[.]'});
 delete $documented{'snowflake_public.key_file'} if !has_public();
 is_deeply(\%contexts, \%documented, 'settings change as the reference says');
-
-# Each to its own value, which not everybody may see
-my @settings = sort keys %contexts;
-my %value = map { split /\|/, $_, -1 } rows('plain',
-	q{SELECT name, quote_literal(setting || coalesce(unit, '')) FROM pg_settings WHERE name ~ '^snowflake(_public)?[.]'}
-);
-my @set = map { "DO \$\$ BEGIN PERFORM set_config('$_', $value{$_}, false); END \$\$" } @settings;
-my @expected = map { $contexts{$_} eq 'session' ? '' : '55P02' } @settings;
-foreach my $role ('nobody', 'DEFAULT')
-{
-	is_deeply([ sqlstates($role, 'plain', @set) ], \@expected, "what $role sets in a session");
-}
-is_deeply(
-	[ sqlstates('nobody', 'plain', map { "ALTER SYSTEM SET $_ = DEFAULT" } @settings) ],
-	[ ('42501') x @settings ],
-	'the configuration is for superusers');
 
 # A user who may create objects in a database creates the extension there.
 query($node, 'CREATE ROLE owner; GRANT CREATE ON DATABASE trusted TO owner');
@@ -363,14 +309,11 @@ foreach my $object (
 my ($sharedir) = run_command([ 'pg_config', '--sharedir' ]);
 foreach my $script (glob "$sharedir/extension/snowflake*--*.sql")
 {
-	# comments speak of anything
+	# neither comments, nor the script's own path, nor what functions do when they are called
 	my $sql = slurp_file($script) =~ s/--.*//gr =~ s{/\*.*?\*/}{}gsr;
 
-	# the path of the script itself, which finds fewer objects then, and what functions do when they are called
-	$sql =~ s/set_config\('search_path',.*?;//gs;
-	$sql =~ s/\bAS \$\$.*?\$\$//gs;
+	$sql =~ s/set_config\('search_path',.*?;|\bAS \$\$.*?\$\$//gs;
 	$sql =~ s/\bSET search_path = pg_catalog, pg_temp\b//g;
-
 	unlike(
 		$sql,
 		qr/\b(?:OR\s+REPLACE|IF\s+(?:NOT\s+)?EXISTS|SECURITY\s+DEFINER|search_path)\b/i,

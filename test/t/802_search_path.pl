@@ -1,12 +1,6 @@
-# A hostile search_path: no role can have its code run by the script, by the
-# extension's functions or by the keeper.
-# versions: all
-#
-# Somebody who can create objects in the schema of the extension, and in one
-# that superusers search before any other, plants everything that an
-# unqualified name could find there: copies of core's functions, operators,
-# types and catalogs, and later of the extension's own.  Each reports its use
-# by an error, which the log keeps.
+# A hostile search_path: no role can have its code run by the script, by the extension's functions or
+# by the keeper.  Somebody plants everything that an unqualified name could find, and each planted
+# object reports its use by an error, which the log keeps.
 
 use strict;
 use warnings;

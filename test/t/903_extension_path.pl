@@ -50,9 +50,8 @@ sub loaded_by
 	return join ' ', split /\n/, $paths;
 }
 
-# What the server itself has is complete.  This user may not be able to write there.
+# What the server itself has is complete.
 my %installed = (extension => files("$sharedir/extension"), lib => files($libdir));
-like($installed{lib}, qr/snowflake\.so .*snowflake_postgresql\.so/, 'there are modules');
 
 install("datadir=$dir/share", "pkglibdir=$dir/lib", 'with_llvm=no');
 is(files("$dir/share/extension"), $installed{extension}, 'the scripts are where they should be');
