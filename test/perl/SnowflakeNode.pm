@@ -37,11 +37,13 @@ sub ask
 	my @of = ($dbname // 'postgres', $user // '');
 
 	# the session from before may have ended
-	return
-	  if !
-	  defined(($self->_tell('SELECT 1', @of)->{failed} // $self->_tell('SELECT 1', @of)->{failed}));
+	my $is_there = $self->_tell('SELECT 1', @of)->{failed}
+	  // $self->_tell('SELECT 1', @of)->{failed};
+	return if !defined $is_there;
+
 	my $said = $self->_tell($sql =~ s/[;\s]+\z//r, @of);
-	$self->_tell("ROLLBACK;\nDISCARD ALL;\n\\set VERBOSITY default\nSELECT 1", @of)
+	my $end = $sql =~ /\bBEGIN\b/i ? 'ROLLBACK;' : '';
+	$self->_tell("$end\nDISCARD ALL;\n\\set VERBOSITY default\nSELECT 1", @of)
 	  if defined $said->{failed};
 	return ($said->{out} =~ s/\n\z//r, $said->{err});
 }

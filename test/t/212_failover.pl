@@ -3,7 +3,6 @@
 # node ID it would mint.  After the promotion, its IDs are above all that it has received, and
 # the log says where its node ID comes from and whether it was in use before: it may have come
 # with the data.
-# versions: all
 
 use strict;
 use warnings;
@@ -75,21 +74,11 @@ refuses(
 	message => qr/^cannot execute snowflake_next\(\) during recovery$/);
 is(status($standby, 'refused_standby'), 1, 'which is counted');
 
-# What a standby says; a parallel query cannot look at the reservation.
-is( query(
-		$standby, q{
-		SET parallel_setup_cost = 0;
-		SET parallel_tuple_cost = 0;
-		SET min_parallel_table_scan_size = 0;
-		SELECT count(*) > 0, gate FROM orders, snowflake_status GROUP BY gate}),
-	't|closed: the server is in recovery',
-	'in a parallel query, too');
 my $nothing = 'A promotion would leave this server unable to mint: ';
 
 # What would stand in the way, by settings that come after those that came with the data: the node ID,
 # and the advice
 foreach my $case (table(<<'END'))
-0 | | snowflake.node_id = 0
  | snowflake.node_id is not set. Set snowflake.node_id to a number that no other server mints with | snowflake.node_id = -1
 2000 | snowflake.node_id 2000 is too large for the layout. Set snowflake.node_id to at most 1023, and reload | snowflake.node_id = 2000
 1 | snowflake.layout differs from the layout that this server has minted with. Restore snowflake.layout | snowflake.node_id = 1; snowflake.layout = 'discord'
@@ -108,18 +97,6 @@ END
 	  or diag($says);
 }
 
-# No lock is waited for: a transaction of the primary has the table locked, and so has the standby
-# that replays it.
-my $locker = session($primary,
-	'BEGIN; SELECT pg_current_xact_id(); LOCK TABLE snowflake_keeper.reservation IN ACCESS EXCLUSIVE MODE; SELECT pg_switch_wal()'
-);
-wait_for_query($standby,
-	q{SELECT count(*) > 0 FROM pg_locks WHERE relation = 'snowflake_keeper.reservation'::regclass AND mode = 'AccessExclusiveLock'}
-);
-is(query($standby, q{SET lock_timeout = '1s'; SELECT advice FROM snowflake_status}),
-	'', 'the status does not wait for it');
-$locker->query_safe('ROLLBACK');
-$locker->quit;
 
 # What the log says at the first opening of the gate, and only then
 my $inherited =
@@ -158,24 +135,10 @@ my @lines = split /\n/, slurp_file($standby->data_dir . '/postgresql.auto.conf')
 like($lines[ $line - 1 ], qr/^snowflake\.node_id = 1$/, 'which is right');
 like($hint, qr/^If another server used it/, 'and what to do if another server still has it');
 
-foreach my $again ('when the gate is opened once more', 'at the next start')
-{
-	$offset = -s $standby->logfile;
-	if ($again =~ /start/)
-	{
-		$standby->restart;
-	}
-	else
-	{
-		my $keeper = status($standby, 'keeper_pid');
-
-		kill 'TERM', $keeper;
-		wait_for_query($standby, "SELECT keeper_pid <> $keeper FROM snowflake_status");
-	}
-	wait_for_mint($standby);
-	like(slurp_file($standby->logfile, $offset), qr/snowflake gate opened/, $again);
-	is_deeply([ inherited($standby, $offset) ], [], 'the log does not say it again');
-}
+$offset = -s $standby->logfile;
+$standby->restart;
+wait_for_mint($standby);
+is_deeply([ inherited($standby, $offset) ], [], 'the log does not say it again');
 $standby->stop;
 
 # A copy, with a node ID of its own on the command line
