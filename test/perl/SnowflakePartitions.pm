@@ -18,9 +18,10 @@ package SnowflakePartitions;
 use strict;
 use warnings;
 
+use Carp;
 use Exporter 'import';
 use PostgreSQL::Test::Cluster;
-use SnowflakeTest qw(error_of minting_node query start_statement wait_for_query);
+use SnowflakeTest qw(error_in minting_node query start_statement wait_for_query);
 
 our @EXPORT_OK = qw(
   bounds complaints due fails kill_session look_after maintain maintain_at names owner_session
@@ -68,13 +69,16 @@ sub partitions_node
 # What SQL of the owner returns
 sub sql
 {
-	return query($node, "$path $_[0]", user => 'owner');
+	my ($answer, $error) = $node->ask("$path $_[0]", 'postgres', 'owner');
+
+	croak $error if $error =~ /(?:ERROR|FATAL):  /;
+	return $answer;
 }
 
 # The error of SQL of the owner
 sub fails
 {
-	return error_of($node, "SET ROLE owner; $path $_[0]");
+	return error_in($node->ask("\\set VERBOSITY verbose\n$path $_[0]", 'postgres', 'owner'));
 }
 
 # What psql prints, and what it complains of, for statements of the owner that cannot be in a

@@ -46,15 +46,12 @@ source(
 	COMMENT ON COLUMN base.id IS 'a snowflake';
 	CREATE INDEX base_sequence ON base
 		(snowflake_sequence(id, 'twitter'), (snowflake_field(id, 'worker', 'twitter')));
-	CREATE INDEX base_hash ON base USING hash (previous);
 	CREATE INDEX base_brin ON base USING brin (id, previous int8_minmax_multi_ops);
-	CREATE INDEX base_bloom ON base USING brin (previous int8_bloom_ops);
 	CREATE INDEX base_young ON base (note)
 		WHERE id >= snowflake_lower_bound(timestamptz '2026-01-01 UTC', 'twitter')
 		  AND previous < 9223372036854775807;
 	CREATE STATISTICS base_dependent ON node, note FROM base;
 
-	CREATE TABLE likeness (LIKE base INCLUDING ALL);
 	CREATE TABLE heir (twin order_id) INHERITS (base);
 
 	-- foreign keys: from bigint, from a domain, to a domain
@@ -70,7 +67,6 @@ source(
 		lines order_line[],
 		recorded snowflake);
 	CREATE INDEX orders_tags ON orders USING gin (tags);
-	CREATE INDEX orders_history ON orders USING gin (history);
 	CREATE INDEX orders_item ON orders (((first).item));
 
 	-- partitions: by time, and by hash
@@ -139,8 +135,6 @@ source(
 		VALUES ('0', '9223372036854775807'), ('9223372036854775807', NULL);
 	INSERT INTO base (previous, note)
 		SELECT snowflake_next(), 'note ' || n % 7 FROM generate_series(1, 300) n;
-	INSERT INTO likeness (previous, note)
-		SELECT snowflake_next(), 'like ' || n FROM generate_series(1, 300) n;
 	INSERT INTO heir (previous, note)
 		SELECT snowflake_next(), 'heir ' || n FROM generate_series(1, 100) n;
 	INSERT INTO orders (customer, seller, tags, history, ids, first, lines)
@@ -186,10 +180,31 @@ sub dump_of
 	return $dump;
 }
 
+# The binary form of an ID is that of a bigint, so either reads the other's, but no negative number.
+is( source(
+		qq{
+		CREATE TEMP TABLE numbers (id bigint);
+		CREATE TEMP TABLE ids (id snowflake);
+		COPY (SELECT id FROM base) TO '$dir/ids' (FORMAT binary);
+		COPY numbers FROM '$dir/ids' (FORMAT binary);
+		COPY numbers TO '$dir/numbers' (FORMAT binary);
+		COPY ids FROM '$dir/numbers' (FORMAT binary);
+		SELECT count(*), (SELECT count(*) FROM (SELECT id FROM base EXCEPT TABLE ids) lost) FROM ids}
+	),
+	'402|0',
+	'binary COPY through bigint and back');
+refuses(
+	$source, qq{
+	CREATE TEMP TABLE ids (id snowflake);
+	COPY (SELECT (-1)::bigint) TO '$dir/negative' (FORMAT binary);
+	COPY ids FROM '$dir/negative' (FORMAT binary)},
+	'22003', 'binary COPY does not let a negative ID in',
+	dbname => 'everything');
+
 my $contents = contents($source, 'everything');
 my $dump = dump_of($source, 'everything');
 
-is(scalar(() = $contents =~ /^/mg), 13, 'all tables and views are compared');
+is(scalar(() = $contents =~ /^/mg), 12, 'all tables and views are compared');
 like($dump, qr/^CREATE TABLE public\.orders /m, 'and all definitions');
 like($contents, qr/^december\|744\|/m, 'the view finds the rows of its period');
 like(
@@ -208,12 +223,10 @@ command_ok($_, "@$_")
 		'-f', $directory
 	],
 	[ 'pg_dumpall', '--no-sync', '-d', $source->connstr('postgres'), '-f', "$dir/all.sql" ]);
-my $script = slurp_file("$dir/all.sql");
-like($script, qr/^COPY public\.base /m, 'the script has the rows of tables');
 unlike(
-	$script,
+	slurp_file("$dir/all.sql"),
 	qr/snowflake_keeper\.reservation|reserved_until|kept_in/,
-	'but does not mention the reservation');
+	'the script does not mention the reservation');
 $source->stop;
 
 # In: first everything, roles included, with one error to be expected
@@ -247,7 +260,6 @@ sub restored { return target('everything', $_[0]); }
 is( restored(
 		q{
 		INSERT INTO base (note) VALUES ('new');
-		INSERT INTO likeness (note) VALUES ('new');
 		INSERT INTO heir (note) VALUES ('new');
 		INSERT INTO orders (customer, parent)
 			SELECT id, (SELECT max(id) FROM orders) FROM base WHERE note = 'new' LIMIT 1;
@@ -255,7 +267,6 @@ is( restored(
 		INSERT INTO shards (n) VALUES (0);
 		SELECT bool_and(id > all_before AND snowflake_node(id) = 9), count(*), count(DISTINCT id)
 		  FROM (SELECT id FROM base WHERE note = 'new'
-				UNION ALL SELECT id FROM likeness WHERE note = 'new'
 				UNION ALL SELECT twin FROM heir WHERE note = 'new'
 				UNION ALL SELECT unnest(ARRAY[id, recorded]) FROM orders WHERE parent <> (SELECT min(id) FROM orders)
 				UNION ALL SELECT id FROM log WHERE line = 'new'
@@ -263,15 +274,12 @@ is( restored(
 			   (SELECT greatest(max(b.id), max(o.id), max(o.recorded)) AS all_before
 				  FROM base b, orders o
 				 WHERE b.note LIKE 'note%' AND o.parent = (SELECT min(id) FROM orders)) old}),
-	't|8|8',
+	't|7|7',
 	'every default goes on, with new and larger IDs of the new node ID');
 
 foreach my $refusal (table(<<'END'))
 23503 | INSERT INTO orders (customer) VALUES (1)
-23503 | INSERT INTO orders (customer, seller) SELECT min(id), '1' FROM base
-23503 | DELETE FROM base WHERE note = 'note 1'
 23514 | INSERT INTO orders (id, customer) SELECT '0', min(id) FROM base
-23514 | INSERT INTO likeness (id) VALUES ('5')
 23P01 | INSERT INTO base (previous) SELECT max(previous) FROM ONLY base
 23514 | INSERT INTO log_past (id) SELECT snowflake_next()
 42501 | SET ROLE writer; INSERT INTO log (id) VALUES (make_snowflake(now(), 3, 0))
@@ -287,7 +295,6 @@ foreach my $case (table(<<"END"))
 bool_and(made = @@ id AND node = 9 AND snowflake_node(number) = 9) FROM base WHERE note = 'new' | t
 lines_since('2026-01-01 UTC') = count(*) FROM log WHERE @@ id >= '2026-01-01 UTC' | t
 count(*) FROM orders o WHERE tags @> ARRAY[(o.first).item] | 300
-count(*) FROM orders WHERE tags @> '{42}' | 300
 END
 {
 	my ($select, $expected) = @$case;
@@ -299,17 +306,8 @@ is( restored(
 		SET ROLE reader; SELECT min(@@ id) >= timestamptz '2026-01-01 UTC', count(*) FROM log}),
 	't|475',
 	'a policy that compares with a time lets through what it should');
-is( restored(
-		q{REFRESH MATERIALIZED VIEW CONCURRENTLY hours;
-		SELECT sum(count), max(last) = (SELECT max(id) FROM log) FROM hours}),
-	'1602|t',
-	'a materialized view is refreshed');
-
 foreach my $plan (table(<<"END"))
 orders WHERE tags \@> ARRAY[$id]::snowflake[] | Bitmap Index Scan on orders_tags
-orders WHERE history && ARRAY[$id]::order_id[] | Bitmap Index Scan on orders_history
-orders WHERE (first).item = $id | orders_item
-orders WHERE id = $id | orders_pkey
 ONLY base WHERE snowflake_sequence(id, 'twitter') = 4000 | base_sequence
 log WHERE \@\@ id < timestamptz '2026-01-01 UTC' AND \@\@ id >= timestamptz '2025-12-01 UTC' | log_2025_12
 END

@@ -53,18 +53,10 @@ my $id = remote_sql('SELECT id FROM items WHERE n = 500');
 my $after = remote_sql('SELECT id FROM items WHERE n = 510');
 my @conditions = table(<<"END");
 1 | id = '$id'
-1 | $id = id
-1 | id = 5
-1 | id <> $id
-1 | id < '$id'
 1 | $id >= id
 1 | id BETWEEN '$id' AND '$after'
 1 | id::bigint % 2 = 1
-1 | NOT id < '$id'
 1 | \@\@ id >= timestamptz '2026-01-15 12:00 UTC'
-1 | \@\@ id < '2026-01-15 12:00 UTC'
-1 | id::timestamptz >= '2026-01-15 12:00 UTC'
-1 | \@\@ id < timestamptz '-infinity'
 1 | \@\@ id <@ tstzrange('2026-01-10 UTC', '2026-01-15 UTC')
 1 | \@\@ id IN ('2026-01-15 12:00 UTC', '2026-01-16 12:00 UTC')
 1 | (\@\@ id, id) < ('2026-01-15 12:00 UTC', 5)
@@ -73,11 +65,8 @@ my @conditions = table(<<"END");
 0 | \@\@ id >= now() - interval '1 day'
 1 | id >= (SELECT snowflake_lower_bound(now() - interval '1 day'))
 1 | id IN ('$id', '$after', '6')
-1 | id NOT IN ($id, $after, 6)
-1 | id = ANY ('{$id,$after,6}'::bigint[])
 1 | id = ANY ('{$id,$after,6}'::snowflake[])
 0 | snowflake_sequence(id) = 17
-1 | id IS NOT NULL
 END
 
 sub plan_of { return local_sql("EXPLAIN (VERBOSE, COSTS OFF) $_[0]"); }
@@ -126,16 +115,8 @@ foreach my $server ('knowing', 'unknowing')
 		"500\n499\n498\n497\n"
 		  . remote_sql(q{SELECT count(*) FROM items WHERE @@ id >= '2026-01-15 12:00 UTC'}),
 		"$server: rows by parameters");
-	foreach my $statement ("one ('$id')", "page ('$id')")
-	{
-		my $plan = local_sql("$prepare EXPLAIN (VERBOSE, COSTS OFF) EXECUTE $statement");
-		is(!!is_sent($plan), $sent, "$server: parameters of $statement")
-		  or diag($plan);
-	}
-
-	# The order of the key, and its ends
-	my $plan = plan_of("SELECT * FROM $table ORDER BY id DESC LIMIT 10");
-	is($plan =~ /Remote SQL: .* ORDER BY id DESC/ ? 1 : 0, $sent ? 1 : 0, "$server: ORDER BY id")
+	my $plan = local_sql("$prepare EXPLAIN (VERBOSE, COSTS OFF) EXECUTE page ('$id')");
+	is(!!is_sent($plan), $sent, "$server: parameters")
 	  or diag($plan);
 
 	# Changes, which are sent as they are where their condition is
@@ -160,11 +141,9 @@ foreach my $server ('knowing', 'unknowing')
 		"$server: UPDATE and DELETE by ranges of IDs");
 }
 
-# Defaults.  postgres_fdw sends a value for each column that the foreign table
-# has, and where INSERT names none, that is the foreign table's default, or null.
-#
-# So with the default in the foreign table the ID is minted by this server, and
-# has its node ID;
+# Defaults.  postgres_fdw sends a value for each column that the foreign table has, and where INSERT
+# names none, that is the foreign table's default, or null.  So with the default in the foreign table
+# the ID is minted by this server, and has its node ID;
 is( local_sql(
 		q{
 		INSERT INTO items_knowing (n) VALUES (-2) RETURNING snowflake_node(id);
@@ -207,8 +186,6 @@ local_sql("DROP EXTENSION postgres_fdw CASCADE; $page");
 is(local_sql(q{SELECT customer FROM archived_orders WHERE id = 5}), 'Ada', 'as the page has it');
 ok(is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'its condition is sent');
 local_sql(q{ALTER SERVER archive OPTIONS (DROP extensions)});
-ok(!is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')),
-	'but not without the option');
 local_sql($section =~ /^For a server that exists: `(.*)`\.$/m);
 ok(is_sent(plan_of('SELECT customer FROM archived_orders WHERE id = 5')), 'which can be added');
 

@@ -36,7 +36,7 @@ wal_retrieve_retry_interval = 100ms
 	kept($name, 'CREATE DATABASE shop');
 }
 
-# The type has another OID on one server, and so have its array and its domain.
+# The type has another OID on one server.
 shop('bob', 'CREATE TABLE first (n integer); DROP TABLE first');
 foreach my $name ('ada', 'bob')
 {
@@ -143,19 +143,10 @@ foreach my $name ('ada', 'bob')
 			SELECT count(*), bool_and(note = 'of $name'),
 				(SELECT count(*) FROM all_rows WHERE note = 'of $name' AND snowflake_node(id) <> $id)
 			  FROM all_rows
-			 WHERE snowflake_node(id) = $id AND snowflake_node(number::snowflake) = $id
-			   AND snowflake_node(ids[1]) = $id AND snowflake_node(checked) = $id
-			   AND made = \@\@ id AND note LIKE 'of %'}),
+			 WHERE snowflake_node(id) = $id AND snowflake_node(ids[1]) = $id AND note LIKE 'of %'}),
 		'500|t|0',
 		"$other{$name} sees which rows were born on $name");
 }
-is( shop(
-		'bob', q{
-		SELECT count(*), (SELECT count(*) FROM all_rows WHERE note = 'changed' AND id = ids[3]),
-			   (SELECT count(*) FROM all_rows WHERE note = 'before 8' AND id > number)
-		  FROM all_rows WHERE note IN ('before 8', 'before 9')}),
-	'2|2|2',
-	'updates and deletes of both have arrived');
 
 # A publication of all tables includes the reservation, if it is in that
 # database.  The subscriber drops that, and mints with its own node ID as before.
@@ -215,8 +206,8 @@ is( kept(
 	'also those of the same node ID, which would lower its own');
 
 # A subscription whose owner is no superuser goes on as well, with rows of the reservation.
-kept('bob', 'CREATE ROLE subscriber LOGIN SUPERUSER');
-kept('bob', 'ALTER SUBSCRIPTION everything OWNER TO subscriber');
+kept('bob',
+	'CREATE ROLE subscriber LOGIN SUPERUSER; ALTER SUBSCRIPTION everything OWNER TO subscriber');
 kept('bob', 'ALTER SUBSCRIPTION everything SET (password_required = false, run_as_owner = true)')
   if $node{bob}->pg_version >= 16;
 kept(
@@ -244,12 +235,6 @@ foreach my $name ('ada', 'bob')
 		0,
 		"$name: no conflict in the log");
 }
-
-$node{bob}->restart;
-wait_for_mint($node{bob});
-is(kept('bob', "SELECT snowflake_next() > '$newest', snowflake_node(snowflake_next())"),
-	't|2', 'minting goes on with the own node ID');
-catch_up('postgres');
 
 $node{bob}->stop;
 $node{ada}->stop;
