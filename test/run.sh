@@ -123,7 +123,7 @@ list()
 		races)
 			local names=("$@")
 
-			[ $# -gt 0 ] || mapfile -t names < <(cd test/t && grep -l injection_points -- *.pl)
+			[ $# -gt 0 ] || mapfile -t names < <(cd test/t && grep -lE 'injection_points|SnowflakeRaces' -- *.pl)
 			job any races env HARNESS_TAP=1 bash test/debug.sh tap "${names[@]%.pl}"
 			;;
 		torture)

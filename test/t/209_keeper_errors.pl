@@ -6,27 +6,19 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
+use SnowflakeRaces;
 use SnowflakeTest qw(!mint);
 use Test::More;
 
-my $clock = new_clock('main');
-my $node = minting_node(
-	'main',
-	clock => $clock,
+my ($node, $clock) = races_node(
 	conf => q{
 	snowflake.reservation = '10s'
 	snowflake.max_lead = '1min'
 	snowflake.max_jump = '29s'
 	snowflake.jump_patience = 0
+	restart_after_crash = on
 });
-if (!has_injection_points($node))
-{
-	$node->stop;
-	plan skip_all =>
-	  'the server has no injection points, or the extension of that name is not installed';
-}
-
-my (@ids, $keeper);
+my (@ids, $keeper_pid);
 
 sub sql { return query($node, @_); }
 
@@ -46,11 +38,6 @@ sub set_node
 	sql("ALTER SYSTEM SET snowflake.node_id = $node_id");
 	$node->reload;
 	return;
-}
-
-sub published
-{
-	return status($node, q{CASE gate WHEN 'open' THEN snowflake_upper_bound(reserved_until) END});
 }
 
 mint();
@@ -82,10 +69,10 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit', 'snowfla
 		set_node(1);
 		wait_for_status($node, 'node = 1');
 		mint();
-		$keeper = status($node, 'keeper_pid');
+		$keeper_pid = status($node, 'keeper_pid');
 		$prepare->();
 		my $limit = published();
-		sql("SELECT injection_points_attach('$point', 'error')");
+		attach($point, 'error');
 		$begin->();
 		wait_until(
 			"$state: the keeper fails, twice",
@@ -94,36 +81,76 @@ foreach my $point ('snowflake-before-commit', 'snowflake-after-commit', 'snowfla
 				return log_count($node, qr/ERROR:  error triggered for injection point $point/,
 					$offset) > 1;
 			});
-		my $now = published();
-		ok($now eq '' || $now eq $limit, "$state: nothing is published")
-		  or diag("$now, before: $limit");
+		my $now = status($node, 'gate') eq 'open' ? published() : $limit;
+		is($now, $limit, "$state: nothing is published");
 		like(
 			status($node, 'advice'),
 			qr/^The keeper's last attempt failed with SQLSTATE XX000\./,
 			"$state: the advice says so");
-		sql("SELECT injection_points_detach('$point')");
+		detach($point);
 		my $id = mint();
 		is(sql("SELECT snowflake_node($id)"), $node_id, "$state: minting goes on");
-		is(status($node, 'keeper_pid'), $keeper, "$state: by the same keeper");
+		is(status($node, 'keeper_pid'), $keeper_pid, "$state: by the same keeper");
 	}
 }
 is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 # Nothing of what failed holds a lock.
-is(sql("SELECT count(*) FROM pg_locks WHERE pid = $keeper AND locktype <> 'virtualxid'"),
+is(sql("SELECT count(*) FROM pg_locks WHERE pid = $keeper_pid AND locktype <> 'virtualxid'"),
 	'0', 'the keeper holds no lock');
 
 # Told to end while an error keeps it from storing the end, it ends all the same: another one
 # starts above what was reserved.
 my $offset = -s $node->logfile;
-sql(q{SELECT injection_points_attach('snowflake-before-commit', 'error')});
-sql("SELECT pg_terminate_backend($keeper, 60000)");
-is(log_count($node, qr/\[$keeper\] ERROR:  error triggered/, $offset),
+attach('snowflake-before-commit', 'error');
+sql("SELECT pg_terminate_backend($keeper_pid, 60000)");
+is(log_count($node, qr/\[$keeper_pid\] ERROR:  error triggered/, $offset),
 	1, 'an error while the end is stored is reported once, and ends the keeper');
-sql(q{SELECT injection_points_detach('snowflake-before-commit')});
+detach('snowflake-before-commit');
 mint();
-isnt(status($node, 'keeper_pid'), $keeper, 'there is another one');
-is(disorder(\@ids), 0, 'IDs ascend');
+isnt(status($node, 'keeper_pid'), $keeper_pid, 'there is another one');
+
+# The server dies with a reservation that is not committed, the keeper with one that is but has not
+# been published: no ID has made use of it.  Others mint all the time.  The next clock is behind what
+# was stored, so nothing but that keeps the new IDs above the old ones; and not by more than max_lead,
+# so nobody has to wait.
+sql(q{ALTER SYSTEM SET snowflake.max_jump = '15min'; ALTER SYSTEM SET snowflake.max_wait = '5min'});
+set_node(1);
+wait_for_status($node, 'node = 1');
+mint();
+foreach my $point ('snowflake-before-commit', 'snowflake-after-commit')
+{
+	my $is_stored = $point =~ /after/;
+	my $minting = start_minter($node, 1_000_000);
+	my $offset = -s $node->logfile;
+
+	wait_until('it has an ID', sub { -s $minting->{ids} });
+	extend_until($point);
+	wait_until('the others are at the limit', sub { waiting($minter, 'SnowflakeKeeper') });
+	my ($published, $stored) = (published(), reserved_for(1));
+	cmp_ok($stored, $is_stored ? '>' : '==',
+		$published, "$point: " . ($is_stored ? 'stored, not published' : 'not stored'));
+	if ($is_stored)
+	{
+		kill 'KILL', status($node, 'keeper_pid');
+		step_clock($clock, 30_000);
+		$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
+	}
+	else
+	{
+		kill_postmaster($node);
+		step_clock($clock, -30_000);
+		start_after_kill($node, $clock);
+	}
+	wait_for_mint($node);
+	my $minted = finish_minter($minting);
+	cmp_ok($minted->[0], '>', $ids[-1], 'IDs have been minted after the others');
+	is(disorder($minted), 0, 'and ascend');
+	cmp_ok($minted->[-1], '<=', $published, 'up to the limit');
+	push @ids, $minted->[-1];
+	cmp_ok(mint(), '>', $stored, 'IDs go on above what was stored');
+}
+is(disorder(\@ids), 0, scalar(@ids) . ' IDs, all ascend');
 
 $node->stop;
 done_testing();
