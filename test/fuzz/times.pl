@@ -392,7 +392,9 @@ sub ask
 	foreach (@asked)
 	{
 		my $by_key = $schema eq 'by_key';
-		my $settings = $by_key ? $_->{settings} : '';
+
+		# From 17 on, a constant range without bounds contains even NULL, if a plan is made for it.
+		my $settings = join ';', grep { $by_key || /plan_cache_mode/ } split /;/, $_->{settings};
 		my $query = $_->{query} =~ s/\[\[(.*?)\|\|(.*?)\]\]/$by_key ? $1 : $2/gesr;
 
 		$script .=
