@@ -28,10 +28,11 @@ our @EXPORT = qw(
   answer_request build_resolver_shim consul_program consul_request etcdctl hosts kill_members message
   new_certificate new_consul new_doubtful_proxy new_etcd new_false new_false_http
   new_false_postgresql new_proxy new_relay new_silent new_zookeeper read_request release result
-  start_members zookeeper_error
+  start_members write_passfile zookeeper_error
 );
 
 my @running;
+my $passfile;
 
 # Run a program in the background, with its output in a file.
 sub launch
@@ -512,6 +513,18 @@ sub zookeeper_error
 		read $socket, $answer, unpack 'N', $length;
 	}
 	return unpack 'x12l>', $answer;
+}
+
+# A file with a password or a token, in place of the one before; returns its path.
+sub write_passfile
+{
+	my ($content) = @_;
+
+	$passfile //= PostgreSQL::Test::Utils::tempdir() . '/passfile';
+	unlink $passfile;
+	append_to_file($passfile, $content);
+	chmod 0600, $passfile or die "could not change \"$passfile\": $!";
+	return $passfile;
 }
 
 # The path of Consul, which test/run.sh may have got, or nothing

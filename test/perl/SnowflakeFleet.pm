@@ -167,7 +167,8 @@ sub recover
 sub check_fleet
 {
 	my ($cluster, $url) = @_;
-	my ($one, $two) = my @nodes = map { start_member($_, $url) } 'one', 'two';
+	my ($one, $two) = my @nodes =
+	  map { start_member($_, $url, lease => patience(6) . 's') } 'one', 'two';
 
 	wait_for_status($one, q{coordinator = 'grants nothing'});
 	query($one, 'SELECT snowflake_fleet_create()');
@@ -184,7 +185,7 @@ sub check_fleet
 	{
 		my $until = status($node, 'lease_until');
 
-		wait_for_status($node, "lease_until > timestamptz '$until' + interval '4s'");
+		wait_for_status($node, "lease_until > timestamptz '$until' + interval '2s'");
 		is(status($node, 'gate, leases'), 'open|1', 'without one of three leases are renewed');
 	}
 	start_members($cluster);

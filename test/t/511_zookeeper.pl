@@ -17,10 +17,8 @@ plan skip_all => 'ZooKeeper is not installed' if !-e '/usr/share/java/zookeeper.
 
 my $zookeeper = new_zookeeper('z', 3);
 my $hosts = hosts($zookeeper);
-my $passfile = PostgreSQL::Test::Utils::tempdir() . '/pass';
+my $passfile = write_passfile("secret7\n");
 
-append_to_file($passfile, "secret7\n");
-chmod 0600, $passfile;
 check_fleet($zookeeper, "zookeeper://$hosts/fleet/a");
 
 # What a user makes is for that user alone.
