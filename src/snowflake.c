@@ -21,8 +21,6 @@
 #include "base/compat.h"
 #include "base/settings.h"
 #include "frontier/frontier.h"
-#include "frontier/frontier_sample.h"
-#include "frontier/prepared.h"
 #include "generator/counters.h"
 #include "generator/generator.h"
 #include "generator/keeper_state.h"

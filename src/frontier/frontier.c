@@ -3,14 +3,11 @@
  * frontier.c
  *	  How far a table can be read in the order of its IDs.
  *
- * A reader that goes on after the largest ID it has seen misses rows: a
- * transaction that minted earlier may commit later.  The frontier is the ID up
- * to which that cannot happen any more.
- *
- * The promise: every ID at or below the frontier that this server has minted
- * and that will ever be visible in this database is visible to a snapshot
- * taken after snowflake_frontier() was called.  It is about IDs that are
- * stored by the transaction that minted them.
+ * A reader that goes on after the largest ID it has seen misses rows of transactions that
+ * minted earlier and commit later.  The promise: every ID at or below the frontier that this
+ * server has minted and that will ever be visible in this database is visible to a snapshot
+ * taken after snowflake_frontier() was called.  It is about IDs that are stored by the
+ * transaction that minted them.
  *
  * Each backend has a slot.  Before the first mint of a transaction, it reads the
  * newest position, "last", stores last + 1 in the slot, and then the virtual ID of
@@ -43,29 +40,27 @@
  * the xid alone would not be enough, because a transaction may mint before it has
  * one.
  *
- * Later transactions at the same place in the process array have other virtual IDs.
- * Only after 2^32 transactions without a mint does one have the same virtual ID as
- * the last that minted: while it runs, it needlessly holds the frontier back.
+ * Later transactions at the same place have other virtual IDs.  Only after 2^32 transactions
+ * without a mint does one have that of the last that minted: while it runs, it needlessly
+ * holds the frontier back.
  *
- * A parallel worker fills the slot of its leader, since the commit is the leader's.
- * So several processes of a lock group may fill a slot, each if it finds it not
- * filled yet; a spinlock makes them do so one after the other.  A process that
- * finds it filled need not do anything: "last" had reached that value before, so
- * all later mints are above it.  Workers end before their leader's transaction
- * ends, so none fills a slot that belongs to the next one.
+ * A parallel worker fills the slot of its leader, since the commit is the leader's.  So
+ * several processes of a lock group may fill a slot, one after the other, under a spinlock.
+ * One that finds it filled need not do anything: "last" had reached that value before, so
+ * all later mints are above it.  Workers end before their leader's transaction ends, so none
+ * fills a slot that belongs to the next one.
  *
- * Subtransactions need nothing special: their rows become visible, if at all,
- * when the transaction ends.  Neither do backends that die: either they abort
- * their transaction, or the postmaster resets the shared memory.
+ * Subtransactions need nothing special: their rows become visible, if at all, when the
+ * transaction ends.  Neither do backends that die: they abort, or the postmaster resets the
+ * shared memory.
  *
  * A prepared transaction is no longer in a slot, but in an array: see prepared.c.
  * It is entered there while it still runs, and readers read the slots first, so
  * they find it in one of the two.
  *
- * Positions and IDs: the IDs of one node are in the order of their positions, but
- * with another node ID that need not be so within a tick.  A node ID starts in a
- * tick of its own ("opened_at" is the end of the tick before), so a position from
- * before that stands for the whole of its tick.
+ * The IDs of one node are in the order of their positions, but with another node ID that
+ * need not be so within a tick.  A node ID starts in a tick of its own ("opened_at" is the
+ * end of the tick before), so a position from before that stands for the whole of its tick.
  *
  * With a caller's field, a position may have one of several IDs.  If the field is
  * below the sequence, they lie between those of the neighboring positions, and the
@@ -74,9 +69,9 @@
  * has no position left.  Readers make sure of that when the clock is past the tick;
  * otherwise the frontier would stay below the last IDs until the next mint.
  *
- * snowflake_restart_at_clock() may take "last" back.  A transaction that filled its slot before
- * that may mint below the slot's position, so the slot says at which opening of the gate it was
- * filled.
+ * snowflake_restart_at_clock() may take "last" back.  A transaction that filled its slot
+ * before that may mint below the slot's position, so the slot says at which opening of the
+ * gate it was filled.
  *
  * The frontier may also go down a little: a transaction that had read "last",
  * but had not yet filled its slot when a reader passed it, may hold the next
@@ -100,30 +95,14 @@
 
 #include "base/compat.h"
 #include "frontier/frontier.h"
-#include "frontier/frontier_sample.h"
-#include "frontier/prepared.h"
 #include "generator/generator.h"
 #include "generator/slot.h"
 #include "layout/server_layout.h"
 
 PG_FUNCTION_INFO_V1(snowflake_frontier_holders);
 
-/* A transaction that holds the frontier back. */
-typedef struct Hold
-{
-	int64		oldest_id;
-	TimestampTz since;			/* 0: not known */
-	int			pid;			/* 0: a prepared transaction */
-	TransactionId prepared;
-} Hold;
-
 PGPROC	   *snowflake_frontier_proc = NULL;
 SnowflakeSlot *snowflake_frontier_slot = NULL;
-
-
-/*
- * Holding it back
- */
 
 /* The smallest ID that may have a position, or one above it. */
 static int64
@@ -159,12 +138,9 @@ highest_id(const SnowflakeNewest *newest, uint64 position)
 }
 
 /*
- * Returns a position such that the transaction that has filled the slot has
- * minted none below it.
- *
- * A transaction that filled its slot before the gate was first opened has
- * minted nothing before that.  If the generator has been taken back since the
- * slot was filled, the transaction may have minted from there on.
+ * Returns a position below which the transaction that has filled the slot has minted none.
+ * One that filled it before the gate was first opened has minted nothing before that.  If
+ * the generator has been taken back since, it may have minted from there on.
  */
 static uint64
 oldest_position(const SnowflakeNewest *newest, SnowflakeSlot *slot)
@@ -178,7 +154,6 @@ oldest_position(const SnowflakeNewest *newest, SnowflakeSlot *slot)
 	return oldest;
 }
 
-/* Fill the slot: from now on it says what the running transaction may have minted. */
 static inline void
 fill_slot(SnowflakeSlot *slot)
 {
@@ -194,11 +169,8 @@ fill_slot(SnowflakeSlot *slot)
 }
 
 /*
- * Make the running transaction hold the frontier back, so that it may mint.
- * The library must be preloaded.
- *
- * No barrier is needed here: the lock that the mint takes next, and its
- * compare-and-swap, are full barriers.
+ * Make the running transaction hold the frontier back, so that it may mint.  No barrier is
+ * needed here: the lock that the mint takes next, and its compare-and-swap, are full ones.
  */
 void
 snowflake_frontier_hold(void)
@@ -223,33 +195,20 @@ snowflake_frontier_hold(void)
 	SpinLockRelease(&snowflake_frontier_slot->mutex);
 }
 
-/*
- * Sets *oldest_id to the smallest ID that the running transaction may have
- * minted, itself or through parallel workers.  Returns false if it has minted
- * none.
- */
-static bool
-may_have_minted(int64 *oldest_id)
-{
-	SnowflakeSlot *slot = snowflake_slot_of(MyProcNumber);
-	SnowflakeNewest newest;
-
-	if (slot == NULL ||
-		pg_atomic_read_u64(&slot->holder) != snowflake_frontier_running(MyProc) ||
-		!snowflake_generator_newest(&newest))
-		return false;
-	*oldest_id = lowest_id(&newest, oldest_position(&newest, slot));
-	return true;
-}
-
+/* At PREPARE, if the transaction has minted, itself or through parallel workers */
 static void
 at_transaction_event(XactEvent event, void *arg)
 {
-	int64		oldest_id;
+	SnowflakeSlot *slot;
+	SnowflakeNewest newest;
 
-	if (event == XACT_EVENT_PRE_PREPARE && max_prepared_xacts > 0 &&
-		may_have_minted(&oldest_id))
-		snowflake_prepared_hold(oldest_id);
+	if (event != XACT_EVENT_PRE_PREPARE || max_prepared_xacts == 0)
+		return;
+	slot = snowflake_slot_of(MyProcNumber);
+	if (slot != NULL &&
+		pg_atomic_read_u64(&slot->holder) == snowflake_frontier_running(MyProc) &&
+		snowflake_generator_newest(&newest))
+		snowflake_prepared_hold(lowest_id(&newest, oldest_position(&newest, slot)));
 }
 
 /*
@@ -263,31 +222,23 @@ snowflake_frontier_init(void)
 	RegisterXactCallback(at_transaction_event, NULL);
 }
 
-
 /*
- * Reading it
- */
-
-/*
- * Find all transactions that hold back the frontier of a database, or of any
- * database (InvalidOid).  Returns their number.  Must not be called in
- * recovery.
+ * Find all transactions that hold back the frontier of a database, or of any (InvalidOid).
+ * Returns their number.  Must not be called in recovery.
  */
 static int
-get_holds(const SnowflakeNewest *newest, Oid database, Hold **holds)
+get_holds(const SnowflakeNewest *newest, Oid database, SnowflakeHold **holds)
 {
-	SnowflakePrepared *prepared = NULL;
-	uint32		nprepared;
 	int			nholds = 0;
 
-	*holds = palloc(mul_size(MaxBackends, sizeof(Hold)));
+	*holds = palloc(mul_size(MaxBackends, sizeof(SnowflakeHold)));
 	SNOWFLAKE_INJECTION_POINT("snowflake-frontier");
 	for (int i = 0; i < MaxBackends; i++)
 	{
 		SnowflakeSlot *slot = snowflake_slot_of(i);
 		uint64		holder = pg_atomic_read_u64(&slot->holder);
 		PGPROC	   *proc = GetPGProcByNumber(i);
-		Hold	   *hold = *holds + nholds;
+		SnowflakeHold *hold;
 
 		if (holder == SNOWFLAKE_NO_HOLDER)
 			continue;
@@ -301,28 +252,16 @@ get_holds(const SnowflakeNewest *newest, Oid database, Hold **holds)
 			(OidIsValid(database) && pg_atomic_read_u32(&slot->database) != database))
 			continue;
 
+		hold = &(*holds)[nholds++];
 		hold->oldest_id = lowest_id(newest, oldest_position(newest, slot));
 		hold->since = pg_atomic_read_u64(&slot->since);
 		hold->pid = proc->pid;
 		hold->prepared = InvalidTransactionId;
-		nholds++;
 	}
 
 	/* after the slots: see above */
 	pg_read_barrier();
-	nprepared = snowflake_prepared_get(database, &prepared);
-	if (nprepared > 0)
-		*holds = repalloc(*holds, mul_size(nholds + nprepared, sizeof(Hold)));
-	for (uint32 i = 0; i < nprepared; i++)
-	{
-		Hold	   *hold = *holds + nholds++;
-
-		hold->oldest_id = prepared[i].oldest_id;
-		hold->since = prepared[i].since;
-		hold->pid = 0;
-		hold->prepared = XidFromFullTransactionId(prepared[i].xid);
-	}
-	return nholds;
+	return snowflake_prepared_append(database, holds, nholds);
 }
 
 /*
@@ -335,7 +274,7 @@ snowflake_frontier_compute(Oid database, SnowflakeFrontier *frontier)
 {
 	const SnowflakeLayout *layout = &snowflake_server_layout;
 	SnowflakeNewest newest;
-	Hold	   *holds;
+	SnowflakeHold *holds;
 	int			nholds;
 
 	/* read this first; it is a barrier as well */
@@ -362,10 +301,7 @@ snowflake_frontier_compute(Oid database, SnowflakeFrontier *frontier)
 	return true;
 }
 
-/*
- * Publish a sample that is right for all databases.  The keeper calls this
- * when it has opened the gate.
- */
+/* Publish a sample for all databases.  The keeper calls this when it has opened the gate. */
 void
 snowflake_frontier_publish(void)
 {
@@ -393,7 +329,7 @@ snowflake_frontier_holders(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	SnowflakeNewest newest;
-	Hold	   *holds;
+	SnowflakeHold *holds;
 	int			nholds;
 
 	snowflake_generator_require("snowflake_frontier_holders()");

@@ -8,6 +8,7 @@
 #ifndef SNOWFLAKE_FRONTIER_H
 #define SNOWFLAKE_FRONTIER_H
 
+#include "access/transam.h"
 #include "datatype/timestamp.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -30,6 +31,29 @@ typedef struct SnowflakeFrontier
 	int			holder_pid;		/* PID of the process that holds it back; 0:
 								 * none, or a prepared transaction */
 } SnowflakeFrontier;
+
+/*
+ * A frontier, and the numbers that tell whether a snapshot was taken after it
+ * was computed.
+ */
+typedef struct SnowflakeFrontierSample
+{
+	int64		id;				/* -1: it lies before the first ID */
+	uint32		lowered_at;		/* the generator's, read with "last" */
+	FullTransactionId xmax;		/* of a snapshot taken after it was computed:
+								 * one above the newest that had ended */
+	FullTransactionId next;		/* the next transaction ID, read after it was
+								 * computed */
+} SnowflakeFrontierSample;
+
+/* A transaction that holds the frontier back. */
+typedef struct SnowflakeHold
+{
+	int64		oldest_id;		/* it has minted no ID below */
+	TimestampTz since;			/* its start; 0: not known */
+	int			pid;			/* 0: a prepared transaction */
+	TransactionId prepared;
+} SnowflakeHold;
 
 /* The virtual ID of the transaction that a process runs, in one word. */
 static inline uint64
@@ -57,5 +81,21 @@ extern void snowflake_frontier_init(void);
 extern void snowflake_frontier_hold(void);
 extern bool snowflake_frontier_compute(Oid database, SnowflakeFrontier *frontier);
 extern void snowflake_frontier_publish(void);
+
+/* frontier_sample.c: frontiers that were computed, for snapshots that were taken later */
+
+extern Size snowflake_frontier_sample_size(void);
+extern void snowflake_frontier_sample_attach(int tranche);
+extern void snowflake_frontier_sample_publish(Oid database,
+											  const SnowflakeFrontierSample *sample);
+extern int64 snowflake_frontier_sample_find(Oid database, uint32 lowered_at,
+											FullTransactionId xmax, bool imported);
+
+/* prepared.c: prepared transactions hold the frontier back */
+
+extern Size snowflake_prepared_size(void);
+extern void snowflake_prepared_attach(int tranche);
+extern void snowflake_prepared_hold(int64 oldest_id);
+extern int	snowflake_prepared_append(Oid database, SnowflakeHold **holds, int nholds);
 
 #endif							/* SNOWFLAKE_FRONTIER_H */

@@ -3,9 +3,9 @@
  * frontier_sample.c
  *	  Computed frontiers, for snapshots that were taken later.
  *
- * A frontier is right for every snapshot that was taken after it was computed: see
- * frontier.c.  Backends that compute one publish it here, with two numbers that were
- * read afterwards.  From these, others can tell that a snapshot is later still:
+ * A frontier is right for every snapshot that was taken after it was computed.  Backends
+ * publish it here with two numbers that were read afterwards.  From these, others can tell
+ * that a snapshot is later still:
  *
  * - "next", the next transaction ID.  A snapshot whose xmax is larger was
  *	 taken after the end of a transaction that had no ID yet when "next" was
@@ -21,11 +21,8 @@
  * It must be larger, not equal: between two snapshots with the same xmax, a
  * transaction with a smaller ID may have ended.
  *
- * The promise is about one database, and so is a sample.  The keeper's samples are
- * about all databases: it publishes one when it has opened the gate, for the first
- * readers.
- *
- * When the generator has gone back (snowflake_restart_at_clock()), earlier frontiers
+ * A sample is about one database, but the keeper's are about all of them, for the first
+ * readers.  When the generator has gone back (snowflake_restart_at_clock()), earlier ones
  * are void: IDs below them may be minted.
  *
  * Each database has a row of samples, the newest first.  A sample that is replaced moves
@@ -45,7 +42,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "frontier/frontier_sample.h"
+#include "frontier/frontier.h"
 
 #define NUM_ROWS		16		/* the first one is for all databases */
 #define NUM_PLACES		16		/* for the last 16 s, and for what is older */
@@ -72,17 +69,13 @@ typedef struct Samples
 /* NULL if the library was not preloaded. */
 static Samples *samples = NULL;
 
-/* Shared memory to request. */
 Size
 snowflake_frontier_sample_size(void)
 {
 	return MAXALIGN(sizeof(Samples));
 }
 
-/*
- * Find the samples, or make room for them.  The caller holds AddinShmemInitLock.
- * "tranche" is for the lock.
- */
+/* The caller holds AddinShmemInitLock. */
 void
 snowflake_frontier_sample_attach(int tranche)
 {
@@ -96,10 +89,7 @@ snowflake_frontier_sample_attach(int tranche)
 	LWLockInitialize(&samples->lock, tranche);
 }
 
-/*
- * Returns the row of a database, taking the oldest row for it if it has none.  The
- * caller holds the lock exclusively.
- */
+/* Returns the row of a database, or the oldest row, emptied.  The caller holds the lock exclusively. */
 static Row *
 row_for(Oid database)
 {
@@ -153,9 +143,9 @@ snowflake_frontier_sample_publish(Oid database, const SnowflakeFrontierSample *s
  * Was a snapshot with this xmax certainly taken after the sample?  "imported" says
  * that it may not come from this server's process array.
  */
-bool
-snowflake_frontier_sample_is_before(const SnowflakeFrontierSample *sample,
-									FullTransactionId xmax, bool imported)
+static bool
+is_before(const SnowflakeFrontierSample *sample,
+		  FullTransactionId xmax, bool imported)
 {
 	return FullTransactionIdPrecedes(imported ? sample->next : sample->xmax, xmax);
 }
@@ -183,7 +173,7 @@ snowflake_frontier_sample_find(Oid database, uint32 lowered_at,
 			SnowflakeFrontierSample *sample = &row->places[j].sample;
 
 			if (sample->id > id && sample->lowered_at == lowered_at &&
-				snowflake_frontier_sample_is_before(sample, xmax, imported))
+				is_before(sample, xmax, imported))
 				id = sample->id;
 		}
 	}

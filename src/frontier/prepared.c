@@ -28,52 +28,48 @@
 #include "storage/shmem.h"
 
 #include "base/compat.h"
-#include "frontier/prepared.h"
+#include "frontier/frontier.h"
 
 /* Our advisory locks have this in the field where those of the SQL functions have 1 or 2. */
 #define LOCK_MARK	0x5F1A
+
+/* A transaction that was, or may become, prepared. */
+typedef struct Prepared
+{
+	FullTransactionId xid;
+	Oid			database;
+	int64		oldest_id;
+	TimestampTz since;
+} Prepared;
 
 typedef struct PreparedArray
 {
 	LWLock		lock;			/* protects everything; some readers read
 								 * "count" without it */
-
-	/*
-	 * Has the array been filled with the transactions that the start has
-	 * restored?
-	 */
-	pg_atomic_uint32 is_filled;
-
-	/* How many there are; some of them may have ended. */
-	pg_atomic_uint32 count;
-	SnowflakePrepared holds[FLEXIBLE_ARRAY_MEMBER];
+	pg_atomic_uint32 is_filled; /* with what the start has restored */
+	pg_atomic_uint32 count;		/* some of them may have ended */
+	Prepared	holds[FLEXIBLE_ARRAY_MEMBER];
 } PreparedArray;
 
 /* NULL if the library was not preloaded. */
 static PreparedArray *prepared = NULL;
 
-/*
- * As many prepared transactions as there can be, and in each backend one that
- * is about to be prepared.
- */
+/* As many as can be prepared, and in each backend one that is about to be. */
 static uint32
 max_prepared(void)
 {
 	return max_prepared_xacts > 0 ? max_prepared_xacts + MaxBackends : 0;
 }
 
-/* Shared memory to request.  Only once MaxBackends is known. */
+/* Call this only once MaxBackends is known. */
 Size
 snowflake_prepared_size(void)
 {
 	return add_size(offsetof(PreparedArray, holds),
-					mul_size(max_prepared(), sizeof(SnowflakePrepared)));
+					mul_size(max_prepared(), sizeof(Prepared)));
 }
 
-/*
- * Find the array, or make it.  The caller holds AddinShmemInitLock.  "tranche" is
- * for the lock.
- */
+/* The caller holds AddinShmemInitLock. */
 void
 snowflake_prepared_attach(int tranche)
 {
@@ -88,10 +84,7 @@ snowflake_prepared_attach(int tranche)
 	pg_atomic_init_u32(&prepared->count, 0);
 }
 
-/*
- * Is this transaction in progress?  An xid that ended long ago must not be
- * mistaken for a future one.
- */
+/* Is this transaction in progress?  One that ended long ago must not be taken for a future one. */
 static bool
 is_running(FullTransactionId xid)
 {
@@ -120,21 +113,18 @@ static void
 add(FullTransactionId xid, Oid database, int64 oldest_id, TimestampTz since)
 {
 	uint32		count = pg_atomic_read_u32(&prepared->count);
+	Prepared	added = {xid, database, oldest_id, since};
 
 	if (count >= max_prepared())
 		elog(ERROR, "more prepared transactions than there can be");
-	prepared->holds[count].xid = xid;
-	prepared->holds[count].database = database;
-	prepared->holds[count].oldest_id = oldest_id;
-	prepared->holds[count].since = since;
+	prepared->holds[count] = added;
 	pg_atomic_write_u32(&prepared->count, count + 1);
 }
 
 /*
- * Enter the prepared transactions that the server's start has found, as shown by the
- * locks that they hold.  There are no other locks of this kind yet, because a process
- * that takes one calls this first.  Must not be called in recovery: they are restored
- * at its end.
+ * Enter the prepared transactions that the server's start has found, which ends recovery, as
+ * shown by the locks that they hold.  There are no other locks of this kind yet, because a
+ * process that takes one calls this first.
  */
 static void
 fill(void)
@@ -174,30 +164,36 @@ fill(void)
 }
 
 /*
- * Find the prepared transactions that hold back the frontier of a database, or of
- * any database (InvalidOid).  Sets *holds, palloc'd, and returns their number; 0
- * may leave *holds unset.  Takes the lock.  Must not be called in recovery.
+ * Append the prepared transactions that hold back the frontier of a database, or of any
+ * database (InvalidOid), to an array of so many, which may move.  Returns the new number.
+ * Takes the lock.  Must not be called in recovery.
  */
-uint32
-snowflake_prepared_get(Oid database, SnowflakePrepared **holds)
+int
+snowflake_prepared_append(Oid database, SnowflakeHold **holds, int nholds)
 {
-	uint32		found = 0;
-
 	fill();
 	pg_read_barrier();
 	if (pg_atomic_read_u32(&prepared->count) == 0)
-		return 0;
+		return nholds;
 
-	*holds = palloc(mul_size(max_prepared(), sizeof(SnowflakePrepared)));
+	*holds = repalloc(*holds, mul_size(add_size(nholds, max_prepared()), sizeof(SnowflakeHold)));
 	LWLockAcquire(&prepared->lock, LW_EXCLUSIVE);
 	forget_ended();
 	for (uint32 i = 0; i < pg_atomic_read_u32(&prepared->count); i++)
 	{
-		if (!OidIsValid(database) || prepared->holds[i].database == database)
-			(*holds)[found++] = prepared->holds[i];
+		const Prepared *each = &prepared->holds[i];
+		SnowflakeHold *hold = &(*holds)[nholds];
+
+		if (OidIsValid(database) && each->database != database)
+			continue;
+		hold->oldest_id = each->oldest_id;
+		hold->since = each->since;
+		hold->pid = 0;
+		hold->prepared = XidFromFullTransactionId(each->xid);
+		nholds++;
 	}
 	LWLockRelease(&prepared->lock);
-	return found;
+	return nholds;
 }
 
 /*

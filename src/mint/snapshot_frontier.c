@@ -60,7 +60,6 @@
 
 #include "base/compat.h"
 #include "frontier/frontier.h"
-#include "frontier/frontier_sample.h"
 #include "generator/generator.h"
 #include "layout/server_layout.h"
 #include "mint/mint.h"
